@@ -1,0 +1,40 @@
+/*
+ * An arena: memory with one lifetime. A graph and everything that passes make of it, a parsed header, a
+ * tokenizer's tables live in one arena and die with it; nothing in an arena is freed alone.
+ *
+ * The arena reserves a large stretch of address space when it is made and touches it page by page, so
+ * only making one can fail: arena_alloc never returns NULL. Who reads untrusted input must bound it
+ * (by the size of the file, say) before it allocates from it.
+ */
+#ifndef CVN_BASE_ARENA_H
+#define CVN_BASE_ARENA_H
+
+#include "base/err.h"
+
+#include <stddef.h>
+
+/* Invariant: base <= base + used <= base + reserved; base is page aligned, or NULL before init. */
+typedef struct Arena {
+    char *base;      /* start of the reservation, owned */
+    size_t used;     /* bytes handed out */
+    size_t reserved; /* bytes of address space */
+} Arena;
+
+/* Reserves address space (64 GiB, or less where a limit on address space forces it). */
+int arena_init(Arena *arena, cvn_err *err);
+void arena_free(Arena *arena);
+
+/* Zeroed memory, aligned to 16 bytes. Exceeding the reservation is a bug in the caller and aborts. */
+void *arena_alloc(Arena *arena, size_t size) __attribute__((returns_nonnull, malloc));
+
+/* Zeroed array; n * size is checked for overflow. */
+void *arena_array(Arena *arena, size_t n, size_t size) __attribute__((returns_nonnull, malloc));
+
+/* Copies into the arena: n bytes; a string; the first n bytes of a string, with a NUL added. */
+void *arena_copy(Arena *arena, const void *from, size_t n) __attribute__((returns_nonnull));
+char *arena_string(Arena *arena, const char *text) __attribute__((returns_nonnull));
+char *arena_stringn(Arena *arena, const char *text, size_t n) __attribute__((returns_nonnull));
+char *arena_printf(Arena *arena, const char *format, ...)
+    __attribute__((returns_nonnull, format(printf, 2, 3)));
+
+#endif

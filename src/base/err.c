@@ -1,0 +1,50 @@
+#include "base/err.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *cvn_code_text(int code)
+{
+    switch (code) {
+    case CVN_OK:
+        return "no error";
+#define X(name, value, text)                                                                       \
+    case name:                                                                                     \
+        return text;
+        CVN_ERROR_CODES(X)
+#undef X
+    default:
+        return "unknown error";
+    }
+}
+
+int err_set_at(cvn_err *err, int code, const char *file, int line, const char *format, ...)
+{
+    if (!err || err->code != CVN_OK)
+        return code;
+    err->code = code;
+    err->file = file;
+    err->line = line;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(err->message, sizeof err->message, format, args);
+    va_end(args);
+    return code;
+}
+
+void err_prefix(cvn_err *err, const char *format, ...)
+{
+    if (!err || err->code == CVN_OK)
+        return;
+    char rest[sizeof err->message];
+    memcpy(rest, err->message, sizeof rest);
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(err->message, sizeof err->message, format, args);
+    va_end(args);
+    if (n < 0)
+        n = 0;
+    if ((size_t)n < sizeof err->message)
+        snprintf(err->message + n, sizeof err->message - (size_t)n, ": %s", rest);
+}

@@ -1,0 +1,74 @@
+#include "base/strbuf.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void strbuf_free(StrBuf *buf)
+{
+    free(buf->text);
+    *buf = (StrBuf){0};
+}
+
+void strbuf_clear(StrBuf *buf)
+{
+    buf->length = 0;
+    if (buf->text)
+        buf->text[0] = '\0';
+}
+
+/* Room for n more bytes and the NUL. */
+static bool reserve(StrBuf *buf, size_t n)
+{
+    if (buf->failed)
+        return false;
+    if (n >= (size_t)1 << 48)
+        return buf->failed = true, false;
+    size_t need = buf->length + n + 1;
+    if (need <= buf->capacity)
+        return true;
+    size_t capacity = buf->capacity ? buf->capacity : 64;
+    while (capacity < need)
+        capacity *= 2;
+    char *text = realloc(buf->text, capacity);
+    if (!text)
+        return buf->failed = true, false;
+    buf->text = text;
+    buf->capacity = capacity;
+    return true;
+}
+
+void strbuf_add(StrBuf *buf, const void *bytes, size_t n)
+{
+    if (!reserve(buf, n))
+        return;
+    if (n)
+        memcpy(buf->text + buf->length, bytes, n);
+    buf->length += n;
+    buf->text[buf->length] = '\0';
+}
+
+void strbuf_puts(StrBuf *buf, const char *text)
+{
+    strbuf_add(buf, text, strlen(text));
+}
+
+void strbuf_putc(StrBuf *buf, char c)
+{
+    strbuf_add(buf, &c, 1);
+}
+
+void strbuf_printf(StrBuf *buf, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (n >= 0 && reserve(buf, (size_t)n)) {
+        vsnprintf(buf->text + buf->length, (size_t)n + 1, format, again);
+        buf->length += (size_t)n;
+    }
+    va_end(again);
+}

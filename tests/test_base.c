@@ -1,0 +1,85 @@
+/* The arena, the string buffer, the map and errors, each against what a naive version would do. */
+#include "base/map.h"
+#include "base/strbuf.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void arena_gives_zeroed_aligned_memory(void **state)
+{
+    (void)state;
+    Arena arena;
+    assert_int_equal(arena_init(&arena, NULL), CVN_OK);
+    for (size_t n = 1; n < 5000; n += 77) {
+        unsigned char *p = arena_alloc(&arena, n);
+        assert_int_equal((uintptr_t)p % 16, 0);
+        for (size_t i = 0; i < n; i++)
+            assert_int_equal(p[i], 0);
+        memset(p, 0xff, n);
+    }
+    assert_string_equal(arena_printf(&arena, "%d-%s", 7, "x"), "7-x");
+    arena_free(&arena);
+}
+
+static void the_first_error_wins(void **state)
+{
+    (void)state;
+    cvn_err err = {0};
+    assert_int_equal(err_set(&err, CVN_EIO, "first %d", 1), CVN_EIO);
+    assert_int_equal(err_set(&err, CVN_EMEM, "second"), CVN_EMEM);
+    assert_int_equal(err.code, CVN_EIO);
+    err_prefix(&err, "file '%s'", "a");
+    assert_string_equal(err.message, "file 'a': first 1");
+}
+
+static void strbuf_grows(void **state)
+{
+    (void)state;
+    StrBuf buf = {0};
+    for (int i = 0; i < 1000; i++)
+        strbuf_printf(&buf, "%d,", i % 10);
+    assert_int_equal(buf.length, 2000);
+    assert_memory_equal(buf.text, "0,1,2,3,4,5,6,7,8,9,0,", 22);
+    assert_false(buf.failed);
+    strbuf_free(&buf);
+}
+
+static void map_finds_what_was_put(void **state)
+{
+    (void)state;
+    Arena arena;
+    assert_int_equal(arena_init(&arena, NULL), CVN_OK);
+    Map map;
+    map_init(&map, &arena);
+    assert_null(map_get(&map, "a", 1));
+    for (uint32_t i = 0; i < 5000; i++) {
+        bool added = false;
+        *map_put(&map, &i, sizeof i, &added) = i * 3;
+        assert_true(added);
+    }
+    for (uint32_t i = 0; i < 6000; i++) {
+        uint64_t *value = map_get(&map, &i, sizeof i);
+        if (i < 5000)
+            assert_int_equal(*value, i * 3);
+        else
+            assert_null(value);
+    }
+    assert_int_equal(map.n, 5000);
+    arena_free(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arena_gives_zeroed_aligned_memory),
+        cmocka_unit_test(the_first_error_wins),
+        cmocka_unit_test(strbuf_grows),
+        cmocka_unit_test(map_finds_what_was_put),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
