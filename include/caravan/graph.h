@@ -1,0 +1,311 @@
+/*
+ * Building graphs of tensor operations.
+ *
+ * A graph is a list of operations in SSA form on tensors of static shape. Names and meanings of the
+ * operations are StableHLO's (https://openxla.org/stablehlo/spec) unless said otherwise here. Building
+ * reads like maths: each function below appends one operation and returns its value.
+ *
+ *     cvn_graph *g = cvn_graph_new("mlp", &err);
+ *     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 4, 64));
+ *     cvn_value *w = cvn_parameter(g, "w", CVN_TYPE(CVN_F32, 128, 64));
+ *     cvn_value *y = cvn_tanh(g, cvn_einsum(g, "bd,fd->bf", x, w));
+ *     cvn_output(g, y);
+ *     if (cvn_graph_check(g, &err)) ...
+ *
+ * Errors are sticky: the first mistake (its operation, shapes and source line) is kept in the graph, the
+ * calls after it pass a harmless value on, and cvn_graph_check reports it once, at the end. No function
+ * here returns NULL except cvn_graph_new.
+ *
+ * A graph owns its values; they die with cvn_graph_free. It owns no tensor data but small constants.
+ */
+#ifndef CARAVAN_GRAPH_H
+#define CARAVAN_GRAPH_H
+
+#include "caravan/dtype.h"
+#include "caravan/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { CVN_MAX_RANK = 8, CVN_MAX_SPEC_AXES = 4 };
+
+typedef struct cvn_type {
+    cvn_dtype dtype;
+    int rank;                  /* 0 is a scalar */
+    int64_t dim[CVN_MAX_RANK]; /* sizes, >= 0; entries past rank are 0 */
+} cvn_type;
+
+/* How a tensor lies on a mesh: for each dimension the mesh axes that split it, major to minor. */
+typedef struct cvn_spec {
+    int rank;
+    struct {
+        int n;                                /* 0: not split */
+        const char *axis[CVN_MAX_SPEC_AXES]; /* names of mesh axes */
+    } dim[CVN_MAX_RANK];
+} cvn_spec;
+
+typedef struct cvn_graph cvn_graph;
+typedef struct cvn_value cvn_value;
+
+typedef enum cvn_compare { CVN_EQ, CVN_NE, CVN_LT, CVN_LE, CVN_GT, CVN_GE } cvn_compare;
+
+typedef enum cvn_reduce {
+    CVN_SUM,
+    CVN_PRODUCT,
+    CVN_MAX,
+    CVN_MIN,
+    CVN_ALL, /* logical and, of bools */
+    CVN_ANY  /* logical or, of bools */
+} cvn_reduce;
+
+/* A type from its sizes: CVN_TYPE(CVN_F32, 4, 64). A macro because C has no other way to count them. */
+cvn_type cvn_type_make(cvn_dtype dtype, int rank, const int64_t *dim);
+#define CVN_TYPE(dtype, ...)                                                                       \
+    cvn_type_make((dtype), (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),              \
+                  (const int64_t[]){__VA_ARGS__})
+cvn_type cvn_scalar(cvn_dtype dtype);
+
+int64_t cvn_type_elements(const cvn_type *type);
+size_t cvn_type_bytes(const cvn_type *type);
+bool cvn_type_equal(const cvn_type *a, const cvn_type *b);
+
+/* A new, empty graph; NULL with *err set when memory cannot be had. */
+cvn_graph *cvn_graph_new(const char *name, cvn_err *err);
+void cvn_graph_free(cvn_graph *g);
+
+/* 0, or the first error of building. */
+int cvn_graph_check(const cvn_graph *g, cvn_err *err);
+
+/* Notes the source position that errors of the next operations are reported at; returns g. */
+cvn_graph *cvn_at(cvn_graph *g, const char *file, int line);
+#define CVN_HERE(g) cvn_at((g), __FILE__, __LINE__)
+
+const cvn_type *cvn_value_type(const cvn_value *v);
+
+/* Marks how a value lies on the mesh. Works on parameters and in mid-graph; propagation does the rest. */
+void cvn_mark_sharding(cvn_graph *g, cvn_value *v, const cvn_spec *spec);
+
+/* ---- inputs and outputs ---- */
+
+/* The next input of the graph. Names are unique. */
+cvn_value *cvn_parameter(cvn_graph *g, const char *name, cvn_type type);
+
+/* Makes v the next output. */
+void cvn_output(cvn_graph *g, cvn_value *v);
+
+/* Makes v the next output, computed into the memory of `parameter`, whose old contents are given up:
+   how a KV cache, weights and optimizer state are updated in place. Types must be equal. */
+void cvn_output_into(cvn_graph *g, cvn_value *v, cvn_value *parameter);
+
+/* A tensor that holds one value everywhere; the value is rounded to the dtype. */
+cvn_value *cvn_splat(cvn_graph *g, cvn_type type, double value);
+
+/* A tensor with the given contents, row-major, cvn_type_bytes(&type) bytes, copied. */
+cvn_value *cvn_constant(cvn_graph *g, cvn_type type, const void *data);
+
+/* Counts 0, 1, 2, … along one dimension. */
+cvn_value *cvn_iota(cvn_graph *g, cvn_type type, int axis);
+
+/* ---- elementwise ---- */
+
+cvn_value *cvn_negate(cvn_graph *g, cvn_value *x);
+cvn_value *cvn_abs(cvn_graph *g, cvn_value *x);
+cvn_value *cvn_sign(cvn_graph *g, cvn_value *x);
+cvn_value *cvn_exponential(cvn_graph *g, cvn_value *x);
+cvn_value *cvn_log(cvn_graph *g, cvn_value *x);
+cvn_value *cvn_log_plus_one(cvn_graph *g, cvn_value *x);
+cvn_value *cvn_exponential_minus_one(cvn_graph *g, cvn_value *x);
+cvn_value *cvn_sqrt(cvn_graph *g, cvn_value *x);
+cvn_value *cvn_rsqrt(cvn_graph *g, cvn_value *x);
+cvn_value *cvn_tanh(cvn_graph *g, cvn_value *x);
+cvn_value *cvn_logistic(cvn_graph *g, cvn_value *x);
+cvn_value *cvn_sine(cvn_graph *g, cvn_value *x);
+cvn_value *cvn_cosine(cvn_graph *g, cvn_value *x);
+cvn_value *cvn_floor(cvn_graph *g, cvn_value *x);
+cvn_value *cvn_not(cvn_graph *g, cvn_value *x); /* logical on bool, bitwise on integers */
+cvn_value *cvn_is_finite(cvn_graph *g, cvn_value *x);
+
+/* Float to integer truncates towards zero and saturates, NaN gives 0; anything to bool is x != 0. */
+cvn_value *cvn_convert(cvn_graph *g, cvn_value *x, cvn_dtype dtype);
+
+/* Both operands have the same type: there is no implicit broadcasting. */
+cvn_value *cvn_add(cvn_graph *g, cvn_value *a, cvn_value *b);
+cvn_value *cvn_subtract(cvn_graph *g, cvn_value *a, cvn_value *b);
+cvn_value *cvn_multiply(cvn_graph *g, cvn_value *a, cvn_value *b);
+cvn_value *cvn_divide(cvn_graph *g, cvn_value *a, cvn_value *b); /* integers truncate; x / 0 is -1 */
+cvn_value *cvn_maximum(cvn_graph *g, cvn_value *a, cvn_value *b); /* NaN wins */
+cvn_value *cvn_minimum(cvn_graph *g, cvn_value *a, cvn_value *b); /* NaN wins */
+cvn_value *cvn_power(cvn_graph *g, cvn_value *a, cvn_value *b);
+cvn_value *cvn_remainder(cvn_graph *g, cvn_value *a, cvn_value *b); /* sign of a; x rem 0 is x */
+cvn_value *cvn_and(cvn_graph *g, cvn_value *a, cvn_value *b);
+cvn_value *cvn_or(cvn_graph *g, cvn_value *a, cvn_value *b);
+cvn_value *cvn_xor(cvn_graph *g, cvn_value *a, cvn_value *b);
+cvn_value *cvn_shift_left(cvn_graph *g, cvn_value *a, cvn_value *b); /* by >= width gives 0 */
+cvn_value *cvn_shift_right_logical(cvn_graph *g, cvn_value *a, cvn_value *b);
+
+/* Compares elementwise; the result is bool. NaN is unequal to everything. */
+cvn_value *cvn_compare_values(cvn_graph *g, cvn_compare direction, cvn_value *a, cvn_value *b);
+
+/* pred ? a : b; pred is bool of the same shape, or a bool scalar. */
+cvn_value *cvn_select(cvn_graph *g, cvn_value *pred, cvn_value *a, cvn_value *b);
+
+/* min(max(x, low), high); low and high have x's shape or are scalars. */
+cvn_value *cvn_clamp(cvn_graph *g, cvn_value *low, cvn_value *x, cvn_value *high);
+
+/* ---- shape ---- */
+
+/* Operand dimension i becomes dimension dims[i] of the result (sizes equal, or 1 in the operand). */
+cvn_value *cvn_broadcast_in_dim(cvn_graph *g, cvn_value *x, cvn_type type, const int *dims);
+
+/* A scalar or a vector stretched over a shape: broadcast_in_dim with the trailing dimensions mapped,
+   as numpy does. Returns x itself when the shapes agree. */
+cvn_value *cvn_broadcast_to(cvn_graph *g, cvn_value *x, const cvn_type *like);
+
+cvn_value *cvn_reshape(cvn_graph *g, cvn_value *x, int rank, const int64_t *dim);
+
+/* Dimension i of the result is dimension permutation[i] of x. */
+cvn_value *cvn_transpose(cvn_graph *g, cvn_value *x, const int *permutation);
+
+/* x[start:limit:stride] in every dimension. stride may be NULL (all 1). */
+cvn_value *cvn_slice(cvn_graph *g, cvn_value *x, const int64_t *start, const int64_t *limit,
+                     const int64_t *stride);
+/* x[..., start:limit, ...] in one dimension. */
+cvn_value *cvn_slice_axis(cvn_graph *g, cvn_value *x, int axis, int64_t start, int64_t limit);
+
+cvn_value *cvn_concatenate(cvn_graph *g, int n, cvn_value *const *x, int axis);
+
+/* value (a scalar) before, after and between the elements; low and high may be negative. */
+cvn_value *cvn_pad(cvn_graph *g, cvn_value *x, cvn_value *value, const int64_t *low,
+                   const int64_t *high, const int64_t *interior);
+cvn_value *cvn_reverse(cvn_graph *g, cvn_value *x, int n, const int *dims);
+
+/* starts: one i32 scalar per dimension, clamped so that the slice is in bounds. */
+cvn_value *cvn_dynamic_slice(cvn_graph *g, cvn_value *x, cvn_value *const *starts,
+                             const int64_t *sizes);
+cvn_value *cvn_dynamic_update_slice(cvn_graph *g, cvn_value *x, cvn_value *update,
+                                    cvn_value *const *starts);
+
+/* ---- indexing ---- */
+
+/* Dimension numbers of gather and scatter, as in StableHLO (scatter: window = update_window_dims,
+   collapsed = inserted_window_dims). */
+typedef struct cvn_gather_dims {
+    int n_window, n_collapsed, n_operand_batch, n_index_batch, n_index_map;
+    int64_t window[CVN_MAX_RANK];        /* result (update) dims that run over the slice */
+    int64_t collapsed[CVN_MAX_RANK];     /* operand dims of slice size 1, dropped */
+    int64_t operand_batch[CVN_MAX_RANK]; /* operand dims taken along with ... */
+    int64_t index_batch[CVN_MAX_RANK];   /* ... these dims of the indices */
+    int64_t index_map[CVN_MAX_RANK];     /* operand dim that each index component starts in */
+    int64_t index_vector_dim;            /* dim of the indices that holds components; may be = rank */
+} cvn_gather_dims;
+
+/* Start indices are clamped so that every slice is in bounds. */
+cvn_value *cvn_gather(cvn_graph *g, cvn_value *x, cvn_value *indices, const cvn_gather_dims *dims,
+                      const int64_t *slice_sizes);
+
+/* Combines updates into x at the indices: CVN_SUM adds; SCATTER_ASSIGN in the text form replaces.
+   Elements out of bounds are skipped. Updates are applied in row-major order of the updates. */
+cvn_value *cvn_scatter_add(cvn_graph *g, cvn_value *x, cvn_value *indices, cvn_value *updates,
+                           const cvn_gather_dims *dims);
+cvn_value *cvn_scatter_assign(cvn_graph *g, cvn_value *x, cvn_value *indices, cvn_value *updates,
+                              const cvn_gather_dims *dims);
+
+/* Rows of a table: table [rows, ...], indices i32 [...] -> [indices..., row...]. A gather. */
+cvn_value *cvn_take_rows(cvn_graph *g, cvn_value *table, cvn_value *indices);
+
+/* Sorts along one dimension, stably; floats in total order (-NaN < -inf … -0 < +0 … inf < NaN). */
+cvn_value *cvn_sort(cvn_graph *g, cvn_value *x, int axis, bool descending);
+/* Sorts by key and carries `payload` (same shape) along; results in out[0], out[1]. */
+void cvn_sort_pair(cvn_graph *g, cvn_value *key, cvn_value *payload, int axis, bool descending,
+                   cvn_value *out[2]);
+
+/* ---- reductions and contractions ---- */
+
+/* Removes the given dimensions. An empty one gives the neutral element. */
+cvn_value *cvn_reduce_dims(cvn_graph *g, cvn_reduce kind, cvn_value *x, int n, const int *dims);
+cvn_value *cvn_cumsum(cvn_graph *g, cvn_value *x, int axis);
+
+typedef struct cvn_dot_dims {
+    int n_batch, n_contract;
+    int64_t lhs_batch[CVN_MAX_RANK], rhs_batch[CVN_MAX_RANK];
+    int64_t lhs_contract[CVN_MAX_RANK], rhs_contract[CVN_MAX_RANK];
+} cvn_dot_dims;
+
+/* Result: batch dims, then lhs free dims, then rhs free dims. Products and sums are in f32 (f64 for f64
+   operands, i32 for integers), rounded once to `dtype`. */
+cvn_value *cvn_dot_general(cvn_graph *g, cvn_value *lhs, cvn_value *rhs, const cvn_dot_dims *dims,
+                           cvn_dtype dtype);
+
+/* "bsd,dnh->bsnh": letters name dimensions; those in both operands and not in the result are summed.
+   The result has lhs's dtype; cvn_einsum_as says another. */
+cvn_value *cvn_einsum(cvn_graph *g, const char *equation, cvn_value *lhs, cvn_value *rhs);
+cvn_value *cvn_einsum_as(cvn_graph *g, const char *equation, cvn_value *lhs, cvn_value *rhs,
+                         cvn_dtype dtype);
+
+/* ---- collectives (the partitioner makes these; see the text form for groups) ---- */
+
+/* groups: n_groups rows of group_size device ids. */
+cvn_value *cvn_all_reduce(cvn_graph *g, cvn_value *x, cvn_reduce kind, int n_groups, int group_size,
+                          const int64_t *groups);
+cvn_value *cvn_all_gather(cvn_graph *g, cvn_value *x, int axis, int n_groups, int group_size,
+                          const int64_t *groups);
+cvn_value *cvn_reduce_scatter(cvn_graph *g, cvn_value *x, cvn_reduce kind, int axis, int n_groups,
+                              int group_size, const int64_t *groups);
+cvn_value *cvn_all_to_all(cvn_graph *g, cvn_value *x, int split_axis, int concat_axis, int n_groups,
+                          int group_size, const int64_t *groups);
+/* pairs: n rows (source, target); devices that are nobody's target get zeros. */
+cvn_value *cvn_collective_permute(cvn_graph *g, cvn_value *x, int n, const int64_t *pairs);
+/* This device's id, a u32 scalar. */
+cvn_value *cvn_partition_id(cvn_graph *g);
+
+/* Its results may not be moved before its operand is ready; the value is unchanged. */
+cvn_value *cvn_optimization_barrier(cvn_graph *g, cvn_value *x);
+
+/* ---- composites: each has a decomposition into the plain operations above ---- */
+
+/* x * rsqrt(mean(x^2 over the last dim) + eps) * weight, in f32, rounded to dtype.
+   x [..., d], weight [d]. Zhang and Sennrich 2019, arXiv:1910.07467. */
+cvn_value *cvn_rms_norm(cvn_graph *g, cvn_value *x, cvn_value *weight, double eps, cvn_dtype dtype);
+
+/* Rotary position embedding (Su et al. 2021, arXiv:2104.09864), in f32, real arithmetic.
+   x [batch, seq, heads, head_dim], positions i32 [batch, seq], inv_freq f32 [head_dim / 2].
+   Pair i is elements (i, i + head_dim/2), as Hugging Face stores weights; or, interleaved,
+   (2i, 2i + 1), as Meta does. It turns by the angle position * inv_freq[i]. */
+cvn_value *cvn_rope(cvn_graph *g, cvn_value *x, cvn_value *positions, cvn_value *inv_freq,
+                    bool interleaved);
+
+/* Causal grouped-query attention over a KV cache, each row with its own start and length.
+   q [batch, seq, heads, head_dim]; k, v [batch, kv_heads, context, head_dim];
+   start i32 [batch]: query s of row b is at position start[b] + s and sees keys 0 … start[b] + s;
+   length i32 [batch]: queries s >= length[b] are padding, their output is 0.
+   Head h reads KV head h / (heads / kv_heads). Scores are scaled by `scale`, softmax is in f32.
+   Result [batch, seq, heads, head_dim] in q's dtype. */
+cvn_value *cvn_attention(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v, cvn_value *start,
+                         cvn_value *length, double scale);
+
+/* Writes new keys or values into a cache: cache[b, h, start[b] + s, :] = update[b, s, h, :] for s < seq.
+   cache [batch, kv_heads, context, head_dim], update [batch, seq, kv_heads, head_dim], start i32 [batch].
+   Positions outside the context are skipped. */
+cvn_value *cvn_cache_update(cvn_graph *g, cvn_value *cache, cvn_value *update, cvn_value *start);
+
+/* logits [..., vocab], targets i32 [...]. out[0] = logsumexp(logits) - logits[target], f32 [...], 0 where
+   the target is outside [0, vocab); out[1] = logsumexp(logits), f32 [...]. */
+void cvn_softmax_cross_entropy(cvn_graph *g, cvn_value *logits, cvn_value *targets,
+                               cvn_value *out[2]);
+
+/* Index (i32) of the largest element along one dimension; the first of equals. NaN counts as -inf. */
+cvn_value *cvn_argmax(cvn_graph *g, cvn_value *x, int axis);
+
+/* Counter-based random bits, elementwise over four u32 tensors of one shape: the first word of
+   Threefry-2x32 with 20 rounds (Salmon et al. 2011) of counter (c0, c1) under key (k0, k1). */
+cvn_value *cvn_random_bits(cvn_graph *g, cvn_value *k0, cvn_value *k1, cvn_value *c0, cvn_value *c1);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,221 @@
+/*
+ * The graph inside: operations, values, attributes, and what passes need to rewrite them.
+ *
+ * A graph is a doubly linked list of operations in execution order; every operand is defined before its
+ * use. An operation owns its results. Everything lives in the graph's arena and dies with it.
+ *
+ * A pass rewrites in one walk: it makes new operations before the one it looks at (graph_insert_before),
+ * says graph_replace(old, new), and at the end graph_resolve redirects all operands at once and
+ * graph_remove_dead drops what nothing needs:
+ *
+ *     %3 = negate %2          graph_replace(%4, %2)           %5 = add %2, %1     (%3, %4 are dead)
+ *     %4 = negate %3          graph_resolve, remove_dead
+ *     %5 = add %4, %1
+ */
+#ifndef CVN_GRAPH_GRAPH_H
+#define CVN_GRAPH_GRAPH_H
+
+#include "base/arena.h"
+#include "base/strbuf.h"
+#include "caravan/graph.h"
+
+typedef enum OpKind {
+#define OP(kind, name, least, most, results, class, dtypes) OP_##kind,
+#include "graph/ops.def"
+#undef OP
+    OP_COUNT
+} OpKind;
+
+typedef enum OpClass {
+    CLASS_LEAF,
+    CLASS_UNARY,
+    CLASS_BINARY,
+    CLASS_TERNARY,
+    CLASS_SHAPE,
+    CLASS_INDEX,
+    CLASS_REDUCE,
+    CLASS_CONTRACT,
+    CLASS_COLLECTIVE,
+    CLASS_CONTROL,
+    CLASS_COMPOSITE
+} OpClass;
+
+typedef enum OpDTypes { DTYPES_F, DTYPES_N, DTYPES_I, DTYPES_A } OpDTypes;
+
+/* A row of ops.def. */
+typedef struct OpInfo {
+    const char *name;
+    int least, most; /* number of operands */
+    int results;     /* number of results; 0: as many as operands */
+    OpClass class_;
+    OpDTypes dtypes; /* what the data operands may hold */
+} OpInfo;
+
+extern const OpInfo op_info[OP_COUNT];
+
+/* An immutable list of integers in the arena. */
+typedef struct Ints {
+    int n;
+    const int64_t *v; /* [n] */
+} Ints;
+
+typedef enum Combine { COMBINE_ASSIGN, COMBINE_ADD } Combine;
+
+/* The contents of a constant: one element if splat, else all of them, packed as in memory. */
+typedef struct Literal {
+    bool splat;
+    size_t bytes;
+    const void *data; /* [bytes], arena */
+} Literal;
+
+/* The attributes of all operations together; attrs.def says which one has which. The rest are zero. */
+typedef struct OpAttr {
+    const char *name;
+    Literal literal;
+    int64_t axis, concat_axis, index_vector_dim, group_size;
+    Ints dims, start, limit, stride, sizes;
+    Ints window, collapsed, operand_batch, index_batch, index_map;
+    Ints lhs_batch, rhs_batch, lhs_contract, rhs_contract;
+    Ints groups;
+    cvn_compare compare;
+    cvn_reduce reduce;
+    Combine combine;
+    bool flag;
+    double eps, scale;
+} OpAttr;
+
+typedef enum AttrType {
+    ATTR_INT,
+    ATTR_INTS,
+    ATTR_FLOAT,
+    ATTR_BOOL,
+    ATTR_STRING,
+    ATTR_COMPARE,
+    ATTR_REDUCE,
+    ATTR_COMBINE,
+    ATTR_LITERAL
+} AttrType;
+
+/* A row of attrs.def. */
+typedef struct AttrInfo {
+    OpKind kind;
+    const char *name;
+    size_t offset; /* of the field in OpAttr */
+    AttrType type;
+} AttrInfo;
+
+extern const AttrInfo attr_info[];
+extern const int attr_info_count;
+
+/* Names in the text form, in the order of the enums. */
+enum { COMPARE_COUNT = 6, REDUCE_COUNT = 6, COMBINE_COUNT = 2 };
+extern const char *const compare_names[COMPARE_COUNT]; /* "eq", … */
+extern const char *const reduce_names[REDUCE_COUNT];   /* "sum", … */
+extern const char *const combine_names[COMBINE_COUNT]; /* "assign", "add" */
+
+typedef struct Op Op;
+
+struct cvn_value {
+    cvn_type type;
+    uint32_t id;          /* unique in the graph, < n_values: index of side tables */
+    int result;           /* which result of `def` this is */
+    Op *def;              /* the operation that makes it */
+    const char *name;     /* for the text form, or NULL; names need not be unique */
+    const cvn_spec *spec; /* the sharding that a user marked, or NULL */
+    cvn_value *forward;   /* during a pass: the value that replaces this one, or NULL */
+};
+
+struct Op {
+    OpKind kind;
+    int n_operands, n_results;
+    cvn_value **operand; /* [n_operands] */
+    cvn_value **result;  /* [n_results] */
+    OpAttr attr;
+    Op *prev, *next;  /* in execution order */
+    const char *file; /* where the user's code made it, or NULL */
+    int line;
+};
+
+/* An output, and the parameter whose memory it is computed into, or NULL. */
+typedef struct Output {
+    cvn_value *value;
+    cvn_value *into;
+} Output;
+
+struct cvn_graph {
+    Arena arena;
+    const char *name;
+    Op *first, *last; /* the operations; NULL when empty */
+    uint32_t n_values; /* ids handed out */
+    int64_t n_ops;
+    cvn_value **parameter; /* [n_parameters] in the order of the inputs */
+    int n_parameters, cap_parameters;
+    Output *output; /* [n_outputs] */
+    int n_outputs, cap_outputs;
+    Op *insert_point;  /* new operations go before it, or NULL: at the end */
+    cvn_value *poison; /* what building returns after an error */
+    cvn_err err;       /* the first error of building */
+    const char *file;  /* source position for errors, from cvn_at */
+    int line;
+};
+
+Ints graph_ints(cvn_graph *g, int n, const int64_t *v);
+
+/* Appends an operation (or inserts it, see graph_insert_before). `want` gives the wanted result types, one
+   per result, where they are not implied; NULL otherwise. Attributes are borrowed: lists in them must be in
+   g's arena (graph_ints). Returns the first result, or g->poison after recording an error. */
+cvn_value *graph_add(cvn_graph *g, OpKind kind, const OpAttr *attr, int n, cvn_value *const *operand,
+                     const cvn_type *want);
+
+/* The same operation on other operands, in this or another graph; attributes, names and specs are copied
+   into g's arena. Returns the first result. */
+cvn_value *graph_add_like(cvn_graph *g, const Op *op, cvn_value *const *operand);
+
+/* Records the first error, with the source position from cvn_at in front. */
+void graph_fail(cvn_graph *g, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* New operations go before `op` from now on; NULL: to the end. */
+void graph_insert_before(cvn_graph *g, Op *op);
+
+/* Uses of `old` become uses of `by` when graph_resolve runs. Types must be equal. */
+void graph_replace(cvn_value *old, cvn_value *by);
+/* The value that v stands for now, following replacements. */
+cvn_value *graph_forwarded(cvn_value *v);
+/* Redirects the operands of one operation; of the whole graph and its outputs. */
+void graph_resolve_op(Op *op);
+void graph_resolve(cvn_graph *g);
+/* Takes an operation out of the list; its results must be unused. Parameters are never removed. */
+void graph_remove(cvn_graph *g, Op *op);
+/* Drops operations that no output needs (parameters stay); true if there were any. */
+bool graph_remove_dead(cvn_graph *g);
+
+/* Uses of each value by operations and outputs: [n_values], in the arena given. */
+uint32_t *graph_uses(const cvn_graph *g, Arena *arena);
+
+/* A new graph with the same operations. NULL with *err set when memory cannot be had. */
+cvn_graph *graph_clone(const cvn_graph *g, cvn_err *err);
+
+/* True when two sets of attributes of this kind of operation are equal. */
+bool attr_equal(OpKind kind, const OpAttr *a, const OpAttr *b);
+/* Deep copy of attributes into g's arena. */
+OpAttr attr_copy(cvn_graph *g, OpKind kind, const OpAttr *attr);
+
+/* Result types from operands and attributes. type[i] holds the wanted type on entry (dtype CVN_DTYPE_COUNT
+   when none was given) and the inferred one on return. Checks everything that makes an operation legal. */
+int infer_types(const Op *op, cvn_type *type, cvn_err *err);
+
+/* Every invariant of a graph: definitions before uses, types as inferred, unique parameter names, outputs. */
+int graph_verify(const cvn_graph *g, cvn_err *err);
+
+/* "f32[4,64]" appended to a string. */
+void type_print(StrBuf *buf, const cvn_type *type);
+/* The same into a caller's buffer, cut to fit; returns it. For messages. */
+const char *type_text(const cvn_type *type, char *buffer, size_t size);
+enum { TYPE_TEXT = 160 }; /* a buffer size that fits every type of sane sizes */
+
+/* Reads element i of packed data as a number, and writes one (rounded to the dtype; saturated for i4, i8). */
+double element_get(cvn_dtype dtype, const void *data, int64_t i);
+void element_set(cvn_dtype dtype, void *data, int64_t i, double value);
+
+#endif
