@@ -1,0 +1,206 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_BUFFER ((size_t)1 << 18)
+
+int file_map(FileMap *map, const char *path, cvn_err *err)
+{
+    int code = CVN_OK;
+    struct stat info;
+    *map = (FileMap){0};
+    /* O_NONBLOCK: opening a FIFO must not hang; it has no effect on regular files. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return err_set(err, CVN_EIO, "cannot open '%s': %s", path, strerror(errno));
+    if (fstat(fd, &info) != 0) {
+        code = err_set(err, CVN_EIO, "cannot stat '%s': %s", path, strerror(errno));
+        goto close_file;
+    }
+    if (!S_ISREG(info.st_mode)) {
+        code = err_set(err, CVN_EIO, "'%s' is %s, not a regular file", path,
+                       S_ISDIR(info.st_mode) ? "a folder" : "a special file");
+        goto close_file;
+    }
+    if (info.st_size == 0)
+        goto close_file;
+    void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED) {
+        code = err_set(err, CVN_EIO, "cannot map '%s' (%lld bytes): %s", path,
+                       (long long)info.st_size, strerror(errno));
+        goto close_file;
+    }
+    map->data = data;
+    map->size = (size_t)info.st_size;
+close_file:
+    close(fd);
+    return code;
+}
+
+void file_unmap(FileMap *map)
+{
+    if (map->data)
+        munmap((void *)(uintptr_t)map->data, map->size);
+    *map = (FileMap){0};
+}
+
+int file_writer_open(FileWriter *writer, const char *path, cvn_err *err)
+{
+    static atomic_uint serial;
+    *writer = (FileWriter){.fd = -1};
+    writer->path = strdup(path);
+    writer->buffer = malloc(FILE_BUFFER);
+    if (!writer->path || !writer->buffer ||
+        asprintf(&writer->temporary, "%s.tmp-%ld-%u", path, (long)getpid(),
+                 atomic_fetch_add(&serial, 1)) < 0) {
+        writer->temporary = NULL;
+        return err_set(err, CVN_EMEM, "no memory to write '%s'", path);
+    }
+    writer->fd = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (writer->fd < 0) {
+        int code =
+            err_set(err, CVN_EIO, "cannot create '%s': %s", writer->temporary, strerror(errno));
+        free(writer->temporary);
+        writer->temporary = NULL;
+        return code;
+    }
+    return CVN_OK;
+}
+
+static int write_all(FileWriter *writer, const uint8_t *bytes, size_t n, cvn_err *err)
+{
+    while (n > 0) {
+        ssize_t wrote = write(writer->fd, bytes, n < ((size_t)1 << 30) ? n : (size_t)1 << 30);
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote <= 0)
+            return err_set(err, CVN_EIO, "cannot write '%s' at byte %llu: %s", writer->path,
+                           (unsigned long long)(writer->position - writer->used),
+                           wrote < 0 ? strerror(errno) : "nothing was accepted");
+        bytes += wrote;
+        n -= (size_t)wrote;
+    }
+    return CVN_OK;
+}
+
+static int flush_buffer(FileWriter *writer, cvn_err *err)
+{
+    int code = write_all(writer, writer->buffer, writer->used, err);
+    writer->used = 0;
+    return code;
+}
+
+int file_writer_write(FileWriter *writer, const void *bytes, size_t n, cvn_err *err)
+{
+    if (writer->fd < 0)
+        return err_set(err, CVN_EIO, "'%s' is not open for writing",
+                       writer->path ? writer->path : "(no file)");
+    int code;
+    if (n > FILE_BUFFER - writer->used && (code = flush_buffer(writer, err)) != CVN_OK)
+        return code;
+    if (n >= FILE_BUFFER) {
+        if ((code = write_all(writer, bytes, n, err)) != CVN_OK)
+            return code;
+    } else if (n > 0) {
+        memcpy(writer->buffer + writer->used, bytes, n);
+        writer->used += n;
+    }
+    writer->position += n;
+    return CVN_OK;
+}
+
+/* Makes a rename durable. A file system that cannot sync a folder is not an error. */
+static void sync_folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (fd >= 0) {
+        fsync(fd);
+        close(fd);
+    }
+    free(folder);
+}
+
+int file_writer_commit(FileWriter *writer, cvn_err *err)
+{
+    if (writer->fd < 0)
+        return err_set(err, CVN_EIO, "'%s' is not open for writing",
+                       writer->path ? writer->path : "(no file)");
+    int code = flush_buffer(writer, err);
+    if (code != CVN_OK)
+        return code;
+    if (fsync(writer->fd) != 0)
+        return err_set(err, CVN_EIO, "cannot flush '%s' to the disk: %s", writer->path,
+                       strerror(errno));
+    int fd = writer->fd;
+    writer->fd = -1;
+    if (close(fd) != 0)
+        return err_set(err, CVN_EIO, "cannot close '%s': %s", writer->path, strerror(errno));
+    if (rename(writer->temporary, writer->path) != 0)
+        return err_set(err, CVN_EIO, "cannot rename '%s' to '%s': %s", writer->temporary,
+                       writer->path, strerror(errno));
+    free(writer->temporary);
+    writer->temporary = NULL;
+    sync_folder_of(writer->path);
+    return CVN_OK;
+}
+
+void file_writer_free(FileWriter *writer)
+{
+    if (writer->fd >= 0)
+        close(writer->fd);
+    if (writer->temporary)
+        unlink(writer->temporary);
+    free(writer->temporary);
+    free(writer->path);
+    free(writer->buffer);
+    *writer = (FileWriter){.fd = -1};
+}
+
+int file_write(const char *path, const void *bytes, size_t n, cvn_err *err)
+{
+    FileWriter writer;
+    int code = file_writer_open(&writer, path, err);
+    if (code == CVN_OK)
+        code = file_writer_write(&writer, bytes, n, err);
+    if (code == CVN_OK)
+        code = file_writer_commit(&writer, err);
+    file_writer_free(&writer);
+    return code;
+}
+
+bool file_exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0;
+}
+
+bool file_is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+int file_make_folder(const char *path, cvn_err *err)
+{
+    if (mkdir(path, 0777) == 0 || (errno == EEXIST && file_is_folder(path)))
+        return CVN_OK;
+    return err_set(err, CVN_EIO, "cannot make the folder '%s': %s", path, strerror(errno));
+}
+
+char *file_join(const char *folder, const char *name)
+{
+    char *path;
+    size_t n = strlen(folder);
+    const char *separator = n == 0 || folder[n - 1] == '/' ? "" : "/";
+    return asprintf(&path, "%s%s%s", folder, separator, name) < 0 ? NULL : path;
+}

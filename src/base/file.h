@@ -1,0 +1,61 @@
+/*
+ * Files: mapped to be read, written beside and renamed.
+ *
+ * A reader sees a whole file in memory, read-only and lazily paged; nothing is copied. (A file that
+ * somebody truncates while it is mapped raises SIGBUS in the reader, as with every mapping: model
+ * files are replaced by renaming, which is what the writer here does.)
+ *
+ * A writer fills "NAME.tmp-PID-N" in the same folder; commit flushes it to the disk and renames it
+ * to NAME, so that NAME is at all times absent, the old file, or the new one, whole.
+ *
+ * Every error names the path and what the system said.
+ */
+#ifndef CVN_BASE_FILE_H
+#define CVN_BASE_FILE_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct FileMap {
+    const uint8_t *data; /* [size], page aligned; NULL when the file is empty */
+    size_t size;         /* bytes */
+} FileMap;
+
+/* Only regular files are mapped. A FileMap of {0} may be freed. */
+int file_map(FileMap *map, const char *path, cvn_err *err);
+void file_unmap(FileMap *map);
+
+typedef struct FileWriter {
+    int fd;            /* -1 when closed */
+    char *path;        /* owned: the final name */
+    char *temporary;   /* owned: the name while writing, beside the final one */
+    uint8_t *buffer;   /* owned: [FILE_BUFFER], bytes not yet written */
+    size_t used;       /* bytes in buffer */
+    uint64_t position; /* bytes given so far */
+} FileWriter;
+
+int file_writer_open(FileWriter *writer, const char *path, cvn_err *err);
+int file_writer_write(FileWriter *writer, const void *bytes, size_t n, cvn_err *err);
+
+/* Flush, fsync, rename, fsync of the folder. After an error the old file is as it was. */
+int file_writer_commit(FileWriter *writer, cvn_err *err);
+
+/* Frees; a file that was not committed is removed. Safe after a failed open and on {.fd = -1}. */
+void file_writer_free(FileWriter *writer);
+
+/* A whole small file in one call, by the same way. */
+int file_write(const char *path, const void *bytes, size_t n, cvn_err *err);
+
+bool file_exists(const char *path);
+bool file_is_folder(const char *path);
+
+/* Makes a folder; that it exists already is no error. */
+int file_make_folder(const char *path, cvn_err *err);
+
+/* "FOLDER/NAME", heap; NULL when memory ran out. */
+char *file_join(const char *folder, const char *name);
+
+#endif
