@@ -1,0 +1,56 @@
+#include "base/json_file.h"
+
+#include "base/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+json_t *json_object_parse(const char *file, const void *text, size_t n, cvn_err *err)
+{
+    json_error_t where;
+    json_t *root = json_loadb(n ? text : "", n, JSON_REJECT_DUPLICATES, &where);
+    if (!root) {
+        err_set(err, CVN_EFORMAT, "'%s' is not valid JSON: %s (line %d, column %d)", file,
+                where.text, where.line, where.column);
+        return NULL;
+    }
+    if (!json_is_object(root)) {
+        err_set(err, CVN_EFORMAT, "'%s' holds JSON, but not an object", file);
+        json_decref(root);
+        return NULL;
+    }
+    return root;
+}
+
+json_t *json_object_read(const char *path, cvn_err *err)
+{
+    FileMap map;
+    json_t *root = NULL;
+    if (file_map(&map, path, err) != CVN_OK)
+        return NULL;
+    if (map.size > JSON_FILE_MAX)
+        err_set(err, CVN_EFORMAT, "'%s' has %zu bytes; a JSON file here has at most %zu", path,
+                map.size, JSON_FILE_MAX);
+    else
+        root = json_object_parse(path, map.data, map.size, err);
+    file_unmap(&map);
+    return root;
+}
+
+int json_file_write(const char *path, const json_t *value, cvn_err *err)
+{
+    char *text = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    if (!text)
+        return err_set(err, CVN_EMEM, "no memory for the JSON text of '%s'", path);
+    FileWriter writer;
+    int code = file_writer_open(&writer, path, err);
+    if (code == CVN_OK)
+        code = file_writer_write(&writer, text, strlen(text), err);
+    if (code == CVN_OK)
+        code = file_writer_write(&writer, "\n", 1, err);
+    if (code == CVN_OK)
+        code = file_writer_commit(&writer, err);
+    file_writer_free(&writer);
+    free(text);
+    return code;
+}

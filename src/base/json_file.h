@@ -1,0 +1,26 @@
+/*
+ * JSON text from files nobody vouches for, parsed by jansson. Duplicate keys, invalid UTF-8, NUL
+ * characters, numbers that do not fit and nesting deeper than jansson's 2048 are refused; the error
+ * names the file and the place.
+ */
+#ifndef CVN_BASE_JSON_FILE_H
+#define CVN_BASE_JSON_FILE_H
+
+#include "base/err.h"
+
+#include <jansson.h>
+
+/* The largest JSON file read whole (configs and shard indexes; tokenizers have their own reader).
+ */
+#define JSON_FILE_MAX ((size_t)64 << 20)
+
+/* Parses n bytes that must be one JSON object. `file` is for messages. NULL after an error. */
+json_t *json_object_parse(const char *file, const void *text, size_t n, cvn_err *err);
+
+/* The same from a file. */
+json_t *json_object_read(const char *path, cvn_err *err);
+
+/* Writes a JSON value as indented text, beside and renamed. */
+int json_file_write(const char *path, const json_t *value, cvn_err *err);
+
+#endif

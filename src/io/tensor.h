@@ -1,0 +1,56 @@
+/*
+ * What every reader of weights makes, whatever the format: a list of named tensors that lie in
+ * mapped files. Nothing is copied; a tensor's bytes are good until its file is unmapped.
+ */
+#ifndef CVN_IO_TENSOR_H
+#define CVN_IO_TENSOR_H
+
+#include "base/map.h"
+#include "caravan/dtype.h"
+
+#define IO_MAX_RANK 8
+
+/* How the elements lie in the file. */
+typedef enum IoCoding {
+    IO_PLAIN,  /* an array of `dtype` */
+    IO_Q8_0,   /* GGUF blocks of 32: an f16 scale, then 32 signed bytes; `dtype` is f32 */
+    IO_OPAQUE, /* known size, but nothing here computes with it; `dtype` means nothing */
+} IoCoding;
+
+typedef struct IoTensor {
+    const char *name;          /* as in the file; in the list's arena */
+    const char *type;          /* element type as the file spells it; static */
+    const char *file;          /* path of the file, for messages; in the list's arena */
+    const uint8_t *data;       /* [bytes], in the file's mapping, aligned to nothing */
+    size_t bytes;              /* bytes in the file */
+    int64_t dims[IO_MAX_RANK]; /* row-major, outermost first */
+    int64_t n;                 /* elements: the product of dims, 1 for a scalar */
+    int rank;                  /* dims used */
+    IoCoding coding;
+    cvn_dtype dtype;
+} IoTensor;
+
+typedef struct IoTensors {
+    Arena *arena;     /* borrowed: names, the array, the map */
+    IoTensor *tensor; /* [n], in the order of the files' headers */
+    size_t n;
+    size_t capacity;
+    Map by_name; /* name -> index */
+} IoTensors;
+
+void io_tensors_init(IoTensors *list, Arena *arena);
+
+/* Appends a copy of *tensor (its name is copied too); a name that is there already is an error. */
+int io_tensors_add(IoTensors *list, const IoTensor *tensor, cvn_err *err);
+
+/* NULL when there is none of that name. */
+const IoTensor *io_tensors_find(const IoTensors *list, const char *name);
+
+/* Elements and bytes of a shape, `bits` per element. False when a dimension is negative, a product
+ * overflows, or the bits are no whole number of bytes. */
+bool io_shape_size(const int64_t *dims, int rank, int bits, int64_t *n, size_t *bytes);
+
+/* "[2, 3]" into text, for messages; cut when it does not fit. Returns text. */
+const char *io_shape_text(const int64_t *dims, int rank, char *text, size_t size);
+
+#endif

@@ -1,0 +1,126 @@
+/* What the tests of src/io share: a scratch folder, whole files in exact-size heap blocks (so that
+ * the address sanitizer sees a read past the end), small safetensors files made by hand. */
+#ifndef CVN_TESTS_IO_SUPPORT_H
+#define CVN_TESTS_IO_SUPPORT_H
+
+#include "base/file.h"
+#include "base/map.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char scratch[64]; /* the folder of this test program, removed with its files at the end */
+
+static inline int make_scratch(void **state)
+{
+    (void)state;
+    snprintf(scratch, sizeof scratch, "/tmp/caravan-io-XXXXXX");
+    return mkdtemp(scratch) ? 0 : -1;
+}
+
+/* Removes a folder of plain files and folders of plain files. */
+static inline int remove_folder(const char *path)
+{
+    DIR *stream = opendir(path);
+    if (!stream)
+        return -1;
+    for (struct dirent *entry; (entry = readdir(stream));) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        char *child = file_join(path, entry->d_name);
+        if (unlink(child) != 0)
+            remove_folder(child);
+        free(child);
+    }
+    closedir(stream);
+    return rmdir(path);
+}
+
+static inline int remove_scratch(void **state)
+{
+    (void)state;
+    return remove_folder(scratch);
+}
+
+/* How many entries a folder has, not counting "." and "..". */
+static inline int count_entries(const char *path)
+{
+    DIR *stream = opendir(path);
+    if (!stream)
+        return -1;
+    int n = -2;
+    while (readdir(stream))
+        n++;
+    closedir(stream);
+    return n;
+}
+
+/* scratch/name, in one of eight rotating buffers. */
+static inline const char *in_scratch(const char *name)
+{
+    static char path[8][256];
+    static unsigned next;
+    char *slot = path[next++ % 8];
+    snprintf(slot, sizeof path[0], "%s/%s", scratch, name);
+    return slot;
+}
+
+typedef struct Bytes {
+    uint8_t *data; /* owned, heap, exactly n bytes */
+    size_t n;
+} Bytes;
+
+static inline Bytes bytes_copy(const void *data, size_t n)
+{
+    Bytes bytes = {malloc(n ? n : 1), n};
+    assert_non_null(bytes.data);
+    if (n == 0) { /* no byte may be read */
+        free(bytes.data);
+        bytes.data = NULL;
+    } else {
+        memcpy(bytes.data, data, n);
+    }
+    return bytes;
+}
+
+/* A whole file, or {NULL, 0} when it is not there. */
+static inline Bytes bytes_of_file(const char *path)
+{
+    FileMap map;
+    if (file_map(&map, path, NULL) != CVN_OK)
+        return (Bytes){0};
+    Bytes bytes = bytes_copy(map.data, map.size);
+    file_unmap(&map);
+    return bytes;
+}
+
+/* Header size, header, then n data bytes 0, 1, 2, … */
+static inline Bytes safetensors_of(const char *header, size_t n)
+{
+    uint64_t length = strlen(header);
+    Bytes bytes = {malloc(8 + length + n), 8 + length + n};
+    assert_non_null(bytes.data);
+    memcpy(bytes.data, &length, 8);
+    memcpy(bytes.data + 8, header, length);
+    for (size_t i = 0; i < n; i++)
+        bytes.data[8 + length + i] = (uint8_t)i;
+    return bytes;
+}
+
+/* Skips the running test, saying why, unless the shared test data is there. */
+static inline void need_shared_data(void)
+{
+    if (!file_is_folder(CVN_SHARED_DATA)) {
+        print_message("skipped: no shared test data at %s\n", CVN_SHARED_DATA);
+        skip();
+    }
+}
+
+#endif
