@@ -2,8 +2,8 @@
  * Building graphs of tensor operations.
  *
  * A graph is a list of operations in SSA form on tensors of static shape. Names and meanings of the
- * operations are StableHLO's (https://openxla.org/stablehlo/spec) unless said otherwise here. Building
- * reads like maths: each function below appends one operation and returns its value.
+ * operations are StableHLO's (https://openxla.org/stablehlo/spec) unless said otherwise here.
+ * Building reads like maths: each function below appends one operation and returns its value.
  *
  *     cvn_graph *g = cvn_graph_new("mlp", &err);
  *     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 4, 64));
@@ -12,11 +12,12 @@
  *     cvn_output(g, y);
  *     if (cvn_graph_check(g, &err)) ...
  *
- * Errors are sticky: the first mistake (its operation, shapes and source line) is kept in the graph, the
- * calls after it pass a harmless value on, and cvn_graph_check reports it once, at the end. No function
- * here returns NULL except cvn_graph_new.
+ * Errors are sticky: the first mistake (its operation, shapes and source line) is kept in the
+ * graph, the calls after it pass a harmless value on, and cvn_graph_check reports it once, at the
+ * end. No function here returns NULL except cvn_graph_new.
  *
- * A graph owns its values; they die with cvn_graph_free. It owns no tensor data but small constants.
+ * A graph owns its values; they die with cvn_graph_free. It owns no tensor data but small
+ * constants.
  */
 #ifndef CARAVAN_GRAPH_H
 #define CARAVAN_GRAPH_H
@@ -44,7 +45,7 @@ typedef struct cvn_type {
 typedef struct cvn_spec {
     int rank;
     struct {
-        int n;                                /* 0: not split */
+        int n;                               /* 0: not split */
         const char *axis[CVN_MAX_SPEC_AXES]; /* names of mesh axes */
     } dim[CVN_MAX_RANK];
 } cvn_spec;
@@ -63,7 +64,8 @@ typedef enum cvn_reduce {
     CVN_ANY  /* logical or, of bools */
 } cvn_reduce;
 
-/* A type from its sizes: CVN_TYPE(CVN_F32, 4, 64). A macro because C has no other way to count them. */
+/* A type from its sizes: CVN_TYPE(CVN_F32, 4, 64). A macro because C has no other way to count
+ * them. */
 cvn_type cvn_type_make(cvn_dtype dtype, int rank, const int64_t *dim);
 #define CVN_TYPE(dtype, ...)                                                                       \
     cvn_type_make((dtype), (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),              \
@@ -87,7 +89,8 @@ cvn_graph *cvn_at(cvn_graph *g, const char *file, int line);
 
 const cvn_type *cvn_value_type(const cvn_value *v);
 
-/* Marks how a value lies on the mesh. Works on parameters and in mid-graph; propagation does the rest. */
+/* Marks how a value lies on the mesh. Works on parameters and in mid-graph; propagation does the
+ * rest. */
 void cvn_mark_sharding(cvn_graph *g, cvn_value *v, const cvn_spec *spec);
 
 /* ---- inputs and outputs ---- */
@@ -98,8 +101,8 @@ cvn_value *cvn_parameter(cvn_graph *g, const char *name, cvn_type type);
 /* Makes v the next output. */
 void cvn_output(cvn_graph *g, cvn_value *v);
 
-/* Makes v the next output, computed into the memory of `parameter`, whose old contents are given up:
-   how a KV cache, weights and optimizer state are updated in place. Types must be equal. */
+/* Makes v the next output, computed into the memory of `parameter`, whose old contents are given
+   up: how a KV cache, weights and optimizer state are updated in place. Types must be equal. */
 void cvn_output_into(cvn_graph *g, cvn_value *v, cvn_value *parameter);
 
 /* A tensor that holds one value everywhere; the value is rounded to the dtype. */
@@ -130,14 +133,16 @@ cvn_value *cvn_floor(cvn_graph *g, cvn_value *x);
 cvn_value *cvn_not(cvn_graph *g, cvn_value *x); /* logical on bool, bitwise on integers */
 cvn_value *cvn_is_finite(cvn_graph *g, cvn_value *x);
 
-/* Float to integer truncates towards zero and saturates, NaN gives 0; anything to bool is x != 0. */
+/* Float to integer truncates towards zero and saturates, NaN gives 0; anything to bool is x != 0.
+ */
 cvn_value *cvn_convert(cvn_graph *g, cvn_value *x, cvn_dtype dtype);
 
 /* Both operands have the same type: there is no implicit broadcasting. */
 cvn_value *cvn_add(cvn_graph *g, cvn_value *a, cvn_value *b);
 cvn_value *cvn_subtract(cvn_graph *g, cvn_value *a, cvn_value *b);
 cvn_value *cvn_multiply(cvn_graph *g, cvn_value *a, cvn_value *b);
-cvn_value *cvn_divide(cvn_graph *g, cvn_value *a, cvn_value *b); /* integers truncate; x / 0 is -1 */
+cvn_value *cvn_divide(cvn_graph *g, cvn_value *a,
+                      cvn_value *b); /* integers truncate; x / 0 is -1 */
 cvn_value *cvn_maximum(cvn_graph *g, cvn_value *a, cvn_value *b); /* NaN wins */
 cvn_value *cvn_minimum(cvn_graph *g, cvn_value *a, cvn_value *b); /* NaN wins */
 cvn_value *cvn_power(cvn_graph *g, cvn_value *a, cvn_value *b);
@@ -159,11 +164,12 @@ cvn_value *cvn_clamp(cvn_graph *g, cvn_value *low, cvn_value *x, cvn_value *high
 
 /* ---- shape ---- */
 
-/* Operand dimension i becomes dimension dims[i] of the result (sizes equal, or 1 in the operand). */
+/* Operand dimension i becomes dimension dims[i] of the result (sizes equal, or 1 in the operand).
+ */
 cvn_value *cvn_broadcast_in_dim(cvn_graph *g, cvn_value *x, cvn_type type, const int *dims);
 
-/* A scalar or a vector stretched over a shape: broadcast_in_dim with the trailing dimensions mapped,
-   as numpy does. Returns x itself when the shapes agree. */
+/* A scalar or a vector stretched over a shape: broadcast_in_dim with the trailing dimensions
+   mapped, as numpy does. Returns x itself when the shapes agree. */
 cvn_value *cvn_broadcast_to(cvn_graph *g, cvn_value *x, const cvn_type *like);
 
 cvn_value *cvn_reshape(cvn_graph *g, cvn_value *x, int rank, const int64_t *dim);
@@ -201,7 +207,7 @@ typedef struct cvn_gather_dims {
     int64_t operand_batch[CVN_MAX_RANK]; /* operand dims taken along with ... */
     int64_t index_batch[CVN_MAX_RANK];   /* ... these dims of the indices */
     int64_t index_map[CVN_MAX_RANK];     /* operand dim that each index component starts in */
-    int64_t index_vector_dim;            /* dim of the indices that holds components; may be = rank */
+    int64_t index_vector_dim; /* dim of the indices that holds components; may be = rank */
 } cvn_gather_dims;
 
 /* Start indices are clamped so that every slice is in bounds. */
@@ -236,13 +242,13 @@ typedef struct cvn_dot_dims {
     int64_t lhs_contract[CVN_MAX_RANK], rhs_contract[CVN_MAX_RANK];
 } cvn_dot_dims;
 
-/* Result: batch dims, then lhs free dims, then rhs free dims. Products and sums are in f32 (f64 for f64
-   operands, i32 for integers), rounded once to `dtype`. */
+/* Result: batch dims, then lhs free dims, then rhs free dims. Products and sums are in f32 (f64 for
+   f64 operands, i32 for integers), rounded once to `dtype`. */
 cvn_value *cvn_dot_general(cvn_graph *g, cvn_value *lhs, cvn_value *rhs, const cvn_dot_dims *dims,
                            cvn_dtype dtype);
 
-/* "bsd,dnh->bsnh": letters name dimensions; those in both operands and not in the result are summed.
-   The result has lhs's dtype; cvn_einsum_as says another. */
+/* "bsd,dnh->bsnh": letters name dimensions; those in both operands and not in the result are
+   summed. The result has lhs's dtype; cvn_einsum_as says another. */
 cvn_value *cvn_einsum(cvn_graph *g, const char *equation, cvn_value *lhs, cvn_value *rhs);
 cvn_value *cvn_einsum_as(cvn_graph *g, const char *equation, cvn_value *lhs, cvn_value *rhs,
                          cvn_dtype dtype);
@@ -288,22 +294,24 @@ cvn_value *cvn_rope(cvn_graph *g, cvn_value *x, cvn_value *positions, cvn_value 
 cvn_value *cvn_attention(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v, cvn_value *start,
                          cvn_value *length, double scale);
 
-/* Writes new keys or values into a cache: cache[b, h, start[b] + s, :] = update[b, s, h, :] for s < seq.
-   cache [batch, kv_heads, context, head_dim], update [batch, seq, kv_heads, head_dim], start i32 [batch].
-   Positions outside the context are skipped. */
+/* Writes new keys or values into a cache: cache[b, h, start[b] + s, :] = update[b, s, h, :] for s <
+   seq. cache [batch, kv_heads, context, head_dim], update [batch, seq, kv_heads, head_dim], start
+   i32 [batch]. Positions outside the context are skipped. */
 cvn_value *cvn_cache_update(cvn_graph *g, cvn_value *cache, cvn_value *update, cvn_value *start);
 
-/* logits [..., vocab], targets i32 [...]. out[0] = logsumexp(logits) - logits[target], f32 [...], 0 where
-   the target is outside [0, vocab); out[1] = logsumexp(logits), f32 [...]. */
+/* logits [..., vocab], targets i32 [...]. out[0] = logsumexp(logits) - logits[target], f32 [...], 0
+   where the target is outside [0, vocab); out[1] = logsumexp(logits), f32 [...]. */
 void cvn_softmax_cross_entropy(cvn_graph *g, cvn_value *logits, cvn_value *targets,
                                cvn_value *out[2]);
 
-/* Index (i32) of the largest element along one dimension; the first of equals. NaN counts as -inf. */
+/* Index (i32) of the largest element along one dimension; the first of equals. NaN counts as -inf.
+ */
 cvn_value *cvn_argmax(cvn_graph *g, cvn_value *x, int axis);
 
 /* Counter-based random bits, elementwise over four u32 tensors of one shape: the first word of
    Threefry-2x32 with 20 rounds (Salmon et al. 2011) of counter (c0, c1) under key (k0, k1). */
-cvn_value *cvn_random_bits(cvn_graph *g, cvn_value *k0, cvn_value *k1, cvn_value *c0, cvn_value *c1);
+cvn_value *cvn_random_bits(cvn_graph *g, cvn_value *k0, cvn_value *k1, cvn_value *c0,
+                           cvn_value *c1);
 
 #ifdef __cplusplus
 }

@@ -1,20 +1,23 @@
 /*
  * The contract between a plan and the functions that carry it out.
  *
- * A backend is a table of kernels. For each operation the compiler takes the first kernel of the table that
- * matches; an operation that none matches is decomposed if it is a composite, and is otherwise run by the
- * backend's fallback (the interpreter's function, on thread 0).
+ * A backend is a table of kernels. For each operation the compiler takes the first kernel of the
+ * table that matches; an operation that none matches is decomposed if it is a composite, and is
+ * otherwise run by the backend's fallback (the interpreter's function, on thread 0).
  *
  * Contract of every kernel:
- *   - All threads of the device call it with the same arguments except `thread`; together they write the
- *     whole of every result. A kernel splits its work by thread index, in a way that makes the result
- *     independent of the number of threads (no sum is split over threads), unless it says otherwise.
- *   - Inputs and outputs are dense, row-major, packed as in memory. Buffers that the plan owns are aligned
- *     to 64 bytes; parameters (mapped files) may have any alignment that their element type allows.
+ *   - All threads of the device call it with the same arguments except `thread`; together they
+ * write the whole of every result. A kernel splits its work by thread index, in a way that makes
+ * the result independent of the number of threads (no sum is split over threads), unless it says
+ * otherwise.
+ *   - Inputs and outputs are dense, row-major, packed as in memory. Buffers that the plan owns are
+ * aligned to 64 bytes; parameters (mapped files) may have any alignment that their element type
+ * allows.
  *   - A result may share its memory only with the operands named in `in_place`, and then exactly.
  *   - Reading past the end of a buffer, even by one byte, is an error.
- *   - `scratch` is 64-byte aligned, private to the step and shared by its threads; its contents on entry are
- *     undefined. Phases that exchange data through it call kernel_sync between them, on every thread.
+ *   - `scratch` is 64-byte aligned, private to the step and shared by its threads; its contents on
+ * entry are undefined. Phases that exchange data through it call kernel_sync between them, on every
+ * thread.
  */
 #ifndef CVN_COMPILE_KERNEL_H
 #define CVN_COMPILE_KERNEL_H
@@ -24,7 +27,7 @@
 typedef struct Barrier Barrier; /* base/threads.h */
 
 typedef struct KernelArgs {
-    const Op *op;          /* types and attributes; operands and results are not to be followed further */
+    const Op *op; /* types and attributes; operands and results are not to be followed further */
     const void *const *in; /* [op->n_operands] */
     void *const *out;      /* [op->n_results] */
     void *scratch;         /* as many bytes as the kernel asked for, or NULL */
@@ -54,8 +57,8 @@ typedef struct Backend {
 /* Waits until all threads of the device are here. */
 void kernel_sync(const KernelArgs *args);
 
-/* The part of n items (in units of `grain`) that thread t of nt takes: [*begin, *end). Contiguous, and
-   empty for threads that get nothing. */
+/* The part of n items (in units of `grain`) that thread t of nt takes: [*begin, *end). Contiguous,
+   and empty for threads that get nothing. */
 static inline void kernel_share(int64_t n, int64_t grain, int t, int nt, int64_t *begin,
                                 int64_t *end)
 {

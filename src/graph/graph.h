@@ -1,12 +1,12 @@
 /*
  * The graph inside: operations, values, attributes, and what passes need to rewrite them.
  *
- * A graph is a doubly linked list of operations in execution order; every operand is defined before its
- * use. An operation owns its results. Everything lives in the graph's arena and dies with it.
+ * A graph is a doubly linked list of operations in execution order; every operand is defined before
+ * its use. An operation owns its results. Everything lives in the graph's arena and dies with it.
  *
- * A pass rewrites in one walk: it makes new operations before the one it looks at (graph_insert_before),
- * says graph_replace(old, new), and at the end graph_resolve redirects all operands at once and
- * graph_remove_dead drops what nothing needs:
+ * A pass rewrites in one walk: it makes new operations before the one it looks at
+ * (graph_insert_before), says graph_replace(old, new), and at the end graph_resolve redirects all
+ * operands at once and graph_remove_dead drops what nothing needs:
  *
  *     %3 = negate %2          graph_replace(%4, %2)           %5 = add %2, %1     (%3, %4 are dead)
  *     %4 = negate %3          graph_resolve, remove_dead
@@ -68,7 +68,8 @@ typedef struct Literal {
     const void *data; /* [bytes], arena */
 } Literal;
 
-/* The attributes of all operations together; attrs.def says which one has which. The rest are zero. */
+/* The attributes of all operations together; attrs.def says which one has which. The rest are zero.
+ */
 typedef struct OpAttr {
     const char *name;
     Literal literal;
@@ -145,7 +146,7 @@ typedef struct Output {
 struct cvn_graph {
     Arena arena;
     const char *name;
-    Op *first, *last; /* the operations; NULL when empty */
+    Op *first, *last;  /* the operations; NULL when empty */
     uint32_t n_values; /* ids handed out */
     int64_t n_ops;
     cvn_value **parameter; /* [n_parameters] in the order of the inputs */
@@ -161,14 +162,15 @@ struct cvn_graph {
 
 Ints graph_ints(cvn_graph *g, int n, const int64_t *v);
 
-/* Appends an operation (or inserts it, see graph_insert_before). `want` gives the wanted result types, one
-   per result, where they are not implied; NULL otherwise. Attributes are borrowed: lists in them must be in
-   g's arena (graph_ints). Returns the first result, or g->poison after recording an error. */
-cvn_value *graph_add(cvn_graph *g, OpKind kind, const OpAttr *attr, int n, cvn_value *const *operand,
-                     const cvn_type *want);
+/* Appends an operation (or inserts it, see graph_insert_before). `want` gives the wanted result
+   types, one per result, where they are not implied; NULL otherwise. Attributes are borrowed: lists
+   in them must be in g's arena (graph_ints). Returns the first result, or g->poison after recording
+   an error. */
+cvn_value *graph_add(cvn_graph *g, OpKind kind, const OpAttr *attr, int n,
+                     cvn_value *const *operand, const cvn_type *want);
 
-/* The same operation on other operands, in this or another graph; attributes, names and specs are copied
-   into g's arena. Returns the first result. */
+/* The same operation on other operands, in this or another graph; attributes, names and specs are
+   copied into g's arena. Returns the first result. */
 cvn_value *graph_add_like(cvn_graph *g, const Op *op, cvn_value *const *operand);
 
 /* Records the first error, with the source position from cvn_at in front. */
@@ -201,11 +203,13 @@ bool attr_equal(OpKind kind, const OpAttr *a, const OpAttr *b);
 /* Deep copy of attributes into g's arena. */
 OpAttr attr_copy(cvn_graph *g, OpKind kind, const OpAttr *attr);
 
-/* Result types from operands and attributes. type[i] holds the wanted type on entry (dtype CVN_DTYPE_COUNT
-   when none was given) and the inferred one on return. Checks everything that makes an operation legal. */
+/* Result types from operands and attributes. type[i] holds the wanted type on entry (dtype
+   CVN_DTYPE_COUNT when none was given) and the inferred one on return. Checks everything that makes
+   an operation legal. */
 int infer_types(const Op *op, cvn_type *type, cvn_err *err);
 
-/* Every invariant of a graph: definitions before uses, types as inferred, unique parameter names, outputs. */
+/* Every invariant of a graph: definitions before uses, types as inferred, unique parameter names,
+ * outputs. */
 int graph_verify(const cvn_graph *g, cvn_err *err);
 
 /* "f32[4,64]" appended to a string. */
@@ -214,7 +218,8 @@ void type_print(StrBuf *buf, const cvn_type *type);
 const char *type_text(const cvn_type *type, char *buffer, size_t size);
 enum { TYPE_TEXT = 160 }; /* a buffer size that fits every type of sane sizes */
 
-/* Reads element i of packed data as a number, and writes one (rounded to the dtype; saturated for i4, i8). */
+/* Reads element i of packed data as a number, and writes one (rounded to the dtype; saturated for
+ * i4, i8). */
 double element_get(cvn_dtype dtype, const void *data, int64_t i);
 void element_set(cvn_dtype dtype, void *data, int64_t i, double value);
 

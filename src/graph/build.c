@@ -1,0 +1,578 @@
+/*
+ * The public builder: each function packs its arguments into attributes and calls graph_add. All
+ * checking is in infer.c; here only what would be unsafe to look at is guarded (NULL is never
+ * returned, so values are never NULL; after an error everything is the poison value and graph_add
+ * does nothing).
+ */
+#include "graph/graph.h"
+
+#include <string.h>
+
+static cvn_value *unary(cvn_graph *g, OpKind kind, cvn_value *x)
+{
+    return graph_add(g, kind, NULL, 1, &x, NULL);
+}
+
+static cvn_value *binary(cvn_graph *g, OpKind kind, cvn_value *a, cvn_value *b)
+{
+    return graph_add(g, kind, NULL, 2, (cvn_value *[]){a, b}, NULL);
+}
+
+static Ints int_list(cvn_graph *g, int n, const int *v)
+{
+    int64_t wide[CVN_MAX_RANK] = {0};
+    if (n > CVN_MAX_RANK) {
+        graph_fail(g, CVN_EINVAL, "%d dimensions were given; at most %d", n, CVN_MAX_RANK);
+        return (Ints){0};
+    }
+    for (int i = 0; i < n; i++)
+        wide[i] = v[i];
+    return graph_ints(g, n, wide);
+}
+
+cvn_value *cvn_parameter(cvn_graph *g, const char *name, cvn_type type)
+{
+    OpAttr attr = {.name = arena_string(&g->arena, name ? name : "")};
+    cvn_value *v = graph_add(g, OP_PARAMETER, &attr, 0, NULL, &type);
+    if (v != g->poison)
+        v->name = attr.name;
+    return v;
+}
+
+static void add_output(cvn_graph *g, cvn_value *v, cvn_value *into)
+{
+    if (g->err.code)
+        return;
+    if (g->n_outputs == g->cap_outputs) {
+        int cap = g->cap_outputs ? g->cap_outputs * 2 : 16;
+        Output *more = arena_array(&g->arena, (size_t)cap, sizeof *more);
+        if (g->n_outputs)
+            memcpy(more, g->output, (size_t)g->n_outputs * sizeof *more);
+        g->output = more;
+        g->cap_outputs = cap;
+    }
+    g->output[g->n_outputs++] = (Output){v, into};
+}
+
+void cvn_output(cvn_graph *g, cvn_value *v)
+{
+    add_output(g, v, NULL);
+}
+
+void cvn_output_into(cvn_graph *g, cvn_value *v, cvn_value *parameter)
+{
+    if (g->err.code)
+        return;
+    char a[TYPE_TEXT], b[TYPE_TEXT];
+    if (parameter->def->kind != OP_PARAMETER)
+        graph_fail(g, CVN_EINVAL, "an output can only be computed into a parameter, not into a %s",
+                   op_info[parameter->def->kind].name);
+    else if (!cvn_type_equal(&v->type, &parameter->type))
+        graph_fail(g, CVN_ESHAPE, "an output %s cannot be computed into parameter '%s' of type %s",
+                   type_text(&v->type, a, sizeof a), parameter->def->attr.name,
+                   type_text(&parameter->type, b, sizeof b));
+    for (int i = 0; i < g->n_outputs && !g->err.code; i++)
+        if (g->output[i].into == parameter)
+            graph_fail(g, CVN_EINVAL, "two outputs are computed into parameter '%s'",
+                       parameter->def->attr.name);
+    add_output(g, v, parameter);
+}
+
+cvn_value *cvn_splat(cvn_graph *g, cvn_type type, double value)
+{
+    if ((unsigned)type.dtype >= CVN_DTYPE_COUNT) {
+        graph_fail(g, CVN_EINVAL, "a constant needs an element type");
+        return g->poison;
+    }
+    size_t bytes = cvn_dtype_bytes(type.dtype, 1);
+    void *data = arena_alloc(&g->arena, bytes);
+    element_set(type.dtype, data, 0, value);
+    OpAttr attr = {.literal = {true, bytes, data}};
+    return graph_add(g, OP_CONSTANT, &attr, 0, NULL, &type);
+}
+
+cvn_value *cvn_constant(cvn_graph *g, cvn_type type, const void *data)
+{
+    for (int i = 0; i < type.rank; i++) {
+        if (type.dim[i] < 0) {
+            graph_fail(g, CVN_ESHAPE, "constant: dimension %d is negative", i);
+            return g->poison;
+        }
+    }
+    size_t bytes = cvn_type_bytes(&type);
+    OpAttr attr = {.literal = {false, bytes, arena_copy(&g->arena, data, bytes)}};
+    return graph_add(g, OP_CONSTANT, &attr, 0, NULL, &type);
+}
+
+cvn_value *cvn_iota(cvn_graph *g, cvn_type type, int axis)
+{
+    return graph_add(g, OP_IOTA, &(OpAttr){.axis = axis}, 0, NULL, &type);
+}
+
+cvn_value *cvn_negate(cvn_graph *g, cvn_value *x)
+{
+    return unary(g, OP_NEGATE, x);
+}
+
+cvn_value *cvn_abs(cvn_graph *g, cvn_value *x)
+{
+    return unary(g, OP_ABS, x);
+}
+
+cvn_value *cvn_sign(cvn_graph *g, cvn_value *x)
+{
+    return unary(g, OP_SIGN, x);
+}
+
+cvn_value *cvn_exponential(cvn_graph *g, cvn_value *x)
+{
+    return unary(g, OP_EXPONENTIAL, x);
+}
+
+cvn_value *cvn_log(cvn_graph *g, cvn_value *x)
+{
+    return unary(g, OP_LOG, x);
+}
+
+cvn_value *cvn_log_plus_one(cvn_graph *g, cvn_value *x)
+{
+    return unary(g, OP_LOG_PLUS_ONE, x);
+}
+
+cvn_value *cvn_exponential_minus_one(cvn_graph *g, cvn_value *x)
+{
+    return unary(g, OP_EXPONENTIAL_MINUS_ONE, x);
+}
+
+cvn_value *cvn_sqrt(cvn_graph *g, cvn_value *x)
+{
+    return unary(g, OP_SQRT, x);
+}
+
+cvn_value *cvn_rsqrt(cvn_graph *g, cvn_value *x)
+{
+    return unary(g, OP_RSQRT, x);
+}
+
+cvn_value *cvn_tanh(cvn_graph *g, cvn_value *x)
+{
+    return unary(g, OP_TANH, x);
+}
+
+cvn_value *cvn_logistic(cvn_graph *g, cvn_value *x)
+{
+    return unary(g, OP_LOGISTIC, x);
+}
+
+cvn_value *cvn_sine(cvn_graph *g, cvn_value *x)
+{
+    return unary(g, OP_SINE, x);
+}
+
+cvn_value *cvn_cosine(cvn_graph *g, cvn_value *x)
+{
+    return unary(g, OP_COSINE, x);
+}
+
+cvn_value *cvn_floor(cvn_graph *g, cvn_value *x)
+{
+    return unary(g, OP_FLOOR, x);
+}
+
+cvn_value *cvn_not(cvn_graph *g, cvn_value *x)
+{
+    return unary(g, OP_NOT, x);
+}
+
+cvn_value *cvn_is_finite(cvn_graph *g, cvn_value *x)
+{
+    return unary(g, OP_IS_FINITE, x);
+}
+
+cvn_value *cvn_convert(cvn_graph *g, cvn_value *x, cvn_dtype dtype)
+{
+    cvn_type want = x->type;
+    want.dtype = dtype;
+    return graph_add(g, OP_CONVERT, NULL, 1, &x, &want);
+}
+
+cvn_value *cvn_add(cvn_graph *g, cvn_value *a, cvn_value *b)
+{
+    return binary(g, OP_ADD, a, b);
+}
+
+cvn_value *cvn_subtract(cvn_graph *g, cvn_value *a, cvn_value *b)
+{
+    return binary(g, OP_SUBTRACT, a, b);
+}
+
+cvn_value *cvn_multiply(cvn_graph *g, cvn_value *a, cvn_value *b)
+{
+    return binary(g, OP_MULTIPLY, a, b);
+}
+
+cvn_value *cvn_divide(cvn_graph *g, cvn_value *a, cvn_value *b)
+{
+    return binary(g, OP_DIVIDE, a, b);
+}
+
+cvn_value *cvn_maximum(cvn_graph *g, cvn_value *a, cvn_value *b)
+{
+    return binary(g, OP_MAXIMUM, a, b);
+}
+
+cvn_value *cvn_minimum(cvn_graph *g, cvn_value *a, cvn_value *b)
+{
+    return binary(g, OP_MINIMUM, a, b);
+}
+
+cvn_value *cvn_power(cvn_graph *g, cvn_value *a, cvn_value *b)
+{
+    return binary(g, OP_POWER, a, b);
+}
+
+cvn_value *cvn_remainder(cvn_graph *g, cvn_value *a, cvn_value *b)
+{
+    return binary(g, OP_REMAINDER, a, b);
+}
+
+cvn_value *cvn_and(cvn_graph *g, cvn_value *a, cvn_value *b)
+{
+    return binary(g, OP_AND, a, b);
+}
+
+cvn_value *cvn_or(cvn_graph *g, cvn_value *a, cvn_value *b)
+{
+    return binary(g, OP_OR, a, b);
+}
+
+cvn_value *cvn_xor(cvn_graph *g, cvn_value *a, cvn_value *b)
+{
+    return binary(g, OP_XOR, a, b);
+}
+
+cvn_value *cvn_shift_left(cvn_graph *g, cvn_value *a, cvn_value *b)
+{
+    return binary(g, OP_SHIFT_LEFT, a, b);
+}
+
+cvn_value *cvn_shift_right_logical(cvn_graph *g, cvn_value *a, cvn_value *b)
+{
+    return binary(g, OP_SHIFT_RIGHT_LOGICAL, a, b);
+}
+
+cvn_value *cvn_compare_values(cvn_graph *g, cvn_compare direction, cvn_value *a, cvn_value *b)
+{
+    OpAttr attr = {.compare = direction};
+    return graph_add(g, OP_COMPARE, &attr, 2, (cvn_value *[]){a, b}, NULL);
+}
+
+cvn_value *cvn_select(cvn_graph *g, cvn_value *pred, cvn_value *a, cvn_value *b)
+{
+    return graph_add(g, OP_SELECT, NULL, 3, (cvn_value *[]){pred, a, b}, NULL);
+}
+
+cvn_value *cvn_clamp(cvn_graph *g, cvn_value *low, cvn_value *x, cvn_value *high)
+{
+    return graph_add(g, OP_CLAMP, NULL, 3, (cvn_value *[]){low, x, high}, NULL);
+}
+
+cvn_value *cvn_broadcast_in_dim(cvn_graph *g, cvn_value *x, cvn_type type, const int *dims)
+{
+    OpAttr attr = {.dims = int_list(g, x->type.rank, dims)};
+    type.dtype = x->type.dtype;
+    return graph_add(g, OP_BROADCAST_IN_DIM, &attr, 1, &x, &type);
+}
+
+cvn_value *cvn_broadcast_to(cvn_graph *g, cvn_value *x, const cvn_type *like)
+{
+    cvn_type type = *like;
+    type.dtype = x->type.dtype;
+    if (g->err.code || cvn_type_equal(&type, &x->type))
+        return x;
+    int dims[CVN_MAX_RANK] = {0};
+    for (int i = 0; i < x->type.rank; i++)
+        dims[i] = type.rank - x->type.rank + i;
+    return cvn_broadcast_in_dim(g, x, type, dims);
+}
+
+cvn_value *cvn_reshape(cvn_graph *g, cvn_value *x, int rank, const int64_t *dim)
+{
+    if (rank < 0 || rank > CVN_MAX_RANK) {
+        graph_fail(g, CVN_ESHAPE, "reshape: rank %d is not in 0 to %d", rank, CVN_MAX_RANK);
+        return g->poison;
+    }
+    cvn_type want = cvn_type_make(x->type.dtype, rank, dim);
+    return graph_add(g, OP_RESHAPE, NULL, 1, &x, &want);
+}
+
+cvn_value *cvn_transpose(cvn_graph *g, cvn_value *x, const int *permutation)
+{
+    OpAttr attr = {.dims = int_list(g, x->type.rank, permutation)};
+    return graph_add(g, OP_TRANSPOSE, &attr, 1, &x, NULL);
+}
+
+cvn_value *cvn_slice(cvn_graph *g, cvn_value *x, const int64_t *start, const int64_t *limit,
+                     const int64_t *stride)
+{
+    static const int64_t ones[CVN_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
+    int rank = x->type.rank;
+    OpAttr attr = {.start = graph_ints(g, rank, start),
+                   .limit = graph_ints(g, rank, limit),
+                   .stride = graph_ints(g, rank, stride ? stride : ones)};
+    return graph_add(g, OP_SLICE, &attr, 1, &x, NULL);
+}
+
+cvn_value *cvn_slice_axis(cvn_graph *g, cvn_value *x, int axis, int64_t start, int64_t limit)
+{
+    int64_t from[CVN_MAX_RANK] = {0}, to[CVN_MAX_RANK] = {0};
+    memcpy(to, x->type.dim, sizeof to);
+    if (axis < 0 || axis >= x->type.rank) {
+        graph_fail(g, CVN_ESHAPE, "slice: axis %d is outside 0 to %d", axis, x->type.rank - 1);
+        return g->poison;
+    }
+    from[axis] = start;
+    to[axis] = limit;
+    return cvn_slice(g, x, from, to, NULL);
+}
+
+cvn_value *cvn_concatenate(cvn_graph *g, int n, cvn_value *const *x, int axis)
+{
+    return graph_add(g, OP_CONCATENATE, &(OpAttr){.axis = axis}, n, x, NULL);
+}
+
+cvn_value *cvn_pad(cvn_graph *g, cvn_value *x, cvn_value *value, const int64_t *low,
+                   const int64_t *high, const int64_t *interior)
+{
+    int rank = x->type.rank;
+    OpAttr attr = {.start = graph_ints(g, rank, low),
+                   .limit = graph_ints(g, rank, high),
+                   .stride = graph_ints(g, rank, interior)};
+    return graph_add(g, OP_PAD, &attr, 2, (cvn_value *[]){x, value}, NULL);
+}
+
+cvn_value *cvn_reverse(cvn_graph *g, cvn_value *x, int n, const int *dims)
+{
+    OpAttr attr = {.dims = int_list(g, n, dims)};
+    return graph_add(g, OP_REVERSE, &attr, 1, &x, NULL);
+}
+
+cvn_value *cvn_dynamic_slice(cvn_graph *g, cvn_value *x, cvn_value *const *starts,
+                             const int64_t *sizes)
+{
+    cvn_value *operand[1 + CVN_MAX_RANK] = {x};
+    int rank = x->type.rank;
+    for (int i = 0; i < rank; i++)
+        operand[1 + i] = starts[i];
+    OpAttr attr = {.sizes = graph_ints(g, rank, sizes)};
+    return graph_add(g, OP_DYNAMIC_SLICE, &attr, 1 + rank, operand, NULL);
+}
+
+cvn_value *cvn_dynamic_update_slice(cvn_graph *g, cvn_value *x, cvn_value *update,
+                                    cvn_value *const *starts)
+{
+    cvn_value *operand[2 + CVN_MAX_RANK] = {x, update};
+    int rank = x->type.rank;
+    for (int i = 0; i < rank; i++)
+        operand[2 + i] = starts[i];
+    return graph_add(g, OP_DYNAMIC_UPDATE_SLICE, NULL, 2 + rank, operand, NULL);
+}
+
+static OpAttr index_attr(cvn_graph *g, const cvn_gather_dims *d)
+{
+    return (OpAttr){.window = graph_ints(g, d->n_window, d->window),
+                    .collapsed = graph_ints(g, d->n_collapsed, d->collapsed),
+                    .operand_batch = graph_ints(g, d->n_operand_batch, d->operand_batch),
+                    .index_batch = graph_ints(g, d->n_index_batch, d->index_batch),
+                    .index_map = graph_ints(g, d->n_index_map, d->index_map),
+                    .index_vector_dim = d->index_vector_dim};
+}
+
+cvn_value *cvn_gather(cvn_graph *g, cvn_value *x, cvn_value *indices, const cvn_gather_dims *dims,
+                      const int64_t *slice_sizes)
+{
+    OpAttr attr = index_attr(g, dims);
+    attr.sizes = graph_ints(g, x->type.rank, slice_sizes);
+    return graph_add(g, OP_GATHER, &attr, 2, (cvn_value *[]){x, indices}, NULL);
+}
+
+static cvn_value *scatter(cvn_graph *g, Combine combine, cvn_value *x, cvn_value *indices,
+                          cvn_value *updates, const cvn_gather_dims *dims)
+{
+    OpAttr attr = index_attr(g, dims);
+    attr.combine = combine;
+    return graph_add(g, OP_SCATTER, &attr, 3, (cvn_value *[]){x, indices, updates}, NULL);
+}
+
+cvn_value *cvn_scatter_add(cvn_graph *g, cvn_value *x, cvn_value *indices, cvn_value *updates,
+                           const cvn_gather_dims *dims)
+{
+    return scatter(g, COMBINE_ADD, x, indices, updates, dims);
+}
+
+cvn_value *cvn_scatter_assign(cvn_graph *g, cvn_value *x, cvn_value *indices, cvn_value *updates,
+                              const cvn_gather_dims *dims)
+{
+    return scatter(g, COMBINE_ASSIGN, x, indices, updates, dims);
+}
+
+cvn_value *cvn_take_rows(cvn_graph *g, cvn_value *table, cvn_value *indices)
+{
+    int rank = table->type.rank, index_rank = indices->type.rank;
+    if (rank < 1 || rank - 1 + index_rank > CVN_MAX_RANK) {
+        graph_fail(g, CVN_ESHAPE, "take_rows: a table of rank %d and indices of rank %d", rank,
+                   index_rank);
+        return g->poison;
+    }
+    cvn_gather_dims dims = {
+        .n_window = rank - 1, .n_collapsed = 1, .n_index_map = 1, .index_vector_dim = index_rank};
+    int64_t sizes[CVN_MAX_RANK] = {1};
+    for (int i = 0; i < rank - 1; i++) {
+        dims.window[i] = index_rank + i;
+        sizes[i + 1] = table->type.dim[i + 1];
+    }
+    return cvn_gather(g, table, indices, &dims, sizes);
+}
+
+cvn_value *cvn_sort(cvn_graph *g, cvn_value *x, int axis, bool descending)
+{
+    OpAttr attr = {.axis = axis, .flag = descending};
+    return graph_add(g, OP_SORT, &attr, 1, &x, NULL);
+}
+
+/* The first two results of an operation that may have failed. */
+static void two_results(cvn_graph *g, cvn_value *first, cvn_value *out[2])
+{
+    out[0] = first;
+    out[1] = first == g->poison ? first : first->def->result[1];
+}
+
+void cvn_sort_pair(cvn_graph *g, cvn_value *key, cvn_value *payload, int axis, bool descending,
+                   cvn_value *out[2])
+{
+    OpAttr attr = {.axis = axis, .flag = descending};
+    two_results(g, graph_add(g, OP_SORT, &attr, 2, (cvn_value *[]){key, payload}, NULL), out);
+}
+
+cvn_value *cvn_reduce_dims(cvn_graph *g, cvn_reduce kind, cvn_value *x, int n, const int *dims)
+{
+    OpAttr attr = {.reduce = kind, .dims = int_list(g, n, dims)};
+    return graph_add(g, OP_REDUCE, &attr, 1, &x, NULL);
+}
+
+cvn_value *cvn_cumsum(cvn_graph *g, cvn_value *x, int axis)
+{
+    return graph_add(g, OP_CUMSUM, &(OpAttr){.axis = axis}, 1, &x, NULL);
+}
+
+cvn_value *cvn_dot_general(cvn_graph *g, cvn_value *lhs, cvn_value *rhs, const cvn_dot_dims *dims,
+                           cvn_dtype dtype)
+{
+    OpAttr attr = {.lhs_batch = graph_ints(g, dims->n_batch, dims->lhs_batch),
+                   .rhs_batch = graph_ints(g, dims->n_batch, dims->rhs_batch),
+                   .lhs_contract = graph_ints(g, dims->n_contract, dims->lhs_contract),
+                   .rhs_contract = graph_ints(g, dims->n_contract, dims->rhs_contract)};
+    cvn_type want = cvn_scalar(dtype);
+    return graph_add(g, OP_DOT_GENERAL, &attr, 2, (cvn_value *[]){lhs, rhs}, &want);
+}
+
+static OpAttr group_attr(cvn_graph *g, int n_groups, int group_size, const int64_t *groups)
+{
+    return (OpAttr){.group_size = group_size,
+                    .groups = graph_ints(g, n_groups * group_size, groups)};
+}
+
+cvn_value *cvn_all_reduce(cvn_graph *g, cvn_value *x, cvn_reduce kind, int n_groups, int group_size,
+                          const int64_t *groups)
+{
+    OpAttr attr = group_attr(g, n_groups, group_size, groups);
+    attr.reduce = kind;
+    return graph_add(g, OP_ALL_REDUCE, &attr, 1, &x, NULL);
+}
+
+cvn_value *cvn_all_gather(cvn_graph *g, cvn_value *x, int axis, int n_groups, int group_size,
+                          const int64_t *groups)
+{
+    OpAttr attr = group_attr(g, n_groups, group_size, groups);
+    attr.axis = axis;
+    return graph_add(g, OP_ALL_GATHER, &attr, 1, &x, NULL);
+}
+
+cvn_value *cvn_reduce_scatter(cvn_graph *g, cvn_value *x, cvn_reduce kind, int axis, int n_groups,
+                              int group_size, const int64_t *groups)
+{
+    OpAttr attr = group_attr(g, n_groups, group_size, groups);
+    attr.reduce = kind;
+    attr.axis = axis;
+    return graph_add(g, OP_REDUCE_SCATTER, &attr, 1, &x, NULL);
+}
+
+cvn_value *cvn_all_to_all(cvn_graph *g, cvn_value *x, int split_axis, int concat_axis, int n_groups,
+                          int group_size, const int64_t *groups)
+{
+    OpAttr attr = group_attr(g, n_groups, group_size, groups);
+    attr.axis = split_axis;
+    attr.concat_axis = concat_axis;
+    return graph_add(g, OP_ALL_TO_ALL, &attr, 1, &x, NULL);
+}
+
+cvn_value *cvn_collective_permute(cvn_graph *g, cvn_value *x, int n, const int64_t *pairs)
+{
+    OpAttr attr = {.groups = graph_ints(g, 2 * n, pairs)};
+    return graph_add(g, OP_COLLECTIVE_PERMUTE, &attr, 1, &x, NULL);
+}
+
+cvn_value *cvn_partition_id(cvn_graph *g)
+{
+    return graph_add(g, OP_PARTITION_ID, NULL, 0, NULL, NULL);
+}
+
+cvn_value *cvn_optimization_barrier(cvn_graph *g, cvn_value *x)
+{
+    return unary(g, OP_OPTIMIZATION_BARRIER, x);
+}
+
+cvn_value *cvn_rms_norm(cvn_graph *g, cvn_value *x, cvn_value *weight, double eps, cvn_dtype dtype)
+{
+    cvn_type want = x->type;
+    want.dtype = dtype;
+    OpAttr attr = {.eps = eps};
+    return graph_add(g, OP_RMS_NORM, &attr, 2, (cvn_value *[]){x, weight}, &want);
+}
+
+cvn_value *cvn_rope(cvn_graph *g, cvn_value *x, cvn_value *positions, cvn_value *inv_freq,
+                    bool interleaved)
+{
+    OpAttr attr = {.flag = interleaved};
+    return graph_add(g, OP_ROPE, &attr, 3, (cvn_value *[]){x, positions, inv_freq}, NULL);
+}
+
+cvn_value *cvn_attention(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v, cvn_value *start,
+                         cvn_value *length, double scale)
+{
+    OpAttr attr = {.scale = scale};
+    cvn_value *operand[] = {q, k, v, start, length};
+    return graph_add(g, OP_ATTENTION, &attr, 5, operand, NULL);
+}
+
+cvn_value *cvn_cache_update(cvn_graph *g, cvn_value *cache, cvn_value *update, cvn_value *start)
+{
+    return graph_add(g, OP_CACHE_UPDATE, NULL, 3, (cvn_value *[]){cache, update, start}, NULL);
+}
+
+void cvn_softmax_cross_entropy(cvn_graph *g, cvn_value *logits, cvn_value *targets,
+                               cvn_value *out[2])
+{
+    cvn_value *operand[] = {logits, targets};
+    two_results(g, graph_add(g, OP_SOFTMAX_CROSS_ENTROPY, NULL, 2, operand, NULL), out);
+}
+
+cvn_value *cvn_argmax(cvn_graph *g, cvn_value *x, int axis)
+{
+    return graph_add(g, OP_ARGMAX, &(OpAttr){.axis = axis}, 1, &x, NULL);
+}
+
+cvn_value *cvn_random_bits(cvn_graph *g, cvn_value *k0, cvn_value *k1, cvn_value *c0, cvn_value *c1)
+{
+    return graph_add(g, OP_RANDOM_BITS, NULL, 4, (cvn_value *[]){k0, k1, c0, c1}, NULL);
+}

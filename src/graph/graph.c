@@ -1,0 +1,323 @@
+/*
+ * The list of operations: adding, replacing, removing, cloning. Errors of building are sticky:
+ * after the first one graph_add returns the graph's poison value and does nothing.
+ */
+#include "graph/graph.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+cvn_graph *cvn_graph_new(const char *name, cvn_err *err)
+{
+    Arena arena;
+    if (arena_init(&arena, err))
+        return NULL;
+    cvn_graph *g = arena_alloc(&arena, sizeof *g);
+    g->arena = arena;
+    g->name = arena_string(&g->arena, name);
+    g->poison = arena_alloc(&g->arena, sizeof *g->poison);
+    g->poison->type = cvn_scalar(CVN_F32);
+    return g;
+}
+
+void cvn_graph_free(cvn_graph *g)
+{
+    if (!g)
+        return;
+    Arena arena = g->arena;
+    arena_free(&arena);
+}
+
+int cvn_graph_check(const cvn_graph *g, cvn_err *err)
+{
+    if (g->err.code)
+        return err_set_at(err, g->err.code, g->err.file, g->err.line, "%s", g->err.message);
+    return CVN_OK;
+}
+
+cvn_graph *cvn_at(cvn_graph *g, const char *file, int line)
+{
+    g->file = file;
+    g->line = line;
+    return g;
+}
+
+const cvn_type *cvn_value_type(const cvn_value *v)
+{
+    return &v->type;
+}
+
+void graph_fail(cvn_graph *g, int code, const char *format, ...)
+{
+    if (g->err.code)
+        return;
+    char message[sizeof g->err.message];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    if (g->file)
+        err_set(&g->err, code, "%s:%d: %s", g->file, g->line, message);
+    else
+        err_set(&g->err, code, "%s", message);
+}
+
+Ints graph_ints(cvn_graph *g, int n, const int64_t *v)
+{
+    if (n <= 0)
+        return (Ints){0};
+    return (Ints){n, arena_copy(&g->arena, v, (size_t)n * sizeof *v)};
+}
+
+void cvn_mark_sharding(cvn_graph *g, cvn_value *v, const cvn_spec *spec)
+{
+    if (g->err.code)
+        return;
+    char type[TYPE_TEXT];
+    if (spec->rank != v->type.rank) {
+        graph_fail(g, CVN_ESHAPE, "a partition spec of rank %d was given for a value %s",
+                   spec->rank, type_text(&v->type, type, sizeof type));
+        return;
+    }
+    cvn_spec *copy = arena_copy(&g->arena, spec, sizeof *spec);
+    for (int d = 0; d < spec->rank; d++) {
+        if (spec->dim[d].n < 0 || spec->dim[d].n > CVN_MAX_SPEC_AXES) {
+            graph_fail(g, CVN_EINVAL, "a partition spec names %d axes for dimension %d; at most %d",
+                       spec->dim[d].n, d, CVN_MAX_SPEC_AXES);
+            return;
+        }
+        for (int i = 0; i < spec->dim[d].n; i++)
+            copy->dim[d].axis[i] = arena_string(&g->arena, spec->dim[d].axis[i]);
+    }
+    v->spec = copy;
+}
+
+/* Puts op before g->insert_point, or at the end. */
+static void link_op(cvn_graph *g, Op *op)
+{
+    Op *next = g->insert_point, *prev = next ? next->prev : g->last;
+    op->prev = prev;
+    op->next = next;
+    *(prev ? &prev->next : &g->first) = op;
+    *(next ? &next->prev : &g->last) = op;
+    g->n_ops++;
+}
+
+static void add_parameter(cvn_graph *g, cvn_value *v)
+{
+    if (g->n_parameters == g->cap_parameters) {
+        int cap = g->cap_parameters ? g->cap_parameters * 2 : 16;
+        cvn_value **more = arena_array(&g->arena, (size_t)cap, sizeof *more);
+        if (g->n_parameters)
+            memcpy(more, g->parameter, (size_t)g->n_parameters * sizeof *more);
+        g->parameter = more;
+        g->cap_parameters = cap;
+    }
+    g->parameter[g->n_parameters++] = v;
+}
+
+/* Infers the result types of an operation that has its operands and attributes. */
+static int type_results(cvn_graph *g, Op *op, const cvn_type *want)
+{
+    cvn_type type[2] = {{.dtype = CVN_DTYPE_COUNT}, {.dtype = CVN_DTYPE_COUNT}};
+    for (int i = 0; want && i < op->n_results; i++)
+        type[i] = want[i];
+    cvn_err err = {0};
+    if (infer_types(op, type, &err)) {
+        graph_fail(g, err.code, "%s", err.message);
+        return err.code;
+    }
+    for (int i = 0; i < op->n_results; i++)
+        op->result[i]->type = type[i];
+    return CVN_OK;
+}
+
+cvn_value *graph_add(cvn_graph *g, OpKind kind, const OpAttr *attr, int n,
+                     cvn_value *const *operand, const cvn_type *want)
+{
+    if (g->err.code)
+        return g->poison;
+    const OpInfo *info = &op_info[kind];
+    if (n < info->least || n > info->most) {
+        graph_fail(g, CVN_EINVAL, "%s takes %d to %d operands, not %d", info->name, info->least,
+                   info->most, n);
+        return g->poison;
+    }
+    Op *op = arena_alloc(&g->arena, sizeof *op);
+    op->kind = kind;
+    op->n_operands = n;
+    op->n_results = info->results ? info->results : n;
+    op->operand = arena_array(&g->arena, (size_t)n, sizeof *op->operand);
+    if (n)
+        memcpy(op->operand, operand, (size_t)n * sizeof *operand);
+    if (attr)
+        op->attr = *attr;
+    op->file = g->file;
+    op->line = g->line;
+    op->result = arena_array(&g->arena, (size_t)op->n_results, sizeof *op->result);
+    for (int i = 0; i < op->n_results; i++) {
+        cvn_value *v = arena_alloc(&g->arena, sizeof *v);
+        *v = (cvn_value){.id = g->n_values + (uint32_t)i, .result = i, .def = op};
+        op->result[i] = v;
+    }
+    if (type_results(g, op, want))
+        return g->poison;
+    g->n_values += (uint32_t)op->n_results;
+    link_op(g, op);
+    if (kind == OP_PARAMETER)
+        add_parameter(g, op->result[0]);
+    return op->result[0];
+}
+
+static const cvn_spec *copy_spec(cvn_graph *g, const cvn_spec *spec)
+{
+    if (!spec)
+        return NULL;
+    cvn_spec *copy = arena_copy(&g->arena, spec, sizeof *spec);
+    for (int d = 0; d < spec->rank; d++)
+        for (int i = 0; i < spec->dim[d].n; i++)
+            copy->dim[d].axis[i] = arena_string(&g->arena, spec->dim[d].axis[i]);
+    return copy;
+}
+
+cvn_value *graph_add_like(cvn_graph *g, const Op *op, cvn_value *const *operand)
+{
+    if (g->err.code)
+        return g->poison;
+    cvn_type want[2];
+    for (int i = 0; i < op->n_results; i++)
+        want[i] = op->result[i]->type;
+    OpAttr attr = attr_copy(g, op->kind, &op->attr);
+    cvn_value *first = graph_add(g, op->kind, &attr, op->n_operands, operand, want);
+    if (first == g->poison)
+        return first;
+    Op *copy = first->def;
+    copy->file = op->file;
+    copy->line = op->line;
+    for (int i = 0; i < op->n_results; i++) {
+        const cvn_value *from = op->result[i];
+        copy->result[i]->name = from->name ? arena_string(&g->arena, from->name) : NULL;
+        copy->result[i]->spec = copy_spec(g, from->spec);
+    }
+    return first;
+}
+
+void graph_insert_before(cvn_graph *g, Op *op)
+{
+    g->insert_point = op;
+}
+
+void graph_replace(cvn_value *old, cvn_value *by)
+{
+    by = graph_forwarded(by);
+    old = graph_forwarded(old);
+    if (old != by)
+        old->forward = by;
+}
+
+cvn_value *graph_forwarded(cvn_value *v)
+{
+    while (v->forward)
+        v = v->forward;
+    return v;
+}
+
+void graph_resolve_op(Op *op)
+{
+    for (int i = 0; i < op->n_operands; i++)
+        op->operand[i] = graph_forwarded(op->operand[i]);
+}
+
+void graph_resolve(cvn_graph *g)
+{
+    for (Op *op = g->first; op; op = op->next)
+        graph_resolve_op(op);
+    for (int i = 0; i < g->n_outputs; i++) {
+        g->output[i].value = graph_forwarded(g->output[i].value);
+        if (g->output[i].into)
+            g->output[i].into = graph_forwarded(g->output[i].into);
+    }
+}
+
+void graph_remove(cvn_graph *g, Op *op)
+{
+    *(op->prev ? &op->prev->next : &g->first) = op->next;
+    *(op->next ? &op->next->prev : &g->last) = op->prev;
+    g->n_ops--;
+    if (g->insert_point == op)
+        g->insert_point = op->next;
+}
+
+bool graph_remove_dead(cvn_graph *g)
+{
+    bool *live = calloc(g->n_values + (size_t)1, sizeof *live);
+    if (!live)
+        return false; /* keeping dead operations is always right */
+    for (int i = 0; i < g->n_outputs; i++)
+        live[g->output[i].value->id] = true;
+    bool any = false;
+    for (Op *op = g->last, *prev; op; op = prev) {
+        prev = op->prev;
+        bool needed = op->kind == OP_PARAMETER;
+        for (int i = 0; i < op->n_results; i++)
+            needed |= live[op->result[i]->id];
+        for (int i = 0; needed && i < op->n_operands; i++)
+            live[op->operand[i]->id] = true;
+        if (!needed) {
+            graph_remove(g, op);
+            any = true;
+        }
+    }
+    free(live);
+    return any;
+}
+
+uint32_t *graph_uses(const cvn_graph *g, Arena *arena)
+{
+    uint32_t *uses = arena_array(arena, g->n_values + (size_t)1, sizeof *uses);
+    for (const Op *op = g->first; op; op = op->next)
+        for (int i = 0; i < op->n_operands; i++)
+            uses[op->operand[i]->id]++;
+    for (int i = 0; i < g->n_outputs; i++)
+        uses[g->output[i].value->id]++;
+    return uses;
+}
+
+cvn_graph *graph_clone(const cvn_graph *g, cvn_err *err)
+{
+    if (cvn_graph_check(g, err))
+        return NULL;
+    cvn_graph *copy = cvn_graph_new(g->name, err);
+    if (!copy)
+        return NULL;
+    cvn_value **map = calloc(g->n_values + (size_t)1, sizeof *map);
+    if (!map) {
+        cvn_graph_free(copy);
+        err_set(err, CVN_EMEM, "no memory to copy graph '%s'", g->name);
+        return NULL;
+    }
+    for (const Op *op = g->first; op && !copy->err.code; op = op->next) {
+        Arena *arena = &copy->arena;
+        cvn_value **operand = arena_array(arena, (size_t)op->n_operands, sizeof *operand);
+        for (int i = 0; i < op->n_operands; i++)
+            operand[i] = map[op->operand[i]->id];
+        cvn_value *first = graph_add_like(copy, op, operand);
+        for (int i = 0; i < op->n_results && first != copy->poison; i++)
+            map[op->result[i]->id] = first->def->result[i];
+    }
+    for (int i = 0; i < g->n_outputs && !copy->err.code; i++) {
+        const Output *output = &g->output[i];
+        if (output->into)
+            cvn_output_into(copy, map[output->value->id], map[output->into->id]);
+        else
+            cvn_output(copy, map[output->value->id]);
+    }
+    free(map);
+    if (cvn_graph_check(copy, err)) {
+        cvn_graph_free(copy);
+        return NULL;
+    }
+    return copy;
+}

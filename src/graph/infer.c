@@ -1,0 +1,304 @@
+/*
+ * Shape inference: what makes an operation legal and what types its results have. One rule per
+ * operation, in a table; the rules for leaves and elementwise operations are here, the others in
+ * infer_shape.c, infer_index.c and infer_composite.c. The builder and the verifier both call
+ * infer_types, so a graph that was built is legal and one that was read from text is checked by the
+ * same code.
+ */
+#include "graph/infer.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+int infer_fail(const Op *op, cvn_err *err, const char *format, ...)
+{
+    char message[512], types[256];
+    size_t n = 0;
+    types[0] = '\0';
+    for (int i = 0; i < op->n_operands && i < 4 && n < sizeof types; i++) {
+        char type[TYPE_TEXT];
+        int wrote = snprintf(types + n, sizeof types - n, "%s%s", i ? ", " : "",
+                             type_text(in_type(op, i), type, sizeof type));
+        n += wrote > 0 ? (size_t)wrote : 0;
+    }
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    return err_set(err, CVN_ESHAPE, "%s(%s%s): %s", op_info[op->kind].name, types,
+                   op->n_operands > 4 ? ", ..." : "", message);
+}
+
+bool infer_is_float(cvn_dtype dtype)
+{
+    return dtype == CVN_F64 || dtype == CVN_F32 || dtype == CVN_BF16 || dtype == CVN_F16;
+}
+
+int infer_check_dims(const Op *op, const Ints *dims, int rank, const char *what, cvn_err *err)
+{
+    unsigned seen = 0;
+    for (int i = 0; i < dims->n; i++) {
+        int64_t d = dims->v[i];
+        if (d < 0 || d >= rank)
+            return infer_fail(op, err, "%s has dimension %lld, outside 0 to %d", what, (long long)d,
+                              rank - 1);
+        if (seen & 1u << d)
+            return infer_fail(op, err, "%s names dimension %lld twice", what, (long long)d);
+        seen |= 1u << d;
+    }
+    return CVN_OK;
+}
+
+int infer_check_count(const Op *op, const Ints *list, int n, const char *what, cvn_err *err)
+{
+    if (list->n != n)
+        return infer_fail(op, err, "%s has %d entries, expected %d", what, list->n, n);
+    return CVN_OK;
+}
+
+int infer_check_axis(const Op *op, int64_t axis, int rank, cvn_err *err)
+{
+    if (axis < 0 || axis >= rank)
+        return infer_fail(op, err, "axis %lld is outside 0 to %d", (long long)axis, rank - 1);
+    return CVN_OK;
+}
+
+int infer_check_index(const Op *op, int i, cvn_err *err)
+{
+    cvn_dtype dtype = in_type(op, i)->dtype;
+    if (dtype != CVN_I32 && dtype != CVN_U32)
+        return infer_fail(op, err, "operand %d holds indices and must be i32 or u32", i);
+    return CVN_OK;
+}
+
+static int infer_wanted(const Op *op, cvn_type *type, cvn_err *err)
+{
+    if (type[0].dtype == CVN_DTYPE_COUNT)
+        return infer_fail(op, err, "needs a result type");
+    return CVN_OK;
+}
+
+static int infer_parameter(const Op *op, cvn_type *type, cvn_err *err)
+{
+    if (!op->attr.name || !op->attr.name[0])
+        return infer_fail(op, err, "needs a name");
+    return infer_wanted(op, type, err);
+}
+
+static int infer_constant(const Op *op, cvn_type *type, cvn_err *err)
+{
+    if (infer_wanted(op, type, err))
+        return CVN_ESHAPE;
+    const Literal *literal = &op->attr.literal;
+    /* Overflow: checked here too, since the common check on results comes after this one. */
+    int64_t n = 1;
+    for (int i = 0; i < type->rank; i++)
+        if (type->dim[i] < 0 || __builtin_mul_overflow(n, type->dim[i], &n))
+            return infer_fail(op, err, "has a negative or overflowing shape");
+    if (!literal->data)
+        return infer_fail(op, err, "has no value");
+    size_t bytes = cvn_dtype_bytes(type->dtype, literal->splat ? 1 : n);
+    if (literal->bytes != bytes)
+        return infer_fail(op, err, "has %zu bytes of data, its type needs %zu", literal->bytes,
+                          bytes);
+    return CVN_OK;
+}
+
+static int infer_iota(const Op *op, cvn_type *type, cvn_err *err)
+{
+    if (infer_wanted(op, type, err))
+        return CVN_ESHAPE;
+    if (type[0].dtype == CVN_BOOL || type[0].dtype == CVN_I4)
+        return infer_fail(op, err, "cannot count in %s", cvn_dtype_name(type[0].dtype));
+    return infer_check_axis(op, op->attr.axis, type[0].rank, err);
+}
+
+static int infer_unary(const Op *op, cvn_type *type, cvn_err *err)
+{
+    (void)err;
+    type[0] = *in_type(op, 0);
+    if (op->kind == OP_IS_FINITE)
+        type[0].dtype = CVN_BOOL;
+    return CVN_OK;
+}
+
+static int infer_convert(const Op *op, cvn_type *type, cvn_err *err)
+{
+    if (infer_wanted(op, type, err))
+        return CVN_ESHAPE;
+    cvn_dtype dtype = type[0].dtype;
+    type[0] = *in_type(op, 0);
+    type[0].dtype = dtype;
+    return CVN_OK;
+}
+
+static int infer_binary(const Op *op, cvn_type *type, cvn_err *err)
+{
+    if (!cvn_type_equal(in_type(op, 0), in_type(op, 1)))
+        return infer_fail(op, err, "operands must have the same type");
+    type[0] = *in_type(op, 0);
+    if (op->kind == OP_COMPARE) {
+        if ((unsigned)op->attr.compare >= COMPARE_COUNT)
+            return infer_fail(op, err, "unknown direction");
+        type[0].dtype = CVN_BOOL;
+    }
+    return CVN_OK;
+}
+
+static int infer_shift(const Op *op, cvn_type *type, cvn_err *err)
+{
+    if (in_type(op, 0)->dtype == CVN_BOOL)
+        return infer_fail(op, err, "cannot shift bools");
+    return infer_binary(op, type, err);
+}
+
+static int infer_select(const Op *op, cvn_type *type, cvn_err *err)
+{
+    const cvn_type *pred = in_type(op, 0);
+    type[0] = *in_type(op, 1);
+    if (!cvn_type_equal(in_type(op, 1), in_type(op, 2)))
+        return infer_fail(op, err, "both choices must have the same type");
+    cvn_type mask = type[0];
+    mask.dtype = CVN_BOOL;
+    if (pred->dtype != CVN_BOOL || (pred->rank != 0 && !cvn_type_equal(pred, &mask)))
+        return infer_fail(op, err, "the predicate must be bool, of the choices' shape or a scalar");
+    return CVN_OK;
+}
+
+static int infer_clamp(const Op *op, cvn_type *type, cvn_err *err)
+{
+    type[0] = *in_type(op, 1);
+    for (int i = 0; i <= 2; i += 2) {
+        const cvn_type *bound = in_type(op, i);
+        if (bound->dtype != type[0].dtype || (bound->rank != 0 && !cvn_type_equal(bound, type)))
+            return infer_fail(op, err, "bounds must have the operand's type or be its scalars");
+    }
+    return CVN_OK;
+}
+
+static int infer_same(const Op *op, cvn_type *type, cvn_err *err)
+{
+    (void)err;
+    type[0] = *in_type(op, 0);
+    return CVN_OK;
+}
+
+static InferFn *const infer_table[OP_COUNT] = {
+    [OP_PARAMETER] = infer_parameter,
+    [OP_CONSTANT] = infer_constant,
+    [OP_IOTA] = infer_iota,
+    [OP_NEGATE] = infer_unary,
+    [OP_ABS] = infer_unary,
+    [OP_SIGN] = infer_unary,
+    [OP_EXPONENTIAL] = infer_unary,
+    [OP_EXPONENTIAL_MINUS_ONE] = infer_unary,
+    [OP_LOG] = infer_unary,
+    [OP_LOG_PLUS_ONE] = infer_unary,
+    [OP_SQRT] = infer_unary,
+    [OP_RSQRT] = infer_unary,
+    [OP_TANH] = infer_unary,
+    [OP_LOGISTIC] = infer_unary,
+    [OP_SINE] = infer_unary,
+    [OP_COSINE] = infer_unary,
+    [OP_FLOOR] = infer_unary,
+    [OP_NOT] = infer_unary,
+    [OP_IS_FINITE] = infer_unary,
+    [OP_CONVERT] = infer_convert,
+    [OP_ADD] = infer_binary,
+    [OP_SUBTRACT] = infer_binary,
+    [OP_MULTIPLY] = infer_binary,
+    [OP_DIVIDE] = infer_binary,
+    [OP_MAXIMUM] = infer_binary,
+    [OP_MINIMUM] = infer_binary,
+    [OP_POWER] = infer_binary,
+    [OP_REMAINDER] = infer_binary,
+    [OP_AND] = infer_binary,
+    [OP_OR] = infer_binary,
+    [OP_XOR] = infer_binary,
+    [OP_SHIFT_LEFT] = infer_shift,
+    [OP_SHIFT_RIGHT_LOGICAL] = infer_shift,
+    [OP_COMPARE] = infer_binary,
+    [OP_SELECT] = infer_select,
+    [OP_CLAMP] = infer_clamp,
+    [OP_BROADCAST_IN_DIM] = infer_broadcast_in_dim,
+    [OP_RESHAPE] = infer_reshape,
+    [OP_TRANSPOSE] = infer_transpose,
+    [OP_SLICE] = infer_slice,
+    [OP_CONCATENATE] = infer_concatenate,
+    [OP_PAD] = infer_pad,
+    [OP_REVERSE] = infer_reverse,
+    [OP_DYNAMIC_SLICE] = infer_dynamic_slice,
+    [OP_DYNAMIC_UPDATE_SLICE] = infer_dynamic_update_slice,
+    [OP_GATHER] = infer_gather,
+    [OP_SCATTER] = infer_scatter,
+    [OP_SORT] = infer_sort,
+    [OP_REDUCE] = infer_reduce,
+    [OP_CUMSUM] = infer_cumsum,
+    [OP_DOT_GENERAL] = infer_dot_general,
+    [OP_ALL_REDUCE] = infer_all_reduce,
+    [OP_ALL_GATHER] = infer_all_gather,
+    [OP_REDUCE_SCATTER] = infer_reduce_scatter,
+    [OP_ALL_TO_ALL] = infer_all_to_all,
+    [OP_COLLECTIVE_PERMUTE] = infer_collective_permute,
+    [OP_PARTITION_ID] = infer_partition_id,
+    [OP_OPTIMIZATION_BARRIER] = infer_same,
+    [OP_RMS_NORM] = infer_rms_norm,
+    [OP_ROPE] = infer_rope,
+    [OP_ATTENTION] = infer_attention,
+    [OP_CACHE_UPDATE] = infer_cache_update,
+    [OP_SOFTMAX_CROSS_ENTROPY] = infer_softmax_cross_entropy,
+    [OP_ARGMAX] = infer_argmax,
+    [OP_RANDOM_BITS] = infer_random_bits,
+};
+_Static_assert(sizeof infer_table / sizeof *infer_table == OP_COUNT,
+               "a rule for the last operation");
+
+/* A type is legal when its rank and sizes are and its bytes fit in 62 bits. */
+static int check_type(const Op *op, const cvn_type *type, cvn_err *err)
+{
+    if (type->rank < 0 || type->rank > CVN_MAX_RANK)
+        return infer_fail(op, err, "the result has rank %d; at most %d", type->rank, CVN_MAX_RANK);
+    if ((unsigned)type->dtype >= CVN_DTYPE_COUNT)
+        return infer_fail(op, err, "the result has no element type");
+    int64_t n = 1;
+    for (int i = 0; i < type->rank; i++) {
+        if (type->dim[i] < 0)
+            return infer_fail(op, err, "dimension %d of the result is negative", i);
+        if (type->dim[i] != 0 &&
+            (__builtin_mul_overflow(n, type->dim[i], &n) || n > INT64_C(1) << 58))
+            return infer_fail(op, err, "the result is too large to address");
+    }
+    return CVN_OK;
+}
+
+static int check_dtypes(const Op *op, cvn_err *err)
+{
+    OpDTypes allowed = op_info[op->kind].dtypes;
+    for (int i = 0; i < op->n_operands; i++) {
+        cvn_dtype dtype = in_type(op, i)->dtype;
+        bool is_float = infer_is_float(dtype);
+        if (dtype == CVN_I4 && op->kind != OP_CONVERT && allowed != DTYPES_A)
+            return infer_fail(op, err, "i4 is for storage; convert it first");
+        if (allowed == DTYPES_F && !is_float)
+            return infer_fail(op, err, "operand %d must be of floats", i);
+        if (allowed == DTYPES_I && is_float)
+            return infer_fail(op, err, "operand %d must be of integers or bools", i);
+        if (allowed == DTYPES_N && dtype == CVN_BOOL)
+            return infer_fail(op, err, "operand %d must be of numbers", i);
+    }
+    return CVN_OK;
+}
+
+int infer_types(const Op *op, cvn_type *type, cvn_err *err)
+{
+    if (op->kind >= OP_COUNT)
+        return err_set(err, CVN_ESHAPE, "unknown operation %d", (int)op->kind);
+    if (type[0].dtype != CVN_DTYPE_COUNT && check_type(op, type, err))
+        return CVN_ESHAPE;
+    int code = check_dtypes(op, err);
+    if (code == CVN_OK)
+        code = infer_table[op->kind](op, type, err);
+    for (int i = 0; i < op->n_results && code == CVN_OK; i++)
+        code = check_type(op, &type[i], err);
+    return code;
+}

@@ -1,0 +1,121 @@
+/* Shape inference of the composites; what they mean is said in caravan/graph.h. */
+#include "graph/infer.h"
+
+#include <math.h>
+
+int infer_rms_norm(const Op *op, cvn_type *type, cvn_err *err)
+{
+    const cvn_type *x = in_type(op, 0), *weight = in_type(op, 1);
+    if (x->rank < 1 || weight->rank != 1 || weight->dim[0] != x->dim[x->rank - 1])
+        return infer_fail(op, err, "the weight must be a vector over the last dimension");
+    if (!(op->attr.eps >= 0) || isinf(op->attr.eps))
+        return infer_fail(op, err, "eps must be a finite number, not negative");
+    cvn_dtype dtype = type[0].dtype == CVN_DTYPE_COUNT ? x->dtype : type[0].dtype;
+    if (!infer_is_float(dtype))
+        return infer_fail(op, err, "cannot give a result of %s", cvn_dtype_name(dtype));
+    type[0] = *x;
+    type[0].dtype = dtype;
+    return CVN_OK;
+}
+
+int infer_rope(const Op *op, cvn_type *type, cvn_err *err)
+{
+    const cvn_type *x = in_type(op, 0), *position = in_type(op, 1), *freq = in_type(op, 2);
+    if (x->rank != 4 || !infer_is_float(x->dtype))
+        return infer_fail(op, err, "x must be floats [batch, seq, heads, head_dim]");
+    if (position->dtype != CVN_I32 || position->rank != 2 || position->dim[0] != x->dim[0] ||
+        position->dim[1] != x->dim[1])
+        return infer_fail(op, err, "positions must be i32 [batch, seq]");
+    if (freq->dtype != CVN_F32 || freq->rank != 1 || freq->dim[0] * 2 != x->dim[3])
+        return infer_fail(op, err, "inv_freq must be f32 [head_dim / 2]");
+    type[0] = *x;
+    return CVN_OK;
+}
+
+/* Operand i is i32 [batch]. */
+static int check_rows(const Op *op, int i, int64_t batch, const char *name, cvn_err *err)
+{
+    const cvn_type *t = in_type(op, i);
+    if (t->dtype != CVN_I32 || t->rank != 1 || t->dim[0] != batch)
+        return infer_fail(op, err, "%s must be i32 [batch]", name);
+    return CVN_OK;
+}
+
+int infer_attention(const Op *op, cvn_type *type, cvn_err *err)
+{
+    const cvn_type *q = in_type(op, 0), *k = in_type(op, 1);
+    if (q->rank != 4 || !infer_is_float(q->dtype))
+        return infer_fail(op, err, "q must be floats [batch, seq, heads, head_dim]");
+    if (k->rank != 4 || !infer_is_float(k->dtype) || !cvn_type_equal(k, in_type(op, 2)))
+        return infer_fail(op, err, "k and v must be floats [batch, kv_heads, context, head_dim]");
+    if (k->dim[0] != q->dim[0] || k->dim[3] != q->dim[3])
+        return infer_fail(op, err, "batch and head_dim of q and k must agree");
+    if (k->dim[1] < 1 || q->dim[2] % k->dim[1])
+        return infer_fail(op, err, "%lld heads do not share %lld KV heads evenly",
+                          (long long)q->dim[2], (long long)k->dim[1]);
+    if (!isfinite(op->attr.scale))
+        return infer_fail(op, err, "the scale must be finite");
+    if (check_rows(op, 3, q->dim[0], "start", err) || check_rows(op, 4, q->dim[0], "length", err))
+        return CVN_ESHAPE;
+    type[0] = *q;
+    return CVN_OK;
+}
+
+int infer_cache_update(const Op *op, cvn_type *type, cvn_err *err)
+{
+    const cvn_type *cache = in_type(op, 0), *update = in_type(op, 1);
+    if (cache->rank != 4 || update->rank != 4 || cache->dtype != update->dtype ||
+        cache->dtype == CVN_I4)
+        return infer_fail(op, err, "cache and update must be of one dtype and rank 4");
+    if (cache->dim[0] != update->dim[0] || cache->dim[1] != update->dim[2] ||
+        cache->dim[3] != update->dim[3])
+        return infer_fail(op, err,
+                          "cache is [batch, kv_heads, context, head_dim] and update "
+                          "[batch, seq, kv_heads, head_dim]");
+    if (update->dim[1] > cache->dim[2])
+        return infer_fail(op, err, "the update is longer than the cache");
+    if (check_rows(op, 2, cache->dim[0], "start", err))
+        return CVN_ESHAPE;
+    type[0] = *cache;
+    return CVN_OK;
+}
+
+int infer_softmax_cross_entropy(const Op *op, cvn_type *type, cvn_err *err)
+{
+    const cvn_type *logits = in_type(op, 0), *targets = in_type(op, 1);
+    if (logits->rank < 1 || !infer_is_float(logits->dtype) || logits->dim[logits->rank - 1] < 1)
+        return infer_fail(op, err, "logits must be floats [..., vocab]");
+    cvn_type rows = *logits;
+    rows.rank--;
+    rows.dim[rows.rank] = 0;
+    rows.dtype = CVN_I32;
+    if (!cvn_type_equal(&rows, targets))
+        return infer_fail(op, err, "targets must be i32, the shape of logits without vocab");
+    rows.dtype = CVN_F32;
+    type[0] = type[1] = rows;
+    return CVN_OK;
+}
+
+int infer_argmax(const Op *op, cvn_type *type, cvn_err *err)
+{
+    const cvn_type *x = in_type(op, 0);
+    if (infer_check_axis(op, op->attr.axis, x->rank, err))
+        return CVN_ESHAPE;
+    int axis = (int)op->attr.axis;
+    if (x->dim[axis] < 1 || x->dim[axis] > INT32_MAX)
+        return infer_fail(op, err, "axis %d has %lld elements", axis, (long long)x->dim[axis]);
+    type[0] = (cvn_type){.dtype = CVN_I32};
+    for (int i = 0; i < x->rank; i++)
+        if (i != axis)
+            type[0].dim[type[0].rank++] = x->dim[i];
+    return CVN_OK;
+}
+
+int infer_random_bits(const Op *op, cvn_type *type, cvn_err *err)
+{
+    type[0] = *in_type(op, 0);
+    for (int i = 0; i < 4; i++)
+        if (in_type(op, i)->dtype != CVN_U32 || !cvn_type_equal(in_type(op, i), &type[0]))
+            return infer_fail(op, err, "keys and counters must be u32 of one shape");
+    return CVN_OK;
+}

@@ -1,0 +1,62 @@
+/*
+ * Types of tensors: an element type and sizes. Sizes of legal types never overflow: infer_types
+ * refuses a type whose bytes do not fit in 62 bits, so the products below are safe on values of a
+ * graph.
+ */
+#include "graph/graph.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+cvn_type cvn_type_make(cvn_dtype dtype, int rank, const int64_t *dim)
+{
+    cvn_type type = {.dtype = dtype, .rank = rank};
+    for (int i = 0; i < rank && i < CVN_MAX_RANK; i++)
+        type.dim[i] = dim[i];
+    return type;
+}
+
+cvn_type cvn_scalar(cvn_dtype dtype)
+{
+    return (cvn_type){.dtype = dtype};
+}
+
+int64_t cvn_type_elements(const cvn_type *type)
+{
+    int64_t n = 1;
+    for (int i = 0; i < type->rank; i++)
+        n *= type->dim[i];
+    return n;
+}
+
+size_t cvn_type_bytes(const cvn_type *type)
+{
+    return cvn_dtype_bytes(type->dtype, cvn_type_elements(type));
+}
+
+bool cvn_type_equal(const cvn_type *a, const cvn_type *b)
+{
+    return a->dtype == b->dtype && a->rank == b->rank &&
+           memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim) == 0;
+}
+
+const char *type_text(const cvn_type *type, char *buffer, size_t size)
+{
+    size_t n = 0;
+    int wrote = snprintf(buffer, size, "%s[", cvn_dtype_name(type->dtype));
+    n += wrote > 0 ? (size_t)wrote : 0;
+    for (int i = 0; i < type->rank && n < size; i++) {
+        wrote = snprintf(buffer + n, size - n, "%s%" PRId64, i ? "," : "", type->dim[i]);
+        n += wrote > 0 ? (size_t)wrote : 0;
+    }
+    if (n < size)
+        snprintf(buffer + n, size - n, "]");
+    return buffer;
+}
+
+void type_print(StrBuf *buf, const cvn_type *type)
+{
+    char text[TYPE_TEXT * 2];
+    strbuf_puts(buf, type_text(type, text, sizeof text));
+}
