@@ -1,0 +1,375 @@
+/*
+ * Decompositions of the composites, one function each, in a table by kind.
+ *
+ * Each function gets the composite and builds, before it, plain operations that compute the same;
+ * it returns the values that take the place of the results. An example, x f32[2,8] and w f32[8]:
+ *
+ *     %y f32[2,8] = rms_norm %x, %w {eps = 1e-5}
+ *
+ *     %0 f32[2,8] = multiply %x, %x              %4 f32[2] = rsqrt %3
+ *     %1 f32[2]   = reduce %0 {sum, dims = 1}    %5 f32[2,8] = broadcast_in_dim %4 {dims = 0}
+ *     %2 f32[2]   = divide %1, splat 8           %6 f32[2,8] = multiply %x, %5
+ *     %3 f32[2]   = add %2, splat 1e-5           %y f32[2,8] = multiply %6, broadcast %w
+ *
+ * Arithmetic is in f32 (f64 for f64 data) and converted back once, at the end. Masks are made from
+ * iota so that no constant as large as the data is ever stored.
+ */
+#include "graph/decompose.h"
+
+#include <assert.h>
+#include <math.h>
+
+/* The dtype that sums and exponentials of this data are computed in. */
+static cvn_dtype wide(cvn_dtype dtype)
+{
+    return dtype == CVN_F64 ? CVN_F64 : CVN_F32;
+}
+
+static cvn_value *as(cvn_graph *g, cvn_value *x, cvn_dtype dtype)
+{
+    return x->type.dtype == dtype ? x : cvn_convert(g, x, dtype);
+}
+
+static cvn_type with_dtype(cvn_type type, cvn_dtype dtype)
+{
+    type.dtype = dtype;
+    return type;
+}
+
+/* A splat of x's type. */
+static cvn_value *like(cvn_graph *g, const cvn_value *x, double value)
+{
+    return cvn_splat(g, x->type, value);
+}
+
+/* Puts dimension i of x at dims[i] of a tensor of this shape, in x's own dtype. */
+static cvn_value *spread(cvn_graph *g, cvn_value *x, const cvn_type *shape, const int *dims)
+{
+    return cvn_broadcast_in_dim(g, x, with_dtype(*shape, x->type.dtype), dims);
+}
+
+/* Undoes a reduction over one dimension: puts x back under `shape`, repeated along `axis`. */
+static cvn_value *spread_over(cvn_graph *g, cvn_value *x, const cvn_type *shape, int axis)
+{
+    int dims[CVN_MAX_RANK];
+    for (int i = 0; i < x->type.rank; i++)
+        dims[i] = i < axis ? i : i + 1;
+    return spread(g, x, shape, dims);
+}
+
+static cvn_value *count_along(cvn_graph *g, const cvn_type *shape, int axis)
+{
+    return cvn_iota(g, with_dtype(*shape, CVN_I32), axis);
+}
+
+/* sum of exp(x - m) along the last dimension, with m the largest element, so that nothing
+   overflows: fills the exponentials and returns m; both sum and m are without that dimension. Where
+   all elements are -inf, or one is +inf, m is taken as 0, which keeps -inf - -inf from making NaN.
+ */
+typedef struct Softmax {
+    cvn_value *peak, *power, *sum; /* [...], [..., n], [...] */
+} Softmax;
+
+static Softmax softmax_parts(cvn_graph *g, cvn_value *x)
+{
+    Softmax s;
+    int last = x->type.rank - 1;
+    cvn_value *most = cvn_reduce_dims(g, CVN_MAX, x, 1, &last);
+    s.peak = cvn_select(g, cvn_is_finite(g, most), most, like(g, most, 0));
+    cvn_value *shifted = cvn_subtract(g, x, spread_over(g, s.peak, &x->type, last));
+    s.power = cvn_exponential(g, shifted);
+    s.sum = cvn_reduce_dims(g, CVN_SUM, s.power, 1, &last);
+    return s;
+}
+
+/* x * rsqrt(mean(x^2) + eps) * weight. */
+static void rms_norm(cvn_graph *g, const Op *op, cvn_value **out)
+{
+    cvn_dtype math = wide(op->operand[0]->type.dtype);
+    cvn_value *x = as(g, op->operand[0], math);      /* [..., d] */
+    cvn_value *weight = as(g, op->operand[1], math); /* [d] */
+    int last = x->type.rank - 1;
+    double d = (double)x->type.dim[last];
+
+    cvn_value *sum = cvn_reduce_dims(g, CVN_SUM, cvn_multiply(g, x, x), 1, &last);
+    cvn_value *mean = cvn_divide(g, sum, like(g, sum, d));
+    cvn_value *scale = cvn_rsqrt(g, cvn_add(g, mean, like(g, mean, op->attr.eps)));
+    cvn_value *normed = cvn_multiply(g, x, spread_over(g, scale, &x->type, last));
+    cvn_value *y = cvn_multiply(g, normed, spread(g, weight, &x->type, &last));
+    out[0] = as(g, y, op->result[0]->type.dtype);
+}
+
+/* One half of each pair, as [batch, seq, heads, pairs]: elements [0, pairs) or [pairs, 2 pairs) of
+   the last dimension; or, interleaved, the even or the odd ones. */
+static cvn_value *rope_half(cvn_graph *g, cvn_value *x, int half, bool interleaved)
+{
+    int64_t start[CVN_MAX_RANK] = {0}, limit[CVN_MAX_RANK], stride[CVN_MAX_RANK];
+    int last = x->type.rank - 1;
+    int64_t pairs = x->type.dim[last] / 2;
+    for (int i = 0; i <= last; i++) {
+        limit[i] = x->type.dim[i];
+        stride[i] = 1;
+    }
+    if (interleaved) {
+        start[last] = half;
+        stride[last] = 2;
+    } else {
+        start[last] = half * pairs;
+        limit[last] = start[last] + pairs;
+    }
+    return cvn_slice(g, x, start, limit, stride);
+}
+
+/* The inverse of rope_half: a and b back into one tensor of the given shape. */
+static cvn_value *rope_join(cvn_graph *g, cvn_value *a, cvn_value *b, const cvn_type *shape,
+                            bool interleaved)
+{
+    int last = shape->rank - 1;
+    if (!interleaved)
+        return cvn_concatenate(g, 2, (cvn_value *[]){a, b}, last);
+    int64_t dim[CVN_MAX_RANK];
+    for (int i = 0; i <= last; i++)
+        dim[i] = a->type.dim[i];
+    dim[last + 1] = 1; /* [batch, seq, heads, pairs, 1] */
+    cvn_value *pair[2] = {cvn_reshape(g, a, last + 2, dim), cvn_reshape(g, b, last + 2, dim)};
+    return cvn_reshape(g, cvn_concatenate(g, 2, pair, last + 1), shape->rank, shape->dim);
+}
+
+/* (a, b) -> (a cos t - b sin t, b cos t + a sin t), t = position * inv_freq[pair]. */
+static void rope(cvn_graph *g, const Op *op, cvn_value **out)
+{
+    const cvn_type *shape = &op->operand[0]->type;
+    cvn_value *x = as(g, op->operand[0], wide(shape->dtype)); /* [batch, seq, heads, head_dim] */
+    cvn_value *position = as(g, op->operand[1], CVN_F32);     /* [batch, seq] */
+    cvn_value *inv_freq = as(g, op->operand[2], CVN_F32);     /* [pairs] */
+    bool interleaved = op->attr.flag;
+
+    cvn_value *a = rope_half(g, x, 0, interleaved), *b = rope_half(g, x, 1, interleaved);
+    cvn_type turn = CVN_TYPE(CVN_F32, shape->dim[0], shape->dim[1], shape->dim[3] / 2);
+    cvn_value *angle = cvn_multiply(g, spread(g, position, &turn, (const int[]){0, 1}),
+                                    spread(g, inv_freq, &turn, (const int[]){2}));
+    const int over_heads[] = {0, 1, 3};
+    cvn_value *c = spread(g, as(g, cvn_cosine(g, angle), x->type.dtype), &a->type, over_heads);
+    cvn_value *s = spread(g, as(g, cvn_sine(g, angle), x->type.dtype), &a->type, over_heads);
+    cvn_value *turned_a = cvn_subtract(g, cvn_multiply(g, a, c), cvn_multiply(g, b, s));
+    cvn_value *turned_b = cvn_add(g, cvn_multiply(g, b, c), cvn_multiply(g, a, s));
+    out[0] = as(g, rope_join(g, turned_a, turned_b, shape, interleaved), shape->dtype);
+}
+
+/* v [batch, kv_heads, context, head_dim] with 0 for the keys that no query of the row sees. Their
+   weight is 0, but memory that was never written may hold anything, and 0 * NaN is NaN. */
+static cvn_value *visible_values(cvn_graph *g, cvn_value *v, cvn_value *start, int64_t seq)
+{
+    cvn_type keys = CVN_TYPE(CVN_I32, v->type.dim[0], v->type.dim[2]); /* [batch, context] */
+    cvn_value *end = cvn_add(g, start, like(g, start, (double)(seq - 1)));
+    cvn_value *seen = cvn_compare_values(g, CVN_LE, count_along(g, &keys, 1),
+                                         spread(g, end, &keys, (const int[]){0}));
+    return cvn_select(g, spread(g, seen, &v->type, (const int[]){0, 2}), v, like(g, v, 0));
+}
+
+/*
+ * Heads are viewed as [kv_heads, group], so that each KV head meets its group of queries in one
+ * product:
+ *
+ *     scores [batch, kv, seq, group, context] = q [batch, seq, kv, group, dim] . k [batch, kv,
+ * context, dim] seen = key <= start[batch] + query;  weights = softmax(seen ? scores * scale :
+ * -inf) out [batch, kv, seq, group, dim] = weights . v [batch, kv, context, dim], 0 where query >=
+ * length
+ */
+static void attention(cvn_graph *g, const Op *op, cvn_value **out)
+{
+    cvn_value *q = op->operand[0], *k = op->operand[1], *v = op->operand[2];
+    cvn_value *start = op->operand[3], *length = op->operand[4]; /* [batch] */
+    cvn_dtype dtype = q->type.dtype, math = wide(dtype == CVN_F64 ? dtype : k->type.dtype);
+    int64_t batch = q->type.dim[0], seq = q->type.dim[1], heads = q->type.dim[2];
+    int64_t dim = q->type.dim[3], kv = k->type.dim[1], group = kv ? heads / kv : 0;
+
+    if (dtype != k->type.dtype) {
+        q = as(g, q, math);
+        k = as(g, k, math);
+    }
+    q = cvn_reshape(g, q, 5, (const int64_t[]){batch, seq, kv, group, dim});
+    const cvn_dot_dims by_key = {.n_batch = 2,
+                                 .lhs_batch = {0, 2},
+                                 .rhs_batch = {0, 1},
+                                 .n_contract = 1,
+                                 .lhs_contract = {4},
+                                 .rhs_contract = {3}};
+    cvn_value *scores = cvn_dot_general(g, q, k, &by_key, math);
+    scores = cvn_multiply(g, scores, like(g, scores, op->attr.scale));
+
+    const cvn_type *shape = &scores->type; /* [batch, kv, seq, group, context] */
+    cvn_type plane = CVN_TYPE(CVN_I32, batch, seq, k->type.dim[2]);
+    cvn_value *query =
+        cvn_add(g, count_along(g, &plane, 1), spread(g, start, &plane, (const int[]){0}));
+    cvn_value *seen = cvn_compare_values(g, CVN_LE, count_along(g, &plane, 2), query);
+    seen = spread(g, seen, shape, (const int[]){0, 2, 4});
+    Softmax s = softmax_parts(g, cvn_select(g, seen, scores, like(g, scores, -INFINITY)));
+    cvn_value *weights = cvn_divide(g, s.power, spread_over(g, s.sum, shape, 4));
+
+    v = visible_values(g, as(g, v, math), start, seq);
+    const cvn_dot_dims by_value = {.n_batch = 2,
+                                   .lhs_batch = {0, 1},
+                                   .rhs_batch = {0, 1},
+                                   .n_contract = 1,
+                                   .lhs_contract = {4},
+                                   .rhs_contract = {2}};
+    cvn_value *y =
+        cvn_dot_general(g, weights, v, &by_value, math); /* [batch, kv, seq, group, dim] */
+    y = cvn_transpose(g, y, (const int[]){0, 2, 1, 3, 4});
+    y = cvn_reshape(g, y, 4, (const int64_t[]){batch, seq, heads, dim});
+
+    cvn_type rows = CVN_TYPE(CVN_I32, batch, seq);
+    cvn_value *real = cvn_compare_values(g, CVN_LT, count_along(g, &rows, 1),
+                                         spread(g, length, &rows, (const int[]){0}));
+    y = cvn_select(g, spread(g, real, &y->type, (const int[]){0, 1}), y, like(g, y, 0));
+    out[0] = as(g, y, dtype);
+}
+
+/* A scatter: row b of the batch, position start[b] + s, gets update[b, s], all heads at once. */
+static void cache_update(cvn_graph *g, const Op *op, cvn_value **out)
+{
+    cvn_value *cache = op->operand[0], *update = op->operand[1], *start = op->operand[2];
+    cvn_type rows = CVN_TYPE(CVN_I32, update->type.dim[0], update->type.dim[1]); /* [batch, seq] */
+    cvn_value *position =
+        cvn_add(g, count_along(g, &rows, 1), spread(g, start, &rows, (const int[]){0}));
+    const cvn_gather_dims dims = {.n_window = 2,
+                                  .window = {2, 3},
+                                  .n_collapsed = 1,
+                                  .collapsed = {2},
+                                  .n_operand_batch = 1,
+                                  .operand_batch = {0},
+                                  .n_index_batch = 1,
+                                  .index_batch = {0},
+                                  .n_index_map = 1,
+                                  .index_map = {2},
+                                  .index_vector_dim = 2};
+    out[0] = cvn_scatter_assign(g, cache, position, update, &dims);
+}
+
+/* The logit of the target is picked by comparing with iota, not by a gather: so it stays a plain
+   sum where the vocabulary is split over devices. */
+static void softmax_cross_entropy(cvn_graph *g, const Op *op, cvn_value **out)
+{
+    cvn_value *logits = as(g, op->operand[0], wide(op->operand[0]->type.dtype)); /* [..., vocab] */
+    cvn_value *target = op->operand[1];                                          /* [...] */
+    int last = logits->type.rank - 1;
+
+    Softmax s = softmax_parts(g, logits);
+    cvn_value *lse = cvn_add(g, cvn_log(g, s.sum), s.peak);
+    cvn_value *here = cvn_compare_values(g, CVN_EQ, count_along(g, &logits->type, last),
+                                         spread_over(g, target, &logits->type, last));
+    cvn_value *picked =
+        cvn_reduce_dims(g, CVN_SUM, cvn_select(g, here, logits, like(g, logits, 0)), 1, &last);
+    cvn_value *vocab = like(g, target, (double)logits->type.dim[last]);
+    cvn_value *known = cvn_and(g, cvn_compare_values(g, CVN_GE, target, like(g, target, 0)),
+                               cvn_compare_values(g, CVN_LT, target, vocab));
+    cvn_value *loss = cvn_select(g, known, cvn_subtract(g, lse, picked), like(g, lse, 0));
+    out[0] = as(g, loss, op->result[0]->type.dtype);
+    out[1] = as(g, lse, op->result[1]->type.dtype);
+}
+
+/* The least index whose element equals the largest. */
+static void argmax(cvn_graph *g, const Op *op, cvn_value **out)
+{
+    cvn_value *x = op->operand[0];
+    cvn_dtype dtype = x->type.dtype;
+    int axis = (int)op->attr.axis;
+    bool is_float = dtype == CVN_F64 || dtype == CVN_F32 || dtype == CVN_BF16 || dtype == CVN_F16;
+    if (is_float)
+        x = cvn_select(g, cvn_compare_values(g, CVN_EQ, x, x), x, like(g, x, -INFINITY));
+    cvn_value *most = cvn_reduce_dims(g, CVN_MAX, x, 1, &axis);
+    cvn_value *equal = cvn_compare_values(g, CVN_EQ, x, spread_over(g, most, &x->type, axis));
+    cvn_value *index = count_along(g, &x->type, axis);
+    cvn_value *candidate = cvn_select(g, equal, index, like(g, index, INT32_MAX));
+    out[0] = cvn_reduce_dims(g, CVN_MIN, candidate, 1, &axis);
+}
+
+static cvn_value *rotate_left(cvn_graph *g, cvn_value *x, int bits)
+{
+    return cvn_or(g, cvn_shift_left(g, x, like(g, x, bits)),
+                  cvn_shift_right_logical(g, x, like(g, x, 32 - bits)));
+}
+
+/* Threefry-2x32-20: five groups of four rounds, each round an add, a rotation and an xor; a key
+   schedule of three words is added before the first group and after every one. */
+static void random_bits(cvn_graph *g, const Op *op, cvn_value **out)
+{
+    static const int rotation[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
+    cvn_value *key[3] = {op->operand[0], op->operand[1]};
+    cvn_value *parity = like(g, key[0], 0x1BD11BDA);
+    key[2] = cvn_xor(g, cvn_xor(g, key[0], key[1]), parity);
+    cvn_value *a = cvn_add(g, op->operand[2], key[0]), *b = cvn_add(g, op->operand[3], key[1]);
+    for (int group = 1; group <= 5; group++) {
+        for (int i = 0; i < 4; i++) {
+            a = cvn_add(g, a, b);
+            b = cvn_xor(g, rotate_left(g, b, rotation[(group - 1) % 2][i]), a);
+        }
+        cvn_value *scheduled = cvn_add(g, key[(group + 1) % 3], like(g, b, group));
+        a = cvn_add(g, a, key[group % 3]);
+        b = cvn_add(g, b, scheduled);
+    }
+    out[0] = a;
+}
+
+typedef void Decompose(cvn_graph *g, const Op *op, cvn_value **out);
+
+static Decompose *const table[OP_COUNT] = {
+    [OP_RMS_NORM] = rms_norm,
+    [OP_ROPE] = rope,
+    [OP_ATTENTION] = attention,
+    [OP_CACHE_UPDATE] = cache_update,
+    [OP_SOFTMAX_CROSS_ENTROPY] = softmax_cross_entropy,
+    [OP_ARGMAX] = argmax,
+    [OP_RANDOM_BITS] = random_bits,
+};
+
+bool graph_can_decompose(OpKind kind)
+{
+    return table[kind] != NULL;
+}
+
+/* Builds what op stands for before it and puts that in its place. */
+static void decompose_op(cvn_graph *g, Op *op)
+{
+    enum { MOST_RESULTS = 2 };
+    cvn_value *out[MOST_RESULTS];
+    assert(op->n_results <= MOST_RESULTS);
+    graph_insert_before(g, op);
+    cvn_at(g, op->file, op->line);
+    table[op->kind](g, op, out);
+    for (int i = 0; i < op->n_results && !g->err.code; i++) {
+        cvn_value *old = op->result[i];
+        assert(cvn_type_equal(&old->type, &out[i]->type));
+        out[i]->spec = old->spec;
+        if (old->name)
+            out[i]->name = old->name;
+        graph_replace(old, out[i]);
+    }
+}
+
+int graph_decompose(cvn_graph *g, bool (*keep)(const Op *op, void *context), void *context,
+                    bool *changed, cvn_err *err)
+{
+    const char *file = g->file;
+    int line = g->line;
+    bool any = false;
+    for (Op *op = g->first, *next; op && !g->err.code; op = next) {
+        next = op->next;
+        graph_resolve_op(op);
+        if (op_info[op->kind].class_ != CLASS_COMPOSITE || (keep && keep(op, context)))
+            continue;
+        decompose_op(g, op);
+        any = true;
+    }
+    graph_insert_before(g, NULL);
+    cvn_at(g, file, line);
+    graph_resolve(g);
+    if (cvn_graph_check(g, err))
+        return g->err.code;
+    if (any)
+        graph_remove_dead(g);
+    if (changed)
+        *changed = any;
+    return CVN_OK;
+}
