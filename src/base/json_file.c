@@ -39,7 +39,7 @@ json_t *json_object_read(const char *path, cvn_err *err)
 
 int json_file_write(const char *path, const json_t *value, cvn_err *err)
 {
-    char *text = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    char *text = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     if (!text)
         return err_set(err, CVN_EMEM, "no memory for the JSON text of '%s'", path);
     FileWriter writer;

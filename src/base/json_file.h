@@ -20,7 +20,8 @@ json_t *json_object_parse(const char *file, const void *text, size_t n, cvn_err 
 /* The same from a file. */
 json_t *json_object_read(const char *path, cvn_err *err);
 
-/* Writes a JSON value as indented text, beside and renamed. */
+/* Writes a JSON value as indented text, beside and renamed; reals with 15 significant digits, so
+ * that a decimal somebody typed (1e-05) comes out as typed. */
 int json_file_write(const char *path, const json_t *value, cvn_err *err);
 
 #endif

@@ -1,0 +1,166 @@
+#include "model/config.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+LlamaConfig llama_config_default(void)
+{
+    return (LlamaConfig){
+        .dim = 4096,
+        .n_layers = 32,
+        .n_heads = 32,
+        .n_kv_heads = 32,
+        .head_dim = 128,
+        .ffn = 11008,
+        .vocab = 32000,
+        .max_context = 2048,
+        .rms_eps = 1e-6,
+        .rope_theta = 10000,
+        .rope_factor = 1,
+        .init_range = 0.02,
+        .dtype = CVN_F32,
+        .bos = {1, {1}},
+        .eos = {1, {2}},
+        .pad = -1,
+    };
+}
+
+void llama_config_warn(LlamaConfig *config, const char *format, ...)
+{
+    size_t used = strlen(config->warnings);
+    size_t room = sizeof config->warnings - used;
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(config->warnings + used, room, format, args);
+    va_end(args);
+    if (n < 0 || (size_t)n + 1 >= room)
+        config->warnings[used] = '\0';
+    else
+        memcpy(config->warnings + used + n, "\n", 2);
+}
+
+/* The limits keep every product (vocab * dim, heads * head_dim * dim, layers * ffn * dim, in bytes)
+ * well inside of 63 bits; they are about a thousand times the largest Llama. */
+static const struct {
+    const char *name; /* the field, with its config.json key */
+    size_t offset;    /* of an int64_t in LlamaConfig */
+    int64_t limit;
+} dimensions[] = {
+    {"the width (hidden_size)", offsetof(LlamaConfig, dim), INT64_C(1) << 20},
+    {"the number of layers (num_hidden_layers)", offsetof(LlamaConfig, n_layers), 1 << 14},
+    {"the number of heads (num_attention_heads)", offsetof(LlamaConfig, n_heads), 1 << 14},
+    {"the number of KV heads (num_key_value_heads)", offsetof(LlamaConfig, n_kv_heads), 1 << 14},
+    {"the head dimension (head_dim)", offsetof(LlamaConfig, head_dim), 1 << 14},
+    {"the feed-forward width (intermediate_size)", offsetof(LlamaConfig, ffn), 1 << 23},
+    {"the vocabulary (vocab_size)", offsetof(LlamaConfig, vocab), 1 << 26},
+    {"the context (max_position_embeddings)", offsetof(LlamaConfig, max_context), 1 << 30},
+};
+
+static int check_rope(const LlamaConfig *c, const char *file, cvn_err *err)
+{
+    if (!(c->rope_theta > 1 && c->rope_theta <= 1e18))
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': rope_theta is %g; it must be over 1 and at most 1e18", file,
+                       c->rope_theta);
+    if (c->rope_scaling == ROPE_PLAIN)
+        return CVN_OK;
+    if (!(c->rope_factor > 0 && c->rope_factor <= 1e9))
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': the rope scaling factor is %g; it must be over 0 and at most 1e9",
+                       file, c->rope_factor);
+    if (c->rope_scaling == ROPE_LINEAR)
+        return CVN_OK;
+    if (!(c->rope_low_freq_factor > 0 && c->rope_high_freq_factor > c->rope_low_freq_factor &&
+          c->rope_high_freq_factor <= 1e9))
+        return err_set(
+            err, CVN_EFORMAT,
+            "'%s': llama3 rope scaling needs 0 < low_freq_factor < high_freq_factor, not "
+            "%g and %g",
+            file, c->rope_low_freq_factor, c->rope_high_freq_factor);
+    if (c->rope_original_context < 1 || c->rope_original_context > 1 << 30)
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': original_max_position_embeddings is %" PRId64
+                       "; it must be from 1 to 2^30",
+                       file, c->rope_original_context);
+    return CVN_OK;
+}
+
+static int check_ids(const TokenIds *ids, const char *what, int64_t vocab, const char *file,
+                     cvn_err *err)
+{
+    for (int i = 0; i < ids->n; i++)
+        if (ids->id[i] < 0 || ids->id[i] >= vocab)
+            return err_set(err, CVN_EFORMAT,
+                           "'%s': %s token %d is outside of the vocabulary of %" PRId64, file, what,
+                           ids->id[i], vocab);
+    return CVN_OK;
+}
+
+int llama_config_check(const LlamaConfig *c, const char *file, cvn_err *err)
+{
+    int code;
+    for (size_t i = 0; i < sizeof dimensions / sizeof *dimensions; i++) {
+        int64_t value;
+        memcpy(&value, (const char *)c + dimensions[i].offset, sizeof value);
+        if (value < 1 || value > dimensions[i].limit)
+            return err_set(err, CVN_EFORMAT,
+                           "'%s': %s is %" PRId64 "; it must be from 1 to %" PRId64, file,
+                           dimensions[i].name, value, dimensions[i].limit);
+    }
+    if (c->n_heads % c->n_kv_heads != 0)
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': %" PRId64 " heads cannot share %" PRId64
+                       " KV heads evenly (num_attention_heads, num_key_value_heads)",
+                       file, c->n_heads, c->n_kv_heads);
+    if (c->head_dim % 2 != 0)
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': the head dimension is %" PRId64
+                       "; rotary embedding needs an even one",
+                       file, c->head_dim);
+    if (c->n_heads * c->head_dim > INT64_C(1) << 20)
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': %" PRId64 " heads of %" PRId64 " are wider than 2^20", file,
+                       c->n_heads, c->head_dim);
+    if (!(c->rms_eps >= 0 && c->rms_eps < 1))
+        return err_set(err, CVN_EFORMAT, "'%s': rms_norm_eps is %g; it must be from 0 to below 1",
+                       file, c->rms_eps);
+    if (!(c->init_range >= 0 && c->init_range <= 1))
+        return err_set(err, CVN_EFORMAT, "'%s': initializer_range is %g; it must be from 0 to 1",
+                       file, c->init_range);
+    if (c->dtype != CVN_F32 && c->dtype != CVN_BF16 && c->dtype != CVN_F16)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "'%s': weights of type %s; f32, bf16 or f16 is expected", file,
+                       cvn_dtype_name(c->dtype));
+    if ((code = check_rope(c, file, err)) != CVN_OK ||
+        (code = check_ids(&c->bos, "begin-of-text", c->vocab, file, err)) != CVN_OK)
+        return code;
+    return check_ids(&c->eos, "end-of-text", c->vocab, file, err);
+}
+
+/* One frequency under the llama3 rule: by how many of its wavelengths fit the original context. */
+static double llama3_scaled(const LlamaConfig *c, double frequency)
+{
+    double waves = (double)c->rope_original_context * frequency / 6.283185307179586;
+    if (waves < c->rope_low_freq_factor)
+        return frequency / c->rope_factor;
+    if (waves > c->rope_high_freq_factor)
+        return frequency;
+    double smooth =
+        (waves - c->rope_low_freq_factor) / (c->rope_high_freq_factor - c->rope_low_freq_factor);
+    return (1 - smooth) * frequency / c->rope_factor + smooth * frequency;
+}
+
+void llama_rope_frequencies(const LlamaConfig *c, double *out)
+{
+    for (int64_t i = 0; i < c->head_dim / 2; i++) {
+        double frequency = pow(c->rope_theta, -2.0 * (double)i / (double)c->head_dim);
+        if (c->rope_scaling == ROPE_LINEAR)
+            frequency /= c->rope_factor;
+        else if (c->rope_scaling == ROPE_LLAMA3)
+            frequency = llama3_scaled(c, frequency);
+        out[i] = frequency;
+    }
+}

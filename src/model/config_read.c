@@ -1,0 +1,506 @@
+/* Hugging Face's config.json, key by key. */
+#include "base/file.h"
+#include "base/json_file.h"
+#include "model/config.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum KeyKind {
+    KEY_USED,     /* read below */
+    KEY_HARMLESS, /* metadata, defaults for sampling, training only, or without effect on Llama */
+    KEY_REFUSED,  /* changes the mathematics: refused unless null, false, empty or the neutral value
+                   */
+} KeyKind;
+
+static const struct {
+    const char *key;
+    KeyKind kind;
+    double neutral; /* KEY_REFUSED: the number that changes nothing, or NAN where none */
+} keys[] = {
+    {"model_type", KEY_USED, 0},
+    {"hidden_act", KEY_USED, 0},
+    {"hidden_size", KEY_USED, 0},
+    {"intermediate_size", KEY_USED, 0},
+    {"num_hidden_layers", KEY_USED, 0},
+    {"num_attention_heads", KEY_USED, 0},
+    {"num_key_value_heads", KEY_USED, 0},
+    {"head_dim", KEY_USED, 0},
+    {"vocab_size", KEY_USED, 0},
+    {"max_position_embeddings", KEY_USED, 0},
+    {"original_max_position_embeddings", KEY_USED, 0},
+    {"rms_norm_eps", KEY_USED, 0},
+    {"initializer_range", KEY_USED, 0},
+    {"rope_theta", KEY_USED, 0},
+    {"rope_scaling", KEY_USED, 0},
+    {"rope_parameters", KEY_USED, 0},
+    {"tie_word_embeddings", KEY_USED, 0},
+    {"attention_bias", KEY_USED, 0},
+    {"mlp_bias", KEY_USED, 0},
+    {"bos_token_id", KEY_USED, 0},
+    {"eos_token_id", KEY_USED, 0},
+    {"pad_token_id", KEY_USED, 0},
+    {"torch_dtype", KEY_USED, 0},
+    {"dtype", KEY_USED, 0},
+
+    {"architectures", KEY_HARMLESS, 0},
+    {"transformers_version", KEY_HARMLESS, 0},
+    {"_name_or_path", KEY_HARMLESS, 0},
+    {"_commit_hash", KEY_HARMLESS, 0},
+    {"_from_model_config", KEY_HARMLESS, 0},
+    {"_attn_implementation", KEY_HARMLESS, 0},
+    {"_attn_implementation_autoset", KEY_HARMLESS, 0},
+    {"_attn_implementation_internal", KEY_HARMLESS, 0},
+    {"_experts_implementation", KEY_HARMLESS, 0},
+    {"attn_implementation", KEY_HARMLESS, 0},
+    {"use_flash_attention_2", KEY_HARMLESS, 0},
+    {"use_cache", KEY_HARMLESS, 0},
+    {"pretraining_tp", KEY_HARMLESS, 0}, /* the same products, computed in slices */
+    {"attention_dropout", KEY_HARMLESS, 0},
+    {"hidden_dropout", KEY_HARMLESS, 0},
+    {"max_sequence_length", KEY_HARMLESS, 0},
+    {"model_name", KEY_HARMLESS, 0},
+    {"model_max_length", KEY_HARMLESS, 0},
+    {"unsloth_fixed", KEY_HARMLESS, 0},
+    {"unsloth_version", KEY_HARMLESS, 0},
+    {"return_dict", KEY_HARMLESS, 0},
+    {"return_dict_in_generate", KEY_HARMLESS, 0},
+    {"output_attentions", KEY_HARMLESS, 0},
+    {"output_hidden_states", KEY_HARMLESS, 0},
+    {"output_scores", KEY_HARMLESS, 0},
+    {"torchscript", KEY_HARMLESS, 0},
+    {"use_bfloat16", KEY_HARMLESS, 0},
+    {"tf_legacy_loss", KEY_HARMLESS, 0},
+    {"tie_encoder_decoder", KEY_HARMLESS, 0},
+    {"cross_attention_hidden_size", KEY_HARMLESS, 0},
+    {"chunk_size_feed_forward", KEY_HARMLESS, 0},
+    {"is_decoder", KEY_HARMLESS, 0},
+    {"max_length", KEY_HARMLESS, 0},
+    {"min_length", KEY_HARMLESS, 0},
+    {"do_sample", KEY_HARMLESS, 0},
+    {"early_stopping", KEY_HARMLESS, 0},
+    {"num_beams", KEY_HARMLESS, 0},
+    {"num_beam_groups", KEY_HARMLESS, 0},
+    {"diversity_penalty", KEY_HARMLESS, 0},
+    {"temperature", KEY_HARMLESS, 0},
+    {"top_k", KEY_HARMLESS, 0},
+    {"top_p", KEY_HARMLESS, 0},
+    {"typical_p", KEY_HARMLESS, 0},
+    {"repetition_penalty", KEY_HARMLESS, 0},
+    {"length_penalty", KEY_HARMLESS, 0},
+    {"exponential_decay_length_penalty", KEY_HARMLESS, 0},
+    {"no_repeat_ngram_size", KEY_HARMLESS, 0},
+    {"encoder_no_repeat_ngram_size", KEY_HARMLESS, 0},
+    {"bad_words_ids", KEY_HARMLESS, 0},
+    {"suppress_tokens", KEY_HARMLESS, 0},
+    {"begin_suppress_tokens", KEY_HARMLESS, 0},
+    {"num_return_sequences", KEY_HARMLESS, 0},
+    {"forced_bos_token_id", KEY_HARMLESS, 0},
+    {"forced_eos_token_id", KEY_HARMLESS, 0},
+    {"remove_invalid_values", KEY_HARMLESS, 0},
+    {"finetuning_task", KEY_HARMLESS, 0},
+    {"task_specific_params", KEY_HARMLESS, 0},
+    {"problem_type", KEY_HARMLESS, 0},
+    {"id2label", KEY_HARMLESS, 0},
+    {"label2id", KEY_HARMLESS, 0},
+    {"tokenizer_class", KEY_HARMLESS, 0},
+    {"prefix", KEY_HARMLESS, 0},
+    {"sep_token_id", KEY_HARMLESS, 0},
+    {"unk_token_id", KEY_HARMLESS, 0},
+    {"decoder_start_token_id", KEY_HARMLESS, 0},
+
+    {"auto_map", KEY_REFUSED, NAN}, /* the model comes with code of its own */
+    {"quantization_config", KEY_REFUSED, NAN},
+    {"compression_config", KEY_REFUSED, NAN},
+    {"sliding_window", KEY_REFUSED, NAN},
+    {"use_sliding_window", KEY_REFUSED, NAN},
+    {"max_window_layers", KEY_REFUSED, NAN},
+    {"layer_types", KEY_REFUSED, NAN},
+    {"partial_rotary_factor", KEY_REFUSED, 1},
+    {"rotary_dim", KEY_REFUSED, NAN},
+    {"rotary_pct", KEY_REFUSED, 1},
+    {"pruned_heads", KEY_REFUSED, NAN},
+    {"is_encoder_decoder", KEY_REFUSED, NAN},
+    {"add_cross_attention", KEY_REFUSED, NAN},
+    {"embedding_multiplier", KEY_REFUSED, 1},
+    {"residual_multiplier", KEY_REFUSED, 1},
+    {"attention_multiplier", KEY_REFUSED, NAN},
+    {"logits_scaling", KEY_REFUSED, 1},
+    {"logit_scale", KEY_REFUSED, 1},
+    {"attn_logit_softcapping", KEY_REFUSED, NAN},
+    {"final_logit_softcapping", KEY_REFUSED, NAN},
+    {"num_local_experts", KEY_REFUSED, 1},
+    {"num_experts", KEY_REFUSED, 1},
+    {"num_experts_per_tok", KEY_REFUSED, 1},
+    {"qk_norm", KEY_REFUSED, NAN},
+    {"use_qk_norm", KEY_REFUSED, NAN},
+};
+
+/* Parts of names by which an unknown key is taken for mathematics. */
+static const char *const mathematical[] = {
+    "rope",    "rotary",     "attn",  "attention", "norm",   "scale", "scaling",
+    "softcap", "quant",      "logit", "window",    "expert", "moe",   "router",
+    "bias",    "act",        "rank",  "lora",      "dim",    "size",  "head",
+    "layer",   "multiplier", "alpha", "residual",  "mlp",    "_eps",  "epsilon",
+};
+
+/* null, false, 0 and empty things switch nothing on. */
+static bool is_off(const json_t *value)
+{
+    return json_is_null(value) || json_is_false(value) ||
+           (json_is_number(value) && json_number_value(value) == 0) ||
+           (json_is_array(value) && json_array_size(value) == 0) ||
+           (json_is_object(value) && json_object_size(value) == 0) ||
+           (json_is_string(value) && json_string_length(value) == 0);
+}
+
+/* A value as JSON text for a message, cut to fit. */
+static const char *value_text(const json_t *value, char *text, size_t size)
+{
+    char *all = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
+    snprintf(text, size, "%.*s%s", (int)size - 4, all ? all : "?",
+             all && strlen(all) > size - 4 ? "..." : "");
+    free(all);
+    return text;
+}
+
+static int refuse(const char *file, const char *key, const json_t *value, cvn_err *err)
+{
+    char text[80];
+    return err_set(err, CVN_EUNSUPPORTED,
+                   "'%s': %s = %s changes the mathematics and is not supported", file, key,
+                   value_text(value, text, sizeof text));
+}
+
+/* "layer_types" spells out what every layer of Llama is anyway. */
+static bool is_all_full_attention(const char *key, const json_t *value)
+{
+    size_t i;
+    json_t *type;
+    if (strcmp(key, "layer_types") != 0 || !json_is_array(value))
+        return false;
+    json_array_foreach((json_t *)(uintptr_t)value, i,
+                       type) if (!json_is_string(type) ||
+                                 strcmp(json_string_value(type), "full_attention") !=
+                                     0) return false;
+    return true;
+}
+
+static int check_unknown(LlamaConfig *c, const char *file, const char *key, const json_t *value,
+                         cvn_err *err)
+{
+    if (is_off(value))
+        return CVN_OK;
+    for (size_t i = 0; i < sizeof mathematical / sizeof *mathematical; i++)
+        if (strcasestr(key, mathematical[i]))
+            return refuse(file, key, value, err);
+    llama_config_warn(c, "'%s': the unknown key '%.80s' is ignored", file, key);
+    return CVN_OK;
+}
+
+static int check_keys(LlamaConfig *c, const char *file, const json_t *json, cvn_err *err)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)json, key, value)
+    {
+        size_t i = 0, n = sizeof keys / sizeof *keys;
+        while (i < n && strcmp(keys[i].key, key) != 0)
+            i++;
+        int code = CVN_OK;
+        if (i == n)
+            code = check_unknown(c, file, key, value, err);
+        else if (keys[i].kind == KEY_REFUSED && !is_off(value) &&
+                 !(json_is_number(value) && json_number_value(value) == keys[i].neutral) &&
+                 !is_all_full_attention(key, value))
+            code = refuse(file, key, value, err);
+        if (code != CVN_OK)
+            return code;
+    }
+    return CVN_OK;
+}
+
+/* A JSON object being read, with its file's name and the first error. Getters leave *out alone when
+ * the key is absent or null. */
+typedef struct Reader {
+    const char *file;
+    const json_t *json;
+    cvn_err *err;
+    int code; /* first error */
+} Reader;
+
+static void wrong_type(Reader *r, const char *key, const json_t *value, const char *want)
+{
+    char text[80];
+    if (r->code == CVN_OK)
+        r->code = err_set(r->err, CVN_EFORMAT, "'%s': %s is %s; %s is expected", r->file, key,
+                          value_text(value, text, sizeof text), want);
+}
+
+static const json_t *find(const Reader *r, const char *key)
+{
+    const json_t *value = json_object_get(r->json, key);
+    return json_is_null(value) ? NULL : value;
+}
+
+static void get_int(Reader *r, const char *key, int64_t *out)
+{
+    const json_t *value = find(r, key);
+    if (value && !json_is_integer(value))
+        wrong_type(r, key, value, "an integer");
+    else if (value)
+        *out = json_integer_value(value);
+}
+
+static void get_real(Reader *r, const char *key, double *out)
+{
+    const json_t *value = find(r, key);
+    if (value && !json_is_number(value))
+        wrong_type(r, key, value, "a number");
+    else if (value)
+        *out = json_number_value(value);
+}
+
+static void get_bool(Reader *r, const char *key, bool *out)
+{
+    const json_t *value = find(r, key);
+    if (value && !json_is_boolean(value))
+        wrong_type(r, key, value, "true or false");
+    else if (value)
+        *out = json_is_true(value);
+}
+
+static const char *get_string(Reader *r, const char *key)
+{
+    const json_t *value = find(r, key);
+    if (value && !json_is_string(value))
+        wrong_type(r, key, value, "a string");
+    return json_string_value(value);
+}
+
+static void add_id(Reader *r, const char *key, const json_t *value, LlamaConfig *c, TokenIds *out)
+{
+    json_int_t id = json_integer_value(value);
+    if (!json_is_integer(value))
+        wrong_type(r, key, value, "a token id or a list of them");
+    else if (id < 0 || id >= c->vocab)
+        llama_config_warn(
+            c, "'%s': %s %" JSON_INTEGER_FORMAT " is outside of the vocabulary and ignored",
+            r->file, key, id);
+    else if (out->n < CONFIG_MAX_IDS)
+        out->id[out->n++] = (int32_t)id;
+    else
+        llama_config_warn(c, "'%s': only the first %d of %s are used", r->file, CONFIG_MAX_IDS,
+                          key);
+}
+
+/* An id or a list of ids. An explicit null says that there is none. */
+static void get_ids(Reader *r, const char *key, LlamaConfig *c, TokenIds *out)
+{
+    const json_t *value = json_object_get(r->json, key);
+    if (!value)
+        return;
+    *out = (TokenIds){0};
+    if (json_is_null(value))
+        return;
+    if (!json_is_array(value)) {
+        add_id(r, key, value, c, out);
+        return;
+    }
+    for (size_t i = 0; i < json_array_size(value); i++)
+        add_id(r, key, json_array_get(value, i), c, out);
+}
+
+static void get_dtype(Reader *r, const char *key, cvn_dtype *out)
+{
+    static const struct {
+        const char *name;
+        cvn_dtype dtype;
+    } names[] = {{"float32", CVN_F32}, {"bfloat16", CVN_BF16}, {"float16", CVN_F16}};
+    const char *text = get_string(r, key);
+    if (!text)
+        return;
+    if (strncmp(text, "torch.", 6) == 0)
+        text += 6;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(text, names[i].name) == 0) {
+            *out = names[i].dtype;
+            return;
+        }
+    }
+    wrong_type(r, key, find(r, key), "\"float32\", \"bfloat16\" or \"float16\"");
+}
+
+/* rope_scaling (transformers 4) or rope_parameters (5): {"rope_type" or "type", "factor", ...}. */
+static void read_rope_object(Reader *r, LlamaConfig *c)
+{
+    static const char *const allowed[] = {"type",
+                                          "rope_type",
+                                          "rope_theta",
+                                          "factor",
+                                          "low_freq_factor",
+                                          "high_freq_factor",
+                                          "original_max_position_embeddings",
+                                          "partial_rotary_factor"};
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)r->json, key, value)
+    {
+        size_t i = 0, n = sizeof allowed / sizeof *allowed;
+        while (i < n && strcmp(key, allowed[i]) != 0)
+            i++;
+        bool neutral = i == n - 1 && json_is_number(value) && json_number_value(value) == 1;
+        if ((i >= n - 1) && !neutral && !json_is_null(value) && r->code == CVN_OK) {
+            char name[160];
+            snprintf(name, sizeof name, "'%.80s' in the rope settings", key);
+            r->code = refuse(r->file, name, value, r->err);
+        }
+    }
+    const char *type = get_string(r, "rope_type");
+    type = type ? type : get_string(r, "type");
+    get_real(r, "rope_theta", &c->rope_theta);
+    if (!type || strcmp(type, "default") == 0)
+        return;
+    if (strcmp(type, "linear") == 0)
+        c->rope_scaling = ROPE_LINEAR;
+    else if (strcmp(type, "llama3") == 0)
+        c->rope_scaling = ROPE_LLAMA3;
+    else if (r->code == CVN_OK)
+        r->code =
+            err_set(r->err, CVN_EUNSUPPORTED,
+                    "'%s': rope type '%.40s' is not supported; default, linear and llama3 are",
+                    r->file, type);
+    c->rope_factor = 0; /* absent is an error that llama_config_check reports */
+    get_real(r, "factor", &c->rope_factor);
+    if (c->rope_scaling != ROPE_LLAMA3)
+        return;
+    get_real(r, "low_freq_factor", &c->rope_low_freq_factor);
+    get_real(r, "high_freq_factor", &c->rope_high_freq_factor);
+    c->rope_original_context = c->max_context;
+    get_int(r, "original_max_position_embeddings", &c->rope_original_context);
+}
+
+static void read_rope(Reader *r, LlamaConfig *c)
+{
+    const json_t *scaling = find(r, "rope_scaling"), *parameters = find(r, "rope_parameters");
+    const json_t *object = scaling ? scaling : parameters;
+    get_real(r, "rope_theta", &c->rope_theta);
+    if (scaling && parameters && !json_equal(scaling, parameters) && r->code == CVN_OK)
+        r->code = err_set(r->err, CVN_EFORMAT,
+                          "'%s' gives both rope_scaling and rope_parameters; keep one", r->file);
+    if (!object)
+        return;
+    if (!json_is_object(object)) {
+        wrong_type(r, scaling ? "rope_scaling" : "rope_parameters", object, "an object");
+        return;
+    }
+    Reader inner = {r->file, object, r->err, r->code};
+    read_rope_object(&inner, c);
+    r->code = inner.code;
+    if (c->rope_scaling == ROPE_LLAMA3)
+        get_int(r, "original_max_position_embeddings", &c->rope_original_context);
+}
+
+static void read_shape(Reader *r, LlamaConfig *c)
+{
+    get_int(r, "hidden_size", &c->dim);
+    get_int(r, "intermediate_size", &c->ffn);
+    get_int(r, "num_hidden_layers", &c->n_layers);
+    get_int(r, "num_attention_heads", &c->n_heads);
+    c->n_kv_heads = c->n_heads;
+    get_int(r, "num_key_value_heads", &c->n_kv_heads);
+    get_int(r, "vocab_size", &c->vocab);
+    get_int(r, "max_position_embeddings", &c->max_context);
+    if (find(r, "head_dim")) {
+        get_int(r, "head_dim", &c->head_dim);
+    } else if (c->n_heads > 0 && c->dim % c->n_heads == 0) {
+        c->head_dim = c->dim / c->n_heads;
+    } else if (r->code == CVN_OK) {
+        r->code =
+            err_set(r->err, CVN_EFORMAT,
+                    "'%s': hidden_size %" PRId64 " is no multiple of num_attention_heads %" PRId64
+                    ", and there is no head_dim",
+                    r->file, c->dim, c->n_heads);
+    }
+}
+
+static void read_kind(Reader *r)
+{
+    const char *type = get_string(r, "model_type");
+    const char *activation = get_string(r, "hidden_act");
+    if (r->code != CVN_OK)
+        return;
+    if (!type || strcmp(type, "llama") != 0)
+        r->code = err_set(r->err, CVN_EUNSUPPORTED,
+                          "'%s': model_type is '%.60s'; only 'llama' is supported", r->file,
+                          type ? type : "(absent)");
+    else if (activation && strcmp(activation, "silu") != 0 && strcmp(activation, "swish") != 0)
+        r->code =
+            err_set(r->err, CVN_EUNSUPPORTED,
+                    "'%s': hidden_act is '%.60s'; only 'silu' is supported", r->file, activation);
+}
+
+int llama_config_parse(LlamaConfig *config, const char *file, const json_t *json,
+                       const json_t *generation, cvn_err *err)
+{
+    LlamaConfig c = llama_config_default();
+    Reader r = {file, json, err, CVN_OK};
+    int64_t pad = -1;
+    read_kind(&r);
+    read_shape(&r, &c);
+    read_rope(&r, &c);
+    get_real(&r, "rms_norm_eps", &c.rms_eps);
+    get_real(&r, "initializer_range", &c.init_range);
+    get_bool(&r, "tie_word_embeddings", &c.tied);
+    get_bool(&r, "attention_bias", &c.attention_bias);
+    get_bool(&r, "mlp_bias", &c.mlp_bias);
+    get_dtype(&r, "torch_dtype", &c.dtype);
+    get_dtype(&r, "dtype", &c.dtype);
+    get_ids(&r, "bos_token_id", &c, &c.bos);
+    get_ids(&r, "eos_token_id", &c, &c.eos);
+    get_int(&r, "pad_token_id", &pad);
+    if (r.code == CVN_OK && generation) {
+        Reader g = {"generation_config.json", generation, err, CVN_OK};
+        if (find(&g, "bos_token_id"))
+            get_ids(&g, "bos_token_id", &c, &c.bos);
+        if (find(&g, "eos_token_id"))
+            get_ids(&g, "eos_token_id", &c, &c.eos);
+        get_int(&g, "pad_token_id", &pad);
+        r.code = g.code;
+    }
+    if (r.code == CVN_OK)
+        r.code = check_keys(&c, file, json, err);
+    if (r.code == CVN_OK)
+        r.code = llama_config_check(&c, file, err);
+    c.pad = pad >= 0 && pad < c.vocab ? (int32_t)pad : -1;
+    if (r.code == CVN_OK)
+        *config = c;
+    return r.code;
+}
+
+int llama_config_read(LlamaConfig *config, const char *folder, cvn_err *err)
+{
+    json_t *json = NULL, *generation = NULL;
+    char *path = file_join(folder, "config.json");
+    char *generation_path = file_join(folder, "generation_config.json");
+    int code = CVN_EFORMAT;
+    if (!path || !generation_path) {
+        code = err_set(err, CVN_EMEM, "no memory to read the config of '%s'", folder);
+        goto done;
+    }
+    if (!(json = json_object_read(path, err)) ||
+        (file_exists(generation_path) && !(generation = json_object_read(generation_path, err)))) {
+        code = err && err->code != CVN_OK ? err->code : CVN_EFORMAT;
+        goto done;
+    }
+    code = llama_config_parse(config, path, json, generation, err);
+done:
+    json_decref(json);
+    json_decref(generation);
+    free(path);
+    free(generation_path);
+    return code;
+}

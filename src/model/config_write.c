@@ -1,0 +1,87 @@
+/* Hugging Face's config.json and generation_config.json from a LlamaConfig, in the spelling of
+ * transformers 4 (rope_theta, rope_scaling, torch_dtype), which 5 reads too. */
+#include "base/file.h"
+#include "base/json_file.h"
+#include "model/config.h"
+
+#include <stdlib.h>
+
+static const char *dtype_name(cvn_dtype dtype)
+{
+    return dtype == CVN_BF16 ? "bfloat16" : dtype == CVN_F16 ? "float16" : "float32";
+}
+
+static json_t *rope_scaling(const LlamaConfig *c)
+{
+    if (c->rope_scaling == ROPE_PLAIN)
+        return json_null();
+    if (c->rope_scaling == ROPE_LINEAR)
+        return json_pack("{s:s, s:f}", "rope_type", "linear", "factor", c->rope_factor);
+    return json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", "llama3", "factor", c->rope_factor,
+                     "low_freq_factor", c->rope_low_freq_factor, "high_freq_factor",
+                     c->rope_high_freq_factor, "original_max_position_embeddings",
+                     (json_int_t)c->rope_original_context);
+}
+
+/* null, an id, or a list of ids. */
+static json_t *token_ids(const TokenIds *ids)
+{
+    if (ids->n <= 1)
+        return ids->n ? json_integer(ids->id[0]) : json_null();
+    json_t *list = json_array();
+    for (int i = 0; i < ids->n; i++)
+        json_array_append_new(list, json_integer(ids->id[i]));
+    return list;
+}
+
+static json_t *config_json(const LlamaConfig *c)
+{
+    return json_pack(
+        "{s:[s], s:b, s:f, s:o, s:o, s:I, s:s, s:I, s:f, s:I, s:I, s:b, s:s, s:I, s:I, s:I, s:o, "
+        "s:f, s:o, s:f, s:b, s:s, s:b, s:I}",
+        "architectures", "LlamaForCausalLM", "attention_bias", c->attention_bias,
+        "attention_dropout", 0.0, "bos_token_id", token_ids(&c->bos), "eos_token_id",
+        token_ids(&c->eos), "head_dim", (json_int_t)c->head_dim, "hidden_act", "silu",
+        "hidden_size", (json_int_t)c->dim, "initializer_range", c->init_range, "intermediate_size",
+        (json_int_t)c->ffn, "max_position_embeddings", (json_int_t)c->max_context, "mlp_bias",
+        c->mlp_bias, "model_type", "llama", "num_attention_heads", (json_int_t)c->n_heads,
+        "num_hidden_layers", (json_int_t)c->n_layers, "num_key_value_heads",
+        (json_int_t)c->n_kv_heads, "pad_token_id", c->pad < 0 ? json_null() : json_integer(c->pad),
+        "rms_norm_eps", c->rms_eps, "rope_scaling", rope_scaling(c), "rope_theta", c->rope_theta,
+        "tie_word_embeddings", c->tied, "torch_dtype", dtype_name(c->dtype), "use_cache", 1,
+        "vocab_size", (json_int_t)c->vocab);
+}
+
+static json_t *generation_json(const LlamaConfig *c)
+{
+    json_t *json = json_pack("{s:b, s:o, s:o}", "_from_model_config", 1, "bos_token_id",
+                             token_ids(&c->bos), "eos_token_id", token_ids(&c->eos));
+    if (json && c->pad >= 0)
+        json_object_set_new(json, "pad_token_id", json_integer(c->pad));
+    return json;
+}
+
+/* Writes and releases `json`. */
+static int write_in(const char *folder, const char *name, json_t *json, cvn_err *err)
+{
+    char *path = file_join(folder, name);
+    int code = path && json ? json_file_write(path, json, err)
+                            : err_set(err, CVN_EMEM, "no memory to write '%s/%s'", folder, name);
+    free(path);
+    json_decref(json);
+    return code;
+}
+
+int llama_config_write(const LlamaConfig *config, const char *folder, cvn_err *err)
+{
+    if (config->rope_interleaved)
+        return err_set(
+            err, CVN_EINVAL,
+            "'%s': a config with interleaved rotary pairs cannot be written as config.json; "
+            "the rows of q and k must be brought into Hugging Face's order first",
+            folder);
+    int code = write_in(folder, "config.json", config_json(config), err);
+    if (code == CVN_OK)
+        code = write_in(folder, "generation_config.json", generation_json(config), err);
+    return code;
+}

@@ -1,0 +1,392 @@
+#include "model/params.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* When a config has the parameter. */
+typedef enum Presence { ALWAYS, IF_ATTENTION_BIAS, IF_MLP_BIAS, IF_UNTIED } Presence;
+
+/* Initialisers by role: see init_of. */
+typedef enum Role { ROLE_NORM, ROLE_BIAS, ROLE_WEIGHT, ROLE_RESIDUAL } Role;
+
+#define V AXIS_VOCAB
+#define E AXIS_EMBED
+#define H AXIS_HEADS
+#define KV AXIS_KV_HEADS
+#define D AXIS_HEAD_DIM
+#define F AXIS_FFN
+
+static const struct {
+    const char *name; /* ours, inside of a layer where per_layer */
+    bool per_layer;
+    Presence presence;
+    Role role;
+    int rank;
+    ModelAxis axis[PARAM_MAX_RANK];
+    const char *hf, *meta, *gguf; /* names in files, after the layer's prefix where per_layer */
+} table[PARAM_KIND_COUNT] = {
+    [PARAM_EMBED] = {"embed",
+                     false,
+                     ALWAYS,
+                     ROLE_WEIGHT,
+                     2,
+                     {V, E},
+                     "model.embed_tokens.weight",
+                     "tok_embeddings.weight",
+                     "token_embd.weight"},
+    [PARAM_ATTN_NORM] = {"attn_norm",
+                         true,
+                         ALWAYS,
+                         ROLE_NORM,
+                         1,
+                         {E},
+                         "input_layernorm.weight",
+                         "attention_norm.weight",
+                         "attn_norm.weight"},
+    [PARAM_Q] = {"q",
+                 true,
+                 ALWAYS,
+                 ROLE_WEIGHT,
+                 3,
+                 {H, D, E},
+                 "self_attn.q_proj.weight",
+                 "attention.wq.weight",
+                 "attn_q.weight"},
+    [PARAM_Q_BIAS] = {"q_bias",
+                      true,
+                      IF_ATTENTION_BIAS,
+                      ROLE_BIAS,
+                      2,
+                      {H, D},
+                      "self_attn.q_proj.bias",
+                      "attention.wq.bias",
+                      "attn_q.bias"},
+    [PARAM_K] = {"k",
+                 true,
+                 ALWAYS,
+                 ROLE_WEIGHT,
+                 3,
+                 {KV, D, E},
+                 "self_attn.k_proj.weight",
+                 "attention.wk.weight",
+                 "attn_k.weight"},
+    [PARAM_K_BIAS] = {"k_bias",
+                      true,
+                      IF_ATTENTION_BIAS,
+                      ROLE_BIAS,
+                      2,
+                      {KV, D},
+                      "self_attn.k_proj.bias",
+                      "attention.wk.bias",
+                      "attn_k.bias"},
+    [PARAM_V] = {"v",
+                 true,
+                 ALWAYS,
+                 ROLE_WEIGHT,
+                 3,
+                 {KV, D, E},
+                 "self_attn.v_proj.weight",
+                 "attention.wv.weight",
+                 "attn_v.weight"},
+    [PARAM_V_BIAS] = {"v_bias",
+                      true,
+                      IF_ATTENTION_BIAS,
+                      ROLE_BIAS,
+                      2,
+                      {KV, D},
+                      "self_attn.v_proj.bias",
+                      "attention.wv.bias",
+                      "attn_v.bias"},
+    [PARAM_O] = {"o",
+                 true,
+                 ALWAYS,
+                 ROLE_RESIDUAL,
+                 3,
+                 {E, H, D},
+                 "self_attn.o_proj.weight",
+                 "attention.wo.weight",
+                 "attn_output.weight"},
+    [PARAM_O_BIAS] = {"o_bias",
+                      true,
+                      IF_ATTENTION_BIAS,
+                      ROLE_BIAS,
+                      1,
+                      {E},
+                      "self_attn.o_proj.bias",
+                      "attention.wo.bias",
+                      "attn_output.bias"},
+    [PARAM_MLP_NORM] = {"mlp_norm",
+                        true,
+                        ALWAYS,
+                        ROLE_NORM,
+                        1,
+                        {E},
+                        "post_attention_layernorm.weight",
+                        "ffn_norm.weight",
+                        "ffn_norm.weight"},
+    [PARAM_GATE] = {"gate",
+                    true,
+                    ALWAYS,
+                    ROLE_WEIGHT,
+                    2,
+                    {F, E},
+                    "mlp.gate_proj.weight",
+                    "feed_forward.w1.weight",
+                    "ffn_gate.weight"},
+    [PARAM_GATE_BIAS] = {"gate_bias",
+                         true,
+                         IF_MLP_BIAS,
+                         ROLE_BIAS,
+                         1,
+                         {F},
+                         "mlp.gate_proj.bias",
+                         "feed_forward.w1.bias",
+                         "ffn_gate.bias"},
+    [PARAM_UP] = {"up",
+                  true,
+                  ALWAYS,
+                  ROLE_WEIGHT,
+                  2,
+                  {F, E},
+                  "mlp.up_proj.weight",
+                  "feed_forward.w3.weight",
+                  "ffn_up.weight"},
+    [PARAM_UP_BIAS] = {"up_bias",
+                       true,
+                       IF_MLP_BIAS,
+                       ROLE_BIAS,
+                       1,
+                       {F},
+                       "mlp.up_proj.bias",
+                       "feed_forward.w3.bias",
+                       "ffn_up.bias"},
+    [PARAM_DOWN] = {"down",
+                    true,
+                    ALWAYS,
+                    ROLE_RESIDUAL,
+                    2,
+                    {E, F},
+                    "mlp.down_proj.weight",
+                    "feed_forward.w2.weight",
+                    "ffn_down.weight"},
+    [PARAM_DOWN_BIAS] = {"down_bias",
+                         true,
+                         IF_MLP_BIAS,
+                         ROLE_BIAS,
+                         1,
+                         {E},
+                         "mlp.down_proj.bias",
+                         "feed_forward.w2.bias",
+                         "ffn_down.bias"},
+    [PARAM_FINAL_NORM] = {"final_norm",
+                          false,
+                          ALWAYS,
+                          ROLE_NORM,
+                          1,
+                          {E},
+                          "model.norm.weight",
+                          "norm.weight",
+                          "output_norm.weight"},
+    [PARAM_LM_HEAD] = {"lm_head",
+                       false,
+                       IF_UNTIED,
+                       ROLE_WEIGHT,
+                       2,
+                       {V, E},
+                       "lm_head.weight",
+                       "output.weight",
+                       "output.weight"},
+};
+
+#undef V
+#undef E
+#undef H
+#undef KV
+#undef D
+#undef F
+
+static const char *const layer_prefix[NAMING_COUNT] = {
+    [NAMING_HF] = "model.layers.", [NAMING_META] = "layers.", [NAMING_GGUF] = "blk."};
+
+const char *model_axis_name(ModelAxis axis)
+{
+    static const char *const names[AXIS_COUNT] = {
+        [AXIS_VOCAB] = "vocab",       [AXIS_EMBED] = "embed",       [AXIS_HEADS] = "heads",
+        [AXIS_KV_HEADS] = "kv_heads", [AXIS_HEAD_DIM] = "head_dim", [AXIS_FFN] = "ffn"};
+    return names[axis];
+}
+
+int64_t model_axis_size(const LlamaConfig *config, ModelAxis axis)
+{
+    switch (axis) {
+    case AXIS_VOCAB:
+        return config->vocab;
+    case AXIS_EMBED:
+        return config->dim;
+    case AXIS_HEADS:
+        return config->n_heads;
+    case AXIS_KV_HEADS:
+        return config->n_kv_heads;
+    case AXIS_HEAD_DIM:
+        return config->head_dim;
+    case AXIS_FFN:
+        return config->ffn;
+    case AXIS_COUNT:
+        break;
+    }
+    assert(!"axis");
+    return 0;
+}
+
+const char *param_kind_name(ParamKind kind)
+{
+    return table[kind].name;
+}
+
+bool param_kind_is_per_layer(ParamKind kind)
+{
+    return table[kind].per_layer;
+}
+
+static bool is_present(const LlamaConfig *config, ParamKind kind)
+{
+    switch (table[kind].presence) {
+    case IF_ATTENTION_BIAS:
+        return config->attention_bias;
+    case IF_MLP_BIAS:
+        return config->mlp_bias;
+    case IF_UNTIED:
+        return !config->tied;
+    case ALWAYS:
+        break;
+    }
+    return true;
+}
+
+/* Weights as Hugging Face draws them, except that what writes into the residual stream (o, down) is
+ * scaled by 1/sqrt(2 layers), as GPT-2 and llama2.c do, so that its variance does not grow with
+ * depth. */
+static void set_init(Param *param, const LlamaConfig *config)
+{
+    Role role = table[param->kind].role;
+    param->init = role == ROLE_NORM ? INIT_ONES : role == ROLE_BIAS ? INIT_ZEROS : INIT_NORMAL;
+    if (role == ROLE_WEIGHT)
+        param->std = config->init_range;
+    else if (role == ROLE_RESIDUAL)
+        param->std = config->init_range / sqrt(2.0 * (double)config->n_layers);
+}
+
+static void set_shape(Param *param, const LlamaConfig *config)
+{
+    param->rank = table[param->kind].rank;
+    param->n = 1;
+    for (int i = 0; i < param->rank; i++) {
+        ModelAxis axis = table[param->kind].axis[i];
+        int64_t size = model_axis_size(config, axis);
+        param->axis[i] = axis;
+        param->dims[i] = size;
+        param->n *= size;
+        if (axis == AXIS_HEAD_DIM)
+            param->file_dims[param->file_rank - 1] *= size;
+        else
+            param->file_dims[param->file_rank++] = size;
+    }
+}
+
+static void set_names(Param *param, Arena *arena)
+{
+    const char *in_file[NAMING_COUNT] = {[NAMING_HF] = table[param->kind].hf,
+                                         [NAMING_META] = table[param->kind].meta,
+                                         [NAMING_GGUF] = table[param->kind].gguf};
+    bool per_layer = table[param->kind].per_layer;
+    param->name = per_layer
+                      ? arena_printf(arena, "layers.%d.%s", param->layer, table[param->kind].name)
+                      : table[param->kind].name;
+    for (int naming = 0; naming < NAMING_COUNT; naming++)
+        param->file_name[naming] = per_layer ? arena_printf(arena, "%s%d.%s", layer_prefix[naming],
+                                                            param->layer, in_file[naming])
+                                             : in_file[naming];
+}
+
+static void add(ParamList *list, const LlamaConfig *config, Arena *arena, ParamKind kind, int layer)
+{
+    Param *param = &list->param[list->n];
+    if (layer <= 0)
+        list->first[kind] = list->n;
+    param->kind = kind;
+    param->layer = table[kind].per_layer ? layer : -1;
+    set_names(param, arena);
+    set_shape(param, config);
+    set_init(param, config);
+    list->n++;
+}
+
+void params_list(ParamList *list, const LlamaConfig *config, Arena *arena)
+{
+    int layers = (int)config->n_layers, outside = 0;
+    *list = (ParamList){0};
+    for (int kind = 0; kind < PARAM_KIND_COUNT; kind++) {
+        list->first[kind] = -1;
+        if (is_present(config, (ParamKind)kind))
+            *(table[kind].per_layer ? &list->per_layer : &outside) += 1;
+    }
+    list->param = arena_array(arena, (size_t)layers * (size_t)list->per_layer + (size_t)outside,
+                              sizeof *list->param);
+    add(list, config, arena, PARAM_EMBED, -1);
+    for (int layer = 0; layer < layers; layer++)
+        for (int kind = 0; kind < PARAM_KIND_COUNT; kind++)
+            if (table[kind].per_layer && is_present(config, (ParamKind)kind))
+                add(list, config, arena, (ParamKind)kind, layer);
+    add(list, config, arena, PARAM_FINAL_NORM, -1);
+    if (is_present(config, PARAM_LM_HEAD))
+        add(list, config, arena, PARAM_LM_HEAD, -1);
+}
+
+const Param *params_find(const ParamList *list, ParamKind kind, int layer)
+{
+    int first = list->first[kind];
+    if (first < 0)
+        return NULL;
+    int index = table[kind].per_layer ? first + layer * list->per_layer : first;
+    assert(index >= 0 && index < list->n && list->param[index].kind == kind);
+    return &list->param[index];
+}
+
+static int64_t elements_of(const LlamaConfig *config, ParamKind kind)
+{
+    int64_t n = table[kind].per_layer ? config->n_layers : 1;
+    for (int i = 0; i < table[kind].rank; i++)
+        n *= model_axis_size(config, table[kind].axis[i]);
+    return n;
+}
+
+ModelSize model_size(const LlamaConfig *config)
+{
+    ModelSize size = {0};
+    for (int kind = 0; kind < PARAM_KIND_COUNT; kind++) {
+        Role role = table[kind].role;
+        int64_t n = elements_of(config, (ParamKind)kind);
+        if (is_present(config, (ParamKind)kind))
+            size.params += n;
+        if ((role == ROLE_WEIGHT || role == ROLE_RESIDUAL) && kind != PARAM_EMBED)
+            size.matmul_params += n;
+    }
+    return size;
+}
+
+int64_t model_bytes(const LlamaConfig *config, cvn_dtype dtype)
+{
+    return (int64_t)cvn_dtype_bytes(dtype, model_size(config).params);
+}
+
+int64_t kv_cache_bytes(const LlamaConfig *config, int64_t batch, int64_t length, cvn_dtype dtype)
+{
+    int64_t n = config->n_layers * 2 * config->n_kv_heads * config->head_dim;
+    if (batch < 0 || length < 0 || __builtin_mul_overflow(n, batch, &n) ||
+        __builtin_mul_overflow(n, length, &n))
+        return -1;
+    size_t bytes = cvn_dtype_bytes(dtype, n);
+    return bytes > INT64_MAX ? -1 : (int64_t)bytes;
+}

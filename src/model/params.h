@@ -1,0 +1,127 @@
+/*
+ * The parameters of a Llama: one table, from which everything that touches weights is derived (the
+ * graph's inputs, loading and its audit, initialisation, sharding, sizes).
+ *
+ * A parameter's logical shape keeps axes apart that a sharding may name: q is [heads, head_dim,
+ * embed]. In a file, where frameworks flatten, it is [heads * head_dim, embed]: the same bytes. The
+ * only rule is that "head_dim" is merged into the axis before it.
+ *
+ *   kind               logical shape                in Hugging Face files
+ *   embed              [vocab, embed]               model.embed_tokens.weight
+ *   attn_norm          [embed]                      model.layers.N.input_layernorm.weight
+ *   q, k, v            [(kv_)heads, head_dim, embed] model.layers.N.self_attn.{q,k,v}_proj.weight
+ *   o                  [embed, heads, head_dim]     model.layers.N.self_attn.o_proj.weight
+ *   mlp_norm           [embed]                      model.layers.N.post_attention_layernorm.weight
+ *   gate, up           [ffn, embed]                 model.layers.N.mlp.{gate,up}_proj.weight
+ *   down               [embed, ffn]                 model.layers.N.mlp.down_proj.weight
+ *   final_norm         [embed]                      model.norm.weight
+ *   lm_head            [vocab, embed]               lm_head.weight, when not tied
+ *   biases of q … down, where the config has them
+ */
+#ifndef CVN_MODEL_PARAMS_H
+#define CVN_MODEL_PARAMS_H
+
+#include "base/arena.h"
+#include "model/config.h"
+
+typedef enum ModelAxis {
+    AXIS_VOCAB,
+    AXIS_EMBED,
+    AXIS_HEADS,
+    AXIS_KV_HEADS,
+    AXIS_HEAD_DIM,
+    AXIS_FFN,
+    AXIS_COUNT
+} ModelAxis;
+
+typedef enum ParamKind {
+    PARAM_EMBED,
+    PARAM_ATTN_NORM,
+    PARAM_Q,
+    PARAM_Q_BIAS,
+    PARAM_K,
+    PARAM_K_BIAS,
+    PARAM_V,
+    PARAM_V_BIAS,
+    PARAM_O,
+    PARAM_O_BIAS,
+    PARAM_MLP_NORM,
+    PARAM_GATE,
+    PARAM_GATE_BIAS,
+    PARAM_UP,
+    PARAM_UP_BIAS,
+    PARAM_DOWN,
+    PARAM_DOWN_BIAS,
+    PARAM_FINAL_NORM,
+    PARAM_LM_HEAD,
+    PARAM_KIND_COUNT
+} ParamKind;
+
+/* How the families of files name the same tensors. */
+typedef enum ParamNaming {
+    NAMING_HF,   /* Hugging Face folders; also the names that initialisation is keyed by */
+    NAMING_META, /* Meta's consolidated.*.pth */
+    NAMING_GGUF,
+    NAMING_COUNT
+} ParamNaming;
+
+typedef enum ParamInit {
+    INIT_ONES,
+    INIT_ZEROS,
+    INIT_NORMAL, /* mean 0, standard deviation Param.std */
+} ParamInit;
+
+#define PARAM_MAX_RANK 3
+
+typedef struct Param {
+    ParamKind kind;
+    int layer;                           /* -1 for those outside of the layers */
+    const char *name;                    /* ours: "layers.3.q", "embed" */
+    const char *file_name[NAMING_COUNT]; /* in files; the arena's */
+    int rank;                            /* logical */
+    ModelAxis axis[PARAM_MAX_RANK];      /* [rank] */
+    int64_t dims[PARAM_MAX_RANK];        /* [rank] */
+    int file_rank;                       /* head_dim merged into the axis before it */
+    int64_t file_dims[PARAM_MAX_RANK];   /* [file_rank], row-major as in Hugging Face */
+    int64_t n;                           /* elements */
+    ParamInit init;
+    double std; /* of INIT_NORMAL */
+} Param;
+
+typedef struct ParamList {
+    Param *param; /* [n] in the order embed, layers, final_norm, lm_head */
+    int n;
+    int first[PARAM_KIND_COUNT]; /* index of the kind's first parameter, or -1 when the config has
+                                    none */
+    int per_layer;               /* parameters per layer */
+} ParamList;
+
+/* All parameters of a config that passed llama_config_check; everything lives in the arena. */
+void params_list(ParamList *list, const LlamaConfig *config, Arena *arena);
+
+/* NULL when the config has no such parameter. `layer` is ignored for kinds outside of the layers.
+ */
+const Param *params_find(const ParamList *list, ParamKind kind, int layer);
+
+const char *model_axis_name(ModelAxis axis);
+int64_t model_axis_size(const LlamaConfig *config, ModelAxis axis);
+const char *param_kind_name(ParamKind kind);
+bool param_kind_is_per_layer(ParamKind kind);
+
+typedef struct ModelSize {
+    int64_t params; /* all elements */
+    int64_t
+        matmul_params; /* those that every token is multiplied with: without the embedding look-up,
+                          with the head (also when it is tied), without norms and biases; the N of
+                          the estimate 2N FLOPs per token forward, 6N training */
+} ModelSize;
+
+ModelSize model_size(const LlamaConfig *config);
+
+/* Bytes of all parameters in one type. */
+int64_t model_bytes(const LlamaConfig *config, cvn_dtype dtype);
+
+/* layers * 2 * batch * length * kv_heads * head_dim elements, in bytes; -1 when it overflows. */
+int64_t kv_cache_bytes(const LlamaConfig *config, int64_t batch, int64_t length, cvn_dtype dtype);
+
+#endif

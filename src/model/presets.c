@@ -1,0 +1,96 @@
+#include "model/presets.h"
+
+#include "base/strbuf.h"
+
+#include <string.h>
+
+/* What the presets of one family share. */
+typedef enum Family {
+    LLAMA1,  /* eps 1e-6 */
+    LLAMA2,  /* eps 1e-5 */
+    LLAMA31, /* theta 500000, llama3 scaling by 8, 128256 tokens with three that end a text */
+    LLAMA32, /* the same with scaling by 32 and tied embeddings */
+    STORIES, /* llama2.c: as Llama 2, tied, f32 */
+} Family;
+
+static const struct {
+    const char *name, *about;
+    Family family;
+    int64_t dim, layers, heads, kv_heads, ffn, vocab, context;
+} table[] = {
+    {"tiny", "1M parameters, trains on a CPU in minutes", STORIES, 128, 5, 8, 4, 384, 512, 512},
+    {"stories260k", "shape of llama2.c's stories260K", STORIES, 64, 5, 8, 4, 172, 512, 512},
+    {"stories15m", "shape of llama2.c's stories15M", STORIES, 288, 6, 6, 6, 768, 32000, 256},
+    {"stories42m", "shape of llama2.c's stories42M", STORIES, 512, 8, 8, 8, 1376, 32000, 1024},
+    {"stories110m", "shape of llama2.c's stories110M", STORIES, 768, 12, 12, 12, 2048, 32000, 1024},
+    {"llama-7b", "Llama 1 7B", LLAMA1, 4096, 32, 32, 32, 11008, 32000, 2048},
+    {"llama-13b", "Llama 1 13B", LLAMA1, 5120, 40, 40, 40, 13824, 32000, 2048},
+    {"llama-33b", "Llama 1 33B", LLAMA1, 6656, 60, 52, 52, 17920, 32000, 2048},
+    {"llama-65b", "Llama 1 65B", LLAMA1, 8192, 80, 64, 64, 22016, 32000, 2048},
+    {"llama-175b", "Llama at the OPT-175B size", LLAMA1, 12288, 96, 96, 96, 32768, 32000, 2048},
+    {"llama2-7b", "Llama 2 7B", LLAMA2, 4096, 32, 32, 32, 11008, 32000, 4096},
+    {"llama2-13b", "Llama 2 13B", LLAMA2, 5120, 40, 40, 40, 13824, 32000, 4096},
+    {"llama2-70b", "Llama 2 70B", LLAMA2, 8192, 80, 64, 8, 28672, 32000, 4096},
+    {"llama3.1-8b", "Llama 3.1 8B", LLAMA31, 4096, 32, 32, 8, 14336, 128256, 131072},
+    {"llama3.1-70b", "Llama 3.1 70B", LLAMA31, 8192, 80, 64, 8, 28672, 128256, 131072},
+    {"llama3.1-405b", "Llama 3.1 405B", LLAMA31, 16384, 126, 128, 8, 53248, 128256, 131072},
+    {"llama3.2-1b", "Llama 3.2 1B", LLAMA32, 2048, 16, 32, 8, 8192, 128256, 131072},
+    {"llama3.2-3b", "Llama 3.2 3B", LLAMA32, 3072, 28, 24, 8, 8192, 128256, 131072},
+};
+#define N_PRESETS (sizeof table / sizeof *table)
+
+size_t presets_count(void)
+{
+    return N_PRESETS;
+}
+
+Preset preset_at(size_t i)
+{
+    return (Preset){table[i].name, table[i].about};
+}
+
+static void apply_family(LlamaConfig *c, Family family)
+{
+    c->rms_eps = family == LLAMA1 ? 1e-6 : 1e-5;
+    c->dtype = family == STORIES                      ? CVN_F32
+               : family == LLAMA1 || family == LLAMA2 ? CVN_F16
+                                                      : CVN_BF16;
+    c->tied = family == STORIES || family == LLAMA32;
+    if (family != LLAMA31 && family != LLAMA32)
+        return;
+    c->rope_theta = 500000;
+    c->rope_scaling = ROPE_LLAMA3;
+    c->rope_factor = family == LLAMA31 ? 8 : 32;
+    c->rope_low_freq_factor = 1;
+    c->rope_high_freq_factor = 4;
+    c->rope_original_context = 8192;
+    c->bos = (TokenIds){1, {128000}};
+    c->eos = (TokenIds){3, {128001, 128008, 128009}};
+}
+
+int preset_config(const char *name, LlamaConfig *config, cvn_err *err)
+{
+    for (size_t i = 0; i < N_PRESETS; i++) {
+        if (strcmp(table[i].name, name) != 0)
+            continue;
+        LlamaConfig c = llama_config_default();
+        c.dim = table[i].dim;
+        c.n_layers = table[i].layers;
+        c.n_heads = table[i].heads;
+        c.n_kv_heads = table[i].kv_heads;
+        c.head_dim = c.dim / c.n_heads;
+        c.ffn = table[i].ffn;
+        c.vocab = table[i].vocab;
+        c.max_context = table[i].context;
+        apply_family(&c, table[i].family);
+        *config = c;
+        return llama_config_check(config, name, err);
+    }
+    StrBuf names = {0};
+    for (size_t i = 0; i < N_PRESETS; i++)
+        strbuf_printf(&names, "%s%s", i ? ", " : "", table[i].name);
+    int code = err_set(err, CVN_EINVAL, "there is no preset '%.60s'; there are %s", name,
+                       names.failed ? "some" : names.text);
+    strbuf_free(&names);
+    return code;
+}
