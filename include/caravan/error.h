@@ -1,7 +1,8 @@
 /*
- * Errors are values. A function that can fail returns 0 or one of the negative codes below and, when
- * the caller passed a cvn_err, fills it with one sentence that names what was wrong, what was expected
- * and what to do. Nothing in the library prints, exits or keeps the last error anywhere else.
+ * Errors are values. A function that can fail returns 0 or one of the negative codes below and,
+ * when the caller passed a cvn_err, fills it with one sentence that names what was wrong, what was
+ * expected and what to do. Nothing in the library prints, exits or keeps the last error anywhere
+ * else.
  */
 #ifndef CARAVAN_ERROR_H
 #define CARAVAN_ERROR_H

@@ -1,0 +1,20 @@
+/* The whole public interface of libcaravan. */
+#ifndef CARAVAN_CARAVAN_H
+#define CARAVAN_CARAVAN_H
+
+#include "caravan/dtype.h"
+#include "caravan/engine.h"
+#include "caravan/error.h"
+#include "caravan/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* "0.1.0" */
+const char *cvn_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

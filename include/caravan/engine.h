@@ -1,0 +1,155 @@
+/*
+ * Running a model: open it, make an engine for it, generate and score.
+ *
+ *     cvn_model *model;
+ *     cvn_engine *engine;
+ *     cvn_err err = {0};
+ *     cvn_engine_options options = cvn_engine_defaults();
+ *     if (cvn_model_open("my-llama", &(cvn_model_options){.dtype = CVN_BF16}, &model, &err) ||
+ *         cvn_engine_new(model, &options, &engine, &err))
+ *         puts(err.message);
+ *
+ * An engine has `rows`, each with a KV cache of its own at full context length (address space;
+ * memory only as far as it is filled). Everything it will run is compiled when it is made: a
+ * prefill per bucket and the decode step. Nothing is compiled later. One thread at a time may call
+ * into an engine; it uses many.
+ */
+#ifndef CARAVAN_ENGINE_H
+#define CARAVAN_ENGINE_H
+
+#include "caravan/dtype.h"
+#include "caravan/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct cvn_model cvn_model;
+typedef struct cvn_engine cvn_engine;
+
+typedef struct cvn_model_options {
+    cvn_dtype dtype; /* of weights, activations and cache: CVN_F32 or CVN_BF16; CVN_DTYPE_COUNT: the
+                        file's, or bf16 where the file's is f16 */
+    bool no_tokenizer; /* do not look for one; text cannot go in or out */
+} cvn_model_options;
+
+/* A Hugging Face folder, a Meta folder or a GGUF file. Weights are mapped, and copied only where
+   the file's dtype is another. */
+int cvn_model_open(const char *path, const cvn_model_options *options, cvn_model **out,
+                   cvn_err *err);
+void cvn_model_free(cvn_model *model);
+
+/* Lines that the user should see (NaN weights, settings that were ignored), or "". */
+const char *cvn_model_warnings(const cvn_model *model);
+int64_t cvn_model_context(const cvn_model *model);
+int64_t cvn_model_vocab(const cvn_model *model);
+cvn_dtype cvn_model_dtype(const cvn_model *model);
+int cvn_model_has_tokenizer(const cvn_model *model);
+
+/* Text to ids, with the begin-of-text token in front when `bos`. *ids is malloc'ed: the caller
+ * frees it. */
+int cvn_model_encode(const cvn_model *model, const char *text, size_t n, bool bos, int32_t **ids,
+                     int64_t *n_ids, cvn_err *err);
+/* Ids to bytes, NUL-terminated, malloc'ed. */
+int cvn_model_decode(const cvn_model *model, const int32_t *ids, int64_t n, char **text,
+                     size_t *length, cvn_err *err);
+
+enum { CVN_MAX_BUCKETS = 16 };
+
+typedef struct cvn_engine_options {
+    int rows;           /* texts generated at once */
+    int64_t context;    /* positions per row; 0: the model's */
+    int threads;        /* 0: one per core that this process may use */
+    bool sampling;      /* compile for temperature; without it every request is greedy */
+    bool filters;       /* and for top-k, top-p, min-p */
+    bool scoring;       /* compile for cvn_engine_score */
+    bool no_generation; /* leave out what only cvn_engine_generate needs */
+    int eos_interval;   /* steps between looks at the tokens; 1 where memory is the host's */
+    int n_buckets;      /* prefill lengths, ascending; 0: 128, 256, 384, 512 */
+    int64_t bucket[CVN_MAX_BUCKETS];
+    uint64_t memory_limit;    /* refuse to start when more would be needed; 0: no limit */
+    const char *dump_dir;     /* write each graph after each pass here, or NULL */
+    const char *profile_path; /* write a Chrome trace here when the engine is freed, or NULL */
+} cvn_engine_options;
+
+cvn_engine_options cvn_engine_defaults(void);
+
+/* The model must outlive the engine. Compiles and plans everything; refuses what does not fit. */
+int cvn_engine_new(const cvn_model *model, const cvn_engine_options *options, cvn_engine **out,
+                   cvn_err *err);
+/* Writes the profile if one was asked for; 0 or the error of that. The engine is freed in any case.
+ */
+int cvn_engine_free(cvn_engine *engine, cvn_err *err);
+
+typedef struct cvn_sampling {
+    float temperature; /* 0: greedy */
+    int32_t top_k;     /* keep the k likeliest; 0: all */
+    float top_p;       /* keep the smallest set of probability >= p; 1: all */
+    float min_p;       /* keep what has at least min_p of the likeliest's probability; 0: all */
+    uint64_t seed;     /* same seed, same text, whatever else runs beside it */
+} cvn_sampling;
+
+typedef enum cvn_finish {
+    CVN_FINISH_EOS,     /* an end token */
+    CVN_FINISH_LENGTH,  /* max_tokens */
+    CVN_FINISH_CONTEXT, /* the context is full */
+    CVN_FINISH_STOPPED  /* the callback said so */
+} cvn_finish;
+
+typedef struct cvn_request {
+    const int32_t *prompt; /* [n_prompt], at least 1 */
+    int64_t n_prompt;
+    int64_t max_tokens; /* to generate */
+    bool ignore_eos;
+    cvn_sampling sampling;
+} cvn_request;
+
+typedef struct cvn_result {
+    int64_t n_tokens; /* generated, the end token included */
+    cvn_finish finish;
+    double prefill_seconds; /* of this request's prompt */
+    double first_seconds;   /* from the start of the call to its first token (TTFT) */
+    double total_seconds;   /* from the start of the call to its last token */
+} cvn_result;
+
+/* Called for each token, in order within a request. Return false to stop that request. */
+typedef bool cvn_token_fn(void *context, int request, int32_t token);
+
+/* Runs all requests, as many at once as there are rows; a row that ends is filled with the next
+   request while the others decode. result: [n]. `interrupt` (may be NULL) is looked at between
+   steps: nonzero ends the call with CVN_EINTERRUPTED, results so far being filled in. */
+int cvn_engine_generate(cvn_engine *engine, const cvn_request *request, int n,
+                        cvn_token_fn *on_token, void *context, const volatile int *interrupt,
+                        cvn_result *result, cvn_err *err);
+
+/* logprob[i] = ln p(token[i] | tokens before it), for i >= 1; logprob[0] is 0 and means nothing.
+   argmax[i] is the likeliest token after token[0 … i]. Each is [n]. n may not exceed the context.
+ */
+int cvn_engine_score(cvn_engine *engine, const int32_t *token, int64_t n, float *logprob,
+                     int32_t *argmax, cvn_err *err);
+
+typedef struct cvn_engine_stats {
+    int64_t compilations;   /* since the engine was made, its warm-up included */
+    int64_t prefills;       /* executions of prefill graphs */
+    int64_t decodes;        /* executions of the decode graph */
+    int64_t wasted_tokens;  /* decoded past an end token */
+    double prefill_seconds; /* in prefill graphs */
+    double decode_seconds;  /* in the decode graph */
+    int64_t decoded_tokens; /* by decode steps, over all rows */
+    int64_t prefill_tokens; /* real ones, without padding */
+    uint64_t weight_bytes;  /* mapped or copied */
+    uint64_t arena_bytes;   /* of activations: allocated = as planned */
+    uint64_t cache_bytes;   /* of address space; filled as far as texts went */
+    int threads;
+} cvn_engine_stats;
+
+cvn_engine_stats cvn_engine_get_stats(const cvn_engine *engine);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

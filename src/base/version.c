@@ -1,0 +1,6 @@
+#include "caravan/caravan.h"
+
+const char *cvn_version(void)
+{
+    return CVN_VERSION;
+}

@@ -1,0 +1,257 @@
+#include "model/llama.h"
+
+#include "graph/graph.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+/* What the functions below share while one graph is built. Every operation notes its line here. */
+typedef struct Builder {
+    cvn_graph *g;
+    const LlamaConfig *config;
+    const LlamaStep *step;
+    const ParamList *params;
+    cvn_value **weight; /* [params->n] */
+    cvn_value **cache;  /* [2 * layers]: k and v of each layer */
+    cvn_value *tokens, *start, *length, *positions, *inv_freq;
+} Builder;
+
+#define G CVN_HERE(b->g)
+
+/* The weight of a kind in a layer (or -1), or NULL where this model has none. */
+static cvn_value *weight(const Builder *b, ParamKind kind, int64_t layer)
+{
+    const Param *p = params_find(b->params, kind, (int)layer);
+    return p ? b->weight[p - b->params->param] : NULL;
+}
+
+static cvn_value *add_bias(Builder *b, cvn_value *x, ParamKind kind, int64_t layer)
+{
+    cvn_value *bias = weight(b, kind, layer);
+    if (!bias)
+        return x;
+    bias = cvn_convert(G, bias, CVN_F32);
+    return cvn_add(G, x, cvn_broadcast_to(G, bias, cvn_value_type(x)));
+}
+
+/* x in the dtype that enters products. */
+static cvn_value *compute(Builder *b, cvn_value *x)
+{
+    if (cvn_value_type(x)->dtype == b->step->compute)
+        return x;
+    return cvn_convert(G, x, b->step->compute);
+}
+
+/* A linear layer with an f32 result: the equation says which axes of the weight are contracted. */
+static cvn_value *linear(Builder *b, const char *equation, cvn_value *x, ParamKind kind,
+                         ParamKind bias, int64_t layer)
+{
+    cvn_value *y = cvn_einsum_as(G, equation, x, weight(b, kind, layer), CVN_F32);
+    return add_bias(b, y, bias, layer);
+}
+
+static cvn_value *norm(Builder *b, cvn_value *x, ParamKind kind, int64_t layer)
+{
+    return cvn_rms_norm(G, x, weight(b, kind, layer), b->config->rms_eps, b->step->compute);
+}
+
+/* x f32 [batch, seq, dim] -> f32 [batch, seq, dim], updating the layer's cache. */
+static cvn_value *attention(Builder *b, cvn_value *x, int64_t layer)
+{
+    const LlamaConfig *c = b->config;
+    cvn_value *h = norm(b, x, PARAM_ATTN_NORM, layer);
+    cvn_value *q /* [batch, seq, heads, head_dim] */ =
+        linear(b, "bse,nhe->bsnh", h, PARAM_Q, PARAM_Q_BIAS, layer);
+    cvn_value *k /* [batch, seq, kv_heads, head_dim] */ =
+        linear(b, "bse,khe->bskh", h, PARAM_K, PARAM_K_BIAS, layer);
+    cvn_value *v = linear(b, "bse,khe->bskh", h, PARAM_V, PARAM_V_BIAS, layer);
+    q = compute(b, cvn_rope(G, q, b->positions, b->inv_freq, c->rope_interleaved));
+    k = compute(b, cvn_rope(G, k, b->positions, b->inv_freq, c->rope_interleaved));
+    cvn_value **cache = &b->cache[2 * layer];
+    cache[0] = cvn_cache_update(G, cache[0], k, b->start);
+    cache[1] = cvn_cache_update(G, cache[1], compute(b, v), b->start);
+    cvn_value *a /* [batch, seq, heads, head_dim] */ =
+        cvn_attention(G, q, cache[0], cache[1], b->start, b->length, 1 / sqrt((double)c->head_dim));
+    return linear(b, "bsnh,enh->bse", a, PARAM_O, PARAM_O_BIAS, layer);
+}
+
+/* SwiGLU: (silu(x W_gate) * (x W_up)) W_down, Shazeer 2020, arXiv:2002.05202. */
+static cvn_value *feed_forward(Builder *b, cvn_value *x, int64_t layer)
+{
+    cvn_value *h = norm(b, x, PARAM_MLP_NORM, layer);
+    cvn_value *gate /* [batch, seq, ffn] */ =
+        linear(b, "bse,fe->bsf", h, PARAM_GATE, PARAM_GATE_BIAS, layer);
+    cvn_value *up = linear(b, "bse,fe->bsf", h, PARAM_UP, PARAM_UP_BIAS, layer);
+    cvn_value *silu = cvn_multiply(G, gate, cvn_logistic(G, gate));
+    cvn_value *inner = compute(b, cvn_multiply(G, silu, up));
+    return linear(b, "bsf,ef->bse", inner, PARAM_DOWN, PARAM_DOWN_BIAS, layer);
+}
+
+/* x f32 [batch, seq, dim] -> f32 [batch, 1, dim]: the last real token of each row. */
+static cvn_value *last_token(Builder *b, cvn_value *x)
+{
+    const LlamaStep *s = b->step;
+    if (s->seq == 1)
+        return x;
+    cvn_value *one = cvn_splat(G, *cvn_value_type(b->length), 1);
+    cvn_value *at = cvn_subtract(G, b->length, one);
+    at = cvn_maximum(G, at, cvn_splat(G, *cvn_value_type(at), 0));
+    at = cvn_reshape(G, at, 2, (int64_t[]){s->batch, 1});
+    cvn_gather_dims dims = {.n_window = 1,
+                            .window = {1},
+                            .n_collapsed = 1,
+                            .collapsed = {1},
+                            .n_operand_batch = 1,
+                            .operand_batch = {0},
+                            .n_index_batch = 1,
+                            .index_batch = {0},
+                            .n_index_map = 1,
+                            .index_map = {1},
+                            .index_vector_dim = 1};
+    int64_t sizes[] = {1, 1, b->config->dim};
+    cvn_value *rows = cvn_gather(G, x, at, &dims, sizes);
+    return cvn_reshape(G, rows, 3, (int64_t[]){s->batch, 1, b->config->dim});
+}
+
+/* x f32 [batch, s, dim] -> logits f32 [batch, s, vocab] */
+static cvn_value *logits_of(Builder *b, cvn_value *x)
+{
+    cvn_value *h = norm(b, x, PARAM_FINAL_NORM, -1);
+    ParamKind head = b->config->tied ? PARAM_EMBED : PARAM_LM_HEAD;
+    return cvn_einsum_as(G, "bse,ve->bsv", h, weight(b, head, -1), CVN_F32);
+}
+
+static void add_parameters(Builder *b)
+{
+    const LlamaConfig *c = b->config;
+    const LlamaStep *s = b->step;
+    for (int i = 0; i < b->params->n; i++) {
+        const Param *p = &b->params->param[i];
+        cvn_type type = cvn_type_make(s->compute, p->rank, p->dims);
+        b->weight[i] = cvn_parameter(G, p->name, type);
+    }
+    cvn_type cache = CVN_TYPE(s->compute, s->batch, c->n_kv_heads, s->context, c->head_dim);
+    for (int64_t i = 0; i < 2 * c->n_layers; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "cache.%" PRId64 ".%c", i / 2, i % 2 ? 'v' : 'k');
+        b->cache[i] = cvn_parameter(G, name, cache);
+    }
+    cvn_type rows = CVN_TYPE(CVN_I32, s->batch), grid = CVN_TYPE(CVN_I32, s->batch, s->seq);
+    b->tokens = cvn_parameter(G, "tokens", grid);
+    b->start = cvn_parameter(G, "start", rows);
+    b->length = cvn_parameter(G, "length", rows);
+    b->positions =
+        cvn_add(G, cvn_iota(G, grid, 1), cvn_broadcast_in_dim(G, b->start, grid, (int[]){0}));
+}
+
+/* inv_freq as a constant, f32 [head_dim / 2]. */
+static void add_frequencies(Builder *b)
+{
+    int64_t n = b->config->head_dim / 2;
+    double *exact = arena_array(&b->g->arena, (size_t)n, sizeof *exact);
+    float *rounded = arena_array(&b->g->arena, (size_t)n, sizeof *rounded);
+    llama_rope_frequencies(b->config, exact);
+    for (int64_t i = 0; i < n; i++)
+        rounded[i] = (float)exact[i];
+    b->inv_freq = cvn_constant(G, CVN_TYPE(CVN_F32, n), rounded);
+}
+
+/* next i32 [batch], and the state of the following step when there is one token per row. */
+static void output_sample(Builder *b, cvn_value *x)
+{
+    const LlamaStep *s = b->step;
+    cvn_value *logits = logits_of(b, last_token(b, x));
+    logits = cvn_reshape(G, logits, 2, (int64_t[]){s->batch, b->config->vocab});
+    cvn_value *position = cvn_add(G, b->start, b->length);
+    cvn_value *next = sample_tokens(b->g, s->sample, logits, position);
+    cvn_output(G, next);
+    if (s->seq == 1) {
+        cvn_output_into(G, cvn_reshape(G, next, 2, (int64_t[]){s->batch, 1}), b->tokens);
+        cvn_output_into(G, position, b->start);
+    }
+}
+
+static void output_score(Builder *b, cvn_value *x)
+{
+    const LlamaStep *s = b->step;
+    cvn_value *logits = logits_of(b, x);
+    cvn_value *targets = cvn_parameter(G, "targets", CVN_TYPE(CVN_I32, s->batch, s->seq));
+    cvn_value *loss[2];
+    cvn_softmax_cross_entropy(G, logits, targets, loss);
+    cvn_output(G, cvn_negate(G, loss[0]));
+    cvn_output(G, cvn_argmax(G, logits, 2));
+}
+
+static void add_outputs(Builder *b, cvn_value *x)
+{
+    const LlamaStep *s = b->step;
+    cvn_value *logits;
+    switch (s->output) {
+    case LLAMA_FILL:
+        break;
+    case LLAMA_LOGITS:
+        cvn_output(G, logits_of(b, x));
+        break;
+    case LLAMA_LAST:
+        logits = logits_of(b, last_token(b, x));
+        cvn_output(G, cvn_reshape(G, logits, 2, (int64_t[]){s->batch, b->config->vocab}));
+        break;
+    case LLAMA_SAMPLE:
+        output_sample(b, x);
+        break;
+    case LLAMA_SCORE:
+        output_score(b, x);
+        break;
+    }
+}
+
+static int build(Builder *b, cvn_err *err)
+{
+    const LlamaConfig *c = b->config;
+    add_parameters(b);
+    size_t n_caches = 2 * (size_t)c->n_layers;
+    cvn_value **cache_in = arena_copy(&b->g->arena, b->cache, n_caches * sizeof(cvn_value *));
+    add_frequencies(b);
+    cvn_value *x = cvn_take_rows(G, weight(b, PARAM_EMBED, -1), b->tokens);
+    if (cvn_value_type(x)->dtype != CVN_F32)
+        x = cvn_convert(G, x, CVN_F32);
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        x = cvn_add(G, x, attention(b, x, i));
+        x = cvn_add(G, x, feed_forward(b, x, i));
+    }
+    for (size_t i = 0; i < n_caches; i++)
+        cvn_output_into(G, b->cache[i], cache_in[i]);
+    add_outputs(b, x);
+    return cvn_graph_check(b->g, err);
+}
+
+/* "decode_b4_random", "fill_b1_s512": what a profile or a dump shows. */
+static void step_name(const LlamaStep *s, char *name, size_t size)
+{
+    static const char *const outputs[] = {"fill", "logits", "last", "sample", "score"};
+    static const char *const modes[] = {"greedy", "random", "filter"};
+    bool sample = s->output == LLAMA_SAMPLE;
+    snprintf(name, size, "%s_b%" PRId64 "_s%" PRId64 "%s%s",
+             sample && s->seq == 1 ? "decode" : outputs[s->output], s->batch, s->seq,
+             sample ? "_" : "", sample ? modes[s->sample] : "");
+}
+
+cvn_graph *llama_step(const LlamaConfig *config, const LlamaStep *step, cvn_err *err)
+{
+    char name[96];
+    step_name(step, name, sizeof name);
+    Builder b = {.g = cvn_graph_new(name, err), .config = config, .step = step};
+    if (!b.g)
+        return NULL;
+    Arena *arena = &b.g->arena;
+    ParamList params;
+    params_list(&params, config, arena);
+    b.params = &params;
+    b.weight = arena_array(arena, (size_t)params.n, sizeof *b.weight);
+    b.cache = arena_array(arena, 2 * (size_t)config->n_layers, sizeof *b.cache);
+    if (build(&b, err) == CVN_OK)
+        return b.g;
+    cvn_graph_free(b.g);
+    return NULL;
+}

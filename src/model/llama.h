@@ -1,0 +1,52 @@
+/*
+ * Llama as a graph.
+ *
+ * One function makes every graph that runs the model forward: `batch` rows, each with `seq` new
+ * tokens that continue what is in its KV cache. Prefill is seq = a bucket, decode is seq = 1;
+ * nothing else differs.
+ *
+ *     parameters                                         outputs
+ *     weights, in the order of the parameter table
+ *     cache.N.k, cache.N.v  [batch, kv_heads, context, head_dim]   the same, updated in place
+ *     tokens   i32 [batch, seq]                          what `output` asks for
+ *     start    i32 [batch]    tokens already in the cache
+ *     length   i32 [batch]    new tokens of the row that are real, 0 … seq; the rest is padding
+ *     (then the parameters of the output, below)
+ *
+ * Rows are independent of each other: a row's results depend on its own tokens, start and length
+ * only. Padding writes keys and values past start + length, where the next section overwrites them
+ * and where no query looks meanwhile.
+ */
+#ifndef CVN_MODEL_LLAMA_H
+#define CVN_MODEL_LLAMA_H
+
+#include "caravan/graph.h"
+#include "model/config.h"
+#include "model/params.h"
+#include "model/sample.h"
+
+typedef enum LlamaOutput {
+    LLAMA_FILL,   /* nothing: a section of a prompt that is not its last */
+    LLAMA_LOGITS, /* logits f32 [batch, seq, vocab] */
+    LLAMA_LAST,   /* logits f32 [batch, vocab] after the last real token of each row */
+    LLAMA_SAMPLE, /* next i32 [batch]: a token drawn after the last real one; parameters of
+                     sample.h. When seq is 1, `tokens` and `start` are also advanced in place, so
+                     that steps can be run one after the other without looking at the result. */
+    LLAMA_SCORE   /* logprob f32 [batch, seq] of targets i32 [batch, seq] (a parameter) after each
+                     token,   and argmax i32 [batch, seq] */
+} LlamaOutput;
+
+typedef struct LlamaStep {
+    int64_t batch;     /* rows */
+    int64_t seq;       /* new tokens per row */
+    int64_t context;   /* positions in the KV cache, at least start + seq of every call */
+    cvn_dtype compute; /* of weights, activations entering products, and the cache: f32 or bf16 */
+    LlamaOutput output;
+    SampleMode sample; /* for LLAMA_SAMPLE */
+} LlamaStep;
+
+/* The graph of a step, named after what it does ("decode_b4", "fill_s512"). NULL with *err set on
+ * failure. */
+cvn_graph *llama_step(const LlamaConfig *config, const LlamaStep *step, cvn_err *err);
+
+#endif

@@ -1,0 +1,32 @@
+/*
+ * Drawing a token from logits, inside the graph.
+ *
+ * Each row has its own settings, as tensors, so that no setting compiles anything. The randomness
+ * is counter-based: the noise of vocabulary entry v at position p of a row is a pure function of
+ * (row's key, p, v), so a seed gives a row the same text whatever else is in the batch, on any
+ * mesh.
+ *
+ * Drawing is by the Gumbel-max rule: argmax(logits / temperature + gumbel noise) is distributed as
+ * softmax(logits / temperature). Filters (top-k, then top-p, then min-p, each on what the former
+ * left) only remove candidates, so a row without filters draws the same token in SAMPLE_RANDOM and
+ * in SAMPLE_FILTER.
+ */
+#ifndef CVN_MODEL_SAMPLE_H
+#define CVN_MODEL_SAMPLE_H
+
+#include "caravan/graph.h"
+
+typedef enum SampleMode {
+    SAMPLE_GREEDY, /* argmax; no further parameters */
+    SAMPLE_RANDOM, /* temperature and key */
+    SAMPLE_FILTER, /* and top_k, top_p, min_p: sorts the vocabulary */
+    SAMPLE_MODE_COUNT
+} SampleMode;
+
+/* Adds the parameters that the mode needs and returns the tokens, i32 [batch].
+   logits f32 [batch, vocab]; position i32 [batch]: of the token that is drawn.
+   Parameters: temperature f32 [batch] (<= 0: greedy), key u32 [batch, 2];
+   top_k i32 [batch] (<= 0: off), top_p f32 [batch] (>= 1: off), min_p f32 [batch] (<= 0: off). */
+cvn_value *sample_tokens(cvn_graph *g, SampleMode mode, cvn_value *logits, cvn_value *position);
+
+#endif

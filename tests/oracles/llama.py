@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Tiny random Llamas of every architectural variant, and the logits that transformers gives for them.
+
+Writes tests/data/llama/VARIANT/{config.json, model.safetensors, expected.safetensors}. Weights are stored in
+bf16 (and are exactly that in both implementations); transformers computes in float32 on the CPU.
+`expected` holds tokens i32 [n] and logits f32 [n, vocab].
+
+Needs torch (CPU), transformers >= 4.43 and safetensors.
+"""
+import json
+import pathlib
+
+import torch
+from safetensors.torch import save_file
+from transformers import LlamaConfig, LlamaForCausalLM
+
+OUT = pathlib.Path(__file__).resolve().parent.parent / "data" / "llama"
+
+BASE = dict(
+    hidden_size=48, intermediate_size=70, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4,
+    head_dim=12, vocab_size=259, max_position_embeddings=256, rms_norm_eps=1e-5, rope_theta=10000.0,
+    tie_word_embeddings=False, bos_token_id=1, eos_token_id=2,
+)
+
+VARIANTS = {
+    "mha": {},
+    "gqa": dict(num_attention_heads=6, num_key_value_heads=3, head_dim=20),
+    "tied": dict(num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True),
+    "llama3_rope": dict(
+        num_attention_heads=6, num_key_value_heads=3, head_dim=20, rope_theta=500000.0,
+        rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                          original_max_position_embeddings=32)),
+    "linear_rope": dict(rope_scaling=dict(rope_type="linear", factor=4.0)),
+    "biases": dict(num_key_value_heads=2, attention_bias=True, mlp_bias=True),
+    "mqa": dict(num_attention_heads=5, num_key_value_heads=1, head_dim=14, intermediate_size=31,
+                num_hidden_layers=3, rms_norm_eps=1e-3),
+}
+
+
+def make(name, changes):
+    settings = {**BASE, **changes}
+    torch.manual_seed(len(name) * 1000 + 7)
+    config = LlamaConfig(**settings)
+    model = LlamaForCausalLM(config).eval()
+    with torch.no_grad():
+        for key, p in model.named_parameters():
+            # Large enough that every part of the model matters to the logits.
+            spread = 0.2 if p.dim() > 1 else 0.3
+            offset = 1.0 if "norm" in key else 0.0
+            p.copy_((torch.randn_like(p) * spread + offset).bfloat16().float())
+    tokens = torch.randint(0, config.vocab_size, (40,))
+    with torch.no_grad():
+        logits = model(tokens[None]).logits[0]
+    folder = OUT / name
+    folder.mkdir(parents=True, exist_ok=True)
+    state = {k: v.bfloat16().contiguous() for k, v in model.state_dict().items()}
+    if config.tie_word_embeddings:
+        state.pop("lm_head.weight", None)
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    save_file({"tokens": tokens.int(), "logits": logits.float().contiguous()}, folder / "expected.safetensors")
+    written = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "bfloat16",
+               "hidden_act": "silu", **settings}
+    (folder / "config.json").write_text(json.dumps(written, indent=2) + "\n")
+    print(f"{name}: logits {tuple(logits.shape)}, spread {logits.std():.3f}")
+
+
+for variant, changes in VARIANTS.items():
+    make(variant, changes)
