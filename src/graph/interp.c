@@ -1,0 +1,134 @@
+/*
+ * The table of the interpreter, one function per operation, and the leaves.
+ *
+ * Elementwise functions are in interp_element.c, those that move elements in interp_shape.c and
+ * interp_index.c, sums in interp_reduce.c, composites in interp_composite.c, operations between
+ * devices in interp_collective.c, whole graphs in interp_run.c.
+ */
+#include "graph/interp_impl.h"
+
+#include <assert.h>
+
+static void interp_parameter(const Op *op, const void *const *in, void *const *out)
+{
+    (void)op;
+    (void)in;
+    (void)out;
+}
+
+static void interp_constant(const Op *op, const void *const *in, void *const *out)
+{
+    (void)in;
+    const Literal *literal = &op->attr.literal;
+    const cvn_type *type = interp_out(op, 0);
+    if (!literal->splat) {
+        if (literal->bytes)
+            memcpy(out[0], literal->data, literal->bytes);
+        return;
+    }
+    for (int64_t i = 0, n = cvn_type_elements(type); i < n; i++)
+        interp_move(type->dtype, out[0], i, literal->data, 0);
+}
+
+static void interp_iota(const Op *op, const void *const *in, void *const *out)
+{
+    (void)in;
+    const cvn_type *type = interp_out(op, 0);
+    Lines lines = interp_lines(type, op->attr.axis);
+    for (int64_t k = 0, n = cvn_type_elements(type); k < n; k++) {
+        int64_t i = k / lines.inner % lines.n;
+        if (interp_is_float(type->dtype))
+            element_set(type->dtype, out[0], k, (double)i);
+        else
+            interp_set_int(type->dtype, out[0], k, i);
+    }
+}
+
+/* A collective where device 0 is alone. */
+static void interp_alone(const Op *op, const void *const *in, void *const *out)
+{
+    interp_collective(op, 1, in, out);
+}
+
+static InterpFn *const interp_table[OP_COUNT] = {
+    [OP_PARAMETER] = interp_parameter,
+    [OP_CONSTANT] = interp_constant,
+    [OP_IOTA] = interp_iota,
+    [OP_NEGATE] = interp_negate,
+    [OP_ABS] = interp_abs,
+    [OP_SIGN] = interp_sign,
+    [OP_EXPONENTIAL] = interp_unary_float,
+    [OP_EXPONENTIAL_MINUS_ONE] = interp_unary_float,
+    [OP_LOG] = interp_unary_float,
+    [OP_LOG_PLUS_ONE] = interp_unary_float,
+    [OP_SQRT] = interp_unary_float,
+    [OP_RSQRT] = interp_unary_float,
+    [OP_TANH] = interp_unary_float,
+    [OP_LOGISTIC] = interp_unary_float,
+    [OP_SINE] = interp_unary_float,
+    [OP_COSINE] = interp_unary_float,
+    [OP_FLOOR] = interp_unary_float,
+    [OP_NOT] = interp_not,
+    [OP_IS_FINITE] = interp_is_finite,
+    [OP_CONVERT] = interp_convert,
+    [OP_ADD] = interp_arithmetic,
+    [OP_SUBTRACT] = interp_arithmetic,
+    [OP_MULTIPLY] = interp_arithmetic,
+    [OP_DIVIDE] = interp_arithmetic,
+    [OP_MAXIMUM] = interp_arithmetic,
+    [OP_MINIMUM] = interp_arithmetic,
+    [OP_POWER] = interp_arithmetic,
+    [OP_REMAINDER] = interp_arithmetic,
+    [OP_AND] = interp_bitwise,
+    [OP_OR] = interp_bitwise,
+    [OP_XOR] = interp_bitwise,
+    [OP_SHIFT_LEFT] = interp_bitwise,
+    [OP_SHIFT_RIGHT_LOGICAL] = interp_bitwise,
+    [OP_COMPARE] = interp_compare,
+    [OP_SELECT] = interp_select,
+    [OP_CLAMP] = interp_clamp_op,
+    [OP_BROADCAST_IN_DIM] = interp_broadcast_in_dim,
+    [OP_RESHAPE] = interp_copy,
+    [OP_TRANSPOSE] = interp_transpose,
+    [OP_SLICE] = interp_slice,
+    [OP_CONCATENATE] = interp_concatenate,
+    [OP_PAD] = interp_pad,
+    [OP_REVERSE] = interp_reverse,
+    [OP_DYNAMIC_SLICE] = interp_dynamic_slice,
+    [OP_DYNAMIC_UPDATE_SLICE] = interp_dynamic_update_slice,
+    [OP_GATHER] = interp_gather,
+    [OP_SCATTER] = interp_scatter,
+    [OP_SORT] = interp_sort,
+    [OP_REDUCE] = interp_reduce,
+    [OP_CUMSUM] = interp_cumsum,
+    [OP_DOT_GENERAL] = interp_dot_general,
+    [OP_ALL_REDUCE] = interp_alone,
+    [OP_ALL_GATHER] = interp_alone,
+    [OP_REDUCE_SCATTER] = interp_alone,
+    [OP_ALL_TO_ALL] = interp_alone,
+    [OP_COLLECTIVE_PERMUTE] = interp_alone,
+    [OP_PARTITION_ID] = interp_alone,
+    [OP_OPTIMIZATION_BARRIER] = interp_copy,
+    [OP_RMS_NORM] = interp_rms_norm,
+    [OP_ROPE] = interp_rope,
+    [OP_ATTENTION] = interp_attention,
+    [OP_CACHE_UPDATE] = interp_cache_update,
+    [OP_SOFTMAX_CROSS_ENTROPY] = interp_softmax_cross_entropy,
+    [OP_ARGMAX] = interp_argmax,
+    [OP_RANDOM_BITS] = interp_random_bits,
+};
+_Static_assert(sizeof interp_table / sizeof *interp_table == OP_COUNT,
+               "a function for the last operation");
+
+void interp_op(const Op *op, const void *const *in, void *const *out)
+{
+    assert(op->kind < OP_COUNT && interp_table[op->kind]);
+    interp_table[op->kind](op, in, out);
+    /* The nibble after an odd number of i4 is zero. */
+    for (int i = 0; i < op->n_results && op->kind != OP_PARAMETER; i++) {
+        const cvn_type *type = interp_out(op, i);
+        int64_t n = cvn_type_elements(type);
+        if (type->dtype == CVN_I4 && n % 2)
+            element_set(CVN_I4, out[i], n, 0);
+    }
+}

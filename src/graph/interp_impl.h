@@ -1,0 +1,140 @@
+/* Shared by the files of the interpreter: walking tensors element by element. */
+#ifndef CVN_GRAPH_INTERP_IMPL_H
+#define CVN_GRAPH_INTERP_IMPL_H
+
+#include "graph/interp.h"
+
+#include <string.h>
+
+/* One operation: in[i] is operand i, out[i] result i. */
+typedef void InterpFn(const Op *op, const void *const *in, void *const *out);
+
+static inline const cvn_type *interp_in(const Op *op, int i)
+{
+    return &op->operand[i]->type;
+}
+
+static inline const cvn_type *interp_out(const Op *op, int i)
+{
+    return &op->result[i]->type;
+}
+
+static inline bool interp_is_float(cvn_dtype dtype)
+{
+    return dtype == CVN_F64 || dtype == CVN_F32 || dtype == CVN_BF16 || dtype == CVN_F16;
+}
+
+/* An integer or bool element. All of them fit an f64 exactly. */
+static inline int64_t interp_get_int(cvn_dtype dtype, const void *data, int64_t i)
+{
+    return (int64_t)element_get(dtype, data, i);
+}
+
+/* Stores the low bits of an integer, as two's complement arithmetic of that width would. */
+static inline void interp_set_int(cvn_dtype dtype, void *data, int64_t i, int64_t value)
+{
+    switch (dtype) {
+    case CVN_I32:
+    case CVN_U32:
+        ((uint32_t *)data)[i] = (uint32_t)value;
+        break;
+    case CVN_I8:
+        ((uint8_t *)data)[i] = (uint8_t)value;
+        break;
+    case CVN_I4:
+        element_set(CVN_I4, data, i, (double)((int)((value & 15) ^ 8) - 8));
+        break;
+    default:
+        element_set(dtype, data, i, (double)value);
+    }
+}
+
+/* to[i] = from[j], bit for bit. */
+static inline void interp_move(cvn_dtype dtype, void *to, int64_t i, const void *from, int64_t j)
+{
+    if (dtype == CVN_I4) {
+        element_set(dtype, to, i, element_get(dtype, from, j));
+        return;
+    }
+    size_t size = (size_t)cvn_dtype_bits(dtype) / 8;
+    memcpy((char *)to + (size_t)i * size, (const char *)from + (size_t)j * size, size);
+}
+
+/* Elements between neighbours in each dimension of a row-major tensor. */
+static inline void interp_strides(const cvn_type *type, int64_t stride[CVN_MAX_RANK])
+{
+    int64_t step = 1;
+    for (int d = type->rank - 1; d >= 0; d--) {
+        stride[d] = step;
+        step *= type->dim[d];
+    }
+}
+
+/* The index after `at` in row-major order over `rank` dimensions of these sizes; back to all zeros
+   after the last. */
+static inline void interp_next(int rank, const int64_t *dim, int64_t *at)
+{
+    for (int d = rank - 1; d >= 0; d--) {
+        if (++at[d] < dim[d])
+            return;
+        at[d] = 0;
+    }
+}
+
+/* A tensor seen as [outer, n, inner], n being one of its dimensions: element (o, i, r) is at
+   (o * n + i) * inner + r. */
+typedef struct Lines {
+    int64_t outer, n, inner;
+} Lines;
+
+static inline Lines interp_lines(const cvn_type *type, int64_t axis)
+{
+    Lines lines = {1, type->dim[axis], 1};
+    for (int d = 0; d < type->rank; d++)
+        if (d != axis)
+            *(d < axis ? &lines.outer : &lines.inner) *= type->dim[d];
+    return lines;
+}
+
+static inline int64_t interp_clamp(int64_t x, int64_t low, int64_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+static inline bool interp_contains(const Ints *list, int64_t x)
+{
+    for (int i = 0; i < list->n; i++)
+        if (list->v[i] == x)
+            return true;
+    return false;
+}
+
+/* The larger and the smaller of two floats: a NaN wins, and -0 is below +0. */
+double interp_max(double a, double b);
+double interp_min(double a, double b);
+
+/* A running reduction: floats in f64, integers and bools in wrapping 64-bit arithmetic. */
+typedef struct Fold {
+    cvn_reduce kind;
+    bool is_float;
+    double real;
+    uint64_t integer; /* two's complement */
+} Fold;
+
+/* Starts with the neutral element. */
+Fold interp_fold(cvn_reduce kind, cvn_dtype dtype);
+void interp_fold_add(Fold *fold, cvn_dtype dtype, const void *data, int64_t i);
+void interp_fold_store(const Fold *fold, cvn_dtype dtype, void *data, int64_t i);
+
+InterpFn interp_unary_float, interp_negate, interp_abs, interp_sign, interp_not, interp_is_finite,
+    interp_convert;
+InterpFn interp_arithmetic, interp_bitwise, interp_compare, interp_select, interp_clamp_op;
+InterpFn interp_broadcast_in_dim, interp_copy, interp_transpose, interp_slice, interp_concatenate,
+    interp_pad, interp_reverse;
+InterpFn interp_dynamic_slice, interp_dynamic_update_slice, interp_gather, interp_scatter,
+    interp_sort;
+InterpFn interp_reduce, interp_cumsum, interp_dot_general;
+InterpFn interp_rms_norm, interp_rope, interp_attention, interp_cache_update,
+    interp_softmax_cross_entropy, interp_argmax, interp_random_bits;
+
+#endif

@@ -1,0 +1,369 @@
+/* The interpreter on whole graphs: devices in lockstep, outputs, errors; and composites against
+   their decompositions. What single operations give is compared with XLA in test_interp_oracle.c.
+ */
+#include "graph/decompose.h"
+#include "graph/graph.h"
+#include "interp_support.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static cvn_graph *new_graph(void)
+{
+    cvn_graph *g = cvn_graph_new("test", NULL);
+    assert_non_null(g);
+    return g;
+}
+
+static void assert_same(const cvn_type *type, const void *a, const void *b, double tolerance)
+{
+    for (int64_t i = 0, n = cvn_type_elements(type); i < n; i++) {
+        double x = element_get(type->dtype, a, i), y = element_get(type->dtype, b, i);
+        if (isnan(x) && isnan(y))
+            continue;
+        if (!(x == y || fabs(x - y) <= tolerance * fmax(1, fabs(y))))
+            fail_msg("element %lld: %.9g, expected %.9g", (long long)i, x, y);
+    }
+}
+
+static void an_output_may_be_a_parameter_or_come_twice(void **state)
+{
+    (void)state;
+    cvn_graph *g = new_graph();
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 2));
+    cvn_value *y = cvn_negate(g, cvn_add(g, x, x));
+    cvn_output(g, x);
+    cvn_output(g, y);
+    cvn_output_into(g, y, x);
+    float data[2] = {1, -3};
+    void *out[3];
+    assert_int_equal(interp_run_one(g, (const void *[]){data}, out, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_true(((float *)out[0])[i] == data[i]);
+        assert_true(((float *)out[1])[i] == -2 * data[i]);
+        assert_true(((float *)out[2])[i] == -2 * data[i]);
+    }
+    assert_true(data[0] == 1 && data[1] == -3); /* into a parameter, but inputs are not written */
+    free_all(out, 3);
+    cvn_graph_free(g);
+}
+
+/* Four devices in two groups, (0, 2) and (3, 1): device d holds 10 d, 10 d + 1, …. */
+enum { DEVICES = 4, SIZE = 4 };
+static const int64_t groups[] = {0, 2, 3, 1};
+static const int partner[] = {2, 3, 0, 1}, position[] = {0, 1, 1, 0};
+
+static void run_devices(cvn_graph *g, void **out)
+{
+    int32_t data[DEVICES][SIZE];
+    const void *in[DEVICES];
+    for (int d = 0; d < DEVICES; d++) {
+        for (int i = 0; i < SIZE; i++)
+            data[d][i] = 10 * d + i;
+        in[d] = data[d];
+    }
+    cvn_err err = {0};
+    if (interp_run(g, DEVICES, in, out, &err))
+        fail_msg("%s", err.message);
+}
+
+static void collectives_exchange_within_their_groups(void **state)
+{
+    (void)state;
+    cvn_graph *g = new_graph();
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_I32, SIZE));
+    cvn_output(g, cvn_all_reduce(g, x, CVN_SUM, 2, 2, groups));
+    cvn_output(g, cvn_all_gather(g, x, 0, 2, 2, groups));
+    cvn_output(g, cvn_reduce_scatter(g, x, CVN_MAX, 0, 2, 2, groups));
+    cvn_output(g, cvn_all_to_all(g, x, 0, 0, 2, 2, groups));
+    cvn_output(g, cvn_collective_permute(g, x, 3, (const int64_t[]){0, 1, 1, 2, 2, 0}));
+    cvn_output(g, cvn_partition_id(g));
+    enum { OUTPUTS = 6 };
+    void *out[DEVICES * OUTPUTS];
+    run_devices(g, out);
+    for (int d = 0; d < DEVICES; d++) {
+        int first = position[d] == 0 ? d : partner[d], second = position[d] == 0 ? partner[d] : d;
+        int32_t **y = (int32_t **)(out + d * OUTPUTS);
+        int larger = d > partner[d] ? d : partner[d];
+        for (int i = 0; i < SIZE; i++) {
+            assert_int_equal(y[0][i], 10 * (d + partner[d]) + 2 * i);
+            assert_int_equal(y[1][i], 10 * first + i);
+            assert_int_equal(y[1][SIZE + i], 10 * second + i);
+            assert_int_equal(y[3][i],
+                             10 * (i < SIZE / 2 ? first : second) + 2 * position[d] + i % 2);
+            assert_int_equal(y[4][i], d == 3 ? 0 : 10 * ((d + 2) % 3) + i);
+        }
+        for (int i = 0; i < SIZE / 2; i++)
+            assert_int_equal(y[2][i], 10 * larger + 2 * position[d] + i);
+        assert_int_equal(y[5][0], d);
+    }
+    free_all(out, DEVICES * OUTPUTS);
+    cvn_graph_free(g);
+}
+
+/* x [2, 4] with rows split over the columns' devices: all_to_all along (0 -> 1), then back. */
+static void all_to_all_there_and_back_is_the_identity(void **state)
+{
+    (void)state;
+    cvn_graph *g = new_graph();
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_I32, 2, 2));
+    cvn_value *y = cvn_all_to_all(g, x, 0, 1, 2, 2, groups); /* [1, 4] */
+    cvn_output(g, y);
+    cvn_output(g, cvn_all_to_all(g, y, 1, 0, 2, 2, groups));
+    void *out[DEVICES * 2];
+    run_devices(g, out);
+    for (int d = 0; d < DEVICES; d++) {
+        int32_t **z = (int32_t **)(out + d * 2);
+        int first = position[d] == 0 ? d : partner[d], second = position[d] == 0 ? partner[d] : d;
+        for (int i = 0; i < SIZE; i++) {
+            int sender = i < 2 ? first : second;
+            assert_int_equal(z[0][i], 10 * sender + 2 * position[d] + i % 2);
+            assert_int_equal(z[1][i], 10 * d + i);
+        }
+    }
+    free_all(out, DEVICES * 2);
+    cvn_graph_free(g);
+}
+
+static void a_device_without_a_group_is_an_error(void **state)
+{
+    (void)state;
+    cvn_graph *g = new_graph();
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_I32, SIZE));
+    cvn_output(g, cvn_all_reduce(g, x, CVN_SUM, 2, 2, groups));
+    int32_t data[SIZE] = {0};
+    const void *in[5] = {data, data, data, data, data};
+    void *out[5];
+    cvn_err few = {0}, many = {0}, none = {0};
+    assert_int_equal(interp_run(g, 5, in, out, &few), CVN_EINVAL);
+    assert_non_null(strstr(few.message, "each must be in one group"));
+    assert_int_equal(interp_run(g, 3, in, out, &many), CVN_EINVAL);
+    assert_non_null(strstr(many.message, "device 3"));
+    assert_int_equal(interp_run(g, 0, in, out, &none), CVN_EINVAL);
+    cvn_graph_free(g);
+}
+
+/* With AddressSanitizer too, memory that cannot be had is NULL and not the end of the process. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "allocator_may_return_null=1";
+}
+
+static void memory_that_cannot_be_had_is_an_error(void **state)
+{
+    (void)state;
+    cvn_graph *g = new_graph();
+    cvn_value *x = cvn_splat(g, CVN_TYPE(CVN_F32, INT64_C(1) << 55), 1);
+    cvn_output(g, x);
+    void *out[1] = {g};
+    cvn_err err = {0};
+    int code = interp_run_one(g, NULL, out, &err);
+    assert_int_equal(code, CVN_EMEM);
+    assert_non_null(strstr(err.message, "f32["));
+    assert_null(out[0]);
+    cvn_graph_free(g);
+}
+
+static void errors_of_building_come_back_from_a_run(void **state)
+{
+    (void)state;
+    cvn_graph *g = new_graph();
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 2));
+    cvn_output(g, cvn_add(g, x, cvn_parameter(g, "y", CVN_TYPE(CVN_F32, 3))));
+    void *out[1];
+    cvn_err err = {0};
+    assert_int_equal(interp_run_one(g, NULL, out, &err), CVN_ESHAPE);
+    assert_non_null(strstr(err.message, "add"));
+    cvn_graph_free(g);
+}
+
+/* Runs g and g decomposed on the same inputs; int32 inputs are small and not negative. */
+static void assert_decomposition_agrees(cvn_graph *g, double tolerance)
+{
+    cvn_err err = {0};
+    if (cvn_graph_check(g, &err))
+        fail_msg("%s", err.message);
+    cvn_graph *plain = graph_clone(g, &err);
+    bool changed = false;
+    assert_non_null(plain);
+    assert_int_equal(graph_decompose(plain, NULL, NULL, &changed, &err), 0);
+    assert_true(changed);
+    void *in[8], *out[4], *expected[4];
+    assert_true(g->n_parameters <= 8 && g->n_outputs <= 4);
+    random_inputs(g, in, 1);
+    assert_int_equal(interp_run_one(g, (const void *const *)in, out, &err), 0);
+    assert_int_equal(interp_run_one(plain, (const void *const *)in, expected, &err), 0);
+    for (int i = 0; i < g->n_outputs; i++)
+        assert_same(&g->output[i].value->type, out[i], expected[i], tolerance);
+    free_all(in, g->n_parameters);
+    free_all(out, g->n_outputs);
+    free_all(expected, g->n_outputs);
+    cvn_graph_free(plain);
+    cvn_graph_free(g);
+}
+
+static double tolerance_of(cvn_dtype dtype)
+{
+    return dtype == CVN_F64 ? 1e-6 : dtype == CVN_F32 ? 2e-6 : dtype == CVN_F16 ? 2e-3 : 1e-2;
+}
+
+static const cvn_dtype floats[] = {CVN_F64, CVN_F32, CVN_BF16, CVN_F16};
+
+static void rms_norm_equals_its_decomposition(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        cvn_graph *g = new_graph();
+        cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(floats[i], 3, 2, 20));
+        cvn_value *w = cvn_parameter(g, "w", CVN_TYPE(CVN_F32, 20));
+        cvn_output(g, cvn_rms_norm(g, x, w, 1e-5, floats[i]));
+        cvn_output(g, cvn_rms_norm(g, x, w, 1e-5, CVN_F32));
+        assert_decomposition_agrees(g, tolerance_of(floats[i]));
+    }
+}
+
+static void rope_equals_its_decomposition(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        cvn_graph *g = new_graph();
+        cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(floats[i / 2], 2, 5, 3, 20));
+        cvn_value *places = cvn_parameter(g, "p", CVN_TYPE(CVN_I32, 2, 5));
+        cvn_value *freq = cvn_parameter(g, "f", CVN_TYPE(CVN_F32, 10));
+        cvn_output(g, cvn_rope(g, x, places, freq, i % 2));
+        assert_decomposition_agrees(g, tolerance_of(floats[i / 2]));
+    }
+}
+
+static void attention_equals_its_decomposition(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        for (int kv = 1; kv <= 6; kv += kv == 1 ? 2 : 3) { /* 1, 3, 6 */
+            cvn_graph *g = new_graph();
+            cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(floats[i], 2, 5, 6, 20));
+            cvn_value *k = cvn_parameter(g, "k", CVN_TYPE(floats[i], 2, kv, 9, 20));
+            cvn_value *v = cvn_parameter(g, "v", CVN_TYPE(floats[i], 2, kv, 9, 20));
+            cvn_value *start = cvn_parameter(g, "start", CVN_TYPE(CVN_I32, 2));
+            cvn_value *length = cvn_parameter(g, "length", CVN_TYPE(CVN_I32, 2));
+            cvn_output(g, cvn_attention(g, q, k, v, start, length, 0.2));
+            assert_decomposition_agrees(g, tolerance_of(floats[i]));
+        }
+    }
+}
+
+/* Wider than the pieces that the interpreter makes the result in. */
+static void attention_with_wide_heads_equals_its_decomposition(void **state)
+{
+    (void)state;
+    cvn_graph *g = new_graph();
+    cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(CVN_F32, 1, 2, 1, 300));
+    cvn_value *k = cvn_parameter(g, "k", CVN_TYPE(CVN_F32, 1, 1, 4, 300));
+    cvn_value *v = cvn_parameter(g, "v", CVN_TYPE(CVN_F32, 1, 1, 4, 300));
+    cvn_value *start = cvn_parameter(g, "start", CVN_TYPE(CVN_I32, 1));
+    cvn_value *length = cvn_parameter(g, "length", CVN_TYPE(CVN_I32, 1));
+    cvn_output(g, cvn_attention(g, q, k, v, start, length, 0.05));
+    assert_decomposition_agrees(g, tolerance_of(CVN_F32));
+}
+
+/* The part of the cache behind a row's end may never have been written. */
+static void attention_never_looks_at_keys_behind_the_query(void **state)
+{
+    (void)state;
+    cvn_graph *g = new_graph();
+    cvn_type cache = CVN_TYPE(CVN_F32, 1, 1, 4, 2);
+    cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(CVN_F32, 1, 2, 1, 2));
+    cvn_value *k = cvn_parameter(g, "k", cache), *v = cvn_parameter(g, "v", cache);
+    cvn_value *start = cvn_parameter(g, "start", CVN_TYPE(CVN_I32, 1));
+    cvn_value *length = cvn_parameter(g, "length", CVN_TYPE(CVN_I32, 1));
+    cvn_output(g, cvn_attention(g, q, k, v, start, length, 1));
+    float q_data[4] = {0, 0, 0, 0}, k_data[8] = {1, 2, 3, 4, NAN, NAN, NAN, NAN};
+    float v_data[8] = {1, 2, 3, 6, NAN, NAN, INFINITY, NAN};
+    int32_t start_data = 1, length_data = 1;
+    const void *in[] = {q_data, k_data, v_data, &start_data, &length_data};
+    void *out[1];
+    assert_int_equal(interp_run_one(g, in, out, NULL), 0);
+    const float *y = out[0];
+    assert_true(y[0] == 2 && y[1] == 4); /* equal scores: the mean of two values */
+    assert_true(y[2] == 0 && y[3] == 0); /* a query of padding */
+    free(out[0]);
+    cvn_graph_free(g);
+}
+
+static void cache_update_equals_its_decomposition(void **state)
+{
+    (void)state;
+    cvn_graph *g = new_graph();
+    cvn_value *cache = cvn_parameter(g, "c", CVN_TYPE(CVN_BF16, 2, 3, 5, 4));
+    cvn_value *update = cvn_parameter(g, "u", CVN_TYPE(CVN_BF16, 2, 4, 3, 4));
+    cvn_value *start = cvn_parameter(g, "start", CVN_TYPE(CVN_I32, 2));
+    cvn_value *back = cvn_subtract(g, start, cvn_splat(g, CVN_TYPE(CVN_I32, 2), 3));
+    cvn_output(g, cvn_cache_update(g, cache, update, start)); /* runs past the end */
+    cvn_output(g, cvn_cache_update(g, cache, update, back));  /* begins before 0 */
+    assert_decomposition_agrees(g, 0);
+}
+
+static void softmax_cross_entropy_equals_its_decomposition(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        cvn_graph *g = new_graph();
+        cvn_value *logits = cvn_parameter(g, "l", CVN_TYPE(floats[i], 2, 3, 3));
+        cvn_value *target = cvn_parameter(g, "t", CVN_TYPE(CVN_I32, 2, 3)); /* 3 is unknown */
+        cvn_value *out[2];
+        cvn_softmax_cross_entropy(g, logits, target, out);
+        cvn_output(g, out[0]);
+        cvn_output(g, out[1]);
+        assert_decomposition_agrees(g, 1e-6);
+    }
+}
+
+static void argmax_equals_its_decomposition(void **state)
+{
+    (void)state;
+    for (int axis = 0; axis < 3; axis++) {
+        cvn_graph *g = new_graph();
+        cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 4, 5, 3));
+        cvn_value *n = cvn_parameter(g, "n", CVN_TYPE(CVN_I32, 4, 5, 3)); /* many are equal */
+        cvn_output(g, cvn_argmax(g, x, axis));
+        cvn_output(g, cvn_argmax(g, cvn_log(g, x), axis)); /* NaN where x < 0 */
+        cvn_output(g, cvn_argmax(g, n, axis));
+        assert_decomposition_agrees(g, 0);
+    }
+}
+
+static void random_bits_equal_their_decomposition(void **state)
+{
+    (void)state;
+    cvn_graph *g = new_graph();
+    cvn_value *x[4];
+    for (int i = 0; i < 4; i++)
+        x[i] = cvn_parameter(g, (const char *[]){"a", "b", "c", "d"}[i], CVN_TYPE(CVN_U32, 7));
+    cvn_output(g, cvn_random_bits(g, x[0], x[1], x[2], x[3]));
+    assert_decomposition_agrees(g, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_output_may_be_a_parameter_or_come_twice),
+        cmocka_unit_test(collectives_exchange_within_their_groups),
+        cmocka_unit_test(all_to_all_there_and_back_is_the_identity),
+        cmocka_unit_test(a_device_without_a_group_is_an_error),
+        cmocka_unit_test(memory_that_cannot_be_had_is_an_error),
+        cmocka_unit_test(errors_of_building_come_back_from_a_run),
+        cmocka_unit_test(rms_norm_equals_its_decomposition),
+        cmocka_unit_test(rope_equals_its_decomposition),
+        cmocka_unit_test(attention_equals_its_decomposition),
+        cmocka_unit_test(attention_with_wide_heads_equals_its_decomposition),
+        cmocka_unit_test(attention_never_looks_at_keys_behind_the_query),
+        cmocka_unit_test(cache_update_equals_its_decomposition),
+        cmocka_unit_test(softmax_cross_entropy_equals_its_decomposition),
+        cmocka_unit_test(argmax_equals_its_decomposition),
+        cmocka_unit_test(random_bits_equal_their_decomposition),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
