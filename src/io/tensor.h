@@ -17,6 +17,8 @@ typedef enum IoCoding {
     IO_OPAQUE, /* known size, but nothing here computes with it; `dtype` means nothing */
 } IoCoding;
 
+/* A tensor that lies in parts (Meta's model-parallel files) has data NULL and its parts, equal in
+ * shape, side by side along split_dim. Use io_decode, which knows all of this. */
 typedef struct IoTensor {
     const char *name;          /* as in the file; in the list's arena */
     const char *type;          /* element type as the file spells it; static */
@@ -28,6 +30,9 @@ typedef struct IoTensor {
     int rank;                  /* dims used */
     IoCoding coding;
     cvn_dtype dtype;
+    int split_dim;               /* 0 or 1, where there are parts */
+    int n_parts;                 /* 0 for a tensor in one piece */
+    const struct IoTensor *part; /* [n_parts], in the list's arena */
 } IoTensor;
 
 typedef struct IoTensors {

@@ -1,0 +1,172 @@
+#include "io/model.h"
+
+#include "base/strbuf.h"
+#include "io/convert.h"
+#include "io/folder.h"
+
+#include <string.h>
+
+const char *io_kind_name(IoKind kind)
+{
+    static const char *const names[] = {[IO_KIND_HF] = "Hugging Face folder",
+                                        [IO_KIND_META] = "Meta folder",
+                                        [IO_KIND_GGUF] = "GGUF file"};
+    return names[kind];
+}
+
+static int open_hf(IoModel *model, cvn_err *err)
+{
+    Folder folder;
+    int code = llama_config_read(&model->config, model->path, err);
+    if (code == CVN_OK)
+        code = folder_open(&folder, model->path, &model->arena, err);
+    if (code != CVN_OK)
+        return code;
+    model->tensors = folder.tensors;
+    model->map = folder.map;
+    model->n_maps = folder.n_maps;
+    return CVN_OK;
+}
+
+static bool has(const IoModel *model, const char *name)
+{
+    StrBuf path = {0};
+    strbuf_printf(&path, "%s/%s", model->path, name);
+    bool found = !path.failed && file_exists(path.text);
+    strbuf_free(&path);
+    return found;
+}
+
+int io_open_files(IoModel *model, const char *path, cvn_err *err)
+{
+    *model = (IoModel){0};
+    int code = arena_init(&model->arena, err);
+    if (code != CVN_OK)
+        return code;
+    model->path = arena_string(&model->arena, path);
+    if (!file_exists(path)) {
+        code = err_set(err, CVN_EIO, "there is no '%s'", path);
+    } else if (file_is_folder(path) && has(model, "config.json")) {
+        model->kind = IO_KIND_HF;
+        code = open_hf(model, err);
+    } else {
+        code = err_set(err, CVN_EUNSUPPORTED,
+                       "'%s' is no model: a folder with config.json and *.safetensors is expected",
+                       path);
+    }
+    if (code != CVN_OK)
+        io_close_model(model);
+    return code;
+}
+
+static ParamNaming naming_of(IoKind kind)
+{
+    return kind == IO_KIND_HF ? NAMING_HF : kind == IO_KIND_META ? NAMING_META : NAMING_GGUF;
+}
+
+static int check_tensor(const IoModel *model, const Param *param, const IoTensor *tensor,
+                        cvn_err *err)
+{
+    char want[64], got[128];
+    if (tensor->rank != param->file_rank ||
+        memcmp(tensor->dims, param->file_dims, (size_t)tensor->rank * sizeof *tensor->dims) != 0)
+        return err_set(
+            err, CVN_ESHAPE, "'%s': tensor '%s' has shape %s where the config of '%s' makes it %s",
+            tensor->file, tensor->name, io_shape_text(tensor->dims, tensor->rank, got, sizeof got),
+            model->path, io_shape_text(param->file_dims, param->file_rank, want, sizeof want));
+    if (!io_is_numeric(tensor))
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "'%s': tensor '%s' is of type %s, which cannot be used as a weight",
+                       tensor->file, tensor->name, tensor->type);
+    return CVN_OK;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static bool is_tolerated(const IoModel *model, const IoTensor *tensor)
+{
+    static const char *const head[NAMING_COUNT] = {[NAMING_HF] = "lm_head.weight",
+                                                   [NAMING_META] = "output.weight",
+                                                   [NAMING_GGUF] = "output.weight"};
+    if (ends_with(tensor->name, ".rotary_emb.inv_freq") ||
+        strcmp(tensor->name, "rope.freqs") == 0 ||
+        (model->kind == IO_KIND_GGUF && strcmp(tensor->name, "rope_freqs.weight") == 0))
+        return true;
+    return model->config.tied && strcmp(tensor->name, head[naming_of(model->kind)]) == 0 &&
+           tensor->rank == 2 && tensor->dims[0] == model->config.vocab &&
+           tensor->dims[1] == model->config.dim;
+}
+
+/* Adds a name to a list that shows the first few and counts the rest. */
+static void list_name(StrBuf *list, int *n, const char *name)
+{
+    if ((*n)++ < 4)
+        strbuf_printf(list, "%s'%.100s'", *n > 1 ? ", " : "", name);
+}
+
+static int report(const IoModel *model, int n_missing, const StrBuf *missing, int n_unknown,
+                  const StrBuf *unknown, cvn_err *err)
+{
+    if (missing->failed || unknown->failed)
+        return err_set(err, CVN_EMEM, "no memory to check '%s'", model->path);
+    if (n_missing)
+        return err_set(err, CVN_EFORMAT, "'%s' lacks %d tensor%s that its config needs: %s%s",
+                       model->path, n_missing, n_missing > 1 ? "s" : "", missing->text,
+                       n_missing > 4 ? ", ..." : "");
+    if (n_unknown)
+        return err_set(err, CVN_EFORMAT,
+                       "'%s' holds %d tensor%s that its config has no use for: %s%s", model->path,
+                       n_unknown, n_unknown > 1 ? "s" : "", unknown->text,
+                       n_unknown > 4 ? ", ..." : "");
+    return CVN_OK;
+}
+
+int io_audit(IoModel *model, cvn_err *err)
+{
+    ParamNaming naming = naming_of(model->kind);
+    StrBuf missing = {0}, unknown = {0};
+    int n_missing = 0, n_unknown = 0, code = CVN_OK;
+    params_list(&model->params, &model->config, &model->arena);
+    const IoTensor **source = arena_array(&model->arena, (size_t)model->params.n, sizeof *source);
+    bool *used = arena_array(&model->arena, model->tensors.n + 1, sizeof *used);
+    for (int i = 0; i < model->params.n && code == CVN_OK; i++) {
+        const Param *param = &model->params.param[i];
+        source[i] = io_tensors_find(&model->tensors, param->file_name[naming]);
+        if (!source[i]) {
+            list_name(&missing, &n_missing, param->file_name[naming]);
+            continue;
+        }
+        used[source[i] - model->tensors.tensor] = true;
+        code = check_tensor(model, param, source[i], err);
+    }
+    for (size_t i = 0; i < model->tensors.n; i++)
+        if (!used[i] && !is_tolerated(model, &model->tensors.tensor[i]))
+            list_name(&unknown, &n_unknown, model->tensors.tensor[i].name);
+    if (code == CVN_OK)
+        code = report(model, n_missing, &missing, n_unknown, &unknown, err);
+    if (code == CVN_OK)
+        model->source = source;
+    strbuf_free(&missing);
+    strbuf_free(&unknown);
+    return code;
+}
+
+int io_open_model(IoModel *model, const char *path, cvn_err *err)
+{
+    int code = io_open_files(model, path, err);
+    if (code == CVN_OK && (code = io_audit(model, err)) != CVN_OK)
+        io_close_model(model);
+    return code;
+}
+
+void io_close_model(IoModel *model)
+{
+    for (size_t i = 0; i < model->n_maps; i++)
+        file_unmap(&model->map[i]);
+    arena_free(&model->arena);
+    *model = (IoModel){0};
+}

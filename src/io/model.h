@@ -1,0 +1,51 @@
+/*
+ * A model on disk, whatever its form, opened as a config and a table "parameter -> tensor in a
+ * file":
+ *
+ *   a folder with config.json and *.safetensors      Hugging Face
+ *   a folder with params.json and consolidated.*.pth Meta
+ *   a file *.gguf                                    GGUF
+ *
+ * Opening maps the files and reads their headers, never the weights. The audit holds the files to
+ * the table of parameters: every parameter is there, with its shape and a type that is understood,
+ * and nothing else is, except what is known to carry no weights:
+ *   - "*.rotary_emb.inv_freq" and Meta's "rope.freqs": frequencies that follow from the config;
+ *   - an output head of the embedding's shape in a model whose config ties the two: the config
+ * wins, as in transformers.
+ */
+#ifndef CVN_IO_MODEL_H
+#define CVN_IO_MODEL_H
+
+#include "base/file.h"
+#include "io/tensor.h"
+#include "model/params.h"
+
+typedef enum IoKind { IO_KIND_HF, IO_KIND_META, IO_KIND_GGUF } IoKind;
+
+typedef struct IoModel {
+    Arena arena;      /* owned: everything below but the mappings */
+    const char *path; /* as given */
+    IoKind kind;
+    LlamaConfig config;
+    IoTensors tensors; /* all tensors of all files */
+    FileMap *map;      /* [n_maps], owned mappings */
+    size_t n_maps;
+    ParamList params; /* of the config */
+    const IoTensor *
+        *source; /* [params.n]: the tensor that holds each parameter; NULL before the audit */
+} IoModel;
+
+/* Opens and audits. Close it also after weights were loaded from it only when they are freed too.
+ */
+int io_open_model(IoModel *model, const char *path, cvn_err *err);
+
+/* Opens without the audit: config and tensors, for showing what a model holds. */
+int io_open_files(IoModel *model, const char *path, cvn_err *err);
+int io_audit(IoModel *model, cvn_err *err);
+
+void io_close_model(IoModel *model);
+
+/* "Hugging Face folder", ... */
+const char *io_kind_name(IoKind kind);
+
+#endif

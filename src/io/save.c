@@ -1,0 +1,257 @@
+#include "io/save.h"
+
+#include "base/json_file.h"
+#include "io/convert.h"
+#include "io/safetensors.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DEFAULT_SHARD_BYTES UINT64_C(5000000000)
+#define INDEX_NAME "model.safetensors.index.json"
+#define PIECE ((int64_t)1 << 16)
+
+/* One save: what is written, and into which folder at the moment. */
+typedef struct Save {
+    const char *folder;        /* being filled: the staging folder, or the final one when forced */
+    const LlamaConfig *config; /* with the file's dtype */
+    const SaveOptions *options;
+    SaveFill fill;
+    void *context;
+    Arena arena; /* params, shard_of, names */
+    ParamList params;
+    int *shard_of; /* [params.n]: shard of each parameter, from 0 */
+    int n_shards;
+} Save;
+
+/* Fills shards in order of the table, opening the next one when a tensor would not fit. */
+static void plan_shards(Save *save)
+{
+    uint64_t limit = save->options->shard_bytes ? save->options->shard_bytes : DEFAULT_SHARD_BYTES;
+    uint64_t used = 0;
+    save->shard_of = arena_array(&save->arena, (size_t)save->params.n, sizeof *save->shard_of);
+    for (int i = 0; i < save->params.n; i++) {
+        uint64_t bytes = cvn_dtype_bytes(save->options->dtype, save->params.param[i].n);
+        if (i > 0 && used + bytes > limit) {
+            save->n_shards++;
+            used = 0;
+        }
+        save->shard_of[i] = save->n_shards;
+        used += bytes;
+    }
+    save->n_shards++;
+}
+
+static const char *shard_name(Save *save, int shard)
+{
+    if (save->n_shards == 1)
+        return "model.safetensors";
+    return arena_printf(&save->arena, "model-%05d-of-%05d.safetensors", shard + 1, save->n_shards);
+}
+
+static int write_param(Save *save, StWriter *writer, size_t index, const Param *param,
+                       float *values, uint8_t *encoded, cvn_err *err)
+{
+    for (int64_t at = 0; at < param->n; at += PIECE) {
+        int64_t n = param->n - at < PIECE ? param->n - at : PIECE;
+        int code = save->fill(save->context, param, at, n, values, err);
+        if (code != CVN_OK)
+            return code;
+        io_encode(save->options->dtype, values, n, encoded);
+        code =
+            st_writer_data(writer, index, encoded, cvn_dtype_bytes(save->options->dtype, n), err);
+        if (code != CVN_OK)
+            return code;
+    }
+    return CVN_OK;
+}
+
+static int write_shard(Save *save, int shard, cvn_err *err)
+{
+    StWriter writer;
+    size_t index = 0;
+    float *values = malloc((size_t)PIECE * sizeof *values);
+    uint8_t *encoded = malloc((size_t)PIECE * sizeof *values);
+    const char *path = arena_printf(&save->arena, "%s/%s", save->folder, shard_name(save, shard));
+    int code = st_writer_open(&writer, path, err);
+    if (code == CVN_OK && (!values || !encoded))
+        code = err_set(err, CVN_EMEM, "no memory to write '%s'", path);
+    if (code == CVN_OK)
+        code = st_writer_metadata(&writer, "format", "pt", err);
+    for (int i = 0; i < save->params.n && code == CVN_OK; i++) {
+        const Param *param = &save->params.param[i];
+        if (save->shard_of[i] == shard)
+            code = st_writer_declare(&writer, param->file_name[NAMING_HF], save->options->dtype,
+                                     param->file_rank, param->file_dims, err);
+    }
+    if (code == CVN_OK)
+        code = st_writer_begin(&writer, err);
+    for (int i = 0; i < save->params.n && code == CVN_OK; i++)
+        if (save->shard_of[i] == shard)
+            code =
+                write_param(save, &writer, index++, &save->params.param[i], values, encoded, err);
+    if (code == CVN_OK)
+        code = st_writer_commit(&writer, err);
+    st_writer_free(&writer);
+    free(values);
+    free(encoded);
+    return code;
+}
+
+static int write_index(Save *save, cvn_err *err)
+{
+    json_t *weight_map = json_object();
+    for (int i = 0; i < save->params.n; i++)
+        json_object_set_new(weight_map, save->params.param[i].file_name[NAMING_HF],
+                            json_string(shard_name(save, save->shard_of[i])));
+    json_t *root = json_pack("{s:{s:I}, s:o}", "metadata", "total_size",
+                             (json_int_t)model_bytes(save->config, save->options->dtype),
+                             "weight_map", weight_map);
+    const char *path = arena_printf(&save->arena, "%s/" INDEX_NAME, save->folder);
+    int code = root ? json_file_write(path, root, err)
+                    : err_set(err, CVN_EMEM, "no memory to write '%s'", path);
+    json_decref(root);
+    return code;
+}
+
+static int copy_tokenizer(Save *save, cvn_err *err)
+{
+    FileMap map;
+    const char *from = save->options->tokenizer;
+    const char *slash = strrchr(from, '/');
+    int code = file_map(&map, from, err);
+    if (code == CVN_OK)
+        code =
+            file_write(arena_printf(&save->arena, "%s/%s", save->folder, slash ? slash + 1 : from),
+                       map.data, map.size, err);
+    file_unmap(&map);
+    return code;
+}
+
+/* Everything into save->folder, the config last: without it a folder is no model. */
+static int write_all(Save *save, cvn_err *err)
+{
+    int code = CVN_OK;
+    if (save->options->tokenizer)
+        code = copy_tokenizer(save, err);
+    for (int shard = 0; shard < save->n_shards && code == CVN_OK; shard++)
+        code = write_shard(save, shard, err);
+    if (code == CVN_OK && save->n_shards > 1)
+        code = write_index(save, err);
+    if (code == CVN_OK)
+        code = llama_config_write(save->config, save->folder, err);
+    return code;
+}
+
+static bool is_dot(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+/* Entries of a folder; 0 when it does not exist. */
+static int count_entries(const char *folder)
+{
+    DIR *stream = opendir(folder);
+    int n = 0;
+    if (!stream)
+        return 0;
+    for (struct dirent *entry; (entry = readdir(stream));)
+        n += !is_dot(entry->d_name);
+    closedir(stream);
+    return n;
+}
+
+/* Whether a file of a model folder is one that we write weights to. */
+static bool is_weight_file(const char *name)
+{
+    int a, b, end = 0;
+    return strcmp(name, "model.safetensors") == 0 || strcmp(name, INDEX_NAME) == 0 ||
+           (sscanf(name, "model-%5d-of-%5d.safetensors%n", &a, &b, &end) == 2 && end > 0 &&
+            name[end] == '\0');
+}
+
+/* Removes weight files that this save has not written: they belong to the model before it. */
+static void remove_stale_weights(Save *save)
+{
+    DIR *stream = opendir(save->folder);
+    if (!stream)
+        return;
+    for (struct dirent *entry; (entry = readdir(stream));) {
+        bool keep = !is_weight_file(entry->d_name) ||
+                    (save->n_shards > 1 && strcmp(entry->d_name, INDEX_NAME) == 0);
+        for (int shard = 0; shard < save->n_shards && !keep; shard++)
+            keep = strcmp(entry->d_name, shard_name(save, shard)) == 0;
+        if (!keep)
+            unlinkat(dirfd(stream), entry->d_name, 0);
+    }
+    closedir(stream);
+}
+
+/* The staging folder holds plain files only, all of them ours. */
+static void remove_staging(const char *folder)
+{
+    DIR *stream = opendir(folder);
+    if (!stream)
+        return;
+    for (struct dirent *entry; (entry = readdir(stream));)
+        if (!is_dot(entry->d_name))
+            unlinkat(dirfd(stream), entry->d_name, 0);
+    closedir(stream);
+    rmdir(folder);
+}
+
+static int write_staged(Save *save, const char *folder, cvn_err *err)
+{
+    size_t n = strlen(folder);
+    while (n > 1 && folder[n - 1] == '/')
+        n--;
+    const char *final = arena_stringn(&save->arena, folder, n);
+    save->folder = arena_printf(&save->arena, "%s.tmp-%ld", final, (long)getpid());
+    int code = file_make_folder(save->folder, err);
+    if (code == CVN_OK)
+        code = write_all(save, err);
+    if (code == CVN_OK && rename(save->folder, final) != 0)
+        code = err_set(err, CVN_EIO, "cannot rename '%s' to '%s': %s", save->folder, final,
+                       strerror(errno));
+    if (code != CVN_OK)
+        remove_staging(save->folder);
+    return code;
+}
+
+int save_folder(const char *folder, const LlamaConfig *config, const SaveOptions *options,
+                SaveFill fill, void *context, cvn_err *err)
+{
+    LlamaConfig saved = *config;
+    saved.dtype = options->dtype;
+    Save save = {
+        .folder = folder, .config = &saved, .options = options, .fill = fill, .context = context};
+    bool exists = file_exists(folder);
+    bool filled = exists && count_entries(folder) > 0;
+    int code = llama_config_check(&saved, folder, err);
+    if (code != CVN_OK)
+        return code;
+    if (saved.rope_interleaved)
+        return err_set(err, CVN_EINVAL, "'%s': interleaved rotary pairs have no Hugging Face form",
+                       folder);
+    if (exists && !file_is_folder(folder))
+        return err_set(err, CVN_EIO, "'%s' exists and is no folder", folder);
+    if (filled && !options->force)
+        return err_set(err, CVN_EIO, "'%s' is not empty; give another folder or --force", folder);
+    if ((code = arena_init(&save.arena, err)) != CVN_OK)
+        return code;
+    params_list(&save.params, &saved, &save.arena);
+    plan_shards(&save);
+    if (filled) {
+        code = write_all(&save, err);
+        if (code == CVN_OK)
+            remove_stale_weights(&save);
+    } else {
+        code = write_staged(&save, folder, err);
+    }
+    arena_free(&save.arena);
+    return code;
+}

@@ -1,0 +1,37 @@
+/*
+ * Writing a model as a Hugging Face folder: config.json, generation_config.json, and the weights as
+ * model.safetensors or, above shard_bytes, as model-0000N-of-0000M.safetensors with an index.
+ * Weights are asked for in pieces and never held whole.
+ *
+ * A new folder is filled beside ("OUT.tmp-PID") and renamed, so OUT is absent or complete. With
+ * `force` on a folder that is not empty, its files are replaced one by one, each whole, the config
+ * last; weight files of the old model that the new one does not have are removed.
+ */
+#ifndef CVN_IO_SAVE_H
+#define CVN_IO_SAVE_H
+
+#include "model/params.h"
+
+typedef struct SaveOptions {
+    cvn_dtype dtype;       /* f32, bf16 or f16: of the file; also written into the config */
+    uint64_t shard_bytes;  /* most bytes of weights in a file (one tensor may exceed it); 0: 5e9 */
+    bool force;            /* write into a folder that is not empty */
+    const char *tokenizer; /* file to copy into the folder under its own name, or NULL */
+} SaveOptions;
+
+/* Gives elements first .. first+n-1 of a parameter, row-major in its logical shape, as f32. */
+typedef int (*SaveFill)(void *context, const Param *param, int64_t first, int64_t n, float *out,
+                        cvn_err *err);
+
+int save_folder(const char *folder, const LlamaConfig *config, const SaveOptions *options,
+                SaveFill fill, void *context, cvn_err *err);
+
+/* A folder with random weights: every parameter drawn by its initialiser (Param.init) from the
+ * stream (seed, Hugging Face name), so that any slice could be drawn alone. */
+int init_folder(const char *folder, const LlamaConfig *config, uint64_t seed,
+                const SaveOptions *options, cvn_err *err);
+
+/* The fill that init_folder uses; context points to the seed (uint64_t). */
+int init_fill(void *seed, const Param *param, int64_t first, int64_t n, float *out, cvn_err *err);
+
+#endif

@@ -1,0 +1,142 @@
+#include "io/weights.h"
+
+#include "io/convert.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define SCAN_LIMIT ((size_t)4 << 30)
+#define ALIGNMENT ((size_t)64)
+
+/* A mapping serves where it is in one piece, of the wanted type, and aligned to its elements. */
+static bool is_usable_in_place(const IoTensor *tensor, const WeightsOptions *options)
+{
+    size_t element = cvn_dtype_bytes(options->dtype, 1);
+    return !options->copy && tensor->n_parts == 0 && tensor->coding == IO_PLAIN &&
+           tensor->dtype == options->dtype && (uintptr_t)tensor->data % element == 0;
+}
+
+static size_t padded_bytes(const Param *param, cvn_dtype dtype)
+{
+    return (cvn_dtype_bytes(dtype, param->n) + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
+}
+
+size_t weights_owned_bytes(const IoModel *model, const WeightsOptions *options)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < model->params.n; i++)
+        if (!is_usable_in_place(model->source[i], options))
+            bytes += padded_bytes(&model->params.param[i], options->dtype);
+    return bytes;
+}
+
+static void warn(Weights *weights, const IoTensor *tensor, int64_t bad)
+{
+    size_t used = strlen(weights->warnings), room = sizeof weights->warnings - used;
+    int n = snprintf(weights->warnings + used, room,
+                     "'%s': %" PRId64 " of %" PRId64 " elements of '%s' are NaN or infinite\n",
+                     tensor->file, bad, tensor->n, tensor->name);
+    if (n < 0 || (size_t)n >= room)
+        weights->warnings[used] = '\0';
+}
+
+static int allocate(Weights *weights, const IoModel *model, const WeightsOptions *options,
+                    cvn_err *err)
+{
+    weights->n = model->params.n;
+    weights->dtype = options->dtype;
+    weights->block_bytes = weights_owned_bytes(model, options);
+    weights->weight = calloc((size_t)weights->n, sizeof *weights->weight);
+    if (!weights->weight)
+        return err_set(err, CVN_EMEM, "no memory for the table of weights of '%s'", model->path);
+    if (weights->block_bytes == 0)
+        return CVN_OK;
+    weights->block = mmap(NULL, weights->block_bytes, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (weights->block == MAP_FAILED) {
+        weights->block = NULL;
+        return err_set(err, CVN_EMEM, "cannot allocate %zu bytes for the weights of '%s' as %s: %s",
+                       weights->block_bytes, model->path, cvn_dtype_name(options->dtype),
+                       strerror(errno));
+    }
+    madvise(weights->block, weights->block_bytes, MADV_HUGEPAGE);
+    return CVN_OK;
+}
+
+int weights_load(Weights *weights, const IoModel *model, const WeightsOptions *options,
+                 cvn_err *err)
+{
+    *weights = (Weights){0};
+    cvn_dtype dtype = options->dtype;
+    if (dtype != CVN_F32 && dtype != CVN_BF16 && dtype != CVN_F16)
+        return err_set(err, CVN_EINVAL, "weights are loaded as f32, bf16 or f16, not as %s",
+                       cvn_dtype_name(dtype));
+    int code = allocate(weights, model, options, err);
+    if (code != CVN_OK) {
+        weights_free(weights);
+        return code;
+    }
+    bool scan =
+        options->scan == SCAN_ALWAYS ||
+        (options->scan == SCAN_AUTO && (size_t)model_bytes(&model->config, dtype) <= SCAN_LIMIT);
+    uint8_t *next = weights->block;
+    for (int i = 0; i < weights->n; i++) {
+        const IoTensor *tensor = model->source[i];
+        Weight *weight = &weights->weight[i];
+        weight->bytes = cvn_dtype_bytes(dtype, tensor->n);
+        weight->owned = !is_usable_in_place(tensor, options);
+        if (weight->owned) {
+            weight->data = next;
+            weight->n_nonfinite = io_convert(tensor, 0, tensor->n, dtype, next);
+            next += padded_bytes(&model->params.param[i], dtype);
+        } else {
+            weight->data = tensor->data;
+            weight->n_nonfinite = scan ? io_count_nonfinite(dtype, tensor->data, tensor->n) : -1;
+        }
+        if (weight->n_nonfinite > 0)
+            warn(weights, tensor, weight->n_nonfinite);
+    }
+    return CVN_OK;
+}
+
+void weights_free(Weights *weights)
+{
+    if (weights->block)
+        munmap(weights->block, weights->block_bytes);
+    free(weights->weight);
+    *weights = (Weights){0};
+}
+
+int weights_read_box(const IoModel *model, int param, const int64_t *start, const int64_t *size,
+                     cvn_dtype dtype, void *out, cvn_err *err)
+{
+    const Param *p = &model->params.param[param];
+    int64_t index[PARAM_MAX_RANK] = {0}, rows = 1;
+    for (int d = 0; d < p->rank; d++) {
+        if (start[d] < 0 || size[d] < 0 || start[d] > p->dims[d] || size[d] > p->dims[d] - start[d])
+            return err_set(err, CVN_EINVAL,
+                           "%s: %" PRId64 "+%" PRId64
+                           " is outside of dimension %d of size %" PRId64,
+                           p->name, start[d], size[d], d, p->dims[d]);
+        rows *= size[d];
+    }
+    if (rows == 0)
+        return CVN_OK;
+    int last = p->rank - 1;
+    rows /= size[last];
+    uint8_t *to = out;
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t first = 0;
+        for (int d = 0; d < p->rank; d++)
+            first = first * p->dims[d] + start[d] + index[d];
+        io_convert(model->source[param], first, size[last], dtype, to);
+        to += cvn_dtype_bytes(dtype, size[last]);
+        for (int d = last - 1; d >= 0 && ++index[d] == size[d]; d--)
+            index[d] = 0;
+    }
+    return CVN_OK;
+}
