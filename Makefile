@@ -1,16 +1,84 @@
-# The front door. `make` builds; CMake and Ninja do the work in build/.
+# The front door. CMake and Ninja do the work, in build/; `make help` lists what there is.
+#
+#   CC=clang BUILD=build-clang make test     another compiler, in a folder of its own
+#   make install PREFIX=$HOME/.local         DESTDIR is honoured too
+
 BUILD ?= build
+BUILD_TYPE ?= RelWithDebInfo
+PREFIX ?= /usr/local
+DESTDIR ?=
+CMAKE_FLAGS ?=
+FUZZ_SECONDS ?= 60
+JOBS ?= $(shell nproc 2>/dev/null || echo 1)
+
+ifneq ($(origin CC),default)
+  COMPILER = -DCMAKE_C_COMPILER=$(CC)
+endif
+configure = cmake -S . -B $(1) -G Ninja $(COMPILER) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(2) $(CMAKE_FLAGS)
+
+.PHONY: all help setup demo test bench oracles format check sanitize tsan fuzz install clean
 
 all: $(BUILD)/build.ninja
-	@ninja -C $(BUILD)
+	@ninja -C $(BUILD) -j$(JOBS)
 
-$(BUILD)/build.ninja: CMakeLists.txt
-	@cmake -S . -B $(BUILD) -G Ninja
+help:
+	@sed -n 's/^## //p' Makefile
+
+## make            build build/caravan
+## make demo       make a small model, or take MODEL=DIR, and generate text
+## make test       build and run the tests
+## make sanitize   the tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan
+## make tsan       the tests under ThreadSanitizer, in build-tsan
+## make fuzz       every fuzz target for FUZZ_SECONDS (60) seconds, in build-fuzz; needs clang
+## make bench      measure speed
+## make check      style, layering, banned functions
+## make format     clang-format everything
+## make oracles    make the stored reference numbers anew, by libraries from PyPI
+## make install    to PREFIX (/usr/local), below DESTDIR
+## make setup      install what is missing, by apt-get
+## make clean      remove all build folders
+
+$(BUILD)/build.ninja: | setup
+	@$(call configure,$(BUILD))
+
+setup:
+	@tools/setup.sh
+
+demo: all
+	@tools/demo.sh $(BUILD)/caravan
 
 test: all
-	@ctest --test-dir $(BUILD) --output-on-failure
+	@tools/test.sh $(BUILD)
+
+bench: all
+	@tools/bench.sh $(BUILD)
+
+sanitize: setup
+	@$(call configure,build-asan,-DCVN_SANITIZE=ON)
+	@ninja -C build-asan -j$(JOBS)
+	@tools/test.sh build-asan
+
+tsan: setup
+	@$(call configure,build-tsan,-DCVN_TSAN=ON)
+	@ninja -C build-tsan -j$(JOBS)
+	@tools/test.sh build-tsan
+
+fuzz: setup
+	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
+
+oracles: all
+	@tools/oracles.sh $(BUILD)
+
+check:
+	@tools/check.sh
+
+format:
+	@git ls-files '*.c' '*.h' | xargs clang-format -i
+
+install: all
+	@cmake -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(BUILD) >/dev/null
+	@ninja -C $(BUILD) -j$(JOBS) >/dev/null
+	@DESTDIR=$(DESTDIR) cmake --install $(BUILD)
 
 clean:
-	rm -rf $(BUILD)
-
-.PHONY: all test clean
+	rm -rf $(BUILD) build-asan build-tsan build-fuzz

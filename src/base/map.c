@@ -24,8 +24,7 @@ static MapEntry *find(const Map *map, const void *key, size_t length, uint64_t h
     size_t mask = map->capacity - 1;
     for (size_t i = hash & mask;; i = (i + 1) & mask) {
         MapEntry *e = &map->slot[i];
-        if (!e->key ||
-            (e->hash == hash && e->length == length && memcmp(e->key, key, length) == 0))
+        if (!e->key || (e->hash == hash && e->length == length && memcmp(e->key, key, length) == 0))
             return e;
     }
 }

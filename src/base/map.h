@@ -19,10 +19,10 @@ typedef struct MapEntry {
 } MapEntry;
 
 typedef struct Map {
-    Arena *arena;     /* borrowed */
-    MapEntry *slot;   /* [capacity] */
-    size_t n;         /* entries */
-    size_t capacity;  /* power of two, or 0 */
+    Arena *arena;    /* borrowed */
+    MapEntry *slot;  /* [capacity] */
+    size_t n;        /* entries */
+    size_t capacity; /* power of two, or 0 */
 } Map;
 
 void map_init(Map *map, Arena *arena);

@@ -1,0 +1,29 @@
+# Flags of every source. No fused multiply-adds by the compiler's own choice: a result must not depend
+# on what was inlined where; kernels that want them say fma.
+add_compile_definitions(_GNU_SOURCE)
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+  -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition -Wvla -Wwrite-strings -Wundef
+  -Wpointer-arith -Wformat=2 -fno-common -ffp-contract=off -fno-math-errno)
+# assert and error messages name files relative to the source tree, whoever builds it and where.
+add_compile_options(-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=)
+if(CVN_DEVELOPER)
+  add_compile_options(-Werror)
+endif()
+
+if(CVN_SANITIZE AND CVN_TSAN)
+  message(FATAL_ERROR "CVN_SANITIZE and CVN_TSAN exclude each other; build them in two folders")
+endif()
+if(CVN_SANITIZE OR CVN_FUZZ)
+  add_compile_options(-O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+endif()
+if(CVN_TSAN)
+  add_compile_options(-O1 -fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+endif()
+if(CVN_FUZZ)
+  if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "CVN_FUZZ needs clang: configure with -DCMAKE_C_COMPILER=clang")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()

@@ -1,0 +1,16 @@
+# What was found, in a few lines at the end of configuring.
+function(cvn_report name found without)
+  if(found)
+    message(STATUS "  ${name}: yes")
+  else()
+    message(STATUS "  ${name}: no (${without})")
+  endif()
+endfunction()
+
+message(STATUS "Caravan ${PROJECT_VERSION}, ${CMAKE_BUILD_TYPE}, ${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}")
+string(REPLACE ";" " " isas "${CVN_ISAS}")
+message(STATUS "  kernels: portable ${isas}")
+cvn_report("hwloc" "${HWLOC_FOUND}" "threads are not pinned by topology; libhwloc-dev")
+cvn_report("libedit" "${EDIT_FOUND}" "no line editing in chat; libedit-dev")
+cvn_report("tests" "${CMOCKA_FOUND}" "libcmocka-dev")
+cvn_report("strict warnings are errors" "${CVN_DEVELOPER}" "CVN_DEVELOPER=OFF")

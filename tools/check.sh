@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# check.sh: what a machine can see of CONTRIBUTING.md's rules, over all tracked and new files. Prints each
+# finding as FILE:LINE: sentence and ends with exit status 1 if there was an error; warnings do not count.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+errors=0
+warnings=0
+error() { echo "$1"; errors=$((errors + 1)); }
+warning() { echo "warning: $1"; warnings=$((warnings + 1)); }
+
+files() { git ls-files --cached --others --exclude-standard -- "$@" | while read -r f; do [ -f "$f" ] && echo "$f"; done; }
+mapfile -t sources < <(files '*.c' '*.h' '*.def')
+mapfile -t scripts < <(files '*.sh' .ci/run)
+code=$(mktemp)
+trap 'rm -rf "$code" "$code.d"' EXIT
+awk -f tools/code.awk "${sources[@]}" >"$code"
+
+# 1. Functions that overrun, keep state or swallow errors.
+banned='strcpy|strcat|sprintf|vsprintf|gets|strtok|atoi|atol|atof|strncpy|alloca'
+while IFS= read -r hit; do
+    error "$hit  <- banned: $(grep -oE "\b($banned)\b" <<<"${hit#*:*:}" | head -n 1); CONTRIBUTING.md names what to use"
+done < <(grep -E "^[^:]*:[0-9]+:.*\b($banned) *\(" "$code")
+
+# 2. The library neither ends the process nor prints: only the command line and the tests do.
+while IFS= read -r hit; do
+    error "$hit  <- a library function neither exits nor prints"
+done < <(grep -E '^src/' "$code" | grep -vE '^src/cli/' | grep -E ':.*\b(exit|printf|puts|perror|putchar) *\(|\b(stdout|stderr)\b')
+
+# 3. Includes go up the picture only.
+declare -A allowed
+while read -r folder rest; do
+    [[ $folder == *: ]] && allowed[${folder%:}]=" $rest "
+done < <(grep -vE '^ *(#|$)' tools/layers.txt)
+for folder in src/*/; do
+    folder=$(basename "$folder")
+    [ -n "${allowed[$folder]+x}" ] || error "tools/layers.txt: src/$folder has no row"
+done
+while IFS=: read -r file line include; do
+    from=${file#src/} from=${from%%/*}
+    to=$(sed -E 's/.*"([^"/]+)\/.*/\1/' <<<"$include")
+    [[ $include == *\"*/*\"* ]] || { error "$file:$line: write includes from src/: \"folder/file.h\""; continue; }
+    [ "$to" = caravan ] || [ "$to" = "$from" ] || [[ ${allowed[$from]-} == *" $to "* ]] ||
+        error "$file:$line: src/$from may not include from src/$to (tools/layers.txt)"
+done < <(grep -E '^src/[^:]*:[0-9]+: *# *include *"' "$code")
+
+# 4. A file that one can hold in mind.
+while read -r lines file; do
+    [ "$file" = total ] && continue
+    if [ "$lines" -gt 1200 ]; then
+        error "$file:$lines: more than 1200 lines; split it by idea"
+    elif [ "$lines" -gt 800 ]; then
+        warning "$file: $lines lines; is it still one idea?"
+    fi
+done < <(wc -l "${sources[@]}")
+
+# 5. Nothing speaks of the machine it was written on, nor of work left undone.
+while IFS= read -r hit; do
+    error "$hit  <- a path of one machine"
+done < <(files | grep -vE '^tools/check.sh$' | xargs -d '\n' grep -nIE '(^|[^a-zA-Z0-9_.}])/(home|work|root|Users)/[a-z]')
+while IFS= read -r hit; do
+    error "$hit  <- unfinished work belongs in an issue"
+done < <(printf '%s\n' "${sources[@]}" "${scripts[@]}" | grep -vE '^tools/check.sh$' | xargs -d '\n' grep -nE '\b(TODO|FIXME|XXX|HACK)\b')
+
+# 6. Every public header stands alone, in C and in C++.
+cc=${CC:-cc}
+for header in include/caravan/*.h; do
+    name=${header#include/}
+    echo "#include \"$name\"" | $cc -std=c17 -Wall -Wextra -Wpedantic -Werror -Iinclude -fsyntax-only -x c - ||
+        error "$header: does not compile alone as C17"
+    if command -v c++ >/dev/null; then
+        echo "#include \"$name\"" | c++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -Iinclude -fsyntax-only -x c++ - ||
+            error "$header: does not compile alone as C++11"
+    fi
+    grep -qF "\"$name\"" include/caravan/caravan.h 2>/dev/null || [ "$name" = caravan/caravan.h ] ||
+        [ ! -f include/caravan/caravan.h ] || error "$header: caravan/caravan.h does not include it"
+done
+
+# 7. Headers are guarded by their path.
+for header in $(files 'src/*.h' 'include/*.h'); do
+    grep -qE '^#(ifndef|pragma once)' "$header" || [[ $header == *_impl.h ]] || error "$header: no include guard"
+done
+
+# 8. A fuzz target has seeds.
+for target in fuzz/fuzz_*.c; do
+    subject=$(basename "$target" .c)
+    [ -n "$(ls "fuzz/corpus/${subject#fuzz_}" 2>/dev/null)" ] || error "$target: no seeds in fuzz/corpus/${subject#fuzz_}"
+done
+
+# 9. Shell scripts parse.
+for script in "${scripts[@]}"; do
+    bash -n "$script" || error "$script: does not parse"
+done
+
+# 10. Layout, by the version of clang-format whose style this is; others differ in details.
+if clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
+    for file in $(files '*.c' '*.h'); do
+        clang-format --dry-run --Werror "$file" >/dev/null 2>&1 || error "$file: make format changes it"
+    done
+else
+    warning "clang-format 14 is not here; the layout was not checked"
+fi
+
+echo "check: $errors errors, $warnings warnings"
+[ "$errors" = 0 ]
