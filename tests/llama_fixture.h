@@ -1,0 +1,117 @@
+/*
+ * The tiny Llamas of tests/data/llama: config, weights in any dtype, and the logits that
+ * transformers gives (tests/oracles/llama.py).
+ */
+#ifndef CVN_TESTS_LLAMA_FIXTURE_H
+#define CVN_TESTS_LLAMA_FIXTURE_H
+
+#include "graph/graph.h"
+#include "io/safetensors.h"
+#include "model/params.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const llama_variants[] = {"mha",         "gqa",    "tied", "llama3_rope",
+                                             "linear_rope", "biases", "mqa"};
+enum { LLAMA_VARIANTS = sizeof llama_variants / sizeof *llama_variants };
+
+typedef struct LlamaFixture {
+    Arena arena;
+    LlamaConfig config;
+    ParamList params;
+    void **weight; /* [params.n] in the dtype asked for */
+    const int32_t *tokens;
+    int64_t n_tokens;
+    const float *logits; /* [n_tokens, vocab] of transformers */
+    FileMap map[2];
+} LlamaFixture;
+
+static void fixture_check(int code, const cvn_err *err)
+{
+    if (code) {
+        fprintf(stderr, "fixture: %s\n", err->message);
+        abort();
+    }
+}
+
+static IoTensors fixture_read(LlamaFixture *f, int i, const char *folder, const char *file)
+{
+    cvn_err err = {0};
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    IoTensors list;
+    io_tensors_init(&list, &f->arena);
+    fixture_check(file_map(&f->map[i], path, &err), &err);
+    fixture_check(st_read(&list, path, f->map[i].data, f->map[i].size, NULL, &err), &err);
+    return list;
+}
+
+static void fixture_open(LlamaFixture *f, const char *variant, cvn_dtype dtype)
+{
+    cvn_err err = {0};
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s/llama/%s", CVN_TEST_DATA, variant);
+    *f = (LlamaFixture){0};
+    fixture_check(arena_init(&f->arena, &err), &err);
+    fixture_check(llama_config_read(&f->config, folder, &err), &err);
+    params_list(&f->params, &f->config, &f->arena);
+    IoTensors weights = fixture_read(f, 0, folder, "model.safetensors");
+    f->weight = arena_array(&f->arena, (size_t)f->params.n, sizeof *f->weight);
+    for (int i = 0; i < f->params.n; i++) {
+        const Param *p = &f->params.param[i];
+        const IoTensor *t = io_tensors_find(&weights, p->file_name[NAMING_HF]);
+        if (!t)
+            abort();
+        f->weight[i] = arena_alloc(&f->arena, cvn_dtype_bytes(dtype, p->n));
+        for (int64_t j = 0; j < p->n; j++)
+            element_set(dtype, f->weight[i], j, element_get(t->dtype, t->data, j));
+    }
+    IoTensors expected = fixture_read(f, 1, folder, "expected.safetensors");
+    const IoTensor *tokens = io_tensors_find(&expected, "tokens");
+    const IoTensor *logits = io_tensors_find(&expected, "logits");
+    f->tokens = arena_copy(&f->arena, tokens->data, tokens->bytes);
+    f->n_tokens = tokens->n;
+    f->logits = arena_copy(&f->arena, logits->data, logits->bytes);
+}
+
+static void fixture_close(LlamaFixture *f)
+{
+    file_unmap(&f->map[0]);
+    file_unmap(&f->map[1]);
+    arena_free(&f->arena);
+}
+
+/* Reorders the rows of one head's q or k weight from halves (i, i + d/2) to pairs (2i, 2i + 1). */
+static void fixture_interleave_param(LlamaFixture *f, ParamKind kind, int layer)
+{
+    const Param *p = params_find(&f->params, kind, layer);
+    if (!p)
+        return;
+    float *w = f->weight[p - f->params.param];
+    int64_t head_dim = p->dims[1], width = p->rank > 2 ? p->dims[2] : 1;
+    float *old = malloc((size_t)(head_dim * width) * sizeof *old);
+    for (int64_t h = 0; old && h < p->dims[0]; h++, w += head_dim * width) {
+        memcpy(old, w, (size_t)(head_dim * width) * sizeof *old);
+        for (int64_t i = 0; i < head_dim; i++) {
+            int64_t from = i / 2 + i % 2 * (head_dim / 2);
+            memcpy(w + i * width, old + from * width, (size_t)width * sizeof *old);
+        }
+    }
+    free(old);
+}
+
+/* Turns an f32 fixture into the same model in Meta's layout. */
+static void fixture_interleave(LlamaFixture *f)
+{
+    f->config.rope_interleaved = true;
+    for (int layer = 0; layer < f->config.n_layers; layer++) {
+        fixture_interleave_param(f, PARAM_Q, layer);
+        fixture_interleave_param(f, PARAM_Q_BIAS, layer);
+        fixture_interleave_param(f, PARAM_K, layer);
+        fixture_interleave_param(f, PARAM_K_BIAS, layer);
+    }
+}
+
+#endif

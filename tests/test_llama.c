@@ -1,0 +1,208 @@
+/* The graph of the model, by the interpreter, against transformers for every architectural variant.
+ */
+#include "graph/interp.h"
+#include "llama_fixture.h"
+#include "model/llama.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+typedef struct Call {
+    const LlamaFixture *f;
+    LlamaStep step;
+    void **cache; /* [2 * layers], replaced by the run's outputs; NULL: zeros */
+    const int32_t *tokens;
+    int32_t start, length;
+} Call;
+
+/* Runs one row through a graph; outputs after the caches go to result[]. */
+static void run_step(const Call *call, void **result, int n_results)
+{
+    cvn_err err = {0};
+    cvn_graph *g = llama_step(&call->f->config, &call->step, &err);
+    if (!g)
+        fail_msg("%s", err.message);
+    const void **input = calloc((size_t)g->n_parameters, sizeof *input);
+    void **output = calloc((size_t)g->n_outputs, sizeof *output);
+    int n = call->f->params.n, n_caches = 2 * (int)call->f->config.n_layers;
+    for (int i = 0; i < n; i++)
+        input[i] = call->f->weight[i];
+    for (int i = 0; i < n_caches; i++)
+        input[n + i] = call->cache[i];
+    input[n + n_caches] = call->tokens;
+    input[n + n_caches + 1] = &call->start;
+    input[n + n_caches + 2] = &call->length;
+    if (interp_run_one(g, input, output, &err))
+        fail_msg("%s", err.message);
+    for (int i = 0; i < n_caches; i++) {
+        free(call->cache[i]);
+        call->cache[i] = output[i];
+    }
+    assert_int_equal(g->n_outputs, n_caches + n_results);
+    for (int i = 0; i < n_results; i++)
+        result[i] = output[n_caches + i];
+    free(input);
+    free(output);
+    cvn_graph_free(g);
+}
+
+static void **new_caches(const LlamaFixture *f, const LlamaStep *step)
+{
+    size_t n = 2 * (size_t)f->config.n_layers;
+    void **cache = calloc(n, sizeof *cache);
+    for (size_t i = 0; i < n; i++)
+        cache[i] = calloc((size_t)(f->config.n_kv_heads * step->context * f->config.head_dim), 4);
+    return cache;
+}
+
+static void free_caches(const LlamaFixture *f, void **cache)
+{
+    for (int64_t i = 0; i < 2 * f->config.n_layers; i++)
+        free(cache[i]);
+    free(cache);
+}
+
+static double largest_difference(const float *a, const float *b, int64_t n)
+{
+    double worst = 0;
+    for (int64_t i = 0; i < n; i++)
+        worst = fmax(worst, fabs((double)a[i] - (double)b[i]));
+    return worst;
+}
+
+/* Feeds the tokens in sections of `seq` and compares all logits. */
+static void compare(const LlamaFixture *f, int64_t seq, cvn_dtype dtype, double tolerance,
+                    const char *what)
+{
+    int64_t vocab = f->config.vocab;
+    Call call = {.f = f, .step = {1, seq, 64, dtype, LLAMA_LOGITS, SAMPLE_GREEDY}};
+    call.cache = new_caches(f, &call.step);
+    int32_t section[64];
+    for (int64_t done = 0; done < f->n_tokens; done += seq) {
+        int64_t part = f->n_tokens - done < seq ? f->n_tokens - done : seq;
+        memset(section, 0, sizeof section);
+        memcpy(section, f->tokens + done, (size_t)part * sizeof *section);
+        call.tokens = section;
+        call.start = (int32_t)done;
+        call.length = (int32_t)part;
+        void *logits;
+        run_step(&call, &logits, 1);
+        double d = largest_difference(logits, f->logits + done * vocab, part * vocab);
+        if (!(d <= tolerance))
+            fail_msg("%s in sections of %d: logits differ by %g at token %d", what, (int)seq, d,
+                     (int)done);
+        free(logits);
+    }
+    free_caches(f, call.cache);
+}
+
+static void logits_equal_transformers(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LLAMA_VARIANTS; i++) {
+        LlamaFixture f;
+        fixture_open(&f, llama_variants[i], CVN_F32);
+        compare(&f, 40, CVN_F32, 5e-5, llama_variants[i]);
+        fixture_close(&f);
+    }
+}
+
+static void sections_and_single_tokens_give_the_same(void **state)
+{
+    (void)state;
+    LlamaFixture f;
+    fixture_open(&f, "gqa", CVN_F32);
+    compare(&f, 16, CVN_F32, 5e-5, "gqa");
+    compare(&f, 1, CVN_F32, 5e-5, "gqa");
+    fixture_close(&f);
+}
+
+static void interleaved_rope_is_the_same_model(void **state)
+{
+    (void)state;
+    static const char *const variants[] = {"gqa", "biases", "llama3_rope"};
+    for (int i = 0; i < 3; i++) {
+        LlamaFixture f;
+        fixture_open(&f, variants[i], CVN_F32);
+        fixture_interleave(&f);
+        compare(&f, 40, CVN_F32, 5e-5, "interleaved");
+        fixture_close(&f);
+    }
+}
+
+static void bf16_is_near(void **state)
+{
+    (void)state;
+    LlamaFixture f;
+    fixture_open(&f, "gqa", CVN_BF16);
+    compare(&f, 40, CVN_BF16, 0.15, "bf16");
+    fixture_close(&f);
+}
+
+static void score_is_the_log_softmax(void **state)
+{
+    (void)state;
+    LlamaFixture f;
+    fixture_open(&f, "tied", CVN_F32);
+    int64_t n = f.n_tokens, vocab = f.config.vocab;
+    Call call = {.f = &f,
+                 .step = {1, n, n, CVN_F32, LLAMA_SCORE, SAMPLE_GREEDY},
+                 .tokens = f.tokens,
+                 .length = (int32_t)n};
+    call.cache = new_caches(&f, &call.step);
+    cvn_err err = {0};
+    cvn_graph *g = llama_step(&f.config, &call.step, &err);
+    assert_non_null(g);
+    int n_caches = 2 * (int)f.config.n_layers, base = f.params.n;
+    const void **input = calloc((size_t)g->n_parameters, sizeof *input);
+    void **output = calloc((size_t)g->n_outputs, sizeof *output);
+    int32_t *targets = calloc((size_t)n, sizeof *targets);
+    for (int64_t i = 0; i < n; i++)
+        targets[i] = i + 1 < n ? f.tokens[i + 1] : -1;
+    for (int i = 0; i < base; i++)
+        input[i] = f.weight[i];
+    for (int i = 0; i < n_caches; i++)
+        input[base + i] = call.cache[i];
+    const void *rest[] = {f.tokens, &call.start, &call.length, targets};
+    memcpy(&input[base + n_caches], rest, sizeof rest);
+    if (interp_run_one(g, input, output, &err))
+        fail_msg("%s", err.message);
+    const float *logprob = output[n_caches];
+    const int32_t *argmax = output[n_caches + 1];
+    for (int64_t i = 0; i < n; i++) {
+        const float *row = f.logits + i * vocab;
+        double sum = 0;
+        int64_t best = 0;
+        for (int64_t v = 0; v < vocab; v++) {
+            sum += exp((double)row[v]);
+            best = row[v] > row[best] ? v : best;
+        }
+        assert_int_equal(argmax[i], best);
+        double expected = targets[i] < 0 ? 0 : (double)row[targets[i]] - log(sum);
+        if (!(fabs((double)logprob[i] - expected) < 1e-4))
+            fail_msg("token %d: %g, not %g", (int)i, (double)logprob[i], expected);
+    }
+    for (int i = 0; i < g->n_outputs; i++)
+        free(output[i]);
+    free(targets);
+    free(input);
+    free(output);
+    cvn_graph_free(g);
+    free_caches(&f, call.cache);
+    fixture_close(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_equal_transformers),
+        cmocka_unit_test(sections_and_single_tokens_give_the_same),
+        cmocka_unit_test(interleaved_rope_is_the_same_model),
+        cmocka_unit_test(bf16_is_near),
+        cmocka_unit_test(score_is_the_log_softmax),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
