@@ -148,9 +148,10 @@ static void rope(cvn_graph *g, const Op *op, cvn_value **out)
     cvn_type turn = CVN_TYPE(CVN_F32, shape->dim[0], shape->dim[1], shape->dim[3] / 2);
     cvn_value *angle = cvn_multiply(g, spread(g, position, &turn, (const int[]){0, 1}),
                                     spread(g, inv_freq, &turn, (const int[]){2}));
+    angle = as(g, angle, x->type.dtype);
     const int over_heads[] = {0, 1, 3};
-    cvn_value *c = spread(g, as(g, cvn_cosine(g, angle), x->type.dtype), &a->type, over_heads);
-    cvn_value *s = spread(g, as(g, cvn_sine(g, angle), x->type.dtype), &a->type, over_heads);
+    cvn_value *c = spread(g, cvn_cosine(g, angle), &a->type, over_heads);
+    cvn_value *s = spread(g, cvn_sine(g, angle), &a->type, over_heads);
     cvn_value *turned_a = cvn_subtract(g, cvn_multiply(g, a, c), cvn_multiply(g, b, s));
     cvn_value *turned_b = cvn_add(g, cvn_multiply(g, b, c), cvn_multiply(g, a, s));
     out[0] = as(g, rope_join(g, turned_a, turned_b, shape, interleaved), shape->dtype);

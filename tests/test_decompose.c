@@ -1,0 +1,338 @@
+/* Decompositions against the interpreter's direct definitions of the composites. */
+#include "graph/decompose.h"
+#include "graph/interp.h"
+#include "random_graph.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+static cvn_graph *new_graph(void)
+{
+    cvn_graph *g = cvn_graph_new("decompose", NULL);
+    assert_non_null(g);
+    return g;
+}
+
+static int count_composites(const cvn_graph *g)
+{
+    int n = 0;
+    for (const Op *op = g->first; op; op = op->next)
+        n += op_info[op->kind].class_ == CLASS_COMPOSITE;
+    return n;
+}
+
+/* Both NaN, the same infinity, or as near as rounding twice instead of once allows. */
+static bool near_enough(cvn_dtype dtype, double a, double b)
+{
+    double unit = dtype == CVN_F64   ? 1e-12
+                  : dtype == CVN_F32 ? 2e-5
+                  : dtype == CVN_F16 ? 2e-3
+                                     : 1e-2;
+    if (!random_is_float(dtype) || isnan(a) || isnan(b) || isinf(a) || isinf(b))
+        return a == b || (isnan(a) && isnan(b));
+    return fabs(a - b) <= unit * (1 + fabs(a));
+}
+
+/* Runs g as it is and decomposed on the same inputs, and compares all outputs. */
+static void compare_with_decomposed(cvn_graph *g, void **inputs, const char *what)
+{
+    cvn_err err = {0};
+    bool changed = false;
+    cvn_graph *plain = graph_clone(g, &err);
+    if (!plain || graph_decompose(plain, NULL, NULL, &changed, &err))
+        fail_msg("%s: %s", what, err.message);
+    assert_true(changed);
+    assert_int_equal(count_composites(plain), 0);
+
+    void *expected[4] = {NULL}, *got[4] = {NULL};
+    assert_true(g->n_outputs <= 4);
+    assert_int_equal(interp_run_one(g, (const void *const *)inputs, expected, &err), 0);
+    assert_int_equal(interp_run_one(plain, (const void *const *)inputs, got, &err), 0);
+    for (int o = 0; o < g->n_outputs; o++) {
+        const cvn_type *type = &g->output[o].value->type;
+        for (int64_t i = 0; i < cvn_type_elements(type); i++) {
+            double a = element_get(type->dtype, expected[o], i);
+            double b = element_get(type->dtype, got[o], i);
+            if (!near_enough(type->dtype, a, b))
+                fail_msg("%s: output %d, element %d: %.9g directly, %.9g decomposed", what, o,
+                         (int)i, a, b);
+        }
+        free(expected[o]);
+        free(got[o]);
+    }
+    cvn_graph_free(plain);
+}
+
+/* Random numbers in every parameter; i32 ones in [low, high]. */
+static void **inputs_in(const cvn_graph *g, uint64_t seed, int low, int high)
+{
+    void **inputs = random_inputs(g, seed, false);
+    assert_non_null(inputs);
+    for (int p = 0; p < g->n_parameters; p++) {
+        const cvn_type *type = &g->parameter[p]->type;
+        assert_non_null(inputs[p]);
+        for (int64_t i = 0; type->dtype == CVN_I32 && i < cvn_type_elements(type); i++)
+            ((int32_t *)inputs[p])[i] =
+                low + (int32_t)(random_next(&seed) % (uint64_t)(high - low + 1));
+    }
+    return inputs;
+}
+
+static void check(cvn_graph *g, uint64_t seed, int low, int high, const char *what)
+{
+    cvn_err err = {0};
+    char name[160];
+    if (cvn_graph_check(g, &err))
+        fail_msg("%s: %s", what, err.message);
+    void **inputs = inputs_in(g, seed, low, high);
+    snprintf(name, sizeof name, "%s, seed %d", what, (int)seed);
+    compare_with_decomposed(g, inputs, name);
+    random_free(inputs, g->n_parameters);
+    cvn_graph_free(g);
+}
+
+static const cvn_dtype floats[] = {CVN_F32, CVN_BF16, CVN_F16, CVN_F64};
+enum { N_FLOATS = 4 };
+
+static void every_composite_and_nothing_else_has_one(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < OP_COUNT; kind++)
+        assert_int_equal(graph_can_decompose((OpKind)kind),
+                         op_info[kind].class_ == CLASS_COMPOSITE);
+}
+
+static void rms_norm_agrees(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 20; seed++) {
+        cvn_graph *g = new_graph();
+        cvn_dtype dtype = floats[seed % N_FLOATS];
+        int64_t d = 1 + seed * 7 % 33;
+        cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(dtype, 2, 3, d));
+        cvn_value *w = cvn_parameter(g, "w", CVN_TYPE(floats[seed / 4 % N_FLOATS], d));
+        cvn_output(g, cvn_rms_norm(g, x, w, 1e-5, dtype));
+        cvn_output(g, cvn_rms_norm(g, x, w, 0, CVN_F32));
+        check(g, (uint64_t)seed, 0, 0, "rms_norm");
+    }
+}
+
+static void rope_agrees_in_both_layouts(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 20; seed++) {
+        cvn_graph *g = new_graph();
+        cvn_dtype dtype = floats[seed % N_FLOATS];
+        int64_t batch = 1 + seed % 3, seq = 1 + seed % 5, heads = 1 + seed % 4;
+        int64_t pairs = 1 + seed % 7;
+        cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(dtype, batch, seq, heads, 2 * pairs));
+        cvn_value *position = cvn_parameter(g, "position", CVN_TYPE(CVN_I32, batch, seq));
+        cvn_value *freq = cvn_parameter(g, "inv_freq", CVN_TYPE(CVN_F32, pairs));
+        cvn_output(g, cvn_rope(g, x, position, freq, false));
+        cvn_output(g, cvn_rope(g, x, position, freq, true));
+        check(g, (uint64_t)seed, 0, 1000, "rope");
+    }
+}
+
+static cvn_graph *attention_graph(cvn_dtype q_type, cvn_dtype kv_type, int64_t seq, int64_t kv,
+                                  int64_t group, int64_t context, int64_t dim)
+{
+    cvn_graph *g = new_graph();
+    cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(q_type, 2, seq, kv * group, dim));
+    cvn_value *k = cvn_parameter(g, "k", CVN_TYPE(kv_type, 2, kv, context, dim));
+    cvn_value *v = cvn_parameter(g, "v", CVN_TYPE(kv_type, 2, kv, context, dim));
+    cvn_value *start = cvn_parameter(g, "start", CVN_TYPE(CVN_I32, 2));
+    cvn_value *length = cvn_parameter(g, "length", CVN_TYPE(CVN_I32, 2));
+    cvn_output(g, cvn_attention(g, q, k, v, start, length, 0.37));
+    return g;
+}
+
+static void attention_agrees(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 40; seed++) {
+        int64_t seq = 1 + seed % 5, kv = 1 + seed % 3, group = 1 + seed / 2 % 4;
+        int64_t context = seq + seed % 7, dim = 1 + seed * 3 % 11;
+        cvn_dtype q = floats[seed % N_FLOATS], k = floats[seed / 4 % N_FLOATS];
+        cvn_graph *g = attention_graph(q, k, seq, kv, group, context, dim);
+        check(g, (uint64_t)seed, 0, (int)context, "attention");
+    }
+}
+
+/* Keys past what any query sees may hold anything at all: they were never written. */
+static void attention_does_not_look_at_unwritten_memory(void **state)
+{
+    (void)state;
+    enum { CONTEXT = 9, DIM = 4, SEQ = 2 };
+    cvn_graph *g = attention_graph(CVN_F32, CVN_F32, SEQ, 1, 2, CONTEXT, DIM);
+    void **inputs = inputs_in(g, 1, 3, 3); /* start and length 3: keys 0 … 4 are seen */
+    for (int b = 0; b < 2; b++) {
+        for (int i = (3 + SEQ) * DIM; i < CONTEXT * DIM; i++) {
+            ((float *)inputs[1])[b * CONTEXT * DIM + i] = NAN;
+            ((float *)inputs[2])[b * CONTEXT * DIM + i] = i % 2 ? NAN : INFINITY;
+        }
+    }
+    compare_with_decomposed(g, inputs, "attention with NaN behind the context");
+    random_free(inputs, g->n_parameters);
+    cvn_graph_free(g);
+}
+
+static void cache_update_agrees_and_skips_what_is_outside(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 20; seed++) {
+        cvn_graph *g = new_graph();
+        cvn_dtype dtype = seed % 5 == 4 ? CVN_I8 : floats[seed % N_FLOATS];
+        int64_t batch = 1 + seed % 3, kv = 1 + seed % 2, seq = 1 + seed % 4, dim = 1 + seed % 6;
+        int64_t context = seq + seed % 5;
+        cvn_value *cache = cvn_parameter(g, "cache", CVN_TYPE(dtype, batch, kv, context, dim));
+        cvn_value *update = cvn_parameter(g, "update", CVN_TYPE(dtype, batch, seq, kv, dim));
+        cvn_value *start = cvn_parameter(g, "start", CVN_TYPE(CVN_I32, batch));
+        cvn_output_into(g, cvn_cache_update(g, cache, update, start), cache);
+        check(g, (uint64_t)seed, -3, (int)context + 2, "cache_update");
+    }
+}
+
+static void cross_entropy_agrees_and_ignores_unknown_targets(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 20; seed++) {
+        cvn_graph *g = new_graph();
+        int64_t vocab = 1 + seed * 5 % 23;
+        cvn_value *out[2];
+        cvn_value *logits =
+            cvn_parameter(g, "logits", CVN_TYPE(floats[seed % N_FLOATS], 2, 3, vocab));
+        cvn_value *targets = cvn_parameter(g, "targets", CVN_TYPE(CVN_I32, 2, 3));
+        cvn_softmax_cross_entropy(g, logits, targets, out);
+        cvn_output(g, out[0]);
+        cvn_output(g, out[1]);
+        check(g, (uint64_t)seed, -2, (int)vocab + 1, "softmax_cross_entropy");
+    }
+}
+
+static void cross_entropy_agrees_on_infinities(void **state)
+{
+    (void)state;
+    static const double rows[][3] = {{-INFINITY, -INFINITY, -INFINITY},
+                                     {-INFINITY, 2, 1},
+                                     {INFINITY, 0, 0},
+                                     {NAN, 0, 1},
+                                     {1e30, -1e30, 3e38}};
+    cvn_graph *g = new_graph();
+    cvn_value *out[2];
+    cvn_value *logits = cvn_parameter(g, "logits", CVN_TYPE(CVN_F32, 5, 3));
+    cvn_softmax_cross_entropy(g, logits, cvn_parameter(g, "t", CVN_TYPE(CVN_I32, 5)), out);
+    cvn_output(g, out[0]);
+    cvn_output(g, out[1]);
+    for (int target = -1; target <= 3; target++) {
+        void **inputs = inputs_in(g, 1, target, target);
+        for (int i = 0; i < 15; i++)
+            ((float *)inputs[0])[i] = (float)rows[i / 3][i % 3];
+        compare_with_decomposed(g, inputs, "softmax_cross_entropy of infinities");
+        random_free(inputs, g->n_parameters);
+    }
+    cvn_graph_free(g);
+}
+
+static void argmax_agrees_with_ties_nan_and_infinities(void **state)
+{
+    (void)state;
+    static const cvn_dtype dtypes[] = {CVN_F32, CVN_BF16, CVN_I32, CVN_U32, CVN_I8, CVN_F16};
+    for (int seed = 0; seed < 60; seed++) {
+        cvn_graph *g = new_graph();
+        cvn_type type = CVN_TYPE(dtypes[seed % 6], 1 + seed % 4, 1 + seed % 7, 1 + seed % 3);
+        cvn_output(g, cvn_argmax(g, cvn_parameter(g, "x", type), seed % 3));
+        void **inputs = random_inputs(g, (uint64_t)seed, true);
+        uint64_t random = (uint64_t)seed;
+        for (int64_t i = 0; random_is_float(type.dtype) && i < cvn_type_elements(&type); i++) {
+            static const double few[] = {NAN, -INFINITY, -INFINITY, 1, 1, -0.0, 0};
+            element_set(type.dtype, inputs[0], i, few[random_next(&random) % 7]);
+        }
+        compare_with_decomposed(g, inputs, "argmax");
+        random_free(inputs, 1);
+        cvn_graph_free(g);
+    }
+}
+
+static void random_bits_agree_bit_for_bit(void **state)
+{
+    (void)state;
+    cvn_graph *g = new_graph();
+    cvn_type type = CVN_TYPE(CVN_U32, 5, 7);
+    cvn_value *k0 = cvn_parameter(g, "k0", type), *k1 = cvn_parameter(g, "k1", type);
+    cvn_value *c0 = cvn_parameter(g, "c0", type), *c1 = cvn_parameter(g, "c1", type);
+    cvn_output(g, cvn_random_bits(g, k0, k1, c0, c1));
+    void **inputs = random_inputs(g, 1, true);
+    uint64_t random = 7;
+    for (int p = 0; p < 4; p++)
+        for (int i = 0; i < 35; i++)
+            ((uint32_t *)inputs[p])[i] = (uint32_t)random_next(&random);
+    compare_with_decomposed(g, inputs, "random_bits");
+    random_free(inputs, 4);
+    cvn_graph_free(g);
+}
+
+static bool keep_rms_norm(const Op *op, void *context)
+{
+    return op->kind == *(const OpKind *)context;
+}
+
+static void what_is_kept_stays_whole(void **state)
+{
+    (void)state;
+    cvn_graph *g = new_graph();
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 2, 6));
+    cvn_value *w = cvn_parameter(g, "w", CVN_TYPE(CVN_F32, 6));
+    cvn_output(g, cvn_argmax(g, cvn_rms_norm(g, x, w, 1e-5, CVN_F32), 1));
+    OpKind kept = OP_RMS_NORM;
+    bool changed = false;
+    assert_int_equal(graph_decompose(g, keep_rms_norm, &kept, &changed, NULL), 0);
+    assert_true(changed);
+    assert_int_equal(count_composites(g), 1);
+    assert_int_equal(graph_decompose(g, keep_rms_norm, &kept, &changed, NULL), 0);
+    assert_false(changed);
+    cvn_graph_free(g);
+}
+
+static void names_and_marked_specs_are_taken_over(void **state)
+{
+    (void)state;
+    cvn_graph *g = new_graph();
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 2, 6));
+    cvn_value *y = cvn_rms_norm(g, x, cvn_parameter(g, "w", CVN_TYPE(CVN_F32, 6)), 0, CVN_F32);
+    cvn_spec spec = {.rank = 2};
+    spec.dim[1].n = 1;
+    spec.dim[1].axis[0] = "model";
+    cvn_mark_sharding(g, y, &spec);
+    y->name = "normed";
+    cvn_output(g, y);
+    assert_int_equal(graph_decompose(g, NULL, NULL, NULL, NULL), 0);
+    const cvn_value *out = g->output[0].value;
+    assert_string_equal(out->name, "normed");
+    assert_non_null(out->spec);
+    assert_string_equal(out->spec->dim[1].axis[0], "model");
+    assert_int_equal(out->def->kind, OP_MULTIPLY);
+    cvn_graph_free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_composite_and_nothing_else_has_one),
+        cmocka_unit_test(rms_norm_agrees),
+        cmocka_unit_test(rope_agrees_in_both_layouts),
+        cmocka_unit_test(attention_agrees),
+        cmocka_unit_test(attention_does_not_look_at_unwritten_memory),
+        cmocka_unit_test(cache_update_agrees_and_skips_what_is_outside),
+        cmocka_unit_test(cross_entropy_agrees_and_ignores_unknown_targets),
+        cmocka_unit_test(cross_entropy_agrees_on_infinities),
+        cmocka_unit_test(argmax_agrees_with_ties_nan_and_infinities),
+        cmocka_unit_test(random_bits_agree_bit_for_bit),
+        cmocka_unit_test(what_is_kept_stays_whole),
+        cmocka_unit_test(names_and_marked_specs_are_taken_over),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
