@@ -1,0 +1,161 @@
+/*
+ * Matrix products of bf16 with AVX-512 BF16: vdpbf16ps multiplies 32 pairs and adds two products to
+ * each of 16 f32 sums, twice the work of an f32 fused multiply-add. 12 x 32 accumulators are 24 of
+ * 32 registers.
+ */
+#include "cpu/kernels/gemm.h"
+#include "cpu/kernels/transpose.h"
+
+enum { MR = 12, PANELS = 2, PAIRS = 16 /* pairs of bf16 in a vector */ };
+
+VEC_INLINE __m512bh load_pairs(const void *p)
+{
+    return (__m512bh)_mm512_loadu_si512(p);
+}
+
+/* The first n < 32 elements at p; the others are 0. */
+VEC_INLINE __m512bh load_part(const void *p, int64_t n)
+{
+    return (__m512bh)_mm512_maskz_loadu_epi16((__mmask32)((1u << n) - 1u), p);
+}
+
+static void tile_bf16(int64_t k, const void *a_panel, const void *b_panels, size_t b_stride,
+                      float *c, bool add)
+{
+    const char *a = a_panel, *b = b_panels;
+    __m512 sum[MR][PANELS];
+#pragma GCC unroll 16
+    for (int r = 0; r < MR; r++)
+#pragma GCC unroll 2
+        for (int v = 0; v < PANELS; v++)
+            sum[r][v] = add ? _mm512_loadu_ps(c + (r * PANELS + v) * 16) : _mm512_setzero_ps();
+    for (int64_t i = 0; i < k; i++, a += MR * 4, b += 64) {
+        __m512bh row0 = load_pairs(b), row1 = load_pairs(b + b_stride);
+#pragma GCC unroll 16
+        for (int r = 0; r < MR; r++) {
+            int32_t pair;
+            memcpy(&pair, a + r * 4, 4);
+            __m512bh x = (__m512bh)_mm512_set1_epi32(pair);
+            sum[r][0] = _mm512_dpbf16_ps(sum[r][0], x, row0);
+            sum[r][1] = _mm512_dpbf16_ps(sum[r][1], x, row1);
+        }
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < MR; r++)
+#pragma GCC unroll 2
+        for (int v = 0; v < PANELS; v++)
+            _mm512_storeu_ps(c + (r * PANELS + v) * 16, sum[r][v]);
+}
+
+static void interleave_pairs(const void *const row[GEMM_PANEL], int64_t units, void *out)
+{
+    char *to = out;
+    int64_t j = 0;
+    for (; j + TRANSPOSE_UNITS <= units; j += TRANSPOSE_UNITS)
+        transpose_units(row, j, to + j * GEMM_PANEL * 4);
+    for (; j < units; j++)
+        for (int i = 0; i < GEMM_PANEL; i++)
+            memcpy(to + (j * GEMM_PANEL + i) * 4, (const char *)row[i] + j * 4, 4);
+}
+
+/* M rows of a against N rows of b, all constants; one accumulator for each of the M * N. */
+VEC_INLINE void dots_block(const int M, const int N, int64_t k, const uint16_t *a, int64_t lda,
+                           const uint16_t *b, int64_t ldb, float *c, int64_t ldc)
+{
+    __m512 sum[8][4];
+#pragma GCC unroll 8
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < N; j++)
+            sum[i][j] = _mm512_setzero_ps();
+    int64_t at = 0;
+    for (; at + 2 * PAIRS <= k; at += 2 * PAIRS) {
+        __m512bh x[4];
+#pragma GCC unroll 4
+        for (int j = 0; j < N; j++)
+            x[j] = load_pairs(b + j * ldb + at);
+#pragma GCC unroll 8
+        for (int i = 0; i < M; i++) {
+            __m512bh y = load_pairs(a + i * lda + at);
+#pragma GCC unroll 4
+            for (int j = 0; j < N; j++)
+                sum[i][j] = _mm512_dpbf16_ps(sum[i][j], y, x[j]);
+        }
+    }
+    if (at < k) {
+        __m512bh x[4];
+#pragma GCC unroll 4
+        for (int j = 0; j < N; j++)
+            x[j] = load_part(b + j * ldb + at, k - at);
+#pragma GCC unroll 8
+        for (int i = 0; i < M; i++) {
+            __m512bh y = load_part(a + i * lda + at, k - at);
+#pragma GCC unroll 4
+            for (int j = 0; j < N; j++)
+                sum[i][j] = _mm512_dpbf16_ps(sum[i][j], y, x[j]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < N; j++)
+            c[i * ldc + j] = _mm512_reduce_add_ps(sum[i][j]);
+}
+
+/* All n columns for M rows. */
+VEC_INLINE void dots_rows(const int M, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
+                          const uint16_t *b, int64_t ldb, float *c, int64_t ldc)
+{
+    const int wide = M <= 4 ? 4 : 2;
+    int64_t j = 0;
+    for (; j + wide <= n; j += wide)
+        dots_block(M, wide, k, a, lda, b + j * ldb, ldb, c + j, ldc);
+    for (; j < n; j++)
+        dots_block(M, 1, k, a, lda, b + j * ldb, ldb, c + j, ldc);
+}
+
+static void dots_pairs(int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *b,
+                       int64_t ldb, float *c, int64_t ldc)
+{
+    switch (m) {
+    case 1:
+        dots_rows(1, n, k, a, lda, b, ldb, c, ldc);
+        break;
+    case 2:
+        dots_rows(2, n, k, a, lda, b, ldb, c, ldc);
+        break;
+    case 3:
+        dots_rows(3, n, k, a, lda, b, ldb, c, ldc);
+        break;
+    case 4:
+        dots_rows(4, n, k, a, lda, b, ldb, c, ldc);
+        break;
+    case 5:
+        dots_rows(5, n, k, a, lda, b, ldb, c, ldc);
+        break;
+    case 6:
+        dots_rows(6, n, k, a, lda, b, ldb, c, ldc);
+        break;
+    case 7:
+        dots_rows(7, n, k, a, lda, b, ldb, c, ldc);
+        break;
+    default:
+        dots_rows(8, n, k, a, lda, b, ldb, c, ldc);
+        break;
+    }
+}
+
+const GemmIsa gemm_avx512_bf16dot = {
+    .name = "avx512.bf16dot",
+    .packed = CVN_BF16,
+    .kpack = 2,
+    .mr = MR,
+    .panels = PANELS,
+    .mc = 516,
+    .nc = 256,
+    .kc = 768,
+    .tile = tile_bf16,
+    .interleave = interleave_pairs,
+    .dots = dots_pairs,
+    .source = CVN_BF16,
+};

@@ -1,0 +1,115 @@
+/*
+ * dot_general as kernels: one per row of the table of instruction sets, all the same code around
+ * it.
+ */
+#include "cpu/kernels/gemm.h"
+#include "cpu/kernels/kernels.h"
+
+static bool result_fits(const Op *op)
+{
+    cvn_dtype out = op->result[0]->type.dtype;
+    return out == CVN_F32 || out == CVN_BF16 || out == CVN_F16;
+}
+
+/* f16 is widened to f32 while packing. */
+static bool match_f32(const Op *op)
+{
+    cvn_dtype in = op->operand[0]->type.dtype;
+    return (in == CVN_F32 || in == CVN_F16) && result_fits(op);
+}
+
+static bool match_bf16(const Op *op)
+{
+    return op->operand[0]->type.dtype == CVN_BF16 && result_fits(op);
+}
+
+static size_t scratch(const GemmIsa *isa, const Op *op, int n_threads)
+{
+    Gemm gemm;
+    gemm_from_op(op, &gemm);
+    return gemm_scratch(isa, &gemm, n_threads);
+}
+
+static void run(const GemmIsa *isa, const KernelArgs *args)
+{
+    Gemm gemm;
+    gemm_from_op(args->op, &gemm);
+    gemm_run(isa, &gemm, args);
+}
+
+/* The functions of one row of the table; a kernel has no other way to carry its instruction set. */
+#define DOT_FUNCTIONS(isa)                                                                         \
+    static size_t scratch_##isa(const Op *op, int n_threads)                                       \
+    {                                                                                              \
+        return scratch(&gemm_##isa, op, n_threads);                                                \
+    }                                                                                              \
+    static void run_##isa(const KernelArgs *args)                                                  \
+    {                                                                                              \
+        run(&gemm_##isa, args);                                                                    \
+    }
+
+DOT_FUNCTIONS(portable_f32)
+DOT_FUNCTIONS(portable_bf16)
+
+const Kernel dot_kernels_portable[] = {
+    {.name = "dot_general.portable.f32",
+     .kind = OP_DOT_GENERAL,
+     .match = match_f32,
+     .scratch = scratch_portable_f32,
+     .run = run_portable_f32},
+    {.name = "dot_general.portable.bf16",
+     .kind = OP_DOT_GENERAL,
+     .match = match_bf16,
+     .scratch = scratch_portable_bf16,
+     .run = run_portable_bf16},
+    {0},
+};
+
+#if defined(CVN_HAVE_AVX2)
+DOT_FUNCTIONS(avx2_f32)
+DOT_FUNCTIONS(avx2_bf16)
+
+const Kernel dot_kernels_avx2[] = {
+    {.name = "dot_general.avx2.f32",
+     .kind = OP_DOT_GENERAL,
+     .match = match_f32,
+     .scratch = scratch_avx2_f32,
+     .run = run_avx2_f32},
+    {.name = "dot_general.avx2.bf16",
+     .kind = OP_DOT_GENERAL,
+     .match = match_bf16,
+     .scratch = scratch_avx2_bf16,
+     .run = run_avx2_bf16},
+    {0},
+};
+
+#endif
+
+#if defined(CVN_HAVE_AVX512)
+DOT_FUNCTIONS(avx512_f32)
+DOT_FUNCTIONS(avx512_bf16)
+DOT_FUNCTIONS(avx512_bf16dot)
+
+const Kernel dot_kernels_avx512[] = {
+    {.name = "dot_general.avx512.f32",
+     .kind = OP_DOT_GENERAL,
+     .match = match_f32,
+     .scratch = scratch_avx512_f32,
+     .run = run_avx512_f32},
+    {.name = "dot_general.avx512.bf16",
+     .kind = OP_DOT_GENERAL,
+     .match = match_bf16,
+     .scratch = scratch_avx512_bf16,
+     .run = run_avx512_bf16},
+    {0},
+};
+
+const Kernel dot_kernels_avx512_bf16[] = {
+    {.name = "dot_general.avx512.bf16dot",
+     .kind = OP_DOT_GENERAL,
+     .match = match_bf16,
+     .scratch = scratch_avx512_bf16dot,
+     .run = run_avx512_bf16dot},
+    {0},
+};
+#endif

@@ -1,0 +1,296 @@
+/*
+ * The loops around the micro-kernels: reading a dot_general as matrices, blocking, threads. See
+ * gemm.h.
+ */
+#include "cpu/kernels/gemm.h"
+
+#include "base/float16.h"
+
+#include <string.h>
+
+static int64_t round_up(int64_t n, int64_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t dtype_size(cvn_dtype dtype)
+{
+    return (size_t)cvn_dtype_bits(dtype) / 8;
+}
+
+/* ---- dot_general as matrices ---- */
+
+/* Appends a dimension, merged with the one before it where they lie as one. */
+static void dims_add(GemmDims *dims, int64_t size, int64_t stride)
+{
+    int last = dims->n - 1;
+    if (size == 1)
+        return;
+    if (last >= 0 && dims->stride[last] == stride * size) {
+        dims->size[last] *= size;
+        dims->stride[last] = stride;
+        return;
+    }
+    dims->size[dims->n] = size;
+    dims->stride[dims->n++] = stride;
+}
+
+/* Sorts the dimensions of one operand into batch, row and k; returns the number of rows. */
+static int64_t operand_from_type(const cvn_type *type, const Ints *batch, const Ints *contract,
+                                 GemmOperand *x)
+{
+    int64_t stride[CVN_MAX_RANK], step = 1, rows = 1;
+    unsigned taken = 0;
+    for (int i = type->rank - 1; i >= 0; i--) {
+        stride[i] = step;
+        step *= type->dim[i];
+    }
+    *x = (GemmOperand){.dtype = type->dtype};
+    for (int i = 0; i < batch->n; i++) {
+        int d = (int)batch->v[i];
+        dims_add(&x->batch, type->dim[d], stride[d]);
+        taken |= 1u << d;
+    }
+    for (int i = 0; i < contract->n; i++) {
+        int d = (int)contract->v[i];
+        dims_add(&x->k, type->dim[d], stride[d]);
+        taken |= 1u << d;
+    }
+    for (int i = 0; i < type->rank; i++) {
+        if (taken & 1u << i)
+            continue;
+        dims_add(&x->row, type->dim[i], stride[i]);
+        rows *= type->dim[i];
+    }
+    return rows;
+}
+
+void gemm_from_op(const Op *op, Gemm *gemm)
+{
+    const OpAttr *attr = &op->attr;
+    const cvn_type *lhs = &op->operand[0]->type, *rhs = &op->operand[1]->type;
+    gemm->out = op->result[0]->type.dtype;
+    gemm->m = operand_from_type(lhs, &attr->lhs_batch, &attr->lhs_contract, &gemm->a);
+    gemm->n = operand_from_type(rhs, &attr->rhs_batch, &attr->rhs_contract, &gemm->b);
+    gemm->batch = gemm->k = 1;
+    for (int i = 0; i < attr->lhs_batch.n; i++)
+        gemm->batch *= lhs->dim[attr->lhs_batch.v[i]];
+    for (int i = 0; i < attr->lhs_contract.n; i++)
+        gemm->k *= lhs->dim[attr->lhs_contract.v[i]];
+}
+
+/* ---- results ---- */
+
+/* Rounds n sums to the result at element `at`. */
+static void write_row(cvn_dtype dtype, void *out, int64_t at, const float *sum, int64_t n)
+{
+    if (dtype == CVN_F32) {
+        memcpy((float *)out + at, sum, (size_t)n * sizeof *sum);
+        return;
+    }
+    uint16_t *half = (uint16_t *)out + at;
+    if (dtype == CVN_BF16)
+        for (int64_t i = 0; i < n; i++)
+            half[i] = bf16_from_f32(sum[i]);
+    else
+        for (int64_t i = 0; i < n; i++)
+            half[i] = f16_from_f32(sum[i]);
+}
+
+/* Product b of the batch: its operands. */
+static const void *operand_at(const GemmOperand *x, const void *data, int64_t b)
+{
+    return (const char *)data + (size_t)gemm_offset(&x->batch, b) * dtype_size(x->dtype);
+}
+
+/* ---- few rows: B is read where it lies ---- */
+
+static bool rows_lie(const GemmOperand *x)
+{
+    return x->row.n <= 1 && (x->k.n == 0 || (x->k.n == 1 && x->k.stride[0] == 1));
+}
+
+static bool is_few(const GemmIsa *isa, const Gemm *gemm)
+{
+    return gemm->m <= GEMM_FEW && isa->dots && gemm->a.dtype == isa->source &&
+           gemm->b.dtype == isa->source && rows_lie(&gemm->a) && rows_lie(&gemm->b);
+}
+
+static void run_few(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args)
+{
+    float sum[GEMM_ROWS * GEMM_PANEL];
+    size_t size = dtype_size(isa->source);
+    int64_t lda = gemm->a.row.n ? gemm->a.row.stride[0] : 0;
+    int64_t ldb = gemm->b.row.n ? gemm->b.row.stride[0] : 0;
+    int64_t blocks = round_up(gemm->n, GEMM_PANEL) / GEMM_PANEL, begin, end;
+    kernel_share(gemm->batch * blocks, 1, args->thread, args->n_threads, &begin, &end);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t b = i / blocks, n0 = i % blocks * GEMM_PANEL;
+        int64_t columns = least(GEMM_PANEL, gemm->n - n0);
+        const char *a_at = operand_at(&gemm->a, args->in[0], b);
+        const char *b_at = operand_at(&gemm->b, args->in[1], b);
+        for (int64_t m0 = 0; m0 < gemm->m; m0 += GEMM_ROWS) {
+            int64_t rows = least(GEMM_ROWS, gemm->m - m0);
+            isa->dots(rows, columns, gemm->k, a_at + (size_t)(m0 * lda) * size, lda,
+                      b_at + (size_t)(n0 * ldb) * size, ldb, sum, GEMM_PANEL);
+            for (int64_t r = 0; r < rows; r++)
+                write_row(gemm->out, args->out[0], (b * gemm->m + m0 + r) * gemm->n + n0,
+                          sum + r * GEMM_PANEL, columns);
+        }
+    }
+}
+
+/* ---- many rows: packed panels ---- */
+
+/* Sizes of the packed blocks, in scratch: [A block] shared or per thread, then per thread [B
+ * block][C]. */
+typedef struct Blocks {
+    bool alone;         /* each thread computes whole products; else all threads share each one */
+    int64_t mc, nc, kc; /* blocking, cut to the product */
+    int64_t k;          /* k padded to whole units */
+    size_t a_panel;     /* bytes of a panel of A, whole k */
+    size_t a, b, c;     /* bytes of each block */
+    size_t group;       /* columns of a tile */
+} Blocks;
+
+static Blocks plan_blocks(const GemmIsa *isa, const Gemm *gemm, int n_threads)
+{
+    Blocks p = {.alone = gemm->batch > 1 && gemm->batch >= n_threads};
+    size_t size = dtype_size(isa->packed);
+    p.group = (size_t)(GEMM_PANEL * isa->panels);
+    p.k = round_up(gemm->k, isa->kpack);
+    p.mc = least(round_up(isa->mc, isa->mr), round_up(gemm->m, isa->mr));
+    p.nc = least(isa->nc, round_up(gemm->n, (int64_t)p.group));
+    p.kc = least(isa->kc, p.k);
+    p.a_panel = (size_t)(isa->mr * p.k) * size;
+    p.a = (size_t)round_up((int64_t)(p.a_panel * (size_t)(p.mc / isa->mr)), 64);
+    p.b = (size_t)round_up((int64_t)((size_t)(p.nc * p.kc) * size), 64);
+    p.c = (size_t)(p.mc * p.nc) * sizeof(float);
+    return p;
+}
+
+size_t gemm_scratch(const GemmIsa *isa, const Gemm *gemm, int n_threads)
+{
+    if (is_few(isa, gemm))
+        return 0;
+    Blocks p = plan_blocks(isa, gemm, n_threads);
+    size_t threads = (size_t)n_threads;
+    return p.a * (p.alone ? threads : 1) + (p.b + p.c) * threads;
+}
+
+/* One thread's view of one product of the batch. */
+typedef struct Work {
+    const GemmIsa *isa;
+    const Gemm *gemm;
+    Blocks p;
+    const void *a, *b;     /* operands of this product */
+    void *out;             /* the whole result */
+    int64_t out_at;        /* element where this product's result starts */
+    char *pack_a, *pack_b; /* packed blocks */
+    float *c;              /* C tiles, [row panel][column group] */
+    int thread, n_threads; /* among those that share this product */
+} Work;
+
+/* Columns [n0, n0 + columns) of C, all of k, for the packed rows. */
+static void multiply_block(const Work *w, int64_t rows, int64_t n0, int64_t columns)
+{
+    const GemmIsa *isa = w->isa;
+    size_t size = dtype_size(isa->packed);
+    int64_t groups = round_up(columns, (int64_t)w->p.group) / (int64_t)w->p.group;
+    size_t tile = (size_t)isa->mr * w->p.group; /* floats of a C tile */
+    for (int64_t k0 = 0; k0 < w->p.k; k0 += w->p.kc) {
+        int64_t length = least(w->p.kc, w->gemm->k - k0);
+        int64_t units = round_up(length, isa->kpack) / isa->kpack;
+        size_t panel = (size_t)(units * isa->kpack * GEMM_PANEL) * size;
+        for (int64_t i = 0; i < groups * isa->panels; i++)
+            gemm_pack(isa, &w->gemm->b, w->b, w->gemm->n, n0 + i * GEMM_PANEL, GEMM_PANEL, k0,
+                      length, w->pack_b + (size_t)i * panel);
+        float *c = w->c;
+        for (int64_t m0 = 0; m0 < rows; m0 += isa->mr) {
+            const char *a =
+                w->pack_a + (size_t)(m0 / isa->mr) * w->p.a_panel + (size_t)(k0 * isa->mr) * size;
+            for (int64_t g = 0; g < groups; g++, c += tile)
+                isa->tile(units, a, w->pack_b + (size_t)(g * isa->panels) * panel, panel, c,
+                          k0 > 0);
+        }
+    }
+}
+
+/* Writes rows [m0, m0 + rows) and columns [n0, n0 + columns) of the result from C tiles. */
+static void write_block(const Work *w, int64_t m0, int64_t rows, int64_t n0, int64_t columns)
+{
+    int64_t mr = w->isa->mr, group = (int64_t)w->p.group;
+    int64_t groups = round_up(columns, group) / group;
+    for (int64_t r = 0; r < rows; r++) {
+        const float *c = w->c + r / mr * groups * mr * group + r % mr * group;
+        int64_t at = w->out_at + (m0 + r) * w->gemm->n + n0;
+        for (int64_t j = 0; j < columns; j += group, c += mr * group)
+            write_row(w->gemm->out, w->out, at + j, c, least(group, columns - j));
+    }
+}
+
+static void run_product(const Work *w, const KernelArgs *args)
+{
+    const GemmIsa *isa = w->isa;
+    const Gemm *gemm = w->gemm;
+    int64_t first, last, begin, end;
+    kernel_share(gemm->n, (int64_t)w->p.group, w->thread, w->n_threads, &begin, &end);
+    for (int64_t m0 = 0; m0 < gemm->m; m0 += w->p.mc) {
+        int64_t rows = least(w->p.mc, gemm->m - m0);
+        kernel_share(round_up(rows, isa->mr) / isa->mr, 1, w->thread, w->n_threads, &first, &last);
+        for (int64_t i = first; i < last; i++)
+            gemm_pack(isa, &gemm->a, w->a, gemm->m, m0 + i * isa->mr, isa->mr, 0, gemm->k,
+                      w->pack_a + (size_t)i * w->p.a_panel);
+        if (!w->p.alone)
+            kernel_sync(args);
+        for (int64_t n0 = begin; n0 < end; n0 += w->p.nc) {
+            int64_t columns = least(w->p.nc, end - n0);
+            multiply_block(w, rows, n0, columns);
+            write_block(w, m0, rows, n0, columns);
+        }
+        if (!w->p.alone)
+            kernel_sync(args);
+    }
+}
+
+static void write_zeros(const Gemm *gemm, const KernelArgs *args)
+{
+    if (args->thread == 0)
+        memset(args->out[0], 0, cvn_dtype_bytes(gemm->out, gemm->batch * gemm->m * gemm->n));
+}
+
+void gemm_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args)
+{
+    if (gemm->batch == 0 || gemm->m == 0 || gemm->n == 0)
+        return;
+    if (gemm->k == 0) {
+        write_zeros(gemm, args);
+        return;
+    }
+    if (is_few(isa, gemm)) {
+        run_few(isa, gemm, args);
+        return;
+    }
+    Work w = {.isa = isa, .gemm = gemm, .p = plan_blocks(isa, gemm, args->n_threads)};
+    size_t shared = w.p.a * (w.p.alone ? (size_t)args->n_threads : 1);
+    w.pack_a = (char *)args->scratch + (w.p.alone ? w.p.a * (size_t)args->thread : 0);
+    w.pack_b = (char *)args->scratch + shared + (w.p.b + w.p.c) * (size_t)args->thread;
+    w.c = (float *)(void *)(w.pack_b + w.p.b);
+    w.out = args->out[0];
+    w.thread = w.p.alone ? 0 : args->thread;
+    w.n_threads = w.p.alone ? 1 : args->n_threads;
+    int64_t begin = 0, end = gemm->batch;
+    if (w.p.alone)
+        kernel_share(gemm->batch, 1, args->thread, args->n_threads, &begin, &end);
+    for (int64_t b = begin; b < end; b++) {
+        w.a = operand_at(&gemm->a, args->in[0], b);
+        w.b = operand_at(&gemm->b, args->in[1], b);
+        w.out_at = b * gemm->m * gemm->n;
+        run_product(&w, args);
+    }
+}

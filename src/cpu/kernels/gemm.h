@@ -1,0 +1,106 @@
+/*
+ * Matrix products: C[m, n] = sum over k of A[m, k] * B[n, k], for any strides of A and B.
+ *
+ * Everything that sums products goes through here. The blocking is that of BLIS (Van Zee and van de
+ * Geijn 2015), with the vectors along n, because C and packed weights have n contiguous:
+ *
+ *     for rows of A, mc at a time                  A packed once, by all threads, into row panels
+ *       for columns of B, nc at a time             each thread its own range of columns
+ *         for k, kc at a time                      B block packed into column panels, stays in L2
+ *           for each row panel of A (mr rows)      stays in L1
+ *             for each group of column panels      tile(): mr x (16 * panels) accumulators in
+ * registers
+ *
+ * Packed layouts, with kpack consecutive k kept together (1 for f32; 2 for bf16, whose products are
+ * summed in pairs by one instruction) and everything past the edges zero:
+ *
+ *     B panel  [k / kpack][16 columns][kpack]      the bytes of an AMX tile of B, row by row
+ *     A panel  [k / kpack][mr rows][kpack]
+ *     C tile   [mr rows][16 * panels columns] f32
+ *
+ * Few rows (up to GEMM_FEW) do not pay for packing: dots() reads the rows of B where they lie,
+ * once, and is limited by memory. What holds for results: neither the number of threads nor the
+ * row's position matters; and all m up to GEMM_FEW sum in one order, all larger m in another. So a
+ * row of a batch has the same bits whatever else is in the batch, as long as the batch does not
+ * cross GEMM_FEW.
+ */
+#ifndef CVN_CPU_KERNELS_GEMM_H
+#define CVN_CPU_KERNELS_GEMM_H
+
+#include "compile/kernel.h"
+
+enum {
+    GEMM_PANEL = 16, /* columns of a panel of B */
+    GEMM_FEW = 32,   /* rows up to which B is read unpacked, where it can be */
+    GEMM_ROWS = 8    /* rows that one call of dots takes at most */
+};
+
+/* What one instruction set offers for one packed dtype. */
+typedef struct GemmIsa {
+    const char *name;
+    cvn_dtype packed;   /* dtype of packed panels; other dtypes are converted while packing */
+    int kpack;          /* consecutive k kept together */
+    int mr;             /* rows of a tile, at most 16 */
+    int panels;         /* panels of B in a tile */
+    int64_t mc, nc, kc; /* blocking, in elements; nc divides by 16 * panels, kc by kpack */
+
+    /* c = (add ? c : 0) + a * b. a: an A panel; b: `panels` B panels, b_stride bytes apart; c: a C
+       tile; k: length in units of kpack. */
+    void (*tile)(int64_t k, const void *a, const void *b, size_t b_stride, float *c, bool add);
+
+    /* Interleaves 16 rows of units (4 bytes: a float, or a pair of bf16, aligned only to its
+       elements): out[j * 16 + i] = row[i][j], j < units. */
+    void (*interleave)(const void *const row[GEMM_PANEL], int64_t units, void *out);
+
+    /* c[i * ldc + j] = dot(row i of a, row j of b), i < m <= GEMM_ROWS, j < n; rows are k elements
+       of `source`, lda and ldb elements apart. */
+    void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *b,
+                 int64_t ldb, float *c, int64_t ldc);
+    cvn_dtype source; /* dtype that dots reads */
+} GemmIsa;
+
+/* A list of dimensions walked as one index, major first. */
+typedef struct GemmDims {
+    int n;
+    int64_t size[CVN_MAX_RANK], stride[CVN_MAX_RANK]; /* stride in elements */
+} GemmDims;
+
+/* One operand: element (row, k) of product b is at data[offset(batch, b) + offset(row) +
+ * offset(k)]. */
+typedef struct GemmOperand {
+    cvn_dtype dtype;
+    GemmDims batch, row, k; /* neighbouring dimensions merged where memory allows */
+} GemmOperand;
+
+/* A product as matrices. The result is dense [batch, m, n]. */
+typedef struct Gemm {
+    int64_t batch, m, n, k;
+    GemmOperand a, b;
+    cvn_dtype out;
+} Gemm;
+
+/* Reads a dot_general as matrices. */
+void gemm_from_op(const Op *op, Gemm *gemm);
+
+/* Offset of an index in elements. */
+int64_t gemm_offset(const GemmDims *dims, int64_t index);
+
+/* Bytes of scratch, and the product itself, in the terms of kernel.h. */
+size_t gemm_scratch(const GemmIsa *isa, const Gemm *gemm, int n_threads);
+void gemm_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args);
+
+/* Packs rows [first, first + width) and k [k0, k0 + length) of one operand of the product that
+   starts at data into one panel of `width` rows; rows from `rows` on are zeros. width is isa->mr
+   for A, 16 for B. */
+void gemm_pack(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
+               int64_t first, int width, int64_t k0, int64_t length, void *out);
+
+extern const GemmIsa gemm_portable_f32, gemm_portable_bf16;
+#if defined(CVN_HAVE_AVX2)
+extern const GemmIsa gemm_avx2_f32, gemm_avx2_bf16;
+#endif
+#if defined(CVN_HAVE_AVX512)
+extern const GemmIsa gemm_avx512_f32, gemm_avx512_bf16, gemm_avx512_bf16dot;
+#endif
+
+#endif

@@ -1,0 +1,172 @@
+/*
+ * The micro-kernels of gemm.h on the vectors of vec.h, compiled once per instruction set. Operands
+ * are f32, or bf16 that is widened: while packing for tile(), while loading for dots().
+ *
+ * The file that includes this says MR and PANELS: a tile's accumulators are MR x 16 * PANELS / VN
+ * registers, and with one row of B must fit in the register file.
+ */
+#include "cpu/kernels/gemm.h"
+#include "cpu/kernels/transpose.h"
+#include "cpu/kernels/vec.h"
+
+enum { TILE_VECTORS = GEMM_PANEL * PANELS / VN, PANEL_VECTORS = GEMM_PANEL / VN };
+
+static void tile_f32(int64_t k, const void *a_panel, const void *b_panels, size_t b_stride,
+                     float *c, bool add)
+{
+    const float *a = a_panel;
+    const char *b = b_panels;
+    vf sum[MR][TILE_VECTORS];
+#pragma GCC unroll 16
+    for (int r = 0; r < MR; r++)
+#pragma GCC unroll 16
+        for (int v = 0; v < TILE_VECTORS; v++)
+            sum[r][v] = add ? vf_load(c + (r * TILE_VECTORS + v) * VN) : vf_zero();
+    for (int64_t i = 0; i < k; i++, a += MR, b += GEMM_PANEL * sizeof(float)) {
+        vf row[TILE_VECTORS];
+#pragma GCC unroll 16
+        for (int v = 0; v < TILE_VECTORS; v++)
+            row[v] =
+                vf_load((const float *)(const void *)(b + b_stride * (size_t)(v / PANEL_VECTORS)) +
+                        v % PANEL_VECTORS * VN);
+#pragma GCC unroll 16
+        for (int r = 0; r < MR; r++) {
+            vf x = vf_splat(a[r]);
+#pragma GCC unroll 16
+            for (int v = 0; v < TILE_VECTORS; v++)
+                sum[r][v] = vf_fma(x, row[v], sum[r][v]);
+        }
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < MR; r++)
+#pragma GCC unroll 16
+        for (int v = 0; v < TILE_VECTORS; v++)
+            vf_store(c + (r * TILE_VECTORS + v) * VN, sum[r][v]);
+}
+
+static void interleave_units(const void *const row[GEMM_PANEL], int64_t units, void *out)
+{
+    char *to = out;
+    int64_t j = 0;
+    for (; j + TRANSPOSE_UNITS <= units; j += TRANSPOSE_UNITS)
+        transpose_units(row, j, to + j * GEMM_PANEL * 4);
+    for (; j < units; j++)
+        for (int i = 0; i < GEMM_PANEL; i++)
+            memcpy(to + (j * GEMM_PANEL + i) * 4, (const char *)row[i] + j * 4, 4);
+}
+
+/* ---- dot products of rows ---- */
+
+VEC_INLINE vf load_source(const void *p, int64_t i, bool bf16)
+{
+    return bf16 ? vf_load_bf16((const uint16_t *)p + i) : vf_load((const float *)p + i);
+}
+
+VEC_INLINE vf load_source_part(const void *p, int64_t i, int64_t n, bool bf16)
+{
+    return bf16 ? vf_load_bf16_part((const uint16_t *)p + i, n)
+                : vf_load_part((const float *)p + i, n);
+}
+
+/* M rows of a against N rows of b, all constants; one accumulator for each of the M * N. */
+VEC_INLINE void dots_block(const int M, const int N, bool bf16, int64_t k, const void *a,
+                           int64_t lda, const void *b, int64_t ldb, float *c, int64_t ldc)
+{
+    vf sum[8][4];
+#pragma GCC unroll 8
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < N; j++)
+            sum[i][j] = vf_zero();
+    int64_t at = 0;
+    for (; at + VN <= k; at += VN) {
+        vf x[4];
+#pragma GCC unroll 4
+        for (int j = 0; j < N; j++)
+            x[j] = load_source(b, j * ldb + at, bf16);
+#pragma GCC unroll 8
+        for (int i = 0; i < M; i++) {
+            vf y = load_source(a, i * lda + at, bf16);
+#pragma GCC unroll 4
+            for (int j = 0; j < N; j++)
+                sum[i][j] = vf_fma(y, x[j], sum[i][j]);
+        }
+    }
+    if (at < k) {
+        vf x[4];
+#pragma GCC unroll 4
+        for (int j = 0; j < N; j++)
+            x[j] = load_source_part(b, j * ldb + at, k - at, bf16);
+#pragma GCC unroll 8
+        for (int i = 0; i < M; i++) {
+            vf y = load_source_part(a, i * lda + at, k - at, bf16);
+#pragma GCC unroll 4
+            for (int j = 0; j < N; j++)
+                sum[i][j] = vf_fma(y, x[j], sum[i][j]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < N; j++)
+            c[i * ldc + j] = vf_sum(sum[i][j]);
+}
+
+/* All n columns for M rows, as many at a time as registers hold. */
+VEC_INLINE void dots_rows(const int M, bool bf16, int64_t n, int64_t k, const void *a, int64_t lda,
+                          const void *b, int64_t ldb, float *c, int64_t ldc)
+{
+    enum { REGISTERS = VN == 16 ? 16 : 8 };
+    const int wide = M * 4 <= REGISTERS ? 4 : M * 2 <= REGISTERS ? 2 : 1;
+    const size_t size = bf16 ? 2 : 4;
+    int64_t j = 0;
+    for (; j + wide <= n; j += wide)
+        dots_block(M, wide, bf16, k, a, lda, (const char *)b + (size_t)(j * ldb) * size, ldb, c + j,
+                   ldc);
+    for (; j < n; j++)
+        dots_block(M, 1, bf16, k, a, lda, (const char *)b + (size_t)(j * ldb) * size, ldb, c + j,
+                   ldc);
+}
+
+VEC_INLINE void dots_any(bool bf16, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda,
+                         const void *b, int64_t ldb, float *c, int64_t ldc)
+{
+    switch (m) {
+    case 1:
+        dots_rows(1, bf16, n, k, a, lda, b, ldb, c, ldc);
+        break;
+    case 2:
+        dots_rows(2, bf16, n, k, a, lda, b, ldb, c, ldc);
+        break;
+    case 3:
+        dots_rows(3, bf16, n, k, a, lda, b, ldb, c, ldc);
+        break;
+    case 4:
+        dots_rows(4, bf16, n, k, a, lda, b, ldb, c, ldc);
+        break;
+    case 5:
+        dots_rows(5, bf16, n, k, a, lda, b, ldb, c, ldc);
+        break;
+    case 6:
+        dots_rows(6, bf16, n, k, a, lda, b, ldb, c, ldc);
+        break;
+    case 7:
+        dots_rows(7, bf16, n, k, a, lda, b, ldb, c, ldc);
+        break;
+    default:
+        dots_rows(8, bf16, n, k, a, lda, b, ldb, c, ldc);
+        break;
+    }
+}
+
+static void dots_f32(int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *b,
+                     int64_t ldb, float *c, int64_t ldc)
+{
+    dots_any(false, m, n, k, a, lda, b, ldb, c, ldc);
+}
+
+static void dots_bf16(int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *b,
+                      int64_t ldb, float *c, int64_t ldc)
+{
+    dots_any(true, m, n, k, a, lda, b, ldb, c, ldc);
+}

@@ -1,0 +1,36 @@
+/*
+ * Matrix products in portable C: on x86-64 this is SSE2. 2 x 16 accumulators are 8 of 16 registers.
+ */
+enum { MR = 2, PANELS = 1 };
+#include "cpu/kernels/gemm_impl.h"
+
+const GemmIsa gemm_portable_f32 = {
+    .name = "portable.f32",
+    .packed = CVN_F32,
+    .kpack = 1,
+    .mr = MR,
+    .panels = PANELS,
+    .mc = 256,
+    .nc = 256,
+    .kc = 256,
+    .tile = tile_f32,
+    .interleave = interleave_units,
+    .dots = dots_f32,
+    .source = CVN_F32,
+};
+
+/* bf16 is widened to f32 while packing. */
+const GemmIsa gemm_portable_bf16 = {
+    .name = "portable.bf16",
+    .packed = CVN_F32,
+    .kpack = 1,
+    .mr = MR,
+    .panels = PANELS,
+    .mc = 256,
+    .nc = 256,
+    .kc = 256,
+    .tile = tile_f32,
+    .interleave = interleave_units,
+    .dots = dots_bf16,
+    .source = CVN_BF16,
+};

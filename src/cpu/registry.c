@@ -1,0 +1,104 @@
+/*
+ * Backends are put together once, on first use, from the tables in kernels/kernels.h.
+ */
+#include "cpu/registry.h"
+
+#include "cpu/fallback.h"
+#include "cpu/kernels/kernels.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KERNELS_MAX = 512, TABLES_MAX = 8 };
+
+/* What a compiler or processor does not know is left out of the build (cmake/Kernels.cmake). */
+#if defined(CVN_HAVE_AVX2)
+#define TABLES_AVX2 dot_kernels_avx2
+#else
+#define TABLES_AVX2 NULL
+#endif
+#if defined(CVN_HAVE_AVX512)
+#define TABLES_AVX512 dot_kernels_avx512
+#define TABLES_AVX512_BF16 dot_kernels_avx512_bf16
+#else
+#define TABLES_AVX512 NULL
+#define TABLES_AVX512_BF16 NULL
+#endif
+
+/* The tables that each level adds. */
+static const struct {
+    const char *name;
+    const Kernel *table[TABLES_MAX];
+} levels[CPU_ISA_COUNT] = {
+    [CPU_ISA_PORTABLE] = {"portable", {dot_kernels_portable}},
+    [CPU_ISA_AVX2] = {"avx2", {TABLES_AVX2}},
+    [CPU_ISA_AVX512] = {"avx512", {TABLES_AVX512}},
+    [CPU_ISA_AVX512_BF16] = {"avx512_bf16", {TABLES_AVX512_BF16}},
+};
+
+/* Written once, under `once`; constant afterwards. */
+static struct {
+    pthread_once_t once;
+    CpuIsa best; /* of this machine */
+    CpuIsa used; /* by cpu_backend: best, or lower where the environment says so */
+    Backend backend[CPU_ISA_COUNT];
+    const Kernel *kernel[CPU_ISA_COUNT][KERNELS_MAX];
+} registry = {.once = PTHREAD_ONCE_INIT};
+
+static CpuIsa detect(void)
+{
+#if defined(__x86_64__)
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+        return CPU_ISA_PORTABLE;
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+        return CPU_ISA_AVX2;
+    return __builtin_cpu_supports("avx512bf16") ? CPU_ISA_AVX512_BF16 : CPU_ISA_AVX512;
+#else
+    return CPU_ISA_PORTABLE;
+#endif
+}
+
+static void collect(CpuIsa isa)
+{
+    const Kernel **kernel = registry.kernel[isa];
+    int n = 0;
+    for (int level = (int)isa; level >= 0; level--)
+        for (int t = 0; t < TABLES_MAX && levels[level].table[t]; t++)
+            for (const Kernel *k = levels[level].table[t]; k->name; k++) {
+                assert(n < KERNELS_MAX);
+                kernel[n++] = k;
+            }
+    registry.backend[isa] = (Backend){
+        .name = levels[isa].name, .kernel = kernel, .n_kernels = n, .fallback = cpu_fallback};
+}
+
+static void init(void)
+{
+    registry.best = registry.used = detect();
+    const char *wanted = getenv("CARAVAN_CPU");
+    for (int i = 0; i < CPU_ISA_COUNT; i++) {
+        collect((CpuIsa)i);
+        if (wanted && strcmp(wanted, levels[i].name) == 0 && (CpuIsa)i < registry.best)
+            registry.used = (CpuIsa)i;
+    }
+}
+
+const Backend *cpu_backend(void)
+{
+    pthread_once(&registry.once, init);
+    return &registry.backend[registry.used];
+}
+
+const Backend *cpu_backend_of(CpuIsa isa)
+{
+    pthread_once(&registry.once, init);
+    return isa <= registry.best ? &registry.backend[isa] : NULL;
+}
+
+const char *cpu_isa_name(CpuIsa isa)
+{
+    return levels[isa].name;
+}

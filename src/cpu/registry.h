@@ -1,0 +1,27 @@
+/*
+ * Which kernels a machine runs: for each level of instruction set a backend, made of the tables of
+ * that level and all levels below it, best first.
+ */
+#ifndef CVN_CPU_REGISTRY_H
+#define CVN_CPU_REGISTRY_H
+
+#include "compile/kernel.h"
+
+typedef enum CpuIsa {
+    CPU_ISA_PORTABLE,    /* what the compiler assumes: SSE2 on x86-64, NEON on Arm */
+    CPU_ISA_AVX2,        /* AVX2, FMA, F16C */
+    CPU_ISA_AVX512,      /* AVX-512 F, BW, DQ, VL */
+    CPU_ISA_AVX512_BF16, /* and BF16 */
+    CPU_ISA_COUNT
+} CpuIsa;
+
+/* The best backend of this machine; the environment variable CARAVAN_CPU (portable, avx2, avx512,
+   avx512_bf16) lowers it. Read once, on the first call. */
+const Backend *cpu_backend(void);
+
+/* The backend of one level; NULL where this machine lacks it. */
+const Backend *cpu_backend_of(CpuIsa isa);
+
+const char *cpu_isa_name(CpuIsa isa);
+
+#endif
