@@ -4,6 +4,12 @@ add_compile_definitions(_GNU_SOURCE)
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
   -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition -Wvla -Wwrite-strings -Wundef
   -Wpointer-arith -Wformat=2 -fno-common -ffp-contract=off -fno-math-errno)
+# Messages have a fixed size and are cut on purpose; assert(!"text") is an idiom.
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+  add_compile_options(-Wno-format-truncation)
+elseif(CMAKE_C_COMPILER_ID MATCHES "Clang")
+  add_compile_options(-Wno-string-conversion)
+endif()
 # assert and error messages name files relative to the source tree, whoever builds it and where.
 add_compile_options(-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=)
 if(CVN_DEVELOPER)
@@ -14,6 +20,10 @@ if(CVN_SANITIZE AND CVN_TSAN)
   message(FATAL_ERROR "CVN_SANITIZE and CVN_TSAN exclude each other; build them in two folders")
 endif()
 if(CVN_SANITIZE OR CVN_FUZZ)
+  # The instrumented code makes gcc see uninitialised and overrun variables that are none.
+  if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    add_compile_options(-Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-array-bounds)
+  endif()
   add_compile_options(-O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
 endif()
