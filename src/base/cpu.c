@@ -1,0 +1,120 @@
+#include "base/cpu.h"
+
+#include <string.h>
+
+const char *cpu_feature_name(CpuFeature feature)
+{
+    static const char *const names[CPU_FEATURE_COUNT] = {
+#define X(feature, name) [feature] = name,
+        CPU_FEATURES(X)
+#undef X
+    };
+    return feature >= 0 && feature < CPU_FEATURE_COUNT ? names[feature] : "?";
+}
+
+#if defined(__x86_64__)
+
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { EAX, EBX, ECX, EDX };
+
+typedef struct CpuidBit {
+    unsigned leaf, subleaf;
+    int reg, bit;
+    unsigned xcr0; /* bits that must all be set */
+} CpuidBit;
+
+#define YMM 0x6u
+#define ZMM 0xe6u
+#define TILES 0x60000u
+
+static const CpuidBit cpuid_bits[CPU_FEATURE_COUNT] = {
+    [CPU_FMA] = {1, 0, ECX, 12, YMM},         [CPU_F16C] = {1, 0, ECX, 29, YMM},
+    [CPU_AVX2] = {7, 0, EBX, 5, YMM},         [CPU_AVX512F] = {7, 0, EBX, 16, ZMM},
+    [CPU_AVX512DQ] = {7, 0, EBX, 17, ZMM},    [CPU_AVX512BW] = {7, 0, EBX, 30, ZMM},
+    [CPU_AVX512VL] = {7, 0, EBX, 31, ZMM},    [CPU_AVX512_VNNI] = {7, 0, ECX, 11, ZMM},
+    [CPU_AVX512_BF16] = {7, 1, EAX, 5, ZMM},  [CPU_AMX_TILE] = {7, 0, EDX, 24, TILES},
+    [CPU_AMX_BF16] = {7, 0, EDX, 22, TILES},  [CPU_AMX_INT8] = {7, 0, EDX, 25, TILES},
+};
+
+/* XCR0: which registers the system saves at a switch; 0 where xgetbv itself is not enabled. */
+static unsigned enabled_registers(void)
+{
+    unsigned r[4];
+    if (!__get_cpuid(1, &r[EAX], &r[EBX], &r[ECX], &r[EDX]) || !(r[ECX] >> 27 & 1))
+        return 0;
+    unsigned low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+}
+
+uint32_t cpu_features(void)
+{
+    unsigned xcr0 = enabled_registers();
+    uint32_t features = 0;
+    for (int i = 0; i < CPU_FEATURE_COUNT; i++) {
+        const CpuidBit *want = &cpuid_bits[i];
+        unsigned r[4] = {0};
+        if (!want->leaf || (xcr0 & want->xcr0) != want->xcr0)
+            continue;
+        if (__get_cpuid_count(want->leaf, want->subleaf, &r[EAX], &r[EBX], &r[ECX], &r[EDX]))
+            features |= (r[want->reg] >> want->bit & 1u) << i;
+    }
+    return features;
+}
+
+bool cpu_request_amx(void)
+{
+#if defined(__linux__) && defined(SYS_arch_prctl)
+    enum { ARCH_REQUEST_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    return cpu_has(cpu_features(), CPU_AMX_TILE) &&
+           syscall(SYS_arch_prctl, ARCH_REQUEST_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+#else
+    return false;
+#endif
+}
+
+const char *cpu_brand(char text[CPU_BRAND_SIZE])
+{
+    unsigned r[12] = {0};
+    text[0] = '\0';
+    if (__get_cpuid_max(0x80000000u, NULL) < 0x80000004u)
+        return text;
+    for (unsigned i = 0; i < 3; i++)
+        __get_cpuid(0x80000002u + i, &r[4 * i], &r[4 * i + 1], &r[4 * i + 2], &r[4 * i + 3]);
+    const char *brand = (const char *)r;
+    size_t n = strnlen(brand, sizeof r);
+    while (n && brand[0] == ' ')
+        brand++, n--;
+    while (n && brand[n - 1] == ' ')
+        n--;
+    memcpy(text, brand, n);
+    text[n] = '\0';
+    return text;
+}
+
+#else
+
+uint32_t cpu_features(void)
+{
+#if defined(__aarch64__)
+    return UINT32_C(1) << CPU_NEON;
+#else
+    return 0;
+#endif
+}
+
+bool cpu_request_amx(void)
+{
+    return false;
+}
+
+const char *cpu_brand(char text[CPU_BRAND_SIZE])
+{
+    text[0] = '\0';
+    return text;
+}
+
+#endif
