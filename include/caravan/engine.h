@@ -48,7 +48,7 @@ const char *cvn_model_warnings(const cvn_model *model);
 int64_t cvn_model_context(const cvn_model *model);
 int64_t cvn_model_vocab(const cvn_model *model);
 cvn_dtype cvn_model_dtype(const cvn_model *model);
-int cvn_model_has_tokenizer(const cvn_model *model);
+bool cvn_model_has_tokenizer(const cvn_model *model);
 
 /* Text to ids, with the begin-of-text token in front when `bos`. *ids is malloc'ed: the caller
  * frees it. */
