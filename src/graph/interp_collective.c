@@ -15,12 +15,22 @@ typedef struct Group {
     void *const *out;      /* [n_devices] */
 } Group;
 
+/* The elements of the devices are combined with each other and nothing else: a sum starts at -0,
+   which unlike +0 changes no number, so that a group of one gets back what it gave. */
+static Fold start_fold(cvn_reduce kind, cvn_dtype dtype)
+{
+    Fold fold = interp_fold(kind, dtype);
+    if (kind == CVN_SUM)
+        fold.real = -0.0;
+    return fold;
+}
+
 /* Every member gets the reduction over all members. */
 static void all_reduce(const Group *g)
 {
     const cvn_type *type = interp_in(g->op, 0);
     for (int64_t i = 0, n = cvn_type_elements(type); i < n; i++) {
-        Fold fold = interp_fold(g->op->attr.reduce, type->dtype);
+        Fold fold = start_fold(g->op->attr.reduce, type->dtype);
         for (int64_t j = 0; j < g->size; j++)
             interp_fold_add(&fold, type->dtype, g->in[g->id[j]], i);
         for (int64_t j = 0; j < g->size; j++)
@@ -50,7 +60,7 @@ static void reduce_scatter(const Group *g)
     for (int64_t p = 0; p < g->size; p++) {
         for (int64_t o = 0; o < part.outer; o++) {
             for (int64_t i = 0; i < part.n * part.inner; i++) {
-                Fold fold = interp_fold(g->op->attr.reduce, dtype);
+                Fold fold = start_fold(g->op->attr.reduce, dtype);
                 for (int64_t j = 0; j < g->size; j++)
                     interp_fold_add(&fold, dtype, g->in[g->id[j]],
                                     (o * g->size + p) * part.n * part.inner + i);

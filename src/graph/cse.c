@@ -1,0 +1,170 @@
+#include "graph/cse.h"
+
+#include "base/map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void cse_free(Cse *cse)
+{
+    free(cse->slot);
+    *cse = (Cse){0};
+}
+
+bool spec_equal(const cvn_spec *a, const cvn_spec *b)
+{
+    if (!a || !b)
+        return a == b;
+    if (a->rank != b->rank)
+        return false;
+    for (int d = 0; d < a->rank; d++) {
+        if (a->dim[d].n != b->dim[d].n)
+            return false;
+        for (int i = 0; i < a->dim[d].n; i++)
+            if (strcmp(a->dim[d].axis[i], b->dim[d].axis[i]) != 0)
+                return false;
+    }
+    return true;
+}
+
+static bool may_merge(const Op *op)
+{
+    if (op_info[op->kind].class_ == CLASS_COLLECTIVE)
+        return op->kind == OP_PARTITION_ID;
+    return op->kind != OP_PARAMETER && op->kind != OP_OPTIMIZATION_BARRIER;
+}
+
+/* Swapping the operands gives the same bits. Not so for maximum and minimum of -0 and +0, nor for
+   which NaN of two an addition returns; nobody may rely on the latter. */
+static bool commutes(const Op *op)
+{
+    switch (op->kind) {
+    case OP_ADD:
+    case OP_MULTIPLY:
+    case OP_AND:
+    case OP_OR:
+    case OP_XOR:
+        return true;
+    case OP_COMPARE:
+        return op->attr.compare == CVN_EQ || op->attr.compare == CVN_NE;
+    default:
+        return false;
+    }
+}
+
+static uint64_t mix(uint64_t hash, uint64_t x)
+{
+    hash = (hash ^ x) * UINT64_C(0x9E3779B97F4A7C15);
+    return hash ^ hash >> 29;
+}
+
+static uint64_t hash_field(AttrType type, const void *field)
+{
+    switch (type) {
+    case ATTR_INT:
+        return (uint64_t) * (const int64_t *)field;
+    case ATTR_INTS: {
+        const Ints *ints = field;
+        return ints->n ? hash_bytes(ints->v, (size_t)ints->n * sizeof *ints->v) : 0;
+    }
+    case ATTR_FLOAT:
+        return hash_bytes(field, sizeof(double));
+    case ATTR_BOOL:
+        return *(const bool *)field;
+    case ATTR_STRING: {
+        const char *text = *(const char *const *)field;
+        return hash_bytes(text, strlen(text));
+    }
+    case ATTR_COMPARE:
+        return *(const cvn_compare *)field;
+    case ATTR_REDUCE:
+        return *(const cvn_reduce *)field;
+    case ATTR_COMBINE:
+        return *(const Combine *)field;
+    case ATTR_LITERAL: {
+        const Literal *literal = field;
+        return hash_bytes(literal->data, literal->bytes);
+    }
+    }
+    return 0;
+}
+
+static uint64_t hash_op(const Op *op)
+{
+    uint64_t hash = mix((uint64_t)op->kind, (uint64_t)op->n_operands);
+    uint32_t id[2] = {0, 0};
+    for (int i = 0; i < op->n_operands; i++) {
+        if (i < 2)
+            id[i] = op->operand[i]->id;
+        else
+            hash = mix(hash, op->operand[i]->id);
+    }
+    bool swap = commutes(op) && id[0] > id[1];
+    hash = mix(mix(hash, id[swap]), id[!swap]);
+    const cvn_type *type = &op->result[0]->type;
+    hash = mix(hash, (uint64_t)type->dtype);
+    for (int i = 0; i < type->rank; i++)
+        hash = mix(hash, (uint64_t)type->dim[i]);
+    for (int i = 0; i < attr_info_count; i++)
+        if (attr_info[i].kind == op->kind)
+            hash = mix(
+                hash, hash_field(attr_info[i].type, (const char *)&op->attr + attr_info[i].offset));
+    return hash;
+}
+
+static bool same_operands(const Op *a, const Op *b)
+{
+    if (a->n_operands != b->n_operands)
+        return false;
+    if (commutes(a) && a->operand[0] == b->operand[1] && a->operand[1] == b->operand[0])
+        return true;
+    for (int i = 0; i < a->n_operands; i++)
+        if (a->operand[i] != b->operand[i])
+            return false;
+    return true;
+}
+
+static bool same(const Op *a, const Op *b)
+{
+    if (a->kind != b->kind || !same_operands(a, b) || !attr_equal(a->kind, &a->attr, &b->attr))
+        return false;
+    for (int i = 0; i < a->n_results; i++)
+        if (!cvn_type_equal(&a->result[i]->type, &b->result[i]->type) ||
+            !spec_equal(a->result[i]->spec, b->result[i]->spec))
+            return false;
+    return true;
+}
+
+static bool grow(Cse *cse)
+{
+    size_t capacity = cse->capacity ? cse->capacity * 2 : 256;
+    Op **slot = calloc(capacity, sizeof *slot);
+    if (!slot)
+        return false;
+    for (size_t i = 0; i < cse->capacity; i++) {
+        Op *op = cse->slot[i];
+        if (!op)
+            continue;
+        size_t at = hash_op(op) & (capacity - 1);
+        while (slot[at])
+            at = (at + 1) & (capacity - 1);
+        slot[at] = op;
+    }
+    free(cse->slot);
+    cse->slot = slot;
+    cse->capacity = capacity;
+    return true;
+}
+
+Op *cse_find(Cse *cse, Op *op)
+{
+    if (!may_merge(op) || (cse->n * 2 >= cse->capacity && !grow(cse)))
+        return NULL;
+    size_t at = hash_op(op) & (cse->capacity - 1);
+    for (; cse->slot[at]; at = (at + 1) & (cse->capacity - 1))
+        if (same(cse->slot[at], op))
+            return cse->slot[at];
+    cse->slot[at] = op;
+    cse->n++;
+    return NULL;
+}
