@@ -1,0 +1,226 @@
+#include "graph/text.h"
+
+#include "base/map.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the printer knows beside the graph: the name of each value. */
+typedef struct Printer {
+    StrBuf *out;
+    char **name; /* [n_values], in names' arena; NULL for values that go by their number */
+    Arena arena;
+    Map taken; /* names in use */
+} Printer;
+
+static bool plain_name(const char *text)
+{
+    if (!text || !*text || (*text >= '0' && *text <= '9'))
+        return false;
+    for (const char *p = text; *p; p++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-", *p))
+            return false;
+    return strlen(text) < 200;
+}
+
+/* Gives v a name that no other value has: its own, or its own with a number. */
+static void choose_name(Printer *p, const cvn_value *v)
+{
+    if (!plain_name(v->name))
+        return;
+    char name[256];
+    snprintf(name, sizeof name, "%s", v->name);
+    for (int i = 1; map_get(&p->taken, name, strlen(name)); i++)
+        snprintf(name, sizeof name, "%s.%d", v->name, i);
+    map_put(&p->taken, name, strlen(name), NULL);
+    p->name[v->id] = arena_string(&p->arena, name);
+}
+
+static void put_value(Printer *p, const cvn_value *v)
+{
+    if (p->name[v->id])
+        strbuf_printf(p->out, "%%%s", p->name[v->id]);
+    else
+        strbuf_printf(p->out, "%%%" PRIu32, v->id);
+}
+
+static void put_spec(StrBuf *out, const cvn_spec *spec)
+{
+    strbuf_putc(out, '<');
+    for (int d = 0; d < spec->rank; d++) {
+        strbuf_puts(out, d ? "," : "");
+        if (spec->dim[d].n == 0)
+            strbuf_putc(out, '_');
+        for (int i = 0; i < spec->dim[d].n; i++)
+            strbuf_printf(out, "%s%s", i ? "*" : "", spec->dim[d].axis[i]);
+    }
+    strbuf_putc(out, '>');
+}
+
+static void put_string(StrBuf *out, const char *text)
+{
+    strbuf_putc(out, '"');
+    for (const char *p = text; *p; p++) {
+        unsigned char c = (unsigned char)*p;
+        if (c == '"' || c == '\\')
+            strbuf_printf(out, "\\%c", c);
+        else if (c < 32 || c == 127)
+            strbuf_printf(out, "\\x%02x", c);
+        else
+            strbuf_putc(out, (char)c);
+    }
+    strbuf_putc(out, '"');
+}
+
+/* The shortest decimal that reads back as the same double. */
+static void put_number(StrBuf *out, double value)
+{
+    char text[40];
+    if (isnan(value)) {
+        strbuf_puts(out, signbit(value) ? "-nan" : "nan");
+        return;
+    }
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    strbuf_puts(out, text);
+}
+
+static void put_literal(StrBuf *out, const Literal *literal, const cvn_type *type)
+{
+    int64_t n = literal->splat ? 1 : cvn_type_elements(type);
+    strbuf_puts(out, literal->splat ? "splat " : "[");
+    for (int64_t i = 0; i < n; i++) {
+        strbuf_puts(out, i ? ", " : "");
+        put_number(out, element_get(type->dtype, literal->data, i));
+    }
+    strbuf_puts(out, literal->splat ? "" : "]");
+}
+
+static void put_ints(StrBuf *out, const Ints *ints)
+{
+    strbuf_putc(out, '[');
+    for (int i = 0; i < ints->n; i++)
+        strbuf_printf(out, "%s%" PRId64, i ? "," : "", ints->v[i]);
+    strbuf_putc(out, ']');
+}
+
+/* True for the value that an attribute has when it is left out. */
+static bool is_default(const AttrInfo *row, const void *field)
+{
+    switch (row->type) {
+    case ATTR_INT:
+        return *(const int64_t *)field == 0;
+    case ATTR_INTS:
+        return ((const Ints *)field)->n == 0;
+    case ATTR_FLOAT: {
+        static const double zero;
+        return memcmp(field, &zero, sizeof zero) == 0;
+    }
+    case ATTR_BOOL:
+        return !*(const bool *)field;
+    default:
+        return false;
+    }
+}
+
+static void put_attr(StrBuf *out, const AttrInfo *row, const void *field, const cvn_type *type)
+{
+    strbuf_printf(out, "%s=", row->name);
+    switch (row->type) {
+    case ATTR_INT:
+        strbuf_printf(out, "%" PRId64, *(const int64_t *)field);
+        break;
+    case ATTR_INTS:
+        put_ints(out, field);
+        break;
+    case ATTR_FLOAT:
+        put_number(out, *(const double *)field);
+        break;
+    case ATTR_BOOL:
+        strbuf_puts(out, *(const bool *)field ? "true" : "false");
+        break;
+    case ATTR_STRING:
+        put_string(out, *(const char *const *)field);
+        break;
+    case ATTR_COMPARE:
+        strbuf_puts(out, compare_names[*(const cvn_compare *)field]);
+        break;
+    case ATTR_REDUCE:
+        strbuf_puts(out, reduce_names[*(const cvn_reduce *)field]);
+        break;
+    case ATTR_COMBINE:
+        strbuf_puts(out, combine_names[*(const Combine *)field]);
+        break;
+    case ATTR_LITERAL:
+        put_literal(out, field, type);
+        break;
+    }
+}
+
+static void put_attrs(StrBuf *out, const Op *op)
+{
+    int n = 0;
+    for (int i = 0; i < attr_info_count; i++) {
+        const AttrInfo *row = &attr_info[i];
+        const void *field = (const char *)&op->attr + row->offset;
+        if (row->kind != op->kind || is_default(row, field))
+            continue;
+        strbuf_puts(out, n++ ? ", " : " {");
+        put_attr(out, row, field, &op->result[0]->type);
+    }
+    strbuf_puts(out, n ? "}" : "");
+}
+
+static void put_op(Printer *p, const Op *op)
+{
+    strbuf_puts(p->out, "  ");
+    for (int i = 0; i < op->n_results; i++) {
+        strbuf_puts(p->out, i ? ", " : "");
+        put_value(p, op->result[i]);
+        strbuf_puts(p->out, ": ");
+        type_print(p->out, &op->result[i]->type);
+        if (op->result[i]->spec)
+            put_spec(p->out, op->result[i]->spec);
+    }
+    strbuf_printf(p->out, " = %s", op_info[op->kind].name);
+    for (int i = 0; i < op->n_operands; i++) {
+        strbuf_puts(p->out, i ? ", " : " ");
+        put_value(p, op->operand[i]);
+    }
+    put_attrs(p->out, op);
+    strbuf_putc(p->out, '\n');
+}
+
+void graph_print(StrBuf *out, const cvn_graph *g)
+{
+    Printer p = {.out = out};
+    if (arena_init(&p.arena, NULL)) {
+        out->failed = true;
+        return;
+    }
+    map_init(&p.taken, &p.arena);
+    p.name = arena_array(&p.arena, g->n_values + (size_t)1, sizeof *p.name);
+    for (const Op *op = g->first; op; op = op->next)
+        for (int i = 0; i < op->n_results; i++)
+            choose_name(&p, op->result[i]);
+    strbuf_printf(out, "graph @%s {\n", plain_name(g->name) ? g->name : "graph");
+    for (const Op *op = g->first; op; op = op->next)
+        put_op(&p, op);
+    strbuf_puts(out, "  return");
+    for (int i = 0; i < g->n_outputs; i++) {
+        strbuf_puts(out, i ? ", " : " ");
+        put_value(&p, g->output[i].value);
+        if (g->output[i].into) {
+            strbuf_puts(out, " into ");
+            put_value(&p, g->output[i].into);
+        }
+    }
+    strbuf_puts(out, "\n}\n");
+    arena_free(&p.arena);
+}
