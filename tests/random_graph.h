@@ -17,6 +17,7 @@
 #define TESTS_RANDOM_GRAPH_H
 
 #include "graph/graph.h"
+#include "splitmix.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -41,19 +42,10 @@ typedef struct RandomGraph {
     int n;
 } RandomGraph;
 
-/* splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014). */
-static inline uint64_t random_next(uint64_t *state)
-{
-    uint64_t z = *state += UINT64_C(0x9E3779B97F4A7C15);
-    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
-    return z ^ z >> 31;
-}
-
 /* In [0, n), n > 0. */
 static inline int random_below(RandomGraph *r, int64_t n)
 {
-    return (int)(random_next(&r->state) % (uint64_t)n);
+    return (int)(splitmix(&r->state) % (uint64_t)n);
 }
 
 static inline bool random_chance(RandomGraph *r, int percent)
@@ -71,7 +63,7 @@ static inline bool random_is_float(cvn_dtype dtype)
 static inline double random_number(uint64_t *state, cvn_dtype dtype, bool specials)
 {
     static const double special[] = {-0.0, 0.0, INFINITY, -INFINITY, NAN, 1e-40, 65504, 3e38};
-    uint64_t bits = random_next(state);
+    uint64_t bits = splitmix(state);
     bool is_special = specials && bits % 16 == 0;
     bits >>= 8;
     if (dtype == CVN_BOOL)
@@ -789,8 +781,10 @@ static inline cvn_graph *random_graph(uint64_t seed, const RandomOptions *option
         char name[16] = {'p', (char)('0' + i / 10 % 10), (char)('0' + i % 10)};
         random_note(r, cvn_parameter(g, name, random_type(r, dtype)));
     }
+    OpKind kind = OP_CONSTANT;
     for (int i = 0; i < options->n_ops && !g->err.code; i++) {
-        OpKind kind = (OpKind)random_below(r, OP_COUNT);
+        if (!random_chance(r, 25)) /* or the same kind again, for chains of them */
+            kind = (OpKind)random_below(r, OP_COUNT);
         RandomMaker *maker = random_maker(kind);
         cvn_value *v = NULL;
         if (random_chance(r, 4))
