@@ -1,8 +1,10 @@
 /* einsum: which operations it makes, what it refuses, and that it computes what its letters say. */
-#include "graph/graph.h"
+#include "graph/interp.h"
+#include "splitmix.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -15,7 +17,7 @@ static cvn_graph *new_graph(void)
     return g;
 }
 
-/* A size for each letter, all different. */
+/* A size for each letter; neighbours differ. */
 static int64_t letter_size(char letter)
 {
     return 2 + (letter - 'a') % 7;
@@ -35,7 +37,8 @@ static cvn_value *build(cvn_graph *g, const char *equation, cvn_dtype dtype)
     const char *comma = strchr(equation, ','), *arrow = strstr(equation, "->");
     cvn_type lhs = term_type(equation, (int)(comma - equation), dtype);
     cvn_type rhs = term_type(comma + 1, (int)(arrow - comma - 1), dtype);
-    return cvn_einsum(g, equation, cvn_parameter(g, "a", lhs), cvn_parameter(g, "b", rhs));
+    cvn_value *a = cvn_parameter(g, "a", lhs), *b = cvn_parameter(g, "b", rhs);
+    return cvn_einsum(g, equation, a, b);
 }
 
 static int count(const cvn_graph *g, OpKind kind)
@@ -100,6 +103,82 @@ static void the_result_takes_the_dtype_asked_for(void **state)
     cvn_graph_free(g);
 }
 
+/* The row-major position of the element that the letters' values say. */
+static int64_t position(const char *letters, int n, const int64_t *at)
+{
+    int64_t place = 0;
+    for (int i = 0; i < n; i++)
+        place = place * letter_size(letters[i]) + at[letters[i] - 'a'];
+    return place;
+}
+
+/* result[letters] += lhs[letters] * rhs[letters] for all values of all letters of the equation. */
+static void sum_over_letters(const char *equation, const int32_t *lhs, const int32_t *rhs,
+                             int32_t *result)
+{
+    const char *comma = strchr(equation, ','), *arrow = strstr(equation, "->");
+    char letter[26];
+    int n = 0;
+    int64_t at[26] = {0}, points = 1;
+    for (const char *c = equation; c < arrow; c++) {
+        if (*c == ',' || memchr(letter, *c, (size_t)n))
+            continue;
+        points *= letter_size(*c);
+        letter[n++] = *c;
+    }
+    for (int64_t p = 0; p < points; p++) {
+        int64_t rest = p;
+        for (int i = 0; i < n; i++) {
+            at[letter[i] - 'a'] = rest % letter_size(letter[i]);
+            rest /= letter_size(letter[i]);
+        }
+        result[position(arrow + 2, (int)strlen(arrow + 2), at)] +=
+            lhs[position(equation, (int)(comma - equation), at)] *
+            rhs[position(comma + 1, (int)(arrow - comma - 1), at)];
+    }
+}
+
+static void it_computes_what_the_letters_say(void **state)
+{
+    (void)state;
+    static const char *const equations[] = {
+        "bsd,dnh->bsnh", "bsnh,dnh->bsd", "bsd,dnh->bnsh", "vd,bsd->bsv", "ab,bc->ac",
+        "ab,cb->ca",     "ab,ab->",       "ab,ab->ba",     "a,b->ba",     ",ab->ba",
+        "abc,cd->a",     "ab,cd->",       "abc,cbd->dbca", "ab,->b",      "abcd,bd->cb",
+        "gab,gbc->gac",  "ab,b->",        "acb,cdb->dcab",
+    };
+    for (size_t e = 0; e < sizeof equations / sizeof *equations; e++) {
+        cvn_err err = {0};
+        cvn_graph *g = new_graph();
+        cvn_value *v = build(g, equations[e], CVN_I32);
+        cvn_output(g, v);
+        assert_int_equal(cvn_graph_check(g, &err), CVN_OK);
+        uint64_t random = e;
+        int32_t *input[2];
+        for (int p = 0; p < 2; p++) {
+            int64_t n = cvn_type_elements(&g->parameter[p]->type);
+            input[p] = calloc((size_t)n, sizeof **input);
+            assert_non_null(input[p]);
+            for (int64_t i = 0; i < n; i++)
+                input[p][i] = draw(&random, 19) - 9;
+        }
+        size_t bytes = cvn_type_bytes(&v->type);
+        int32_t *expected = calloc(1, bytes);
+        assert_non_null(expected);
+        sum_over_letters(equations[e], input[0], input[1], expected);
+        void *got = NULL;
+        const void *inputs[2] = {input[0], input[1]};
+        assert_int_equal(interp_run_one(g, inputs, &got, &err), CVN_OK);
+        if (memcmp(got, expected, bytes) != 0)
+            fail_msg("\"%s\" computes something else", equations[e]);
+        free(got);
+        free(expected);
+        free(input[0]);
+        free(input[1]);
+        cvn_graph_free(g);
+    }
+}
+
 static void mistakes_are_named(void **state)
 {
     (void)state;
@@ -140,6 +219,7 @@ int main(void)
         cmocka_unit_test(a_transpose_is_made_where_groups_interleave),
         cmocka_unit_test(lonely_letters_are_summed_before_the_product),
         cmocka_unit_test(the_result_takes_the_dtype_asked_for),
+        cmocka_unit_test(it_computes_what_the_letters_say),
         cmocka_unit_test(mistakes_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
