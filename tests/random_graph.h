@@ -246,7 +246,8 @@ static inline cvn_value *random_select(RandomGraph *r, OpKind kind)
         return NULL;
     cvn_type mask = random_chance(r, 30) ? cvn_scalar(CVN_BOOL) : a->type;
     mask.dtype = CVN_BOOL;
-    return cvn_select(r->g, random_of_type(r, mask), a, random_of_type(r, a->type));
+    cvn_value *pred = random_of_type(r, mask), *b = random_of_type(r, a->type);
+    return cvn_select(r->g, pred, a, b);
 }
 
 static inline cvn_value *random_clamp(RandomGraph *r, OpKind kind)
@@ -255,7 +256,8 @@ static inline cvn_value *random_clamp(RandomGraph *r, OpKind kind)
     if (!x)
         return NULL;
     cvn_type bound = random_chance(r, 50) ? cvn_scalar(x->type.dtype) : x->type;
-    return cvn_clamp(r->g, random_of_type(r, bound), x, random_of_type(r, bound));
+    cvn_value *low = random_of_type(r, bound), *high = random_of_type(r, bound);
+    return cvn_clamp(r->g, low, x, high);
 }
 
 static inline cvn_value *random_iota(RandomGraph *r, OpKind kind)
@@ -639,36 +641,43 @@ static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
     int64_t context = seq + random_below(r, 3), heads = kv * group;
     cvn_type rows = CVN_TYPE(CVN_I32, batch), q = CVN_TYPE(dtype, batch, seq, heads, dim);
     cvn_type cache = CVN_TYPE(dtype, batch, kv, context, dim);
-    cvn_value *out[2];
+    cvn_value *v[5], *out[2];
     switch (kind) {
     case OP_RMS_NORM:
-        return cvn_rms_norm(g, random_of_type(r, q), random_of_type(r, CVN_TYPE(dtype, dim)), 1e-5,
-                            random_chance(r, 50) ? CVN_F32 : dtype);
+        v[0] = random_of_type(r, q);
+        v[1] = random_of_type(r, CVN_TYPE(dtype, dim));
+        return cvn_rms_norm(g, v[0], v[1], 1e-5, random_chance(r, 50) ? CVN_F32 : dtype);
     case OP_ROPE:
-        return cvn_rope(g, random_of_type(r, q), random_of_type(r, CVN_TYPE(CVN_I32, batch, seq)),
-                        random_of_type(r, CVN_TYPE(CVN_F32, dim / 2)), random_chance(r, 50));
+        v[0] = random_of_type(r, q);
+        v[1] = random_of_type(r, CVN_TYPE(CVN_I32, batch, seq));
+        v[2] = random_of_type(r, CVN_TYPE(CVN_F32, dim / 2));
+        return cvn_rope(g, v[0], v[1], v[2], random_chance(r, 50));
     case OP_ATTENTION:
-        return cvn_attention(g, random_of_type(r, q), random_of_type(r, cache),
-                             random_of_type(r, cache), random_of_type(r, rows),
-                             random_of_type(r, rows), 0.5);
+        v[0] = random_of_type(r, q);
+        v[1] = random_of_type(r, cache);
+        v[2] = random_of_type(r, cache);
+        v[3] = random_of_type(r, rows);
+        v[4] = random_of_type(r, rows);
+        return cvn_attention(g, v[0], v[1], v[2], v[3], v[4], 0.5);
     case OP_CACHE_UPDATE:
-        return cvn_cache_update(g, random_of_type(r, cache),
-                                random_of_type(r, CVN_TYPE(dtype, batch, seq, kv, dim)),
-                                random_of_type(r, rows));
+        v[0] = random_of_type(r, cache);
+        v[1] = random_of_type(r, CVN_TYPE(dtype, batch, seq, kv, dim));
+        v[2] = random_of_type(r, rows);
+        return cvn_cache_update(g, v[0], v[1], v[2]);
     case OP_SOFTMAX_CROSS_ENTROPY:
-        cvn_softmax_cross_entropy(g, random_of_type(r, CVN_TYPE(dtype, batch, context)),
-                                  random_of_type(r, rows), out);
+        v[0] = random_of_type(r, CVN_TYPE(dtype, batch, context));
+        v[1] = random_of_type(r, rows);
+        cvn_softmax_cross_entropy(g, v[0], v[1], out);
         return out[0];
     case OP_ARGMAX: {
         cvn_value *x = random_pick(r, kind, 1);
         int axis = x ? random_below(r, x->type.rank) : 0;
         return x && x->type.dim[axis] > 0 ? cvn_argmax(g, x, axis) : NULL;
     }
-    default: {
-        cvn_type word = CVN_TYPE(CVN_U32, batch, dim);
-        return cvn_random_bits(g, random_of_type(r, word), random_of_type(r, word),
-                               random_of_type(r, word), random_of_type(r, word));
-    }
+    default:
+        for (int i = 0; i < 4; i++)
+            v[i] = random_of_type(r, CVN_TYPE(CVN_U32, batch, dim));
+        return cvn_random_bits(g, v[0], v[1], v[2], v[3]);
     }
 }
 
