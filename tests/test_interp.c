@@ -180,6 +180,72 @@ static void errors_of_building_come_back_from_a_run(void **state)
     cvn_graph_free(g);
 }
 
+/* XLA flushes subnormal numbers, so what they give is not in the stored cases. */
+static void subnormal_numbers_are_numbers(void **state)
+{
+    (void)state;
+    cvn_graph *g = new_graph();
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 2));
+    cvn_value *b = cvn_parameter(g, "b", CVN_TYPE(CVN_BF16, 1));
+    cvn_value *zero = cvn_splat(g, CVN_TYPE(CVN_F32, 2), 0);
+    cvn_output(g, cvn_add(g, x, x));
+    cvn_output(g, cvn_sign(g, x));
+    cvn_output(g, cvn_floor(g, x));
+    cvn_output(g, cvn_compare_values(g, CVN_GT, x, zero));
+    cvn_output(g, cvn_convert(g, x, CVN_BOOL));
+    cvn_output(g, cvn_add(g, b, b));
+    float least[2] = {0x1p-149f, -0x1p-149f};
+    uint16_t least_bf16 = 1;
+    void *out[6];
+    assert_int_equal(interp_run_one(g, (const void *[]){least, &least_bf16}, out, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_true(((float *)out[0])[i] == 2 * least[i]);
+        assert_true(((float *)out[1])[i] == (i ? -1 : 1));
+        assert_true(((float *)out[2])[i] == (i ? -1 : 0));
+        assert_int_equal(((uint8_t *)out[3])[i], i == 0);
+        assert_int_equal(((uint8_t *)out[4])[i], 1);
+    }
+    assert_int_equal(((uint16_t *)out[5])[0], 2);
+    free_all(out, 6);
+    cvn_graph_free(g);
+}
+
+/* StableHLO's text: an update outside is skipped element by element. XLA drops the whole window. */
+static void scatter_keeps_the_part_of_a_window_that_is_inside(void **state)
+{
+    (void)state;
+    cvn_graph *g = new_graph();
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_I32, 4));
+    cvn_value *at = cvn_parameter(g, "at", CVN_TYPE(CVN_I32, 2, 1));
+    cvn_value *u = cvn_parameter(g, "u", CVN_TYPE(CVN_I32, 2, 3));
+    const cvn_gather_dims dims = {
+        .n_window = 1, .window = {1}, .n_index_map = 1, .index_map = {0}, .index_vector_dim = 1};
+    cvn_output(g, cvn_scatter_add(g, x, at, u, &dims));
+    int32_t x_data[4] = {0}, at_data[2] = {-1, 2}, u_data[6] = {1, 2, 3, 4, 5, 6};
+    void *out[1];
+    cvn_err err = {0};
+    if (interp_run_one(g, (const void *[]){x_data, at_data, u_data}, out, &err))
+        fail_msg("%s", err.message);
+    const int32_t expected[4] = {2, 3, 4, 5};
+    assert_memory_equal(out[0], expected, sizeof expected);
+    free(out[0]);
+    cvn_graph_free(g);
+}
+
+/* The padding nibble after an odd number of i4 is zero, whatever the memory held. */
+static void the_last_nibble_of_odd_i4_is_zero(void **state)
+{
+    (void)state;
+    cvn_graph *g = new_graph();
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_I4, 3));
+    cvn_value *y = cvn_reverse(g, x, 1, (const int[]){0});
+    uint8_t in[2] = {0x21, 0xf3}, out[2] = {0xff, 0xff};
+    interp_op(y->def, (const void *[]){in}, (void *[]){out});
+    assert_int_equal(out[0], 0x23);
+    assert_int_equal(out[1], 0x01);
+    cvn_graph_free(g);
+}
+
 /* Runs g and g decomposed on the same inputs; int32 inputs are small and not negative. */
 static void assert_decomposition_agrees(cvn_graph *g, double tolerance)
 {
@@ -355,6 +421,9 @@ int main(void)
         cmocka_unit_test(a_device_without_a_group_is_an_error),
         cmocka_unit_test(memory_that_cannot_be_had_is_an_error),
         cmocka_unit_test(errors_of_building_come_back_from_a_run),
+        cmocka_unit_test(subnormal_numbers_are_numbers),
+        cmocka_unit_test(scatter_keeps_the_part_of_a_window_that_is_inside),
+        cmocka_unit_test(the_last_nibble_of_odd_i4_is_zero),
         cmocka_unit_test(rms_norm_equals_its_decomposition),
         cmocka_unit_test(rope_equals_its_decomposition),
         cmocka_unit_test(attention_equals_its_decomposition),

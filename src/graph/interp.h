@@ -4,10 +4,12 @@
  * Kernels, constant folding and the passes are all tested against these. Rules that hold for every
  * operation unless its function says otherwise:
  *
- *   floats     elements are read as f64, computed in f64 and rounded once, on the store; for f32
- *              and smaller +, -, *, / and sqrt this is exactly IEEE arithmetic in that type
+ *   floats     elements are read as f64, computed in f64 and rounded on the store (bf16 and f16 by
+ *              way of f32, as XLA does); for +, -, *, / and sqrt this is exactly IEEE arithmetic in
+ *              the type of the element. Subnormal numbers are kept; XLA's CPU backend, and kernels
+ *              that set the processor so, flush them to zero
  *   integers   two's complement, wrap around (in the width of their type)
- *   sums       run in index order in f64 (integers: wrap), rounded once at the end
+ *   sums       run in index order in f64 (integers: wrap), rounded at the end
  *   moves      copy bits: the payload of a NaN and the sign of a zero survive
  *
  * All tensors are dense, row-major and packed as in memory. No function here allocates except
