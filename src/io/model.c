@@ -3,6 +3,8 @@
 #include "base/strbuf.h"
 #include "io/convert.h"
 #include "io/folder.h"
+#include "io/gguf.h"
+#include "io/meta.h"
 
 #include <string.h>
 
@@ -12,6 +14,12 @@ const char *io_kind_name(IoKind kind)
                                         [IO_KIND_META] = "Meta folder",
                                         [IO_KIND_GGUF] = "GGUF file"};
     return names[kind];
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
 }
 
 static int open_hf(IoModel *model, cvn_err *err)
@@ -26,6 +34,35 @@ static int open_hf(IoModel *model, cvn_err *err)
     model->map = folder.map;
     model->n_maps = folder.n_maps;
     return CVN_OK;
+}
+
+static int open_meta(IoModel *model, cvn_err *err)
+{
+    MetaFolder meta;
+    int code = meta_open(&meta, model->path, &model->arena, err);
+    if (code != CVN_OK)
+        return code;
+    model->config = meta.config;
+    model->tensors = meta.tensors;
+    model->map = meta.map;
+    model->n_maps = meta.n_maps;
+    return CVN_OK;
+}
+
+static int open_gguf(IoModel *model, cvn_err *err)
+{
+    model->gguf = arena_alloc(&model->arena, sizeof *model->gguf);
+    model->map = arena_alloc(&model->arena, sizeof *model->map);
+    int code = file_map(model->map, model->path, err);
+    if (code != CVN_OK)
+        return code;
+    model->n_maps = 1;
+    code =
+        gguf_read(model->gguf, model->path, model->map->data, model->map->size, &model->arena, err);
+    if (code == CVN_OK)
+        code = gguf_config(&model->config, model->gguf, err);
+    model->tensors = model->gguf->tensors;
+    return code;
 }
 
 static bool has(const IoModel *model, const char *name)
@@ -49,10 +86,18 @@ int io_open_files(IoModel *model, const char *path, cvn_err *err)
     } else if (file_is_folder(path) && has(model, "config.json")) {
         model->kind = IO_KIND_HF;
         code = open_hf(model, err);
+    } else if (file_is_folder(path) && has(model, "params.json")) {
+        model->kind = IO_KIND_META;
+        code = open_meta(model, err);
+    } else if (!file_is_folder(path) && ends_with(path, ".gguf")) {
+        model->kind = IO_KIND_GGUF;
+        code = open_gguf(model, err);
     } else {
-        code = err_set(err, CVN_EUNSUPPORTED,
-                       "'%s' is no model: a folder with config.json and *.safetensors is expected",
-                       path);
+        code =
+            err_set(err, CVN_EUNSUPPORTED,
+                    "'%s' is no model: a folder with config.json and *.safetensors, a folder with "
+                    "params.json and consolidated.00.pth, or a file *.gguf is expected",
+                    path);
     }
     if (code != CVN_OK)
         io_close_model(model);
@@ -79,12 +124,6 @@ static int check_tensor(const IoModel *model, const Param *param, const IoTensor
                        "'%s': tensor '%s' is of type %s, which cannot be used as a weight",
                        tensor->file, tensor->name, tensor->type);
     return CVN_OK;
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
 }
 
 static bool is_tolerated(const IoModel *model, const IoTensor *tensor)

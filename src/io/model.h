@@ -17,6 +17,7 @@
 #define CVN_IO_MODEL_H
 
 #include "base/file.h"
+#include "io/gguf.h"
 #include "io/tensor.h"
 #include "model/params.h"
 
@@ -30,6 +31,7 @@ typedef struct IoModel {
     IoTensors tensors; /* all tensors of all files */
     FileMap *map;      /* [n_maps], owned mappings */
     size_t n_maps;
+    Gguf *gguf; /* of a GGUF file: its key-value pairs (the tokenizer is in there); else NULL */
     ParamList params; /* of the config */
     const IoTensor *
         *source; /* [params.n]: the tensor that holds each parameter; NULL before the audit */

@@ -191,15 +191,6 @@ static int find_header(const char *file, const uint8_t *data, size_t size, size_
     return CVN_OK;
 }
 
-/* Names go into messages: they must not move a terminal's cursor. */
-static bool is_printable(const char *name)
-{
-    const unsigned char *c = (const unsigned char *)name;
-    while (*c >= ' ' && *c != 0x7f)
-        c++;
-    return *c == '\0' && *name != '\0';
-}
-
 int st_read(IoTensors *list, const char *file, const uint8_t *data, size_t size, Map *metadata,
             cvn_err *err)
 {
@@ -230,10 +221,11 @@ int st_read(IoTensors *list, const char *file, const uint8_t *data, size_t size,
             continue;
         }
         IoTensor tensor = {.name = name, .file = path};
-        if (!is_printable(name)) {
+        if (!io_name_is_clean(name)) {
             code =
                 err_set(err, CVN_EFORMAT,
-                        "'%s': the name of tensor %zu is empty or has control characters", file, n);
+                        "'%s': the name of tensor %zu is empty, too long or has control characters",
+                        file, n);
             goto free_span;
         }
         if ((code = read_tensor(&tensor, &span[n++], entry, buffer, buffer_size, err)) != CVN_OK ||

@@ -31,6 +31,14 @@ int io_tensors_add(IoTensors *list, const IoTensor *tensor, cvn_err *err)
     return CVN_OK;
 }
 
+bool io_name_is_clean(const char *name)
+{
+    size_t n = 0;
+    while ((unsigned char)name[n] >= ' ' && name[n] != 0x7f && n <= 256)
+        n++;
+    return n > 0 && n <= 256 && name[n] == '\0';
+}
+
 const IoTensor *io_tensors_find(const IoTensors *list, const char *name)
 {
     const uint64_t *index = map_get(&list->by_name, name, strlen(name));

@@ -48,6 +48,9 @@ void io_tensors_init(IoTensors *list, Arena *arena);
 /* Appends a copy of *tensor (its name is copied too); a name that is there already is an error. */
 int io_tensors_add(IoTensors *list, const IoTensor *tensor, cvn_err *err);
 
+/* Names go into messages: they must not be empty, move a terminal's cursor, or fill a screen. */
+bool io_name_is_clean(const char *name);
+
 /* NULL when there is none of that name. */
 const IoTensor *io_tensors_find(const IoTensors *list, const char *name);
 

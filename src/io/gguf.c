@@ -1,0 +1,304 @@
+#include "io/gguf.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { MAX_DIMS = 4, MAX_KEY = 65535, MAX_NESTING = 4 };
+
+/* Bytes of a value type; 0 for those of varying size. */
+static const uint8_t value_bytes[GGUF_TYPE_COUNT] = {
+    [GGUF_U8] = 1,  [GGUF_I8] = 1,  [GGUF_U16] = 2,  [GGUF_I16] = 2,    [GGUF_U32] = 4,
+    [GGUF_I32] = 4, [GGUF_F32] = 4, [GGUF_BOOL] = 1, [GGUF_STRING] = 0, [GGUF_ARRAY] = 0,
+    [GGUF_U64] = 8, [GGUF_I64] = 8, [GGUF_F64] = 8,
+};
+
+/* Element types by their number in the file: elements per block and bytes per block, so that sizes
+ * can be checked also of tensors we cannot use. A NULL name is a number that was withdrawn. */
+static const struct {
+    const char *name;
+    int16_t elements, bytes;
+    int16_t coding, dtype; /* IoCoding and cvn_dtype */
+} element_types[] = {
+    [0] = {"F32", 1, 4, IO_PLAIN, CVN_F32},    [1] = {"F16", 1, 2, IO_PLAIN, CVN_F16},
+    [2] = {"Q4_0", 32, 18, IO_OPAQUE, 0},      [3] = {"Q4_1", 32, 20, IO_OPAQUE, 0},
+    [6] = {"Q5_0", 32, 22, IO_OPAQUE, 0},      [7] = {"Q5_1", 32, 24, IO_OPAQUE, 0},
+    [8] = {"Q8_0", 32, 34, IO_Q8_0, CVN_F32},  [9] = {"Q8_1", 32, 36, IO_OPAQUE, 0},
+    [10] = {"Q2_K", 256, 84, IO_OPAQUE, 0},    [11] = {"Q3_K", 256, 110, IO_OPAQUE, 0},
+    [12] = {"Q4_K", 256, 144, IO_OPAQUE, 0},   [13] = {"Q5_K", 256, 176, IO_OPAQUE, 0},
+    [14] = {"Q6_K", 256, 210, IO_OPAQUE, 0},   [15] = {"Q8_K", 256, 292, IO_OPAQUE, 0},
+    [16] = {"IQ2_XXS", 256, 66, IO_OPAQUE, 0}, [17] = {"IQ2_XS", 256, 74, IO_OPAQUE, 0},
+    [18] = {"IQ3_XXS", 256, 98, IO_OPAQUE, 0}, [19] = {"IQ1_S", 256, 50, IO_OPAQUE, 0},
+    [20] = {"IQ4_NL", 32, 18, IO_OPAQUE, 0},   [21] = {"IQ3_S", 256, 110, IO_OPAQUE, 0},
+    [22] = {"IQ2_S", 256, 82, IO_OPAQUE, 0},   [23] = {"IQ4_XS", 256, 136, IO_OPAQUE, 0},
+    [24] = {"I8", 1, 1, IO_PLAIN, CVN_I8},     [25] = {"I16", 1, 2, IO_OPAQUE, 0},
+    [26] = {"I32", 1, 4, IO_PLAIN, CVN_I32},   [27] = {"I64", 1, 8, IO_OPAQUE, 0},
+    [28] = {"F64", 1, 8, IO_PLAIN, CVN_F64},   [29] = {"IQ1_M", 256, 56, IO_OPAQUE, 0},
+    [30] = {"BF16", 1, 2, IO_PLAIN, CVN_BF16}, [34] = {"TQ1_0", 256, 54, IO_OPAQUE, 0},
+    [35] = {"TQ2_0", 256, 66, IO_OPAQUE, 0},   [39] = {"MXFP4", 32, 17, IO_OPAQUE, 0},
+};
+
+/* A position in the file that never passes its end. */
+typedef struct Cursor {
+    const char *file;
+    const uint8_t *data;
+    size_t at, size;
+    cvn_err *err;
+} Cursor;
+
+static int short_file(const Cursor *c)
+{
+    return err_set(c->err, CVN_EFORMAT, "'%s' ends inside of its header, at byte %zu", c->file,
+                   c->size);
+}
+
+/* The next n bytes, or NULL with an error. */
+static const uint8_t *take(Cursor *c, uint64_t n)
+{
+    if (n > c->size - c->at) {
+        short_file(c);
+        return NULL;
+    }
+    c->at += (size_t)n;
+    return c->data + c->at - n;
+}
+
+static int take_u32(Cursor *c, uint32_t *out)
+{
+    const uint8_t *p = take(c, 4);
+    if (p)
+        memcpy(out, p, 4);
+    return p ? CVN_OK : CVN_EFORMAT;
+}
+
+static int take_u64(Cursor *c, uint64_t *out)
+{
+    const uint8_t *p = take(c, 8);
+    if (p)
+        memcpy(out, p, 8);
+    return p ? CVN_OK : CVN_EFORMAT;
+}
+
+/* A name as a C string in the arena: at most `most` bytes, printable ASCII. NULL with an error. */
+static const char *take_name(Cursor *c, size_t most, Arena *arena)
+{
+    uint64_t n = 0;
+    if (take_u64(c, &n) != CVN_OK)
+        return NULL;
+    if (n == 0 || n > most) {
+        err_set(c->err, CVN_EFORMAT, "'%s' has a name of %" PRIu64 " bytes before byte %zu",
+                c->file, n, c->at);
+        return NULL;
+    }
+    const uint8_t *p = take(c, n);
+    for (uint64_t i = 0; p && i < n; i++) {
+        if (p[i] <= ' ' || p[i] >= 0x7f) {
+            err_set(c->err, CVN_EFORMAT, "'%s' has a name that is not printable before byte %zu",
+                    c->file, c->at);
+            return NULL;
+        }
+    }
+    return p ? arena_stringn(arena, (const char *)p, (size_t)n) : NULL;
+}
+
+static int skip_elements(Cursor *c, GgufType type, uint64_t n, int depth);
+
+/* Reads the head of an array and passes over its elements. */
+static int take_array(Cursor *c, GgufValue *value, int depth)
+{
+    uint32_t element = 0;
+    if (take_u32(c, &element) != CVN_OK || take_u64(c, &value->n) != CVN_OK)
+        return CVN_EFORMAT;
+    if (element >= GGUF_TYPE_COUNT || depth > MAX_NESTING)
+        return err_set(c->err, CVN_EFORMAT, "'%s' has an array of unknown type %u before byte %zu",
+                       c->file, element, c->at);
+    value->element = (GgufType)element;
+    value->data = c->data + c->at;
+    size_t start = c->at;
+    int code = skip_elements(c, value->element, value->n, depth);
+    value->bytes = c->at - start;
+    return code;
+}
+
+static int skip_elements(Cursor *c, GgufType type, uint64_t n, int depth)
+{
+    if (value_bytes[type]) {
+        if (n > (c->size - c->at) / value_bytes[type])
+            return short_file(c);
+        c->at += (size_t)n * value_bytes[type];
+        return CVN_OK;
+    }
+    for (uint64_t i = 0; i < n; i++) { /* each takes at least 8 bytes, so this ends with the file */
+        GgufValue inner = {0};
+        uint64_t length = 0;
+        if (type == GGUF_STRING ? take_u64(c, &length) != CVN_OK || !take(c, length)
+                                : take_array(c, &inner, depth + 1) != CVN_OK)
+            return CVN_EFORMAT;
+    }
+    return CVN_OK;
+}
+
+static int take_value(Cursor *c, const char *key, GgufValue *value)
+{
+    uint32_t type = 0;
+    if (take_u32(c, &type) != CVN_OK)
+        return CVN_EFORMAT;
+    if (type >= GGUF_TYPE_COUNT)
+        return err_set(c->err, CVN_EFORMAT, "'%s': key '%.100s' has the unknown type %u", c->file,
+                       key, type);
+    *value = (GgufValue){.type = (GgufType)type, .element = (GgufType)type, .n = 1};
+    if (type == GGUF_ARRAY)
+        return take_array(c, value, 1);
+    if (type == GGUF_STRING && take_u64(c, &value->n) != CVN_OK)
+        return CVN_EFORMAT;
+    uint64_t bytes = type == GGUF_STRING ? value->n : value_bytes[type];
+    value->data = take(c, bytes);
+    value->bytes = (size_t)bytes;
+    if (value->data && type == GGUF_BOOL && *value->data > 1)
+        return err_set(c->err, CVN_EFORMAT, "'%s': key '%.100s' is a bool of value %u", c->file,
+                       key, *value->data);
+    return value->data ? CVN_OK : CVN_EFORMAT;
+}
+
+static int read_values(Gguf *gguf, Cursor *c, uint64_t n, Arena *arena)
+{
+    if (n > (c->size - c->at) / 13) /* a key of one byte, a type, a value of one byte, less one */
+        return err_set(c->err, CVN_EFORMAT, "'%s' claims %" PRIu64 " keys, more than fit into it",
+                       c->file, n);
+    gguf->value = arena_array(arena, (size_t)n + 1, sizeof *gguf->value);
+    for (; gguf->n_values < n; gguf->n_values++) {
+        bool added;
+        const char *key = take_name(c, MAX_KEY, arena);
+        if (!key || take_value(c, key, &gguf->value[gguf->n_values]) != CVN_OK)
+            return CVN_EFORMAT;
+        *map_put(&gguf->by_key, key, strlen(key), &added) = gguf->n_values;
+        if (!added)
+            return err_set(c->err, CVN_EFORMAT, "'%s' has the key '%.100s' twice", c->file, key);
+    }
+    return CVN_OK;
+}
+
+/* One tensor's entry; its offset is returned and checked when the start of the data is known. */
+static int read_tensor(Cursor *c, IoTensor *tensor, uint64_t *offset, Arena *arena)
+{
+    uint32_t rank = 0, type = 0;
+    tensor->name = take_name(c, 256, arena);
+    if (!tensor->name || take_u32(c, &rank) != CVN_OK)
+        return CVN_EFORMAT;
+    if (rank > MAX_DIMS)
+        return err_set(c->err, CVN_EFORMAT,
+                       "'%s': tensor '%s' has %u dimensions; at most %d are allowed", c->file,
+                       tensor->name, rank, MAX_DIMS);
+    tensor->rank = (int)rank;
+    for (uint32_t i = 0; i < rank; i++) {
+        uint64_t dim = 0;
+        if (take_u64(c, &dim) != CVN_OK)
+            return CVN_EFORMAT;
+        if (dim > INT64_MAX)
+            return err_set(c->err, CVN_EFORMAT, "'%s': tensor '%s' has a negative dimension",
+                           c->file, tensor->name);
+        tensor->dims[rank - 1 - i] = (int64_t)dim;
+    }
+    if (take_u32(c, &type) != CVN_OK || take_u64(c, offset) != CVN_OK)
+        return CVN_EFORMAT;
+    if (type >= sizeof element_types / sizeof *element_types || !element_types[type].name)
+        return err_set(c->err, CVN_EFORMAT, "'%s': tensor '%s' has the unknown element type %u",
+                       c->file, tensor->name, type);
+    int64_t block = element_types[type].elements, row = rank ? tensor->dims[rank - 1] : 1;
+    tensor->type = element_types[type].name;
+    tensor->coding = (IoCoding)element_types[type].coding;
+    tensor->dtype = (cvn_dtype)element_types[type].dtype;
+    size_t bytes = 0;
+    if (row % block != 0 || !io_shape_size(tensor->dims, tensor->rank, 8, &tensor->n, &bytes) ||
+        __builtin_mul_overflow((size_t)(tensor->n / block), (size_t)element_types[type].bytes,
+                               &tensor->bytes))
+        return err_set(c->err, CVN_EFORMAT,
+                       "'%s': the shape of tensor '%s' does not fit its type %s", c->file,
+                       tensor->name, tensor->type);
+    return CVN_OK;
+}
+
+/* The data begins after the header; each tensor at the next multiple of the alignment. */
+static int place_tensors(Gguf *gguf, Cursor *c, const uint64_t *offset, uint64_t alignment)
+{
+    uint64_t padding = (alignment - c->at % alignment) % alignment, expected = 0;
+    if (padding > c->size - c->at) {
+        if (gguf->tensors.n == 0)
+            return CVN_OK;
+        return short_file(c);
+    }
+    const uint8_t *data = c->data + c->at + padding;
+    uint64_t size = c->size - c->at - padding;
+    for (size_t i = 0; i < gguf->tensors.n; i++) {
+        IoTensor *tensor = &gguf->tensors.tensor[i];
+        if (offset[i] != expected)
+            return err_set(c->err, CVN_EFORMAT,
+                           "'%s': tensor '%s' is at byte %" PRIu64 " of the data where the tensors "
+                           "before it and the alignment of %" PRIu64 " put it at %" PRIu64,
+                           c->file, tensor->name, offset[i], alignment, expected);
+        if (expected > size || tensor->bytes > size - expected)
+            return err_set(c->err, CVN_EFORMAT,
+                           "'%s': tensor '%s' runs past the end of the file; it was cut short",
+                           c->file, tensor->name);
+        tensor->data = data + expected;
+        expected += tensor->bytes; /* both at most size */
+        expected += (alignment - expected % alignment) % alignment;
+    }
+    return CVN_OK;
+}
+
+static int read_alignment(const Gguf *gguf, uint64_t *alignment, cvn_err *err)
+{
+    const GgufValue *value = gguf_find(gguf, "general.alignment");
+    *alignment = 32;
+    if (!value)
+        return CVN_OK;
+    uint32_t given = 0;
+    if (value->type == GGUF_U32)
+        memcpy(&given, value->data, 4);
+    if (given < 8 || given > 1 << 20 || (given & (given - 1)) != 0)
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': general.alignment is %u; a power of two from 8 to 2^20 is expected",
+                       gguf->file, given);
+    *alignment = given;
+    return CVN_OK;
+}
+
+static int read_header(Cursor *c, uint64_t *n_tensors, uint64_t *n_values)
+{
+    uint32_t version = 0;
+    if (c->size < 4 || memcmp(c->data, "GGUF", 4) != 0)
+        return err_set(c->err, CVN_EFORMAT, "'%s' does not begin with \"GGUF\"", c->file);
+    c->at = 4;
+    if (take_u32(c, &version) != CVN_OK || take_u64(c, n_tensors) != CVN_OK ||
+        take_u64(c, n_values) != CVN_OK)
+        return CVN_EFORMAT;
+    if (version != 2 && version != 3)
+        return err_set(c->err, CVN_EUNSUPPORTED, "'%s' is GGUF version %u%s; 2 and 3 are read",
+                       c->file, version, (version & 0xffff) == 0 ? " (big endian?)" : "");
+    return CVN_OK;
+}
+
+int gguf_read(Gguf *gguf, const char *file, const uint8_t *data, size_t size, Arena *arena,
+              cvn_err *err)
+{
+    uint64_t n_tensors = 0, n_values = 0, alignment = 0;
+    *gguf = (Gguf){.file = arena_string(arena, file)};
+    Cursor c = {.file = gguf->file, .data = data, .size = size, .err = err};
+    io_tensors_init(&gguf->tensors, arena);
+    map_init(&gguf->by_key, arena);
+    int code = read_header(&c, &n_tensors, &n_values);
+    if (code != CVN_OK || (code = read_values(gguf, &c, n_values, arena)) != CVN_OK ||
+        (code = read_alignment(gguf, &alignment, err)) != CVN_OK)
+        return code;
+    if (n_tensors > (size - c.at) / 25) /* a name of one byte and no dimensions */
+        return err_set(err, CVN_EFORMAT, "'%s' claims %" PRIu64 " tensors, more than fit into it",
+                       file, n_tensors);
+    uint64_t *offset = arena_array(arena, (size_t)n_tensors + 1, sizeof *offset);
+    for (uint64_t i = 0; i < n_tensors; i++) {
+        IoTensor tensor = {.file = gguf->file};
+        if ((code = read_tensor(&c, &tensor, &offset[i], arena)) != CVN_OK ||
+            (code = io_tensors_add(&gguf->tensors, &tensor, err)) != CVN_OK)
+            return code;
+    }
+    return place_tensors(gguf, &c, offset, alignment);
+}

@@ -1,0 +1,277 @@
+#include "io/meta.h"
+
+#include "base/json_file.h"
+#include "io/torch_file.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#define MAX_PARTS 64
+
+/* Keys of params.json. Any other one with a value that is not null is refused. */
+static const char *const known_keys[] = {"dim",
+                                         "n_layers",
+                                         "n_heads",
+                                         "n_kv_heads",
+                                         "vocab_size",
+                                         "multiple_of",
+                                         "norm_eps",
+                                         "ffn_dim_multiplier",
+                                         "rope_theta",
+                                         "use_scaled_rope",
+                                         "rope_scaling_factor",
+                                         "max_seq_len",
+                                         "max_batch_size",
+                                         "model_parallel_size"};
+
+/* Reading params.json: the first error is kept. */
+typedef struct Reader {
+    const char *file;
+    const json_t *json;
+    cvn_err *err;
+    int code;
+} Reader;
+
+static void get_int(Reader *r, const char *key, int64_t *out)
+{
+    const json_t *value = json_object_get(r->json, key);
+    if (!value || json_is_null(value))
+        return;
+    if (json_is_integer(value))
+        *out = json_integer_value(value);
+    else if (r->code == CVN_OK)
+        r->code = err_set(r->err, CVN_EFORMAT, "'%s': %s is no integer", r->file, key);
+}
+
+static void get_real(Reader *r, const char *key, double *out)
+{
+    const json_t *value = json_object_get(r->json, key);
+    if (!value || json_is_null(value))
+        return;
+    if (json_is_number(value))
+        *out = json_number_value(value);
+    else if (r->code == CVN_OK)
+        r->code = err_set(r->err, CVN_EFORMAT, "'%s': %s is no number", r->file, key);
+}
+
+static void check_keys(Reader *r)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)r->json, key, value)
+    {
+        size_t i = 0, n = sizeof known_keys / sizeof *known_keys;
+        while (i < n && strcmp(key, known_keys[i]) != 0)
+            i++;
+        if (i == n && !json_is_null(value) && r->code == CVN_OK)
+            r->code =
+                err_set(r->err, CVN_EUNSUPPORTED,
+                        "'%s': the setting '%.80s' is not known and may change the mathematics",
+                        r->file, key);
+    }
+}
+
+/* Meta's rule: two thirds of 4 dim, times the multiplier, rounded down each time, then up to a
+ * multiple. */
+static int64_t feed_forward_width(int64_t dim, double multiplier, int64_t multiple_of)
+{
+    int64_t width = 2 * (4 * dim) / 3;
+    if (multiplier > 0)
+        width = (int64_t)(multiplier * (double)width);
+    return (width + multiple_of - 1) / multiple_of * multiple_of;
+}
+
+static void read_rope(Reader *r, LlamaConfig *c)
+{
+    const json_t *scaled = json_object_get(r->json, "use_scaled_rope");
+    get_real(r, "rope_theta", &c->rope_theta);
+    c->rope_interleaved = true;
+    if (!json_is_true(scaled))
+        return;
+    c->rope_scaling = ROPE_LLAMA3;
+    c->rope_factor = c->dim < 4096 ? 32 : 8;
+    get_real(r, "rope_scaling_factor", &c->rope_factor);
+    c->rope_low_freq_factor = 1;
+    c->rope_high_freq_factor = 4;
+    c->rope_original_context = 8192;
+}
+
+/* What the family fixes and params.json does not say. */
+static void infer_family(LlamaConfig *c)
+{
+    bool llama3 = c->vocab == 128256;
+    if (llama3) {
+        c->bos = (TokenIds){1, {128000}};
+        c->eos = (TokenIds){3, {128001, 128008, 128009}};
+    }
+    c->max_context = c->rope_scaling == ROPE_LLAMA3 ? 131072
+                     : llama3                       ? 8192
+                     : c->rms_eps < 5e-6            ? 2048
+                                                    : 4096;
+}
+
+int meta_config(LlamaConfig *config, const char *file, const json_t *params,
+                const IoTensors *tensors, cvn_err *err)
+{
+    LlamaConfig c = llama_config_default();
+    Reader r = {file, params, err, CVN_OK};
+    int64_t multiple_of = 256;
+    double multiplier = 0;
+    const IoTensor *embed = io_tensors_find(tensors, "tok_embeddings.weight");
+    c.rms_eps = 1e-5;
+    get_int(&r, "dim", &c.dim);
+    get_int(&r, "n_layers", &c.n_layers);
+    get_int(&r, "n_heads", &c.n_heads);
+    c.n_kv_heads = c.n_heads;
+    get_int(&r, "n_kv_heads", &c.n_kv_heads);
+    get_int(&r, "vocab_size", &c.vocab);
+    get_int(&r, "multiple_of", &multiple_of);
+    get_real(&r, "ffn_dim_multiplier", &multiplier);
+    get_real(&r, "norm_eps", &c.rms_eps);
+    check_keys(&r);
+    if (r.code != CVN_OK)
+        return r.code;
+    if (c.dim < 1 || c.dim > 1 << 20 || c.n_heads < 1 || c.dim % c.n_heads != 0 ||
+        multiple_of < 1 || multiple_of > 1 << 20 || !(multiplier >= 0 && multiplier <= 100))
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': dim %" PRId64 ", n_heads %" PRId64 ", multiple_of %" PRId64
+                       " or ffn_dim_multiplier %g is out of range",
+                       file, c.dim, c.n_heads, multiple_of, multiplier);
+    c.head_dim = c.dim / c.n_heads;
+    c.ffn = feed_forward_width(c.dim, multiplier, multiple_of);
+    if (c.vocab == -1 && embed && embed->rank == 2)
+        c.vocab = embed->dims[0];
+    read_rope(&r, &c);
+    infer_family(&c);
+    get_int(&r, "max_seq_len", &c.max_context);
+    c.tied = !io_tensors_find(tensors, "output.weight");
+    if (embed && (embed->dtype == CVN_BF16 || embed->dtype == CVN_F16))
+        c.dtype = embed->dtype;
+    if (r.code == CVN_OK)
+        r.code = llama_config_check(&c, file, err);
+    if (r.code == CVN_OK)
+        *config = c;
+    return r.code;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Along which dimension a tensor is split over parts; -1 when each part has all of it. `params`
+ * tells for the embedding: the dimension whose parts add up to dim is the split one. */
+static int split_dim(const IoTensor *part, int64_t n_parts, int64_t dim)
+{
+    static const char *const columns[] = {"attention.wo.weight", "feed_forward.w2.weight"};
+    if (part->rank != 2)
+        return -1;
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+        if (ends_with(part->name, columns[i]))
+            return 1;
+    if (strcmp(part->name, "tok_embeddings.weight") == 0)
+        return part->dims[1] * n_parts == dim ? 1 : 0;
+    return 0;
+}
+
+/* One tensor made of the same-named tensors of all parts. */
+static int merge_tensor(MetaFolder *meta, const IoTensors *parts, size_t n_parts, size_t index,
+                        int64_t dim, cvn_err *err)
+{
+    Arena *arena = meta->tensors.arena;
+    const IoTensor *first = &parts[0].tensor[index];
+    IoTensor *piece = arena_array(arena, n_parts, sizeof *piece);
+    for (size_t i = 0; i < n_parts; i++) {
+        const IoTensor *found = io_tensors_find(&parts[i], first->name);
+        if (!found)
+            return err_set(err, CVN_EFORMAT, "'%s' holds tensor '%s', another part does not",
+                           first->file, first->name);
+        if (found->rank != first->rank || found->dtype != first->dtype ||
+            found->coding != first->coding ||
+            memcmp(found->dims, first->dims, sizeof first->dims) != 0)
+            return err_set(err, CVN_ESHAPE,
+                           "tensor '%s' differs in shape or type between '%s' and '%s'",
+                           first->name, first->file, found->file);
+        piece[i] = *found;
+    }
+    IoTensor merged = *first;
+    int along = split_dim(first, (int64_t)n_parts, dim);
+    if (along >= 0) {
+        merged.data = NULL;
+        merged.part = piece;
+        merged.n_parts = (int)n_parts;
+        merged.split_dim = along;
+        if (__builtin_mul_overflow(merged.dims[along], (int64_t)n_parts, &merged.dims[along]) ||
+            __builtin_mul_overflow(merged.n, (int64_t)n_parts, &merged.n))
+            return err_set(err, CVN_EFORMAT, "tensor '%s' is too large", first->name);
+        merged.bytes *= n_parts; /* the parts are in mapped files, so their sum fits */
+    }
+    return io_tensors_add(&meta->tensors, &merged, err);
+}
+
+/* Opens consolidated.00.pth, .01.pth, … until one is missing, each into its own list. */
+static int open_parts(MetaFolder *meta, const char *path, IoTensors *parts, Arena *arena,
+                      cvn_err *err)
+{
+    meta->map = arena_array(arena, MAX_PARTS, sizeof *meta->map);
+    for (int i = 0; i < MAX_PARTS; i++) {
+        const char *name = arena_printf(arena, "%s/consolidated.%02d.pth", path, i);
+        if (!file_exists(name) && i > 0)
+            return CVN_OK;
+        FileMap *map = &meta->map[meta->n_maps];
+        int code = file_map(map, name, err);
+        if (code != CVN_OK)
+            return code;
+        io_tensors_init(&parts[meta->n_maps++], arena);
+        if ((code = torch_read(&parts[i], name, map->data, map->size, err)) != CVN_OK)
+            return code;
+    }
+    return err_set(err, CVN_EUNSUPPORTED, "'%s' has more than %d parts", path, MAX_PARTS - 1);
+}
+
+static int merge_parts(MetaFolder *meta, const IoTensors *parts, int64_t dim, cvn_err *err)
+{
+    for (size_t i = 1; i < meta->n_maps; i++)
+        if (parts[i].n != parts[0].n)
+            return err_set(
+                err, CVN_EFORMAT,
+                "consolidated.%02zu.pth has %zu tensors where consolidated.00.pth has %zu", i,
+                parts[i].n, parts[0].n);
+    io_tensors_init(&meta->tensors, parts[0].arena);
+    for (size_t i = 0; i < parts[0].n; i++) {
+        int code = merge_tensor(meta, parts, meta->n_maps, i, dim, err);
+        if (code != CVN_OK)
+            return code;
+    }
+    return CVN_OK;
+}
+
+int meta_open(MetaFolder *meta, const char *path, Arena *arena, cvn_err *err)
+{
+    IoTensors parts[MAX_PARTS];
+    const char *params_path = arena_printf(arena, "%s/params.json", path);
+    *meta = (MetaFolder){0};
+    json_t *params = json_object_read(params_path, err);
+    if (!params)
+        return CVN_EFORMAT;
+    int code = open_parts(meta, path, parts, arena, err);
+    if (code == CVN_OK && meta->n_maps == 1)
+        meta->tensors = parts[0];
+    else if (code == CVN_OK)
+        code = merge_parts(meta, parts, json_integer_value(json_object_get(params, "dim")), err);
+    if (code == CVN_OK)
+        code = meta_config(&meta->config, params_path, params, &meta->tensors, err);
+    json_decref(params);
+    if (code != CVN_OK)
+        meta_close(meta);
+    return code;
+}
+
+void meta_close(MetaFolder *meta)
+{
+    for (size_t i = 0; i < meta->n_maps; i++)
+        file_unmap(&meta->map[i]);
+    *meta = (MetaFolder){0};
+}
