@@ -31,12 +31,12 @@ typedef struct CpuidBit {
 #define TILES 0x60000u
 
 static const CpuidBit cpuid_bits[CPU_FEATURE_COUNT] = {
-    [CPU_FMA] = {1, 0, ECX, 12, YMM},         [CPU_F16C] = {1, 0, ECX, 29, YMM},
-    [CPU_AVX2] = {7, 0, EBX, 5, YMM},         [CPU_AVX512F] = {7, 0, EBX, 16, ZMM},
-    [CPU_AVX512DQ] = {7, 0, EBX, 17, ZMM},    [CPU_AVX512BW] = {7, 0, EBX, 30, ZMM},
-    [CPU_AVX512VL] = {7, 0, EBX, 31, ZMM},    [CPU_AVX512_VNNI] = {7, 0, ECX, 11, ZMM},
-    [CPU_AVX512_BF16] = {7, 1, EAX, 5, ZMM},  [CPU_AMX_TILE] = {7, 0, EDX, 24, TILES},
-    [CPU_AMX_BF16] = {7, 0, EDX, 22, TILES},  [CPU_AMX_INT8] = {7, 0, EDX, 25, TILES},
+    [CPU_FMA] = {1, 0, ECX, 12, YMM},        [CPU_F16C] = {1, 0, ECX, 29, YMM},
+    [CPU_AVX2] = {7, 0, EBX, 5, YMM},        [CPU_AVX512F] = {7, 0, EBX, 16, ZMM},
+    [CPU_AVX512DQ] = {7, 0, EBX, 17, ZMM},   [CPU_AVX512BW] = {7, 0, EBX, 30, ZMM},
+    [CPU_AVX512VL] = {7, 0, EBX, 31, ZMM},   [CPU_AVX512_VNNI] = {7, 0, ECX, 11, ZMM},
+    [CPU_AVX512_BF16] = {7, 1, EAX, 5, ZMM}, [CPU_AMX_TILE] = {7, 0, EDX, 24, TILES},
+    [CPU_AMX_BF16] = {7, 0, EDX, 22, TILES}, [CPU_AMX_INT8] = {7, 0, EDX, 25, TILES},
 };
 
 /* XCR0: which registers the system saves at a switch; 0 where xgetbv itself is not enabled. */

@@ -1,0 +1,13 @@
+/*
+ * The commands, in the order in which help lists them. To add one: write src/cli/NAME.c with a
+ * Command in it, and give it a row here.
+ */
+#include "cli/options.h"
+
+extern const Command command_init, command_inspect;
+
+const Command *const commands[] = {
+    &command_init,
+    &command_inspect,
+    NULL,
+};

@@ -1,0 +1,99 @@
+#include "cli/common.h"
+
+#include "base/strbuf.h"
+#include "cli/terminal.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+const Option option_model = {"model",
+                             .letter = 'm',
+                             .kind = ARG_INPUT,
+                             .required = true,
+                             .value = "DIR",
+                             .help = "a Hugging Face folder"};
+
+static const char *compute_dtype(size_t i)
+{
+    static const char *const names[] = {"f32", "bf16", NULL};
+    return names[i];
+}
+
+const Option option_dtype = {"dtype",
+                             .kind = ARG_CHOICE,
+                             .value = "TYPE",
+                             .choice = compute_dtype,
+                             .help = "type of weights, activations and cache, else the model's"};
+
+const Option option_threads = {"threads",
+                               .letter = 't',
+                               .kind = ARG_INT,
+                               .high = 1024,
+                               .value = "N",
+                               .fallback = "0",
+                               .help = "threads to use, 0: one per core"};
+
+const Option option_seed = {"seed",
+                            .letter = 's',
+                            .kind = ARG_INT,
+                            .value = "N",
+                            .fallback = "0",
+                            .help = "same seed, same result"};
+
+const Option option_json = {"json", .kind = ARG_FLAG, .help = "print one JSON object"};
+
+cvn_dtype dtype_of(const Value *value)
+{
+    cvn_dtype dtype = CVN_DTYPE_COUNT;
+    if (value->text)
+        cvn_dtype_parse(value->text, &dtype);
+    return dtype;
+}
+
+static int write_stdout(const char *text, size_t n, void *context)
+{
+    (void)context;
+    return fwrite(text, 1, n, stdout) == n ? 0 : -1;
+}
+
+int print_json(json_t *value)
+{
+    cvn_err err = {0};
+    int code = value ? json_dump_callback(value, write_stdout, NULL, JSON_REAL_PRECISION(9)) : -1;
+    json_decref(value);
+    if (code != 0 || putchar('\n') == EOF) {
+        err_set(&err, CVN_EIO, "the result could not be printed as JSON");
+        return fail(&err);
+    }
+    return EXIT_OK;
+}
+
+int read_input(const char *path, char **text, size_t *length, cvn_err *err)
+{
+    bool standard = strcmp(path, "-") == 0;
+    FILE *file = standard ? stdin : fopen(path, "rb");
+    if (!file)
+        return err_set(err, CVN_EIO, "%s: %s", path, strerror(errno));
+    StrBuf all = {0};
+    char piece[65536];
+    size_t n;
+    strbuf_add(&all, "", 0);
+    while ((n = fread(piece, 1, sizeof piece, file)) > 0)
+        strbuf_add(&all, piece, n);
+    int code = CVN_OK;
+    if (ferror(file))
+        code = err_set(err, CVN_EIO, "%s: %s", path, strerror(errno));
+    else if (all.failed)
+        code = err_set(err, CVN_EMEM, "%s: no memory for its %zu bytes", path, all.length);
+    if (!standard)
+        fclose(file);
+    if (code) {
+        strbuf_free(&all);
+        return code;
+    }
+    *text = all.text;
+    *length = all.length;
+    return CVN_OK;
+}

@@ -1,0 +1,26 @@
+/* Options that several commands share, so that they are spelt and explained alike everywhere. */
+#ifndef CVN_CLI_COMMON_H
+#define CVN_CLI_COMMON_H
+
+#include "caravan/dtype.h"
+#include "cli/options.h"
+
+extern const Option option_model;   /* --model, required: ARG_INPUT */
+extern const Option option_dtype;   /* --dtype f32|bf16 of computation: dtype_of */
+extern const Option option_threads; /* --threads N, 0: all: ARG_INT */
+extern const Option option_seed;    /* --seed N: ARG_INT */
+extern const Option option_json;    /* --json: ARG_FLAG */
+
+/* The dtype an ARG_CHOICE of dtype names stands for; CVN_DTYPE_COUNT when none was given. */
+cvn_dtype dtype_of(const Value *value);
+
+/* Prints a JSON value on one line, floats with 9 significant digits, which bring back every f32.
+ * Takes the reference. Returns the exit code. */
+struct json_t; /* jansson */
+int print_json(struct json_t *value);
+
+/* Everything that standard input or a file holds, NUL-terminated; "-" is standard input. *text is
+ * malloc'ed. */
+int read_input(const char *path, char **text, size_t *length, cvn_err *err);
+
+#endif

@@ -1,0 +1,132 @@
+#include "cli/completion.h"
+
+#include "cli/options.h"
+
+#include <string.h>
+
+static void add_choices(StrBuf *out, const Option *option)
+{
+    const char *name;
+    for (size_t i = 0; (name = option->choice(i)); i++)
+        strbuf_printf(out, "%s%s", i ? " " : "", name);
+}
+
+/* bash: what may follow an option is decided by "COMMAND OPTION", what may follow a command by its
+ * name. */
+static void bash_values(StrBuf *out, const Command *command)
+{
+    for (int i = 0; command->options[i]; i++) {
+        const Option *option = command->options[i];
+        if (option->kind == ARG_FLAG)
+            continue;
+        strbuf_printf(out, "    '%s --%s'", command->name, option->name);
+        if (option->letter)
+            strbuf_printf(out, "|'%s -%c'", command->name, option->letter);
+        if (option->kind == ARG_CHOICE) {
+            strbuf_puts(out, ") COMPREPLY=($(compgen -W '");
+            add_choices(out, option);
+            strbuf_puts(out, "' -- \"$word\")); return ;;\n");
+        } else if (option->kind == ARG_INPUT || option->kind == ARG_OUTPUT)
+            strbuf_puts(out, ") COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n");
+        else
+            strbuf_puts(out, ") return ;;\n");
+    }
+}
+
+static void bash_script(StrBuf *out)
+{
+    strbuf_puts(out, "# bash completion of caravan; made by caravan _completion bash\n"
+                     "_caravan() {\n"
+                     "    local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]}\n"
+                     "    COMPREPLY=()\n"
+                     "    if [ \"$COMP_CWORD\" = 1 ]; then\n"
+                     "        COMPREPLY=($(compgen -W '--help --version help");
+    for (int i = 0; commands[i]; i++)
+        strbuf_printf(out, " %s", commands[i]->name);
+    strbuf_puts(out, "' -- \"$word\"))\n        return\n    fi\n"
+                     "    case \"$command ${COMP_WORDS[COMP_CWORD-1]}\" in\n");
+    for (int i = 0; commands[i]; i++)
+        bash_values(out, commands[i]);
+    strbuf_puts(out, "    esac\n    [[ $word == -* ]] || return\n    case \"$command\" in\n");
+    for (int i = 0; commands[i]; i++) {
+        strbuf_printf(out, "    %s) COMPREPLY=($(compgen -W '--help", commands[i]->name);
+        for (int k = 0; commands[i]->options[k]; k++)
+            strbuf_printf(out, " --%s", commands[i]->options[k]->name);
+        strbuf_puts(out, "' -- \"$word\")) ;;\n");
+    }
+    strbuf_puts(out, "    esac\n}\ncomplete -o default -F _caravan caravan\n");
+}
+
+/* Adds text inside of single quotes and of _arguments' brackets. */
+static void add_zsh(StrBuf *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '\'')
+            strbuf_puts(out, "'\\''");
+        else {
+            if (strchr("[]:\\", *text))
+                strbuf_putc(out, '\\');
+            strbuf_putc(out, *text);
+        }
+    }
+}
+
+static void zsh_option(StrBuf *out, const Option *option)
+{
+    strbuf_puts(out, " \\\n            ");
+    if (option->letter)
+        strbuf_printf(out, "'(-%c --%s)'{-%c,--%s}'[", option->letter, option->name, option->letter,
+                      option->name);
+    else
+        strbuf_printf(out, "'--%s[", option->name);
+    add_zsh(out, option->help);
+    strbuf_putc(out, ']');
+    if (option->kind != ARG_FLAG) {
+        strbuf_putc(out, ':');
+        add_zsh(out, option->value);
+        strbuf_putc(out, ':');
+        if (option->kind == ARG_CHOICE) {
+            strbuf_putc(out, '(');
+            add_choices(out, option);
+            strbuf_putc(out, ')');
+        } else if (option->kind == ARG_INPUT || option->kind == ARG_OUTPUT)
+            strbuf_puts(out, "_files");
+    }
+    strbuf_putc(out, '\'');
+}
+
+static void zsh_script(StrBuf *out)
+{
+    strbuf_puts(out, "#compdef caravan\n# zsh completion of caravan; made by caravan _completion zsh\n"
+                     "_caravan() {\n"
+                     "    local -a names\n    names=(\n");
+    for (int i = 0; commands[i]; i++) {
+        strbuf_printf(out, "        '%s:", commands[i]->name);
+        add_zsh(out, commands[i]->about);
+        strbuf_puts(out, "'\n");
+    }
+    strbuf_puts(out, "    )\n    if (( CURRENT == 2 )); then\n"
+                     "        _describe 'command' names\n        return\n    fi\n"
+                     "    local command=$words[2]\n    shift words\n    (( CURRENT-- ))\n"
+                     "    case $command in\n");
+    for (int i = 0; commands[i]; i++) {
+        strbuf_printf(out, "        %s) _arguments '--help[one page of help]'", commands[i]->name);
+        for (int k = 0; commands[i]->options[k]; k++)
+            zsh_option(out, commands[i]->options[k]);
+        if (commands[i]->max_operands)
+            strbuf_puts(out, " \\\n            '*:file:_files'");
+        strbuf_puts(out, " ;;\n");
+    }
+    strbuf_puts(out, "    esac\n}\n_caravan \"$@\"\n");
+}
+
+bool completion_script(StrBuf *out, const char *shell)
+{
+    if (strcmp(shell, "bash") == 0)
+        bash_script(out);
+    else if (strcmp(shell, "zsh") == 0)
+        zsh_script(out);
+    else
+        return false;
+    return true;
+}

@@ -1,0 +1,12 @@
+/* Shell completions, made of the commands' own tables. */
+#ifndef CVN_CLI_COMPLETION_H
+#define CVN_CLI_COMPLETION_H
+
+#include "base/strbuf.h"
+
+#include <stdbool.h>
+
+/* The script for "bash" or "zsh"; false for another shell. */
+bool completion_script(StrBuf *out, const char *shell);
+
+#endif

@@ -1,0 +1,18 @@
+/* Help pages and man pages, made of a command's own table. */
+#ifndef CVN_CLI_HELP_H
+#define CVN_CLI_HELP_H
+
+#include "base/strbuf.h"
+#include "cli/options.h"
+
+/* One page, 80 columns: examples, usage, options. */
+void help_command(StrBuf *out, const Command *command);
+
+/* The page of the program: what it is, its commands. */
+void help_program(StrBuf *out);
+
+/* The same two as man(7) source. */
+void man_command(StrBuf *out, const Command *command);
+void man_program(StrBuf *out);
+
+#endif

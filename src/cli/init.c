@@ -1,0 +1,127 @@
+/* caravan init: a folder with random weights in the shape of a preset. */
+#include "cli/common.h"
+#include "cli/terminal.h"
+#include "io/save.h"
+#include "model/presets.h"
+
+enum { PRESET, SEED, DTYPE, CONTEXT, TOKENIZER, SHARD, FORCE, OUTPUT };
+
+static const char *preset_name(size_t i)
+{
+    return i < presets_count() ? preset_at(i).name : NULL;
+}
+
+static const char *storage_dtype(size_t i)
+{
+    static const char *const names[] = {"f32", "bf16", "f16", NULL};
+    return names[i];
+}
+
+static const Option *const options[] = {
+    [PRESET] = &(const Option){"preset",
+                               .letter = 'p',
+                               .kind = ARG_CHOICE,
+                               .required = true,
+                               .value = "NAME",
+                               .choice = preset_name,
+                               .help = "shape of the model, one of"},
+    [SEED] = &option_seed,
+    [DTYPE] = &(const Option){"dtype",
+                              .kind = ARG_CHOICE,
+                              .value = "TYPE",
+                              .choice = storage_dtype,
+                              .help = "type of the weights, else the preset's"},
+    [CONTEXT] = &(const Option){"context",
+                                .kind = ARG_INT,
+                                .low = 1,
+                                .high = 1 << 30,
+                                .value = "N",
+                                .help = "positions the model is made for, else the preset's"},
+    [TOKENIZER] = &(const Option){"tokenizer",
+                                  .kind = ARG_INPUT,
+                                  .value = "FILE",
+                                  .help = "tokenizer.model or tokenizer.json to copy"},
+    [SHARD] = &(const Option){"shard-size",
+                              .kind = ARG_SIZE,
+                              .low = 1,
+                              .high = 0x1p60,
+                              .value = "SIZE",
+                              .fallback = "4.5G",
+                              .help = "most bytes of weights in one file"},
+    [FORCE] = &(const Option){"force",
+                              .letter = 'f',
+                              .kind = ARG_FLAG,
+                              .help = "write into a folder that is not empty"},
+    [OUTPUT] = &(const Option){"output",
+                               .letter = 'o',
+                               .kind = ARG_OUTPUT,
+                               .required = true,
+                               .value = "DIR",
+                               .help = "folder to make"},
+    NULL,
+};
+
+/* What the fill of save_folder is given: the seed first, as init_fill wants it. */
+typedef struct Filling {
+    uint64_t seed;
+    Progress progress;
+    double done; /* elements written */
+} Filling;
+
+static int fill(void *context, const Param *param, int64_t first, int64_t n, float *out, cvn_err *err)
+{
+    Filling *filling = context;
+    int code = init_fill(&filling->seed, param, first, n, out, err);
+    filling->done += (double)n;
+    progress_set(&filling->progress, filling->done);
+    return code;
+}
+
+static int run(const Args *args)
+{
+    cvn_err err = {0};
+    LlamaConfig config;
+    if (preset_config(args->value[PRESET].text, &config, &err))
+        return fail(&err);
+    if (args->value[CONTEXT].given)
+        config.max_context = args->value[CONTEXT].integer;
+    SaveOptions save = {.dtype = config.dtype,
+                        .shard_bytes = (uint64_t)args->value[SHARD].integer,
+                        .force = args->value[FORCE].flag,
+                        .tokenizer = args->value[TOKENIZER].text};
+    if (args->value[DTYPE].given)
+        save.dtype = dtype_of(&args->value[DTYPE]);
+    const char *folder = args->value[OUTPUT].text;
+    ModelSize size = model_size(&config);
+    Filling filling = {.seed = (uint64_t)args->value[SEED].integer,
+                       .progress = progress_start("writing", (double)size.params)};
+    int code = llama_config_check(&config, args->value[PRESET].text, &err);
+    if (code == CVN_OK)
+        code = save_folder(folder, &config, &save, fill, &filling, &err);
+    progress_end(&filling.progress);
+    if (code)
+        return fail(&err);
+    StrBuf text = {0};
+    strbuf_printf(&text, "%s: %s, ", folder, args->value[PRESET].text);
+    add_count(&text, size.params);
+    strbuf_printf(&text, " random parameters in %s, ", cvn_dtype_name(save.dtype));
+    add_bytes(&text, (double)model_bytes(&config, save.dtype));
+    if (text.text)
+        puts(text.text);
+    strbuf_free(&text);
+    return EXIT_OK;
+}
+
+const Command command_init = {
+    "init",
+    .about = "make a model of random weights",
+    .usage = "--preset NAME [options] -o DIR",
+    .examples = "init --preset stories15m -o my-model\ta small model, to train or to try things with\n"
+                "init --preset llama3.2-1b --seed 7 -o llama1b\ta real shape; the same seed always "
+                "gives the same weights\n",
+    .notes = "The result is a Hugging Face folder: config.json, generation_config.json and "
+             "safetensors. Weights are written as they are drawn, so a model larger than memory is "
+             "no trouble.",
+    .options = options,
+    .run = run,
+};

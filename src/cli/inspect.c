@@ -1,0 +1,306 @@
+/* caravan inspect: what a model is and what it takes, from its headers alone or from a preset. */
+#include "cli/common.h"
+#include "cli/terminal.h"
+#include "io/model.h"
+#include "model/presets.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+
+enum { MODEL, PRESET, BATCH, LENGTH, TENSORS, JSON };
+
+static const char *preset_name(size_t i)
+{
+    return i < presets_count() ? preset_at(i).name : NULL;
+}
+
+static const Option *const options[] = {
+    [MODEL] = &(const Option){"model",
+                              .letter = 'm',
+                              .kind = ARG_INPUT,
+                              .required = true,
+                              .group = 1,
+                              .value = "DIR",
+                              .help = "a Hugging Face folder"},
+    [PRESET] = &(const Option){"preset",
+                               .letter = 'p',
+                               .kind = ARG_CHOICE,
+                               .group = 1,
+                               .value = "NAME",
+                               .choice = preset_name,
+                               .help = "a shape without files"},
+    [BATCH] = &(const Option){"batch",
+                              .letter = 'b',
+                              .kind = ARG_INT,
+                              .low = 1,
+                              .high = 1 << 20,
+                              .value = "N",
+                              .fallback = "1",
+                              .help = "rows of the KV cache to reckon with"},
+    [LENGTH] = &(const Option){"length",
+                               .letter = 'l',
+                               .kind = ARG_INT,
+                               .low = 1,
+                               .high = 1 << 30,
+                               .value = "N",
+                               .help = "positions of the KV cache to reckon with, else the context"},
+    [TENSORS] = &(const Option){"tensors", .kind = ARG_FLAG, .help = "list every tensor of the files"},
+    [JSON] = &option_json,
+    NULL,
+};
+
+/* What is shown, gathered from files or from a preset. */
+typedef struct Subject {
+    const char *name;  /* path or preset */
+    IoModel model;     /* when from_files */
+    bool from_files;
+    LlamaConfig config;
+    ParamList params;  /* of config */
+    Arena arena;       /* owns params */
+    double disk_bytes; /* of all tensors in files */
+    int64_t batch, length; /* of the cache */
+} Subject;
+
+typedef struct Group {
+    const char *name;
+    int64_t n;       /* parameters (elements), over all layers */
+    int64_t tensors;
+} Group;
+
+/* Elements of every kind of parameter that the config has. */
+static int collect_groups(const ParamList *params, Group group[PARAM_KIND_COUNT])
+{
+    int at[PARAM_KIND_COUNT], n = 0;
+    for (int k = 0; k < PARAM_KIND_COUNT; k++) {
+        at[k] = -1;
+        if (params->first[k] >= 0) {
+            group[n] = (Group){.name = param_kind_name((ParamKind)k)};
+            at[k] = n++;
+        }
+    }
+    for (int i = 0; i < params->n; i++) {
+        Group *g = &group[at[params->param[i].kind]];
+        g->n += params->param[i].n;
+        g->tensors++;
+    }
+    return n;
+}
+
+static int open_subject(Subject *s, const Args *args, cvn_err *err)
+{
+    *s = (Subject){.name = args->value[PRESET].text, .from_files = !args->value[PRESET].given};
+    int code;
+    if (s->from_files) {
+        s->name = args->value[MODEL].text;
+        code = io_open_files(&s->model, s->name, err);
+        if (code) {
+            s->from_files = false;
+            return code;
+        }
+        s->config = s->model.config;
+        for (size_t i = 0; i < s->model.tensors.n; i++)
+            s->disk_bytes += (double)s->model.tensors.tensor[i].bytes;
+    } else {
+        code = preset_config(s->name, &s->config, err);
+        if (code)
+            return code;
+    }
+    code = arena_init(&s->arena, err);
+    if (code)
+        return code;
+    params_list(&s->params, &s->config, &s->arena);
+    s->batch = args->value[BATCH].integer;
+    s->length = args->value[LENGTH].given ? args->value[LENGTH].integer : s->config.max_context;
+    return CVN_OK;
+}
+
+static void close_subject(Subject *s)
+{
+    if (s->from_files)
+        io_close_model(&s->model);
+    arena_free(&s->arena);
+}
+
+static const char *rope_name(const LlamaConfig *config)
+{
+    static const char *const names[] = {
+        [ROPE_PLAIN] = "plain", [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3"};
+    return names[config->rope_scaling];
+}
+
+static void add_ids(StrBuf *out, const char *name, const TokenIds *ids)
+{
+    strbuf_printf(out, "%s", name);
+    for (int i = 0; i < ids->n; i++)
+        strbuf_printf(out, "%s%" PRIi32, i ? ", " : " ", ids->id[i]);
+    if (ids->n == 0)
+        strbuf_puts(out, " none");
+}
+
+static void add_config(StrBuf *out, const LlamaConfig *c)
+{
+    strbuf_printf(out,
+                  "shape       dim %" PRIi64 ", %" PRIi64 " layers, %" PRIi64 " heads of %" PRIi64
+                  ", %" PRIi64 " kv heads, ffn %" PRIi64 ", vocabulary %" PRIi64 "\n",
+                  c->dim, c->n_layers, c->n_heads, c->head_dim, c->n_kv_heads, c->ffn, c->vocab);
+    strbuf_printf(out, "context     %" PRIi64 " positions; rope theta %g, %s", c->max_context,
+                  c->rope_theta, rope_name(c));
+    if (c->rope_scaling != ROPE_PLAIN)
+        strbuf_printf(out, " scaling by %g", c->rope_factor);
+    strbuf_puts(out, c->rope_interleaved ? ", interleaved pairs\n" : ", half-split pairs\n");
+    strbuf_printf(out, "details     rms eps %g, %s head", c->rms_eps, c->tied ? "tied" : "separate");
+    strbuf_puts(out, c->attention_bias ? ", attention biases" : "");
+    strbuf_puts(out, c->mlp_bias ? ", mlp biases" : "");
+    strbuf_puts(out, "\ntokens      ");
+    add_ids(out, "begin", &c->bos);
+    add_ids(out, "; end", &c->eos);
+    strbuf_putc(out, '\n');
+}
+
+static void add_sizes(StrBuf *out, const Subject *s)
+{
+    ModelSize size = model_size(&s->config);
+    strbuf_puts(out, "parameters  ");
+    add_count(out, size.params);
+    strbuf_puts(out, ", of which ");
+    add_count(out, size.matmul_params);
+    strbuf_puts(out, " are multiplied with every token\n");
+    if (s->from_files) {
+        strbuf_printf(out, "on disk     ");
+        add_bytes(out, s->disk_bytes);
+        strbuf_printf(out, " in %zu tensors, %zu %s\n", s->model.tensors.n, s->model.n_maps,
+                      s->model.n_maps == 1 ? "file" : "files");
+    }
+    static const cvn_dtype dtypes[] = {CVN_BF16, CVN_F32};
+    for (int i = 0; i < 2; i++) {
+        strbuf_printf(out, "%s%-4s weights ", i ? "            " : "in memory   ",
+                      cvn_dtype_name(dtypes[i]));
+        add_bytes(out, (double)model_bytes(&s->config, dtypes[i]));
+        int64_t cache = kv_cache_bytes(&s->config, s->batch, s->length, dtypes[i]);
+        strbuf_puts(out, ", KV cache ");
+        if (cache < 0)
+            strbuf_puts(out, "too large to say");
+        else
+            add_bytes(out, (double)cache);
+        strbuf_printf(out, " for %" PRIi64 " x %" PRIi64 " tokens\n", s->batch, s->length);
+    }
+}
+
+static void add_groups(StrBuf *out, const Subject *s)
+{
+    Group group[PARAM_KIND_COUNT];
+    int n = collect_groups(&s->params, group);
+    int64_t all = model_size(&s->config).params;
+    strbuf_puts(out, "\n  group          tensors       parameters   share\n");
+    for (int i = 0; i < n; i++) {
+        StrBuf count = {0};
+        add_count(&count, group[i].n);
+        strbuf_printf(out, "  %-12s %9" PRIi64 " %16s  %5.1f%%\n", group[i].name, group[i].tensors,
+                      count.text ? count.text : "", 100 * (double)group[i].n / (double)all);
+        strbuf_free(&count);
+    }
+}
+
+static void add_tensors(StrBuf *out, const IoTensors *list)
+{
+    strbuf_puts(out, "\n  type   shape            bytes        name\n");
+    for (size_t i = 0; i < list->n; i++) {
+        char shape[128];
+        const IoTensor *t = &list->tensor[i];
+        strbuf_printf(out, "  %-6s %-16s %-12zu %s\n", t->type,
+                      io_shape_text(t->dims, t->rank, shape, sizeof shape), t->bytes, t->name);
+    }
+}
+
+static json_t *ids_json(const TokenIds *ids)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < ids->n; i++)
+        json_array_append_new(list, json_integer(ids->id[i]));
+    return list;
+}
+
+static json_t *config_json(const LlamaConfig *c)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:b, s:o, s:o}", "dim",
+                     (json_int_t)c->dim, "layers", (json_int_t)c->n_layers, "heads",
+                     (json_int_t)c->n_heads, "kv_heads", (json_int_t)c->n_kv_heads, "head_dim",
+                     (json_int_t)c->head_dim, "ffn", (json_int_t)c->ffn, "vocab",
+                     (json_int_t)c->vocab, "context", (json_int_t)c->max_context, "rms_eps",
+                     c->rms_eps, "rope_theta", c->rope_theta, "rope_scaling", rope_name(c), "tied",
+                     c->tied, "bos", ids_json(&c->bos), "eos", ids_json(&c->eos));
+}
+
+static json_t *subject_json(const Subject *s)
+{
+    Group group[PARAM_KIND_COUNT];
+    int n = collect_groups(&s->params, group);
+    json_t *groups = json_object();
+    for (int i = 0; i < n; i++)
+        json_object_set_new(groups, group[i].name, json_integer(group[i].n));
+    ModelSize size = model_size(&s->config);
+    json_t *all = json_pack(
+        "{s:s, s:o, s:I, s:I, s:o, s:{s:I, s:I}, s:{s:I, s:I, s:I, s:I}}", "name", s->name, "config",
+        config_json(&s->config), "parameters", (json_int_t)size.params, "matmul_parameters",
+        (json_int_t)size.matmul_params, "groups", groups, "weight_bytes", "bf16",
+        (json_int_t)model_bytes(&s->config, CVN_BF16), "f32",
+        (json_int_t)model_bytes(&s->config, CVN_F32), "cache_bytes", "batch", (json_int_t)s->batch,
+        "length", (json_int_t)s->length, "bf16",
+        (json_int_t)kv_cache_bytes(&s->config, s->batch, s->length, CVN_BF16), "f32",
+        (json_int_t)kv_cache_bytes(&s->config, s->batch, s->length, CVN_F32));
+    if (all && s->from_files) {
+        json_object_set_new(all, "kind", json_string(io_kind_name(s->model.kind)));
+        json_object_set_new(all, "disk_bytes", json_integer((json_int_t)s->disk_bytes));
+    }
+    return all;
+}
+
+static int show(const Subject *s, bool tensors)
+{
+    StrBuf text = {0};
+    strbuf_printf(&text, "%s: %s\n", s->name,
+                  s->from_files ? io_kind_name(s->model.kind) : "preset, no files");
+    add_config(&text, &s->config);
+    add_sizes(&text, s);
+    add_groups(&text, s);
+    if (tensors && s->from_files)
+        add_tensors(&text, &s->model.tensors);
+    bool ok = !text.failed && fwrite(text.text, 1, text.length, stdout) == text.length;
+    strbuf_free(&text);
+    return ok ? EXIT_OK : EXIT_REFUSED;
+}
+
+static int run(const Args *args)
+{
+    cvn_err err = {0};
+    Subject s;
+    int status;
+    if (open_subject(&s, args, &err)) {
+        status = fail(&err);
+    } else {
+        warn_lines(s.config.warnings);
+        status = args->value[JSON].flag ? print_json(subject_json(&s))
+                                        : show(&s, args->value[TENSORS].flag);
+        /* What can be shown has been; a model that cannot be run is refused all the same. */
+        if (status == EXIT_OK && s.from_files && io_audit(&s.model, &err))
+            status = fail(&err);
+    }
+    close_subject(&s);
+    return status;
+}
+
+const Command command_inspect = {
+    "inspect",
+    .about = "show what a model is and what it takes",
+    .usage = "(--model DIR | --preset NAME) [options]",
+    .examples = "inspect --model my-llama\tshape, parameters by group, bytes on disk and in memory\n"
+                "inspect --preset llama3.1-405b --batch 8 --length 8192\twhat a shape would take, "
+                "without any files\n"
+                "inspect --model my-llama --tensors\tevery tensor with its type and shape\n",
+    .notes = "Only headers are read. After showing what it found, inspect checks that every "
+             "parameter is there exactly once with its shape, as loading does; a model that cannot "
+             "be run ends with exit status 1.",
+    .options = options,
+    .run = run,
+};

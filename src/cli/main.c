@@ -1,0 +1,180 @@
+/*
+ * caravan COMMAND …: finds the command in the table, reads its options, runs it. Hidden commands
+ * write what packages install: _commands, _man [COMMAND], _completion SHELL.
+ */
+#include "base/cpu.h"
+#include "cli/completion.h"
+#include "cli/help.h"
+#include "cli/suggest.h"
+#include "cli/terminal.h"
+#include "cpu/registry.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const Command *find_command(const char *name)
+{
+    for (int i = 0; commands[i]; i++)
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i];
+    return NULL;
+}
+
+static const char *command_at(const void *list, size_t i)
+{
+    const Command *const *all = list;
+    return all[i] ? all[i]->name : NULL;
+}
+
+static int unknown_command(const char *name)
+{
+    const char *near = suggest(name, command_at, commands);
+    if (near)
+        fprintf(stderr, "caravan: there is no command %s; did you mean %s?\n", name, near);
+    else
+        fprintf(stderr, "caravan: there is no command %s; caravan --help lists them\n", name);
+    return EXIT_USAGE;
+}
+
+/* Prints and frees. */
+static int print(StrBuf *text)
+{
+    bool ok = !text->failed;
+    if (text->length)
+        ok = fwrite(text->text, 1, text->length, stdout) == text->length && ok;
+    strbuf_free(text);
+    return ok ? EXIT_OK : EXIT_REFUSED;
+}
+
+static int print_help(const char *name)
+{
+    StrBuf text = {0};
+    const Command *command = name ? find_command(name) : NULL;
+    if (name && !command)
+        return unknown_command(name);
+    if (command)
+        help_command(&text, command);
+    else
+        help_program(&text);
+    return print(&text);
+}
+
+static int print_version(void)
+{
+    char brand[CPU_BRAND_SIZE];
+    uint32_t features = cpu_features();
+    printf("caravan %s\nprocessor: %s\nfeatures:", CVN_VERSION, cpu_brand(brand));
+    for (int i = 0; i < CPU_FEATURE_COUNT; i++)
+        if (cpu_has(features, (CpuFeature)i))
+            printf(" %s", cpu_feature_name((CpuFeature)i));
+    printf("\nkernels: %s\n", cpu_backend()->name);
+    static const struct {
+        const char *name;
+        bool there;
+    } parts[] = {
+#ifdef CVN_HAVE_HWLOC
+        {"hwloc", true},
+#else
+        {"hwloc", false},
+#endif
+#ifdef CVN_HAVE_EDIT
+        {"libedit", true},
+#else
+        {"libedit", false},
+#endif
+    };
+    for (int there = 1; there >= 0; there--) {
+        const char *label = there ? "with:" : "without:";
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+            if (parts[i].there == there) {
+                printf("%s %s", label, parts[i].name);
+                label = ",";
+            }
+        if (label[0] == ',')
+            putchar('\n');
+    }
+    return EXIT_OK;
+}
+
+/* The commands that people do not type; -1 when this is none of them. */
+static int run_hidden(int argc, char **argv)
+{
+    StrBuf text = {0};
+    const char *operand = argc > 2 ? argv[2] : NULL;
+    if (strcmp(argv[1], "_commands") == 0) {
+        for (int i = 0; commands[i]; i++)
+            strbuf_printf(&text, "%s\n", commands[i]->name);
+    } else if (strcmp(argv[1], "_man") == 0) {
+        const Command *command = operand ? find_command(operand) : NULL;
+        if (operand && !command)
+            return unknown_command(operand);
+        if (command)
+            man_command(&text, command);
+        else
+            man_program(&text);
+    } else if (strcmp(argv[1], "_completion") == 0) {
+        if (!operand || !completion_script(&text, operand)) {
+            fprintf(stderr, "caravan: _completion writes for bash or zsh\n");
+            return EXIT_USAGE;
+        }
+    } else
+        return -1;
+    return print(&text);
+}
+
+static int run_command(const Command *command, int argc, char **argv)
+{
+    cvn_err err = {0};
+    Args *args = calloc(1, sizeof *args);
+    int status = EXIT_REFUSED;
+    if (!args)
+        return status;
+    if (args_parse(args, command, argc, argv, &err)) {
+        status = err.code == CVN_EINVAL ? EXIT_USAGE : EXIT_REFUSED;
+        fail(&err);
+        if (status == EXIT_USAGE)
+            fprintf(stderr, "caravan %s --help shows examples and all options\n", command->name);
+    } else if (args->help) {
+        status = print_help(command->name);
+    } else {
+        status = command->run(args);
+    }
+    args_free(args);
+    free(args);
+    return status;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    if (argc < 2) {
+        StrBuf text = {0};
+        help_program(&text);
+        fprintf(stderr, "%s", text.text ? text.text : "");
+        strbuf_free(&text);
+        return EXIT_USAGE;
+    }
+    const char *word = argv[1];
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
+        return print_help(NULL);
+    if (strcmp(word, "help") == 0)
+        return print_help(argc > 2 ? argv[2] : NULL);
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0)
+        return print_version();
+    int status = run_hidden(argc, argv);
+    if (status >= 0)
+        return status;
+    const Command *command = find_command(word);
+    return command ? run_command(command, argc - 2, argv + 2) : unknown_command(word);
+}
+
+int main(int argc, char **argv)
+{
+    int status = dispatch(argc, argv);
+    /* What was printed counts only when it arrived: a full disk is an error. */
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "caravan: cannot write to standard output: %s\n", strerror(errno));
+        return status ? status : EXIT_REFUSED;
+    }
+    return status;
+}

@@ -1,0 +1,411 @@
+#include "cli/options.h"
+
+#include "base/file.h"
+#include "cli/suggest.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where a value was given, for messages: "--top-p", "-t" or "CARAVAN_TOP_P". */
+typedef struct Source {
+    char name[64];
+    bool on_command_line;
+} Source;
+
+void option_variable(const Option *option, char *text, size_t size)
+{
+    int n = snprintf(text, size, "CARAVAN_%s", option->name);
+    for (int i = 8; i < n && (size_t)i < size; i++)
+        text[i] = text[i] == '-' ? '_' : (char)toupper((unsigned char)text[i]);
+}
+
+static const char *choice_at(const void *option, size_t i)
+{
+    return ((const Option *)option)->choice(i);
+}
+
+static const char *option_at(const void *options, size_t i)
+{
+    const Option *const *list = options;
+    return list[i] ? list[i]->name : NULL;
+}
+
+static bool in_range(const Option *option, double value)
+{
+    if (option->low == 0 && option->high == 0)
+        return value >= 0;
+    return value >= option->low && value <= option->high;
+}
+
+static int range_error(const Option *option, const Source *source, const char *text, cvn_err *err)
+{
+    const char *what = option->kind == ARG_INT    ? "a whole number"
+                       : option->kind == ARG_SIZE ? "a size in bytes such as 4096, 64K or 2.5G"
+                                                  : "a number";
+    if (option->low == 0 && option->high == 0)
+        return err_set(err, CVN_EINVAL, "%s is \"%s\"; give %s, 0 or more", source->name, text,
+                       what);
+    return err_set(err, CVN_EINVAL, "%s is \"%s\"; give %s from %.10g to %.10g", source->name, text,
+                   what, option->low, option->high);
+}
+
+static int read_int(const Option *option, const Source *source, Value *value, cvn_err *err)
+{
+    char *end;
+    errno = 0;
+    long long number = strtoll(value->text, &end, 10);
+    if (end == value->text || *end || errno || !in_range(option, (double)number))
+        return range_error(option, source, value->text, err);
+    value->integer = number;
+    return CVN_OK;
+}
+
+static int read_real(const Option *option, const Source *source, Value *value, cvn_err *err)
+{
+    char *end;
+    double number = strtod(value->text, &end);
+    if (end == value->text || *end || !isfinite(number) || !in_range(option, number))
+        return range_error(option, source, value->text, err);
+    value->real = number;
+    return CVN_OK;
+}
+
+static int read_size(const Option *option, const Source *source, Value *value, cvn_err *err)
+{
+    char *end;
+    double number = strtod(value->text, &end);
+    const char *units = "KMGTP";
+    const char *unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
+    bool ok = end != value->text && isfinite(number);
+    if (unit) {
+        number = ldexp(number, 10 * (int)(unit - units + 1));
+        end++;
+        if (end[0] == 'i')
+            end++;
+    }
+    if (*end == 'B')
+        end++;
+    if (!ok || *end || number >= 0x1p62 || !in_range(option, number))
+        return range_error(option, source, value->text, err);
+    value->integer = (int64_t)number;
+    return CVN_OK;
+}
+
+static int read_choice(const Option *option, const Source *source, Value *value, cvn_err *err)
+{
+    const char *name;
+    for (size_t i = 0; (name = option->choice(i)); i++)
+        if (strcmp(name, value->text) == 0) {
+            value->integer = (int64_t)i;
+            return CVN_OK;
+        }
+    const char *near = suggest(value->text, choice_at, option);
+    if (near)
+        return err_set(err, CVN_EINVAL, "%s is \"%s\"; did you mean %s?", source->name, value->text,
+                       near);
+    char list[512] = "";
+    size_t n = 0;
+    for (size_t i = 0; (name = option->choice(i)) && n < sizeof list; i++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", name);
+    return err_set(err, CVN_EINVAL, "%s is \"%s\"; give one of %s", source->name, value->text, list);
+}
+
+static int read_tokens(const Source *source, Value *value, cvn_err *err)
+{
+    const char *at = value->text;
+    size_t most = 1;
+    for (const char *p = at; *p; p++)
+        most += *p == ',';
+    free(value->ids);
+    value->n_ids = 0;
+    value->ids = malloc(most * sizeof *value->ids);
+    if (!value->ids)
+        return err_set(err, CVN_EMEM, "no memory for %zu token ids", most);
+    for (;;) {
+        char *end;
+        errno = 0;
+        long id = strtol(at, &end, 10);
+        while (*end == ' ')
+            end++;
+        if (end == at || errno || id < 0 || id > INT32_MAX || (*end && *end != ','))
+            return err_set(err, CVN_EINVAL,
+                           "%s: token %zu is no id; give whole numbers with commas between them, "
+                           "such as 1,15043",
+                           source->name, value->n_ids);
+        value->ids[value->n_ids++] = (int32_t)id;
+        if (!*end)
+            return CVN_OK;
+        at = end + 1;
+    }
+}
+
+static int read_flag(const Source *source, Value *value, cvn_err *err)
+{
+    static const char *const words[] = {"0", "1", "false", "true", "no", "yes", "off", "on"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(value->text, words[i]) == 0) {
+            value->flag = i % 2;
+            return CVN_OK;
+        }
+    return err_set(err, CVN_EINVAL, "%s is \"%s\"; give 1 or 0", source->name, value->text);
+}
+
+static int check_input(const Source *source, const Value *value, cvn_err *err)
+{
+    if (strcmp(value->text, "-") == 0 || file_exists(value->text))
+        return CVN_OK;
+    StrBuf near = {0};
+    if (suggest_path(value->text, &near) && !near.failed)
+        err_set(err, CVN_EIO, "%s: there is no %s; did you mean %s?", source->name, value->text,
+                near.text);
+    else
+        err_set(err, CVN_EIO, "%s: there is no file or folder %s", source->name, value->text);
+    strbuf_free(&near);
+    return CVN_EIO;
+}
+
+static int add_text(Value *value, cvn_err *err)
+{
+    const char **more = realloc(value->texts, (value->n_texts + 1) * sizeof *more);
+    if (!more)
+        return err_set(err, CVN_EMEM, "no memory for the options");
+    value->texts = more;
+    value->texts[value->n_texts++] = value->text;
+    return CVN_OK;
+}
+
+static int set_value(const Option *option, const Source *source, Value *value, const char *text,
+                     cvn_err *err)
+{
+    value->given = true;
+    value->on_command_line = source->on_command_line;
+    value->text = text;
+    switch (option->kind) {
+    case ARG_FLAG:
+        return read_flag(source, value, err);
+    case ARG_INT:
+        return read_int(option, source, value, err);
+    case ARG_REAL:
+        return read_real(option, source, value, err);
+    case ARG_SIZE:
+        return read_size(option, source, value, err);
+    case ARG_CHOICE:
+        return read_choice(option, source, value, err);
+    case ARG_TOKENS:
+        return read_tokens(source, value, err);
+    case ARG_INPUT:
+        return check_input(source, value, err);
+    case ARG_TEXT:
+        return option->repeats ? add_text(value, err) : CVN_OK;
+    case ARG_OUTPUT:
+        if (!*text)
+            return err_set(err, CVN_EINVAL, "%s is empty; give a path", source->name);
+        break;
+    }
+    return CVN_OK;
+}
+
+/* Index of the option with this name (n bytes), or -1. */
+static int find_name(const Command *command, const char *name, size_t n)
+{
+    for (int i = 0; command->options[i]; i++)
+        if (strlen(command->options[i]->name) == n && memcmp(command->options[i]->name, name, n) == 0)
+            return i;
+    return -1;
+}
+
+static int find_letter(const Command *command, char letter)
+{
+    for (int i = 0; letter && command->options[i]; i++)
+        if (command->options[i]->letter == letter)
+            return i;
+    return -1;
+}
+
+static int unknown_option(const Command *command, const char *typed, size_t n, cvn_err *err)
+{
+    char word[64];
+    snprintf(word, sizeof word, "%.*s", (int)n, typed);
+    const char *near = suggest(word, option_at, command->options);
+    if (near)
+        return err_set(err, CVN_EINVAL, "there is no option --%s; did you mean --%s?", word, near);
+    return err_set(err, CVN_EINVAL, "there is no option --%s", word);
+}
+
+/* Reads the option at argv[*i] and its value; *i moves past both. */
+static int parse_option(Args *args, const Command *command, int argc, char **argv, int *i,
+                        cvn_err *err)
+{
+    const char *typed = argv[(*i)++], *text = NULL;
+    Source source = {.on_command_line = true};
+    int k;
+    if (typed[1] == '-') {
+        const char *equals = strchr(typed, '=');
+        size_t n = equals ? (size_t)(equals - typed) - 2 : strlen(typed) - 2;
+        k = find_name(command, typed + 2, n);
+        if (k < 0)
+            return unknown_option(command, typed + 2, n, err);
+        text = equals ? equals + 1 : NULL;
+        snprintf(source.name, sizeof source.name, "--%s", command->options[k]->name);
+    } else {
+        k = find_letter(command, typed[1]);
+        if (k < 0)
+            return err_set(err, CVN_EINVAL, "there is no option -%c", typed[1]);
+        text = typed[2] ? typed + 2 : NULL;
+        snprintf(source.name, sizeof source.name, "-%c", typed[1]);
+    }
+    const Option *option = command->options[k];
+    if (option->kind == ARG_FLAG) {
+        if (text)
+            return err_set(err, CVN_EINVAL, "%s takes no value", source.name);
+        text = "1";
+    } else if (!text) {
+        if (*i == argc)
+            return err_set(err, CVN_EINVAL, "%s needs a value: %s %s", source.name, source.name,
+                           option->value);
+        text = argv[(*i)++];
+    }
+    return set_value(option, &source, &args->value[k], text, err);
+}
+
+static bool group_on_command_line(const Args *args, const Command *command, int group)
+{
+    for (int i = 0; group && command->options[i]; i++)
+        if (command->options[i]->group == group && args->value[i].on_command_line)
+            return true;
+    return false;
+}
+
+/* Fills in what the command line left open. */
+static int apply_environment(Args *args, const Command *command, cvn_err *err)
+{
+    for (int i = 0; command->options[i]; i++) {
+        const Option *option = command->options[i];
+        Source source = {0};
+        option_variable(option, source.name, sizeof source.name);
+        const char *text = getenv(source.name);
+        if (!text || !*text || args->value[i].given ||
+            group_on_command_line(args, command, option->group))
+            continue;
+        int code = set_value(option, &source, &args->value[i], text, err);
+        if (code)
+            return code;
+    }
+    return CVN_OK;
+}
+
+static int apply_fallbacks(Args *args, const Command *command, cvn_err *err)
+{
+    for (int i = 0; command->options[i]; i++) {
+        const Option *option = command->options[i];
+        Value *value = &args->value[i];
+        if (value->given || !option->fallback)
+            continue;
+        Source source = {0};
+        snprintf(source.name, sizeof source.name, "--%s", option->name);
+        int code = set_value(option, &source, value, option->fallback, err);
+        if (code)
+            return code;
+        value->given = false;
+    }
+    return CVN_OK;
+}
+
+/* "--prompt, --tokens or --file" of a group, into text. */
+static void group_names(const Command *command, int group, char *text, size_t size)
+{
+    size_t n = 0;
+    int last = 0;
+    for (int i = 0; command->options[i]; i++)
+        if (command->options[i]->group == group)
+            last = i;
+    for (int i = 0; command->options[i] && n < size; i++)
+        if (command->options[i]->group == group)
+            n += (size_t)snprintf(text + n, size - n, "%s--%s",
+                                  n == 0      ? ""
+                                  : i == last ? " or "
+                                              : ", ",
+                                  command->options[i]->name);
+}
+
+static int check_groups(const Args *args, const Command *command, cvn_err *err)
+{
+    char names[256];
+    for (int i = 0; command->options[i]; i++) {
+        const Option *option = command->options[i];
+        int n = args->value[i].given;
+        for (int j = 0; option->group && command->options[j]; j++)
+            n += j != i && command->options[j]->group == option->group && args->value[j].given;
+        if (n > 1) {
+            group_names(command, option->group, names, sizeof names);
+            return err_set(err, CVN_EINVAL, "give only one of %s", names);
+        }
+        if (n == 0 && option->required && option->group) {
+            group_names(command, option->group, names, sizeof names);
+            return err_set(err, CVN_EINVAL, "%s is missing", names);
+        }
+        if (n == 0 && option->required)
+            return err_set(err, CVN_EINVAL, "--%s %s is missing", option->name, option->value);
+    }
+    return CVN_OK;
+}
+
+static int check_operands(const Args *args, const Command *command, cvn_err *err)
+{
+    if (args->n_operands > command->max_operands) {
+        const char *extra = args->operand[command->max_operands];
+        if (command->max_operands == 0)
+            return err_set(err, CVN_EINVAL, "what is \"%s\"? %s takes only options", extra,
+                           command->name);
+        return err_set(err, CVN_EINVAL, "\"%s\" is one too many; %s takes %d %s", extra,
+                       command->name, command->max_operands, command->operands);
+    }
+    if (args->n_operands < command->min_operands)
+        return err_set(err, CVN_EINVAL, "%s is missing", command->operands);
+    return CVN_OK;
+}
+
+int args_parse(Args *args, const Command *command, int argc, char **argv, cvn_err *err)
+{
+    *args = (Args){0};
+    bool options = true;
+    for (int i = 0; i < argc;) {
+        const char *word = argv[i];
+        if (options && (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)) {
+            args->help = true;
+            return CVN_OK;
+        }
+        if (options && strcmp(word, "--") == 0) {
+            options = false;
+            i++;
+        } else if (options && word[0] == '-' && word[1]) {
+            int code = parse_option(args, command, argc, argv, &i, err);
+            if (code)
+                return code;
+        } else {
+            if (args->n_operands == CLI_MAX_OPERANDS)
+                return err_set(err, CVN_EINVAL, "more than %d operands", CLI_MAX_OPERANDS);
+            args->operand[args->n_operands++] = word;
+            i++;
+        }
+    }
+    int code = apply_environment(args, command, err);
+    if (code == CVN_OK)
+        code = check_operands(args, command, err);
+    if (code == CVN_OK)
+        code = check_groups(args, command, err);
+    return code ? code : apply_fallbacks(args, command, err);
+}
+
+void args_free(Args *args)
+{
+    for (int i = 0; i < CLI_MAX_OPTIONS; i++) {
+        free(args->value[i].ids);
+        free(args->value[i].texts);
+    }
+    *args = (Args){0};
+}

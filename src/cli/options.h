@@ -1,0 +1,100 @@
+/*
+ * Commands and their options as data. A command is one file with one Command in it; its options are
+ * rows from which the parser, the help, the man page and the completions are all made.
+ *
+ *     enum { MODEL, TOP_P };
+ *     static const Option *const options[] = {
+ *         [MODEL] = &option_model,
+ *         [TOP_P] = &(const Option){"top-p", .kind = ARG_REAL, .high = 1, .value = "P",
+ *                                   .fallback = "1", .help = "keep the likeliest tokens of sum P"},
+ *         NULL,
+ *     };
+ *     const Command command_generate = {"generate", …, .options = options, .run = run};
+ *
+ * and in run: args->value[TOP_P].real.
+ *
+ * A value comes from the command line (--top-p 0.9, --top-p=0.9, -t4), else from the environment
+ * (CARAVAN_TOP_P), else it is the fallback. An empty variable counts as unset.
+ */
+#ifndef CVN_CLI_OPTIONS_H
+#define CVN_CLI_OPTIONS_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum ArgKind {
+    ARG_FLAG,   /* takes no value; in the environment 1, true, yes, on or 0, false, no, off */
+    ARG_INT,    /* Value.integer, in [low, high] */
+    ARG_REAL,   /* Value.real, in [low, high] */
+    ARG_SIZE,   /* Value.integer in bytes, in [low, high]: 4096, 64K, 2.5G (powers of 1024) */
+    ARG_TEXT,   /* Value.text */
+    ARG_INPUT,  /* Value.text: path of a file or folder that must exist; "-" is standard input */
+    ARG_OUTPUT, /* Value.text: path of something to make */
+    ARG_CHOICE, /* Value.integer: index of the choice; Value.text: its name */
+    ARG_TOKENS, /* Value.ids: token ids, "1,2,3" */
+} ArgKind;
+
+typedef struct Option {
+    const char *name;     /* long, without dashes */
+    char letter;          /* short, or 0 */
+    ArgKind kind;
+    bool required;        /* some option of the group must be given, or this one when group is 0 */
+    bool repeats;         /* ARG_TEXT: may be given several times; Value.texts */
+    int group;            /* options of one group exclude each other; 0: none */
+    double low, high;     /* range of numbers; both 0: any that is not negative */
+    const char *value;    /* name of the value in help: "DIR", "N" */
+    const char *fallback; /* value when none is given, as it would be typed; NULL: none */
+    const char *(*choice)(size_t i); /* ARG_CHOICE: the i-th, NULL past the last */
+    const char *help;     /* a phrase without a full stop */
+} Option;
+
+typedef struct Value {
+    bool given;           /* on the command line or in the environment */
+    bool on_command_line;
+    bool flag;            /* ARG_FLAG */
+    const char *text;     /* as typed; the fallback; or NULL */
+    int64_t integer;
+    double real;
+    int32_t *ids;         /* [n_ids], owned by the Args */
+    size_t n_ids;
+    const char **texts;   /* [n_texts], the array owned by the Args; of options that repeat */
+    size_t n_texts;
+} Value;
+
+enum { CLI_MAX_OPTIONS = 48, CLI_MAX_OPERANDS = 64 };
+
+/* What was typed. Strings are argv's and the environment's. */
+typedef struct Args {
+    Value value[CLI_MAX_OPTIONS];          /* in the order of the command's options */
+    const char *operand[CLI_MAX_OPERANDS]; /* what is not an option */
+    int n_operands;
+    bool help; /* --help was seen: nothing else counts */
+} Args;
+
+typedef struct Command {
+    const char *name;
+    const char *about;    /* a phrase for the list of commands */
+    const char *usage;    /* what follows the name in the usage line */
+    const char *examples; /* lines: a command without "caravan ", a tab, what it does */
+    const char *notes;    /* paragraphs after the options, or NULL; lines of one are joined */
+    const char *operands; /* name of operands in messages, or NULL where none are taken */
+    int min_operands, max_operands;
+    const Option *const *options; /* ended by NULL */
+    int (*run)(const Args *args); /* returns the exit code */
+} Command;
+
+/* The commands there are, ended by NULL (commands.c). */
+extern const Command *const commands[];
+
+/* Reads argv[0 … argc-1], which follow the command's name. CVN_EINVAL is a mistake in what was typed,
+ * CVN_EIO a path that is not there. Free the Args in any case. */
+int args_parse(Args *args, const Command *command, int argc, char **argv, cvn_err *err);
+void args_free(Args *args);
+
+/* "CARAVAN_TOP_P" for "top-p", into text of `size` bytes. */
+void option_variable(const Option *option, char *text, size_t size);
+
+#endif

@@ -1,0 +1,27 @@
+/*
+ * The nearest word: what somebody who typed "--promt" meant. Nearness is the Damerau-Levenshtein
+ * distance (insert, delete, replace, swap neighbours) in its restricted form, in bytes.
+ */
+#ifndef CVN_CLI_SUGGEST_H
+#define CVN_CLI_SUGGEST_H
+
+#include "base/strbuf.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The i-th candidate of a list, NULL past the last. */
+typedef const char *(*SuggestAt)(const void *list, size_t i);
+
+/* Distance of two words; words longer than 63 bytes are SIZE_MAX apart. */
+size_t suggest_distance(const char *a, const char *b);
+
+/* The nearest candidate if it is near enough to be meant, else NULL. A word that begins a candidate
+ * is near. */
+const char *suggest(const char *word, SuggestAt at, const void *list);
+
+/* Adds the path beside `path` whose last part is nearest; false, and nothing added, when there is
+ * none. */
+bool suggest_path(const char *path, StrBuf *out);
+
+#endif

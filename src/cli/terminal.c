@@ -1,0 +1,113 @@
+#include "cli/terminal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+bool terminal_colors(FILE *stream)
+{
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    return isatty(fileno(stream)) && !(no_color && *no_color) && !(term && !strcmp(term, "dumb"));
+}
+
+int terminal_width(FILE *stream)
+{
+    struct winsize size;
+    if (ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    return 80;
+}
+
+int fail(const cvn_err *err)
+{
+    if (err->code == CVN_EINTERRUPTED)
+        return EXIT_INTERRUPTED;
+    bool color = terminal_colors(stderr);
+    fprintf(stderr, "%scaravan:%s %s\n", color ? "\033[1;31m" : "", color ? "\033[0m" : "",
+            err->message[0] ? err->message : cvn_code_text(err->code));
+    return EXIT_REFUSED;
+}
+
+void warn_lines(const char *lines)
+{
+    while (*lines) {
+        size_t n = strcspn(lines, "\n");
+        if (n)
+            fprintf(stderr, "caravan: warning: %.*s\n", (int)n, lines);
+        lines += n + (lines[n] == '\n');
+    }
+}
+
+void add_bytes(StrBuf *out, double bytes)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB"};
+    int unit = -1;
+    for (; bytes >= 1024 && unit < 4; unit++)
+        bytes /= 1024;
+    if (unit < 0)
+        strbuf_printf(out, "%.0f bytes", bytes);
+    else
+        strbuf_printf(out, "%.*f %s", bytes < 10 ? 2 : bytes < 100 ? 1 : 0, bytes, units[unit]);
+}
+
+void add_count(StrBuf *out, int64_t count)
+{
+    char digits[24];
+    int n = snprintf(digits, sizeof digits, "%" PRIi64, count);
+    for (int i = 0; i < n; i++) {
+        if (i > 0 && (n - i) % 3 == 0 && digits[i - 1] != '-')
+            strbuf_putc(out, ',');
+        strbuf_putc(out, digits[i]);
+    }
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+Progress progress_start(const char *what, double total)
+{
+    const char *term = getenv("TERM");
+    bool visible = isatty(STDERR_FILENO) && !(term && !strcmp(term, "dumb")) && total > 0;
+    return (Progress){.what = what, .total = total, .start = now(), .visible = visible};
+}
+
+void progress_set(Progress *progress, double done)
+{
+    double time = now();
+    /* The first tenth of a second shows nothing: what is quick needs no bar. */
+    if (!progress->visible || time - progress->start < 0.1 || time - progress->drawn < 0.1)
+        return;
+    progress->drawn = time;
+    double part = done < progress->total ? done / progress->total : 1;
+    int width = terminal_width(stderr) - (int)strlen(progress->what) - 24;
+    width = width < 0 ? 0 : width > 50 ? 50 : width;
+    int full = (int)(part * width);
+    fprintf(stderr, "\r\033[K%s ", progress->what);
+    for (int i = 0; i < width; i++)
+        fputc(i < full ? '#' : '.', stderr);
+    fprintf(stderr, " %3.0f%%", 100 * part);
+    if (part > 0) {
+        double left = (time - progress->start) * (1 - part) / part;
+        if (left < 90)
+            fprintf(stderr, ", %.0f s left", left);
+        else
+            fprintf(stderr, ", %.0f min left", left / 60);
+    }
+    fflush(stderr);
+}
+
+void progress_end(Progress *progress)
+{
+    if (progress->visible && progress->drawn > 0) {
+        fputs("\r\033[K", stderr);
+        fflush(stderr);
+    }
+    progress->visible = false;
+}

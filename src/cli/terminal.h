@@ -1,0 +1,49 @@
+/*
+ * What is for people only: colours, progress bars, errors as sentences. Nothing here writes to standard
+ * output unless asked to; scripts that read it meet data alone.
+ */
+#ifndef CVN_CLI_TERMINAL_H
+#define CVN_CLI_TERMINAL_H
+
+#include "base/err.h"
+#include "base/strbuf.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Exit codes of every command. 130 is what shells call "ended by Ctrl-C". */
+enum { EXIT_OK = 0, EXIT_REFUSED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
+
+/* Whether the stream is a terminal that wants colours: NO_COLOR is unset or empty, TERM not "dumb". */
+bool terminal_colors(FILE *stream);
+
+/* Columns of the terminal; 80 when the stream is none. */
+int terminal_width(FILE *stream);
+
+/* Prints "caravan: MESSAGE" and returns the exit code that belongs to the error. */
+int fail(const cvn_err *err);
+
+/* Prints each line of `lines` as "caravan: warning: LINE"; nothing for "". */
+void warn_lines(const char *lines);
+
+/* Adds a number of bytes as people read it: "17 bytes", "1.5 MiB". */
+void add_bytes(StrBuf *out, double bytes);
+
+/* Adds a count with its thousands apart: "8,030,261,248". */
+void add_count(StrBuf *out, int64_t count);
+
+/* A bar on standard error, drawn at most ten times a second, and only on a terminal. */
+typedef struct Progress {
+    const char *what; /* "writing" */
+    double total;     /* in any unit */
+    double start;     /* seconds, of a clock that only goes forward */
+    double drawn;     /* when it was last drawn */
+    bool visible;
+} Progress;
+
+Progress progress_start(const char *what, double total);
+void progress_set(Progress *progress, double done);
+void progress_end(Progress *progress); /* takes the bar away */
+
+#endif

@@ -1,0 +1,303 @@
+/* The command line as scripts and people meet it: the program is run, its output and exit code read. */
+#include "base/file.h"
+#include "base/strbuf.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+/* A run of `caravan …` by the shell. */
+typedef struct Run {
+    int status;    /* exit code, or 128 + signal */
+    StrBuf output; /* standard output, and standard error when the command line sends it there */
+} Run;
+
+/* Runs "ENV caravan ARGS"; ARGS may redirect. The caller frees output. */
+static Run run(const char *environment, const char *args)
+{
+    StrBuf line = {0};
+    Run r = {0};
+    strbuf_printf(&line, "%s %s %s", environment, CVN_BINARY, args);
+    assert_false(line.failed);
+    FILE *pipe = popen(line.text, "r");
+    assert_non_null(pipe);
+    char piece[4096];
+    size_t n;
+    while ((n = fread(piece, 1, sizeof piece, pipe)) > 0)
+        strbuf_add(&r.output, piece, n);
+    strbuf_putc(&r.output, '\0');
+    int status = pclose(pipe);
+    r.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    strbuf_free(&line);
+    return r;
+}
+
+/* Runs, and holds the exit code and a piece of what is printed to what is expected. */
+static void expect(int status, const char *environment, const char *args, const char *piece)
+{
+    Run r = run(environment, args);
+    if (r.status != status || !strstr(r.output.text, piece))
+        fail_msg("%s caravan %s: exit %d, expected %d and \"%s\" in:\n%s", environment, args,
+                 r.status, status, piece, r.output.text);
+    strbuf_free(&r.output);
+}
+
+/* Calls check(command name) for every command there is. */
+static void each_command(void (*check)(const char *name))
+{
+    Run r = run("", "_commands");
+    assert_int_equal(r.status, 0);
+    int n = 0;
+    for (char *at = r.output.text, *end; (end = strchr(at, '\n')); at = end + 1, n++) {
+        *end = '\0';
+        check(at);
+    }
+    assert_true(n >= 2);
+    strbuf_free(&r.output);
+}
+
+/* A folder for one test's files, "" before the first. */
+static char scratch[64];
+
+static const char *scratch_path(const char *name)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", scratch, name);
+    return path;
+}
+
+static int make_scratch(void **state)
+{
+    (void)state;
+    snprintf(scratch, sizeof scratch, "/tmp/caravan-cli-XXXXXX");
+    return mkdtemp(scratch) ? 0 : -1;
+}
+
+static int remove_scratch(void **state)
+{
+    (void)state;
+    char line[128];
+    snprintf(line, sizeof line, "rm -rf '%s'", scratch);
+    return system(line);
+}
+
+static void check_help(const char *name)
+{
+    char args[64];
+    snprintf(args, sizeof args, "%s --help", name);
+    Run r = run("", args);
+    assert_int_equal(r.status, 0);
+    int lines = 0;
+    for (char *at = r.output.text; *at; lines++) {
+        size_t n = strcspn(at, "\n");
+        if (n > 80)
+            fail_msg("caravan %s: a line of %zu columns: %.*s", args, n, (int)n, at);
+        at += n + (at[n] == '\n');
+    }
+    if (lines > 60)
+        fail_msg("caravan %s: %d lines, more than a page", args, lines);
+    const char *examples = strstr(r.output.text, "Examples:\n  caravan ");
+    const char *usage = strstr(r.output.text, "Usage: caravan ");
+    assert_non_null(examples);
+    assert_non_null(usage);
+    assert_true(examples < usage);
+    strbuf_free(&r.output);
+}
+
+static void help_of_every_command_is_one_page_with_examples_first(void **state)
+{
+    (void)state;
+    each_command(check_help);
+    expect(0, "", "--help", "caravan COMMAND --help");
+    expect(0, "", "help init", "caravan init");
+    expect(0, "", "init --help --nonsense", "caravan init");
+}
+
+static void version_names_processor_and_parts(void **state)
+{
+    (void)state;
+    expect(0, "", "--version", "caravan " CVN_VERSION "\n");
+    expect(0, "", "--version", "\nkernels: ");
+    expect(0, "", "--version", "\nprocessor: ");
+    expect(0, "CARAVAN_CPU=portable", "--version", "kernels: portable\n");
+}
+
+static void mistakes_end_in_one_sentence_with_the_nearest_word(void **state)
+{
+    (void)state;
+    expect(2, "", "2>&1", "Commands:");
+    expect(2, "", "inti 2>&1", "did you mean init?");
+    expect(2, "", "frobnicate 2>&1", "caravan --help lists them");
+    expect(2, "", "help inti 2>&1", "did you mean init?");
+    expect(2, "", "init --prest tiny 2>&1", "did you mean --preset?");
+    expect(2, "", "init --preset=tyni -o x 2>&1", "did you mean tiny?");
+    expect(2, "", "init --preset=sotries15m -o x 2>&1", "did you mean stories15m?");
+    expect(2, "", "init --preset qqqqqqqq -o x 2>&1", "give one of tiny, ");
+    expect(2, "", "init -z 2>&1", "there is no option -z");
+    expect(2, "", "init --preset tiny 2>&1", "--output DIR is missing");
+    expect(2, "", "init --preset 2>&1", "--preset needs a value: --preset NAME");
+    expect(2, "", "init --force=yes 2>&1", "--force takes no value");
+    expect(2, "", "init stray 2>&1", "what is \"stray\"?");
+    expect(2, "", "inspect 2>&1", "--model or --preset is missing");
+    expect(1, "", "inspect --model /nowhere/at/all 2>&1", "there is no file or folder");
+    char args[256];
+    file_write(scratch_path("story.json"), "{}", 2, NULL);
+    snprintf(args, sizeof args, "inspect --model %s 2>&1", scratch_path("stroy.json"));
+    expect(1, "", args, "did you mean ");
+}
+
+static void numbers_out_of_range_are_refused_by_name(void **state)
+{
+    (void)state;
+    expect(2, "", "inspect --preset tiny --batch 0 2>&1",
+           "--batch is \"0\"; give a whole number from 1 to");
+    expect(2, "", "inspect --preset tiny -b 1.5 2>&1", "-b is \"1.5\"; give a whole number");
+    expect(2, "", "inspect --preset tiny -b '' 2>&1", "-b is \"\"");
+    expect(2, "", "inspect --preset tiny -b 99999999999999999999 2>&1", "give a whole number");
+    expect(2, "", "init --preset tiny -o x --shard-size 1Q 2>&1", "a size in bytes such as");
+    expect(2, "", "init --preset tiny -o x --shard-size nan 2>&1", "a size in bytes such as");
+    expect(2, "", "init --preset tiny -o x --seed -1 2>&1", "0 or more");
+}
+
+static void flags_win_over_the_environment(void **state)
+{
+    (void)state;
+    const char *json = "inspect --preset tiny --json";
+    expect(0, "CARAVAN_BATCH=3", json, "\"batch\": 3");
+    expect(0, "CARAVAN_BATCH=3", "inspect --preset tiny --json --batch 5", "\"batch\": 5");
+    expect(0, "CARAVAN_BATCH=", json, "\"batch\": 1");
+    expect(0, "CARAVAN_PRESET=tiny CARAVAN_JSON=1", "inspect", "\"name\": \"tiny\"");
+    expect(0, "CARAVAN_PRESET=tiny CARAVAN_JSON=off", "inspect", "tiny: preset");
+    expect(2, "CARAVAN_PRESET=tiny CARAVAN_JSON=maybe", "inspect 2>&1", "CARAVAN_JSON is");
+    expect(2, "CARAVAN_BATCH=zero", "inspect --preset tiny 2>&1", "CARAVAN_BATCH is \"zero\"");
+    /* An option takes the place of what the environment says of another of its group. */
+    expect(0, "CARAVAN_MODEL=/nowhere", json, "\"name\": \"tiny\"");
+}
+
+static void init_and_inspect_agree(void **state)
+{
+    (void)state;
+    char args[256];
+    snprintf(args, sizeof args, "init --preset stories260k --seed 4 -o %s/model", scratch);
+    expect(0, "", args, "260,032 random parameters in f32");
+    snprintf(args, sizeof args, "init --preset stories260k --seed 4 -o %s/model 2>&1", scratch);
+    expect(1, "", args, "caravan: ");
+    snprintf(args, sizeof args, "inspect --model %s/model", scratch);
+    expect(0, "", args, "\nparameters  260,032, ");
+    snprintf(args, sizeof args, "inspect --model %s/model --json", scratch);
+    Run r = run("", args);
+    json_t *json = json_loads(r.output.text, 0, NULL);
+    assert_non_null(json);
+    json_t *groups = json_object_get(json, "groups"), *value;
+    const char *key;
+    json_int_t sum = 0;
+    json_object_foreach (groups, key, value)
+        sum += json_integer_value(value);
+    assert_int_equal(sum, 260032);
+    assert_int_equal(json_integer_value(json_object_get(json, "disk_bytes")), 260032 * 4);
+    json_decref(json);
+    strbuf_free(&r.output);
+}
+
+static void output_that_does_not_arrive_is_an_error(void **state)
+{
+    (void)state;
+    if (access("/dev/full", W_OK) != 0) {
+        print_message("no /dev/full here\n");
+        skip();
+    }
+    expect(1, "", "--help 2>&1 >/dev/full", "cannot write to standard output");
+    expect(1, "", "inspect --preset tiny --json 2>&1 >/dev/full", "cannot write");
+}
+
+static void check_plain(const char *name)
+{
+    char args[64];
+    snprintf(args, sizeof args, "%s --help 2>&1", name);
+    Run r = run("", args);
+    assert_null(strchr(r.output.text, '\033'));
+    strbuf_free(&r.output);
+}
+
+static void pipes_get_no_colours(void **state)
+{
+    (void)state;
+    each_command(check_plain);
+    Run r = run("", "inspect --modle x 2>&1");
+    assert_null(strchr(r.output.text, '\033'));
+    strbuf_free(&r.output);
+}
+
+static void completions_are_scripts_that_offer_the_commands(void **state)
+{
+    (void)state;
+    expect(0, "", "_completion bash | bash -n 2>&1 && echo parsed", "parsed");
+    expect(0, "COMP='COMP_WORDS=(caravan in); COMP_CWORD=1; _caravan; echo ${COMPREPLY[*]}'; export COMP;",
+           "_completion bash > /tmp/c.$$; bash -c '. /tmp/c.'$$'; eval \"$COMP\"'; rm /tmp/c.$$",
+           "init inspect");
+    expect(0, "", "_completion zsh", "#compdef caravan");
+    if (system("command -v zsh >/dev/null") == 0)
+        expect(0, "", "_completion zsh | zsh -n 2>&1 && echo parsed", "parsed");
+    expect(2, "", "_completion fish 2>&1", "bash or zsh");
+}
+
+static void check_man(const char *name)
+{
+    char args[128];
+    snprintf(args, sizeof args, "_man %s", name);
+    Run r = run("", args);
+    assert_int_equal(r.status, 0);
+    assert_int_equal(strncmp(r.output.text, ".TH ", 4), 0);
+    assert_non_null(strstr(r.output.text, "\n.SH OPTIONS\n"));
+    strbuf_free(&r.output);
+    if (system("command -v man >/dev/null 2>&1") == 0) {
+        snprintf(args, sizeof args, "_man %s | man --warnings -l - 2>&1 >/dev/null; echo done", name);
+        r = run("", args);
+        assert_string_equal(r.output.text, "done\n");
+        strbuf_free(&r.output);
+    }
+}
+
+static void man_pages_render_without_warnings(void **state)
+{
+    (void)state;
+    each_command(check_man);
+    check_man("init");
+    expect(0, "", "_man", ".SH COMMANDS\n");
+    expect(2, "", "_man inti 2>&1", "did you mean init?");
+}
+
+int main(void)
+{
+    /* What the caller's environment says of options must not reach the program. */
+    for (char **e = environ; *e;) {
+        size_t n = strcspn(*e, "=");
+        char name[256];
+        if (strncmp(*e, "CARAVAN_", 8) == 0 && n < sizeof name) {
+            snprintf(name, sizeof name, "%.*s", (int)n, *e);
+            unsetenv(name);
+            e = environ;
+        } else
+            e++;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(help_of_every_command_is_one_page_with_examples_first),
+        cmocka_unit_test(version_names_processor_and_parts),
+        cmocka_unit_test(mistakes_end_in_one_sentence_with_the_nearest_word),
+        cmocka_unit_test(numbers_out_of_range_are_refused_by_name),
+        cmocka_unit_test(flags_win_over_the_environment),
+        cmocka_unit_test(init_and_inspect_agree),
+        cmocka_unit_test(output_that_does_not_arrive_is_an_error),
+        cmocka_unit_test(pipes_get_no_colours),
+        cmocka_unit_test(completions_are_scripts_that_offer_the_commands),
+        cmocka_unit_test(man_pages_render_without_warnings),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}
