@@ -288,7 +288,7 @@ static void biases_linear_rope_and_odd_shapes_survive_too(void **state)
     c.n_kv_heads = 3;
     c.head_dim = 20;
     c.vocab = 259;
-    c.eos = (TokenIds){0};
+    c.eos = (SpecialIds){0};
     c.pad = 3;
     assert_int_equal(llama_config_write(&c, scratch, &err), CVN_OK);
     assert_int_equal(llama_config_read(&back, scratch, &err), CVN_OK);

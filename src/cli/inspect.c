@@ -16,55 +16,39 @@ static const char *preset_name(size_t i)
 }
 
 static const Option *const options[] = {
-    [MODEL] = &(const Option){"model",
-                              .letter = 'm',
-                              .kind = ARG_INPUT,
-                              .required = true,
-                              .group = 1,
-                              .value = "DIR",
-                              .help = "a Hugging Face folder"},
-    [PRESET] = &(const Option){"preset",
-                               .letter = 'p',
-                               .kind = ARG_CHOICE,
-                               .group = 1,
-                               .value = "NAME",
-                               .choice = preset_name,
-                               .help = "a shape without files"},
-    [BATCH] = &(const Option){"batch",
-                              .letter = 'b',
-                              .kind = ARG_INT,
-                              .low = 1,
-                              .high = 1 << 20,
-                              .value = "N",
-                              .fallback = "1",
+    [MODEL] = &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .required = true,
+                              .group = 1, .value = "DIR", .help = "a Hugging Face folder"},
+    [PRESET] =
+        &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .group = 1, .value = "NAME",
+                        .choice = preset_name, .help = "a shape without files"},
+    [BATCH] = &(const Option){"batch", .letter = 'b', .kind = ARG_INT, .low = 1, .high = 1 << 20,
+                              .value = "N", .fallback = "1",
                               .help = "rows of the KV cache to reckon with"},
-    [LENGTH] = &(const Option){"length",
-                               .letter = 'l',
-                               .kind = ARG_INT,
-                               .low = 1,
-                               .high = 1 << 30,
-                               .value = "N",
-                               .help = "positions of the KV cache to reckon with, else the context"},
-    [TENSORS] = &(const Option){"tensors", .kind = ARG_FLAG, .help = "list every tensor of the files"},
+    [LENGTH] =
+        &(const Option){"length", .letter = 'l', .kind = ARG_INT, .low = 1, .high = 1 << 30,
+                        .value = "N",
+                        .help = "positions of the KV cache to reckon with, else the context"},
+    [TENSORS] =
+        &(const Option){"tensors", .kind = ARG_FLAG, .help = "list every tensor of the files"},
     [JSON] = &option_json,
     NULL,
 };
 
 /* What is shown, gathered from files or from a preset. */
 typedef struct Subject {
-    const char *name;  /* path or preset */
-    IoModel model;     /* when from_files */
+    const char *name; /* path or preset */
+    IoModel model;    /* when from_files */
     bool from_files;
     LlamaConfig config;
-    ParamList params;  /* of config */
-    Arena arena;       /* owns params */
-    double disk_bytes; /* of all tensors in files */
+    ParamList params;      /* of config */
+    Arena arena;           /* owns params */
+    double disk_bytes;     /* of all tensors in files */
     int64_t batch, length; /* of the cache */
 } Subject;
 
 typedef struct Group {
     const char *name;
-    int64_t n;       /* parameters (elements), over all layers */
+    int64_t n; /* parameters (elements), over all layers */
     int64_t tensors;
 } Group;
 
@@ -129,7 +113,7 @@ static const char *rope_name(const LlamaConfig *config)
     return names[config->rope_scaling];
 }
 
-static void add_ids(StrBuf *out, const char *name, const TokenIds *ids)
+static void add_ids(StrBuf *out, const char *name, const SpecialIds *ids)
 {
     strbuf_printf(out, "%s", name);
     for (int i = 0; i < ids->n; i++)
@@ -149,7 +133,8 @@ static void add_config(StrBuf *out, const LlamaConfig *c)
     if (c->rope_scaling != ROPE_PLAIN)
         strbuf_printf(out, " scaling by %g", c->rope_factor);
     strbuf_puts(out, c->rope_interleaved ? ", interleaved pairs\n" : ", half-split pairs\n");
-    strbuf_printf(out, "details     rms eps %g, %s head", c->rms_eps, c->tied ? "tied" : "separate");
+    strbuf_printf(out, "details     rms eps %g, %s head", c->rms_eps,
+                  c->tied ? "tied" : "separate");
     strbuf_puts(out, c->attention_bias ? ", attention biases" : "");
     strbuf_puts(out, c->mlp_bias ? ", mlp biases" : "");
     strbuf_puts(out, "\ntokens      ");
@@ -213,7 +198,7 @@ static void add_tensors(StrBuf *out, const IoTensors *list)
     }
 }
 
-static json_t *ids_json(const TokenIds *ids)
+static json_t *ids_json(const SpecialIds *ids)
 {
     json_t *list = json_array();
     for (int i = 0; i < ids->n; i++)
@@ -223,8 +208,8 @@ static json_t *ids_json(const TokenIds *ids)
 
 static json_t *config_json(const LlamaConfig *c)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:b, s:o, s:o}", "dim",
-                     (json_int_t)c->dim, "layers", (json_int_t)c->n_layers, "heads",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:b, s:o, s:o}",
+                     "dim", (json_int_t)c->dim, "layers", (json_int_t)c->n_layers, "heads",
                      (json_int_t)c->n_heads, "kv_heads", (json_int_t)c->n_kv_heads, "head_dim",
                      (json_int_t)c->head_dim, "ffn", (json_int_t)c->ffn, "vocab",
                      (json_int_t)c->vocab, "context", (json_int_t)c->max_context, "rms_eps",
@@ -240,15 +225,15 @@ static json_t *subject_json(const Subject *s)
     for (int i = 0; i < n; i++)
         json_object_set_new(groups, group[i].name, json_integer(group[i].n));
     ModelSize size = model_size(&s->config);
-    json_t *all = json_pack(
-        "{s:s, s:o, s:I, s:I, s:o, s:{s:I, s:I}, s:{s:I, s:I, s:I, s:I}}", "name", s->name, "config",
-        config_json(&s->config), "parameters", (json_int_t)size.params, "matmul_parameters",
-        (json_int_t)size.matmul_params, "groups", groups, "weight_bytes", "bf16",
-        (json_int_t)model_bytes(&s->config, CVN_BF16), "f32",
-        (json_int_t)model_bytes(&s->config, CVN_F32), "cache_bytes", "batch", (json_int_t)s->batch,
-        "length", (json_int_t)s->length, "bf16",
-        (json_int_t)kv_cache_bytes(&s->config, s->batch, s->length, CVN_BF16), "f32",
-        (json_int_t)kv_cache_bytes(&s->config, s->batch, s->length, CVN_F32));
+    json_t *all =
+        json_pack("{s:s, s:o, s:I, s:I, s:o, s:{s:I, s:I}, s:{s:I, s:I, s:I, s:I}}", "name",
+                  s->name, "config", config_json(&s->config), "parameters", (json_int_t)size.params,
+                  "matmul_parameters", (json_int_t)size.matmul_params, "groups", groups,
+                  "weight_bytes", "bf16", (json_int_t)model_bytes(&s->config, CVN_BF16), "f32",
+                  (json_int_t)model_bytes(&s->config, CVN_F32), "cache_bytes", "batch",
+                  (json_int_t)s->batch, "length", (json_int_t)s->length, "bf16",
+                  (json_int_t)kv_cache_bytes(&s->config, s->batch, s->length, CVN_BF16), "f32",
+                  (json_int_t)kv_cache_bytes(&s->config, s->batch, s->length, CVN_F32));
     if (all && s->from_files) {
         json_object_set_new(all, "kind", json_string(io_kind_name(s->model.kind)));
         json_object_set_new(all, "disk_bytes", json_integer((json_int_t)s->disk_bytes));
@@ -294,10 +279,11 @@ const Command command_inspect = {
     "inspect",
     .about = "show what a model is and what it takes",
     .usage = "(--model DIR | --preset NAME) [options]",
-    .examples = "inspect --model my-llama\tshape, parameters by group, bytes on disk and in memory\n"
-                "inspect --preset llama3.1-405b --batch 8 --length 8192\twhat a shape would take, "
-                "without any files\n"
-                "inspect --model my-llama --tensors\tevery tensor with its type and shape\n",
+    .examples =
+        "inspect --model my-llama\tshape, parameters by group, bytes on disk and in memory\n"
+        "inspect --preset llama3.1-405b --batch 8 --length 8192\twhat a shape would take, "
+        "without any files\n"
+        "inspect --model my-llama --tensors\tevery tensor with its type and shape\n",
     .notes = "Only headers are read. After showing what it found, inspect checks that every "
              "parameter is there exactly once with its shape, as loading does; a model that cannot "
              "be run ends with exit status 1.",

@@ -151,7 +151,7 @@ static int read_rope(const Gguf *gguf, LlamaConfig *c, Arena *arena, cvn_err *er
     return code == CVN_OK ? read_factors(gguf, factors, c, err) : code;
 }
 
-static void add_id(const Gguf *gguf, const char *key, const LlamaConfig *c, TokenIds *ids)
+static void add_id(const Gguf *gguf, const char *key, const LlamaConfig *c, SpecialIds *ids)
 {
     int64_t id = -1;
     if (!gguf_int(gguf, key, &id) || id < 0 || id >= c->vocab)
@@ -165,8 +165,8 @@ static void add_id(const Gguf *gguf, const char *key, const LlamaConfig *c, Toke
 
 static void read_tokens(const Gguf *gguf, LlamaConfig *c)
 {
-    TokenIds pad = {0};
-    c->bos = c->eos = (TokenIds){0};
+    SpecialIds pad = {0};
+    c->bos = c->eos = (SpecialIds){0};
     add_id(gguf, "tokenizer.ggml.bos_token_id", c, &c->bos);
     add_id(gguf, "tokenizer.ggml.eos_token_id", c, &c->eos);
     add_id(gguf, "tokenizer.ggml.eot_token_id", c, &c->eos);
@@ -206,7 +206,7 @@ int gguf_config(LlamaConfig *config, const Gguf *gguf, cvn_err *err)
         return err_set(err, CVN_EFORMAT,
                        "'%s': the key 'llama.attention.layer_norm_rms_epsilon' is missing",
                        gguf->file);
-    c.bos = c.eos = (TokenIds){0};
+    c.bos = c.eos = (SpecialIds){0};
     if ((code = read_rope(gguf, &c, arena, err)) != CVN_OK)
         return code;
     read_tokens(gguf, &c);

@@ -102,8 +102,8 @@ static void infer_family(LlamaConfig *c)
 {
     bool llama3 = c->vocab == 128256;
     if (llama3) {
-        c->bos = (TokenIds){1, {128000}};
-        c->eos = (TokenIds){3, {128001, 128008, 128009}};
+        c->bos = (SpecialIds){1, {128000}};
+        c->eos = (SpecialIds){3, {128001, 128008, 128009}};
     }
     c->max_context = c->rope_scaling == ROPE_LLAMA3 ? 131072
                      : llama3                       ? 8192

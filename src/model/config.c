@@ -88,7 +88,7 @@ static int check_rope(const LlamaConfig *c, const char *file, cvn_err *err)
     return CVN_OK;
 }
 
-static int check_ids(const TokenIds *ids, const char *what, int64_t vocab, const char *file,
+static int check_ids(const SpecialIds *ids, const char *what, int64_t vocab, const char *file,
                      cvn_err *err)
 {
     for (int i = 0; i < ids->n; i++)

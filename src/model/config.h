@@ -25,10 +25,10 @@ typedef enum RopeScaling {
 
 #define CONFIG_MAX_IDS 16
 
-typedef struct TokenIds {
+typedef struct SpecialIds {
     int n;                      /* ids used; 0 where there is none */
     int32_t id[CONFIG_MAX_IDS]; /* each in [0, vocab) */
-} TokenIds;
+} SpecialIds;
 
 /* Plain data, copied by assignment. llama_config_check holds the ranges. */
 typedef struct LlamaConfig {
@@ -54,8 +54,8 @@ typedef struct LlamaConfig {
     bool mlp_bias;                 /* gate, up, down have biases */
     double init_range;             /* standard deviation of fresh weights (initializer_range) */
     cvn_dtype dtype;               /* type the weights were saved in: f32, bf16 or f16 */
-    TokenIds bos;                  /* begin of text */
-    TokenIds eos;                  /* any of them ends a text */
+    SpecialIds bos;                /* begin of text */
+    SpecialIds eos;                /* any of them ends a text */
     int32_t pad;                   /* padding token, or -1 */
     char warnings[1024];           /* what was ignored or dropped, one per line; "" when nothing */
 } LlamaConfig;

@@ -281,7 +281,7 @@ static const char *get_string(Reader *r, const char *key)
     return json_string_value(value);
 }
 
-static void add_id(Reader *r, const char *key, const json_t *value, LlamaConfig *c, TokenIds *out)
+static void add_id(Reader *r, const char *key, const json_t *value, LlamaConfig *c, SpecialIds *out)
 {
     json_int_t id = json_integer_value(value);
     if (!json_is_integer(value))
@@ -298,12 +298,12 @@ static void add_id(Reader *r, const char *key, const json_t *value, LlamaConfig 
 }
 
 /* An id or a list of ids. An explicit null says that there is none. */
-static void get_ids(Reader *r, const char *key, LlamaConfig *c, TokenIds *out)
+static void get_ids(Reader *r, const char *key, LlamaConfig *c, SpecialIds *out)
 {
     const json_t *value = json_object_get(r->json, key);
     if (!value)
         return;
-    *out = (TokenIds){0};
+    *out = (SpecialIds){0};
     if (json_is_null(value))
         return;
     if (!json_is_array(value)) {

@@ -24,7 +24,7 @@ static json_t *rope_scaling(const LlamaConfig *c)
 }
 
 /* null, an id, or a list of ids. */
-static json_t *token_ids(const TokenIds *ids)
+static json_t *token_ids(const SpecialIds *ids)
 {
     if (ids->n <= 1)
         return ids->n ? json_integer(ids->id[0]) : json_null();

@@ -64,8 +64,8 @@ static void apply_family(LlamaConfig *c, Family family)
     c->rope_low_freq_factor = 1;
     c->rope_high_freq_factor = 4;
     c->rope_original_context = 8192;
-    c->bos = (TokenIds){1, {128000}};
-    c->eos = (TokenIds){3, {128001, 128008, 128009}};
+    c->bos = (SpecialIds){1, {128000}};
+    c->eos = (SpecialIds){3, {128001, 128008, 128009}};
 }
 
 int preset_config(const char *name, LlamaConfig *config, cvn_err *err)
