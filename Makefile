@@ -73,7 +73,7 @@ check:
 	@tools/check.sh
 
 format:
-	@git ls-files '*.c' '*.h' | xargs clang-format -i
+	@git ls-files --cached --others --exclude-standard '*.c' '*.h' | xargs clang-format -i
 
 install: all
 	@cmake -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(BUILD) >/dev/null

@@ -198,8 +198,7 @@ static void init_and_inspect_agree(void **state)
     json_t *groups = json_object_get(json, "groups"), *value;
     const char *key;
     json_int_t sum = 0;
-    json_object_foreach (groups, key, value)
-        sum += json_integer_value(value);
+    json_object_foreach(groups, key, value) sum += json_integer_value(value);
     assert_int_equal(sum, 260032);
     assert_int_equal(json_integer_value(json_object_get(json, "disk_bytes")), 260032 * 4);
     json_decref(json);
@@ -239,7 +238,9 @@ static void completions_are_scripts_that_offer_the_commands(void **state)
 {
     (void)state;
     expect(0, "", "_completion bash | bash -n 2>&1 && echo parsed", "parsed");
-    expect(0, "COMP='COMP_WORDS=(caravan in); COMP_CWORD=1; _caravan; echo ${COMPREPLY[*]}'; export COMP;",
+    expect(0,
+           "COMP='COMP_WORDS=(caravan in); COMP_CWORD=1; _caravan; echo ${COMPREPLY[*]}'; export "
+           "COMP;",
            "_completion bash > /tmp/c.$$; bash -c '. /tmp/c.'$$'; eval \"$COMP\"'; rm /tmp/c.$$",
            "init inspect");
     expect(0, "", "_completion zsh", "#compdef caravan");
@@ -258,7 +259,8 @@ static void check_man(const char *name)
     assert_non_null(strstr(r.output.text, "\n.SH OPTIONS\n"));
     strbuf_free(&r.output);
     if (system("command -v man >/dev/null 2>&1") == 0) {
-        snprintf(args, sizeof args, "_man %s | man --warnings -l - 2>&1 >/dev/null; echo done", name);
+        snprintf(args, sizeof args, "_man %s | man --warnings -l - 2>&1 >/dev/null; echo done",
+                 name);
         r = run("", args);
         assert_string_equal(r.output.text, "done\n");
         strbuf_free(&r.output);

@@ -8,12 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const Option option_model = {"model",
-                             .letter = 'm',
-                             .kind = ARG_INPUT,
-                             .required = true,
-                             .value = "DIR",
-                             .help = "a Hugging Face folder"};
+const Option option_model = {"model",          .letter = 'm',  .kind = ARG_INPUT,
+                             .required = true, .value = "DIR", .help = "a Hugging Face folder"};
 
 static const char *compute_dtype(size_t i)
 {
@@ -21,10 +17,7 @@ static const char *compute_dtype(size_t i)
     return names[i];
 }
 
-const Option option_dtype = {"dtype",
-                             .kind = ARG_CHOICE,
-                             .value = "TYPE",
-                             .choice = compute_dtype,
+const Option option_dtype = {"dtype", .kind = ARG_CHOICE, .value = "TYPE", .choice = compute_dtype,
                              .help = "type of weights, activations and cache, else the model's"};
 
 const Option option_threads = {"threads",
@@ -35,12 +28,8 @@ const Option option_threads = {"threads",
                                .fallback = "0",
                                .help = "threads to use, 0: one per core"};
 
-const Option option_seed = {"seed",
-                            .letter = 's',
-                            .kind = ARG_INT,
-                            .value = "N",
-                            .fallback = "0",
-                            .help = "same seed, same result"};
+const Option option_seed = {"seed",       .letter = 's',   .kind = ARG_INT,
+                            .value = "N", .fallback = "0", .help = "same seed, same result"};
 
 const Option option_json = {"json", .kind = ARG_FLAG, .help = "print one JSON object"};
 

@@ -97,9 +97,10 @@ static void zsh_option(StrBuf *out, const Option *option)
 
 static void zsh_script(StrBuf *out)
 {
-    strbuf_puts(out, "#compdef caravan\n# zsh completion of caravan; made by caravan _completion zsh\n"
-                     "_caravan() {\n"
-                     "    local -a names\n    names=(\n");
+    strbuf_puts(out,
+                "#compdef caravan\n# zsh completion of caravan; made by caravan _completion zsh\n"
+                "_caravan() {\n"
+                "    local -a names\n    names=(\n");
     for (int i = 0; commands[i]; i++) {
         strbuf_printf(out, "        '%s:", commands[i]->name);
         add_zsh(out, commands[i]->about);

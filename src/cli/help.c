@@ -151,8 +151,8 @@ void help_command(StrBuf *out, const Command *command)
         if (command->options[i]->kind != ARG_FLAG) {
             char name[64];
             option_variable(command->options[i], name, sizeof name);
-            strbuf_printf(out, "\nEnvironment: %s stands for --%s, and so for every option.\n", name,
-                          command->options[i]->name);
+            strbuf_printf(out, "\nEnvironment: %s stands for --%s, and so for every option.\n",
+                          name, command->options[i]->name);
             break;
         }
 }
@@ -188,7 +188,8 @@ static void add_roff(StrBuf *out, const char *text)
 
 static void add_man_head(StrBuf *out, const char *name, const char *about)
 {
-    strbuf_printf(out, ".TH \"%s\" 1 \"\" \"Caravan %s\" \"Caravan\"\n.SH NAME\n", name, CVN_VERSION);
+    strbuf_printf(out, ".TH \"%s\" 1 \"\" \"Caravan %s\" \"Caravan\"\n.SH NAME\n", name,
+                  CVN_VERSION);
     add_roff(out, name);
     strbuf_puts(out, " \\- ");
     add_roff(out, about);

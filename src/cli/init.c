@@ -18,46 +18,23 @@ static const char *storage_dtype(size_t i)
 }
 
 static const Option *const options[] = {
-    [PRESET] = &(const Option){"preset",
-                               .letter = 'p',
-                               .kind = ARG_CHOICE,
-                               .required = true,
-                               .value = "NAME",
-                               .choice = preset_name,
+    [PRESET] = &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .required = true,
+                               .value = "NAME", .choice = preset_name,
                                .help = "shape of the model, one of"},
     [SEED] = &option_seed,
-    [DTYPE] = &(const Option){"dtype",
-                              .kind = ARG_CHOICE,
-                              .value = "TYPE",
-                              .choice = storage_dtype,
+    [DTYPE] = &(const Option){"dtype", .kind = ARG_CHOICE, .value = "TYPE", .choice = storage_dtype,
                               .help = "type of the weights, else the preset's"},
-    [CONTEXT] = &(const Option){"context",
-                                .kind = ARG_INT,
-                                .low = 1,
-                                .high = 1 << 30,
-                                .value = "N",
+    [CONTEXT] = &(const Option){"context", .kind = ARG_INT, .low = 1, .high = 1 << 30, .value = "N",
                                 .help = "positions the model is made for, else the preset's"},
-    [TOKENIZER] = &(const Option){"tokenizer",
-                                  .kind = ARG_INPUT,
-                                  .value = "FILE",
+    [TOKENIZER] = &(const Option){"tokenizer", .kind = ARG_INPUT, .value = "FILE",
                                   .help = "tokenizer.model or tokenizer.json to copy"},
-    [SHARD] = &(const Option){"shard-size",
-                              .kind = ARG_SIZE,
-                              .low = 1,
-                              .high = 0x1p60,
-                              .value = "SIZE",
-                              .fallback = "4.5G",
-                              .help = "most bytes of weights in one file"},
-    [FORCE] = &(const Option){"force",
-                              .letter = 'f',
-                              .kind = ARG_FLAG,
+    [SHARD] =
+        &(const Option){"shard-size", .kind = ARG_SIZE, .low = 1, .high = 0x1p60, .value = "SIZE",
+                        .fallback = "4.5G", .help = "most bytes of weights in one file"},
+    [FORCE] = &(const Option){"force", .letter = 'f', .kind = ARG_FLAG,
                               .help = "write into a folder that is not empty"},
-    [OUTPUT] = &(const Option){"output",
-                               .letter = 'o',
-                               .kind = ARG_OUTPUT,
-                               .required = true,
-                               .value = "DIR",
-                               .help = "folder to make"},
+    [OUTPUT] = &(const Option){"output", .letter = 'o', .kind = ARG_OUTPUT, .required = true,
+                               .value = "DIR", .help = "folder to make"},
     NULL,
 };
 
@@ -68,7 +45,8 @@ typedef struct Filling {
     double done; /* elements written */
 } Filling;
 
-static int fill(void *context, const Param *param, int64_t first, int64_t n, float *out, cvn_err *err)
+static int fill(void *context, const Param *param, int64_t first, int64_t n, float *out,
+                cvn_err *err)
 {
     Filling *filling = context;
     int code = init_fill(&filling->seed, param, first, n, out, err);
@@ -116,9 +94,10 @@ const Command command_init = {
     "init",
     .about = "make a model of random weights",
     .usage = "--preset NAME [options] -o DIR",
-    .examples = "init --preset stories15m -o my-model\ta small model, to train or to try things with\n"
-                "init --preset llama3.2-1b --seed 7 -o llama1b\ta real shape; the same seed always "
-                "gives the same weights\n",
+    .examples =
+        "init --preset stories15m -o my-model\ta small model, to train or to try things with\n"
+        "init --preset llama3.2-1b --seed 7 -o llama1b\ta real shape; the same seed always "
+        "gives the same weights\n",
     .notes = "The result is a Hugging Face folder: config.json, generation_config.json and "
              "safetensors. Weights are written as they are drawn, so a model larger than memory is "
              "no trouble.",

@@ -111,7 +111,8 @@ static int read_choice(const Option *option, const Source *source, Value *value,
     size_t n = 0;
     for (size_t i = 0; (name = option->choice(i)) && n < sizeof list; i++)
         n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", name);
-    return err_set(err, CVN_EINVAL, "%s is \"%s\"; give one of %s", source->name, value->text, list);
+    return err_set(err, CVN_EINVAL, "%s is \"%s\"; give one of %s", source->name, value->text,
+                   list);
 }
 
 static int read_tokens(const Source *source, Value *value, cvn_err *err)
@@ -213,7 +214,8 @@ static int set_value(const Option *option, const Source *source, Value *value, c
 static int find_name(const Command *command, const char *name, size_t n)
 {
     for (int i = 0; command->options[i]; i++)
-        if (strlen(command->options[i]->name) == n && memcmp(command->options[i]->name, name, n) == 0)
+        if (strlen(command->options[i]->name) == n &&
+            memcmp(command->options[i]->name, name, n) == 0)
             return i;
     return -1;
 }

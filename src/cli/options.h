@@ -38,8 +38,8 @@ typedef enum ArgKind {
 } ArgKind;
 
 typedef struct Option {
-    const char *name;     /* long, without dashes */
-    char letter;          /* short, or 0 */
+    const char *name; /* long, without dashes */
+    char letter;      /* short, or 0 */
     ArgKind kind;
     bool required;        /* some option of the group must be given, or this one when group is 0 */
     bool repeats;         /* ARG_TEXT: may be given several times; Value.texts */
@@ -48,19 +48,19 @@ typedef struct Option {
     const char *value;    /* name of the value in help: "DIR", "N" */
     const char *fallback; /* value when none is given, as it would be typed; NULL: none */
     const char *(*choice)(size_t i); /* ARG_CHOICE: the i-th, NULL past the last */
-    const char *help;     /* a phrase without a full stop */
+    const char *help;                /* a phrase without a full stop */
 } Option;
 
 typedef struct Value {
-    bool given;           /* on the command line or in the environment */
+    bool given; /* on the command line or in the environment */
     bool on_command_line;
-    bool flag;            /* ARG_FLAG */
-    const char *text;     /* as typed; the fallback; or NULL */
+    bool flag;        /* ARG_FLAG */
+    const char *text; /* as typed; the fallback; or NULL */
     int64_t integer;
     double real;
-    int32_t *ids;         /* [n_ids], owned by the Args */
+    int32_t *ids; /* [n_ids], owned by the Args */
     size_t n_ids;
-    const char **texts;   /* [n_texts], the array owned by the Args; of options that repeat */
+    const char **texts; /* [n_texts], the array owned by the Args; of options that repeat */
     size_t n_texts;
 } Value;
 
