@@ -3,6 +3,7 @@
 #include "base/float16.h"
 #include "io/meta.h"
 #include "io/pickle.h"
+#include "io/save.h"
 #include "io/torch_file.h"
 #include "io/weights.h"
 #include "io_support.h"
@@ -244,6 +245,37 @@ static void a_model_in_parts_is_the_model_in_one(void **state)
     io_close_model(&whole);
 }
 
+/* Any form saved as a Hugging Face folder: rotary pairs in the other order, all else equal. */
+static void a_meta_model_is_saved_in_hugging_face_order(void **state)
+{
+    (void)state;
+    IoModel meta, hf;
+    Weights a, b;
+    cvn_err err = {0};
+    load(&meta, &a, DATA "parts2", CVN_F32);
+    if (save_model(in_scratch("hf"), &meta, &(SaveOptions){.dtype = CVN_F32}, &err) != CVN_OK)
+        fail_msg("%s", err.message);
+    load(&hf, &b, in_scratch("hf"), CVN_F32);
+    assert_false(hf.config.rope_interleaved);
+    for (int i = 0; i < b.n; i++) {
+        const Param *p = &hf.params.param[i];
+        const float *x = b.weight[i].data;
+        const float *y =
+            a.weight[params_find(&meta.params, p->kind, p->layer) - meta.params.param].data;
+        if (p->kind != PARAM_Q && p->kind != PARAM_K) {
+            assert_memory_equal(x, y, b.weight[i].bytes);
+            continue;
+        }
+        static const int row_of[4] = {0, 2, 1, 3}; /* head dimension 4 */
+        for (int64_t row = 0; row < p->dims[0] * 4; row++)
+            assert_memory_equal(x + row * 16, y + (row / 4 * 4 + row_of[row % 4]) * 16, 64);
+    }
+    weights_free(&a);
+    weights_free(&b);
+    io_close_model(&meta);
+    io_close_model(&hf);
+}
+
 static void a_missing_or_foreign_part_is_refused(void **state)
 {
     (void)state;
@@ -417,6 +449,7 @@ int main(void)
         cmocka_unit_test(a_cut_or_flipped_file_never_reads_outside),
         cmocka_unit_test(broken_pickles_are_refused),
         cmocka_unit_test(a_model_in_parts_is_the_model_in_one),
+        cmocka_unit_test(a_meta_model_is_saved_in_hugging_face_order),
         cmocka_unit_test(a_missing_or_foreign_part_is_refused),
         cmocka_unit_test(params_json_is_read_strictly),
         cmocka_unit_test(published_models_are_inferred),

@@ -10,7 +10,7 @@
 #ifndef CVN_IO_SAVE_H
 #define CVN_IO_SAVE_H
 
-#include "model/params.h"
+#include "io/model.h"
 
 typedef struct SaveOptions {
     cvn_dtype dtype;       /* f32, bf16 or f16: of the file; also written into the config */
@@ -27,6 +27,10 @@ typedef int (*SaveFill)(void *context, const Param *param, int64_t first, int64_
 
 int save_folder(const char *folder, const LlamaConfig *config, const SaveOptions *options,
                 SaveFill fill, void *context, cvn_err *err);
+
+/* An opened and audited model of any form, as a Hugging Face folder: interleaved rotary pairs are brought
+ * into Hugging Face's order. */
+int save_model(const char *folder, const IoModel *model, const SaveOptions *options, cvn_err *err);
 
 /* A folder with random weights: every parameter drawn by its initialiser (Param.init) from the
  * stream (seed, Hugging Face name), so that any slice could be drawn alone. */

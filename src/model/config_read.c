@@ -64,6 +64,8 @@ static const struct {
     {"max_sequence_length", KEY_HARMLESS, 0},
     {"model_name", KEY_HARMLESS, 0},
     {"model_max_length", KEY_HARMLESS, 0},
+    {"neftune_noise_alpha", KEY_HARMLESS, 0},
+    {"num_logits_to_keep", KEY_HARMLESS, 0},
     {"unsloth_fixed", KEY_HARMLESS, 0},
     {"unsloth_version", KEY_HARMLESS, 0},
     {"return_dict", KEY_HARMLESS, 0},
