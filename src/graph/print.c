@@ -1,6 +1,12 @@
+/*
+ * Writes the text form. Unnamed values go by their number in the order of the text, so that a graph
+ * which was printed and read prints as the same text; named ones that share a name are told apart
+ * by a number behind it.
+ */
 #include "graph/text.h"
 
 #include "base/map.h"
+#include "graph/lex.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -8,43 +14,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the printer knows beside the graph: the name of each value. */
+/* What the printer knows beside the graph: how each value is called. */
 typedef struct Printer {
     StrBuf *out;
-    char **name; /* [n_values], in names' arena; NULL for values that go by their number */
     Arena arena;
-    Map taken; /* names in use */
+    char **name; /* [n_values], without the % */
+    Map taken;   /* names in use, and the number that was last put behind each */
 } Printer;
 
-static bool plain_name(const char *text)
+/* v's own name, or that with a number, if another value has it; NULL if it has none to print. */
+static char *choose_name(Printer *p, const cvn_value *v)
 {
-    if (!text || !*text || (*text >= '0' && *text <= '9'))
-        return false;
-    for (const char *p = text; *p; p++)
-        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-", *p))
-            return false;
-    return strlen(text) < 200;
+    if (!lex_is_plain_name(v->name))
+        return NULL;
+    bool added;
+    uint64_t *last = map_put(&p->taken, v->name, strlen(v->name), &added);
+    char *name = arena_string(&p->arena, v->name);
+    for (uint64_t i = added ? 0 : *last; !added;) {
+        name = arena_printf(&p->arena, "%s.%" PRIu64, v->name, ++i);
+        map_put(&p->taken, name, strlen(name), &added);
+        *map_put(&p->taken, v->name, strlen(v->name), NULL) = i;
+    }
+    return name;
 }
 
-/* Gives v a name that no other value has: its own, or its own with a number. */
-static void choose_name(Printer *p, const cvn_value *v)
+static void choose_names(Printer *p, const cvn_graph *g)
 {
-    if (!plain_name(v->name))
-        return;
-    char name[256];
-    snprintf(name, sizeof name, "%s", v->name);
-    for (int i = 1; map_get(&p->taken, name, strlen(name)); i++)
-        snprintf(name, sizeof name, "%s.%d", v->name, i);
-    map_put(&p->taken, name, strlen(name), NULL);
-    p->name[v->id] = arena_string(&p->arena, name);
+    int64_t number = 0;
+    map_init(&p->taken, &p->arena);
+    p->name = arena_array(&p->arena, g->n_values + (size_t)1, sizeof *p->name);
+    for (const Op *op = g->first; op; op = op->next) {
+        for (int i = 0; i < op->n_results; i++, number++) {
+            char *name = choose_name(p, op->result[i]);
+            p->name[op->result[i]->id] = name ? name : arena_printf(&p->arena, "%" PRId64, number);
+        }
+    }
 }
 
 static void put_value(Printer *p, const cvn_value *v)
 {
-    if (p->name[v->id])
-        strbuf_printf(p->out, "%%%s", p->name[v->id]);
-    else
-        strbuf_printf(p->out, "%%%" PRIu32, v->id);
+    strbuf_printf(p->out, "%%%s", p->name[v->id]);
 }
 
 static void put_spec(StrBuf *out, const cvn_spec *spec)
@@ -75,17 +84,23 @@ static void put_string(StrBuf *out, const char *text)
     strbuf_putc(out, '"');
 }
 
-/* The shortest decimal that reads back as the same double. */
-static void put_number(StrBuf *out, double value)
+/* The shortest decimal that reads back as the same value of this element type. */
+static void put_number(StrBuf *out, cvn_dtype dtype, double value)
 {
     char text[40];
+    double bits[1] = {0};
     if (isnan(value)) {
         strbuf_puts(out, signbit(value) ? "-nan" : "nan");
         return;
     }
-    for (int digits = 6; digits <= 17; digits++) {
+    if (fabs(value) < 1e15 && value == trunc(value)) {
+        strbuf_printf(out, "%.0f", value);
+        return;
+    }
+    for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
+        element_set(dtype, bits, 0, strtod(text, NULL));
+        if (element_get(dtype, bits, 0) == value)
             break;
     }
     strbuf_puts(out, text);
@@ -97,7 +112,7 @@ static void put_literal(StrBuf *out, const Literal *literal, const cvn_type *typ
     strbuf_puts(out, literal->splat ? "splat " : "[");
     for (int64_t i = 0; i < n; i++) {
         strbuf_puts(out, i ? ", " : "");
-        put_number(out, element_get(type->dtype, literal->data, i));
+        put_number(out, type->dtype, element_get(type->dtype, literal->data, i));
     }
     strbuf_puts(out, literal->splat ? "" : "]");
 }
@@ -140,7 +155,7 @@ static void put_attr(StrBuf *out, const AttrInfo *row, const void *field, const 
         put_ints(out, field);
         break;
     case ATTR_FLOAT:
-        put_number(out, *(const double *)field);
+        put_number(out, CVN_F64, *(const double *)field);
         break;
     case ATTR_BOOL:
         strbuf_puts(out, *(const bool *)field ? "true" : "false");
@@ -204,12 +219,13 @@ void graph_print(StrBuf *out, const cvn_graph *g)
         out->failed = true;
         return;
     }
-    map_init(&p.taken, &p.arena);
-    p.name = arena_array(&p.arena, g->n_values + (size_t)1, sizeof *p.name);
-    for (const Op *op = g->first; op; op = op->next)
-        for (int i = 0; i < op->n_results; i++)
-            choose_name(&p, op->result[i]);
-    strbuf_printf(out, "graph @%s {\n", plain_name(g->name) ? g->name : "graph");
+    choose_names(&p, g);
+    strbuf_puts(out, "graph @");
+    if (lex_is_plain_name(g->name))
+        strbuf_puts(out, g->name);
+    else
+        put_string(out, g->name);
+    strbuf_puts(out, " {\n");
     for (const Op *op = g->first; op; op = op->next)
         put_op(&p, op);
     strbuf_puts(out, "  return");

@@ -236,7 +236,7 @@ int64_t model_axis_size(const LlamaConfig *config, ModelAxis axis)
     case AXIS_COUNT:
         break;
     }
-    assert(0 && "axis");
+    assert(!"axis");
     return 0;
 }
 
