@@ -1,0 +1,489 @@
+/*
+ * Reads SentencePiece models: `tokenizer.model` of Llama 1 and 2. The file is one protocol buffer
+ * message (sentencepiece_model.proto, google/sentencepiece). A message is a row of fields, each a
+ * varint key (field number << 3 | wire type) and a value; a varint has 7 bits per byte, low bits
+ * first, the top bit set on all bytes but the last:
+ *
+ *     wire type  value                      0A 0E  0A 05 3C 75 6E 6B 3E  15 00 00 00 00  18 02
+ *     0          varint                     |  |   piece "<unk>"         score 0.0       type 2
+ *     1          8 bytes                    |  length 14
+ *     2          varint length, bytes       field 1, wire type 2: a piece
+ *     5          4 bytes
+ *
+ *     ModelProto      1 pieces (repeated SentencePiece), 2 TrainerSpec, 3 NormalizerSpec, 5
+ * denormalizer SentencePiece   1 piece (UTF-8), 2 score (float), 3 type: 1 normal (default), 2
+ * unknown, 3 control, 4 user defined, 5 unused, 6 byte TrainerSpec     3 model_type: 1 unigram
+ * (default), 2 BPE, 3 word, 4 char; 24 whitespace as suffix; 35 byte_fallback; 44 unk_surface; 46
+ * bos_piece, 47 eos_piece, 48 pad_piece NormalizerSpec  2 precompiled_charsmap, 3 add_dummy_prefix,
+ * 4 remove_extra_whitespaces, 5 escape_whitespaces (the last three default to true)
+ *
+ * The id of a piece is its place. Only BPE models are read: a unigram model's scores mean something
+ * else (log-probabilities of a path through the text), and merging by them would give wrong ids.
+ */
+#include "text/tokenizer_impl.h"
+#include "text/utf8.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Proto {
+    const unsigned char *p, *end; /* unread bytes of one message */
+} Proto;
+
+typedef struct Field {
+    uint32_t number; /* as in the .proto file */
+    uint32_t wire;   /* 0 varint, 1 and 5 fixed, 2 bytes */
+    uint64_t value;  /* wire types 0, 1 and 5 */
+    Proto bytes;     /* wire type 2 */
+} Field;
+
+static bool read_varint(Proto *proto, uint64_t *value)
+{
+    *value = 0;
+    for (int shift = 0; shift < 64 && proto->p < proto->end; shift += 7) {
+        unsigned char byte = *proto->p++;
+        *value |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80)
+            return true;
+    }
+    return false;
+}
+
+/* The next field. False at the end of the message, and where it is malformed: then p != end. */
+static bool next_field(Proto *proto, Field *field)
+{
+    const unsigned char *start = proto->p;
+    uint64_t key, length;
+    *field = (Field){0};
+    if (proto->p == proto->end)
+        return false;
+    if (!read_varint(proto, &key) || key > UINT32_MAX || key >> 3 == 0)
+        goto malformed;
+    field->number = (uint32_t)(key >> 3);
+    field->wire = (uint32_t)(key & 7);
+    switch (field->wire) {
+    case 0:
+        if (!read_varint(proto, &field->value))
+            goto malformed;
+        return true;
+    case 2:
+        if (!read_varint(proto, &length) || length > (uint64_t)(proto->end - proto->p))
+            goto malformed;
+        field->bytes = (Proto){proto->p, proto->p + length};
+        proto->p += length;
+        return true;
+    case 1:
+    case 5:
+        length = field->wire == 1 ? 8 : 4;
+        if (length > (uint64_t)(proto->end - proto->p))
+            goto malformed;
+        memcpy(&field->value, proto->p, length);
+        proto->p += length;
+        return true;
+    default:
+        goto malformed;
+    }
+malformed:
+    proto->p = start;
+    return false;
+}
+
+static int malformed(const char *what, cvn_err *err)
+{
+    return err_set(err, CVN_EFORMAT,
+                   "the SentencePiece model is malformed: %s cannot be read; fetch the file again",
+                   what);
+}
+
+static int wrong_type(const char *what, cvn_err *err)
+{
+    return err_set(
+        err, CVN_EFORMAT,
+        "the SentencePiece model is malformed: %s has the wrong wire type; fetch the file "
+        "again",
+        what);
+}
+
+enum { TYPE_NORMAL = 1, TYPE_UNKNOWN, TYPE_CONTROL, TYPE_USER, TYPE_UNUSED, TYPE_BYTE };
+
+typedef struct SpmPiece {
+    const char *text; /* [length] in the file */
+    size_t length;
+    float score;
+    uint64_t type;
+} SpmPiece;
+
+typedef struct SpmModel {
+    SpmPiece *piece; /* [n] heap */
+    size_t n;
+    uint64_t model_type; /* 1 unigram, 2 BPE, 3 word, 4 char */
+    bool byte_fallback;
+    Proto unknown_surface; /* what an unknown piece decodes to */
+    Proto bos, eos, pad;   /* the pieces' text */
+    SpmNormalizer normalizer;
+    bool has_charsmap; /* text is normalized by a table */
+} SpmModel;
+
+static int read_piece(Proto proto, SpmPiece *piece, cvn_err *err)
+{
+    *piece = (SpmPiece){.type = TYPE_NORMAL};
+    Field field;
+    while (next_field(&proto, &field)) {
+        if (field.number == 1) {
+            if (field.wire != 2)
+                return wrong_type("a piece", err);
+            piece->text = (const char *)field.bytes.p;
+            piece->length = (size_t)(field.bytes.end - field.bytes.p);
+        } else if (field.number == 2) {
+            if (field.wire != 5)
+                return wrong_type("a score", err);
+            memcpy(&piece->score, &field.value, sizeof piece->score);
+        } else if (field.number == 3) {
+            if (field.wire != 0)
+                return wrong_type("a piece's type", err);
+            piece->type = field.value;
+        }
+    }
+    if (proto.p != proto.end)
+        return malformed("a piece", err);
+    return CVN_OK;
+}
+
+static int read_trainer(Proto proto, SpmModel *model, cvn_err *err)
+{
+    struct {
+        uint32_t number;
+        Proto *to;
+    } texts[] = {
+        {44, &model->unknown_surface}, {46, &model->bos}, {47, &model->eos}, {48, &model->pad}};
+    Field field;
+    while (next_field(&proto, &field)) {
+        if ((field.number == 3 || field.number == 24 || field.number == 35) && field.wire != 0)
+            return wrong_type("the trainer specification", err);
+        if (field.number == 3)
+            model->model_type = field.value;
+        else if (field.number == 24)
+            model->normalizer.space_as_suffix = field.value != 0;
+        else if (field.number == 35)
+            model->byte_fallback = field.value != 0;
+        for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+            if (field.number != texts[i].number)
+                continue;
+            if (field.wire != 2)
+                return wrong_type("the trainer specification", err);
+            *texts[i].to = field.bytes;
+        }
+    }
+    return proto.p == proto.end ? CVN_OK : malformed("the trainer specification", err);
+}
+
+static int read_normalizer(Proto proto, SpmModel *model, cvn_err *err)
+{
+    Field field;
+    while (next_field(&proto, &field)) {
+        if ((field.number == 2 && field.wire != 2) ||
+            (field.number >= 3 && field.number <= 5 && field.wire != 0))
+            return wrong_type("the normalizer specification", err);
+        if (field.number == 2)
+            model->has_charsmap |= field.bytes.p != field.bytes.end;
+        else if (field.number == 3)
+            model->normalizer.add_dummy_prefix = field.value != 0;
+        else if (field.number == 4)
+            model->normalizer.remove_extra_whitespaces = field.value != 0;
+        else if (field.number == 5)
+            model->normalizer.escape_whitespaces = field.value != 0;
+    }
+    return proto.p == proto.end ? CVN_OK : malformed("the normalizer specification", err);
+}
+
+static Proto proto_text(const char *text)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    return (Proto){p, p + strlen(text)};
+}
+
+static int read_model(Proto proto, SpmModel *model, cvn_err *err)
+{
+    *model = (SpmModel){.model_type = 1,
+                        .unknown_surface = proto_text(" \xe2\x81\x87 "),
+                        .bos = proto_text("<s>"),
+                        .eos = proto_text("</s>"),
+                        .pad = proto_text("<pad>"),
+                        .normalizer = {true, true, true, false}};
+    size_t capacity = 0;
+    Field field;
+    while (next_field(&proto, &field)) {
+        int rc = CVN_OK;
+        if (field.number >= 1 && field.number <= 5 && field.wire != 2)
+            return wrong_type("a part of the model", err);
+        if (field.number == 1) {
+            if (model->n == TOKENIZER_MAX_IDS)
+                return err_set(err, CVN_EFORMAT, "the SentencePiece model has more than %d pieces",
+                               TOKENIZER_MAX_IDS);
+            if (model->n == capacity) {
+                capacity = capacity ? capacity * 2 : 1024;
+                SpmPiece *piece = realloc(model->piece, capacity * sizeof *piece);
+                if (!piece)
+                    return err_set(err, CVN_EMEM, "no memory for %zu pieces", capacity);
+                model->piece = piece;
+            }
+            rc = read_piece(field.bytes, &model->piece[model->n++], err);
+        } else if (field.number == 2) {
+            rc = read_trainer(field.bytes, model, err);
+        } else if (field.number == 3 || field.number == 5) {
+            rc = read_normalizer(field.bytes, model, err);
+        }
+        if (rc)
+            return rc;
+    }
+    return proto.p == proto.end ? CVN_OK : malformed("a field of the model", err);
+}
+
+/* ---- from the model to the tokenizer's tables ---- */
+
+static bool is_utf8(const char *text, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        int length = utf8_length(text + i, n - i);
+        if (!length)
+            return false;
+        i += (size_t)length;
+    }
+    return true;
+}
+
+static int check_model(const SpmModel *model, cvn_err *err)
+{
+    static const char *const names[] = {"", "unigram", "BPE", "word", "char"};
+    if (model->n == 0)
+        return err_set(err, CVN_EFORMAT,
+                       "the SentencePiece model has no pieces; fetch the file again");
+    if (model->model_type != 2)
+        return err_set(
+            err, CVN_EUNSUPPORTED,
+            "the SentencePiece model is of type '%s', and only BPE models (Llama 1 and 2) are "
+            "supported",
+            model->model_type < 5 ? names[model->model_type] : "unknown");
+    if (model->has_charsmap)
+        return err_set(
+            err, CVN_EUNSUPPORTED,
+            "the SentencePiece model normalizes text by a table (nmt_nfkc or the like), and "
+            "only the identity normalizer of Llama is supported");
+    for (size_t i = 0; i < model->n; i++) {
+        const SpmPiece *piece = &model->piece[i];
+        if (piece->length == 0 || piece->length > TOKENIZER_MAX_PIECE)
+            return err_set(err, CVN_EFORMAT,
+                           "SentencePiece piece %zu has %zu bytes, expected 1 to %d", i,
+                           piece->length, TOKENIZER_MAX_PIECE);
+        if (!is_utf8(piece->text, piece->length))
+            return err_set(err, CVN_EFORMAT, "SentencePiece piece %zu is not UTF-8", i);
+        if (!isfinite(piece->score))
+            return err_set(err, CVN_EFORMAT,
+                           "SentencePiece piece %zu has a score that is no number", i);
+        if (piece->type < TYPE_NORMAL || piece->type > TYPE_BYTE || piece->type == TYPE_UNUSED)
+            return err_set(
+                err, CVN_EUNSUPPORTED,
+                "SentencePiece piece %zu is of type %llu; normal, unknown, control, user "
+                "defined and byte are supported",
+                i, (unsigned long long)piece->type);
+    }
+    return CVN_OK;
+}
+
+/* The byte that "<0x0A>" names, or -1. */
+static int byte_of(const char *text, size_t n)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    if (n != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
+        return -1;
+    const char *high = memchr(digits, text[3], 16), *low = memchr(digits, text[4], 16);
+    return high && low ? (int)((high - digits) * 16 + (low - digits)) : -1;
+}
+
+/* What decoding writes for a piece of text: U+2581 as a space. */
+static void set_out(Tokenizer *t, int32_t id)
+{
+    Piece *piece = &t->bpe.piece[id];
+    char *out = arena_alloc(&t->arena, (size_t)piece->length);
+    int32_t n = 0;
+    for (int32_t i = 0; i < piece->length;) {
+        if (piece->length - i >= 3 && memcmp(piece->text + i, "\xe2\x96\x81", 3) == 0) {
+            out[n++] = ' ';
+            i += 3;
+        } else {
+            out[n++] = piece->text[i++];
+        }
+    }
+    piece->out = out;
+    piece->out_length = n;
+}
+
+static int add_piece(Tokenizer *t, const SpmModel *model, int32_t id, cvn_err *err)
+{
+    static const PieceKind kinds[] = {[TYPE_NORMAL] = PIECE_NORMAL,
+                                      [TYPE_UNKNOWN] = PIECE_UNKNOWN,
+                                      [TYPE_CONTROL] = PIECE_SPECIAL,
+                                      [TYPE_USER] = PIECE_USER,
+                                      [TYPE_BYTE] = PIECE_BYTE};
+    const SpmPiece *from = &model->piece[id];
+    bool added = true;
+    bpe_set_piece(&t->bpe, id, kinds[from->type], from->text, from->length);
+    Piece *piece = &t->bpe.piece[id];
+    if (from->type == TYPE_NORMAL) {
+        added = bpe_index(&t->bpe, id);
+        set_out(t, id);
+    } else if (from->type == TYPE_BYTE) {
+        int byte = byte_of(from->text, from->length);
+        if (byte < 0 || t->bpe.byte_id[byte] >= 0)
+            return err_set(
+                err, CVN_EFORMAT,
+                "SentencePiece piece %d is of type byte, but its text is not one of <0x00> to "
+                "<0xFF>, each once",
+                id);
+        t->bpe.byte_id[byte] = id;
+        char out = (char)byte;
+        piece->out = arena_copy(&t->arena, &out, 1);
+        piece->out_length = 1;
+    } else {
+        *map_put(&t->special, from->text, from->length, &added) = (uint64_t)id;
+        if (from->type == TYPE_USER)
+            set_out(t, id);
+    }
+    if (from->type == TYPE_UNKNOWN) {
+        if (t->bpe.unknown >= 0)
+            return err_set(err, CVN_EFORMAT,
+                           "SentencePiece pieces %d and %d are both the unknown piece",
+                           t->bpe.unknown, id);
+        t->bpe.unknown = id;
+        size_t n = (size_t)(model->unknown_surface.end - model->unknown_surface.p);
+        piece->out = arena_stringn(&t->arena, (const char *)model->unknown_surface.p, n);
+        piece->out_length = (int32_t)n;
+    }
+    if (!added)
+        return err_set(err, CVN_EFORMAT, "SentencePiece piece %d has the text of an earlier piece",
+                       id);
+    return CVN_OK;
+}
+
+/* Bytes stand for characters the vocabulary lacks when the model says so; then all 256 must be
+ * there. */
+static int check_bytes(Tokenizer *t, const SpmModel *model, cvn_err *err)
+{
+    if (!model->byte_fallback)
+        memset(t->bpe.byte_id, 0xff, sizeof t->bpe.byte_id);
+    for (int byte = 0; model->byte_fallback && byte < 256; byte++)
+        if (t->bpe.byte_id[byte] < 0)
+            return err_set(err, CVN_EFORMAT,
+                           "the SentencePiece model falls back to bytes, but has no piece <0x%02X>",
+                           byte);
+    if (t->bpe.unknown < 0)
+        return err_set(err, CVN_EFORMAT, "the SentencePiece model has no unknown piece");
+    return CVN_OK;
+}
+
+static int by_score(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return x > y ? -1 : x < y;
+}
+
+/* Ranks: the highest score merges first; equal scores share a rank, as the leftmost decides then.
+ */
+static int add_merges(Tokenizer *t, const SpmModel *model, cvn_err *err)
+{
+    float *score = malloc(model->n * sizeof *score);
+    if (!score)
+        return err_set(err, CVN_EMEM, "no memory for %zu scores", model->n);
+    for (size_t i = 0; i < model->n; i++)
+        score[i] = model->piece[i].score;
+    qsort(score, model->n, sizeof *score, by_score);
+    size_t n = 0;
+    for (size_t i = 0; i < model->n; i++)
+        if (n == 0 || score[n - 1] != score[i])
+            score[n++] = score[i];
+    for (size_t i = 0; i < model->n; i++) {
+        if (model->piece[i].type != TYPE_NORMAL)
+            continue;
+        const float *place = bsearch(&model->piece[i].score, score, n, sizeof *score, by_score);
+        bpe_add_splits(&t->bpe, (int32_t)i, (uint32_t)(place - score));
+    }
+    free(score);
+    return CVN_OK;
+}
+
+static int32_t control_id(const Tokenizer *t, Proto text)
+{
+    const uint64_t *id = map_get(&t->special, text.p, (size_t)(text.end - text.p));
+    return id && t->bpe.piece[*id].kind == PIECE_SPECIAL ? (int32_t)*id : -1;
+}
+
+/* Control pieces are looked for in raw text when asked for, user-defined ones always, after
+ * rewriting. */
+static void add_tokens(Tokenizer *t, const SpmModel *model)
+{
+    Added *control = arena_array(&t->arena, model->n, sizeof *control);
+    Added *user = arena_array(&t->arena, model->n, sizeof *user);
+    size_t n_control = 0, n_user = 0;
+    for (int32_t id = 0; id < t->bpe.n_ids; id++) {
+        const Piece *piece = &t->bpe.piece[id];
+        Added added = {.text = piece->text, .length = (size_t)piece->length, .id = id};
+        added.special = piece->kind == PIECE_SPECIAL;
+        if (piece->kind == PIECE_SPECIAL)
+            control[n_control++] = added;
+        else if (piece->kind == PIECE_USER)
+            user[n_user++] = added;
+    }
+    added_set_init(&t->raw, control, n_control);
+    added_set_init(&t->normalized, user, n_user);
+}
+
+static int build(Tokenizer *t, const SpmModel *model, cvn_err *err)
+{
+    int rc = check_model(model, err);
+    if (rc)
+        return rc;
+    t->kind = "sentencepiece";
+    bpe_init(&t->bpe, &t->arena, (int32_t)model->n);
+    t->bpe.fuse_unknown = true;
+    for (int32_t id = 0; !rc && id < t->bpe.n_ids; id++)
+        rc = add_piece(t, model, id, err);
+    if (!rc)
+        rc = check_bytes(t, model, err);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < model->n; i++) {
+        const SpmPiece *piece = &model->piece[i];
+        for (size_t k = 0; piece->type == TYPE_NORMAL && k < piece->length;) {
+            size_t length = (size_t)utf8_length(piece->text + k, piece->length - k);
+            bpe_character(&t->bpe, piece->text + k, length);
+            k += length;
+        }
+    }
+    rc = add_merges(t, model, err);
+    if (rc)
+        return rc;
+    add_tokens(t, model);
+    t->normalize.step[t->normalize.n++] =
+        (Rewrite){.kind = REWRITE_SENTENCEPIECE, .spm = model->normalizer};
+    t->joined = true;
+    t->bos = control_id(t, model->bos);
+    t->eos = control_id(t, model->eos);
+    t->pad = control_id(t, model->pad);
+    if (model->normalizer.remove_extra_whitespaces)
+        t->space = DECODE_STRIP_EACH;
+    else if (model->normalizer.add_dummy_prefix)
+        t->space = DECODE_STRIP_ONE;
+    return bpe_finish(&t->bpe, false, err);
+}
+
+int sentencepiece_read(Tokenizer *t, const char *bytes, size_t n, cvn_err *err)
+{
+    const unsigned char *p = (const unsigned char *)bytes;
+    SpmModel model;
+    int rc = read_model((Proto){p, p + n}, &model, err);
+    if (!rc)
+        rc = build(t, &model, err);
+    free(model.piece);
+    return rc;
+}

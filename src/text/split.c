@@ -1,0 +1,293 @@
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "text/split.h"
+
+#include "text/unicode.h"
+#include "text/utf8.h"
+
+#include <pcre2.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char SPLIT_LLAMA3[] =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+    "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+struct Split {
+    pcre2_code *code; /* owned; NULL: the other two */
+    char *
+        before; /* [n_before] cut before this text, owned; NULL with code NULL: Llama 3's pattern */
+    size_t n_before;
+};
+
+struct SplitWork {
+    pcre2_match_data *match;      /* where the last match lies */
+    pcre2_match_context *context; /* limits and the JIT's stack */
+    pcre2_jit_stack *stack;       /* or NULL: the machine's */
+    size_t run_begin, run_end;    /* the stretch of valid UTF-8 in which the last word lay */
+};
+
+enum { JIT_STACK_START = 1 << 15, JIT_STACK_MAX = 1 << 23, MATCH_STEPS = 10000000 };
+
+/* ---- Llama 3's pattern by hand ---- */
+
+/* The class of each ASCII character as a digit, in rows of 16. */
+static const char ASCII_CLASS[] = "0000000003333300" /* tab to carriage return */
+                                  "0000000000000000"
+                                  "3000000000000000" /* space */
+                                  "2222222222000000"
+                                  "0111111111111111"
+                                  "1111111111100000"
+                                  "0111111111111111"
+                                  "1111111111100000";
+
+/* The class of the character at text[i], i < n, and its length. A byte that is not UTF-8 is a
+ * character of its own: neither letter, number nor space. */
+static inline UnicodeClass class_at(const char *text, size_t n, size_t i, size_t *length)
+{
+    unsigned char c = (unsigned char)text[i];
+    *length = 1;
+    if (c < 128)
+        return (UnicodeClass)(ASCII_CLASS[c] - '0');
+    int valid = utf8_length(text + i, n - i);
+    if (!valid)
+        return UNICODE_OTHER;
+    *length = (size_t)valid;
+    return unicode_class(utf8_point(text + i, valid));
+}
+
+/* Skips at most `most` characters of a class. */
+static size_t skip_class(const char *text, size_t n, size_t i, UnicodeClass class, size_t most)
+{
+    size_t length;
+    for (; most > 0 && i < n && class_at(text, n, i, &length) == class; most--)
+        i += length;
+    return i;
+}
+
+static size_t skip_newlines(const char *text, size_t n, size_t i)
+{
+    while (i < n && (text[i] == '\n' || text[i] == '\r'))
+        i++;
+    return i;
+}
+
+/* (?i:'s|'t|'re|'ve|'m|'ll|'d) behind an apostrophe at text[i - 1]: the end, or 0. Case folding
+ * makes U+017F, the long s, an s. */
+static size_t contraction(const char *text, size_t n, size_t i)
+{
+    static const char pairs[][3] = {"re", "ve", "ll"};
+    if (i == n)
+        return 0;
+    char first = (char)(text[i] | 0x20);
+    if (first == 's' || first == 't' || first == 'm' || first == 'd')
+        return i + 1;
+    if (n - i < 2)
+        return 0;
+    if (memcmp(text + i, "\xc5\xbf", 2) == 0)
+        return i + 2;
+    char second = (char)(text[i + 1] | 0x20);
+    for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++)
+        if (first == pairs[k][0] && second == pairs[k][1])
+            return i + 2;
+    return 0;
+}
+
+/*
+ * White space that begins at text[i]: \s*[\r\n]+|\s+(?!\S)|\s+. All of it up to and with its last
+ * line end; where there is none, all but the last space, which goes with the word that follows.
+ */
+static size_t white_space(const char *text, size_t n, size_t i)
+{
+    size_t end = i, last = i, after_newline = 0, length;
+    while (end < n && class_at(text, n, end, &length) == UNICODE_SPACE) {
+        last = end;
+        end += length;
+        if (text[last] == '\n' || text[last] == '\r')
+            after_newline = end;
+    }
+    if (after_newline)
+        return after_newline;
+    return end == n || last == i ? end : last;
+}
+
+/* The word at text[i]. The alternatives of the pattern are tried in their order; the choice among
+ * them is settled by the classes of two characters. */
+static size_t next_llama3(const char *text, size_t n, size_t i)
+{
+    size_t length, length2;
+    UnicodeClass class = class_at(text, n, i, &length), class2 = UNICODE_SPACE;
+    if (text[i] == '\'') {
+        size_t end = contraction(text, n, i + 1);
+        if (end)
+            return end;
+    }
+    if (class == UNICODE_LETTER)
+        return skip_class(text, n, i + length, UNICODE_LETTER, n);
+    if (class == UNICODE_NUMBER)
+        return skip_class(text, n, i + length, UNICODE_NUMBER, 2);
+    size_t after = i + length;
+    if (after < n)
+        class2 = class_at(text, n, after, &length2);
+    if (class2 == UNICODE_LETTER && text[i] != '\r' && text[i] != '\n')
+        return skip_class(text, n, after + length2, UNICODE_LETTER, n);
+    if (class == UNICODE_OTHER || (text[i] == ' ' && class2 == UNICODE_OTHER))
+        return skip_newlines(text, n, skip_class(text, n, after, UNICODE_OTHER, n));
+    return white_space(text, n, i);
+}
+
+/* ---- any pattern, by PCRE2 ---- */
+
+/* Finds the stretch of valid UTF-8 that begins at text[begin]; what is not UTF-8 is never shown to
+ * the pattern. The stretch may be empty. */
+static void find_run(SplitWork *work, const char *text, size_t n, size_t begin)
+{
+    size_t i = begin;
+    while (i < n) {
+        int length = utf8_length(text + i, n - i);
+        if (!length)
+            break;
+        i += (size_t)length;
+    }
+    work->run_begin = begin;
+    work->run_end = i;
+}
+
+static int next_match(const Split *split, SplitWork *work, const char *text, size_t n, size_t begin,
+                      size_t *end, cvn_err *err)
+{
+    if (begin == 0 || begin >= work->run_end)
+        find_run(work, text, n, begin);
+    if (work->run_end == begin) {
+        for (*end = begin + 1; *end < n && !utf8_length(text + *end, n - *end);)
+            ++*end;
+        return CVN_OK;
+    }
+    size_t run = work->run_end - work->run_begin;
+    pcre2_set_match_limit(work->context,
+                          run > UINT32_MAX / 16 ? UINT32_MAX : MATCH_STEPS + 8 * (uint32_t)run);
+    int rc =
+        pcre2_match(split->code, (PCRE2_SPTR)text + work->run_begin, run, begin - work->run_begin,
+                    PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, work->match, work->context);
+    if (rc == PCRE2_ERROR_NOMATCH) {
+        *end = work->run_end;
+        return CVN_OK;
+    }
+    if (rc < 0)
+        return err_set(
+            err, CVN_EFORMAT,
+            "the split pattern of the tokenizer fails with PCRE2 error %d; simplify the pattern",
+            rc);
+    const PCRE2_SIZE *place = pcre2_get_ovector_pointer(work->match);
+    PCRE2_SIZE first = place[0] + work->run_begin, last = place[1] + work->run_begin;
+    if (first < begin || last <= first) /* \K, or a match behind its own start */
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "the split pattern of the tokenizer matches backwards");
+    *end = first > begin ? first : last;
+    return CVN_OK;
+}
+
+int split_next(const Split *split, SplitWork *work, const char *text, size_t n, size_t begin,
+               size_t *end, cvn_err *err)
+{
+    if (split->code)
+        return next_match(split, work, text, n, begin, end, err);
+    if (!split->before) {
+        *end = next_llama3(text, n, begin);
+        return CVN_OK;
+    }
+    const char *found = memmem(text + begin + 1, n - begin - 1, split->before, split->n_before);
+    *end = found ? (size_t)(found - text) : n;
+    return CVN_OK;
+}
+
+/* ---- making and freeing ---- */
+
+static int compile(Split *split, const char *pattern, size_t n, cvn_err *err)
+{
+    int code;
+    PCRE2_SIZE place;
+    char reason[128] = "";
+    split->code = pcre2_compile((PCRE2_SPTR)pattern, n,
+                                PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_DUPNAMES,
+                                &code, &place, NULL);
+    if (!split->code) {
+        pcre2_get_error_message(code, (PCRE2_UCHAR *)reason, sizeof reason);
+        return err_set(err, CVN_EFORMAT,
+                       "the split pattern of the tokenizer is malformed at byte %zu: %s",
+                       (size_t)place, reason);
+    }
+    /* Where the machine has no JIT the interpreter does the same, slower. */
+    (void)pcre2_jit_compile(split->code, PCRE2_JIT_COMPLETE);
+    return CVN_OK;
+}
+
+int split_pattern_new(const char *pattern, size_t n, Split **out, cvn_err *err)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return err_set(err, CVN_EMEM, "no memory for a split pattern");
+    if (n == sizeof SPLIT_LLAMA3 - 1 && memcmp(pattern, SPLIT_LLAMA3, n) == 0)
+        return CVN_OK;
+    int rc = compile(*out, pattern, n, err);
+    if (rc) {
+        split_free(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+int split_before_new(const char *text, size_t n, Split **out, cvn_err *err)
+{
+    *out = calloc(1, sizeof **out);
+    char *copy = *out && n ? malloc(n) : NULL;
+    if (!copy) {
+        free(*out);
+        *out = NULL;
+        return err_set(err, n ? CVN_EMEM : CVN_EINVAL, "cannot split text before %zu bytes", n);
+    }
+    memcpy(copy, text, n);
+    (*out)->before = copy;
+    (*out)->n_before = n;
+    return CVN_OK;
+}
+
+void split_free(Split *split)
+{
+    if (!split)
+        return;
+    pcre2_code_free(split->code);
+    free(split->before);
+    free(split);
+}
+
+int split_work_new(const Split *split, SplitWork **out, cvn_err *err)
+{
+    *out = NULL;
+    if (!split->code)
+        return CVN_OK;
+    SplitWork *work = calloc(1, sizeof *work);
+    if (!work)
+        goto no_memory;
+    work->match = pcre2_match_data_create(1, NULL);
+    work->context = pcre2_match_context_create(NULL);
+    if (!work->match || !work->context)
+        goto no_memory;
+    work->stack = pcre2_jit_stack_create(JIT_STACK_START, JIT_STACK_MAX, NULL);
+    if (work->stack)
+        pcre2_jit_stack_assign(work->context, NULL, work->stack);
+    *out = work;
+    return CVN_OK;
+no_memory:
+    split_work_free(work);
+    return err_set(err, CVN_EMEM, "no memory to match the split pattern");
+}
+
+void split_work_free(SplitWork *work)
+{
+    if (!work)
+        return;
+    pcre2_jit_stack_free(work->stack);
+    pcre2_match_context_free(work->context);
+    pcre2_match_data_free(work->match);
+    free(work);
+}

@@ -1,0 +1,114 @@
+/*
+ * Text to token ids and back, for every tokenizer the Llama family uses. The kind is found from the
+ * file's content:
+ *
+ *     kind             file                 text is cut by            tokens are merged by
+ *     sentencepiece    tokenizer.model      (not cut)                 score of the merged piece
+ *     tiktoken         tokenizer.model      the Llama 3 pattern       rank of the merged bytes
+ *     huggingface      tokenizer.json       what the file says        order of its merge list
+ *
+ * All three are byte-pair encodings and end up in the same tables (bpe.h). Encoding is exact to the
+ * id against the reference libraries. Text is bytes: what is not UTF-8 is encoded byte by byte and
+ * comes back unchanged, where the references would replace it by U+FFFD.
+ *
+ *     Tokenizer *tokenizer;
+ *     TokenIds ids = {0};
+ *     if (tokenizer_open("model-folder", &tokenizer, err) ||
+ *         tokenizer_encode(tokenizer, "Hello", 5, TOKENIZER_BOS, &ids, err))
+ *         ...
+ *
+ * A Tokenizer does not change after it was opened: threads may share it.
+ */
+#ifndef CVN_TEXT_TOKENIZER_H
+#define CVN_TEXT_TOKENIZER_H
+
+#include "base/err.h"
+#include "base/strbuf.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct Tokenizer Tokenizer;
+
+/* A growing list of ids; starts as {0}. When memory runs out `failed` is set and additions are
+ * ignored, as in StrBuf. */
+typedef struct TokenIds {
+    int32_t *id;     /* [n], owned, heap */
+    size_t n;        /* ids used */
+    size_t capacity; /* ids allocated */
+    bool failed;     /* memory ran out; what was added last is missing */
+} TokenIds;
+
+void token_ids_free(TokenIds *ids);
+void token_ids_add(TokenIds *ids, int32_t id);
+
+enum {
+    TOKENIZER_BOS = 1, /* encode: the begin-of-sequence id in front, where the tokenizer has one */
+    TOKENIZER_EOS = 2, /* encode: the end-of-sequence id behind, where the tokenizer has one */
+    TOKENIZER_SPECIAL =
+        4, /* encode: special tokens in the text become their ids (else they are plain
+              text); decode: special tokens are written out (else they are skipped) */
+    TOKENIZER_CONTINUE = 8, /* decode: other text stands before this, so a leading space is kept */
+};
+
+/* Opens a tokenizer file, or a model folder that has tokenizer.json or tokenizer.model. The JSON
+ * file is preferred: a fine-tuned model's added tokens are in it, while the tokenizer.model beside
+ * it is often that of the base model. In a folder, tokenizer_config.json may name bos, eos and pad.
+ */
+int tokenizer_open(const char *path, Tokenizer **out, cvn_err *err);
+
+/* The same for the bytes of a tokenizer file in memory; they are not needed afterwards. */
+int tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *err);
+void tokenizer_free(Tokenizer *tokenizer);
+
+/* Appends the ids of n bytes of text. Time and memory grow with n (times log n at the worst). On
+ * error (CVN_EMEM; CVN_EFORMAT for text the vocabulary cannot express) what was appended is taken
+ * back. */
+int tokenizer_encode(const Tokenizer *tokenizer, const char *text, size_t n, unsigned flags,
+                     TokenIds *out, cvn_err *err);
+
+/* Appends the bytes of n ids: CVN_EINVAL for an id outside the vocabulary. */
+int tokenizer_decode(const Tokenizer *tokenizer, const int32_t *ids, size_t n, unsigned flags,
+                     StrBuf *out, cvn_err *err);
+
+/*
+ * Decoding id by id. A UTF-8 character whose bytes come from several tokens is held back until it
+ * is complete; bytes that can no longer become UTF-8 are passed on as they are. Invariant: what all
+ * pushes and the flush appended equals what tokenizer_decode makes of the same ids.
+ */
+typedef struct Decoder {
+    const Tokenizer *tokenizer; /* borrowed */
+    unsigned flags;             /* TOKENIZER_SPECIAL | TOKENIZER_CONTINUE */
+    bool started;               /* a leading space is no longer dropped */
+    unsigned char held[4];      /* [n_held] an incomplete UTF-8 character */
+    unsigned char n_held;       /* 0 to 3 */
+} Decoder;
+
+void decoder_init(Decoder *decoder, const Tokenizer *tokenizer, unsigned flags);
+int decoder_push(Decoder *decoder, int32_t id, StrBuf *out, cvn_err *err);
+void decoder_flush(Decoder *decoder, StrBuf *out);
+
+/* "sentencepiece", "tiktoken" or "huggingface". */
+const char *tokenizer_kind(const Tokenizer *tokenizer);
+
+/* Ids run from 0 to tokenizer_vocab_size - 1. */
+int32_t tokenizer_vocab_size(const Tokenizer *tokenizer);
+
+/* The id, or -1 where the tokenizer has none. */
+int32_t tokenizer_bos(const Tokenizer *tokenizer);
+int32_t tokenizer_eos(const Tokenizer *tokenizer);
+int32_t tokenizer_pad(const Tokenizer *tokenizer);
+
+/* The bytes the vocabulary holds for an id ("\xe2\x96\x81the", "<0x0A>", " the", "<|eot_id|>") and
+ * their number; NULL for an id outside the vocabulary. Not always UTF-8, and NUL bytes are
+ * possible. */
+const char *tokenizer_piece(const Tokenizer *tokenizer, int32_t id, size_t *length);
+
+/* True for ids that stand for no text: bos, headers, control pieces. */
+bool tokenizer_is_special(const Tokenizer *tokenizer, int32_t id);
+
+/* The id of a special or added token by its text ("<|eot_id|>"), or -1. */
+int32_t tokenizer_special(const Tokenizer *tokenizer, const char *text);
+
+#endif

@@ -1,0 +1,113 @@
+/*
+ * The inside of a Tokenizer, shared by the readers (sentencepiece.c, tiktoken.c, tokenizer_json.c)
+ * and by encoding and decoding. Encoding is a pipeline; a reader fills in the stages its file asks
+ * for:
+ *
+ *     text
+ *      | raw tokens cut out           `added`, those not normalized     "<|eot_id|>" -> id
+ *      | normalize                    `normalize`                       "a b" -> "▁a▁b"
+ *      | normalized tokens cut out    `added`, those normalized; user-defined pieces
+ *      | prepare                      `prepare`                         what a pre-tokenizer
+ * rewrites | split into words             `split`                           "I'm 5" -> "I", "'m", "
+ * ", "5" | byte-pair encoding           `bpe` ids
+ */
+#ifndef CVN_TEXT_TOKENIZER_IMPL_H
+#define CVN_TEXT_TOKENIZER_IMPL_H
+
+#include "base/map.h"
+#include "text/bpe.h"
+#include "text/tokenizer.h"
+
+/* Ids and lengths above these are taken for a malformed file. The largest vocabularies have 2^18
+ * ids; the longest piece of Llama 3 is 128 spaces. */
+enum { TOKENIZER_MAX_IDS = 1 << 22, TOKENIZER_MAX_PIECE = 1024 };
+
+/* How text is rewritten, one step after the other. */
+typedef enum RewriteKind {
+    REWRITE_PREPEND,       /* `to` in front, unless the text is empty */
+    REWRITE_REPLACE,       /* every `from` by `to` */
+    REWRITE_PREFIX,        /* `to` in front, unless it is there already */
+    REWRITE_PREFIX_FIRST,  /* the same, but only where the whole text begins */
+    REWRITE_SENTENCEPIECE, /* all that a SentencePiece NormalizerSpec says: `spm` */
+} RewriteKind;
+
+typedef struct SpmNormalizer {
+    bool add_dummy_prefix;         /* a space in front (behind, with space_as_suffix) */
+    bool remove_extra_whitespaces; /* none at the ends, at most one in a row */
+    bool escape_whitespaces;       /* spaces become U+2581 */
+    bool space_as_suffix;          /* pieces end with their space */
+} SpmNormalizer;
+
+typedef struct Rewrite {
+    RewriteKind kind;
+    const char *from, *to;         /* arena; NULL where the kind does not use it */
+    size_t from_length, to_length; /* bytes */
+    SpmNormalizer spm;
+} Rewrite;
+
+enum { REWRITE_MAX = 8, SPLIT_MAX = 4 };
+
+typedef struct RewriteList {
+    Rewrite step[REWRITE_MAX];
+    int n;
+} RewriteList;
+
+/* A token that is found in text before any merging. */
+typedef struct Added {
+    const char *text; /* [length] arena; what to look for */
+    size_t length;
+    int32_t id;
+    bool special;     /* only when asked for: TOKENIZER_SPECIAL */
+    bool strip_left;  /* takes white space on its left along */
+    bool strip_right; /* takes white space on its right along */
+} Added;
+
+/* Tokens to look for, leftmost first and the longest of those that begin at the same place. */
+typedef struct AddedSet {
+    Added *item; /* [n] sorted by first byte, then by length, longest first; arena */
+    size_t n;
+    size_t n_plain; /* those that are not special */
+    uint32_t
+        begin[257]; /* items that start with byte b: item[begin[b]] .. item[begin[b + 1] - 1] */
+} AddedSet;
+
+typedef enum DecodeSpace {
+    DECODE_KEEP_SPACE, /* all text as it is */
+    DECODE_STRIP_ONE,  /* the space that stands in front of everything is not written */
+    DECODE_STRIP_EACH, /* the first space of each piece, until something was written */
+} DecodeSpace;
+
+struct Tokenizer {
+    Arena arena;         /* owns everything below */
+    const char *kind;    /* static string */
+    Bpe bpe;             /* the vocabulary */
+    AddedSet raw;        /* tokens looked for in the text as given */
+    AddedSet normalized; /* tokens looked for after rewriting */
+    RewriteList normalize, prepare;
+    struct Split *split[SPLIT_MAX]; /* [n_split] each cuts what the one before it left; owned */
+    int n_split;
+    bool joined;           /* no splits: text is cut where no merge can cross (bpe_encode_joined) */
+    DecodeSpace space;     /* what decoding does with the space in front */
+    bool strip_bytes;      /* the space in front is dropped also when it is a byte piece */
+    int32_t bos, eos, pad; /* ids, or -1 */
+    Map special;           /* text of special and added tokens -> id */
+};
+
+/* The readers. Each gets a zeroed Tokenizer with its arena and -1 for the ids, and the file's
+ * bytes. */
+int sentencepiece_read(Tokenizer *tokenizer, const char *bytes, size_t n, cvn_err *err);
+
+/* Sorts n tokens, of which `item` is an arena array, into a set. */
+void added_set_init(AddedSet *set, Added *item, size_t n);
+
+/* The first token in text[from..n) and where it begins and ends; false when there is none. Tokens
+ * that are special and not wanted are passed over as text. */
+bool added_set_find(const AddedSet *set, const char *text, size_t n, size_t from, bool special,
+                    const Added **found, size_t *begin, size_t *end);
+
+/* Runs the steps; *result and *n are the rewritten text, in one of the two buffers or `text`
+ * itself. `first` says that the whole text begins here. */
+void rewrite(const RewriteList *list, const char *text, size_t n, bool first, StrBuf buffers[2],
+             const char **result, size_t *result_n);
+
+#endif
