@@ -55,7 +55,7 @@ static void compare(cvn_graph *g, void **inputs, double slack, const char *what)
     cvn_err err = {0};
     bool changed = false;
     cvn_graph *plain = graph_clone(g, &err);
-    if (!plain || graph_decompose(plain, NULL, NULL, &changed, &err))
+    if (!plain || graph_decompose(plain, NULL, NULL, &changed, &err) || graph_verify(plain, &err))
         fail_msg("%s: %s", what, err.message);
     assert_true(changed);
     assert_int_equal(count_composites(plain), 0);
