@@ -19,9 +19,14 @@ for source in fuzz/fuzz_*.c; do
     subject=${target#fuzz_}
     work=$folder/corpus/$subject
     mkdir -p "$work"
-    echo "== $target for $seconds s"
-    "$folder/fuzz/$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=4096 -print_final_stats=0 \
-        -verbosity=0 -artifact_prefix="$folder/found/$target-" "$work" "fuzz/corpus/$subject" || failed+=("$target")
+    log=$folder/$target.log
+    if "$folder/fuzz/$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=4096 -verbosity=1 \
+        -artifact_prefix="$folder/found/$target-" "$work" "fuzz/corpus/$subject" >"$log" 2>&1; then
+        echo "$target: $(sed -n 's/^Done \(.*\)/\1/p' "$log")"
+    else
+        tail -n 60 "$log"
+        failed+=("$target")
+    fi
 done
 if [ ${#failed[@]} -gt 0 ]; then
     echo "Found by ${failed[*]}; the inputs are in $folder/found" >&2
