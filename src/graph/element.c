@@ -1,7 +1,8 @@
 /*
  * One element of a packed tensor as a number. Everything that defines what operations mean (the
  * interpreter, constant folding, the text form) reads and writes tensors through these two
- * functions.
+ * functions. bf16 and f16 are rounded by way of f32, so twice, as XLA does and as kernels that
+ * compute in f32 do.
  */
 #include "base/float16.h"
 #include "graph/graph.h"
