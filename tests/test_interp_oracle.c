@@ -5,6 +5,7 @@
  */
 #include "graph/graph.h"
 #include "graph/interp.h"
+#include "graph/text.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -277,12 +278,30 @@ static int compare_result(const Case *c, const char *where, int result, const vo
     return wrong;
 }
 
+/* The graph that is read from g's text, in place of g; printed again it gives the same text. */
+static cvn_graph *through_text(cvn_graph *g, const char *where)
+{
+    StrBuf first = {0}, second = {0};
+    cvn_err err = {0};
+    graph_print(&first, g);
+    cvn_graph *back = graph_parse(first.text, first.length, where, &err);
+    if (!back || graph_verify(back, &err))
+        fail_msg("%s: %s\n%s", where, err.message, first.text);
+    graph_print(&second, back);
+    assert_string_equal(first.text, second.text);
+    strbuf_free(&first);
+    strbuf_free(&second);
+    cvn_graph_free(g);
+    return back;
+}
+
 static int run_case(json_t *json, const char *where)
 {
     cvn_graph *g = cvn_graph_new("case", NULL);
     assert_non_null(g);
     Case c = load_case(g, json);
     build_case(g, &c);
+    g = through_text(g, where);
     const void *in[MOST];
     void *out[MOST];
     for (int i = 0; i < c.n_in; i++)

@@ -32,6 +32,7 @@ import numpy as np
 from jax import lax
 
 jax.config.update("jax_enable_x64", True)
+np.seterr(all="ignore")  # casts that overflow are wanted
 
 NAMES = {
     "f64": np.float64,
