@@ -103,6 +103,18 @@ static void sentencepiece_llama2_agrees_on_books(void **state)
     check_books(TOKENIZERS "llama2/tokenizer.model", "llama2");
 }
 
+static void tiktoken_llama3_agrees(void **state)
+{
+    (void)state;
+    check_file(TOKENIZERS "llama3/tokenizer.model", VECTORS "llama3-tiktoken.jsonl", 321);
+}
+
+static void tiktoken_llama3_agrees_on_books(void **state)
+{
+    (void)state;
+    check_books(TOKENIZERS "llama3/tokenizer.model", "llama3");
+}
+
 static void unigram_models_are_refused(void **state)
 {
     (void)state;
@@ -122,6 +134,8 @@ int main(void)
         cmocka_unit_test(sentencepiece_llama2_agrees_with_llamacpp),
         cmocka_unit_test(sentencepiece_tok512_agrees),
         cmocka_unit_test(sentencepiece_llama2_agrees_on_books),
+        cmocka_unit_test(tiktoken_llama3_agrees),
+        cmocka_unit_test(tiktoken_llama3_agrees_on_books),
         cmocka_unit_test(unigram_models_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

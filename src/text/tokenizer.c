@@ -42,6 +42,19 @@ close:
     return rc;
 }
 
+/*
+ * Which reader a file is for: JSON is an object; a rank file begins with a line of base 64, a space and a
+ * number; the rest can only be SentencePiece, whose first byte 0A (field 1) is a line feed. No
+ * SentencePiece model looks like white space and a brace: the bytes 0A n 0A m '{' would be a message of n
+ * bytes, n one of 9, 10, 13 and 32, and in it a piece of 123 bytes.
+ */
+static int read_kind(Tokenizer *t, const char *bytes, size_t n, cvn_err *err)
+{
+    if (tiktoken_is(bytes, n))
+        return tiktoken_read(t, bytes, n, err);
+    return sentencepiece_read(t, bytes, n, err);
+}
+
 int tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *err)
 {
     *out = NULL;
@@ -53,7 +66,7 @@ int tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *err)
     if (rc)
         goto fail;
     map_init(&t->special, &t->arena);
-    rc = sentencepiece_read(t, bytes, n, err);
+    rc = read_kind(t, bytes, n, err);
     if (rc)
         goto fail;
     *out = t;

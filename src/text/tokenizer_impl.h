@@ -96,6 +96,10 @@ struct Tokenizer {
 /* The readers. Each gets a zeroed Tokenizer with its arena and -1 for the ids, and the file's
  * bytes. */
 int sentencepiece_read(Tokenizer *tokenizer, const char *bytes, size_t n, cvn_err *err);
+int tiktoken_read(Tokenizer *tokenizer, const char *bytes, size_t n, cvn_err *err);
+
+/* Whether the bytes begin as a rank file does. */
+bool tiktoken_is(const char *bytes, size_t n);
 
 /* Sorts n tokens, of which `item` is an arena array, into a set. */
 void added_set_init(AddedSet *set, Added *item, size_t n);
