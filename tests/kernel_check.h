@@ -137,6 +137,17 @@ static inline void check_thread(void *context, int thread, int n_threads)
     run->kernel->run(&args);
 }
 
+/* A pool of n threads, 1 <= n <= CHECK_THREADS, that lives as long as the test. */
+static inline Pool *check_pool(int n)
+{
+    static Pool *pools[CHECK_THREADS + 1];
+    cvn_err err = {0};
+    if (!pools[n])
+        pools[n] = pool_new(n, &err);
+    assert_non_null(pools[n]);
+    return pools[n];
+}
+
 /* Runs a kernel; results are written to out. */
 static inline void check_run(const Check *c, const Kernel *kernel, Pool *pool,
                              const void *const *in, void *const *out)
@@ -178,9 +189,7 @@ static inline void check_kernel(Check *c, const Kernel *kernel, void *const *wan
     for (int i = 0; i < op->n_operands; i++)
         in[i] = c->in[i].data;
     for (int t = 0; t < CHECK_THREADS; t++) {
-        cvn_err err = {0};
-        Pool *pool = pool_new(t + 1, &err);
-        assert_non_null(pool);
+        Pool *pool = check_pool(t + 1);
         void *data[2];
         for (int r = 0; r < op->n_results; r++) {
             out[t][r] = guarded_new(cvn_type_bytes(&op->result[r]->type));
@@ -204,7 +213,6 @@ static inline void check_kernel(Check *c, const Kernel *kernel, void *const *wan
             check_run(c, kernel, pool, same, data);
             check_near(c, kernel, t + 1, 0, data[0], want[0]);
         }
-        pool_free(pool);
     }
     for (int t = 0; t < CHECK_THREADS; t++)
         for (int r = 0; r < op->n_results; r++)

@@ -62,9 +62,9 @@ static inline bool random_is_float(cvn_dtype dtype)
 
 static inline double random_number(uint64_t *state, cvn_dtype dtype, bool specials)
 {
-    static const double special[] = {-0.0, 0.0, INFINITY, -INFINITY, NAN, 1e-40, 65504, 3e38};
+    static const double special[] = {-0.0, -0.0, INFINITY, -INFINITY, NAN, 1e-40, 65504, 3e38};
     uint64_t bits = splitmix(state);
-    bool is_special = specials && bits % 16 == 0;
+    bool is_special = specials && bits % 8 == 0;
     bits >>= 8;
     if (dtype == CVN_BOOL)
         return (double)(bits % 2);
@@ -125,7 +125,7 @@ static inline int64_t random_difference(const cvn_type *type, const void *a, con
 static inline int64_t random_size(RandomGraph *r)
 {
     static const int64_t size[] = {1, 1, 2, 2, 3, 3, 4, 5, 6, 8};
-    return random_chance(r, 1) ? 0 : size[random_below(r, 10)];
+    return random_chance(r, 2) ? 0 : size[random_below(r, 10)];
 }
 
 static inline cvn_type random_type(RandomGraph *r, cvn_dtype dtype)

@@ -121,9 +121,7 @@ static void rows_do_not_depend_on_the_batch(void **state)
 {
     (void)state;
     enum { N = 37, K = 200, MOST = 70 };
-    cvn_err err = {0};
-    Pool *pool = pool_new(2, &err);
-    assert_non_null(pool);
+    Pool *pool = check_pool(2);
     for (int d = 0; d < 2; d++) {
         cvn_type all = CVN_TYPE(dtypes[d], MOST, K), weight = CVN_TYPE(dtypes[d], N, K);
         Guarded x = guarded_new(cvn_type_bytes(&all)), w = guarded_new(cvn_type_bytes(&weight));
@@ -154,7 +152,6 @@ static void rows_do_not_depend_on_the_batch(void **state)
         guarded_free(&x);
         guarded_free(&w);
     }
-    pool_free(pool);
 }
 
 int main(void)

@@ -11,16 +11,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KERNELS_MAX = 512, TABLES_MAX = 8 };
+enum { KERNELS_MAX = 512, TABLES_MAX = 12 };
 
 /* What a compiler or processor does not know is left out of the build (cmake/Kernels.cmake). */
 #if defined(CVN_HAVE_AVX2)
-#define TABLES_AVX2 dot_kernels_avx2
+#define TABLES_AVX2                                                                                \
+    dot_kernels_avx2, elementwise_kernels_avx2, row_kernels_avx2, rope_kernels_avx2,               \
+        attention_kernels_avx2
 #else
 #define TABLES_AVX2 NULL
 #endif
 #if defined(CVN_HAVE_AVX512)
-#define TABLES_AVX512 dot_kernels_avx512
+#define TABLES_AVX512                                                                              \
+    dot_kernels_avx512, elementwise_kernels_avx512, row_kernels_avx512, rope_kernels_avx512,       \
+        attention_kernels_avx512
 #define TABLES_AVX512_BF16 dot_kernels_avx512_bf16
 #else
 #define TABLES_AVX512 NULL
@@ -32,7 +36,10 @@ static const struct {
     const char *name;
     const Kernel *table[TABLES_MAX];
 } levels[CPU_ISA_COUNT] = {
-    [CPU_ISA_PORTABLE] = {"portable", {dot_kernels_portable}},
+    [CPU_ISA_PORTABLE] = {"portable",
+                          {dot_kernels_portable, elementwise_kernels_portable, row_kernels_portable,
+                           rope_kernels_portable, attention_kernels_portable, copy_kernels,
+                           index_kernels, sort_kernels, small_kernels}},
     [CPU_ISA_AVX2] = {"avx2", {TABLES_AVX2}},
     [CPU_ISA_AVX512] = {"avx512", {TABLES_AVX512}},
     [CPU_ISA_AVX512_BF16] = {"avx512_bf16", {TABLES_AVX512_BF16}},

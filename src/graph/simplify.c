@@ -120,8 +120,6 @@ static int visit(Simplify *s, Op *op, cvn_err *err)
 {
     cvn_graph *g = s->g;
     graph_resolve_op(op);
-    if (op->kind == OP_PARAMETER || op->kind == OP_OPTIMIZATION_BARRIER)
-        return CVN_OK;
     graph_insert_before(g, op);
     cvn_at(g, op->file, op->line);
     bool done = false;

@@ -61,7 +61,7 @@ static void decode_plain(cvn_dtype dtype, const uint8_t *in, int64_t n, float *o
         }
         return;
     default:
-        assert(!"io_decode: not a numeric tensor");
+        assert(0 && "io_decode: not a numeric tensor");
     }
 }
 
@@ -108,7 +108,7 @@ void io_encode(cvn_dtype dtype, const float *in, int64_t n, void *out)
             half[i] = f16_from_f32(in[i]);
         return;
     default:
-        assert(!"io_encode: weights are f32, bf16 or f16");
+        assert(0 && "io_encode: weights are f32, bf16 or f16");
     }
 }
 

@@ -1,6 +1,8 @@
 #include "io/save.h"
 
+#include "base/file.h"
 #include "base/json_file.h"
+#include "base/threads.h"
 #include "io/convert.h"
 #include "io/safetensors.h"
 
@@ -26,6 +28,7 @@ typedef struct Save {
     ParamList params;
     int *shard_of; /* [params.n]: shard of each parameter, from 0 */
     int n_shards;
+    Pool *pool; /* owned */
 } Save;
 
 /* Fills shards in order of the table, opening the next one when a tensor would not fit. */
@@ -53,17 +56,40 @@ static const char *shard_name(Save *save, int shard)
     return arena_printf(&save->arena, "model-%05d-of-%05d.safetensors", shard + 1, save->n_shards);
 }
 
-static int write_param(Save *save, StWriter *writer, size_t index, const Param *param,
-                       float *values, uint8_t *encoded, cvn_err *err)
+/* What the threads do together: elements first .. first+n-1 of a parameter, each thread one range. */
+typedef struct Fill {
+    const Save *save;
+    const Param *param;
+    int64_t first, n;
+    float *values;    /* [n] */
+    uint8_t *encoded; /* [n] of the file's type */
+    cvn_err *err;     /* [threads], the first error of each */
+} Fill;
+
+static void fill_range(void *context, int thread, int n_threads)
 {
-    for (int64_t at = 0; at < param->n; at += PIECE) {
-        int64_t n = param->n - at < PIECE ? param->n - at : PIECE;
-        int code = save->fill(save->context, param, at, n, values, err);
-        if (code != CVN_OK)
-            return code;
-        io_encode(save->options->dtype, values, n, encoded);
-        code =
-            st_writer_data(writer, index, encoded, cvn_dtype_bytes(save->options->dtype, n), err);
+    const Fill *fill = context;
+    const Save *save = fill->save;
+    int64_t begin = fill->n * thread / n_threads, end = fill->n * (thread + 1) / n_threads;
+    if (begin == end || fill->err[thread].code != CVN_OK ||
+        save->fill(save->context, fill->param, fill->first + begin, end - begin,
+                   fill->values + begin, &fill->err[thread]) != CVN_OK)
+        return;
+    io_encode(save->options->dtype, fill->values + begin, end - begin,
+              fill->encoded + cvn_dtype_bytes(save->options->dtype, begin));
+}
+
+static int write_param(Save *save, StWriter *writer, size_t index, Fill *fill, cvn_err *err)
+{
+    int64_t piece = PIECE * pool_threads(save->pool), total = fill->param->n;
+    for (fill->first = 0; fill->first < total; fill->first += piece) {
+        fill->n = total - fill->first < piece ? total - fill->first : piece;
+        pool_run(save->pool, fill_range, fill);
+        for (int t = 0; t < pool_threads(save->pool); t++)
+            if (fill->err[t].code != CVN_OK)
+                return err_set(err, fill->err[t].code, "%s", fill->err[t].message);
+        int code = st_writer_data(writer, index, fill->encoded,
+                                  cvn_dtype_bytes(save->options->dtype, fill->n), err);
         if (code != CVN_OK)
             return code;
     }
@@ -74,11 +100,14 @@ static int write_shard(Save *save, int shard, cvn_err *err)
 {
     StWriter writer;
     size_t index = 0;
-    float *values = malloc((size_t)PIECE * sizeof *values);
-    uint8_t *encoded = malloc((size_t)PIECE * sizeof *values);
+    size_t threads = (size_t)pool_threads(save->pool), piece = (size_t)PIECE * threads;
+    Fill fill = {.save = save,
+                 .values = malloc(piece * sizeof *fill.values),
+                 .encoded = malloc(piece * sizeof *fill.values),
+                 .err = calloc(threads, sizeof *fill.err)};
     const char *path = arena_printf(&save->arena, "%s/%s", save->folder, shard_name(save, shard));
     int code = st_writer_open(&writer, path, err);
-    if (code == CVN_OK && (!values || !encoded))
+    if (code == CVN_OK && (!fill.values || !fill.encoded || !fill.err))
         code = err_set(err, CVN_EMEM, "no memory to write '%s'", path);
     if (code == CVN_OK)
         code = st_writer_metadata(&writer, "format", "pt", err);
@@ -90,15 +119,17 @@ static int write_shard(Save *save, int shard, cvn_err *err)
     }
     if (code == CVN_OK)
         code = st_writer_begin(&writer, err);
-    for (int i = 0; i < save->params.n && code == CVN_OK; i++)
+    for (int i = 0; i < save->params.n && code == CVN_OK; i++) {
+        fill.param = &save->params.param[i];
         if (save->shard_of[i] == shard)
-            code =
-                write_param(save, &writer, index++, &save->params.param[i], values, encoded, err);
+            code = write_param(save, &writer, index++, &fill, err);
+    }
     if (code == CVN_OK)
         code = st_writer_commit(&writer, err);
     st_writer_free(&writer);
-    free(values);
-    free(encoded);
+    free(fill.values);
+    free(fill.encoded);
+    free(fill.err);
     return code;
 }
 
@@ -243,6 +274,10 @@ int save_folder(const char *folder, const LlamaConfig *config, const SaveOptions
         return err_set(err, CVN_EIO, "'%s' is not empty; give another folder or --force", folder);
     if ((code = arena_init(&save.arena, err)) != CVN_OK)
         return code;
+    if (!(save.pool = pool_new(options->threads, err))) {
+        arena_free(&save.arena);
+        return CVN_EINVAL;
+    }
     params_list(&save.params, &saved, &save.arena);
     plan_shards(&save);
     if (filled) {
@@ -252,6 +287,7 @@ int save_folder(const char *folder, const LlamaConfig *config, const SaveOptions
     } else {
         code = write_staged(&save, folder, err);
     }
+    pool_free(save.pool);
     arena_free(&save.arena);
     return code;
 }

@@ -17,9 +17,11 @@ typedef struct SaveOptions {
     uint64_t shard_bytes;  /* most bytes of weights in a file (one tensor may exceed it); 0: 5e9 */
     bool force;            /* write into a folder that is not empty */
     const char *tokenizer; /* file to copy into the folder under its own name, or NULL */
+    int threads;           /* that fill and encode; 0: as many as the machine has */
 } SaveOptions;
 
-/* Gives elements first .. first+n-1 of a parameter, row-major in its logical shape, as f32. */
+/* Gives elements first .. first+n-1 of a parameter, row-major in its logical shape, as f32. Called from
+ * several threads at once, for different ranges. */
 typedef int (*SaveFill)(void *context, const Param *param, int64_t first, int64_t n, float *out,
                         cvn_err *err);
 

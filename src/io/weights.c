@@ -1,5 +1,6 @@
 #include "io/weights.h"
 
+#include "base/threads.h"
 #include "io/convert.h"
 
 #include <errno.h>
@@ -67,6 +68,63 @@ static int allocate(Weights *weights, const IoModel *model, const WeightsOptions
     return CVN_OK;
 }
 
+/* What the threads do together for one parameter: each converts, or scans, one range of it. */
+typedef struct Job {
+    const IoTensor *tensor;
+    cvn_dtype dtype;
+    uint8_t *to;          /* [tensor->n] of dtype, or NULL to scan the tensor where it lies */
+    int64_t *n_nonfinite; /* [threads] */
+} Job;
+
+static void convert_range(void *context, int thread, int n_threads)
+{
+    const Job *job = context;
+    int64_t each = (job->tensor->n / n_threads + 63) & ~INT64_C(63); /* whole cache lines */
+    int64_t begin = each * thread < job->tensor->n ? each * thread : job->tensor->n;
+    int64_t n =
+        job->tensor->n - begin < each || thread == n_threads - 1 ? job->tensor->n - begin : each;
+    size_t offset = cvn_dtype_bytes(job->dtype, begin);
+    job->n_nonfinite[thread] = job->to
+                                   ? io_convert(job->tensor, begin, n, job->dtype, job->to + offset)
+                                   : io_count_nonfinite(job->dtype, job->tensor->data + offset, n);
+}
+
+static int64_t run_job(Pool *pool, const Job *job)
+{
+    int64_t bad = 0;
+    pool_run(pool, convert_range, (void *)(uintptr_t)job);
+    for (int t = 0; t < pool_threads(pool); t++)
+        bad += job->n_nonfinite[t];
+    return bad;
+}
+
+static void load_all(Weights *weights, const IoModel *model, const WeightsOptions *options,
+                     Pool *pool, int64_t *n_nonfinite)
+{
+    cvn_dtype dtype = options->dtype;
+    bool scan =
+        options->scan == SCAN_ALWAYS ||
+        (options->scan == SCAN_AUTO && (size_t)model_bytes(&model->config, dtype) <= SCAN_LIMIT);
+    uint8_t *next = weights->block;
+    for (int i = 0; i < weights->n; i++) {
+        const IoTensor *tensor = model->source[i];
+        Weight *weight = &weights->weight[i];
+        Job job = {tensor, dtype, NULL, n_nonfinite};
+        weight->bytes = cvn_dtype_bytes(dtype, tensor->n);
+        weight->owned = !is_usable_in_place(tensor, options);
+        weight->data = weight->owned ? next : tensor->data;
+        weight->n_nonfinite = -1;
+        if (weight->owned) {
+            job.to = next;
+            next += padded_bytes(&model->params.param[i], dtype);
+        }
+        if (weight->owned || scan)
+            weight->n_nonfinite = run_job(pool, &job);
+        if (weight->n_nonfinite > 0)
+            warn(weights, tensor, weight->n_nonfinite);
+    }
+}
+
 int weights_load(Weights *weights, const IoModel *model, const WeightsOptions *options,
                  cvn_err *err)
 {
@@ -75,32 +133,19 @@ int weights_load(Weights *weights, const IoModel *model, const WeightsOptions *o
     if (dtype != CVN_F32 && dtype != CVN_BF16 && dtype != CVN_F16)
         return err_set(err, CVN_EINVAL, "weights are loaded as f32, bf16 or f16, not as %s",
                        cvn_dtype_name(dtype));
-    int code = allocate(weights, model, options, err);
-    if (code != CVN_OK) {
+    Pool *pool = pool_new(options->threads, err);
+    if (!pool)
+        return CVN_EINVAL;
+    int64_t *n_nonfinite = calloc((size_t)pool_threads(pool), sizeof *n_nonfinite);
+    int code = n_nonfinite ? allocate(weights, model, options, err)
+                           : err_set(err, CVN_EMEM, "no memory to load '%s'", model->path);
+    if (code == CVN_OK)
+        load_all(weights, model, options, pool, n_nonfinite);
+    else
         weights_free(weights);
-        return code;
-    }
-    bool scan =
-        options->scan == SCAN_ALWAYS ||
-        (options->scan == SCAN_AUTO && (size_t)model_bytes(&model->config, dtype) <= SCAN_LIMIT);
-    uint8_t *next = weights->block;
-    for (int i = 0; i < weights->n; i++) {
-        const IoTensor *tensor = model->source[i];
-        Weight *weight = &weights->weight[i];
-        weight->bytes = cvn_dtype_bytes(dtype, tensor->n);
-        weight->owned = !is_usable_in_place(tensor, options);
-        if (weight->owned) {
-            weight->data = next;
-            weight->n_nonfinite = io_convert(tensor, 0, tensor->n, dtype, next);
-            next += padded_bytes(&model->params.param[i], dtype);
-        } else {
-            weight->data = tensor->data;
-            weight->n_nonfinite = scan ? io_count_nonfinite(dtype, tensor->data, tensor->n) : -1;
-        }
-        if (weight->n_nonfinite > 0)
-            warn(weights, tensor, weight->n_nonfinite);
-    }
-    return CVN_OK;
+    free(n_nonfinite);
+    pool_free(pool);
+    return code;
 }
 
 void weights_free(Weights *weights)

@@ -22,6 +22,7 @@ typedef struct WeightsOptions {
     cvn_dtype dtype; /* f32, bf16 or f16 */
     bool copy;       /* own every array: writable, independent of the model's files */
     WeightsScan scan;
+    int threads; /* that convert and scan; 0: as many as the machine has */
 } WeightsOptions;
 
 typedef struct Weight {

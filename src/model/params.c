@@ -236,7 +236,7 @@ int64_t model_axis_size(const LlamaConfig *config, ModelAxis axis)
     case AXIS_COUNT:
         break;
     }
-    assert(!"axis");
+    assert(0 && "axis");
     return 0;
 }
 

@@ -1,19 +1,29 @@
 /*
- * The tables of kernels, each ended by a row without a name. registry.c puts those together that a
- * machine can run. Tables of one instruction set end in its name; the others run everywhere.
+ * The tables of kernels, each ended by a row without a name. registry.c puts those together that a machine
+ * can run. Tables of one instruction set end in its name; the others run everywhere.
  */
 #ifndef CVN_CPU_KERNELS_KERNELS_H
 #define CVN_CPU_KERNELS_KERNELS_H
 
 #include "compile/kernel.h"
 
-extern const Kernel dot_kernels_portable[];
+extern const Kernel
+    copy_kernels[]; /* broadcast_in_dim, transpose, slice, reverse, concatenate, pad, … */
+extern const Kernel index_kernels[]; /* gather, scatter, cache_update */
+extern const Kernel sort_kernels[];  /* sort */
+extern const Kernel small_kernels[]; /* iota, cumsum, random_bits */
+
+extern const Kernel dot_kernels_portable[], elementwise_kernels_portable[], row_kernels_portable[],
+    rope_kernels_portable[], attention_kernels_portable[];
 
 #if defined(CVN_HAVE_AVX2)
-extern const Kernel dot_kernels_avx2[];
+extern const Kernel dot_kernels_avx2[], elementwise_kernels_avx2[], row_kernels_avx2[],
+    rope_kernels_avx2[], attention_kernels_avx2[];
 #endif
 #if defined(CVN_HAVE_AVX512)
-extern const Kernel dot_kernels_avx512[], dot_kernels_avx512_bf16[];
+extern const Kernel dot_kernels_avx512[], elementwise_kernels_avx512[], row_kernels_avx512[],
+    rope_kernels_avx512[], attention_kernels_avx512[];
+extern const Kernel dot_kernels_avx512_bf16[];
 #endif
 
 #endif

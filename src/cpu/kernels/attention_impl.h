@@ -1,0 +1,600 @@
+/*
+ * attention: causal, grouped queries, over a cache with a start and a length for each row. Compiled once per
+ * instruction set; ISA_GEMM names the micro-kernel to use.
+ *
+ * The scores of a query are never all kept: keys are taken KEYS at a time, and the softmax is corrected as its
+ * largest score grows (Milakov and Gimelshein 2018, arXiv:1805.02867; Dao et al. 2022, arXiv:2205.14135). With m
+ * the largest score so far, l the sum of exp(score - m) and o the sum of exp(score - m) * value:
+ *
+ *     m' = max(m, scores of the tile)       l' = l exp(m - m') + sum of exp(score - m')
+ *                                           o' = o exp(m - m') + sum of exp(score - m') value
+ *
+ * The result is o / l. All queries that share a KV head are taken together, so that a key is read once for all:
+ * a few positions (decoding) by dot products against the keys where they lie; many (prefill) as two matrix
+ * products on packed tiles, with the micro-kernel of gemm.h. Threads share batch x KV heads x tiles of queries;
+ * what a query gives does not depend on the others, but few and many positions sum in different orders.
+ */
+#include "cpu/kernels/gemm.h"
+#include "cpu/kernels/kernels.h"
+#include "cpu/kernels/tile.h"
+#include "cpu/kernels/vec_math.h"
+
+enum {
+    KEYS = 128, /* keys at a time, a multiple of any tile's columns */
+    ROWS = 128, /* queries at a time, over heads and positions; a group of heads may be larger */
+    FEW = 4     /* positions that are taken one by one */
+};
+
+/* Sizes, dtypes and pointers of one attention; k and v are [batch, kv_heads, context, head_dim]. */
+typedef struct Attention {
+    cvn_dtype q_dtype, kv_dtype;
+    int64_t batch, seq, heads, head_dim, kv_heads, context;
+    int64_t group; /* heads for each KV head */
+    float scale;
+    const void *q, *k, *v;
+    const int32_t *start, *length;
+    void *out;
+} Attention;
+
+static Attention attention_of(const Op *op)
+{
+    const cvn_type *q = &op->operand[0]->type, *k = &op->operand[1]->type;
+    Attention a = {.q_dtype = q->dtype,
+                   .kv_dtype = k->dtype,
+                   .batch = q->dim[0],
+                   .seq = q->dim[1],
+                   .heads = q->dim[2],
+                   .head_dim = q->dim[3],
+                   .kv_heads = k->dim[1],
+                   .context = k->dim[2],
+                   .scale = (float)op->attr.scale};
+    a.group = a.heads / a.kv_heads;
+    return a;
+}
+
+static bool match(const Op *op)
+{
+    cvn_dtype q = op->operand[0]->type.dtype, kv = op->operand[1]->type.dtype;
+    return tile_dtype(q) && (kv == CVN_F32 || kv == CVN_BF16);
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t round_up(int64_t n, int64_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+/* Keys that position s of a row sees; 0 for padding. */
+static int64_t keys_seen(const Attention *a, int64_t b, int64_t s)
+{
+    int64_t n = (int64_t)a->start[b] + s + 1;
+    return s >= a->length[b] || n < 0 ? 0 : least(n, a->context);
+}
+
+/* Element where head h of position s begins, in q and the result. */
+static int64_t query_at(const Attention *a, int64_t b, int64_t s, int64_t h)
+{
+    return ((b * a->seq + s) * a->heads + h) * a->head_dim;
+}
+
+/* Elements [at, at + n), any n, as f32. */
+static void read_row(cvn_dtype dtype, const void *data, int64_t at, int64_t n, float *out)
+{
+    const float *x = tile_read(dtype, data, at, n, out);
+    if (x != out)
+        memcpy(out, x, (size_t)n * sizeof *out);
+}
+
+static void write_scaled(const Attention *a, int64_t at, const float *sum, float factor,
+                         float *buffer)
+{
+    for (int64_t i = 0; i < a->head_dim; i++)
+        buffer[i] = sum[i] * factor;
+    tile_write(a->q_dtype, a->out, at, a->head_dim, buffer);
+}
+
+static void write_zero(const Attention *a, int64_t at)
+{
+    size_t size = a->q_dtype == CVN_F32 ? 4 : 2;
+    memset((char *)a->out + (size_t)at * size, 0, (size_t)a->head_dim * size);
+}
+
+/* ---- softmax over one tile of scores ---- */
+
+/* Replaces n scores by exp(score - peak), peak being the largest of them and *peak; updates the sum, and returns
+   what sums so far must be multiplied by. */
+static float soften(float *score, int64_t n, float *peak, float *sum)
+{
+    vf most = vf_splat(*peak);
+    int64_t i = 0;
+    for (; i + VN <= n; i += VN)
+        most = vf_max(vf_load(score + i), most);
+    float top = vf_max_lane(most);
+    for (; i < n; i++)
+        top = score[i] > top ? score[i] : top;
+    float base = isfinite(top) ? top : 0.0f;
+    vf total = vf_zero(), b = vf_splat(base);
+    for (i = 0; i + VN <= n; i += VN) {
+        vf p = vf_exp(vf_load(score + i) - b);
+        vf_store(score + i, p);
+        total += p;
+    }
+    if (i < n) {
+        float last[VN];
+        for (int64_t j = 0; j < VN; j++)
+            last[j] = i + j < n ? score[i + j] : -INFINITY;
+        vf p = vf_exp(vf_load(last) - b);
+        vf_store_part(score + i, p, n - i);
+        total += p;
+    }
+    float lane[VN];
+    vf_store(lane, vf_exp(vf_splat(*peak - base)));
+    float factor = lane[0];
+    *sum = *sum * factor + vf_sum(total);
+    *peak = top;
+    return factor;
+}
+
+/* ---- few positions ---- */
+
+/* Scratch of one position: its heads' queries, scores and sums. */
+typedef struct Few {
+    float *q;          /* [group, head_dim], scaled */
+    float *score;      /* [group, KEYS] */
+    float *o;          /* [group, head_dim] */
+    float *peak, *sum; /* [group] */
+    float *row;        /* [head_dim] */
+} Few;
+
+static size_t few_bytes(const Attention *a)
+{
+    size_t floats = (size_t)(a->group * (2 * a->head_dim + KEYS + 2) + a->head_dim);
+    return (size_t)round_up((int64_t)(floats * sizeof(float)), 64);
+}
+
+static Few few_of(const Attention *a, float *at)
+{
+    Few f;
+    f.q = at;
+    f.score = f.q + a->group * a->head_dim;
+    f.o = f.score + a->group * KEYS;
+    f.peak = f.o + a->group * a->head_dim;
+    f.sum = f.peak + a->group;
+    f.row = f.sum + a->group;
+    return f;
+}
+
+VEC_INLINE vf load_kv(const void *p, int64_t i, bool bf16)
+{
+    return bf16 ? vf_load_bf16((const uint16_t *)p + i) : vf_load((const float *)p + i);
+}
+
+VEC_INLINE vf load_kv_part(const void *p, int64_t i, int64_t n, bool bf16)
+{
+    return bf16 ? vf_load_bf16_part((const uint16_t *)p + i, n)
+                : vf_load_part((const float *)p + i, n);
+}
+
+/* score[r, j] = dot(q row r, key j) for R rows and J keys, constants. */
+VEC_INLINE void score_block(const int R, const int J, bool bf16, const float *q, const void *k,
+                            int64_t first, int64_t d, float *score)
+{
+    vf sum[4][4];
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 4
+        for (int j = 0; j < J; j++)
+            sum[r][j] = vf_zero();
+    for (int64_t i = 0; i < d; i += VN) {
+        bool whole = i + VN <= d;
+        vf key[4];
+#pragma GCC unroll 4
+        for (int j = 0; j < J; j++)
+            key[j] = whole ? load_kv(k, first + j * d + i, bf16)
+                           : load_kv_part(k, first + j * d + i, d - i, bf16);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++) {
+            vf x = whole ? vf_load(q + r * d + i) : vf_load_part(q + r * d + i, d - i);
+#pragma GCC unroll 4
+            for (int j = 0; j < J; j++)
+                sum[r][j] = vf_fma(x, key[j], sum[r][j]);
+        }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 4
+        for (int j = 0; j < J; j++)
+            score[r * KEYS + j] = vf_sum(sum[r][j]);
+}
+
+VEC_INLINE void score_rows(const int R, bool bf16, const float *q, const void *k, int64_t first,
+                           int64_t keys, int64_t d, float *score)
+{
+    enum { J = VN == 16 ? 4 : 2 };
+    int64_t j = 0;
+    for (; j + J <= keys; j += J)
+        score_block(R, J, bf16, q, k, first + j * d, d, score + j);
+    for (; j < keys; j++)
+        score_block(R, 1, bf16, q, k, first + j * d, d, score + j);
+}
+
+VEC_INLINE void score_group(bool bf16, const float *q, const void *k, int64_t first, int64_t keys,
+                            int64_t d, int64_t group, float *score)
+{
+    int64_t r = 0;
+    for (; r + 4 <= group; r += 4)
+        score_rows(4, bf16, q + r * d, k, first, keys, d, score + r * KEYS);
+    for (; r + 2 <= group; r += 2)
+        score_rows(2, bf16, q + r * d, k, first, keys, d, score + r * KEYS);
+    for (; r < group; r++)
+        score_rows(1, bf16, q + r * d, k, first, keys, d, score + r * KEYS);
+}
+
+/* o[r, :] += sum over j of p[r, j] * v[j, :] for R rows and C vectors of columns from column i on. */
+VEC_INLINE void value_block(const int R, const int C, bool bf16, const float *p, const void *v,
+                            int64_t first, int64_t keys, int64_t d, int64_t i, float *o)
+{
+    vf sum[4][4];
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 4
+        for (int c = 0; c < C; c++)
+            sum[r][c] = vf_load(o + r * d + i + c * VN);
+    for (int64_t j = 0; j < keys; j++) {
+        vf x[4];
+#pragma GCC unroll 4
+        for (int c = 0; c < C; c++)
+            x[c] = load_kv(v, first + j * d + i + c * VN, bf16);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++) {
+            vf w = vf_splat(p[r * KEYS + j]);
+#pragma GCC unroll 4
+            for (int c = 0; c < C; c++)
+                sum[r][c] = vf_fma(w, x[c], sum[r][c]);
+        }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 4
+        for (int c = 0; c < C; c++)
+            vf_store(o + r * d + i + c * VN, sum[r][c]);
+}
+
+/* The columns past the last whole vector. */
+VEC_INLINE void value_edge(bool bf16, const float *p, const void *v, int64_t first, int64_t keys,
+                           int64_t d, int64_t i, float *o)
+{
+    vf sum = vf_load_part(o + i, d - i);
+    for (int64_t j = 0; j < keys; j++)
+        sum = vf_fma(vf_splat(p[j]), load_kv_part(v, first + j * d + i, d - i, bf16), sum);
+    vf_store_part(o + i, sum, d - i);
+}
+
+VEC_INLINE void value_rows(const int R, bool bf16, const float *p, const void *v, int64_t first,
+                           int64_t keys, int64_t d, float *o)
+{
+    enum { C = VN == 16 ? 4 : 2 };
+    int64_t i = 0;
+    for (; i + C * VN <= d; i += C * VN)
+        value_block(R, C, bf16, p, v, first, keys, d, i, o);
+    for (; i + VN <= d; i += VN)
+        value_block(R, 1, bf16, p, v, first, keys, d, i, o);
+    if (i < d)
+        for (int r = 0; r < R; r++)
+            value_edge(bf16, p + r * KEYS, v, first, keys, d, i, o + r * d);
+}
+
+VEC_INLINE void value_group(bool bf16, const float *p, const void *v, int64_t first, int64_t keys,
+                            int64_t d, int64_t group, float *o)
+{
+    int64_t r = 0;
+    for (; r + 4 <= group; r += 4)
+        value_rows(4, bf16, p + r * KEYS, v, first, keys, d, o + r * d);
+    for (; r + 2 <= group; r += 2)
+        value_rows(2, bf16, p + r * KEYS, v, first, keys, d, o + r * d);
+    for (; r < group; r++)
+        value_rows(1, bf16, p + r * KEYS, v, first, keys, d, o + r * d);
+}
+
+static void scores(const Attention *a, const Few *f, int64_t first, int64_t keys)
+{
+    if (a->kv_dtype == CVN_BF16)
+        score_group(true, f->q, a->k, first, keys, a->head_dim, a->group, f->score);
+    else
+        score_group(false, f->q, a->k, first, keys, a->head_dim, a->group, f->score);
+}
+
+static void values(const Attention *a, const Few *f, int64_t first, int64_t keys)
+{
+    if (a->kv_dtype == CVN_BF16)
+        value_group(true, f->score, a->v, first, keys, a->head_dim, a->group, f->o);
+    else
+        value_group(false, f->score, a->v, first, keys, a->head_dim, a->group, f->o);
+}
+
+/* One position of the heads that share KV head h. */
+static void attend_few(const Attention *a, const Few *f, int64_t b, int64_t s, int64_t h)
+{
+    int64_t d = a->head_dim, n = keys_seen(a, b, s), at = query_at(a, b, s, h * a->group);
+    if (s >= a->length[b]) {
+        for (int64_t r = 0; r < a->group; r++)
+            write_zero(a, at + r * d);
+        return;
+    }
+    for (int64_t r = 0; r < a->group; r++) {
+        read_row(a->q_dtype, a->q, at + r * d, d, f->q + r * d);
+        for (int64_t i = 0; i < d; i++)
+            f->q[r * d + i] *= a->scale;
+        f->peak[r] = -INFINITY;
+        f->sum[r] = 0;
+    }
+    memset(f->o, 0, (size_t)(a->group * d) * sizeof *f->o);
+    int64_t cache = (b * a->kv_heads + h) * a->context * d;
+    for (int64_t j = 0; j < n; j += KEYS) {
+        int64_t keys = least(KEYS, n - j), first = cache + j * d;
+        scores(a, f, first, keys);
+        for (int64_t r = 0; r < a->group; r++) {
+            float factor = soften(f->score + r * KEYS, keys, &f->peak[r], &f->sum[r]);
+            if (j > 0 && factor != 1.0f)
+                for (int64_t i = 0; i < d; i++)
+                    f->o[r * d + i] *= factor;
+        }
+        values(a, f, first, keys);
+    }
+    for (int64_t r = 0; r < a->group; r++)
+        write_scaled(a, at + r * d, f->o + r * d, 1.0f / f->sum[r], f->row);
+}
+
+/* ---- many positions ---- */
+
+/* Scratch of one tile of queries: `rows` of them, row r being position s0 + r / group of head r % group. */
+typedef struct Many {
+    const GemmIsa *isa;
+    int64_t rows;                /* most queries at a time */
+    int64_t columns;             /* columns of a C tile */
+    int64_t panels;              /* panels of mr queries */
+    int64_t d_columns, d_groups; /* head_dim in whole C tiles */
+    float *q;                    /* [panels][head_dim][mr]: A panels */
+    float *k;                    /* [KEYS / 16][head_dim][16]: B panels */
+    float *v;                    /* [d_columns / 16][KEYS][16]: B panels */
+    float *score;                /* [panels][KEYS / columns][mr][columns]: C tiles */
+    float *p;                    /* [panels][KEYS][mr]: A panels */
+    float *o;                    /* [panels][d_groups][mr][columns]: C tiles */
+    float *row;                  /* [max(head_dim, KEYS) * 16]: rows being converted */
+    float *peak, *sum;           /* [rows] */
+} Many;
+
+static size_t many_floats(const Attention *a, const GemmIsa *isa, Many *m)
+{
+    *m = (Many){.isa = isa, .columns = GEMM_PANEL * isa->panels};
+    int64_t positions = least(a->group < ROWS ? ROWS / a->group : 1, a->seq);
+    m->rows = positions * a->group;
+    m->panels = round_up(m->rows, isa->mr) / isa->mr;
+    m->d_columns = round_up(a->head_dim, m->columns);
+    m->d_groups = m->d_columns / m->columns;
+    int64_t padded = m->panels * isa->mr;
+    int64_t widest = a->head_dim > KEYS ? a->head_dim : KEYS;
+    return (size_t)(padded * a->head_dim + KEYS * a->head_dim + m->d_columns * KEYS +
+                    2 * padded * KEYS + padded * m->d_columns + 16 * widest + 2 * m->rows);
+}
+
+static size_t many_bytes(const Attention *a, const GemmIsa *isa)
+{
+    Many m;
+    return (size_t)round_up((int64_t)(many_floats(a, isa, &m) * sizeof(float)), 64);
+}
+
+static Many many_of(const Attention *a, const GemmIsa *isa, float *at)
+{
+    Many m;
+    many_floats(a, isa, &m);
+    int64_t padded = m.panels * isa->mr, widest = a->head_dim > KEYS ? a->head_dim : KEYS;
+    m.q = at;
+    m.k = m.q + padded * a->head_dim;
+    m.v = m.k + KEYS * a->head_dim;
+    m.score = m.v + m.d_columns * KEYS;
+    m.p = m.score + padded * KEYS;
+    m.o = m.p + padded * KEYS;
+    m.row = m.o + padded * m.d_columns;
+    m.peak = m.row + 16 * widest;
+    m.sum = m.peak + m.rows;
+    return m;
+}
+
+/* Queries of positions [s0, s0 + n), scaled, as A panels. */
+static void pack_queries(const Attention *a, const Many *m, int64_t b, int64_t h, int64_t s0,
+                         int64_t rows)
+{
+    int64_t d = a->head_dim, mr = m->isa->mr;
+    for (int64_t r = 0; r < round_up(rows, mr); r++) {
+        float *panel = m->q + r / mr * d * mr + r % mr;
+        if (r < rows)
+            read_row(a->q_dtype, a->q,
+                     query_at(a, b, s0 + r / a->group, h * a->group + r % a->group), d, m->row);
+        for (int64_t i = 0; i < d; i++)
+            panel[i * mr] = r < rows ? m->row[i] * a->scale : 0.0f;
+    }
+}
+
+/* Keys [first, first + keys) as B panels; those past the end are zeros. */
+static void pack_keys(const Attention *a, const Many *m, int64_t first, int64_t keys)
+{
+    int64_t d = a->head_dim;
+    for (int64_t j = 0; j < round_up(keys, m->columns); j += GEMM_PANEL) {
+        const void *row[GEMM_PANEL];
+        for (int64_t i = 0; i < GEMM_PANEL; i++) {
+            row[i] = m->row + i * d;
+            if (j + i < keys)
+                row[i] = tile_read(a->kv_dtype, a->k, first + (j + i) * d, d, m->row + i * d);
+            else
+                memset(m->row + i * d, 0, (size_t)d * sizeof(float));
+        }
+        m->isa->interleave(row, d, m->k + j * d);
+    }
+}
+
+/* Their values as B panels of KEYS rows; columns past head_dim are zeros. */
+static void pack_values(const Attention *a, const Many *m, int64_t first, int64_t keys)
+{
+    int64_t d = a->head_dim;
+    for (int64_t j = 0; j < keys; j++) {
+        const float *x = tile_read(a->kv_dtype, a->v, first + j * d, d, m->row);
+        for (int64_t i = 0; i < m->d_columns; i += GEMM_PANEL) {
+            float *to = m->v + i * KEYS + j * GEMM_PANEL;
+            int64_t n = i < d ? least(GEMM_PANEL, d - i) : 0;
+            memcpy(to, x + (n ? i : 0), (size_t)n * sizeof *to);
+            memset(to + n, 0, (size_t)(GEMM_PANEL - n) * sizeof *to);
+        }
+    }
+}
+
+/* Softens the scores of row r, of which `seen` keys of the tile are its own, into p; corrects its sums. */
+static void soften_row(const Many *m, int64_t r, int64_t seen, int64_t keys)
+{
+    int64_t mr = m->isa->mr, columns = m->columns;
+    const float *tile = m->score + r / mr * KEYS * mr + r % mr * columns;
+    for (int64_t j = 0; j < seen; j += columns, tile += mr * columns)
+        memcpy(m->row + j, tile, (size_t)least(columns, seen - j) * sizeof *tile);
+    float factor = soften(m->row, seen, &m->peak[r], &m->sum[r]);
+    float *p = m->p + r / mr * KEYS * mr + r % mr;
+    for (int64_t j = 0; j < seen; j++)
+        p[j * mr] = m->row[j];
+    for (int64_t j = seen; j < keys; j++)
+        p[j * mr] = 0.0f;
+    float *o = m->o + r / mr * m->d_columns * mr + r % mr * columns;
+    if (factor == 1.0f)
+        return;
+    for (int64_t g = 0; g < m->d_groups; g++, o += mr * columns)
+        for (int64_t i = 0; i < columns; i++)
+            o[i] *= factor;
+}
+
+/* One tile of keys: scores = q k', softened, o += p v. */
+static void attend_tile(const Attention *a, const Many *m, int64_t b, int64_t s0, int64_t rows,
+                        int64_t j, int64_t keys)
+{
+    const GemmIsa *isa = m->isa;
+    int64_t d = a->head_dim, mr = isa->mr, tile = mr * m->columns;
+    size_t k_panel = (size_t)d * GEMM_PANEL * sizeof(float), v_panel = KEYS * GEMM_PANEL * 4;
+    int64_t groups = round_up(keys, m->columns) / m->columns;
+    for (int64_t i = 0; i * mr < rows; i++)
+        for (int64_t g = 0; g < groups; g++)
+            isa->tile(d, m->q + i * d * mr, m->k + g * m->columns * d, k_panel,
+                      m->score + i * KEYS * mr + g * tile, false);
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t seen = keys_seen(a, b, s0 + r / a->group) - j;
+        soften_row(m, r, seen < 0 ? 0 : least(seen, keys), keys);
+    }
+    for (int64_t i = 0; i * mr < rows; i++)
+        for (int64_t g = 0; g < m->d_groups; g++)
+            isa->tile(keys, m->p + i * KEYS * mr, m->v + g * m->columns * KEYS, v_panel,
+                      m->o + i * m->d_columns * mr + g * tile, true);
+}
+
+static void write_queries(const Attention *a, const Many *m, int64_t b, int64_t h, int64_t s0,
+                          int64_t rows)
+{
+    int64_t mr = m->isa->mr, columns = m->columns, d = a->head_dim;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t s = s0 + r / a->group, at = query_at(a, b, s, h * a->group + r % a->group);
+        if (s >= a->length[b]) {
+            write_zero(a, at);
+            continue;
+        }
+        const float *o = m->o + r / mr * m->d_columns * mr + r % mr * columns;
+        for (int64_t i = 0; i < d; i += columns, o += mr * columns)
+            memcpy(m->row + i, o, (size_t)least(columns, d - i) * sizeof *o);
+        write_scaled(a, at, m->row, 1.0f / m->sum[r], m->row);
+    }
+}
+
+/* Positions [s0, s0 + n) of the heads that share KV head h. */
+static void attend_many(const Attention *a, const Many *m, int64_t b, int64_t h, int64_t s0,
+                        int64_t n)
+{
+    int64_t d = a->head_dim, rows = n * a->group, most = 0;
+    for (int64_t s = s0; s < s0 + n; s++)
+        most = keys_seen(a, b, s) > most ? keys_seen(a, b, s) : most;
+    for (int64_t r = 0; r < rows; r++) {
+        m->peak[r] = -INFINITY;
+        m->sum[r] = 0;
+    }
+    memset(m->o, 0, (size_t)(m->panels * m->isa->mr * m->d_columns) * sizeof *m->o);
+    memset(m->p, 0, (size_t)(m->panels * m->isa->mr * KEYS) * sizeof *m->p);
+    if (most > 0)
+        pack_queries(a, m, b, h, s0, rows);
+    int64_t cache = (b * a->kv_heads + h) * a->context * d;
+    for (int64_t j = 0; j < most; j += KEYS) {
+        int64_t keys = least(KEYS, most - j);
+        pack_keys(a, m, cache + j * d, keys);
+        pack_values(a, m, cache + j * d, keys);
+        attend_tile(a, m, b, s0, rows, j, keys);
+    }
+    write_queries(a, m, b, h, s0, rows);
+}
+
+/* ---- sharing ---- */
+
+static size_t scratch(const Op *op, int n_threads)
+{
+    Attention a = attention_of(op);
+    size_t one = a.seq <= FEW ? few_bytes(&a) : many_bytes(&a, &ISA_GEMM);
+    return one * (size_t)n_threads;
+}
+
+static void run_few(const Attention *a, const KernelArgs *args)
+{
+    Few f =
+        few_of(a, (float *)(void *)((char *)args->scratch + few_bytes(a) * (size_t)args->thread));
+    int64_t begin, end;
+    kernel_share(a->batch * a->kv_heads, 1, args->thread, args->n_threads, &begin, &end);
+    for (int64_t i = begin; i < end; i++)
+        for (int64_t s = 0; s < a->seq; s++)
+            attend_few(a, &f, i / a->kv_heads, s, i % a->kv_heads);
+}
+
+/* Later tiles see more keys than earlier ones, so threads take turns, forth and back. */
+static void run_many(const Attention *a, const KernelArgs *args)
+{
+    size_t bytes = many_bytes(a, &ISA_GEMM) * (size_t)args->thread;
+    Many m = many_of(a, &ISA_GEMM, (float *)(void *)((char *)args->scratch + bytes));
+    int64_t positions = m.rows / a->group, tiles = round_up(a->seq, positions) / positions;
+    int64_t items = a->batch * a->kv_heads * tiles, threads = args->n_threads;
+    for (int64_t turn = 0; turn * threads < items; turn++) {
+        int64_t i = turn * threads + (turn % 2 ? threads - 1 - args->thread : args->thread);
+        if (i >= items)
+            continue;
+        int64_t s0 = i % tiles * positions, bh = i / tiles;
+        attend_many(a, &m, bh / a->kv_heads, bh % a->kv_heads, s0, least(positions, a->seq - s0));
+    }
+}
+
+static void run(const KernelArgs *args)
+{
+    Attention a = attention_of(args->op);
+    a.q = args->in[0];
+    a.k = args->in[1];
+    a.v = args->in[2];
+    a.start = args->in[3];
+    a.length = args->in[4];
+    a.out = args->out[0];
+    if (a.batch == 0 || a.seq == 0 || a.heads == 0)
+        return;
+    if (a.seq <= FEW)
+        run_few(&a, args);
+    else
+        run_many(&a, args);
+}
+
+const Kernel ISA_NAME(attention_kernels)[] = {
+    {.name = "attention." ISA,
+     .kind = OP_ATTENTION,
+     .match = match,
+     .scratch = scratch,
+     .run = run},
+    {0},
+};

@@ -1,0 +1,151 @@
+/*
+ * Operations that address rows by data: rows of a table (gather), sums into rows (scatter), and the update of
+ * a KV cache. Other gathers and scatters are left to the fallback.
+ */
+#include "base/float16.h"
+#include "cpu/kernels/kernels.h"
+
+#include <string.h>
+
+static const cvn_type *operand(const Op *op, int i)
+{
+    return &op->operand[i]->type;
+}
+
+/* Dimension numbers that say: each index, a scalar, names a row of x [rows, row...]; the result (or updates) is
+   [indices..., row...]. */
+static bool names_rows(const Op *op, const cvn_type *rows)
+{
+    const OpAttr *a = &op->attr;
+    const cvn_type *x = operand(op, 0), *indices = operand(op, 1);
+    if (cvn_dtype_bits(x->dtype) < 8 || indices->dtype != CVN_I32 || x->rank < 1 ||
+        rows->rank != indices->rank + x->rank - 1 || a->operand_batch.n != 0 ||
+        a->index_vector_dim != indices->rank || a->collapsed.n != 1 || a->collapsed.v[0] != 0 ||
+        a->index_map.n != 1 || a->index_map.v[0] != 0 || a->window.n != x->rank - 1)
+        return false;
+    for (int i = 0; i < a->window.n; i++)
+        if (a->window.v[i] != indices->rank + i || rows->dim[indices->rank + i] != x->dim[i + 1])
+            return false;
+    return true;
+}
+
+/* Elements of one row of x [rows, row...]. */
+static int64_t row_length(const cvn_type *x)
+{
+    int64_t n = 1;
+    for (int i = 1; i < x->rank; i++)
+        n *= x->dim[i];
+    return n;
+}
+
+static bool match_gather(const Op *op)
+{
+    return names_rows(op, &op->result[0]->type) && op->attr.sizes.v[0] == 1;
+}
+
+static void run_gather(const KernelArgs *args)
+{
+    const cvn_type *x = operand(args->op, 0);
+    const int32_t *index = args->in[1];
+    size_t bytes = cvn_dtype_bytes(x->dtype, row_length(x));
+    int64_t begin, end;
+    kernel_share(cvn_type_elements(operand(args->op, 1)), 1, args->thread, args->n_threads, &begin,
+                 &end);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t row = index[i] < 0 ? 0 : index[i] >= x->dim[0] ? x->dim[0] - 1 : index[i];
+        if (bytes)
+            memcpy((char *)args->out[0] + (size_t)i * bytes,
+                   (const char *)args->in[0] + (size_t)row * bytes, bytes);
+    }
+}
+
+static bool match_scatter(const Op *op)
+{
+    cvn_dtype dtype = operand(op, 0)->dtype;
+    return (dtype == CVN_F32 || dtype == CVN_BF16) && op->attr.combine == COMBINE_ADD &&
+           names_rows(op, operand(op, 2));
+}
+
+static void add_row(cvn_dtype dtype, void *to, int64_t to_at, const void *from, int64_t from_at,
+                    int64_t n)
+{
+    if (dtype == CVN_F32) {
+        float *y = (float *)to + to_at;
+        const float *x = (const float *)from + from_at;
+        for (int64_t i = 0; i < n; i++)
+            y[i] += x[i];
+        return;
+    }
+    uint16_t *y = (uint16_t *)to + to_at;
+    const uint16_t *x = (const uint16_t *)from + from_at;
+    for (int64_t i = 0; i < n; i++)
+        y[i] = bf16_from_f32(bf16_to_f32(y[i]) + bf16_to_f32(x[i]));
+}
+
+/* Each thread takes some columns of all rows, so that every element is summed in the order of the updates. */
+static void run_scatter(const KernelArgs *args)
+{
+    const cvn_type *x = operand(args->op, 0);
+    const int32_t *index = args->in[1];
+    int64_t length = row_length(x), n = cvn_type_elements(operand(args->op, 1)), begin, end;
+    size_t size = (size_t)cvn_dtype_bits(x->dtype) / 8;
+    kernel_share(length, 32, args->thread, args->n_threads, &begin, &end);
+    if (begin == end)
+        return;
+    if (args->out[0] != args->in[0])
+        for (int64_t row = 0; row < x->dim[0]; row++)
+            memcpy((char *)args->out[0] + (size_t)(row * length + begin) * size,
+                   (const char *)args->in[0] + (size_t)(row * length + begin) * size,
+                   (size_t)(end - begin) * size);
+    for (int64_t i = 0; i < n; i++)
+        if (index[i] >= 0 && index[i] < x->dim[0])
+            add_row(x->dtype, args->out[0], index[i] * length + begin, args->in[2],
+                    i * length + begin, end - begin);
+}
+
+static bool match_cache_update(const Op *op)
+{
+    return cvn_dtype_bits(operand(op, 0)->dtype) >= 8;
+}
+
+/* Threads share batch x KV heads. */
+static void run_cache_update(const KernelArgs *args)
+{
+    const cvn_type *cache = operand(args->op, 0);  /* [batch, kv_heads, context, head_dim] */
+    const cvn_type *update = operand(args->op, 1); /* [batch, seq, kv_heads, head_dim] */
+    int64_t kv_heads = cache->dim[1], context = cache->dim[2], seq = update->dim[1], begin, end;
+    const int32_t *start = args->in[2]; /* [batch] */
+    size_t row = cvn_dtype_bytes(cache->dtype, cache->dim[3]), head = (size_t)context * row;
+    char *out = args->out[0];
+    kernel_share(cache->dim[0] * kv_heads, 1, args->thread, args->n_threads, &begin, &end);
+    if (row == 0)
+        return;
+    if (args->out[0] != args->in[0] && end > begin)
+        memcpy(out + (size_t)begin * head, (const char *)args->in[0] + (size_t)begin * head,
+               (size_t)(end - begin) * head);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t b = i / kv_heads, h = i % kv_heads;
+        for (int64_t s = 0; s < seq; s++) {
+            int64_t place = start[b] + s;
+            if (place >= 0 && place < context)
+                memcpy(out + (size_t)i * head + (size_t)place * row,
+                       (const char *)args->in[1] + (size_t)((b * seq + s) * kv_heads + h) * row,
+                       row);
+        }
+    }
+}
+
+const Kernel index_kernels[] = {
+    {.name = "gather.rows", .kind = OP_GATHER, .match = match_gather, .run = run_gather},
+    {.name = "scatter.add_rows",
+     .kind = OP_SCATTER,
+     .match = match_scatter,
+     .run = run_scatter,
+     .in_place = 1},
+    {.name = "cache_update",
+     .kind = OP_CACHE_UPDATE,
+     .match = match_cache_update,
+     .run = run_cache_update,
+     .in_place = 1},
+    {0},
+};

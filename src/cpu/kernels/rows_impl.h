@@ -1,0 +1,502 @@
+/*
+ * What runs along rows: rms_norm, softmax_cross_entropy, argmax, reduce. Compiled once per instruction set.
+ *
+ * Rows are shared over the threads, never split, so that sums have one order. A sum along a row goes in VN
+ * lanes; a sum down columns runs in the order of the rows; both in f32.
+ */
+#include "cpu/kernels/kernels.h"
+#include "cpu/kernels/tile.h"
+#include "cpu/kernels/vec_math.h"
+
+static const cvn_type *operand(const Op *op, int i)
+{
+    return &op->operand[i]->type;
+}
+
+static const cvn_type *result(const Op *op, int i)
+{
+    return &op->result[i]->type;
+}
+
+static int64_t tile_length(int64_t at, int64_t end)
+{
+    return end - at < TILE ? end - at : TILE;
+}
+
+/* ---- rms_norm ---- */
+
+static bool match_rms_norm(const Op *op)
+{
+    return tile_dtype(operand(op, 0)->dtype) && tile_dtype(operand(op, 1)->dtype) &&
+           tile_dtype(result(op, 0)->dtype);
+}
+
+static vf add_squares(vf sum, const float *x, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + VN <= n; i += VN) {
+        vf v = vf_load(x + i);
+        sum = vf_fma(v, v, sum);
+    }
+    if (i < n) {
+        vf v = vf_load_part(x + i, n - i);
+        sum = vf_fma(v, v, sum);
+    }
+    return sum;
+}
+
+static void scale_tile(float *y, const float *x, const float *weight, float scale, int64_t n)
+{
+    int64_t i = 0;
+    vf s = vf_splat(scale);
+    for (; i + VN <= n; i += VN)
+        vf_store(y + i, vf_load(x + i) * s * vf_load(weight + i));
+    for (; i < n; i++)
+        y[i] = x[i] * scale * weight[i];
+}
+
+static void run_rms_norm(const KernelArgs *args)
+{
+    const Op *op = args->op;
+    const cvn_type *x = operand(op, 0); /* [..., d] */
+    cvn_dtype in = x->dtype, weight = operand(op, 1)->dtype, out = result(op, 0)->dtype;
+    int64_t d = x->dim[x->rank - 1], begin, end;
+    if (d == 0)
+        return;
+    float from[TILE], scales[TILE], to[TILE];
+    kernel_share(cvn_type_elements(x) / d, 1, args->thread, args->n_threads, &begin, &end);
+    for (int64_t row = begin; row < end; row++) {
+        vf sum = vf_zero();
+        for (int64_t at = 0; at < d; at += TILE) {
+            int64_t n = tile_length(at, d);
+            sum = add_squares(sum, tile_read(in, args->in[0], row * d + at, n, from), n);
+        }
+        float scale = 1.0f / sqrtf(vf_sum(sum) / (float)d + (float)op->attr.eps);
+        for (int64_t at = 0; at < d; at += TILE) {
+            int64_t n = tile_length(at, d);
+            float *y = tile_target(out, args->out[0], row * d + at, to);
+            scale_tile(y, tile_read(in, args->in[0], row * d + at, n, from),
+                       tile_read(weight, args->in[1], at, n, scales), scale, n);
+            tile_write(out, args->out[0], row * d + at, n, y);
+        }
+    }
+}
+
+/* ---- softmax_cross_entropy ---- */
+
+static bool match_cross_entropy(const Op *op)
+{
+    return tile_dtype(operand(op, 0)->dtype);
+}
+
+/* The largest of x and peak; NaN is not seen. */
+static float peak_tile(const float *x, int64_t n, float peak)
+{
+    int64_t i = 0;
+    vf most = vf_splat(peak);
+    for (; i + VN <= n; i += VN)
+        most = vf_max(vf_load(x + i), most);
+    peak = vf_max_lane(most);
+    for (; i < n; i++)
+        peak = x[i] > peak ? x[i] : peak;
+    return peak;
+}
+
+static vf add_powers(vf sum, const float *x, int64_t n, float peak)
+{
+    int64_t i = 0;
+    vf p = vf_splat(peak);
+    for (; i + VN <= n; i += VN)
+        sum += vf_exp(vf_load(x + i) - p);
+    if (i < n) {
+        float last[VN];
+        for (int64_t j = 0; j < VN; j++)
+            last[j] = i + j < n ? x[i + j] : -INFINITY;
+        sum += vf_exp(vf_load(last) - p);
+    }
+    return sum;
+}
+
+/* ln of the sum of exp(x - *peak) over elements [first, first + n); *peak is the largest, or 0 if that is not
+   finite. A NaN among them comes out by way of the sum. */
+static float log_sum(cvn_dtype dtype, const void *data, int64_t first, int64_t n, float *peak)
+{
+    float from[TILE];
+    *peak = -INFINITY;
+    for (int64_t at = 0; at < n; at += TILE) {
+        int64_t length = tile_length(at, n);
+        *peak = peak_tile(tile_read(dtype, data, first + at, length, from), length, *peak);
+    }
+    if (!isfinite(*peak))
+        *peak = 0;
+    vf sum = vf_zero();
+    for (int64_t at = 0; at < n; at += TILE) {
+        int64_t length = tile_length(at, n);
+        sum = add_powers(sum, tile_read(dtype, data, first + at, length, from), length, *peak);
+    }
+    return logf(vf_sum(sum));
+}
+
+static void run_cross_entropy(const KernelArgs *args)
+{
+    const cvn_type *logits = operand(args->op, 0); /* [..., vocab] */
+    int64_t vocab = logits->dim[logits->rank - 1], begin, end;
+    const int32_t *target = args->in[1];
+    float *loss = args->out[0], *lse = args->out[1];
+    kernel_share(cvn_type_elements(operand(args->op, 1)), 1, args->thread, args->n_threads, &begin,
+                 &end);
+    for (int64_t row = begin; row < end; row++) {
+        float one[1], peak, sum = log_sum(logits->dtype, args->in[0], row * vocab, vocab, &peak);
+        lse[row] = sum + peak;
+        loss[row] = 0;
+        if (target[row] >= 0 && target[row] < vocab)
+            loss[row] = sum + (peak - *tile_read(logits->dtype, args->in[0],
+                                                 row * vocab + target[row], 1, one));
+    }
+}
+
+/* ---- argmax ---- */
+
+static bool match_argmax(const Op *op)
+{
+    return tile_dtype(operand(op, 0)->dtype);
+}
+
+/* Along the last dimension: the largest of each tile first, then where it is. */
+static int32_t argmax_row(cvn_dtype dtype, const void *data, int64_t first, int64_t n)
+{
+    float from[TILE], most = -INFINITY;
+    int64_t best = 0;
+    for (int64_t at = 0; at < n; at += TILE) {
+        int64_t length = tile_length(at, n);
+        const float *x = tile_read(dtype, data, first + at, length, from);
+        float peak = peak_tile(x, length, most);
+        if (!(peak > most))
+            continue;
+        most = peak;
+        for (int64_t i = 0; i < length; i++) {
+            if (x[i] == peak) {
+                best = at + i;
+                break;
+            }
+        }
+    }
+    return (int32_t)best;
+}
+
+static int32_t argmax_line(cvn_dtype dtype, const void *data, int64_t first, int64_t n,
+                           int64_t step)
+{
+    float one[1], most = -INFINITY;
+    int64_t best = 0;
+    for (int64_t i = 0; i < n; i++) {
+        float x = *tile_read(dtype, data, first + i * step, 1, one);
+        if (x > most) {
+            most = x;
+            best = i;
+        }
+    }
+    return (int32_t)best;
+}
+
+static void run_argmax(const KernelArgs *args)
+{
+    const cvn_type *x = operand(args->op, 0);
+    int axis = (int)args->op->attr.axis;
+    int64_t inner = 1, n = x->dim[axis], begin, end;
+    for (int i = axis + 1; i < x->rank; i++)
+        inner *= x->dim[i];
+    int32_t *y = args->out[0];
+    kernel_share(cvn_type_elements(result(args->op, 0)), 1, args->thread, args->n_threads, &begin,
+                 &end);
+    for (int64_t i = begin; i < end; i++)
+        y[i] = inner == 1 ? argmax_row(x->dtype, args->in[0], i * n, n)
+                          : argmax_line(x->dtype, args->in[0], i / inner * n * inner + i % inner, n,
+                                        inner);
+}
+
+/* ---- reduce ---- */
+
+/* A tensor as [outer, n, inner], reduced over n. */
+typedef struct Middle {
+    int64_t outer, n, inner;
+} Middle;
+
+/* True when the reduced dimensions are neighbours (or of size 1). */
+static bool as_middle(const Op *op, Middle *m)
+{
+    const cvn_type *x = operand(op, 0);
+    unsigned reduced = 0;
+    for (int i = 0; i < op->attr.dims.n; i++)
+        reduced |= 1u << op->attr.dims.v[i];
+    *m = (Middle){1, 1, 1};
+    bool inside = false, after = false;
+    for (int i = 0; i < x->rank; i++) {
+        bool r = reduced & 1u << i;
+        if (x->dim[i] == 1)
+            continue;
+        if (r && after)
+            return false;
+        if (r) {
+            inside = true;
+            m->n *= x->dim[i];
+        } else if (inside) {
+            after = true;
+            m->inner *= x->dim[i];
+        } else {
+            m->outer *= x->dim[i];
+        }
+    }
+    return true;
+}
+
+static bool match_reduce_float(const Op *op)
+{
+    Middle m;
+    return tile_dtype(operand(op, 0)->dtype) && as_middle(op, &m);
+}
+
+static float neutral(cvn_reduce kind)
+{
+    return kind == CVN_SUM       ? 0.0f
+           : kind == CVN_PRODUCT ? 1.0f
+           : kind == CVN_MAX     ? -INFINITY
+                                 : INFINITY;
+}
+
+/* NaN wins. */
+VEC_INLINE vf combine(cvn_reduce kind, vf a, vf b)
+{
+    switch (kind) {
+    case CVN_SUM:
+        return a + b;
+    case CVN_PRODUCT:
+        return a * b;
+    case CVN_MAX:
+        return vf_select(a != a, a, vf_select(a > b, a, b));
+    default:
+        return vf_select(a != a, a, vf_select(a < b, a, b));
+    }
+}
+
+/* The lanes of v combined, halves first. */
+VEC_INLINE float combine_lanes(cvn_reduce kind, vf v)
+{
+    float lane[2 * VN];
+    for (int i = VN; i < 2 * VN; i++)
+        lane[i] = neutral(kind);
+    for (int half = VN / 2; half > 0; half /= 2) {
+        vf_store(lane, v);
+        v = combine(kind, v, vf_load(lane + half)); /* lanes from `half` on no longer matter */
+    }
+    vf_store(lane, v);
+    return lane[0];
+}
+
+VEC_INLINE float reduce_row_as(cvn_reduce kind, cvn_dtype dtype, const void *data, int64_t first,
+                               int64_t n)
+{
+    float from[TILE];
+    vf total = vf_splat(neutral(kind));
+    for (int64_t at = 0; at < n; at += TILE) { /* a sum of sums: less is lost in long rows */
+        int64_t length = tile_length(at, n), i = 0;
+        const float *x = tile_read(dtype, data, first + at, length, from);
+        vf part = vf_splat(neutral(kind));
+        for (; i + VN <= length; i += VN)
+            part = combine(kind, part, vf_load(x + i));
+        if (i < length) {
+            float last[VN];
+            for (int64_t j = 0; j < VN; j++)
+                last[j] = i + j < length ? x[i + j] : neutral(kind);
+            part = combine(kind, part, vf_load(last));
+        }
+        total = combine(kind, total, part);
+    }
+    return combine_lanes(kind, total);
+}
+
+static float reduce_row(cvn_reduce kind, cvn_dtype dtype, const void *data, int64_t first,
+                        int64_t n)
+{
+    switch (kind) {
+    case CVN_SUM:
+        return reduce_row_as(CVN_SUM, dtype, data, first, n);
+    case CVN_PRODUCT:
+        return reduce_row_as(CVN_PRODUCT, dtype, data, first, n);
+    case CVN_MAX:
+        return reduce_row_as(CVN_MAX, dtype, data, first, n);
+    default:
+        return reduce_row_as(CVN_MIN, dtype, data, first, n);
+    }
+}
+
+/* y = combine(y, x), elementwise. */
+VEC_INLINE void combine_tile(cvn_reduce kind, float *y, const float *x, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + VN <= n; i += VN)
+        vf_store(y + i, combine(kind, vf_load(y + i), vf_load(x + i)));
+    if (i < n)
+        vf_store_part(y + i, combine(kind, vf_load_part(y + i, n - i), vf_load_part(x + i, n - i)),
+                      n - i);
+}
+
+static void reduce_columns(cvn_reduce kind, float *y, const float *x, int64_t n)
+{
+    switch (kind) {
+    case CVN_SUM:
+        combine_tile(CVN_SUM, y, x, n);
+        break;
+    case CVN_PRODUCT:
+        combine_tile(CVN_PRODUCT, y, x, n);
+        break;
+    case CVN_MAX:
+        combine_tile(CVN_MAX, y, x, n);
+        break;
+    default:
+        combine_tile(CVN_MIN, y, x, n);
+        break;
+    }
+}
+
+/* Columns [c, c + width) of one outer index, width <= TILE: rows are gathered in groups of GROUP, whose sums
+   are summed. */
+static void reduce_block(const KernelArgs *args, const Middle *m, int64_t outer, int64_t c,
+                         int64_t width)
+{
+    enum { GROUP = 128 };
+    cvn_reduce kind = args->op->attr.reduce;
+    cvn_dtype dtype = operand(args->op, 0)->dtype;
+    float from[TILE], part[TILE], total[TILE];
+    for (int64_t j = 0; j < width; j++)
+        total[j] = neutral(kind);
+    for (int64_t i0 = 0; i0 < m->n; i0 += GROUP) {
+        for (int64_t j = 0; j < width; j++)
+            part[j] = neutral(kind);
+        for (int64_t i = i0; i < m->n && i < i0 + GROUP; i++)
+            reduce_columns(
+                kind, part,
+                tile_read(dtype, args->in[0], (outer * m->n + i) * m->inner + c, width, from),
+                width);
+        reduce_columns(kind, total, part, width);
+    }
+    tile_write(dtype, args->out[0], outer * m->inner + c, width, total);
+}
+
+static void run_reduce_float(const KernelArgs *args)
+{
+    const Op *op = args->op;
+    cvn_dtype dtype = operand(op, 0)->dtype;
+    int64_t begin, end;
+    Middle m;
+    as_middle(op, &m);
+    if (m.outer == 0 || m.inner == 0)
+        return;
+    if (m.inner == 1) {
+        kernel_share(m.outer, 16, args->thread, args->n_threads, &begin, &end);
+        for (int64_t i = begin; i < end; i++) {
+            float y = reduce_row(op->attr.reduce, dtype, args->in[0], i * m.n, m.n);
+            tile_write(dtype, args->out[0], i, 1, &y);
+        }
+        return;
+    }
+    int64_t blocks = (m.inner + TILE - 1) / TILE;
+    kernel_share(m.outer * blocks, 1, args->thread, args->n_threads, &begin, &end);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t c = i % blocks * TILE;
+        reduce_block(args, &m, i / blocks, c, tile_length(c, m.inner));
+    }
+}
+
+static bool match_reduce_int(const Op *op)
+{
+    cvn_dtype dtype = operand(op, 0)->dtype;
+    Middle m;
+    return (dtype == CVN_I32 || dtype == CVN_U32 || dtype == CVN_BOOL) && as_middle(op, &m);
+}
+
+static int64_t read_int(cvn_dtype dtype, const void *data, int64_t i)
+{
+    if (dtype == CVN_I32)
+        return ((const int32_t *)data)[i];
+    if (dtype == CVN_U32)
+        return ((const uint32_t *)data)[i];
+    return ((const uint8_t *)data)[i];
+}
+
+static int64_t neutral_int(cvn_reduce kind, cvn_dtype dtype)
+{
+    bool is_signed = dtype == CVN_I32;
+    switch (kind) {
+    case CVN_MAX:
+        return is_signed ? INT32_MIN : 0;
+    case CVN_MIN:
+        return is_signed ? INT32_MAX : (int64_t)UINT32_MAX;
+    case CVN_PRODUCT:
+    case CVN_ALL:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* Sums and products wrap: only their low 32 bits are kept. */
+static int64_t combine_int(cvn_reduce kind, int64_t a, int64_t b)
+{
+    switch (kind) {
+    case CVN_SUM:
+        return (int64_t)((uint64_t)a + (uint64_t)b);
+    case CVN_PRODUCT:
+        return (int64_t)((uint64_t)a * (uint64_t)b);
+    case CVN_MAX:
+        return a > b ? a : b;
+    case CVN_MIN:
+        return a < b ? a : b;
+    case CVN_ALL:
+        return a & b;
+    default: /* ANY */
+        return a | b;
+    }
+}
+
+static void run_reduce_int(const KernelArgs *args)
+{
+    const Op *op = args->op;
+    cvn_dtype dtype = operand(op, 0)->dtype;
+    int64_t begin, end;
+    Middle m;
+    as_middle(op, &m);
+    kernel_share(m.outer * m.inner, 16, args->thread, args->n_threads, &begin, &end);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t y = neutral_int(op->attr.reduce, dtype);
+        int64_t first = i / m.inner * m.n * m.inner + i % m.inner;
+        for (int64_t j = 0; j < m.n; j++)
+            y = combine_int(op->attr.reduce, y, read_int(dtype, args->in[0], first + j * m.inner));
+        if (dtype == CVN_BOOL)
+            ((uint8_t *)args->out[0])[i] = y != 0;
+        else
+            ((uint32_t *)args->out[0])[i] = (uint32_t)y;
+    }
+}
+
+const Kernel ISA_NAME(row_kernels)[] = {
+    {.name = "rms_norm." ISA,
+     .kind = OP_RMS_NORM,
+     .match = match_rms_norm,
+     .run = run_rms_norm,
+     .in_place = 1},
+    {.name = "softmax_cross_entropy." ISA,
+     .kind = OP_SOFTMAX_CROSS_ENTROPY,
+     .match = match_cross_entropy,
+     .run = run_cross_entropy},
+    {.name = "argmax." ISA, .kind = OP_ARGMAX, .match = match_argmax, .run = run_argmax},
+    {.name = "reduce." ISA,
+     .kind = OP_REDUCE,
+     .match = match_reduce_float,
+     .run = run_reduce_float},
+    {.name = "reduce." ISA ".int",
+     .kind = OP_REDUCE,
+     .match = match_reduce_int,
+     .run = run_reduce_int},
+    {0},
+};

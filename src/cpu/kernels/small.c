@@ -1,0 +1,118 @@
+/*
+ * Small operations that need nothing of an instruction set: iota, cumsum, random_bits.
+ */
+#include "base/float16.h"
+#include "base/rng.h"
+#include "cpu/kernels/kernels.h"
+
+static const cvn_type *result(const Op *op)
+{
+    return &op->result[0]->type;
+}
+
+/* A tensor as [outer, n, inner] around one dimension. */
+typedef struct Lines {
+    int64_t outer, n, inner;
+} Lines;
+
+static Lines lines_of(const cvn_type *type, int64_t axis)
+{
+    Lines l = {1, type->dim[axis], 1};
+    for (int i = 0; i < type->rank; i++) {
+        if (i < axis)
+            l.outer *= type->dim[i];
+        else if (i > axis)
+            l.inner *= type->dim[i];
+    }
+    return l;
+}
+
+static bool is_number(const Op *op)
+{
+    cvn_dtype dtype = result(op)->dtype;
+    return dtype == CVN_F32 || dtype == CVN_BF16 || dtype == CVN_F16 || dtype == CVN_I32 ||
+           dtype == CVN_U32;
+}
+
+static void run_iota(const KernelArgs *args)
+{
+    const cvn_type *type = result(args->op);
+    Lines l = lines_of(type, args->op->attr.axis);
+    int64_t begin, end;
+    kernel_share(l.outer * l.n, 64, args->thread, args->n_threads, &begin, &end);
+    for (int64_t line = begin; line < end; line++) {
+        int64_t value = line % l.n, at = line * l.inner;
+        if (type->dtype == CVN_F32)
+            for (int64_t i = 0; i < l.inner; i++)
+                ((float *)args->out[0])[at + i] = (float)value;
+        else if (type->dtype == CVN_BF16)
+            for (int64_t i = 0; i < l.inner; i++)
+                ((uint16_t *)args->out[0])[at + i] = bf16_from_f32((float)value);
+        else if (type->dtype == CVN_F16)
+            for (int64_t i = 0; i < l.inner; i++)
+                ((uint16_t *)args->out[0])[at + i] = f16_from_f32((float)value);
+        else
+            for (int64_t i = 0; i < l.inner; i++)
+                ((int32_t *)args->out[0])[at + i] = (int32_t)value;
+    }
+}
+
+static float read_float(cvn_dtype dtype, const void *data, int64_t i)
+{
+    return dtype == CVN_F32    ? ((const float *)data)[i]
+           : dtype == CVN_BF16 ? bf16_to_f32(((const uint16_t *)data)[i])
+                               : f16_to_f32(((const uint16_t *)data)[i]);
+}
+
+static void write_float(cvn_dtype dtype, void *data, int64_t i, float value)
+{
+    if (dtype == CVN_F32)
+        ((float *)data)[i] = value;
+    else
+        ((uint16_t *)data)[i] = dtype == CVN_BF16 ? bf16_from_f32(value) : f16_from_f32(value);
+}
+
+/* Lines are shared over the threads. Floats are summed in f64: rows may be as long as a vocabulary. */
+static void run_cumsum(const KernelArgs *args)
+{
+    const cvn_type *type = result(args->op);
+    Lines l = lines_of(type, args->op->attr.axis);
+    bool is_float = type->dtype != CVN_I32 && type->dtype != CVN_U32;
+    int64_t begin, end;
+    kernel_share(l.outer * l.inner, 1, args->thread, args->n_threads, &begin, &end);
+    for (int64_t line = begin; line < end; line++) {
+        int64_t at = line / l.inner * l.n * l.inner + line % l.inner;
+        double sum = 0;
+        uint32_t words = 0;
+        for (int64_t i = 0; i < l.n; i++, at += l.inner) {
+            if (is_float) {
+                sum += (double)read_float(type->dtype, args->in[0], at);
+                write_float(type->dtype, args->out[0], at, (float)sum);
+            } else {
+                words += ((const uint32_t *)args->in[0])[at];
+                ((uint32_t *)args->out[0])[at] = words;
+            }
+        }
+    }
+}
+
+static void run_random_bits(const KernelArgs *args)
+{
+    const uint32_t *k0 = args->in[0], *k1 = args->in[1], *c0 = args->in[2], *c1 = args->in[3];
+    uint32_t *y = args->out[0];
+    int64_t begin, end;
+    kernel_share(cvn_type_elements(result(args->op)), 64, args->thread, args->n_threads, &begin,
+                 &end);
+    for (int64_t i = begin; i < end; i++) {
+        uint32_t word[2];
+        rng_threefry2x32((uint32_t[]){k0[i], k1[i]}, (uint32_t[]){c0[i], c1[i]}, word);
+        y[i] = word[0];
+    }
+}
+
+const Kernel small_kernels[] = {
+    {.name = "iota", .kind = OP_IOTA, .match = is_number, .run = run_iota},
+    {.name = "cumsum", .kind = OP_CUMSUM, .match = is_number, .run = run_cumsum, .in_place = 1},
+    {.name = "random_bits", .kind = OP_RANDOM_BITS, .run = run_random_bits, .in_place = 15},
+    {0},
+};

@@ -1,0 +1,142 @@
+/*
+ * sort along the last dimension: a least-significant-digit radix sort, stable, O(n).
+ *
+ * Keys become unsigned integers that order as the elements do: the bits of a float with the sign flipped, or all
+ * of them where it is negative; complemented when descending. Each key carries its place, from which the
+ * payload is taken at the end. Three passes of 11 bits order 32; a pass whose digits are all equal is skipped.
+ * Rows are shared over the threads.
+ */
+#include "cpu/kernels/kernels.h"
+
+#include <string.h>
+
+enum { DIGIT = 11, BUCKETS = 1 << DIGIT, PASSES = 3 };
+
+typedef struct Item {
+    uint32_t key;
+    uint32_t place; /* in the row */
+} Item;
+
+static const cvn_type *operand(const Op *op, int i)
+{
+    return &op->operand[i]->type;
+}
+
+static bool match(const Op *op)
+{
+    const cvn_type *x = operand(op, 0);
+    cvn_dtype key = x->dtype;
+    if (x->rank < 1 || x->dim[op->attr.axis] > UINT32_MAX)
+        return false;
+    for (int i = (int)op->attr.axis + 1; i < x->rank; i++)
+        if (x->dim[i] != 1)
+            return false;
+    for (int i = 0; i < op->n_operands; i++)
+        if (cvn_dtype_bits(operand(op, i)->dtype) < 8)
+            return false;
+    return key == CVN_F32 || key == CVN_BF16 || key == CVN_F16 || key == CVN_I32 || key == CVN_U32;
+}
+
+static size_t scratch(const Op *op, int n_threads)
+{
+    return 2 * sizeof(Item) * (size_t)operand(op, 0)->dim[op->attr.axis] * (size_t)n_threads;
+}
+
+static uint32_t key_of(cvn_dtype dtype, const void *data, int64_t i)
+{
+    uint32_t bits;
+    switch (dtype) {
+    case CVN_BF16:
+    case CVN_F16:
+        bits = (uint32_t)((const uint16_t *)data)[i] << 16;
+        return bits ^ (bits >> 31 ? 0xffff0000u : 0x80000000u);
+    case CVN_F32:
+        bits = ((const uint32_t *)data)[i];
+        return bits ^ (bits >> 31 ? 0xffffffffu : 0x80000000u);
+    case CVN_I32:
+        return ((const uint32_t *)data)[i] ^ 0x80000000u;
+    default:
+        return ((const uint32_t *)data)[i];
+    }
+}
+
+/* Sorts n items by one digit from `from` to `to`; false, and nothing done, if all have the same. */
+static bool sort_digit(const Item *from, Item *to, int64_t n, int shift)
+{
+    uint32_t count[BUCKETS] = {0};
+    for (int64_t i = 0; i < n; i++)
+        count[from[i].key >> shift & (BUCKETS - 1)]++;
+    if (count[from[0].key >> shift & (BUCKETS - 1)] == n)
+        return false;
+    uint32_t sum = 0;
+    for (int d = 0; d < BUCKETS; d++) {
+        uint32_t here = count[d];
+        count[d] = sum;
+        sum += here;
+    }
+    for (int64_t i = 0; i < n; i++)
+        to[count[from[i].key >> shift & (BUCKETS - 1)]++] = from[i];
+    return true;
+}
+
+/* Few items: by insertion, without counting. */
+static void sort_few(Item *item, int64_t n)
+{
+    for (int64_t i = 1; i < n; i++) {
+        Item x = item[i];
+        int64_t j = i;
+        for (; j > 0 && item[j - 1].key > x.key; j--)
+            item[j] = item[j - 1];
+        item[j] = x;
+    }
+}
+
+/* Returns where the sorted items are: in one of the two buffers. */
+static const Item *sort_items(Item *item, Item *other, int64_t n)
+{
+    if (n <= 64) {
+        sort_few(item, n);
+        return item;
+    }
+    for (int pass = 0; pass < PASSES; pass++) {
+        if (!sort_digit(item, other, n, pass * DIGIT))
+            continue;
+        Item *swap = item;
+        item = other;
+        other = swap;
+    }
+    return item;
+}
+
+static void run(const KernelArgs *args)
+{
+    const Op *op = args->op;
+    const cvn_type *x = operand(op, 0);
+    int64_t n = x->dim[op->attr.axis], begin, end;
+    if (n == 0)
+        return;
+    Item *item = (Item *)args->scratch + 2 * n * args->thread, *other = item + n;
+    uint32_t flip = op->attr.flag ? UINT32_MAX : 0;
+    kernel_share(cvn_type_elements(x) / n, 1, args->thread, args->n_threads, &begin, &end);
+    for (int64_t row = begin; row < end; row++) {
+        for (int64_t i = 0; i < n; i++)
+            item[i] = (Item){key_of(x->dtype, args->in[0], row * n + i) ^ flip, (uint32_t)i};
+        const Item *sorted = sort_items(item, other, n);
+        for (int t = 0; t < op->n_operands; t++) {
+            size_t size = (size_t)cvn_dtype_bits(operand(op, t)->dtype) / 8;
+            const char *from = (const char *)args->in[t] + (size_t)(row * n) * size;
+            char *to = (char *)args->out[t] + (size_t)(row * n) * size;
+            if (size == 4)
+                for (int64_t i = 0; i < n; i++)
+                    memcpy(to + i * 4, from + (size_t)sorted[i].place * 4, 4);
+            else
+                for (int64_t i = 0; i < n; i++)
+                    memcpy(to + (size_t)i * size, from + sorted[i].place * size, size);
+        }
+    }
+}
+
+const Kernel sort_kernels[] = {
+    {.name = "sort", .kind = OP_SORT, .match = match, .scratch = scratch, .run = run},
+    {0},
+};

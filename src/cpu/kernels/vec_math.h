@@ -1,0 +1,97 @@
+/*
+ * Exponential, logarithm and their like on vectors of floats, within about 2 ulp.
+ *
+ * The method is that of Cephes (Moshier): reduce the argument to a small interval, where a polynomial is near
+ * enough, and put the result back together from its parts. For exp:
+ *
+ *     x = n ln 2 + r,  |r| <= ln 2 / 2,     exp(x) = 2^n (1 + r + r^2 p(r))
+ */
+#ifndef CVN_CPU_KERNELS_VEC_MATH_H
+#define CVN_CPU_KERNELS_VEC_MATH_H
+
+#include "cpu/kernels/vec.h"
+
+/* 2^n for -126 <= n <= 127. */
+VEC_INLINE vf vf_power_of_two(vi n)
+{
+    return (vf)((n + 127) << 23);
+}
+
+/* Overflows to infinity, underflows by way of subnormals to 0; a NaN stays one. */
+VEC_INLINE vf vf_exp(vf x)
+{
+    vf in = vf_max(vf_min(x, vf_splat(89.0f)), vf_splat(-104.0f));
+    /* Adding 1.5 * 2^23 leaves the nearest integer in the low bits. */
+    vf shift = vf_splat(12582912.0f);
+    vf shifted = vf_fma(in, vf_splat(1.44269504088896341f), shift);
+    vi n = (vi)shifted - (vi)shift;
+    vf whole = shifted - shift;
+    /* ln 2 in two parts; the first has 9 bits, so that its product with n is exact. */
+    vf r = vf_fma(whole, vf_splat(-0.693359375f), in);
+    r = vf_fma(whole, vf_splat(2.12194440e-4f), r);
+    vf p = vf_splat(1.9875691500e-4f);
+    p = vf_fma(p, r, vf_splat(1.3981999507e-3f));
+    p = vf_fma(p, r, vf_splat(8.3334519073e-3f));
+    p = vf_fma(p, r, vf_splat(4.1665795894e-2f));
+    p = vf_fma(p, r, vf_splat(1.6666665459e-1f));
+    p = vf_fma(p, r, vf_splat(5.0000001201e-1f));
+    p = vf_fma(p, r * r, r) + 1.0f;
+    /* 2^n in two factors, each a normal number. */
+    vi half = n >> 1;
+    vf y = p * vf_power_of_two(half) * vf_power_of_two(n - half);
+    return vf_select(x != x, x, y);
+}
+
+/* -inf at 0, NaN below. */
+VEC_INLINE vf vf_log(vf x)
+{
+    /* Subnormals are scaled to normal numbers first. */
+    vi tiny = (x < 1.17549435e-38f) & (x > 0.0f);
+    vf in = vf_select(tiny, x * 8388608.0f, x);
+    vi bits = (vi)in;
+    vi exponent = ((bits >> 23) & 0xff) - 126 - (tiny & 23);
+    vf m = (vf)((bits & 0x007fffff) | 0x3f000000); /* in [0.5, 1) */
+    vi low = m < 0.707106781186547524f;
+    exponent += low; /* -1 where low */
+    m = vf_select(low, m + m, m) - 1.0f;
+    vf e = __builtin_convertvector(exponent, vf);
+    vf z = m * m;
+    vf p = vf_splat(7.0376836292e-2f);
+    p = vf_fma(p, m, vf_splat(-1.1514610310e-1f));
+    p = vf_fma(p, m, vf_splat(1.1676998740e-1f));
+    p = vf_fma(p, m, vf_splat(-1.2420140846e-1f));
+    p = vf_fma(p, m, vf_splat(1.4249322787e-1f));
+    p = vf_fma(p, m, vf_splat(-1.6668057665e-1f));
+    p = vf_fma(p, m, vf_splat(2.0000714765e-1f));
+    p = vf_fma(p, m, vf_splat(-2.4999993993e-1f));
+    p = vf_fma(p, m, vf_splat(3.3333331174e-1f));
+    vf y = p * m * z;
+    y = vf_fma(e, vf_splat(-2.12194440e-4f), y);
+    y = vf_fma(z, vf_splat(-0.5f), y);
+    y = vf_fma(e, vf_splat(0.693359375f), m + y);
+    y = vf_select(x == 0.0f, vf_splat(-INFINITY), y);
+    y = vf_select(x == INFINITY, x, y);
+    return vf_select((x >= 0.0f), y, vf_splat(NAN));
+}
+
+VEC_INLINE vf vf_logistic(vf x)
+{
+    return 1.0f / (1.0f + vf_exp(-x));
+}
+
+VEC_INLINE vf vf_tanh(vf x)
+{
+    vf a = vf_abs(x);
+    vf z = x * x;
+    vf p = vf_splat(-5.70498872745e-3f);
+    p = vf_fma(p, z, vf_splat(2.06390887954e-2f));
+    p = vf_fma(p, z, vf_splat(-5.37397155531e-2f));
+    p = vf_fma(p, z, vf_splat(1.33314422036e-1f));
+    p = vf_fma(p, z, vf_splat(-3.33332819422e-1f));
+    vf small = vf_fma(p * z, x, x);
+    vf large = 1.0f - 2.0f / (vf_exp(a + a) + 1.0f);
+    vf signed_large = (vf)((vi)large | ((vi)x & INT32_MIN));
+    return vf_select(a < 0.625f, small, vf_select(x != x, x, signed_large));
+}
+
+#endif

@@ -1,0 +1,250 @@
+/* The composites that Llama is made of, rows, reductions: every dtype and instruction set, at odd sizes. */
+#include "kernel_check.h"
+
+static const cvn_dtype floats[] = {CVN_F32, CVN_BF16, CVN_F16};
+
+static double ulp_of(cvn_dtype dtype)
+{
+    return dtype == CVN_BF16 ? 0x1.01p-7 : dtype == CVN_F16 ? 0x1.01p-10 : 4e-6;
+}
+
+static void rms_norm_of_all_dtypes(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 3, 17, 31, 64, 127, 513, 1031};
+    for (int x = 0; x < 3; x++)
+        for (int w = 0; w < 3; w++)
+            for (int y = 0; y < 3; y++)
+                for (int s = 0; s < 8; s++) {
+                    Check c = check_begin();
+                    cvn_value *a = check_parameter(&c, CVN_TYPE(floats[x], 2, 3, sizes[s]));
+                    cvn_value *b = check_parameter(&c, CVN_TYPE(floats[w], sizes[s]));
+                    check_inputs(&c, cvn_rms_norm(c.g, a, b, 1e-5, floats[y]));
+                    c.relative = ulp_of(floats[y]);
+                    check_kernels(&c, 1);
+                    check_end(&c);
+                }
+}
+
+static void rope_of_both_kinds(void **state)
+{
+    (void)state;
+    static const int64_t head_dims[] = {2, 6, 20, 64, 128, 1100};
+    for (int d = 0; d < 3; d++)
+        for (int s = 0; s < 6; s++)
+            for (int interleaved = 0; interleaved < 2; interleaved++) {
+                Check c = check_begin();
+                int64_t n = head_dims[s];
+                cvn_value *x = check_parameter(&c, CVN_TYPE(floats[d], 2, 3, 3, n));
+                cvn_value *position = check_parameter(&c, CVN_TYPE(CVN_I32, 2, 3));
+                cvn_value *freq = check_parameter(&c, CVN_TYPE(CVN_F32, n / 2));
+                check_inputs(&c, cvn_rope(c.g, x, position, freq, interleaved != 0));
+                check_fill(&position->type, c.in[1].data, 0, 5000);
+                check_fill(&freq->type, c.in[2].data, 0, 1);
+                c.relative = ulp_of(floats[d]);
+                c.absolute = 5e-7;
+                check_kernels(&c, 1);
+                check_end(&c);
+            }
+}
+
+/* b rows of s positions, g heads for each of h KV heads, context n, head_dim d; starts[i % 4] of row i. */
+static void check_attention(cvn_dtype q, cvn_dtype kv, const int64_t dim[6], const int32_t *starts,
+                            const int32_t *lengths)
+{
+    int64_t b = dim[0], s = dim[1], g = dim[2], h = dim[3], n = dim[4], d = dim[5];
+    Check c = check_begin();
+    cvn_value *v[5];
+    v[0] = check_parameter(&c, CVN_TYPE(q, b, s, g * h, d));
+    v[1] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
+    v[2] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
+    v[3] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
+    v[4] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
+    check_inputs(&c, cvn_attention(c.g, v[0], v[1], v[2], v[3], v[4], 1 / sqrt((double)d)));
+    for (int i = 0; i < 3; i++)
+        check_fill(&v[i]->type, c.in[i].data, -2, 2);
+    for (int64_t i = 0; i < b; i++) {
+        ((int32_t *)c.in[3].data)[i] = starts[i];
+        ((int32_t *)c.in[4].data)[i] = lengths[i];
+        /* What no query sees was never written: NaN there must not come out. */
+        int64_t seen = starts[i] + (lengths[i] < s ? lengths[i] : s);
+        for (int t = 1; t < 3; t++)
+            for (int64_t head = i * h; head < (i + 1) * h; head++)
+                for (int64_t e = (head * n + (seen > 0 ? seen : 0)) * d; e < (head + 1) * n * d;
+                     e++)
+                    element_set(kv, c.in[t].data, e, NAN);
+    }
+    c.relative = ulp_of(q);
+    c.absolute = q == CVN_F32 ? 2e-6 : 1e-5;
+    check_kernels(&c, 1);
+    check_end(&c);
+}
+
+static void attention_of_one_position(void **state)
+{
+    (void)state;
+    static const int64_t dims[][6] = {
+        {1, 1, 1, 1, 1, 1},    {2, 1, 1, 3, 17, 20},  {2, 1, 2, 3, 300, 33},
+        {2, 1, 4, 2, 140, 64}, {2, 1, 7, 1, 31, 127}, {2, 3, 3, 2, 260, 16},
+    };
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        int32_t last = (int32_t)(dims[i][4] - dims[i][1]);
+        for (int t = 0; t < 4; t++)
+            check_attention(t < 2 ? CVN_F32 : CVN_BF16, t % 2 ? CVN_BF16 : CVN_F32, dims[i],
+                            (int32_t[]){last, last / 2}, (int32_t[]){3, 1});
+    }
+}
+
+static void attention_of_many_positions(void **state)
+{
+    (void)state;
+    static const int64_t dims[][6] = {
+        {1, 5, 1, 1, 5, 1},     {2, 17, 1, 3, 33, 20},  {2, 31, 2, 2, 150, 33},
+        {2, 40, 4, 1, 300, 64}, {2, 6, 150, 1, 20, 16}, {2, 133, 1, 1, 140, 48},
+    };
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        int32_t last = (int32_t)(dims[i][4] - dims[i][1]);
+        for (int t = 0; t < 4; t++)
+            check_attention(t < 2 ? CVN_F32 : CVN_BF16, t % 2 ? CVN_BF16 : CVN_F32, dims[i],
+                            (int32_t[]){last, last / 2}, (int32_t[]){(int32_t)dims[i][1], 3});
+    }
+}
+
+static void attention_of_padding_only(void **state)
+{
+    (void)state;
+    check_attention(CVN_F32, CVN_F32, (int64_t[]){2, 9, 2, 1, 20, 8}, (int32_t[]){0, 4},
+                    (int32_t[]){0, 0});
+    check_attention(CVN_F32, CVN_F32, (int64_t[]){2, 1, 2, 1, 20, 8}, (int32_t[]){0, 4},
+                    (int32_t[]){0, 0});
+    check_attention(CVN_F32, CVN_F32, (int64_t[]){0, 1, 2, 1, 20, 8}, NULL, NULL);
+}
+
+static void cache_updates_in_and_out_of_the_context(void **state)
+{
+    (void)state;
+    static const cvn_dtype all[] = {CVN_F32, CVN_BF16, CVN_I8};
+    static const int32_t starts[][2] = {{0, 5}, {-3, 14}, {15, -20}};
+    for (int d = 0; d < 3; d++)
+        for (int s = 0; s < 3; s++)
+            for (int64_t seq = 1; seq < 10; seq += 4) {
+                Check c = check_begin();
+                cvn_value *cache = check_parameter(&c, CVN_TYPE(all[d], 2, 3, 16, 5));
+                cvn_value *update = check_parameter(&c, CVN_TYPE(all[d], 2, seq, 3, 5));
+                cvn_value *start = check_parameter(&c, CVN_TYPE(CVN_I32, 2));
+                check_inputs(&c, cvn_cache_update(c.g, cache, update, start));
+                memcpy(c.in[2].data, starts[s], sizeof starts[s]);
+                check_kernels(&c, 1);
+                check_end(&c);
+            }
+}
+
+static void cross_entropy_of_rows(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 3, 17, 259, 1031};
+    for (int d = 0; d < 3; d++)
+        for (int s = 0; s < 5; s++)
+            for (int special = 0; special < 2; special++) {
+                Check c = check_begin();
+                cvn_value *logits = check_parameter(&c, CVN_TYPE(floats[d], 2, 5, sizes[s]));
+                cvn_value *target = check_parameter(&c, CVN_TYPE(CVN_I32, 2, 5));
+                cvn_value *out[2];
+                cvn_softmax_cross_entropy(c.g, logits, target, out);
+                check_inputs(&c, out[0]);
+                check_fill(&logits->type, c.in[0].data, -20, 20);
+                check_fill(&target->type, c.in[1].data, -2, (double)sizes[s] + 2);
+                if (special)
+                    for (int64_t i = 0; i < cvn_type_elements(&logits->type); i += 3)
+                        element_set(floats[d], c.in[0].data, i, i % 2 ? -INFINITY : 60000);
+                c.relative = 1e-6;
+                c.absolute = 1e-5;
+                check_kernels(&c, 1);
+                check_end(&c);
+            }
+}
+
+static void argmax_finds_the_first(void **state)
+{
+    (void)state;
+    for (int d = 0; d < 3; d++)
+        for (int axis = 0; axis < 3; axis++)
+            for (int kind = 0; kind < 3; kind++) {
+                Check c = check_begin();
+                cvn_value *x = check_parameter(&c, CVN_TYPE(floats[d], 3, 1031, 2));
+                if (axis == 2)
+                    x = check_parameter(&c, CVN_TYPE(floats[d], 2, 3, 1033));
+                check_inputs(&c, cvn_argmax(c.g, x, axis));
+                if (kind == 1) /* many equal ones */
+                    check_fill(&x->type, c.in[0].data, 0, 0);
+                if (kind == 2)
+                    for (int64_t i = 0; i < cvn_type_elements(&x->type); i++)
+                        element_set(floats[d], c.in[0].data, i, i % 5 ? -INFINITY : NAN);
+                check_kernels(&c, 1);
+                check_end(&c);
+            }
+}
+
+static void reductions_over_any_neighbours(void **state)
+{
+    (void)state;
+    static const struct {
+        int n, dims[3];
+    } rows[] = {{1, {0}}, {1, {1}}, {1, {2}}, {2, {0, 1}}, {2, {1, 2}}, {3, {0, 1, 2}}, {0, {0}}};
+    static const int64_t shapes[][3] = {
+        {3, 7, 17}, {2, 1031, 3}, {1, 5, 1}, {4, 0, 3}, {2, 3, 700}};
+    for (int d = 0; d < 3; d++)
+        for (int kind = 0; kind < 4; kind++)
+            for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+                for (int s = 0; s < 5; s++) {
+                    Check c = check_begin();
+                    cvn_value *x = check_parameter(
+                        &c, CVN_TYPE(floats[d], shapes[s][0], shapes[s][1], shapes[s][2]));
+                    check_inputs(
+                        &c, cvn_reduce_dims(c.g, (cvn_reduce)kind, x, rows[r].n, rows[r].dims));
+                    if (kind == CVN_PRODUCT)
+                        check_fill(&x->type, c.in[0].data, 0.9, 1.1);
+                    c.relative = ulp_of(floats[d]) + 1e-5;
+                    c.absolute = kind == CVN_SUM ? 3e-5 : 1e-30;
+                    check_kernels(&c, 1);
+                    check_end(&c);
+                }
+}
+
+static void reductions_of_integers_and_bools(void **state)
+{
+    (void)state;
+    static const cvn_dtype all[] = {CVN_I32, CVN_U32, CVN_BOOL};
+    static const int dims[] = {1};
+    for (int d = 0; d < 3; d++)
+        for (int kind = 0; kind < REDUCE_COUNT; kind++) {
+            bool logical = kind == CVN_ALL || kind == CVN_ANY;
+            if (logical != (all[d] == CVN_BOOL))
+                continue;
+            for (int64_t n = 0; n < 6; n += 5) {
+                Check c = check_begin();
+                cvn_value *x = check_parameter(&c, CVN_TYPE(all[d], 3, n, 17));
+                check_inputs(&c, cvn_reduce_dims(c.g, (cvn_reduce)kind, x, 1, dims));
+                check_fill(&x->type, c.in[0].data, -5, 3e9);
+                check_kernels(&c, 1);
+                check_end(&c);
+            }
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rms_norm_of_all_dtypes),
+        cmocka_unit_test(rope_of_both_kinds),
+        cmocka_unit_test(attention_of_one_position),
+        cmocka_unit_test(attention_of_many_positions),
+        cmocka_unit_test(attention_of_padding_only),
+        cmocka_unit_test(cache_updates_in_and_out_of_the_context),
+        cmocka_unit_test(cross_entropy_of_rows),
+        cmocka_unit_test(argmax_finds_the_first),
+        cmocka_unit_test(reductions_over_any_neighbours),
+        cmocka_unit_test(reductions_of_integers_and_bools),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
