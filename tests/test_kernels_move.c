@@ -140,6 +140,66 @@ static void rows_of_a_table(void **state)
         }
 }
 
+/* Windows in the middle, batch dimensions, index vectors of several components, clamped starts. */
+static void gathers_of_every_form(void **state)
+{
+    (void)state;
+    static const struct {
+        cvn_type x, indices;
+        cvn_gather_dims dims;
+        int64_t sizes[3];
+    } rows[] = {
+        {{CVN_F32, 3, {3, 11, 17}},
+         {CVN_I32, 2, {3, 1}},
+         {.n_window = 1,
+          .window = {1},
+          .n_collapsed = 1,
+          .collapsed = {1},
+          .n_operand_batch = 1,
+          .operand_batch = {0},
+          .n_index_batch = 1,
+          .index_batch = {0},
+          .n_index_map = 1,
+          .index_map = {1},
+          .index_vector_dim = 1},
+         {1, 1, 17}},
+        {{CVN_F32, 3, {5, 11, 7}},
+         {CVN_I32, 3, {2, 4, 3}},
+         {.n_window = 2,
+          .window = {0, 2},
+          .n_collapsed = 1,
+          .collapsed = {0},
+          .n_index_map = 2,
+          .index_map = {1, 0},
+          .index_vector_dim = 0},
+         {1, 4, 7}},
+        {{CVN_F32, 2, {5, 7}},
+         {CVN_I32, 1, {6}},
+         {.n_window = 2,
+          .window = {0, 2},
+          .n_index_map = 1,
+          .index_map = {1},
+          .index_vector_dim = 1},
+         {3, 2}},
+        {{CVN_F32, 2, {5, 7}},
+         {CVN_I32, 2, {6, 0}},
+         {.n_window = 2, .window = {1, 2}, .index_vector_dim = 1},
+         {0, 2}},
+    };
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+        for (int d = 0; d < ALL; d++) {
+            Check c = check_begin();
+            cvn_type type = rows[r].x;
+            type.dtype = all[d];
+            cvn_value *x = check_parameter(&c, type);
+            cvn_value *indices = check_parameter(&c, rows[r].indices);
+            check_inputs(&c, cvn_gather(c.g, x, indices, &rows[r].dims, rows[r].sizes));
+            check_fill(&indices->type, c.in[1].data, -2, 12);
+            check_kernels(&c, 1);
+            check_end(&c);
+        }
+}
+
 static void sums_into_rows(void **state)
 {
     (void)state;
@@ -222,6 +282,7 @@ int main(void)
         cmocka_unit_test(pads_outside_between_and_negative),
         cmocka_unit_test(dynamic_slices_clamped_into_bounds),
         cmocka_unit_test(rows_of_a_table),
+        cmocka_unit_test(gathers_of_every_form),
         cmocka_unit_test(sums_into_rows),
         cmocka_unit_test(sorts_stably_in_both_directions),
         cmocka_unit_test(counts_and_running_sums),

@@ -3,6 +3,7 @@
  */
 #include "cpu/registry.h"
 
+#include "base/cpu.h"
 #include "cpu/fallback.h"
 #include "cpu/kernels/kernels.h"
 
@@ -54,18 +55,24 @@ static struct {
     const Kernel *kernel[CPU_ISA_COUNT][KERNELS_MAX];
 } registry = {.once = PTHREAD_ONCE_INIT};
 
+static bool has_all(uint32_t features, const CpuFeature *wanted, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!cpu_has(features, wanted[i]))
+            return false;
+    return true;
+}
+
 static CpuIsa detect(void)
 {
-#if defined(__x86_64__)
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+    static const CpuFeature avx2[] = {CPU_AVX2, CPU_FMA, CPU_F16C};
+    static const CpuFeature avx512[] = {CPU_AVX512F, CPU_AVX512BW, CPU_AVX512DQ, CPU_AVX512VL};
+    uint32_t features = cpu_features();
+    if (!has_all(features, avx2, 3))
         return CPU_ISA_PORTABLE;
-    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
-        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+    if (!has_all(features, avx512, 4))
         return CPU_ISA_AVX2;
-    return __builtin_cpu_supports("avx512bf16") ? CPU_ISA_AVX512_BF16 : CPU_ISA_AVX512;
-#else
-    return CPU_ISA_PORTABLE;
-#endif
+    return cpu_has(features, CPU_AVX512_BF16) ? CPU_ISA_AVX512_BF16 : CPU_ISA_AVX512;
 }
 
 static void collect(CpuIsa isa)

@@ -1,9 +1,10 @@
 /*
- * Operations that address rows by data: rows of a table (gather), sums into rows (scatter), and the update of
- * a KV cache. Other gathers and scatters are left to the fallback.
+ * Operations that address by data: gather (rows of a table, and any other), sums into rows (scatter), and the
+ * update of a KV cache. Other scatters are left to the fallback.
  */
 #include "base/float16.h"
 #include "cpu/kernels/kernels.h"
+#include "cpu/kernels/walk.h"
 
 #include <string.h>
 
@@ -56,6 +57,82 @@ static void run_gather(const KernelArgs *args)
         if (bytes)
             memcpy((char *)args->out[0] + (size_t)i * bytes,
                    (const char *)args->in[0] + (size_t)row * bytes, bytes);
+    }
+}
+
+/* Any gather: for each index vector, a box of the operand is copied. */
+static bool match_gather_boxes(const Op *op)
+{
+    return cvn_dtype_bits(operand(op, 0)->dtype) >= 8 && operand(op, 1)->dtype == CVN_I32;
+}
+
+static bool contains(const Ints *list, int64_t x)
+{
+    for (int i = 0; i < list->n; i++)
+        if (list->v[i] == x)
+            return true;
+    return false;
+}
+
+/* What index vector number `i` says: where the box starts in the operand, and where it goes in the result. */
+typedef struct Box {
+    int64_t start[CVN_MAX_RANK]; /* in each dimension of the operand, clamped into bounds */
+    int64_t to;                  /* element of the result */
+} Box;
+
+static Box box_of(const KernelArgs *args, int64_t i)
+{
+    const OpAttr *a = &args->op->attr;
+    const cvn_type *x = operand(args->op, 0), *y = &args->op->result[0]->type;
+    const cvn_type *indices = operand(args->op, 1);
+    int64_t y_stride[CVN_MAX_RANK], stride[CVN_MAX_RANK + 1] = {0}, where[CVN_MAX_RANK + 1] = {0};
+    walk_strides(y, y_stride);
+    walk_strides(indices, stride);
+    Box box = {.to = 0};
+    int e =
+        indices->rank; /* dimensions of the indices, last first, without that of the components */
+    int64_t vector = 0, component = a->index_vector_dim < e ? stride[a->index_vector_dim] : 0;
+    for (int d = y->rank - 1; d >= 0; d--) {
+        if (contains(&a->window, d))
+            continue;
+        e -= 1 + (e - 1 == a->index_vector_dim);
+        where[e] = i % y->dim[d];
+        i /= y->dim[d];
+        box.to += where[e] * y_stride[d];
+        vector += where[e] * stride[e];
+    }
+    for (int k = 0; k < a->operand_batch.n; k++)
+        box.start[a->operand_batch.v[k]] = where[a->index_batch.v[k]];
+    for (int k = 0; k < a->index_map.n; k++) {
+        int64_t d = a->index_map.v[k];
+        int64_t at = ((const int32_t *)args->in[1])[vector + k * component];
+        int64_t most = x->dim[d] - a->sizes.v[d];
+        box.start[d] = at < 0 ? 0 : at > most ? most : at;
+    }
+    return box;
+}
+
+static void run_gather_boxes(const KernelArgs *args)
+{
+    const OpAttr *a = &args->op->attr;
+    const cvn_type *x = operand(args->op, 0), *y = &args->op->result[0]->type;
+    int64_t x_stride[CVN_MAX_RANK], y_stride[CVN_MAX_RANK], boxes = 1, begin, end;
+    walk_strides(x, x_stride);
+    walk_strides(y, y_stride);
+    for (int d = 0; d < y->rank; d++)
+        boxes *= contains(&a->window, d) ? 1 : y->dim[d];
+    if (cvn_type_elements(y) == 0)
+        return;
+    kernel_share(boxes, 1, args->thread, args->n_threads, &begin, &end);
+    for (int64_t i = begin; i < end; i++) {
+        Box box = box_of(args, i);
+        Walk w = {.to = box.to};
+        for (int d = 0, k = 0; d < x->rank; d++) {
+            w.from += box.start[d] * x_stride[d];
+            if (!contains(&a->collapsed, d) && !contains(&a->operand_batch, d))
+                walk_add(&w, a->sizes.v[d], x_stride[d], y_stride[a->window.v[k++]]);
+        }
+        walk_run(&w, (size_t)cvn_dtype_bits(x->dtype) / 8, args->out[0], args->in[0]);
     }
 }
 
@@ -137,6 +214,10 @@ static void run_cache_update(const KernelArgs *args)
 
 const Kernel index_kernels[] = {
     {.name = "gather.rows", .kind = OP_GATHER, .match = match_gather, .run = run_gather},
+    {.name = "gather.boxes",
+     .kind = OP_GATHER,
+     .match = match_gather_boxes,
+     .run = run_gather_boxes},
     {.name = "scatter.add_rows",
      .kind = OP_SCATTER,
      .match = match_scatter,

@@ -1,0 +1,109 @@
+/* Every operation of every graph that runs a Llama has a kernel, at every level of instruction set. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "cpu/registry.h"
+#include "graph/graph.h"
+#include "model/llama.h"
+#include "model/presets.h"
+
+#include <string.h>
+
+static const Kernel *find(const Backend *backend, const Op *op)
+{
+    for (int i = 0; i < backend->n_kernels; i++)
+        if (backend->kernel[i]->kind == op->kind &&
+            (!backend->kernel[i]->match || backend->kernel[i]->match(op)))
+            return backend->kernel[i];
+    return NULL;
+}
+
+/* What the compiler gives memory to instead of running. */
+static bool is_alias(OpKind kind)
+{
+    return kind == OP_PARAMETER || kind == OP_CONSTANT || kind == OP_RESHAPE ||
+           kind == OP_OPTIMIZATION_BARRIER;
+}
+
+static void check_step(const LlamaConfig *config, const LlamaStep *step)
+{
+    cvn_err err = {0};
+    cvn_graph *g = llama_step(config, step, &err);
+    if (!g)
+        fail_msg("%s", err.message);
+    for (const Op *op = g->first; op; op = op->next)
+        for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
+            const Backend *backend = cpu_backend_of((CpuIsa)isa);
+            if (backend && !is_alias(op->kind) && !find(backend, op)) {
+                char text[TYPE_TEXT];
+                fail_msg("%s: no kernel of level %s for %s, result %s", g->name, backend->name,
+                         op_info[op->kind].name,
+                         type_text(&op->result[0]->type, text, sizeof text));
+            }
+        }
+    cvn_graph_free(g);
+}
+
+static void every_operation_of_llama_has_a_kernel(void **state)
+{
+    (void)state;
+    LlamaConfig config;
+    cvn_err err = {0};
+    assert_int_equal(preset_config("llama3.2-1b", &config, &err), 0);
+    config.n_layers = 1;
+    for (int dtype = 0; dtype < 2; dtype++)
+        for (int output = LLAMA_FILL; output <= LLAMA_SCORE; output++)
+            for (int mode = 0; mode < SAMPLE_MODE_COUNT; mode++)
+                for (int64_t seq = 1; seq <= 128; seq += 127)
+                    check_step(&config, &(LlamaStep){.batch = 2,
+                                                     .seq = seq,
+                                                     .context = 512,
+                                                     .compute = dtype ? CVN_BF16 : CVN_F32,
+                                                     .output = (LlamaOutput)output,
+                                                     .sample = (SampleMode)mode});
+}
+
+static void names_are_unique_and_say_the_operation(void **state)
+{
+    (void)state;
+    const Backend *backend = NULL;
+    for (int isa = 0; isa < CPU_ISA_COUNT; isa++)
+        if (cpu_backend_of((CpuIsa)isa))
+            backend = cpu_backend_of((CpuIsa)isa);
+    assert_non_null(backend);
+    for (int i = 0; i < backend->n_kernels; i++) {
+        const Kernel *k = backend->kernel[i];
+        const char *op = op_info[k->kind].name;
+        assert_int_equal(strncmp(k->name, op, strlen(op)), 0);
+        for (int j = 0; j < i; j++)
+            assert_string_not_equal(k->name, backend->kernel[j]->name);
+    }
+}
+
+/* Each level starts with its own kernels and ends with all of the level below. */
+static void levels_build_on_each_other(void **state)
+{
+    (void)state;
+    for (int isa = 1; isa < CPU_ISA_COUNT; isa++) {
+        const Backend *low = cpu_backend_of((CpuIsa)(isa - 1)), *high = cpu_backend_of((CpuIsa)isa);
+        if (!high)
+            continue;
+        int more = high->n_kernels - low->n_kernels;
+        assert_true(more >= 0);
+        for (int i = 0; i < low->n_kernels; i++)
+            assert_ptr_equal(high->kernel[more + i], low->kernel[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_operation_of_llama_has_a_kernel),
+        cmocka_unit_test(names_are_unique_and_say_the_operation),
+        cmocka_unit_test(levels_build_on_each_other),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
