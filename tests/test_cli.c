@@ -205,6 +205,38 @@ static void init_and_inspect_agree(void **state)
     strbuf_free(&r.output);
 }
 
+static void tokenize_goes_there_and_back(void **state)
+{
+    (void)state;
+    const char *model = CVN_SHARED_DATA "/checkpoints/stories260K-hf";
+    if (access(model, R_OK) != 0) {
+        print_message("no %s\n", model);
+        skip();
+    }
+    char variable[512];
+    snprintf(variable, sizeof variable, "CARAVAN_MODEL=%s", model);
+    expect(0, variable, "tokenize --text 'Once upon a time'", "    403  \xe2\x96\x81Once\n");
+    expect(0, variable, "tokenize --text 'Once upon a time' --json",
+           "{\"ids\":[1,403,407,261,378]}\n");
+    expect(0, variable, "tokenize --text 'Once upon a time' --json --no-bos", "[403,407,261,378]");
+    expect(0, variable, "tokenize --text 'Once upon a time' --count", "5\n");
+    expect(0, variable, "tokenize --decode --text '1, 403 407,261,378'", "Once upon a time");
+    expect(0, variable, "tokenize --decode --text 1,403 --json", "{\"text\":\"Once\"}\n");
+    expect(2, variable, "tokenize --text a --file b 2>&1", "give only one of --text or --file");
+    expect(1, variable, "tokenize --decode --text 1,x 2>&1", "--text: id 2 is none");
+    expect(1, variable, "tokenize --decode --text 512 2>&1", "outside the vocabulary of 512");
+
+    const char *lines = "{\"text\":\"a tree\"}\n\n{\"text\":\"\\u00e9\\u0000\\n\"}\n";
+    file_write(scratch_path("texts.jsonl"), lines, strlen(lines), NULL);
+    char args[512];
+    snprintf(args, sizeof args, "tokenize --jsonl < %s | %s %s tokenize --jsonl --decode",
+             scratch_path("texts.jsonl"), variable, CVN_BINARY);
+    expect(0, variable, args, "{\"text\":\"a tree\"}\n{\"text\":\"\303\251\\u0000\\n\"}\n");
+    file_write(scratch_path("texts.jsonl"), "{}", 2, NULL);
+    snprintf(args, sizeof args, "tokenize --jsonl -f %s 2>&1", scratch_path("texts.jsonl"));
+    expect(1, variable, args, "texts.jsonl:1: there is no string \"text\"");
+}
+
 static void output_that_does_not_arrive_is_an_error(void **state)
 {
     (void)state;
@@ -296,6 +328,7 @@ int main(void)
         cmocka_unit_test(numbers_out_of_range_are_refused_by_name),
         cmocka_unit_test(flags_win_over_the_environment),
         cmocka_unit_test(init_and_inspect_agree),
+        cmocka_unit_test(tokenize_goes_there_and_back),
         cmocka_unit_test(output_that_does_not_arrive_is_an_error),
         cmocka_unit_test(pipes_get_no_colours),
         cmocka_unit_test(completions_are_scripts_that_offer_the_commands),

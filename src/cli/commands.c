@@ -4,10 +4,11 @@
  */
 #include "cli/options.h"
 
-extern const Command command_init, command_inspect;
+extern const Command command_init, command_inspect, command_tokenize;
 
 const Command *const commands[] = {
     &command_init,
     &command_inspect,
+    &command_tokenize,
     NULL,
 };

@@ -1,0 +1,298 @@
+/* caravan tokenize: text to token ids and back. */
+#include "cli/common.h"
+#include "cli/terminal.h"
+#include "text/tokenizer.h"
+#include "text/utf8.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MODEL, TOKENIZER, TEXT, FILE_, DECODE, JSONL, NO_BOS, SPECIAL, COUNT, JSON };
+
+static const Option *const options[] = {
+    [MODEL] =
+        &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .required = true, .group = 1,
+                        .value = "DIR", .help = "a model folder, whose tokenizer is used"},
+    [TOKENIZER] = &(const Option){"tokenizer", .kind = ARG_INPUT, .group = 1, .value = "FILE",
+                                  .help = "tokenizer.model or tokenizer.json"},
+    [TEXT] = &(const Option){"text", .kind = ARG_TEXT, .group = 2, .value = "TEXT",
+                             .help = "what to work on, else standard input"},
+    [FILE_] = &(const Option){"file", .letter = 'f', .kind = ARG_INPUT, .group = 2, .value = "FILE",
+                              .help = "a file to work on, - for standard input"},
+    [DECODE] =
+        &(const Option){"decode", .letter = 'd', .kind = ARG_FLAG,
+                        .help = "the input is ids, with commas or blanks between them; print "
+                                "their text"},
+    [JSONL] = &(const Option){"jsonl", .kind = ARG_FLAG,
+                              .help = "a JSON object per line: {\"text\":…} in, {\"ids\":[…]} out; "
+                                      "with --decode the other way round"},
+    [NO_BOS] = &(const Option){"no-bos", .kind = ARG_FLAG,
+                               .help = "without the begin-of-text token in front"},
+    [SPECIAL] = &(const Option){"special", .kind = ARG_FLAG,
+                                .help = "special tokens in the text become their ids; --decode "
+                                        "writes them out"},
+    [COUNT] = &(const Option){"count", .letter = 'c', .kind = ARG_FLAG,
+                              .help = "print the number of tokens only"},
+    [JSON] = &option_json,
+    NULL,
+};
+
+/* What one run works with. */
+typedef struct Work {
+    Tokenizer *tokenizer; /* owned */
+    const char *source;   /* of the input, for messages */
+    unsigned flags;       /* of encoding or decoding */
+    bool decode, count, json;
+    TokenIds ids; /* owned; of the present text */
+    StrBuf out;   /* owned; what is printed next */
+} Work;
+
+static int print_out(Work *work, cvn_err *err)
+{
+    size_t n = work->out.length;
+    if (work->out.failed)
+        return err_set(err, CVN_EMEM, "no memory for the output");
+    if (n && fwrite(work->out.text, 1, n, stdout) != n)
+        return err_set(err, CVN_EIO, "standard output: %s", strerror(errno));
+    strbuf_clear(&work->out);
+    return CVN_OK;
+}
+
+/* Adds bytes so that a terminal shows them: control characters and what is not UTF-8 as \xNN. */
+static void add_visible(StrBuf *out, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        unsigned char c = (unsigned char)text[i];
+        int length = utf8_length(text + i, n - i);
+        if (c == '\n')
+            strbuf_puts(out, "\\n");
+        else if (length == 0 || c < 0x20 || c == 0x7f)
+            strbuf_printf(out, "\\x%02x", c);
+        else
+            strbuf_add(out, text + i, (size_t)length);
+        i += length ? (size_t)length : 1;
+    }
+}
+
+/* One id per line with the piece of the vocabulary it stands for. */
+static void add_pieces(Work *work)
+{
+    for (size_t i = 0; i < work->ids.n; i++) {
+        size_t n = 0;
+        const char *piece = tokenizer_piece(work->tokenizer, work->ids.id[i], &n);
+        strbuf_printf(&work->out, "%7" PRIi32 "  ", work->ids.id[i]);
+        if (piece)
+            add_visible(&work->out, piece, n);
+        strbuf_putc(&work->out, '\n');
+    }
+}
+
+static void add_ids(StrBuf *out, const TokenIds *ids)
+{
+    for (size_t i = 0; i < ids->n; i++)
+        strbuf_printf(out, "%s%" PRIi32, i ? "," : "", ids->id[i]);
+}
+
+/* {"ids":[…]} on one line, or the number of ids. */
+static void add_ids_line(Work *work)
+{
+    if (work->count) {
+        strbuf_printf(&work->out, "%zu\n", work->ids.n);
+        return;
+    }
+    strbuf_puts(&work->out, "{\"ids\":[");
+    add_ids(&work->out, &work->ids);
+    strbuf_puts(&work->out, "]}\n");
+}
+
+/* A JSON string of any bytes: what is not UTF-8 becomes U+FFFD. */
+static json_t *text_json(const StrBuf *text)
+{
+    StrBuf valid = {0};
+    strbuf_add(&valid, "", 0);
+    for (size_t i = 0; i < text->length;) {
+        int length = utf8_length(text->text + i, text->length - i);
+        strbuf_add(&valid, length ? text->text + i : "\xef\xbf\xbd", length ? (size_t)length : 3);
+        i += length ? (size_t)length : 1;
+    }
+    json_t *json = valid.failed ? NULL : json_stringn(valid.text, valid.length);
+    strbuf_free(&valid);
+    return json;
+}
+
+/* {"text":"…"} on one line. */
+static int add_text_line(Work *work, const StrBuf *text, cvn_err *err)
+{
+    json_t *object = json_pack("{s:o}", "text", text_json(text));
+    char *line = json_dumps(object, JSON_COMPACT);
+    json_decref(object);
+    if (!line)
+        return err_set(err, CVN_EMEM, "no memory for the output");
+    strbuf_puts(&work->out, line);
+    strbuf_putc(&work->out, '\n');
+    free(line);
+    return CVN_OK;
+}
+
+static int encode(Work *work, const char *text, size_t n, cvn_err *err)
+{
+    work->ids.n = 0;
+    return tokenizer_encode(work->tokenizer, text, n, work->flags, &work->ids, err);
+}
+
+/* Reads "1, 2 3" into work->ids. */
+static int read_ids(Work *work, const char *text, cvn_err *err)
+{
+    static const char separators[] = ", \t\r\n[]";
+    work->ids.n = 0;
+    for (text += strspn(text, separators); *text; text += strspn(text, separators)) {
+        char *end;
+        errno = 0;
+        long id = strtol(text, &end, 10);
+        if (end == text || errno || id < 0 || id > INT32_MAX || (*end && !strchr(separators, *end)))
+            return err_set(err, CVN_EINVAL,
+                           "%s: id %zu is none; give whole numbers with commas or blanks between "
+                           "them",
+                           work->source, work->ids.n + 1);
+        token_ids_add(&work->ids, (int32_t)id);
+        text = end;
+    }
+    return work->ids.failed ? err_set(err, CVN_EMEM, "no memory for the ids") : CVN_OK;
+}
+
+/* The whole input at once. */
+static int convert_all(Work *work, const char *text, size_t n, cvn_err *err)
+{
+    int code = work->decode ? read_ids(work, text, err) : encode(work, text, n, err);
+    if (code == CVN_OK && work->decode && !work->count) {
+        StrBuf decoded = {0};
+        code = tokenizer_decode(work->tokenizer, work->ids.id, work->ids.n, work->flags, &decoded,
+                                err);
+        if (code == CVN_OK && work->json)
+            code = add_text_line(work, &decoded, err);
+        else
+            strbuf_add(&work->out, decoded.text ? decoded.text : "", decoded.length);
+        strbuf_free(&decoded);
+    } else if (code == CVN_OK && (work->json || work->count)) {
+        add_ids_line(work);
+    } else if (code == CVN_OK) {
+        add_pieces(work);
+    }
+    return code ? code : print_out(work, err);
+}
+
+/* The ids of a JSON list into work->ids. */
+static int list_ids(Work *work, const json_t *list, cvn_err *err)
+{
+    work->ids.n = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i);
+        json_int_t id = json_integer_value(item);
+        if (!json_is_integer(item) || id < 0 || id > INT32_MAX)
+            return err_set(err, CVN_EFORMAT, "\"ids\"[%zu] is no id", i);
+        token_ids_add(&work->ids, (int32_t)id);
+    }
+    return work->ids.failed ? err_set(err, CVN_EMEM, "no memory for the ids") : CVN_OK;
+}
+
+static int convert_object(Work *work, const json_t *object, cvn_err *err)
+{
+    const char *key = work->decode ? "ids" : "text";
+    const json_t *value = json_object_get(object, key);
+    if (work->decode ? !json_is_array(value) : !json_is_string(value))
+        return err_set(err, CVN_EFORMAT, "there is no %s \"%s\"", work->decode ? "list" : "string",
+                       key);
+    int code = work->decode
+                   ? list_ids(work, value, err)
+                   : encode(work, json_string_value(value), json_string_length(value), err);
+    if (code || !work->decode || work->count) {
+        if (code == CVN_OK)
+            add_ids_line(work);
+        return code;
+    }
+    StrBuf decoded = {0};
+    code = tokenizer_decode(work->tokenizer, work->ids.id, work->ids.n, work->flags, &decoded, err);
+    if (code == CVN_OK)
+        code = add_text_line(work, &decoded, err);
+    strbuf_free(&decoded);
+    return code;
+}
+
+/* A JSON object per line; empty lines are passed over. */
+static int convert_lines(Work *work, const char *text, size_t n, cvn_err *err)
+{
+    size_t line = 0;
+    int code = CVN_OK;
+    for (const char *at = text, *end = text + n; at < end && code == CVN_OK; line++) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        size_t length = newline ? (size_t)(newline - at) : (size_t)(end - at);
+        bool blank = strspn(at, " \t\r") >= length;
+        json_error_t error;
+        json_t *object = blank ? NULL : json_loadb(at, length, JSON_ALLOW_NUL, &error);
+        if (object)
+            code = convert_object(work, object, err);
+        else if (!blank)
+            code = err_set(err, CVN_EFORMAT, "no JSON object: %s", error.text);
+        json_decref(object);
+        if (code)
+            err_prefix(err, "%s:%zu", work->source, line + 1);
+        else
+            code = print_out(work, err);
+        at += length + (newline != NULL);
+    }
+    return code;
+}
+
+static int convert(Work *work, const Args *args, cvn_err *err)
+{
+    const Value *text = &args->value[TEXT], *file = &args->value[FILE_];
+    char *read = NULL;
+    size_t n = text->given ? strlen(text->text) : 0;
+    int code = CVN_OK;
+    work->source = text->given ? "--text" : file->given ? file->text : "standard input";
+    if (!text->given)
+        code = read_input(file->given ? file->text : "-", &read, &n, err);
+    const char *input = text->given ? text->text : read;
+    if (code == CVN_OK)
+        code = args->value[JSONL].flag ? convert_lines(work, input, n, err)
+                                       : convert_all(work, input, n, err);
+    free(read);
+    return code;
+}
+
+static int run(const Args *args)
+{
+    cvn_err err = {0};
+    const Value *model = &args->value[MODEL], *file = &args->value[TOKENIZER];
+    Work work = {.decode = args->value[DECODE].flag,
+                 .count = args->value[COUNT].flag,
+                 .json = args->value[JSON].flag};
+    if (args->value[SPECIAL].flag)
+        work.flags |= TOKENIZER_SPECIAL;
+    if (!work.decode && !args->value[NO_BOS].flag)
+        work.flags |= TOKENIZER_BOS;
+    int code = tokenizer_open(model->given ? model->text : file->text, &work.tokenizer, &err);
+    if (code == CVN_OK)
+        code = convert(&work, args, &err);
+    tokenizer_free(work.tokenizer);
+    token_ids_free(&work.ids);
+    strbuf_free(&work.out);
+    return code ? fail(&err) : EXIT_OK;
+}
+
+const Command command_tokenize = {
+    "tokenize",
+    .about = "turn text into token ids, and back",
+    .usage = "(--model DIR | --tokenizer FILE) [--text TEXT | --file FILE] [options]",
+    .examples = "tokenize --model my-llama --text \"Once upon a time\"\teach id with its piece\n"
+                "tokenize --model my-llama --file book.txt --count\thow many tokens a file has\n"
+                "tokenize --tokenizer tokenizer.json --decode --text 1,9038,2501\tids to text\n"
+                "tokenize --model my-llama --jsonl < texts.jsonl > ids.jsonl\ta line per text\n",
+    .notes = "Without --special, special tokens in the text are plain text, so that no text can "
+             "forge them.",
+    .options = options,
+    .run = run,
+};
