@@ -155,20 +155,6 @@ static int read_flag(const Source *source, Value *value, cvn_err *err)
     return err_set(err, CVN_EINVAL, "%s is \"%s\"; give 1 or 0", source->name, value->text);
 }
 
-static int check_input(const Source *source, const Value *value, cvn_err *err)
-{
-    if (strcmp(value->text, "-") == 0 || file_exists(value->text))
-        return CVN_OK;
-    StrBuf near = {0};
-    if (suggest_path(value->text, &near) && !near.failed)
-        err_set(err, CVN_EIO, "%s: there is no %s; did you mean %s?", source->name, value->text,
-                near.text);
-    else
-        err_set(err, CVN_EIO, "%s: there is no file or folder %s", source->name, value->text);
-    strbuf_free(&near);
-    return CVN_EIO;
-}
-
 static int add_text(Value *value, cvn_err *err)
 {
     const char **more = realloc(value->texts, (value->n_texts + 1) * sizeof *more);
@@ -198,10 +184,9 @@ static int set_value(const Option *option, const Source *source, Value *value, c
         return read_choice(option, source, value, err);
     case ARG_TOKENS:
         return read_tokens(source, value, err);
-    case ARG_INPUT:
-        return check_input(source, value, err);
     case ARG_TEXT:
         return option->repeats ? add_text(value, err) : CVN_OK;
+    case ARG_INPUT:
     case ARG_OUTPUT:
         if (!*text)
             return err_set(err, CVN_EINVAL, "%s is empty; give a path", source->name);
@@ -371,6 +356,32 @@ static int check_operands(const Args *args, const Command *command, cvn_err *err
     return CVN_OK;
 }
 
+/* Paths are looked at last: a mistake in the command line is told before a file that is not there. */
+static int check_inputs(const Args *args, const Command *command, cvn_err *err)
+{
+    for (int i = 0; command->options[i]; i++) {
+        const Option *option = command->options[i];
+        const Value *value = &args->value[i];
+        if (option->kind != ARG_INPUT || !value->given || strcmp(value->text, "-") == 0 ||
+            file_exists(value->text))
+            continue;
+        char name[64];
+        if (value->on_command_line)
+            snprintf(name, sizeof name, "--%s", option->name);
+        else
+            option_variable(option, name, sizeof name);
+        StrBuf near = {0};
+        if (suggest_path(value->text, &near) && !near.failed)
+            err_set(err, CVN_EIO, "%s: there is no %s; did you mean %s?", name, value->text,
+                    near.text);
+        else
+            err_set(err, CVN_EIO, "%s: there is no file or folder %s", name, value->text);
+        strbuf_free(&near);
+        return CVN_EIO;
+    }
+    return CVN_OK;
+}
+
 int args_parse(Args *args, const Command *command, int argc, char **argv, cvn_err *err)
 {
     *args = (Args){0};
@@ -400,7 +411,9 @@ int args_parse(Args *args, const Command *command, int argc, char **argv, cvn_er
         code = check_operands(args, command, err);
     if (code == CVN_OK)
         code = check_groups(args, command, err);
-    return code ? code : apply_fallbacks(args, command, err);
+    if (code == CVN_OK)
+        code = apply_fallbacks(args, command, err);
+    return code ? code : check_inputs(args, command, err);
 }
 
 void args_free(Args *args)
