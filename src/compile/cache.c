@@ -1,0 +1,53 @@
+/* A map from text to plan. */
+#include "compile/cache.h"
+
+#include "graph/text.h"
+
+int cache_init(Cache *cache, const CompileOptions *options, cvn_err *err)
+{
+    *cache = (Cache){.options = *options};
+    int rc = arena_init(&cache->arena, err);
+    if (rc)
+        return rc;
+    map_init(&cache->plans, &cache->arena);
+    return CVN_OK;
+}
+
+void cache_free(Cache *cache)
+{
+    for (size_t i = 0; i < cache->plans.capacity; i++) {
+        const MapEntry *entry = &cache->plans.slot[i];
+        if (entry->key)
+            plan_free((Plan *)(uintptr_t)entry->value);
+    }
+    arena_free(&cache->arena);
+    *cache = (Cache){0};
+}
+
+int cache_get(Cache *cache, const cvn_graph *g, const Plan **out, cvn_err *err)
+{
+    *out = NULL;
+    int rc = cvn_graph_check(g, err);
+    if (rc)
+        return rc;
+    StrBuf text = {0};
+    graph_print(&text, g);
+    if (text.failed || !text.text) {
+        strbuf_free(&text);
+        return err_set(err, CVN_EMEM, "no memory for the text of graph '%s'", g->name);
+    }
+    const uint64_t *found = map_get(&cache->plans, text.text, text.length);
+    if (found) {
+        cache->hits++;
+        *out = (const Plan *)(uintptr_t)*found;
+    } else {
+        Plan *plan;
+        cache->compilations++;
+        rc = compile_graph(g, &cache->options, &plan, err);
+        if (!rc)
+            *map_put(&cache->plans, text.text, text.length, NULL) = (uint64_t)(uintptr_t)plan;
+        *out = plan;
+    }
+    strbuf_free(&text);
+    return rc;
+}

@@ -1,0 +1,21 @@
+/*
+ * From a graph to a plan: chooses a kernel for every operation, decides which values share memory, gives the
+ * rest their places in the arena and puts the syncs between steps.
+ *
+ * The graph must be verified, and without composites that the backend has no kernel for.
+ */
+#ifndef CVN_COMPILE_LOWER_H
+#define CVN_COMPILE_LOWER_H
+
+#include "compile/plan.h"
+
+/* The kernel of an operation: the first of the backend that matches; NULL means the backend's fallback. */
+const Kernel *lower_kernel(const Backend *backend, const Op *op);
+
+/* Lowers g, which is taken over whatever the result: the plan owns it, or it is freed. */
+int lower_graph(cvn_graph *g, const Backend *backend, int n_threads, Plan **out, cvn_err *err);
+
+/* Sets `sync` of every step: see plan.h. Two steps of thread 0 alone never need one between them. */
+int lower_syncs(Plan *plan, cvn_err *err);
+
+#endif

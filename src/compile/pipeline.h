@@ -1,0 +1,37 @@
+/*
+ * Compiling: a graph goes through a table of passes, with the verifier between them, and is lowered to a plan.
+ *
+ *     verify → simplify → decompose what the backend has no kernel for → simplify → lower
+ *
+ * Each pass is a row of pipeline_passes; what a new one needs is a row. With a dump directory, the graph is
+ * written after each pass (see compile/dump.h).
+ */
+#ifndef CVN_COMPILE_PIPELINE_H
+#define CVN_COMPILE_PIPELINE_H
+
+#include "compile/plan.h"
+
+typedef struct CompileOptions {
+    const Backend *backend; /* whose kernels; borrowed, must outlive the plan */
+    int n_threads;          /* of the device, >= 1 */
+    const char
+        *dump_dir; /* where to write graphs and the plan, made if it is not there; NULL: nowhere */
+    size_t memory_limit; /* refuse plans that need more bytes in all; 0: no limit */
+    bool verify_plan;    /* replay the finished plan too: slow, for tests and when in doubt */
+} CompileOptions;
+
+/* g is left as it is. Fails with CVN_EMEM when memory_limit is exceeded, and says the sum. */
+int compile_graph(const cvn_graph *g, const CompileOptions *options, Plan **out, cvn_err *err);
+
+/* A pass: changes g and says whether it did. */
+typedef int PassFn(cvn_graph *g, const CompileOptions *options, bool *changed, cvn_err *err);
+
+typedef struct Pass {
+    const char *name; /* also of its dump */
+    PassFn *run;
+} Pass;
+
+extern const Pass pipeline_passes[];
+extern const int pipeline_n_passes;
+
+#endif

@@ -1,0 +1,114 @@
+/*
+ * A plan: what is left of a graph when everything that can be decided before it runs has been decided.
+ *
+ * It is a flat list of steps. A step is one kernel with the places of its operands and results; places are
+ * offsets, so that nothing is allocated, searched or chosen at run time:
+ *
+ *     parameters:  x 0 f32[4,64]   w 1 f32[128,64]   cache 2 f32[4,128] (donated)
+ *     step 0       dot_general  parameter 0, parameter 1        -> arena 0 (2048 bytes)
+ *     step 1  sync tanh         arena 0                         -> arena 0 (in place)
+ *     step 2  sync add          arena 0, parameter 2            -> parameter 2
+ *     outputs:     0 at parameter 2
+ *
+ * Memory is of three kinds: what the caller passes as parameters, constants (owned by the plan), and one
+ * arena (owned by the device that runs the plan, arena_bytes long). Only donated parameters, those that an
+ * output was declared to go into, are ever written.
+ *
+ * `sync` says that a step touches bytes that steps since the last sync wrote (or writes what they read), so
+ * all threads must meet before it. Threads run all other steps without waiting for each other.
+ */
+#ifndef CVN_COMPILE_PLAN_H
+#define CVN_COMPILE_PLAN_H
+
+#include "compile/kernel.h"
+
+typedef enum Space { SPACE_PARAMETER, SPACE_CONSTANT, SPACE_ARENA, SPACE_COUNT } Space;
+
+/* A place of dense bytes. */
+typedef struct BufferRef {
+    Space space;
+    int parameter; /* which, when space is SPACE_PARAMETER; else 0 */
+    size_t offset; /* bytes from the start of the parameter, the constants or the arena */
+    size_t bytes;
+} BufferRef;
+
+typedef struct Step {
+    const Op *op;       /* in the plan's graph */
+    KernelFn *run;      /* never NULL */
+    const char *kernel; /* name of the kernel */
+    BufferRef *in;      /* [op->n_operands] */
+    BufferRef *out;     /* [op->n_results] */
+    BufferRef scratch;  /* 0 bytes: none */
+    unsigned in_place;  /* the kernel's: operands that result 0 may lie over */
+    bool sync;          /* all threads meet before this step */
+    bool single;        /* runs on thread 0 only */
+    double flops;       /* floating-point operations, counted from the shapes */
+    size_t bytes;       /* read and written, counted from the shapes */
+} Step;
+
+typedef struct PlanParameter {
+    const char *name;
+    cvn_type type;
+    size_t bytes;
+    bool donated; /* the plan writes it: some output goes into it */
+} PlanParameter;
+
+typedef struct PlanOutput {
+    cvn_type type;
+    BufferRef ref; /* in the arena, or the whole of parameter `into` */
+    int into;      /* the parameter it was declared to go into, or -1 */
+} PlanOutput;
+
+/* Everything but the memory of parameters and the arena belongs to the plan, in its graph's arena. A plan does
+   not change once it is made, and may be run by any number of devices. */
+typedef struct Plan {
+    cvn_graph *graph; /* owned: the lowered graph that steps refer to */
+    const char *name; /* the graph's */
+    int n_threads;    /* what scratch was sized for: the device must have as many */
+    Step *step;       /* [n_steps], in order of execution */
+    int n_steps;
+    PlanParameter *parameter; /* [n_parameters] */
+    int n_parameters;
+    PlanOutput *output; /* [n_outputs] */
+    int n_outputs;
+    const void *constants; /* constant_bytes, 64-byte aligned */
+    size_t constant_bytes;
+    size_t arena_bytes;
+    size_t arena_lower_bound; /* no placement of these buffers could do with fewer bytes */
+    size_t parameter_bytes;   /* sum over the parameters */
+    int n_buffers;            /* places in the arena that were planned */
+    int n_refs;               /* operands, results and scratch of all steps: pointers a run needs */
+    int n_syncs;
+    int n_copies; /* steps that only copy, because a donation or an output could not do without */
+    size_t copied_bytes; /* by them, per run */
+} Plan;
+
+/* Frees the plan and its graph; NULL is allowed. */
+void plan_free(Plan *plan);
+
+/* True when the two share a byte. */
+bool ref_overlap(const BufferRef *a, const BufferRef *b);
+
+/* The plan as text: the steps with their places, then the sums. For people; there is no parser. */
+void plan_print(StrBuf *out, const Plan *plan);
+
+/* Runs through the plan with a shadow of all memory that records which byte of which value lies where, and
+   checks that each step finds its operands, that outputs hold what the graph says, that nothing else is
+   written, and that no two steps between two syncs get in each other's way. O(steps * live buffers). */
+int plan_verify(const Plan *plan, cvn_err *err);
+
+/* Work of an operation by its shapes: floating-point operations (a multiply-add is two; attention counts the
+   whole context), and bytes that must move at least (a gather reads its slices, not its table). */
+double op_flops(const Op *op);
+size_t op_bytes(const Op *op);
+
+/* An optimization_barrier that lowering inserted to copy its operand; one from the graph is a view. */
+static inline bool op_is_copy(const Op *op)
+{
+    return op->kind == OP_OPTIMIZATION_BARRIER && op->attr.flag;
+}
+
+/* Results that are a view cost nothing: *offset is where the result begins in its operand, in bytes. */
+bool op_is_view(const Op *op, size_t *offset);
+
+#endif

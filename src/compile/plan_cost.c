@@ -1,0 +1,91 @@
+/*
+ * Work of operations, counted from their shapes: what the profile shows and ratios of speed are taken of.
+ *
+ *     dot_general  2 * elements of the result * sizes summed over
+ *     attention    4 * batch * heads * seq * context * head_dim: scores, and their product with the values
+ *     elementwise  one per element, whatever the function costs
+ *     moving       none
+ */
+#include "compile/plan.h"
+
+static double elements(const cvn_value *v)
+{
+    double n = 1;
+    for (int d = 0; d < v->type.rank; d++)
+        n *= (double)v->type.dim[d];
+    return n;
+}
+
+static double dot_flops(const Op *op)
+{
+    double n = 2 * elements(op->result[0]);
+    for (int i = 0; i < op->attr.lhs_contract.n; i++)
+        n *= (double)op->operand[0]->type.dim[op->attr.lhs_contract.v[i]];
+    return n;
+}
+
+static double composite_flops(const Op *op)
+{
+    switch (op->kind) {
+    case OP_RMS_NORM:
+        return 4 * elements(op->operand[0]); /* square, add, scale, weight */
+    case OP_ROPE:
+        return 3 * elements(op->operand[0]); /* two multiplies and an add each */
+    case OP_ATTENTION:
+        return 4 * elements(op->operand[0]) * (double)op->operand[1]->type.dim[2];
+    case OP_SOFTMAX_CROSS_ENTROPY:
+        return 4 * elements(op->operand[0]); /* maximum, subtract, exp, add */
+    case OP_ARGMAX:
+        return elements(op->operand[0]);
+    default:
+        return 0;
+    }
+}
+
+double op_flops(const Op *op)
+{
+    switch (op_info[op->kind].class_) {
+    case CLASS_UNARY:
+    case CLASS_BINARY:
+    case CLASS_TERNARY:
+        return elements(op->result[0]);
+    case CLASS_REDUCE:
+        return elements(op->operand[0]);
+    case CLASS_CONTRACT:
+        return dot_flops(op);
+    case CLASS_COMPOSITE:
+        return composite_flops(op);
+    default:
+        return 0;
+    }
+}
+
+/* Bytes of all operands but those in the mask. */
+static size_t operand_bytes(const Op *op, unsigned but)
+{
+    size_t n = 0;
+    for (int i = 0; i < op->n_operands; i++)
+        if (i >= 32 || !(but >> i & 1))
+            n += cvn_type_bytes(&op->operand[i]->type);
+    return n;
+}
+
+size_t op_bytes(const Op *op)
+{
+    size_t results = 0;
+    for (int i = 0; i < op->n_results; i++)
+        results += cvn_type_bytes(&op->result[i]->type);
+    switch (op->kind) {
+    case OP_DYNAMIC_SLICE:
+    case OP_GATHER:
+    case OP_SLICE:
+        return operand_bytes(op, 1) + 2 * results;
+    case OP_DYNAMIC_UPDATE_SLICE: /* in place; a copy that had to be made is a step of its own */
+    case OP_CACHE_UPDATE:
+        return operand_bytes(op, 1) + cvn_type_bytes(&op->operand[1]->type);
+    case OP_SCATTER:
+        return operand_bytes(op, 1) + 2 * cvn_type_bytes(&op->operand[2]->type);
+    default:
+        return operand_bytes(op, 0) + results;
+    }
+}

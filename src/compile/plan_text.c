@@ -1,0 +1,69 @@
+/* Plans for people to read. */
+#include "compile/plan.h"
+
+static void print_ref(StrBuf *out, const Plan *plan, const BufferRef *ref)
+{
+    if (ref->space == SPACE_PARAMETER)
+        strbuf_printf(out, "%s", plan->parameter[ref->parameter].name);
+    else
+        strbuf_puts(out, ref->space == SPACE_CONSTANT ? "constant" : "arena");
+    if (ref->space != SPACE_PARAMETER || ref->offset)
+        strbuf_printf(out, "+%zu", ref->offset);
+}
+
+static void print_step(StrBuf *out, const Plan *plan, int i)
+{
+    const Step *step = &plan->step[i];
+    strbuf_printf(out, "%5d %s %s", i, step->sync ? "sync" : "    ", op_info[step->op->kind].name);
+    for (int k = 0; k < step->op->n_operands; k++) {
+        strbuf_puts(out, k ? ", " : " ");
+        type_print(out, &step->op->operand[k]->type);
+        strbuf_puts(out, " at ");
+        print_ref(out, plan, &step->in[k]);
+    }
+    strbuf_puts(out, " ->");
+    for (int k = 0; k < step->op->n_results; k++) {
+        strbuf_puts(out, k ? ", " : " ");
+        type_print(out, &step->op->result[k]->type);
+        strbuf_puts(out, " at ");
+        print_ref(out, plan, &step->out[k]);
+    }
+    if (step->scratch.bytes)
+        strbuf_printf(out, ", scratch %zu at arena+%zu", step->scratch.bytes, step->scratch.offset);
+    strbuf_printf(out, "    [%s%s] %.0f flops, %zu bytes\n", step->kernel,
+                  step->single ? ", one thread" : "", step->flops, step->bytes);
+}
+
+void plan_print(StrBuf *out, const Plan *plan)
+{
+    double flops = 0, bytes = 0;
+    strbuf_printf(out, "plan of %s, for %d threads\n\n", plan->name, plan->n_threads);
+    for (int i = 0; i < plan->n_parameters; i++) {
+        const PlanParameter *parameter = &plan->parameter[i];
+        strbuf_printf(out, "parameter %d %s: ", i, parameter->name);
+        type_print(out, &parameter->type);
+        strbuf_printf(out, ", %zu bytes%s\n", parameter->bytes,
+                      parameter->donated ? ", donated" : "");
+    }
+    strbuf_puts(out, "\n step\n");
+    for (int i = 0; i < plan->n_steps; i++) {
+        print_step(out, plan, i);
+        flops += plan->step[i].flops;
+        bytes += (double)plan->step[i].bytes;
+    }
+    strbuf_putc(out, '\n');
+    for (int i = 0; i < plan->n_outputs; i++) {
+        strbuf_printf(out, "output %d: ", i);
+        type_print(out, &plan->output[i].type);
+        strbuf_puts(out, " at ");
+        print_ref(out, plan, &plan->output[i].ref);
+        strbuf_putc(out, '\n');
+    }
+    strbuf_printf(out,
+                  "\n%d steps, %d syncs, %d copies (%zu bytes), %.0f flops, %.0f bytes moved\n"
+                  "memory: parameters %zu, constants %zu, arena %zu in %d buffers "
+                  "(no placement could do with less than %zu)\n",
+                  plan->n_steps, plan->n_syncs, plan->n_copies, plan->copied_bytes, flops, bytes,
+                  plan->parameter_bytes, plan->constant_bytes, plan->arena_bytes, plan->n_buffers,
+                  plan->arena_lower_bound);
+}
