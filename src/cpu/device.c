@@ -1,0 +1,70 @@
+/* Making devices, and the mapping that is their arena. */
+#include "cpu/device.h"
+
+#include "cpu/registry.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { HUGE_PAGE = 2 << 20 };
+
+Device *device_new(int n_threads, const Backend *backend, cvn_err *err)
+{
+    Device *device = calloc(1, sizeof *device);
+    if (!device) {
+        err_set(err, CVN_EMEM, "no memory for a device");
+        return NULL;
+    }
+    device->backend = backend ? backend : cpu_backend();
+    device->pool = pool_new(n_threads, err);
+    if (!device->pool || device_reserve(device, 1, err)) {
+        device_free(device);
+        return NULL;
+    }
+    return device;
+}
+
+void device_free(Device *device)
+{
+    if (!device)
+        return;
+    pool_free(device->pool);
+    if (device->arena)
+        munmap(device->arena, device->arena_bytes);
+    free(device->pointer);
+    free(device->checked);
+    free(device);
+}
+
+int device_threads(const Device *device)
+{
+    return pool_threads(device->pool);
+}
+
+int device_reserve(Device *device, size_t bytes, cvn_err *err)
+{
+    if (device->arena && bytes <= device->arena_bytes)
+        return CVN_OK;
+    bytes = bytes ? bytes : 1;
+    size_t page = bytes >= HUGE_PAGE ? HUGE_PAGE : 4096;
+    if (bytes > SIZE_MAX - page)
+        return err_set(err, CVN_EMEM, "an arena of %zu bytes does not fit the address space",
+                       bytes);
+    size_t rounded = (bytes + page - 1) / page * page;
+    if (device->arena) /* first, so that old and new never count together against a limit */
+        munmap(device->arena, device->arena_bytes);
+    device->arena = NULL;
+    device->arena_bytes = 0;
+    void *map = mmap(NULL, rounded, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED)
+        return err_set(err, CVN_EMEM, "the system refused %.1f MiB for temporaries: %s",
+                       (double)bytes / 0x1p20, strerror(errno));
+    if (page == HUGE_PAGE)
+        madvise(map, rounded, MADV_HUGEPAGE); /* advice: where it is not taken, nothing is lost */
+    device->arena = map;
+    device->arena_bytes = rounded;
+    return CVN_OK;
+}

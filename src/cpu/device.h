@@ -1,0 +1,41 @@
+/*
+ * A device: some threads, a backend's kernels, and one arena that all plans run on it share, one at a time.
+ *
+ * The arena is address space until it is touched. It grows to the largest plan that has run; between runs its
+ * contents are nobody's, except the outputs of the last run, which stay until the next one.
+ */
+#ifndef CVN_CPU_DEVICE_H
+#define CVN_CPU_DEVICE_H
+
+#include "base/threads.h"
+#include "compile/plan.h"
+
+#include <signal.h>
+
+typedef struct Profile Profile; /* cpu/profile.h */
+
+typedef struct Device {
+    const Backend *backend; /* borrowed */
+    Pool *pool;             /* owned */
+    char *arena;            /* owned mapping of arena_bytes, page aligned; never NULL */
+    size_t arena_bytes;
+    void **pointer; /* owned: [n_pointers] the places of the plan that runs, as addresses */
+    size_t n_pointers;
+    void **checked; /* owned: [n_checked] parameters that were found good for checked_plan */
+    size_t n_checked;
+    const Plan *checked_plan;               /* compared, never followed */
+    Profile *profile;                       /* borrowed: where runs are recorded, or NULL */
+    const volatile sig_atomic_t *interrupt; /* borrowed: nonzero stops the next run; or NULL */
+} Device;
+
+/* n_threads = 0 takes what the machine allows; backend NULL takes the best of this machine. */
+Device *device_new(int n_threads, const Backend *backend, cvn_err *err);
+void device_free(Device *device);
+
+int device_threads(const Device *device);
+
+/* Makes the arena at least this large. Its address changes when it grows, so outputs of the last run are
+   lost; who wants one address from the start asks for the largest plan's bytes first. */
+int device_reserve(Device *device, size_t bytes, cvn_err *err);
+
+#endif

@@ -1,0 +1,194 @@
+/* Places become addresses once per run; then threads walk the steps. */
+#include "cpu/executor.h"
+
+#include "cpu/profile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- parameters ---- */
+
+typedef struct Extent {
+    uintptr_t begin, end;
+    int parameter;
+} Extent;
+
+static int by_begin(const void *left, const void *right)
+{
+    const Extent *a = left, *b = right;
+    return a->begin < b->begin ? -1 : a->begin > b->begin;
+}
+
+/* Donated parameters are written: nothing else may lie there. */
+static int check_overlap(const Plan *plan, void *const *parameters, cvn_err *err)
+{
+    Extent *extent = malloc(((size_t)plan->n_parameters + 1) * sizeof *extent);
+    if (!extent)
+        return err_set(err, CVN_EMEM, "no memory to run '%s'", plan->name);
+    int n = 0, rc = CVN_OK;
+    for (int i = 0; i < plan->n_parameters; i++) {
+        uintptr_t begin = (uintptr_t)parameters[i];
+        if (plan->parameter[i].bytes)
+            extent[n++] = (Extent){begin, begin + plan->parameter[i].bytes, i};
+    }
+    qsort(extent, (size_t)n, sizeof *extent, by_begin);
+    uintptr_t end = 0, donated_end = 0; /* of those before; of the donated ones among them */
+    int last = 0, last_donated = 0;     /* the parameters that reach there */
+    for (int i = 0; i < n && !rc; i++) {
+        bool donated = plan->parameter[extent[i].parameter].donated;
+        bool clash = donated ? extent[i].begin < end : extent[i].begin < donated_end;
+        if (clash)
+            rc = err_set(err, CVN_EINVAL,
+                         "parameters '%s' and '%s' of '%s' overlap, and one of them is written",
+                         plan->parameter[donated ? last : last_donated].name,
+                         plan->parameter[extent[i].parameter].name, plan->name);
+        if (extent[i].end > end) {
+            end = extent[i].end;
+            last = extent[i].parameter;
+        }
+        if (donated && extent[i].end > donated_end) {
+            donated_end = extent[i].end;
+            last_donated = extent[i].parameter;
+        }
+    }
+    free(extent);
+    return rc;
+}
+
+static int check_addresses(const Plan *plan, void *const *parameters, cvn_err *err)
+{
+    for (int i = 0; i < plan->n_parameters; i++) {
+        const PlanParameter *parameter = &plan->parameter[i];
+        int bits = cvn_dtype_bits(parameter->type.dtype);
+        size_t align = bits < 8 ? 1 : (size_t)bits / 8;
+        if (!parameters[i] && parameter->bytes)
+            return err_set(err, CVN_EINVAL, "parameter '%s' of '%s' was not given", parameter->name,
+                           plan->name);
+        if ((uintptr_t)parameters[i] % align)
+            return err_set(err, CVN_EINVAL,
+                           "parameter '%s' of '%s' is not aligned to %zu bytes, as %s must be",
+                           parameter->name, plan->name, align,
+                           cvn_dtype_name(parameter->type.dtype));
+    }
+    return check_overlap(plan, parameters, err);
+}
+
+/* Checks the parameters, unless they are the very ones of the last run. */
+static int check_parameters(Device *device, const Plan *plan, void *const *parameters, cvn_err *err)
+{
+    size_t n = (size_t)plan->n_parameters;
+    if (n == 0)
+        return CVN_OK;
+    if (device->checked_plan == plan && device->n_checked == n &&
+        memcmp(device->checked, parameters, n * sizeof *parameters) == 0)
+        return CVN_OK;
+    device->checked_plan = NULL;
+    int rc = check_addresses(plan, parameters, err);
+    if (rc)
+        return rc;
+    void **more = realloc(device->checked, n * sizeof *more);
+    if (!more)
+        return err_set(err, CVN_EMEM, "no memory to run '%s'", plan->name);
+    memcpy(more, parameters, n * sizeof *more);
+    device->checked = more;
+    device->n_checked = n;
+    device->checked_plan = plan;
+    return CVN_OK;
+}
+
+/* ---- addresses ---- */
+
+static void *address(const Device *device, const Plan *plan, void *const *parameters,
+                     const BufferRef *ref)
+{
+    switch (ref->space) {
+    case SPACE_PARAMETER:
+        return ref->bytes ? (char *)parameters[ref->parameter] + ref->offset
+                          : parameters[ref->parameter];
+    case SPACE_CONSTANT:
+        return (char *)(uintptr_t)plan->constants + ref->offset; /* kernels do not write operands */
+    default:
+        return device->arena + ref->offset;
+    }
+}
+
+/* For each step: its operands, its results, its scratch. */
+static int resolve(Device *device, const Plan *plan, void *const *parameters, cvn_err *err)
+{
+    if ((size_t)plan->n_refs > device->n_pointers) {
+        void **more = realloc(device->pointer, (size_t)plan->n_refs * sizeof *more);
+        if (!more)
+            return err_set(err, CVN_EMEM, "no memory to run '%s'", plan->name);
+        device->pointer = more;
+        device->n_pointers = (size_t)plan->n_refs;
+    }
+    void **to = device->pointer;
+    for (int i = 0; i < plan->n_steps; i++) {
+        const Step *step = &plan->step[i];
+        for (int k = 0; k < step->op->n_operands; k++)
+            *to++ = address(device, plan, parameters, &step->in[k]);
+        for (int k = 0; k < step->op->n_results; k++)
+            *to++ = address(device, plan, parameters, &step->out[k]);
+        *to++ = step->scratch.bytes ? address(device, plan, parameters, &step->scratch) : NULL;
+    }
+    return CVN_OK;
+}
+
+/* ---- the walk ---- */
+
+typedef struct Run {
+    Device *device;
+    const Plan *plan;
+} Run;
+
+static void walk(void *context, int thread, int n_threads)
+{
+    const Run *run = context;
+    const Plan *plan = run->plan;
+    Profile *profile = run->device->profile;
+    Barrier *barrier = pool_barrier(run->device->pool);
+    void **at = run->device->pointer;
+    for (int i = 0; i < plan->n_steps; i++) {
+        const Step *step = &plan->step[i];
+        int n_in = step->op->n_operands, n_out = step->op->n_results;
+        KernelArgs args = {.op = step->op,
+                           .in = (const void *const *)at,
+                           .out = at + n_in,
+                           .scratch = at[n_in + n_out],
+                           .barrier = barrier,
+                           .thread = thread,
+                           .n_threads = n_threads};
+        at += n_in + n_out + 1;
+        int64_t ready = profile ? clock_ns() : 0;
+        if (step->sync)
+            barrier_wait(barrier);
+        if (step->single && thread != 0)
+            continue;
+        int64_t start = profile ? clock_ns() : 0;
+        step->run(&args);
+        if (profile)
+            profile_add(profile, thread, plan, i, ready, start, clock_ns());
+    }
+}
+
+int executor_run(Device *device, const Plan *plan, void *const *parameters, void **outputs,
+                 cvn_err *err)
+{
+    if (device->interrupt && *device->interrupt)
+        return err_set(err, CVN_EINTERRUPTED, "interrupted before a run of '%s'", plan->name);
+    if (plan->n_threads != device_threads(device))
+        return err_set(err, CVN_EINVAL, "'%s' was compiled for %d threads, but the device has %d",
+                       plan->name, plan->n_threads, device_threads(device));
+    int rc = check_parameters(device, plan, parameters, err);
+    if (!rc)
+        rc = device_reserve(device, plan->arena_bytes, err);
+    if (!rc)
+        rc = resolve(device, plan, parameters, err);
+    if (rc)
+        return rc;
+    Run run = {device, plan};
+    pool_run(device->pool, walk, &run);
+    for (int i = 0; outputs && i < plan->n_outputs; i++)
+        outputs[i] = address(device, plan, parameters, &plan->output[i].ref);
+    return CVN_OK;
+}
