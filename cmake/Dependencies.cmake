@@ -1,4 +1,5 @@
-# What Caravan is linked with, as one interface target, caravan_needs. Optional parts are used where
+# What Caravan is linked with, as one interface target, caravan_needs; the program
+# has more needs of its own. Optional parts are used where
 # they are found and announced to the sources as CVN_HAVE_NAME.
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
@@ -16,8 +17,10 @@ if(HWLOC_FOUND)
   target_compile_definitions(caravan_needs INTERFACE CVN_HAVE_HWLOC)
   string(APPEND CVN_PC_REQUIRES " hwloc")
 endif()
+
+# Line editing is for the program only.
+add_library(caravan_cli_needs INTERFACE)
 if(EDIT_FOUND)
-  target_link_libraries(caravan_needs INTERFACE PkgConfig::EDIT)
-  target_compile_definitions(caravan_needs INTERFACE CVN_HAVE_EDIT)
-  string(APPEND CVN_PC_REQUIRES " libedit")
+  target_link_libraries(caravan_cli_needs INTERFACE PkgConfig::EDIT)
+  target_compile_definitions(caravan_cli_needs INTERFACE CVN_HAVE_EDIT)
 endif()
