@@ -115,6 +115,57 @@ static void tiktoken_llama3_agrees_on_books(void **state)
     check_books(TOKENIZERS "llama3/tokenizer.model", "llama3");
 }
 
+static void json_llama3_agrees(void **state)
+{
+    (void)state;
+    check_file(TOKENIZERS "llama3/tokenizer.json", VECTORS "llama3-tiktoken.jsonl", 321);
+}
+
+static void json_llama3_agrees_on_books(void **state)
+{
+    (void)state;
+    check_books(TOKENIZERS "llama3/tokenizer.json", "llama3");
+}
+
+/* The tokenizer.json of Llama 2 agrees with SentencePiece on ids; its decoder differs for U+2581 only. */
+static void json_llama2_agrees(void **state)
+{
+    (void)state;
+    check_file(TOKENIZERS "llama2/tokenizer.json", VECTORS "llama2-sentencepiece.jsonl", 320);
+}
+
+static void json_llama2_agrees_on_books(void **state)
+{
+    (void)state;
+    check_books(TOKENIZERS "llama2/tokenizer.json", "llama2");
+}
+
+/* {name: {text, ids with bos, decoded with special tokens}} */
+static void json_llama2_agrees_with_transformersjs(void **state)
+{
+    (void)state;
+    const char *path = VECTORS "transformersjs-llama2.json";
+    need_file(path);
+    Tokenizer *t = open_tokenizer(TOKENIZERS "llama2/tokenizer.json");
+    json_t *root = json_load_file(path, JSON_ALLOW_NUL, NULL), *value;
+    const char *name;
+    size_t n, n_decoded, n_cases = 0;
+    json_object_foreach(json_object_get(root, "Xenova/llama-tokenizer"), name, value)
+    {
+        const char *text = text_of(value, "text", &n);
+        const json_t *expected = json_object_get(value, "ids");
+        check_ids(t, text, n, TOKENIZER_BOS | TOKENIZER_SPECIAL, expected);
+        const char *decoded = text_of(value, "decoded", &n_decoded);
+        TokenIds ids = json_ids(expected);
+        check_decode(t, ids.id, ids.n, TOKENIZER_SPECIAL, decoded, n_decoded);
+        token_ids_free(&ids);
+        n_cases++;
+    }
+    assert_true(n_cases >= 20);
+    json_decref(root);
+    tokenizer_free(t);
+}
+
 static void unigram_models_are_refused(void **state)
 {
     (void)state;
@@ -136,6 +187,11 @@ int main(void)
         cmocka_unit_test(sentencepiece_llama2_agrees_on_books),
         cmocka_unit_test(tiktoken_llama3_agrees),
         cmocka_unit_test(tiktoken_llama3_agrees_on_books),
+        cmocka_unit_test(json_llama3_agrees),
+        cmocka_unit_test(json_llama3_agrees_on_books),
+        cmocka_unit_test(json_llama2_agrees),
+        cmocka_unit_test(json_llama2_agrees_on_books),
+        cmocka_unit_test(json_llama2_agrees_with_transformersjs),
         cmocka_unit_test(unigram_models_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

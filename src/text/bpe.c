@@ -174,6 +174,37 @@ void bpe_set_piece(Bpe *bpe, int32_t id, PieceKind kind, const char *text, size_
                              .kind = (uint8_t)kind};
 }
 
+void bpe_set_blanks(Bpe *bpe, int32_t id)
+{
+    Piece *piece = &bpe->piece[id];
+    char *out = arena_alloc(bpe->arena, (size_t)piece->length);
+    int32_t n = 0;
+    for (int32_t i = 0; i < piece->length;) {
+        bool blank = piece->length - i >= 3 && memcmp(piece->text + i, BLANK, 3) == 0;
+        out[n++] = blank ? ' ' : piece->text[i];
+        i += blank ? 3 : 1;
+    }
+    piece->out = out;
+    piece->out_length = n;
+}
+
+void bpe_set_byte(Bpe *bpe, int32_t id, unsigned char byte)
+{
+    Piece *piece = &bpe->piece[id];
+    piece->kind = PIECE_BYTE;
+    piece->out = arena_copy(bpe->arena, &byte, 1);
+    piece->out_length = 1;
+}
+
+int piece_byte(const char *text, size_t n)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    if (n != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
+        return -1;
+    const char *high = memchr(digits, text[3], 16), *low = memchr(digits, text[4], 16);
+    return high && low ? (int)((high - digits) * 16 + (low - digits)) : -1;
+}
+
 int32_t bpe_character(Bpe *bpe, const char *text, size_t n)
 {
     int32_t symbol = bpe_find(bpe, text, n);
@@ -350,6 +381,8 @@ static int first_symbols(const Bpe *bpe, BpeWork *work, const char *text, size_t
     for (size_t i = 0; i < n;) {
         size_t length = bpe->byte_symbols ? 0 : (size_t)utf8_length(text + i, n - i);
         int32_t symbol = length ? bpe_find(bpe, text + i, length) : -1;
+        if (symbol >= 0 && bpe->piece[symbol].kind == PIECE_SPECIAL)
+            symbol = -1; /* plain text never becomes a special token */
         size_t end = i + (length ? length : 1);
         if (symbol >= 0) {
             work->symbol[count++] = symbol;

@@ -93,6 +93,13 @@ void bpe_init(Bpe *bpe, Arena *arena, int32_t n_ids);
 /* Describes an id; the text is copied. It is not yet found in text: see bpe_index. */
 void bpe_set_piece(Bpe *bpe, int32_t id, PieceKind kind, const char *text, size_t n);
 
+/* Decoding writes this piece with spaces for U+2581; as one byte. */
+void bpe_set_blanks(Bpe *bpe, int32_t id);
+void bpe_set_byte(Bpe *bpe, int32_t id, unsigned char byte);
+
+/* The byte that "<0x0A>" names, or -1. */
+int piece_byte(const char *text, size_t n);
+
 /* Makes the id the one for its text; false when the text already has an id. */
 bool bpe_index(Bpe *bpe, int32_t id);
 

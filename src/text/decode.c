@@ -42,6 +42,22 @@ static void write_bytes(Decoder *decoder, const char *bytes, size_t n, StrBuf *o
     out->text[out->length] = '\0';
 }
 
+/* Drops what the tokenizer put in front of the text: at most one space, or all of the first piece. */
+static void strip_space(Decoder *decoder, const Piece *piece, const char **text, size_t *n)
+{
+    const Tokenizer *t = decoder->tokenizer;
+    bool strip = piece->kind == PIECE_NORMAL || piece->kind == PIECE_USER ||
+                 (piece->kind == PIECE_BYTE && t->strip_bytes);
+    while (strip && *n > 0 && **text == ' ') {
+        ++*text;
+        --*n;
+        decoder->started |= t->space != DECODE_STRIP_EACH;
+        if (t->space != DECODE_STRIP_FIRST)
+            break;
+    }
+    decoder->started |= *n > 0;
+}
+
 int decoder_push(Decoder *decoder, int32_t id, StrBuf *out, cvn_err *err)
 {
     const Tokenizer *t = decoder->tokenizer;
@@ -57,16 +73,8 @@ int decoder_push(Decoder *decoder, int32_t id, StrBuf *out, cvn_err *err)
         return CVN_OK;
     const char *text = piece->out;
     size_t n = (size_t)piece->out_length;
-    if (!decoder->started && n > 0) {
-        bool strip = piece->kind == PIECE_NORMAL || piece->kind == PIECE_USER ||
-                     (piece->kind == PIECE_BYTE && t->strip_bytes);
-        if (strip && *text == ' ') {
-            text++;
-            n--;
-            decoder->started = t->space == DECODE_STRIP_ONE;
-        }
-        decoder->started |= n > 0;
-    }
+    if (!decoder->started && n > 0)
+        strip_space(decoder, piece, &text, &n);
     write_bytes(decoder, text, n, out);
     return out->failed ? err_set(err, CVN_EMEM, "no memory for the decoded text") : CVN_OK;
 }

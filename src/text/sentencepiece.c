@@ -291,34 +291,6 @@ static int check_model(const SpmModel *model, cvn_err *err)
     return CVN_OK;
 }
 
-/* The byte that "<0x0A>" names, or -1. */
-static int byte_of(const char *text, size_t n)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    if (n != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
-        return -1;
-    const char *high = memchr(digits, text[3], 16), *low = memchr(digits, text[4], 16);
-    return high && low ? (int)((high - digits) * 16 + (low - digits)) : -1;
-}
-
-/* What decoding writes for a piece of text: U+2581 as a space. */
-static void set_out(Tokenizer *t, int32_t id)
-{
-    Piece *piece = &t->bpe.piece[id];
-    char *out = arena_alloc(&t->arena, (size_t)piece->length);
-    int32_t n = 0;
-    for (int32_t i = 0; i < piece->length;) {
-        if (piece->length - i >= 3 && memcmp(piece->text + i, "\xe2\x96\x81", 3) == 0) {
-            out[n++] = ' ';
-            i += 3;
-        } else {
-            out[n++] = piece->text[i++];
-        }
-    }
-    piece->out = out;
-    piece->out_length = n;
-}
-
 static int add_piece(Tokenizer *t, const SpmModel *model, int32_t id, cvn_err *err)
 {
     static const PieceKind kinds[] = {[TYPE_NORMAL] = PIECE_NORMAL,
@@ -332,9 +304,9 @@ static int add_piece(Tokenizer *t, const SpmModel *model, int32_t id, cvn_err *e
     Piece *piece = &t->bpe.piece[id];
     if (from->type == TYPE_NORMAL) {
         added = bpe_index(&t->bpe, id);
-        set_out(t, id);
+        bpe_set_blanks(&t->bpe, id);
     } else if (from->type == TYPE_BYTE) {
-        int byte = byte_of(from->text, from->length);
+        int byte = piece_byte(from->text, from->length);
         if (byte < 0 || t->bpe.byte_id[byte] >= 0)
             return err_set(
                 err, CVN_EFORMAT,
@@ -342,13 +314,11 @@ static int add_piece(Tokenizer *t, const SpmModel *model, int32_t id, cvn_err *e
                 "<0xFF>, each once",
                 id);
         t->bpe.byte_id[byte] = id;
-        char out = (char)byte;
-        piece->out = arena_copy(&t->arena, &out, 1);
-        piece->out_length = 1;
+        bpe_set_byte(&t->bpe, id, (unsigned char)byte);
     } else {
         *map_put(&t->special, from->text, from->length, &added) = (uint64_t)id;
         if (from->type == TYPE_USER)
-            set_out(t, id);
+            bpe_set_blanks(&t->bpe, id);
     }
     if (from->type == TYPE_UNKNOWN) {
         if (t->bpe.unknown >= 0)

@@ -1,46 +1,13 @@
 /* Opening a tokenizer: which file, which kind, and what a model folder says besides. */
+#include "base/file.h"
+#include "base/json_file.h"
 #include "text/split.h"
 #include "text/tokenizer_impl.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-enum { MAX_FILE = 1 << 28 }; /* bytes; the largest known tokenizer.json has 3 x 10^7 */
-
-/* The whole file, owned by the caller (free), with a NUL behind it. */
-static int read_file(const char *path, char **bytes, size_t *n, cvn_err *err)
-{
-    *bytes = NULL;
-    FILE *file = fopen(path, "rb");
-    struct stat info;
-    if (!file || fstat(fileno(file), &info)) {
-        int rc = err_set(err, CVN_EIO, "cannot open '%s': %s", path, strerror(errno));
-        if (file)
-            fclose(file);
-        return rc;
-    }
-    int rc = CVN_OK;
-    if (!S_ISREG(info.st_mode) || info.st_size > MAX_FILE) {
-        rc = err_set(err, CVN_EFORMAT, "'%s' is no tokenizer: expected a file of at most %d MiB",
-                     path, MAX_FILE >> 20);
-        goto close;
-    }
-    *bytes = malloc((size_t)info.st_size + 1);
-    if (!*bytes) {
-        rc = err_set(err, CVN_EMEM, "no memory to read '%s'", path);
-        goto close;
-    }
-    *n = fread(*bytes, 1, (size_t)info.st_size, file);
-    (*bytes)[*n] = '\0';
-    if (ferror(file))
-        rc = err_set(err, CVN_EIO, "cannot read '%s': %s", path, strerror(errno));
-close:
-    fclose(file);
-    return rc;
-}
+enum { MAX_FILE = 1 << 28 }; /* bytes; the largest known tokenizer.json has 4 x 10^7 */
 
 /*
  * Which reader a file is for: JSON is an object; a rank file begins with a line of base 64, a space and a
@@ -50,9 +17,34 @@ close:
  */
 static int read_kind(Tokenizer *t, const char *bytes, size_t n, cvn_err *err)
 {
+    size_t space = 0;
+    while (space < n && memchr(" \t\r\n", bytes[space], 4))
+        space++;
+    if (n == 0)
+        return err_set(err, CVN_EFORMAT, "the tokenizer file is empty; fetch it again");
+    if (space < n && bytes[space] == '{')
+        return huggingface_read(t, bytes, n, err);
     if (tiktoken_is(bytes, n))
         return tiktoken_read(t, bytes, n, err);
     return sentencepiece_read(t, bytes, n, err);
+}
+
+/* Where the file does not say which id begins and ends a text: the names that Llama's tokenizers use. */
+static void guess_ids(Tokenizer *t)
+{
+    static const char *const bos[] = {"<|begin_of_text|>", "<s>",
+                                      "<\xef\xbd\x9c"
+                                      "begin\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"};
+    static const char *const eos[] = {"<|end_of_text|>", "</s>",
+                                      "<\xef\xbd\x9c"
+                                      "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"};
+    static const char *const pad[] = {"<|finetune_right_pad_id|>", "<pad>"};
+    for (size_t i = 0; t->bos < 0 && i < sizeof bos / sizeof *bos; i++)
+        t->bos = tokenizer_special(t, bos[i]);
+    for (size_t i = 0; t->eos < 0 && i < sizeof eos / sizeof *eos; i++)
+        t->eos = tokenizer_special(t, eos[i]);
+    for (size_t i = 0; t->pad < 0 && i < sizeof pad / sizeof *pad; i++)
+        t->pad = tokenizer_special(t, pad[i]);
 }
 
 int tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *err)
@@ -69,6 +61,7 @@ int tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *err)
     rc = read_kind(t, bytes, n, err);
     if (rc)
         goto fail;
+    guess_ids(t);
     *out = t;
     return CVN_OK;
 fail:
@@ -76,58 +69,84 @@ fail:
     return rc;
 }
 
-static bool is_file(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
-}
-
-/* The tokenizer's file in a folder, as a heap string. */
-static int find_file(const char *folder, char **path, cvn_err *err)
-{
-    static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (asprintf(path, "%s/%s", folder, names[i]) < 0) {
-            *path = NULL;
-            return err_set(err, CVN_EMEM, "no memory for a path");
-        }
-        if (is_file(*path))
-            return CVN_OK;
-        free(*path);
-        *path = NULL;
-    }
-    return err_set(err, CVN_EIO, "folder '%s' has neither tokenizer.json nor tokenizer.model",
-                   folder);
-}
-
 static int open_file(const char *path, Tokenizer **out, cvn_err *err)
 {
-    char *bytes;
-    size_t n = 0;
-    int rc = read_file(path, &bytes, &n, err);
-    if (!rc) {
-        rc = tokenizer_read(bytes, n, out, err);
-        if (rc)
-            err_prefix(err, "'%s'", path);
+    FileMap map;
+    int rc = file_map(&map, path, err);
+    if (rc)
+        return rc;
+    if (map.size > MAX_FILE)
+        rc = err_set(err, CVN_EFORMAT, "'%s' is no tokenizer: it has %zu MiB, expected at most %d",
+                     path, map.size >> 20, MAX_FILE >> 20);
+    else
+        rc = tokenizer_read((const char *)map.data, map.size, out, err);
+    file_unmap(&map);
+    if (rc)
+        err_prefix(err, "'%s'", path);
+    return rc;
+}
+
+/* "bos_token" and the like: a string, or an object with the string in "content". */
+static void read_named(const Tokenizer *t, const json_t *config, const char *key, int32_t *id)
+{
+    const json_t *value = json_object_get(config, key);
+    const char *text =
+        json_string_value(json_is_object(value) ? json_object_get(value, "content") : value);
+    if (!text)
+        return;
+    int32_t found = tokenizer_special(t, text);
+    if (found < 0)
+        found = bpe_find(&t->bpe, text, strlen(text));
+    if (found >= 0 && found < t->bpe.n_ids)
+        *id = found;
+}
+
+/* tokenizer_config.json knows best what ends a text: an instruct model's ends with <|eot_id|>. */
+static int read_config(Tokenizer *t, const char *folder, cvn_err *err)
+{
+    char *path = file_join(folder, "tokenizer_config.json");
+    if (!path)
+        return err_set(err, CVN_EMEM, "no memory for a path");
+    int rc = CVN_OK;
+    if (file_exists(path)) {
+        json_t *config = json_object_read(path, err);
+        if (config) {
+            read_named(t, config, "bos_token", &t->bos);
+            read_named(t, config, "eos_token", &t->eos);
+            read_named(t, config, "pad_token", &t->pad);
+        } else {
+            rc = err && err->code ? err->code : CVN_EFORMAT;
+        }
+        json_decref(config);
     }
-    free(bytes);
+    free(path);
     return rc;
 }
 
 int tokenizer_open(const char *path, Tokenizer **out, cvn_err *err)
 {
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
     *out = NULL;
-    struct stat info;
-    if (stat(path, &info))
-        return err_set(err, CVN_EIO, "cannot open '%s': %s", path, strerror(errno));
-    if (!S_ISDIR(info.st_mode))
+    if (!file_is_folder(path))
         return open_file(path, out, err);
-    char *file;
-    int rc = find_file(path, &file, err);
-    if (!rc)
-        rc = open_file(file, out, err);
-    free(file);
-    return rc;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *file = file_join(path, names[i]);
+        if (!file)
+            return err_set(err, CVN_EMEM, "no memory for a path");
+        bool there = file_exists(file);
+        int rc = there ? open_file(file, out, err) : CVN_OK;
+        free(file);
+        if (there && !rc)
+            rc = read_config(*out, path, err);
+        if (rc) {
+            tokenizer_free(*out);
+            *out = NULL;
+        }
+        if (there)
+            return rc;
+    }
+    return err_set(err, CVN_EIO, "folder '%s' has neither tokenizer.json nor tokenizer.model",
+                   path);
 }
 
 void tokenizer_free(Tokenizer *t)

@@ -1,5 +1,5 @@
 /*
- * The inside of a Tokenizer, shared by the readers (sentencepiece.c, tiktoken.c, tokenizer_json.c)
+ * The inside of a Tokenizer, shared by the readers (sentencepiece.c, tiktoken.c, huggingface.c)
  * and by encoding and decoding. Encoding is a pipeline; a reader fills in the stages its file asks
  * for:
  *
@@ -72,9 +72,10 @@ typedef struct AddedSet {
 } AddedSet;
 
 typedef enum DecodeSpace {
-    DECODE_KEEP_SPACE, /* all text as it is */
-    DECODE_STRIP_ONE,  /* the space that stands in front of everything is not written */
-    DECODE_STRIP_EACH, /* the first space of each piece, until something was written */
+    DECODE_KEEP_SPACE,  /* all text as it is */
+    DECODE_STRIP_ONE,   /* the space that stands in front of everything is not written */
+    DECODE_STRIP_FIRST, /* no space in front of the first piece is written */
+    DECODE_STRIP_EACH,  /* the first space of each piece, until something was written */
 } DecodeSpace;
 
 struct Tokenizer {
@@ -97,6 +98,8 @@ struct Tokenizer {
  * bytes. */
 int sentencepiece_read(Tokenizer *tokenizer, const char *bytes, size_t n, cvn_err *err);
 int tiktoken_read(Tokenizer *tokenizer, const char *bytes, size_t n, cvn_err *err);
+
+int huggingface_read(Tokenizer *tokenizer, const char *bytes, size_t n, cvn_err *err);
 
 /* Whether the bytes begin as a rank file does. */
 bool tiktoken_is(const char *bytes, size_t n);

@@ -1,0 +1,377 @@
+#include "text/huggingface.h"
+#include "text/split.h"
+
+#include <string.h>
+
+/* The pattern of GPT-2, which a ByteLevel pre-tokenizer with use_regex splits by. */
+static const char SPLIT_GPT2[] =
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+static const char BLANK[] = "\xe2\x96\x81"; /* U+2581 */
+
+json_t *hf_member(const json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    return json_is_null(value) ? NULL : value;
+}
+
+int hf_flag(const json_t *object, const char *key, bool otherwise, bool *value, cvn_err *err)
+{
+    const json_t *flag = hf_member(object, key);
+    *value = flag ? json_is_true(flag) : otherwise;
+    if (flag && !json_is_boolean(flag))
+        return err_set(err, CVN_EFORMAT, "\"%s\" must be true or false", key);
+    return CVN_OK;
+}
+
+const char *hf_type(const json_t *section, const char *name, cvn_err *err)
+{
+    const char *type = json_string_value(json_object_get(section, "type"));
+    if (!type)
+        err_set(err, CVN_EFORMAT, "the %s has no \"type\"", name);
+    return type;
+}
+
+static int unsupported(const char *section, const char *type, const char *known, cvn_err *err)
+{
+    return err_set(err, CVN_EUNSUPPORTED, "%s '%.60s' is not supported; supported are %s", section,
+                   type, known);
+}
+
+/* A string that must be there and not be empty. */
+static const char *need_string(const json_t *object, const char *key, const char *section,
+                               cvn_err *err)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    if (!text || !*text) {
+        err_set(err, CVN_EFORMAT, "%s: \"%s\" must be a string that is not empty", section, key);
+        return NULL;
+    }
+    return text;
+}
+
+static int add_step(Tokenizer *t, RewriteList *list, RewriteKind kind, const char *from,
+                    const char *to, cvn_err *err)
+{
+    if (list->n == REWRITE_MAX)
+        return err_set(err, CVN_EUNSUPPORTED, "the text is rewritten in more than %d steps",
+                       REWRITE_MAX);
+    list->step[list->n++] = (Rewrite){.kind = kind,
+                                      .from = from ? arena_string(&t->arena, from) : NULL,
+                                      .to = arena_string(&t->arena, to),
+                                      .from_length = from ? strlen(from) : 0,
+                                      .to_length = strlen(to)};
+    return CVN_OK;
+}
+
+/* {"pattern": {"String": from}, "content": to} */
+static int read_replace(const json_t *section, const char *name, const char **from, const char **to,
+                        cvn_err *err)
+{
+    const json_t *pattern = json_object_get(section, "pattern");
+    if (json_object_get(pattern, "Regex"))
+        return unsupported(name, "Replace by Regex", "patterns that are a String", err);
+    *from = need_string(pattern, "String", name, err);
+    *to = json_string_value(json_object_get(section, "content"));
+    if (!*from)
+        return CVN_EFORMAT;
+    return *to ? CVN_OK : err_set(err, CVN_EFORMAT, "%s: Replace has no \"content\"", name);
+}
+
+/* Nesting deeper than one Sequence has no use; it is refused. */
+static int read_normalizer(Tokenizer *t, const json_t *section, bool nested, cvn_err *err)
+{
+    const char *type = hf_type(section, "normalizer", err), *from, *to;
+    if (!type)
+        return CVN_EFORMAT;
+    if (strcmp(type, "Sequence") == 0 && !nested) {
+        const json_t *list = json_object_get(section, "normalizers");
+        int rc = CVN_OK;
+        for (size_t i = 0; !rc && i < json_array_size(list); i++)
+            rc = read_normalizer(t, json_array_get(list, i), true, err);
+        return rc;
+    }
+    if (strcmp(type, "Prepend") == 0) {
+        to = need_string(section, "prepend", "normalizer", err);
+        return to ? add_step(t, &t->normalize, REWRITE_PREPEND, NULL, to, err) : CVN_EFORMAT;
+    }
+    if (strcmp(type, "Replace") == 0) {
+        int rc = read_replace(section, "normalizer", &from, &to, err);
+        return rc ? rc : add_step(t, &t->normalize, REWRITE_REPLACE, from, to, err);
+    }
+    return unsupported("normalizer", type, "Sequence, Prepend and Replace", err);
+}
+
+int hf_read_normalizer(Tokenizer *t, const json_t *section, cvn_err *err)
+{
+    return section ? read_normalizer(t, section, false, err) : CVN_OK;
+}
+
+/* ---- pre-tokenizer ---- */
+
+static int add_pattern(Tokenizer *t, const char *pattern, cvn_err *err)
+{
+    if (t->n_split == SPLIT_MAX)
+        return err_set(err, CVN_EUNSUPPORTED, "the text is split in more than %d steps", SPLIT_MAX);
+    int rc = split_pattern_new(pattern, strlen(pattern), &t->split[t->n_split], err);
+    t->n_split += !rc;
+    return rc;
+}
+
+/* A rewriting pre-tokenizer after a splitting one would rewrite each part; no Llama has that. */
+static int add_prepare(Tokenizer *t, RewriteKind kind, const char *from, const char *to,
+                       cvn_err *err)
+{
+    if (t->n_split)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "pre-tokenizer: a step that rewrites text after a Split is not supported");
+    return add_step(t, &t->prepare, kind, from, to, err);
+}
+
+/* prepend_scheme, which older files write as add_prefix_space; NULL after an error. */
+static const char *prepend_scheme(const json_t *section, cvn_err *err)
+{
+    bool prefix;
+    const char *scheme = json_string_value(json_object_get(section, "prepend_scheme"));
+    if (hf_flag(section, "add_prefix_space", true, &prefix, err))
+        return NULL;
+    if (!scheme)
+        return prefix ? "always" : "never";
+    if (strcmp(scheme, "always") != 0 && strcmp(scheme, "first") != 0 &&
+        strcmp(scheme, "never") != 0) {
+        unsupported("Metaspace with prepend_scheme", scheme, "always, first and never", err);
+        return NULL;
+    }
+    return scheme;
+}
+
+static int read_metaspace(Tokenizer *t, const json_t *section, cvn_err *err)
+{
+    bool split;
+    const char *blank = need_string(section, "replacement", "Metaspace", err);
+    const char *scheme = blank ? prepend_scheme(section, err) : NULL;
+    if (!scheme || hf_flag(section, "split", true, &split, err))
+        return CVN_EFORMAT;
+    int rc = add_prepare(t, REWRITE_REPLACE, " ", blank, err);
+    if (!rc && strcmp(scheme, "always") == 0)
+        rc = add_prepare(t, REWRITE_PREFIX, NULL, blank, err);
+    if (!rc && strcmp(scheme, "first") == 0)
+        rc = add_prepare(t, REWRITE_PREFIX_FIRST, NULL, blank, err);
+    if (!rc && split) {
+        if (t->n_split == SPLIT_MAX)
+            return err_set(err, CVN_EUNSUPPORTED, "the text is split in more than %d steps",
+                           SPLIT_MAX);
+        rc = split_before_new(blank, strlen(blank), &t->split[t->n_split], err);
+        t->n_split += !rc;
+    }
+    return rc;
+}
+
+/* A text as a pattern: \Q ... \E. */
+static int add_literal(Tokenizer *t, const char *text, cvn_err *err)
+{
+    if (strstr(text, "\\E"))
+        return unsupported("pre-tokenizer Split by", text, "texts without \\E", err);
+    return add_pattern(t, arena_printf(&t->arena, "\\Q%s\\E", text), err);
+}
+
+static int read_split(Tokenizer *t, const json_t *section, cvn_err *err)
+{
+    const json_t *pattern = json_object_get(section, "pattern");
+    const char *regex = json_string_value(json_object_get(pattern, "Regex"));
+    const char *text = json_string_value(json_object_get(pattern, "String"));
+    const char *behavior = need_string(section, "behavior", "pre-tokenizer Split", err);
+    if (!behavior)
+        return CVN_EFORMAT;
+    if (strcmp(behavior, "Isolated") != 0)
+        return unsupported("pre-tokenizer Split with behavior", behavior, "Isolated", err);
+    if (regex)
+        return add_pattern(t, regex, err);
+    if (text && *text)
+        return add_literal(t, text, err);
+    return err_set(err, CVN_EFORMAT, "pre-tokenizer Split has no pattern");
+}
+
+static int read_byte_level(Tokenizer *t, const json_t *section, bool *byte_level, cvn_err *err)
+{
+    bool prefix, regex;
+    if (hf_flag(section, "add_prefix_space", true, &prefix, err) ||
+        hf_flag(section, "use_regex", true, &regex, err))
+        return CVN_EFORMAT;
+    *byte_level = true;
+    int rc = prefix ? add_prepare(t, REWRITE_PREFIX, NULL, " ", err) : CVN_OK;
+    return !rc && regex ? add_pattern(t, SPLIT_GPT2, err) : rc;
+}
+
+static int read_pre_tokenizer(Tokenizer *t, const json_t *section, bool nested, bool *byte_level,
+                              cvn_err *err)
+{
+    bool individual;
+    const char *type = hf_type(section, "pre-tokenizer", err);
+    if (!type)
+        return CVN_EFORMAT;
+    if (*byte_level)
+        return err_set(
+            err, CVN_EUNSUPPORTED,
+            "pre-tokenizer '%.60s' after ByteLevel is not supported; ByteLevel must be last", type);
+    if (strcmp(type, "Sequence") == 0 && !nested) {
+        const json_t *list = json_object_get(section, "pretokenizers");
+        int rc = CVN_OK;
+        for (size_t i = 0; !rc && i < json_array_size(list); i++)
+            rc = read_pre_tokenizer(t, json_array_get(list, i), true, byte_level, err);
+        return rc;
+    }
+    if (strcmp(type, "Metaspace") == 0)
+        return read_metaspace(t, section, err);
+    if (strcmp(type, "Split") == 0)
+        return read_split(t, section, err);
+    if (strcmp(type, "ByteLevel") == 0)
+        return read_byte_level(t, section, byte_level, err);
+    if (strcmp(type, "Digits") == 0) {
+        if (hf_flag(section, "individual_digits", false, &individual, err))
+            return CVN_EFORMAT;
+        return add_pattern(t, individual ? "\\p{N}" : "\\p{N}+", err);
+    }
+    return unsupported("pre-tokenizer", type, "Sequence, Split, ByteLevel, Metaspace and Digits",
+                       err);
+}
+
+int hf_read_pre_tokenizer(Tokenizer *t, const json_t *section, bool *byte_level, cvn_err *err)
+{
+    *byte_level = false;
+    return section ? read_pre_tokenizer(t, section, false, byte_level, err) : CVN_OK;
+}
+
+/* ---- decoder ---- */
+
+static int read_strip(const json_t *section, HfDecoder *decoder, cvn_err *err)
+{
+    const char *content = json_string_value(json_object_get(section, "content"));
+    json_int_t start = json_integer_value(json_object_get(section, "start"));
+    json_int_t stop = json_integer_value(json_object_get(section, "stop"));
+    if (!content || strcmp(content, " ") != 0 || start < 0 || start > 1 || stop != 0)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "decoder Strip is supported for one space at the start, nothing else");
+    decoder->space = start ? DECODE_STRIP_ONE : DECODE_KEEP_SPACE;
+    return CVN_OK;
+}
+
+static int read_decoder(const json_t *section, bool nested, HfDecoder *decoder, cvn_err *err)
+{
+    const char *type = hf_type(section, "decoder", err), *from, *to;
+    if (!type)
+        return CVN_EFORMAT;
+    if (strcmp(type, "Sequence") == 0 && !nested) {
+        const json_t *list = json_object_get(section, "decoders");
+        int rc = CVN_OK;
+        for (size_t i = 0; !rc && i < json_array_size(list); i++)
+            rc = read_decoder(json_array_get(list, i), true, decoder, err);
+        return rc;
+    }
+    if (strcmp(type, "ByteLevel") == 0) {
+        decoder->byte_level = true;
+    } else if (strcmp(type, "ByteFallback") == 0) {
+        decoder->byte_fallback = true;
+    } else if (strcmp(type, "Replace") == 0) {
+        int rc = read_replace(section, "decoder", &from, &to, err);
+        if (rc)
+            return rc;
+        if (strcmp(from, BLANK) != 0 || strcmp(to, " ") != 0)
+            return unsupported("decoder Replace of", from, "U+2581 by a space", err);
+        decoder->blank = true;
+    } else if (strcmp(type, "Metaspace") == 0) {
+        const char *blank = need_string(section, "replacement", "decoder Metaspace", err);
+        const char *scheme = blank ? prepend_scheme(section, err) : NULL;
+        if (!scheme)
+            return CVN_EFORMAT;
+        if (strcmp(blank, BLANK) != 0)
+            return unsupported("decoder Metaspace with", blank, "U+2581", err);
+        decoder->blank = true;
+        decoder->space = strcmp(scheme, "never") == 0 ? DECODE_KEEP_SPACE : DECODE_STRIP_FIRST;
+    } else if (strcmp(type, "Strip") == 0) {
+        return read_strip(section, decoder, err);
+    } else if (strcmp(type, "Fuse") != 0) {
+        return unsupported("decoder", type,
+                           "Sequence, ByteLevel, ByteFallback, Replace, Metaspace, Fuse and Strip",
+                           err);
+    }
+    return CVN_OK;
+}
+
+int hf_read_decoder(const json_t *section, HfDecoder *decoder, cvn_err *err)
+{
+    *decoder = (HfDecoder){.space = DECODE_KEEP_SPACE};
+    return section ? read_decoder(section, false, decoder, err) : CVN_OK;
+}
+
+/* ---- post-processor ---- */
+
+/* The id of a special token in a template. */
+static int32_t template_id(const Tokenizer *t, const json_t *section, const json_t *token,
+                           cvn_err *err)
+{
+    const char *name = json_string_value(json_object_get(token, "id"));
+    const json_t *entry =
+        name ? json_object_get(json_object_get(section, "special_tokens"), name) : NULL;
+    const json_t *ids = json_object_get(entry, "ids");
+    json_int_t id = json_integer_value(json_array_get(ids, 0));
+    if (json_array_size(ids) != 1 || !json_is_integer(json_array_get(ids, 0)) || id < 0 ||
+        id >= t->bpe.n_ids) {
+        err_set(err, CVN_EFORMAT,
+                "post-processor: special token '%.60s' has no id in the vocabulary",
+                name ? name : "");
+        return -1;
+    }
+    return (int32_t)id;
+}
+
+/* "single": special tokens before and behind {"Sequence": {"id": "A"}}; one of each at most. */
+static int read_template(Tokenizer *t, const json_t *section, cvn_err *err)
+{
+    const json_t *list = json_object_get(section, "single");
+    bool behind = false;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i);
+        const json_t *token = json_object_get(item, "SpecialToken");
+        if (json_object_get(item, "Sequence") && !behind) {
+            behind = true;
+            continue;
+        }
+        int32_t *to = behind ? &t->eos : &t->bos;
+        if (!token || *to >= 0)
+            return err_set(
+                err, CVN_EUNSUPPORTED,
+                "post-processor: the template is supported with one token before the text and "
+                "one behind it");
+        *to = template_id(t, section, token, err);
+        if (*to < 0)
+            return CVN_EFORMAT;
+    }
+    if (!behind)
+        return err_set(err, CVN_EFORMAT, "post-processor: the template has no place for the text");
+    return CVN_OK;
+}
+
+static int read_post_processor(Tokenizer *t, const json_t *section, bool nested, cvn_err *err)
+{
+    const char *type = hf_type(section, "post-processor", err);
+    if (!type)
+        return CVN_EFORMAT;
+    if (strcmp(type, "Sequence") == 0 && !nested) {
+        const json_t *list = json_object_get(section, "processors");
+        int rc = CVN_OK;
+        for (size_t i = 0; !rc && i < json_array_size(list); i++)
+            rc = read_post_processor(t, json_array_get(list, i), true, err);
+        return rc;
+    }
+    if (strcmp(type, "TemplateProcessing") == 0)
+        return read_template(t, section, err);
+    if (strcmp(type, "ByteLevel") == 0) /* concerns offsets, not ids */
+        return CVN_OK;
+    return unsupported("post-processor", type, "Sequence, TemplateProcessing and ByteLevel", err);
+}
+
+int hf_read_post_processor(Tokenizer *t, const json_t *section, cvn_err *err)
+{
+    return section ? read_post_processor(t, section, false, err) : CVN_OK;
+}
