@@ -121,27 +121,62 @@ static bool is_few(const GemmIsa *isa, const Gemm *gemm)
            gemm->b.dtype == isa->source && rows_lie(&gemm->a) && rows_lie(&gemm->b);
 }
 
+/* Bytes of the rows of A as dots wants them, of one thread. */
+static size_t few_bytes(const GemmIsa *isa, const Gemm *gemm)
+{
+    size_t bytes = (size_t)(gemm->m * round_up(gemm->k, isa->lanes)) * dtype_size(isa->packed);
+    return (size_t)round_up((int64_t)bytes, 64);
+}
+
+/* Packs rows [m0, m0 + rows) of A; `data` is where the product's A begins. */
+static void pack_few(const GemmIsa *isa, const Gemm *gemm, const void *data, int64_t m0,
+                     int64_t rows, void *out)
+{
+    size_t from = dtype_size(isa->source), to = dtype_size(isa->packed);
+    int64_t lda = gemm->a.row.n ? gemm->a.row.stride[0] : 0;
+    char *at = out;
+    for (int64_t k = 0; k < gemm->k; k += isa->lanes) {
+        int64_t n = least(isa->lanes, gemm->k - k);
+        for (int64_t r = 0; r < rows; r++, at += (size_t)isa->lanes * to) {
+            const char *x = (const char *)data + (size_t)((m0 + r) * lda + k) * from;
+            if (isa->source == isa->packed) {
+                memcpy(at, x, (size_t)n * to);
+            } else { /* bf16 widened */
+                for (int64_t i = 0; i < n; i++) {
+                    float value = bf16_to_f32(((const uint16_t *)(const void *)x)[i]);
+                    memcpy(at + i * 4, &value, 4);
+                }
+            }
+            memset(at + (size_t)n * to, 0, (size_t)(isa->lanes - n) * to);
+        }
+    }
+}
+
+/* Columns are shared over the threads; each packs the rows of A for itself. */
 static void run_few(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args)
 {
     float sum[GEMM_ROWS * GEMM_PANEL];
-    size_t size = dtype_size(isa->source);
-    int64_t lda = gemm->a.row.n ? gemm->a.row.stride[0] : 0;
-    int64_t ldb = gemm->b.row.n ? gemm->b.row.stride[0] : 0;
+    char *packed = (char *)args->scratch + few_bytes(isa, gemm) * (size_t)args->thread;
+    size_t row = (size_t)round_up(gemm->k, isa->lanes) * dtype_size(isa->packed);
+    int64_t ldb = gemm->b.row.n ? gemm->b.row.stride[0] : 0, last = -1;
     int64_t blocks = round_up(gemm->n, GEMM_PANEL) / GEMM_PANEL, begin, end;
     kernel_share(gemm->batch * blocks, 1, args->thread, args->n_threads, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
         int64_t b = i / blocks, n0 = i % blocks * GEMM_PANEL;
         int64_t columns = least(GEMM_PANEL, gemm->n - n0);
-        const char *a_at = operand_at(&gemm->a, args->in[0], b);
         const char *b_at = operand_at(&gemm->b, args->in[1], b);
         for (int64_t m0 = 0; m0 < gemm->m; m0 += GEMM_ROWS) {
             int64_t rows = least(GEMM_ROWS, gemm->m - m0);
-            isa->dots(rows, columns, gemm->k, a_at + (size_t)(m0 * lda) * size, lda,
-                      b_at + (size_t)(n0 * ldb) * size, ldb, sum, GEMM_PANEL);
+            if (b != last)
+                pack_few(isa, gemm, operand_at(&gemm->a, args->in[0], b), m0, rows,
+                         packed + (size_t)m0 * row);
+            isa->dots(rows, columns, gemm->k, packed + (size_t)m0 * row,
+                      b_at + (size_t)(n0 * ldb) * dtype_size(isa->source), ldb, sum, GEMM_PANEL);
             for (int64_t r = 0; r < rows; r++)
                 write_row(gemm->out, args->out[0], (b * gemm->m + m0 + r) * gemm->n + n0,
                           sum + r * GEMM_PANEL, columns);
         }
+        last = b;
     }
 }
 
@@ -177,7 +212,7 @@ static Blocks plan_blocks(const GemmIsa *isa, const Gemm *gemm, int n_threads)
 size_t gemm_scratch(const GemmIsa *isa, const Gemm *gemm, int n_threads)
 {
     if (is_few(isa, gemm))
-        return 0;
+        return few_bytes(isa, gemm) * (size_t)n_threads;
     Blocks p = plan_blocks(isa, gemm, n_threads);
     size_t threads = (size_t)n_threads;
     return p.a * (p.alone ? threads : 1) + (p.b + p.c) * threads;

@@ -52,11 +52,14 @@ typedef struct GemmIsa {
        elements): out[j * 16 + i] = row[i][j], j < units. */
     void (*interleave)(const void *const row[GEMM_PANEL], int64_t units, void *out);
 
-    /* c[i * ldc + j] = dot(row i of a, row j of b), i < m <= GEMM_ROWS, j < n; rows are k elements
-       of `source`, lda and ldb elements apart. */
-    void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *b,
-                 int64_t ldb, float *c, int64_t ldc);
-    cvn_dtype source; /* dtype that dots reads */
+    /* c[i * ldc + j] = dot(row i of a, row j of b), i < m <= GEMM_ROWS, j < n. a: the rows as `packed`, `lanes`
+       elements of each in turn, [k / lanes][m][lanes], zeros past k; b: rows of k elements of `source`, ldb
+       elements apart, where they lie. (In rows a power of two apart, all elements of one column share one set
+       of the L1 cache; that is why a is packed.) */
+    void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, const void *b, int64_t ldb,
+                 float *c, int64_t ldc);
+    int lanes;
+    cvn_dtype source; /* dtype of the operands that dots is for */
 } GemmIsa;
 
 /* A list of dimensions walked as one index, major first. */

@@ -68,52 +68,46 @@ VEC_INLINE vf load_source_part(const void *p, int64_t i, int64_t n, bool bf16)
                 : vf_load_part((const float *)p + i, n);
 }
 
-/* M rows of a against N rows of b, all constants; one accumulator for each of the M * N. */
-VEC_INLINE void dots_block(const int M, const int N, bool bf16, int64_t k, const void *a,
-                           int64_t lda, const void *b, int64_t ldb, float *c, int64_t ldc)
+/* One step of M x N dot products. */
+VEC_INLINE void dots_step(const int M, const int N, const float *a, const vf *x, vf sum[8][4])
 {
-    vf sum[8][4];
+#pragma GCC unroll 8
+    for (int i = 0; i < M; i++) {
+        vf y = vf_load(a + i * VN);
+#pragma GCC unroll 4
+        for (int j = 0; j < N; j++)
+            sum[i][j] = vf_fma(y, x[j], sum[i][j]);
+    }
+}
+
+/* M rows of a against N rows of b, all constants; one accumulator for each of the M * N. */
+VEC_INLINE void dots_block(const int M, const int N, bool bf16, int64_t k, const float *a,
+                           const void *b, int64_t ldb, float *c, int64_t ldc)
+{
+    vf sum[8][4], x[4];
 #pragma GCC unroll 8
     for (int i = 0; i < M; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < N; j++)
             sum[i][j] = vf_zero();
     int64_t at = 0;
-    for (; at + VN <= k; at += VN) {
-        vf x[4];
+    for (; at + VN <= k; at += VN, a += M * VN) {
 #pragma GCC unroll 4
         for (int j = 0; j < N; j++)
             x[j] = load_source(b, j * ldb + at, bf16);
-#pragma GCC unroll 8
-        for (int i = 0; i < M; i++) {
-            vf y = load_source(a, i * lda + at, bf16);
-#pragma GCC unroll 4
-            for (int j = 0; j < N; j++)
-                sum[i][j] = vf_fma(y, x[j], sum[i][j]);
-        }
+        dots_step(M, N, a, x, sum);
     }
     if (at < k) {
-        vf x[4];
 #pragma GCC unroll 4
         for (int j = 0; j < N; j++)
             x[j] = load_source_part(b, j * ldb + at, k - at, bf16);
-#pragma GCC unroll 8
-        for (int i = 0; i < M; i++) {
-            vf y = load_source_part(a, i * lda + at, k - at, bf16);
-#pragma GCC unroll 4
-            for (int j = 0; j < N; j++)
-                sum[i][j] = vf_fma(y, x[j], sum[i][j]);
-        }
+        dots_step(M, N, a, x, sum);
     }
-#pragma GCC unroll 8
-    for (int i = 0; i < M; i++)
-#pragma GCC unroll 4
-        for (int j = 0; j < N; j++)
-            c[i * ldc + j] = vf_sum(sum[i][j]);
+    vf_sum_block(M, N, sum, c, ldc);
 }
 
 /* All n columns for M rows, as many at a time as registers hold. */
-VEC_INLINE void dots_rows(const int M, bool bf16, int64_t n, int64_t k, const void *a, int64_t lda,
+VEC_INLINE void dots_rows(const int M, bool bf16, int64_t n, int64_t k, const float *a,
                           const void *b, int64_t ldb, float *c, int64_t ldc)
 {
     enum { REGISTERS = VN == 16 ? 16 : 8 };
@@ -121,52 +115,51 @@ VEC_INLINE void dots_rows(const int M, bool bf16, int64_t n, int64_t k, const vo
     const size_t size = bf16 ? 2 : 4;
     int64_t j = 0;
     for (; j + wide <= n; j += wide)
-        dots_block(M, wide, bf16, k, a, lda, (const char *)b + (size_t)(j * ldb) * size, ldb, c + j,
+        dots_block(M, wide, bf16, k, a, (const char *)b + (size_t)(j * ldb) * size, ldb, c + j,
                    ldc);
     for (; j < n; j++)
-        dots_block(M, 1, bf16, k, a, lda, (const char *)b + (size_t)(j * ldb) * size, ldb, c + j,
-                   ldc);
+        dots_block(M, 1, bf16, k, a, (const char *)b + (size_t)(j * ldb) * size, ldb, c + j, ldc);
 }
 
-VEC_INLINE void dots_any(bool bf16, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda,
-                         const void *b, int64_t ldb, float *c, int64_t ldc)
+VEC_INLINE void dots_any(bool bf16, int64_t m, int64_t n, int64_t k, const void *a, const void *b,
+                         int64_t ldb, float *c, int64_t ldc)
 {
     switch (m) {
     case 1:
-        dots_rows(1, bf16, n, k, a, lda, b, ldb, c, ldc);
+        dots_rows(1, bf16, n, k, a, b, ldb, c, ldc);
         break;
     case 2:
-        dots_rows(2, bf16, n, k, a, lda, b, ldb, c, ldc);
+        dots_rows(2, bf16, n, k, a, b, ldb, c, ldc);
         break;
     case 3:
-        dots_rows(3, bf16, n, k, a, lda, b, ldb, c, ldc);
+        dots_rows(3, bf16, n, k, a, b, ldb, c, ldc);
         break;
     case 4:
-        dots_rows(4, bf16, n, k, a, lda, b, ldb, c, ldc);
+        dots_rows(4, bf16, n, k, a, b, ldb, c, ldc);
         break;
     case 5:
-        dots_rows(5, bf16, n, k, a, lda, b, ldb, c, ldc);
+        dots_rows(5, bf16, n, k, a, b, ldb, c, ldc);
         break;
     case 6:
-        dots_rows(6, bf16, n, k, a, lda, b, ldb, c, ldc);
+        dots_rows(6, bf16, n, k, a, b, ldb, c, ldc);
         break;
     case 7:
-        dots_rows(7, bf16, n, k, a, lda, b, ldb, c, ldc);
+        dots_rows(7, bf16, n, k, a, b, ldb, c, ldc);
         break;
     default:
-        dots_rows(8, bf16, n, k, a, lda, b, ldb, c, ldc);
+        dots_rows(8, bf16, n, k, a, b, ldb, c, ldc);
         break;
     }
 }
 
-static void dots_f32(int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *b,
-                     int64_t ldb, float *c, int64_t ldc)
+static void dots_f32(int64_t m, int64_t n, int64_t k, const void *a, const void *b, int64_t ldb,
+                     float *c, int64_t ldc)
 {
-    dots_any(false, m, n, k, a, lda, b, ldb, c, ldc);
+    dots_any(false, m, n, k, a, b, ldb, c, ldc);
 }
 
-static void dots_bf16(int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *b,
-                      int64_t ldb, float *c, int64_t ldc)
+static void dots_bf16(int64_t m, int64_t n, int64_t k, const void *a, const void *b, int64_t ldb,
+                      float *c, int64_t ldc)
 {
-    dots_any(true, m, n, k, a, lda, b, ldb, c, ldc);
+    dots_any(true, m, n, k, a, b, ldb, c, ldc);
 }

@@ -165,15 +165,58 @@ VEC_INLINE vf vf_sqrt(vf a)
 #endif
 }
 
-/* The sum of the lanes, halves first: ((0+8)+(4+12))+… . */
+/* out[0 … 4) = the sums of the lanes of a, b, c, d: by shuffles that treat the four alike, so that a sum does not
+   depend on which of them it is. In each group of four lanes (x0 + x2) + (x1 + x3), then the groups likewise. */
+VEC_INLINE void vf_sum4(vf a, vf b, vf c, vf d, float *out)
+{
+#if defined(__AVX2__)
+#if defined(__AVX512F__)
+    __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    __m512d x = _mm512_castps_pd(ab), y = _mm512_castps_pd(cd);
+    __m512 all = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)),
+                               _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
+    __m256 half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
+#else
+    __m256 ab = _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+    __m256 cd = _mm256_add_ps(_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+    __m256d x = _mm256_castps_pd(ab), y = _mm256_castps_pd(cd);
+    __m256 half = _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(x, y)),
+                                _mm256_castpd_ps(_mm256_unpackhi_pd(x, y)));
+#endif
+    _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+#else
+    vf ab = __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    vf cd = __builtin_shufflevector(c, d, 0, 4, 1, 5) + __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    vf_store(out, __builtin_shufflevector(ab, cd, 0, 1, 4, 5) +
+                      __builtin_shufflevector(ab, cd, 2, 3, 6, 7));
+#endif
+}
+
+/* The sum of the lanes, in the order of vf_sum4. */
 VEC_INLINE float vf_sum(vf v)
 {
-    float lane[VN];
-    vf_store(lane, v);
-    for (int half = VN / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++)
-            lane[i] += lane[i + half];
-    return lane[0];
+    float sum[4];
+    vf_sum4(v, v, v, v, sum);
+    return sum[0];
+}
+
+/* c[i * ldc + j] = sum of the lanes of v[i][j], i < M <= 8, j < N <= 4, constants; four at a time. */
+VEC_INLINE void vf_sum_block(const int M, const int N, vf v[8][4], float *c, int64_t ldc)
+{
+#pragma GCC unroll 8
+    for (int q = 0; q < M * N; q += 4) {
+        vf in[4];
+        float sum[4];
+#pragma GCC unroll 4
+        for (int t = 0; t < 4; t++)
+            in[t] = q + t < M * N ? v[(q + t) / N][(q + t) % N] : vf_zero();
+        vf_sum4(in[0], in[1], in[2], in[3], sum);
+#pragma GCC unroll 4
+        for (int t = 0; t < 4; t++)
+            if (q + t < M * N)
+                c[(q + t) / N * ldc + (q + t) % N] = sum[t];
+    }
 }
 
 VEC_INLINE float vf_max_lane(vf v)

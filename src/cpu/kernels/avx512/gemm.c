@@ -16,6 +16,7 @@ const GemmIsa gemm_avx512_f32 = {
     .tile = tile_f32,
     .interleave = interleave_units,
     .dots = dots_f32,
+    .lanes = VN,
     .source = CVN_F32,
 };
 
@@ -32,5 +33,6 @@ const GemmIsa gemm_avx512_bf16 = {
     .tile = tile_f32,
     .interleave = interleave_units,
     .dots = dots_bf16,
+    .lanes = VN,
     .source = CVN_BF16,
 };

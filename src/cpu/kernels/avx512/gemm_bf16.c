@@ -6,7 +6,7 @@
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/transpose.h"
 
-enum { MR = 12, PANELS = 2, PAIRS = 16 /* pairs of bf16 in a vector */ };
+enum { MR = 12, PANELS = 2, LANES = 32 /* bf16 in a vector */ };
 
 VEC_INLINE __m512bh load_pairs(const void *p)
 {
@@ -58,89 +58,85 @@ static void interleave_pairs(const void *const row[GEMM_PANEL], int64_t units, v
             memcpy(to + (j * GEMM_PANEL + i) * 4, (const char *)row[i] + j * 4, 4);
 }
 
+/* One step of M x N dot products. */
+VEC_INLINE void dots_step(const int M, const int N, const uint16_t *a, const __m512bh *x,
+                          vf sum[8][4])
+{
+#pragma GCC unroll 8
+    for (int i = 0; i < M; i++) {
+        __m512bh y = load_pairs(a + i * LANES);
+#pragma GCC unroll 4
+        for (int j = 0; j < N; j++)
+            sum[i][j] = _mm512_dpbf16_ps(sum[i][j], y, x[j]);
+    }
+}
+
 /* M rows of a against N rows of b, all constants; one accumulator for each of the M * N. */
-VEC_INLINE void dots_block(const int M, const int N, int64_t k, const uint16_t *a, int64_t lda,
+VEC_INLINE void dots_block(const int M, const int N, int64_t k, const uint16_t *a,
                            const uint16_t *b, int64_t ldb, float *c, int64_t ldc)
 {
-    __m512 sum[8][4];
+    vf sum[8][4];
+    __m512bh x[4];
 #pragma GCC unroll 8
     for (int i = 0; i < M; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < N; j++)
             sum[i][j] = _mm512_setzero_ps();
     int64_t at = 0;
-    for (; at + 2 * PAIRS <= k; at += 2 * PAIRS) {
-        __m512bh x[4];
+    for (; at + LANES <= k; at += LANES, a += M * LANES) {
 #pragma GCC unroll 4
         for (int j = 0; j < N; j++)
             x[j] = load_pairs(b + j * ldb + at);
-#pragma GCC unroll 8
-        for (int i = 0; i < M; i++) {
-            __m512bh y = load_pairs(a + i * lda + at);
-#pragma GCC unroll 4
-            for (int j = 0; j < N; j++)
-                sum[i][j] = _mm512_dpbf16_ps(sum[i][j], y, x[j]);
-        }
+        dots_step(M, N, a, x, sum);
     }
     if (at < k) {
-        __m512bh x[4];
 #pragma GCC unroll 4
         for (int j = 0; j < N; j++)
             x[j] = load_part(b + j * ldb + at, k - at);
-#pragma GCC unroll 8
-        for (int i = 0; i < M; i++) {
-            __m512bh y = load_part(a + i * lda + at, k - at);
-#pragma GCC unroll 4
-            for (int j = 0; j < N; j++)
-                sum[i][j] = _mm512_dpbf16_ps(sum[i][j], y, x[j]);
-        }
+        dots_step(M, N, a, x, sum);
     }
-#pragma GCC unroll 8
-    for (int i = 0; i < M; i++)
-#pragma GCC unroll 4
-        for (int j = 0; j < N; j++)
-            c[i * ldc + j] = _mm512_reduce_add_ps(sum[i][j]);
+    vf_sum_block(M, N, sum, c, ldc);
 }
 
 /* All n columns for M rows. */
-VEC_INLINE void dots_rows(const int M, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
-                          const uint16_t *b, int64_t ldb, float *c, int64_t ldc)
+VEC_INLINE void dots_rows(const int M, int64_t n, int64_t k, const uint16_t *a, const uint16_t *b,
+                          int64_t ldb, float *c, int64_t ldc)
 {
     const int wide = M <= 4 ? 4 : 2;
     int64_t j = 0;
     for (; j + wide <= n; j += wide)
-        dots_block(M, wide, k, a, lda, b + j * ldb, ldb, c + j, ldc);
+        dots_block(M, wide, k, a, b + j * ldb, ldb, c + j, ldc);
     for (; j < n; j++)
-        dots_block(M, 1, k, a, lda, b + j * ldb, ldb, c + j, ldc);
+        dots_block(M, 1, k, a, b + j * ldb, ldb, c + j, ldc);
 }
 
-static void dots_pairs(int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *b,
-                       int64_t ldb, float *c, int64_t ldc)
+static void dots_pairs(int64_t m, int64_t n, int64_t k, const void *a, const void *b, int64_t ldb,
+                       float *c, int64_t ldc)
 {
     switch (m) {
     case 1:
-        dots_rows(1, n, k, a, lda, b, ldb, c, ldc);
+        dots_rows(1, n, k, a, b, ldb, c, ldc);
         break;
     case 2:
-        dots_rows(2, n, k, a, lda, b, ldb, c, ldc);
+        dots_rows(2, n, k, a, b, ldb, c, ldc);
         break;
     case 3:
-        dots_rows(3, n, k, a, lda, b, ldb, c, ldc);
+        dots_rows(3, n, k, a, b, ldb, c, ldc);
         break;
     case 4:
-        dots_rows(4, n, k, a, lda, b, ldb, c, ldc);
+        dots_rows(4, n, k, a, b, ldb, c, ldc);
         break;
     case 5:
-        dots_rows(5, n, k, a, lda, b, ldb, c, ldc);
+        dots_rows(5, n, k, a, b, ldb, c, ldc);
         break;
     case 6:
-        dots_rows(6, n, k, a, lda, b, ldb, c, ldc);
+        dots_rows(6, n, k, a, b, ldb, c, ldc);
         break;
     case 7:
-        dots_rows(7, n, k, a, lda, b, ldb, c, ldc);
+        dots_rows(7, n, k, a, b, ldb, c, ldc);
         break;
     default:
-        dots_rows(8, n, k, a, lda, b, ldb, c, ldc);
+        dots_rows(8, n, k, a, b, ldb, c, ldc);
         break;
     }
 }
@@ -157,5 +153,6 @@ const GemmIsa gemm_avx512_bf16dot = {
     .tile = tile_bf16,
     .interleave = interleave_pairs,
     .dots = dots_pairs,
+    .lanes = LANES,
     .source = CVN_BF16,
 };

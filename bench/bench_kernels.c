@@ -1,0 +1,356 @@
+/*
+ * Kernels against what the machine can do: matrix products and attention, with the share of the ceiling that
+ * bounds them. The ceilings, read bandwidth and multiply-adds per second, are measured first, in the same run on
+ * the same threads, because neighbours make machines vary.
+ *
+ *     bench_kernels [threads]
+ *
+ * Times are medians. A product of m rows counts 2 m n k operations and the bytes of its weights; weights are
+ * larger than the caches. CARAVAN_CPU=avx2 (avx512, portable) measures a lower level.
+ */
+#include "base/threads.h"
+#include "cpu/registry.h"
+#include "graph/graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum { REPEATS = 7, VECTOR = 64 };
+
+static const char *const no_memory = "bench_kernels: no memory";
+
+static void *allocate(size_t bytes)
+{
+    void *p = aligned_alloc(VECTOR, (bytes + VECTOR - 1) / VECTOR * VECTOR);
+    if (!p) {
+        fprintf(stderr, "%s\n", no_memory);
+        exit(1);
+    }
+    return p;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Median seconds of fn on all threads. */
+static double measure(Pool *pool, PoolFn *fn, void *context)
+{
+    double seconds[REPEATS];
+    pool_run(pool, fn, context);
+    for (int i = 0; i < REPEATS; i++) {
+        int64_t begin = clock_ns();
+        pool_run(pool, fn, context);
+        seconds[i] = (double)(clock_ns() - begin) * 1e-9;
+    }
+    qsort(seconds, REPEATS, sizeof *seconds, compare);
+    return seconds[REPEATS / 2];
+}
+
+/* ---- ceilings ---- */
+
+typedef struct Memory {
+    const char *data;
+    size_t bytes;
+    uint64_t *sums; /* [threads * 8]: keeps the loads */
+} Memory;
+
+typedef uint64_t Words __attribute__((vector_size(VECTOR)));
+
+static void read_memory(void *context, int thread, int n_threads)
+{
+    const Memory *m = context;
+    int64_t begin, end;
+    kernel_share((int64_t)m->bytes, 4096, thread, n_threads, &begin, &end);
+    Words sum[4] = {{0}};
+    for (int64_t at = begin; at + 4 * VECTOR <= end; at += 4 * VECTOR)
+        for (int i = 0; i < 4; i++)
+            sum[i] += *(const Words *)(const void *)(m->data + at + i * VECTOR);
+    sum[0] += sum[1] + sum[2] + sum[3];
+    memcpy(m->sums + thread * 8, sum, sizeof *sum);
+}
+
+static double read_bandwidth(Pool *pool)
+{
+    Memory m = {.bytes = (size_t)256 << 20};
+    char *data = allocate(m.bytes);
+    memset(data, 1, m.bytes);
+    m.data = data;
+    m.sums = allocate((size_t)pool_threads(pool) * VECTOR);
+    double seconds = measure(pool, read_memory, &m);
+    free(data);
+    free(m.sums);
+    return (double)m.bytes / seconds;
+}
+
+/* A peak: how many operations one call of `run` does on one thread. */
+typedef struct Peak {
+    void (*run)(float *sink);
+    double operations;
+    float *sink; /* [threads * 16] */
+} Peak;
+
+enum { LOOPS = 2000000, CHAINS = 12 };
+
+static void run_peak(void *context, int thread, int n_threads)
+{
+    (void)n_threads;
+    const Peak *peak = context;
+    peak->run(peak->sink + thread * 16);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) static void peak_avx512(float *sink)
+{
+    __m512 x = _mm512_set1_ps(0.5f), sum[CHAINS];
+    for (int i = 0; i < CHAINS; i++)
+        sum[i] = _mm512_set1_ps((float)i);
+    for (int n = 0; n < LOOPS; n++)
+#pragma GCC unroll 12
+        for (int i = 0; i < CHAINS; i++)
+            sum[i] = _mm512_fmadd_ps(sum[i], x, x);
+    for (int i = 1; i < CHAINS; i++)
+        sum[0] = _mm512_add_ps(sum[0], sum[i]);
+    _mm512_storeu_ps(sink, sum[0]);
+}
+
+__attribute__((target("avx512f,avx512bf16"))) static void peak_avx512_bf16(float *sink)
+{
+    __m512bh x = (__m512bh)_mm512_set1_epi32(0x3f003f00);
+    __m512 sum[CHAINS];
+    for (int i = 0; i < CHAINS; i++)
+        sum[i] = _mm512_set1_ps((float)i);
+    for (int n = 0; n < LOOPS; n++)
+#pragma GCC unroll 12
+        for (int i = 0; i < CHAINS; i++)
+            sum[i] = _mm512_dpbf16_ps(sum[i], x, x);
+    for (int i = 1; i < CHAINS; i++)
+        sum[0] = _mm512_add_ps(sum[0], sum[i]);
+    _mm512_storeu_ps(sink, sum[0]);
+}
+
+__attribute__((target("avx2,fma"))) static void peak_avx2(float *sink)
+{
+    __m256 x = _mm256_set1_ps(0.5f), sum[CHAINS];
+    for (int i = 0; i < CHAINS; i++)
+        sum[i] = _mm256_set1_ps((float)i);
+    for (int n = 0; n < LOOPS; n++)
+#pragma GCC unroll 12
+        for (int i = 0; i < CHAINS; i++)
+            sum[i] = _mm256_fmadd_ps(sum[i], x, x);
+    for (int i = 1; i < CHAINS; i++)
+        sum[0] = _mm256_add_ps(sum[0], sum[i]);
+    _mm256_storeu_ps(sink, sum[0]);
+}
+#endif
+
+static void peak_portable(float *sink)
+{
+    typedef float Four __attribute__((vector_size(16)));
+    Four sum[CHAINS];
+    for (int i = 0; i < CHAINS; i++)
+        sum[i] = (Four){0} + (float)i;
+    for (int n = 0; n < LOOPS; n++)
+#pragma GCC unroll 12
+        for (int i = 0; i < CHAINS; i++)
+            sum[i] = sum[i] * 0.5f + 0.5f;
+    for (int i = 1; i < CHAINS; i++)
+        sum[0] += sum[i];
+    memcpy(sink, &sum[0], sizeof sum[0]);
+}
+
+/* Multiply-adds count as two operations. */
+static double peak_flops(Pool *pool, cvn_dtype dtype)
+{
+    Peak peak = {.run = peak_portable, .operations = 2.0 * 4 * CHAINS * LOOPS};
+#if defined(__x86_64__)
+    const char *level = cpu_backend()->name;
+    if (strncmp(level, "avx512", 6) == 0)
+        peak = (Peak){.run = peak_avx512, .operations = 2.0 * 16 * CHAINS * LOOPS};
+    if (strcmp(level, "avx2") == 0)
+        peak = (Peak){.run = peak_avx2, .operations = 2.0 * 8 * CHAINS * LOOPS};
+    if (strcmp(level, "avx512_bf16") == 0 && dtype == CVN_BF16)
+        peak = (Peak){.run = peak_avx512_bf16, .operations = 2.0 * 32 * CHAINS * LOOPS};
+#else
+    (void)dtype;
+#endif
+    peak.sink = allocate((size_t)pool_threads(pool) * VECTOR);
+    double seconds = measure(pool, run_peak, &peak);
+    free(peak.sink);
+    return peak.operations * pool_threads(pool) / seconds;
+}
+
+/* ---- kernels ---- */
+
+typedef struct Run {
+    const Kernel *kernel;
+    KernelArgs args;
+} Run;
+
+static void run_kernel(void *context, int thread, int n_threads)
+{
+    const Run *run = context;
+    KernelArgs args = run->args;
+    args.thread = thread;
+    args.n_threads = n_threads;
+    run->kernel->run(&args);
+}
+
+static const Kernel *find(const Op *op)
+{
+    const Backend *backend = cpu_backend();
+    for (int i = 0; i < backend->n_kernels; i++) {
+        const Kernel *kernel = backend->kernel[i];
+        if (kernel->kind == op->kind && (!kernel->match || kernel->match(op)))
+            return kernel;
+    }
+    return NULL;
+}
+
+/* Numbers near 1 / 16, or whole ones for integers: what they are does not matter, but that they are normal. */
+static void *make_data(const cvn_type *type)
+{
+    size_t bytes = cvn_type_bytes(type);
+    void *data = allocate(bytes + 1);
+    static const uint32_t f32 = 0x3d800000, bf16 = 0x3d803d80;
+    uint32_t word = type->dtype == CVN_F32 ? f32 : type->dtype == CVN_BF16 ? bf16 : 0;
+    for (size_t i = 0; i + 4 <= bytes; i += 4)
+        memcpy((char *)data + i, &word, 4);
+    return data;
+}
+
+/* Median seconds of the operation that makes v. inputs: for those that matter, NULL for numbers. */
+static double time_op(Pool *pool, const cvn_value *v, const void *const *inputs, const char **name)
+{
+    enum { OPERANDS = 5 };
+    const Op *op = v->def;
+    Run run = {.kernel = find(op)};
+    const void *in[OPERANDS];
+    void *made[OPERANDS] = {NULL}, *out = allocate(cvn_type_bytes(&v->type) + 1);
+    for (int i = 0; i < op->n_operands; i++)
+        in[i] = inputs && inputs[i] ? inputs[i] : (made[i] = make_data(&op->operand[i]->type));
+    size_t bytes = run.kernel->scratch ? run.kernel->scratch(op, pool_threads(pool)) : 0;
+    void *scratch = allocate(bytes + 1);
+    run.args = (KernelArgs){
+        .op = op, .in = in, .out = &out, .scratch = scratch, .barrier = pool_barrier(pool)};
+    double seconds = measure(pool, run_kernel, &run);
+    *name = run.kernel->name;
+    for (int i = 0; i < op->n_operands; i++)
+        free(made[i]);
+    free(out);
+    free(scratch);
+    return seconds;
+}
+
+/* Ceilings of this run. */
+typedef struct Ceilings {
+    double bandwidth;  /* bytes / s */
+    double flops_f32;  /* operations / s */
+    double flops_bf16; /* operations / s */
+} Ceilings;
+
+static void print_row(const char *what, const char *kernel, double seconds, double operations,
+                      double bytes, double peak, const Ceilings *c)
+{
+    printf("%-34s %-28s %9.3f ms %8.1f GFLOP/s %3.0f%% %7.1f GB/s %3.0f%%\n", what, kernel,
+           seconds * 1e3, operations / seconds * 1e-9, 100 * operations / seconds / peak,
+           bytes / seconds * 1e-9, 100 * bytes / seconds / c->bandwidth);
+}
+
+static void bench_product(Pool *pool, const Ceilings *c, cvn_dtype dtype, int64_t m, int64_t k,
+                          int64_t n)
+{
+    cvn_err err = {0};
+    cvn_graph *g = cvn_graph_new("bench", &err);
+    if (!g) {
+        fprintf(stderr, "%s\n", no_memory);
+        exit(1);
+    }
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(dtype, m, k));
+    cvn_value *w = cvn_parameter(g, "w", CVN_TYPE(dtype, n, k));
+    const char *name = "";
+    double seconds = time_op(pool, cvn_einsum_as(g, "mk,nk->mn", x, w, CVN_F32), NULL, &name);
+    char what[64];
+    snprintf(what, sizeof what, "%lld x %lld x %lld %s", (long long)m, (long long)k, (long long)n,
+             cvn_dtype_name(dtype));
+    print_row(what, name, seconds, 2.0 * (double)m * (double)n * (double)k,
+              (double)cvn_type_bytes(cvn_value_type(w)),
+              dtype == CVN_BF16 ? c->flops_bf16 : c->flops_f32, c);
+    cvn_graph_free(g);
+}
+
+/* The last `seq` of `context` positions attend; counts the products that causality leaves. */
+static void bench_attention(Pool *pool, const Ceilings *c, cvn_dtype dtype, int64_t batch,
+                            int64_t seq, int64_t context)
+{
+    enum { HEADS = 32, KV_HEADS = 8, HEAD_DIM = 64, ROWS_MOST = 64 };
+    cvn_err err = {0};
+    cvn_graph *g = cvn_graph_new("bench", &err);
+    if (!g) {
+        fprintf(stderr, "%s\n", no_memory);
+        exit(1);
+    }
+    cvn_type cache = CVN_TYPE(dtype, batch, KV_HEADS, context, HEAD_DIM);
+    cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(dtype, batch, seq, HEADS, HEAD_DIM));
+    cvn_value *k = cvn_parameter(g, "k", cache), *v = cvn_parameter(g, "v", cache);
+    cvn_value *start = cvn_parameter(g, "start", CVN_TYPE(CVN_I32, batch));
+    cvn_value *length = cvn_parameter(g, "length", CVN_TYPE(CVN_I32, batch));
+    int32_t starts[ROWS_MOST], lengths[ROWS_MOST];
+    for (int64_t b = 0; b < batch; b++) {
+        starts[b] = (int32_t)(context - seq);
+        lengths[b] = (int32_t)seq;
+    }
+    const void *inputs[] = {NULL, NULL, NULL, starts, lengths};
+    const char *name = "";
+    double seconds = time_op(pool, cvn_attention(g, q, k, v, start, length, 0.125), inputs, &name);
+    char what[64];
+    snprintf(what, sizeof what, "%lld rows, %lld of %lld %s", (long long)batch, (long long)seq,
+             (long long)context, cvn_dtype_name(dtype));
+    double keys = (double)seq * ((double)context - (double)(seq - 1) / 2);
+    print_row(what, name, seconds, 4.0 * (double)batch * HEADS * HEAD_DIM * keys,
+              2.0 * (double)cvn_type_bytes(&cache), c->flops_f32, c);
+    cvn_graph_free(g);
+}
+
+int main(int argc, char **argv)
+{
+    cvn_err err = {0};
+    int threads = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 0;
+    Pool *pool = pool_new(threads, &err);
+    if (!pool) {
+        fprintf(stderr, "bench_kernels: %s\n", err.message);
+        return 1;
+    }
+    Ceilings c = {.bandwidth = read_bandwidth(pool),
+                  .flops_f32 = peak_flops(pool, CVN_F32),
+                  .flops_bf16 = peak_flops(pool, CVN_BF16)};
+    printf("%d threads, %s: reads %.1f GB/s, f32 %.1f GFLOP/s, bf16 %.1f GFLOP/s\n",
+           pool_threads(pool), cpu_backend()->name, c.bandwidth * 1e-9, c.flops_f32 * 1e-9,
+           c.flops_bf16 * 1e-9);
+
+    printf("\nproducts, rows x sum x columns, weights [columns, sum]\n");
+    static const cvn_dtype dtypes[] = {CVN_BF16, CVN_F32};
+    static const int64_t rows[] = {1, 4, 8, 32, 128, 512};
+    for (int d = 0; d < 2; d++)
+        for (size_t m = 0; m < sizeof rows / sizeof *rows; m++)
+            bench_product(pool, &c, dtypes[d], rows[m], 2048, 16384);
+    for (int d = 0; d < 2; d++)
+        bench_product(pool, &c, dtypes[d], 512, 8192, 2048);
+
+    printf("\nattention, 32 heads, 8 KV heads of 64\n");
+    for (int d = 0; d < 2; d++) {
+        bench_attention(pool, &c, dtypes[d], 1, 1, 32768);
+        bench_attention(pool, &c, dtypes[d], 16, 1, 2048);
+        bench_attention(pool, &c, dtypes[d], 1, 512, 512);
+        bench_attention(pool, &c, dtypes[d], 1, 512, 4096);
+    }
+    pool_free(pool);
+    return 0;
+}
