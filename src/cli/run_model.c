@@ -1,0 +1,130 @@
+#include "cli/run_model.h"
+
+#include "cli/common.h"
+#include "cli/terminal.h"
+#include "serve/engine.h"
+#include "text/utf8.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+const Option option_context = {"context",
+                               .letter = 'c',
+                               .kind = ARG_INT,
+                               .high = 1 << 30,
+                               .value = "N",
+                               .fallback = "0",
+                               .help = "most positions, 0: what the text needs"};
+
+const Option option_memory = {
+    "memory",        .kind = ARG_SIZE,
+    .high = 0x1p60,  .value = "SIZE",
+    .fallback = "0", .help = "refuse to start when more would be needed, 0: no limit"};
+
+const Option option_dump = {"dump", .kind = ARG_OUTPUT, .value = "DIR",
+                            .help = "write every graph after each pass, and the plans"};
+
+const Option option_profile = {"profile", .kind = ARG_OUTPUT, .value = "FILE",
+                               .help = "write a trace that Perfetto and Chrome open"};
+
+/* Set by the handler; the one piece of state that a signal leaves no other place for. */
+static volatile int interrupted;
+
+static void on_interrupt(int signal_number)
+{
+    interrupted = 1;
+    signal(signal_number, SIG_DFL);
+}
+
+const volatile int *run_interrupt(void)
+{
+    return &interrupted;
+}
+
+int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err)
+{
+    signal(SIGINT, on_interrupt);
+    double begin = engine_now();
+    cvn_model_options open = {.dtype = options->dtype};
+    int code = cvn_model_open(options->path, &open, &run->model, err);
+    if (code)
+        return code;
+    run->load_seconds = engine_now() - begin;
+    warn_lines(cvn_model_warnings(run->model));
+    if (options->needs_tokenizer && !cvn_model_has_tokenizer(run->model))
+        return err_set(err, CVN_EINVAL,
+                       "%s has no tokenizer.json or tokenizer.model, so it cannot read text; give "
+                       "token ids with --tokens",
+                       options->path);
+    return CVN_OK;
+}
+
+int run_model_input(const RunModel *run, const Value *ids, const char *text, const char *file,
+                    TokenIds *out, cvn_err *err)
+{
+    if (ids->given) {
+        for (size_t i = 0; i < ids->n_ids; i++)
+            token_ids_add(out, ids->ids[i]);
+        return out->failed ? err_set(err, CVN_EMEM, "no memory for the token ids") : CVN_OK;
+    }
+    char *all = NULL;
+    size_t n = text ? strlen(text) : 0;
+    int code = file ? read_input(file, &all, &n, err) : CVN_OK;
+    if (code == CVN_OK)
+        code =
+            tokenizer_encode(run->model->tokenizer, file ? all : text, n, TOKENIZER_BOS, out, err);
+    free(all);
+    if (code == CVN_OK && out->n == 0)
+        code = err_set(err, CVN_EINVAL, "the text is empty; give some text to go on from");
+    return code;
+}
+
+int run_model_start(RunModel *run, const RunOptions *options, int64_t n_prompt, int64_t n_new,
+                    cvn_err *err)
+{
+    cvn_engine_options engine = options->engine;
+    int64_t most = cvn_model_context(run->model), needed = n_prompt + n_new;
+    if (engine.context == 0)
+        engine.context = needed < most ? needed : most;
+    if (n_prompt > engine.context)
+        return err_set(err, CVN_EINVAL,
+                       "the prompt has %" PRId64 " tokens and the context is %" PRId64
+                       "; shorten the prompt%s",
+                       n_prompt, engine.context,
+                       engine.context < most ? " or raise --context" : "");
+    double begin = engine_now();
+    int code = cvn_engine_new(run->model, &engine, &run->engine, err);
+    run->compile_seconds = engine_now() - begin;
+    return code;
+}
+
+int run_model_close(RunModel *run, cvn_err *err)
+{
+    int code = cvn_engine_free(run->engine, err);
+    cvn_model_free(run->model);
+    *run = (RunModel){0};
+    return code;
+}
+
+json_t *json_ids(const int32_t *ids, size_t n)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(array, json_integer(ids[i]));
+    return array;
+}
+
+json_t *json_text(const char *text, size_t n)
+{
+    StrBuf valid = {0};
+    for (size_t i = 0; i < n;) {
+        int length = utf8_length(text + i, n - i);
+        strbuf_add(&valid, length ? text + i : "\xef\xbf\xbd", length ? (size_t)length : 3);
+        i += length ? (size_t)length : 1;
+    }
+    json_t *json = valid.failed ? NULL : json_stringn(valid.text ? valid.text : "", valid.length);
+    strbuf_free(&valid);
+    return json;
+}

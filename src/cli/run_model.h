@@ -1,0 +1,49 @@
+/* What generate and score have in common: opening a model, getting ids from what was typed, an engine, Ctrl-C. */
+#ifndef CVN_CLI_RUN_MODEL_H
+#define CVN_CLI_RUN_MODEL_H
+
+#include "caravan/engine.h"
+#include "cli/options.h"
+#include "text/tokenizer.h"
+
+#include <jansson.h>
+
+extern const Option option_context; /* --context N: ARG_INT */
+extern const Option option_memory;  /* --memory SIZE: ARG_SIZE */
+extern const Option option_dump;    /* --dump DIR: ARG_OUTPUT */
+extern const Option option_profile; /* --profile FILE: ARG_OUTPUT */
+
+typedef struct RunOptions {
+    const char *path;
+    cvn_dtype dtype;           /* CVN_DTYPE_COUNT: the model's */
+    bool needs_tokenizer;      /* without one there is nothing to do */
+    cvn_engine_options engine; /* context 0: as much as the run needs */
+} RunOptions;
+
+typedef struct RunModel {
+    cvn_model *model;
+    cvn_engine *engine;
+    double load_seconds, compile_seconds;
+} RunModel;
+
+/* Opens the model and prints its warnings; Ctrl-C is noted from now on. */
+int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err);
+
+/* The ids that were typed: a list, a text or a file, one of which is given. */
+int run_model_input(const RunModel *run, const Value *ids, const char *text, const char *file,
+                    TokenIds *out, cvn_err *err);
+
+/* Makes the engine. The context is at most what prompt and new tokens need. */
+int run_model_start(RunModel *run, const RunOptions *options, int64_t n_prompt, int64_t n_new,
+                    cvn_err *err);
+int run_model_close(RunModel *run, cvn_err *err);
+
+/* Becomes nonzero with Ctrl-C. A second Ctrl-C ends the program. */
+const volatile int *run_interrupt(void);
+
+json_t *json_ids(const int32_t *ids, size_t n);
+
+/* A JSON string of any bytes: what is not UTF-8 becomes U+FFFD. */
+json_t *json_text(const char *text, size_t n);
+
+#endif

@@ -1,0 +1,445 @@
+#include "serve/engine.h"
+
+#include "cpu/registry.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+double engine_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+cvn_engine_options cvn_engine_defaults(void)
+{
+    return (cvn_engine_options){.rows = 1, .eos_interval = 1};
+}
+
+cvn_engine_stats cvn_engine_get_stats(const cvn_engine *e)
+{
+    cvn_engine_stats stats = e->stats;
+    stats.compilations = e->cache.compilations;
+    return stats;
+}
+
+static void make_inputs(Inputs *in, Arena *arena, size_t rows, size_t seq)
+{
+    in->tokens = arena_array(arena, rows * seq, sizeof *in->tokens);
+    in->targets = arena_array(arena, rows * seq, sizeof *in->targets);
+    in->start = arena_array(arena, rows, sizeof *in->start);
+    in->length = arena_array(arena, rows, sizeof *in->length);
+    in->top_k = arena_array(arena, rows, sizeof *in->top_k);
+    in->temperature = arena_array(arena, rows, sizeof *in->temperature);
+    in->top_p = arena_array(arena, rows, sizeof *in->top_p);
+    in->min_p = arena_array(arena, rows, sizeof *in->min_p);
+    in->key = arena_array(arena, rows * 2, sizeof *in->key);
+}
+
+static void *slot_address(const Inputs *in, Slot slot)
+{
+    void *const address[SLOT_COUNT] = {
+        [SLOT_TOKENS] = in->tokens,   [SLOT_START] = in->start,
+        [SLOT_LENGTH] = in->length,   [SLOT_TEMPERATURE] = in->temperature,
+        [SLOT_KEY] = in->key,         [SLOT_TOP_K] = in->top_k,
+        [SLOT_TOP_P] = in->top_p,     [SLOT_MIN_P] = in->min_p,
+        [SLOT_TARGETS] = in->targets,
+    };
+    return address[slot];
+}
+
+/* The address of a graph's parameter by its name, after the weights and caches. */
+static void *named_input(const Inputs *in, const char *name)
+{
+    static const char *const names[SLOT_COUNT] = {"tokens", "start", "length", "temperature", "key",
+                                                  "top_k",  "top_p", "min_p",  "targets"};
+    for (int i = 0; i < SLOT_COUNT; i++)
+        if (strcmp(names[i], name) == 0)
+            return slot_address(in, (Slot)i);
+    return NULL;
+}
+
+/* Compiles one step and makes its table of addresses. */
+static int make_program(cvn_engine *e, Program *p, const LlamaStep *step, const Inputs *in,
+                        cvn_err *err)
+{
+    cvn_graph *g = llama_step(&e->model->io.config, step, err);
+    if (!g)
+        return err->code;
+    int code = cache_get(&e->cache, g, &p->plan, err);
+    if (code)
+        goto done;
+    if (p->plan->arena_bytes > e->stats.arena_bytes)
+        e->stats.arena_bytes = p->plan->arena_bytes;
+    int n_weights = e->model->io.params.n;
+    p->seq = step->seq;
+    p->n_params = g->n_parameters;
+    p->n_outputs = g->n_outputs;
+    p->first_cache = n_weights;
+    p->first_result = e->kv.n_tensors;
+    p->param = arena_array(&e->arena, (size_t)p->n_params, sizeof *p->param);
+    p->output = arena_array(&e->arena, (size_t)p->n_outputs, sizeof *p->output);
+    for (int i = 0; i < n_weights; i++)
+        p->param[i] = (void *)(uintptr_t)e->model->weights.weight[i].data;
+    for (int i = 0; i < e->kv.n_tensors; i++)
+        p->param[n_weights + i] = kv_row(&e->kv, i, 0);
+    for (int i = n_weights + e->kv.n_tensors; i < p->n_params; i++) {
+        const char *name = g->parameter[i]->def->attr.name;
+        p->param[i] = named_input(in, name);
+        if (!p->param[i])
+            code = err_set(err, CVN_EINVAL, "graph %s has a parameter '%s' that is not bound",
+                           g->name, name);
+    }
+done:
+    cvn_graph_free(g);
+    return code;
+}
+
+/* All programs that the options ask for. */
+static int compile_programs(cvn_engine *e, cvn_err *err)
+{
+    const cvn_engine_options *o = &e->options;
+    LlamaStep step = {.batch = 1, .context = o->context, .compute = e->model->dtype};
+    step.context += o->bucket[o->n_buckets - 1];
+    int code = CVN_OK;
+    for (int i = 0; i < o->n_buckets && !code && !o->no_generation; i++) {
+        step.seq = o->bucket[i];
+        step.output = LLAMA_FILL;
+        if (i == o->n_buckets - 1) /* only whole sections of the largest bucket are not the last */
+            code = make_program(e, &e->fill[i], &step, &e->one, err);
+        step.output = LLAMA_SAMPLE;
+        for (int m = 0; m <= (int)e->most && !code; m++) {
+            step.sample = (SampleMode)m;
+            code = make_program(e, &e->prefill[m][i], &step, &e->one, err);
+        }
+    }
+    for (int i = 0; i < e->n_score_buckets && !code; i++) {
+        step.seq = e->score_bucket[i];
+        step.output = LLAMA_SCORE;
+        code = make_program(e, &e->score[i], &step, &e->one, err);
+    }
+    step.batch = o->rows;
+    step.seq = 1;
+    step.output = LLAMA_SAMPLE;
+    for (int m = 0; m <= (int)e->most && !code && !o->no_generation; m++) {
+        step.sample = (SampleMode)m;
+        code = make_program(e, &e->decode[m], &step, &e->rows, err);
+    }
+    return code;
+}
+
+/* Fills in defaults and refuses what makes no sense. */
+static int check_options(cvn_engine_options *o, const LlamaConfig *config, cvn_err *err)
+{
+    static const int64_t buckets[] = {128, 256, 384, 512}; /* the published ones */
+    if (o->context == 0)
+        o->context = config->max_context;
+    if (o->context < 1 || o->context > config->max_context)
+        return err_set(err, CVN_EINVAL,
+                       "a context of %" PRId64 " was asked for; the model has %" PRId64, o->context,
+                       config->max_context);
+    if (o->rows < 1 || o->rows > 4096)
+        return err_set(err, CVN_EINVAL, "%d rows were asked for; give 1 to 4096", o->rows);
+    if (o->eos_interval < 1)
+        o->eos_interval = 1;
+    if (o->n_buckets < 0 || o->n_buckets > CVN_MAX_BUCKETS)
+        return err_set(err, CVN_EINVAL, "%d buckets were given; at most %d", o->n_buckets,
+                       CVN_MAX_BUCKETS);
+    for (int i = 0; i < 4 && o->n_buckets <= i && (i == 0 || o->n_buckets == i); i++) {
+        o->bucket[i] = buckets[i];
+        o->n_buckets = i + 1;
+        if (buckets[i] >= o->context)
+            break;
+    }
+    for (int i = 0; i < o->n_buckets; i++)
+        if (o->bucket[i] < 1 || (i && o->bucket[i] <= o->bucket[i - 1]))
+            return err_set(err, CVN_EINVAL, "buckets must be positive and ascending");
+    return CVN_OK;
+}
+
+/* Scoring needs logits of every token of a section, so its sections are shorter. */
+static void choose_score_buckets(cvn_engine *e)
+{
+    const cvn_engine_options *o = &e->options;
+    static const int64_t sizes[] = {16, 128};
+    int64_t largest = o->bucket[o->n_buckets - 1];
+    for (int i = 0; o->scoring && i < 2; i++)
+        if (sizes[i] <= largest || i == 0)
+            e->score_bucket[e->n_score_buckets++] = sizes[i] < largest ? sizes[i] : largest;
+}
+
+static int check_memory(const cvn_engine *e, cvn_err *err)
+{
+    uint64_t arena = e->stats.arena_bytes;
+    uint64_t sum = e->stats.weight_bytes + e->stats.cache_bytes + arena;
+    if (e->options.memory_limit && sum > e->options.memory_limit)
+        return err_set(err, CVN_EMEM,
+                       "the model needs %.1f MiB (weights %.1f, KV cache %.1f, activations %.1f) "
+                       "and the limit is %.1f MiB; lower --context or the number of texts",
+                       (double)sum / 0x1p20, (double)e->stats.weight_bytes / 0x1p20,
+                       (double)e->stats.cache_bytes / 0x1p20, (double)arena / 0x1p20,
+                       (double)e->options.memory_limit / 0x1p20);
+    return CVN_OK;
+}
+
+static int start_engine(cvn_engine *e, cvn_err *err)
+{
+    cvn_engine_options *o = &e->options;
+    const LlamaConfig *config = &e->model->io.config;
+    if (check_options(o, config, err))
+        return err->code;
+    e->most = !o->sampling ? SAMPLE_GREEDY : o->filters ? SAMPLE_FILTER : SAMPLE_RANDOM;
+    choose_score_buckets(e);
+    int64_t largest = o->bucket[o->n_buckets - 1];
+    /* A padded section may write past the context; the extra positions are where it does. */
+    if (kv_init(&e->kv, config, o->rows, o->context + largest, e->model->dtype, err))
+        return err->code;
+    make_inputs(&e->rows, &e->arena, (size_t)o->rows, 1);
+    make_inputs(&e->one, &e->arena, 1, (size_t)largest);
+    e->filled = arena_array(&e->arena, (size_t)o->rows, sizeof *e->filled);
+    for (int i = 0; i < o->rows; i++)
+        engine_reset_row(e, i);
+    e->device = device_new(o->threads, cpu_backend(), err);
+    if (!e->device)
+        return err->code;
+    e->stats.threads = device_threads(e->device);
+    CompileOptions compile = {
+        .backend = cpu_backend(), .n_threads = e->stats.threads, .dump_dir = o->dump_dir};
+    if (cache_init(&e->cache, &compile, err) || compile_programs(e, err))
+        return err->code;
+    e->stats.weight_bytes = e->model->weight_bytes;
+    e->stats.cache_bytes = e->kv.bytes;
+    if (check_memory(e, err) || device_reserve(e->device, e->stats.arena_bytes, err))
+        return err->code;
+    if (o->profile_path) {
+        e->profile = profile_new(e->stats.threads, 0, err);
+        e->device->profile = e->profile;
+        if (!e->profile)
+            return err->code;
+    }
+    return CVN_OK;
+}
+
+int cvn_engine_new(const cvn_model *model, const cvn_engine_options *options, cvn_engine **out,
+                   cvn_err *err)
+{
+    cvn_err local = {0};
+    err = err ? err : &local;
+    *out = NULL;
+    cvn_engine *e = calloc(1, sizeof *e);
+    if (!e)
+        return err_set(err, CVN_EMEM, "no memory for an engine");
+    e->model = model;
+    e->options = *options;
+    int code = arena_init(&e->arena, err);
+    if (code == CVN_OK)
+        code = start_engine(e, err);
+    if (code) {
+        e->options.profile_path = NULL;
+        cvn_engine_free(e, NULL);
+        return code;
+    }
+    *out = e;
+    return CVN_OK;
+}
+
+int cvn_engine_free(cvn_engine *e, cvn_err *err)
+{
+    if (!e)
+        return CVN_OK;
+    int code = CVN_OK;
+    if (e->profile && e->options.profile_path)
+        code = profile_write(e->profile, e->options.profile_path, err);
+    device_free(e->device);
+    profile_free(e->profile);
+    cache_free(&e->cache);
+    kv_free(&e->kv);
+    arena_free(&e->arena);
+    free(e);
+    return code;
+}
+
+int engine_run(cvn_engine *e, Program *program, cvn_err *err)
+{
+    return executor_run(e->device, program->plan, program->param, program->output, err);
+}
+
+void engine_set_active(cvn_engine *e, int row, bool active)
+{
+    e->rows.length[row] = active;
+}
+
+void engine_reset_row(cvn_engine *e, int row)
+{
+    e->filled[row] = 0;
+    e->rows.tokens[row] = 0;
+    e->rows.start[row] = 0;
+    e->rows.length[row] = 0;
+    e->rows.temperature[row] = 0;
+    e->rows.top_p[row] = 1;
+}
+
+static void set_sampling(Inputs *in, int row, const cvn_sampling *s)
+{
+    in->temperature[row] = s->temperature;
+    in->top_k[row] = s->top_k;
+    in->top_p[row] = s->top_p;
+    in->min_p[row] = s->min_p;
+    in->key[2 * row] = (uint32_t)s->seed;
+    in->key[2 * row + 1] = (uint32_t)(s->seed >> 32);
+}
+
+/* The cheapest program that draws as row `row` wants. */
+static SampleMode row_mode(const Inputs *in, int row, int64_t vocab)
+{
+    if (in->temperature[row] <= 0)
+        return SAMPLE_GREEDY;
+    bool filters =
+        (in->top_k[row] > 0 && in->top_k[row] < vocab) || in->top_p[row] < 1 || in->min_p[row] > 0;
+    return filters ? SAMPLE_FILTER : SAMPLE_RANDOM;
+}
+
+static int check_mode(const cvn_engine *e, SampleMode mode, cvn_err *err)
+{
+    if (mode > e->most)
+        return err_set(err, CVN_EINVAL,
+                       "the request samples with %s and the engine was made without",
+                       mode == SAMPLE_FILTER ? "top-k, top-p or min-p" : "a temperature");
+    return CVN_OK;
+}
+
+/* Points a one-row program at a row's cache and stages a section of tokens. */
+static void stage_section(cvn_engine *e, Program *p, int row, const int32_t *tokens, int64_t n)
+{
+    for (int i = 0; i < e->kv.n_tensors; i++)
+        p->param[p->first_cache + i] = kv_row(&e->kv, i, row);
+    memcpy(e->one.tokens, tokens, (size_t)n * sizeof *tokens);
+    memset(e->one.tokens + n, 0, (size_t)(p->seq - n) * sizeof *tokens);
+    e->one.start[0] = (int32_t)e->filled[row];
+    e->one.length[0] = (int32_t)n;
+}
+
+/* The smallest bucket that holds n tokens, or the largest there is. */
+static int choose_bucket(const int64_t *bucket, int n_buckets, int64_t n)
+{
+    int i = 0;
+    while (i < n_buckets - 1 && bucket[i] < n)
+        i++;
+    return i;
+}
+
+static int check_tokens(const cvn_engine *e, int row, const int32_t *tokens, int64_t n,
+                        cvn_err *err)
+{
+    int64_t context = e->options.context, vocab = e->model->io.config.vocab;
+    if (n < 1)
+        return err_set(err, CVN_EINVAL, "the prompt has no tokens");
+    if (e->filled[row] + n > context)
+        return err_set(err, CVN_EINVAL,
+                       "%" PRId64 " tokens do not fit in a context of %" PRId64
+                       "; shorten the prompt or raise --context",
+                       e->filled[row] + n, context);
+    for (int64_t i = 0; i < n; i++)
+        if (tokens[i] < 0 || tokens[i] >= vocab)
+            return err_set(err, CVN_EINVAL,
+                           "token %d at place %" PRId64 " is not in the vocabulary of %" PRId64,
+                           (int)tokens[i], i, vocab);
+    return CVN_OK;
+}
+
+int engine_prefill(cvn_engine *e, int row, const int32_t *tokens, int64_t n,
+                   const cvn_sampling *sampling, cvn_err *err)
+{
+    const cvn_engine_options *o = &e->options;
+    if (check_tokens(e, row, tokens, n, err))
+        return CVN_EINVAL;
+    set_sampling(&e->one, 0, sampling);
+    set_sampling(&e->rows, row, sampling);
+    SampleMode mode = row_mode(&e->one, 0, e->model->io.config.vocab);
+    if (check_mode(e, mode, err))
+        return CVN_EINVAL;
+    double begin = engine_now();
+    Program *p = NULL;
+    for (int64_t done = 0; done < n;) {
+        int b = choose_bucket(o->bucket, o->n_buckets, n - done);
+        int64_t part = n - done < o->bucket[b] ? n - done : o->bucket[b];
+        bool last = done + part == n;
+        p = last ? &e->prefill[mode][b] : &e->fill[b];
+        stage_section(e, p, row, tokens + done, part);
+        int code = engine_run(e, p, err);
+        if (code)
+            return code;
+        e->stats.prefills++;
+        e->filled[row] += part;
+        done += part;
+    }
+    const int32_t *next = p->output[p->first_result];
+    e->rows.tokens[row] = next[0];
+    e->rows.start[row] = (int32_t)e->filled[row];
+    e->stats.prefill_tokens += n;
+    e->stats.prefill_seconds += engine_now() - begin;
+    return CVN_OK;
+}
+
+int engine_decode(cvn_engine *e, cvn_err *err)
+{
+    SampleMode mode = SAMPLE_GREEDY;
+    for (int i = 0; i < e->options.rows; i++) {
+        if (!e->rows.length[i])
+            continue;
+        SampleMode wanted = row_mode(&e->rows, i, e->model->io.config.vocab);
+        mode = wanted > mode ? wanted : mode;
+        if (e->filled[i] >= e->options.context)
+            return err_set(err, CVN_EINVAL, "row %d has filled its context of %" PRId64, i,
+                           e->options.context);
+    }
+    double begin = engine_now();
+    int code = engine_run(e, &e->decode[mode], err);
+    if (code)
+        return code;
+    e->stats.decodes++;
+    e->stats.decode_seconds += engine_now() - begin;
+    for (int i = 0; i < e->options.rows; i++) {
+        e->filled[i] += e->rows.length[i];
+        e->stats.decoded_tokens += e->rows.length[i];
+    }
+    return CVN_OK;
+}
+
+int cvn_engine_score(cvn_engine *e, const int32_t *token, int64_t n, float *logprob,
+                     int32_t *argmax, cvn_err *err)
+{
+    if (!e->n_score_buckets)
+        return err_set(err, CVN_EINVAL, "the engine was made without scoring");
+    engine_reset_row(e, 0);
+    if (check_tokens(e, 0, token, n, err))
+        return CVN_EINVAL;
+    logprob[0] = 0;
+    double begin = engine_now();
+    for (int64_t done = 0; done < n;) {
+        int b = choose_bucket(e->score_bucket, e->n_score_buckets, n - done);
+        int64_t part = n - done < e->score_bucket[b] ? n - done : e->score_bucket[b];
+        Program *p = &e->score[b];
+        stage_section(e, p, 0, token + done, part);
+        for (int64_t i = 0; i < p->seq; i++)
+            e->one.targets[i] = done + i + 1 < n ? token[done + i + 1] : -1;
+        int code = engine_run(e, p, err);
+        if (code)
+            return code;
+        const float *got = p->output[p->first_result];
+        for (int64_t i = 0; i < part && done + i + 1 < n; i++)
+            logprob[done + i + 1] = got[i];
+        memcpy(argmax + done, p->output[p->first_result + 1], (size_t)part * sizeof *argmax);
+        e->stats.prefills++;
+        e->filled[0] += part;
+        done += part;
+    }
+    e->stats.prefill_tokens += n;
+    e->stats.prefill_seconds += engine_now() - begin;
+    engine_reset_row(e, 0);
+    return CVN_OK;
+}

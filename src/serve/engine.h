@@ -1,0 +1,92 @@
+/*
+ * The inside of an engine: compiled programs and the state of the rows.
+ *
+ * A program is a plan and its table of parameter addresses. Weights and, for the decode program,
+ * caches never change place, so the table is made once; a prefill program, which works on one row,
+ * gets that row's cache addresses before each run. Decode reads and advances the rows' state in
+ * place: tokens and start are parameters that its outputs are computed into, so steps follow each
+ * other with nothing in between.
+ */
+#ifndef CVN_SERVE_ENGINE_H
+#define CVN_SERVE_ENGINE_H
+
+#include "compile/cache.h"
+#include "cpu/executor.h"
+#include "cpu/profile.h"
+#include "model/llama.h"
+#include "serve/kv.h"
+#include "serve/model.h"
+
+/* Per-row inputs of the graphs, [rows] each; in the order of the names in engine.c. */
+typedef enum Slot {
+    SLOT_TOKENS,
+    SLOT_START,
+    SLOT_LENGTH,
+    SLOT_TEMPERATURE,
+    SLOT_KEY,
+    SLOT_TOP_K,
+    SLOT_TOP_P,
+    SLOT_MIN_P,
+    SLOT_TARGETS,
+    SLOT_COUNT
+} Slot;
+
+/* Inputs for `rows` rows of up to `seq` tokens. */
+typedef struct Inputs {
+    int32_t *tokens, *start, *length, *top_k, *targets; /* tokens, targets: [rows * seq] */
+    float *temperature, *top_p, *min_p;
+    uint32_t *key; /* [rows * 2] */
+} Inputs;
+
+typedef struct Program {
+    const Plan *plan; /* borrowed from the executable cache; NULL when not compiled */
+    void **param;     /* [parameters of the graph] */
+    void **output;    /* [outputs of the graph] */
+    int n_params, n_outputs;
+    int first_cache;  /* index of cache.0.k among the parameters */
+    int first_result; /* index of the first output after the caches */
+    int64_t seq;
+} Program;
+
+struct cvn_engine {
+    const cvn_model *model; /* borrowed */
+    cvn_engine_options options;
+    Arena arena;
+    Device *device;
+    Profile *profile; /* or NULL */
+    Cache cache;
+    KvCache kv;
+    SampleMode most; /* modes up to this one are compiled */
+    Inputs rows;     /* of the decode program: [options.rows], seq 1 */
+    Inputs one;      /* of prefill and scoring: one row of the largest bucket */
+    int64_t *filled; /* [rows] positions in the row's cache */
+    Program fill[CVN_MAX_BUCKETS];
+    Program prefill[SAMPLE_MODE_COUNT][CVN_MAX_BUCKETS];
+    Program score[CVN_MAX_BUCKETS];
+    Program decode[SAMPLE_MODE_COUNT];
+    int n_score_buckets;
+    int64_t score_bucket[CVN_MAX_BUCKETS];
+    cvn_engine_stats stats;
+};
+
+/* Runs a program; on return its outputs are in program->output. */
+int engine_run(cvn_engine *e, Program *program, cvn_err *err);
+
+/* Appends n >= 1 tokens to a row's cache and draws the next one, which becomes the row's token for
+ * decoding. */
+int engine_prefill(cvn_engine *e, int row, const int32_t *tokens, int64_t n,
+                   const cvn_sampling *sampling, cvn_err *err);
+
+/* One decode step: every active row's token goes into its cache and the next is drawn into
+ * rows.tokens. */
+int engine_decode(cvn_engine *e, cvn_err *err);
+
+/* A row takes part in decoding while it is active. */
+void engine_set_active(cvn_engine *e, int row, bool active);
+
+/* Forgets a row's text. */
+void engine_reset_row(cvn_engine *e, int row);
+
+double engine_now(void); /* seconds, monotonic */
+
+#endif

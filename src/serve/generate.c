@@ -1,0 +1,215 @@
+/*
+ * Generating for many requests on a few rows (continuous batching). A row that ends takes the next
+ * waiting request while the others go on:
+ *
+ *     rows     steps →
+ *     0        P0 d d d d E P3 d d d d …
+ *     1        P1 d d E P2 d d d d d d …          P prefill, d decode, E end token
+ *
+ * Looking at tokens may be dear where they are not in host memory, so ends are looked for every
+ * eos_interval steps; what a row decoded past its end is dropped, at most eos_interval - 1 tokens.
+ */
+#include "serve/engine.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One call of cvn_engine_generate. */
+typedef struct Run {
+    cvn_engine *e;
+    const cvn_request *request;
+    cvn_result *result;
+    int n, next;      /* requests; the first that has not started */
+    int *row_of;      /* [rows] request that the row works on, or -1 */
+    int32_t *history; /* [eos_interval, rows] tokens of the steps since the last look */
+    cvn_token_fn *on_token;
+    void *context;
+    const volatile int *interrupt;
+    double begin; /* of the call */
+} Run;
+
+static bool interrupted(const Run *run)
+{
+    return run->interrupt && *run->interrupt;
+}
+
+static bool is_eos(const cvn_engine *e, int32_t token)
+{
+    const SpecialIds *eos = &e->model->io.config.eos;
+    for (int i = 0; i < eos->n; i++)
+        if (eos->id[i] == token)
+            return true;
+    return false;
+}
+
+static void finish(Run *run, int row, cvn_finish why)
+{
+    cvn_result *result = &run->result[run->row_of[row]];
+    result->finish = why;
+    engine_set_active(run->e, row, false);
+    engine_reset_row(run->e, row);
+    kv_release(&run->e->kv, row);
+    run->row_of[row] = -1;
+}
+
+/* Hands a token over; true while the row goes on. `filled` is its cache's fill when the token was
+ * drawn. */
+static bool take_token(Run *run, int row, int32_t token, int64_t filled)
+{
+    int r = run->row_of[row];
+    const cvn_request *request = &run->request[r];
+    cvn_result *result = &run->result[r];
+    double now = engine_now() - run->begin;
+    if (result->n_tokens == 0)
+        result->first_seconds = now;
+    result->n_tokens++;
+    result->total_seconds = now;
+    bool go_on = !run->on_token || run->on_token(run->context, r, token);
+    if (!request->ignore_eos && is_eos(run->e, token))
+        finish(run, row, CVN_FINISH_EOS);
+    else if (!go_on)
+        finish(run, row, CVN_FINISH_STOPPED);
+    else if (result->n_tokens >= request->max_tokens)
+        finish(run, row, CVN_FINISH_LENGTH);
+    else if (filled >= run->e->options.context)
+        finish(run, row, CVN_FINISH_CONTEXT);
+    else
+        return true;
+    return false;
+}
+
+/* Gives every free row a request, until there are none. */
+static int fill_rows(Run *run, cvn_err *err)
+{
+    cvn_engine *e = run->e;
+    for (int row = 0; row < e->options.rows; row++) {
+        while (run->row_of[row] < 0 && run->next < run->n && !interrupted(run)) {
+            int r = run->next++;
+            const cvn_request *request = &run->request[r];
+            if (request->max_tokens < 1)
+                continue;
+            double begin = engine_now();
+            engine_reset_row(e, row);
+            int code =
+                engine_prefill(e, row, request->prompt, request->n_prompt, &request->sampling, err);
+            if (code)
+                return code;
+            run->result[r].prefill_seconds = engine_now() - begin;
+            run->row_of[row] = r;
+            engine_set_active(e, row, true);
+            take_token(run, row, e->rows.tokens[row], e->filled[row]);
+        }
+    }
+    return CVN_OK;
+}
+
+/* Steps until the next look: no row may outrun its context or its limit. 0 when no row is active.
+ */
+static int64_t steps_ahead(const Run *run)
+{
+    const cvn_engine *e = run->e;
+    int64_t steps = e->options.eos_interval;
+    bool any = false;
+    for (int row = 0; row < e->options.rows; row++) {
+        int r = run->row_of[row];
+        if (r < 0)
+            continue;
+        any = true;
+        int64_t room = e->options.context - e->filled[row];
+        int64_t left = run->request[r].max_tokens - run->result[r].n_tokens;
+        steps = room < steps ? room : steps;
+        steps = left < steps ? left : steps;
+    }
+    return any ? steps : 0;
+}
+
+static int decode_some(Run *run, int64_t steps, cvn_err *err)
+{
+    cvn_engine *e = run->e;
+    int rows = e->options.rows;
+    for (int64_t s = 0; s < steps; s++) {
+        int code = engine_decode(e, err);
+        if (code)
+            return code;
+        memcpy(run->history + s * rows, e->rows.tokens, (size_t)rows * sizeof *run->history);
+    }
+    for (int row = 0; row < rows; row++)
+        for (int64_t s = 0; s < steps && run->row_of[row] >= 0; s++)
+            if (!take_token(run, row, run->history[s * rows + row],
+                            e->filled[row] - (steps - 1 - s)))
+                e->stats.wasted_tokens += steps - 1 - s;
+    return CVN_OK;
+}
+
+static int check_request(const cvn_request *r, int i, cvn_err *err)
+{
+    const cvn_sampling *s = &r->sampling;
+    if (!r->prompt || r->n_prompt < 1)
+        return err_set(err, CVN_EINVAL, "prompt %d has no tokens", i);
+    if (!(s->temperature >= 0) || isinf(s->temperature) ||
+        (s->temperature > 0 && s->temperature < 1e-3f))
+        return err_set(err, CVN_EINVAL, "a temperature of %g is not 0, nor 0.001 or more",
+                       (double)s->temperature);
+    if (s->top_k < 0 || !(s->top_p > 0) || !(s->min_p >= 0) || s->min_p > 1)
+        return err_set(
+            err, CVN_EINVAL,
+            "top-k %d, top-p %g, min-p %g: expected top-k >= 0, top-p > 0, min-p in 0 to 1",
+            (int)s->top_k, (double)s->top_p, (double)s->min_p);
+    return CVN_OK;
+}
+
+static int run_all(Run *run, cvn_err *err)
+{
+    for (;;) {
+        int code = fill_rows(run, err);
+        if (code)
+            return code;
+        if (interrupted(run))
+            return err_set(err, CVN_EINTERRUPTED, "interrupted");
+        int64_t steps = steps_ahead(run);
+        if (!steps)
+            return CVN_OK;
+        code = decode_some(run, steps, err);
+        if (code)
+            return code;
+    }
+}
+
+int cvn_engine_generate(cvn_engine *e, const cvn_request *request, int n, cvn_token_fn *on_token,
+                        void *context, const volatile int *interrupt, cvn_result *result,
+                        cvn_err *err)
+{
+    if (e->options.no_generation)
+        return err_set(err, CVN_EINVAL, "the engine was made without generation");
+    for (int i = 0; i < n; i++)
+        if (check_request(&request[i], i, err))
+            return CVN_EINVAL;
+    size_t rows = (size_t)e->options.rows;
+    Run run = {.e = e,
+               .request = request,
+               .result = result,
+               .n = n,
+               .row_of = calloc(rows, sizeof *run.row_of),
+               .history = calloc(rows * (size_t)e->options.eos_interval, sizeof *run.history),
+               .on_token = on_token,
+               .context = context,
+               .interrupt = interrupt,
+               .begin = engine_now()};
+    int code = CVN_OK;
+    if (run.row_of && run.history) {
+        for (int i = 0; i < n; i++)
+            result[i] = (cvn_result){.finish = CVN_FINISH_LENGTH};
+        for (size_t i = 0; i < rows; i++)
+            run.row_of[i] = -1;
+        code = run_all(&run, err);
+        for (int i = 0; i < (int)rows; i++)
+            if (run.row_of[i] >= 0)
+                finish(&run, i, CVN_FINISH_STOPPED);
+    } else {
+        code = err_set(err, CVN_EMEM, "no memory for %zu rows", rows);
+    }
+    free(run.row_of);
+    free(run.history);
+    return code;
+}

@@ -1,0 +1,114 @@
+/* Opening a model: files, weights in the dtype that is computed with, tokenizer, and text in and out. */
+#include "serve/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Adds each line of text, with the place it is about in front. */
+static void add_warnings(StrBuf *out, const char *path, const char *text)
+{
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        strbuf_printf(out, "%s: %.*s\n", path, (int)n, text);
+        text += n + (text[n] == '\n');
+    }
+}
+
+static int load_weights(cvn_model *m, const cvn_model_options *options, const char *path,
+                        cvn_err *err)
+{
+    cvn_dtype dtype = options->dtype;
+    if (dtype == CVN_DTYPE_COUNT)
+        dtype = m->io.config.dtype == CVN_F32 ? CVN_F32 : CVN_BF16;
+    if (dtype != CVN_F32 && dtype != CVN_BF16)
+        return err_set(err, CVN_EUNSUPPORTED, "cannot compute in %s; use f32 or bf16",
+                       cvn_dtype_name(dtype));
+    m->dtype = dtype;
+    WeightsOptions load = {.dtype = dtype, .scan = SCAN_AUTO};
+    int code = weights_load(&m->weights, &m->io, &load, err);
+    if (code)
+        return code;
+    for (int i = 0; i < m->weights.n; i++)
+        m->weight_bytes += m->weights.weight[i].bytes;
+    add_warnings(&m->warnings, path, m->weights.warnings);
+    return CVN_OK;
+}
+
+static int open_model(cvn_model *m, const char *path, const cvn_model_options *options,
+                      cvn_err *err)
+{
+    int code = io_open_model(&m->io, path, err);
+    if (code)
+        return code;
+    m->open = true;
+    add_warnings(&m->warnings, path, m->io.config.warnings);
+    code = load_weights(m, options, path, err);
+    if (code || options->no_tokenizer)
+        return code;
+    cvn_err missing = {0};
+    if (tokenizer_open(path, &m->tokenizer, &missing) == CVN_OK) {
+        int64_t n = tokenizer_vocab_size(m->tokenizer);
+        if (n > m->io.config.vocab)
+            strbuf_printf(&m->warnings,
+                          "%s: the tokenizer has %lld pieces, the model only %lld: some text "
+                          "cannot be scored\n",
+                          path, (long long)n, (long long)m->io.config.vocab);
+        return CVN_OK;
+    }
+    /* A model without a tokenizer still takes token ids; one with a broken tokenizer is an error. */
+    if (missing.code == CVN_EIO)
+        return CVN_OK;
+    return err_set(err, missing.code, "%s", missing.message);
+}
+
+int cvn_model_open(const char *path, const cvn_model_options *options, cvn_model **out,
+                   cvn_err *err)
+{
+    *out = NULL;
+    cvn_model *m = calloc(1, sizeof *m);
+    if (!m)
+        return err_set(err, CVN_EMEM, "no memory for a model");
+    int code = open_model(m, path, options, err);
+    if (code)
+        cvn_model_free(m);
+    else
+        *out = m;
+    return code;
+}
+
+void cvn_model_free(cvn_model *m)
+{
+    if (!m)
+        return;
+    tokenizer_free(m->tokenizer);
+    weights_free(&m->weights);
+    if (m->open)
+        io_close_model(&m->io);
+    strbuf_free(&m->warnings);
+    free(m);
+}
+
+const char *cvn_model_warnings(const cvn_model *m)
+{
+    return m->warnings.text ? m->warnings.text : "";
+}
+
+int64_t cvn_model_context(const cvn_model *m)
+{
+    return m->io.config.max_context;
+}
+
+int64_t cvn_model_vocab(const cvn_model *m)
+{
+    return m->io.config.vocab;
+}
+
+cvn_dtype cvn_model_dtype(const cvn_model *m)
+{
+    return m->dtype;
+}
+
+bool cvn_model_has_tokenizer(const cvn_model *m)
+{
+    return m->tokenizer != NULL;
+}

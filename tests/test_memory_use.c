@@ -1,0 +1,102 @@
+/* Peak memory: what was predicted before anything ran is what the process then takes. */
+#include "io/save.h"
+#include "model/presets.h"
+#include "serve/engine.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* A line of /proc/self/status in bytes, "VmHWM" or "VmRSS"; 0 where there is none. */
+static double status_bytes(const char *key)
+{
+    char line[256];
+    double kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof line, file))
+        if (strncmp(line, key, strlen(key)) == 0)
+            kib = strtod(line + strlen(key) + 1, NULL);
+    if (file)
+        fclose(file);
+    return kib * 1024;
+}
+
+static bool sanitized(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return true;
+#else
+    return false;
+#endif
+}
+
+static void peak_memory_is_as_predicted(void **state)
+{
+    (void)state;
+    if (sanitized() || status_bytes("VmHWM") == 0) {
+        print_message("skipped: memory cannot be measured in this build\n");
+        skip();
+    }
+    cvn_err err = {0};
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s/caravan-test-memory-%d", P_tmpdir, (int)getpid());
+    LlamaConfig config;
+    SaveOptions save = {.dtype = CVN_BF16, .force = true};
+    if (preset_config("stories110m", &config, &err) || init_folder(folder, &config, 3, &save, &err))
+        fail_msg("%s", err.message);
+
+    double before = status_bytes("VmRSS");
+    cvn_model *model;
+    cvn_engine *e;
+    cvn_model_options open = {.dtype = CVN_BF16, .no_tokenizer = true};
+    cvn_engine_options options = {.rows = 2, .threads = 2, .context = 1024};
+    if (cvn_model_open(folder, &open, &model, &err) || cvn_engine_new(model, &options, &e, &err))
+        fail_msg("%s", err.message);
+    static int32_t prompt[700];
+    for (int i = 0; i < 700; i++)
+        prompt[i] = i * 31 % 32000;
+    cvn_request request[2] = {{prompt, 700, 8, true, {.top_p = 1}},
+                              {prompt, 600, 8, true, {.top_p = 1}}};
+    cvn_result result[2];
+    if (cvn_engine_generate(e, request, 2, NULL, NULL, NULL, result, &err))
+        fail_msg("%s", err.message);
+    cvn_engine_stats stats = cvn_engine_get_stats(e);
+
+    /* The arena is exactly the largest plan's. */
+    size_t largest = 0;
+    for (size_t i = 0; i < e->cache.plans.capacity; i++) {
+        const Plan *plan = (const Plan *)(uintptr_t)e->cache.plans.slot[i].value;
+        if (e->cache.plans.slot[i].key && plan->arena_bytes > largest)
+            largest = plan->arena_bytes;
+    }
+    assert_int_equal(stats.arena_bytes, largest);
+
+    double filled = (double)kv_cache_bytes(&config, 1, 708 + 608, CVN_BF16);
+    double predicted = (double)stats.weight_bytes + (double)stats.arena_bytes + filled;
+    double measured = status_bytes("VmHWM") - before;
+    if (fabs(measured - predicted) > 0.05 * predicted + 64 * 0x1p20)
+        fail_msg("measured %.1f MiB, predicted %.1f", measured / 0x1p20, predicted / 0x1p20);
+    cvn_engine_free(e, NULL);
+    cvn_model_free(model);
+
+    static const char *const files[] = {"config.json", "generation_config.json",
+                                        "model.safetensors"};
+    for (int i = 0; i < 3; i++) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+        unlink(path);
+    }
+    rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(peak_memory_is_as_predicted)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
