@@ -140,7 +140,8 @@ static void seeds_differ_and_repeat(void **state)
     make_requests(request, 3, prompt, cvn_model_vocab(model), 20);
     for (int r = 0; r < 3; r++) {
         request[r] = request[0];
-        request[r].sampling = (cvn_sampling){.temperature = 1.5f, .top_p = 1, .seed = r == 1 ? 9 : 8};
+        request[r].sampling =
+            (cvn_sampling){.temperature = 1.5f, .top_p = 1, .seed = r == 1 ? 9 : 8};
     }
     cvn_engine *e = new_engine(model, (cvn_engine_options){.sampling = true, .rows = 2});
     static Texts t;
@@ -345,9 +346,8 @@ static void bad_requests_are_refused(void **state)
     volatile int interrupt = 1;
     request.sampling.temperature = 0;
     err = (cvn_err){0};
-    assert_int_equal(
-        cvn_engine_generate(e, &request, 1, NULL, NULL, &interrupt, &result, &err),
-        CVN_EINTERRUPTED);
+    assert_int_equal(cvn_engine_generate(e, &request, 1, NULL, NULL, &interrupt, &result, &err),
+                     CVN_EINTERRUPTED);
     /* The engine still works. */
     assert_int_equal(cvn_engine_generate(e, &request, 1, NULL, NULL, NULL, &result, NULL), CVN_OK);
     assert_int_equal(result.n_tokens, 5);
@@ -427,9 +427,9 @@ static void the_trained_model_says_what_it_said_elsewhere(void **state)
 static void a_bf16_checkpoint_scores_as_elsewhere(void **state)
 {
     (void)state;
-    static const int32_t token[40] = {94, 87, 60,  29, 75, 85,  18, 15, 47, 102, 105, 36, 63, 49,
-                                      54, 76, 47,  36, 34, 19,  22, 81, 55, 102, 57,  62, 59, 51,
-                                      68, 62, 68,  74, 89, 13,  45, 77, 37, 41,  72,  33};
+    static const int32_t token[40] = {94, 87, 60, 29, 75, 85, 18, 15, 47, 102, 105, 36, 63, 49,
+                                      54, 76, 47, 36, 34, 19, 22, 81, 55, 102, 57,  62, 59, 51,
+                                      68, 62, 68, 74, 89, 13, 45, 77, 37, 41,  72,  33};
     char path[512];
     snprintf(path, sizeof path, "%s/checkpoints/paged-infer-tiny/tiny_llama_golden.bin",
              CVN_SHARED_DATA);
@@ -445,8 +445,8 @@ static void a_bf16_checkpoint_scores_as_elsewhere(void **state)
     for (int b = 0; b < 2; b++) {
         double worst = 0;
         cvn_model *model = open_model(path, b ? CVN_BF16 : CVN_F32);
-        cvn_engine *e =
-            new_engine(model, (cvn_engine_options){.rows = 1, .scoring = true, .no_generation = true});
+        cvn_engine *e = new_engine(
+            model, (cvn_engine_options){.rows = 1, .scoring = true, .no_generation = true});
         float logprob[40];
         int32_t argmax[40];
         assert_int_equal(cvn_engine_score(e, token, 40, logprob, argmax, NULL), CVN_OK);
@@ -469,16 +469,16 @@ static void bf16_stays_near_f32_on_the_trained_model(void **state)
     (void)state;
     json_t *json = golden("stories260K.json");
     int32_t prompt[64];
-    int64_t n =
-        ids_of(json_object_get(json_array_get(json_object_get(json, "cases"), 2), "prompt_ids"), prompt);
+    int64_t n = ids_of(
+        json_object_get(json_array_get(json_object_get(json, "cases"), 2), "prompt_ids"), prompt);
     float logprob[2][64];
     int32_t argmax[64];
     char path[512];
     snprintf(path, sizeof path, "%s/checkpoints/stories260K-hf", CVN_SHARED_DATA);
     for (int b = 0; b < 2; b++) {
         cvn_model *model = open_model(path, b ? CVN_BF16 : CVN_F32);
-        cvn_engine *e =
-            new_engine(model, (cvn_engine_options){.rows = 1, .scoring = true, .no_generation = true});
+        cvn_engine *e = new_engine(
+            model, (cvn_engine_options){.rows = 1, .scoring = true, .no_generation = true});
         assert_int_equal(cvn_engine_score(e, prompt, n, logprob[b], argmax, NULL), CVN_OK);
         cvn_engine_free(e, NULL);
         cvn_model_free(model);

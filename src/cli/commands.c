@@ -4,13 +4,9 @@
  */
 #include "cli/options.h"
 
-extern const Command command_generate, command_score, command_init, command_inspect, command_tokenize;
+extern const Command command_generate, command_score, command_init, command_inspect,
+    command_tokenize;
 
 const Command *const commands[] = {
-    &command_generate,
-    &command_score,
-    &command_init,
-    &command_inspect,
-    &command_tokenize,
-    NULL,
+    &command_generate, &command_score, &command_init, &command_inspect, &command_tokenize, NULL,
 };

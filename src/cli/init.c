@@ -4,6 +4,9 @@
 #include "io/save.h"
 #include "model/presets.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 enum { PRESET, SEED, DTYPE, CONTEXT, TOKENIZER, SHARD, FORCE, OUTPUT };
 
 static const char *preset_name(size_t i)
@@ -41,8 +44,9 @@ static const Option *const options[] = {
 /* What the fill of save_folder is given: the seed first, as init_fill wants it. */
 typedef struct Filling {
     uint64_t seed;
-    Progress progress;
-    double done; /* elements written */
+    Progress progress; /* drawn by `owner` alone */
+    atomic_llong done; /* elements written, by all threads */
+    pthread_t owner;
 } Filling;
 
 static int fill(void *context, const Param *param, int64_t first, int64_t n, float *out,
@@ -50,8 +54,9 @@ static int fill(void *context, const Param *param, int64_t first, int64_t n, flo
 {
     Filling *filling = context;
     int code = init_fill(&filling->seed, param, first, n, out, err);
-    filling->done += (double)n;
-    progress_set(&filling->progress, filling->done);
+    long long done = atomic_fetch_add(&filling->done, (long long)n) + n;
+    if (pthread_equal(pthread_self(), filling->owner))
+        progress_set(&filling->progress, (double)done);
     return code;
 }
 
@@ -72,7 +77,8 @@ static int run(const Args *args)
     const char *folder = args->value[OUTPUT].text;
     ModelSize size = model_size(&config);
     Filling filling = {.seed = (uint64_t)args->value[SEED].integer,
-                       .progress = progress_start("writing", (double)size.params)};
+                       .progress = progress_start("writing", (double)size.params),
+                       .owner = pthread_self()};
     int code = llama_config_check(&config, args->value[PRESET].text, &err);
     if (code == CVN_OK)
         code = save_folder(folder, &config, &save, fill, &filling, &err);
