@@ -29,9 +29,11 @@ void added_set_init(AddedSet *set, Added *item, size_t n)
     for (unsigned byte = 0; byte < 256; byte++) {
         set->begin[byte] = (uint32_t)i;
         while (i < n && (unsigned char)item[i].text[0] == byte)
-            set->n_plain += !item[i++].special;
+            i++;
     }
     set->begin[256] = (uint32_t)i;
+    for (i = 0; i < n; i++)
+        set->largest = item[i].kind > set->largest ? item[i].kind : set->largest;
 }
 
 static size_t spaces_before(const char *text, size_t end, size_t from)
@@ -68,16 +70,16 @@ static const Added *longest_at(const AddedSet *set, const char *text, size_t n)
     return NULL;
 }
 
-bool added_set_find(const AddedSet *set, const char *text, size_t n, size_t from, bool special,
+bool added_set_find(const AddedSet *set, const char *text, size_t n, size_t from, AddedKind least,
                     const Added **found, size_t *begin, size_t *end)
 {
-    if (special ? set->n == 0 : set->n_plain == 0)
+    if (set->n == 0 || set->largest < least)
         return false;
     for (size_t i = from; i < n;) {
         const Added *item = longest_at(set, text + i, n - i);
         if (!item) {
             i++;
-        } else if (item->special && !special) {
+        } else if (item->kind < least) {
             i += item->length;
         } else {
             *found = item;

@@ -8,7 +8,7 @@ typedef struct Encoder {
     const Tokenizer *tokenizer;  /* borrowed */
     TokenIds *out;               /* borrowed */
     cvn_err *err;                /* borrowed */
-    bool special;                /* special tokens in the text become ids */
+    AddedKind least;             /* added tokens of this kind and above are found in the text */
     BpeWork work;                /* owned */
     StrBuf normalized[2];        /* owned, what `normalize` makes */
     StrBuf prepared[2];          /* owned, what `prepare` makes */
@@ -82,7 +82,7 @@ static int encode_segment(Encoder *e, const char *text, size_t n, bool first)
     const Added *found;
     size_t begin, end, done = 0;
     e->unknown_start = e->out->n;
-    while (added_set_find(&t->normalized, text, n, done, e->special, &found, &begin, &end)) {
+    while (added_set_find(&t->normalized, text, n, done, e->least, &found, &begin, &end)) {
         int rc = begin > done ? encode_plain(e, text + done, begin - done, first && done == 0) : 0;
         if (rc)
             return rc;
@@ -97,7 +97,7 @@ static int encode_text(Encoder *e, const char *text, size_t n)
     const Tokenizer *t = e->tokenizer;
     const Added *found;
     size_t begin, end, done = 0;
-    while (added_set_find(&t->raw, text, n, done, e->special, &found, &begin, &end)) {
+    while (added_set_find(&t->raw, text, n, done, e->least, &found, &begin, &end)) {
         int rc = begin > done ? encode_segment(e, text + done, begin - done, done == 0) : 0;
         if (rc)
             return rc;
@@ -111,7 +111,9 @@ int tokenizer_encode(const Tokenizer *t, const char *text, size_t n, unsigned fl
                      cvn_err *err)
 {
     size_t before = out->n;
-    Encoder e = {.tokenizer = t, .out = out, .err = err, .special = flags & TOKENIZER_SPECIAL};
+    Encoder e = {.tokenizer = t, .out = out, .err = err, .least = ADDED_TEXT};
+    if (flags & (TOKENIZER_SPECIAL | TOKENIZER_PLAIN))
+        e.least = flags & TOKENIZER_SPECIAL ? ADDED_SPECIAL : ADDED_PIECE;
     int rc = CVN_OK;
     for (int i = 0; !rc && i < t->n_split; i++)
         rc = split_work_new(t->split[i], &e.split[i], err);

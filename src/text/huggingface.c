@@ -183,14 +183,15 @@ static int read_added(Reader *r, const json_t *entry, Added *added, bool *normal
     Tokenizer *t = r->t;
     const char *content = json_string_value(json_object_get(entry, "content"));
     size_t n = strlen(content);
-    bool single_word;
+    bool single_word, special;
     *added = (Added){.id = (int32_t)json_integer_value(json_object_get(entry, "id")), .length = n};
-    if (hf_flag(entry, "special", false, &added->special, r->err) ||
+    if (hf_flag(entry, "special", false, &special, r->err) ||
         hf_flag(entry, "lstrip", false, &added->strip_left, r->err) ||
         hf_flag(entry, "rstrip", false, &added->strip_right, r->err) ||
         hf_flag(entry, "single_word", false, &single_word, r->err) ||
-        hf_flag(entry, "normalized", !added->special, normalized, r->err))
+        hf_flag(entry, "normalized", !special, normalized, r->err))
         return CVN_EFORMAT;
+    added->kind = special ? ADDED_SPECIAL : ADDED_TEXT;
     if (single_word)
         return err_set(r->err, CVN_EUNSUPPORTED,
                        "added token '%.60s' asks for \"single_word\", which is not supported",
@@ -206,7 +207,7 @@ static int read_added(Reader *r, const json_t *entry, Added *added, bool *normal
         return bad_id(content, r->err);
     if (!same)
         bpe_set_piece(&t->bpe, added->id, PIECE_USER, content, n);
-    piece->kind = added->special ? PIECE_SPECIAL : PIECE_USER;
+    piece->kind = special ? PIECE_SPECIAL : PIECE_USER;
     added->text = arena_stringn(&t->arena, content, n);
     bool is_new;
     uint64_t *id = map_put(&t->special, content, n, &is_new);

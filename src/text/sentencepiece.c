@@ -398,7 +398,7 @@ static void add_tokens(Tokenizer *t, const SpmModel *model)
     for (int32_t id = 0; id < t->bpe.n_ids; id++) {
         const Piece *piece = &t->bpe.piece[id];
         Added added = {.text = piece->text, .length = (size_t)piece->length, .id = id};
-        added.special = piece->kind == PIECE_SPECIAL;
+        added.kind = piece->kind == PIECE_SPECIAL ? ADDED_SPECIAL : ADDED_PIECE;
         if (piece->kind == PIECE_SPECIAL)
             control[n_control++] = added;
         else if (piece->kind == PIECE_USER)

@@ -158,8 +158,10 @@ static void add_special(Tokenizer *t)
         size_t n = strlen(name);
         bpe_set_piece(&t->bpe, first + i, PIECE_SPECIAL, name, n);
         *map_put(&t->special, name, n, NULL) = (uint64_t)(first + i);
-        item[i] = (Added){
-            .text = t->bpe.piece[first + i].text, .length = n, .id = first + i, .special = true};
+        item[i] = (Added){.text = t->bpe.piece[first + i].text,
+                          .length = n,
+                          .id = first + i,
+                          .kind = ADDED_SPECIAL};
     }
     added_set_init(&t->raw, item, N_SPECIAL);
 }

@@ -50,6 +50,8 @@ enum {
         4, /* encode: special tokens in the text become their ids (else they are plain
               text); decode: special tokens are written out (else they are skipped) */
     TOKENIZER_CONTINUE = 8, /* decode: other text stands before this, so a leading space is kept */
+    TOKENIZER_PLAIN = 16, /* encode: added tokens that are not special are plain text, too: for text
+                               that comes from outside and must not be able to mark anything */
 };
 
 /* Opens a tokenizer file, or a model folder that has tokenizer.json or tokenizer.model. The JSON

@@ -52,21 +52,28 @@ typedef struct RewriteList {
     int n;
 } RewriteList;
 
+/* When a token is looked for in text. */
+typedef enum AddedKind {
+    ADDED_SPECIAL, /* when asked for: TOKENIZER_SPECIAL */
+    ADDED_TEXT,    /* unless asked not to: TOKENIZER_PLAIN */
+    ADDED_PIECE,   /* always: a user-defined piece of SentencePiece */
+} AddedKind;
+
 /* A token that is found in text before any merging. */
 typedef struct Added {
     const char *text; /* [length] arena; what to look for */
-    size_t length;
+    size_t length;    /* bytes, at least 1 */
     int32_t id;
-    bool special;     /* only when asked for: TOKENIZER_SPECIAL */
+    AddedKind kind;
     bool strip_left;  /* takes white space on its left along */
     bool strip_right; /* takes white space on its right along */
 } Added;
 
 /* Tokens to look for, leftmost first and the longest of those that begin at the same place. */
 typedef struct AddedSet {
-    Added *item; /* [n] sorted by first byte, then by length, longest first; arena */
-    size_t n;
-    size_t n_plain; /* those that are not special */
+    Added *item;       /* [n] sorted by first byte, then by length, longest first; arena */
+    size_t n;          /* items */
+    AddedKind largest; /* of the kinds of the items */
     uint32_t
         begin[257]; /* items that start with byte b: item[begin[b]] .. item[begin[b + 1] - 1] */
 } AddedSet;
@@ -107,9 +114,9 @@ bool tiktoken_is(const char *bytes, size_t n);
 /* Sorts n tokens, of which `item` is an arena array, into a set. */
 void added_set_init(AddedSet *set, Added *item, size_t n);
 
-/* The first token in text[from..n) and where it begins and ends; false when there is none. Tokens
- * that are special and not wanted are passed over as text. */
-bool added_set_find(const AddedSet *set, const char *text, size_t n, size_t from, bool special,
+/* The first token in text[from..n) and where it begins and ends; false when there is none. Tokens of a
+ * kind below `least` are passed over as text. */
+bool added_set_find(const AddedSet *set, const char *text, size_t n, size_t from, AddedKind least,
                     const Added **found, size_t *begin, size_t *end);
 
 /* Runs the steps; *result and *n are the rewritten text, in one of the two buffers or `text`

@@ -1,0 +1,62 @@
+/* Splitting the thinking from the answer while text streams in. */
+#include "text/chat.h"
+
+#include <string.h>
+
+static const char OPEN[] = "<think>", CLOSE[] = "</think>";
+
+void thinking_init(Thinking *thinking, bool inside)
+{
+    *thinking = (Thinking){.inside = inside, .trim = true};
+}
+
+/* One byte of text that is no part of a tag. */
+static void put(Thinking *thinking, char c, StrBuf *thought, StrBuf *answer)
+{
+    if (thinking->trim && (c == '\n' || c == '\r'))
+        return;
+    thinking->trim = false;
+    thinking->answered |= !thinking->inside;
+    strbuf_putc(thinking->inside ? thought : answer, c);
+}
+
+static void put_held(Thinking *thinking, StrBuf *thought, StrBuf *answer)
+{
+    size_t n = thinking->n_held;
+    thinking->n_held = 0;
+    for (size_t i = 0; i < n; i++)
+        put(thinking, thinking->held[i], thought, answer);
+}
+
+/* The tag that may come next, or NULL: one <think> at the very beginning, then one </think>. */
+static const char *expected_tag(const Thinking *thinking)
+{
+    return thinking->inside ? CLOSE : thinking->answered ? NULL : OPEN;
+}
+
+void thinking_push(Thinking *thinking, const char *text, size_t n, StrBuf *thought, StrBuf *answer)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *tag = expected_tag(thinking);
+        if (tag && text[i] != tag[thinking->n_held])
+            put_held(thinking, thought, answer);
+        tag = expected_tag(thinking);
+        if (!tag || text[i] != tag[thinking->n_held]) {
+            put(thinking, text[i], thought, answer);
+            continue;
+        }
+        if (tag[thinking->n_held + 1]) {
+            thinking->held[thinking->n_held++] = text[i];
+            continue;
+        }
+        thinking->n_held = 0;
+        thinking->answered = thinking->inside;
+        thinking->inside = !thinking->inside;
+        thinking->trim = true;
+    }
+}
+
+void thinking_flush(Thinking *thinking, StrBuf *thought, StrBuf *answer)
+{
+    put_held(thinking, thought, answer);
+}
