@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { PRESET, SEED, DTYPE, CONTEXT, TOKENIZER, SHARD, FORCE, OUTPUT };
+enum { PRESET, SEED, DTYPE, CONTEXT, TOKENIZER, SHARD, FORCE, THREADS, OUTPUT };
 
 static const char *preset_name(size_t i)
 {
@@ -36,6 +36,7 @@ static const Option *const options[] = {
                         .fallback = "4.5G", .help = "most bytes of weights in one file"},
     [FORCE] = &(const Option){"force", .letter = 'f', .kind = ARG_FLAG,
                               .help = "write into a folder that is not empty"},
+    [THREADS] = &option_threads,
     [OUTPUT] = &(const Option){"output", .letter = 'o', .kind = ARG_OUTPUT, .required = true,
                                .value = "DIR", .help = "folder to make"},
     NULL,
@@ -71,6 +72,7 @@ static int run(const Args *args)
     SaveOptions save = {.dtype = config.dtype,
                         .shard_bytes = (uint64_t)args->value[SHARD].integer,
                         .force = args->value[FORCE].flag,
+                        .threads = (int)args->value[THREADS].integer,
                         .tokenizer = args->value[TOKENIZER].text};
     if (args->value[DTYPE].given)
         save.dtype = dtype_of(&args->value[DTYPE]);
