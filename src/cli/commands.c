@@ -5,8 +5,9 @@
 #include "cli/options.h"
 
 extern const Command command_generate, command_score, command_init, command_inspect,
-    command_tokenize;
+    command_tokenize, command_opt;
 
 const Command *const commands[] = {
-    &command_generate, &command_score, &command_init, &command_inspect, &command_tokenize, NULL,
+    &command_generate, &command_score, &command_init, &command_inspect,
+    &command_tokenize, &command_opt,   NULL,
 };

@@ -1,12 +1,8 @@
-/*
- * Writes the text form. Unnamed values go by their number in the order of the text, so that a graph
- * which was printed and read prints as the same text; named ones that share a name are told apart
- * by a number behind it.
- */
+/* Writes the text form. */
 #include "graph/text.h"
 
-#include "base/map.h"
 #include "graph/lex.h"
+#include "graph/names.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -19,37 +15,7 @@ typedef struct Printer {
     StrBuf *out;
     Arena arena;
     char **name; /* [n_values], without the % */
-    Map taken;   /* names in use, and the number that was last put behind each */
 } Printer;
-
-/* v's own name, or that with a number, if another value has it; NULL if it has none to print. */
-static char *choose_name(Printer *p, const cvn_value *v)
-{
-    if (!lex_is_plain_name(v->name))
-        return NULL;
-    bool added;
-    uint64_t *last = map_put(&p->taken, v->name, strlen(v->name), &added);
-    char *name = arena_string(&p->arena, v->name);
-    for (uint64_t i = added ? 0 : *last; !added;) {
-        name = arena_printf(&p->arena, "%s.%" PRIu64, v->name, ++i);
-        map_put(&p->taken, name, strlen(name), &added);
-        *map_put(&p->taken, v->name, strlen(v->name), NULL) = i;
-    }
-    return name;
-}
-
-static void choose_names(Printer *p, const cvn_graph *g)
-{
-    int64_t number = 0;
-    map_init(&p->taken, &p->arena);
-    p->name = arena_array(&p->arena, g->n_values + (size_t)1, sizeof *p->name);
-    for (const Op *op = g->first; op; op = op->next) {
-        for (int i = 0; i < op->n_results; i++, number++) {
-            char *name = choose_name(p, op->result[i]);
-            p->name[op->result[i]->id] = name ? name : arena_printf(&p->arena, "%" PRId64, number);
-        }
-    }
-}
 
 static void put_value(Printer *p, const cvn_value *v)
 {
@@ -219,7 +185,7 @@ void graph_print(StrBuf *out, const cvn_graph *g)
         out->failed = true;
         return;
     }
-    choose_names(&p, g);
+    p.name = names_choose(g, &p.arena);
     strbuf_puts(out, "graph @");
     if (lex_is_plain_name(g->name))
         strbuf_puts(out, g->name);

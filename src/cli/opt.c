@@ -1,0 +1,176 @@
+/* caravan opt: runs passes on a graph in text, on any machine, and prints what they make of it. */
+#include "base/file.h"
+#include "cli/common.h"
+#include "cli/suggest.h"
+#include "cli/terminal.h"
+#include "graph/passes.h"
+#include "graph/stablehlo.h"
+#include "graph/text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PASSES, EMIT, DEVICES, DUMP, OUTPUT, QUIET };
+enum { EMIT_TEXT, EMIT_STABLEHLO, EMIT_NOTHING };
+
+static const char *emit_name(size_t i)
+{
+    static const char *const names[] = {"text", "stablehlo", "nothing", NULL};
+    return names[i];
+}
+
+static const Option *const options[] = {
+    [PASSES] = &(const Option){"passes", .letter = 'p', .kind = ARG_TEXT, .value = "LIST",
+                               .help = "passes to run, in order, with commas between"},
+    [EMIT] =
+        &(const Option){"emit", .letter = 'e', .kind = ARG_CHOICE, .value = "FORM",
+                        .fallback = "text", .choice = emit_name, .help = "what to print, one of"},
+    [DEVICES] =
+        &(const Option){"devices", .kind = ARG_INT, .high = 1 << 20, .value = "N", .fallback = "0",
+                        .help = "devices a StableHLO module is for, 0: as many as it names"},
+    [DUMP] = &(const Option){"dump", .kind = ARG_OUTPUT, .value = "DIR",
+                             .help = "write the graph there before the first and after each pass"},
+    [OUTPUT] = &(const Option){"output", .letter = 'o', .kind = ARG_OUTPUT, .value = "FILE",
+                               .help = "write there, else to standard output"},
+    [QUIET] = &(const Option){"quiet", .letter = 'q', .kind = ARG_FLAG,
+                              .help = "do not say what each pass did"},
+    NULL,
+};
+
+/* Tables of passes: one for each folder that has some. */
+static const Pass *const tables[] = {graph_passes};
+
+enum { MOST_PASSES = 64 };
+
+/* The i-th pass of all tables, or NULL. */
+static const Pass *pass_at(size_t i)
+{
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+        for (const Pass *pass = tables[t]; pass->name; pass++)
+            if (i-- == 0)
+                return pass;
+    return NULL;
+}
+
+static const char *pass_name(const void *unused, size_t i)
+{
+    (void)unused;
+    const Pass *pass = pass_at(i);
+    return pass ? pass->name : NULL;
+}
+
+static const Pass *find_pass(const char *name)
+{
+    const Pass *pass;
+    for (size_t i = 0; (pass = pass_at(i)); i++)
+        if (strcmp(pass->name, name) == 0)
+            return pass;
+    return NULL;
+}
+
+/* "simplify,dead" into pass[MOST_PASSES]. */
+static int parse_passes(const char *text, const Pass **pass, int *n, cvn_err *err)
+{
+    *n = 0;
+    while (text && *text) {
+        char name[64];
+        size_t length = strcspn(text, ",");
+        snprintf(name, sizeof name, "%.*s", (int)(length < 60 ? length : 60), text);
+        const Pass *found = find_pass(name);
+        const char *near = found ? NULL : suggest(name, pass_name, NULL);
+        if (!found && near)
+            return err_set(err, CVN_EINVAL, "there is no pass %s; did you mean %s?", name, near);
+        if (!found)
+            return err_set(err, CVN_EINVAL, "there is no pass '%s'; caravan opt --help lists them",
+                           name);
+        if (*n == MOST_PASSES)
+            return err_set(err, CVN_EINVAL, "--passes names more than %d passes", MOST_PASSES);
+        pass[(*n)++] = found;
+        text += length;
+        if (*text == ',')
+            text++;
+    }
+    return CVN_OK;
+}
+
+/* What a pass did, for people: standard output holds the graph alone. */
+static void report(const Pass *pass, bool changed, const cvn_graph *g, void *context)
+{
+    (void)context;
+    fprintf(stderr, "%s: %s, %" PRId64 " operations\n", pass->name,
+            changed ? "changed" : "unchanged", g->n_ops);
+}
+
+static int emit(const cvn_graph *g, const Args *args, StrBuf *out, cvn_err *err)
+{
+    StableHloOptions hlo = {.n_devices = args->value[DEVICES].integer};
+    switch (args->value[EMIT].integer) {
+    case EMIT_TEXT:
+        graph_print(out, g);
+        return out->failed ? err_set(err, CVN_EMEM, "no memory to print the graph") : CVN_OK;
+    case EMIT_STABLEHLO:
+        return graph_print_stablehlo(out, g, &hlo, err);
+    default:
+        return CVN_OK;
+    }
+}
+
+static int write_out(const StrBuf *out, const char *path, cvn_err *err)
+{
+    if (path)
+        return file_write(path, out->text, out->length, err);
+    if (out->length && fwrite(out->text, 1, out->length, stdout) != out->length)
+        return err_set(err, CVN_EIO, "the graph could not be written to standard output");
+    return CVN_OK;
+}
+
+static int run(const Args *args)
+{
+    cvn_err err = {0};
+    const char *path = args->operand[0];
+    const Pass *pass[MOST_PASSES];
+    int n;
+    char *text = NULL;
+    size_t length = 0;
+    if (parse_passes(args->value[PASSES].text, pass, &n, &err)) {
+        fail(&err);
+        return EXIT_USAGE;
+    }
+    if (read_input(path, &text, &length, &err))
+        return fail(&err);
+    bool from_stdin = strcmp(path, "-") == 0;
+    cvn_graph *g = graph_parse(text, length, from_stdin ? "standard input" : path, &err);
+    free(text);
+    PassOptions run_options = {.dump = args->value[DUMP].text,
+                               .report = args->value[QUIET].flag ? NULL : report};
+    StrBuf out = {0};
+    if (g && passes_run(g, pass, n, &run_options, &err) == CVN_OK &&
+        emit(g, args, &out, &err) == CVN_OK)
+        write_out(&out, args->value[OUTPUT].text, &err);
+    strbuf_free(&out);
+    cvn_graph_free(g);
+    return err.code ? fail(&err) : EXIT_OK;
+}
+
+const Command command_opt = {
+    "opt",
+    .about = "run compiler passes on a graph in text",
+    .usage = "[options] FILE",
+    .examples = "opt --passes simplify model.txt\tthe graph after simplification\n"
+                "opt --passes decompose,simplify --dump steps model.txt\talso steps/00-input.txt, "
+                "steps/01-decompose.txt, …\n"
+                "opt --emit stablehlo model.txt\ta module that XLA accepts\n"
+                "opt --emit nothing model.txt\tonly check that the file holds a legal graph\n",
+    .notes = "Passes: simplify (fold constants, merge equal operations, apply identities that are "
+             "exact), decompose (replace composites by the plain operations they stand for), dead "
+             "(drop operations that no output needs).\n"
+             "FILE may be - for standard input; docs/GRAPH.md describes the text form. The graph "
+             "is verified before the first pass and after each one. What each pass did is said on "
+             "standard error.",
+    .operands = "FILE",
+    .min_operands = 1,
+    .max_operands = 1,
+    .options = options,
+    .run = run,
+};

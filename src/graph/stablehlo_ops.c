@@ -1,0 +1,279 @@
+/* Operations whose StableHLO is more than a name and lists: regions, dimension numbers, groups. */
+#include "graph/stablehlo_impl.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static bool is_float(cvn_dtype dtype)
+{
+    return dtype == CVN_F64 || dtype == CVN_F32 || dtype == CVN_BF16 || dtype == CVN_F16;
+}
+
+/* What sums of this dtype are made in. */
+static cvn_dtype sum_dtype(cvn_dtype dtype)
+{
+    return dtype == CVN_BF16 || dtype == CVN_F16 ? CVN_F32 : dtype;
+}
+
+/* The last line of an operation that was computed in another dtype than its result's. */
+static void finish(Hlo *h, const Op *op, const char *text, cvn_dtype from)
+{
+    cvn_type type = op->result[0]->type;
+    type.dtype = from;
+    hlo_call(h, &(HloCall){.result = hlo_results(h, op),
+                           .name = "convert",
+                           .operands = text,
+                           .operand_types = hlo_tensor(h, &type),
+                           .result_types = hlo_result_type(h, op)});
+}
+
+/* A call whose result is op's, or, when it is computed in another dtype, converted to op's. */
+static void call_in(Hlo *h, const Op *op, HloCall call, cvn_dtype dtype)
+{
+    cvn_type type = op->result[0]->type;
+    bool same = type.dtype == dtype;
+    type.dtype = dtype;
+    call.result = same ? hlo_results(h, op) : hlo_temp(h);
+    call.result_types = hlo_tensor(h, &type);
+    hlo_call(h, &call);
+    if (!same)
+        finish(h, op, call.result, dtype);
+}
+
+/* Stable, floats in total order; a payload is carried along and not compared. */
+void hlo_sort(Hlo *h, const Op *op)
+{
+    cvn_dtype dtype = op->operand[0]->type.dtype;
+    const char *order = is_float(dtype) ? "TOTALORDER" : dtype == CVN_U32 ? "UNSIGNED" : "SIGNED";
+    const cvn_type key = cvn_scalar(dtype);
+    const char *t = hlo_tensor(h, &key), *payload = "";
+    if (op->n_operands > 1) {
+        const cvn_type scalar = cvn_scalar(op->operand[1]->type.dtype);
+        const char *u = hlo_tensor(h, &scalar);
+        payload = arena_printf(&h->arena, ", %%$c: %s, %%$d: %s", u, u);
+    }
+    const char *types = hlo_operand_types(h, op, 0);
+    hlo_call(
+        h,
+        &(HloCall){.result = hlo_results(h, op),
+                   .name = "sort",
+                   .operands = hlo_operands(h, op, 0),
+                   .region = arena_printf(
+                       &h->arena,
+                       "{\n    ^bb0(%%$a: %s, %%$b: %s%s):\n"
+                       "      %%$e = \"stablehlo.compare\"(%%$a, %%$b) {comparison_direction = "
+                       "#stablehlo<comparison_direction %s>, compare_type = "
+                       "#stablehlo<comparison_type %s>} : (%s, %s) -> tensor<i1>\n"
+                       "      \"stablehlo.return\"(%%$e) : (tensor<i1>) -> ()\n    }",
+                       t, t, payload, op->attr.flag ? "GT" : "LT", order, t, t),
+                   .attrs = arena_printf(
+                       &h->arena, "dimension = %" PRId64 " : i64, is_stable = true", op->attr.axis),
+                   .operand_types = types,
+                   .result_types = types,
+                   .n_results = op->n_results});
+}
+
+/* The value that changes nothing. */
+static double neutral(cvn_reduce kind, cvn_dtype dtype)
+{
+    switch (kind) {
+    case CVN_SUM:
+    case CVN_ANY:
+        return 0;
+    case CVN_PRODUCT:
+    case CVN_ALL:
+        return 1;
+    case CVN_MAX: /* of integers: saturates */
+        return is_float(dtype) ? -INFINITY : -0x1p40;
+    case CVN_MIN:
+        return is_float(dtype) ? INFINITY : 0x1p40;
+    }
+    return 0;
+}
+
+/* Operand 0 in the dtype that sums are made in, and a scalar; as operands of a call. */
+static void reduction_operands(Hlo *h, const Op *op, cvn_reduce kind, HloCall *call)
+{
+    cvn_type type = op->operand[0]->type;
+    cvn_dtype dtype = sum_dtype(type.dtype);
+    const cvn_type scalar = cvn_scalar(dtype);
+    const char *x = hlo_convert(h, hlo_ref(h, op->operand[0]), &type, dtype);
+    const char *start = hlo_splat(h, &scalar, neutral(kind, dtype));
+    type.dtype = dtype;
+    call->operands = arena_printf(&h->arena, "%s, %s", x, start);
+    call->operand_types =
+        arena_printf(&h->arena, "%s, %s", hlo_tensor(h, &type), hlo_tensor(h, &scalar));
+    call->region = hlo_reducer(h, kind, dtype);
+}
+
+void hlo_reduce(Hlo *h, const Op *op)
+{
+    HloCall call = {.name = "reduce"};
+    reduction_operands(h, op, op->attr.reduce, &call);
+    call.attrs = arena_printf(&h->arena, "dimensions = %s", hlo_array(h, &op->attr.dims));
+    call_in(h, op, call, sum_dtype(op->operand[0]->type.dtype));
+}
+
+/* A window over all elements up to this one. */
+void hlo_cumsum(Hlo *h, const Op *op)
+{
+    const cvn_type *x = &op->operand[0]->type;
+    int64_t window[CVN_MAX_RANK], one[CVN_MAX_RANK], padding[2 * CVN_MAX_RANK] = {0};
+    for (int d = 0; d < x->rank; d++)
+        one[d] = window[d] = 1;
+    int axis = (int)op->attr.axis;
+    if (x->dim[axis] > 1) {
+        window[axis] = x->dim[axis];
+        padding[2 * axis] = x->dim[axis] - 1;
+    }
+    const char *ones = hlo_array(h, &(Ints){x->rank, one});
+    HloCall call = {.name = "reduce_window"};
+    reduction_operands(h, op, CVN_SUM, &call);
+    call.attrs = arena_printf(&h->arena,
+                              "window_dimensions = %s, window_strides = %s, base_dilations = %s, "
+                              "window_dilations = %s, padding = %s",
+                              hlo_array(h, &(Ints){x->rank, window}), ones, ones, ones,
+                              hlo_rows(h, &(Ints){2 * x->rank, padding}, 2));
+    call_in(h, op, call, sum_dtype(x->dtype));
+}
+
+void hlo_dot_general(Hlo *h, const Op *op)
+{
+    const OpAttr *a = &op->attr;
+    cvn_dtype dtype = op->operand[0]->type.dtype;
+    cvn_dtype sum = is_float(dtype) || dtype == CVN_U32 ? sum_dtype(dtype) : CVN_I32;
+    const char *precision = dtype == CVN_F32 || dtype == CVN_F64 ? "HIGHEST" : "DEFAULT";
+    HloCall call = {.name = "dot_general",
+                    .operands = hlo_operands(h, op, 0),
+                    .operand_types = hlo_operand_types(h, op, 0)};
+    call.attrs = arena_printf(
+        &h->arena,
+        "dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = %s, "
+        "rhs_batching_dimensions = %s, lhs_contracting_dimensions = %s, "
+        "rhs_contracting_dimensions = %s>, precision_config = [#stablehlo<precision %s>, "
+        "#stablehlo<precision %s>]",
+        hlo_list(h, &a->lhs_batch), hlo_list(h, &a->rhs_batch), hlo_list(h, &a->lhs_contract),
+        hlo_list(h, &a->rhs_contract), precision, precision);
+    call_in(h, op, call, sum);
+}
+
+/* ", name = [1, 2]", or nothing: readers of old versions do not know batching dimensions. */
+static const char *optional_list(Hlo *h, const char *name, const Ints *ints)
+{
+    return ints->n ? arena_printf(&h->arena, ", %s = %s", name, hlo_list(h, ints)) : "";
+}
+
+void hlo_gather(Hlo *h, const Op *op)
+{
+    const OpAttr *a = &op->attr;
+    hlo_call(
+        h, &(HloCall){.result = hlo_results(h, op),
+                      .name = "gather",
+                      .operands = hlo_operands(h, op, 0),
+                      .operand_types = hlo_operand_types(h, op, 0),
+                      .attrs = arena_printf(
+                          &h->arena,
+                          "dimension_numbers = #stablehlo.gather<offset_dims = %s, "
+                          "collapsed_slice_dims = %s%s%s, start_index_map = %s, "
+                          "index_vector_dim = %" PRId64
+                          ">, slice_sizes = %s, indices_are_sorted = false",
+                          hlo_list(h, &a->window), hlo_list(h, &a->collapsed),
+                          optional_list(h, "operand_batching_dims", &a->operand_batch),
+                          optional_list(h, "start_indices_batching_dims", &a->index_batch),
+                          hlo_list(h, &a->index_map), a->index_vector_dim, hlo_array(h, &a->sizes)),
+                      .result_types = hlo_result_type(h, op)});
+}
+
+/* The region that keeps the update. */
+static const char *assign(Hlo *h, cvn_dtype dtype)
+{
+    const cvn_type scalar = cvn_scalar(dtype);
+    const char *t = hlo_tensor(h, &scalar);
+    return arena_printf(&h->arena,
+                        "{\n    ^bb0(%%$a: %s, %%$b: %s):\n"
+                        "      \"stablehlo.return\"(%%$b) : (%s) -> ()\n    }",
+                        t, t, t);
+}
+
+void hlo_scatter(Hlo *h, const Op *op)
+{
+    const OpAttr *a = &op->attr;
+    cvn_dtype dtype = op->result[0]->type.dtype;
+    hlo_call(
+        h, &(HloCall){.result = hlo_results(h, op),
+                      .name = "scatter",
+                      .operands = hlo_operands(h, op, 0),
+                      .operand_types = hlo_operand_types(h, op, 0),
+                      .region = a->combine == COMBINE_ADD ? hlo_reducer(h, CVN_SUM, dtype)
+                                                          : assign(h, dtype),
+                      .attrs = arena_printf(
+                          &h->arena,
+                          "scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = %s, "
+                          "inserted_window_dims = %s%s%s, scatter_dims_to_operand_dims = %s, "
+                          "index_vector_dim = %" PRId64
+                          ">, indices_are_sorted = false, unique_indices = false",
+                          hlo_list(h, &a->window), hlo_list(h, &a->collapsed),
+                          optional_list(h, "input_batching_dims", &a->operand_batch),
+                          optional_list(h, "scatter_indices_batching_dims", &a->index_batch),
+                          hlo_list(h, &a->index_map), a->index_vector_dim),
+                      .result_types = hlo_result_type(h, op)});
+}
+
+/* ---- collectives ---- */
+
+/* Ids of devices, which are replicas. */
+static const char *groups(Hlo *h, const Op *op)
+{
+    return arena_printf(&h->arena, "replica_groups = %s",
+                        hlo_rows(h, &op->attr.groups, op->attr.group_size));
+}
+
+static void collective(Hlo *h, const Op *op, const char *name, const char *region,
+                       const char *attrs)
+{
+    hlo_call(h, &(HloCall){.result = hlo_results(h, op),
+                           .name = name,
+                           .operands = hlo_operands(h, op, 0),
+                           .operand_types = hlo_operand_types(h, op, 0),
+                           .region = region,
+                           .attrs = attrs,
+                           .result_types = hlo_result_type(h, op)});
+}
+
+void hlo_all_reduce(Hlo *h, const Op *op)
+{
+    collective(h, op, "all_reduce", hlo_reducer(h, op->attr.reduce, op->operand[0]->type.dtype),
+               groups(h, op));
+}
+
+void hlo_all_gather(Hlo *h, const Op *op)
+{
+    collective(h, op, "all_gather", NULL,
+               arena_printf(&h->arena, "all_gather_dim = %" PRId64 " : i64, %s", op->attr.axis,
+                            groups(h, op)));
+}
+
+void hlo_reduce_scatter(Hlo *h, const Op *op)
+{
+    collective(h, op, "reduce_scatter", hlo_reducer(h, op->attr.reduce, op->operand[0]->type.dtype),
+               arena_printf(&h->arena, "scatter_dimension = %" PRId64 " : i64, %s", op->attr.axis,
+                            groups(h, op)));
+}
+
+void hlo_all_to_all(Hlo *h, const Op *op)
+{
+    collective(h, op, "all_to_all", NULL,
+               arena_printf(&h->arena,
+                            "split_dimension = %" PRId64 " : i64, concat_dimension = %" PRId64
+                            " : i64, split_count = %" PRId64 " : i64, %s",
+                            op->attr.axis, op->attr.concat_axis, op->attr.group_size,
+                            groups(h, op)));
+}
+
+void hlo_collective_permute(Hlo *h, const Op *op)
+{
+    collective(
+        h, op, "collective_permute", NULL,
+        arena_printf(&h->arena, "source_target_pairs = %s", hlo_rows(h, &op->attr.groups, 2)));
+}

@@ -1,0 +1,298 @@
+/*
+ * The StableHLO printer: XLA compiled and ran the modules that it prints for tests/data/graphs, and
+ * what the interpreter computes from the same graphs on the same inputs is the same. The results in
+ * tests/data/stablehlo are made by tests/oracles/stablehlo.py.
+ */
+#include "base/file.h"
+#include "base/map.h"
+#include "graph/interp.h"
+#include "graph/stablehlo.h"
+#include "graph/text.h"
+
+#include <dirent.h>
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static cvn_graph *read_graph(const char *name)
+{
+    char path[400];
+    cvn_err err = {0};
+    FileMap map;
+    snprintf(path, sizeof path, "%s/graphs/%s", CVN_TEST_DATA, name);
+    if (file_map(&map, path, &err))
+        fail_msg("%s", err.message);
+    cvn_graph *g = graph_parse((const char *)map.data, map.size, name, &err);
+    file_unmap(&map);
+    if (!g || graph_verify(g, &err))
+        fail_msg("%s", err.message);
+    return g;
+}
+
+/* Calls `each` for every graph of tests/data/graphs. */
+static void for_graphs(void (*each)(const char *name, cvn_graph *g, void *context), void *context)
+{
+    int n = 0;
+    DIR *folder = opendir(CVN_TEST_DATA "/graphs");
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        if (!strstr(entry->d_name, ".txt"))
+            continue;
+        cvn_graph *g = read_graph(entry->d_name);
+        each(entry->d_name, g, context);
+        cvn_graph_free(g);
+        n++;
+    }
+    closedir(folder);
+    assert_true(n > 0);
+}
+
+/* The same function as `inputs` of stablehlo.py: element k of parameter p on device d. */
+static double input(uint64_t p, uint64_t d, uint64_t k, cvn_dtype dtype)
+{
+    uint64_t z = (k + (p << 40) + (d << 32)) * 0x9e3779b97f4a7c15u + 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    int r = (int)((z ^ (z >> 31)) >> 56);
+    switch (dtype) {
+    case CVN_F64:
+    case CVN_F32:
+    case CVN_BF16:
+    case CVN_F16:
+        return (r - 128) / 64.0;
+    case CVN_BOOL:
+        return r % 2;
+    case CVN_I4:
+        return r % 16 - 8;
+    case CVN_U32:
+        return r % 12;
+    default:
+        return r % 12 - 3;
+    }
+}
+
+static void *make_input(int p, int d, const cvn_type *type)
+{
+    void *data = calloc(cvn_type_bytes(type) + 8, 1);
+    assert_non_null(data);
+    for (int64_t k = 0, n = cvn_type_elements(type); k < n; k++)
+        element_set(type->dtype, data, k,
+                    input((uint64_t)p, (uint64_t)d, (uint64_t)k, type->dtype));
+    return data;
+}
+
+static int hex_digit(char c)
+{
+    return c <= '9' ? c - '0' : c - 'a' + 10;
+}
+
+/* How far apart two results may be: relative to the larger, or to 1. */
+static double tolerance(cvn_dtype dtype)
+{
+    switch (dtype) {
+    case CVN_F64:
+        return 1e-12;
+    case CVN_F32:
+        return 4e-6;
+    case CVN_BF16:
+        return 0x1p-7;
+    case CVN_F16:
+        return 0x1p-9;
+    default:
+        return 0;
+    }
+}
+
+static bool is_close(cvn_dtype dtype, double a, double b)
+{
+    if (isnan(a) || isnan(b))
+        return isnan(a) && isnan(b);
+    if (a == b)
+        return true;
+    return fabs(a - b) <= tolerance(dtype) * fmax(1, fmax(fabs(a), fabs(b)));
+}
+
+static void compare_output(const char *name, int output, const cvn_type *type, const void *got,
+                           const char *hex)
+{
+    size_t bytes = cvn_type_bytes(type);
+    assert_int_equal(strlen(hex), 2 * bytes);
+    unsigned char *expected = malloc(bytes + 8);
+    assert_non_null(expected);
+    for (size_t i = 0; i < bytes; i++)
+        expected[i] = (unsigned char)(hex_digit(hex[2 * i]) << 4 | hex_digit(hex[2 * i + 1]));
+    for (int64_t i = 0, n = cvn_type_elements(type); i < n; i++) {
+        double a = element_get(type->dtype, got, i), b = element_get(type->dtype, expected, i);
+        if (!is_close(type->dtype, a, b))
+            fail_msg("%s: output %d, element %lld is %.9g, but XLA gives %.9g", name, output,
+                     (long long)i, a, b);
+    }
+    free(expected);
+}
+
+static void compare_with_xla(const char *name, cvn_graph *g, void *context)
+{
+    (void)context;
+    char path[400], type[TYPE_TEXT];
+    snprintf(path, sizeof path, "%s/stablehlo/%.*s.json", CVN_TEST_DATA, (int)strcspn(name, "."),
+             name);
+    json_t *stored = json_load_file(path, 0, NULL);
+    if (!stored)
+        fail_msg("%s is missing; make oracles makes it", path);
+    int n_devices = (int)json_integer_value(json_object_get(stored, "devices"));
+    const json_t *outputs = json_object_get(stored, "outputs");
+    assert_int_equal(json_array_size(outputs), g->n_outputs);
+    size_t n_in = (size_t)(n_devices * g->n_parameters);
+    void **in = calloc(n_in + 1, sizeof *in);
+    void **out = calloc((size_t)(n_devices * g->n_outputs) + 1, sizeof *out);
+    assert_true(in && out && n_devices >= 1);
+    for (int d = 0; d < n_devices; d++)
+        for (int p = 0; p < g->n_parameters; p++)
+            in[d * g->n_parameters + p] = make_input(p, d, &g->parameter[p]->type);
+    cvn_err err = {0};
+    if (interp_run(g, n_devices, (const void *const *)in, out, &err))
+        fail_msg("%s: %s", name, err.message);
+    for (int i = 0; i < g->n_outputs; i++) {
+        const json_t *item = json_array_get(outputs, (size_t)i);
+        const cvn_type *t = &g->output[i].value->type;
+        assert_string_equal(json_string_value(json_object_get(item, "type")),
+                            type_text(t, type, sizeof type));
+        const json_t *data = json_object_get(item, "data");
+        assert_int_equal(json_array_size(data), n_devices);
+        for (int d = 0; d < n_devices; d++) {
+            void *got = out[d * g->n_outputs + i];
+            compare_output(name, i, t, got, json_string_value(json_array_get(data, (size_t)d)));
+            free(got);
+        }
+    }
+    for (size_t i = 0; i < n_in; i++)
+        free(in[i]);
+    free(in);
+    free(out);
+    json_decref(stored);
+}
+
+static void xla_computes_what_the_interpreter_does(void **state)
+{
+    (void)state;
+    for_graphs(compare_with_xla, NULL);
+}
+
+static void note_kinds(const char *name, cvn_graph *g, void *context)
+{
+    (void)name;
+    bool *seen = context;
+    for (const Op *op = g->first; op; op = op->next)
+        seen[op->kind] = true;
+}
+
+static void every_operation_is_compared(void **state)
+{
+    (void)state;
+    bool seen[OP_COUNT] = {false};
+    for_graphs(note_kinds, seen);
+    for (int i = 0; i < OP_COUNT; i++) {
+        if (!seen[i])
+            fail_msg("no graph in tests/data/graphs has a %s", op_info[i].name);
+        assert_int_equal(stablehlo_can_print((OpKind)i), op_info[i].class_ != CLASS_COMPOSITE);
+    }
+}
+
+static char *print_module(const char *text, int64_t n_devices, cvn_err *err)
+{
+    StrBuf out = {0};
+    cvn_graph *g = graph_parse(text, strlen(text), "test", err);
+    if (!g)
+        fail_msg("%s", err->message);
+    StableHloOptions options = {.n_devices = n_devices};
+    if (graph_print_stablehlo(&out, g, &options, err))
+        strbuf_free(&out);
+    cvn_graph_free(g);
+    return out.text;
+}
+
+static void a_module_is_printed_so(void **state)
+{
+    (void)state;
+    cvn_err err = {0};
+    char *text =
+        print_module("graph @step {\n"
+                     "  %x: f32[2] = parameter {name=\"x\"}\n"
+                     "  %n: u32[] = parameter {name=\"n\"}\n"
+                     "  %c: f32[2] = constant {value=[0.1, -inf]}\n"
+                     "  %y: f32[2] = add %x, %c\n"
+                     "  %a: f32[2], %b: f32[2] = sort %y, %x {descending=true}\n"
+                     "  %s: f32[2] = all_reduce %b {kind=max, group_size=2, groups=[1,0]}\n"
+                     "  return %n, %s into %x\n"
+                     "}\n",
+                     0, &err);
+    assert_int_equal(err.code, CVN_OK);
+    assert_string_equal(
+        text,
+        "module @step attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 2 : i32} {\n"
+        "  func.func public @main(%x: tensor<2xf32> {tf.aliasing_output = 1 : i32}, "
+        "%n: tensor<ui32>) -> (tensor<ui32>, tensor<2xf32>) {\n"
+        "    %c = \"stablehlo.constant\"() {value = dense<[1.0e-01, 0xFF800000]> : tensor<2xf32>} "
+        ": () -> tensor<2xf32>\n"
+        "    %y = \"stablehlo.add\"(%x, %c) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>\n"
+        "    %a:2 = \"stablehlo.sort\"(%y, %x) ({\n"
+        "    ^bb0(%$a: tensor<f32>, %$b: tensor<f32>, %$c: tensor<f32>, %$d: tensor<f32>):\n"
+        "      %$e = \"stablehlo.compare\"(%$a, %$b) {comparison_direction = "
+        "#stablehlo<comparison_direction GT>, compare_type = #stablehlo<comparison_type "
+        "TOTALORDER>} : (tensor<f32>, tensor<f32>) -> tensor<i1>\n"
+        "      \"stablehlo.return\"(%$e) : (tensor<i1>) -> ()\n"
+        "    }) {dimension = 0 : i64, is_stable = true} : (tensor<2xf32>, tensor<2xf32>) -> "
+        "(tensor<2xf32>, tensor<2xf32>)\n"
+        "    %s = \"stablehlo.all_reduce\"(%a#1) ({\n"
+        "    ^bb0(%$a: tensor<f32>, %$b: tensor<f32>):\n"
+        "      %$c = \"stablehlo.maximum\"(%$a, %$b) : (tensor<f32>, tensor<f32>) -> tensor<f32>\n"
+        "      \"stablehlo.return\"(%$c) : (tensor<f32>) -> ()\n"
+        "    }) {replica_groups = dense<[[1, 0]]> : tensor<1x2xi64>} : (tensor<2xf32>) -> "
+        "tensor<2xf32>\n"
+        "    \"func.return\"(%n, %s) : (tensor<ui32>, tensor<2xf32>) -> ()\n"
+        "  }\n"
+        "}\n");
+    free(text);
+}
+
+static void devices_that_are_not_there_are_refused(void **state)
+{
+    (void)state;
+    cvn_err err = {0};
+    static const char text[] = "graph @g {\n"
+                               "  %x: f32[2] = parameter {name=\"x\"}\n"
+                               "  %y: f32[2] = collective_permute %x {pairs=[0,5]}\n"
+                               "  return %y\n"
+                               "}\n";
+    assert_null(print_module(text, 5, &err));
+    assert_string_equal(err.message, "graph 'g' names devices up to 5, but the module is for 5");
+    err = (cvn_err){0};
+    char *module = print_module(text, 0, &err);
+    assert_non_null(strstr(module, "mhlo.num_replicas = 6"));
+    free(module);
+    static const char far[] =
+        "graph @g {\n"
+        "  %x: f32[2] = parameter {name=\"x\"}\n"
+        "  %y: f32[2] = collective_permute %x {pairs=[0,9223372036854775807]}\n"
+        "  return %y\n"
+        "}\n";
+    assert_null(print_module(far, 0, &err));
+    assert_int_equal(err.code, CVN_EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(xla_computes_what_the_interpreter_does),
+        cmocka_unit_test(every_operation_is_compared),
+        cmocka_unit_test(a_module_is_printed_so),
+        cmocka_unit_test(devices_that_are_not_there_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
