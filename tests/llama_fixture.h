@@ -84,7 +84,7 @@ static void fixture_close(LlamaFixture *f)
 }
 
 /* Reorders the rows of one head's q or k weight from halves (i, i + d/2) to pairs (2i, 2i + 1). */
-static void fixture_interleave_param(LlamaFixture *f, ParamKind kind, int layer)
+static inline void fixture_interleave_param(LlamaFixture *f, ParamKind kind, int layer)
 {
     const Param *p = params_find(&f->params, kind, layer);
     if (!p)
@@ -103,7 +103,7 @@ static void fixture_interleave_param(LlamaFixture *f, ParamKind kind, int layer)
 }
 
 /* Turns an f32 fixture into the same model in Meta's layout. */
-static void fixture_interleave(LlamaFixture *f)
+static inline void fixture_interleave(LlamaFixture *f)
 {
     f->config.rope_interleaved = true;
     for (int layer = 0; layer < f->config.n_layers; layer++) {

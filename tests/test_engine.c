@@ -4,6 +4,7 @@
  */
 #include "base/rng.h"
 #include "io/save.h"
+#include "llama_fixture.h"
 #include "model/presets.h"
 #include "serve/engine.h"
 
@@ -361,6 +362,49 @@ static void bad_requests_are_refused(void **state)
     cvn_model_free(model);
 }
 
+/* ln p(token[i] | tokens before) from logits [n, vocab], for i >= 1. */
+static double log_probability(const float *logits, int64_t vocab, const int32_t *token, int64_t i)
+{
+    const float *row = logits + (i - 1) * vocab;
+    double sum = 0;
+    for (int64_t v = 0; v < vocab; v++)
+        sum += exp((double)row[v]);
+    return (double)row[token[i]] - log(sum);
+}
+
+static void scores_equal_transformers(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LLAMA_VARIANTS; i++) {
+        LlamaFixture f;
+        fixture_open(&f, llama_variants[i], CVN_F32);
+        for (int b = 0; b < 2; b++) {
+            char path[512];
+            snprintf(path, sizeof path, "%s/llama/%s", CVN_TEST_DATA, llama_variants[i]);
+            cvn_model *model = open_model(path, b ? CVN_BF16 : CVN_F32);
+            cvn_engine *e = new_engine(
+                model, (cvn_engine_options){.rows = 1, .scoring = true, .no_generation = true});
+            float logprob[64];
+            int32_t argmax[64];
+            double worst = 0;
+            assert_true(f.n_tokens <= 64);
+            assert_int_equal(cvn_engine_score(e, f.tokens, f.n_tokens, logprob, argmax, NULL),
+                             CVN_OK);
+            for (int64_t k = 1; k < f.n_tokens; k++) {
+                double expected = log_probability(f.logits, f.config.vocab, f.tokens, k);
+                worst = fmax(worst, fabs(expected - (double)logprob[k]));
+            }
+            /* Random weights are rougher than trained ones: bf16 moves their logits further. */
+            if (!(worst <= (b ? 0.15 : 1e-4)))
+                fail_msg("%s in %s: log-probabilities differ by %g", llama_variants[i],
+                         b ? "bf16" : "f32", worst);
+            cvn_engine_free(e, NULL);
+            cvn_model_free(model);
+        }
+        fixture_close(&f);
+    }
+}
+
 static json_t *golden(const char *name)
 {
     char path[512];
@@ -451,10 +495,7 @@ static void a_bf16_checkpoint_scores_as_elsewhere(void **state)
         int32_t argmax[40];
         assert_int_equal(cvn_engine_score(e, token, 40, logprob, argmax, NULL), CVN_OK);
         for (int i = 1; i < 40; i++) {
-            double sum = 0;
-            for (int v = 0; v < 112; v++)
-                sum += exp((double)logits[i - 1][v]);
-            double expected = (double)logits[i - 1][token[i]] - log(sum);
+            double expected = log_probability(logits[0], 112, token, i);
             worst = fmax(worst, fabs(expected - (double)logprob[i]));
         }
         if (!(worst <= (b ? 0.05 : 1e-4)))
@@ -500,6 +541,7 @@ int main(void)
         cmocka_unit_test(end_tokens_end_a_text_and_waste_little),
         cmocka_unit_test(the_context_is_filled_to_the_last_position),
         cmocka_unit_test(bad_requests_are_refused),
+        cmocka_unit_test(scores_equal_transformers),
         cmocka_unit_test(the_trained_model_says_what_it_said_elsewhere),
         cmocka_unit_test(a_bf16_checkpoint_scores_as_elsewhere),
         cmocka_unit_test(bf16_stays_near_f32_on_the_trained_model),
