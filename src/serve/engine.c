@@ -201,6 +201,7 @@ static int start_engine(cvn_engine *e, cvn_err *err)
     make_inputs(&e->rows, &e->arena, (size_t)o->rows, 1);
     make_inputs(&e->one, &e->arena, 1, (size_t)largest);
     e->filled = arena_array(&e->arena, (size_t)o->rows, sizeof *e->filled);
+    e->resets = arena_array(&e->arena, (size_t)o->rows, sizeof *e->resets);
     for (int i = 0; i < o->rows; i++)
         engine_reset_row(e, i);
     e->device = device_new(o->threads, cpu_backend(), err);
@@ -276,6 +277,7 @@ void engine_set_active(cvn_engine *e, int row, bool active)
 void engine_reset_row(cvn_engine *e, int row)
 {
     e->filled[row] = 0;
+    e->resets[row]++;
     e->rows.tokens[row] = 0;
     e->rows.start[row] = 0;
     e->rows.length[row] = 0;

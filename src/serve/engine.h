@@ -60,6 +60,7 @@ struct cvn_engine {
     Inputs rows;     /* of the decode program: [options.rows], seq 1 */
     Inputs one;      /* of prefill and scoring: one row of the largest bucket */
     int64_t *filled; /* [rows] positions in the row's cache */
+    int64_t *resets; /* [rows] how often the row's text was forgotten */
     Program fill[CVN_MAX_BUCKETS];
     Program prefill[SAMPLE_MODE_COUNT][CVN_MAX_BUCKETS];
     Program score[CVN_MAX_BUCKETS];
@@ -86,6 +87,12 @@ void engine_set_active(cvn_engine *e, int row, bool active);
 
 /* Forgets a row's text. */
 void engine_reset_row(cvn_engine *e, int row);
+
+/* Refuses a prompt or sampling settings that make no sense; i is the request's number in messages. */
+int engine_check_request(const cvn_request *request, int i, cvn_err *err);
+
+/* Whether the token ends a text by the model's own settings. */
+bool engine_is_eos(const cvn_engine *e, int32_t token);
 
 double engine_now(void); /* seconds, monotonic */
 

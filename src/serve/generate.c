@@ -34,7 +34,7 @@ static bool interrupted(const Run *run)
     return run->interrupt && *run->interrupt;
 }
 
-static bool is_eos(const cvn_engine *e, int32_t token)
+bool engine_is_eos(const cvn_engine *e, int32_t token)
 {
     const SpecialIds *eos = &e->model->io.config.eos;
     for (int i = 0; i < eos->n; i++)
@@ -66,7 +66,7 @@ static bool take_token(Run *run, int row, int32_t token, int64_t filled)
     result->n_tokens++;
     result->total_seconds = now;
     bool go_on = !run->on_token || run->on_token(run->context, r, token);
-    if (!request->ignore_eos && is_eos(run->e, token))
+    if (!request->ignore_eos && engine_is_eos(run->e, token))
         finish(run, row, CVN_FINISH_EOS);
     else if (!go_on)
         finish(run, row, CVN_FINISH_STOPPED);
@@ -142,7 +142,7 @@ static int decode_some(Run *run, int64_t steps, cvn_err *err)
     return CVN_OK;
 }
 
-static int check_request(const cvn_request *r, int i, cvn_err *err)
+int engine_check_request(const cvn_request *r, int i, cvn_err *err)
 {
     const cvn_sampling *s = &r->sampling;
     if (!r->prompt || r->n_prompt < 1)
@@ -183,7 +183,7 @@ int cvn_engine_generate(cvn_engine *e, const cvn_request *request, int n, cvn_to
     if (e->options.no_generation)
         return err_set(err, CVN_EINVAL, "the engine was made without generation");
     for (int i = 0; i < n; i++)
-        if (check_request(&request[i], i, err))
+        if (engine_check_request(&request[i], i, err))
             return CVN_EINVAL;
     size_t rows = (size_t)e->options.rows;
     Run run = {.e = e,

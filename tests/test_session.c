@@ -1,0 +1,318 @@
+/* A dialog whose cache is kept gives the text of one that is computed from nothing, for less work. */
+#include "caravan/session.h"
+#include "serve/engine.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { CONTEXT = 200, MOST = 256 };
+
+/* A dialog as it grows, and what has been said last. */
+typedef struct Talk {
+    int32_t id[2 * MOST]; /* [n] the whole dialog */
+    int64_t n;
+    int64_t answered;       /* tokens of the last answer, the last ones of id */
+    int64_t interrupt_at;   /* tokens until *interrupt is set; 0: never */
+    int64_t stop_at;        /* tokens until on_token returns false; 0: never */
+    volatile int interrupt; /* what sessions are given */
+} Talk;
+
+static bool hear(void *context, int request, int32_t token)
+{
+    Talk *t = context;
+    assert_int_equal(request, 0);
+    assert_true(t->n < 2 * MOST);
+    t->id[t->n++] = token;
+    t->answered++;
+    if (t->interrupt_at && t->answered >= t->interrupt_at)
+        t->interrupt = 1;
+    return !t->stop_at || t->answered < t->stop_at;
+}
+
+static cvn_model *model;
+
+static cvn_engine *new_engine(int rows)
+{
+    cvn_err err = {0};
+    cvn_engine *engine = NULL;
+    cvn_engine_options options = {.rows = rows,
+                                  .context = CONTEXT,
+                                  .threads = 2,
+                                  .sampling = true,
+                                  .n_buckets = 2,
+                                  .bucket = {16, 64}};
+    if (cvn_engine_new(model, &options, &engine, &err))
+        fail_msg("%s", err.message);
+    return engine;
+}
+
+static cvn_session *new_session(cvn_engine *engine, int row)
+{
+    cvn_err err = {0};
+    cvn_session *session = NULL;
+    if (cvn_session_new(engine, row, &session, &err))
+        fail_msg("%s", err.message);
+    return session;
+}
+
+/* Some user's turn of n tokens. */
+static void say(Talk *t, int n, int salt)
+{
+    for (int i = 0; i < n; i++)
+        t->id[t->n++] = (int32_t)((salt * 37 + i * 11 + 5) % 259);
+    t->answered = 0;
+}
+
+static cvn_request request_of(const Talk *t, int64_t max_tokens)
+{
+    return (cvn_request){.prompt = t->id,
+                         .n_prompt = t->n,
+                         .max_tokens = max_tokens,
+                         .ignore_eos = true,
+                         .sampling = {.temperature = 0.7f, .top_p = 1, .seed = 9}};
+}
+
+static cvn_session_result answer(cvn_session *s, Talk *t, int64_t max_tokens, int expected)
+{
+    cvn_err err = {0};
+    cvn_session_result result;
+    int32_t before[2 * MOST];
+    memcpy(before, t->id, sizeof before);
+    cvn_request request = request_of(t, max_tokens);
+    request.prompt = before;
+    int code = cvn_session_generate(s, &request, hear, t, &t->interrupt, &result, &err);
+    if (code != expected)
+        fail_msg("code %d, not %d: %s", code, expected, err.message);
+    assert_int_equal(result.n_tokens, t->answered);
+    return result;
+}
+
+/* Asserts that the last answer is what an engine without a past gives. */
+static void assert_as_from_nothing(cvn_engine *fresh, const Talk *t)
+{
+    Talk again = *t;
+    again.n -= t->answered;
+    again.answered = again.interrupt_at = again.stop_at = 0;
+    int32_t prompt[2 * MOST];
+    memcpy(prompt, again.id, sizeof prompt);
+    cvn_request request = request_of(&again, t->answered);
+    request.prompt = prompt;
+    cvn_result result;
+    cvn_err err = {0};
+    if (cvn_engine_generate(fresh, &request, 1, hear, &again, NULL, &result, &err))
+        fail_msg("%s", err.message);
+    assert_int_equal(again.n, t->n);
+    assert_memory_equal(again.id, t->id, (size_t)t->n * sizeof *t->id);
+}
+
+static void turns_equal_a_fresh_run_of_the_whole_dialog(void **state)
+{
+    (void)state;
+    cvn_engine *e = new_engine(1), *fresh = new_engine(1);
+    cvn_session *s = new_session(e, 0);
+    Talk t = {0};
+    int64_t compilations = cvn_engine_get_stats(e).compilations;
+    for (int turn = 0; turn < 5; turn++) {
+        int64_t before = t.n;
+        say(&t, 3 + 7 * turn, turn);
+        cvn_session_result r = answer(s, &t, 12, CVN_OK);
+        assert_int_equal(r.finish, CVN_FINISH_LENGTH);
+        /* The last token of an answer is drawn and not computed, so it is new with the next turn. */
+        assert_int_equal(r.reused, before ? before - 1 : 0);
+        assert_int_equal(r.computed, 3 + 7 * turn + (before ? 1 : 0));
+        assert_as_from_nothing(fresh, &t);
+    }
+    assert_int_equal(cvn_engine_get_stats(e).compilations, compilations);
+    cvn_session_stats stats = cvn_session_get_stats(s);
+    assert_int_equal(stats.cached, t.n - 1);
+    assert_int_equal(stats.turns, 5);
+    assert_int_equal(stats.generated, 60);
+    assert_int_equal(stats.computed, t.n - 60 + 4);
+    assert_int_equal(cvn_engine_get_stats(e).prefill_tokens, stats.computed);
+    cvn_session_free(s);
+    cvn_engine_free(e, NULL);
+    cvn_engine_free(fresh, NULL);
+}
+
+static void going_back_reuses_what_is_common(void **state)
+{
+    (void)state;
+    cvn_engine *e = new_engine(1), *fresh = new_engine(1);
+    cvn_session *s = new_session(e, 0);
+    Talk t = {0};
+    say(&t, 50, 1);
+    answer(s, &t, 10, CVN_OK);
+    /* Another question after the first 40 tokens. */
+    t.n = 40;
+    say(&t, 9, 2);
+    cvn_session_result r = answer(s, &t, 10, CVN_OK);
+    assert_int_equal(r.reused, 40);
+    assert_int_equal(r.computed, 9);
+    assert_as_from_nothing(fresh, &t);
+    /* The same prompt again: all but its last token is there. */
+    t.n -= t.answered;
+    t.answered = 0;
+    r = answer(s, &t, 10, CVN_OK);
+    assert_int_equal(r.reused, 48);
+    assert_as_from_nothing(fresh, &t);
+    cvn_session_reset(s);
+    assert_int_equal(cvn_session_get_stats(s).cached, 0);
+    t.n -= t.answered;
+    t.answered = 0;
+    r = answer(s, &t, 10, CVN_OK);
+    assert_int_equal(r.reused, 0);
+    assert_as_from_nothing(fresh, &t);
+    cvn_session_free(s);
+    cvn_engine_free(e, NULL);
+    cvn_engine_free(fresh, NULL);
+}
+
+static void an_interrupted_answer_can_be_gone_on_from(void **state)
+{
+    (void)state;
+    cvn_engine *e = new_engine(1), *fresh = new_engine(1);
+    cvn_session *s = new_session(e, 0);
+    Talk t = {.interrupt_at = 5};
+    say(&t, 20, 3);
+    cvn_session_result r = answer(s, &t, 30, CVN_EINTERRUPTED);
+    assert_int_equal(r.n_tokens, 5);
+    assert_as_from_nothing(fresh, &t);
+    t.interrupt_at = 0;
+    t.interrupt = 0;
+    say(&t, 4, 4);
+    r = answer(s, &t, 12, CVN_OK);
+    assert_int_equal(r.reused, 24);
+    assert_as_from_nothing(fresh, &t);
+    /* Interrupted before a prompt of several sections is computed. */
+    say(&t, 100, 5);
+    t.interrupt = 1;
+    r = answer(s, &t, 12, CVN_EINTERRUPTED);
+    assert_int_equal(r.n_tokens, 0);
+    assert_int_equal(r.computed, 0);
+    t.interrupt = 0;
+    r = answer(s, &t, 12, CVN_OK);
+    assert_int_equal(r.finish, CVN_FINISH_LENGTH);
+    assert_as_from_nothing(fresh, &t);
+    /* Stopped by the listener. */
+    t.stop_at = 3;
+    say(&t, 2, 6);
+    r = answer(s, &t, 12, CVN_OK);
+    assert_int_equal(r.finish, CVN_FINISH_STOPPED);
+    assert_int_equal(r.n_tokens, 3);
+    cvn_session_free(s);
+    cvn_engine_free(e, NULL);
+    cvn_engine_free(fresh, NULL);
+}
+
+static void a_full_context_is_said_and_survived(void **state)
+{
+    (void)state;
+    cvn_engine *e = new_engine(1), *fresh = new_engine(1);
+    cvn_session *s = new_session(e, 0);
+    Talk t = {0};
+    say(&t, 190, 1);
+    cvn_session_result r = answer(s, &t, 50, CVN_OK);
+    assert_int_equal(r.finish, CVN_FINISH_CONTEXT);
+    assert_int_equal(r.n_tokens, CONTEXT - 190 + 1);
+    assert_as_from_nothing(fresh, &t);
+    assert_int_equal(cvn_session_get_stats(s).cached, CONTEXT);
+    int64_t prefills = cvn_engine_get_stats(e).prefills;
+    say(&t, 3, 2);
+    r = answer(s, &t, 50, CVN_OK);
+    assert_int_equal(r.finish, CVN_FINISH_CONTEXT);
+    assert_int_equal(r.n_tokens, 0);
+    assert_int_equal(cvn_engine_get_stats(e).prefills, prefills);
+    assert_int_equal(cvn_session_get_stats(s).cached, CONTEXT);
+    /* A shorter dialog fits again. */
+    t.n = 100;
+    say(&t, 3, 3);
+    r = answer(s, &t, 5, CVN_OK);
+    assert_int_equal(r.reused, 100);
+    assert_as_from_nothing(fresh, &t);
+    cvn_session_free(s);
+    cvn_engine_free(e, NULL);
+    cvn_engine_free(fresh, NULL);
+}
+
+static void sessions_side_by_side_and_strangers_do_no_harm(void **state)
+{
+    (void)state;
+    cvn_engine *e = new_engine(3), *fresh = new_engine(1);
+    cvn_session *s[2] = {new_session(e, 2), new_session(e, 0)};
+    Talk t[2] = {{.n = 0}, {.n = 0}};
+    for (int turn = 0; turn < 3; turn++)
+        for (int i = 0; i < 2; i++) {
+            say(&t[i], 6 + turn, 10 * i + turn);
+            cvn_session_result r = answer(s[i], &t[i], 8, CVN_OK);
+            assert_int_equal(r.reused > 0, turn > 0);
+            assert_as_from_nothing(fresh, &t[i]);
+        }
+    /* A request takes row 0 for itself. */
+    Talk other = {0};
+    say(&other, 30, 77);
+    int32_t prompt[30];
+    memcpy(prompt, other.id, sizeof prompt);
+    cvn_request request = request_of(&other, 5);
+    request.prompt = prompt;
+    cvn_result result;
+    assert_int_equal(cvn_engine_generate(e, &request, 1, hear, &other, NULL, &result, NULL),
+                     CVN_OK);
+    assert_int_equal(cvn_session_get_stats(s[1]).cached, 0);
+    for (int i = 0; i < 2; i++) {
+        say(&t[i], 5, 30 + i);
+        cvn_session_result r = answer(s[i], &t[i], 8, CVN_OK);
+        assert_int_equal(r.reused > 0, i == 0);
+        assert_as_from_nothing(fresh, &t[i]);
+        cvn_session_free(s[i]);
+    }
+    cvn_engine_free(e, NULL);
+    cvn_engine_free(fresh, NULL);
+}
+
+static void mistakes_are_refused_and_leave_the_session_usable(void **state)
+{
+    (void)state;
+    cvn_engine *e = new_engine(1);
+    cvn_session *s = NULL;
+    cvn_err err = {0};
+    assert_int_equal(cvn_session_new(e, 1, &s, &err), CVN_EINVAL);
+    assert_string_equal(err.message, "there is no row 1; the engine has 1");
+    s = new_session(e, 0);
+    Talk t = {0};
+    say(&t, 10, 1);
+    t.id[4] = 259;
+    answer(s, &t, 5, CVN_EINVAL);
+    t.id[4] = 4;
+    answer(s, &t, 0, CVN_EINVAL);
+    cvn_session_result r = answer(s, &t, 5, CVN_OK);
+    assert_int_equal(r.n_tokens, 5);
+    cvn_session_free(s);
+    cvn_session_free(NULL);
+    cvn_engine_free(e, NULL);
+}
+
+int main(void)
+{
+    cvn_err err = {0};
+    cvn_model_options options = {.dtype = CVN_F32, .no_tokenizer = true};
+    if (cvn_model_open(CVN_TEST_DATA "/llama/gqa", &options, &model, &err)) {
+        fprintf(stderr, "%s\n", err.message);
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(turns_equal_a_fresh_run_of_the_whole_dialog),
+        cmocka_unit_test(going_back_reuses_what_is_common),
+        cmocka_unit_test(an_interrupted_answer_can_be_gone_on_from),
+        cmocka_unit_test(a_full_context_is_said_and_survived),
+        cmocka_unit_test(sessions_side_by_side_and_strangers_do_no_harm),
+        cmocka_unit_test(mistakes_are_refused_and_leave_the_session_usable),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    cvn_model_free(model);
+    return failed;
+}
