@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/strbuf.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -61,6 +62,18 @@ static void each_command(void (*check)(const char *name))
     }
     assert_true(n >= 2);
     strbuf_free(&r.output);
+}
+
+/* Runs and parses what is printed as JSON. */
+static json_t *run_json(const char *args)
+{
+    Run r = run("", args);
+    assert_int_equal(r.status, 0);
+    json_t *json = json_loads(r.output.text, 0, NULL);
+    if (!json)
+        fail_msg("caravan %s: no JSON: %s", args, r.output.text);
+    strbuf_free(&r.output);
+    return json;
 }
 
 /* A folder for one test's files, "" before the first. */
@@ -205,6 +218,123 @@ static void init_and_inspect_agree(void **state)
     strbuf_free(&r.output);
 }
 
+/* A model of random weights for the tests below, made once. */
+static const char *random_model(void)
+{
+    char args[256];
+    const char *path = scratch_path("random");
+    if (!file_exists(path)) {
+        snprintf(args, sizeof args, "init --preset stories260k --context 100000 -o %s", path);
+        expect(0, "", args, "random parameters");
+    }
+    return scratch_path("random");
+}
+
+static void score_prints_what_scripts_rely_on(void **state)
+{
+    (void)state;
+    char args[256];
+    snprintf(args, sizeof args, "score --model %s -t 1 --tokens 1,7,500,7 --json", random_model());
+    json_t *json = run_json(args), *logprobs = json_object_get(json, "logprobs");
+    json_t *tokens = json_object_get(json, "tokens"), *argmax = json_object_get(json, "argmax");
+    assert_int_equal(json_array_size(tokens), 4);
+    assert_int_equal(json_array_size(argmax), 4);
+    assert_int_equal(json_array_size(logprobs), 4);
+    assert_int_equal(json_integer_value(json_array_get(tokens, 2)), 500);
+    assert_true(json_is_null(json_array_get(logprobs, 0)));
+    double sum = 0;
+    for (size_t i = 1; i < 4; i++) {
+        double logprob = json_real_value(json_array_get(logprobs, i));
+        assert_true(logprob < 0);
+        sum += logprob;
+    }
+    double perplexity = json_real_value(json_object_get(json, "perplexity"));
+    assert_true(fabs(log(perplexity) + sum / 3) < 1e-5);
+    json_decref(json);
+}
+
+static void generate_prints_what_scripts_rely_on(void **state)
+{
+    (void)state;
+    char args[512];
+    snprintf(
+        args, sizeof args,
+        "generate --model %s -t 1 --tokens 1,7,500 --max-tokens 5 --temperature 0 --ignore-eos "
+        "--json",
+        random_model());
+    json_t *json = run_json(args), *tokens = json_object_get(json, "tokens");
+    assert_int_equal(json_array_size(json_object_get(json, "prompt_tokens")), 3);
+    assert_int_equal(json_array_size(tokens), 5);
+    assert_non_null(json_object_get(json, "text"));
+    assert_true(json_is_object(json_object_get(json, "timings")));
+
+    /* Greedy tokens are those that score finds likeliest. */
+    StrBuf list = {0};
+    strbuf_printf(&list, "score --model %s -t 1 --json --tokens 1,7,500", random_model());
+    for (size_t i = 0; i < 5; i++)
+        strbuf_printf(&list, ",%d", (int)json_integer_value(json_array_get(tokens, i)));
+    json_t *score = run_json(list.text), *argmax = json_object_get(score, "argmax");
+    for (size_t i = 0; i < 5; i++)
+        assert_int_equal(json_integer_value(json_array_get(tokens, i)),
+                         json_integer_value(json_array_get(argmax, 2 + i)));
+    strbuf_free(&list);
+    json_decref(score);
+    json_decref(json);
+}
+
+static void the_seed_decides_the_text(void **state)
+{
+    (void)state;
+    json_t *tokens[3];
+    const int seeds[3] = {5, 5, 6};
+    for (int i = 0; i < 3; i++) {
+        char args[512];
+        snprintf(args, sizeof args,
+                 "generate --model %s -t 1 --tokens 1,7 -n 20 --ignore-eos --json --seed %d",
+                 random_model(), seeds[i]);
+        json_t *json = run_json(args);
+        tokens[i] = json_incref(json_object_get(json, "tokens"));
+        json_decref(json);
+    }
+    assert_true(json_equal(tokens[0], tokens[1]));
+    assert_false(json_equal(tokens[0], tokens[2]));
+    for (int i = 0; i < 3; i++)
+        json_decref(tokens[i]);
+}
+
+static void ctrl_c_ends_a_generation_with_130(void **state)
+{
+    (void)state;
+    char args[512];
+    /* Runs as `timeout`'s child: a shell's background process would ignore the signal. */
+    snprintf(args, sizeof args,
+             "--version >/dev/null; timeout --preserve-status -s INT 1 %s generate --model %s -t 1 "
+             "--tokens 1,7 -n 90000 --ignore-eos 2>&1",
+             CVN_BINARY, random_model());
+    expect(130, "", args, ",");
+}
+
+static void what_cannot_be_run_is_refused_in_a_sentence(void **state)
+{
+    (void)state;
+    char args[512];
+    const char *model = random_model();
+    snprintf(args, sizeof args, "score --model %s --tokens 1,512 2>&1", model);
+    expect(1, "", args, "512");
+    snprintf(args, sizeof args, "generate --model %s --prompt hello 2>&1", model);
+    expect(1, "", args, "tokenizer");
+    snprintf(args, sizeof args, "generate --model %s --tokens 1 --memory 1M 2>&1", model);
+    expect(1, "", args, "limit");
+    snprintf(args, sizeof args, "generate --model %s --tokens 1 --top-p 2 2>&1", model);
+    expect(2, "", args, "--top-p is \"2\"; give a number from");
+    snprintf(args, sizeof args, "truncate -s -1 %s/model.safetensors", model);
+    assert_int_equal(system(args), 0);
+    snprintf(args, sizeof args, "score --model %s --tokens 1,2 2>&1", model);
+    expect(1, "", args, "model.safetensors");
+    snprintf(args, sizeof args, "rm -r %s", model);
+    assert_int_equal(system(args), 0);
+}
+
 static void tokenize_goes_there_and_back(void **state)
 {
     (void)state;
@@ -328,6 +458,11 @@ int main(void)
         cmocka_unit_test(numbers_out_of_range_are_refused_by_name),
         cmocka_unit_test(flags_win_over_the_environment),
         cmocka_unit_test(init_and_inspect_agree),
+        cmocka_unit_test(score_prints_what_scripts_rely_on),
+        cmocka_unit_test(generate_prints_what_scripts_rely_on),
+        cmocka_unit_test(the_seed_decides_the_text),
+        cmocka_unit_test(ctrl_c_ends_a_generation_with_130),
+        cmocka_unit_test(what_cannot_be_run_is_refused_in_a_sentence),
         cmocka_unit_test(tokenize_goes_there_and_back),
         cmocka_unit_test(output_that_does_not_arrive_is_an_error),
         cmocka_unit_test(pipes_get_no_colours),
