@@ -19,6 +19,7 @@ typedef struct Verifier {
     const cvn_graph *g;
     cvn_err *err;
     const Op *op;           /* being looked at */
+    const Op *previous;     /* before op, NULL at the start of the list */
     int64_t position;       /* of op in the list */
     const cvn_value **seen; /* [n_values], heap: the value with this id, once it is defined */
     Arena arena;
@@ -55,10 +56,10 @@ static bool is_defined(const Verifier *v, const cvn_value *value)
 static int check_links(Verifier *v)
 {
     const Op *op = v->op;
-    if (op->prev ? op->prev->next != op : v->g->first != op)
-        return fail(v, "the operation before it does not lead to it");
-    if (op->next ? op->next->prev != op : v->g->last != op)
-        return fail(v, "the operation after it does not lead back to it");
+    if (op->prev != v->previous)
+        return fail(v, "it does not lead back to the operation before it");
+    if (!op->next && v->g->last != op)
+        return fail(v, "the list goes on after it, or ends before it");
     if (op->kind >= OP_COUNT)
         return fail(v, "there is no kind of operation %d", (int)op->kind);
     return CVN_OK;
@@ -253,7 +254,7 @@ static int check_graph(Verifier *v, bool *taken)
     const cvn_graph *g = v->g;
     if (g->insert_point)
         return fail(v, "the last pass left its insertion point set");
-    for (v->op = g->first; v->op; v->op = v->op->next, v->position++)
+    for (v->op = g->first; v->op; v->previous = v->op, v->op = v->op->next, v->position++)
         if (check_op(v))
             return CVN_EINVAL;
     if (v->position != g->n_ops)
