@@ -179,6 +179,15 @@ static void slices_that_are_not_dense_are_steps(void **state)
     assert_int_equal(plan->n_steps, 5);
     plan_free(plan);
     cvn_graph_free(g);
+
+    g = cvn_graph_new("nibbles", NULL); /* three of i4 would share a byte with the fourth */
+    x = cvn_parameter(g, "x", CVN_TYPE(CVN_I4, 8));
+    cvn_output(g, cvn_convert(g, cvn_slice_axis(g, x, 0, 0, 3), CVN_F32));
+    cvn_output(g, cvn_convert(g, cvn_slice_axis(g, x, 0, 0, 4), CVN_F32));
+    plan = compile(g, &interpreter_backend);
+    assert_int_equal(plan->n_steps, 3);
+    plan_free(plan);
+    cvn_graph_free(g);
 }
 
 /* Two updates of a cache, one after the other, are both made in the donated memory. */

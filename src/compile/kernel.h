@@ -6,18 +6,24 @@
  * otherwise run by the backend's fallback (the interpreter's function, on thread 0).
  *
  * Contract of every kernel:
- *   - All threads of the device call it with the same arguments except `thread`; together they
- * write the whole of every result. A kernel splits its work by thread index, in a way that makes
- * the result independent of the number of threads (no sum is split over threads), unless it says
+ *
+ * All threads of the device call it with the same arguments except `thread`; together they write
+ * the whole of every result. A kernel splits its work by thread index, in a way that makes the
+ * result independent of the number of threads (no sum is split over threads), unless it says
  * otherwise.
- *   - Inputs and outputs are dense, row-major, packed as in memory. Buffers that the plan owns are
+ *
+ * Inputs and outputs are dense, row-major, packed as in memory. Buffers that the plan owns are
  * aligned to 64 bytes; parameters (mapped files) may have any alignment that their element type
- * allows.
- *   - A result may share its memory only with the operands named in `in_place`, and then exactly.
- *   - Reading past the end of a buffer, even by one byte, is an error.
- *   - `scratch` is 64-byte aligned, private to the step and shared by its threads; its contents on
+ * allows. Reading past the end of a buffer, even by one byte, is an error.
+ *
+ * A result may share its memory only with the operands named in `in_place`, and then exactly.
+ *
+ * `scratch` is 64-byte aligned, private to the step and shared by its threads; its contents on
  * entry are undefined. Phases that exchange data through it call kernel_sync between them, on every
  * thread.
+ *
+ * An operation whose results have no bytes is never run. Reshapes, optimization barriers and dense
+ * slices are views, constants lie ready or are filled in by the plan: these need no kernels.
  */
 #ifndef CVN_COMPILE_KERNEL_H
 #define CVN_COMPILE_KERNEL_H
@@ -44,7 +50,7 @@ typedef struct Kernel {
     size_t (*scratch)(const Op *op, int n_threads); /* bytes of scratch; NULL: none */
     KernelFn *run;
     unsigned in_place; /* bit i: result 0 may be written over operand i */
-    bool single;       /* only thread 0 does anything: the others need not wait inside */
+    bool single;       /* called on thread 0 only; it may not call kernel_sync */
 } Kernel;
 
 typedef struct Backend {

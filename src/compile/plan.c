@@ -29,7 +29,8 @@ static bool slice_is_view(const Op *op, size_t *offset)
         first = first * from->dim[d] + op->attr.start.v[d];
     }
     int bits = cvn_dtype_bits(from->dtype);
-    if (bits < 8 && first % 2 != 0)
+    /* Packed elements: a view may not share a byte with its neighbours, whose nibble would not be zero. */
+    if (bits < 8 && (first % 2 != 0 || cvn_type_elements(to) % 2 != 0))
         return false;
     *offset = (size_t)first * (size_t)bits / 8;
     /* Kernels may count on 64-byte alignment of what the plan owns. */
