@@ -8,7 +8,7 @@
  * Times are medians. A product of m rows counts 2 m n k operations and the bytes of its weights; weights are
  * larger than the caches. CARAVAN_CPU=avx2 (avx512, portable) measures a lower level.
  */
-#include "base/threads.h"
+#include "cpu/ceilings.h"
 #include "cpu/registry.h"
 #include "graph/graph.h"
 
@@ -16,11 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
-enum { REPEATS = 7, VECTOR = 64 };
+enum { VECTOR = 64 };
 
 static const char *const no_memory = "bench_kernels: no memory";
 
@@ -33,161 +29,6 @@ static void *allocate(size_t bytes)
     }
     return p;
 }
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Median seconds of fn on all threads. */
-static double measure(Pool *pool, PoolFn *fn, void *context)
-{
-    double seconds[REPEATS];
-    pool_run(pool, fn, context);
-    for (int i = 0; i < REPEATS; i++) {
-        int64_t begin = clock_ns();
-        pool_run(pool, fn, context);
-        seconds[i] = (double)(clock_ns() - begin) * 1e-9;
-    }
-    qsort(seconds, REPEATS, sizeof *seconds, compare);
-    return seconds[REPEATS / 2];
-}
-
-/* ---- ceilings ---- */
-
-typedef struct Memory {
-    const char *data;
-    size_t bytes;
-    uint64_t *sums; /* [threads * 8]: keeps the loads */
-} Memory;
-
-typedef uint64_t Words __attribute__((vector_size(VECTOR)));
-
-static void read_memory(void *context, int thread, int n_threads)
-{
-    const Memory *m = context;
-    int64_t begin, end;
-    kernel_share((int64_t)m->bytes, 4096, thread, n_threads, &begin, &end);
-    Words sum[4] = {{0}};
-    for (int64_t at = begin; at + 4 * VECTOR <= end; at += 4 * VECTOR)
-        for (int i = 0; i < 4; i++)
-            sum[i] += *(const Words *)(const void *)(m->data + at + i * VECTOR);
-    sum[0] += sum[1] + sum[2] + sum[3];
-    memcpy(m->sums + thread * 8, sum, sizeof *sum);
-}
-
-static double read_bandwidth(Pool *pool)
-{
-    Memory m = {.bytes = (size_t)256 << 20};
-    char *data = allocate(m.bytes);
-    memset(data, 1, m.bytes);
-    m.data = data;
-    m.sums = allocate((size_t)pool_threads(pool) * VECTOR);
-    double seconds = measure(pool, read_memory, &m);
-    free(data);
-    free(m.sums);
-    return (double)m.bytes / seconds;
-}
-
-/* A peak: how many operations one call of `run` does on one thread. */
-typedef struct Peak {
-    void (*run)(float *sink);
-    double operations;
-    float *sink; /* [threads * 16] */
-} Peak;
-
-enum { LOOPS = 2000000, CHAINS = 12 };
-
-static void run_peak(void *context, int thread, int n_threads)
-{
-    (void)n_threads;
-    const Peak *peak = context;
-    peak->run(peak->sink + thread * 16);
-}
-
-#if defined(__x86_64__)
-__attribute__((target("avx512f"))) static void peak_avx512(float *sink)
-{
-    __m512 x = _mm512_set1_ps(0.5f), sum[CHAINS];
-    for (int i = 0; i < CHAINS; i++)
-        sum[i] = _mm512_set1_ps((float)i);
-    for (int n = 0; n < LOOPS; n++)
-#pragma GCC unroll 12
-        for (int i = 0; i < CHAINS; i++)
-            sum[i] = _mm512_fmadd_ps(sum[i], x, x);
-    for (int i = 1; i < CHAINS; i++)
-        sum[0] = _mm512_add_ps(sum[0], sum[i]);
-    _mm512_storeu_ps(sink, sum[0]);
-}
-
-__attribute__((target("avx512f,avx512bf16"))) static void peak_avx512_bf16(float *sink)
-{
-    __m512bh x = (__m512bh)_mm512_set1_epi32(0x3f003f00);
-    __m512 sum[CHAINS];
-    for (int i = 0; i < CHAINS; i++)
-        sum[i] = _mm512_set1_ps((float)i);
-    for (int n = 0; n < LOOPS; n++)
-#pragma GCC unroll 12
-        for (int i = 0; i < CHAINS; i++)
-            sum[i] = _mm512_dpbf16_ps(sum[i], x, x);
-    for (int i = 1; i < CHAINS; i++)
-        sum[0] = _mm512_add_ps(sum[0], sum[i]);
-    _mm512_storeu_ps(sink, sum[0]);
-}
-
-__attribute__((target("avx2,fma"))) static void peak_avx2(float *sink)
-{
-    __m256 x = _mm256_set1_ps(0.5f), sum[CHAINS];
-    for (int i = 0; i < CHAINS; i++)
-        sum[i] = _mm256_set1_ps((float)i);
-    for (int n = 0; n < LOOPS; n++)
-#pragma GCC unroll 12
-        for (int i = 0; i < CHAINS; i++)
-            sum[i] = _mm256_fmadd_ps(sum[i], x, x);
-    for (int i = 1; i < CHAINS; i++)
-        sum[0] = _mm256_add_ps(sum[0], sum[i]);
-    _mm256_storeu_ps(sink, sum[0]);
-}
-#endif
-
-static void peak_portable(float *sink)
-{
-    typedef float Four __attribute__((vector_size(16)));
-    Four sum[CHAINS];
-    for (int i = 0; i < CHAINS; i++)
-        sum[i] = (Four){0} + (float)i;
-    for (int n = 0; n < LOOPS; n++)
-#pragma GCC unroll 12
-        for (int i = 0; i < CHAINS; i++)
-            sum[i] = sum[i] * 0.5f + 0.5f;
-    for (int i = 1; i < CHAINS; i++)
-        sum[0] += sum[i];
-    memcpy(sink, &sum[0], sizeof sum[0]);
-}
-
-/* Multiply-adds count as two operations. */
-static double peak_flops(Pool *pool, cvn_dtype dtype)
-{
-    Peak peak = {.run = peak_portable, .operations = 2.0 * 4 * CHAINS * LOOPS};
-#if defined(__x86_64__)
-    const char *level = cpu_backend()->name;
-    if (strncmp(level, "avx512", 6) == 0)
-        peak = (Peak){.run = peak_avx512, .operations = 2.0 * 16 * CHAINS * LOOPS};
-    if (strcmp(level, "avx2") == 0)
-        peak = (Peak){.run = peak_avx2, .operations = 2.0 * 8 * CHAINS * LOOPS};
-    if (strcmp(level, "avx512_bf16") == 0 && dtype == CVN_BF16)
-        peak = (Peak){.run = peak_avx512_bf16, .operations = 2.0 * 32 * CHAINS * LOOPS};
-#else
-    (void)dtype;
-#endif
-    peak.sink = allocate((size_t)pool_threads(pool) * VECTOR);
-    double seconds = measure(pool, run_peak, &peak);
-    free(peak.sink);
-    return peak.operations * pool_threads(pool) / seconds;
-}
-
-/* ---- kernels ---- */
 
 typedef struct Run {
     const Kernel *kernel;
@@ -240,7 +81,7 @@ static double time_op(Pool *pool, const cvn_value *v, const void *const *inputs,
     void *scratch = allocate(bytes + 1);
     run.args = (KernelArgs){
         .op = op, .in = in, .out = &out, .scratch = scratch, .barrier = pool_barrier(pool)};
-    double seconds = measure(pool, run_kernel, &run);
+    double seconds = median_seconds(pool, run_kernel, &run);
     *name = run.kernel->name;
     for (int i = 0; i < op->n_operands; i++)
         free(made[i]);
@@ -248,13 +89,6 @@ static double time_op(Pool *pool, const cvn_value *v, const void *const *inputs,
     free(scratch);
     return seconds;
 }
-
-/* Ceilings of this run. */
-typedef struct Ceilings {
-    double bandwidth;  /* bytes / s */
-    double flops_f32;  /* operations / s */
-    double flops_bf16; /* operations / s */
-} Ceilings;
 
 static void print_row(const char *what, const char *kernel, double seconds, double operations,
                       double bytes, double peak, const Ceilings *c)
@@ -328,9 +162,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench_kernels: %s\n", err.message);
         return 1;
     }
-    Ceilings c = {.bandwidth = read_bandwidth(pool),
-                  .flops_f32 = peak_flops(pool, CVN_F32),
-                  .flops_bf16 = peak_flops(pool, CVN_BF16)};
+    Ceilings c;
+    if (ceilings_measure(pool, &c, &err)) {
+        fprintf(stderr, "bench_kernels: %s\n", err.message);
+        return 1;
+    }
     printf("%d threads, %s: reads %.1f GB/s, f32 %.1f GFLOP/s, bf16 %.1f GFLOP/s\n",
            pool_threads(pool), cpu_backend()->name, c.bandwidth * 1e-9, c.flops_f32 * 1e-9,
            c.flops_bf16 * 1e-9);

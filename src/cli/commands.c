@@ -4,10 +4,10 @@
  */
 #include "cli/options.h"
 
-extern const Command command_generate, command_score, command_init, command_inspect,
+extern const Command command_bench, command_generate, command_score, command_init, command_inspect,
     command_tokenize, command_opt;
 
 const Command *const commands[] = {
-    &command_generate, &command_score, &command_init, &command_inspect,
-    &command_tokenize, &command_opt,   NULL,
+    &command_generate, &command_score,    &command_bench, &command_init,
+    &command_inspect,  &command_tokenize, &command_opt,   NULL, /* ends the list */
 };

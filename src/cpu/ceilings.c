@@ -1,0 +1,188 @@
+/* Ceilings: loops that do nothing but load, and nothing but multiply and add. */
+#include "cpu/ceilings.h"
+
+#include "cpu/registry.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum { REPEATS = 7, VECTOR = 64 };
+
+/* Larger than the caches of any machine this runs on. */
+static const size_t READ_BYTES = (size_t)256 << 20;
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double median(double *sample, int n)
+{
+    qsort(sample, (size_t)n, sizeof *sample, compare);
+    return n % 2 ? sample[n / 2] : (sample[n / 2 - 1] + sample[n / 2]) / 2;
+}
+
+double median_seconds(Pool *pool, PoolFn *fn, void *context)
+{
+    double seconds[REPEATS];
+    pool_run(pool, fn, context);
+    for (int i = 0; i < REPEATS; i++) {
+        int64_t begin = clock_ns();
+        pool_run(pool, fn, context);
+        seconds[i] = (double)(clock_ns() - begin) * 1e-9;
+    }
+    return median(seconds, REPEATS);
+}
+
+typedef struct Memory {
+    const char *data;
+    size_t bytes;
+    uint64_t *sums; /* [threads * 8]: keeps the loads */
+} Memory;
+
+typedef uint64_t Words __attribute__((vector_size(VECTOR)));
+
+static void read_memory(void *context, int thread, int n_threads)
+{
+    const Memory *m = context;
+    int64_t begin, end;
+    kernel_share((int64_t)m->bytes, 4096, thread, n_threads, &begin, &end);
+    Words sum[4] = {{0}};
+    for (int64_t at = begin; at + 4 * VECTOR <= end; at += 4 * VECTOR)
+        for (int i = 0; i < 4; i++)
+            sum[i] += *(const Words *)(const void *)(m->data + at + i * VECTOR);
+    sum[0] += sum[1] + sum[2] + sum[3];
+    memcpy(m->sums + thread * 8, sum, sizeof *sum);
+}
+
+static int read_bandwidth(Pool *pool, double *out, cvn_err *err)
+{
+    Memory m = {.bytes = READ_BYTES};
+    char *data = aligned_alloc(VECTOR, m.bytes);
+    m.sums = aligned_alloc(VECTOR, (size_t)pool_threads(pool) * VECTOR);
+    int code = CVN_OK;
+    if (data && m.sums) {
+        memset(data, 1, m.bytes);
+        m.data = data;
+        *out = (double)m.bytes / median_seconds(pool, read_memory, &m);
+    } else {
+        code = err_set(err, CVN_EMEM, "no memory to measure the read bandwidth");
+    }
+    free(data);
+    free(m.sums);
+    return code;
+}
+
+/* A peak: how many operations one call of `run` does on one thread. */
+typedef struct Peak {
+    void (*run)(float *sink);
+    double operations;
+    float *sink; /* [threads * 16] */
+} Peak;
+
+enum { LOOPS = 2000000, CHAINS = 12 };
+
+static void run_peak(void *context, int thread, int n_threads)
+{
+    (void)n_threads;
+    const Peak *peak = context;
+    peak->run(peak->sink + thread * 16);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) static void peak_avx512(float *sink)
+{
+    __m512 x = _mm512_set1_ps(0.5f), sum[CHAINS];
+    for (int i = 0; i < CHAINS; i++)
+        sum[i] = _mm512_set1_ps((float)i);
+    for (int n = 0; n < LOOPS; n++)
+#pragma GCC unroll 12
+        for (int i = 0; i < CHAINS; i++)
+            sum[i] = _mm512_fmadd_ps(sum[i], x, x);
+    for (int i = 1; i < CHAINS; i++)
+        sum[0] = _mm512_add_ps(sum[0], sum[i]);
+    _mm512_storeu_ps(sink, sum[0]);
+}
+
+__attribute__((target("avx512f,avx512bf16"))) static void peak_avx512_bf16(float *sink)
+{
+    __m512bh x = (__m512bh)_mm512_set1_epi32(0x3f003f00);
+    __m512 sum[CHAINS];
+    for (int i = 0; i < CHAINS; i++)
+        sum[i] = _mm512_set1_ps((float)i);
+    for (int n = 0; n < LOOPS; n++)
+#pragma GCC unroll 12
+        for (int i = 0; i < CHAINS; i++)
+            sum[i] = _mm512_dpbf16_ps(sum[i], x, x);
+    for (int i = 1; i < CHAINS; i++)
+        sum[0] = _mm512_add_ps(sum[0], sum[i]);
+    _mm512_storeu_ps(sink, sum[0]);
+}
+
+__attribute__((target("avx2,fma"))) static void peak_avx2(float *sink)
+{
+    __m256 x = _mm256_set1_ps(0.5f), sum[CHAINS];
+    for (int i = 0; i < CHAINS; i++)
+        sum[i] = _mm256_set1_ps((float)i);
+    for (int n = 0; n < LOOPS; n++)
+#pragma GCC unroll 12
+        for (int i = 0; i < CHAINS; i++)
+            sum[i] = _mm256_fmadd_ps(sum[i], x, x);
+    for (int i = 1; i < CHAINS; i++)
+        sum[0] = _mm256_add_ps(sum[0], sum[i]);
+    _mm256_storeu_ps(sink, sum[0]);
+}
+#endif
+
+static void peak_portable(float *sink)
+{
+    typedef float Four __attribute__((vector_size(16)));
+    Four sum[CHAINS];
+    for (int i = 0; i < CHAINS; i++)
+        sum[i] = (Four){0} + (float)i;
+    for (int n = 0; n < LOOPS; n++)
+#pragma GCC unroll 12
+        for (int i = 0; i < CHAINS; i++)
+            sum[i] = sum[i] * 0.5f + 0.5f;
+    for (int i = 1; i < CHAINS; i++)
+        sum[0] += sum[i];
+    memcpy(sink, &sum[0], sizeof sum[0]);
+}
+
+/* Multiply-adds count as two operations. */
+static int peak_flops(Pool *pool, cvn_dtype dtype, double *out, cvn_err *err)
+{
+    Peak peak = {.run = peak_portable, .operations = 2.0 * 4 * CHAINS * LOOPS};
+#if defined(__x86_64__)
+    const char *level = cpu_backend()->name;
+    if (strncmp(level, "avx512", 6) == 0)
+        peak = (Peak){.run = peak_avx512, .operations = 2.0 * 16 * CHAINS * LOOPS};
+    if (strcmp(level, "avx2") == 0)
+        peak = (Peak){.run = peak_avx2, .operations = 2.0 * 8 * CHAINS * LOOPS};
+    if (strcmp(level, "avx512_bf16") == 0 && dtype == CVN_BF16)
+        peak = (Peak){.run = peak_avx512_bf16, .operations = 2.0 * 32 * CHAINS * LOOPS};
+#else
+    (void)dtype;
+#endif
+    peak.sink = aligned_alloc(VECTOR, (size_t)pool_threads(pool) * VECTOR);
+    if (!peak.sink)
+        return err_set(err, CVN_EMEM, "no memory to measure the peak of %s", cvn_dtype_name(dtype));
+    *out = peak.operations * pool_threads(pool) / median_seconds(pool, run_peak, &peak);
+    free(peak.sink);
+    return CVN_OK;
+}
+
+int ceilings_measure(Pool *pool, Ceilings *out, cvn_err *err)
+{
+    *out = (Ceilings){0};
+    if (read_bandwidth(pool, &out->bandwidth, err) ||
+        peak_flops(pool, CVN_F32, &out->flops_f32, err) ||
+        peak_flops(pool, CVN_BF16, &out->flops_bf16, err))
+        return CVN_EMEM;
+    return CVN_OK;
+}

@@ -1,0 +1,25 @@
+/*
+ * What the machine can do: the figures that measured speeds are held against. Measured anew in the run that
+ * uses them, on the same threads, because neighbours make machines vary.
+ */
+#ifndef CVN_CPU_CEILINGS_H
+#define CVN_CPU_CEILINGS_H
+
+#include "base/threads.h"
+
+typedef struct Ceilings {
+    double bandwidth;  /* bytes per second that all threads together read from memory */
+    double flops_f32;  /* operations per second of the kernels' level; a multiply-add is two */
+    double flops_bf16; /* the same with bf16 operands and f32 sums */
+} Ceilings;
+
+/* Takes about a second. */
+int ceilings_measure(Pool *pool, Ceilings *out, cvn_err *err);
+
+/* The median of n numbers, which are sorted on the way. */
+double median(double *sample, int n);
+
+/* Median seconds of running fn on all threads. */
+double median_seconds(Pool *pool, PoolFn *fn, void *context);
+
+#endif

@@ -1,0 +1,108 @@
+#include "serve/bench.h"
+
+#include <stdlib.h>
+
+double bench_prefill_flops(const LlamaConfig *c, int64_t n)
+{
+    double head = (double)(c->vocab * c->dim);
+    double body = (double)model_size(c).matmul_params - head;
+    double pairs = (double)n * (double)(n + 1) / 2; /* of a query and a key that it sees */
+    double attention = 4 * pairs * (double)(c->n_heads * c->head_dim * c->n_layers);
+    return 2 * body * (double)n + 2 * head + attention;
+}
+
+double bench_decode_bytes(const LlamaConfig *c, cvn_dtype dtype, int64_t rows, int64_t filled)
+{
+    double element = (double)cvn_dtype_bytes(dtype, 1);
+    double weights = (double)model_size(c).matmul_params * element;
+    return weights + (double)kv_cache_bytes(c, rows, filled, dtype);
+}
+
+/* Median and spread of the samples. */
+static BenchFigure figure(double *seconds, int n)
+{
+    BenchFigure f = {.seconds = median(seconds, n)};
+    f.spread = (seconds[n - 1] - seconds[0]) / f.seconds; /* median() has sorted them */
+    return f;
+}
+
+static void make_prompt(const cvn_engine *e, int32_t *tokens, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        tokens[i] = (int32_t)(i * 7919 % e->model->io.config.vocab);
+}
+
+int bench_prefill(cvn_engine *e, const Ceilings *ceilings, int64_t n, int repeats, BenchFigure *out,
+                  cvn_err *err)
+{
+    const cvn_sampling greedy = {.top_p = 1};
+    int32_t *tokens = calloc((size_t)n, sizeof *tokens);
+    double *seconds = calloc((size_t)repeats, sizeof *seconds);
+    int code = CVN_OK;
+    if (!tokens || !seconds)
+        code = err_set(err, CVN_EMEM, "no memory for a prompt of %lld tokens", (long long)n);
+    else
+        make_prompt(e, tokens, n);
+    for (int i = -1; i < repeats && !code; i++) {
+        engine_reset_row(e, 0);
+        double begin = engine_now();
+        code = engine_prefill(e, 0, tokens, n, &greedy, err);
+        if (i >= 0)
+            seconds[i] = engine_now() - begin;
+    }
+    if (!code) {
+        *out = figure(seconds, repeats);
+        out->tokens_per_second = (double)n / out->seconds;
+        double peak = e->model->dtype == CVN_BF16 ? ceilings->flops_bf16 : ceilings->flops_f32;
+        out->utilization = bench_prefill_flops(&e->model->io.config, n) / out->seconds / peak;
+    }
+    engine_reset_row(e, 0);
+    free(tokens);
+    free(seconds);
+    return code;
+}
+
+/* Fills every row with n tokens and makes it active. */
+static int fill_rows(cvn_engine *e, int64_t n, cvn_err *err)
+{
+    const cvn_sampling greedy = {.top_p = 1};
+    int32_t *tokens = calloc((size_t)n, sizeof *tokens);
+    if (!tokens)
+        return err_set(err, CVN_EMEM, "no memory for a prompt of %lld tokens", (long long)n);
+    make_prompt(e, tokens, n);
+    int code = CVN_OK;
+    for (int row = 0; row < e->options.rows && !code; row++) {
+        engine_reset_row(e, row);
+        code = engine_prefill(e, row, tokens, n, &greedy, err);
+        engine_set_active(e, row, true);
+    }
+    free(tokens);
+    return code;
+}
+
+int bench_decode(cvn_engine *e, const Ceilings *ceilings, int64_t context, int64_t steps,
+                 BenchFigure *out, cvn_err *err)
+{
+    double *seconds = calloc((size_t)steps, sizeof *seconds);
+    int code = seconds ? fill_rows(e, context, err)
+                       : err_set(err, CVN_EMEM, "no memory for %lld steps", (long long)steps);
+    if (!code)
+        code = engine_decode(e, err); /* not counted */
+    for (int64_t i = 0; i < steps && !code; i++) {
+        double begin = engine_now();
+        code = engine_decode(e, err);
+        seconds[i] = engine_now() - begin;
+    }
+    if (!code) {
+        int rows = e->options.rows;
+        *out = figure(seconds, (int)steps);
+        out->tokens_per_second = rows / out->seconds;
+        double bytes = bench_decode_bytes(&e->model->io.config, e->model->dtype, rows,
+                                          context + 1 + steps / 2);
+        out->utilization = bytes / out->seconds / ceilings->bandwidth;
+    }
+    for (int row = 0; row < e->options.rows; row++)
+        engine_reset_row(e, row);
+    free(seconds);
+    return code;
+}

@@ -1,0 +1,36 @@
+/*
+ * How fast a model runs, and what share of the machine that is.
+ *
+ *   prefill   N tokens of one row, the last of which is sampled from. MFU is the model's operations (2 per weight and
+ *             token that a product uses, the output head once, and causal attention) over the measured peak.
+ *   decode    one step of B rows, each with `context` positions filled. Bandwidth utilisation is the bytes that
+ *             a step cannot do without (each weight once, the filled KV of each row) over the measured bandwidth.
+ *
+ * Figures are medians over repeats, after a run that is not counted; the spread is (largest - smallest) / median.
+ */
+#ifndef CVN_SERVE_BENCH_H
+#define CVN_SERVE_BENCH_H
+
+#include "cpu/ceilings.h"
+#include "serve/engine.h"
+
+typedef struct BenchFigure {
+    double seconds;           /* median: of a prefill, of a step */
+    double spread;            /* relative */
+    double tokens_per_second; /* of all rows */
+    double utilization;       /* prefill: MFU; decode: of the read bandwidth */
+} BenchFigure;
+
+/* Prefills n tokens `repeats` times on row 0. */
+int bench_prefill(cvn_engine *e, const Ceilings *ceilings, int64_t n, int repeats, BenchFigure *out,
+                  cvn_err *err);
+
+/* Fills `context` positions of every row, then decodes `steps` tokens. */
+int bench_decode(cvn_engine *e, const Ceilings *ceilings, int64_t context, int64_t steps,
+                 BenchFigure *out, cvn_err *err);
+
+/* Operations of a prefill of n tokens, and bytes that a decode step of `rows` rows reads at least. */
+double bench_prefill_flops(const LlamaConfig *config, int64_t n);
+double bench_decode_bytes(const LlamaConfig *config, cvn_dtype dtype, int64_t rows, int64_t filled);
+
+#endif

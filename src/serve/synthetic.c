@@ -1,0 +1,95 @@
+#include "serve/synthetic.h"
+
+#include "base/float16.h"
+#include "compile/kernel.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum { ALIGN = 64 }; /* bytes between the starts of weights */
+
+/* One weight being filled. */
+typedef struct Fill {
+    const Param *param;
+    void *data;
+    cvn_dtype dtype;
+} Fill;
+
+/* Uniform in ± sqrt(3) * std, from a multiplicative hash of the index: cheap, and good enough to be no special case
+   (not all equal, not denormal). */
+static float synthetic_value(const Param *p, int64_t i)
+{
+    if (p->init != INIT_NORMAL)
+        return p->init == INIT_ONES ? 1.0f : 0.0f;
+    uint32_t h = (uint32_t)i * 2654435761u ^ (uint32_t)((uint64_t)i >> 32);
+    h ^= h >> 15;
+    h *= 2246822519u;
+    return ((float)(h >> 8) * 0x1p-23f - 1.0f) * 1.732f * (float)p->std;
+}
+
+static void fill(void *context, int thread, int n_threads)
+{
+    const Fill *f = context;
+    int64_t begin, end;
+    kernel_share(f->param->n, 4096, thread, n_threads, &begin, &end);
+    if (f->dtype == CVN_F32)
+        for (int64_t i = begin; i < end; i++)
+            ((float *)f->data)[i] = synthetic_value(f->param, i);
+    else
+        for (int64_t i = begin; i < end; i++)
+            ((uint16_t *)f->data)[i] = bf16_from_f32(synthetic_value(f->param, i));
+}
+
+static int make_weights(cvn_model *m, Pool *pool, cvn_err *err)
+{
+    Weights *w = &m->weights;
+    const ParamList *params = &m->io.params;
+    w->dtype = m->dtype;
+    for (int i = 0; i < params->n; i++)
+        w->block_bytes +=
+            (cvn_dtype_bytes(m->dtype, params->param[i].n) + ALIGN - 1) / ALIGN * ALIGN;
+    w->weight = calloc((size_t)params->n, sizeof *w->weight);
+    void *block = mmap(NULL, w->block_bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    w->block = block == MAP_FAILED ? NULL : block;
+    if (!w->weight || !w->block)
+        return err_set(err, CVN_EMEM, "no memory for %zu MiB of weights", w->block_bytes >> 20);
+    w->n = params->n;
+    size_t at = 0;
+    for (int i = 0; i < params->n; i++) {
+        const Param *p = &params->param[i];
+        size_t bytes = cvn_dtype_bytes(m->dtype, p->n);
+        w->weight[i] = (Weight){.data = (char *)w->block + at, .bytes = bytes, .owned = true};
+        Fill f = {p, (char *)w->block + at, m->dtype};
+        pool_run(pool, fill, &f);
+        at += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+        m->weight_bytes += bytes;
+    }
+    return CVN_OK;
+}
+
+int model_synthetic(const LlamaConfig *config, cvn_dtype dtype, Pool *pool, cvn_model **out,
+                    cvn_err *err)
+{
+    *out = NULL;
+    if (dtype != CVN_F32 && dtype != CVN_BF16)
+        return err_set(err, CVN_EUNSUPPORTED, "cannot compute in %s; use f32 or bf16",
+                       cvn_dtype_name(dtype));
+    cvn_model *m = calloc(1, sizeof *m);
+    if (!m)
+        return err_set(err, CVN_EMEM, "no memory for a model");
+    int code = arena_init(&m->io.arena, err);
+    if (code == CVN_OK) {
+        m->open = true;
+        m->dtype = dtype;
+        m->io.config = *config;
+        params_list(&m->io.params, config, &m->io.arena);
+        code = make_weights(m, pool, err);
+    }
+    if (code)
+        cvn_model_free(m);
+    else
+        *out = m;
+    return code;
+}

@@ -1,0 +1,75 @@
+/* Measuring: the counts that ratios are made of, and that figures come out of a run. No test asserts a time. */
+#include "model/presets.h"
+#include "serve/bench.h"
+#include "serve/synthetic.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static LlamaConfig config_of(const char *preset)
+{
+    cvn_err err = {0};
+    LlamaConfig config;
+    if (preset_config(preset, &config, &err))
+        fail_msg("%s", err.message);
+    return config;
+}
+
+static void assert_near(double got, double expected)
+{
+    if (!(fabs(got - expected) <= 1e-9 * fabs(expected)))
+        fail_msg("%.17g, not %.17g", got, expected);
+}
+
+static void counts_are_those_of_the_shape(void **state)
+{
+    (void)state;
+    LlamaConfig c = config_of("stories260k"); /* 64 wide, 5 layers, 8 heads of 8, 4 KV, ffn 172 */
+    double layer = 64 * 64 * 2 + 2 * 32 * 64 + 3 * 172 * 64, head = 512 * 64;
+    double pairs = 10 * 11 / 2;
+    assert_near(bench_prefill_flops(&c, 10), 2 * 10 * 5 * layer + 2 * head + 4 * pairs * 64 * 5);
+    assert_near(bench_decode_bytes(&c, CVN_BF16, 3, 7),
+                2 * (5 * layer + head) + 5 * 2 * 3 * 7 * 32 * 2);
+}
+
+static void a_synthetic_model_runs_and_is_measured(void **state)
+{
+    (void)state;
+    cvn_err err = {0};
+    LlamaConfig config = config_of("stories260k");
+    Pool *pool = pool_new(2, &err);
+    assert_non_null(pool);
+    for (int b = 0; b < 2; b++) {
+        cvn_model *model;
+        cvn_engine *engine;
+        if (model_synthetic(&config, b ? CVN_BF16 : CVN_F32, pool, &model, &err))
+            fail_msg("%s", err.message);
+        cvn_engine_options options = {.rows = 2, .threads = 2};
+        if (cvn_engine_new(model, &options, &engine, &err))
+            fail_msg("%s", err.message);
+        Ceilings ceilings = {1e9, 1e9, 1e9};
+        BenchFigure prefill = {0}, decode = {0};
+        if (bench_prefill(engine, &ceilings, 130, 3, &prefill, &err) ||
+            bench_decode(engine, &ceilings, 20, 5, &decode, &err))
+            fail_msg("%s", err.message);
+        assert_true(prefill.seconds > 0 && prefill.utilization > 0 && prefill.spread >= 0);
+        assert_true(decode.seconds > 0 && decode.utilization > 0 && decode.spread >= 0);
+        assert_near(prefill.tokens_per_second, 130 / prefill.seconds);
+        assert_near(decode.tokens_per_second, 2 / decode.seconds);
+        cvn_engine_free(engine, NULL);
+        cvn_model_free(model);
+    }
+    pool_free(pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counts_are_those_of_the_shape),
+        cmocka_unit_test(a_synthetic_model_runs_and_is_measured),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
