@@ -641,7 +641,7 @@ static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
     int64_t context = seq + random_below(r, 3), heads = kv * group;
     cvn_type rows = CVN_TYPE(CVN_I32, batch), q = CVN_TYPE(dtype, batch, seq, heads, dim);
     cvn_type cache = CVN_TYPE(dtype, batch, kv, context, dim);
-    cvn_value *v[5], *out[2];
+    cvn_value *v[6], *out[3];
     switch (kind) {
     case OP_RMS_NORM:
         v[0] = random_of_type(r, q);
@@ -669,6 +669,26 @@ static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
         v[1] = random_of_type(r, rows);
         cvn_softmax_cross_entropy(g, v[0], v[1], out);
         return out[0];
+    case OP_RMS_NORM_BACKWARD:
+        v[0] = random_of_type(r, q);
+        v[1] = random_of_type(r, CVN_TYPE(dtype, dim));
+        v[2] = random_of_type(r, q);
+        cvn_rms_norm_backward(g, v[0], v[1], v[2], 1e-5, out);
+        return out[0];
+    case OP_ATTENTION_BACKWARD:
+        for (int i = 0; i < 3; i++)
+            v[i] = random_of_type(r, i ? cache : q);
+        v[3] = random_of_type(r, rows);
+        v[4] = random_of_type(r, rows);
+        v[5] = random_of_type(r, q);
+        cvn_attention_backward(g, v[0], v[1], v[2], v[3], v[4], v[5], 0.5, out);
+        return out[0];
+    case OP_SOFTMAX_CROSS_ENTROPY_BACKWARD:
+        v[0] = random_of_type(r, CVN_TYPE(dtype, batch, context));
+        v[1] = random_of_type(r, rows);
+        for (int i = 2; i < 5; i++)
+            v[i] = random_of_type(r, CVN_TYPE(CVN_F32, batch));
+        return cvn_softmax_cross_entropy_backward(g, v[0], v[1], v[2], v[3], v[4]);
     case OP_ARGMAX: {
         cvn_value *x = random_pick(r, kind, 1);
         int axis = x ? random_below(r, x->type.rank) : 0;

@@ -257,6 +257,94 @@ static void cross_entropy_agrees_on_infinities(void **state)
     cvn_graph_free(g);
 }
 
+static void gradient_of_rms_norm_agrees(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 20; seed++) {
+        cvn_graph *g = new_graph();
+        cvn_dtype dtype = floats[seed % N_FLOATS];
+        int64_t d = seed == 7 ? 300 : 1 + seed * 7 % 33;
+        cvn_value *out[2];
+        cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(dtype, 2, 3, d));
+        cvn_dtype other = dtype == CVN_F64 ? dtype : floats[seed / 4 % (N_FLOATS - 1)];
+        cvn_value *w = cvn_parameter(g, "w", CVN_TYPE(other, d));
+        cvn_value *dy = cvn_parameter(g, "dy", CVN_TYPE(floats[seed / 2 % N_FLOATS], 2, 3, d));
+        cvn_rms_norm_backward(g, x, w, dy, 1e-5, out);
+        cvn_output(g, out[0]);
+        cvn_output(g, out[1]);
+        check(g, (uint64_t)seed, 0, 0, "rms_norm_backward");
+    }
+}
+
+/* Attention's graph with its gradient instead; dy is the last parameter. */
+static cvn_graph *attention_backward_graph(cvn_dtype q_type, cvn_dtype kv_type, int64_t seq,
+                                           int64_t kv, int64_t group, int64_t context, int64_t dim)
+{
+    cvn_graph *g = new_graph();
+    cvn_value *out[3];
+    cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(q_type, 2, seq, kv * group, dim));
+    cvn_value *k = cvn_parameter(g, "k", CVN_TYPE(kv_type, 2, kv, context, dim));
+    cvn_value *v = cvn_parameter(g, "v", CVN_TYPE(kv_type, 2, kv, context, dim));
+    cvn_value *start = cvn_parameter(g, "start", CVN_TYPE(CVN_I32, 2));
+    cvn_value *length = cvn_parameter(g, "length", CVN_TYPE(CVN_I32, 2));
+    cvn_value *dy = cvn_parameter(g, "dy", CVN_TYPE(q_type, 2, seq, kv * group, dim));
+    cvn_attention_backward(g, q, k, v, start, length, dy, 0.37, out);
+    for (int i = 0; i < 3; i++)
+        cvn_output(g, out[i]);
+    return g;
+}
+
+static void gradient_of_attention_agrees(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 24; seed++) {
+        int64_t seq = 1 + seed % 5, kv = 1 + seed % 3, group = 1 + seed / 2 % 4;
+        int64_t context = seq + (seed == 5 ? 20 : seed % 7),
+                dim = seed == 9 ? 70 : 1 + seed * 3 % 11;
+        cvn_dtype q = floats[seed % N_FLOATS], k = floats[seed / 4 % N_FLOATS];
+        cvn_graph *g = attention_backward_graph(q, k, seq, kv, group, context, dim);
+        check(g, (uint64_t)seed, 0, (int)context, "attention_backward");
+    }
+}
+
+static void gradient_of_attention_does_not_look_at_unwritten_memory(void **state)
+{
+    (void)state;
+    enum { CONTEXT = 9, DIM = 4, SEQ = 2 };
+    cvn_graph *g = attention_backward_graph(CVN_F32, CVN_F32, SEQ, 1, 2, CONTEXT, DIM);
+    void **inputs = inputs_in(g, 1, 3, 3); /* start and length 3: keys 0 … 4 are seen */
+    for (int b = 0; b < 2; b++) {
+        for (int i = (3 + SEQ) * DIM; i < CONTEXT * DIM; i++) {
+            ((float *)inputs[1])[b * CONTEXT * DIM + i] = NAN;
+            ((float *)inputs[2])[b * CONTEXT * DIM + i] = i % 2 ? NAN : INFINITY;
+        }
+    }
+    void **got = run(g, inputs, "attention_backward");
+    for (int i = 0; i < 2 * CONTEXT * DIM; i++)
+        assert_true(isfinite(((float *)got[1])[i]) && isfinite(((float *)got[2])[i]));
+    random_free(got, g->n_outputs);
+    compare_with_decomposed(g, inputs, "attention_backward with NaN behind the context");
+    random_free(inputs, g->n_parameters);
+    cvn_graph_free(g);
+}
+
+static void gradient_of_cross_entropy_agrees(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 20; seed++) {
+        cvn_graph *g = new_graph();
+        int64_t vocab = 1 + seed * 5 % 23;
+        cvn_type rows = CVN_TYPE(CVN_F32, 2, 3);
+        cvn_value *logits =
+            cvn_parameter(g, "logits", CVN_TYPE(floats[seed % N_FLOATS], 2, 3, vocab));
+        cvn_value *targets = cvn_parameter(g, "targets", CVN_TYPE(CVN_I32, 2, 3));
+        cvn_value *lse = cvn_parameter(g, "lse", rows), *dloss = cvn_parameter(g, "dloss", rows);
+        cvn_value *dlse = cvn_parameter(g, "dlse", rows);
+        cvn_output(g, cvn_softmax_cross_entropy_backward(g, logits, targets, lse, dloss, dlse));
+        check(g, (uint64_t)seed, -2, (int)vocab + 1, "softmax_cross_entropy_backward");
+    }
+}
+
 static void argmax_agrees_with_ties_nan_and_infinities(void **state)
 {
     (void)state;
@@ -380,6 +468,10 @@ int main(void)
         cmocka_unit_test(cache_update_agrees_and_skips_what_is_outside),
         cmocka_unit_test(cross_entropy_agrees_and_ignores_unknown_targets),
         cmocka_unit_test(cross_entropy_agrees_on_infinities),
+        cmocka_unit_test(gradient_of_rms_norm_agrees),
+        cmocka_unit_test(gradient_of_attention_agrees),
+        cmocka_unit_test(gradient_of_attention_does_not_look_at_unwritten_memory),
+        cmocka_unit_test(gradient_of_cross_entropy_agrees),
         cmocka_unit_test(argmax_agrees_with_ties_nan_and_infinities),
         cmocka_unit_test(random_bits_agree_bit_for_bit),
         cmocka_unit_test(a_whole_llama_agrees),

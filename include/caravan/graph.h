@@ -313,6 +313,28 @@ cvn_value *cvn_argmax(cvn_graph *g, cvn_value *x, int axis);
 cvn_value *cvn_random_bits(cvn_graph *g, cvn_value *k0, cvn_value *k1, cvn_value *c0,
                            cvn_value *c1);
 
+/* ---- gradients of composites, as the backward pass needs them ---- */
+
+/* Of cvn_rms_norm: out[0] = dx, of x's type; out[1] = dweight, of weight's type, summed over rows.
+   dy has x's shape. With r = rsqrt(mean(x^2) + eps), n = x r and dn = dy weight:
+   dx = r (dn - n mean(dn n)), dweight = sum of dy n. */
+void cvn_rms_norm_backward(cvn_graph *g, cvn_value *x, cvn_value *weight, cvn_value *dy, double eps,
+                           cvn_value *out[2]);
+
+/* Of cvn_attention, whose operands it takes again, with dy of q's shape: out = dq, dk, dv, of the
+   types of q, k, v. The attention weights P are computed anew (Dao 2023, arXiv:2307.08691):
+   dv = P^T dy, dP = dy v^T, dS = P (dP - rowsum(P dP)), dq = scale dS k, dk = scale dS^T q.
+   Keys that no query sees have gradient 0; their memory is not looked at. */
+void cvn_attention_backward(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v,
+                            cvn_value *start, cvn_value *length, cvn_value *dy, double scale,
+                            cvn_value *out[3]);
+
+/* Of cvn_softmax_cross_entropy, in the type of logits: exp(logits - lse) (dloss' + dlse), less
+   dloss' at the target, where dloss' is dloss, or 0 where the target is outside [0, vocab).
+   lse, dloss, dlse f32 [...]; lse is the result of the forward pass. One pass over the logits. */
+cvn_value *cvn_softmax_cross_entropy_backward(cvn_graph *g, cvn_value *logits, cvn_value *targets,
+                                              cvn_value *lse, cvn_value *dloss, cvn_value *dlse);
+
 #ifdef __cplusplus
 }
 #endif

@@ -37,6 +37,12 @@ static double composite_flops(const Op *op)
         return 4 * elements(op->operand[0]); /* maximum, subtract, exp, add */
     case OP_ARGMAX:
         return elements(op->operand[0]);
+    case OP_RMS_NORM_BACKWARD:
+        return 10 * elements(op->operand[0]);
+    case OP_ATTENTION_BACKWARD: /* five products where the forward pass has two */
+        return 10 * elements(op->operand[0]) * (double)op->operand[1]->type.dim[2];
+    case OP_SOFTMAX_CROSS_ENTROPY_BACKWARD:
+        return 4 * elements(op->operand[0]);
     default:
         return 0;
     }

@@ -576,3 +576,29 @@ cvn_value *cvn_random_bits(cvn_graph *g, cvn_value *k0, cvn_value *k1, cvn_value
 {
     return graph_add(g, OP_RANDOM_BITS, NULL, 4, (cvn_value *[]){k0, k1, c0, c1}, NULL);
 }
+
+void cvn_rms_norm_backward(cvn_graph *g, cvn_value *x, cvn_value *weight, cvn_value *dy, double eps,
+                           cvn_value *out[2])
+{
+    OpAttr attr = {.eps = eps};
+    cvn_value *operand[] = {x, weight, dy};
+    two_results(g, graph_add(g, OP_RMS_NORM_BACKWARD, &attr, 3, operand, NULL), out);
+}
+
+void cvn_attention_backward(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v,
+                            cvn_value *start, cvn_value *length, cvn_value *dy, double scale,
+                            cvn_value *out[3])
+{
+    OpAttr attr = {.scale = scale};
+    cvn_value *operand[] = {q, k, v, start, length, dy};
+    cvn_value *first = graph_add(g, OP_ATTENTION_BACKWARD, &attr, 6, operand, NULL);
+    for (int i = 0; i < 3; i++)
+        out[i] = first == g->poison ? first : first->def->result[i];
+}
+
+cvn_value *cvn_softmax_cross_entropy_backward(cvn_graph *g, cvn_value *logits, cvn_value *targets,
+                                              cvn_value *lse, cvn_value *dloss, cvn_value *dlse)
+{
+    cvn_value *operand[] = {logits, targets, lse, dloss, dlse};
+    return graph_add(g, OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, NULL, 5, operand, NULL);
+}

@@ -16,71 +16,10 @@
  */
 #include "graph/decompose.h"
 
+#include "graph/decompose_impl.h"
+
 #include <assert.h>
 #include <math.h>
-
-/* The dtype that sums and exponentials of this data are computed in. */
-static cvn_dtype wide(cvn_dtype dtype)
-{
-    return dtype == CVN_F64 ? CVN_F64 : CVN_F32;
-}
-
-static cvn_value *as(cvn_graph *g, cvn_value *x, cvn_dtype dtype)
-{
-    return x->type.dtype == dtype ? x : cvn_convert(g, x, dtype);
-}
-
-static cvn_type with_dtype(cvn_type type, cvn_dtype dtype)
-{
-    type.dtype = dtype;
-    return type;
-}
-
-/* A splat of x's type. */
-static cvn_value *like(cvn_graph *g, const cvn_value *x, double value)
-{
-    return cvn_splat(g, x->type, value);
-}
-
-/* Puts dimension i of x at dims[i] of a tensor of this shape, in x's own dtype. */
-static cvn_value *spread(cvn_graph *g, cvn_value *x, const cvn_type *shape, const int *dims)
-{
-    return cvn_broadcast_in_dim(g, x, with_dtype(*shape, x->type.dtype), dims);
-}
-
-/* Undoes a reduction over one dimension: puts x back under `shape`, repeated along `axis`. */
-static cvn_value *spread_over(cvn_graph *g, cvn_value *x, const cvn_type *shape, int axis)
-{
-    int dims[CVN_MAX_RANK];
-    for (int i = 0; i < x->type.rank; i++)
-        dims[i] = i < axis ? i : i + 1;
-    return spread(g, x, shape, dims);
-}
-
-static cvn_value *count_along(cvn_graph *g, const cvn_type *shape, int axis)
-{
-    return cvn_iota(g, with_dtype(*shape, CVN_I32), axis);
-}
-
-/* sum of exp(x - m) along the last dimension, with m the largest element, so that nothing
-   overflows: fills the exponentials and returns m; both sum and m are without that dimension. Where
-   all elements are -inf, or one is +inf, m is taken as 0, which keeps -inf - -inf from making NaN.
- */
-typedef struct Softmax {
-    cvn_value *peak, *power, *sum; /* [...], [..., n], [...] */
-} Softmax;
-
-static Softmax softmax_parts(cvn_graph *g, cvn_value *x)
-{
-    Softmax s;
-    int last = x->type.rank - 1;
-    cvn_value *most = cvn_reduce_dims(g, CVN_MAX, x, 1, &last);
-    s.peak = cvn_select(g, cvn_is_finite(g, most), most, like(g, most, 0));
-    cvn_value *shifted = cvn_subtract(g, x, spread_over(g, s.peak, &x->type, last));
-    s.power = cvn_exponential(g, shifted);
-    s.sum = cvn_reduce_dims(g, CVN_SUM, s.power, 1, &last);
-    return s;
-}
 
 /* x * rsqrt(mean(x^2) + eps) * weight. */
 static void rms_norm(cvn_graph *g, const Op *op, cvn_value **out)
@@ -155,17 +94,6 @@ static void rope(cvn_graph *g, const Op *op, cvn_value **out)
     cvn_value *turned_a = cvn_subtract(g, cvn_multiply(g, a, c), cvn_multiply(g, b, s));
     cvn_value *turned_b = cvn_add(g, cvn_multiply(g, b, c), cvn_multiply(g, a, s));
     out[0] = as(g, rope_join(g, turned_a, turned_b, shape, interleaved), shape->dtype);
-}
-
-/* v [batch, kv_heads, context, head_dim] with 0 for the keys that no query of the row sees. Their
-   weight is 0, but memory that was never written may hold anything, and 0 * NaN is NaN. */
-static cvn_value *visible_values(cvn_graph *g, cvn_value *v, cvn_value *start, int64_t seq)
-{
-    cvn_type keys = CVN_TYPE(CVN_I32, v->type.dim[0], v->type.dim[2]); /* [batch, context] */
-    cvn_value *end = cvn_add(g, start, like(g, start, (double)(seq - 1)));
-    cvn_value *seen = cvn_compare_values(g, CVN_LE, count_along(g, &keys, 1),
-                                         spread(g, end, &keys, (const int[]){0}));
-    return cvn_select(g, spread(g, seen, &v->type, (const int[]){0, 2}), v, like(g, v, 0));
 }
 
 /*
@@ -313,9 +241,7 @@ static void random_bits(cvn_graph *g, const Op *op, cvn_value **out)
     out[0] = a;
 }
 
-typedef void Decompose(cvn_graph *g, const Op *op, cvn_value **out);
-
-static Decompose *const table[OP_COUNT] = {
+static DecomposeFn *const table[OP_COUNT] = {
     [OP_RMS_NORM] = rms_norm,
     [OP_ROPE] = rope,
     [OP_ATTENTION] = attention,
@@ -323,6 +249,9 @@ static Decompose *const table[OP_COUNT] = {
     [OP_SOFTMAX_CROSS_ENTROPY] = softmax_cross_entropy,
     [OP_ARGMAX] = argmax,
     [OP_RANDOM_BITS] = random_bits,
+    [OP_RMS_NORM_BACKWARD] = decompose_rms_norm_backward,
+    [OP_ATTENTION_BACKWARD] = decompose_attention_backward,
+    [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = decompose_softmax_cross_entropy_backward,
 };
 
 bool graph_can_decompose(OpKind kind)
@@ -333,9 +262,8 @@ bool graph_can_decompose(OpKind kind)
 /* Builds what op stands for before it and puts that in its place. */
 static void decompose_op(cvn_graph *g, Op *op)
 {
-    enum { MOST_RESULTS = 2 };
-    cvn_value *out[MOST_RESULTS];
-    assert(op->n_results <= MOST_RESULTS);
+    cvn_value *out[OP_MOST_RESULTS];
+    assert(op->n_results <= OP_MOST_RESULTS);
     graph_insert_before(g, op);
     cvn_at(g, op->file, op->line);
     table[op->kind](g, op, out);

@@ -121,9 +121,9 @@ static void add_parameter(cvn_graph *g, cvn_value *v)
 /* Infers the result types of an operation that has its operands and attributes. */
 static int type_results(cvn_graph *g, Op *op, const cvn_type *want)
 {
-    cvn_type type[2] = {{.dtype = CVN_DTYPE_COUNT}, {.dtype = CVN_DTYPE_COUNT}};
-    for (int i = 0; want && i < op->n_results; i++)
-        type[i] = want[i];
+    cvn_type type[OP_MOST_RESULTS];
+    for (int i = 0; i < op->n_results; i++)
+        type[i] = want ? want[i] : (cvn_type){.dtype = CVN_DTYPE_COUNT};
     cvn_err err = {0};
     if (infer_types(op, type, &err)) {
         graph_fail(g, err.code, "%s", err.message);
@@ -186,7 +186,7 @@ cvn_value *graph_add_like(cvn_graph *g, const Op *op, cvn_value *const *operand)
 {
     if (g->err.code)
         return g->poison;
-    cvn_type want[2];
+    cvn_type want[OP_MOST_RESULTS];
     for (int i = 0; i < op->n_results; i++)
         want[i] = op->result[i]->type;
     OpAttr attr = attr_copy(g, op->kind, &op->attr);

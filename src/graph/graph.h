@@ -40,6 +40,9 @@ typedef enum OpClass {
     CLASS_COMPOSITE
 } OpClass;
 
+/* No operation has more results. */
+enum { OP_MOST_RESULTS = 3 };
+
 typedef enum OpDTypes { DTYPES_F, DTYPES_N, DTYPES_I, DTYPES_A } OpDTypes;
 
 /* A row of ops.def. */

@@ -249,6 +249,9 @@ static InferFn *const infer_table[OP_COUNT] = {
     [OP_SOFTMAX_CROSS_ENTROPY] = infer_softmax_cross_entropy,
     [OP_ARGMAX] = infer_argmax,
     [OP_RANDOM_BITS] = infer_random_bits,
+    [OP_RMS_NORM_BACKWARD] = infer_rms_norm_backward,
+    [OP_ATTENTION_BACKWARD] = infer_attention_backward,
+    [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = infer_softmax_cross_entropy_backward,
 };
 _Static_assert(sizeof infer_table / sizeof *infer_table == OP_COUNT,
                "a rule for the last operation");

@@ -119,3 +119,45 @@ int infer_random_bits(const Op *op, cvn_type *type, cvn_err *err)
             return infer_fail(op, err, "keys and counters must be u32 of one shape");
     return CVN_OK;
 }
+
+/* Operand i is of floats, and of the shape of operand `as`. */
+static int check_gradient(const Op *op, int i, int as, const char *name, cvn_err *err)
+{
+    cvn_type shape = *in_type(op, as);
+    shape.dtype = in_type(op, i)->dtype;
+    if (!infer_is_float(shape.dtype) || !cvn_type_equal(&shape, in_type(op, i)))
+        return infer_fail(op, err, "%s must be floats of the shape of operand %d", name, as);
+    return CVN_OK;
+}
+
+int infer_rms_norm_backward(const Op *op, cvn_type *type, cvn_err *err)
+{
+    type[0].dtype = CVN_DTYPE_COUNT;
+    if (infer_rms_norm(op, type, err) || check_gradient(op, 2, 0, "dy", err))
+        return CVN_ESHAPE;
+    type[0] = *in_type(op, 0);
+    type[1] = *in_type(op, 1);
+    return CVN_OK;
+}
+
+int infer_attention_backward(const Op *op, cvn_type *type, cvn_err *err)
+{
+    if (infer_attention(op, type, err) || check_gradient(op, 5, 0, "dy", err))
+        return CVN_ESHAPE;
+    for (int i = 0; i < 3; i++)
+        type[i] = *in_type(op, i);
+    return CVN_OK;
+}
+
+int infer_softmax_cross_entropy_backward(const Op *op, cvn_type *type, cvn_err *err)
+{
+    static const char *const names[] = {"lse", "dloss", "dlse"};
+    cvn_type rows[2];
+    if (infer_softmax_cross_entropy(op, rows, err))
+        return CVN_ESHAPE;
+    for (int i = 0; i < 3; i++)
+        if (!cvn_type_equal(in_type(op, 2 + i), &rows[0]))
+            return infer_fail(op, err, "%s must be f32, the shape of targets", names[i]);
+    type[0] = *in_type(op, 0);
+    return CVN_OK;
+}

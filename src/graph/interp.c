@@ -116,6 +116,9 @@ static InterpFn *const interp_table[OP_COUNT] = {
     [OP_SOFTMAX_CROSS_ENTROPY] = interp_softmax_cross_entropy,
     [OP_ARGMAX] = interp_argmax,
     [OP_RANDOM_BITS] = interp_random_bits,
+    [OP_RMS_NORM_BACKWARD] = interp_rms_norm_backward,
+    [OP_ATTENTION_BACKWARD] = interp_attention_backward,
+    [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = interp_softmax_cross_entropy_backward,
 };
 _Static_assert(sizeof interp_table / sizeof *interp_table == OP_COUNT,
                "a function for the last operation");

@@ -56,8 +56,7 @@ static int allocate_results(const Run *run, const Op *op, cvn_err *err)
 /* One device's pointers to operands and results, side by side. */
 static void run_on_device(const Run *run, const Op *op, int d, const void **in)
 {
-    enum { MOST_RESULTS = 2 };
-    void *out[MOST_RESULTS] = {NULL};
+    void *out[OP_MOST_RESULTS] = {NULL};
     for (int i = 0; i < op->n_operands; i++)
         in[i] = buffers_of(run, op->operand[i])[d];
     for (int i = 0; i < op->n_results; i++)

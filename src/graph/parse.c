@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_RESULTS = 2 };
 static const size_t LONGEST_TEXT = (size_t)256 << 20; /* its graph fits in an arena */
 
 /* ---- types, specs and values ---- */
@@ -219,14 +218,14 @@ static int check_parameter(Parser *p, const OpAttr *attr, const char *at)
 
 static int parse_op(Parser *p)
 {
-    Declared declared[MOST_RESULTS];
+    Declared declared[OP_MOST_RESULTS];
     int n = 0;
     OpKind kind = OP_COUNT;
     OpAttr attr = {0};
     const char *name_at = NULL;
     do {
-        if (n == MOST_RESULTS)
-            return lex_expected(&p->lex, "'=': no operation has more than two results");
+        if (n == OP_MOST_RESULTS)
+            return lex_expected(&p->lex, "'=': no operation has more than three results");
         if (parse_declared(p, &declared[n++]))
             return CVN_EFORMAT;
     } while (lex_take(&p->lex, ','));
@@ -240,7 +239,7 @@ static int parse_op(Parser *p)
                            op_info[kind].name, n_results);
     if (kind == OP_PARAMETER && check_parameter(p, &attr, name_at))
         return CVN_EFORMAT;
-    cvn_type want[MOST_RESULTS];
+    cvn_type want[OP_MOST_RESULTS];
     for (int i = 0; i < n; i++)
         want[i] = declared[i].type;
     cvn_value *first = graph_add(p->g, kind, &attr, n_operands, p->operands.data, want);

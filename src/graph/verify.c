@@ -141,13 +141,12 @@ static int check_attrs(Verifier *v)
 
 static int check_types(Verifier *v)
 {
-    enum { MOST_RESULTS = 2 };
     const Op *op = v->op;
     const OpInfo *info = &op_info[op->kind];
     int expected = info->results ? info->results : op->n_operands;
-    cvn_type type[MOST_RESULTS];
+    cvn_type type[OP_MOST_RESULTS];
     cvn_err why = {0};
-    if (op->n_results != expected || expected > MOST_RESULTS)
+    if (op->n_results != expected || expected > OP_MOST_RESULTS)
         return fail(v, "it has %d results, expected %d", op->n_results, expected);
     for (int i = 0; i < op->n_results; i++) {
         if (!op->result[i] || op->result[i]->def != op || op->result[i]->result != i)

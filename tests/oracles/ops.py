@@ -460,12 +460,33 @@ def dot():
     run(positive("f32", 2, 3), positive("f32", 2, 3), [], [], [0, 1], [0, 1], "f32", 2)
 
 
-def composites():
-    def rms_norm(x, w, eps, dtype):
-        wide = np.float64 if x.dtype == np.float64 else np.float32
-        v = x.astype(wide)
-        return (v * lax.rsqrt(jnp.mean(v * v, -1, keepdims=True) + eps) * w.astype(wide)).astype(dtype)
+def rms_norm(x, w, eps, dtype):
+    wide = np.float64 if x.dtype == np.float64 else np.float32
+    v = x.astype(wide)
+    return (v * lax.rsqrt(jnp.mean(v * v, -1, keepdims=True) + eps) * w.astype(wide)).astype(dtype)
 
+
+def attention(q, k, v, start, length, scale):
+    wide = np.float64 if q.dtype == np.float64 else np.float32
+    group = q.shape[2] // k.shape[1]
+    k, v = (jnp.repeat(t.astype(wide), group, 1) for t in (k, v))
+    scores = jnp.einsum("bshd,bhcd->bhsc", q.astype(wide), k, precision="highest") * scale
+    query, key = jnp.arange(q.shape[1])[:, None], jnp.arange(k.shape[2])[None, :]
+    seen = key <= start[:, None, None] + query
+    weights = jax.nn.softmax(jnp.where(seen[:, None], scores, -jnp.inf), -1)
+    y = jnp.einsum("bhsc,bhcd->bshd", weights, v, precision="highest")
+    return jnp.where((query[:, 0] < length[:, None])[..., None, None], y, 0).astype(q.dtype)
+
+
+def cross_entropy(logits, targets):
+    wide = logits.astype(np.float64 if logits.dtype == np.float64 else np.float32)
+    lse = jax.nn.logsumexp(wide, -1)
+    known = (targets >= 0) & (targets < logits.shape[-1])
+    picked = jnp.take_along_axis(wide, jnp.where(known, targets, 0)[..., None], -1)[..., 0]
+    return jnp.where(known, lse - picked, 0).astype(np.float32), lse.astype(np.float32)
+
+
+def composites():
     for source, weight, target in [("f64", "f64", "f64"), ("f32", "f32", "f32"), ("bf16", "bf16", "bf16"),
                                    ("bf16", "f32", "bf16"), ("f16", "f16", "f32"), ("f32", "f32", "bf16")]:
         check("composite", "rms_norm", lambda x, w: rms_norm(x, w, 1e-5, NAMES[target]),
@@ -491,17 +512,6 @@ def composites():
             check("composite", "rope", lambda *v: rope(*v, interleaved), [x, position, inv_freq],
                   {"interleaved": interleaved}, ulp={"f32": 1 << 12, "f64": 1 << 40}.get(dtype, 16))
 
-    def attention(q, k, v, start, length, scale):
-        wide = np.float64 if q.dtype == np.float64 else np.float32
-        group = q.shape[2] // k.shape[1]
-        k, v = (jnp.repeat(t.astype(wide), group, 1) for t in (k, v))
-        scores = jnp.einsum("bshd,bhcd->bhsc", q.astype(wide), k, precision="highest") * scale
-        query, key = jnp.arange(q.shape[1])[:, None], jnp.arange(k.shape[2])[None, :]
-        seen = key <= start[:, None, None] + query
-        weights = jax.nn.softmax(jnp.where(seen[:, None], scores, -jnp.inf), -1)
-        y = jnp.einsum("bhsc,bhcd->bshd", weights, v, precision="highest")
-        return jnp.where((query[:, 0] < length[:, None])[..., None, None], y, 0).astype(q.dtype)
-
     for dtype in FLOATS:
         for kv_heads in (1, 3, 6):
             q, k, v = (np.abs(draw(dtype, *s)) for s in
@@ -520,13 +530,6 @@ def composites():
         for start in ([0, 2], [4, -1], [5, -9]):
             check("composite", "cache_update", cache_update,
                   [draw(dtype, 2, 3, 5, 4), draw(dtype, 2, 2, 3, 4), np.array(start, np.int32)])
-
-    def cross_entropy(logits, targets):
-        wide = logits.astype(np.float64 if logits.dtype == np.float64 else np.float32)
-        lse = jax.nn.logsumexp(wide, -1)
-        known = (targets >= 0) & (targets < logits.shape[-1])
-        picked = jnp.take_along_axis(wide, jnp.where(known, targets, 0)[..., None], -1)[..., 0]
-        return jnp.where(known, lse - picked, 0).astype(np.float32), lse.astype(np.float32)
 
     for dtype in FLOATS:
         logits = draw(dtype, 4, 3, 11, spread=1.0) + NAMES[dtype](8)
@@ -554,6 +557,38 @@ def composites():
     from jax.extend.random import threefry2x32_p
     check("composite", "random_bits", lambda *v: threefry2x32_p.bind(*v)[0],
           [draw("u32", 33) for _ in range(4)])
+
+
+def gradients():
+    """Of composites, by jax's own differentiation of the same formulas. Inputs are positive, which keeps
+    the sums from cancelling; what cancels by its nature is allowed for in the tolerance."""
+    def run(op, f, n, inputs, attrs, ulp):
+        def back(*v):
+            return jax.vjp(lambda *x: f(*x, *v[n:-1]), *v[:n])[1](v[-1])
+        check("gradient", op, back, inputs, attrs, ulp)
+
+    loose = {"f64": 1 << 30, "f32": 1 << 12, "bf16": 4, "f16": 16}
+    for source, weight, target in [("f64", "f64", "f64"), ("f32", "f32", "f32"), ("bf16", "bf16", "bf16"),
+                                   ("bf16", "f32", "bf16"), ("f16", "f16", "f32"), ("f32", "f32", "bf16")]:
+        run("rms_norm_backward", lambda x, w: rms_norm(x, w, 1e-5, NAMES[target]), 2,
+            [draw(source, 2, 3, 20), draw(weight, 20), draw(target, 2, 3, 20)], {"eps": 1e-5},
+            loose[source])
+    for dtype in FLOATS:
+        for kv_heads in (1, 3, 6):
+            q, k, v, dy = (np.abs(draw(dtype, *s)) for s in
+                           [(2, 3, 6, 3), (2, kv_heads, 6, 3), (2, kv_heads, 6, 3), (2, 3, 6, 3)])
+            rows = np.array([0, 3], np.int32), np.array([3, 2], np.int32)
+            run("attention_backward", lambda *t: attention(*t, 0.25), 3, [q, k, v, *rows, dy],
+                {"scale": 0.25}, loose[dtype])
+    for dtype in FLOATS:
+        logits = draw(dtype, 4, 3, 11, spread=1.0)
+        targets = random.integers(0, 11, (4, 3)).astype(np.int32)
+        targets[1] = [-100, -1, 11]
+        lse = np.asarray(jax.jit(cross_entropy)(logits, targets)[1])
+        dloss, dlse = np.abs(draw("f32", 4, 3)), np.abs(draw("f32", 4, 3))
+        back = lambda x, t, _, a, b: jax.vjp(lambda v: cross_entropy(v, t), x)[1]((a, b))[0]
+        check("gradient", "softmax_cross_entropy_backward", back, [logits, targets, lse, dloss, dlse],
+              ulp=1 << 34 if dtype == "f64" else loose[dtype])
 
 
 def collectives():
@@ -610,7 +645,7 @@ def main():
         os.path.dirname(os.path.abspath(__file__)), "..", "data", "ops")
     os.makedirs(directory, exist_ok=True)
     for make in (leaves, unary, convert, binary, ternary, shapes, dynamic, gather, scatter, sort, reduce,
-                 dot, composites, collectives):
+                 dot, composites, collectives, gradients):
         make()
     for file, cases in files.items():
         with open(os.path.join(directory, file + ".json"), "w") as f:

@@ -1,0 +1,71 @@
+/* Rules of the composites: each has a gradient that is a composite too, or an operation of its own
+   kind. */
+#include "grad/rule.h"
+
+void grad_rms_norm(Grad *d, const Op *op)
+{
+    cvn_value *out[2];
+    cvn_rms_norm_backward(d->g, op->operand[0], op->operand[1], grad_of(d, op, 0), op->attr.eps,
+                          out);
+    for (int i = 0; i < 2; i++)
+        grad_add(d, op, i, out[i]);
+}
+
+/* Turning is undone by turning back: by the opposite angle. */
+void grad_rope(Grad *d, const Op *op)
+{
+    if (grad_wants(d, op, 2)) {
+        grad_refuse(d, op, "for its frequencies");
+        return;
+    }
+    cvn_value *back = cvn_negate(d->g, op->operand[2]);
+    grad_add(d, op, 0, cvn_rope(d->g, grad_of(d, op, 0), op->operand[1], back, op->attr.flag));
+}
+
+void grad_attention(Grad *d, const Op *op)
+{
+    cvn_value *const *v = op->operand, *out[3];
+    cvn_attention_backward(d->g, v[0], v[1], v[2], v[3], v[4], grad_of(d, op, 0), op->attr.scale,
+                           out);
+    for (int i = 0; i < 3; i++)
+        grad_add(d, op, i, out[i]);
+}
+
+/* As a scatter that assigns: what was overwritten has no gradient; the update has that of the places
+   it was written to, 0 where they are outside. Places are never written twice. */
+void grad_cache_update(Grad *d, const Op *op)
+{
+    cvn_graph *g = d->g;
+    cvn_value *dy = grad_of(d, op, 0), *update = op->operand[1], *start = op->operand[2];
+    cvn_type rows = CVN_TYPE(CVN_I32, update->type.dim[0], update->type.dim[1]); /* [batch, seq] */
+    cvn_value *position = cvn_broadcast_in_dim(g, start, rows, (const int[]){0});
+    position = cvn_add(g, cvn_iota(g, rows, 1), position);
+    const cvn_gather_dims dims = {.n_window = 2,
+                                  .window = {2, 3},
+                                  .n_collapsed = 1,
+                                  .collapsed = {2},
+                                  .n_operand_batch = 1,
+                                  .operand_batch = {0},
+                                  .n_index_batch = 1,
+                                  .index_batch = {0},
+                                  .n_index_map = 1,
+                                  .index_map = {2},
+                                  .index_vector_dim = 2};
+    cvn_value *kept = cvn_scatter_assign(g, dy, position, grad_like(g, update, 0), &dims);
+    grad_add(d, op, 0, kept);
+    if (grad_wants(d, op, 1) && !g->err.code)
+        grad_add(d, op, 1, grad_gather_updates(g, kept->def, dy));
+}
+
+void grad_softmax_cross_entropy(Grad *d, const Op *op)
+{
+    cvn_value *dlogits = cvn_softmax_cross_entropy_backward(
+        d->g, op->operand[0], op->operand[1], op->result[1], grad_of(d, op, 0), grad_of(d, op, 1));
+    grad_add(d, op, 0, dlogits);
+}
+
+/* Of the gradients themselves. */
+void grad_backward(Grad *d, const Op *op)
+{
+    grad_refuse(d, op, "of its own");
+}

@@ -1,0 +1,232 @@
+/* The gradients of composites, each by its formula in caravan/graph.h, summed in f64. No memory is
+   needed but results and the stack: what does not fit there is computed anew. */
+#include "graph/interp_impl.h"
+
+#include <math.h>
+
+typedef struct Norm {
+    const Op *op;
+    const void *const *in;
+    int64_t d; /* elements of a row */
+} Norm;
+
+/* rsqrt(mean(x^2) + eps) of a row. */
+static double norm_scale(const Norm *n, int64_t row)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n->d; i++) {
+        double x = element_get(interp_in(n->op, 0)->dtype, n->in[0], row * n->d + i);
+        sum += x * x;
+    }
+    return 1 / sqrt(sum / (double)n->d + n->op->attr.eps);
+}
+
+static void norm_row(const Norm *n, int64_t row, void *dx)
+{
+    cvn_dtype x = interp_in(n->op, 0)->dtype, w = interp_in(n->op, 1)->dtype;
+    cvn_dtype dy = interp_in(n->op, 2)->dtype;
+    double scale = norm_scale(n, row), along = 0;
+    for (int64_t i = 0; i < n->d; i++)
+        along += element_get(dy, n->in[2], row * n->d + i) * element_get(w, n->in[1], i) *
+                 element_get(x, n->in[0], row * n->d + i) * scale;
+    along /= (double)n->d;
+    for (int64_t i = 0; i < n->d; i++) {
+        double normed = element_get(x, n->in[0], row * n->d + i) * scale;
+        double dn = element_get(dy, n->in[2], row * n->d + i) * element_get(w, n->in[1], i);
+        element_set(x, dx, row * n->d + i, scale * (dn - normed * along));
+    }
+}
+
+void interp_rms_norm_backward(const Op *op, const void *const *in, void *const *out)
+{
+    enum { PIECE = 256 };
+    const cvn_type *x = interp_in(op, 0);
+    Norm n = {op, in, x->dim[x->rank - 1]};
+    int64_t rows = n.d ? cvn_type_elements(x) / n.d : 0;
+    for (int64_t row = 0; row < rows; row++)
+        norm_row(&n, row, out[0]);
+    for (int64_t first = 0; first < n.d; first += PIECE) {
+        int64_t width = n.d - first < PIECE ? n.d - first : PIECE;
+        double sum[PIECE] = {0};
+        for (int64_t row = 0; row < rows; row++) {
+            double scale = norm_scale(&n, row);
+            for (int64_t i = 0; i < width; i++) {
+                int64_t at = row * n.d + first + i;
+                sum[i] += element_get(interp_in(op, 2)->dtype, in[2], at) *
+                          element_get(x->dtype, in[0], at) * scale;
+            }
+        }
+        for (int64_t i = 0; i < width; i++)
+            element_set(interp_out(op, 1)->dtype, out[1], first + i, sum[i]);
+    }
+}
+
+/* Attention's operands, and the shape that they have in common. */
+typedef struct Attention {
+    const Op *op;
+    const void *const *in;
+    int64_t batch, seq, heads, kv_heads, context, head_dim;
+} Attention;
+
+/* One query of one head, and what its softmax needs. */
+typedef struct Query {
+    int64_t b, s, h;
+    int64_t row;        /* offset of its row in q and dy */
+    int64_t n;          /* keys seen: 0 … n - 1; 0 for padding */
+    double peak, total; /* largest score, and the sum of exp(score - peak) */
+    double mean;        /* sum over keys of weight * dweight */
+} Query;
+
+static int64_t key_row(const Attention *a, const Query *query, int64_t key)
+{
+    int64_t kv = query->h / (a->heads / a->kv_heads);
+    return ((query->b * a->kv_heads + kv) * a->context + key) * a->head_dim;
+}
+
+/* Row `key` of operand 1 or 2 times the query's row of operand 0 or 5. */
+static double row_product(const Attention *a, const Query *query, int rows, int keys, int64_t key)
+{
+    double sum = 0;
+    int64_t at = key_row(a, query, key);
+    for (int64_t i = 0; i < a->head_dim; i++)
+        sum += element_get(interp_in(a->op, rows)->dtype, a->in[rows], query->row + i) *
+               element_get(interp_in(a->op, keys)->dtype, a->in[keys], at + i);
+    return sum;
+}
+
+static double attention_weight(const Attention *a, const Query *query, int64_t key)
+{
+    double score = row_product(a, query, 0, 1, key) * a->op->attr.scale;
+    return exp(score - query->peak) / query->total;
+}
+
+static double attention_dweight(const Attention *a, const Query *query, int64_t key)
+{
+    return row_product(a, query, 5, 2, key);
+}
+
+static double attention_dscore(const Attention *a, const Query *query, int64_t key)
+{
+    return attention_weight(a, query, key) * (attention_dweight(a, query, key) - query->mean) *
+           a->op->attr.scale;
+}
+
+static Query attention_query(const Attention *a, int64_t b, int64_t s, int64_t h)
+{
+    const int32_t *start = a->in[3], *length = a->in[4];
+    Query query = {.b = b, .s = s, .h = h, .peak = -INFINITY, .total = 1};
+    query.row = ((b * a->seq + s) * a->heads + h) * a->head_dim;
+    query.n = s < length[b] ? interp_clamp(start[b] + s + 1, 0, a->context) : 0;
+    for (int64_t key = 0; key < query.n; key++)
+        query.peak = interp_max(query.peak, row_product(a, &query, 0, 1, key) * a->op->attr.scale);
+    if (!isfinite(query.peak))
+        query.peak = 0;
+    double total = 0;
+    for (int64_t key = 0; key < query.n; key++)
+        total += attention_weight(a, &query, key);
+    query.total = total;
+    for (int64_t key = 0; key < query.n; key++)
+        query.mean += attention_weight(a, &query, key) * attention_dweight(a, &query, key);
+    return query;
+}
+
+static void attention_dq(const Attention *a, const Query *query, void *dq)
+{
+    enum { PIECE = 256 };
+    cvn_dtype k = interp_in(a->op, 1)->dtype;
+    for (int64_t first = 0; first < a->head_dim; first += PIECE) {
+        int64_t width = a->head_dim - first < PIECE ? a->head_dim - first : PIECE;
+        double sum[PIECE] = {0};
+        for (int64_t key = 0; key < query->n; key++) {
+            double dscore = attention_dscore(a, query, key);
+            int64_t at = key_row(a, query, key) + first;
+            for (int64_t i = 0; i < width; i++)
+                sum[i] += dscore * element_get(k, a->in[1], at + i);
+        }
+        for (int64_t i = 0; i < width; i++)
+            element_set(interp_out(a->op, 0)->dtype, dq, query->row + first + i, sum[i]);
+    }
+}
+
+/* A piece of dk and dv on the stack: some keys of one KV head, some elements of their rows. */
+enum { KEYS = 16, WIDTH = 64 };
+
+typedef struct KeyPiece {
+    int64_t b, kv, key, n_keys, first, width;
+    double dk[KEYS][WIDTH], dv[KEYS][WIDTH];
+} KeyPiece;
+
+static void add_query(const Attention *a, const Query *query, KeyPiece *p)
+{
+    cvn_dtype q = interp_in(a->op, 0)->dtype, dy = interp_in(a->op, 5)->dtype;
+    for (int64_t j = 0; j < p->n_keys && p->key + j < query->n; j++) {
+        double weight = attention_weight(a, query, p->key + j);
+        double dscore = attention_dscore(a, query, p->key + j);
+        for (int64_t i = 0; i < p->width; i++) {
+            int64_t at = query->row + p->first + i;
+            p->dk[j][i] += dscore * element_get(q, a->in[0], at);
+            p->dv[j][i] += weight * element_get(dy, a->in[5], at);
+        }
+    }
+}
+
+/* Sums over all queries of the group that reads this KV head. */
+static void attention_dkv(const Attention *a, KeyPiece *p, void *dk, void *dv)
+{
+    int64_t group = a->heads / a->kv_heads;
+    for (int64_t s = 0; s < a->seq; s++) {
+        for (int64_t h = p->kv * group; h < (p->kv + 1) * group; h++) {
+            Query query = attention_query(a, p->b, s, h);
+            add_query(a, &query, p);
+        }
+    }
+    for (int64_t j = 0; j < p->n_keys; j++) {
+        int64_t at = ((p->b * a->kv_heads + p->kv) * a->context + p->key + j) * a->head_dim;
+        for (int64_t i = 0; i < p->width; i++) {
+            element_set(interp_out(a->op, 1)->dtype, dk, at + p->first + i, p->dk[j][i]);
+            element_set(interp_out(a->op, 2)->dtype, dv, at + p->first + i, p->dv[j][i]);
+        }
+    }
+}
+
+void interp_attention_backward(const Op *op, const void *const *in, void *const *out)
+{
+    const cvn_type *q = interp_in(op, 0); /* [batch, seq, heads, head_dim] */
+    const cvn_type *k = interp_in(op, 1); /* [batch, kv_heads, context, head_dim] */
+    Attention a = {op, in, q->dim[0], q->dim[1], q->dim[2], k->dim[1], k->dim[2], q->dim[3]};
+    for (int64_t row = 0; row < a.batch * a.seq * a.heads; row++) {
+        Query query =
+            attention_query(&a, row / a.heads / a.seq, row / a.heads % a.seq, row % a.heads);
+        attention_dq(&a, &query, out[0]);
+    }
+    for (int64_t head = 0; head < a.batch * a.kv_heads; head++) {
+        for (int64_t key = 0; key < a.context; key += KEYS) {
+            for (int64_t first = 0; first < a.head_dim; first += WIDTH) {
+                KeyPiece piece = {
+                    .b = head / a.kv_heads, .kv = head % a.kv_heads, .key = key, .first = first};
+                piece.n_keys = a.context - key < KEYS ? a.context - key : KEYS;
+                piece.width = a.head_dim - first < WIDTH ? a.head_dim - first : WIDTH;
+                attention_dkv(&a, &piece, out[1], out[2]);
+            }
+        }
+    }
+}
+
+void interp_softmax_cross_entropy_backward(const Op *op, const void *const *in, void *const *out)
+{
+    const cvn_type *logits = interp_in(op, 0);
+    int64_t vocab = logits->dim[logits->rank - 1];
+    const int32_t *target = in[1];
+    const float *lse = in[2], *dloss = in[3], *dlse = in[4];
+    for (int64_t row = 0, n = cvn_type_elements(interp_in(op, 1)); row < n; row++) {
+        bool known = target[row] >= 0 && target[row] < vocab;
+        double base = isfinite(lse[row]) ? (double)lse[row] : 0;
+        double d = known ? (double)dloss[row] : 0;
+        for (int64_t i = 0; i < vocab; i++) {
+            int64_t at = row * vocab + i;
+            double share =
+                exp(element_get(logits->dtype, in[0], at) - base) * (d + (double)dlse[row]);
+            element_set(logits->dtype, out[0], at, i == target[row] ? share - d : share);
+        }
+    }
+}
