@@ -7,10 +7,9 @@
 
 #include <string.h>
 
-/* DeepSeek's markers have U+FF5C for bars and U+2581 for spaces. */
-#define R1_BAR "\xef\xbd\x9c"
-static const char R1_USER[] = "<" R1_BAR "User" R1_BAR ">";
-static const char R1_ASSISTANT[] = "<" R1_BAR "Assistant" R1_BAR ">";
+/* DeepSeek's markers have U+FF5C for bars. */
+static const char R1_USER[] = "<｜User｜>";
+static const char R1_ASSISTANT[] = "<｜Assistant｜>";
 
 typedef enum ChatFamily { FAMILY_LLAMA2, FAMILY_LLAMA3, FAMILY_R1 } ChatFamily;
 

@@ -14,14 +14,8 @@ static const struct {
     ChatFormat format;
     const char *marks[2];
 } TEMPLATE[] = {
-    {CHAT_R1,
-     {"<\xef\xbd\x9c"
-      "Assistant\xef\xbd\x9c>",
-      "<think>\\n"}},
-    {CHAT_R1_OPEN,
-     {"<\xef\xbd\x9c"
-      "Assistant\xef\xbd\x9c>",
-      "</think>"}},
+    {CHAT_R1, {"<｜Assistant｜>", "<think>\\n"}},
+    {CHAT_R1_OPEN, {"<｜Assistant｜>", "</think>"}},
     {CHAT_LLAMA31, {"<|start_header_id|>", "builtin_tools"}},
     {CHAT_LLAMA32, {"<|start_header_id|>", "Cutting Knowledge Date"}},
     {CHAT_LLAMA3, {"<|start_header_id|>", "<|eot_id|>"}},
@@ -33,11 +27,7 @@ static const struct {
     ChatFormat format;
     const char *tokens[2];
 } TOKENS[] = {
-    {CHAT_R1,
-     {"<\xef\xbd\x9c"
-      "User\xef\xbd\x9c>",
-      "<\xef\xbd\x9c"
-      "Assistant\xef\xbd\x9c>"}},
+    {CHAT_R1, {"<｜User｜>", "<｜Assistant｜>"}},
     {CHAT_LLAMA3_META, {"<|start_header_id|>", "<|eot_id|>"}},
     {CHAT_LLAMA2, {"<s>", "</s>"}},
 };

@@ -32,12 +32,8 @@ static int read_kind(Tokenizer *t, const char *bytes, size_t n, cvn_err *err)
 /* Where the file does not say which id begins and ends a text: the names that Llama's tokenizers use. */
 static void guess_ids(Tokenizer *t)
 {
-    static const char *const bos[] = {"<|begin_of_text|>", "<s>",
-                                      "<\xef\xbd\x9c"
-                                      "begin\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"};
-    static const char *const eos[] = {"<|end_of_text|>", "</s>",
-                                      "<\xef\xbd\x9c"
-                                      "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"};
+    static const char *const bos[] = {"<|begin_of_text|>", "<s>", "<｜begin▁of▁sentence｜>"};
+    static const char *const eos[] = {"<|end_of_text|>", "</s>", "<｜end▁of▁sentence｜>"};
     static const char *const pad[] = {"<|finetune_right_pad_id|>", "<pad>"};
     for (size_t i = 0; t->bos < 0 && i < sizeof bos / sizeof *bos; i++)
         t->bos = tokenizer_special(t, bos[i]);
