@@ -1,6 +1,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/split.h"
 
+#include "base/strbuf.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -202,18 +203,76 @@ int split_next(const Split *split, SplitWork *work, const char *text, size_t n, 
 
 /* ---- making and freeing ---- */
 
+/* The white space of Unicode, inside of [...]. */
+static const char SPACES[] = "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}"
+                             "\\x{202f}\\x{205f}\\x{3000}";
+
+/* Bytes at pattern[i] that are taken as they are: \Q...\E, [:name:], an escape, one character. */
+static size_t literal(const char *pattern, size_t n, size_t i, bool in_class)
+{
+    const char *close = NULL;
+    if (pattern[i] == '\\' && i + 1 < n && pattern[i + 1] == 'Q')
+        close = "\\E";
+    else if (in_class && pattern[i] == '[' && i + 1 < n && pattern[i + 1] == ':')
+        close = ":]";
+    else
+        return pattern[i] == '\\' && i + 1 < n ? 2 : 1;
+    const char *found = memmem(pattern + i, n - i, close, 2);
+    return found ? (size_t)(found - (pattern + i)) + 2 : n - i;
+}
+
+/* PCRE2's \s has one character more than Unicode's White_Space, and than the references': U+180E. So \s and
+ * \S are written out. */
+static void respell(const char *pattern, size_t n, StrBuf *out)
+{
+    bool in_class = false;
+    for (size_t i = 0; i < n;) {
+        bool escape = pattern[i] == '\\' && i + 1 < n;
+        if (escape && pattern[i + 1] == 's') {
+            strbuf_puts(out, in_class ? SPACES : "[^\\S\\x{180e}]");
+            i += 2;
+            continue;
+        }
+        if (escape && pattern[i + 1] == 'S') {
+            strbuf_puts(out, in_class ? "\\S\\x{180e}" : "[\\S\\x{180e}]");
+            i += 2;
+            continue;
+        }
+        size_t length = literal(pattern, n, i, in_class);
+        if (!in_class && pattern[i] == '[') {
+            in_class = true;
+            length += i + length < n && pattern[i + length] == '^';
+            length += i + length < n && pattern[i + length] == ']';
+        } else if (pattern[i] == ']') {
+            in_class = false;
+        }
+        strbuf_add(out, pattern + i, length);
+        i += length;
+    }
+}
+
 static int compile(Split *split, const char *pattern, size_t n, cvn_err *err)
 {
     int code;
     PCRE2_SIZE place;
     char reason[128] = "";
-    split->code = pcre2_compile((PCRE2_SPTR)pattern, n,
+    StrBuf spelled = {0};
+    respell(pattern, n, &spelled);
+    if (spelled.failed || spelled.length == 0) {
+        int rc =
+            err_set(err, spelled.failed ? CVN_EMEM : CVN_EFORMAT,
+                    "the split pattern of the tokenizer is empty or there is no memory for it");
+        strbuf_free(&spelled);
+        return rc;
+    }
+    split->code = pcre2_compile((PCRE2_SPTR)spelled.text, spelled.length,
                                 PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_DUPNAMES,
                                 &code, &place, NULL);
+    strbuf_free(&spelled);
     if (!split->code) {
         pcre2_get_error_message(code, (PCRE2_UCHAR *)reason, sizeof reason);
         return err_set(err, CVN_EFORMAT,
-                       "the split pattern of the tokenizer is malformed at byte %zu: %s",
+                       "the split pattern of the tokenizer is malformed near byte %zu: %s",
                        (size_t)place, reason);
     }
     /* Where the machine has no JIT the interpreter does the same, slower. */
