@@ -151,14 +151,14 @@ void bpe_add_splits(Bpe *bpe, int32_t id, uint32_t rank)
     }
 }
 
-void bpe_init(Bpe *bpe, Arena *arena, int32_t n_ids)
+void bpe_init(Bpe *bpe, Arena *arena, int32_t n_ids, size_t n_pieces)
 {
     *bpe = (Bpe){.arena = arena, .n_ids = n_ids, .n_symbols = n_ids, .unknown = -1};
     bpe->symbol_capacity = n_ids + 1;
     bpe->piece = arena_array(arena, (size_t)bpe->symbol_capacity, sizeof *bpe->piece);
     memset(bpe->byte_id, 0xff, sizeof bpe->byte_id);
     size_t capacity = 64;
-    while (capacity < (size_t)n_ids * 2)
+    while (capacity < n_pieces * 2)
         capacity *= 2;
     make_keys(bpe, capacity);
     make_pairs(bpe, capacity);

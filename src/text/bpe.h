@@ -88,7 +88,8 @@ typedef struct BpeWork {
 
 void bpe_work_free(BpeWork *work);
 
-void bpe_init(Bpe *bpe, Arena *arena, int32_t n_ids);
+/* `n_pieces`: about how many of the ids have a piece; the tables begin with room for that many. */
+void bpe_init(Bpe *bpe, Arena *arena, int32_t n_ids, size_t n_pieces);
 
 /* Describes an id; the text is copied. It is not yet found in text: see bpe_index. */
 void bpe_set_piece(Bpe *bpe, int32_t id, PieceKind kind, const char *text, size_t n);

@@ -366,7 +366,7 @@ static int read_root(Reader *r, const json_t *root)
     int rc = count_ids(vocab, added, &n_ids, r->err);
     if (rc)
         return rc;
-    bpe_init(&t->bpe, &t->arena, n_ids);
+    bpe_init(&t->bpe, &t->arena, n_ids, json_object_size(vocab));
     rc = read_stages(r, root);
     if (!rc)
         rc = read_vocab(r, vocab);

@@ -414,7 +414,7 @@ static int build(Tokenizer *t, const SpmModel *model, cvn_err *err)
     if (rc)
         return rc;
     t->kind = "sentencepiece";
-    bpe_init(&t->bpe, &t->arena, (int32_t)model->n);
+    bpe_init(&t->bpe, &t->arena, (int32_t)model->n, model->n);
     t->bpe.fuse_unknown = true;
     for (int32_t id = 0; !rc && id < t->bpe.n_ids; id++)
         rc = add_piece(t, model, id, err);

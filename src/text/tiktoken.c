@@ -175,7 +175,7 @@ int tiktoken_read(Tokenizer *t, const char *bytes, size_t n, cvn_err *err)
         return err_set(err, CVN_EFORMAT, "the tiktoken file has %zu lines, more than %d", n_lines,
                        TOKENIZER_MAX_IDS - N_SPECIAL);
     t->kind = "tiktoken";
-    bpe_init(&t->bpe, &t->arena, (int32_t)n_lines + N_SPECIAL);
+    bpe_init(&t->bpe, &t->arena, (int32_t)n_lines + N_SPECIAL, n_lines);
     t->bpe.byte_symbols = true;
     int rc = read_lines(t, bytes, bytes + n, err);
     if (rc)
