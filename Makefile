@@ -30,7 +30,7 @@ help:
 ## make sanitize   the tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan
 ## make tsan       the tests under ThreadSanitizer, in build-tsan
 ## make fuzz       every fuzz target for FUZZ_SECONDS (60) seconds, in build-fuzz; needs clang
-## make bench      measure speed
+## make bench      measure the kernels, and generation
 ## make check      style, layering, banned functions
 ## make format     clang-format everything
 ## make oracles    make the stored reference numbers anew, by libraries from PyPI

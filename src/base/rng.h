@@ -6,10 +6,12 @@
  * The generator is Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror, Shaw: "Parallel random
  * numbers: as easy as 1, 2, 3", SC 2011), the same function as JAX's threefry2x32 primitive.
  *
- *   key of a tensor      threefry(key = (seed >> 32, seed), counter = (h >> 32, h)), h = hash of
- * its name bits of element i    word i % 2 of threefry(key of the tensor, counter = (b >> 32, b)),
- * b = i / 2 uniform              bits / 2^8 (whole) / 2^24: 24-bit multiples in [0, 1) normal
- * sqrt(2) * erfinv(2u - 1), u = (bits / 2^8 (whole) + 1/2) / 2^24
+ *   key of a tensor      threefry(key = (seed >> 32, seed), counter = (h >> 32, h)),
+ *                        h = hash of its name
+ *   bits of element i    word i % 2 of threefry(key of the tensor, counter = (b >> 32, b)),
+ *                        b = i / 2
+ *   uniform              bits / 2^8 (whole) / 2^24: 24-bit multiples in [0, 1)
+ *   normal               sqrt(2) * erfinv(2u - 1), u = (bits / 2^8 (whole) + 1/2) / 2^24
  *
  * All arithmetic is ours (no libm), so the numbers are the same on every machine.
  */

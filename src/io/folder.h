@@ -1,9 +1,10 @@
 /*
  * The safetensors of a Hugging Face folder, as one list of tensors:
  *
- *   model.safetensors                one file, or
- *   model.safetensors.index.json     {"weight_map": {"tensor name": "shard file", …}} and its
- * shards, or anything.safetensors             when it is the only one
+ *   model.safetensors               one file, or
+ *   model.safetensors.index.json    {"weight_map": {"tensor name": "shard file", …}}
+ *                                   and its shards, or
+ *   anything.safetensors            when it is the only one
  *
  * The index is held to the shards: a shard that is missing, that lies outside of the folder, or
  * that holds other tensors than the index says is an error.

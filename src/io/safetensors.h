@@ -7,7 +7,7 @@
  *                  { "name": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [begin, end]}, …,
  *                    "__metadata__": {"key": "value", …} }
  *   8+N     rest   the buffer: tensors row-major, little endian; the [begin, end) of all tensors
- * cover it without overlap and without holes, in any order
+ *                  cover it without overlap and without holes, in any order
  *
  * A tensor of shape [] is a scalar; a zero in the shape makes an empty one. (Format: the README of
  * huggingface/safetensors.) The reader refuses, by name, whatever breaks one of these rules: a file
