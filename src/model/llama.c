@@ -10,10 +10,11 @@
 typedef struct Builder {
     cvn_graph *g;
     const LlamaConfig *config;
-    const LlamaStep *step;
+    const LlamaStep *step; /* NULL in training */
     const ParamList *params;
+    cvn_dtype compute;  /* of what enters products */
     cvn_value **weight; /* [params->n] */
-    cvn_value **cache;  /* [2 * layers]: k and v of each layer */
+    cvn_value **cache;  /* [2 * layers]: k and v of each layer; NULL in training */
     cvn_value *tokens, *start, *length, *positions, *inv_freq;
 } Builder;
 
@@ -38,22 +39,34 @@ static cvn_value *add_bias(Builder *b, cvn_value *x, ParamKind kind, int64_t lay
 /* x in the dtype that enters products. */
 static cvn_value *compute(Builder *b, cvn_value *x)
 {
-    if (cvn_value_type(x)->dtype == b->step->compute)
+    if (cvn_value_type(x)->dtype == b->compute)
         return x;
-    return cvn_convert(G, x, b->step->compute);
+    return cvn_convert(G, x, b->compute);
 }
 
 /* A linear layer with an f32 result: the equation says which axes of the weight are contracted. */
 static cvn_value *linear(Builder *b, const char *equation, cvn_value *x, ParamKind kind,
                          ParamKind bias, int64_t layer)
 {
-    cvn_value *y = cvn_einsum_as(G, equation, x, weight(b, kind, layer), CVN_F32);
+    cvn_value *y = cvn_einsum_as(G, equation, x, compute(b, weight(b, kind, layer)), CVN_F32);
     return add_bias(b, y, bias, layer);
 }
 
 static cvn_value *norm(Builder *b, cvn_value *x, ParamKind kind, int64_t layer)
 {
-    return cvn_rms_norm(G, x, weight(b, kind, layer), b->config->rms_eps, b->step->compute);
+    return cvn_rms_norm(G, x, weight(b, kind, layer), b->config->rms_eps, b->compute);
+}
+
+/* All keys or values of the layer, [batch, kv_heads, context, head_dim], with the new ones x
+   [batch, seq, kv_heads, head_dim] among them; which: 0 for k, 1 for v. */
+static cvn_value *with_past(Builder *b, cvn_value *x, int64_t layer, int which)
+{
+    x = compute(b, x);
+    if (!b->cache)
+        return cvn_transpose(G, x, (int[]){0, 2, 1, 3});
+    cvn_value **cache = &b->cache[2 * layer + which];
+    *cache = cvn_cache_update(G, *cache, x, b->start);
+    return *cache;
 }
 
 /* x f32 [batch, seq, dim] -> f32 [batch, seq, dim], updating the layer's cache. */
@@ -67,12 +80,10 @@ static cvn_value *attention(Builder *b, cvn_value *x, int64_t layer)
         linear(b, "bse,khe->bskh", h, PARAM_K, PARAM_K_BIAS, layer);
     cvn_value *v = linear(b, "bse,khe->bskh", h, PARAM_V, PARAM_V_BIAS, layer);
     q = compute(b, cvn_rope(G, q, b->positions, b->inv_freq, c->rope_interleaved));
-    k = compute(b, cvn_rope(G, k, b->positions, b->inv_freq, c->rope_interleaved));
-    cvn_value **cache = &b->cache[2 * layer];
-    cache[0] = cvn_cache_update(G, cache[0], k, b->start);
-    cache[1] = cvn_cache_update(G, cache[1], compute(b, v), b->start);
+    k = with_past(b, cvn_rope(G, k, b->positions, b->inv_freq, c->rope_interleaved), layer, 0);
+    v = with_past(b, v, layer, 1);
     cvn_value *a /* [batch, seq, heads, head_dim] */ =
-        cvn_attention(G, q, cache[0], cache[1], b->start, b->length, 1 / sqrt((double)c->head_dim));
+        cvn_attention(G, q, k, v, b->start, b->length, 1 / sqrt((double)c->head_dim));
     return linear(b, "bsnh,enh->bse", a, PARAM_O, PARAM_O_BIAS, layer);
 }
 
@@ -119,7 +130,20 @@ static cvn_value *logits_of(Builder *b, cvn_value *x)
 {
     cvn_value *h = norm(b, x, PARAM_FINAL_NORM, -1);
     ParamKind head = b->config->tied ? PARAM_EMBED : PARAM_LM_HEAD;
-    return cvn_einsum_as(G, "bse,ve->bsv", h, weight(b, head, -1), CVN_F32);
+    return cvn_einsum_as(G, "bse,ve->bsv", h, compute(b, weight(b, head, -1)), CVN_F32);
+}
+
+/* Tokens as rows of the embedding, f32 [batch, seq, dim]. */
+static cvn_value *embed(Builder *b)
+{
+    cvn_value *x = cvn_take_rows(G, weight(b, PARAM_EMBED, -1), b->tokens);
+    return cvn_value_type(x)->dtype == CVN_F32 ? x : cvn_convert(G, x, CVN_F32);
+}
+
+static cvn_value *layer(Builder *b, cvn_value *x, int64_t i)
+{
+    x = cvn_add(G, x, attention(b, x, i));
+    return cvn_add(G, x, feed_forward(b, x, i));
 }
 
 static void add_parameters(Builder *b)
@@ -213,13 +237,9 @@ static int build(Builder *b, cvn_err *err)
     size_t n_caches = 2 * (size_t)c->n_layers;
     cvn_value **cache_in = arena_copy(&b->g->arena, b->cache, n_caches * sizeof(cvn_value *));
     add_frequencies(b);
-    cvn_value *x = cvn_take_rows(G, weight(b, PARAM_EMBED, -1), b->tokens);
-    if (cvn_value_type(x)->dtype != CVN_F32)
-        x = cvn_convert(G, x, CVN_F32);
-    for (int64_t i = 0; i < c->n_layers; i++) {
-        x = cvn_add(G, x, attention(b, x, i));
-        x = cvn_add(G, x, feed_forward(b, x, i));
-    }
+    cvn_value *x = embed(b);
+    for (int64_t i = 0; i < c->n_layers; i++)
+        x = layer(b, x, i);
     for (size_t i = 0; i < n_caches; i++)
         cvn_output_into(G, b->cache[i], cache_in[i]);
     add_outputs(b, x);
@@ -241,7 +261,8 @@ cvn_graph *llama_step(const LlamaConfig *config, const LlamaStep *step, cvn_err 
 {
     char name[96];
     step_name(step, name, sizeof name);
-    Builder b = {.g = cvn_graph_new(name, err), .config = config, .step = step};
+    Builder b = {
+        .g = cvn_graph_new(name, err), .config = config, .step = step, .compute = step->compute};
     if (!b.g)
         return NULL;
     Arena *arena = &b.g->arena;
@@ -254,4 +275,58 @@ cvn_graph *llama_step(const LlamaConfig *config, const LlamaStep *step, cvn_err 
         return b.g;
     cvn_graph_free(b.g);
     return NULL;
+}
+
+static cvn_value *sum_all(Builder *b, cvn_value *x)
+{
+    return cvn_reduce_dims(G, CVN_SUM, x, 2, (int[]){0, 1});
+}
+
+/* x f32 [batch, seq, dim] -> the sums over tokens that have a target. */
+static void add_loss(Builder *b, cvn_value *x, cvn_value *targets, LlamaLoss *loss)
+{
+    cvn_value *logits = logits_of(b, x), *entropy[2];
+    cvn_softmax_cross_entropy(G, logits, targets, entropy);
+    const cvn_type *rows = cvn_value_type(targets);
+    cvn_value *none = cvn_splat(G, *rows, 0);
+    cvn_value *vocab = cvn_splat(G, *rows, (double)b->config->vocab);
+    cvn_value *known = cvn_and(G, cvn_compare_values(G, CVN_GE, targets, none),
+                               cvn_compare_values(G, CVN_LT, targets, vocab));
+    cvn_value *lse = entropy[1];
+    cvn_value *square =
+        cvn_select(G, known, cvn_multiply(G, lse, lse), cvn_splat(G, *cvn_value_type(lse), 0));
+    loss->sum = sum_all(b, entropy[0]);
+    loss->z = sum_all(b, square);
+    loss->count = sum_all(b, cvn_convert(G, known, CVN_F32));
+    cvn_value *one = cvn_splat(G, cvn_scalar(CVN_F32), 1);
+    loss->mean = cvn_divide(G, loss->sum, cvn_maximum(G, loss->count, one));
+}
+
+int llama_loss(cvn_graph *g, const LlamaConfig *config, cvn_dtype compute_dtype,
+               cvn_value *const *weights, cvn_value *tokens, cvn_value *targets, LlamaLoss *loss,
+               cvn_err *err)
+{
+    const cvn_type *grid = cvn_value_type(tokens);
+    if (cvn_graph_check(g, err))
+        return g->err.code;
+    if (grid->dtype != CVN_I32 || grid->rank != 2 || !cvn_type_equal(grid, cvn_value_type(targets)))
+        return err_set(err, CVN_ESHAPE, "tokens and targets must be i32 [batch, seq]");
+    Builder builder = {.g = g, .config = config, .compute = compute_dtype, .tokens = tokens};
+    Builder *b = &builder;
+    ParamList params;
+    params_list(&params, config, &g->arena);
+    b->params = &params;
+    b->weight = arena_copy(&g->arena, weights, (size_t)params.n * sizeof *weights);
+    cvn_type rows = CVN_TYPE(CVN_I32, grid->dim[0]);
+    b->start = cvn_splat(G, rows, 0);
+    b->length = cvn_splat(G, rows, (double)grid->dim[1]);
+    b->positions = cvn_iota(G, *grid, 1);
+    add_frequencies(b);
+    loss->n_blocks = (int)config->n_layers;
+    loss->block = arena_array(&g->arena, (size_t)loss->n_blocks + 1, sizeof(cvn_value *));
+    cvn_value *x = loss->block[0] = embed(b);
+    for (int i = 0; i < loss->n_blocks; i++)
+        x = loss->block[i + 1] = layer(b, x, i);
+    add_loss(b, x, targets, loss);
+    return cvn_graph_check(g, err);
 }

@@ -45,6 +45,25 @@ typedef struct LlamaStep {
     SampleMode sample; /* for LLAMA_SAMPLE */
 } LlamaStep;
 
+/* What training needs of the model: the loss of whole sequences, without a cache. */
+typedef struct LlamaLoss {
+    cvn_value *sum;    /* f32: cross-entropies of the tokens with a target, added up */
+    cvn_value *count;  /* f32: tokens with a target */
+    cvn_value *mean;   /* f32: sum / count, 0 where there is none */
+    cvn_value *z;      /* f32: logsumexp(logits)^2 of the same tokens, added up: the z-loss of PaLM
+                         (Chowdhery et al. 2022, arXiv:2204.02311), before its coefficient */
+    cvn_value **block; /* [n_blocks + 1], the graph's: f32 [batch, seq, dim], what enters each
+                          layer, and what the last one gives */
+    int n_blocks;      /* layers */
+} LlamaLoss;
+
+/* Appends the forward pass over tokens i32 [batch, seq], every row a sequence of its own from
+   position 0, and its loss for targets i32 [batch, seq] (those outside of [0, vocab) are not
+   counted). weight[i] is parameter i of params_list in any type of floats; it is converted to
+   `compute` (f32 or bf16) where it enters a product. Activations between products are f32. */
+int llama_loss(cvn_graph *g, const LlamaConfig *config, cvn_dtype compute, cvn_value *const *weight,
+               cvn_value *tokens, cvn_value *targets, LlamaLoss *loss, cvn_err *err);
+
 /* The graph of a step, named after what it does ("decode_b4", "fill_s512"). NULL with *err set on
  * failure. */
 cvn_graph *llama_step(const LlamaConfig *config, const LlamaStep *step, cvn_err *err);

@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Loss and gradients of the tiny Llamas of tests/data/llama, by transformers and torch in float64.
+
+Writes tests/data/grad/VARIANT.json:
+
+    {"loss":      mean cross-entropy over the targets that are not -100,
+     "z":         mean of logsumexp(logits)^2 over the same tokens,
+     "batch":     rows; the tokens of expected.safetensors, cut into so many sequences. Targets are the
+                  next tokens, but -100 at every seventh and at the last place of a row,
+     "gradients": {tensor: {"norm": its Euclidean norm, "sample": [[index, value], ...]}}}    of loss + 1e-2 z
+
+Indices count row-major. Needs torch (CPU), transformers >= 4.43 and safetensors.
+"""
+import json
+import pathlib
+
+import torch
+from safetensors.torch import load_file
+from transformers import LlamaForCausalLM
+
+DATA = pathlib.Path(__file__).resolve().parent.parent / "data"
+BATCH = 2
+Z_LOSS = 1e-2
+
+
+def run(variant):
+    folder = DATA / "llama" / variant
+    model = LlamaForCausalLM.from_pretrained(folder, torch_dtype=torch.float32, attn_implementation="eager").double()
+    tokens = load_file(folder / "expected.safetensors")["tokens"].long().reshape(BATCH, -1)
+    targets = torch.full_like(tokens, -100)
+    targets[:, :-1] = tokens[:, 1:]
+    targets.view(-1)[::7] = -100
+    logits = model(tokens).logits
+    known = targets >= 0
+    loss = torch.nn.functional.cross_entropy(logits[known], targets[known])
+    z = torch.logsumexp(logits[known], -1).square().mean()
+    (loss + Z_LOSS * z).backward()
+    torch.manual_seed(1)
+    gradients = {}
+    for name, p in model.named_parameters():
+        flat = p.grad.reshape(-1)
+        index = torch.randint(0, flat.numel(), (6,)).tolist() + [int(flat.abs().argmax())]
+        gradients[name] = {"norm": flat.norm().item(), "sample": [[i, flat[i].item()] for i in index]}
+    result = {"loss": loss.item(), "z": z.item(), "batch": BATCH, "gradients": gradients}
+    (DATA / "grad").mkdir(exist_ok=True)
+    (DATA / "grad" / f"{variant}.json").write_text(json.dumps(result, indent=1) + "\n")
+    print(f"{variant}: loss {loss.item():.4f}, {len(gradients)} gradients")
+
+
+for variant in ("gqa", "tied", "biases", "llama3_rope"):
+    run(variant)

@@ -1,0 +1,292 @@
+/* The whole model's loss and gradients, by the interpreter, against transformers and torch. */
+#include "base/file.h"
+#include "grad/grad.h"
+#include "graph/interp.h"
+#include "graph/simplify.h"
+#include "io/model.h"
+#include "io/safetensors.h"
+#include "io/weights.h"
+#include "llama_fixture.h"
+#include "model/llama.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static const double z_coefficient = 1e-2; /* as in tests/oracles/grad_llama.py */
+
+typedef struct Run {
+    const LlamaConfig *config;
+    const ParamList *params;
+    void *const *weight; /* [params->n] of f32 */
+    int64_t batch, seq;
+    cvn_dtype compute;
+    const int32_t *tokens, *targets; /* [batch, seq] */
+    double z;                        /* coefficient of the z-loss */
+    double loss, mean_z;             /* out */
+    float **gradient;                /* out: [params->n], heap */
+} Run;
+
+/* Parameters: weights, tokens, targets. Outputs: mean loss, mean z, gradients of the weights. */
+static cvn_graph *loss_graph(const Run *r)
+{
+    cvn_err err = {0};
+    cvn_graph *g = cvn_graph_new("loss", &err);
+    assert_non_null(g);
+    size_t n = (size_t)r->params->n;
+    cvn_value **weight = calloc(n, sizeof *weight), **gradient = calloc(n, sizeof *gradient);
+    for (int i = 0; i < r->params->n; i++) {
+        const Param *p = &r->params->param[i];
+        weight[i] = cvn_parameter(g, p->name, cvn_type_make(CVN_F32, p->rank, p->dims));
+    }
+    cvn_type grid = CVN_TYPE(CVN_I32, r->batch, r->seq);
+    cvn_value *tokens = cvn_parameter(g, "tokens", grid);
+    cvn_value *targets = cvn_parameter(g, "targets", grid);
+    LlamaLoss loss;
+    if (llama_loss(g, r->config, r->compute, weight, tokens, targets, &loss, &err))
+        fail_msg("%s", err.message);
+    cvn_value *z = cvn_divide(g, loss.z, loss.count);
+    cvn_value *c = cvn_splat(g, cvn_scalar(CVN_F32), r->z);
+    cvn_value *whole = cvn_add(g, loss.mean, cvn_multiply(g, z, c));
+    if (graph_gradient(g, whole, r->params->n, weight, gradient, &err))
+        fail_msg("%s", err.message);
+    cvn_output(g, loss.mean);
+    cvn_output(g, z);
+    for (int i = 0; i < r->params->n; i++)
+        cvn_output(g, gradient[i]);
+    if (graph_simplify(g, NULL, &err) || graph_verify(g, &err))
+        fail_msg("%s", err.message);
+    free(weight);
+    free(gradient);
+    return g;
+}
+
+static void run_loss(Run *r)
+{
+    cvn_err err = {0};
+    cvn_graph *g = loss_graph(r);
+    const void **input = calloc((size_t)g->n_parameters, sizeof *input);
+    void **output = calloc((size_t)g->n_outputs, sizeof *output);
+    for (int i = 0; i < r->params->n; i++)
+        input[i] = r->weight[i];
+    input[r->params->n] = r->tokens;
+    input[r->params->n + 1] = r->targets;
+    if (interp_run_one(g, input, output, &err))
+        fail_msg("%s", err.message);
+    r->loss = (double)*(float *)output[0];
+    r->mean_z = (double)*(float *)output[1];
+    free(output[0]);
+    free(output[1]);
+    r->gradient = calloc((size_t)r->params->n, sizeof *r->gradient);
+    for (int i = 0; i < r->params->n; i++)
+        r->gradient[i] = output[2 + i];
+    free(input);
+    free(output);
+    cvn_graph_free(g);
+}
+
+static void free_gradients(Run *r)
+{
+    for (int i = 0; i < r->params->n; i++)
+        free(r->gradient[i]);
+    free(r->gradient);
+}
+
+static double norm_of(const float *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    return sqrt(sum);
+}
+
+static double number(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+static json_t *load_json(const char *path)
+{
+    json_error_t error;
+    json_t *json = json_load_file(path, 0, &error);
+    if (!json)
+        fail_msg("%s: %s", path, error.text);
+    return json;
+}
+
+static void near(double got, double expected, double tolerance, const char *what, const char *which)
+{
+    if (!(fabs(got - expected) <= tolerance))
+        fail_msg("%s of %s is %.9g, not %.9g", which, what, got, expected);
+}
+
+static void compare_gradient(const Param *p, const float *got, const json_t *expected,
+                             double tolerance)
+{
+    const json_t *tensor = json_object_get(expected, p->file_name[NAMING_HF]);
+    assert_non_null(tensor);
+    double norm = number(tensor, "norm");
+    near(norm_of(got, p->n), norm, tolerance * norm, p->name, "gradient norm");
+    size_t i;
+    json_t *sample;
+    json_array_foreach(json_object_get(tensor, "sample"), i, sample)
+    {
+        json_int_t at = json_integer_value(json_array_get(sample, 0));
+        double value = json_number_value(json_array_get(sample, 1));
+        near((double)got[at], value, tolerance * norm, p->name, "a gradient");
+    }
+}
+
+/* The sequences that the script makes of a fixture's tokens. */
+static int32_t *targets_of(const LlamaFixture *f, int64_t seq)
+{
+    int32_t *targets = calloc((size_t)f->n_tokens, sizeof *targets);
+    for (int64_t i = 0; i < f->n_tokens; i++)
+        targets[i] = i % 7 == 0 || i % seq == seq - 1 ? -100 : f->tokens[i + 1];
+    return targets;
+}
+
+static void check_variant(const char *variant, cvn_dtype compute, bool interleave, double tolerance)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/grad/%s.json", CVN_TEST_DATA, variant);
+    json_t *expected = load_json(path);
+    LlamaFixture f;
+    fixture_open(&f, variant, CVN_F32);
+    if (interleave)
+        fixture_interleave(&f);
+    int64_t batch = json_integer_value(json_object_get(expected, "batch"));
+    Run r = {.config = &f.config,
+             .params = &f.params,
+             .weight = f.weight,
+             .batch = batch,
+             .seq = f.n_tokens / batch,
+             .compute = compute,
+             .tokens = f.tokens,
+             .z = z_coefficient};
+    int32_t *targets = targets_of(&f, r.seq);
+    r.targets = targets;
+    run_loss(&r);
+    near(r.loss, number(expected, "loss"), tolerance * 10, variant, "loss");
+    near(r.mean_z, number(expected, "z"), tolerance * 100, variant, "z");
+    for (int i = 0; i < f.params.n && !interleave; i++)
+        compare_gradient(&f.params.param[i], r.gradient[i], json_object_get(expected, "gradients"),
+                         tolerance);
+    free_gradients(&r);
+    free(targets);
+    fixture_close(&f);
+    json_decref(expected);
+}
+
+static void gradients_equal_torch(void **state)
+{
+    (void)state;
+    static const char *const variants[] = {"gqa", "tied", "biases", "llama3_rope"};
+    for (int i = 0; i < 4; i++)
+        check_variant(variants[i], CVN_F32, false, 1e-5);
+}
+
+static void interleaved_rope_gives_the_same_loss(void **state)
+{
+    (void)state;
+    check_variant("gqa", CVN_F32, true, 1e-5);
+}
+
+/* Products of bf16 from f32 weights: gradients are f32 and near. */
+static void bf16_is_near(void **state)
+{
+    (void)state;
+    check_variant("tied", CVN_BF16, false, 3e-2);
+}
+
+static int32_t *token_table(const json_t *rows, int64_t *batch, int64_t *seq)
+{
+    *batch = (int64_t)json_array_size(rows);
+    *seq = (int64_t)json_array_size(json_array_get(rows, 0));
+    int32_t *out = calloc((size_t)(*batch * *seq), sizeof *out);
+    for (int64_t i = 0; i < *batch * *seq; i++)
+        out[i] = (int32_t)json_integer_value(
+            json_array_get(json_array_get(rows, (size_t)(i / *seq)), (size_t)(i % *seq)));
+    return out;
+}
+
+/* All gradients of a trained model, element by element. */
+static void stories_model_has_the_stored_gradients(void **state)
+{
+    (void)state;
+    static const char base[] = CVN_SHARED_DATA "/training/stories260K-train-golden";
+    char path[2][512];
+    cvn_err err = {0};
+    snprintf(path[0], sizeof path[0], "%s.json", base);
+    snprintf(path[1], sizeof path[1], "%s.grads.safetensors", base);
+    IoModel model;
+    json_t *golden = json_load_file(path[0], 0, NULL);
+    if (!golden || io_open_model(&model, CVN_SHARED_DATA "/checkpoints/stories260K-meta", &err)) {
+        print_message("skipped: %s is not here\n", path[0]);
+        json_decref(golden);
+        skip();
+    }
+    Weights weights;
+    WeightsOptions options = {.dtype = CVN_F32, .threads = 1};
+    assert_int_equal(weights_load(&weights, &model, &options, &err), 0);
+    /* Meta's files hold the head too, though it is the embedding; it is the last parameter. */
+    Arena arena;
+    ParamList params;
+    LlamaConfig config = model.config;
+    config.tied = true;
+    assert_int_equal(arena_init(&arena, &err), 0);
+    params_list(&params, &config, &arena);
+    Run r = {.config = &config, .params = &params, .compute = CVN_F32};
+    void **weight = calloc((size_t)weights.n, sizeof *weight);
+    for (int i = 0; i < weights.n; i++)
+        weight[i] = (void *)(uintptr_t)weights.weight[i].data;
+    r.weight = weight;
+    int32_t *x = token_table(json_object_get(golden, "x"), &r.batch, &r.seq);
+    int32_t *y = token_table(json_object_get(golden, "y"), &r.batch, &r.seq);
+    r.tokens = x;
+    r.targets = y;
+    run_loss(&r);
+    near(r.loss, number(golden, "loss_f64"), 2e-6, "stories260K", "loss");
+
+    FileMap map;
+    IoTensors list;
+    io_tensors_init(&list, &arena);
+    assert_int_equal(file_map(&map, path[1], &err), 0);
+    assert_int_equal(st_read(&list, path[1], map.data, map.size, NULL, &err), 0);
+    double square = 0;
+    for (int i = 0; i < params.n; i++) {
+        const Param *p = &params.param[i];
+        const IoTensor *t = io_tensors_find(&list, p->file_name[NAMING_META]);
+        assert_non_null(t);
+        assert_int_equal(t->n, p->n);
+        double norm = norm_of(r.gradient[i], p->n);
+        square += norm * norm;
+        for (int64_t j = 0; j < p->n; j++)
+            near((double)r.gradient[i][j], element_get(CVN_F32, t->data, j), 2e-5 * norm, p->name,
+                 "a gradient");
+    }
+    near(sqrt(square), number(golden, "grad_global_norm_f64"), 1e-5, "stories260K", "norm");
+    free_gradients(&r);
+    free(x);
+    free(y);
+    free(weight);
+    weights_free(&weights);
+    file_unmap(&map);
+    arena_free(&arena);
+    io_close_model(&model);
+    json_decref(golden);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_equal_torch),
+        cmocka_unit_test(interleaved_rope_gives_the_same_loss),
+        cmocka_unit_test(bf16_is_near),
+        cmocka_unit_test(stories_model_has_the_stored_gradients),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
