@@ -5,6 +5,8 @@
 #include "caravan/dtype.h"
 #include "cli/options.h"
 
+#include <jansson.h>
+
 extern const Option option_model;   /* --model, required: ARG_INPUT */
 extern const Option option_dtype;   /* --dtype f32|bf16 of computation: dtype_of */
 extern const Option option_threads; /* --threads N, 0: all: ARG_INT */
@@ -14,10 +16,12 @@ extern const Option option_json;    /* --json: ARG_FLAG */
 /* The dtype an ARG_CHOICE of dtype names stands for; CVN_DTYPE_COUNT when none was given. */
 cvn_dtype dtype_of(const Value *value);
 
+/* A JSON string of any bytes: what is not UTF-8 becomes U+FFFD. NULL without memory. */
+json_t *bytes_json(const char *bytes, size_t n);
+
 /* Prints a JSON value on one line, floats with 9 significant digits, which bring back every f32.
  * Takes the reference. Returns the exit code. */
-struct json_t; /* jansson */
-int print_json(struct json_t *value);
+int print_json(json_t *value);
 
 /* Everything that standard input or a file holds, NUL-terminated; "-" is standard input. *text is
  * malloc'ed. */

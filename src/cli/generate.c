@@ -115,7 +115,7 @@ static int print_result(const RunModel *run, const Stream *s, const TokenIds *pr
 {
     static const char *const finishes[] = {"eos", "length", "context", "stopped"};
     json_t *text =
-        s->decodes ? json_text(s->text.text ? s->text.text : "", s->text.length) : json_null();
+        s->decodes ? bytes_json(s->text.text ? s->text.text : "", s->text.length) : json_null();
     return print_json(
         json_pack("{s:o,s:o,s:o,s:s,s:o}", "prompt_tokens", json_ids(prompt->id, prompt->n),
                   "tokens", json_ids(s->tokens.id, s->tokens.n), "text", text, "finish",

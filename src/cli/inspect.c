@@ -3,6 +3,8 @@
 #include "cli/terminal.h"
 #include "io/model.h"
 #include "model/presets.h"
+#include "text/chat.h"
+#include "text/tokenizer.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -16,8 +18,9 @@ static const char *preset_name(size_t i)
 }
 
 static const Option *const options[] = {
-    [MODEL] = &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .required = true,
-                              .group = 1, .value = "DIR", .help = "a Hugging Face folder"},
+    [MODEL] =
+        &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .required = true, .group = 1,
+                        .value = "DIR", .help = "a Hugging Face or Meta folder, or a GGUF file"},
     [PRESET] =
         &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .group = 1, .value = "NAME",
                         .choice = preset_name, .help = "a shape without files"},
@@ -172,6 +175,29 @@ static void add_sizes(StrBuf *out, const Subject *s)
     }
 }
 
+/* The tokenizer beside the weights and the chat format; a model can do without, on ids alone. */
+static void add_tokenizer(StrBuf *out, const Subject *s)
+{
+    cvn_err err = {0};
+    Tokenizer *tokenizer = NULL;
+    if (s->model.kind == IO_KIND_GGUF) {
+        strbuf_puts(out, "tokenizer   none: that of a GGUF file is not read\n");
+        return;
+    }
+    if (tokenizer_open(s->name, &tokenizer, &err)) {
+        strbuf_printf(out, "tokenizer   none: %s\n", err.message);
+        return;
+    }
+    strbuf_printf(out, "tokenizer   %s, %" PRIi32 " pieces\n", tokenizer_kind(tokenizer),
+                  tokenizer_vocab_size(tokenizer));
+    ChatFormat format;
+    if (chat_format_find(s->name, tokenizer, &format, &err) == CVN_OK)
+        strbuf_printf(out, "chat        format %s\n", chat_format_name(format));
+    else
+        strbuf_printf(out, "chat        none: %s\n", err.message);
+    tokenizer_free(tokenizer);
+}
+
 static void add_groups(StrBuf *out, const Subject *s)
 {
     Group group[PARAM_KIND_COUNT];
@@ -247,6 +273,8 @@ static int show(const Subject *s, bool tensors)
     strbuf_printf(&text, "%s: %s\n", s->name,
                   s->from_files ? io_kind_name(s->model.kind) : "preset, no files");
     add_config(&text, &s->config);
+    if (s->from_files)
+        add_tokenizer(&text, s);
     add_sizes(&text, s);
     add_groups(&text, s);
     if (tensors && s->from_files)

@@ -3,7 +3,6 @@
 #include "cli/common.h"
 #include "cli/terminal.h"
 #include "serve/engine.h"
-#include "text/utf8.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -114,17 +113,4 @@ json_t *json_ids(const int32_t *ids, size_t n)
     for (size_t i = 0; i < n; i++)
         json_array_append_new(array, json_integer(ids[i]));
     return array;
-}
-
-json_t *json_text(const char *text, size_t n)
-{
-    StrBuf valid = {0};
-    for (size_t i = 0; i < n;) {
-        int length = utf8_length(text + i, n - i);
-        strbuf_add(&valid, length ? text + i : "\xef\xbf\xbd", length ? (size_t)length : 3);
-        i += length ? (size_t)length : 1;
-    }
-    json_t *json = valid.failed ? NULL : json_stringn(valid.text ? valid.text : "", valid.length);
-    strbuf_free(&valid);
-    return json;
 }

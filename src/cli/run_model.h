@@ -43,7 +43,4 @@ const volatile int *run_interrupt(void);
 
 json_t *json_ids(const int32_t *ids, size_t n);
 
-/* A JSON string of any bytes: what is not UTF-8 becomes U+FFFD. */
-json_t *json_text(const char *text, size_t n);
-
 #endif

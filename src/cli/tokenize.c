@@ -108,25 +108,11 @@ static void add_ids_line(Work *work)
     strbuf_puts(&work->out, "]}\n");
 }
 
-/* A JSON string of any bytes: what is not UTF-8 becomes U+FFFD. */
-static json_t *text_json(const StrBuf *text)
-{
-    StrBuf valid = {0};
-    strbuf_add(&valid, "", 0);
-    for (size_t i = 0; i < text->length;) {
-        int length = utf8_length(text->text + i, text->length - i);
-        strbuf_add(&valid, length ? text->text + i : "\xef\xbf\xbd", length ? (size_t)length : 3);
-        i += length ? (size_t)length : 1;
-    }
-    json_t *json = valid.failed ? NULL : json_stringn(valid.text, valid.length);
-    strbuf_free(&valid);
-    return json;
-}
-
 /* {"text":"…"} on one line. */
 static int add_text_line(Work *work, const StrBuf *text, cvn_err *err)
 {
-    json_t *object = json_pack("{s:o}", "text", text_json(text));
+    json_t *object =
+        json_pack("{s:o}", "text", bytes_json(text->text ? text->text : "", text->length));
     char *line = json_dumps(object, JSON_COMPACT);
     json_decref(object);
     if (!line)
