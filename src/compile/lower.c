@@ -2,12 +2,9 @@
 #include "compile/lower.h"
 
 #include "compile/lower_internal.h"
-#include "compile/memory.h"
 #include "compile/moves.h"
 
 #include <assert.h>
-#include <inttypes.h>
-#include <string.h>
 
 const Kernel *lower_kernel(const Backend *backend, const Op *op)
 {
@@ -39,122 +36,8 @@ static void join_in_place(Lowering *lowering)
     }
 }
 
-/* The places of roots and of scratch, as they are found. */
-typedef struct Places {
-    BufferRef *root;    /* [n_values] by id of roots */
-    Lifetime *lifetime; /* [n] */
-    int *of;            /* [n_values] by id of representatives: its index in lifetime, or -1 */
-    int *scratch;       /* [n_steps] index in lifetime, or -1 */
-    int n;
-} Places;
-
-/* Contents of the constants that the plan keeps; returns bytes so far. */
-static size_t keep_constant(char *constants, size_t used, const Op *op)
-{
-    const cvn_type *type = &op->result[0]->type;
-    const Literal *literal = &op->attr.literal;
-    size_t bytes = cvn_type_bytes(type);
-    if (constants && literal->splat)
-        move_splat(constants + used, type->dtype, cvn_type_elements(type), literal->data, 0, bytes);
-    else if (constants && bytes)
-        memcpy(constants + used, literal->data, bytes);
-    return used + (bytes + MEMORY_ALIGN - 1) / MEMORY_ALIGN * MEMORY_ALIGN;
-}
-
-/* Lays out the constants; `places` is NULL when only their size is asked for. */
-static size_t place_constants(const cvn_graph *g, char *constants, Places *places)
-{
-    size_t used = 0;
-    for (const Op *op = g->first; op; op = op->next) {
-        if (op->kind != OP_CONSTANT || op_is_step(op))
-            continue;
-        size_t bytes = cvn_type_bytes(&op->result[0]->type);
-        if (places)
-            places->root[op->result[0]->id] =
-                (BufferRef){.space = SPACE_CONSTANT, .offset = used, .bytes = bytes};
-        used = keep_constant(constants, used, op);
-    }
-    return used;
-}
-
-/* Collects lifetimes of the blocks in the arena, and of scratch. */
-static void find_lifetimes(const Lowering *lowering, Places *places)
-{
-    const Liveness *live = &lowering->live;
-    for (int i = 0; i < live->n_steps; i++) {
-        const Op *op = live->step[i];
-        for (int k = 0; k < op->n_results; k++) {
-            const cvn_value *v = op->result[k];
-            uint32_t block = block_of(&lowering->blocks, v);
-            if (lowering->blocks.parameter[block] >= 0)
-                continue;
-            if (places->of[block] < 0) {
-                places->of[block] = places->n;
-                places->lifetime[places->n++] =
-                    (Lifetime){.bytes = cvn_type_bytes(&v->type), .first = i, .last = i};
-            }
-            Lifetime *lifetime = &places->lifetime[places->of[block]];
-            if (live->last[v->id] > lifetime->last)
-                lifetime->last = live->last[v->id];
-        }
-        const Kernel *kernel = lowering->kernel[i];
-        size_t scratch = kernel && kernel->scratch ? kernel->scratch(op, lowering->n_threads) : 0;
-        places->scratch[i] = -1;
-        if (scratch) {
-            places->scratch[i] = places->n;
-            places->lifetime[places->n++] = (Lifetime){.bytes = scratch, .first = i, .last = i};
-        }
-    }
-}
-
-static int place(const Lowering *lowering, Plan *plan, Places *places, cvn_err *err)
-{
-    cvn_graph *g = lowering->g;
-    const Liveness *live = &lowering->live;
-    for (int i = 0; i < g->n_parameters; i++)
-        places->root[g->parameter[i]->id] = (BufferRef){
-            .space = SPACE_PARAMETER, .parameter = i, .bytes = plan->parameter[i].bytes};
-    plan->constant_bytes = place_constants(g, NULL, NULL);
-    char *raw = arena_alloc(&g->arena, plan->constant_bytes + MEMORY_ALIGN);
-    char *constants = raw + (MEMORY_ALIGN - (uintptr_t)raw % MEMORY_ALIGN) % MEMORY_ALIGN;
-    place_constants(g, constants, places);
-    plan->constants = constants;
-
-    find_lifetimes(lowering, places);
-    MemoryPlan memory;
-    int rc = memory_plan(places->lifetime, places->n, &memory, err);
-    if (rc)
-        return rc;
-    plan->arena_bytes = memory.total;
-    plan->arena_lower_bound = memory.lower_bound;
-    plan->n_buffers = places->n;
-    for (int i = 0; i < live->n_steps; i++)
-        for (int k = 0; k < live->step[i]->n_results; k++) {
-            const cvn_value *v = live->step[i]->result[k];
-            uint32_t block = block_of(&lowering->blocks, v);
-            int parameter = lowering->blocks.parameter[block];
-            BufferRef *ref = &places->root[v->id];
-            *ref = (BufferRef){.space = SPACE_ARENA, .bytes = cvn_type_bytes(&v->type)};
-            if (parameter >= 0) {
-                ref->space = SPACE_PARAMETER;
-                ref->parameter = parameter;
-            } else {
-                ref->offset = places->lifetime[places->of[block]].offset;
-            }
-        }
-    return CVN_OK;
-}
-
-static BufferRef ref_of(const Lowering *lowering, const Places *places, const cvn_value *v)
-{
-    Alias alias = lowering->live.alias[v->id];
-    BufferRef ref = places->root[alias.root->id];
-    ref.offset += alias.offset;
-    ref.bytes = cvn_type_bytes(&v->type);
-    return ref;
-}
-
-static void make_step(const Lowering *lowering, const Places *places, int i, Step *step)
+/* Everything but the places. */
+static void make_step(const Lowering *lowering, int i, Step *step)
 {
     Op *op = lowering->live.step[i];
     const Kernel *kernel = lowering->kernel[i];
@@ -168,15 +51,6 @@ static void make_step(const Lowering *lowering, const Places *places, int i, Ste
                    .single = !kernel || kernel->single,
                    .flops = op_flops(op),
                    .bytes = op_bytes(op)};
-    for (int k = 0; k < op->n_operands; k++)
-        step->in[k] = ref_of(lowering, places, op->operand[k]);
-    for (int k = 0; k < op->n_results; k++)
-        step->out[k] = ref_of(lowering, places, op->result[k]);
-    if (places->scratch[i] >= 0) {
-        const Lifetime *lifetime = &places->lifetime[places->scratch[i]];
-        step->scratch =
-            (BufferRef){.space = SPACE_ARENA, .offset = lifetime->offset, .bytes = lifetime->bytes};
-    }
 }
 
 static void make_parameters(const Lowering *lowering, Plan *plan)
@@ -203,7 +77,7 @@ static void make_outputs(const Lowering *lowering, const Places *places, Plan *p
         const Output *output = &g->output[i];
         PlanOutput *made = &plan->output[i];
         *made = (PlanOutput){.type = output->value->type,
-                             .ref = ref_of(lowering, places, output->value),
+                             .ref = places_of(lowering, places, output->value),
                              .into = -1};
         for (int p = 0; output->into && p < g->n_parameters; p++)
             if (g->parameter[p] == output->into)
@@ -219,37 +93,25 @@ static void make_outputs(const Lowering *lowering, const Places *places, Plan *p
 
 static int make_plan(Lowering *lowering, Plan *plan, cvn_err *err)
 {
-    cvn_graph *g = lowering->g;
-    Arena *scratch = &lowering->arena;
-    size_t n_values = g->n_values, n_steps = (size_t)lowering->live.n_steps;
-    size_t most = n_steps; /* buffers: the scratch of every step, and all results */
-    for (size_t i = 0; i < n_steps; i++)
-        most += (size_t)lowering->live.step[i]->n_results;
-    Places places = {.root = arena_array(scratch, n_values + 1, sizeof *places.root),
-                     .lifetime = arena_array(scratch, most + 1, sizeof *places.lifetime),
-                     .of = arena_array(scratch, n_values + 1, sizeof *places.of),
-                     .scratch = arena_array(scratch, n_steps + 1, sizeof *places.scratch)};
-    for (size_t i = 0; i < n_values; i++) {
-        places.of[i] = -1;
-        places.root[i].space = SPACE_ARENA; /* of values without bytes */
-    }
+    size_t n_steps = (size_t)lowering->live.n_steps;
     make_parameters(lowering, plan);
-    int rc = place(lowering, plan, &places, err);
-    if (rc)
-        return rc;
     plan->n_steps = lowering->live.n_steps;
-    plan->step = arena_array(&g->arena, n_steps + 1, sizeof *plan->step);
+    plan->step = arena_array(&lowering->g->arena, n_steps + 1, sizeof *plan->step);
     for (int i = 0; i < plan->n_steps; i++) {
         Step *step = &plan->step[i];
-        make_step(lowering, &places, i, step);
+        make_step(lowering, i, step);
         plan->n_refs += step->op->n_operands + step->op->n_results + 1;
         if (op_is_copy(step->op)) {
             plan->n_copies++;
-            plan->copied_bytes += step->out[0].bytes;
+            plan->copied_bytes += cvn_type_bytes(&step->op->result[0]->type);
         }
     }
-    make_outputs(lowering, &places, plan);
-    return lower_syncs(plan, err);
+    Places places;
+    places_init(lowering, plan, &places);
+    int rc = places_choose(lowering, &places, plan, err);
+    if (!rc)
+        make_outputs(lowering, &places, plan);
+    return rc;
 }
 
 int lower_graph(cvn_graph *g, const Backend *backend, int n_threads, Plan **out, cvn_err *err)

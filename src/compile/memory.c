@@ -1,4 +1,4 @@
-/* Size-descending best fit. Quadratic in the number of buffers, which is small. */
+/* Best fit in a few orders. Quadratic in the number of buffers, which is small. */
 #include "compile/memory.h"
 
 #include <assert.h>
@@ -13,15 +13,47 @@ static size_t rounded(size_t bytes)
     return (bytes + MEMORY_ALIGN - 1) / MEMORY_ALIGN * MEMORY_ALIGN;
 }
 
-static int by_size(const void *left, const void *right)
+/* Steps, bytes, or both multiplied: what is hardest to place goes first, and there is more than one way to be
+   hard. Ties fall to the longer lifetime, then to the earlier buffer. */
+typedef double Weight(const Lifetime *buffer);
+
+static double steps(const Lifetime *buffer)
 {
-    const Lifetime *a = *(Lifetime *const *)left, *b = *(Lifetime *const *)right;
-    if (a->bytes != b->bytes)
-        return a->bytes > b->bytes ? -1 : 1;
-    int steps_a = a->last - a->first, steps_b = b->last - b->first;
+    return (double)(buffer->last - buffer->first) + 1;
+}
+
+static double weigh_bytes(const Lifetime *buffer)
+{
+    return (double)buffer->bytes;
+}
+
+static double weigh_area(const Lifetime *buffer)
+{
+    return (double)buffer->bytes * steps(buffer);
+}
+
+static double weigh_steps(const Lifetime *buffer)
+{
+    return buffer->bytes ? steps(buffer) : 0;
+}
+
+static Weight *const weights[] = {weigh_bytes, weigh_area, weigh_steps};
+
+/* A buffer with its weight in the order being tried. */
+typedef struct Item {
+    Lifetime *buffer;
+    double weight;
+} Item;
+
+static int by_weight(const void *left, const void *right)
+{
+    const Item *a = left, *b = right;
+    if (a->weight != b->weight)
+        return a->weight > b->weight ? -1 : 1;
+    int steps_a = a->buffer->last - a->buffer->first, steps_b = b->buffer->last - b->buffer->first;
     if (steps_a != steps_b)
         return steps_a > steps_b ? -1 : 1;
-    return a < b ? -1 : a > b;
+    return a->buffer < b->buffer ? -1 : a->buffer > b->buffer;
 }
 
 /* The offset of the smallest gap that fits `buffer` between those of placed[n], sorted by offset,
@@ -111,6 +143,53 @@ static int check_sum(const Lifetime *buffer, int n, cvn_err *err)
     return CVN_OK;
 }
 
+/* Memory for one attempt at placing n buffers. */
+typedef struct Work {
+    Item *item;        /* [n] in the order being tried */
+    Lifetime **placed; /* [n] sorted by offset */
+    Change *change;    /* [2 n] */
+    size_t *best;      /* [n] offsets of the best attempt */
+} Work;
+
+/* Places all buffers in one order; returns the size of the arena. */
+static size_t attempt(Lifetime *buffer, int n, Weight *weight, const Work *work)
+{
+    size_t total = 0;
+    for (int i = 0; i < n; i++)
+        work->item[i] = (Item){&buffer[i], weight(&buffer[i])};
+    qsort(work->item, (size_t)n, sizeof *work->item, by_weight);
+    int n_placed = 0;
+    for (int i = 0; i < n; i++) {
+        Lifetime *next = work->item[i].buffer;
+        next->offset = 0;
+        if (next->bytes == 0)
+            continue;
+        next->offset = best_gap(next, work->placed, n_placed);
+        insert(work->placed, n_placed++, next);
+        size_t end = next->offset + rounded(next->bytes);
+        total = end > total ? end : total;
+    }
+    return total;
+}
+
+/* Tries the orders until one reaches the bound; keeps the best. */
+static void attempt_all(Lifetime *buffer, int n, const Work *work, MemoryPlan *out)
+{
+    out->total = SIZE_MAX;
+    for (size_t k = 0; k < sizeof weights / sizeof weights[0]; k++) {
+        size_t total = attempt(buffer, n, weights[k], work);
+        if (total >= out->total)
+            continue;
+        out->total = total;
+        for (int i = 0; i < n; i++)
+            work->best[i] = buffer[i].offset;
+        if (total == out->lower_bound)
+            break;
+    }
+    for (int i = 0; i < n; i++)
+        buffer[i].offset = work->best[i];
+}
+
 int memory_plan(Lifetime *buffer, int n, MemoryPlan *out, cvn_err *err)
 {
     *out = (MemoryPlan){0};
@@ -119,33 +198,19 @@ int memory_plan(Lifetime *buffer, int n, MemoryPlan *out, cvn_err *err)
     int rc = check_sum(buffer, n, err);
     if (rc)
         return rc;
-    Lifetime **order = malloc((size_t)n * sizeof *order);
-    Lifetime **placed = malloc((size_t)n * sizeof *placed);
-    Change *change = malloc((size_t)n * 2 * sizeof *change);
-    if (!order || !placed || !change) {
+    Work work = {.item = malloc((size_t)n * sizeof *work.item),
+                 .placed = malloc((size_t)n * sizeof *work.placed),
+                 .change = malloc((size_t)n * 2 * sizeof *work.change),
+                 .best = malloc((size_t)n * sizeof *work.best)};
+    if (work.item && work.placed && work.change && work.best) {
+        out->lower_bound = peak_alive(buffer, n, work.change);
+        attempt_all(buffer, n, &work, out);
+    } else {
         rc = err_set(err, CVN_EMEM, "no memory to plan %d buffers", n);
-        goto done;
     }
-    for (int i = 0; i < n; i++)
-        order[i] = &buffer[i];
-    qsort(order, (size_t)n, sizeof *order, by_size);
-    int n_placed = 0;
-    for (int i = 0; i < n; i++) {
-        order[i]->offset = 0;
-        if (order[i]->bytes == 0)
-            break; /* and all after it are as empty */
-        order[i]->offset = best_gap(order[i], placed, n_placed);
-        size_t end = order[i]->offset + rounded(order[i]->bytes);
-        if (end > out->total)
-            out->total = end;
-        insert(placed, n_placed++, order[i]);
-    }
-    for (int i = n_placed; i < n; i++)
-        order[i]->offset = 0;
-    out->lower_bound = peak_alive(buffer, n, change);
-done:
-    free(order);
-    free(placed);
-    free(change);
+    free(work.item);
+    free(work.placed);
+    free(work.change);
+    free(work.best);
     return rc;
 }

@@ -10,8 +10,8 @@
  *       0-1 | A  A     C     C, 2 bytes, lives in 3, overlaps nothing and goes to 0.
  *        step 0  1  2  3
  *
- * Ties go to the longer lifetime, then to the earlier buffer, so that the same lifetimes always
- * give the same offsets.
+ * Where that does not reach the lower bound, the same is tried by bytes times steps and by steps, and the best of
+ * the three is kept. The same lifetimes always give the same offsets.
  */
 #ifndef CVN_COMPILE_MEMORY_H
 #define CVN_COMPILE_MEMORY_H
