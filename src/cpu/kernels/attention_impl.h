@@ -20,7 +20,7 @@
 #include "cpu/kernels/vec_math.h"
 
 enum {
-    KEYS = 128, /* keys at a time, a multiple of any tile's columns */
+    KEYS = 128, /* keys at a time */
     ROWS = 128, /* queries at a time, over heads and positions; a group of heads may be larger */
     FEW = 4     /* positions that are taken one by one */
 };
@@ -55,7 +55,8 @@ static Attention attention_of(const Op *op)
 static bool match(const Op *op)
 {
     cvn_dtype q = op->operand[0]->type.dtype, kv = op->operand[1]->type.dtype;
-    return tile_dtype(q) && (kv == CVN_F32 || kv == CVN_BF16);
+    return tile_dtype(q) && (kv == CVN_F32 || kv == CVN_BF16) &&
+           op->operand[1]->type.dim[2] <= INT32_MAX;
 }
 
 static int64_t least(int64_t a, int64_t b)
@@ -194,8 +195,8 @@ VEC_INLINE void score_block(const int R, const int J, bool bf16, const float *q,
         vf key[4];
 #pragma GCC unroll 4
         for (int j = 0; j < J; j++)
-            key[j] = whole ? load_kv(k, first + j * d + i, bf16)
-                           : load_kv_part(k, first + j * d + i, d - i, bf16);
+            key[j] = vf_keep(whole ? load_kv(k, first + j * d + i, bf16)
+                                   : load_kv_part(k, first + j * d + i, d - i, bf16));
 #pragma GCC unroll 4
         for (int r = 0; r < R; r++) {
             vf x = whole ? vf_load(q + r * d + i) : vf_load_part(q + r * d + i, d - i);
@@ -204,11 +205,7 @@ VEC_INLINE void score_block(const int R, const int J, bool bf16, const float *q,
                 sum[r][j] = vf_fma(x, key[j], sum[r][j]);
         }
     }
-#pragma GCC unroll 4
-    for (int r = 0; r < R; r++)
-#pragma GCC unroll 4
-        for (int j = 0; j < J; j++)
-            score[r * KEYS + j] = vf_sum(sum[r][j]);
+    vf_sum_block(R, J, sum, score, KEYS);
 }
 
 VEC_INLINE void score_rows(const int R, bool bf16, const float *q, const void *k, int64_t first,
@@ -351,35 +348,37 @@ static void attend_few(const Attention *a, const Few *f, int64_t b, int64_t s, i
 
 /* ---- many positions ---- */
 
-/* Scratch of one tile of queries: `rows` of them, row r being position s0 + r / group of head r % group. */
+/* Scratch of one tile of queries: `rows` of them, row r being position s0 + r / group of head r % group. Scores
+   are made transposed, [keys, queries], so that each lane of a vector is a query: the softmax needs no sum
+   across lanes, and what comes out of it is packed as the next product wants it. */
 typedef struct Many {
     const GemmIsa *isa;
-    int64_t rows;                /* most queries at a time */
-    int64_t columns;             /* columns of a C tile */
-    int64_t panels;              /* panels of mr queries */
-    int64_t d_columns, d_groups; /* head_dim in whole C tiles */
-    float *q;                    /* [panels][head_dim][mr]: A panels */
-    float *k;                    /* [KEYS / 16][head_dim][16]: B panels */
-    float *v;                    /* [d_columns / 16][KEYS][16]: B panels */
-    float *score;                /* [panels][KEYS / columns][mr][columns]: C tiles */
-    float *p;                    /* [panels][KEYS][mr]: A panels */
-    float *o;                    /* [panels][d_groups][mr][columns]: C tiles */
-    float *row;                  /* [max(head_dim, KEYS) * 16]: rows being converted */
-    float *peak, *sum;           /* [rows] */
+    int64_t rows;               /* most queries at a time */
+    int64_t columns;            /* columns of a C tile: queries of a group */
+    int64_t groups;             /* groups of queries */
+    int64_t keys;               /* most keys at a time, whole A panels */
+    int64_t d_panels;           /* head_dim in A panels */
+    float *q;                   /* [groups * columns / 16][head_dim][16]: B panels */
+    float *k;                   /* [keys / mr][head_dim][mr]: A panels */
+    float *v;                   /* [d_panels][keys][mr]: A panels */
+    float *score;               /* [keys][columns]: C tiles of one group */
+    float *p;                   /* [columns / 16][keys][16]: B panels of one group */
+    float *o;                   /* [groups][d_panels][mr][columns]: C tiles */
+    float *row;                 /* [2 * 16 * head_dim]: rows being converted */
+    float *peak, *sum, *factor; /* [groups * columns] */
+    int32_t *seen;              /* [groups * columns]: keys that a query sees */
 } Many;
 
 static size_t many_floats(const Attention *a, const GemmIsa *isa, Many *m)
 {
-    *m = (Many){.isa = isa, .columns = GEMM_PANEL * isa->panels};
+    *m = (Many){.isa = isa, .columns = GEMM_PANEL * isa->panels, .keys = KEYS / isa->mr * isa->mr};
     int64_t positions = least(a->group < ROWS ? ROWS / a->group : 1, a->seq);
     m->rows = positions * a->group;
-    m->panels = round_up(m->rows, isa->mr) / isa->mr;
-    m->d_columns = round_up(a->head_dim, m->columns);
-    m->d_groups = m->d_columns / m->columns;
-    int64_t padded = m->panels * isa->mr;
-    int64_t widest = a->head_dim > KEYS ? a->head_dim : KEYS;
-    return (size_t)(padded * a->head_dim + KEYS * a->head_dim + m->d_columns * KEYS +
-                    2 * padded * KEYS + padded * m->d_columns + 16 * widest + 2 * m->rows);
+    m->groups = round_up(m->rows, m->columns) / m->columns;
+    m->d_panels = round_up(a->head_dim, isa->mr) / isa->mr;
+    int64_t queries = m->groups * m->columns, d_rows = m->d_panels * isa->mr;
+    return (size_t)(queries * a->head_dim + m->keys * a->head_dim + d_rows * m->keys +
+                    2 * m->keys * m->columns + queries * d_rows + 32 * a->head_dim + 4 * queries);
 }
 
 static size_t many_bytes(const Attention *a, const GemmIsa *isa)
@@ -392,122 +391,173 @@ static Many many_of(const Attention *a, const GemmIsa *isa, float *at)
 {
     Many m;
     many_floats(a, isa, &m);
-    int64_t padded = m.panels * isa->mr, widest = a->head_dim > KEYS ? a->head_dim : KEYS;
+    int64_t queries = m.groups * m.columns, d_rows = m.d_panels * isa->mr;
     m.q = at;
-    m.k = m.q + padded * a->head_dim;
-    m.v = m.k + KEYS * a->head_dim;
-    m.score = m.v + m.d_columns * KEYS;
-    m.p = m.score + padded * KEYS;
-    m.o = m.p + padded * KEYS;
-    m.row = m.o + padded * m.d_columns;
-    m.peak = m.row + 16 * widest;
-    m.sum = m.peak + m.rows;
+    m.k = m.q + queries * a->head_dim;
+    m.v = m.k + m.keys * a->head_dim;
+    m.score = m.v + d_rows * m.keys;
+    m.p = m.score + m.keys * m.columns;
+    m.o = m.p + m.keys * m.columns;
+    m.row = m.o + queries * d_rows;
+    m.peak = m.row + 32 * a->head_dim;
+    m.sum = m.peak + queries;
+    m.factor = m.sum + queries;
+    m.seen = (int32_t *)(void *)(m.factor + queries);
     return m;
 }
 
-/* Queries of positions [s0, s0 + n), scaled, as A panels. */
+/* Queries of positions from s0 on, scaled, as B panels; those past `rows` are zeros and see nothing. */
 static void pack_queries(const Attention *a, const Many *m, int64_t b, int64_t h, int64_t s0,
                          int64_t rows)
 {
-    int64_t d = a->head_dim, mr = m->isa->mr;
-    for (int64_t r = 0; r < round_up(rows, mr); r++) {
-        float *panel = m->q + r / mr * d * mr + r % mr;
-        if (r < rows)
-            read_row(a->q_dtype, a->q,
-                     query_at(a, b, s0 + r / a->group, h * a->group + r % a->group), d, m->row);
-        for (int64_t i = 0; i < d; i++)
-            panel[i * mr] = r < rows ? m->row[i] * a->scale : 0.0f;
+    int64_t d = a->head_dim;
+    for (int64_t r = 0; r < m->groups * m->columns; r += GEMM_PANEL) {
+        const void *row[GEMM_PANEL];
+        for (int64_t i = 0; i < GEMM_PANEL; i++) {
+            float *x = m->row + i * d;
+            row[i] = x;
+            if (r + i >= rows) {
+                memset(x, 0, (size_t)d * sizeof *x);
+                continue;
+            }
+            int64_t s = s0 + (r + i) / a->group, head = h * a->group + (r + i) % a->group;
+            read_row(a->q_dtype, a->q, query_at(a, b, s, head), d, x);
+            for (int64_t e = 0; e < d; e++)
+                x[e] *= a->scale;
+        }
+        m->isa->interleave(row, d, m->q + r * d);
     }
 }
 
-/* Keys [first, first + keys) as B panels; those past the end are zeros. */
+/* Keys [first, first + keys) as A panels; those past the end are zeros. */
 static void pack_keys(const Attention *a, const Many *m, int64_t first, int64_t keys)
 {
-    int64_t d = a->head_dim;
-    for (int64_t j = 0; j < round_up(keys, m->columns); j += GEMM_PANEL) {
+    int64_t d = a->head_dim, mr = m->isa->mr;
+    float *tile = m->row + 16 * d; /* [head_dim][16] */
+    for (int64_t j = 0; j < keys; j += mr) {
         const void *row[GEMM_PANEL];
         for (int64_t i = 0; i < GEMM_PANEL; i++) {
+            bool real = i < mr && j + i < keys;
             row[i] = m->row + i * d;
-            if (j + i < keys)
+            if (real)
                 row[i] = tile_read(a->kv_dtype, a->k, first + (j + i) * d, d, m->row + i * d);
             else
                 memset(m->row + i * d, 0, (size_t)d * sizeof(float));
         }
-        m->isa->interleave(row, d, m->k + j * d);
+        m->isa->interleave(row, d, tile);
+        float *to = m->k + j * d;
+        for (int64_t e = 0; e < d; e++)
+            memcpy(to + e * mr, tile + e * GEMM_PANEL, (size_t)mr * sizeof *to);
     }
 }
 
-/* Their values as B panels of KEYS rows; columns past head_dim are zeros. */
+/* Their values as A panels; columns past head_dim are zeros. */
 static void pack_values(const Attention *a, const Many *m, int64_t first, int64_t keys)
 {
-    int64_t d = a->head_dim;
+    int64_t d = a->head_dim, mr = m->isa->mr;
     for (int64_t j = 0; j < keys; j++) {
         const float *x = tile_read(a->kv_dtype, a->v, first + j * d, d, m->row);
-        for (int64_t i = 0; i < m->d_columns; i += GEMM_PANEL) {
-            float *to = m->v + i * KEYS + j * GEMM_PANEL;
-            int64_t n = i < d ? least(GEMM_PANEL, d - i) : 0;
-            memcpy(to, x + (n ? i : 0), (size_t)n * sizeof *to);
-            memset(to + n, 0, (size_t)(GEMM_PANEL - n) * sizeof *to);
+        for (int64_t i = 0; i < d; i += mr) {
+            float *to = m->v + i * m->keys + j * mr;
+            int64_t n = least(mr, d - i);
+            memcpy(to, x + i, (size_t)n * sizeof *to);
+            memset(to + n, 0, (size_t)(mr - n) * sizeof *to);
         }
     }
 }
 
-/* Softens the scores of row r, of which `seen` keys of the tile are its own, into p; corrects its sums. */
-static void soften_row(const Many *m, int64_t r, int64_t seen, int64_t keys)
+/* Which of VN queries see key number `key`. */
+VEC_INLINE vi sees(const int32_t *seen, int64_t key)
 {
-    int64_t mr = m->isa->mr, columns = m->columns;
-    const float *tile = m->score + r / mr * KEYS * mr + r % mr * columns;
-    for (int64_t j = 0; j < seen; j += columns, tile += mr * columns)
-        memcpy(m->row + j, tile, (size_t)least(columns, seen - j) * sizeof *tile);
-    float factor = soften(m->row, seen, &m->peak[r], &m->sum[r]);
-    float *p = m->p + r / mr * KEYS * mr + r % mr;
-    for (int64_t j = 0; j < seen; j++)
-        p[j * mr] = m->row[j];
-    for (int64_t j = seen; j < keys; j++)
-        p[j * mr] = 0.0f;
-    float *o = m->o + r / mr * m->d_columns * mr + r % mr * columns;
-    if (factor == 1.0f)
-        return;
-    for (int64_t g = 0; g < m->d_groups; g++, o += mr * columns)
-        for (int64_t i = 0; i < columns; i++)
-            o[i] *= factor;
+    vi n;
+    memcpy(&n, seen, sizeof n);
+    return n > (int32_t)key;
 }
 
-/* One tile of keys: scores = q k', softened, o += p v. */
-static void attend_tile(const Attention *a, const Many *m, int64_t b, int64_t s0, int64_t rows,
-                        int64_t j, int64_t keys)
+/* Softens the scores of queries [c, c + VN) of a group into p; `masked` where some do not see all keys. */
+VEC_INLINE void soften_queries(const Many *m, int64_t query, int64_t c, int64_t j, int64_t keys,
+                               bool masked)
+{
+    vf old = vf_load(m->peak + query + c), most = old;
+    float *score = m->score + c;
+    for (int64_t i = 0; i < keys; i++, score += m->columns) {
+        vf x = vf_load(score);
+        if (masked) {
+            x = vf_select(sees(m->seen + query + c, j + i), x, vf_splat(-INFINITY));
+            vf_store(score, x);
+        }
+        most = vf_max(x, most);
+    }
+    vf base = vf_select(vf_abs(most) < INFINITY, most, vf_zero());
+    vf total = vf_zero();
+    float *p = m->p + c / GEMM_PANEL * m->keys * GEMM_PANEL + c % GEMM_PANEL;
+    score = m->score + c;
+    for (int64_t i = 0; i < keys; i++, score += m->columns, p += GEMM_PANEL) {
+        vf x = vf_exp(vf_load(score) - base);
+        vf_store(p, x);
+        total += x;
+    }
+    vf factor = vf_exp(old - base);
+    vf_store(m->factor + query + c, factor);
+    vf_store(m->sum + query + c, vf_fma(vf_load(m->sum + query + c), factor, total));
+    vf_store(m->peak + query + c, most);
+}
+
+/* Multiplies the sums of a group by its factors. */
+static void correct_group(const Many *m, int64_t query, float *o)
+{
+    bool same = true;
+    for (int64_t c = 0; c < m->columns; c++)
+        same = same && m->factor[query + c] == 1.0f;
+    if (same)
+        return;
+    for (int64_t i = 0; i < m->d_panels * m->isa->mr; i++, o += m->columns)
+        for (int64_t c = 0; c < m->columns; c += VN)
+            vf_store(o + c, vf_load(o + c) * vf_load(m->factor + query + c));
+}
+
+/* One group of queries and one tile of keys, packed already: scores = k q', softened, o += v' p. */
+static void attend_group(const Attention *a, const Many *m, int64_t g, int64_t j, int64_t keys)
 {
     const GemmIsa *isa = m->isa;
-    int64_t d = a->head_dim, mr = isa->mr, tile = mr * m->columns;
-    size_t k_panel = (size_t)d * GEMM_PANEL * sizeof(float), v_panel = KEYS * GEMM_PANEL * 4;
-    int64_t groups = round_up(keys, m->columns) / m->columns;
-    for (int64_t i = 0; i * mr < rows; i++)
-        for (int64_t g = 0; g < groups; g++)
-            isa->tile(d, m->q + i * d * mr, m->k + g * m->columns * d, k_panel,
-                      m->score + i * KEYS * mr + g * tile, false);
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t seen = keys_seen(a, b, s0 + r / a->group) - j;
-        soften_row(m, r, seen < 0 ? 0 : least(seen, keys), keys);
+    int64_t d = a->head_dim, mr = isa->mr, tile = mr * m->columns, query = g * m->columns;
+    int32_t least_seen = INT32_MAX, most_seen = 0;
+    for (int64_t c = 0; c < m->columns; c++) {
+        int32_t n = m->seen[query + c];
+        least_seen = n < least_seen ? n : least_seen;
+        most_seen = n > most_seen ? n : most_seen;
     }
-    for (int64_t i = 0; i * mr < rows; i++)
-        for (int64_t g = 0; g < m->d_groups; g++)
-            isa->tile(keys, m->p + i * KEYS * mr, m->v + g * m->columns * KEYS, v_panel,
-                      m->o + i * m->d_columns * mr + g * tile, true);
+    if (most_seen <= j)
+        return;
+    for (int64_t i = 0; i < keys; i += mr)
+        isa->tile(d, m->k + i * d, m->q + query * d, (size_t)d * GEMM_PANEL * sizeof(float),
+                  m->score + i * m->columns, false);
+    for (int64_t c = 0; c < m->columns; c += VN) {
+        if (least_seen < j + keys)
+            soften_queries(m, query, c, j, keys, true);
+        else
+            soften_queries(m, query, c, j, keys, false);
+    }
+    float *o = m->o + g * m->d_panels * tile;
+    correct_group(m, query, o);
+    for (int64_t i = 0; i < m->d_panels; i++)
+        isa->tile(keys, m->v + i * mr * m->keys, m->p, (size_t)m->keys * GEMM_PANEL * sizeof(float),
+                  o + i * tile, true);
 }
 
 static void write_queries(const Attention *a, const Many *m, int64_t b, int64_t h, int64_t s0,
                           int64_t rows)
 {
-    int64_t mr = m->isa->mr, columns = m->columns, d = a->head_dim;
+    int64_t columns = m->columns, tile = m->d_panels * m->isa->mr * columns;
     for (int64_t r = 0; r < rows; r++) {
         int64_t s = s0 + r / a->group, at = query_at(a, b, s, h * a->group + r % a->group);
         if (s >= a->length[b]) {
             write_zero(a, at);
             continue;
         }
-        const float *o = m->o + r / mr * m->d_columns * mr + r % mr * columns;
-        for (int64_t i = 0; i < d; i += columns, o += mr * columns)
-            memcpy(m->row + i, o, (size_t)least(columns, d - i) * sizeof *o);
+        const float *o = m->o + r / columns * tile + r % columns;
+        for (int64_t i = 0; i < a->head_dim; i++)
+            m->row[i] = o[i * columns];
         write_scaled(a, at, m->row, 1.0f / m->sum[r], m->row);
     }
 }
@@ -516,23 +566,24 @@ static void write_queries(const Attention *a, const Many *m, int64_t b, int64_t 
 static void attend_many(const Attention *a, const Many *m, int64_t b, int64_t h, int64_t s0,
                         int64_t n)
 {
-    int64_t d = a->head_dim, rows = n * a->group, most = 0;
-    for (int64_t s = s0; s < s0 + n; s++)
-        most = keys_seen(a, b, s) > most ? keys_seen(a, b, s) : most;
-    for (int64_t r = 0; r < rows; r++) {
+    int64_t d = a->head_dim, rows = n * a->group, queries = m->groups * m->columns, most = 0;
+    for (int64_t r = 0; r < queries; r++) {
+        int64_t seen = r < rows ? keys_seen(a, b, s0 + r / a->group) : 0;
+        most = seen > most ? seen : most;
+        m->seen[r] = (int32_t)seen;
         m->peak[r] = -INFINITY;
         m->sum[r] = 0;
     }
-    memset(m->o, 0, (size_t)(m->panels * m->isa->mr * m->d_columns) * sizeof *m->o);
-    memset(m->p, 0, (size_t)(m->panels * m->isa->mr * KEYS) * sizeof *m->p);
+    memset(m->o, 0, (size_t)(queries * m->d_panels * m->isa->mr) * sizeof *m->o);
     if (most > 0)
         pack_queries(a, m, b, h, s0, rows);
     int64_t cache = (b * a->kv_heads + h) * a->context * d;
-    for (int64_t j = 0; j < most; j += KEYS) {
-        int64_t keys = least(KEYS, most - j);
+    for (int64_t j = 0; j < most; j += m->keys) {
+        int64_t keys = least(m->keys, most - j);
         pack_keys(a, m, cache + j * d, keys);
         pack_values(a, m, cache + j * d, keys);
-        attend_tile(a, m, b, s0, rows, j, keys);
+        for (int64_t g = 0; g < m->groups; g++)
+            attend_group(a, m, g, j, keys);
     }
     write_queries(a, m, b, h, s0, rows);
 }

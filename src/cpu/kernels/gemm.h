@@ -32,7 +32,7 @@
 enum {
     GEMM_PANEL = 16, /* columns of a panel of B */
     GEMM_FEW = 32,   /* rows up to which B is read unpacked, where it can be */
-    GEMM_ROWS = 8    /* rows that one call of dots takes at most */
+    GEMM_ROWS = 4    /* rows that one call of dots takes at most: they stay in L1 */
 };
 
 /* What one instruction set offers for one packed dtype. */

@@ -68,10 +68,17 @@ VEC_INLINE vf load_source_part(const void *p, int64_t i, int64_t n, bool bf16)
                 : vf_load_part((const float *)p + i, n);
 }
 
-/* One step of M x N dot products. */
-VEC_INLINE void dots_step(const int M, const int N, const float *a, const vf *x, vf sum[8][4])
+/* Kept in a register where M rows use it. */
+VEC_INLINE vf load_kept(const int M, const void *p, int64_t i, bool bf16)
 {
-#pragma GCC unroll 8
+    vf v = load_source(p, i, bf16);
+    return M > 1 ? vf_keep(v) : v;
+}
+
+/* One step of M x N dot products. */
+VEC_INLINE void dots_step(const int M, const int N, const float *a, const vf *x, vf sum[4][4])
+{
+#pragma GCC unroll 4
     for (int i = 0; i < M; i++) {
         vf y = vf_load(a + i * VN);
 #pragma GCC unroll 4
@@ -84,17 +91,20 @@ VEC_INLINE void dots_step(const int M, const int N, const float *a, const vf *x,
 VEC_INLINE void dots_block(const int M, const int N, bool bf16, int64_t k, const float *a,
                            const void *b, int64_t ldb, float *c, int64_t ldc)
 {
-    vf sum[8][4], x[4];
-#pragma GCC unroll 8
+    const size_t size = bf16 ? 2 : 4;
+    vf sum[4][4], x[4];
+#pragma GCC unroll 4
     for (int i = 0; i < M; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < N; j++)
             sum[i][j] = vf_zero();
-    int64_t at = 0;
+    int64_t at = 0; /* the rows of the next block are prefetched meanwhile */
     for (; at + VN <= k; at += VN, a += M * VN) {
 #pragma GCC unroll 4
-        for (int j = 0; j < N; j++)
-            x[j] = load_source(b, j * ldb + at, bf16);
+        for (int j = 0; j < N; j++) {
+            x[j] = load_kept(M, b, j * ldb + at, bf16);
+            __builtin_prefetch((const char *)b + (size_t)((j + N) * ldb + at) * size);
+        }
         dots_step(M, N, a, x, sum);
     }
     if (at < k) {
@@ -111,7 +121,7 @@ VEC_INLINE void dots_rows(const int M, bool bf16, int64_t n, int64_t k, const fl
                           const void *b, int64_t ldb, float *c, int64_t ldc)
 {
     enum { REGISTERS = VN == 16 ? 16 : 8 };
-    const int wide = M * 4 <= REGISTERS ? 4 : M * 2 <= REGISTERS ? 2 : 1;
+    const int wide = M * 4 <= REGISTERS ? 4 : 2;
     const size_t size = bf16 ? 2 : 4;
     int64_t j = 0;
     for (; j + wide <= n; j += wide)
@@ -134,20 +144,8 @@ VEC_INLINE void dots_any(bool bf16, int64_t m, int64_t n, int64_t k, const void 
     case 3:
         dots_rows(3, bf16, n, k, a, b, ldb, c, ldc);
         break;
-    case 4:
-        dots_rows(4, bf16, n, k, a, b, ldb, c, ldc);
-        break;
-    case 5:
-        dots_rows(5, bf16, n, k, a, b, ldb, c, ldc);
-        break;
-    case 6:
-        dots_rows(6, bf16, n, k, a, b, ldb, c, ldc);
-        break;
-    case 7:
-        dots_rows(7, bf16, n, k, a, b, ldb, c, ldc);
-        break;
     default:
-        dots_rows(8, bf16, n, k, a, b, ldb, c, ldc);
+        dots_rows(4, bf16, n, k, a, b, ldb, c, ldc);
         break;
     }
 }

@@ -116,6 +116,17 @@ VEC_INLINE vf vf_fma(vf a, vf b, vf c)
 #endif
 }
 
+/* v, in a register: the compiler may not load it again at each use. */
+VEC_INLINE vf vf_keep(vf v)
+{
+#if defined(__AVX512F__)
+    __asm__("" : "+v"(v));
+#elif defined(__AVX2__)
+    __asm__("" : "+x"(v));
+#endif
+    return v;
+}
+
 /* mask (lanes all ones or all zeros) ? a : b */
 VEC_INLINE vf vf_select(vi mask, vf a, vf b)
 {
@@ -201,10 +212,10 @@ VEC_INLINE float vf_sum(vf v)
     return sum[0];
 }
 
-/* c[i * ldc + j] = sum of the lanes of v[i][j], i < M <= 8, j < N <= 4, constants; four at a time. */
-VEC_INLINE void vf_sum_block(const int M, const int N, vf v[8][4], float *c, int64_t ldc)
+/* c[i * ldc + j] = sum of the lanes of v[i][j], i < M <= 4, j < N <= 4, constants; four at a time. */
+VEC_INLINE void vf_sum_block(const int M, const int N, vf v[4][4], float *c, int64_t ldc)
 {
-#pragma GCC unroll 8
+#pragma GCC unroll 4
     for (int q = 0; q < M * N; q += 4) {
         vf in[4];
         float sum[4];

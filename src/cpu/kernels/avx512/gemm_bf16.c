@@ -60,9 +60,9 @@ static void interleave_pairs(const void *const row[GEMM_PANEL], int64_t units, v
 
 /* One step of M x N dot products. */
 VEC_INLINE void dots_step(const int M, const int N, const uint16_t *a, const __m512bh *x,
-                          vf sum[8][4])
+                          vf sum[4][4])
 {
-#pragma GCC unroll 8
+#pragma GCC unroll 4
     for (int i = 0; i < M; i++) {
         __m512bh y = load_pairs(a + i * LANES);
 #pragma GCC unroll 4
@@ -75,9 +75,9 @@ VEC_INLINE void dots_step(const int M, const int N, const uint16_t *a, const __m
 VEC_INLINE void dots_block(const int M, const int N, int64_t k, const uint16_t *a,
                            const uint16_t *b, int64_t ldb, float *c, int64_t ldc)
 {
-    vf sum[8][4];
+    vf sum[4][4];
     __m512bh x[4];
-#pragma GCC unroll 8
+#pragma GCC unroll 4
     for (int i = 0; i < M; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < N; j++)
@@ -85,8 +85,10 @@ VEC_INLINE void dots_block(const int M, const int N, int64_t k, const uint16_t *
     int64_t at = 0;
     for (; at + LANES <= k; at += LANES, a += M * LANES) {
 #pragma GCC unroll 4
-        for (int j = 0; j < N; j++)
+        for (int j = 0; j < N; j++) {
             x[j] = load_pairs(b + j * ldb + at);
+            __builtin_prefetch(b + (j + N) * ldb + at); /* for the next block */
+        }
         dots_step(M, N, a, x, sum);
     }
     if (at < k) {
@@ -102,10 +104,9 @@ VEC_INLINE void dots_block(const int M, const int N, int64_t k, const uint16_t *
 VEC_INLINE void dots_rows(const int M, int64_t n, int64_t k, const uint16_t *a, const uint16_t *b,
                           int64_t ldb, float *c, int64_t ldc)
 {
-    const int wide = M <= 4 ? 4 : 2;
     int64_t j = 0;
-    for (; j + wide <= n; j += wide)
-        dots_block(M, wide, k, a, b + j * ldb, ldb, c + j, ldc);
+    for (; j + 4 <= n; j += 4)
+        dots_block(M, 4, k, a, b + j * ldb, ldb, c + j, ldc);
     for (; j < n; j++)
         dots_block(M, 1, k, a, b + j * ldb, ldb, c + j, ldc);
 }
@@ -123,20 +124,8 @@ static void dots_pairs(int64_t m, int64_t n, int64_t k, const void *a, const voi
     case 3:
         dots_rows(3, n, k, a, b, ldb, c, ldc);
         break;
-    case 4:
-        dots_rows(4, n, k, a, b, ldb, c, ldc);
-        break;
-    case 5:
-        dots_rows(5, n, k, a, b, ldb, c, ldc);
-        break;
-    case 6:
-        dots_rows(6, n, k, a, b, ldb, c, ldc);
-        break;
-    case 7:
-        dots_rows(7, n, k, a, b, ldb, c, ldc);
-        break;
     default:
-        dots_rows(8, n, k, a, b, ldb, c, ldc);
+        dots_rows(4, n, k, a, b, ldb, c, ldc);
         break;
     }
 }
