@@ -174,18 +174,17 @@ void bpe_set_piece(Bpe *bpe, int32_t id, PieceKind kind, const char *text, size_
                              .kind = (uint8_t)kind};
 }
 
-void bpe_set_blanks(Bpe *bpe, int32_t id)
+void bpe_set_out(Bpe *bpe, int32_t id, const char *text, size_t n, bool blanks)
 {
-    Piece *piece = &bpe->piece[id];
-    char *out = arena_alloc(bpe->arena, (size_t)piece->length);
-    int32_t n = 0;
-    for (int32_t i = 0; i < piece->length;) {
-        bool blank = piece->length - i >= 3 && memcmp(piece->text + i, BLANK, 3) == 0;
-        out[n++] = blank ? ' ' : piece->text[i];
+    char *out = arena_alloc(bpe->arena, n);
+    int32_t n_out = 0;
+    for (size_t i = 0; i < n;) {
+        bool blank = blanks && n - i >= 3 && memcmp(text + i, BLANK, 3) == 0;
+        out[n_out++] = blank ? ' ' : text[i];
         i += blank ? 3 : 1;
     }
-    piece->out = out;
-    piece->out_length = n;
+    bpe->piece[id].out = out;
+    bpe->piece[id].out_length = n_out;
 }
 
 void bpe_set_byte(Bpe *bpe, int32_t id, unsigned char byte)

@@ -94,8 +94,9 @@ void bpe_init(Bpe *bpe, Arena *arena, int32_t n_ids, size_t n_pieces);
 /* Describes an id; the text is copied. It is not yet found in text: see bpe_index. */
 void bpe_set_piece(Bpe *bpe, int32_t id, PieceKind kind, const char *text, size_t n);
 
-/* Decoding writes this piece with spaces for U+2581; as one byte. */
-void bpe_set_blanks(Bpe *bpe, int32_t id);
+/* What decoding writes for an id, when it is not the piece's text: another text, with spaces for U+2581
+ * when `blanks`; one byte, which also makes it a byte piece. */
+void bpe_set_out(Bpe *bpe, int32_t id, const char *text, size_t n, bool blanks);
 void bpe_set_byte(Bpe *bpe, int32_t id, unsigned char byte);
 
 /* The byte that "<0x0A>" names, or -1. */

@@ -127,7 +127,7 @@ static int read_vocab(Reader *r, const json_t *vocab)
         if (byte >= 0)
             bpe_set_byte(&t->bpe, id, (unsigned char)byte);
         else if (r->decoder.blank)
-            bpe_set_blanks(&t->bpe, id);
+            bpe_set_out(&t->bpe, id, r->buffer.text, r->buffer.length, true);
     }
     return CVN_OK;
 }
@@ -217,7 +217,8 @@ static int read_added(Reader *r, const json_t *entry, Added *added, bool *normal
     return CVN_OK;
 }
 
-/* What a token that is looked for in rewritten text looks like there. */
+/* What a token that is looked for in rewritten text looks like there; it is decoded to that, too, as the
+ * space in front belongs to what was found. */
 static int rewrite_added(Reader *r, Added *added)
 {
     StrBuf buffers[2] = {{0}, {0}};
@@ -232,6 +233,7 @@ static int rewrite_added(Reader *r, Added *added)
                      added->text);
     added->text = arena_stringn(&r->t->arena, text, n);
     added->length = n;
+    bpe_set_out(&r->t->bpe, added->id, added->text, n, r->decoder.blank);
     strbuf_free(&buffers[0]);
     strbuf_free(&buffers[1]);
     return rc;

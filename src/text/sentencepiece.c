@@ -301,10 +301,9 @@ static int add_piece(Tokenizer *t, const SpmModel *model, int32_t id, cvn_err *e
     const SpmPiece *from = &model->piece[id];
     bool added = true;
     bpe_set_piece(&t->bpe, id, kinds[from->type], from->text, from->length);
-    Piece *piece = &t->bpe.piece[id];
     if (from->type == TYPE_NORMAL) {
         added = bpe_index(&t->bpe, id);
-        bpe_set_blanks(&t->bpe, id);
+        bpe_set_out(&t->bpe, id, from->text, from->length, true);
     } else if (from->type == TYPE_BYTE) {
         int byte = piece_byte(from->text, from->length);
         if (byte < 0 || t->bpe.byte_id[byte] >= 0)
@@ -318,7 +317,7 @@ static int add_piece(Tokenizer *t, const SpmModel *model, int32_t id, cvn_err *e
     } else {
         *map_put(&t->special, from->text, from->length, &added) = (uint64_t)id;
         if (from->type == TYPE_USER)
-            bpe_set_blanks(&t->bpe, id);
+            bpe_set_out(&t->bpe, id, from->text, from->length, true);
     }
     if (from->type == TYPE_UNKNOWN) {
         if (t->bpe.unknown >= 0)
@@ -326,9 +325,9 @@ static int add_piece(Tokenizer *t, const SpmModel *model, int32_t id, cvn_err *e
                            "SentencePiece pieces %d and %d are both the unknown piece",
                            t->bpe.unknown, id);
         t->bpe.unknown = id;
-        size_t n = (size_t)(model->unknown_surface.end - model->unknown_surface.p);
-        piece->out = arena_stringn(&t->arena, (const char *)model->unknown_surface.p, n);
-        piece->out_length = (int32_t)n;
+        const Proto *surface = &model->unknown_surface;
+        bpe_set_out(&t->bpe, id, (const char *)surface->p, (size_t)(surface->end - surface->p),
+                    false);
     }
     if (!added)
         return err_set(err, CVN_EFORMAT, "SentencePiece piece %d has the text of an earlier piece",

@@ -1,0 +1,69 @@
+/* Tokenizers of our own making against what the reference libraries made of hard strings: see
+ * tests/oracles/text_tokenizers.py. Runs everywhere, without the shared test data. */
+#include "test_text.h"
+
+#define DATA CVN_TEST_DATA "/text/"
+
+typedef struct Run {
+    char file[64];        /* the tokenizer that is open */
+    Tokenizer *tokenizer; /* owned */
+    size_t n;             /* lines checked */
+} Run;
+
+static size_t from_hex(const char *hex, char **bytes)
+{
+    size_t n = strlen(hex) / 2;
+    *bytes = malloc(n + 1);
+    assert_non_null(*bytes);
+    for (size_t i = 0; i < n; i++) {
+        const char pair[3] = {hex[2 * i], hex[2 * i + 1]};
+        (*bytes)[i] = (char)strtol(pair, NULL, 16);
+    }
+    return n;
+}
+
+static void check_line(const json_t *line, void *arg)
+{
+    Run *run = arg;
+    const char *file = json_string_value(json_object_get(line, "file"));
+    if (strcmp(file, run->file) != 0) {
+        char path[512];
+        tokenizer_free(run->tokenizer);
+        snprintf(path, sizeof path, "%s%s", DATA, file);
+        run->tokenizer = open_tokenizer(path);
+        snprintf(run->file, sizeof run->file, "%s", file);
+    }
+    char *text;
+    size_t n = from_hex(json_string_value(json_object_get(line, "hex")), &text);
+    const json_t *expected = json_object_get(line, "ids");
+    const json_t *special = json_object_get(line, "special");
+    const json_t *decoded = json_object_get(line, "decoded");
+    print_message("%s", "");
+    check_ids(run->tokenizer, text, n, 0, expected);
+    if (special)
+        check_ids(run->tokenizer, text, n, TOKENIZER_SPECIAL, special);
+    TokenIds ids = json_ids(expected);
+    if (decoded)
+        check_decode(run->tokenizer, ids.id, ids.n, 0, json_string_value(decoded),
+                     json_string_length(decoded));
+    token_ids_free(&ids);
+    free(text);
+    run->n++;
+}
+
+static void all_kinds_agree_with_the_references(void **state)
+{
+    (void)state;
+    Run run = {.file = ""};
+    each_line(DATA "vectors.jsonl", check_line, &run);
+    assert_true(run.n >= 900);
+    tokenizer_free(run.tokenizer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_kinds_agree_with_the_references),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
