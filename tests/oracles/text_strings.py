@@ -18,7 +18,7 @@ BAD = [b"\x80", b"\xbf", b"\xc0\x80", b"\xc3", b"\xe2\x82", b"\xed\xa0\x80", b"\
 
 CATEGORIES = {}
 for _c in range(0x110000):
-    if not 0xD800 <= _c < 0xE000:
+    if not 0xD800 <= _c < 0xE000 and _c < 0x10FE00:  # text_reference.py uses the private ones behind
         CATEGORIES.setdefault(unicodedata.category(chr(_c)), []).append(chr(_c))
 NAMES = sorted(CATEGORIES)
 
