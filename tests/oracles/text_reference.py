@@ -7,7 +7,6 @@ of the byte.
 """
 import base64
 
-import regex
 import sentencepiece
 import tiktoken
 import tokenizers
@@ -88,14 +87,15 @@ class Tiktoken:
             ranks[base64.b64decode(token)] = int(rank)
         special = {"<|%s|>" % s: len(ranks) + i for i, s in enumerate(LLAMA3_SPECIAL)}
         self.encoding = tiktoken.Encoding("x", pat_str=LLAMA3, mergeable_ranks=ranks, special_tokens=special)
-        self.pattern = regex.compile(LLAMA3)
+        # Splits as tiktoken does (both have Unicode 16; Python's regex module is ahead of them).
+        self.split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(LLAMA3), "isolated")
 
     def encode(self, data):
         try:
             return self.encoding.encode_ordinary(data.decode())
         except UnicodeDecodeError:
             ids = []
-            for piece in self.pattern.findall(to_private(data)):
+            for piece, _ in self.split.pre_tokenize_str(to_private(data)):
                 ids += self.encoding._encode_single_piece(from_private(piece.encode()))
             return ids
 
