@@ -531,8 +531,11 @@ static void bf16_stays_near_f32_on_the_trained_model(void **state)
     json_decref(json);
 }
 
-int main(void)
+/* With an argument: only the tests whose names match it, "scores_*". */
+int main(int argc, char **argv)
 {
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_gives_what_each_gives_alone),
         cmocka_unit_test(seeds_differ_and_repeat),

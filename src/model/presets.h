@@ -1,5 +1,5 @@
 /*
- * The published Llama shapes (DESIGN: "Presets") and a few small ones, as one table. A preset is a
+ * The published Llama shapes and a few small ones, as one table. A preset is a
  * config without weights: `init` makes random ones, `plan` needs none.
  */
 #ifndef CVN_MODEL_PRESETS_H
