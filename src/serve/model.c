@@ -112,3 +112,52 @@ bool cvn_model_has_tokenizer(const cvn_model *m)
 {
     return m->tokenizer != NULL;
 }
+
+/* Refuses what needs a tokenizer where there is none. */
+static int need_tokenizer(const cvn_model *m, cvn_err *err)
+{
+    if (m->tokenizer)
+        return CVN_OK;
+    return err_set(err, CVN_EINVAL, "the model has no tokenizer, so text cannot go in or out");
+}
+
+int cvn_model_encode(const cvn_model *m, const char *text, size_t n, bool bos, int32_t **ids,
+                     int64_t *n_ids, cvn_err *err)
+{
+    *ids = NULL;
+    *n_ids = 0;
+    TokenIds list = {0};
+    int code = need_tokenizer(m, err);
+    if (!code)
+        code = tokenizer_encode(m->tokenizer, text, n, bos ? TOKENIZER_BOS : 0, &list, err);
+    if (!code && list.failed)
+        code = err_set(err, CVN_EMEM, "no memory for the ids of %zu bytes of text", n);
+    if (code) {
+        token_ids_free(&list);
+        return code;
+    }
+    *ids = list.id;
+    *n_ids = (int64_t)list.n;
+    return CVN_OK;
+}
+
+int cvn_model_decode(const cvn_model *m, const int32_t *ids, int64_t n, char **text, size_t *length,
+                     cvn_err *err)
+{
+    *text = NULL;
+    *length = 0;
+    StrBuf out = {0};
+    strbuf_add(&out, "", 0);
+    int code = need_tokenizer(m, err);
+    if (!code)
+        code = tokenizer_decode(m->tokenizer, ids, (size_t)n, 0, &out, err);
+    if (!code && out.failed)
+        code = err_set(err, CVN_EMEM, "no memory for the text of %lld ids", (long long)n);
+    if (code) {
+        strbuf_free(&out);
+        return code;
+    }
+    *text = out.text;
+    *length = out.length;
+    return CVN_OK;
+}
