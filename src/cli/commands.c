@@ -4,10 +4,10 @@
  */
 #include "cli/options.h"
 
-extern const Command command_bench, command_generate, command_score, command_init, command_inspect,
-    command_tokenize, command_opt;
+extern const Command command_chat, command_generate, command_score, command_bench, command_init,
+    command_inspect, command_tokenize, command_opt;
 
 const Command *const commands[] = {
-    &command_generate, &command_score,    &command_bench, &command_init,
-    &command_inspect,  &command_tokenize, &command_opt,   NULL, /* ends the list */
+    &command_chat,    &command_generate, &command_score, &command_bench, &command_init,
+    &command_inspect, &command_tokenize, &command_opt,   NULL, /* ends the list */
 };

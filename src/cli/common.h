@@ -4,6 +4,7 @@
 
 #include "caravan/dtype.h"
 #include "cli/options.h"
+#include "text/bytes_json.h"
 
 #include <jansson.h>
 

@@ -28,13 +28,51 @@ const Option option_dump = {"dump", .kind = ARG_OUTPUT, .value = "DIR",
 const Option option_profile = {"profile", .kind = ARG_OUTPUT, .value = "FILE",
                                .help = "write a trace that Perfetto and Chrome open"};
 
+const Option option_temperature = {
+    "temperature", .kind = ARG_REAL,  .high = 100,
+    .value = "T",  .fallback = "0.8", .help = "0: always the likeliest token; higher: more varied"};
+
+const Option option_top_k = {
+    "top-k",      .kind = ARG_INT, .high = 1 << 30,
+    .value = "K", .fallback = "0", .help = "draw from the K likeliest tokens, 0: from all"};
+
+const Option option_top_p = {"top-p",
+                             .kind = ARG_REAL,
+                             .low = 1e-6,
+                             .high = 1,
+                             .value = "P",
+                             .fallback = "0.95",
+                             .help = "draw from the likeliest tokens of probability P together"};
+
+const Option option_min_p = {
+    "min-p",         .kind = ARG_REAL,
+    .high = 1,       .value = "P",
+    .fallback = "0", .help = "leave out what is P times less likely than the likeliest"};
+
+const Option option_ignore_eos = {"ignore-eos", .kind = ARG_FLAG,
+                                  .help = "go on past the end of the text"};
+
 /* Set by the handler; the one piece of state that a signal leaves no other place for. */
 static volatile int interrupted;
 
 static void on_interrupt(int signal_number)
 {
+    (void)signal_number;
     interrupted = 1;
-    signal(signal_number, SIG_DFL);
+}
+
+/* once: a second Ctrl-C ends the program. Reads are interrupted, not begun again. */
+static void catch_interrupt(bool once)
+{
+    struct sigaction action = {.sa_handler = on_interrupt,
+                               .sa_flags = once ? (int)SA_RESETHAND : 0};
+    sigaction(SIGINT, &action, NULL);
+}
+
+volatile int *run_interrupt_keep(void)
+{
+    catch_interrupt(false);
+    return &interrupted;
 }
 
 const volatile int *run_interrupt(void)
@@ -44,7 +82,7 @@ const volatile int *run_interrupt(void)
 
 int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err)
 {
-    signal(SIGINT, on_interrupt);
+    catch_interrupt(true);
     double begin = engine_now();
     cvn_model_options open = {.dtype = options->dtype};
     int code = cvn_model_open(options->path, &open, &run->model, err);
@@ -58,6 +96,12 @@ int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err)
                        "token ids with --tokens",
                        options->path);
     return CVN_OK;
+}
+
+void run_model_samples(RunOptions *options, const cvn_sampling *s)
+{
+    options->engine.sampling = s->temperature > 0;
+    options->engine.filters = s->temperature > 0 && (s->top_k > 0 || s->top_p < 1 || s->min_p > 0);
 }
 
 int run_model_input(const RunModel *run, const Value *ids, const char *text, const char *file,

@@ -8,10 +8,13 @@
 
 #include <jansson.h>
 
-extern const Option option_context; /* --context N: ARG_INT */
-extern const Option option_memory;  /* --memory SIZE: ARG_SIZE */
-extern const Option option_dump;    /* --dump DIR: ARG_OUTPUT */
-extern const Option option_profile; /* --profile FILE: ARG_OUTPUT */
+extern const Option option_context;                                 /* --context N: ARG_INT */
+extern const Option option_memory;                                  /* --memory SIZE: ARG_SIZE */
+extern const Option option_temperature, option_top_p, option_min_p; /* ARG_REAL */
+extern const Option option_top_k;                                   /* ARG_INT */
+extern const Option option_ignore_eos;                              /* ARG_FLAG */
+extern const Option option_dump;                                    /* --dump DIR: ARG_OUTPUT */
+extern const Option option_profile;                                 /* --profile FILE: ARG_OUTPUT */
 
 typedef struct RunOptions {
     const char *path;
@@ -25,6 +28,9 @@ typedef struct RunModel {
     cvn_engine *engine;
     double load_seconds, compile_seconds;
 } RunModel;
+
+/* What the engine must be compiled for to sample so. */
+void run_model_samples(RunOptions *options, const cvn_sampling *sampling);
 
 /* Opens the model and prints its warnings; Ctrl-C is noted from now on. */
 int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err);
@@ -40,6 +46,9 @@ int run_model_close(RunModel *run, cvn_err *err);
 
 /* Becomes nonzero with Ctrl-C. A second Ctrl-C ends the program. */
 const volatile int *run_interrupt(void);
+
+/* From now on Ctrl-C only ever sets the flag, which the caller may clear, and interrupts reads. */
+volatile int *run_interrupt_keep(void);
 
 json_t *json_ids(const int32_t *ids, size_t n);
 

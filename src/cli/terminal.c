@@ -1,5 +1,6 @@
 #include "cli/terminal.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,34 @@ int terminal_width(FILE *stream)
     if (ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
         return size.ws_col;
     return 80;
+}
+
+static void put_visible(FILE *stream, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)text[i];
+        bool c1 = c == 0xc2 && i + 1 < n && ((unsigned char)text[i + 1] & 0xe0) == 0x80;
+        if ((c < 32 && c != '\n' && c != '\t') || c == 127) {
+            fputc('^', stream);
+            fputc(c ^ 64, stream);
+        } else if (c1) {
+            fputs("\xef\xbf\xbd", stream);
+            i++;
+        } else {
+            fputc(c, stream);
+        }
+    }
+}
+
+int put_text(FILE *stream, const char *text, size_t n, cvn_err *err)
+{
+    if (isatty(fileno(stream)))
+        put_visible(stream, text, n);
+    else
+        fwrite(text, 1, n, stream);
+    if (fflush(stream) == 0 && !ferror(stream))
+        return CVN_OK;
+    return err_set(err, CVN_EIO, "the text could not be written: %s", strerror(errno));
 }
 
 int fail(const cvn_err *err)

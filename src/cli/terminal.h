@@ -21,6 +21,10 @@ bool terminal_colors(FILE *stream);
 /* Columns of the terminal; 80 when the stream is none. */
 int terminal_width(FILE *stream);
 
+/* Writes text that a model made. On a terminal control characters other than line ends and tabs are shown
+ * as ^X: no text may move the cursor or set the title. */
+int put_text(FILE *stream, const char *text, size_t n, cvn_err *err);
+
 /* Prints "caravan: MESSAGE" and returns the exit code that belongs to the error. */
 int fail(const cvn_err *err);
 

@@ -1,0 +1,217 @@
+/* caravan chat: a conversation with a model, on a terminal or line by line from a pipe. */
+#include "cli/chat.h"
+
+#include "base/file.h"
+#include "cli/chat_input.h"
+#include "cli/common.h"
+#include "cli/terminal.h"
+#include "serve/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    MODEL,
+    SYSTEM,
+    LOAD,
+    FORMAT,
+    THINKING,
+    MAX_TOKENS,
+    TEMPERATURE,
+    TOP_K,
+    TOP_P,
+    MIN_P,
+    SEED,
+    IGNORE_EOS,
+    CONTEXT,
+    HISTORY,
+    DTYPE,
+    THREADS,
+    MEMORY
+};
+
+static const char *format_name(size_t i)
+{
+    return i < CHAT_N ? chat_format_name((ChatFormat)i) : NULL;
+}
+
+enum { THINKING_SHOW, THINKING_HIDE };
+
+static const char *thinking_choice(size_t i)
+{
+    static const char *const names[] = {"show", "hide", NULL};
+    return names[i];
+}
+
+static const Option *const options[] = {
+    [MODEL] = &option_model,
+    [SYSTEM] = &(const Option){"system", .kind = ARG_TEXT, .value = "TEXT",
+                               .help = "what the model is told before the conversation"},
+    [LOAD] = &(const Option){"load", .kind = ARG_INPUT, .value = "FILE",
+                             .help = "go on with a conversation that /save wrote"},
+    [FORMAT] = &(const Option){"format", .kind = ARG_CHOICE, .value = "NAME", .choice = format_name,
+                               .help = "chat format, else the model's"},
+    [THINKING] =
+        &(const Option){"thinking", .kind = ARG_CHOICE, .value = "WHAT", .choice = thinking_choice,
+                        .fallback = "show", .help = "what to do with a model's thoughts"},
+    [MAX_TOKENS] =
+        &(const Option){"max-tokens", .letter = 'n', .kind = ARG_INT, .high = 1 << 30, .value = "N",
+                        .fallback = "0", .help = "longest answer, 0: what the context holds"},
+    [TEMPERATURE] = &option_temperature,
+    [TOP_K] = &option_top_k,
+    [TOP_P] = &option_top_p,
+    [MIN_P] = &option_min_p,
+    [SEED] = &option_seed,
+    [IGNORE_EOS] = &option_ignore_eos,
+    [CONTEXT] =
+        &(const Option){"context", .letter = 'c', .kind = ARG_INT, .high = 1 << 30, .value = "N",
+                        .fallback = "0", .help = "most tokens of the conversation, 0: the model's"},
+    [HISTORY] = &(const Option){"history", .kind = ARG_OUTPUT, .value = "FILE",
+                                .help = "file of what was typed, else ~/.caravan_history"},
+    [DTYPE] = &option_dtype,
+    [THREADS] = &option_threads,
+    [MEMORY] = &option_memory,
+    NULL,
+};
+
+static int open_chat(Chat *chat, const Args *args, cvn_err *err)
+{
+    const Value *v = args->value;
+    RunOptions run = {.path = v[MODEL].text,
+                      .dtype = dtype_of(&v[DTYPE]),
+                      .needs_tokenizer = true,
+                      .engine = {.rows = 1,
+                                 .threads = (int)v[THREADS].integer,
+                                 .context = v[CONTEXT].integer,
+                                 .memory_limit = (uint64_t)v[MEMORY].integer}};
+    run_model_samples(&run, &chat->request.sampling);
+    int code = run_model_open(&chat->run, &run, err);
+    if (code)
+        return code;
+    const Tokenizer *tokenizer = chat->run.model->tokenizer;
+    ChatFormat format = (ChatFormat)v[FORMAT].integer;
+    if (!v[FORMAT].given) {
+        cvn_err unknown = {0};
+        code = chat_format_find(v[MODEL].text, tokenizer, &format, &unknown);
+        if (code)
+            return err_set(err, code, "%s (--format NAME)", unknown.message);
+    }
+    dialog_init(&chat->dialog, format, tokenizer);
+    if (v[SYSTEM].given)
+        code = dialog_set_system(&chat->dialog, v[SYSTEM].text, err);
+    if (code == CVN_OK && v[LOAD].given)
+        code = dialog_load(&chat->dialog, v[LOAD].text, err);
+    if (code == CVN_OK)
+        code = run_model_start(&chat->run, &run, 0, cvn_model_context(chat->run.model), err);
+    if (code == CVN_OK)
+        code = cvn_session_new(chat->run.engine, 0, &chat->session, err);
+    return code;
+}
+
+/* The file that keeps what was typed; NULL when there is no home. */
+static char *history_path(const Value *given)
+{
+    const char *home = getenv("HOME");
+    if (given->given)
+        return strdup(given->text);
+    return home && *home ? file_join(home, ".caravan_history") : NULL;
+}
+
+static bool is_blank(const char *text)
+{
+    return text[strspn(text, " \t\n")] == '\0';
+}
+
+static int talk(Chat *chat, ChatInput *input, cvn_err *err)
+{
+    StrBuf typed = {0};
+    int code = CVN_OK;
+    while (code == CVN_OK) {
+        ChatTyped what = chat_input_read(input, &typed);
+        if (what == CHAT_INTERRUPTED && chat->terminal) {
+            putchar('\n');
+            continue;
+        }
+        if (what == CHAT_INTERRUPTED)
+            code = err_set(err, CVN_EINTERRUPTED, "interrupted");
+        else if (what == CHAT_NO_MEMORY)
+            code = err_set(err, CVN_EMEM, "no memory for what was typed");
+        if (what != CHAT_TEXT)
+            break;
+        if (chat_is_command(typed.text)) {
+            chat_command(chat, typed.text);
+        } else if (!is_blank(typed.text)) {
+            code = dialog_add(&chat->dialog, DIALOG_USER, typed.text, typed.length, err);
+            if (code == CVN_OK)
+                code = chat_answer(chat, err);
+        }
+    }
+    if (code == CVN_OK && chat->terminal)
+        putchar('\n');
+    strbuf_free(&typed);
+    return code;
+}
+
+static int converse(Chat *chat, const Value *history, cvn_err *err)
+{
+    char *path = history_path(history);
+    chat->interrupt = run_interrupt_keep();
+    if (*chat->interrupt) {
+        free(path);
+        return err_set(err, CVN_EINTERRUPTED, "interrupted");
+    }
+    ChatInput *input = chat_input_new(path, chat->interrupt);
+    free(path);
+    if (!input)
+        return err_set(err, CVN_EMEM, "no memory to read what is typed");
+    chat->terminal = chat_input_is_terminal(input) && isatty(STDOUT_FILENO);
+    chat->colors = terminal_colors(stdout);
+    if (chat->terminal)
+        printf("Chat format %s, %lld tokens of context.\n"
+               "/help lists commands, Ctrl-C stops an answer, Ctrl-D leaves.\n",
+               chat_format_name(chat->dialog.format),
+               (long long)cvn_session_get_stats(chat->session).context);
+    int code = talk(chat, input, err);
+    chat_input_free(input);
+    return code;
+}
+
+static int run(const Args *args)
+{
+    const Value *v = args->value;
+    cvn_err err = {0};
+    Chat chat = {.shows_thoughts = v[THINKING].integer == THINKING_SHOW,
+                 .request = {.max_tokens = v[MAX_TOKENS].integer,
+                             .ignore_eos = v[IGNORE_EOS].flag,
+                             .sampling = {.temperature = (float)v[TEMPERATURE].real,
+                                          .top_k = (int32_t)v[TOP_K].integer,
+                                          .top_p = (float)v[TOP_P].real,
+                                          .min_p = (float)v[MIN_P].real,
+                                          .seed = (uint64_t)v[SEED].integer}}};
+    int code = open_chat(&chat, args, &err);
+    if (code == CVN_OK)
+        code = converse(&chat, &v[HISTORY], &err);
+    dialog_free(&chat.dialog);
+    cvn_session_free(chat.session);
+    run_model_close(&chat.run, NULL);
+    if (code)
+        return fail(&err);
+    return chat.refused && !chat.terminal ? EXIT_REFUSED : EXIT_OK;
+}
+
+const Command command_chat = {
+    "chat",
+    .about = "talk with a model",
+    .usage = "--model DIR [options]",
+    .examples =
+        "chat -m my-llama\ta conversation; /help lists what can be done in it\n"
+        "chat -m my-llama --system 'Answer in one sentence.' --temperature 0\tset the tone\n"
+        "echo 'Why is the sky blue?' | caravan chat -m my-llama\ta line is a turn\n",
+    .notes = "The model's chat format is found from its folder: Llama 2, Llama 3 to 3.3, or the "
+             "R1 distillations, whose thoughts are shown dimmed. What was said stays in the KV "
+             "cache, so that a turn costs no more than its own length. With the same seed the "
+             "same conversation comes out.",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,36 @@
+/* What the files of `caravan chat` share: the conversation and what answers it. */
+#ifndef CVN_CLI_CHAT_H
+#define CVN_CLI_CHAT_H
+
+#include "caravan/session.h"
+#include "cli/run_model.h"
+#include "serve/dialog.h"
+
+typedef struct Chat {
+    RunModel run;         /* owned */
+    cvn_session *session; /* owned */
+    Dialog dialog;        /* owned */
+    cvn_request request;  /* sampling, ignore_eos and max_tokens (0: what fits) of every answer */
+    volatile int *interrupt;
+    bool terminal;          /* a person types and reads */
+    bool colors;            /* thoughts are dimmed */
+    bool shows_thoughts;    /* else they are left out */
+    cvn_session_result was; /* the last answer's */
+    int refused;            /* turns that were refused */
+} Chat;
+
+/* Answers the dialog's last message, which is a user's, and adds the answer to the dialog. A turn that
+ * cannot be answered is taken back: 0, after saying why. Nonzero is the end, CVN_EINTERRUPTED only when
+ * no person is there to go on. */
+int chat_answer(Chat *chat, cvn_err *err);
+
+/* Says a sentence on standard error and counts a turn as refused. */
+void chat_refuse(Chat *chat, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Whether a text is a command: "/word" alone or before a space. */
+bool chat_is_command(const char *text);
+
+/* Runs it. */
+void chat_command(Chat *chat, const char *text);
+
+#endif

@@ -1,0 +1,216 @@
+/* One answer: from the dialog to ids, from the session's tokens to text on the screen. */
+#include "cli/chat.h"
+#include "cli/terminal.h"
+#include "serve/engine.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+/* An answer as it comes. */
+typedef struct Answer {
+    Chat *chat;
+    int32_t stops[4]; /* [n_stops] ids that end it, by the chat format */
+    size_t n_stops;
+    TokenIds ids; /* all but the end token */
+    Decoder decoder;
+    Thinking thinking;
+    StrBuf piece;         /* text of one token */
+    StrBuf thought, text; /* all of it */
+    size_t thought_shown, text_shown;
+    cvn_err err; /* of decoding or printing */
+} Answer;
+
+static bool is_end(const Answer *a, int32_t token)
+{
+    for (size_t i = 0; i < a->n_stops; i++)
+        if (a->stops[i] == token)
+            return true;
+    return engine_is_eos(a->chat->run.engine, token);
+}
+
+static void show_thought(Answer *a)
+{
+    const Chat *chat = a->chat;
+    if (a->thought_shown == a->thought.length)
+        return;
+    bool first = a->thought_shown == 0;
+    const char *from = a->thought.text + a->thought_shown;
+    size_t n = a->thought.length - a->thought_shown;
+    a->thought_shown = a->thought.length;
+    if (!chat->shows_thoughts) {
+        if (first && chat->terminal)
+            put_text(stdout, "(thinking)", 10, &a->err);
+        return;
+    }
+    if (first && !chat->colors)
+        put_text(stdout, "<think>\n", 8, &a->err);
+    fputs(chat->colors ? "\033[2m" : "", stdout);
+    put_text(stdout, from, n, &a->err);
+    fputs(chat->colors ? "\033[0m" : "", stdout);
+}
+
+/* What parts the thoughts from the answer. */
+static void end_thought(const Answer *a)
+{
+    const Chat *chat = a->chat;
+    if (a->thought_shown == 0)
+        return;
+    if (chat->shows_thoughts)
+        fputs(chat->colors ? "\n\n" : "\n</think>\n\n", stdout);
+    else if (chat->terminal)
+        fputs("\r\033[K", stdout);
+}
+
+static void show(Answer *a)
+{
+    show_thought(a);
+    if (a->text_shown == a->text.length)
+        return;
+    if (a->text_shown == 0)
+        end_thought(a);
+    put_text(stdout, a->text.text + a->text_shown, a->text.length - a->text_shown, &a->err);
+    a->text_shown = a->text.length;
+}
+
+static void add_piece(Answer *a)
+{
+    const char *piece = a->piece.length ? a->piece.text : "";
+    if (chat_thinks(a->chat->dialog.format))
+        thinking_push(&a->thinking, piece, a->piece.length, &a->thought, &a->text);
+    else
+        strbuf_add(&a->text, piece, a->piece.length);
+    strbuf_clear(&a->piece);
+    show(a);
+}
+
+static bool on_token(void *context, int request, int32_t token)
+{
+    (void)request;
+    Answer *a = context;
+    if (!a->chat->request.ignore_eos && is_end(a, token))
+        return false;
+    token_ids_add(&a->ids, token);
+    decoder_push(&a->decoder, token, &a->piece, &a->err);
+    add_piece(a);
+    return a->err.code == CVN_OK;
+}
+
+static void finish_text(Answer *a)
+{
+    decoder_flush(&a->decoder, &a->piece);
+    add_piece(a);
+    thinking_flush(&a->thinking, &a->thought, &a->text);
+    show(a);
+    if (a->text_shown == 0)
+        end_thought(a);
+    bool at_line_start = a->text.length && a->text.text[a->text.length - 1] == '\n';
+    put_text(stdout, "\n", at_line_start ? 0 : 1, &a->err);
+}
+
+void chat_refuse(Chat *chat, const char *format, ...)
+{
+    chat->refused++;
+    va_list args;
+    fputs("caravan: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+static void say_full(Chat *chat, int64_t needed)
+{
+    int64_t context = cvn_session_get_stats(chat->session).context;
+    int64_t most = cvn_model_context(chat->run.model);
+    char longer[96] = "";
+    if (context < most)
+        snprintf(longer, sizeof longer, ", or start with --context up to %" PRId64, most);
+    if (needed)
+        chat_refuse(chat,
+                    "the conversation has %" PRId64 " tokens and the context only %" PRId64
+                    ": /drop forgets its oldest turn, /reset all of it%s; then say that again",
+                    needed, context, longer);
+    else
+        chat_refuse(chat,
+                    "the context of %" PRId64 " tokens is full, so the answer ends here: /drop "
+                    "forgets the oldest turn, /reset all of them%s",
+                    context, longer);
+}
+
+/* Adds what was generated to the dialog. */
+static int keep(Answer *a, cvn_err *err)
+{
+    Dialog *dialog = &a->chat->dialog;
+    if (a->ids.failed || a->text.failed || a->thought.failed)
+        return err_set(err, CVN_EMEM, "no memory for the answer");
+    int code = dialog_add(dialog, DIALOG_ASSISTANT, a->text.length ? a->text.text : "",
+                          a->text.length, err);
+    if (code)
+        return code;
+    DialogMessage *message = &dialog->message[dialog->n - 1];
+    message->ids = a->ids;
+    message->thought = a->thought;
+    a->ids = (TokenIds){0};
+    a->thought = (StrBuf){0};
+    return CVN_OK;
+}
+
+static int generate(Answer *a, const TokenIds *prompt, cvn_err *err)
+{
+    Chat *chat = a->chat;
+    cvn_request request = chat->request;
+    request.prompt = prompt->id;
+    request.n_prompt = (int64_t)prompt->n;
+    if (request.max_tokens == 0)
+        request.max_tokens = INT64_MAX;
+    cvn_err local = {0};
+    int code = cvn_session_generate(chat->session, &request, on_token, a, chat->interrupt,
+                                    &chat->was, &local);
+    bool stopped = code == CVN_EINTERRUPTED;
+    if (code && !stopped)
+        return err_set(err, code, "%s", local.message);
+    if (chat->was.n_tokens == 0) {
+        dialog_pop(&chat->dialog);
+        if (!stopped)
+            say_full(chat, request.n_prompt);
+    } else {
+        finish_text(a);
+        code = keep(a, err);
+        if (code)
+            return code;
+        if (chat->was.finish == CVN_FINISH_CONTEXT)
+            say_full(chat, 0);
+    }
+    if (a->err.code)
+        return err_set(err, a->err.code, "%s", a->err.message);
+    if (stopped && !chat->terminal)
+        return err_set(err, CVN_EINTERRUPTED, "interrupted");
+    if (stopped)
+        *chat->interrupt = 0;
+    return CVN_OK;
+}
+
+int chat_answer(Chat *chat, cvn_err *err)
+{
+    Dialog *dialog = &chat->dialog;
+    Answer a = {.chat = chat};
+    TokenIds prompt = {0};
+    cvn_err refused = {0};
+    int code = dialog_prompt(dialog, &prompt, &refused);
+    if (code) {
+        dialog_pop(dialog);
+        chat_refuse(chat, "%s", refused.message);
+    } else {
+        a.n_stops = chat_stops(dialog->format, dialog->tokenizer, a.stops);
+        decoder_init(&a.decoder, dialog->tokenizer, 0);
+        thinking_init(&a.thinking, dialog->format == CHAT_R1);
+        code = generate(&a, &prompt, err);
+    }
+    token_ids_free(&prompt);
+    token_ids_free(&a.ids);
+    strbuf_free(&a.piece);
+    strbuf_free(&a.thought);
+    strbuf_free(&a.text);
+    return refused.code ? CVN_OK : code;
+}

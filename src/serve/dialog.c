@@ -1,0 +1,257 @@
+#include "serve/dialog.h"
+
+#include "base/json_file.h"
+#include "text/bytes_json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const ROLE[] = {"system", "user", "assistant"};
+enum { ROLES = sizeof ROLE / sizeof *ROLE };
+
+void dialog_init(Dialog *dialog, ChatFormat format, const Tokenizer *tokenizer)
+{
+    *dialog = (Dialog){.format = format, .tokenizer = tokenizer};
+}
+
+static void free_message(DialogMessage *message)
+{
+    strbuf_free(&message->text);
+    strbuf_free(&message->thought);
+    token_ids_free(&message->ids);
+}
+
+void dialog_free(Dialog *dialog)
+{
+    while (dialog->n > 0)
+        dialog_pop(dialog);
+    free(dialog->message);
+    dialog->message = NULL;
+    dialog->capacity = 0;
+}
+
+void dialog_pop(Dialog *dialog)
+{
+    free_message(&dialog->message[--dialog->n]);
+}
+
+int dialog_add(Dialog *dialog, DialogRole role, const char *text, size_t n, cvn_err *err)
+{
+    if (dialog->n == dialog->capacity) {
+        size_t capacity = dialog->capacity ? 2 * dialog->capacity : 16;
+        DialogMessage *more = realloc(dialog->message, capacity * sizeof *more);
+        if (!more)
+            return err_set(err, CVN_EMEM, "no memory for %zu messages", capacity);
+        dialog->message = more;
+        dialog->capacity = capacity;
+    }
+    DialogMessage message = {.role = role};
+    strbuf_add(&message.text, text, n);
+    if (message.text.failed) {
+        free_message(&message);
+        return err_set(err, CVN_EMEM, "no memory for a message of %zu bytes", n);
+    }
+    dialog->message[dialog->n++] = message;
+    return CVN_OK;
+}
+
+/* Takes `count` messages out, from the one at `first` on. */
+static void take_out(Dialog *dialog, size_t first, size_t count)
+{
+    for (size_t i = first; i < first + count; i++)
+        free_message(&dialog->message[i]);
+    memmove(dialog->message + first, dialog->message + first + count,
+            (dialog->n - first - count) * sizeof *dialog->message);
+    dialog->n -= count;
+}
+
+static size_t has_system(const Dialog *dialog)
+{
+    return dialog->n > 0 && dialog->message[0].role == DIALOG_SYSTEM;
+}
+
+int dialog_set_system(Dialog *dialog, const char *text, cvn_err *err)
+{
+    if (*text) {
+        int code = dialog_add(dialog, DIALOG_SYSTEM, text, strlen(text), err);
+        if (code)
+            return code;
+    }
+    DialogMessage added = *text ? dialog->message[--dialog->n] : (DialogMessage){0};
+    if (has_system(dialog))
+        take_out(dialog, 0, 1);
+    if (!*text)
+        return CVN_OK;
+    memmove(dialog->message + 1, dialog->message, dialog->n * sizeof *dialog->message);
+    dialog->message[0] = added;
+    dialog->n++;
+    return CVN_OK;
+}
+
+void dialog_reset(Dialog *dialog)
+{
+    size_t keep = has_system(dialog);
+    while (dialog->n > keep)
+        dialog_pop(dialog);
+}
+
+bool dialog_drop_oldest(Dialog *dialog)
+{
+    size_t first = has_system(dialog), end = first + 1;
+    if (first >= dialog->n)
+        return false;
+    while (end < dialog->n && dialog->message[end].role != DIALOG_USER)
+        end++;
+    take_out(dialog, first, end - first);
+    return true;
+}
+
+/* The ids of messages [from, to) and the header of the assistant. */
+static int encode(const Dialog *dialog, size_t from, size_t to, TokenIds *ids, cvn_err *err)
+{
+    ChatMessage *list = calloc(to - from + 1, sizeof *list);
+    if (!list)
+        return err_set(err, CVN_EMEM, "no memory for %zu messages", to - from);
+    for (size_t i = from; i < to; i++) {
+        const DialogMessage *message = &dialog->message[i];
+        list[i - from] = (ChatMessage){.role = ROLE[message->role],
+                                       .content = message->text.text,
+                                       .length = message->text.length};
+    }
+    ChatOptions options = {.generation_prompt = true, .follows = from > 0};
+    int code =
+        chat_encode(dialog->format, dialog->tokenizer, list, to - from, &options, ids, NULL, err);
+    free(list);
+    return code;
+}
+
+/* What ends an answer in the conversation: of the ids that may end one, the format's own is the last. */
+static void add_end(const Dialog *dialog, TokenIds *ids)
+{
+    int32_t stops[4];
+    size_t n = chat_stops(dialog->format, dialog->tokenizer, stops);
+    if (n)
+        token_ids_add(ids, stops[n - 1]);
+}
+
+int dialog_prompt(const Dialog *dialog, TokenIds *ids, cvn_err *err)
+{
+    size_t from = 0, before = ids->n;
+    int code = CVN_OK;
+    for (size_t i = 0; i < dialog->n && !code && !chat_thinks(dialog->format); i++) {
+        const TokenIds *answer = &dialog->message[i].ids;
+        if (!answer->n)
+            continue;
+        code = encode(dialog, from, i, ids, err);
+        for (size_t k = 0; k < answer->n; k++)
+            token_ids_add(ids, answer->id[k]);
+        add_end(dialog, ids);
+        from = i + 1;
+    }
+    if (!code)
+        code = encode(dialog, from, dialog->n, ids, err);
+    if (!code && ids->failed)
+        code = err_set(err, CVN_EMEM, "no memory for the conversation");
+    if (code)
+        ids->n = before;
+    return code;
+}
+
+static json_t *bytes_of(const StrBuf *text)
+{
+    return bytes_json(text->length ? text->text : "", text->length);
+}
+
+int dialog_save(const Dialog *dialog, const char *path, cvn_err *err)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < dialog->n; i++) {
+        const DialogMessage *message = &dialog->message[i];
+        json_t *object = json_pack("{s:s,s:o}", "role", ROLE[message->role], "content",
+                                   bytes_of(&message->text));
+        if (message->thought.length)
+            json_object_set_new(object, "thinking", bytes_of(&message->thought));
+        json_array_append_new(list, object);
+    }
+    bool whole = json_array_size(list) == dialog->n;
+    json_t *json =
+        json_pack("{s:s,s:o}", "format", chat_format_name(dialog->format), "messages", list);
+    int code = json && whole ? json_file_write(path, json, err)
+                             : err_set(err, CVN_EMEM, "%s: no memory for the conversation", path);
+    json_decref(json);
+    return code;
+}
+
+/* One message of a file, appended to *dialog. */
+static int load_message(Dialog *dialog, const char *path, size_t i, const json_t *json,
+                        cvn_err *err)
+{
+    const char *role = json_string_value(json_object_get(json, "role"));
+    const json_t *content = json_object_get(json, "content");
+    const json_t *thinking = json_object_get(json, "thinking");
+    if (!role || !json_is_string(content) || (thinking && !json_is_string(thinking)))
+        return err_set(err, CVN_EFORMAT,
+                       "%s: message %zu is not {\"role\": \"…\", \"content\": \"…\"}", path, i + 1);
+    int r = 0;
+    while (r < ROLES && strcmp(role, ROLE[r]) != 0)
+        r++;
+    if (r == ROLES || (r == DIALOG_SYSTEM && i > 0))
+        return err_set(
+            err, CVN_EFORMAT,
+            "%s: message %zu has role \"%.40s\"; expected user or assistant, or, first of "
+            "all, system",
+            path, i + 1, role);
+    int code = dialog_add(dialog, (DialogRole)r, json_string_value(content),
+                          json_string_length(content), err);
+    if (code == CVN_OK && thinking)
+        strbuf_add(&dialog->message[dialog->n - 1].thought, json_string_value(thinking),
+                   json_string_length(thinking));
+    return code;
+}
+
+static int load_messages(Dialog *dialog, const char *path, const json_t *json, cvn_err *err)
+{
+    const json_t *list = json_object_get(json, "messages"), *item;
+    if (!json_is_array(list))
+        return err_set(err, CVN_EFORMAT, "%s: there is no list \"messages\"", path);
+    size_t i;
+    json_array_foreach(list, i, item)
+    {
+        int code = load_message(dialog, path, i, item, err);
+        if (code)
+            return code;
+    }
+    if (dialog->n > 0 && dialog->message[dialog->n - 1].role == DIALOG_USER)
+        return err_set(err, CVN_EFORMAT,
+                       "%s ends with a user's message, which nobody has answered; take it out",
+                       path);
+    /* Whether the format can express it shows when it is tried, with a turn behind it. */
+    TokenIds ids = {0};
+    int code = dialog_add(dialog, DIALOG_USER, "?", 1, err);
+    if (code == CVN_OK) {
+        code = dialog_prompt(dialog, &ids, err);
+        if (code)
+            err_prefix(err, "%s: ", path);
+        dialog_pop(dialog);
+    }
+    token_ids_free(&ids);
+    return code;
+}
+
+int dialog_load(Dialog *dialog, const char *path, cvn_err *err)
+{
+    json_t *json = json_object_read(path, err);
+    if (!json)
+        return CVN_EFORMAT;
+    Dialog loaded;
+    dialog_init(&loaded, dialog->format, dialog->tokenizer);
+    int code = load_messages(&loaded, path, json, err);
+    json_decref(json);
+    if (code) {
+        dialog_free(&loaded);
+        return code;
+    }
+    dialog_free(dialog);
+    *dialog = loaded;
+    return CVN_OK;
+}

@@ -1,0 +1,91 @@
+#!/bin/sh
+# A person at a terminal, played by tmux: chat_terminal.sh CARAVAN MODEL SCRATCH. Ends with 77 where tmux is
+# missing, with 1 and the screen where something is not seen in time.
+caravan=$1 model=$2 scratch=$3
+command -v tmux >/dev/null || { echo "tmux is not installed"; exit 77; }
+export LC_ALL=C.UTF-8 TMUX= HOME=$scratch TMUX_TMPDIR=$scratch
+tm() { tmux -L chat -f /dev/null "$@"; }
+
+show() { tm capture-pane -p -S -100 -t chat; }
+
+# see PATTERN: wait until a line of the screen matches.
+see() {
+    for _ in $(seq 200); do
+        show | grep -q -e "$1" && return
+        sleep 0.05
+    done
+    echo "not seen: $1"; show; tm kill-server; exit 1
+}
+
+# see_last PATTERN: the same of the last line that is not empty.
+see_last() {
+    for _ in $(seq 200); do
+        show | grep -v '^ *$' | tail -1 | grep -q -e "$1" && return
+        sleep 0.05
+    done
+    echo "not the last line: $1"; show; tm kill-server; exit 1
+}
+
+type() { tm send-keys -t chat "$@"; }
+
+tm new-session -d -s chat -x 70 -y 20 \
+    "'$caravan' chat -m '$model' --ignore-eos --threads 1; echo left with \$?; sleep 60" || exit 77
+see 'Ctrl-D leaves'
+see_last '^> *$'
+
+# Typing, and Ctrl-C in mid-answer: the program stays.
+type 'First question' Enter
+sleep 0.3
+type C-c
+see_last '^> *$'
+type '/stats' Enter
+see 'all  *1 turns: 0 tokens reused'
+see_last '^> *$'
+
+# Ctrl-C clears a line; editing in the middle of one.
+type 'to be dropped' C-c
+see_last '^> *$'
+type '/sats' Left Left Left t Enter
+see '2 turns\|1 turns: 0'
+see_last '^> *$'
+
+# History: up goes back to what was typed.
+type Up
+see_last '^> /stats'
+type Up
+see_last '^> First question'
+type C-c
+see_last '^> *$'
+
+# The window changes under a line.
+type 'half a line'
+see_last '^> half a line$'
+tm resize-window -t chat -x 50 -y 15
+sleep 0.2
+type ' and more'
+see_last '^> half a line and more$'
+type C-c
+see_last '^> *$'
+
+# A paste of several lines is one turn, and waits for Enter.
+printf '/one\ntwo \303\251\nthree' | tm load-buffer -
+tm paste-buffer -p -t chat
+see_last '^three$'
+type Enter
+sleep 0.3
+type C-c
+see_last '^> *$'
+type '/stats' Enter
+see 'all  *2 turns'
+
+type '/reset' Enter
+see 'A new conversation'
+type '/stats' Enter
+see 'context  *0 of'
+type "/save $scratch/saved.json" Enter
+see 'saved.json: 0 messages'
+see_last '^> *$'
+type C-d
+see 'left with 0'
+tm kill-server
+grep -q '^First.*question' "$scratch/.caravan_history" || { echo "no history was kept"; exit 1; }
