@@ -8,6 +8,8 @@
 
 #include <jansson.h>
 
+#include <jansson.h>
+
 extern const Option option_model;   /* --model, required: ARG_INPUT */
 extern const Option option_dtype;   /* --dtype f32|bf16 of computation: dtype_of */
 extern const Option option_threads; /* --threads N, 0: all: ARG_INT */
