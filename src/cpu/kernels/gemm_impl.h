@@ -98,12 +98,12 @@ VEC_INLINE void dots_block(const int M, const int N, bool bf16, int64_t k, const
 #pragma GCC unroll 4
         for (int j = 0; j < N; j++)
             sum[i][j] = vf_zero();
-    int64_t at = 0; /* the rows of the next block are prefetched meanwhile */
+    int64_t at = 0; /* the rows of the next block but one are prefetched meanwhile */
     for (; at + VN <= k; at += VN, a += M * VN) {
 #pragma GCC unroll 4
         for (int j = 0; j < N; j++) {
             x[j] = load_kept(M, b, j * ldb + at, bf16);
-            __builtin_prefetch((const char *)b + (size_t)((j + N) * ldb + at) * size);
+            __builtin_prefetch((const char *)b + (size_t)((j + 2 * N) * ldb + at) * size);
         }
         dots_step(M, N, a, x, sum);
     }

@@ -69,6 +69,7 @@ static void stage_row(const GemmIsa *isa, const GemmOperand *x, const void *data
         value[j] = read_f32(x->dtype, data, row + gemm_offset(&x->k, k0 + j));
 }
 
+/* Panels of fewer than 16 rows are cut out of panels of 16. */
 static void interleave(const GemmIsa *isa, int width, const void *const *row, int64_t units,
                        void *out)
 {
@@ -76,10 +77,16 @@ static void interleave(const GemmIsa *isa, int width, const void *const *row, in
         isa->interleave(row, units, out);
         return;
     }
-    char *to = out;
-    for (int64_t j = 0; j < units; j++)
-        for (int i = 0; i < width; i++, to += 4)
-            memcpy(to, (const char *)row[i] + j * 4, 4);
+    uint32_t wide[STAGE][GEMM_PANEL], *to = out;
+    for (int64_t j = 0; j < units; j += STAGE) {
+        int64_t n = units - j < STAGE ? units - j : STAGE;
+        const void *from[GEMM_PANEL];
+        for (int i = 0; i < GEMM_PANEL; i++)
+            from[i] = (const char *)row[i < width ? i : 0] + j * 4;
+        isa->interleave(from, n, wide);
+        for (int64_t k = 0; k < n; k++, to += width)
+            memcpy(to, wide[k], (size_t)width * sizeof *to);
+    }
 }
 
 /* All rows lie one next to the other, for each k: element (first + i, k) is at k's offset + first +

@@ -87,7 +87,7 @@ VEC_INLINE void dots_block(const int M, const int N, int64_t k, const uint16_t *
 #pragma GCC unroll 4
         for (int j = 0; j < N; j++) {
             x[j] = load_pairs(b + j * ldb + at);
-            __builtin_prefetch(b + (j + N) * ldb + at); /* for the next block */
+            __builtin_prefetch(b + (j + 2 * N) * ldb + at); /* the next block but one */
         }
         dots_step(M, N, a, x, sum);
     }
