@@ -96,7 +96,7 @@ static void every_pass_is_in_the_help(void **state)
     for (char *c = help.text; *c; c++) /* the help is wrapped */
         if (*c == '\n')
             *c = ' ';
-    for (const Pass *pass = graph_passes; pass->name; pass++) {
+    for (const GraphPass *pass = graph_passes; pass->name; pass++) {
         char row[200];
         snprintf(row, sizeof row, "%s (%s)", pass->name, pass->about);
         if (!strstr(help.text, row))
@@ -148,16 +148,16 @@ static int refuse(cvn_graph *g, bool *changed, cvn_err *err)
 static void a_pass_that_breaks_the_graph_is_named(void **state)
 {
     (void)state;
-    static const Pass breaks = {"break", "", break_graph}, refuses = {"refuse", "", refuse};
+    static const GraphPass breaks = {"break", "", break_graph}, refuses = {"refuse", "", refuse};
     cvn_err err = {0};
     cvn_graph *g = cvn_graph_new("g", &err);
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 2));
     cvn_output(g, cvn_negate(g, x));
-    assert_int_equal(passes_run(g, (const Pass *const[]){&refuses}, 1, NULL, &err),
+    assert_int_equal(passes_run(g, (const GraphPass *const[]){&refuses}, 1, NULL, &err),
                      CVN_EUNSUPPORTED);
     assert_string_equal(err.message, "pass refuse: cannot do this");
     err = (cvn_err){0};
-    assert_int_equal(passes_run(g, (const Pass *const[]){&breaks}, 1, NULL, &err), CVN_EINVAL);
+    assert_int_equal(passes_run(g, (const GraphPass *const[]){&breaks}, 1, NULL, &err), CVN_EINVAL);
     assert_non_null(strstr(err.message, "after pass break: graph 'g', operation 1 (negate"));
     err = (cvn_err){0};
     assert_int_equal(passes_run(g, NULL, 0, NULL, &err), CVN_EINVAL);

@@ -1,5 +1,6 @@
 /* The text form: what is printed reads back as the same graph, and what is no graph is refused with
  * the place of the mistake. */
+#include "base/file.h"
 #include "graph/text.h"
 #include "random_graph.h"
 
@@ -202,6 +203,36 @@ static void values_that_share_a_name_are_told_apart(void **state)
     cvn_graph_free(g);
 }
 
+/* The examples of docs/GRAPH.md are legal graphs, and every operation is in one. */
+static void the_documentation_has_every_operation(void **state)
+{
+    (void)state;
+    bool seen[OP_COUNT] = {false};
+    FileMap map;
+    assert_int_equal(file_map(&map, CVN_TEST_DATA "/../../docs/GRAPH.md", NULL), 0);
+    const char *p = (const char *)map.data, *end = p + map.size;
+    int n = 0;
+    while ((p = memmem(p, (size_t)(end - p), "```\ngraph", 9))) {
+        p += 4;
+        const char *close = memmem(p, (size_t)(end - p), "```", 3);
+        assert_non_null(close);
+        cvn_err err = {0};
+        cvn_graph *g = graph_parse(p, (size_t)(close - p), "example", &err);
+        if (!g)
+            fail_msg("%s\n%.*s", err.message, (int)(close - p), p);
+        for (const Op *op = g->first; op; op = op->next)
+            seen[op->kind] = true;
+        cvn_graph_free(g);
+        p = close + 3;
+        n++;
+    }
+    assert_true(n > 0);
+    for (int i = 0; i < OP_COUNT; i++)
+        if (!seen[i])
+            fail_msg("docs/GRAPH.md has no example of %s", op_info[i].name);
+    file_unmap(&map);
+}
+
 #define HEAD "graph @g {\n  %a: f32[2,3] = parameter {name=\"a\"}\n"
 #define TAIL "\n  return %a\n}\n"
 
@@ -371,6 +402,7 @@ int main(void)
         cmocka_unit_test(integers_and_bools_keep_their_bits),
         cmocka_unit_test(white_space_and_comments_are_free),
         cmocka_unit_test(values_that_share_a_name_are_told_apart),
+        cmocka_unit_test(the_documentation_has_every_operation),
         cmocka_unit_test(mistakes_are_named_with_their_place),
         cmocka_unit_test(sizes_that_overflow_are_refused),
         cmocka_unit_test(memory_is_in_proportion_to_the_text),

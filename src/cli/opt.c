@@ -39,15 +39,15 @@ static const Option *const options[] = {
 };
 
 /* Tables of passes: one for each folder that has some. */
-static const Pass *const tables[] = {graph_passes};
+static const GraphPass *const tables[] = {graph_passes};
 
 enum { MOST_PASSES = 64 };
 
 /* The i-th pass of all tables, or NULL. */
-static const Pass *pass_at(size_t i)
+static const GraphPass *pass_at(size_t i)
 {
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
-        for (const Pass *pass = tables[t]; pass->name; pass++)
+        for (const GraphPass *pass = tables[t]; pass->name; pass++)
             if (i-- == 0)
                 return pass;
     return NULL;
@@ -56,13 +56,13 @@ static const Pass *pass_at(size_t i)
 static const char *pass_name(const void *unused, size_t i)
 {
     (void)unused;
-    const Pass *pass = pass_at(i);
+    const GraphPass *pass = pass_at(i);
     return pass ? pass->name : NULL;
 }
 
-static const Pass *find_pass(const char *name)
+static const GraphPass *find_pass(const char *name)
 {
-    const Pass *pass;
+    const GraphPass *pass;
     for (size_t i = 0; (pass = pass_at(i)); i++)
         if (strcmp(pass->name, name) == 0)
             return pass;
@@ -70,14 +70,14 @@ static const Pass *find_pass(const char *name)
 }
 
 /* "simplify,dead" into pass[MOST_PASSES]. */
-static int parse_passes(const char *text, const Pass **pass, int *n, cvn_err *err)
+static int parse_passes(const char *text, const GraphPass **pass, int *n, cvn_err *err)
 {
     *n = 0;
     while (text && *text) {
         char name[64];
         size_t length = strcspn(text, ",");
         snprintf(name, sizeof name, "%.*s", (int)(length < 60 ? length : 60), text);
-        const Pass *found = find_pass(name);
+        const GraphPass *found = find_pass(name);
         const char *near = found ? NULL : suggest(name, pass_name, NULL);
         if (!found && near)
             return err_set(err, CVN_EINVAL, "there is no pass %s; did you mean %s?", name, near);
@@ -95,7 +95,7 @@ static int parse_passes(const char *text, const Pass **pass, int *n, cvn_err *er
 }
 
 /* What a pass did, for people: standard output holds the graph alone. */
-static void report(const Pass *pass, bool changed, const cvn_graph *g, void *context)
+static void report(const GraphPass *pass, bool changed, const cvn_graph *g, void *context)
 {
     (void)context;
     fprintf(stderr, "%s: %s, %" PRId64 " operations\n", pass->name,
@@ -129,7 +129,7 @@ static int run(const Args *args)
 {
     cvn_err err = {0};
     const char *path = args->operand[0];
-    const Pass *pass[MOST_PASSES];
+    const GraphPass *pass[MOST_PASSES];
     int n;
     char *text = NULL;
     size_t length = 0;

@@ -20,7 +20,7 @@ static int dead(cvn_graph *g, bool *changed, cvn_err *err)
     return CVN_OK;
 }
 
-const Pass graph_passes[] = {
+const GraphPass graph_passes[] = {
     {"simplify", "fold constants, merge equal operations, apply identities that are exact",
      graph_simplify},
     {"decompose", "replace composites by the plain operations they stand for", decompose},
@@ -56,7 +56,7 @@ static int look(const cvn_graph *g, const PassOptions *options, int number, cons
     return options && options->dump ? graph_dump(g, options->dump, number, name, err) : CVN_OK;
 }
 
-int passes_run(cvn_graph *g, const Pass *const *pass, int n, const PassOptions *options,
+int passes_run(cvn_graph *g, const GraphPass *const *pass, int n, const PassOptions *options,
                cvn_err *err)
 {
     int code = look(g, options, 0, "input", err);

@@ -10,25 +10,25 @@
 
 #include "graph/graph.h"
 
-typedef struct Pass {
+typedef struct GraphPass {
     const char *name;  /* as in --passes */
     const char *about; /* a phrase without a full stop */
     int (*run)(cvn_graph *g, bool *changed, cvn_err *err);
-} Pass;
+} GraphPass;
 
 /* Ended by a row without a name. */
-extern const Pass graph_passes[];
+extern const GraphPass graph_passes[];
 
 typedef struct PassOptions {
     const char *dump; /* folder for NN-NAME.txt after each pass and 00-input.txt, or NULL */
     /* Told after each pass; may be NULL. */
-    void (*report)(const Pass *pass, bool changed, const cvn_graph *g, void *context);
+    void (*report)(const GraphPass *pass, bool changed, const cvn_graph *g, void *context);
     void *context;
 } PassOptions;
 
 /* Runs passes in order and verifies the graph before the first and after each one. An error names
    the pass. options may be NULL. */
-int passes_run(cvn_graph *g, const Pass *const *pass, int n, const PassOptions *options,
+int passes_run(cvn_graph *g, const GraphPass *const *pass, int n, const PassOptions *options,
                cvn_err *err);
 
 /* Writes the text form to FOLDER/NN-NAME.txt; makes the folder. */
