@@ -1,6 +1,7 @@
 /* The whole model's loss and gradients, by the interpreter, against transformers and torch. */
 #include "base/file.h"
 #include "grad/grad.h"
+#include "grad/remat.h"
 #include "graph/interp.h"
 #include "graph/simplify.h"
 #include "io/model.h"
@@ -26,8 +27,9 @@ typedef struct Run {
     cvn_dtype compute;
     const int32_t *tokens, *targets; /* [batch, seq] */
     double z;                        /* coefficient of the z-loss */
-    double loss, mean_z;             /* out */
-    float **gradient;                /* out: [params->n], heap */
+    RematPolicy remat;
+    double loss, mean_z; /* out */
+    float **gradient;    /* out: [params->n], heap */
 } Run;
 
 /* Parameters: weights, tokens, targets. Outputs: mean loss, mean z, gradients of the weights. */
@@ -51,7 +53,9 @@ static cvn_graph *loss_graph(const Run *r)
     cvn_value *z = cvn_divide(g, loss.z, loss.count);
     cvn_value *c = cvn_splat(g, cvn_scalar(CVN_F32), r->z);
     cvn_value *whole = cvn_add(g, loss.mean, cvn_multiply(g, z, c));
-    if (graph_gradient(g, whole, r->params->n, weight, gradient, &err))
+    Op *last = g->last;
+    if (graph_gradient(g, whole, r->params->n, weight, gradient, &err) ||
+        graph_remat(g, r->remat, loss.n_blocks, loss.block, last->next, &err))
         fail_msg("%s", err.message);
     cvn_output(g, loss.mean);
     cvn_output(g, z);
@@ -202,6 +206,112 @@ static void bf16_is_near(void **state)
     check_variant("tied", CVN_BF16, false, 3e-2);
 }
 
+/* Most bytes of results that are alive at once, in the order of the graph. */
+static int64_t peak_bytes(const cvn_graph *g)
+{
+    Arena arena;
+    assert_int_equal(arena_init(&arena, NULL), 0);
+    uint32_t *uses = graph_uses(g, &arena);
+    int64_t now = 0, peak = 0;
+    for (const Op *op = g->first; op; op = op->next) {
+        for (int i = 0; i < op->n_results && op->kind != OP_PARAMETER; i++)
+            now += (int64_t)cvn_type_bytes(&op->result[i]->type);
+        peak = now > peak ? now : peak;
+        for (int i = 0; i < op->n_operands; i++)
+            if (--uses[op->operand[i]->id] == 0 && op->operand[i]->def->kind != OP_PARAMETER)
+                now -= (int64_t)cvn_type_bytes(&op->operand[i]->type);
+    }
+    arena_free(&arena);
+    return peak;
+}
+
+static int64_t peak_of_policy(RematPolicy policy, int n_layers)
+{
+    LlamaConfig config = llama_config_default();
+    config.dim = 16;
+    config.n_layers = n_layers;
+    config.n_heads = config.n_kv_heads = 2;
+    config.head_dim = 8;
+    config.ffn = 40;
+    config.vocab = 10;
+    Arena arena;
+    ParamList params;
+    assert_int_equal(arena_init(&arena, NULL), 0);
+    params_list(&params, &config, &arena);
+    Run r = {.config = &config,
+             .params = &params,
+             .batch = 4,
+             .seq = 64,
+             .compute = CVN_F32,
+             .remat = policy};
+    cvn_graph *g = loss_graph(&r);
+    int64_t peak = peak_bytes(g);
+    cvn_graph_free(g);
+    arena_free(&arena);
+    return peak;
+}
+
+/* A layer more costs what enters it and the gradients of its weights, not its activations. */
+static void rematerialisation_lowers_the_peak(void **state)
+{
+    (void)state;
+    int64_t more[REMAT_POLICY_COUNT];
+    for (int policy = 0; policy < REMAT_POLICY_COUNT; policy++)
+        more[policy] =
+            peak_of_policy((RematPolicy)policy, 9) - peak_of_policy((RematPolicy)policy, 8);
+    int64_t entering = 4 * 64 * 16 * 4, weights = (4 * 16 * 16 + 3 * 16 * 40 + 2 * 16) * 4;
+    if (more[REMAT_BLOCK] > entering + weights)
+        fail_msg("a layer costs %d bytes", (int)more[REMAT_BLOCK]);
+    assert_true(more[REMAT_BLOCK] < more[REMAT_SELECTIVE]);
+    assert_true(more[REMAT_SELECTIVE] < more[REMAT_NONE]);
+}
+
+static void rematerialisation_changes_no_bit(void **state)
+{
+    (void)state;
+    LlamaFixture f;
+    fixture_open(&f, "biases", CVN_F32);
+    int32_t *targets = targets_of(&f, 20);
+    Run runs[REMAT_POLICY_COUNT];
+    for (int policy = 0; policy < REMAT_POLICY_COUNT; policy++) {
+        Run *r = &runs[policy];
+        *r = (Run){.config = &f.config,
+                   .params = &f.params,
+                   .weight = f.weight,
+                   .batch = 2,
+                   .seq = 20,
+                   .compute = CVN_BF16,
+                   .tokens = f.tokens,
+                   .targets = targets,
+                   .z = z_coefficient,
+                   .remat = (RematPolicy)policy};
+        run_loss(r);
+        assert_true(r->loss == runs[0].loss);
+        for (int i = 0; i < f.params.n; i++)
+            assert_memory_equal(r->gradient[i], runs[0].gradient[i],
+                                (size_t)f.params.param[i].n * sizeof(float));
+    }
+    for (int policy = 0; policy < REMAT_POLICY_COUNT; policy++)
+        free_gradients(&runs[policy]);
+    free(targets);
+    fixture_close(&f);
+}
+
+static void blocks_out_of_order_are_refused(void **state)
+{
+    (void)state;
+    cvn_err err = {0};
+    cvn_graph *g = cvn_graph_new("blocks", &err);
+    cvn_value *x = cvn_parameter(g, "x", cvn_scalar(CVN_F32));
+    cvn_value *y = cvn_tanh(g, x), *z = cvn_tanh(g, y), *dx;
+    Op *last = g->last;
+    assert_int_equal(graph_gradient(g, z, 1, &x, &dx, &err), 0);
+    cvn_value *wrong[] = {y, x}, *late[] = {x, dx};
+    assert_int_equal(graph_remat(g, REMAT_BLOCK, 1, wrong, last->next, &err), CVN_EINVAL);
+    assert_int_equal(graph_remat(g, REMAT_BLOCK, 1, late, last->next, &err), CVN_EINVAL);
+    cvn_graph_free(g);
+}
+
 static int32_t *token_table(const json_t *rows, int64_t *batch, int64_t *seq)
 {
     *batch = (int64_t)json_array_size(rows);
@@ -286,6 +396,9 @@ int main(void)
         cmocka_unit_test(gradients_equal_torch),
         cmocka_unit_test(interleaved_rope_gives_the_same_loss),
         cmocka_unit_test(bf16_is_near),
+        cmocka_unit_test(rematerialisation_changes_no_bit),
+        cmocka_unit_test(rematerialisation_lowers_the_peak),
+        cmocka_unit_test(blocks_out_of_order_are_refused),
         cmocka_unit_test(stories_model_has_the_stored_gradients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
