@@ -1,8 +1,9 @@
-/* caravan generate: a text goes on. */
+/* caravan generate: texts go on, one as it comes or several in a batch. */
 #include "cli/common.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
-#include "serve/model.h"
+#include "serve/engine.h"
+#include "serve/stops.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -13,6 +14,10 @@ enum {
     PROMPT,
     FILE_,
     TOKENS,
+    PROMPTS,
+    SAMPLES,
+    ROWS,
+    STOP,
     MAX_TOKENS,
     TEMPERATURE,
     TOP_K,
@@ -38,6 +43,14 @@ static const Option *const options[] = {
                         .value = "FILE", .help = "file with the text, - for standard input"},
     [TOKENS] = &(const Option){"tokens", .kind = ARG_TOKENS, .required = true, .group = 1,
                                .value = "IDS", .help = "token ids to go on from, 1,2,3"},
+    [PROMPTS] = &(const Option){"prompts", .kind = ARG_INPUT, .required = true, .group = 1,
+                                .value = "FILE", .help = "one prompt per line, as JSON strings"},
+    [SAMPLES] = &(const Option){"n", .kind = ARG_INT, .low = 1, .high = 1 << 16, .value = "N",
+                                .fallback = "1", .help = "texts per prompt, each of its own seed"},
+    [ROWS] = &(const Option){"rows", .kind = ARG_INT, .low = 1, .high = 4096, .value = "N",
+                             .fallback = "8", .help = "most texts generated at once"},
+    [STOP] = &(const Option){"stop", .kind = ARG_TEXT, .repeats = true, .value = "TEXT",
+                             .help = "end a text before TEXT; may be given several times"},
     [MAX_TOKENS] =
         &(const Option){"max-tokens", .letter = 'n', .kind = ARG_INT, .low = 1, .high = 1 << 30,
                         .value = "N", .fallback = "256", .help = "most tokens to generate"},
@@ -57,35 +70,72 @@ static const Option *const options[] = {
     NULL,
 };
 
-/* What the callback of generation works on. */
-typedef struct Stream {
-    TokenIds tokens; /* generated */
-    Decoder decoder; /* used when the model has a tokenizer */
-    bool decodes;
-    bool prints; /* text goes to standard output as it comes */
-    StrBuf text; /* all of it */
-    cvn_err err; /* of decoding or printing */
-} Stream;
+/* One text that goes on. */
+typedef struct Text {
+    const TokenIds *prompt; /* borrowed */
+    TokenIds tokens;        /* generated */
+    Decoder decoder;        /* used when the model has a tokenizer */
+    Stops stops;
+    StrBuf text;  /* generated, up to a stop text */
+    size_t shown; /* bytes of text that are printed */
+    cvn_err err;  /* of decoding or printing */
+} Text;
 
-static void show(Stream *s, size_t from)
+/* A run of the command. */
+typedef struct Batch {
+    const Args *args;
+    RunModel model;
+    TokenIds *prompt; /* [n_prompts] owned */
+    size_t n_prompts;
+    Text *text; /* [n_texts] owned: the samples of prompt 0, of prompt 1, … */
+    cvn_request *request;
+    cvn_result *result;
+    int n_texts;
+    bool decodes; /* the model has a tokenizer */
+    bool streams; /* the only text goes to standard output as it comes */
+    Progress progress;
+    double most, done; /* tokens of all texts together: at most, so far */
+} Batch;
+
+static void show(Text *t)
 {
-    size_t n = s->text.length - from;
-    if (s->prints && n && (fwrite(s->text.text + from, 1, n, stdout) != n || fflush(stdout)))
-        err_set(&s->err, CVN_EIO, "the text could not be written to standard output");
+    size_t from = t->shown;
+    t->shown = t->text.length;
+    if (t->shown > from)
+        put_text(stdout, t->text.text + from, t->shown - from, &t->err);
 }
 
 static bool on_token(void *context, int request, int32_t token)
 {
-    (void)request;
-    Stream *s = context;
-    size_t from = s->text.length;
-    token_ids_add(&s->tokens, token);
-    if (s->decodes)
-        decoder_push(&s->decoder, token, &s->text, &s->err);
+    Batch *b = context;
+    Text *t = &b->text[request];
+    StrBuf piece = {0};
+    token_ids_add(&t->tokens, token);
+    if (b->decodes)
+        decoder_push(&t->decoder, token, &piece, &t->err);
     else
-        strbuf_printf(&s->text, "%s%d", s->tokens.n > 1 ? "," : "", (int)token);
-    show(s, from);
-    return s->err.code == CVN_OK;
+        strbuf_printf(&piece, "%s%d", t->tokens.n > 1 ? "," : "", (int)token);
+    bool go_on = stops_push(&t->stops, piece.length ? piece.text : "", piece.length, &t->text);
+    strbuf_free(&piece);
+    if (b->streams)
+        show(t);
+    progress_set(&b->progress, b->done++);
+    return go_on && t->err.code == CVN_OK;
+}
+
+/* What the decoder and the stop texts still hold. */
+static void finish_text(Batch *b, Text *t)
+{
+    StrBuf piece = {0};
+    if (b->decodes)
+        decoder_flush(&t->decoder, &piece);
+    stops_push(&t->stops, piece.length ? piece.text : "", piece.length, &t->text);
+    stops_flush(&t->stops, &t->text);
+    strbuf_free(&piece);
+    if (b->streams)
+        show(t);
+    if (t->text.failed || t->tokens.failed)
+        err_set(&t->err, CVN_EMEM, "no memory for the text");
 }
 
 static json_t *timings_json(const RunModel *run, const cvn_result *result, size_t n_prompt)
@@ -102,16 +152,37 @@ static json_t *timings_json(const RunModel *run, const cvn_result *result, size_
                      (json_int_t)(stats.weight_bytes + stats.arena_bytes));
 }
 
-static int print_result(const RunModel *run, const Stream *s, const TokenIds *prompt,
-                        const cvn_result *result)
+/* A JSON object on a line of its own. */
+static int print_object(const Batch *b, int i)
 {
     static const char *const finishes[] = {"eos", "length", "context", "stopped"};
+    const Text *t = &b->text[i];
+    const cvn_result *result = &b->result[i];
     json_t *text =
-        s->decodes ? bytes_json(s->text.text ? s->text.text : "", s->text.length) : json_null();
-    return print_json(
-        json_pack("{s:o,s:o,s:o,s:s,s:o}", "prompt_tokens", json_ids(prompt->id, prompt->n),
-                  "tokens", json_ids(s->tokens.id, s->tokens.n), "text", text, "finish",
-                  finishes[result->finish], "timings", timings_json(run, result, prompt->n)));
+        b->decodes ? bytes_json(t->text.text ? t->text.text : "", t->text.length) : json_null();
+    return print_json(json_pack(
+        "{s:o,s:o,s:o,s:s,s:o}", "prompt_tokens", json_ids(t->prompt->id, t->prompt->n), "tokens",
+        json_ids(t->tokens.id, t->tokens.n), "text", text, "finish", finishes[result->finish],
+        "timings", timings_json(&b->model, result, t->prompt->n)));
+}
+
+/* Several texts for people: each under a line that says whose it is. */
+static int print_texts(Batch *b, cvn_err *err)
+{
+    int samples = (int)b->args->value[SAMPLES].integer;
+    for (int i = 0; i < b->n_texts && b->n_texts > 1; i++) {
+        Text *t = &b->text[i];
+        if (samples == 1)
+            printf("%s--- %d\n", i ? "\n" : "", i + 1);
+        else
+            printf("%s--- %d, sample %d\n", i ? "\n" : "", i / samples + 1, i % samples + 1);
+        show(t);
+        if (t->text.length && t->text.text[t->text.length - 1] != '\n')
+            putchar('\n');
+        if (t->err.code)
+            return err_set(err, t->err.code, "%s", t->err.message);
+    }
+    return CVN_OK;
 }
 
 /* The speeds, for people, on standard error. */
@@ -127,80 +198,228 @@ static void print_speed(const cvn_result *result, size_t n_prompt)
     fputc('\n', stderr);
 }
 
-static int generate(RunModel *run, const Args *args, const TokenIds *prompt, Stream *stream,
-                    cvn_err *err)
+static void print_speeds(const Batch *b, double seconds)
 {
-    const Value *v = args->value;
-    cvn_request request = {.prompt = prompt->id,
-                           .n_prompt = (int64_t)prompt->n,
-                           .max_tokens = v[MAX_TOKENS].integer,
-                           .ignore_eos = v[IGNORE_EOS].flag,
-                           .sampling = {.temperature = (float)v[TEMPERATURE].real,
-                                        .top_k = (int32_t)v[TOP_K].integer,
-                                        .top_p = (float)v[TOP_P].real,
-                                        .min_p = (float)v[MIN_P].real,
-                                        .seed = (uint64_t)v[SEED].integer}};
-    cvn_result result;
-    int code = cvn_engine_generate(run->engine, &request, 1, on_token, stream, run_interrupt(),
-                                   &result, err);
-    bool stopped = code == CVN_EINTERRUPTED;
-    if (code == CVN_OK || stopped) {
-        size_t from = stream->text.length;
-        if (stream->decodes)
-            decoder_flush(&stream->decoder, &stream->text);
-        show(stream, from);
-        code =
-            stream->err.code ? err_set(err, stream->err.code, "%s", stream->err.message) : CVN_OK;
+    if (b->n_texts == 1) {
+        if (b->result[0].n_tokens > 0)
+            print_speed(&b->result[0], b->prompt[0].n);
+        return;
     }
+    cvn_engine_stats stats = cvn_engine_get_stats(b->model.engine);
+    int64_t generated = 0;
+    for (int i = 0; i < b->n_texts; i++)
+        generated += b->result[i].n_tokens;
+    fprintf(stderr,
+            "\n%d texts in %.2f s: prompts of %lld tokens in %.2f s, %lld tokens generated (%.1f "
+            "tokens/s in all)\n",
+            b->n_texts, seconds, (long long)stats.prefill_tokens, stats.prefill_seconds,
+            (long long)generated, seconds > 0 ? (double)generated / seconds : 0.0);
+}
+
+/* Results that were reached before Ctrl-C are printed all the same. */
+static int generate(Batch *b, cvn_err *err)
+{
+    const Value *v = b->args->value;
+    cvn_err run_err = {0};
+    double begin = engine_now();
+    if (!b->streams)
+        b->progress = progress_start("generating", b->most);
+    int code = cvn_engine_generate(b->model.engine, b->request, b->n_texts, on_token, b,
+                                   run_interrupt(), b->result, &run_err);
+    progress_end(&b->progress);
+    double seconds = engine_now() - begin;
+    bool stopped = code == CVN_EINTERRUPTED;
+    if (code && !stopped)
+        return err_set(err, code, "%s", run_err.message);
+    for (int i = 0; i < b->n_texts; i++) {
+        Text *t = &b->text[i];
+        finish_text(b, t);
+        if (t->err.code)
+            return err_set(err, t->err.code, "%s", t->err.message);
+        if (v[JSON].flag && print_object(b, i))
+            return err_set(err, CVN_EIO, "the result could not be printed");
+    }
+    if (!v[JSON].flag) {
+        if (print_texts(b, err))
+            return err->code;
+        print_speeds(b, seconds);
+    }
+    return stopped ? err_set(err, CVN_EINTERRUPTED, "interrupted") : CVN_OK;
+}
+
+/* One line of a prompts file, n bytes: a JSON string, to ids. */
+static int read_prompt_line(const Batch *b, const char *path, size_t number, const char *line,
+                            size_t n, TokenIds *out, cvn_err *err)
+{
+    json_error_t where;
+    json_t *json = json_loadb(line, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &where);
+    int code = CVN_OK;
+    if (!json_is_string(json))
+        code = err_set(err, CVN_EFORMAT,
+                       "%s:%zu: this is no JSON string; each line is one, such as \"Once upon a "
+                       "time\"",
+                       path, number);
+    else
+        code = tokenizer_encode(b->model.model->tokenizer, json_string_value(json),
+                                json_string_length(json), TOKENIZER_BOS, out, err);
+    if (code == CVN_OK && out->n == 0)
+        code = err_set(err, CVN_EINVAL, "%s:%zu: the prompt is empty", path, number);
+    json_decref(json);
+    return code;
+}
+
+static int read_prompts(Batch *b, const char *path, cvn_err *err)
+{
+    char *text = NULL;
+    size_t length = 0, number = 0, most = 1;
+    int code = read_input(path, &text, &length, err);
     if (code)
         return code;
-    if (v[JSON].flag)
-        return print_result(run, stream, prompt, &result) ? CVN_EIO
-               : stopped                                  ? CVN_EINTERRUPTED
-                                                          : 0;
-    if (result.n_tokens > 0)
-        print_speed(&result, prompt->n);
-    return stopped ? CVN_EINTERRUPTED : CVN_OK;
+    for (size_t i = 0; i < length; i++)
+        most += text[i] == '\n';
+    b->prompt = calloc(most, sizeof *b->prompt);
+    if (!b->prompt)
+        code = err_set(err, CVN_EMEM, "no memory for %zu prompts", most);
+    for (size_t at = 0; at < length && code == CVN_OK; number++) {
+        const char *line = text + at, *end = memchr(line, '\n', length - at);
+        size_t n = end ? (size_t)(end - line) : length - at;
+        at += n + 1;
+        if (strspn(line, " \t\r\n") < n)
+            code = read_prompt_line(b, path, number + 1, line, n, &b->prompt[b->n_prompts++], err);
+    }
+    free(text);
+    if (code == CVN_OK && b->n_prompts == 0)
+        code = err_set(err, CVN_EINVAL, "%s has no prompts; give one JSON string per line", path);
+    return code;
+}
+
+static int read_all(Batch *b, cvn_err *err)
+{
+    const Value *v = b->args->value;
+    if (v[PROMPTS].given)
+        return read_prompts(b, v[PROMPTS].text, err);
+    b->prompt = calloc(1, sizeof *b->prompt);
+    if (!b->prompt)
+        return err_set(err, CVN_EMEM, "no memory for the prompt");
+    b->n_prompts = 1;
+    return run_model_input(&b->model, &v[TOKENS], v[PROMPT].text, v[FILE_].text, b->prompt, err);
+}
+
+/* Sample 0 has the seed itself, so that it is the text that the prompt gives alone. */
+static uint64_t sample_seed(uint64_t seed, uint64_t sample)
+{
+    uint64_t x = seed + sample * UINT64_C(0x9e3779b97f4a7c15);
+    if (sample == 0)
+        return seed;
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+static cvn_sampling sampling_of(const Value *v)
+{
+    return (cvn_sampling){.temperature = (float)v[TEMPERATURE].real,
+                          .top_k = (int32_t)v[TOP_K].integer,
+                          .top_p = (float)v[TOP_P].real,
+                          .min_p = (float)v[MIN_P].real,
+                          .seed = (uint64_t)v[SEED].integer};
+}
+
+/* A text and a request for each sample of each prompt. */
+static int make_requests(Batch *b, cvn_err *err)
+{
+    const Value *v = b->args->value;
+    size_t samples = (size_t)v[SAMPLES].integer, n = samples * b->n_prompts;
+    if (n > 1 << 20)
+        return err_set(err, CVN_EINVAL, "%zu texts are too many for one run; give at most 1048576",
+                       n);
+    b->text = calloc(n, sizeof *b->text);
+    b->request = calloc(n, sizeof *b->request);
+    b->result = calloc(n, sizeof *b->result);
+    if (!b->text || !b->request || !b->result)
+        return err_set(err, CVN_EMEM, "no memory for %zu texts", n);
+    b->n_texts = (int)n;
+    b->most = (double)n * (double)v[MAX_TOKENS].integer;
+    b->decodes = b->model.model->tokenizer != NULL;
+    b->streams = n == 1 && !v[JSON].flag;
+    for (size_t i = 0; i < n; i++) {
+        Text *t = &b->text[i];
+        t->prompt = &b->prompt[i / samples];
+        if (b->decodes)
+            decoder_init(&t->decoder, b->model.model->tokenizer, TOKENIZER_CONTINUE);
+        stops_init(&t->stops, v[STOP].texts, v[STOP].n_texts);
+        cvn_request *r = &b->request[i];
+        *r = (cvn_request){.prompt = t->prompt->id,
+                           .n_prompt = (int64_t)t->prompt->n,
+                           .max_tokens = v[MAX_TOKENS].integer,
+                           .ignore_eos = v[IGNORE_EOS].flag,
+                           .sampling = sampling_of(v)};
+        r->sampling.seed = sample_seed(r->sampling.seed, i % samples);
+    }
+    return CVN_OK;
+}
+
+static int check_stops(const Batch *b, cvn_err *err)
+{
+    const Value *stop = &b->args->value[STOP];
+    for (size_t i = 0; i < stop->n_texts; i++)
+        if (!*stop->texts[i])
+            return err_set(err, CVN_EINVAL, "--stop is empty; give the text to stop at");
+    return CVN_OK;
+}
+
+static int run_batch(Batch *b, cvn_err *err)
+{
+    const Value *v = b->args->value;
+    RunOptions run = {.path = v[MODEL].text,
+                      .dtype = dtype_of(&v[DTYPE]),
+                      .needs_tokenizer = !v[TOKENS].given || v[STOP].given,
+                      .engine = {.threads = (int)v[THREADS].integer,
+                                 .context = v[CONTEXT].integer,
+                                 .memory_limit = (uint64_t)v[MEMORY].integer,
+                                 .dump_dir = v[DUMP].text,
+                                 .profile_path = v[PROFILE].text}};
+    cvn_sampling sampling = sampling_of(v);
+    run_model_samples(&run, &sampling);
+    int code = check_stops(b, err);
+    if (code == CVN_OK)
+        code = run_model_open(&b->model, &run, err);
+    if (code == CVN_OK)
+        code = read_all(b, err);
+    if (code == CVN_OK)
+        code = make_requests(b, err);
+    if (code)
+        return code;
+    size_t longest = 0;
+    for (size_t i = 0; i < b->n_prompts; i++)
+        longest = b->prompt[i].n > longest ? b->prompt[i].n : longest;
+    run.engine.rows = v[ROWS].integer < b->n_texts ? (int)v[ROWS].integer : b->n_texts;
+    code = run_model_start(&b->model, &run, (int64_t)longest, v[MAX_TOKENS].integer, err);
+    return code ? code : generate(b, err);
+}
+
+static void free_batch(Batch *b)
+{
+    for (int i = 0; i < b->n_texts; i++) {
+        token_ids_free(&b->text[i].tokens);
+        stops_free(&b->text[i].stops);
+        strbuf_free(&b->text[i].text);
+    }
+    for (size_t i = 0; i < b->n_prompts; i++)
+        token_ids_free(&b->prompt[i]);
+    free(b->prompt);
+    free(b->text);
+    free(b->request);
+    free(b->result);
 }
 
 static int run(const Args *args)
 {
-    const Value *v = args->value;
-    cvn_err err = {0};
-    bool sampling = v[TEMPERATURE].real > 0;
-    RunModel model = {0};
-    TokenIds prompt = {0};
-    RunOptions options_ = {
-        .path = v[MODEL].text,
-        .dtype = dtype_of(&v[DTYPE]),
-        .needs_tokenizer = !v[TOKENS].given,
-        .engine = {.rows = 1,
-                   .threads = (int)v[THREADS].integer,
-                   .context = v[CONTEXT].integer,
-                   .sampling = sampling,
-                   .filters =
-                       sampling && (v[TOP_K].integer > 0 || v[TOP_P].real < 1 || v[MIN_P].real > 0),
-                   .memory_limit = (uint64_t)v[MEMORY].integer,
-                   .dump_dir = v[DUMP].text,
-                   .profile_path = v[PROFILE].text}};
-    int code = run_model_open(&model, &options_, &err);
-    if (code == CVN_OK)
-        code = run_model_input(&model, &v[TOKENS], v[PROMPT].text, v[FILE_].text, &prompt, &err);
-    if (code == CVN_OK)
-        code = run_model_start(&model, &options_, (int64_t)prompt.n, v[MAX_TOKENS].integer, &err);
-    if (code == CVN_OK) {
-        Stream stream = {.decodes = model.model->tokenizer != NULL, .prints = !v[JSON].flag};
-        if (stream.decodes)
-            decoder_init(&stream.decoder, model.model->tokenizer, TOKENIZER_CONTINUE);
-        code = generate(&model, args, &prompt, &stream, &err);
-        strbuf_free(&stream.text);
-        token_ids_free(&stream.tokens);
-    }
-    token_ids_free(&prompt);
-    cvn_err closing = {0};
-    int closed = run_model_close(&model, &closing);
-    if (code == CVN_EINTERRUPTED)
-        return EXIT_INTERRUPTED;
+    cvn_err err = {0}, closing = {0};
+    Batch b = {.args = args};
+    int code = run_batch(&b, &err);
+    free_batch(&b);
+    int closed = run_model_close(&b.model, &closing);
     if (code || closed)
         return fail(code ? &err : &closing);
     return EXIT_OK;
@@ -209,13 +428,17 @@ static int run(const Args *args)
 const Command command_generate = {
     "generate",
     .about = "let a model go on from a text",
-    .usage = "--model DIR (--prompt TEXT | --file FILE | --tokens IDS) [options]",
+    .usage = "--model DIR (--prompt TEXT | --file FILE | --prompts FILE | --tokens IDS) [options]",
     .examples =
         "generate -m my-llama -p 'Once upon a time'\ta story, as it comes\n"
         "generate -m my-llama -f notes.txt --temperature 0 -n 100\tthe likeliest 100 tokens\n"
+        "generate -m my-llama --prompts all.jsonl --json\tmany prompts at once, an object each\n"
+        "generate -m my-llama -p 'Q: Why?' --stop '\\nQ:' --n 3\tthree answers that end in time\n"
         "generate -m my-llama --tokens 1,15043 --json\tids in, one JSON object out\n",
     .notes = "The text goes to standard output, speeds go to standard error. Ctrl-C ends the text. "
-             "With the same seed a prompt gives the same text.",
+             "With the same seed a prompt gives the same text. Of several texts, --json prints an "
+             "object "
+             "per line; prompts come in the order of the file, each with its samples.",
     .options = options,
     .run = run,
 };

@@ -7,7 +7,23 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { MODEL, TEXT, FILE_, TOKENS, CONTEXT, DTYPE, THREADS, SEED, MEMORY, JSON, DUMP, PROFILE };
+enum {
+    MODEL,
+    TEXT,
+    FILE_,
+    TOKENS,
+    STRIDE,
+    SHOW,
+    SUMMARY,
+    CONTEXT,
+    DTYPE,
+    THREADS,
+    SEED,
+    MEMORY,
+    JSON,
+    DUMP,
+    PROFILE
+};
 
 static const Option *const options[] = {
     [MODEL] = &option_model,
@@ -18,6 +34,12 @@ static const Option *const options[] = {
                         .value = "FILE", .help = "file with the text, - for standard input"},
     [TOKENS] = &(const Option){"tokens", .kind = ARG_TOKENS, .required = true, .group = 1,
                                .value = "IDS", .help = "token ids to score, 1,2,3"},
+    [STRIDE] =
+        &(const Option){"stride", .kind = ARG_INT, .high = 1 << 30, .value = "N", .fallback = "0",
+                        .help = "new tokens per window of a long text, 0: half the context"},
+    [SHOW] = &(const Option){"show", .kind = ARG_FLAG,
+                             .help = "show the text, coloured by how likely each token was"},
+    [SUMMARY] = &(const Option){"summary", .kind = ARG_FLAG, .help = "print only the last line"},
     [CONTEXT] = &option_context,
     [DTYPE] = &option_dtype,
     [THREADS] = &option_threads,
@@ -68,7 +90,7 @@ static void print_piece(const cvn_model *model, int32_t id)
     strbuf_free(&text);
 }
 
-static int print_scores(const cvn_model *model, const TokenIds *ids, const Scores *scores)
+static void print_tokens(const cvn_model *model, const TokenIds *ids, const Scores *scores)
 {
     for (size_t i = 1; i < ids->n; i++) {
         printf("%8d  %9.4f  ", (int)ids->id[i], (double)scores->logprob[i]);
@@ -79,23 +101,122 @@ static int print_scores(const cvn_model *model, const TokenIds *ids, const Score
         }
         putchar('\n');
     }
-    printf("%zu tokens, mean log-probability %.4f, perplexity %.4f\n", ids->n, scores->mean,
-           exp(-scores->mean));
-    return EXIT_OK;
 }
 
-static int score(RunModel *run, const TokenIds *ids, Scores *scores, cvn_err *err)
+/* Colours of 256 for p(token | before): below 1/1000, 1/100, 1/10, 1/2, and likelier. */
+static const int SHADE[] = {196, 208, 220, 148, 40};
+
+static int shade_of(float logprob)
+{
+    static const float limits[] = {-6.9078f, -4.6052f, -2.3026f, -0.6931f};
+    int i = 0;
+    while (i < 4 && logprob >= limits[i])
+        i++;
+    return SHADE[i];
+}
+
+/* The text itself, each token in the colour of its probability; plain where there are no colours. */
+static int show_text(const cvn_model *model, const TokenIds *ids, const Scores *scores,
+                     cvn_err *err)
+{
+    Decoder decoder;
+    StrBuf piece = {0};
+    bool colors = terminal_colors(stdout);
+    int code = CVN_OK;
+    decoder_init(&decoder, model->tokenizer, 0);
+    for (size_t i = 0; i <= ids->n && code == CVN_OK; i++) {
+        strbuf_clear(&piece);
+        if (i < ids->n)
+            code = decoder_push(&decoder, ids->id[i], &piece, err);
+        else
+            decoder_flush(&decoder, &piece);
+        if (code || !piece.length)
+            continue;
+        if (colors && i > 0 && i < ids->n)
+            printf("\033[38;5;%dm", shade_of(scores->logprob[i]));
+        code = put_text(stdout, piece.text, piece.length, err);
+        if (colors && i > 0 && i < ids->n)
+            fputs("\033[0m", stdout);
+    }
+    strbuf_free(&piece);
+    putchar('\n');
+    if (colors) {
+        static const char *const names[] = {"< 1/1000", "< 1/100", "< 1/10", "< 1/2", ">= 1/2"};
+        for (int i = 0; i < 5; i++)
+            printf("\033[38;5;%dm%s\033[0m%s", SHADE[i], names[i], i < 4 ? "  " : "\n");
+    }
+    return code;
+}
+
+/*
+ * A text longer than the context is scored in windows. Each begins `stride` tokens after the one before,
+ * and only the tokens that no window had yet count, so that all but the first ones have at least
+ * context - stride tokens before them:
+ *
+ *     context 6, stride 3     a b c d e f
+ *                                   d e f g h i        g, h, i count, after d, e, f
+ *                                         g h i j k
+ */
+static int score_windows(RunModel *run, const TokenIds *ids, int64_t window, int64_t stride,
+                         Scores *scores, cvn_err *err)
+{
+    int64_t n = (int64_t)ids->n, done = 0;
+    window = n < window ? n : window;
+    float *logprob = calloc((size_t)window, sizeof *logprob);
+    int32_t *argmax = calloc((size_t)window, sizeof *argmax);
+    int code = logprob && argmax ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a window");
+    Progress progress = progress_start("scoring", (double)n);
+    for (int64_t begin = 0; code == CVN_OK && done < n; begin += stride) {
+        int64_t end = n - begin < window ? n : begin + window;
+        code = cvn_engine_score(run->engine, ids->id + begin, end - begin, logprob, argmax, err);
+        if (code == CVN_OK && *run_interrupt())
+            code = err_set(err, CVN_EINTERRUPTED, "interrupted");
+        for (int64_t i = done; i < end && code == CVN_OK; i++) {
+            scores->logprob[i] = logprob[i - begin];
+            scores->argmax[i] = argmax[i - begin];
+        }
+        done = end;
+        progress_set(&progress, (double)done);
+    }
+    progress_end(&progress);
+    free(logprob);
+    free(argmax);
+    return code;
+}
+
+static int score(RunModel *run, const TokenIds *ids, int64_t window, int64_t stride, Scores *scores,
+                 cvn_err *err)
 {
     scores->logprob = calloc(ids->n, sizeof *scores->logprob);
     scores->argmax = calloc(ids->n, sizeof *scores->argmax);
     if (!scores->logprob || !scores->argmax)
         return err_set(err, CVN_EMEM, "no memory to score %zu tokens", ids->n);
-    int code = cvn_engine_score(run->engine, ids->id, (int64_t)ids->n, scores->logprob,
-                                scores->argmax, err);
+    if (stride == 0)
+        stride = window > 1 ? window / 2 : 1;
+    if (stride >= window && (int64_t)ids->n > window)
+        return err_set(
+            err, CVN_EINVAL,
+            "--stride is %lld; give less than the context of %lld, so that windows overlap",
+            (long long)stride, (long long)window);
+    int code = score_windows(run, ids, window, stride, scores, err);
     double sum = 0;
     for (size_t i = 1; i < ids->n; i++)
         sum += (double)scores->logprob[i];
     scores->mean = ids->n > 1 ? sum / (double)(ids->n - 1) : NAN;
+    return code;
+}
+
+static int print_scores(const RunModel *run, const Args *args, const TokenIds *ids,
+                        const Scores *scores, cvn_err *err)
+{
+    int code = CVN_OK;
+    if (args->value[SHOW].flag)
+        code = show_text(run->model, ids, scores, err);
+    else if (!args->value[SUMMARY].flag)
+        print_tokens(run->model, ids, scores);
+    if (code == CVN_OK)
+        printf("%zu tokens, mean log-probability %.4f, perplexity %.4f\n", ids->n, scores->mean,
+               exp(-scores->mean));
     return code;
 }
 
@@ -108,7 +229,7 @@ static int run(const Args *args)
     Scores scores = {0};
     RunOptions options_ = {.path = v[MODEL].text,
                            .dtype = dtype_of(&v[DTYPE]),
-                           .needs_tokenizer = !v[TOKENS].given,
+                           .needs_tokenizer = !v[TOKENS].given || v[SHOW].flag,
                            .engine = {.rows = 1,
                                       .threads = (int)v[THREADS].integer,
                                       .context = v[CONTEXT].integer,
@@ -120,14 +241,19 @@ static int run(const Args *args)
     int code = run_model_open(&model, &options_, &err);
     if (code == CVN_OK)
         code = run_model_input(&model, &v[TOKENS], v[TEXT].text, v[FILE_].text, &ids, &err);
+    int64_t window = v[CONTEXT].integer;
+    if (code == CVN_OK && window == 0)
+        window = cvn_model_context(model.model);
+    int64_t needed = (int64_t)ids.n < window ? (int64_t)ids.n : window;
     if (code == CVN_OK)
-        code = run_model_start(&model, &options_, (int64_t)ids.n, 0, &err);
+        code = run_model_start(&model, &options_, needed, 0, &err);
     if (code == CVN_OK)
-        code = score(&model, &ids, &scores, &err);
+        code = score(&model, &ids, window, v[STRIDE].integer, &scores, &err);
     int exit_code = EXIT_OK;
-    if (code == CVN_OK)
-        exit_code = v[JSON].flag ? print_scores_json(&ids, &scores)
-                                 : print_scores(model.model, &ids, &scores);
+    if (code == CVN_OK && v[JSON].flag)
+        exit_code = print_scores_json(&ids, &scores);
+    else if (code == CVN_OK)
+        code = print_scores(&model, args, &ids, &scores, &err);
     free(scores.logprob);
     free(scores.argmax);
     token_ids_free(&ids);
@@ -143,10 +269,14 @@ const Command command_score = {
     .usage = "--model DIR (--text TEXT | --file FILE | --tokens IDS) [options]",
     .examples =
         "score -m my-llama --text 'The sky is blue'\ta line per token, then the perplexity\n"
+        "score -m my-llama -f book.txt --stride 256 --summary\tperplexity of a long text\n"
+        "score -m my-llama -f story.txt --show\tthe text, coloured by how likely it is\n"
         "score -m my-llama -f story.txt --json\tone JSON object for scripts\n",
     .notes =
         "Log-probabilities are natural logarithms of p(token | the tokens before it); the first "
-        "token has none. Perplexity is exp(-mean log-probability). In JSON, argmax[i] is the "
+        "token has none. Perplexity is exp(-mean log-probability). A text longer than the context "
+        "is "
+        "scored in windows that overlap. In JSON, argmax[i] is the "
         "likeliest token after tokens 0 to i.",
     .options = options,
     .run = run,

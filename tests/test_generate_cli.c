@@ -1,0 +1,185 @@
+/* `caravan generate` of several texts, and `caravan score` of long ones. */
+#include "shell.h"
+
+#include <ctype.h>
+#include <jansson.h>
+#include <math.h>
+
+/* The n-th line of a text as JSON; the caller frees it. */
+static json_t *line_json(const char *text, int n)
+{
+    while (n-- > 0 && strchr(text, '\n'))
+        text = strchr(text, '\n') + 1;
+    json_t *json = json_loadb(text, strcspn(text, "\n"), 0, NULL);
+    if (!json)
+        fail_msg("no JSON: %s", text);
+    return json;
+}
+
+static void assert_same(const json_t *a, const json_t *b, const char *key)
+{
+    assert_true(json_equal(json_object_get(a, key), json_object_get(b, key)));
+}
+
+static int count_lines(const StrBuf *text)
+{
+    int n = 0;
+    for (size_t i = 0; i < text->length; i++)
+        n += text->text[i] == '\n';
+    return n;
+}
+
+static void a_batch_gives_each_prompt_what_it_gets_alone(void **state)
+{
+    (void)state;
+    int status;
+    StrBuf all =
+        shell("printf '\"the sea\"\\n\\n\"a much longer story of the land\"\\n\"what\"\\n' | "
+              "caravan generate -m model --prompts - -n 9 --ignore-eos --rows 2 --json",
+              &status);
+    assert_int_equal(status, 0);
+    assert_int_equal(count_lines(&all), 3);
+    StrBuf one = shell("caravan generate -m model -p 'a much longer story of the land' -n 9 "
+                       "--ignore-eos --json",
+                       &status);
+    json_t *a = line_json(all.text, 1), *b = line_json(one.text, 0);
+    assert_same(a, b, "prompt_tokens");
+    assert_same(a, b, "tokens");
+    assert_same(a, b, "text");
+    assert_same(a, b, "finish");
+    json_decref(a);
+    json_decref(b);
+    strbuf_free(&all);
+    strbuf_free(&one);
+}
+
+static void samples_differ_and_the_first_is_the_seeds_own(void **state)
+{
+    (void)state;
+    int status;
+    StrBuf three = shell(
+        "caravan generate -m model -p 'the sea' -n 9 --ignore-eos --n 3 -s 5 --json", &status);
+    assert_int_equal(count_lines(&three), 3);
+    StrBuf one =
+        shell("caravan generate -m model -p 'the sea' -n 9 --ignore-eos -s 5 --json", &status);
+    json_t *sample[3], *alone = line_json(one.text, 0);
+    for (int i = 0; i < 3; i++)
+        sample[i] = line_json(three.text, i);
+    assert_same(sample[0], alone, "tokens");
+    const json_t *t0 = json_object_get(sample[0], "tokens"),
+                 *t1 = json_object_get(sample[1], "tokens"),
+                 *t2 = json_object_get(sample[2], "tokens");
+    assert_false(json_equal(t0, t1) || json_equal(t0, t2) || json_equal(t1, t2));
+    for (int i = 0; i < 3; i++)
+        json_decref(sample[i]);
+    json_decref(alone);
+    strbuf_free(&three);
+    strbuf_free(&one);
+    expect(0, "caravan generate -m model -p 'the sea' -n 4 --n 2 2>/dev/null", "--- 1, sample 2\n");
+}
+
+static void a_stop_text_ends_a_text_and_is_not_printed(void **state)
+{
+    (void)state;
+    int status;
+    const char *args =
+        "caravan generate -m model -p 'the sea' -n 40 --ignore-eos --temperature 0 2>/dev/null";
+    StrBuf whole = shell(args, &status);
+    assert_true(whole.length > 12);
+    /* Bytes from its middle, which need not be where a token begins or ends. */
+    size_t middle = 0;
+    for (size_t i = 4; i + 2 < whole.length && !middle; i++)
+        if (isalpha((unsigned char)whole.text[i]) && isalpha((unsigned char)whole.text[i + 1]))
+            middle = i;
+    assert_true(middle > 0);
+    char stop[3] = {whole.text[middle], whole.text[middle + 1], '\0'};
+    const char *first = strstr(whole.text, stop);
+    StrBuf line = {0};
+    strbuf_printf(&line, "%s --stop nothing --stop %s", args, stop);
+    StrBuf cut = shell(line.text, &status);
+    assert_int_equal(status, 0);
+    assert_int_equal(cut.length, first - whole.text);
+    assert_memory_equal(cut.text, whole.text, cut.length);
+    strbuf_printf(&line, " --json");
+    StrBuf json = shell(line.text, &status);
+    if (!strstr(json.text, "\"finish\": \"stopped\"") &&
+        !strstr(json.text, "\"finish\":\"stopped\""))
+        fail_msg("%s", json.text);
+    strbuf_free(&whole);
+    strbuf_free(&line);
+    strbuf_free(&cut);
+    strbuf_free(&json);
+}
+
+static void mistakes_in_prompts_name_the_line(void **state)
+{
+    (void)state;
+    expect(1, "printf '\"a\"\\nno\\n' | caravan generate -m model --prompts - 2>&1",
+           "-:2: this is no JSON string");
+    expect(1, "printf '\"a\"\\n{}\\n' | caravan generate -m model --prompts - 2>&1",
+           "-:2: this is");
+    expect(1, "printf '\\n' | caravan generate -m model --prompts - 2>&1", "has no prompts");
+    expect(2, "caravan generate -m model --prompts - -p x 2>&1", "give only one of");
+    expect(2, "caravan generate -m model -p x --n 0 2>&1", "--n is \"0\"");
+    expect(1, "caravan generate -m model -p x --stop '' 2>&1", "--stop is empty");
+    expect(1, "caravan generate -m bare --tokens 1,2 --stop x 2>&1", "no tokenizer");
+}
+
+/* The result of a score as JSON; the caller frees it. */
+static json_t *score(const char *options)
+{
+    int status;
+    StrBuf line = {0};
+    strbuf_printf(
+        &line,
+        "for i in 1 2 3 4 5; do printf 'the story of the sea and its %%s people ' $i; done "
+        ">text; caravan score -m model -f text --json %s",
+        options);
+    StrBuf output = shell(line.text, &status);
+    assert_int_equal(status, 0);
+    json_t *json = line_json(output.text, 0);
+    strbuf_free(&line);
+    strbuf_free(&output);
+    return json;
+}
+
+static double logprob(const json_t *json, size_t i)
+{
+    return json_real_value(json_array_get(json_object_get(json, "logprobs"), i));
+}
+
+static void a_long_text_is_scored_in_windows(void **state)
+{
+    (void)state;
+    json_t *whole = score(""), *windows = score("-c 32 --stride 8");
+    assert_same(whole, windows, "tokens");
+    size_t n = json_array_size(json_object_get(whole, "tokens"));
+    assert_true(n > 60);
+    /* The first window is the same; later ones have less before them, but all have something. */
+    for (size_t i = 1; i < 32; i++)
+        assert_true(fabs(logprob(whole, i) - logprob(windows, i)) < 1e-4);
+    double difference = 0;
+    for (size_t i = 32; i < n; i++) {
+        assert_true(logprob(windows, i) < 0);
+        difference += fabs(logprob(whole, i) - logprob(windows, i));
+    }
+    assert_true(difference > 1e-4);
+    json_decref(whole);
+    json_decref(windows);
+    expect(1, "caravan score -m model -f text -c 32 --stride 32 2>&1", "so that windows overlap");
+    expect(0, "caravan score -m model -f text -c 32 --summary | wc -l", "1\n");
+    expect(0, "caravan score -m model -f text --show", "the story of the sea and its 3 people");
+}
+
+int main(void)
+{
+    setenv("CARAVAN_THREADS", "1", 1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_batch_gives_each_prompt_what_it_gets_alone),
+        cmocka_unit_test(samples_differ_and_the_first_is_the_seeds_own),
+        cmocka_unit_test(a_stop_text_ends_a_text_and_is_not_printed),
+        cmocka_unit_test(mistakes_in_prompts_name_the_line),
+        cmocka_unit_test(a_long_text_is_scored_in_windows),
+    };
+    return cmocka_run_group_tests(tests, make_models, remove_models);
+}
