@@ -2,7 +2,6 @@
 
 #include "base/strbuf.h"
 #include "cli/terminal.h"
-#include "text/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -40,20 +39,6 @@ cvn_dtype dtype_of(const Value *value)
     if (value->text)
         cvn_dtype_parse(value->text, &dtype);
     return dtype;
-}
-
-json_t *bytes_json(const char *bytes, size_t n)
-{
-    StrBuf valid = {0};
-    strbuf_puts(&valid, "");
-    for (size_t i = 0; i < n;) {
-        int length = utf8_length(bytes + i, n - i);
-        strbuf_add(&valid, length ? bytes + i : "\xef\xbf\xbd", length ? (size_t)length : 3);
-        i += length ? (size_t)length : 1;
-    }
-    json_t *json = valid.failed ? NULL : json_stringn(valid.text, valid.length);
-    strbuf_free(&valid);
-    return json;
 }
 
 static int write_stdout(const char *text, size_t n, void *context)

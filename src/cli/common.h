@@ -19,9 +19,6 @@ extern const Option option_json;    /* --json: ARG_FLAG */
 /* The dtype an ARG_CHOICE of dtype names stands for; CVN_DTYPE_COUNT when none was given. */
 cvn_dtype dtype_of(const Value *value);
 
-/* A JSON string of any bytes: what is not UTF-8 becomes U+FFFD. NULL without memory. */
-json_t *bytes_json(const char *bytes, size_t n);
-
 /* Prints a JSON value on one line, floats with 9 significant digits, which bring back every f32.
  * Takes the reference. Returns the exit code. */
 int print_json(json_t *value);
