@@ -8,12 +8,6 @@
 
 enum { BPE_DEAD = -2 };
 
-/* A candidate: the pair that begins at `place`. The order is rank, then place. */
-typedef struct BpeMerge {
-    uint64_t order; /* rank << 32 | place */
-    int32_t merged; /* what the pair becomes; tells a candidate that is out of date */
-} BpeMerge;
-
 /* U+2581, which stands for a space in SentencePiece vocabularies. */
 static const char BLANK[3] = {'\xe2', '\x96', '\x81'};
 
@@ -263,29 +257,34 @@ static int reserve(BpeWork *work, size_t n, cvn_err *err)
     return CVN_OK;
 }
 
-static void sift_down(BpeMerge *heap, size_t n, size_t i)
+/*
+ * The heap of candidates. A candidate is rank << 32 | place of the pair's left symbol, so that numbers
+ * compare as candidates must. Four children to a node: they share a cache line, and the heap of a long
+ * text is half as deep.
+ */
+static void sift_down(uint64_t *heap, size_t n, size_t i)
 {
-    BpeMerge moved = heap[i];
+    uint64_t moved = heap[i];
     for (;;) {
-        size_t child = 2 * i + 1;
-        if (child >= n)
+        size_t first = 4 * i + 1, least = first;
+        if (first >= n)
             break;
-        if (child + 1 < n && heap[child + 1].order < heap[child].order)
-            child++;
-        if (heap[child].order >= moved.order)
+        for (size_t child = first + 1; child < n && child < first + 4; child++)
+            least = heap[child] < heap[least] ? child : least;
+        if (heap[least] >= moved)
             break;
-        heap[i] = heap[child];
-        i = child;
+        heap[i] = heap[least];
+        i = least;
     }
     heap[i] = moved;
 }
 
-static void sift_up(BpeMerge *heap, size_t i)
+static void sift_up(uint64_t *heap, size_t i)
 {
-    BpeMerge moved = heap[i];
-    while (i > 0 && heap[(i - 1) / 2].order > moved.order) {
-        heap[i] = heap[(i - 1) / 2];
-        i = (i - 1) / 2;
+    uint64_t moved = heap[i];
+    while (i > 0 && heap[(i - 1) / 4] > moved) {
+        heap[i] = heap[(i - 1) / 4];
+        i = (i - 1) / 4;
     }
     heap[i] = moved;
 }
@@ -303,8 +302,7 @@ static int append_candidate(const Bpe *bpe, BpeWork *work, int32_t place, cvn_er
             return err_set(err, CVN_EMEM, "no memory for %zu candidate merges", capacity);
         work->heap_capacity = capacity;
     }
-    work->heap[work->n_heap++] =
-        (BpeMerge){(uint64_t)pair->rank << 32 | (uint32_t)place, pair->merged};
+    work->heap[work->n_heap++] = (uint64_t)pair->rank << 32 | (uint32_t)place;
     return CVN_OK;
 }
 
@@ -328,20 +326,20 @@ static int merge(const Bpe *bpe, BpeWork *work, int32_t n, cvn_err *err)
     work->n_heap = 0;
     for (int32_t i = 0; !rc && i + 1 < n; i++)
         rc = append_candidate(bpe, work, i, err);
-    for (size_t i = work->n_heap / 2; i-- > 0;)
+    for (size_t i = (work->n_heap + 2) / 4; i-- > 0;)
         sift_down(work->heap, work->n_heap, i);
     while (!rc && work->n_heap > 0) {
-        BpeMerge best = work->heap[0];
+        uint64_t best = work->heap[0];
         work->heap[0] = work->heap[--work->n_heap];
         if (work->n_heap > 1)
             sift_down(work->heap, work->n_heap, 0);
-        int32_t left = (int32_t)(best.order & 0xffffffffu), right = work->next[left];
+        int32_t left = (int32_t)(best & UINT32_MAX), right = work->next[left];
         if (work->symbol[left] == BPE_DEAD || right < 0)
             continue;
         const BpePair *pair = find_pair(bpe, work->symbol[left], work->symbol[right]);
-        if (!pair || pair->merged != best.merged)
-            continue;
-        work->symbol[left] = best.merged;
+        if (!pair || pair->rank != best >> 32)
+            continue; /* one of the two has grown since; the pair they make now has its own entry */
+        work->symbol[left] = pair->merged;
         work->symbol[right] = BPE_DEAD;
         int32_t after = work->next[left] = work->next[right], before = work->prev[left];
         if (after >= 0) {

@@ -82,7 +82,7 @@ typedef struct BpeWork {
     int32_t *symbol; /* [capacity] symbol at a place, or BPE_DEAD once merged into the left one */
     int32_t *next;   /* [capacity] place to the right, or -1 */
     int32_t *prev;   /* [capacity] place to the left, or -1 */
-    struct BpeMerge *heap; /* [heap_capacity] candidates, smallest first */
+    uint64_t *heap;  /* [heap_capacity] candidates: rank << 32 | place of the left symbol */
     size_t capacity, n_heap, heap_capacity;
 } BpeWork;
 
