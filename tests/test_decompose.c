@@ -397,7 +397,8 @@ static void a_whole_llama_agrees(void **state)
         config.ffn = 10;
         config.vocab = 17;
         config.rope_interleaved = interleaved;
-        const LlamaStep step = {2, 3, 8, CVN_F32, LLAMA_SCORE, SAMPLE_GREEDY};
+        const LlamaStep step = {
+            .batch = 2, .seq = 3, .context = 8, .compute = CVN_F32, .output = LLAMA_SCORE};
         cvn_err err = {0};
         cvn_graph *g = llama_step(&config, &step, &err);
         if (!g)

@@ -44,6 +44,7 @@ static cvn_engine *new_engine(int rows)
                                   .context = CONTEXT,
                                   .threads = 2,
                                   .sampling = true,
+                                  .penalties = true,
                                   .n_buckets = 2,
                                   .bucket = {16, 64}};
     if (cvn_engine_new(model, &options, &engine, &err))
@@ -274,6 +275,40 @@ static void sessions_side_by_side_and_strangers_do_no_harm(void **state)
     cvn_engine_free(fresh, NULL);
 }
 
+/* With a penalty that nothing withstands no token comes twice, in whatever turn it was first. */
+static void a_repeat_penalty_spans_turns(void **state)
+{
+    (void)state;
+    cvn_engine *e = new_engine(1);
+    cvn_session *s = new_session(e, 0);
+    int32_t ids[64] = {1, 2, 3};
+    int64_t n = 3;
+    for (int turn = 0; turn < 3; turn++) {
+        Talk t = {.n = 0};
+        cvn_request request = {.prompt = ids, .n_prompt = n, .max_tokens = 12, .ignore_eos = true};
+        request.sampling = (cvn_sampling){.top_p = 1, .repeat_penalty = 1e6f};
+        cvn_session_result result;
+        cvn_err err = {0};
+        if (cvn_session_generate(s, &request, hear, &t, NULL, &result, &err))
+            fail_msg("%s", err.message);
+        for (int64_t i = 0; i < t.n; i++) {
+            for (int64_t k = 0; k < n; k++)
+                assert_int_not_equal(t.id[i], ids[k]);
+            ids[n++] = t.id[i];
+        }
+        if (turn == 1) { /* what was taken back may come again */
+            n -= t.n;
+            request.n_prompt = n;
+            Talk again = {.n = 0};
+            assert_int_equal(cvn_session_generate(s, &request, hear, &again, NULL, &result, &err),
+                             0);
+            assert_memory_equal(again.id, t.id, (size_t)t.n * sizeof *t.id);
+        }
+    }
+    cvn_session_free(s);
+    cvn_engine_free(e, NULL);
+}
+
 static void mistakes_are_refused_and_leave_the_session_usable(void **state)
 {
     (void)state;
@@ -310,6 +345,7 @@ int main(void)
         cmocka_unit_test(an_interrupted_answer_can_be_gone_on_from),
         cmocka_unit_test(a_full_context_is_said_and_survived),
         cmocka_unit_test(sessions_side_by_side_and_strangers_do_no_harm),
+        cmocka_unit_test(a_repeat_penalty_spans_turns),
         cmocka_unit_test(mistakes_are_refused_and_leave_the_session_usable),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

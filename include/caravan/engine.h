@@ -66,6 +66,7 @@ typedef struct cvn_engine_options {
     int threads;        /* 0: one per core that this process may use */
     bool sampling;      /* compile for temperature; without it every request is greedy */
     bool filters;       /* and for top-k, top-p, min-p */
+    bool penalties;     /* and for repeat penalties, with any of these */
     bool scoring;       /* compile for cvn_engine_score */
     bool no_generation; /* leave out what only cvn_engine_generate needs */
     int eos_interval;   /* steps between looks at the tokens; 1 where memory is the host's */
@@ -90,6 +91,8 @@ typedef struct cvn_sampling {
     int32_t top_k;     /* keep the k likeliest; 0: all */
     float top_p;       /* keep the smallest set of probability >= p; 1: all */
     float min_p;       /* keep what has at least min_p of the likeliest's probability; 0: all */
+    float repeat_penalty; /* 1 or 0: off. Tokens that are in the row already have their logits divided
+                             by it where positive and multiplied where negative (CTRL, 2019) */
     uint64_t seed;     /* same seed, same text, whatever else runs beside it */
 } cvn_sampling;
 

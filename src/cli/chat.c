@@ -22,6 +22,7 @@ enum {
     TOP_K,
     TOP_P,
     MIN_P,
+    PENALTY,
     SEED,
     IGNORE_EOS,
     CONTEXT,
@@ -62,6 +63,7 @@ static const Option *const options[] = {
     [TOP_K] = &option_top_k,
     [TOP_P] = &option_top_p,
     [MIN_P] = &option_min_p,
+    [PENALTY] = &option_repeat_penalty,
     [SEED] = &option_seed,
     [IGNORE_EOS] = &option_ignore_eos,
     [CONTEXT] =
@@ -188,6 +190,7 @@ static int run(const Args *args)
                                           .top_k = (int32_t)v[TOP_K].integer,
                                           .top_p = (float)v[TOP_P].real,
                                           .min_p = (float)v[MIN_P].real,
+                                          .repeat_penalty = (float)v[PENALTY].real,
                                           .seed = (uint64_t)v[SEED].integer}}};
     int code = open_chat(&chat, args, &err);
     if (code == CVN_OK)

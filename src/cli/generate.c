@@ -23,6 +23,7 @@ enum {
     TOP_K,
     TOP_P,
     MIN_P,
+    PENALTY,
     SEED,
     IGNORE_EOS,
     CONTEXT,
@@ -58,6 +59,7 @@ static const Option *const options[] = {
     [TOP_K] = &option_top_k,
     [TOP_P] = &option_top_p,
     [MIN_P] = &option_min_p,
+    [PENALTY] = &option_repeat_penalty,
     [SEED] = &option_seed,
     [IGNORE_EOS] = &option_ignore_eos,
     [CONTEXT] = &option_context,
@@ -322,6 +324,7 @@ static cvn_sampling sampling_of(const Value *v)
                           .top_k = (int32_t)v[TOP_K].integer,
                           .top_p = (float)v[TOP_P].real,
                           .min_p = (float)v[MIN_P].real,
+                          .repeat_penalty = (float)v[PENALTY].real,
                           .seed = (uint64_t)v[SEED].integer};
 }
 

@@ -49,6 +49,15 @@ const Option option_min_p = {
     .high = 1,       .value = "P",
     .fallback = "0", .help = "leave out what is P times less likely than the likeliest"};
 
+const Option option_repeat_penalty = {"repeat-penalty",
+                                      .kind = ARG_REAL,
+                                      .low = 0.01,
+                                      .high = 100,
+                                      .value = "R",
+                                      .fallback = "1",
+                                      .help =
+                                          "make tokens that were there before less likely, 1: off"};
+
 const Option option_ignore_eos = {"ignore-eos", .kind = ARG_FLAG,
                                   .help = "go on past the end of the text"};
 
@@ -101,6 +110,7 @@ int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err)
 void run_model_samples(RunOptions *options, const cvn_sampling *s)
 {
     options->engine.sampling = s->temperature > 0;
+    options->engine.penalties = s->repeat_penalty < 1 || s->repeat_penalty > 1;
     options->engine.filters = s->temperature > 0 && (s->top_k > 0 || s->top_p < 1 || s->min_p > 0);
 }
 

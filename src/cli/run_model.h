@@ -11,6 +11,7 @@
 extern const Option option_context;                                 /* --context N: ARG_INT */
 extern const Option option_memory;                                  /* --memory SIZE: ARG_SIZE */
 extern const Option option_temperature, option_top_p, option_min_p; /* ARG_REAL */
+extern const Option option_repeat_penalty;                          /* ARG_REAL */
 extern const Option option_top_k;                                   /* ARG_INT */
 extern const Option option_ignore_eos;                              /* ARG_FLAG */
 extern const Option option_dump;                                    /* --dump DIR: ARG_OUTPUT */

@@ -187,6 +187,8 @@ static void output_sample(Builder *b, cvn_value *x)
     const LlamaStep *s = b->step;
     cvn_value *logits = logits_of(b, last_token(b, x));
     logits = cvn_reshape(G, logits, 2, (int64_t[]){s->batch, b->config->vocab});
+    if (s->penalty)
+        logits = sample_penalty(b->g, logits);
     cvn_value *position = cvn_add(G, b->start, b->length);
     cvn_value *next = sample_tokens(b->g, s->sample, logits, position);
     cvn_output(G, next);

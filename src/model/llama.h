@@ -43,6 +43,7 @@ typedef struct LlamaStep {
     cvn_dtype compute; /* of weights, activations entering products, and the cache: f32 or bf16 */
     LlamaOutput output;
     SampleMode sample; /* for LLAMA_SAMPLE */
+    bool penalty;      /* for LLAMA_SAMPLE: with the parameters of sample_penalty */
 } LlamaStep;
 
 /* What training needs of the model: the loss of whole sequences, without a cache. */

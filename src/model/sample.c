@@ -90,3 +90,17 @@ cvn_value *sample_tokens(cvn_graph *g, SampleMode mode, cvn_value *logits, cvn_v
     cvn_value *noisy = cvn_add(g, scaled, gumbel(g, shape, key, position));
     return cvn_select(g, greedy, likeliest, cvn_argmax(g, noisy, 1));
 }
+
+cvn_value *sample_penalty(cvn_graph *g, cvn_value *logits)
+{
+    const cvn_type *shape = cvn_value_type(logits);
+    cvn_type flags = *shape;
+    flags.dtype = CVN_BOOL;
+    cvn_value *penalty = cvn_parameter(g, "penalty", CVN_TYPE(CVN_F32, shape->dim[0]));
+    cvn_value *seen = cvn_parameter(g, "seen", flags);
+    penalty = along_rows(g, penalty, shape);
+    cvn_value *positive = cvn_compare_values(g, CVN_GT, logits, like(g, logits, 0));
+    cvn_value *less =
+        cvn_select(g, positive, cvn_divide(g, logits, penalty), cvn_multiply(g, logits, penalty));
+    return cvn_select(g, seen, less, logits);
+}

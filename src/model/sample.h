@@ -29,4 +29,9 @@ typedef enum SampleMode {
    top_k i32 [batch] (<= 0: off), top_p f32 [batch] (>= 1: off), min_p f32 [batch] (<= 0: off). */
 cvn_value *sample_tokens(cvn_graph *g, SampleMode mode, cvn_value *logits, cvn_value *position);
 
+/* The logits f32 [batch, vocab] with a penalty on tokens that were seen: divided by it where positive,
+   multiplied where negative (Keskar et al., CTRL, 2019, with the sign heeded).
+   Parameters: penalty f32 [batch] (1: off), seen i1 [batch, vocab]. */
+cvn_value *sample_penalty(cvn_graph *g, cvn_value *logits);
+
 #endif

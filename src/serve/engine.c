@@ -27,7 +27,8 @@ cvn_engine_stats cvn_engine_get_stats(const cvn_engine *e)
     return stats;
 }
 
-static void make_inputs(Inputs *in, Arena *arena, size_t rows, size_t seq)
+/* vocab: of the flags of tokens seen; 0 where there are none. */
+static void make_inputs(Inputs *in, Arena *arena, size_t rows, size_t seq, size_t vocab)
 {
     in->tokens = arena_array(arena, rows * seq, sizeof *in->tokens);
     in->targets = arena_array(arena, rows * seq, sizeof *in->targets);
@@ -38,6 +39,8 @@ static void make_inputs(Inputs *in, Arena *arena, size_t rows, size_t seq)
     in->top_p = arena_array(arena, rows, sizeof *in->top_p);
     in->min_p = arena_array(arena, rows, sizeof *in->min_p);
     in->key = arena_array(arena, rows * 2, sizeof *in->key);
+    in->penalty = arena_array(arena, rows, sizeof *in->penalty);
+    in->seen = vocab ? arena_array(arena, rows * vocab, 1) : NULL;
 }
 
 static void *slot_address(const Inputs *in, Slot slot)
@@ -47,7 +50,8 @@ static void *slot_address(const Inputs *in, Slot slot)
         [SLOT_LENGTH] = in->length,   [SLOT_TEMPERATURE] = in->temperature,
         [SLOT_KEY] = in->key,         [SLOT_TOP_K] = in->top_k,
         [SLOT_TOP_P] = in->top_p,     [SLOT_MIN_P] = in->min_p,
-        [SLOT_TARGETS] = in->targets,
+        [SLOT_TARGETS] = in->targets, [SLOT_PENALTY] = in->penalty,
+        [SLOT_SEEN] = in->seen,
     };
     return address[slot];
 }
@@ -55,8 +59,9 @@ static void *slot_address(const Inputs *in, Slot slot)
 /* The address of a graph's parameter by its name, after the weights and caches. */
 static void *named_input(const Inputs *in, const char *name)
 {
-    static const char *const names[SLOT_COUNT] = {"tokens", "start", "length", "temperature", "key",
-                                                  "top_k",  "top_p", "min_p",  "targets"};
+    static const char *const names[SLOT_COUNT] = {"tokens",  "start",   "length", "temperature",
+                                                  "key",     "top_k",   "top_p",  "min_p",
+                                                  "targets", "penalty", "seen"};
     for (int i = 0; i < SLOT_COUNT; i++)
         if (strcmp(names[i], name) == 0)
             return slot_address(in, (Slot)i);
@@ -103,7 +108,8 @@ done:
 static int compile_programs(cvn_engine *e, cvn_err *err)
 {
     const cvn_engine_options *o = &e->options;
-    LlamaStep step = {.batch = 1, .context = o->context, .compute = e->model->dtype};
+    LlamaStep step = {
+        .batch = 1, .context = o->context, .compute = e->model->dtype, .penalty = o->penalties};
     step.context += o->bucket[o->n_buckets - 1];
     int code = CVN_OK;
     for (int i = 0; i < o->n_buckets && !code && !o->no_generation; i++) {
@@ -198,8 +204,9 @@ static int start_engine(cvn_engine *e, cvn_err *err)
     /* A padded section may write past the context; the extra positions are where it does. */
     if (kv_init(&e->kv, config, o->rows, o->context + largest, e->model->dtype, err))
         return err->code;
-    make_inputs(&e->rows, &e->arena, (size_t)o->rows, 1);
-    make_inputs(&e->one, &e->arena, 1, (size_t)largest);
+    size_t seen = o->penalties ? (size_t)config->vocab : 0;
+    make_inputs(&e->rows, &e->arena, (size_t)o->rows, 1, seen);
+    make_inputs(&e->one, &e->arena, 1, (size_t)largest, seen);
     e->filled = arena_array(&e->arena, (size_t)o->rows, sizeof *e->filled);
     e->resets = arena_array(&e->arena, (size_t)o->rows, sizeof *e->resets);
     for (int i = 0; i < o->rows; i++)
@@ -283,6 +290,24 @@ void engine_reset_row(cvn_engine *e, int row)
     e->rows.length[row] = 0;
     e->rows.temperature[row] = 0;
     e->rows.top_p[row] = 1;
+    e->rows.penalty[row] = 1;
+    engine_set_seen(e, row, NULL, 0);
+}
+
+/* Marks tokens, which are in the vocabulary, as being in a row. */
+static void add_seen(cvn_engine *e, int row, const int32_t *tokens, int64_t n)
+{
+    size_t vocab = (size_t)e->model->io.config.vocab;
+    for (int64_t i = 0; e->rows.seen && i < n; i++)
+        e->rows.seen[(size_t)row * vocab + (size_t)tokens[i]] = 1;
+}
+
+void engine_set_seen(cvn_engine *e, int row, const int32_t *tokens, int64_t n)
+{
+    size_t vocab = (size_t)e->model->io.config.vocab;
+    if (e->rows.seen)
+        memset(e->rows.seen + (size_t)row * vocab, 0, vocab);
+    add_seen(e, row, tokens, n);
 }
 
 static void set_sampling(Inputs *in, int row, const cvn_sampling *s)
@@ -291,6 +316,7 @@ static void set_sampling(Inputs *in, int row, const cvn_sampling *s)
     in->top_k[row] = s->top_k;
     in->top_p[row] = s->top_p;
     in->min_p[row] = s->min_p;
+    in->penalty[row] = s->repeat_penalty > 0 ? s->repeat_penalty : 1;
     in->key[2 * row] = (uint32_t)s->seed;
     in->key[2 * row + 1] = (uint32_t)(s->seed >> 32);
 }
@@ -323,6 +349,9 @@ static void stage_section(cvn_engine *e, Program *p, int row, const int32_t *tok
     memset(e->one.tokens + n, 0, (size_t)(p->seq - n) * sizeof *tokens);
     e->one.start[0] = (int32_t)e->filled[row];
     e->one.length[0] = (int32_t)n;
+    size_t vocab = (size_t)e->model->io.config.vocab;
+    if (e->one.seen)
+        memcpy(e->one.seen, e->rows.seen + (size_t)row * vocab, vocab);
 }
 
 /* The smallest bucket that holds n tokens, or the largest there is. */
@@ -364,6 +393,10 @@ int engine_prefill(cvn_engine *e, int row, const int32_t *tokens, int64_t n,
     SampleMode mode = row_mode(&e->one, 0, e->model->io.config.vocab);
     if (check_mode(e, mode, err))
         return CVN_EINVAL;
+    if (e->one.penalty[0] != 1 && !e->one.seen) /* 1 stands for no penalty, exactly */
+        return err_set(err, CVN_EINVAL,
+                       "the request has a repeat penalty and the engine was made without");
+    add_seen(e, row, tokens, n);
     double begin = engine_now();
     Program *p = NULL;
     for (int64_t done = 0; done < n;) {
@@ -393,6 +426,7 @@ int engine_decode(cvn_engine *e, cvn_err *err)
     for (int i = 0; i < e->options.rows; i++) {
         if (!e->rows.length[i])
             continue;
+        add_seen(e, i, &e->rows.tokens[i], 1);
         SampleMode wanted = row_mode(&e->rows, i, e->model->io.config.vocab);
         mode = wanted > mode ? wanted : mode;
         if (e->filled[i] >= e->options.context)

@@ -28,13 +28,16 @@ typedef enum Slot {
     SLOT_TOP_P,
     SLOT_MIN_P,
     SLOT_TARGETS,
+    SLOT_PENALTY,
+    SLOT_SEEN,
     SLOT_COUNT
 } Slot;
 
 /* Inputs for `rows` rows of up to `seq` tokens. */
 typedef struct Inputs {
     int32_t *tokens, *start, *length, *top_k, *targets; /* tokens, targets: [rows * seq] */
-    float *temperature, *top_p, *min_p;
+    float *temperature, *top_p, *min_p, *penalty;
+    uint8_t *seen; /* [rows * vocab] 1: the token is in the row; NULL without penalties */
     uint32_t *key; /* [rows * 2] */
 } Inputs;
 
@@ -84,6 +87,9 @@ int engine_decode(cvn_engine *e, cvn_err *err);
 
 /* A row takes part in decoding while it is active. */
 void engine_set_active(cvn_engine *e, int row, bool active);
+
+/* Says which tokens a row's repeat penalty is for; prefill and decode add theirs. */
+void engine_set_seen(cvn_engine *e, int row, const int32_t *tokens, int64_t n);
 
 /* Forgets a row's text. */
 void engine_reset_row(cvn_engine *e, int row);

@@ -156,6 +156,9 @@ int engine_check_request(const cvn_request *r, int i, cvn_err *err)
             err, CVN_EINVAL,
             "top-k %d, top-p %g, min-p %g: expected top-k >= 0, top-p > 0, min-p in 0 to 1",
             (int)s->top_k, (double)s->top_p, (double)s->min_p);
+    if (!(s->repeat_penalty >= 0) || isinf(s->repeat_penalty))
+        return err_set(err, CVN_EINVAL, "a repeat penalty of %g is no positive number",
+                       (double)s->repeat_penalty);
     return CVN_OK;
 }
 

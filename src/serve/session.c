@@ -139,6 +139,7 @@ static void truncate_to(cvn_session *s, int64_t keep)
     s->n = keep;
     s->e->filled[s->row] = keep;
     s->e->rows.start[s->row] = (int32_t)keep;
+    engine_set_seen(s->e, s->row, s->cached, keep);
 }
 
 int cvn_session_generate(cvn_session *s, const cvn_request *request, cvn_token_fn *on_token,
