@@ -1,0 +1,621 @@
+#include "shard/factors.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { NONE = -1 };
+
+/* ---- making rules ---- */
+
+static int add(Rule *rule, int64_t size, FactorKind kind)
+{
+    if (size == 1)
+        return NONE;
+    assert(rule->n_factors < FACTORS_MAX);
+    rule->factor[rule->n_factors] = (Factor){.size = size, .kind = kind, .how = CVN_SUM};
+    return rule->n_factors++;
+}
+
+static int add_local(Rule *rule, int64_t size, FactorKind kind, FactorLocal local)
+{
+    int f = add(rule, size, kind);
+    if (f != NONE)
+        rule->factor[f].local = local;
+    return f;
+}
+
+static void put(Rule *rule, int tensor, int64_t d, int f)
+{
+    if (f == NONE)
+        return;
+    DimFactors *dim = &rule->dim[tensor][d];
+    assert(dim->n < FACTORS_PER_DIM);
+    dim->factor[dim->n++] = (uint8_t)f;
+}
+
+static bool has(const Ints *list, int64_t x)
+{
+    for (int i = 0; i < list->n; i++)
+        if (list->v[i] == x)
+            return true;
+    return false;
+}
+
+static const cvn_type *in(const Op *op, int i)
+{
+    return &op->operand[i]->type;
+}
+
+static const cvn_type *out(const Op *op)
+{
+    return &op->result[0]->type;
+}
+
+static Rule new_rule(int n_operands, int n_tensors, Arena *arena)
+{
+    return (Rule){.factor = arena_array(arena, FACTORS_MAX, sizeof(Factor)),
+                  .n_operands = n_operands,
+                  .n_tensors = n_tensors,
+                  .dim = arena_array(arena, (size_t)n_tensors, sizeof(DimFactors[CVN_MAX_RANK]))};
+}
+
+typedef void RuleFn(const Op *op, Rule *rule);
+
+static void no_rule(const Op *op, Rule *rule)
+{
+    (void)op;
+    (void)rule;
+}
+
+/* Scalars beside tensors (select's pred, clamp's bounds) have no dimensions to split. */
+static void pointwise(const Op *op, Rule *rule)
+{
+    for (int d = 0; d < out(op)->rank; d++) {
+        int f = add(rule, out(op)->dim[d], FACTOR_PASS);
+        for (int t = 0; t < rule->n_tensors; t++)
+            if (t >= rule->n_operands || in(op, t)->rank > 0)
+                put(rule, t, d, f);
+    }
+}
+
+static void broadcast_in_dim(const Op *op, Rule *rule)
+{
+    for (int d = 0; d < out(op)->rank; d++) {
+        int f = add(rule, out(op)->dim[d], FACTOR_PASS);
+        put(rule, 1, d, f);
+        for (int i = 0; i < in(op, 0)->rank; i++)
+            if (op->attr.dims.v[i] == d && in(op, 0)->dim[i] == out(op)->dim[d])
+                put(rule, 0, i, f);
+    }
+}
+
+static void transpose(const Op *op, Rule *rule)
+{
+    for (int d = 0; d < out(op)->rank; d++) {
+        int f = add(rule, out(op)->dim[d], FACTOR_PASS);
+        put(rule, 0, op->attr.dims.v[d], f);
+        put(rule, 1, d, f);
+    }
+}
+
+static int64_t gcd(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t r = a % b;
+        a = b;
+        b = r;
+    }
+    return a;
+}
+
+/* Gives dimensions [from, to) of a tensor factors of their own: what follows is not in line. */
+static void own_factors(Rule *rule, int tensor, const int64_t *left, int from, int to)
+{
+    for (int d = from; d < to; d++)
+        put(rule, tensor, d, add(rule, left[d], FACTOR_WHOLE));
+}
+
+/* Dimensions i … and o … of the two sides hold the same elements: common factors from the major
+   side, for as long as the sizes have common divisors. left[] is what of each size has no factor. */
+static void reshape_group(Rule *rule, int64_t *left[2], int i, int i_end, int o, int o_end)
+{
+    for (;;) {
+        while (i < i_end && left[0][i] == 1)
+            i++;
+        while (o < o_end && left[1][o] == 1)
+            o++;
+        int64_t common = i < i_end && o < o_end ? gcd(left[0][i], left[1][o]) : 1;
+        if (common == 1)
+            break;
+        int f = add(rule, common, FACTOR_PASS);
+        put(rule, 0, i, f);
+        put(rule, 1, o, f);
+        left[0][i] /= common;
+        left[1][o] /= common;
+    }
+    own_factors(rule, 0, left[0], i, i_end);
+    own_factors(rule, 1, left[1], o, o_end);
+}
+
+static void reshape(const Op *op, Rule *rule)
+{
+    cvn_type a = *in(op, 0), b = *out(op);
+    int64_t *left[2] = {a.dim, b.dim};
+    if (cvn_type_elements(&a) == 0)
+        return;
+    for (int i = 0, o = 0; i < a.rank || o < b.rank;) {
+        int i0 = i, o0 = o;
+        int64_t x = i < a.rank ? a.dim[i++] : 1, y = o < b.rank ? b.dim[o++] : 1;
+        while (x != y) {
+            if (x < y)
+                x *= a.dim[i++];
+            else
+                y *= b.dim[o++];
+        }
+        reshape_group(rule, left, i0, i, o0, o);
+    }
+}
+
+/* Dimensions that are taken whole pass; the others need their neighbours. */
+static void slice(const Op *op, Rule *rule)
+{
+    for (int d = 0; d < out(op)->rank; d++) {
+        bool whole = in(op, 0)->dim[d] == out(op)->dim[d];
+        int f = add(rule, in(op, 0)->dim[d], whole ? FACTOR_PASS : FACTOR_SHIFT);
+        put(rule, 0, d, f);
+        put(rule, 1, d, f);
+    }
+}
+
+static void pad(const Op *op, Rule *rule)
+{
+    const OpAttr *a = &op->attr;
+    for (int d = 0; d < out(op)->rank; d++) {
+        bool whole = !a->start.v[d] && !a->limit.v[d] && !a->stride.v[d];
+        int64_t x = in(op, 0)->dim[d], y = out(op)->dim[d];
+        int f = add(rule, x > y ? x : y, whole ? FACTOR_PASS : FACTOR_SHIFT);
+        put(rule, 0, d, f);
+        put(rule, 2, d, f);
+    }
+}
+
+static void concatenate(const Op *op, Rule *rule)
+{
+    for (int d = 0; d < out(op)->rank; d++) {
+        bool joined = d == op->attr.axis && op->n_operands > 1;
+        int f = add(rule, out(op)->dim[d], joined ? FACTOR_SHIFT : FACTOR_PASS);
+        for (int t = 0; t < rule->n_tensors; t++)
+            put(rule, t, d, f);
+    }
+}
+
+static void reverse(const Op *op, Rule *rule)
+{
+    for (int d = 0; d < out(op)->rank; d++) {
+        int f = add(rule, out(op)->dim[d], has(&op->attr.dims, d) ? FACTOR_SHIFT : FACTOR_PASS);
+        put(rule, 0, d, f);
+        put(rule, 1, d, f);
+    }
+}
+
+/* ---- operations that address by data ---- */
+
+static void dynamic_slice(const Op *op, Rule *rule)
+{
+    int result = rule->n_operands;
+    for (int d = 0; d < out(op)->rank; d++) {
+        bool whole = in(op, 0)->dim[d] == out(op)->dim[d];
+        if (whole) {
+            int f = add(rule, out(op)->dim[d], FACTOR_PASS);
+            put(rule, 0, d, f);
+            put(rule, result, d, f);
+        } else {
+            put(rule, 0, d, add(rule, in(op, 0)->dim[d], FACTOR_WHOLE));
+            put(rule, result, d, add(rule, out(op)->dim[d], FACTOR_WHOLE));
+        }
+    }
+}
+
+static void dynamic_update_slice(const Op *op, Rule *rule)
+{
+    int result = rule->n_operands;
+    for (int d = 0; d < out(op)->rank; d++) {
+        bool whole = in(op, 0)->dim[d] == in(op, 1)->dim[d];
+        int f = whole ? add(rule, out(op)->dim[d], FACTOR_PASS)
+                      : add_local(rule, out(op)->dim[d], FACTOR_PASS, LOCAL_INDEX);
+        put(rule, 0, d, f);
+        put(rule, result, d, f);
+        put(rule, 1, d, whole ? f : add(rule, in(op, 1)->dim[d], FACTOR_WHOLE));
+    }
+}
+
+/* The dimension of a gather's result (scatter's updates) that runs over dimension e of the indices.
+   The dimensions that are not window run over them in order, without the index vectors' own. */
+static int64_t index_slot(const OpAttr *a, int rank, int64_t e)
+{
+    int64_t index = 0;
+    for (int64_t d = 0; d < rank; d++) {
+        if (has(&a->window, d))
+            continue;
+        index += index == a->index_vector_dim;
+        if (index++ == e)
+            return d;
+    }
+    assert(!"every dimension of the indices has a place in the result");
+    return -1;
+}
+
+/* What gather and scatter share: the indices, and the slots they run over in tensor `slots`. */
+static void index_dims(const Op *op, Rule *rule, int slots, const cvn_type *type, FactorKind kind,
+                       FactorLocal local)
+{
+    const OpAttr *a = &op->attr;
+    for (int e = 0; e < in(op, 1)->rank; e++) {
+        int64_t size = in(op, 1)->dim[e];
+        if (e == a->index_vector_dim) {
+            put(rule, 1, e, add(rule, size, FACTOR_WHOLE));
+            continue;
+        }
+        bool batch = has(&a->index_batch, e);
+        int f = batch ? add(rule, size, FACTOR_PASS) : add_local(rule, size, kind, local);
+        put(rule, 1, e, f);
+        put(rule, slots, index_slot(a, type->rank, e), f);
+        for (int i = 0; batch && i < a->index_batch.n; i++) {
+            if (a->index_batch.v[i] != e)
+                continue;
+            put(rule, 0, a->operand_batch.v[i], f);
+            if (op->kind == OP_SCATTER)
+                put(rule, 3, a->operand_batch.v[i], f);
+        }
+    }
+}
+
+/* Rows of a table split by rows: each device looks up what it has, and the sum is the result. */
+static void gather(const Op *op, Rule *rule)
+{
+    const OpAttr *a = &op->attr;
+    cvn_dtype dtype = out(op)->dtype;
+    index_dims(op, rule, 2, out(op), FACTOR_PASS, LOCAL_PLAIN);
+    for (int d = 0, w = 0; d < in(op, 0)->rank; d++) {
+        int64_t size = in(op, 0)->dim[d];
+        if (has(&a->operand_batch, d))
+            continue;
+        if (has(&a->collapsed, d)) {
+            bool split = has(&a->index_map, d) && dtype != CVN_I4;
+            int f = add_local(rule, size, split ? FACTOR_REDUCE : FACTOR_WHOLE,
+                              split ? LOCAL_INDEX : LOCAL_PLAIN);
+            if (f != NONE && dtype == CVN_BOOL)
+                rule->factor[f].how = CVN_ANY;
+            put(rule, 0, d, f);
+            continue;
+        }
+        int64_t slot = a->window.v[w++];
+        int f = add(rule, size, a->sizes.v[d] == size ? FACTOR_PASS : FACTOR_WHOLE);
+        put(rule, 0, d, f);
+        put(rule, 2, slot, a->sizes.v[d] == size ? f : add(rule, a->sizes.v[d], FACTOR_WHOLE));
+    }
+}
+
+/* Updates that are split among devices make partial sums, where they are added; where they
+   replace, their order counts and they are needed whole. A window that an index moves may hang over
+   the end, and what hangs over is skipped: it does not pass even when it has the full size. */
+static void scatter(const Op *op, Rule *rule)
+{
+    const OpAttr *a = &op->attr;
+    const cvn_type *updates = in(op, 2);
+    bool adds = a->combine == COMBINE_ADD;
+    index_dims(op, rule, 2, updates, adds ? FACTOR_REDUCE : FACTOR_WHOLE,
+               adds ? LOCAL_ONCE : LOCAL_PLAIN);
+    for (int d = 0, w = 0; d < out(op)->rank; d++) {
+        int64_t size = out(op)->dim[d];
+        int f;
+        if (has(&a->operand_batch, d))
+            continue;
+        if (has(&a->collapsed, d)) {
+            bool split = has(&a->index_map, d);
+            f = add_local(rule, size, split ? FACTOR_PASS : FACTOR_WHOLE,
+                          split ? LOCAL_INDEX : LOCAL_PLAIN);
+        } else {
+            int64_t slot = a->window.v[w++], n = updates->dim[slot];
+            bool whole = n == size && !has(&a->index_map, d);
+            f = add(rule, size, whole ? FACTOR_PASS : FACTOR_WHOLE);
+            put(rule, 2, slot, whole ? f : add(rule, n, FACTOR_WHOLE));
+        }
+        put(rule, 0, d, f);
+        put(rule, 3, d, f);
+    }
+}
+
+/* Sort and cumsum: one dimension whole. */
+static void along_axis(const Op *op, Rule *rule)
+{
+    for (int d = 0; d < out(op)->rank; d++) {
+        int f = add(rule, out(op)->dim[d], d == op->attr.axis ? FACTOR_WHOLE : FACTOR_PASS);
+        for (int t = 0; t < rule->n_tensors; t++)
+            put(rule, t, d, f);
+    }
+}
+
+/* ---- reductions and contractions ---- */
+
+static void reduce(const Op *op, Rule *rule)
+{
+    int kept = 0;
+    for (int d = 0; d < in(op, 0)->rank; d++) {
+        bool gone = has(&op->attr.dims, d);
+        int f = add(rule, in(op, 0)->dim[d], gone ? FACTOR_REDUCE : FACTOR_PASS);
+        if (f != NONE)
+            rule->factor[f].how = op->attr.reduce;
+        put(rule, 0, d, f);
+        if (!gone)
+            put(rule, 1, kept++, f);
+    }
+}
+
+static void dot_general(const Op *op, Rule *rule)
+{
+    const OpAttr *a = &op->attr;
+    int d = 0;
+    for (int i = 0; i < a->lhs_batch.n; i++) {
+        int f = add(rule, out(op)->dim[d], FACTOR_PASS);
+        put(rule, 0, a->lhs_batch.v[i], f);
+        put(rule, 1, a->rhs_batch.v[i], f);
+        put(rule, 2, d++, f);
+    }
+    for (int side = 0; side < 2; side++) {
+        const Ints *batch = side ? &a->rhs_batch : &a->lhs_batch;
+        const Ints *contract = side ? &a->rhs_contract : &a->lhs_contract;
+        for (int i = 0; i < in(op, side)->rank; i++) {
+            if (has(batch, i) || has(contract, i))
+                continue;
+            int f = add(rule, out(op)->dim[d], FACTOR_PASS);
+            put(rule, side, i, f);
+            put(rule, 2, d++, f);
+        }
+    }
+    for (int i = 0; i < a->lhs_contract.n; i++) {
+        int f = add(rule, in(op, 0)->dim[a->lhs_contract.v[i]], FACTOR_REDUCE);
+        put(rule, 0, a->lhs_contract.v[i], f);
+        put(rule, 1, a->rhs_contract.v[i], f);
+    }
+}
+
+/* ---- composites ---- */
+
+/* The mean over the last dimension is a reduction inside; the rest passes. */
+static void rms_norm(const Op *op, Rule *rule)
+{
+    int last = out(op)->rank - 1;
+    for (int d = 0; d <= last; d++) {
+        int f =
+            add_local(rule, out(op)->dim[d], FACTOR_PASS, d == last ? LOCAL_PARTS : LOCAL_PLAIN);
+        put(rule, 0, d, f);
+        put(rule, 2, d, f);
+        if (d == last)
+            put(rule, 1, 0, f);
+    }
+}
+
+/* Pairs of elements turn together, so head_dim stays whole. */
+static void rope(const Op *op, Rule *rule)
+{
+    for (int d = 0; d < 4; d++) {
+        int f = add(rule, out(op)->dim[d], d == 3 ? FACTOR_WHOLE : FACTOR_PASS);
+        put(rule, 0, d, f);
+        put(rule, 3, d, f);
+        if (d < 2)
+            put(rule, 1, d, f);
+    }
+    put(rule, 2, 0, add(rule, in(op, 2)->dim[0], FACTOR_WHOLE));
+}
+
+/* Queries of a later shard of seq begin later: start and length are made relative. Heads are the
+   KV heads times the group of each, so a split of heads beyond the KV heads splits the groups. */
+static void attention(const Op *op, Rule *rule)
+{
+    const cvn_type *q = in(op, 0), *k = in(op, 1);
+    int batch = add(rule, q->dim[0], FACTOR_PASS);
+    int seq = add_local(rule, q->dim[1], FACTOR_PASS, LOCAL_INDEX);
+    int kv = add(rule, k->dim[1], FACTOR_PASS);
+    int group = add(rule, q->dim[2] / k->dim[1], FACTOR_PASS);
+    int head_dim = add(rule, q->dim[3], FACTOR_WHOLE);
+    int context = add(rule, k->dim[2], FACTOR_WHOLE);
+    for (int t = 0; t < rule->n_tensors; t++)
+        put(rule, t, 0, batch);
+    for (int t = 0; t <= 5; t += 5) { /* q and the result */
+        put(rule, t, 1, seq);
+        put(rule, t, 2, kv);
+        put(rule, t, 2, group);
+        put(rule, t, 3, head_dim);
+    }
+    for (int t = 1; t <= 2; t++) { /* k and v */
+        put(rule, t, 1, kv);
+        put(rule, t, 2, context);
+        put(rule, t, 3, head_dim);
+    }
+}
+
+static void cache_update(const Op *op, Rule *rule)
+{
+    const cvn_type *cache = in(op, 0), *update = in(op, 1);
+    int batch = add(rule, cache->dim[0], FACTOR_PASS);
+    int kv = add(rule, cache->dim[1], FACTOR_PASS);
+    int context = add(rule, cache->dim[2], FACTOR_WHOLE);
+    int head_dim = add(rule, cache->dim[3], FACTOR_PASS);
+    for (int t = 0; t <= 3; t += 3) { /* the cache before and after */
+        put(rule, t, 0, batch);
+        put(rule, t, 1, kv);
+        put(rule, t, 2, context);
+        put(rule, t, 3, head_dim);
+    }
+    put(rule, 1, 0, batch);
+    put(rule, 1, 1, add(rule, update->dim[1], FACTOR_WHOLE));
+    put(rule, 1, 2, kv);
+    put(rule, 1, 3, head_dim);
+    put(rule, 2, 0, batch);
+}
+
+/* Reductions over one dimension that are not one sum: the decomposition has a maximum and a sum
+   (a minimum for argmax) in a row, each a small all-reduce, and logits are never gathered. */
+static void softmax_cross_entropy(const Op *op, Rule *rule)
+{
+    int last = in(op, 0)->rank - 1;
+    for (int d = 0; d < last; d++) {
+        int f = add(rule, in(op, 0)->dim[d], FACTOR_PASS);
+        for (int t = 0; t < rule->n_tensors; t++)
+            put(rule, t, d, f);
+    }
+    put(rule, 0, last, add_local(rule, in(op, 0)->dim[last], FACTOR_REDUCE, LOCAL_PARTS));
+}
+
+static void argmax(const Op *op, Rule *rule)
+{
+    int kept = 0;
+    for (int d = 0; d < in(op, 0)->rank; d++) {
+        bool gone = d == op->attr.axis;
+        int f = add_local(rule, in(op, 0)->dim[d], gone ? FACTOR_REDUCE : FACTOR_PASS,
+                          gone ? LOCAL_PARTS : LOCAL_PLAIN);
+        if (gone && f != NONE)
+            rule->factor[f].how = CVN_MAX;
+        put(rule, 0, d, f);
+        if (!gone)
+            put(rule, 1, kept++, f);
+    }
+}
+
+/* ---- the table ---- */
+
+static RuleFn *const table[OP_COUNT] = {
+    [OP_PARAMETER] = no_rule,
+    [OP_CONSTANT] = no_rule,
+    [OP_IOTA] = no_rule,
+    [OP_BROADCAST_IN_DIM] = broadcast_in_dim,
+    [OP_RESHAPE] = reshape,
+    [OP_TRANSPOSE] = transpose,
+    [OP_SLICE] = slice,
+    [OP_CONCATENATE] = concatenate,
+    [OP_PAD] = pad,
+    [OP_REVERSE] = reverse,
+    [OP_DYNAMIC_SLICE] = dynamic_slice,
+    [OP_DYNAMIC_UPDATE_SLICE] = dynamic_update_slice,
+    [OP_GATHER] = gather,
+    [OP_SCATTER] = scatter,
+    [OP_SORT] = along_axis,
+    [OP_REDUCE] = reduce,
+    [OP_CUMSUM] = along_axis,
+    [OP_DOT_GENERAL] = dot_general,
+    [OP_ALL_REDUCE] = no_rule, /* the partitioner makes collectives; whole graphs have none */
+    [OP_ALL_GATHER] = no_rule,
+    [OP_REDUCE_SCATTER] = no_rule,
+    [OP_ALL_TO_ALL] = no_rule,
+    [OP_COLLECTIVE_PERMUTE] = no_rule,
+    [OP_PARTITION_ID] = no_rule,
+    [OP_OPTIMIZATION_BARRIER] = pointwise,
+    [OP_RMS_NORM] = rms_norm,
+    [OP_ROPE] = rope,
+    [OP_ATTENTION] = attention,
+    [OP_CACHE_UPDATE] = cache_update,
+    [OP_SOFTMAX_CROSS_ENTROPY] = softmax_cross_entropy,
+    [OP_ARGMAX] = argmax,
+    [OP_RANDOM_BITS] = pointwise,
+};
+
+/* Elementwise kinds share one rule. */
+static RuleFn *rule_of(OpKind kind)
+{
+    switch (op_info[kind].class_) {
+    case CLASS_UNARY:
+    case CLASS_BINARY:
+    case CLASS_TERNARY:
+        return pointwise;
+    default:
+        return table[kind];
+    }
+}
+
+bool factor_rule_exists(OpKind kind)
+{
+    return rule_of(kind) != NULL;
+}
+
+bool factor_is_transparent(OpKind kind)
+{
+    return rule_of(kind) == pointwise || kind == OP_RESHAPE || kind == OP_TRANSPOSE;
+}
+
+Rule factor_rule(const Op *op, Arena *arena)
+{
+    Rule rule = new_rule(op->n_operands, op->n_operands + op->n_results, arena);
+    rule_of(op->kind)(op, &rule);
+    return rule;
+}
+
+Rule factor_identity(const cvn_type *type, Arena *arena)
+{
+    Rule rule = new_rule(1, 2, arena);
+    for (int d = 0; d < type->rank; d++) {
+        int f = add(&rule, type->dim[d], FACTOR_PASS);
+        put(&rule, 0, d, f);
+        put(&rule, 1, d, f);
+    }
+    return rule;
+}
+
+/* A copy of a list of sizes in which those that name the whole of a dimension follow its shard. */
+static Ints follow(const Ints *list, const cvn_type *whole, const cvn_type *shard, Arena *arena)
+{
+    int64_t *v = arena_copy(arena, list->v, (size_t)list->n * sizeof *v);
+    for (int i = 0; i < list->n; i++)
+        if (v[i] == whole->dim[i])
+            v[i] = shard->dim[i];
+    return (Ints){list->n, v};
+}
+
+OpAttr factor_local_attr(const Op *op, const cvn_type *operand, const cvn_type *result,
+                         Arena *arena)
+{
+    OpAttr attr = op->attr;
+    (void)result;
+    if (op->kind == OP_SLICE)
+        attr.limit = follow(&attr.limit, in(op, 0), &operand[0], arena);
+    if (op->kind == OP_DYNAMIC_SLICE || op->kind == OP_GATHER)
+        attr.sizes = follow(&attr.sizes, in(op, 0), &operand[0], arena);
+    return attr;
+}
+
+/* ---- text ---- */
+
+static void print_tensor(StrBuf *buf, const Rule *rule, int t, int rank)
+{
+    strbuf_putc(buf, '[');
+    for (int d = 0; d < rank; d++) {
+        const DimFactors *dim = &rule->dim[t][d];
+        strbuf_puts(buf, d ? "," : "");
+        for (int i = 0; i < dim->n; i++)
+            strbuf_putc(buf, (char)(dim->factor[i] < 26 ? 'a' + dim->factor[i]
+                                                        : 'A' + dim->factor[i] - 26));
+        strbuf_puts(buf, dim->n ? "" : "1");
+    }
+    strbuf_putc(buf, ']');
+}
+
+void rule_print(StrBuf *buf, const Rule *rule, const Op *op)
+{
+    static const char *const kind[] = {"pass", "reduce", "whole", "shift"};
+    for (int t = 0; t < rule->n_tensors; t++) {
+        bool result = t >= rule->n_operands;
+        const cvn_value *v = result ? op->result[t - rule->n_operands] : op->operand[t];
+        strbuf_puts(buf, t == rule->n_operands ? (t ? " -> " : "-> ") : t ? ", " : "");
+        print_tensor(buf, rule, t, v->type.rank);
+    }
+    for (int k = FACTOR_REDUCE; k <= FACTOR_SHIFT; k++) {
+        int n = 0;
+        for (int f = 0; f < rule->n_factors; f++) {
+            if ((int)rule->factor[f].kind != k)
+                continue;
+            if (n++ == 0)
+                strbuf_printf(buf, " %s=", kind[k]);
+            strbuf_putc(buf, (char)(f < 26 ? 'a' + f : 'A' + f - 26));
+        }
+    }
+}
