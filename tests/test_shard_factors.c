@@ -56,6 +56,14 @@ static int64_t stride_in(const Rule *rule, int t, int d, int f)
     return 0;
 }
 
+static bool has_factor(const Rule *rule, const Op *op, int t, int f)
+{
+    for (int d = 0; d < tensor_of(op, t)->type.rank; d++)
+        if (stride_in(rule, t, d, f))
+            return true;
+    return false;
+}
+
 /* One of n shards of a tensor along a factor. */
 typedef struct Cut {
     const Rule *rule;
@@ -125,15 +133,15 @@ static void run_op(const Op *op, const cvn_type *operand, const cvn_type *result
     cvn_graph_free(g);
 }
 
-enum { MOST_OPERANDS = 16 };
+enum { MOST_OPERANDS = 16, MOST_RESULTS = 3 };
 
 /* A random instance of an operation: data of its operands, and its results on the whole. */
 typedef struct Instance {
     const Op *op;
     Rule rule;
     uint64_t seed;
-    cvn_type operand[MOST_OPERANDS], result[2];
-    void *in[MOST_OPERANDS], *out[2];
+    cvn_type operand[MOST_OPERANDS], result[MOST_RESULTS];
+    void *in[MOST_OPERANDS], *out[MOST_RESULTS];
 } Instance;
 
 static double combine(cvn_reduce how, double a, double b)
@@ -164,11 +172,13 @@ static void check_split(const Instance *x, int f, int64_t n)
 {
     const Op *op = x->op;
     const Factor *factor = &x->rule.factor[f];
-    bool reduces = factor->kind == FACTOR_REDUCE;
-    double *partial[2] = {NULL, NULL};
+    bool sums[MOST_RESULTS]; /* the result is partial */
+    for (int r = 0; r < op->n_results; r++)
+        sums[r] = factor->kind == FACTOR_REDUCE && !has_factor(&x->rule, op, op->n_operands + r, f);
+    double *partial[MOST_RESULTS] = {NULL};
     for (int64_t i = 0; i < n; i++) {
-        cvn_type operand[MOST_OPERANDS], result[2];
-        void *in[MOST_OPERANDS], *out[2];
+        cvn_type operand[MOST_OPERANDS], result[MOST_RESULTS];
+        void *in[MOST_OPERANDS], *out[MOST_RESULTS];
         for (int t = 0; t < op->n_operands; t++) {
             Cut c = {&x->rule, t, f, n, i};
             operand[t] = cut_type(&c, x->operand[t]);
@@ -188,7 +198,7 @@ static void check_split(const Instance *x, int f, int64_t n)
                 partial[r] = calloc((size_t)elements + 1, sizeof(double));
             for (int64_t e = 0; e < elements; e++) {
                 double got = element_get(result[r].dtype, out[r], e);
-                if (reduces) {
+                if (sums[r]) {
                     partial[r][e] = i ? combine(factor->how, partial[r][e], got) : got;
                     continue;
                 }
@@ -206,7 +216,7 @@ static void check_split(const Instance *x, int f, int64_t n)
             free(in[t]);
     }
     for (int r = 0; r < op->n_results; r++) {
-        for (int64_t e = 0; reduces && e < cvn_type_elements(&x->result[r]); e++) {
+        for (int64_t e = 0; sums[r] && e < cvn_type_elements(&x->result[r]); e++) {
             double want = element_get(x->result[r].dtype, x->out[r], e), got = partial[r][e];
             double scale = fabs(want) + 8;
             if (!random_is_float(x->result[r].dtype) && fabs(got) >= 2e9)
@@ -225,7 +235,7 @@ static int64_t splits[OP_COUNT][2];
 
 static void check_op(const Op *op, uint64_t seed, Arena *arena)
 {
-    if (op->n_operands == 0 || op->n_operands > MOST_OPERANDS || op->n_results > 2)
+    if (op->n_operands == 0 || op->n_operands > MOST_OPERANDS || op->n_results > MOST_RESULTS)
         return;
     Instance x = {.op = op, .rule = factor_rule(op, arena), .seed = seed};
     uint64_t state = seed;
@@ -273,7 +283,7 @@ static void shards_of_every_operation_make_up_the_whole(void **state)
         OpClass class_ = op_info[k].class_;
         bool none = class_ == CLASS_LEAF || class_ == CLASS_COLLECTIVE;
         bool reduces = k == OP_REDUCE || k == OP_DOT_GENERAL || k == OP_SCATTER;
-        if (!none && splits[k][FACTOR_PASS] == 0)
+        if (!none && splits[k][FACTOR_PASS] + splits[k][FACTOR_REDUCE] == 0)
             fail_msg("%s was never split", op_info[k].name);
         if (reduces && splits[k][FACTOR_REDUCE] == 0)
             fail_msg("%s was never split along a reduction", op_info[k].name);

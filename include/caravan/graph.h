@@ -44,6 +44,7 @@ typedef struct cvn_type {
 /* How a tensor lies on a mesh: for each dimension the mesh axes that split it, major to minor. */
 typedef struct cvn_spec {
     int rank;
+    int priority; /* marks of a smaller number spread first and to the end; 0 unless said */
     struct {
         int n;                               /* 0: not split */
         const char *axis[CVN_MAX_SPEC_AXES]; /* names of mesh axes */

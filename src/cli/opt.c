@@ -6,12 +6,13 @@
 #include "graph/passes.h"
 #include "graph/stablehlo.h"
 #include "graph/text.h"
+#include "shard/passes.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PASSES, EMIT, DEVICES, DUMP, OUTPUT, QUIET };
+enum { PASSES, MESH, EMIT, DEVICES, DUMP, OUTPUT, QUIET };
 enum { EMIT_TEXT, EMIT_STABLEHLO, EMIT_NOTHING };
 
 static const char *emit_name(size_t i)
@@ -23,6 +24,8 @@ static const char *emit_name(size_t i)
 static const Option *const options[] = {
     [PASSES] = &(const Option){"passes", .letter = 'p', .kind = ARG_TEXT, .value = "LIST",
                                .help = "passes to run, in order, with commas between"},
+    [MESH] = &(const Option){"mesh", .letter = 'm', .kind = ARG_TEXT, .value = "MESH",
+                             .help = "devices for propagate, such as data=4,model=2"},
     [EMIT] =
         &(const Option){"emit", .letter = 'e', .kind = ARG_CHOICE, .value = "FORM",
                         .fallback = "text", .choice = emit_name, .help = "what to print, one of"},
@@ -39,7 +42,7 @@ static const Option *const options[] = {
 };
 
 /* Tables of passes: one for each folder that has some. */
-static const GraphPass *const tables[] = {graph_passes};
+static const GraphPass *const tables[] = {graph_passes, shard_passes};
 
 enum { MOST_PASSES = 64 };
 
@@ -142,6 +145,8 @@ static int run(const Args *args)
     bool from_stdin = strcmp(path, "-") == 0;
     cvn_graph *g = graph_parse(text, length, from_stdin ? "standard input" : path, &err);
     free(text);
+    if (g && args->value[MESH].text)
+        g->mesh = arena_string(&g->arena, args->value[MESH].text);
     PassOptions run_options = {.dump = args->value[DUMP].text,
                                .report = args->value[QUIET].flag ? NULL : report};
     StrBuf out = {0};
@@ -160,14 +165,17 @@ const Command command_opt = {
     .examples = "opt --passes simplify model.txt\tthe graph after simplification\n"
                 "opt --passes decompose,simplify --dump steps model.txt\talso steps/00-input.txt, "
                 "steps/01-decompose.txt, …\n"
+                "opt --passes propagate --mesh data=2,model=2 model.txt\twhich device holds what\n"
                 "opt --emit stablehlo model.txt\ta module that XLA accepts\n"
                 "opt --emit nothing model.txt\tonly check that the file holds a legal graph\n",
-    .notes = "Passes: simplify (fold constants, merge equal operations, apply identities that are "
-             "exact), decompose (replace composites by the plain operations they stand for), dead "
-             "(drop operations that no output needs).\n"
-             "FILE may be - for standard input; docs/GRAPH.md describes the text form. The graph "
-             "is verified before the first pass and after each one. What each pass did is said on "
-             "standard error.",
+    .notes =
+        "Passes: simplify (fold constants, merge equal operations, apply identities that are "
+        "exact), decompose (replace composites by the plain operations they stand for), dead "
+        "(drop operations that no output needs), propagate (give every value the sharding that "
+        "follows from those marked <data,_>, on the devices of --mesh).\n"
+        "FILE may be - for standard input; docs/GRAPH.md describes the text form. The graph "
+        "is verified before the first pass and after each one. What each pass did is said on "
+        "standard error.",
     .operands = "FILE",
     .min_operands = 1,
     .max_operands = 1,

@@ -15,7 +15,7 @@ bool spec_equal(const cvn_spec *a, const cvn_spec *b)
 {
     if (!a || !b)
         return a == b;
-    if (a->rank != b->rank)
+    if (a->rank != b->rank || a->priority != b->priority)
         return false;
     for (int d = 0; d < a->rank; d++) {
         if (a->dim[d].n != b->dim[d].n)

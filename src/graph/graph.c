@@ -292,6 +292,7 @@ cvn_graph *graph_clone(const cvn_graph *g, cvn_err *err)
     cvn_graph *copy = cvn_graph_new(g->name, err);
     if (!copy)
         return NULL;
+    copy->mesh = g->mesh ? arena_string(&copy->arena, g->mesh) : NULL;
     cvn_value **map = calloc(g->n_values + (size_t)1, sizeof *map);
     if (!map) {
         cvn_graph_free(copy);

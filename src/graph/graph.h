@@ -159,6 +159,7 @@ struct cvn_graph {
     Op *insert_point;  /* new operations go before it, or NULL: at the end */
     cvn_value *poison; /* what building returns after an error */
     cvn_err err;       /* the first error of building */
+    const char *mesh;  /* "data=4,model=2", what specs are about, or NULL; see shard/mesh.h */
     const char *file;  /* source position for errors, from cvn_at */
     int line;
 };

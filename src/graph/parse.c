@@ -3,7 +3,8 @@
  *
  *     graph      = "graph" "@" (name | string) "{" operation* "return" [output ("," output)*] "}"
  *     operation  = result ("," result)* "=" name [value ("," value)*] ["{" attributes "}"]
- *     result     = value ":" type ["<" split ("," split)* ">"]     split = "_" | axis ("*" axis)*
+ *     result     = value ":" type ["<" [int ":"] split ("," split)* ">"]
+ *     split      = "_" | axis ("*" axis)*
  *     output     = value ["into" value]
  *     attributes = [name "=" attribute ("," name "=" attribute)*]
  *
@@ -13,6 +14,7 @@
 #include "graph/parse.h"
 #include "graph/text.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,7 +77,30 @@ static int parse_split(Parser *p, cvn_spec *spec, int d)
     return CVN_OK;
 }
 
-/* "data*model,_>" */
+/* "1:" in front of a spec, if that is what comes next: no axis begins with a digit,
+   so a number without a colon is refused by parse_split. */
+static int parse_priority(Parser *p, cvn_spec *spec)
+{
+    Lexer *lex = &p->lex;
+    int64_t priority = 0;
+    lex_space(lex);
+    const char *at = lex->p, *digit = at;
+    digit += digit < lex->end && *digit == '-';
+    if (digit == lex->end || !isdigit((unsigned char)*digit))
+        return CVN_OK;
+    if (lex_int(lex, &priority, "a priority"))
+        return CVN_EFORMAT;
+    if (!lex_take(lex, ':')) {
+        lex->p = at;
+        return CVN_OK;
+    }
+    if (priority <= INT32_MIN || priority > INT32_MAX)
+        return lex_fail_at(lex, at, "the priority of a spec is out of range");
+    spec->priority = (int)priority;
+    return CVN_OK;
+}
+
+/* "data*model,_>", or with a priority in front, "1:data,_>" */
 static int parse_spec(Parser *p, Declared *declared)
 {
     Lexer *lex = &p->lex;
@@ -83,6 +108,8 @@ static int parse_spec(Parser *p, Declared *declared)
     cvn_spec *spec = &declared->spec;
     declared->has_spec = true;
     *spec = (cvn_spec){0};
+    if (parse_priority(p, spec))
+        return CVN_EFORMAT;
     if (!lex_take(lex, '>')) {
         do {
             if (spec->rank == CVN_MAX_RANK)

@@ -25,6 +25,8 @@ static void put_value(Printer *p, const cvn_value *v)
 static void put_spec(StrBuf *out, const cvn_spec *spec)
 {
     strbuf_putc(out, '<');
+    if (spec->priority)
+        strbuf_printf(out, "%d:", spec->priority);
     for (int d = 0; d < spec->rank; d++) {
         strbuf_puts(out, d ? "," : "");
         if (spec->dim[d].n == 0)

@@ -483,6 +483,66 @@ static void argmax(const Op *op, Rule *rule)
     }
 }
 
+/* ---- gradients of composites ---- */
+
+/* dx is row by row; dweight is a sum over rows. */
+static void rms_norm_backward(const Op *op, Rule *rule)
+{
+    int last = out(op)->rank - 1;
+    for (int d = 0; d <= last; d++) {
+        int f = d == last ? add_local(rule, out(op)->dim[d], FACTOR_PASS, LOCAL_PARTS)
+                          : add(rule, out(op)->dim[d], FACTOR_REDUCE);
+        put(rule, 0, d, f);
+        put(rule, 2, d, f);
+        put(rule, 3, d, f);
+        if (d == last) {
+            put(rule, 1, 0, f);
+            put(rule, 4, 0, f);
+        }
+    }
+}
+
+/* dk and dv are sums over the queries, and over the heads of a group. */
+static void attention_backward(const Op *op, Rule *rule)
+{
+    const cvn_type *q = in(op, 0), *k = in(op, 1);
+    int batch = add(rule, q->dim[0], FACTOR_PASS);
+    int seq = add_local(rule, q->dim[1], FACTOR_REDUCE, LOCAL_INDEX);
+    int kv = add(rule, k->dim[1], FACTOR_PASS);
+    int group = add(rule, q->dim[2] / k->dim[1], FACTOR_REDUCE);
+    int head_dim = add(rule, q->dim[3], FACTOR_WHOLE);
+    int context = add(rule, k->dim[2], FACTOR_WHOLE);
+    static const int like_q[] = {0, 5, 6}, like_k[] = {1, 2, 7, 8};
+    for (int t = 0; t < rule->n_tensors; t++)
+        put(rule, t, 0, batch);
+    for (int i = 0; i < 3; i++) {
+        put(rule, like_q[i], 1, seq);
+        put(rule, like_q[i], 2, kv);
+        put(rule, like_q[i], 2, group);
+        put(rule, like_q[i], 3, head_dim);
+    }
+    for (int i = 0; i < 4; i++) {
+        put(rule, like_k[i], 1, kv);
+        put(rule, like_k[i], 2, context);
+        put(rule, like_k[i], 3, head_dim);
+    }
+}
+
+/* A target outside of a device's part of the vocabulary is not outside of the vocabulary, which the
+   operation on a shard could not tell: it is decomposed. */
+static void softmax_cross_entropy_backward(const Op *op, Rule *rule)
+{
+    int last = out(op)->rank - 1;
+    for (int d = 0; d <= last; d++) {
+        int f =
+            add_local(rule, out(op)->dim[d], FACTOR_PASS, d == last ? LOCAL_PARTS : LOCAL_PLAIN);
+        put(rule, 0, d, f);
+        put(rule, 5, d, f);
+        for (int t = 1; t <= 4 && d < last; t++)
+            put(rule, t, d, f);
+    }
+}
+
 /* ---- the table ---- */
 
 static RuleFn *const table[OP_COUNT] = {
@@ -518,6 +578,9 @@ static RuleFn *const table[OP_COUNT] = {
     [OP_SOFTMAX_CROSS_ENTROPY] = softmax_cross_entropy,
     [OP_ARGMAX] = argmax,
     [OP_RANDOM_BITS] = pointwise,
+    [OP_RMS_NORM_BACKWARD] = rms_norm_backward,
+    [OP_ATTENTION_BACKWARD] = attention_backward,
+    [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = softmax_cross_entropy_backward,
 };
 
 /* Elementwise kinds share one rule. */
