@@ -377,6 +377,7 @@ static int run_batch(Batch *b, cvn_err *err)
     RunOptions run = {.path = v[MODEL].text,
                       .dtype = dtype_of(&v[DTYPE]),
                       .needs_tokenizer = !v[TOKENS].given || v[STOP].given,
+                      .takes_ids = true,
                       .engine = {.threads = (int)v[THREADS].integer,
                                  .context = v[CONTEXT].integer,
                                  .memory_limit = (uint64_t)v[MEMORY].integer,

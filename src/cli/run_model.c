@@ -101,9 +101,8 @@ int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err)
     warn_lines(cvn_model_warnings(run->model));
     if (options->needs_tokenizer && !cvn_model_has_tokenizer(run->model))
         return err_set(err, CVN_EINVAL,
-                       "%s has no tokenizer.json or tokenizer.model, so it cannot read text; give "
-                       "token ids with --tokens",
-                       options->path);
+                       "%s has no tokenizer.json or tokenizer.model, so it cannot read text%s",
+                       options->path, options->takes_ids ? "; give token ids with --tokens" : "");
     return CVN_OK;
 }
 

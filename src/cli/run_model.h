@@ -21,6 +21,7 @@ typedef struct RunOptions {
     const char *path;
     cvn_dtype dtype;           /* CVN_DTYPE_COUNT: the model's */
     bool needs_tokenizer;      /* without one there is nothing to do */
+    bool takes_ids;            /* the command has --tokens, for when there is none */
     cvn_engine_options engine; /* context 0: as much as the run needs */
 } RunOptions;
 

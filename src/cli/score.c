@@ -230,6 +230,7 @@ static int run(const Args *args)
     RunOptions options_ = {.path = v[MODEL].text,
                            .dtype = dtype_of(&v[DTYPE]),
                            .needs_tokenizer = !v[TOKENS].given || v[SHOW].flag,
+                           .takes_ids = true,
                            .engine = {.rows = 1,
                                       .threads = (int)v[THREADS].integer,
                                       .context = v[CONTEXT].integer,
