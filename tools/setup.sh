@@ -13,7 +13,6 @@ required  pkg-config         command -v pkg-config
 required  libjansson-dev     pkg-config --exists jansson
 required  libpcre2-dev       pkg-config --exists libpcre2-8
 required  libcmocka-dev      pkg-config --exists cmocka
-optional  libhwloc-dev       pkg-config --exists hwloc
 optional  libedit-dev        pkg-config --exists libedit
 '
 

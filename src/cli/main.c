@@ -73,11 +73,6 @@ static int print_version(void)
         const char *name;
         bool there;
     } parts[] = {
-#ifdef CVN_HAVE_HWLOC
-        {"hwloc", true},
-#else
-        {"hwloc", false},
-#endif
 #ifdef CVN_HAVE_EDIT
         {"libedit", true},
 #else
