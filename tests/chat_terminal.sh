@@ -10,16 +10,25 @@ show() { tm capture-pane -p -S -100 -t chat; }
 
 # see PATTERN: wait until a line of the screen matches.
 see() {
-    for _ in $(seq 200); do
+    for _ in $(seq 1200); do
         show | grep -q -e "$1" && return
         sleep 0.05
     done
     echo "not seen: $1"; show; tm kill-server; exit 1
 }
 
-# see_last PATTERN: the same of the last line that is not empty.
+# see_times N PATTERN: wait until N lines match.
+see_times() {
+    for _ in $(seq 1200); do
+        [ "$(show | grep -c -e "$2")" -ge "$1" ] && return
+        sleep 0.05
+    done
+    echo "not seen $1 times: $2"; show; tm kill-server; exit 1
+}
+
+# see_last PATTERN: wait until it matches the last line that is not empty.
 see_last() {
-    for _ in $(seq 200); do
+    for _ in $(seq 1200); do
         show | grep -v '^ *$' | tail -1 | grep -q -e "$1" && return
         sleep 0.05
     done
@@ -46,7 +55,7 @@ see_last '^> *$'
 type 'to be dropped' C-c
 see_last '^> *$'
 type '/sats' Left Left Left t Enter
-see '2 turns\|1 turns: 0'
+see_times 2 'all  *1 turns'
 see_last '^> *$'
 
 # History: up goes back to what was typed.
@@ -77,11 +86,14 @@ type C-c
 see_last '^> *$'
 type '/stats' Enter
 see 'all  *2 turns'
+see_last '^> *$'
 
 type '/reset' Enter
 see 'A new conversation'
+see_last '^> *$'
 type '/stats' Enter
 see 'context  *0 of'
+see_last '^> *$'
 type "/save $scratch/saved.json" Enter
 see 'saved.json: 0 messages'
 see_last '^> *$'

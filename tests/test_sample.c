@@ -1,4 +1,5 @@
 /* Sampling: frequencies against probabilities, filters against a naive version, independence of the batch. */
+#include "base/rng.h"
 #include "graph/interp.h"
 #include "model/sample.h"
 
@@ -185,12 +186,35 @@ static void a_row_draws_the_same_whatever_is_beside_it(void **state)
     free_draw(&one);
 }
 
+/* The largest of random bits: their noise is the largest there is, and must still be finite. */
+static void no_noise_makes_an_unlikely_token_certain(void **state)
+{
+    (void)state;
+    Draw d = new_draw(1, 3);
+    int token = -1;
+    for (uint32_t position = 0; token < 0; position++)
+        for (uint32_t v = 0; v < VOCAB && token < 0; v++) {
+            uint32_t key[2] = {3, 0}, counter[2] = {v, position}, bits[2];
+            rng_threefry2x32(key, counter, bits);
+            if (bits[0] >> 8 == 0xffffff) {
+                token = (int)v;
+                d.position[0] = (int32_t)position;
+            }
+        }
+    d.logits[token] = -1000;
+    int32_t *drawn = draw(&d, SAMPLE_RANDOM);
+    assert_int_not_equal(drawn[0], token);
+    free(drawn);
+    free_draw(&d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frequencies_follow_the_filtered_probabilities),
         cmocka_unit_test(rows_without_filters_draw_the_same_in_both_modes),
         cmocka_unit_test(zero_temperature_is_greedy_in_every_mode),
+        cmocka_unit_test(no_noise_makes_an_unlikely_token_certain),
         cmocka_unit_test(a_row_draws_the_same_whatever_is_beside_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,8 @@ static cvn_value *along_rows(cvn_graph *g, cvn_value *x, const cvn_type *shape)
     return cvn_broadcast_in_dim(g, x, *shape, (int[]){0});
 }
 
-/* Gumbel noise f32 [batch, vocab]: -log(-log(u)), u uniform in (0, 1) with 24 bits. */
+/* Gumbel noise f32 [batch, vocab]: -log(-log(u)), u uniform in (0, 1). u is an odd multiple of 2^-24: it has
+   23 random bits, because with 24 the largest would round to 1 and its noise be infinite. */
 static cvn_value *gumbel(cvn_graph *g, const cvn_type *shape, cvn_value *key, cvn_value *position)
 {
     int64_t batch = shape->dim[0];
@@ -26,9 +27,9 @@ static cvn_value *gumbel(cvn_graph *g, const cvn_type *shape, cvn_value *key, cv
     cvn_value *vocab = cvn_iota(g, bits_type, 1);
     cvn_value *where = along_rows(g, cvn_convert(g, position, CVN_U32), &bits_type);
     cvn_value *bits = cvn_random_bits(g, word[0], word[1], vocab, where);
-    bits = cvn_shift_right_logical(g, bits, like(g, bits, 8));
+    bits = cvn_shift_right_logical(g, bits, like(g, bits, 9));
     cvn_value *u = cvn_convert(g, bits, CVN_F32);
-    u = cvn_multiply(g, cvn_add(g, u, like(g, u, 0.5)), like(g, u, 0x1p-24));
+    u = cvn_multiply(g, cvn_add(g, u, like(g, u, 0.5)), like(g, u, 0x1p-23));
     return cvn_negate(g, cvn_log(g, cvn_negate(g, cvn_log(g, u))));
 }
 
