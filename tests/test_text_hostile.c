@@ -215,10 +215,10 @@ static void what_json_asks_for_is_refused_by_name(void **state)
         {"{" MODEL ",\"normalizer\":[]}", "normalizer"},
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}}", "BertPreTokenizer"},
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},"
-                   "\"behavior\":\"Isolated\"}}",
+         "\"behavior\":\"Isolated\"}}",
          "pattern"},
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},"
-                   "\"behavior\":\"Removed\"}}",
+         "\"behavior\":\"Removed\"}}",
          "Removed"},
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"ByteLevel\"}}", "decoder"},
         {"{" MODEL ",\"decoder\":{\"type\":\"ByteLevel\"}}", "pre-tokenizer"},
@@ -227,7 +227,7 @@ static void what_json_asks_for_is_refused_by_name(void **state)
          "Strip"},
         {"{" MODEL ",\"post_processor\":{\"type\":\"BertProcessing\"}}", "BertProcessing"},
         {"{" MODEL ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{"
-                   "\"SpecialToken\":{\"id\":\"x\"}},"
+         "\"SpecialToken\":{\"id\":\"x\"}},"
          "{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{}}}",
          "'x'"},
         {"{" MODEL ",\"added_tokens\":[{\"id\":0,\"content\":\"z\"}]}", "'z'"},

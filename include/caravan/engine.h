@@ -91,9 +91,10 @@ typedef struct cvn_sampling {
     int32_t top_k;     /* keep the k likeliest; 0: all */
     float top_p;       /* keep the smallest set of probability >= p; 1: all */
     float min_p;       /* keep what has at least min_p of the likeliest's probability; 0: all */
-    float repeat_penalty; /* 1 or 0: off. Tokens that are in the row already have their logits divided
+    float
+        repeat_penalty; /* 1 or 0: off. Tokens that are in the row already have their logits divided
                              by it where positive and multiplied where negative (CTRL, 2019) */
-    uint64_t seed;     /* same seed, same text, whatever else runs beside it */
+    uint64_t seed;      /* same seed, same text, whatever else runs beside it */
 } cvn_sampling;
 
 typedef enum cvn_finish {
