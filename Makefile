@@ -44,7 +44,8 @@ $(BUILD)/build.ninja: | setup
 setup:
 	@tools/setup.sh
 
-demo: all
+demo: $(BUILD)/build.ninja
+	@ninja -C $(BUILD) -j$(JOBS) caravan
 	@tools/demo.sh $(BUILD)/caravan
 
 test: all
