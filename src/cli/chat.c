@@ -210,7 +210,7 @@ const Command command_chat = {
     .examples =
         "chat -m my-llama\ta conversation; /help lists what can be done in it\n"
         "chat -m my-llama --system 'Answer in one sentence.' --temperature 0\tset the tone\n"
-        "echo 'Why is the sky blue?' | caravan chat -m my-llama\ta line is a turn\n",
+        "chat -m my-llama < questions.txt\ta line is a turn\n",
     .notes = "The model's chat format is found from its folder: Llama 2, Llama 3 to 3.3, or the "
              "R1 distillations, whose thoughts are shown dimmed. What was said stays in the KV "
              "cache, so that a turn costs no more than its own length. With the same seed the "
