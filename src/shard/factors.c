@@ -233,16 +233,16 @@ static void dynamic_update_slice(const Op *op, Rule *rule)
    The dimensions that are not window run over them in order, without the index vectors' own. */
 static int64_t index_slot(const OpAttr *a, int rank, int64_t e)
 {
-    int64_t index = 0;
-    for (int64_t d = 0; d < rank; d++) {
+    int64_t index = 0, slot = -1;
+    for (int64_t d = 0; d < rank && slot < 0; d++) {
         if (has(&a->window, d))
             continue;
         index += index == a->index_vector_dim;
         if (index++ == e)
-            return d;
+            slot = d;
     }
-    assert(!"every dimension of the indices has a place in the result");
-    return -1;
+    assert(slot >= 0);
+    return slot;
 }
 
 /* What gather and scatter share: the indices, and the slots they run over in tensor `slots`. */
