@@ -112,6 +112,10 @@ static void check_help(const char *name)
         size_t n = strcspn(at, "\n");
         if (n > 80)
             fail_msg("caravan %s: a line of %zu columns: %.*s", args, n, (int)n, at);
+        char example[64];
+        int length = snprintf(example, sizeof example, "  caravan %s", name);
+        if (strncmp(at, example, 10) == 0 && strncmp(at, example, (size_t)length) != 0)
+            fail_msg("an example of %s is of another command: %.*s", name, (int)n, at);
         at += n + (at[n] == '\n');
     }
     if (lines > 60)
