@@ -279,6 +279,8 @@ static void mistakes_are_named_with_their_place(void **state)
          "test.txt:3:16: found a spec of 1 dimensions, expected 2 as in the type"},
         {HEAD "  %b: f32[2,3]<x*y*z*u*v,_> = negate %a" TAIL,
          "a dimension is split by more than 4 axes"},
+        {HEAD "  %b: f32[2,3]<x*y,x> = negate %a" TAIL,
+         "test.txt:3:20: axis x is used twice in a spec"},
         {HEAD "  %b: f32[2,3]<4,_> = negate %a" TAIL,
          "test.txt:3:16: found '4', expected the name of a mesh axis"},
         {HEAD "  %b: i1[2,3] = compare %a, %a" TAIL, "compare needs the attribute direction"},

@@ -55,6 +55,15 @@ static int parse_type(Parser *p, cvn_type *type)
     return lex_need(lex, ']', "after the sizes of the type");
 }
 
+static bool uses_axis(const cvn_spec *spec, const char *name)
+{
+    for (int d = 0; d < spec->rank; d++)
+        for (int i = 0; i < spec->dim[d].n; i++)
+            if (strcmp(spec->dim[d].axis[i], name) == 0)
+                return true;
+    return false;
+}
+
 /* One dimension of a spec. */
 static int parse_split(Parser *p, cvn_spec *spec, int d)
 {
@@ -72,6 +81,8 @@ static int parse_split(Parser *p, cvn_spec *spec, int d)
         if (spec->dim[d].n == CVN_MAX_SPEC_AXES)
             return lex_fail_at(lex, axis.p, "a dimension is split by more than %d axes",
                                CVN_MAX_SPEC_AXES);
+        if (uses_axis(spec, name))
+            return lex_fail_at(lex, axis.p, "axis %s is used twice in a spec", name);
         spec->dim[d].axis[spec->dim[d].n++] = name;
     } while (lex_take(lex, '*'));
     return CVN_OK;
