@@ -36,12 +36,12 @@ typedef struct Trial {
 
 static bool grad_seen[OP_COUNT]; /* kinds that were in a graph that was checked */
 
-static double trial_number(Trial *t, double low, double high)
+static inline double trial_number(Trial *t, double low, double high)
 {
     return low + (high - low) * (double)(splitmix(&t->random) >> 11) * 0x1p-53;
 }
 
-static Trial trial_new(const char *what, int seed)
+static inline Trial trial_new(const char *what, int seed)
 {
     Trial t = {.random = (uint64_t)seed, .n_devices = 1, .step = 1e-5, .tolerance = 1e-6};
     t.g = cvn_graph_new(what, NULL);
@@ -50,7 +50,7 @@ static Trial trial_new(const char *what, int seed)
     return t;
 }
 
-static cvn_value *trial_parameter(Trial *t, cvn_type type)
+static inline cvn_value *trial_parameter(Trial *t, cvn_type type)
 {
     char name[16];
     snprintf(name, sizeof name, "p%d", t->g->n_parameters);
@@ -62,7 +62,7 @@ static cvn_value *trial_parameter(Trial *t, cvn_type type)
 }
 
 /* A parameter of floats with elements in [low, high). */
-static cvn_value *trial_real(Trial *t, cvn_type type, double low, double high)
+static inline cvn_value *trial_real(Trial *t, cvn_type type, double low, double high)
 {
     int p = t->g->n_parameters;
     cvn_value *v = t->wrt[t->n_wrt++] = trial_parameter(t, type);
@@ -75,7 +75,7 @@ static cvn_value *trial_real(Trial *t, cvn_type type, double low, double high)
 }
 
 /* A parameter of integers with elements in [low, high]. */
-static cvn_value *trial_whole(Trial *t, cvn_type type, int low, int high)
+static inline cvn_value *trial_whole(Trial *t, cvn_type type, int low, int high)
 {
     int p = t->g->n_parameters;
     cvn_value *v = trial_parameter(t, type);
@@ -88,7 +88,7 @@ static cvn_value *trial_whole(Trial *t, cvn_type type, int low, int high)
 }
 
 /* The sum of all elements, each with a weight, as f64. */
-static cvn_value *trial_weigh(Trial *t, cvn_value *v)
+static inline cvn_value *trial_weigh(Trial *t, cvn_value *v)
 {
     cvn_graph *g = t->g;
     int dims[CVN_MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -104,7 +104,7 @@ static cvn_value *trial_weigh(Trial *t, cvn_value *v)
     return cvn_reduce_dims(g, CVN_SUM, cvn_multiply(g, v, w), type.rank, dims);
 }
 
-static double trial_dot(const cvn_type *type, const void *a, const double *b, double *size)
+static inline double trial_dot(const cvn_type *type, const void *a, const double *b, double *size)
 {
     double sum = 0;
     for (int64_t i = 0; i < cvn_type_elements(type); i++) {
@@ -115,7 +115,7 @@ static double trial_dot(const cvn_type *type, const void *a, const double *b, do
 }
 
 /* Runs at x + h u; u may be NULL. Outputs are [n_devices][1 + n_wrt]. Returns the loss. */
-static double trial_run(const Trial *t, double h, double *const *u, void **outputs)
+static inline double trial_run(const Trial *t, double h, double *const *u, void **outputs)
 {
     int n = t->g->n_parameters;
     void *moved[TRIAL_DEVICES * TRIAL_PARAMETERS] = {NULL};
@@ -143,14 +143,14 @@ static double trial_run(const Trial *t, double h, double *const *u, void **outpu
     return loss;
 }
 
-static void trial_free_outputs(const Trial *t, void **outputs)
+static inline void trial_free_outputs(const Trial *t, void **outputs)
 {
     for (int i = 0; i < t->n_devices * (1 + t->n_wrt); i++)
         free(outputs[i]);
 }
 
 /* The slope along one random direction, of all inputs or (only >= 0) of one of them. */
-static void trial_direction(Trial *t, void *const *outputs, int only)
+static inline void trial_direction(Trial *t, void *const *outputs, int only)
 {
     double *u[TRIAL_DEVICES * TRIAL_PARAMETERS], slope = 0, size = 0;
     void *scrap[TRIAL_DEVICES * (1 + TRIAL_PARAMETERS)];
@@ -176,7 +176,7 @@ static void trial_direction(Trial *t, void *const *outputs, int only)
         free(u[i]);
 }
 
-static void trial_free(Trial *t)
+static inline void trial_free(Trial *t)
 {
     for (int d = 0; d < t->n_devices; d++)
         for (int p = 0; p < t->g->n_parameters; p++)
@@ -185,7 +185,7 @@ static void trial_free(Trial *t)
 }
 
 /* Ends a trial: appends loss and gradients, compares, frees. */
-static void grad_check(Trial *t, int n, cvn_value *const *results)
+static inline void grad_check(Trial *t, int n, cvn_value *const *results)
 {
     cvn_err err = {0};
     cvn_value *loss = cvn_splat(t->g, cvn_scalar(CVN_F64), 0), *gradient[TRIAL_PARAMETERS];
@@ -211,7 +211,7 @@ static void grad_check(Trial *t, int n, cvn_value *const *results)
     trial_free(t);
 }
 
-static void grad_check_one(Trial *t, cvn_value *result)
+static inline void grad_check_one(Trial *t, cvn_value *result)
 {
     grad_check(t, 1, &result);
 }
