@@ -200,6 +200,23 @@ static void errors_name_the_path_and_the_reason(void **state)
     assert_non_null(strstr(err.message, "/no/such/file"));
 }
 
+/* Renaming over a device or a pipe would take it away from everybody. */
+static void what_is_no_file_is_not_replaced(void **state)
+{
+    (void)state;
+    char path[256];
+    struct stat there;
+    cvn_err err = {0};
+    snprintf(path, sizeof path, "%s/caravan-test-pipe-%ld", P_tmpdir, (long)getpid());
+    assert_int_equal(mkfifo(path, 0600), 0);
+    int code = file_write(path, "x", 1, &err);
+    int found = stat(path, &there);
+    unlink(path);
+    assert_int_equal(code, CVN_EIO);
+    assert_non_null(strstr(err.message, "not a regular file"));
+    assert_true(found == 0 && S_ISFIFO(there.st_mode));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +229,7 @@ int main(void)
         cmocka_unit_test(an_uncommitted_file_leaves_the_old_one),
         cmocka_unit_test(a_full_disk_is_an_error_and_leaves_nothing),
         cmocka_unit_test(errors_name_the_path_and_the_reason),
+        cmocka_unit_test(what_is_no_file_is_not_replaced),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

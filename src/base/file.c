@@ -56,6 +56,11 @@ int file_writer_open(FileWriter *writer, const char *path, cvn_err *err)
 {
     static atomic_uint serial;
     *writer = (FileWriter){.fd = -1};
+    struct stat there;
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+        return err_set(
+            err, CVN_EIO,
+            "'%s' is not a regular file, and writing would replace it; name another file", path);
     writer->path = strdup(path);
     writer->buffer = malloc(FILE_BUFFER);
     if (!writer->path || !writer->buffer ||
