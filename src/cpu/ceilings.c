@@ -124,6 +124,31 @@ __attribute__((target("avx512f,avx512bf16"))) static void peak_avx512_bf16(float
     _mm512_storeu_ps(sink, sum[0]);
 }
 
+#if defined(CVN_HAVE_AMX)
+/* Four independent sums, as products have them; tiles of zeros take as long as any. */
+__attribute__((target("amx-tile,amx-bf16"))) static void peak_amx_bf16(float *sink)
+{
+    struct {
+        uint8_t palette, start_row, reserved[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } config = {.palette = 1};
+    for (int t = 0; t < 8; t++) {
+        config.row_bytes[t] = 64;
+        config.rows[t] = 16;
+    }
+    _tile_loadconfig(&config);
+    for (int n = 0; n < LOOPS / 4; n++) {
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_release();
+    *sink = 0;
+}
+#endif
+
 __attribute__((target("avx2,fma"))) static void peak_avx2(float *sink)
 {
     __m256 x = _mm256_set1_ps(0.5f), sum[CHAINS];
@@ -164,8 +189,14 @@ static int peak_flops(Pool *pool, cvn_dtype dtype, double *out, cvn_err *err)
         peak = (Peak){.run = peak_avx512, .operations = 2.0 * 16 * CHAINS * LOOPS};
     if (strcmp(level, "avx2") == 0)
         peak = (Peak){.run = peak_avx2, .operations = 2.0 * 8 * CHAINS * LOOPS};
+    if (strcmp(level, "amx") == 0)
+        peak = (Peak){.run = peak_avx512, .operations = 2.0 * 16 * CHAINS * LOOPS};
     if (strcmp(level, "avx512_bf16") == 0 && dtype == CVN_BF16)
         peak = (Peak){.run = peak_avx512_bf16, .operations = 2.0 * 32 * CHAINS * LOOPS};
+#if defined(CVN_HAVE_AMX)
+    if (strcmp(level, "amx") == 0 && dtype == CVN_BF16)
+        peak = (Peak){.run = peak_amx_bf16, .operations = 2.0 * 16 * 16 * 32 * (LOOPS / 4 * 4)};
+#endif
 #else
     (void)dtype;
 #endif

@@ -31,6 +31,11 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 12 };
 #define TABLES_AVX512 NULL
 #define TABLES_AVX512_BF16 NULL
 #endif
+#if defined(CVN_HAVE_AMX)
+#define TABLES_AMX dot_kernels_amx
+#else
+#define TABLES_AMX NULL
+#endif
 
 /* The tables that each level adds. */
 static const struct {
@@ -44,6 +49,7 @@ static const struct {
     [CPU_ISA_AVX2] = {"avx2", {TABLES_AVX2}},
     [CPU_ISA_AVX512] = {"avx512", {TABLES_AVX512}},
     [CPU_ISA_AVX512_BF16] = {"avx512_bf16", {TABLES_AVX512_BF16}},
+    [CPU_ISA_AMX] = {"amx", {TABLES_AMX}},
 };
 
 /* Written once, under `once`; constant afterwards. */
@@ -67,12 +73,16 @@ static CpuIsa detect(void)
 {
     static const CpuFeature avx2[] = {CPU_AVX2, CPU_FMA, CPU_F16C};
     static const CpuFeature avx512[] = {CPU_AVX512F, CPU_AVX512BW, CPU_AVX512DQ, CPU_AVX512VL};
+    static const CpuFeature amx[] = {CPU_AMX_BF16, CPU_AMX_INT8};
     uint32_t features = cpu_features();
     if (!has_all(features, avx2, 3))
         return CPU_ISA_PORTABLE;
     if (!has_all(features, avx512, 4))
         return CPU_ISA_AVX2;
-    return cpu_has(features, CPU_AVX512_BF16) ? CPU_ISA_AVX512_BF16 : CPU_ISA_AVX512;
+    if (!cpu_has(features, CPU_AVX512_BF16))
+        return CPU_ISA_AVX512;
+    bool tiles = levels[CPU_ISA_AMX].table[0] && has_all(features, amx, 2) && cpu_request_amx();
+    return tiles ? CPU_ISA_AMX : CPU_ISA_AVX512_BF16;
 }
 
 static void collect(CpuIsa isa)

@@ -12,11 +12,12 @@ typedef enum CpuIsa {
     CPU_ISA_AVX2,        /* AVX2, FMA, F16C */
     CPU_ISA_AVX512,      /* AVX-512 F, BW, DQ, VL */
     CPU_ISA_AVX512_BF16, /* and BF16 */
+    CPU_ISA_AMX,         /* and tiles of bf16 and int8, which the system must allow */
     CPU_ISA_COUNT
 } CpuIsa;
 
 /* The best backend of this machine; the environment variable CARAVAN_CPU (portable, avx2, avx512,
-   avx512_bf16) lowers it. Read once, on the first call. */
+   avx512_bf16, amx) lowers it. Read once, on the first call. */
 const Backend *cpu_backend(void);
 
 /* The backend of one level; NULL where this machine lacks it. */

@@ -113,3 +113,26 @@ const Kernel dot_kernels_avx512_bf16[] = {
     {0},
 };
 #endif
+
+#if defined(CVN_HAVE_AMX)
+DOT_FUNCTIONS(amx_bf16)
+
+/* Tiles take whole panels; a few rows are read where they lie by the next level. */
+static bool match_amx_bf16(const Op *op)
+{
+    Gemm gemm;
+    if (!match_bf16(op))
+        return false;
+    gemm_from_op(op, &gemm);
+    return gemm.m > GEMM_FEW;
+}
+
+const Kernel dot_kernels_amx[] = {
+    {.name = "dot_general.amx.bf16",
+     .kind = OP_DOT_GENERAL,
+     .match = match_amx_bf16,
+     .scratch = scratch_amx_bf16,
+     .run = run_amx_bf16},
+    {0},
+};
+#endif

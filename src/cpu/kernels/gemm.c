@@ -187,7 +187,8 @@ static void run_few(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args
 typedef struct Blocks {
     bool alone;         /* each thread computes whole products; else all threads share each one */
     int64_t mc, nc, kc; /* blocking, cut to the product */
-    int64_t k;          /* k padded to whole units */
+    int64_t step;       /* that k is padded to a multiple of */
+    int64_t k;          /* so padded */
     size_t a_panel;     /* bytes of a panel of A, whole k */
     size_t a, b, c;     /* bytes of each block */
     size_t group;       /* columns of a tile */
@@ -198,7 +199,8 @@ static Blocks plan_blocks(const GemmIsa *isa, const Gemm *gemm, int n_threads)
     Blocks p = {.alone = gemm->batch > 1 && gemm->batch >= n_threads};
     size_t size = dtype_size(isa->packed);
     p.group = (size_t)(GEMM_PANEL * isa->panels);
-    p.k = round_up(gemm->k, isa->kpack);
+    p.step = isa->step ? isa->step : isa->kpack;
+    p.k = round_up(gemm->k, p.step);
     p.mc = least(round_up(isa->mc, isa->mr), round_up(gemm->m, isa->mr));
     p.nc = least(isa->nc, round_up(gemm->n, (int64_t)p.group));
     p.kc = least(isa->kc, p.k);
@@ -240,11 +242,15 @@ static void multiply_block(const Work *w, int64_t rows, int64_t n0, int64_t colu
     size_t tile = (size_t)isa->mr * w->p.group; /* floats of a C tile */
     for (int64_t k0 = 0; k0 < w->p.k; k0 += w->p.kc) {
         int64_t length = least(w->p.kc, w->gemm->k - k0);
-        int64_t units = round_up(length, isa->kpack) / isa->kpack;
+        int64_t units = round_up(length, w->p.step) / isa->kpack;
         size_t panel = (size_t)(units * isa->kpack * GEMM_PANEL) * size;
-        for (int64_t i = 0; i < groups * isa->panels; i++)
+        size_t filled = (size_t)(round_up(length, isa->kpack) * GEMM_PANEL) * size;
+        for (int64_t i = 0; i < groups * isa->panels; i++) {
+            char *to = w->pack_b + (size_t)i * panel;
             gemm_pack(isa, &w->gemm->b, w->b, w->gemm->n, n0 + i * GEMM_PANEL, GEMM_PANEL, k0,
-                      length, w->pack_b + (size_t)i * panel);
+                      length, to);
+            memset(to + filled, 0, panel - filled);
+        }
         float *c = w->c;
         for (int64_t m0 = 0; m0 < rows; m0 += isa->mr) {
             const char *a =
@@ -269,6 +275,17 @@ static void write_block(const Work *w, int64_t m0, int64_t rows, int64_t n0, int
     }
 }
 
+/* One row panel of A, all k. */
+static void pack_panel(const Work *w, int64_t first, void *out)
+{
+    const GemmIsa *isa = w->isa;
+    const Gemm *gemm = w->gemm;
+    if (isa->keep_rows)
+        gemm_pack_rows(isa, &gemm->a, w->a, gemm->m, first, gemm->k, out);
+    else
+        gemm_pack(isa, &gemm->a, w->a, gemm->m, first, isa->mr, 0, gemm->k, out);
+}
+
 static void run_product(const Work *w, const KernelArgs *args)
 {
     const GemmIsa *isa = w->isa;
@@ -279,8 +296,7 @@ static void run_product(const Work *w, const KernelArgs *args)
         int64_t rows = least(w->p.mc, gemm->m - m0);
         kernel_share(round_up(rows, isa->mr) / isa->mr, 1, w->thread, w->n_threads, &first, &last);
         for (int64_t i = first; i < last; i++)
-            gemm_pack(isa, &gemm->a, w->a, gemm->m, m0 + i * isa->mr, isa->mr, 0, gemm->k,
-                      w->pack_a + (size_t)i * w->p.a_panel);
+            pack_panel(w, m0 + i * isa->mr, w->pack_a + (size_t)i * w->p.a_panel);
         if (!w->p.alone)
             kernel_sync(args);
         for (int64_t n0 = begin; n0 < end; n0 += w->p.nc) {
@@ -322,10 +338,14 @@ void gemm_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args)
     int64_t begin = 0, end = gemm->batch;
     if (w.p.alone)
         kernel_share(gemm->batch, 1, args->thread, args->n_threads, &begin, &end);
+    if (isa->enter)
+        isa->enter();
     for (int64_t b = begin; b < end; b++) {
         w.a = operand_at(&gemm->a, args->in[0], b);
         w.b = operand_at(&gemm->b, args->in[1], b);
         w.out_at = b * gemm->m * gemm->n;
         run_product(&w, args);
     }
+    if (isa->leave)
+        isa->leave();
 }

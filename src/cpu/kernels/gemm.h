@@ -15,7 +15,7 @@
  * summed in pairs by one instruction) and everything past the edges zero:
  *
  *     B panel  [k / kpack][16 columns][kpack]      the bytes of an AMX tile of B, row by row
- *     A panel  [k / kpack][mr rows][kpack]
+ *     A panel  [k / kpack][mr rows][kpack], or [k / step][mr rows][step] where rows are kept
  *     C tile   [mr rows][16 * panels columns] f32
  *
  * Few rows (up to GEMM_FEW) do not pay for packing: dots() reads the rows of B where they lie,
@@ -40,9 +40,16 @@ typedef struct GemmIsa {
     const char *name;
     cvn_dtype packed;   /* dtype of packed panels; other dtypes are converted while packing */
     int kpack;          /* consecutive k kept together */
-    int mr;             /* rows of a tile, at most 16 */
+    int step;           /* k is padded with zeros to a multiple of it; 0: of kpack */
+    bool keep_rows;     /* A panels are [k / step][mr][step]: what AMX wants */
+    int mr;             /* rows of a tile, at most 16 unless rows are kept */
     int panels;         /* panels of B in a tile */
-    int64_t mc, nc, kc; /* blocking, in elements; nc divides by 16 * panels, kc by kpack */
+    int64_t mc, nc, kc; /* blocking, in elements; nc divides by 16 * panels, kc by kpack
+                           and step */
+
+    /* Called on each thread before its first tile and after its last; may be NULL. */
+    void (*enter)(void);
+    void (*leave)(void);
 
     /* c = (add ? c : 0) + a * b. a: an A panel; b: `panels` B panels, b_stride bytes apart; c: a C
        tile; k: length in units of kpack. */
@@ -98,12 +105,20 @@ void gemm_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args);
 void gemm_pack(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
                int64_t first, int width, int64_t k0, int64_t length, void *out);
 
+/* Packs rows [first, first + mr) of A, all k, into a panel that keeps rows: [k / step][mr][step],
+   zeros past the edges. */
+void gemm_pack_rows(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
+                    int64_t first, int64_t k, void *out);
+
 extern const GemmIsa gemm_portable_f32, gemm_portable_bf16;
 #if defined(CVN_HAVE_AVX2)
 extern const GemmIsa gemm_avx2_f32, gemm_avx2_bf16;
 #endif
 #if defined(CVN_HAVE_AVX512)
 extern const GemmIsa gemm_avx512_f32, gemm_avx512_bf16, gemm_avx512_bf16dot;
+#endif
+#if defined(CVN_HAVE_AMX)
+extern const GemmIsa gemm_amx_bf16;
 #endif
 
 #endif

@@ -156,3 +156,26 @@ void gemm_pack(const GemmIsa *isa, const GemmOperand *x, const void *data, int64
                    (char *)out + (size_t)(done / isa->kpack * width) * unit);
     }
 }
+
+void gemm_pack_rows(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
+                    int64_t first, int64_t k, void *out)
+{
+    const size_t unit = 4, size = unit / (size_t)isa->kpack, row = (size_t)isa->step * size;
+    bool lies = x->dtype == isa->packed && contiguous(&x->k);
+    for (int i = 0; i < isa->mr; i++) {
+        char *to = (char *)out + (size_t)i * row;
+        int64_t start = first + i < rows ? gemm_offset(&x->row, first + i) : 0;
+        for (int64_t k0 = 0; k0 < k; k0 += isa->step, to += (size_t)isa->mr * row) {
+            int64_t n = first + i >= rows ? 0 : k - k0 < isa->step ? k - k0 : isa->step;
+            uint32_t stage[STAGE];
+            const void *from = stage;
+            if (lies)
+                from = (const char *)data + (size_t)(start + k0) * size;
+            else if (n)
+                stage_row(isa, x, data, start, k0, n, stage);
+            if (n)
+                memcpy(to, from, (size_t)n * size);
+            memset(to + (size_t)n * size, 0, (size_t)(isa->step - n) * size);
+        }
+    }
+}

@@ -25,5 +25,8 @@ extern const Kernel dot_kernels_avx512[], elementwise_kernels_avx512[], row_kern
     rope_kernels_avx512[], attention_kernels_avx512[];
 extern const Kernel dot_kernels_avx512_bf16[];
 #endif
+#if defined(CVN_HAVE_AMX)
+extern const Kernel dot_kernels_amx[];
+#endif
 
 #endif

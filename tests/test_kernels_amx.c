@@ -1,0 +1,103 @@
+/* The products on AMX tiles, run in emulation: the kernel's own source on tiles that are bytes in memory. On a
+   machine with the unit, test_kernels_dot runs the real ones too. */
+#include "kernel_check.h"
+
+#if defined(CVN_HAVE_AMX)
+
+#include "cpu/kernels/gemm.h"
+
+#define CVN_AMX_EMULATE
+#define gemm_amx_bf16 emulated_bf16
+#include "cpu/kernels/amx/gemm.c"
+
+static size_t scratch(const Op *op, int n_threads)
+{
+    Gemm gemm;
+    gemm_from_op(op, &gemm);
+    return gemm_scratch(&emulated_bf16, &gemm, n_threads);
+}
+
+static void run(const KernelArgs *args)
+{
+    Gemm gemm;
+    gemm_from_op(args->op, &gemm);
+    gemm_run(&emulated_bf16, &gemm, args);
+}
+
+static const Kernel emulated = {
+    .name = "dot_general.amx.bf16", .kind = OP_DOT_GENERAL, .scratch = scratch, .run = run};
+
+static void check_einsum(const char *equation, cvn_type lhs, cvn_type rhs, cvn_dtype out, int64_t k)
+{
+    Check c = check_begin();
+    cvn_value *a = check_parameter(&c, lhs), *b = check_parameter(&c, rhs);
+    check_inputs(&c, cvn_einsum_as(c.g, equation, a, b, out));
+    c.absolute = 1e-7 * (4 + (double)k) * (out == CVN_F32 ? 1 : 4);
+    c.relative = out == CVN_F32 ? 1e-6 : 0x1p-8;
+    const void *in[] = {c.in[0].data, c.in[1].data};
+    void *want[] = {malloc(cvn_type_bytes(&c.op->result[0]->type) + 1)};
+    assert_non_null(want[0]);
+    interp_op(c.op, in, want);
+    check_kernel(&c, &emulated, want);
+    free(want[0]);
+    check_end(&c);
+}
+
+static int needs_avx512(void **state)
+{
+    (void)state;
+    if (!cpu_backend_of(CPU_ISA_AVX512)) {
+        print_message("the packing around AMX tiles needs AVX-512, which this machine lacks\n");
+        skip();
+    }
+    return 0;
+}
+
+static void odd_shapes(void **state)
+{
+    needs_avx512(state);
+    static const int64_t sizes[] = {1, 3, 17, 31, 33, 64, 127};
+    for (size_t m = 0; m < 7; m++)
+        for (size_t n = 0; n < 7; n++)
+            check_einsum("mk,nk->mn", CVN_TYPE(CVN_BF16, sizes[m], sizes[(m + n) % 7]),
+                         CVN_TYPE(CVN_BF16, sizes[n], sizes[(m + n) % 7]),
+                         n % 2 ? CVN_F32 : CVN_BF16, sizes[(m + n) % 7]);
+}
+
+static void blocks_larger_than_the_blocking(void **state)
+{
+    needs_avx512(state);
+    check_einsum("mk,nk->mn", CVN_TYPE(CVN_BF16, 35, 1061), CVN_TYPE(CVN_BF16, 301, 1061), CVN_F32,
+                 1061);
+    check_einsum("mk,nk->mn", CVN_TYPE(CVN_BF16, 523, 33), CVN_TYPE(CVN_BF16, 67, 33), CVN_F32, 33);
+}
+
+static void operands_stored_transposed_and_in_batches(void **state)
+{
+    needs_avx512(state);
+    check_einsum("km,kn->mn", CVN_TYPE(CVN_BF16, 41, 61), CVN_TYPE(CVN_BF16, 41, 53), CVN_F32, 41);
+    check_einsum("bsnh,bsd->dnh", CVN_TYPE(CVN_BF16, 3, 13, 2, 10), CVN_TYPE(CVN_BF16, 3, 13, 40),
+                 CVN_F32, 39);
+    check_einsum("bqnh,bknh->bnqk", CVN_TYPE(CVN_BF16, 2, 35, 3, 20),
+                 CVN_TYPE(CVN_BF16, 2, 37, 3, 20), CVN_F32, 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(odd_shapes),
+        cmocka_unit_test(blocks_larger_than_the_blocking),
+        cmocka_unit_test(operands_stored_transposed_and_in_batches),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#else
+
+int main(void)
+{
+    print_message("this compiler does not know AMX: skipped\n");
+    return 0;
+}
+
+#endif
