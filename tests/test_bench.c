@@ -53,7 +53,7 @@ static void a_synthetic_model_runs_and_is_measured(void **state)
         Ceilings ceilings = {1e9, 1e9, 1e9};
         BenchFigure prefill = {0}, decode = {0};
         if (bench_prefill(engine, &ceilings, 130, 3, &prefill, &err) ||
-            bench_decode(engine, &ceilings, 20, 5, &decode, &err))
+            bench_decode(engine, &ceilings, 20, 5, 1e9, &decode, &err))
             fail_msg("%s", err.message);
         assert_true(prefill.seconds > 0 && prefill.utilization > 0 && prefill.spread >= 0);
         assert_true(decode.seconds > 0 && decode.utilization > 0 && decode.spread >= 0);

@@ -69,8 +69,10 @@ typedef struct cvn_engine_options {
     bool penalties;     /* and for repeat penalties, with any of these */
     bool scoring;       /* compile for cvn_engine_score */
     bool no_generation; /* leave out what only cvn_engine_generate needs */
-    int eos_interval;   /* steps between looks at the tokens; 1 where memory is the host's */
-    int n_buckets;      /* prefill lengths, ascending; 0: 128, 256, 384, 512 */
+    bool op_by_op;      /* neither simplify nor fuse, and meet at every operation: for comparison */
+    bool split_attention; /* attention in its parts instead of one kernel: for comparison */
+    int eos_interval;     /* steps between looks at the tokens; 1 where memory is the host's */
+    int n_buckets;        /* prefill lengths, ascending; 0: 128, 256, 384, 512 */
     int64_t bucket[CVN_MAX_BUCKETS];
     uint64_t memory_limit;    /* refuse to start when more would be needed; 0: no limit */
     const char *dump_dir;     /* write each graph after each pass here, or NULL */

@@ -10,7 +10,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PRESET, MODEL, PREFILL, DECODE, BATCH, CONTEXT, REPEATS, DTYPE, THREADS, JSON, PROFILE };
+enum {
+    PRESET,
+    MODEL,
+    PREFILL,
+    DECODE,
+    BATCH,
+    CONTEXT,
+    REPEATS,
+    TABLE,
+    BATCHES,
+    CONTEXTS,
+    BUCKETS,
+    LADDER,
+    DTYPE,
+    THREADS,
+    JSON,
+    CSV,
+    PROFILE
+};
 
 static const char *preset_name(size_t i)
 {
@@ -23,8 +41,10 @@ static const Option *const options[] = {
                                .help = "shape with random weights made in memory, one of"},
     [MODEL] = &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .required = true,
                               .group = 1, .value = "DIR", .help = "a model on disk instead"},
-    [PREFILL] = &(const Option){"prefill", .kind = ARG_INT, .low = 1, .high = 1 << 24, .value = "N",
-                                .fallback = "512", .help = "tokens of the prompt"},
+    [PREFILL] =
+        &(const Option){"prefill", .kind = ARG_INT, .low = 1, .high = 1 << 24, .value = "N",
+                        .fallback = "512",
+                        .help = "tokens of the prompt, by default no more than the context"},
     [DECODE] = &(const Option){"decode", .kind = ARG_INT, .low = 1, .high = 1 << 20, .value = "N",
                                .fallback = "64", .help = "steps of decoding"},
     [BATCH] = &(const Option){"batch", .letter = 'b', .kind = ARG_INT, .low = 1, .high = 4096,
@@ -34,29 +54,56 @@ static const Option *const options[] = {
                                 .help = "positions that are filled before decoding"},
     [REPEATS] = &(const Option){"repeats", .kind = ARG_INT, .low = 1, .high = 1000, .value = "N",
                                 .fallback = "3", .help = "prefills; the median counts"},
+    [TABLE] = &(const Option){"table", .kind = ARG_FLAG,
+                              .help = "decode every batch with every context too"},
+    [BATCHES] = &(const Option){"batches", .kind = ARG_TOKENS, .value = "B,B,…",
+                                .fallback = "1,2,4,8,16,32,64,128", .help = "of the table"},
+    [CONTEXTS] = &(const Option){"contexts", .kind = ARG_TOKENS, .value = "N,N,…",
+                                 .fallback = "512,1024,2048,4096,8192", .help = "of the table"},
+    [BUCKETS] = &(const Option){"buckets", .kind = ARG_FLAG,
+                                .help = "prefill a prompt of each bucket's length too"},
+    [LADDER] = &(const Option){"ladder", .kind = ARG_FLAG,
+                               .help = "run op by op, with fused attention, compiled, and both"},
     [DTYPE] = &option_dtype,
     [THREADS] = &option_threads,
     [JSON] = &option_json,
+    [CSV] = &(const Option){"csv", .kind = ARG_FLAG, .help = "a row per measurement, for scripts"},
     [PROFILE] = &option_profile,
     NULL,
 };
 
+/* One measurement. */
+typedef struct Row {
+    const char *part; /* what it belongs to: "prefill", "decode", "table", "buckets", "ladder" */
+    const BenchMode *mode;  /* how it was run */
+    bool prefill;           /* else decode */
+    int64_t batch, context; /* rows, positions filled before */
+    int64_t tokens;         /* of a prefill; steps of decode at most */
+    bool fits;              /* else there was no memory for it and the figure is nothing */
+    BenchFigure figure;
+} Row;
+
 /* Everything that one call measures. */
 typedef struct Bench {
+    const Value *value; /* the options */
+    const char *name;   /* of the model */
     cvn_model *model;
-    cvn_engine *engine;
     Ceilings ceilings;
-    BenchFigure prefill, decode;
     int threads;
+    uint64_t peak_bytes; /* weights and activations of the widest engine */
+    Row *row;            /* [n_rows], owned */
+    size_t n_rows, capacity;
 } Bench;
 
 /* Ceilings first, on the threads that will run the model; then the model, if it is to be made. */
-static int open_bench(Bench *b, const Value *v, cvn_err *err)
+static int open_bench(Bench *b, cvn_err *err)
 {
+    const Value *v = b->value;
     Pool *pool = pool_new((int)v[THREADS].integer, err);
     if (!pool)
         return CVN_EINVAL;
     b->threads = pool_threads(pool);
+    b->name = v[PRESET].given ? v[PRESET].text : v[MODEL].text;
     cvn_dtype dtype = dtype_of(&v[DTYPE]);
     int code = ceilings_measure(pool, &b->ceilings, err);
     if (!code && v[PRESET].given) {
@@ -74,88 +121,279 @@ static int open_bench(Bench *b, const Value *v, cvn_err *err)
     return code;
 }
 
-static int measure(Bench *b, const Value *v, cvn_err *err)
+/* ---- measuring ---- */
+
+static int new_engine(Bench *b, const BenchMode *mode, int64_t rows, int64_t context,
+                      cvn_engine **engine, cvn_err *err)
 {
-    int64_t prefill = v[PREFILL].integer, context = v[CONTEXT].integer, steps = v[DECODE].integer;
-    int64_t needed = context + steps + 1;
-    cvn_engine_options engine = cvn_engine_defaults();
-    engine.rows = (int)v[BATCH].integer;
-    engine.threads = b->threads;
-    engine.context = prefill > needed ? prefill : needed;
-    engine.profile_path = v[PROFILE].text;
-    int code = cvn_engine_new(b->model, &engine, &b->engine, err);
-    if (!code)
-        code = bench_prefill(b->engine, &b->ceilings, prefill, (int)v[REPEATS].integer, &b->prefill,
-                             err);
-    if (!code)
-        code = bench_decode(b->engine, &b->ceilings, context, steps, &b->decode, err);
+    cvn_engine_options wanted = cvn_engine_defaults();
+    wanted.rows = (int)rows;
+    wanted.threads = b->threads;
+    wanted.context = context;
+    wanted.op_by_op = mode->op_by_op;
+    wanted.split_attention = mode->split_attention;
+    wanted.profile_path = b->value[PROFILE].text;
+    int code = cvn_engine_new(b->model, &wanted, engine, err);
+    if (!code) {
+        cvn_engine_stats stats = cvn_engine_get_stats(*engine);
+        uint64_t bytes = stats.weight_bytes + stats.arena_bytes;
+        b->peak_bytes = bytes > b->peak_bytes ? bytes : b->peak_bytes;
+    }
     return code;
 }
 
-static int print_bench_json(const Bench *b, const Value *v)
+/* Fills in a row's figure and keeps it. */
+static int add_row(Bench *b, cvn_engine *engine, Row row, cvn_err *err)
 {
-    cvn_engine_stats stats = cvn_engine_get_stats(b->engine);
-    json_t *ceilings =
-        json_pack("{s:f,s:f,s:f}", "read_bandwidth", b->ceilings.bandwidth, "matmul_f32",
-                  b->ceilings.flops_f32, "matmul_bf16", b->ceilings.flops_bf16);
-    json_t *prefill =
-        json_pack("{s:I,s:f,s:f,s:f,s:f}", "tokens", (json_int_t)v[PREFILL].integer, "seconds",
-                  b->prefill.seconds, "tokens_per_second", b->prefill.tokens_per_second, "mfu",
-                  b->prefill.utilization, "spread", b->prefill.spread);
-    json_t *decode = json_pack(
-        "{s:I,s:I,s:I,s:f,s:f,s:f,s:f}", "batch", (json_int_t)v[BATCH].integer, "context",
-        (json_int_t)v[CONTEXT].integer, "steps", (json_int_t)v[DECODE].integer, "seconds_per_token",
-        b->decode.seconds, "tokens_per_second", b->decode.tokens_per_second,
-        "bandwidth_utilization", b->decode.utilization, "spread", b->decode.spread);
-    return print_json(json_pack("{s:s,s:s,s:s,s:i,s:I,s:o,s:o,s:o}", "model",
-                                v[PRESET].given ? v[PRESET].text : v[MODEL].text, "dtype",
-                                cvn_dtype_name(cvn_model_dtype(b->model)), "kernels",
-                                cpu_backend()->name, "threads", b->threads, "peak_bytes",
-                                (json_int_t)(stats.weight_bytes + stats.arena_bytes), "ceilings",
-                                ceilings, "prefill", prefill, "decode", decode));
+    /* A measurement of a table takes this long, in seconds, or a few steps. */
+    static const double briefly = 2, as_asked = 1e9;
+    if (b->n_rows == b->capacity) {
+        size_t capacity = 2 * b->capacity + 16;
+        Row *more = realloc(b->row, capacity * sizeof *more);
+        if (!more)
+            return err_set(err, CVN_EMEM, "no memory for %zu measurements", capacity);
+        b->row = more;
+        b->capacity = capacity;
+    }
+    row.mode = row.mode ? row.mode : &bench_modes[BENCH_MODES - 1];
+    int code = CVN_OK;
+    if (row.fits && row.prefill)
+        code = bench_prefill(engine, &b->ceilings, row.tokens, (int)b->value[REPEATS].integer,
+                             &row.figure, err);
+    else if (row.fits)
+        code = bench_decode(engine, &b->ceilings, row.context, row.tokens,
+                            row.part[0] == 't' ? briefly : as_asked, &row.figure, err);
+    if (!code)
+        b->row[b->n_rows++] = row;
+    return code;
 }
 
-static int print_bench(const Bench *b, const Value *v)
+/* The prefill and the decode that were asked for, run in one way. */
+static int measure_both(Bench *b, const char *prefill_part, const char *decode_part,
+                        const BenchMode *mode, cvn_err *err)
+{
+    const Value *v = b->value;
+    int64_t most = cvn_model_context(b->model);
+    Row prefill = {.part = prefill_part,
+                   .mode = mode,
+                   .prefill = true,
+                   .batch = 1,
+                   .tokens = v[PREFILL].integer,
+                   .fits = true};
+    Row decode = {.part = decode_part,
+                  .mode = mode,
+                  .batch = v[BATCH].integer,
+                  .context = v[CONTEXT].integer,
+                  .tokens = v[DECODE].integer,
+                  .fits = true};
+    if (!v[PREFILL].given && prefill.tokens > most)
+        prefill.tokens = most;
+    int64_t needed = decode.context + decode.tokens + 1;
+    cvn_engine *engine = NULL;
+    int code = new_engine(b, mode, decode.batch, prefill.tokens > needed ? prefill.tokens : needed,
+                          &engine, err);
+    if (!code)
+        code = add_row(b, engine, prefill, err);
+    if (!code)
+        code = add_row(b, engine, decode, err);
+    int closed = cvn_engine_free(engine, code ? NULL : err);
+    return code ? code : closed;
+}
+
+static int measure_buckets(Bench *b, cvn_err *err)
+{
+    cvn_engine *engine = NULL;
+    int64_t most = cvn_model_context(b->model);
+    int code = new_engine(b, &bench_modes[BENCH_MODES - 1], 1, most, &engine, err);
+    for (int i = 0; !code && i < engine->options.n_buckets; i++) {
+        Row row = {.part = "buckets",
+                   .prefill = true,
+                   .batch = 1,
+                   .tokens = engine->options.bucket[i],
+                   .fits = true};
+        if (row.tokens <= most)
+            code = add_row(b, engine, row, err);
+    }
+    int closed = cvn_engine_free(engine, code ? NULL : err);
+    return code ? code : closed;
+}
+
+/* One engine for each batch, wide enough for all contexts that the model has. */
+static int measure_table(Bench *b, cvn_err *err)
+{
+    const Value *v = b->value, *batches = &v[BATCHES], *contexts = &v[CONTEXTS];
+    int64_t steps = v[DECODE].integer, most = cvn_model_context(b->model), widest = 0;
+    for (size_t i = 0; i < contexts->n_ids; i++) {
+        int64_t context = contexts->ids[i];
+        if (context + steps + 1 <= most && context > widest)
+            widest = context;
+    }
+    if (!widest)
+        return err_set(err, CVN_EINVAL,
+                       "%s has a context of %lld, too short for any of the table's contexts and "
+                       "--decode %lld; give shorter ones with --contexts",
+                       b->name, (long long)most, (long long)steps);
+    int code = CVN_OK;
+    for (size_t i = 0; i < batches->n_ids && !code; i++) {
+        int64_t batch = batches->ids[i];
+        cvn_engine *engine = NULL;
+        code =
+            new_engine(b, &bench_modes[BENCH_MODES - 1], batch, widest + steps + 1, &engine, err);
+        for (size_t j = 0; j < contexts->n_ids && !code; j++) {
+            Row row = {
+                .part = "table", .batch = batch, .context = contexts->ids[j], .tokens = steps};
+            row.fits = bench_fits(b->model, batch, row.context + steps);
+            if (row.context <= widest && row.context >= 1)
+                code = add_row(b, engine, row, err);
+        }
+        int closed = cvn_engine_free(engine, code ? NULL : err);
+        code = code ? code : closed;
+    }
+    return code;
+}
+
+static int measure(Bench *b, cvn_err *err)
+{
+    const Value *v = b->value;
+    int code = measure_both(b, "prefill", "decode", &bench_modes[BENCH_MODES - 1], err);
+    if (!code && v[BUCKETS].flag)
+        code = measure_buckets(b, err);
+    if (!code && v[TABLE].flag)
+        code = measure_table(b, err);
+    for (int i = 0; !code && v[LADDER].flag && i < BENCH_MODES; i++)
+        code = measure_both(b, "ladder", "ladder", &bench_modes[i], err);
+    return code;
+}
+
+/* ---- printing ---- */
+
+static json_t *row_json(const Row *row)
+{
+    const BenchFigure *f = &row->figure;
+    if (row->prefill)
+        return json_pack("{s:s,s:I,s:f,s:f,s:f,s:f}", "mode", row->mode->name, "tokens",
+                         (json_int_t)row->tokens, "seconds", f->seconds, "tokens_per_second",
+                         f->tokens_per_second, "mfu", f->utilization, "spread", f->spread);
+    json_t *json =
+        json_pack("{s:s,s:I,s:I,s:I}", "mode", row->mode->name, "batch", (json_int_t)row->batch,
+                  "context", (json_int_t)row->context, "steps", (json_int_t)row->tokens);
+    json_object_set_new(json, "seconds_per_token", row->fits ? json_real(f->seconds) : json_null());
+    if (row->fits) {
+        json_object_set_new(json, "tokens_per_second", json_real(f->tokens_per_second));
+        json_object_set_new(json, "bandwidth_utilization", json_real(f->utilization));
+        json_object_set_new(json, "spread", json_real(f->spread));
+    }
+    return json;
+}
+
+static int print_bench_json(const Bench *b)
 {
     const Ceilings *c = &b->ceilings;
-    printf("%s, %s, %d threads, %s kernels\n", v[PRESET].given ? v[PRESET].text : v[MODEL].text,
-           cvn_dtype_name(cvn_model_dtype(b->model)), b->threads, cpu_backend()->name);
-    printf("ceilings   reads %.1f GB/s, f32 %.0f GFLOP/s, bf16 %.0f GFLOP/s\n", c->bandwidth / 1e9,
+    json_t *ceilings = json_pack("{s:f,s:f,s:f}", "read_bandwidth", c->bandwidth, "matmul_f32",
+                                 c->flops_f32, "matmul_bf16", c->flops_bf16);
+    json_t *all = json_pack("{s:s,s:s,s:s,s:i,s:I,s:o}", "model", b->name, "dtype",
+                            cvn_dtype_name(cvn_model_dtype(b->model)), "kernels",
+                            cpu_backend()->name, "threads", b->threads, "peak_bytes",
+                            (json_int_t)b->peak_bytes, "ceilings", ceilings);
+    for (size_t i = 0; i < b->n_rows; i++) {
+        const Row *row = &b->row[i];
+        if (i < 2) { /* what was asked for itself; the others are lists */
+            json_object_set_new(all, row->part, row_json(row));
+            continue;
+        }
+        json_t *list = json_object_get(all, row->part);
+        if (!list)
+            json_object_set_new(all, row->part, list = json_array());
+        json_array_append_new(list, row_json(row));
+    }
+    return print_json(all);
+}
+
+static int print_bench_csv(const Bench *b)
+{
+    printf("model,dtype,kernels,threads,read_bandwidth,matmul_bf16,part,mode,phase,batch,context,"
+           "tokens,seconds,spread,tokens_per_second,utilization\n");
+    for (size_t i = 0; i < b->n_rows; i++) {
+        const Row *row = &b->row[i];
+        const BenchFigure *f = &row->figure;
+        printf("%s,%s,%s,%d,%.6g,%.6g,%s,%s,%s,%lld,%lld,%lld,", b->name,
+               cvn_dtype_name(cvn_model_dtype(b->model)), cpu_backend()->name, b->threads,
+               b->ceilings.bandwidth, b->ceilings.flops_bf16, row->part, row->mode->name,
+               row->prefill ? "prefill" : "decode", (long long)row->batch, (long long)row->context,
+               (long long)row->tokens);
+        if (row->fits)
+            printf("%.9g,%.4g,%.6g,%.4g\n", f->seconds, f->spread, f->tokens_per_second,
+                   f->utilization);
+        else
+            printf(",,,\n");
+    }
+    return EXIT_OK;
+}
+
+static void print_row(const Row *row)
+{
+    const BenchFigure *f = &row->figure;
+    char what[80];
+    if (row->prefill)
+        snprintf(what, sizeof what, "prefill %lld", (long long)row->tokens);
+    else
+        snprintf(what, sizeof what, "decode, batch %lld, context %lld", (long long)row->batch,
+                 (long long)row->context);
+    if (!row->fits) {
+        printf("  %-36s does not fit in memory\n", what);
+        return;
+    }
+    printf("  %-36s %10.2f ms %9.1f tokens/s %9.3f ms/token %s %5.1f%%   spread %.0f%%\n", what,
+           1e3 * f->seconds, f->tokens_per_second, 1e3 / f->tokens_per_second,
+           row->prefill ? "MFU      " : "bandwidth", 100 * f->utilization, 100 * f->spread);
+}
+
+static int print_bench(const Bench *b)
+{
+    const Ceilings *c = &b->ceilings;
+    printf("%s, %s, %d threads, %s kernels\n", b->name, cvn_dtype_name(cvn_model_dtype(b->model)),
+           b->threads, cpu_backend()->name);
+    printf("  ceilings: reads %.1f GB/s, f32 %.0f GFLOP/s, bf16 %.0f GFLOP/s\n", c->bandwidth / 1e9,
            c->flops_f32 / 1e9, c->flops_bf16 / 1e9);
-    printf("prefill    %lld tokens   %8.3f s   %8.1f tokens/s   MFU %.1f%%   spread %.0f%%\n",
-           (long long)v[PREFILL].integer, b->prefill.seconds, b->prefill.tokens_per_second,
-           100 * b->prefill.utilization, 100 * b->prefill.spread);
-    printf("decode     batch %lld, context %lld   %8.2f ms/step   %8.1f tokens/s   bandwidth "
-           "%.1f%%   spread %.0f%%\n",
-           (long long)v[BATCH].integer, (long long)v[CONTEXT].integer, 1e3 * b->decode.seconds,
-           b->decode.tokens_per_second, 100 * b->decode.utilization, 100 * b->decode.spread);
+    for (size_t i = 0; i < b->n_rows; i++) {
+        const Row *row = &b->row[i];
+        bool ladder = row->part[0] == 'l';
+        if (i >= 2 && (strcmp(row->part, row[-1].part) != 0 || (ladder && row->prefill)))
+            printf("%s%s%s\n", row->part, ladder ? ": " : "", ladder ? row->mode->name : "");
+        print_row(row);
+    }
     return EXIT_OK;
 }
 
 static int run(const Args *args)
 {
-    const Value *v = args->value;
-    cvn_err err = {0}, closing = {0};
-    Bench bench = {0};
-    int code = open_bench(&bench, v, &err);
+    cvn_err err = {0};
+    Bench bench = {.value = args->value};
+    int code = CVN_OK, exit_code = EXIT_OK;
+    if (args->value[JSON].flag && args->value[CSV].flag)
+        code = err_set(&err, CVN_EINVAL, "--json and --csv are two formats; give one of them");
     if (!code)
-        code = measure(&bench, v, &err);
-    int exit_code = EXIT_OK;
+        code = open_bench(&bench, &err);
     if (!code)
-        exit_code = v[JSON].flag ? print_bench_json(&bench, v) : print_bench(&bench, v);
-    int closed = cvn_engine_free(bench.engine, &closing);
+        code = measure(&bench, &err);
+    if (!code)
+        exit_code = args->value[JSON].flag  ? print_bench_json(&bench)
+                    : args->value[CSV].flag ? print_bench_csv(&bench)
+                                            : print_bench(&bench);
     cvn_model_free(bench.model);
-    if (code || closed)
-        return fail(code ? &err : &closing);
-    return exit_code;
+    free(bench.row);
+    return code ? fail(&err) : exit_code;
 }
 
 const Command command_bench = {
     "bench",
     .about = "measure speed against the machine's ceilings",
     .usage = "(--preset NAME | --model DIR) [options]",
-    .examples = "bench --preset llama3.2-1b\tprefill of 512 tokens, then 64 steps of decoding\n"
-                "bench --preset stories110m --batch 8 --json\teight texts at once, for scripts\n",
+    .examples =
+        "bench --preset llama3.2-1b\tprefill of 512 tokens, then 64 steps of decoding\n"
+        "bench --preset stories110m --batch 8 --json\teight texts at once, for scripts\n"
+        "bench --preset llama3.2-1b --table --batches 1,8,32\tthree batches, all contexts\n"
+        "bench --preset stories110m --ladder --csv\twhat compiling and fused attention bring\n",
     .notes =
         "Read bandwidth and multiply-add peaks are measured first, on the same threads. MFU is the "
         "model's operations over the peak of its type; bandwidth is the bytes that a step must "

@@ -14,23 +14,26 @@ static int pass_simplify(cvn_graph *g, const CompileOptions *options, bool *chan
     return graph_simplify(g, changed, err);
 }
 
-static bool has_kernel(const Op *op, void *backend)
+static bool has_kernel(const Op *op, void *context)
 {
-    return lower_kernel(backend, op) != NULL;
+    const CompileOptions *options = context;
+    if (op->kind == OP_ATTENTION && options->split_attention)
+        return false;
+    return lower_kernel(options->backend, op) != NULL;
 }
 
 static int pass_decompose(cvn_graph *g, const CompileOptions *options, bool *changed, cvn_err *err)
 {
-    Backend backend = *options->backend;
-    return graph_decompose(g, has_kernel, &backend, changed, err);
+    CompileOptions copy = *options;
+    return graph_decompose(g, has_kernel, &copy, changed, err);
 }
 
 /* The order matters: a composite is recognised whole before it is taken apart, and what comes out of taking
    it apart has constants to fold. */
 const Pass pipeline_passes[] = {
-    {"simplify", pass_simplify},
-    {"decompose", pass_decompose},
-    {"simplify", pass_simplify},
+    {"simplify", pass_simplify, false},
+    {"decompose", pass_decompose, true},
+    {"simplify", pass_simplify, false},
 };
 const int pipeline_n_passes = sizeof pipeline_passes / sizeof pipeline_passes[0];
 
@@ -44,7 +47,7 @@ static int run_passes(cvn_graph *g, const CompileOptions *options, Dump *dump, c
     for (int i = 0; i < pipeline_n_passes && !rc; i++) {
         const Pass *pass = &pipeline_passes[i];
         bool changed = false;
-        if (pass->run == pass_simplify && !stale)
+        if ((pass->run == pass_simplify && !stale) || (options->op_by_op && !pass->needed))
             continue;
         rc = pass->run(g, options, &changed, err);
         stale = changed && pass->run != pass_simplify;
@@ -92,6 +95,7 @@ int compile_graph(const cvn_graph *g, const CompileOptions *options, Plan **out,
     rc = lower_graph(copy, options->backend, options->n_threads, &plan, err);
     if (rc)
         return rc;
+    plan->op_by_op = options->op_by_op;
     rc = dump_plan(&dump, plan, err);
     if (!rc && options->verify_plan)
         rc = plan_verify(plan, err);

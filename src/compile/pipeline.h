@@ -3,7 +3,9 @@
  *
  *     verify → simplify → decompose what the backend has no kernel for → simplify → lower
  *
- * Each pass is a row of pipeline_passes; what a new one needs is a row. With a dump directory, the graph is
+ * Each pass is a row of pipeline_passes; what a new one needs is a row. Op by op, only the passes run that a
+ * graph cannot be lowered without: how much the others bring is then seen by measuring.
+ * With a dump directory, the graph is
  * written after each pass (see compile/dump.h).
  */
 #ifndef CVN_COMPILE_PIPELINE_H
@@ -17,7 +19,9 @@ typedef struct CompileOptions {
     const char
         *dump_dir; /* where to write graphs and the plan, made if it is not there; NULL: nowhere */
     size_t memory_limit; /* refuse plans that need more bytes in all; 0: no limit */
-    bool verify_plan;    /* replay the finished plan too: slow, for tests and when in doubt */
+    bool op_by_op; /* only what lowering needs: no simplification, threads meet at every step */
+    bool split_attention; /* decompose attention although there is a kernel */
+    bool verify_plan;     /* replay the finished plan too: slow, for tests and when in doubt */
 } CompileOptions;
 
 /* g is left as it is. Fails with CVN_EMEM when memory_limit is exceeded, and says the sum. */
@@ -29,6 +33,7 @@ typedef int PassFn(cvn_graph *g, const CompileOptions *options, bool *changed, c
 typedef struct Pass {
     const char *name; /* also of its dump */
     PassFn *run;
+    bool needed; /* also when compiling op by op */
 } Pass;
 
 extern const Pass pipeline_passes[];

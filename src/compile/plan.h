@@ -79,7 +79,8 @@ typedef struct Plan {
     int n_buffers;            /* places in the arena that were planned */
     int n_refs;               /* operands, results and scratch of all steps: pointers a run needs */
     int n_syncs;
-    int n_copies; /* steps that only copy, because a donation or an output could not do without */
+    bool op_by_op; /* threads are woken and waited for at every step */
+    int n_copies;  /* steps that only copy, because a donation or an output could not do without */
     size_t copied_bytes; /* by them, per run */
 } Plan;
 

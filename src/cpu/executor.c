@@ -139,6 +139,8 @@ static int resolve(Device *device, const Plan *plan, void *const *parameters, cv
 typedef struct Run {
     Device *device;
     const Plan *plan;
+    int first, last; /* steps [first, last) */
+    void **at;       /* pointers of step `first` */
 } Run;
 
 static void walk(void *context, int thread, int n_threads)
@@ -147,8 +149,8 @@ static void walk(void *context, int thread, int n_threads)
     const Plan *plan = run->plan;
     Profile *profile = run->device->profile;
     Barrier *barrier = pool_barrier(run->device->pool);
-    void **at = run->device->pointer;
-    for (int i = 0; i < plan->n_steps; i++) {
+    void **at = run->at;
+    for (int i = run->first; i < run->last; i++) {
         const Step *step = &plan->step[i];
         int n_in = step->op->n_operands, n_out = step->op->n_results;
         KernelArgs args = {.op = step->op,
@@ -186,8 +188,15 @@ int executor_run(Device *device, const Plan *plan, void *const *parameters, void
         rc = resolve(device, plan, parameters, err);
     if (rc)
         return rc;
-    Run run = {device, plan};
-    pool_run(device->pool, walk, &run);
+    Run run = {device, plan, 0, plan->op_by_op ? 0 : plan->n_steps, device->pointer};
+    if (!plan->op_by_op)
+        pool_run(device->pool, walk, &run);
+    while (run.last < plan->n_steps) {
+        run.first = run.last++;
+        pool_run(device->pool, walk, &run);
+        const Op *op = plan->step[run.first].op;
+        run.at += op->n_operands + op->n_results + 1;
+    }
     for (int i = 0; outputs && i < plan->n_outputs; i++)
         outputs[i] = address(device, plan, parameters, &plan->output[i].ref);
     return CVN_OK;

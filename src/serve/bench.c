@@ -1,6 +1,8 @@
 #include "serve/bench.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 double bench_prefill_flops(const LlamaConfig *c, int64_t n)
 {
@@ -62,47 +64,63 @@ int bench_prefill(cvn_engine *e, const Ceilings *ceilings, int64_t n, int repeat
     return code;
 }
 
-/* Fills every row with n tokens and makes it active. */
-static int fill_rows(cvn_engine *e, int64_t n, cvn_err *err)
+/* Makes every row active, with n positions filled. */
+static void fill_rows(cvn_engine *e, int64_t n)
 {
-    const cvn_sampling greedy = {.top_p = 1};
-    int32_t *tokens = calloc((size_t)n, sizeof *tokens);
-    if (!tokens)
-        return err_set(err, CVN_EMEM, "no memory for a prompt of %lld tokens", (long long)n);
-    make_prompt(e, tokens, n);
-    int code = CVN_OK;
-    for (int row = 0; row < e->options.rows && !code; row++) {
+    enum { NUMBER = 0x3c }; /* bytes of it are 0.0115 in f32 and bf16 */
+    const KvCache *kv = &e->kv;
+    for (int row = 0; row < e->options.rows; row++) {
         engine_reset_row(e, row);
-        code = engine_prefill(e, row, tokens, n, &greedy, err);
+        for (int i = 0; i < kv->n_tensors; i++)
+            for (int64_t h = 0; h < kv->kv_heads; h++)
+                memset((char *)kv_row(kv, i, row) + (size_t)h * kv->head_bytes, NUMBER,
+                       kv->position_bytes * (size_t)n);
+        e->filled[row] = n;
+        e->rows.start[row] = (int32_t)n;
         engine_set_active(e, row, true);
     }
-    free(tokens);
-    return code;
 }
 
 int bench_decode(cvn_engine *e, const Ceilings *ceilings, int64_t context, int64_t steps,
-                 BenchFigure *out, cvn_err *err)
+                 double seconds, BenchFigure *out, cvn_err *err)
 {
-    double *seconds = calloc((size_t)steps, sizeof *seconds);
-    int code = seconds ? fill_rows(e, context, err)
-                       : err_set(err, CVN_EMEM, "no memory for %lld steps", (long long)steps);
-    if (!code)
-        code = engine_decode(e, err); /* not counted */
-    for (int64_t i = 0; i < steps && !code; i++) {
+    enum { LEAST = 3 };
+    double *sample = calloc((size_t)steps, sizeof *sample);
+    if (!sample)
+        return err_set(err, CVN_EMEM, "no memory for %lld steps", (long long)steps);
+    fill_rows(e, context);
+    int code = engine_decode(e, err); /* not counted */
+    double start = engine_now();
+    int64_t n = 0;
+    while (!code && n < steps && (n < LEAST || engine_now() - start < seconds)) {
         double begin = engine_now();
         code = engine_decode(e, err);
-        seconds[i] = engine_now() - begin;
+        sample[n++] = engine_now() - begin;
     }
     if (!code) {
         int rows = e->options.rows;
-        *out = figure(seconds, (int)steps);
+        *out = figure(sample, (int)n);
         out->tokens_per_second = rows / out->seconds;
-        double bytes = bench_decode_bytes(&e->model->io.config, e->model->dtype, rows,
-                                          context + 1 + steps / 2);
+        double bytes =
+            bench_decode_bytes(&e->model->io.config, e->model->dtype, rows, context + 1 + n / 2);
         out->utilization = bytes / out->seconds / ceilings->bandwidth;
     }
     for (int row = 0; row < e->options.rows; row++)
         engine_reset_row(e, row);
-    free(seconds);
+    free(sample);
     return code;
+}
+
+const BenchMode bench_modes[BENCH_MODES] = {
+    {"eager", true, true},
+    {"+ fused attention", true, false},
+    {"compiled", false, true},
+    {"compiled + fused attention", false, false},
+};
+
+bool bench_fits(const cvn_model *model, int64_t rows, int64_t positions)
+{
+    int64_t bytes = kv_cache_bytes(&model->io.config, rows, positions, model->dtype);
+    double available = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    return bytes >= 0 && (double)bytes < 0.8 * available;
 }

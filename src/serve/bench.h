@@ -7,6 +7,10 @@
  *             a step cannot do without (each weight once, the filled KV of each row) over the measured bandwidth.
  *
  * Figures are medians over repeats, after a run that is not counted; the spread is (largest - smallest) / median.
+ *
+ * Four ways of running the same graphs make the ladder, from the bottom: op by op (no simplification or fusion, all
+ * threads are woken and waited for at each operation, attention in its parts), with attention as one kernel,
+ * compiled, and both, which is how everything else runs.
  */
 #ifndef CVN_SERVE_BENCH_H
 #define CVN_SERVE_BENCH_H
@@ -25,9 +29,22 @@ typedef struct BenchFigure {
 int bench_prefill(cvn_engine *e, const Ceilings *ceilings, int64_t n, int repeats, BenchFigure *out,
                   cvn_err *err);
 
-/* Fills `context` positions of every row, then decodes `steps` tokens. */
+/* Decodes with `context` positions of every row filled (with numbers, not by a prefill: what they are does not
+   matter to the time): `steps` steps, or fewer, but 3, once `seconds` have passed. */
 int bench_decode(cvn_engine *e, const Ceilings *ceilings, int64_t context, int64_t steps,
-                 BenchFigure *out, cvn_err *err);
+                 double seconds, BenchFigure *out, cvn_err *err);
+
+/* A way of running. */
+typedef struct BenchMode {
+    const char *name;
+    bool op_by_op, split_attention; /* as in cvn_engine_options */
+} BenchMode;
+
+enum { BENCH_MODES = 4 };
+extern const BenchMode bench_modes[BENCH_MODES]; /* from the bottom of the ladder */
+
+/* Whether `rows` rows of `positions` positions fit in the memory that is free now. */
+bool bench_fits(const cvn_model *model, int64_t rows, int64_t positions);
 
 /* Operations of a prefill of n tokens, and bytes that a decode step of `rows` rows reads at least. */
 double bench_prefill_flops(const LlamaConfig *config, int64_t n);

@@ -215,8 +215,11 @@ static int start_engine(cvn_engine *e, cvn_err *err)
     if (!e->device)
         return err->code;
     e->stats.threads = device_threads(e->device);
-    CompileOptions compile = {
-        .backend = cpu_backend(), .n_threads = e->stats.threads, .dump_dir = o->dump_dir};
+    CompileOptions compile = {.backend = cpu_backend(),
+                              .n_threads = e->stats.threads,
+                              .dump_dir = o->dump_dir,
+                              .op_by_op = o->op_by_op,
+                              .split_attention = o->split_attention};
     if (cache_init(&e->cache, &compile, err) || compile_programs(e, err))
         return err->code;
     e->stats.weight_bytes = e->model->weight_bytes;
