@@ -6,11 +6,12 @@
  *     bench_kernels [threads]
  *
  * Times are medians. A product of m rows counts 2 m n k operations and the bytes of its weights; weights are
- * larger than the caches. CARAVAN_CPU=avx2 (avx512, portable) measures a lower level.
+ * larger than the caches. Where oneDNN or OpenBLAS is installed, its time stands below ours. CARAVAN_CPU=avx2 (avx512, portable) measures a lower level.
  */
 #include "cpu/ceilings.h"
 #include "cpu/registry.h"
 #include "graph/graph.h"
+#include "peers/peers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,9 +115,15 @@ static void bench_product(Pool *pool, const Ceilings *c, cvn_dtype dtype, int64_
     char what[64];
     snprintf(what, sizeof what, "%lld x %lld x %lld %s", (long long)m, (long long)k, (long long)n,
              cvn_dtype_name(dtype));
-    print_row(what, name, seconds, 2.0 * (double)m * (double)n * (double)k,
-              (double)cvn_type_bytes(cvn_value_type(w)),
-              dtype == CVN_BF16 ? c->flops_bf16 : c->flops_f32, c);
+    double operations = 2.0 * (double)m * (double)n * (double)k;
+    double bytes = (double)cvn_type_bytes(cvn_value_type(w));
+    double peak = dtype == CVN_BF16 ? c->flops_bf16 : c->flops_f32;
+    print_row(what, name, seconds, operations, bytes, peak, c);
+    for (const Peer *peer = peers; peer->name; peer++) {
+        double theirs = peer->product(pool_threads(pool), dtype, m, k, n);
+        if (theirs > 0)
+            print_row("", peer->name, theirs, operations, bytes, peak, c);
+    }
     cvn_graph_free(g);
 }
 
@@ -177,8 +184,10 @@ int main(int argc, char **argv)
     for (int d = 0; d < 2; d++)
         for (size_t m = 0; m < sizeof rows / sizeof *rows; m++)
             bench_product(pool, &c, dtypes[d], rows[m], 2048, 16384);
-    for (int d = 0; d < 2; d++)
-        bench_product(pool, &c, dtypes[d], 512, 8192, 2048);
+    for (int d = 0; d < 2; d++) {
+        bench_product(pool, &c, dtypes[d], 2048, 2048, 2048);
+        bench_product(pool, &c, dtypes[d], 512, 4096, 11008);
+    }
 
     printf("\nattention, 32 heads, 8 KV heads of 64\n");
     for (int d = 0; d < 2; d++) {
