@@ -1,5 +1,7 @@
 #include "base/file.h"
 
+#include "base/crc32c.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -119,6 +121,7 @@ int file_writer_write(FileWriter *writer, const void *bytes, size_t n, cvn_err *
         writer->used += n;
     }
     writer->position += n;
+    writer->crc = crc32c(writer->crc, bytes, n);
     return CVN_OK;
 }
 

@@ -35,6 +35,7 @@ typedef struct FileWriter {
     uint8_t *buffer;   /* owned: [FILE_BUFFER], bytes not yet written */
     size_t used;       /* bytes in buffer */
     uint64_t position; /* bytes given so far */
+    uint32_t crc;      /* CRC-32C of the bytes given so far */
 } FileWriter;
 
 int file_writer_open(FileWriter *writer, const char *path, cvn_err *err);

@@ -1,0 +1,44 @@
+/* The names in RUN/checkpoints, and removing what is there. */
+#ifndef CVN_TRAIN_CHECKPOINT_FOLDER_H
+#define CVN_TRAIN_CHECKPOINT_FOLDER_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CHECKPOINT_PARTIAL ".partial"
+#define CHECKPOINT_ASIDE ".aside"
+#define CHECKPOINT_OPTIMIZER "optimizer."
+
+/* "RUN/checkpoints", heap; NULL when memory ran out. */
+char *checkpoint_folder(const char *run);
+
+/* "FOLDER/step-00001000SUFFIX", heap; NULL when memory ran out. */
+char *checkpoint_path(const char *folder, int64_t step, const char *suffix);
+
+/* The step of "step-00001000"; -1 for any other name. */
+int64_t checkpoint_step_of(const char *name);
+
+/* Removes a folder of plain files; one that does not exist is removed already. */
+int checkpoint_remove(const char *folder, cvn_err *err);
+
+/* fsync of a folder, so that a rename or a removal in it is on the disk. */
+int checkpoint_sync(const char *folder, cvn_err *err);
+
+/* Removes every *.partial in the folder. */
+int checkpoint_remove_partial(const char *folder, cvn_err *err);
+
+/* Renames every step-N with N > step to step-N.aside (removing one set aside before). */
+int checkpoint_set_aside(const char *folder, int64_t step, cvn_err *err);
+
+/* Deletes old checkpoints: keeps the newest `keep_last` of those up to `step` (0: all) and those whose
+ * step is a multiple of keep_every. */
+int checkpoint_prune(const char *folder, int64_t step, int keep_last, int64_t keep_every,
+                     cvn_err *err);
+
+/* The steps in a folder, as checkpoint_steps. */
+int checkpoint_folder_steps(const char *folder, int64_t **steps, size_t *n, cvn_err *err);
+
+#endif

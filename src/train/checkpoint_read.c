@@ -1,0 +1,174 @@
+#include "base/crc32c.h"
+#include "io/safetensors.h"
+#include "train/checkpoint.h"
+#include "train/checkpoint_folder.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_safetensors(const char *name)
+{
+    const char *suffix = ".safetensors";
+    size_t n = strlen(name), m = strlen(suffix);
+    return n > m && strcmp(name + n - m, suffix) == 0;
+}
+
+/* Maps one file of the manifest, holds it to its size and checksum, and reads its tensors. */
+static int open_file(Checkpoint *checkpoint, const ManifestFile *file, cvn_err *err)
+{
+    FileMap *map = &checkpoint->map[checkpoint->n_maps];
+    const char *path = arena_printf(&checkpoint->arena, "%s/%s", checkpoint->folder, file->name);
+    int code = file_map(map, path, err);
+    if (code != CVN_OK)
+        return code;
+    checkpoint->n_maps++;
+    if (map->size != file->bytes)
+        return err_set(err, CVN_EFORMAT, "'%s' has %zu bytes; its manifest says %" PRIu64, path,
+                       map->size, file->bytes);
+    if (crc32c(0, map->data, map->size) != file->crc32c)
+        return err_set(err, CVN_EFORMAT,
+                       "'%s' is damaged: its checksum is not that of its manifest", path);
+    if (!is_safetensors(file->name))
+        return CVN_OK;
+    return st_read(&checkpoint->tensors, path, map->data, map->size, NULL, err);
+}
+
+int checkpoint_open(Checkpoint *checkpoint, const char *folder, cvn_err *err)
+{
+    *checkpoint = (Checkpoint){0};
+    int code = arena_init(&checkpoint->arena, err);
+    if (code != CVN_OK)
+        return code;
+    checkpoint->folder = arena_string(&checkpoint->arena, folder);
+    io_tensors_init(&checkpoint->tensors, &checkpoint->arena);
+    code = manifest_read(&checkpoint->manifest, folder, &checkpoint->arena, err);
+    if (code == CVN_OK)
+        checkpoint->map =
+            arena_array(&checkpoint->arena, checkpoint->manifest.n, sizeof *checkpoint->map);
+    for (size_t i = 0; i < checkpoint->manifest.n && code == CVN_OK; i++)
+        code = open_file(checkpoint, &checkpoint->manifest.file[i], err);
+    if (code != CVN_OK)
+        checkpoint_close(checkpoint);
+    return code;
+}
+
+void checkpoint_close(Checkpoint *checkpoint)
+{
+    for (size_t i = 0; i < checkpoint->n_maps; i++)
+        file_unmap(&checkpoint->map[i]);
+    arena_free(&checkpoint->arena);
+    *checkpoint = (Checkpoint){0};
+}
+
+int checkpoint_open_latest(Checkpoint *checkpoint, const char *run, CheckpointWarn *warn,
+                           void *context, cvn_err *err)
+{
+    int64_t *steps;
+    size_t n;
+    *checkpoint = (Checkpoint){0};
+    char *folder = checkpoint_folder(run);
+    int code = folder ? checkpoint_folder_steps(folder, &steps, &n, err)
+                      : err_set(err, CVN_EMEM, "no memory to look into '%s'", run);
+    if (code != CVN_OK) {
+        free(folder);
+        return code;
+    }
+    size_t left = n;
+    for (code = CVN_EFORMAT; left > 0 && code != CVN_OK; left--) {
+        cvn_err damage = {0};
+        char *path = checkpoint_path(folder, steps[left - 1], "");
+        code = path ? checkpoint_open(checkpoint, path, &damage)
+                    : err_set(&damage, CVN_EMEM, "no memory for a name in '%s'", folder);
+        free(path);
+        if (code != CVN_OK && warn)
+            warn(context, damage.message);
+    }
+    if (code != CVN_OK)
+        err_set(err, CVN_EIO, "'%s' holds no whole checkpoint%s", folder,
+                n ? "; each one is damaged" : "");
+    free(steps);
+    free(folder);
+    return code == CVN_OK ? CVN_OK : CVN_EIO;
+}
+
+/* Whether the shape of a file is that of the tensor with neighbouring axes merged: [64, 16] holds a
+ * tensor [4, 16, 16], but not [16, 64]. Axes of size 1 fit anywhere. */
+static bool merges(const IoTensor *file, const cvn_type *type)
+{
+    int axis = 0;
+    for (int i = 0; i < file->rank; i++) {
+        int64_t merged = 1;
+        while (axis < type->rank && merged < file->dims[i])
+            merged *= type->dim[axis++];
+        if (merged != file->dims[i])
+            return false;
+    }
+    while (axis < type->rank && type->dim[axis] == 1)
+        axis++;
+    return axis == type->rank;
+}
+
+static int check_tensor(const Checkpoint *checkpoint, const CheckpointTensor *tensor, cvn_err *err)
+{
+    char have[128], want[128];
+    const IoTensor *file = io_tensors_find(&checkpoint->tensors, tensor->name);
+    if (!file)
+        return err_set(err, CVN_EFORMAT, "'%s' has no tensor '%s', which this run needs",
+                       checkpoint->folder, tensor->name);
+    if (file->coding != IO_PLAIN || file->dtype != tensor->type.dtype ||
+        file->bytes != cvn_type_bytes(&tensor->type) || !merges(file, &tensor->type))
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': tensor '%s' is %s %s, but this run has it as %s %s; go on with the "
+                       "options that the run was begun with",
+                       checkpoint->folder, tensor->name, file->type,
+                       io_shape_text(file->dims, file->rank, have, sizeof have),
+                       cvn_dtype_name(tensor->type.dtype),
+                       io_shape_text(tensor->type.dim, tensor->type.rank, want, sizeof want));
+    return CVN_OK;
+}
+
+/* Names a tensor of the file that the state lacks; NULL when there is none. */
+static const char *find_extra(const Checkpoint *checkpoint, const CheckpointState *state)
+{
+    Arena arena;
+    Map known;
+    const char *extra = NULL;
+    if (arena_init(&arena, NULL) != CVN_OK)
+        return "(no memory to look)";
+    map_init(&known, &arena);
+    for (int i = 0; i < state->n; i++)
+        map_put(&known, state->tensor[i].name, strlen(state->tensor[i].name), NULL);
+    for (size_t i = 0; i < checkpoint->tensors.n && !extra; i++) {
+        const char *name = checkpoint->tensors.tensor[i].name;
+        if (!map_get(&known, name, strlen(name)))
+            extra = name;
+    }
+    arena_free(&arena);
+    return extra;
+}
+
+int checkpoint_restore(const Checkpoint *checkpoint, CheckpointState *state, cvn_err *err)
+{
+    for (int i = 0; i < state->n; i++) {
+        int code = check_tensor(checkpoint, &state->tensor[i], err);
+        if (code != CVN_OK)
+            return code;
+    }
+    const char *extra = find_extra(checkpoint, state);
+    if (extra)
+        return err_set(err, CVN_EFORMAT,
+                       "'%s' has the tensor '%s', which this run does not; go on with the options "
+                       "that the run was begun with",
+                       checkpoint->folder, extra);
+    for (int i = 0; i < state->n; i++) {
+        const IoTensor *file = io_tensors_find(&checkpoint->tensors, state->tensor[i].name);
+        if (file->bytes > 0)
+            memcpy(state->tensor[i].data, file->data, file->bytes);
+    }
+    state->step = checkpoint->manifest.step;
+    state->tokens = checkpoint->manifest.tokens;
+    state->position = checkpoint->manifest.position;
+    state->seed = checkpoint->manifest.seed;
+    return CVN_OK;
+}

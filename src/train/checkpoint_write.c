@@ -1,0 +1,252 @@
+#include "train/checkpoint_write.h"
+
+#include "base/crc32c.h"
+#include "base/json_file.h"
+#include "io/safetensors.h"
+#include "train/checkpoint_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_FILE_BYTES UINT64_C(4000000000)
+
+typedef struct Writing {
+    const CheckpointState *state;
+    const CheckpointOptions *options;
+    const char *folder; /* step-N.partial */
+    Arena arena;        /* names, params, the manifest */
+    ParamList params;   /* of the config; n = 0 without one */
+    Map param_of;       /* Hugging Face name -> index in params */
+    Manifest manifest;  /* grows as files are written; file has room for all */
+} Writing;
+
+/* "model" or "optimizer": tensors of one kind, and how they are split. */
+typedef struct Group {
+    const char *name;
+    int *tensor; /* [n]: indexes in the state; the arena's */
+    int *file;   /* [n]: in which file each lies, from 0 */
+    int n, n_files;
+} Group;
+
+static bool is_optimizer(const CheckpointTensor *tensor)
+{
+    return strncmp(tensor->name, CHECKPOINT_OPTIMIZER, sizeof CHECKPOINT_OPTIMIZER - 1) == 0;
+}
+
+static const char *file_name(Writing *w, const Group *group, int file)
+{
+    if (group->n_files == 1)
+        return arena_printf(&w->arena, "%s.safetensors", group->name);
+    return arena_printf(&w->arena, "%s-%05d-of-%05d.safetensors", group->name, file + 1,
+                        group->n_files);
+}
+
+/* Takes the tensors of a kind and fills files in their order. */
+static Group make_group(Writing *w, const char *name, bool optimizer)
+{
+    const CheckpointState *state = w->state;
+    uint64_t limit = w->options->file_bytes ? w->options->file_bytes : DEFAULT_FILE_BYTES;
+    uint64_t used = 0;
+    Group group = {.name = name,
+                   .tensor = arena_array(&w->arena, (size_t)state->n, sizeof *group.tensor),
+                   .file = arena_array(&w->arena, (size_t)state->n, sizeof *group.file)};
+    for (int i = 0; i < state->n; i++) {
+        if (is_optimizer(&state->tensor[i]) != optimizer)
+            continue;
+        uint64_t bytes = cvn_type_bytes(&state->tensor[i].type);
+        if (used > 0 && used + bytes > limit) {
+            group.n_files++;
+            used = 0;
+        }
+        group.tensor[group.n] = i;
+        group.file[group.n++] = group.n_files;
+        used += bytes;
+    }
+    group.n_files += group.n > 0;
+    return group;
+}
+
+/* The shape in the file: Hugging Face's where the tensor is a parameter of the config. */
+static int declare(Writing *w, StWriter *writer, const CheckpointTensor *tensor, cvn_err *err)
+{
+    const uint64_t *index = map_get(&w->param_of, tensor->name, strlen(tensor->name));
+    const Param *param = index ? &w->params.param[*index] : NULL;
+    if (param && param->n == cvn_type_elements(&tensor->type))
+        return st_writer_declare(writer, tensor->name, tensor->type.dtype, param->file_rank,
+                                 param->file_dims, err);
+    return st_writer_declare(writer, tensor->name, tensor->type.dtype, tensor->type.rank,
+                             tensor->type.dim, err);
+}
+
+static void list_file(Writing *w, const char *name, uint64_t bytes, uint32_t crc)
+{
+    w->manifest.file[w->manifest.n++] = (ManifestFile){name, bytes, crc};
+}
+
+static int write_tensors(Writing *w, const Group *group, int file, cvn_err *err)
+{
+    StWriter writer;
+    const char *name = file_name(w, group, file);
+    int code = st_writer_open(&writer, arena_printf(&w->arena, "%s/%s", w->folder, name), err);
+    if (code == CVN_OK)
+        code = st_writer_metadata(&writer, "format", "pt", err);
+    for (int i = 0; i < group->n && code == CVN_OK; i++)
+        if (group->file[i] == file)
+            code = declare(w, &writer, &w->state->tensor[group->tensor[i]], err);
+    if (code == CVN_OK)
+        code = st_writer_begin(&writer, err);
+    size_t index = 0;
+    for (int i = 0; i < group->n && code == CVN_OK; i++) {
+        const CheckpointTensor *tensor = &w->state->tensor[group->tensor[i]];
+        if (group->file[i] == file)
+            code =
+                st_writer_data(&writer, index++, tensor->data, cvn_type_bytes(&tensor->type), err);
+    }
+    if (code == CVN_OK)
+        code = st_writer_commit(&writer, err);
+    if (code == CVN_OK)
+        list_file(w, name, writer.file.position, writer.file.crc);
+    st_writer_free(&writer);
+    return code;
+}
+
+/* Lists a file that was written by other means, as it reads back. */
+static int list_small(Writing *w, const char *name, cvn_err *err)
+{
+    FileMap map;
+    int code = file_map(&map, arena_printf(&w->arena, "%s/%s", w->folder, name), err);
+    if (code == CVN_OK)
+        list_file(w, name, map.size, crc32c(0, map.data, map.size));
+    file_unmap(&map);
+    return code;
+}
+
+/* model.safetensors.index.json, which Hugging Face's readers want where there are several files. */
+static int write_index(Writing *w, const Group *group, cvn_err *err)
+{
+    const char *name = "model.safetensors.index.json";
+    json_t *weight_map = json_object();
+    uint64_t total = 0;
+    for (int i = 0; i < group->n; i++) {
+        const CheckpointTensor *tensor = &w->state->tensor[group->tensor[i]];
+        json_object_set_new(weight_map, tensor->name,
+                            json_string(file_name(w, group, group->file[i])));
+        total += cvn_type_bytes(&tensor->type);
+    }
+    json_t *root = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total,
+                             "weight_map", weight_map);
+    int code = root ? json_file_write(arena_printf(&w->arena, "%s/%s", w->folder, name), root, err)
+                    : err_set(err, CVN_EMEM, "no memory to write '%s/%s'", w->folder, name);
+    json_decref(root);
+    return code == CVN_OK ? list_small(w, name, err) : code;
+}
+
+/* config.json, generation_config.json and the tokenizer. */
+static int write_companions(Writing *w, cvn_err *err)
+{
+    int code = CVN_OK;
+    if (w->options->config) {
+        LlamaConfig config = *w->options->config;
+        config.dtype = CVN_F32;
+        code = llama_config_write(&config, w->folder, err);
+        if (code == CVN_OK)
+            code = list_small(w, "config.json", err);
+        if (code == CVN_OK)
+            code = list_small(w, "generation_config.json", err);
+    }
+    if (code == CVN_OK && w->options->tokenizer) {
+        FileMap map;
+        const char *from = w->options->tokenizer, *slash = strrchr(from, '/');
+        const char *name = arena_string(&w->arena, slash ? slash + 1 : from);
+        code = file_map(&map, from, err);
+        if (code == CVN_OK)
+            code = file_write(arena_printf(&w->arena, "%s/%s", w->folder, name), map.data, map.size,
+                              err);
+        if (code == CVN_OK)
+            list_file(w, name, map.size, crc32c(0, map.data, map.size));
+        file_unmap(&map);
+    }
+    return code;
+}
+
+static int write_files(Writing *w, cvn_err *err)
+{
+    Group group[] = {make_group(w, "model", false), make_group(w, "optimizer", true)};
+    size_t n_files = (size_t)group[0].n_files + (size_t)group[1].n_files + 4;
+    w->manifest.file = arena_array(&w->arena, n_files, sizeof *w->manifest.file);
+    int code = CVN_OK;
+    for (int g = 0; g < 2; g++)
+        for (int file = 0; file < group[g].n_files && code == CVN_OK; file++)
+            code = write_tensors(w, &group[g], file, err);
+    if (code == CVN_OK && group[0].n_files > 1)
+        code = write_index(w, &group[0], err);
+    if (code == CVN_OK)
+        code = write_companions(w, err);
+    if (code == CVN_OK)
+        code = manifest_write(&w->manifest, w->folder, err);
+    if (code == CVN_OK)
+        code = checkpoint_sync(w->folder, err);
+    return code;
+}
+
+/* Gives the folder its name. Where that is taken the two are exchanged, and what was there before
+ * (now under the partial name) is removed. */
+static int rename_whole(const char *folder, const char *partial, const char *final, cvn_err *err)
+{
+    int code = CVN_OK;
+    if (!file_exists(final)) {
+        if (rename(partial, final) != 0)
+            code = err_set(err, CVN_EIO, "cannot rename '%s' to '%s': %s", partial, final,
+                           strerror(errno));
+        return code == CVN_OK ? checkpoint_sync(folder, err) : code;
+    }
+    if (renameat2(AT_FDCWD, partial, AT_FDCWD, final, RENAME_EXCHANGE) != 0)
+        return err_set(err, CVN_EIO, "cannot exchange '%s' and '%s': %s", partial, final,
+                       strerror(errno));
+    code = checkpoint_sync(folder, err);
+    return code == CVN_OK ? checkpoint_remove(partial, err) : code;
+}
+
+int checkpoint_write(const char *folder, const CheckpointState *state,
+                     const CheckpointOptions *options, cvn_err *err)
+{
+    Writing w = {.state = state,
+                 .options = options,
+                 .manifest = {.step = state->step,
+                              .tokens = state->tokens,
+                              .position = state->position,
+                              .seed = state->seed,
+                              .config = state->config}};
+    char *partial = checkpoint_path(folder, state->step, CHECKPOINT_PARTIAL);
+    char *final = checkpoint_path(folder, state->step, "");
+    int code = partial && final ? arena_init(&w.arena, err)
+                                : err_set(err, CVN_EMEM, "no memory for a name in '%s'", folder);
+    if (code != CVN_OK)
+        goto done;
+    map_init(&w.param_of, &w.arena);
+    if (options->config) {
+        params_list(&w.params, options->config, &w.arena);
+        for (int i = 0; i < w.params.n; i++) {
+            const char *name = w.params.param[i].file_name[NAMING_HF];
+            *map_put(&w.param_of, name, strlen(name), NULL) = (uint64_t)i;
+        }
+    }
+    w.folder = partial;
+    code = checkpoint_remove(partial, err);
+    if (code == CVN_OK)
+        code = file_make_folder(partial, err);
+    if (code == CVN_OK)
+        code = write_files(&w, err);
+    if (code == CVN_OK)
+        code = rename_whole(folder, partial, final, err);
+    if (code != CVN_OK)
+        checkpoint_remove(partial, NULL);
+    arena_free(&w.arena);
+done:
+    free(partial);
+    free(final);
+    return code;
+}
