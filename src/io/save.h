@@ -32,6 +32,10 @@ int save_folder(const char *folder, const LlamaConfig *config, const SaveOptions
  * into Hugging Face's order. */
 int save_model(const char *folder, const IoModel *model, const SaveOptions *options, cvn_err *err);
 
+/* The fill that save_model uses; context is the IoModel. The rows of q and k are in Hugging Face's order. */
+int save_fill_model(void *model, const Param *param, int64_t first, int64_t n, float *out,
+                    cvn_err *err);
+
 /* A folder with random weights: every parameter drawn by its initialiser (Param.init) from the
  * stream (seed, Hugging Face name), so that any slice could be drawn alone. */
 int init_folder(const char *folder, const LlamaConfig *config, uint64_t seed,

@@ -32,8 +32,8 @@ static void fill_reordered(const IoTensor *tensor, const Param *param, int64_t f
     }
 }
 
-static int fill_from_model(void *context, const Param *param, int64_t first, int64_t n, float *out,
-                           cvn_err *err)
+int save_fill_model(void *context, const Param *param, int64_t first, int64_t n, float *out,
+                    cvn_err *err)
 {
     const IoModel *model = context;
     const Param *same = params_find(&model->params, param->kind, param->layer);
@@ -52,5 +52,5 @@ int save_model(const char *folder, const IoModel *model, const SaveOptions *opti
 {
     LlamaConfig config = model->config;
     config.rope_interleaved = false;
-    return save_folder(folder, &config, options, fill_from_model, (void *)(uintptr_t)model, err);
+    return save_folder(folder, &config, options, save_fill_model, (void *)(uintptr_t)model, err);
 }

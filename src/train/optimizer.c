@@ -1,0 +1,65 @@
+#include "train/optimizer.h"
+
+#include "graph/graph.h"
+
+#include <math.h>
+
+const Optimizer optimizers[OPTIMIZER_COUNT] = {
+    [OPTIMIZER_ADAMW] =
+        {
+            .name = "adamw",
+            .n_scalars = 3,
+            .scalar = {"lr", "correction1", "correction2"},
+            .slots = optimizer_adamw_slots,
+            .scalars = optimizer_adamw_scalars,
+            .update = optimizer_adamw_update,
+        },
+    [OPTIMIZER_ADAFACTOR] =
+        {
+            .name = "adafactor",
+            .n_scalars = 3,
+            .scalar = {"lr", "decay", "rest"},
+            .slots = optimizer_adafactor_slots,
+            .scalars = optimizer_adafactor_scalars,
+            .update = optimizer_adafactor_update,
+        },
+};
+
+OptimizerOptions optimizer_defaults(OptimizerKind kind, int64_t n_params)
+{
+    OptimizerOptions o = {.kind = kind, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
+    if (kind == OPTIMIZER_ADAFACTOR)
+        return o;
+    o.lr = 0.003239 - 0.0001395 * log((double)(n_params > 1 ? n_params : 1));
+    o.lr = fmax(o.lr, 1e-5);
+    o.weight_decay = 0.1;
+    return o;
+}
+
+int optimizer_check(const OptimizerOptions *o, cvn_err *err)
+{
+    if (!(o->lr >= 0 && o->lr <= 100))
+        return err_set(err, CVN_EINVAL, "a learning rate of %g makes no sense", o->lr);
+    if (!(o->weight_decay >= 0 && o->weight_decay <= 10))
+        return err_set(err, CVN_EINVAL, "a weight decay of %g makes no sense", o->weight_decay);
+    if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1))
+        return err_set(err, CVN_EINVAL, "betas of %g and %g are not in [0, 1)", o->beta1, o->beta2);
+    if (!(o->eps >= 0 && o->eps <= 1))
+        return err_set(err, CVN_EINVAL, "an eps of %g is not in [0, 1]", o->eps);
+    return CVN_OK;
+}
+
+cvn_value *optimizer_sum_of_squares(cvn_graph *g, cvn_value *x)
+{
+    cvn_value *sum = cvn_multiply(g, x, x);
+    for (int d = cvn_value_type(x)->rank - 1; d >= 0; d--)
+        sum = cvn_reduce_dims(g, CVN_SUM, sum, 1, &d);
+    return sum;
+}
+
+cvn_value *optimizer_rms(cvn_graph *g, cvn_value *x)
+{
+    double n = (double)cvn_type_elements(cvn_value_type(x));
+    cvn_value *inverse = cvn_splat(g, cvn_scalar(CVN_F32), 1 / n);
+    return cvn_sqrt(g, cvn_multiply(g, optimizer_sum_of_squares(g, x), inverse));
+}

@@ -1,0 +1,143 @@
+#include "train/state.h"
+
+#include "io/save.h"
+#include "train/checkpoint_folder.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+enum { ALIGN = 64 };
+
+static size_t padded(size_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static void add_tensor(TrainState *s, const char *name, cvn_type type)
+{
+    s->saved.tensor[s->saved.n++] = (CheckpointTensor){.name = name, .type = type};
+    s->bytes += padded(cvn_type_bytes(&type));
+}
+
+/* Names and types of everything, and the sum of bytes. */
+static void list_tensors(TrainState *s, const Optimizer *optimizer)
+{
+    int n = s->params.n;
+    s->n_weights = n;
+    s->saved.tensor =
+        arena_array(&s->arena, (size_t)n * (1 + OPTIMIZER_MAX_SLOTS) + 1, sizeof *s->saved.tensor);
+    s->first_slot = arena_array(&s->arena, (size_t)n + 1, sizeof *s->first_slot);
+    for (int i = 0; i < n; i++) {
+        const Param *p = &s->params.param[i];
+        add_tensor(s, p->file_name[NAMING_HF], cvn_type_make(CVN_F32, p->rank, p->dims));
+    }
+    for (int i = 0; i < n; i++) {
+        const Param *p = &s->params.param[i];
+        OptimizerSlot slot[OPTIMIZER_MAX_SLOTS];
+        int n_slots = optimizer->slots(p, slot);
+        s->first_slot[i] = s->saved.n;
+        for (int k = 0; k < n_slots; k++)
+            add_tensor(s,
+                       arena_printf(&s->arena, CHECKPOINT_OPTIMIZER "%s.%s", slot[k].name,
+                                    p->file_name[NAMING_HF]),
+                       slot[k].type);
+    }
+    s->first_slot[n] = s->saved.n;
+    add_tensor(s, CHECKPOINT_OPTIMIZER "updates", CVN_TYPE(CVN_I32, 1));
+}
+
+/* Everything but the block. */
+static int describe(TrainState *s, const LlamaConfig *config, OptimizerKind optimizer, cvn_err *err)
+{
+    *s = (TrainState){0};
+    int code = llama_config_check(config, "the model", err);
+    if (code == CVN_OK)
+        code = arena_init(&s->arena, err);
+    if (code)
+        return code;
+    params_list(&s->params, config, &s->arena);
+    /* The largest optimizer keeps two tensors of the weights' size: three times f32 must not overflow. */
+    if (model_size(config).params > INT64_MAX / 64)
+        return err_set(err, CVN_EMEM, "a model of %lld parameters cannot be trained here",
+                       (long long)model_size(config).params);
+    list_tensors(s, &optimizers[optimizer]);
+    return CVN_OK;
+}
+
+int train_state_size(const LlamaConfig *config, OptimizerKind optimizer, size_t *bytes,
+                     cvn_err *err)
+{
+    TrainState s;
+    int code = describe(&s, config, optimizer, err);
+    *bytes = s.bytes;
+    train_state_free(&s);
+    return code;
+}
+
+int train_state_init(TrainState *s, const LlamaConfig *config, OptimizerKind optimizer,
+                     cvn_err *err)
+{
+    int code = describe(s, config, optimizer, err);
+    if (code)
+        return code;
+    void *block = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block == MAP_FAILED)
+        return err_set(err, CVN_EMEM, "no memory for %zu bytes of weights and optimizer state",
+                       s->bytes);
+    (void)madvise(block, s->bytes, MADV_HUGEPAGE);
+    s->block = block;
+    char *at = block;
+    for (int i = 0; i < s->saved.n; i++) {
+        s->saved.tensor[i].data = at;
+        at += padded(cvn_type_bytes(&s->saved.tensor[i].type));
+    }
+    s->updates = s->saved.tensor[s->saved.n - 1].data;
+    return CVN_OK;
+}
+
+void train_state_free(TrainState *s)
+{
+    if (s->block)
+        munmap(s->block, s->bytes);
+    arena_free(&s->arena);
+    *s = (TrainState){0};
+}
+
+static int fill_weights(TrainState *s, SaveFill fill, void *context, cvn_err *err)
+{
+    int code = CVN_OK;
+    for (int i = 0; i < s->n_weights && code == CVN_OK; i++) {
+        const Param *p = &s->params.param[i];
+        code = fill(context, p, 0, p->n, s->saved.tensor[i].data, err);
+    }
+    return code;
+}
+
+int train_state_random(TrainState *s, uint64_t seed, cvn_err *err)
+{
+    return fill_weights(s, init_fill, &seed, err);
+}
+
+int train_state_from_model(TrainState *s, const IoModel *model, cvn_err *err)
+{
+    return fill_weights(s, save_fill_model, (void *)(uintptr_t)model, err);
+}
+
+/* context is the TrainState. */
+static int fill_from_state(void *context, const Param *param, int64_t first, int64_t n, float *out,
+                           cvn_err *err)
+{
+    const TrainState *s = context;
+    const Param *same = params_find(&s->params, param->kind, param->layer);
+    const float *data = s->saved.tensor[same - s->params.param].data;
+    (void)err;
+    memcpy(out, data + first, (size_t)n * sizeof *out);
+    return CVN_OK;
+}
+
+int train_state_export(const TrainState *s, const LlamaConfig *config, cvn_dtype dtype,
+                       const char *folder, const char *tokenizer, cvn_err *err)
+{
+    SaveOptions options = {.dtype = dtype, .force = true, .tokenizer = tokenizer};
+    return save_folder(folder, config, &options, fill_from_state, (void *)(uintptr_t)s, err);
+}

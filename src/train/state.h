@@ -1,0 +1,56 @@
+/*
+ * The state of training: everything that changes from step to step, as one flat list of tensors.
+ *
+ *   tensor[0 … n_weights)     master weights, f32, in the order of the parameter table, under their
+ *                             Hugging Face names
+ *   then, weight by weight    what the optimizer keeps: "optimizer.<slot>.<name of the weight>"
+ *   the last one              "optimizer.updates" i32 [1]: updates made; steps that were skipped because
+ *                             something was not finite do not count
+ *
+ * With the counters beside them this is all that a checkpoint holds: random numbers are counter-based, so
+ * the seed is their whole state, and the data's position is the number of sequences taken.
+ *
+ * The list is a CheckpointState and may be given to checkpoint_save and checkpoint_restore between
+ * steps. Memory is one block, allocated once, page aligned; every tensor begins at a multiple of 64 bytes.
+ */
+#ifndef CVN_TRAIN_STATE_H
+#define CVN_TRAIN_STATE_H
+
+#include "io/model.h"
+#include "train/checkpoint.h"
+#include "train/optimizer.h"
+
+typedef struct TrainState {
+    CheckpointState saved; /* tensors and counters; config is the caller's */
+    int n_weights;         /* the first of saved.tensor */
+    int *first_slot;       /* [n_weights + 1]: index of the first slot of each weight */
+    int32_t *updates;      /* data of the last tensor */
+    ParamList params;      /* of the model */
+    Arena arena;           /* owned: names and the lists */
+    void *block;           /* owned mapping of `bytes`, zero at first */
+    size_t bytes;
+} TrainState;
+
+/* Bytes of the block that train_state_init would allocate. */
+int train_state_size(const LlamaConfig *config, OptimizerKind optimizer, size_t *bytes,
+                     cvn_err *err);
+
+/* Allocates; everything is 0. */
+int train_state_init(TrainState *state, const LlamaConfig *config, OptimizerKind optimizer,
+                     cvn_err *err);
+
+/* Safe on {0}. */
+void train_state_free(TrainState *state);
+
+/* Weights drawn as `caravan init` draws them from a seed. */
+int train_state_random(TrainState *state, uint64_t seed, cvn_err *err);
+
+/* Weights of an opened and audited model whose parameters are the state's; interleaved rotary pairs are
+   brought into Hugging Face's order. */
+int train_state_from_model(TrainState *state, const IoModel *model, cvn_err *err);
+
+/* Writes the weights as a Hugging Face folder. `tokenizer`: a file to copy into it, or NULL. */
+int train_state_export(const TrainState *state, const LlamaConfig *config, cvn_dtype dtype,
+                       const char *folder, const char *tokenizer, cvn_err *err);
+
+#endif

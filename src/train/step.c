@@ -1,0 +1,243 @@
+#include "train/step.h"
+
+#include "grad/grad.h"
+#include "graph/graph.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* Everything has the length of the parameter table unless said otherwise. */
+typedef struct StepBuilder {
+    cvn_graph *g;
+    TrainGraph kind;
+    const LlamaConfig *config;
+    const TrainStepOptions *options;
+    const Optimizer *optimizer;
+    ParamList params;
+    cvn_value **weight, **gradient, **accumulator;
+    cvn_value **slot; /* [n][OPTIMIZER_MAX_SLOTS] */
+    cvn_value *total; /* f32 [TRAIN_TOTALS], of all micro-batches so far; NULL without them */
+    cvn_value *tokens, *targets;
+    cvn_value *scalar[OPTIMIZER_MAX_SCALARS];
+    cvn_value *sum, *count, *z; /* f32 scalars of this graph's tokens, or of the accumulated */
+} StepBuilder;
+
+#define G CVN_HERE(b->g)
+
+static bool has_batch(const StepBuilder *b)
+{
+    return b->kind != TRAIN_UPDATE;
+}
+
+static bool has_update(const StepBuilder *b)
+{
+    return b->kind == TRAIN_STEP || b->kind == TRAIN_UPDATE;
+}
+
+static bool has_accumulators(const StepBuilder *b)
+{
+    return b->kind == TRAIN_GRADIENT || b->kind == TRAIN_UPDATE;
+}
+
+static cvn_value *number(StepBuilder *b, double value)
+{
+    return cvn_splat(G, cvn_scalar(CVN_F32), value);
+}
+
+static cvn_type type_of(const Param *p)
+{
+    return cvn_type_make(CVN_F32, p->rank, p->dims);
+}
+
+static void add_slots(StepBuilder *b, int i)
+{
+    OptimizerSlot slot[OPTIMIZER_MAX_SLOTS];
+    const Param *p = &b->params.param[i];
+    int n = b->optimizer->slots(p, slot);
+    for (int k = 0; k < n; k++) {
+        const char *name = arena_printf(&b->g->arena, "%s.%s", slot[k].name, p->name);
+        b->slot[i * OPTIMIZER_MAX_SLOTS + k] = cvn_parameter(G, name, slot[k].type);
+    }
+}
+
+static void add_parameters(StepBuilder *b)
+{
+    const TrainStepOptions *o = b->options;
+    int n = b->params.n;
+    for (int i = 0; i < n; i++)
+        b->weight[i] = cvn_parameter(G, b->params.param[i].name, type_of(&b->params.param[i]));
+    for (int i = 0; i < n && has_update(b); i++)
+        add_slots(b, i);
+    for (int i = 0; i < n && has_accumulators(b); i++) {
+        const Param *p = &b->params.param[i];
+        const char *name = arena_printf(&b->g->arena, "sum.%s", p->name);
+        b->accumulator[i] = cvn_parameter(G, name, type_of(p));
+    }
+    if (has_accumulators(b))
+        b->total = cvn_parameter(G, "total", CVN_TYPE(CVN_F32, TRAIN_TOTALS));
+    if (has_batch(b)) {
+        b->tokens = cvn_parameter(G, "tokens", CVN_TYPE(CVN_I32, o->batch, o->seq));
+        b->targets = cvn_parameter(G, "targets", CVN_TYPE(CVN_I32, o->batch, o->seq));
+    }
+    for (int i = 0; i < b->optimizer->n_scalars && has_update(b); i++)
+        b->scalar[i] = cvn_parameter(G, b->optimizer->scalar[i], cvn_scalar(CVN_F32));
+}
+
+/* Scalars side by side: f32 [n]. */
+static cvn_value *vector(StepBuilder *b, int n, cvn_value *const *x)
+{
+    cvn_value *one[TRAIN_REPORT_COUNT];
+    for (int i = 0; i < n; i++)
+        one[i] = cvn_reshape(G, x[i], 1, (int64_t[]){1});
+    return cvn_concatenate(G, n, one, 0);
+}
+
+static cvn_value *element(StepBuilder *b, cvn_value *x, int64_t i)
+{
+    return cvn_reshape(G, cvn_slice_axis(G, x, 0, i, i + 1), 0, NULL);
+}
+
+/* The forward pass and, unless only evaluating, the gradient of the sum over tokens. */
+static int add_passes(StepBuilder *b, cvn_err *err)
+{
+    const TrainStepOptions *o = b->options;
+    LlamaLoss loss;
+    int code =
+        llama_loss(b->g, b->config, o->compute, b->weight, b->tokens, b->targets, &loss, err);
+    if (code)
+        return code;
+    b->sum = loss.sum;
+    b->count = loss.count;
+    b->z = loss.z;
+    if (b->kind == TRAIN_EVALUATE)
+        return CVN_OK;
+    cvn_value *whole = loss.sum;
+    if (o->z_loss > 0)
+        whole = cvn_add(G, whole, cvn_multiply(G, loss.z, number(b, o->z_loss)));
+    Op *last = b->g->last;
+    code = graph_gradient(b->g, whole, b->params.n, b->weight, b->gradient, err);
+    if (code == CVN_OK && o->remat != REMAT_NONE)
+        code = graph_remat(b->g, o->remat, loss.n_blocks, loss.block, last->next, err);
+    return code;
+}
+
+static void add_to_accumulators(StepBuilder *b)
+{
+    for (int i = 0; i < b->params.n; i++) {
+        cvn_value *sum = cvn_add(G, b->accumulator[i], b->gradient[i]);
+        cvn_output_into(G, sum, b->accumulator[i]);
+    }
+    cvn_value *here = vector(b, TRAIN_TOTALS, (cvn_value *[]){b->sum, b->count, b->z});
+    cvn_value *total = cvn_add(G, b->total, here);
+    cvn_output_into(G, total, b->total);
+}
+
+/* Gradients and sums of all micro-batches; the accumulators begin again. */
+static void take_accumulators(StepBuilder *b)
+{
+    for (int i = 0; i < b->params.n; i++)
+        b->gradient[i] = b->accumulator[i];
+    b->sum = element(b, b->total, TRAIN_SUM);
+    b->count = element(b, b->total, TRAIN_COUNT);
+    b->z = element(b, b->total, TRAIN_Z);
+}
+
+static void clear_accumulators(StepBuilder *b)
+{
+    for (int i = 0; i < b->params.n; i++)
+        cvn_output_into(G, cvn_splat(G, type_of(&b->params.param[i]), 0), b->accumulator[i]);
+    cvn_output_into(G, cvn_splat(G, CVN_TYPE(CVN_F32, TRAIN_TOTALS), 0), b->total);
+}
+
+/* Keeps what was there where the step is not to be. */
+static void put(StepBuilder *b, cvn_value *updated, cvn_value *new, cvn_value *old)
+{
+    cvn_output_into(G, cvn_select(G, updated, new, old), old);
+}
+
+static void update_one(StepBuilder *b, int i, cvn_value *scale, cvn_value *updated)
+{
+    cvn_value **slot = &b->slot[i * OPTIMIZER_MAX_SLOTS];
+    cvn_value *factor = cvn_broadcast_to(G, scale, cvn_value_type(b->gradient[i]));
+    OptimizerUpdate u = {.g = b->g,
+                         .options = &b->options->optimizer,
+                         .param = &b->params.param[i],
+                         .scalar = b->scalar,
+                         .weight = b->weight[i],
+                         .gradient = cvn_multiply(G, b->gradient[i], factor)};
+    for (int k = 0; k < OPTIMIZER_MAX_SLOTS; k++)
+        u.state[k] = slot[k];
+    b->optimizer->update(&u);
+    put(b, updated, u.new_weight, b->weight[i]);
+    for (int k = 0; k < OPTIMIZER_MAX_SLOTS && slot[k]; k++)
+        put(b, updated, u.new_state[k], slot[k]);
+}
+
+/* Clips and updates; gradients are those of sums, so that the mean's scale is part of the clipping's. */
+static void add_update(StepBuilder *b)
+{
+    cvn_value *square = number(b, 0), *one = number(b, 1);
+    for (int i = 0; i < b->params.n; i++)
+        square = cvn_add(G, square, optimizer_sum_of_squares(b->g, b->gradient[i]));
+    cvn_value *mean = cvn_divide(G, one, cvn_maximum(G, b->count, one));
+    cvn_value *norm = cvn_multiply(G, cvn_sqrt(G, square), mean);
+    cvn_value *updated = cvn_is_finite(G, cvn_add(G, b->sum, norm));
+    cvn_value *scale = mean;
+    if (b->options->clip > 0) {
+        cvn_value *room = cvn_add(G, norm, number(b, 1e-6));
+        cvn_value *clip = cvn_divide(G, number(b, b->options->clip), room);
+        scale = cvn_multiply(G, mean, cvn_minimum(G, clip, one));
+    }
+    for (int i = 0; i < b->params.n; i++)
+        update_one(b, i, scale, updated);
+    cvn_value *report[] = {b->sum, b->count, b->z, norm, cvn_convert(G, updated, CVN_F32)};
+    if (b->total)
+        clear_accumulators(b);
+    cvn_output(G, vector(b, TRAIN_REPORT_COUNT, report));
+}
+
+static int build(StepBuilder *b, cvn_err *err)
+{
+    add_parameters(b);
+    int code = has_batch(b) ? add_passes(b, err) : CVN_OK;
+    if (code)
+        return code;
+    if (b->kind == TRAIN_EVALUATE)
+        cvn_output(G, vector(b, TRAIN_TOTALS, (cvn_value *[]){b->sum, b->count, b->z}));
+    if (b->kind == TRAIN_GRADIENT)
+        add_to_accumulators(b);
+    if (b->kind == TRAIN_UPDATE)
+        take_accumulators(b);
+    if (has_update(b))
+        add_update(b);
+    return cvn_graph_check(b->g, err);
+}
+
+cvn_graph *train_graph(TrainGraph kind, const LlamaConfig *config, const TrainStepOptions *options,
+                       cvn_err *err)
+{
+    static const char *const names[] = {"train_step", "train_gradient", "train_update",
+                                        "train_evaluate"};
+    char name[96];
+    snprintf(name, sizeof name, "%s_b%" PRId64 "_s%" PRId64, names[kind], options->batch,
+             options->seq);
+    StepBuilder builder = {.g = cvn_graph_new(name, err),
+                           .kind = kind,
+                           .config = config,
+                           .options = options,
+                           .optimizer = &optimizers[options->optimizer.kind]};
+    StepBuilder *b = &builder;
+    if (!b->g)
+        return NULL;
+    Arena *arena = &b->g->arena;
+    params_list(&b->params, config, arena);
+    size_t n = (size_t)b->params.n;
+    b->weight = arena_array(arena, n, sizeof *b->weight);
+    b->gradient = arena_array(arena, n, sizeof *b->gradient);
+    b->accumulator = arena_array(arena, n, sizeof *b->accumulator);
+    b->slot = arena_array(arena, n * OPTIMIZER_MAX_SLOTS, sizeof *b->slot);
+    if (build(b, err) == CVN_OK)
+        return b->g;
+    cvn_graph_free(b->g);
+    return NULL;
+}

@@ -1,0 +1,61 @@
+/*
+ * The graphs of training. A whole step is one graph, and so one compiled plan:
+ *
+ *   TRAIN_STEP     forward, backward, clipping, update; the batch at once
+ *
+ * and where the batch is taken in micro-batches, two:
+ *
+ *   TRAIN_GRADIENT forward and backward of a micro-batch; its gradients are added to accumulators
+ *   TRAIN_UPDATE   clipping and update from the accumulators, which are set to 0
+ *
+ *   TRAIN_EVALUATE forward only
+ *
+ * Parameters, in this order, of those that the graph has:
+ *   weights        f32, [n_weights], in the order of the parameter table; named as there
+ *   slots          f32, the optimizer's, weight by weight; "exp_avg.layers.0.q"
+ *   accumulators   f32, of each weight's gradient, "sum.layers.0.q"; then the sums "total", f32 [3]:
+ *                  cross-entropy, tokens with a target, z
+ *   tokens, targets  i32 [batch, seq]; a target outside of the vocabulary (-1) is not learned
+ *   scalars        f32, the optimizer's, such as "lr"
+ *
+ * Weights, slots and accumulators are updated in place. The gradient is that of the mean over all tokens
+ * with a target, however they lie in micro-batches, of cross-entropy + z_loss * logsumexp^2. Before the
+ * update it is scaled down to a global norm of `clip` (as torch.nn.utils.clip_grad_norm_). Where the loss or
+ * the norm is not finite nothing changes.
+ *
+ * The last output is f32 [TRAIN_REPORT_COUNT], what the step was; of EVALUATE, the three sums.
+ */
+#ifndef CVN_TRAIN_STEP_H
+#define CVN_TRAIN_STEP_H
+
+#include "grad/remat.h"
+#include "model/llama.h"
+#include "train/optimizer.h"
+
+typedef enum TrainGraph { TRAIN_STEP, TRAIN_GRADIENT, TRAIN_UPDATE, TRAIN_EVALUATE } TrainGraph;
+
+/* Elements of the report. */
+enum {
+    TRAIN_SUM,   /* cross-entropies, added up */
+    TRAIN_COUNT, /* tokens with a target */
+    TRAIN_Z,     /* logsumexp^2, added up */
+    TRAIN_TOTALS,
+    TRAIN_NORM = TRAIN_TOTALS, /* global norm of the gradient, before clipping */
+    TRAIN_UPDATED,             /* 1, or 0 where the step was skipped */
+    TRAIN_REPORT_COUNT
+};
+
+typedef struct TrainStepOptions {
+    int64_t batch, seq;         /* of one run of the graph: rows, tokens per row */
+    cvn_dtype compute;          /* of what enters products: f32 or bf16 */
+    double clip;                /* greatest global norm of the gradient; 0: no clipping */
+    double z_loss;              /* coefficient; 0: none */
+    RematPolicy remat;          /* what the backward pass computes again */
+    OptimizerOptions optimizer; /* its method, and what is constant of it */
+} TrainStepOptions;
+
+/* NULL with *err set on failure. */
+cvn_graph *train_graph(TrainGraph kind, const LlamaConfig *config, const TrainStepOptions *options,
+                       cvn_err *err);
+
+#endif
