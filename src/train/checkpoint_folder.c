@@ -177,6 +177,8 @@ int checkpoint_prune(const char *folder, int64_t step, int keep_last, int64_t ke
     while (newest < n && steps[newest] <= step)
         newest++;
     size_t keep = keep_last > 0 ? (size_t)keep_last : newest;
+    if (code == CVN_OK)
+        code = checkpoint_remove_partial(folder, err);
     for (size_t i = 0; i + keep < newest && code == CVN_OK; i++)
         if (keep_every <= 0 || steps[i] % keep_every != 0)
             code = move_away(folder, steps[i], CHECKPOINT_PARTIAL, true, err);

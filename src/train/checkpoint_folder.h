@@ -33,7 +33,7 @@ int checkpoint_remove_partial(const char *folder, cvn_err *err);
 /* Renames every step-N with N > step to step-N.aside (removing one set aside before). */
 int checkpoint_set_aside(const char *folder, int64_t step, cvn_err *err);
 
-/* Deletes old checkpoints: keeps the newest `keep_last` of those up to `step` (0: all) and those whose
+/* Deletes old checkpoints, and first what an earlier deletion or save left half done: keeps the newest `keep_last` of those up to `step` (0: all) and those whose
  * step is a multiple of keep_every. */
 int checkpoint_prune(const char *folder, int64_t step, int keep_last, int64_t keep_every,
                      cvn_err *err);
