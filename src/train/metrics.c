@@ -1,16 +1,9 @@
 #include "train/metrics.h"
 
-#include "base/file.h"
-
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 /* The keys, in the order in which they are written. */
 static const struct Key {
@@ -34,80 +27,41 @@ static double *field(MetricsRow *row, int key)
     return (double *)(void *)((char *)row + keys[key].offset);
 }
 
-/* One line, without its newline, as a row. False when it is none. */
-static bool parse_line(const char *text, size_t n, MetricsRow *row)
-{
-    json_t *json = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
-    const json_t *step = json_object_get(json, "step");
-    *row = (MetricsRow){.step = json_integer_value(step)};
-    bool valid = json_is_integer(step) && row->step > 0;
-    for (int key = 0; key < KEYS && valid; key++) {
-        const json_t *value = json_object_get(json, keys[key].name);
-        *field(row, key) = json_is_number(value) ? json_number_value(value) : (double)NAN;
-        valid = keys[key].optional || json_is_number(value) || json_is_null(value);
-    }
-    json_decref(json);
-    return valid;
-}
-
-static int keep_row(Metrics *metrics, const MetricsRow *row, cvn_err *err)
+/* False when memory ran out. */
+static bool keep_row(Metrics *metrics, const MetricsRow *row)
 {
     if (metrics->n == metrics->capacity) {
         size_t capacity = metrics->capacity ? metrics->capacity * 2 : 1024;
         MetricsRow *grown = realloc(metrics->row, capacity * sizeof *grown);
         if (!grown)
-            return err_set(err, CVN_EMEM, "no memory for the lines of '%s'", metrics->path);
+            return false;
         metrics->row = grown;
         metrics->capacity = capacity;
     }
     metrics->row[metrics->n++] = *row;
-    return CVN_OK;
+    return true;
 }
 
-/* Reads rows until one is not whole, not in order, or after `step`; *end is where that one begins. */
-static int read_rows(Metrics *metrics, int64_t step, size_t *end, cvn_err *err)
+/* A line as a row; every step is there once. */
+static int take_line(void *context, int64_t step, const json_t *line)
 {
-    FileMap map;
-    int code = file_map(&map, metrics->path, err);
-    size_t at = 0;
-    while (code == CVN_OK && at < map.size) {
-        const char *line = (const char *)map.data + at;
-        const char *newline = memchr(line, '\n', map.size - at);
-        MetricsRow row;
-        if (!newline || !parse_line(line, (size_t)(newline - line), &row) || row.step > step ||
-            (metrics->n > 0 && row.step <= metrics->row[metrics->n - 1].step))
-            break;
-        code = keep_row(metrics, &row, err);
-        at += (size_t)(newline - line) + 1;
+    Metrics *metrics = context;
+    MetricsRow row = {.step = step};
+    for (int key = 0; key < KEYS; key++) {
+        const json_t *value = json_object_get(line, keys[key].name);
+        *field(&row, key) = json_is_number(value) ? json_number_value(value) : (double)NAN;
+        if (!keys[key].optional && !json_is_number(value) && !json_is_null(value))
+            return CVN_EFORMAT;
     }
-    *end = at;
-    file_unmap(&map);
-    return code;
-}
-
-static int name_file(Metrics *metrics, const char *run, cvn_err *err)
-{
-    *metrics = (Metrics){.fd = -1, .path = file_join(run, METRICS_NAME)};
-    return metrics->path ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a name in '%s'", run);
+    if (step <= (metrics->n ? metrics->row[metrics->n - 1].step : 0))
+        return CVN_EFORMAT;
+    return keep_row(metrics, &row) ? CVN_OK : CVN_EMEM;
 }
 
 int metrics_open(Metrics *metrics, const char *run, int64_t step, cvn_err *err)
 {
-    size_t end = 0;
-    int code = name_file(metrics, run, err);
-    if (code == CVN_OK)
-        code = file_make_folder(run, err);
-    if (code == CVN_OK) {
-        metrics->fd = open(metrics->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-        if (metrics->fd < 0)
-            code = err_set(err, CVN_EIO, "cannot open '%s' for writing: %s", metrics->path,
-                           strerror(errno));
-    }
-    if (code == CVN_OK)
-        code = read_rows(metrics, step, &end, err);
-    if (code == CVN_OK && ftruncate(metrics->fd, (off_t)end) != 0)
-        code = err_set(err, CVN_EIO, "cannot cut '%s' to the steps that are kept: %s",
-                       metrics->path, strerror(errno));
+    *metrics = (Metrics){.lines.fd = -1};
+    int code = step_lines_open(&metrics->lines, run, METRICS_NAME, step, take_line, metrics, err);
     if (code != CVN_OK)
         metrics_close(metrics);
     return code;
@@ -115,10 +69,8 @@ int metrics_open(Metrics *metrics, const char *run, int64_t step, cvn_err *err)
 
 int metrics_read(Metrics *metrics, const char *run, cvn_err *err)
 {
-    size_t end;
-    int code = name_file(metrics, run, err);
-    if (code == CVN_OK)
-        code = read_rows(metrics, INT64_MAX, &end, err);
+    *metrics = (Metrics){.lines.fd = -1};
+    int code = step_lines_read(run, METRICS_NAME, take_line, metrics, err);
     if (code != CVN_OK)
         metrics_close(metrics);
     return code;
@@ -134,58 +86,28 @@ static void print_row(StrBuf *line, const MetricsRow *row)
         else if (!keys[key].optional)
             strbuf_printf(line, ",\"%s\":null", keys[key].name);
     }
-    strbuf_puts(line, "}\n");
-}
-
-/* Writes the lines that wait; what was not accepted goes on waiting. */
-static int flush(Metrics *metrics, cvn_err *err)
-{
-    StrBuf *pending = &metrics->pending;
-    int code = CVN_OK;
-    size_t at = 0;
-    if (pending->failed)
-        return err_set(err, CVN_EMEM, "no memory for a line of '%s'", metrics->path);
-    while (code == CVN_OK && at < pending->length) {
-        ssize_t wrote = write(metrics->fd, pending->text + at, pending->length - at);
-        if (wrote < 0 && errno == EINTR)
-            continue;
-        if (wrote <= 0)
-            code = err_set(err, CVN_EIO, "cannot write '%s': %s", metrics->path,
-                           wrote < 0 ? strerror(errno) : "nothing was accepted");
-        else
-            at += (size_t)wrote;
-    }
-    if (at > 0) {
-        memmove(pending->text, pending->text + at, pending->length - at + 1);
-        pending->length -= at;
-    }
-    return code;
+    strbuf_puts(line, "}");
 }
 
 int metrics_add(Metrics *metrics, const MetricsRow *row, cvn_err *err)
 {
-    int code = keep_row(metrics, row, err);
-    if (code != CVN_OK)
-        return code;
-    print_row(&metrics->pending, row);
-    return flush(metrics, err);
+    StrBuf line = {0};
+    print_row(&line, row);
+    int code = line.failed || !keep_row(metrics, row)
+                   ? err_set(err, CVN_EMEM, "no memory for a line of '%s'", metrics->lines.path)
+                   : step_lines_add(&metrics->lines, line.text, line.length, err);
+    strbuf_free(&line);
+    return code;
 }
 
 int metrics_sync(Metrics *metrics, cvn_err *err)
 {
-    int code = flush(metrics, err);
-    if (code == CVN_OK && fsync(metrics->fd) != 0)
-        code = err_set(err, CVN_EIO, "cannot flush '%s' to the disk: %s", metrics->path,
-                       strerror(errno));
-    return code;
+    return step_lines_sync(&metrics->lines, err);
 }
 
 void metrics_close(Metrics *metrics)
 {
-    if (metrics->fd >= 0)
-        close(metrics->fd);
-    free(metrics->path);
+    step_lines_close(&metrics->lines);
     free(metrics->row);
-    strbuf_free(&metrics->pending);
-    *metrics = (Metrics){.fd = -1};
+    *metrics = (Metrics){.lines.fd = -1};
 }

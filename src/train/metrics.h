@@ -16,17 +16,12 @@
  * Floats have the 9 digits that give the same f32 back. What is not finite is written null, since JSON
  * has no other way.
  *
- * A line is one write, so a process that dies leaves whole lines and at most one cut short. When a run
- * goes on from step N, the lines after N are cut off, and the file is as if nothing had happened.
+ * When a run goes on from step N, the lines after N are cut off (metrics_lines.h).
  */
 #ifndef CVN_TRAIN_METRICS_H
 #define CVN_TRAIN_METRICS_H
 
-#include "base/err.h"
-#include "base/strbuf.h"
-
-#include <stddef.h>
-#include <stdint.h>
+#include "train/metrics_lines.h"
 
 #define METRICS_NAME "metrics.jsonl"
 
@@ -43,28 +38,25 @@ typedef struct MetricsRow {
 
 /* The lines of a run, on the disk and in memory (64 bytes each), for the report. */
 typedef struct Metrics {
-    int fd;             /* -1 when closed */
-    char *path;         /* owned: RUN/metrics.jsonl */
+    StepLines lines;    /* RUN/metrics.jsonl */
     MetricsRow *row;    /* owned: [n], in order of steps */
     size_t n, capacity; /* rows */
-    StrBuf pending;     /* lines that the disk had no room for */
 } Metrics;
 
 /* Opens RUN/metrics.jsonl to go on after `step` (0: from the beginning): reads the lines up to it and
  * cuts off the rest. The run's folder is made if need be. */
 int metrics_open(Metrics *metrics, const char *run, int64_t step, cvn_err *err);
 
-/* Appends one line. One that cannot be written (a full disk) is an error, but is kept and written before
- * the next. */
+/* Appends one line; see step_lines_add for what happens on a full disk. */
 int metrics_add(Metrics *metrics, const MetricsRow *row, cvn_err *err);
 
 /* Flushes to the disk: before a checkpoint, so that its lines are there when it is. */
 int metrics_sync(Metrics *metrics, cvn_err *err);
 
-/* Safe after a failed open and on {.fd = -1}. */
+/* Safe after a failed open and on {.lines.fd = -1}. */
 void metrics_close(Metrics *metrics);
 
-/* Reads the rows without changing the file (a run in progress may be looked at); fd stays -1. */
+/* Reads the rows without changing the file (a run in progress may be looked at). */
 int metrics_read(Metrics *metrics, const char *run, cvn_err *err);
 
 #endif
