@@ -89,6 +89,26 @@ static void operands_stored_transposed(void **state)
         }
 }
 
+/* What the backward pass makes: sums over tokens, weights read along their other axis, rows and sums of two
+   dimensions that lie in runs; over more columns and k than are packed at a time. */
+static void operands_of_the_backward_pass(void **state)
+{
+    (void)state;
+    for (int d = 0; d < DTYPES; d++) {
+        cvn_dtype dtype = dtypes[d];
+        check_einsum("tf,te->fe", CVN_TYPE(dtype, 301, 601), CVN_TYPE(dtype, 301, 67), CVN_F32,
+                     301);
+        check_einsum("tf,fe->te", CVN_TYPE(dtype, 37, 805), CVN_TYPE(dtype, 805, 563), CVN_F32,
+                     805);
+        check_einsum("bhsd,bse->hde", CVN_TYPE(dtype, 2, 3, 41, 20), CVN_TYPE(dtype, 2, 41, 35),
+                     CVN_F32, 82);
+        check_einsum("bhsd,hde->bse", CVN_TYPE(dtype, 2, 3, 41, 20), CVN_TYPE(dtype, 3, 20, 35),
+                     CVN_F32, 60);
+        check_einsum("bse,bhsd->ehd", CVN_TYPE(dtype, 2, 41, 35), CVN_TYPE(dtype, 2, 3, 41, 20),
+                     CVN_F32, 82);
+    }
+}
+
 static void batches(void **state)
 {
     (void)state;
@@ -162,6 +182,7 @@ int main(void)
         cmocka_unit_test(blocks_larger_than_the_blocking),
         cmocka_unit_test(weights_with_head_dimensions),
         cmocka_unit_test(operands_stored_transposed),
+        cmocka_unit_test(operands_of_the_backward_pass),
         cmocka_unit_test(batches),
         cmocka_unit_test(empty_operands),
         cmocka_unit_test(rows_do_not_depend_on_the_batch),

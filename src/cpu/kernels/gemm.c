@@ -87,14 +87,17 @@ void gemm_from_op(const Op *op, Gemm *gemm)
 /* ---- results ---- */
 
 /* Rounds n sums to the result at element `at`. */
-static void write_row(cvn_dtype dtype, void *out, int64_t at, const float *sum, int64_t n)
+static void write_row(const GemmIsa *isa, cvn_dtype dtype, void *out, int64_t at, const float *sum,
+                      int64_t n)
 {
     if (dtype == CVN_F32) {
         memcpy((float *)out + at, sum, (size_t)n * sizeof *sum);
         return;
     }
     uint16_t *half = (uint16_t *)out + at;
-    if (dtype == CVN_BF16)
+    if (dtype == CVN_BF16 && isa->round)
+        isa->round(half, sum, n);
+    else if (dtype == CVN_BF16)
         for (int64_t i = 0; i < n; i++)
             half[i] = bf16_from_f32(sum[i]);
     else
@@ -173,7 +176,7 @@ static void run_few(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args
             isa->dots(rows, columns, gemm->k, packed + (size_t)m0 * row,
                       b_at + (size_t)(n0 * ldb) * dtype_size(isa->source), ldb, sum, GEMM_PANEL);
             for (int64_t r = 0; r < rows; r++)
-                write_row(gemm->out, args->out[0], (b * gemm->m + m0 + r) * gemm->n + n0,
+                write_row(isa, gemm->out, args->out[0], (b * gemm->m + m0 + r) * gemm->n + n0,
                           sum + r * GEMM_PANEL, columns);
         }
         last = b;
@@ -245,12 +248,10 @@ static void multiply_block(const Work *w, int64_t rows, int64_t n0, int64_t colu
         int64_t units = round_up(length, w->p.step) / isa->kpack;
         size_t panel = (size_t)(units * isa->kpack * GEMM_PANEL) * size;
         size_t filled = (size_t)(round_up(length, isa->kpack) * GEMM_PANEL) * size;
-        for (int64_t i = 0; i < groups * isa->panels; i++) {
-            char *to = w->pack_b + (size_t)i * panel;
-            gemm_pack(isa, &w->gemm->b, w->b, w->gemm->n, n0 + i * GEMM_PANEL, GEMM_PANEL, k0,
-                      length, to);
-            memset(to + filled, 0, panel - filled);
-        }
+        gemm_pack_panels(isa, &w->gemm->b, w->b, w->gemm->n, n0, GEMM_PANEL, groups * isa->panels,
+                         k0, length, w->pack_b, panel);
+        for (int64_t i = 0; i < groups * isa->panels && filled < panel; i++)
+            memset(w->pack_b + (size_t)i * panel + filled, 0, panel - filled);
         float *c = w->c;
         for (int64_t m0 = 0; m0 < rows; m0 += isa->mr) {
             const char *a =
@@ -271,19 +272,25 @@ static void write_block(const Work *w, int64_t m0, int64_t rows, int64_t n0, int
         const float *c = w->c + r / mr * groups * mr * group + r % mr * group;
         int64_t at = w->out_at + (m0 + r) * w->gemm->n + n0;
         for (int64_t j = 0; j < columns; j += group, c += mr * group)
-            write_row(w->gemm->out, w->out, at + j, c, least(group, columns - j));
+            write_row(w->isa, w->gemm->out, w->out, at + j, c, least(group, columns - j));
     }
 }
 
-/* One row panel of A, all k. */
-static void pack_panel(const Work *w, int64_t first, void *out)
+/* Row panels [panel, panel + count) of the rows of A from m0 on, all k. */
+static void pack_rows(const Work *w, int64_t m0, int64_t panel, int64_t count)
 {
     const GemmIsa *isa = w->isa;
     const Gemm *gemm = w->gemm;
-    if (isa->keep_rows)
-        gemm_pack_rows(isa, &gemm->a, w->a, gemm->m, first, gemm->k, out);
-    else
-        gemm_pack(isa, &gemm->a, w->a, gemm->m, first, isa->mr, 0, gemm->k, out);
+    char *out = w->pack_a + (size_t)panel * w->p.a_panel;
+    int64_t first = m0 + panel * isa->mr;
+    if (!isa->keep_rows) {
+        gemm_pack_panels(isa, &gemm->a, w->a, gemm->m, first, isa->mr, count, 0, gemm->k, out,
+                         w->p.a_panel);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++)
+        gemm_pack_rows(isa, &gemm->a, w->a, gemm->m, first + i * isa->mr, gemm->k,
+                       out + (size_t)i * w->p.a_panel);
 }
 
 static void run_product(const Work *w, const KernelArgs *args)
@@ -295,8 +302,7 @@ static void run_product(const Work *w, const KernelArgs *args)
     for (int64_t m0 = 0; m0 < gemm->m; m0 += w->p.mc) {
         int64_t rows = least(w->p.mc, gemm->m - m0);
         kernel_share(round_up(rows, isa->mr) / isa->mr, 1, w->thread, w->n_threads, &first, &last);
-        for (int64_t i = first; i < last; i++)
-            pack_panel(w, m0 + i * isa->mr, w->pack_a + (size_t)i * w->p.a_panel);
+        pack_rows(w, m0, first, last - first);
         if (!w->p.alone)
             kernel_sync(args);
         for (int64_t n0 = begin; n0 < end; n0 += w->p.nc) {

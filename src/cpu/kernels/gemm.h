@@ -55,6 +55,9 @@ typedef struct GemmIsa {
        tile; k: length in units of kpack. */
     void (*tile)(int64_t k, const void *a, const void *b, size_t b_stride, float *c, bool add);
 
+    /* Rounds n sums to bf16; NULL: slowly. */
+    void (*round)(uint16_t *restrict out, const float *restrict sum, int64_t n);
+
     /* Interleaves 16 rows of units (4 bytes: a float, or a pair of bf16, aligned only to its
        elements): out[j * 16 + i] = row[i][j], j < units. */
     void (*interleave)(const void *const row[GEMM_PANEL], int64_t units, void *out);
@@ -104,6 +107,11 @@ void gemm_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args);
    for A, 16 for B. */
 void gemm_pack(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
                int64_t first, int width, int64_t k0, int64_t length, void *out);
+
+/* The same for `count` panels of neighbouring rows, `panel` bytes apart: faster where they lie across. */
+void gemm_pack_panels(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
+                      int64_t first, int width, int64_t count, int64_t k0, int64_t length,
+                      void *out, size_t panel);
 
 /* Packs rows [first, first + mr) of A, all k, into a panel that keeps rows: [k / step][mr][step],
    zeros past the edges. */

@@ -6,6 +6,7 @@
  * registers, and with one row of B must fit in the register file.
  */
 #include "cpu/kernels/gemm.h"
+#include "cpu/kernels/tile.h"
 #include "cpu/kernels/transpose.h"
 #include "cpu/kernels/vec.h"
 

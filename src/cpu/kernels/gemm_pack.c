@@ -11,7 +11,7 @@
  *
  * Rows that lie well are transposed where they are. Others (converted, strided, past the edge, an
  * odd k at the end of bf16) are first staged as units, 64 at a time. Rows that are contiguous
- * across instead of along k (a transposed operand) are copied.
+ * across instead of along k (a transposed operand) are copied, many panels at a time.
  */
 #include "cpu/kernels/gemm.h"
 
@@ -46,27 +46,33 @@ static float read_f32(cvn_dtype dtype, const void *data, int64_t i)
     return dtype == CVN_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
 }
 
+/* Neighbours in k from index k on, at most `most`: how many lie next to each other. */
+static int64_t run_along(const GemmDims *dims, int64_t k, int64_t most)
+{
+    if (dims->n == 0 || dims->stride[dims->n - 1] != 1)
+        return 1;
+    int64_t size = dims->size[dims->n - 1], run = dims->n == 1 ? most : size - k % size;
+    return run < most ? run : most;
+}
+
 /* Elements k0 … k0 + n of a row that starts at element `row`, as units; an odd end is padded with
  * zero. */
 static void stage_row(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t row,
                       int64_t k0, int64_t n, uint32_t *out)
 {
-    if (isa->packed == CVN_BF16) {
-        uint16_t *half = (uint16_t *)out;
-        for (int64_t j = 0; j < n; j++)
-            half[j] = ((const uint16_t *)data)[row + gemm_offset(&x->k, k0 + j)];
-        if (n % 2)
-            half[n] = 0;
-        return;
-    }
+    uint16_t *half = (uint16_t *)out;
     float *value = (float *)out;
-    if (contiguous(&x->k)) {
-        for (int64_t j = 0; j < n; j++)
-            value[j] = read_f32(x->dtype, data, row + k0 + j);
-        return;
+    for (int64_t j = 0, run; j < n; j += run) {
+        run = run_along(&x->k, k0 + j, n - j);
+        int64_t at = row + gemm_offset(&x->k, k0 + j);
+        if (isa->packed == CVN_BF16)
+            memcpy(half + j, (const uint16_t *)data + at, (size_t)run * sizeof *half);
+        else
+            for (int64_t i = 0; i < run; i++)
+                value[j + i] = read_f32(x->dtype, data, at + i);
     }
-    for (int64_t j = 0; j < n; j++)
-        value[j] = read_f32(x->dtype, data, row + gemm_offset(&x->k, k0 + j));
+    if (isa->packed == CVN_BF16 && n % 2)
+        half[n] = 0;
 }
 
 /* Panels of fewer than 16 rows are cut out of panels of 16. */
@@ -89,32 +95,127 @@ static void interleave(const GemmIsa *isa, int width, const void *const *row, in
     }
 }
 
-/* All rows lie one next to the other, for each k: element (first + i, k) is at k's offset + first +
- * i. */
-static void pack_across(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t first,
-                        int width, int64_t k0, int64_t length, void *out)
+/* Rows of which neighbours lie next to each other, for each k: a transposed operand. */
+static bool lies_across(const GemmOperand *x)
 {
-    if (isa->packed == CVN_BF16) {
-        uint16_t *to = out;
-        for (int64_t k = 0; k < length; k++) {
-            const uint16_t *from = (const uint16_t *)data + gemm_offset(&x->k, k0 + k) + first;
-            uint16_t *pair = to + k / 2 * width * 2 + k % 2;
-            for (int i = 0; i < width; i++)
-                pair[i * 2] = from[i];
-            if (k % 2 == 0 && k + 1 == length)
-                for (int i = 0; i < width; i++)
-                    pair[i * 2 + 1] = 0;
-        }
-        return;
+    return x->row.n > 0 && x->row.stride[x->row.n - 1] == 1 && !contiguous(&x->k);
+}
+
+enum {
+    ACROSS = 512, /* columns taken at a time: for each k, 1 or 2 KiB in a piece */
+    DEEP = 8 /* units of k taken at a time: whole cache lines of each panel are written at once */
+};
+
+/* Rows [first, first + n) as runs of neighbours. */
+typedef struct Runs {
+    int n;
+    int64_t start[ACROSS], length[ACROSS]; /* offset of the first, and how many */
+} Runs;
+
+static void find_runs(const GemmDims *row, int64_t first, int64_t n, Runs *runs)
+{
+    int64_t inner = row->n == 1 ? first + n : row->size[row->n - 1];
+    runs->n = 0;
+    for (int64_t i = first; i < first + n; runs->n++) {
+        int64_t left = first + n - i, length = inner - i % inner;
+        length = length < left ? length : left;
+        runs->start[runs->n] = gemm_offset(row, i);
+        runs->length[runs->n] = length;
+        i += length;
     }
-    float *to = out;
-    for (int64_t k = 0; k < length; k++, to += width) {
-        int64_t from = gemm_offset(&x->k, k0 + k) + first;
-        if (x->dtype == CVN_F32)
-            memcpy(to, (const float *)data + from, (size_t)width * sizeof *to);
+}
+
+/* Copies the elements of one k in all runs, `columns` of them with zeros at the end, as `packed`. They are never used
+   where they lie: rows a power of two apart would share one set of the L1 cache. */
+static void lay_out(const GemmIsa *isa, const GemmOperand *x, const void *data, const Runs *runs,
+                    int64_t k, int64_t columns, void *buffer)
+{
+    size_t size = isa->packed == CVN_F32 ? 4 : 2;
+    int64_t at = gemm_offset(&x->k, k), done = 0;
+    for (int r = 0; r < runs->n; done += runs->length[r], r++) {
+        int64_t from = at + runs->start[r], n = runs->length[r];
+        char *to = (char *)buffer + (size_t)done * size;
+        if (x->dtype == isa->packed) {
+            memcpy(to, (const char *)data + (size_t)from * size, (size_t)n * size);
+            continue;
+        }
+        float *value = (float *)(void *)to;
+        const uint16_t *half = (const uint16_t *)data + from;
+        if (x->dtype == CVN_BF16)
+            for (int64_t i = 0; i < n; i++)
+                value[i] = bf16_to_f32(half[i]);
         else
-            for (int i = 0; i < width; i++)
-                to[i] = read_f32(x->dtype, data, from + i);
+            for (int64_t i = 0; i < n; i++)
+                value[i] = f16_to_f32(half[i]);
+    }
+    memset((char *)buffer + (size_t)done * size, 0, (size_t)(columns - done) * size);
+}
+
+static inline void pair_up(uint32_t *out, const uint16_t *even, const uint16_t *odd, int n)
+{
+    for (int i = 0; i < n; i++)
+        out[i] = even[i] | (uint32_t)odd[i] << 16;
+}
+
+/* Writes `units` units of k of one panel; row: what was laid out, ACROSS elements apart, from this panel's columns
+   on. */
+static void write_units(const GemmIsa *isa, const void *row, int width, int64_t units, char *out)
+{
+    const float *value = row;
+    const uint16_t *half = row;
+    for (int64_t u = 0; u < units; u++, out += (size_t)width * 4) {
+        uint32_t *to = (uint32_t *)(void *)out;
+        if (isa->packed == CVN_F32)
+            memcpy(out, value + u * ACROSS, (size_t)width * 4);
+        else if (width == GEMM_PANEL)
+            pair_up(to, half + 2 * u * ACROSS, half + (2 * u + 1) * ACROSS, GEMM_PANEL);
+        else if (width == 12)
+            pair_up(to, half + 2 * u * ACROSS, half + (2 * u + 1) * ACROSS, 12);
+        else
+            pair_up(to, half + 2 * u * ACROSS, half + (2 * u + 1) * ACROSS, width);
+    }
+}
+
+/* `count` panels at once, so that memory is read in long pieces: a panel alone would take half a cache line from
+   each of many far apart. */
+static void pack_across(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
+                        int64_t first, int width, int64_t count, int64_t k0, int64_t length,
+                        char *out, size_t panel)
+{
+    Runs runs;
+    float buffer[DEEP * ACROSS]; /* [DEEP][ACROSS] of f32, or [2 * DEEP][ACROSS] of bf16 */
+    size_t size = isa->packed == CVN_F32 ? 4 : 2;
+    int64_t columns = count * width, valid = rows - first < columns ? rows - first : columns;
+    find_runs(&x->row, first, valid < 0 ? 0 : valid, &runs);
+    int64_t deep = DEEP * isa->kpack;
+    for (int64_t k = 0; k < length; k += deep, out += (size_t)(DEEP * width) * 4) {
+        int64_t n = length - k < deep ? length - k : deep;
+        int64_t units = (n + isa->kpack - 1) / isa->kpack;
+        for (int64_t i = 0; i < units * isa->kpack; i++) {
+            char *to = (char *)buffer + (size_t)(i * ACROSS) * size;
+            if (i < n)
+                lay_out(isa, x, data, &runs, k0 + k + i, columns, to);
+            else
+                memset(to, 0, (size_t)columns * size);
+        }
+        for (int64_t i = 0; i < count; i++)
+            write_units(isa, (char *)buffer + (size_t)(i * width) * size, width, units,
+                        out + (size_t)i * panel);
+    }
+}
+
+void gemm_pack_panels(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
+                      int64_t first, int width, int64_t count, int64_t k0, int64_t length,
+                      void *out, size_t panel)
+{
+    int64_t step = lies_across(x) ? ACROSS / width : 1;
+    for (int64_t i = 0; i < count; i += step) {
+        char *to = (char *)out + (size_t)i * panel;
+        if (step > 1)
+            pack_across(isa, x, data, rows, first + i * width, width,
+                        count - i < step ? count - i : step, k0, length, to, panel);
+        else
+            gemm_pack(isa, x, data, rows, first + i * width, width, k0, length, to);
     }
 }
 
@@ -122,8 +223,8 @@ void gemm_pack(const GemmIsa *isa, const GemmOperand *x, const void *data, int64
                int64_t first, int width, int64_t k0, int64_t length, void *out)
 {
     int64_t valid = rows - first < width ? rows - first : width;
-    if (valid == width && contiguous(&x->row) && !contiguous(&x->k)) {
-        pack_across(isa, x, data, first, width, k0, length, out);
+    if (lies_across(x)) {
+        pack_across(isa, x, data, rows, first, width, 1, k0, length, out, 0);
         return;
     }
 

@@ -17,6 +17,7 @@
 #include "cpu/kernels/gemm.h"
 
 #include "cpu/kernels/amx/tiles.h"
+#include "cpu/kernels/tile.h"
 
 enum { STEP = 32 /* values of k in a row of a tile */, MR = 32, GROUP = 32 };
 
@@ -72,4 +73,5 @@ const GemmIsa gemm_amx_bf16 = {
     .leave = tile_leave,
     .tile = tile_product,
     .interleave = interleave_pairs,
+    .round = tile_to_bf16,
 };

@@ -4,6 +4,7 @@
  * 32 registers.
  */
 #include "cpu/kernels/gemm.h"
+#include "cpu/kernels/tile.h"
 #include "cpu/kernels/transpose.h"
 
 enum { MR = 12, PANELS = 2, LANES = 32 /* bf16 in a vector */ };
@@ -141,6 +142,7 @@ const GemmIsa gemm_avx512_bf16dot = {
     .kc = 768,
     .tile = tile_bf16,
     .interleave = interleave_pairs,
+    .round = tile_to_bf16,
     .dots = dots_pairs,
     .lanes = LANES,
     .source = CVN_BF16,

@@ -1,0 +1,44 @@
+/*
+ * How fast a training step runs, and what share of the machine that is.
+ *
+ * The step is what `caravan train` runs, on random tokens: forward, backward and the optimizer's update as one
+ * plan, products in bf16 (or f32) from f32 master weights. MFU is the operations of the model (6 per weight that
+ * enters products and per token, and 12 per channel for each pair of a query and a key that it sees; nothing
+ * for what is computed twice) over the measured peak of the products' type.
+ */
+#ifndef CVN_TRAIN_BENCH_H
+#define CVN_TRAIN_BENCH_H
+
+#include "compile/plan.h"
+#include "cpu/ceilings.h"
+#include "grad/remat.h"
+#include "model/config.h"
+
+typedef struct TrainBench {
+    const LlamaConfig *config;
+    int64_t batch, seq;
+    cvn_dtype compute; /* bf16 or f32 */
+    RematPolicy remat;
+    int threads;         /* 0: what the machine allows */
+    int repeats;         /* steps that are measured, after one that is not */
+    const char *profile; /* where to write what every thread did when, or NULL */
+    bool plan_only;      /* nothing runs: only memory is told */
+} TrainBench;
+
+typedef struct TrainFigure {
+    double seconds; /* median of a step */
+    double tokens_per_second;
+    double mfu;         /* of the peak measured in the same run */
+    double flops;       /* of a step */
+    double loss[2];     /* of the first and the last step */
+    size_t peak_memory; /* bytes: weights, optimizer state, temporaries */
+    size_t arena_bytes; /* the temporaries alone */
+    Ceilings ceilings;
+} TrainFigure;
+
+int train_bench(const TrainBench *bench, TrainFigure *out, cvn_err *err);
+
+/* Operations of a step, as MFU counts them. */
+double train_flops(const LlamaConfig *config, int64_t batch, int64_t seq);
+
+#endif
