@@ -16,7 +16,7 @@ ifneq ($(origin CC),default)
 endif
 configure = cmake -S . -B $(1) -G Ninja $(COMPILER) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(2) $(CMAKE_FLAGS)
 
-.PHONY: all help setup demo test bench oracles format check sanitize tsan fuzz install clean
+.PHONY: all help setup demo test bench oracles format check sanitize tsan arm fuzz install clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j$(JOBS)
@@ -29,6 +29,7 @@ help:
 ## make test       build and run the tests
 ## make sanitize   the tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan
 ## make tsan       the tests under ThreadSanitizer, in build-tsan
+## make arm      build for 64-bit Arm in build-arm and run the kernels' tests there, under qemu-user
 ## make fuzz       every fuzz target for FUZZ_SECONDS (60) seconds, in build-fuzz; needs clang
 ## make bench      measure the kernels, and generation
 ## make check      style, layering, banned functions
@@ -64,6 +65,9 @@ tsan: setup
 	@ninja -C build-tsan -j$(JOBS)
 	@tools/test.sh build-tsan
 
+arm:
+	@tools/arm.sh build-arm
+
 fuzz: setup
 	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
@@ -82,4 +86,4 @@ install: all
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD)
 
 clean:
-	rm -rf $(BUILD) build-asan build-tsan build-fuzz
+	rm -rf $(BUILD) build-asan build-tsan build-arm build-fuzz

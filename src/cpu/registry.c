@@ -14,6 +14,13 @@
 
 enum { KERNELS_MAX = 512, TABLES_MAX = 12 };
 
+/* What the compiler assumes is NEON on 64-bit Arm. */
+#if defined(__aarch64__)
+#define BASELINE "neon"
+#else
+#define BASELINE "portable"
+#endif
+
 /* What a compiler or processor does not know is left out of the build (cmake/Kernels.cmake). */
 #if defined(CVN_HAVE_AVX2)
 #define TABLES_AVX2                                                                                \
@@ -42,7 +49,7 @@ static const struct {
     const char *name;
     const Kernel *table[TABLES_MAX];
 } levels[CPU_ISA_COUNT] = {
-    [CPU_ISA_PORTABLE] = {"portable",
+    [CPU_ISA_PORTABLE] = {BASELINE,
                           {dot_kernels_portable, elementwise_kernels_portable, row_kernels_portable,
                            rope_kernels_portable, attention_kernels_portable, copy_kernels,
                            index_kernels, sort_kernels, small_kernels}},

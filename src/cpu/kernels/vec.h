@@ -2,14 +2,15 @@
  * Vectors of floats as wide as the instruction set this file is compiled for.
  *
  * Kernels are written once, in *_impl.h, on vf (VN floats), and compiled once per instruction set
- * by the small files in portable/, avx2/, avx512/, neon/. Each of those defines ISA, the name that
+ * by the small files in portable/, avx2/, avx512/. Each of those defines ISA, the name that
  * kernels carry, and ISA_NAME, which makes exported symbols unique:
  *
  *     avx512/elementwise.c:  #define ISA "avx512"
  *                            #define ISA_NAME(x) x##_avx512
  *                            #include "cpu/kernels/elementwise_impl.h"
  *
- * VN is 16 with AVX-512, 8 with AVX2, 4 otherwise (SSE2, NEON: GCC's generic vectors).
+ * VN is 16 with AVX-512, 8 with AVX2, 4 otherwise: GCC's generic vectors, which are SSE2 or NEON, with the few
+ * NEON instructions that they do not reach by themselves.
  */
 #ifndef CVN_CPU_KERNELS_VEC_H
 #define CVN_CPU_KERNELS_VEC_H
@@ -23,6 +24,8 @@
 
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #if defined(__AVX512F__)
@@ -33,7 +36,11 @@ enum { VN = 8 };
 typedef __m256 vf;
 #else
 enum { VN = 4 };
+#if defined(__aarch64__)
+typedef float32x4_t vf;
+#else
 typedef float vf __attribute__((vector_size(16)));
+#endif
 #endif
 typedef int32_t vi __attribute__((vector_size(4 * VN)));
 typedef uint32_t vu __attribute__((vector_size(4 * VN)));
@@ -107,10 +114,7 @@ VEC_INLINE vf vf_fma(vf a, vf b, vf c)
 #elif defined(__AVX2__)
     return _mm256_fmadd_ps(a, b, c);
 #elif defined(__aarch64__)
-    vf r;
-    for (int i = 0; i < VN; i++)
-        r[i] = __builtin_fmaf(a[i], b[i], c[i]);
-    return r;
+    return vfmaq_f32(c, a, b);
 #else
     return a * b + c;
 #endif
@@ -123,6 +127,8 @@ VEC_INLINE vf vf_keep(vf v)
     __asm__("" : "+v"(v));
 #elif defined(__AVX2__)
     __asm__("" : "+x"(v));
+#elif defined(__aarch64__)
+    __asm__("" : "+w"(v));
 #endif
     return v;
 }
@@ -168,6 +174,8 @@ VEC_INLINE vf vf_sqrt(vf a)
     return _mm512_sqrt_ps(a);
 #elif defined(__AVX2__)
     return _mm256_sqrt_ps(a);
+#elif defined(__aarch64__)
+    return vsqrtq_f32(a);
 #else
     vf r;
     for (int i = 0; i < VN; i++)

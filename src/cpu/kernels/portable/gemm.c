@@ -1,7 +1,12 @@
 /*
- * Matrix products in portable C: on x86-64 this is SSE2. 2 x 16 accumulators are 8 of 16 registers.
+ * Matrix products in portable C. On x86-64 this is SSE2, where 2 x 16 accumulators are 8 of 16 registers; on 64-bit
+ * Arm it is NEON, where 6 x 16 are 24 of 32.
  */
-enum { MR = 2, PANELS = 1 };
+#if defined(__aarch64__)
+enum { MR = 6, PANELS = 1, MC = 510 };
+#else
+enum { MR = 2, PANELS = 1, MC = 256 };
+#endif
 #include "cpu/kernels/gemm_impl.h"
 
 const GemmIsa gemm_portable_f32 = {
@@ -10,7 +15,7 @@ const GemmIsa gemm_portable_f32 = {
     .kpack = 1,
     .mr = MR,
     .panels = PANELS,
-    .mc = 256,
+    .mc = MC,
     .nc = 256,
     .kc = 256,
     .tile = tile_f32,
@@ -28,7 +33,7 @@ const GemmIsa gemm_portable_bf16 = {
     .kpack = 1,
     .mr = MR,
     .panels = PANELS,
-    .mc = 256,
+    .mc = MC,
     .nc = 256,
     .kc = 256,
     .tile = tile_f32,
