@@ -6,11 +6,17 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.10)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(EDIT IMPORTED_TARGET libedit)
+pkg_check_modules(HWLOC IMPORTED_TARGET hwloc>=2.0)
 pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)
 
 add_library(caravan_needs INTERFACE)
 target_link_libraries(caravan_needs INTERFACE m Threads::Threads PkgConfig::JANSSON PkgConfig::PCRE2)
 set(CVN_PC_REQUIRES "jansson libpcre2-8")
+if(HWLOC_FOUND)
+  target_link_libraries(caravan_needs INTERFACE PkgConfig::HWLOC)
+  target_compile_definitions(caravan_needs INTERFACE CVN_HAVE_HWLOC)
+  string(APPEND CVN_PC_REQUIRES " hwloc")
+endif()
 
 # Line editing is for the program only.
 add_library(caravan_cli_needs INTERFACE)

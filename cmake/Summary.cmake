@@ -11,5 +11,6 @@ message(STATUS "Caravan ${PROJECT_VERSION}, ${CMAKE_BUILD_TYPE}, ${CMAKE_C_COMPI
 string(REPLACE ";" " " isas "${CVN_ISAS}")
 message(STATUS "  kernels: portable ${isas}")
 cvn_report("libedit" "${EDIT_FOUND}" "no line editing in chat; libedit-dev")
+cvn_report("hwloc" "${HWLOC_FOUND}" "threads are not bound to cores; libhwloc-dev")
 cvn_report("tests" "${CMOCKA_FOUND}" "libcmocka-dev")
 cvn_report("strict warnings are errors" "${CVN_DEVELOPER}" "CVN_DEVELOPER=OFF")

@@ -14,6 +14,7 @@ required  libjansson-dev     pkg-config --exists jansson
 required  libpcre2-dev       pkg-config --exists libpcre2-8
 required  libcmocka-dev      pkg-config --exists cmocka
 optional  libedit-dev        pkg-config --exists libedit
+optional  libhwloc-dev       pkg-config --exists hwloc
 '
 
 if [ "${1-}" = --list ]; then

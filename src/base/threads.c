@@ -1,11 +1,13 @@
 /*
- * The barrier and the pool. A pool needs nothing beyond the barrier: workers wait at it for work,
- * do it, and meet the caller at it again.
+ * The barrier and the pool. A worker waits at a door of its own, so that a run on few threads wakes
+ * nobody else; the caller waits until all who took part are done.
  *
- *     caller   set fn ─┐           ┌─ fn(0) ─┐
- *     worker 1 waiting ┴─ barrier ─┴─ fn(1) ─┴─ barrier ─ waiting …
+ *     caller   open doors ─ fn(0) ── wait until nobody is left
+ *     worker 1 … at its door ─ fn(1) ─ one less ─ at its door …
  */
 #include "base/threads.h"
+
+#include "base/cores.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -13,17 +15,17 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-enum {
-    SPINS = 2000,      /* 20 to 100 microseconds, by processor */
-    SPINS_CROWDED = 50 /* where there are more threads than processors, who spins is in the way */
-};
+/* Nanoseconds of spinning. The most is what a decode step leaves between two meetings of threads that share their
+   work badly; the least is what a look costs. */
+enum { PATIENCE_MOST = 100000, PATIENCE_LEAST = 1000 };
+
+static_assert((int)THREADS_MAX == (int)CORES_MAX, "a core for each thread");
 
 static void relax(void)
 {
@@ -34,25 +36,55 @@ static void relax(void)
 #endif
 }
 
+static void futex_wait(atomic_uint *word, unsigned seen)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+}
+
+static void futex_wake(atomic_uint *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Waits until *word is no longer `seen`: spins for as long as experience says that it helps, then sleeps, and returns how
+   long it took if it came to that, else 0. A sleep
+   that was short says that spinning on would have been better, a long one that it would have been for nothing. The
+   kernel compares the word before it puts us to sleep, so a change between our last look and the call is not
+   missed: either it sees the new word, or who changes it sees us among the sleepers. */
+static int64_t wait_for_change(atomic_uint *word, unsigned seen, atomic_uint *sleepers,
+                               atomic_int *patience)
+{
+    enum { LOOKS = 16 }; /* between two looks at the clock */
+    int limit = atomic_load_explicit(patience, memory_order_relaxed);
+    int64_t start = 0;
+    do {
+        for (int i = 0; i < LOOKS; i++) {
+            if (atomic_load_explicit(word, memory_order_acquire) != seen)
+                return 0;
+            relax();
+        }
+        start = start ? start : clock_ns();
+    } while (clock_ns() - start < limit);
+    atomic_fetch_add(sleepers, 1);
+    while (atomic_load(word) == seen)
+        futex_wait(word, seen);
+    atomic_fetch_sub(sleepers, 1);
+    int64_t waited = clock_ns() - start;
+    limit = waited <= PATIENCE_MOST ? 2 * limit : limit / 2;
+    limit = limit > PATIENCE_MOST ? PATIENCE_MOST : limit < PATIENCE_LEAST ? PATIENCE_LEAST : limit;
+    atomic_store_explicit(patience, limit, memory_order_relaxed);
+    return waited;
+}
+
 void barrier_init(Barrier *barrier, int n)
 {
     assert(n >= 1 && n <= THREADS_MAX);
     atomic_init(&barrier->arrived, 0);
     atomic_init(&barrier->generation, 0);
     atomic_init(&barrier->sleepers, 0);
+    atomic_init(&barrier->patience, PATIENCE_MOST);
+    atomic_init(&barrier->slept, 0);
     barrier->n = (unsigned)n;
-    barrier->spins = n <= threads_available() ? SPINS : SPINS_CROWDED;
-}
-
-/* The kernel compares the word with `seen` before it puts us to sleep, so an opening between our
-   last look and the call is not missed: either it sees the new word, or the opener sees us among
-   the sleepers. */
-static void sleep_until_opened(Barrier *barrier, unsigned seen)
-{
-    atomic_fetch_add(&barrier->sleepers, 1);
-    while (atomic_load(&barrier->generation) == seen)
-        syscall(SYS_futex, &barrier->generation, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
-    atomic_fetch_sub(&barrier->sleepers, 1);
 }
 
 void barrier_wait(Barrier *barrier)
@@ -65,44 +97,57 @@ void barrier_wait(Barrier *barrier)
         atomic_store_explicit(&barrier->arrived, 0, memory_order_relaxed);
         atomic_fetch_add(&barrier->generation, 1);
         if (atomic_load(&barrier->sleepers))
-            syscall(SYS_futex, &barrier->generation, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+            futex_wake(&barrier->generation);
         return;
     }
-    for (unsigned i = 0; i < barrier->spins; i++) {
-        if (atomic_load_explicit(&barrier->generation, memory_order_acquire) != seen)
-            return;
-        relax();
-    }
-    sleep_until_opened(barrier, seen);
+    int64_t slept =
+        wait_for_change(&barrier->generation, seen, &barrier->sleepers, &barrier->patience);
+    if (slept)
+        atomic_fetch_add_explicit(&barrier->slept, slept, memory_order_relaxed);
 }
 
-/* What a worker is told at its start. */
+/* One worker and its door. */
 typedef struct Worker {
+    alignas(64) atomic_uint door; /* changes when there is something to run; the futex word */
+    atomic_uint asleep;           /* 1 while the worker sleeps at it, or is about to */
+    atomic_int patience;          /* as in Barrier, at the door */
     Pool *pool;
     int index; /* 1 … n - 1 */
     pthread_t thread;
 } Worker;
 
 struct Pool {
-    Barrier gate; /* opens to start work, and when it is done */
-    Barrier meet; /* for the functions that run */
+    Barrier meet;                 /* of those that run */
+    alignas(64) atomic_uint left; /* workers that have not finished the run; the futex word */
+    atomic_uint asleep;           /* 1 while the caller sleeps at it, or is about to */
+    atomic_int patience;          /* the caller's */
     int n;
-    int started; /* workers that exist; n - 1 unless pool_new failed half way */
-    PoolFn *fn;  /* what to run; NULL ends the workers. Written only while they wait at the gate */
+    int started;    /* workers that exist; n - 1 unless pool_new failed half way */
+    int active;     /* threads of the run; written only while nobody runs, as are fn and context */
+    PoolFn *fn;     /* what to run; NULL ends the workers */
     void *context;  /* for fn */
     Worker *worker; /* [n - 1] */
+    int *cpu;       /* [n] where each thread is bound; NULL when they are not */
 };
+
+static void finish(Pool *pool)
+{
+    if (atomic_fetch_sub(&pool->left, 1) == 1 && atomic_load(&pool->asleep))
+        futex_wake(&pool->left);
+}
 
 static void *work(void *argument)
 {
-    const Worker *worker = argument;
+    Worker *worker = argument;
     Pool *pool = worker->pool;
-    for (;;) {
-        barrier_wait(&pool->gate);
+    if (pool->cpu)
+        cores_bind(pool->cpu[worker->index]);
+    for (unsigned seen = 0;; seen++) {
+        wait_for_change(&worker->door, seen, &worker->asleep, &worker->patience);
         if (!pool->fn)
             return NULL;
-        pool->fn(pool->context, worker->index, pool->n);
-        barrier_wait(&pool->gate);
+        pool->fn(pool->context, worker->index, pool->active);
+        finish(pool);
     }
 }
 
@@ -110,7 +155,9 @@ static int start_workers(Pool *pool, cvn_err *err)
 {
     for (int i = 1; i < pool->n; i++) {
         Worker *worker = &pool->worker[i - 1];
-        *worker = (Worker){.pool = pool, .index = i};
+        worker->pool = pool;
+        worker->index = i;
+        atomic_init(&worker->patience, PATIENCE_MOST);
         int error = pthread_create(&worker->thread, NULL, work, worker);
         if (error)
             return err_set(err, CVN_EMEM,
@@ -121,27 +168,48 @@ static int start_workers(Pool *pool, cvn_err *err)
     return CVN_OK;
 }
 
+/* Zeroed memory for n things of `size` bytes, a multiple of 64, aligned to 64. */
+static void *aligned_zeros(size_t n, size_t size)
+{
+    void *memory = aligned_alloc(64, n * size);
+    return memory ? memset(memory, 0, n * size) : NULL;
+}
+
+/* Where to bind n threads; NULL when they are better left alone. */
+static int *choose_cores(const Cores *cores, int n)
+{
+    const char *wish = getenv("CARAVAN_PIN");
+    if (!cores->known || n != cores->n_cores || n == 1 || (wish && strcmp(wish, "0") == 0))
+        return NULL;
+    int *cpu = malloc((size_t)n * sizeof *cpu);
+    if (cpu)
+        memcpy(cpu, cores->cpu, (size_t)n * sizeof *cpu);
+    return cpu;
+}
+
 Pool *pool_new(int n, cvn_err *err)
 {
-    if (n == 0)
-        n = threads_available();
-    if (n < 1 || n > THREADS_MAX) {
+    if (n < 0 || n > THREADS_MAX) {
         err_set(err, CVN_EINVAL, "%d threads were asked for; give a number from 1 to %d", n,
                 THREADS_MAX);
         return NULL;
     }
-    Pool *pool = aligned_alloc(64, (sizeof *pool + 63) / 64 * 64);
-    Worker *worker = calloc((size_t)n, sizeof *worker);
+    Cores cores = {0};
+    if (n != 1)
+        cores_find(&cores);
+    n = n ? n : cores.n;
+    Pool *pool = aligned_zeros(1, sizeof *pool);
+    Worker *worker = aligned_zeros((size_t)n, sizeof *worker);
     if (!pool || !worker) {
         free(pool);
         free(worker);
         err_set(err, CVN_EMEM, "no memory for a pool of %d threads", n);
         return NULL;
     }
-    memset(pool, 0, sizeof *pool);
     pool->n = n;
     pool->worker = worker;
-    barrier_init(&pool->gate, n);
+    pool->cpu = choose_cores(&cores, n);
+    atomic_init(&pool->patience, PATIENCE_MOST);
     barrier_init(&pool->meet, n);
     if (start_workers(pool, err)) {
         pool_free(pool);
@@ -150,28 +218,51 @@ Pool *pool_new(int n, cvn_err *err)
     return pool;
 }
 
+static void open_doors(Pool *pool, int n)
+{
+    for (int i = 0; i < n; i++) {
+        Worker *worker = &pool->worker[i];
+        atomic_fetch_add(&worker->door, 1);
+        if (atomic_load(&worker->asleep))
+            futex_wake(&worker->door);
+    }
+}
+
 void pool_free(Pool *pool)
 {
     if (!pool)
         return;
-    /* Stands in for the workers that were never started, so that the gate opens for the others. */
-    for (int i = pool->started + 1; i < pool->n; i++)
-        atomic_fetch_add(&pool->gate.arrived, 1);
     pool->fn = NULL;
-    barrier_wait(&pool->gate);
+    open_doors(pool, pool->started);
     for (int i = 0; i < pool->started; i++)
         pthread_join(pool->worker[i].thread, NULL);
     free(pool->worker);
+    free(pool->cpu);
     free(pool);
+}
+
+void pool_run_on(Pool *pool, int n, PoolFn *fn, void *context)
+{
+    assert(n >= 1 && n <= pool->n);
+    pool->fn = fn;
+    pool->context = context;
+    pool->active = n;
+    pool->meet.n = (unsigned)n;
+    atomic_store_explicit(&pool->left, (unsigned)n - 1, memory_order_relaxed);
+    open_doors(pool, n - 1);
+    if (pool->cpu && n > 1)
+        cores_visit(pool->cpu[0]);
+    fn(context, 0, n);
+    int64_t slept = 0;
+    for (unsigned left; (left = atomic_load_explicit(&pool->left, memory_order_acquire));)
+        slept += wait_for_change(&pool->left, left, &pool->asleep, &pool->patience);
+    if (slept)
+        atomic_fetch_add_explicit(&pool->meet.slept, slept, memory_order_relaxed);
 }
 
 void pool_run(Pool *pool, PoolFn *fn, void *context)
 {
-    pool->fn = fn;
-    pool->context = context;
-    barrier_wait(&pool->gate);
-    fn(context, 0, pool->n);
-    barrier_wait(&pool->gate);
+    pool_run_on(pool, pool->n, fn, context);
 }
 
 int pool_threads(const Pool *pool)
@@ -179,105 +270,24 @@ int pool_threads(const Pool *pool)
     return pool->n;
 }
 
+bool pool_pinned(const Pool *pool)
+{
+    return pool->cpu != NULL;
+}
+
+int64_t pool_slept(const Pool *pool)
+{
+    return atomic_load_explicit(&pool->meet.slept, memory_order_relaxed);
+}
+
 Barrier *pool_barrier(Pool *pool)
 {
     return &pool->meet;
 }
 
-/* Processors in the affinity mask; the mask grows until the kernel is content with its size. */
-static int affinity_count(void)
-{
-    for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {
-        cpu_set_t *set = CPU_ALLOC((size_t)cpus);
-        if (!set)
-            break;
-        size_t bytes = CPU_ALLOC_SIZE((size_t)cpus);
-        int n = sched_getaffinity(0, bytes, set) ? 0 : CPU_COUNT_S(bytes, set);
-        CPU_FREE(set);
-        if (n > 0)
-            return n;
-        if (errno != EINVAL)
-            break;
-    }
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > THREADS_MAX ? THREADS_MAX : (int)n;
-}
-
-/* First line of DIRECTORY/NAME; false when it cannot be read. */
-static bool read_line(const char *directory, const char *name, char *line, int size)
-{
-    char path[PATH_MAX];
-    int n = snprintf(path, sizeof path, "%s/%s", directory, name);
-    if (n < 0 || (size_t)n >= sizeof path)
-        return false;
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return false;
-    bool ok = fgets(line, size, file) != NULL;
-    fclose(file);
-    return ok;
-}
-
-/* The smaller of `limit` and the quota said in one control group's directory, in processors rounded
- * up. */
-static int quota_of(const char *directory, int limit)
-{
-    char line[128];
-    double quota = 0, period = 0;
-    if (read_line(directory, "cpu.max", line, sizeof line)) {
-        char *rest = NULL;
-        quota = strtod(line, &rest); /* "max 100000" reads as 0: no limit */
-        period = strtod(rest, NULL);
-    } else if (read_line(directory, "cpu.cfs_quota_us", line, sizeof line)) {
-        quota = strtod(line, NULL); /* -1: no limit */
-        if (read_line(directory, "cpu.cfs_period_us", line, sizeof line))
-            period = strtod(line, NULL);
-    }
-    if (quota <= 0 || period <= 0 || quota / period >= limit)
-        return limit;
-    int whole = (int)(quota / period);
-    whole += whole < quota / period;
-    return whole < 1 ? 1 : whole;
-}
-
-/* Walks from this process's control group up to the root: every level's quota holds. A line of
-   /proc/self/cgroup is "ID:CONTROLLERS:PATH"; version 2 has no controllers. */
-static int cgroup_limit(int limit)
-{
-    FILE *file = fopen("/proc/self/cgroup", "re");
-    if (!file)
-        return limit;
-    char line[PATH_MAX];
-    while (fgets(line, sizeof line, file)) {
-        line[strcspn(line, "\n")] = 0;
-        char *controllers = strchr(line, ':');
-        char *path = controllers ? strchr(controllers + 1, ':') : NULL;
-        if (!path)
-            continue;
-        *path++ = 0;
-        bool v2 = controllers[1] == 0;
-        if (!v2 && !strstr(controllers, "cpu"))
-            continue;
-        char directory[PATH_MAX + 64];
-        snprintf(directory, sizeof directory, "%s%s", v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu",
-                 path);
-        size_t root = strlen(v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu");
-        for (;;) {
-            limit = quota_of(directory, limit);
-            char *slash = strrchr(directory, '/');
-            if (strlen(directory) <= root || !slash)
-                break;
-            *slash = 0;
-        }
-    }
-    fclose(file);
-    return limit;
-}
-
 int threads_available(void)
 {
-    int n = cgroup_limit(affinity_count());
-    return n > THREADS_MAX ? THREADS_MAX : n;
+    return cores_usable();
 }
 
 int64_t clock_ns(void)

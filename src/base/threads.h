@@ -1,9 +1,10 @@
 /*
  * Threads that work together: a barrier, and a pool of workers that live as long as a device.
  *
- * The threads of a device meet thousands of times a second, so waiting begins by spinning. It ends,
- * after a bounded time, by sleeping on a futex: a machine with more threads than cores loses
- * microseconds then, not whole time slices.
+ * The threads of a device meet thousands of times a second, so waiting begins by spinning: on an idle machine the
+ * others are there within a microsecond. It ends by sleeping on a futex. How long to spin is learnt: a long
+ * sleep halves the patience of the next wait, a short one doubles it, so where others want the processor it is given
+ * to them almost at once.
  *
  *     Pool *pool = pool_new(4, &err);
  *     pool_run(pool, work, &context);      work(&context, t, 4) on threads t = 0 (the caller) to 3
@@ -16,6 +17,7 @@
 
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { THREADS_MAX = 1024 };
@@ -27,8 +29,9 @@ typedef struct Barrier {
     alignas(64)
         atomic_uint generation; /* how often the barrier has opened, modulo 2^32; the futex word */
     atomic_uint sleepers;       /* threads that sleep, or are about to */
+    atomic_int patience;        /* nanoseconds of spinning before sleeping */
+    atomic_llong slept;         /* nanoseconds, summed over the threads */
     unsigned n;                 /* threads that meet, >= 1 */
-    unsigned spins;             /* looks at `generation` before sleeping */
 } Barrier;
 
 /* n threads will meet, 1 <= n <= THREADS_MAX. */
@@ -44,6 +47,12 @@ typedef void PoolFn(void *context, int thread, int n_threads);
 
 /* Starts n - 1 workers (the caller of pool_run is the first thread); n = 0 takes
    threads_available(). NULL with *err set when n is out of range or the system refuses a thread.
+
+   The threads are bound to cores, one to each, when there are as many as the process may use and the topology is
+   known: then there is no choice that another process could have made differently. Fewer threads, or more, are
+   left to the scheduler, because two processes that each bind two threads would bind them to the same two cores.
+   CARAVAN_PIN=0 in the environment leaves them to the scheduler always. The caller's own thread is moved to its
+   core when a run begins, and its mask is left as it was.
    Not to be used across fork. */
 Pool *pool_new(int n, cvn_err *err);
 
@@ -53,14 +62,22 @@ void pool_free(Pool *pool);
 /* Runs fn on all threads and returns when all have returned. One caller at a time. */
 void pool_run(Pool *pool, PoolFn *fn, void *context);
 
+/* The same on the first n threads only, 1 <= n <= pool_threads; the others sleep on. */
+void pool_run_on(Pool *pool, int n, PoolFn *fn, void *context);
+
 int pool_threads(const Pool *pool);
 
-/* A barrier of the pool's threads, for use inside a function it runs. */
+/* Whether the threads are bound to cores. */
+bool pool_pinned(const Pool *pool);
+
+/* Nanoseconds that threads have slept in waiting for each other, summed over all and all runs so far. Waits that
+   spinning ended do not count. */
+int64_t pool_slept(const Pool *pool);
+
+/* A barrier of the threads that take part in a run, for use inside the function that runs. */
 Barrier *pool_barrier(Pool *pool);
 
-/* Threads worth starting: processors in the affinity mask, and no more than the quota of the
-   control group (cpu.max of cgroup v2, cpu.cfs_quota_us of v1) rounded up. At least 1, at most
-   THREADS_MAX. */
+/* Threads worth starting: cores_usable(). At least 1, at most THREADS_MAX. */
 int threads_available(void);
 
 /* Nanoseconds of a clock that never goes back, the same on all threads. */

@@ -99,6 +99,7 @@ typedef struct Bench {
 static int open_bench(Bench *b, cvn_err *err)
 {
     const Value *v = b->value;
+    warn_threads(v[THREADS].integer);
     Pool *pool = pool_new((int)v[THREADS].integer, err);
     if (!pool)
         return CVN_EINVAL;

@@ -1,5 +1,6 @@
 #include "cli/common.h"
 
+#include "base/cores.h"
 #include "base/strbuf.h"
 #include "cli/terminal.h"
 
@@ -26,7 +27,22 @@ const Option option_threads = {"threads",
                                .high = 1024,
                                .value = "N",
                                .fallback = "0",
-                               .help = "threads to use, 0: one per core"};
+                               .help = "most threads to use, 0: one per core"};
+
+void warn_threads(int64_t wanted)
+{
+    Cores cores;
+    if (wanted <= 1)
+        return;
+    cores_find(&cores);
+    if (wanted <= cores.n)
+        return;
+    fprintf(
+        stderr,
+        "caravan: warning: %lld threads on %d core%s that this process may use: they take turns, "
+        "and fewer are used where that is faster\n",
+        (long long)wanted, cores.n, cores.n == 1 ? "" : "s");
+}
 
 const Option option_seed = {"seed",       .letter = 's',   .kind = ARG_INT,
                             .value = "N", .fallback = "0", .help = "same seed, same result"};

@@ -16,6 +16,9 @@ extern const Option option_threads; /* --threads N, 0: all: ARG_INT */
 extern const Option option_seed;    /* --seed N: ARG_INT */
 extern const Option option_json;    /* --json: ARG_FLAG */
 
+/* Warns where more threads are wanted than there are cores that this process may use. */
+void warn_threads(int64_t wanted);
+
 /* The dtype an ARG_CHOICE of dtype names stands for; CVN_DTYPE_COUNT when none was given. */
 cvn_dtype dtype_of(const Value *value);
 

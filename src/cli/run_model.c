@@ -146,6 +146,7 @@ int run_model_start(RunModel *run, const RunOptions *options, int64_t n_prompt, 
                        "; shorten the prompt%s",
                        n_prompt, engine.context,
                        engine.context < most ? " or raise --context" : "");
+    warn_threads(engine.threads);
     double begin = engine_now();
     int code = cvn_engine_new(run->model, &engine, &run->engine, err);
     run->compile_seconds = engine_now() - begin;

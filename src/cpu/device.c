@@ -43,6 +43,16 @@ int device_threads(const Device *device)
     return pool_threads(device->pool);
 }
 
+Pace *device_pace(Device *device, const Plan *plan)
+{
+    PlanPace *entry = &device->pace[((uintptr_t)plan >> 4) * 0x9e3779b1u % DEVICE_PACES];
+    if (entry->plan != plan) {
+        entry->plan = plan;
+        pace_init(&entry->pace, device_threads(device));
+    }
+    return &entry->pace;
+}
+
 int device_reserve(Device *device, size_t bytes, cvn_err *err)
 {
     if (device->arena && bytes <= device->arena_bytes)

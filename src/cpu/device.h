@@ -9,10 +9,19 @@
 
 #include "base/threads.h"
 #include "compile/plan.h"
+#include "cpu/pace.h"
 
 #include <signal.h>
 
 typedef struct Profile Profile; /* cpu/profile.h */
+
+enum { DEVICE_PACES = 64 };
+
+/* How many threads a plan runs on. */
+typedef struct PlanPace {
+    const Plan *plan; /* compared, never followed; NULL: free */
+    Pace pace;
+} PlanPace;
 
 typedef struct Device {
     const Backend *backend; /* borrowed */
@@ -23,8 +32,9 @@ typedef struct Device {
     size_t n_pointers;
     void **checked; /* owned: [n_checked] parameters that were found good for checked_plan */
     size_t n_checked;
-    const Plan *checked_plan;               /* compared, never followed */
-    Profile *profile;                       /* borrowed: where runs are recorded, or NULL */
+    const Plan *checked_plan;    /* compared, never followed */
+    PlanPace pace[DEVICE_PACES]; /* by a hash of the plan's address; the last to come stays */
+    Profile *profile;            /* borrowed: where runs are recorded, or NULL */
     const volatile sig_atomic_t *interrupt; /* borrowed: nonzero stops the next run; or NULL */
 } Device;
 
@@ -33,6 +43,9 @@ Device *device_new(int n_threads, const Backend *backend, cvn_err *err);
 void device_free(Device *device);
 
 int device_threads(const Device *device);
+
+/* The pace of a plan's runs on this device. */
+Pace *device_pace(Device *device, const Plan *plan);
 
 /* Makes the arena at least this large. Its address changes when it grows, so outputs of the last run are
    lost; who wants one address from the start asks for the largest plan's bytes first. */

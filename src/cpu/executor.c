@@ -173,6 +173,17 @@ static void walk(void *context, int thread, int n_threads)
     }
 }
 
+/* The whole plan, on as many threads as make it faster. */
+static void walk_paced(Run *run)
+{
+    Device *device = run->device;
+    Pace *pace = device_pace(device, run->plan);
+    int threads = pace_threads(pace);
+    int64_t begin = clock_ns(), slept = pool_slept(device->pool);
+    pool_run_on(device->pool, threads, walk, run);
+    pace_add(pace, clock_ns() - begin, (pool_slept(device->pool) - slept) / threads);
+}
+
 int executor_run(Device *device, const Plan *plan, void *const *parameters, void **outputs,
                  cvn_err *err)
 {
@@ -190,7 +201,7 @@ int executor_run(Device *device, const Plan *plan, void *const *parameters, void
         return rc;
     Run run = {device, plan, 0, plan->op_by_op ? 0 : plan->n_steps, device->pointer};
     if (!plan->op_by_op)
-        pool_run(device->pool, walk, &run);
+        walk_paced(&run);
     while (run.last < plan->n_steps) {
         run.first = run.last++;
         pool_run(device->pool, walk, &run);
