@@ -184,13 +184,13 @@ static inline void check_near(const Check *c, const Kernel *kernel, int threads,
 static inline void check_kernel(Check *c, const Kernel *kernel, void *const *want)
 {
     const Op *op = c->op;
-    Guarded out[CHECK_THREADS][2];
+    Guarded out[CHECK_THREADS][OP_MOST_RESULTS];
     const void *in[CHECK_OPERANDS];
     for (int i = 0; i < op->n_operands; i++)
         in[i] = c->in[i].data;
     for (int t = 0; t < CHECK_THREADS; t++) {
         Pool *pool = check_pool(t + 1);
-        void *data[2];
+        void *data[OP_MOST_RESULTS];
         for (int r = 0; r < op->n_results; r++) {
             out[t][r] = guarded_new(cvn_type_bytes(&op->result[r]->type));
             memset(out[t][r].data, 0x5a, out[t][r].bytes);
@@ -229,7 +229,7 @@ static inline void check_kernels(Check *c, int least)
             all = cpu_backend_of((CpuIsa)isa);
     assert_non_null(all);
     const void *in[CHECK_OPERANDS];
-    void *want[2];
+    void *want[OP_MOST_RESULTS];
     for (int i = 0; i < op->n_operands; i++)
         in[i] = c->in[i].data;
     for (int r = 0; r < op->n_results; r++) {

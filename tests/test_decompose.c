@@ -303,7 +303,7 @@ static void gradient_of_attention_agrees(void **state)
                 dim = seed == 9 ? 70 : 1 + seed * 3 % 11;
         cvn_dtype q = floats[seed % N_FLOATS], k = floats[seed / 4 % N_FLOATS];
         cvn_graph *g = attention_backward_graph(q, k, seq, kv, group, context, dim);
-        check(g, (uint64_t)seed, 0, (int)context, "attention_backward");
+        check(g, (uint64_t)seed, -(int)seq, (int)context, "attention_backward");
     }
 }
 

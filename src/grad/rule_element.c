@@ -105,10 +105,16 @@ void grad_cosine(Grad *d, const Op *op)
     grad_add(d, op, 0, cvn_multiply(d->g, grad_of(d, op, 0), slope));
 }
 
-/* Between floats, since others are neither wanted nor have a gradient. */
+/* Between floats, since others are neither wanted nor have a gradient. A gradient that has only just been rounded is
+   taken as it was before. */
 void grad_convert(Grad *d, const Op *op)
 {
-    grad_add(d, op, 0, cvn_convert(d->g, grad_of(d, op, 0), op->operand[0]->type.dtype));
+    cvn_value *dy = grad_of(d, op, 0);
+    cvn_dtype dtype = op->operand[0]->type.dtype;
+    const Op *from = dy->def;
+    if (from->kind == OP_CONVERT && from->operand[0]->type.dtype == dtype)
+        dy = from->operand[0];
+    grad_add(d, op, 0, grad_as(d->g, dy, dtype));
 }
 
 void grad_add_rule(Grad *d, const Op *op)

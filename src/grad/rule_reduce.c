@@ -85,6 +85,15 @@ static int free_dims(const cvn_type *type, const Ints *batch, const Ints *contra
     return n;
 }
 
+/* What a gradient is computed in: the operand's type; but that of the weight where the operand is a weight rounded for
+   the product. A sum over all tokens is not rounded to bf16 then (see grad_convert). */
+static cvn_dtype result_dtype(const cvn_value *operand)
+{
+    const Op *op = operand->def;
+    bool rounded = op->kind == OP_CONVERT && op->operand[0]->def->kind == OP_PARAMETER;
+    return rounded ? op->operand[0]->type.dtype : operand->type.dtype;
+}
+
 /*
  * The gradient of operand `side` is dy contracted with the other operand over the other's free
  * dimensions. The product has the batch dimensions, then this side's free ones, then the other's
@@ -120,9 +129,10 @@ static void grad_dot_side(Grad *d, const Op *op, int side)
         for (int k = 0; k < contract[1 - side]->n; k++)
             if (contract[1 - side]->v[k] == i)
                 place[n++] = (int)contract[side]->v[k];
-    cvn_dtype dtype = other->type.dtype;
-    cvn_value *dy = grad_as(g, grad_of(d, op, 0), dtype);
-    grad_add(d, op, side, grad_place(g, cvn_dot_general(g, dy, other, &dims, dtype), place));
+    cvn_value *own = op->operand[side], *dy = grad_as(g, grad_of(d, op, 0), other->type.dtype);
+    cvn_dtype dtype = result_dtype(own);
+    cvn_value *product = grad_place(g, cvn_dot_general(g, dy, other, &dims, dtype), place);
+    grad_add(d, op, side, grad_as(g, product, own->type.dtype));
 }
 
 void grad_dot_general(Grad *d, const Op *op)

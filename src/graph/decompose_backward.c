@@ -33,7 +33,7 @@ typedef struct Attention {
     cvn_value *k, *v;   /* [batch, kv, context, dim], 0 where no query sees them */
     cvn_value *weights; /* [batch, kv, seq, group, context], 0 for padding */
     cvn_value *start;   /* [batch] */
-    cvn_value *real;    /* bool [batch, seq] */
+    cvn_value *real;    /* bool [batch, seq]: no padding, and sees a key */
 } Attention;
 
 /* x [batch, seq, heads, dim] as [batch, seq, kv, group, dim], with 0 in the rows of padding. */
@@ -111,6 +111,10 @@ void decompose_attention_backward(cvn_graph *g, const Op *op, cvn_value **out)
     Attention a = {.start = op->operand[3]};
     a.real = cvn_compare_values(g, CVN_LT, count_along(g, &rows, 1),
                                 spread(g, op->operand[4], &rows, (const int[]){0}));
+    /* A query before the first key sees none, and has no gradient either. */
+    cvn_value *position =
+        cvn_add(g, count_along(g, &rows, 1), spread(g, op->operand[3], &rows, (const int[]){0}));
+    a.real = cvn_and(g, a.real, cvn_compare_values(g, CVN_GE, position, like(g, position, 0)));
     a.q = real_rows(g, as(g, op->operand[0], math), a.real, kv);
     a.dy = real_rows(g, as(g, op->operand[5], math), a.real, kv);
     a.k = visible_values(g, as(g, op->operand[1], math), a.start, seq);

@@ -1,0 +1,470 @@
+/*
+ * attention_backward: the gradients of q, k and v, from scores that are computed anew. Compiled once per
+ * instruction set; ISA_GEMM names the micro-kernel, BACKWARD_BF16 says that it multiplies pairs of bf16.
+ *
+ * The queries of all heads that share a KV head are taken ROWS at a time against all keys that they see (Dao
+ * 2023, arXiv:2307.08691, with a strip of scores instead of a tile, so that each is computed once). Nothing grows
+ * with the square of the length. With S the scores, P their softmax and dO the gradient of the result:
+ *
+ *     S = Q K'    dP = dO V'                        strips [ROWS, keys seen]
+ *     dS = scale P (dP - rowsum(P dP))              KEYS keys at a time
+ *     dV += P' dO    dK += dS' Q    dQ += dS K
+ *
+ * All five are products of packed panels by the micro-kernel of gemm.h. A thread takes whole pairs of batch and
+ * KV head, so that sums over queries have one order. Queries that are padding, or before the first key, are
+ * left out: their gradient is 0 and they add nothing.
+ */
+#include "cpu/kernels/gemm.h"
+#include "cpu/kernels/kernels.h"
+#include "cpu/kernels/tile.h"
+#include "cpu/kernels/vec_math.h"
+
+#include <assert.h>
+
+enum {
+    ROWS = 48, /* queries at a time: whole A panels of every instruction set */
+    KEYS = 96, /* keys whose gradients are computed at a time: whole A panels and whole C tiles */
+    UNIT = 4   /* bytes of a packed f32, or of a packed pair of bf16 */
+};
+
+/* Sizes and pointers of one attention; k and v are [batch, kv_heads, context, head_dim]. */
+typedef struct Backward {
+    const Op *op;
+    int64_t batch, seq, heads, head_dim, kv_heads, context;
+    int64_t group; /* heads for each KV head */
+    float scale;
+    const void *q, *k, *v, *dy;
+    const int32_t *start, *length; /* [batch] */
+    void *dq, *dk, *dv;
+} Backward;
+
+/* Scratch of one thread. `columns` is the width of a C tile; mr the rows of an A panel; d_columns head_dim rounded up
+   to columns. */
+typedef struct Strip {
+    const GemmIsa *isa;
+    int64_t columns, d_columns, keys; /* keys: context rounded up to KEYS */
+    char *k_rows, *v_rows;            /* [keys / 16] B panels over head_dim */
+    char *k_columns;                  /* [keys / KEYS][d_columns / 16] B panels over KEYS keys */
+    float *dk, *dv;                   /* [keys / mr][d_columns / columns] C tiles */
+    float *score, *dweight;           /* [keys / columns][ROWS / mr] C tiles: the strips */
+    char *q_rows, *dy_rows;           /* [ROWS / mr] A panels over head_dim */
+    char *q_columns, *dy_columns;     /* [d_columns / 16] B panels over ROWS queries */
+    char *weight, *dscore;            /* [KEYS / mr] A panels over ROWS queries */
+    char *dscore_rows;                /* [ROWS / mr] A panels over KEYS keys */
+    char *dscore_flat;                /* [ROWS][KEYS] as packed */
+    float *dq;                        /* [ROWS / mr][d_columns / columns] C tiles */
+    float *row;                       /* [d_columns] */
+    float *mean, *inverse;            /* [ROWS]: rowsum(P dP), and 1 over the sum of powers */
+    int32_t *seen;                    /* [ROWS]: keys that a query sees */
+} Strip;
+
+static const cvn_type *operand(const Op *op, int i)
+{
+    return &op->operand[i]->type;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t round_up(int64_t n, int64_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+static Backward backward_of(const Op *op)
+{
+    const cvn_type *q = operand(op, 0), *k = operand(op, 1);
+    return (Backward){.op = op,
+                      .batch = q->dim[0],
+                      .seq = q->dim[1],
+                      .heads = q->dim[2],
+                      .head_dim = q->dim[3],
+                      .kv_heads = k->dim[1],
+                      .context = k->dim[2],
+                      .group = k->dim[1] ? q->dim[2] / k->dim[1] : 0,
+                      .scale = (float)op->attr.scale};
+}
+
+static bool match(const Op *op)
+{
+    static const int tensors[] = {0, 1, 2, 5};
+    for (int i = 0; i < 4; i++) {
+        cvn_dtype dtype = operand(op, tensors[i])->dtype;
+        if (BACKWARD_BF16 ? dtype != CVN_BF16 : !tile_dtype(dtype))
+            return false;
+    }
+    return operand(op, 1)->dim[2] <= INT32_MAX / 2;
+}
+
+/* Bytes of a panel of `width` rows over k. */
+static size_t panel_bytes(const GemmIsa *isa, int64_t width, int64_t k)
+{
+    return (size_t)(round_up(k, isa->kpack) / isa->kpack * width) * UNIT;
+}
+
+/* The next piece of scratch; only counts where there is no base. */
+static void *take(char *base, size_t *used, size_t bytes)
+{
+    void *at = base ? base + *used : NULL;
+    *used += (bytes + 63) / 64 * 64;
+    return at;
+}
+
+static size_t strip_of(const Backward *a, const GemmIsa *isa, char *base, Strip *s)
+{
+    size_t used = 0;
+    int64_t d = a->head_dim, columns = GEMM_PANEL * isa->panels;
+    *s = (Strip){.isa = isa,
+                 .columns = columns,
+                 .d_columns = round_up(d, columns),
+                 .keys = round_up(a->context, KEYS)};
+    size_t keys = (size_t)s->keys, floats = sizeof(float), d_columns = (size_t)s->d_columns;
+    size_t over_d = panel_bytes(isa, 1, d);
+    size_t over_keys = panel_bytes(isa, 1, KEYS), over_rows = panel_bytes(isa, 1, ROWS);
+    s->k_rows = take(base, &used, keys * over_d);
+    s->v_rows = take(base, &used, keys * over_d);
+    s->k_columns = take(base, &used, keys / KEYS * d_columns * over_keys);
+    s->dk = take(base, &used, keys * d_columns * floats);
+    s->dv = take(base, &used, keys * d_columns * floats);
+    s->score = take(base, &used, ROWS * keys * floats);
+    s->dweight = take(base, &used, ROWS * keys * floats);
+    s->q_rows = take(base, &used, ROWS * over_d);
+    s->dy_rows = take(base, &used, ROWS * over_d);
+    s->q_columns = take(base, &used, d_columns * over_rows);
+    s->dy_columns = take(base, &used, d_columns * over_rows);
+    s->weight = take(base, &used, KEYS * over_rows);
+    s->dscore = take(base, &used, KEYS * over_rows);
+    s->dscore_rows = take(base, &used, ROWS * over_keys);
+    s->dscore_flat = take(base, &used, ROWS * over_keys);
+    s->dq = take(base, &used, ROWS * d_columns * floats);
+    s->row = take(base, &used, d_columns * floats);
+    s->mean = take(base, &used, ROWS * floats);
+    s->inverse = take(base, &used, ROWS * floats);
+    s->seen = take(base, &used, ROWS * sizeof(int32_t));
+    return used;
+}
+
+static size_t scratch(const Op *op, int n_threads)
+{
+    Strip s;
+    Backward a = backward_of(op);
+    return strip_of(&a, &ISA_GEMM, NULL, &s) * (size_t)n_threads;
+}
+
+/* ---- what lies where ---- */
+
+/* Query r of a pair of batch and KV head is position r / group of head r % group: its dimensions in q and dy. */
+static GemmDims query_dims(const Backward *a)
+{
+    int64_t along = a->heads * a->head_dim;
+    if (a->group == 1)
+        return (GemmDims){.n = 1, .size = {a->seq}, .stride = {along}};
+    return (GemmDims){.n = 2, .size = {a->seq, a->group}, .stride = {along, a->head_dim}};
+}
+
+static GemmDims dims_of(int64_t size, int64_t stride)
+{
+    return (GemmDims){.n = 1, .size = {size}, .stride = {stride}};
+}
+
+static const void *element_at(const Op *op, int i, const void *data, int64_t at)
+{
+    return (const char *)data + (size_t)at * (operand(op, i)->dtype == CVN_F32 ? 4 : 2);
+}
+
+/* The queries of a tile as A panels over head_dim, and as B panels over the queries. */
+static void pack_queries(const Backward *a, const Strip *s, int i, const void *data, int64_t r0,
+                         int64_t rows, char *over_d, char *over_rows)
+{
+    const GemmIsa *isa = s->isa;
+    cvn_dtype dtype = operand(a->op, i)->dtype;
+    int64_t d = a->head_dim, panels = round_up(rows, isa->mr) / isa->mr;
+    GemmOperand by_row = {.dtype = dtype, .row = query_dims(a), .k = dims_of(d, 1)};
+    gemm_pack_panels(isa, &by_row, data, r0 + rows, r0, isa->mr, panels, 0, d, over_d,
+                     panel_bytes(isa, isa->mr, d));
+    GemmOperand by_column = {.dtype = dtype, .row = dims_of(d, 1), .k = query_dims(a)};
+    gemm_pack_panels(isa, &by_column, data, d, 0, GEMM_PANEL, s->d_columns / GEMM_PANEL, r0, rows,
+                     over_rows, panel_bytes(isa, GEMM_PANEL, ROWS));
+}
+
+/* The first n keys and values of one KV head. */
+static void pack_keys(const Backward *a, const Strip *s, const void *k, const void *v, int64_t n)
+{
+    const GemmIsa *isa = s->isa;
+    int64_t d = a->head_dim, panels = round_up(n, s->columns) / GEMM_PANEL;
+    size_t panel = panel_bytes(isa, GEMM_PANEL, d), block = panel_bytes(isa, GEMM_PANEL, KEYS);
+    GemmOperand by_row = {
+        .dtype = operand(a->op, 1)->dtype, .row = dims_of(n, d), .k = dims_of(d, 1)};
+    gemm_pack_panels(isa, &by_row, k, n, 0, GEMM_PANEL, panels, 0, d, s->k_rows, panel);
+    GemmOperand by_column = {.dtype = by_row.dtype, .row = dims_of(d, 1), .k = dims_of(n, d)};
+    int64_t d_panels = s->d_columns / GEMM_PANEL;
+    for (int64_t j = 0; j < n; j += KEYS)
+        gemm_pack_panels(isa, &by_column, k, d, 0, GEMM_PANEL, d_panels, j, least(KEYS, n - j),
+                         s->k_columns + (size_t)(j / KEYS * d_panels) * block, block);
+    by_row.dtype = operand(a->op, 2)->dtype;
+    gemm_pack_panels(isa, &by_row, v, n, 0, GEMM_PANEL, panels, 0, d, s->v_rows, panel);
+}
+
+/* ---- softmax ---- */
+
+/* Where row r of a strip has keys from `key`, a multiple of VN, on. */
+static float *strip_at(const Strip *s, float *strip, int64_t r, int64_t key)
+{
+    int64_t c = key % s->columns;
+    return strip + ((key - c) * ROWS + r * s->columns) + c;
+}
+
+/* The first n lanes. */
+VEC_INLINE vi lanes_below(int64_t n)
+{
+    vi lane;
+    for (int i = 0; i < VN; i++)
+        lane[i] = i;
+    return lane < (int32_t)least(n, VN);
+}
+
+/* Scaled scores of VN keys of a row; -inf from key number `seen` on. */
+VEC_INLINE vf scaled(const Backward *a, const Strip *s, int64_t r, int64_t key)
+{
+    vf x = vf_load(strip_at(s, s->score, r, key)) * vf_splat(a->scale);
+    int64_t left = s->seen[r] - key;
+    return left >= VN ? x : vf_select(lanes_below(left), x, vf_splat(-INFINITY));
+}
+
+/* Scores of a row become exp(scale score - peak); finds their sum and the mean of dweight under them. In the last vector
+   that holds a key, what is past it becomes 0. */
+static void soften_row(const Backward *a, const Strip *s, int64_t r)
+{
+    int64_t n = s->seen[r];
+    vf most = vf_splat(-INFINITY);
+    for (int64_t key = 0; key < n; key += VN)
+        most = vf_max(scaled(a, s, r, key), most);
+    float peak = vf_max_lane(most);
+    vf base = vf_splat(isfinite(peak) ? peak : 0.0f), total = vf_zero(), along = vf_zero();
+    for (int64_t key = 0; key < n; key += VN) {
+        float *dweight = strip_at(s, s->dweight, r, key);
+        vf p = vf_exp(scaled(a, s, r, key) - base), d = vf_load(dweight);
+        if (n - key < VN) {
+            d = vf_select(lanes_below(n - key), d, vf_zero());
+            vf_store(dweight, d);
+        }
+        vf_store(strip_at(s, s->score, r, key), p);
+        total += p;
+        along = vf_fma(p, d, along);
+    }
+    s->inverse[r] = 1.0f / vf_sum(total);
+    s->mean[r] = vf_sum(along) * s->inverse[r];
+}
+
+/* bf16 of each lane in its lower half. */
+VEC_INLINE vu round_bf16(vf v)
+{
+    return __builtin_convertvector(vf_to_bf16(v), vu);
+}
+
+/* P and dS of VN keys of a row, 0 from key number `seen` on. */
+VEC_INLINE void weigh(const Backward *a, const Strip *s, int64_t r, int64_t key, vf *p, vf *ds)
+{
+    *p = *ds = vf_zero();
+    if (r >= ROWS || key >= s->seen[r])
+        return;
+    *p = vf_load(strip_at(s, s->score, r, key)) * vf_splat(s->inverse[r]);
+    vf d = vf_load(strip_at(s, s->dweight, r, key)) - vf_splat(s->mean[r]);
+    *ds = *p * d * vf_splat(a->scale);
+}
+
+/* A line of KEYS units goes to unit u of the A panels over queries. */
+static void write_line(const Strip *s, const uint32_t *line, int64_t u, char *panels)
+{
+    const size_t mr = (size_t)s->isa->mr, panel = panel_bytes(s->isa, (int64_t)mr, ROWS);
+    char *to = panels + (size_t)u * mr * UNIT;
+    for (size_t i = 0; i < KEYS; i += mr, to += panel)
+        memcpy(to, line + i, mr * UNIT);
+}
+
+/* P and dS of one block of keys, packed for the three products that use them. */
+static void weigh_block(const Backward *a, const Strip *s, int64_t rows, int64_t key)
+{
+    const GemmIsa *isa = s->isa;
+    uint32_t p_line[KEYS], ds_line[KEYS];
+    for (int64_t r = 0; r < rows; r += isa->kpack) {
+        for (int64_t c = 0; c < KEYS; c += VN) {
+            vf p[2], ds[2];
+            weigh(a, s, r, key + c, &p[0], &ds[0]);
+            if (!BACKWARD_BF16) {
+                vf_store((float *)p_line + c, p[0]);
+                vf_store((float *)ds_line + c, ds[0]);
+                vf_store((float *)(void *)s->dscore_flat + r * KEYS + c, ds[0]);
+                continue;
+            }
+            weigh(a, s, r + 1 < rows ? r + 1 : ROWS, key + c, &p[1], &ds[1]);
+            vu pair = round_bf16(p[0]) | round_bf16(p[1]) << 16;
+            memcpy(p_line + c, &pair, sizeof pair);
+            vu low = round_bf16(ds[0]), high = round_bf16(ds[1]);
+            pair = low | high << 16;
+            memcpy(ds_line + c, &pair, sizeof pair);
+            vh half = __builtin_convertvector(low, vh);
+            uint16_t *flat = (uint16_t *)(void *)s->dscore_flat + r * KEYS + c;
+            memcpy(flat, &half, sizeof half);
+            half = __builtin_convertvector(high, vh);
+            memcpy(flat + KEYS, &half, sizeof half);
+        }
+        write_line(s, p_line, r / isa->kpack, s->weight);
+        write_line(s, ds_line, r / isa->kpack, s->dscore);
+    }
+    GemmOperand flat = {.dtype = isa->packed, .row = dims_of(ROWS, KEYS), .k = dims_of(KEYS, 1)};
+    gemm_pack_panels(isa, &flat, s->dscore_flat, rows, 0, isa->mr,
+                     round_up(rows, isa->mr) / isa->mr, 0, KEYS, s->dscore_rows,
+                     panel_bytes(isa, isa->mr, KEYS));
+}
+
+/* ---- products ---- */
+
+/* C tiles [n_a / mr][d_columns / columns] += A panels (a_panel bytes each) times B panels (b_panel bytes each), over
+   `units`. */
+static void multiply(const Strip *s, int64_t n_a, int64_t units, const char *a_panels,
+                     size_t a_panel, const char *b_panels, size_t b_panel, float *c, bool add)
+{
+    const GemmIsa *isa = s->isa;
+    size_t group = b_panel * (size_t)isa->panels;
+    for (int64_t i = 0; i < n_a; i += isa->mr, a_panels += a_panel)
+        for (int64_t g = 0; g < s->d_columns / s->columns; g++, c += isa->mr * s->columns)
+            isa->tile(units, a_panels, b_panels + (size_t)g * group, b_panel, c, add);
+}
+
+/* Strips of scores and dweights: rows against the first n keys. */
+static void make_strips(const Backward *a, const Strip *s, int64_t rows, int64_t n)
+{
+    const GemmIsa *isa = s->isa;
+    int64_t d = a->head_dim, units = round_up(d, isa->kpack) / isa->kpack;
+    size_t a_panel = panel_bytes(isa, isa->mr, d), b_panel = panel_bytes(isa, GEMM_PANEL, d);
+    for (int64_t j = 0; j < n; j += s->columns) {
+        size_t keys = (size_t)(j / GEMM_PANEL) * b_panel;
+        for (int64_t r = 0; r < rows; r += isa->mr) {
+            size_t queries = (size_t)(r / isa->mr) * a_panel;
+            isa->tile(units, s->q_rows + queries, s->k_rows + keys, b_panel,
+                      strip_at(s, s->score, r, j), false);
+            isa->tile(units, s->dy_rows + queries, s->v_rows + keys, b_panel,
+                      strip_at(s, s->dweight, r, j), false);
+        }
+    }
+}
+
+/* Adds what `rows` packed queries, which see the first n keys or fewer, give to dk, dv and dq. */
+static void add_rows(const Backward *a, const Strip *s, int64_t rows, int64_t n)
+{
+    const GemmIsa *isa = s->isa;
+    int64_t mr = isa->mr, over_rows = round_up(rows, isa->kpack) / isa->kpack;
+    int64_t over_keys = KEYS / isa->kpack, tiles = s->d_columns * KEYS;
+    size_t a_rows = panel_bytes(isa, mr, ROWS), b_rows = panel_bytes(isa, GEMM_PANEL, ROWS);
+    size_t a_keys = panel_bytes(isa, mr, KEYS), b_keys = panel_bytes(isa, GEMM_PANEL, KEYS);
+    for (int64_t j = 0; j < n; j += KEYS) {
+        weigh_block(a, s, rows, j);
+        multiply(s, KEYS, over_rows, s->weight, a_rows, s->dy_columns, b_rows,
+                 s->dv + j / KEYS * tiles, true);
+        multiply(s, KEYS, over_rows, s->dscore, a_rows, s->q_columns, b_rows,
+                 s->dk + j / KEYS * tiles, true);
+        int64_t here = least(KEYS, n - j);
+        multiply(s, rows, here < KEYS ? round_up(here, isa->kpack) / isa->kpack : over_keys,
+                 s->dscore_rows, a_keys,
+                 s->k_columns + (size_t)(j / KEYS * (s->d_columns / GEMM_PANEL)) * b_keys, b_keys,
+                 s->dq, j > 0);
+    }
+}
+
+/* Row r of C tiles, rounded to n = head_dim elements from `at` on. */
+static void write_row(const Backward *a, const Strip *s, const float *tiles, int64_t r,
+                      cvn_dtype dtype, void *out, int64_t at)
+{
+    int64_t mr = s->isa->mr, groups = s->d_columns / s->columns;
+    const float *from = tiles + (r / mr * groups * mr + r % mr) * s->columns;
+    for (int64_t g = 0; g < groups; g++, from += mr * s->columns)
+        memcpy(s->row + g * s->columns, from, (size_t)s->columns * sizeof *from);
+    tile_write(dtype, out, at, a->head_dim, s->row);
+}
+
+static void write_zeros(const Op *op, int i, void *out, int64_t at, int64_t n)
+{
+    size_t size = op->result[i]->type.dtype == CVN_F32 ? 4 : 2;
+    memset((char *)out + (size_t)at * size, 0, (size_t)n * size);
+}
+
+/* Keys that position p of a row sees. */
+static int64_t keys_seen(const Backward *a, int64_t b, int64_t p)
+{
+    int64_t n = (int64_t)a->start[b] + p + 1;
+    return n < 0 ? 0 : least(n, a->context);
+}
+
+/* One pair of batch and KV head. Positions from `first` to `last` see a key and are no padding. */
+static void run_head(const Backward *a, const Strip *s, int64_t b, int64_t h)
+{
+    int64_t d = a->head_dim, last = least(a->length[b], a->seq);
+    int64_t first = a->start[b] < 0 ? -(int64_t)a->start[b] : 0;
+    int64_t q_at = (b * a->seq * a->heads + h * a->group) * d;
+    int64_t kv_at = (b * a->kv_heads + h) * a->context * d;
+    int64_t n = last > first ? keys_seen(a, b, last - 1) : 0;
+    cvn_dtype q_dtype = a->op->result[0]->type.dtype;
+    const void *q = element_at(a->op, 0, a->q, q_at), *dy = element_at(a->op, 5, a->dy, q_at);
+    for (int64_t p = 0; p < a->seq; p++)
+        if (p < first || p >= last || n == 0)
+            write_zeros(a->op, 0, a->dq, q_at + p * a->heads * d, a->group * d);
+    if (n > 0)
+        pack_keys(a, s, element_at(a->op, 1, a->k, kv_at), element_at(a->op, 2, a->v, kv_at), n);
+    size_t bytes = (size_t)(round_up(n, KEYS) * s->d_columns) * sizeof(float);
+    memset(s->dk, 0, bytes);
+    memset(s->dv, 0, bytes);
+    for (int64_t r0 = first * a->group; n > 0 && r0 < last * a->group; r0 += ROWS) {
+        int64_t rows = least(ROWS, last * a->group - r0);
+        for (int64_t r = 0; r < rows; r++)
+            s->seen[r] = (int32_t)keys_seen(a, b, (r0 + r) / a->group);
+        pack_queries(a, s, 0, q, r0, rows, s->q_rows, s->q_columns);
+        pack_queries(a, s, 5, dy, r0, rows, s->dy_rows, s->dy_columns);
+        make_strips(a, s, rows, s->seen[rows - 1]);
+        for (int64_t r = 0; r < rows; r++)
+            soften_row(a, s, r);
+        add_rows(a, s, rows, s->seen[rows - 1]);
+        for (int64_t r = 0; r < rows; r++)
+            write_row(a, s, s->dq, r, q_dtype, a->dq,
+                      q_at + ((r0 + r) / a->group * a->heads + (r0 + r) % a->group) * d);
+    }
+    for (int64_t j = 0; j < n; j++) {
+        write_row(a, s, s->dk, j, a->op->result[1]->type.dtype, a->dk, kv_at + j * d);
+        write_row(a, s, s->dv, j, a->op->result[2]->type.dtype, a->dv, kv_at + j * d);
+    }
+    write_zeros(a->op, 1, a->dk, kv_at + n * d, (a->context - n) * d);
+    write_zeros(a->op, 2, a->dv, kv_at + n * d, (a->context - n) * d);
+}
+
+static void run(const KernelArgs *args)
+{
+    Backward a = backward_of(args->op);
+    Strip s;
+    int64_t begin, end;
+    size_t bytes = strip_of(&a, &ISA_GEMM, NULL, &s);
+    strip_of(&a, &ISA_GEMM, (char *)args->scratch + bytes * (size_t)args->thread, &s);
+    assert(ROWS % s.isa->mr == 0 && KEYS % s.isa->mr == 0 && KEYS % s.columns == 0);
+    a.q = args->in[0];
+    a.k = args->in[1];
+    a.v = args->in[2];
+    a.start = args->in[3];
+    a.length = args->in[4];
+    a.dy = args->in[5];
+    a.dq = args->out[0];
+    a.dk = args->out[1];
+    a.dv = args->out[2];
+    kernel_share(a.batch * a.kv_heads, 1, args->thread, args->n_threads, &begin, &end);
+    for (int64_t i = begin; i < end && a.head_dim > 0; i++)
+        run_head(&a, &s, i / a.kv_heads, i % a.kv_heads);
+}
+
+const Kernel ISA_NAME(attention_backward_kernels)[] = {
+    {.name = "attention_backward." ISA,
+     .kind = OP_ATTENTION_BACKWARD,
+     .match = match,
+     .scratch = scratch,
+     .run = run},
+    {0},
+};

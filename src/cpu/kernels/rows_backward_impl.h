@@ -1,0 +1,180 @@
+/*
+ * The gradients of what runs along rows: rms_norm and softmax_cross_entropy. Compiled once per instruction set.
+ *
+ * Rows are shared over the threads. The gradient of the norm's weight is a sum over rows: in chunks of ROWS rows,
+ * whose sums are added in order, so that neither the number of threads nor who did what changes a bit.
+ */
+#include "cpu/kernels/kernels.h"
+#include "cpu/kernels/tile.h"
+#include "cpu/kernels/vec_math.h"
+
+enum { ROWS = 64 }; /* of a chunk */
+
+static const cvn_type *operand(const Op *op, int i)
+{
+    return &op->operand[i]->type;
+}
+
+static int64_t tile_length(int64_t at, int64_t end)
+{
+    return end - at < TILE ? end - at : TILE;
+}
+
+/* ---- rms_norm ---- */
+
+static bool match_rms_norm(const Op *op)
+{
+    return tile_dtype(operand(op, 0)->dtype) && tile_dtype(operand(op, 1)->dtype) &&
+           tile_dtype(operand(op, 2)->dtype);
+}
+
+static int64_t row_count(const Op *op)
+{
+    const cvn_type *x = operand(op, 0);
+    int64_t d = x->dim[x->rank - 1];
+    return d ? cvn_type_elements(x) / d : 0;
+}
+
+static size_t scratch_rms_norm(const Op *op, int n_threads)
+{
+    (void)n_threads;
+    int64_t chunks = (row_count(op) + ROWS - 1) / ROWS;
+    return (size_t)(chunks * operand(op, 1)->dim[0]) * sizeof(float);
+}
+
+VEC_INLINE vf load_upto(const float *x, int64_t i, int64_t n)
+{
+    return i + VN <= n ? vf_load(x + i) : vf_load_part(x + i, n - i);
+}
+
+VEC_INLINE void store_upto(float *x, int64_t i, int64_t n, vf v)
+{
+    if (i + VN <= n)
+        vf_store(x + i, v);
+    else
+        vf_store_part(x + i, v, n - i);
+}
+
+/* Adds x^2 and dy w x of a tile to the sums. */
+static void add_products(const float *x, const float *w, const float *dy, int64_t n, vf *square,
+                         vf *along)
+{
+    for (int64_t i = 0; i < n; i += VN) {
+        vf v = load_upto(x, i, n), dn = load_upto(dy, i, n) * load_upto(w, i, n);
+        *square = vf_fma(v, v, *square);
+        *along = vf_fma(dn, v, *along);
+    }
+}
+
+/* dx = r (dy w - x r mean), and dw += dy x r. */
+static void write_tile(const float *x, const float *w, const float *dy, float r, float mean,
+                       float *dx, float *dw, int64_t n)
+{
+    vf scale = vf_splat(r), back = vf_splat(mean);
+    for (int64_t i = 0; i < n; i += VN) {
+        vf normed = load_upto(x, i, n) * scale, d = load_upto(dy, i, n);
+        vf across = d * load_upto(w, i, n) - normed * back;
+        store_upto(dw, i, n, vf_fma(d, normed, load_upto(dw, i, n)));
+        store_upto(dx, i, n, across * scale);
+    }
+}
+
+/* One row; dw f32 [d] is added to. */
+static void norm_row(const KernelArgs *args, int64_t row, int64_t d, float *dw)
+{
+    const Op *op = args->op;
+    cvn_dtype x_dtype = operand(op, 0)->dtype, w_dtype = operand(op, 1)->dtype;
+    cvn_dtype dy_dtype = operand(op, 2)->dtype;
+    float x_from[TILE], w_from[TILE], dy_from[TILE], to[TILE];
+    vf square = vf_zero(), along = vf_zero();
+    for (int64_t at = 0; at < d; at += TILE) {
+        int64_t n = tile_length(at, d);
+        add_products(tile_read(x_dtype, args->in[0], row * d + at, n, x_from),
+                     tile_read(w_dtype, args->in[1], at, n, w_from),
+                     tile_read(dy_dtype, args->in[2], row * d + at, n, dy_from), n, &square,
+                     &along);
+    }
+    float r = 1.0f / sqrtf(vf_sum(square) / (float)d + (float)op->attr.eps);
+    float mean = vf_sum(along) * r / (float)d;
+    for (int64_t at = 0; at < d; at += TILE) {
+        int64_t n = tile_length(at, d);
+        float *dx = tile_target(x_dtype, args->out[0], row * d + at, to);
+        write_tile(tile_read(x_dtype, args->in[0], row * d + at, n, x_from),
+                   tile_read(w_dtype, args->in[1], at, n, w_from),
+                   tile_read(dy_dtype, args->in[2], row * d + at, n, dy_from), r, mean, dx, dw + at,
+                   n);
+        tile_write(x_dtype, args->out[0], row * d + at, n, dx);
+    }
+}
+
+static void run_rms_norm(const KernelArgs *args)
+{
+    int64_t d = operand(args->op, 1)->dim[0], rows = row_count(args->op), begin, end;
+    int64_t chunks = (rows + ROWS - 1) / ROWS;
+    float *sum = args->scratch; /* [chunks, d] */
+    kernel_share(chunks, 1, args->thread, args->n_threads, &begin, &end);
+    for (int64_t c = begin; c < end; c++) {
+        memset(sum + c * d, 0, (size_t)d * sizeof *sum);
+        for (int64_t row = c * ROWS; row < rows && row < (c + 1) * ROWS; row++)
+            norm_row(args, row, d, sum + c * d);
+    }
+    kernel_sync(args);
+    kernel_share(d, TILE, args->thread, args->n_threads, &begin, &end);
+    for (int64_t at = begin; at < end; at += TILE) {
+        int64_t n = tile_length(at, end);
+        float total[TILE] = {0};
+        for (int64_t c = 0; c < chunks; c++)
+            for (int64_t i = 0; i < n; i++)
+                total[i] += sum[c * d + at + i];
+        tile_write(args->op->result[1]->type.dtype, args->out[1], at, n, total);
+    }
+}
+
+/* ---- softmax_cross_entropy ---- */
+
+static bool match_cross_entropy(const Op *op)
+{
+    return tile_dtype(operand(op, 0)->dtype);
+}
+
+/* share = exp(logit - lse) (dloss + dlse), less dloss at the target; may be written over the logits. */
+static void run_cross_entropy(const KernelArgs *args)
+{
+    const cvn_type *logits = operand(args->op, 0); /* [..., vocab] */
+    int64_t vocab = logits->dim[logits->rank - 1], begin, end;
+    const int32_t *target = args->in[1];
+    const float *lse = args->in[2], *dloss = args->in[3], *dlse = args->in[4];
+    float from[TILE], to[TILE];
+    kernel_share(cvn_type_elements(operand(args->op, 1)), 1, args->thread, args->n_threads, &begin,
+                 &end);
+    for (int64_t row = begin; row < end; row++) {
+        bool known = target[row] >= 0 && target[row] < vocab;
+        float d = known ? dloss[row] : 0.0f;
+        vf base = vf_splat(isfinite(lse[row]) ? lse[row] : 0.0f), factor = vf_splat(d + dlse[row]);
+        for (int64_t at = 0; at < vocab; at += TILE) {
+            int64_t n = tile_length(at, vocab), place = row * vocab + at;
+            const float *x = tile_read(logits->dtype, args->in[0], place, n, from);
+            float *y = tile_target(logits->dtype, args->out[0], place, to);
+            for (int64_t i = 0; i < n; i += VN)
+                store_upto(y, i, n, vf_exp(load_upto(x, i, n) - base) * factor);
+            if (known && target[row] >= at && target[row] < at + n)
+                y[target[row] - at] -= d;
+            tile_write(logits->dtype, args->out[0], place, n, y);
+        }
+    }
+}
+
+const Kernel ISA_NAME(row_backward_kernels)[] = {
+    {.name = "rms_norm_backward." ISA,
+     .kind = OP_RMS_NORM_BACKWARD,
+     .match = match_rms_norm,
+     .scratch = scratch_rms_norm,
+     .run = run_rms_norm,
+     .in_place = 1},
+    {.name = "softmax_cross_entropy_backward." ISA,
+     .kind = OP_SOFTMAX_CROSS_ENTROPY_BACKWARD,
+     .match = match_cross_entropy,
+     .run = run_cross_entropy,
+     .in_place = 1},
+    {0},
+};

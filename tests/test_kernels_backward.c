@@ -1,0 +1,142 @@
+/* The gradients of composites: every dtype and instruction set against the interpreter, at odd sizes. */
+#include "kernel_check.h"
+
+static const cvn_dtype floats[] = {CVN_F32, CVN_BF16, CVN_F16};
+
+static double ulp_of(cvn_dtype dtype)
+{
+    return dtype == CVN_BF16 ? 0x1.01p-7 : dtype == CVN_F16 ? 0x1.01p-10 : 4e-6;
+}
+
+/* As check_attention of test_kernels_llama.c: dim is b rows of s positions, g heads for each of h KV heads, context n,
+   head_dim d. `near`: how far a gradient may be off, of numbers around 1. */
+static void check_attention(cvn_dtype q, cvn_dtype kv, const int64_t dim[6], const int32_t *starts,
+                            const int32_t *lengths, double near)
+{
+    int64_t b = dim[0], s = dim[1], g = dim[2], h = dim[3], n = dim[4], d = dim[5];
+    Check c = check_begin();
+    cvn_value *v[6], *out[3];
+    v[0] = check_parameter(&c, CVN_TYPE(q, b, s, g * h, d));
+    v[1] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
+    v[2] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
+    v[3] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
+    v[4] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
+    v[5] = check_parameter(&c, CVN_TYPE(q, b, s, g * h, d));
+    cvn_attention_backward(c.g, v[0], v[1], v[2], v[3], v[4], v[5], 1 / sqrt((double)d), out);
+    check_inputs(&c, out[0]);
+    for (int i = 0; i < 3; i++)
+        check_fill(&v[i]->type, c.in[i].data, -2, 2);
+    for (int64_t i = 0; i < b; i++) {
+        ((int32_t *)c.in[3].data)[i] = starts[i];
+        ((int32_t *)c.in[4].data)[i] = lengths[i];
+        int64_t real = lengths[i] < s ? lengths[i] : s, seen = starts[i] + real;
+        for (int t = 1; t < 3; t++) /* what no query sees was never written */
+            for (int64_t head = i * h; head < (i + 1) * h; head++)
+                for (int64_t e = (head * n + (seen > 0 ? seen : 0)) * d; e < (head + 1) * n * d;
+                     e++)
+                    element_set(kv, c.in[t].data, e, NAN);
+        for (int64_t e = (i * s + real) * g * h * d; e < (i + 1) * s * g * h * d; e++) {
+            element_set(q, c.in[0].data, e, NAN); /* padding */
+            element_set(q, c.in[5].data, e, NAN);
+        }
+    }
+    c.relative = near;
+    c.absolute = near;
+    check_kernels(&c, 1);
+    check_end(&c);
+}
+
+static const int64_t attention_dims[][6] = {
+    {1, 1, 1, 1, 1, 1},     {1, 5, 1, 1, 5, 1},    {2, 17, 1, 3, 33, 20},   {2, 31, 2, 2, 150, 33},
+    {1, 40, 4, 1, 150, 64}, {2, 6, 50, 1, 20, 16}, {1, 133, 1, 1, 140, 48}, {1, 37, 3, 2, 97, 80},
+};
+enum { ATTENTION_DIMS = sizeof attention_dims / sizeof *attention_dims };
+
+static void attention_of_all_shapes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < ATTENTION_DIMS; i++) {
+        const int64_t *dim = attention_dims[i];
+        int32_t last = (int32_t)(dim[4] - dim[1]);
+        for (int t = 0; t < 4; t++)
+            check_attention(t < 2 ? CVN_F32 : CVN_BF16, t % 2 ? CVN_BF16 : CVN_F32, dim,
+                            (int32_t[]){last, last / 2}, (int32_t[]){(int32_t)dim[1], 3},
+                            t == 0 ? 2e-5 : 2e-2);
+    }
+}
+
+/* Rows of padding only, rows that begin before the first key, more length than there are positions. */
+static void attention_with_nothing_to_see(void **state)
+{
+    (void)state;
+    for (int t = 0; t < 2; t++) {
+        cvn_dtype dtype = t ? CVN_BF16 : CVN_F32;
+        double near = t ? 2e-2 : 2e-5;
+        check_attention(dtype, dtype, (int64_t[]){2, 9, 2, 1, 20, 8}, (int32_t[]){0, 4},
+                        (int32_t[]){0, -3}, near);
+        check_attention(dtype, dtype, (int64_t[]){2, 9, 2, 3, 20, 8}, (int32_t[]){-4, -9},
+                        (int32_t[]){9, 7}, near);
+        check_attention(dtype, dtype, (int64_t[]){2, 30, 1, 1, 20, 8}, (int32_t[]){0, -12},
+                        (int32_t[]){30, 100}, near);
+        check_attention(dtype, dtype, (int64_t[]){0, 1, 2, 1, 20, 8}, NULL, NULL, near);
+    }
+}
+
+static void rms_norm_of_all_dtypes(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 3, 17, 64, 513, 1031};
+    for (int t = 0; t < 27; t++)
+        for (int i = 0; i < 6; i++) {
+            cvn_dtype x = floats[t % 3], w = floats[t / 3 % 3], dy = floats[t / 9];
+            int64_t rows = i == 3 ? 67 : 3;
+            Check c = check_begin();
+            cvn_value *a = check_parameter(&c, CVN_TYPE(x, 2, rows, sizes[i]));
+            cvn_value *b = check_parameter(&c, CVN_TYPE(w, sizes[i]));
+            cvn_value *d = check_parameter(&c, CVN_TYPE(dy, 2, rows, sizes[i])), *out[2];
+            cvn_rms_norm_backward(c.g, a, b, d, 1e-5, out);
+            check_inputs(&c, out[0]);
+            c.relative = ulp_of(x) > ulp_of(w) ? ulp_of(x) : ulp_of(w);
+            c.absolute = 2e-5;
+            check_kernels(&c, 1);
+            check_end(&c);
+        }
+}
+
+static void cross_entropy_of_all_dtypes(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 2, 17, 513, 1031};
+    for (int t = 0; t < 3; t++)
+        for (int i = 0; i < 5; i++) {
+            int64_t n = sizes[i];
+            Check c = check_begin();
+            cvn_value *logits = check_parameter(&c, CVN_TYPE(floats[t], 2, 5, n));
+            cvn_value *target = check_parameter(&c, CVN_TYPE(CVN_I32, 2, 5));
+            cvn_value *v[3];
+            for (int k = 0; k < 3; k++)
+                v[k] = check_parameter(&c, CVN_TYPE(CVN_F32, 2, 5));
+            check_inputs(&c,
+                         cvn_softmax_cross_entropy_backward(c.g, logits, target, v[0], v[1], v[2]));
+            check_fill(&logits->type, c.in[0].data, -9, 9);
+            check_fill(&target->type, c.in[1].data, -1, (double)n + 1);
+            ((float *)c.in[2].data)[3] = -INFINITY;
+            for (int64_t e = 4 * n; e < 5 * n; e += 2)
+                element_set(floats[t], c.in[0].data, e, -INFINITY);
+            c.relative = ulp_of(floats[t]);
+            c.absolute = 1e-6;
+            check_kernels(&c, 1);
+            check_end(&c);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attention_of_all_shapes),
+        cmocka_unit_test(attention_with_nothing_to_see),
+        cmocka_unit_test(rms_norm_of_all_dtypes),
+        cmocka_unit_test(cross_entropy_of_all_dtypes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
