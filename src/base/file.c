@@ -2,6 +2,7 @@
 
 #include "base/crc32c.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -123,6 +124,24 @@ int file_writer_write(FileWriter *writer, const void *bytes, size_t n, cvn_err *
     writer->position += n;
     writer->crc = crc32c(writer->crc, bytes, n);
     return CVN_OK;
+}
+
+int file_writer_patch(FileWriter *writer, uint64_t offset, const void *bytes, size_t n,
+                      cvn_err *err)
+{
+    assert(offset <= writer->position && n <= writer->position - offset);
+    int code = flush_buffer(writer, err);
+    for (size_t done = 0; done < n && code == CVN_OK;) {
+        ssize_t wrote =
+            pwrite(writer->fd, (const uint8_t *)bytes + done, n - done, (off_t)(offset + done));
+        if (wrote > 0)
+            done += (size_t)wrote;
+        else if (wrote == 0 || errno != EINTR)
+            code = err_set(err, CVN_EIO, "cannot write '%s' at byte %llu: %s", writer->path,
+                           (unsigned long long)(offset + done),
+                           wrote ? strerror(errno) : "nothing was accepted");
+    }
+    return code;
 }
 
 /* Makes a rename durable. A file system that cannot sync a folder is not an error. */

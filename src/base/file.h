@@ -41,6 +41,11 @@ typedef struct FileWriter {
 int file_writer_open(FileWriter *writer, const char *path, cvn_err *err);
 int file_writer_write(FileWriter *writer, const void *bytes, size_t n, cvn_err *err);
 
+/* Overwrites n bytes at `offset` of what was given before: for a header that is known last. `crc` stays that
+ * of the bytes as they were given. */
+int file_writer_patch(FileWriter *writer, uint64_t offset, const void *bytes, size_t n,
+                      cvn_err *err);
+
 /* Flush, fsync, rename, fsync of the folder. After an error the old file is as it was. */
 int file_writer_commit(FileWriter *writer, cvn_err *err);
 

@@ -54,6 +54,7 @@ int tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *err)
     if (rc)
         goto fail;
     map_init(&t->special, &t->arena);
+    t->hash = hash_bytes(bytes, n);
     rc = read_kind(t, bytes, n, err);
     if (rc)
         goto fail;
@@ -158,6 +159,15 @@ void tokenizer_free(Tokenizer *t)
 const char *tokenizer_kind(const Tokenizer *t)
 {
     return t->kind;
+}
+
+uint64_t tokenizer_hash(const Tokenizer *t)
+{
+    struct {
+        uint64_t file;
+        int32_t ids[4];
+    } all = {t->hash, {t->bos, t->eos, t->pad, 0}};
+    return hash_bytes(&all, sizeof all);
 }
 
 int32_t tokenizer_vocab_size(const Tokenizer *t)

@@ -94,6 +94,10 @@ void decoder_flush(Decoder *decoder, StrBuf *out);
 /* "sentencepiece", "tiktoken" or "huggingface". */
 const char *tokenizer_kind(const Tokenizer *tokenizer);
 
+/* A hash of the tokenizer's file and of which ids begin, end and pad a text: of two tokenizers with the same
+ * hash, one makes the same ids as the other. */
+uint64_t tokenizer_hash(const Tokenizer *tokenizer);
+
 /* Ids run from 0 to tokenizer_vocab_size - 1. */
 int32_t tokenizer_vocab_size(const Tokenizer *tokenizer);
 

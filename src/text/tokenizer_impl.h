@@ -98,6 +98,7 @@ struct Tokenizer {
     DecodeSpace space;     /* what decoding does with the space in front */
     bool strip_bytes;      /* the space in front is dropped also when it is a byte piece */
     int32_t bos, eos, pad; /* ids, or -1 */
+    uint64_t hash;         /* of the file's bytes */
     Map special;           /* text of special and added tokens -> id */
 };
 

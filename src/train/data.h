@@ -14,19 +14,20 @@
  *         data_fill(data, DATA_TRAIN, step * batch, batch, tokens, targets, starts, err))
  *         ...
  *
- * What a path may be is told by its content, and a folder stands for the files in it, by name:
+ * What a file is, is told by how it begins, and a folder stands for the files below it, in the order of
+ * their names:
  *
- *     *.jsonl              a JSON object per line: {"text": "…"}, or {"messages": [{"role", "content"}, …]},
- *                          where only what the assistant says is to be learnt
- *     begins with "CVNTOKEN"   token ids (data_cache.h): a cache or a shard somebody made
- *     anything else        UTF-8 text; documents end at <|endoftext|> and at the end of a file
+ *     "CVNTOKEN"       token ids (data_cache.h): a cache, or a shard somebody made
+ *     a JSON object    one per line: {"text": "…"}, or {"messages": [{"role": …, "content": …}, …]}, where
+ *                      only what the assistant says is to be learnt
+ *     anything else    UTF-8 text; documents end at <|endoftext|> and at the end of a file
  *
  * A document is: begin-of-text id, its ids, end-of-text id, where the tokenizer has these. How rows are cut
- * from documents A (7 tokens), B (3) and C (6), with seq = 6; "." is padding:
+ * from documents A (8 tokens), B (3) and C (6), with seq = 6; "." is padding:
  *
- *     DATA_PACK_STREAM     AAAAAA  ABBBCC  CCCC      the last, partial one is dropped
- *     DATA_PACK_WHOLE      AAAAAA  ABBB..  CCCCCC    a document is only cut where it must be
- *     DATA_PACK_ONE        AAAAAA  A.....  BBB...  CCCCCC
+ *     DATA_PACK_STREAM     AAAAAA  AABBBC  CCCCC     the last, partial one is dropped
+ *     DATA_PACK_WHOLE      AAAAAA  AABBB.  CCCCCC    a document is only cut where it must be
+ *     DATA_PACK_ONE        AAAAAA  AA....  BBB...  CCCCCC
  */
 #ifndef CVN_TRAIN_DATA_H
 #define CVN_TRAIN_DATA_H
@@ -50,13 +51,17 @@ typedef struct DataOptions {
     const ChatFormat *chat;     /* how messages are written; NULL: messages are an error */
     int32_t vocab;              /* of the model: ids must be below; 0: the tokenizer's vocabulary */
     int64_t seq;                /* tokens of a row, >= 1 */
-    uint64_t seed;              /* of the order, and of which documents validate */
+    uint64_t seed;              /* of the order */
     double validation;          /* part of the data held back, 0 <= validation <= 0.5 */
     DataPacking packing;        /* AUTO unless said */
     const char *separator;      /* between documents of a text file; NULL: "<|endoftext|>" */
     const char *cache; /* folder for the cache, made when absent; NULL: $XDG_CACHE_HOME/caravan,
                               else ~/.cache/caravan */
     int threads;       /* that make the cache; 0: all there are */
+    /* Told now and then how many bytes of the sources are tokenised; false stops with CVN_EINTERRUPTED.
+     * May be NULL. */
+    bool (*progress)(void *context, int64_t done, int64_t total);
+    void *context; /* of progress */
 } DataOptions;
 
 /* Does not change after it was opened: threads may share it. */
