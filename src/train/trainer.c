@@ -1,0 +1,309 @@
+#include "train/trainer.h"
+
+#include "graph/graph.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static size_t padded(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+double trainer_flops_per_token(const LlamaConfig *c, int64_t seq)
+{
+    double attention = 12.0 * (double)c->n_layers * (double)c->n_heads * (double)c->head_dim;
+    return 6.0 * (double)model_size(c).matmul_params + attention * (double)seq;
+}
+
+static bool accumulates(const TrainerOptions *o)
+{
+    return o->micro_batch < o->batch;
+}
+
+static int check_options(TrainerOptions *o, const LlamaConfig *config, cvn_err *err)
+{
+    if (o->micro_batch == 0)
+        o->micro_batch = o->batch;
+    if (o->batch < 1 || o->seq < 1)
+        return err_set(err, CVN_EINVAL, "a batch has at least 1 sequence of 1 token");
+    if (o->micro_batch < 1 || o->batch % o->micro_batch)
+        return err_set(err, CVN_EINVAL,
+                       "a batch of %" PRId64 " does not divide into micro-batches of %" PRId64,
+                       o->batch, o->micro_batch);
+    if (o->batch > INT32_MAX || o->seq > INT32_MAX || o->batch * o->seq > INT32_MAX / 4)
+        return err_set(err, CVN_EINVAL, "%" PRId64 " sequences of %" PRId64 " tokens are too many",
+                       o->batch, o->seq);
+    if (o->seq > config->max_context)
+        return err_set(err, CVN_EINVAL,
+                       "sequences of %" PRId64 " tokens exceed the model's context of %" PRId64
+                       "; lower --seq",
+                       o->seq, config->max_context);
+    if (config->rope_interleaved)
+        return err_set(err, CVN_EINVAL, "the model's rotary pairs are not in Hugging Face's order");
+    int code = optimizer_check(&o->optimizer, err);
+    if (code == CVN_OK)
+        code = schedule_check(&o->schedule, err);
+    if (code == CVN_OK && o->compute != CVN_F32 && o->compute != CVN_BF16)
+        code = err_set(err, CVN_EUNSUPPORTED, "cannot compute in %s; use f32 or bf16",
+                       cvn_dtype_name(o->compute));
+    if (code == CVN_OK && !(o->clip >= 0 && o->z_loss >= 0))
+        code = err_set(err, CVN_EINVAL, "clip and z-loss are numbers from 0 up");
+    return code;
+}
+
+static int compile_one(Trainer *t, TrainGraph kind, RematPolicy remat, TrainProgram *program,
+                       cvn_err *err)
+{
+    const TrainerOptions *o = &t->options;
+    TrainStepOptions step = {.batch = o->micro_batch,
+                             .seq = o->seq,
+                             .compute = o->compute,
+                             .clip = o->clip,
+                             .z_loss = o->z_loss,
+                             .remat = remat,
+                             .optimizer = o->optimizer};
+    cvn_graph *g = train_graph(kind, &t->config, &step, err);
+    if (!g)
+        return err->code;
+    int code = cache_get(&t->cache, g, &program->plan, err);
+    cvn_graph_free(g);
+    return code;
+}
+
+static int compile_step(Trainer *t, RematPolicy remat, cvn_err *err)
+{
+    if (!accumulates(&t->options))
+        return compile_one(t, TRAIN_STEP, remat, &t->step, err);
+    int code = compile_one(t, TRAIN_GRADIENT, remat, &t->gradient, err);
+    return code ? code : compile_one(t, TRAIN_UPDATE, REMAT_NONE, &t->update, err);
+}
+
+static void *named_scalar(Trainer *t, const char *name)
+{
+    const Optimizer *optimizer = &optimizers[t->options.optimizer.kind];
+    for (int i = 0; i < optimizer->n_scalars; i++)
+        if (strcmp(optimizer->scalar[i], name) == 0)
+            return &t->scalar[i];
+    return NULL;
+}
+
+/* Addresses in the order that step.h promises: weights, slots, accumulators; what comes after goes by name. */
+static void bind(Trainer *t, TrainProgram *program, bool slots, bool accumulators)
+{
+    const Plan *plan = program->plan;
+    if (!plan)
+        return;
+    program->param = arena_array(&t->arena, (size_t)plan->n_parameters, sizeof(void *));
+    program->output = arena_array(&t->arena, (size_t)plan->n_outputs, sizeof(void *));
+    int n = 0, n_weights = t->state.n_weights;
+    int n_saved = slots ? t->state.saved.n - 1 : n_weights;
+    for (; n < n_saved; n++)
+        program->param[n] = t->state.saved.tensor[n].data;
+    char *sum = t->accumulators;
+    for (int i = 0; accumulators && i <= n_weights; i++) {
+        program->param[n] = sum;
+        sum += padded(plan->parameter[n++].bytes);
+    }
+    for (; n < plan->n_parameters; n++) {
+        const char *name = plan->parameter[n].name;
+        if (strcmp(name, "tokens") == 0)
+            program->tokens = n++;
+        else
+            program->param[n] = named_scalar(t, name);
+    }
+}
+
+static size_t largest_arena(const Trainer *t)
+{
+    const TrainProgram *program[] = {&t->step, &t->gradient, &t->update, &t->evaluate};
+    size_t most = 0;
+    for (int i = 0; i < 4; i++)
+        if (program[i]->plan && program[i]->plan->arena_bytes > most)
+            most = program[i]->plan->arena_bytes;
+    return most;
+}
+
+/* Bytes of gradients that are kept from one micro-batch to the next. */
+static size_t accumulator_bytes(const Plan *plan)
+{
+    size_t sum = 0;
+    for (int i = 0; plan && i < plan->n_parameters; i++)
+        if (strncmp(plan->parameter[i].name, "sum.", 4) == 0 ||
+            strcmp(plan->parameter[i].name, "total") == 0)
+            sum += padded(plan->parameter[i].bytes);
+    return sum;
+}
+
+/* Refuses before anything is allocated; before compiling, by the state alone. */
+static int check_memory(Trainer *t, cvn_err *err)
+{
+    size_t state, arena = largest_arena(t);
+    int code = train_state_size(&t->config, t->options.optimizer.kind, &state, err);
+    if (code)
+        return code;
+    t->accumulator_bytes = accumulator_bytes(t->update.plan);
+    t->bytes = state + t->accumulator_bytes + arena;
+    if (t->bytes <= t->options.memory_limit)
+        return CVN_OK;
+    return err_set(err, CVN_EMEM,
+                   "training needs %.1f GiB (weights and optimizer %.1f, gradients kept %.1f, "
+                   "activations %.1f) and %.1f are allowed; take a smaller model, batch or "
+                   "--micro-batch, or --optimizer adafactor",
+                   (double)t->bytes / 0x1p30, (double)state / 0x1p30,
+                   (double)t->accumulator_bytes / 0x1p30, (double)arena / 0x1p30,
+                   (double)t->options.memory_limit / 0x1p30);
+}
+
+/* The policy asked for, or the cheapest whose plan fits. */
+static int compile_within(Trainer *t, cvn_err *err)
+{
+    RematPolicy *policy = &t->options.remat;
+    bool choose = *policy == REMAT_POLICY_COUNT;
+    for (*policy = choose ? REMAT_NONE : *policy;; (*policy)++) {
+        cvn_err here = {0};
+        int code = compile_step(t, *policy, &here);
+        if (code == CVN_OK)
+            code = check_memory(t, &here);
+        if (code == CVN_OK)
+            return CVN_OK;
+        if (code != CVN_EMEM || !choose || *policy == REMAT_POLICY_COUNT - 1)
+            return err_set(err, code, "%s", here.message);
+    }
+}
+
+static int allocate(Trainer *t, cvn_err *err)
+{
+    int code = train_state_init(&t->state, &t->config, t->options.optimizer.kind, err);
+    if (code == CVN_OK)
+        code = device_reserve(t->device, largest_arena(t), err);
+    if (code || t->accumulator_bytes == 0)
+        return code;
+    t->accumulators = mmap(NULL, t->accumulator_bytes, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (t->accumulators != MAP_FAILED)
+        return CVN_OK;
+    t->accumulators = NULL;
+    return err_set(err, CVN_EMEM, "no memory for %zu bytes of gradients", t->accumulator_bytes);
+}
+
+static int open_parts(Trainer *t, cvn_err *err)
+{
+    int code = check_options(&t->options, &t->config, err);
+    if (code == CVN_OK)
+        code = arena_init(&t->arena, err);
+    if (code)
+        return code;
+    if (t->options.memory_limit == 0)
+        t->options.memory_limit = trainer_memory_available();
+    t->device = device_new(t->options.threads, NULL, err);
+    if (!t->device)
+        return err->code;
+    CompileOptions compile = {.backend = t->device->backend,
+                              .n_threads = device_threads(t->device),
+                              .dump_dir = t->options.dump_dir};
+    code = cache_init(&t->cache, &compile, err);
+    if (code == CVN_OK)
+        code = check_memory(t, err);
+    if (code == CVN_OK)
+        code = compile_within(t, err);
+    if (code == CVN_OK && t->options.evaluates)
+        code = compile_one(t, TRAIN_EVALUATE, REMAT_NONE, &t->evaluate, err);
+    if (code == CVN_OK)
+        code = allocate(t, err);
+    if (code)
+        return code;
+    bind(t, &t->step, true, false);
+    bind(t, &t->gradient, false, true);
+    bind(t, &t->update, true, true);
+    bind(t, &t->evaluate, false, false);
+    return CVN_OK;
+}
+
+int trainer_open(Trainer *t, const LlamaConfig *config, const TrainerOptions *options, cvn_err *err)
+{
+    *t = (Trainer){.config = *config, .options = *options};
+    cvn_err local = {0};
+    int code = open_parts(t, err ? err : &local);
+    if (code)
+        trainer_close(t);
+    return code;
+}
+
+void trainer_close(Trainer *t)
+{
+    if (t->accumulators)
+        munmap(t->accumulators, t->accumulator_bytes);
+    cache_free(&t->cache);
+    device_free(t->device);
+    train_state_free(&t->state);
+    arena_free(&t->arena);
+    *t = (Trainer){0};
+}
+
+static int run(Trainer *t, TrainProgram *program, int32_t *tokens, int32_t *targets, cvn_err *err)
+{
+    if (tokens) {
+        program->param[program->tokens] = tokens;
+        program->param[program->tokens + 1] = targets;
+    }
+    return executor_run(t->device, program->plan, program->param, program->output, err);
+}
+
+/* All micro-batches of a step, then the update. */
+static int run_accumulated(Trainer *t, int32_t *tokens, int32_t *targets, cvn_err *err)
+{
+    const TrainerOptions *o = &t->options;
+    int64_t stride = o->micro_batch * o->seq;
+    int code = CVN_OK;
+    for (int64_t i = 0; i < o->batch / o->micro_batch && code == CVN_OK; i++)
+        code = run(t, &t->gradient, tokens + i * stride, targets + i * stride, err);
+    if (code == CVN_OK)
+        code = run(t, &t->update, NULL, NULL, err);
+    if (code)
+        memset(t->accumulators, 0, t->accumulator_bytes);
+    return code;
+}
+
+int trainer_step(Trainer *t, int32_t *tokens, int32_t *targets, TrainReport *report, cvn_err *err)
+{
+    const TrainerOptions *o = &t->options;
+    CheckpointState *saved = &t->state.saved;
+    double factor = schedule_factor(&o->schedule, saved->step + 1);
+    optimizers[o->optimizer.kind].scalars(&o->optimizer, *t->state.updates + 1, factor, t->scalar);
+    int code = accumulates(o) ? run_accumulated(t, tokens, targets, err)
+                              : run(t, &t->step, tokens, targets, err);
+    if (code)
+        return code;
+    const TrainProgram *last = accumulates(o) ? &t->update : &t->step;
+    const float *got = last->output[last->plan->n_outputs - 1];
+    double count = got[TRAIN_COUNT] > 0 ? (double)got[TRAIN_COUNT] : 1;
+    *report = (TrainReport){.loss = (double)got[TRAIN_SUM] / count,
+                            .z = (double)got[TRAIN_Z] / count,
+                            .lr = (double)t->scalar[0],
+                            .grad_norm = (double)got[TRAIN_NORM],
+                            .tokens = (double)got[TRAIN_COUNT],
+                            .updated = got[TRAIN_UPDATED] > 0};
+    *t->state.updates += report->updated;
+    saved->step++;
+    saved->tokens += o->batch * o->seq;
+    saved->position += o->batch;
+    return CVN_OK;
+}
+
+int trainer_evaluate(Trainer *t, int32_t *tokens, int32_t *targets, double *sum, double *count,
+                     cvn_err *err)
+{
+    if (!t->evaluate.plan)
+        return err_set(err, CVN_EINVAL, "the trainer was opened without evaluation");
+    int code = run(t, &t->evaluate, tokens, targets, err);
+    if (code)
+        return code;
+    const float *got = t->evaluate.output[t->evaluate.plan->n_outputs - 1];
+    *sum += (double)got[TRAIN_SUM];
+    *count += (double)got[TRAIN_COUNT];
+    return CVN_OK;
+}

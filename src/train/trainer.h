@@ -1,0 +1,96 @@
+/*
+ * A model in training on one device: its state, its compiled steps, and the memory they share.
+ *
+ *     Trainer t;
+ *     trainer_open(&t, &config, &options, &err);       compiles, says what does not fit, allocates
+ *     train_state_random(&t.state, seed, &err);        or weights from a model, or a checkpoint
+ *     for (…)
+ *         trainer_step(&t, tokens, targets, &report, &err);
+ *     trainer_close(&t);
+ *
+ * A run compiles once, or twice where the batch is taken in micro-batches; evaluation, which is optional,
+ * is one more small graph. Everything is compiled before any memory is taken.
+ */
+#ifndef CVN_TRAIN_TRAINER_H
+#define CVN_TRAIN_TRAINER_H
+
+#include "compile/cache.h"
+#include "cpu/executor.h"
+#include "train/schedule.h"
+#include "train/state.h"
+#include "train/step.h"
+
+typedef struct TrainerOptions {
+    int64_t batch;       /* sequences per step */
+    int64_t micro_batch; /* sequences at once, divides batch; 0: all */
+    int64_t seq;         /* tokens per sequence */
+    cvn_dtype compute;   /* f32 or bf16; weights and optimizer are f32 in any case */
+    double clip, z_loss; /* see step.h */
+    RematPolicy remat;   /* REMAT_POLICY_COUNT: the cheapest that fits in memory_limit */
+    OptimizerOptions optimizer;
+    Schedule schedule;
+    int threads;          /* 0: what the machine allows */
+    size_t memory_limit;  /* bytes of everything together; 0: what the machine has free now */
+    bool evaluates;       /* trainer_evaluate will be called */
+    const char *dump_dir; /* graphs and plans are written there; NULL: nowhere */
+} TrainerOptions;
+
+/* A compiled graph and its table of addresses. */
+typedef struct TrainProgram {
+    const Plan *plan; /* the cache's; NULL when there is none */
+    void **param;     /* [plan->n_parameters] */
+    void **output;    /* [plan->n_outputs] */
+    int tokens;       /* index of "tokens" among the parameters; "targets" follows */
+} TrainProgram;
+
+typedef struct Trainer {
+    LlamaConfig config;
+    TrainerOptions options; /* with the defaults filled in, and the policy that was chosen */
+    TrainState state;       /* owned */
+    Device *device;         /* owned */
+    Cache cache;            /* owned: the plans */
+    Arena arena;            /* owned: tables */
+    TrainProgram step, gradient, update, evaluate; /* step, or gradient and update */
+    void *accumulators;                            /* owned mapping; NULL without micro-batches */
+    size_t accumulator_bytes;                      /* of it */
+    float scalar[OPTIMIZER_MAX_SCALARS];           /* of the step that runs */
+    size_t bytes;                                  /* of state, accumulators and plans together */
+} Trainer;
+
+/* What a step was. */
+typedef struct TrainReport {
+    double loss;      /* mean cross-entropy, nats per token with a target */
+    double z;         /* mean of logsumexp^2 */
+    double lr;        /* learning rate of the update */
+    double grad_norm; /* before clipping */
+    double tokens;    /* with a target */
+    bool updated;     /* false: something was not finite and nothing changed */
+} TrainReport;
+
+/* Compiles, and fails with CVN_EMEM and the sum before anything is allocated when it does not fit. The
+   state is all 0: give it weights. */
+int trainer_open(Trainer *trainer, const LlamaConfig *config, const TrainerOptions *options,
+                 cvn_err *err);
+
+/* Safe after a failed open and on {0}. */
+void trainer_close(Trainer *trainer);
+
+/* One step on tokens and targets [batch, seq]; advances the counters of the state: step, tokens,
+   position. On error the state is as it was, but for accumulators that the next step clears. */
+int trainer_step(Trainer *trainer, int32_t *tokens, int32_t *targets, TrainReport *report,
+                 cvn_err *err);
+
+/* Adds up the loss of micro_batch sequences, tokens and targets [micro_batch, seq], and how many tokens
+   had a target. The state is not touched. */
+int trainer_evaluate(Trainer *trainer, int32_t *tokens, int32_t *targets, double *sum,
+                     double *count, cvn_err *err);
+
+/* Operations a step takes by the usual count: 6 per weight that is multiplied with and token, and 12 times
+   layers, heads, head_dim and sequence for attention (half of it masked away, which the count ignores; PaLM,
+   appendix B). What is computed again does not count. */
+double trainer_flops_per_token(const LlamaConfig *config, int64_t seq);
+
+/* Bytes that the system could give now: MemAvailable, or less where a control group says so. */
+size_t trainer_memory_available(void);
+
+#endif

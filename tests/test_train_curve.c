@@ -1,0 +1,355 @@
+/*
+ * Training against transformers and torch, step by step, on the curves that tests/oracles/train.py stored.
+ *
+ * A curve of any model, made by `train.py DIR OPTIMIZER OUT.json`, is compared in the same way with
+ *     CARAVAN_CURVE_MODEL=DIR CARAVAN_CURVE_OPTIMIZER=adamw CARAVAN_CURVE=OUT.json test_train_curve
+ */
+#include "model/presets.h"
+#include "splitmix.h"
+#include "train/trainer.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct Curve {
+    int64_t batch, seq;
+    int steps;
+    double *loss, *norm; /* [steps] */
+} Curve;
+
+static void must(int code, const cvn_err *err)
+{
+    if (code)
+        fail_msg("%s", err->message);
+}
+
+static void curve_free(Curve *c)
+{
+    free(c->loss);
+    free(c->norm);
+}
+
+static Curve curve_new(int64_t batch, int64_t seq, int steps)
+{
+    Curve c = {.batch = batch, .seq = seq, .steps = steps};
+    c.loss = calloc((size_t)steps, sizeof *c.loss);
+    c.norm = calloc((size_t)steps, sizeof *c.norm);
+    assert_true(c.loss && c.norm);
+    return c;
+}
+
+static Curve curve_load(const char *path)
+{
+    json_error_t error;
+    json_t *json = json_load_file(path, 0, &error);
+    if (!json)
+        fail_msg("%s: %s", path, error.text);
+    Curve c = curve_new(json_integer_value(json_object_get(json, "batch")),
+                        json_integer_value(json_object_get(json, "seq")),
+                        (int)json_integer_value(json_object_get(json, "steps")));
+    for (int i = 0; i < c.steps; i++) {
+        c.loss[i] = json_real_value(json_array_get(json_object_get(json, "loss"), (size_t)i));
+        c.norm[i] = json_real_value(json_array_get(json_object_get(json, "grad_norm"), (size_t)i));
+    }
+    json_decref(json);
+    return c;
+}
+
+/* The same sequences as `batch` of the script. */
+static void fill_batch(uint64_t step, int64_t rows, int64_t seq, int32_t *tokens, int32_t *targets)
+{
+    uint64_t state = step;
+    for (int64_t r = 0; r < rows; r++) {
+        int32_t token = draw(&state, 97);
+        for (int64_t i = 0; i < seq; i++) {
+            tokens[r * seq + i] = token;
+            token = (5 * token + draw(&state, 3)) % 97;
+            targets[r * seq + i] = i % 7 == 0 ? -1 : token;
+        }
+    }
+}
+
+static TrainerOptions options_of(OptimizerKind kind, const Curve *c)
+{
+    TrainerOptions o = {.batch = c->batch,
+                        .seq = c->seq,
+                        .compute = CVN_F32,
+                        .clip = 1,
+                        .threads = 2,
+                        .optimizer = optimizer_defaults(kind, 1)};
+    o.schedule = (Schedule){.kind = SCHEDULE_CONSTANT, .steps = 100};
+    if (kind == OPTIMIZER_ADAMW) {
+        o.optimizer.lr = 3e-3;
+        o.schedule =
+            (Schedule){.kind = SCHEDULE_COSINE, .steps = 100, .warmup = 10, .final = 0.1};
+    }
+    return o;
+}
+
+static void open_trainer(Trainer *t, const char *folder, const TrainerOptions *options)
+{
+    cvn_err err = {0};
+    IoModel model;
+    must(io_open_model(&model, folder, &err), &err);
+    must(trainer_open(t, &model.config, options, &err), &err);
+    must(train_state_from_model(&t->state, &model, &err), &err);
+    io_close_model(&model);
+}
+
+/* Trains; c->steps steps, which may be fewer than the schedule has. */
+static void train(Trainer *t, Curve *c)
+{
+    cvn_err err = {0};
+    size_t n = (size_t)(c->batch * c->seq);
+    int32_t *tokens = calloc(n, sizeof *tokens), *targets = calloc(n, sizeof *targets);
+    for (int i = 0; i < c->steps; i++) {
+        TrainReport report;
+        fill_batch((uint64_t)i + 1, c->batch, c->seq, tokens, targets);
+        must(trainer_step(t, tokens, targets, &report, &err), &err);
+        assert_true(report.updated);
+        c->loss[i] = report.loss;
+        c->norm[i] = report.grad_norm;
+    }
+    free(tokens);
+    free(targets);
+}
+
+static const char *gqa = CVN_TEST_DATA "/llama/gqa";
+
+static Curve curve_of(const char *folder, const TrainerOptions *options, int steps)
+{
+    Trainer t;
+    open_trainer(&t, folder, options);
+    Curve c = curve_new(options->batch, options->seq, steps);
+    train(&t, &c);
+    assert_true(t.cache.compilations <= 2);
+    trainer_close(&t);
+    return c;
+}
+
+static double largest_difference(const Curve *a, const Curve *b)
+{
+    double most = 0;
+    for (int i = 0; i < a->steps; i++) {
+        double d = fabs(a->loss[i] - b->loss[i]);
+        most = d > most || isnan(d) ? d : most;
+    }
+    return most;
+}
+
+static void compare(const char *folder, OptimizerKind kind, const char *path, cvn_dtype compute,
+                    double tolerance)
+{
+    Curve expected = curve_load(path);
+    TrainerOptions options = options_of(kind, &expected);
+    options.compute = compute;
+    Curve got = curve_of(folder, &options, expected.steps);
+    double most = largest_difference(&expected, &got);
+    print_message("%s: largest difference of the loss %.2g, first norm %.6f for %.6f\n", path, most,
+                  got.norm[0], expected.norm[0]);
+    if (!(most <= tolerance))
+        fail_msg("%s: the loss differs by %.3g", path, most);
+    if (compute == CVN_F32)
+        assert_true(fabs(got.norm[0] - expected.norm[0]) < 1e-5 * expected.norm[0]);
+    curve_free(&expected);
+    curve_free(&got);
+}
+
+static void adamw_follows_torch(void **state)
+{
+    (void)state;
+    compare(gqa, OPTIMIZER_ADAMW, CVN_TEST_DATA "/train/adamw.json", CVN_F32, 1e-3);
+}
+
+static void adafactor_follows_transformers(void **state)
+{
+    (void)state;
+    compare(gqa, OPTIMIZER_ADAFACTOR, CVN_TEST_DATA "/train/adafactor.json", CVN_F32, 1e-3);
+}
+
+static void bf16_is_near(void **state)
+{
+    (void)state;
+    compare(gqa, OPTIMIZER_ADAMW, CVN_TEST_DATA "/train/adamw.json", CVN_BF16, 2e-2);
+    compare(gqa, OPTIMIZER_ADAFACTOR, CVN_TEST_DATA "/train/adafactor.json", CVN_BF16, 2e-2);
+}
+
+static void a_curve_given_by_hand(void **state)
+{
+    (void)state;
+    const char *folder = getenv("CARAVAN_CURVE_MODEL"), *path = getenv("CARAVAN_CURVE");
+    const char *name = getenv("CARAVAN_CURVE_OPTIMIZER");
+    if (!folder || !path || !name) {
+        print_message("skipped: no CARAVAN_CURVE_MODEL\n");
+        skip();
+    }
+    OptimizerKind kind = strcmp(name, "adamw") == 0 ? OPTIMIZER_ADAMW : OPTIMIZER_ADAFACTOR;
+    compare(folder, kind, path, CVN_F32, 1e-3);
+    compare(folder, kind, path, CVN_BF16, 2e-2);
+}
+
+/* Micro-batches change the order of sums only, though every one has another number of targets. */
+static void micro_batches_are_one_batch(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < OPTIMIZER_COUNT; kind++) {
+        Curve shape = {.batch = 4, .seq = 32, .steps = 100};
+        TrainerOptions options = options_of((OptimizerKind)kind, &shape);
+        options.z_loss = 1e-3;
+        Curve whole = curve_of(gqa, &options, 12);
+        options.micro_batch = 1;
+        Curve parts = curve_of(gqa, &options, 12);
+        double most = largest_difference(&whole, &parts);
+        if (!(most < 1e-4))
+            fail_msg("%s: the loss differs by %g", optimizers[kind].name, most);
+        curve_free(&whole);
+        curve_free(&parts);
+    }
+}
+
+static void two_runs_give_the_same_bits(void **state)
+{
+    (void)state;
+    Curve shape = {.batch = 4, .seq = 32, .steps = 100};
+    Trainer t[3];
+    for (int i = 0; i < 3; i++) {
+        TrainerOptions options = options_of(OPTIMIZER_ADAMW, &shape);
+        options.compute = CVN_BF16;
+        options.threads = i == 1 ? 1 : 2;
+        options.remat = i == 2 ? REMAT_BLOCK : REMAT_NONE;
+        open_trainer(&t[i], gqa, &options);
+        Curve c = curve_new(4, 32, 5);
+        train(&t[i], &c);
+        curve_free(&c);
+    }
+    for (int i = 1; i < 3; i++)
+        assert_memory_equal(t[i].state.block, t[0].state.block, t[0].state.bytes);
+    for (int i = 0; i < 3; i++)
+        trainer_close(&t[i]);
+}
+
+static void what_is_not_finite_changes_nothing(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < OPTIMIZER_COUNT; kind++) {
+        Curve c = curve_new(2, 16, 2);
+        TrainerOptions options = options_of((OptimizerKind)kind, &c);
+        Trainer t;
+        cvn_err err = {0};
+        open_trainer(&t, gqa, &options);
+        train(&t, &c);
+        float *weight = t.state.saved.tensor[0].data;
+        weight[5 * 48] = INFINITY; /* embedding of token 5 */
+        void *before = malloc(t.state.bytes);
+        memcpy(before, t.state.block, t.state.bytes);
+        int32_t tokens[32], targets[32];
+        for (int i = 0; i < 32; i++)
+            tokens[i] = targets[i] = 5;
+        TrainReport report;
+        must(trainer_step(&t, tokens, targets, &report, &err), &err);
+        assert_false(report.updated);
+        assert_memory_equal(before, t.state.block, t.state.bytes);
+        assert_int_equal(t.state.saved.step, 3);
+        assert_int_equal(*t.state.updates, 2);
+        /* and goes on afterwards */
+        weight[5 * 48] = 0;
+        must(trainer_step(&t, tokens, targets, &report, &err), &err);
+        assert_true(report.updated);
+        free(before);
+        trainer_close(&t);
+        curve_free(&c);
+    }
+}
+
+/* A page of text by heart. */
+static void a_page_is_overfitted(void **state)
+{
+    (void)state;
+    enum { ROWS = 8, SEQ = 64 };
+    static int32_t tokens[ROWS * SEQ], targets[ROWS * SEQ];
+    uint64_t random = 1;
+    for (int i = 0; i < ROWS * SEQ; i++)
+        tokens[i] = draw(&random, 90);
+    for (int i = 0; i < ROWS * SEQ; i++)
+        targets[i] = i % SEQ == SEQ - 1 ? -1 : tokens[i + 1];
+    for (int kind = 0; kind < OPTIMIZER_COUNT; kind++) {
+        Curve shape = {.batch = ROWS, .seq = SEQ, .steps = 300};
+        TrainerOptions options = options_of((OptimizerKind)kind, &shape);
+        Trainer t;
+        cvn_err err = {0};
+        open_trainer(&t, gqa, &options);
+        TrainReport report = {0};
+        for (int i = 0; i < 300; i++)
+            must(trainer_step(&t, tokens, targets, &report, &err), &err);
+        print_message("%s: loss %.4f\n", optimizers[kind].name, report.loss);
+        assert_true(report.loss < 0.05);
+        assert_int_equal(t.cache.compilations, 1);
+        trainer_close(&t);
+    }
+}
+
+static void what_does_not_fit_is_refused_with_the_sum(void **state)
+{
+    (void)state;
+    LlamaConfig config;
+    cvn_err err = {0};
+    must(preset_config("llama2-7b", &config, &err), &err);
+    Curve shape = {.batch = 1, .seq = 128, .steps = 1};
+    TrainerOptions options = options_of(OPTIMIZER_ADAMW, &shape);
+    options.memory_limit = (size_t)1 << 30;
+    Trainer t;
+    assert_int_equal(trainer_open(&t, &config, &options, &err), CVN_EMEM);
+    assert_non_null(strstr(err.message, "75.3 GiB"));
+    print_message("%s\n", err.message);
+}
+
+static void less_memory_means_more_computed_again(void **state)
+{
+    (void)state;
+    LlamaConfig config;
+    cvn_err err = {0};
+    must(preset_config("stories260k", &config, &err), &err);
+    Curve shape = {.batch = 4, .seq = 128, .steps = 1};
+    TrainerOptions options = options_of(OPTIMIZER_ADAMW, &shape);
+    size_t bytes[REMAT_POLICY_COUNT];
+    Trainer t;
+    for (int policy = 0; policy < REMAT_POLICY_COUNT; policy++) {
+        options.remat = (RematPolicy)policy;
+        must(trainer_open(&t, &config, &options, &err), &err);
+        bytes[policy] = t.bytes;
+        trainer_close(&t);
+    }
+    options.remat = REMAT_POLICY_COUNT;
+    for (int policy = 0; policy < REMAT_POLICY_COUNT; policy++) {
+        options.memory_limit = bytes[policy];
+        must(trainer_open(&t, &config, &options, &err), &err);
+        assert_int_equal(t.options.remat, policy);
+        trainer_close(&t);
+    }
+    options.memory_limit = bytes[REMAT_BLOCK] - 1;
+    assert_int_equal(trainer_open(&t, &config, &options, &err), CVN_EMEM);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(adamw_follows_torch),
+        cmocka_unit_test(adafactor_follows_transformers),
+        cmocka_unit_test(bf16_is_near),
+        cmocka_unit_test(a_curve_given_by_hand),
+        cmocka_unit_test(micro_batches_are_one_batch),
+        cmocka_unit_test(two_runs_give_the_same_bits),
+        cmocka_unit_test(what_is_not_finite_changes_nothing),
+        cmocka_unit_test(a_page_is_overfitted),
+        cmocka_unit_test(what_does_not_fit_is_refused_with_the_sum),
+        cmocka_unit_test(less_memory_means_more_computed_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
