@@ -82,13 +82,12 @@ static TrainerOptions options_of(OptimizerKind kind, const Curve *c)
                         .seq = c->seq,
                         .compute = CVN_F32,
                         .clip = 1,
-                        .threads = 2,
+                        .threads = 1,
                         .optimizer = optimizer_defaults(kind, 1)};
     o.schedule = (Schedule){.kind = SCHEDULE_CONSTANT, .steps = 100};
     if (kind == OPTIMIZER_ADAMW) {
         o.optimizer.lr = 3e-3;
-        o.schedule =
-            (Schedule){.kind = SCHEDULE_COSINE, .steps = 100, .warmup = 10, .final = 0.1};
+        o.schedule = (Schedule){.kind = SCHEDULE_COSINE, .steps = 100, .warmup = 10, .final = 0.1};
     }
     return o;
 }
@@ -272,7 +271,7 @@ static void what_is_not_finite_changes_nothing(void **state)
 static void a_page_is_overfitted(void **state)
 {
     (void)state;
-    enum { ROWS = 8, SEQ = 64 };
+    enum { ROWS = 4, SEQ = 64 };
     static int32_t tokens[ROWS * SEQ], targets[ROWS * SEQ];
     uint64_t random = 1;
     for (int i = 0; i < ROWS * SEQ; i++)
@@ -280,13 +279,13 @@ static void a_page_is_overfitted(void **state)
     for (int i = 0; i < ROWS * SEQ; i++)
         targets[i] = i % SEQ == SEQ - 1 ? -1 : tokens[i + 1];
     for (int kind = 0; kind < OPTIMIZER_COUNT; kind++) {
-        Curve shape = {.batch = ROWS, .seq = SEQ, .steps = 300};
+        Curve shape = {.batch = ROWS, .seq = SEQ, .steps = 200};
         TrainerOptions options = options_of((OptimizerKind)kind, &shape);
         Trainer t;
         cvn_err err = {0};
         open_trainer(&t, gqa, &options);
         TrainReport report = {0};
-        for (int i = 0; i < 300; i++)
+        for (int i = 0; i < 200; i++)
             must(trainer_step(&t, tokens, targets, &report, &err), &err);
         print_message("%s: loss %.4f\n", optimizers[kind].name, report.loss);
         assert_true(report.loss < 0.05);

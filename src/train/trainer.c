@@ -13,12 +13,6 @@ static size_t padded(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-double trainer_flops_per_token(const LlamaConfig *c, int64_t seq)
-{
-    double attention = 12.0 * (double)c->n_layers * (double)c->n_heads * (double)c->head_dim;
-    return 6.0 * (double)model_size(c).matmul_params + attention * (double)seq;
-}
-
 static bool accumulates(const TrainerOptions *o)
 {
     return o->micro_batch < o->batch;

@@ -85,11 +85,6 @@ int trainer_step(Trainer *trainer, int32_t *tokens, int32_t *targets, TrainRepor
 int trainer_evaluate(Trainer *trainer, int32_t *tokens, int32_t *targets, double *sum,
                      double *count, cvn_err *err);
 
-/* Operations a step takes by the usual count: 6 per weight that is multiplied with and token, and 12 times
-   layers, heads, head_dim and sequence for attention (half of it masked away, which the count ignores; PaLM,
-   appendix B). What is computed again does not count. */
-double trainer_flops_per_token(const LlamaConfig *config, int64_t seq);
-
 /* Bytes that the system could give now: MemAvailable, or less where a control group says so. */
 size_t trainer_memory_available(void);
 
