@@ -152,7 +152,9 @@ static void every_flipped_byte_is_seen_and_named(void **state)
     for (int f = 0; f < 3; f++) {
         char path[256];
         snprintf(path, sizeof path, "%s", file_of(run, 10, name[f]));
-        size_t n = bytes_of_file(path).n;
+        Bytes size = bytes_of_file(path);
+        size_t n = size.n;
+        free(size.data);
         for (size_t byte = 0; byte < n; byte += f == 2 ? 1 : 97) {
             Bytes whole = bytes_of_file(path);
             flip_bit(path, byte);
