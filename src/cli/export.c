@@ -1,0 +1,76 @@
+/* caravan export: what a training run has learned, as a Hugging Face folder. */
+#include "cli/common.h"
+#include "cli/terminal.h"
+#include "train/checkpoint_export.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { STEP, DTYPE, SHARD, TOKENIZER, FORCE, THREADS };
+
+static const char *storage_dtype(size_t i)
+{
+    static const char *const names[] = {"f32", "bf16", "f16", NULL};
+    return names[i];
+}
+
+static const Option *const options[] = {
+    [STEP] = &(const Option){"step", .letter = 's', .kind = ARG_INT, .high = 1e15, .value = "N",
+                             .help = "the checkpoint of that step, else the newest whole one"},
+    [DTYPE] = &(const Option){"dtype", .kind = ARG_CHOICE, .value = "TYPE", .choice = storage_dtype,
+                              .fallback = "bf16", .help = "type of the weights, one of"},
+    [SHARD] =
+        &(const Option){"shard-size", .kind = ARG_SIZE, .low = 1, .high = 0x1p60, .value = "SIZE",
+                        .fallback = "4.5G", .help = "most bytes of weights in one file"},
+    [TOKENIZER] = &(const Option){"tokenizer", .kind = ARG_INPUT, .value = "FILE",
+                                  .help = "tokenizer to copy, else the one the run has"},
+    [FORCE] = &(const Option){"force", .letter = 'f', .kind = ARG_FLAG,
+                              .help = "write into a folder that is not empty"},
+    [THREADS] = &option_threads,
+    NULL,
+};
+
+static void warn(void *context, const char *sentence)
+{
+    (void)context;
+    fprintf(stderr, "caravan: warning: %s; the checkpoint before it is looked at\n", sentence);
+}
+
+static int run(const Args *args)
+{
+    cvn_err err = {0};
+    Checkpoint checkpoint;
+    const Value *step = &args->value[STEP];
+    const char *from = args->operand[0], *to = args->operand[1];
+    SaveOptions save = {.dtype = dtype_of(&args->value[DTYPE]),
+                        .shard_bytes = (uint64_t)args->value[SHARD].integer,
+                        .force = args->value[FORCE].flag,
+                        .tokenizer = args->value[TOKENIZER].text,
+                        .threads = (int)args->value[THREADS].integer};
+    if (checkpoint_find(&checkpoint, from, step->given ? step->integer : -1, warn, NULL, &err))
+        return fail(&err);
+    int code = checkpoint_export(&checkpoint, to, &save, &err);
+    int64_t at = checkpoint.manifest.step;
+    checkpoint_close(&checkpoint);
+    if (code)
+        return fail(&err);
+    printf("%s: step %" PRId64 " of %s, in %s\n", to, at, from, cvn_dtype_name(save.dtype));
+    return EXIT_OK;
+}
+
+const Command command_export = {
+    "export",
+    .about = "write what a training run has learned as a Hugging Face folder",
+    .usage = "RUN OUT [options]",
+    .examples = "export RUN my-model\tthe newest checkpoint of a run, in bf16\n"
+                "export RUN my-model --step 2000 --dtype f32\tan older one, exactly as trained\n"
+                "export RUN/checkpoints/step-00002000 my-model\tthe same, by its folder\n",
+    .notes = "The run may be in progress: checkpoints are whole or not there. The result is what "
+             "transformers, vLLM, llama.cpp's converter and `caravan generate --model` take: "
+             "config.json, generation_config.json, safetensors and the tokenizer.",
+    .operands = "RUN and OUT",
+    .min_operands = 2,
+    .max_operands = 2,
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,21 @@
+/*
+ * A checkpoint as a Hugging Face folder of its own. A checkpoint's folder is one already; exporting
+ * verifies it, brings the weights into another type, and leaves the optimizer behind.
+ */
+#ifndef CVN_TRAIN_CHECKPOINT_EXPORT_H
+#define CVN_TRAIN_CHECKPOINT_EXPORT_H
+
+#include "io/save.h"
+#include "train/checkpoint.h"
+
+/* Opens a checkpoint by any of its names: the folder of a run (its newest whole one, or the one of `step`
+ * when that is not negative) or the checkpoint's own folder. */
+int checkpoint_find(Checkpoint *checkpoint, const char *path, int64_t step, CheckpointWarn *warn,
+                    void *context, cvn_err *err);
+
+/* Writes the weights of an open checkpoint to `folder`. The tokenizer of the checkpoint is copied where
+ * options->tokenizer is NULL. */
+int checkpoint_export(const Checkpoint *checkpoint, const char *folder, const SaveOptions *options,
+                      cvn_err *err);
+
+#endif
