@@ -30,7 +30,7 @@ foreach(isa avx2 avx512 amx)
 endforeach()
 
 foreach(source ${CVN_SOURCES})
-  if(source MATCHES "/src/cpu/kernels/")
+  if(source MATCHES "/src/cpu/kernels/|/src/comm/fold.c")
     set(flags)
     if(NOT CVN_SANITIZE AND NOT CVN_TSAN AND NOT CVN_FUZZ)
       list(APPEND flags -O3)

@@ -31,6 +31,7 @@
 #include "graph/graph.h"
 
 typedef struct Barrier Barrier; /* base/threads.h */
+typedef struct Comm Comm;       /* comm/comm.h */
 
 typedef struct KernelArgs {
     const Op *op; /* types and attributes; operands and results are not to be followed further */
@@ -39,6 +40,8 @@ typedef struct KernelArgs {
     void *scratch;         /* as many bytes as the kernel asked for, or NULL */
     Barrier *barrier;      /* of all threads; for kernel_sync */
     int thread, n_threads; /* 0 <= thread < n_threads */
+    Comm *comm;            /* what connects this device with others, or NULL: it is alone */
+    int device;            /* its number there */
 } KernelArgs;
 
 typedef void KernelFn(const KernelArgs *args);

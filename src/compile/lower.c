@@ -100,6 +100,10 @@ static int make_plan(Lowering *lowering, Plan *plan, cvn_err *err)
     for (int i = 0; i < plan->n_steps; i++) {
         Step *step = &plan->step[i];
         make_step(lowering, i, step);
+        for (int d = 0;
+             op_info[step->op->kind].class_ == CLASS_COLLECTIVE && d < step->op->attr.groups.n; d++)
+            if (step->op->attr.groups.v[d] >= plan->n_devices)
+                plan->n_devices = (int)step->op->attr.groups.v[d] + 1;
         plan->n_refs += step->op->n_operands + step->op->n_results + 1;
         if (op_is_copy(step->op)) {
             plan->n_copies++;

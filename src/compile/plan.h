@@ -80,6 +80,7 @@ typedef struct Plan {
     int n_refs;               /* operands, results and scratch of all steps: pointers a run needs */
     int n_syncs;
     bool op_by_op; /* threads are woken and waited for at every step */
+    int n_devices; /* 1 + the largest device that a collective of the plan names; 0: it has none */
     int n_copies;  /* steps that only copy, because a donation or an output could not do without */
     size_t copied_bytes; /* by them, per run */
 } Plan;

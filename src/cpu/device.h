@@ -34,7 +34,9 @@ typedef struct Device {
     size_t n_checked;
     const Plan *checked_plan;    /* compared, never followed */
     PlanPace pace[DEVICE_PACES]; /* by a hash of the plan's address; the last to come stays */
-    Profile *profile;            /* borrowed: where runs are recorded, or NULL */
+    Comm *comm;       /* borrowed: what connects it with other devices, or NULL: it is alone */
+    int comm_index;   /* its number there */
+    Profile *profile; /* borrowed: where runs are recorded, or NULL */
     const volatile sig_atomic_t *interrupt; /* borrowed: nonzero stops the next run; or NULL */
 } Device;
 

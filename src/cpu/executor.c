@@ -159,7 +159,9 @@ static void walk(void *context, int thread, int n_threads)
                            .scratch = at[n_in + n_out],
                            .barrier = barrier,
                            .thread = thread,
-                           .n_threads = n_threads};
+                           .n_threads = n_threads,
+                           .comm = run->device->comm,
+                           .device = run->device->comm_index};
         at += n_in + n_out + 1;
         int64_t ready = profile ? clock_ns() : 0;
         if (step->sync)
@@ -192,6 +194,10 @@ int executor_run(Device *device, const Plan *plan, void *const *parameters, void
     if (plan->n_threads != device_threads(device))
         return err_set(err, CVN_EINVAL, "'%s' was compiled for %d threads, but the device has %d",
                        plan->name, plan->n_threads, device_threads(device));
+    if (plan->n_devices > 1 && !device->comm)
+        return err_set(err, CVN_EINVAL,
+                       "'%s' runs on a mesh of %d devices, but this device is alone", plan->name,
+                       plan->n_devices);
     int rc = check_parameters(device, plan, parameters, err);
     if (!rc)
         rc = device_reserve(device, plan->arena_bytes, err);

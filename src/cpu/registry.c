@@ -4,6 +4,7 @@
 #include "cpu/registry.h"
 
 #include "base/cpu.h"
+#include "comm/comm.h"
 #include "cpu/fallback.h"
 #include "cpu/kernels/kernels.h"
 
@@ -53,7 +54,8 @@ static const struct {
                           {dot_kernels_portable, elementwise_kernels_portable, row_kernels_portable,
                            rope_kernels_portable, attention_kernels_portable,
                            attention_backward_kernels_portable, row_backward_kernels_portable,
-                           copy_kernels, index_kernels, sort_kernels, small_kernels}},
+                           copy_kernels, index_kernels, sort_kernels, small_kernels,
+                           collective_kernels}},
     [CPU_ISA_AVX2] = {"avx2", {TABLES_AVX2}},
     [CPU_ISA_AVX512] = {"avx512", {TABLES_AVX512}},
     [CPU_ISA_AVX512_BF16] = {"avx512_bf16", {TABLES_AVX512_BF16}},

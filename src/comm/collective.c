@@ -1,0 +1,303 @@
+/*
+ * The collective operations.
+ *
+ * A reduction is divided among the members of a group: member p reduces the p-th part of the elements, over all
+ * members in order, with all its threads. An all_reduce then writes that part into the results of all members of
+ * this process: each element is read and written by one thread only, which is why its result may lie over its
+ * operand. Everything else is pulled: a member copies what the others give it into its own result.
+ */
+#include "comm/exchange.h"
+
+#include "base/threads.h"
+#include "graph/interp.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- start ---- */
+
+/* Finds the device's place in the operation. */
+static void find_members(Exchange *e, const Op *op, int device)
+{
+    const Ints *groups = &op->attr.groups;
+    e->member = NULL;
+    e->size = e->self = 0;
+    e->target = -1;
+    if (op->kind == OP_COLLECTIVE_PERMUTE) {
+        for (int i = 0; i + 1 < groups->n; i += 2) {
+            if (groups->v[i] == device)
+                e->target = groups->v[i + 1];
+            if (groups->v[i + 1] == device) {
+                e->member = &groups->v[i];
+                e->size = 1;
+            }
+        }
+        return;
+    }
+    for (int i = 0; i < groups->n; i++) {
+        if (groups->v[i] == device) {
+            e->size = op->attr.group_size;
+            e->self = i % op->attr.group_size;
+            e->member = &groups->v[i - e->self];
+        }
+    }
+}
+
+static int make_room(Exchange *e, cvn_err *err)
+{
+    int64_t n = e->size + 1;
+    if (n <= e->cap_members)
+        return CVN_OK;
+    free(e->source);
+    free(e->transfer);
+    e->source = calloc((size_t)n, sizeof *e->source);
+    e->transfer = calloc(2 * (size_t)n, sizeof *e->transfer);
+    e->cap_members = e->source && e->transfer ? n : 0;
+    return e->cap_members ? CVN_OK
+                          : err_set(err, CVN_EMEM, "no memory for an exchange between %lld devices",
+                                    (long long)n);
+}
+
+unsigned comm_start(Comm *comm, int device, const Op *op, const void *in, void *out)
+{
+    CommDevice *own = comm_device(comm, device);
+    unsigned number = own->next++;
+    Exchange *e = &own->exchange[number % COMM_IN_FLIGHT];
+    e->number = number;
+    e->op = op;
+    e->in = in;
+    e->out = out;
+    e->n_transfers = 0;
+    find_members(e, op, device);
+    cvn_err err = {0};
+    if (make_room(e, &err) || (comm_transport(comm) && remote_start(comm, e, &err)))
+        comm_fail(comm, &err);
+    milestone_reach(&e->started, number + 1);
+    return number;
+}
+
+/* ---- done ---- */
+
+static Exchange *peer_of(const Comm *comm, const Exchange *e, int64_t id)
+{
+    return &comm_device(comm, id)->exchange[e->number % COMM_IN_FLIGHT];
+}
+
+static int check_agreement(const Exchange *e, int64_t id, const Exchange *peer, cvn_err *err)
+{
+    const Op *a = e->op, *b = peer->op;
+    if (a == b || (a->kind == b->kind && attr_equal(a->kind, &a->attr, &b->attr) &&
+                   cvn_type_equal(&a->operand[0]->type, &b->operand[0]->type)))
+        return CVN_OK;
+    return err_set(err, CVN_EINVAL,
+                   "devices disagree in exchange %u: device %lld runs %s where another of its "
+                   "group runs %s, or with other shapes",
+                   e->number, (long long)id, op_info[b->kind].name, op_info[a->kind].name);
+}
+
+/* Waits for all members, and finds out where to read what each gives to this device. */
+static int gather_sources(Comm *comm, Exchange *e, cvn_err *err)
+{
+    for (int64_t j = 0; j < e->size; j++) {
+        if (!comm_is_local(comm, e->member[j]))
+            continue;
+        Exchange *peer = peer_of(comm, e, e->member[j]);
+        if (!milestone_wait(comm, &peer->started, e->number + 1))
+            return comm_failed(comm, err);
+        if (check_agreement(e, e->member[j], peer, err))
+            return err->code;
+        Box box;
+        Source to;
+        piece_of(e->op, e->size, j, e->self, &box, &e->source[j], &to);
+        e->source[j].base = peer->in;
+    }
+    return comm_transport(comm) ? remote_done(comm, e, err) : CVN_OK;
+}
+
+/* Waits until nobody touches this device's operand and result any more. */
+static int wait_for_peers(Comm *comm, Exchange *e, cvn_err *err)
+{
+    milestone_reach(&e->finished, e->number + 1);
+    bool there = true;
+    if (e->op->kind == OP_COLLECTIVE_PERMUTE) {
+        if (e->target >= 0 && comm_is_local(comm, e->target))
+            there = milestone_wait(comm, &peer_of(comm, e, e->target)->finished, e->number + 1);
+    } else {
+        for (int64_t j = 0; there && j < e->size; j++)
+            if (comm_is_local(comm, e->member[j]))
+                there =
+                    milestone_wait(comm, &peer_of(comm, e, e->member[j])->finished, e->number + 1);
+    }
+    return there ? CVN_OK : comm_failed(comm, err);
+}
+
+static void *at_element(cvn_dtype dtype, void *base, int64_t at)
+{
+    return (char *)base + cvn_dtype_bytes(dtype, at);
+}
+
+/* The part of this device, by one of its threads, into the results of all members in this process. */
+static void reduce_to_all(const KernelArgs *args, const Exchange *e)
+{
+    enum { CHUNK = 4096 };
+    Box box;
+    Source in, out;
+    piece_of(e->op, e->size, e->self, e->self, &box, &in, &out);
+    int64_t begin, end;
+    kernel_share(box.dim[0], 64, args->thread, args->n_threads, &begin, &end);
+    for (int64_t i = begin; i < end; i += CHUNK) {
+        int64_t n = end - i < CHUNK ? end - i : CHUNK, at = out.at + i;
+        fold_run(box.dtype, e->op->attr.reduce, e->source, e->size, 0, i, n, e->out, at);
+        for (int64_t j = 0; j < e->size; j++)
+            if (j != e->self && comm_is_local(args->comm, e->member[j]))
+                memcpy(at_element(box.dtype, peer_of(args->comm, e, e->member[j])->out, at),
+                       at_element(box.dtype, e->out, at), cvn_dtype_bytes(box.dtype, n));
+    }
+}
+
+/* Lines of the box are spread over the threads; one long line is cut. */
+static void reduce_own_part(const KernelArgs *args, const Exchange *e)
+{
+    Box box;
+    Source in, out;
+    piece_of(e->op, e->size, e->self, e->self, &box, &in, &out);
+    int64_t line = box.dim[1], begin, end;
+    kernel_share(box_elements(&box), 64, args->thread, args->n_threads, &begin, &end);
+    for (int64_t i = begin; i < end;) {
+        int64_t n = line - i % line;
+        n = n < end - i ? n : end - i;
+        fold_run(box.dtype, e->op->attr.reduce, e->source, e->size, i / line, i % line, n, e->out,
+                 i);
+        i += n;
+    }
+}
+
+static void move_pieces(const KernelArgs *args, const Exchange *e)
+{
+    if (e->size == 0) { /* a permutation that sends nothing here */
+        int64_t begin, end, n = (int64_t)cvn_type_bytes(&e->op->result[0]->type);
+        kernel_share(n, 64, args->thread, args->n_threads, &begin, &end);
+        memset((char *)e->out + begin, 0, (size_t)(end - begin));
+        return;
+    }
+    for (int64_t j = 0; j < e->size; j++) {
+        Box box;
+        Source in, out;
+        int64_t begin, end;
+        piece_of(e->op, e->size, j, e->self, &box, &in, &out);
+        bool nibbles = box.dtype == CVN_I4;
+        if (nibbles && args->thread > 0)
+            continue;
+        kernel_share(box_elements(&box), 64, args->thread, nibbles ? 1 : args->n_threads, &begin,
+                     &end);
+        if (e->source[j].base)
+            box_copy(&box, &e->source[j], e->out, out.at, out.stride, begin, end);
+    }
+}
+
+/* After an odd number of i4 the last nibble is zero. */
+static void clear_last_nibble(const cvn_type *type, void *data)
+{
+    int64_t n = cvn_type_elements(type);
+    if (type->dtype == CVN_I4 && n % 2)
+        element_set(CVN_I4, data, n, 0);
+}
+
+/* Bytes that this device takes from others: of the pieces given to it, and for an all_reduce of the other parts. */
+static void count_bytes(const Comm *comm, int device, const Exchange *e)
+{
+    int64_t bytes = 0, wire = 0;
+    for (int64_t j = 0; j < e->size; j++) {
+        if (e->member[j] == device)
+            continue;
+        Box box;
+        Source in, out;
+        piece_of(e->op, e->size, j, e->self, &box, &in, &out);
+        int64_t n = box_elements(&box);
+        if (e->op->kind == OP_ALL_REDUCE) {
+            piece_of(e->op, e->size, e->self, j, &box, &in, &out);
+            n += box_elements(&box);
+        }
+        int64_t moved = (int64_t)cvn_dtype_bytes(box.dtype, n);
+        bytes += moved;
+        wire += comm_is_local(comm, e->member[j]) ? 0 : moved;
+    }
+    CommDevice *own = comm_device(comm, device);
+    atomic_fetch_add(&own->exchanges, 1);
+    atomic_fetch_add(&own->bytes, bytes);
+    atomic_fetch_add(&own->wire_bytes, wire);
+}
+
+static void fail_if(Comm *comm, int code, const cvn_err *err)
+{
+    if (code)
+        comm_fail(comm, err);
+}
+
+void comm_done(const KernelArgs *args, unsigned number)
+{
+    Comm *comm = args->comm;
+    CommDevice *own = comm_device(comm, args->device);
+    cvn_err err = {0};
+    if (args->thread == 0) {
+        Exchange *e = own->current = &own->exchange[number % COMM_IN_FLIGHT];
+        int64_t start = clock_ns();
+        int code = comm_failed(comm, &err) ? err.code : gather_sources(comm, e, &err);
+        fail_if(comm, code, &err);
+        e->ok = code == CVN_OK;
+        atomic_fetch_add(&own->wait_ns, clock_ns() - start);
+    }
+    kernel_sync(args);
+    Exchange *e = own->current;
+    if (e->ok) {
+        if (e->op->kind == OP_ALL_REDUCE)
+            reduce_to_all(args, e);
+        else if (e->op->kind == OP_REDUCE_SCATTER)
+            reduce_own_part(args, e);
+        else
+            move_pieces(args, e);
+    }
+    kernel_sync(args);
+    if (args->thread == 0 && e->ok) {
+        int64_t start = clock_ns();
+        int code = CVN_OK;
+        if (comm_transport(comm) && e->op->kind == OP_ALL_REDUCE)
+            code = remote_share(comm, e, &err);
+        if (!code)
+            code = wait_for_peers(comm, e, &err);
+        fail_if(comm, code, &err);
+        clear_last_nibble(&e->op->result[0]->type, e->out);
+        atomic_fetch_add(&own->wait_ns, clock_ns() - start);
+        count_bytes(comm, args->device, e);
+    }
+}
+
+/* ---- kernels ---- */
+
+static void run_collective(const KernelArgs *args)
+{
+    if (!args->comm) { /* a device that is alone */
+        if (args->thread == 0)
+            interp_op(args->op, args->in, args->out);
+        return;
+    }
+    unsigned number = 0;
+    if (args->thread == 0)
+        number = comm_start(args->comm, args->device, args->op, args->in[0], args->out[0]);
+    comm_done(args, number);
+}
+
+static void run_partition_id(const KernelArgs *args)
+{
+    *(uint32_t *)args->out[0] = args->comm ? (uint32_t)args->device : 0;
+}
+
+const Kernel collective_kernels[] = {
+    {.name = "all_reduce", .kind = OP_ALL_REDUCE, .run = run_collective, .in_place = 1},
+    {.name = "all_gather", .kind = OP_ALL_GATHER, .run = run_collective},
+    {.name = "reduce_scatter", .kind = OP_REDUCE_SCATTER, .run = run_collective},
+    {.name = "all_to_all", .kind = OP_ALL_TO_ALL, .run = run_collective},
+    {.name = "collective_permute", .kind = OP_COLLECTIVE_PERMUTE, .run = run_collective},
+    {.name = "partition_id", .kind = OP_PARTITION_ID, .run = run_partition_id, .single = true},
+    {0},
+};

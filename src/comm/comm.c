@@ -1,0 +1,194 @@
+/* The devices of this process: where each of them is, waiting for each other, and failing together. */
+#include "comm/exchange.h"
+
+#include "base/threads.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    SPINS = 4000,       /* looks before sleeping, where every device has a processor */
+    SPINS_CROWDED = 20, /* where not, who spins is in the way */
+    LOOK_NS = 20000000  /* a sleeper looks this often whether the others have failed */
+};
+
+struct Comm {
+    Transport *transport; /* borrowed, or NULL */
+    int size, first, n_local;
+    unsigned spins;
+    CommDevice *device; /* owned [n_local] */
+    atomic_bool failed;
+    pthread_mutex_t lock; /* of error */
+    cvn_err error;        /* the first, once failed */
+};
+
+Comm *comm_new(int n_local, Transport *transport, cvn_err *err)
+{
+    if (n_local < 1 || n_local > THREADS_MAX) {
+        err_set(err, CVN_EINVAL, "%d devices were asked for; give a number from 1 to %d", n_local,
+                THREADS_MAX);
+        return NULL;
+    }
+    Comm *comm = calloc(1, sizeof *comm);
+    size_t bytes = sizeof(CommDevice) * (size_t)n_local;
+    CommDevice *device = comm ? aligned_alloc(64, bytes) : NULL;
+    if (!device) {
+        free(comm);
+        err_set(err, CVN_EMEM, "no memory for %d devices", n_local);
+        return NULL;
+    }
+    memset(device, 0, bytes);
+    int n_ranks = transport ? transport->n_ranks : 1, rank = transport ? transport->rank : 0;
+    comm->transport = transport;
+    comm->size = n_local * n_ranks;
+    comm->first = n_local * rank;
+    comm->n_local = n_local;
+    comm->device = device;
+    comm->spins = n_local <= threads_available() ? SPINS : SPINS_CROWDED;
+    pthread_mutex_init(&comm->lock, NULL);
+    return comm;
+}
+
+void comm_free(Comm *comm)
+{
+    if (!comm)
+        return;
+    for (int d = 0; d < comm->n_local; d++) {
+        for (int i = 0; i < COMM_IN_FLIGHT; i++) {
+            Exchange *e = &comm->device[d].exchange[i];
+            free(e->source);
+            free(e->stage);
+            free(e->packed);
+            free(e->transfer);
+        }
+    }
+    pthread_mutex_destroy(&comm->lock);
+    free(comm->device);
+    free(comm);
+}
+
+int comm_size(const Comm *comm)
+{
+    return comm->size;
+}
+
+int comm_first(const Comm *comm)
+{
+    return comm->first;
+}
+
+int comm_local(const Comm *comm)
+{
+    return comm->n_local;
+}
+
+CommDevice *comm_device(const Comm *comm, int64_t id)
+{
+    return &comm->device[id - comm->first];
+}
+
+Transport *comm_transport(const Comm *comm)
+{
+    return comm->transport;
+}
+
+bool comm_is_local(const Comm *comm, int64_t id)
+{
+    return id >= comm->first && id < comm->first + comm->n_local;
+}
+
+void comm_fail(Comm *comm, const cvn_err *err)
+{
+    pthread_mutex_lock(&comm->lock);
+    if (!atomic_load(&comm->failed))
+        comm->error = *err;
+    atomic_store(&comm->failed, true);
+    pthread_mutex_unlock(&comm->lock);
+}
+
+int comm_failed(const Comm *comm, cvn_err *err)
+{
+    if (!atomic_load(&comm->failed))
+        return CVN_OK;
+    Comm *locked = (Comm *)(uintptr_t)comm;
+    pthread_mutex_lock(&locked->lock);
+    int code = comm->error.code;
+    if (err)
+        *err = comm->error;
+    pthread_mutex_unlock(&locked->lock);
+    return code;
+}
+
+void comm_reset(Comm *comm)
+{
+    if (!atomic_load(&comm->failed) || comm->transport)
+        return;
+    for (int d = 0; d < comm->n_local; d++) {
+        comm->device[d].next = 0;
+        for (int i = 0; i < COMM_IN_FLIGHT; i++) {
+            atomic_store(&comm->device[d].exchange[i].started.value, 0);
+            atomic_store(&comm->device[d].exchange[i].finished.value, 0);
+        }
+    }
+    comm->error = (cvn_err){0};
+    atomic_store(&comm->failed, false);
+}
+
+CommStats comm_stats(const Comm *comm)
+{
+    CommStats stats = {0};
+    for (int d = 0; d < comm->n_local; d++) {
+        const CommDevice *device = &comm->device[d];
+        stats.exchanges += atomic_load(&device->exchanges);
+        stats.bytes += atomic_load(&device->bytes);
+        stats.wire_bytes += atomic_load(&device->wire_bytes);
+        stats.wait_ns += atomic_load(&device->wait_ns);
+    }
+    return stats;
+}
+
+/* ---- waiting ---- */
+
+static bool reached(Milestone *milestone, unsigned target, unsigned *seen)
+{
+    *seen = atomic_load(&milestone->value);
+    return (int)(*seen - target) >= 0;
+}
+
+bool milestone_wait(const Comm *comm, Milestone *milestone, unsigned target)
+{
+    unsigned seen;
+    for (unsigned i = 0; i < comm->spins; i++) {
+        if (reached(milestone, target, &seen))
+            return true;
+#if defined(__x86_64__) || defined(__i386__)
+        __builtin_ia32_pause();
+#elif defined(__aarch64__)
+        __asm__ volatile("yield");
+#endif
+    }
+    /* The kernel compares the word with what we saw before it puts us to sleep, and who changes it looks for
+       sleepers afterwards: no change is missed. */
+    atomic_fetch_add(&milestone->sleepers, 1);
+    bool there;
+    while (!(there = reached(milestone, target, &seen)) && !atomic_load(&comm->failed)) {
+        struct timespec look = {.tv_nsec = LOOK_NS};
+        syscall(SYS_futex, &milestone->value, FUTEX_WAIT_PRIVATE, seen, &look, NULL, 0);
+    }
+    atomic_fetch_sub(&milestone->sleepers, 1);
+    return there;
+}
+
+void milestone_reach(Milestone *milestone, unsigned target)
+{
+    atomic_store(&milestone->value, target);
+    if (atomic_load(&milestone->sleepers))
+        syscall(SYS_futex, &milestone->value, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}

@@ -1,0 +1,106 @@
+/* The inside of a Comm, shared by the files of this folder: one exchange of one device, and what it moves. */
+#ifndef CVN_COMM_EXCHANGE_H
+#define CVN_COMM_EXCHANGE_H
+
+#include "comm/comm.h"
+#include "comm/transport.h"
+
+#include <stdalign.h>
+#include <stdatomic.h>
+
+/* A number that only grows, and threads that wait for it to. */
+typedef struct Milestone {
+    alignas(64)
+        atomic_uint value; /* compared as signed differences, so that it may wrap; the futex word */
+    atomic_uint sleepers;  /* threads that sleep, or are about to */
+} Milestone;
+
+/* A box of elements, moved between places in which it has different strides. */
+typedef struct Box {
+    cvn_dtype dtype;
+    int rank;
+    int64_t dim[CVN_MAX_RANK];
+} Box;
+
+/* Where a box lies: its element 0 is element `at` of `base`, and neighbours in dimension d are stride[d] elements
+   apart. */
+typedef struct Source {
+    const void *base;
+    int64_t at;
+    int64_t stride[CVN_MAX_RANK];
+} Source;
+
+/* One collective of one device. */
+typedef struct Exchange {
+    Milestone started; /* 1 + number of the exchange whose fields below are valid */
+    Milestone
+        finished; /* 1 + number of the exchange in which this device touches no peer any more */
+    unsigned number;
+    const Op *op;   /* of the device's own plan */
+    const void *in; /* operand */
+    void *out;      /* result */
+    const int64_t
+        *member;    /* [size] whom this device takes from, in order; for a permutation its source */
+    int64_t size;   /* of the group; 0 when nobody sends here */
+    int64_t self;   /* which of the members this device is; 0 for a permutation */
+    int64_t target; /* of a permutation: who takes from this device, or -1 */
+    bool ok;        /* all members are here, and agree */
+    Source *source; /* owned [cap_members]: what each member gives to this device */
+    char *stage;    /* owned: what other processes send; grows */
+    char *packed;   /* owned: what is sent to them, where it does not lie dense; grows */
+    Transfer *transfer;               /* owned [2 * cap_members]: sends and receives under way */
+    size_t stage_bytes, packed_bytes; /* room there */
+    int64_t cap_members;              /* room there */
+    int n_transfers;
+} Exchange;
+
+typedef struct CommDevice {
+    Exchange exchange[COMM_IN_FLIGHT]; /* number modulo COMM_IN_FLIGHT */
+    Exchange *current; /* that comm_done works on; written by thread 0 between barriers */
+    unsigned next;     /* number of the next exchange; its starting thread's */
+    _Atomic int64_t exchanges, bytes, wire_bytes, wait_ns; /* see CommStats */
+} CommDevice;
+
+/* ---- comm.c ---- */
+
+CommDevice *comm_device(const Comm *comm, int64_t id);
+Transport *comm_transport(const Comm *comm);
+bool comm_is_local(const Comm *comm, int64_t id);
+
+/* Waits until it has reached `target`; false when the Comm failed first. */
+bool milestone_wait(const Comm *comm, Milestone *milestone, unsigned target);
+void milestone_reach(Milestone *milestone, unsigned target);
+
+/* ---- piece.c ---- */
+
+/* What member `from` of a group of `size` gives to member `to`: the box, where it lies in the operand of `from`
+   (its base is left alone), and, where it is moved and not reduced, in the result of `to`. */
+void piece_of(const Op *op, int64_t size, int64_t from, int64_t to, Box *box, Source *in,
+              Source *out);
+
+int64_t box_elements(const Box *box);
+/* The strides of a box that lies dense. */
+void box_strides(const Box *box, int64_t *stride);
+/* True when these are they. */
+bool box_is_dense(const Box *box, const int64_t *stride);
+/* Copies elements [begin, end) of the box, in row-major order, from one place to another. */
+void box_copy(const Box *box, const Source *from, void *to, int64_t to_at, const int64_t *to_stride,
+              int64_t begin, int64_t end);
+
+/* ---- remote.c ---- */
+
+/* Begins to send what members in other processes need of this device, and to receive what it needs of them. */
+int remote_start(Comm *comm, Exchange *e, cvn_err *err);
+/* Waits for that; the sources of those members are set. */
+int remote_done(Comm *comm, Exchange *e, cvn_err *err);
+/* The second half of an all_reduce: each member's reduced part to all others in other processes. */
+int remote_share(Comm *comm, Exchange *e, cvn_err *err);
+
+/* ---- fold.c ---- */
+
+/* to[to_at … + n) = the reduction over j, in the order of j, of the n elements from `column` on in row `row` of
+   from[j]: rows are stride[0] apart. `to` may be one of the sources, at the same place. */
+void fold_run(cvn_dtype dtype, cvn_reduce kind, const Source *from, int64_t n_from, int64_t row,
+              int64_t column, int64_t n, void *to, int64_t to_at);
+
+#endif

@@ -1,0 +1,145 @@
+/*
+ * Which part of one device's operand goes to which part of another's result, as boxes of elements; and copying
+ * boxes, in runs that are dense at both ends.
+ *
+ * all_to_all over 2 members of f32[4,6], split axis 0, concat axis 1: member 1 gets of member 0 the box [2,6] at
+ * element 12 of the operand (rows 2 and 3), and puts it at element 0 of its result f32[2,12]; that of member 1 goes
+ * to element 6.
+ */
+#include "comm/exchange.h"
+
+#include <string.h>
+
+int64_t box_elements(const Box *box)
+{
+    int64_t n = 1;
+    for (int d = 0; d < box->rank; d++)
+        n *= box->dim[d];
+    return n;
+}
+
+void box_strides(const Box *box, int64_t *stride)
+{
+    int64_t step = 1;
+    for (int d = box->rank - 1; d >= 0; d--) {
+        stride[d] = step;
+        step *= box->dim[d];
+    }
+}
+
+/* Dimensions from *first on lie dense at both ends: the elements of one run. */
+static int64_t dense_run(const Box *box, const int64_t *a, const int64_t *b, int *first)
+{
+    int64_t run = 1;
+    int d = box->rank;
+    while (d > 0 && (box->dim[d - 1] == 1 || (a[d - 1] == run && b[d - 1] == run)))
+        run *= box->dim[--d];
+    *first = d;
+    return run;
+}
+
+static void move(cvn_dtype dtype, void *to, int64_t to_at, const void *from, int64_t from_at,
+                 int64_t n)
+{
+    if (dtype == CVN_I4) {
+        for (int64_t i = 0; i < n; i++)
+            element_set(dtype, to, to_at + i, element_get(dtype, from, from_at + i));
+        return;
+    }
+    size_t size = (size_t)cvn_dtype_bits(dtype) / 8;
+    memcpy((char *)to + (size_t)to_at * size, (const char *)from + (size_t)from_at * size,
+           (size_t)n * size);
+}
+
+void box_copy(const Box *box, const Source *from, void *to, int64_t to_at, const int64_t *to_stride,
+              int64_t begin, int64_t end)
+{
+    int first;
+    int64_t run = dense_run(box, from->stride, to_stride, &first);
+    for (int64_t at = begin; at < end;) {
+        int64_t a = from->at + at % run, b = to_at + at % run, rest = at / run;
+        for (int d = first - 1; d >= 0; d--) {
+            a += rest % box->dim[d] * from->stride[d];
+            b += rest % box->dim[d] * to_stride[d];
+            rest /= box->dim[d];
+        }
+        int64_t n = run - at % run;
+        n = n < end - at ? n : end - at;
+        move(box->dtype, to, b, from->base, a, n);
+        at += n;
+    }
+}
+
+bool box_is_dense(const Box *box, const int64_t *stride)
+{
+    int64_t run = 1;
+    for (int d = box->rank - 1; d >= 0; d--) {
+        if (box->dim[d] != 1 && stride[d] != run)
+            return false;
+        run *= box->dim[d];
+    }
+    return true;
+}
+
+static void whole(const cvn_type *type, Box *box)
+{
+    *box = (Box){.dtype = type->dtype, .rank = type->rank};
+    memcpy(box->dim, type->dim, sizeof box->dim);
+}
+
+/* Strides of a whole tensor. */
+static void strides_of(const cvn_type *type, int64_t *stride)
+{
+    Box box;
+    whole(type, &box);
+    box_strides(&box, stride);
+}
+
+/* The to-th of `size` parts of all elements, in whole lines of cache. */
+static void piece_of_all_reduce(const Op *op, int64_t size, int64_t to, Box *box, Source *in)
+{
+    int64_t begin, end, n = cvn_type_elements(&op->operand[0]->type);
+    kernel_share(n, 64, (int)to, (int)size, &begin, &end);
+    *box = (Box){.dtype = op->operand[0]->type.dtype, .rank = 1, .dim = {end - begin}};
+    *in = (Source){.at = begin, .stride = {1}};
+}
+
+/* The to-th part along the axis, as lines of what lies dense. */
+static void piece_of_reduce_scatter(const Op *op, int64_t size, int64_t to, Box *box, Source *in)
+{
+    const cvn_type *y = &op->result[0]->type;
+    int64_t line = 1, n = cvn_type_elements(y);
+    for (int d = (int)op->attr.axis; d < y->rank; d++)
+        line *= y->dim[d];
+    *box = (Box){.dtype = y->dtype, .rank = 2, .dim = {line ? n / line : 0, line}};
+    *in = (Source){.at = to * line, .stride = {size * line, 1}};
+}
+
+void piece_of(const Op *op, int64_t size, int64_t from, int64_t to, Box *box, Source *in,
+              Source *out)
+{
+    const cvn_type *y = &op->result[0]->type;
+    *out = (Source){0};
+    if (op->kind == OP_ALL_REDUCE) {
+        piece_of_all_reduce(op, size, to, box, in);
+        *out = *in;
+        return;
+    }
+    if (op->kind == OP_REDUCE_SCATTER) {
+        piece_of_reduce_scatter(op, size, to, box, in);
+        return;
+    }
+    const cvn_type *x = &op->operand[0]->type;
+    whole(x, box);
+    *in = (Source){0};
+    strides_of(x, in->stride);
+    strides_of(y, out->stride);
+    if (op->kind == OP_ALL_GATHER) {
+        out->at = from * x->dim[op->attr.axis] * out->stride[op->attr.axis];
+    } else if (op->kind == OP_ALL_TO_ALL) {
+        int64_t split = op->attr.axis, concat = op->attr.concat_axis;
+        box->dim[split] /= size;
+        in->at = to * box->dim[split] * in->stride[split];
+        out->at = from * box->dim[concat] * out->stride[concat];
+    }
+}

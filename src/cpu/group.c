@@ -1,0 +1,110 @@
+/* A thread per device, each of which runs the plan on its own device with that device's threads. */
+#include "cpu/group.h"
+
+#include "cpu/executor.h"
+#include "graph/interp.h"
+
+#include <stdlib.h>
+
+struct DeviceGroup {
+    Comm *comm;          /* borrowed */
+    Device **device;     /* owned [n] */
+    int n;               /* devices in this process */
+    Pool *pool;          /* owned: a thread per device */
+    const Plan *checked; /* found to fit the mesh; compared, never followed */
+};
+
+DeviceGroup *group_new(Comm *comm, int n_threads, const Backend *backend, cvn_err *err)
+{
+    DeviceGroup *group = calloc(1, sizeof *group);
+    if (group)
+        group->device = calloc((size_t)comm_local(comm), sizeof(Device *));
+    if (!group || !group->device) {
+        free(group);
+        err_set(err, CVN_EMEM, "no memory for a group of devices");
+        return NULL;
+    }
+    group->comm = comm;
+    if (n_threads == 0) {
+        n_threads = threads_available() / comm_local(comm);
+        n_threads = n_threads < 1 ? 1 : n_threads;
+    }
+    for (int d = 0; d < comm_local(comm); d++, group->n++) {
+        group->device[d] = device_new(n_threads, backend, err);
+        if (!group->device[d])
+            goto fail;
+        group->device[d]->comm = comm;
+        group->device[d]->comm_index = comm_first(comm) + d;
+    }
+    group->pool = pool_new(group->n, err);
+    if (group->pool)
+        return group;
+fail:
+    group_free(group);
+    return NULL;
+}
+
+void group_free(DeviceGroup *group)
+{
+    if (!group)
+        return;
+    pool_free(group->pool);
+    for (int d = 0; d < group->n; d++)
+        device_free(group->device[d]);
+    free(group->device);
+    free(group);
+}
+
+int group_size(const DeviceGroup *group)
+{
+    return group->n;
+}
+
+int group_threads(const DeviceGroup *group)
+{
+    return device_threads(group->device[0]);
+}
+
+Device *group_device(const DeviceGroup *group, int d)
+{
+    return group->device[d];
+}
+
+Comm *group_comm(const DeviceGroup *group)
+{
+    return group->comm;
+}
+
+typedef struct GroupRun {
+    const DeviceGroup *group;
+    const Plan *plan;
+    void *const *parameters;
+    void **outputs;
+} GroupRun;
+
+/* On one thread per device. A device that cannot begin says so to the others, which may be waiting for it. */
+static void run_device(void *context, int d, int n)
+{
+    const GroupRun *run = context;
+    (void)n;
+    cvn_err err = {0};
+    void **outputs = run->outputs ? run->outputs + (size_t)d * (size_t)run->plan->n_outputs : NULL;
+    if (executor_run(run->group->device[d], run->plan,
+                     run->parameters + (size_t)d * (size_t)run->plan->n_parameters, outputs, &err))
+        comm_fail(run->group->comm, &err);
+}
+
+int group_run(DeviceGroup *group, const Plan *plan, void *const *parameters, void **outputs,
+              cvn_err *err)
+{
+    if (group->checked != plan) {
+        int rc = interp_check_devices(plan->graph, comm_size(group->comm), err);
+        if (rc)
+            return rc;
+        group->checked = plan;
+    }
+    comm_reset(group->comm);
+    GroupRun run = {group, plan, parameters, outputs};
+    pool_run(group->pool, run_device, &run);
+    return comm_failed(group->comm, err);
+}
