@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* What the functions below share while one graph is built. Every operation notes its line here. */
 typedef struct Builder {
@@ -12,9 +13,10 @@ typedef struct Builder {
     const LlamaConfig *config;
     const LlamaStep *step; /* NULL in training */
     const ParamList *params;
-    cvn_dtype compute;  /* of what enters products */
-    cvn_value **weight; /* [params->n] */
-    cvn_value **cache;  /* [2 * layers]: k and v of each layer; NULL in training */
+    cvn_dtype compute;             /* of what enters products */
+    cvn_value **weight;            /* [params->n] */
+    const LlamaAdapters *adapters; /* or NULL */
+    cvn_value **cache;             /* [2 * layers]: k and v of each layer; NULL in training */
     cvn_value *tokens, *start, *length, *positions, *inv_freq;
 } Builder;
 
@@ -44,11 +46,43 @@ static cvn_value *compute(Builder *b, cvn_value *x)
     return cvn_convert(G, x, b->compute);
 }
 
+/* The letters of an equation's weight that stand in its input (in) or do not. */
+static void pick(const char *equation, bool in, char letters[CVN_MAX_RANK + 1])
+{
+    size_t comma = strcspn(equation, ",");
+    int n = 0;
+    for (const char *c = equation + comma + 1; *c != '-'; c++)
+        if ((memchr(equation, *c, comma) != NULL) == in)
+            letters[n++] = *c;
+    letters[n] = '\0';
+}
+
+/* y + scale (x A^T) B^T where the weight has adapters: for "bse,nhe->bsnh" the products are
+   "bse,re->bsr" and "bsr,nhr->bsnh". */
+static cvn_value *adapt(Builder *b, const char *equation, cvn_value *x, cvn_value *y,
+                        ParamKind kind, int64_t layer)
+{
+    const Param *p = params_find(b->params, kind, (int)layer);
+    int64_t i = p - b->params->param;
+    if (!b->adapters || !b->adapters->a[i])
+        return y;
+    char in[CVN_MAX_RANK + 1], out[CVN_MAX_RANK + 1], down[64], up[64];
+    pick(equation, true, in);
+    pick(equation, false, out);
+    snprintf(down, sizeof down, "%.*s,r%s->bsr", (int)strcspn(equation, ","), equation, in);
+    snprintf(up, sizeof up, "bsr,%sr->bs%s", out, out);
+    cvn_value *low = cvn_einsum_as(G, down, x, compute(b, b->adapters->a[i]), CVN_F32);
+    low = cvn_multiply(G, low, cvn_splat(G, *cvn_value_type(low), b->adapters->scale));
+    low = compute(b, low);
+    return cvn_add(G, y, cvn_einsum_as(G, up, low, compute(b, b->adapters->b[i]), CVN_F32));
+}
+
 /* A linear layer with an f32 result: the equation says which axes of the weight are contracted. */
 static cvn_value *linear(Builder *b, const char *equation, cvn_value *x, ParamKind kind,
                          ParamKind bias, int64_t layer)
 {
     cvn_value *y = cvn_einsum_as(G, equation, x, compute(b, weight(b, kind, layer)), CVN_F32);
+    y = adapt(b, equation, x, y, kind, layer);
     return add_bias(b, y, bias, layer);
 }
 
@@ -308,12 +342,20 @@ int llama_loss(cvn_graph *g, const LlamaConfig *config, cvn_dtype compute_dtype,
                cvn_value *const *weights, cvn_value *tokens, cvn_value *targets, LlamaLoss *loss,
                cvn_err *err)
 {
+    return llama_loss_adapted(g, config, compute_dtype, weights, NULL, tokens, targets, loss, err);
+}
+
+int llama_loss_adapted(cvn_graph *g, const LlamaConfig *config, cvn_dtype compute_dtype,
+                       cvn_value *const *weights, const LlamaAdapters *adapters, cvn_value *tokens,
+                       cvn_value *targets, LlamaLoss *loss, cvn_err *err)
+{
     const cvn_type *grid = cvn_value_type(tokens);
     if (cvn_graph_check(g, err))
         return g->err.code;
     if (grid->dtype != CVN_I32 || grid->rank != 2 || !cvn_type_equal(grid, cvn_value_type(targets)))
         return err_set(err, CVN_ESHAPE, "tokens and targets must be i32 [batch, seq]");
-    Builder builder = {.g = g, .config = config, .compute = compute_dtype, .tokens = tokens};
+    Builder builder = {
+        .g = g, .config = config, .compute = compute_dtype, .adapters = adapters, .tokens = tokens};
     Builder *b = &builder;
     ParamList params;
     params_list(&params, config, &g->arena);

@@ -65,6 +65,19 @@ typedef struct LlamaLoss {
 int llama_loss(cvn_graph *g, const LlamaConfig *config, cvn_dtype compute, cvn_value *const *weight,
                cvn_value *tokens, cvn_value *targets, LlamaLoss *loss, cvn_err *err);
 
+/* Additions of low rank to the products of a model (LoRA: Hu et al. 2021, arXiv:2106.09685): where a
+   weight W has adapters A and B, x W^T becomes x W^T + scale (x A^T) B^T. Any type of floats. */
+typedef struct LlamaAdapters {
+    cvn_value *const *a; /* indexed as the weights; [rank, the axes that W contracts], or NULL */
+    cvn_value *const *b; /* likewise; [the axes that W gives, rank] */
+    double scale;
+} LlamaAdapters;
+
+/* llama_loss of a model with adapters. */
+int llama_loss_adapted(cvn_graph *g, const LlamaConfig *config, cvn_dtype compute,
+                       cvn_value *const *weight, const LlamaAdapters *adapters, cvn_value *tokens,
+                       cvn_value *targets, LlamaLoss *loss, cvn_err *err);
+
 /* The graph of a step, named after what it does ("decode_b4", "fill_s512"). NULL with *err set on
  * failure. */
 cvn_graph *llama_step(const LlamaConfig *config, const LlamaStep *step, cvn_err *err);

@@ -1,0 +1,219 @@
+#include "train/lora.h"
+
+#include "base/file.h"
+#include "base/json_file.h"
+#include "base/rng.h"
+#include "base/strbuf.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_RANK = 4096, SUFFIX_A = 0, SUFFIX_B = 1 };
+
+/* What may be adapted: our name and PEFT's. */
+static const struct Target {
+    ParamKind kind;
+    const char *name, *module;
+} targets[] = {
+    {PARAM_Q, "q", "q_proj"},          {PARAM_K, "k", "k_proj"},
+    {PARAM_V, "v", "v_proj"},          {PARAM_O, "o", "o_proj"},
+    {PARAM_GATE, "gate", "gate_proj"}, {PARAM_UP, "up", "up_proj"},
+    {PARAM_DOWN, "down", "down_proj"},
+};
+
+enum { TARGETS = sizeof targets / sizeof *targets };
+
+static uint32_t all_targets(void)
+{
+    uint32_t all = 0;
+    for (int i = 0; i < TARGETS; i++)
+        all |= 1u << targets[i].kind;
+    return all;
+}
+
+/* One word of "targets=q,v". */
+static int add_target(LoraOptions *options, const char *word, size_t n, cvn_err *err)
+{
+    for (int i = 0; i < TARGETS; i++) {
+        if (n != strlen(targets[i].name) || memcmp(word, targets[i].name, n) != 0)
+            continue;
+        options->targets |= 1u << targets[i].kind;
+        return CVN_OK;
+    }
+    if (n == 3 && memcmp(word, "all", 3) == 0) {
+        options->targets = all_targets();
+        return CVN_OK;
+    }
+    return err_set(err, CVN_EINVAL,
+                   "LoRA cannot adapt '%.*s'; targets are q, k, v, o, gate, up, down, or all",
+                   (int)(n < 40 ? n : 40), word);
+}
+
+static int add_number(const char *word, size_t n, const char *key, double low, double high,
+                      double *number, cvn_err *err)
+{
+    char text[64], *end = text;
+    if (n > 0 && n < sizeof text) {
+        memcpy(text, word, n);
+        text[n] = '\0';
+        *number = strtod(text, &end);
+    }
+    if (n == 0 || n >= sizeof text || *end != '\0' || !(*number >= low && *number <= high))
+        return err_set(err, CVN_EINVAL, "LoRA: %s=%.*s is no number from %g to %g", key,
+                       (int)(n < 40 ? n : 40), word, low, high);
+    return CVN_OK;
+}
+
+int lora_parse(LoraOptions *options, const char *text, cvn_err *err)
+{
+    *options = (LoraOptions){0};
+    double rank = 0;
+    bool in_targets = false;
+    int code = CVN_OK;
+    for (const char *word = text; code == CVN_OK;) {
+        size_t n = strcspn(word, ","), key = strcspn(word, "=,");
+        const char *value = word + key + 1;
+        if (key == n && in_targets)
+            code = add_target(options, word, n, err);
+        else if (key == 1 && key < n && word[0] == 'r')
+            code = add_number(value, n - 2, "r", 1, MAX_RANK, &rank, err);
+        else if (key == 5 && key < n && memcmp(word, "alpha", 5) == 0)
+            code = add_number(value, n - 6, "alpha", 1e-6, 1e6, &options->alpha, err);
+        else if ((in_targets = key == 7 && key < n && memcmp(word, "targets", 7) == 0))
+            code = add_target(options, value, n - 8, err);
+        else
+            code = err_set(err, CVN_EINVAL,
+                           "LoRA is given as r=16,alpha=32,targets=q,v; '%.60s' is none of these",
+                           word);
+        if (word[n] == '\0')
+            break;
+        word += n + 1;
+    }
+    if (code == CVN_OK && (rank < 1 || rank != floor(rank)))
+        code = err_set(err, CVN_EINVAL, "LoRA needs a rank, a whole number: r=16");
+    options->rank = (int64_t)rank;
+    if (options->alpha == 0)
+        options->alpha = 2 * rank;
+    if (options->targets == 0)
+        options->targets = all_targets();
+    return code;
+}
+
+const char *lora_text(const LoraOptions *options, Arena *arena)
+{
+    const char *text =
+        arena_printf(arena, "r=%" PRId64 ",alpha=%.15g,targets=", options->rank, options->alpha);
+    const char *comma = "";
+    for (int i = 0; i < TARGETS; i++) {
+        if (!(options->targets >> targets[i].kind & 1))
+            continue;
+        text = arena_printf(arena, "%s%s%s", text, comma, targets[i].name);
+        comma = ",";
+    }
+    return text;
+}
+
+/* How many of a weight's axes, from the last, are contracted: those of its columns in the file. */
+static int contracted_axes(const Param *base)
+{
+    int n = 1;
+    while (n < base->rank && base->axis[base->rank - n] == AXIS_HEAD_DIM)
+        n++;
+    return n;
+}
+
+/* A [rank, in axes] or B [out axes, rank] of a weight. AXIS_COUNT stands for the axis of the rank, which
+ * the model does not name. */
+static Param adapter(const Param *base, int64_t rank, int suffix, Arena *arena)
+{
+    static const char *const names[] = {"lora_a", "lora_b"}, *const files[] = {"lora_A", "lora_B"};
+    int in = contracted_axes(base), out = base->rank - in;
+    const char *hf = base->file_name[NAMING_HF];
+    Param p = {.kind = base->kind, .layer = base->layer, .init = INIT_ZEROS};
+    p.name = arena_printf(arena, "%s.%s", base->name, names[suffix]);
+    p.file_name[NAMING_HF] = arena_printf(arena, "base_model.model.%.*s.%s.weight",
+                                          (int)(strlen(hf) - strlen(".weight")), hf, files[suffix]);
+    if (suffix == SUFFIX_A) {
+        p.axis[p.rank] = AXIS_COUNT;
+        p.dims[p.rank++] = rank;
+    }
+    for (int i = 0; i < (suffix == SUFFIX_A ? in : out); i++) {
+        int axis = suffix == SUFFIX_A ? out + i : i;
+        p.axis[p.rank] = base->axis[axis];
+        p.dims[p.rank++] = base->dims[axis];
+    }
+    if (suffix == SUFFIX_B) {
+        p.axis[p.rank] = AXIS_COUNT;
+        p.dims[p.rank++] = rank;
+    }
+    p.file_rank = 2;
+    p.file_dims[0] = suffix == SUFFIX_A ? rank : base->file_dims[0];
+    p.file_dims[1] = suffix == SUFFIX_A ? base->file_dims[1] : rank;
+    p.n = p.file_dims[0] * p.file_dims[1];
+    return p;
+}
+
+void lora_params(LoraParams *lora, const ParamList *base, const LoraOptions *options, Arena *arena)
+{
+    *lora = (LoraParams){.base = base->param, .n_base = base->n};
+    lora->a = arena_array(arena, (size_t)base->n, sizeof *lora->a);
+    lora->list.param = arena_array(arena, 2 * (size_t)base->n, sizeof *lora->list.param);
+    for (int i = 0; i < base->n; i++) {
+        const Param *p = &base->param[i];
+        lora->a[i] = -1;
+        if (!(options->targets >> p->kind & 1))
+            continue;
+        lora->a[i] = lora->list.n;
+        lora->list.param[lora->list.n++] = adapter(p, options->rank, SUFFIX_A, arena);
+        lora->list.param[lora->list.n++] = adapter(p, options->rank, SUFFIX_B, arena);
+    }
+}
+
+void lora_fill(const Param *p, uint64_t seed, int64_t first, int64_t n, float *out)
+{
+    if (p->axis[0] != AXIS_COUNT) {
+        memset(out, 0, (size_t)n * sizeof *out);
+        return;
+    }
+    float bound = (float)(1 / sqrt((double)p->file_dims[1]));
+    rng_uniform(rng_key(seed, p->file_name[NAMING_HF]), (uint64_t)first, (size_t)n, out);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = bound * (2 * out[i] - 1);
+}
+
+void lora_merge(const LoraParams *lora, const LoraOptions *options, int base, const float *a,
+                const float *b, int64_t first, int64_t n, float *weight)
+{
+    int64_t rank = options->rank, width = lora->base[base].file_dims[1];
+    double scale = options->alpha / (double)rank;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t row = (first + i) / width, column = (first + i) % width;
+        double sum = 0;
+        for (int64_t k = 0; k < rank; k++)
+            sum += (double)b[row * rank + k] * (double)a[k * width + column];
+        weight[i] = (float)((double)weight[i] + scale * sum);
+    }
+}
+
+int lora_config_write(const LoraOptions *options, const char *model, const char *folder,
+                      cvn_err *err)
+{
+    json_t *modules = json_array();
+    for (int i = 0; i < TARGETS; i++)
+        if (options->targets >> targets[i].kind & 1)
+            json_array_append_new(modules, json_string(targets[i].module));
+    json_t *json =
+        json_pack("{s:s, s:s, s:s?, s:b, s:I, s:f, s:f, s:s, s:b, s:o}", "peft_type", "LORA",
+                  "task_type", "CAUSAL_LM", "base_model_name_or_path", model, "inference_mode", 1,
+                  "r", (json_int_t)options->rank, "lora_alpha", options->alpha, "lora_dropout", 0.0,
+                  "bias", "none", "fan_in_fan_out", 0, "target_modules", modules);
+    char *path = file_join(folder, "adapter_config.json");
+    int code = json && path
+                   ? json_file_write(path, json, err)
+                   : err_set(err, CVN_EMEM, "no memory to write '%s/adapter_config.json'", folder);
+    json_decref(json);
+    free(path);
+    return code;
+}

@@ -1,0 +1,62 @@
+/*
+ * LoRA (Hu et al. 2021, arXiv:2106.09685): the model stays as it is, and beside each chosen weight W two
+ * small matrices are trained,
+ *
+ *   x W^T + alpha / rank (x A^T) B^T        A [rank, in], B [out, rank]
+ *
+ * A begins uniform in ±1 / sqrt(in), B at zero, so that the first step begins from the model as it is.
+ * Both are parameters like any other (lora_params), so optimizers and checkpoints need to know nothing.
+ *
+ *   --lora r=16                            alpha 32, on q, k, v, o, gate, up, down
+ *   --lora r=8,alpha=16,targets=q,v        only on q and v
+ *
+ * On the disk adapters have PEFT's form: adapter_model.safetensors with the names below, and
+ * adapter_config.json, so that PeftModel.from_pretrained(model, FOLDER) takes the folder.
+ *
+ *   base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight   [rank, in]
+ *   base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight   [out, rank]
+ */
+#ifndef CVN_TRAIN_LORA_H
+#define CVN_TRAIN_LORA_H
+
+#include "model/llama.h"
+#include "model/params.h"
+
+typedef struct LoraOptions {
+    int64_t rank;     /* 0: no adapters */
+    double alpha;     /* scale of the addition, times rank */
+    uint32_t targets; /* bit ParamKind: weights of that kind have adapters */
+} LoraOptions;
+
+/* Reads "r=16,alpha=32,targets=q,v". */
+int lora_parse(LoraOptions *options, const char *text, cvn_err *err);
+
+/* The options as text that lora_parse reads, into the arena. */
+const char *lora_text(const LoraOptions *options, Arena *arena);
+
+/* The adapters of a model: A and B of each adapted weight, in the order of the table. */
+typedef struct LoraParams {
+    ParamList list;    /* the adapters as parameters; file_name[NAMING_HF] is PEFT's; list.first and
+                          list.per_layer mean nothing */
+    const Param *base; /* borrowed: the model's parameters, [n_base] */
+    int n_base;
+    int *a; /* [n_base]: index in list of A; B is the next; -1 where there is none */
+} LoraParams;
+
+/* `base` is the model's table; everything lives in the arena. */
+void lora_params(LoraParams *lora, const ParamList *base, const LoraOptions *options, Arena *arena);
+
+/* The values that training begins from: elements first … first + n - 1 of an adapter, drawn from (seed,
+ * name). */
+void lora_fill(const Param *adapter, uint64_t seed, int64_t first, int64_t n, float *out);
+
+/* Adds alpha / rank B A to elements first … first + n - 1 of the weight `base` (by index); a and b hold its
+ * adapters, whole. */
+void lora_merge(const LoraParams *lora, const LoraOptions *options, int base, const float *a,
+                const float *b, int64_t first, int64_t n, float *weight);
+
+/* FOLDER/adapter_config.json; `model`: what the adapters were trained on, a path or name, or NULL. */
+int lora_config_write(const LoraOptions *options, const char *model, const char *folder,
+                      cvn_err *err);
+
+#endif
