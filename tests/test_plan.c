@@ -237,6 +237,31 @@ static void steps_that_share_nothing_do_not_wait(void **state)
     cvn_graph_free(g);
 }
 
+static void steps_too_small_to_share_follow_each_other_on_one_thread(void **state)
+{
+    (void)state;
+    cvn_graph *g = cvn_graph_new("small and large", NULL);
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 64));
+    cvn_value *w = cvn_parameter(g, "w", CVN_TYPE(CVN_F32, 1024, 64));
+    for (int i = 0; i < 3; i++)
+        x = cvn_tanh(g, cvn_add(g, x, x));
+    x = cvn_einsum(g, "d,nd->n", x, w);
+    for (int i = 0; i < 3; i++)
+        x = cvn_tanh(g, cvn_add(g, x, x));
+    cvn_output(g, x);
+    Backend backend = *cpu_backend();
+    Plan *plan = compile(g, &backend);
+    assert_int_equal(plan->n_syncs, 2); /* before the product and after it */
+    for (int i = 0; i < plan->n_steps; i++)
+        assert_int_equal(plan->step[i].single, plan->step[i].op->kind != OP_DOT_GENERAL);
+    plan_free(plan);
+    backend.tiny = 0;
+    plan = compile(g, &backend);
+    assert_int_equal(plan->n_syncs, plan->n_steps - 1);
+    plan_free(plan);
+    cvn_graph_free(g);
+}
+
 /* ---- sums ---- */
 
 static void work_is_counted_from_shapes(void **state)
@@ -322,6 +347,7 @@ int main(void)
         cmocka_unit_test(slices_that_are_not_dense_are_steps),
         cmocka_unit_test(a_chain_of_cache_updates_never_copies_the_cache),
         cmocka_unit_test(steps_that_share_nothing_do_not_wait),
+        cmocka_unit_test(steps_too_small_to_share_follow_each_other_on_one_thread),
         cmocka_unit_test(work_is_counted_from_shapes),
         cmocka_unit_test(memory_is_known_and_limited_before_anything_is_allocated),
         cmocka_unit_test(collectives_without_a_kernel_are_refused),

@@ -5,5 +5,6 @@
 
 void kernel_sync(const KernelArgs *args)
 {
-    barrier_wait(args->barrier);
+    if (args->n_threads > 1)
+        barrier_wait(args->barrier);
 }

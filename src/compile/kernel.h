@@ -10,7 +10,7 @@
  * All threads of the device call it with the same arguments except `thread`; together they write
  * the whole of every result. A kernel splits its work by thread index, in a way that makes the
  * result independent of the number of threads (no sum is split over threads), unless it says
- * otherwise.
+ * otherwise. A step that is too small to share is called on thread 0 alone, with n_threads 1.
  *
  * Inputs and outputs are dense, row-major, packed as in memory. Buffers that the plan owns are
  * aligned to 64 bytes; parameters (mapped files) may have any alignment that their element type
@@ -61,6 +61,9 @@ typedef struct Backend {
     const Kernel *const *kernel; /* [n_kernels], best first */
     int n_kernels;
     KernelFn *fallback; /* any plain operation, on thread 0 */
+    size_t
+        tiny; /* a step of no more bytes and operations than this is done by one thread before others
+                           could be told; 0: every step is shared */
 } Backend;
 
 /* Waits until all threads of the device are here. */

@@ -1,6 +1,8 @@
 /* The order of lowering: outputs and donation, results over dying operands, places, steps, syncs. */
 #include "compile/lower.h"
 
+#include "base/threads.h"
+
 #include "compile/lower_internal.h"
 #include "compile/moves.h"
 
@@ -36,6 +38,14 @@ static void join_in_place(Lowering *lowering)
     }
 }
 
+/* Whether one thread does a step in less time than threads need to meet: then the steps around it need not wait for
+   others at both of its ends, and steps like it follow each other without a sync. */
+static bool is_tiny(const Backend *backend, const Step *step)
+{
+    return op_info[step->op->kind].class_ != CLASS_COLLECTIVE && step->bytes <= backend->tiny &&
+           step->flops <= (double)backend->tiny;
+}
+
 /* Everything but the places. */
 static void make_step(const Lowering *lowering, int i, Step *step)
 {
@@ -51,6 +61,7 @@ static void make_step(const Lowering *lowering, int i, Step *step)
                    .single = !kernel || kernel->single,
                    .flops = op_flops(op),
                    .bytes = op_bytes(op)};
+    step->single = step->single || is_tiny(lowering->backend, step);
 }
 
 static void make_parameters(const Lowering *lowering, Plan *plan)
@@ -131,7 +142,7 @@ int lower_graph(cvn_graph *g, const Backend *backend, int n_threads, Plan **out,
     if (!rc) {
         join_in_place(&lowering);
         Plan *plan = arena_alloc(&g->arena, sizeof *plan);
-        *plan = (Plan){.graph = g, .name = g->name, .n_threads = n_threads};
+        *plan = (Plan){.graph = g, .name = g->name, .n_threads = n_threads, .made = clock_ns()};
         rc = make_plan(&lowering, plan, err);
         *out = rc ? NULL : plan;
     }

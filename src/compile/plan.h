@@ -41,7 +41,7 @@ typedef struct Step {
     BufferRef scratch;  /* 0 bytes: none */
     unsigned in_place;  /* the kernel's: operands that result 0 may lie over */
     bool sync;          /* all threads meet before this step */
-    bool single;        /* runs on thread 0 only */
+    bool single;        /* runs on thread 0 only, as on a device of one thread */
     double flops;       /* floating-point operations, counted from the shapes */
     size_t bytes;       /* read and written, counted from the shapes */
 } Step;
@@ -65,6 +65,7 @@ typedef struct Plan {
     cvn_graph *graph; /* owned: the lowered graph that steps refer to */
     const char *name; /* the graph's */
     int n_threads;    /* what scratch was sized for: the device must have as many */
+    int64_t made;     /* clock_ns of its making: with its address, unlike any other plan's */
     Step *step;       /* [n_steps], in order of execution */
     int n_steps;
     PlanParameter *parameter; /* [n_parameters] */

@@ -32,7 +32,10 @@ typedef struct Device {
     size_t n_pointers;
     void **checked; /* owned: [n_checked] parameters that were found good for checked_plan */
     size_t n_checked;
-    const Plan *checked_plan;    /* compared, never followed */
+    const Plan *checked_plan; /* compared, never followed */
+    int64_t checked_made;     /* Plan.made of that */
+    const char *
+        resolved_arena; /* where the arena lay when `pointer` was filled for checked_plan; NULL: it is not */
     PlanPace pace[DEVICE_PACES]; /* by a hash of the plan's address; the last to come stays */
     Comm *comm;       /* borrowed: what connects it with other devices, or NULL: it is alone */
     int comm_index;   /* its number there */

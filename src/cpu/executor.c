@@ -79,10 +79,11 @@ static int check_parameters(Device *device, const Plan *plan, void *const *param
     size_t n = (size_t)plan->n_parameters;
     if (n == 0)
         return CVN_OK;
-    if (device->checked_plan == plan && device->n_checked == n &&
-        memcmp(device->checked, parameters, n * sizeof *parameters) == 0)
+    if (device->checked_plan == plan && device->checked_made == plan->made &&
+        device->n_checked == n && memcmp(device->checked, parameters, n * sizeof *parameters) == 0)
         return CVN_OK;
     device->checked_plan = NULL;
+    device->resolved_arena = NULL;
     int rc = check_addresses(plan, parameters, err);
     if (rc)
         return rc;
@@ -93,6 +94,7 @@ static int check_parameters(Device *device, const Plan *plan, void *const *param
     device->checked = more;
     device->n_checked = n;
     device->checked_plan = plan;
+    device->checked_made = plan->made;
     return CVN_OK;
 }
 
@@ -112,9 +114,13 @@ static void *address(const Device *device, const Plan *plan, void *const *parame
     }
 }
 
-/* For each step: its operands, its results, its scratch. */
+/* For each step: its operands, its results, its scratch. They are still there when the last run was of the same plan
+   with the same parameters. */
 static int resolve(Device *device, const Plan *plan, void *const *parameters, cvn_err *err)
 {
+    bool same = device->checked_plan == plan && device->checked_made == plan->made;
+    if (same && device->resolved_arena == device->arena)
+        return CVN_OK;
     if ((size_t)plan->n_refs > device->n_pointers) {
         void **more = realloc(device->pointer, (size_t)plan->n_refs * sizeof *more);
         if (!more)
@@ -131,6 +137,7 @@ static int resolve(Device *device, const Plan *plan, void *const *parameters, cv
             *to++ = address(device, plan, parameters, &step->out[k]);
         *to++ = step->scratch.bytes ? address(device, plan, parameters, &step->scratch) : NULL;
     }
+    device->resolved_arena = same ? device->arena : NULL;
     return CVN_OK;
 }
 
@@ -159,7 +166,7 @@ static void walk(void *context, int thread, int n_threads)
                            .scratch = at[n_in + n_out],
                            .barrier = barrier,
                            .thread = thread,
-                           .n_threads = n_threads,
+                           .n_threads = step->single ? 1 : n_threads,
                            .comm = run->device->comm,
                            .device = run->device->comm_index};
         at += n_in + n_out + 1;

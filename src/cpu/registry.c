@@ -105,8 +105,12 @@ static void collect(CpuIsa isa)
                 assert(n < KERNELS_MAX);
                 kernel[n++] = k;
             }
-    registry.backend[isa] = (Backend){
-        .name = levels[isa].name, .kernel = kernel, .n_kernels = n, .fallback = cpu_fallback};
+    enum { TINY = 32 << 10 }; /* about a microsecond */
+    registry.backend[isa] = (Backend){.name = levels[isa].name,
+                                      .kernel = kernel,
+                                      .n_kernels = n,
+                                      .fallback = cpu_fallback,
+                                      .tiny = TINY};
 }
 
 static void init(void)
