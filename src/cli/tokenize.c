@@ -1,8 +1,11 @@
 /* caravan tokenize: text to token ids and back. */
 #include "cli/common.h"
 #include "cli/terminal.h"
+#include "text/bpe_train.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
+#include "train/data_source.h"
+#include "train/data_tokenizer.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,7 +13,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MODEL, TOKENIZER, TEXT, FILE_, DECODE, JSONL, NO_BOS, SPECIAL, COUNT, JSON };
+enum {
+    MODEL,
+    TOKENIZER,
+    TRAIN_BPE,
+    VOCAB,
+    SEPARATOR,
+    OUT,
+    TEXT,
+    FILE_,
+    DECODE,
+    JSONL,
+    NO_BOS,
+    SPECIAL,
+    COUNT,
+    JSON
+};
 
 static const Option *const options[] = {
     [MODEL] =
@@ -18,6 +36,18 @@ static const Option *const options[] = {
                         .value = "DIR", .help = "a model folder, whose tokenizer is used"},
     [TOKENIZER] = &(const Option){"tokenizer", .kind = ARG_INPUT, .group = 1, .value = "FILE",
                                   .help = "tokenizer.model or tokenizer.json"},
+    [TRAIN_BPE] = &(const Option){"train-bpe", .kind = ARG_INPUT, .group = 1, .value = "FILE",
+                                  .help = "make a tokenizer from text: files and folders of text "
+                                          "or JSONL"},
+    [VOCAB] = &(const Option){"vocab", .kind = ARG_INT, .low = BPE_TRAIN_LEAST, .high = 1 << 22,
+                              .value = "N", .fallback = "4096",
+                              .help = "size of the vocabulary to make, special tokens included"},
+    [SEPARATOR] = &(const Option){"separator", .kind = ARG_TEXT, .value = "TEXT",
+                                  .fallback = SOURCE_SEPARATOR,
+                                  .help = "what stands between documents of a text to train from"},
+    [OUT] = &(const Option){"out", .letter = 'o', .kind = ARG_OUTPUT, .value = "FILE",
+                            .fallback = "tokenizer.json",
+                            .help = "the tokenizer to make, or a folder to make it in"},
     [TEXT] = &(const Option){"text", .kind = ARG_TEXT, .group = 2, .value = "TEXT",
                              .help = "what to work on, else standard input"},
     [FILE_] = &(const Option){"file", .letter = 'f', .kind = ARG_INPUT, .group = 2, .value = "FILE",
@@ -249,9 +279,40 @@ static int convert(Work *work, const Args *args, cvn_err *err)
     return code;
 }
 
+/* --train-bpe: its file and the operands are read. */
+static int train(const Args *args, cvn_err *err)
+{
+    const char *path[1 + CLI_MAX_OPERANDS] = {args->value[TRAIN_BPE].text};
+    const char *out = args->value[OUT].text;
+    int32_t vocab = (int32_t)args->value[VOCAB].integer, reached;
+    for (int i = 0; i < args->n_operands; i++)
+        path[1 + i] = args->operand[i];
+    int code =
+        data_train_tokenizer(&(DataTokenizerOptions){.paths = path,
+                                                     .n_paths = 1 + (size_t)args->n_operands,
+                                                     .vocab = vocab,
+                                                     .separator = args->value[SEPARATOR].text,
+                                                     .out = out},
+                             &reached, err);
+    if (!code && reached < vocab)
+        printf("%s: %" PRId32 " tokens, not %" PRId32 ": no two neighbours in this text occur "
+               "twice any more\n",
+               out, reached, vocab);
+    else if (!code)
+        printf("%s: %" PRId32 " tokens\n", out, reached);
+    return code;
+}
+
 static int run(const Args *args)
 {
     cvn_err err = {0};
+    if (args->value[TRAIN_BPE].given)
+        return train(args, &err) ? fail(&err) : EXIT_OK;
+    if (args->n_operands) {
+        err_set(&err, CVN_EINVAL, "'%s' goes with --train-bpe; give text by --text or --file",
+                args->operand[0]);
+        return fail(&err);
+    }
     const Value *model = &args->value[MODEL], *file = &args->value[TOKENIZER];
     Work work = {.decode = args->value[DECODE].flag,
                  .count = args->value[COUNT].flag,
@@ -272,13 +333,21 @@ static int run(const Args *args)
 const Command command_tokenize = {
     "tokenize",
     .about = "turn text into token ids, and back",
-    .usage = "(--model DIR | --tokenizer FILE) [--text TEXT | --file FILE] [options]",
-    .examples = "tokenize --model my-llama --text \"Once upon a time\"\teach id with its piece\n"
-                "tokenize --model my-llama --file book.txt --count\thow many tokens a file has\n"
-                "tokenize --tokenizer tokenizer.json --decode --text 1,9038,2501\tids to text\n"
-                "tokenize --model my-llama --jsonl < texts.jsonl > ids.jsonl\ta line per text\n",
-    .notes = "Without --special, special tokens in the text are plain text, so that no text can "
-             "forge them.",
+    .usage = "(--model DIR | --tokenizer FILE | --train-bpe FILE...) [--text TEXT | --file FILE] "
+             "[options]",
+    .examples =
+        "tokenize --model my-llama --text \"Once upon a time\"\teach id with its piece\n"
+        "tokenize --model my-llama --file book.txt --count\thow many tokens a file has\n"
+        "tokenize --tokenizer tokenizer.json --decode --text 1,9038,2501\tids to text\n"
+        "tokenize --model my-llama --jsonl < texts.jsonl > ids.jsonl\ta line per text\n"
+        "tokenize --train-bpe stories.txt --vocab 4096 -o tokenizer.json\ta tokenizer from text\n",
+    .notes =
+        "Without --special, special tokens in the text are plain text, so that no text can "
+        "forge them.\n\n"
+        "--train-bpe makes a byte-level BPE tokenizer that cuts text as Llama 3's does and has its "
+        "special tokens; Hugging Face's libraries load it, too.",
+    .operands = "FILE",
+    .max_operands = CLI_MAX_OPERANDS,
     .options = options,
     .run = run,
 };

@@ -136,23 +136,36 @@ static int encode_conversation(const DataEncoder *e, const json_t *list, Encoded
 
 /* ---- units ---- */
 
-static int encode_line(const DataEncoder *e, const SourceUnit *unit, EncodedUnit *out, cvn_err *err)
+/* The JSON object of a line; NULL with *err set when it is none, or has nothing to learn from. */
+static json_t *parse_line(const SourceUnit *unit, cvn_err *err)
 {
     json_error_t where;
     json_t *line = json_loadb(unit->text, unit->n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &where);
+    if (line && (json_is_array(json_object_get(line, "messages")) ||
+                 json_is_string(json_object_get(line, "text"))))
+        return line;
+    if (!line)
+        err_set(err, CVN_EFORMAT, "%s:%" PRId64 ": no JSON object: %s", unit->file->path,
+                unit->line, where.text);
+    else
+        err_set(err, CVN_EFORMAT,
+                "%s:%" PRId64 ": there is neither a string \"text\" nor a list \"messages\" here",
+                unit->file->path, unit->line);
+    json_decref(line);
+    return NULL;
+}
+
+static int encode_line(const DataEncoder *e, const SourceUnit *unit, EncodedUnit *out, cvn_err *err)
+{
+    json_t *line = parse_line(unit, err);
+    if (!line)
+        return CVN_EFORMAT;
     const json_t *text = json_object_get(line, "text");
     const json_t *messages = json_object_get(line, "messages");
-    int code;
-    if (!line)
-        code = err_set(err, CVN_EFORMAT, "no JSON object: %s", where.text);
-    else if (json_is_array(messages))
-        code = encode_conversation(e, messages, out, err);
-    else if (json_is_string(text))
-        code =
-            encode_text(e, json_string_value(text), json_string_length(text), true, true, out, err);
-    else
-        code = err_set(err, CVN_EFORMAT,
-                       "there is neither a string \"text\" nor a list \"messages\" here");
+    int code = json_is_array(messages)
+                   ? encode_conversation(e, messages, out, err)
+                   : encode_text(e, json_string_value(text), json_string_length(text), true, true,
+                                 out, err);
     json_decref(line);
     if (code)
         err_prefix(err, "%s:%" PRId64, unit->file->path, unit->line);
@@ -168,5 +181,33 @@ int data_encode(const DataEncoder *e, const SourceUnit *unit, EncodedUnit *out, 
     int code = check_utf8(unit, err);
     if (!code && (code = encode_text(e, unit->text, unit->n, unit->begins, unit->ends, out, err)))
         err_prefix(err, "'%s' at byte %" PRId64, unit->file->path, unit->offset);
+    return code;
+}
+
+int data_unit_text(const SourceUnit *unit,
+                   int (*take)(void *context, const char *text, size_t n, cvn_err *err),
+                   void *context, cvn_err *err)
+{
+    int code = CVN_OK;
+    if (unit->file->kind != SOURCE_JSONL) {
+        code = check_utf8(unit, err);
+        return code ? code : take(context, unit->text, unit->n, err);
+    }
+    json_t *line = parse_line(unit, err);
+    if (!line)
+        return CVN_EFORMAT;
+    const json_t *text = json_object_get(line, "text");
+    const json_t *messages = json_object_get(line, "messages");
+    if (!json_is_array(messages))
+        code = take(context, json_string_value(text), json_string_length(text), err);
+    for (size_t i = 0; i < json_array_size(messages) && !code; i++) {
+        ChatMessage message;
+        code = read_message(json_array_get(messages, i), i, &message, err);
+        if (code)
+            err_prefix(err, "%s:%" PRId64, unit->file->path, unit->line);
+        else
+            code = take(context, message.content, message.length, err);
+    }
+    json_decref(line);
     return code;
 }

@@ -25,4 +25,9 @@ void encoded_unit_free(EncodedUnit *out);
 /* Replaces what is in *out. The error names file and line, or byte. May run on many threads. */
 int data_encode(const DataEncoder *encoder, const SourceUnit *unit, EncodedUnit *out, cvn_err *err);
 
+/* Calls `take` with the text of a unit: of conversations, message by message. */
+int data_unit_text(const SourceUnit *unit,
+                   int (*take)(void *context, const char *text, size_t n, cvn_err *err),
+                   void *context, cvn_err *err);
+
 #endif

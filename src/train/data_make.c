@@ -100,7 +100,7 @@ static int write_cache(const SourceList *list, const DataOptions *options, const
         return err_set(err, CVN_EMEM, "no memory to tokenise");
     m->writer.file.fd = -1;
     m->reader.list = list;
-    m->reader.separator = options->separator ? options->separator : "<|endoftext|>";
+    m->reader.separator = options->separator ? options->separator : SOURCE_SEPARATOR;
     m->encoder = (DataEncoder){options->tokenizer, options->chat};
     m->unit = calloc(BATCH_UNITS, sizeof *m->unit);
     m->encoded = calloc(BATCH_UNITS, sizeof *m->encoded);
@@ -141,7 +141,7 @@ static uint64_t key_of(const SourceList *list, const DataOptions *options, cvn_e
     StrBuf text = {0};
     strbuf_printf(&text, "%d %016" PRIx64 " %s %s\n", FORMAT, tokenizer_hash(options->tokenizer),
                   options->chat ? chat_format_name(*options->chat) : "-",
-                  options->separator ? options->separator : "");
+                  options->separator ? options->separator : SOURCE_SEPARATOR);
     for (size_t i = 0; i < list->n; i++) {
         const SourceFile *file = &list->file[i];
         char *whole = realpath(file->path, NULL);

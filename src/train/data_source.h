@@ -14,6 +14,8 @@
 
 enum { SOURCE_PIECE = 4 << 20, SOURCE_BATCH_FILES = 1024 };
 
+#define SOURCE_SEPARATOR "<|endoftext|>"
+
 typedef enum SourceKind { SOURCE_TEXT, SOURCE_JSONL, SOURCE_TOKENS } SourceKind;
 
 typedef struct SourceFile {

@@ -1,0 +1,377 @@
+#include "text/bpe_train.h"
+
+#include "base/map.h"
+#include "text/bpe_train_impl.h"
+#include "text/split.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Word {
+    int32_t *symbol; /* [n], arena */
+    int32_t n;
+    int64_t count; /* times it occurs in the text */
+} Word;
+
+/* Two symbols that are neighbours somewhere. */
+typedef struct Pair {
+    uint64_t key;   /* left << 32 | right */
+    int64_t count;  /* times it occurs in the text; overlapping ones ("aaa") count each */
+    uint32_t *word; /* [n] words that have it, or had it; owned */
+    uint32_t n, capacity;
+    uint32_t stamp; /* the last round that touched it as a pair of its new symbol */
+    bool merged;    /* is in the list of merges */
+} Pair;
+
+typedef struct Candidate {
+    int64_t count;
+    uint64_t key;
+    uint32_t pair; /* index */
+} Candidate;
+
+struct BpeTrainer {
+    Arena arena;  /* owned: words, texts of symbols */
+    Map words;    /* word -> count */
+    Split *split; /* owned */
+    Word *word;   /* [n_words], arena */
+    size_t n_words;
+    TrainSymbol *symbol; /* [n_symbols], arena, room for the vocabulary */
+    int32_t n_symbols;
+    Map texts;  /* text of a symbol -> symbol */
+    Pair *pair; /* [n_pairs], owned */
+    size_t n_pairs, pair_capacity;
+    uint32_t *slot;  /* [n_slots] open addressing: 1 + index of a pair, or 0; owned */
+    size_t n_slots;  /* a power of two */
+    Candidate *heap; /* [n_heap], owned: the best on top; counts may be out of date, too high */
+    size_t n_heap, heap_capacity;
+    uint32_t *touched; /* [n_touched] pairs of the present merge's new symbol, owned */
+    size_t n_touched, touched_capacity;
+    TrainMerge *merge; /* [n_merges], owned */
+    size_t n_merges, merge_capacity;
+    uint32_t round; /* merges made, the repeated ones too */
+    bool failed;    /* memory ran out */
+};
+
+/* Room for one more element of an owned array; false, and `failed` set, when memory ran out. */
+static bool grow(BpeTrainer *t, void **array, size_t n, size_t *capacity, size_t size)
+{
+    if (n < *capacity)
+        return true;
+    size_t bigger = *capacity ? 2 * *capacity : 1024;
+    void *grown = t->failed ? NULL : realloc(*array, bigger * size);
+    if (!grown) {
+        t->failed = true;
+        return false;
+    }
+    *array = grown;
+    *capacity = bigger;
+    return true;
+}
+
+/* ---- words ---- */
+
+BpeTrainer *bpe_trainer_new(cvn_err *err)
+{
+    BpeTrainer *t = calloc(1, sizeof *t);
+    if (!t) {
+        err_set(err, CVN_EMEM, "no memory to train a tokenizer");
+        return NULL;
+    }
+    if (arena_init(&t->arena, err) ||
+        split_pattern_new(SPLIT_LLAMA3, strlen(SPLIT_LLAMA3), &t->split, err)) {
+        bpe_trainer_free(t);
+        return NULL;
+    }
+    map_init(&t->words, &t->arena);
+    map_init(&t->texts, &t->arena);
+    return t;
+}
+
+void bpe_trainer_free(BpeTrainer *t)
+{
+    if (!t)
+        return;
+    for (size_t i = 0; i < t->n_pairs; i++)
+        free(t->pair[i].word);
+    free(t->pair);
+    free(t->slot);
+    free(t->heap);
+    free(t->touched);
+    free(t->merge);
+    split_free(t->split);
+    arena_free(&t->arena);
+    free(t);
+}
+
+int bpe_trainer_add(BpeTrainer *t, const char *text, size_t n, cvn_err *err)
+{
+    for (size_t begin = 0, end = 0; begin < n; begin = end) {
+        int code = split_next(t->split, NULL, text, n, begin, &end, err);
+        if (code)
+            return code;
+        for (size_t at = begin; at < end; at += BPE_TRAIN_WORD) {
+            size_t part = end - at < BPE_TRAIN_WORD ? end - at : BPE_TRAIN_WORD;
+            ++*map_put(&t->words, text + at, part, NULL);
+        }
+    }
+    return CVN_OK;
+}
+
+/* ---- pairs ---- */
+
+static uint64_t key_of(int32_t left, int32_t right)
+{
+    return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+}
+
+static size_t slot_of(const BpeTrainer *t, uint64_t key)
+{
+    uint64_t h = (key ^ key >> 29) * 0x9e3779b97f4a7c15u;
+    size_t i = (size_t)(h >> 20) & (t->n_slots - 1);
+    while (t->slot[i] && t->pair[t->slot[i] - 1].key != key)
+        i = (i + 1) & (t->n_slots - 1);
+    return i;
+}
+
+static void grow_slots(BpeTrainer *t)
+{
+    size_t n = t->n_slots ? 2 * t->n_slots : 1 << 14;
+    uint32_t *slot = t->failed ? NULL : calloc(n, sizeof *slot);
+    if (!slot) {
+        t->failed = true;
+        return;
+    }
+    free(t->slot);
+    t->slot = slot;
+    t->n_slots = n;
+    for (size_t i = 0; i < t->n_pairs; i++)
+        t->slot[slot_of(t, t->pair[i].key)] = (uint32_t)i + 1;
+}
+
+/* The pair of two symbols, made when there is none; NULL when memory ran out. */
+static Pair *pair_of(BpeTrainer *t, int32_t left, int32_t right)
+{
+    if (t->n_pairs * 2 >= t->n_slots)
+        grow_slots(t);
+    if (t->failed)
+        return NULL;
+    uint64_t key = key_of(left, right);
+    size_t i = slot_of(t, key);
+    if (t->slot[i])
+        return &t->pair[t->slot[i] - 1];
+    if (t->n_pairs >= UINT32_MAX - 1 ||
+        !grow(t, (void **)&t->pair, t->n_pairs, &t->pair_capacity, sizeof *t->pair)) {
+        t->failed = true;
+        return NULL;
+    }
+    t->pair[t->n_pairs++] = (Pair){.key = key};
+    t->slot[i] = (uint32_t)t->n_pairs;
+    return &t->pair[t->n_pairs - 1];
+}
+
+static void note_word(BpeTrainer *t, Pair *pair, uint32_t word)
+{
+    if (pair->n && pair->word[pair->n - 1] == word)
+        return;
+    if (pair->n == pair->capacity) {
+        uint32_t capacity = pair->capacity ? 2 * pair->capacity : 4;
+        uint32_t *grown = realloc(pair->word, capacity * sizeof *grown);
+        if (!grown) {
+            t->failed = true;
+            return;
+        }
+        pair->word = grown;
+        pair->capacity = capacity;
+    }
+    pair->word[pair->n++] = word;
+}
+
+/* ---- candidates ---- */
+
+static bool better(const Candidate *a, const Candidate *b)
+{
+    return a->count != b->count ? a->count > b->count : a->key < b->key;
+}
+
+static void push(BpeTrainer *t, uint32_t pair)
+{
+    Candidate c = {t->pair[pair].count, t->pair[pair].key, pair};
+    if (c.count <= 0 || !grow(t, (void **)&t->heap, t->n_heap, &t->heap_capacity, sizeof *t->heap))
+        return;
+    size_t i = t->n_heap++;
+    for (; i > 0 && better(&c, &t->heap[(i - 1) / 2]); i = (i - 1) / 2)
+        t->heap[i] = t->heap[(i - 1) / 2];
+    t->heap[i] = c;
+}
+
+static Candidate pop(BpeTrainer *t)
+{
+    Candidate top = t->heap[0], last = t->heap[--t->n_heap];
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < t->n_heap; i = child) {
+        if (child + 1 < t->n_heap && better(&t->heap[child + 1], &t->heap[child]))
+            child++;
+        if (!better(&t->heap[child], &last))
+            break;
+        t->heap[i] = t->heap[child];
+    }
+    t->heap[i] = last;
+    return top;
+}
+
+/* The pair that occurs most often, or NULL when none occurs twice. */
+static Pair *best_pair(BpeTrainer *t)
+{
+    while (t->n_heap) {
+        Candidate top = pop(t);
+        Pair *pair = &t->pair[top.pair];
+        if (pair->count != top.count)
+            push(t, top.pair);
+        else
+            return top.count >= 2 ? pair : NULL;
+    }
+    return NULL;
+}
+
+/* ---- merging ---- */
+
+static void start_words(BpeTrainer *t)
+{
+    int32_t order[256];
+    for (int i = 0; i < 256; i++)
+        order[bpe_train_byte(i)] = i;
+    t->word = arena_array(&t->arena, t->words.n, sizeof *t->word);
+    for (size_t s = 0; s < t->words.capacity; s++) {
+        const MapEntry *e = &t->words.slot[s];
+        if (!e->key)
+            continue;
+        Word *word = &t->word[t->n_words++];
+        *word = (Word){.symbol = arena_array(&t->arena, e->length, sizeof *word->symbol),
+                       .n = (int32_t)e->length,
+                       .count = (int64_t)e->value};
+        for (size_t i = 0; i < e->length; i++)
+            word->symbol[i] = order[(unsigned char)e->key[i]];
+    }
+    for (size_t w = 0; w < t->n_words; w++)
+        for (int32_t i = 0; i + 1 < t->word[w].n; i++) {
+            Pair *pair = pair_of(t, t->word[w].symbol[i], t->word[w].symbol[i + 1]);
+            if (!pair)
+                return;
+            pair->count += t->word[w].count;
+            note_word(t, pair, (uint32_t)w);
+        }
+    for (size_t i = 0; i < t->n_pairs; i++)
+        push(t, (uint32_t)i);
+}
+
+/* Adds the word's pairs to the counts, `sign` times; those with `symbol`, the new one, note the word. */
+static void count_pairs(BpeTrainer *t, uint32_t w, int sign, int32_t symbol)
+{
+    const Word *word = &t->word[w];
+    for (int32_t i = 0; i + 1 < word->n; i++) {
+        int32_t left = word->symbol[i], right = word->symbol[i + 1];
+        Pair *pair = pair_of(t, left, right);
+        if (!pair)
+            return;
+        pair->count += sign * word->count;
+        if (sign < 0 || (left != symbol && right != symbol))
+            continue;
+        note_word(t, pair, w);
+        if (pair->stamp == t->round ||
+            !grow(t, (void **)&t->touched, t->n_touched, &t->touched_capacity, sizeof *t->touched))
+            continue;
+        pair->stamp = t->round;
+        t->touched[t->n_touched++] = (uint32_t)(pair - t->pair);
+    }
+}
+
+/* Replaces left, right by `symbol` in a word, from its begin on. */
+static void merge_word(BpeTrainer *t, uint32_t w, int32_t left, int32_t right, int32_t symbol)
+{
+    Word *word = &t->word[w];
+    int32_t first = 0;
+    while (first + 1 < word->n && (word->symbol[first] != left || word->symbol[first + 1] != right))
+        first++;
+    if (first + 1 >= word->n)
+        return;
+    count_pairs(t, w, -1, symbol);
+    int32_t n = first;
+    for (int32_t i = first; i < word->n; n++) {
+        bool match = i + 1 < word->n && word->symbol[i] == left && word->symbol[i + 1] == right;
+        word->symbol[n] = match ? symbol : word->symbol[i];
+        i += match ? 2 : 1;
+    }
+    word->n = n;
+    count_pairs(t, w, 1, symbol);
+}
+
+/* The symbol with the text of two. */
+static int32_t join(BpeTrainer *t, int32_t left, int32_t right)
+{
+    const TrainSymbol *a = &t->symbol[left], *b = &t->symbol[right];
+    TrainSymbol *c = &t->symbol[t->n_symbols];
+    int32_t length = a->length + b->length;
+    char *text = arena_alloc(&t->arena, (size_t)length);
+    memcpy(text, a->text, (size_t)a->length);
+    memcpy(text + a->length, b->text, (size_t)b->length);
+    bool is_new;
+    uint64_t *symbol = map_put(&t->texts, text, (size_t)length, &is_new);
+    if (is_new) {
+        *c = (TrainSymbol){text, length};
+        *symbol = (uint64_t)t->n_symbols++;
+    }
+    return (int32_t)*symbol;
+}
+
+static void merge_pair(BpeTrainer *t, Pair *pair)
+{
+    int32_t left = (int32_t)(pair->key >> 32), right = (int32_t)(uint32_t)pair->key;
+    int32_t symbol = join(t, left, right);
+    uint32_t *word = pair->word, n = pair->n;
+    if (!pair->merged &&
+        grow(t, (void **)&t->merge, t->n_merges, &t->merge_capacity, sizeof *t->merge))
+        t->merge[t->n_merges++] = (TrainMerge){left, right};
+    /* The pair may move in memory, and come up again later, with other words. */
+    pair->merged = true;
+    pair->word = NULL;
+    pair->n = pair->capacity = 0;
+    t->n_touched = 0;
+    t->round++;
+    for (uint32_t i = 0; i < n && !t->failed; i++)
+        merge_word(t, word[i], left, right, symbol);
+    free(word);
+    for (size_t i = 0; i < t->n_touched; i++)
+        push(t, t->touched[i]);
+}
+
+int bpe_trainer_run(BpeTrainer *t, int32_t vocab, StrBuf *json, int32_t *reached, cvn_err *err)
+{
+    if (vocab < BPE_TRAIN_LEAST || vocab > 1 << 22)
+        return err_set(err, CVN_EINVAL,
+                       "a vocabulary of %" PRId32 " is not possible; give %d (bytes and special "
+                       "tokens) to %d",
+                       vocab, BPE_TRAIN_LEAST, 1 << 22);
+    if (t->words.n == 0)
+        return err_set(err, CVN_EFORMAT, "there is no text to train a tokenizer from");
+    if (t->words.n > UINT32_MAX)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "the text has more than 2^32 different words; give less of it");
+    t->symbol = arena_array(&t->arena, (size_t)vocab, sizeof *t->symbol);
+    for (int i = 0; i < 256; i++) {
+        char byte = (char)bpe_train_byte(i);
+        t->symbol[i] = (TrainSymbol){arena_copy(&t->arena, &byte, 1), 1};
+        *map_put(&t->texts, &byte, 1, NULL) = (uint64_t)i;
+    }
+    t->n_symbols = 256;
+    start_words(t);
+    for (Pair *pair;
+         t->n_symbols < vocab - BPE_TRAIN_SPECIAL && !t->failed && (pair = best_pair(t));)
+        merge_pair(t, pair);
+    if (!t->failed)
+        bpe_train_json(t->symbol, t->n_symbols, t->merge, t->n_merges, json);
+    *reached = t->n_symbols + BPE_TRAIN_SPECIAL;
+    return t->failed || json->failed ? err_set(err, CVN_EMEM, "no memory to train a tokenizer")
+                                     : CVN_OK;
+}
