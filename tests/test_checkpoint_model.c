@@ -27,7 +27,9 @@ static void make_run(TrainState *state, LlamaConfig *config, const char *run, ui
 {
     cvn_err err = {0};
     must(preset_config("tiny", config, &err), &err);
-    must(train_state_init(state, config, OPTIMIZER_ADAFACTOR, &err), &err);
+    must(train_state_init(state, config, &(TrainStateOptions){.optimizer = OPTIMIZER_ADAFACTOR},
+                          &err),
+         &err);
     CheckpointOptions options = {.config = config,
                                  .tokenizer = CVN_TEST_DATA "/chat/tokenizer.json",
                                  .file_bytes = file_bytes,

@@ -186,14 +186,25 @@ void lora_fill(const Param *p, uint64_t seed, int64_t first, int64_t n, float *o
 void lora_merge(const LoraParams *lora, const LoraOptions *options, int base, const float *a,
                 const float *b, int64_t first, int64_t n, float *weight)
 {
+    enum { PIECE = 512 };
+    double sum[PIECE];
     int64_t rank = options->rank, width = lora->base[base].file_dims[1];
     double scale = options->alpha / (double)rank;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t row = (first + i) / width, column = (first + i) % width;
-        double sum = 0;
-        for (int64_t k = 0; k < rank; k++)
-            sum += (double)b[row * rank + k] * (double)a[k * width + column];
-        weight[i] = (float)((double)weight[i] + scale * sum);
+    while (n > 0) {
+        int64_t row = first / width, column = first % width, m = width - column;
+        m = m < n ? m : n;
+        m = m < PIECE ? m : PIECE;
+        memset(sum, 0, sizeof sum);
+        for (int64_t k = 0; k < rank; k++) {
+            double factor = (double)b[row * rank + k];
+            for (int64_t i = 0; i < m; i++)
+                sum[i] += factor * (double)a[k * width + column + i];
+        }
+        for (int64_t i = 0; i < m; i++)
+            weight[i] = (float)((double)weight[i] + scale * sum[i]);
+        first += m;
+        weight += m;
+        n -= m;
     }
 }
 

@@ -1,5 +1,6 @@
 #include "train/state.h"
 
+#include "io/convert.h"
 #include "io/save.h"
 #include "train/checkpoint_folder.h"
 
@@ -17,6 +18,18 @@ static void add_tensor(TrainState *s, const char *name, cvn_type type)
 {
     s->saved.tensor[s->saved.n++] = (CheckpointTensor){.name = name, .type = type};
     s->bytes += padded(cvn_type_bytes(&type));
+}
+
+/* What LoRA leaves as it is. */
+static void list_frozen(TrainState *s, cvn_dtype dtype)
+{
+    s->frozen = arena_array(&s->arena, (size_t)s->model.n, sizeof *s->frozen);
+    for (int i = 0; i < s->model.n; i++) {
+        const Param *p = &s->model.param[i];
+        s->frozen[i] = (CheckpointTensor){.name = p->file_name[NAMING_HF],
+                                          .type = cvn_type_make(dtype, p->rank, p->dims)};
+        s->bytes += padded(cvn_type_bytes(&s->frozen[i].type));
+    }
 }
 
 /* Names and types of everything, and the sum of bytes. */
@@ -47,37 +60,44 @@ static void list_tensors(TrainState *s, const Optimizer *optimizer)
 }
 
 /* Everything but the block. */
-static int describe(TrainState *s, const LlamaConfig *config, OptimizerKind optimizer, cvn_err *err)
+static int describe(TrainState *s, const LlamaConfig *config, const TrainStateOptions *options,
+                    cvn_err *err)
 {
-    *s = (TrainState){0};
+    *s = (TrainState){.lora = options->lora};
     int code = llama_config_check(config, "the model", err);
     if (code == CVN_OK)
         code = arena_init(&s->arena, err);
     if (code)
         return code;
-    params_list(&s->params, config, &s->arena);
+    params_list(&s->model, config, &s->arena);
+    s->params = s->model;
     /* The largest optimizer keeps two tensors of the weights' size: three times f32 must not overflow. */
     if (model_size(config).params > INT64_MAX / 64)
         return err_set(err, CVN_EMEM, "a model of %lld parameters cannot be trained here",
                        (long long)model_size(config).params);
-    list_tensors(s, &optimizers[optimizer]);
+    if (s->lora.rank > 0) {
+        lora_params(&s->adapters, &s->model, &s->lora, &s->arena);
+        s->params = s->adapters.list;
+        list_frozen(s, options->frozen);
+    }
+    list_tensors(s, &optimizers[options->optimizer]);
     return CVN_OK;
 }
 
-int train_state_size(const LlamaConfig *config, OptimizerKind optimizer, size_t *bytes,
+int train_state_size(const LlamaConfig *config, const TrainStateOptions *options, size_t *bytes,
                      cvn_err *err)
 {
     TrainState s;
-    int code = describe(&s, config, optimizer, err);
+    int code = describe(&s, config, options, err);
     *bytes = s.bytes;
     train_state_free(&s);
     return code;
 }
 
-int train_state_init(TrainState *s, const LlamaConfig *config, OptimizerKind optimizer,
+int train_state_init(TrainState *s, const LlamaConfig *config, const TrainStateOptions *options,
                      cvn_err *err)
 {
-    int code = describe(s, config, optimizer, err);
+    int code = describe(s, config, options, err);
     if (code)
         return code;
     void *block = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -90,6 +110,10 @@ int train_state_init(TrainState *s, const LlamaConfig *config, OptimizerKind opt
     for (int i = 0; i < s->saved.n; i++) {
         s->saved.tensor[i].data = at;
         at += padded(cvn_type_bytes(&s->saved.tensor[i].type));
+    }
+    for (int i = 0; s->frozen && i < s->model.n; i++) {
+        s->frozen[i].data = at;
+        at += padded(cvn_type_bytes(&s->frozen[i].type));
     }
     s->updates = s->saved.tensor[s->saved.n - 1].data;
     return CVN_OK;
@@ -115,11 +139,39 @@ static int fill_weights(TrainState *s, SaveFill fill, void *context, cvn_err *er
 
 int train_state_random(TrainState *s, uint64_t seed, cvn_err *err)
 {
-    return fill_weights(s, init_fill, &seed, err);
+    if (s->lora.rank == 0)
+        return fill_weights(s, init_fill, &seed, err);
+    for (int i = 0; i < s->n_weights; i++) {
+        const Param *p = &s->params.param[i];
+        lora_fill(p, seed, 0, p->n, s->saved.tensor[i].data);
+    }
+    return CVN_OK;
+}
+
+/* The frozen weights from a model, in pieces, in their type. */
+static int fill_frozen(TrainState *s, const IoModel *model, cvn_err *err)
+{
+    float piece[4096];
+    const int64_t size = sizeof piece / sizeof *piece;
+    for (int i = 0; i < s->model.n; i++) {
+        const Param *p = &s->model.param[i];
+        const CheckpointTensor *to = &s->frozen[i];
+        for (int64_t first = 0; first < p->n; first += size) {
+            int64_t n = p->n - first < size ? p->n - first : size;
+            int code = save_fill_model((void *)(uintptr_t)model, p, first, n, piece, err);
+            if (code)
+                return code;
+            io_encode(to->type.dtype, piece, n,
+                      (uint8_t *)to->data + cvn_dtype_bytes(to->type.dtype, first));
+        }
+    }
+    return CVN_OK;
 }
 
 int train_state_from_model(TrainState *s, const IoModel *model, cvn_err *err)
 {
+    if (s->lora.rank > 0)
+        return fill_frozen(s, model, err);
     return fill_weights(s, save_fill_model, (void *)(uintptr_t)model, err);
 }
 

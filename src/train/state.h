@@ -7,6 +7,9 @@
  *   the last one              "optimizer.updates" i32 [1]: updates made; steps that were skipped because
  *                             something was not finite do not count
  *
+ * With LoRA the adapters (lora.h) stand in place of the weights, which are frozen: kept apart, in the type
+ * that enters products, and not saved.
+ *
  * With the counters beside them this is all that a checkpoint holds: random numbers are counter-based, so
  * the seed is their whole state, and the data's position is the number of sequences taken.
  *
@@ -18,38 +21,50 @@
 
 #include "io/model.h"
 #include "train/checkpoint.h"
+#include "train/lora.h"
 #include "train/optimizer.h"
 
 typedef struct TrainState {
-    CheckpointState saved; /* tensors and counters; config is the caller's */
-    int n_weights;         /* the first of saved.tensor */
-    int *first_slot;       /* [n_weights + 1]: index of the first slot of each weight */
-    int32_t *updates;      /* data of the last tensor */
-    ParamList params;      /* of the model */
-    Arena arena;           /* owned: names and the lists */
-    void *block;           /* owned mapping of `bytes`, zero at first */
+    CheckpointState saved;    /* tensors and counters; config is the caller's */
+    int n_weights;            /* the first of saved.tensor: what is trained */
+    int *first_slot;          /* [n_weights + 1]: index of the first slot of each weight */
+    int32_t *updates;         /* data of the last tensor */
+    ParamList params;         /* what is trained: the model's parameters, or the adapters */
+    ParamList model;          /* the model's */
+    LoraOptions lora;         /* rank 0: none */
+    LoraParams adapters;      /* with LoRA */
+    CheckpointTensor *frozen; /* [model.n] with LoRA, else NULL */
+    Arena arena;              /* owned: names and the lists */
+    void *block;              /* owned mapping of `bytes`, zero at first */
     size_t bytes;
 } TrainState;
 
+typedef struct TrainStateOptions {
+    OptimizerKind optimizer;
+    LoraOptions lora; /* rank 0: every weight is trained */
+    cvn_dtype frozen; /* with LoRA: type of the weights, f32 or bf16 */
+} TrainStateOptions;
+
 /* Bytes of the block that train_state_init would allocate. */
-int train_state_size(const LlamaConfig *config, OptimizerKind optimizer, size_t *bytes,
+int train_state_size(const LlamaConfig *config, const TrainStateOptions *options, size_t *bytes,
                      cvn_err *err);
 
 /* Allocates; everything is 0. */
-int train_state_init(TrainState *state, const LlamaConfig *config, OptimizerKind optimizer,
+int train_state_init(TrainState *state, const LlamaConfig *config, const TrainStateOptions *options,
                      cvn_err *err);
 
 /* Safe on {0}. */
 void train_state_free(TrainState *state);
 
-/* Weights drawn as `caravan init` draws them from a seed. */
+/* Weights drawn as `caravan init` draws them from a seed; with LoRA the adapters. */
 int train_state_random(TrainState *state, uint64_t seed, cvn_err *err);
 
 /* Weights of an opened and audited model whose parameters are the state's; interleaved rotary pairs are
-   brought into Hugging Face's order. */
+   brought into Hugging Face's order. With LoRA they are what is frozen. */
 int train_state_from_model(TrainState *state, const IoModel *model, cvn_err *err);
 
-/* Writes the weights as a Hugging Face folder. `tokenizer`: a file to copy into it, or NULL. */
+/* Writes the weights as a Hugging Face folder; not with LoRA (lora_export.h). `tokenizer`: a file to copy
+   into it, or NULL. */
 int train_state_export(const TrainState *state, const LlamaConfig *config, cvn_dtype dtype,
                        const char *folder, const char *tokenizer, cvn_err *err);
 

@@ -6,14 +6,17 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Everything has the length of the parameter table unless said otherwise. */
+/* Everything has the length of the table of what is trained (params) unless said otherwise. */
 typedef struct StepBuilder {
     cvn_graph *g;
     TrainGraph kind;
     const LlamaConfig *config;
     const TrainStepOptions *options;
     const Optimizer *optimizer;
-    ParamList params;
+    ParamList params;   /* what is trained: the model's parameters, or the adapters */
+    ParamList model;    /* the model's */
+    LoraParams lora;    /* list.n = 0 without LoRA */
+    cvn_value **frozen; /* [model.n]: with LoRA */
     cvn_value **weight, **gradient, **accumulator;
     cvn_value **slot; /* [n][OPTIMIZER_MAX_SLOTS] */
     cvn_value *total; /* f32 [TRAIN_TOTALS], of all micro-batches so far; NULL without them */
@@ -81,6 +84,10 @@ static void add_parameters(StepBuilder *b)
     }
     for (int i = 0; i < b->optimizer->n_scalars && has_update(b); i++)
         b->scalar[i] = cvn_parameter(G, b->optimizer->scalar[i], cvn_scalar(CVN_F32));
+    for (int i = 0; i < b->model.n && b->lora.list.n > 0 && has_batch(b); i++) {
+        const Param *p = &b->model.param[i];
+        b->frozen[i] = cvn_parameter(G, p->name, cvn_type_make(o->compute, p->rank, p->dims));
+    }
 }
 
 /* Scalars side by side: f32 [n]. */
@@ -97,13 +104,31 @@ static cvn_value *element(StepBuilder *b, cvn_value *x, int64_t i)
     return cvn_reshape(G, cvn_slice_axis(G, x, 0, i, i + 1), 0, NULL);
 }
 
+/* The loss of the model as it is trained: whole, or with adapters beside what is frozen. */
+static int add_loss(StepBuilder *b, LlamaLoss *loss, cvn_err *err)
+{
+    const TrainStepOptions *o = b->options;
+    if (b->lora.list.n == 0)
+        return llama_loss(b->g, b->config, o->compute, b->weight, b->tokens, b->targets, loss, err);
+    size_t n = (size_t)b->model.n;
+    cvn_value **lower = arena_array(&b->g->arena, n, sizeof(cvn_value *));
+    cvn_value **upper = arena_array(&b->g->arena, n, sizeof(cvn_value *));
+    for (size_t i = 0; i < n; i++) {
+        int a = b->lora.a[i];
+        lower[i] = a < 0 ? NULL : b->weight[a];
+        upper[i] = a < 0 ? NULL : b->weight[a + 1];
+    }
+    LlamaAdapters adapters = {lower, upper, o->lora.alpha / (double)o->lora.rank};
+    return llama_loss_adapted(b->g, b->config, o->compute, b->frozen, &adapters, b->tokens,
+                              b->targets, loss, err);
+}
+
 /* The forward pass and, unless only evaluating, the gradient of the sum over tokens. */
 static int add_passes(StepBuilder *b, cvn_err *err)
 {
     const TrainStepOptions *o = b->options;
     LlamaLoss loss;
-    int code =
-        llama_loss(b->g, b->config, o->compute, b->weight, b->tokens, b->targets, &loss, err);
+    int code = add_loss(b, &loss, err);
     if (code)
         return code;
     b->sum = loss.sum;
@@ -230,7 +255,13 @@ cvn_graph *train_graph(TrainGraph kind, const LlamaConfig *config, const TrainSt
     if (!b->g)
         return NULL;
     Arena *arena = &b->g->arena;
-    params_list(&b->params, config, arena);
+    params_list(&b->model, config, arena);
+    b->params = b->model;
+    if (options->lora.rank > 0) {
+        lora_params(&b->lora, &b->model, &options->lora, arena);
+        b->params = b->lora.list;
+        b->frozen = arena_array(arena, (size_t)b->model.n, sizeof *b->frozen);
+    }
     size_t n = (size_t)b->params.n;
     b->weight = arena_array(arena, n, sizeof *b->weight);
     b->gradient = arena_array(arena, n, sizeof *b->gradient);

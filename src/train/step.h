@@ -17,6 +17,8 @@
  *                  cross-entropy, tokens with a target, z
  *   tokens, targets  i32 [batch, seq]; a target outside of the vocabulary (-1) is not learned
  *   scalars        f32, the optimizer's, such as "lr"
+ *   frozen         with LoRA: the model's weights, in `compute`, in the order of the parameter table; those
+ *                  above are then the adapters (lora.h)
  *
  * Weights, slots and accumulators are updated in place. The gradient is that of the mean over all tokens
  * with a target, however they lie in micro-batches, of cross-entropy + z_loss * logsumexp^2. Before the
@@ -30,6 +32,7 @@
 
 #include "grad/remat.h"
 #include "model/llama.h"
+#include "train/lora.h"
 #include "train/optimizer.h"
 
 typedef enum TrainGraph { TRAIN_STEP, TRAIN_GRADIENT, TRAIN_UPDATE, TRAIN_EVALUATE } TrainGraph;
@@ -52,6 +55,7 @@ typedef struct TrainStepOptions {
     double z_loss;              /* coefficient; 0: none */
     RematPolicy remat;          /* what the backward pass computes again */
     OptimizerOptions optimizer; /* its method, and what is constant of it */
+    LoraOptions lora;           /* rank 0: all weights are trained */
 } TrainStepOptions;
 
 /* NULL with *err set on failure. */

@@ -59,7 +59,8 @@ static int compile_one(Trainer *t, TrainGraph kind, RematPolicy remat, TrainProg
                              .clip = o->clip,
                              .z_loss = o->z_loss,
                              .remat = remat,
-                             .optimizer = o->optimizer};
+                             .optimizer = o->optimizer,
+                             .lora = o->lora};
     cvn_graph *g = train_graph(kind, &t->config, &step, err);
     if (!g)
         return err->code;
@@ -85,7 +86,8 @@ static void *named_scalar(Trainer *t, const char *name)
     return NULL;
 }
 
-/* Addresses in the order that step.h promises: weights, slots, accumulators; what comes after goes by name. */
+/* Addresses in the order that step.h promises: weights, slots, accumulators; tokens, targets and scalars go
+ * by name; what has none of these names is frozen, in its order. */
 static void bind(Trainer *t, TrainProgram *program, bool slots, bool accumulators)
 {
     const Plan *plan = program->plan;
@@ -102,13 +104,18 @@ static void bind(Trainer *t, TrainProgram *program, bool slots, bool accumulator
         program->param[n] = sum;
         sum += padded(plan->parameter[n++].bytes);
     }
-    for (; n < plan->n_parameters; n++) {
+    for (int frozen = 0; n < plan->n_parameters; n++) {
         const char *name = plan->parameter[n].name;
         if (strcmp(name, "tokens") == 0)
             program->tokens = n++;
-        else
-            program->param[n] = named_scalar(t, name);
+        else if (!(program->param[n] = named_scalar(t, name)))
+            program->param[n] = t->state.frozen[frozen++].data;
     }
+}
+
+static TrainStateOptions state_options(const TrainerOptions *o)
+{
+    return (TrainStateOptions){o->optimizer.kind, o->lora, o->compute};
 }
 
 static size_t largest_arena(const Trainer *t)
@@ -136,7 +143,8 @@ static size_t accumulator_bytes(const Plan *plan)
 static int check_memory(Trainer *t, cvn_err *err)
 {
     size_t state, arena = largest_arena(t);
-    int code = train_state_size(&t->config, t->options.optimizer.kind, &state, err);
+    TrainStateOptions options = state_options(&t->options);
+    int code = train_state_size(&t->config, &options, &state, err);
     if (code)
         return code;
     t->accumulator_bytes = accumulator_bytes(t->update.plan);
@@ -171,7 +179,8 @@ static int compile_within(Trainer *t, cvn_err *err)
 
 static int allocate(Trainer *t, cvn_err *err)
 {
-    int code = train_state_init(&t->state, &t->config, t->options.optimizer.kind, err);
+    TrainStateOptions options = state_options(&t->options);
+    int code = train_state_init(&t->state, &t->config, &options, err);
     if (code == CVN_OK)
         code = device_reserve(t->device, largest_arena(t), err);
     if (code || t->accumulator_bytes == 0)

@@ -29,6 +29,7 @@ typedef struct TrainerOptions {
     RematPolicy remat;   /* REMAT_POLICY_COUNT: the cheapest that fits in memory_limit */
     OptimizerOptions optimizer;
     Schedule schedule;
+    LoraOptions lora;     /* rank 0: every weight is trained */
     int threads;          /* 0: what the machine allows */
     size_t memory_limit;  /* bytes of everything together; 0: what the machine has free now */
     bool evaluates;       /* trainer_evaluate will be called */
