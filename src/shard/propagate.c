@@ -65,17 +65,17 @@ static int read_marks(State *s, cvn_err *err)
     return CVN_OK;
 }
 
-static void find_constants(State *s)
+void shard_constants(const cvn_graph *g, bool *is_constant)
 {
-    for (const Op *op = s->g->first; op; op = op->next) {
+    for (const Op *op = g->first; op; op = op->next) {
         bool leaf = op->kind == OP_CONSTANT || op->kind == OP_IOTA;
         bool constant =
             leaf || (op->n_operands > 0 && op->n_results == 1 &&
                      (factor_is_transparent(op->kind) || op->kind == OP_BROADCAST_IN_DIM));
         for (int i = 0; i < op->n_operands; i++)
-            constant = constant && s->constant[op->operand[i]->id];
+            constant = constant && is_constant[op->operand[i]->id];
         for (int i = 0; i < op->n_results; i++)
-            s->constant[op->result[i]->id] = constant && !op->result[i]->spec;
+            is_constant[op->result[i]->id] = constant && !op->result[i]->spec;
     }
 }
 
@@ -461,7 +461,9 @@ static AxisList partial_axes(const State *s, const Rule *rule)
 static bool exchange(State *s, const Node *node)
 {
     const Rule *rule = &node->rule;
-    if (!node->op || node->op->kind != OP_DOT_GENERAL || !node->tensor[0] || !node->tensor[1])
+    if (!node->op || node->op->kind != OP_DOT_GENERAL)
+        return false;
+    if (!node->tensor[0] || !node->tensor[1] || !node->tensor[2])
         return false;
     look_at(s, node);
     AxisList partial = partial_axes(s, rule);
@@ -527,7 +529,7 @@ static int propagate(State *s, cvn_err *err)
     int priority = 0;
     if (read_marks(s, err))
         return CVN_EINVAL;
-    find_constants(s);
+    shard_constants(s->g, s->constant);
     make_nodes(s);
     find_neighbours(s);
     note_marks(s);

@@ -1,0 +1,295 @@
+#include "shard/emit.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void emit_init(Emit *e, cvn_graph *g, const Mesh *mesh)
+{
+    *e = (Emit){.g = g, .mesh = mesh};
+    map_init(&e->cached, &g->arena);
+}
+
+/* What a cached value depends on. Zeroed before it is filled, as it is compared by its bytes. */
+typedef struct Key {
+    char what; /* 'd' digit, 'o' offset, 'm' mask, 'g' groups */
+    int32_t n;
+    AxisRef ref[AXES_MAX];
+    int64_t a, b;
+} Key;
+
+static uint64_t *cache_of(Emit *e, char what, const AxisList *axes, int64_t a, int64_t b)
+{
+    Key key;
+    memset(&key, 0, sizeof key);
+    key.what = what;
+    key.n = axes->n;
+    memcpy(key.ref, axes->ref, (size_t)axes->n * sizeof key.ref[0]);
+    key.a = a;
+    key.b = b;
+    return map_put(&e->cached, &key, sizeof key, NULL);
+}
+
+cvn_value *emit_i32(Emit *e, int64_t value)
+{
+    return cvn_splat(e->g, cvn_scalar(CVN_I32), (double)value);
+}
+
+/* ---- where a device is ---- */
+
+static cvn_value *place_from_table(Emit *e, cvn_value *device)
+{
+    int64_t n = e->mesh->n_devices, one = 1;
+    int32_t *place = arena_array(&e->g->arena, (size_t)n, sizeof *place);
+    for (int32_t p = 0; p < n; p++)
+        place[mesh_device(e->mesh, p)] = p;
+    cvn_value *table = cvn_constant(e->g, CVN_TYPE(CVN_I32, n), place);
+    cvn_value *found = cvn_dynamic_slice(e->g, table, &device, &one);
+    return cvn_reshape(e->g, found, 0, NULL);
+}
+
+static cvn_value *place_of_device(Emit *e)
+{
+    if (!e->place) {
+        cvn_value *device = cvn_convert(e->g, cvn_partition_id(e->g), CVN_I32);
+        e->place = e->mesh->order ? place_from_table(e, device) : device;
+    }
+    return e->place;
+}
+
+/* Places that neighbours in a digit are apart. */
+static int64_t digit_stride(const Mesh *mesh, AxisRef ref)
+{
+    int64_t stride = mesh->axis[ref.axis].size / (ref.pre * ref.size);
+    for (int i = ref.axis + 1; i < mesh->n_axes; i++)
+        stride *= mesh->axis[i].size;
+    return stride;
+}
+
+cvn_value *emit_digit(Emit *e, const AxisList *axes)
+{
+    uint64_t *known = cache_of(e, 'd', axes, 0, 0);
+    if (*known)
+        return (cvn_value *)(uintptr_t)*known;
+    cvn_value *digit = NULL;
+    for (int i = 0; i < axes->n; i++) {
+        AxisRef ref = axes->ref[i];
+        int64_t stride = digit_stride(e->mesh, ref);
+        cvn_value *d = place_of_device(e);
+        if (stride > 1)
+            d = cvn_divide(e->g, d, emit_i32(e, stride));
+        if (stride * ref.size < e->mesh->n_devices)
+            d = cvn_remainder(e->g, d, emit_i32(e, ref.size));
+        if (digit)
+            d = cvn_add(e->g, cvn_multiply(e->g, digit, emit_i32(e, ref.size)), d);
+        digit = d;
+    }
+    if (!digit)
+        digit = emit_i32(e, 0);
+    *cache_of(e, 'd', axes, 0, 0) = (uintptr_t)digit;
+    return digit;
+}
+
+cvn_value *emit_offset(Emit *e, const AxisList *axes, int64_t chunk)
+{
+    uint64_t *known = cache_of(e, 'o', axes, chunk, 0);
+    if (*known)
+        return (cvn_value *)(uintptr_t)*known;
+    cvn_value *offset = emit_digit(e, axes);
+    if (chunk != 1 && axes->n)
+        offset = cvn_multiply(e->g, offset, emit_i32(e, chunk));
+    *cache_of(e, 'o', axes, chunk, 0) = (uintptr_t)offset;
+    return offset;
+}
+
+/* ---- masks ---- */
+
+double emit_neutral(cvn_reduce kind, cvn_dtype dtype)
+{
+    bool is_float = dtype == CVN_F64 || dtype == CVN_F32 || dtype == CVN_BF16 || dtype == CVN_F16;
+    double high = INFINITY, low = -INFINITY;
+    if (!is_float) {
+        bool is_signed = dtype == CVN_I32 || dtype == CVN_I8 || dtype == CVN_I4;
+        int bits = dtype == CVN_BOOL ? 1 : dtype == CVN_I4 ? 4 : (int)cvn_dtype_bytes(dtype, 1) * 8;
+        high = ldexp(1, is_signed ? bits - 1 : bits) - 1;
+        low = is_signed ? -ldexp(1, bits - 1) : 0;
+    }
+    switch (kind) {
+    case CVN_PRODUCT:
+    case CVN_ALL:
+        return 1;
+    case CVN_MAX:
+        return low;
+    case CVN_MIN:
+        return high;
+    case CVN_SUM:
+    case CVN_ANY:
+        break;
+    }
+    return 0;
+}
+
+cvn_value *emit_where(Emit *e, cvn_value *pred, cvn_value *x, int d, double fill)
+{
+    cvn_type flags = x->type;
+    flags.dtype = CVN_BOOL;
+    if (x->type.rank > 1)
+        pred = cvn_broadcast_in_dim(e->g, pred, flags, &d);
+    return cvn_select(e->g, pred, x, cvn_splat(e->g, x->type, fill));
+}
+
+cvn_value *emit_mask(Emit *e, cvn_value *x, int d, const AxisList *axes, int64_t n, double fill)
+{
+    int64_t chunk = x->type.dim[d];
+    if (chunk * axes_size(axes) == n)
+        return x;
+    uint64_t *known = cache_of(e, 'm', axes, chunk, n);
+    cvn_value *real = (cvn_value *)(uintptr_t)*known;
+    if (!real) {
+        cvn_type row = CVN_TYPE(CVN_I32, chunk);
+        cvn_value *left = cvn_subtract(e->g, emit_i32(e, n), emit_offset(e, axes, chunk));
+        left = cvn_broadcast_in_dim(e->g, left, row, NULL);
+        real = cvn_compare_values(e->g, CVN_LT, cvn_iota(e->g, row, 0), left);
+        *cache_of(e, 'm', axes, chunk, n) = (uintptr_t)real;
+    }
+    return emit_where(e, real, x, d, fill);
+}
+
+/* ---- parts ---- */
+
+cvn_value *emit_part(Emit *e, cvn_value *x, int d, cvn_value *start, int64_t size)
+{
+    cvn_value *starts[CVN_MAX_RANK];
+    int64_t sizes[CVN_MAX_RANK];
+    for (int i = 0; i < x->type.rank; i++) {
+        starts[i] = i == d ? start : emit_i32(e, 0);
+        sizes[i] = i == d ? size : x->type.dim[i];
+    }
+    return cvn_dynamic_slice(e->g, x, starts, sizes);
+}
+
+cvn_value *emit_resize(Emit *e, cvn_value *x, int d, int64_t size)
+{
+    if (x->type.dim[d] == size)
+        return x;
+    if (x->type.dim[d] > size)
+        return cvn_slice_axis(e->g, x, d, 0, size);
+    int64_t none[CVN_MAX_RANK] = {0}, high[CVN_MAX_RANK] = {0};
+    high[d] = size - x->type.dim[d];
+    return cvn_pad(e->g, x, cvn_splat(e->g, cvn_scalar(x->type.dtype), 0), none, high, none);
+}
+
+/* ---- collectives ---- */
+
+/* Adds what digit number `digit` of the axes is worth to a place where they are all 0. */
+static int32_t place_with(const Mesh *mesh, const AxisList *axes, int32_t place, int32_t digit)
+{
+    for (int i = axes->n - 1; i >= 0; i--) {
+        place += (int32_t)(digit % axes->ref[i].size * digit_stride(mesh, axes->ref[i]));
+        digit /= axes->ref[i].size;
+    }
+    return place;
+}
+
+Ints emit_groups(Emit *e, const AxisList *axes)
+{
+    uint64_t *known = cache_of(e, 'g', axes, 0, 0);
+    const int32_t n = e->mesh->n_devices, size = axes_size(axes);
+    if (!*known) {
+        int64_t *id = arena_array(&e->g->arena, (size_t)n, sizeof *id), *next = id;
+        for (int32_t p = 0; p < n; p++)
+            for (int32_t i = 0; i < size && axes_digit(e->mesh, axes, p) == 0; i++)
+                *next++ = mesh_device(e->mesh, place_with(e->mesh, axes, p, i));
+        *known = (uintptr_t)id;
+    }
+    return (Ints){n, (const int64_t *)(uintptr_t)*known};
+}
+
+static cvn_value *collective(Emit *e, OpKind kind, OpAttr attr, const AxisList *axes, cvn_value *x)
+{
+    attr.groups = emit_groups(e, axes);
+    attr.group_size = axes_size(axes);
+    return graph_add(e->g, kind, &attr, 1, &x, NULL);
+}
+
+/* The digits of a place in the axes of one dimension after another, as one number each; and the
+   other way, into a place where they are 0. */
+static int32_t take_digits(const Mesh *mesh, const AxisList *axes, int32_t place)
+{
+    int32_t digit = axes_digit(mesh, axes, place), none = 0;
+    return place - (place_with(mesh, axes, none, digit));
+}
+
+/* Digits that only `a` uses, on any dimension, in the order of the mesh. */
+static AxisList only_in(const Sharding *a, const Sharding *b)
+{
+    AxisList all = {0};
+    for (int d = 0; d < a->rank; d++)
+        for (int i = 0; i < a->dim[d].axes.n; i++) {
+            AxisList ref = {1, {a->dim[d].axes.ref[i]}};
+            for (int k = 0; k < b->rank; k++)
+                for (int j = 0; j < b->dim[k].axes.n; j++)
+                    ref = axes_remove(&ref, b->dim[k].axes.ref[j]);
+            axes_add_list(&all, &ref);
+        }
+    return all;
+}
+
+/* Which place holds under `before` what this place is to hold under `after`. Every place is the
+   source of one: digits that become unused take over from those that were. */
+static int32_t source_place(const Mesh *mesh, const Sharding *before, const Sharding *after,
+                            const AxisList *left, const AxisList *came, int32_t target)
+{
+    int32_t place = target;
+    for (int d = 0; d < after->rank; d++)
+        place = take_digits(mesh, &after->dim[d].axes, place);
+    place = take_digits(mesh, left, place);
+    place = place_with(mesh, came, place, axes_digit(mesh, left, target));
+    for (int d = 0; d < after->rank; d++)
+        place = place_with(mesh, &before->dim[d].axes, place,
+                           axes_digit(mesh, &after->dim[d].axes, target));
+    return place;
+}
+
+static cvn_value *permute(Emit *e, cvn_value *x, const Sharding *before, const Sharding *after)
+{
+    const int32_t n = e->mesh->n_devices;
+    AxisList left = only_in(before, after), came = only_in(after, before);
+    int64_t *pair = arena_array(&e->g->arena, 2 * (size_t)n, sizeof *pair);
+    for (int32_t p = 0; p < n; p++) {
+        pair[2 * p] = mesh_device(e->mesh, source_place(e->mesh, before, after, &left, &came, p));
+        pair[2 * p + 1] = mesh_device(e->mesh, p);
+    }
+    OpAttr attr = {.groups = {2 * n, pair}};
+    return graph_add(e->g, OP_COLLECTIVE_PERMUTE, &attr, 1, &x, NULL);
+}
+
+cvn_value *emit_step(Emit *e, cvn_value *x, const cvn_type *type, const Sharding *before,
+                     const ReshardStep *step)
+{
+    const Sharding *after = &step->after;
+    const cvn_type local = sharding_local(after, type);
+    int d = step->dim, from = step->from_dim;
+    int64_t n = axes_size(&step->axes);
+    switch (step->kind) {
+    case RESHARD_SLICE:
+        x = emit_resize(e, x, d, local.dim[d] * n);
+        return emit_part(e, x, d, emit_offset(e, &step->axes, local.dim[d]), local.dim[d]);
+    case RESHARD_ALL_GATHER:
+        x = collective(e, OP_ALL_GATHER, (OpAttr){.axis = d}, &step->axes, x);
+        return emit_resize(e, x, d, local.dim[d]);
+    case RESHARD_REDUCE_SCATTER:
+        x = emit_resize(e, x, d, local.dim[d] * n);
+        return collective(e, OP_REDUCE_SCATTER, (OpAttr){.axis = d, .reduce = before->how},
+                          &step->axes, x);
+    case RESHARD_ALL_REDUCE:
+        return collective(e, OP_ALL_REDUCE, (OpAttr){.reduce = before->how}, &step->axes, x);
+    case RESHARD_ALL_TO_ALL:
+        x = emit_resize(e, x, d, local.dim[d] * n);
+        x = collective(e, OP_ALL_TO_ALL, (OpAttr){.axis = d, .concat_axis = from}, &step->axes, x);
+        return emit_resize(e, x, from, local.dim[from]);
+    case RESHARD_PERMUTE:
+        break;
+    }
+    return permute(e, x, before, after);
+}

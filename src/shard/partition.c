@@ -1,0 +1,380 @@
+#include "shard/partition.h"
+
+#include "shard/partition_impl.h"
+#include "shard/projection.h"
+
+#include <string.h>
+
+/* ---- shardings of a choice ---- */
+
+bool rule_has(const Rule *rule, int t, int f)
+{
+    for (int d = 0; d < CVN_MAX_RANK; d++)
+        for (int i = 0; i < rule->dim[t][d].n; i++)
+            if (rule->dim[t][d].factor[i] == f)
+                return true;
+    return false;
+}
+
+Sharding choice_sharding(const Rule *rule, const Choice *choice, int t, int rank)
+{
+    Sharding s = {.rank = rank};
+    for (int d = 0; d < rank; d++)
+        for (int i = 0; i < rule->dim[t][d].n; i++)
+            axes_add_list(&s.dim[d].axes, &choice->axes[rule->dim[t][d].factor[i]]);
+    for (int f = 0; f < rule->n_factors && t >= rule->n_operands; f++) {
+        if (rule->factor[f].kind != FACTOR_REDUCE || rule_has(rule, t, f))
+            continue;
+        axes_add_list(&s.unreduced, &choice->axes[f]);
+        s.how = rule->factor[f].how;
+    }
+    return s;
+}
+
+/* ---- versions ---- */
+
+static void add_key(StrBuf *key, const Sharding *s)
+{
+    for (int l = 0; l <= s->rank; l++) {
+        const AxisList *list = l < s->rank ? &s->dim[l].axes : &s->unreduced;
+        strbuf_putc(key, (char)list->n);
+        strbuf_add(key, list->ref, (size_t)list->n * sizeof list->ref[0]);
+    }
+}
+
+const Reshard *part_plan(Part *p, const cvn_type *type, const Sharding *from, const Sharding *to)
+{
+    StrBuf key = {0};
+    bool added;
+    strbuf_add(&key, type, sizeof *type);
+    strbuf_putc(&key, (char)from->how);
+    add_key(&key, from);
+    add_key(&key, to);
+    uint64_t *at = map_put(&p->plans, key.text, key.length, &added);
+    strbuf_free(&key);
+    if (added) {
+        Reshard plan = reshard_plan(p->mesh, type, from, to, &p->arena);
+        *at = (uintptr_t)arena_copy(&p->arena, &plan, sizeof plan);
+    }
+    return (const Reshard *)(uintptr_t)*at;
+}
+
+static const Version *best_version(Part *p, const cvn_value *v, const Sharding *want,
+                                   const Reshard **plan)
+{
+    const Version *best = NULL;
+    for (const Version *a = p->version[v->id]; a; a = a->next) {
+        const Reshard *way = part_plan(p, &v->type, &a->sharding, want);
+        if (best && way->cost >= (*plan)->cost)
+            continue;
+        best = a;
+        *plan = way;
+    }
+    return best;
+}
+
+static void add_version(Part *p, const cvn_value *v, const Sharding *sharding, cvn_value *local)
+{
+    Version version = {*sharding, local, p->version[v->id]};
+    p->version[v->id] = arena_copy(&p->arena, &version, sizeof version);
+}
+
+/* Keeps the list in the report's arena, twice as long when it is full. */
+static void note_collective(Part *p, const cvn_value *of, const Op *op, const ReshardStep *step)
+{
+    PartitionReport *r = p->report;
+    PartitionCollective row = {.op = op, .axes = step->axes, .bytes = step->bytes};
+    row.of = of->name ? arena_string(&r->arena, of->name) : op_info[of->def->kind].name;
+    for (int i = 0; i < step->axes.n; i++)
+        row.slow |= mesh_axis_is_slow(p->mesh, step->axes.ref[i].axis);
+    if (r->n_collectives == p->cap_collectives) {
+        p->cap_collectives = p->cap_collectives ? 2 * p->cap_collectives : 64;
+        PartitionCollective *more =
+            arena_array(&r->arena, (size_t)p->cap_collectives, sizeof *more);
+        if (r->n_collectives)
+            memcpy(more, r->collective, (size_t)r->n_collectives * sizeof *more);
+        r->collective = more;
+    }
+    r->collective[r->n_collectives++] = row;
+}
+
+/* Drops from the list what is no longer in the graph, and adds up the rest. */
+static void count_collectives(const cvn_graph *g, PartitionReport *r)
+{
+    int64_t kept = 0, i = 0;
+    for (const Op *op = g->first; op; op = op->next) {
+        if (op_info[op->kind].class_ != CLASS_COLLECTIVE || op->kind == OP_PARTITION_ID)
+            continue;
+        while (r->collective[i].op != op)
+            i++;
+        r->count[op->kind]++;
+        r->bytes[op->kind] += r->collective[i].bytes;
+        r->collective[kept++] = r->collective[i++];
+    }
+    r->n_collectives = kept;
+}
+
+/* The collective among the operations that a step appended behind `last`. */
+static const Op *collective_after(const cvn_graph *g, const Op *last)
+{
+    for (const Op *op = last ? last->next : g->first; op; op = op->next)
+        if (op_info[op->kind].class_ == CLASS_COLLECTIVE && op->kind != OP_PARTITION_ID)
+            return op;
+    return NULL;
+}
+
+static cvn_value *reshard(Part *p, const cvn_value *v, const Version *from, const Reshard *plan)
+{
+    cvn_value *x = from->local;
+    Sharding now = from->sharding;
+    p->report->n_involuntary += plan->involuntary;
+    for (int i = 0; i < plan->n; i++) {
+        const Op *last = p->emit.g->last;
+        x = emit_step(&p->emit, x, &v->type, &now, &plan->step[i]);
+        const Op *op = collective_after(p->emit.g, last);
+        if (op)
+            note_collective(p, v, op, &plan->step[i]);
+        now = plan->step[i].after;
+    }
+    return x;
+}
+
+/* ---- constants: made where they are needed, as they are needed ---- */
+
+static cvn_value *local_iota(Part *p, const Op *op, const Sharding *want)
+{
+    const cvn_type *whole = &op->result[0]->type;
+    cvn_type type = sharding_local(want, whole), i32 = type;
+    const AxisList *axes = &want->dim[op->attr.axis].axes;
+    int axis = (int)op->attr.axis;
+    if (axes->n == 0)
+        return cvn_iota(p->emit.g, type, axis);
+    i32.dtype = CVN_I32;
+    cvn_value *offset = emit_offset(&p->emit, axes, type.dim[axis]);
+    cvn_value *count = cvn_iota(p->emit.g, i32, axis);
+    count = cvn_add(p->emit.g, count, cvn_broadcast_in_dim(p->emit.g, offset, i32, NULL));
+    return type.dtype == CVN_I32 ? count : cvn_convert(p->emit.g, count, type.dtype);
+}
+
+/* The choice that gives the result this sharding; false when the operation has none. */
+static bool choice_for(const Op *op, const Rule *rule, const Sharding *want, Choice *choice)
+{
+    Projection seen;
+    project(want, rule, rule->n_operands, &seen);
+    *choice = (Choice){0};
+    for (int f = 0; f < rule->n_factors; f++) {
+        choice->axes[f] = seen.factor[f].axes;
+        if (seen.factor[f].overflow.n ||
+            (seen.factor[f].axes.n && rule->factor[f].kind != FACTOR_PASS))
+            return false;
+    }
+    Sharding back = choice_sharding(rule, choice, rule->n_operands, want->rank);
+    for (int t = 0; t < op->n_operands; t++)
+        for (int d = 0; d < op->operand[t]->type.rank; d++)
+            for (int i = 0; i < rule->dim[t][d].n && rule->dim[t][d].n > 1; i++)
+                if (rule->factor[rule->dim[t][d].factor[i]].size %
+                    axes_size(&choice->axes[rule->dim[t][d].factor[i]]))
+                    return false;
+    return sharding_same(&back, want);
+}
+
+static bool is_whole(const Sharding *s)
+{
+    for (int d = 0; d < s->rank; d++)
+        if (s->dim[d].axes.n)
+            return false;
+    return true;
+}
+
+/* NULL when it has to be made whole and cut. */
+static cvn_value *constant_as(Part *p, const cvn_value *v, const Sharding *want)
+{
+    const Op *op = v->def;
+    cvn_graph *g = p->emit.g;
+    cvn_type local = sharding_local(want, &v->type);
+    bool small = v->type.dtype == CVN_I4 || v->type.dtype == CVN_I8;
+    if (op->kind == OP_CONSTANT && (op->attr.literal.splat || is_whole(want))) {
+        OpAttr attr = attr_copy(g, op->kind, &op->attr);
+        return graph_add(g, op->kind, &attr, 0, NULL, &local);
+    }
+    if (op->kind == OP_IOTA && (!small || want->dim[op->attr.axis].axes.n == 0))
+        return local_iota(p, op, want);
+    if (op->kind == OP_CONSTANT || op->kind == OP_IOTA)
+        return NULL;
+    Rule rule = factor_rule(op, &p->arena);
+    Choice choice;
+    if (!choice_for(op, &rule, want, &choice))
+        return NULL;
+    cvn_value **in = arena_array(&p->arena, (size_t)op->n_operands + 1, sizeof *in);
+    for (int t = 0; t < op->n_operands; t++) {
+        Sharding s = choice_sharding(&rule, &choice, t, op->operand[t]->type.rank);
+        in[t] = part_value(p, op->operand[t], &s);
+    }
+    return part_emit(p, op, &rule, &choice, in);
+}
+
+double part_cost(Part *p, const cvn_value *v, const Sharding *want)
+{
+    const Reshard *plan = NULL;
+    if (p->constant[v->id])
+        return 0;
+    return best_version(p, v, want, &plan) ? plan->cost : 0;
+}
+
+cvn_value *part_value(Part *p, const cvn_value *v, const Sharding *want)
+{
+    const Reshard *plan = NULL;
+    const Version *from = best_version(p, v, want, &plan);
+    if (from && plan->n == 0)
+        return from->local;
+    cvn_value *local = NULL;
+    if (p->constant[v->id]) {
+        local = constant_as(p, v, want);
+        if (!local && !from) {
+            Sharding whole = sharding_open(v->type.rank);
+            part_value(p, v, &whole);
+            from = best_version(p, v, want, &plan);
+        }
+    }
+    if (!local)
+        local = reshard(p, v, from, plan);
+    add_version(p, v, want, local);
+    return local;
+}
+
+/* ---- the graph ---- */
+
+static void partition_op(Part *p, const Op *op)
+{
+    Rule rule = factor_rule(op, &p->arena);
+    Choice choice;
+    part_choose(p, op, &rule, &choice);
+    cvn_value **in = arena_array(&p->arena, (size_t)op->n_operands + 1, sizeof *in);
+    for (int t = 0; t < op->n_operands; t++) {
+        Sharding want = choice_sharding(&rule, &choice, t, op->operand[t]->type.rank);
+        in[t] = part_value(p, op->operand[t], &want);
+    }
+    cvn_at(p->emit.g, op->file, op->line);
+    cvn_value *first = part_emit(p, op, &rule, &choice, in);
+    for (int i = 0; i < op->n_results && first != p->emit.g->poison; i++) {
+        const cvn_value *v = op->result[i];
+        cvn_value *local = first->def->result[op->n_results == 1 ? first->result : i];
+        Sharding natural = choice_sharding(&rule, &choice, op->n_operands + i, v->type.rank);
+        if (v->name && !local->name)
+            local->name = arena_string(&p->emit.g->arena, v->name);
+        add_version(p, v, &natural, local);
+    }
+}
+
+static void add_parameter(Part *p, const cvn_value *v)
+{
+    const Sharding *sharding = &p->sharding[v->id];
+    cvn_type local = sharding_local(sharding, &v->type);
+    cvn_graph *g = p->emit.g;
+    cvn_value *x = cvn_parameter(g, arena_string(&g->arena, v->def->attr.name), local);
+    if (v->name)
+        x->name = arena_string(&g->arena, v->name);
+    add_version(p, v, sharding, x);
+    p->report->parameter[p->report->n_parameters++] = (PartitionTensor){v->type, local, *sharding};
+}
+
+static int add_outputs(Part *p, const Output *output, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const cvn_value *v = output[i].value, *into = output[i].into;
+        const Sharding *want = &p->sharding[into ? into->id : v->id];
+        cvn_value *x = part_value(p, v, want);
+        if (into)
+            cvn_output_into(p->emit.g, x, part_value(p, into, want));
+        else
+            cvn_output(p->emit.g, x);
+        p->report->output[p->report->n_outputs++] =
+            (PartitionTensor){v->type, sharding_local(want, &v->type), *want};
+    }
+    return CVN_OK;
+}
+
+static int check_whole(const cvn_graph *g, cvn_err *err)
+{
+    for (const Op *op = g->first; op; op = op->next)
+        if (op_info[op->kind].class_ == CLASS_COLLECTIVE)
+            return err_set(err, CVN_EUNSUPPORTED,
+                           "graph '%s' has %s already; only a graph on whole shapes, without "
+                           "operations between devices, can be partitioned",
+                           g->name, op_info[op->kind].name);
+    return CVN_OK;
+}
+
+static int partition(Part *p, cvn_err *err)
+{
+    const cvn_graph *g = p->g;
+    size_t n = g->n_values + (size_t)1;
+    p->constant = arena_array(&p->arena, n, sizeof *p->constant);
+    p->version = arena_array(&p->arena, n, sizeof(Version *));
+    map_init(&p->plans, &p->arena);
+    shard_constants(g, p->constant);
+    PartitionReport *r = p->report;
+    r->parameter = arena_array(&r->arena, (size_t)g->n_parameters, sizeof *r->parameter);
+    r->output = arena_array(&r->arena, (size_t)g->n_outputs, sizeof *r->output);
+    for (int i = 0; i < g->n_parameters; i++)
+        add_parameter(p, g->parameter[i]);
+    for (const Op *op = g->first; op && !p->emit.g->err.code; op = op->next)
+        if (op->kind != OP_PARAMETER && !p->constant[op->result[0]->id])
+            partition_op(p, op);
+    add_outputs(p, g->output, g->n_outputs);
+    if (cvn_graph_check(p->emit.g, err))
+        return p->emit.g->err.code;
+    graph_remove_dead(p->emit.g);
+    count_collectives(p->emit.g, r);
+    return CVN_OK;
+}
+
+/* With the graph that is to be cut in hand. */
+static int run(const cvn_graph *g, const Mesh *mesh, const ShardResult *result, cvn_graph **local,
+               PartitionReport *report, cvn_err *err)
+{
+    Part p = {.g = g, .mesh = mesh, .sharding = result->sharding, .report = report};
+    cvn_graph *out = cvn_graph_new(g->name, err);
+    if (!out)
+        return CVN_EMEM;
+    if (arena_init(&p.arena, err)) {
+        cvn_graph_free(out);
+        return CVN_EMEM;
+    }
+    emit_init(&p.emit, out, mesh);
+    int code = partition(&p, err);
+    arena_free(&p.arena);
+    if (code)
+        cvn_graph_free(out);
+    else
+        *local = out;
+    return code;
+}
+
+int shard_partition(const cvn_graph *global, const Mesh *mesh, const ShardResult *result,
+                    cvn_graph **local, PartitionReport *report, cvn_err *err)
+{
+    cvn_graph *copy = NULL;
+    ShardResult again;
+    *report = (PartitionReport){0};
+    *local = NULL;
+    if (check_whole(global, err))
+        return CVN_EUNSUPPORTED;
+    if (arena_init(&report->arena, err))
+        return CVN_EMEM;
+    int code = part_prepare(global, mesh, result, &copy, &again, err);
+    if (code == CVN_OK)
+        code = run(copy ? copy : global, mesh, copy ? &again : result, local, report, err);
+    if (copy) {
+        cvn_graph_free(copy);
+        shard_result_free(&again);
+    }
+    if (code)
+        arena_free(&report->arena);
+    return code;
+}
+
+void partition_report_free(PartitionReport *report)
+{
+    arena_free(&report->arena);
+}

@@ -1,0 +1,310 @@
+/*
+ * Operations on shards. Most are the same operation on smaller shapes. The others:
+ *
+ *     padding                 what a reduction would read of it is replaced by what changes nothing
+ *     LOCAL_INDEX             indices are made relative to the shard; what lies elsewhere is read
+ *                             as 0, by a mask, and not written
+ *     LOCAL_ONCE              the first operand of scatter counts on the first shard only
+ */
+#include "shard/partition_impl.h"
+
+#include <string.h>
+
+/* One operation on its way. */
+typedef struct Local {
+    Part *p;
+    Emit *e;
+    cvn_graph *g; /* e->g */
+    const Op *op;
+    const Rule *rule;
+    const Choice *choice;
+    cvn_value **in; /* [n_operands], changed in place */
+} Local;
+
+static const cvn_type *whole(const Local *l, int t)
+{
+    return &l->op->operand[t]->type;
+}
+
+/* The only factor of dimension d of tensor t; -1 when there is none or several. */
+static int factor_of(const Local *l, int t, int d)
+{
+    const DimFactors *dim = &l->rule->dim[t][d];
+    return dim->n == 1 ? dim->factor[0] : -1;
+}
+
+static bool is_split(const Local *l, int f)
+{
+    return f >= 0 && l->choice->axes[f].n > 0;
+}
+
+static bool is_indexed(const Local *l, int f)
+{
+    return is_split(l, f) && l->rule->factor[f].local == LOCAL_INDEX;
+}
+
+/* ---- padding ---- */
+
+/* What the padding of operand t may hold, where it is summed over; see the formulas in
+   caravan/graph.h. 1 makes rms_norm_backward's mean square finite. */
+static double fill_of(const Local *l, int t)
+{
+    const Op *op = l->op;
+    if (op->kind == OP_REDUCE)
+        return emit_neutral(op->attr.reduce, whole(l, t)->dtype);
+    return op->kind == OP_RMS_NORM_BACKWARD && t == 0 ? 1 : 0;
+}
+
+static bool needs_mask(const Local *l, int t, int f)
+{
+    switch (l->op->kind) {
+    case OP_GATHER: /* of the table only rows are read that are there */
+        return false;
+    case OP_SCATTER: /* with updates of 0 it does not matter where */
+        return t == 2 && l->rule->factor[f].kind == FACTOR_REDUCE;
+    case OP_ATTENTION:
+    case OP_ATTENTION_BACKWARD: /* rows of the batch that are not there have no tokens */
+        if (t == 3 || t == 4)
+            return true;
+        return l->rule->factor[f].kind == FACTOR_REDUCE;
+    default:
+        return l->rule->factor[f].kind == FACTOR_REDUCE;
+    }
+}
+
+static void mask_padding(Local *l)
+{
+    for (int t = 0; t < l->op->n_operands; t++)
+        for (int d = 0; d < whole(l, t)->rank; d++) {
+            int f = factor_of(l, t, d);
+            if (is_split(l, f) && needs_mask(l, t, f))
+                l->in[t] = emit_mask(l->e, l->in[t], d, &l->choice->axes[f], whole(l, t)->dim[d],
+                                     fill_of(l, t));
+        }
+}
+
+/* ---- indices ---- */
+
+/* As i32; what does not fit is beyond every end anyway. */
+static cvn_value *signed_index(Local *l, cvn_value *x)
+{
+    if (x->type.dtype != CVN_U32)
+        return x;
+    x = cvn_minimum(l->g, x, cvn_splat(l->g, x->type, INT32_MAX));
+    return cvn_convert(l->g, x, CVN_I32);
+}
+
+static int64_t chunk_of(int64_t n, const AxisList *axes)
+{
+    int32_t shards = axes_size(axes);
+    return n / shards + (n % shards != 0);
+}
+
+/* Index vectors of gather and scatter with what concerns the components that move over split
+   dimensions: the same for all vectors, [components] each. */
+typedef struct Components {
+    int axis;                              /* of the indices, that runs over the components */
+    int64_t n;                             /* components */
+    cvn_value *offset, *last, *low, *high; /* of the shard; its last index; bounds of the whole */
+    bool any;
+} Components;
+
+static cvn_value *vector(Local *l, const int32_t *v, int64_t n)
+{
+    return cvn_constant(l->g, CVN_TYPE(CVN_I32, n), v);
+}
+
+static Components components(Local *l)
+{
+    const OpAttr *a = &l->op->attr;
+    Components c = {.axis = (int)a->index_vector_dim, .n = a->index_map.n};
+    int32_t low[CVN_MAX_RANK], high[CVN_MAX_RANK], last[CVN_MAX_RANK];
+    for (int k = 0; k < c.n; k++) {
+        int d = (int)a->index_map.v[k], f = factor_of(l, 0, d);
+        bool indexed = is_indexed(l, f);
+        int64_t n = whole(l, 0)->dim[d];
+        low[k] = indexed ? 0 : INT32_MIN;
+        high[k] = indexed ? (int32_t)(n > 0 ? n - 1 : 0) : INT32_MAX;
+        last[k] = indexed ? (int32_t)chunk_of(n, &l->choice->axes[f]) - 1 : INT32_MAX;
+        c.any = c.any || indexed;
+    }
+    if (!c.any)
+        return c;
+    c.low = vector(l, low, c.n);
+    c.high = vector(l, high, c.n);
+    c.last = vector(l, last, c.n);
+    for (int k = 0; k < c.n; k++) {
+        int d = (int)a->index_map.v[k], f = factor_of(l, 0, d);
+        if (!is_indexed(l, f))
+            continue;
+        const AxisList *axes = &l->choice->axes[f];
+        int32_t here[CVN_MAX_RANK] = {0};
+        here[k] = 1;
+        cvn_value *off = emit_offset(l->e, axes, chunk_of(whole(l, 0)->dim[d], axes));
+        off = cvn_broadcast_in_dim(l->g, off, CVN_TYPE(CVN_I32, c.n), NULL);
+        off = cvn_multiply(l->g, off, vector(l, here, c.n));
+        c.offset = c.offset ? cvn_add(l->g, c.offset, off) : off;
+    }
+    return c;
+}
+
+static cvn_value *per_vector(Local *l, const Components *c, cvn_value *x, const cvn_type *indices)
+{
+    return cvn_broadcast_in_dim(l->g, x, *indices, &c->axis);
+}
+
+/* The indices with a dimension for components, as i32. */
+static cvn_value *index_vectors(Local *l, int axis)
+{
+    cvn_value *x = signed_index(l, l->in[1]);
+    if (axis < x->type.rank)
+        return x;
+    cvn_type type = x->type;
+    type.dim[type.rank++] = 1;
+    return cvn_reshape(l->g, x, type.rank, type.dim);
+}
+
+static cvn_value *plain(Local *l);
+
+/* Looks up what the shard has; the rest is 0, to be added up with the other shards. */
+static cvn_value *gather(Local *l)
+{
+    Components c = components(l);
+    if (!c.any)
+        return plain(l);
+    cvn_value *index = index_vectors(l, c.axis);
+    const cvn_type type = index->type;
+    cvn_graph *g = l->g;
+    index = cvn_clamp(g, per_vector(l, &c, c.low, &type), index, per_vector(l, &c, c.high, &type));
+    index = cvn_subtract(g, index, per_vector(l, &c, c.offset, &type));
+    cvn_value *zero = cvn_splat(g, type, 0), *last = per_vector(l, &c, c.last, &type);
+    cvn_value *indexed =
+        cvn_compare_values(g, CVN_EQ, per_vector(l, &c, c.low, &type), cvn_splat(g, type, 0));
+    cvn_value *inside = cvn_and(g, cvn_compare_values(g, CVN_GE, index, zero),
+                                cvn_compare_values(g, CVN_LE, index, last));
+    inside = cvn_or(g, inside, cvn_not(g, indexed));
+    inside = cvn_reduce_dims(g, CVN_ALL, inside, 1, &c.axis); /* [indices] */
+    l->in[1] = index;
+    cvn_value *y = plain(l);
+    int slots[CVN_MAX_RANK], n = 0;
+    for (int d = 0; d < y->type.rank; d++) {
+        bool window = false;
+        for (int i = 0; i < l->op->attr.window.n; i++)
+            window = window || l->op->attr.window.v[i] == d;
+        if (!window)
+            slots[n++] = d;
+    }
+    cvn_type flags = y->type;
+    flags.dtype = CVN_BOOL;
+    return cvn_select(g, cvn_broadcast_in_dim(g, inside, flags, slots), y,
+                      cvn_splat(g, y->type, 0));
+}
+
+/* Updates beyond the shard are skipped as those beyond the end are. */
+static cvn_value *scatter(Local *l)
+{
+    Components c = components(l);
+    AxisList once = {0};
+    for (int f = 0; f < l->rule->n_factors; f++)
+        if (is_split(l, f) && l->rule->factor[f].local == LOCAL_ONCE)
+            axes_add_list(&once, &l->choice->axes[f]);
+    if (once.n) {
+        cvn_value *zero = cvn_splat(l->g, l->in[0]->type, 0);
+        cvn_value *first =
+            cvn_compare_values(l->g, CVN_EQ, emit_digit(l->e, &once), emit_i32(l->e, 0));
+        l->in[0] = cvn_select(l->g, first, l->in[0], zero);
+    }
+    if (c.any) {
+        cvn_value *index = index_vectors(l, c.axis);
+        cvn_type type = index->type;
+        l->in[1] = cvn_subtract(l->g, index, per_vector(l, &c, c.offset, &type));
+    }
+    return plain(l);
+}
+
+/* The shard is seen between two margins as wide as the update, which it is then written to: there,
+   partly there, or into a margin, which is cut off again. */
+static cvn_value *dynamic_update_slice(Local *l)
+{
+    cvn_graph *g = l->g;
+    const cvn_type shard = l->in[0]->type;
+    int64_t margin[CVN_MAX_RANK] = {0}, none[CVN_MAX_RANK] = {0}, end[CVN_MAX_RANK];
+    bool any = false;
+    for (int d = 0; d < shard.rank; d++) {
+        int f = factor_of(l, 0, d);
+        if (!is_indexed(l, f))
+            continue;
+        int64_t n = whole(l, 0)->dim[d], update = whole(l, 1)->dim[d];
+        margin[d] = update;
+        cvn_value *start = signed_index(l, l->in[2 + d]);
+        start = cvn_clamp(g, emit_i32(l->e, 0), start, emit_i32(l->e, n - update));
+        start = cvn_subtract(g, start, emit_offset(l->e, &l->choice->axes[f], shard.dim[d]));
+        start = cvn_add(g, start, emit_i32(l->e, update));
+        l->in[2 + d] =
+            cvn_clamp(g, emit_i32(l->e, 0), start, emit_i32(l->e, shard.dim[d] + update));
+        any = true;
+    }
+    if (!any)
+        return plain(l);
+    cvn_value *zero = cvn_splat(g, cvn_scalar(shard.dtype), 0);
+    l->in[0] = cvn_pad(g, l->in[0], zero, margin, margin, none);
+    for (int d = 0; d < shard.rank; d++)
+        end[d] = margin[d] + shard.dim[d];
+    return cvn_slice(g, plain(l), margin, end, NULL);
+}
+
+/* Queries of a later shard begin later: start goes up, and fewer are left. */
+static void shift_queries(Local *l)
+{
+    int f = factor_of(l, 0, 1);
+    if (!is_indexed(l, f))
+        return;
+    cvn_graph *g = l->g;
+    cvn_value *start = signed_index(l, l->in[3]), *length = signed_index(l, l->in[4]);
+    cvn_value *offset = emit_offset(l->e, &l->choice->axes[f], l->in[0]->type.dim[1]);
+    offset = cvn_broadcast_in_dim(g, offset, start->type, NULL);
+    cvn_value *most = cvn_splat(g, length->type, (double)whole(l, 0)->dim[1]);
+    cvn_value *none = cvn_splat(g, length->type, 0);
+    cvn_value *left = cvn_subtract(g, cvn_clamp(g, none, length, most), offset);
+    l->in[3] = cvn_add(g, start, offset);
+    l->in[4] = cvn_maximum(g, left, none);
+}
+
+/* ---- the operation itself ---- */
+
+static cvn_value *plain(Local *l)
+{
+    const Op *op = l->op;
+    cvn_type want[OP_MOST_RESULTS];
+    for (int i = 0; i < op->n_results; i++) {
+        int t = op->n_operands + i;
+        Sharding s = choice_sharding(l->rule, l->choice, t, op->result[i]->type.rank);
+        want[i] = sharding_local(&s, &op->result[i]->type);
+    }
+    cvn_type *operand = arena_array(&l->p->arena, (size_t)op->n_operands + 1, sizeof *operand);
+    for (int t = 0; t < op->n_operands; t++)
+        operand[t] = l->in[t]->type;
+    OpAttr local = factor_local_attr(op, operand, want, &l->p->arena);
+    OpAttr attr = attr_copy(l->g, op->kind, &local);
+    return graph_add(l->g, op->kind, &attr, op->n_operands, l->in, want);
+}
+
+cvn_value *part_emit(Part *p, const Op *op, const Rule *rule, const Choice *choice, cvn_value **in)
+{
+    Local l = {p, &p->emit, p->emit.g, op, rule, choice, in};
+    mask_padding(&l);
+    switch (op->kind) {
+    case OP_GATHER:
+        return gather(&l);
+    case OP_SCATTER:
+        return scatter(&l);
+    case OP_DYNAMIC_UPDATE_SLICE:
+        return dynamic_update_slice(&l);
+    case OP_ATTENTION:
+    case OP_ATTENTION_BACKWARD:
+        shift_queries(&l);
+        return plain(&l);
+    default:
+        return plain(&l);
+    }
+}

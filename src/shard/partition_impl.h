@@ -1,0 +1,57 @@
+/* Shared by the files of the partitioner. */
+#ifndef CVN_SHARD_PARTITION_IMPL_H
+#define CVN_SHARD_PARTITION_IMPL_H
+
+#include "shard/emit.h"
+#include "shard/factors.h"
+#include "shard/partition.h"
+
+/* How each factor of an operation is split. */
+typedef struct Choice {
+    AxisList axes[FACTORS_MAX]; /* [n_factors] */
+} Choice;
+
+/* A value of the whole graph as the devices have it. */
+typedef struct Version {
+    Sharding sharding;
+    cvn_value *local;
+    struct Version *next; /* an older one, or NULL */
+} Version;
+
+typedef struct Part {
+    const cvn_graph *g; /* the whole graph */
+    const Mesh *mesh;
+    const Sharding *sharding; /* [n_values], where propagation wants each value */
+    bool *constant;           /* [n_values], see shard_constants */
+    Version **version;        /* [n_values], none for constants that nothing asked for */
+    Emit emit;                /* the local graph */
+    Arena arena;              /* scratch */
+    Map plans;                /* reshards by type and shardings */
+    PartitionReport *report;
+    int64_t cap_collectives;
+} Part;
+
+/* The sharding of tensor t when the factors are split so: results also say what is partial. */
+Sharding choice_sharding(const Rule *rule, const Choice *choice, int t, int rank);
+bool rule_has(const Rule *rule, int t, int f);
+
+/* The cheapest way from one sharding to another; remembered. */
+const Reshard *part_plan(Part *p, const cvn_type *type, const Sharding *from, const Sharding *to);
+/* A value as the devices want it; the cheapest version is brought there, and kept. */
+cvn_value *part_value(Part *p, const cvn_value *v, const Sharding *want);
+/* The cost of that. */
+double part_cost(Part *p, const cvn_value *v, const Sharding *want);
+
+/* The least costly choice for an operation. */
+void part_choose(Part *p, const Op *op, const Rule *rule, Choice *choice);
+
+/* The operation on shards in[n_operands]; returns its first result. */
+cvn_value *part_emit(Part *p, const Op *op, const Rule *rule, const Choice *choice, cvn_value **in);
+
+/* A copy of the graph in which every value has its sharding as a mark, composites with a reduction
+   inside over a split dimension are decomposed, and attention that the KV heads keep from being
+   split has them repeated; propagated again. *copy is NULL when nothing of that is needed. */
+int part_prepare(const cvn_graph *g, const Mesh *mesh, const ShardResult *result, cvn_graph **copy,
+                 ShardResult *again, cvn_err *err);
+
+#endif

@@ -1,0 +1,210 @@
+#include "graph/decompose.h"
+#include "shard/partition_impl.h"
+#include "shard/projection.h"
+
+#include <string.h>
+
+/* What the questions below are asked of: a graph and the shardings of its values. */
+typedef struct Prepare {
+    cvn_graph *g;
+    const Mesh *mesh;
+    const Sharding *sharding; /* [n_values] by id at the start; later values have their marks */
+    uint32_t n_values;
+    Arena *arena;
+    bool any; /* something is to be changed */
+} Prepare;
+
+static const cvn_value *tensor(const Op *op, int t)
+{
+    return t < op->n_operands ? op->operand[t] : op->result[t - op->n_operands];
+}
+
+static Sharding sharding_of(const Prepare *p, const cvn_value *v)
+{
+    Sharding s = sharding_open(v->type.rank);
+    if (v->id < p->n_values)
+        return p->sharding[v->id];
+    if (v->spec)
+        sharding_from_spec(p->mesh, v->spec, v->type.rank, "a value", &s, NULL);
+    return s;
+}
+
+/* A tensor is split along a factor that the composite has a reduction over, inside. */
+static bool needs_parts(const Prepare *p, const Op *op)
+{
+    Rule rule = factor_rule(op, p->arena);
+    Projection seen;
+    for (int t = 0; t < rule.n_tensors; t++) {
+        Sharding s = sharding_of(p, tensor(op, t));
+        project(&s, &rule, t, &seen);
+        for (int f = 0; f < rule.n_factors; f++)
+            if (rule.factor[f].local == LOCAL_PARTS && seen.factor[f].axes.n)
+                return true;
+    }
+    return false;
+}
+
+static bool keep(const Op *op, void *context)
+{
+    return !needs_parts(context, op);
+}
+
+/* The heads of the queries are split in a way that the KV heads cannot follow, as 12 heads of 3
+   groups by 4. */
+static bool needs_heads(const Prepare *p, const Op *op)
+{
+    static const int heads[] = {0, 5};
+    Rule rule = factor_rule(op, p->arena);
+    Projection seen;
+    if (op->kind != OP_ATTENTION && op->kind != OP_ATTENTION_BACKWARD)
+        return false;
+    if (op->operand[0]->type.dim[2] == op->operand[1]->type.dim[1])
+        return false;
+    for (int i = 0; i < 2; i++) {
+        int t = heads[i];
+        Sharding s = sharding_of(p, tensor(op, t));
+        project(&s, &rule, t, &seen);
+        for (int f = 0; f < rule.n_factors; f++)
+            if (seen.factor[f].overflow.n)
+                return true;
+    }
+    return false;
+}
+
+static void look(Prepare *p)
+{
+    for (const Op *op = p->g->first; op && !p->any; op = op->next)
+        p->any = op_info[op->kind].class_ == CLASS_COMPOSITE &&
+                 (needs_parts(p, op) || needs_heads(p, op));
+}
+
+/* ---- repeating KV heads ---- */
+
+/* The KV head of every head, i32 [heads]: counted, so that a device counts its own. */
+static cvn_value *kv_of_heads(cvn_graph *g, int64_t heads, int64_t kv)
+{
+    cvn_value *head = cvn_iota(g, CVN_TYPE(CVN_I32, heads), 0);
+    return cvn_divide(g, head, cvn_splat(g, head->type, (double)(heads / kv)));
+}
+
+static const cvn_gather_dims by_head = {.n_window = 3,
+                                        .window = {0, 2, 3},
+                                        .n_collapsed = 1,
+                                        .collapsed = {1},
+                                        .n_index_map = 1,
+                                        .index_map = {1},
+                                        .index_vector_dim = 1};
+
+/* k or v [batch, kv_heads, context, head_dim] -> [batch, heads, context, head_dim] */
+static cvn_value *repeat_heads(cvn_graph *g, cvn_value *x, cvn_value *index)
+{
+    int64_t sizes[4];
+    memcpy(sizes, x->type.dim, sizeof sizes);
+    sizes[1] = 1;
+    return cvn_gather(g, x, index, &by_head, sizes);
+}
+
+/* The gradient of that: sums over the heads of each group. */
+static cvn_value *sum_heads(cvn_graph *g, cvn_value *x, cvn_value *index, const cvn_type *type)
+{
+    cvn_type exact = *type;
+    exact.dtype = x->type.dtype;
+    return cvn_scatter_add(g, cvn_splat(g, exact, 0), index, x, &by_head);
+}
+
+static void give_every_head_its_own(cvn_graph *g, Op *op)
+{
+    int64_t heads = op->operand[0]->type.dim[2], kv = op->operand[1]->type.dim[1];
+    graph_insert_before(g, op);
+    cvn_at(g, op->file, op->line);
+    cvn_value *index = kv_of_heads(g, heads, kv);
+    cvn_value *k = repeat_heads(g, op->operand[1], index);
+    cvn_value *v = repeat_heads(g, op->operand[2], index);
+    cvn_value **o = op->operand;
+    if (op->kind == OP_ATTENTION) {
+        cvn_value *y = cvn_attention(g, o[0], k, v, o[3], o[4], op->attr.scale);
+        y->spec = op->result[0]->spec;
+        graph_replace(op->result[0], y);
+        return;
+    }
+    cvn_value *out[3];
+    cvn_attention_backward(g, o[0], k, v, o[3], o[4], o[5], op->attr.scale, out);
+    for (int i = 1; i < 3; i++)
+        out[i] = sum_heads(g, out[i], index, &op->result[i]->type);
+    for (int i = 0; i < 3; i++) {
+        out[i]->spec = op->result[i]->spec;
+        graph_replace(op->result[i], out[i]);
+    }
+}
+
+/* ---- the copy ---- */
+
+/* Every value that is no constant is marked with its sharding; values by the ids of the copy. */
+static int copy_marks(const cvn_graph *from, const Mesh *mesh, const ShardResult *result,
+                      cvn_graph *to, Sharding *sharding, Arena *arena, cvn_err *err)
+{
+    bool *constant = arena_array(arena, from->n_values + (size_t)1, sizeof *constant);
+    shard_constants(from, constant);
+    const Op *a = from->first;
+    for (Op *b = to->first; a && b; a = a->next, b = b->next)
+        for (int i = 0; i < a->n_results; i++) {
+            const cvn_value *v = a->result[i];
+            cvn_spec spec;
+            sharding[b->result[i]->id] = result->sharding[v->id];
+            if (constant[v->id])
+                continue;
+            if (sharding_to_spec(mesh, &result->sharding[v->id], &to->arena, &spec, err))
+                return CVN_EUNSUPPORTED;
+            b->result[i]->spec = arena_copy(&to->arena, &spec, sizeof spec);
+        }
+    return CVN_OK;
+}
+
+static int rewrite(Prepare *p, cvn_err *err)
+{
+    for (Op *op = p->g->first; op; op = op->next)
+        if (op_info[op->kind].class_ == CLASS_COMPOSITE && needs_heads(p, op))
+            give_every_head_its_own(p->g, op);
+    graph_insert_before(p->g, NULL);
+    graph_resolve(p->g);
+    graph_remove_dead(p->g);
+    return graph_decompose(p->g, keep, p, NULL, err);
+}
+
+static int prepare(const cvn_graph *g, const Mesh *mesh, const ShardResult *result, Arena *arena,
+                   cvn_graph **copy, ShardResult *again, cvn_err *err)
+{
+    Prepare p = {(cvn_graph *)(uintptr_t)g, mesh, result->sharding, g->n_values, arena, false};
+    look(&p);
+    if (!p.any)
+        return CVN_OK;
+    *copy = graph_clone(g, err);
+    if (!*copy)
+        return CVN_EMEM;
+    p.g = *copy;
+    p.n_values = p.g->n_values;
+    Sharding *sharding = arena_array(arena, p.n_values + (size_t)1, sizeof *sharding);
+    p.sharding = sharding;
+    int code = copy_marks(g, mesh, result, *copy, sharding, arena, err);
+    if (code == CVN_OK)
+        code = rewrite(&p, err);
+    if (code == CVN_OK)
+        code = shard_propagate(*copy, mesh, again, err);
+    if (code) {
+        cvn_graph_free(*copy);
+        *copy = NULL;
+    }
+    return code;
+}
+
+int part_prepare(const cvn_graph *g, const Mesh *mesh, const ShardResult *result, cvn_graph **copy,
+                 ShardResult *again, cvn_err *err)
+{
+    Arena arena;
+    *copy = NULL;
+    if (arena_init(&arena, err))
+        return CVN_EMEM;
+    int code = prepare(g, mesh, result, &arena, copy, again, err);
+    arena_free(&arena);
+    return code;
+}

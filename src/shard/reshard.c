@@ -1,0 +1,538 @@
+#include "shard/reshard.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where a digit is: DIM * AXES_MAX + position on a dimension, or one of these. */
+enum { UNUSED = 255, UNREDUCED = 254 };
+enum { MOST_STATES = 1024 };
+
+/* What one message costs beside its bytes, in bytes, and how much slower the slow axis is. */
+static const double HOP_BYTES = 256, SLOW = 10;
+
+typedef struct State {
+    uint8_t at[AXES_MAX]; /* [n_digits] */
+} State;
+
+typedef struct Node {
+    State state;
+    double cost;
+    int parent; /* -1 at the start */
+    bool done;
+    uint8_t kind, dim, from_dim, n_moved; /* the move that led here; dim UNUSED where it has none */
+    uint8_t moved[AXES_MAX];              /* digits, in order */
+} Node;
+
+typedef struct Search {
+    const Mesh *mesh;
+    const cvn_type *type;
+    int n_digits;
+    AxisRef digit[AXES_MAX]; /* [n_digits] */
+    State goal;
+    int frozen[CVN_MAX_RANK]; /* digits at the head of a dimension that never move */
+    cvn_reduce how;
+    int n;
+    Node *node; /* [n], room for MOST_STATES */
+} Search;
+
+/* The digits on a dimension, in order. */
+typedef struct Digits {
+    int n;
+    uint8_t v[AXES_MAX]; /* [n] */
+} Digits;
+
+bool sharding_same(const Sharding *a, const Sharding *b)
+{
+    if (a->rank != b->rank || !axes_equal(&a->unreduced, &b->unreduced))
+        return false;
+    for (int d = 0; d < a->rank; d++)
+        if (!axes_equal(&a->dim[d].axes, &b->dim[d].axes))
+            return false;
+    return true;
+}
+
+cvn_type sharding_local(const Sharding *sharding, const cvn_type *type)
+{
+    cvn_type local = *type;
+    for (int d = 0; d < type->rank; d++)
+        local.dim[d] = sharding_chunk(sharding, d, type->dim[d]);
+    return local;
+}
+
+/* ---- digits ---- */
+
+typedef struct Borders {
+    int n;
+    int32_t v[4 * AXES_MAX]; /* [n], ascending */
+} Borders;
+
+static void add_border(Borders *b, int32_t x)
+{
+    int i = b->n;
+    for (int j = 0; j < b->n; j++)
+        if (b->v[j] == x)
+            return;
+    for (; i > 0 && b->v[i - 1] > x; i--)
+        b->v[i] = b->v[i - 1];
+    b->v[i] = x;
+    b->n++;
+}
+
+/* Every list of axes of a sharding: its dimensions, then the unreduced ones. */
+static const AxisList *list_of(const Sharding *s, int i)
+{
+    return i < s->rank ? &s->dim[i].axes : &s->unreduced;
+}
+
+static void axis_borders(const Sharding *s, int axis, Borders *borders)
+{
+    for (int l = 0; l <= s->rank; l++)
+        for (int i = 0; i < list_of(s, l)->n; i++) {
+            AxisRef ref = list_of(s, l)->ref[i];
+            if (ref.axis == axis) {
+                add_border(borders, ref.pre);
+                add_border(borders, ref.pre * ref.size);
+            }
+        }
+}
+
+static bool uses(const Sharding *s, AxisRef ref)
+{
+    for (int l = 0; l <= s->rank; l++)
+        if (axes_overlap(list_of(s, l), ref))
+            return true;
+    return false;
+}
+
+/* Cuts the axes of both shardings into common digits; false when there are none, as for the parts 2
+   and 3 of an axis of 6. */
+static bool find_digits(Search *s, const Sharding *from, const Sharding *to)
+{
+    for (int axis = 0; axis < s->mesh->n_axes; axis++) {
+        Borders b = {0};
+        axis_borders(from, axis, &b);
+        axis_borders(to, axis, &b);
+        for (int i = 0; i + 1 < b.n; i++) {
+            if (b.v[i + 1] % b.v[i])
+                return false;
+            AxisRef ref = {axis, b.v[i], b.v[i + 1] / b.v[i]};
+            if (!uses(from, ref) && !uses(to, ref))
+                continue;
+            if (s->n_digits == AXES_MAX)
+                return false;
+            s->digit[s->n_digits++] = ref;
+        }
+    }
+    return true;
+}
+
+/* The digits that a list is made of get these places, first, first + 1, … */
+static void place(const Search *s, const AxisList *list, int first, int step, State *state)
+{
+    for (int i = 0; i < list->n; i++)
+        for (int32_t pre = list->ref[i].pre, end = pre * list->ref[i].size; pre < end;)
+            for (int j = 0; j < s->n_digits; j++)
+                if (s->digit[j].axis == list->ref[i].axis && s->digit[j].pre == pre) {
+                    state->at[j] = (uint8_t)first;
+                    first += step;
+                    pre *= s->digit[j].size;
+                    break;
+                }
+}
+
+static State state_of(const Search *s, const Sharding *sharding)
+{
+    State state;
+    memset(&state, UNUSED, sizeof state);
+    for (int d = 0; d < sharding->rank; d++)
+        place(s, &sharding->dim[d].axes, d * AXES_MAX, 1, &state);
+    place(s, &sharding->unreduced, UNREDUCED, 0, &state);
+    return state;
+}
+
+static Digits digits_on(const Search *s, const State *state, int d)
+{
+    Digits digits = {0};
+    for (int i = 0; i < s->n_digits; i++)
+        if (state->at[i] / AXES_MAX == d)
+            digits.v[state->at[i] % AXES_MAX] = (uint8_t)i, digits.n++;
+    return digits;
+}
+
+static bool same_state(const Search *s, const State *a, const State *b)
+{
+    return memcmp(a->at, b->at, (size_t)s->n_digits) == 0;
+}
+
+static Sharding sharding_at(const Search *s, const State *state)
+{
+    Sharding sharding = {.rank = s->type->rank, .how = s->how};
+    for (int d = 0; d < sharding.rank; d++) {
+        Digits on = digits_on(s, state, d);
+        for (int i = 0; i < on.n; i++)
+            axes_add(&sharding.dim[d].axes, s->digit[on.v[i]]);
+    }
+    for (int i = 0; i < s->n_digits; i++)
+        if (state->at[i] == UNREDUCED)
+            axes_add(&sharding.unreduced, s->digit[i]);
+    return sharding;
+}
+
+/* ---- sizes and costs ---- */
+
+static int64_t shards_on(const Search *s, const Digits *on, int n)
+{
+    int64_t shards = 1;
+    for (int i = 0; i < n; i++)
+        shards *= s->digit[on->v[i]].size;
+    return shards;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+/* Chunks of the finer of two splittings make up those of the coarser; also where the coarser is the
+   whole dimension, which can be padded and trimmed. */
+static bool borders_agree(int64_t n, int64_t coarse, int64_t fine)
+{
+    return coarse == 1 || ceil_div(n, coarse) == ceil_div(n, fine) * (fine / coarse);
+}
+
+static bool agree(const Search *s, const Digits *on, int d, int coarse, int fine)
+{
+    return borders_agree(s->type->dim[d], shards_on(s, on, coarse), shards_on(s, on, fine));
+}
+
+static double local_bytes(const Search *s, const State *state)
+{
+    double bytes = (double)cvn_dtype_bytes(s->type->dtype, 2) / 2;
+    for (int d = 0; d < s->type->rank; d++) {
+        Digits on = digits_on(s, state, d);
+        bytes *= (double)ceil_div(s->type->dim[d], shards_on(s, &on, on.n));
+    }
+    return bytes;
+}
+
+/* What each device sends in a move over n devices, where `small` and `large` are the bytes of its
+   shard on the two sides. */
+static double bytes_of(ReshardKind kind, double n, double small, double large)
+{
+    switch (kind) {
+    case RESHARD_SLICE:
+        return 0;
+    case RESHARD_ALL_GATHER:
+    case RESHARD_REDUCE_SCATTER:
+        return (small * n > large ? small * n : large) * (n - 1) / n;
+    case RESHARD_ALL_REDUCE:
+        return 2 * small * (n - 1) / n;
+    case RESHARD_ALL_TO_ALL:
+        return large * (n - 1) / n;
+    case RESHARD_PERMUTE:
+        break;
+    }
+    return large;
+}
+
+/* ---- the search ---- */
+
+static bool is_slow(const Search *s, const Node *node)
+{
+    for (int i = 0; i < node->n_moved; i++)
+        if (mesh_axis_is_slow(s->mesh, s->digit[node->moved[i]].axis))
+            return true;
+    return false;
+}
+
+static double bytes_between(const Search *s, const Node *parent, const Node *node, double *group)
+{
+    double before = local_bytes(s, &parent->state), after = local_bytes(s, &node->state);
+    *group = 1;
+    for (int i = 0; i < node->n_moved; i++)
+        *group *= s->digit[node->moved[i]].size;
+    return bytes_of((ReshardKind)node->kind, *group, before < after ? before : after,
+                    before < after ? after : before);
+}
+
+/* Enters a state that a move leads to, or finds a cheaper way to a known one. */
+static void reach(Search *s, int parent, Node *node)
+{
+    static const double hops[] = {0, 1, 1, 2, 1, 0};
+    double group;
+    double bytes = bytes_between(s, &s->node[parent], node, &group);
+    double cost = bytes + HOP_BYTES * (hops[node->kind] * (group - 1) + 1);
+    if (node->kind == RESHARD_SLICE)
+        cost = 1;
+    node->cost = s->node[parent].cost + cost * (is_slow(s, node) ? SLOW : 1);
+    node->parent = parent;
+    for (int i = 0; i < s->n; i++) {
+        if (!same_state(s, &s->node[i].state, &node->state))
+            continue;
+        if (!s->node[i].done && node->cost < s->node[i].cost)
+            s->node[i] = *node;
+        return;
+    }
+    if (s->n < MOST_STATES)
+        s->node[s->n++] = *node;
+}
+
+static int goal_dim(const Search *s, int digit)
+{
+    return s->goal.at[digit] < UNREDUCED ? s->goal.at[digit] / AXES_MAX : -1;
+}
+
+/* Digits `run` go to the end of dimension d: sliced, scattered or sent there. */
+static void try_append(Search *s, int parent, ReshardKind kind, int d, int from_dim,
+                       const uint8_t *run, int n)
+{
+    Node node = {.state = s->node[parent].state, .kind = (uint8_t)kind, .dim = (uint8_t)d};
+    Digits on = digits_on(s, &node.state, d);
+    int before = on.n;
+    for (int i = 0; i < n; i++) {
+        node.state.at[run[i]] = (uint8_t)(d * AXES_MAX + on.n);
+        on.v[on.n++] = run[i];
+        node.moved[node.n_moved++] = run[i];
+    }
+    node.from_dim = (uint8_t)from_dim;
+    if (agree(s, &on, d, before, on.n))
+        reach(s, parent, &node);
+}
+
+/* Slices and scatters: single digits, and what a dimension still lacks, to any length. */
+static void appends(Search *s, int parent)
+{
+    for (int d = 0; d < s->type->rank; d++) {
+        Digits want = digits_on(s, &s->goal, d), on = digits_on(s, &s->node[parent].state, d);
+        bool prefix = on.n <= want.n && memcmp(on.v, want.v, (size_t)on.n) == 0;
+        for (int i = 0; i < want.n; i++)
+            for (int n = 1; i + n <= want.n; n++) {
+                uint8_t at = s->node[parent].state.at[want.v[i]];
+                bool same = at >= UNREDUCED && (n == 1 || (prefix && i == on.n));
+                for (int j = i; j < i + n; j++)
+                    same = same && s->node[parent].state.at[want.v[j]] == at;
+                if (same)
+                    try_append(s, parent, at == UNUSED ? RESHARD_SLICE : RESHARD_REDUCE_SCATTER, d,
+                               0, want.v + i, n);
+            }
+    }
+}
+
+static void all_reduces(Search *s, int parent)
+{
+    Node node = {.state = s->node[parent].state, .kind = RESHARD_ALL_REDUCE, .dim = UNUSED};
+    for (int i = 0; i < s->n_digits; i++)
+        if (node.state.at[i] == UNREDUCED && s->goal.at[i] != UNREDUCED) {
+            node.state.at[i] = UNUSED;
+            node.moved[node.n_moved++] = (uint8_t)i;
+        }
+    if (node.n_moved)
+        reach(s, parent, &node);
+}
+
+/* The last digits of a dimension go to others, or to none. */
+static void removals(Search *s, int parent)
+{
+    for (int d = 0; d < s->type->rank; d++) {
+        Digits on = digits_on(s, &s->node[parent].state, d);
+        for (int keep = s->frozen[d]; keep < on.n; keep++) {
+            if (!agree(s, &on, d, keep, on.n))
+                continue;
+            Node node = {.state = s->node[parent].state, .kind = RESHARD_ALL_GATHER};
+            node.dim = (uint8_t)d;
+            int to = goal_dim(s, on.v[keep]);
+            for (int i = keep; i < on.n; i++) {
+                node.state.at[on.v[i]] = UNUSED;
+                node.moved[node.n_moved++] = on.v[i];
+                to = goal_dim(s, on.v[i]) == to ? to : -1;
+            }
+            if (to >= 0 && to != d)
+                try_append(s, parent, RESHARD_ALL_TO_ALL, to, d, on.v + keep, on.n - keep);
+            reach(s, parent, &node);
+        }
+    }
+}
+
+static bool is_frozen(const Search *s, uint8_t at)
+{
+    return at < UNREDUCED && at % AXES_MAX < s->frozen[at / AXES_MAX];
+}
+
+/* Digits of one size change places so that one is where it should be; or all at once. */
+static void permutes(Search *s, int parent)
+{
+    State now = s->node[parent].state;
+    for (int b = 0; b < s->n_digits; b++) {
+        uint8_t want = s->goal.at[b];
+        if (want >= UNREDUCED || now.at[b] == want || now.at[b] == UNREDUCED)
+            continue;
+        for (int a = 0; a < s->n_digits; a++) {
+            if (now.at[a] != want || s->digit[a].size != s->digit[b].size || is_frozen(s, want))
+                continue;
+            Node node = {.state = now, .kind = RESHARD_PERMUTE, .dim = UNUSED, .n_moved = 2};
+            node.state.at[a] = now.at[b];
+            node.state.at[b] = want;
+            node.moved[0] = (uint8_t)a;
+            node.moved[1] = (uint8_t)b;
+            reach(s, parent, &node);
+        }
+    }
+    Node all = {.state = s->goal, .kind = RESHARD_PERMUTE, .dim = UNUSED};
+    bool fits = true;
+    for (int d = 0; d < s->type->rank; d++) {
+        Digits have = digits_on(s, &now, d), want = digits_on(s, &s->goal, d);
+        fits = fits && shards_on(s, &have, have.n) == shards_on(s, &want, want.n);
+    }
+    for (int i = 0; i < s->n_digits; i++) {
+        fits = fits && (now.at[i] == UNREDUCED) == (s->goal.at[i] == UNREDUCED);
+        if (now.at[i] != s->goal.at[i])
+            all.moved[all.n_moved++] = (uint8_t)i;
+    }
+    if (fits)
+        reach(s, parent, &all);
+}
+
+/* The node of the goal; -1 when it was not found among so many states. */
+static int search(Search *s)
+{
+    for (;;) {
+        int best = -1;
+        for (int i = 0; i < s->n; i++)
+            if (!s->node[i].done && (best < 0 || s->node[i].cost < s->node[best].cost))
+                best = i;
+        if (best < 0 || same_state(s, &s->node[best].state, &s->goal))
+            return best;
+        s->node[best].done = true;
+        appends(s, best);
+        all_reduces(s, best);
+        removals(s, best);
+        permutes(s, best);
+    }
+}
+
+static void freeze(Search *s, const State *start)
+{
+    for (int d = 0; d < s->type->rank; d++) {
+        Digits a = digits_on(s, start, d), b = digits_on(s, &s->goal, d);
+        int n = 0;
+        while (n < a.n && n < b.n && a.v[n] == b.v[n])
+            n++;
+        s->frozen[d] = agree(s, &a, d, n, a.n) && agree(s, &b, d, n, b.n) ? n : 0;
+        if (n == a.n && n == b.n)
+            s->frozen[d] = n;
+    }
+}
+
+static void write_step(const Search *s, int at, Reshard *plan, int slot)
+{
+    const Node *node = &s->node[at];
+    ReshardStep *step = &plan->step[slot];
+    double group;
+    *step = (ReshardStep){.kind = (ReshardKind)node->kind,
+                          .dim = node->dim == UNUSED ? -1 : node->dim,
+                          .from_dim = node->from_dim,
+                          .after = sharding_at(s, &node->state)};
+    step->bytes = bytes_between(s, &s->node[node->parent], node, &group);
+    plan->bytes += step->bytes;
+    for (int i = 0; i < node->n_moved; i++) {
+        if (node->kind != RESHARD_PERMUTE)
+            axes_add(&step->axes, s->digit[node->moved[i]]);
+        if (node->kind == RESHARD_ALL_GATHER && goal_dim(s, node->moved[i]) >= 0)
+            plan->involuntary = true;
+    }
+}
+
+/* ---- without a search ---- */
+
+static void add_step(const cvn_type *type, Reshard *plan, ReshardKind kind, int d,
+                     const AxisList *axes, Sharding *now)
+{
+    const cvn_type before = sharding_local(now, type);
+    if (axes->n == 0)
+        return;
+    ReshardStep *step = &plan->step[plan->n++];
+    *step = (ReshardStep){.kind = kind, .dim = d, .axes = *axes};
+    if (kind == RESHARD_ALL_REDUCE)
+        now->unreduced = (AxisList){0};
+    else
+        now->dim[d].axes = kind == RESHARD_SLICE ? *axes : (AxisList){0};
+    const cvn_type after = sharding_local(now, type);
+    step->after = *now;
+    step->bytes = bytes_of(kind, axes_size(axes), (double)cvn_type_bytes(&before),
+                           (double)cvn_type_bytes(&after));
+    plan->bytes += step->bytes;
+    plan->cost += step->bytes * SLOW;
+}
+
+/* Reduces, makes every dimension that differs whole, and slices it: for parts of axes that have no
+   common digits. */
+static void plan_by_gathers(const cvn_type *type, const Sharding *from, const Sharding *to,
+                            Arena *arena, Reshard *plan)
+{
+    Sharding now = *from;
+    plan->step = arena_array(arena, 2 * CVN_MAX_RANK + 1, sizeof *plan->step);
+    plan->involuntary = true;
+    AxisList unreduced = now.unreduced;
+    add_step(type, plan, RESHARD_ALL_REDUCE, -1, &unreduced, &now);
+    for (int d = 0; d < type->rank; d++) {
+        AxisList axes = now.dim[d].axes;
+        if (!axes_equal(&axes, &to->dim[d].axes))
+            add_step(type, plan, RESHARD_ALL_GATHER, d, &axes, &now);
+    }
+    for (int d = 0; d < type->rank; d++)
+        if (!axes_equal(&now.dim[d].axes, &to->dim[d].axes))
+            add_step(type, plan, RESHARD_SLICE, d, &to->dim[d].axes, &now);
+}
+
+static bool plan_by_search(Search *s, const Sharding *from, const Sharding *to, Arena *arena,
+                           Reshard *plan)
+{
+    s->goal = state_of(s, to);
+    s->node[s->n++] = (Node){.state = state_of(s, from), .parent = -1};
+    freeze(s, &s->node[0].state);
+    int at = search(s), n = 0;
+    for (int i = at; i > 0; i = s->node[i].parent)
+        n++;
+    if (at < 0)
+        return false;
+    plan->n = n;
+    plan->step = arena_array(arena, (size_t)n, sizeof *plan->step);
+    plan->cost = s->node[at].cost;
+    for (int i = at; i > 0; i = s->node[i].parent)
+        write_step(s, i, plan, --n);
+    return true;
+}
+
+Reshard reshard_plan(const Mesh *mesh, const cvn_type *type, const Sharding *from,
+                     const Sharding *to, Arena *arena)
+{
+    Reshard plan = {0};
+    Search s = {.mesh = mesh, .type = type, .how = from->how};
+    if (sharding_same(from, to))
+        return plan;
+    s.node = malloc(MOST_STATES * sizeof *s.node);
+    bool found = s.node && find_digits(&s, from, to) && plan_by_search(&s, from, to, arena, &plan);
+    free(s.node);
+    if (!found)
+        plan_by_gathers(type, from, to, arena, &plan);
+    return plan;
+}
+
+void reshard_print(StrBuf *out, const Mesh *mesh, const Reshard *plan)
+{
+    static const char *const names[] = {"slice",      "all_gather", "reduce_scatter",
+                                        "all_reduce", "all_to_all", "collective_permute"};
+    for (int i = 0; i < plan->n; i++) {
+        const ReshardStep *step = &plan->step[i];
+        strbuf_printf(out, "%s%s", i ? "; " : "", names[step->kind]);
+        if (step->kind == RESHARD_ALL_TO_ALL)
+            strbuf_printf(out, " dim %d to %d", step->from_dim, step->dim);
+        else if (step->dim >= 0)
+            strbuf_printf(out, " dim %d", step->dim);
+        if (step->axes.n) {
+            strbuf_puts(out, " by ");
+            axes_print(out, mesh, &step->axes);
+        }
+    }
+}

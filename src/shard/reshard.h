@@ -1,0 +1,71 @@
+/*
+ * From one sharding of a tensor to another: the cheapest sequence of moves.
+ *
+ *     f32[8,6]  <data,_>  ->  <_,data>         all_to_all  dim 0 to dim 1 by data
+ *               <_,_>+unreduced(model)
+ *                         ->  <model,_>        reduce_scatter  dim 0 by model
+ *               <data,_>  ->  <data,model>     slice  dim 1 by model
+ *               <data,_>  ->  <model,_>        collective_permute (axes of one size)
+ *
+ * Axes are cut into digits that both shardings can be said in. A state is where each digit is: on a
+ * dimension, in which order; unused; or unreduced. Moves change the state, and the cheapest path is
+ * searched among the states within reach, which are few:
+ *
+ *     slice            a digit that is unused goes to the end of a dimension; costs nothing
+ *     reduce_scatter   the same for a digit that is unreduced
+ *     all_reduce       all digits that are unreduced and should not be
+ *     all_to_all       digits at the end of one dimension go to the end of another
+ *     all_gather       digits at the end of a dimension become unused
+ *     permute          digits of one size change places
+ *
+ * A move costs the bytes that each device sends, in a ring: S (n-1)/n for a gather or a scatter of S
+ * bytes over n devices, twice that for an all-reduce; then a little per hop. The slow axis between
+ * groups of machines weighs more. A dimension that the shards do not divide is padded to chunks of
+ * ceil(size / shards); moves for which the borders of the chunks do not agree are left out, so that
+ * such a dimension is made whole at worst.
+ */
+#ifndef CVN_SHARD_RESHARD_H
+#define CVN_SHARD_RESHARD_H
+
+#include "shard/spec.h"
+
+typedef enum ReshardKind {
+    RESHARD_SLICE,
+    RESHARD_ALL_GATHER,
+    RESHARD_REDUCE_SCATTER,
+    RESHARD_ALL_REDUCE,
+    RESHARD_ALL_TO_ALL,
+    RESHARD_PERMUTE
+} ReshardKind;
+
+typedef struct ReshardStep {
+    ReshardKind kind;
+    int dim;        /* that the axes come to, or leave in a gather; -1 where it is none */
+    int from_dim;   /* ALL_TO_ALL: that they leave */
+    AxisList axes;  /* that move; [permute: unused] */
+    double bytes;   /* that each device sends */
+    Sharding after; /* of the tensor */
+} ReshardStep;
+
+typedef struct Reshard {
+    int n;
+    ReshardStep *step; /* [n], the arena's */
+    double bytes;      /* that each device sends, in all */
+    double cost;       /* bytes with hops and slow axes weighed in */
+    bool involuntary;  /* an axis that the target wants is gathered on the way there */
+} Reshard;
+
+/* Plans it for a tensor of this type. What `to` has unreduced, `from` must have too. */
+Reshard reshard_plan(const Mesh *mesh, const cvn_type *type, const Sharding *from,
+                     const Sharding *to, Arena *arena);
+
+/* Both mean the same: dimensions and unreduced axes are equal. */
+bool sharding_same(const Sharding *a, const Sharding *b);
+
+/* The type of a device's shard. */
+cvn_type sharding_local(const Sharding *sharding, const cvn_type *type);
+
+/* "all_gather dim 0 by data; slice dim 1 by model". */
+void reshard_print(StrBuf *out, const Mesh *mesh, const Reshard *plan);
+
+#endif

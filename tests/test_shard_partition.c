@@ -1,0 +1,219 @@
+/* The partitioner: graphs in shards compute what whole graphs do. */
+#include "graph/decompose.h"
+#include "random_graph.h"
+#include "shard_run.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static Mesh mesh_of(const char *text)
+{
+    Mesh mesh;
+    cvn_err err = {0};
+    static Arena arena;
+    if (!arena.base)
+        arena_init(&arena, NULL);
+    if (mesh_parse(&mesh, text, &arena, &err))
+        fail_msg("%s", err.message);
+    return mesh;
+}
+
+static cvn_graph *parse(const char *text)
+{
+    cvn_err err = {0};
+    cvn_graph *g = graph_parse(text, strlen(text), "test", &err);
+    if (!g || graph_verify(g, &err))
+        fail_msg("%s", err.message);
+    return g;
+}
+
+/* "all_reduce all_gather": the collectives of a graph in order. */
+static void collectives_of(const cvn_graph *g, StrBuf *out)
+{
+    strbuf_puts(out, "");
+    for (const Op *op = g->first; op; op = op->next)
+        if (op_info[op->kind].class_ == CLASS_COLLECTIVE && op->kind != OP_PARTITION_ID)
+            strbuf_printf(out, "%s%s", out->length ? " " : "", op_info[op->kind].name);
+}
+
+/* A product's strategies: which collectives come, and that the numbers are right. */
+static void products_take_the_cheapest_collectives(void **state)
+{
+    static const struct {
+        const char *mesh, *x, *w, *y, *want;
+    } row[] = {
+        /* the three strategies: scatter, replicated input, all-reduce */
+        {"m=4", "_,m", "_,m", "m,_", "reduce_scatter"},
+        {"m=4", "_,_", "m,_", "_,m", ""},
+        {"m=4", "_,m", "_,m", "_,_", "all_reduce"},
+        {"m=3", "_,m", "_,m", "_,_", "all_reduce"},
+        {"d=2,m=2", "d,m", "_,m", "d,_", "all_reduce"},
+        {"d=2,m=2", "d,m", "d,m", "d,m", "all_gather reduce_scatter"},
+        {"d=8", "d,_", "_,_", "d,_", ""},
+        {"d=2,m=3", "d,_", "m,_", "d,m", ""},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "graph @g { %%x: f32[8,6]<%s> = parameter {name=\"x\"}\n"
+                 "%%w: f32[10,6]<%s> = parameter {name=\"w\"}\n"
+                 "%%y: f32[8,10]<%s> = dot_general %%x, %%w {lhs_contract=[1], rhs_contract=[1]}\n"
+                 "return %%y }",
+                 row[i].x, row[i].w, row[i].y);
+        cvn_graph *g = parse(text), *local;
+        Mesh mesh = mesh_of(row[i].mesh);
+        PartitionReport report;
+        cvn_err err = {0};
+        StrBuf got = {0};
+        void **inputs = random_inputs(g, i, false), *whole[1], *parts[1];
+        if (shard_make(g, &mesh, &local, &report, &err) ||
+            interp_run_one(g, (const void *const *)inputs, whole, &err) ||
+            shard_run(local, &mesh, &report, (const void *const *)inputs, parts, &err))
+            fail_msg("%s", err.message);
+        collectives_of(local, &got);
+        if (strcmp(got.text, row[i].want) != 0) {
+            shard_print("local", local);
+            fail_msg("row %zu: %s, not %s", i, got.text, row[i].want);
+        }
+        assert_true(shard_difference(&g->output[0].value->type, whole[0], parts[0]) < 1e-5);
+        free(whole[0]);
+        free(parts[0]);
+        random_free(inputs, g->n_parameters);
+        strbuf_free(&got);
+        partition_report_free(&report);
+        cvn_graph_free(local);
+        cvn_graph_free(g);
+    }
+    (void)state;
+}
+
+static const char *const meshes[] = {
+    "data=1,model=1",    "data=2",         "data=3",         "data=2,model=2",         "data=4",
+    "data=3,model=2",    "data=2,model=3", "data=4,model=2", "data=2,model=2:2,0,3,1", "model=8",
+    "data=2,x=2,model=2"};
+enum { MESHES = sizeof meshes / sizeof *meshes };
+
+/* Marks a value at random: some dimensions by some axes or parts of them. */
+static void mark(cvn_graph *g, cvn_value *v, const Mesh *mesh, uint64_t *state)
+{
+    cvn_spec spec = {.rank = v->type.rank, .priority = (int)(splitmix(state) % 2)};
+    for (int axis = 0; axis < mesh->n_axes && v->type.rank; axis++) {
+        char text[64];
+        int size = mesh->axis[axis].size;
+        int d = (int)(splitmix(state) % (uint64_t)v->type.rank);
+        if (size == 1 || splitmix(state) % 3 == 0 || spec.dim[d].n == CVN_MAX_SPEC_AXES)
+            continue;
+        snprintf(text, sizeof text, "%s", mesh->axis[axis].name);
+        if (size % 2 == 0 && size > 2 && splitmix(state) % 4 == 0)
+            snprintf(text, sizeof text, "%s.%d.2", mesh->axis[axis].name,
+                     splitmix(state) % 2 ? 1 : size / 2);
+        spec.dim[d].axis[spec.dim[d].n++] = arena_string(&g->arena, text);
+    }
+    cvn_mark_sharding(g, v, &spec);
+}
+
+/* How far the outputs move when composites are decomposed, so that they round in other places, and
+   the inputs are changed in their last bits: what rounding alone does to this graph. */
+static void find_noise(const cvn_graph *g, void **inputs, void **whole, double *noise)
+{
+    cvn_err err = {0};
+    cvn_graph *other = graph_clone(g, &err);
+    void **changed = calloc((size_t)g->n_parameters + 1, sizeof *changed);
+    void **out = calloc((size_t)g->n_outputs + 1, sizeof *out);
+    if (!other || !changed || !out || graph_decompose(other, NULL, NULL, NULL, &err))
+        fail_msg("%s", err.message);
+    for (int i = 0; i < g->n_parameters; i++) {
+        const cvn_type *type = &g->parameter[i]->type;
+        double step = type->dtype == CVN_BF16 || type->dtype == CVN_F16 ? 0.01 : 3e-7;
+        changed[i] = calloc(cvn_type_bytes(type) + 1, 1);
+        for (int64_t j = 0; j < cvn_type_elements(type); j++) {
+            double x = element_get(type->dtype, inputs[i], j);
+            double by = random_is_float(type->dtype) ? 1 + (j % 3 ? step : -step) : 1;
+            element_set(type->dtype, changed[i], j, x * by);
+        }
+    }
+    if (interp_run_one(other, (const void *const *)changed, out, &err))
+        fail_msg("%s", err.message);
+    for (int i = 0; i < g->n_outputs; i++) {
+        const cvn_type *type = &g->output[i].value->type;
+        bool coarse = type->dtype == CVN_BF16 || type->dtype == CVN_F16;
+        noise[i] = (coarse ? 0.02 : 1e-5) + 30 * shard_difference(type, whole[i], out[i]);
+    }
+    random_free(changed, g->n_parameters);
+    random_free(out, g->n_outputs);
+    cvn_graph_free(other);
+}
+
+/* How often each kind of collective was made in all. */
+static int64_t made[OP_COUNT];
+
+static void check_random(uint64_t seed)
+{
+    const RandomOptions options = {.n_ops = 3 + (int)(seed % 30),
+                                   .n_parameters = 3,
+                                   .most_elements = 300,
+                                   .composites = true,
+                                   .into = true};
+    uint64_t state = seed * 77 + 5;
+    cvn_graph *g = random_graph(seed, &options), *local = NULL;
+    Mesh mesh = mesh_of(meshes[seed % MESHES]);
+    PartitionReport report;
+    cvn_err err = {0};
+    for (Op *op = g->first; op; op = op->next)
+        if (op->kind == OP_PARAMETER ? splitmix(&state) % 4 != 0 : splitmix(&state) % 6 == 0)
+            mark(g, op->result[0], &mesh, &state);
+    void **inputs = random_inputs(g, seed, false);
+    void **whole = calloc((size_t)g->n_outputs + 1, sizeof *whole);
+    void **parts = calloc((size_t)g->n_outputs + 1, sizeof *parts);
+    if (shard_make(g, &mesh, &local, &report, &err) ||
+        interp_run_one(g, (const void *const *)inputs, whole, &err) ||
+        shard_run(local, &mesh, &report, (const void *const *)inputs, parts, &err)) {
+        shard_print("whole", g);
+        fail_msg("seed %llu, mesh %s: %s", (unsigned long long)seed, meshes[seed % MESHES],
+                 err.message);
+    }
+    double *noise = calloc((size_t)g->n_outputs + 1, sizeof *noise);
+    find_noise(g, inputs, whole, noise);
+    for (int k = 0; k < OP_COUNT; k++)
+        made[k] += report.count[k];
+    for (int i = 0; i < g->n_outputs; i++) {
+        double difference = shard_difference(&g->output[i].value->type, whole[i], parts[i]);
+        if (difference <= noise[i] || isinf(noise[i]))
+            continue;
+        shard_print("whole", g);
+        shard_print("local", local);
+        fail_msg("seed %llu, mesh %s: output %d differs by %g, more than %g",
+                 (unsigned long long)seed, meshes[seed % MESHES], i, difference, noise[i]);
+    }
+    free(noise);
+    random_free(whole, g->n_outputs);
+    random_free(parts, g->n_outputs);
+    random_free(inputs, g->n_parameters);
+    partition_report_free(&report);
+    cvn_graph_free(local);
+    cvn_graph_free(g);
+}
+
+static void random_graphs_compute_the_same_in_shards(void **state)
+{
+    const char *seed = getenv("CVN_SEED"), *count = getenv("CVN_SEEDS");
+    uint64_t first = seed ? strtoull(seed, NULL, 10) : 1;
+    uint64_t n = seed ? 1 : count ? strtoull(count, NULL, 10) : 1000;
+    for (uint64_t s = first; s < first + n; s++)
+        check_random(s);
+    for (int k = 0; k < OP_COUNT && n >= 1000; k++)
+        if (op_info[k].class_ == CLASS_COLLECTIVE && k != OP_PARTITION_ID && made[k] < 10)
+            fail_msg("%s was made %lld times", op_info[k].name, (long long)made[k]);
+    (void)state;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_take_the_cheapest_collectives),
+        cmocka_unit_test(random_graphs_compute_the_same_in_shards),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
