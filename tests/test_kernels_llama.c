@@ -1,4 +1,5 @@
 /* The composites that Llama is made of, rows, reductions: every dtype and instruction set, at odd sizes. */
+#include "compile/lower.h"
 #include "kernel_check.h"
 
 static const cvn_dtype floats[] = {CVN_F32, CVN_BF16, CVN_F16};
@@ -84,8 +85,9 @@ static void attention_of_one_position(void **state)
 {
     (void)state;
     static const int64_t dims[][6] = {
-        {1, 1, 1, 1, 1, 1},    {2, 1, 1, 3, 17, 20},  {2, 1, 2, 3, 300, 33},
-        {2, 1, 4, 2, 140, 64}, {2, 1, 7, 1, 31, 127}, {2, 3, 3, 2, 260, 16},
+        {1, 1, 1, 1, 1, 1},    {2, 1, 1, 3, 17, 20},  {2, 1, 2, 3, 300, 33}, {2, 1, 4, 2, 140, 64},
+        {2, 1, 7, 1, 31, 127}, {2, 3, 3, 2, 260, 16}, {2, 1, 2, 1, 1100, 8}, {1, 1, 1, 1, 2048, 5},
+        {2, 2, 3, 2, 769, 12}, /* chunks of several threads */
     };
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
         int32_t last = (int32_t)(dims[i][4] - dims[i][1]);
@@ -118,6 +120,53 @@ static void attention_of_padding_only(void **state)
     check_attention(CVN_F32, CVN_F32, (int64_t[]){2, 1, 2, 1, 20, 8}, (int32_t[]){0, 4},
                     (int32_t[]){0, 0});
     check_attention(CVN_F32, CVN_F32, (int64_t[]){0, 1, 2, 1, 20, 8}, NULL, NULL);
+}
+
+/* Rows of different lengths together, and each for itself: bits of the same result. */
+static void check_rows_alone(int64_t seq)
+{
+    enum { ROWS = 4, HEADS = 4, KV_HEADS = 2, CONTEXT = 1100, HEAD_DIM = 20 };
+    static const int32_t starts[ROWS] = {1000, 3, 300, 700};
+    Check c[2]; /* of all rows; of one */
+    for (int i = 0; i < 2; i++) {
+        int64_t b = i == 0 ? ROWS : 1;
+        c[i] = check_begin();
+        cvn_type cache = CVN_TYPE(CVN_BF16, b, KV_HEADS, CONTEXT, HEAD_DIM);
+        cvn_value *q = check_parameter(&c[i], CVN_TYPE(CVN_BF16, b, seq, HEADS, HEAD_DIM));
+        cvn_value *k = check_parameter(&c[i], cache), *v = check_parameter(&c[i], cache);
+        cvn_value *start = check_parameter(&c[i], CVN_TYPE(CVN_I32, b));
+        cvn_value *length = check_parameter(&c[i], CVN_TYPE(CVN_I32, b));
+        check_inputs(&c[i], cvn_attention(c[i].g, q, k, v, start, length, 0.3));
+        for (int32_t r = 0; r < (int32_t)b; r++) {
+            ((int32_t *)c[i].in[3].data)[r] = starts[r];
+            ((int32_t *)c[i].in[4].data)[r] = (int32_t)seq;
+        }
+    }
+    const Kernel *kernel = lower_kernel(cpu_backend(), c[0].op);
+    size_t bytes = cvn_type_bytes(&c[1].op->result[0]->type);
+    char *together = malloc(bytes * ROWS), *alone = malloc(bytes);
+    const void *in[5];
+    for (int i = 0; i < 5; i++)
+        in[i] = c[0].in[i].data;
+    check_run(&c[0], kernel, check_pool(3), in, (void *[]){together});
+    for (size_t r = 0; r < ROWS; r++) {
+        for (int i = 0; i < 5; i++)
+            in[i] = (char *)c[0].in[i].data + c[1].in[i].bytes * r;
+        check_run(&c[1], kernel, check_pool(1 + (int)r % 3), in, (void *[]){alone});
+        assert_memory_equal(together + bytes * r, alone, bytes);
+    }
+    free(together);
+    free(alone);
+    check_end(&c[0]);
+    check_end(&c[1]);
+}
+
+static void attention_of_a_row_does_not_depend_on_the_other_rows(void **state)
+{
+    (void)state;
+    check_rows_alone(1);
+    check_rows_alone(3);
+    check_rows_alone(40);
 }
 
 static void cache_updates_in_and_out_of_the_context(void **state)
@@ -240,6 +289,7 @@ int main(void)
         cmocka_unit_test(attention_of_one_position),
         cmocka_unit_test(attention_of_many_positions),
         cmocka_unit_test(attention_of_padding_only),
+        cmocka_unit_test(attention_of_a_row_does_not_depend_on_the_other_rows),
         cmocka_unit_test(cache_updates_in_and_out_of_the_context),
         cmocka_unit_test(cross_entropy_of_rows),
         cmocka_unit_test(argmax_finds_the_first),

@@ -11,8 +11,9 @@
  *
  * The result is o / l. All queries that share a KV head are taken together, so that a key is read once for all:
  * a few positions (decoding) by dot products against the keys where they lie; many (prefill) as two matrix
- * products on packed tiles, with the micro-kernel of gemm.h. Threads share batch x KV heads x tiles of queries;
- * what a query gives does not depend on the others, but few and many positions sum in different orders.
+ * products on packed tiles, with the micro-kernel of gemm.h. Threads share chunks of keys there (attention_few_impl.h),
+ * and batch x KV heads x tiles of queries here; what a query gives does not depend on the others, but few and many
+ * positions sum in different orders.
  */
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/kernels.h"
@@ -20,9 +21,10 @@
 #include "cpu/kernels/vec_math.h"
 
 enum {
-    KEYS = 128, /* keys at a time */
-    ROWS = 128, /* queries at a time, over heads and positions; a group of heads may be larger */
-    FEW = 4     /* positions that are taken one by one */
+    KEYS = 128,  /* keys at a time */
+    CHUNK = 256, /* keys of a chunk, which one thread takes */
+    ROWS = 128,  /* queries at a time, over heads and positions; a group of heads may be larger */
+    FEW = 4      /* positions that are taken one by one */
 };
 
 /* Sizes, dtypes and pointers of one attention; k and v are [batch, kv_heads, context, head_dim]. */
@@ -140,211 +142,7 @@ static float soften(float *score, int64_t n, float *peak, float *sum)
     return factor;
 }
 
-/* ---- few positions ---- */
-
-/* Scratch of one position: its heads' queries, scores and sums. */
-typedef struct Few {
-    float *q;          /* [group, head_dim], scaled */
-    float *score;      /* [group, KEYS] */
-    float *o;          /* [group, head_dim] */
-    float *peak, *sum; /* [group] */
-    float *row;        /* [head_dim] */
-} Few;
-
-static size_t few_bytes(const Attention *a)
-{
-    size_t floats = (size_t)(a->group * (2 * a->head_dim + KEYS + 2) + a->head_dim);
-    return (size_t)round_up((int64_t)(floats * sizeof(float)), 64);
-}
-
-static Few few_of(const Attention *a, float *at)
-{
-    Few f;
-    f.q = at;
-    f.score = f.q + a->group * a->head_dim;
-    f.o = f.score + a->group * KEYS;
-    f.peak = f.o + a->group * a->head_dim;
-    f.sum = f.peak + a->group;
-    f.row = f.sum + a->group;
-    return f;
-}
-
-VEC_INLINE vf load_kv(const void *p, int64_t i, bool bf16)
-{
-    return bf16 ? vf_load_bf16((const uint16_t *)p + i) : vf_load((const float *)p + i);
-}
-
-VEC_INLINE vf load_kv_part(const void *p, int64_t i, int64_t n, bool bf16)
-{
-    return bf16 ? vf_load_bf16_part((const uint16_t *)p + i, n)
-                : vf_load_part((const float *)p + i, n);
-}
-
-/* score[r, j] = dot(q row r, key j) for R rows and J keys, constants. */
-VEC_INLINE void score_block(const int R, const int J, bool bf16, const float *q, const void *k,
-                            int64_t first, int64_t d, float *score)
-{
-    vf sum[4][4];
-#pragma GCC unroll 4
-    for (int r = 0; r < R; r++)
-#pragma GCC unroll 4
-        for (int j = 0; j < J; j++)
-            sum[r][j] = vf_zero();
-    for (int64_t i = 0; i < d; i += VN) {
-        bool whole = i + VN <= d;
-        vf key[4];
-#pragma GCC unroll 4
-        for (int j = 0; j < J; j++)
-            key[j] = vf_keep(whole ? load_kv(k, first + j * d + i, bf16)
-                                   : load_kv_part(k, first + j * d + i, d - i, bf16));
-#pragma GCC unroll 4
-        for (int r = 0; r < R; r++) {
-            vf x = whole ? vf_load(q + r * d + i) : vf_load_part(q + r * d + i, d - i);
-#pragma GCC unroll 4
-            for (int j = 0; j < J; j++)
-                sum[r][j] = vf_fma(x, key[j], sum[r][j]);
-        }
-    }
-    vf_sum_block(R, J, sum, score, KEYS);
-}
-
-VEC_INLINE void score_rows(const int R, bool bf16, const float *q, const void *k, int64_t first,
-                           int64_t keys, int64_t d, float *score)
-{
-    enum { J = VN == 16 ? 4 : 2 };
-    int64_t j = 0;
-    for (; j + J <= keys; j += J)
-        score_block(R, J, bf16, q, k, first + j * d, d, score + j);
-    for (; j < keys; j++)
-        score_block(R, 1, bf16, q, k, first + j * d, d, score + j);
-}
-
-VEC_INLINE void score_group(bool bf16, const float *q, const void *k, int64_t first, int64_t keys,
-                            int64_t d, int64_t group, float *score)
-{
-    int64_t r = 0;
-    for (; r + 4 <= group; r += 4)
-        score_rows(4, bf16, q + r * d, k, first, keys, d, score + r * KEYS);
-    for (; r + 2 <= group; r += 2)
-        score_rows(2, bf16, q + r * d, k, first, keys, d, score + r * KEYS);
-    for (; r < group; r++)
-        score_rows(1, bf16, q + r * d, k, first, keys, d, score + r * KEYS);
-}
-
-/* o[r, :] += sum over j of p[r, j] * v[j, :] for R rows and C vectors of columns from column i on. */
-VEC_INLINE void value_block(const int R, const int C, bool bf16, const float *p, const void *v,
-                            int64_t first, int64_t keys, int64_t d, int64_t i, float *o)
-{
-    vf sum[4][4];
-#pragma GCC unroll 4
-    for (int r = 0; r < R; r++)
-#pragma GCC unroll 4
-        for (int c = 0; c < C; c++)
-            sum[r][c] = vf_load(o + r * d + i + c * VN);
-    for (int64_t j = 0; j < keys; j++) {
-        vf x[4];
-#pragma GCC unroll 4
-        for (int c = 0; c < C; c++)
-            x[c] = load_kv(v, first + j * d + i + c * VN, bf16);
-#pragma GCC unroll 4
-        for (int r = 0; r < R; r++) {
-            vf w = vf_splat(p[r * KEYS + j]);
-#pragma GCC unroll 4
-            for (int c = 0; c < C; c++)
-                sum[r][c] = vf_fma(w, x[c], sum[r][c]);
-        }
-    }
-#pragma GCC unroll 4
-    for (int r = 0; r < R; r++)
-#pragma GCC unroll 4
-        for (int c = 0; c < C; c++)
-            vf_store(o + r * d + i + c * VN, sum[r][c]);
-}
-
-/* The columns past the last whole vector. */
-VEC_INLINE void value_edge(bool bf16, const float *p, const void *v, int64_t first, int64_t keys,
-                           int64_t d, int64_t i, float *o)
-{
-    vf sum = vf_load_part(o + i, d - i);
-    for (int64_t j = 0; j < keys; j++)
-        sum = vf_fma(vf_splat(p[j]), load_kv_part(v, first + j * d + i, d - i, bf16), sum);
-    vf_store_part(o + i, sum, d - i);
-}
-
-VEC_INLINE void value_rows(const int R, bool bf16, const float *p, const void *v, int64_t first,
-                           int64_t keys, int64_t d, float *o)
-{
-    enum { C = VN == 16 ? 4 : 2 };
-    int64_t i = 0;
-    for (; i + C * VN <= d; i += C * VN)
-        value_block(R, C, bf16, p, v, first, keys, d, i, o);
-    for (; i + VN <= d; i += VN)
-        value_block(R, 1, bf16, p, v, first, keys, d, i, o);
-    if (i < d)
-        for (int r = 0; r < R; r++)
-            value_edge(bf16, p + r * KEYS, v, first, keys, d, i, o + r * d);
-}
-
-VEC_INLINE void value_group(bool bf16, const float *p, const void *v, int64_t first, int64_t keys,
-                            int64_t d, int64_t group, float *o)
-{
-    int64_t r = 0;
-    for (; r + 4 <= group; r += 4)
-        value_rows(4, bf16, p + r * KEYS, v, first, keys, d, o + r * d);
-    for (; r + 2 <= group; r += 2)
-        value_rows(2, bf16, p + r * KEYS, v, first, keys, d, o + r * d);
-    for (; r < group; r++)
-        value_rows(1, bf16, p + r * KEYS, v, first, keys, d, o + r * d);
-}
-
-static void scores(const Attention *a, const Few *f, int64_t first, int64_t keys)
-{
-    if (a->kv_dtype == CVN_BF16)
-        score_group(true, f->q, a->k, first, keys, a->head_dim, a->group, f->score);
-    else
-        score_group(false, f->q, a->k, first, keys, a->head_dim, a->group, f->score);
-}
-
-static void values(const Attention *a, const Few *f, int64_t first, int64_t keys)
-{
-    if (a->kv_dtype == CVN_BF16)
-        value_group(true, f->score, a->v, first, keys, a->head_dim, a->group, f->o);
-    else
-        value_group(false, f->score, a->v, first, keys, a->head_dim, a->group, f->o);
-}
-
-/* One position of the heads that share KV head h. */
-static void attend_few(const Attention *a, const Few *f, int64_t b, int64_t s, int64_t h)
-{
-    int64_t d = a->head_dim, n = keys_seen(a, b, s), at = query_at(a, b, s, h * a->group);
-    if (s >= a->length[b]) {
-        for (int64_t r = 0; r < a->group; r++)
-            write_zero(a, at + r * d);
-        return;
-    }
-    for (int64_t r = 0; r < a->group; r++) {
-        read_row(a->q_dtype, a->q, at + r * d, d, f->q + r * d);
-        for (int64_t i = 0; i < d; i++)
-            f->q[r * d + i] *= a->scale;
-        f->peak[r] = -INFINITY;
-        f->sum[r] = 0;
-    }
-    memset(f->o, 0, (size_t)(a->group * d) * sizeof *f->o);
-    int64_t cache = (b * a->kv_heads + h) * a->context * d;
-    for (int64_t j = 0; j < n; j += KEYS) {
-        int64_t keys = least(KEYS, n - j), first = cache + j * d;
-        scores(a, f, first, keys);
-        for (int64_t r = 0; r < a->group; r++) {
-            float factor = soften(f->score + r * KEYS, keys, &f->peak[r], &f->sum[r]);
-            if (j > 0 && factor != 1.0f)
-                for (int64_t i = 0; i < d; i++)
-                    f->o[r * d + i] *= factor;
-        }
-        values(a, f, first, keys);
-    }
-    for (int64_t r = 0; r < a->group; r++)
-        write_scaled(a, at + r * d, f->o + r * d, 1.0f / f->sum[r], f->row);
-}
+#include "cpu/kernels/attention_few_impl.h"
 
 /* ---- many positions ---- */
 
@@ -593,19 +391,8 @@ static void attend_many(const Attention *a, const Many *m, int64_t b, int64_t h,
 static size_t scratch(const Op *op, int n_threads)
 {
     Attention a = attention_of(op);
-    size_t one = a.seq <= FEW ? few_bytes(&a) : many_bytes(&a, &ISA_GEMM);
-    return one * (size_t)n_threads;
-}
-
-static void run_few(const Attention *a, const KernelArgs *args)
-{
-    Few f =
-        few_of(a, (float *)(void *)((char *)args->scratch + few_bytes(a) * (size_t)args->thread));
-    int64_t begin, end;
-    kernel_share(a->batch * a->kv_heads, 1, args->thread, args->n_threads, &begin, &end);
-    for (int64_t i = begin; i < end; i++)
-        for (int64_t s = 0; s < a->seq; s++)
-            attend_few(a, &f, i / a->kv_heads, s, i % a->kv_heads);
+    return a.seq <= FEW ? few_scratch(&a, n_threads)
+                        : many_bytes(&a, &ISA_GEMM) * (size_t)n_threads;
 }
 
 /* Later tiles see more keys than earlier ones, so threads take turns, forth and back. */

@@ -1,0 +1,397 @@
+/*
+ * The part of attention_impl.h for a few positions: decoding. Keys and values are read once, where they lie, by dot
+ * products; what counts is that all threads read at once, however rows, heads and lengths are spread.
+ *
+ * The keys that a query sees are cut into chunks of CHUNK. Each chunk gives a largest score m, a sum l and an o of its
+ * own, and these are folded one after the other, from the first chunk to the last (Dao et al. 2023,
+ * "Flash-Decoding"): with the sums so far on the left,
+ *
+ *     M' = max(M, m)      L' = L exp(M - M') + l exp(m - M')      O' = O exp(M - M') + o exp(m - M')
+ *
+ * Chunks of all rows and heads are numbered one after the other, and each thread takes an equal share of the numbers:
+ *
+ *     row 0, head 0        row 0, head 1        row 1, head 0   row 1, head 1        3 and 2 chunks
+ *     0     1     2        3     4     5        6     7         8     9
+ *     thread 0 ………………………… 4 | thread 1 …………………………………………………………
+ *
+ * A query whose chunks are all one thread's is folded on the way. One whose chunks lie with several (row 0, head 1) has
+ * them written to scratch, and the thread that has its first folds them when all are there. Where a chunk ends depends
+ * on nothing but the query, and the order is always the same, so the result does not depend on the number of threads
+ * or on the other rows.
+ */
+
+/* Scratch of one thread. */
+typedef struct Few {
+    float *q;     /* [group, head_dim], scaled */
+    float *score; /* [group, KEYS] */
+    float *
+        all; /* [group * (head_dim + 2)] folded so far: o [group, head_dim], then m, then l [group] */
+    float *part; /* the same of one chunk */
+    float *row;  /* [head_dim] */
+} Few;
+
+/* Floats of o, m and l of the heads that share a KV head. */
+static int64_t state_floats(const Attention *a)
+{
+    return a->group * (a->head_dim + 2);
+}
+
+static size_t few_bytes(const Attention *a)
+{
+    int64_t floats = a->group * (a->head_dim + KEYS) + 2 * state_floats(a) + a->head_dim;
+    return (size_t)round_up(floats * (int64_t)sizeof(float), 64);
+}
+
+/* Bytes of the chunks of one query that lies with several threads. */
+static size_t split_bytes(const Attention *a)
+{
+    int64_t chunks = round_up(a->context, CHUNK) / CHUNK;
+    return (size_t)round_up(chunks * state_floats(a) * (int64_t)sizeof(float), 64);
+}
+
+static Few few_of(const Attention *a, float *at)
+{
+    Few f;
+    f.q = at;
+    f.score = f.q + a->group * a->head_dim;
+    f.all = f.score + a->group * KEYS;
+    f.part = f.all + state_floats(a);
+    f.row = f.part + state_floats(a);
+    return f;
+}
+
+VEC_INLINE vf load_kv(const void *p, int64_t i, bool bf16)
+{
+    return bf16 ? vf_load_bf16((const uint16_t *)p + i) : vf_load((const float *)p + i);
+}
+
+VEC_INLINE vf load_kv_part(const void *p, int64_t i, int64_t n, bool bf16)
+{
+    return bf16 ? vf_load_bf16_part((const uint16_t *)p + i, n)
+                : vf_load_part((const float *)p + i, n);
+}
+
+/* score[r, j] = dot(q row r, key j) for R rows and J keys, constants. */
+VEC_INLINE void score_block(const int R, const int J, bool bf16, const float *q, const void *k,
+                            int64_t first, int64_t d, float *score)
+{
+    vf sum[4][4];
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 4
+        for (int j = 0; j < J; j++)
+            sum[r][j] = vf_zero();
+    for (int64_t i = 0; i < d; i += VN) {
+        bool whole = i + VN <= d;
+        vf key[4];
+#pragma GCC unroll 4
+        for (int j = 0; j < J; j++)
+            key[j] = vf_keep(whole ? load_kv(k, first + j * d + i, bf16)
+                                   : load_kv_part(k, first + j * d + i, d - i, bf16));
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++) {
+            vf x = whole ? vf_load(q + r * d + i) : vf_load_part(q + r * d + i, d - i);
+#pragma GCC unroll 4
+            for (int j = 0; j < J; j++)
+                sum[r][j] = vf_fma(x, key[j], sum[r][j]);
+        }
+    }
+    vf_sum_block(R, J, sum, score, KEYS);
+}
+
+VEC_INLINE void score_rows(const int R, bool bf16, const float *q, const void *k, int64_t first,
+                           int64_t keys, int64_t d, float *score)
+{
+    enum { J = VN == 16 ? 4 : 2 };
+    int64_t j = 0;
+    for (; j + J <= keys; j += J)
+        score_block(R, J, bf16, q, k, first + j * d, d, score + j);
+    for (; j < keys; j++)
+        score_block(R, 1, bf16, q, k, first + j * d, d, score + j);
+}
+
+VEC_INLINE void score_group(bool bf16, const float *q, const void *k, int64_t first, int64_t keys,
+                            int64_t d, int64_t group, float *score)
+{
+    int64_t r = 0;
+    for (; r + 4 <= group; r += 4)
+        score_rows(4, bf16, q + r * d, k, first, keys, d, score + r * KEYS);
+    for (; r + 2 <= group; r += 2)
+        score_rows(2, bf16, q + r * d, k, first, keys, d, score + r * KEYS);
+    for (; r < group; r++)
+        score_rows(1, bf16, q + r * d, k, first, keys, d, score + r * KEYS);
+}
+
+/* o[r, :] += sum over j of p[r, j] * v[j, :] for R rows and C vectors of columns from column i on. */
+VEC_INLINE void value_block(const int R, const int C, bool bf16, const float *p, const void *v,
+                            int64_t first, int64_t keys, int64_t d, int64_t i, float *o)
+{
+    vf sum[4][4];
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 4
+        for (int c = 0; c < C; c++)
+            sum[r][c] = vf_load(o + r * d + i + c * VN);
+    for (int64_t j = 0; j < keys; j++) {
+        vf x[4];
+#pragma GCC unroll 4
+        for (int c = 0; c < C; c++)
+            x[c] = load_kv(v, first + j * d + i + c * VN, bf16);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++) {
+            vf w = vf_splat(p[r * KEYS + j]);
+#pragma GCC unroll 4
+            for (int c = 0; c < C; c++)
+                sum[r][c] = vf_fma(w, x[c], sum[r][c]);
+        }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 4
+        for (int c = 0; c < C; c++)
+            vf_store(o + r * d + i + c * VN, sum[r][c]);
+}
+
+/* The columns past the last whole vector. */
+VEC_INLINE void value_edge(bool bf16, const float *p, const void *v, int64_t first, int64_t keys,
+                           int64_t d, int64_t i, float *o)
+{
+    vf sum = vf_load_part(o + i, d - i);
+    for (int64_t j = 0; j < keys; j++)
+        sum = vf_fma(vf_splat(p[j]), load_kv_part(v, first + j * d + i, d - i, bf16), sum);
+    vf_store_part(o + i, sum, d - i);
+}
+
+VEC_INLINE void value_rows(const int R, bool bf16, const float *p, const void *v, int64_t first,
+                           int64_t keys, int64_t d, float *o)
+{
+    enum { C = VN == 16 ? 4 : 2 };
+    int64_t i = 0;
+    for (; i + C * VN <= d; i += C * VN)
+        value_block(R, C, bf16, p, v, first, keys, d, i, o);
+    for (; i + VN <= d; i += VN)
+        value_block(R, 1, bf16, p, v, first, keys, d, i, o);
+    if (i < d)
+        for (int r = 0; r < R; r++)
+            value_edge(bf16, p + r * KEYS, v, first, keys, d, i, o + r * d);
+}
+
+VEC_INLINE void value_group(bool bf16, const float *p, const void *v, int64_t first, int64_t keys,
+                            int64_t d, int64_t group, float *o)
+{
+    int64_t r = 0;
+    for (; r + 4 <= group; r += 4)
+        value_rows(4, bf16, p + r * KEYS, v, first, keys, d, o + r * d);
+    for (; r + 2 <= group; r += 2)
+        value_rows(2, bf16, p + r * KEYS, v, first, keys, d, o + r * d);
+    for (; r < group; r++)
+        value_rows(1, bf16, p + r * KEYS, v, first, keys, d, o + r * d);
+}
+
+static void scores(const Attention *a, const Few *f, int64_t first, int64_t keys)
+{
+    if (a->kv_dtype == CVN_BF16)
+        score_group(true, f->q, a->k, first, keys, a->head_dim, a->group, f->score);
+    else
+        score_group(false, f->q, a->k, first, keys, a->head_dim, a->group, f->score);
+}
+
+static void values(const Attention *a, const Few *f, int64_t first, int64_t keys, float *o)
+{
+    if (a->kv_dtype == CVN_BF16)
+        value_group(true, f->score, a->v, first, keys, a->head_dim, a->group, o);
+    else
+        value_group(false, f->score, a->v, first, keys, a->head_dim, a->group, o);
+}
+
+/* One position of the heads that share a KV head. */
+typedef struct Query {
+    int64_t b, s, h; /* row, position, KV head */
+    int64_t keys;    /* that it sees */
+    int64_t chunks;  /* at least one, which may have no keys */
+} Query;
+
+static Query query_of(const Attention *a, int64_t b, int64_t h, int64_t s)
+{
+    Query q = {.b = b, .s = s, .h = h, .keys = keys_seen(a, b, s)};
+    q.chunks = q.keys > CHUNK ? round_up(q.keys, CHUNK) / CHUNK : 1;
+    return q;
+}
+
+/* Chunks of all queries of a row; *longest becomes at least those of one of them. */
+static int64_t row_chunks(const Attention *a, int64_t b, int64_t *longest)
+{
+    int64_t sum = 0;
+    for (int64_t s = 0; s < a->seq; s++) {
+        int64_t n = query_of(a, b, 0, s).chunks;
+        *longest = n > *longest ? n : *longest;
+        sum += n;
+    }
+    return sum * a->kv_heads;
+}
+
+static void read_query(const Attention *a, const Few *f, const Query *q)
+{
+    int64_t d = a->head_dim, at = query_at(a, q->b, q->s, q->h * a->group);
+    for (int64_t r = 0; r < a->group; r++) {
+        read_row(a->q_dtype, a->q, at + r * d, d, f->q + r * d);
+        for (int64_t i = 0; i < d; i++)
+            f->q[r * d + i] *= a->scale;
+    }
+}
+
+/* Makes `state` what chunk c of a query gives. */
+static void attend_chunk(const Attention *a, const Few *f, const Query *q, int64_t c, float *state)
+{
+    int64_t d = a->head_dim, end = least(q->keys, (c + 1) * CHUNK);
+    float *o = state, *peak = o + a->group * d, *sum = peak + a->group;
+    memset(state, 0, (size_t)state_floats(a) * sizeof *state);
+    for (int64_t r = 0; r < a->group; r++)
+        peak[r] = -INFINITY;
+    int64_t cache = (q->b * a->kv_heads + q->h) * a->context * d;
+    for (int64_t j = c * CHUNK; j < end; j += KEYS) {
+        int64_t keys = least(KEYS, end - j), first = cache + j * d;
+        scores(a, f, first, keys);
+        for (int64_t r = 0; r < a->group; r++) {
+            float factor = soften(f->score + r * KEYS, keys, &peak[r], &sum[r]);
+            if (j > c * CHUNK && factor != 1.0f)
+                for (int64_t i = 0; i < d; i++)
+                    o[r * d + i] *= factor;
+        }
+        values(a, f, first, keys, o);
+    }
+}
+
+/* all = all and part. */
+static void fold(const Attention *a, float *all, const float *part)
+{
+    int64_t d = a->head_dim, peaks = a->group * d, sums = peaks + a->group;
+    for (int64_t r = 0; r < a->group; r++) {
+        float m = all[peaks + r], n = part[peaks + r], top = n > m ? n : m;
+        float base = isfinite(top) ? top : 0.0f;
+        float lane[2][VN];
+        vf_store(lane[0], vf_exp(vf_splat(m - base)));
+        vf_store(lane[1], vf_exp(vf_splat(n - base)));
+        float old = lane[0][0], new = lane[1][0];
+        for (int64_t i = r * d; i < (r + 1) * d; i++)
+            all[i] = all[i] * old + part[i] * new;
+        all[peaks + r] = top;
+        all[sums + r] = all[sums + r] * old + part[sums + r] * new;
+    }
+}
+
+static void write_query(const Attention *a, const Few *f, const Query *q, const float *state)
+{
+    int64_t d = a->head_dim, at = query_at(a, q->b, q->s, q->h * a->group);
+    const float *sum = state + a->group * (d + 1);
+    for (int64_t r = 0; r < a->group; r++) {
+        if (q->s >= a->length[q->b])
+            write_zero(a, at + r * d);
+        else
+            write_scaled(a, at + r * d, state + r * d, 1.0f / sum[r], f->row);
+    }
+}
+
+/* Which chunks a thread takes, and where it puts those of split queries. */
+typedef struct Share {
+    int64_t chunks; /* of all queries */
+    int64_t threads;
+    int64_t thread;
+    int64_t begin, end; /* this thread's */
+    char *
+        parts; /* [threads] chunks of a split query each; its place is that of who has the first of them */
+    Query mine; /* the split query whose first chunk is this thread's; 0 chunks: none */
+} Share;
+
+static int64_t share_begin(const Share *s, int64_t thread)
+{
+    return s->chunks * thread / s->threads;
+}
+
+/* The thread whose share a chunk is in: the largest with share_begin <= chunk. */
+static int64_t share_owner(const Share *s, int64_t chunk)
+{
+    return ((chunk + 1) * s->threads - 1) / s->chunks;
+}
+
+static float *part_of(const Attention *a, const Share *s, int64_t owner, int64_t chunk)
+{
+    char *parts = s->parts + split_bytes(a) * (size_t)owner;
+    return (float *)(void *)parts + chunk * state_floats(a);
+}
+
+/* The thread's chunks of a query whose first is number `at`. */
+static void attend_query(const Attention *a, const Few *f, Share *share, const Query *q, int64_t at)
+{
+    int64_t first = share->begin > at ? share->begin - at : 0;
+    int64_t last = least(share->end - at, q->chunks);
+    if (first >= last)
+        return;
+    read_query(a, f, q);
+    if (first > 0 || last < q->chunks) {
+        int64_t owner = share_owner(share, at);
+        for (int64_t c = first; c < last; c++)
+            attend_chunk(a, f, q, c, part_of(a, share, owner, c));
+        if (first == 0)
+            share->mine = *q;
+        return;
+    }
+    attend_chunk(a, f, q, 0, f->all);
+    for (int64_t c = 1; c < last; c++) {
+        attend_chunk(a, f, q, c, f->part);
+        fold(a, f->all, f->part);
+    }
+    write_query(a, f, q, f->all);
+}
+
+static void attend_share(const Attention *a, const Few *f, Share *share)
+{
+    int64_t at = 0, longest = 0;
+    for (int64_t b = 0; b < a->batch && at < share->end; b++) {
+        int64_t row = row_chunks(a, b, &longest);
+        if (at + row <= share->begin) {
+            at += row;
+            continue;
+        }
+        for (int64_t h = 0; h < a->kv_heads; h++)
+            for (int64_t s = 0; s < a->seq; s++) {
+                Query q = query_of(a, b, h, s);
+                attend_query(a, f, share, &q, at);
+                at += q.chunks;
+            }
+    }
+}
+
+static void fold_split(const Attention *a, const Few *f, const Share *share)
+{
+    float *all = part_of(a, share, share->thread, 0);
+    for (int64_t c = 1; c < share->mine.chunks; c++)
+        fold(a, all, part_of(a, share, share->thread, c));
+    write_query(a, f, &share->mine, all);
+}
+
+static size_t few_scratch(const Attention *a, int n_threads)
+{
+    size_t split = n_threads > 1 ? split_bytes(a) : 0;
+    return (few_bytes(a) + split) * (size_t)n_threads;
+}
+
+static void run_few(const Attention *a, const KernelArgs *args)
+{
+    char *scratch = args->scratch;
+    Few f = few_of(a, (float *)(void *)(scratch + few_bytes(a) * (size_t)args->thread));
+    Share share = {.threads = args->n_threads,
+                   .thread = args->thread,
+                   .parts = scratch + few_bytes(a) * (size_t)args->n_threads};
+    int64_t longest = 1;
+    for (int64_t b = 0; b < a->batch; b++)
+        share.chunks += row_chunks(a, b, &longest);
+    share.begin = share_begin(&share, share.thread);
+    share.end = share_begin(&share, share.thread + 1);
+    attend_share(a, &f, &share);
+    if (longest == 1) /* nothing is split */
+        return;
+    kernel_sync(args);
+    if (share.mine.chunks)
+        fold_split(a, &f, &share);
+}
