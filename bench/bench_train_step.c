@@ -2,8 +2,9 @@
  * A training step: seconds, MFU, memory.
  *
  *     bench_train_step [--preset stories110m] [--seq 1024] [--batch 2] [--remat none|selective|block]
- *                      [--repeats 2] [--threads 0] [--profile FILE] [--plan] [--f32]
+ *                      [--repeats 2] [--threads 0] [--profile FILE] [--plan] [--f32] [--optimizer adamw|adafactor]
  */
+#include "model/params.h"
 #include "model/presets.h"
 #include "train/bench.h"
 
@@ -23,6 +24,7 @@ int main(int argc, char **argv)
 {
     cvn_err err = {0};
     const char *preset = "stories110m";
+    OptimizerKind kind = OPTIMIZER_ADAMW;
     TrainBench bench = {.batch = 2, .seq = 1024, .compute = CVN_BF16, .repeats = 2};
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
@@ -47,6 +49,8 @@ int main(int argc, char **argv)
             bench.threads = (int)strtol(value, NULL, 10);
         else if (strcmp(argv[i - 1], "--remat") == 0)
             bench.remat = (RematPolicy)policy_of(value);
+        else if (strcmp(argv[i - 1], "--optimizer") == 0)
+            kind = strcmp(value, "adafactor") == 0 ? OPTIMIZER_ADAFACTOR : OPTIMIZER_ADAMW;
         else if (strcmp(argv[i - 1], "--profile") == 0)
             bench.profile = value;
     }
@@ -57,6 +61,7 @@ int main(int argc, char **argv)
         return 1;
     }
     bench.config = &config;
+    bench.optimizer = optimizer_defaults(kind, model_size(&config).params);
     if (train_bench(&bench, &f, &err)) {
         fprintf(stderr, "bench_train_step: %s\n", err.message);
         return 1;

@@ -1,13 +1,11 @@
 #include "train/bench.h"
 
-#include "base/rng.h"
 #include "compile/pipeline.h"
 #include "cpu/device.h"
 #include "cpu/executor.h"
 #include "cpu/profile.h"
 #include "cpu/registry.h"
-#include "grad/grad.h"
-#include "model/llama.h"
+#include "train/step.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,70 +23,6 @@ double train_flops(const LlamaConfig *config, int64_t batch, int64_t seq)
     return 6 * weights * tokens + 12 * pairs * width * (double)c->n_layers;
 }
 
-/* A step being built: for each weight its optimizer state. */
-typedef struct StepGraph {
-    cvn_graph *g;
-    ParamList params;
-    cvn_value **weight, **state[2], **gradient; /* [params.n] */
-} StepGraph;
-
-/* AdamW (Loshchilov and Hutter 2017, arXiv:1711.05101) of one weight, without bias correction: what it costs is
-   what matters here. */
-static void update_weight(StepGraph *s, int i)
-{
-    cvn_graph *g = s->g;
-    cvn_value *dw = s->gradient[i], *w = s->weight[i], *m = s->state[0][i], *v = s->state[1][i];
-    const cvn_type type = *cvn_value_type(w);
-#define NUMBER(x) cvn_splat(g, type, x)
-    cvn_value *m1 = cvn_add(g, cvn_multiply(g, m, NUMBER(0.9)), cvn_multiply(g, dw, NUMBER(0.1)));
-    cvn_value *v1 = cvn_add(g, cvn_multiply(g, v, NUMBER(0.95)),
-                            cvn_multiply(g, cvn_multiply(g, dw, dw), NUMBER(0.05)));
-    cvn_value *step = cvn_divide(g, m1, cvn_add(g, cvn_sqrt(g, v1), NUMBER(1e-8)));
-    step = cvn_add(g, step, cvn_multiply(g, w, NUMBER(0.1)));
-    cvn_value *w1 = cvn_subtract(g, w, cvn_multiply(g, step, NUMBER(1e-4)));
-#undef NUMBER
-    cvn_output_into(g, w1, w);
-    cvn_output_into(g, m1, m);
-    cvn_output_into(g, v1, v);
-}
-
-static int build(const TrainBench *b, StepGraph *s, cvn_err *err)
-{
-    cvn_graph *g = s->g = cvn_graph_new("train_step", err);
-    if (!g)
-        return CVN_EMEM;
-    params_list(&s->params, b->config, &g->arena);
-    size_t n = (size_t)s->params.n;
-    s->weight = arena_array(&g->arena, n, sizeof(cvn_value *));
-    s->gradient = arena_array(&g->arena, n, sizeof(cvn_value *));
-    for (int k = 0; k < 2; k++)
-        s->state[k] = arena_array(&g->arena, n, sizeof(cvn_value *));
-    for (size_t i = 0; i < n; i++) {
-        const Param *p = &s->params.param[i];
-        static const char *const prefix[] = {"", "m.", "v."};
-        for (int k = 0; k < 3; k++) {
-            char name[160];
-            snprintf(name, sizeof name, "%s%s", prefix[k], p->name);
-            cvn_value *v = cvn_parameter(g, name, cvn_type_make(CVN_F32, p->rank, p->dims));
-            *(k ? &s->state[k - 1][i] : &s->weight[i]) = v;
-        }
-    }
-    cvn_type grid = CVN_TYPE(CVN_I32, b->batch, b->seq);
-    cvn_value *tokens = cvn_parameter(g, "tokens", grid);
-    cvn_value *targets = cvn_parameter(g, "targets", grid);
-    LlamaLoss loss;
-    int code = llama_loss(g, b->config, b->compute, s->weight, tokens, targets, &loss, err);
-    Op *last = g->last;
-    if (!code)
-        code = graph_gradient(g, loss.mean, (int)n, s->weight, s->gradient, err);
-    if (!code)
-        code = graph_remat(g, b->remat, loss.n_blocks, loss.block, last->next, err);
-    cvn_output(g, loss.mean);
-    for (size_t i = 0; i < n; i++)
-        update_weight(s, (int)i);
-    return code ? code : cvn_graph_check(g, err);
-}
-
 /* What a run needs: the plan's parameters in one mapping. */
 typedef struct Memory {
     char *block;
@@ -96,36 +30,62 @@ typedef struct Memory {
     void **at; /* [plan->n_parameters] */
 } Memory;
 
-static int make_memory(const StepGraph *s, const Plan *plan, Memory *m, cvn_err *err)
+static uint32_t next_random(uint32_t *state)
 {
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+static void fill_weight(const Param *p, uint32_t seed, float *x)
+{
+    for (int64_t i = 0; i < p->n; i++)
+        x[i] = p->init == INIT_ONES
+                   ? 1.0f
+                   : ((float)next_random(&seed) * 0x1p-23f - 1.0f) * 1.732f * (float)p->std;
+}
+
+/* Parameters of train_graph: weights first, then slots (zeros), tokens and targets, scalars. */
+static void fill_parameter(const TrainBench *b, const ParamList *params, const Plan *plan, int i,
+                           void *at)
+{
+    const cvn_type *type = &plan->parameter[i].type;
+    uint32_t seed = (uint32_t)i;
+    float scalars[OPTIMIZER_MAX_SCALARS];
+    const Optimizer *optimizer = &optimizers[b->optimizer.kind];
+    if (i < params->n)
+        fill_weight(&params->param[i], seed, at);
+    for (int64_t k = 0; type->dtype == CVN_I32 && k < cvn_type_elements(type); k++)
+        ((int32_t *)at)[k] = (int32_t)(next_random(&seed) % (uint32_t)b->config->vocab);
+    optimizer->scalars(&b->optimizer, 1, 1, scalars);
+    int scalar = i - (plan->n_parameters - optimizer->n_scalars);
+    if (scalar >= 0)
+        *(float *)at = scalars[scalar];
+}
+
+static int make_memory(const TrainBench *b, const Plan *plan, Memory *m, cvn_err *err)
+{
+    enum { PAGE = 4096 };
+    Arena arena;
+    ParamList params;
+    int code = arena_init(&arena, err);
+    if (code)
+        return code;
+    params_list(&params, b->config, &arena);
     m->at = calloc((size_t)plan->n_parameters + 1, sizeof *m->at);
     for (int i = 0; i < plan->n_parameters; i++)
-        m->bytes += (plan->parameter[i].bytes + 4095) / 4096 * 4096;
+        m->bytes += (plan->parameter[i].bytes + PAGE - 1) / PAGE * PAGE;
     void *block = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     m->block = block == MAP_FAILED ? NULL : block;
     if (!m->at || !m->block)
-        return err_set(err, CVN_EMEM, "no memory for %zu MiB of weights", m->bytes >> 20);
-    madvise(m->block, m->bytes, MADV_HUGEPAGE);
+        code = err_set(err, CVN_EMEM, "no memory for %zu MiB of weights", m->bytes >> 20);
     size_t used = 0;
-    for (int i = 0; i < plan->n_parameters; i++) {
+    for (int i = 0; i < plan->n_parameters && !code; i++) {
         m->at[i] = m->block + used;
-        used += (plan->parameter[i].bytes + 4095) / 4096 * 4096;
-        int64_t n = (int64_t)(plan->parameter[i].bytes / 4);
-        uint32_t h = (uint32_t)i * 2654435761u + 1;
-        float *x = m->at[i];
-        for (int64_t k = 0; k < n; k++) {
-            h = h * 1664525u + 1013904223u;
-            if (plan->parameter[i].type.dtype == CVN_I32) {
-                ((int32_t *)m->at[i])[k] = (int32_t)((h >> 8) % (uint32_t)1000);
-            } else if (i % 3 == 0) {
-                const Param *p = &s->params.param[i / 3];
-                x[k] = p->init == INIT_ONES
-                           ? 1.0f
-                           : ((float)(h >> 8) * 0x1p-23f - 1.0f) * 1.732f * (float)p->std;
-            }
-        }
+        used += (plan->parameter[i].bytes + PAGE - 1) / PAGE * PAGE;
+        fill_parameter(b, &params, plan, i, m->at[i]);
     }
-    return CVN_OK;
+    arena_free(&arena);
+    return code;
 }
 
 static int measure(const TrainBench *b, const Plan *plan, Device *device, const Memory *m,
@@ -141,8 +101,9 @@ static int measure(const TrainBench *b, const Plan *plan, Device *device, const 
         code = executor_run(device, plan, m->at, outputs, err);
         if (i > 0)
             seconds[i - 1] = (double)(clock_ns() - begin) * 1e-9;
-        if (!code)
-            out->loss[i > 0] = (double)*(float *)outputs[0];
+        const float *report = code ? NULL : outputs[plan->n_outputs - 1];
+        if (report)
+            out->loss[i > 0] = (double)(report[TRAIN_SUM] / report[TRAIN_COUNT]);
     }
     if (!code) {
         double peak = b->compute == CVN_BF16 ? out->ceilings.flops_bf16 : out->ceilings.flops_f32;
@@ -155,13 +116,13 @@ static int measure(const TrainBench *b, const Plan *plan, Device *device, const 
     return code;
 }
 
-static int run_plan(const TrainBench *b, const StepGraph *s, const Plan *plan, Device *device,
-                    TrainFigure *out, cvn_err *err)
+static int run_plan(const TrainBench *b, const Plan *plan, Device *device, TrainFigure *out,
+                    cvn_err *err)
 {
     Memory memory = {0};
     int code = ceilings_measure(device->pool, &out->ceilings, err);
     if (!code)
-        code = make_memory(s, plan, &memory, err);
+        code = make_memory(b, plan, &memory, err);
     if (!code && b->profile) {
         device->profile = profile_new(device_threads(device), 0, err);
         code = device->profile ? CVN_OK : CVN_EMEM;
@@ -184,20 +145,24 @@ int train_bench(const TrainBench *bench, TrainFigure *out, cvn_err *err)
     Device *device = device_new(bench->threads, NULL, err);
     if (!device)
         return CVN_EINVAL;
-    StepGraph step = {0};
-    Plan *plan = NULL;
-    int code = build(bench, &step, err);
+    TrainStepOptions step = {.batch = bench->batch,
+                             .seq = bench->seq,
+                             .compute = bench->compute,
+                             .clip = 1,
+                             .remat = bench->remat,
+                             .optimizer = bench->optimizer};
     CompileOptions options = {.backend = device->backend, .n_threads = device_threads(device)};
-    if (!code)
-        code = compile_graph(step.g, &options, &plan, err);
+    cvn_graph *g = train_graph(TRAIN_STEP, bench->config, &step, err);
+    Plan *plan = NULL;
+    int code = g ? compile_graph(g, &options, &plan, err) : CVN_EINVAL;
     if (!code) {
         out->arena_bytes = plan->arena_bytes;
         out->peak_memory = plan->arena_bytes + plan->parameter_bytes + plan->constant_bytes;
     }
     if (!code && !bench->plan_only)
-        code = run_plan(bench, &step, plan, device, out, err);
+        code = run_plan(bench, plan, device, out, err);
     plan_free(plan);
-    cvn_graph_free(step.g);
+    cvn_graph_free(g);
     device_free(device);
     return code;
 }

@@ -13,12 +13,14 @@
 #include "cpu/ceilings.h"
 #include "grad/remat.h"
 #include "model/config.h"
+#include "train/optimizer.h"
 
 typedef struct TrainBench {
     const LlamaConfig *config;
     int64_t batch, seq;
     cvn_dtype compute; /* bf16 or f32 */
     RematPolicy remat;
+    OptimizerOptions optimizer;
     int threads;         /* 0: what the machine allows */
     int repeats;         /* steps that are measured, after one that is not */
     const char *profile; /* where to write what every thread did when, or NULL */
