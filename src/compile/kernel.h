@@ -46,6 +46,8 @@ typedef struct KernelArgs {
 
 typedef void KernelFn(const KernelArgs *args);
 
+enum { KERNEL_GRAIN = 512 }; /* elements */
+
 typedef struct Kernel {
     const char *name; /* "dot_general.avx512.bf16": operation, instruction set, what it is for */
     OpKind kind;
@@ -53,7 +55,11 @@ typedef struct Kernel {
     size_t (*scratch)(const Op *op, int n_threads); /* bytes of scratch; NULL: none */
     KernelFn *run;
     unsigned in_place; /* bit i: result 0 may be written over operand i */
-    bool single;       /* called on thread 0 only; it may not call kernel_sync */
+    bool
+        elementwise; /* element i of the result is made of elements i of the operands that have as many,
+                           and of the others as a whole; threads share the elements by kernel_share, in
+                           units of KERNEL_GRAIN */
+    bool single;     /* called on thread 0 only; it may not call kernel_sync */
 } Kernel;
 
 typedef struct Backend {

@@ -1,8 +1,8 @@
-/* The order of lowering: outputs and donation, results over dying operands, places, steps, syncs. */
+/* The order of lowering: fusion, outputs and donation, results over dying operands, places, steps, syncs. */
 #include "compile/lower.h"
 
 #include "base/threads.h"
-
+#include "compile/fuse.h"
 #include "compile/lower_internal.h"
 #include "compile/moves.h"
 
@@ -10,6 +10,8 @@
 
 const Kernel *lower_kernel(const Backend *backend, const Op *op)
 {
+    if (op->kind == OP_FUSION)
+        return &fusion_kernel;
     if (op_is_copy(op))
         return &move_copy;
     if (op->kind == OP_CONSTANT && op->attr.literal.splat)
@@ -29,12 +31,13 @@ static void join_in_place(Lowering *lowering)
     for (int i = 0; i < live->n_steps; i++) {
         const Kernel *kernel = lowering->kernel[i];
         const Op *op = live->step[i];
-        for (int k = 0; kernel && k < op->n_operands && k < 32; k++) {
-            cvn_value *root = live->alias[op->operand[k]->id].root;
-            if ((kernel->in_place >> k & 1) && live->last[root->id] == i &&
-                blocks_join(&lowering->blocks, op->result[0], root))
-                break;
-        }
+        for (int r = 0; r < op->n_results; r++)
+            for (int k = 0; k < op->n_operands; k++) {
+                cvn_value *root = live->alias[op->operand[k]->id].root;
+                if (kernel_overwrites(kernel, op, r, k) && live->last[root->id] == i &&
+                    blocks_join(&lowering->blocks, op->result[r], root))
+                    break;
+            }
     }
 }
 
@@ -138,7 +141,9 @@ int lower_graph(cvn_graph *g, const Backend *backend, int n_threads, Plan **out,
         cvn_graph_free(g);
         return rc;
     }
-    rc = lower_outputs(&lowering, err);
+    rc = fuse_graph(g, backend, err);
+    if (!rc)
+        rc = lower_outputs(&lowering, err);
     if (!rc) {
         join_in_place(&lowering);
         Plan *plan = arena_alloc(&g->arena, sizeof *plan);

@@ -1,6 +1,8 @@
 /* Union-find over roots, guarded by a pairwise check of lifetimes. Blocks are small, so pairs are few. */
 #include "compile/lower_blocks.h"
 
+#include "compile/fuse.h"
+
 void blocks_init(Blocks *blocks, const cvn_graph *g, const Liveness *live,
                  const Kernel *const *kernel, const bool *donated, Arena *arena)
 {
@@ -48,12 +50,10 @@ static bool may_overwrite(const Blocks *blocks, const cvn_value *result, const c
     const Liveness *live = blocks->live;
     const Kernel *kernel = blocks->kernel[live->def[result->id]];
     const Op *op = result->def;
-    if (!kernel || result->result != 0)
-        return false;
     for (int i = 0; i < op->n_operands; i++) {
         if (live->alias[op->operand[i]->id].root != operand)
             continue;
-        if (i >= 32 || !(kernel->in_place >> i & 1) || !covers_root(live, op->operand[i]))
+        if (!kernel_overwrites(kernel, op, result->result, i) || !covers_root(live, op->operand[i]))
             return false;
     }
     return true;

@@ -6,6 +6,7 @@
  *     elementwise  one per element, whatever the function costs
  *     moving       none
  */
+#include "compile/fuse.h"
 #include "compile/plan.h"
 
 static double elements(const cvn_value *v)
@@ -50,6 +51,8 @@ static double composite_flops(const Op *op)
 
 double op_flops(const Op *op)
 {
+    if (op->kind == OP_FUSION)
+        return (double)op->attr.fusion->n_members * (double)op->attr.fusion->elements;
     switch (op_info[op->kind].class_) {
     case CLASS_UNARY:
     case CLASS_BINARY:

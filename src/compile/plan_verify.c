@@ -9,6 +9,7 @@
  * What a step should read is taken from the graph, not from what lowering believed: a view stands for bytes of
  * what it views, a copy for what it copied.
  */
+#include "compile/fuse.h"
 #include "compile/moves.h"
 #include "compile/plan.h"
 
@@ -164,6 +165,13 @@ static bool ref_legal(const Plan *plan, const BufferRef *ref, size_t bytes, bool
            ref->bytes <= size - ref->offset && !(write && bytes && ref->space == SPACE_CONSTANT);
 }
 
+/* May result k lie over operand i? */
+static bool step_overwrites(const Step *step, int k, int i)
+{
+    const Kernel kernel = {.in_place = step->in_place};
+    return kernel_overwrites(&kernel, step->op, k, i);
+}
+
 /* The places of one step, by themselves. */
 static bool step_legal(const Plan *plan, const Step *step)
 {
@@ -183,7 +191,7 @@ static bool step_legal(const Plan *plan, const Step *step)
         for (int i = 0; i < op->n_operands; i++) {
             const BufferRef *in = &step->in[i];
             bool exact = out->offset == in->offset && out->bytes == in->bytes;
-            if (ref_overlap(out, in) && (k > 0 || i >= 32 || !(step->in_place >> i & 1) || !exact))
+            if (ref_overlap(out, in) && !(exact && step_overwrites(step, k, i)))
                 return false;
         }
     }

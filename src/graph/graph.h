@@ -23,7 +23,9 @@ typedef enum OpKind {
 #define OP(kind, name, least, most, results, class, dtypes) OP_##kind,
 #include "graph/ops.def"
 #undef OP
-    OP_COUNT
+    OP_COUNT,
+    OP_FUSION =
+        OP_COUNT /* what compile/fuse.h makes of others in a plan's graph; in no table but op_info */
 } OpKind;
 
 typedef enum OpClass {
@@ -54,7 +56,7 @@ typedef struct OpInfo {
     OpDTypes dtypes; /* what the data operands may hold */
 } OpInfo;
 
-extern const OpInfo op_info[OP_COUNT];
+extern const OpInfo op_info[OP_COUNT + 1];
 
 /* An immutable list of integers in the arena. */
 typedef struct Ints {
@@ -86,6 +88,7 @@ typedef struct OpAttr {
     Combine combine;
     bool flag;
     double eps, scale;
+    const struct Fusion *fusion; /* of an OP_FUSION */
 } OpAttr;
 
 typedef enum AttrType {

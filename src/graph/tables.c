@@ -4,13 +4,15 @@
  */
 #include "graph/graph.h"
 
+#include <limits.h>
 #include <string.h>
 
-const OpInfo op_info[OP_COUNT] = {
+const OpInfo op_info[OP_COUNT + 1] = {
 #define OP(kind, name, least, most, results, class, dtypes)                                        \
     [OP_##kind] = {name, least, most, results, CLASS_##class, DTYPES_##dtypes},
 #include "graph/ops.def"
 #undef OP
+    [OP_FUSION] = {"fusion", 1, INT_MAX, 1, CLASS_CONTROL, DTYPES_A},
 };
 
 const AttrInfo attr_info[] = {

@@ -26,7 +26,7 @@ static bool is_word(cvn_dtype dtype)
 /* The elements of this thread. */
 static void share(const KernelArgs *args, const cvn_type *type, int64_t *begin, int64_t *end)
 {
-    kernel_share(cvn_type_elements(type), TILE, args->thread, args->n_threads, begin, end);
+    kernel_share(cvn_type_elements(type), KERNEL_GRAIN, args->thread, args->n_threads, begin, end);
 }
 
 static int64_t tile_length(int64_t at, int64_t end)
@@ -692,28 +692,28 @@ enum { IN_PLACE_0 = 1, IN_PLACE_1 = 2, IN_PLACE_2 = 4 };
 
 #define UNARY(NAME, kind_)                                                                         \
     {                                                                                              \
-        .name = NAME "." ISA, .kind = kind_, .match = match_unary_float, .run = run_unary_float,   \
-        .in_place = IN_PLACE_0                                                                     \
+        .name = NAME "." ISA, .kind = kind_, .match = match_unary_float, .elementwise = true,      \
+        .run = run_unary_float, .in_place = IN_PLACE_0                                             \
     }
 #define UNARY_INT(NAME, kind_)                                                                     \
     {                                                                                              \
-        .name = NAME "." ISA ".int", .kind = kind_, .match = match_unary_int,                      \
+        .name = NAME "." ISA ".int", .kind = kind_, .match = match_unary_int, .elementwise = true, \
         .run = run_unary_int, .in_place = IN_PLACE_0                                               \
     }
 #define BINARY(NAME, kind_)                                                                        \
     {                                                                                              \
-        .name = NAME "." ISA, .kind = kind_, .match = match_float, .run = run_binary_float,        \
-        .in_place = IN_PLACE_0 | IN_PLACE_1                                                        \
+        .name = NAME "." ISA, .kind = kind_, .match = match_float, .elementwise = true,            \
+        .run = run_binary_float, .in_place = IN_PLACE_0 | IN_PLACE_1                               \
     }
 #define BINARY_INT(NAME, kind_)                                                                    \
     {                                                                                              \
         .name = NAME "." ISA ".int", .kind = kind_, .match = match_binary_int,                     \
-        .run = run_binary_int, .in_place = IN_PLACE_0 | IN_PLACE_1                                 \
+        .elementwise = true, .run = run_binary_int, .in_place = IN_PLACE_0 | IN_PLACE_1            \
     }
 #define BINARY_BOOL(NAME, kind_)                                                                   \
     {                                                                                              \
-        .name = NAME "." ISA ".bool", .kind = kind_, .match = match_bools, .run = run_binary_bool, \
-        .in_place = IN_PLACE_0 | IN_PLACE_1                                                        \
+        .name = NAME "." ISA ".bool", .kind = kind_, .match = match_bools, .elementwise = true,    \
+        .run = run_binary_bool, .in_place = IN_PLACE_0 | IN_PLACE_1                                \
     }
 
 const Kernel ISA_NAME(elementwise_kernels)[] = {
@@ -738,8 +738,13 @@ const Kernel ISA_NAME(elementwise_kernels)[] = {
     {.name = "is_finite." ISA,
      .kind = OP_IS_FINITE,
      .match = match_unary_float,
+     .elementwise = true,
      .run = run_is_finite},
-    {.name = "convert." ISA, .kind = OP_CONVERT, .match = match_convert, .run = run_convert},
+    {.name = "convert." ISA,
+     .kind = OP_CONVERT,
+     .match = match_convert,
+     .elementwise = true,
+     .run = run_convert},
     BINARY("add", OP_ADD),
     BINARY("subtract", OP_SUBTRACT),
     BINARY("multiply", OP_MULTIPLY),
@@ -763,20 +768,27 @@ const Kernel ISA_NAME(elementwise_kernels)[] = {
     BINARY_BOOL("and", OP_AND),
     BINARY_BOOL("or", OP_OR),
     BINARY_BOOL("xor", OP_XOR),
-    {.name = "compare." ISA, .kind = OP_COMPARE, .match = match_compare, .run = run_compare},
+    {.name = "compare." ISA,
+     .kind = OP_COMPARE,
+     .match = match_compare,
+     .elementwise = true,
+     .run = run_compare},
     {.name = "select." ISA,
      .kind = OP_SELECT,
      .match = match_select,
+     .elementwise = true,
      .run = run_select,
      .in_place = IN_PLACE_1 | IN_PLACE_2},
     {.name = "clamp." ISA,
      .kind = OP_CLAMP,
      .match = match_float,
+     .elementwise = true,
      .run = run_clamp,
      .in_place = IN_PLACE_1},
     {.name = "clamp." ISA ".int",
      .kind = OP_CLAMP,
      .match = match_word,
+     .elementwise = true,
      .run = run_clamp_int,
      .in_place = IN_PLACE_1},
     {0},

@@ -1,0 +1,247 @@
+/* Fusion changes no bit, saves steps and memory, and keeps to what in-place results may lie over. */
+#include "compile/fuse.h"
+#include "compile/pipeline.h"
+#include "cpu/device.h"
+#include "cpu/executor.h"
+#include "cpu/registry.h"
+#include "graph/graph.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { KERNELS = 512, ROWS = 67, COLUMNS = 129, TENSORS = 5, VALUES = 64 };
+
+/* The backend of this machine, of which nothing is elementwise. */
+typedef struct Plain {
+    Backend backend;
+    Kernel kernel[KERNELS];
+    const Kernel *table[KERNELS];
+} Plain;
+
+static Plain plain;
+
+static int make_plain(void **state)
+{
+    (void)state;
+    const Backend *best = cpu_backend();
+    assert_true(best->n_kernels <= KERNELS);
+    plain.backend = *best;
+    plain.backend.kernel = plain.table;
+    for (int i = 0; i < best->n_kernels; i++) {
+        plain.kernel[i] = *best->kernel[i];
+        plain.kernel[i].elementwise = false;
+        plain.table[i] = &plain.kernel[i];
+    }
+    return 0;
+}
+
+static uint32_t next(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+static int below(uint32_t *state, int n)
+{
+    return (int)(next(state) % (uint32_t)n);
+}
+
+static cvn_value *any(cvn_value **v, int n, uint32_t *state)
+{
+    return v[below(state, n)];
+}
+
+static cvn_type wide(cvn_dtype dtype)
+{
+    return CVN_TYPE(dtype, ROWS, COLUMNS);
+}
+
+/* An elementwise operation on some of the f32 values so far; now and then one that is not. */
+static cvn_value *grow(cvn_graph *g, cvn_value **v, int n, cvn_value *const small[3],
+                       uint32_t *state)
+{
+    cvn_value *a = any(v, n, state), *b = any(v, n, state);
+    switch (below(state, 14)) {
+    case 0:
+        return cvn_add(g, a, b);
+    case 1:
+        return cvn_multiply(g, a, cvn_splat(g, wide(CVN_F32), 0.75));
+    case 2:
+        return cvn_subtract(g, a, cvn_broadcast_in_dim(g, small[0], wide(CVN_F32), NULL));
+    case 3:
+        return cvn_multiply(g, a,
+                            cvn_broadcast_in_dim(g, small[1], wide(CVN_F32), (const int[]){1}));
+    case 4:
+        return cvn_add(g, a, cvn_broadcast_in_dim(g, small[2], wide(CVN_F32), (const int[]){0}));
+    case 5:
+        return cvn_logistic(g, a);
+    case 6:
+        return cvn_convert(g, cvn_convert(g, a, CVN_BF16), CVN_F32);
+    case 7:
+        return cvn_select(g, cvn_compare_values(g, CVN_LT, a, b), b, a);
+    case 8:
+        return cvn_select(g, cvn_compare_values(g, CVN_GT, small[0], cvn_negate(g, small[0])), a,
+                          b);
+    case 9:
+        return cvn_maximum(g, a, b);
+    case 10: { /* a sum along rows, spread again */
+        cvn_value *sum = cvn_reduce_dims(g, CVN_SUM, a, 1, (const int[]){1});
+        return cvn_add(g, b, cvn_broadcast_in_dim(g, sum, wide(CVN_F32), (const int[]){0}));
+    }
+    case 11: { /* through another shape */
+        cvn_value *flat = cvn_reshape(g, a, 1, (const int64_t[]){ROWS * COLUMNS});
+        return cvn_reshape(g, cvn_negate(g, flat), 2, (const int64_t[]){ROWS, COLUMNS});
+    }
+    case 12:
+        return cvn_optimization_barrier(g, a);
+    default:
+        return cvn_multiply(g, a, b);
+    }
+}
+
+static cvn_graph *random_chain(uint32_t seed)
+{
+    cvn_graph *g = cvn_graph_new("chain", NULL);
+    cvn_value *v[VALUES], *parameter[TENSORS];
+    uint32_t state = seed * 2654435761u + 1;
+    int n = 0, length = 3 + below(&state, 40);
+    for (int i = 0; i < TENSORS; i++) {
+        char name[] = {'p', (char)('0' + i), 0};
+        v[n++] = parameter[i] = cvn_parameter(g, name, wide(CVN_F32));
+    }
+    cvn_value *small[] = {cvn_parameter(g, "scalar", cvn_scalar(CVN_F32)),
+                          cvn_parameter(g, "row", CVN_TYPE(CVN_F32, COLUMNS)),
+                          cvn_parameter(g, "column", CVN_TYPE(CVN_F32, ROWS))};
+    for (int i = 0; i < length; i++, n++)
+        v[n] = grow(g, v, n, small, &state);
+    for (int i = 0; i < 3; i++)
+        cvn_output(g, v[n - 1 - below(&state, 4)]);
+    for (int i = 0; i < TENSORS; i++) /* some are updated in place */
+        if (below(&state, 2))
+            cvn_output_into(g, v[TENSORS + below(&state, length)], parameter[i]);
+    return g;
+}
+
+/* What a run gives: the outputs, one after the other. */
+typedef struct Ran {
+    char *data;
+    size_t bytes;
+    int n_steps, n_fusions;
+    size_t arena_bytes;
+} Ran;
+
+static Ran run(const cvn_graph *g, const Backend *backend, int threads)
+{
+    cvn_err err = {0};
+    Plan *plan;
+    CompileOptions options = {.backend = backend, .n_threads = threads, .verify_plan = true};
+    if (compile_graph(g, &options, &plan, &err))
+        fail_msg("%s", err.message);
+    Device *device = device_new(threads, backend, &err);
+    assert_non_null(device);
+    void **at = calloc((size_t)plan->n_parameters + 1, sizeof *at);
+    void **out = calloc((size_t)plan->n_outputs + 1, sizeof *out);
+    uint32_t state = 7;
+    for (int i = 0; i < plan->n_parameters; i++) {
+        at[i] = aligned_alloc(64, (plan->parameter[i].bytes + 63) / 64 * 64);
+        for (size_t k = 0; k < plan->parameter[i].bytes / 4; k++)
+            ((float *)at[i])[k] = (float)next(&state) * 0x1p-23f - 1.0f;
+    }
+    if (executor_run(device, plan, at, out, &err))
+        fail_msg("%s", err.message);
+    Ran ran = {.n_steps = plan->n_steps, .arena_bytes = plan->arena_bytes};
+    for (int i = 0; i < plan->n_steps; i++)
+        ran.n_fusions += plan->step[i].op->kind == OP_FUSION;
+    for (int i = 0; i < plan->n_outputs; i++) {
+        size_t bytes = cvn_type_bytes(&plan->output[i].type);
+        ran.data = realloc(ran.data, ran.bytes + bytes);
+        memcpy(ran.data + ran.bytes, out[i], bytes);
+        ran.bytes += bytes;
+    }
+    for (int i = 0; i < plan->n_parameters; i++)
+        free(at[i]);
+    free(at);
+    free(out);
+    device_free(device);
+    plan_free(plan);
+    return ran;
+}
+
+static void fusion_changes_no_bit(void **state)
+{
+    (void)state;
+    int fusions = 0, fewer = 0;
+    for (uint32_t seed = 0; seed < 120; seed++) {
+        cvn_graph *g = random_chain(seed);
+        Ran apart = run(g, &plain.backend, 2), fused = run(g, cpu_backend(), 1 + (int)seed % 3);
+        assert_int_equal(apart.n_fusions, 0);
+        assert_int_equal(apart.bytes, fused.bytes);
+        if (memcmp(apart.data, fused.data, fused.bytes) != 0)
+            fail_msg("seed %u: other bits when fused", seed);
+        assert_true(fused.n_steps <= apart.n_steps);
+        fusions += fused.n_fusions;
+        fewer += fused.n_steps < apart.n_steps;
+        free(apart.data);
+        free(fused.data);
+        cvn_graph_free(g);
+    }
+    assert_true(fusions > 120 && fewer > 90);
+}
+
+/* AdamW of one tensor: one step, in place, without memory but a tile for each thread. */
+static void an_update_in_place_needs_no_memory(void **state)
+{
+    (void)state;
+    cvn_graph *g = cvn_graph_new("update", NULL);
+    cvn_type type = CVN_TYPE(CVN_F32, 1 << 18);
+    cvn_value *w = cvn_parameter(g, "w", type), *m = cvn_parameter(g, "m", type);
+    cvn_value *v = cvn_parameter(g, "v", type), *d = cvn_parameter(g, "d", type);
+    cvn_value *rate = cvn_broadcast_to(g, cvn_parameter(g, "rate", cvn_scalar(CVN_F32)), &type);
+    cvn_value *m1 = cvn_add(g, m, cvn_multiply(g, cvn_subtract(g, d, m), cvn_splat(g, type, 0.1)));
+    cvn_value *v1 = cvn_add(g, cvn_multiply(g, v, cvn_splat(g, type, 0.9)),
+                            cvn_multiply(g, cvn_multiply(g, d, d), cvn_splat(g, type, 0.1)));
+    cvn_value *step = cvn_divide(g, m1, cvn_add(g, cvn_sqrt(g, v1), cvn_splat(g, type, 1e-8)));
+    cvn_output_into(g, cvn_subtract(g, w, cvn_multiply(g, rate, step)), w);
+    cvn_output_into(g, m1, m);
+    cvn_output_into(g, v1, v);
+    Ran ran = run(g, cpu_backend(), 2);
+    assert_int_equal(ran.n_fusions, 1);
+    assert_int_equal(ran.n_steps, 1);
+    assert_true(ran.arena_bytes < 200000);
+    free(ran.data);
+    cvn_graph_free(g);
+}
+
+/* More results than one fusion has. */
+static void large_groups_are_split(void **state)
+{
+    (void)state;
+    cvn_graph *g = cvn_graph_new("many", NULL);
+    cvn_value *x = cvn_parameter(g, "x", wide(CVN_F32)), *y = x;
+    for (int i = 0; i < 60; i++) {
+        y = cvn_add(g, y, x);
+        cvn_output(g, y);
+    }
+    Ran apart = run(g, &plain.backend, 1), fused = run(g, cpu_backend(), 2);
+    assert_true(fused.n_fusions >= 60 / FUSION_RESULTS);
+    assert_true(fused.n_steps < 20);
+    assert_memory_equal(apart.data, fused.data, fused.bytes);
+    free(apart.data);
+    free(fused.data);
+    cvn_graph_free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fusion_changes_no_bit),
+        cmocka_unit_test(an_update_in_place_needs_no_memory),
+        cmocka_unit_test(large_groups_are_split),
+    };
+    return cmocka_run_group_tests(tests, make_plain, NULL);
+}
