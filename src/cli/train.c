@@ -1,0 +1,343 @@
+/* caravan train: a model from text, or a model trained further. */
+#include "base/json_file.h"
+#include "cli/common.h"
+#include "cli/terminal.h"
+#include "cli/train_sample.h"
+#include "train/config.h"
+#include "train/run.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The choices of a key, for the option of the same name. */
+static const char *choice_of(const char *key, size_t i)
+{
+    return train_key_find(key)->choice[i];
+}
+
+static const char *optimizer_name(size_t i)
+{
+    return choice_of("optimizer", i);
+}
+
+static const char *schedule_name(size_t i)
+{
+    return choice_of("schedule", i);
+}
+
+static const char *compute_name(size_t i)
+{
+    return choice_of("dtype", i);
+}
+
+static const char *remat_name(size_t i)
+{
+    return choice_of("remat", i);
+}
+
+static const char *packing_name(size_t i)
+{
+    return choice_of("packing", i);
+}
+
+/* Those that are no keys of a run; the others are found by their names. */
+enum { DATA, RESUME, CONFIG, OUT, FIRST_KEY };
+
+static const Option *const options[] = {
+    [DATA] = &(const Option){"data", .kind = ARG_TEXT, .repeats = true, .value = "FILE",
+                             .help = "text, JSONL or token ids, or a folder; may come again"},
+    [RESUME] = &(const Option){"resume", .kind = ARG_INPUT, .value = "DIR",
+                               .help = "go on with the run in this folder"},
+    [CONFIG] = &(const Option){"config", .kind = ARG_INPUT, .value = "FILE",
+                               .help = "these options as a JSON object; those beside it win"},
+    [OUT] = &(const Option){"out", .letter = 'o', .kind = ARG_OUTPUT, .value = "DIR",
+                            .help = "folder of the run, and of the model in the end"},
+    [FIRST_KEY] = &(const Option){"preset", .letter = 'p', .kind = ARG_TEXT, .value = "NAME",
+                                  .help = "shape of a new model: tiny, stories15m, llama3.2-1b"},
+    &(const Option){"init", .kind = ARG_INPUT, .value = "DIR", .help = "model to fine-tune"},
+    &(const Option){"tokenizer", .kind = ARG_INPUT, .value = "FILE",
+                    .help = "file or folder; else init's, or made from the data"},
+    &(const Option){"steps", .kind = ARG_INT, .low = 1, .high = 1e12, .value = "N",
+                    .fallback = "1000", .help = "updates of the weights"},
+    &(const Option){"batch", .letter = 'b', .kind = ARG_INT, .low = 1, .high = 1 << 24,
+                    .value = "N", .fallback = "32", .help = "sequences per step"},
+    &(const Option){"micro-batch", .kind = ARG_INT, .high = 1 << 24, .value = "N", .fallback = "0",
+                    .help = "sequences at once, 0: all"},
+    &(const Option){"seq", .kind = ARG_INT, .high = 1 << 24, .value = "N", .fallback = "0",
+                    .help = "tokens per sequence, 0: context, at most 1024"},
+    &(const Option){"optimizer", .kind = ARG_CHOICE, .value = "NAME", .choice = optimizer_name,
+                    .fallback = "adamw", .help = "one of"},
+    &(const Option){"lr", .kind = ARG_REAL, .high = 100, .value = "X", .fallback = "0",
+                    .help = "greatest rate, 0: by size, or adafactor's own"},
+    &(const Option){"warmup", .kind = ARG_INT, .low = -1, .high = 1e12, .value = "N",
+                    .fallback = "-1", .help = "steps of rising rate, -1: a tenth"},
+    &(const Option){"schedule", .kind = ARG_CHOICE, .value = "NAME", .choice = schedule_name,
+                    .fallback = "cosine", .help = "one of"},
+    &(const Option){"clip", .kind = ARG_REAL, .high = 1e9, .value = "X", .fallback = "1",
+                    .help = "greatest norm of the gradient, 0: any"},
+    &(const Option){"weight-decay", .kind = ARG_REAL, .low = -1, .high = 10, .value = "X",
+                    .fallback = "-1", .help = "of matrices, -1: 0.1, with adafactor 0"},
+    &(const Option){"z-loss", .kind = ARG_REAL, .high = 1, .value = "X", .fallback = "0",
+                    .help = "coefficient of logsumexp^2, as 1e-4"},
+    &(const Option){"seed", .letter = 's', .kind = ARG_INT, .value = "N", .fallback = "0",
+                    .help = "of the first weights and the order of the data"},
+    &(const Option){"dtype", .kind = ARG_CHOICE, .value = "TYPE", .choice = compute_name,
+                    .fallback = "bf16", .help = "of products; weights are f32, one of"},
+    &(const Option){"remat", .kind = ARG_CHOICE, .value = "WHAT", .choice = remat_name,
+                    .fallback = "auto", .help = "computed again, one of"},
+    &(const Option){"memory", .kind = ARG_SIZE, .high = 0x1p60, .value = "SIZE", .fallback = "0",
+                    .help = "most memory to take, 0: what is free"},
+    &(const Option){"packing", .kind = ARG_CHOICE, .value = "HOW", .choice = packing_name,
+                    .fallback = "auto", .help = "of documents, one of"},
+    &(const Option){"validation", .kind = ARG_REAL, .high = 0.5, .value = "X", .fallback = "0",
+                    .help = "part of the data to look at, not to learn"},
+    &(const Option){"evaluate-every", .kind = ARG_INT, .value = "N", .fallback = "100",
+                    .help = "steps between two looks at it"},
+    &(const Option){"save-every", .kind = ARG_INT, .value = "N", .fallback = "500",
+                    .help = "steps between checkpoints"},
+    &(const Option){"keep-last", .kind = ARG_INT, .high = 1 << 30, .value = "N", .fallback = "2",
+                    .help = "newest checkpoints to keep, 0: all"},
+    &(const Option){"sample-every", .kind = ARG_INT, .value = "N", .fallback = "0",
+                    .help = "steps between texts for the report"},
+    &(const Option){"prompt", .kind = ARG_TEXT, .value = "TEXT", .help = "how those texts begin"},
+    &(const Option){"stop-after", .kind = ARG_INT, .value = "N", .fallback = "0",
+                    .help = "save and end after N steps, as after Ctrl-C"},
+    &option_threads,
+    NULL,
+};
+
+/* ---- options to a config ---- */
+
+static json_t *value_json(const Option *option, const TrainKey *key, const Value *value)
+{
+    if (key->type == KEY_REAL)
+        return json_real(value->real);
+    if (key->type == KEY_TEXT)
+        return json_string(value->text);
+    if (key->type != KEY_DATA)
+        return json_integer(value->integer);
+    json_t *list = json_array();
+    for (size_t i = 0; i < value->n_texts; i++)
+        json_array_append_new(list, json_string(value->texts[i]));
+    (void)option;
+    return list;
+}
+
+/* What was typed over what --config says over the defaults. */
+static int read_config(const Args *args, TrainConfig *config, bool *given, Arena *arena,
+                       cvn_err *err)
+{
+    int code = CVN_OK;
+    const char *path = args->value[CONFIG].text;
+    *config = train_config_defaults();
+    if (path) {
+        json_t *json = json_object_read(path, err);
+        code = json ? train_config_read(config, path, json, arena, err) : err->code;
+        for (int i = 0; i < train_n_keys && json; i++) {
+            const char *name;
+            json_t *value;
+            json_object_foreach(json, name, value) given[i] |=
+                train_key_find(name) == &train_keys[i];
+        }
+        json_decref(json);
+    }
+    for (int i = 0; options[i] && code == CVN_OK; i++) {
+        const TrainKey *key = train_key_find(options[i]->name);
+        if (!key || !args->value[i].given)
+            continue;
+        json_t *value = value_json(options[i], key, &args->value[i]);
+        code = value ? train_config_set(config, key, "the command line", value, arena, err)
+                     : err_set(err, CVN_EFORMAT, "--%s is not UTF-8", key->name);
+        given[key - train_keys] = true;
+        json_decref(value);
+    }
+    return code;
+}
+
+/* ---- what is seen ---- */
+
+/* Set by the handler; the second signal ends the program. */
+static volatile int stop;
+
+static void on_signal(int number)
+{
+    (void)number;
+    stop = 1;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+typedef struct View {
+    bool live;   /* one line on a terminal, drawn over and over */
+    bool drawn;  /* it is there now */
+    int threads; /* for texts */
+} View;
+
+static void wipe(View *view)
+{
+    if (view->drawn)
+        fputs("\r\033[K", stderr);
+    view->drawn = false;
+}
+
+static void on_note(void *context, const char *sentence)
+{
+    wipe(context);
+    fprintf(stderr, "%s\n", sentence);
+}
+
+static void on_warning(void *context, const char *sentence)
+{
+    wipe(context);
+    fprintf(stderr, "caravan: warning: %s\n", sentence);
+}
+
+static void add_time(StrBuf *out, double seconds)
+{
+    long long s = (long long)(seconds + 0.5);
+    if (s >= 3600)
+        strbuf_printf(out, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+    else
+        strbuf_printf(out, "%lld:%02lld", s / 60, s % 60);
+}
+
+/* In a log a line for the first steps, then for about every hundredth part of the run. */
+static bool is_logged(const TrainProgress *p)
+{
+    int64_t step = p->row.step, every = p->steps / 100 > 1 ? p->steps / 100 : 1;
+    return step <= 5 || step % every == 0 || step == p->steps || !isnan(p->row.validation_loss);
+}
+
+static void on_step(void *context, const TrainProgress *p)
+{
+    View *view = context;
+    if (!view->live && !is_logged(p))
+        return;
+    const MetricsRow *row = &p->row;
+    StrBuf line = {0};
+    strbuf_printf(&line, "step %" PRId64 "/%" PRId64 "  loss %.4f", row->step, p->steps, row->loss);
+    if (!isnan(row->validation_loss))
+        strbuf_printf(&line, "  validation %.4f", row->validation_loss);
+    strbuf_printf(&line, "  lr %.2e  norm %.3f  %.0f tok/s  MFU %.1f%%  ", row->lr, row->grad_norm,
+                  row->tokens_per_second, 100 * row->mfu);
+    add_bytes(&line, (double)p->memory);
+    strbuf_printf(&line, "  left ");
+    add_time(&line, p->left);
+    if (!line.text)
+        return;
+    if (view->live) {
+        int width = terminal_width(stderr) - 1;
+        fprintf(stderr, "\r%.*s\033[K", width > 0 ? width : 79, line.text);
+        view->drawn = true;
+        fflush(stderr);
+    } else {
+        fprintf(stderr, "%s\n", line.text);
+    }
+    strbuf_free(&line);
+}
+
+static int on_sample(void *context, const char *folder, const char *prompt, char **text,
+                     cvn_err *err)
+{
+    const View *view = context;
+    return train_sample(folder, prompt, view->threads, &stop, text, err);
+}
+
+/* ---- the command ---- */
+
+static void print_end(const TrainResult *result, const char *out)
+{
+    StrBuf text = {0};
+    strbuf_printf(&text, "%s after step %" PRId64 " of %" PRId64,
+                  result->finished ? "finished" : "stopped", result->step, result->steps);
+    if (!isnan(result->loss))
+        strbuf_printf(&text, ", loss %.4f", result->loss);
+    if (result->seconds > 0) {
+        strbuf_printf(&text, ", %.0f tokens/s in ", (double)result->tokens / result->seconds);
+        add_time(&text, result->seconds);
+    }
+    if (result->finished)
+        strbuf_printf(&text, "; the model is in %s: caravan generate --model %s", out, out);
+    else
+        strbuf_printf(&text, "; go on with: caravan train --resume %s", out);
+    if (text.text)
+        puts(text.text);
+    strbuf_free(&text);
+}
+
+static int train(const Args *args, const TrainConfig *config, const bool *given, bool resume,
+                 TrainResult *result, cvn_err *err)
+{
+    View view = {.live = isatty(STDERR_FILENO), .threads = (int)config->threads};
+    TrainEvents events = {.context = &view,
+                          .note = on_note,
+                          .warning = on_warning,
+                          .step = on_step,
+                          .sample = on_sample,
+                          .stop = &stop};
+    (void)args;
+    catch_signals();
+    int code = train_run(config, given, resume, &events, result, err);
+    if (view.drawn)
+        fputc('\n', stderr);
+    return code;
+}
+
+static int run(const Args *args)
+{
+    cvn_err err = {0};
+    TrainConfig config;
+    TrainResult result = {0};
+    Arena arena;
+    bool *given = calloc((size_t)train_n_keys, sizeof *given);
+    int code = arena_init(&arena, &err);
+    if (code == CVN_OK && !given)
+        code = err_set(&err, CVN_EMEM, "no memory for the options");
+    if (code == CVN_OK)
+        code = read_config(args, &config, given, &arena, &err);
+    const char *resume = args->value[RESUME].text;
+    if (code == CVN_OK && resume) {
+        if (args->value[OUT].given && strcmp(args->value[OUT].text, resume) != 0)
+            code = err_set(&err, CVN_EINVAL,
+                           "--resume goes on in its own folder; leave out --out, or begin a run "
+                           "with --init from one of its checkpoints");
+        config.out = resume;
+    }
+    if (code == CVN_OK)
+        code = train(args, &config, given, resume != NULL, &result, &err);
+    if (code == CVN_OK)
+        print_end(&result, config.out);
+    arena_free(&arena);
+    free(given);
+    return code ? fail(&err) : EXIT_OK;
+}
+
+const Command command_train = {
+    "train",
+    .about = "train a model, or train one further",
+    .usage = "--data FILE --preset NAME --out DIR [options]",
+    .examples =
+        "train --data story.txt --preset tiny --steps 1000 --out RUN\ta small model, and its "
+        "tokenizer, from text\n"
+        "train --resume RUN\tgo on after an interruption\n"
+        "train --data chat.jsonl --init my-llama --lr 1e-5 --out tuned\tfine-tune; of "
+        "conversations only the answers are learned\n"
+        "train --config run.json --seed 2 --out RUN2\toptions from a file, a JSON object with "
+        "their names\n",
+    .notes =
+        "The folder of the run holds checkpoints, metrics.jsonl, report.html, TensorBoard's event "
+        "files and, when the command ends, the model as a Hugging Face folder. Ctrl-C ends after "
+        "the step and saves; what --resume then computes is the same as if nothing had happened. "
+        "More options can stand in --config: docs/TRAINING.md.\n",
+    .options = options,
+    .run = run,
+};

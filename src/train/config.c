@@ -1,0 +1,301 @@
+#include "train/config.h"
+
+#include "grad/remat.h"
+#include "train/optimizer.h"
+#include "train/schedule.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
+
+static const char *const optimizer_choice[] = {"adamw", "adafactor", NULL};
+static const char *const schedule_choice[] = {"cosine", "linear", "constant", "wsd", NULL};
+static const char *const dtype_choice[] = {"f32", "bf16", NULL};
+static const char *const remat_choice[] = {"auto", "none", "selective", "block", NULL};
+static const char *const packing_choice[] = {"auto", "stream", "whole", "one", NULL};
+
+#define AT(field) offsetof(TrainConfig, field)
+
+const TrainKey train_keys[] = {
+    {"data", KEY_DATA, KEY_FREE, AT(data), NULL},
+    {"preset", KEY_TEXT, KEY_FIXED, AT(preset), NULL},
+    {"init", KEY_TEXT, KEY_FIXED, AT(init), NULL},
+    {"tokenizer", KEY_TEXT, KEY_FIXED, AT(tokenizer), NULL},
+    {"out", KEY_TEXT, KEY_FIXED, AT(out), NULL},
+    {"seq", KEY_INT, KEY_FIXED, AT(seq), NULL},
+    {"batch", KEY_INT, KEY_FIXED, AT(batch), NULL},
+    {"micro-batch", KEY_INT, KEY_FREE, AT(micro_batch), NULL},
+    {"steps", KEY_INT, KEY_FREE, AT(steps), NULL},
+    {"stop-after", KEY_INT, KEY_FREE, AT(stop_after), NULL},
+    {"optimizer", KEY_TEXT, KEY_FIXED, AT(optimizer), optimizer_choice},
+    {"lr", KEY_REAL, KEY_FREE, AT(lr), NULL},
+    {"warmup", KEY_INT, KEY_FREE, AT(warmup), NULL},
+    {"schedule", KEY_TEXT, KEY_FREE, AT(schedule), schedule_choice},
+    {"decay", KEY_INT, KEY_FREE, AT(decay), NULL},
+    {"final-lr", KEY_REAL, KEY_FREE, AT(final_lr), NULL},
+    {"clip", KEY_REAL, KEY_FREE, AT(clip), NULL},
+    {"weight-decay", KEY_REAL, KEY_FREE, AT(weight_decay), NULL},
+    {"beta1", KEY_REAL, KEY_FREE, AT(beta1), NULL},
+    {"beta2", KEY_REAL, KEY_FREE, AT(beta2), NULL},
+    {"eps", KEY_REAL, KEY_FREE, AT(eps), NULL},
+    {"z-loss", KEY_REAL, KEY_FREE, AT(z_loss), NULL},
+    {"seed", KEY_INT, KEY_FIXED, AT(seed), NULL},
+    {"dtype", KEY_TEXT, KEY_FREE, AT(dtype), dtype_choice},
+    {"remat", KEY_TEXT, KEY_FREE, AT(remat), remat_choice},
+    {"memory", KEY_SIZE, KEY_FREE, AT(memory), NULL},
+    {"threads", KEY_INT, KEY_FREE, AT(threads), NULL},
+    {"packing", KEY_TEXT, KEY_FIXED, AT(packing), packing_choice},
+    {"cache", KEY_TEXT, KEY_FREE, AT(cache), NULL},
+    {"validation", KEY_REAL, KEY_FIXED, AT(validation), NULL},
+    {"evaluate-every", KEY_INT, KEY_FREE, AT(evaluate_every), NULL},
+    {"save-every", KEY_INT, KEY_FREE, AT(save_every), NULL},
+    {"keep-last", KEY_INT, KEY_FREE, AT(keep_last), NULL},
+    {"keep-every", KEY_INT, KEY_FREE, AT(keep_every), NULL},
+    {"sample-every", KEY_INT, KEY_FREE, AT(sample_every), NULL},
+    {"prompt", KEY_TEXT, KEY_FREE, AT(prompt), NULL},
+};
+const int train_n_keys = sizeof train_keys / sizeof *train_keys;
+
+const TrainKey *train_key_find(const char *name)
+{
+    for (int i = 0; i < train_n_keys; i++) {
+        const char *key = train_keys[i].name, *at = name;
+        while (*key && (*key == *at || (*key == '-' && *at == '_'))) {
+            key++;
+            at++;
+        }
+        if (!*key && !*at)
+            return &train_keys[i];
+    }
+    return NULL;
+}
+
+TrainConfig train_config_defaults(void)
+{
+    OptimizerOptions adamw = optimizer_defaults(OPTIMIZER_ADAMW, 1);
+    return (TrainConfig){.batch = 32,
+                         .steps = 1000,
+                         .optimizer = "adamw",
+                         .warmup = -1,
+                         .schedule = "cosine",
+                         .decay = -1,
+                         .final_lr = 0.1,
+                         .clip = 1,
+                         .weight_decay = -1,
+                         .beta1 = adamw.beta1,
+                         .beta2 = adamw.beta2,
+                         .eps = adamw.eps,
+                         .dtype = "bf16",
+                         .remat = "auto",
+                         .packing = "auto",
+                         .evaluate_every = 100,
+                         .save_every = 500,
+                         .keep_last = 2};
+}
+
+/* ---- a field by its key ---- */
+
+static int64_t *int_of(TrainConfig *c, const TrainKey *key)
+{
+    return (int64_t *)(void *)((char *)c + key->offset);
+}
+
+static double *real_of(TrainConfig *c, const TrainKey *key)
+{
+    return (double *)(void *)((char *)c + key->offset);
+}
+
+static const char **text_of(TrainConfig *c, const TrainKey *key)
+{
+    return (const char **)(void *)((char *)c + key->offset);
+}
+
+void train_config_copy(TrainConfig *to, const TrainConfig *from, const TrainKey *key)
+{
+    TrainConfig *source = (TrainConfig *)(uintptr_t)from;
+    switch (key->type) {
+    case KEY_DATA:
+        memcpy(to->data, from->data, sizeof to->data);
+        to->n_data = from->n_data;
+        break;
+    case KEY_TEXT:
+        *text_of(to, key) = *text_of(source, key);
+        break;
+    case KEY_REAL:
+        *real_of(to, key) = *real_of(source, key);
+        break;
+    case KEY_INT:
+    case KEY_SIZE:
+        *int_of(to, key) = *int_of(source, key);
+        break;
+    }
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+bool train_config_same(const TrainConfig *a, const TrainConfig *b, const TrainKey *key)
+{
+    TrainConfig *x = (TrainConfig *)(uintptr_t)a, *y = (TrainConfig *)(uintptr_t)b;
+    bool same = true;
+    switch (key->type) {
+    case KEY_DATA:
+        for (int64_t i = 0; i < a->n_data && i < b->n_data; i++)
+            same = same && same_text(a->data[i], b->data[i]);
+        return same && a->n_data == b->n_data;
+    case KEY_TEXT:
+        return same_text(*text_of(x, key), *text_of(y, key));
+    case KEY_REAL:
+        return !(*real_of(x, key) < *real_of(y, key) || *real_of(x, key) > *real_of(y, key));
+    case KEY_INT:
+    case KEY_SIZE:
+        return *int_of(x, key) == *int_of(y, key);
+    }
+    return false;
+}
+
+/* ---- JSON ---- */
+
+static int wrong(const char *file, const TrainKey *key, const char *wanted, cvn_err *err)
+{
+    return err_set(err, CVN_EFORMAT, "%s: \"%s\" must be %s", file, key->name, wanted);
+}
+
+static int set_data(TrainConfig *c, const TrainKey *key, const char *file, const json_t *value,
+                    Arena *arena, cvn_err *err)
+{
+    size_t n = json_is_string(value) ? 1 : json_array_size(value);
+    if (n == 0 || n > TRAIN_MAX_DATA)
+        return wrong(file, key, "a path or a list of 1 to 64 paths", err);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *path = json_is_string(value) ? value : json_array_get(value, i);
+        if (!json_is_string(path))
+            return wrong(file, key, "a path or a list of 1 to 64 paths", err);
+        c->data[i] = arena_string(arena, json_string_value(path));
+    }
+    c->n_data = (int64_t)n;
+    return CVN_OK;
+}
+
+int train_config_set(TrainConfig *c, const TrainKey *key, const char *file, const json_t *value,
+                     Arena *arena, cvn_err *err)
+{
+    switch (key->type) {
+    case KEY_DATA:
+        return set_data(c, key, file, value, arena, err);
+    case KEY_TEXT:
+        if (!json_is_string(value))
+            return wrong(file, key, "a text", err);
+        *text_of(c, key) = arena_string(arena, json_string_value(value));
+        return CVN_OK;
+    case KEY_REAL:
+        if (!json_is_number(value))
+            return wrong(file, key, "a number", err);
+        *real_of(c, key) = json_number_value(value);
+        return CVN_OK;
+    case KEY_INT:
+    case KEY_SIZE:
+        if (!json_is_integer(value))
+            return wrong(file, key, "a whole number", err);
+        *int_of(c, key) = json_integer_value(value);
+        return CVN_OK;
+    }
+    return CVN_OK;
+}
+
+int train_config_read(TrainConfig *c, const char *file, const json_t *json, Arena *arena,
+                      cvn_err *err)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)json, name, value)
+    {
+        const TrainKey *key = train_key_find(name);
+        if (!key)
+            return err_set(err, CVN_EFORMAT,
+                           "%s: there is no option \"%.60s\"; see caravan train --help", file,
+                           name);
+        int code = train_config_set(c, key, file, value, arena, err);
+        if (code)
+            return code;
+    }
+    return CVN_OK;
+}
+
+static json_t *key_json(TrainConfig *c, const TrainKey *key)
+{
+    json_t *list;
+    switch (key->type) {
+    case KEY_DATA:
+        list = json_array();
+        for (int64_t i = 0; i < c->n_data; i++)
+            json_array_append_new(list, json_string(c->data[i]));
+        return list;
+    case KEY_TEXT:
+        return json_string(*text_of(c, key));
+    case KEY_REAL:
+        return json_real(*real_of(c, key));
+    case KEY_INT:
+    case KEY_SIZE:
+        return json_integer(*int_of(c, key));
+    }
+    return NULL;
+}
+
+json_t *train_config_json(const TrainConfig *config)
+{
+    TrainConfig *c = (TrainConfig *)(uintptr_t)config;
+    json_t *json = json_object();
+    for (int i = 0; i < train_n_keys; i++) {
+        const TrainKey *key = &train_keys[i];
+        if (key->type != KEY_TEXT || *text_of(c, key))
+            json_object_set_new(json, key->name, key_json(c, key));
+    }
+    return json;
+}
+
+/* ---- checks ---- */
+
+static int check_choices(TrainConfig *c, cvn_err *err)
+{
+    for (int i = 0; i < train_n_keys; i++) {
+        const TrainKey *key = &train_keys[i];
+        bool known = !key->choice;
+        for (int k = 0; !known && key->choice[k]; k++)
+            known = same_text(key->choice[k], *text_of(c, key));
+        if (!known)
+            return err_set(err, CVN_EINVAL, "\"%s\" cannot be \"%.60s\"; try \"%s\"", key->name,
+                           *text_of(c, key) ? *text_of(c, key) : "", key->choice[0]);
+    }
+    return CVN_OK;
+}
+
+int train_config_check(const TrainConfig *c, cvn_err *err)
+{
+    int code = check_choices((TrainConfig *)(uintptr_t)c, err);
+    if (code)
+        return code;
+    if (!c->out)
+        return err_set(err, CVN_EINVAL, "say where the run is to be kept: --out DIR");
+    if (c->n_data == 0)
+        return err_set(err, CVN_EINVAL, "say what to train on: --data FILE");
+    if (!c->preset == !c->init)
+        return err_set(
+            err, CVN_EINVAL,
+            "give either --preset NAME, for a new model, or --init DIR, to go on from one");
+    if (c->seq < 0 || c->batch < 1 || c->micro_batch < 0 || c->steps < 1)
+        return err_set(err, CVN_EINVAL,
+                       "seq, batch, micro-batch and steps must be positive numbers");
+    if (c->stop_after < 0 || c->save_every < 0 || c->keep_last < 0 || c->keep_last > INT32_MAX ||
+        c->keep_every < 0 || c->sample_every < 0 || c->evaluate_every < 0)
+        return err_set(err, CVN_EINVAL, "numbers of steps and checkpoints cannot be negative");
+    if (c->memory < 0 || c->threads < 0 || c->threads > 1024 || c->seed < 0)
+        return err_set(err, CVN_EINVAL,
+                       "memory and seed cannot be negative, and threads are at most 1024");
+    if (!(c->validation >= 0 && c->validation <= 0.5))
+        return err_set(err, CVN_EINVAL, "validation is %g; give a part from 0 to 0.5",
+                       c->validation);
+    return CVN_OK;
+}

@@ -1,0 +1,100 @@
+/*
+ * The options of a training run, as one table: a row per key, from which the JSON of `--config` is read, the
+ * JSON in checkpoints is written, and the command line is checked to be complete.
+ *
+ *     {"data": ["stories.txt"], "preset": "tiny", "seq": 256, "batch": 32, "steps": 1000, "out": "RUN"}
+ *
+ * Keys are the long options without their dashes; '-' and '_' within one are the same.
+ */
+#ifndef CVN_TRAIN_CONFIG_H
+#define CVN_TRAIN_CONFIG_H
+
+#include "base/arena.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TRAIN_MAX_DATA = 64 };
+
+/* Numbers whose 0 stands for a default say so; strings are NULL when not given. All belong to the arena
+ * that they were read into, or to the caller. */
+typedef struct TrainConfig {
+    const char *data[TRAIN_MAX_DATA]; /* [n_data] files and folders */
+    int64_t n_data;
+    const char *preset;       /* shape of a new model, or … */
+    const char *init;         /* … the model to fine-tune */
+    const char *tokenizer;    /* file or folder; NULL: init's, or one made from the data */
+    const char *out;          /* folder of the run */
+    int64_t seq;              /* tokens per sequence; 0: the model's context, 1,024 at most */
+    int64_t batch;            /* sequences per step */
+    int64_t micro_batch;      /* sequences at once; 0: all */
+    int64_t steps;            /* of the whole run */
+    int64_t stop_after;       /* steps after which this process ends, as if interrupted; 0: never */
+    const char *optimizer;    /* "adamw", "adafactor" */
+    double lr;                /* peak; 0: the optimizer's default */
+    int64_t warmup;           /* steps; -1: a tenth, 100 at most */
+    const char *schedule;     /* "cosine", "linear", "constant", "wsd" */
+    int64_t decay;            /* wsd: steps that fall; -1: a fifth */
+    double final_lr;          /* factor of the peak at the last step */
+    double clip;              /* greatest norm of the gradient; 0: no clipping */
+    double weight_decay;      /* -1: the optimizer's default */
+    double beta1, beta2, eps; /* AdamW's */
+    double z_loss;            /* coefficient; 0: none */
+    int64_t seed;
+    const char *dtype;      /* of what enters products: "f32", "bf16" */
+    const char *remat;      /* "auto", "none", "selective", "block" */
+    int64_t memory;         /* most bytes; 0: what is free */
+    int64_t threads;        /* 0: one per core */
+    const char *packing;    /* "auto", "stream", "whole", "one" */
+    const char *cache;      /* folder of tokenised data; NULL: the user's cache */
+    double validation;      /* part of the data that is held back */
+    int64_t evaluate_every; /* steps between two looks at it */
+    int64_t save_every;     /* steps between checkpoints; 0: at the end only */
+    int64_t keep_last;      /* checkpoints to keep; 0: all */
+    int64_t keep_every;     /* also those of multiples of this; 0: none */
+    int64_t sample_every;   /* steps between texts; 0: at the end only */
+    const char *prompt;     /* of the texts */
+} TrainConfig;
+
+typedef enum TrainKeyType { KEY_INT, KEY_REAL, KEY_TEXT, KEY_SIZE, KEY_DATA } TrainKeyType;
+
+/* Whether a run that goes on may change it. */
+typedef enum TrainKeyKind {
+    KEY_FREE,  /* yes: it does not change what a step computes */
+    KEY_FIXED, /* no: the run would be another one */
+} TrainKeyKind;
+
+typedef struct TrainKey {
+    const char *name; /* as the option: "micro-batch" */
+    TrainKeyType type;
+    TrainKeyKind kind;
+    size_t offset;             /* in TrainConfig */
+    const char *const *choice; /* of KEY_TEXT: what it may be, ended by NULL; or NULL */
+} TrainKey;
+
+extern const TrainKey train_keys[];
+extern const int train_n_keys;
+
+/* The key of a name; NULL when there is none. '_' counts as '-'. */
+const TrainKey *train_key_find(const char *name);
+
+TrainConfig train_config_defaults(void);
+
+/* Reads the keys of an object over those that are there. `file` is for messages. Strings go to the arena. */
+int train_config_read(TrainConfig *config, const char *file, const json_t *json, Arena *arena,
+                      cvn_err *err);
+
+/* One key from a JSON value, or from another config. */
+int train_config_set(TrainConfig *config, const TrainKey *key, const char *file,
+                     const json_t *value, Arena *arena, cvn_err *err);
+void train_config_copy(TrainConfig *to, const TrainConfig *from, const TrainKey *key);
+bool train_config_same(const TrainConfig *a, const TrainConfig *b, const TrainKey *key);
+
+/* All keys that have a value; NULL when memory ran out. */
+json_t *train_config_json(const TrainConfig *config);
+
+/* What can be seen without looking at any file: ranges, choices, and that nothing needed is missing. */
+int train_config_check(const TrainConfig *config, cvn_err *err);
+
+#endif

@@ -1,0 +1,56 @@
+/*
+ * A run of training, from its options to a model on the disk.
+ *
+ *   RUN/tokenizer.json …        the tokenizer, copied at the beginning
+ *   RUN/checkpoints/step-N/     everything to go on exactly (checkpoint.h)
+ *   RUN/metrics.jsonl           a line per step (metrics.h), and event files for TensorBoard
+ *   RUN/samples.jsonl           texts made on the way; RUN/report.html: all of it to look at (report.h)
+ *   RUN/config.json, model.safetensors …   the model, as a Hugging Face folder, when the process ends
+ *
+ * The next step depends on the state and the options alone, so a run that is interrupted and goes on from
+ * a checkpoint computes, bit for bit, what it would have computed.
+ */
+#ifndef CVN_TRAIN_RUN_H
+#define CVN_TRAIN_RUN_H
+
+#include "train/config.h"
+#include "train/metrics.h"
+
+#include <signal.h>
+
+typedef struct TrainProgress {
+    MetricsRow row; /* of the step that was just done */
+    int64_t steps;  /* of the whole run */
+    double left;    /* seconds until the last step, as it looks now */
+    size_t memory;  /* bytes of weights, optimizer and temporaries */
+} TrainProgress;
+
+/* Where a run is told about; every function may be NULL. */
+typedef struct TrainEvents {
+    void *context;
+    void (*note)(void *context, const char *sentence);    /* what is being done */
+    void (*warning)(void *context, const char *sentence); /* what is not as it should be */
+    void (*step)(void *context, const TrainProgress *progress);
+    /* Makes a text that goes on from `prompt` with the model in a folder; malloc'ed. An error is told
+       as a warning. */
+    int (*sample)(void *context, const char *folder, const char *prompt, char **text, cvn_err *err);
+    const volatile int *stop; /* nonzero: end after the current step; or NULL */
+} TrainEvents;
+
+typedef struct TrainResult {
+    int64_t step; /* steps done */
+    int64_t steps;
+    double loss;      /* of the last step; NAN where none was done */
+    bool finished;    /* all steps are done */
+    double seconds;   /* of all steps of this process */
+    int64_t tokens;   /* in them */
+    int compilations; /* of graphs */
+} TrainResult;
+
+/* Runs. With `resume` the options are those of the newest whole checkpoint in config->out, and of `config`
+   only the keys count for which given[i] holds (in the order of train_keys; NULL: none); those that would
+   make another run of it are refused. */
+int train_run(const TrainConfig *config, const bool *given, bool resume, const TrainEvents *events,
+              TrainResult *result, cvn_err *err);
+
+#endif

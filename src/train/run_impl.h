@@ -1,0 +1,54 @@
+/* The inside of a run: what its files (run_open.c, run_loop.c) share. */
+#ifndef CVN_TRAIN_RUN_IMPL_H
+#define CVN_TRAIN_RUN_IMPL_H
+
+#include "text/tokenizer.h"
+#include "train/checkpoint.h"
+#include "train/data.h"
+#include "train/outlier.h"
+#include "train/report.h"
+#include "train/run.h"
+#include "train/tensorboard.h"
+#include "train/trainer.h"
+
+typedef struct Run {
+    TrainConfig config;
+    const TrainEvents *events; /* borrowed */
+    Arena arena;               /* owned: strings */
+    const char *out;           /* config.out */
+    LlamaConfig model;
+    cvn_dtype export_dtype;     /* of the folder at the end */
+    Tokenizer *tokenizer;       /* owned; NULL where the data are ids */
+    const char *tokenizer_file; /* RUN/tokenizer.json or .model, or NULL */
+    const char *config_text;    /* JSON for manifests */
+    IoModel init;               /* owned: the model to fine-tune, while has_init */
+    bool has_init;
+    Checkpoint from; /* owned: what the run goes on from, while has_from */
+    bool has_from;
+    TrainData *data;           /* owned */
+    Trainer trainer;           /* owned */
+    CheckpointWriter *writer;  /* owned */
+    Metrics metrics;           /* owned */
+    EventFile board;           /* owned */
+    Samples samples;           /* owned */
+    int32_t *tokens, *targets; /* owned, heap: [batch, seq] */
+    double peak;               /* operations per second of the machine */
+    int64_t saved;             /* step of the last save; -1: none */
+    int64_t first;             /* steps done when this process began */
+    int n_skipped;             /* steps skipped in a row */
+    double mean_seconds;       /* of a step, a running mean */
+    Outlier loss, norm;
+    TrainResult result;
+} Run;
+
+/* Everything up to the first step. */
+int run_open(Run *run, const TrainConfig *config, const bool *given, bool resume, cvn_err *err);
+void run_close(Run *run);
+
+/* The steps, and what is left behind when they end. */
+int run_loop(Run *run, cvn_err *err);
+
+void run_note(const Run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void run_warn(const Run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,314 @@
+/* The steps of a run, and what is left behind when they end. */
+#include "train/run_impl.h"
+
+#include "base/file.h"
+#include "train/bench.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { MOST_SKIPPED = 20, MOST_VALIDATION = 256 };
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+void run_note(const Run *run, const char *format, ...)
+{
+    char text[1200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (run->events->note)
+        run->events->note(run->events->context, text);
+}
+
+void run_warn(const Run *run, const char *format, ...)
+{
+    char text[1200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (run->events->warning)
+        run->events->warning(run->events->context, text);
+}
+
+static CheckpointState *state_of(Run *r)
+{
+    return &r->trainer.state.saved;
+}
+
+/* ---- validation ---- */
+
+/* Mean loss over at most MOST_VALIDATION sequences that are held back. */
+static int evaluate(Run *r, double *loss, cvn_err *err)
+{
+    int64_t all = data_sequences(r->data, DATA_VALIDATION);
+    int64_t n = all < MOST_VALIDATION ? all : MOST_VALIDATION;
+    int64_t micro = r->trainer.options.micro_batch, seq = r->config.seq;
+    double sum = 0, count = 0;
+    for (int64_t i = 0; i < n; i += micro) {
+        int code = data_fill(r->data, DATA_VALIDATION, i, micro, r->tokens, r->targets, NULL, err);
+        if (code)
+            return code;
+        /* Rows past the last would count twice. */
+        for (int64_t k = n - i < micro ? (n - i) * seq : micro * seq; k < micro * seq; k++)
+            r->targets[k] = -1;
+        code = trainer_evaluate(&r->trainer, r->tokens, r->targets, &sum, &count, err);
+        if (code)
+            return code;
+    }
+    *loss = sum / count;
+    return CVN_OK;
+}
+
+/* ---- saving ---- */
+
+/* A save that fails is a warning: training goes on, and the next one is tried. */
+static void save(Run *r)
+{
+    cvn_err err = {0};
+    if (r->saved == state_of(r)->step)
+        return;
+    int code = metrics_sync(&r->metrics, &err);
+    if (code == CVN_OK)
+        code = checkpoint_save(r->writer, state_of(r), &err);
+    if (code)
+        run_warn(r, "step %" PRId64 " was not saved: %s", state_of(r)->step, err.message);
+    else
+        r->saved = state_of(r)->step;
+}
+
+static void poll_save(Run *r)
+{
+    cvn_err err = {0};
+    if (checkpoint_poll(r->writer, NULL, &err)) {
+        run_warn(r, "step %" PRId64 " was not saved: %s", r->saved, err.message);
+        r->saved = -1;
+    }
+}
+
+static void write_report(Run *r)
+{
+    cvn_err err = {0};
+    char title[256], command[1200];
+    snprintf(title, sizeof title, "%s on %s", r->config.init ? r->config.init : r->config.preset,
+             r->config.data[0]);
+    snprintf(command, sizeof command, "caravan train --resume %s", r->out);
+    Report report = {.title = title,
+                     .command = command,
+                     .config = r->config_text,
+                     .metrics = &r->metrics,
+                     .samples = &r->samples,
+                     .steps = r->config.steps,
+                     .tokens = state_of(r)->tokens,
+                     .finished = state_of(r)->step >= r->config.steps};
+    if (report_write(r->out, &report, &err))
+        run_warn(r, "the report was not written: %s", err.message);
+}
+
+/* A text by the model in a folder, for the report and the event file. */
+static void sample(Run *r, const char *folder)
+{
+    cvn_err err = {0};
+    char *text = NULL;
+    const char *prompt = r->config.prompt ? r->config.prompt : "";
+    int64_t step = state_of(r)->step;
+    if (!r->events->sample || !r->tokenizer)
+        return;
+    int code = r->events->sample(r->events->context, folder, prompt, &text, &err);
+    if (code == CVN_OK)
+        code = samples_add(&r->samples, step, prompt, text, &err);
+    if (code == CVN_OK)
+        code = event_file_text(&r->board, step, "sample", text, &err);
+    if (code && code != CVN_EINTERRUPTED)
+        run_warn(r, "no text at step %" PRId64 ": %s", step, err.message);
+    free(text);
+}
+
+static void sample_checkpoint(Run *r)
+{
+    cvn_err err = {0};
+    char folder[4096];
+    save(r);
+    if (checkpoint_wait(r->writer, &err)) {
+        run_warn(r, "step %" PRId64 " was not saved: %s", state_of(r)->step, err.message);
+        r->saved = -1;
+        return;
+    }
+    int64_t step = state_of(r)->step;
+    snprintf(folder, sizeof folder, "%s/checkpoints/step-%08" PRId64, r->out, step);
+    sample(r, folder);
+}
+
+/* ---- a step ---- */
+
+static void warn_of_outliers(Run *r, const TrainReport *report)
+{
+    double mean;
+    int64_t step = state_of(r)->step;
+    if (outlier_add(&r->loss, report->loss, &mean))
+        run_warn(r, "step %" PRId64 ": the loss of %.4g is far above the %.4g of the steps before",
+                 step, report->loss, mean);
+    if (outlier_add(&r->norm, report->grad_norm, &mean))
+        run_warn(r,
+                 "step %" PRId64
+                 ": the gradient norm of %.4g is far above the %.4g of the steps before",
+                 step, report->grad_norm, mean);
+}
+
+static int check_skipped(Run *r, const TrainReport *report, cvn_err *err)
+{
+    r->n_skipped = report->updated ? 0 : r->n_skipped + 1;
+    if (report->updated)
+        return CVN_OK;
+    run_warn(r, "step %" PRId64 " was skipped: its loss or gradient is not finite",
+             state_of(r)->step);
+    if (r->n_skipped < MOST_SKIPPED)
+        return CVN_OK;
+    return err_set(
+        err, CVN_EINVAL,
+        "%d steps in a row had a loss or gradient that is not finite; lower --lr, or use "
+        "--dtype f32",
+        r->n_skipped);
+}
+
+static void tell(Run *r, const MetricsRow *row)
+{
+    const int64_t done = state_of(r)->step - r->first;
+    /* The first step touches all memory for the first time and tells little of the rest. */
+    r->mean_seconds = done <= 2 ? row->seconds : 0.95 * r->mean_seconds + 0.05 * row->seconds;
+    TrainProgress progress = {.row = *row,
+                              .steps = r->config.steps,
+                              .left = r->mean_seconds * (double)(r->config.steps - row->step),
+                              .memory = r->trainer.bytes};
+    if (r->events->step)
+        r->events->step(r->events->context, &progress);
+}
+
+static int record(Run *r, const MetricsRow *row, cvn_err *err)
+{
+    cvn_err here = {0};
+    if (metrics_add(&r->metrics, row, &here) || event_file_add(&r->board, row, &here))
+        run_warn(r, "the metrics of step %" PRId64 " wait for room: %s", row->step, here.message);
+    (void)err;
+    return CVN_OK;
+}
+
+static int step(Run *r, cvn_err *err)
+{
+    CheckpointState *state = state_of(r);
+    const TrainConfig *c = &r->config;
+    double begin = now();
+    TrainReport report;
+    int code =
+        data_fill(r->data, DATA_TRAIN, state->position, c->batch, r->tokens, r->targets, NULL, err);
+    if (code == CVN_OK)
+        code = trainer_step(&r->trainer, r->tokens, r->targets, &report, err);
+    if (code)
+        return code;
+    double seconds = now() - begin;
+    MetricsRow row = {.step = state->step,
+                      .loss = report.loss,
+                      .lr = report.lr,
+                      .grad_norm = report.grad_norm,
+                      .tokens_per_second = (double)(c->batch * c->seq) / seconds,
+                      .mfu = train_flops(&r->model, c->batch, c->seq) / seconds / r->peak,
+                      .seconds = seconds,
+                      .validation_loss = NAN};
+    bool last = state->step == c->steps;
+    bool look = c->evaluate_every > 0 && (last || state->step % c->evaluate_every == 0);
+    if (look && r->trainer.options.evaluates)
+        code = evaluate(r, &row.validation_loss, err);
+    if (code == CVN_OK)
+        code = record(r, &row, err);
+    if (code)
+        return code;
+    r->result.loss = row.loss;
+    r->result.seconds += seconds;
+    r->result.tokens += c->batch * c->seq;
+    tell(r, &row);
+    warn_of_outliers(r, &report);
+    return check_skipped(r, &report, err);
+}
+
+static bool divides(int64_t every, int64_t step)
+{
+    return every > 0 && step % every == 0;
+}
+
+static bool is_stopped(const Run *r)
+{
+    int64_t here = r->trainer.state.saved.step - r->first;
+    return (r->events->stop && *r->events->stop) ||
+           (r->config.stop_after > 0 && here >= r->config.stop_after);
+}
+
+/* The last checkpoint, the model as a folder, a last text and the report. */
+static int finish(Run *r, cvn_err *err)
+{
+    save(r);
+    int code = checkpoint_wait(r->writer, err);
+    if (code == CVN_OK && r->saved != state_of(r)->step)
+        code = err_set(err, CVN_EIO, "the last step could not be saved");
+    if (code == CVN_OK)
+        code = train_state_export(&r->trainer.state, &r->model, r->export_dtype, r->out, NULL, err);
+    if (code == CVN_OK && state_of(r)->step >= r->config.steps)
+        sample(r, r->out);
+    write_report(r);
+    return code;
+}
+
+int run_loop(Run *r, cvn_err *err)
+{
+    const TrainConfig *c = &r->config;
+    const CheckpointState *state = state_of(r);
+    r->first = state->step;
+    r->saved = r->has_from ? state->step : -1;
+    if (state->step > 0)
+        run_note(r, "goes on after step %" PRId64 " of %" PRId64, state->step, c->steps);
+    int code = CVN_OK;
+    while (code == CVN_OK && state->step < c->steps && !is_stopped(r)) {
+        code = step(r, err);
+        if (code)
+            break;
+        poll_save(r);
+        if (state->step == c->steps)
+            break;
+        if (divides(c->save_every, state->step)) {
+            save(r);
+            write_report(r);
+        }
+        if (divides(c->sample_every, state->step))
+            sample_checkpoint(r);
+    }
+    if (code == CVN_OK)
+        code = finish(r, err);
+    r->result.step = state->step;
+    r->result.steps = c->steps;
+    r->result.finished = state->step >= c->steps;
+    r->result.compilations = (int)r->trainer.cache.compilations;
+    return code;
+}
+
+int train_run(const TrainConfig *config, const bool *given, bool resume, const TrainEvents *events,
+              TrainResult *result, cvn_err *err)
+{
+    static const TrainEvents silent = {0};
+    Run run = {.events = events ? events : &silent};
+    int code = run_open(&run, config, given, resume, err);
+    if (code == CVN_OK)
+        code = run_loop(&run, err);
+    *result = run.result;
+    run_close(&run);
+    return code;
+}

@@ -1,0 +1,431 @@
+/* Opening a run: options, tokenizer, model, data, compiled steps, files; each part fails by name. */
+#include "train/run_impl.h"
+
+#include "base/json_file.h"
+#include "cpu/ceilings.h"
+#include "model/presets.h"
+#include "train/data_tokenizer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Besides the options, a manifest's config holds what tells whether the data is the same. */
+#define DATA_KEY "data-key"
+
+/* ---- options ---- */
+
+/* The options of the checkpoint, then those that were given. */
+static int merge_options(Run *r, const TrainConfig *config, const bool *given, cvn_err *err)
+{
+    const Manifest *manifest = &r->from.manifest;
+    json_t *json = manifest->config ? json_object_parse(r->from.folder, manifest->config,
+                                                        strlen(manifest->config), err)
+                                    : json_object();
+    if (!json)
+        return err_set(err, CVN_EMEM, "no memory to read options");
+    json_object_del(json, DATA_KEY);
+    r->config = train_config_defaults();
+    int code = train_config_read(&r->config, r->from.folder, json, &r->arena, err);
+    json_decref(json);
+    r->config.out = config->out;
+    r->config.stop_after = 0;
+    for (int i = 0; i < train_n_keys && code == CVN_OK; i++) {
+        const TrainKey *key = &train_keys[i];
+        if (!given || !given[i] || strcmp(key->name, "out") == 0)
+            continue;
+        if (key->kind == KEY_FIXED && !train_config_same(&r->config, config, key))
+            return err_set(err, CVN_EINVAL,
+                           "--%s cannot change when a run goes on; leave it out, or begin another "
+                           "run with --init '%s'",
+                           key->name, r->from.folder);
+        train_config_copy(&r->config, config, key);
+    }
+    return code;
+}
+
+static void warn_checkpoint(void *context, const char *sentence)
+{
+    run_warn(context, "%s", sentence);
+}
+
+static int read_options(Run *r, const TrainConfig *config, const bool *given, bool resume,
+                        cvn_err *err)
+{
+    int64_t *steps;
+    size_t n;
+    int code = config->out ? CVN_OK : train_config_check(config, err);
+    if (code)
+        return code;
+    if (resume) {
+        code = checkpoint_open_latest(&r->from, config->out, warn_checkpoint, r, err);
+        r->has_from = code == CVN_OK;
+        if (code == CVN_OK)
+            code = merge_options(r, config, given, err);
+        return code ? code : train_config_check(&r->config, err);
+    }
+    r->config = *config;
+    code = train_config_check(config, err);
+    if (code == CVN_OK)
+        code = checkpoint_steps(config->out, &steps, &n, err);
+    if (code)
+        return code;
+    free(steps);
+    if (n > 0)
+        return err_set(err, CVN_EINVAL,
+                       "'%s' holds a run already; go on with it by caravan train --resume '%s', or "
+                       "give another folder to --out",
+                       config->out, config->out);
+    return CVN_OK;
+}
+
+/* ---- tokenizer ---- */
+
+static int copy_file(const char *from, const char *to, cvn_err *err)
+{
+    FileMap map;
+    int code = file_map(&map, from, err);
+    if (code == CVN_OK)
+        code = file_write(to, map.data, map.size, err);
+    file_unmap(&map);
+    return code;
+}
+
+/* Copies the tokenizer and what describes it from a file or folder into the run. */
+static int copy_tokenizer(Run *r, const char *from, cvn_err *err)
+{
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model",
+                                        "tokenizer_config.json", "chat_template.jinja"};
+    int code = CVN_OK;
+    if (file_is_folder(from)) {
+        for (int i = 0; i < 4 && code == CVN_OK; i++) {
+            const char *path = arena_printf(&r->arena, "%s/%s", from, names[i]);
+            if (file_exists(path))
+                code = copy_file(path, arena_printf(&r->arena, "%s/%s", r->out, names[i]), err);
+        }
+        return code;
+    }
+    /* A single file is named by its content, so that the folder is opened as others are. */
+    FileMap map;
+    code = file_map(&map, from, err);
+    if (code)
+        return code;
+    size_t i = 0;
+    while (i < map.size && strchr(" \t\r\n", map.data[i]))
+        i++;
+    const char *name = i < map.size && map.data[i] == '{' ? names[0] : names[1];
+    file_unmap(&map);
+    return copy_file(from, arena_printf(&r->arena, "%s/%s", r->out, name), err);
+}
+
+static void find_tokenizer_file(Run *r)
+{
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
+    for (int i = 0; i < 2 && !r->tokenizer_file; i++) {
+        const char *path = arena_printf(&r->arena, "%s/%s", r->out, names[i]);
+        if (file_exists(path))
+            r->tokenizer_file = path;
+    }
+}
+
+/* A new tokenizer of the data, with as many pieces as the preset has. */
+static int make_tokenizer(Run *r, cvn_err *err)
+{
+    LlamaConfig preset;
+    int32_t reached;
+    int code = preset_config(r->config.preset, &preset, err);
+    DataTokenizerOptions options = {.paths = r->config.data,
+                                    .n_paths = (size_t)r->config.n_data,
+                                    .vocab = (int32_t)preset.vocab,
+                                    .out = r->out};
+    if (code == CVN_OK)
+        code = data_train_tokenizer(&options, &reached, err);
+    if (code == CVN_OK)
+        run_note(r, "tokenizer: %d pieces, made from the data", (int)reached);
+    return code;
+}
+
+static int open_tokenizer(Run *r, bool resume, cvn_err *err)
+{
+    const char *from = r->config.tokenizer ? r->config.tokenizer : r->config.init;
+    int code = CVN_OK;
+    if (!resume && !from)
+        code = make_tokenizer(r, err);
+    if (!resume && from) {
+        Tokenizer *look; /* what is wrong with it should name the file that was given */
+        code = tokenizer_open(from, &look, err);
+        if (code)
+            return code;
+        tokenizer_free(look);
+        code = copy_tokenizer(r, from, err);
+    }
+    return code ? code : tokenizer_open(r->out, &r->tokenizer, err);
+}
+
+/* ---- model ---- */
+
+static void name_ids(Run *r)
+{
+    int32_t bos = tokenizer_bos(r->tokenizer), eos = tokenizer_eos(r->tokenizer);
+    r->model.bos = bos >= 0 ? (SpecialIds){1, {bos}} : (SpecialIds){0};
+    r->model.eos = eos >= 0 ? (SpecialIds){1, {eos}} : (SpecialIds){0};
+}
+
+static int open_model(Run *r, cvn_err *err)
+{
+    TrainConfig *c = &r->config;
+    int code;
+    if (r->has_from) {
+        code = llama_config_read(&r->model, r->from.folder, err);
+    } else if (c->init) {
+        code = io_open_model(&r->init, c->init, err);
+        r->has_init = code == CVN_OK;
+        if (code == CVN_OK)
+            r->model = r->init.config;
+        r->model.rope_interleaved = false; /* the state's order is Hugging Face's */
+    } else {
+        code = preset_config(c->preset, &r->model, err);
+        r->model.vocab = tokenizer_vocab_size(r->tokenizer);
+        if (code == CVN_OK)
+            name_ids(r);
+        if (c->seq > r->model.max_context)
+            r->model.max_context = c->seq;
+    }
+    if (code)
+        return code;
+    if (c->seq == 0)
+        c->seq = r->model.max_context < 1024 ? r->model.max_context : 1024;
+    r->export_dtype = r->model.dtype == CVN_F16 && !c->init ? CVN_BF16 : r->model.dtype;
+    if (r->export_dtype != CVN_F32 && r->export_dtype != CVN_BF16 && r->export_dtype != CVN_F16)
+        r->export_dtype = CVN_F32;
+    return llama_config_check(&r->model, r->out, err);
+}
+
+/* ---- data ---- */
+
+static DataPacking packing_of(const char *name)
+{
+    static const char *const names[] = {"auto", "stream", "whole", "one"};
+    int i = 0;
+    while (i < 3 && strcmp(names[i], name) != 0)
+        i++;
+    return (DataPacking)i;
+}
+
+static int check_data_key(Run *r, const char *key, cvn_err *err)
+{
+    const char *text = r->from.manifest.config;
+    json_t *json = r->has_from && text ? json_object_parse(r->out, text, strlen(text), err) : NULL;
+    const char *before = json_string_value(json_object_get(json, DATA_KEY));
+    bool other = before && strcmp(before, key) != 0;
+    json_decref(json);
+    if (other)
+        return err_set(err, CVN_EINVAL,
+                       "the data is not what '%s' was trained on; give the same files, or begin "
+                       "another run with --init '%s'",
+                       r->out, r->from.folder);
+    return CVN_OK;
+}
+
+static int open_data(Run *r, cvn_err *err)
+{
+    const TrainConfig *c = &r->config;
+    ChatFormat chat;
+    cvn_err none = {0};
+    bool has_chat = chat_format_find(r->out, r->tokenizer, &chat, &none) == CVN_OK;
+    DataOptions options = {.paths = c->data,
+                           .n_paths = (size_t)c->n_data,
+                           .tokenizer = r->tokenizer,
+                           .chat = has_chat ? &chat : NULL,
+                           .vocab = (int32_t)r->model.vocab,
+                           .seq = c->seq,
+                           .seed = (uint64_t)c->seed,
+                           .validation = c->validation,
+                           .packing = packing_of(c->packing),
+                           .cache = c->cache,
+                           .threads = (int)c->threads};
+    int code = data_open(&r->data, &options, err);
+    if (code)
+        return code;
+    DataReport report = data_report(r->data);
+    run_note(r, "data: %" PRId64 " tokens in %" PRId64 " documents, %" PRId64 " sequences%s",
+             data_tokens(r->data), data_documents(r->data), data_sequences(r->data, DATA_TRAIN),
+             report.made ? "" : " (tokenised before)");
+    char key[32];
+    snprintf(key, sizeof key, "%016" PRIx64, data_key(r->data));
+    code = check_data_key(r, key, err);
+    json_t *json = train_config_json(c);
+    json_object_set_new(json, DATA_KEY, json_string(key));
+    char *text = json_dumps(json, JSON_REAL_PRECISION(15));
+    json_decref(json);
+    if (!text)
+        return err_set(err, CVN_EMEM, "no memory for the options");
+    r->config_text = arena_string(&r->arena, text);
+    free(text);
+    return code;
+}
+
+/* ---- the trainer ---- */
+
+static OptimizerOptions optimizer_of(const TrainConfig *c, const LlamaConfig *model)
+{
+    OptimizerKind kind = strcmp(c->optimizer, "adamw") == 0 ? OPTIMIZER_ADAMW : OPTIMIZER_ADAFACTOR;
+    OptimizerOptions o = optimizer_defaults(kind, model_size(model).params);
+    if (c->lr > 0)
+        o.lr = c->lr;
+    if (c->weight_decay >= 0)
+        o.weight_decay = c->weight_decay;
+    o.beta1 = c->beta1;
+    o.beta2 = c->beta2;
+    o.eps = c->eps;
+    return o;
+}
+
+static Schedule schedule_of(const TrainConfig *c)
+{
+    Schedule s = {.steps = c->steps, .final = c->final_lr};
+    while (s.kind < SCHEDULE_COUNT - 1 && strcmp(schedule_names[s.kind], c->schedule) != 0)
+        s.kind++;
+    s.warmup = c->warmup >= 0 ? c->warmup : c->steps / 10 < 100 ? c->steps / 10 : 100;
+    s.decay = c->decay >= 0 ? c->decay : c->steps / 5;
+    return s;
+}
+
+static RematPolicy remat_of(const char *name)
+{
+    int i = 0;
+    while (i < REMAT_POLICY_COUNT && strcmp(remat_policy_names[i], name) != 0)
+        i++;
+    return (RematPolicy)i;
+}
+
+static int open_trainer(Run *r, cvn_err *err)
+{
+    const TrainConfig *c = &r->config;
+    TrainerOptions o = {.batch = c->batch,
+                        .micro_batch = c->micro_batch,
+                        .seq = c->seq,
+                        .compute = strcmp(c->dtype, "f32") == 0 ? CVN_F32 : CVN_BF16,
+                        .clip = c->clip,
+                        .z_loss = c->z_loss,
+                        .remat = remat_of(c->remat),
+                        .optimizer = optimizer_of(c, &r->model),
+                        .schedule = schedule_of(c),
+                        .threads = (int)c->threads,
+                        .memory_limit = (size_t)c->memory,
+                        .evaluates = data_sequences(r->data, DATA_VALIDATION) > 0};
+    int code = trainer_open(&r->trainer, &r->model, &o, err);
+    if (code)
+        return code;
+    run_note(r, "model: %" PRId64 " parameters; %.1f MiB in all, rematerialisation %s",
+             model_size(&r->model).params, (double)r->trainer.bytes / 0x1p20,
+             remat_policy_names[r->trainer.options.remat]);
+    TrainState *state = &r->trainer.state;
+    state->saved.seed = (uint64_t)c->seed;
+    if (r->has_from)
+        code = checkpoint_restore(&r->from, &state->saved, err);
+    else if (r->has_init)
+        code = train_state_from_model(state, &r->init, err);
+    else
+        code = train_state_random(state, (uint64_t)c->seed, err);
+    state->saved.config = r->config_text;
+    return code;
+}
+
+/* ---- files ---- */
+
+static int open_files(Run *r, cvn_err *err)
+{
+    const TrainConfig *c = &r->config;
+    const CheckpointState *saved = &r->trainer.state.saved;
+    size_t room = r->trainer.options.memory_limit - r->trainer.bytes;
+    CheckpointOptions options = {.keep_last = (int)c->keep_last,
+                                 .keep_every = c->keep_every,
+                                 .copy_limit = room,
+                                 .config = &r->model,
+                                 .tokenizer = r->tokenizer_file};
+    int code = metrics_open(&r->metrics, r->out, saved->step, err);
+    if (code == CVN_OK)
+        code = event_file_open(&r->board, r->out, saved->step, err);
+    if (code == CVN_OK)
+        code = samples_open(&r->samples, r->out, saved->step, err);
+    if (code)
+        return code;
+    r->writer = checkpoint_writer_new(r->out, saved->step, &options, err);
+    return r->writer ? CVN_OK : err->code;
+}
+
+static int measure_peak(Run *r, cvn_err *err)
+{
+    Ceilings ceilings;
+    int code = ceilings_measure(r->trainer.device->pool, &ceilings, err);
+    bool f32 = r->trainer.options.compute == CVN_F32;
+    r->peak = code ? 0 : f32 ? ceilings.flops_f32 : ceilings.flops_bf16;
+    return code;
+}
+
+static int allocate_batch(Run *r, cvn_err *err)
+{
+    size_t n = (size_t)(r->config.batch * r->config.seq);
+    r->tokens = calloc(n, sizeof *r->tokens);
+    r->targets = calloc(n, sizeof *r->targets);
+    if (r->tokens && r->targets)
+        return CVN_OK;
+    return err_set(err, CVN_EMEM, "no memory for a batch of %zu tokens", n);
+}
+
+int run_open(Run *r, const TrainConfig *config, const bool *given, bool resume, cvn_err *err)
+{
+    r->metrics.lines.fd = r->board.fd = r->samples.lines.fd = -1;
+    r->saved = -1;
+    r->result.loss = NAN;
+    int code = arena_init(&r->arena, err);
+    if (code == CVN_OK)
+        code = read_options(r, config, given, resume, err);
+    if (code)
+        return code;
+    r->out = r->config.out;
+    code = file_make_folder(r->out, err);
+    if (code == CVN_OK && access(r->out, W_OK | X_OK) != 0)
+        code =
+            err_set(err, CVN_EIO, "nothing can be written into '%s': %s", r->out, strerror(errno));
+    if (code == CVN_OK)
+        code = open_tokenizer(r, resume, err);
+    if (code == CVN_OK)
+        find_tokenizer_file(r);
+    if (code == CVN_OK)
+        code = open_model(r, err);
+    if (code == CVN_OK)
+        code = open_data(r, err);
+    if (code == CVN_OK)
+        code = open_trainer(r, err);
+    if (code == CVN_OK)
+        code = open_files(r, err);
+    if (code == CVN_OK)
+        code = allocate_batch(r, err);
+    if (code == CVN_OK)
+        code = measure_peak(r, err);
+    return code;
+}
+
+void run_close(Run *r)
+{
+    free(r->tokens);
+    free(r->targets);
+    checkpoint_writer_free(r->writer);
+    samples_close(&r->samples);
+    event_file_close(&r->board);
+    metrics_close(&r->metrics);
+    trainer_close(&r->trainer);
+    data_free(r->data);
+    if (r->has_from)
+        checkpoint_close(&r->from);
+    if (r->has_init)
+        io_close_model(&r->init);
+    tokenizer_free(r->tokenizer);
+    arena_free(&r->arena);
+}
