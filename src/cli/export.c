@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { STEP, DTYPE, SHARD, TOKENIZER, FORCE, THREADS };
+enum { STEP, DTYPE, MERGE, INIT, SHARD, TOKENIZER, FORCE, THREADS };
 
 static const char *storage_dtype(size_t i)
 {
@@ -19,6 +19,10 @@ static const Option *const options[] = {
                              .help = "the checkpoint of that step, else the newest whole one"},
     [DTYPE] = &(const Option){"dtype", .kind = ARG_CHOICE, .value = "TYPE", .choice = storage_dtype,
                               .fallback = "bf16", .help = "type of the weights, one of"},
+    [MERGE] = &(const Option){"lora-merge", .kind = ARG_FLAG,
+                              .help = "adapters merged into their model, else as a PEFT folder"},
+    [INIT] = &(const Option){"init", .kind = ARG_INPUT, .value = "DIR",
+                             .help = "the model that they adapt, else the one the run began from"},
     [SHARD] =
         &(const Option){"shard-size", .kind = ARG_SIZE, .low = 1, .high = 0x1p60, .value = "SIZE",
                         .fallback = "4.5G", .help = "most bytes of weights in one file"},
@@ -49,12 +53,25 @@ static int run(const Args *args)
                         .threads = (int)args->value[THREADS].integer};
     if (checkpoint_find(&checkpoint, from, step->given ? step->integer : -1, warn, NULL, &err))
         return fail(&err);
-    int code = checkpoint_export(&checkpoint, to, &save, &err);
     int64_t at = checkpoint.manifest.step;
+    bool lora = checkpoint_is_lora(&checkpoint), merge = args->value[MERGE].flag;
+    int code;
+    if (!lora && merge)
+        code = err_set(&err, CVN_EINVAL,
+                       "'%s' holds a whole model, no adapters; leave out "
+                       "--lora-merge",
+                       from);
+    else if (!lora)
+        code = checkpoint_export(&checkpoint, to, &save, &err);
+    else if (merge)
+        code = checkpoint_export_merged(&checkpoint, args->value[INIT].text, to, &save, &err);
+    else
+        code = checkpoint_export_adapter(&checkpoint, to, save.force, &err);
     checkpoint_close(&checkpoint);
     if (code)
         return fail(&err);
-    printf("%s: step %" PRId64 " of %s, in %s\n", to, at, from, cvn_dtype_name(save.dtype));
+    printf("%s: %sstep %" PRId64 " of %s, in %s\n", to, lora && !merge ? "adapters of " : "", at,
+           from, cvn_dtype_name(lora && !merge ? CVN_F32 : save.dtype));
     return EXIT_OK;
 }
 
@@ -64,10 +81,12 @@ const Command command_export = {
     .usage = "RUN OUT [options]",
     .examples = "export RUN my-model\tthe newest checkpoint of a run, in bf16\n"
                 "export RUN my-model --step 2000 --dtype f32\tan older one, exactly as trained\n"
+                "export RUN merged --lora-merge\tadapters, merged into their model\n"
                 "export RUN/checkpoints/step-00002000 my-model\tthe same, by its folder\n",
     .notes = "The run may be in progress: checkpoints are whole or not there. The result is what "
              "transformers, vLLM, llama.cpp's converter and `caravan generate --model` take: "
-             "config.json, generation_config.json, safetensors and the tokenizer.",
+             "config.json, generation_config.json, safetensors and the tokenizer. Of a run with "
+             "--lora it is what PEFT takes: adapter_config.json and adapter_model.safetensors.",
     .operands = "RUN and OUT",
     .min_operands = 2,
     .max_operands = 2,

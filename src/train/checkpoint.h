@@ -8,7 +8,9 @@
  *                                          model-0000N-of-0000M.safetensors and an index of them
  *       optimizer.safetensors              tensors whose name begins with "optimizer."; split likewise
  *       config.json, generation_config.json, the tokenizer: so that this folder is a Hugging Face
- *                                          folder, which any program loads as it is
+ *                                          folder, which any program loads as it is; with LoRA
+ *                                          adapter_model.safetensors and adapter_config.json, and it
+ *                                          is a PEFT folder
  *       manifest.json                      counters, the run's options, sizes and checksums (manifest.h)
  *     step-00002000.partial/               being written, or left behind by a process that died
  *     step-00003000.aside/                 of a later step than training went on from; nobody's
@@ -32,6 +34,7 @@
 #include "caravan/graph.h"
 #include "io/tensor.h"
 #include "model/params.h"
+#include "train/lora.h"
 #include "train/manifest.h"
 
 typedef struct CheckpointTensor {
@@ -58,7 +61,11 @@ typedef struct CheckpointOptions {
     uint64_t copy_limit; /* a state above it is written before checkpoint_save returns, without
                                   a copy; UINT64_MAX: always in the background */
     const LlamaConfig *config; /* for config.json and the shapes in files, or NULL; borrowed */
-    const char *tokenizer;     /* file copied into each checkpoint, or NULL; borrowed */
+    const LoraOptions *lora; /* what is trained are adapters: the checkpoint is a PEFT folder, with
+                                  adapter_model.safetensors and adapter_config.json in place of
+                                  the model's; or NULL; borrowed */
+    const char *base;        /* with lora: path of the model that they adapt, or NULL; borrowed */
+    const char *tokenizer;   /* file copied into each checkpoint, or NULL; borrowed */
 } CheckpointOptions;
 
 typedef struct CheckpointWriter CheckpointWriter;

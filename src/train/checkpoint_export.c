@@ -32,7 +32,7 @@ int checkpoint_find(Checkpoint *checkpoint, const char *path, int64_t step, Chec
 /* The tokenizer's file among those of a checkpoint; NULL when there is none. */
 static const char *find_tokenizer(const Checkpoint *checkpoint, Arena *arena)
 {
-    static const char *const others[] = {"config.json", "generation_config.json",
+    static const char *const others[] = {"config.json", "generation_config.json", LORA_CONFIG_NAME,
                                          "model.safetensors.index.json"};
     for (size_t i = 0; i < checkpoint->manifest.n; i++) {
         const char *name = checkpoint->manifest.file[i].name, *dot = strrchr(name, '.');
@@ -57,5 +57,122 @@ int checkpoint_export(const Checkpoint *checkpoint, const char *folder, const Sa
         save.tokenizer = find_tokenizer(checkpoint, &model.arena);
     code = save_model(folder, &model, &save, err);
     io_close_model(&model);
+    return code;
+}
+
+bool checkpoint_is_lora(const Checkpoint *checkpoint)
+{
+    for (size_t i = 0; i < checkpoint->manifest.n; i++)
+        if (strcmp(checkpoint->manifest.file[i].name, LORA_CONFIG_NAME) == 0)
+            return true;
+    return false;
+}
+
+static int copy_into(const Checkpoint *checkpoint, const char *name, const char *folder,
+                     cvn_err *err)
+{
+    FileMap map;
+    char *from = file_join(checkpoint->folder, name), *to = file_join(folder, name);
+    int code = from && to ? file_map(&map, from, err)
+                          : err_set(err, CVN_EMEM, "no memory for a name in '%s'", folder);
+    if (code == CVN_OK) {
+        code = file_write(to, map.data, map.size, err);
+        file_unmap(&map);
+    }
+    free(from);
+    free(to);
+    return code;
+}
+
+int checkpoint_export_adapter(const Checkpoint *checkpoint, const char *folder, bool force,
+                              cvn_err *err)
+{
+    static const char *const names[] = {"adapter_model.safetensors", LORA_CONFIG_NAME};
+    char *there = file_join(folder, LORA_CONFIG_NAME);
+    bool exists = there && file_exists(there);
+    free(there);
+    if (exists && !force)
+        return err_set(err, CVN_EIO,
+                       "'%s' holds an adapter already; give another folder or --force", folder);
+    int code = file_make_folder(folder, err);
+    for (int i = 0; i < 2 && code == CVN_OK; i++)
+        code = copy_into(checkpoint, names[i], folder, err);
+    return code;
+}
+
+/* What the fill of a merged model needs. */
+typedef struct Merge {
+    IoModel *model;
+    ParamList base; /* of the model, as it is written */
+    LoraOptions lora;
+    LoraParams adapters;
+    const float **data; /* [adapters.list.n], aligned */
+} Merge;
+
+static int fill_merged(void *context, const Param *param, int64_t first, int64_t n, float *out,
+                       cvn_err *err)
+{
+    const Merge *merge = context;
+    int i = (int)(params_find(&merge->base, param->kind, param->layer) - merge->base.param);
+    int a = merge->adapters.a[i];
+    int code = save_fill_model(merge->model, param, first, n, out, err);
+    if (code == CVN_OK && a >= 0)
+        lora_merge(&merge->adapters, &merge->lora, i, merge->data[a], merge->data[a + 1], first, n,
+                   out);
+    return code;
+}
+
+/* The adapters of the checkpoint, held to the model's table. */
+static int read_adapters(Merge *merge, const Checkpoint *checkpoint, Arena *arena, cvn_err *err)
+{
+    int n = merge->adapters.list.n;
+    merge->data = arena_array(arena, (size_t)n, sizeof *merge->data);
+    for (int i = 0; i < n; i++) {
+        const Param *p = &merge->adapters.list.param[i];
+        const char *name = p->file_name[NAMING_HF];
+        const IoTensor *tensor = io_tensors_find(&checkpoint->tensors, name);
+        if (!tensor || tensor->dtype != CVN_F32 || tensor->rank != 2 ||
+            tensor->dims[0] != p->file_dims[0] || tensor->dims[1] != p->file_dims[1])
+            return err_set(err, CVN_EFORMAT,
+                           "the adapters of '%s' do not fit the model '%s': there is no '%s' of "
+                           "its shape",
+                           checkpoint->folder, merge->model->path, name);
+        merge->data[i] = arena_copy(arena, tensor->data, tensor->bytes);
+    }
+    return CVN_OK;
+}
+
+int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, const char *folder,
+                             const SaveOptions *options, cvn_err *err)
+{
+    IoModel model;
+    Arena arena;
+    Merge merge = {.model = &model};
+    const char *named;
+    int code = arena_init(&arena, err);
+    if (code != CVN_OK)
+        return code;
+    code = lora_config_read(&merge.lora, &named, checkpoint->folder, &arena, err);
+    if (code == CVN_OK && !base && !named)
+        code =
+            err_set(err, CVN_EINVAL, "'%s' does not say which model it adapts; give it by --init",
+                    checkpoint->folder);
+    if (code == CVN_OK)
+        code = io_open_model(&model, base ? base : named, err);
+    if (code != CVN_OK)
+        goto done;
+    LlamaConfig config = model.config;
+    config.rope_interleaved = false;
+    params_list(&merge.base, &config, &arena);
+    lora_params(&merge.adapters, &merge.base, &merge.lora, &arena);
+    code = read_adapters(&merge, checkpoint, &arena, err);
+    SaveOptions save = *options;
+    if (!save.tokenizer)
+        save.tokenizer = find_tokenizer(checkpoint, &arena);
+    if (code == CVN_OK)
+        code = save_folder(folder, &config, &save, fill_merged, &merge, err);
+    io_close_model(&model);
+done:
+    arena_free(&arena);
     return code;
 }

@@ -1,6 +1,7 @@
 /*
  * A checkpoint as a Hugging Face folder of its own. A checkpoint's folder is one already; exporting
- * verifies it, brings the weights into another type, and leaves the optimizer behind.
+ * verifies it, brings the weights into another type, and leaves the optimizer behind. A checkpoint of
+ * adapters (LoRA) becomes a PEFT folder or, merged into the model that it adapts, a model.
  */
 #ifndef CVN_TRAIN_CHECKPOINT_EXPORT_H
 #define CVN_TRAIN_CHECKPOINT_EXPORT_H
@@ -17,5 +18,16 @@ int checkpoint_find(Checkpoint *checkpoint, const char *path, int64_t step, Chec
  * options->tokenizer is NULL. */
 int checkpoint_export(const Checkpoint *checkpoint, const char *folder, const SaveOptions *options,
                       cvn_err *err);
+
+/* Whether what it holds are adapters. */
+bool checkpoint_is_lora(const Checkpoint *checkpoint);
+
+/* Adapters as a PEFT folder, as they are (f32). */
+int checkpoint_export_adapter(const Checkpoint *checkpoint, const char *folder, bool force,
+                              cvn_err *err);
+
+/* Adapters merged into their model, which is found by the path that the checkpoint has, or by `base`. */
+int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, const char *folder,
+                             const SaveOptions *options, cvn_err *err);
 
 #endif

@@ -45,10 +45,9 @@ static const char *file_name(Writing *w, const Group *group, int file)
 }
 
 /* Takes the tensors of a kind and fills files in their order. */
-static Group make_group(Writing *w, const char *name, bool optimizer)
+static Group make_group(Writing *w, const char *name, bool optimizer, uint64_t limit)
 {
     const CheckpointState *state = w->state;
-    uint64_t limit = w->options->file_bytes ? w->options->file_bytes : DEFAULT_FILE_BYTES;
     uint64_t used = 0;
     Group group = {.name = name,
                    .tensor = arena_array(&w->arena, (size_t)state->n, sizeof *group.tensor),
@@ -144,11 +143,15 @@ static int write_index(Writing *w, const Group *group, cvn_err *err)
     return code == CVN_OK ? list_small(w, name, err) : code;
 }
 
-/* config.json, generation_config.json and the tokenizer. */
+/* What makes the folder one that other programs load: configs and the tokenizer. */
 static int write_companions(Writing *w, cvn_err *err)
 {
     int code = CVN_OK;
-    if (w->options->config) {
+    if (w->options->lora) {
+        code = lora_config_write(w->options->lora, w->options->base, w->folder, err);
+        if (code == CVN_OK)
+            code = list_small(w, LORA_CONFIG_NAME, err);
+    } else if (w->options->config) {
         LlamaConfig config = *w->options->config;
         config.dtype = CVN_F32;
         code = llama_config_write(&config, w->folder, err);
@@ -174,7 +177,11 @@ static int write_companions(Writing *w, cvn_err *err)
 
 static int write_files(Writing *w, cvn_err *err)
 {
-    Group group[] = {make_group(w, "model", false), make_group(w, "optimizer", true)};
+    uint64_t limit = w->options->file_bytes ? w->options->file_bytes : DEFAULT_FILE_BYTES;
+    /* PEFT knows no split adapters. */
+    Group group[] = {w->options->lora ? make_group(w, "adapter_model", false, UINT64_MAX)
+                                      : make_group(w, "model", false, limit),
+                     make_group(w, "optimizer", true, limit)};
     size_t n_files = (size_t)group[0].n_files + (size_t)group[1].n_files + 4;
     w->manifest.file = arena_array(&w->arena, n_files, sizeof *w->manifest.file);
     int code = CVN_OK;
@@ -229,6 +236,11 @@ int checkpoint_write(const char *folder, const CheckpointState *state,
     map_init(&w.param_of, &w.arena);
     if (options->config) {
         params_list(&w.params, options->config, &w.arena);
+        if (options->lora) {
+            LoraParams adapters;
+            lora_params(&adapters, &w.params, options->lora, &w.arena);
+            w.params = adapters.list;
+        }
         for (int i = 0; i < w.params.n; i++) {
             const char *name = w.params.param[i].file_name[NAMING_HF];
             *map_put(&w.param_of, name, strlen(name), NULL) = (uint64_t)i;

@@ -22,6 +22,8 @@
 struct CheckpointWriter {
     char *folder;       /* owned: RUN/checkpoints */
     char *tokenizer;    /* owned: options.tokenizer */
+    char *base;         /* owned: options.base */
+    LoraOptions lora;   /* options.lora points here, if it is given */
     LlamaConfig config; /* options.config points here, if it is given */
     CheckpointOptions options;
     int lock;      /* file descriptor that holds the lock, or -1 */
@@ -76,11 +78,18 @@ CheckpointWriter *checkpoint_writer_new(const char *run, int64_t step,
     writer->folder = checkpoint_folder(run);
     if (options->tokenizer)
         writer->options.tokenizer = writer->tokenizer = strdup(options->tokenizer);
+    if (options->base)
+        writer->options.base = writer->base = strdup(options->base);
+    if (options->lora) {
+        writer->lora = *options->lora;
+        writer->options.lora = &writer->lora;
+    }
     if (options->config) {
         writer->config = *options->config;
         writer->options.config = &writer->config;
     }
-    int code = writer->folder && (!options->tokenizer || writer->tokenizer)
+    int code = writer->folder && (!options->tokenizer || writer->tokenizer) &&
+                       (!options->base || writer->base)
                    ? CVN_OK
                    : err_set(err, CVN_EMEM, "no memory to write checkpoints");
     if (code == CVN_OK)
@@ -233,5 +242,6 @@ void checkpoint_writer_free(CheckpointWriter *writer)
         close(writer->lock);
     free(writer->folder);
     free(writer->tokenizer);
+    free(writer->base);
     free(writer);
 }

@@ -220,11 +220,87 @@ int lora_config_write(const LoraOptions *options, const char *model, const char 
                   "task_type", "CAUSAL_LM", "base_model_name_or_path", model, "inference_mode", 1,
                   "r", (json_int_t)options->rank, "lora_alpha", options->alpha, "lora_dropout", 0.0,
                   "bias", "none", "fan_in_fan_out", 0, "target_modules", modules);
-    char *path = file_join(folder, "adapter_config.json");
+    char *path = file_join(folder, LORA_CONFIG_NAME);
     int code = json && path
                    ? json_file_write(path, json, err)
-                   : err_set(err, CVN_EMEM, "no memory to write '%s/adapter_config.json'", folder);
+                   : err_set(err, CVN_EMEM, "no memory to write '%s/" LORA_CONFIG_NAME "'", folder);
     json_decref(json);
     free(path);
+    return code;
+}
+
+/* A key that must be absent, null, false or empty. */
+static bool is_neutral(const json_t *value)
+{
+    return !value || json_is_null(value) || json_is_false(value) ||
+           (json_is_array(value) && json_array_size(value) == 0) ||
+           (json_is_object(value) && json_object_size(value) == 0);
+}
+
+static int read_targets(LoraOptions *options, const char *path, const json_t *modules, cvn_err *err)
+{
+    size_t i;
+    const json_t *module;
+    json_array_foreach(modules, i, module)
+    {
+        int k = 0;
+        const char *name = json_string_value(module);
+        while (name && k < TARGETS && strcmp(targets[k].module, name) != 0)
+            k++;
+        if (!name || k == TARGETS)
+            return err_set(err, CVN_EUNSUPPORTED, "'%s' adapts '%.60s', which is not supported",
+                           path, name ? name : "(no name)");
+        options->targets |= 1u << targets[k].kind;
+    }
+    if (options->targets == 0)
+        return err_set(err, CVN_EUNSUPPORTED, "'%s' has no list of \"target_modules\"", path);
+    return CVN_OK;
+}
+
+static int read_json(LoraOptions *options, const char *path, const json_t *json, cvn_err *err)
+{
+    static const char *const neutral[] = {"use_rslora",
+                                          "use_dora",
+                                          "fan_in_fan_out",
+                                          "modules_to_save",
+                                          "rank_pattern",
+                                          "alpha_pattern",
+                                          "layers_to_transform",
+                                          "layer_replication",
+                                          "trainable_token_indices",
+                                          "lora_bias"};
+    const char *type = json_string_value(json_object_get(json, "peft_type"));
+    const char *bias = json_string_value(json_object_get(json, "bias"));
+    const json_t *rank = json_object_get(json, "r"), *alpha = json_object_get(json, "lora_alpha");
+    if (!type || strcmp(type, "LORA") != 0)
+        return err_set(err, CVN_EUNSUPPORTED, "'%s' is no LoRA adapter", path);
+    if (bias && strcmp(bias, "none") != 0)
+        return err_set(err, CVN_EUNSUPPORTED, "'%s': adapters with biases are not supported", path);
+    for (size_t i = 0; i < sizeof neutral / sizeof *neutral; i++)
+        if (!is_neutral(json_object_get(json, neutral[i])))
+            return err_set(err, CVN_EUNSUPPORTED, "'%s': \"%s\" is not supported", path,
+                           neutral[i]);
+    options->rank = json_integer_value(rank);
+    options->alpha = json_number_value(alpha);
+    if (options->rank < 1 || options->rank > MAX_RANK || !isfinite(options->alpha) ||
+        !json_is_number(alpha))
+        return err_set(err, CVN_EFORMAT, "'%s': \"r\" or \"lora_alpha\" makes no sense", path);
+    return read_targets(options, path, json_object_get(json, "target_modules"), err);
+}
+
+int lora_config_read(LoraOptions *options, const char **model, const char *folder, Arena *arena,
+                     cvn_err *err)
+{
+    *options = (LoraOptions){0};
+    *model = NULL;
+    const char *path = arena_printf(arena, "%s/" LORA_CONFIG_NAME, folder);
+    json_t *json = json_object_read(path, err);
+    if (!json)
+        return CVN_EFORMAT;
+    const char *base = json_string_value(json_object_get(json, "base_model_name_or_path"));
+    int code = read_json(options, path, json, err);
+    if (code == CVN_OK && base)
+        *model = arena_string(arena, base);
+    json_decref(json);
     return code;
 }

@@ -22,6 +22,8 @@
 #include "model/llama.h"
 #include "model/params.h"
 
+#define LORA_CONFIG_NAME "adapter_config.json"
+
 typedef struct LoraOptions {
     int64_t rank;     /* 0: no adapters */
     double alpha;     /* scale of the addition, times rank */
@@ -58,5 +60,10 @@ void lora_merge(const LoraParams *lora, const LoraOptions *options, int base, co
 /* FOLDER/adapter_config.json; `model`: what the adapters were trained on, a path or name, or NULL. */
 int lora_config_write(const LoraOptions *options, const char *model, const char *folder,
                       cvn_err *err);
+
+/* Reads it back; *model (NULL where it says nothing) lives in the arena. What changes the mathematics and is
+ * not done here (rslora, dora, trained biases, …) is refused. */
+int lora_config_read(LoraOptions *options, const char **model, const char *folder, Arena *arena,
+                     cvn_err *err);
 
 #endif
