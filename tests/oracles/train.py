@@ -86,10 +86,11 @@ def run(folder, name, rows, seq):
     return curve
 
 
-if len(sys.argv) == 4:
-    pathlib.Path(sys.argv[3]).write_text(json.dumps(run(sys.argv[1], sys.argv[2], 4, 64)) + "\n")
-else:
-    (DATA / "train").mkdir(exist_ok=True)
-    for name in ("adamw", "adafactor"):
-        curve = run(DATA / "llama" / "gqa", name, 4, 32)
-        (DATA / "train" / f"{name}.json").write_text(json.dumps(curve) + "\n")
+if __name__ == "__main__":
+    if len(sys.argv) == 4:
+        pathlib.Path(sys.argv[3]).write_text(json.dumps(run(sys.argv[1], sys.argv[2], 4, 64)) + "\n")
+    else:
+        (DATA / "train").mkdir(exist_ok=True)
+        for name in ("adamw", "adafactor"):
+            curve = run(DATA / "llama" / "gqa", name, 4, 32)
+            (DATA / "train" / f"{name}.json").write_text(json.dumps(curve) + "\n")
