@@ -282,6 +282,7 @@ static json_t *row_json(const Row *row)
     if (row->fits) {
         json_object_set_new(json, "tokens_per_second", json_real(f->tokens_per_second));
         json_object_set_new(json, "bandwidth_utilization", json_real(f->utilization));
+        json_object_set_new(json, "overhead_seconds", json_real(f->overhead));
         json_object_set_new(json, "spread", json_real(f->spread));
     }
     return json;
@@ -313,7 +314,7 @@ static int print_bench_json(const Bench *b)
 static int print_bench_csv(const Bench *b)
 {
     printf("model,dtype,kernels,threads,read_bandwidth,matmul_bf16,part,mode,phase,batch,context,"
-           "tokens,seconds,spread,tokens_per_second,utilization\n");
+           "tokens,seconds,spread,tokens_per_second,utilization,overhead_seconds\n");
     for (size_t i = 0; i < b->n_rows; i++) {
         const Row *row = &b->row[i];
         const BenchFigure *f = &row->figure;
@@ -323,10 +324,10 @@ static int print_bench_csv(const Bench *b)
                row->prefill ? "prefill" : "decode", (long long)row->batch, (long long)row->context,
                (long long)row->tokens);
         if (row->fits)
-            printf("%.9g,%.4g,%.6g,%.4g\n", f->seconds, f->spread, f->tokens_per_second,
-                   f->utilization);
+            printf("%.9g,%.4g,%.6g,%.4g,%.4g\n", f->seconds, f->spread, f->tokens_per_second,
+                   f->utilization, f->overhead);
         else
-            printf(",,,\n");
+            printf(",,,,\n");
     }
     return EXIT_OK;
 }
@@ -344,9 +345,13 @@ static void print_row(const Row *row)
         printf("  %-36s does not fit in memory\n", what);
         return;
     }
-    printf("  %-36s %10.2f ms %9.1f tokens/s %9.3f ms/token %s %5.1f%%   spread %.0f%%\n", what,
+    printf("  %-36s %10.2f ms %9.1f tokens/s %9.3f ms/token %s %5.1f%%   spread %.0f%%", what,
            1e3 * f->seconds, f->tokens_per_second, 1e3 / f->tokens_per_second,
            row->prefill ? "MFU      " : "bandwidth", 100 * f->utilization, 100 * f->spread);
+    if (row->prefill)
+        printf("\n");
+    else
+        printf("   overhead %.0f us/step\n", 1e6 * f->overhead);
 }
 
 static int print_bench(const Bench *b)
@@ -398,7 +403,9 @@ const Command command_bench = {
     .notes =
         "Read bandwidth and multiply-add peaks are measured first, on the same threads. MFU is the "
         "model's operations over the peak of its type; bandwidth is the bytes that a step must "
-        "read (weights once, filled KV) over the measured bandwidth.",
+        "read (weights once, filled KV) over the measured bandwidth. Overhead is the time of a "
+        "step "
+        "outside of products and attention: small steps, waiting for other threads, sampling.",
     .options = options,
     .run = run,
 };

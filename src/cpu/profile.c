@@ -82,6 +82,24 @@ void profile_add(Profile *profile, int thread, const Plan *plan, int step, int64
     track->event[track->n++] = (Event){plan, step, ready, start, end};
 }
 
+void profile_clear(Profile *profile)
+{
+    for (int i = 0; i < profile->n_threads; i++)
+        profile->track[i].n = profile->track[i].dropped = 0;
+}
+
+int64_t profile_sum(const Profile *profile, int thread, bool (*counts)(const Step *step))
+{
+    const Track *track = &profile->track[thread];
+    int64_t sum = 0;
+    for (size_t i = 0; i < track->n; i++) {
+        const Event *event = &track->event[i];
+        if (counts(&event->plan->step[event->step]))
+            sum += event->end - event->start;
+    }
+    return sum;
+}
+
 size_t profile_dropped(const Profile *profile)
 {
     size_t n = 0;

@@ -22,6 +22,12 @@ void profile_free(Profile *profile);
 void profile_add(Profile *profile, int thread, const Plan *plan, int step, int64_t ready,
                  int64_t start, int64_t end);
 
+/* Forgets all events. */
+void profile_clear(Profile *profile);
+
+/* Nanoseconds that a thread spent in those steps that `counts` says yes to, waiting not included. */
+int64_t profile_sum(const Profile *profile, int thread, bool (*counts)(const Step *step));
+
 /* Events that did not fit. */
 size_t profile_dropped(const Profile *profile);
 

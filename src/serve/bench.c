@@ -1,5 +1,7 @@
 #include "serve/bench.h"
 
+#include "cpu/profile.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -81,6 +83,36 @@ static void fill_rows(cvn_engine *e, int64_t n)
     }
 }
 
+/* Products and attention: the steps that read weights and caches. */
+static bool is_traffic(const Step *step)
+{
+    return op_info[step->op->kind].class_ == CLASS_CONTRACT || step->op->kind == OP_ATTENTION;
+}
+
+/* Median seconds of a step with `context` positions filled in which thread 0 is in no traffic. */
+static int measure_overhead(cvn_engine *e, int64_t context, double *out, cvn_err *err)
+{
+    enum { STEPS = 15 };
+    double sample[STEPS];
+    Profile *profile = profile_new(e->stats.threads, 1 << 16, err), *before = e->device->profile;
+    if (!profile)
+        return CVN_EMEM;
+    fill_rows(e, context);
+    e->device->profile = profile;
+    int code = CVN_OK, n = 0;
+    while (n < STEPS && !code && context + n < e->options.context) {
+        profile_clear(profile);
+        double begin = engine_now();
+        code = engine_decode(e, err);
+        double traffic = (double)profile_sum(profile, 0, is_traffic) * 1e-9;
+        sample[n++] = engine_now() - begin - traffic;
+    }
+    e->device->profile = before;
+    profile_free(profile);
+    *out = code ? 0 : median(sample, n);
+    return code;
+}
+
 int bench_decode(cvn_engine *e, const Ceilings *ceilings, int64_t context, int64_t steps,
                  double seconds, BenchFigure *out, cvn_err *err)
 {
@@ -104,6 +136,7 @@ int bench_decode(cvn_engine *e, const Ceilings *ceilings, int64_t context, int64
         double bytes =
             bench_decode_bytes(&e->model->io.config, e->model->dtype, rows, context + 1 + n / 2);
         out->utilization = bytes / out->seconds / ceilings->bandwidth;
+        code = measure_overhead(e, context, &out->overhead, err);
     }
     for (int row = 0; row < e->options.rows; row++)
         engine_reset_row(e, row);

@@ -6,6 +6,10 @@
  *   decode    one step of B rows, each with `context` positions filled. Bandwidth utilisation is the bytes that
  *             a step cannot do without (each weight once, the filled KV of each row) over the measured bandwidth.
  *
+ *             Its overhead is everything that is not traffic of weights or KV: small steps, waiting for other threads,
+ *             sampling, and what happens between steps. It is what a profile of further steps finds to be outside of
+ *             products and attention on thread 0; taking that profile is part of it (some 10 us).
+ *
  * Figures are medians over repeats, after a run that is not counted; the spread is (largest - smallest) / median.
  *
  * Four ways of running the same graphs make the ladder, from the bottom: op by op (no simplification or fusion, all
@@ -23,6 +27,8 @@ typedef struct BenchFigure {
     double spread;            /* relative */
     double tokens_per_second; /* of all rows */
     double utilization;       /* prefill: MFU; decode: of the read bandwidth */
+    double
+        overhead; /* decode: seconds of a step in which thread 0 was in no product and no attention */
 } BenchFigure;
 
 /* Prefills n tokens `repeats` times on row 0. */
