@@ -72,7 +72,7 @@ typedef struct cvn_engine_options {
     bool op_by_op;      /* neither simplify nor fuse, and meet at every operation: for comparison */
     bool split_attention; /* attention in its parts instead of one kernel: for comparison */
     int eos_interval;     /* steps between looks at the tokens; 1 where memory is the host's */
-    int n_buckets;        /* prefill lengths, ascending; 0: 128, 256, 384, 512 */
+    int n_buckets;        /* prefill lengths, ascending; 0: 16, 32, 64, 128, 256, 384, 512 */
     int64_t bucket[CVN_MAX_BUCKETS];
     uint64_t memory_limit;    /* refuse to start when more would be needed; 0: no limit */
     const char *dump_dir;     /* write each graph after each pass here, or NULL */

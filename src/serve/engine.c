@@ -141,7 +141,9 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
 /* Fills in defaults and refuses what makes no sense. */
 static int check_options(cvn_engine_options *o, const LlamaConfig *config, cvn_err *err)
 {
-    static const int64_t buckets[] = {128, 256, 384, 512}; /* the published ones */
+    /* The published ones, and below them what keeps a turn of a dialog from paying for 128 tokens. */
+    static const int64_t buckets[] = {16, 32, 64, 128, 256, 384, 512};
+    enum { BUCKETS = sizeof buckets / sizeof buckets[0] };
     if (o->context == 0)
         o->context = config->max_context;
     if (o->context < 1 || o->context > config->max_context)
@@ -155,7 +157,7 @@ static int check_options(cvn_engine_options *o, const LlamaConfig *config, cvn_e
     if (o->n_buckets < 0 || o->n_buckets > CVN_MAX_BUCKETS)
         return err_set(err, CVN_EINVAL, "%d buckets were given; at most %d", o->n_buckets,
                        CVN_MAX_BUCKETS);
-    for (int i = 0; i < 4 && o->n_buckets <= i && (i == 0 || o->n_buckets == i); i++) {
+    for (int i = 0; i < BUCKETS && o->n_buckets == i; i++) {
         o->bucket[i] = buckets[i];
         o->n_buckets = i + 1;
         if (buckets[i] >= o->context)
