@@ -17,6 +17,7 @@
 #define TESTS_RANDOM_GRAPH_H
 
 #include "graph/graph.h"
+#include "graph/panels.h"
 #include "splitmix.h"
 
 #include <math.h>
@@ -629,6 +630,33 @@ static inline cvn_value *random_collective(RandomGraph *r, OpKind kind)
     }
 }
 
+/* A quantized weight of 16 or 20 rows, or a product with it. */
+static inline cvn_value *random_quantized(RandomGraph *r, OpKind kind, int64_t batch, int64_t dim)
+{
+    cvn_dtype dtype = random_chance(r, 50) ? CVN_I8 : CVN_I4,
+              out = random_chance(r, 50) ? CVN_F32 : CVN_BF16;
+    int64_t n = random_chance(r, 70) ? 32 : 20, k = dtype == CVN_I4 ? 8 : dim;
+    cvn_linear_spec spec = {.contract = 1, .n_weights = 1};
+    spec.q[0] = random_of_type(r, panel_type(dtype, n, k));
+    spec.scale[0] = random_of_type(r, panel_scale_type(CVN_F32, n, 1));
+    if (kind == OP_DEQUANTIZE)
+        return random_chance(r, 50)
+                   ? cvn_dequantize(r->g, spec.q[0], spec.scale[0], CVN_TYPE(out, n, k), 1)
+                   : cvn_dequantize(r->g, spec.q[0], spec.scale[0], CVN_TYPE(out, n / 4, 4, k), 2);
+    cvn_value *results[OP_MOST_RESULTS] = {NULL};
+    spec.type[0] = spec.type[1] = CVN_TYPE(out, batch, 1, n);
+    if (random_chance(r, 50)) {
+        spec.n_weights = 2;
+        spec.q[1] = spec.q[0];
+        spec.scale[1] = spec.scale[0];
+        spec.swiglu = random_chance(r, 50);
+    } else if (random_chance(r, 50)) {
+        spec.residual = random_of_type(r, CVN_TYPE(CVN_F32, batch, 1, n));
+    }
+    cvn_linear(r->g, random_of_type(r, CVN_TYPE(CVN_BF16, batch, 1, k)), &spec, results);
+    return results[0];
+}
+
 static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
 {
     cvn_graph *g = r->g;
@@ -689,6 +717,9 @@ static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
         for (int i = 2; i < 5; i++)
             v[i] = random_of_type(r, CVN_TYPE(CVN_F32, batch));
         return cvn_softmax_cross_entropy_backward(g, v[0], v[1], v[2], v[3], v[4]);
+    case OP_DEQUANTIZE:
+    case OP_LINEAR:
+        return random_quantized(r, kind, batch, dim);
     case OP_ARGMAX: {
         cvn_value *x = random_pick(r, kind, 1);
         int axis = x ? random_below(r, x->type.rank) : 0;

@@ -398,6 +398,12 @@ static void composites_are_as_their_formulas_in_xla(void **state)
     run_file("composite");
 }
 
+static void quantized_weights_are_as_by_their_formulas(void **state)
+{
+    (void)state;
+    run_file("quantized");
+}
+
 static void gradients_are_as_by_jax(void **state)
 {
     (void)state;
@@ -450,6 +456,7 @@ int main(void)
         cmocka_unit_test(reductions_are_as_in_xla),
         cmocka_unit_test(contractions_are_as_in_xla),
         cmocka_unit_test(composites_are_as_their_formulas_in_xla),
+        cmocka_unit_test(quantized_weights_are_as_by_their_formulas),
         cmocka_unit_test(gradients_are_as_by_jax),
         cmocka_unit_test(collectives_are_as_in_xla),
         cmocka_unit_test(every_operation_had_a_case),

@@ -34,7 +34,9 @@ typedef struct cvn_engine cvn_engine;
 typedef struct cvn_model_options {
     cvn_dtype dtype; /* of weights, activations and cache: CVN_F32 or CVN_BF16; CVN_DTYPE_COUNT: the
                         file's, or bf16 where the file's is f16 */
-    bool no_tokenizer; /* do not look for one; text cannot go in or out */
+    const char *quantize; /* while loading: "int8", "int4", "int4:32", "int4:64", "int4:128";
+                             NULL or "none": as the file is */
+    bool no_tokenizer;    /* do not look for one; text cannot go in or out */
 } cvn_model_options;
 
 /* A Hugging Face folder, a Meta folder or a GGUF file. Weights are mapped, and copied only where

@@ -24,6 +24,7 @@ enum {
     BUCKETS,
     LADDER,
     DTYPE,
+    QUANTIZE,
     THREADS,
     JSON,
     CSV,
@@ -65,6 +66,7 @@ static const Option *const options[] = {
     [LADDER] = &(const Option){"ladder", .kind = ARG_FLAG,
                                .help = "run op by op, with fused attention, compiled, and both"},
     [DTYPE] = &option_dtype,
+    [QUANTIZE] = &option_quantize,
     [THREADS] = &option_threads,
     [JSON] = &option_json,
     [CSV] = &(const Option){"csv", .kind = ARG_FLAG, .help = "a row per measurement, for scripts"},
@@ -111,12 +113,15 @@ static int open_bench(Bench *b, cvn_err *err)
         LlamaConfig config;
         code = preset_config(v[PRESET].text, &config, err);
         if (!code)
+            code = quant_parse(v[QUANTIZE].text, &config.quant, err);
+        if (!code)
             code = model_synthetic(&config, dtype == CVN_DTYPE_COUNT ? CVN_BF16 : dtype, pool,
                                    &b->model, err);
     }
     pool_free(pool);
     if (!code && !v[PRESET].given) {
-        cvn_model_options open = {.dtype = dtype, .no_tokenizer = true};
+        cvn_model_options open = {
+            .dtype = dtype, .no_tokenizer = true, .quantize = v[QUANTIZE].text};
         code = cvn_model_open(v[MODEL].text, &open, &b->model, err);
     }
     return code;
@@ -293,8 +298,10 @@ static int print_bench_json(const Bench *b)
     const Ceilings *c = &b->ceilings;
     json_t *ceilings = json_pack("{s:f,s:f,s:f}", "read_bandwidth", c->bandwidth, "matmul_f32",
                                  c->flops_f32, "matmul_bf16", c->flops_bf16);
-    json_t *all = json_pack("{s:s,s:s,s:s,s:i,s:I,s:o}", "model", b->name, "dtype",
-                            cvn_dtype_name(cvn_model_dtype(b->model)), "kernels",
+    char quant[16];
+    quant_text(b->model->io.config.quant, quant, sizeof quant);
+    json_t *all = json_pack("{s:s,s:s,s:s,s:s,s:i,s:I,s:o}", "model", b->name, "quantize", quant,
+                            "dtype", cvn_dtype_name(cvn_model_dtype(b->model)), "kernels",
                             cpu_backend()->name, "threads", b->threads, "peak_bytes",
                             (json_int_t)b->peak_bytes, "ceilings", ceilings);
     for (size_t i = 0; i < b->n_rows; i++) {
@@ -357,8 +364,10 @@ static void print_row(const Row *row)
 static int print_bench(const Bench *b)
 {
     const Ceilings *c = &b->ceilings;
-    printf("%s, %s, %d threads, %s kernels\n", b->name, cvn_dtype_name(cvn_model_dtype(b->model)),
-           b->threads, cpu_backend()->name);
+    char quant[16];
+    quant_text(b->model->io.config.quant, quant, sizeof quant);
+    printf("%s, %s, quantized %s, %d threads, %s kernels\n", b->name,
+           cvn_dtype_name(cvn_model_dtype(b->model)), quant, b->threads, cpu_backend()->name);
     printf("  ceilings: reads %.1f GB/s, f32 %.0f GFLOP/s, bf16 %.0f GFLOP/s\n", c->bandwidth / 1e9,
            c->flops_f32 / 1e9, c->flops_bf16 / 1e9);
     for (size_t i = 0; i < b->n_rows; i++) {

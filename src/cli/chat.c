@@ -28,6 +28,7 @@ enum {
     CONTEXT,
     HISTORY,
     DTYPE,
+    QUANTIZE,
     THREADS,
     MEMORY
 };
@@ -72,6 +73,7 @@ static const Option *const options[] = {
     [HISTORY] = &(const Option){"history", .kind = ARG_OUTPUT, .value = "FILE",
                                 .help = "file of what was typed, else ~/.caravan_history"},
     [DTYPE] = &option_dtype,
+    [QUANTIZE] = &option_quantize,
     [THREADS] = &option_threads,
     [MEMORY] = &option_memory,
     NULL,
@@ -82,6 +84,7 @@ static int open_chat(Chat *chat, const Args *args, cvn_err *err)
     const Value *v = args->value;
     RunOptions run = {.path = v[MODEL].text,
                       .dtype = dtype_of(&v[DTYPE]),
+                      .quantize = v[QUANTIZE].text,
                       .needs_tokenizer = true,
                       .engine = {.rows = 1,
                                  .threads = (int)v[THREADS].integer,

@@ -21,6 +21,17 @@ static const char *compute_dtype(size_t i)
 const Option option_dtype = {"dtype", .kind = ARG_CHOICE, .value = "TYPE", .choice = compute_dtype,
                              .help = "type of weights, activations and cache, else the model's"};
 
+static const char *quantization(size_t i)
+{
+    static const char *const names[] = {"none",    "int8",     "int4", "int4:32",
+                                        "int4:64", "int4:128", NULL};
+    return names[i];
+}
+
+const Option option_quantize = {
+    "quantize",     .letter = 'q',          .kind = ARG_CHOICE,
+    .value = "HOW", .choice = quantization, .help = "quantize the weights while loading, as"};
+
 const Option option_threads = {"threads",
                                .letter = 't',
                                .kind = ARG_INT,

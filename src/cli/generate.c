@@ -28,6 +28,7 @@ enum {
     IGNORE_EOS,
     CONTEXT,
     DTYPE,
+    QUANTIZE,
     THREADS,
     MEMORY,
     JSON,
@@ -64,6 +65,7 @@ static const Option *const options[] = {
     [IGNORE_EOS] = &option_ignore_eos,
     [CONTEXT] = &option_context,
     [DTYPE] = &option_dtype,
+    [QUANTIZE] = &option_quantize,
     [THREADS] = &option_threads,
     [MEMORY] = &option_memory,
     [JSON] = &option_json,
@@ -376,6 +378,7 @@ static int run_batch(Batch *b, cvn_err *err)
     const Value *v = b->args->value;
     RunOptions run = {.path = v[MODEL].text,
                       .dtype = dtype_of(&v[DTYPE]),
+                      .quantize = v[QUANTIZE].text,
                       .needs_tokenizer = !v[TOKENS].given || v[STOP].given,
                       .takes_ids = true,
                       .engine = {.threads = (int)v[THREADS].integer,

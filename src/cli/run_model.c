@@ -93,7 +93,7 @@ int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err)
 {
     catch_interrupt(true);
     double begin = engine_now();
-    cvn_model_options open = {.dtype = options->dtype};
+    cvn_model_options open = {.dtype = options->dtype, .quantize = options->quantize};
     int code = cvn_model_open(options->path, &open, &run->model, err);
     if (code)
         return code;

@@ -20,6 +20,7 @@ extern const Option option_profile;                                 /* --profile
 typedef struct RunOptions {
     const char *path;
     cvn_dtype dtype;           /* CVN_DTYPE_COUNT: the model's */
+    const char *quantize;      /* while loading, or NULL */
     bool needs_tokenizer;      /* without one there is nothing to do */
     bool takes_ids;            /* the command has --tokens, for when there is none */
     cvn_engine_options engine; /* context 0: as much as the run needs */

@@ -17,6 +17,7 @@ enum {
     SUMMARY,
     CONTEXT,
     DTYPE,
+    QUANTIZE,
     THREADS,
     SEED,
     MEMORY,
@@ -42,6 +43,7 @@ static const Option *const options[] = {
     [SUMMARY] = &(const Option){"summary", .kind = ARG_FLAG, .help = "print only the last line"},
     [CONTEXT] = &option_context,
     [DTYPE] = &option_dtype,
+    [QUANTIZE] = &option_quantize,
     [THREADS] = &option_threads,
     [SEED] = &option_seed,
     [MEMORY] = &option_memory,
@@ -229,6 +231,7 @@ static int run(const Args *args)
     Scores scores = {0};
     RunOptions options_ = {.path = v[MODEL].text,
                            .dtype = dtype_of(&v[DTYPE]),
+                           .quantize = v[QUANTIZE].text,
                            .needs_tokenizer = !v[TOKENS].given || v[SHOW].flag,
                            .takes_ids = true,
                            .engine = {.rows = 1,

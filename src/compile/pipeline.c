@@ -2,6 +2,7 @@
 #include "compile/pipeline.h"
 
 #include "compile/dump.h"
+#include "compile/fuse_linear.h"
 #include "compile/lower.h"
 #include "graph/decompose.h"
 #include "graph/simplify.h"
@@ -28,10 +29,17 @@ static int pass_decompose(cvn_graph *g, const CompileOptions *options, bool *cha
     return graph_decompose(g, has_kernel, &copy, changed, err);
 }
 
+static int pass_fuse(cvn_graph *g, const CompileOptions *options, bool *changed, cvn_err *err)
+{
+    (void)options;
+    return graph_fuse_linear(g, changed, err);
+}
+
 /* The order matters: a composite is recognised whole before it is taken apart, and what comes out of taking
    it apart has constants to fold. */
 const Pass pipeline_passes[] = {
     {"simplify", pass_simplify, false},
+    {"fuse_linear", pass_fuse, false},
     {"decompose", pass_decompose, true},
     {"simplify", pass_simplify, false},
 };

@@ -9,6 +9,8 @@
 #include "compile/fuse.h"
 #include "compile/plan.h"
 
+#include "graph/linear.h"
+
 static double elements(const cvn_value *v)
 {
     double n = 1;
@@ -25,6 +27,16 @@ static double dot_flops(const Op *op)
     return n;
 }
 
+static double linear_flops(const Op *op)
+{
+    double n = 0;
+    for (int i = 0; i < (int)op->attr.group_size; i++) {
+        LinearWeight w = linear_weight(op, i);
+        n += 2 * (double)linear_rows(op) * (double)w.n * (double)w.k;
+    }
+    return n;
+}
+
 static double composite_flops(const Op *op)
 {
     switch (op->kind) {
@@ -38,6 +50,10 @@ static double composite_flops(const Op *op)
         return 4 * elements(op->operand[0]); /* maximum, subtract, exp, add */
     case OP_ARGMAX:
         return elements(op->operand[0]);
+    case OP_DEQUANTIZE:
+        return elements(op->result[0]);
+    case OP_LINEAR:
+        return linear_flops(op);
     case OP_RMS_NORM_BACKWARD:
         return 10 * elements(op->operand[0]);
     case OP_ATTENTION_BACKWARD: /* five products where the forward pass has two */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KERNELS_MAX = 512, TABLES_MAX = 12 };
+enum { KERNELS_MAX = 512, TABLES_MAX = 16 };
 
 /* What the compiler assumes is NEON on 64-bit Arm. */
 #if defined(__aarch64__)
@@ -25,8 +25,9 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 12 };
 /* What a compiler or processor does not know is left out of the build (cmake/Kernels.cmake). */
 #if defined(CVN_HAVE_AVX2)
 #define TABLES_AVX2                                                                                \
-    dot_kernels_avx2, elementwise_kernels_avx2, row_kernels_avx2, rope_kernels_avx2,               \
-        attention_kernels_avx2, attention_backward_kernels_avx2, row_backward_kernels_avx2
+    linear_kernels_avx2, dot_kernels_avx2, elementwise_kernels_avx2, row_kernels_avx2,             \
+        rope_kernels_avx2, attention_kernels_avx2, attention_backward_kernels_avx2,                \
+        row_backward_kernels_avx2
 #else
 #define TABLES_AVX2 NULL
 #endif
@@ -34,7 +35,8 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 12 };
 #define TABLES_AVX512                                                                              \
     dot_kernels_avx512, elementwise_kernels_avx512, row_kernels_avx512, rope_kernels_avx512,       \
         attention_kernels_avx512, attention_backward_kernels_avx512, row_backward_kernels_avx512
-#define TABLES_AVX512_BF16 dot_kernels_avx512_bf16, attention_backward_kernels_avx512_bf16
+#define TABLES_AVX512_BF16                                                                         \
+    linear_kernels_avx512_vnni, dot_kernels_avx512_bf16, attention_backward_kernels_avx512_bf16
 #else
 #define TABLES_AVX512 NULL
 #define TABLES_AVX512_BF16 NULL
@@ -51,7 +53,8 @@ static const struct {
     const Kernel *table[TABLES_MAX];
 } levels[CPU_ISA_COUNT] = {
     [CPU_ISA_PORTABLE] = {BASELINE,
-                          {dot_kernels_portable, elementwise_kernels_portable, row_kernels_portable,
+                          {linear_kernels_portable, dot_kernels_portable,
+                           elementwise_kernels_portable, row_kernels_portable,
                            rope_kernels_portable, attention_kernels_portable,
                            attention_backward_kernels_portable, row_backward_kernels_portable,
                            copy_kernels, index_kernels, sort_kernels, small_kernels,
@@ -89,7 +92,7 @@ static CpuIsa detect(void)
         return CPU_ISA_PORTABLE;
     if (!has_all(features, avx512, 4))
         return CPU_ISA_AVX2;
-    if (!cpu_has(features, CPU_AVX512_BF16))
+    if (!cpu_has(features, CPU_AVX512_BF16) || !cpu_has(features, CPU_AVX512_VNNI))
         return CPU_ISA_AVX512;
     bool tiles = levels[CPU_ISA_AMX].table[0] && has_all(features, amx, 2) && cpu_request_amx();
     return tiles ? CPU_ISA_AMX : CPU_ISA_AVX512_BF16;

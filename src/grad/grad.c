@@ -17,6 +17,7 @@ typedef struct GradRow {
 
 static const char LEAF[] = "it has no operands";
 static const char STEP[] = "it is constant but for jumps, where its gradient is zero";
+static const char QUANTIZED[] = "quantized weights are not trained";
 static const char WHOLE[] = "it is on integers or bools, which have no gradient";
 static const char INDEX_OF[] = "its result is an index, which has no gradient";
 
@@ -86,6 +87,8 @@ static const GradRow table[OP_COUNT] = {
     [OP_SOFTMAX_CROSS_ENTROPY] = {grad_softmax_cross_entropy, NULL},
     [OP_ARGMAX] = {NULL, INDEX_OF},
     [OP_RANDOM_BITS] = {NULL, WHOLE},
+    [OP_DEQUANTIZE] = {NULL, QUANTIZED},
+    [OP_LINEAR] = {grad_linear, NULL},
     [OP_RMS_NORM_BACKWARD] = {grad_backward, NULL},
     [OP_ATTENTION_BACKWARD] = {grad_backward, NULL},
     [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = {grad_backward, NULL},

@@ -72,7 +72,7 @@ GradRule grad_reduce, grad_cumsum, grad_dot_general;
 GradRule grad_all_reduce, grad_all_gather, grad_reduce_scatter, grad_all_to_all,
     grad_collective_permute;
 /* rule_composite.c */
-GradRule grad_rms_norm, grad_rope, grad_attention, grad_cache_update, grad_softmax_cross_entropy,
-    grad_backward;
+GradRule grad_rms_norm, grad_rope, grad_linear, grad_attention, grad_cache_update,
+    grad_softmax_cross_entropy, grad_backward;
 
 #endif

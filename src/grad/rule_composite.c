@@ -22,6 +22,12 @@ void grad_rope(Grad *d, const Op *op)
     grad_add(d, op, 0, cvn_rope(d->g, grad_of(d, op, 0), op->operand[1], back, op->attr.flag));
 }
 
+/* Made by fusion, which comes after the backward pass. */
+void grad_linear(Grad *d, const Op *op)
+{
+    grad_refuse(d, op, "once it is fused");
+}
+
 void grad_attention(Grad *d, const Op *op)
 {
     cvn_value *const *v = op->operand, *out[3];

@@ -577,6 +577,28 @@ cvn_value *cvn_random_bits(cvn_graph *g, cvn_value *k0, cvn_value *k1, cvn_value
     return graph_add(g, OP_RANDOM_BITS, NULL, 4, (cvn_value *[]){k0, k1, c0, c1}, NULL);
 }
 
+cvn_value *cvn_dequantize(cvn_graph *g, cvn_value *q, cvn_value *scale, cvn_type type, int rows)
+{
+    OpAttr attr = {.axis = rows};
+    return graph_add(g, OP_DEQUANTIZE, &attr, 2, (cvn_value *[]){q, scale}, &type);
+}
+
+void cvn_linear(cvn_graph *g, cvn_value *x, const cvn_linear_spec *spec, cvn_value **out)
+{
+    OpAttr attr = {.axis = spec->contract, .group_size = spec->n_weights, .flag = spec->swiglu};
+    cvn_value *operand[2 + 2 * OP_MOST_RESULTS] = {x};
+    int n = 1;
+    for (int i = 0; i < spec->n_weights && i < OP_MOST_RESULTS; i++) {
+        operand[n++] = spec->q[i];
+        operand[n++] = spec->scale[i];
+    }
+    if (spec->residual)
+        operand[n++] = spec->residual;
+    cvn_value *first = graph_add(g, OP_LINEAR, &attr, n, operand, spec->type);
+    for (int i = 0; i < op_results(OP_LINEAR, n, &attr); i++)
+        out[i] = first == g->poison ? first : first->def->result[i];
+}
+
 void cvn_rms_norm_backward(cvn_graph *g, cvn_value *x, cvn_value *weight, cvn_value *dy, double eps,
                            cvn_value *out[2])
 {

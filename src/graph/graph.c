@@ -148,12 +148,17 @@ cvn_value *graph_add(cvn_graph *g, OpKind kind, const OpAttr *attr, int n,
     Op *op = arena_alloc(&g->arena, sizeof *op);
     op->kind = kind;
     op->n_operands = n;
-    op->n_results = info->results ? info->results : n;
     op->operand = arena_array(&g->arena, (size_t)n, sizeof *op->operand);
     if (n)
         memcpy(op->operand, operand, (size_t)n * sizeof *operand);
     if (attr)
         op->attr = *attr;
+    op->n_results = op_results(kind, n, &op->attr);
+    if (op->n_results < 1 || op->n_results > OP_MOST_RESULTS) {
+        graph_fail(g, CVN_EINVAL, "%s has %d results; 1 to %d are possible", info->name,
+                   op->n_results, OP_MOST_RESULTS);
+        return g->poison;
+    }
     op->file = g->file;
     op->line = g->line;
     op->result = arena_array(&g->arena, (size_t)op->n_results, sizeof *op->result);

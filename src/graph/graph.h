@@ -51,7 +51,7 @@ typedef enum OpDTypes { DTYPES_F, DTYPES_N, DTYPES_I, DTYPES_A } OpDTypes;
 typedef struct OpInfo {
     const char *name;
     int least, most; /* number of operands */
-    int results;     /* number of results; 0: as many as operands */
+    int results;     /* number of results; 0: see op_results */
     OpClass class_;
     OpDTypes dtypes; /* what the data operands may hold */
 } OpInfo;
@@ -90,6 +90,10 @@ typedef struct OpAttr {
     double eps, scale;
     const struct Fusion *fusion; /* of an OP_FUSION */
 } OpAttr;
+
+/* Results of an operation: as ops.def says; of a sort as many as operands, of a linear as its
+   attributes say. */
+int op_results(OpKind kind, int n_operands, const OpAttr *attr);
 
 typedef enum AttrType {
     ATTR_INT,

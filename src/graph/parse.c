@@ -271,7 +271,7 @@ static int parse_op(Parser *p)
         parse_operands(p, kind) || parse_attrs(p, kind, &declared[0], &attr, &name_at))
         return CVN_EFORMAT;
     int n_operands = (int)p->operands.n;
-    int n_results = op_info[kind].results ? op_info[kind].results : n_operands;
+    int n_results = op_results(kind, n_operands, &attr);
     if (n != n_results)
         return lex_fail_at(&p->lex, declared[0].at, "found %d results of %s, expected %d", n,
                            op_info[kind].name, n_results);

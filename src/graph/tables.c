@@ -3,6 +3,7 @@
  * loops over them: equality, deep copy, and (in print.c and parse.c) the text form.
  */
 #include "graph/graph.h"
+#include "graph/linear.h"
 
 #include <limits.h>
 #include <string.h>
@@ -25,6 +26,16 @@ const int attr_info_count = (int)(sizeof attr_info / sizeof *attr_info);
 const char *const compare_names[COMPARE_COUNT] = {"eq", "ne", "lt", "le", "gt", "ge"};
 const char *const reduce_names[REDUCE_COUNT] = {"sum", "product", "max", "min", "all", "any"};
 const char *const combine_names[COMBINE_COUNT] = {"assign", "add"};
+
+int op_results(OpKind kind, int n_operands, const OpAttr *attr)
+{
+    if (op_info[kind].results)
+        return op_info[kind].results;
+    if (kind != OP_LINEAR)
+        return n_operands;
+    bool legal = attr->group_size >= 1 && attr->group_size <= LINEAR_WEIGHTS;
+    return legal ? linear_results(attr) : 1; /* which inference refuses */
+}
 
 static bool ints_equal(const Ints *a, const Ints *b)
 {

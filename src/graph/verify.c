@@ -142,8 +142,7 @@ static int check_attrs(Verifier *v)
 static int check_types(Verifier *v)
 {
     const Op *op = v->op;
-    const OpInfo *info = &op_info[op->kind];
-    int expected = info->results ? info->results : op->n_operands;
+    int expected = op_results(op->kind, op->n_operands, &op->attr);
     cvn_type type[OP_MOST_RESULTS];
     cvn_err why = {0};
     if (op->n_results != expected || expected > OP_MOST_RESULTS)

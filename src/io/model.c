@@ -109,6 +109,20 @@ static ParamNaming naming_of(IoKind kind)
     return kind == IO_KIND_HF ? NAMING_HF : kind == IO_KIND_META ? NAMING_META : NAMING_GGUF;
 }
 
+/* Panels are stored as bytes: i4 has no name in safetensors. */
+static int check_quantized(const Param *param, const IoTensor *tensor, cvn_err *err)
+{
+    const QuantForm *q = &param->quant;
+    const char *want = param->form == PARAM_SCALES ? q->scale_dtype == CVN_F32 ? "F32" : "BF16"
+                       : q->dtype == CVN_I8        ? "I8"
+                                                   : "U8";
+    if (strcmp(tensor->type, want) == 0 && tensor->n_parts == 0)
+        return CVN_OK;
+    return err_set(err, CVN_EFORMAT,
+                   "'%s': tensor '%s' is of type %s where a quantized model has %s", tensor->file,
+                   tensor->name, tensor->type, want);
+}
+
 static int check_tensor(const IoModel *model, const Param *param, const IoTensor *tensor,
                         cvn_err *err)
 {
@@ -119,6 +133,8 @@ static int check_tensor(const IoModel *model, const Param *param, const IoTensor
             err, CVN_ESHAPE, "'%s': tensor '%s' has shape %s where the config of '%s' makes it %s",
             tensor->file, tensor->name, io_shape_text(tensor->dims, tensor->rank, got, sizeof got),
             model->path, io_shape_text(param->file_dims, param->file_rank, want, sizeof want));
+    if (param->form != PARAM_PLAIN)
+        return check_quantized(param, tensor, err);
     if (!io_is_numeric(tensor))
         return err_set(err, CVN_EUNSUPPORTED,
                        "'%s': tensor '%s' is of type %s, which cannot be used as a weight",
@@ -192,6 +208,29 @@ int io_audit(IoModel *model, cvn_err *err)
     strbuf_free(&missing);
     strbuf_free(&unknown);
     return code;
+}
+
+int io_quantize(IoModel *model, QuantScheme scheme, cvn_err *err)
+{
+    char text[16];
+    if (model->config.quant.kind != QUANT_NONE)
+        return err_set(err, CVN_EINVAL, "'%s' is quantized already, as %s", model->path,
+                       quant_text(model->config.quant, text, sizeof text));
+    ParamList floats = model->params;
+    const IoTensor *const *from = model->source;
+    model->config.quant = scheme;
+    model->quantizes = true;
+    params_list(&model->params, &model->config, &model->arena);
+    const IoTensor **source = arena_array(&model->arena, (size_t)model->params.n, sizeof *source);
+    for (int i = 0; i < model->params.n; i++) {
+        const Param *param = &model->params.param[i];
+        const Param *same = params_find(&floats, param->kind, param->layer);
+        if (!same) /* the head of a tied model */
+            same = params_find(&floats, PARAM_EMBED, -1);
+        source[i] = from[same - floats.param];
+    }
+    model->source = source;
+    return CVN_OK;
 }
 
 int io_open_model(IoModel *model, const char *path, cvn_err *err)

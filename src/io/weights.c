@@ -2,6 +2,7 @@
 
 #include "base/threads.h"
 #include "io/convert.h"
+#include "io/weights_quantize.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,23 +15,29 @@
 #define ALIGNMENT ((size_t)64)
 
 /* A mapping serves where it is in one piece, of the wanted type, and aligned to its elements. */
-static bool is_usable_in_place(const IoTensor *tensor, const WeightsOptions *options)
+static bool is_usable_in_place(const IoModel *model, int param, const WeightsOptions *options)
 {
-    size_t element = cvn_dtype_bytes(options->dtype, 1);
-    return !options->copy && tensor->n_parts == 0 && tensor->coding == IO_PLAIN &&
-           tensor->dtype == options->dtype && (uintptr_t)tensor->data % element == 0;
+    const IoTensor *tensor = model->source[param];
+    const Param *p = &model->params.param[param];
+    if (options->copy || tensor->n_parts > 0)
+        return false;
+    if (p->form == PARAM_PANELS)
+        return !model->quantizes;
+    cvn_dtype dtype = param_type(p, options->dtype).dtype;
+    return !(p->form == PARAM_SCALES && model->quantizes) && tensor->coding == IO_PLAIN &&
+           tensor->dtype == dtype && (uintptr_t)tensor->data % cvn_dtype_bytes(dtype, 1) == 0;
 }
 
 static size_t padded_bytes(const Param *param, cvn_dtype dtype)
 {
-    return (cvn_dtype_bytes(dtype, param->n) + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
+    return (param_bytes(param, dtype) + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
 }
 
 size_t weights_owned_bytes(const IoModel *model, const WeightsOptions *options)
 {
     size_t bytes = 0;
     for (int i = 0; i < model->params.n; i++)
-        if (!is_usable_in_place(model->source[i], options))
+        if (!is_usable_in_place(model, i, options))
             bytes += padded_bytes(&model->params.param[i], options->dtype);
     return bytes;
 }
@@ -98,31 +105,61 @@ static int64_t run_job(Pool *pool, const Job *job)
     return bad;
 }
 
-static void load_all(Weights *weights, const IoModel *model, const WeightsOptions *options,
-                     Pool *pool, int64_t *n_nonfinite)
+/* Where each array lies: in the files, or in the block. */
+static void place_all(Weights *weights, const IoModel *model, const WeightsOptions *options)
+{
+    uint8_t *next = weights->block;
+    for (int i = 0; i < weights->n; i++) {
+        Weight *weight = &weights->weight[i];
+        weight->bytes = param_bytes(&model->params.param[i], options->dtype);
+        weight->owned = !is_usable_in_place(model, i, options);
+        weight->data = weight->owned ? next : model->source[i]->data;
+        weight->n_nonfinite = -1;
+        if (weight->owned)
+            next += padded_bytes(&model->params.param[i], options->dtype);
+    }
+}
+
+/* A matrix in panels, or its scales. Those that are made here are made together. */
+static int load_quantized(Weights *weights, const IoModel *model, int i, Pool *pool, cvn_err *err)
+{
+    const Param *param = &model->params.param[i];
+    Weight *weight = &weights->weight[i];
+    if (!model->quantizes && weight->owned)
+        memcpy((void *)(uintptr_t)weight->data, model->source[i]->data, weight->bytes);
+    if (!model->quantizes || param->form != PARAM_PANELS)
+        return CVN_OK;
+    void *scale = (void *)(uintptr_t)weights->weight[param->scale].data;
+    weight->n_nonfinite =
+        weights_quantize(model->source[i], param, pool, (void *)(uintptr_t)weight->data, scale);
+    if (weight->n_nonfinite < 0)
+        return err_set(err, CVN_EMEM, "no memory to quantize '%s'", param->name);
+    return CVN_OK;
+}
+
+static int load_all(Weights *weights, const IoModel *model, const WeightsOptions *options,
+                    Pool *pool, int64_t *n_nonfinite, cvn_err *err)
 {
     cvn_dtype dtype = options->dtype;
     bool scan =
         options->scan == SCAN_ALWAYS ||
         (options->scan == SCAN_AUTO && (size_t)model_bytes(&model->config, dtype) <= SCAN_LIMIT);
-    uint8_t *next = weights->block;
+    place_all(weights, model, options);
     for (int i = 0; i < weights->n; i++) {
         const IoTensor *tensor = model->source[i];
         Weight *weight = &weights->weight[i];
-        Job job = {tensor, dtype, NULL, n_nonfinite};
-        weight->bytes = cvn_dtype_bytes(dtype, tensor->n);
-        weight->owned = !is_usable_in_place(tensor, options);
-        weight->data = weight->owned ? next : tensor->data;
-        weight->n_nonfinite = -1;
-        if (weight->owned) {
-            job.to = next;
-            next += padded_bytes(&model->params.param[i], dtype);
-        }
-        if (weight->owned || scan)
+        Job job = {tensor, dtype, weight->owned ? (void *)(uintptr_t)weight->data : NULL,
+                   n_nonfinite};
+        if (model->params.param[i].form != PARAM_PLAIN) {
+            if (load_quantized(weights, model, i, pool, err))
+                return err->code;
+        } else if (weight->owned || scan) {
             weight->n_nonfinite = run_job(pool, &job);
+        }
         if (weight->n_nonfinite > 0)
             warn(weights, tensor, weight->n_nonfinite);
     }
+    return CVN_OK;
 }
 
 int weights_load(Weights *weights, const IoModel *model, const WeightsOptions *options,
@@ -140,8 +177,8 @@ int weights_load(Weights *weights, const IoModel *model, const WeightsOptions *o
     int code = n_nonfinite ? allocate(weights, model, options, err)
                            : err_set(err, CVN_EMEM, "no memory to load '%s'", model->path);
     if (code == CVN_OK)
-        load_all(weights, model, options, pool, n_nonfinite);
-    else
+        code = load_all(weights, model, options, pool, n_nonfinite, err);
+    if (code != CVN_OK)
         weights_free(weights);
     free(n_nonfinite);
     pool_free(pool);
@@ -161,6 +198,9 @@ int weights_read_box(const IoModel *model, int param, const int64_t *start, cons
 {
     const Param *p = &model->params.param[param];
     int64_t index[PARAM_MAX_RANK] = {0}, rows = 1;
+    if (p->form != PARAM_PLAIN)
+        return err_set(err, CVN_EUNSUPPORTED, "%s is quantized and cannot be read in part",
+                       p->name);
     for (int d = 0; d < p->rank; d++) {
         if (start[d] < 0 || size[d] < 0 || start[d] > p->dims[d] || size[d] > p->dims[d] - start[d])
             return err_set(err, CVN_EINVAL,

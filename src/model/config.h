@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "caravan/dtype.h"
+#include "model/quantize.h"
 
 #include <jansson.h>
 
@@ -53,6 +54,7 @@ typedef struct LlamaConfig {
     bool attention_bias;           /* q, k, v, o have biases */
     bool mlp_bias;                 /* gate, up, down have biases */
     double init_range;             /* standard deviation of fresh weights (initializer_range) */
+    QuantScheme quant;             /* how the matrices are quantized */
     cvn_dtype dtype;               /* type the weights were saved in: f32, bf16 or f16 */
     SpecialIds bos;                /* begin of text */
     SpecialIds eos;                /* any of them ends a text */

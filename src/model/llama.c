@@ -77,11 +77,22 @@ static cvn_value *adapt(Builder *b, const char *equation, cvn_value *x, cvn_valu
     return cvn_add(G, y, cvn_einsum_as(G, up, low, compute(b, b->adapters->b[i]), CVN_F32));
 }
 
+/* A matrix in the dtype that enters products; a quantized one is dequantized there. */
+static cvn_value *matrix(Builder *b, ParamKind kind, int64_t layer)
+{
+    const Param *p = params_find(b->params, kind, (int)layer);
+    cvn_value *w = weight(b, kind, layer);
+    if (p->form == PARAM_PLAIN)
+        return compute(b, w);
+    cvn_type type = cvn_type_make(b->compute, p->rank, p->dims);
+    return cvn_dequantize(G, w, b->weight[p->scale], type, p->n_rows);
+}
+
 /* A linear layer with an f32 result: the equation says which axes of the weight are contracted. */
 static cvn_value *linear(Builder *b, const char *equation, cvn_value *x, ParamKind kind,
                          ParamKind bias, int64_t layer)
 {
-    cvn_value *y = cvn_einsum_as(G, equation, x, compute(b, weight(b, kind, layer)), CVN_F32);
+    cvn_value *y = cvn_einsum_as(G, equation, x, matrix(b, kind, layer), CVN_F32);
     y = adapt(b, equation, x, y, kind, layer);
     return add_bias(b, y, bias, layer);
 }
@@ -163,8 +174,8 @@ static cvn_value *last_token(Builder *b, cvn_value *x)
 static cvn_value *logits_of(Builder *b, cvn_value *x)
 {
     cvn_value *h = norm(b, x, PARAM_FINAL_NORM, -1);
-    ParamKind head = b->config->tied ? PARAM_EMBED : PARAM_LM_HEAD;
-    return cvn_einsum_as(G, "bse,ve->bsv", h, compute(b, weight(b, head, -1)), CVN_F32);
+    ParamKind head = params_find(b->params, PARAM_LM_HEAD, -1) ? PARAM_LM_HEAD : PARAM_EMBED;
+    return cvn_einsum_as(G, "bse,ve->bsv", h, matrix(b, head, -1), CVN_F32);
 }
 
 /* Tokens as rows of the embedding, f32 [batch, seq, dim]. */
@@ -186,7 +197,7 @@ static void add_parameters(Builder *b)
     const LlamaStep *s = b->step;
     for (int i = 0; i < b->params->n; i++) {
         const Param *p = &b->params->param[i];
-        cvn_type type = cvn_type_make(s->compute, p->rank, p->dims);
+        cvn_type type = param_type(p, s->compute);
         b->weight[i] = cvn_parameter(G, p->name, type);
     }
     cvn_type cache = CVN_TYPE(s->compute, s->batch, c->n_kv_heads, s->context, c->head_dim);
@@ -354,6 +365,8 @@ int llama_loss_adapted(cvn_graph *g, const LlamaConfig *config, cvn_dtype comput
         return g->err.code;
     if (grid->dtype != CVN_I32 || grid->rank != 2 || !cvn_type_equal(grid, cvn_value_type(targets)))
         return err_set(err, CVN_ESHAPE, "tokens and targets must be i32 [batch, seq]");
+    if (config->quant.kind != QUANT_NONE)
+        return err_set(err, CVN_EUNSUPPORTED, "a quantized model cannot be trained");
     Builder builder = {
         .g = g, .config = config, .compute = compute_dtype, .adapters = adapters, .tokens = tokens};
     Builder *b = &builder;

@@ -1,5 +1,7 @@
 #include "model/params.h"
 
+#include "graph/panels.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -258,7 +260,7 @@ static bool is_present(const LlamaConfig *config, ParamKind kind)
     case IF_MLP_BIAS:
         return config->mlp_bias;
     case IF_UNTIED:
-        return !config->tied;
+        return !config->tied || config->quant.kind != QUANT_NONE;
     case ALWAYS:
         break;
     }
@@ -281,6 +283,8 @@ static void set_init(Param *param, const LlamaConfig *config)
 static void set_shape(Param *param, const LlamaConfig *config)
 {
     param->rank = table[param->kind].rank;
+    param->n_rows =
+        param->kind == PARAM_Q || param->kind == PARAM_K || param->kind == PARAM_V ? 2 : 1;
     param->n = 1;
     for (int i = 0; i < param->rank; i++) {
         ModelAxis axis = table[param->kind].axis[i];
@@ -323,6 +327,58 @@ static void add(ParamList *list, const LlamaConfig *config, Arena *arena, ParamK
     list->n++;
 }
 
+static bool is_quantized(const LlamaConfig *config, ParamKind kind)
+{
+    Role role = table[kind].role;
+    return config->quant.kind != QUANT_NONE && kind != PARAM_EMBED &&
+           (role == ROLE_WEIGHT || role == ROLE_RESIDUAL);
+}
+
+/* Makes a parameter's array the one that holds this, and its shape in files accordingly. */
+static void set_form(Param *param, ParamForm form, int rank, const int64_t *file_dims)
+{
+    param->form = form;
+    param->file_rank = rank;
+    memcpy(param->file_dims, file_dims, (size_t)rank * sizeof *file_dims);
+}
+
+/* Brings a matrix into panels and appends its scales. */
+static void quantize(ParamList *list, const LlamaConfig *config, Arena *arena, int index)
+{
+    Param *param = &list->param[index], *scale = &list->param[list->n];
+    int64_t n = 1;
+    for (int d = 0; d < param->n_rows; d++)
+        n *= param->dims[d];
+    param->quant = quant_form(config->quant, n, param->n / n);
+    const QuantForm *q = &param->quant;
+    *scale = *param;
+    scale->name = arena_printf(arena, "%s.scale", param->name);
+    for (int naming = 0; naming < NAMING_COUNT; naming++)
+        scale->file_name[naming] = arena_printf(arena, "%s_scale", param->file_name[naming]);
+    set_form(scale, PARAM_SCALES, 3, (const int64_t[]){q->panels, q->groups, QUANT_ROWS});
+    set_form(param, PARAM_PANELS, 4, (const int64_t[]){q->panels, q->units, QUANT_ROWS, 4});
+    param->scale = list->n++;
+}
+
+cvn_type param_type(const Param *param, cvn_dtype dtype)
+{
+    const QuantForm *q = &param->quant;
+    switch (param->form) {
+    case PARAM_PANELS:
+        return panel_type(q->dtype, q->n, q->k);
+    case PARAM_SCALES:
+        return panel_scale_type(q->scale_dtype, q->n, q->groups);
+    default:
+        return cvn_type_make(dtype, param->rank, param->dims);
+    }
+}
+
+size_t param_bytes(const Param *param, cvn_dtype dtype)
+{
+    cvn_type type = param_type(param, dtype);
+    return cvn_type_bytes(&type);
+}
+
 void params_list(ParamList *list, const LlamaConfig *config, Arena *arena)
 {
     int layers = (int)config->n_layers, outside = 0;
@@ -332,8 +388,8 @@ void params_list(ParamList *list, const LlamaConfig *config, Arena *arena)
         if (is_present(config, (ParamKind)kind))
             *(table[kind].per_layer ? &list->per_layer : &outside) += 1;
     }
-    list->param = arena_array(arena, (size_t)layers * (size_t)list->per_layer + (size_t)outside,
-                              sizeof *list->param);
+    size_t n = (size_t)layers * (size_t)list->per_layer + (size_t)outside;
+    list->param = arena_array(arena, 2 * n, sizeof *list->param);
     add(list, config, arena, PARAM_EMBED, -1);
     for (int layer = 0; layer < layers; layer++)
         for (int kind = 0; kind < PARAM_KIND_COUNT; kind++)
@@ -342,6 +398,9 @@ void params_list(ParamList *list, const LlamaConfig *config, Arena *arena)
     add(list, config, arena, PARAM_FINAL_NORM, -1);
     if (is_present(config, PARAM_LM_HEAD))
         add(list, config, arena, PARAM_LM_HEAD, -1);
+    for (int i = 0, plain = list->n; i < plain; i++)
+        if (is_quantized(config, list->param[i].kind))
+            quantize(list, config, arena, i);
 }
 
 const Param *params_find(const ParamList *list, ParamKind kind, int layer)

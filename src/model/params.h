@@ -17,11 +17,15 @@
  *   final_norm         [embed]                      model.norm.weight
  *   lm_head            [vocab, embed]               lm_head.weight, when not tied
  *   biases of q … down, where the config has them
+ *
+ * Of a quantized config (model/quantize.h), matrices are in panels, their scales follow at the end of the list,
+ * and there is a head of its own even where the two are tied.
  */
 #ifndef CVN_MODEL_PARAMS_H
 #define CVN_MODEL_PARAMS_H
 
 #include "base/arena.h"
+#include "caravan/graph.h"
 #include "model/config.h"
 
 typedef enum ModelAxis {
@@ -72,6 +76,14 @@ typedef enum ParamInit {
 } ParamInit;
 
 #define PARAM_MAX_RANK 3
+#define PARAM_FILE_RANK 4
+
+/* What an array of a parameter holds. */
+typedef enum ParamForm {
+    PARAM_PLAIN,  /* floats, row-major in the logical shape */
+    PARAM_PANELS, /* a quantized matrix: Param.quant */
+    PARAM_SCALES, /* the scales of one */
+} ParamForm;
 
 typedef struct Param {
     ParamKind kind;
@@ -82,14 +94,19 @@ typedef struct Param {
     ModelAxis axis[PARAM_MAX_RANK];      /* [rank] */
     int64_t dims[PARAM_MAX_RANK];        /* [rank] */
     int file_rank;                       /* head_dim merged into the axis before it */
-    int64_t file_dims[PARAM_MAX_RANK];   /* [file_rank], row-major as in Hugging Face */
-    int64_t n;                           /* elements */
+    int64_t file_dims[PARAM_FILE_RANK];  /* [file_rank], row-major as in Hugging Face */
+    ParamForm form;
+    int n_rows;      /* leading logical dimensions that are output channels, of matrices */
+    QuantForm quant; /* of PARAM_PANELS and PARAM_SCALES */
+    int scale;       /* of PARAM_PANELS: index of its scales in the list */
+    int64_t n;       /* elements */
     ParamInit init;
     double std; /* of INIT_NORMAL */
 } Param;
 
 typedef struct ParamList {
-    Param *param; /* [n] in the order embed, layers, final_norm, lm_head */
+    Param
+        *param; /* [n] in the order embed, layers, final_norm, lm_head, scales of quantized ones */
     int n;
     int first[PARAM_KIND_COUNT]; /* index of the kind's first parameter, or -1 when the config has
                                     none */
@@ -102,6 +119,10 @@ void params_list(ParamList *list, const LlamaConfig *config, Arena *arena);
 /* NULL when the config has no such parameter. `layer` is ignored for kinds outside of the layers.
  */
 const Param *params_find(const ParamList *list, ParamKind kind, int layer);
+
+/* Type of the array that holds the parameter, floats being of the given dtype; and its bytes. */
+cvn_type param_type(const Param *param, cvn_dtype dtype);
+size_t param_bytes(const Param *param, cvn_dtype dtype);
 
 const char *model_axis_name(ModelAxis axis);
 int64_t model_axis_size(const LlamaConfig *config, ModelAxis axis);

@@ -15,10 +15,25 @@ double bench_prefill_flops(const LlamaConfig *c, int64_t n)
     return 2 * body * (double)n + 2 * head + attention;
 }
 
+/* Of the matrices that every token is multiplied with; of quantized ones with their scales, as stored. */
+static double matrix_bytes(const LlamaConfig *c, cvn_dtype dtype)
+{
+    Arena arena;
+    if (c->quant.kind == QUANT_NONE || arena_init(&arena, NULL))
+        return (double)model_size(c).matmul_params * (double)cvn_dtype_bytes(dtype, 1);
+    ParamList params;
+    params_list(&params, c, &arena);
+    double bytes = 0;
+    for (int i = 0; i < params.n; i++)
+        if (params.param[i].form != PARAM_PLAIN)
+            bytes += (double)param_bytes(&params.param[i], dtype);
+    arena_free(&arena);
+    return bytes;
+}
+
 double bench_decode_bytes(const LlamaConfig *c, cvn_dtype dtype, int64_t rows, int64_t filled)
 {
-    double element = (double)cvn_dtype_bytes(dtype, 1);
-    double weights = (double)model_size(c).matmul_params * element;
+    double weights = matrix_bytes(c, dtype);
     return weights + (double)kv_cache_bytes(c, rows, filled, dtype);
 }
 

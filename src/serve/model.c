@@ -24,6 +24,10 @@ static int load_weights(cvn_model *m, const cvn_model_options *options, const ch
         return err_set(err, CVN_EUNSUPPORTED, "cannot compute in %s; use f32 or bf16",
                        cvn_dtype_name(dtype));
     m->dtype = dtype;
+    QuantScheme scheme;
+    if (quant_parse(options->quantize, &scheme, err) ||
+        (scheme.kind != QUANT_NONE && io_quantize(&m->io, scheme, err)))
+        return err->code;
     WeightsOptions load = {.dtype = dtype, .scan = SCAN_AUTO};
     int code = weights_load(&m->weights, &m->io, &load, err);
     if (code)

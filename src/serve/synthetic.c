@@ -28,10 +28,33 @@ static float synthetic_value(const Param *p, int64_t i)
     return ((float)(h >> 8) * 0x1p-23f - 1.0f) * 1.732f * (float)p->std;
 }
 
+/* A quantized matrix is any bytes, with scales that give it about the spread it would have. */
+static void fill_quantized(const Fill *f, int thread, int n_threads)
+{
+    const QuantForm *q = &f->param->quant;
+    int64_t bytes = (int64_t)param_bytes(f->param, f->dtype), begin, end;
+    kernel_share(bytes, 4096, thread, n_threads, &begin, &end);
+    float scale = 1.732f * (float)f->param->std / (q->dtype == CVN_I4 ? 8.0f : 128.0f);
+    for (int64_t i = begin; i < end; i++) {
+        uint32_t h = (uint32_t)i * 2654435761u;
+        h ^= h >> 15;
+        if (f->param->form == PARAM_PANELS)
+            ((uint8_t *)f->data)[i] = (uint8_t)((h * 2246822519u) >> 24);
+        else if (q->scale_dtype == CVN_F32 && i % 4 == 0)
+            ((float *)f->data)[i / 4] = scale;
+        else if (q->scale_dtype == CVN_BF16 && i % 2 == 0)
+            ((uint16_t *)f->data)[i / 2] = bf16_from_f32(scale);
+    }
+}
+
 static void fill(void *context, int thread, int n_threads)
 {
     const Fill *f = context;
     int64_t begin, end;
+    if (f->param->form != PARAM_PLAIN) {
+        fill_quantized(f, thread, n_threads);
+        return;
+    }
     kernel_share(f->param->n, 4096, thread, n_threads, &begin, &end);
     if (f->dtype == CVN_F32)
         for (int64_t i = begin; i < end; i++)
@@ -47,8 +70,7 @@ static int make_weights(cvn_model *m, Pool *pool, cvn_err *err)
     const ParamList *params = &m->io.params;
     w->dtype = m->dtype;
     for (int i = 0; i < params->n; i++)
-        w->block_bytes +=
-            (cvn_dtype_bytes(m->dtype, params->param[i].n) + ALIGN - 1) / ALIGN * ALIGN;
+        w->block_bytes += (param_bytes(&params->param[i], m->dtype) + ALIGN - 1) / ALIGN * ALIGN;
     w->weight = calloc((size_t)params->n, sizeof *w->weight);
     void *block = mmap(NULL, w->block_bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -59,7 +81,7 @@ static int make_weights(cvn_model *m, Pool *pool, cvn_err *err)
     size_t at = 0;
     for (int i = 0; i < params->n; i++) {
         const Param *p = &params->param[i];
-        size_t bytes = cvn_dtype_bytes(m->dtype, p->n);
+        size_t bytes = param_bytes(p, m->dtype);
         w->weight[i] = (Weight){.data = (char *)w->block + at, .bytes = bytes, .owned = true};
         Fill f = {p, (char *)w->block + at, m->dtype};
         pool_run(pool, fill, &f);

@@ -1,5 +1,7 @@
 #include "shard/factors.h"
 
+#include "graph/linear.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -60,6 +62,59 @@ static Rule new_rule(int n_operands, int n_tensors, Arena *arena)
 }
 
 typedef void RuleFn(const Op *op, Rule *rule);
+
+/* Every dimension of a tensor from `first` on is needed whole. */
+static void put_whole(Rule *rule, int tensor, const cvn_type *type, int first)
+{
+    for (int d = first; d < type->rank; d++)
+        put(rule, tensor, d, add(rule, type->dim[d], FACTOR_WHOLE));
+}
+
+/* Weights in panels of 16 rows (operands q to q + n, each with its scale) whose rows are dimensions
+   [first, end) of tensor `to` and, where it has them, of `also`: whole panels pass. */
+static void put_panels(const Op *op, Rule *rule, int q, int n, const cvn_type *type, int first,
+                       int to, int also)
+{
+    int end = op->kind == OP_LINEAR ? type->rank : (int)op->attr.axis;
+    bool panels = type->dim[end - 1] % 16 == 0;
+    for (int d = first; d < end; d++) {
+        int64_t size = panels && d == end - 1 ? type->dim[d] / 16 : type->dim[d];
+        int f = add(rule, size, panels ? FACTOR_PASS : FACTOR_WHOLE);
+        put(rule, to, d, f);
+        if (also >= 0)
+            put(rule, also, d, f);
+        for (int t = q; t < q + n && panels; t++)
+            put(rule, t, 0, f);
+    }
+    int lane = panels ? add(rule, 16, FACTOR_WHOLE) : NONE;
+    put(rule, to, end - 1, lane);
+    if (also >= 0)
+        put(rule, also, end - 1, lane);
+    for (int t = q; t < q + n; t++)
+        for (int d = panels ? 1 : 0; d < in(op, t)->rank; d++)
+            put(rule, t, d, panels && d == 2 ? lane : add(rule, in(op, t)->dim[d], FACTOR_WHOLE));
+}
+
+static void dequantize(const Op *op, Rule *rule)
+{
+    put_panels(op, rule, 0, 2, out(op), 0, 2, -1);
+    put_whole(rule, 2, out(op), (int)op->attr.axis);
+}
+
+static void linear(const Op *op, Rule *rule)
+{
+    int lead = in(op, 0)->rank - (int)op->attr.axis, residual = linear_residual(op);
+    for (int d = 0; d < lead; d++) {
+        int f = add(rule, in(op, 0)->dim[d], FACTOR_PASS);
+        for (int t = 0; t < rule->n_tensors; t++)
+            if (t == 0 || t >= op->n_operands || t == residual)
+                put(rule, t, d, f);
+    }
+    put_whole(rule, 0, in(op, 0), lead);
+    for (int i = 0; i < op->n_results; i++)
+        put_panels(op, rule, 1 + 2 * i, op->attr.flag ? 4 : 2, &op->result[i]->type, lead,
+                   op->n_operands + i, residual);
+}
 
 static void no_rule(const Op *op, Rule *rule)
 {
@@ -578,6 +633,8 @@ static RuleFn *const table[OP_COUNT] = {
     [OP_SOFTMAX_CROSS_ENTROPY] = softmax_cross_entropy,
     [OP_ARGMAX] = argmax,
     [OP_RANDOM_BITS] = pointwise,
+    [OP_DEQUANTIZE] = dequantize,
+    [OP_LINEAR] = linear,
     [OP_RMS_NORM_BACKWARD] = rms_norm_backward,
     [OP_ATTENTION_BACKWARD] = attention_backward,
     [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = softmax_cross_entropy_backward,

@@ -35,7 +35,7 @@ typedef enum FactorLocal {
     LOCAL_PARTS  /* the composite is decomposed first: its parts have reductions over the factor */
 } FactorLocal;
 
-enum { FACTORS_MAX = 32, FACTORS_PER_DIM = 16 };
+enum { FACTORS_MAX = 48, FACTORS_PER_DIM = 16 };
 
 typedef struct Factor {
     int64_t size; /* of the loop; >= 0 and never 1 */

@@ -591,6 +591,47 @@ def gradients():
               ulp=1 << 34 if dtype == "f64" else loose[dtype])
 
 
+def quantized():
+    """Weights in panels of 16 rows, by numpy's own indexing of what src/graph/panels.h says."""
+    def rows(q, scale):
+        panels = q.shape[0]
+        if q.ndim == 5:  # nibbles: the halves of a byte are four columns apart
+            w = q.transpose(0, 2, 1, 4, 3).reshape(panels * 16, -1)
+        else:
+            w = q.transpose(0, 2, 1, 3).reshape(panels * 16, -1)
+        steps = jnp.repeat(scale.astype(np.float32).transpose(0, 2, 1).reshape(panels * 16, -1),
+                           w.shape[1] // scale.shape[1], 1)
+        return w.astype(np.float32) * steps
+
+    def product(x, q, scale, n):
+        return jnp.einsum("mk,nk->mn", x.astype(np.float32), rows(q, scale)[:n, :x.shape[1]],
+                          precision="highest")
+
+    for target in ("f32", "bf16"):
+        q, scale = draw("i8", 2, 3, 16, 4), draw("f32", 2, 1, 16)
+        check("quantized", "dequantize", lambda q, s: rows(q, s)[:21, :10].astype(NAMES[target]),
+              [q, scale], {"rows": 1})
+        n, step = draw("i4", 1, 6, 16, 4, 2), draw("bf16", 1, 3, 16)
+        check("quantized", "dequantize",
+              lambda q, s: rows(q, s)[:12].reshape(3, 4, 6, 8).astype(NAMES[target]), [n, step],
+              {"rows": 2})
+        # Sums cancel: the error of their parts counts.
+        x, y = np.abs(draw("f32", 3, 10)), np.abs(draw("bf16", 3, 48))
+        scale, step, r = np.abs(scale), np.abs(step), draw("f32", 3, 21)
+        loose = 1 << 12 if target == "f32" else 4
+        check("quantized", "linear",
+              lambda x, q, s, r: (product(x, q, s, 21) + r).astype(NAMES[target]),
+              [x, q, scale, r], {"contract": 1, "weights": 1}, ulp=loose)
+        check("quantized", "linear",
+              lambda y, *w: [product(y, *w[:2], 12).astype(NAMES[target]),
+                             product(y, *w[2:], 16)],
+              [y, n, step, n, step], {"contract": 1, "weights": 2}, ulp=1 << 12)
+        check("quantized", "linear",
+              lambda y, *w: (jax.nn.silu(product(y, *w[:2], 12)) * product(y, *w[2:], 12))
+              .astype(NAMES[target]), [y, np.minimum(np.abs(n.astype(np.int8)), 7).astype(NAMES["i4"]), step, n, step],
+              {"contract": 1, "weights": 2, "swiglu": True}, ulp=loose)
+
+
 def collectives():
     """On four devices, of XLA's CPU client."""
     def run(op, f, x, attrs, ulp=0):
@@ -645,7 +686,7 @@ def main():
         os.path.dirname(os.path.abspath(__file__)), "..", "data", "ops")
     os.makedirs(directory, exist_ok=True)
     for make in (leaves, unary, convert, binary, ternary, shapes, dynamic, gather, scatter, sort, reduce,
-                 dot, composites, collectives, gradients):
+                 dot, composites, collectives, gradients, quantized):
         make()
     for file, cases in files.items():
         with open(os.path.join(directory, file + ".json"), "w") as f:

@@ -1,0 +1,205 @@
+/* The rules of fuse_linear.h, each a walk over the graph. */
+#include "compile/fuse_linear.h"
+
+#include "graph/linear.h"
+
+#include <string.h>
+
+/* What the rules share during one walk. */
+typedef struct Fuse {
+    cvn_graph *g;
+    uint32_t *uses; /* [n_values] at the start of the walk */
+    int64_t *place; /* [n_values] of results: where in the list their operation is */
+    uint32_t n;     /* values at the start of the walk: later ones have no entries */
+    bool changed;
+} Fuse;
+
+static bool is_used_once(const Fuse *f, const cvn_value *v)
+{
+    return v->id < f->n && f->uses[v->id] == 1;
+}
+
+/* A linear of one weight, without anything fused to it, or NULL. */
+static Op *simple_linear(const cvn_value *v)
+{
+    Op *op = v->def;
+    bool simple =
+        op->kind == OP_LINEAR && op->n_results == 1 && !op->attr.flag && linear_residual(op) < 0;
+    return simple ? op : NULL;
+}
+
+/* One linear in the place of `at`. */
+static cvn_value *add_linear(Fuse *f, const Op *at, const OpAttr *attr, int n,
+                             cvn_value *const *operand, const cvn_type *type)
+{
+    graph_insert_before(f->g, (Op *)(uintptr_t)at);
+    cvn_at(f->g, at->file, at->line);
+    f->changed = true;
+    return graph_add(f->g, OP_LINEAR, attr, n, operand, type);
+}
+
+/* Whether the list is first, first + 1, … up to rank. */
+static bool is_tail(const Ints *dims, int first, int rank)
+{
+    bool tail = dims->n == rank - first;
+    for (int i = 0; i < dims->n && tail; i++)
+        tail = dims->v[i] == first + i;
+    return tail;
+}
+
+/* dot_general(x, dequantize(q, s)), the last dimensions of both being summed. */
+static void fuse_product(Fuse *f, Op *op)
+{
+    if (op->kind != OP_DOT_GENERAL || op->operand[1]->def->kind != OP_DEQUANTIZE)
+        return;
+    const OpAttr *a = &op->attr;
+    const cvn_value *x = op->operand[0], *w = op->operand[1];
+    const Op *dequantize = w->def;
+    int kept = x->type.rank - a->lhs_contract.n;
+    cvn_dtype in = x->type.dtype, out = op->result[0]->type.dtype;
+    if (a->lhs_batch.n || a->lhs_contract.n < 1 || in == CVN_F64 || out == CVN_F64 ||
+        !is_tail(&a->lhs_contract, kept, x->type.rank) ||
+        !is_tail(&a->rhs_contract, (int)dequantize->attr.axis, w->type.rank))
+        return;
+    OpAttr attr = {.axis = a->lhs_contract.n, .group_size = 1};
+    cvn_value *operand[] = {op->operand[0], dequantize->operand[0], dequantize->operand[1]};
+    graph_replace(op->result[0], add_linear(f, op, &attr, 3, operand, &op->result[0]->type));
+}
+
+/* Two linears of the same x that could be one step. */
+static bool share_input(const Op *a, const Op *b)
+{
+    if (!a || !b || a->operand[0] != b->operand[0] || a->attr.axis != b->attr.axis)
+        return false;
+    const cvn_type *q = &a->operand[1]->type, *r = &b->operand[1]->type;
+    const cvn_type *s = &a->operand[2]->type, *t = &b->operand[2]->type;
+    return q->dtype == r->dtype && s->dtype == t->dtype && s->dim[1] == t->dim[1];
+}
+
+/* silu(a) * b, where silu(a) = a * logistic(a); either operand of a product may come first. */
+static void fuse_swiglu(Fuse *f, Op *op)
+{
+    if (op->kind != OP_MULTIPLY)
+        return;
+    for (int i = 0; i < 2; i++) {
+        cvn_value *silu = op->operand[i], *up = op->operand[1 - i];
+        const Op *inner = silu->def;
+        if (inner->kind != OP_MULTIPLY || !is_used_once(f, silu) || !is_used_once(f, up))
+            continue;
+        int l = inner->operand[1]->def->kind == OP_LOGISTIC ? 1 : 0;
+        cvn_value *gate = inner->operand[1 - l], *logistic = inner->operand[l];
+        const Op *a = simple_linear(gate), *b = simple_linear(up);
+        if (logistic->def->kind != OP_LOGISTIC || logistic->def->operand[0] != gate ||
+            !is_used_once(f, logistic) || gate->id >= f->n || f->uses[gate->id] != 2 ||
+            !share_input(a, b) || op->result[0]->type.dtype != CVN_F32)
+            continue;
+        OpAttr attr = {.axis = a->attr.axis, .group_size = 2, .flag = true};
+        cvn_value *operand[] = {a->operand[0], a->operand[1], a->operand[2], b->operand[1],
+                                b->operand[2]};
+        graph_replace(op->result[0], add_linear(f, op, &attr, 5, operand, &op->result[0]->type));
+        return;
+    }
+}
+
+/* r + y, where y is a linear of one weight. */
+static void fuse_residual(Fuse *f, Op *op)
+{
+    if (op->kind != OP_ADD || op->result[0]->type.dtype != CVN_F32)
+        return;
+    for (int i = 1; i >= 0; i--) {
+        const Op *a = simple_linear(op->operand[i]);
+        if (!a || !is_used_once(f, op->operand[i]) || op->operand[0] == op->operand[1])
+            continue;
+        cvn_value *operand[] = {a->operand[0], a->operand[1], a->operand[2], op->operand[1 - i]};
+        graph_replace(op->result[0], add_linear(f, op, &a->attr, 4, operand, &op->result[0]->type));
+        return;
+    }
+}
+
+/* convert(y) to a shorter dtype, where y is f32 and nothing else's. */
+static void fuse_convert(Fuse *f, Op *op)
+{
+    if (op->kind != OP_CONVERT)
+        return;
+    const cvn_value *y = op->operand[0];
+    const Op *a = y->def;
+    cvn_dtype dtype = op->result[0]->type.dtype;
+    if (a->kind != OP_LINEAR || a->n_results != 1 || y->type.dtype != CVN_F32 ||
+        !is_used_once(f, y) || (dtype != CVN_BF16 && dtype != CVN_F16))
+        return;
+    graph_replace(op->result[0],
+                  add_linear(f, op, &a->attr, a->n_operands, a->operand, &op->result[0]->type));
+}
+
+/* Linears of one x become one, where the first of them is. */
+static void fuse_siblings(Fuse *f, Op *op)
+{
+    Op *member[LINEAR_WEIGHTS] = {op};
+    int n = 1;
+    if (op->kind != OP_LINEAR || !simple_linear(op->result[0]) || op->result[0]->forward)
+        return;
+    for (Op *next = op->next; next && n < LINEAR_WEIGHTS; next = next->next) {
+        if (next->kind != OP_LINEAR || next->n_results != 1 || next->result[0]->forward ||
+            !share_input(op, simple_linear(next->result[0])))
+            continue;
+        bool known = next->result[0]->id < f->n && op->result[0]->id < f->n;
+        for (int i = 1; i <= 2 && known; i++)
+            known = f->place[next->operand[i]->id] < f->place[op->result[0]->id];
+        if (known)
+            member[n++] = next;
+    }
+    if (n == 1)
+        return;
+    OpAttr attr = {.axis = op->attr.axis, .group_size = n};
+    cvn_value *operand[1 + 2 * LINEAR_WEIGHTS] = {op->operand[0]};
+    cvn_type type[LINEAR_WEIGHTS];
+    for (int i = 0; i < n; i++) {
+        operand[1 + 2 * i] = member[i]->operand[1];
+        operand[2 + 2 * i] = member[i]->operand[2];
+        type[i] = member[i]->result[0]->type;
+    }
+    cvn_value *first = add_linear(f, op, &attr, 1 + 2 * n, operand, type);
+    for (int i = 0; i < n && first != f->g->poison; i++)
+        graph_replace(member[i]->result[0], first->def->result[i]);
+}
+
+typedef void FuseRule(Fuse *f, Op *op);
+
+/* In this order: what is a product, then what it is part of, then what is left side by side. */
+static FuseRule *const rules[] = {fuse_product, fuse_swiglu, fuse_residual, fuse_convert,
+                                  fuse_siblings};
+
+static void walk(Fuse *f, FuseRule *rule)
+{
+    cvn_graph *g = f->g;
+    f->n = g->n_values;
+    f->uses = graph_uses(g, &g->arena);
+    f->place = arena_array(&g->arena, f->n, sizeof *f->place);
+    int64_t place = 0;
+    for (const Op *op = g->first; op; op = op->next, place++)
+        for (int i = 0; i < op->n_results; i++)
+            f->place[op->result[i]->id] = place;
+    for (Op *op = g->first; op && !g->err.code; op = op->next) {
+        graph_resolve_op(op);
+        rule(f, op);
+    }
+    graph_insert_before(g, NULL);
+    graph_resolve(g);
+    graph_remove_dead(g);
+}
+
+int graph_fuse_linear(cvn_graph *g, bool *changed, cvn_err *err)
+{
+    const char *file = g->file;
+    int line = g->line;
+    Fuse f = {.g = g};
+    bool any = false;
+    for (const Op *op = g->first; op && !any; op = op->next)
+        any = op->kind == OP_DEQUANTIZE || op->kind == OP_LINEAR;
+    for (size_t i = 0; any && i < sizeof rules / sizeof *rules && !g->err.code; i++)
+        walk(&f, rules[i]);
+    cvn_at(g, file, line);
+    if (changed)
+        *changed = f.changed;
+    return cvn_graph_check(g, err);
+}

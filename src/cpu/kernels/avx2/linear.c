@@ -1,0 +1,174 @@
+/*
+ * Products with quantized weights with AVX2: vpmaddwd sums two products of 16-bit numbers into each
+ * of 8 sums. Bytes are widened where they lie: of each pair the even ones by shifting left and
+ * right, the odd ones by shifting right; the activations are arranged to match,
+ *
+ *     x0 x2 x1 x3 | x4 x6 x5 x7 | …
+ */
+#include <stdint.h>
+
+static void arrange(const int16_t *x, int8_t *out);
+#include "cpu/kernels/linear_impl.h"
+
+enum { ROWS = 4, HALVES = 2 /* vectors of 8 sums */ };
+
+static void arrange(const int16_t *x, int8_t *out)
+{
+    int16_t pair[LINEAR_SPAN];
+    for (int i = 0; i < LINEAR_SPAN; i += PANEL_QUAD) {
+        pair[i] = x[i];
+        pair[i + 1] = x[i + 2];
+        pair[i + 2] = x[i + 1];
+        pair[i + 3] = x[i + 3];
+    }
+    memcpy(out, pair, sizeof pair);
+}
+
+VEC_INLINE __m256i pair_at(const int8_t *x)
+{
+    int32_t two;
+    memcpy(&two, x, 4);
+    return _mm256_set1_epi32(two);
+}
+
+VEC_INLINE __m256i load(const uint8_t *q)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)q);
+}
+
+/* sum += w . the pair of x */
+VEC_INLINE __m256i multiply_add(__m256i sum, __m256i w, __m256i x)
+{
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(w, x));
+}
+
+VEC_INLINE void add_row(float *c, const __m256 *sum, float scale, bool add)
+{
+#pragma GCC unroll 2
+    for (int h = 0; h < HALVES; h++) {
+        __m256 before = add ? _mm256_loadu_ps(c + 8 * h) : _mm256_setzero_ps();
+        _mm256_storeu_ps(c + 8 * h, _mm256_fmadd_ps(sum[h], _mm256_set1_ps(scale), before));
+    }
+}
+
+VEC_INLINE void rows_i8(const int M, const LinearTile *t)
+{
+    __m256i sum[ROWS][HALVES];
+#pragma GCC unroll 4
+    for (int r = 0; r < M; r++)
+        sum[r][0] = sum[r][1] = _mm256_setzero_si256();
+    for (int64_t u = 0; u < t->units; u++) {
+        const int8_t *x = t->x + u * 2 * PANEL_QUAD;
+#pragma GCC unroll 2
+        for (int h = 0; h < HALVES; h++) {
+            __m256i q = load(t->q + u * PANEL_BYTES + 32 * h);
+            __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(q, 8), 8);
+            __m256i odd = _mm256_srai_epi16(q, 8);
+#pragma GCC unroll 4
+            for (int r = 0; r < M; r++) {
+                const int8_t *at = x + r * LINEAR_ROW_BYTES;
+                sum[r][h] = multiply_add(sum[r][h], even, pair_at(at));
+                sum[r][h] = multiply_add(sum[r][h], odd, pair_at(at + 4));
+            }
+        }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < M; r++) {
+        __m256 y[HALVES] = {_mm256_cvtepi32_ps(sum[r][0]), _mm256_cvtepi32_ps(sum[r][1])};
+        add_row(t->c + r * PANEL_ROWS, y, t->span[r].scale, t->add);
+    }
+}
+
+VEC_INLINE __m256 load_scale(const LinearTile *t, int64_t at)
+{
+    return t->scale_dtype == CVN_F32 ? vf_load((const float *)t->scale + at)
+                                     : vf_load_bf16((const uint16_t *)t->scale + at);
+}
+
+/* One group of half a panel. */
+VEC_INLINE void group_i4(const int M, const LinearTile *t, int64_t first, int h, __m256i *sum)
+{
+#pragma GCC unroll 4
+    for (int r = 0; r < M; r++)
+        sum[r] = _mm256_setzero_si256();
+    for (int64_t u = first; u < first + t->group; u++) {
+        const int8_t *x = t->x + u * 4 * PANEL_QUAD;
+        __m256i q = load(t->q + u * PANEL_BYTES + 32 * h);
+        /* The nibbles of each pair of bytes, from the lowest on: columns b, 4 + b of the even byte,
+           then of the odd one. */
+        __m256i w[4] = {_mm256_srai_epi16(_mm256_slli_epi16(q, 12), 12),
+                        _mm256_srai_epi16(_mm256_slli_epi16(q, 4), 12),
+                        _mm256_srai_epi16(_mm256_slli_epi16(q, 8), 12), _mm256_srai_epi16(q, 12)};
+#pragma GCC unroll 4
+        for (int r = 0; r < M; r++)
+#pragma GCC unroll 4
+            for (int i = 0; i < 4; i++)
+                sum[r] = multiply_add(sum[r], w[i], pair_at(x + r * LINEAR_ROW_BYTES + 4 * i));
+    }
+}
+
+VEC_INLINE void rows_i4(const int M, const LinearTile *t)
+{
+    __m256 y[ROWS][HALVES];
+#pragma GCC unroll 4
+    for (int r = 0; r < M; r++)
+        y[r][0] = y[r][1] = _mm256_setzero_ps();
+    for (int64_t g = 0; g < t->units / t->group; g++)
+#pragma GCC unroll 2
+        for (int h = 0; h < HALVES; h++) {
+            __m256i sum[ROWS];
+            group_i4(M, t, g * t->group, h, sum);
+            __m256 scale = load_scale(t, g * PANEL_ROWS + 8 * h);
+#pragma GCC unroll 4
+            for (int r = 0; r < M; r++)
+                y[r][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[r]), scale, y[r][h]);
+        }
+#pragma GCC unroll 4
+    for (int r = 0; r < M; r++)
+        add_row(t->c + r * PANEL_ROWS, y[r], t->span[r].scale, t->add);
+}
+
+static void tile_i8(const LinearTile *t)
+{
+    switch (t->rows) {
+    case 1:
+        rows_i8(1, t);
+        break;
+    case 2:
+        rows_i8(2, t);
+        break;
+    case 3:
+        rows_i8(3, t);
+        break;
+    default:
+        rows_i8(ROWS, t);
+        break;
+    }
+}
+
+static void tile_i4(const LinearTile *t)
+{
+    switch (t->rows) {
+    case 1:
+        rows_i4(1, t);
+        break;
+    case 2:
+        rows_i4(2, t);
+        break;
+    case 3:
+        rows_i4(3, t);
+        break;
+    default:
+        rows_i4(ROWS, t);
+        break;
+    }
+}
+
+const LinearIsa linear_avx2 = {
+    .rows_i8 = ROWS,
+    .rows_i4 = ROWS,
+    .quantize = quantize,
+    .tile_i8 = tile_i8,
+    .tile_i4 = tile_i4,
+    .write = write,
+};

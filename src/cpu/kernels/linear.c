@@ -1,0 +1,261 @@
+/* The loops around the tiles of linear.h, and the kernels of `linear`. */
+#include "cpu/kernels/linear.h"
+
+#include "cpu/kernels/kernels.h"
+
+#include <string.h>
+
+/* Elements of x up to which every thread quantizes all of it for itself: less work than meeting. */
+enum { ALONE = 16384 };
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t round_up(int64_t n, int64_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+/* One product: what the operation says, and where its parts are in scratch. */
+typedef struct Product {
+    const Op *op;
+    int weights, residual; /* the residual's operand, or -1 */
+    bool swiglu;
+    LinearWeight weight[LINEAR_WEIGHTS];
+    int64_t m, k, spans;
+    int64_t group;    /* columns of a group; LINEAR_SPAN for i8 */
+    int64_t jobs;     /* panels of results */
+    int64_t chunk;    /* rows computed at a time */
+    bool alone;       /* each thread quantizes all of x for itself */
+    size_t x_bytes;   /* of the arranged activations, all rows */
+    size_t all_bytes; /* and their spans */
+    size_t c_bytes;   /* of a thread's sums */
+} Product;
+
+static Product read_product(const Op *op, int n_threads)
+{
+    Product p = {.op = op,
+                 .weights = (int)op->attr.group_size,
+                 .residual = linear_residual(op),
+                 .swiglu = op->attr.flag,
+                 .m = linear_rows(op)};
+    for (int i = 0; i < p.weights; i++) {
+        p.weight[i] = linear_weight(op, i);
+        p.jobs += i && p.swiglu ? 0 : p.weight[i].panels;
+    }
+    p.k = p.weight[0].k;
+    p.spans = round_up(p.k, LINEAR_SPAN) / LINEAR_SPAN;
+    p.group = p.weight[0].dtype == CVN_I4 ? p.k / p.weight[0].groups : LINEAR_SPAN;
+    p.chunk = least(p.m, LINEAR_CHUNK);
+    p.alone = n_threads > 1 && p.m * p.k <= ALONE;
+    p.x_bytes = (size_t)(p.spans * p.m * LINEAR_ROW_BYTES);
+    p.all_bytes = p.x_bytes + (size_t)(p.spans * p.m) * sizeof(LinearSpan);
+    p.all_bytes = (size_t)round_up((int64_t)p.all_bytes, 64);
+    p.c_bytes = (size_t)(p.chunk * LINEAR_BLOCK * PANEL_ROWS) * sizeof(float);
+    p.c_bytes *= p.swiglu ? 2 : 1;
+    return p;
+}
+
+/* Weights of one kind, whose groups make whole spans. */
+bool linear_match(const Op *op)
+{
+    LinearWeight first = linear_weight(op, 0);
+    for (int i = 0; i < (int)op->attr.group_size; i++) {
+        LinearWeight w = linear_weight(op, i);
+        if (w.dtype != first.dtype || w.groups != first.groups)
+            return false;
+        if (w.dtype == CVN_I8 && (w.groups != 1 || w.scale_dtype != CVN_F32))
+            return false;
+    }
+    if (first.dtype == CVN_I8)
+        return true;
+    int64_t group = first.k / first.groups;
+    return LINEAR_SPAN % group == 0;
+}
+
+size_t linear_scratch(const Op *op, int n_threads)
+{
+    Product p = read_product(op, n_threads);
+    size_t threads = (size_t)n_threads;
+    return p.all_bytes * (p.alone ? threads : 1) + p.c_bytes * threads;
+}
+
+/* One thread's view. */
+typedef struct Work {
+    const LinearIsa *isa;
+    const Product *p;
+    const KernelArgs *args;
+    int8_t *x;        /* [spans][m][LINEAR_ROW_BYTES] */
+    LinearSpan *span; /* [spans][m] */
+    float *c;         /* [LINEAR_BLOCK][weights of a job][chunk][16] */
+} Work;
+
+static void quantize_rows(const Work *w)
+{
+    const Product *p = w->p;
+    int64_t begin = 0, end = p->spans * p->m;
+    if (!p->alone)
+        kernel_share(end, 1, w->args->thread, w->args->n_threads, &begin, &end);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t k0 = i / p->m * LINEAR_SPAN, row = i % p->m;
+        w->isa->quantize(p->op->operand[0]->type.dtype, w->args->in[0], row * p->k + k0,
+                         least(LINEAR_SPAN, p->k - k0), p->group, w->x + i * LINEAR_ROW_BYTES,
+                         &w->span[i]);
+    }
+    if (!p->alone)
+        kernel_sync(w->args);
+}
+
+/* Where a panel of results comes from. */
+typedef struct Job {
+    int weight;    /* of swiglu: the first */
+    int64_t panel; /* of the weight */
+} Job;
+
+static Job job_at(const Product *p, int64_t i)
+{
+    Job job = {0, i};
+    while (!p->swiglu && job.panel >= p->weight[job.weight].panels)
+        job.panel -= p->weight[job.weight++].panels;
+    return job;
+}
+
+/* One panel, one span, `rows` rows from m0 on, into c. */
+static void multiply(const Work *w, int weight, int64_t panel, int64_t span, int64_t m0,
+                     int64_t rows, float *c)
+{
+    const Product *p = w->p;
+    const LinearWeight *lw = &p->weight[weight];
+    bool is_i4 = lw->dtype == CVN_I4;
+    int64_t unit = panel_unit(lw->dtype), first = span * LINEAR_SPAN / unit;
+    int64_t group = span * LINEAR_SPAN / p->group, step = is_i4 ? w->isa->rows_i4 : w->isa->rows_i8;
+    size_t scale = (size_t)((panel * lw->groups + group) * PANEL_ROWS);
+    LinearTile t = {
+        .q = (const uint8_t *)w->args->in[1 + 2 * weight] +
+             (panel * lw->units + first) * PANEL_BYTES,
+        .units = least(LINEAR_SPAN / unit, lw->units - first),
+        .group = p->group / unit,
+        .scale = (const char *)w->args->in[2 + 2 * weight] +
+                 scale * (lw->scale_dtype == CVN_F32 ? 4 : 2),
+        .scale_dtype = lw->scale_dtype,
+        .add = span > 0,
+    };
+    for (int64_t r = 0; r < rows; r += step) {
+        int64_t at = span * p->m + m0 + r;
+        t.rows = (int)least(step, rows - r);
+        t.x = w->x + at * LINEAR_ROW_BYTES;
+        t.span = w->span + at;
+        t.c = c + r * PANEL_ROWS;
+        (is_i4 ? w->isa->tile_i4 : w->isa->tile_i8)(&t);
+    }
+}
+
+static void write_job(const Work *w, Job job, int64_t m0, int64_t rows, const float *c)
+{
+    const Product *p = w->p;
+    const LinearWeight *lw = &p->weight[job.weight];
+    int64_t n0 = job.panel * PANEL_ROWS;
+    LinearOut o = {
+        .rows = (int)rows,
+        .columns = (int)least(PANEL_ROWS, lw->n - n0),
+        .c = c,
+        .out = w->args->out[job.weight],
+        .dtype = p->op->result[job.weight]->type.dtype,
+        .at = m0 * lw->n + n0,
+        .stride = lw->n,
+    };
+    if (lw->dtype == CVN_I8) {
+        o.scale = (const float *)w->args->in[2 + 2 * job.weight] + n0;
+        o.up_scale = p->swiglu ? (const float *)w->args->in[4] + n0 : NULL;
+    }
+    if (p->swiglu)
+        o.up = c + p->chunk * PANEL_ROWS;
+    if (p->residual >= 0)
+        o.residual = (const float *)w->args->in[p->residual] + o.at;
+    w->isa->write(&o);
+}
+
+/* Panels [first, first + jobs) of the results, rows [m0, m0 + rows). */
+static void run_block(const Work *w, int64_t first, int64_t jobs, int64_t m0, int64_t rows)
+{
+    const Product *p = w->p;
+    int each = p->swiglu ? 2 : 1;
+    int64_t size = p->chunk * PANEL_ROWS;
+    for (int64_t span = 0; span < p->spans; span++)
+        for (int64_t j = 0; j < jobs; j++) {
+            Job job = job_at(p, first + j);
+            for (int i = 0; i < each; i++)
+                multiply(w, job.weight + i, job.panel, span, m0, rows,
+                         w->c + (j * each + i) * size);
+        }
+    for (int64_t j = 0; j < jobs; j++)
+        write_job(w, job_at(p, first + j), m0, rows, w->c + j * each * size);
+}
+
+void linear_run(const LinearIsa *isa, const KernelArgs *args)
+{
+    Product p = read_product(args->op, args->n_threads);
+    if (p.m == 0)
+        return;
+    char *scratch = args->scratch,
+         *x = scratch + (p.alone ? p.all_bytes * (size_t)args->thread : 0);
+    char *c = scratch + p.all_bytes * (p.alone ? (size_t)args->n_threads : 1);
+    Work w = {.isa = isa,
+              .p = &p,
+              .args = args,
+              .x = (int8_t *)x,
+              .span = (LinearSpan *)(void *)(x + p.x_bytes),
+              .c = (float *)(void *)(c + p.c_bytes * (size_t)args->thread)};
+    quantize_rows(&w);
+    int64_t begin, end, block = p.m <= isa->rows_i4 ? 1 : LINEAR_BLOCK;
+    kernel_share(p.jobs, 1, args->thread, args->n_threads, &begin, &end);
+    for (int64_t m0 = 0; m0 < p.m; m0 += p.chunk)
+        for (int64_t j = begin; j < end; j += block)
+            run_block(&w, j, least(block, end - j), m0, least(p.chunk, p.m - m0));
+}
+
+/* The function of one row of the table; a kernel has no other way to carry its instruction set. */
+#define LINEAR_FUNCTION(isa)                                                                       \
+    static void run_##isa(const KernelArgs *args)                                                  \
+    {                                                                                              \
+        linear_run(&linear_##isa, args);                                                           \
+    }
+
+LINEAR_FUNCTION(portable)
+
+const Kernel linear_kernels_portable[] = {
+    {.name = "linear.portable",
+     .kind = OP_LINEAR,
+     .match = linear_match,
+     .scratch = linear_scratch,
+     .run = run_portable},
+    {0},
+};
+
+#if defined(CVN_HAVE_AVX2)
+LINEAR_FUNCTION(avx2)
+
+const Kernel linear_kernels_avx2[] = {
+    {.name = "linear.avx2",
+     .kind = OP_LINEAR,
+     .match = linear_match,
+     .scratch = linear_scratch,
+     .run = run_avx2},
+    {0},
+};
+#endif
+
+#if defined(CVN_HAVE_AVX512)
+LINEAR_FUNCTION(avx512_vnni)
+
+const Kernel linear_kernels_avx512_vnni[] = {
+    {.name = "linear.avx512.vnni",
+     .kind = OP_LINEAR,
+     .match = linear_match,
+     .scratch = linear_scratch,
+     .run = run_avx512_vnni},
+    {0},
+};
+#endif

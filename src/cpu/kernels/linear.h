@@ -1,0 +1,101 @@
+/*
+ * Products with quantized weights, in integers.
+ *
+ * Weights are i8 or i4 in panels of 16 rows (graph/panels.h) and are read once, as they lie. The
+ * activations are brought to integers of the same kind: in each span of 512 neighbours in k, a row
+ * of x becomes 16-bit fixed point with one scale,
+ *
+ *     X = round(x / s),  s = max |x| / 32512,  X = 256 hi + lo,  -128 <= hi, lo <= 127
+ *
+ * so that one instruction (vpdpbusd) sums four products of a weight with hi, one with lo, and no
+ * weight is ever converted. Sums of a span are exact:
+ *
+ *     |sum| <= 128 * 32512 * 512 < 2^31
+ *
+ * and only their scaling is in f32:  y = sum over spans of s * (sum over groups of scale * sum).
+ * Rounding to 16 bits of the largest element of a span disturbs a sum less than that element's own
+ * rounding to bf16 does. A span with a NaN or an infinity makes the row's results NaN.
+ *
+ * What holds for results: integer sums have no order, and the spans of a row are added in one order
+ * whatever else is computed, so that a row has the same bits in any batch, in prefill and decode, at
+ * any place, on any number of threads.
+ *
+ * The loops (blocks that keep a span of the activations in L2 and of a panel in L1):
+ *
+ *     x is quantized once, by all threads
+ *     for rows, LINEAR_CHUNK at a time
+ *       for panels of weights, each thread its own range, LINEAR_BLOCK at a time
+ *         for spans of k
+ *           for panels of the block
+ *             for tiles of rows               tile(): rows x 16 sums in registers
+ */
+#ifndef CVN_CPU_KERNELS_LINEAR_H
+#define CVN_CPU_KERNELS_LINEAR_H
+
+#include "compile/kernel.h"
+#include "graph/linear.h"
+#include "graph/panels.h"
+
+enum {
+    LINEAR_SPAN = 512,                              /* elements of k with one scale */
+    LINEAR_ROW_BYTES = 2 * LINEAR_SPAN,             /* of a row's span of activations */
+    LINEAR_LEAST_GROUP = 8,                         /* of i4 weights */
+    LINEAR_SUMS = LINEAR_SPAN / LINEAR_LEAST_GROUP, /* sums of a row's span at most */
+    LINEAR_CHUNK = 240,                             /* rows that are computed at a time */
+    LINEAR_BLOCK = 4                                /* panels that are computed at a time */
+};
+
+/* One row's span: what of it is not in the arranged bytes. */
+typedef struct LinearSpan {
+    float scale;
+    int32_t sum[LINEAR_SUMS]; /* of X: over each group of an i4 weight; over the span for i8 */
+} LinearSpan;
+
+/* One tile: some rows of x and one panel, over one span. */
+typedef struct LinearTile {
+    int rows;               /* at most the rows of the instruction set's tile */
+    const int8_t *x;        /* [rows][LINEAR_ROW_BYTES], as arrange() made them */
+    const LinearSpan *span; /* [rows] */
+    const uint8_t *q;       /* [units][64] of the panel, from the span on */
+    int64_t units;          /* of q in this span */
+    int64_t group;          /* units of an i4 group */
+    const void *scale;      /* i4: [groups][16], from the span on */
+    cvn_dtype scale_dtype;
+    float *c; /* [rows][16], f32 sums; i8: still to be multiplied by the row's scale */
+    bool add; /* to c, else c is overwritten */
+} LinearTile;
+
+/* What leaves: `rows` rows of a panel's 16 sums. */
+typedef struct LinearOut {
+    int rows, columns;             /* columns <= 16 */
+    const float *c, *up;           /* [rows][16]; up: of the second weight of swiglu, or NULL */
+    const float *scale, *up_scale; /* [16] to multiply by, or NULL: i4 */
+    const float *residual;         /* the first row's, or NULL */
+    void *out;                     /* the result, from element `at` on */
+    cvn_dtype dtype;
+    int64_t at, stride; /* elements: the first row's first column; from row to row */
+} LinearOut;
+
+typedef struct LinearIsa {
+    int rows_i8, rows_i4; /* of a tile */
+    /* Row of x, n <= 512 elements from `at` on, to fixed point; group: elements of a sum. */
+    void (*quantize)(cvn_dtype dtype, const void *x, int64_t at, int64_t n, int64_t group,
+                     int8_t *out, LinearSpan *span);
+    void (*tile_i8)(const LinearTile *tile);
+    void (*tile_i4)(const LinearTile *tile);
+    void (*write)(const LinearOut *out);
+} LinearIsa;
+
+bool linear_match(const Op *op);
+size_t linear_scratch(const Op *op, int n_threads);
+void linear_run(const LinearIsa *isa, const KernelArgs *args);
+
+extern const LinearIsa linear_portable;
+#if defined(CVN_HAVE_AVX2)
+extern const LinearIsa linear_avx2;
+#endif
+#if defined(CVN_HAVE_AVX512)
+extern const LinearIsa linear_avx512_vnni;
+#endif
+
+#endif

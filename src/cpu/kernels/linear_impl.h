@@ -1,0 +1,86 @@
+/*
+ * The parts of linear.h that are the same for every instruction set, on the vectors of vec.h: to
+ * fixed point, and out of the sums. The file that includes this has defined
+ *
+ *     static void arrange(const int16_t *x, int8_t *out)
+ *
+ * which lays 512 numbers out as its tiles read them, in 1024 bytes.
+ */
+#include "cpu/kernels/linear.h"
+#include "cpu/kernels/tile.h"
+#include "cpu/kernels/vec_math.h"
+
+/* The largest magnitude, by the bits: a NaN counts as larger than all. */
+static float largest(const float *x)
+{
+    uint32_t most = 0;
+    for (int64_t i = 0; i < LINEAR_SPAN; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, 4);
+        bits &= 0x7fffffffu;
+        most = bits > most ? bits : most;
+    }
+    float value;
+    memcpy(&value, &most, 4);
+    return value;
+}
+
+static void quantize(cvn_dtype dtype, const void *x, int64_t at, int64_t n, int64_t group,
+                     int8_t *out, LinearSpan *span)
+{
+    float buffer[TILE], value[LINEAR_SPAN];
+    int16_t fixed[LINEAR_SPAN];
+    memcpy(value, tile_read(dtype, x, at, n, buffer), (size_t)n * sizeof *value);
+    memset(value + n, 0, (size_t)(LINEAR_SPAN - n) * sizeof *value);
+    float most = largest(value);
+    float inverse = 32512.0f / most;
+    span->scale = most * (1.0f / 32512.0f);
+    if (!(most < INFINITY) || !(inverse < INFINITY)) { /* or all 0, or nearly */
+        span->scale = most < INFINITY ? 0 : NAN;
+        inverse = 0;
+        memset(value, 0, sizeof value);
+    }
+    for (int64_t i = 0; i < LINEAR_SPAN; i++) {
+        float shifted = value[i] * inverse + 12582912.0f; /* the nearest integer in the low bits */
+        int32_t bits;
+        memcpy(&bits, &shifted, 4);
+        fixed[i] = (int16_t)(bits - 0x4b400000);
+    }
+    for (int64_t g = 0; g < LINEAR_SPAN / group; g++) {
+        int32_t sum = 0;
+        for (int64_t i = g * group; i < (g + 1) * group; i++)
+            sum += fixed[i];
+        span->sum[g] = sum;
+    }
+    arrange(fixed, out);
+}
+
+/* Vectors of 16 columns. */
+enum { COLUMN_VECTORS = PANEL_ROWS / VN };
+
+static void write(const LinearOut *o)
+{
+    for (int r = 0; r < o->rows; r++) {
+        float y[PANEL_ROWS];
+        for (int v = 0; v < COLUMN_VECTORS; v++) {
+            vf sum = vf_load(o->c + r * PANEL_ROWS + v * VN);
+            if (o->scale)
+                sum *= vf_load(o->scale + v * VN);
+            if (o->up) {
+                vf up = vf_load(o->up + r * PANEL_ROWS + v * VN);
+                if (o->up_scale)
+                    up *= vf_load(o->up_scale + v * VN);
+                sum = sum * vf_logistic(sum) * up;
+            }
+            vf_store(y + v * VN, sum);
+        }
+        if (o->residual)
+            for (int j = 0; j < o->columns; j++)
+                y[j] += o->residual[r * o->stride + j];
+        int64_t at = o->at + r * o->stride;
+        float *to = tile_target(o->dtype, o->out, at, y);
+        if (to != y)
+            memcpy(to, y, (size_t)o->columns * sizeof *y);
+        tile_write(o->dtype, o->out, at, o->columns, to);
+    }
+}

@@ -1,0 +1,84 @@
+/* Products with quantized weights in portable C. */
+#include <stdint.h>
+
+static void arrange(const int16_t *x, int8_t *out);
+#include "cpu/kernels/linear_impl.h"
+
+enum { ROWS = 4 };
+
+/* As they are. */
+static void arrange(const int16_t *x, int8_t *out)
+{
+    memcpy(out, x, LINEAR_ROW_BYTES);
+}
+
+/* sum[j] += the four products of row j. */
+static void add_quads(const int8_t *q, const int16_t *x, int32_t sum[PANEL_ROWS])
+{
+    for (int j = 0; j < PANEL_ROWS; j++)
+        sum[j] += q[4 * j] * x[0] + q[4 * j + 1] * x[1] + q[4 * j + 2] * x[2] + q[4 * j + 3] * x[3];
+}
+
+static void add_to(float *c, const float *y, bool add)
+{
+    for (int j = 0; j < PANEL_ROWS; j++)
+        c[j] = add ? c[j] + y[j] : y[j];
+}
+
+static void tile_i8(const LinearTile *t)
+{
+    for (int r = 0; r < t->rows; r++) {
+        int32_t sum[PANEL_ROWS] = {0};
+        float y[PANEL_ROWS];
+        int16_t x[LINEAR_SPAN];
+        memcpy(x, t->x + r * LINEAR_ROW_BYTES, sizeof x);
+        for (int64_t u = 0; u < t->units; u++)
+            add_quads((const int8_t *)t->q + u * PANEL_BYTES, x + u * PANEL_QUAD, sum);
+        for (int j = 0; j < PANEL_ROWS; j++)
+            y[j] = (float)sum[j] * t->span[r].scale;
+        add_to(t->c + r * PANEL_ROWS, y, t->add);
+    }
+}
+
+static float scale_at(const LinearTile *t, int64_t i)
+{
+    return t->scale_dtype == CVN_F32 ? ((const float *)t->scale)[i]
+                                     : bf16_to_f32(((const uint16_t *)t->scale)[i]);
+}
+
+static void tile_i4(const LinearTile *t)
+{
+    for (int r = 0; r < t->rows; r++) {
+        float y[PANEL_ROWS] = {0};
+        int16_t x[LINEAR_SPAN];
+        memcpy(x, t->x + r * LINEAR_ROW_BYTES, sizeof x);
+        for (int64_t u = 0; u < t->units;) {
+            int64_t group = u / t->group;
+            int32_t sum[PANEL_ROWS] = {0};
+            for (int64_t i = 0; i < t->group; i++, u++) {
+                const uint8_t *q = t->q + u * PANEL_BYTES;
+                int8_t low[PANEL_BYTES], high[PANEL_BYTES];
+                for (int j = 0; j < PANEL_BYTES; j++) {
+                    low[j] = (int8_t)((q[j] & 15) ^ 8) - 8;
+                    high[j] = (int8_t)((q[j] >> 4) ^ 8) - 8;
+                }
+                add_quads(low, x + u * 2 * PANEL_QUAD, sum);
+                add_quads(high, x + (u * 2 + 1) * PANEL_QUAD, sum);
+            }
+            for (int j = 0; j < PANEL_ROWS; j++)
+                y[j] += (float)sum[j] * scale_at(t, group * PANEL_ROWS + j);
+        }
+        for (int j = 0; j < PANEL_ROWS; j++)
+            y[j] *= t->span[r].scale;
+        add_to(t->c + r * PANEL_ROWS, y, t->add);
+    }
+}
+
+const LinearIsa linear_portable = {
+    .rows_i8 = ROWS,
+    .rows_i4 = ROWS,
+    .quantize = quantize,
+    .tile_i8 = tile_i8,
+    .tile_i4 = tile_i4,
+    .write = write,
+};

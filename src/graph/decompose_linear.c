@@ -1,0 +1,59 @@
+/*
+ * Quantized weights in plain operations: converted, brought from panels into rows, multiplied by
+ * their scales. An i8 weight of 20 rows and 6 columns:
+ *
+ *     q i8[2,2,16,4] -> f32 -> transpose -> [2,16,2,4] -> reshape [32,1,8]
+ *     scale f32[2,1,16] -> [2,16,1] -> [32,1] -> over [32,1,8];  q * scale -> [32,8] -> slice [20,6]
+ */
+#include "graph/decompose_impl.h"
+#include "graph/linear.h"
+#include "graph/panels.h"
+
+/* f32 [n, k] */
+static cvn_value *rows_of(cvn_graph *g, cvn_value *q, cvn_value *scale, const LinearWeight *w)
+{
+    int64_t rows = w->panels * PANEL_ROWS, columns = w->units * panel_unit(w->dtype);
+    const int64_t grouped[] = {rows, w->groups, columns / w->groups};
+    cvn_value *value = as(g, q, CVN_F32);
+    value = w->dtype == CVN_I4 ? cvn_transpose(g, value, (const int[]){0, 2, 1, 4, 3})
+                               : cvn_transpose(g, value, (const int[]){0, 2, 1, 3});
+    value = cvn_reshape(g, value, 3, grouped);
+    cvn_value *step = cvn_transpose(g, as(g, scale, CVN_F32), (const int[]){0, 2, 1});
+    step = cvn_reshape(g, step, 2, grouped);
+    value = cvn_multiply(g, value, spread(g, step, &value->type, (const int[]){0, 1}));
+    value = cvn_reshape(g, value, 2, (const int64_t[]){rows, columns});
+    if (rows == w->n && columns == w->k)
+        return value;
+    return cvn_slice(g, value, (const int64_t[]){0, 0}, (const int64_t[]){w->n, w->k}, NULL);
+}
+
+void decompose_dequantize(cvn_graph *g, const Op *op, cvn_value **out)
+{
+    const cvn_type *type = &op->result[0]->type;
+    LinearWeight w = dequantize_weight(op);
+    cvn_value *value = rows_of(g, op->operand[0], op->operand[1], &w);
+    out[0] = as(g, cvn_reshape(g, value, type->rank, type->dim), type->dtype);
+}
+
+void decompose_linear(cvn_graph *g, const Op *op, cvn_value **out)
+{
+    const cvn_dot_dims dims = {.n_contract = 1, .lhs_contract = {1}, .rhs_contract = {1}};
+    int weights = (int)op->attr.group_size, residual = linear_residual(op);
+    int64_t rows = linear_rows(op);
+    cvn_value *y[LINEAR_WEIGHTS];
+    for (int i = 0; i < weights; i++) {
+        LinearWeight w = linear_weight(op, i);
+        cvn_value *x = cvn_reshape(g, op->operand[0], 2, (const int64_t[]){rows, w.k});
+        cvn_value *values = rows_of(g, op->operand[1 + 2 * i], op->operand[2 + 2 * i], &w);
+        y[i] = cvn_dot_general(g, as(g, x, CVN_F32), values, &dims, CVN_F32);
+    }
+    if (op->attr.flag)
+        y[0] = cvn_multiply(g, cvn_multiply(g, y[0], cvn_logistic(g, y[0])), y[1]);
+    for (int i = 0; i < op->n_results; i++) {
+        const cvn_type *type = &op->result[i]->type;
+        cvn_value *result = cvn_reshape(g, y[i], type->rank, type->dim);
+        if (residual >= 0)
+            result = cvn_add(g, result, op->operand[residual]);
+        out[i] = as(g, result, type->dtype);
+    }
+}

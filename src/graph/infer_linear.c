@@ -1,0 +1,143 @@
+/* Shape inference of products with quantized weights; graph/panels.h says how those lie. */
+#include "graph/infer.h"
+#include "graph/linear.h"
+#include "graph/panels.h"
+
+cvn_type panel_type(cvn_dtype dtype, int64_t rows, int64_t k)
+{
+    int64_t units = (k + panel_unit(dtype) - 1) / panel_unit(dtype);
+    if (dtype == CVN_I4)
+        return CVN_TYPE(CVN_I4, panel_count(rows), units, PANEL_ROWS, PANEL_QUAD, 2);
+    return CVN_TYPE(CVN_I8, panel_count(rows), units, PANEL_ROWS, PANEL_QUAD);
+}
+
+cvn_type panel_scale_type(cvn_dtype dtype, int64_t rows, int64_t groups)
+{
+    return CVN_TYPE(dtype, panel_count(rows), groups, PANEL_ROWS);
+}
+
+int linear_results(const OpAttr *attr)
+{
+    return attr->flag ? 1 : (int)attr->group_size;
+}
+
+/* Operands q and scale hold a weight of n rows and k columns. */
+static int check_panels(const Op *op, int q, int64_t n, int64_t k, cvn_err *err)
+{
+    const cvn_type *type = in_type(op, q), *scale = in_type(op, q + 1);
+    if (n < 1 || k < 1)
+        return infer_fail(op, err, "a weight of %lld rows and %lld columns is empty", (long long)n,
+                          (long long)k);
+    cvn_type want = panel_type(type->dtype == CVN_I4 ? CVN_I4 : CVN_I8, n, k);
+    if (!cvn_type_equal(type, &want)) {
+        char text[TYPE_TEXT];
+        return infer_fail(op, err, "a weight of %lld rows and %lld columns lies in %s",
+                          (long long)n, (long long)k, type_text(&want, text, sizeof text));
+    }
+    int64_t groups = scale->rank == 3 ? scale->dim[1] : 0;
+    if ((scale->dtype != CVN_F32 && scale->dtype != CVN_BF16) || groups < 1 ||
+        scale->dim[0] != want.dim[0] || scale->dim[2] != PANEL_ROWS)
+        return infer_fail(op, err, "the scale must be f32 or bf16 [%lld, groups, %d]",
+                          (long long)want.dim[0], PANEL_ROWS);
+    int64_t unit = panel_unit(type->dtype);
+    if ((groups > 1 || type->dtype == CVN_I4) && k % (groups * unit))
+        return infer_fail(op, err, "%lld columns do not make %lld groups of whole units of %lld",
+                          (long long)k, (long long)groups, (long long)unit);
+    return CVN_OK;
+}
+
+/* Product of dimensions [from, to), or -1 where it overflows or one is negative. */
+static int64_t product(const cvn_type *type, int from, int to)
+{
+    int64_t n = 1;
+    for (int d = from; d < to; d++)
+        if (type->dim[d] < 0 || __builtin_mul_overflow(n, type->dim[d], &n) || n > INT64_C(1) << 50)
+            return -1;
+    return n;
+}
+
+int infer_dequantize(const Op *op, cvn_type *type, cvn_err *err)
+{
+    if (type[0].dtype == CVN_DTYPE_COUNT || !infer_is_float(type[0].dtype))
+        return infer_fail(op, err, "needs a result type of floats");
+    int rows = (int)op->attr.axis;
+    if (op->attr.axis < 1 || op->attr.axis >= type[0].rank)
+        return infer_fail(op, err, "rows is %lld, but the result has %d dimensions",
+                          (long long)op->attr.axis, type[0].rank);
+    return check_panels(op, 0, product(&type[0], 0, rows), product(&type[0], rows, type[0].rank),
+                        err);
+}
+
+int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
+{
+    const cvn_type *x = in_type(op, 0);
+    int64_t contract = op->attr.axis, weights = op->attr.group_size;
+    if (weights < 1 || weights > LINEAR_WEIGHTS || (op->attr.flag && weights != 2))
+        return infer_fail(op, err, "takes 1 to %d weights, and 2 with swiglu", LINEAR_WEIGHTS);
+    int residual = op->n_operands - 1 - 2 * (int)weights, results = linear_results(&op->attr);
+    if (residual < 0 || residual > 1 || (residual && results != 1))
+        return infer_fail(op, err,
+                          "takes x, a weight and its scale for each of %lld weights, and where "
+                          "there is one result a residual",
+                          (long long)weights);
+    if (!infer_is_float(x->dtype) || x->dtype == CVN_F64 || contract < 1 || contract > x->rank)
+        return infer_fail(op, err, "x must be f32, bf16 or f16 of at least %lld dimensions",
+                          (long long)contract);
+    int lead = x->rank - (int)contract;
+    int64_t k = product(x, lead, x->rank);
+    for (int i = 0; i < (int)weights; i++) {
+        const cvn_type *y = &type[op->attr.flag ? 0 : i];
+        if (y->dtype == CVN_DTYPE_COUNT || !infer_is_float(y->dtype) || y->dtype == CVN_F64)
+            return infer_fail(op, err, "needs result types of f32, bf16 or f16");
+        bool like_x = y->rank > lead;
+        for (int d = 0; d < lead && like_x; d++)
+            like_x = y->dim[d] == x->dim[d];
+        if (!like_x)
+            return infer_fail(op, err, "results begin with the %d dimensions of x that are kept",
+                              lead);
+        if (check_panels(op, 1 + 2 * i, product(y, lead, y->rank), k, err))
+            return CVN_ESHAPE;
+    }
+    if (residual) {
+        cvn_type like = type[0];
+        like.dtype = CVN_F32;
+        if (!cvn_type_equal(&like, in_type(op, op->n_operands - 1)))
+            return infer_fail(op, err, "the residual must be f32 of the result's shape");
+    }
+    return CVN_OK;
+}
+
+/* ---- reading what was checked ---- */
+
+static LinearWeight weight_of(const cvn_type *q, const cvn_type *scale, int64_t n, int64_t k)
+{
+    return (LinearWeight){.dtype = q->dtype,
+                          .scale_dtype = scale->dtype,
+                          .n = n,
+                          .k = k,
+                          .panels = q->dim[0],
+                          .units = q->dim[1],
+                          .groups = scale->dim[1]};
+}
+
+LinearWeight linear_weight(const Op *op, int i)
+{
+    const cvn_type *x = in_type(op, 0), *y = &op->result[op->attr.flag ? 0 : i]->type;
+    int lead = x->rank - (int)op->attr.axis;
+    return weight_of(in_type(op, 1 + 2 * i), in_type(op, 2 + 2 * i), product(y, lead, y->rank),
+                     product(x, lead, x->rank));
+}
+
+LinearWeight dequantize_weight(const Op *op)
+{
+    const cvn_type *y = &op->result[0]->type;
+    int rows = (int)op->attr.axis;
+    return weight_of(in_type(op, 0), in_type(op, 1), product(y, 0, rows),
+                     product(y, rows, y->rank));
+}
+
+int64_t linear_rows(const Op *op)
+{
+    const cvn_type *x = in_type(op, 0);
+    return product(x, 0, x->rank - (int)op->attr.axis);
+}

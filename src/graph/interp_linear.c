@@ -1,0 +1,55 @@
+/* What quantized weights and products with them mean, element by element. */
+#include "graph/interp_impl.h"
+#include "graph/linear.h"
+#include "graph/panels.h"
+
+#include <math.h>
+
+/* Element (row, column) of a weight. */
+static double weight_get(const LinearWeight *w, const void *q, const void *scale, int64_t row,
+                         int64_t column)
+{
+    int64_t group = column / ((w->units * panel_unit(w->dtype)) / w->groups);
+    int64_t at = (row / PANEL_ROWS * w->groups + group) * PANEL_ROWS + row % PANEL_ROWS;
+    return element_get(w->dtype, q, panel_index(w->dtype, w->units, row, column)) *
+           element_get(w->scale_dtype, scale, at);
+}
+
+void interp_dequantize(const Op *op, const void *const *in, void *const *out)
+{
+    LinearWeight w = dequantize_weight(op);
+    for (int64_t row = 0; row < w.n; row++)
+        for (int64_t column = 0; column < w.k; column++)
+            element_set(interp_out(op, 0)->dtype, out[0], row * w.k + column,
+                        weight_get(&w, in[0], in[1], row, column));
+}
+
+/* Row m of x times row n of weight i. */
+static double product(const Op *op, const void *const *in, const LinearWeight *w, int i, int64_t m,
+                      int64_t n)
+{
+    double sum = 0;
+    for (int64_t k = 0; k < w->k; k++)
+        sum += element_get(interp_in(op, 0)->dtype, in[0], m * w->k + k) *
+               weight_get(w, in[1 + 2 * i], in[2 + 2 * i], n, k);
+    return sum;
+}
+
+void interp_linear(const Op *op, const void *const *in, void *const *out)
+{
+    int64_t rows = linear_rows(op);
+    int residual = linear_residual(op);
+    for (int i = 0; i < op->n_results; i++) {
+        LinearWeight w = linear_weight(op, i);
+        for (int64_t at = 0; at < rows * w.n; at++) {
+            double y = product(op, in, &w, i, at / w.n, at % w.n);
+            if (op->attr.flag) {
+                LinearWeight up = linear_weight(op, 1);
+                y = y / (1 + exp(-y)) * product(op, in, &up, 1, at / w.n, at % w.n);
+            }
+            if (residual >= 0)
+                y += element_get(CVN_F32, in[residual], at);
+            element_set(interp_out(op, i)->dtype, out[i], at, y);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+/*
+ * The composite `linear`, read: x times one to three quantized weights, and what is done with the
+ * sums on the way out.
+ *
+ *     operands   x [kept …, summed …], then q and scale of each weight, then perhaps a residual
+ *     attributes contract: how many of x's dimensions are summed (the last ones); weights; swiglu
+ *     results    one per weight, [kept …, the weight's rows …]; with swiglu only one
+ */
+#ifndef CVN_GRAPH_LINEAR_H
+#define CVN_GRAPH_LINEAR_H
+
+#include "graph/graph.h"
+
+enum { LINEAR_WEIGHTS = OP_MOST_RESULTS };
+
+/* Results of an operation with these attributes. */
+int linear_results(const OpAttr *attr);
+
+/* One weight of a linear or a dequantize. */
+typedef struct LinearWeight {
+    cvn_dtype dtype;       /* i8 or i4 */
+    cvn_dtype scale_dtype; /* f32 or bf16 */
+    int64_t n, k;          /* rows and columns */
+    int64_t panels, units; /* of q */
+    int64_t groups;        /* scales of a row */
+} LinearWeight;
+
+/* Weight i of a linear. */
+LinearWeight linear_weight(const Op *op, int i);
+
+/* The weight of a dequantize. */
+LinearWeight dequantize_weight(const Op *op);
+
+/* Rows of x: the product of the dimensions that are kept. */
+int64_t linear_rows(const Op *op);
+
+/* The residual's operand, or -1. */
+static inline int linear_residual(const Op *op)
+{
+    int weights = (int)op->attr.group_size;
+    return op->n_operands > 1 + 2 * weights ? 1 + 2 * weights : -1;
+}
+
+#endif

@@ -1,0 +1,56 @@
+/*
+ * Quantized weights as they lie in memory: panels of 16 rows, in an order that both a matrix-vector
+ * product and a matrix product read as one stream.
+ *
+ * A weight of n rows (output channels) and k columns (what is summed over) becomes
+ *
+ *     q      [panels, units, 16, 4]      i8    panels = ceil(n / 16), units = ceil(k / 4)
+ *            [panels, units, 16, 4, 2]   i4    units = k / 8
+ *     scale  [panels, groups, 16]        f32 or bf16; groups of k / groups neighbours share one
+ *
+ * so that 64 bytes hold 16 rows times 4 (or 8) neighbours in k, the operand of one dot-product
+ * instruction (vpdpbusd: 16 sums of four products) and one row of an AMX tile of B. Row r, column c
+ * of an i8 weight is q[r / 16, c / 4, r % 16, c % 4]. In i4 the two halves of a byte are four columns
+ * apart (q[r / 16, c / 8, r % 16, c % 4, c / 4 % 2], the even index in the low nibble), so that
+ * masking 64 bytes gives columns 0 to 3 of each row and shifting them columns 4 to 7:
+ *
+ *     byte b of row r in unit u:   low nibble: column 8 u + b     high nibble: column 8 u + 4 + b
+ *
+ * Rows and columns past the edges are 0. The value of an element is q * scale.
+ */
+#ifndef CVN_GRAPH_PANELS_H
+#define CVN_GRAPH_PANELS_H
+
+#include "caravan/graph.h"
+
+enum {
+    PANEL_ROWS = 16, /* of a panel */
+    PANEL_QUAD = 4,  /* neighbours in k that lie together */
+    PANEL_BYTES = 64 /* of a unit */
+};
+
+/* Columns of a unit: 4 for i8, 8 for i4. */
+static inline int64_t panel_unit(cvn_dtype dtype)
+{
+    return dtype == CVN_I4 ? 2 * PANEL_QUAD : PANEL_QUAD;
+}
+
+static inline int64_t panel_count(int64_t rows)
+{
+    return (rows + PANEL_ROWS - 1) / PANEL_ROWS;
+}
+
+/* Types of the two tensors; for i4, k divides by 8 * groups. */
+cvn_type panel_type(cvn_dtype dtype, int64_t rows, int64_t k);
+cvn_type panel_scale_type(cvn_dtype dtype, int64_t rows, int64_t groups);
+
+/* Where element (row, column) is in q, as an index of elements. */
+static inline int64_t panel_index(cvn_dtype dtype, int64_t units, int64_t row, int64_t column)
+{
+    int64_t unit = panel_unit(dtype);
+    int64_t at = (row / PANEL_ROWS * units + column / unit) * PANEL_ROWS + row % PANEL_ROWS;
+    return dtype == CVN_I4 ? (at * PANEL_QUAD + column % PANEL_QUAD) * 2 + column / PANEL_QUAD % 2
+                           : at * PANEL_QUAD + column % PANEL_QUAD;
+}
+
+#endif

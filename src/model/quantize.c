@@ -1,0 +1,160 @@
+#include "model/quantize.h"
+
+#include "base/float16.h"
+#include "graph/panels.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert((int)QUANT_ROWS == (int)PANEL_ROWS, "panels are those of graph/panels.h");
+
+int quant_parse(const char *text, QuantScheme *out, cvn_err *err)
+{
+    text = text ? text : "none";
+    static const struct {
+        const char *name;
+        QuantScheme scheme;
+    } schemes[] = {{"none", {QUANT_NONE, 0}},
+                   {"int8", {QUANT_INT8, 0}},
+                   {"int4", {QUANT_INT4, QUANT_DEFAULT_GROUP}},
+                   {"int4:32", {QUANT_INT4, 32}},
+                   {"int4:64", {QUANT_INT4, 64}},
+                   {"int4:128", {QUANT_INT4, 128}}};
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
+        if (strcmp(schemes[i].name, text) == 0) {
+            *out = schemes[i].scheme;
+            return CVN_OK;
+        }
+    return err_set(err, CVN_EINVAL,
+                   "'%.40s' is no way to quantize; give int8, int4, int4:32, int4:64 or int4:128",
+                   text);
+}
+
+const char *quant_text(QuantScheme scheme, char *text, size_t size)
+{
+    if (scheme.kind == QUANT_INT4)
+        snprintf(text, size, "int4:%" PRId64, scheme.group);
+    else
+        snprintf(text, size, "%s", scheme.kind == QUANT_INT8 ? "int8" : "none");
+    return text;
+}
+
+QuantForm quant_form(QuantScheme scheme, int64_t n, int64_t k)
+{
+    QuantForm form = {.dtype = CVN_I8, .scale_dtype = CVN_F32, .n = n, .k = k, .groups = 1};
+    int64_t group = scheme.group;
+    while (group >= 8 && k % group)
+        group /= 2;
+    if (scheme.kind == QUANT_INT4 && group >= 8) {
+        form.dtype = CVN_I4;
+        form.scale_dtype = CVN_BF16;
+        form.groups = k / group;
+    }
+    cvn_type type = panel_type(form.dtype, n, k);
+    form.panels = type.dim[0];
+    form.units = type.dim[1];
+    return form;
+}
+
+size_t quant_panel_bytes(const QuantForm *form)
+{
+    return (size_t)form->units * PANEL_BYTES;
+}
+
+size_t quant_scale_bytes(const QuantForm *form)
+{
+    return cvn_dtype_bytes(form->scale_dtype, form->groups * PANEL_ROWS);
+}
+
+/* The largest magnitude, with its sign. A NaN counts as 0: weights with NaN are reported elsewhere. */
+static float extreme(const float *x, int64_t n)
+{
+    float most = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (fabsf(x[i]) > fabsf(most))
+            most = x[i];
+    return isfinite(most) ? most : copysignf(3e38f, most);
+}
+
+static int nearest(float x, int low, int high)
+{
+    float y = rintf(x);
+    return y >= (float)high ? high : y > (float)low ? (int)y : y <= (float)low ? low : 0;
+}
+
+static void quant_row_i8(const float *x, int64_t k, int8_t *q, float *scale)
+{
+    float most = fabsf(extreme(x, k));
+    *scale = most / 127.0f;
+    float inverse = *scale > 0 ? 1.0f / *scale : 0;
+    for (int64_t i = 0; i < k; i++)
+        q[i / PANEL_QUAD * PANEL_BYTES + i % PANEL_QUAD] =
+            (int8_t)nearest(isfinite(inverse) ? x[i] * inverse : 0, -127, 127);
+}
+
+/* Squared error of a group with this scale. */
+static float group_error(const float *x, int64_t n, float scale)
+{
+    float inverse = 1.0f / scale, error = 0;
+    for (int64_t i = 0; i < n; i++) {
+        float y = rintf(x[i] * inverse);
+        y = y > 7 ? 7 : y < -8 ? -8 : y;
+        float d = x[i] - y * scale;
+        error += d * d;
+    }
+    return error;
+}
+
+/* The scale, a bf16 number of either sign, that loses least: the extreme element may stand at -8, with
+   the sign that takes, or a little past the end of the range. */
+static uint16_t group_scale(const float *x, int64_t n)
+{
+    static const float places[] = {-8.0f, -7.7f, -7.4f, -7.0f, -8.4f,
+                                   -8.8f, 7.0f,  7.3f,  7.6f,  6.7f};
+    float most = extreme(x, n), least = INFINITY;
+    uint16_t best = 0;
+    for (size_t i = 0; i < sizeof places / sizeof *places && most != 0; i++) {
+        uint16_t scale = bf16_from_f32(most / places[i]);
+        float value = bf16_to_f32(scale);
+        if (!isnormal(value) || !isfinite(1.0f / value))
+            continue;
+        float error = group_error(x, n, value);
+        if (error < least) {
+            least = error;
+            best = scale;
+        }
+    }
+    return best;
+}
+
+static void quant_row_i4(const QuantForm *form, const float *x, uint8_t *q, uint16_t *scale)
+{
+    int64_t group = form->k / form->groups;
+    for (int64_t g = 0; g < form->groups; g++) {
+        const float *at = x + g * group;
+        uint16_t chosen = group_scale(at, group);
+        float inverse = chosen ? 1.0f / bf16_to_f32(chosen) : 0;
+        scale[g * PANEL_ROWS] = chosen;
+        for (int64_t i = 0; i < group; i++) {
+            int64_t column = g * group + i;
+            uint8_t *byte = q + column / 8 * PANEL_BYTES + column % PANEL_QUAD;
+            int nibble = nearest(at[i] * inverse, -8, 7) & 15;
+            *byte = (uint8_t)(*byte | nibble << (column / PANEL_QUAD % 2 * 4));
+        }
+    }
+}
+
+void quant_panel(const QuantForm *form, const float *const *row, int rows, void *q, void *scale)
+{
+    memset(q, 0, quant_panel_bytes(form));
+    memset(scale, 0, quant_scale_bytes(form));
+    for (int r = 0; r < rows; r++) {
+        if (form->dtype == CVN_I8)
+            quant_row_i8(row[r], form->k, (int8_t *)q + r * PANEL_QUAD, (float *)scale + r);
+        else
+            quant_row_i4(form, row[r], (uint8_t *)q + r * PANEL_QUAD, (uint16_t *)scale + r);
+    }
+}

@@ -1,0 +1,63 @@
+/*
+ * Quantized weights: which parameters, in which form, and how their numbers are chosen.
+ *
+ * All matrices that every token is multiplied with are quantized: q, k, v, o, gate, up, down and the
+ * output head. Norms, biases and the embedding stay as they are; where the head is tied to the
+ * embedding, a quantized model has a head of its own, since a look-up reads one row of the table but
+ * the product all of it.
+ *
+ *     int8      q in -127 … 127, one f32 scale per output channel: max |w| / 127
+ *     int4:G    q in -8 … 7, one bf16 scale per output channel and G neighbours in k; of some scales
+ *               the one with the least squared error, the scale being rounded first
+ *
+ * A weight whose columns do not divide into groups of G takes the largest half, quarter … of G that
+ * they do (down to 8), and one with none is int8.
+ *
+ * In a file, "NAME.weight" holds the panels of graph/panels.h as I8 [panels, units, 16, 4] (int4: U8,
+ * two columns in a byte) and "NAME.weight_scale" the scales, F32 or BF16 [panels, groups, 16];
+ * config.json says "quantization_config": {"quant_method": "caravan", "bits": 4, "group_size": 64}.
+ */
+#ifndef CVN_MODEL_QUANTIZE_H
+#define CVN_MODEL_QUANTIZE_H
+
+#include "base/err.h"
+#include "caravan/dtype.h"
+
+#include <stddef.h>
+
+enum { QUANT_ROWS = 16, QUANT_DEFAULT_GROUP = 64 };
+
+typedef enum QuantKind { QUANT_NONE, QUANT_INT8, QUANT_INT4 } QuantKind;
+
+/* Of a whole model. */
+typedef struct QuantScheme {
+    QuantKind kind;
+    int64_t group; /* of int4: 32, 64 or 128; else 0 */
+} QuantScheme;
+
+/* "int8", "int4", "int4:32", "int4:64", "int4:128"; "none" and NULL: not quantized. */
+int quant_parse(const char *text, QuantScheme *out, cvn_err *err);
+
+/* The same as text, into a buffer of at least 16 bytes; returns it. */
+const char *quant_text(QuantScheme scheme, char *text, size_t size);
+
+/* One quantized weight of n rows and k columns. */
+typedef struct QuantForm {
+    cvn_dtype dtype;       /* CVN_I8 or CVN_I4 */
+    cvn_dtype scale_dtype; /* CVN_F32 or CVN_BF16 */
+    int64_t n, k;
+    int64_t panels, units; /* of 64 bytes */
+    int64_t groups;
+} QuantForm;
+
+/* How the scheme, which is not QUANT_NONE, quantizes a weight. */
+QuantForm quant_form(QuantScheme scheme, int64_t n, int64_t k);
+
+/* Bytes of a panel's numbers and of its scales. */
+size_t quant_panel_bytes(const QuantForm *form);
+size_t quant_scale_bytes(const QuantForm *form);
+
+/* Quantizes one panel: row[i] is row i of it, f32 [k], i < rows <= 16 (the others become 0). */
+void quant_panel(const QuantForm *form, const float *const *row, int rows, void *q, void *scale);
+
+#endif

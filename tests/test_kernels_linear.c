@@ -1,0 +1,215 @@
+/* Products with quantized weights: every instruction set, i8 and i4, at odd sizes, alone and in
+   batches. */
+#include "kernel_check.h"
+
+#include "graph/panels.h"
+
+/* Activations in [-1, 1) are rounded to multiples of 1 / 32512, which disturbs each product by
+   most / (32512 * 6) or so for weights up to `most`; k of them add up like a random walk. Six times
+   that is allowed. */
+static void set_tolerance(Check *c, cvn_dtype out, int64_t k, double most)
+{
+    c->absolute = 3.2e-5 * most * sqrt((double)k);
+    c->relative = out == CVN_BF16 ? 0x1p-7 : out == CVN_F16 ? 0x1p-11 : 1e-5;
+}
+
+typedef struct Shape {
+    int64_t m, k, group; /* group 0: i8 */
+    int n_weights;
+    int64_t n[3];
+    bool swiglu, residual;
+    cvn_dtype x, out, scale;
+} Shape;
+
+static const cvn_type *linear_operand(const Check *c, int i)
+{
+    return &c->op->operand[i]->type;
+}
+
+static void check_linear(const Shape *s)
+{
+    Check c = check_begin();
+    cvn_dtype dtype = s->group ? CVN_I4 : CVN_I8;
+    cvn_linear_spec spec = {.contract = 1, .n_weights = s->n_weights, .swiglu = s->swiglu};
+    cvn_value *x = check_parameter(&c, CVN_TYPE(s->x, s->m, s->k)), *out[3];
+    for (int i = 0; i < s->n_weights; i++) {
+        spec.q[i] = check_parameter(&c, panel_type(dtype, s->n[i], s->k));
+        int64_t groups = s->group ? s->k / s->group : 1;
+        spec.scale[i] = check_parameter(&c, panel_scale_type(s->scale, s->n[i], groups));
+        spec.type[i] = CVN_TYPE(s->out, s->m, s->n[i]);
+    }
+    if (s->residual)
+        spec.residual = check_parameter(&c, CVN_TYPE(CVN_F32, s->m, s->n[0]));
+    cvn_linear(c.g, x, &spec, out);
+    check_inputs(&c, out[0]);
+    for (int i = 1; i <= 2 * s->n_weights; i += 2)
+        check_fill(linear_operand(&c, i), c.in[i].data, s->group ? -8 : -128, s->group ? 8 : 128);
+    double most = s->group ? 8 : 128;
+    set_tolerance(&c, s->out, s->k, s->swiglu ? most * most * sqrt((double)s->k) : most);
+    check_kernels(&c, 1);
+    check_end(&c);
+}
+
+static const int64_t sizes[] = {1, 3, 17, 31, 33, 64, 127};
+
+static void weights_of_8_bits_of_all_odd_shapes(void **state)
+{
+    (void)state;
+    static const int64_t ms[] = {1, 2, 3, 4, 5, 7, 8, 12, 13, 17, 31, 33};
+    for (size_t m = 0; m < sizeof ms / sizeof *ms; m++)
+        for (size_t n = 0; n < 7; n++)
+            check_linear(&(Shape){.m = ms[m],
+                                  .k = sizes[(m + n) % 7],
+                                  .n_weights = 1,
+                                  .n = {sizes[n]},
+                                  .x = n % 2 ? CVN_BF16 : CVN_F32,
+                                  .out = CVN_F32,
+                                  .scale = CVN_F32});
+}
+
+static void weights_of_4_bits_of_all_groups(void **state)
+{
+    (void)state;
+    static const int64_t groups[] = {8, 16, 32, 64, 128, 512}, ms[] = {1, 2, 5, 8, 9, 17};
+    for (int g = 0; g < 6; g++)
+        for (int m = 0; m < 6; m++)
+            check_linear(&(Shape){.m = ms[m],
+                                  .k = groups[g] * (1 + (g + m) % 5),
+                                  .group = groups[g],
+                                  .n_weights = 1,
+                                  .n = {sizes[(g + m) % 7]},
+                                  .x = m % 2 ? CVN_BF16 : CVN_F32,
+                                  .out = m % 3 ? CVN_F32 : CVN_BF16,
+                                  .scale = g % 2 ? CVN_BF16 : CVN_F32});
+}
+
+static void sums_longer_than_a_span(void **state)
+{
+    (void)state;
+    for (int group = 0; group <= 32; group += 32)
+        for (int64_t m = 1; m < 20; m += 9)
+            check_linear(&(Shape){.m = m,
+                                  .k = 1184,
+                                  .group = group,
+                                  .n_weights = 1,
+                                  .n = {37},
+                                  .x = CVN_BF16,
+                                  .out = CVN_F32,
+                                  .scale = CVN_F32});
+}
+
+static void weights_that_share_their_input(void **state)
+{
+    (void)state;
+    for (int group = 0; group <= 32; group += 32)
+        for (int64_t m = 1; m < 20; m += 6)
+            check_linear(&(Shape){.m = m,
+                                  .k = 96,
+                                  .group = group,
+                                  .n_weights = 3,
+                                  .n = {40, 17, 16},
+                                  .x = CVN_BF16,
+                                  .out = CVN_F32,
+                                  .scale = CVN_F32});
+}
+
+static void gated_products_and_residuals(void **state)
+{
+    (void)state;
+    for (int group = 0; group <= 32; group += 32)
+        for (int64_t m = 1; m < 20; m += 6) {
+            Shape s = {.m = m,
+                       .k = 64,
+                       .group = group,
+                       .n_weights = 1,
+                       .n = {35, 35},
+                       .residual = true,
+                       .x = CVN_BF16,
+                       .out = CVN_F32,
+                       .scale = CVN_F32};
+            check_linear(&s);
+            s.residual = false;
+            s.swiglu = true;
+            s.n_weights = 2;
+            s.out = CVN_BF16;
+            check_linear(&s);
+        }
+}
+
+static void more_rows_than_a_chunk(void **state)
+{
+    (void)state;
+    for (int group = 0; group <= 8; group += 8)
+        check_linear(&(Shape){.m = 251,
+                              .k = 24,
+                              .group = group,
+                              .n_weights = 1,
+                              .n = {150},
+                              .x = CVN_F32,
+                              .out = CVN_F32,
+                              .scale = CVN_F32});
+}
+
+/* The bits of row 0 of y for m rows, by one kernel. */
+static void first_row(const Kernel *kernel, cvn_dtype dtype, int64_t m, float *y, int64_t n)
+{
+    enum { K = 1056 };
+    Check c = check_begin();
+    cvn_linear_spec spec = {.contract = 1, .n_weights = 1, .type = {CVN_TYPE(CVN_F32, m, n)}};
+    cvn_value *x = check_parameter(&c, CVN_TYPE(CVN_BF16, m, K)), *out[3];
+    spec.q[0] = check_parameter(&c, panel_type(dtype, n, K));
+    spec.scale[0] = check_parameter(&c, panel_scale_type(CVN_F32, n, dtype == CVN_I4 ? K / 32 : 1));
+    cvn_linear(c.g, x, &spec, out);
+    check_state = 7; /* the same weights each time */
+    check_inputs(&c, out[0]);
+    check_state = 8;
+    for (int i = 2; i >= 0; i--)
+        check_fill(linear_operand(&c, i), c.in[i].data, i == 1 ? -8 : -1, i == 1 ? 8 : 1);
+    check_state = 9; /* row 0 too; the others differ with m */
+    cvn_type row = CVN_TYPE(CVN_BF16, K);
+    check_fill(&row, c.in[0].data, -1, 1);
+    const void *in[] = {c.in[0].data, c.in[1].data, c.in[2].data};
+    float *all = malloc((size_t)(m * n) * sizeof *all);
+    void *outs[] = {all};
+    check_run(&c, kernel, check_pool(2), in, outs);
+    memcpy(y, all, (size_t)n * sizeof *y);
+    free(all);
+    check_end(&c);
+}
+
+static void a_row_has_the_same_bits_in_any_batch(void **state)
+{
+    (void)state;
+    enum { N = 37 };
+    static const int64_t ms[] = {2, 7, 12, 13, 33, 300};
+    for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
+        const Backend *backend = cpu_backend_of((CpuIsa)isa);
+        for (int i = 0; backend && i < backend->n_kernels; i++) {
+            const Kernel *kernel = backend->kernel[i];
+            if (kernel->kind != OP_LINEAR)
+                continue;
+            for (int d = 0; d < 2; d++) {
+                float alone[N], among[N];
+                first_row(kernel, d ? CVN_I4 : CVN_I8, 1, alone, N);
+                for (int m = 0; m < 6; m++) {
+                    first_row(kernel, d ? CVN_I4 : CVN_I8, ms[m], among, N);
+                    assert_memory_equal(alone, among, sizeof alone);
+                }
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_of_8_bits_of_all_odd_shapes),
+        cmocka_unit_test(weights_of_4_bits_of_all_groups),
+        cmocka_unit_test(sums_longer_than_a_span),
+        cmocka_unit_test(weights_that_share_their_input),
+        cmocka_unit_test(gated_products_and_residuals),
+        cmocka_unit_test(more_rows_than_a_chunk),
+        cmocka_unit_test(a_row_has_the_same_bits_in_any_batch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
