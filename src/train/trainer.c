@@ -151,13 +151,15 @@ static int check_memory(Trainer *t, cvn_err *err)
     t->bytes = state + t->accumulator_bytes + arena;
     if (t->bytes <= t->options.memory_limit)
         return CVN_OK;
+    bool small = t->bytes < (size_t)1 << 30;
+    double unit = small ? 0x1p20 : 0x1p30;
     return err_set(err, CVN_EMEM,
-                   "training needs %.1f GiB (weights and optimizer %.1f, gradients kept %.1f, "
+                   "training needs %.1f %s (weights and optimizer %.1f, gradients kept %.1f, "
                    "activations %.1f) and %.1f are allowed; take a smaller model, batch or "
                    "--micro-batch, or --optimizer adafactor",
-                   (double)t->bytes / 0x1p30, (double)state / 0x1p30,
-                   (double)t->accumulator_bytes / 0x1p30, (double)arena / 0x1p30,
-                   (double)t->options.memory_limit / 0x1p30);
+                   (double)t->bytes / unit, small ? "MiB" : "GiB", (double)state / unit,
+                   (double)t->accumulator_bytes / unit, (double)arena / unit,
+                   (double)t->options.memory_limit / unit);
 }
 
 /* The policy asked for, or the cheapest whose plan fits. */
