@@ -14,6 +14,8 @@ required  libjansson-dev     pkg-config --exists jansson
 required  libpcre2-dev       pkg-config --exists libpcre2-8
 required  libcmocka-dev      pkg-config --exists cmocka
 optional  libedit-dev        pkg-config --exists libedit
+optional  libopenmpi-dev     pkg-config --exists ompi-c
+optional  openmpi-bin        command -v mpirun
 optional  libhwloc-dev       pkg-config --exists hwloc
 '
 

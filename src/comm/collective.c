@@ -62,8 +62,10 @@ unsigned comm_start(Comm *comm, int device, const Op *op, const void *in, void *
 {
     CommDevice *own = comm_device(comm, device);
     unsigned number = own->next++;
+    atomic_fetch_add(&own->open, 1);
     Exchange *e = &own->exchange[number % COMM_IN_FLIGHT];
     e->number = number;
+    e->id = device;
     e->op = op;
     e->in = in;
     e->out = out;
@@ -270,6 +272,8 @@ void comm_done(const KernelArgs *args, unsigned number)
         atomic_fetch_add(&own->wait_ns, clock_ns() - start);
         count_bytes(comm, args->device, e);
     }
+    if (args->thread == 0)
+        atomic_fetch_sub(&own->open, 1);
 }
 
 /* ---- kernels ---- */

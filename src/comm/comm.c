@@ -14,9 +14,10 @@
 #include <unistd.h>
 
 enum {
-    SPINS = 4000,       /* looks before sleeping, where every device has a processor */
-    SPINS_CROWDED = 20, /* where not, who spins is in the way */
-    LOOK_NS = 20000000  /* a sleeper looks this often whether the others have failed */
+    RANK_DEVICES_MAX = 64, /* of one process of several: what a tag has room for */
+    SPINS = 4000,          /* looks before sleeping, where every device has a processor */
+    SPINS_CROWDED = 20,    /* where not, who spins is in the way */
+    LOOK_NS = 20000000     /* a sleeper looks this often whether the others have failed */
 };
 
 struct Comm {
@@ -31,9 +32,10 @@ struct Comm {
 
 Comm *comm_new(int n_local, Transport *transport, cvn_err *err)
 {
-    if (n_local < 1 || n_local > THREADS_MAX) {
-        err_set(err, CVN_EINVAL, "%d devices were asked for; give a number from 1 to %d", n_local,
-                THREADS_MAX);
+    int most = transport ? RANK_DEVICES_MAX : THREADS_MAX;
+    if (n_local < 1 || n_local > most) {
+        err_set(err, CVN_EINVAL,
+                "%d devices per process were asked for; give a number from 1 to %d", n_local, most);
         return NULL;
     }
     Comm *comm = calloc(1, sizeof *comm);
@@ -139,6 +141,14 @@ void comm_reset(Comm *comm)
     }
     comm->error = (cvn_err){0};
     atomic_store(&comm->failed, false);
+}
+
+bool comm_busy(const Comm *comm)
+{
+    for (int d = 0; comm->transport && d < comm->n_local; d++)
+        if (atomic_load(&comm->device[d].open))
+            return true;
+    return false;
 }
 
 CommStats comm_stats(const Comm *comm)

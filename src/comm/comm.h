@@ -48,6 +48,9 @@ int comm_failed(const Comm *comm, cvn_err *err);
    Not with a transport, where a failure is for good. */
 void comm_reset(Comm *comm);
 
+/* True while a device here has an exchange with other processes under way: somebody should move it along. */
+bool comm_busy(const Comm *comm);
+
 /* Exchanges that one device may have under way, from start to done. */
 enum { COMM_IN_FLIGHT = 16 };
 

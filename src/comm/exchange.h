@@ -36,6 +36,7 @@ typedef struct Exchange {
     Milestone
         finished; /* 1 + number of the exchange in which this device touches no peer any more */
     unsigned number;
+    int64_t id;     /* of the device */
     const Op *op;   /* of the device's own plan */
     const void *in; /* operand */
     void *out;      /* result */
@@ -57,6 +58,7 @@ typedef struct Exchange {
 typedef struct CommDevice {
     Exchange exchange[COMM_IN_FLIGHT]; /* number modulo COMM_IN_FLIGHT */
     Exchange *current; /* that comm_done works on; written by thread 0 between barriers */
+    atomic_uint open;  /* exchanges under way */
     unsigned next;     /* number of the next exchange; its starting thread's */
     _Atomic int64_t exchanges, bytes, wire_bytes, wait_ns; /* see CommStats */
 } CommDevice;

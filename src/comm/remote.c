@@ -1,26 +1,192 @@
-/* What an exchange sends to other processes, and receives. */
+/*
+ * What an exchange sends to other processes, and receives from them: pieces (comm/piece.c), each as one message.
+ * A piece that does not lie dense is packed before it is sent. One that is moved to where it lies dense is received
+ * there; others, and all that are to be reduced, into memory of the exchange.
+ *
+ * The tag of a message says which exchange it belongs to, between which devices of the two processes, and for an
+ * all_reduce which of its two halves:
+ *
+ *     bit 0       the second half
+ *     bits 1-6    receiving device, of those in its process
+ *     bits 7-12   sending device, of those in its process
+ *     bits 13-20  number of the exchange
+ */
 #include "comm/exchange.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+static int rank_of(const Comm *comm, int64_t id)
+{
+    return (int)(id / comm_local(comm));
+}
+
+static int tag_of(const Comm *comm, const Exchange *e, int64_t from, int64_t to, int half)
+{
+    int64_t n = comm_local(comm);
+    return TAG_EXCHANGE + (int)((e->number & 255) << 13 | from % n << 7 | to % n << 1 | half);
+}
+
+static size_t padded_bytes(const Box *box)
+{
+    return (cvn_dtype_bytes(box->dtype, box_elements(box)) + 63) / 64 * 64;
+}
+
+static void *at_element(cvn_dtype dtype, const void *base, int64_t at)
+{
+    return (char *)(uintptr_t)base + cvn_dtype_bytes(dtype, at);
+}
+
+static int room(char **memory, size_t *have, size_t need, cvn_err *err)
+{
+    if (need <= *have)
+        return CVN_OK;
+    free(*memory);
+    *memory = aligned_alloc(64, need);
+    *have = *memory ? need : 0;
+    return *memory
+               ? CVN_OK
+               : err_set(err, CVN_EMEM, "no memory to exchange %zu bytes with other ranks", need);
+}
+
+/* A piece is read or written where it lies. I4 may begin in the middle of a byte. */
+static bool in_place(const Box *box, const Source *place)
+{
+    return box_is_dense(box, place->stride) && box->dtype != CVN_I4;
+}
+
+static bool reduces(const Op *op)
+{
+    return op->kind == OP_ALL_REDUCE || op->kind == OP_REDUCE_SCATTER;
+}
+
+/* A piece received where it belongs; NULL: it goes through the stage. */
+static void *direct(const Exchange *e, const Box *box, const Source *out)
+{
+    return reduces(e->op) || !in_place(box, out) ? NULL : at_element(box->dtype, e->out, out->at);
+}
+
+static int begin_send(Comm *comm, Exchange *e, int64_t j, int64_t id, size_t *at, cvn_err *err)
+{
+    Transport *t = comm_transport(comm);
+    Box box;
+    Source in, out;
+    piece_of(e->op, e->size, e->self, j, &box, &in, &out);
+    const void *data = at_element(box.dtype, e->in, in.at);
+    if (!in_place(&box, &in)) {
+        int64_t dense[CVN_MAX_RANK];
+        box_strides(&box, dense);
+        in.base = e->in;
+        data = e->packed + *at;
+        box_copy(&box, &in, e->packed + *at, 0, dense, 0, box_elements(&box));
+        *at += padded_bytes(&box);
+    }
+    return t->send(t, rank_of(comm, id), tag_of(comm, e, e->id, id, 0), data,
+                   cvn_dtype_bytes(box.dtype, box_elements(&box)), &e->transfer[e->n_transfers++],
+                   err);
+}
+
+static int begin_receive(Comm *comm, Exchange *e, int64_t j, size_t *at, cvn_err *err)
+{
+    Transport *t = comm_transport(comm);
+    Box box;
+    Source in, out, *source = &e->source[j];
+    piece_of(e->op, e->size, j, e->self, &box, &in, &out);
+    void *data = direct(e, &box, &out);
+    *source = (Source){0};
+    if (!data) {
+        data = e->stage + *at;
+        source->base = data;
+        box_strides(&box, source->stride);
+        *at += padded_bytes(&box);
+    }
+    return t->receive(t, rank_of(comm, e->member[j]), tag_of(comm, e, e->member[j], e->id, 0), data,
+                      cvn_dtype_bytes(box.dtype, box_elements(&box)),
+                      &e->transfer[e->n_transfers++], err);
+}
+
+/* Whom this device sends to. */
+static int64_t n_targets(const Exchange *e)
+{
+    return e->op->kind == OP_COLLECTIVE_PERMUTE ? e->target >= 0 : e->size;
+}
+
+static int64_t target_of(const Exchange *e, int64_t j)
+{
+    return e->op->kind == OP_COLLECTIVE_PERMUTE ? e->target : e->member[j];
+}
 
 int remote_start(Comm *comm, Exchange *e, cvn_err *err)
 {
-    (void)comm;
-    (void)e;
-    (void)err;
-    return CVN_OK;
+    Box box;
+    Source in, out;
+    size_t stage = 0, packed = 0;
+    for (int64_t j = 0; j < e->size; j++) {
+        piece_of(e->op, e->size, j, e->self, &box, &in, &out);
+        if (!comm_is_local(comm, e->member[j]) && !direct(e, &box, &out))
+            stage += padded_bytes(&box);
+    }
+    for (int64_t j = 0; j < n_targets(e); j++) {
+        piece_of(e->op, e->size, e->self, j, &box, &in, &out);
+        if (!comm_is_local(comm, target_of(e, j)) && !in_place(&box, &in))
+            packed += padded_bytes(&box);
+    }
+    int rc = room(&e->stage, &e->stage_bytes, stage, err);
+    if (!rc)
+        rc = room(&e->packed, &e->packed_bytes, packed, err);
+    stage = packed = 0;
+    for (int64_t j = 0; !rc && j < e->size; j++)
+        if (!comm_is_local(comm, e->member[j]))
+            rc = begin_receive(comm, e, j, &stage, err);
+    for (int64_t j = 0; !rc && j < n_targets(e); j++)
+        if (!comm_is_local(comm, target_of(e, j)))
+            rc = begin_send(comm, e, j, target_of(e, j), &packed, err);
+    return rc;
 }
 
+/* Until all transfers have ended, or the Comm has failed. */
 int remote_done(Comm *comm, Exchange *e, cvn_err *err)
 {
-    (void)comm;
-    (void)e;
-    (void)err;
+    Transport *t = comm_transport(comm);
+    for (int i = 0; e->n_transfers; i++) {
+        bool done = false;
+        int rc = t->test(t, e->transfer, e->n_transfers, &done, err);
+        if (!rc)
+            rc = comm_failed(comm, err);
+        if (rc)
+            return rc;
+        if (done)
+            e->n_transfers = 0;
+        else if (i < 2000)
+            sched_yield();
+        else /* a long wait: leave the processor to others */
+            nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+    }
     return CVN_OK;
 }
 
 int remote_share(Comm *comm, Exchange *e, cvn_err *err)
 {
-    (void)comm;
-    (void)e;
-    (void)err;
-    return CVN_OK;
+    Transport *t = comm_transport(comm);
+    int rc = CVN_OK;
+    for (int64_t j = 0; !rc && j < e->size; j++) {
+        if (comm_is_local(comm, e->member[j]))
+            continue;
+        Box own, other;
+        Source in, from, to;
+        piece_of(e->op, e->size, e->self, e->self, &own, &in, &from);
+        piece_of(e->op, e->size, j, j, &other, &in, &to);
+        int rank = rank_of(comm, e->member[j]);
+        rc = t->receive(t, rank, tag_of(comm, e, e->member[j], e->id, 1),
+                        at_element(other.dtype, e->out, to.at),
+                        cvn_dtype_bytes(other.dtype, box_elements(&other)),
+                        &e->transfer[e->n_transfers++], err);
+        if (!rc)
+            rc = t->send(t, rank, tag_of(comm, e, e->id, e->member[j], 1),
+                         at_element(own.dtype, e->out, from.at),
+                         cvn_dtype_bytes(own.dtype, box_elements(&own)),
+                         &e->transfer[e->n_transfers++], err);
+    }
+    return rc ? rc : remote_done(comm, e, err);
 }

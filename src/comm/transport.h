@@ -1,8 +1,10 @@
 /*
- * What a Comm needs of whatever carries bytes between processes: the processes' number, and messages that are
- * started now and finished later. Messages between two processes with the same tag arrive in the order in which
- * they were sent. All functions but `test` and `wait` are called with the transport's own lock held inside, so any
- * thread may call any of them.
+ * What carries bytes between processes: their number, and messages that are started now and end later. Messages
+ * from one process to another that have the same tag arrive in the order in which they were sent. Any thread may
+ * call any of these functions.
+ *
+ * Open MPI is behind this interface in an object of its own, libcaravan-mpi.so (src/comm/mpi/plugin.c), so that the
+ * program runs where no MPI is installed, and so that the handles of the MPI it was compiled for stay in there.
  */
 #ifndef CVN_COMM_TRANSPORT_H
 #define CVN_COMM_TRANSPORT_H
@@ -15,19 +17,46 @@
 
 typedef struct Transport Transport;
 
-/* A message under way, or {0}. */
+/* A message under way; {NULL} when there is none. */
 typedef struct Transfer {
     void *request; /* the transport's */
 } Transfer;
 
 struct Transport {
     int rank, n_ranks;
-    /* Begin to send or receive; the memory is the transport's until the transfer has ended. */
-    int (*send)(Transport *, int to, int tag, const void *data, size_t bytes, Transfer *,
-                cvn_err *);
-    int (*receive)(Transport *, int from, int tag, void *data, size_t bytes, Transfer *, cvn_err *);
-    /* True when all of them have ended; moves them along. Ended ones become {0}. */
-    int (*test)(Transport *, Transfer *, int n, bool *done, cvn_err *);
+    char host[64]; /* the name of this process's machine */
+    /* Begin to send or receive; the memory is to be left alone until the transfer has ended. */
+    int (*send)(Transport *t, int to, int tag, const void *data, size_t bytes, Transfer *transfer,
+                cvn_err *err);
+    int (*receive)(Transport *t, int from, int tag, void *data, size_t bytes, Transfer *transfer,
+                   cvn_err *err);
+    /* Sets *done when all n transfers have ended, and them to {NULL}. Moves everything along. */
+    int (*test)(Transport *t, Transfer *transfer, int n, bool *done, cvn_err *err);
+    /* Leaves the other processes, in agreement with them, and frees the transport. */
+    void (*close)(Transport *t);
+    /* Ends all processes, this one too, with an exit status that is not 0. */
+    void (*abort)(Transport *t, int status);
 };
+
+/* Tags of messages: those of exchanges (comm/remote.c), and those of the cluster (comm/cluster.c) above them. */
+enum { TAG_EXCHANGE = 0, TAG_CLUSTER = 1 << 22 };
+
+/* What a plug-in exports, under the name caravan_transport. */
+enum { TRANSPORT_ABI = 1 };
+typedef struct TransportPlugin {
+    uint32_t abi;     /* TRANSPORT_ABI of the headers it was compiled with */
+    const char *name; /* "Open MPI 4.1.4" */
+    Transport *(*open)(cvn_err *err);
+} TransportPlugin;
+
+/* True when a launcher (mpirun, srun) says, in the environment, that this process is one of several. */
+bool transport_launched(void);
+
+/* Loads the plug-in and joins the other processes. It is looked for where CARAVAN_MPI says, beside the program, in
+   ../lib/caravan from there, and where the loader looks. Once per process. */
+Transport *transport_open(cvn_err *err);
+
+/* Waits for transfers, at most `seconds`; CVN_EIO when they have not ended by then. */
+int transport_wait(Transport *t, Transfer *transfer, int n, double seconds, cvn_err *err);
 
 #endif

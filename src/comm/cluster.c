@@ -1,0 +1,418 @@
+/*
+ * Messages between the watchdogs are notes of one size. Rank 0 has a note to and from every other rank under way,
+ * the others one to and from rank 0: a star, so that each rank costs rank 0 two small messages a second.
+ */
+#include "comm/cluster.h"
+
+#include "base/threads.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TAG_NOTE = TAG_CLUSTER, TAG_CARD, TAG_VERDICT, TAG_HASH };
+enum { TICK_NS = 10000000, TICK_BUSY_NS = 200000 };
+static const int64_t beat_ns = 500000000;      /* between two signs of life */
+static const int64_t ending_ns = 400000000;    /* for answers when all are told to end */
+static const double start_seconds = 120;       /* for all ranks to be there */
+static const double agree_seconds = 24 * 3600; /* the watchdog ends it before, if need be */
+
+typedef enum NoteKind {
+    NOTE_BEAT,   /* I live */
+    NOTE_FAILED, /* text says why */
+    NOTE_ENDING, /* I was told to end, and live */
+    NOTE_BYE     /* I am done; the last note */
+} NoteKind;
+
+typedef struct Note {
+    int64_t kind, step;
+    char text[512];
+} Note;
+
+/* What rank 0 knows of a rank, or a rank of rank 0. */
+typedef struct Peer {
+    Note out, in;
+    Transfer sending, receiving;
+    int64_t heard_ns; /* when its last note came */
+    int64_t step;     /* its last known one */
+    bool ending, bye; /* it said so */
+} Peer;
+
+typedef struct Card {
+    char host[64];
+    char settings[448];
+} Card;
+
+typedef struct Verdict {
+    int64_t ok;
+    char text[504];
+} Verdict;
+
+struct Cluster {
+    Transport *t; /* owned */
+    ClusterOptions options;
+    Card *card; /* owned [n_ranks] */
+    Peer *peer; /* owned [n_ranks]; of those that this rank talks to */
+    _Atomic int64_t step;
+    _Atomic(Comm *) comm; /* borrowed */
+    atomic_bool leaving;  /* this rank is done */
+    atomic_bool failing;  /* failure holds what to tell rank 0 */
+    atomic_bool reported; /* somebody here has spoken, or is about to */
+    cvn_err failure;
+    pthread_t watchdog;
+    bool watching; /* the watchdog runs */
+};
+
+int cluster_rank(const Cluster *cluster)
+{
+    return cluster->t->rank;
+}
+
+int cluster_size(const Cluster *cluster)
+{
+    return cluster->t->n_ranks;
+}
+
+Transport *cluster_transport(const Cluster *cluster)
+{
+    return cluster->t;
+}
+
+const char *cluster_host(const Cluster *cluster, int rank)
+{
+    return cluster->card[rank].host;
+}
+
+void cluster_set_step(Cluster *cluster, int64_t step)
+{
+    atomic_store(&cluster->step, step);
+}
+
+void cluster_set_comm(Cluster *cluster, Comm *comm)
+{
+    atomic_store(&cluster->comm, comm);
+}
+
+/* ---- the watchdog ---- */
+
+static bool talks_to(const Cluster *c, int rank)
+{
+    return rank != c->t->rank && (c->t->rank == 0 || rank == 0);
+}
+
+/* Devices stop waiting, and the callback ends the process. */
+static void lose(Cluster *c, const cvn_err *err, bool speaks)
+{
+    Comm *comm = atomic_load(&c->comm);
+    if (comm)
+        comm_fail(comm, err);
+    bool first = !atomic_exchange(&c->reported, true);
+    if (c->options.lost)
+        c->options.lost(c->options.context, c, err, speaks && first);
+}
+
+static void lose_rank(Cluster *c, int rank, const char *how)
+{
+    cvn_err err = {0};
+    err_set(&err, CVN_EIO, "rank %d on %s %s; it was last known at step %lld, and all ranks end",
+            rank, c->card[rank].host, how, (long long)c->peer[rank].step);
+    lose(c, &err, c->t->rank == 0 || c->t->rank == 1);
+}
+
+static void send_note(Cluster *c, int rank, NoteKind kind, const char *text)
+{
+    Peer *peer = &c->peer[rank];
+    bool done = true;
+    if (peer->sending.request && (c->t->test(c->t, &peer->sending, 1, &done, NULL) || !done))
+        return; /* still busy with the last one; there will be another */
+    peer->out = (Note){.kind = kind, .step = atomic_load(&c->step)};
+    snprintf(peer->out.text, sizeof peer->out.text, "%s", text);
+    c->t->send(c->t, rank, TAG_NOTE, &peer->out, sizeof peer->out, &peer->sending, NULL);
+}
+
+static void hear_note(Cluster *c, int rank)
+{
+    Peer *peer = &c->peer[rank];
+    peer->heard_ns = clock_ns();
+    peer->step = peer->in.step;
+    peer->in.text[sizeof peer->in.text - 1] = 0;
+    if (peer->in.kind == NOTE_FAILED) {
+        char how[600];
+        snprintf(how, sizeof how, "failed: %s", peer->in.text);
+        lose_rank(c, rank, how);
+    }
+    peer->ending |= peer->in.kind == NOTE_ENDING;
+    peer->bye |= peer->in.kind == NOTE_BYE;
+}
+
+static void receive_notes(Cluster *c)
+{
+    for (int rank = 0; rank < c->t->n_ranks; rank++) {
+        Peer *peer = &c->peer[rank];
+        bool done = false;
+        if (!talks_to(c, rank) || peer->bye)
+            continue;
+        if (peer->receiving.request &&
+            (c->t->test(c->t, &peer->receiving, 1, &done, NULL) || !done))
+            continue;
+        if (done)
+            hear_note(c, rank);
+        if (!peer->bye)
+            c->t->receive(c->t, rank, TAG_NOTE, &peer->in, sizeof peer->in, &peer->receiving, NULL);
+    }
+}
+
+static void send_notes(Cluster *c, NoteKind kind, const char *text)
+{
+    for (int rank = 0; rank < c->t->n_ranks; rank++)
+        if (talks_to(c, rank) && !(c->t->rank == 0 && c->peer[rank].bye && kind == NOTE_BEAT))
+            send_note(c, rank, kind, text);
+}
+
+/* A launcher ends all ranks when one has died. Who is alive says so; who does not is the one. */
+static void end_with_others(Cluster *c)
+{
+    for (int64_t begin = clock_ns(); clock_ns() - begin < ending_ns;) {
+        send_notes(c, NOTE_ENDING, "");
+        receive_notes(c);
+        nanosleep(&(struct timespec){.tv_nsec = TICK_NS}, NULL);
+    }
+    for (int rank = 0; rank < c->t->n_ranks; rank++)
+        if (talks_to(c, rank) && !c->peer[rank].ending && !c->peer[rank].bye)
+            lose_rank(c, rank, "died");
+    cvn_err err = {0};
+    err_set(&err, CVN_EINTERRUPTED, "told to end");
+    lose(c, &err, false);
+}
+
+static void look_for_silence(Cluster *c, int64_t now)
+{
+    /* The others give rank 1 the time to speak, and to end them. */
+    double patience = c->options.timeout + (c->t->rank > 1 ? 3 : 0);
+    for (int rank = 0; rank < c->t->n_ranks; rank++) {
+        const Peer *peer = &c->peer[rank];
+        double silence = (double)(now - peer->heard_ns) * 1e-9;
+        if (!talks_to(c, rank) || peer->bye || silence < patience)
+            continue;
+        char how[96];
+        snprintf(how, sizeof how, "has not been heard of for %.0f s", silence);
+        lose_rank(c, rank, how);
+    }
+}
+
+static bool all_said_bye(const Cluster *c)
+{
+    for (int rank = 0; rank < c->t->n_ranks; rank++)
+        if (talks_to(c, rank) && !c->peer[rank].bye)
+            return false;
+    return true;
+}
+
+/* Rank 0 says goodbye when all others have; they wait for that. */
+static bool left(Cluster *c)
+{
+    if (c->t->rank == 0 && !all_said_bye(c))
+        return false;
+    for (int rank = 0; rank < c->t->n_ranks; rank++) {
+        Peer *peer = &c->peer[rank];
+        bool done = true;
+        if (!talks_to(c, rank))
+            continue;
+        if (peer->sending.request)
+            c->t->test(c->t, &peer->sending, 1, &done, NULL);
+        if (!done)
+            return false;
+        if (peer->out.kind != NOTE_BYE) {
+            send_note(c, rank, NOTE_BYE, "");
+            return false;
+        }
+    }
+    return all_said_bye(c);
+}
+
+static void *watch(void *argument)
+{
+    Cluster *c = argument;
+    int64_t last = clock_ns(), beat = 0;
+    for (;;) {
+        int64_t now = clock_ns();
+        if ((double)(now - last) >
+            c->options.timeout * 0.25e9) /* this process itself was stopped */
+            for (int rank = 0; rank < c->t->n_ranks; rank++)
+                c->peer[rank].heard_ns = now;
+        last = now;
+        receive_notes(c);
+        if (atomic_load(&c->leaving)) {
+            if (left(c))
+                return NULL;
+        } else if (atomic_load(&c->failing)) {
+            send_notes(c, NOTE_FAILED, c->failure.message);
+        }
+        if (now - beat > beat_ns) {
+            if (!(atomic_load(&c->leaving) && c->t->rank > 0))
+                send_notes(c, NOTE_BEAT, "");
+            beat = now;
+        }
+        if (c->options.ending && *c->options.ending)
+            end_with_others(c);
+        look_for_silence(c, now);
+        Comm *comm = atomic_load(&c->comm);
+        bool busy = comm && comm_busy(comm);
+        nanosleep(&(struct timespec){.tv_nsec = busy ? TICK_BUSY_NS : TICK_NS}, NULL);
+    }
+}
+
+/* ---- agreement ---- */
+
+/* One block from every rank to rank 0: got [n_ranks * bytes] there. */
+static int collect(Cluster *c, int tag, const void *own, void *got, size_t bytes, double seconds,
+                   cvn_err *err)
+{
+    Transport *t = c->t;
+    int n = t->rank == 0 ? t->n_ranks : 1, rc = CVN_OK;
+    Transfer *transfer = calloc((size_t)n, sizeof *transfer);
+    if (!transfer)
+        return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
+    if (t->rank > 0)
+        rc = t->send(t, 0, tag, own, bytes, &transfer[0], err);
+    for (int rank = 1; t->rank == 0 && rank < n && !rc; rank++)
+        rc = t->receive(t, rank, tag, (char *)got + (size_t)rank * bytes, bytes, &transfer[rank],
+                        err);
+    if (t->rank == 0)
+        memcpy(got, own, bytes);
+    if (!rc)
+        rc = transport_wait(t, transfer, n, seconds, err);
+    free(transfer);
+    return rc;
+}
+
+/* One block of rank 0 to all. */
+static int spread(Cluster *c, int tag, void *data, size_t bytes, double seconds, cvn_err *err)
+{
+    Transport *t = c->t;
+    int n = t->rank == 0 ? t->n_ranks : 1, rc = CVN_OK;
+    Transfer *transfer = calloc((size_t)n, sizeof *transfer);
+    if (!transfer)
+        return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
+    if (t->rank > 0)
+        rc = t->receive(t, 0, tag, data, bytes, &transfer[0], err);
+    for (int rank = 1; t->rank == 0 && rank < n && !rc; rank++)
+        rc = t->send(t, rank, tag, data, bytes, &transfer[rank], err);
+    if (!rc)
+        rc = transport_wait(t, transfer, n, seconds, err);
+    free(transfer);
+    return rc;
+}
+
+static int compare_cards(Cluster *c, cvn_err *err)
+{
+    Card own = {0};
+    Verdict verdict = {.ok = 1};
+    snprintf(own.host, sizeof own.host, "%s", c->t->host);
+    snprintf(own.settings, sizeof own.settings, "%s",
+             c->options.settings ? c->options.settings : "");
+    size_t bytes = sizeof own * (size_t)c->t->n_ranks;
+    int rc = collect(c, TAG_CARD, &own, c->card, sizeof own, start_seconds, err);
+    if (!rc)
+        rc = spread(c, TAG_CARD, c->card, bytes, start_seconds, err);
+    for (int rank = 1; !rc && rank < c->t->n_ranks && verdict.ok; rank++) {
+        if (memcmp(c->card[rank].settings, c->card[0].settings, sizeof own.settings) == 0)
+            continue;
+        verdict.ok = 0;
+        rc = err_set(err, CVN_EINVAL,
+                     "rank %d on %s disagrees: it runs '%s', rank 0 on %s runs '%s'; give all "
+                     "ranks the same program and options",
+                     rank, c->card[rank].host, c->card[rank].settings, c->card[0].host,
+                     c->card[0].settings);
+    }
+    return rc;
+}
+
+int cluster_agree(Cluster *c, const char *what, uint64_t hash, cvn_err *err)
+{
+    Transport *t = c->t;
+    Verdict verdict = {.ok = 1};
+    uint64_t *hashes = calloc((size_t)t->n_ranks, sizeof *hashes);
+    if (!hashes)
+        return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
+    int rc = collect(c, TAG_HASH, &hash, hashes, sizeof hash, agree_seconds, err);
+    for (int rank = 1; !rc && t->rank == 0 && rank < t->n_ranks && verdict.ok; rank++) {
+        if (hashes[rank] == hash)
+            continue;
+        verdict.ok = 0;
+        snprintf(verdict.text, sizeof verdict.text,
+                 "rank %d on %s disagrees with rank 0 on %s about %s, at step %lld", rank,
+                 c->card[rank].host, c->card[0].host, what, (long long)atomic_load(&c->step));
+    }
+    free(hashes);
+    if (!rc)
+        rc = spread(c, TAG_VERDICT, &verdict, sizeof verdict, agree_seconds, err);
+    return rc || verdict.ok ? rc : err_set(err, CVN_EINVAL, "%s", verdict.text);
+}
+
+/* ---- from start to end ---- */
+
+int cluster_open(const ClusterOptions *options, Cluster **out, cvn_err *err)
+{
+    *out = NULL;
+    Transport *t = transport_open(err);
+    if (!t)
+        return err ? err->code : CVN_EUNSUPPORTED;
+    Cluster *c = calloc(1, sizeof *c);
+    size_t n = (size_t)t->n_ranks;
+    if (c) {
+        c->card = calloc(n, sizeof *c->card);
+        c->peer = calloc(n, sizeof *c->peer);
+    }
+    if (!c || !c->card || !c->peer) {
+        err_set(err, CVN_EMEM, "no memory for a cluster of %d ranks", t->n_ranks);
+        t->abort(t, 1);
+    }
+    c->t = t;
+    c->options = *options;
+    if (c->options.timeout <= 0)
+        c->options.timeout = 20;
+    *out = c;
+    int rc = compare_cards(c, err);
+    for (size_t rank = 0; rank < n; rank++)
+        c->peer[rank].heard_ns = clock_ns();
+    if (!rc && pthread_create(&c->watchdog, NULL, watch, c))
+        rc = err_set(err, CVN_EMEM, "the system refused a thread to watch other ranks with");
+    c->watching = !rc;
+    return rc;
+}
+
+bool cluster_fail(Cluster *c, const cvn_err *err)
+{
+    bool first = !atomic_exchange(&c->reported, true);
+    if (c->t->rank == 0 || !c->watching)
+        return c->t->rank == 0 && first;
+    c->failure = *err;
+    atomic_store(&c->failing, true);
+    sleep(5); /* rank 0 ends this process meanwhile */
+    return first;
+}
+
+void cluster_abort(Cluster *c, int status)
+{
+    c->t->abort(c->t, status);
+    _exit(status);
+}
+
+void cluster_close(Cluster *c)
+{
+    if (!c)
+        return;
+    if (c->watching) {
+        atomic_store(&c->leaving, true);
+        pthread_join(c->watchdog, NULL);
+    }
+    c->t->close(c->t);
+    free(c->card);
+    free(c->peer);
+    free(c);
+}

@@ -1,0 +1,91 @@
+/* Finding and loading the plug-in that talks to other processes. */
+#include "comm/transport.h"
+
+#include "base/threads.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PLUGIN "libcaravan-mpi.so"
+
+bool transport_launched(void)
+{
+    /* mpirun of Open MPI; any launcher with PMIx, as srun --mpi=pmix */
+    static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+    for (int i = 0; i < 2; i++) {
+        const char *text = getenv(sizes[i]);
+        if (text && strtol(text, NULL, 10) > 1)
+            return true;
+    }
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+    return getenv("PMIX_RANK") && tasks && strtol(tasks, NULL, 10) > 1;
+}
+
+/* Open MPI finds its own modules through the loader's global scope. */
+static void *load(const char *path)
+{
+    return dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+}
+
+static void *find_plugin(void)
+{
+    const char *told = getenv("CARAVAN_MPI");
+    if (told && *told)
+        return load(told);
+    char program[PATH_MAX], path[PATH_MAX + 64];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    program[n < 0 ? 0 : n] = 0;
+    char *slash = strrchr(program, '/');
+    void *object = NULL;
+    if (slash) {
+        *slash = 0;
+        snprintf(path, sizeof path, "%s/" PLUGIN, program);
+        object = load(path);
+        snprintf(path, sizeof path, "%s/../lib/caravan/" PLUGIN, program);
+        object = object ? object : load(path);
+    }
+    return object ? object : load(PLUGIN);
+}
+
+Transport *transport_open(cvn_err *err)
+{
+    void *object = find_plugin();
+    if (!object) {
+        err_set(err, CVN_EUNSUPPORTED,
+                "several processes were launched, but " PLUGIN
+                " cannot be loaded (%s); build Caravan where Open MPI is installed, or set "
+                "CARAVAN_MPI to where it is",
+                dlerror());
+        return NULL;
+    }
+    const TransportPlugin *plugin = dlsym(object, "caravan_transport");
+    if (!plugin || plugin->abi != TRANSPORT_ABI) {
+        err_set(err, CVN_EUNSUPPORTED,
+                PLUGIN " belongs to another version of Caravan; install both together");
+        return NULL;
+    }
+    return plugin->open(err); /* the object stays loaded: MPI does not survive being unloaded */
+}
+
+int transport_wait(Transport *t, Transfer *transfer, int n, double seconds, cvn_err *err)
+{
+    int64_t begin = clock_ns();
+    for (int64_t i = 0;; i++) {
+        bool done = false;
+        int code = t->test(t, transfer, n, &done, err);
+        if (code || done)
+            return code;
+        if ((double)(clock_ns() - begin) > seconds * 1e9)
+            return err_set(err, CVN_EIO, "no answer from another rank for %.0f s", seconds);
+        if (i > 100)
+            nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+        else
+            sched_yield();
+    }
+}

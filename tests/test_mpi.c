@@ -1,0 +1,309 @@
+/*
+ * Collectives between processes. Started by a launcher this program is one rank of the test that its arguments name;
+ * otherwise it runs itself under mpirun, and looks at what comes of it. Skipped where there is no mpirun.
+ */
+#include "comm/cluster.h"
+#include "mesh_support.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
+/* ---- one rank ---- */
+
+static void on_loss(void *context, Cluster *cluster, const cvn_err *err, bool speaks)
+{
+    (void)context;
+    if (speaks)
+        fprintf(stderr, "rank %d says: %s\n", cluster_rank(cluster), err->message);
+    fflush(stderr);
+    cluster_abort(cluster, 3);
+}
+
+static volatile sig_atomic_t ending;
+
+static void on_term(int signal)
+{
+    (void)signal;
+    ending = 1;
+}
+
+/* Runs every collective and compares; rank 0 says how it went. */
+static int rank_bits(Cluster *cluster, int n_local)
+{
+    char why[512];
+    cvn_err err = {0};
+    Comm *comm = comm_new(n_local, cluster_transport(cluster), &err);
+    DeviceGroup *group = comm ? group_new(comm, 1, NULL, &err) : NULL;
+    int rc = group ? mesh_check_all(group, 1, why, sizeof why) : -1;
+    if (rc)
+        fprintf(stderr, "rank %d: %s\n", cluster_rank(cluster), group ? why : err.message);
+    if (rc)
+        cluster_abort(cluster, 1);
+    rc = cluster_agree(cluster, "the end", 42, &err);
+    if (cluster_rank(cluster) == 0)
+        printf("%d devices agree, %lld bytes between ranks\n", comm_size(comm),
+               (long long)comm_stats(comm).wire_bytes);
+    group_free(group);
+    comm_free(comm);
+    return rc;
+}
+
+static void leave_pid(const char *directory, int rank)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%d", directory, rank);
+    FILE *file = fopen(path, "w");
+    if (file) {
+        fprintf(file, "%d", (int)getpid());
+        fclose(file);
+    }
+}
+
+/* Adds up for ever; the process ids of the ranks are left in a directory. Rank 1 fails at step `fails`. */
+static int rank_loop(Cluster *cluster, const char *directory, int fails)
+{
+    cvn_err err = {0};
+    Comm *comm = comm_new(2, cluster_transport(cluster), &err);
+    DeviceGroup *group = group_new(comm, 1, NULL, &err);
+    cluster_set_comm(cluster, comm);
+    int64_t groups[64];
+    for (int i = 0; i < comm_size(comm); i++)
+        groups[i] = i;
+    cvn_graph *g = cvn_graph_new("sum", NULL);
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 5000));
+    cvn_output(g, cvn_all_reduce(g, x, CVN_SUM, 1, comm_size(comm), groups));
+    CompileOptions options = {.backend = cpu_backend(), .n_threads = 1};
+    Plan *plan = NULL;
+    static float data[5000];
+    int rc = compile_graph(g, &options, &plan, &err);
+    for (int step = 1; !rc; step++) {
+        void *parameters[2] = {data, step == fails && cluster_rank(cluster) == 1 ? NULL : data};
+        cluster_set_step(cluster, step);
+        rc = group_run(group, plan, parameters, NULL, &err);
+        if (step == 20)
+            leave_pid(directory, cluster_rank(cluster));
+    }
+    if (cluster_fail(cluster, &err))
+        fprintf(stderr, "rank %d says: %s\n", cluster_rank(cluster), err.message);
+    cluster_abort(cluster, 4);
+}
+
+static int rank_main(int argc, char **argv)
+{
+    (void)argc;
+    char settings[64];
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    bool odd = strcmp(argv[1], "settings") == 0 && rank && strcmp(rank, "2") == 0;
+    snprintf(settings, sizeof settings, "test --mesh data=%d", odd ? 3 : 4);
+    signal(SIGTERM, on_term);
+    ClusterOptions options = {.timeout = strcmp(argv[1], "loop") == 0 ? 4 : 20,
+                              .settings = settings,
+                              .lost = on_loss,
+                              .ending = &ending};
+    Cluster *cluster = NULL;
+    cvn_err err = {0};
+    int rc = cluster_open(&options, &cluster, &err);
+    if (rc) {
+        if (cluster && cluster_rank(cluster) == 0)
+            fprintf(stderr, "rank 0 says: %s\n", err.message);
+        if (cluster)
+            sleep(1); /* rank 0 speaks first */
+        if (cluster)
+            cluster_abort(cluster, 2);
+        fprintf(stderr, "%s\n", err.message);
+        return 2;
+    }
+    if (strcmp(argv[1], "bits") == 0)
+        rc = rank_bits(cluster, (int)strtol(argv[2], NULL, 10));
+    else if (strcmp(argv[1], "loop") == 0)
+        rc = rank_loop(cluster, argv[2], (int)strtol(argv[3], NULL, 10));
+    else if (strcmp(argv[1], "data") == 0) {
+        rc = cluster_agree(cluster, "the training data", cluster_rank(cluster) == 3, &err);
+        if (rc && cluster_rank(cluster) == 0)
+            fprintf(stderr, "rank 0 says: %s\n", err.message);
+    }
+    cluster_close(cluster);
+    return rc ? 1 : 0;
+}
+
+/* ---- the tests ---- */
+
+static const char *program;
+
+static bool have_mpirun(void)
+{
+    return !SANITIZED && system("command -v mpirun >/dev/null 2>&1") == 0;
+}
+
+/* Runs `n` ranks; what they printed, to be freed. */
+static char *launch(int n, const char *arguments, int *status)
+{
+    char command[1024];
+    snprintf(command, sizeof command,
+             "timeout 100 mpirun --allow-run-as-root --oversubscribe -n %d %s %s 2>&1", n, program,
+             arguments);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    char *text = calloc(1, 65536);
+    size_t length = fread(text, 1, 65535, pipe);
+    text[length] = 0;
+    *status = pclose(pipe);
+    return text;
+}
+
+static void expect(int n, const char *arguments, bool succeeds, const char *sentence)
+{
+    int status;
+    char *text = launch(n, arguments, &status);
+    if ((status == 0) != succeeds || !strstr(text, sentence))
+        fail_msg("%d ranks, %s: status %d, and not '%s' but: %s", n, arguments, status, sentence,
+                 text);
+    free(text);
+}
+
+static void ranks_give_the_bits_of_the_interpreter(void **state)
+{
+    (void)state;
+    if (!have_mpirun())
+        skip();
+    expect(2, "bits 1", true, "2 devices agree");
+    expect(4, "bits 1", true, "4 devices agree");
+    expect(3, "bits 2", true, "6 devices agree");
+    expect(2, "bits 3", true, "6 devices agree");
+}
+
+static void ranks_that_disagree_end_with_a_sentence(void **state)
+{
+    (void)state;
+    if (!have_mpirun())
+        skip();
+    expect(4, "settings", false, "rank 2 on ");
+    expect(4, "settings", false, "disagrees: it runs 'test --mesh data=3', rank 0 on ");
+    expect(4, "data", false, "about the training data, at step 0");
+}
+
+static void remove_directory(const char *directory)
+{
+    static const char *const names[] = {"0", "1", "2", "3", "output"};
+    char path[512];
+    for (int i = 0; i < 5; i++) {
+        snprintf(path, sizeof path, "%s/%s", directory, names[i]);
+        unlink(path);
+    }
+    rmdir(directory);
+}
+
+static void a_rank_that_fails_ends_all(void **state)
+{
+    (void)state;
+    if (!have_mpirun())
+        skip();
+    char directory[] = "/tmp/caravan-mpi-XXXXXX", arguments[128];
+    assert_non_null(mkdtemp(directory));
+    snprintf(arguments, sizeof arguments, "loop %s 30", directory);
+    expect(3, arguments, false, "failed: parameter 'x' of 'sum' was not given");
+    remove_directory(directory);
+}
+
+static int pid_of(const char *directory, int rank)
+{
+    char path[512], text[32] = "";
+    snprintf(path, sizeof path, "%s/%d", directory, rank);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return 0;
+    size_t n = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    return n ? (int)strtol(text, NULL, 10) : 0;
+}
+
+/* Sends a signal to one of 4 ranks that work; all must end within 30 s, with the sentence. */
+static void strike(int rank, int signal_number, const char *sentence)
+{
+    char directory[] = "/tmp/caravan-mpi-XXXXXX", arguments[128], output[512] = "";
+    assert_non_null(mkdtemp(directory));
+    snprintf(arguments, sizeof arguments, "loop %s 0", directory);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        int status;
+        char *text = launch(4, arguments, &status);
+        char path[512];
+        snprintf(path, sizeof path, "%s/output", directory);
+        FILE *file = fopen(path, "w");
+        if (file) {
+            fputs(text, file);
+            fclose(file);
+        }
+        _exit(status ? 1 : 0);
+    }
+    bool all = false;
+    for (int i = 0; i < 6000 && !all; i++) {
+        all = true;
+        for (int r = 0; r < 4; r++)
+            all = all && pid_of(directory, r);
+        usleep(10000);
+    }
+    assert_true(all);
+    time_t begin = time(NULL);
+    assert_int_equal(kill(pid_of(directory, rank), signal_number), 0);
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (time(NULL) - begin > 30)
+        fail_msg("the other ranks needed %d s", (int)(time(NULL) - begin));
+    assert_int_not_equal(status, 0);
+    static char text[65536];
+    snprintf(output, sizeof output, "%s/output", directory);
+    FILE *file = fopen(output, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    remove_directory(directory);
+    if (!strstr(text, sentence) || !strstr(text, "last known at step "))
+        fail_msg("no '%s' in: %s", sentence, text);
+}
+
+static void a_rank_that_is_killed_ends_all(void **state)
+{
+    (void)state;
+    if (!have_mpirun())
+        skip();
+    strike(2, SIGKILL, "rank 0 says: rank 2 on ");
+    strike(0, SIGKILL, "rank 1 says: rank 0 on ");
+}
+
+static void a_rank_that_stops_ends_all(void **state)
+{
+    (void)state;
+    if (!have_mpirun())
+        skip();
+    strike(3, SIGSTOP, "rank 0 says: rank 3 on ");
+    strike(0, SIGSTOP, "rank 1 says: rank 0 on ");
+}
+
+int main(int argc, char **argv)
+{
+    if (transport_launched() && argc > 1)
+        return rank_main(argc, argv);
+    program = argv[0];
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_give_the_bits_of_the_interpreter),
+        cmocka_unit_test(ranks_that_disagree_end_with_a_sentence),
+        cmocka_unit_test(a_rank_that_fails_ends_all),
+        cmocka_unit_test(a_rank_that_is_killed_ends_all),
+        cmocka_unit_test(a_rank_that_stops_ends_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
