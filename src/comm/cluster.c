@@ -6,6 +6,7 @@
 
 #include "base/threads.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -44,7 +45,8 @@ typedef struct Peer {
 
 typedef struct Card {
     char host[64];
-    char settings[448];
+    int64_t pid;
+    char settings[440];
 } Card;
 
 typedef struct Verdict {
@@ -173,9 +175,33 @@ static void send_notes(Cluster *c, NoteKind kind, const char *text)
             send_note(c, rank, kind, text);
 }
 
-/* A launcher ends all ranks when one has died. Who is alive says so; who does not is the one. */
+/* The state of a process of this machine as /proc has it: 'T' is stopped, 'Z' and 'X' have
+   ended; 0: unknown. */
+static char state_of(const Cluster *c, int rank)
+{
+    char path[64], line[256];
+    if (rank == c->t->rank || strcmp(c->card[rank].host, c->card[c->t->rank].host) != 0)
+        return 0;
+    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)c->card[rank].pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return errno == ENOENT ? 'X' : 0;
+    size_t n = fread(line, 1, sizeof line - 1, file);
+    fclose(file);
+    line[n] = 0;
+    const char *name_end = strrchr(line, ')');
+    return name_end && name_end[1] ? name_end[2] : 0;
+}
+
+/* A launcher ends all ranks when one has died: of this machine one that is gone, or else one that does not say within
+   a moment that it lives. */
 static void end_with_others(Cluster *c)
 {
+    for (int rank = 0; rank < c->t->n_ranks; rank++) {
+        char state = state_of(c, rank);
+        if (!c->peer[rank].bye && (state == 'X' || state == 'Z'))
+            lose_rank(c, rank, "died");
+    }
     for (int64_t begin = clock_ns(); clock_ns() - begin < ending_ns;) {
         send_notes(c, NOTE_ENDING, "");
         receive_notes(c);
@@ -189,6 +215,18 @@ static void end_with_others(Cluster *c)
     lose(c, &err, false);
 }
 
+/* When all are silent it may be one that holds up the others, inside MPI: one that is stopped is the cause. */
+static void look_for_stopped(Cluster *c, double silence)
+{
+    char how[96];
+    snprintf(how, sizeof how, "is stopped, and has kept the others waiting for %.0f s", silence);
+    for (int rank = 0; rank < c->t->n_ranks; rank++) {
+        char state = state_of(c, rank);
+        if (state == 'T' || state == 'Z' || state == 'X')
+            lose_rank(c, rank, state == 'T' ? how : "died");
+    }
+}
+
 static void look_for_silence(Cluster *c, int64_t now)
 {
     /* The others give rank 1 the time to speak, and to end them. */
@@ -198,6 +236,7 @@ static void look_for_silence(Cluster *c, int64_t now)
         double silence = (double)(now - peer->heard_ns) * 1e-9;
         if (!talks_to(c, rank) || peer->bye || silence < patience)
             continue;
+        look_for_stopped(c, silence);
         char how[96];
         snprintf(how, sizeof how, "has not been heard of for %.0f s", silence);
         lose_rank(c, rank, how);
@@ -278,10 +317,11 @@ static int collect(Cluster *c, int tag, const void *own, void *got, size_t bytes
     if (!transfer)
         return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
     if (t->rank > 0)
-        rc = t->send(t, 0, tag, own, bytes, &transfer[0], err);
+        rc = transport_begin(t, true, 0, tag, (void *)(uintptr_t)own, bytes, &transfer[0], seconds,
+                             err);
     for (int rank = 1; t->rank == 0 && rank < n && !rc; rank++)
-        rc = t->receive(t, rank, tag, (char *)got + (size_t)rank * bytes, bytes, &transfer[rank],
-                        err);
+        rc = transport_begin(t, false, rank, tag, (char *)got + (size_t)rank * bytes, bytes,
+                             &transfer[rank], seconds, err);
     if (t->rank == 0)
         memcpy(got, own, bytes);
     if (!rc)
@@ -299,9 +339,9 @@ static int spread(Cluster *c, int tag, void *data, size_t bytes, double seconds,
     if (!transfer)
         return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
     if (t->rank > 0)
-        rc = t->receive(t, 0, tag, data, bytes, &transfer[0], err);
+        rc = transport_begin(t, false, 0, tag, data, bytes, &transfer[0], seconds, err);
     for (int rank = 1; t->rank == 0 && rank < n && !rc; rank++)
-        rc = t->send(t, rank, tag, data, bytes, &transfer[rank], err);
+        rc = transport_begin(t, true, rank, tag, data, bytes, &transfer[rank], seconds, err);
     if (!rc)
         rc = transport_wait(t, transfer, n, seconds, err);
     free(transfer);
@@ -313,6 +353,7 @@ static int compare_cards(Cluster *c, cvn_err *err)
     Card own = {0};
     Verdict verdict = {.ok = 1};
     snprintf(own.host, sizeof own.host, "%s", c->t->host);
+    own.pid = getpid();
     snprintf(own.settings, sizeof own.settings, "%s",
              c->options.settings ? c->options.settings : "");
     size_t bytes = sizeof own * (size_t)c->t->n_ranks;
@@ -397,8 +438,20 @@ bool cluster_fail(Cluster *c, const cvn_err *err)
     return first;
 }
 
+/* The transport may hang too; the launcher ends the others when this process has ended. */
+static void *abort_anyway(void *argument)
+{
+    nanosleep(&(struct timespec){.tv_sec = 4}, NULL);
+    _exit(*(const int *)argument);
+}
+
 void cluster_abort(Cluster *c, int status)
 {
+    static int kept;
+    pthread_t thread;
+    kept = status;
+    if (pthread_create(&thread, NULL, abort_anyway, &kept) == 0)
+        pthread_detach(thread);
     c->t->abort(c->t, status);
     _exit(status);
 }

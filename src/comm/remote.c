@@ -67,13 +67,25 @@ static void *direct(const Exchange *e, const Box *box, const Source *out)
     return reduces(e->op) || !in_place(box, out) ? NULL : at_element(box->dtype, e->out, out->at);
 }
 
+/* Begins a transfer of the exchange with a device elsewhere; the Comm fails when the others do. */
+static int begin(Comm *comm, Exchange *e, bool sends, int64_t id, int tag, void *data, size_t bytes,
+                 cvn_err *err)
+{
+    for (;;) {
+        int code = transport_begin(comm_transport(comm), sends, rank_of(comm, id), tag, data, bytes,
+                                   &e->transfer[e->n_transfers], 1, err);
+        e->n_transfers += code == CVN_OK;
+        if (code != CVN_EINTERRUPTED || comm_failed(comm, NULL))
+            return code;
+    }
+}
+
 static int begin_send(Comm *comm, Exchange *e, int64_t j, int64_t id, size_t *at, cvn_err *err)
 {
-    Transport *t = comm_transport(comm);
     Box box;
     Source in, out;
     piece_of(e->op, e->size, e->self, j, &box, &in, &out);
-    const void *data = at_element(box.dtype, e->in, in.at);
+    void *data = at_element(box.dtype, e->in, in.at);
     if (!in_place(&box, &in)) {
         int64_t dense[CVN_MAX_RANK];
         box_strides(&box, dense);
@@ -82,14 +94,12 @@ static int begin_send(Comm *comm, Exchange *e, int64_t j, int64_t id, size_t *at
         box_copy(&box, &in, e->packed + *at, 0, dense, 0, box_elements(&box));
         *at += padded_bytes(&box);
     }
-    return t->send(t, rank_of(comm, id), tag_of(comm, e, e->id, id, 0), data,
-                   cvn_dtype_bytes(box.dtype, box_elements(&box)), &e->transfer[e->n_transfers++],
-                   err);
+    return begin(comm, e, true, id, tag_of(comm, e, e->id, id, 0), data,
+                 cvn_dtype_bytes(box.dtype, box_elements(&box)), err);
 }
 
 static int begin_receive(Comm *comm, Exchange *e, int64_t j, size_t *at, cvn_err *err)
 {
-    Transport *t = comm_transport(comm);
     Box box;
     Source in, out, *source = &e->source[j];
     piece_of(e->op, e->size, j, e->self, &box, &in, &out);
@@ -101,9 +111,8 @@ static int begin_receive(Comm *comm, Exchange *e, int64_t j, size_t *at, cvn_err
         box_strides(&box, source->stride);
         *at += padded_bytes(&box);
     }
-    return t->receive(t, rank_of(comm, e->member[j]), tag_of(comm, e, e->member[j], e->id, 0), data,
-                      cvn_dtype_bytes(box.dtype, box_elements(&box)),
-                      &e->transfer[e->n_transfers++], err);
+    return begin(comm, e, false, e->member[j], tag_of(comm, e, e->member[j], e->id, 0), data,
+                 cvn_dtype_bytes(box.dtype, box_elements(&box)), err);
 }
 
 /* Whom this device sends to. */
@@ -168,7 +177,6 @@ int remote_done(Comm *comm, Exchange *e, cvn_err *err)
 
 int remote_share(Comm *comm, Exchange *e, cvn_err *err)
 {
-    Transport *t = comm_transport(comm);
     int rc = CVN_OK;
     for (int64_t j = 0; !rc && j < e->size; j++) {
         if (comm_is_local(comm, e->member[j]))
@@ -177,16 +185,14 @@ int remote_share(Comm *comm, Exchange *e, cvn_err *err)
         Source in, from, to;
         piece_of(e->op, e->size, e->self, e->self, &own, &in, &from);
         piece_of(e->op, e->size, j, j, &other, &in, &to);
-        int rank = rank_of(comm, e->member[j]);
-        rc = t->receive(t, rank, tag_of(comm, e, e->member[j], e->id, 1),
-                        at_element(other.dtype, e->out, to.at),
-                        cvn_dtype_bytes(other.dtype, box_elements(&other)),
-                        &e->transfer[e->n_transfers++], err);
+        int64_t id = e->member[j];
+        rc = begin(comm, e, false, id, tag_of(comm, e, id, e->id, 1),
+                   at_element(other.dtype, e->out, to.at),
+                   cvn_dtype_bytes(other.dtype, box_elements(&other)), err);
         if (!rc)
-            rc = t->send(t, rank, tag_of(comm, e, e->id, e->member[j], 1),
-                         at_element(own.dtype, e->out, from.at),
-                         cvn_dtype_bytes(own.dtype, box_elements(&own)),
-                         &e->transfer[e->n_transfers++], err);
+            rc = begin(comm, e, true, id, tag_of(comm, e, e->id, id, 1),
+                       at_element(own.dtype, e->out, from.at),
+                       cvn_dtype_bytes(own.dtype, box_elements(&own)), err);
     }
     return rc ? rc : remote_done(comm, e, err);
 }

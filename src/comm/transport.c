@@ -73,6 +73,18 @@ Transport *transport_open(cvn_err *err)
     return plugin->open(err); /* the object stays loaded: MPI does not survive being unloaded */
 }
 
+int transport_begin(Transport *t, bool sends, int rank, int tag, void *data, size_t bytes,
+                    Transfer *transfer, double seconds, cvn_err *err)
+{
+    int64_t begin = clock_ns();
+    for (;;) {
+        int code = sends ? t->send(t, rank, tag, data, bytes, transfer, err)
+                         : t->receive(t, rank, tag, data, bytes, transfer, err);
+        if (code != CVN_EINTERRUPTED || (double)(clock_ns() - begin) > seconds * 1e9)
+            return code;
+    }
+}
+
 int transport_wait(Transport *t, Transfer *transfer, int n, double seconds, cvn_err *err)
 {
     int64_t begin = clock_ns();

@@ -25,7 +25,8 @@ typedef struct Transfer {
 struct Transport {
     int rank, n_ranks;
     char host[64]; /* the name of this process's machine */
-    /* Begin to send or receive; the memory is to be left alone until the transfer has ended. */
+    /* Begin to send or receive; the memory is to be left alone until the transfer has ended. CVN_EINTERRUPTED when
+       another thread is in the transport and does not come back: try again, or see whether the others live. */
     int (*send)(Transport *t, int to, int tag, const void *data, size_t bytes, Transfer *transfer,
                 cvn_err *err);
     int (*receive)(Transport *t, int from, int tag, void *data, size_t bytes, Transfer *transfer,
@@ -55,6 +56,10 @@ bool transport_launched(void);
 /* Loads the plug-in and joins the other processes. It is looked for where CARAVAN_MPI says, beside the program, in
    ../lib/caravan from there, and where the loader looks. Once per process. */
 Transport *transport_open(cvn_err *err);
+
+/* As t->send or t->receive, tried again while the transport is busy, for at most `seconds`. */
+int transport_begin(Transport *t, bool sends, int rank, int tag, void *data, size_t bytes,
+                    Transfer *transfer, double seconds, cvn_err *err);
 
 /* Waits for transfers, at most `seconds`; CVN_EIO when they have not ended by then. */
 int transport_wait(Transport *t, Transfer *transfer, int n, double seconds, cvn_err *err);

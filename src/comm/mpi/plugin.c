@@ -1,6 +1,9 @@
 /*
  * The transport over MPI, compiled against mpi.h into libcaravan-mpi.so and loaded where a launcher is at work.
  * A lock lets one thread into MPI at a time: that is all that MPI_THREAD_SERIALIZED asks, and every MPI has it.
+ *
+ * Nobody waits for the lock without end. A process that is stopped while it writes to shared memory makes those who
+ * read there spin inside MPI; the watchdog must not be caught behind them.
  */
 #include "comm/transport.h"
 
@@ -11,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(void *), "a request fits a Transfer");
@@ -61,6 +65,17 @@ static int long_type(size_t bytes, MPI_Datatype *type)
     return code;
 }
 
+/* For at most a tenth of a second. */
+static bool enter(Mpi *mpi)
+{
+    for (int i = 0; i < 1000; i++) {
+        if (pthread_mutex_trylock(&mpi->lock) == 0)
+            return true;
+        nanosleep(&(struct timespec){.tv_nsec = i < 20 ? 1000 : 100000}, NULL);
+    }
+    return false;
+}
+
 static void keep(Transfer *transfer, MPI_Request request)
 {
     transfer->request = NULL;
@@ -75,7 +90,12 @@ static int begin(Mpi *mpi, bool sends, int rank, int tag, void *data, size_t byt
     MPI_Request request = MPI_REQUEST_NULL;
     int code = MPI_SUCCESS;
     bool is_long = bytes > INT_MAX;
-    pthread_mutex_lock(&mpi->lock);
+    if (!enter(mpi)) {
+        fail(err, "MPI does not come back to us");
+        if (err)
+            err->code = CVN_EINTERRUPTED;
+        return CVN_EINTERRUPTED;
+    }
     if (is_long)
         code = long_type(bytes, &type);
     int n = is_long ? 1 : (int)bytes;
@@ -111,7 +131,10 @@ static int mpi_test(Transport *t, Transfer *transfer, int n, bool *done, cvn_err
         if (!transfer[i].request)
             continue;
         memcpy(&request, &transfer[i].request, sizeof request);
-        pthread_mutex_lock(&mpi->lock);
+        if (pthread_mutex_trylock(&mpi->lock)) { /* who holds it moves all transfers along */
+            *done = false;
+            break;
+        }
         int code = MPI_Test(&request, &ended, MPI_STATUS_IGNORE);
         pthread_mutex_unlock(&mpi->lock);
         if (code)
