@@ -127,15 +127,21 @@ static cvn_value *reshard(Part *p, const cvn_value *v, const Version *from, cons
 {
     cvn_value *x = from->local;
     Sharding now = from->sharding;
+    const cvn_type begin = sharding_local(&now, &plan->padded);
+    for (int d = 0; d < begin.rank; d++)
+        x = emit_resize(&p->emit, x, d, begin.dim[d]);
     p->report->n_involuntary += plan->involuntary;
     for (int i = 0; i < plan->n; i++) {
         const Op *last = p->emit.g->last;
-        x = emit_step(&p->emit, x, &v->type, &now, &plan->step[i]);
+        x = emit_step(&p->emit, x, &plan->padded, &now, &plan->step[i]);
         const Op *op = collective_after(p->emit.g, last);
         if (op)
             note_collective(p, v, op, &plan->step[i]);
         now = plan->step[i].after;
     }
+    const cvn_type end = sharding_local(&now, &v->type);
+    for (int d = 0; d < end.rank; d++)
+        x = emit_resize(&p->emit, x, d, end.dim[d]);
     return x;
 }
 

@@ -8,8 +8,9 @@
 enum { UNUSED = 255, UNREDUCED = 254 };
 enum { MOST_STATES = 1024 };
 
-/* What one message costs beside its bytes, in bytes, and how much slower the slow axis is. */
-static const double HOP_BYTES = 256, SLOW = 10;
+/* What a collective and each hop of it cost beside the bytes, in bytes, and how much slower the slow
+   axis is. */
+static const double START_BYTES = 4096, HOP_BYTES = 256, SLOW = 10;
 
 typedef struct State {
     uint8_t at[AXES_MAX]; /* [n_digits] */
@@ -262,7 +263,7 @@ static void reach(Search *s, int parent, Node *node)
     static const double hops[] = {0, 1, 1, 2, 1, 0};
     double group;
     double bytes = bytes_between(s, &s->node[parent], node, &group);
-    double cost = bytes + HOP_BYTES * (hops[node->kind] * (group - 1) + 1);
+    double cost = bytes + START_BYTES + HOP_BYTES * hops[node->kind] * (group - 1);
     if (node->kind == RESHARD_SLICE)
         cost = 1;
     node->cost = s->node[parent].cost + cost * (is_slow(s, node) ? SLOW : 1);
@@ -438,8 +439,6 @@ static void write_step(const Search *s, int at, Reshard *plan, int slot)
     for (int i = 0; i < node->n_moved; i++) {
         if (node->kind != RESHARD_PERMUTE)
             axes_add(&step->axes, s->digit[node->moved[i]]);
-        if (node->kind == RESHARD_ALL_GATHER && goal_dim(s, node->moved[i]) >= 0)
-            plan->involuntary = true;
     }
 }
 
@@ -472,7 +471,6 @@ static void plan_by_gathers(const cvn_type *type, const Sharding *from, const Sh
 {
     Sharding now = *from;
     plan->step = arena_array(arena, 2 * CVN_MAX_RANK + 1, sizeof *plan->step);
-    plan->involuntary = true;
     AxisList unreduced = now.unreduced;
     add_step(type, plan, RESHARD_ALL_REDUCE, -1, &unreduced, &now);
     for (int d = 0; d < type->rank; d++) {
@@ -504,18 +502,45 @@ static bool plan_by_search(Search *s, const Sharding *from, const Sharding *to, 
     return true;
 }
 
+/* See Reshard. */
+static cvn_type padded_type(const cvn_type *type, const Sharding *from, const Sharding *to)
+{
+    cvn_type padded = *type;
+    for (int d = 0; d < type->rank; d++) {
+        const Sharding *split = from->dim[d].axes.n ? from : to;
+        if (from->dim[d].axes.n == 0 || to->dim[d].axes.n == 0)
+            padded.dim[d] = sharding_chunk(split, d, type->dim[d]) * axes_size(&split->dim[d].axes);
+    }
+    return padded;
+}
+
+/* A step makes devices hold more than they do before or after all steps. */
+static bool holds_too_much(const Sharding *from, const Sharding *to, const Reshard *plan)
+{
+    const cvn_type begin = sharding_local(from, &plan->padded);
+    const cvn_type end = sharding_local(to, &plan->padded);
+    int64_t a = cvn_type_elements(&begin), b = cvn_type_elements(&end);
+    for (int i = 0; i < plan->n; i++) {
+        const cvn_type now = sharding_local(&plan->step[i].after, &plan->padded);
+        if (cvn_type_elements(&now) > (a > b ? a : b))
+            return true;
+    }
+    return false;
+}
+
 Reshard reshard_plan(const Mesh *mesh, const cvn_type *type, const Sharding *from,
                      const Sharding *to, Arena *arena)
 {
-    Reshard plan = {0};
-    Search s = {.mesh = mesh, .type = type, .how = from->how};
+    Reshard plan = {.padded = padded_type(type, from, to)};
+    Search s = {.mesh = mesh, .type = &plan.padded, .how = from->how};
     if (sharding_same(from, to))
         return plan;
     s.node = malloc(MOST_STATES * sizeof *s.node);
     bool found = s.node && find_digits(&s, from, to) && plan_by_search(&s, from, to, arena, &plan);
     free(s.node);
     if (!found)
-        plan_by_gathers(type, from, to, arena, &plan);
+        plan_by_gathers(&plan.padded, from, to, arena, &plan);
+    plan.involuntary = holds_too_much(from, to, &plan);
     return plan;
 }
 

@@ -21,8 +21,9 @@
  * A move costs the bytes that each device sends, in a ring: S (n-1)/n for a gather or a scatter of S
  * bytes over n devices, twice that for an all-reduce; then a little per hop. The slow axis between
  * groups of machines weighs more. A dimension that the shards do not divide is padded to chunks of
- * ceil(size / shards); moves for which the borders of the chunks do not agree are left out, so that
- * such a dimension is made whole at worst.
+ * ceil(size / shards), first or until the end, where it is whole on one side. Where it is split on
+ * both, moves for which the borders of the chunks do not agree are left out, so that it is made whole
+ * at worst.
  */
 #ifndef CVN_SHARD_RESHARD_H
 #define CVN_SHARD_RESHARD_H
@@ -50,6 +51,8 @@ typedef struct ReshardStep {
 typedef struct Reshard {
     int n;
     ReshardStep *step; /* [n], the arena's */
+    cvn_type padded;   /* the whole tensor as the steps see it: a dimension that is whole on one
+                          side is as long as the shards of the other side together */
     double bytes;      /* that each device sends, in all */
     double cost;       /* bytes with hops and slow axes weighed in */
     bool involuntary;  /* an axis that the target wants is gathered on the way there */
