@@ -11,23 +11,23 @@ extern const Kernel
     copy_kernels[]; /* broadcast_in_dim, transpose, slice, reverse, concatenate, pad, … */
 extern const Kernel index_kernels[]; /* gather, scatter, cache_update */
 extern const Kernel sort_kernels[];  /* sort */
-extern const Kernel small_kernels[]; /* iota, cumsum, random_bits */
+extern const Kernel small_kernels[]; /* iota, cumsum */
 
 extern const Kernel linear_kernels_portable[], linear_kernels_avx2[], linear_kernels_avx512_vnni[];
 
 extern const Kernel dot_kernels_portable[], elementwise_kernels_portable[], row_kernels_portable[],
-    rope_kernels_portable[], attention_kernels_portable[], attention_backward_kernels_portable[],
-    row_backward_kernels_portable[];
+    rope_kernels_portable[], random_kernels_portable[], attention_kernels_portable[],
+    attention_backward_kernels_portable[], row_backward_kernels_portable[];
 
 #if defined(CVN_HAVE_AVX2)
 extern const Kernel dot_kernels_avx2[], elementwise_kernels_avx2[], row_kernels_avx2[],
-    rope_kernels_avx2[], attention_kernels_avx2[], attention_backward_kernels_avx2[],
-    row_backward_kernels_avx2[];
+    rope_kernels_avx2[], random_kernels_avx2[], attention_kernels_avx2[],
+    attention_backward_kernels_avx2[], row_backward_kernels_avx2[];
 #endif
 #if defined(CVN_HAVE_AVX512)
 extern const Kernel dot_kernels_avx512[], elementwise_kernels_avx512[], row_kernels_avx512[],
-    rope_kernels_avx512[], attention_kernels_avx512[], attention_backward_kernels_avx512[],
-    row_backward_kernels_avx512[];
+    rope_kernels_avx512[], random_kernels_avx512[], attention_kernels_avx512[],
+    attention_backward_kernels_avx512[], row_backward_kernels_avx512[];
 extern const Kernel dot_kernels_avx512_bf16[], attention_backward_kernels_avx512_bf16[];
 #endif
 #if defined(CVN_HAVE_AMX)

@@ -1,8 +1,7 @@
 /*
- * Small operations that need nothing of an instruction set: iota, cumsum, random_bits.
+ * Small operations that need nothing of an instruction set: iota, cumsum.
  */
 #include "base/float16.h"
-#include "base/rng.h"
 #include "cpu/kernels/kernels.h"
 
 static const cvn_type *result(const Op *op)
@@ -34,12 +33,27 @@ static bool is_number(const Op *op)
            dtype == CVN_U32;
 }
 
+/* Elements [begin, end) of 0, 1, 2, … */
+static void count_up(cvn_dtype dtype, void *out, int64_t begin, int64_t end)
+{
+    if (dtype == CVN_F32)
+        for (int64_t i = begin; i < end; i++)
+            ((float *)out)[i] = (float)i;
+    else
+        for (int64_t i = begin; i < end; i++)
+            ((int32_t *)out)[i] = (int32_t)i;
+}
+
 static void run_iota(const KernelArgs *args)
 {
     const cvn_type *type = result(args->op);
     Lines l = lines_of(type, args->op->attr.axis);
     int64_t begin, end;
     kernel_share(l.outer * l.n, 64, args->thread, args->n_threads, &begin, &end);
+    if (type->dtype != CVN_BF16 && type->dtype != CVN_F16 && l.outer == 1 && l.inner == 1) {
+        count_up(type->dtype, args->out[0], begin, end);
+        return;
+    }
     for (int64_t line = begin; line < end; line++) {
         int64_t value = line % l.n, at = line * l.inner;
         if (type->dtype == CVN_F32)
@@ -96,23 +110,8 @@ static void run_cumsum(const KernelArgs *args)
     }
 }
 
-static void run_random_bits(const KernelArgs *args)
-{
-    const uint32_t *k0 = args->in[0], *k1 = args->in[1], *c0 = args->in[2], *c1 = args->in[3];
-    uint32_t *y = args->out[0];
-    int64_t begin, end;
-    kernel_share(cvn_type_elements(result(args->op)), 64, args->thread, args->n_threads, &begin,
-                 &end);
-    for (int64_t i = begin; i < end; i++) {
-        uint32_t word[2];
-        rng_threefry2x32((uint32_t[]){k0[i], k1[i]}, (uint32_t[]){c0[i], c1[i]}, word);
-        y[i] = word[0];
-    }
-}
-
 const Kernel small_kernels[] = {
     {.name = "iota", .kind = OP_IOTA, .match = is_number, .run = run_iota},
     {.name = "cumsum", .kind = OP_CUMSUM, .match = is_number, .run = run_cumsum, .in_place = 1},
-    {.name = "random_bits", .kind = OP_RANDOM_BITS, .run = run_random_bits, .in_place = 15},
     {0},
 };

@@ -3,8 +3,9 @@
  *
  * Keys become unsigned integers that order as the elements do: the bits of a float with the sign flipped, or all
  * of them where it is negative; complemented when descending. Each key carries its place, from which the
- * payload is taken at the end. Three passes of 11 bits order 32; a pass whose digits are all equal is skipped.
- * Rows are shared over the threads.
+ * payload is taken at the end; where there is no payload, keys are sorted alone, and the elements are made of them
+ * again. Three passes of 11 bits order 32; a pass whose digits are all equal is skipped. Rows are shared over the
+ * threads.
  */
 #include "cpu/kernels/kernels.h"
 
@@ -108,6 +109,56 @@ static const Item *sort_items(Item *item, Item *other, int64_t n)
     return item;
 }
 
+/* The element whose key it is: the inverse of key_of, for 32-bit elements. */
+static uint32_t element_of(cvn_dtype dtype, uint32_t key)
+{
+    switch (dtype) {
+    case CVN_F32:
+        return key ^ (key >> 31 ? 0x80000000u : 0xffffffffu);
+    case CVN_I32:
+        return key ^ 0x80000000u;
+    default:
+        return key;
+    }
+}
+
+/* Sorts n keys, from one buffer to the other and back; returns where they are in the end. */
+static uint32_t *sort_keys(uint32_t *key, uint32_t *other, int64_t n)
+{
+    uint32_t count[PASSES][BUCKETS] = {0};
+    for (int64_t i = 0; i < n; i++)
+        for (int pass = 0; pass < PASSES; pass++)
+            count[pass][key[i] >> pass * DIGIT & (BUCKETS - 1)]++;
+    for (int pass = 0; pass < PASSES; pass++) {
+        uint32_t *at = count[pass], sum = 0;
+        int shift = pass * DIGIT;
+        if (at[key[0] >> shift & (BUCKETS - 1)] == n)
+            continue;
+        for (int d = 0; d < BUCKETS; d++) {
+            uint32_t here = at[d];
+            at[d] = sum;
+            sum += here;
+        }
+        for (int64_t i = 0; i < n; i++)
+            other[at[key[i] >> shift & (BUCKETS - 1)]++] = key[i];
+        uint32_t *swap = key;
+        key = other;
+        other = swap;
+    }
+    return key;
+}
+
+/* A row of 32-bit elements without payload. */
+static void sort_row(cvn_dtype dtype, const uint32_t *from, uint32_t *to, int64_t n, uint32_t flip,
+                     uint32_t *scratch)
+{
+    for (int64_t i = 0; i < n; i++)
+        scratch[i] = key_of(dtype, from, i) ^ flip;
+    const uint32_t *sorted = sort_keys(scratch, scratch + n, n);
+    for (int64_t i = 0; i < n; i++)
+        to[i] = element_of(dtype, sorted[i] ^ flip);
+}
+
 static void run(const KernelArgs *args)
 {
     const Op *op = args->op;
@@ -118,7 +169,13 @@ static void run(const KernelArgs *args)
     Item *item = (Item *)args->scratch + 2 * n * args->thread, *other = item + n;
     uint32_t flip = op->attr.flag ? UINT32_MAX : 0;
     kernel_share(cvn_type_elements(x) / n, 1, args->thread, args->n_threads, &begin, &end);
+    bool keys_only = op->n_operands == 1 && cvn_dtype_bits(x->dtype) == 32 && n > 64;
     for (int64_t row = begin; row < end; row++) {
+        if (keys_only) {
+            sort_row(x->dtype, (const uint32_t *)args->in[0] + row * n,
+                     (uint32_t *)args->out[0] + row * n, n, flip, &item->key);
+            continue;
+        }
         for (int64_t i = 0; i < n; i++)
             item[i] = (Item){key_of(x->dtype, args->in[0], row * n + i) ^ flip, (uint32_t)i};
         const Item *sorted = sort_items(item, other, n);
