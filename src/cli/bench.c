@@ -1,5 +1,6 @@
 /* caravan bench: how fast a model runs here, and how near to what the machine can do. */
 #include "serve/bench.h"
+#include "cli/bench_train.h"
 #include "cli/common.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
@@ -23,6 +24,10 @@ enum {
     CONTEXTS,
     BUCKETS,
     LADDER,
+    TRAIN,
+    SEQ,
+    OPTIMIZER,
+    REMAT,
     DTYPE,
     QUANTIZE,
     THREADS,
@@ -65,6 +70,15 @@ static const Option *const options[] = {
                                 .help = "prefill a prompt of each bucket's length too"},
     [LADDER] = &(const Option){"ladder", .kind = ARG_FLAG,
                                .help = "run op by op, with fused attention, compiled, and both"},
+    [TRAIN] = &(const Option){"train", .kind = ARG_FLAG, .help = "measure a training step instead"},
+    [SEQ] = &(const Option){"seq", .kind = ARG_INT, .low = 1, .high = 1 << 24, .value = "N",
+                            .fallback = "1024", .help = "tokens of a row of training"},
+    [OPTIMIZER] =
+        &(const Option){"optimizer", .kind = ARG_CHOICE, .value = "NAME",
+                        .choice = bench_optimizer_name, .fallback = "adamw", .help = "of training"},
+    [REMAT] =
+        &(const Option){"remat", .kind = ARG_CHOICE, .value = "NAME", .choice = bench_remat_name,
+                        .fallback = "none", .help = "what the backward pass computes again"},
     [DTYPE] = &option_dtype,
     [QUANTIZE] = &option_quantize,
     [THREADS] = &option_threads,
@@ -380,8 +394,41 @@ static int print_bench(const Bench *b)
     return EXIT_OK;
 }
 
+/* The index of a choice. */
+static int choice_of(const Value *v, const char *(*name)(size_t i))
+{
+    int i = 0;
+    while (name((size_t)i) && strcmp(name((size_t)i), v->text) != 0)
+        i++;
+    return i;
+}
+
+static int run_train(const Value *v)
+{
+    cvn_err err = {0};
+    cvn_dtype dtype = dtype_of(&v[DTYPE]);
+    TrainBench bench = {.batch = v[BATCH].integer,
+                        .seq = v[SEQ].integer,
+                        .compute = dtype == CVN_DTYPE_COUNT ? CVN_BF16 : dtype,
+                        .remat = (RematPolicy)choice_of(&v[REMAT], bench_remat_name),
+                        .threads = (int)v[THREADS].integer,
+                        .repeats = (int)v[REPEATS].integer,
+                        .profile = v[PROFILE].text};
+    if (!v[PRESET].given || v[CSV].flag) {
+        err_set(&err, CVN_EINVAL,
+                v[CSV].flag ? "--train prints --json, not --csv"
+                            : "--train measures a shape; give it with --preset");
+        return fail(&err);
+    }
+    return bench_train(v[PRESET].text, &bench,
+                       (OptimizerKind)choice_of(&v[OPTIMIZER], bench_optimizer_name), v[JSON].flag);
+}
+
 static int run(const Args *args)
 {
+    if (args->value[TRAIN].flag)
+        return run_train(args->value);
+
     cvn_err err = {0};
     Bench bench = {.value = args->value};
     int code = CVN_OK, exit_code = EXIT_OK;
@@ -408,13 +455,15 @@ const Command command_bench = {
         "bench --preset llama3.2-1b\tprefill of 512 tokens, then 64 steps of decoding\n"
         "bench --preset stories110m --batch 8 --json\teight texts at once, for scripts\n"
         "bench --preset llama3.2-1b --table --batches 1,8,32\tthree batches, all contexts\n"
-        "bench --preset stories110m --ladder --csv\twhat compiling and fused attention bring\n",
+        "bench --preset stories110m --ladder --csv\twhat compiling and fused attention bring\n"
+        "bench --train --preset stories110m --seq 1024 --batch 2\ta training step\n",
     .notes =
         "Read bandwidth and multiply-add peaks are measured first, on the same threads. MFU is the "
         "model's operations over the peak of its type; bandwidth is the bytes that a step must "
         "read (weights once, filled KV) over the measured bandwidth. Overhead is the time of a "
-        "step "
-        "outside of products and attention: small steps, waiting for other threads, sampling.",
+        "step outside of products and attention: small steps, waiting for other threads, sampling. "
+        "Of training, MFU counts 6 operations per weight and token, and attention; not what "
+        "--remat computes again.",
     .options = options,
     .run = run,
 };

@@ -1,0 +1,64 @@
+#include "cli/bench_train.h"
+
+#include "cli/common.h"
+#include "cli/terminal.h"
+#include "cpu/registry.h"
+#include "model/params.h"
+#include "model/presets.h"
+
+#include <stdio.h>
+
+const char *bench_optimizer_name(size_t i)
+{
+    return i < OPTIMIZER_COUNT ? optimizers[i].name : NULL;
+}
+
+const char *bench_remat_name(size_t i)
+{
+    return i < REMAT_POLICY_COUNT ? remat_policy_names[i] : NULL;
+}
+
+static int print_train_json(const char *preset, const TrainBench *b, const TrainFigure *f)
+{
+    json_t *ceilings =
+        json_pack("{s:f,s:f,s:f}", "read_bandwidth", f->ceilings.bandwidth, "matmul_f32",
+                  f->ceilings.flops_f32, "matmul_bf16", f->ceilings.flops_bf16);
+    json_t *train =
+        json_pack("{s:I,s:I,s:s,s:s,s:f,s:f,s:f,s:f,s:I}", "batch", (json_int_t)b->batch, "seq",
+                  (json_int_t)b->seq, "optimizer", optimizers[b->optimizer.kind].name, "remat",
+                  remat_policy_names[b->remat], "mfu", f->mfu, "tokens_per_second",
+                  f->tokens_per_second, "seconds_per_step", f->seconds, "flops", f->flops,
+                  "peak_memory", (json_int_t)f->peak_memory);
+    return print_json(json_pack("{s:s,s:s,s:s,s:o,s:o}", "model", preset, "dtype",
+                                cvn_dtype_name(b->compute), "kernels", cpu_backend()->name,
+                                "ceilings", ceilings, "train", train));
+}
+
+static int print_train(const char *preset, const TrainBench *b, const TrainFigure *f)
+{
+    double peak = b->compute == CVN_BF16 ? f->ceilings.flops_bf16 : f->ceilings.flops_f32;
+    printf("%s, products in %s, %s kernels, %s, recomputation %s\n", preset,
+           cvn_dtype_name(b->compute), cpu_backend()->name, optimizers[b->optimizer.kind].name,
+           remat_policy_names[b->remat]);
+    printf("  train, batch %lld, seq %lld: %.3f s/step %9.1f tokens/s   MFU %.1f%% of %.0f GFLOP/s"
+           "   memory %.0f MiB\n",
+           (long long)b->batch, (long long)b->seq, f->seconds, f->tokens_per_second, 100 * f->mfu,
+           peak / 1e9, (double)f->peak_memory / 0x1p20);
+    return EXIT_OK;
+}
+
+int bench_train(const char *preset, TrainBench *bench, OptimizerKind kind, bool as_json)
+{
+    cvn_err err = {0};
+    LlamaConfig config;
+    TrainFigure figure;
+    int code = preset_config(preset, &config, &err);
+    bench->config = &config;
+    if (!code) {
+        bench->optimizer = optimizer_defaults(kind, model_size(&config).params);
+        code = train_bench(bench, &figure, &err);
+    }
+    if (code)
+        return fail(&err);
+    return as_json ? print_train_json(preset, bench, &figure) : print_train(preset, bench, &figure);
+}
