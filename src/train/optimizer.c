@@ -30,8 +30,7 @@ OptimizerOptions optimizer_defaults(OptimizerKind kind, int64_t n_params)
     OptimizerOptions o = {.kind = kind, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
     if (kind == OPTIMIZER_ADAFACTOR)
         return o;
-    o.lr = 0.003239 - 0.0001395 * log((double)(n_params > 1 ? n_params : 1));
-    o.lr = fmax(o.lr, 1e-5);
+    o.lr = fmin(0.01, 0.5 / cbrt((double)(n_params > 1 ? n_params : 1)));
     o.weight_decay = 0.1;
     return o;
 }

@@ -65,8 +65,9 @@ typedef struct Optimizer {
 extern const Optimizer optimizers[OPTIMIZER_COUNT];
 
 /* Settings that work for most: AdamW with betas 0.9 and 0.95 and decay 0.1, Adafactor with the relative
-   step and no decay. n_params chooses AdamW's learning rate: 0.003239 - 0.0001395 ln(n), Kaplan et al.
-   2020, arXiv:2001.08361, equation D.1. */
+   step and no decay. AdamW's learning rate is 0.5 / cbrt(n_params), 0.01 at most: 0.005 for a million
+   parameters, where we tried it, 2.6e-4 for 7e9 and 1.2e-4 for 70e9, where Llama 2 was trained with 3e-4 and
+   1.5e-4 (Touvron et al. 2023, arXiv:2307.09288). */
 OptimizerOptions optimizer_defaults(OptimizerKind kind, int64_t n_params);
 
 /* Refuses numbers that make no sense. */

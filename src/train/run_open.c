@@ -277,6 +277,8 @@ static OptimizerOptions optimizer_of(const TrainConfig *c, const LlamaConfig *mo
     OptimizerOptions o = optimizer_defaults(kind, model_size(model).params);
     if (c->lr > 0)
         o.lr = c->lr;
+    else if (c->init)
+        o.lr *= 0.1; /* what is there already should not be shaken up */
     if (c->weight_decay >= 0)
         o.weight_decay = c->weight_decay;
     o.beta1 = c->beta1;
