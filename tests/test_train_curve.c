@@ -21,6 +21,7 @@
 typedef struct Curve {
     int64_t batch, seq;
     int steps;
+    double lr;           /* of AdamW */
     double *loss, *norm; /* [steps] */
 } Curve;
 
@@ -54,6 +55,7 @@ static Curve curve_load(const char *path)
     Curve c = curve_new(json_integer_value(json_object_get(json, "batch")),
                         json_integer_value(json_object_get(json, "seq")),
                         (int)json_integer_value(json_object_get(json, "steps")));
+    c.lr = json_number_value(json_object_get(json, "lr"));
     for (int i = 0; i < c.steps; i++) {
         c.loss[i] = json_real_value(json_array_get(json_object_get(json, "loss"), (size_t)i));
         c.norm[i] = json_real_value(json_array_get(json_object_get(json, "grad_norm"), (size_t)i));
@@ -86,7 +88,7 @@ static TrainerOptions options_of(OptimizerKind kind, const Curve *c)
                         .optimizer = optimizer_defaults(kind, 1)};
     o.schedule = (Schedule){.kind = SCHEDULE_CONSTANT, .steps = 100};
     if (kind == OPTIMIZER_ADAMW) {
-        o.optimizer.lr = 3e-3;
+        o.optimizer.lr = c->lr > 0 ? c->lr : 3e-3;
         o.schedule = (Schedule){.kind = SCHEDULE_COSINE, .steps = 100, .warmup = 10, .final = 0.1};
     }
     return o;
@@ -153,6 +155,9 @@ static void compare(const char *folder, OptimizerKind kind, const char *path, cv
     double most = largest_difference(&expected, &got);
     print_message("%s: largest difference of the loss %.2g, first norm %.6f for %.6f\n", path, most,
                   got.norm[0], expected.norm[0]);
+    for (int i = 0; getenv("CARAVAN_CURVE_PRINT") && i < got.steps; i++)
+        print_message("%d %.6f %.6f %.2g\n", i + 1, expected.loss[i], got.loss[i],
+                      got.loss[i] - expected.loss[i]);
     if (!(most <= tolerance))
         fail_msg("%s: the loss differs by %.3g", path, most);
     if (compute == CVN_F32)

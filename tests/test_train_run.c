@@ -1,6 +1,7 @@
 /* Whole runs: from text to a model on the disk, interrupted and gone on, and what is refused. */
 #include "base/file.h"
 #include "caravan/engine.h"
+#include "caravan/train.h"
 #include "splitmix.h"
 #include "train/run.h"
 
@@ -231,6 +232,35 @@ static void what_a_run_leaves_is_a_model(void **state)
     free_run(&c);
 }
 
+static void count_step(void *context, const cvn_train_step *step)
+{
+    assert_true(step->steps == 3 && step->loss > 0);
+    ++*(int *)context;
+}
+
+static void the_public_functions_train_and_go_on(void **state)
+{
+    (void)state;
+    cvn_err err = {0};
+    cvn_train_result result;
+    int steps = 0;
+    cvn_train_events events = {.context = &steps, .step = count_step};
+    char options[1024];
+    snprintf(options, sizeof options,
+             "{\"data\":\"%s\",\"preset\":\"stories260k\",\"out\":\"%s\",\"seq\":16,\"batch\":2,"
+             "\"steps\":3,\"stop_after\":1,\"threads\":1,\"cache\":\"%s\"}",
+             path_of("story.txt"), path_of("public"), path_of("cache"));
+    if (cvn_train(options, &events, &result, &err))
+        fail_msg("%s", err.message);
+    assert_true(result.step == 1 && !result.finished);
+    if (cvn_train_resume(path_of("public"), NULL, &events, &result, &err))
+        fail_msg("%s", err.message);
+    assert_true(result.step == 3 && result.finished && steps == 3);
+    assert_int_equal(cvn_train("{\"step\":1}", NULL, &result, &err), CVN_EFORMAT);
+    err = (cvn_err){0};
+    assert_int_equal(cvn_train("[1]", NULL, &result, &err), CVN_EFORMAT);
+}
+
 /* ---- what is refused ---- */
 
 static void expect(const TrainConfig *c, bool resume, int code, const char *words)
@@ -341,6 +371,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_that_is_interrupted_gives_the_same_bits),
         cmocka_unit_test(what_a_run_leaves_is_a_model),
+        cmocka_unit_test(the_public_functions_train_and_go_on),
         cmocka_unit_test(data_that_cannot_be_is_refused_by_name),
         cmocka_unit_test(options_that_cannot_be_are_refused),
         cmocka_unit_test(folders_that_cannot_be_are_refused),

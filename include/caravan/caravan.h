@@ -7,6 +7,7 @@
 #include "caravan/error.h"
 #include "caravan/graph.h"
 #include "caravan/session.h"
+#include "caravan/train.h"
 
 #ifdef __cplusplus
 extern "C" {

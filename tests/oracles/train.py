@@ -2,13 +2,14 @@
 """Loss curves of 100 steps of training by transformers and torch in float32.
 
     train.py                         a tiny model; writes tests/data/train/{adamw,adafactor}.json
-    train.py DIR OPTIMIZER OUT.json  a model in a Hugging Face folder, the same way
+    train.py DIR OPTIMIZER OUT.json [LR]  a model in a Hugging Face folder, the same way
 
     {"batch", "seq", "steps":  shape of the run; sequences are those of `batch` below
+     "lr":                     of AdamW, at its peak
      "loss":                   mean cross-entropy of each step, before its update
      "grad_norm":              global norm of the gradient, before clipping}
 
-AdamW: torch.optim.AdamW, lr 3e-3 with a warm-up of 10 steps and half a cosine to a tenth, betas 0.9 and 0.95, decay 0.1
+AdamW: torch.optim.AdamW, lr 3e-3 unless said, with a warm-up of 10 steps and half a cosine to a tenth, betas 0.9 and 0.95, decay 0.1
 on matrices only. Adafactor: transformers', relative step, scaled by parameters, no warm-up. Both clip at norm 1. The
 same settings stand in tests/test_train_curve.c. Needs torch (CPU), transformers >= 4.43 and safetensors.
 """
@@ -68,7 +69,7 @@ def run(folder, name, rows, seq):
     model = LlamaForCausalLM.from_pretrained(folder, torch_dtype=torch.float32, attn_implementation="eager")
     model.train()
     optimizer = optimizer_of(model, name)
-    curve = {"batch": rows, "seq": seq, "steps": STEPS, "loss": [], "grad_norm": []}
+    curve = {"batch": rows, "seq": seq, "steps": STEPS, "lr": LR, "loss": [], "grad_norm": []}
     for step in range(1, STEPS + 1):
         if name == "adamw":
             for group in optimizer.param_groups:

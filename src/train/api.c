@@ -1,0 +1,98 @@
+/* The public functions: options as JSON text, and events in public structs. */
+#include "caravan/train.h"
+
+#include "base/json_file.h"
+#include "train/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void on_note(void *context, const char *sentence)
+{
+    const cvn_train_events *e = context;
+    if (e->note)
+        e->note(e->context, sentence);
+}
+
+static void on_warning(void *context, const char *sentence)
+{
+    const cvn_train_events *e = context;
+    if (e->warning)
+        e->warning(e->context, sentence);
+}
+
+static void on_step(void *context, const TrainProgress *p)
+{
+    const cvn_train_events *e = context;
+    cvn_train_step step = {.step = p->row.step,
+                           .steps = p->steps,
+                           .loss = p->row.loss,
+                           .validation_loss = p->row.validation_loss,
+                           .lr = p->row.lr,
+                           .grad_norm = p->row.grad_norm,
+                           .tokens_per_second = p->row.tokens_per_second,
+                           .mfu = p->row.mfu,
+                           .seconds = p->row.seconds,
+                           .seconds_left = p->left,
+                           .memory = p->memory};
+    if (e->step)
+        e->step(e->context, &step);
+}
+
+/* Reads the options, marks those that are there, and runs. */
+static int train(const char *options, const char *run, const cvn_train_events *given_events,
+                 cvn_train_result *out, cvn_err *err)
+{
+    static const cvn_train_events silent = {0};
+    const cvn_train_events *public = given_events ? given_events : &silent;
+    TrainEvents events = {.context = (void *)(uintptr_t) public,
+                          .note = on_note,
+                          .warning = on_warning,
+                          .step = on_step,
+                          .stop = public->stop};
+    TrainResult result = {0};
+    TrainConfig config = train_config_defaults();
+    Arena arena;
+    json_t *json = json_object_parse("the options", options, strlen(options), err);
+    bool *given = calloc((size_t)train_n_keys, sizeof *given);
+    int code = arena_init(&arena, err);
+    if (!json)
+        code = err->code;
+    else if (!given)
+        code = err_set(err, CVN_EMEM, "no memory for the options");
+    if (code == CVN_OK)
+        code = train_config_read(&config, "the options", json, &arena, err);
+    const char *name;
+    json_t *value;
+    json_object_foreach(json, name, value)
+    {
+        const TrainKey *key = given ? train_key_find(name) : NULL;
+        if (key)
+            given[key - train_keys] = true;
+    }
+    config.out = run ? run : config.out;
+    if (code == CVN_OK)
+        code = train_run(&config, given, run != NULL, &events, &result, err);
+    *out = (cvn_train_result){.step = result.step,
+                              .steps = result.steps,
+                              .finished = result.finished,
+                              .loss = result.loss};
+    json_decref(json);
+    free(given);
+    arena_free(&arena);
+    return code;
+}
+
+int cvn_train(const char *options, const cvn_train_events *events, cvn_train_result *result,
+              cvn_err *err)
+{
+    cvn_err unseen = {0};
+    return train(options, NULL, events, result, err ? err : &unseen);
+}
+
+int cvn_train_resume(const char *run, const char *options, const cvn_train_events *events,
+                     cvn_train_result *result, cvn_err *err)
+{
+    cvn_err unseen = {0};
+    return train(options ? options : "{}", run, events, result, err ? err : &unseen);
+}
