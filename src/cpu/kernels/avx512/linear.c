@@ -22,11 +22,14 @@ static void arrange(const int16_t *x, int8_t *out)
     }
 }
 
-VEC_INLINE __m512i quad(const int8_t *x)
+/* sum + w (unsigned) . the four bytes at x (signed), for each of 16 rows. Written out, because compilers
+   broadcast x into a register first, and then have too few of them. */
+VEC_INLINE __m512i dot(__m512i sum, __m512i w, const int8_t *x)
 {
-    int32_t four;
-    memcpy(&four, x, 4);
-    return _mm512_set1_epi32(four);
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0"
+            : "+v"(sum)
+            : "v"(w), "m"(*(const int8_t(*)[PANEL_QUAD])x));
+    return sum;
 }
 
 /* 256 hi + lo, as floats. */
@@ -65,18 +68,16 @@ VEC_INLINE void rows_i8(const int M, const LinearTile *t)
             const int8_t *at = x + i * PANEL_QUAD;
 #pragma GCC unroll 16
             for (int r = 0; r < M; r++) {
-                high[r][i] = _mm512_dpbusd_epi32(high[r][i], w, quad(at + r * LINEAR_ROW_BYTES));
-                low[r][i] = _mm512_dpbusd_epi32(low[r][i], w,
-                                                quad(at + r * LINEAR_ROW_BYTES + LINEAR_SPAN));
+                high[r][i] = dot(high[r][i], w, at + r * LINEAR_ROW_BYTES);
+                low[r][i] = dot(low[r][i], w, at + r * LINEAR_ROW_BYTES + LINEAR_SPAN);
             }
         }
     for (; u < t->units; u++, q += PANEL_BYTES, x += PANEL_QUAD) {
         __m512i w = _mm512_xor_si512(_mm512_loadu_si512(q), flip);
 #pragma GCC unroll 16
         for (int r = 0; r < M; r++) {
-            high[r][0] = _mm512_dpbusd_epi32(high[r][0], w, quad(x + r * LINEAR_ROW_BYTES));
-            low[r][0] =
-                _mm512_dpbusd_epi32(low[r][0], w, quad(x + r * LINEAR_ROW_BYTES + LINEAR_SPAN));
+            high[r][0] = dot(high[r][0], w, x + r * LINEAR_ROW_BYTES);
+            low[r][0] = dot(low[r][0], w, x + r * LINEAR_ROW_BYTES + LINEAR_SPAN);
         }
     }
 #pragma GCC unroll 16
@@ -126,10 +127,9 @@ VEC_INLINE void rows_i4(const int M, const LinearTile *t)
                 const int chain = split ? i : 0;
 #pragma GCC unroll 16
                 for (int r = 0; r < M; r++) {
-                    high[r][chain] =
-                        _mm512_dpbusd_epi32(high[r][chain], w[i], quad(at + r * LINEAR_ROW_BYTES));
-                    low[r][chain] = _mm512_dpbusd_epi32(
-                        low[r][chain], w[i], quad(at + r * LINEAR_ROW_BYTES + LINEAR_SPAN));
+                    high[r][chain] = dot(high[r][chain], w[i], at + r * LINEAR_ROW_BYTES);
+                    low[r][chain] =
+                        dot(low[r][chain], w[i], at + r * LINEAR_ROW_BYTES + LINEAR_SPAN);
                 }
             }
         }
