@@ -109,13 +109,13 @@ static ParamNaming naming_of(IoKind kind)
     return kind == IO_KIND_HF ? NAMING_HF : kind == IO_KIND_META ? NAMING_META : NAMING_GGUF;
 }
 
-/* Panels are stored as bytes: i4 has no name in safetensors. */
+/* Panels are stored as bytes, since i4 has no name in safetensors. */
 static int check_quantized(const Param *param, const IoTensor *tensor, cvn_err *err)
 {
     const QuantForm *q = &param->quant;
-    const char *want = param->form == PARAM_SCALES ? q->scale_dtype == CVN_F32 ? "F32" : "BF16"
-                       : q->dtype == CVN_I8        ? "I8"
-                                                   : "U8";
+    const char *want = param->form == PARAM_PANELS ? "I8"
+                       : q->scale_dtype == CVN_F32 ? "F32"
+                                                   : "BF16";
     if (strcmp(tensor->type, want) == 0 && tensor->n_parts == 0)
         return CVN_OK;
     return err_set(err, CVN_EFORMAT,

@@ -5,6 +5,7 @@
 #include "base/threads.h"
 #include "io/convert.h"
 #include "io/safetensors.h"
+#include "io/save_quantized.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -38,12 +39,19 @@ static void plan_shards(Save *save)
     uint64_t used = 0;
     save->shard_of = arena_array(&save->arena, (size_t)save->params.n, sizeof *save->shard_of);
     for (int i = 0; i < save->params.n; i++) {
-        uint64_t bytes = cvn_dtype_bytes(save->options->dtype, save->params.param[i].n);
+        const Param *param = &save->params.param[i];
+        uint64_t bytes = param_bytes(param, save->options->dtype);
+        if (param->form == PARAM_SCALES) /* beside its matrix, below */
+            continue;
+        if (param->form == PARAM_PANELS)
+            bytes += param_bytes(&save->params.param[param->scale], save->options->dtype);
         if (i > 0 && used + bytes > limit) {
             save->n_shards++;
             used = 0;
         }
         save->shard_of[i] = save->n_shards;
+        if (param->form == PARAM_PANELS)
+            save->shard_of[param->scale] = save->n_shards;
         used += bytes;
     }
     save->n_shards++;
@@ -96,6 +104,22 @@ static int write_param(Save *save, StWriter *writer, size_t index, Fill *fill, c
     return CVN_OK;
 }
 
+/* A matrix in panels is followed by its scales. */
+static int declare_param(Save *save, StWriter *writer, const Param *param, cvn_err *err)
+{
+    bool plain = param->form == PARAM_PLAIN;
+    if (param->form == PARAM_SCALES)
+        return CVN_OK;
+    int code = st_writer_declare(writer, param->file_name[NAMING_HF],
+                                 plain ? save->options->dtype : CVN_I8, param->file_rank,
+                                 param->file_dims, err);
+    if (plain || code)
+        return code;
+    const Param *scale = &save->params.param[param->scale];
+    return st_writer_declare(writer, scale->file_name[NAMING_HF], param->quant.scale_dtype,
+                             scale->file_rank, scale->file_dims, err);
+}
+
 static int write_shard(Save *save, int shard, cvn_err *err)
 {
     StWriter writer;
@@ -112,17 +136,22 @@ static int write_shard(Save *save, int shard, cvn_err *err)
     if (code == CVN_OK)
         code = st_writer_metadata(&writer, "format", "pt", err);
     for (int i = 0; i < save->params.n && code == CVN_OK; i++) {
-        const Param *param = &save->params.param[i];
         if (save->shard_of[i] == shard)
-            code = st_writer_declare(&writer, param->file_name[NAMING_HF], save->options->dtype,
-                                     param->file_rank, param->file_dims, err);
+            code = declare_param(save, &writer, &save->params.param[i], err);
     }
     if (code == CVN_OK)
         code = st_writer_begin(&writer, err);
     for (int i = 0; i < save->params.n && code == CVN_OK; i++) {
         fill.param = &save->params.param[i];
-        if (save->shard_of[i] == shard)
+        if (save->shard_of[i] != shard || fill.param->form == PARAM_SCALES)
+            continue;
+        if (fill.param->form == PARAM_PLAIN) {
             code = write_param(save, &writer, index++, &fill, err);
+        } else {
+            code = save_quantized(&writer, index, fill.param, save->fill, save->context, save->pool,
+                                  err);
+            index += 2;
+        }
     }
     if (code == CVN_OK)
         code = st_writer_commit(&writer, err);
@@ -136,11 +165,14 @@ static int write_shard(Save *save, int shard, cvn_err *err)
 static int write_index(Save *save, cvn_err *err)
 {
     json_t *weight_map = json_object();
-    for (int i = 0; i < save->params.n; i++)
-        json_object_set_new(weight_map, save->params.param[i].file_name[NAMING_HF],
+    uint64_t total = 0;
+    for (int i = 0; i < save->params.n; i++) {
+        const Param *param = &save->params.param[i];
+        total += param_bytes(param, save->options->dtype);
+        json_object_set_new(weight_map, param->file_name[NAMING_HF],
                             json_string(shard_name(save, save->shard_of[i])));
-    json_t *root = json_pack("{s:{s:I}, s:o}", "metadata", "total_size",
-                             (json_int_t)model_bytes(save->config, save->options->dtype),
+    }
+    json_t *root = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total,
                              "weight_map", weight_map);
     const char *path = arena_printf(&save->arena, "%s/" INDEX_NAME, save->folder);
     int code = root ? json_file_write(path, root, err)
@@ -149,10 +181,9 @@ static int write_index(Save *save, cvn_err *err)
     return code;
 }
 
-static int copy_tokenizer(Save *save, cvn_err *err)
+static int copy_file(Save *save, const char *from, cvn_err *err)
 {
     FileMap map;
-    const char *from = save->options->tokenizer;
     const char *slash = strrchr(from, '/');
     int code = file_map(&map, from, err);
     if (code == CVN_OK)
@@ -163,12 +194,25 @@ static int copy_tokenizer(Save *save, cvn_err *err)
     return code;
 }
 
+static int copy_tokenizer(Save *save, cvn_err *err)
+{
+    static const char *const names[] = {"tokenizer.json",        "tokenizer.model",
+                                        "tokenizer_config.json", "special_tokens_map.json",
+                                        "added_tokens.json",     "chat_template.jinja"};
+    const SaveOptions *o = save->options;
+    int code = o->tokenizer ? copy_file(save, o->tokenizer, err) : CVN_OK;
+    for (size_t i = 0; o->tokenizer_folder && i < sizeof names / sizeof *names && !code; i++) {
+        const char *path = arena_printf(&save->arena, "%s/%s", o->tokenizer_folder, names[i]);
+        if (file_exists(path))
+            code = copy_file(save, path, err);
+    }
+    return code;
+}
+
 /* Everything into save->folder, the config last: without it a folder is no model. */
 static int write_all(Save *save, cvn_err *err)
 {
-    int code = CVN_OK;
-    if (save->options->tokenizer)
-        code = copy_tokenizer(save, err);
+    int code = copy_tokenizer(save, err);
     for (int shard = 0; shard < save->n_shards && code == CVN_OK; shard++)
         code = write_shard(save, shard, err);
     if (code == CVN_OK && save->n_shards > 1)

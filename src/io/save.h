@@ -17,7 +17,8 @@ typedef struct SaveOptions {
     uint64_t shard_bytes;  /* most bytes of weights in a file (one tensor may exceed it); 0: 5e9 */
     bool force;            /* write into a folder that is not empty */
     const char *tokenizer; /* file to copy into the folder under its own name, or NULL */
-    int threads;           /* that fill and encode; 0: as many as the machine has */
+    const char *tokenizer_folder; /* all tokenizer files of this folder are copied, or NULL */
+    int threads;                  /* that fill and encode; 0: as many as the machine has */
 } SaveOptions;
 
 /* Gives elements first .. first+n-1 of a parameter, row-major in its logical shape, as f32. Called from
@@ -31,6 +32,10 @@ int save_folder(const char *folder, const LlamaConfig *config, const SaveOptions
 /* An opened and audited model of any form, as a Hugging Face folder: interleaved rotary pairs are brought
  * into Hugging Face's order. */
 int save_model(const char *folder, const IoModel *model, const SaveOptions *options, cvn_err *err);
+
+/* The same with its matrices quantized; refuses a model that is already. */
+int save_model_quantized(const char *folder, const IoModel *model, QuantScheme scheme,
+                         const SaveOptions *options, cvn_err *err);
 
 /* The fill that save_model uses; context is the IoModel. The rows of q and k are in Hugging Face's order. */
 int save_fill_model(void *model, const Param *param, int64_t first, int64_t n, float *out,

@@ -45,6 +45,7 @@ static const struct {
     {"pad_token_id", KEY_USED, 0},
     {"torch_dtype", KEY_USED, 0},
     {"dtype", KEY_USED, 0},
+    {"quantization_config", KEY_USED, 0},
 
     {"architectures", KEY_HARMLESS, 0},
     {"transformers_version", KEY_HARMLESS, 0},
@@ -115,7 +116,6 @@ static const struct {
     {"decoder_start_token_id", KEY_HARMLESS, 0},
 
     {"auto_map", KEY_REFUSED, NAN}, /* the model comes with code of its own */
-    {"quantization_config", KEY_REFUSED, NAN},
     {"compression_config", KEY_REFUSED, NAN},
     {"sliding_window", KEY_REFUSED, NAN},
     {"use_sliding_window", KEY_REFUSED, NAN},
@@ -429,6 +429,33 @@ static void read_shape(Reader *r, LlamaConfig *c)
     }
 }
 
+/* Ours only: what others quantize lies otherwise. */
+static void read_quantization(Reader *r, LlamaConfig *c)
+{
+    const json_t *object = find(r, "quantization_config");
+    if (!object || is_off(object) || r->code != CVN_OK)
+        return;
+    Reader q = {r->file, object, r->err, CVN_OK};
+    const char *method = json_is_object(object) ? get_string(&q, "quant_method") : NULL;
+    int64_t bits = 0, group = 0;
+    if (!method || strcmp(method, "caravan") != 0) {
+        r->code = refuse(r->file, "quantization_config", object, r->err);
+        return;
+    }
+    get_int(&q, "bits", &bits);
+    get_int(&q, "group_size", &group);
+    r->code = q.code;
+    bool int8 = bits == 8 && group == 0;
+    bool int4 = bits == 4 && (group == 32 || group == 64 || group == 128);
+    if (r->code == CVN_OK && !int8 && !int4)
+        r->code = err_set(r->err, CVN_EUNSUPPORTED,
+                          "'%s': quantization_config has bits %" PRId64 " and group_size %" PRId64
+                          "; 8 without a group and 4 with 32, 64 or 128 are known",
+                          r->file, bits, group);
+    if (r->code == CVN_OK)
+        c->quant = (QuantScheme){int8 ? QUANT_INT8 : QUANT_INT4, group};
+}
+
 static void read_kind(Reader *r)
 {
     const char *type = get_string(r, "model_type");
@@ -461,6 +488,7 @@ int llama_config_parse(LlamaConfig *config, const char *file, const json_t *json
     get_bool(&r, "mlp_bias", &c.mlp_bias);
     get_dtype(&r, "torch_dtype", &c.dtype);
     get_dtype(&r, "dtype", &c.dtype);
+    read_quantization(&r, &c);
     get_ids(&r, "bos_token_id", &c, &c.bos);
     get_ids(&r, "eos_token_id", &c, &c.eos);
     get_int(&r, "pad_token_id", &pad);

@@ -34,9 +34,16 @@ static json_t *token_ids(const SpecialIds *ids)
     return list;
 }
 
+/* {"quant_method": "caravan", "bits": 4, "group_size": 64}; a group of 0 means whole rows. */
+static json_t *quantization(const LlamaConfig *c)
+{
+    return json_pack("{s:s, s:i, s:I}", "quant_method", "caravan", "bits",
+                     c->quant.kind == QUANT_INT8 ? 8 : 4, "group_size", (json_int_t)c->quant.group);
+}
+
 static json_t *config_json(const LlamaConfig *c)
 {
-    return json_pack(
+    json_t *json = json_pack(
         "{s:[s], s:b, s:f, s:o, s:o, s:I, s:s, s:I, s:f, s:I, s:I, s:b, s:s, s:I, s:I, s:I, s:o, "
         "s:f, s:o, s:f, s:b, s:s, s:b, s:I}",
         "architectures", "LlamaForCausalLM", "attention_bias", c->attention_bias,
@@ -50,6 +57,9 @@ static json_t *config_json(const LlamaConfig *c)
         "rms_norm_eps", c->rms_eps, "rope_scaling", rope_scaling(c), "rope_theta", c->rope_theta,
         "tie_word_embeddings", c->tied, "torch_dtype", dtype_name(c->dtype), "use_cache", 1,
         "vocab_size", (json_int_t)c->vocab);
+    if (json && c->quant.kind != QUANT_NONE)
+        json_object_set_new(json, "quantization_config", quantization(c));
+    return json;
 }
 
 static json_t *generation_json(const LlamaConfig *c)

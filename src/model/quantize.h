@@ -13,7 +13,7 @@
  * A weight whose columns do not divide into groups of G takes the largest half, quarter … of G that
  * they do (down to 8), and one with none is int8.
  *
- * In a file, "NAME.weight" holds the panels of graph/panels.h as I8 [panels, units, 16, 4] (int4: U8,
+ * In a file, "NAME.weight" holds the panels of graph/panels.h as I8 [panels, units, 16, 4] (of int4
  * two columns in a byte) and "NAME.weight_scale" the scales, F32 or BF16 [panels, groups, 16];
  * config.json says "quantization_config": {"quant_method": "caravan", "bits": 4, "group_size": 64}.
  */

@@ -1,0 +1,97 @@
+/* caravan quantize: a model with its matrices in 8 or 4 bits. */
+#include "cli/common.h"
+#include "cli/terminal.h"
+#include "io/save.h"
+
+#include <stdlib.h>
+
+enum { TO, SHARD, FORCE, THREADS };
+
+static const char *scheme(size_t i)
+{
+    static const char *const names[] = {"int8", "int4", "int4:32", "int4:64", "int4:128", NULL};
+    return names[i];
+}
+
+static const Option *const options[] = {
+    [TO] =
+        &(const Option){"to", .kind = ARG_CHOICE, .value = "HOW", .choice = scheme,
+                        .required = true, .help = "bits of a weight and, of 4, the group, one of"},
+    [SHARD] =
+        &(const Option){"shard-size", .kind = ARG_SIZE, .low = 1, .high = 0x1p60, .value = "SIZE",
+                        .fallback = "4.5G", .help = "most bytes of weights in one file"},
+    [FORCE] = &(const Option){"force", .letter = 'f', .kind = ARG_FLAG,
+                              .help = "write into a folder that is not empty"},
+    [THREADS] = &option_threads,
+    NULL,
+};
+
+/* Bytes of all parameters. */
+static double size_of(const LlamaConfig *config, cvn_dtype dtype)
+{
+    Arena arena;
+    ParamList params;
+    double bytes = 0;
+    if (arena_init(&arena, NULL))
+        return 0;
+    params_list(&params, config, &arena);
+    for (int i = 0; i < params.n; i++)
+        bytes += (double)param_bytes(&params.param[i], dtype);
+    arena_free(&arena);
+    return bytes;
+}
+
+static int run(const Args *args)
+{
+    cvn_err err = {0};
+    IoModel model;
+    const char *from = args->operand[0], *to = args->operand[1];
+    if (io_open_model(&model, from, &err))
+        return fail(&err);
+    QuantScheme quant;
+    SaveOptions save = {.dtype = model.config.dtype,
+                        .shard_bytes = (uint64_t)args->value[SHARD].integer,
+                        .force = args->value[FORCE].flag,
+                        .threads = (int)args->value[THREADS].integer,
+                        .tokenizer_folder = model.kind == IO_KIND_GGUF ? NULL : from};
+    double before = size_of(&model.config, save.dtype);
+    int code = quant_parse(args->value[TO].text, &quant, &err);
+    if (!code)
+        code = save_model_quantized(to, &model, quant, &save, &err);
+    if (!code) {
+        LlamaConfig config = model.config;
+        config.quant = quant;
+        StrBuf text = {0};
+        char name[16];
+        strbuf_printf(&text, "%s: %s in %s, ", to, from, quant_text(quant, name, sizeof name));
+        add_bytes(&text, size_of(&config, save.dtype));
+        strbuf_printf(&text, " instead of ");
+        add_bytes(&text, before);
+        if (text.text)
+            puts(text.text);
+        strbuf_free(&text);
+    }
+    io_close_model(&model);
+    return code ? fail(&err) : EXIT_OK;
+}
+
+const Command command_quantize = {
+    "quantize",
+    .about = "write a model with its matrices in 8 or 4 bits",
+    .usage = "MODEL OUT --to HOW [options]",
+    .examples =
+        "quantize my-llama my-llama-int8 --to int8\thalf the bytes of bf16, nearly the same text\n"
+        "quantize my-llama small --to int4:32\ta quarter, a scale for every 32 weights\n"
+        "generate --model my-llama --quantize int8 --prompt Hello\tor while loading, nothing "
+        "written\n",
+    .notes =
+        "MODEL is a Hugging Face or Meta folder or a GGUF file; it is read once, a matrix at a "
+        "time. OUT is a folder that is read in place: q, k, v, o, gate, up, down and the output "
+        "head in the bytes that the products stream, norms and the embedding as they were. "
+        "int4 is int4:64. docs/QUANTIZATION.md says what it costs in quality.",
+    .operands = "MODEL and OUT",
+    .min_operands = 2,
+    .max_operands = 2,
+    .options = options,
+    .run = run,
+};
