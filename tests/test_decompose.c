@@ -383,6 +383,39 @@ static void random_bits_agree_bit_for_bit(void **state)
     cvn_graph_free(g);
 }
 
+static void quantized_weights_agree(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 24; seed++) {
+        cvn_graph *g = new_graph();
+        bool four = seed % 2;
+        cvn_dtype dtype = four ? CVN_I4 : CVN_I8, out = seed % 3 ? CVN_F32 : CVN_BF16;
+        int64_t n = 1 + seed * 5 % 37, k = four ? 8 * (1 + seed % 5) : 1 + seed * 3 % 23;
+        int64_t groups = four ? k / 8 : 1;
+        cvn_linear_spec spec = {.contract = 1, .n_weights = 1 + seed % 3};
+        spec.swiglu = spec.n_weights == 2;
+        for (int i = 0; i < spec.n_weights; i++) {
+            char name[2][8];
+            snprintf(name[0], 8, "q%d", i);
+            snprintf(name[1], 8, "s%d", i);
+            spec.q[i] = cvn_parameter(g, name[0], panel_type(dtype, n, k));
+            spec.scale[i] = cvn_parameter(
+                g, name[1], panel_scale_type(seed % 5 ? CVN_F32 : CVN_BF16, n, groups));
+            spec.type[i] = CVN_TYPE(out, 2, 3, n);
+        }
+        cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(floats[seed % 3], 2, 3, k));
+        if (spec.n_weights < 3)
+            spec.residual = cvn_parameter(g, "r", CVN_TYPE(CVN_F32, 2, 3, n));
+        spec.residual = spec.n_weights == 1 || spec.swiglu ? spec.residual : NULL;
+        cvn_value *y[3] = {NULL};
+        cvn_linear(g, x, &spec, y);
+        for (int i = 0; i < (spec.swiglu ? 1 : spec.n_weights); i++)
+            cvn_output(g, y[i]);
+        cvn_output(g, cvn_dequantize(g, spec.q[0], spec.scale[0], CVN_TYPE(out, n, k), 1));
+        check(g, (uint64_t)seed, -8, 8, "linear and dequantize");
+    }
+}
+
 /* Sections of two rows at different places, grouped heads, and a score at the end. */
 static void a_whole_llama_agrees(void **state)
 {
@@ -475,6 +508,7 @@ int main(void)
         cmocka_unit_test(gradient_of_cross_entropy_agrees),
         cmocka_unit_test(argmax_agrees_with_ties_nan_and_infinities),
         cmocka_unit_test(random_bits_agree_bit_for_bit),
+        cmocka_unit_test(quantized_weights_agree),
         cmocka_unit_test(a_whole_llama_agrees),
         cmocka_unit_test(what_is_kept_stays_whole),
         cmocka_unit_test(names_and_marked_specs_are_taken_over),

@@ -80,10 +80,9 @@ const Command command_quantize = {
     .about = "write a model with its matrices in 8 or 4 bits",
     .usage = "MODEL OUT --to HOW [options]",
     .examples =
-        "quantize my-llama my-llama-int8 --to int8\thalf the bytes of bf16, nearly the same text\n"
-        "quantize my-llama small --to int4:32\ta quarter, a scale for every 32 weights\n"
-        "generate --model my-llama --quantize int8 --prompt Hello\tor while loading, nothing "
-        "written\n",
+        "quantize my-llama my-llama-int8 --to int8\thalf the bytes of bf16, nearly the same "
+        "text\n"
+        "quantize my-llama small --to int4:32\ta quarter, a scale for every 32 weights\n",
     .notes =
         "MODEL is a Hugging Face or Meta folder or a GGUF file; it is read once, a matrix at a "
         "time. OUT is a folder that is read in place: q, k, v, o, gate, up, down and the output "

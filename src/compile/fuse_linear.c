@@ -101,14 +101,15 @@ static void fuse_swiglu(Fuse *f, Op *op)
     }
 }
 
-/* r + y, where y is a linear of one weight. */
+/* r + y, where y is a linear of one weight. A bias, which is broadcast, is not worth a tensor of its own. */
 static void fuse_residual(Fuse *f, Op *op)
 {
     if (op->kind != OP_ADD || op->result[0]->type.dtype != CVN_F32)
         return;
     for (int i = 1; i >= 0; i--) {
         const Op *a = simple_linear(op->operand[i]);
-        if (!a || !is_used_once(f, op->operand[i]) || op->operand[0] == op->operand[1])
+        if (!a || !is_used_once(f, op->operand[i]) || op->operand[0] == op->operand[1] ||
+            op->operand[1 - i]->def->kind == OP_BROADCAST_IN_DIM)
             continue;
         cvn_value *operand[] = {a->operand[0], a->operand[1], a->operand[2], op->operand[1 - i]};
         graph_replace(op->result[0], add_linear(f, op, &a->attr, 4, operand, &op->result[0]->type));

@@ -100,24 +100,25 @@ static float group_error(const float *x, int64_t n, float scale)
 {
     float inverse = 1.0f / scale, error = 0;
     for (int64_t i = 0; i < n; i++) {
-        float y = rintf(x[i] * inverse);
+        float y = x[i] * inverse;
         y = y > 7 ? 7 : y < -8 ? -8 : y;
+        y = y + 12582912.0f - 12582912.0f; /* to the nearest integer */
         float d = x[i] - y * scale;
         error += d * d;
     }
     return error;
 }
 
-/* The scale, a bf16 number of either sign, that loses least: the extreme element may stand at -8, with
-   the sign that takes, or a little past the end of the range. */
+/* The bf16 scale, of either sign, that loses least: of some that put the extreme element at -9.1 to -6.25 or at
+   6.1 to 8.9, where numbers end at -8 and 7. */
 static uint16_t group_scale(const float *x, int64_t n)
 {
-    static const float places[] = {-8.0f, -7.7f, -7.4f, -7.0f, -8.4f,
-                                   -8.8f, 7.0f,  7.3f,  7.6f,  6.7f};
+    enum { PLACES = 24 };
     float most = extreme(x, n), least = INFINITY;
     uint16_t best = 0;
-    for (size_t i = 0; i < sizeof places / sizeof *places && most != 0; i++) {
-        uint16_t scale = bf16_from_f32(most / places[i]);
+    for (int i = 0; i < PLACES && most != 0; i++) {
+        float place = i % 2 ? 6.0f + 0.125f * (float)i : -6.25f - 0.125f * (float)i;
+        uint16_t scale = bf16_from_f32(most / place);
         float value = bf16_to_f32(scale);
         if (!isnormal(value) || !isfinite(1.0f / value))
             continue;

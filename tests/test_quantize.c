@@ -1,0 +1,405 @@
+/* Quantized models: how weights are chosen, that folders hold what is made while loading, that fusion leaves no
+   weight to be converted and changes no result. */
+#include "io_support.h"
+
+#include "caravan/engine.h"
+#include "compile/fuse_linear.h"
+#include "graph/interp.h"
+#include "graph/linear.h"
+#include "io/save.h"
+#include "io/weights.h"
+#include "llama_fixture.h"
+#include "model/llama.h"
+#include "random_graph.h"
+
+#include <math.h>
+
+/* ---- one weight ---- */
+
+static const QuantScheme int8 = {QUANT_INT8, 0};
+
+/* Uniform in [-1, 1), now and then ten times that. */
+static void draw_numbers(float *x, int64_t n, uint64_t seed)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double u = (double)(splitmix(&seed) >> 11) * 0x1p-53;
+        x[i] = (float)((2 * u - 1) * (splitmix(&seed) % 50 ? 1 : 10));
+    }
+}
+
+/* Quantizes n x k numbers and brings them back by the interpreter's meaning of dequantize. */
+static QuantForm there_and_back(QuantScheme scheme, int64_t n, int64_t k, const float *x, float *y)
+{
+    QuantForm form = quant_form(scheme, n, k);
+    cvn_graph *g = cvn_graph_new("dequantize", NULL);
+    cvn_value *q = cvn_parameter(g, "q", panel_type(form.dtype, n, k));
+    cvn_value *s = cvn_parameter(g, "s", panel_scale_type(form.scale_dtype, n, form.groups));
+    cvn_output(g, cvn_dequantize(g, q, s, CVN_TYPE(CVN_F32, n, k), 1));
+    uint8_t *panels = calloc((size_t)form.panels, quant_panel_bytes(&form));
+    uint8_t *scales = calloc((size_t)form.panels, quant_scale_bytes(&form));
+    assert_int_equal(quant_panel_bytes(&form) * (size_t)form.panels, cvn_type_bytes(&q->type));
+    assert_int_equal(quant_scale_bytes(&form) * (size_t)form.panels, cvn_type_bytes(&s->type));
+    for (int64_t p = 0; p < form.panels; p++) {
+        const float *row[QUANT_ROWS];
+        int rows = (int)(n - p * QUANT_ROWS < QUANT_ROWS ? n - p * QUANT_ROWS : QUANT_ROWS);
+        for (int r = 0; r < rows; r++)
+            row[r] = x + (p * QUANT_ROWS + r) * k;
+        quant_panel(&form, row, rows, panels + (size_t)p * quant_panel_bytes(&form),
+                    scales + (size_t)p * quant_scale_bytes(&form));
+    }
+    const void *in[] = {panels, scales};
+    void *out[1];
+    cvn_err err = {0};
+    if (interp_run_one(g, in, out, &err))
+        fail_msg("%s", err.message);
+    memcpy(y, out[0], (size_t)(n * k) * sizeof *y);
+    free(out[0]);
+    free(panels);
+    free(scales);
+    cvn_graph_free(g);
+    return form;
+}
+
+static void eight_bits_are_within_half_a_step(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][2] = {{1, 1}, {3, 17}, {16, 4}, {17, 64}, {33, 127}, {40, 600}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        int64_t n = shapes[i][0], k = shapes[i][1];
+        float *x = malloc((size_t)(n * k) * 4), *y = malloc((size_t)(n * k) * 4);
+        draw_numbers(x, n * k, i);
+        for (int64_t j = 0; j < k; j++)
+            x[j] = 0; /* a row of zeros has a scale of 0 */
+        there_and_back(int8, n, k, x, y);
+        for (int64_t r = 0; r < n; r++) {
+            float most = 0;
+            for (int64_t j = 0; j < k; j++)
+                most = fmaxf(most, fabsf(x[r * k + j]));
+            for (int64_t j = 0; j < k; j++)
+                assert_true(fabsf(x[r * k + j] - y[r * k + j]) <= most / 127 * 0.5001f);
+        }
+        free(x);
+        free(y);
+    }
+}
+
+/* The error of the plain way: a scale of max / 7. */
+static double plain_error(const float *x, int64_t n)
+{
+    float most = 0;
+    double error = 0;
+    for (int64_t i = 0; i < n; i++)
+        most = fmaxf(most, fabsf(x[i]));
+    for (int64_t i = 0; i < n; i++) {
+        float y = most > 0 ? rintf(x[i] / (most / 7)) * (most / 7) : 0;
+        error += (double)((x[i] - y) * (x[i] - y));
+    }
+    return error;
+}
+
+static void four_bits_lose_less_than_the_plain_way(void **state)
+{
+    (void)state;
+    static const int64_t groups[] = {32, 64, 128};
+    enum { N = 21, K = 384 };
+    float *x = malloc(N * K * 4), *y = malloc(N * K * 4);
+    for (int g = 0; g < 3; g++) {
+        draw_numbers(x, N * K, (uint64_t)g);
+        QuantForm form = there_and_back((QuantScheme){QUANT_INT4, groups[g]}, N, K, x, y);
+        assert_int_equal(form.dtype, CVN_I4);
+        assert_int_equal(form.groups, K / groups[g]);
+        double error = 0, plain = 0;
+        for (int64_t i = 0; i < N * K; i++)
+            error += (double)((x[i] - y[i]) * (x[i] - y[i]));
+        for (int64_t i = 0; i < N * K; i += groups[g])
+            plain += plain_error(x + i, groups[g]);
+        assert_true(error < 0.8 * plain);
+        assert_true(error > 0);
+    }
+    free(x);
+    free(y);
+}
+
+static void columns_that_do_not_divide_take_smaller_groups(void **state)
+{
+    (void)state;
+    QuantScheme scheme = {QUANT_INT4, 64};
+    QuantForm form = quant_form(scheme, 32, 288);
+    assert_int_equal(form.groups, 9);
+    form = quant_form(scheme, 32, 24);
+    assert_int_equal(form.groups, 3);
+    form = quant_form(scheme, 32, 20);
+    assert_int_equal(form.dtype, CVN_I8);
+    assert_int_equal(form.groups, 1);
+}
+
+static void ways_to_quantize_are_read_and_written(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"none", "int8", "int4:32", "int4:64", "int4:128"};
+    QuantScheme scheme;
+    char text[16];
+    cvn_err err = {0};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        assert_int_equal(quant_parse(names[i], &scheme, &err), 0);
+        assert_string_equal(quant_text(scheme, text, sizeof text), names[i]);
+    }
+    assert_int_equal(quant_parse("int4:48", &scheme, &err), CVN_EINVAL);
+    assert_non_null(strstr(err.message, "int4:48"));
+}
+
+/* ---- fusion ---- */
+
+static cvn_graph *step_of(const char *variant, QuantScheme scheme, LlamaOutput output,
+                          cvn_dtype dtype)
+{
+    LlamaFixture f;
+    cvn_err err = {0};
+    fixture_open(&f, variant, CVN_F32);
+    f.config.quant = scheme;
+    LlamaStep step = {.batch = 2, .seq = 3, .context = 9, .compute = dtype, .output = output};
+    cvn_graph *g = llama_step(&f.config, &step, &err);
+    if (!g)
+        fail_msg("%s", err.message);
+    fixture_close(&f);
+    return g;
+}
+
+static int count(const cvn_graph *g, OpKind kind)
+{
+    int n = 0;
+    for (const Op *op = g->first; op; op = op->next)
+        n += op->kind == kind;
+    return n;
+}
+
+static void every_matrix_of_a_model_is_fused(void **state)
+{
+    (void)state;
+    static const char *const variants[] = {"gqa", "tied", "biases"};
+    for (int v = 0; v < 3; v++) {
+        cvn_graph *g = step_of(variants[v], int8, LLAMA_LOGITS, CVN_BF16);
+        int products = count(g, OP_DOT_GENERAL), swiglu = 0, residual = 0, shared = 0;
+        int layers = (products - 1) / 7;
+        bool changed = false;
+        cvn_err err = {0};
+        if (graph_fuse_linear(g, &changed, &err) || graph_verify(g, &err))
+            fail_msg("%s", err.message);
+        assert_true(changed);
+        assert_int_equal(count(g, OP_DEQUANTIZE), 0);
+        assert_int_equal(count(g, OP_DOT_GENERAL), 0);
+        for (const Op *op = g->first; op; op = op->next) {
+            swiglu += op->kind == OP_LINEAR && op->attr.flag;
+            residual += op->kind == OP_LINEAR && linear_residual(op) >= 0;
+            shared += op->kind == OP_LINEAR && op->attr.group_size == 3;
+        }
+        assert_int_equal(shared, layers);
+        bool biases = v == 2; /* which are added before what could be fused */
+        assert_int_equal(swiglu, biases ? 0 : layers);
+        assert_int_equal(residual, biases ? 0 : 2 * layers);
+        changed = false;
+        assert_int_equal(graph_fuse_linear(g, &changed, &err), 0);
+        assert_false(changed);
+        cvn_graph_free(g);
+    }
+}
+
+/* Small numbers for the parameters of a step; scales that keep its sums in range. */
+static void **inputs_of(const cvn_graph *g)
+{
+    void **in = random_inputs(g, 5, false);
+    for (int p = 0; p < g->n_parameters; p++) {
+        const cvn_type *type = &g->parameter[p]->type;
+        const char *name = g->parameter[p]->def->attr.name;
+        bool scale = strstr(name, ".scale") != NULL;
+        for (int64_t i = 0; i < cvn_type_elements(type); i++) {
+            if (type->dtype == CVN_I32)
+                ((int32_t *)in[p])[i] = strcmp(name, "length") == 0 ? 3 : (int32_t)(i % 5);
+            else if (random_is_float(type->dtype))
+                element_set(type->dtype, in[p], i,
+                            scale ? 0.004 : element_get(type->dtype, in[p], i) / 4);
+        }
+    }
+    return in;
+}
+
+static void fusion_changes_no_result(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        QuantScheme scheme = i % 2 ? int8 : (QuantScheme){QUANT_INT4, 32};
+        cvn_graph *g = step_of(i < 2 ? "gqa" : "tied", scheme, LLAMA_LOGITS, CVN_F32);
+        void **in = inputs_of(g), *want[64], *got[64];
+        cvn_err err = {0};
+        assert_true(g->n_outputs < 64);
+        assert_int_equal(interp_run_one(g, (const void *const *)in, want, &err), 0);
+        assert_int_equal(graph_fuse_linear(g, NULL, &err), 0);
+        assert_int_equal(interp_run_one(g, (const void *const *)in, got, &err), 0);
+        for (int o = 0; o < g->n_outputs; o++) {
+            const cvn_type *type = &g->output[o].value->type;
+            for (int64_t j = 0; j < cvn_type_elements(type); j++) {
+                double a = element_get(type->dtype, want[o], j);
+                double b = element_get(type->dtype, got[o], j);
+                if (!(fabs(a - b) <= 1e-4 * (1 + fabs(a))))
+                    fail_msg("%d: output %d of %d %g %g", i, o, g->n_outputs, a, b);
+            }
+            free(want[o]);
+            free(got[o]);
+        }
+        random_free(in, g->n_parameters);
+        cvn_graph_free(g);
+    }
+}
+
+/* What another result needs too, or another dtype, stays. */
+static void what_is_used_elsewhere_is_not_fused_away(void **state)
+{
+    (void)state;
+    cvn_graph *g = cvn_graph_new("kept", NULL);
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 2, 8));
+    cvn_value *r = cvn_parameter(g, "r", CVN_TYPE(CVN_F32, 2, 16));
+    cvn_value *q = cvn_parameter(g, "q", panel_type(CVN_I8, 16, 8));
+    cvn_value *s = cvn_parameter(g, "s", panel_scale_type(CVN_F32, 16, 1));
+    cvn_value *w = cvn_dequantize(g, q, s, CVN_TYPE(CVN_F32, 16, 8), 1);
+    cvn_value *y = cvn_einsum(g, "mk,nk->mn", x, w);
+    cvn_output(g, cvn_add(g, y, r));
+    cvn_output(g, y);
+    cvn_output(g, w);
+    cvn_output(g, cvn_einsum(g, "mn,nk->mk", r, w)); /* along the rows */
+    assert_int_equal(graph_fuse_linear(g, NULL, NULL), 0);
+    assert_int_equal(count(g, OP_LINEAR), 1);
+    assert_int_equal(count(g, OP_ADD), 1);
+    assert_int_equal(count(g, OP_DEQUANTIZE), 1);
+    assert_int_equal(count(g, OP_DOT_GENERAL), 1);
+    cvn_graph_free(g);
+}
+
+/* ---- whole models ---- */
+
+static const char *variant_path(const char *variant)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/llama/%s", CVN_TEST_DATA, variant);
+    return path;
+}
+
+/* Log-probabilities of some tokens. */
+static void score(const char *path, const char *quantize, float *logprob, int n)
+{
+    cvn_err err = {0};
+    cvn_model *model;
+    cvn_engine *engine;
+    cvn_model_options open = {.dtype = CVN_F32, .no_tokenizer = true, .quantize = quantize};
+    cvn_engine_options options = cvn_engine_defaults();
+    options.scoring = options.no_generation = true;
+    if (cvn_model_open(path, &open, &model, &err) || cvn_engine_new(model, &options, &engine, &err))
+        fail_msg("%s", err.message);
+    int32_t token[32], likeliest[32];
+    for (int i = 0; i < n; i++)
+        token[i] = (int32_t)(i * 7 % cvn_model_vocab(model));
+    assert_int_equal(cvn_engine_score(engine, token, n, logprob, likeliest, &err), 0);
+    assert_int_equal(cvn_engine_free(engine, &err), 0);
+    cvn_model_free(model);
+}
+
+static void quantize_to(const char *from, const char *to, const char *how)
+{
+    cvn_err err = {0};
+    IoModel model;
+    QuantScheme scheme;
+    SaveOptions save = {.dtype = CVN_F32, .threads = 2, .shard_bytes = 20000};
+    if (io_open_model(&model, from, &err) || quant_parse(how, &scheme, &err) ||
+        save_model_quantized(to, &model, scheme, &save, &err))
+        fail_msg("%s", err.message);
+    io_close_model(&model);
+}
+
+static void a_folder_holds_what_is_made_while_loading(void **state)
+{
+    (void)state;
+    static const char *const variants[] = {"gqa", "tied"}, *const hows[] = {"int8", "int4:32"};
+    enum { N = 12 };
+    for (int v = 0; v < 2; v++)
+        for (int h = 0; h < 2; h++) {
+            float made[N], stored[N], plain[N];
+            char name[32];
+            snprintf(name, sizeof name, "%s-%d", variants[v], h);
+            score(variant_path(variants[v]), hows[h], made, N);
+            score(variant_path(variants[v]), NULL, plain, N);
+            quantize_to(variant_path(variants[v]), in_scratch(name), hows[h]);
+            score(in_scratch(name), NULL, stored, N);
+            assert_memory_equal(made, stored, sizeof made);
+            double difference = 0;
+            for (int i = 1; i < N; i++)
+                difference = fmax(difference, (double)fabsf(made[i] - plain[i]));
+            assert_true(difference > 0 && difference < (h ? 4 : 0.2));
+        }
+}
+
+static void arrays_of_a_quantized_folder_are_the_files_own(void **state)
+{
+    (void)state;
+    cvn_err err = {0};
+    IoModel model;
+    Weights weights;
+    quantize_to(variant_path("gqa"), in_scratch("mapped"), "int8");
+    WeightsOptions load = {.dtype = CVN_F32, .scan = SCAN_NEVER, .threads = 1};
+    assert_int_equal(io_open_model(&model, in_scratch("mapped"), &err), 0);
+    assert_int_equal(weights_load(&weights, &model, &load, &err), 0);
+    assert_int_equal(weights.block_bytes, 0);
+    weights_free(&weights);
+    io_close_model(&model);
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    cvn_err err = {0};
+    cvn_model *model;
+    quantize_to(variant_path("gqa"), in_scratch("twice"), "int8");
+    cvn_model_options open = {.dtype = CVN_F32, .no_tokenizer = true, .quantize = "int4"};
+    assert_int_equal(cvn_model_open(in_scratch("twice"), &open, &model, &err), CVN_EINVAL);
+    assert_non_null(strstr(err.message, "quantized already, as int8"));
+    open.quantize = "int3";
+    err = (cvn_err){0};
+    assert_int_equal(cvn_model_open(variant_path("gqa"), &open, &model, &err), CVN_EINVAL);
+    assert_non_null(strstr(err.message, "int3"));
+    /* A config that lies about its weights. */
+    FileMap map;
+    char *text, *bits;
+    assert_int_equal(file_map(&map, in_scratch("twice/config.json"), &err), 0);
+    text = strndup((const char *)map.data, map.size);
+    file_unmap(&map);
+    bits = strstr(text, "\"bits\": 8");
+    assert_non_null(bits);
+    bits[8] = '4';
+    assert_int_equal(file_write(in_scratch("twice/config.json"), text, strlen(text), &err), 0);
+    open.quantize = NULL;
+    err = (cvn_err){0};
+    assert_int_equal(cvn_model_open(in_scratch("twice"), &open, &model, &err), CVN_EUNSUPPORTED);
+    assert_non_null(strstr(err.message, "group_size 0"));
+    char *group = strstr(text, "\"group_size\": 0");
+    memcpy(group + 13, "32", 2); /* over the space and the 0 */
+    assert_int_equal(file_write(in_scratch("twice/config.json"), text, strlen(text), &err), 0);
+    err = (cvn_err){0};
+    assert_int_not_equal(cvn_model_open(in_scratch("twice"), &open, &model, &err), CVN_OK);
+    assert_non_null(strstr(err.message, "has shape"));
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(eight_bits_are_within_half_a_step),
+        cmocka_unit_test(four_bits_lose_less_than_the_plain_way),
+        cmocka_unit_test(columns_that_do_not_divide_take_smaller_groups),
+        cmocka_unit_test(ways_to_quantize_are_read_and_written),
+        cmocka_unit_test(every_matrix_of_a_model_is_fused),
+        cmocka_unit_test(fusion_changes_no_result),
+        cmocka_unit_test(what_is_used_elsewhere_is_not_fused_away),
+        cmocka_unit_test(a_folder_holds_what_is_made_while_loading),
+        cmocka_unit_test(arrays_of_a_quantized_folder_are_the_files_own),
+        cmocka_unit_test(what_cannot_be_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}
