@@ -37,6 +37,7 @@ typedef struct cvn_model_options {
     const char *quantize; /* while loading: "int8", "int4", "int4:32", "int4:64", "int4:128";
                              NULL or "none": as the file is */
     bool no_tokenizer;    /* do not look for one; text cannot go in or out */
+    bool no_weights;      /* for an engine on a mesh, whose devices read their parts themselves */
 } cvn_model_options;
 
 /* A Hugging Face folder, a Meta folder or a GGUF file. Weights are mapped, and copied only where
@@ -76,7 +77,10 @@ typedef struct cvn_engine_options {
     int eos_interval;     /* steps between looks at the tokens; 1 where memory is the host's */
     int n_buckets;        /* prefill lengths, ascending; 0: 16, 32, 64, 128, 256, 384, 512 */
     int64_t bucket[CVN_MAX_BUCKETS];
-    uint64_t memory_limit;    /* refuse to start when more would be needed; 0: no limit */
+    uint64_t memory_limit; /* refuse to start when more would be needed; 0: no limit */
+    const char *mesh;   /* devices to run on, "data=2,model=2"; NULL: one. threads are per device */
+    const char *layout; /* how the model lies on the mesh: "dp", "tp", "fsdp", "2d", "fsdp+tp" */
+    void *cluster;      /* other processes of the mesh (src/comm/cluster.h); NULL: all is here */
     const char *dump_dir;     /* write each graph after each pass here, or NULL */
     const char *profile_path; /* write a Chrome trace here when the engine is freed, or NULL */
 } cvn_engine_options;

@@ -5,6 +5,7 @@
 #include "base/cpu.h"
 #include "cli/completion.h"
 #include "cli/help.h"
+#include "cli/ranks.h"
 #include "cli/suggest.h"
 #include "cli/terminal.h"
 #include "cpu/registry.h"
@@ -118,6 +119,14 @@ static int run_hidden(int argc, char **argv)
     return print(&text);
 }
 
+static bool has_option(const Command *command, const char *name)
+{
+    for (int i = 0; command->options[i]; i++)
+        if (strcmp(command->options[i]->name, name) == 0)
+            return true;
+    return false;
+}
+
 static int run_command(const Command *command, int argc, char **argv)
 {
     cvn_err err = {0};
@@ -132,6 +141,10 @@ static int run_command(const Command *command, int argc, char **argv)
             fprintf(stderr, "caravan %s --help shows examples and all options\n", command->name);
     } else if (args->help) {
         status = print_help(command->name);
+    } else if (transport_launched() && !has_option(command, "mesh")) {
+        err_set(&err, CVN_EUNSUPPORTED, "caravan %s does not run in several processes",
+                command->name);
+        fail(&err);
     } else {
         status = command->run(args);
     }
@@ -165,11 +178,12 @@ static int dispatch(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    ranks_command(argc, argv);
     int status = dispatch(argc, argv);
     /* What was printed counts only when it arrived: a full disk is an error. */
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fprintf(stderr, "caravan: cannot write to standard output: %s\n", strerror(errno));
-        return status ? status : EXIT_REFUSED;
+        status = status ? status : EXIT_REFUSED;
     }
-    return status;
+    return ranks_leave(status);
 }

@@ -22,6 +22,12 @@ const Option option_memory = {
     .high = 0x1p60,  .value = "SIZE",
     .fallback = "0", .help = "refuse to start when more would be needed, 0: no limit"};
 
+const Option option_mesh = {"mesh", .kind = ARG_TEXT, .value = "MESH",
+                            .help = "devices to divide the model among, data=2,model=2"};
+
+const Option option_layout = {"layout", .kind = ARG_TEXT, .value = "LAYOUT", .fallback = "2d",
+                              .help = "how it lies on them: dp, tp, fsdp, 2d, fsdp+tp"};
+
 const Option option_dump = {"dump", .kind = ARG_OUTPUT, .value = "DIR",
                             .help = "write every graph after each pass, and the plans"};
 
@@ -89,16 +95,40 @@ const volatile int *run_interrupt(void)
     return &interrupted;
 }
 
+/* The ranks have the same model as far as its config says. */
+static int agree_on_model(const RunModel *run, cvn_err *err)
+{
+    const LlamaConfig *c = &run->model->io.config;
+    const int64_t sizes[] = {c->vocab,    c->dim, c->n_layers,    c->n_heads,       c->n_kv_heads,
+                             c->head_dim, c->ffn, c->max_context, run->model->dtype};
+    return ranks_agree("the model", ranks_hash(0, sizes, sizeof sizes), err);
+}
+
+static int join_ranks(RunModel *run, const RunOptions *options, cvn_err *err)
+{
+    if (transport_launched() && !options->mesh)
+        return err_set(err, CVN_EINVAL,
+                       "several processes were started; say with --mesh how they divide the model, "
+                       "for 4 of them --mesh data=2,model=2");
+    return options->mesh ? ranks_join(&run->cluster, err) : CVN_OK;
+}
+
 int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err)
 {
+    if (join_ranks(run, options, err))
+        return err->code;
     catch_interrupt(true);
     double begin = engine_now();
-    cvn_model_options open = {.dtype = options->dtype, .quantize = options->quantize};
+    cvn_model_options open = {.dtype = options->dtype,
+                              .quantize = options->quantize,
+                              .no_weights = options->mesh != NULL};
     int code = cvn_model_open(options->path, &open, &run->model, err);
     if (code)
         return code;
     run->load_seconds = engine_now() - begin;
     warn_lines(cvn_model_warnings(run->model));
+    if (agree_on_model(run, err))
+        return err->code;
     if (options->needs_tokenizer && !cvn_model_has_tokenizer(run->model))
         return err_set(err, CVN_EINVAL,
                        "%s has no tokenizer.json or tokenizer.model, so it cannot read text%s",
@@ -130,6 +160,8 @@ int run_model_input(const RunModel *run, const Value *ids, const char *text, con
     free(all);
     if (code == CVN_OK && out->n == 0)
         code = err_set(err, CVN_EINVAL, "the text is empty; give some text to go on from");
+    if (code == CVN_OK)
+        code = ranks_agree("the text", ranks_hash(0, out->id, out->n * sizeof *out->id), err);
     return code;
 }
 
@@ -137,6 +169,9 @@ int run_model_start(RunModel *run, const RunOptions *options, int64_t n_prompt, 
                     cvn_err *err)
 {
     cvn_engine_options engine = options->engine;
+    engine.mesh = options->mesh;
+    engine.layout = options->layout;
+    engine.cluster = run->cluster;
     int64_t most = cvn_model_context(run->model), needed = n_prompt + n_new;
     if (engine.context == 0)
         engine.context = needed < most ? needed : most;

@@ -4,6 +4,7 @@
 
 #include "caravan/engine.h"
 #include "cli/options.h"
+#include "cli/ranks.h"
 #include "text/tokenizer.h"
 
 #include <jansson.h>
@@ -14,6 +15,7 @@ extern const Option option_temperature, option_top_p, option_min_p; /* ARG_REAL 
 extern const Option option_repeat_penalty;                          /* ARG_REAL */
 extern const Option option_top_k;                                   /* ARG_INT */
 extern const Option option_ignore_eos;                              /* ARG_FLAG */
+extern const Option option_mesh, option_layout;                     /* ARG_TEXT */
 extern const Option option_dump;                                    /* --dump DIR: ARG_OUTPUT */
 extern const Option option_profile;                                 /* --profile FILE: ARG_OUTPUT */
 
@@ -22,11 +24,13 @@ typedef struct RunOptions {
     cvn_dtype dtype;           /* CVN_DTYPE_COUNT: the model's */
     const char *quantize;      /* while loading, or NULL */
     bool needs_tokenizer;      /* without one there is nothing to do */
+    const char *mesh, *layout; /* of several devices; NULL: one */
     bool takes_ids;            /* the command has --tokens, for when there is none */
     cvn_engine_options engine; /* context 0: as much as the run needs */
 } RunOptions;
 
 typedef struct RunModel {
+    Cluster *cluster; /* other processes, or NULL; the program's */
     cvn_model *model;
     cvn_engine *engine;
     double load_seconds, compile_seconds;

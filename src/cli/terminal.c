@@ -1,5 +1,7 @@
 #include "cli/terminal.h"
 
+#include "cli/ranks.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -54,6 +56,7 @@ int fail(const cvn_err *err)
 {
     if (err->code == CVN_EINTERRUPTED)
         return EXIT_INTERRUPTED;
+    ranks_failed(err);
     bool color = terminal_colors(stderr);
     fprintf(stderr, "%scaravan:%s %s\n", color ? "\033[1;31m" : "", color ? "\033[0m" : "",
             err->message[0] ? err->message : cvn_code_text(err->code));

@@ -60,7 +60,8 @@ struct Cluster {
     Card *card; /* owned [n_ranks] */
     Peer *peer; /* owned [n_ranks]; of those that this rank talks to */
     _Atomic int64_t step;
-    _Atomic(Comm *) comm; /* borrowed */
+    pthread_mutex_t lock; /* of comm */
+    Comm *comm;           /* borrowed, or NULL */
     atomic_bool leaving;  /* this rank is done */
     atomic_bool failing;  /* failure holds what to tell rank 0 */
     atomic_bool reported; /* somebody here has spoken, or is about to */
@@ -96,7 +97,9 @@ void cluster_set_step(Cluster *cluster, int64_t step)
 
 void cluster_set_comm(Cluster *cluster, Comm *comm)
 {
-    atomic_store(&cluster->comm, comm);
+    pthread_mutex_lock(&cluster->lock);
+    cluster->comm = comm;
+    pthread_mutex_unlock(&cluster->lock);
 }
 
 /* ---- the watchdog ---- */
@@ -109,9 +112,10 @@ static bool talks_to(const Cluster *c, int rank)
 /* Devices stop waiting, and the callback ends the process. */
 static void lose(Cluster *c, const cvn_err *err, bool speaks)
 {
-    Comm *comm = atomic_load(&c->comm);
-    if (comm)
-        comm_fail(comm, err);
+    pthread_mutex_lock(&c->lock);
+    if (c->comm)
+        comm_fail(c->comm, err);
+    pthread_mutex_unlock(&c->lock);
     bool first = !atomic_exchange(&c->reported, true);
     if (c->options.lost)
         c->options.lost(c->options.context, c, err, speaks && first);
@@ -299,8 +303,9 @@ static void *watch(void *argument)
         if (c->options.ending && *c->options.ending)
             end_with_others(c);
         look_for_silence(c, now);
-        Comm *comm = atomic_load(&c->comm);
-        bool busy = comm && comm_busy(comm);
+        pthread_mutex_lock(&c->lock);
+        bool busy = c->comm && comm_busy(c->comm);
+        pthread_mutex_unlock(&c->lock);
         nanosleep(&(struct timespec){.tv_nsec = busy ? TICK_BUSY_NS : TICK_NS}, NULL);
     }
 }
@@ -413,6 +418,7 @@ int cluster_open(const ClusterOptions *options, Cluster **out, cvn_err *err)
         err_set(err, CVN_EMEM, "no memory for a cluster of %d ranks", t->n_ranks);
         t->abort(t, 1);
     }
+    pthread_mutex_init(&c->lock, NULL);
     c->t = t;
     c->options = *options;
     if (c->options.timeout <= 0)
@@ -465,6 +471,7 @@ void cluster_close(Cluster *c)
         pthread_join(c->watchdog, NULL);
     }
     c->t->close(c->t);
+    pthread_mutex_destroy(&c->lock);
     free(c->card);
     free(c->peer);
     free(c);

@@ -72,10 +72,16 @@ static void *named_input(const Inputs *in, const char *name)
 static int make_program(cvn_engine *e, Program *p, const LlamaStep *step, const Inputs *in,
                         cvn_err *err)
 {
-    cvn_graph *g = llama_step(&e->model->io.config, step, err);
+    cvn_graph *g = llama_step(&e->model->io.config, step, err), *local = NULL;
+    PartitionReport report = {0};
     if (!g)
         return err->code;
-    int code = cache_get(&e->cache, g, &p->plan, err);
+    int code = e->mesh ? engine_mesh_partition(e->mesh, g, &local, &report, err) : CVN_OK;
+    if (code) {
+        cvn_graph_free(g);
+        return code;
+    }
+    code = cache_get(&e->cache, local ? local : g, &p->plan, err);
     if (code)
         goto done;
     if (p->plan->arena_bytes > e->stats.arena_bytes)
@@ -89,7 +95,7 @@ static int make_program(cvn_engine *e, Program *p, const LlamaStep *step, const 
     p->param = arena_array(&e->arena, (size_t)p->n_params, sizeof *p->param);
     p->output = arena_array(&e->arena, (size_t)p->n_outputs, sizeof *p->output);
     for (int i = 0; i < n_weights; i++)
-        p->param[i] = (void *)(uintptr_t)e->model->weights.weight[i].data;
+        p->param[i] = e->mesh ? NULL : (void *)(uintptr_t)e->model->weights.weight[i].data;
     for (int i = 0; i < e->kv.n_tensors; i++)
         p->param[n_weights + i] = kv_row(&e->kv, i, 0);
     for (int i = n_weights + e->kv.n_tensors; i < p->n_params; i++) {
@@ -99,7 +105,14 @@ static int make_program(cvn_engine *e, Program *p, const LlamaStep *step, const 
             code = err_set(err, CVN_EINVAL, "graph %s has a parameter '%s' that is not bound",
                            g->name, name);
     }
+    if (e->mesh && !code)
+        code =
+            engine_mesh_bind(e->mesh, p->plan, &report, e->kv.n_tensors, &e->arena, &p->mesh, err);
 done:
+    if (local) {
+        partition_report_free(&report);
+        cvn_graph_free(local);
+    }
     cvn_graph_free(g);
     return code;
 }
@@ -194,6 +207,44 @@ static int check_memory(const cvn_engine *e, cvn_err *err)
     return CVN_OK;
 }
 
+/* One device, or those of a mesh. */
+static int make_devices(cvn_engine *e, int64_t positions, cvn_err *err)
+{
+    const cvn_engine_options *o = &e->options;
+    if (!o->mesh) {
+        e->device = device_new(o->threads, cpu_backend(), err);
+        e->stats.threads = e->device ? device_threads(e->device) : 0;
+        return e->device ? CVN_OK : err->code;
+    }
+    e->mesh = calloc(1, sizeof *e->mesh);
+    if (!e->mesh)
+        return err_set(err, CVN_EMEM, "no memory for a mesh");
+    int code = engine_mesh_init(e->mesh, e->model, o->mesh, o->layout ? o->layout : "2d",
+                                o->cluster, o->threads, o->rows, positions, err);
+    e->stats.threads = code ? 0 : group_threads(e->mesh->group);
+    return code;
+}
+
+/* What the devices of this process hold, once all steps are known. */
+static int count_memory(cvn_engine *e, cvn_err *err)
+{
+    uint64_t arena = e->stats.arena_bytes;
+    int code = CVN_OK;
+    if (!e->mesh) {
+        e->stats.weight_bytes = e->model->weight_bytes;
+        e->stats.cache_bytes = e->kv.bytes;
+        code = check_memory(e, err);
+        return code ? code : device_reserve(e->device, arena, err);
+    }
+    e->stats.weight_bytes = engine_mesh_weight_bytes(e->mesh);
+    e->stats.cache_bytes = engine_mesh_cache_bytes(e->mesh);
+    e->stats.arena_bytes = arena * (uint64_t)group_size(e->mesh->group);
+    code = check_memory(e, err);
+    for (int d = 0; d < group_size(e->mesh->group) && !code; d++)
+        code = device_reserve(group_device(e->mesh->group, d), arena, err);
+    return code;
+}
+
 static int start_engine(cvn_engine *e, cvn_err *err)
 {
     cvn_engine_options *o = &e->options;
@@ -213,10 +264,8 @@ static int start_engine(cvn_engine *e, cvn_err *err)
     e->resets = arena_array(&e->arena, (size_t)o->rows, sizeof *e->resets);
     for (int i = 0; i < o->rows; i++)
         engine_reset_row(e, i);
-    e->device = device_new(o->threads, cpu_backend(), err);
-    if (!e->device)
+    if (make_devices(e, o->context + largest, err))
         return err->code;
-    e->stats.threads = device_threads(e->device);
     CompileOptions compile = {.backend = cpu_backend(),
                               .n_threads = e->stats.threads,
                               .dump_dir = o->dump_dir,
@@ -224,13 +273,11 @@ static int start_engine(cvn_engine *e, cvn_err *err)
                               .split_attention = o->split_attention};
     if (cache_init(&e->cache, &compile, err) || compile_programs(e, err))
         return err->code;
-    e->stats.weight_bytes = e->model->weight_bytes;
-    e->stats.cache_bytes = e->kv.bytes;
-    if (check_memory(e, err) || device_reserve(e->device, e->stats.arena_bytes, err))
+    if (count_memory(e, err))
         return err->code;
     if (o->profile_path) {
         e->profile = profile_new(e->stats.threads, 0, err);
-        e->device->profile = e->profile;
+        (e->mesh ? group_device(e->mesh->group, 0) : e->device)->profile = e->profile;
         if (!e->profile)
             return err->code;
     }
@@ -268,6 +315,9 @@ int cvn_engine_free(cvn_engine *e, cvn_err *err)
     if (e->profile && e->options.profile_path)
         code = profile_write(e->profile, e->options.profile_path, err);
     device_free(e->device);
+    if (e->mesh)
+        engine_mesh_free(e->mesh);
+    free(e->mesh);
     profile_free(e->profile);
     cache_free(&e->cache);
     kv_free(&e->kv);
@@ -278,6 +328,9 @@ int cvn_engine_free(cvn_engine *e, cvn_err *err)
 
 int engine_run(cvn_engine *e, Program *program, cvn_err *err)
 {
+    if (e->mesh)
+        return engine_mesh_run(e->mesh, &program->mesh, program->param, program->row,
+                               program->output, err);
     return executor_run(e->device, program->plan, program->param, program->output, err);
 }
 
@@ -350,6 +403,7 @@ static void stage_section(cvn_engine *e, Program *p, int row, const int32_t *tok
 {
     for (int i = 0; i < e->kv.n_tensors; i++)
         p->param[p->first_cache + i] = kv_row(&e->kv, i, row);
+    p->row = row;
     memcpy(e->one.tokens, tokens, (size_t)n * sizeof *tokens);
     memset(e->one.tokens + n, 0, (size_t)(p->seq - n) * sizeof *tokens);
     e->one.start[0] = (int32_t)e->filled[row];

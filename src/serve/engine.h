@@ -15,6 +15,7 @@
 #include "cpu/profile.h"
 #include "model/llama.h"
 #include "serve/kv.h"
+#include "serve/mesh.h"
 #include "serve/model.h"
 
 /* Per-row inputs of the graphs, [rows] each; in the order of the names in engine.c. */
@@ -49,13 +50,16 @@ typedef struct Program {
     int first_cache;  /* index of cache.0.k among the parameters */
     int first_result; /* index of the first output after the caches */
     int64_t seq;
+    int row;          /* on a mesh: whose caches a program of one row gets */
+    MeshProgram mesh; /* on a mesh: the tables of its devices */
 } Program;
 
 struct cvn_engine {
     const cvn_model *model; /* borrowed */
     cvn_engine_options options;
     Arena arena;
-    Device *device;
+    Device *device;   /* owned; NULL on a mesh */
+    EngineMesh *mesh; /* owned; NULL on one device */
     Profile *profile; /* or NULL */
     Cache cache;
     KvCache kv;

@@ -28,6 +28,8 @@ static int load_weights(cvn_model *m, const cvn_model_options *options, const ch
     if (quant_parse(options->quantize, &scheme, err) ||
         (scheme.kind != QUANT_NONE && io_quantize(&m->io, scheme, err)))
         return err->code;
+    if (options->no_weights)
+        return CVN_OK;
     WeightsOptions load = {.dtype = dtype, .scan = SCAN_AUTO};
     int code = weights_load(&m->weights, &m->io, &load, err);
     if (code)

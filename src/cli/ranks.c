@@ -1,0 +1,126 @@
+#include "cli/ranks.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A process is a rank of one cluster; signals and the end of the program have to find it. */
+static struct {
+    char settings[400];
+    Cluster *cluster; /* owned, NULL when alone */
+    cvn_err failure;  /* the last one that was printed */
+    volatile sig_atomic_t ending;
+    int speak; /* where standard error went before it was closed to this rank */
+} ranks = {.speak = STDERR_FILENO};
+
+uint64_t ranks_hash(uint64_t hash, const void *data, size_t n)
+{
+    const unsigned char *byte = data;
+    hash = hash ? hash : 0xcbf29ce484222325u;
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ byte[i]) * 0x100000001b3u;
+    return hash;
+}
+
+static void on_term(int signal_number)
+{
+    (void)signal_number;
+    ranks.ending = 1;
+}
+
+/* On the watchdog's thread: this process is of no more use. */
+static void lost(void *context, Cluster *cluster, const cvn_err *err, bool speaks)
+{
+    (void)context;
+    if (speaks) {
+        fflush(stdout);
+        dprintf(ranks.speak, "caravan: %s\n", err->message);
+    }
+    cluster_abort(cluster, 1);
+}
+
+/* Standard error is kept for the case that rank 0 is gone. */
+static void be_quiet(void)
+{
+    fflush(stderr);
+    ranks.speak = dup(STDERR_FILENO);
+    if (!freopen("/dev/null", "w", stdout))
+        fclose(stdout);
+    if (!freopen("/dev/null", "w", stderr))
+        fclose(stderr);
+}
+
+/* As the launcher says it, before MPI is there: rank 0 or no rank at all speaks. */
+static bool is_first(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
+    for (int i = 0; i < 3; i++) {
+        const char *rank = getenv(names[i]);
+        if (rank)
+            return strcmp(rank, "0") == 0;
+    }
+    return true;
+}
+
+void ranks_command(int argc, char **argv)
+{
+    if (!transport_launched())
+        return;
+    if (!is_first())
+        be_quiet();
+    uint64_t hash = 0;
+    size_t n = (size_t)snprintf(ranks.settings, sizeof ranks.settings, "%s:", CVN_VERSION);
+    for (int i = 1; i < argc; i++) {
+        hash = ranks_hash(hash, argv[i], strlen(argv[i]) + 1);
+        if (n < sizeof ranks.settings - 60)
+            n += (size_t)snprintf(ranks.settings + n, sizeof ranks.settings - 40 - n, " %s",
+                                  argv[i]);
+    }
+    n = strlen(ranks.settings);
+    if (n > sizeof ranks.settings - 60) /* a long one is cut, and told apart by its hash */
+        snprintf(ranks.settings + n, sizeof ranks.settings - n, " ... (%016llx)",
+                 (unsigned long long)hash);
+}
+
+int ranks_join(Cluster **out, cvn_err *err)
+{
+    *out = ranks.cluster;
+    if (ranks.cluster || !transport_launched())
+        return CVN_OK;
+    ClusterOptions options = {.settings = ranks.settings, .lost = lost, .ending = &ranks.ending};
+    const char *timeout = getenv("CARAVAN_RANK_TIMEOUT"); /* seconds */
+    if (timeout)
+        options.timeout = strtod(timeout, NULL);
+    signal(SIGTERM, on_term);
+    int rc = cluster_open(&options, &ranks.cluster, err);
+    *out = ranks.cluster;
+    return rc;
+}
+
+int ranks_agree(const char *what, uint64_t hash, cvn_err *err)
+{
+    return ranks.cluster ? cluster_agree(ranks.cluster, what, hash, err) : CVN_OK;
+}
+
+void ranks_failed(const cvn_err *err)
+{
+    ranks.failure = *err;
+}
+
+int ranks_leave(int status)
+{
+    if (!ranks.cluster)
+        return status;
+    if (status) {
+        fflush(stdout);
+        if (cluster_rank(ranks.cluster) > 0)
+            usleep(500000); /* an error that all have is rank 0's to tell */
+        cluster_fail(ranks.cluster, &ranks.failure);
+        cluster_abort(ranks.cluster, status);
+    }
+    cluster_close(ranks.cluster);
+    ranks.cluster = NULL;
+    return status;
+}

@@ -1,0 +1,28 @@
+/*
+ * When mpirun or srun has started this program several times: the ranks find each other, run the same command on
+ * one mesh, and end together. Rank 0 speaks; what the others print goes nowhere.
+ */
+#ifndef CVN_CLI_RANKS_H
+#define CVN_CLI_RANKS_H
+
+#include "comm/cluster.h"
+
+/* At the start of the program: the command line, which must be the same on all ranks. */
+void ranks_command(int argc, char **argv);
+
+/* Joins the other ranks; *out is NULL when this process is alone. Once. */
+int ranks_join(Cluster **out, cvn_err *err);
+
+/* All ranks call it with what they read: an error on all when they differ. Nothing when this process is alone. */
+int ranks_agree(const char *what, uint64_t hash, cvn_err *err);
+
+/* The command failed with this error: what the other ranks are told. */
+void ranks_failed(const cvn_err *err);
+
+/* At the end of the program: waits for the others, or ends them when status is not 0. Returns status. */
+int ranks_leave(int status);
+
+/* FNV-1a, to be continued: start with 0. */
+uint64_t ranks_hash(uint64_t hash, const void *data, size_t n);
+
+#endif

@@ -1,0 +1,302 @@
+#include "serve/mesh.h"
+
+#include "cpu/registry.h"
+#include "shard/layouts.h"
+#include "shard/reshard.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* ---- marks ---- */
+
+/* The axis, as far as it divides n: "model", "model.1.4", or nothing. */
+static void split(const EngineMesh *m, cvn_graph *g, cvn_spec *spec, int d, int64_t n,
+                  const char *axis, bool whole)
+{
+    int at = mesh_axis(&m->mesh, axis, strlen(axis));
+    if (at < 0)
+        return;
+    AxisRef ref = {at, 1, m->mesh.axis[at].size};
+    int64_t common = ref.size;
+    while (n % common) /* the largest divisor of both that is a prefix of the axis */
+        for (common--; ref.size % common; common--)
+            ;
+    if (common == 1 || (whole && common != ref.size))
+        return;
+    char name[AXIS_NAME_SIZE];
+    axis_name(&m->mesh, axis_first(ref, (int32_t)common), name, sizeof name);
+    spec->dim[d].axis[spec->dim[d].n++] = arena_string(&g->arena, name);
+}
+
+/* Caches [rows, kv_heads, positions, head_dim]: rows by data, heads by model. */
+static void mark_cache(const EngineMesh *m, cvn_graph *g, cvn_value *v)
+{
+    cvn_spec spec = {.rank = v->type.rank};
+    split(m, g, &spec, 0, v->type.dim[0], "data", true);
+    split(m, g, &spec, 1, v->type.dim[1], "model", false);
+    cvn_mark_sharding(g, v, &spec);
+}
+
+static bool is_cache(const cvn_value *v)
+{
+    return v && v->def->kind == OP_PARAMETER && strncmp(v->def->attr.name, "cache.", 6) == 0;
+}
+
+/* Everything that the host sees is whole on every device. */
+static void mark_host(const EngineMesh *m, cvn_graph *g)
+{
+    for (int i = m->n_weights; i < g->n_parameters; i++) {
+        cvn_value *v = g->parameter[i];
+        if (is_cache(v))
+            mark_cache(m, g, v);
+        else
+            cvn_mark_sharding(g, v, &(cvn_spec){.rank = v->type.rank});
+    }
+    for (int i = 0; i < g->n_outputs; i++) {
+        cvn_value *v = g->output[i].value;
+        if (is_cache(g->output[i].into))
+            mark_cache(m, g, v);
+        else
+            cvn_mark_sharding(g, v, &(cvn_spec){.rank = v->type.rank});
+    }
+}
+
+/* ---- what each device holds ---- */
+
+static size_t padded(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/* One shard, from the files; what is padding stays zero. */
+static int read_shard(const EngineMesh *m, int param, const PartitionTensor *t, int device,
+                      char *out, cvn_err *err)
+{
+    int64_t first[CVN_MAX_RANK], count[CVN_MAX_RANK];
+    bool padding = false, any = true;
+    for (int d = 0; d < t->global.rank; d++) {
+        sharding_range(&m->mesh, &t->sharding, d, t->global.dim[d], mesh_place(&m->mesh, device),
+                       &first[d], &count[d]);
+        padding = padding || count[d] != t->local.dim[d];
+        any = any && count[d] > 0;
+    }
+    if (!any)
+        return CVN_OK;
+    if (!padding)
+        return weights_read_box(&m->model->io, param, first, count, m->model->dtype, out, err);
+    /* The part that is there, then row by row to where it lies in the padded shard. */
+    size_t size = cvn_dtype_bytes(t->global.dtype, 1), bytes = size;
+    for (int d = 0; d < t->global.rank; d++)
+        bytes *= (size_t)count[d];
+    char *part = malloc(bytes);
+    if (!part)
+        return err_set(err, CVN_EMEM, "no memory for %zu bytes of a weight", bytes);
+    int rc = weights_read_box(&m->model->io, param, first, count, m->model->dtype, part, err);
+    int rank = t->global.rank;
+    int64_t row = rank ? count[rank - 1] : 1, n_rows = (int64_t)(bytes / size) / row;
+    for (int64_t r = 0; !rc && r < n_rows; r++) {
+        int64_t at = 0, rest = r, step = rank ? t->local.dim[rank - 1] : 1;
+        for (int d = rank - 2; d >= 0; d--) {
+            at += rest % count[d] * step;
+            rest /= count[d];
+            step *= t->local.dim[d];
+        }
+        memcpy(out + (size_t)at * size, part + (size_t)(r * row) * size, (size_t)row * size);
+    }
+    free(part);
+    return rc;
+}
+
+static int read_weights(EngineMesh *m, const PartitionReport *report, cvn_err *err)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < m->n_weights; i++)
+        if (report->parameter[i].global.dtype != m->model->dtype)
+            return err_set(err, CVN_EUNSUPPORTED,
+                           "weight %s is quantized, and a mesh takes models that are not",
+                           m->model->io.params.param[i].name);
+    for (int i = 0; i < m->n_weights; i++)
+        bytes += padded(cvn_type_bytes(&report->parameter[i].local));
+    m->block_bytes = bytes * (size_t)m->n_local;
+    void *map = mmap(NULL, m->block_bytes + 1, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED) {
+        m->block_bytes = 0;
+        return err_set(err, CVN_EMEM, "no memory for %.1f MiB of weights", (double)bytes / 0x1p20);
+    }
+    m->block = map;
+    m->weight = arena_array(&m->arena, (size_t)m->n_weights, sizeof *m->weight);
+    m->shard = arena_array(&m->arena, (size_t)(m->n_local * m->n_weights), sizeof *m->shard);
+    char *at = m->block;
+    for (int d = 0; d < m->n_local; d++)
+        for (int i = 0; i < m->n_weights; i++) {
+            const PartitionTensor *t = &report->parameter[i];
+            m->weight[i] = t->sharding;
+            m->shard[d * m->n_weights + i] = at;
+            int rc = read_shard(m, i, t, m->first + d, at, err);
+            if (rc)
+                return rc;
+            at += padded(cvn_type_bytes(&t->local));
+        }
+    return CVN_OK;
+}
+
+static int make_caches(EngineMesh *m, const PartitionReport *report, cvn_err *err)
+{
+    LlamaConfig config = m->model->io.config;
+    config.n_kv_heads = report->parameter[m->n_weights].local.dim[1];
+    int rc = CVN_OK;
+    for (int d = 0; d < m->n_local && !rc; d++)
+        rc = kv_init(&m->kv[d], &config, m->rows, m->positions, m->model->dtype, err);
+    return rc;
+}
+
+/* ---- steps ---- */
+
+static int check_weights(const EngineMesh *m, const PartitionReport *report, cvn_err *err)
+{
+    for (int i = 0; i < m->n_weights; i++)
+        if (!sharding_same(&m->weight[i], &report->parameter[i].sharding))
+            return err_set(err, CVN_EUNSUPPORTED,
+                           "layout %s would hold weight %s differently in different steps",
+                           m->layout, m->model->io.params.param[i].name);
+    return CVN_OK;
+}
+
+int engine_mesh_partition(EngineMesh *m, cvn_graph *g, cvn_graph **local, PartitionReport *report,
+                          cvn_err *err)
+{
+    ShardResult result;
+    int rc = llama_mark(g, &m->model->io.config, &m->mesh, m->layout, err);
+    if (rc)
+        return rc;
+    mark_host(m, g);
+    rc = cvn_graph_check(g, err);
+    if (!rc)
+        rc = shard_propagate(g, &m->mesh, &result, err);
+    if (rc)
+        return rc;
+    rc = shard_partition(g, &m->mesh, &result, local, report, err);
+    shard_result_free(&result);
+    if (rc)
+        return rc;
+    if (m->weight)
+        rc = check_weights(m, report, err);
+    else if (!(rc = read_weights(m, report, err)))
+        rc = make_caches(m, report, err);
+    if (rc) {
+        cvn_graph_free(*local);
+        partition_report_free(report);
+    }
+    return rc;
+}
+
+int engine_mesh_bind(EngineMesh *m, const Plan *plan, const PartitionReport *report, int n_caches,
+                     Arena *arena, MeshProgram *p, cvn_err *err)
+{
+    int np = plan->n_parameters, no = plan->n_outputs, inputs = m->n_weights + n_caches;
+    *p = (MeshProgram){.plan = plan, .n_caches = n_caches};
+    p->param = arena_array(arena, (size_t)(m->n_local * np), sizeof *p->param);
+    p->output = arena_array(arena, (size_t)(m->n_local * no), sizeof *p->output);
+    p->first_row = arena_array(arena, (size_t)m->n_local, sizeof *p->first_row);
+    for (int i = inputs; i < np; i++)
+        if (report->parameter[i].local.rank != report->parameter[i].global.rank ||
+            !cvn_type_equal(&report->parameter[i].local, &report->parameter[i].global))
+            return err_set(err, CVN_EUNSUPPORTED, "input '%s' would be split over devices",
+                           plan->parameter[i].name);
+    for (int d = 0; d < m->n_local; d++) {
+        const PartitionTensor *cache = &report->parameter[m->n_weights];
+        int64_t count;
+        sharding_range(&m->mesh, &cache->sharding, 0, cache->global.dim[0],
+                       mesh_place(&m->mesh, m->first + d), &p->first_row[d], &count);
+        for (int i = 0; i < m->n_weights; i++)
+            p->param[d * np + i] = m->shard[d * m->n_weights + i];
+        for (int i = inputs; i < np; i++)
+            p->param[d * np + i] = arena_array(arena, plan->parameter[i].bytes + 1, 1);
+    }
+    return CVN_OK;
+}
+
+int engine_mesh_run(EngineMesh *m, MeshProgram *p, void *const *host, int row, void **output,
+                    cvn_err *err)
+{
+    int np = p->plan->n_parameters, inputs = m->n_weights + p->n_caches;
+    for (int d = 0; d < m->n_local; d++) {
+        void **param = p->param + (size_t)d * (size_t)np;
+        for (int i = 0; i < p->n_caches; i++)
+            param[m->n_weights + i] = kv_row(&m->kv[d], i, row + (int)p->first_row[d]);
+        for (int i = inputs; i < np; i++)
+            memcpy(param[i], host[i], p->plan->parameter[i].bytes);
+    }
+    int rc = group_run(m->group, p->plan, p->param, p->output, err);
+    if (rc)
+        return rc;
+    for (int i = inputs; i < np; i++)
+        if (p->plan->parameter[i].donated)
+            memcpy(host[i], p->param[i], p->plan->parameter[i].bytes);
+    memcpy(output, p->output, (size_t)p->plan->n_outputs * sizeof *output);
+    return CVN_OK;
+}
+
+/* ---- from start to end ---- */
+
+int engine_mesh_init(EngineMesh *m, const cvn_model *model, const char *spec, const char *layout,
+                     Cluster *cluster, int threads, int rows, int64_t positions, cvn_err *err)
+{
+    *m = (EngineMesh){.model = model, .cluster = cluster, .rows = rows, .positions = positions};
+    int rc = arena_init(&m->arena, err);
+    if (!rc)
+        rc = mesh_parse(&m->mesh, spec, &m->arena, err);
+    if (rc)
+        return rc;
+    int n_ranks = cluster ? cluster_size(cluster) : 1;
+    if (m->mesh.n_devices % n_ranks)
+        return err_set(err, CVN_EINVAL,
+                       "a mesh of %d devices cannot be divided among %d processes; start as many "
+                       "processes as there are devices, or a divisor of that",
+                       (int)m->mesh.n_devices, n_ranks);
+    m->layout = arena_string(&m->arena, layout);
+    m->n_weights = model->io.params.n;
+    m->n_local = m->mesh.n_devices / n_ranks;
+    m->comm = comm_new(m->n_local, cluster ? cluster_transport(cluster) : NULL, err);
+    if (!m->comm)
+        return err->code;
+    m->first = comm_first(m->comm);
+    m->kv = arena_array(&m->arena, (size_t)m->n_local, sizeof *m->kv);
+    m->group = group_new(m->comm, threads, cpu_backend(), err);
+    if (!m->group)
+        return err->code;
+    if (cluster)
+        cluster_set_comm(cluster, m->comm);
+    return CVN_OK;
+}
+
+void engine_mesh_free(EngineMesh *m)
+{
+    for (int d = 0; m->kv && d < m->n_local; d++)
+        kv_free(&m->kv[d]);
+    if (m->block)
+        munmap(m->block, m->block_bytes + 1);
+    if (m->cluster)
+        cluster_set_comm(m->cluster, NULL);
+    group_free(m->group);
+    comm_free(m->comm);
+    arena_free(&m->arena);
+    *m = (EngineMesh){0};
+}
+
+size_t engine_mesh_weight_bytes(const EngineMesh *m)
+{
+    return m->block_bytes;
+}
+
+size_t engine_mesh_cache_bytes(const EngineMesh *m)
+{
+    size_t bytes = 0;
+    for (int d = 0; d < m->n_local; d++)
+        bytes += m->kv[d].bytes;
+    return bytes;
+}

@@ -1,0 +1,113 @@
+/* Commands on meshes: the same output in one process and in several, and what is said when something is wrong. */
+#include "shell.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1 /* MPI is not, and leaks */
+#else
+#define SANITIZED 0
+#endif
+
+static bool have_mpirun(void)
+{
+    return !SANITIZED && system("command -v mpirun >/dev/null 2>&1") == 0;
+}
+
+#define RANKS "mpirun --allow-run-as-root --oversubscribe -n %s " CVN_BINARY " %s"
+
+static StrBuf launch(const char *n, const char *command, int *status)
+{
+    StrBuf line = {0};
+    strbuf_printf(&line, RANKS, n, command);
+    StrBuf output = shell(line.text, status);
+    strbuf_free(&line);
+    return output;
+}
+
+static void a_mesh_scores_as_one_device_does(void **state)
+{
+    (void)state;
+    static const char *const layouts[] = {"dp", "tp", "fsdp", "2d", "fsdp+tp"};
+    int status;
+    StrBuf whole = shell("caravan score -m model --text 'The quick brown fox' --summary", &status);
+    assert_int_equal(status, 0);
+    whole.text[strcspn(whole.text, ".") + 4] = 0; /* to three digits of the mean */
+    for (int i = 0; i < 5; i++) {
+        char line[256];
+        snprintf(line, sizeof line,
+                 "caravan score -m model --text 'The quick brown fox' --summary --mesh "
+                 "data=2,model=2 --layout %s",
+                 layouts[i]);
+        expect(0, line, whole.text);
+    }
+    strbuf_free(&whole);
+}
+
+static void ranks_print_what_threads_print(void **state)
+{
+    (void)state;
+    static const char *const commands[] = {
+        "score -m model --text 'The quick brown fox' --mesh data=2,model=2 --json",
+        "generate -m model -p 'The fox' -n 20 --mesh data=2,model=2 --layout fsdp+tp --threads 1 "
+        "--temperature 0 --json 2>/dev/null | sed 's/\"timings.*//'",
+        "generate -m model -p 'The fox' -n 20 --mesh model=4 --layout tp --threads 1 --seed 5 "
+        "--json 2>/dev/null | sed 's/\"timings.*//'",
+    };
+    if (!have_mpirun())
+        skip();
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        int status;
+        char line[512];
+        snprintf(line, sizeof line, "caravan %s", commands[i]);
+        StrBuf threads = shell(line, &status);
+        assert_int_equal(status, 0);
+        for (int n = 2; n <= 4; n += 2) {
+            StrBuf ranks = launch(n == 2 ? "2" : "4", commands[i], &status);
+            if (status || strcmp(ranks.text, threads.text) != 0)
+                fail_msg("%d ranks, exit %d: %s\nthreads: %s", n, status, ranks.text, threads.text);
+            strbuf_free(&ranks);
+        }
+        strbuf_free(&threads);
+    }
+}
+
+static void one_rank_says_what_is_wrong(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *n, *command, *sentence;
+    } cases[] = {
+        {"3", "score -m model --text abc --mesh data=2,model=2 2>&1", "cannot be divided among 3"},
+        {"2", "score -m model --text abc 2>&1", "say with --mesh how they divide the model"},
+        {"2", "tokenize -m model --text abc 2>&1", "does not run in several processes"},
+        {"2", "score -m nothing --text abc --mesh data=2 2>&1", "nothing"},
+    };
+    if (!have_mpirun())
+        skip();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int status;
+        StrBuf output = launch(cases[i].n, cases[i].command, &status);
+        const char *first = strstr(output.text, "caravan:");
+        if (status == 0 || !strstr(output.text, cases[i].sentence) || !first ||
+            strstr(first + 1, "caravan:"))
+            fail_msg("%s: exit %d: %s", cases[i].command, status, output.text);
+        strbuf_free(&output);
+    }
+}
+
+static void meshes_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    expect(1, "caravan score -m model --text abc --mesh nonsense 2>&1", "nonsense");
+    expect(1, "caravan score -m model --text abc --mesh data=2 --layout 4d 2>&1", "is no layout");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_mesh_scores_as_one_device_does),
+        cmocka_unit_test(ranks_print_what_threads_print),
+        cmocka_unit_test(one_rank_says_what_is_wrong),
+        cmocka_unit_test(meshes_that_cannot_be_are_refused),
+    };
+    return cmocka_run_group_tests(tests, make_models, remove_models);
+}
