@@ -1,6 +1,7 @@
 /* The partitioner: graphs in shards compute what whole graphs do. */
 #include "graph/decompose.h"
 #include "random_graph.h"
+#include "shard/passes.h"
 #include "shard_run.h"
 
 #include <setjmp.h>
@@ -209,10 +210,110 @@ static void random_graphs_compute_the_same_in_shards(void **state)
     (void)state;
 }
 
+/* The pass puts the per-device graph in the place of the whole one. */
+static void the_pass_makes_the_graph_of_a_device(void **state)
+{
+    cvn_graph *g = parse("graph @g { %x: f32[8,64]<_,model> = parameter {name=\"x\"}\n"
+                         "%w: f32[16,64]<_,model> = parameter {name=\"w\"}\n"
+                         "%y: f32[8,16] = dot_general %x, %w {lhs_contract=[1], rhs_contract=[1]}\n"
+                         "return %y }");
+    const GraphPass *pass = &shard_passes[1];
+    cvn_err err = {0};
+    bool changed = false;
+    StrBuf out = {0};
+    assert_string_equal(pass->name, "partition");
+    assert_int_equal(pass->run(g, &changed, &err), CVN_EINVAL);
+    assert_non_null(strstr(err.message, "--mesh"));
+    g->mesh = "model=2";
+    assert_int_equal(passes_run(g, &pass, 1, NULL, &err), CVN_OK);
+    graph_print(&out, g);
+    assert_string_equal(
+        out.text, "graph @g {\n"
+                  "  %x: f32[8,32] = parameter {name=\"x\"}\n"
+                  "  %w: f32[16,32] = parameter {name=\"w\"}\n"
+                  "  %y: f32[8,16] = dot_general %x, %w {lhs_contract=[1], rhs_contract=[1]}\n"
+                  "  %3: f32[8,16] = all_reduce %y {kind=sum, group_size=2, groups=[0,1]}\n"
+                  "  return %3\n}\n");
+    g->mesh = "model=2";
+    err = (cvn_err){0};
+    assert_int_equal(pass->run(g, &changed, &err), CVN_EUNSUPPORTED);
+    assert_non_null(strstr(err.message, "all_reduce"));
+    strbuf_free(&out);
+    cvn_graph_free(g);
+    (void)state;
+}
+
+/* A weight is gathered once for uses side by side, and again far later. */
+static void gathered_weights_are_not_kept_for_long(void **state)
+{
+    StrBuf text = {0};
+    cvn_err err = {0};
+    strbuf_puts(&text,
+                "graph @g { %x: f32[512,64]<data,_> = parameter {name=\"x\"}\n"
+                "%w: f32[64,64]<_,data> = parameter {name=\"w\"}\n"
+                "%y0: f32[512,64] = dot_general %x, %w {lhs_contract=[1], rhs_contract=[1]}\n"
+                "%z0: f32[512,64] = dot_general %y0, %w {lhs_contract=[1], "
+                "rhs_contract=[1]}\n");
+    for (int i = 1; i < 200; i++)
+        strbuf_printf(&text, "%%z%d: f32[512,64] = tanh %%z%d\n", i, i - 1);
+    strbuf_puts(&text, "%y: f32[512,64]<data,_> = dot_general %z199, %w {lhs_contract=[1], "
+                       "rhs_contract=[1]}\nreturn %y }");
+    cvn_graph *g = parse(text.text), *local;
+    Mesh mesh = mesh_of("data=4");
+    PartitionReport report;
+    if (shard_make(g, &mesh, &local, &report, &err))
+        fail_msg("%s", err.message);
+    assert_int_equal(report.count[OP_ALL_GATHER], 2);
+    assert_int_equal(report.n_collectives, 2);
+    assert_string_equal(report.collective[0].of, "w");
+    partition_report_free(&report);
+    cvn_graph_free(local);
+    cvn_graph_free(g);
+    strbuf_free(&text);
+    (void)state;
+}
+
+/* What the comparison is worth: with one collective's groups wrong, shards no longer compute what
+   the whole does. */
+static void a_wrong_group_is_caught(void **state)
+{
+    cvn_graph *g = parse("graph @g { %x: f32[8,6]<data,model> = parameter {name=\"x\"}\n"
+                         "%w: f32[10,6]<_,model> = parameter {name=\"w\"}\n"
+                         "%y: f32[8,10] = dot_general %x, %w {lhs_contract=[1], rhs_contract=[1]}\n"
+                         "return %y }");
+    Mesh mesh = mesh_of("data=2,model=2");
+    cvn_err err = {0};
+    for (int planted = 0; planted < 2; planted++) {
+        PartitionReport report;
+        cvn_graph *local;
+        void **inputs = random_inputs(g, 5, false), *whole[1], *parts[1];
+        if (shard_make(g, &mesh, &local, &report, &err))
+            fail_msg("%s", err.message);
+        for (Op *op = local->first; op; op = op->next)
+            if (op->kind == OP_ALL_REDUCE && planted)
+                op->attr.groups.v = (const int64_t[]){0, 2, 1, 3};
+        if (interp_run_one(g, (const void *const *)inputs, whole, &err) ||
+            shard_run(local, &mesh, &report, (const void *const *)inputs, parts, &err))
+            fail_msg("%s", err.message);
+        double difference = shard_difference(&g->output[0].value->type, whole[0], parts[0]);
+        assert_true(planted ? difference > 0.01 : difference < 1e-5);
+        free(whole[0]);
+        free(parts[0]);
+        random_free(inputs, g->n_parameters);
+        partition_report_free(&report);
+        cvn_graph_free(local);
+    }
+    cvn_graph_free(g);
+    (void)state;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_take_the_cheapest_collectives),
+        cmocka_unit_test(the_pass_makes_the_graph_of_a_device),
+        cmocka_unit_test(gathered_weights_are_not_kept_for_long),
+        cmocka_unit_test(a_wrong_group_is_caught),
         cmocka_unit_test(random_graphs_compute_the_same_in_shards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

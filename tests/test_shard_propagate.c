@@ -403,6 +403,68 @@ static void layouts_are_told_apart(void **state)
     (void)state;
 }
 
+static int mark_by_file(const char *json, const Mesh *mesh, cvn_graph *g, const LlamaConfig *config,
+                        cvn_err *err)
+{
+    static const char path[] = "shard_rules_test.json";
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(json, f);
+    fclose(f);
+    int code = llama_mark(g, config, mesh, path, err);
+    remove(path);
+    return code;
+}
+
+/* Rules in a file give what the layout of the same rules does; what is wrong in one is named. */
+static void rules_are_read_from_a_file(void **state)
+{
+    static const char fsdp_and_tp[] =
+        "{\"tokens\": {\"batch\": [\"dcn\", \"data\"]},"
+        "\"tables\": {\"vocab\": \"model\", \"embed\": \"data\"},"
+        "\"attention\": {\"heads\": \"model\", \"kv_heads\": \"model\", \"embed\": \"data\"},"
+        "\"mlp\": {\"ffn\": \"model\", \"embed\": [\"data\"]}}";
+    static const struct {
+        const char *json, *says;
+    } wrong[] = {
+        {"{\"mlp\": {\"ffn\": \"modle\"}}", "modle"},
+        {"{\"mlp\": {\"vocab\": \"model\"}}", "mlp have no axis \"vocab\""},
+        {"{\"heads\": {\"ffn\": \"model\"}}", "\"heads\" is none of"},
+        {"{\"mlp\": \"model\"}", "mlp must be an object"},
+        {"{\"mlp\": {\"ffn\": [3]}}", "mlp.ffn must be"},
+        {"[1]", "shard_rules_test.json"},
+        {"{", "shard_rules_test.json"},
+    };
+    LlamaConfig config = small_llama(4);
+    LlamaStep step = {
+        .batch = 8, .seq = 4, .context = 16, .compute = CVN_F32, .output = LLAMA_LOGITS};
+    Mesh mesh = mesh_of("dcn=2,data=2,model=2");
+    cvn_err err = {0};
+    StrBuf text[2] = {{0}};
+    for (int i = 0; i < 2; i++) {
+        cvn_graph *g = llama_step(&config, &step, &err);
+        int code = i ? mark_by_file(fsdp_and_tp, &mesh, g, &config, &err)
+                     : llama_mark(g, &config, &mesh, "fsdp+tp", &err);
+        if (code)
+            fail_msg("%s", err.message);
+        graph_print(&text[i], g);
+        cvn_graph_free(g);
+    }
+    assert_string_equal(text[0].text, text[1].text);
+    cvn_graph *g = llama_step(&config, &step, &err);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_not_equal(mark_by_file(wrong[i].json, &mesh, g, &config, &err), CVN_OK);
+        if (!strstr(err.message, wrong[i].says))
+            fail_msg("%s: %s", wrong[i].json, err.message);
+        err = (cvn_err){0};
+    }
+    assert_int_not_equal(llama_mark(g, &config, &mesh, "there/is/none.json", NULL), CVN_OK);
+    cvn_graph_free(g);
+    strbuf_free(&text[0]);
+    strbuf_free(&text[1]);
+    (void)state;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -413,6 +475,7 @@ int main(void)
         cmocka_unit_test(random_graphs_keep_the_invariants),
         cmocka_unit_test(layouts_give_the_published_activations),
         cmocka_unit_test(layouts_are_told_apart),
+        cmocka_unit_test(rules_are_read_from_a_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static const Option *const options[] = {
     [PASSES] = &(const Option){"passes", .letter = 'p', .kind = ARG_TEXT, .value = "LIST",
                                .help = "passes to run, in order, with commas between"},
     [MESH] = &(const Option){"mesh", .letter = 'm', .kind = ARG_TEXT, .value = "MESH",
-                             .help = "devices for propagate, such as data=4,model=2"},
+                             .help = "devices for propagate and partition, such as data=4,model=2"},
     [EMIT] =
         &(const Option){"emit", .letter = 'e', .kind = ARG_CHOICE, .value = "FORM",
                         .fallback = "text", .choice = emit_name, .help = "what to print, one of"},
@@ -162,17 +162,21 @@ const Command command_opt = {
     "opt",
     .about = "run compiler passes on a graph in text",
     .usage = "[options] FILE",
-    .examples = "opt --passes simplify model.txt\tthe graph after simplification\n"
-                "opt --passes decompose,simplify --dump steps model.txt\talso steps/00-input.txt, "
-                "steps/01-decompose.txt, …\n"
-                "opt --passes propagate --mesh data=2,model=2 model.txt\twhich device holds what\n"
-                "opt --emit stablehlo model.txt\ta module that XLA accepts\n"
-                "opt --emit nothing model.txt\tonly check that the file holds a legal graph\n",
+    .examples =
+        "opt --passes simplify model.txt\tthe graph after simplification\n"
+        "opt --passes decompose,simplify --dump steps model.txt\talso steps/00-input.txt, "
+        "steps/01-decompose.txt, …\n"
+        "opt --passes propagate --mesh data=2,model=2 model.txt\twhich device holds what\n"
+        "opt --passes propagate,partition --mesh data=2,model=2 model.txt\twhat each device "
+        "runs\n"
+        "opt --emit stablehlo model.txt\ta module that XLA accepts\n"
+        "opt --emit nothing model.txt\tonly check that the file holds a legal graph\n",
     .notes =
         "Passes: simplify (fold constants, merge equal operations, apply identities that are "
         "exact), decompose (replace composites by the plain operations they stand for), dead "
         "(drop operations that no output needs), propagate (give every value the sharding that "
-        "follows from those marked <data,_>, on the devices of --mesh).\n"
+        "follows from those marked <data,_>, on the devices of --mesh), partition (make the graph "
+        "that every one of these devices runs on its shards, with collectives between them).\n"
         "FILE may be - for standard input; docs/GRAPH.md describes the text form. The graph "
         "is verified before the first pass and after each one. What each pass did is said on "
         "standard error.",

@@ -1,80 +1,219 @@
 #include "shard/layouts.h"
 
+#include "base/json_file.h"
 #include "base/map.h"
 #include "model/params.h"
 #include "shard/axes.h"
 
 #include <string.h>
 
-/* Parameters that a layout treats alike. */
-typedef enum Group { GROUP_TABLES, GROUP_ATTENTION, GROUP_MLP, GROUP_COUNT } Group;
+/* What a layout treats alike. */
+typedef enum Group {
+    GROUP_TOKENS,
+    GROUP_TABLES,
+    GROUP_ATTENTION,
+    GROUP_MLP,
+    GROUP_ACTIVATIONS, /* between blocks: what the embedding gives, and all that is added to it */
+    GROUP_COUNT
+} Group;
 
-typedef struct LayoutRow {
-    const char *layout;
+static const char *const group_names[GROUP_COUNT] = {"tokens", "tables", "attention", "mlp",
+                                                     "activations"};
+
+/* Logical axes: those of parameters, and of tokens and activations. */
+enum { AXIS_BATCH = AXIS_COUNT, AXIS_SEQ, LOGICAL_AXES };
+
+static const char *logical_name(int axis)
+{
+    return axis == AXIS_BATCH ? "batch"
+           : axis == AXIS_SEQ ? "seq"
+                              : model_axis_name((ModelAxis)axis);
+}
+
+/* In a group, a logical axis is split by a mesh axis: also by it, where a rule before said so. */
+typedef struct Rule {
     Group group;
-    ModelAxis axis;
+    int axis; /* logical */
     const char *mesh_axis;
-} LayoutRow;
+} Rule;
 
-static const LayoutRow rows[] = {
-    {"tp", GROUP_TABLES, AXIS_VOCAB, "model"},
-    {"tp", GROUP_ATTENTION, AXIS_HEADS, "model"},
-    {"tp", GROUP_ATTENTION, AXIS_KV_HEADS, "model"},
-    {"tp", GROUP_MLP, AXIS_FFN, "model"},
-    {"fsdp", GROUP_TABLES, AXIS_EMBED, "data"},
-    {"fsdp", GROUP_ATTENTION, AXIS_EMBED, "data"},
-    {"fsdp", GROUP_MLP, AXIS_EMBED, "data"},
-    {"2d", GROUP_TABLES, AXIS_VOCAB, "model"},
-    {"2d", GROUP_TABLES, AXIS_EMBED, "data"},
-    {"2d", GROUP_ATTENTION, AXIS_HEADS, "data"},
-    {"2d", GROUP_ATTENTION, AXIS_KV_HEADS, "data"},
-    {"2d", GROUP_ATTENTION, AXIS_EMBED, "model"},
-    {"2d", GROUP_MLP, AXIS_FFN, "model"},
-    {"2d", GROUP_MLP, AXIS_EMBED, "data"},
+static const struct {
+    const char *layout;
+    Rule rule;
+} rows[] = {
+    {"dp", {GROUP_TOKENS, AXIS_BATCH, "dcn"}},
+    {"dp", {GROUP_TOKENS, AXIS_BATCH, "data"}},
+    {"tp", {GROUP_TABLES, AXIS_VOCAB, "model"}},
+    {"tp", {GROUP_ATTENTION, AXIS_HEADS, "model"}},
+    {"tp", {GROUP_ATTENTION, AXIS_KV_HEADS, "model"}},
+    {"tp", {GROUP_MLP, AXIS_FFN, "model"}},
+    {"tp-scatter", {GROUP_TABLES, AXIS_VOCAB, "model"}},
+    {"tp-scatter", {GROUP_ATTENTION, AXIS_HEADS, "model"}},
+    {"tp-scatter", {GROUP_ATTENTION, AXIS_KV_HEADS, "model"}},
+    {"tp-scatter", {GROUP_MLP, AXIS_FFN, "model"}},
+    {"tp-scatter", {GROUP_ACTIVATIONS, AXIS_SEQ, "model"}},
+    {"fsdp", {GROUP_TOKENS, AXIS_BATCH, "dcn"}},
+    {"fsdp", {GROUP_TOKENS, AXIS_BATCH, "data"}},
+    {"fsdp", {GROUP_TABLES, AXIS_EMBED, "data"}},
+    {"fsdp", {GROUP_ATTENTION, AXIS_EMBED, "data"}},
+    {"fsdp", {GROUP_MLP, AXIS_EMBED, "data"}},
+    {"2d", {GROUP_TOKENS, AXIS_BATCH, "dcn"}},
+    {"2d", {GROUP_TOKENS, AXIS_BATCH, "data"}},
+    {"2d", {GROUP_TABLES, AXIS_VOCAB, "model"}},
+    {"2d", {GROUP_TABLES, AXIS_EMBED, "data"}},
+    {"2d", {GROUP_ATTENTION, AXIS_HEADS, "data"}},
+    {"2d", {GROUP_ATTENTION, AXIS_KV_HEADS, "data"}},
+    {"2d", {GROUP_ATTENTION, AXIS_EMBED, "model"}},
+    {"2d", {GROUP_MLP, AXIS_FFN, "model"}},
+    {"2d", {GROUP_MLP, AXIS_EMBED, "data"}},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
-/* Mesh axes of the batch, major to minor. */
-static const struct {
-    const char *layout, *axis[2];
-} batches[] = {
-    {"dp", {"dcn", "data"}},
-    {"tp", {NULL, NULL}},
-    {"fsdp", {"dcn", "data"}},
-    {"2d", {"dcn", "data"}},
-};
-enum { N_LAYOUTS = sizeof batches / sizeof *batches };
+static const char *const layouts[] = {"dp", "tp", "tp-scatter", "fsdp", "2d"};
+enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
 const char *layout_name(size_t i)
 {
-    return i < N_LAYOUTS ? batches[i].layout : NULL;
+    return i < N_LAYOUTS ? layouts[i] : NULL;
 }
 
-/* The layouts that a product names, by index in batches. */
-typedef struct Product {
-    int n;
-    size_t layout[N_LAYOUTS];
-} Product;
+enum { MOST_RULES = N_LAYOUTS * N_ROWS };
 
-static int parse_layout(const char *text, Product *product, cvn_err *err)
+typedef struct Rules {
+    int n;
+    Rule rule[MOST_RULES]; /* [n] */
+} Rules;
+
+/* ---- layouts by name ---- */
+
+static int named_rules(const char *text, Rules *rules, cvn_err *err)
 {
-    *product = (Product){0};
+    bool named[N_LAYOUTS] = {false};
     for (const char *p = text;; p++) {
         size_t length = strcspn(p, "+"), i = 0;
         while (i < N_LAYOUTS &&
-               (strlen(batches[i].layout) != length || memcmp(batches[i].layout, p, length) != 0))
+               (strlen(layouts[i]) != length || memcmp(layouts[i], p, length) != 0))
             i++;
-        if (i == N_LAYOUTS || product->n == N_LAYOUTS)
+        if (i == N_LAYOUTS || named[i])
             return err_set(err, CVN_EINVAL,
-                           "\"%.64s\" is no layout; there are dp, tp, fsdp, 2d, and products of "
-                           "them such as fsdp+tp",
+                           "\"%.64s\" is no layout; there are dp, tp, tp-scatter, fsdp, 2d, "
+                           "products of them such as fsdp+tp, and rules in a file, FILE.json",
                            text);
-        product->layout[product->n++] = i;
+        named[i] = true;
+        for (int r = 0; r < N_ROWS; r++)
+            if (strcmp(rows[r].layout, layouts[i]) == 0)
+                rules->rule[rules->n++] = rows[r].rule;
         p += length;
         if (!*p)
             return CVN_OK;
     }
 }
+
+/* ---- rules from a file ---- */
+
+typedef struct RuleFile {
+    const char *path;
+    const Mesh *mesh;
+    Arena *arena;
+    Rules *rules;
+    cvn_err *err;
+} RuleFile;
+
+/* Which logical axes a group has. */
+static bool group_has(Group group, int axis)
+{
+    switch (group) {
+    case GROUP_TOKENS:
+        return axis == AXIS_BATCH;
+    case GROUP_ACTIVATIONS:
+        return axis == AXIS_SEQ || axis == AXIS_EMBED;
+    case GROUP_TABLES:
+        return axis == AXIS_VOCAB || axis == AXIS_EMBED;
+    case GROUP_ATTENTION:
+        return axis == AXIS_HEADS || axis == AXIS_KV_HEADS || axis == AXIS_HEAD_DIM ||
+               axis == AXIS_EMBED;
+    case GROUP_MLP:
+        return axis == AXIS_FFN || axis == AXIS_EMBED;
+    case GROUP_COUNT:
+        break;
+    }
+    return false;
+}
+
+static int read_mesh_axis(const RuleFile *f, Group group, int axis, const json_t *value)
+{
+    const char *name = json_string_value(value);
+    if (!name)
+        return err_set(f->err, CVN_EFORMAT,
+                       "%s: %s.%s must be the name of a mesh axis, or a list of such", f->path,
+                       group_names[group], logical_name(axis));
+    if (mesh_axis(f->mesh, name, strlen(name)) < 0)
+        return err_set(f->err, CVN_EINVAL,
+                       "%s: %s.%s names \"%.64s\", which is no axis of the mesh; see --mesh",
+                       f->path, group_names[group], logical_name(axis), name);
+    if (f->rules->n == MOST_RULES)
+        return err_set(f->err, CVN_EFORMAT, "%s has more than %d rules", f->path, MOST_RULES);
+    f->rules->rule[f->rules->n++] = (Rule){group, axis, arena_string(f->arena, name)};
+    return CVN_OK;
+}
+
+static int read_axis(const RuleFile *f, Group group, const char *name, const json_t *value)
+{
+    int axis = 0;
+    while (axis < LOGICAL_AXES && (!group_has(group, axis) || strcmp(logical_name(axis), name)))
+        axis++;
+    if (axis == LOGICAL_AXES)
+        return err_set(f->err, CVN_EFORMAT, "%s: %s have no axis \"%.64s\"; see docs/SHARDING.md",
+                       f->path, group_names[group], name);
+    if (!json_is_array(value))
+        return read_mesh_axis(f, group, axis, value);
+    for (size_t i = 0; i < json_array_size(value); i++)
+        if (read_mesh_axis(f, group, axis, json_array_get(value, i)))
+            return f->err ? f->err->code : CVN_EFORMAT;
+    return CVN_OK;
+}
+
+static int read_group(const RuleFile *f, const char *name, json_t *value)
+{
+    int group = 0;
+    const char *axis;
+    json_t *mesh_axes;
+    while (group < GROUP_COUNT && strcmp(group_names[group], name) != 0)
+        group++;
+    if (group == GROUP_COUNT)
+        return err_set(f->err, CVN_EFORMAT,
+                       "%s: \"%.64s\" is none of tokens, tables, attention, mlp, activations",
+                       f->path, name);
+    if (!json_is_object(value))
+        return err_set(f->err, CVN_EFORMAT, "%s: %s must be an object", f->path, name);
+    json_object_foreach(value, axis,
+                        mesh_axes) if (read_axis(f, (Group)group, axis, mesh_axes)) return f->err
+        ? f->err->code
+        : CVN_EFORMAT;
+    return CVN_OK;
+}
+
+static int rules_from_file(const char *path, const Mesh *mesh, Arena *arena, Rules *rules,
+                           cvn_err *err)
+{
+    cvn_err own = {0};
+    RuleFile f = {path, mesh, arena, rules, err ? err : &own};
+    json_t *root = json_object_read(path, f.err);
+    const char *name;
+    json_t *value;
+    int code = root ? CVN_OK : f.err->code;
+    json_object_foreach(root, name, value) if (code == CVN_OK) code = read_group(&f, name, value);
+    json_decref(root);
+    return code;
+}
+
+static bool is_file(const char *layout)
+{
+    size_t n = strlen(layout);
+    return n > 5 && strcmp(layout + n - 5, ".json") == 0;
+}
+
+/* ---- marks ---- */
 
 static int32_t gcd(int64_t a, int64_t b)
 {
@@ -127,48 +266,83 @@ static Group group_of(const Param *p)
     return GROUP_ATTENTION;
 }
 
-static void mark_weight(cvn_graph *g, const Mesh *mesh, const Product *product, const Param *param,
+/* Splits dimension d by all rules for a logical axis of a group. */
+static void split_by_rules(cvn_graph *g, const Mesh *mesh, const Rules *rules, Group group,
+                           int axis, cvn_spec *spec, int d, int64_t n)
+{
+    for (int r = 0; r < rules->n; r++)
+        if (rules->rule[r].group == group && rules->rule[r].axis == axis)
+            split(g, mesh, spec, d, n, rules->rule[r].mesh_axis);
+}
+
+static void mark_weight(cvn_graph *g, const Mesh *mesh, const Rules *rules, const Param *param,
                         cvn_value *v)
 {
     Group group = group_of(param);
     cvn_spec spec = {.rank = v->type.rank, .priority = 1};
     if (group == GROUP_COUNT && param->init != INIT_ONES)
         return; /* biases follow what they are added to */
-    for (int i = 0; i < product->n; i++)
-        for (int r = 0; r < N_ROWS; r++) {
-            if (strcmp(rows[r].layout, batches[product->layout[i]].layout) != 0 ||
-                rows[r].group != group)
-                continue;
-            for (int d = 0; d < param->rank; d++)
-                if (param->axis[d] == rows[r].axis)
-                    split(g, mesh, &spec, d, param->dims[d], rows[r].mesh_axis);
-        }
+    for (int r = 0; r < rules->n && group != GROUP_COUNT; r++)
+        for (int d = 0; d < param->rank; d++)
+            if (rules->rule[r].group == group && (int)param->axis[d] == rules->rule[r].axis)
+                split(g, mesh, &spec, d, param->dims[d], rules->rule[r].mesh_axis);
     cvn_mark_sharding(g, v, &spec);
 }
 
-static void mark_batch(cvn_graph *g, const Mesh *mesh, const Product *product, cvn_value *v)
+static void mark_batch(cvn_graph *g, const Mesh *mesh, const Rules *rules, cvn_value *v)
 {
     cvn_spec spec = {.rank = v->type.rank};
-    for (int i = 0; i < product->n; i++)
-        for (int k = 0; k < 2; k++)
-            if (batches[product->layout[i]].axis[k])
-                split(g, mesh, &spec, 0, v->type.dim[0], batches[product->layout[i]].axis[k]);
+    split_by_rules(g, mesh, rules, GROUP_TOKENS, AXIS_BATCH, &spec, 0, v->type.dim[0]);
     cvn_mark_sharding(g, v, &spec);
 }
 
-int llama_mark(cvn_graph *g, const LlamaConfig *config, const Mesh *mesh, const char *layout,
-               cvn_err *err)
+static bool has_group(const Rules *rules, Group group)
 {
-    Product product;
+    for (int r = 0; r < rules->n; r++)
+        if (rules->rule[r].group == group)
+            return true;
+    return false;
+}
+
+/* What the embedding gives, [batch, seq, embed]; what is added to it follows. A sequence that its
+   axes do not divide, as the one token of decoding, leaves them to embed. */
+static void mark_activation(cvn_graph *g, const Mesh *mesh, const Rules *rules, cvn_value *v)
+{
+    cvn_spec spec = {.rank = v->type.rank, .priority = 2};
+    if (v->type.rank != 3)
+        return;
+    split_by_rules(g, mesh, rules, GROUP_TOKENS, AXIS_BATCH, &spec, 0, v->type.dim[0]);
+    for (int r = 0; r < rules->n; r++) {
+        if (rules->rule[r].group != GROUP_ACTIVATIONS)
+            continue;
+        int at = mesh_axis(mesh, rules->rule[r].mesh_axis, strlen(rules->rule[r].mesh_axis));
+        bool along =
+            rules->rule[r].axis == AXIS_SEQ && at >= 0 && v->type.dim[1] % mesh->axis[at].size == 0;
+        split(g, mesh, &spec, along ? 1 : 2, v->type.dim[along ? 1 : 2], rules->rule[r].mesh_axis);
+    }
+    cvn_mark_sharding(g, v, &spec);
+}
+
+static void mark_activations(cvn_graph *g, const Mesh *mesh, const Rules *rules,
+                             const char *embedding)
+{
+    for (Op *op = g->first; op && has_group(rules, GROUP_ACTIVATIONS); op = op->next) {
+        const Op *table = op->n_operands ? op->operand[0]->def : NULL;
+        while (table && table->kind == OP_CONVERT)
+            table = table->operand[0]->def;
+        if (op->kind == OP_GATHER && table->kind == OP_PARAMETER &&
+            strcmp(table->attr.name, embedding) == 0)
+            mark_activation(g, mesh, rules, op->result[0]);
+    }
+}
+
+static void mark_all(cvn_graph *g, const LlamaConfig *config, const Mesh *mesh, const Rules *rules,
+                     Arena *arena)
+{
     ParamList list;
-    Arena arena;
     Map names;
-    if (parse_layout(layout, &product, err))
-        return CVN_EINVAL;
-    if (arena_init(&arena, err))
-        return CVN_EMEM;
-    params_list(&list, config, &arena);
-    map_init(&names, &arena);
+    params_list(&list, config, arena);
+    map_init(&names, arena);
     for (int i = 0; i < list.n; i++)
         *map_put(&names, list.param[i].name, strlen(list.param[i].name), NULL) = (uint64_t)i;
     for (int i = 0; i < g->n_parameters; i++) {
@@ -176,10 +350,26 @@ int llama_mark(cvn_graph *g, const LlamaConfig *config, const Mesh *mesh, const 
         const char *name = v->def->attr.name;
         const uint64_t *at = map_get(&names, name, strlen(name));
         if (at)
-            mark_weight(g, mesh, &product, &list.param[*at], v);
+            mark_weight(g, mesh, rules, &list.param[*at], v);
         else if (strcmp(name, "tokens") == 0 || strcmp(name, "targets") == 0)
-            mark_batch(g, mesh, &product, v);
+            mark_batch(g, mesh, rules, v);
+    }
+    mark_activations(g, mesh, rules, params_find(&list, PARAM_EMBED, -1)->name);
+}
+
+int llama_mark(cvn_graph *g, const LlamaConfig *config, const Mesh *mesh, const char *layout,
+               cvn_err *err)
+{
+    Rules rules = {0};
+    Arena arena;
+    if (arena_init(&arena, err))
+        return CVN_EMEM;
+    int code = is_file(layout) ? rules_from_file(layout, mesh, &arena, &rules, err)
+                               : named_rules(layout, &rules, err);
+    if (code == CVN_OK) {
+        mark_all(g, config, mesh, &rules, &arena);
+        code = cvn_graph_check(g, err);
     }
     arena_free(&arena);
-    return cvn_graph_check(g, err);
+    return code;
 }

@@ -59,11 +59,18 @@ const Reshard *part_plan(Part *p, const cvn_type *type, const Sharding *from, co
     return (const Reshard *)(uintptr_t)*at;
 }
 
-static const Version *best_version(Part *p, const cvn_value *v, const Sharding *want,
-                                   const Reshard **plan)
+/* A gathered weight is forgotten when so many operations did not need it, and gathered again for
+   the backward pass: about a layer of weights is whole at a time (Rajbhandari et al. 2019,
+   arXiv:1910.02054), and not all of them. */
+enum { KEEP_OPS = 100 };
+
+static Version *best_version(Part *p, const cvn_value *v, const Sharding *want,
+                             const Reshard **plan)
 {
-    const Version *best = NULL;
-    for (const Version *a = p->version[v->id]; a; a = a->next) {
+    Version *best = NULL;
+    for (Version *a = p->version[v->id]; a; a = a->next) {
+        if (a->gathered && p->op - a->used > KEEP_OPS)
+            continue;
         const Reshard *way = part_plan(p, &v->type, &a->sharding, want);
         if (best && way->cost >= (*plan)->cost)
             continue;
@@ -73,9 +80,10 @@ static const Version *best_version(Part *p, const cvn_value *v, const Sharding *
     return best;
 }
 
-static void add_version(Part *p, const cvn_value *v, const Sharding *sharding, cvn_value *local)
+static void add_version(Part *p, const cvn_value *v, const Sharding *sharding, cvn_value *local,
+                        bool gathered)
 {
-    Version version = {*sharding, local, p->version[v->id]};
+    Version version = {*sharding, local, gathered, p->op, p->version[v->id]};
     p->version[v->id] = arena_copy(&p->arena, &version, sizeof version);
 }
 
@@ -227,10 +235,28 @@ double part_cost(Part *p, const cvn_value *v, const Sharding *want)
     return best_version(p, v, want, &plan) ? plan->cost : 0;
 }
 
+/* A parameter, perhaps in another type. */
+static bool is_weight(const cvn_value *v)
+{
+    while (v->def->kind == OP_CONVERT)
+        v = v->def->operand[0];
+    return v->def->kind == OP_PARAMETER;
+}
+
+static bool gathers_more(const Reshard *plan)
+{
+    for (int i = 0; i < plan->n; i++)
+        if (plan->step[i].kind == RESHARD_ALL_GATHER)
+            return true;
+    return false;
+}
+
 cvn_value *part_value(Part *p, const cvn_value *v, const Sharding *want)
 {
     const Reshard *plan = NULL;
-    const Version *from = best_version(p, v, want, &plan);
+    Version *from = best_version(p, v, want, &plan);
+    if (from)
+        from->used = p->op;
     if (from && plan->n == 0)
         return from->local;
     cvn_value *local = NULL;
@@ -242,9 +268,10 @@ cvn_value *part_value(Part *p, const cvn_value *v, const Sharding *want)
             from = best_version(p, v, want, &plan);
         }
     }
+    bool gathers = !local && is_weight(v) && gathers_more(plan);
     if (!local)
         local = reshard(p, v, from, plan);
-    add_version(p, v, want, local);
+    add_version(p, v, want, local, gathers);
     return local;
 }
 
@@ -268,7 +295,7 @@ static void partition_op(Part *p, const Op *op)
         Sharding natural = choice_sharding(&rule, &choice, op->n_operands + i, v->type.rank);
         if (v->name && !local->name)
             local->name = arena_string(&p->emit.g->arena, v->name);
-        add_version(p, v, &natural, local);
+        add_version(p, v, &natural, local, false);
     }
 }
 
@@ -280,7 +307,7 @@ static void add_parameter(Part *p, const cvn_value *v)
     cvn_value *x = cvn_parameter(g, arena_string(&g->arena, v->def->attr.name), local);
     if (v->name)
         x->name = arena_string(&g->arena, v->name);
-    add_version(p, v, sharding, x);
+    add_version(p, v, sharding, x, false);
     p->report->parameter[p->report->n_parameters++] = (PartitionTensor){v->type, local, *sharding};
 }
 
@@ -324,7 +351,7 @@ static int partition(Part *p, cvn_err *err)
     r->output = arena_array(&r->arena, (size_t)g->n_outputs, sizeof *r->output);
     for (int i = 0; i < g->n_parameters; i++)
         add_parameter(p, g->parameter[i]);
-    for (const Op *op = g->first; op && !p->emit.g->err.code; op = op->next)
+    for (const Op *op = g->first; op && !p->emit.g->err.code; op = op->next, p->op++)
         if (op->kind != OP_PARAMETER && !p->constant[op->result[0]->id])
             partition_op(p, op);
     add_outputs(p, g->output, g->n_outputs);

@@ -15,6 +15,8 @@ typedef struct Choice {
 typedef struct Version {
     Sharding sharding;
     cvn_value *local;
+    bool gathered;        /* of a weight: not kept for long, see KEEP_OPS */
+    int64_t used;         /* the operation of the whole graph that needed it last, by number */
     struct Version *next; /* an older one, or NULL */
 } Version;
 
@@ -23,6 +25,7 @@ typedef struct Part {
     const Mesh *mesh;
     const Sharding *sharding; /* [n_values], where propagation wants each value */
     bool *constant;           /* [n_values], see shard_constants */
+    int64_t op;               /* number of the operation at hand */
     Version **version;        /* [n_values], none for constants that nothing asked for */
     Emit emit;                /* the local graph */
     Arena arena;              /* scratch */

@@ -1,6 +1,9 @@
 #include "shard/passes.h"
 
+#include "shard/partition.h"
 #include "shard/propagate.h"
+
+#include <stdlib.h>
 
 /* Every value that a mark splits, directly or not, gets its spec. */
 static int pass_propagate(cvn_graph *g, bool *changed, cvn_err *err)
@@ -30,8 +33,67 @@ static int pass_propagate(cvn_graph *g, bool *changed, cvn_err *err)
     return code;
 }
 
+/* g gets the operations of another graph in the place of its own. */
+static int take_over(cvn_graph *g, const cvn_graph *other, cvn_err *err)
+{
+    cvn_value **map = calloc(other->n_values + (size_t)1, sizeof *map);
+    if (!map)
+        return err_set(err, CVN_EMEM, "no memory to copy graph '%s'", g->name);
+    g->first = g->last = NULL;
+    g->n_ops = 0;
+    g->n_values = 0;
+    g->n_parameters = g->n_outputs = 0;
+    for (const Op *op = other->first; op && !g->err.code; op = op->next) {
+        cvn_value **operand = arena_array(&g->arena, (size_t)op->n_operands, sizeof *operand);
+        for (int i = 0; i < op->n_operands; i++)
+            operand[i] = map[op->operand[i]->id];
+        cvn_value *first = graph_add_like(g, op, operand);
+        for (int i = 0; i < op->n_results && !g->err.code; i++)
+            map[op->result[i]->id] = first->def->result[i];
+    }
+    for (int i = 0; i < other->n_outputs && !g->err.code; i++) {
+        const Output *output = &other->output[i];
+        if (output->into)
+            cvn_output_into(g, map[output->value->id], map[output->into->id]);
+        else
+            cvn_output(g, map[output->value->id]);
+    }
+    free(map);
+    return cvn_graph_check(g, err);
+}
+
+/* The graph becomes the one that every device runs. */
+static int pass_partition(cvn_graph *g, bool *changed, cvn_err *err)
+{
+    Mesh mesh;
+    ShardResult result;
+    PartitionReport report;
+    cvn_graph *local;
+    if (!g->mesh)
+        return err_set(err, CVN_EINVAL,
+                       "partition needs a mesh; give one with --mesh data=2,model=2");
+    if (mesh_parse(&mesh, g->mesh, &g->arena, err))
+        return CVN_EINVAL;
+    int code = shard_propagate(g, &mesh, &result, err);
+    if (code)
+        return code;
+    code = shard_partition(g, &mesh, &result, &local, &report, err);
+    shard_result_free(&result);
+    if (code)
+        return code;
+    partition_report_free(&report);
+    code = take_over(g, local, err);
+    cvn_graph_free(local);
+    if (code)
+        return code;
+    *changed = true;
+    return CVN_OK;
+}
+
 const GraphPass shard_passes[] = {
     {"propagate", "give every value the spec that follows from the marks, for --mesh",
      pass_propagate},
+    {"partition", "make the graph that each device of --mesh runs, with collectives",
+     pass_partition},
     {NULL, NULL, NULL},
 };
