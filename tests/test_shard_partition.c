@@ -273,6 +273,37 @@ static void gathered_weights_are_not_kept_for_long(void **state)
     (void)state;
 }
 
+/* Two products over a split dimension, added: one reduction. */
+static void partial_sums_are_added_before_they_are_reduced(void **state)
+{
+    cvn_graph *g = parse("graph @g { %x: f32[8,6]<_,m> = parameter {name=\"x\"}\n"
+                         "%w: f32[10,6]<_,m> = parameter {name=\"w\"}\n"
+                         "%u: f32[10,6]<_,m> = parameter {name=\"u\"}\n"
+                         "%a: f32[8,10] = dot_general %x, %w {lhs_contract=[1], rhs_contract=[1]}\n"
+                         "%b: f32[8,10] = dot_general %x, %u {lhs_contract=[1], rhs_contract=[1]}\n"
+                         "%c: f32[8,10] = dot_general %x, %w {lhs_contract=[1], rhs_contract=[1]}\n"
+                         "%d: f32[8,10] = add %a, %b\n %y: f32[8,10] = add %d, %c\n return %y }"),
+              *local;
+    Mesh mesh = mesh_of("m=3");
+    PartitionReport report;
+    cvn_err err = {0};
+    void **inputs = random_inputs(g, 5, false), *whole[1], *parts[1];
+    if (shard_make(g, &mesh, &local, &report, &err) ||
+        interp_run_one(g, (const void *const *)inputs, whole, &err) ||
+        shard_run(local, &mesh, &report, (const void *const *)inputs, parts, &err))
+        fail_msg("%s", err.message);
+    assert_int_equal(report.count[OP_ALL_REDUCE], 1);
+    assert_int_equal(report.n_collectives, 1);
+    assert_true(shard_difference(&g->output[0].value->type, whole[0], parts[0]) < 1e-5);
+    free(whole[0]);
+    free(parts[0]);
+    random_free(inputs, g->n_parameters);
+    partition_report_free(&report);
+    cvn_graph_free(local);
+    cvn_graph_free(g);
+    (void)state;
+}
+
 /* What the comparison is worth: with one collective's groups wrong, shards no longer compute what
    the whole does. */
 static void a_wrong_group_is_caught(void **state)
@@ -314,6 +345,7 @@ int main(void)
         cmocka_unit_test(the_pass_makes_the_graph_of_a_device),
         cmocka_unit_test(gathered_weights_are_not_kept_for_long),
         cmocka_unit_test(a_wrong_group_is_caught),
+        cmocka_unit_test(partial_sums_are_added_before_they_are_reduced),
         cmocka_unit_test(random_graphs_compute_the_same_in_shards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -277,8 +277,32 @@ cvn_value *part_value(Part *p, const cvn_value *v, const Sharding *want)
 
 /* ---- the graph ---- */
 
+/* The only version of a value that only one operation needs, when it is a partial sum. */
+static const Version *partial_sum(const Part *p, const cvn_value *v)
+{
+    const Version *only = p->version[v->id];
+    bool partial = only && !only->next && only->sharding.unreduced.n > 0 && p->uses[v->id] == 1;
+    return partial && only->sharding.how == CVN_SUM ? only : NULL;
+}
+
+/* Partial sums over the same devices are added before they are reduced: once, not twice. So are the
+   gradients that a value gets from several products. */
+static bool add_partial_sums(Part *p, const Op *op)
+{
+    if (op->kind != OP_ADD)
+        return false;
+    const Version *a = partial_sum(p, op->operand[0]), *b = partial_sum(p, op->operand[1]);
+    if (!a || !b || !sharding_same(&a->sharding, &b->sharding))
+        return false;
+    cvn_value *sum = cvn_add(p->emit.g, a->local, b->local);
+    add_version(p, op->result[0], &a->sharding, sum, false);
+    return true;
+}
+
 static void partition_op(Part *p, const Op *op)
 {
+    if (add_partial_sums(p, op))
+        return;
     Rule rule = factor_rule(op, &p->arena);
     Choice choice;
     part_choose(p, op, &rule, &choice);
@@ -346,6 +370,7 @@ static int partition(Part *p, cvn_err *err)
     p->version = arena_array(&p->arena, n, sizeof(Version *));
     map_init(&p->plans, &p->arena);
     shard_constants(g, p->constant);
+    p->uses = graph_uses(g, &p->arena);
     PartitionReport *r = p->report;
     r->parameter = arena_array(&r->arena, (size_t)g->n_parameters, sizeof *r->parameter);
     r->output = arena_array(&r->arena, (size_t)g->n_outputs, sizeof *r->output);

@@ -25,6 +25,7 @@ typedef struct Part {
     const Mesh *mesh;
     const Sharding *sharding; /* [n_values], where propagation wants each value */
     bool *constant;           /* [n_values], see shard_constants */
+    const uint32_t *uses;     /* [n_values] */
     int64_t op;               /* number of the operation at hand */
     Version **version;        /* [n_values], none for constants that nothing asked for */
     Emit emit;                /* the local graph */
