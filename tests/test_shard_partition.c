@@ -314,6 +314,7 @@ static void a_wrong_group_is_caught(void **state)
                          "return %y }");
     Mesh mesh = mesh_of("data=2,model=2");
     cvn_err err = {0};
+    static const int64_t wrong[] = {0, 2, 1, 3};
     for (int planted = 0; planted < 2; planted++) {
         PartitionReport report;
         cvn_graph *local;
@@ -322,7 +323,7 @@ static void a_wrong_group_is_caught(void **state)
             fail_msg("%s", err.message);
         for (Op *op = local->first; op; op = op->next)
             if (op->kind == OP_ALL_REDUCE && planted)
-                op->attr.groups.v = (const int64_t[]){0, 2, 1, 3};
+                op->attr.groups.v = wrong;
         if (interp_run_one(g, (const void *const *)inputs, whole, &err) ||
             shard_run(local, &mesh, &report, (const void *const *)inputs, parts, &err))
             fail_msg("%s", err.message);
