@@ -1,0 +1,193 @@
+/*
+ * A training step on devices of one process, with the kernels that really run: the loss, and every weight after a
+ * step against its gradient, are those of one device, for each layout on meshes of 1 to 8 devices. Also that the
+ * same mesh gives the same bits again.
+ */
+#include "grad/grad.h"
+#include "graph/simplify.h"
+#include "mesh_support.h"
+#include "model/llama.h"
+#include "shard/layouts.h"
+#include "shard/partition.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+static LlamaConfig tiny(bool grouped)
+{
+    LlamaConfig c = llama_config_default();
+    c.dim = grouped ? 32 : 24;
+    c.n_layers = 2;
+    c.n_heads = grouped ? 8 : 6;
+    c.n_kv_heads = grouped ? 2 : 6;
+    c.head_dim = 4;
+    c.ffn = grouped ? 48 : 40;
+    c.vocab = grouped ? 64 : 50;
+    c.max_context = 16;
+    return c;
+}
+
+/* Parameters: weights, tokens, targets. Outputs: the loss, and the weights, in place. */
+static cvn_graph *step_graph(const LlamaConfig *config, int64_t batch, int64_t seq)
+{
+    cvn_err err = {0};
+    cvn_graph *g = cvn_graph_new("train", &err);
+    ParamList params;
+    assert_non_null(g);
+    params_list(&params, config, &g->arena);
+    cvn_value **weight = arena_array(&g->arena, (size_t)params.n, sizeof *weight);
+    cvn_value **gradient = arena_array(&g->arena, (size_t)params.n, sizeof *gradient);
+    for (int i = 0; i < params.n; i++)
+        weight[i] =
+            cvn_parameter(g, params.param[i].name,
+                          cvn_type_make(CVN_F32, params.param[i].rank, params.param[i].dims));
+    cvn_value *tokens = cvn_parameter(g, "tokens", CVN_TYPE(CVN_I32, batch, seq));
+    cvn_value *targets = cvn_parameter(g, "targets", CVN_TYPE(CVN_I32, batch, seq));
+    LlamaLoss loss;
+    if (llama_loss(g, config, CVN_F32, weight, tokens, targets, &loss, &err) ||
+        graph_gradient(g, loss.mean, params.n, weight, gradient, &err))
+        fail_msg("%s", err.message);
+    cvn_output(g, loss.mean);
+    for (int i = 0; i < params.n; i++) {
+        cvn_value *move = cvn_multiply(g, gradient[i], cvn_splat(g, weight[i]->type, 0.1));
+        cvn_output_into(g, cvn_subtract(g, weight[i], move), weight[i]);
+    }
+    if (graph_simplify(g, NULL, &err) || graph_verify(g, &err))
+        fail_msg("%s", err.message);
+    return g;
+}
+
+static void **whole_inputs(const cvn_graph *g, int64_t vocab)
+{
+    void **in = calloc((size_t)g->n_parameters, sizeof *in);
+    uint64_t state = 3;
+    for (int p = 0; p < g->n_parameters; p++) {
+        const cvn_type *type = &g->parameter[p]->type;
+        const char *name = g->parameter[p]->def->attr.name;
+        in[p] = calloc(cvn_type_bytes(type) + 1, 1);
+        for (int64_t i = 0; i < cvn_type_elements(type); i++) {
+            double random = (double)(splitmix(&state) % 2001) / 1000 - 1;
+            double value = type->dtype == CVN_I32 ? (double)(i * 7 % vocab)
+                           : strstr(name, "norm") ? 1 + 0.1 * random
+                                                  : 0.25 * random;
+            element_set(type->dtype, in[p], i, value);
+        }
+    }
+    return in;
+}
+
+/* Two steps of the local graph on n devices; the outputs [n_outputs], whole, each to be freed. */
+static void run_steps(const cvn_graph *local, const Mesh *mesh, const PartitionReport *r,
+                      void **inputs, void **whole)
+{
+    cvn_err err = {0};
+    Plan *plan = NULL;
+    int n = mesh->n_devices, np = r->n_parameters, no = r->n_outputs;
+    Comm *comm = comm_new(n, NULL, &err);
+    DeviceGroup *group = group_new(comm, 1 + (n == 2), NULL, &err);
+    CompileOptions options = {.backend = cpu_backend(), .n_threads = group_threads(group)};
+    void **in = calloc((size_t)(n * np), sizeof *in), **out = calloc((size_t)(n * no), sizeof *out);
+    const void **part = calloc((size_t)n, sizeof *part);
+    if (compile_graph(local, &options, &plan, &err))
+        fail_msg("%s", err.message);
+    for (int d = 0; d < n; d++)
+        for (int i = 0; i < np; i++) {
+            const PartitionTensor *t = &r->parameter[i];
+            in[d * np + i] = calloc(cvn_type_bytes(&t->local) + 1, 1);
+            shard_scatter(mesh, &t->sharding, &t->global, inputs[i], d, in[d * np + i]);
+        }
+    for (int step = 0; step < 2; step++)
+        if (group_run(group, plan, in, out, &err))
+            fail_msg("%s", err.message);
+    for (int i = 0; i < no; i++) {
+        const PartitionTensor *t = &r->output[i];
+        whole[i] = calloc(cvn_type_bytes(&t->global) + 1, 1);
+        for (int d = 0; d < n; d++)
+            part[d] = out[d * no + i];
+        shard_gather(mesh, &t->sharding, &t->global, part, whole[i]);
+    }
+    random_free(in, n * np);
+    free(out);
+    free(part);
+    plan_free(plan);
+    group_free(group);
+    comm_free(comm);
+}
+
+static cvn_graph *cut(const LlamaConfig *config, const Mesh *mesh, const char *layout,
+                      PartitionReport *report)
+{
+    cvn_err err = {0};
+    ShardResult result;
+    cvn_graph *g = step_graph(config, 6, 4), *local = NULL;
+    if (llama_mark(g, config, mesh, layout, &err) || shard_propagate(g, mesh, &result, &err) ||
+        shard_partition(g, mesh, &result, &local, report, &err))
+        fail_msg("%s: %s", layout, err.message);
+    shard_result_free(&result);
+    cvn_graph_free(g);
+    return local;
+}
+
+static void compare(bool grouped, const char *layout, const char *mesh_text, bool again)
+{
+    LlamaConfig config = tiny(grouped);
+    PartitionReport alone, report;
+    Mesh one, mesh;
+    cvn_err err = {0};
+    if (mesh_parse(&one, "", NULL, &err) || mesh_parse(&mesh, mesh_text, NULL, &err))
+        fail_msg("%s", err.message);
+    cvn_graph *g = cut(&config, &one, "dp", &alone), *local = cut(&config, &mesh, layout, &report);
+    void **inputs = whole_inputs(g, config.vocab);
+    int n = alone.n_outputs;
+    void **want = calloc((size_t)n, sizeof *want), **got = calloc((size_t)n, sizeof *got);
+    run_steps(g, &one, &alone, inputs, want);
+    run_steps(local, &mesh, &report, inputs, got);
+    for (int i = 0; i < n; i++) {
+        const cvn_type *type = &report.output[i].global;
+        double worst = 0, scale = 0;
+        for (int64_t k = 0; k < cvn_type_elements(type); k++) {
+            double a = element_get(type->dtype, want[i], k),
+                   b = element_get(type->dtype, got[i], k);
+            worst = fmax(worst, isfinite(a - b) ? fabs(a - b) : INFINITY);
+            scale = fmax(scale, fabs(a));
+        }
+        if (!(worst <= 1e-5 * scale))
+            fail_msg("%s on %s: output %d is off by %g of %g", layout, mesh_text, i, worst, scale);
+    }
+    if (again) {
+        void **more = calloc((size_t)n, sizeof *more);
+        run_steps(local, &mesh, &report, inputs, more);
+        for (int i = 0; i < n; i++)
+            assert_memory_equal(more[i], got[i], cvn_type_bytes(&report.output[i].global));
+        random_free(more, n);
+    }
+    random_free(inputs, alone.n_parameters);
+    random_free(want, n);
+    random_free(got, n);
+    partition_report_free(&alone);
+    partition_report_free(&report);
+    cvn_graph_free(g);
+    cvn_graph_free(local);
+}
+
+static void a_step_on_a_mesh_is_the_step_on_one_device(void **state)
+{
+    (void)state;
+    static const char *const layouts[] = {"dp", "tp", "fsdp", "2d", "fsdp+tp"};
+    static const char *const meshes[] = {"data=1",         "data=2",         "model=3",
+                                         "data=2,model=2", "data=3,model=2", "data=2,model=4"};
+    for (int l = 0; l < 5; l++)
+        for (int m = 0; m < 6; m++)
+            compare((l + m) % 2, layouts[l], meshes[m], m == 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_on_a_mesh_is_the_step_on_one_device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
