@@ -104,9 +104,10 @@ int ranks_agree(const char *what, uint64_t hash, cvn_err *err)
     return ranks.cluster ? cluster_agree(ranks.cluster, what, hash, err) : CVN_OK;
 }
 
-void ranks_failed(const cvn_err *err)
+bool ranks_failed(const cvn_err *err)
 {
     ranks.failure = *err;
+    return !ranks.cluster || cluster_claim(ranks.cluster);
 }
 
 int ranks_leave(int status)

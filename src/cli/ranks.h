@@ -16,8 +16,9 @@ int ranks_join(Cluster **out, cvn_err *err);
 /* All ranks call it with what they read: an error on all when they differ. Nothing when this process is alone. */
 int ranks_agree(const char *what, uint64_t hash, cvn_err *err);
 
-/* The command failed with this error: what the other ranks are told. */
-void ranks_failed(const cvn_err *err);
+/* The command failed with this error: what the other ranks are told. False when the user has been told of a failure
+   already. */
+bool ranks_failed(const cvn_err *err);
 
 /* At the end of the program: waits for the others, or ends them when status is not 0. Returns status. */
 int ranks_leave(int status);

@@ -56,7 +56,8 @@ int fail(const cvn_err *err)
 {
     if (err->code == CVN_EINTERRUPTED)
         return EXIT_INTERRUPTED;
-    ranks_failed(err);
+    if (!ranks_failed(err))
+        return EXIT_REFUSED;
     bool color = terminal_colors(stderr);
     fprintf(stderr, "%scaravan:%s %s\n", color ? "\033[1;31m" : "", color ? "\033[0m" : "",
             err->message[0] ? err->message : cvn_code_text(err->code));

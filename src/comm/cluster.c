@@ -109,16 +109,23 @@ static bool talks_to(const Cluster *c, int rank)
     return rank != c->t->rank && (c->t->rank == 0 || rank == 0);
 }
 
+bool cluster_claim(Cluster *c)
+{
+    return !atomic_exchange(&c->reported, true);
+}
+
 /* Devices stop waiting, and the callback ends the process. */
 static void lose(Cluster *c, const cvn_err *err, bool speaks)
 {
+    speaks = cluster_claim(c) && speaks;
     pthread_mutex_lock(&c->lock);
     if (c->comm)
         comm_fail(c->comm, err);
     pthread_mutex_unlock(&c->lock);
-    bool first = !atomic_exchange(&c->reported, true);
+    if (!speaks) /* whoever does is to come first */
+        nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
     if (c->options.lost)
-        c->options.lost(c->options.context, c, err, speaks && first);
+        c->options.lost(c->options.context, c, err, speaks);
 }
 
 static void lose_rank(Cluster *c, int rank, const char *how)
@@ -126,7 +133,7 @@ static void lose_rank(Cluster *c, int rank, const char *how)
     cvn_err err = {0};
     err_set(&err, CVN_EIO, "rank %d on %s %s; it was last known at step %lld, and all ranks end",
             rank, c->card[rank].host, how, (long long)c->peer[rank].step);
-    lose(c, &err, c->t->rank == 0 || c->t->rank == 1);
+    lose(c, &err, c->t->rank == (rank == 0 ? 1 : 0));
 }
 
 static void send_note(Cluster *c, int rank, NoteKind kind, const char *text)
@@ -435,7 +442,7 @@ int cluster_open(const ClusterOptions *options, Cluster **out, cvn_err *err)
 
 bool cluster_fail(Cluster *c, const cvn_err *err)
 {
-    bool first = !atomic_exchange(&c->reported, true);
+    bool first = cluster_claim(c);
     if (c->t->rank == 0 || !c->watching)
         return c->t->rank == 0 && first;
     c->failure = *err;

@@ -46,6 +46,9 @@ void cluster_set_comm(Cluster *cluster, Comm *comm);
    on rank 0. `what` is a noun in words: "the training data". */
 int cluster_agree(Cluster *cluster, const char *what, uint64_t hash, cvn_err *err);
 
+/* True the first time in this process: whoever has an error to tell asks, so that it is told once. */
+bool cluster_claim(Cluster *cluster);
+
 /* This rank cannot go on: rank 0 is told, which ends everything. Returns true on the one rank that should tell the
    user, with its own words. The caller then calls cluster_abort. */
 bool cluster_fail(Cluster *cluster, const cvn_err *err);

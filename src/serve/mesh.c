@@ -231,6 +231,9 @@ int engine_mesh_run(EngineMesh *m, MeshProgram *p, void *const *host, int row, v
         for (int i = inputs; i < np; i++)
             memcpy(param[i], host[i], p->plan->parameter[i].bytes);
     }
+    m->steps++;
+    if (m->cluster)
+        cluster_set_step(m->cluster, m->steps);
     int rc = group_run(m->group, p->plan, p->param, p->output, err);
     if (rc)
         return rc;

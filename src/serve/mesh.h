@@ -33,9 +33,10 @@ typedef struct EngineMesh {
     void **shard; /* [n_local * n_weights] the devices' parts of them, in block */
     char *block;  /* owned mapping of block_bytes */
     size_t block_bytes;
-    KvCache *kv; /* [n_local]; no bytes before the first step */
-    int rows;    /* of the caches */
-    int64_t positions;
+    KvCache *kv;       /* [n_local]; no bytes before the first step */
+    int rows;          /* of the caches */
+    int64_t positions; /* of a row of the caches */
+    int64_t steps;     /* run so far: what a failure of a rank says */
 } EngineMesh;
 
 /* A step, ready to run on the devices of this process. */
