@@ -5,10 +5,21 @@
 #include "cli/options.h"
 
 extern const Command command_chat, command_generate, command_score, command_bench, command_init,
-    command_export, command_quantize, command_inspect, command_tokenize, command_train, command_opt;
+    command_export, command_quantize, command_inspect, command_tokenize, command_train,
+    command_plan, command_opt;
 
 const Command *const commands[] = {
-    &command_train,   &command_chat,     &command_generate, &command_score,
-    &command_bench,   &command_init,     &command_export,   &command_quantize,
-    &command_inspect, &command_tokenize, &command_opt,      NULL, /* ends the list */
+    &command_train,
+    &command_chat,
+    &command_generate,
+    &command_score,
+    &command_bench,
+    &command_init,
+    &command_export,
+    &command_quantize,
+    &command_inspect,
+    &command_tokenize,
+    &command_plan,
+    &command_opt,
+    NULL, /* ends the list */
 };

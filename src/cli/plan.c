@@ -1,0 +1,318 @@
+/* caravan plan: what running a model on a mesh takes, without devices or weights. */
+#include "sim/plan.h"
+#include "base/file.h"
+#include "cli/common.h"
+#include "cli/run_model.h"
+#include "cli/terminal.h"
+#include "io/model.h"
+#include "model/presets.h"
+#include "shard/layouts.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PRESET,
+    MODEL,
+    MESH,
+    LAYOUT,
+    TRAIN,
+    PREFILL,
+    SEQ,
+    BATCH,
+    CONTEXT,
+    OPTIMIZER,
+    REMAT,
+    DTYPE,
+    MEMORY,
+    SPECS,
+    SVG,
+    JSON
+};
+
+static const char *preset_name(size_t i)
+{
+    return i < presets_count() ? preset_at(i).name : NULL;
+}
+
+static const char *optimizer_name(size_t i)
+{
+    return i < OPTIMIZER_COUNT ? optimizers[i].name : NULL;
+}
+
+static const char *remat_name(size_t i)
+{
+    return i < REMAT_POLICY_COUNT ? remat_policy_names[i] : NULL;
+}
+
+static const Option *const options[] = {
+    [PRESET] = &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .required = true,
+                               .group = 1, .value = "NAME", .choice = preset_name,
+                               .help = "the shape to plan, one of"},
+    [MODEL] = &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .required = true,
+                              .group = 1, .value = "DIR", .help = "the shape of a model on disk"},
+    [MESH] = &(const Option){"mesh", .kind = ARG_TEXT, .value = "MESH", .fallback = "",
+                             .help = "devices, such as data=32,model=4; none: one device"},
+    [LAYOUT] = &(const Option){"layout", .letter = 'l', .kind = ARG_TEXT, .value = "NAME",
+                               .fallback = "2d",
+                               .help = "how tensors lie on it: dp, tp, fsdp, 2d, "
+                                       "or a product such as fsdp+tp"},
+    [TRAIN] = &(const Option){"train", .kind = ARG_FLAG, .group = 2,
+                              .help = "plan a training step; else a step of decoding"},
+    [PREFILL] = &(const Option){"prefill", .kind = ARG_FLAG, .group = 2,
+                                .help = "plan a prefill of --seq tokens"},
+    [SEQ] = &(const Option){"seq", .letter = 's', .kind = ARG_INT, .low = 1, .high = 1 << 24,
+                            .value = "N", .fallback = "1024", .help = "tokens per row"},
+    [BATCH] = &(const Option){"batch", .letter = 'b', .kind = ARG_INT, .low = 1, .high = 1 << 20,
+                              .value = "B", .fallback = "1", .help = "rows, over all devices"},
+    [CONTEXT] =
+        &(const Option){"context", .letter = 'c', .kind = ARG_INT, .low = 1, .high = 1 << 30,
+                        .value = "N", .help = "positions of the KV cache, else the model's"},
+    [OPTIMIZER] =
+        &(const Option){"optimizer", .kind = ARG_CHOICE, .value = "NAME", .fallback = "adamw",
+                        .choice = optimizer_name, .help = "of training, one of"},
+    [REMAT] = &(const Option){"remat", .kind = ARG_CHOICE, .value = "POLICY", .fallback = "block",
+                              .choice = remat_name,
+                              .help = "what the backward pass computes again, one of"},
+    [DTYPE] = &option_dtype,
+    [MEMORY] = &(const Option){"memory", .kind = ARG_SIZE, .high = 0x1p60, .value = "SIZE",
+                               .fallback = "0",
+                               .help = "of each device: say whether it is enough, 0: do not"},
+    [SPECS] = &(const Option){"specs", .kind = ARG_FLAG,
+                              .help = "list activations too, and who set each spec"},
+    [SVG] = &(const Option){"svg", .kind = ARG_OUTPUT, .value = "FILE",
+                            .help = "draw the mesh and how the weights lie on it"},
+    [JSON] = &option_json,
+    NULL,
+};
+
+static int shape(const Value *v, LlamaConfig *config, cvn_err *err)
+{
+    if (v[PRESET].given)
+        return preset_config(v[PRESET].text, config, err);
+    IoModel model;
+    int code = io_open_files(&model, v[MODEL].text, err);
+    if (!code) {
+        *config = model.config;
+        io_close_model(&model);
+    }
+    return code;
+}
+
+static int make_ask(SimAsk *ask, const Value *v, cvn_err *err)
+{
+    *ask = (SimAsk){.mesh = v[MESH].text,
+                    .layout = v[LAYOUT].text,
+                    .task = v[TRAIN].flag     ? SIM_TRAIN
+                            : v[PREFILL].flag ? SIM_PREFILL
+                                              : SIM_DECODE,
+                    .batch = v[BATCH].integer,
+                    .seq = v[SEQ].integer,
+                    .compute = dtype_of(&v[DTYPE]),
+                    .compile = true};
+    int code = shape(v, &ask->config, err);
+    if (code)
+        return code;
+    if (ask->compute == CVN_DTYPE_COUNT)
+        ask->compute = CVN_BF16;
+    ask->context = v[CONTEXT].given ? v[CONTEXT].integer : ask->config.max_context;
+    ask->train =
+        (TrainStepOptions){.clip = 1,
+                           .remat = (RematPolicy)v[REMAT].integer,
+                           .optimizer = optimizer_defaults((OptimizerKind)v[OPTIMIZER].integer,
+                                                           model_size(&ask->config).params)};
+    if (ask->task == SIM_TRAIN && ask->seq > ask->config.max_context)
+        ask->config.max_context = ask->seq;
+    if (ask->task == SIM_PREFILL && ask->seq > ask->context)
+        return err_set(err, CVN_EINVAL,
+                       "--seq %" PRId64 " does not fit in a context of %" PRId64
+                       "; shorten it or raise --context",
+                       ask->seq, ask->context);
+    return CVN_OK;
+}
+
+/* ---- printing ---- */
+
+static void type_shape(StrBuf *out, const SimTensor *t)
+{
+    strbuf_clear(out);
+    type_print(out, &t->type);
+    strbuf_puts(out, t->spec);
+}
+
+static void size_line(const char *name, double bytes, StrBuf *text)
+{
+    strbuf_clear(text);
+    add_bytes(text, bytes);
+    printf("  %-28s %12s\n", name, text->text);
+}
+
+static void print_memory(const SimAsk *ask, const SimAnswer *a, StrBuf *text)
+{
+    printf("memory of each device\n");
+    for (int role = 0; role < SIM_ACTIVATION; role++)
+        if (a->role_bytes[role] > 0)
+            size_line(sim_role_names[role], a->role_bytes[role], text);
+    size_line("activations and buffers", a->temporaries, text);
+    if (ask->task == SIM_TRAIN)
+        size_line("  of these gradients, at most", a->gradients, text);
+    size_line("together", a->total, text);
+}
+
+static void print_tensors(const SimAnswer *a, bool all, StrBuf *text)
+{
+    printf("\n%-20s %6s  %-52s %12s\n", "tensors", "count", "shape and spec", "per device");
+    for (int i = 0; i < a->n_tensors; i++) {
+        const SimTensor *t = &a->tensor[i];
+        if (!all && t->role != SIM_WEIGHT && t->role != SIM_CACHE)
+            continue;
+        StrBuf bytes = {0};
+        type_shape(text, t);
+        add_bytes(&bytes, t->device_bytes);
+        printf("  %-18s %6" PRId64 "  %-52s %12s\n", t->kind, t->count, text->text, bytes.text);
+        if (all && t->origin[0])
+            printf("  %18s %6s  by %s\n", "", "", t->origin);
+        strbuf_free(&bytes);
+    }
+}
+
+static void print_collectives(const SimAnswer *a, StrBuf *text)
+{
+    if (a->mesh.n_devices == 1)
+        return;
+    printf("\n%-20s %6s  %-20s %8s  %12s\n", "collectives", "count", "axes", "devices",
+           "bytes sent");
+    double sum = 0;
+    for (int i = 0; i < a->n_collectives; i++) {
+        const SimCollective *c = &a->collective[i];
+        strbuf_clear(text);
+        add_bytes(text, c->bytes);
+        printf("  %-18s %6" PRId64 "  %-20s %8" PRId64 "  %12s\n", op_info[c->kind].name, c->count,
+               c->axes, c->devices, text->text);
+        sum += c->bytes;
+    }
+    strbuf_clear(text);
+    add_bytes(text, sum);
+    printf("  %-18s %6s  %-20s %8s  %12s\n", "together", "", "", "", text->text);
+}
+
+static int print_plan(const SimAsk *ask, const SimAnswer *a, const char *name, double memory,
+                      bool specs)
+{
+    static const char *const tasks[] = {"a training step", "a prefill", "a step of decoding"};
+    StrBuf text = {0};
+    printf("%s, %s of %" PRId64 " rows", name, tasks[ask->task], ask->batch);
+    if (ask->task != SIM_DECODE)
+        printf(" of %" PRId64 " tokens", ask->seq);
+    printf(", %s, mesh %s, layout %s\n\n", cvn_dtype_name(ask->compute),
+           ask->mesh[0] ? ask->mesh : "of one device", ask->layout);
+    print_memory(ask, a, &text);
+    if (memory > 0) {
+        StrBuf limit = {0};
+        add_bytes(&limit, memory);
+        printf("  %s %s\n", a->total <= memory ? "fits in" : "does not fit in", limit.text);
+        strbuf_free(&limit);
+    }
+    printf("\nwork of a step\n  %-28s %12.4g\n  %-28s %12.4g\n  %-28s %12" PRId64 "\n",
+           "operations, each device", a->flops, "operations of the model", a->model_flops,
+           "nodes in a device's graph", a->operations);
+    print_tensors(a, specs, &text);
+    print_collectives(a, &text);
+    printf("\nplanned in %.2f s; %" PRId64 " involuntary gathers\n", a->seconds, a->n_involuntary);
+    strbuf_free(&text);
+    return EXIT_OK;
+}
+
+static json_t *tensors_json(const SimAnswer *a)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < a->n_tensors; i++) {
+        const SimTensor *t = &a->tensor[i];
+        json_t *dims = json_array();
+        for (int d = 0; d < t->type.rank; d++)
+            json_array_append_new(dims, json_integer(t->type.dim[d]));
+        json_array_append_new(
+            list, json_pack("{s:s,s:s,s:s,s:o,s:s,s:s,s:I,s:f}", "role", sim_role_names[t->role],
+                            "kind", t->kind, "dtype", cvn_dtype_name(t->type.dtype), "shape", dims,
+                            "spec", t->spec, "origin", t->origin, "count", (json_int_t)t->count,
+                            "device_bytes", t->device_bytes));
+    }
+    return list;
+}
+
+static int print_plan_json(const SimAsk *ask, const SimAnswer *a, const char *name, double memory)
+{
+    json_t *collectives = json_array();
+    for (int i = 0; i < a->n_collectives; i++) {
+        const SimCollective *c = &a->collective[i];
+        json_array_append_new(collectives,
+                              json_pack("{s:s,s:s,s:I,s:I,s:f}", "kind", op_info[c->kind].name,
+                                        "axes", c->axes, "devices", (json_int_t)c->devices, "count",
+                                        (json_int_t)c->count, "bytes_sent", c->bytes));
+    }
+    json_t *bytes =
+        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "weights", a->role_bytes[SIM_WEIGHT],
+                  "optimizer", a->role_bytes[SIM_OPTIMIZER], "kv_cache", a->role_bytes[SIM_CACHE],
+                  "inputs", a->role_bytes[SIM_INPUT], "gradients", a->gradients, "temporaries",
+                  a->temporaries, "total", a->total);
+    json_t *all = json_pack(
+        "{s:s,s:s,s:s,s:i,s:I,s:I,s:o,s:f,s:f,s:I,s:f,s:o,s:o}", "model", name, "mesh", ask->mesh,
+        "layout", ask->layout, "devices", (int)a->mesh.n_devices, "batch", (json_int_t)ask->batch,
+        "seq", (json_int_t)ask->seq, "device_memory", bytes, "device_flops", a->flops,
+        "model_flops", a->model_flops, "involuntary_gathers", (json_int_t)a->n_involuntary,
+        "seconds", a->seconds, "tensors", tensors_json(a), "collectives", collectives);
+    if (memory > 0)
+        json_object_set_new(all, "fits", json_boolean(a->total <= memory));
+    return print_json(all);
+}
+
+static int draw(const char *path, const SimAsk *ask, const SimAnswer *a, cvn_err *err)
+{
+    StrBuf svg = {0};
+    sim_svg(&svg, ask, a);
+    int code = svg.failed ? err_set(err, CVN_EMEM, "no memory for the picture")
+                          : file_write(path, svg.text, svg.length, err);
+    strbuf_free(&svg);
+    return code;
+}
+
+static int run(const Args *args)
+{
+    const Value *v = args->value;
+    const char *name = v[PRESET].given ? v[PRESET].text : v[MODEL].text;
+    double memory = (double)v[MEMORY].integer;
+    cvn_err err = {0};
+    SimAsk ask;
+    SimAnswer answer = {0};
+    int exit_code = EXIT_OK, code = make_ask(&ask, v, &err);
+    if (!code) {
+        code = sim_plan(&ask, &answer, &err);
+        if (!code && v[SVG].given)
+            code = draw(v[SVG].text, &ask, &answer, &err);
+        if (!code)
+            exit_code = v[JSON].flag ? print_plan_json(&ask, &answer, name, memory)
+                                     : print_plan(&ask, &answer, name, memory, v[SPECS].flag);
+        sim_answer_free(&answer);
+    }
+    return code ? fail(&err) : exit_code;
+}
+
+const Command command_plan = {
+    "plan",
+    .about = "memory, work and communication of a model on a mesh",
+    .usage = "(--preset NAME | --model DIR) [options]",
+    .examples =
+        "plan --preset llama2-70b --mesh data=32,model=4 --train --batch 512\ta "
+        "training step on 128 devices\n"
+        "plan --preset llama3.1-405b --mesh data=8,model=8 --memory 80G\tdoes decoding fit?\n"
+        "plan --preset llama2-7b --mesh data=16 --train --specs --svg mesh.svg\twho split "
+        "what, and a picture\n",
+    .notes =
+        "No device or weight is needed. Memory is that of one device, as the compiler plans it "
+        "with "
+        "this machine's kernels on one thread. Bytes sent are those of each device in a step, with "
+        "rings: (n - 1) / n of a tensor gathered or scattered, twice that for a sum that all get.",
+    .options = options,
+    .run = run,
+};

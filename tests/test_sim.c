@@ -1,0 +1,130 @@
+/* Planning without devices: what is said of memory is what the shapes say. */
+#include "model/presets.h"
+#include "sim/plan.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static SimAsk ask_of(const char *preset, const char *mesh, const char *layout, SimTask task)
+{
+    cvn_err err = {0};
+    SimAsk ask = {.mesh = mesh,
+                  .layout = layout,
+                  .task = task,
+                  .batch = 8,
+                  .seq = 32,
+                  .context = 64,
+                  .compute = CVN_BF16,
+                  .compile = true};
+    if (preset_config(preset, &ask.config, &err))
+        fail_msg("%s", err.message);
+    ask.train.clip = 1;
+    ask.train.optimizer = optimizer_defaults(OPTIMIZER_ADAMW, model_size(&ask.config).params);
+    return ask;
+}
+
+static void plan(const SimAsk *ask, SimAnswer *answer)
+{
+    cvn_err err = {0};
+    if (sim_plan(ask, answer, &err))
+        fail_msg("%s", err.message);
+}
+
+static void one_device_holds_everything(void **state)
+{
+    (void)state;
+    SimAsk ask = ask_of("stories15m", "", "2d", SIM_TRAIN);
+    SimAnswer a;
+    plan(&ask, &a);
+    double params = (double)model_size(&ask.config).params;
+    assert_true(a.role_bytes[SIM_WEIGHT] == 4 * params);
+    assert_true(a.role_bytes[SIM_OPTIMIZER] == 8 * params);
+    assert_true(a.gradients == 4 * params);
+    assert_int_equal(a.n_collectives, 0);
+    assert_true(a.temporaries > 0 && a.flops >= 0.99 * a.model_flops);
+    sim_answer_free(&a);
+}
+
+/* Every tensor is as large as its shards together, where they divide it. */
+static void shards_add_up_to_the_whole(void **state)
+{
+    (void)state;
+    static const char *const layouts[] = {"dp", "tp", "fsdp", "2d", "fsdp+tp"};
+    for (int i = 0; i < 5; i++) {
+        SimAsk ask = ask_of("stories15m", "data=2,model=2", layouts[i], SIM_TRAIN);
+        SimAnswer a;
+        plan(&ask, &a);
+        double weights = 0;
+        for (int t = 0; t < a.n_tensors; t++) {
+            const SimTensor *x = &a.tensor[t];
+            double whole = (double)cvn_type_bytes(&x->type) * (double)x->count, shards = 1;
+            for (int d = 0; d < x->type.rank; d++)
+                shards *= x->shards[d];
+            assert_true(x->device_bytes >= whole / shards * (1 - 1e-12));
+            weights += x->role == SIM_WEIGHT ? whole : 0;
+        }
+        assert_true(weights == 4.0 * (double)model_size(&ask.config).params);
+        assert_int_equal(a.n_involuntary, 0);
+        assert_true(a.n_collectives > 0);
+        sim_answer_free(&a);
+    }
+}
+
+static void a_larger_mesh_takes_less_memory_per_device(void **state)
+{
+    (void)state;
+    static const char *const meshes[] = {"", "data=2", "data=4", "data=8"};
+    double last = INFINITY;
+    for (int i = 0; i < 4; i++) {
+        SimAsk ask = ask_of("stories15m", meshes[i], "fsdp", SIM_TRAIN);
+        SimAnswer a;
+        plan(&ask, &a);
+        assert_true(a.total < last);
+        last = a.total;
+        sim_answer_free(&a);
+    }
+}
+
+static void decoding_counts_the_cache(void **state)
+{
+    (void)state;
+    SimAsk ask = ask_of("stories15m", "", "tp", SIM_DECODE);
+    SimAnswer a;
+    plan(&ask, &a);
+    assert_true(a.role_bytes[SIM_CACHE] ==
+                (double)kv_cache_bytes(&ask.config, ask.batch, ask.context, CVN_BF16));
+    sim_answer_free(&a);
+}
+
+static void pictures_name_every_kind_of_weight(void **state)
+{
+    (void)state;
+    SimAsk ask = ask_of("stories15m", "data=2,model=3", "2d", SIM_TRAIN);
+    SimAnswer a;
+    plan(&ask, &a);
+    StrBuf svg = {0};
+    sim_svg(&svg, &ask, &a);
+    assert_int_equal(strncmp(svg.text, "<svg ", 5), 0);
+    assert_string_equal(svg.text + svg.length - 7, "</svg>\n");
+    static const char *const kinds[] = {">embed<", ">q<", ">k<", ">v<", ">o<", ">gate<", ">down<"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        assert_non_null(strstr(svg.text, kinds[i]));
+    strbuf_free(&svg);
+    sim_answer_free(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_device_holds_everything),
+        cmocka_unit_test(shards_add_up_to_the_whole),
+        cmocka_unit_test(a_larger_mesh_takes_less_memory_per_device),
+        cmocka_unit_test(decoding_counts_the_cache),
+        cmocka_unit_test(pictures_name_every_kind_of_weight),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
