@@ -34,7 +34,7 @@ static int64_t runs(Pace *pace, const Machine *m, int n)
 
 static const Machine idle = {.work = 400e6};
 static const Machine crowded = {.work = 400e6, .meeting = 900e6, .share = 0.9};
-static const Machine tiny = {.work = 60e3, .meeting = 40e3};
+static const Machine tiny = {.work = 40e3, .meeting = 30e3};
 static const Machine middle = {.work = 160e3, .meeting = 9e3}; /* 4 threads are best */
 
 static void an_idle_machine_uses_all_threads_and_tries_no_other(void **state)

@@ -5,12 +5,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
-enum { REPEATS = 7, VECTOR = 64 };
+enum { REPEATS = 7, VECTOR = 64, HUGE_PAGE = 2 << 20 };
 
 /* Larger than the caches of any machine this runs on. */
 static const size_t READ_BYTES = (size_t)256 << 20;
@@ -40,7 +41,7 @@ double median_seconds(Pool *pool, PoolFn *fn, void *context)
 }
 
 typedef struct Memory {
-    const char *data;
+    char *data;
     size_t bytes;
     uint64_t *sums; /* [threads * 8]: keeps the loads */
 } Memory;
@@ -60,15 +61,25 @@ static void read_memory(void *context, int thread, int n_threads)
     memcpy(m->sums + thread * 8, sum, sizeof *sum);
 }
 
+/* Each thread the part that it will read, so that it lies near. */
+static void touch_memory(void *context, int thread, int n_threads)
+{
+    const Memory *m = context;
+    int64_t begin, end;
+    kernel_share((int64_t)m->bytes, 4096, thread, n_threads, &begin, &end);
+    memset(m->data + begin, 1, (size_t)(end - begin));
+}
+
 static int read_bandwidth(Pool *pool, double *out, cvn_err *err)
 {
     Memory m = {.bytes = READ_BYTES};
-    char *data = aligned_alloc(VECTOR, m.bytes);
+    char *data = aligned_alloc(HUGE_PAGE, m.bytes);
     m.sums = aligned_alloc(VECTOR, (size_t)pool_threads(pool) * VECTOR);
     int code = CVN_OK;
     if (data && m.sums) {
-        memset(data, 1, m.bytes);
+        madvise(data, m.bytes, MADV_HUGEPAGE); /* as weights have them */
         m.data = data;
+        pool_run(pool, touch_memory, &m);
         *out = (double)m.bytes / median_seconds(pool, read_memory, &m);
     } else {
         code = err_set(err, CVN_EMEM, "no memory to measure the read bandwidth");

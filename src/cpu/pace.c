@@ -5,11 +5,11 @@
 enum { WINDOW_RUNS = 8, WINDOW_RUNS_MOST = 256, WINDOW_RUNS_LEAST = 3 };
 
 /* Most windows between two tries: where they are long, the machine is to be found idle again before long. */
-enum { PAUSE_MOST = 1024, PAUSE_MOST_LONG = 32 };
+enum { PAUSE_MOST = 1024, PAUSE_MOST_LONG = 32, RARER = 4 /* times, after each that fails */ };
 static const int64_t window_ns = 2000000, long_window_ns = 20000000;
 
 /* Runs shorter than this are tried on fewer threads without further reason. */
-static const double short_ns = 1e6;
+static const double short_ns = 250e3;
 
 static const double better = 0.93;     /* of the time before: worth a change */
 static const double different = 1.5;   /* times the time before: something has happened */
@@ -43,7 +43,7 @@ static void end_try(Pace *pace, double mean)
     } else {
         pace->up = !pace->up;
         int most = mean * WINDOW_RUNS > (double)long_window_ns ? PAUSE_MOST_LONG : PAUSE_MOST;
-        pace->pause = 2 * pace->pause < most ? 2 * pace->pause : most;
+        pace->pause = RARER * pace->pause < most ? RARER * pace->pause : most;
     }
     pace->trying = 0;
     pace->rest = pace->pause;
@@ -52,8 +52,10 @@ static void end_try(Pace *pace, double mean)
 static void end_window(Pace *pace, double mean, double waited)
 {
     double before = pace->mean;
-    if (before > 0 && (mean > different * before || before > different * mean))
-        pace->rest = pace->pause = 1;
+    if (before > 0 && (mean > different * before || before > different * mean)) {
+        pace->pause = pace->pause > RARER ? pace->pause / RARER : 1;
+        pace->rest = 1;
+    }
     pace->mean = mean;
     if (--pace->rest > 0)
         return;

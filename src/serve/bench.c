@@ -101,7 +101,8 @@ static void fill_rows(cvn_engine *e, int64_t n)
 /* Products and attention: the steps that read weights and caches. */
 static bool is_traffic(const Step *step)
 {
-    return op_info[step->op->kind].class_ == CLASS_CONTRACT || step->op->kind == OP_ATTENTION;
+    OpKind kind = step->op->kind;
+    return op_info[kind].class_ == CLASS_CONTRACT || kind == OP_LINEAR || kind == OP_ATTENTION;
 }
 
 /* Median seconds of a step with `context` positions filled in which thread 0 is in no traffic. */

@@ -77,6 +77,7 @@ static int make_weights(cvn_model *m, Pool *pool, cvn_err *err)
     w->block = block == MAP_FAILED ? NULL : block;
     if (!w->weight || !w->block)
         return err_set(err, CVN_EMEM, "no memory for %zu MiB of weights", w->block_bytes >> 20);
+    madvise(w->block, w->block_bytes, MADV_HUGEPAGE); /* as weights that are converted at loading */
     w->n = params->n;
     size_t at = 0;
     for (int i = 0; i < params->n; i++) {
