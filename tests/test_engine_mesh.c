@@ -99,7 +99,7 @@ static void compare(const char *variant, const char *mesh, const char *layout)
 static void meshes_give_what_one_device_gives(void **state)
 {
     (void)state;
-    static const char *const layouts[] = {"dp", "tp", "fsdp", "2d", "fsdp+tp"};
+    static const char *const layouts[] = {"dp", "tp", "tp-scatter", "fsdp", "2d", "fsdp+tp"};
     static const char *const meshes[] = {"data=2,model=2", "model=2", "data=2",
                                          "data=3",         "model=3", "data=2,model=4",
                                          "data=3,model=2"};

@@ -176,10 +176,10 @@ static void compare(bool grouped, const char *layout, const char *mesh_text, boo
 static void a_step_on_a_mesh_is_the_step_on_one_device(void **state)
 {
     (void)state;
-    static const char *const layouts[] = {"dp", "tp", "fsdp", "2d", "fsdp+tp"};
+    static const char *const layouts[] = {"dp", "tp", "tp-scatter", "fsdp", "2d", "fsdp+tp"};
     static const char *const meshes[] = {"data=1",         "data=2",         "model=3",
                                          "data=2,model=2", "data=3,model=2", "data=2,model=4"};
-    for (int l = 0; l < 5; l++)
+    for (int l = 0; l < 6; l++)
         for (int m = 0; m < 6; m++)
             compare((l + m) % 2, layouts[l], meshes[m], m == 3);
 }
