@@ -59,6 +59,8 @@ static const Option *const options[] = {
     [FIRST_KEY] = &(const Option){"preset", .letter = 'p', .kind = ARG_TEXT, .value = "NAME",
                                   .help = "shape of a new model: tiny, stories15m, llama3.2-1b"},
     &(const Option){"init", .kind = ARG_INPUT, .value = "DIR", .help = "model to fine-tune"},
+    &(const Option){"lora", .kind = ARG_TEXT, .value = "SPEC",
+                    .help = "train adapters only: r=16 or r=16,alpha=32,targets=q,v"},
     &(const Option){"tokenizer", .kind = ARG_INPUT, .value = "FILE",
                     .help = "file or folder; else init's, or made from the data"},
     &(const Option){"steps", .kind = ARG_INT, .low = 1, .high = 1e12, .value = "N",
@@ -265,7 +267,10 @@ static void print_end(const TrainResult *result, const char *out)
         strbuf_printf(&text, ", %.0f tokens/s in ", (double)result->tokens / result->seconds);
         add_time(&text, result->seconds);
     }
-    if (result->finished)
+    if (result->finished && result->lora)
+        strbuf_printf(&text, "; the adapters are in %s: caravan export %s OUT --lora-merge", out,
+                      out);
+    else if (result->finished)
         strbuf_printf(&text, "; the model is in %s: caravan generate --model %s", out, out);
     else
         strbuf_printf(&text, "; go on with: caravan train --resume %s", out);
@@ -331,6 +336,9 @@ const Command command_train = {
         "train --resume RUN\tgo on after an interruption\n"
         "train --data chat.jsonl --init my-llama --lr 1e-5 --out tuned\tfine-tune; of "
         "conversations only the answers are learned\n"
+        "train --data chat.jsonl --init my-llama --lora r=16 --out tuned\tfine-tune adapters only, "
+        "in "
+        "little memory\n"
         "train --config run.json --seed 2 --out RUN2\toptions from a file, a JSON object with "
         "their names\n",
     .notes =

@@ -29,6 +29,14 @@ int checkpoint_find(Checkpoint *checkpoint, const char *path, int64_t step, Chec
     return code;
 }
 
+static bool is_companion(const char *name)
+{
+    for (int i = 0; checkpoint_tokenizer_companions[i]; i++)
+        if (strcmp(name, checkpoint_tokenizer_companions[i]) == 0)
+            return true;
+    return false;
+}
+
 /* The tokenizer's file among those of a checkpoint; NULL when there is none. */
 static const char *find_tokenizer(const Checkpoint *checkpoint, Arena *arena)
 {
@@ -36,36 +44,13 @@ static const char *find_tokenizer(const Checkpoint *checkpoint, Arena *arena)
                                          "model.safetensors.index.json"};
     for (size_t i = 0; i < checkpoint->manifest.n; i++) {
         const char *name = checkpoint->manifest.file[i].name, *dot = strrchr(name, '.');
-        bool known = dot && strcmp(dot, ".safetensors") == 0;
+        bool known = is_companion(name) || (dot && strcmp(dot, ".safetensors") == 0);
         for (size_t k = 0; k < sizeof others / sizeof *others; k++)
             known |= strcmp(name, others[k]) == 0;
         if (!known)
             return arena_printf(arena, "%s/%s", checkpoint->folder, name);
     }
     return NULL;
-}
-
-int checkpoint_export(const Checkpoint *checkpoint, const char *folder, const SaveOptions *options,
-                      cvn_err *err)
-{
-    IoModel model;
-    int code = io_open_model(&model, checkpoint->folder, err);
-    if (code != CVN_OK)
-        return code;
-    SaveOptions save = *options;
-    if (!save.tokenizer)
-        save.tokenizer = find_tokenizer(checkpoint, &model.arena);
-    code = save_model(folder, &model, &save, err);
-    io_close_model(&model);
-    return code;
-}
-
-bool checkpoint_is_lora(const Checkpoint *checkpoint)
-{
-    for (size_t i = 0; i < checkpoint->manifest.n; i++)
-        if (strcmp(checkpoint->manifest.file[i].name, LORA_CONFIG_NAME) == 0)
-            return true;
-    return false;
 }
 
 static int copy_into(const Checkpoint *checkpoint, const char *name, const char *folder,
@@ -82,6 +67,42 @@ static int copy_into(const Checkpoint *checkpoint, const char *name, const char 
     free(from);
     free(to);
     return code;
+}
+
+/* What stands beside the checkpoint's tokenizer, where that is what was saved. */
+static int copy_companions(const Checkpoint *checkpoint, const char *folder,
+                           const SaveOptions *options, cvn_err *err)
+{
+    int code = CVN_OK;
+    for (size_t i = 0; i < checkpoint->manifest.n && !options->tokenizer && code == CVN_OK; i++)
+        if (is_companion(checkpoint->manifest.file[i].name))
+            code = copy_into(checkpoint, checkpoint->manifest.file[i].name, folder, err);
+    return code;
+}
+
+int checkpoint_export(const Checkpoint *checkpoint, const char *folder, const SaveOptions *options,
+                      cvn_err *err)
+{
+    IoModel model;
+    int code = io_open_model(&model, checkpoint->folder, err);
+    if (code != CVN_OK)
+        return code;
+    SaveOptions save = *options;
+    if (!save.tokenizer)
+        save.tokenizer = find_tokenizer(checkpoint, &model.arena);
+    code = save_model(folder, &model, &save, err);
+    if (code == CVN_OK)
+        code = copy_companions(checkpoint, folder, options, err);
+    io_close_model(&model);
+    return code;
+}
+
+bool checkpoint_is_lora(const Checkpoint *checkpoint)
+{
+    for (size_t i = 0; i < checkpoint->manifest.n; i++)
+        if (strcmp(checkpoint->manifest.file[i].name, LORA_CONFIG_NAME) == 0)
+            return true;
+    return false;
 }
 
 int checkpoint_export_adapter(const Checkpoint *checkpoint, const char *folder, bool force,
@@ -171,6 +192,8 @@ int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, con
         save.tokenizer = find_tokenizer(checkpoint, &arena);
     if (code == CVN_OK)
         code = save_folder(folder, &config, &save, fill_merged, &merge, err);
+    if (code == CVN_OK)
+        code = copy_companions(checkpoint, folder, options, err);
     io_close_model(&model);
 done:
     arena_free(&arena);

@@ -143,6 +143,34 @@ static int write_index(Writing *w, const Group *group, cvn_err *err)
     return code == CVN_OK ? list_small(w, name, err) : code;
 }
 
+static int copy_small(Writing *w, const char *from, const char *name, cvn_err *err)
+{
+    FileMap map;
+    int code = file_map(&map, from, err);
+    if (code == CVN_OK)
+        code =
+            file_write(arena_printf(&w->arena, "%s/%s", w->folder, name), map.data, map.size, err);
+    if (code == CVN_OK)
+        list_file(w, name, map.size, crc32c(0, map.data, map.size));
+    file_unmap(&map);
+    return code;
+}
+
+/* The tokenizer, and what stands beside it. */
+static int copy_tokenizer(Writing *w, cvn_err *err)
+{
+    const char *from = w->options->tokenizer, *slash = strrchr(from, '/');
+    int beside = slash ? (int)(slash - from) + 1 : 0;
+    int code = copy_small(w, from, arena_string(&w->arena, from + beside), err);
+    for (int i = 0; checkpoint_tokenizer_companions[i] && code == CVN_OK; i++) {
+        const char *name = checkpoint_tokenizer_companions[i];
+        const char *path = arena_printf(&w->arena, "%.*s%s", beside, from, name);
+        if (file_exists(path))
+            code = copy_small(w, path, name, err);
+    }
+    return code;
+}
+
 /* What makes the folder one that other programs load: configs and the tokenizer. */
 static int write_companions(Writing *w, cvn_err *err)
 {
@@ -160,19 +188,7 @@ static int write_companions(Writing *w, cvn_err *err)
         if (code == CVN_OK)
             code = list_small(w, "generation_config.json", err);
     }
-    if (code == CVN_OK && w->options->tokenizer) {
-        FileMap map;
-        const char *from = w->options->tokenizer, *slash = strrchr(from, '/');
-        const char *name = arena_string(&w->arena, slash ? slash + 1 : from);
-        code = file_map(&map, from, err);
-        if (code == CVN_OK)
-            code = file_write(arena_printf(&w->arena, "%s/%s", w->folder, name), map.data, map.size,
-                              err);
-        if (code == CVN_OK)
-            list_file(w, name, map.size, crc32c(0, map.data, map.size));
-        file_unmap(&map);
-    }
-    return code;
+    return code == CVN_OK && w->options->tokenizer ? copy_tokenizer(w, err) : code;
 }
 
 static int write_files(Writing *w, cvn_err *err)
@@ -182,7 +198,7 @@ static int write_files(Writing *w, cvn_err *err)
     Group group[] = {w->options->lora ? make_group(w, "adapter_model", false, UINT64_MAX)
                                       : make_group(w, "model", false, limit),
                      make_group(w, "optimizer", true, limit)};
-    size_t n_files = (size_t)group[0].n_files + (size_t)group[1].n_files + 4;
+    size_t n_files = (size_t)group[0].n_files + (size_t)group[1].n_files + 16;
     w->manifest.file = arena_array(&w->arena, n_files, sizeof *w->manifest.file);
     int code = CVN_OK;
     for (int g = 0; g < 2; g++)

@@ -1,6 +1,7 @@
 #include "train/config.h"
 
 #include "grad/remat.h"
+#include "train/lora.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
 
@@ -20,6 +21,7 @@ const TrainKey train_keys[] = {
     {"data", KEY_DATA, KEY_FREE, AT(data), NULL},
     {"preset", KEY_TEXT, KEY_FIXED, AT(preset), NULL},
     {"init", KEY_TEXT, KEY_FIXED, AT(init), NULL},
+    {"lora", KEY_TEXT, KEY_FIXED, AT(lora), NULL},
     {"tokenizer", KEY_TEXT, KEY_FIXED, AT(tokenizer), NULL},
     {"out", KEY_TEXT, KEY_FIXED, AT(out), NULL},
     {"seq", KEY_INT, KEY_FIXED, AT(seq), NULL},
@@ -285,6 +287,12 @@ int train_config_check(const TrainConfig *c, cvn_err *err)
         return err_set(
             err, CVN_EINVAL,
             "give either --preset NAME, for a new model, or --init DIR, to go on from one");
+    if (c->lora && !c->init)
+        return err_set(err, CVN_EINVAL,
+                       "adapters (--lora) need a model that they adapt: --init DIR");
+    LoraOptions lora;
+    if (c->lora && (code = lora_parse(&lora, c->lora, err)) != CVN_OK)
+        return code;
     if (c->seq < 0 || c->batch < 1 || c->micro_batch < 0 || c->steps < 1)
         return err_set(err, CVN_EINVAL,
                        "seq, batch, micro-batch and steps must be positive numbers");

@@ -24,6 +24,7 @@ typedef struct TrainConfig {
     int64_t n_data;
     const char *preset;       /* shape of a new model, or … */
     const char *init;         /* … the model to fine-tune */
+    const char *lora;         /* "r=16,alpha=32,targets=q,v": adapters to train beside init */
     const char *tokenizer;    /* file or folder; NULL: init's, or one made from the data */
     const char *out;          /* folder of the run */
     int64_t seq;              /* tokens per sequence; 0: the model's context, 1,024 at most */

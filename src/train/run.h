@@ -5,7 +5,8 @@
  *   RUN/checkpoints/step-N/     everything to go on exactly (checkpoint.h)
  *   RUN/metrics.jsonl           a line per step (metrics.h), and event files for TensorBoard
  *   RUN/samples.jsonl           texts made on the way; RUN/report.html: all of it to look at (report.h)
- *   RUN/config.json, model.safetensors …   the model, as a Hugging Face folder, when the process ends
+ *   RUN/config.json, model.safetensors …   the model, as a Hugging Face folder, when the process ends;
+ *                               with LoRA the adapters, as a PEFT folder
  *
  * The next step depends on the state and the options alone, so a run that is interrupted and goes on from
  * a checkpoint computes, bit for bit, what it would have computed.
@@ -42,6 +43,7 @@ typedef struct TrainResult {
     int64_t steps;
     double loss;      /* of the last step; NAN where none was done */
     bool finished;    /* all steps are done */
+    bool lora;        /* what is in the folder are adapters */
     double seconds;   /* of all steps of this process */
     int64_t tokens;   /* in them */
     int compilations; /* of graphs */

@@ -17,6 +17,7 @@ typedef struct Run {
     Arena arena;               /* owned: strings */
     const char *out;           /* config.out */
     LlamaConfig model;
+    LoraOptions lora;           /* rank 0: the whole model is trained */
     cvn_dtype export_dtype;     /* of the folder at the end */
     Tokenizer *tokenizer;       /* owned; NULL where the data are ids */
     const char *tokenizer_file; /* RUN/tokenizer.json or .model, or NULL */
@@ -25,6 +26,7 @@ typedef struct Run {
     bool has_init;
     Checkpoint from; /* owned: what the run goes on from, while has_from */
     bool has_from;
+    bool resumed;              /* it went on from a checkpoint */
     TrainData *data;           /* owned */
     Trainer trainer;           /* owned */
     CheckpointWriter *writer;  /* owned */
@@ -37,6 +39,7 @@ typedef struct Run {
     int64_t first;             /* steps done when this process began */
     int n_skipped;             /* steps skipped in a row */
     double mean_seconds;       /* of a step, a running mean */
+    bool no_room;              /* the metrics wait for room, and that was said */
     Outlier loss, norm;
     TrainResult result;
 } Run;
@@ -47,6 +50,9 @@ void run_close(Run *run);
 
 /* The steps, and what is left behind when they end. */
 int run_loop(Run *run, cvn_err *err);
+
+/* RUN/report.html as of now; an error is a warning. */
+void run_report(Run *run);
 
 void run_note(const Run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void run_warn(const Run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));

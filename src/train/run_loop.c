@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "train/bench.h"
+#include "train/checkpoint_export.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -97,25 +98,6 @@ static void poll_save(Run *r)
     }
 }
 
-static void write_report(Run *r)
-{
-    cvn_err err = {0};
-    char title[256], command[1200];
-    snprintf(title, sizeof title, "%s on %s", r->config.init ? r->config.init : r->config.preset,
-             r->config.data[0]);
-    snprintf(command, sizeof command, "caravan train --resume %s", r->out);
-    Report report = {.title = title,
-                     .command = command,
-                     .config = r->config_text,
-                     .metrics = &r->metrics,
-                     .samples = &r->samples,
-                     .steps = r->config.steps,
-                     .tokens = state_of(r)->tokens,
-                     .finished = state_of(r)->step >= r->config.steps};
-    if (report_write(r->out, &report, &err))
-        run_warn(r, "the report was not written: %s", err.message);
-}
-
 /* A text by the model in a folder, for the report and the event file. */
 static void sample(Run *r, const char *folder)
 {
@@ -123,7 +105,8 @@ static void sample(Run *r, const char *folder)
     char *text = NULL;
     const char *prompt = r->config.prompt ? r->config.prompt : "";
     int64_t step = state_of(r)->step;
-    if (!r->events->sample || !r->tokenizer)
+    /* Adapters alone say nothing; merging them for every text would write the model each time. */
+    if (!r->events->sample || !r->tokenizer || r->lora.rank > 0)
         return;
     int code = r->events->sample(r->events->context, folder, prompt, &text, &err);
     if (code == CVN_OK)
@@ -198,10 +181,23 @@ static void tell(Run *r, const MetricsRow *row)
 static int record(Run *r, const MetricsRow *row, cvn_err *err)
 {
     cvn_err here = {0};
-    if (metrics_add(&r->metrics, row, &here) || event_file_add(&r->board, row, &here))
-        run_warn(r, "the metrics of step %" PRId64 " wait for room: %s", row->step, here.message);
+    bool failed = metrics_add(&r->metrics, row, &here) || event_file_add(&r->board, row, &here);
+    if (failed && !r->no_room)
+        run_warn(r, "the metrics of step %" PRId64 " and later ones wait for room: %s", row->step,
+                 here.message);
+    r->no_room = failed;
     (void)err;
     return CVN_OK;
+}
+
+/* A frozen weight has no gradient of its own: 4 operations per token in place of 6. */
+static double flops_of_step(const Run *r)
+{
+    const TrainConfig *c = &r->config;
+    double flops = train_flops(&r->model, c->batch, c->seq);
+    if (r->lora.rank > 0)
+        flops -= 2 * (double)model_size(&r->model).matmul_params * (double)(c->batch * c->seq);
+    return flops;
 }
 
 static int step(Run *r, cvn_err *err)
@@ -222,7 +218,7 @@ static int step(Run *r, cvn_err *err)
                       .lr = report.lr,
                       .grad_norm = report.grad_norm,
                       .tokens_per_second = (double)(c->batch * c->seq) / seconds,
-                      .mfu = train_flops(&r->model, c->batch, c->seq) / seconds / r->peak,
+                      .mfu = flops_of_step(r) / seconds / r->peak,
                       .seconds = seconds,
                       .validation_loss = NAN};
     bool last = state->step == c->steps;
@@ -253,18 +249,37 @@ static bool is_stopped(const Run *r)
            (r->config.stop_after > 0 && here >= r->config.stop_after);
 }
 
+/* The model, or the adapters, into the run's folder. */
+static int export_result(Run *r, cvn_err *err)
+{
+    if (r->lora.rank == 0)
+        return train_state_export(&r->trainer.state, &r->model, r->export_dtype, r->out, NULL, err);
+    Checkpoint last;
+    int code = checkpoint_find(&last, r->out, state_of(r)->step, NULL, NULL, err);
+    if (code == CVN_OK) {
+        code = checkpoint_export_adapter(&last, r->out, true, err);
+        checkpoint_close(&last);
+    }
+    return code;
+}
+
 /* The last checkpoint, the model as a folder, a last text and the report. */
 static int finish(Run *r, cvn_err *err)
 {
     save(r);
     int code = checkpoint_wait(r->writer, err);
     if (code == CVN_OK && r->saved != state_of(r)->step)
-        code = err_set(err, CVN_EIO, "the last step could not be saved");
+        code = err_set(err, CVN_EIO, "see the warning above");
+    if (code)
+        err_prefix(err,
+                   "step %" PRId64 " was not saved; put right what follows, then go on from the "
+                   "checkpoint before by --resume",
+                   state_of(r)->step);
     if (code == CVN_OK)
-        code = train_state_export(&r->trainer.state, &r->model, r->export_dtype, r->out, NULL, err);
+        code = export_result(r, err);
     if (code == CVN_OK && state_of(r)->step >= r->config.steps)
         sample(r, r->out);
-    write_report(r);
+    run_report(r);
     return code;
 }
 
@@ -273,7 +288,7 @@ int run_loop(Run *r, cvn_err *err)
     const TrainConfig *c = &r->config;
     const CheckpointState *state = state_of(r);
     r->first = state->step;
-    r->saved = r->has_from ? state->step : -1;
+    r->saved = r->resumed ? state->step : -1;
     if (state->step > 0)
         run_note(r, "goes on after step %" PRId64 " of %" PRId64, state->step, c->steps);
     int code = CVN_OK;
@@ -286,7 +301,7 @@ int run_loop(Run *r, cvn_err *err)
             break;
         if (divides(c->save_every, state->step)) {
             save(r);
-            write_report(r);
+            run_report(r);
         }
         if (divides(c->sample_every, state->step))
             sample_checkpoint(r);
@@ -296,6 +311,7 @@ int run_loop(Run *r, cvn_err *err)
     r->result.step = state->step;
     r->result.steps = c->steps;
     r->result.finished = state->step >= c->steps;
+    r->result.lora = r->lora.rank > 0;
     r->result.compilations = (int)r->trainer.cache.compilations;
     return code;
 }

@@ -178,8 +178,12 @@ static void name_ids(Run *r)
 static int open_model(Run *r, cvn_err *err)
 {
     TrainConfig *c = &r->config;
-    int code;
-    if (r->has_from) {
+    int code = CVN_OK;
+    if (c->lora)
+        code = lora_parse(&r->lora, c->lora, err);
+    if (code)
+        return code;
+    if (r->has_from && !c->lora) {
         code = llama_config_read(&r->model, r->from.folder, err);
     } else if (c->init) {
         code = io_open_model(&r->init, c->init, err);
@@ -317,6 +321,7 @@ static int open_trainer(Run *r, cvn_err *err)
                         .remat = remat_of(c->remat),
                         .optimizer = optimizer_of(c, &r->model),
                         .schedule = schedule_of(c),
+                        .lora = r->lora,
                         .threads = (int)c->threads,
                         .memory_limit = (size_t)c->memory,
                         .evaluates = data_sequences(r->data, DATA_VALIDATION) > 0};
@@ -328,37 +333,47 @@ static int open_trainer(Run *r, cvn_err *err)
              remat_policy_names[r->trainer.options.remat]);
     TrainState *state = &r->trainer.state;
     state->saved.seed = (uint64_t)c->seed;
-    if (r->has_from)
-        code = checkpoint_restore(&r->from, &state->saved, err);
-    else if (r->has_init)
+    if (r->has_init)
         code = train_state_from_model(state, &r->init, err);
-    else
+    if (code == CVN_OK && r->has_from)
+        code = checkpoint_restore(&r->from, &state->saved, err);
+    else if (code == CVN_OK && (!r->has_init || c->lora))
         code = train_state_random(state, (uint64_t)c->seed, err);
+    if (code == CVN_OK && r->has_from) {
+        checkpoint_close(&r->from); /* or its space on the disk is held while the run lasts */
+        r->has_from = false;
+        r->resumed = true;
+    }
     state->saved.config = r->config_text;
     return code;
 }
 
 /* ---- files ---- */
 
+/* The writer comes first: it holds the lock, and without it none of the other files may be touched. */
 static int open_files(Run *r, cvn_err *err)
 {
     const TrainConfig *c = &r->config;
     const CheckpointState *saved = &r->trainer.state.saved;
     size_t room = r->trainer.options.memory_limit - r->trainer.bytes;
+    char *base = r->lora.rank ? realpath(c->init, NULL) : NULL;
     CheckpointOptions options = {.keep_last = (int)c->keep_last,
                                  .keep_every = c->keep_every,
                                  .copy_limit = room,
                                  .config = &r->model,
+                                 .lora = r->lora.rank ? &r->lora : NULL,
+                                 .base = base,
                                  .tokenizer = r->tokenizer_file};
-    int code = metrics_open(&r->metrics, r->out, saved->step, err);
+    r->writer = checkpoint_writer_new(r->out, saved->step, &options, err);
+    free(base);
+    int code = r->writer ? CVN_OK : err->code;
+    if (code == CVN_OK)
+        code = metrics_open(&r->metrics, r->out, saved->step, err);
     if (code == CVN_OK)
         code = event_file_open(&r->board, r->out, saved->step, err);
     if (code == CVN_OK)
         code = samples_open(&r->samples, r->out, saved->step, err);
-    if (code)
-        return code;
-    r->writer = checkpoint_writer_new(r->out, saved->step, &options, err);
-    return r->writer ? CVN_OK : err->code;
+    return code;
 }
 
 static int measure_peak(Run *r, cvn_err *err)

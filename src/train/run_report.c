@@ -1,0 +1,94 @@
+/* What a report says of a run besides its curves: the command that begins it anew, and the machine. */
+#include "train/run_impl.h"
+
+#include "base/cpu.h"
+#include "base/json_file.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A word for the shell, in quotes where it needs them. */
+static void put_word(StrBuf *out, const char *word)
+{
+    const char *plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%";
+    if (*word && word[strspn(word, plain)] == '\0') {
+        strbuf_puts(out, word);
+        return;
+    }
+    strbuf_putc(out, '\'');
+    for (; *word; word++) {
+        if (*word == '\'')
+            strbuf_puts(out, "'\\''");
+        else
+            strbuf_putc(out, *word);
+    }
+    strbuf_putc(out, '\'');
+}
+
+static void put_option(StrBuf *out, const char *name, const json_t *value)
+{
+    char *text =
+        json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+    strbuf_printf(out, " --%s ", name);
+    put_word(out, json_is_string(value) ? json_string_value(value) : text ? text : "");
+    free(text);
+}
+
+/* Every option that is not what it is by default. */
+static void put_command(StrBuf *out, const TrainConfig *config)
+{
+    const TrainConfig plain = train_config_defaults();
+    json_t *json = train_config_json(config), *value;
+    strbuf_puts(out, "caravan train");
+    for (int i = 0; i < train_n_keys; i++) {
+        const TrainKey *key = &train_keys[i];
+        size_t k;
+        json_t *entry;
+        if (train_config_same(config, &plain, key) || !(value = json_object_get(json, key->name)))
+            continue;
+        if (!json_is_array(value))
+            put_option(out, key->name, value);
+        json_array_foreach(value, k, entry) put_option(out, key->name, entry);
+    }
+    json_decref(json);
+}
+
+static void put_machine(StrBuf *out, const Run *r)
+{
+    char brand[CPU_BRAND_SIZE];
+    const TrainerOptions *o = &r->trainer.options;
+    cpu_brand(brand);
+    strbuf_printf(out, "%s%s%d threads\n", brand, *brand ? "; " : "",
+                  device_threads(r->trainer.device));
+    strbuf_printf(out, "matrix products: %.1f GFLOP/s in %s, measured when the run was opened\n",
+                  r->peak / 1e9, cvn_dtype_name(o->compute));
+    strbuf_printf(out, "memory: %.1f MiB of weights, optimizer and temporaries; recomputed: %s",
+                  (double)r->trainer.bytes / 0x1p20, remat_policy_names[o->remat]);
+}
+
+void run_report(Run *r)
+{
+    cvn_err err = {0};
+    StrBuf title = {0}, command = {0}, machine = {0};
+    const TrainConfig *c = &r->config;
+    strbuf_printf(&title, "%s on %s%s", c->init ? c->init : c->preset, c->data[0],
+                  c->n_data > 1 ? " and more" : "");
+    put_command(&command, c);
+    put_machine(&machine, r);
+    const CheckpointState *saved = &r->trainer.state.saved;
+    Report report = {.title = title.text,
+                     .command = command.text,
+                     .machine = machine.text,
+                     .config = r->config_text,
+                     .metrics = &r->metrics,
+                     .samples = &r->samples,
+                     .steps = c->steps,
+                     .tokens = saved->tokens,
+                     .finished = saved->step >= c->steps};
+    if (report_write(r->out, &report, &err))
+        run_warn(r, "the report was not written: %s", err.message);
+    strbuf_free(&title);
+    strbuf_free(&command);
+    strbuf_free(&machine);
+}

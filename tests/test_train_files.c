@@ -1,0 +1,100 @@
+/* What caravan train leaves in the folder of a run: the report, TensorBoard's files, texts; adapters; and what
+ * is still there when the disk is full. */
+#include "shell.h"
+#include "splitmix.h"
+
+#define RUN                                                                                        \
+    "caravan train --data text --preset stories260k --tokenizer " CVN_TEST_DATA                    \
+    "/chat/tokenizer.json --seq 32 --batch 2 -t 2 "
+
+static void a_run_has_its_files(void **state)
+{
+    (void)state;
+    expect(0, RUN "--steps 8 --sample-every 4 --prompt fox --z-loss 0.0001 --out run 2>&1",
+           "finished after step 8 of 8");
+    expect(0, "cat run/report.html",
+           "caravan train --data text --preset stories260k --tokenizer ");
+    expect(0, "cat run/report.html", "matrix products: ");
+    expect(0, "cat run/report.html", "What it writes");
+    expect(0, "cat run/report.html", "<path class=line");
+    expect(0, "wc -l <run/metrics.jsonl; wc -l <run/samples.jsonl; ls run/tensorboard | wc -l",
+           "8\n2\n1\n");
+    expect(0, "ls run/checkpoints/step-00000008 | tr '\\n' ' '",
+           "config.json generation_config.json manifest.json model.safetensors "
+           "optimizer.safetensors tokenizer.json");
+    expect(1, RUN "--steps 8 --out run 2>&1", "holds a run already");
+    expect(0, "caravan train --resume run --steps 10 2>&1", "finished after step 10 of 10");
+    expect(0, "wc -l <run/metrics.jsonl; ls run/tensorboard | wc -l", "10\n");
+}
+
+static void adapters_are_trained_exported_and_merged(void **state)
+{
+    (void)state;
+    const char *const tune =
+        "caravan train --data text --init run --lora r=4,targets=q,v --steps 6 "
+        "--seq 32 --batch 2 --save-every 3 -t 2 ";
+    char line[512];
+    snprintf(line, sizeof line, "%s --out tuned 2>&1", tune);
+    expect(0, line, "the adapters are in tuned");
+    expect(0, "ls tuned | tr '\\n' ' '",
+           "adapter_config.json adapter_model.safetensors checkpoints");
+    expect(0, "cat tuned/adapter_config.json", "/run\",");
+    expect(0, "ls tuned/checkpoints/step-00000003", "adapter_model.safetensors");
+    expect(0, "caravan export tuned adapter", "adapters of step 6 of tuned, in f32");
+    expect(0, "cmp adapter/adapter_model.safetensors tuned/adapter_model.safetensors && echo same",
+           "same");
+    expect(0, "caravan export tuned merged --lora-merge", "merged: step 6 of tuned");
+    expect(0, "caravan generate --model merged --prompt fox -n 3 2>&1", "");
+    expect(1, "caravan export run plain --lora-merge 2>&1", "holds a whole model, no adapters");
+    /* In two parts: the same adapters. */
+    snprintf(line, sizeof line, "%s --out parts --stop-after 4 2>&1", tune);
+    expect(0, line, "stopped after step 4 of 6");
+    expect(0, "caravan train --resume parts 2>&1", "finished after step 6");
+    expect(0, "cmp parts/adapter_model.safetensors tuned/adapter_model.safetensors && echo same",
+           "same");
+    expect(1, "caravan train --resume parts --lora r=8 --steps 8 2>&1", "--lora cannot change");
+}
+
+/* Files may have 300 KiB: metrics have room, checkpoints have not. */
+static void a_full_disk_leaves_the_old_checkpoints(void **state)
+{
+    (void)state;
+    expect(0, RUN "--steps 9 --save-every 3 --stop-after 3 --out full 2>&1",
+           "stopped after step 3");
+    expect(1, "trap '' XFSZ; ulimit -f 600; caravan train --resume full 2>&1",
+           "warning: step 6 was not saved: cannot write 'full/checkpoints/step-00000006.partial/");
+    expect(0, "ls full/checkpoints | tr '\\n' ' '", "lock step-00000003 ");
+    expect(1, "trap '' XFSZ; ulimit -f 600; caravan train --resume full 2>&1",
+           "step 9 was not saved; put right what follows, then go on from the checkpoint before by "
+           "--resume: cannot write 'full/checkpoints/step-00000009.partial/");
+    expect(0, "caravan train --resume full 2>&1", "finished after step 9");
+    expect(0, RUN "--steps 9 --out whole 2>&1", "finished");
+    expect(0, "cmp full/model.safetensors whole/model.safetensors && echo same", "same");
+    expect(0, "wc -l <full/metrics.jsonl", "9\n");
+}
+
+static int prepare(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"the ", "fox ", "ran ", "over ", "a ", "hill.\n"};
+    char path[128];
+    uint64_t random = 3;
+    if (!mkdtemp(scratch))
+        return -1;
+    snprintf(path, sizeof path, "%s/text", scratch);
+    FILE *file = fopen(path, "w");
+    for (int i = 0; file && i < 3000; i++)
+        fputs(words[splitmix(&random) % 6], file);
+    return file ? fclose(file) : -1;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_has_its_files),
+        cmocka_unit_test(adapters_are_trained_exported_and_merged),
+        cmocka_unit_test(a_full_disk_leaves_the_old_checkpoints),
+    };
+    (void)make_models;
+    return cmocka_run_group_tests(tests, prepare, remove_models);
+}
