@@ -32,6 +32,7 @@ static const char style[] =
     "gap:12px}"
     "figure{margin:0;padding:14px 14px 6px}.charts figure:first-child{grid-column:1/-1}"
     "figcaption{font-size:13px}figcaption b{color:var(--ink);font-size:14px;margin-right:4px}"
+    ".mark{color:var(--point);margin-left:8px}"
     "svg{display:block;width:100%;height:auto}svg text{font-size:12px;fill:var(--soft);"
     "font-variant-numeric:tabular-nums}"
     ".grid{stroke:var(--edge);stroke-width:1}.band{fill:var(--line);opacity:.16}"
@@ -190,6 +191,25 @@ static void put_samples(StrBuf *out, const Samples *samples)
     strbuf_puts(out, "</details>\n");
 }
 
+/* A text as it is, a list with commas, anything else as JSON. */
+static void put_value(StrBuf *out, const json_t *value)
+{
+    size_t i;
+    const json_t *entry;
+    if (json_is_array(value)) {
+        json_array_foreach(value, i, entry)
+        {
+            strbuf_puts(out, i ? ", " : "");
+            put_value(out, entry);
+        }
+        return;
+    }
+    char *shown =
+        json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+    report_escape(out, json_is_string(value) ? json_string_value(value) : shown ? shown : "");
+    free(shown);
+}
+
 static void put_config(StrBuf *out, const char *text)
 {
     json_t *config = text ? json_loads(text, 0, NULL) : NULL, *value;
@@ -201,13 +221,11 @@ static void put_config(StrBuf *out, const char *text)
     strbuf_puts(out, "<h2>Options</h2>\n<dl class=table>\n");
     json_object_foreach(config, key, value)
     {
-        char *shown = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
         strbuf_puts(out, "<div><dt>");
         report_escape(out, key);
         strbuf_puts(out, "</dt><dd>");
-        report_escape(out, json_is_string(value) ? json_string_value(value) : shown ? shown : "");
+        put_value(out, value);
         strbuf_puts(out, "</dd></div>\n");
-        free(shown);
     }
     strbuf_puts(out, "</dl>\n");
     json_decref(config);

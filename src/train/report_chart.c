@@ -293,6 +293,14 @@ static void draw_points(Drawing *d, const MetricsRow *row, size_t n)
     }
 }
 
+static bool has_points(const Chart *chart, const MetricsRow *row, size_t n)
+{
+    for (size_t i = 0; i < n && chart->points; i++)
+        if (isfinite(number_of(&row[i], chart->points)))
+            return true;
+    return false;
+}
+
 /* Invisible columns that tell their number. */
 static void draw_columns(Drawing *d)
 {
@@ -319,8 +327,11 @@ void chart_draw(StrBuf *out, const Chart *chart, const MetricsRow *row, size_t n
     double low, high;
     fill_buckets(&d, row, n);
     smooth(&d);
-    strbuf_printf(out, "<figure><figcaption><b>%s</b>%s%s</figcaption>\n", chart->title,
-                  *chart->unit ? " " : "", chart->unit);
+    strbuf_printf(out, "<figure><figcaption><b>%s</b>%s%s", chart->title, *chart->unit ? " " : "",
+                  chart->unit);
+    if (has_points(chart, row, n))
+        strbuf_printf(out, " <span class=mark>&#9679; %s</span>", chart->points_name);
+    strbuf_puts(out, "</figcaption>\n");
     if (!find_range(&d, row, n, &low, &high)) {
         strbuf_puts(out, "<p class=none>nothing measured yet</p></figure>\n");
         return;

@@ -59,8 +59,9 @@ static void put_machine(StrBuf *out, const Run *r)
     char brand[CPU_BRAND_SIZE];
     const TrainerOptions *o = &r->trainer.options;
     cpu_brand(brand);
-    strbuf_printf(out, "%s%s%d threads\n", brand, *brand ? "; " : "",
-                  device_threads(r->trainer.device));
+    int threads = device_threads(r->trainer.device);
+    strbuf_printf(out, "%s%s%d thread%s\n", brand, *brand ? "; " : "", threads,
+                  threads == 1 ? "" : "s");
     strbuf_printf(out, "matrix products: %.1f GFLOP/s in %s, measured when the run was opened\n",
                   r->peak / 1e9, cvn_dtype_name(o->compute));
     strbuf_printf(out, "memory: %.1f MiB of weights, optimizer and temporaries; recomputed: %s",
