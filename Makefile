@@ -25,7 +25,7 @@ help:
 	@sed -n 's/^## //p' Makefile
 
 ## make            build build/caravan
-## make demo       make a small model, or take MODEL=DIR, and generate text
+## make demo       train a small model on stories, or take MODEL=DIR, and generate text
 ## make test       build and run the tests
 ## make sanitize   the tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan
 ## make tsan       the tests under ThreadSanitizer, in build-tsan
@@ -46,7 +46,7 @@ setup:
 	@tools/setup.sh
 
 demo: $(BUILD)/build.ninja
-	@ninja -C $(BUILD) -j$(JOBS) caravan
+	@ninja -C $(BUILD) -j$(JOBS) caravan stories
 	@tools/demo.sh $(BUILD)/caravan
 
 test: all

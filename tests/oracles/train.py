@@ -88,7 +88,8 @@ def run(folder, name, rows, seq):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4:
+    if len(sys.argv) >= 4:
+        LR = float(sys.argv[4]) if len(sys.argv) > 4 else LR
         pathlib.Path(sys.argv[3]).write_text(json.dumps(run(sys.argv[1], sys.argv[2], 4, 64)) + "\n")
     else:
         (DATA / "train").mkdir(exist_ok=True)
