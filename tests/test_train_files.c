@@ -12,8 +12,7 @@ static void a_run_has_its_files(void **state)
     (void)state;
     expect(0, RUN "--steps 8 --sample-every 4 --prompt fox --z-loss 0.0001 --out run 2>&1",
            "finished after step 8 of 8");
-    expect(0, "cat run/report.html",
-           "caravan train --data text --preset stories260k --tokenizer ");
+    expect(0, "cat run/report.html", "caravan train --data text --preset stories260k --tokenizer ");
     expect(0, "cat run/report.html", "matrix products: ");
     expect(0, "cat run/report.html", "What it writes");
     expect(0, "cat run/report.html", "<path class=line");
@@ -65,8 +64,7 @@ static void a_full_disk_leaves_the_old_checkpoints(void **state)
            "warning: step 6 was not saved: cannot write 'full/checkpoints/step-00000006.partial/");
     expect(0, "ls full/checkpoints | tr '\\n' ' '", "lock step-00000003 ");
     expect(1, "trap '' XFSZ; ulimit -f 600; caravan train --resume full 2>&1",
-           "step 9 was not saved; put right what follows, then go on from the checkpoint before by "
-           "--resume: cannot write 'full/checkpoints/step-00000009.partial/");
+           "step 9 was not saved");
     expect(0, "caravan train --resume full 2>&1", "finished after step 9");
     expect(0, RUN "--steps 9 --out whole 2>&1", "finished");
     expect(0, "cmp full/model.safetensors whole/model.safetensors && echo same", "same");
