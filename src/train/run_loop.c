@@ -80,6 +80,12 @@ static void save(Run *r)
     cvn_err err = {0};
     if (r->saved == state_of(r)->step)
         return;
+    /* The one before may be in flight still; that it fails must not keep this one from being tried. */
+    if (checkpoint_wait(r->writer, &err)) {
+        run_warn(r, "step %" PRId64 " was not saved: %s", r->saved, err.message);
+        r->saved = -1;
+        err = (cvn_err){0};
+    }
     int code = metrics_sync(&r->metrics, &err);
     if (code == CVN_OK)
         code = checkpoint_save(r->writer, state_of(r), &err);
