@@ -43,7 +43,7 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 16 };
 #define TABLES_AVX512_BF16 NULL
 #endif
 #if defined(CVN_HAVE_AMX)
-#define TABLES_AMX dot_kernels_amx
+#define TABLES_AMX linear_kernels_amx, dot_kernels_amx
 #else
 #define TABLES_AMX NULL
 #endif

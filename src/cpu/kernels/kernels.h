@@ -13,7 +13,8 @@ extern const Kernel index_kernels[]; /* gather, scatter, cache_update */
 extern const Kernel sort_kernels[];  /* sort */
 extern const Kernel small_kernels[]; /* iota, cumsum */
 
-extern const Kernel linear_kernels_portable[], linear_kernels_avx2[], linear_kernels_avx512_vnni[];
+extern const Kernel linear_kernels_portable[], linear_kernels_avx2[], linear_kernels_avx512_vnni[],
+    linear_kernels_amx[];
 
 extern const Kernel dot_kernels_portable[], elementwise_kernels_portable[], row_kernels_portable[],
     rope_kernels_portable[], random_kernels_portable[], attention_kernels_portable[],

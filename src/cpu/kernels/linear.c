@@ -211,9 +211,13 @@ void linear_run(const LinearIsa *isa, const KernelArgs *args)
     quantize_rows(&w);
     int64_t begin, end, block = p.m <= isa->rows_i4 ? 1 : LINEAR_BLOCK;
     kernel_share(p.jobs, 1, args->thread, args->n_threads, &begin, &end);
+    if (isa->enter)
+        isa->enter();
     for (int64_t m0 = 0; m0 < p.m; m0 += p.chunk)
         for (int64_t j = begin; j < end; j += block)
             run_block(&w, j, least(block, end - j), m0, least(p.chunk, p.m - m0));
+    if (isa->leave)
+        isa->leave();
 }
 
 /* The function of one row of the table; a kernel has no other way to carry its instruction set. */
@@ -256,6 +260,25 @@ const Kernel linear_kernels_avx512_vnni[] = {
      .match = linear_match,
      .scratch = linear_scratch,
      .run = run_avx512_vnni},
+    {0},
+};
+#endif
+
+#if defined(CVN_HAVE_AMX)
+LINEAR_FUNCTION(amx_int8)
+
+/* Fewer rows do not fill a tile, and groups of 4-bit weights are shorter than one. */
+static bool match_amx(const Op *op)
+{
+    return linear_match(op) && linear_weight(op, 0).dtype == CVN_I8 && linear_rows(op) >= 16;
+}
+
+const Kernel linear_kernels_amx[] = {
+    {.name = "linear.amx.int8",
+     .kind = OP_LINEAR,
+     .match = match_amx,
+     .scratch = linear_scratch,
+     .run = run_amx_int8},
     {0},
 };
 #endif

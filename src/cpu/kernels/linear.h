@@ -78,6 +78,8 @@ typedef struct LinearOut {
 
 typedef struct LinearIsa {
     int rows_i8, rows_i4; /* of a tile */
+    void (*enter)(void);  /* before and after the tiles of a product, on each thread; or NULL */
+    void (*leave)(void);
     /* Row of x, n <= 512 elements from `at` on, to fixed point; group: elements of a sum. */
     void (*quantize)(cvn_dtype dtype, const void *x, int64_t at, int64_t n, int64_t group,
                      int8_t *out, LinearSpan *span);
@@ -96,6 +98,9 @@ extern const LinearIsa linear_avx2;
 #endif
 #if defined(CVN_HAVE_AVX512)
 extern const LinearIsa linear_avx512_vnni;
+#endif
+#if defined(CVN_HAVE_AMX)
+extern const LinearIsa linear_amx_int8;
 #endif
 
 #endif

@@ -1,0 +1,79 @@
+/* Products with 8-bit weights on AMX tiles, run in emulation: the kernel's own source on tiles that are bytes in
+   memory. They have the bits that AVX-512 gives. */
+#include "kernel_check.h"
+
+#if defined(CVN_HAVE_AMX)
+
+#define CVN_AMX_EMULATE
+#define linear_amx_int8 emulated_int8
+#include "cpu/kernels/amx/linear.c"
+
+static void run_emulated(const KernelArgs *args)
+{
+    linear_run(&emulated_int8, args);
+}
+
+static void run_vnni(const KernelArgs *args)
+{
+    linear_run(&linear_avx512_vnni, args);
+}
+
+static const Kernel kernels[] = {
+    {.name = "linear.amx.int8", .kind = OP_LINEAR, .scratch = linear_scratch, .run = run_emulated},
+    {.name = "linear.avx512.vnni", .kind = OP_LINEAR, .scratch = linear_scratch, .run = run_vnni}};
+
+static void check_shape(int64_t m, int64_t k, int64_t n)
+{
+    Check c = check_begin();
+    cvn_linear_spec spec = {.contract = 1, .n_weights = 1, .type = {CVN_TYPE(CVN_F32, m, n)}};
+    cvn_value *x = check_parameter(&c, CVN_TYPE(CVN_BF16, m, k)), *out[3];
+    spec.q[0] = check_parameter(&c, panel_type(CVN_I8, n, k));
+    spec.scale[0] = check_parameter(&c, panel_scale_type(CVN_F32, n, 1));
+    cvn_linear(c.g, x, &spec, out);
+    check_inputs(&c, out[0]);
+    check_fill(&spec.q[0]->type, c.in[1].data, -128, 128);
+    const void *in[] = {c.in[0].data, c.in[1].data, c.in[2].data};
+    size_t bytes = cvn_type_bytes(&c.op->result[0]->type);
+    void *got[2] = {malloc(bytes), malloc(bytes)}, *want[] = {malloc(bytes)};
+    assert_true(got[0] && got[1] && want[0]);
+    for (int i = 0; i < 2; i++)
+        check_run(&c, &kernels[i], check_pool(2), in, &got[i]);
+    assert_memory_equal(got[0], got[1], bytes);
+    interp_op(c.op, in, want);
+    c.absolute = 3.2e-5 * 128 * sqrt((double)k);
+    c.relative = 1e-5;
+    check_kernel(&c, &kernels[0], want);
+    for (int i = 0; i < 2; i++)
+        free(got[i]);
+    free(want[0]);
+    check_end(&c);
+}
+
+static void tiles_give_the_bits_of_vnni(void **state)
+{
+    (void)state;
+    if (!cpu_backend_of(CPU_ISA_AVX512_BF16)) {
+        print_message("what is around the tiles needs AVX-512 VNNI, which this machine lacks\n");
+        skip();
+    }
+    static const int64_t ms[] = {16, 17, 31, 32, 33, 50, 64}, ks[] = {64, 128, 576, 640, 100};
+    for (int m = 0; m < 7; m++)
+        for (int k = 0; k < 5; k++)
+            check_shape(ms[m], ks[k], m % 2 ? 37 : 32);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(tiles_give_the_bits_of_vnni)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#else
+
+int main(void)
+{
+    print_message("this compiler does not know AMX: skipped\n");
+    return 0;
+}
+
+#endif
