@@ -22,6 +22,15 @@ static void arrange(const int16_t *x, int8_t *out)
     }
 }
 
+/* 64 bytes of weights, and those some units on on their way: with many rows between two loads, the processor's
+   own look-ahead does not reach the next line. */
+VEC_INLINE __m512i load_unit(const uint8_t *q)
+{
+    enum { AHEAD = 32 * PANEL_BYTES };
+    __builtin_prefetch(q + AHEAD);
+    return _mm512_loadu_si512(q);
+}
+
 /* sum + w (unsigned) . the four bytes at x (signed), for each of 16 rows. Written out, because compilers
    broadcast x into a register first, and then have too few of them. */
 VEC_INLINE __m512i dot(__m512i sum, __m512i w, const int8_t *x)
@@ -64,7 +73,7 @@ VEC_INLINE void rows_i8(const int M, const LinearTile *t)
     for (; u + chains <= t->units; u += chains, q += chains * PANEL_BYTES, x += chains * PANEL_QUAD)
 #pragma GCC unroll 2
         for (int i = 0; i < chains; i++) {
-            __m512i w = _mm512_xor_si512(_mm512_loadu_si512(q + i * PANEL_BYTES), flip);
+            __m512i w = _mm512_xor_si512(load_unit(q + i * PANEL_BYTES), flip);
             const int8_t *at = x + i * PANEL_QUAD;
 #pragma GCC unroll 16
             for (int r = 0; r < M; r++) {
@@ -73,7 +82,7 @@ VEC_INLINE void rows_i8(const int M, const LinearTile *t)
             }
         }
     for (; u < t->units; u++, q += PANEL_BYTES, x += PANEL_QUAD) {
-        __m512i w = _mm512_xor_si512(_mm512_loadu_si512(q), flip);
+        __m512i w = _mm512_xor_si512(load_unit(q), flip);
 #pragma GCC unroll 16
         for (int r = 0; r < M; r++) {
             high[r][0] = dot(high[r][0], w, x + r * LINEAR_ROW_BYTES);
@@ -118,7 +127,7 @@ VEC_INLINE void rows_i4(const int M, const LinearTile *t)
             low[r][0] = _mm512_set1_epi32(-8 * t->span[r].sum[g]);
         }
         for (int64_t u = 0; u < t->group; u++, q += PANEL_BYTES, x += 2 * PANEL_QUAD) {
-            __m512i both = _mm512_xor_si512(_mm512_loadu_si512(q), flip);
+            __m512i both = _mm512_xor_si512(load_unit(q), flip);
             __m512i w[2] = {_mm512_and_si512(both, mask),
                             _mm512_and_si512(_mm512_srli_epi16(both, 4), mask)};
 #pragma GCC unroll 2
