@@ -64,7 +64,8 @@ static void a_full_disk_leaves_the_old_checkpoints(void **state)
            "warning: step 6 was not saved: cannot write 'full/checkpoints/step-00000006.partial/");
     expect(0, "ls full/checkpoints | tr '\\n' ' '", "lock step-00000003 ");
     expect(1, "trap '' XFSZ; ulimit -f 600; caravan train --resume full 2>&1",
-           "step 9 was not saved");
+           "step 9 was not saved; put right what follows, then go on from the checkpoint before by "
+           "--resume: cannot write 'full/checkpoints/step-00000009.partial/");
     expect(0, "caravan train --resume full 2>&1", "finished after step 9");
     expect(0, RUN "--steps 9 --out whole 2>&1", "finished");
     expect(0, "cmp full/model.safetensors whole/model.safetensors && echo same", "same");
