@@ -3,81 +3,16 @@
  * step against its gradient, are those of one device, for each layout on meshes of 1 to 8 devices. Also that the
  * same mesh gives the same bits again.
  */
-#include "grad/grad.h"
-#include "graph/simplify.h"
 #include "mesh_support.h"
-#include "model/llama.h"
 #include "shard/layouts.h"
 #include "shard/partition.h"
+#include "tiny_llama.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
-
-static LlamaConfig tiny(bool grouped)
-{
-    LlamaConfig c = llama_config_default();
-    c.dim = grouped ? 32 : 24;
-    c.n_layers = 2;
-    c.n_heads = grouped ? 8 : 6;
-    c.n_kv_heads = grouped ? 2 : 6;
-    c.head_dim = 4;
-    c.ffn = grouped ? 48 : 40;
-    c.vocab = grouped ? 64 : 50;
-    c.max_context = 16;
-    return c;
-}
-
-/* Parameters: weights, tokens, targets. Outputs: the loss, and the weights, in place. */
-static cvn_graph *step_graph(const LlamaConfig *config, int64_t batch, int64_t seq)
-{
-    cvn_err err = {0};
-    cvn_graph *g = cvn_graph_new("train", &err);
-    ParamList params;
-    assert_non_null(g);
-    params_list(&params, config, &g->arena);
-    cvn_value **weight = arena_array(&g->arena, (size_t)params.n, sizeof *weight);
-    cvn_value **gradient = arena_array(&g->arena, (size_t)params.n, sizeof *gradient);
-    for (int i = 0; i < params.n; i++)
-        weight[i] =
-            cvn_parameter(g, params.param[i].name,
-                          cvn_type_make(CVN_F32, params.param[i].rank, params.param[i].dims));
-    cvn_value *tokens = cvn_parameter(g, "tokens", CVN_TYPE(CVN_I32, batch, seq));
-    cvn_value *targets = cvn_parameter(g, "targets", CVN_TYPE(CVN_I32, batch, seq));
-    LlamaLoss loss;
-    if (llama_loss(g, config, CVN_F32, weight, tokens, targets, &loss, &err) ||
-        graph_gradient(g, loss.mean, params.n, weight, gradient, &err))
-        fail_msg("%s", err.message);
-    cvn_output(g, loss.mean);
-    for (int i = 0; i < params.n; i++) {
-        cvn_value *move = cvn_multiply(g, gradient[i], cvn_splat(g, weight[i]->type, 0.1));
-        cvn_output_into(g, cvn_subtract(g, weight[i], move), weight[i]);
-    }
-    if (graph_simplify(g, NULL, &err) || graph_verify(g, &err))
-        fail_msg("%s", err.message);
-    return g;
-}
-
-static void **whole_inputs(const cvn_graph *g, int64_t vocab)
-{
-    void **in = calloc((size_t)g->n_parameters, sizeof *in);
-    uint64_t state = 3;
-    for (int p = 0; p < g->n_parameters; p++) {
-        const cvn_type *type = &g->parameter[p]->type;
-        const char *name = g->parameter[p]->def->attr.name;
-        in[p] = calloc(cvn_type_bytes(type) + 1, 1);
-        for (int64_t i = 0; i < cvn_type_elements(type); i++) {
-            double random = (double)(splitmix(&state) % 2001) / 1000 - 1;
-            double value = type->dtype == CVN_I32 ? (double)(i * 7 % vocab)
-                           : strstr(name, "norm") ? 1 + 0.1 * random
-                                                  : 0.25 * random;
-            element_set(type->dtype, in[p], i, value);
-        }
-    }
-    return in;
-}
 
 /* Two steps of the local graph on n devices; the outputs [n_outputs], whole, each to be freed. */
 static void run_steps(const cvn_graph *local, const Mesh *mesh, const PartitionReport *r,
@@ -122,7 +57,7 @@ static cvn_graph *cut(const LlamaConfig *config, const Mesh *mesh, const char *l
 {
     cvn_err err = {0};
     ShardResult result;
-    cvn_graph *g = step_graph(config, 6, 4), *local = NULL;
+    cvn_graph *g = llama_train_graph(config, 6, 4, CVN_F32), *local = NULL;
     if (llama_mark(g, config, mesh, layout, &err) || shard_propagate(g, mesh, &result, &err) ||
         shard_partition(g, mesh, &result, &local, report, &err))
         fail_msg("%s: %s", layout, err.message);
@@ -133,14 +68,14 @@ static cvn_graph *cut(const LlamaConfig *config, const Mesh *mesh, const char *l
 
 static void compare(bool grouped, const char *layout, const char *mesh_text, bool again)
 {
-    LlamaConfig config = tiny(grouped);
+    LlamaConfig config = tiny_llama_config(&tiny_llamas[grouped ? TINY_GQA : TINY_MHA]);
     PartitionReport alone, report;
     Mesh one, mesh;
     cvn_err err = {0};
     if (mesh_parse(&one, "", NULL, &err) || mesh_parse(&mesh, mesh_text, NULL, &err))
         fail_msg("%s", err.message);
     cvn_graph *g = cut(&config, &one, "dp", &alone), *local = cut(&config, &mesh, layout, &report);
-    void **inputs = whole_inputs(g, config.vocab);
+    void **inputs = tiny_llama_inputs(g, &config);
     int n = alone.n_outputs;
     void **want = calloc((size_t)n, sizeof *want), **got = calloc((size_t)n, sizeof *got);
     run_steps(g, &one, &alone, inputs, want);

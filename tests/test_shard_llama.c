@@ -2,13 +2,11 @@
  * Whole Llamas in shards: prefill, decode, score and training, in every layout, on meshes of 1 to 8
  * devices, with sizes that do not divide; and what the partitioner makes of published models.
  */
-#include "grad/grad.h"
-#include "graph/simplify.h"
-#include "model/llama.h"
 #include "model/presets.h"
 #include "random_graph.h"
 #include "shard/layouts.h"
 #include "shard_run.h"
+#include "tiny_llama.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,69 +26,8 @@ static Mesh mesh_of(const char *text)
 
 /* ---- tiny models ---- */
 
-typedef struct Tiny {
-    const char *name;
-    int64_t dim, heads, kv_heads, head_dim, ffn, vocab;
-    bool tied;
-} Tiny;
-
-static const Tiny tiny[] = {
-    {"mha", 24, 6, 6, 4, 40, 50, false},
-    {"gqa", 32, 8, 2, 4, 48, 64, false},
-    {"3 kv heads, tied", 20, 12, 3, 4, 30, 37, true},
-};
-enum { TINY = sizeof tiny / sizeof *tiny };
-
-static LlamaConfig config_of(const Tiny *t)
-{
-    LlamaConfig c = llama_config_default();
-    c.dim = t->dim;
-    c.n_layers = 2;
-    c.n_heads = t->heads;
-    c.n_kv_heads = t->kv_heads;
-    c.head_dim = t->head_dim;
-    c.ffn = t->ffn;
-    c.vocab = t->vocab;
-    c.max_context = 16;
-    c.tied = t->tied;
-    return c;
-}
-
 typedef enum Task { PREFILL, LAST, DECODE, GREEDY, SCORE, TRAIN, TASKS } Task;
 static const char *const task_names[] = {"prefill", "last", "decode", "greedy", "score", "train"};
-
-/* Parameters: weights, tokens, targets. Outputs: the loss, and every weight moved against its
-   gradient, in place. */
-static cvn_graph *train_graph(const LlamaConfig *config, int64_t batch, int64_t seq,
-                              cvn_dtype compute)
-{
-    cvn_err err = {0};
-    cvn_graph *g = cvn_graph_new("train", &err);
-    ParamList params;
-    assert_non_null(g);
-    params_list(&params, config, &g->arena);
-    cvn_value **weight = arena_array(&g->arena, (size_t)params.n, sizeof *weight);
-    cvn_value **gradient = arena_array(&g->arena, (size_t)params.n, sizeof *gradient);
-    for (int i = 0; i < params.n; i++)
-        weight[i] =
-            cvn_parameter(g, params.param[i].name,
-                          cvn_type_make(CVN_F32, params.param[i].rank, params.param[i].dims));
-    cvn_type grid = CVN_TYPE(CVN_I32, batch, seq);
-    cvn_value *tokens = cvn_parameter(g, "tokens", grid);
-    cvn_value *targets = cvn_parameter(g, "targets", grid);
-    LlamaLoss loss;
-    if (llama_loss(g, config, compute, weight, tokens, targets, &loss, &err) ||
-        graph_gradient(g, loss.mean, params.n, weight, gradient, &err))
-        fail_msg("%s", err.message);
-    cvn_output(g, loss.mean);
-    for (int i = 0; i < params.n; i++) {
-        cvn_value *step = cvn_multiply(g, gradient[i], cvn_splat(g, weight[i]->type, 0.1));
-        cvn_output_into(g, cvn_subtract(g, weight[i], step), weight[i]);
-    }
-    if (graph_simplify(g, NULL, &err) || graph_verify(g, &err))
-        fail_msg("%s", err.message);
-    return g;
-}
 
 static cvn_graph *graph_of(const LlamaConfig *config, Task task, int64_t batch)
 {
@@ -99,7 +36,7 @@ static cvn_graph *graph_of(const LlamaConfig *config, Task task, int64_t batch)
     static const LlamaOutput output[] = {LLAMA_LOGITS, LLAMA_LAST, LLAMA_SAMPLE, LLAMA_SAMPLE,
                                          LLAMA_SCORE};
     if (task == TRAIN)
-        return train_graph(config, batch, 4, CVN_F32);
+        return llama_train_graph(config, batch, 4, CVN_F32);
     step.output = output[task];
     step.seq = task == DECODE || task == GREEDY ? 1 : 4;
     step.sample = task == GREEDY ? SAMPLE_GREEDY : SAMPLE_RANDOM;
@@ -109,49 +46,15 @@ static cvn_graph *graph_of(const LlamaConfig *config, Task task, int64_t batch)
     return g;
 }
 
-/* Plausible contents of a parameter: small weights, tokens of the vocabulary, rows of their own
-   start and length. */
-static double content(const char *name, int64_t i, double random, const LlamaConfig *config)
-{
-    if (strcmp(name, "tokens") == 0 || strcmp(name, "targets") == 0)
-        return (double)(i * 7 % config->vocab);
-    if (strcmp(name, "start") == 0)
-        return (double)(i * 3 % 8);
-    if (strcmp(name, "length") == 0)
-        return (double)(1 + i % 4);
-    if (strcmp(name, "key") == 0)
-        return (double)(i * 1000003);
-    if (strcmp(name, "temperature") == 0)
-        return i % 3 ? 0.8 : 0;
-    return strstr(name, "norm") ? 1 + 0.1 * random : 0.25 * random;
-}
-
-static void **inputs_of(const cvn_graph *g, const LlamaConfig *config)
-{
-    void **in = calloc((size_t)g->n_parameters, sizeof *in);
-    uint64_t state = 3;
-    assert_non_null(in);
-    for (int p = 0; p < g->n_parameters; p++) {
-        const cvn_type *type = &g->parameter[p]->type;
-        in[p] = calloc(cvn_type_bytes(type) + 1, 1);
-        for (int64_t i = 0; i < cvn_type_elements(type); i++) {
-            double random = (double)(splitmix(&state) % 2001) / 1000 - 1;
-            element_set(type->dtype, in[p], i,
-                        content(g->parameter[p]->def->attr.name, i, random, config));
-        }
-    }
-    return in;
-}
-
-static void check_llama(const Tiny *t, Task task, const char *layout, const char *mesh_text,
+static void check_llama(const TinyLlama *t, Task task, const char *layout, const char *mesh_text,
                         int64_t batch)
 {
-    LlamaConfig config = config_of(t);
+    LlamaConfig config = tiny_llama_config(t);
     cvn_graph *g = graph_of(&config, task, batch), *local;
     Mesh mesh = mesh_of(mesh_text);
     PartitionReport report;
     cvn_err err = {0};
-    void **in = inputs_of(g, &config);
+    void **in = tiny_llama_inputs(g, &config);
     void **whole = calloc((size_t)g->n_outputs, sizeof *whole);
     void **parts = calloc((size_t)g->n_outputs, sizeof *parts);
     if (llama_mark(g, &config, &mesh, layout, &err) ||
@@ -196,18 +99,20 @@ static void tiny_llamas_compute_the_same_in_shards(void **state)
     const char *only = getenv("CVN_LAYOUT");
     for (size_t l = 0; layout_name(l); l++)
         for (size_t m = 0; m < sizeof meshes / sizeof *meshes; m++)
-            for (int t = 0; t < TINY; t++)
+            for (int t = 0; t < TINY_LLAMAS; t++)
                 for (int task = 0; task < TASKS; task++)
-                    if (only ? strcmp(only, layout_name(l)) == 0 : (size_t)t == (l + m) % TINY)
-                        check_llama(&tiny[t], (Task)task, layout_name(l), meshes[m], m % 2 ? 8 : 9);
-    check_llama(&tiny[2], DECODE, "2d", "data=6", 4); /* fewer rows than devices */
-    check_llama(&tiny[1], PREFILL, "2d", "data=4,model=2", 1);
-    for (int t = 0; t < TINY; t++)
+                    if (only ? strcmp(only, layout_name(l)) == 0
+                             : (size_t)t == (l + m) % TINY_LLAMAS)
+                        check_llama(&tiny_llamas[t], (Task)task, layout_name(l), meshes[m],
+                                    m % 2 ? 8 : 9);
+    check_llama(&tiny_llamas[TINY_TIED], DECODE, "2d", "data=6", 4); /* fewer rows than devices */
+    check_llama(&tiny_llamas[TINY_GQA], PREFILL, "2d", "data=4,model=2", 1);
+    for (int t = 0; t < TINY_LLAMAS; t++)
         for (int task = 0; task < TASKS && !only; task++) {
-            check_llama(&tiny[t], (Task)task, "fsdp+tp", "data=2,model=2", 4);
+            check_llama(&tiny_llamas[t], (Task)task, "fsdp+tp", "data=2,model=2", 4);
             /* where one dimension is cut by 2 and by 3, gathering it is the way: not held to none */
-            check_llama(&tiny[t], (Task)task, "fsdp+tp", "data=2,model=3", 4);
-            check_llama(&tiny[t], (Task)task, "dp+tp", "data=2,model=4", 8);
+            check_llama(&tiny_llamas[t], (Task)task, "fsdp+tp", "data=2,model=3", 4);
+            check_llama(&tiny_llamas[t], (Task)task, "dp+tp", "data=2,model=4", 8);
         }
     (void)state;
 }
@@ -298,7 +203,7 @@ static double train_bytes(const LlamaConfig *config, int64_t batch, const char *
     cvn_err err = {0};
     Mesh mesh = mesh_of(mesh_text);
     PartitionReport report;
-    cvn_graph *g = train_graph(config, batch, 1024, CVN_BF16), *local;
+    cvn_graph *g = llama_train_graph(config, batch, 1024, CVN_BF16), *local;
     if (llama_mark(g, config, &mesh, layout, &err) || shard_make(g, &mesh, &local, &report, &err))
         fail_msg("%s", err.message);
     double bytes = total_bytes(&report);
@@ -339,7 +244,7 @@ static void fsdp_and_tp_cross_near_batch_equal_to_hidden_size(void **state)
             Mesh mesh = mesh_of(i ? "model=8" : "data=8");
             PartitionReport report;
             /* fsdp has 8 times the rows in all, so that each device has as many */
-            cvn_graph *g = train_graph(&config, i ? batch : batch * 8, 64, CVN_BF16), *local;
+            cvn_graph *g = llama_train_graph(&config, i ? batch : batch * 8, 64, CVN_BF16), *local;
             if (llama_mark(g, &config, &mesh, i ? "tp" : "fsdp", &err) ||
                 shard_make(g, &mesh, &local, &report, &err))
                 fail_msg("%s", err.message);
@@ -373,7 +278,7 @@ static void the_largest_model_is_cut_in_seconds(void **state)
     struct rusage before, after;
     getrusage(RUSAGE_SELF, &before);
     double start = seconds();
-    cvn_graph *g = train_graph(&config, 512, 4096, CVN_BF16), *local;
+    cvn_graph *g = llama_train_graph(&config, 512, 4096, CVN_BF16), *local;
     ShardResult r;
     if (llama_mark(g, &config, &mesh, "2d", &err) || shard_propagate(g, &mesh, &r, &err) ||
         shard_partition(g, &mesh, &r, &local, &report, &err))
@@ -396,7 +301,7 @@ static void the_largest_model_is_cut_in_seconds(void **state)
    scores, and not in sampling. */
 static void logits_are_never_gathered(void **state)
 {
-    LlamaConfig config = config_of(&tiny[1]);
+    LlamaConfig config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
     config.vocab = 4096;
     for (int task = 0; task < TASKS; task++) {
         cvn_err err = {0};
