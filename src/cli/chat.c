@@ -11,27 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    MODEL,
-    SYSTEM,
-    LOAD,
-    FORMAT,
-    THINKING,
-    MAX_TOKENS,
-    TEMPERATURE,
-    TOP_K,
-    TOP_P,
-    MIN_P,
-    PENALTY,
-    SEED,
-    IGNORE_EOS,
-    CONTEXT,
-    HISTORY,
-    DTYPE,
-    QUANTIZE,
-    THREADS,
-    MEMORY
-};
+enum { MODEL, SYSTEM, LOAD, FORMAT, THINKING, MAX_TOKENS, CONTEXT, HISTORY };
 
 static const char *format_name(size_t i)
 {
@@ -60,37 +40,32 @@ static const Option *const options[] = {
     [MAX_TOKENS] =
         &(const Option){"max-tokens", .letter = 'n', .kind = ARG_INT, .high = 1 << 30, .value = "N",
                         .fallback = "0", .help = "longest answer, 0: what the context holds"},
-    [TEMPERATURE] = &option_temperature,
-    [TOP_K] = &option_top_k,
-    [TOP_P] = &option_top_p,
-    [MIN_P] = &option_min_p,
-    [PENALTY] = &option_repeat_penalty,
-    [SEED] = &option_seed,
-    [IGNORE_EOS] = &option_ignore_eos,
     [CONTEXT] =
         &(const Option){"context", .letter = 'c', .kind = ARG_INT, .high = 1 << 30, .value = "N",
                         .fallback = "0", .help = "most tokens of the conversation, 0: the model's"},
     [HISTORY] = &(const Option){"history", .kind = ARG_OUTPUT, .value = "FILE",
                                 .help = "file of what was typed, else ~/.caravan_history"},
-    [DTYPE] = &option_dtype,
-    [QUANTIZE] = &option_quantize,
-    [THREADS] = &option_threads,
-    [MEMORY] = &option_memory,
+    &option_temperature,
+    &option_top_k,
+    &option_top_p,
+    &option_min_p,
+    &option_repeat_penalty,
+    &option_seed,
+    &option_ignore_eos,
+    &option_dtype,
+    &option_quantize,
+    &option_threads,
+    &option_memory,
     NULL,
 };
 
 static int open_chat(Chat *chat, const Args *args, cvn_err *err)
 {
     const Value *v = args->value;
-    RunOptions run = {.path = v[MODEL].text,
-                      .dtype = dtype_of(&v[DTYPE]),
-                      .quantize = v[QUANTIZE].text,
-                      .needs_tokenizer = true,
-                      .engine = {.rows = 1,
-                                 .threads = (int)v[THREADS].integer,
-                                 .context = v[CONTEXT].integer,
-                                 .memory_limit = (uint64_t)v[MEMORY].integer}};
-    run_model_samples(&run, &chat->request.sampling);
+    RunOptions run = run_model_options(args);
+    run.needs_tokenizer = true;
+    run.engine.rows = 1;
+    run.engine.context = v[CONTEXT].integer;
     int code = run_model_open(&chat->run, &run, err);
     if (code)
         return code;
@@ -188,13 +163,8 @@ static int run(const Args *args)
     cvn_err err = {0};
     Chat chat = {.shows_thoughts = v[THINKING].integer == THINKING_SHOW,
                  .request = {.max_tokens = v[MAX_TOKENS].integer,
-                             .ignore_eos = v[IGNORE_EOS].flag,
-                             .sampling = {.temperature = (float)v[TEMPERATURE].real,
-                                          .top_k = (int32_t)v[TOP_K].integer,
-                                          .top_p = (float)v[TOP_P].real,
-                                          .min_p = (float)v[MIN_P].real,
-                                          .repeat_penalty = (float)v[PENALTY].real,
-                                          .seed = (uint64_t)v[SEED].integer}}};
+                             .ignore_eos = args_value(args, &option_ignore_eos)->flag,
+                             .sampling = run_model_sampling(args)}};
     int code = open_chat(&chat, args, &err);
     if (code == CVN_OK)
         code = converse(&chat, &v[HISTORY], &err);

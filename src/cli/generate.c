@@ -9,34 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MODEL,
-    PROMPT,
-    FILE_,
-    TOKENS,
-    PROMPTS,
-    SAMPLES,
-    ROWS,
-    STOP,
-    MAX_TOKENS,
-    TEMPERATURE,
-    TOP_K,
-    TOP_P,
-    MIN_P,
-    PENALTY,
-    SEED,
-    IGNORE_EOS,
-    CONTEXT,
-    DTYPE,
-    QUANTIZE,
-    THREADS,
-    MEMORY,
-    MESH,
-    LAYOUT,
-    JSON,
-    DUMP,
-    PROFILE
-};
+enum { MODEL, PROMPT, FILE_, TOKENS, PROMPTS, SAMPLES, ROWS, STOP, MAX_TOKENS };
 
 static const Option *const options[] = {
     [MODEL] = &option_model,
@@ -58,23 +31,23 @@ static const Option *const options[] = {
     [MAX_TOKENS] =
         &(const Option){"max-tokens", .letter = 'n', .kind = ARG_INT, .low = 1, .high = 1 << 30,
                         .value = "N", .fallback = "256", .help = "most tokens to generate"},
-    [TEMPERATURE] = &option_temperature,
-    [TOP_K] = &option_top_k,
-    [TOP_P] = &option_top_p,
-    [MIN_P] = &option_min_p,
-    [PENALTY] = &option_repeat_penalty,
-    [SEED] = &option_seed,
-    [IGNORE_EOS] = &option_ignore_eos,
-    [CONTEXT] = &option_context,
-    [DTYPE] = &option_dtype,
-    [QUANTIZE] = &option_quantize,
-    [THREADS] = &option_threads,
-    [MEMORY] = &option_memory,
-    [MESH] = &option_mesh,
-    [LAYOUT] = &option_layout,
-    [JSON] = &option_json,
-    [DUMP] = &option_dump,
-    [PROFILE] = &option_profile,
+    &option_temperature,
+    &option_top_k,
+    &option_top_p,
+    &option_min_p,
+    &option_repeat_penalty,
+    &option_seed,
+    &option_ignore_eos,
+    &option_context,
+    &option_dtype,
+    &option_quantize,
+    &option_threads,
+    &option_memory,
+    &option_mesh,
+    &option_layout,
+    &option_json,
+    &option_dump,
+    &option_profile,
     NULL,
 };
 
@@ -100,6 +73,7 @@ typedef struct Batch {
     cvn_result *result;
     int n_texts;
     bool decodes; /* the model has a tokenizer */
+    bool json;    /* an object per text */
     bool streams; /* the only text goes to standard output as it comes */
     Progress progress;
     double most, done; /* tokens of all texts together: at most, so far */
@@ -227,7 +201,6 @@ static void print_speeds(const Batch *b, double seconds)
 /* Results that were reached before Ctrl-C are printed all the same. */
 static int generate(Batch *b, cvn_err *err)
 {
-    const Value *v = b->args->value;
     cvn_err run_err = {0};
     double begin = engine_now();
     if (!b->streams)
@@ -244,10 +217,10 @@ static int generate(Batch *b, cvn_err *err)
         finish_text(b, t);
         if (t->err.code)
             return err_set(err, t->err.code, "%s", t->err.message);
-        if (v[JSON].flag && print_object(b, i))
+        if (b->json && print_object(b, i))
             return err_set(err, CVN_EIO, "the result could not be printed");
     }
-    if (!v[JSON].flag) {
+    if (!b->json) {
         if (print_texts(b, err))
             return err->code;
         print_speeds(b, seconds);
@@ -324,16 +297,6 @@ static uint64_t sample_seed(uint64_t seed, uint64_t sample)
     return x ^ x >> 31;
 }
 
-static cvn_sampling sampling_of(const Value *v)
-{
-    return (cvn_sampling){.temperature = (float)v[TEMPERATURE].real,
-                          .top_k = (int32_t)v[TOP_K].integer,
-                          .top_p = (float)v[TOP_P].real,
-                          .min_p = (float)v[MIN_P].real,
-                          .repeat_penalty = (float)v[PENALTY].real,
-                          .seed = (uint64_t)v[SEED].integer};
-}
-
 /* A text and a request for each sample of each prompt. */
 static int make_requests(Batch *b, cvn_err *err)
 {
@@ -350,7 +313,8 @@ static int make_requests(Batch *b, cvn_err *err)
     b->n_texts = (int)n;
     b->most = (double)n * (double)v[MAX_TOKENS].integer;
     b->decodes = b->model.model->tokenizer != NULL;
-    b->streams = n == 1 && !v[JSON].flag;
+    b->json = args_value(b->args, &option_json)->flag;
+    b->streams = n == 1 && !b->json;
     for (size_t i = 0; i < n; i++) {
         Text *t = &b->text[i];
         t->prompt = &b->prompt[i / samples];
@@ -361,8 +325,8 @@ static int make_requests(Batch *b, cvn_err *err)
         *r = (cvn_request){.prompt = t->prompt->id,
                            .n_prompt = (int64_t)t->prompt->n,
                            .max_tokens = v[MAX_TOKENS].integer,
-                           .ignore_eos = v[IGNORE_EOS].flag,
-                           .sampling = sampling_of(v)};
+                           .ignore_eos = args_value(b->args, &option_ignore_eos)->flag,
+                           .sampling = run_model_sampling(b->args)};
         r->sampling.seed = sample_seed(r->sampling.seed, i % samples);
     }
     return CVN_OK;
@@ -380,20 +344,9 @@ static int check_stops(const Batch *b, cvn_err *err)
 static int run_batch(Batch *b, cvn_err *err)
 {
     const Value *v = b->args->value;
-    RunOptions run = {.path = v[MODEL].text,
-                      .dtype = dtype_of(&v[DTYPE]),
-                      .quantize = v[QUANTIZE].text,
-                      .mesh = v[MESH].text,
-                      .layout = v[LAYOUT].text,
-                      .needs_tokenizer = !v[TOKENS].given || v[STOP].given,
-                      .takes_ids = true,
-                      .engine = {.threads = (int)v[THREADS].integer,
-                                 .context = v[CONTEXT].integer,
-                                 .memory_limit = (uint64_t)v[MEMORY].integer,
-                                 .dump_dir = v[DUMP].text,
-                                 .profile_path = v[PROFILE].text}};
-    cvn_sampling sampling = sampling_of(v);
-    run_model_samples(&run, &sampling);
+    RunOptions run = run_model_options(b->args);
+    run.needs_tokenizer = !v[TOKENS].given || v[STOP].given;
+    run.takes_ids = true;
     int code = check_stops(b, err);
     if (code == CVN_OK)
         code = run_model_open(&b->model, &run, err);

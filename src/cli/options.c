@@ -384,7 +384,7 @@ static int check_inputs(const Args *args, const Command *command, cvn_err *err)
 
 int args_parse(Args *args, const Command *command, int argc, char **argv, cvn_err *err)
 {
-    *args = (Args){0};
+    *args = (Args){.command = command};
     bool options = true;
     for (int i = 0; i < argc;) {
         const char *word = argv[i];
@@ -423,4 +423,13 @@ void args_free(Args *args)
         free(args->value[i].texts);
     }
     *args = (Args){0};
+}
+
+const Value *args_value(const Args *args, const Option *option)
+{
+    static const Value none;
+    for (int i = 0; args->command->options[i]; i++)
+        if (args->command->options[i] == option)
+            return &args->value[i];
+    return &none;
 }

@@ -68,6 +68,7 @@ enum { CLI_MAX_OPTIONS = 48, CLI_MAX_OPERANDS = 64 };
 
 /* What was typed. Strings are argv's and the environment's. */
 typedef struct Args {
+    const struct Command *command;         /* borrowed */
     Value value[CLI_MAX_OPTIONS];          /* in the order of the command's options */
     const char *operand[CLI_MAX_OPERANDS]; /* what is not an option */
     int n_operands;
@@ -93,6 +94,10 @@ extern const Command *const commands[];
  * CVN_EIO a path that is not there. Free the Args in any case. */
 int args_parse(Args *args, const Command *command, int argc, char **argv, cvn_err *err);
 void args_free(Args *args);
+
+/* The value of an option that several commands share; one that was not given where this command has no such
+ * option. */
+const Value *args_value(const Args *args, const Option *option);
 
 /* "CARAVAN_TOP_P" for "top-p", into text of `size` bytes. */
 void option_variable(const Option *option, char *text, size_t size);

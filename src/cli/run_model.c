@@ -137,11 +137,35 @@ int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err)
     return CVN_OK;
 }
 
-void run_model_samples(RunOptions *options, const cvn_sampling *s)
+cvn_sampling run_model_sampling(const Args *args)
 {
-    options->engine.sampling = s->temperature > 0;
-    options->engine.penalties = s->repeat_penalty < 1 || s->repeat_penalty > 1;
-    options->engine.filters = s->temperature > 0 && (s->top_k > 0 || s->top_p < 1 || s->min_p > 0);
+    return (cvn_sampling){.temperature = (float)args_value(args, &option_temperature)->real,
+                          .top_k = (int32_t)args_value(args, &option_top_k)->integer,
+                          .top_p = (float)args_value(args, &option_top_p)->real,
+                          .min_p = (float)args_value(args, &option_min_p)->real,
+                          .repeat_penalty = (float)args_value(args, &option_repeat_penalty)->real,
+                          .seed = (uint64_t)args_value(args, &option_seed)->integer};
+}
+
+RunOptions run_model_options(const Args *args)
+{
+    cvn_sampling s = run_model_sampling(args);
+    bool samples = s.temperature > 0;
+    return (RunOptions){
+        .path = args_value(args, &option_model)->text,
+        .dtype = dtype_of(args_value(args, &option_dtype)),
+        .quantize = args_value(args, &option_quantize)->text,
+        .mesh = args_value(args, &option_mesh)->text,
+        .layout = args_value(args, &option_layout)->text,
+        .engine = {.threads = (int)args_value(args, &option_threads)->integer,
+                   .context = args_value(args, &option_context)->integer,
+                   .memory_limit = (uint64_t)args_value(args, &option_memory)->integer,
+                   .dump_dir = args_value(args, &option_dump)->text,
+                   .profile_path = args_value(args, &option_profile)->text,
+                   .sampling = samples,
+                   .filters = samples && (s.top_k > 0 || s.top_p < 1 || s.min_p > 0),
+                   .penalties =
+                       s.repeat_penalty > 0 && (s.repeat_penalty < 1 || s.repeat_penalty > 1)}};
 }
 
 int run_model_input(const RunModel *run, const Value *ids, const char *text, const char *file,

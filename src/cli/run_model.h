@@ -1,4 +1,4 @@
-/* What generate and score have in common: opening a model, getting ids from what was typed, an engine, Ctrl-C. */
+/* What generate, score and chat have in common: opening a model, getting ids from what was typed, an engine, Ctrl-C. */
 #ifndef CVN_CLI_RUN_MODEL_H
 #define CVN_CLI_RUN_MODEL_H
 
@@ -36,8 +36,12 @@ typedef struct RunModel {
     double load_seconds, compile_seconds;
 } RunModel;
 
-/* What the engine must be compiled for to sample so. */
-void run_model_samples(RunOptions *options, const cvn_sampling *sampling);
+/* What --temperature and its like say. */
+cvn_sampling run_model_sampling(const Args *args);
+
+/* What the options say that commands share: those above and --model, --dtype, --quantize, --threads, --seed. The rest
+   is the command's to set. The engine can sample as the options say, and no more. */
+RunOptions run_model_options(const Args *args);
 
 /* Opens the model and prints its warnings; Ctrl-C is noted from now on. */
 int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err);

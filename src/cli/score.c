@@ -7,26 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum {
-    MODEL,
-    TEXT,
-    FILE_,
-    TOKENS,
-    STRIDE,
-    SHOW,
-    SUMMARY,
-    CONTEXT,
-    DTYPE,
-    QUANTIZE,
-    THREADS,
-    SEED,
-    MEMORY,
-    MESH,
-    LAYOUT,
-    JSON,
-    DUMP,
-    PROFILE
-};
+enum { MODEL, TEXT, FILE_, TOKENS, STRIDE, SHOW, SUMMARY, CONTEXT, JSON };
 
 static const Option *const options[] = {
     [MODEL] = &option_model,
@@ -44,16 +25,16 @@ static const Option *const options[] = {
                              .help = "show the text, coloured by how likely each token was"},
     [SUMMARY] = &(const Option){"summary", .kind = ARG_FLAG, .help = "print only the last line"},
     [CONTEXT] = &option_context,
-    [DTYPE] = &option_dtype,
-    [QUANTIZE] = &option_quantize,
-    [THREADS] = &option_threads,
-    [SEED] = &option_seed,
-    [MEMORY] = &option_memory,
-    [MESH] = &option_mesh,
-    [LAYOUT] = &option_layout,
     [JSON] = &option_json,
-    [DUMP] = &option_dump,
-    [PROFILE] = &option_profile,
+    &option_dtype,
+    &option_quantize,
+    &option_threads,
+    &option_seed,
+    &option_memory,
+    &option_mesh,
+    &option_layout,
+    &option_dump,
+    &option_profile,
     NULL,
 };
 
@@ -233,22 +214,13 @@ static int run(const Args *args)
     RunModel model = {0};
     TokenIds ids = {0};
     Scores scores = {0};
-    RunOptions options_ = {.path = v[MODEL].text,
-                           .dtype = dtype_of(&v[DTYPE]),
-                           .quantize = v[QUANTIZE].text,
-                           .mesh = v[MESH].text,
-                           .layout = v[LAYOUT].text,
-                           .needs_tokenizer = !v[TOKENS].given || v[SHOW].flag,
-                           .takes_ids = true,
-                           .engine = {.rows = 1,
-                                      .threads = (int)v[THREADS].integer,
-                                      .context = v[CONTEXT].integer,
-                                      .scoring = true,
-                                      .no_generation = true,
-                                      .memory_limit = (uint64_t)v[MEMORY].integer,
-                                      .dump_dir = v[DUMP].text,
-                                      .profile_path = v[PROFILE].text}};
-    int code = run_model_open(&model, &options_, &err);
+    RunOptions how = run_model_options(args);
+    how.needs_tokenizer = !v[TOKENS].given || v[SHOW].flag;
+    how.takes_ids = true;
+    how.engine.rows = 1;
+    how.engine.scoring = true;
+    how.engine.no_generation = true;
+    int code = run_model_open(&model, &how, &err);
     if (code == CVN_OK)
         code = run_model_input(&model, &v[TOKENS], v[TEXT].text, v[FILE_].text, &ids, &err);
     int64_t window = v[CONTEXT].integer;
@@ -256,7 +228,7 @@ static int run(const Args *args)
         window = cvn_model_context(model.model);
     int64_t needed = (int64_t)ids.n < window ? (int64_t)ids.n : window;
     if (code == CVN_OK)
-        code = run_model_start(&model, &options_, needed, 0, &err);
+        code = run_model_start(&model, &how, needed, 0, &err);
     if (code == CVN_OK)
         code = score(&model, &ids, window, v[STRIDE].integer, &scores, &err);
     int exit_code = EXIT_OK;
