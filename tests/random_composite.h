@@ -119,6 +119,9 @@ static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
     case OP_DEQUANTIZE:
     case OP_LINEAR:
         return random_quantized(r, kind, batch, dim);
+    case OP_QUANTIZE_ROWS:
+        cvn_quantize_rows(g, random_of_type(r, q), out);
+        return out[random_below(r, 2)];
     case OP_ARGMAX: {
         cvn_value *x = random_pick(r, kind, 1);
         int axis = x ? random_below(r, x->type.rank) : 0;

@@ -416,6 +416,22 @@ static void quantized_weights_agree(void **state)
     }
 }
 
+/* All bits: what is written into a cache may not depend on who wrote it. */
+static void quantized_rows_agree(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 60; seed++) {
+        cvn_graph *g = new_graph();
+        cvn_value *x =
+            cvn_parameter(g, "x", CVN_TYPE(floats[seed % 3], 3, 2, 1 + seed % 7 * (seed % 5)));
+        cvn_value *out[2];
+        cvn_quantize_rows(g, x, out);
+        cvn_output(g, out[0]);
+        cvn_output(g, out[1]);
+        check(g, (uint64_t)seed, -8, 8, "quantize_rows");
+    }
+}
+
 /* Sections of two rows at different places, grouped heads, and a score at the end. */
 static void a_whole_llama_agrees(void **state)
 {
@@ -509,6 +525,7 @@ int main(void)
         cmocka_unit_test(argmax_agrees_with_ties_nan_and_infinities),
         cmocka_unit_test(random_bits_agree_bit_for_bit),
         cmocka_unit_test(quantized_weights_agree),
+        cmocka_unit_test(quantized_rows_agree),
         cmocka_unit_test(a_whole_llama_agrees),
         cmocka_unit_test(what_is_kept_stays_whole),
         cmocka_unit_test(names_and_marked_specs_are_taken_over),

@@ -188,6 +188,29 @@ static void cache_updates_in_and_out_of_the_context(void **state)
             }
 }
 
+/* Kernels round as the interpreter does, to the bit; also rows of zeros, of the least numbers, and with inf or NaN. */
+static void rows_in_8_bits(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 3, 16, 17, 31, 64, 127, 513, 1031};
+    static const double ends[] = {0, 0x1p-140, 0x1p-120, 1e-3, 3, 60000, INFINITY, NAN};
+    for (int d = 0; d < 3; d++)
+        for (int s = 0; s < 9; s++)
+            for (int e = 0; e < 8; e++) {
+                Check c = check_begin();
+                cvn_value *out[2], *x = check_parameter(&c, CVN_TYPE(floats[d], 2, 3, sizes[s]));
+                cvn_quantize_rows(c.g, x, out);
+                check_inputs(&c, out[0]);
+                double end = isfinite(ends[e]) ? ends[e] : 1;
+                check_fill(&x->type, c.in[0].data, -end, end);
+                if (!isfinite(ends[e]))
+                    for (int64_t i = sizes[s] - 1; i < 6 * sizes[s]; i += 2 * sizes[s])
+                        element_set(floats[d], c.in[0].data, i, i % 3 ? -ends[e] : ends[e]);
+                check_kernels(&c, 1);
+                check_end(&c);
+            }
+}
+
 static void cross_entropy_of_rows(void **state)
 {
     (void)state;
@@ -291,6 +314,7 @@ int main(void)
         cmocka_unit_test(attention_of_padding_only),
         cmocka_unit_test(attention_of_a_row_does_not_depend_on_the_other_rows),
         cmocka_unit_test(cache_updates_in_and_out_of_the_context),
+        cmocka_unit_test(rows_in_8_bits),
         cmocka_unit_test(cross_entropy_of_rows),
         cmocka_unit_test(argmax_finds_the_first),
         cmocka_unit_test(reductions_over_any_neighbours),

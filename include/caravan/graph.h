@@ -319,6 +319,12 @@ cvn_value *cvn_random_bits(cvn_graph *g, cvn_value *k0, cvn_value *k1, cvn_value
    `rows` dimensions of the type are the weight's rows (output channels), the others its columns. */
 cvn_value *cvn_dequantize(cvn_graph *g, cvn_value *q, cvn_value *scale, cvn_type type, int rows);
 
+/* Rows in 8 bits, each by its largest: x floats [..., d], d >= 1; out[1] = scale bf16 [..., 1] =
+   max |x| / 127 over the row, rounded from f32; out[0] = i8 [..., d] = x / scale in f32, rounded to
+   the nearest whole number (halves to even) and clamped to -127 … 127. Where the scale is 0 or not
+   finite, as it is when an x is not, the row is 0: its products with the scale are 0 or NaN. */
+void cvn_quantize_rows(cvn_graph *g, cvn_value *x, cvn_value *out[2]);
+
 /* x [..., k] times quantized weights that share it: the fused form of dot_general(x, dequantize(q,
    scale)), in f32 with weights that are not rounded. `contract` trailing dimensions of x are summed;
    result i is of types[i], x's other dimensions and then the weight's rows. With `swiglu` the two

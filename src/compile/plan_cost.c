@@ -52,6 +52,8 @@ static double composite_flops(const Op *op)
         return elements(op->operand[0]);
     case OP_DEQUANTIZE:
         return elements(op->result[0]);
+    case OP_QUANTIZE_ROWS:
+        return 4 * elements(op->operand[0]); /* maximum, divide, round, clamp */
     case OP_LINEAR:
         return linear_flops(op);
     case OP_RMS_NORM_BACKWARD:

@@ -25,17 +25,17 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 16 };
 /* What a compiler or processor does not know is left out of the build (cmake/Kernels.cmake). */
 #if defined(CVN_HAVE_AVX2)
 #define TABLES_AVX2                                                                                \
-    linear_kernels_avx2, dot_kernels_avx2, elementwise_kernels_avx2, row_kernels_avx2,             \
-        rope_kernels_avx2, random_kernels_avx2, attention_kernels_avx2,                            \
+    linear_kernels_avx2, quantize_kernels_avx2, dot_kernels_avx2, elementwise_kernels_avx2,        \
+        row_kernels_avx2, rope_kernels_avx2, random_kernels_avx2, attention_kernels_avx2,          \
         attention_backward_kernels_avx2, row_backward_kernels_avx2
 #else
 #define TABLES_AVX2 NULL
 #endif
 #if defined(CVN_HAVE_AVX512)
 #define TABLES_AVX512                                                                              \
-    dot_kernels_avx512, elementwise_kernels_avx512, row_kernels_avx512, rope_kernels_avx512,       \
-        random_kernels_avx512, attention_kernels_avx512, attention_backward_kernels_avx512,        \
-        row_backward_kernels_avx512
+    quantize_kernels_avx512, dot_kernels_avx512, elementwise_kernels_avx512, row_kernels_avx512,   \
+        rope_kernels_avx512, random_kernels_avx512, attention_kernels_avx512,                      \
+        attention_backward_kernels_avx512, row_backward_kernels_avx512
 #define TABLES_AVX512_BF16                                                                         \
     linear_kernels_avx512_vnni, dot_kernels_avx512_bf16, attention_backward_kernels_avx512_bf16
 #else
@@ -54,7 +54,7 @@ static const struct {
     const Kernel *table[TABLES_MAX];
 } levels[CPU_ISA_COUNT] = {
     [CPU_ISA_PORTABLE] = {BASELINE,
-                          {linear_kernels_portable, dot_kernels_portable,
+                          {linear_kernels_portable, quantize_kernels_portable, dot_kernels_portable,
                            elementwise_kernels_portable, row_kernels_portable,
                            rope_kernels_portable, random_kernels_portable,
                            attention_kernels_portable, attention_backward_kernels_portable,

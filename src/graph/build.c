@@ -583,6 +583,11 @@ cvn_value *cvn_dequantize(cvn_graph *g, cvn_value *q, cvn_value *scale, cvn_type
     return graph_add(g, OP_DEQUANTIZE, &attr, 2, (cvn_value *[]){q, scale}, &type);
 }
 
+void cvn_quantize_rows(cvn_graph *g, cvn_value *x, cvn_value *out[2])
+{
+    two_results(g, graph_add(g, OP_QUANTIZE_ROWS, NULL, 1, &x, NULL), out);
+}
+
 void cvn_linear(cvn_graph *g, cvn_value *x, const cvn_linear_spec *spec, cvn_value **out)
 {
     OpAttr attr = {.axis = spec->contract, .group_size = spec->n_weights, .flag = spec->swiglu};

@@ -250,6 +250,7 @@ static DecomposeFn *const table[OP_COUNT] = {
     [OP_ARGMAX] = argmax,
     [OP_RANDOM_BITS] = random_bits,
     [OP_DEQUANTIZE] = decompose_dequantize,
+    [OP_QUANTIZE_ROWS] = decompose_quantize_rows,
     [OP_LINEAR] = decompose_linear,
     [OP_RMS_NORM_BACKWARD] = decompose_rms_norm_backward,
     [OP_ATTENTION_BACKWARD] = decompose_attention_backward,

@@ -35,6 +35,35 @@ void decompose_dequantize(cvn_graph *g, const Op *op, cvn_value **out)
     out[0] = as(g, cvn_reshape(g, value, type->rank, type->dim), type->dtype);
 }
 
+/* The nearest whole number of floats of at most 2^23, halves to even. (x + c - c for a large c would do, but
+   XLA folds it to x.) The part of |x| past its floor is exact. */
+static cvn_value *nearest(cvn_graph *g, cvn_value *x)
+{
+    cvn_value *size = cvn_abs(g, x), *low = cvn_floor(g, size);
+    cvn_value *part = cvn_subtract(g, size, low), *half = like(g, x, 0.5);
+    cvn_value *odd = cvn_remainder(g, low, like(g, x, 2)), *one = like(g, x, 1);
+    cvn_value *up = cvn_and(g, cvn_compare_values(g, CVN_EQ, part, half),
+                            cvn_compare_values(g, CVN_EQ, odd, one));
+    up = cvn_or(g, up, cvn_compare_values(g, CVN_GT, part, half));
+    low = cvn_add(g, low, cvn_select(g, up, one, like(g, x, 0)));
+    return cvn_multiply(g, low, cvn_sign(g, x));
+}
+
+void decompose_quantize_rows(cvn_graph *g, const Op *op, cvn_value **out)
+{
+    cvn_value *x = as(g, op->operand[0], CVN_F32); /* [..., d] */
+    int last = x->type.rank - 1;
+    cvn_value *most = cvn_reduce_dims(g, CVN_MAX, cvn_abs(g, x), 1, &last); /* [...] */
+    cvn_value *scale = cvn_convert(g, cvn_divide(g, most, like(g, most, 127)), CVN_BF16);
+    out[1] = cvn_reshape(g, scale, last + 1, op->result[1]->type.dim);
+    cvn_value *step = as(g, scale, CVN_F32);
+    cvn_value *usable = cvn_compare_values(g, CVN_GT, step, like(g, step, 0));
+    usable = spread_over(g, cvn_and(g, usable, cvn_is_finite(g, step)), &x->type, last);
+    cvn_value *steps = cvn_divide(g, x, spread_over(g, step, &x->type, last));
+    steps = nearest(g, cvn_clamp(g, like(g, x, -127), steps, like(g, x, 127)));
+    out[0] = cvn_convert(g, cvn_select(g, usable, steps, like(g, x, 0)), CVN_I8);
+}
+
 void decompose_linear(cvn_graph *g, const Op *op, cvn_value **out)
 {
     const cvn_dot_dims dims = {.n_contract = 1, .lhs_contract = {1}, .rhs_contract = {1}};

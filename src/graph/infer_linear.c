@@ -68,6 +68,18 @@ int infer_dequantize(const Op *op, cvn_type *type, cvn_err *err)
                         err);
 }
 
+int infer_quantize_rows(const Op *op, cvn_type *type, cvn_err *err)
+{
+    const cvn_type *x = in_type(op, 0);
+    if (x->rank < 1 || x->dim[x->rank - 1] < 1)
+        return infer_fail(op, err, "x must be floats [..., d] with d at least 1");
+    type[0] = type[1] = *x;
+    type[0].dtype = CVN_I8;
+    type[1].dtype = CVN_BF16;
+    type[1].dim[x->rank - 1] = 1;
+    return CVN_OK;
+}
+
 int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
 {
     const cvn_type *x = in_type(op, 0);

@@ -24,6 +24,26 @@ void interp_dequantize(const Op *op, const void *const *in, void *const *out)
                         weight_get(&w, in[0], in[1], row, column));
 }
 
+/* In f32, like the kernels: what lies between two steps must round to the same one everywhere. */
+void interp_quantize_rows(const Op *op, const void *const *in, void *const *out)
+{
+    const cvn_type *x = interp_in(op, 0);
+    int64_t d = x->dim[x->rank - 1], rows = cvn_type_elements(interp_out(op, 1));
+    for (int64_t row = 0; row < rows; row++) {
+        double most = 0;
+        for (int64_t i = row * d; i < (row + 1) * d; i++)
+            most = interp_max(most, fabs((double)(float)element_get(x->dtype, in[0], i)));
+        element_set(CVN_BF16, out[1], row, (double)((float)most / 127.0f));
+        float scale = (float)element_get(CVN_BF16, out[1], row);
+        for (int64_t i = row * d; i < (row + 1) * d; i++) {
+            float steps = 0;
+            if (isfinite(scale) && scale > 0)
+                steps = rintf((float)element_get(x->dtype, in[0], i) / scale);
+            element_set(CVN_I8, out[0], i, fmin(fmax((double)steps, -127), 127));
+        }
+    }
+}
+
 /* Row m of x times row n of weight i. */
 static double product(const Op *op, const void *const *in, const LinearWeight *w, int i, int64_t m,
                       int64_t n)

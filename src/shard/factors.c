@@ -101,6 +101,20 @@ static void dequantize(const Op *op, Rule *rule)
     put_whole(rule, 2, out(op), (int)op->attr.axis);
 }
 
+/* Rows pass; each needs the largest of all of it. */
+static void quantize_rows(const Op *op, Rule *rule)
+{
+    int last = out(op)->rank - 1;
+    for (int d = 0; d < last; d++) {
+        int f = add(rule, out(op)->dim[d], FACTOR_PASS);
+        for (int t = 0; t < 3; t++)
+            put(rule, t, d, f);
+    }
+    int f = add(rule, out(op)->dim[last], FACTOR_WHOLE);
+    put(rule, 0, last, f);
+    put(rule, 1, last, f);
+}
+
 static void linear(const Op *op, Rule *rule)
 {
     int lead = in(op, 0)->rank - (int)op->attr.axis, residual = linear_residual(op);
@@ -634,6 +648,7 @@ static RuleFn *const table[OP_COUNT] = {
     [OP_ARGMAX] = argmax,
     [OP_RANDOM_BITS] = pointwise,
     [OP_DEQUANTIZE] = dequantize,
+    [OP_QUANTIZE_ROWS] = quantize_rows,
     [OP_LINEAR] = linear,
     [OP_RMS_NORM_BACKWARD] = rms_norm_backward,
     [OP_ATTENTION_BACKWARD] = attention_backward,

@@ -631,6 +631,21 @@ def quantized():
               .astype(NAMES[target]), [y, np.minimum(np.abs(n.astype(np.int8)), 7).astype(NAMES["i4"]), step, n, step],
               {"contract": 1, "weights": 2, "swiglu": True}, ulp=loose)
 
+    def steps(x):
+        x = x.astype(np.float32)
+        scale = (jnp.max(jnp.abs(x), -1, keepdims=True) / np.float32(127)).astype(NAMES["bf16"])
+        step = scale.astype(np.float32)
+        usable = (step > 0) & jnp.isfinite(step)
+        q = jnp.clip(jnp.round(x / step), -127, 127)
+        return [jnp.where(usable, q, 0).astype(np.int8), scale]
+
+    for dtype in FLOATS[1:]:
+        x = draw(dtype, 3, 5, 12)
+        x[0, 1] = 0
+        x[1, 0, 3] = np.inf
+        x[2, 4, 7] = np.nan
+        check("quantized", "quantize_rows", steps, [x])
+
 
 def collectives():
     """On four devices, of XLA's CPU client."""

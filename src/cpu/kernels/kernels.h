@@ -13,6 +13,9 @@ extern const Kernel index_kernels[]; /* gather, scatter, cache_update */
 extern const Kernel sort_kernels[];  /* sort */
 extern const Kernel small_kernels[]; /* iota, cumsum */
 
+extern const Kernel quantize_kernels_portable[], quantize_kernels_avx2[],
+    quantize_kernels_avx512[]; /* quantize_rows */
+
 extern const Kernel linear_kernels_portable[], linear_kernels_avx2[], linear_kernels_avx512_vnni[],
     linear_kernels_amx[];
 
