@@ -3,6 +3,7 @@
  * otherwise it runs itself under mpirun, and looks at what comes of it. Skipped where there is no mpirun.
  */
 #include "comm/cluster.h"
+#include "comm/transport.h"
 #include "mesh_support.h"
 
 #include <setjmp.h>
@@ -194,6 +195,61 @@ static void ranks_that_disagree_end_with_a_sentence(void **state)
     expect(4, "data", false, "about the training data, at step 0");
 }
 
+/* Launchers as their environment shows them, which give MPI nothing to find the other processes by. */
+static void processes_that_cannot_join_say_so_and_end(void **state)
+{
+    (void)state;
+    static const char *const command =
+        "%s " CVN_BINARY " generate -m " CVN_TEST_DATA "/llama/mha --tokens 1,2 -n 2 %s 2>&1";
+    static const struct {
+        const char *environment, *options, *says;
+    } cases[] = {
+        {"SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0", "--mesh model=2",
+         "start them with srun --mpi=pmix"},
+        {"SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1", "--mesh model=2", ""},
+        {"SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0", "", "say with --mesh how they divide the model"},
+        {"PMI_SIZE=2 PMI_RANK=0", "--mesh model=2", "but for MPI this one is alone"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char line[1024], text[4096];
+        if (strncmp(cases[i].environment, "PMI", 3) == 0 && !have_mpirun())
+            continue;
+        snprintf(line, sizeof line, command, cases[i].environment, cases[i].options);
+        FILE *pipe = popen(line, "r");
+        assert_non_null(pipe);
+        text[fread(text, 1, sizeof text - 1, pipe)] = 0;
+        int status = pclose(pipe);
+        bool silent = !*cases[i].says;
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 1 || (silent && *text) ||
+            !strstr(text, cases[i].says))
+            fail_msg("%s: status %d, and not '%s' but: %s", line, status, cases[i].says, text);
+    }
+}
+
+/* Inside a step of Slurm mpirun has the say: its one process is alone, whatever the step has. */
+static void a_launcher_is_known_by_its_environment(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *value;
+        bool launched;
+    } steps[] = {
+        {"SLURM_STEP_NUM_TASKS", "1", false},
+        {"SLURM_STEP_NUM_TASKS", "4", true},
+        {"PMI_SIZE", "1", false},
+        {"PMI_SIZE", "2", true},
+        {"OMPI_COMM_WORLD_SIZE", "1", false},
+        {"OMPI_COMM_WORLD_SIZE", "2", true},
+    };
+    assert_false(transport_launched());
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        setenv(steps[i].name, steps[i].value, 1);
+        assert_int_equal(transport_launched(), steps[i].launched);
+    }
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        unsetenv(steps[i].name);
+}
+
 static void remove_directory(const char *directory)
 {
     static const char *const names[] = {"0", "1", "2", "3", "output"};
@@ -301,6 +357,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_give_the_bits_of_the_interpreter),
         cmocka_unit_test(ranks_that_disagree_end_with_a_sentence),
+        cmocka_unit_test(a_launcher_is_known_by_its_environment),
+        cmocka_unit_test(processes_that_cannot_join_say_so_and_end),
         cmocka_unit_test(a_rank_that_fails_ends_all),
         cmocka_unit_test(a_rank_that_is_killed_ends_all),
         cmocka_unit_test(a_rank_that_stops_ends_all),

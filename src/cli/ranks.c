@@ -55,8 +55,9 @@ static void be_quiet(void)
 /* As the launcher says it, before MPI is there: rank 0 or no rank at all speaks. */
 static bool is_first(void)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                        "SLURM_PROCID"};
+    for (int i = 0; i < 4; i++) {
         const char *rank = getenv(names[i]);
         if (rank)
             return strcmp(rank, "0") == 0;

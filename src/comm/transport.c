@@ -16,15 +16,25 @@
 
 bool transport_launched(void)
 {
-    /* mpirun of Open MPI; any launcher with PMIx, as srun --mpi=pmix */
-    static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
-    for (int i = 0; i < 2; i++) {
+    /* mpirun of Open MPI; that of others; srun. mpirun may run in a step of Slurm, and knows better. */
+    static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+    for (int i = 0; i < 3; i++) {
         const char *text = getenv(sizes[i]);
-        if (text && strtol(text, NULL, 10) > 1)
-            return true;
+        if (text && *text)
+            return strtol(text, NULL, 10) > 1;
     }
-    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
-    return getenv("PMIX_RANK") && tasks && strtol(tasks, NULL, 10) > 1;
+    return false;
+}
+
+/* Started several times, but with nothing by which the processes could find each other: srun without an MPI. Each
+   would take itself for the only one. */
+static bool is_stray(void)
+{
+    static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
+    for (int i = 0; i < 3; i++)
+        if (getenv(ranks[i]))
+            return false;
+    return transport_launched();
 }
 
 /* Open MPI finds its own modules through the loader's global scope. */
@@ -55,6 +65,12 @@ static void *find_plugin(void)
 
 Transport *transport_open(cvn_err *err)
 {
+    if (is_stray()) {
+        err_set(err, CVN_EUNSUPPORTED,
+                "srun started several processes that cannot find each other; start them with srun "
+                "--mpi=pmix, or with mpirun in the job");
+        return NULL;
+    }
     void *object = find_plugin();
     if (!object) {
         err_set(err, CVN_EUNSUPPORTED,
@@ -70,7 +86,16 @@ Transport *transport_open(cvn_err *err)
                 PLUGIN " belongs to another version of Caravan; install both together");
         return NULL;
     }
-    return plugin->open(err); /* the object stays loaded: MPI does not survive being unloaded */
+    Transport *t =
+        plugin->open(err); /* the object stays loaded: MPI does not survive being unloaded */
+    if (t && t->n_ranks < 2) {
+        t->close(t);
+        err_set(err, CVN_EUNSUPPORTED,
+                "several processes were launched, but for MPI this one is alone; launch them with "
+                "the mpirun, or the PMI, of the Open MPI that " PLUGIN " was built with");
+        return NULL;
+    }
+    return t;
 }
 
 int transport_begin(Transport *t, bool sends, int rank, int tag, void *data, size_t bytes,
