@@ -263,6 +263,18 @@ static void the_public_functions_train_and_go_on(void **state)
 
 /* ---- what is refused ---- */
 
+/* Neither the folder, if it was not there, nor anything in it, if it was. */
+static void nothing_is_left(const char *folder, bool existed)
+{
+    char line[512];
+    if (existed)
+        snprintf(line, sizeof line, "test -z \"$(ls -A '%s')\"", folder);
+    else
+        snprintf(line, sizeof line, "test ! -e '%s'", folder);
+    if (system(line) != 0)
+        fail_msg("something was left in %s", folder);
+}
+
 static void expect(const TrainConfig *c, bool resume, int code, const char *words)
 {
     cvn_err err = {0};
@@ -285,6 +297,12 @@ static void expect_data(const char *name, const char *text, size_t n, const char
     print_message("%s\n", err.message);
     if (code == CVN_OK || !strstr(err.message, words))
         fail_msg("%s: '%s', not with '%s'", name, err.message, words);
+    nothing_is_left(c.out, false);
+    /* A folder that was there stays, as empty as it was. */
+    assert_int_equal(mkdir(c.out, 0777), 0);
+    assert_int_not_equal(train_run(&c, NULL, false, NULL, &result, &err), CVN_OK);
+    nothing_is_left(c.out, true);
+    assert_int_equal(rmdir(c.out), 0);
     free_run(&c);
 }
 
@@ -292,7 +310,7 @@ static void data_that_cannot_be_is_refused_by_name(void **state)
 {
     (void)state;
     expect_data("empty.txt", "", 0, "empty.txt");
-    expect_data("line.txt", "Hello.\n", 7, "token");
+    expect_data("line.txt", "Hello.\n", 7, "less than one sequence");
     expect_data("latin1.txt", "caf\xe9 au lait and so on", 22, "latin1.txt");
     static const char broken[] = "{\"text\":\"a b c\"}\n{\"text\":\n{\"text\":\"d\"}\n";
     expect_data("broken.jsonl", broken, sizeof broken - 1, "broken.jsonl:2");
@@ -304,19 +322,74 @@ static void options_that_cannot_be_are_refused(void **state)
     TrainConfig c = small_run("refused");
     c.memory = 1 << 20;
     expect(&c, false, CVN_EMEM, "training needs");
+    nothing_is_left(c.out, false);
+    c.memory = 4 << 20; /* room for weights, not for activations */
+    expect(&c, false, CVN_EMEM, "activations");
+    nothing_is_left(c.out, false);
+    c.preset = "llama-175b";
     c.memory = 0;
+    expect(&c, false, CVN_EMEM, "training needs");
+    nothing_is_left(c.out, false);
     c.preset = "tiniest";
     expect(&c, false, CVN_EINVAL, "tiniest");
+    nothing_is_left(c.out, false);
     c.preset = "stories260k";
     c.micro_batch = 3;
     expect(&c, false, CVN_EINVAL, "micro-batches of 3");
+    nothing_is_left(c.out, false);
     c.micro_batch = 0;
     c.seq = 1 << 20;
     expect(&c, false, CVN_EINVAL, "token");
+    nothing_is_left(c.out, false);
     c.seq = 32;
     c.warmup = 9;
     expect(&c, false, CVN_EINVAL, "warm-up");
+    nothing_is_left(c.out, false);
     free_run(&c);
+}
+
+/* With and without micro-batches, validation and texts. */
+static void a_run_compiles_two_graphs_at_most(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        char name[32];
+        Heard heard = {0};
+        snprintf(name, sizeof name, "graphs-%d", i);
+        TrainConfig c = small_run(name);
+        c.micro_batch = i & 1 ? 1 : 0;
+        c.validation = i & 2 ? 0.1 : 0;
+        c.sample_every = 3;
+        TrainResult result = run(&c, false, &heard);
+        assert_int_equal(result.compilations, i == 0 ? 1 : 2);
+        assert_true((heard.validation > 0) == (i >= 2));
+        free_run(&c);
+    }
+}
+
+/* Looking at what is held back changes nothing, though it goes through the gradients' plan. */
+static void validation_is_the_same_in_micro_batches(void **state)
+{
+    (void)state;
+    double validation[2];
+    for (int i = 0; i < 3; i++) {
+        char name[32];
+        Heard heard = {0};
+        snprintf(name, sizeof name, "looks-%d", i);
+        TrainConfig c = small_run(name);
+        c.dtype = "f32";
+        c.micro_batch = i > 0 ? 2 : 0;
+        c.evaluate_every = i < 2 ? 2 : 0;
+        run(&c, false, &heard);
+        if (i < 2)
+            validation[i] = heard.validation;
+        free_run(&c);
+    }
+    assert_true(fabs(validation[0] - validation[1]) < 1e-4);
+    TrainConfig a = small_run("looks-1"), b = small_run("looks-2");
+    same_file(&a, &b, "model.safetensors");
+    free_run(&a);
+    free_run(&b);
 }
 
 static void folders_that_cannot_be_are_refused(void **state)
@@ -374,6 +447,8 @@ int main(void)
         cmocka_unit_test(the_public_functions_train_and_go_on),
         cmocka_unit_test(data_that_cannot_be_is_refused_by_name),
         cmocka_unit_test(options_that_cannot_be_are_refused),
+        cmocka_unit_test(a_run_compiles_two_graphs_at_most),
+        cmocka_unit_test(validation_is_the_same_in_micro_batches),
         cmocka_unit_test(folders_that_cannot_be_are_refused),
         cmocka_unit_test(another_run_is_not_gone_on_with),
     };

@@ -1,4 +1,4 @@
-/* The inside of a run: what its files (run_open.c, run_loop.c) share. */
+/* The inside of a run: what its files (run_open.c, run_tokenizer.c, run_loop.c, run_report.c) share. */
 #ifndef CVN_TRAIN_RUN_IMPL_H
 #define CVN_TRAIN_RUN_IMPL_H
 
@@ -17,12 +17,16 @@ typedef struct Run {
     Arena arena;               /* owned: strings */
     const char *out;           /* config.out */
     LlamaConfig model;
-    LoraOptions lora;           /* rank 0: the whole model is trained */
-    cvn_dtype export_dtype;     /* of the folder at the end */
-    Tokenizer *tokenizer;       /* owned; NULL where the data are ids */
-    const char *tokenizer_file; /* RUN/tokenizer.json or .model, or NULL */
-    const char *config_text;    /* JSON for manifests */
-    IoModel init;               /* owned: the model to fine-tune, while has_init */
+    LoraOptions lora;             /* rank 0: the whole model is trained */
+    cvn_dtype export_dtype;       /* of the folder at the end */
+    bool resuming;                /* it is to go on from a checkpoint */
+    bool made_folder;             /* `out` was not there before */
+    const char *fresh;            /* RUN/.new-XXXXXX, while it is there; NULL */
+    Tokenizer *tokenizer;         /* owned; NULL where the data are ids */
+    const char *tokenizer_folder; /* where its files lie while the run is opened */
+    const char *tokenizer_file;   /* RUN/tokenizer.json or .model, or NULL */
+    const char *config_text;      /* JSON for manifests */
+    IoModel init;                 /* owned: the model to fine-tune, while has_init */
     bool has_init;
     Checkpoint from; /* owned: what the run goes on from, while has_from */
     bool has_from;
@@ -47,6 +51,13 @@ typedef struct Run {
 /* Everything up to the first step. */
 int run_open(Run *run, const TrainConfig *config, const bool *given, bool resume, cvn_err *err);
 void run_close(Run *run);
+
+/* The folder of a run, writable; the tokenizer, without taking its place in it; the tokenizer into its place,
+   when nothing can be refused any more; and what is left of all this where something was. */
+int run_make_folder(Run *run, cvn_err *err);
+int run_open_tokenizer(Run *run, cvn_err *err);
+int run_keep_folder(Run *run, cvn_err *err);
+void run_clear_folder(Run *run);
 
 /* The steps, and what is left behind when they end. */
 int run_loop(Run *run, cvn_err *err);

@@ -1,18 +1,15 @@
-/* Opening a run: options, tokenizer, model, data, compiled steps, files; each part fails by name. */
+/* Opening a run: options, model, data, compiled steps, files; each part fails by name. */
 #include "train/run_impl.h"
 
 #include "base/json_file.h"
 #include "cpu/ceilings.h"
 #include "model/presets.h"
-#include "train/data_tokenizer.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Besides the options, a manifest's config holds what tells whether the data is the same. */
 #define DATA_KEY "data-key"
@@ -62,6 +59,7 @@ static int read_options(Run *r, const TrainConfig *config, const bool *given, bo
     if (code)
         return code;
     if (resume) {
+        r->resuming = true;
         code = checkpoint_open_latest(&r->from, config->out, warn_checkpoint, r, err);
         r->has_from = code == CVN_OK;
         if (code == CVN_OK)
@@ -81,89 +79,6 @@ static int read_options(Run *r, const TrainConfig *config, const bool *given, bo
                        "give another folder to --out",
                        config->out, config->out);
     return CVN_OK;
-}
-
-/* ---- tokenizer ---- */
-
-static int copy_file(const char *from, const char *to, cvn_err *err)
-{
-    FileMap map;
-    int code = file_map(&map, from, err);
-    if (code == CVN_OK)
-        code = file_write(to, map.data, map.size, err);
-    file_unmap(&map);
-    return code;
-}
-
-/* Copies the tokenizer and what describes it from a file or folder into the run. */
-static int copy_tokenizer(Run *r, const char *from, cvn_err *err)
-{
-    static const char *const names[] = {"tokenizer.json", "tokenizer.model",
-                                        "tokenizer_config.json", "chat_template.jinja"};
-    int code = CVN_OK;
-    if (file_is_folder(from)) {
-        for (int i = 0; i < 4 && code == CVN_OK; i++) {
-            const char *path = arena_printf(&r->arena, "%s/%s", from, names[i]);
-            if (file_exists(path))
-                code = copy_file(path, arena_printf(&r->arena, "%s/%s", r->out, names[i]), err);
-        }
-        return code;
-    }
-    /* A single file is named by its content, so that the folder is opened as others are. */
-    FileMap map;
-    code = file_map(&map, from, err);
-    if (code)
-        return code;
-    size_t i = 0;
-    while (i < map.size && strchr(" \t\r\n", map.data[i]))
-        i++;
-    const char *name = i < map.size && map.data[i] == '{' ? names[0] : names[1];
-    file_unmap(&map);
-    return copy_file(from, arena_printf(&r->arena, "%s/%s", r->out, name), err);
-}
-
-static void find_tokenizer_file(Run *r)
-{
-    static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
-    for (int i = 0; i < 2 && !r->tokenizer_file; i++) {
-        const char *path = arena_printf(&r->arena, "%s/%s", r->out, names[i]);
-        if (file_exists(path))
-            r->tokenizer_file = path;
-    }
-}
-
-/* A new tokenizer of the data, with as many pieces as the preset has. */
-static int make_tokenizer(Run *r, cvn_err *err)
-{
-    LlamaConfig preset;
-    int32_t reached;
-    int code = preset_config(r->config.preset, &preset, err);
-    DataTokenizerOptions options = {.paths = r->config.data,
-                                    .n_paths = (size_t)r->config.n_data,
-                                    .vocab = (int32_t)preset.vocab,
-                                    .out = r->out};
-    if (code == CVN_OK)
-        code = data_train_tokenizer(&options, &reached, err);
-    if (code == CVN_OK)
-        run_note(r, "tokenizer: %d pieces, made from the data", (int)reached);
-    return code;
-}
-
-static int open_tokenizer(Run *r, bool resume, cvn_err *err)
-{
-    const char *from = r->config.tokenizer ? r->config.tokenizer : r->config.init;
-    int code = CVN_OK;
-    if (!resume && !from)
-        code = make_tokenizer(r, err);
-    if (!resume && from) {
-        Tokenizer *look; /* what is wrong with it should name the file that was given */
-        code = tokenizer_open(from, &look, err);
-        if (code)
-            return code;
-        tokenizer_free(look);
-        code = copy_tokenizer(r, from, err);
-    }
-    return code ? code : tokenizer_open(r->out, &r->tokenizer, err);
 }
 
 /* ---- model ---- */
@@ -240,7 +155,7 @@ static int open_data(Run *r, cvn_err *err)
     const TrainConfig *c = &r->config;
     ChatFormat chat;
     cvn_err none = {0};
-    bool has_chat = chat_format_find(r->out, r->tokenizer, &chat, &none) == CVN_OK;
+    bool has_chat = chat_format_find(r->tokenizer_folder, r->tokenizer, &chat, &none) == CVN_OK;
     DataOptions options = {.paths = c->data,
                            .n_paths = (size_t)c->n_data,
                            .tokenizer = r->tokenizer,
@@ -309,22 +224,35 @@ static RematPolicy remat_of(const char *name)
     return (RematPolicy)i;
 }
 
+static TrainerOptions trainer_options(const Run *r)
+{
+    const TrainConfig *c = &r->config;
+    return (TrainerOptions){.batch = c->batch,
+                            .micro_batch = c->micro_batch,
+                            .seq = c->seq,
+                            .compute = strcmp(c->dtype, "f32") == 0 ? CVN_F32 : CVN_BF16,
+                            .clip = c->clip,
+                            .z_loss = c->z_loss,
+                            .remat = remat_of(c->remat),
+                            .optimizer = optimizer_of(c, &r->model),
+                            .schedule = schedule_of(c),
+                            .lora = r->lora,
+                            .threads = (int)c->threads,
+                            .memory_limit = (size_t)c->memory};
+}
+
+/* What can be known to be wrong before the data are read. */
+static int check_trainer(Run *r, cvn_err *err)
+{
+    TrainerOptions o = trainer_options(r);
+    return trainer_check(&r->model, &o, err);
+}
+
 static int open_trainer(Run *r, cvn_err *err)
 {
     const TrainConfig *c = &r->config;
-    TrainerOptions o = {.batch = c->batch,
-                        .micro_batch = c->micro_batch,
-                        .seq = c->seq,
-                        .compute = strcmp(c->dtype, "f32") == 0 ? CVN_F32 : CVN_BF16,
-                        .clip = c->clip,
-                        .z_loss = c->z_loss,
-                        .remat = remat_of(c->remat),
-                        .optimizer = optimizer_of(c, &r->model),
-                        .schedule = schedule_of(c),
-                        .lora = r->lora,
-                        .threads = (int)c->threads,
-                        .memory_limit = (size_t)c->memory,
-                        .evaluates = data_sequences(r->data, DATA_VALIDATION) > 0};
+    TrainerOptions o = trainer_options(r);
+    o.evaluates = data_sequences(r->data, DATA_VALIDATION) > 0;
     int code = trainer_open(&r->trainer, &r->model, &o, err);
     if (code)
         return code;
@@ -406,26 +334,25 @@ int run_open(Run *r, const TrainConfig *config, const bool *given, bool resume, 
     if (code)
         return code;
     r->out = r->config.out;
-    code = file_make_folder(r->out, err);
-    if (code == CVN_OK && access(r->out, W_OK | X_OK) != 0)
-        code =
-            err_set(err, CVN_EIO, "nothing can be written into '%s': %s", r->out, strerror(errno));
+    code = run_make_folder(r, err);
     if (code == CVN_OK)
-        code = open_tokenizer(r, resume, err);
-    if (code == CVN_OK)
-        find_tokenizer_file(r);
+        code = run_open_tokenizer(r, err);
     if (code == CVN_OK)
         code = open_model(r, err);
+    if (code == CVN_OK)
+        code = check_trainer(r, err);
     if (code == CVN_OK)
         code = open_data(r, err);
     if (code == CVN_OK)
         code = open_trainer(r, err);
     if (code == CVN_OK)
-        code = open_files(r, err);
-    if (code == CVN_OK)
         code = allocate_batch(r, err);
     if (code == CVN_OK)
         code = measure_peak(r, err);
+    if (code == CVN_OK)
+        code = open_files(r, err);
+    if (code == CVN_OK)
+        code = run_keep_folder(r, err);
     return code;
 }
 
@@ -444,5 +371,6 @@ void run_close(Run *r)
     if (r->has_init)
         io_close_model(&r->init);
     tokenizer_free(r->tokenizer);
+    run_clear_folder(r);
     arena_free(&r->arena);
 }

@@ -153,6 +153,12 @@ static int check_memory(Trainer *t, cvn_err *err)
         return CVN_OK;
     bool small = t->bytes < (size_t)1 << 30;
     double unit = small ? 0x1p20 : 0x1p30;
+    if (arena == 0)
+        return err_set(
+            err, CVN_EMEM,
+            "training needs %.1f %s for weights and optimizer alone and %.1f are allowed; "
+            "take a smaller model, or --optimizer adafactor",
+            (double)t->bytes / unit, small ? "MiB" : "GiB", (double)t->options.memory_limit / unit);
     return err_set(err, CVN_EMEM,
                    "training needs %.1f %s (weights and optimizer %.1f, gradients kept %.1f, "
                    "activations %.1f) and %.1f are allowed; take a smaller model, batch or "
@@ -195,6 +201,15 @@ static int allocate(Trainer *t, cvn_err *err)
     return err_set(err, CVN_EMEM, "no memory for %zu bytes of gradients", t->accumulator_bytes);
 }
 
+int trainer_check(const LlamaConfig *config, const TrainerOptions *options, cvn_err *err)
+{
+    Trainer t = {.config = *config, .options = *options};
+    int code = check_options(&t.options, config, err);
+    if (t.options.memory_limit == 0)
+        t.options.memory_limit = trainer_memory_available();
+    return code ? code : check_memory(&t, err);
+}
+
 static int open_parts(Trainer *t, cvn_err *err)
 {
     int code = check_options(&t->options, &t->config, err);
@@ -215,7 +230,7 @@ static int open_parts(Trainer *t, cvn_err *err)
         code = check_memory(t, err);
     if (code == CVN_OK)
         code = compile_within(t, err);
-    if (code == CVN_OK && t->options.evaluates)
+    if (code == CVN_OK && t->options.evaluates && !accumulates(&t->options))
         code = compile_one(t, TRAIN_EVALUATE, REMAT_NONE, &t->evaluate, err);
     if (code == CVN_OK)
         code = allocate(t, err);
@@ -302,13 +317,20 @@ int trainer_step(Trainer *t, int32_t *tokens, int32_t *targets, TrainReport *rep
 int trainer_evaluate(Trainer *t, int32_t *tokens, int32_t *targets, double *sum, double *count,
                      cvn_err *err)
 {
-    if (!t->evaluate.plan)
+    if (!t->options.evaluates)
         return err_set(err, CVN_EINVAL, "the trainer was opened without evaluation");
-    int code = run(t, &t->evaluate, tokens, targets, err);
-    if (code)
-        return code;
-    const float *got = t->evaluate.output[t->evaluate.plan->n_outputs - 1];
-    *sum += (double)got[TRAIN_SUM];
-    *count += (double)got[TRAIN_COUNT];
-    return CVN_OK;
+    TrainProgram *program = accumulates(&t->options) ? &t->gradient : &t->evaluate;
+    int code = run(t, program, tokens, targets, err);
+    const float *got;
+    if (program == &t->gradient)
+        got = program->param[program->tokens - 1]; /* "total", the last of the accumulators */
+    else
+        got = program->output[program->plan->n_outputs - 1];
+    if (code == CVN_OK) {
+        *sum += (double)got[TRAIN_SUM];
+        *count += (double)got[TRAIN_COUNT];
+    }
+    if (program == &t->gradient)
+        memset(t->accumulators, 0, t->accumulator_bytes);
+    return code;
 }

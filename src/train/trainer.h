@@ -8,8 +8,10 @@
  *         trainer_step(&t, tokens, targets, &report, &err);
  *     trainer_close(&t);
  *
- * A run compiles once, or twice where the batch is taken in micro-batches; evaluation, which is optional,
- * is one more small graph. Everything is compiled before any memory is taken.
+ * At most two graphs are compiled: the step, and that of evaluation where there is any; or, where the batch is
+ * taken in micro-batches, what adds up gradients and what updates. Then evaluation runs the first of these, and
+ * throws the gradients away. Everything is compiled before any memory is taken. (Where `remat` is left to
+ * the trainer and memory is short, the policies that do not fit were compiled before.)
  */
 #ifndef CVN_TRAIN_TRAINER_H
 #define CVN_TRAIN_TRAINER_H
@@ -67,6 +69,9 @@ typedef struct TrainReport {
     double tokens;    /* with a target */
     bool updated;     /* false: something was not finite and nothing changed */
 } TrainReport;
+
+/* What can be known to be wrong without compiling: options, and weights and optimizer that do not fit. */
+int trainer_check(const LlamaConfig *config, const TrainerOptions *options, cvn_err *err);
 
 /* Compiles, and fails with CVN_EMEM and the sum before anything is allocated when it does not fit. The
    state is all 0: give it weights. */

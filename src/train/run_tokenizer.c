@@ -1,0 +1,146 @@
+/*
+ * The folder of a new run, and its tokenizer, copied or made.
+ *
+ * Until everything else is known to be right, the tokenizer lies in RUN/.new-XXXXXX, and run_keep_folder
+ * moves it to its place as the last thing before the first step. What is refused before, run_clear_folder
+ * undoes: the tokenizer, and RUN itself if it was made for this run.
+ */
+#include "train/run_impl.h"
+
+#include "model/presets.h"
+#include "train/data_tokenizer.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What a tokenizer may consist of, the file that is read first. */
+static const char *const names[] = {"tokenizer.json", "tokenizer.model", "tokenizer_config.json",
+                                    "chat_template.jinja"};
+
+enum { NAMES = sizeof names / sizeof *names, TOKENIZERS = 2 };
+
+static const char *path_in(Run *r, const char *folder, const char *name)
+{
+    return arena_printf(&r->arena, "%s/%s", folder, name);
+}
+
+int run_make_folder(Run *r, cvn_err *err)
+{
+    bool existed = file_exists(r->out);
+    int code = file_make_folder(r->out, err);
+    r->made_folder = code == CVN_OK && !existed;
+    if (code == CVN_OK && r->resuming && access(r->out, W_OK | X_OK) != 0)
+        code =
+            err_set(err, CVN_EIO, "nothing can be written into '%s': %s", r->out, strerror(errno));
+    if (code || r->resuming)
+        return code;
+    char *fresh = arena_copy(&r->arena, path_in(r, r->out, ".new-XXXXXX"),
+                             strlen(r->out) + sizeof "/.new-XXXXXX");
+    if (!mkdtemp(fresh))
+        return err_set(err, CVN_EIO, "nothing can be written into '%s': %s", r->out,
+                       strerror(errno));
+    r->fresh = fresh;
+    return CVN_OK;
+}
+
+static int copy_file(const char *from, const char *to, cvn_err *err)
+{
+    FileMap map;
+    int code = file_map(&map, from, err);
+    if (code == CVN_OK)
+        code = file_write(to, map.data, map.size, err);
+    file_unmap(&map);
+    return code;
+}
+
+/* Copies the tokenizer and what describes it from a file or folder. */
+static int copy_tokenizer(Run *r, const char *from, cvn_err *err)
+{
+    int code = CVN_OK;
+    if (file_is_folder(from)) {
+        for (int i = 0; i < NAMES && code == CVN_OK; i++) {
+            const char *path = path_in(r, from, names[i]);
+            if (file_exists(path))
+                code = copy_file(path, path_in(r, r->fresh, names[i]), err);
+        }
+        return code;
+    }
+    /* A single file is named by its content, so that the folder is opened as others are. */
+    FileMap map;
+    code = file_map(&map, from, err);
+    if (code)
+        return code;
+    size_t i = 0;
+    while (i < map.size && strchr(" \t\r\n", map.data[i]))
+        i++;
+    const char *name = i < map.size && map.data[i] == '{' ? names[0] : names[1];
+    file_unmap(&map);
+    return copy_file(from, path_in(r, r->fresh, name), err);
+}
+
+/* A new tokenizer of the data, with as many pieces as the preset has. */
+static int make_tokenizer(Run *r, cvn_err *err)
+{
+    LlamaConfig preset;
+    int32_t reached;
+    int code = preset_config(r->config.preset, &preset, err);
+    DataTokenizerOptions options = {.paths = r->config.data,
+                                    .n_paths = (size_t)r->config.n_data,
+                                    .vocab = (int32_t)preset.vocab,
+                                    .out = r->fresh};
+    if (code == CVN_OK)
+        code = data_train_tokenizer(&options, &reached, err);
+    if (code == CVN_OK)
+        run_note(r, "tokenizer: %d pieces, made from the data", (int)reached);
+    return code;
+}
+
+int run_open_tokenizer(Run *r, cvn_err *err)
+{
+    const char *from = r->config.tokenizer ? r->config.tokenizer : r->config.init;
+    r->tokenizer_folder = r->resuming ? r->out : r->fresh;
+    int code = CVN_OK;
+    if (!r->resuming && !from)
+        code = make_tokenizer(r, err);
+    if (!r->resuming && from) {
+        Tokenizer *look; /* what is wrong with it should name the file that was given */
+        code = tokenizer_open(from, &look, err);
+        if (code)
+            return code;
+        tokenizer_free(look);
+        code = copy_tokenizer(r, from, err);
+    }
+    if (code == CVN_OK)
+        code = tokenizer_open(r->tokenizer_folder, &r->tokenizer, err);
+    for (int i = 0; i < TOKENIZERS && code == CVN_OK && !r->tokenizer_file; i++)
+        if (file_exists(path_in(r, r->tokenizer_folder, names[i])))
+            r->tokenizer_file = path_in(r, r->out, names[i]);
+    return code;
+}
+
+int run_keep_folder(Run *r, cvn_err *err)
+{
+    if (!r->fresh)
+        return CVN_OK;
+    for (int i = 0; i < NAMES; i++) {
+        const char *from = path_in(r, r->fresh, names[i]), *to = path_in(r, r->out, names[i]);
+        if (file_exists(from) && rename(from, to) != 0)
+            return err_set(err, CVN_EIO, "cannot write '%s': %s", to, strerror(errno));
+    }
+    rmdir(r->fresh);
+    r->fresh = NULL;
+    return CVN_OK;
+}
+
+void run_clear_folder(Run *r)
+{
+    for (int i = 0; i < NAMES && r->fresh; i++)
+        unlink(path_in(r, r->fresh, names[i]));
+    if (r->fresh)
+        rmdir(r->fresh);
+    if (r->made_folder && r->fresh)
+        rmdir(r->out);
+}
