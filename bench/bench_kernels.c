@@ -3,7 +3,7 @@
  * bounds them. The ceilings, read bandwidth and multiply-adds per second, are measured first, in the same run on
  * the same threads, because neighbours make machines vary.
  *
- *     bench_kernels [threads]
+ *     bench_kernels [threads] [products|linear|attention]
  *
  * Times are medians. A product of m rows counts 2 m n k operations and the bytes of its weights; weights are
  * larger than the caches. Where oneDNN or OpenBLAS is installed, its time stands below ours. CARAVAN_CPU=avx2 (avx512, portable) measures a lower level.
@@ -11,6 +11,7 @@
 #include "cpu/ceilings.h"
 #include "cpu/registry.h"
 #include "graph/graph.h"
+#include "graph/panels.h"
 #include "peers/peers.h"
 
 #include <stdio.h>
@@ -127,6 +128,41 @@ static void bench_product(Pool *pool, const Ceilings *c, cvn_dtype dtype, int64_
     cvn_graph_free(g);
 }
 
+/* x [m, k] times quantized weights of n rows, as `linear` has them. */
+static void bench_linear(Pool *pool, const Ceilings *c, cvn_dtype dtype, int64_t m, int64_t k,
+                         int64_t n)
+{
+    enum { GROUP = 64 };
+    cvn_err err = {0};
+    cvn_graph *g = cvn_graph_new("bench", &err);
+    if (!g) {
+        fprintf(stderr, "%s\n", no_memory);
+        exit(1);
+    }
+    bool is_i4 = dtype == CVN_I4;
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_BF16, m, k));
+    cvn_value *q = cvn_parameter(g, "q", panel_type(dtype, n, k));
+    cvn_value *scale = cvn_parameter(
+        g, "scale", panel_scale_type(is_i4 ? CVN_BF16 : CVN_F32, n, is_i4 ? k / GROUP : 1));
+    cvn_linear_spec spec = {.contract = 1,
+                            .n_weights = 1,
+                            .q = {q},
+                            .scale = {scale},
+                            .type = {CVN_TYPE(CVN_F32, m, n)}};
+    cvn_value *y;
+    cvn_linear(g, x, &spec, &y);
+    const char *name = "";
+    double seconds = time_op(pool, y, NULL, &name);
+    char what[64];
+    snprintf(what, sizeof what, "%lld x %lld x %lld %s", (long long)m, (long long)k, (long long)n,
+             cvn_dtype_name(dtype));
+    double bytes =
+        (double)(cvn_type_bytes(cvn_value_type(q)) + cvn_type_bytes(cvn_value_type(scale)));
+    print_row(what, name, seconds, 2.0 * (double)m * (double)n * (double)k, bytes, c->flops_bf16,
+              c);
+    cvn_graph_free(g);
+}
+
 /* The last `seq` of `context` positions attend; counts the products that causality leaves. */
 static void bench_attention(Pool *pool, const Ceilings *c, cvn_dtype dtype, int64_t batch,
                             int64_t seq, int64_t context)
@@ -160,6 +196,42 @@ static void bench_attention(Pool *pool, const Ceilings *c, cvn_dtype dtype, int6
     cvn_graph_free(g);
 }
 
+static void bench_products(Pool *pool, const Ceilings *c)
+{
+    printf("\nproducts, rows x sum x columns, weights [columns, sum]\n");
+    static const cvn_dtype dtypes[] = {CVN_BF16, CVN_F32};
+    static const int64_t rows[] = {1, 4, 8, 32, 128, 512};
+    for (int d = 0; d < 2; d++)
+        for (size_t m = 0; m < sizeof rows / sizeof *rows; m++)
+            bench_product(pool, c, dtypes[d], rows[m], 2048, 16384);
+    for (int d = 0; d < 2; d++) {
+        bench_product(pool, c, dtypes[d], 2048, 2048, 2048);
+        bench_product(pool, c, dtypes[d], 512, 4096, 11008);
+    }
+}
+
+static void bench_linears(Pool *pool, const Ceilings *c)
+{
+    printf("\nlinear, rows x sum x columns, weights in panels\n");
+    static const cvn_dtype dtypes[] = {CVN_I8, CVN_I4};
+    static const int64_t rows[] = {1, 2, 4, 8, 12, 16, 24, 32, 64, 512};
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
+        for (size_t m = 0; m < sizeof rows / sizeof *rows; m++)
+            bench_linear(pool, c, dtypes[d], rows[m], 2048, 65536);
+}
+
+static void bench_attentions(Pool *pool, const Ceilings *c)
+{
+    printf("\nattention, 32 heads, 8 KV heads of 64\n");
+    static const cvn_dtype dtypes[] = {CVN_BF16, CVN_F32};
+    for (int d = 0; d < 2; d++) {
+        bench_attention(pool, c, dtypes[d], 1, 1, 32768);
+        bench_attention(pool, c, dtypes[d], 16, 1, 2048);
+        bench_attention(pool, c, dtypes[d], 1, 512, 512);
+        bench_attention(pool, c, dtypes[d], 1, 512, 4096);
+    }
+}
+
 int main(int argc, char **argv)
 {
     cvn_err err = {0};
@@ -178,24 +250,13 @@ int main(int argc, char **argv)
            pool_threads(pool), cpu_backend()->name, c.bandwidth * 1e-9, c.flops_f32 * 1e-9,
            c.flops_bf16 * 1e-9);
 
-    printf("\nproducts, rows x sum x columns, weights [columns, sum]\n");
-    static const cvn_dtype dtypes[] = {CVN_BF16, CVN_F32};
-    static const int64_t rows[] = {1, 4, 8, 32, 128, 512};
-    for (int d = 0; d < 2; d++)
-        for (size_t m = 0; m < sizeof rows / sizeof *rows; m++)
-            bench_product(pool, &c, dtypes[d], rows[m], 2048, 16384);
-    for (int d = 0; d < 2; d++) {
-        bench_product(pool, &c, dtypes[d], 2048, 2048, 2048);
-        bench_product(pool, &c, dtypes[d], 512, 4096, 11008);
-    }
-
-    printf("\nattention, 32 heads, 8 KV heads of 64\n");
-    for (int d = 0; d < 2; d++) {
-        bench_attention(pool, &c, dtypes[d], 1, 1, 32768);
-        bench_attention(pool, &c, dtypes[d], 16, 1, 2048);
-        bench_attention(pool, &c, dtypes[d], 1, 512, 512);
-        bench_attention(pool, &c, dtypes[d], 1, 512, 4096);
-    }
+    const char *only = argc > 2 ? argv[2] : "";
+    if (!*only || strcmp(only, "products") == 0)
+        bench_products(pool, &c);
+    if (!*only || strcmp(only, "linear") == 0)
+        bench_linears(pool, &c);
+    if (!*only || strcmp(only, "attention") == 0)
+        bench_attentions(pool, &c);
     pool_free(pool);
     return 0;
 }

@@ -26,7 +26,7 @@ static void arrange(const int16_t *x, int8_t *out)
    own look-ahead does not reach the next line. */
 VEC_INLINE __m512i load_unit(const uint8_t *q)
 {
-    enum { AHEAD = 32 * PANEL_BYTES };
+    enum { AHEAD = 64 * PANEL_BYTES };
     __builtin_prefetch(q + AHEAD);
     return _mm512_loadu_si512(q);
 }
