@@ -5,6 +5,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -117,6 +118,84 @@ static void pictures_name_every_kind_of_weight(void **state)
     sim_answer_free(&a);
 }
 
+/* Parameters of one layer. */
+static double layer_params(const LlamaConfig *c)
+{
+    double attention = (double)(2 * c->dim * (c->n_heads + c->n_kv_heads) * c->head_dim);
+    return attention + 3.0 * (double)(c->dim * c->ffn);
+}
+
+/* What a step of training keeps at most where no gradient waits unreduced and no weight stays gathered: what
+   enters each layer, gradients, the weights in bf16; then one layer at work, or the logits; and two layers'
+   weights, or gradients on their way. */
+static double bound(const SimAsk *ask, double data, double model)
+{
+    const LlamaConfig *c = &ask->config;
+    double tokens = (double)(ask->batch * ask->seq) / data, devices = data * model;
+    double wide = tokens * (double)c->dim, ffn = tokens * (double)c->ffn / model;
+    double layer = 4 * (6 * ffn + 4 * wide);
+    double logits = 4 * 3 * tokens * (double)c->vocab / model;
+    return 4 * wide / model * (double)(c->n_layers + 1) +
+           (4 + 2) * (double)model_size(c).params / devices + (layer > logits ? layer : logits) +
+           2 * 2 * layer_params(c) / model;
+}
+
+/* The published runs: 7B on (16, 1), 13B on (32, 1), 70B on (32, 4). */
+static void published_runs_keep_what_a_formula_says(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *preset, *mesh;
+        double data, model;
+        int64_t batch;
+    } runs[] = {{"llama2-7b", "data=16,model=1", 16, 1, 256},
+                {"llama2-13b", "data=32,model=1", 32, 1, 256},
+                {"llama2-70b", "data=32,model=4", 32, 4, 512}};
+    for (int i = 0; i < 3; i++) {
+        SimAsk ask = ask_of(runs[i].preset, runs[i].mesh, "2d", SIM_TRAIN);
+        SimAnswer a;
+        ask.seq = 1024;
+        ask.batch = runs[i].batch;
+        ask.train.remat = REMAT_BLOCK;
+        plan(&ask, &a);
+        double most = bound(&ask, runs[i].data, runs[i].model);
+        print_message("%s on %s: %.1f GiB of temporaries, at most %.1f\n", runs[i].preset,
+                      runs[i].mesh, a.temporaries / 0x1p30, most / 0x1p30);
+        assert_true(a.temporaries <= most);
+        assert_true(a.temporaries > most / 3); /* else the bound says nothing */
+        assert_true(a.peak.bytes <= a.temporaries && a.peak.bytes > 0.9 * a.temporaries);
+        sim_answer_free(&a);
+    }
+}
+
+/* FSDP: a device has 1/N of weights and optimizer state, but for norms, and at most a layer of weights beside it. */
+static void fsdp_holds_a_share_and_a_layer(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= 16; n *= 2) {
+        char mesh[32];
+        snprintf(mesh, sizeof mesh, "data=%d", n);
+        SimAsk ask = ask_of("llama2-7b", mesh, "fsdp", SIM_TRAIN);
+        SimAnswer a;
+        ask.config.n_layers = 6; /* they are all alike */
+        ask.config.vocab = 1024;
+        ask.batch = 64; /* many tokens, so that gathering weights is the way */
+        ask.seq = 1024;
+        ask.train.remat = REMAT_BLOCK;
+        plan(&ask, &a);
+        const LlamaConfig *c = &ask.config;
+        double params = (double)model_size(c).params;
+        double norms = (double)((2 * c->n_layers + 1) * c->dim);
+        double held = a.role_bytes[SIM_WEIGHT] + a.role_bytes[SIM_OPTIMIZER];
+        assert_true(held >= 12 * params / n && held <= 12 * (params / n + norms));
+        double layer = 2 * (layer_params(c) + (double)(c->vocab * c->dim)); /* or the head */
+        print_message("fsdp on %d: %.0f MiB held, %.0f MiB gathered at most, a layer is %.0f\n", n,
+                      held / 0x1p20, a.peak.gathered / 0x1p20, layer / 0x1p20);
+        assert_true(a.peak.gathered > 0 && a.peak.gathered <= layer);
+        sim_answer_free(&a);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -124,6 +203,8 @@ int main(void)
         cmocka_unit_test(shards_add_up_to_the_whole),
         cmocka_unit_test(a_larger_mesh_takes_less_memory_per_device),
         cmocka_unit_test(decoding_counts_the_cache),
+        cmocka_unit_test(published_runs_keep_what_a_formula_says),
+        cmocka_unit_test(fsdp_holds_a_share_and_a_layer),
         cmocka_unit_test(pictures_name_every_kind_of_weight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

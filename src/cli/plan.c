@@ -27,6 +27,7 @@ enum {
     DTYPE,
     MEMORY,
     SPECS,
+    PEAK,
     SVG,
     JSON
 };
@@ -81,6 +82,8 @@ static const Option *const options[] = {
                                .help = "of each device: say whether it is enough, 0: do not"},
     [SPECS] = &(const Option){"specs", .kind = ARG_FLAG,
                               .help = "list activations too, and who set each spec"},
+    [PEAK] = &(const Option){"peak", .kind = ARG_FLAG,
+                             .help = "list what lives where temporaries take most"},
     [SVG] = &(const Option){"svg", .kind = ARG_OUTPUT, .value = "FILE",
                             .help = "draw the mesh and how the weights lie on it"},
     [JSON] = &option_json,
@@ -145,7 +148,7 @@ static void size_line(const char *name, double bytes, StrBuf *text)
 {
     strbuf_clear(text);
     add_bytes(text, bytes);
-    printf("  %-28s %12s\n", name, text->text);
+    printf("  %-36s %12s\n", name, text->text);
 }
 
 static void print_memory(const SimAsk *ask, const SimAnswer *a, StrBuf *text)
@@ -157,6 +160,8 @@ static void print_memory(const SimAsk *ask, const SimAnswer *a, StrBuf *text)
     size_line("activations and buffers", a->temporaries, text);
     if (ask->task == SIM_TRAIN)
         size_line("  of these gradients, at most", a->gradients, text);
+    if (a->peak.gathered > 0)
+        size_line("  of these gathered weights, at most", a->peak.gathered, text);
     size_line("together", a->total, text);
 }
 
@@ -197,8 +202,35 @@ static void print_collectives(const SimAnswer *a, StrBuf *text)
     printf("  %-18s %6s  %-20s %8s  %12s\n", "together", "", "", "", text->text);
 }
 
+enum { PEAK_ROWS = 20 };
+
+/* The largest of what is alive where most is. */
+static void print_peak(const SimAnswer *a, StrBuf *text)
+{
+    const Peak *peak = &a->peak;
+    strbuf_clear(text);
+    add_bytes(text, peak->bytes);
+    printf("\nat the peak: %s alive at step %d of %" PRId64 ", %s\n", text->text, peak->step,
+           a->steps, peak->at);
+    printf("  %-12s %6s  %-14s %-28s %s\n", "bytes", "count", "name", "type, on each device",
+           "made by, needed until (steps)");
+    for (int i = 0; i < peak->n && i < PEAK_ROWS; i++) {
+        const PeakRow *row = &peak->row[i];
+        StrBuf bytes = {0};
+        add_bytes(&bytes, row->bytes);
+        strbuf_clear(text);
+        type_print(text, &row->type);
+        printf("  %-12s %6" PRId64 "  %-14s %-28s %s, %s (%d-%d)\n", bytes.text, row->count,
+               row->of, text->text, row->made, row->end, row->first, row->last);
+        strbuf_free(&bytes);
+    }
+    if (peak->n > PEAK_ROWS)
+        printf("  and %d smaller kinds\n", peak->n - PEAK_ROWS);
+    strbuf_clear(text);
+}
+
 static int print_plan(const SimAsk *ask, const SimAnswer *a, const char *name, double memory,
-                      bool specs)
+                      const Value *v)
 {
     static const char *const tasks[] = {"a training step", "a prefill", "a step of decoding"};
     StrBuf text = {0};
@@ -214,10 +246,12 @@ static int print_plan(const SimAsk *ask, const SimAnswer *a, const char *name, d
         printf("  %s %s\n", a->total <= memory ? "fits in" : "does not fit in", limit.text);
         strbuf_free(&limit);
     }
-    printf("\nwork of a step\n  %-28s %12.4g\n  %-28s %12.4g\n  %-28s %12" PRId64 "\n",
+    printf("\nwork of a step\n  %-36s %12.4g\n  %-36s %12.4g\n  %-36s %12" PRId64 "\n",
            "operations, each device", a->flops, "operations of the model", a->model_flops,
            "nodes in a device's graph", a->operations);
-    print_tensors(a, specs, &text);
+    print_tensors(a, v[SPECS].flag, &text);
+    if (v[PEAK].flag)
+        print_peak(a, &text);
     print_collectives(a, &text);
     printf("\nplanned in %.2f s; %" PRId64 " involuntary gathers\n", a->seconds, a->n_involuntary);
     strbuf_free(&text);
@@ -241,6 +275,24 @@ static json_t *tensors_json(const SimAnswer *a)
     return list;
 }
 
+static json_t *peak_json(const SimAnswer *a)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < a->peak.n; i++) {
+        const PeakRow *row = &a->peak.row[i];
+        json_t *dims = json_array();
+        for (int d = 0; d < row->type.rank; d++)
+            json_array_append_new(dims, json_integer(row->type.dim[d]));
+        json_array_append_new(
+            list, json_pack("{s:s,s:s,s:o,s:s,s:s,s:i,s:i,s:I,s:f}", "name", row->of, "dtype",
+                            cvn_dtype_name(row->type.dtype), "shape", dims, "made_by", row->made,
+                            "needed_by", row->end, "first_step", row->first, "last_step", row->last,
+                            "count", (json_int_t)row->count, "bytes", row->bytes));
+    }
+    return json_pack("{s:i,s:I,s:s,s:f,s:o}", "step", a->peak.step, "steps", (json_int_t)a->steps,
+                     "operation", a->peak.at, "bytes", a->peak.bytes, "values", list);
+}
+
 static int print_plan_json(const SimAsk *ask, const SimAnswer *a, const char *name, double memory)
 {
     json_t *collectives = json_array();
@@ -252,16 +304,17 @@ static int print_plan_json(const SimAsk *ask, const SimAnswer *a, const char *na
                                         (json_int_t)c->count, "bytes_sent", c->bytes));
     }
     json_t *bytes =
-        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "weights", a->role_bytes[SIM_WEIGHT],
+        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "weights", a->role_bytes[SIM_WEIGHT],
                   "optimizer", a->role_bytes[SIM_OPTIMIZER], "kv_cache", a->role_bytes[SIM_CACHE],
                   "inputs", a->role_bytes[SIM_INPUT], "gradients", a->gradients, "temporaries",
-                  a->temporaries, "total", a->total);
-    json_t *all = json_pack(
-        "{s:s,s:s,s:s,s:i,s:I,s:I,s:o,s:f,s:f,s:I,s:f,s:o,s:o}", "model", name, "mesh", ask->mesh,
-        "layout", ask->layout, "devices", (int)a->mesh.n_devices, "batch", (json_int_t)ask->batch,
-        "seq", (json_int_t)ask->seq, "device_memory", bytes, "device_flops", a->flops,
-        "model_flops", a->model_flops, "involuntary_gathers", (json_int_t)a->n_involuntary,
-        "seconds", a->seconds, "tensors", tensors_json(a), "collectives", collectives);
+                  a->temporaries, "gathered_weights", a->peak.gathered, "total", a->total);
+    json_t *all =
+        json_pack("{s:s,s:s,s:s,s:i,s:I,s:I,s:o,s:f,s:f,s:I,s:f,s:o,s:o,s:o}", "model", name,
+                  "mesh", ask->mesh, "layout", ask->layout, "devices", (int)a->mesh.n_devices,
+                  "batch", (json_int_t)ask->batch, "seq", (json_int_t)ask->seq, "device_memory",
+                  bytes, "device_flops", a->flops, "model_flops", a->model_flops,
+                  "involuntary_gathers", (json_int_t)a->n_involuntary, "seconds", a->seconds,
+                  "tensors", tensors_json(a), "collectives", collectives, "peak", peak_json(a));
     if (memory > 0)
         json_object_set_new(all, "fits", json_boolean(a->total <= memory));
     return print_json(all);
@@ -292,7 +345,7 @@ static int run(const Args *args)
             code = draw(v[SVG].text, &ask, &answer, &err);
         if (!code)
             exit_code = v[JSON].flag ? print_plan_json(&ask, &answer, name, memory)
-                                     : print_plan(&ask, &answer, name, memory, v[SPECS].flag);
+                                     : print_plan(&ask, &answer, name, memory, v);
         sim_answer_free(&answer);
     }
     return code ? fail(&err) : exit_code;

@@ -285,6 +285,15 @@ static const Version *partial_sum(const Part *p, const cvn_value *v)
     return partial && only->sharding.how == CVN_SUM ? only : NULL;
 }
 
+/* A partial sum that nothing needs for about a layer is reduced now: the gradients of all weights, each as
+   large as on one device, would wait for the clipping at the end otherwise. */
+static void reduce_early(Part *p, const cvn_value *v)
+{
+    const Version *only = p->version[v->id];
+    if (only->sharding.unreduced.n && p->first_use[v->id] - p->op > KEEP_OPS)
+        part_value(p, v, &p->sharding[v->id]);
+}
+
 /* Partial sums over the same devices are added before they are reduced: once, not twice. So are the
    gradients that a value gets from several products. */
 static bool add_partial_sums(Part *p, const Op *op)
@@ -296,6 +305,7 @@ static bool add_partial_sums(Part *p, const Op *op)
         return false;
     cvn_value *sum = cvn_add(p->emit.g, a->local, b->local);
     add_version(p, op->result[0], &a->sharding, sum, false);
+    reduce_early(p, op->result[0]);
     return true;
 }
 
@@ -320,6 +330,7 @@ static void partition_op(Part *p, const Op *op)
         if (v->name && !local->name)
             local->name = arena_string(&p->emit.g->arena, v->name);
         add_version(p, v, &natural, local, false);
+        reduce_early(p, v);
     }
 }
 
@@ -362,6 +373,20 @@ static int check_whole(const cvn_graph *g, cvn_err *err)
     return CVN_OK;
 }
 
+static void find_first_uses(Part *p)
+{
+    const cvn_graph *g = p->g;
+    p->first_use = arena_array(&p->arena, g->n_values + (size_t)1, sizeof *p->first_use);
+    int64_t n = g->n_ops;
+    for (uint32_t i = 0; i < g->n_values; i++)
+        p->first_use[i] = n;
+    for (const Op *op = g->last; op; op = op->prev) {
+        n--;
+        for (int i = 0; i < op->n_operands; i++)
+            p->first_use[op->operand[i]->id] = n;
+    }
+}
+
 static int partition(Part *p, cvn_err *err)
 {
     const cvn_graph *g = p->g;
@@ -371,6 +396,7 @@ static int partition(Part *p, cvn_err *err)
     map_init(&p->plans, &p->arena);
     shard_constants(g, p->constant);
     p->uses = graph_uses(g, &p->arena);
+    find_first_uses(p);
     PartitionReport *r = p->report;
     r->parameter = arena_array(&r->arena, (size_t)g->n_parameters, sizeof *r->parameter);
     r->output = arena_array(&r->arena, (size_t)g->n_outputs, sizeof *r->output);

@@ -26,6 +26,8 @@ typedef struct Part {
     const Sharding *sharding; /* [n_values], where propagation wants each value */
     bool *constant;           /* [n_values], see shard_constants */
     const uint32_t *uses;     /* [n_values] */
+    int64_t *first_use;       /* [n_values] number of the operation that needs it first; outputs: at
+                                 the end */
     int64_t op;               /* number of the operation at hand */
     Version **version;        /* [n_values], none for constants that nothing asked for */
     Emit emit;                /* the local graph */

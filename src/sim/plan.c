@@ -217,6 +217,7 @@ static int study_local(Sim *s, const cvn_graph *local, const PartitionReport *re
         return code;
     a->temporaries = (double)plan->arena_bytes + (double)plan->constant_bytes;
     a->steps = plan->n_steps;
+    peak_find(plan, &a->arena, &a->peak);
     plan_free(plan);
     return CVN_OK;
 }

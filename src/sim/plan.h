@@ -15,6 +15,7 @@
 
 #include "base/strbuf.h"
 #include "shard/mesh.h"
+#include "sim/peak.h"
 #include "train/step.h"
 
 typedef enum SimTask { SIM_TRAIN, SIM_PREFILL, SIM_DECODE } SimTask;
@@ -76,6 +77,7 @@ typedef struct SimAnswer {
     double role_bytes[SIM_ROLE_COUNT]; /* per device; activations: see temporaries */
     double gradients; /* of all weights, per device, f32: part of temporaries; 0 without training */
     double temporaries;        /* the planned arena; 0 when not compiled */
+    Peak peak;                 /* what fills the arena; no rows when not compiled */
     double total;              /* weights + optimizer + cache + inputs + temporaries */
     double flops;              /* of a step, per device */
     double model_flops;        /* of a step, whole: 2 N or 6 N per token, and attention */
