@@ -85,6 +85,13 @@ static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
         v[2] = random_of_type(r, cache);
         v[3] = random_of_type(r, rows);
         v[4] = random_of_type(r, rows);
+        if (random_chance(r, 30)) {
+            cvn_type eight = CVN_TYPE(CVN_I8, batch, kv, context, dim);
+            cvn_type scales = CVN_TYPE(CVN_BF16, batch, kv, context, 1);
+            return cvn_attention_quantized(g, v[0], random_of_type(r, eight),
+                                           random_of_type(r, scales), random_of_type(r, eight),
+                                           random_of_type(r, scales), v[3], v[4], 0.01);
+        }
         return cvn_attention(g, v[0], v[1], v[2], v[3], v[4], 0.5);
     case OP_CACHE_UPDATE:
         v[0] = random_of_type(r, cache);

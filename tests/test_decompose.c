@@ -182,6 +182,27 @@ static void attention_agrees(void **state)
     }
 }
 
+static void attention_over_8_bits_agrees(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 40; seed++) {
+        int64_t seq = 1 + seed % 5, kv = 1 + seed % 3, group = 1 + seed / 2 % 4;
+        int64_t context = seq + seed % 7, dim = 1 + seed * 3 % 11;
+        cvn_graph *g = new_graph();
+        cvn_type cache = CVN_TYPE(CVN_I8, 2, kv, context, dim);
+        cvn_type scales = CVN_TYPE(CVN_BF16, 2, kv, context, 1);
+        cvn_type rows = CVN_TYPE(CVN_I32, 2);
+        cvn_value *q =
+            cvn_parameter(g, "q", CVN_TYPE(floats[seed % N_FLOATS], 2, seq, kv * group, dim));
+        cvn_value *k = cvn_parameter(g, "k", cache), *v = cvn_parameter(g, "v", cache);
+        cvn_value *ks = cvn_parameter(g, "ks", scales), *vs = cvn_parameter(g, "vs", scales);
+        cvn_value *start = cvn_parameter(g, "start", rows);
+        cvn_value *length = cvn_parameter(g, "length", rows);
+        cvn_output(g, cvn_attention_quantized(g, q, k, ks, v, vs, start, length, 0.037));
+        check(g, (uint64_t)seed, 0, (int)context, "attention over 8 bits");
+    }
+}
+
 /* Keys past what any query sees may hold anything at all: they were never written. */
 static void attention_does_not_look_at_unwritten_memory(void **state)
 {
@@ -514,6 +535,7 @@ int main(void)
         cmocka_unit_test(rms_norm_agrees),
         cmocka_unit_test(rope_agrees_in_both_layouts),
         cmocka_unit_test(attention_agrees),
+        cmocka_unit_test(attention_over_8_bits_agrees),
         cmocka_unit_test(attention_does_not_look_at_unwritten_memory),
         cmocka_unit_test(cache_update_agrees_and_skips_what_is_outside),
         cmocka_unit_test(cross_entropy_agrees_and_ignores_unknown_targets),

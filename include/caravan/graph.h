@@ -295,6 +295,12 @@ cvn_value *cvn_rope(cvn_graph *g, cvn_value *x, cvn_value *positions, cvn_value 
 cvn_value *cvn_attention(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v, cvn_value *start,
                          cvn_value *length, double scale);
 
+/* The same over keys and values of 8 bits: k and v i8 [batch, kv_heads, context, head_dim], each position
+   of a head with a scale, bf16 [batch, kv_heads, context, 1], as cvn_quantize_rows makes them. */
+cvn_value *cvn_attention_quantized(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *k_scale,
+                                   cvn_value *v, cvn_value *v_scale, cvn_value *start,
+                                   cvn_value *length, double scale);
+
 /* Writes new keys or values into a cache: cache[b, h, start[b] + s, :] = update[b, s, h, :] for s <
    seq. cache [batch, kv_heads, context, head_dim], update [batch, seq, kv_heads, head_dim], start
    i32 [batch]. Positions outside the context are skipped. */

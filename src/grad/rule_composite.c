@@ -1,6 +1,7 @@
 /* Rules of the composites: each has a gradient that is a composite too, or an operation of its own
    kind. */
 #include "grad/rule.h"
+#include "graph/attention.h"
 
 void grad_rms_norm(Grad *d, const Op *op)
 {
@@ -31,6 +32,10 @@ void grad_linear(Grad *d, const Op *op)
 void grad_attention(Grad *d, const Op *op)
 {
     cvn_value *const *v = op->operand, *out[3];
+    if (attention_scales(op) >= 0) {
+        grad_refuse(d, op, "over keys and values of 8 bits");
+        return;
+    }
     cvn_attention_backward(d->g, v[0], v[1], v[2], v[3], v[4], grad_of(d, op, 0), op->attr.scale,
                            out);
     for (int i = 0; i < 3; i++)

@@ -555,6 +555,15 @@ cvn_value *cvn_attention(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v,
     return graph_add(g, OP_ATTENTION, &attr, 5, operand, NULL);
 }
 
+cvn_value *cvn_attention_quantized(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *k_scale,
+                                   cvn_value *v, cvn_value *v_scale, cvn_value *start,
+                                   cvn_value *length, double scale)
+{
+    OpAttr attr = {.scale = scale};
+    cvn_value *operand[] = {q, k, v, start, length, k_scale, v_scale};
+    return graph_add(g, OP_ATTENTION, &attr, 7, operand, NULL);
+}
+
 cvn_value *cvn_cache_update(cvn_graph *g, cvn_value *cache, cvn_value *update, cvn_value *start)
 {
     return graph_add(g, OP_CACHE_UPDATE, NULL, 3, (cvn_value *[]){cache, update, start}, NULL);

@@ -16,6 +16,7 @@
  */
 #include "graph/decompose.h"
 
+#include "graph/attention.h"
 #include "graph/decompose_impl.h"
 
 #include <assert.h>
@@ -96,6 +97,14 @@ static void rope(cvn_graph *g, const Op *op, cvn_value **out)
     out[0] = as(g, rope_join(g, turned_a, turned_b, shape, interleaved), shape->dtype);
 }
 
+/* Keys or values of 8 bits times their scales [batch, kv_heads, context, 1]. */
+static cvn_value *unscaled(cvn_graph *g, cvn_value *x, cvn_value *scale, cvn_dtype math)
+{
+    scale = cvn_reshape(g, as(g, scale, math), 3, scale->type.dim);
+    x = as(g, x, math);
+    return cvn_multiply(g, x, spread_over(g, scale, &x->type, 3));
+}
+
 /*
  * Heads are viewed as [kv_heads, group], so that each KV head meets its group of queries in one
  * product:
@@ -109,6 +118,11 @@ static void attention(cvn_graph *g, const Op *op, cvn_value **out)
 {
     cvn_value *q = op->operand[0], *k = op->operand[1], *v = op->operand[2];
     cvn_value *start = op->operand[3], *length = op->operand[4]; /* [batch] */
+    int scales = attention_scales(op);
+    if (scales >= 0) {
+        k = unscaled(g, k, op->operand[scales], wide(q->type.dtype));
+        v = unscaled(g, v, op->operand[scales + 1], wide(q->type.dtype));
+    }
     cvn_dtype dtype = q->type.dtype, math = wide(dtype == CVN_F64 ? dtype : k->type.dtype);
     int64_t batch = q->type.dim[0], seq = q->type.dim[1], heads = q->type.dim[2];
     int64_t dim = q->type.dim[3], kv = k->type.dim[1], group = kv ? heads / kv : 0;

@@ -1,4 +1,5 @@
 /* Shape inference of the composites; what they mean is said in caravan/graph.h. */
+#include "graph/attention.h"
 #include "graph/infer.h"
 
 #include <math.h>
@@ -41,13 +42,32 @@ static int check_rows(const Op *op, int i, int64_t batch, const char *name, cvn_
     return CVN_OK;
 }
 
+/* k and v are of 8 bits and have scales, or of floats and have none. */
+static int check_scales(const Op *op, cvn_err *err)
+{
+    int at = attention_scales(op);
+    if (at < 5) {
+        if (op->kind == OP_ATTENTION && (at >= 0 || op->n_operands > 5))
+            return infer_fail(op, err, "k and v have scales where they are i8, and only there");
+        return CVN_OK;
+    }
+    cvn_type want = *in_type(op, 1);
+    want.dtype = CVN_BF16;
+    want.dim[3] = 1;
+    if (!cvn_type_equal(in_type(op, at), &want) || !cvn_type_equal(in_type(op, at + 1), &want))
+        return infer_fail(op, err, "scales must be bf16 [batch, kv_heads, context, 1]");
+    return CVN_OK;
+}
+
 int infer_attention(const Op *op, cvn_type *type, cvn_err *err)
 {
+    bool eight = op->kind == OP_ATTENTION && in_type(op, 1)->dtype == CVN_I8;
     const cvn_type *q = in_type(op, 0), *k = in_type(op, 1);
     if (q->rank != 4 || !infer_is_float(q->dtype))
         return infer_fail(op, err, "q must be floats [batch, seq, heads, head_dim]");
-    if (k->rank != 4 || !infer_is_float(k->dtype) || !cvn_type_equal(k, in_type(op, 2)))
-        return infer_fail(op, err, "k and v must be floats [batch, kv_heads, context, head_dim]");
+    if (k->rank != 4 || !(infer_is_float(k->dtype) || eight) || !cvn_type_equal(k, in_type(op, 2)))
+        return infer_fail(op, err,
+                          "k and v must be floats, or i8, [batch, kv_heads, context, head_dim]");
     if (k->dim[0] != q->dim[0] || k->dim[3] != q->dim[3])
         return infer_fail(op, err, "batch and head_dim of q and k must agree");
     if (k->dim[1] < 1 || q->dim[2] % k->dim[1])
@@ -55,6 +75,8 @@ int infer_attention(const Op *op, cvn_type *type, cvn_err *err)
                           (long long)q->dim[2], (long long)k->dim[1]);
     if (!isfinite(op->attr.scale))
         return infer_fail(op, err, "the scale must be finite");
+    if (check_scales(op, err))
+        return CVN_ESHAPE;
     if (check_rows(op, 3, q->dim[0], "start", err) || check_rows(op, 4, q->dim[0], "length", err))
         return CVN_ESHAPE;
     type[0] = *q;

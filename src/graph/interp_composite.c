@@ -3,6 +3,7 @@
  * decompositions into plain operations are in decompose.c; tests compare the two.
  */
 #include "base/rng.h"
+#include "graph/attention.h"
 #include "graph/interp_impl.h"
 
 #include <math.h>
@@ -55,9 +56,18 @@ typedef struct Query {
     const void *const *in;
     int64_t q;  /* offset of the query's row in q */
     int64_t kv; /* offset of the first key's row in k, and of its value in v */
+    int scales; /* operand of k's scales, that of v's being the next, or -1 */
     int64_t n;  /* keys seen */
     int64_t head_dim;
 } Query;
+
+/* The scale of key `key` (which 0) or its value (1): 1 where there are none. */
+static double scale_of(const Query *query, int64_t key, int which)
+{
+    return query->scales < 0 ? 1
+                             : element_get(CVN_BF16, query->in[query->scales + which],
+                                           query->kv / query->head_dim + key);
+}
 
 static double attention_score(const Query *query, int64_t key)
 {
@@ -66,7 +76,7 @@ static double attention_score(const Query *query, int64_t key)
     for (int64_t i = 0; i < query->head_dim; i++)
         sum += element_get(q, query->in[0], query->q + i) *
                element_get(k, query->in[1], query->kv + key * query->head_dim + i);
-    return sum * query->op->attr.scale;
+    return sum * scale_of(query, key, 0) * query->op->attr.scale;
 }
 
 /* sum of exp(score - peak) * v over sum of exp(score - peak), peak being the largest score. Keys
@@ -89,6 +99,7 @@ static void attention_query(const Query *query, void *out)
             double weight = exp(attention_score(query, key) - peak);
             int64_t row = query->kv + key * query->head_dim + first;
             total += weight;
+            weight *= scale_of(query, key, 1);
             for (int64_t i = 0; i < width; i++)
                 sum[i] += weight * element_get(v, query->in[2], row + i);
         }
@@ -115,6 +126,7 @@ void interp_attention(const Op *op, const void *const *in, void *const *out)
                        .in = in,
                        .q = row * head_dim,
                        .kv = (b * kv_heads + h / (heads / kv_heads)) * context * head_dim,
+                       .scales = attention_scales(op),
                        .n = interp_clamp(start[b] + s + 1, 0, context),
                        .head_dim = head_dim};
         attention_query(&query, out[0]);

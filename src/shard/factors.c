@@ -1,5 +1,6 @@
 #include "shard/factors.h"
 
+#include "graph/attention.h"
 #include "graph/linear.h"
 
 #include <assert.h>
@@ -491,7 +492,8 @@ static void attention(const Op *op, Rule *rule)
     int context = add(rule, k->dim[2], FACTOR_WHOLE);
     for (int t = 0; t < rule->n_tensors; t++)
         put(rule, t, 0, batch);
-    for (int t = 0; t <= 5; t += 5) { /* q and the result */
+    int result = op->n_operands, scales = attention_scales(op);
+    for (int t = 0; t <= result; t += result) { /* q and the result */
         put(rule, t, 1, seq);
         put(rule, t, 2, kv);
         put(rule, t, 2, group);
@@ -501,6 +503,10 @@ static void attention(const Op *op, Rule *rule)
         put(rule, t, 1, kv);
         put(rule, t, 2, context);
         put(rule, t, 3, head_dim);
+    }
+    for (int t = scales; t >= 0 && t < scales + 2; t++) {
+        put(rule, t, 1, kv);
+        put(rule, t, 2, context);
     }
 }
 

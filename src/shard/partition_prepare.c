@@ -1,3 +1,4 @@
+#include "graph/attention.h"
 #include "graph/decompose.h"
 #include "shard/partition_impl.h"
 #include "shard/projection.h"
@@ -53,7 +54,7 @@ static bool keep(const Op *op, void *context)
    groups by 4. */
 static bool needs_heads(const Prepare *p, const Op *op)
 {
-    static const int heads[] = {0, 5};
+    const int heads[] = {0, op->kind == OP_ATTENTION ? op->n_operands : 5};
     Rule rule = factor_rule(op, p->arena);
     Projection seen;
     if (op->kind != OP_ATTENTION && op->kind != OP_ATTENTION_BACKWARD)
@@ -122,7 +123,11 @@ static void give_every_head_its_own(cvn_graph *g, Op *op)
     cvn_value *v = repeat_heads(g, op->operand[2], index);
     cvn_value **o = op->operand;
     if (op->kind == OP_ATTENTION) {
-        cvn_value *y = cvn_attention(g, o[0], k, v, o[3], o[4], op->attr.scale);
+        int at = attention_scales(op);
+        cvn_value *y = at < 0 ? cvn_attention(g, o[0], k, v, o[3], o[4], op->attr.scale)
+                              : cvn_attention_quantized(g, o[0], k, repeat_heads(g, o[at], index),
+                                                        v, repeat_heads(g, o[at + 1], index), o[3],
+                                                        o[4], op->attr.scale);
         y->spec = op->result[0]->spec;
         graph_replace(op->result[0], y);
         return;
