@@ -31,8 +31,10 @@ static void counts_are_those_of_the_shape(void **state)
     double layer = 64 * 64 * 2 + 2 * 32 * 64 + 3 * 172 * 64, head = 512 * 64;
     double pairs = 10 * 11 / 2;
     assert_near(bench_prefill_flops(&c, 10), 2 * 10 * 5 * layer + 2 * head + 4 * pairs * 64 * 5);
-    assert_near(bench_decode_bytes(&c, CVN_BF16, 3, 7),
+    assert_near(bench_decode_bytes(&c, CVN_BF16, CVN_BF16, 3, 7),
                 2 * (5 * layer + head) + 5 * 2 * 3 * 7 * 32 * 2);
+    assert_near(bench_decode_bytes(&c, CVN_BF16, CVN_I8, 3, 7),
+                2 * (5 * layer + head) + 5 * 2 * 3 * 7 * 4 * (8 + 2));
 }
 
 static void a_synthetic_model_runs_and_is_measured(void **state)

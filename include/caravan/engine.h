@@ -77,6 +77,9 @@ typedef struct cvn_engine_options {
     int eos_interval;     /* steps between looks at the tokens; 1 where memory is the host's */
     int n_buckets;        /* prefill lengths, ascending; 0: 16, 32, 64, 128, 256, 384, 512 */
     int64_t bucket[CVN_MAX_BUCKETS];
+    const char
+        *kv_cache; /* keys and values in "int8", half the bytes of bf16; NULL or "none": in the
+                              model's dtype */
     uint64_t memory_limit; /* refuse to start when more would be needed; 0: no limit */
     const char *mesh;   /* devices to run on, "data=2,model=2"; NULL: one. threads are per device */
     const char *layout; /* how the model lies on the mesh: "dp", "tp", "fsdp", "2d", "fsdp+tp" */

@@ -30,6 +30,7 @@ enum {
     REMAT,
     DTYPE,
     QUANTIZE,
+    KV_CACHE,
     THREADS,
     JSON,
     CSV,
@@ -81,6 +82,7 @@ static const Option *const options[] = {
                         .fallback = "none", .help = "what the backward pass computes again"},
     [DTYPE] = &option_dtype,
     [QUANTIZE] = &option_quantize,
+    [KV_CACHE] = &option_kv_cache,
     [THREADS] = &option_threads,
     [JSON] = &option_json,
     [CSV] = &(const Option){"csv", .kind = ARG_FLAG, .help = "a row per measurement, for scripts"},
@@ -150,6 +152,7 @@ static int new_engine(Bench *b, const BenchMode *mode, int64_t rows, int64_t con
     wanted.rows = (int)rows;
     wanted.threads = b->threads;
     wanted.context = context;
+    wanted.kv_cache = b->value[KV_CACHE].text;
     wanted.op_by_op = mode->op_by_op;
     wanted.split_attention = mode->split_attention;
     wanted.profile_path = b->value[PROFILE].text;
@@ -262,7 +265,7 @@ static int measure_table(Bench *b, cvn_err *err)
         for (size_t j = 0; j < contexts->n_ids && !code; j++) {
             Row row = {
                 .part = "table", .batch = batch, .context = contexts->ids[j], .tokens = steps};
-            row.fits = bench_fits(b->model, batch, row.context + steps);
+            row.fits = bench_fits(engine, batch, row.context + steps);
             if (row.context <= widest && row.context >= 1)
                 code = add_row(b, engine, row, err);
         }
@@ -307,6 +310,14 @@ static json_t *row_json(const Row *row)
     return json;
 }
 
+/* Of keys and values. */
+static const char *kv_name(const Bench *b)
+{
+    const Value *v = &b->value[KV_CACHE];
+    bool eight = v->given && strcmp(v->text, "int8") == 0;
+    return eight ? v->text : cvn_dtype_name(cvn_model_dtype(b->model));
+}
+
 static int print_bench_json(const Bench *b)
 {
     const Ceilings *c = &b->ceilings;
@@ -314,10 +325,11 @@ static int print_bench_json(const Bench *b)
                                  c->flops_f32, "matmul_bf16", c->flops_bf16);
     char quant[16];
     quant_text(b->model->io.config.quant, quant, sizeof quant);
-    json_t *all = json_pack("{s:s,s:s,s:s,s:s,s:i,s:I,s:o}", "model", b->name, "quantize", quant,
-                            "dtype", cvn_dtype_name(cvn_model_dtype(b->model)), "kernels",
-                            cpu_backend()->name, "threads", b->threads, "peak_bytes",
-                            (json_int_t)b->peak_bytes, "ceilings", ceilings);
+    json_t *all =
+        json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:I,s:o}", "model", b->name, "quantize", quant,
+                  "kv_cache", kv_name(b), "dtype", cvn_dtype_name(cvn_model_dtype(b->model)),
+                  "kernels", cpu_backend()->name, "threads", b->threads, "peak_bytes",
+                  (json_int_t)b->peak_bytes, "ceilings", ceilings);
     for (size_t i = 0; i < b->n_rows; i++) {
         const Row *row = &b->row[i];
         if (i < 2) { /* what was asked for itself; the others are lists */
@@ -380,8 +392,9 @@ static int print_bench(const Bench *b)
     const Ceilings *c = &b->ceilings;
     char quant[16];
     quant_text(b->model->io.config.quant, quant, sizeof quant);
-    printf("%s, %s, quantized %s, %d threads, %s kernels\n", b->name,
-           cvn_dtype_name(cvn_model_dtype(b->model)), quant, b->threads, cpu_backend()->name);
+    printf("%s, %s, quantized %s, KV cache %s, %d threads, %s kernels\n", b->name,
+           cvn_dtype_name(cvn_model_dtype(b->model)), quant, kv_name(b), b->threads,
+           cpu_backend()->name);
     printf("  ceilings: reads %.1f GB/s, f32 %.0f GFLOP/s, bf16 %.0f GFLOP/s\n", c->bandwidth / 1e9,
            c->flops_f32 / 1e9, c->flops_bf16 / 1e9);
     for (size_t i = 0; i < b->n_rows; i++) {

@@ -54,6 +54,7 @@ static const Option *const options[] = {
     &option_ignore_eos,
     &option_dtype,
     &option_quantize,
+    &option_kv_cache,
     &option_threads,
     &option_memory,
     NULL,

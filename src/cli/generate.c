@@ -41,6 +41,7 @@ static const Option *const options[] = {
     &option_context,
     &option_dtype,
     &option_quantize,
+    &option_kv_cache,
     &option_threads,
     &option_memory,
     &option_mesh,

@@ -28,6 +28,7 @@ static const Option *const options[] = {
     [JSON] = &option_json,
     &option_dtype,
     &option_quantize,
+    &option_kv_cache,
     &option_threads,
     &option_seed,
     &option_memory,

@@ -16,7 +16,8 @@ typedef struct Builder {
     cvn_dtype compute;             /* of what enters products */
     cvn_value **weight;            /* [params->n] */
     const LlamaAdapters *adapters; /* or NULL */
-    cvn_value **cache;             /* [2 * layers]: k and v of each layer; NULL in training */
+    cvn_value **cache;             /* [caches * layers]; NULL in training */
+    int caches;                    /* of a layer: k, v, and in 8 bits the scales of both */
     cvn_value *tokens, *start, *length, *positions, *inv_freq;
 } Builder;
 
@@ -102,16 +103,39 @@ static cvn_value *norm(Builder *b, cvn_value *x, ParamKind kind, int64_t layer)
     return cvn_rms_norm(G, x, weight(b, kind, layer), b->config->rms_eps, b->compute);
 }
 
-/* All keys or values of the layer, [batch, kv_heads, context, head_dim], with the new ones x
-   [batch, seq, kv_heads, head_dim] among them; which: 0 for k, 1 for v. */
-static cvn_value *with_past(Builder *b, cvn_value *x, int64_t layer, int which)
+/* Keys or values [batch, kv_heads, context, head_dim] with their scales where they are of 8 bits. */
+typedef struct Past {
+    cvn_value *x, *scale; /* scale [batch, kv_heads, context, 1], or NULL */
+} Past;
+
+static cvn_value *remember(Builder *b, int64_t cache, cvn_value *x)
 {
-    x = compute(b, x);
+    b->cache[cache] = cvn_cache_update(G, b->cache[cache], x, b->start);
+    return b->cache[cache];
+}
+
+/* All keys or values of the layer with the new ones x [batch, seq, kv_heads, head_dim] among them;
+   which: 0 for k, 1 for v. */
+static Past with_past(Builder *b, cvn_value *x, int64_t layer, int which)
+{
+    int64_t cache = b->caches * layer + which;
     if (!b->cache)
-        return cvn_transpose(G, x, (int[]){0, 2, 1, 3});
-    cvn_value **cache = &b->cache[2 * layer + which];
-    *cache = cvn_cache_update(G, *cache, x, b->start);
-    return *cache;
+        return (Past){cvn_transpose(G, compute(b, x), (int[]){0, 2, 1, 3}), NULL};
+    if (b->caches == LLAMA_CACHES)
+        return (Past){remember(b, cache, compute(b, x)), NULL};
+    cvn_value *eight[2];
+    cvn_quantize_rows(G, x, eight);
+    return (Past){remember(b, cache, eight[0]), remember(b, cache + 2, eight[1])};
+}
+
+/* Attention of q, rotated, to all that the rows hold. */
+static cvn_value *attend(Builder *b, cvn_value *q, const Past *k, const Past *v)
+{
+    double scale = 1 / sqrt((double)b->config->head_dim);
+    if (k->scale)
+        return cvn_attention_quantized(G, q, k->x, k->scale, v->x, v->scale, b->start, b->length,
+                                       scale);
+    return cvn_attention(G, q, k->x, v->x, b->start, b->length, scale);
 }
 
 /* x f32 [batch, seq, dim] -> f32 [batch, seq, dim], updating the layer's cache. */
@@ -125,10 +149,9 @@ static cvn_value *attention(Builder *b, cvn_value *x, int64_t layer)
         linear(b, "bse,khe->bskh", h, PARAM_K, PARAM_K_BIAS, layer);
     cvn_value *v = linear(b, "bse,khe->bskh", h, PARAM_V, PARAM_V_BIAS, layer);
     q = compute(b, cvn_rope(G, q, b->positions, b->inv_freq, c->rope_interleaved));
-    k = with_past(b, cvn_rope(G, k, b->positions, b->inv_freq, c->rope_interleaved), layer, 0);
-    v = with_past(b, v, layer, 1);
-    cvn_value *a /* [batch, seq, heads, head_dim] */ =
-        cvn_attention(G, q, k, v, b->start, b->length, 1 / sqrt((double)c->head_dim));
+    k = cvn_rope(G, k, b->positions, b->inv_freq, c->rope_interleaved);
+    Past keys = with_past(b, k, layer, 0), values = with_past(b, v, layer, 1);
+    cvn_value *a /* [batch, seq, heads, head_dim] */ = attend(b, q, &keys, &values);
     return linear(b, "bsnh,enh->bse", a, PARAM_O, PARAM_O_BIAS, layer);
 }
 
@@ -200,11 +223,15 @@ static void add_parameters(Builder *b)
         cvn_type type = param_type(p, s->compute);
         b->weight[i] = cvn_parameter(G, p->name, type);
     }
-    cvn_type cache = CVN_TYPE(s->compute, s->batch, c->n_kv_heads, s->context, c->head_dim);
-    for (int64_t i = 0; i < 2 * c->n_layers; i++) {
+    cvn_type cache = CVN_TYPE(s->kv_int8 ? CVN_I8 : s->compute, s->batch, c->n_kv_heads, s->context,
+                              c->head_dim);
+    cvn_type scales = CVN_TYPE(CVN_BF16, s->batch, c->n_kv_heads, s->context, 1);
+    for (int64_t i = 0; i < b->caches * c->n_layers; i++) {
+        static const char *const kinds[LLAMA_CACHES_INT8] = {"k", "v", "k_scale", "v_scale"};
+        int kind = (int)(i % b->caches);
         char name[64];
-        snprintf(name, sizeof name, "cache.%" PRId64 ".%c", i / 2, i % 2 ? 'v' : 'k');
-        b->cache[i] = cvn_parameter(G, name, cache);
+        snprintf(name, sizeof name, "cache.%" PRId64 ".%s", i / b->caches, kinds[kind]);
+        b->cache[i] = cvn_parameter(G, name, kind < 2 ? cache : scales);
     }
     cvn_type rows = CVN_TYPE(CVN_I32, s->batch), grid = CVN_TYPE(CVN_I32, s->batch, s->seq);
     b->tokens = cvn_parameter(G, "tokens", grid);
@@ -281,7 +308,7 @@ static int build(Builder *b, cvn_err *err)
 {
     const LlamaConfig *c = b->config;
     add_parameters(b);
-    size_t n_caches = 2 * (size_t)c->n_layers;
+    size_t n_caches = (size_t)(b->caches * c->n_layers);
     cvn_value **cache_in = arena_copy(&b->g->arena, b->cache, n_caches * sizeof(cvn_value *));
     add_frequencies(b);
     cvn_value *x = embed(b);
@@ -317,7 +344,8 @@ cvn_graph *llama_step(const LlamaConfig *config, const LlamaStep *step, cvn_err 
     params_list(&params, config, arena);
     b.params = &params;
     b.weight = arena_array(arena, (size_t)params.n, sizeof *b.weight);
-    b.cache = arena_array(arena, 2 * (size_t)config->n_layers, sizeof *b.cache);
+    b.caches = step->kv_int8 ? LLAMA_CACHES_INT8 : LLAMA_CACHES;
+    b.cache = arena_array(arena, (size_t)(b.caches * config->n_layers), sizeof(cvn_value *));
     if (build(&b, err) == CVN_OK)
         return b.g;
     cvn_graph_free(b.g);

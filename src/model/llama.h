@@ -8,6 +8,8 @@
  *     parameters                                         outputs
  *     weights, in the order of the parameter table
  *     cache.N.k, cache.N.v  [batch, kv_heads, context, head_dim]   the same, updated in place
+ *     with kv_int8, of each layer: cache.N.k, cache.N.v i8, then cache.N.k_scale, cache.N.v_scale
+ *         bf16 [batch, kv_heads, context, 1]
  *     tokens   i32 [batch, seq]                          what `output` asks for
  *     start    i32 [batch]    tokens already in the cache
  *     length   i32 [batch]    new tokens of the row that are real, 0 … seq; the rest is padding
@@ -36,6 +38,9 @@ typedef enum LlamaOutput {
                      token,   and argmax i32 [batch, seq] */
 } LlamaOutput;
 
+/* Tensors of a layer's cache. */
+enum { LLAMA_CACHES = 2, LLAMA_CACHES_INT8 = 4 };
+
 typedef struct LlamaStep {
     int64_t batch;     /* rows */
     int64_t seq;       /* new tokens per row */
@@ -43,6 +48,7 @@ typedef struct LlamaStep {
     cvn_dtype compute; /* of weights, activations entering products, and the cache: f32 or bf16 */
     LlamaOutput output;
     SampleMode sample; /* for LLAMA_SAMPLE */
+    bool kv_int8;      /* the cache is of 8 bits, with a scale for each position of a head */
     bool penalty;      /* for LLAMA_SAMPLE: with the parameters of sample_penalty */
 } LlamaStep;
 

@@ -442,7 +442,8 @@ int64_t model_bytes(const LlamaConfig *config, cvn_dtype dtype)
 
 int64_t kv_cache_bytes(const LlamaConfig *config, int64_t batch, int64_t length, cvn_dtype dtype)
 {
-    int64_t n = config->n_layers * 2 * config->n_kv_heads * config->head_dim;
+    int64_t scale = dtype == CVN_I8 ? (int64_t)sizeof(uint16_t) : 0; /* bf16 */
+    int64_t n = config->n_layers * 2 * config->n_kv_heads * (config->head_dim + scale);
     if (batch < 0 || length < 0 || __builtin_mul_overflow(n, batch, &n) ||
         __builtin_mul_overflow(n, length, &n))
         return -1;

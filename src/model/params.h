@@ -143,6 +143,7 @@ ModelSize model_size(const LlamaConfig *config);
 int64_t model_bytes(const LlamaConfig *config, cvn_dtype dtype);
 
 /* layers * 2 * batch * length * kv_heads * head_dim elements, in bytes; -1 when it overflows. */
+/* (dtype CVN_I8: with the scales, 2 bytes for each position of a head) */
 int64_t kv_cache_bytes(const LlamaConfig *config, int64_t batch, int64_t length, cvn_dtype dtype);
 
 #endif

@@ -31,10 +31,11 @@ static double matrix_bytes(const LlamaConfig *c, cvn_dtype dtype)
     return bytes;
 }
 
-double bench_decode_bytes(const LlamaConfig *c, cvn_dtype dtype, int64_t rows, int64_t filled)
+double bench_decode_bytes(const LlamaConfig *c, cvn_dtype dtype, cvn_dtype kv, int64_t rows,
+                          int64_t filled)
 {
     double weights = matrix_bytes(c, dtype);
-    return weights + (double)kv_cache_bytes(c, rows, filled, dtype);
+    return weights + (double)kv_cache_bytes(c, rows, filled, kv);
 }
 
 /* Median and spread of the samples. */
@@ -90,8 +91,8 @@ static void fill_rows(cvn_engine *e, int64_t n)
         engine_reset_row(e, row);
         for (int i = 0; i < kv->n_tensors; i++)
             for (int64_t h = 0; h < kv->kv_heads; h++)
-                memset((char *)kv_row(kv, i, row) + (size_t)h * kv->head_bytes, NUMBER,
-                       kv->position_bytes * (size_t)n);
+                memset((char *)kv_row(kv, i, row) + (size_t)h * kv_shape(kv, i)->head, NUMBER,
+                       kv_shape(kv, i)->position * (size_t)n);
         e->filled[row] = n;
         e->rows.start[row] = (int32_t)n;
         engine_set_active(e, row, true);
@@ -149,8 +150,8 @@ int bench_decode(cvn_engine *e, const Ceilings *ceilings, int64_t context, int64
         int rows = e->options.rows;
         *out = figure(sample, (int)n);
         out->tokens_per_second = rows / out->seconds;
-        double bytes =
-            bench_decode_bytes(&e->model->io.config, e->model->dtype, rows, context + 1 + n / 2);
+        double bytes = bench_decode_bytes(&e->model->io.config, e->model->dtype, engine_kv_dtype(e),
+                                          rows, context + 1 + n / 2);
         out->utilization = bytes / out->seconds / ceilings->bandwidth;
         code = measure_overhead(e, context, &out->overhead, err);
     }
@@ -167,9 +168,9 @@ const BenchMode bench_modes[BENCH_MODES] = {
     {"compiled + fused attention", false, false},
 };
 
-bool bench_fits(const cvn_model *model, int64_t rows, int64_t positions)
+bool bench_fits(const cvn_engine *e, int64_t rows, int64_t positions)
 {
-    int64_t bytes = kv_cache_bytes(&model->io.config, rows, positions, model->dtype);
+    int64_t bytes = kv_cache_bytes(&e->model->io.config, rows, positions, engine_kv_dtype(e));
     double available = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     return bytes >= 0 && (double)bytes < 0.8 * available;
 }

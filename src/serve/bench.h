@@ -50,10 +50,12 @@ enum { BENCH_MODES = 4 };
 extern const BenchMode bench_modes[BENCH_MODES]; /* from the bottom of the ladder */
 
 /* Whether `rows` rows of `positions` positions fit in the memory that is free now. */
-bool bench_fits(const cvn_model *model, int64_t rows, int64_t positions);
+bool bench_fits(const cvn_engine *e, int64_t rows, int64_t positions);
 
-/* Operations of a prefill of n tokens, and bytes that a decode step of `rows` rows reads at least. */
+/* Operations of a prefill of n tokens, and bytes that a decode step of `rows` rows reads at least: matrices in
+   dtype (or quantized), keys and values in kv. */
 double bench_prefill_flops(const LlamaConfig *config, int64_t n);
-double bench_decode_bytes(const LlamaConfig *config, cvn_dtype dtype, int64_t rows, int64_t filled);
+double bench_decode_bytes(const LlamaConfig *config, cvn_dtype dtype, cvn_dtype kv, int64_t rows,
+                          int64_t filled);
 
 #endif

@@ -117,12 +117,21 @@ done:
     return code;
 }
 
+cvn_dtype engine_kv_dtype(const cvn_engine *e)
+{
+    const char *how = e->options.kv_cache;
+    return how && strcmp(how, "int8") == 0 ? CVN_I8 : e->model->dtype;
+}
+
 /* All programs that the options ask for. */
 static int compile_programs(cvn_engine *e, cvn_err *err)
 {
     const cvn_engine_options *o = &e->options;
-    LlamaStep step = {
-        .batch = 1, .context = o->context, .compute = e->model->dtype, .penalty = o->penalties};
+    LlamaStep step = {.batch = 1,
+                      .context = o->context,
+                      .compute = e->model->dtype,
+                      .kv_int8 = engine_kv_dtype(e) == CVN_I8,
+                      .penalty = o->penalties};
     step.context += o->bucket[o->n_buckets - 1];
     int code = CVN_OK;
     for (int i = 0; i < o->n_buckets && !code && !o->no_generation; i++) {
@@ -165,6 +174,10 @@ static int check_options(cvn_engine_options *o, const LlamaConfig *config, cvn_e
                        config->max_context);
     if (o->rows < 1 || o->rows > 4096)
         return err_set(err, CVN_EINVAL, "%d rows were asked for; give 1 to 4096", o->rows);
+    if (o->kv_cache && strcmp(o->kv_cache, "int8") != 0 && strcmp(o->kv_cache, "none") != 0)
+        return err_set(err, CVN_EINVAL,
+                       "a KV cache in '%s' was asked for; give int8, or none for the model's dtype",
+                       o->kv_cache);
     if (o->eos_interval < 1)
         o->eos_interval = 1;
     if (o->n_buckets < 0 || o->n_buckets > CVN_MAX_BUCKETS)
@@ -219,8 +232,9 @@ static int make_devices(cvn_engine *e, int64_t positions, cvn_err *err)
     e->mesh = calloc(1, sizeof *e->mesh);
     if (!e->mesh)
         return err_set(err, CVN_EMEM, "no memory for a mesh");
-    int code = engine_mesh_init(e->mesh, e->model, o->mesh, o->layout ? o->layout : "2d",
-                                o->cluster, o->threads, o->rows, positions, err);
+    int code =
+        engine_mesh_init(e->mesh, e->model, o->mesh, o->layout ? o->layout : "2d", o->cluster,
+                         o->threads, o->rows, positions, engine_kv_dtype(e), err);
     e->stats.threads = code ? 0 : group_threads(e->mesh->group);
     return code;
 }
@@ -255,7 +269,7 @@ static int start_engine(cvn_engine *e, cvn_err *err)
     choose_score_buckets(e);
     int64_t largest = o->bucket[o->n_buckets - 1];
     /* A padded section may write past the context; the extra positions are where it does. */
-    if (kv_init(&e->kv, config, o->rows, o->context + largest, e->model->dtype, err))
+    if (kv_init(&e->kv, config, o->rows, o->context + largest, engine_kv_dtype(e), err))
         return err->code;
     size_t seen = o->penalties ? (size_t)config->vocab : 0;
     make_inputs(&e->rows, &e->arena, (size_t)o->rows, 1, seen);

@@ -77,6 +77,9 @@ struct cvn_engine {
     cvn_engine_stats stats;
 };
 
+/* Of keys and values in the cache. */
+cvn_dtype engine_kv_dtype(const cvn_engine *e);
+
 /* Runs a program; on return its outputs are in program->output. */
 int engine_run(cvn_engine *e, Program *program, cvn_err *err);
 

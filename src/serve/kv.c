@@ -1,5 +1,7 @@
 #include "serve/kv.h"
 
+#include "model/llama.h"
+
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,11 +13,23 @@ static size_t page_size(void)
     return size > 0 ? (size_t)size : 4096;
 }
 
+/* A tensor with this many bytes for each position of a head. */
+static KvShape shape_of(const KvCache *kv, size_t position, int64_t positions)
+{
+    KvShape s = {.position = position};
+    size_t page = page_size();
+    s.head = s.position * (size_t)positions;
+    s.row = s.head * (size_t)kv->kv_heads;
+    s.tensor = (s.row * (size_t)kv->rows + page - 1) / page * page;
+    return s;
+}
+
 int kv_init(KvCache *kv, const LlamaConfig *config, int rows, int64_t positions, cvn_dtype dtype,
             cvn_err *err)
 {
     *kv = (KvCache){.rows = rows, .kv_heads = config->n_kv_heads};
-    kv->n_tensors = (int)(2 * config->n_layers);
+    kv->layer_tensors = dtype == CVN_I8 ? LLAMA_CACHES_INT8 : LLAMA_CACHES;
+    kv->n_tensors = (int)(kv->layer_tensors * config->n_layers);
     int64_t all = kv_cache_bytes(config, rows, positions, dtype);
     if (all < 0 || all > INT64_C(1) << 46)
         return err_set(err, CVN_EMEM,
@@ -23,12 +37,11 @@ int kv_init(KvCache *kv, const LlamaConfig *config, int rows, int64_t positions,
                        " positions does not fit in the address space; ask for fewer rows or a "
                        "shorter context",
                        rows, positions);
-    kv->position_bytes = cvn_dtype_bytes(dtype, config->head_dim);
-    kv->head_bytes = kv->position_bytes * (size_t)positions;
-    kv->row_bytes = kv->head_bytes * (size_t)config->n_kv_heads;
-    size_t page = page_size();
-    kv->tensor_bytes = (kv->row_bytes * (size_t)rows + page - 1) / page * page;
-    kv->bytes = kv->tensor_bytes * (size_t)kv->n_tensors;
+    kv->shape[0] = shape_of(kv, cvn_dtype_bytes(dtype, config->head_dim), positions);
+    kv->shape[1] = shape_of(kv, cvn_dtype_bytes(CVN_BF16, 1), positions);
+    for (int i = 0; i < kv->layer_tensors; i++)
+        kv->layer_bytes += kv_shape(kv, i)->tensor;
+    kv->bytes = kv->layer_bytes * (size_t)config->n_layers;
     void *base = mmap(NULL, kv->bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
@@ -47,16 +60,24 @@ void kv_free(KvCache *kv)
     *kv = (KvCache){0};
 }
 
+const KvShape *kv_shape(const KvCache *kv, int i)
+{
+    return &kv->shape[i % kv->layer_tensors / 2];
+}
+
 void *kv_row(const KvCache *kv, int i, int row)
 {
-    return kv->base + (size_t)i * kv->tensor_bytes + (size_t)row * kv->row_bytes;
+    char *at = kv->base + (size_t)(i / kv->layer_tensors) * kv->layer_bytes;
+    for (int j = i / kv->layer_tensors * kv->layer_tensors; j < i; j++)
+        at += kv_shape(kv, j)->tensor;
+    return at + (size_t)row * kv_shape(kv, i)->row;
 }
 
 void kv_release(KvCache *kv, int row)
 {
     uintptr_t page = page_size();
     for (int i = 0; i < kv->n_tensors; i++) {
-        uintptr_t begin = (uintptr_t)kv_row(kv, i, row), end = begin + kv->row_bytes;
+        uintptr_t begin = (uintptr_t)kv_row(kv, i, row), end = begin + kv_shape(kv, i)->row;
         uintptr_t first = (begin + page - 1) / page * page, last = end / page * page;
         if (first < last)
             madvise((void *)first, last - first, MADV_DONTNEED);
@@ -67,8 +88,9 @@ void kv_copy_prefix(KvCache *kv, int from, int to, int64_t n)
 {
     for (int i = 0; i < kv->n_tensors; i++)
         for (int64_t h = 0; h < kv->kv_heads; h++) {
-            size_t head = (size_t)h * kv->head_bytes;
+            const KvShape *s = kv_shape(kv, i);
+            size_t head = (size_t)h * s->head;
             memcpy((char *)kv_row(kv, i, to) + head, (char *)kv_row(kv, i, from) + head,
-                   kv->position_bytes * (size_t)n);
+                   s->position * (size_t)n);
         }
 }

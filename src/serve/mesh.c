@@ -150,7 +150,7 @@ static int make_caches(EngineMesh *m, const PartitionReport *report, cvn_err *er
     config.n_kv_heads = report->parameter[m->n_weights].local.dim[1];
     int rc = CVN_OK;
     for (int d = 0; d < m->n_local && !rc; d++)
-        rc = kv_init(&m->kv[d], &config, m->rows, m->positions, m->model->dtype, err);
+        rc = kv_init(&m->kv[d], &config, m->rows, m->positions, m->kv_dtype, err);
     return rc;
 }
 
@@ -247,9 +247,11 @@ int engine_mesh_run(EngineMesh *m, MeshProgram *p, void *const *host, int row, v
 /* ---- from start to end ---- */
 
 int engine_mesh_init(EngineMesh *m, const cvn_model *model, const char *spec, const char *layout,
-                     Cluster *cluster, int threads, int rows, int64_t positions, cvn_err *err)
+                     Cluster *cluster, int threads, int rows, int64_t positions, cvn_dtype kv,
+                     cvn_err *err)
 {
-    *m = (EngineMesh){.model = model, .cluster = cluster, .rows = rows, .positions = positions};
+    *m = (EngineMesh){
+        .model = model, .cluster = cluster, .rows = rows, .positions = positions, .kv_dtype = kv};
     int rc = arena_init(&m->arena, err);
     if (!rc)
         rc = mesh_parse(&m->mesh, spec, &m->arena, err);

@@ -36,7 +36,8 @@ typedef struct EngineMesh {
     KvCache *kv;       /* [n_local]; no bytes before the first step */
     int rows;          /* of the caches */
     int64_t positions; /* of a row of the caches */
-    int64_t steps;     /* run so far: what a failure of a rank says */
+    cvn_dtype kv_dtype;
+    int64_t steps; /* run so far: what a failure of a rank says */
 } EngineMesh;
 
 /* A step, ready to run on the devices of this process. */
@@ -51,7 +52,8 @@ typedef struct MeshProgram {
 /* spec: "data=2,model=2". threads: per device, 0: this machine's, divided among them. With a cluster the devices are
    divided among its ranks, which must come out even. */
 int engine_mesh_init(EngineMesh *m, const cvn_model *model, const char *spec, const char *layout,
-                     Cluster *cluster, int threads, int rows, int64_t positions, cvn_err *err);
+                     Cluster *cluster, int threads, int rows, int64_t positions, cvn_dtype kv,
+                     cvn_err *err);
 void engine_mesh_free(EngineMesh *m);
 
 /* The graph of a device from the step's whole graph g, which is changed. With the first one the weights are read

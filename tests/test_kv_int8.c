@@ -1,0 +1,256 @@
+/* A KV cache in 8 bits: what a model makes of it, in batches, in dialogs, on meshes, and what it weighs. */
+#include "caravan/session.h"
+#include "serve/engine.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { N_TOKENS = 60, N_NEW = 24, N_TEXTS = 5 };
+
+static cvn_model *open_tiny(const char *variant, cvn_dtype dtype, bool no_weights)
+{
+    char path[512];
+    cvn_err err = {0};
+    cvn_model *model = NULL;
+    cvn_model_options options = {.dtype = dtype, .no_tokenizer = true, .no_weights = no_weights};
+    snprintf(path, sizeof path, "%s/llama/%s", CVN_TEST_DATA, variant);
+    if (cvn_model_open(path, &options, &model, &err))
+        fail_msg("%s", err.message);
+    return model;
+}
+
+static cvn_engine *new_engine(const cvn_model *model, cvn_engine_options options)
+{
+    cvn_err err = {0};
+    cvn_engine *engine = NULL;
+    options.threads = options.threads ? options.threads : 2;
+    options.context = options.context ? options.context : 64;
+    options.n_buckets = 1;
+    options.bucket[0] = 16;
+    if (cvn_engine_new(model, &options, &engine, &err))
+        fail_msg("%s", err.message);
+    return engine;
+}
+
+static void make_tokens(int32_t *token, int n, int64_t vocab, int salt)
+{
+    for (int i = 0; i < n; i++)
+        token[i] = (int32_t)((i * i * 7 + i * 3 + salt * 31) % vocab);
+}
+
+/* Log-probabilities of a text. */
+static void score(const cvn_model *model, cvn_engine_options options, float *logprob)
+{
+    cvn_err err = {0};
+    int32_t token[N_TOKENS], argmax[N_TOKENS];
+    options.scoring = true;
+    cvn_engine *e = new_engine(model, options);
+    make_tokens(token, N_TOKENS, cvn_model_vocab(model), 1);
+    if (cvn_engine_score(e, token, N_TOKENS, logprob, argmax, &err))
+        fail_msg("%s", err.message);
+    cvn_engine_free(e, NULL);
+}
+
+typedef struct Texts {
+    int32_t token[N_TEXTS][N_NEW];
+    int n[N_TEXTS];
+} Texts;
+
+static bool collect(void *context, int request, int32_t token)
+{
+    Texts *t = context;
+    t->token[request][t->n[request]++] = token;
+    return true;
+}
+
+static void generate(cvn_engine *e, const cvn_request *request, int n, Texts *t)
+{
+    cvn_err err = {0};
+    cvn_result result[N_TEXTS];
+    memset(t, 0, sizeof *t);
+    if (cvn_engine_generate(e, request, n, collect, t, NULL, result, &err))
+        fail_msg("%s", err.message);
+}
+
+static void make_requests(cvn_request *request, int32_t prompt[][N_TOKENS], int64_t vocab)
+{
+    for (int r = 0; r < N_TEXTS; r++) {
+        make_tokens(prompt[r], N_TOKENS, vocab, r);
+        request[r] = (cvn_request){prompt[r], 1 + r * 7, N_NEW, true, {.top_p = 1}};
+    }
+}
+
+/* 8 bits change a little, and no more. */
+static void scores_are_near_those_of_floats(void **state)
+{
+    (void)state;
+    static const char *const variants[] = {"mha", "gqa", "mqa", "llama3_rope"};
+    static const cvn_dtype dtypes[] = {CVN_F32, CVN_BF16};
+    for (int v = 0; v < 4; v++)
+        for (int d = 0; d < 2; d++) {
+            float whole[N_TOKENS], eight[N_TOKENS];
+            double mean = 0;
+            cvn_model *model = open_tiny(variants[v], dtypes[d], false);
+            score(model, (cvn_engine_options){.rows = 1}, whole);
+            score(model, (cvn_engine_options){.rows = 1, .kv_cache = "int8"}, eight);
+            for (int i = 0; i < N_TOKENS; i++)
+                mean += fabs((double)whole[i] - (double)eight[i]) / N_TOKENS;
+            if (!(mean > 0 && mean < 0.06))
+                fail_msg("%s: log-probabilities are %g off", variants[v], mean);
+            cvn_model_free(model);
+        }
+}
+
+static void a_batch_gives_what_each_gives_alone(void **state)
+{
+    (void)state;
+    cvn_model *model = open_tiny("gqa", CVN_BF16, false);
+    static int32_t prompt[N_TEXTS][N_TOKENS];
+    cvn_request request[N_TEXTS];
+    make_requests(request, prompt, cvn_model_vocab(model));
+    cvn_engine *batch = new_engine(model, (cvn_engine_options){.rows = 3, .kv_cache = "int8"});
+    cvn_engine *alone =
+        new_engine(model, (cvn_engine_options){.rows = 1, .kv_cache = "int8", .threads = 1});
+    static Texts all, one;
+    generate(batch, request, N_TEXTS, &all);
+    for (int r = 0; r < N_TEXTS; r++) {
+        generate(alone, &request[r], 1, &one);
+        assert_int_equal(one.n[0], N_NEW);
+        assert_memory_equal(one.token[0], all.token[r], sizeof one.token[0]);
+    }
+    cvn_engine_free(batch, NULL);
+    cvn_engine_free(alone, NULL);
+    cvn_model_free(model);
+}
+
+/* A turn that shares the beginning of what is cached, and rolls the rest back. */
+static void a_dialog_that_is_rolled_back_is_as_if_new(void **state)
+{
+    (void)state;
+    cvn_err err = {0};
+    cvn_model *model = open_tiny("gqa", CVN_F32, false);
+    cvn_engine_options options = {.rows = 2, .kv_cache = "int8"};
+    cvn_engine *kept = new_engine(model, options), *fresh = new_engine(model, options);
+    cvn_session *s = NULL;
+    int32_t token[N_TOKENS];
+    make_tokens(token, N_TOKENS, cvn_model_vocab(model), 3);
+    assert_int_equal(cvn_session_new(kept, 1, &s, &err), 0);
+    for (int turn = 0; turn < 3; turn++) {
+        static Texts mine, other;
+        cvn_session_result result;
+        token[20 + turn] = (token[20 + turn] + 1) % (int32_t)cvn_model_vocab(model);
+        cvn_request request = {token, 30, N_NEW, true, {.top_p = 1}};
+        memset(&mine, 0, sizeof mine);
+        if (cvn_session_generate(s, &request, collect, &mine, NULL, &result, &err))
+            fail_msg("%s", err.message);
+        generate(fresh, &request, 1, &other);
+        assert_int_equal(mine.n[0], N_NEW);
+        assert_memory_equal(mine.token[0], other.token[0], sizeof mine.token[0]);
+    }
+    cvn_session_free(s);
+    cvn_engine_free(kept, NULL);
+    cvn_engine_free(fresh, NULL);
+    cvn_model_free(model);
+}
+
+static void meshes_divide_it(void **state)
+{
+    (void)state;
+    static const char *const meshes[] = {"model=2", "data=2,model=2"};
+    cvn_model *whole = open_tiny("gqa", CVN_F32, false), *parts = open_tiny("gqa", CVN_F32, true);
+    float want[N_TOKENS], got[N_TOKENS];
+    score(whole, (cvn_engine_options){.rows = 2, .kv_cache = "int8"}, want);
+    for (int m = 0; m < 2; m++) {
+        score(parts,
+              (cvn_engine_options){
+                  .rows = 2, .threads = 1, .kv_cache = "int8", .mesh = meshes[m], .layout = "2d"},
+              got);
+        for (int i = 0; i < N_TOKENS; i++)
+            if (!(fabsf(got[i] - want[i]) <
+                  0.02f)) /* sums in another order, on either side of a step */
+                fail_msg("%s: token %d is %g, not %g", meshes[m], i, (double)got[i],
+                         (double)want[i]);
+    }
+    cvn_model_free(whole);
+    cvn_model_free(parts);
+}
+
+/* Half of bf16, and the scales. */
+static void it_weighs_what_is_said(void **state)
+{
+    (void)state;
+    cvn_model *model = open_tiny("gqa", CVN_BF16, false);
+    const LlamaConfig *c = &model->io.config;
+    cvn_engine *e = new_engine(model, (cvn_engine_options){.rows = 3, .kv_cache = "int8"});
+    int64_t bytes = kv_cache_bytes(c, 3, 64 + 16, CVN_I8);
+    assert_int_equal(bytes, 2 * c->n_layers * c->n_kv_heads * 3 * 80 * (c->head_dim + 2));
+    cvn_engine_stats stats = cvn_engine_get_stats(e);
+    assert_true(stats.cache_bytes >= (uint64_t)bytes);
+    assert_true(stats.cache_bytes <= (uint64_t)bytes + (uint64_t)e->kv.n_tensors * 4096);
+    cvn_engine_free(e, NULL);
+    cvn_model_free(model);
+}
+
+static void a_prefix_is_copied_with_its_scales(void **state)
+{
+    (void)state;
+    cvn_err err = {0};
+    LlamaConfig config = llama_config_default();
+    config.n_layers = 2;
+    config.n_kv_heads = 3;
+    config.head_dim = 10;
+    static const cvn_dtype dtypes[] = {CVN_F32, CVN_BF16, CVN_I8};
+    for (int d = 0; d < 3; d++) {
+        KvCache kv;
+        assert_int_equal(kv_init(&kv, &config, 4, 7, dtypes[d], &err), 0);
+        assert_int_equal(kv.n_tensors, d == 2 ? 8 : 4);
+        for (int i = 0; i < kv.n_tensors; i++) {
+            const KvShape *s = kv_shape(&kv, i);
+            assert_int_equal(s->row, 3 * 7 * s->position);
+            for (size_t j = 0; j < s->row; j++) {
+                ((uint8_t *)kv_row(&kv, i, 1))[j] = (uint8_t)(i * 50 + (int)j % 49 + 1);
+                ((uint8_t *)kv_row(&kv, i, 0))[j] = ((uint8_t *)kv_row(&kv, i, 2))[j] = 0;
+            }
+        }
+        kv_copy_prefix(&kv, 1, 3, 5);
+        for (int i = 0; i < kv.n_tensors; i++) {
+            const KvShape *s = kv_shape(&kv, i);
+            const uint8_t *from = kv_row(&kv, i, 1), *to = kv_row(&kv, i, 3);
+            for (size_t j = 0; j < s->row; j++)
+                assert_int_equal(to[j], j % s->head < 5 * s->position ? from[j] : 0);
+        }
+        kv_free(&kv);
+    }
+}
+
+static void other_names_are_refused(void **state)
+{
+    (void)state;
+    cvn_err err = {0};
+    cvn_engine *engine = NULL;
+    cvn_model *model = open_tiny("mha", CVN_F32, false);
+    cvn_engine_options options = {.rows = 1, .kv_cache = "int4"};
+    assert_int_equal(cvn_engine_new(model, &options, &engine, &err), CVN_EINVAL);
+    assert_non_null(strstr(err.message, "int4"));
+    cvn_model_free(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scores_are_near_those_of_floats),
+        cmocka_unit_test(a_batch_gives_what_each_gives_alone),
+        cmocka_unit_test(a_dialog_that_is_rolled_back_is_as_if_new),
+        cmocka_unit_test(meshes_divide_it),
+        cmocka_unit_test(it_weighs_what_is_said),
+        cmocka_unit_test(a_prefix_is_copied_with_its_scales),
+        cmocka_unit_test(other_names_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
