@@ -35,6 +35,15 @@ see_last() {
     echo "not the last line: $1"; show; tm kill-server; exit 1
 }
 
+# see_answer PATTERN: wait until the last line that is not empty does not match: what was typed is being answered.
+see_answer() {
+    for _ in $(seq 1200); do
+        show | grep -v '^ *$' | tail -1 | grep -q -e "$1" || return 0
+        sleep 0.05
+    done
+    echo "no answer: $1"; show; tm kill-server; exit 1
+}
+
 type() { tm send-keys -t chat "$@"; }
 
 tm new-session -d -s chat -x 70 -y 20 \
@@ -44,7 +53,7 @@ see_last '^> *$'
 
 # Typing, and Ctrl-C in mid-answer: the program stays.
 type 'First question' Enter
-sleep 0.3
+see_answer '^> '
 type C-c
 see_last '^> *$'
 type '/stats' Enter
@@ -70,7 +79,7 @@ see_last '^> *$'
 type 'half a line'
 see_last '^> half a line$'
 tm resize-window -t chat -x 50 -y 15
-sleep 0.2
+see_last '^> half a line$'
 type ' and more'
 see_last '^> half a line and more$'
 type C-c
@@ -81,7 +90,7 @@ printf '/one\ntwo \303\251\nthree' | tm load-buffer -
 tm paste-buffer -p -t chat
 see_last '^three$'
 type Enter
-sleep 0.3
+see_answer '^three$'
 type C-c
 see_last '^> *$'
 type '/stats' Enter

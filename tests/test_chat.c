@@ -110,9 +110,12 @@ static void mistakes_end_in_a_sentence(void **state)
            "which the chat format needs");
     expect(1, "caravan chat -m bare 2>&1", "has no tokenizer.json or tokenizer.model");
     expect(1, "caravan chat -m model -c 1000 2>&1", "the model has 512");
+    /* The signal is sent once the program catches it; before that, a shell's background process ignores it. */
     expect(0,
-           "mkfifo wire; sleep 5 >wire & " CVN_BINARY " chat -m model <wire & pid=$!; sleep 0.5; "
-           "kill -INT $pid; wait $pid; echo code $?",
+           "mkfifo wire; sleep 600 >wire & writer=$!; " CVN_BINARY " chat -m model <wire & pid=$!; "
+           "for i in $(seq 6000); do grep -q 'SigCgt:.*[2367abef]$' /proc/$pid/status && break; "
+           "sleep 0.01; done; "
+           "kill -INT $pid; wait $pid; echo code $?; kill $writer",
            "code 130");
 }
 
