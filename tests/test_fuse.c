@@ -3,6 +3,7 @@
 #include "compile/pipeline.h"
 #include "cpu/device.h"
 #include "cpu/executor.h"
+#include "cpu/profile.h"
 #include "cpu/registry.h"
 #include "graph/graph.h"
 
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -217,6 +219,44 @@ static void an_update_in_place_needs_no_memory(void **state)
     cvn_graph_free(g);
 }
 
+static void a_plan_and_a_profile_name_the_members(void **state)
+{
+    (void)state;
+    cvn_graph *g = cvn_graph_new("chain", NULL);
+    cvn_type type = CVN_TYPE(CVN_F32, 1 << 16);
+    cvn_value *x = cvn_parameter(g, "x", type);
+    cvn_output(g, cvn_add(g, cvn_sqrt(g, x), x));
+    Device *device = device_new(1, NULL, NULL);
+    CompileOptions options = {.backend = device->backend, .n_threads = 1};
+    Plan *plan;
+    assert_int_equal(compile_graph(g, &options, &plan, NULL), CVN_OK);
+    StrBuf text = {0};
+    plan_print(&text, plan);
+    assert_non_null(strstr(text.text, "of sqrt, add\n"));
+    strbuf_free(&text);
+
+    device->profile = profile_new(1, 0, NULL);
+    float *data = calloc(1 << 16, sizeof *data);
+    assert_int_equal(executor_run(device, plan, (void *const[]){data}, NULL, NULL), CVN_OK);
+    char path[] = "/tmp/caravan-fuse-XXXXXX";
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    assert_int_equal(profile_write(device->profile, path, NULL), CVN_OK);
+    char trace[8192];
+    FILE *in = fopen(path, "r");
+    assert_non_null(in);
+    trace[fread(trace, 1, sizeof trace - 1, in)] = 0;
+    assert_non_null(strstr(trace, "\"members\":\"sqrt, add\""));
+    fclose(in);
+    close(file);
+    unlink(path);
+    free(data);
+    profile_free(device->profile);
+    plan_free(plan);
+    device_free(device);
+    cvn_graph_free(g);
+}
+
 /* More results than one fusion has. */
 static void large_groups_are_split(void **state)
 {
@@ -241,6 +281,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fusion_changes_no_bit),
         cmocka_unit_test(an_update_in_place_needs_no_memory),
+        cmocka_unit_test(a_plan_and_a_profile_name_the_members),
         cmocka_unit_test(large_groups_are_split),
     };
     return cmocka_run_group_tests(tests, make_plain, NULL);

@@ -71,6 +71,9 @@ extern const Kernel fusion_kernel;
    lowered. */
 int fuse_graph(cvn_graph *g, const Backend *backend, cvn_err *err);
 
+/* "subtract, multiply, add": what an operation of kind OP_FUSION does, in order. */
+void fusion_print(StrBuf *out, const Op *op);
+
 /* True when a kernel may write result k of op over its operand i. */
 bool kernel_overwrites(const Kernel *kernel, const Op *op, int k, int i);
 

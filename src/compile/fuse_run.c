@@ -114,3 +114,10 @@ bool kernel_overwrites(const Kernel *kernel, const Op *op, int k, int i)
 }
 
 const Kernel fusion_kernel = {.name = "fusion", .kind = OP_FUSION, .scratch = scratch, .run = run};
+
+void fusion_print(StrBuf *out, const Op *op)
+{
+    const Fusion *f = op->attr.fusion;
+    for (int i = 0; i < f->n_members; i++)
+        strbuf_printf(out, "%s%s", i ? ", " : "", op_info[f->member[i].op->kind].name);
+}

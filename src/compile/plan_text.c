@@ -1,4 +1,5 @@
 /* Plans for people to read. */
+#include "compile/fuse.h"
 #include "compile/plan.h"
 
 static void print_ref(StrBuf *out, const Plan *plan, const BufferRef *ref)
@@ -32,6 +33,11 @@ static void print_step(StrBuf *out, const Plan *plan, int i)
         strbuf_printf(out, ", scratch %zu at arena+%zu", step->scratch.bytes, step->scratch.offset);
     strbuf_printf(out, "    [%s%s] %.0f flops, %zu bytes\n", step->kernel,
                   step->single ? ", one thread" : "", step->flops, step->bytes);
+    if (step->op->kind == OP_FUSION) {
+        strbuf_puts(out, "           of ");
+        fusion_print(out, step->op);
+        strbuf_putc(out, '\n');
+    }
 }
 
 void plan_print(StrBuf *out, const Plan *plan)

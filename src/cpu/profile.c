@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/threads.h"
+#include "compile/fuse.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -154,6 +155,11 @@ static void print_event(StrBuf *buf, const Profile *profile, int thread, const E
     strbuf_puts(buf, ",\"args\":{\"graph\":\"");
     print_quoted(buf, event->plan->name);
     strbuf_printf(buf, "\",\"step\":%d,\"kernel\":\"%s\",", event->step, step->kernel);
+    if (op->kind == OP_FUSION) {
+        strbuf_puts(buf, "\"members\":\"");
+        fusion_print(buf, op);
+        strbuf_puts(buf, "\",");
+    }
     print_types(buf, "operands", op->n_operands, op->operand);
     print_types(buf, "results", op->n_results, op->result);
     strbuf_printf(buf, "\"bytes\":%zu,\"flops\":%.0f}}", step->bytes, step->flops);
