@@ -7,6 +7,7 @@
 #include "comm/exchange.h"
 
 #include "base/float16.h"
+#include "graph/reduce.h"
 
 #include <math.h>
 #include <string.h>
@@ -63,25 +64,6 @@ static void store_reals(cvn_dtype dtype, const double *from, int n, void *data, 
     }
 }
 
-/* As the graph's maximum: a NaN wins, and -0 is below +0. */
-static double larger(double a, double b)
-{
-    if (isnan(a) || isnan(b))
-        return NAN;
-    if (a == b)
-        return signbit(a) ? b : a;
-    return a > b ? a : b;
-}
-
-static double smaller(double a, double b)
-{
-    if (isnan(a) || isnan(b))
-        return NAN;
-    if (a == b)
-        return signbit(a) ? a : b;
-    return a < b ? a : b;
-}
-
 static void add_reals(cvn_reduce kind, double *sum, const double *x, int n)
 {
     switch (kind) {
@@ -95,11 +77,11 @@ static void add_reals(cvn_reduce kind, double *sum, const double *x, int n)
         break;
     case CVN_MAX:
         for (int i = 0; i < n; i++)
-            sum[i] = larger(sum[i], x[i]);
+            sum[i] = reduce_max(sum[i], x[i]);
         break;
     case CVN_MIN:
         for (int i = 0; i < n; i++)
-            sum[i] = smaller(sum[i], x[i]);
+            sum[i] = reduce_min(sum[i], x[i]);
         break;
     default: /* all and any are for bools */
         break;
@@ -144,24 +126,6 @@ static void store_integers(cvn_dtype dtype, const uint64_t *from, int n, void *d
     }
 }
 
-static uint64_t add_integer(cvn_reduce kind, uint64_t a, uint64_t b)
-{
-    switch (kind) {
-    case CVN_SUM:
-        return a + b;
-    case CVN_PRODUCT:
-        return a * b;
-    case CVN_MAX:
-        return (int64_t)a > (int64_t)b ? a : b;
-    case CVN_MIN:
-        return (int64_t)a < (int64_t)b ? a : b;
-    case CVN_ALL:
-        return a & b;
-    default:
-        return a | b;
-    }
-}
-
 static void fold_integers(cvn_dtype dtype, cvn_reduce kind, const Source *from, int64_t n_from,
                           int64_t row, int64_t column, int n, void *to, int64_t to_at)
 {
@@ -170,7 +134,7 @@ static void fold_integers(cvn_dtype dtype, cvn_reduce kind, const Source *from, 
     for (int64_t j = 1; j < n_from; j++) {
         load_integers(dtype, from[j].base, place(&from[j], row, column), n, x);
         for (int i = 0; i < n; i++)
-            sum[i] = add_integer(kind, sum[i], x[i]);
+            sum[i] = reduce_integers(kind, sum[i], x[i]);
     }
     store_integers(dtype, sum, n, to, to_at);
 }

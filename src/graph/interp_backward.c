@@ -1,6 +1,7 @@
 /* The gradients of composites, each by its formula in caravan/graph.h, summed in f64. No memory is
    needed but results and the stack: what does not fit there is computed anew. */
 #include "graph/interp_impl.h"
+#include "graph/reduce.h"
 
 #include <math.h>
 
@@ -118,7 +119,7 @@ static Query attention_query(const Attention *a, int64_t b, int64_t s, int64_t h
     query.row = ((b * a->seq + s) * a->heads + h) * a->head_dim;
     query.n = s < length[b] ? interp_clamp(start[b] + s + 1, 0, a->context) : 0;
     for (int64_t key = 0; key < query.n; key++)
-        query.peak = interp_max(query.peak, row_product(a, &query, 0, 1, key) * a->op->attr.scale);
+        query.peak = reduce_max(query.peak, row_product(a, &query, 0, 1, key) * a->op->attr.scale);
     if (!isfinite(query.peak))
         query.peak = 0;
     double total = 0;

@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "graph/attention.h"
 #include "graph/interp_impl.h"
+#include "graph/reduce.h"
 
 #include <math.h>
 
@@ -89,7 +90,7 @@ static void attention_query(const Query *query, void *out)
     cvn_dtype v = interp_in(query->op, 2)->dtype, y = interp_out(query->op, 0)->dtype;
     double peak = -INFINITY;
     for (int64_t key = 0; key < query->n; key++)
-        peak = interp_max(peak, attention_score(query, key));
+        peak = reduce_max(peak, attention_score(query, key));
     if (!isfinite(peak))
         peak = 0;
     for (int64_t first = 0; first < query->head_dim; first += PIECE) {
@@ -157,7 +158,7 @@ static double logsumexp(cvn_dtype dtype, const void *x, int64_t first, int64_t n
 {
     double peak = -INFINITY, sum = 0;
     for (int64_t i = 0; i < n; i++)
-        peak = interp_max(peak, element_get(dtype, x, first + i));
+        peak = reduce_max(peak, element_get(dtype, x, first + i));
     if (!isfinite(peak))
         peak = 0;
     for (int64_t i = 0; i < n; i++)

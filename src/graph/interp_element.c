@@ -1,25 +1,8 @@
 /* Elementwise operations: each result element is a function of one element of each operand. */
 #include "graph/interp_impl.h"
+#include "graph/reduce.h"
 
 #include <math.h>
-
-double interp_max(double a, double b)
-{
-    if (isnan(a) || isnan(b))
-        return NAN;
-    if (a == b) /* of two zeros, +0 is the larger */
-        return signbit(a) ? b : a;
-    return a > b ? a : b;
-}
-
-double interp_min(double a, double b)
-{
-    if (isnan(a) || isnan(b))
-        return NAN;
-    if (a == b)
-        return signbit(a) ? a : b;
-    return a < b ? a : b;
-}
 
 static double unary_float(OpKind kind, double x)
 {
@@ -140,9 +123,9 @@ static double binary_float(OpKind kind, double a, double b)
     case OP_DIVIDE:
         return a / b;
     case OP_MAXIMUM:
-        return interp_max(a, b);
+        return reduce_max(a, b);
     case OP_MINIMUM:
-        return interp_min(a, b);
+        return reduce_min(a, b);
     case OP_POWER:
         return pow(a, b);
     case OP_REMAINDER:
@@ -270,6 +253,6 @@ void interp_clamp_op(const Op *op, const void *const *in, void *const *out)
         double low = element_get(dtype, in[0], one_low ? 0 : i);
         double high = element_get(dtype, in[2], one_high ? 0 : i);
         double x = element_get(dtype, in[1], i);
-        element_set(dtype, out[0], i, interp_min(interp_max(x, low), high));
+        element_set(dtype, out[0], i, reduce_min(reduce_max(x, low), high));
     }
 }

@@ -109,10 +109,6 @@ static inline bool interp_contains(const Ints *list, int64_t x)
     return false;
 }
 
-/* The larger and the smaller of two floats: a NaN wins, and -0 is below +0. */
-double interp_max(double a, double b);
-double interp_min(double a, double b);
-
 /* A running reduction: floats in f64, integers and bools in wrapping 64-bit arithmetic. */
 typedef struct Fold {
     cvn_reduce kind;

@@ -2,6 +2,7 @@
 #include "graph/interp_impl.h"
 #include "graph/linear.h"
 #include "graph/panels.h"
+#include "graph/reduce.h"
 
 #include <math.h>
 
@@ -32,7 +33,7 @@ void interp_quantize_rows(const Op *op, const void *const *in, void *const *out)
     for (int64_t row = 0; row < rows; row++) {
         double most = 0;
         for (int64_t i = row * d; i < (row + 1) * d; i++)
-            most = interp_max(most, fabs((double)(float)element_get(x->dtype, in[0], i)));
+            most = reduce_max(most, fabs((double)(float)element_get(x->dtype, in[0], i)));
         element_set(CVN_BF16, out[1], row, (double)((float)most / 127.0f));
         float scale = (float)element_get(CVN_BF16, out[1], row);
         for (int64_t i = row * d; i < (row + 1) * d; i++) {

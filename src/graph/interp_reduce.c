@@ -1,5 +1,6 @@
 /* Sums and their like: reduce, cumsum and dot_general. */
 #include "graph/interp_impl.h"
+#include "graph/reduce.h"
 
 #include <math.h>
 
@@ -37,48 +38,13 @@ Fold interp_fold(cvn_reduce kind, cvn_dtype dtype)
     return fold;
 }
 
-static double fold_real(cvn_reduce kind, double a, double b)
-{
-    switch (kind) {
-    case CVN_SUM:
-        return a + b;
-    case CVN_PRODUCT:
-        return a * b;
-    case CVN_MAX:
-        return interp_max(a, b);
-    case CVN_MIN:
-        return interp_min(a, b);
-    default: /* ALL and ANY are for bools */
-        return a;
-    }
-}
-
-static uint64_t fold_integer(cvn_reduce kind, uint64_t a, uint64_t b)
-{
-    switch (kind) {
-    case CVN_SUM:
-        return a + b;
-    case CVN_PRODUCT:
-        return a * b;
-    case CVN_MAX:
-        return (int64_t)a > (int64_t)b ? a : b;
-    case CVN_MIN:
-        return (int64_t)a < (int64_t)b ? a : b;
-    case CVN_ALL:
-        return a & b;
-    case CVN_ANY:
-        return a | b;
-    }
-    return a;
-}
-
 void interp_fold_add(Fold *fold, cvn_dtype dtype, const void *data, int64_t i)
 {
     if (fold->is_float)
-        fold->real = fold_real(fold->kind, fold->real, element_get(dtype, data, i));
+        fold->real = reduce_floats(fold->kind, fold->real, element_get(dtype, data, i));
     else
         fold->integer =
-            fold_integer(fold->kind, fold->integer, (uint64_t)interp_get_int(dtype, data, i));
+            reduce_integers(fold->kind, fold->integer, (uint64_t)interp_get_int(dtype, data, i));
 }
 
 void interp_fold_store(const Fold *fold, cvn_dtype dtype, void *data, int64_t i)
