@@ -20,6 +20,7 @@
 #include "base/threads.h"
 #include "cpu/registry.h"
 #include "graph/interp.h"
+#include "splitmix.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -247,6 +248,29 @@ static inline void check_kernels(Check *c, int least)
     for (int r = 0; r < op->n_results; r++)
         free(want[r]);
     assert_true(c->kernels >= least);
+}
+
+/* First keys of queries, which their positions limit where these begin at `start`. */
+typedef enum FirstKeys {
+    FIRST_NONE,      /* there is no such operand */
+    FIRST_DOCUMENTS, /* of 7 positions each; the first one began in the cache */
+    FIRST_ITSELF,    /* every query sees one key only */
+    FIRST_ANY,       /* anywhere up to the query; some negative */
+    FIRST_COUNT
+} FirstKeys;
+
+static inline void check_fill_first(FirstKeys how, int64_t rows, int64_t seq, const int32_t *start,
+                                    int64_t context, int32_t *first)
+{
+    uint64_t state = 5;
+    for (int64_t i = 0; i < rows * seq; i++) {
+        int64_t s = i % seq, here = start[i / seq] + s, n = here < context ? here : context - 1;
+        if (how == FIRST_DOCUMENTS)
+            n = s < 7 ? 0 : here - s % 7 < context ? here - s % 7 : context - 1;
+        if (how == FIRST_ANY)
+            n = n < 0 ? n : (int64_t)(splitmix(&state) % (uint64_t)(n + 4)) - 3;
+        first[i] = (int32_t)n;
+    }
 }
 
 #endif

@@ -68,7 +68,7 @@ static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
     int64_t context = seq + random_below(r, 3), heads = kv * group;
     cvn_type rows = CVN_TYPE(CVN_I32, batch), q = CVN_TYPE(dtype, batch, seq, heads, dim);
     cvn_type cache = CVN_TYPE(dtype, batch, kv, context, dim);
-    cvn_value *v[6], *out[3];
+    cvn_value *v[7], *out[3];
     switch (kind) {
     case OP_RMS_NORM:
         v[0] = random_of_type(r, q);
@@ -92,7 +92,8 @@ static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
                                            random_of_type(r, scales), random_of_type(r, eight),
                                            random_of_type(r, scales), v[3], v[4], 0.01);
         }
-        return cvn_attention(g, v[0], v[1], v[2], v[3], v[4], 0.5);
+        v[5] = random_chance(r, 50) ? random_of_type(r, CVN_TYPE(CVN_I32, batch, seq)) : NULL;
+        return cvn_attention(g, v[0], v[1], v[2], v[3], v[4], v[5], 0.5);
     case OP_CACHE_UPDATE:
         v[0] = random_of_type(r, cache);
         v[1] = random_of_type(r, CVN_TYPE(dtype, batch, seq, kv, dim));
@@ -115,7 +116,8 @@ static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
         v[3] = random_of_type(r, rows);
         v[4] = random_of_type(r, rows);
         v[5] = random_of_type(r, q);
-        cvn_attention_backward(g, v[0], v[1], v[2], v[3], v[4], v[5], 0.5, out);
+        v[6] = random_chance(r, 50) ? random_of_type(r, CVN_TYPE(CVN_I32, batch, seq)) : NULL;
+        cvn_attention_backward(g, v[0], v[1], v[2], v[3], v[4], v[6], v[5], 0.5, out);
         return out[0];
     case OP_SOFTMAX_CROSS_ENTROPY_BACKWARD:
         v[0] = random_of_type(r, CVN_TYPE(dtype, batch, context));

@@ -158,7 +158,7 @@ static void rope_agrees_in_both_layouts(void **state)
 }
 
 static cvn_graph *attention_graph(cvn_dtype q_type, cvn_dtype kv_type, int64_t seq, int64_t kv,
-                                  int64_t group, int64_t context, int64_t dim)
+                                  int64_t group, int64_t context, int64_t dim, bool packed)
 {
     cvn_graph *g = new_graph();
     cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(q_type, 2, seq, kv * group, dim));
@@ -166,7 +166,8 @@ static cvn_graph *attention_graph(cvn_dtype q_type, cvn_dtype kv_type, int64_t s
     cvn_value *v = cvn_parameter(g, "v", CVN_TYPE(kv_type, 2, kv, context, dim));
     cvn_value *start = cvn_parameter(g, "start", CVN_TYPE(CVN_I32, 2));
     cvn_value *length = cvn_parameter(g, "length", CVN_TYPE(CVN_I32, 2));
-    cvn_output(g, cvn_attention(g, q, k, v, start, length, 0.37));
+    cvn_value *first = packed ? cvn_parameter(g, "first", CVN_TYPE(CVN_I32, 2, seq)) : NULL;
+    cvn_output(g, cvn_attention(g, q, k, v, start, length, first, 0.37));
     return g;
 }
 
@@ -177,7 +178,7 @@ static void attention_agrees(void **state)
         int64_t seq = 1 + seed % 5, kv = 1 + seed % 3, group = 1 + seed / 2 % 4;
         int64_t context = seq + seed % 7, dim = 1 + seed * 3 % 11;
         cvn_dtype q = floats[seed % N_FLOATS], k = floats[seed / 4 % N_FLOATS];
-        cvn_graph *g = attention_graph(q, k, seq, kv, group, context, dim);
+        cvn_graph *g = attention_graph(q, k, seq, kv, group, context, dim, seed % 3 == 1);
         check(g, (uint64_t)seed, 0, (int)context, "attention");
     }
 }
@@ -208,7 +209,7 @@ static void attention_does_not_look_at_unwritten_memory(void **state)
 {
     (void)state;
     enum { CONTEXT = 9, DIM = 4, SEQ = 2 };
-    cvn_graph *g = attention_graph(CVN_F32, CVN_F32, SEQ, 1, 2, CONTEXT, DIM);
+    cvn_graph *g = attention_graph(CVN_F32, CVN_F32, SEQ, 1, 2, CONTEXT, DIM, false);
     void **inputs = inputs_in(g, 1, 3, 3); /* start and length 3: keys 0 … 4 are seen */
     for (int b = 0; b < 2; b++) {
         for (int i = (3 + SEQ) * DIM; i < CONTEXT * DIM; i++) {
@@ -299,7 +300,8 @@ static void gradient_of_rms_norm_agrees(void **state)
 
 /* Attention's graph with its gradient instead; dy is the last parameter. */
 static cvn_graph *attention_backward_graph(cvn_dtype q_type, cvn_dtype kv_type, int64_t seq,
-                                           int64_t kv, int64_t group, int64_t context, int64_t dim)
+                                           int64_t kv, int64_t group, int64_t context, int64_t dim,
+                                           bool packed)
 {
     cvn_graph *g = new_graph();
     cvn_value *out[3];
@@ -309,7 +311,8 @@ static cvn_graph *attention_backward_graph(cvn_dtype q_type, cvn_dtype kv_type, 
     cvn_value *start = cvn_parameter(g, "start", CVN_TYPE(CVN_I32, 2));
     cvn_value *length = cvn_parameter(g, "length", CVN_TYPE(CVN_I32, 2));
     cvn_value *dy = cvn_parameter(g, "dy", CVN_TYPE(q_type, 2, seq, kv * group, dim));
-    cvn_attention_backward(g, q, k, v, start, length, dy, 0.37, out);
+    cvn_value *first = packed ? cvn_parameter(g, "first", CVN_TYPE(CVN_I32, 2, seq)) : NULL;
+    cvn_attention_backward(g, q, k, v, start, length, first, dy, 0.37, out);
     for (int i = 0; i < 3; i++)
         cvn_output(g, out[i]);
     return g;
@@ -323,7 +326,7 @@ static void gradient_of_attention_agrees(void **state)
         int64_t context = seq + (seed == 5 ? 20 : seed % 7),
                 dim = seed == 9 ? 70 : 1 + seed * 3 % 11;
         cvn_dtype q = floats[seed % N_FLOATS], k = floats[seed / 4 % N_FLOATS];
-        cvn_graph *g = attention_backward_graph(q, k, seq, kv, group, context, dim);
+        cvn_graph *g = attention_backward_graph(q, k, seq, kv, group, context, dim, seed % 3 == 1);
         check(g, (uint64_t)seed, -(int)seq, (int)context, "attention_backward");
     }
 }
@@ -332,7 +335,7 @@ static void gradient_of_attention_does_not_look_at_unwritten_memory(void **state
 {
     (void)state;
     enum { CONTEXT = 9, DIM = 4, SEQ = 2 };
-    cvn_graph *g = attention_backward_graph(CVN_F32, CVN_F32, SEQ, 1, 2, CONTEXT, DIM);
+    cvn_graph *g = attention_backward_graph(CVN_F32, CVN_F32, SEQ, 1, 2, CONTEXT, DIM, false);
     void **inputs = inputs_in(g, 1, 3, 3); /* start and length 3: keys 0 … 4 are seen */
     for (int b = 0; b < 2; b++) {
         for (int i = (3 + SEQ) * DIM; i < CONTEXT * DIM; i++) {

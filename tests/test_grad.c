@@ -350,7 +350,9 @@ static void attention_rule(void **state)
         cvn_value *k = trial_real(&t, F64(2, kv, context, dim), -1, 1);
         cvn_value *v = trial_real(&t, F64(2, kv, context, dim), -1, 1);
         cvn_value *start = trial_whole(&t, I32(2), 0, 4), *length = trial_whole(&t, I32(2), 0, 5);
-        grad_check_one(&t, cvn_attention(t.g, q, k, v, start, length, 0.7));
+        cvn_value *first = trial_whole(&t, I32(2, seq), -3, 0); /* up to the query itself */
+        cvn_value *key = cvn_add(t.g, first, cvn_iota(t.g, I32(2, seq), 1));
+        grad_check_one(&t, cvn_attention(t.g, q, k, v, start, length, seed % 2 ? key : NULL, 0.7));
     }
 }
 

@@ -11,19 +11,22 @@ static double ulp_of(cvn_dtype dtype)
 /* As check_attention of test_kernels_llama.c: dim is b rows of s positions, g heads for each of h KV heads, context n,
    head_dim d. `near`: how far a gradient may be off, of numbers around 1. */
 static void check_attention(cvn_dtype q, cvn_dtype kv, const int64_t dim[6], const int32_t *starts,
-                            const int32_t *lengths, double near)
+                            const int32_t *lengths, FirstKeys how, double near)
 {
     int64_t b = dim[0], s = dim[1], g = dim[2], h = dim[3], n = dim[4], d = dim[5];
     Check c = check_begin();
-    cvn_value *v[6], *out[3];
+    cvn_value *v[7], *out[3];
     v[0] = check_parameter(&c, CVN_TYPE(q, b, s, g * h, d));
     v[1] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
     v[2] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
     v[3] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
     v[4] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
     v[5] = check_parameter(&c, CVN_TYPE(q, b, s, g * h, d));
-    cvn_attention_backward(c.g, v[0], v[1], v[2], v[3], v[4], v[5], 1 / sqrt((double)d), out);
+    v[6] = how == FIRST_NONE ? NULL : check_parameter(&c, CVN_TYPE(CVN_I32, b, s));
+    cvn_attention_backward(c.g, v[0], v[1], v[2], v[3], v[4], v[6], v[5], 1 / sqrt((double)d), out);
     check_inputs(&c, out[0]);
+    if (v[6])
+        check_fill_first(how, b, s, starts, n, c.in[6].data);
     for (int i = 0; i < 3; i++)
         check_fill(&v[i]->type, c.in[i].data, -2, 2);
     for (int64_t i = 0; i < b; i++) {
@@ -61,8 +64,25 @@ static void attention_of_all_shapes(void **state)
         for (int t = 0; t < 4; t++)
             check_attention(t < 2 ? CVN_F32 : CVN_BF16, t % 2 ? CVN_BF16 : CVN_F32, dim,
                             (int32_t[]){last, last / 2}, (int32_t[]){(int32_t)dim[1], 3},
-                            t == 0 ? 2e-5 : 2e-2);
+                            FIRST_NONE, t == 0 ? 2e-5 : 2e-2);
     }
+}
+
+static void attention_of_queries_with_a_first_key(void **state)
+{
+    (void)state;
+    static const int64_t dims[][6] = {{2, 17, 1, 3, 33, 20},
+                                      {2, 40, 2, 2, 250, 33},
+                                      {1, 133, 1, 1, 140, 48},
+                                      {1, 300, 3, 1, 300, 16}};
+    for (int i = 0; i < 4; i++)
+        for (int how = FIRST_NONE + 1; how < FIRST_COUNT; how++)
+            for (int t = 0; t < 2; t++) {
+                int32_t last = (int32_t)(dims[i][4] - dims[i][1]), all = (int32_t)dims[i][1];
+                cvn_dtype dtype = t ? CVN_BF16 : CVN_F32;
+                check_attention(dtype, dtype, dims[i], (int32_t[]){last, last / 2 - 3},
+                                (int32_t[]){all, 13}, (FirstKeys)how, t ? 2e-2 : 2e-5);
+            }
 }
 
 /* Rows of padding only, rows that begin before the first key, more length than there are positions. */
@@ -73,12 +93,12 @@ static void attention_with_nothing_to_see(void **state)
         cvn_dtype dtype = t ? CVN_BF16 : CVN_F32;
         double near = t ? 2e-2 : 2e-5;
         check_attention(dtype, dtype, (int64_t[]){2, 9, 2, 1, 20, 8}, (int32_t[]){0, 4},
-                        (int32_t[]){0, -3}, near);
+                        (int32_t[]){0, -3}, FIRST_NONE, near);
         check_attention(dtype, dtype, (int64_t[]){2, 9, 2, 3, 20, 8}, (int32_t[]){-4, -9},
-                        (int32_t[]){9, 7}, near);
+                        (int32_t[]){9, 7}, FIRST_NONE, near);
         check_attention(dtype, dtype, (int64_t[]){2, 30, 1, 1, 20, 8}, (int32_t[]){0, -12},
-                        (int32_t[]){30, 100}, near);
-        check_attention(dtype, dtype, (int64_t[]){0, 1, 2, 1, 20, 8}, NULL, NULL, near);
+                        (int32_t[]){30, 100}, FIRST_NONE, near);
+        check_attention(dtype, dtype, (int64_t[]){0, 1, 2, 1, 20, 8}, NULL, NULL, FIRST_NONE, near);
     }
 }
 
@@ -134,6 +154,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_of_all_shapes),
+        cmocka_unit_test(attention_of_queries_with_a_first_key),
         cmocka_unit_test(attention_with_nothing_to_see),
         cmocka_unit_test(rms_norm_of_all_dtypes),
         cmocka_unit_test(cross_entropy_of_all_dtypes),

@@ -51,17 +51,20 @@ static void rope_of_both_kinds(void **state)
 
 /* b rows of s positions, g heads for each of h KV heads, context n, head_dim d; starts[i % 4] of row i. */
 static void check_attention(cvn_dtype q, cvn_dtype kv, const int64_t dim[6], const int32_t *starts,
-                            const int32_t *lengths)
+                            const int32_t *lengths, FirstKeys how)
 {
     int64_t b = dim[0], s = dim[1], g = dim[2], h = dim[3], n = dim[4], d = dim[5];
     Check c = check_begin();
-    cvn_value *v[5];
+    cvn_value *v[6];
     v[0] = check_parameter(&c, CVN_TYPE(q, b, s, g * h, d));
     v[1] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
     v[2] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
     v[3] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
     v[4] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
-    check_inputs(&c, cvn_attention(c.g, v[0], v[1], v[2], v[3], v[4], 1 / sqrt((double)d)));
+    v[5] = how == FIRST_NONE ? NULL : check_parameter(&c, CVN_TYPE(CVN_I32, b, s));
+    check_inputs(&c, cvn_attention(c.g, v[0], v[1], v[2], v[3], v[4], v[5], 1 / sqrt((double)d)));
+    if (v[5])
+        check_fill_first(how, b, s, starts, n, c.in[5].data);
     for (int i = 0; i < 3; i++)
         check_fill(&v[i]->type, c.in[i].data, -2, 2);
     for (int64_t i = 0; i < b; i++) {
@@ -93,7 +96,7 @@ static void attention_of_one_position(void **state)
         int32_t last = (int32_t)(dims[i][4] - dims[i][1]);
         for (int t = 0; t < 4; t++)
             check_attention(t < 2 ? CVN_F32 : CVN_BF16, t % 2 ? CVN_BF16 : CVN_F32, dims[i],
-                            (int32_t[]){last, last / 2}, (int32_t[]){3, 1});
+                            (int32_t[]){last, last / 2}, (int32_t[]){3, 1}, FIRST_NONE);
     }
 }
 
@@ -108,18 +111,37 @@ static void attention_of_many_positions(void **state)
         int32_t last = (int32_t)(dims[i][4] - dims[i][1]);
         for (int t = 0; t < 4; t++)
             check_attention(t < 2 ? CVN_F32 : CVN_BF16, t % 2 ? CVN_BF16 : CVN_F32, dims[i],
-                            (int32_t[]){last, last / 2}, (int32_t[]){(int32_t)dims[i][1], 3});
+                            (int32_t[]){last, last / 2}, (int32_t[]){(int32_t)dims[i][1], 3},
+                            FIRST_NONE);
     }
+}
+
+/* Tiles and chunks of keys that lie before what is seen, and such that it begins in. */
+static void attention_of_queries_with_a_first_key(void **state)
+{
+    (void)state;
+    static const int64_t dims[][6] = {
+        {2, 1, 2, 3, 300, 33},  {2, 3, 3, 2, 800, 16},   {2, 17, 1, 3, 33, 20},
+        {2, 31, 2, 2, 450, 33}, {1, 300, 1, 1, 300, 64}, {2, 133, 3, 1, 140, 48},
+    };
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
+        for (int how = FIRST_NONE + 1; how < FIRST_COUNT; how++)
+            for (int t = 0; t < 2; t++) {
+                int32_t last = (int32_t)(dims[i][4] - dims[i][1]);
+                check_attention(t ? CVN_BF16 : CVN_F32, t ? CVN_BF16 : CVN_F32, dims[i],
+                                (int32_t[]){last, last / 2}, (int32_t[]){(int32_t)dims[i][1], 13},
+                                (FirstKeys)how);
+            }
 }
 
 static void attention_of_padding_only(void **state)
 {
     (void)state;
     check_attention(CVN_F32, CVN_F32, (int64_t[]){2, 9, 2, 1, 20, 8}, (int32_t[]){0, 4},
-                    (int32_t[]){0, 0});
+                    (int32_t[]){0, 0}, FIRST_NONE);
     check_attention(CVN_F32, CVN_F32, (int64_t[]){2, 1, 2, 1, 20, 8}, (int32_t[]){0, 4},
-                    (int32_t[]){0, 0});
-    check_attention(CVN_F32, CVN_F32, (int64_t[]){0, 1, 2, 1, 20, 8}, NULL, NULL);
+                    (int32_t[]){0, 0}, FIRST_NONE);
+    check_attention(CVN_F32, CVN_F32, (int64_t[]){0, 1, 2, 1, 20, 8}, NULL, NULL, FIRST_NONE);
 }
 
 /* Rows of different lengths together, and each for itself: bits of the same result. */
@@ -136,7 +158,7 @@ static void check_rows_alone(int64_t seq)
         cvn_value *k = check_parameter(&c[i], cache), *v = check_parameter(&c[i], cache);
         cvn_value *start = check_parameter(&c[i], CVN_TYPE(CVN_I32, b));
         cvn_value *length = check_parameter(&c[i], CVN_TYPE(CVN_I32, b));
-        check_inputs(&c[i], cvn_attention(c[i].g, q, k, v, start, length, 0.3));
+        check_inputs(&c[i], cvn_attention(c[i].g, q, k, v, start, length, NULL, 0.3));
         for (int32_t r = 0; r < (int32_t)b; r++) {
             ((int32_t *)c[i].in[3].data)[r] = starts[r];
             ((int32_t *)c[i].in[4].data)[r] = (int32_t)seq;
@@ -311,6 +333,7 @@ int main(void)
         cmocka_unit_test(rope_of_both_kinds),
         cmocka_unit_test(attention_of_one_position),
         cmocka_unit_test(attention_of_many_positions),
+        cmocka_unit_test(attention_of_queries_with_a_first_key),
         cmocka_unit_test(attention_of_padding_only),
         cmocka_unit_test(attention_of_a_row_does_not_depend_on_the_other_rows),
         cmocka_unit_test(cache_updates_in_and_out_of_the_context),

@@ -305,6 +305,7 @@ static void rules_read_as_documented(void **state)
     cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(CVN_F32, 2, 3, 8, 4));
     cvn_value *k = cvn_parameter(g, "k", CVN_TYPE(CVN_F32, 2, 2, 16, 4));
     cvn_value *rows = cvn_parameter(g, "rows", CVN_TYPE(CVN_I32, 2));
+    cvn_value *first = cvn_parameter(g, "first", CVN_TYPE(CVN_I32, 2, 3));
     cvn_value *loss[2];
     cvn_softmax_cross_entropy(g, x, ids, loss);
     const struct {
@@ -316,8 +317,10 @@ static void rules_read_as_documented(void **state)
         {cvn_reshape(g, x, 2, (int64_t[]){24, 8}), "[a,b,c] -> [ab,c]"},
         {cvn_reshape(g, x, 3, (int64_t[]){8, 3, 8}), "[a,bc,d] -> [ab,c,d]"},
         {cvn_reshape(g, x, 3, (int64_t[]){6, 4, 8}), "[ab,c,f] -> [ad,e,f] whole=bcde"},
-        {cvn_attention(g, q, k, k, rows, rows, 1),
+        {cvn_attention(g, q, k, k, rows, rows, NULL, 1),
          "[a,b,cd,e], [a,c,f,e], [a,c,f,e], [a], [a] -> [a,b,cd,e] whole=ef"},
+        {cvn_attention(g, q, k, k, rows, rows, first, 1),
+         "[a,b,cd,e], [a,c,f,e], [a,c,f,e], [a], [a], [a,b] -> [a,b,cd,e] whole=ef"},
         {cvn_slice_axis(g, x, 2, 0, 4), "[a,b,c] -> [a,b,c] shift=c"},
         {cvn_rms_norm(g, x, cvn_slice_axis(g, cvn_reshape(g, w, 1, (int64_t[]){80}), 0, 0, 8), 1e-5,
                       CVN_F32),

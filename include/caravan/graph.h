@@ -289,11 +289,14 @@ cvn_value *cvn_rope(cvn_graph *g, cvn_value *x, cvn_value *positions, cvn_value 
 /* Causal grouped-query attention over a KV cache, each row with its own start and length.
    q [batch, seq, heads, head_dim]; k, v [batch, kv_heads, context, head_dim];
    start i32 [batch]: query s of row b is at position start[b] + s and sees keys 0 … start[b] + s;
-   length i32 [batch]: queries s >= length[b] are padding, their output is 0.
+   length i32 [batch]: queries s >= length[b] are padding, their output is 0;
+   first i32 [batch, seq], or NULL for zeros: query s sees no keys before first[b, s] either, which is
+   how documents that share a row are kept apart. (Keys that another query of the row may see have
+   weight 0 then, but must be finite numbers.) A query that sees no key at all gives NaN.
    Head h reads KV head h / (heads / kv_heads). Scores are scaled by `scale`, softmax is in f32.
    Result [batch, seq, heads, head_dim] in q's dtype. */
 cvn_value *cvn_attention(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v, cvn_value *start,
-                         cvn_value *length, double scale);
+                         cvn_value *length, cvn_value *first, double scale);
 
 /* The same over keys and values of 8 bits: k and v i8 [batch, kv_heads, context, head_dim], each position
    of a head with a scale, bf16 [batch, kv_heads, context, 1], as cvn_quantize_rows makes them. */
@@ -356,10 +359,11 @@ void cvn_rms_norm_backward(cvn_graph *g, cvn_value *x, cvn_value *weight, cvn_va
 /* Of cvn_attention, whose operands it takes again, with dy of q's shape: out = dq, dk, dv, of the
    types of q, k, v. The attention weights P are computed anew (Dao 2023, arXiv:2307.08691):
    dv = P^T dy, dP = dy v^T, dS = P (dP - rowsum(P dP)), dq = scale dS k, dk = scale dS^T q.
-   Keys that no query sees have gradient 0; their memory is not looked at. */
+   Keys that no query sees have gradient 0; the memory of those past the last position is not looked
+   at. Queries that see no key have gradient 0. */
 void cvn_attention_backward(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v,
-                            cvn_value *start, cvn_value *length, cvn_value *dy, double scale,
-                            cvn_value *out[3]);
+                            cvn_value *start, cvn_value *length, cvn_value *first, cvn_value *dy,
+                            double scale, cvn_value *out[3]);
 
 /* Of cvn_softmax_cross_entropy, in the type of logits: exp(logits - lse) (dloss' + dlse), less
    dloss' at the target, where dloss' is dloss, or 0 where the target is outside [0, vocab).

@@ -36,8 +36,8 @@ void grad_attention(Grad *d, const Op *op)
         grad_refuse(d, op, "over keys and values of 8 bits");
         return;
     }
-    cvn_attention_backward(d->g, v[0], v[1], v[2], v[3], v[4], grad_of(d, op, 0), op->attr.scale,
-                           out);
+    cvn_attention_backward(d->g, v[0], v[1], v[2], v[3], v[4], attention_first(op),
+                           grad_of(d, op, 0), op->attr.scale, out);
     for (int i = 0; i < 3; i++)
         grad_add(d, op, i, out[i]);
 }

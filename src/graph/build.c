@@ -548,11 +548,11 @@ cvn_value *cvn_rope(cvn_graph *g, cvn_value *x, cvn_value *positions, cvn_value 
 }
 
 cvn_value *cvn_attention(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v, cvn_value *start,
-                         cvn_value *length, double scale)
+                         cvn_value *length, cvn_value *first, double scale)
 {
     OpAttr attr = {.scale = scale};
-    cvn_value *operand[] = {q, k, v, start, length};
-    return graph_add(g, OP_ATTENTION, &attr, 5, operand, NULL);
+    cvn_value *operand[] = {q, k, v, start, length, first};
+    return graph_add(g, OP_ATTENTION, &attr, first ? 6 : 5, operand, NULL);
 }
 
 cvn_value *cvn_attention_quantized(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *k_scale,
@@ -622,14 +622,14 @@ void cvn_rms_norm_backward(cvn_graph *g, cvn_value *x, cvn_value *weight, cvn_va
 }
 
 void cvn_attention_backward(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v,
-                            cvn_value *start, cvn_value *length, cvn_value *dy, double scale,
-                            cvn_value *out[3])
+                            cvn_value *start, cvn_value *length, cvn_value *first, cvn_value *dy,
+                            double scale, cvn_value *out[3])
 {
     OpAttr attr = {.scale = scale};
-    cvn_value *operand[] = {q, k, v, start, length, dy};
-    cvn_value *first = graph_add(g, OP_ATTENTION_BACKWARD, &attr, 6, operand, NULL);
+    cvn_value *operand[] = {q, k, v, start, length, dy, first};
+    cvn_value *dq = graph_add(g, OP_ATTENTION_BACKWARD, &attr, first ? 7 : 6, operand, NULL);
     for (int i = 0; i < 3; i++)
-        out[i] = first == g->poison ? first : first->def->result[i];
+        out[i] = dq == g->poison ? dq : dq->def->result[i];
 }
 
 cvn_value *cvn_softmax_cross_entropy_backward(cvn_graph *g, cvn_value *logits, cvn_value *targets,

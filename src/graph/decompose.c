@@ -110,8 +110,8 @@ static cvn_value *unscaled(cvn_graph *g, cvn_value *x, cvn_value *scale, cvn_dty
  * product:
  *
  *     scores [batch, kv, seq, group, context] = q [batch, seq, kv, group, dim] . k [batch, kv,
- * context, dim] seen = key <= start[batch] + query;  weights = softmax(seen ? scores * scale :
- * -inf) out [batch, kv, seq, group, dim] = weights . v [batch, kv, context, dim], 0 where query >=
+ * context, dim] seen = first[batch, query] <= key <= start[batch] + query;  weights = softmax(seen ?
+ * scores * scale : -inf) out [batch, kv, seq, group, dim] = weights . v [batch, kv, context, dim], 0 where query >=
  * length
  */
 static void attention(cvn_graph *g, const Op *op, cvn_value **out)
@@ -143,9 +143,7 @@ static void attention(cvn_graph *g, const Op *op, cvn_value **out)
 
     const cvn_type *shape = &scores->type; /* [batch, kv, seq, group, context] */
     cvn_type plane = CVN_TYPE(CVN_I32, batch, seq, k->type.dim[2]);
-    cvn_value *query =
-        cvn_add(g, count_along(g, &plane, 1), spread(g, start, &plane, (const int[]){0}));
-    cvn_value *seen = cvn_compare_values(g, CVN_LE, count_along(g, &plane, 2), query);
+    cvn_value *seen = seen_keys(g, &plane, start, attention_first(op));
     seen = spread(g, seen, shape, (const int[]){0, 2, 4});
     Softmax s = softmax_parts(g, cvn_select(g, seen, scores, like(g, scores, -INFINITY)));
     cvn_value *weights = cvn_divide(g, s.power, spread_over(g, s.sum, shape, 4));

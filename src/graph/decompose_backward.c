@@ -1,4 +1,5 @@
 /* Decompositions of the gradients of composites; the formulas are in caravan/graph.h. */
+#include "graph/attention.h"
 #include "graph/decompose_impl.h"
 
 /* dx = r (dn - n mean(dn n)), dweight = sum over rows of dy n. */
@@ -33,6 +34,7 @@ typedef struct Attention {
     cvn_value *k, *v;   /* [batch, kv, context, dim], 0 where no query sees them */
     cvn_value *weights; /* [batch, kv, seq, group, context], 0 for padding */
     cvn_value *start;   /* [batch] */
+    cvn_value *first;   /* [batch, seq], or NULL */
     cvn_value *real;    /* bool [batch, seq]: no padding, and sees a key */
 } Attention;
 
@@ -63,9 +65,7 @@ static cvn_value *attention_weights(cvn_graph *g, const Attention *a, double sca
     scores = cvn_multiply(g, scores, like(g, scores, scale));
     const cvn_type *shape = &scores->type; /* [batch, kv, seq, group, context] */
     cvn_type plane = CVN_TYPE(CVN_I32, shape->dim[0], shape->dim[2], shape->dim[4]);
-    cvn_value *query =
-        cvn_add(g, count_along(g, &plane, 1), spread(g, a->start, &plane, (const int[]){0}));
-    cvn_value *seen = cvn_compare_values(g, CVN_LE, count_along(g, &plane, 2), query);
+    cvn_value *seen = seen_keys(g, &plane, a->start, a->first);
     seen = spread(g, seen, shape, (const int[]){0, 2, 4});
     Softmax s = softmax_parts(g, cvn_select(g, seen, scores, like(g, scores, -INFINITY)));
     cvn_value *weights = cvn_divide(g, s.power, spread_over(g, s.sum, shape, 4));
@@ -108,13 +108,17 @@ void decompose_attention_backward(cvn_graph *g, const Op *op, cvn_value **out)
     cvn_dtype math = exact ? CVN_F64 : CVN_F32;
     int64_t kv = k->dim[1], seq = q->dim[1];
     cvn_type rows = CVN_TYPE(CVN_I32, q->dim[0], seq);
-    Attention a = {.start = op->operand[3]};
+    Attention a = {.start = op->operand[3], .first = attention_first(op)};
     a.real = cvn_compare_values(g, CVN_LT, count_along(g, &rows, 1),
                                 spread(g, op->operand[4], &rows, (const int[]){0}));
-    /* A query before the first key sees none, and has no gradient either. */
+    /* A query before the first key, or before its own first, sees none, and has no gradient either. */
     cvn_value *position =
         cvn_add(g, count_along(g, &rows, 1), spread(g, op->operand[3], &rows, (const int[]){0}));
     a.real = cvn_and(g, a.real, cvn_compare_values(g, CVN_GE, position, like(g, position, 0)));
+    if (a.first) {
+        cvn_value *last = cvn_minimum(g, position, like(g, position, (double)k->dim[2] - 1));
+        a.real = cvn_and(g, a.real, cvn_compare_values(g, CVN_GE, last, a.first));
+    }
     a.q = real_rows(g, as(g, op->operand[0], math), a.real, kv);
     a.dy = real_rows(g, as(g, op->operand[5], math), a.real, kv);
     a.k = visible_values(g, as(g, op->operand[1], math), a.start, seq);

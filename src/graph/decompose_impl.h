@@ -76,6 +76,21 @@ static inline Softmax softmax_parts(cvn_graph *g, cvn_value *x)
     return s;
 }
 
+/* Which keys a query of attention sees, bool [batch, seq, context], the shape of `plane`: those from
+   `first` [batch, seq] (or NULL for 0) to the query's position, which counts on from start [batch]. */
+static inline cvn_value *seen_keys(cvn_graph *g, const cvn_type *plane, cvn_value *start,
+                                   cvn_value *first)
+{
+    cvn_value *key = count_along(g, plane, 2);
+    cvn_value *query =
+        cvn_add(g, count_along(g, plane, 1), spread(g, start, plane, (const int[]){0}));
+    cvn_value *seen = cvn_compare_values(g, CVN_LE, key, query);
+    if (!first)
+        return seen;
+    first = spread(g, first, plane, (const int[]){0, 1});
+    return cvn_and(g, seen, cvn_compare_values(g, CVN_GE, key, first));
+}
+
 /* v [batch, kv_heads, context, head_dim] with 0 for the keys that no query of the row sees. Their
    weight is 0, but memory that was never written may hold anything, and 0 * NaN is NaN. */
 static inline cvn_value *visible_values(cvn_graph *g, cvn_value *v, cvn_value *start, int64_t seq)

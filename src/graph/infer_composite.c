@@ -47,7 +47,7 @@ static int check_scales(const Op *op, cvn_err *err)
 {
     int at = attention_scales(op);
     if (at < 5) {
-        if (op->kind == OP_ATTENTION && (at >= 0 || op->n_operands > 5))
+        if (op->kind == OP_ATTENTION && (at >= 0 || op->n_operands > 6))
             return infer_fail(op, err, "k and v have scales where they are i8, and only there");
         return CVN_OK;
     }
@@ -56,6 +56,19 @@ static int check_scales(const Op *op, cvn_err *err)
     want.dim[3] = 1;
     if (!cvn_type_equal(in_type(op, at), &want) || !cvn_type_equal(in_type(op, at + 1), &want))
         return infer_fail(op, err, "scales must be bf16 [batch, kv_heads, context, 1]");
+    return CVN_OK;
+}
+
+/* The operand that is there where documents share a row. */
+static int check_first(const Op *op, cvn_err *err)
+{
+    const cvn_value *first = attention_first(op);
+    cvn_type want = *in_type(op, 0);
+    want.dtype = CVN_I32;
+    want.rank = 2;
+    want.dim[2] = want.dim[3] = 0;
+    if (first && !cvn_type_equal(&first->type, &want))
+        return infer_fail(op, err, "first must be i32 [batch, seq]");
     return CVN_OK;
 }
 
@@ -78,6 +91,8 @@ int infer_attention(const Op *op, cvn_type *type, cvn_err *err)
     if (check_scales(op, err))
         return CVN_ESHAPE;
     if (check_rows(op, 3, q->dim[0], "start", err) || check_rows(op, 4, q->dim[0], "length", err))
+        return CVN_ESHAPE;
+    if (check_first(op, err))
         return CVN_ESHAPE;
     type[0] = *q;
     return CVN_OK;

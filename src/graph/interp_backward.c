@@ -1,5 +1,6 @@
 /* The gradients of composites, each by its formula in caravan/graph.h, summed in f64. No memory is
    needed but results and the stack: what does not fit there is computed anew. */
+#include "graph/attention.h"
 #include "graph/interp_impl.h"
 #include "graph/reduce.h"
 
@@ -73,7 +74,7 @@ typedef struct Attention {
 typedef struct Query {
     int64_t b, s, h;
     int64_t row;        /* offset of its row in q and dy */
-    int64_t n;          /* keys seen: 0 … n - 1; 0 for padding */
+    int64_t first, n;   /* keys seen: first … n - 1; none where n is 0: padding */
     double peak, total; /* largest score, and the sum of exp(score - peak) */
     double mean;        /* sum over keys of weight * dweight */
 } Query;
@@ -115,18 +116,21 @@ static double attention_dscore(const Attention *a, const Query *query, int64_t k
 static Query attention_query(const Attention *a, int64_t b, int64_t s, int64_t h)
 {
     const int32_t *start = a->in[3], *length = a->in[4];
+    const int32_t *first = attention_first(a->op) ? a->in[6] : NULL;
     Query query = {.b = b, .s = s, .h = h, .peak = -INFINITY, .total = 1};
     query.row = ((b * a->seq + s) * a->heads + h) * a->head_dim;
     query.n = s < length[b] ? interp_clamp(start[b] + s + 1, 0, a->context) : 0;
-    for (int64_t key = 0; key < query.n; key++)
+    if (first)
+        query.first = interp_clamp(first[b * a->seq + s], 0, query.n);
+    for (int64_t key = query.first; key < query.n; key++)
         query.peak = reduce_max(query.peak, row_product(a, &query, 0, 1, key) * a->op->attr.scale);
     if (!isfinite(query.peak))
         query.peak = 0;
     double total = 0;
-    for (int64_t key = 0; key < query.n; key++)
+    for (int64_t key = query.first; key < query.n; key++)
         total += attention_weight(a, &query, key);
     query.total = total;
-    for (int64_t key = 0; key < query.n; key++)
+    for (int64_t key = query.first; key < query.n; key++)
         query.mean += attention_weight(a, &query, key) * attention_dweight(a, &query, key);
     return query;
 }
@@ -138,7 +142,7 @@ static void attention_dq(const Attention *a, const Query *query, void *dq)
     for (int64_t first = 0; first < a->head_dim; first += PIECE) {
         int64_t width = a->head_dim - first < PIECE ? a->head_dim - first : PIECE;
         double sum[PIECE] = {0};
-        for (int64_t key = 0; key < query->n; key++) {
+        for (int64_t key = query->first; key < query->n; key++) {
             double dscore = attention_dscore(a, query, key);
             int64_t at = key_row(a, query, key) + first;
             for (int64_t i = 0; i < width; i++)
@@ -161,6 +165,8 @@ static void add_query(const Attention *a, const Query *query, KeyPiece *p)
 {
     cvn_dtype q = interp_in(a->op, 0)->dtype, dy = interp_in(a->op, 5)->dtype;
     for (int64_t j = 0; j < p->n_keys && p->key + j < query->n; j++) {
+        if (p->key + j < query->first)
+            continue;
         double weight = attention_weight(a, query, p->key + j);
         double dscore = attention_dscore(a, query, p->key + j);
         for (int64_t i = 0; i < p->width; i++) {

@@ -51,14 +51,14 @@ void interp_rope(const Op *op, const void *const *in, void *const *out)
     }
 }
 
-/* One query of one head: `n` keys are seen, the first ones of the rows at offset kv. */
+/* One query of one head: keys first … n - 1 of the rows at offset kv are seen. */
 typedef struct Query {
     const Op *op;
     const void *const *in;
     int64_t q;  /* offset of the query's row in q */
     int64_t kv; /* offset of the first key's row in k, and of its value in v */
     int scales; /* operand of k's scales, that of v's being the next, or -1 */
-    int64_t n;  /* keys seen */
+    int64_t first, n;
     int64_t head_dim;
 } Query;
 
@@ -89,14 +89,14 @@ static void attention_query(const Query *query, void *out)
     enum { PIECE = 256 };
     cvn_dtype v = interp_in(query->op, 2)->dtype, y = interp_out(query->op, 0)->dtype;
     double peak = -INFINITY;
-    for (int64_t key = 0; key < query->n; key++)
+    for (int64_t key = query->first; key < query->n; key++)
         peak = reduce_max(peak, attention_score(query, key));
     if (!isfinite(peak))
         peak = 0;
     for (int64_t first = 0; first < query->head_dim; first += PIECE) {
         int64_t width = query->head_dim - first < PIECE ? query->head_dim - first : PIECE;
         double total = 0, sum[PIECE] = {0};
-        for (int64_t key = 0; key < query->n; key++) {
+        for (int64_t key = query->first; key < query->n; key++) {
             double weight = exp(attention_score(query, key) - peak);
             int64_t row = query->kv + key * query->head_dim + first;
             total += weight;
@@ -115,7 +115,8 @@ void interp_attention(const Op *op, const void *const *in, void *const *out)
     const cvn_type *k = interp_in(op, 1); /* [batch, kv_heads, context, head_dim] */
     int64_t seq = q->dim[1], heads = q->dim[2], head_dim = q->dim[3];
     int64_t kv_heads = k->dim[1], context = k->dim[2];
-    const int32_t *start = in[3], *length = in[4]; /* [batch] */
+    const int32_t *start = in[3], *length = in[4];             /* [batch] */
+    const int32_t *first = attention_first(op) ? in[5] : NULL; /* [batch, seq] */
     for (int64_t row = 0; row < q->dim[0] * seq * heads; row++) {
         int64_t b = row / heads / seq, s = row / heads % seq, h = row % heads;
         if (s >= length[b]) {
@@ -128,6 +129,7 @@ void interp_attention(const Op *op, const void *const *in, void *const *out)
                        .q = row * head_dim,
                        .kv = (b * kv_heads + h / (heads / kv_heads)) * context * head_dim,
                        .scales = attention_scales(op),
+                       .first = first ? interp_clamp(first[row / heads], 0, context) : 0,
                        .n = interp_clamp(start[b] + s + 1, 0, context),
                        .head_dim = head_dim};
         attention_query(&query, out[0]);

@@ -19,6 +19,7 @@ typedef struct Builder {
     cvn_value **cache;             /* [caches * layers]; NULL in training */
     int caches;                    /* of a layer: k, v, and in 8 bits the scales of both */
     cvn_value *tokens, *start, *length, *positions, *inv_freq;
+    cvn_value *first; /* i32 [batch, seq]: the first key that a token sees; NULL: all before it */
 } Builder;
 
 #define G CVN_HERE(b->g)
@@ -135,7 +136,7 @@ static cvn_value *attend(Builder *b, cvn_value *q, const Past *k, const Past *v)
     if (k->scale)
         return cvn_attention_quantized(G, q, k->x, k->scale, v->x, v->scale, b->start, b->length,
                                        scale);
-    return cvn_attention(G, q, k->x, v->x, b->start, b->length, scale);
+    return cvn_attention(G, q, k->x, v->x, b->start, b->length, b->first, scale);
 }
 
 /* x f32 [batch, seq, dim] -> f32 [batch, seq, dim], updating the layer's cache. */

@@ -508,6 +508,8 @@ static void attention(const Op *op, Rule *rule)
         put(rule, t, 1, kv);
         put(rule, t, 2, context);
     }
+    if (attention_first(op))
+        put(rule, 5, 1, seq);
 }
 
 static void cache_update(const Op *op, Rule *rule)
@@ -587,7 +589,8 @@ static void attention_backward(const Op *op, Rule *rule)
     int group = add(rule, q->dim[2] / k->dim[1], FACTOR_REDUCE);
     int head_dim = add(rule, q->dim[3], FACTOR_WHOLE);
     int context = add(rule, k->dim[2], FACTOR_WHOLE);
-    static const int like_q[] = {0, 5, 6}, like_k[] = {1, 2, 7, 8};
+    const int dq = op->n_operands; /* then dk, dv */
+    const int like_q[] = {0, 5, dq}, like_k[] = {1, 2, dq + 1, dq + 2};
     for (int t = 0; t < rule->n_tensors; t++)
         put(rule, t, 0, batch);
     for (int i = 0; i < 3; i++) {
@@ -601,6 +604,8 @@ static void attention_backward(const Op *op, Rule *rule)
         put(rule, like_k[i], 2, context);
         put(rule, like_k[i], 3, head_dim);
     }
+    if (attention_first(op))
+        put(rule, 6, 1, seq);
 }
 
 /* A target outside of a device's part of the vocabulary is not outside of the vocabulary, which the

@@ -54,7 +54,7 @@ static bool keep(const Op *op, void *context)
    groups by 4. */
 static bool needs_heads(const Prepare *p, const Op *op)
 {
-    const int heads[] = {0, op->kind == OP_ATTENTION ? op->n_operands : 5};
+    const int heads[] = {0, op->kind == OP_ATTENTION ? op->n_operands : 5}; /* y, or dy */
     Rule rule = factor_rule(op, p->arena);
     Projection seen;
     if (op->kind != OP_ATTENTION && op->kind != OP_ATTENTION_BACKWARD)
@@ -124,16 +124,18 @@ static void give_every_head_its_own(cvn_graph *g, Op *op)
     cvn_value **o = op->operand;
     if (op->kind == OP_ATTENTION) {
         int at = attention_scales(op);
-        cvn_value *y = at < 0 ? cvn_attention(g, o[0], k, v, o[3], o[4], op->attr.scale)
-                              : cvn_attention_quantized(g, o[0], k, repeat_heads(g, o[at], index),
-                                                        v, repeat_heads(g, o[at + 1], index), o[3],
-                                                        o[4], op->attr.scale);
+        cvn_value *y =
+            at < 0 ? cvn_attention(g, o[0], k, v, o[3], o[4], attention_first(op), op->attr.scale)
+                   : cvn_attention_quantized(g, o[0], k, repeat_heads(g, o[at], index), v,
+                                             repeat_heads(g, o[at + 1], index), o[3], o[4],
+                                             op->attr.scale);
         y->spec = op->result[0]->spec;
         graph_replace(op->result[0], y);
         return;
     }
     cvn_value *out[3];
-    cvn_attention_backward(g, o[0], k, v, o[3], o[4], o[5], op->attr.scale, out);
+    cvn_attention_backward(g, o[0], k, v, o[3], o[4], attention_first(op), o[5], op->attr.scale,
+                           out);
     for (int i = 1; i < 3; i++)
         out[i] = sum_heads(g, out[i], index, &op->result[i]->type);
     for (int i = 0; i < 3; i++) {

@@ -12,12 +12,14 @@
  *
  * All five are products of packed panels by the micro-kernel of gemm.h. A thread takes whole pairs of batch and
  * KV head, so that sums over queries have one order. Queries that are padding, or before the first key, are
- * left out: their gradient is 0 and they add nothing.
+ * left out: their gradient is 0 and they add nothing. Where documents share a row, blocks of keys that none of the
+ * ROWS queries sees are left out too.
  */
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/vec_math.h"
+#include "graph/attention.h"
 
 #include <assert.h>
 
@@ -35,6 +37,7 @@ typedef struct Backward {
     float scale;
     const void *q, *k, *v, *dy;
     const int32_t *start, *length; /* [batch] */
+    const int32_t *first;          /* [batch, seq], or NULL for zeros */
     void *dq, *dk, *dv;
 } Backward;
 
@@ -55,7 +58,7 @@ typedef struct Strip {
     float *dq;                        /* [ROWS / mr][d_columns / columns] C tiles */
     float *row;                       /* [d_columns] */
     float *mean, *inverse;            /* [ROWS]: rowsum(P dP), and 1 over the sum of powers */
-    int32_t *seen;                    /* [ROWS]: keys that a query sees */
+    int32_t *first, *seen;            /* [ROWS]: a query sees keys first … seen - 1 */
 } Strip;
 
 static const cvn_type *operand(const Op *op, int i)
@@ -142,6 +145,7 @@ static size_t strip_of(const Backward *a, const GemmIsa *isa, char *base, Strip 
     s->row = take(base, &used, d_columns * floats);
     s->mean = take(base, &used, ROWS * floats);
     s->inverse = take(base, &used, ROWS * floats);
+    s->first = take(base, &used, ROWS * sizeof(int32_t));
     s->seen = take(base, &used, ROWS * sizeof(int32_t));
     return used;
 }
@@ -225,25 +229,27 @@ VEC_INLINE vi lanes_below(int64_t n)
     return lane < (int32_t)least(n, VN);
 }
 
-/* Scaled scores of VN keys of a row; -inf from key number `seen` on. */
+/* Scaled scores of VN keys of a row; -inf where it does not see them. */
 VEC_INLINE vf scaled(const Backward *a, const Strip *s, int64_t r, int64_t key)
 {
     vf x = vf_load(strip_at(s, s->score, r, key)) * vf_splat(a->scale);
-    int64_t left = s->seen[r] - key;
-    return left >= VN ? x : vf_select(lanes_below(left), x, vf_splat(-INFINITY));
+    int64_t left = s->seen[r] - key, before = s->first[r] - key;
+    if (left < VN)
+        x = vf_select(lanes_below(left), x, vf_splat(-INFINITY));
+    return before <= 0 ? x : vf_select(lanes_below(before), vf_splat(-INFINITY), x);
 }
 
 /* Scores of a row become exp(scale score - peak); finds their sum and the mean of dweight under them. In the last vector
    that holds a key, what is past it becomes 0. */
 static void soften_row(const Backward *a, const Strip *s, int64_t r)
 {
-    int64_t n = s->seen[r];
+    int64_t n = s->seen[r], begin = s->first[r] / VN * VN;
     vf most = vf_splat(-INFINITY);
-    for (int64_t key = 0; key < n; key += VN)
+    for (int64_t key = begin; key < n; key += VN)
         most = vf_max(scaled(a, s, r, key), most);
     float peak = vf_max_lane(most);
     vf base = vf_splat(isfinite(peak) ? peak : 0.0f), total = vf_zero(), along = vf_zero();
-    for (int64_t key = 0; key < n; key += VN) {
+    for (int64_t key = begin; key < n; key += VN) {
         float *dweight = strip_at(s, s->dweight, r, key);
         vf p = vf_exp(scaled(a, s, r, key) - base), d = vf_load(dweight);
         if (n - key < VN) {
@@ -264,11 +270,11 @@ VEC_INLINE vu round_bf16(vf v)
     return __builtin_convertvector(vf_to_bf16(v), vu);
 }
 
-/* P and dS of VN keys of a row, 0 from key number `seen` on. */
+/* P and dS of VN keys of a row, 0 where it does not see them. */
 VEC_INLINE void weigh(const Backward *a, const Strip *s, int64_t r, int64_t key, vf *p, vf *ds)
 {
     *p = *ds = vf_zero();
-    if (r >= ROWS || key >= s->seen[r])
+    if (r >= ROWS || key >= s->seen[r] || key + VN <= s->first[r])
         return;
     *p = vf_load(strip_at(s, s->score, r, key)) * vf_splat(s->inverse[r]);
     vf d = vf_load(strip_at(s, s->dweight, r, key)) - vf_splat(s->mean[r]);
@@ -334,13 +340,13 @@ static void multiply(const Strip *s, int64_t n_a, int64_t units, const char *a_p
             isa->tile(units, a_panels, b_panels + (size_t)g * group, b_panel, c, add);
 }
 
-/* Strips of scores and dweights: rows against the first n keys. */
-static void make_strips(const Backward *a, const Strip *s, int64_t rows, int64_t n)
+/* Strips of scores and dweights: rows against keys [begin, n), begin a multiple of KEYS. */
+static void make_strips(const Backward *a, const Strip *s, int64_t rows, int64_t begin, int64_t n)
 {
     const GemmIsa *isa = s->isa;
     int64_t d = a->head_dim, units = round_up(d, isa->kpack) / isa->kpack;
     size_t a_panel = panel_bytes(isa, isa->mr, d), b_panel = panel_bytes(isa, GEMM_PANEL, d);
-    for (int64_t j = 0; j < n; j += s->columns) {
+    for (int64_t j = begin; j < n; j += s->columns) {
         size_t keys = (size_t)(j / GEMM_PANEL) * b_panel;
         for (int64_t r = 0; r < rows; r += isa->mr) {
             size_t queries = (size_t)(r / isa->mr) * a_panel;
@@ -352,15 +358,15 @@ static void make_strips(const Backward *a, const Strip *s, int64_t rows, int64_t
     }
 }
 
-/* Adds what `rows` packed queries, which see the first n keys or fewer, give to dk, dv and dq. */
-static void add_rows(const Backward *a, const Strip *s, int64_t rows, int64_t n)
+/* Adds what `rows` packed queries, which see keys [begin, n) or fewer, give to dk and dv; and makes their dq. */
+static void add_rows(const Backward *a, const Strip *s, int64_t rows, int64_t begin, int64_t n)
 {
     const GemmIsa *isa = s->isa;
     int64_t mr = isa->mr, over_rows = round_up(rows, isa->kpack) / isa->kpack;
     int64_t over_keys = KEYS / isa->kpack, tiles = s->d_columns * KEYS;
     size_t a_rows = panel_bytes(isa, mr, ROWS), b_rows = panel_bytes(isa, GEMM_PANEL, ROWS);
     size_t a_keys = panel_bytes(isa, mr, KEYS), b_keys = panel_bytes(isa, GEMM_PANEL, KEYS);
-    for (int64_t j = 0; j < n; j += KEYS) {
+    for (int64_t j = begin; j < n; j += KEYS) {
         weigh_block(a, s, rows, j);
         multiply(s, KEYS, over_rows, s->weight, a_rows, s->dy_columns, b_rows,
                  s->dv + j / KEYS * tiles, true);
@@ -370,7 +376,7 @@ static void add_rows(const Backward *a, const Strip *s, int64_t rows, int64_t n)
         multiply(s, rows, here < KEYS ? round_up(here, isa->kpack) / isa->kpack : over_keys,
                  s->dscore_rows, a_keys,
                  s->k_columns + (size_t)(j / KEYS * (s->d_columns / GEMM_PANEL)) * b_keys, b_keys,
-                 s->dq, j > 0);
+                 s->dq, j > begin);
     }
 }
 
@@ -398,6 +404,50 @@ static int64_t keys_seen(const Backward *a, int64_t b, int64_t p)
     return n < 0 ? 0 : least(n, a->context);
 }
 
+/* What `rows` queries from number r0 on see. Returns the end of the keys that any of them sees, and in *begin where
+   the block of keys begins that holds the first. */
+static int64_t see_keys(const Backward *a, const Strip *s, int64_t b, int64_t r0, int64_t rows,
+                        int64_t *begin)
+{
+    int64_t end = 0, first = INT32_MAX;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t p = (r0 + r) / a->group, seen = keys_seen(a, b, p);
+        int64_t from = a->first && a->first[b * a->seq + p] > 0 ? a->first[b * a->seq + p] : 0;
+        if (from >= seen) /* none */
+            from = seen = 0;
+        else
+            first = least(first, from);
+        s->first[r] = (int32_t)from;
+        s->seen[r] = (int32_t)seen;
+        end = seen > end ? seen : end;
+    }
+    *begin = end > 0 ? first / KEYS * KEYS : 0;
+    return end;
+}
+
+/* A tile of `rows` queries from number r0 on; q_at: where those of the pair begin. */
+static void run_rows(const Backward *a, const Strip *s, int64_t b, int64_t q_at, int64_t r0,
+                     int64_t rows)
+{
+    int64_t d = a->head_dim, begin, end = see_keys(a, s, b, r0, rows, &begin);
+    if (end > 0) {
+        pack_queries(a, s, 0, element_at(a->op, 0, a->q, q_at), r0, rows, s->q_rows, s->q_columns);
+        pack_queries(a, s, 5, element_at(a->op, 5, a->dy, q_at), r0, rows, s->dy_rows,
+                     s->dy_columns);
+        make_strips(a, s, rows, begin, end);
+        for (int64_t r = 0; r < rows; r++)
+            soften_row(a, s, r);
+        add_rows(a, s, rows, begin, end);
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t at = q_at + ((r0 + r) / a->group * a->heads + (r0 + r) % a->group) * d;
+        if (end > 0)
+            write_row(a, s, s->dq, r, a->op->result[0]->type.dtype, a->dq, at);
+        else
+            write_zeros(a->op, 0, a->dq, at, d);
+    }
+}
+
 /* One pair of batch and KV head. Positions from `first` to `last` see a key and are no padding. */
 static void run_head(const Backward *a, const Strip *s, int64_t b, int64_t h)
 {
@@ -406,8 +456,6 @@ static void run_head(const Backward *a, const Strip *s, int64_t b, int64_t h)
     int64_t q_at = (b * a->seq * a->heads + h * a->group) * d;
     int64_t kv_at = (b * a->kv_heads + h) * a->context * d;
     int64_t n = last > first ? keys_seen(a, b, last - 1) : 0;
-    cvn_dtype q_dtype = a->op->result[0]->type.dtype;
-    const void *q = element_at(a->op, 0, a->q, q_at), *dy = element_at(a->op, 5, a->dy, q_at);
     for (int64_t p = 0; p < a->seq; p++)
         if (p < first || p >= last || n == 0)
             write_zeros(a->op, 0, a->dq, q_at + p * a->heads * d, a->group * d);
@@ -416,20 +464,8 @@ static void run_head(const Backward *a, const Strip *s, int64_t b, int64_t h)
     size_t bytes = (size_t)(round_up(n, KEYS) * s->d_columns) * sizeof(float);
     memset(s->dk, 0, bytes);
     memset(s->dv, 0, bytes);
-    for (int64_t r0 = first * a->group; n > 0 && r0 < last * a->group; r0 += ROWS) {
-        int64_t rows = least(ROWS, last * a->group - r0);
-        for (int64_t r = 0; r < rows; r++)
-            s->seen[r] = (int32_t)keys_seen(a, b, (r0 + r) / a->group);
-        pack_queries(a, s, 0, q, r0, rows, s->q_rows, s->q_columns);
-        pack_queries(a, s, 5, dy, r0, rows, s->dy_rows, s->dy_columns);
-        make_strips(a, s, rows, s->seen[rows - 1]);
-        for (int64_t r = 0; r < rows; r++)
-            soften_row(a, s, r);
-        add_rows(a, s, rows, s->seen[rows - 1]);
-        for (int64_t r = 0; r < rows; r++)
-            write_row(a, s, s->dq, r, q_dtype, a->dq,
-                      q_at + ((r0 + r) / a->group * a->heads + (r0 + r) % a->group) * d);
-    }
+    for (int64_t r0 = first * a->group; n > 0 && r0 < last * a->group; r0 += ROWS)
+        run_rows(a, s, b, q_at, r0, least(ROWS, last * a->group - r0));
     for (int64_t j = 0; j < n; j++) {
         write_row(a, s, s->dk, j, a->op->result[1]->type.dtype, a->dk, kv_at + j * d);
         write_row(a, s, s->dv, j, a->op->result[2]->type.dtype, a->dv, kv_at + j * d);
@@ -452,6 +488,7 @@ static void run(const KernelArgs *args)
     a.start = args->in[3];
     a.length = args->in[4];
     a.dy = args->in[5];
+    a.first = attention_first(args->op) ? args->in[6] : NULL;
     a.dq = args->out[0];
     a.dk = args->out[1];
     a.dv = args->out[2];

@@ -206,15 +206,15 @@ static void values(const Attention *a, const Few *f, int64_t first, int64_t keys
 
 /* One position of the heads that share a KV head. */
 typedef struct Query {
-    int64_t b, s, h; /* row, position, KV head */
-    int64_t keys;    /* that it sees */
-    int64_t chunks;  /* at least one, which may have no keys */
+    int64_t b, s, h;    /* row, position, KV head */
+    int64_t begin, end; /* of the keys that it sees */
+    int64_t chunks;     /* of CHUNK keys from `begin` on: at least one, which may have no keys */
 } Query;
 
 static Query query_of(const Attention *a, int64_t b, int64_t h, int64_t s)
 {
-    Query q = {.b = b, .s = s, .h = h, .keys = keys_seen(a, b, s)};
-    q.chunks = q.keys > CHUNK ? round_up(q.keys, CHUNK) / CHUNK : 1;
+    Query q = {.b = b, .s = s, .h = h, .begin = first_seen(a, b, s), .end = keys_seen(a, b, s)};
+    q.chunks = q.end - q.begin > CHUNK ? round_up(q.end - q.begin, CHUNK) / CHUNK : 1;
     return q;
 }
 
@@ -243,18 +243,18 @@ static void read_query(const Attention *a, const Few *f, const Query *q)
 /* Makes `state` what chunk c of a query gives. */
 static void attend_chunk(const Attention *a, const Few *f, const Query *q, int64_t c, float *state)
 {
-    int64_t d = a->head_dim, end = least(q->keys, (c + 1) * CHUNK);
+    int64_t d = a->head_dim, begin = q->begin + c * CHUNK, end = least(q->end, begin + CHUNK);
     float *o = state, *peak = o + a->group * d, *sum = peak + a->group;
     memset(state, 0, (size_t)state_floats(a) * sizeof *state);
     for (int64_t r = 0; r < a->group; r++)
         peak[r] = -INFINITY;
     int64_t cache = (q->b * a->kv_heads + q->h) * a->context * d;
-    for (int64_t j = c * CHUNK; j < end; j += KEYS) {
+    for (int64_t j = begin; j < end; j += KEYS) {
         int64_t keys = least(KEYS, end - j), first = cache + j * d;
         scores(a, f, first, keys);
         for (int64_t r = 0; r < a->group; r++) {
             float factor = soften(f->score + r * KEYS, keys, &peak[r], &sum[r]);
-            if (j > c * CHUNK && factor != 1.0f)
+            if (j > begin && factor != 1.0f)
                 for (int64_t i = 0; i < d; i++)
                     o[r * d + i] *= factor;
         }

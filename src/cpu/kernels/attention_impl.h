@@ -1,6 +1,6 @@
 /*
- * attention: causal, grouped queries, over a cache with a start and a length for each row. Compiled once per
- * instruction set; ISA_GEMM names the micro-kernel to use.
+ * attention: causal, grouped queries, over a cache with a start and a length for each row, and, where documents share
+ * a row, a first key for each query. Compiled once per instruction set; ISA_GEMM names the micro-kernel to use.
  *
  * The scores of a query are never all kept: keys are taken KEYS at a time, and the softmax is corrected as its
  * largest score grows (Milakov and Gimelshein 2018, arXiv:1805.02867; Dao et al. 2022, arXiv:2205.14135). With m
@@ -19,6 +19,7 @@
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/vec_math.h"
+#include "graph/attention.h"
 
 enum {
     KEYS = 128,  /* keys at a time */
@@ -34,7 +35,8 @@ typedef struct Attention {
     int64_t group; /* heads for each KV head */
     float scale;
     const void *q, *k, *v;
-    const int32_t *start, *length;
+    const int32_t *start, *length; /* [batch] */
+    const int32_t *first;          /* [batch, seq], or NULL for zeros */
     void *out;
 } Attention;
 
@@ -66,6 +68,11 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 static int64_t round_up(int64_t n, int64_t unit)
 {
     return (n + unit - 1) / unit * unit;
@@ -76,6 +83,13 @@ static int64_t keys_seen(const Attention *a, int64_t b, int64_t s)
 {
     int64_t n = (int64_t)a->start[b] + s + 1;
     return s >= a->length[b] || n < 0 ? 0 : least(n, a->context);
+}
+
+/* The first of them. */
+static int64_t first_seen(const Attention *a, int64_t b, int64_t s)
+{
+    int32_t n = a->first ? a->first[b * a->seq + s] : 0;
+    return n > 0 ? n : 0;
 }
 
 /* Element where head h of position s begins, in q and the result. */
@@ -112,11 +126,11 @@ static void write_zero(const Attention *a, int64_t at)
    what sums so far must be multiplied by. */
 static float soften(float *score, int64_t n, float *peak, float *sum)
 {
-    vf most = vf_splat(*peak);
+    vf high = vf_splat(*peak);
     int64_t i = 0;
     for (; i + VN <= n; i += VN)
-        most = vf_max(vf_load(score + i), most);
-    float top = vf_max_lane(most);
+        high = vf_max(vf_load(score + i), high);
+    float top = vf_max_lane(high);
     for (; i < n; i++)
         top = score[i] > top ? score[i] : top;
     float base = isfinite(top) ? top : 0.0f;
@@ -164,7 +178,7 @@ typedef struct Many {
     float *o;                   /* [groups][d_panels][mr][columns]: C tiles */
     float *row;                 /* [2 * 16 * head_dim]: rows being converted */
     float *peak, *sum, *factor; /* [groups * columns] */
-    int32_t *seen;              /* [groups * columns]: keys that a query sees */
+    int32_t *first, *seen;      /* [groups * columns]: a query sees keys first … seen - 1 */
 } Many;
 
 static size_t many_floats(const Attention *a, const GemmIsa *isa, Many *m)
@@ -176,7 +190,7 @@ static size_t many_floats(const Attention *a, const GemmIsa *isa, Many *m)
     m->d_panels = round_up(a->head_dim, isa->mr) / isa->mr;
     int64_t queries = m->groups * m->columns, d_rows = m->d_panels * isa->mr;
     return (size_t)(queries * a->head_dim + m->keys * a->head_dim + d_rows * m->keys +
-                    2 * m->keys * m->columns + queries * d_rows + 32 * a->head_dim + 4 * queries);
+                    2 * m->keys * m->columns + queries * d_rows + 32 * a->head_dim + 5 * queries);
 }
 
 static size_t many_bytes(const Attention *a, const GemmIsa *isa)
@@ -200,7 +214,8 @@ static Many many_of(const Attention *a, const GemmIsa *isa, float *at)
     m.peak = m.row + 32 * a->head_dim;
     m.sum = m.peak + queries;
     m.factor = m.sum + queries;
-    m.seen = (int32_t *)(void *)(m.factor + queries);
+    m.first = (int32_t *)(void *)(m.factor + queries);
+    m.seen = m.first + queries;
     return m;
 }
 
@@ -264,29 +279,30 @@ static void pack_values(const Attention *a, const Many *m, int64_t first, int64_
     }
 }
 
-/* Which of VN queries see key number `key`. */
-VEC_INLINE vi sees(const int32_t *seen, int64_t key)
+/* Which of VN queries, from `query` on, see key number `key`. */
+VEC_INLINE vi sees(const Many *m, int64_t query, int64_t key)
 {
-    vi n;
-    memcpy(&n, seen, sizeof n);
-    return n > (int32_t)key;
+    vi first, seen;
+    memcpy(&first, m->first + query, sizeof first);
+    memcpy(&seen, m->seen + query, sizeof seen);
+    return (first <= (int32_t)key) & (seen > (int32_t)key);
 }
 
 /* Softens the scores of queries [c, c + VN) of a group into p; `masked` where some do not see all keys. */
 VEC_INLINE void soften_queries(const Many *m, int64_t query, int64_t c, int64_t j, int64_t keys,
                                bool masked)
 {
-    vf old = vf_load(m->peak + query + c), most = old;
+    vf old = vf_load(m->peak + query + c), high = old;
     float *score = m->score + c;
     for (int64_t i = 0; i < keys; i++, score += m->columns) {
         vf x = vf_load(score);
         if (masked) {
-            x = vf_select(sees(m->seen + query + c, j + i), x, vf_splat(-INFINITY));
+            x = vf_select(sees(m, query + c, j + i), x, vf_splat(-INFINITY));
             vf_store(score, x);
         }
-        most = vf_max(x, most);
+        high = vf_max(x, high);
     }
-    vf base = vf_select(vf_abs(most) < INFINITY, most, vf_zero());
+    vf base = vf_select(vf_abs(high) < INFINITY, high, vf_zero());
     vf total = vf_zero();
     float *p = m->p + c / GEMM_PANEL * m->keys * GEMM_PANEL + c % GEMM_PANEL;
     score = m->score + c;
@@ -298,7 +314,7 @@ VEC_INLINE void soften_queries(const Many *m, int64_t query, int64_t c, int64_t 
     vf factor = vf_exp(old - base);
     vf_store(m->factor + query + c, factor);
     vf_store(m->sum + query + c, vf_fma(vf_load(m->sum + query + c), factor, total));
-    vf_store(m->peak + query + c, most);
+    vf_store(m->peak + query + c, high);
 }
 
 /* Multiplies the sums of a group by its factors. */
@@ -319,19 +335,21 @@ static void attend_group(const Attention *a, const Many *m, int64_t g, int64_t j
 {
     const GemmIsa *isa = m->isa;
     int64_t d = a->head_dim, mr = isa->mr, tile = mr * m->columns, query = g * m->columns;
-    int32_t least_seen = INT32_MAX, most_seen = 0;
-    for (int64_t c = 0; c < m->columns; c++) {
-        int32_t n = m->seen[query + c];
-        least_seen = n < least_seen ? n : least_seen;
-        most_seen = n > most_seen ? n : most_seen;
+    int64_t least_seen = INT32_MAX, most_seen = 0, least_first = INT32_MAX, most_first = 0;
+    for (int64_t c = query; c < query + m->columns; c++) {
+        least_seen = least(m->seen[c], least_seen);
+        most_seen = most(m->seen[c], most_seen);
+        least_first = least(m->first[c], least_first);
+        most_first = most(m->first[c], most_first);
     }
-    if (most_seen <= j)
+    if (most_seen <= j || least_first >= j + keys)
         return;
+    bool masked = least_seen < j + keys || most_first > j;
     for (int64_t i = 0; i < keys; i += mr)
         isa->tile(d, m->k + i * d, m->q + query * d, (size_t)d * GEMM_PANEL * sizeof(float),
                   m->score + i * m->columns, false);
     for (int64_t c = 0; c < m->columns; c += VN) {
-        if (least_seen < j + keys)
+        if (masked)
             soften_queries(m, query, c, j, keys, true);
         else
             soften_queries(m, query, c, j, keys, false);
@@ -364,20 +382,24 @@ static void write_queries(const Attention *a, const Many *m, int64_t b, int64_t 
 static void attend_many(const Attention *a, const Many *m, int64_t b, int64_t h, int64_t s0,
                         int64_t n)
 {
-    int64_t d = a->head_dim, rows = n * a->group, queries = m->groups * m->columns, most = 0;
+    int64_t d = a->head_dim, rows = n * a->group, queries = m->groups * m->columns;
+    int64_t begin = INT32_MAX, end = 0; /* of the keys that are seen */
     for (int64_t r = 0; r < queries; r++) {
-        int64_t seen = r < rows ? keys_seen(a, b, s0 + r / a->group) : 0;
-        most = seen > most ? seen : most;
+        int64_t s = s0 + r / a->group, seen = r < rows ? keys_seen(a, b, s) : 0;
+        int64_t first = r < rows ? first_seen(a, b, s) : INT32_MAX;
+        end = most(end, seen);
+        begin = seen > 0 ? least(begin, first) : begin;
+        m->first[r] = (int32_t)first;
         m->seen[r] = (int32_t)seen;
         m->peak[r] = -INFINITY;
         m->sum[r] = 0;
     }
     memset(m->o, 0, (size_t)(queries * m->d_panels * m->isa->mr) * sizeof *m->o);
-    if (most > 0)
+    if (begin < end)
         pack_queries(a, m, b, h, s0, rows);
     int64_t cache = (b * a->kv_heads + h) * a->context * d;
-    for (int64_t j = 0; j < most; j += m->keys) {
-        int64_t keys = least(m->keys, most - j);
+    for (int64_t j = begin / m->keys * m->keys; j < end; j += m->keys) {
+        int64_t keys = least(m->keys, end - j);
         pack_keys(a, m, cache + j * d, keys);
         pack_values(a, m, cache + j * d, keys);
         for (int64_t g = 0; g < m->groups; g++)
@@ -419,6 +441,7 @@ static void run(const KernelArgs *args)
     a.v = args->in[2];
     a.start = args->in[3];
     a.length = args->in[4];
+    a.first = attention_first(args->op) ? args->in[5] : NULL;
     a.out = args->out[0];
     if (a.batch == 0 || a.seq == 0 || a.heads == 0)
         return;
