@@ -49,10 +49,10 @@ static cvn_graph *loss_graph(const Run *r)
         weight[i] = cvn_parameter(g, p->name, cvn_type_make(CVN_F32, p->rank, p->dims));
     }
     cvn_type grid = CVN_TYPE(CVN_I32, r->batch, r->seq);
-    cvn_value *tokens = cvn_parameter(g, "tokens", grid);
-    cvn_value *targets = cvn_parameter(g, "targets", grid);
+    LlamaBatch batch = {.tokens = cvn_parameter(g, "tokens", grid),
+                        .targets = cvn_parameter(g, "targets", grid)};
     LlamaLoss loss;
-    if (llama_loss(g, r->config, r->compute, weight, tokens, targets, &loss, &err))
+    if (llama_loss(g, r->config, r->compute, weight, &batch, &loss, &err))
         fail_msg("%s", err.message);
     cvn_value *z = cvn_divide(g, loss.z, loss.count);
     cvn_value *c = cvn_splat(g, cvn_scalar(CVN_F32), r->z);

@@ -197,14 +197,14 @@ static double loss_of(Run *run, double *const *weight, bool adapted, int wrt, do
         b[i] = at < 0 ? NULL : value[n + at + 1];
     }
     cvn_type grid = CVN_TYPE(CVN_I32, BATCH, SEQ);
-    cvn_value *tokens = cvn_parameter(g, "tokens", grid);
-    cvn_value *targets = cvn_parameter(g, "targets", grid);
+    LlamaBatch batch = {.tokens = cvn_parameter(g, "tokens", grid),
+                        .targets = cvn_parameter(g, "targets", grid)};
     data[n + m] = run->tokens;
     data[n + m + 1] = run->targets;
     LlamaAdapters adapters = {a, b, run->options.alpha / (double)run->options.rank};
     LlamaLoss loss;
     int code = llama_loss_adapted(g, &run->config, CVN_F32, value, adapted ? &adapters : NULL,
-                                  tokens, targets, &loss, &err);
+                                  &batch, &loss, &err);
     cvn_output(g, loss.sum);
     if (code == CVN_OK && wrt >= 0) {
         cvn_value *of;

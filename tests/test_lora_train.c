@@ -94,12 +94,13 @@ static void open_trainer(Trainer *t, cvn_dtype compute, int64_t micro_batch)
 static void train(Trainer *t, int64_t until, double *loss, double *norm)
 {
     cvn_err err = {0};
-    int32_t tokens[ROWS * SEQ], targets[ROWS * SEQ];
+    int32_t tokens[ROWS * SEQ], targets[ROWS * SEQ], starts[ROWS * SEQ] = {0};
+    TrainBatch batch = {tokens, targets, starts};
     while (t->state.saved.step < until) {
         TrainReport report;
         int64_t i = t->state.saved.step;
         fill_batch(i + 1, tokens, targets);
-        must(trainer_step(t, tokens, targets, &report, &err), &err);
+        must(trainer_step(t, &batch, &report, &err), &err);
         assert_true(report.updated);
         loss[i] = report.loss;
         norm[i] = report.grad_norm;

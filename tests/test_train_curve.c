@@ -109,17 +109,18 @@ static void train(Trainer *t, Curve *c)
 {
     cvn_err err = {0};
     size_t n = (size_t)(c->batch * c->seq);
-    int32_t *tokens = calloc(n, sizeof *tokens), *targets = calloc(n, sizeof *targets);
+    TrainBatch b = {calloc(n, 4), calloc(n, 4), calloc(n, 4)}; /* a document fills a row */
     for (int i = 0; i < c->steps; i++) {
         TrainReport report;
-        fill_batch((uint64_t)i + 1, c->batch, c->seq, tokens, targets);
-        must(trainer_step(t, tokens, targets, &report, &err), &err);
+        fill_batch((uint64_t)i + 1, c->batch, c->seq, b.tokens, b.targets);
+        must(trainer_step(t, &b, &report, &err), &err);
         assert_true(report.updated);
         c->loss[i] = report.loss;
         c->norm[i] = report.grad_norm;
     }
-    free(tokens);
-    free(targets);
+    free(b.tokens);
+    free(b.targets);
+    free(b.starts);
 }
 
 static const char *gqa = CVN_TEST_DATA "/llama/gqa";
@@ -253,18 +254,19 @@ static void what_is_not_finite_changes_nothing(void **state)
         weight[5 * 48] = INFINITY; /* embedding of token 5 */
         void *before = malloc(t.state.bytes);
         memcpy(before, t.state.block, t.state.bytes);
-        int32_t tokens[32], targets[32];
+        int32_t tokens[32], targets[32], starts[32] = {0};
+        TrainBatch batch = {tokens, targets, starts};
         for (int i = 0; i < 32; i++)
             tokens[i] = targets[i] = 5;
         TrainReport report;
-        must(trainer_step(&t, tokens, targets, &report, &err), &err);
+        must(trainer_step(&t, &batch, &report, &err), &err);
         assert_false(report.updated);
         assert_memory_equal(before, t.state.block, t.state.bytes);
         assert_int_equal(t.state.saved.step, 3);
         assert_int_equal(*t.state.updates, 2);
         /* and goes on afterwards */
         weight[5 * 48] = 0;
-        must(trainer_step(&t, tokens, targets, &report, &err), &err);
+        must(trainer_step(&t, &batch, &report, &err), &err);
         assert_true(report.updated);
         free(before);
         trainer_close(&t);
@@ -277,7 +279,8 @@ static void a_page_is_overfitted(void **state)
 {
     (void)state;
     enum { ROWS = 4, SEQ = 64 };
-    static int32_t tokens[ROWS * SEQ], targets[ROWS * SEQ];
+    static int32_t tokens[ROWS * SEQ], targets[ROWS * SEQ], starts[ROWS * SEQ];
+    TrainBatch batch = {tokens, targets, starts};
     uint64_t random = 1;
     for (int i = 0; i < ROWS * SEQ; i++)
         tokens[i] = draw(&random, 90);
@@ -291,7 +294,7 @@ static void a_page_is_overfitted(void **state)
         open_trainer(&t, gqa, &options);
         TrainReport report = {0};
         for (int i = 0; i < 200; i++)
-            must(trainer_step(&t, tokens, targets, &report, &err), &err);
+            must(trainer_step(&t, &batch, &report, &err), &err);
         print_message("%s: loss %.4f\n", optimizers[kind].name, report.loss);
         assert_true(report.loss < 0.05);
         assert_int_equal(t.cache.compilations, 1);

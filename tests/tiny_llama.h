@@ -64,10 +64,10 @@ static inline cvn_graph *llama_train_graph(const LlamaConfig *config, int64_t ba
             cvn_parameter(g, params.param[i].name,
                           cvn_type_make(CVN_F32, params.param[i].rank, params.param[i].dims));
     cvn_type grid = CVN_TYPE(CVN_I32, batch, seq);
-    cvn_value *tokens = cvn_parameter(g, "tokens", grid);
-    cvn_value *targets = cvn_parameter(g, "targets", grid);
+    LlamaBatch rows = {.tokens = cvn_parameter(g, "tokens", grid),
+                       .targets = cvn_parameter(g, "targets", grid)};
     LlamaLoss loss;
-    if (llama_loss(g, config, compute, weight, tokens, targets, &loss, &err) ||
+    if (llama_loss(g, config, compute, weight, &rows, &loss, &err) ||
         graph_gradient(g, loss.mean, params.n, weight, gradient, &err))
         fail_msg("%s", err.message);
     cvn_output(g, loss.mean);

@@ -379,25 +379,30 @@ static void add_loss(Builder *b, cvn_value *x, cvn_value *targets, LlamaLoss *lo
 }
 
 int llama_loss(cvn_graph *g, const LlamaConfig *config, cvn_dtype compute_dtype,
-               cvn_value *const *weights, cvn_value *tokens, cvn_value *targets, LlamaLoss *loss,
-               cvn_err *err)
+               cvn_value *const *weights, const LlamaBatch *batch, LlamaLoss *loss, cvn_err *err)
 {
-    return llama_loss_adapted(g, config, compute_dtype, weights, NULL, tokens, targets, loss, err);
+    return llama_loss_adapted(g, config, compute_dtype, weights, NULL, batch, loss, err);
 }
 
 int llama_loss_adapted(cvn_graph *g, const LlamaConfig *config, cvn_dtype compute_dtype,
-                       cvn_value *const *weights, const LlamaAdapters *adapters, cvn_value *tokens,
-                       cvn_value *targets, LlamaLoss *loss, cvn_err *err)
+                       cvn_value *const *weights, const LlamaAdapters *adapters,
+                       const LlamaBatch *batch, LlamaLoss *loss, cvn_err *err)
 {
-    const cvn_type *grid = cvn_value_type(tokens);
+    const cvn_type *grid = cvn_value_type(batch->tokens);
     if (cvn_graph_check(g, err))
         return g->err.code;
-    if (grid->dtype != CVN_I32 || grid->rank != 2 || !cvn_type_equal(grid, cvn_value_type(targets)))
-        return err_set(err, CVN_ESHAPE, "tokens and targets must be i32 [batch, seq]");
+    if (grid->dtype != CVN_I32 || grid->rank != 2 ||
+        !cvn_type_equal(grid, cvn_value_type(batch->targets)) ||
+        (batch->starts && !cvn_type_equal(grid, cvn_value_type(batch->starts))))
+        return err_set(err, CVN_ESHAPE, "tokens, targets and starts must be i32 [batch, seq]");
     if (config->quant.kind != QUANT_NONE)
         return err_set(err, CVN_EUNSUPPORTED, "a quantized model cannot be trained");
-    Builder builder = {
-        .g = g, .config = config, .compute = compute_dtype, .adapters = adapters, .tokens = tokens};
+    Builder builder = {.g = g,
+                       .config = config,
+                       .compute = compute_dtype,
+                       .adapters = adapters,
+                       .tokens = batch->tokens,
+                       .first = batch->starts};
     Builder *b = &builder;
     ParamList params;
     params_list(&params, config, &g->arena);
@@ -407,12 +412,14 @@ int llama_loss_adapted(cvn_graph *g, const LlamaConfig *config, cvn_dtype comput
     b->start = cvn_splat(G, rows, 0);
     b->length = cvn_splat(G, rows, (double)grid->dim[1]);
     b->positions = cvn_iota(G, *grid, 1);
+    if (b->first)
+        b->positions = cvn_subtract(G, b->positions, b->first);
     add_frequencies(b);
     loss->n_blocks = (int)config->n_layers;
     loss->block = arena_array(&g->arena, (size_t)loss->n_blocks + 1, sizeof(cvn_value *));
     cvn_value *x = loss->block[0] = embed(b);
     for (int i = 0; i < loss->n_blocks; i++)
         x = loss->block[i + 1] = layer(b, x, i);
-    add_loss(b, x, targets, loss);
+    add_loss(b, x, batch->targets, loss);
     return cvn_graph_check(g, err);
 }

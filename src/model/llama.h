@@ -64,12 +64,19 @@ typedef struct LlamaLoss {
     int n_blocks;      /* layers */
 } LlamaLoss;
 
-/* Appends the forward pass over tokens i32 [batch, seq], every row a sequence of its own from
-   position 0, and its loss for targets i32 [batch, seq] (those outside of [0, vocab) are not
-   counted). weight[i] is parameter i of params_list in any type of floats; it is converted to
+/* What it learns from, all i32 [batch, seq]. */
+typedef struct LlamaBatch {
+    cvn_value *tokens;
+    cvn_value *targets; /* the token that follows; outside of [0, vocab): not counted */
+    cvn_value
+        *starts; /* where in its row the document of a token begins: it sees nothing before, and its
+                           position is counted from there. NULL: at the begin of the row */
+} LlamaBatch;
+
+/* Appends the forward pass over a batch, and its loss. weight[i] is parameter i of params_list in any type of floats; it is converted to
    `compute` (f32 or bf16) where it enters a product. Activations between products are f32. */
 int llama_loss(cvn_graph *g, const LlamaConfig *config, cvn_dtype compute, cvn_value *const *weight,
-               cvn_value *tokens, cvn_value *targets, LlamaLoss *loss, cvn_err *err);
+               const LlamaBatch *batch, LlamaLoss *loss, cvn_err *err);
 
 /* Additions of low rank to the products of a model (LoRA: Hu et al. 2021, arXiv:2106.09685): where a
    weight W has adapters A and B, x W^T becomes x W^T + scale (x A^T) B^T. Any type of floats. */
@@ -81,8 +88,8 @@ typedef struct LlamaAdapters {
 
 /* llama_loss of a model with adapters. */
 int llama_loss_adapted(cvn_graph *g, const LlamaConfig *config, cvn_dtype compute,
-                       cvn_value *const *weight, const LlamaAdapters *adapters, cvn_value *tokens,
-                       cvn_value *targets, LlamaLoss *loss, cvn_err *err);
+                       cvn_value *const *weight, const LlamaAdapters *adapters,
+                       const LlamaBatch *batch, LlamaLoss *loss, cvn_err *err);
 
 /* The graph of a step, named after what it does ("decode_b4", "fill_s512"). NULL with *err set on
  * failure. */

@@ -351,7 +351,8 @@ static void mark_all(cvn_graph *g, const LlamaConfig *config, const Mesh *mesh, 
         const uint64_t *at = map_get(&names, name, strlen(name));
         if (at)
             mark_weight(g, mesh, rules, &list.param[*at], v);
-        else if (strcmp(name, "tokens") == 0 || strcmp(name, "targets") == 0)
+        else if (strcmp(name, "tokens") == 0 || strcmp(name, "targets") == 0 ||
+                 strcmp(name, "starts") == 0)
             mark_batch(g, mesh, rules, v);
     }
     mark_activations(g, mesh, rules, params_find(&list, PARAM_EMBED, -1)->name);

@@ -44,7 +44,8 @@ static void fill_weight(const Param *p, uint32_t seed, float *x)
                    : ((float)next_random(&seed) * 0x1p-23f - 1.0f) * 1.732f * (float)p->std;
 }
 
-/* Parameters of train_graph: weights first, then slots (zeros), tokens and targets, scalars. */
+/* Parameters of train_graph: weights first, then slots (zeros), tokens, targets and starts (zeros: a document fills a
+   row), scalars. */
 static void fill_parameter(const TrainBench *b, const ParamList *params, const Plan *plan, int i,
                            void *at)
 {
@@ -54,7 +55,8 @@ static void fill_parameter(const TrainBench *b, const ParamList *params, const P
     const Optimizer *optimizer = &optimizers[b->optimizer.kind];
     if (i < params->n)
         fill_weight(&params->param[i], seed, at);
-    for (int64_t k = 0; type->dtype == CVN_I32 && k < cvn_type_elements(type); k++)
+    bool ids = type->dtype == CVN_I32 && strcmp(plan->parameter[i].name, "starts") != 0;
+    for (int64_t k = 0; ids && k < cvn_type_elements(type); k++)
         ((int32_t *)at)[k] = (int32_t)(next_random(&seed) % (uint32_t)b->config->vocab);
     optimizer->scalars(&b->optimizer, 1, 1, scalars);
     int scalar = i - (plan->n_parameters - optimizer->n_scalars);

@@ -30,20 +30,20 @@ typedef struct Run {
     bool has_init;
     Checkpoint from; /* owned: what the run goes on from, while has_from */
     bool has_from;
-    bool resumed;              /* it went on from a checkpoint */
-    TrainData *data;           /* owned */
-    Trainer trainer;           /* owned */
-    CheckpointWriter *writer;  /* owned */
-    Metrics metrics;           /* owned */
-    EventFile board;           /* owned */
-    Samples samples;           /* owned */
-    int32_t *tokens, *targets; /* owned, heap: [batch, seq] */
-    double peak;               /* operations per second of the machine */
-    int64_t saved;             /* step of the last save; -1: none */
-    int64_t first;             /* steps done when this process began */
-    int n_skipped;             /* steps skipped in a row */
-    double mean_seconds;       /* of a step, a running mean */
-    bool no_room;              /* the metrics wait for room, and that was said */
+    bool resumed;             /* it went on from a checkpoint */
+    TrainData *data;          /* owned */
+    Trainer trainer;          /* owned */
+    CheckpointWriter *writer; /* owned */
+    Metrics metrics;          /* owned */
+    EventFile board;          /* owned */
+    Samples samples;          /* owned */
+    TrainBatch batch;         /* owned, heap: [batch, seq] */
+    double peak;              /* operations per second of the machine */
+    int64_t saved;            /* step of the last save; -1: none */
+    int64_t first;            /* steps done when this process began */
+    int n_skipped;            /* steps skipped in a row */
+    double mean_seconds;      /* of a step, a running mean */
+    bool no_room;             /* the metrics wait for room, and that was said */
     Outlier loss, norm;
     TrainResult result;
 } Run;

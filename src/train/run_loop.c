@@ -56,15 +56,17 @@ static int evaluate(Run *r, double *loss, cvn_err *err)
     int64_t all = data_sequences(r->data, DATA_VALIDATION);
     int64_t n = all < MOST_VALIDATION ? all : MOST_VALIDATION;
     int64_t micro = r->trainer.options.micro_batch, seq = r->config.seq;
+    const TrainBatch *b = &r->batch;
     double sum = 0, count = 0;
     for (int64_t i = 0; i < n; i += micro) {
-        int code = data_fill(r->data, DATA_VALIDATION, i, micro, r->tokens, r->targets, NULL, err);
+        int code =
+            data_fill(r->data, DATA_VALIDATION, i, micro, b->tokens, b->targets, b->starts, err);
         if (code)
             return code;
         /* Rows past the last would count twice. */
         for (int64_t k = n - i < micro ? (n - i) * seq : micro * seq; k < micro * seq; k++)
-            r->targets[k] = -1;
-        code = trainer_evaluate(&r->trainer, r->tokens, r->targets, &sum, &count, err);
+            b->targets[k] = -1;
+        code = trainer_evaluate(&r->trainer, b, &sum, &count, err);
         if (code)
             return code;
     }
@@ -212,10 +214,11 @@ static int step(Run *r, cvn_err *err)
     const TrainConfig *c = &r->config;
     double begin = now();
     TrainReport report;
-    int code =
-        data_fill(r->data, DATA_TRAIN, state->position, c->batch, r->tokens, r->targets, NULL, err);
+    const TrainBatch *b = &r->batch;
+    int code = data_fill(r->data, DATA_TRAIN, state->position, c->batch, b->tokens, b->targets,
+                         b->starts, err);
     if (code == CVN_OK)
-        code = trainer_step(&r->trainer, r->tokens, r->targets, &report, err);
+        code = trainer_step(&r->trainer, b, &report, err);
     if (code)
         return code;
     double seconds = now() - begin;

@@ -316,9 +316,11 @@ static int measure_peak(Run *r, cvn_err *err)
 static int allocate_batch(Run *r, cvn_err *err)
 {
     size_t n = (size_t)(r->config.batch * r->config.seq);
-    r->tokens = calloc(n, sizeof *r->tokens);
-    r->targets = calloc(n, sizeof *r->targets);
-    if (r->tokens && r->targets)
+    TrainBatch *b = &r->batch;
+    b->tokens = calloc(n, sizeof *b->tokens);
+    b->targets = calloc(n, sizeof *b->targets);
+    b->starts = calloc(n, sizeof *b->starts);
+    if (b->tokens && b->targets && b->starts)
         return CVN_OK;
     return err_set(err, CVN_EMEM, "no memory for a batch of %zu tokens", n);
 }
@@ -358,8 +360,9 @@ int run_open(Run *r, const TrainConfig *config, const bool *given, bool resume, 
 
 void run_close(Run *r)
 {
-    free(r->tokens);
-    free(r->targets);
+    free(r->batch.tokens);
+    free(r->batch.targets);
+    free(r->batch.starts);
     checkpoint_writer_free(r->writer);
     samples_close(&r->samples);
     event_file_close(&r->board);

@@ -20,7 +20,7 @@ typedef struct StepBuilder {
     cvn_value **weight, **gradient, **accumulator;
     cvn_value **slot; /* [n][OPTIMIZER_MAX_SLOTS] */
     cvn_value *total; /* f32 [TRAIN_TOTALS], of all micro-batches so far; NULL without them */
-    cvn_value *tokens, *targets;
+    LlamaBatch batch; /* the inputs */
     cvn_value *scalar[OPTIMIZER_MAX_SCALARS];
     cvn_value *sum, *count, *z; /* f32 scalars of this graph's tokens, or of the accumulated */
 } StepBuilder;
@@ -79,8 +79,10 @@ static void add_parameters(StepBuilder *b)
     if (has_accumulators(b))
         b->total = cvn_parameter(G, "total", CVN_TYPE(CVN_F32, TRAIN_TOTALS));
     if (has_batch(b)) {
-        b->tokens = cvn_parameter(G, "tokens", CVN_TYPE(CVN_I32, o->batch, o->seq));
-        b->targets = cvn_parameter(G, "targets", CVN_TYPE(CVN_I32, o->batch, o->seq));
+        cvn_type grid = CVN_TYPE(CVN_I32, o->batch, o->seq);
+        b->batch.tokens = cvn_parameter(G, "tokens", grid);
+        b->batch.targets = cvn_parameter(G, "targets", grid);
+        b->batch.starts = cvn_parameter(G, "starts", grid);
     }
     for (int i = 0; i < b->optimizer->n_scalars && has_update(b); i++)
         b->scalar[i] = cvn_parameter(G, b->optimizer->scalar[i], cvn_scalar(CVN_F32));
@@ -109,7 +111,7 @@ static int add_loss(StepBuilder *b, LlamaLoss *loss, cvn_err *err)
 {
     const TrainStepOptions *o = b->options;
     if (b->lora.list.n == 0)
-        return llama_loss(b->g, b->config, o->compute, b->weight, b->tokens, b->targets, loss, err);
+        return llama_loss(b->g, b->config, o->compute, b->weight, &b->batch, loss, err);
     size_t n = (size_t)b->model.n;
     cvn_value **lower = arena_array(&b->g->arena, n, sizeof(cvn_value *));
     cvn_value **upper = arena_array(&b->g->arena, n, sizeof(cvn_value *));
@@ -119,8 +121,8 @@ static int add_loss(StepBuilder *b, LlamaLoss *loss, cvn_err *err)
         upper[i] = a < 0 ? NULL : b->weight[a + 1];
     }
     LlamaAdapters adapters = {lower, upper, o->lora.alpha / (double)o->lora.rank};
-    return llama_loss_adapted(b->g, b->config, o->compute, b->frozen, &adapters, b->tokens,
-                              b->targets, loss, err);
+    return llama_loss_adapted(b->g, b->config, o->compute, b->frozen, &adapters, &b->batch, loss,
+                              err);
 }
 
 /* The forward pass and, unless only evaluating, the gradient of the sum over tokens. */

@@ -15,7 +15,8 @@
  *   slots          f32, the optimizer's, weight by weight; "exp_avg.layers.0.q"
  *   accumulators   f32, of each weight's gradient, "sum.layers.0.q"; then the sums "total", f32 [3]:
  *                  cross-entropy, tokens with a target, z
- *   tokens, targets  i32 [batch, seq]; a target outside of the vocabulary (-1) is not learned
+ *   tokens, targets, starts  i32 [batch, seq], as data_fill gives them; a target outside of the vocabulary
+ *                  (-1) is not learned
  *   scalars        f32, the optimizer's, such as "lr"
  *   frozen         with LoRA: the model's weights, in `compute`, in the order of the parameter table; those
  *                  above are then the adapters (lora.h)

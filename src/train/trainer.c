@@ -86,7 +86,7 @@ static void *named_scalar(Trainer *t, const char *name)
     return NULL;
 }
 
-/* Addresses in the order that step.h promises: weights, slots, accumulators; tokens, targets and scalars go
+/* Addresses in the order that step.h promises: weights, slots, accumulators; tokens, targets, starts and scalars go
  * by name; what has none of these names is frozen, in its order. */
 static void bind(Trainer *t, TrainProgram *program, bool slots, bool accumulators)
 {
@@ -106,9 +106,10 @@ static void bind(Trainer *t, TrainProgram *program, bool slots, bool accumulator
     }
     for (int frozen = 0; n < plan->n_parameters; n++) {
         const char *name = plan->parameter[n].name;
-        if (strcmp(name, "tokens") == 0)
-            program->tokens = n++;
-        else if (!(program->param[n] = named_scalar(t, name)))
+        if (strcmp(name, "tokens") == 0) {
+            program->tokens = n;
+            n += 2; /* targets, starts */
+        } else if (!(program->param[n] = named_scalar(t, name)))
             program->param[n] = t->state.frozen[frozen++].data;
     }
 }
@@ -264,38 +265,40 @@ void trainer_close(Trainer *t)
     *t = (Trainer){0};
 }
 
-static int run(Trainer *t, TrainProgram *program, int32_t *tokens, int32_t *targets, cvn_err *err)
+/* On the rows from number `first` on; batch is NULL for a program without. */
+static int run(Trainer *t, TrainProgram *program, const TrainBatch *batch, int64_t first,
+               cvn_err *err)
 {
-    if (tokens) {
-        program->param[program->tokens] = tokens;
-        program->param[program->tokens + 1] = targets;
+    if (batch) {
+        int64_t at = first * t->options.seq;
+        program->param[program->tokens] = batch->tokens + at;
+        program->param[program->tokens + 1] = batch->targets + at;
+        program->param[program->tokens + 2] = batch->starts + at;
     }
     return executor_run(t->device, program->plan, program->param, program->output, err);
 }
 
 /* All micro-batches of a step, then the update. */
-static int run_accumulated(Trainer *t, int32_t *tokens, int32_t *targets, cvn_err *err)
+static int run_accumulated(Trainer *t, const TrainBatch *batch, cvn_err *err)
 {
     const TrainerOptions *o = &t->options;
-    int64_t stride = o->micro_batch * o->seq;
     int code = CVN_OK;
-    for (int64_t i = 0; i < o->batch / o->micro_batch && code == CVN_OK; i++)
-        code = run(t, &t->gradient, tokens + i * stride, targets + i * stride, err);
+    for (int64_t i = 0; i < o->batch && code == CVN_OK; i += o->micro_batch)
+        code = run(t, &t->gradient, batch, i, err);
     if (code == CVN_OK)
-        code = run(t, &t->update, NULL, NULL, err);
+        code = run(t, &t->update, NULL, 0, err);
     if (code)
         memset(t->accumulators, 0, t->accumulator_bytes);
     return code;
 }
 
-int trainer_step(Trainer *t, int32_t *tokens, int32_t *targets, TrainReport *report, cvn_err *err)
+int trainer_step(Trainer *t, const TrainBatch *batch, TrainReport *report, cvn_err *err)
 {
     const TrainerOptions *o = &t->options;
     CheckpointState *saved = &t->state.saved;
     double factor = schedule_factor(&o->schedule, saved->step + 1);
     optimizers[o->optimizer.kind].scalars(&o->optimizer, *t->state.updates + 1, factor, t->scalar);
-    int code = accumulates(o) ? run_accumulated(t, tokens, targets, err)
-                              : run(t, &t->step, tokens, targets, err);
+    int code = accumulates(o) ? run_accumulated(t, batch, err) : run(t, &t->step, batch, 0, err);
     if (code)
         return code;
     const TrainProgram *last = accumulates(o) ? &t->update : &t->step;
@@ -314,13 +317,12 @@ int trainer_step(Trainer *t, int32_t *tokens, int32_t *targets, TrainReport *rep
     return CVN_OK;
 }
 
-int trainer_evaluate(Trainer *t, int32_t *tokens, int32_t *targets, double *sum, double *count,
-                     cvn_err *err)
+int trainer_evaluate(Trainer *t, const TrainBatch *batch, double *sum, double *count, cvn_err *err)
 {
     if (!t->options.evaluates)
         return err_set(err, CVN_EINVAL, "the trainer was opened without evaluation");
     TrainProgram *program = accumulates(&t->options) ? &t->gradient : &t->evaluate;
-    int code = run(t, program, tokens, targets, err);
+    int code = run(t, program, batch, 0, err);
     const float *got;
     if (program == &t->gradient)
         got = program->param[program->tokens - 1]; /* "total", the last of the accumulators */

@@ -5,7 +5,7 @@
  *     trainer_open(&t, &config, &options, &err);       compiles, says what does not fit, allocates
  *     train_state_random(&t.state, seed, &err);        or weights from a model, or a checkpoint
  *     for (…)
- *         trainer_step(&t, tokens, targets, &report, &err);
+ *         trainer_step(&t, &batch, &report, &err);
  *     trainer_close(&t);
  *
  * At most two graphs are compiled: the step, and that of evaluation where there is any; or, where the batch is
@@ -43,7 +43,7 @@ typedef struct TrainProgram {
     const Plan *plan; /* the cache's; NULL when there is none */
     void **param;     /* [plan->n_parameters] */
     void **output;    /* [plan->n_outputs] */
-    int tokens;       /* index of "tokens" among the parameters; "targets" follows */
+    int tokens;       /* index of "tokens" among the parameters; "targets" and "starts" follow */
 } TrainProgram;
 
 typedef struct Trainer {
@@ -81,15 +81,18 @@ int trainer_open(Trainer *trainer, const LlamaConfig *config, const TrainerOptio
 /* Safe after a failed open and on {0}. */
 void trainer_close(Trainer *trainer);
 
-/* One step on tokens and targets [batch, seq]; advances the counters of the state: step, tokens,
-   position. On error the state is as it was, but for accumulators that the next step clears. */
-int trainer_step(Trainer *trainer, int32_t *tokens, int32_t *targets, TrainReport *report,
-                 cvn_err *err);
+/* Rows to learn from, as data_fill gives them: [rows, seq] each. Borrowed while a step runs. */
+typedef struct TrainBatch {
+    int32_t *tokens, *targets, *starts;
+} TrainBatch;
 
-/* Adds up the loss of micro_batch sequences, tokens and targets [micro_batch, seq], and how many tokens
-   had a target. The state is not touched. */
-int trainer_evaluate(Trainer *trainer, int32_t *tokens, int32_t *targets, double *sum,
-                     double *count, cvn_err *err);
+/* One step on `batch` rows; advances the counters of the state: step, tokens, position. On error the state is
+   as it was, but for accumulators that the next step clears. */
+int trainer_step(Trainer *trainer, const TrainBatch *batch, TrainReport *report, cvn_err *err);
+
+/* Adds up the loss of micro_batch rows, and how many tokens had a target. The state is not touched. */
+int trainer_evaluate(Trainer *trainer, const TrainBatch *batch, double *sum, double *count,
+                     cvn_err *err);
 
 /* Bytes that the system could give now: MemAvailable, or less where a control group says so. */
 size_t trainer_memory_available(void);
