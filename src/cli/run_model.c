@@ -25,9 +25,8 @@ const Option option_memory = {
 const Option option_mesh = {"mesh", .kind = ARG_TEXT, .value = "MESH",
                             .help = "devices to divide the model among, data=2,model=2"};
 
-const Option option_layout = {
-    "layout", .kind = ARG_TEXT, .value = "LAYOUT", .fallback = "2d",
-    .help = "how it lies on them: dp, tp, tp-scatter, fsdp, 2d, fsdp+tp, or a file of rules"};
+const Option option_layout = {"layout", .kind = ARG_TEXT, .value = "LAYOUT", .fallback = "2d",
+                              .help = "as dp, tp, tp-scatter, fsdp, 2d, fsdp+tp or FILE.json"};
 
 const Option option_dump = {"dump", .kind = ARG_OUTPUT, .value = "DIR",
                             .help = "write every graph after each pass, and the plans"};

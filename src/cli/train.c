@@ -1,6 +1,7 @@
 /* caravan train: a model from text, or a model trained further. */
 #include "base/json_file.h"
 #include "cli/common.h"
+#include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "cli/train_sample.h"
 #include "train/config.h"
@@ -90,7 +91,7 @@ static const Option *const options[] = {
     &(const Option){"dtype", .kind = ARG_CHOICE, .value = "TYPE", .choice = compute_name,
                     .fallback = "bf16", .help = "of products; weights are f32, one of"},
     &(const Option){"remat", .kind = ARG_CHOICE, .value = "WHAT", .choice = remat_name,
-                    .fallback = "auto", .help = "computed again, one of"},
+                    .fallback = "auto", .help = "recomputed, one of"},
     &(const Option){"memory", .kind = ARG_SIZE, .high = 0x1p60, .value = "SIZE", .fallback = "0",
                     .help = "most memory to take, 0: what is free"},
     &(const Option){"packing", .kind = ARG_CHOICE, .value = "HOW", .choice = packing_name,
@@ -108,6 +109,8 @@ static const Option *const options[] = {
     &(const Option){"prompt", .kind = ARG_TEXT, .value = "TEXT", .help = "how those texts begin"},
     &(const Option){"stop-after", .kind = ARG_INT, .value = "N", .fallback = "0",
                     .help = "save and end after N steps, as after Ctrl-C"},
+    &option_mesh,
+    &option_layout,
     &option_threads,
     NULL,
 };
@@ -339,8 +342,8 @@ const Command command_train = {
         "train --data chat.jsonl --init my-llama --lora r=16 --out tuned\tfine-tune adapters only, "
         "in "
         "little memory\n"
-        "train --config run.json --seed 2 --out RUN2\toptions from a file, a JSON object with "
-        "their names\n",
+        "train --data story.txt --preset tiny --mesh data=2,model=2 --out RUN\ton 4 devices; with "
+        "mpirun on several machines\n",
     .notes =
         "The folder of the run holds checkpoints, metrics.jsonl, report.html, TensorBoard's event "
         "files and, when the command ends, the model as a Hugging Face folder. Ctrl-C ends after "

@@ -15,7 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TAG_NOTE = TAG_CLUSTER, TAG_CARD, TAG_VERDICT, TAG_HASH };
+/* Each channel of gathers has two tags, there and back. */
+enum { TAG_NOTE = TAG_CLUSTER, TAG_CARD, TAG_VERDICT, TAG_HASH, TAG_GATHER };
 enum { TICK_NS = 10000000, TICK_BUSY_NS = 200000 };
 static const int64_t beat_ns = 500000000;      /* between two signs of life */
 static const int64_t ending_ns = 400000000;    /* for answers when all are told to end */
@@ -405,6 +406,37 @@ int cluster_agree(Cluster *c, const char *what, uint64_t hash, cvn_err *err)
     if (!rc)
         rc = spread(c, TAG_VERDICT, &verdict, sizeof verdict, agree_seconds, err);
     return rc || verdict.ok ? rc : err_set(err, CVN_EINVAL, "%s", verdict.text);
+}
+
+int cluster_gather(Cluster *c, ClusterChannel channel, const void *own, void *all, size_t bytes,
+                   cvn_err *err)
+{
+    int tag = TAG_GATHER + 2 * (int)channel;
+    int rc = collect(c, tag, own, all, bytes, agree_seconds, err);
+    return rc ? rc : spread(c, tag + 1, all, bytes * (size_t)c->t->n_ranks, agree_seconds, err);
+}
+
+int cluster_together(Cluster *c, ClusterChannel channel, int code, cvn_err *err)
+{
+    size_t n = (size_t)c->t->n_ranks;
+    cvn_err own = {0}, *all = calloc(n, sizeof *all);
+    if (code)
+        own = *err;
+    own.code = code;
+    if (!all)
+        return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
+    int rc = cluster_gather(c, channel, &own, all, sizeof own, err);
+    for (size_t rank = 0; rank < n && !rc; rank++) {
+        if (!all[rank].code)
+            continue;
+        rc = all[rank].code;
+        if (rank == 0)
+            err_set(err, rc, "%s", all[rank].message);
+        else
+            err_set(err, rc, "rank %zu on %s: %s", rank, c->card[rank].host, all[rank].message);
+    }
+    free(all);
+    return rc;
 }
 
 /* ---- from start to end ---- */

@@ -46,6 +46,18 @@ void cluster_set_comm(Cluster *cluster, Comm *comm);
    on rank 0. `what` is a noun in words: "the training data". */
 int cluster_agree(Cluster *cluster, const char *what, uint64_t hash, cvn_err *err);
 
+/* What is gathered for different ends, by different threads, goes its own way: one thread each at a time. */
+typedef enum ClusterChannel { CLUSTER_STEPS, CLUSTER_SAVES, CLUSTER_CHANNELS } ClusterChannel;
+
+/* Called by all ranks, in the same order on a channel: every one gets the blocks of all, all [n_ranks * bytes], in the
+   order of ranks. Waits for all of them. */
+int cluster_gather(Cluster *cluster, ClusterChannel channel, const void *own, void *all,
+                   size_t bytes, cvn_err *err);
+
+/* The same error on all ranks, where any has one: that of the first, in *err of all. Returns its code. `code` and *err
+   are this rank's. */
+int cluster_together(Cluster *cluster, ClusterChannel channel, int code, cvn_err *err);
+
 /* True the first time in this process: whoever has an error to tell asks, so that it is told once. */
 bool cluster_claim(Cluster *cluster);
 

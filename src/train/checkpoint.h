@@ -32,6 +32,7 @@
 
 #include "base/file.h"
 #include "caravan/graph.h"
+#include "comm/cluster.h"
 #include "io/tensor.h"
 #include "model/params.h"
 #include "train/lora.h"
@@ -43,6 +44,9 @@ typedef struct CheckpointTensor {
     void *data;       /* row-major */
 } CheckpointTensor;
 
+typedef struct CheckpointShards CheckpointShards; /* checkpoint_shards.h */
+typedef struct CheckpointWholes CheckpointWholes;
+
 /* What is saved and restored; borrowed. */
 typedef struct CheckpointState {
     CheckpointTensor *tensor; /* [n] */
@@ -52,6 +56,8 @@ typedef struct CheckpointState {
     int64_t position;   /* rows of data taken */
     uint64_t seed;      /* of the run's random numbers */
     const char *config; /* JSON object as text, or NULL */
+    CheckpointShards
+        *shards; /* how the tensors lie on a mesh, and their slices; NULL: data is whole */
 } CheckpointState;
 
 typedef struct CheckpointOptions {
@@ -66,6 +72,9 @@ typedef struct CheckpointOptions {
                                   the model's; or NULL; borrowed */
     const char *base;        /* with lora: path of the model that they adapt, or NULL; borrowed */
     const char *tokenizer;   /* file copied into each checkpoint, or NULL; borrowed */
+    Cluster *
+        cluster; /* processes that write together, all calling the same functions; the first one does
+                                  what is not shards; or NULL; borrowed */
 } CheckpointOptions;
 
 typedef struct CheckpointWriter CheckpointWriter;
@@ -81,7 +90,8 @@ CheckpointWriter *checkpoint_writer_new(const char *run, int64_t step,
  * checkpoints that were there are still there, and another save may be tried. */
 int checkpoint_save(CheckpointWriter *writer, const CheckpointState *state, cvn_err *err);
 
-/* Whether a save has failed since this was last asked: to be called after every step. Never waits.
+/* Whether a save has failed since this was last asked: to be called after every step. Never waits. Where
+ * processes write together it says nothing, for it would not say it to all of them at the same step.
  * *saved (may be NULL) gets the step of the newest checkpoint that this writer completed, or -1. */
 int checkpoint_poll(CheckpointWriter *writer, int64_t *saved, cvn_err *err);
 
@@ -96,13 +106,17 @@ typedef struct Checkpoint {
     Arena arena;  /* owned: all below but the mappings */
     char *folder; /* RUN/checkpoints/step-N */
     Manifest manifest;
-    IoTensors tensors; /* of all its safetensors files */
-    FileMap *map;      /* [n_maps], owned mappings */
+    IoTensors tensors;        /* of all its safetensors files; none where they are slices */
+    CheckpointWholes *wholes; /* made up of the slices of a mesh; NULL: `tensors` are whole */
+    FileMap *map;             /* [n_maps], owned mappings */
     size_t n_maps;
 } Checkpoint;
 
 /* Opens one folder and verifies every size and checksum (which reads all of it, once). */
 int checkpoint_open(Checkpoint *checkpoint, const char *folder, cvn_err *err);
+
+/* As one of `n` processes that each verify the checksums of a part of the files: this one the i-th part. */
+int checkpoint_open_part(Checkpoint *checkpoint, const char *folder, int i, int n, cvn_err *err);
 
 /* One sentence about a checkpoint that was passed over. */
 typedef void CheckpointWarn(void *context, const char *sentence);
@@ -115,6 +129,13 @@ int checkpoint_open_latest(Checkpoint *checkpoint, const char *run, CheckpointWa
 /* Copies the tensors and counters into a state of the same names, types and sizes; `state->config` is
  * left as it is. Nothing is copied when anything does not fit. */
 int checkpoint_restore(const Checkpoint *checkpoint, CheckpointState *state, cvn_err *err);
+
+/* The same in two steps, for states whose data is elsewhere: that everything fits, and the counters are copied;
+ * then what of a tensor lies in `to`, wherever the checkpoint has it. */
+struct RegionArray;
+int checkpoint_restore_counters(const Checkpoint *checkpoint, CheckpointState *state, cvn_err *err);
+void checkpoint_restore_part(const Checkpoint *checkpoint, const CheckpointTensor *tensor,
+                             const struct RegionArray *to, void *target);
 
 /* Safe after a failed open and on {0}. */
 void checkpoint_close(Checkpoint *checkpoint);

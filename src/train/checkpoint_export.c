@@ -1,6 +1,7 @@
 #include "train/checkpoint_export.h"
 
 #include "train/checkpoint_folder.h"
+#include "train/checkpoint_shards.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -80,9 +81,56 @@ static int copy_companions(const Checkpoint *checkpoint, const char *folder,
     return code;
 }
 
+/* context is the Checkpoint. */
+static int fill_from_slices(void *context, const Param *param, int64_t first, int64_t n, float *out,
+                            cvn_err *err)
+{
+    const Checkpoint *checkpoint = context;
+    (void)err;
+    checkpoint_whole_range(checkpoint_wholes_find(checkpoint->wholes, param->file_name[NAMING_HF]),
+                           first, n, out);
+    return CVN_OK;
+}
+
+/* Of a mesh: the model is put together piece by piece. */
+static int export_slices(const Checkpoint *checkpoint, const char *folder,
+                         const SaveOptions *options, cvn_err *err)
+{
+    LlamaConfig config;
+    ParamList params;
+    Arena arena;
+    int code = arena_init(&arena, err);
+    if (code == CVN_OK)
+        code = llama_config_read(&config, checkpoint->folder, err);
+    if (code)
+        goto done;
+    params_list(&params, &config, &arena);
+    for (int i = 0; i < params.n && code == CVN_OK; i++) {
+        const char *name = params.param[i].file_name[NAMING_HF];
+        const CheckpointWhole *whole = checkpoint_wholes_find(checkpoint->wholes, name);
+        if (!whole || whole->type.dtype != CVN_F32 ||
+            cvn_type_elements(&whole->type) != params.param[i].n)
+            code = err_set(err, CVN_EFORMAT, "'%s' has no '%s' of the shape in its config.json",
+                           checkpoint->folder, name);
+    }
+    SaveOptions save = *options;
+    if (!save.tokenizer)
+        save.tokenizer = find_tokenizer(checkpoint, &arena);
+    if (code == CVN_OK)
+        code = save_folder(folder, &config, &save, fill_from_slices, (void *)(uintptr_t)checkpoint,
+                           err);
+    if (code == CVN_OK)
+        code = copy_companions(checkpoint, folder, options, err);
+done:
+    arena_free(&arena);
+    return code;
+}
+
 int checkpoint_export(const Checkpoint *checkpoint, const char *folder, const SaveOptions *options,
                       cvn_err *err)
 {
+    if (checkpoint->wholes)
+        return export_slices(checkpoint, folder, options, err);
     IoModel model;
     int code = io_open_model(&model, checkpoint->folder, err);
     if (code != CVN_OK)

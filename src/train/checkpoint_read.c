@@ -2,6 +2,7 @@
 #include "io/safetensors.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_folder.h"
+#include "train/checkpoint_shards.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@ static bool is_safetensors(const char *name)
 }
 
 /* Maps one file of the manifest, holds it to its size and checksum, and reads its tensors. */
-static int open_file(Checkpoint *checkpoint, const ManifestFile *file, cvn_err *err)
+static int open_file(Checkpoint *checkpoint, const ManifestFile *file, bool verify, cvn_err *err)
 {
     FileMap *map = &checkpoint->map[checkpoint->n_maps];
     const char *path = arena_printf(&checkpoint->arena, "%s/%s", checkpoint->folder, file->name);
@@ -26,15 +27,23 @@ static int open_file(Checkpoint *checkpoint, const ManifestFile *file, cvn_err *
     if (map->size != file->bytes)
         return err_set(err, CVN_EFORMAT, "'%s' has %zu bytes; its manifest says %" PRIu64, path,
                        map->size, file->bytes);
-    if (crc32c(0, map->data, map->size) != file->crc32c)
+    if (verify && crc32c(0, map->data, map->size) != file->crc32c)
         return err_set(err, CVN_EFORMAT,
                        "'%s' is damaged: its checksum is not that of its manifest", path);
     if (!is_safetensors(file->name))
         return CVN_OK;
+    if (checkpoint->wholes)
+        return checkpoint_wholes_add(checkpoint->wholes, path, map->data, map->size,
+                                     &checkpoint->arena, err);
     return st_read(&checkpoint->tensors, path, map->data, map->size, NULL, err);
 }
 
 int checkpoint_open(Checkpoint *checkpoint, const char *folder, cvn_err *err)
+{
+    return checkpoint_open_part(checkpoint, folder, 0, 1, err);
+}
+
+int checkpoint_open_part(Checkpoint *checkpoint, const char *folder, int part, int n, cvn_err *err)
 {
     *checkpoint = (Checkpoint){0};
     int code = arena_init(&checkpoint->arena, err);
@@ -46,8 +55,17 @@ int checkpoint_open(Checkpoint *checkpoint, const char *folder, cvn_err *err)
     if (code == CVN_OK)
         checkpoint->map =
             arena_array(&checkpoint->arena, checkpoint->manifest.n, sizeof *checkpoint->map);
-    for (size_t i = 0; i < checkpoint->manifest.n && code == CVN_OK; i++)
-        code = open_file(checkpoint, &checkpoint->manifest.file[i], err);
+    if (code == CVN_OK && checkpoint->manifest.mesh) {
+        checkpoint->wholes = arena_alloc(&checkpoint->arena, sizeof *checkpoint->wholes);
+        code = checkpoint_wholes_read(checkpoint->wholes, checkpoint->folder,
+                                      checkpoint->manifest.mesh, &checkpoint->arena, err);
+    }
+    size_t files = checkpoint->manifest.n;
+    for (size_t i = 0; i < files && code == CVN_OK; i++)
+        code = open_file(checkpoint, &checkpoint->manifest.file[i],
+                         i * (size_t)n / files == (size_t)part, err);
+    if (code == CVN_OK && checkpoint->wholes)
+        code = checkpoint_wholes_check(checkpoint->wholes, checkpoint->folder, err);
     if (code != CVN_OK)
         checkpoint_close(checkpoint);
     return code;
@@ -113,6 +131,18 @@ static int check_tensor(const Checkpoint *checkpoint, const CheckpointTensor *te
 {
     char have[128], want[128];
     const IoTensor *file = io_tensors_find(&checkpoint->tensors, tensor->name);
+    const CheckpointWhole *whole =
+        checkpoint->wholes ? checkpoint_wholes_find(checkpoint->wholes, tensor->name) : NULL;
+    if (whole && cvn_type_equal(&whole->type, &tensor->type))
+        return CVN_OK;
+    if (whole)
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': tensor '%s' is %s %s, but this run has it as %s %s; go on with the "
+                       "options that the run was begun with",
+                       checkpoint->folder, tensor->name, cvn_dtype_name(whole->type.dtype),
+                       io_shape_text(whole->type.dim, whole->type.rank, have, sizeof have),
+                       cvn_dtype_name(tensor->type.dtype),
+                       io_shape_text(tensor->type.dim, tensor->type.rank, want, sizeof want));
     if (!file)
         return err_set(err, CVN_EFORMAT, "'%s' has no tensor '%s', which this run needs",
                        checkpoint->folder, tensor->name);
@@ -144,11 +174,40 @@ static const char *find_extra(const Checkpoint *checkpoint, const CheckpointStat
         if (!map_get(&known, name, strlen(name)))
             extra = name;
     }
+    for (int i = 0; checkpoint->wholes && i < checkpoint->wholes->n && !extra; i++) {
+        const char *name = checkpoint->wholes->whole[i].name;
+        if (!map_get(&known, name, strlen(name)))
+            extra = name;
+    }
     arena_free(&arena);
     return extra;
 }
 
 int checkpoint_restore(const Checkpoint *checkpoint, CheckpointState *state, cvn_err *err)
+{
+    int code = checkpoint_restore_counters(checkpoint, state, err);
+    for (int i = 0; i < state->n && code == CVN_OK; i++) {
+        Region region = region_whole(&state->tensor[i].type);
+        RegionArray to = region_packed(&region);
+        checkpoint_restore_part(checkpoint, &state->tensor[i], &to, state->tensor[i].data);
+    }
+    return code;
+}
+
+void checkpoint_restore_part(const Checkpoint *checkpoint, const CheckpointTensor *tensor,
+                             const RegionArray *to, void *target)
+{
+    if (checkpoint->wholes) {
+        checkpoint_whole_copy(checkpoint_wholes_find(checkpoint->wholes, tensor->name), to, target);
+        return;
+    }
+    Region region = region_whole(&tensor->type);
+    RegionArray from = region_packed(&region);
+    region_copy(&from, io_tensors_find(&checkpoint->tensors, tensor->name)->data, to, target,
+                cvn_dtype_bytes(tensor->type.dtype, 1));
+}
+
+int checkpoint_restore_counters(const Checkpoint *checkpoint, CheckpointState *state, cvn_err *err)
 {
     for (int i = 0; i < state->n; i++) {
         int code = check_tensor(checkpoint, &state->tensor[i], err);
@@ -161,11 +220,6 @@ int checkpoint_restore(const Checkpoint *checkpoint, CheckpointState *state, cvn
                        "'%s' has the tensor '%s', which this run does not; go on with the options "
                        "that the run was begun with",
                        checkpoint->folder, extra);
-    for (int i = 0; i < state->n; i++) {
-        const IoTensor *file = io_tensors_find(&checkpoint->tensors, state->tensor[i].name);
-        if (file->bytes > 0)
-            memcpy(state->tensor[i].data, file->data, file->bytes);
-    }
     state->step = checkpoint->manifest.step;
     state->tokens = checkpoint->manifest.tokens;
     state->position = checkpoint->manifest.position;

@@ -4,6 +4,7 @@
 #include "base/json_file.h"
 #include "io/safetensors.h"
 #include "train/checkpoint_folder.h"
+#include "train/checkpoint_shards.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -191,8 +192,62 @@ static int write_companions(Writing *w, cvn_err *err)
     return code == CVN_OK && w->options->tokenizer ? copy_tokenizer(w, err) : code;
 }
 
+static bool is_first(const Writing *w)
+{
+    return !w->options->cluster || cluster_rank(w->options->cluster) == 0;
+}
+
+/* The same outcome on all processes. */
+static int together(const Writing *w, int code, cvn_err *err)
+{
+    Cluster *cluster = w->options->cluster;
+    return cluster ? cluster_together(cluster, CLUSTER_SAVES, code, err) : code;
+}
+
+/* Every process its files; then the first one has all of them listed. */
+static int write_shards(Writing *w, cvn_err *err)
+{
+    const CheckpointShards *shards = w->state->shards;
+    Cluster *cluster = w->options->cluster;
+    size_t n = (size_t)shards->n_local;
+    ManifestFile *here = arena_array(&w->arena, n, sizeof *here);
+    ManifestFile *all = arena_array(&w->arena, (size_t)shards->n_files, sizeof *all);
+    int code = CVN_OK;
+    for (int i = 0; i < shards->n_local && code == CVN_OK; i++)
+        code = checkpoint_write_shard(w->folder, w->state, i, &w->arena, &here[i], err);
+    code = together(w, code, err);
+    if (code == CVN_OK && cluster)
+        code = cluster_gather(cluster, CLUSTER_SAVES, here, all, n * sizeof *here, err);
+    for (int i = 0; i < shards->n_files && code == CVN_OK; i++) {
+        const ManifestFile *file = cluster ? &all[i] : &here[i];
+        list_file(w, checkpoint_shard_name(shards, i, &w->arena), file->bytes, file->crc32c);
+    }
+    return code == CVN_OK ? checkpoint_shards_text(w->state, &w->arena, &w->manifest.mesh, err)
+                          : code;
+}
+
+static int write_manifest(Writing *w, cvn_err *err)
+{
+    int code = write_companions(w, err);
+    if (code == CVN_OK)
+        code = manifest_write(&w->manifest, w->folder, err);
+    if (code == CVN_OK)
+        code = checkpoint_sync(w->folder, err);
+    return code;
+}
+
+static int write_sharded(Writing *w, cvn_err *err)
+{
+    size_t n_files = (size_t)w->state->shards->n_files + 16;
+    w->manifest.file = arena_array(&w->arena, n_files, sizeof *w->manifest.file);
+    int code = write_shards(w, err);
+    return code == CVN_OK && is_first(w) ? write_manifest(w, err) : code;
+}
+
 static int write_files(Writing *w, cvn_err *err)
 {
+    if (w->state->shards)
+        return write_sharded(w, err);
     uint64_t limit = w->options->file_bytes ? w->options->file_bytes : DEFAULT_FILE_BYTES;
     /* PEFT knows no split adapters. */
     Group group[] = {w->options->lora ? make_group(w, "adapter_model", false, UINT64_MAX)
@@ -206,13 +261,7 @@ static int write_files(Writing *w, cvn_err *err)
             code = write_tensors(w, &group[g], file, err);
     if (code == CVN_OK && group[0].n_files > 1)
         code = write_index(w, &group[0], err);
-    if (code == CVN_OK)
-        code = write_companions(w, err);
-    if (code == CVN_OK)
-        code = manifest_write(&w->manifest, w->folder, err);
-    if (code == CVN_OK)
-        code = checkpoint_sync(w->folder, err);
-    return code;
+    return code == CVN_OK ? write_manifest(w, err) : code;
 }
 
 /* Gives the folder its name. Where that is taken the two are exchanged, and what was there before
@@ -263,14 +312,16 @@ int checkpoint_write(const char *folder, const CheckpointState *state,
         }
     }
     w.folder = partial;
-    code = checkpoint_remove(partial, err);
-    if (code == CVN_OK)
+    code = is_first(&w) ? checkpoint_remove(partial, err) : CVN_OK;
+    if (code == CVN_OK && is_first(&w))
         code = file_make_folder(partial, err);
+    code = together(&w, code, err);
     if (code == CVN_OK)
         code = write_files(&w, err);
-    if (code == CVN_OK)
+    if (code == CVN_OK && is_first(&w))
         code = rename_whole(folder, partial, final, err);
-    if (code != CVN_OK)
+    code = together(&w, code, err);
+    if (code != CVN_OK && is_first(&w))
         checkpoint_remove(partial, NULL);
     arena_free(&w.arena);
 done:

@@ -6,6 +6,7 @@
  */
 #include "train/checkpoint.h"
 #include "train/checkpoint_folder.h"
+#include "train/checkpoint_shards.h"
 #include "train/checkpoint_write.h"
 
 #include <errno.h>
@@ -31,8 +32,9 @@ struct CheckpointWriter {
     bool running;  /* a thread was started and not joined */
     pthread_t thread;
     /* The save in flight; the thread's alone while running and not finished. */
-    CheckpointState state; /* owned: tensor, names, config; their data lies in copy */
-    uint8_t *copy;         /* owned mapping: the tensors, each at a multiple of ALIGN */
+    CheckpointState state;   /* owned: tensor, names, config; their data lies in copy */
+    CheckpointShards shards; /* of the state, where it has some; owned: slice */
+    uint8_t *copy;           /* owned mapping: the tensors, each at a multiple of ALIGN */
     size_t copy_bytes;
     cvn_err err;  /* of the save */
     bool written; /* the checkpoint is there, even if deleting old ones failed */
@@ -66,6 +68,28 @@ static int take_lock(CheckpointWriter *writer, cvn_err *err)
     return code;
 }
 
+/* Of processes that write together, the one that does what is not shards. */
+static bool is_first(const CheckpointWriter *writer)
+{
+    return !writer->options.cluster || cluster_rank(writer->options.cluster) == 0;
+}
+
+static int prepare_folder(CheckpointWriter *writer, const char *run, int64_t step, cvn_err *err)
+{
+    int code = file_make_folder(run, err);
+    if (code == CVN_OK)
+        code = file_make_folder(writer->folder, err);
+    if (code == CVN_OK)
+        code = take_lock(writer, err);
+    if (code == CVN_OK)
+        code = checkpoint_remove_partial(writer->folder, err);
+    if (code == CVN_OK)
+        code = checkpoint_set_aside(writer->folder, step, err);
+    if (code == CVN_OK)
+        code = checkpoint_sync(writer->folder, err);
+    return code;
+}
+
 CheckpointWriter *checkpoint_writer_new(const char *run, int64_t step,
                                         const CheckpointOptions *options, cvn_err *err)
 {
@@ -92,18 +116,10 @@ CheckpointWriter *checkpoint_writer_new(const char *run, int64_t step,
                        (!options->base || writer->base)
                    ? CVN_OK
                    : err_set(err, CVN_EMEM, "no memory to write checkpoints");
-    if (code == CVN_OK)
-        code = file_make_folder(run, err);
-    if (code == CVN_OK)
-        code = file_make_folder(writer->folder, err);
-    if (code == CVN_OK)
-        code = take_lock(writer, err);
-    if (code == CVN_OK)
-        code = checkpoint_remove_partial(writer->folder, err);
-    if (code == CVN_OK)
-        code = checkpoint_set_aside(writer->folder, step, err);
-    if (code == CVN_OK)
-        code = checkpoint_sync(writer->folder, err);
+    if (code == CVN_OK && is_first(writer))
+        code = prepare_folder(writer, run, step, err);
+    if (options->cluster)
+        code = cluster_together(options->cluster, CLUSTER_SAVES, code, err);
     if (code != CVN_OK) {
         checkpoint_writer_free(writer);
         return NULL;
@@ -119,8 +135,51 @@ static void free_state(CheckpointWriter *writer)
         free((void *)(uintptr_t)writer->state.tensor[i].name);
     free(writer->state.tensor);
     free((void *)(uintptr_t)writer->state.config);
+    if (writer->state.shards)
+        free(writer->shards.slice);
+    writer->shards = (CheckpointShards){0};
     writer->state = (CheckpointState){0};
     writer->copy = NULL;
+}
+
+static size_t slice_bytes(const CheckpointState *state, const CheckpointSlice *slice)
+{
+    return cvn_dtype_bytes(state->tensor[slice->tensor].type.dtype,
+                           region_elements(&slice->at.region));
+}
+
+/* Bytes of a copy: of the tensors, or of the slices of them that are here. */
+static size_t copy_bytes(const CheckpointState *state)
+{
+    size_t bytes = 0;
+    for (int i = 0; !state->shards && i < state->n; i++)
+        bytes += aligned(cvn_type_bytes(&state->tensor[i].type));
+    for (int i = 0; state->shards && i < state->shards->n_slices; i++)
+        bytes += aligned(slice_bytes(state, &state->shards->slice[i]));
+    return bytes;
+}
+
+/* Slices lie one behind another in the copy, without their padding. */
+static int copy_slices(CheckpointWriter *writer, const CheckpointState *state, cvn_err *err)
+{
+    int n = state->shards->n_slices;
+    size_t at = 0;
+    writer->shards = *state->shards;
+    writer->state.shards = &writer->shards;
+    writer->shards.slice = calloc((size_t)n + 1, sizeof *writer->shards.slice);
+    if (!writer->shards.slice)
+        return err_set(err, CVN_EMEM, "no memory for the slices of a checkpoint");
+    for (int i = 0; i < n; i++) {
+        const CheckpointSlice *from = &state->shards->slice[i];
+        CheckpointSlice *to = &writer->shards.slice[i];
+        *to = *from;
+        to->at = region_packed(&from->at.region);
+        to->data = writer->copy + at;
+        region_copy(&from->at, from->data, &to->at, writer->copy + at,
+                    cvn_dtype_bytes(state->tensor[from->tensor].type.dtype, 1));
+        at += aligned(slice_bytes(state, from));
+    }
+    return CVN_OK;
 }
 
 /* Copies names, config and data. */
@@ -145,11 +204,13 @@ static int copy_state(CheckpointWriter *writer, const CheckpointState *state, si
                                      writer->copy + at};
         if (!tensor->name)
             return err_set(err, CVN_EMEM, "no memory for the names of a checkpoint's tensors");
+        if (state->shards)
+            continue;
         if (n > 0)
             memcpy(tensor->data, state->tensor[i].data, n);
         at += aligned(n);
     }
-    return CVN_OK;
+    return state->shards ? copy_slices(writer, state, err) : CVN_OK;
 }
 
 static void write_and_prune(CheckpointWriter *writer, const CheckpointState *state)
@@ -157,9 +218,15 @@ static void write_and_prune(CheckpointWriter *writer, const CheckpointState *sta
     const CheckpointOptions *options = &writer->options;
     writer->err = (cvn_err){0};
     writer->written = checkpoint_write(writer->folder, state, options, &writer->err) == CVN_OK;
-    if (writer->written && checkpoint_prune(writer->folder, state->step, options->keep_last,
-                                            options->keep_every, &writer->err) == CVN_OK)
-        checkpoint_sync(writer->folder, &writer->err);
+    int code = CVN_OK;
+    if (writer->written && is_first(writer)) {
+        code = checkpoint_prune(writer->folder, state->step, options->keep_last,
+                                options->keep_every, &writer->err);
+        if (code == CVN_OK)
+            code = checkpoint_sync(writer->folder, &writer->err);
+    }
+    if (writer->written && options->cluster)
+        cluster_together(options->cluster, CLUSTER_SAVES, code, &writer->err);
 }
 
 static void *run_thread(void *context)
@@ -199,7 +266,8 @@ int checkpoint_wait(CheckpointWriter *writer, cvn_err *err)
 int checkpoint_poll(CheckpointWriter *writer, int64_t *saved, cvn_err *err)
 {
     int code = CVN_OK;
-    if (writer->running && atomic_load_explicit(&writer->finished, memory_order_acquire))
+    if (writer->running && !writer->options.cluster &&
+        atomic_load_explicit(&writer->finished, memory_order_acquire))
         code = checkpoint_wait(writer, err);
     if (saved)
         *saved = writer->saved;
@@ -208,26 +276,28 @@ int checkpoint_poll(CheckpointWriter *writer, int64_t *saved, cvn_err *err)
 
 int checkpoint_save(CheckpointWriter *writer, const CheckpointState *state, cvn_err *err)
 {
-    size_t bytes = 0;
     int code = checkpoint_wait(writer, err);
     if (code != CVN_OK)
         return code;
-    for (int i = 0; i < state->n; i++)
-        bytes += aligned(cvn_type_bytes(&state->tensor[i].type));
-    if (bytes > writer->options.copy_limit) {
-        write_and_prune(writer, state);
-        return take_result(writer, state->step, err);
-    }
-    if ((code = copy_state(writer, state, bytes, err)) != CVN_OK) {
+    size_t bytes = copy_bytes(state);
+    bool copies = bytes <= writer->options.copy_limit;
+    if (copies)
+        code = copy_state(writer, state, bytes, err);
+    if (writer->options.cluster)
+        code = cluster_together(writer->options.cluster, CLUSTER_SAVES, code, err);
+    if (code) {
         free_state(writer);
         return code;
     }
+    if (!copies) {
+        write_and_prune(writer, state);
+        return take_result(writer, state->step, err);
+    }
     atomic_store_explicit(&writer->finished, false, memory_order_relaxed);
-    int refused = pthread_create(&writer->thread, NULL, run_thread, writer);
-    if (refused != 0) {
+    if (pthread_create(&writer->thread, NULL, run_thread, writer) != 0) {
+        write_and_prune(writer, &writer->state);
         free_state(writer);
-        return err_set(err, CVN_EMEM, "cannot start a thread to write a checkpoint: %s",
-                       strerror(refused));
+        return take_result(writer, state->step, err);
     }
     writer->running = true;
     return CVN_OK;

@@ -46,7 +46,9 @@ typedef struct TrainConfig {
     const char *dtype;      /* of what enters products: "f32", "bf16" */
     const char *remat;      /* "auto", "none", "selective", "block" */
     int64_t memory;         /* most bytes; 0: what is free */
-    int64_t threads;        /* 0: one per core */
+    int64_t threads;        /* per device; 0: one per core, divided among the devices */
+    const char *mesh;       /* "data=2,model=2"; NULL or "": one device */
+    const char *layout;     /* how the model lies on the mesh */
     const char *packing;    /* "auto", "stream", "whole", "one" */
     const char *cache;      /* folder of tokenised data; NULL: the user's cache */
     double validation;      /* part of the data that is held back */

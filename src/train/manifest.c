@@ -46,15 +46,15 @@ static json_t *files_json(const Manifest *manifest)
 }
 
 /* The text of a manifest without its last line; NULL when memory ran out. */
-static char *text_of(const Manifest *manifest, json_t *config)
+static char *text_of(const Manifest *manifest, json_t *config, json_t *mesh)
 {
     char seed[24];
     snprintf(seed, sizeof seed, "%" PRIu64, manifest->seed);
     json_t *root =
-        json_pack("{s:s, s:i, s:I, s:I, s:I, s:s, s:O*, s:o}", "format", FORMAT, "version",
-                  MANIFEST_VERSION, "step", (json_int_t)manifest->step, "tokens",
+        json_pack("{s:s, s:i, s:I, s:I, s:I, s:s, s:O*, s:O*, s:o}", "format", FORMAT, "version",
+                  mesh ? MANIFEST_VERSION : 1, "step", (json_int_t)manifest->step, "tokens",
                   (json_int_t)manifest->tokens, "position", (json_int_t)manifest->position, "seed",
-                  seed, "config", config, "files", files_json(manifest));
+                  seed, "config", config, "mesh", mesh, "files", files_json(manifest));
     char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(root);
     return text;
@@ -63,12 +63,17 @@ static char *text_of(const Manifest *manifest, json_t *config)
 int manifest_write(const Manifest *manifest, const char *folder, cvn_err *err)
 {
     StrBuf out = {0};
-    json_t *config = NULL;
+    json_t *config = NULL, *mesh = NULL;
     int code = CVN_EMEM;
     if (manifest->config && !(config = json_object_parse("config of the run", manifest->config,
                                                          strlen(manifest->config), err)))
         return CVN_EFORMAT;
-    char *path = file_join(folder, MANIFEST_NAME), *text = text_of(manifest, config);
+    if (manifest->mesh && !(mesh = json_object_parse("mesh of the run", manifest->mesh,
+                                                     strlen(manifest->mesh), err))) {
+        json_decref(config);
+        return CVN_EFORMAT;
+    }
+    char *path = file_join(folder, MANIFEST_NAME), *text = text_of(manifest, config, mesh);
     if (text && path) {
         size_t n = strlen(text) - 2; /* without "\n}" */
         strbuf_add(&out, text, n);
@@ -80,6 +85,7 @@ int manifest_write(const Manifest *manifest, const char *folder, cvn_err *err)
         err_set(err, CVN_EMEM, "no memory to write '%s/" MANIFEST_NAME "'", folder);
     strbuf_free(&out);
     json_decref(config);
+    json_decref(mesh);
     free(text);
     free(path);
     return code;
@@ -142,12 +148,21 @@ static int parse_files(Manifest *manifest, const char *path, const json_t *files
     return CVN_OK;
 }
 
+/* NULL for no object, or when memory ran out. */
+static const char *text_in(Arena *arena, const json_t *object)
+{
+    char *text = object ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
+    const char *copy = text ? arena_string(arena, text) : NULL;
+    free(text);
+    return copy;
+}
+
 static int parse_root(Manifest *manifest, const char *path, json_t *root, Arena *arena,
                       cvn_err *err)
 {
     const char *format = json_string_value(json_object_get(root, "format"));
     json_int_t version = json_integer_value(json_object_get(root, "version"));
-    const json_t *config = json_object_get(root, "config");
+    const json_t *config = json_object_get(root, "config"), *mesh = json_object_get(root, "mesh");
     if (!format || strcmp(format, FORMAT) != 0)
         return err_set(err, CVN_EFORMAT, "'%s' is no manifest of a checkpoint", path);
     if (version < 1 || version > MANIFEST_VERSION)
@@ -159,13 +174,13 @@ static int parse_root(Manifest *manifest, const char *path, json_t *root, Arena 
         !count_of(root, "position", &manifest->position) || !seed_of(root, &manifest->seed))
         return err_set(err, CVN_EFORMAT,
                        "'%s': step, tokens, position and seed must be whole numbers from 0", path);
-    if (config && !json_is_object(config))
-        return err_set(err, CVN_EFORMAT, "'%s': \"config\" is no object", path);
-    char *text = config ? json_dumps(config, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
-    if (config && !text)
+    if ((config && !json_is_object(config)) || (mesh && !json_is_object(mesh)))
+        return err_set(err, CVN_EFORMAT, "'%s': \"%s\" is no object", path,
+                       mesh && !json_is_object(mesh) ? "mesh" : "config");
+    manifest->config = text_in(arena, config);
+    manifest->mesh = text_in(arena, mesh);
+    if ((config && !manifest->config) || (mesh && !manifest->mesh))
         return err_set(err, CVN_EMEM, "no memory for the config in '%s'", path);
-    manifest->config = text ? arena_string(arena, text) : NULL;
-    free(text);
     return parse_files(manifest, path, json_object_get(root, "files"), arena, err);
 }
 

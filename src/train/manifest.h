@@ -10,6 +10,7 @@
  *     "position": 32000,               rows of data taken
  *     "seed": "42",                    unsigned 64-bit, as text: JSON's readers lose bits above 2^53
  *     "config": {…},                   the options of the run, as given
+ *     "mesh": {…},                     where the tensors lie in slices (checkpoint_shards.h)
  *     "files": [{"name": "model.safetensors", "bytes": 60816, "crc32c": "e3069283"}, …],
  *     "checksum": "c1d04330"           CRC-32C of every byte before the comma that precedes this key
  *   }
@@ -26,7 +27,8 @@
 #include <stdint.h>
 
 #define MANIFEST_NAME "manifest.json"
-enum { MANIFEST_VERSION = 1 };
+/* 2 where there is a "mesh": a reader of version 1 would find nothing to read. */
+enum { MANIFEST_VERSION = 2 };
 
 typedef struct ManifestFile {
     const char *name; /* in the checkpoint's folder; the arena's */
@@ -40,6 +42,7 @@ typedef struct Manifest {
     int64_t position;   /* rows of data taken */
     uint64_t seed;      /* of the run's random numbers */
     const char *config; /* JSON object as text, or NULL; the arena's */
+    const char *mesh;   /* JSON object as text, or NULL: tensors are whole; the arena's */
     ManifestFile *file; /* [n]; the arena's */
     size_t n;
 } Manifest;

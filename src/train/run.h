@@ -14,6 +14,7 @@
 #ifndef CVN_TRAIN_RUN_H
 #define CVN_TRAIN_RUN_H
 
+#include "comm/cluster.h"
 #include "train/config.h"
 #include "train/metrics.h"
 
@@ -36,6 +37,8 @@ typedef struct TrainEvents {
        as a warning. */
     int (*sample)(void *context, const char *folder, const char *prompt, char **text, cvn_err *err);
     const volatile int *stop; /* nonzero: end after the current step; or NULL */
+    Cluster
+        *cluster; /* the processes that run it together, of which the first tells; or NULL: alone */
 } TrainEvents;
 
 typedef struct TrainResult {

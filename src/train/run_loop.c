@@ -126,6 +126,22 @@ static void sample(Run *r, const char *folder)
     free(text);
 }
 
+/* The model, or the adapters, into the run's folder; of a mesh by way of the checkpoint. */
+static int export_result(Run *r, cvn_err *err)
+{
+    SaveOptions save = {.dtype = r->export_dtype, .force = true};
+    if (r->lora.rank == 0 && !r->trainer.mesh)
+        return train_state_export(&r->trainer.state, &r->model, r->export_dtype, r->out, NULL, err);
+    Checkpoint last;
+    int code = checkpoint_find(&last, r->out, state_of(r)->step, NULL, NULL, err);
+    if (code == CVN_OK) {
+        code = r->lora.rank > 0 ? checkpoint_export_adapter(&last, r->out, true, err)
+                                : checkpoint_export(&last, r->out, &save, err);
+        checkpoint_close(&last);
+    }
+    return code;
+}
+
 static void sample_checkpoint(Run *r)
 {
     cvn_err err = {0};
@@ -137,6 +153,13 @@ static void sample_checkpoint(Run *r)
         return;
     }
     int64_t step = state_of(r)->step;
+    if (r->trainer.mesh) { /* slices are no model that could say something */
+        if (export_result(r, &err))
+            run_warn(r, "no text at step %" PRId64 ": %s", step, err.message);
+        else
+            sample(r, r->out);
+        return;
+    }
     snprintf(folder, sizeof folder, "%s/checkpoints/step-%08" PRId64, r->out, step);
     sample(r, folder);
 }
@@ -256,20 +279,6 @@ static bool is_stopped(const Run *r)
     int64_t here = r->trainer.state.saved.step - r->first;
     return (r->events->stop && *r->events->stop) ||
            (r->config.stop_after > 0 && here >= r->config.stop_after);
-}
-
-/* The model, or the adapters, into the run's folder. */
-static int export_result(Run *r, cvn_err *err)
-{
-    if (r->lora.rank == 0)
-        return train_state_export(&r->trainer.state, &r->model, r->export_dtype, r->out, NULL, err);
-    Checkpoint last;
-    int code = checkpoint_find(&last, r->out, state_of(r)->step, NULL, NULL, err);
-    if (code == CVN_OK) {
-        code = checkpoint_export_adapter(&last, r->out, true, err);
-        checkpoint_close(&last);
-    }
-    return code;
 }
 
 /* The last checkpoint, the model as a folder, a last text and the report. */

@@ -238,6 +238,9 @@ static TrainerOptions trainer_options(const Run *r)
                             .schedule = schedule_of(c),
                             .lora = r->lora,
                             .threads = (int)c->threads,
+                            .mesh = c->mesh,
+                            .layout = c->layout,
+                            .cluster = r->events->cluster,
                             .memory_limit = (size_t)c->memory};
 }
 
@@ -262,11 +265,11 @@ static int open_trainer(Run *r, cvn_err *err)
     TrainState *state = &r->trainer.state;
     state->saved.seed = (uint64_t)c->seed;
     if (r->has_init)
-        code = train_state_from_model(state, &r->init, err);
+        code = trainer_from_model(&r->trainer, &r->init, err);
     if (code == CVN_OK && r->has_from)
-        code = checkpoint_restore(&r->from, &state->saved, err);
+        code = trainer_restore(&r->trainer, &r->from, err);
     else if (code == CVN_OK && (!r->has_init || c->lora))
-        code = train_state_random(state, (uint64_t)c->seed, err);
+        code = trainer_random(&r->trainer, (uint64_t)c->seed, err);
     if (code == CVN_OK && r->has_from) {
         checkpoint_close(&r->from); /* or its space on the disk is held while the run lasts */
         r->has_from = false;
@@ -310,6 +313,7 @@ static int measure_peak(Run *r, cvn_err *err)
     int code = ceilings_measure(r->trainer.device->pool, &ceilings, err);
     bool f32 = r->trainer.options.compute == CVN_F32;
     r->peak = code ? 0 : f32 ? ceilings.flops_f32 : ceilings.flops_bf16;
+    r->peak *= trainer_devices(&r->trainer);
     return code;
 }
 

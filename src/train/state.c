@@ -100,6 +100,11 @@ int train_state_init(TrainState *s, const LlamaConfig *config, const TrainStateO
     int code = describe(s, config, options, err);
     if (code)
         return code;
+    if (options->elsewhere) {
+        s->updates = arena_array(&s->arena, 1, sizeof *s->updates);
+        s->saved.tensor[s->saved.n - 1].data = s->updates;
+        return CVN_OK;
+    }
     void *block = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (block == MAP_FAILED)
         return err_set(err, CVN_EMEM, "no memory for %zu bytes of weights and optimizer state",

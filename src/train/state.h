@@ -43,6 +43,7 @@ typedef struct TrainStateOptions {
     OptimizerKind optimizer;
     LoraOptions lora; /* rank 0: every weight is trained */
     cvn_dtype frozen; /* with LoRA: type of the weights, f32 or bf16 */
+    bool elsewhere;   /* the tensors have their data on a mesh: only that of the last is here */
 } TrainStateOptions;
 
 /* Bytes of the block that train_state_init would allocate. */

@@ -64,7 +64,19 @@ static int compile_one(Trainer *t, TrainGraph kind, RematPolicy remat, TrainProg
     cvn_graph *g = train_graph(kind, &t->config, &step, err);
     if (!g)
         return err->code;
-    int code = cache_get(&t->cache, g, &program->plan, err);
+    int code = CVN_OK;
+    if (t->mesh) {
+        cvn_graph *local;
+        if (!program->mesh)
+            program->mesh = arena_alloc(&t->arena, sizeof *program->mesh);
+        train_mesh_step_free(program->mesh); /* of another policy */
+        code = train_mesh_cut(t->mesh, g, program->mesh, &local, err);
+        cvn_graph_free(g);
+        if (code)
+            return code;
+        g = local;
+    }
+    code = cache_get(&t->cache, g, &program->plan, err);
     cvn_graph_free(g);
     return code;
 }
@@ -114,9 +126,28 @@ static void bind(Trainer *t, TrainProgram *program, bool slots, bool accumulator
     }
 }
 
+/* Of a mesh only the inputs are given by the host. */
+static int bind_mesh(Trainer *t, TrainProgram *program, cvn_err *err)
+{
+    const Plan *plan = program->plan;
+    if (!plan)
+        return CVN_OK;
+    program->param = arena_array(&t->arena, (size_t)plan->n_parameters, sizeof(void *));
+    program->output = arena_array(&t->arena, (size_t)plan->n_outputs, sizeof(void *));
+    for (int i = 0; i < plan->n_parameters; i++) {
+        if (strcmp(plan->parameter[i].name, "tokens") == 0)
+            program->tokens = i;
+        program->param[i] = named_scalar(t, plan->parameter[i].name);
+    }
+    return train_mesh_bind(t->mesh, plan, program->mesh, &t->arena, err);
+}
+
 static TrainStateOptions state_options(const TrainerOptions *o)
 {
-    return (TrainStateOptions){o->optimizer.kind, o->lora, o->compute};
+    return (TrainStateOptions){.optimizer = o->optimizer.kind,
+                               .lora = o->lora,
+                               .frozen = o->compute,
+                               .elsewhere = o->mesh != NULL};
 }
 
 static size_t largest_arena(const Trainer *t)
@@ -149,6 +180,11 @@ static int check_memory(Trainer *t, cvn_err *err)
     if (code)
         return code;
     t->accumulator_bytes = accumulator_bytes(t->update.plan);
+    if (t->mesh) {
+        state = train_mesh_state_bytes(t->mesh);
+        t->accumulator_bytes = train_mesh_sum_bytes(t->mesh);
+        arena *= (size_t)t->mesh->n_local;
+    }
     t->bytes = state + t->accumulator_bytes + arena;
     if (t->bytes <= t->options.memory_limit)
         return CVN_OK;
@@ -189,6 +225,10 @@ static int compile_within(Trainer *t, cvn_err *err)
 static int allocate(Trainer *t, cvn_err *err)
 {
     TrainStateOptions options = state_options(&t->options);
+    if (t->mesh) {
+        int rc = train_mesh_allocate(t->mesh, largest_arena(t), err);
+        return rc ? rc : train_mesh_shards(t->mesh, &t->state.saved, &t->state.saved.shards, err);
+    }
     int code = train_state_init(&t->state, &t->config, &options, err);
     if (code == CVN_OK)
         code = device_reserve(t->device, largest_arena(t), err);
@@ -208,11 +248,38 @@ int trainer_check(const LlamaConfig *config, const TrainerOptions *options, cvn_
     int code = check_options(&t.options, config, err);
     if (t.options.memory_limit == 0)
         t.options.memory_limit = trainer_memory_available();
-    return code ? code : check_memory(&t, err);
+    /* What a device of a mesh holds is known when the step was cut. */
+    bool mesh = options->mesh && *options->mesh;
+    return code || mesh ? code : check_memory(&t, err);
+}
+
+/* The devices, and on which of them the state lies. */
+static int open_devices(Trainer *t, cvn_err *err)
+{
+    const TrainerOptions *o = &t->options;
+    if (!o->mesh) {
+        t->device = device_new(o->threads, NULL, err);
+        return t->device ? CVN_OK : err->code;
+    }
+    if (o->lora.rank > 0)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "adapters are trained on one device; leave out --mesh, or --lora");
+    TrainStateOptions options = state_options(o);
+    int code = train_state_init(&t->state, &t->config, &options, err);
+    if (code)
+        return code;
+    t->mesh = arena_alloc(&t->arena, sizeof *t->mesh);
+    code = train_mesh_open(t->mesh, &t->config, &t->state, o->optimizer.kind, accumulates(o),
+                           o->mesh, o->layout ? o->layout : "2d", o->cluster, o->threads, err);
+    if (code == CVN_OK)
+        t->device = group_device(t->mesh->group, 0);
+    return code;
 }
 
 static int open_parts(Trainer *t, cvn_err *err)
 {
+    if (t->options.mesh && !*t->options.mesh)
+        t->options.mesh = NULL;
     int code = check_options(&t->options, &t->config, err);
     if (code == CVN_OK)
         code = arena_init(&t->arena, err);
@@ -220,9 +287,9 @@ static int open_parts(Trainer *t, cvn_err *err)
         return code;
     if (t->options.memory_limit == 0)
         t->options.memory_limit = trainer_memory_available();
-    t->device = device_new(t->options.threads, NULL, err);
-    if (!t->device)
-        return err->code;
+    code = open_devices(t, err);
+    if (code)
+        return code;
     CompileOptions compile = {.backend = t->device->backend,
                               .n_threads = device_threads(t->device),
                               .dump_dir = t->options.dump_dir};
@@ -236,6 +303,11 @@ static int open_parts(Trainer *t, cvn_err *err)
     if (code == CVN_OK)
         code = allocate(t, err);
     if (code)
+        return code;
+    TrainProgram *program[] = {&t->step, &t->gradient, &t->update, &t->evaluate};
+    for (int i = 0; t->mesh && i < 4 && code == CVN_OK; i++)
+        code = bind_mesh(t, program[i], err);
+    if (t->mesh)
         return code;
     bind(t, &t->step, true, false);
     bind(t, &t->gradient, false, true);
@@ -258,11 +330,45 @@ void trainer_close(Trainer *t)
 {
     if (t->accumulators)
         munmap(t->accumulators, t->accumulator_bytes);
+    TrainProgram *program[] = {&t->step, &t->gradient, &t->update, &t->evaluate};
+    for (int i = 0; i < 4; i++)
+        if (program[i]->mesh)
+            train_mesh_step_free(program[i]->mesh);
     cache_free(&t->cache);
-    device_free(t->device);
+    if (t->mesh)
+        train_mesh_close(t->mesh);
+    else
+        device_free(t->device);
     train_state_free(&t->state);
     arena_free(&t->arena);
     *t = (Trainer){0};
+}
+
+int trainer_devices(const Trainer *t)
+{
+    return t->mesh ? t->mesh->mesh.n_devices : 1;
+}
+
+int trainer_random(Trainer *t, uint64_t seed, cvn_err *err)
+{
+    if (t->mesh)
+        return train_mesh_fill(t->mesh, &t->state.params, init_fill, &seed, err);
+    return train_state_random(&t->state, seed, err);
+}
+
+int trainer_from_model(Trainer *t, const IoModel *model, cvn_err *err)
+{
+    if (t->mesh)
+        return train_mesh_fill(t->mesh, &t->state.params, save_fill_model, (void *)(uintptr_t)model,
+                               err);
+    return train_state_from_model(&t->state, model, err);
+}
+
+int trainer_restore(Trainer *t, const Checkpoint *checkpoint, cvn_err *err)
+{
+    if (t->mesh)
+        return train_mesh_restore(t->mesh, checkpoint, &t->state.saved, err);
+    return checkpoint_restore(checkpoint, &t->state.saved, err);
 }
 
 /* On the rows from number `first` on; batch is NULL for a program without. */
@@ -275,6 +381,9 @@ static int run(Trainer *t, TrainProgram *program, const TrainBatch *batch, int64
         program->param[program->tokens + 1] = batch->targets + at;
         program->param[program->tokens + 2] = batch->starts + at;
     }
+    if (t->mesh)
+        return train_mesh_run(t->mesh, program->plan, program->mesh, program->param,
+                              program->output, err);
     return executor_run(t->device, program->plan, program->param, program->output, err);
 }
 
@@ -287,7 +396,9 @@ static int run_accumulated(Trainer *t, const TrainBatch *batch, cvn_err *err)
         code = run(t, &t->gradient, batch, i, err);
     if (code == CVN_OK)
         code = run(t, &t->update, NULL, 0, err);
-    if (code)
+    if (code && t->mesh)
+        train_mesh_clear_sums(t->mesh);
+    else if (code)
         memset(t->accumulators, 0, t->accumulator_bytes);
     return code;
 }

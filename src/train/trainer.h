@@ -1,5 +1,5 @@
 /*
- * A model in training on one device: its state, its compiled steps, and the memory they share.
+ * A model in training, on one device or a mesh of them (mesh.h): its state, its compiled steps, and the memory they share.
  *
  *     Trainer t;
  *     trainer_open(&t, &config, &options, &err);       compiles, says what does not fit, allocates
@@ -18,6 +18,7 @@
 
 #include "compile/cache.h"
 #include "cpu/executor.h"
+#include "train/mesh.h"
 #include "train/schedule.h"
 #include "train/state.h"
 #include "train/step.h"
@@ -32,7 +33,10 @@ typedef struct TrainerOptions {
     OptimizerOptions optimizer;
     Schedule schedule;
     LoraOptions lora;     /* rank 0: every weight is trained */
-    int threads;          /* 0: what the machine allows */
+    int threads;          /* per device; 0: what the machine allows */
+    const char *mesh;     /* "data=2,model=2"; NULL or "": one device */
+    const char *layout;   /* how the model lies on the mesh */
+    Cluster *cluster;     /* processes that the mesh is spread over, or NULL; borrowed */
     size_t memory_limit;  /* bytes of everything together; 0: what the machine has free now */
     bool evaluates;       /* trainer_evaluate will be called */
     const char *dump_dir; /* graphs and plans are written there; NULL: nowhere */
@@ -44,20 +48,22 @@ typedef struct TrainProgram {
     void **param;     /* [plan->n_parameters] */
     void **output;    /* [plan->n_outputs] */
     int tokens;       /* index of "tokens" among the parameters; "targets" and "starts" follow */
+    MeshStep *mesh;   /* on a mesh, the tables of its devices; `param` then has only the inputs */
 } TrainProgram;
 
 typedef struct Trainer {
     LlamaConfig config;
     TrainerOptions options; /* with the defaults filled in, and the policy that was chosen */
-    TrainState state;       /* owned */
-    Device *device;         /* owned */
+    TrainState state;       /* owned; on a mesh without the data of its tensors */
+    TrainMesh *mesh;        /* owned; NULL: one device */
+    Device *device;         /* owned; on a mesh borrowed from it, the first one here */
     Cache cache;            /* owned: the plans */
     Arena arena;            /* owned: tables */
     TrainProgram step, gradient, update, evaluate; /* step, or gradient and update */
     void *accumulators;                            /* owned mapping; NULL without micro-batches */
     size_t accumulator_bytes;                      /* of it */
     float scalar[OPTIMIZER_MAX_SCALARS];           /* of the step that runs */
-    size_t bytes;                                  /* of state, accumulators and plans together */
+    size_t bytes; /* of state, accumulators and plans together, in this process */
 } Trainer;
 
 /* What a step was. */
@@ -80,6 +86,14 @@ int trainer_open(Trainer *trainer, const LlamaConfig *config, const TrainerOptio
 
 /* Safe after a failed open and on {0}. */
 void trainer_close(Trainer *trainer);
+
+/* Weights: drawn from a seed; of a model (train_state_from_model); or everything, from a checkpoint. */
+int trainer_random(Trainer *trainer, uint64_t seed, cvn_err *err);
+int trainer_from_model(Trainer *trainer, const IoModel *model, cvn_err *err);
+int trainer_restore(Trainer *trainer, const Checkpoint *checkpoint, cvn_err *err);
+
+/* Devices in all processes. */
+int trainer_devices(const Trainer *trainer);
 
 /* Rows to learn from, as data_fill gives them: [rows, seq] each. Borrowed while a step runs. */
 typedef struct TrainBatch {

@@ -1,0 +1,291 @@
+#include "train/mesh.h"
+
+#include "cpu/registry.h"
+#include "graph/simplify.h"
+#include "shard/layouts.h"
+#include "shard/reshard.h"
+#include "train/step.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static size_t padded(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/* ---- what stays on the devices ---- */
+
+static void add_tensor(TrainMesh *m, const char *name, const cvn_type *type)
+{
+    *map_put(&m->by_name, name, strlen(name), NULL) = (uint64_t)m->n;
+    m->tensor[m->n++] = (MeshTensor){.type = *type};
+}
+
+/* In the order of the state, under the names that graphs use. */
+static void list_tensors(TrainMesh *m, const TrainState *state, OptimizerKind optimizer,
+                         bool accumulates)
+{
+    size_t most = (size_t)state->saved.n + (size_t)state->n_weights + 1;
+    m->tensor = arena_array(&m->arena, most, sizeof *m->tensor);
+    map_init(&m->by_name, &m->arena);
+    for (int i = 0; i < state->n_weights; i++)
+        add_tensor(m, state->params.param[i].name, &state->saved.tensor[i].type);
+    for (int i = 0; i < state->n_weights; i++) {
+        const Param *p = &state->params.param[i];
+        OptimizerSlot slot[OPTIMIZER_MAX_SLOTS];
+        int n = optimizers[optimizer].slots(p, slot);
+        for (int k = 0; k < n; k++)
+            add_tensor(m, arena_printf(&m->arena, "%s.%s", slot[k].name, p->name), &slot[k].type);
+    }
+    m->n_state = m->n;
+    for (int i = 0; i < state->n_weights && accumulates; i++)
+        add_tensor(m, arena_printf(&m->arena, "sum.%s", state->params.param[i].name),
+                   &state->saved.tensor[i].type);
+    const cvn_type total = CVN_TYPE(CVN_F32, TRAIN_TOTALS);
+    if (accumulates)
+        add_tensor(m, "total", &total);
+}
+
+static MeshTensor *find_tensor(const TrainMesh *m, const char *name)
+{
+    const uint64_t *at = map_get(&m->by_name, name, strlen(name));
+    return at ? &m->tensor[*at] : NULL;
+}
+
+int train_mesh_open(TrainMesh *m, const LlamaConfig *config, const TrainState *state,
+                    OptimizerKind optimizer, bool accumulates, const char *spec, const char *layout,
+                    Cluster *cluster, int threads, cvn_err *err)
+{
+    *m = (TrainMesh){.config = *config, .cluster = cluster};
+    int code = arena_init(&m->arena, err);
+    if (code == CVN_OK)
+        code = mesh_parse(&m->mesh, spec, &m->arena, err);
+    if (code)
+        return code;
+    int n_ranks = cluster ? cluster_size(cluster) : 1;
+    if (m->mesh.n_devices % n_ranks)
+        return err_set(err, CVN_EINVAL,
+                       "a mesh of %d devices cannot be divided among %d processes; start as many "
+                       "processes as there are devices, or a divisor of that",
+                       (int)m->mesh.n_devices, n_ranks);
+    m->spec = arena_string(&m->arena, spec);
+    m->layout = arena_string(&m->arena, layout);
+    list_tensors(m, state, optimizer, accumulates);
+    m->n_local = m->mesh.n_devices / n_ranks;
+    m->comm = comm_new(m->n_local, cluster ? cluster_transport(cluster) : NULL, err);
+    if (!m->comm)
+        return err->code;
+    m->first = comm_first(m->comm);
+    m->group = group_new(m->comm, threads, cpu_backend(), err);
+    if (!m->group)
+        return err->code;
+    if (cluster)
+        cluster_set_comm(cluster, m->comm);
+    return CVN_OK;
+}
+
+void train_mesh_close(TrainMesh *m)
+{
+    if (m->block)
+        munmap(m->block, m->block_bytes);
+    if (m->cluster)
+        cluster_set_comm(m->cluster, NULL);
+    group_free(m->group);
+    comm_free(m->comm);
+    arena_free(&m->arena);
+    *m = (TrainMesh){0};
+}
+
+/* ---- graphs ---- */
+
+/* Numbers are the same everywhere; tokens, and whatever else a graph has per token, are split as the layout says. */
+static int mark(TrainMesh *m, cvn_graph *g, cvn_err *err)
+{
+    const cvn_spec *batch = NULL;
+    for (int i = 0; i < g->n_parameters; i++)
+        if (strcmp(g->parameter[i]->def->attr.name, "tokens") == 0)
+            batch = g->parameter[i]->spec;
+    for (int i = 0; i < g->n_parameters; i++) {
+        cvn_value *v = g->parameter[i];
+        const MeshTensor *t = find_tensor(m, v->def->attr.name);
+        if (t && t->known) {
+            cvn_spec spec;
+            int code = sharding_to_spec(&m->mesh, &t->sharding, &g->arena, &spec, err);
+            if (code)
+                return code;
+            cvn_mark_sharding(g, v, &spec);
+        } else if (v->type.rank < 2 && (!t || strcmp(v->def->attr.name, "total") == 0)) {
+            cvn_mark_sharding(g, v, &(cvn_spec){.rank = v->type.rank});
+        } else if (!t && !v->spec && batch && v->type.rank == batch->rank) {
+            cvn_mark_sharding(g, v, batch);
+        }
+    }
+    for (int i = 0; i < g->n_outputs; i++)
+        if (!g->output[i].into)
+            cvn_mark_sharding(g, g->output[i].value,
+                              &(cvn_spec){.rank = g->output[i].value->type.rank});
+    return cvn_graph_check(g, err);
+}
+
+/* What the first graph with a tensor finds is how it lies from then on. */
+static int take_shardings(TrainMesh *m, const cvn_graph *g, const PartitionReport *report,
+                          cvn_err *err)
+{
+    for (int i = 0; i < report->n_parameters; i++) {
+        const PartitionTensor *p = &report->parameter[i];
+        const char *name = g->parameter[i]->def->attr.name;
+        MeshTensor *t = find_tensor(m, name);
+        if (!t)
+            continue;
+        if (t->known && !sharding_same(&t->sharding, &p->sharding))
+            return err_set(err, CVN_EUNSUPPORTED,
+                           "layout %s would hold %s differently in different steps", m->layout,
+                           name);
+        t->known = true;
+        t->sharding = p->sharding;
+        t->local = p->local;
+    }
+    return CVN_OK;
+}
+
+int train_mesh_cut(TrainMesh *m, cvn_graph *g, MeshStep *step, cvn_graph **local, cvn_err *err)
+{
+    ShardResult result;
+    *local = NULL;
+    int code = graph_simplify(g, NULL, err);
+    if (code == CVN_OK)
+        code = llama_mark(g, &m->config, &m->mesh, m->layout, err);
+    if (code == CVN_OK)
+        code = mark(m, g, err);
+    if (code == CVN_OK)
+        code = shard_propagate(g, &m->mesh, &result, err);
+    if (code)
+        return code;
+    code = shard_partition(g, &m->mesh, &result, local, &step->report, err);
+    shard_result_free(&result);
+    if (code)
+        return code;
+    code = take_shardings(m, *local, &step->report, err);
+    if (code) {
+        cvn_graph_free(*local);
+        *local = NULL;
+    }
+    return code;
+}
+
+void train_mesh_step_free(MeshStep *step)
+{
+    partition_report_free(&step->report);
+    *step = (MeshStep){0};
+}
+
+/* ---- memory ---- */
+
+static size_t bytes_of(const TrainMesh *m, int first, int end)
+{
+    size_t sum = 0;
+    for (int i = first; i < end; i++)
+        sum += m->tensor[i].known ? padded(cvn_type_bytes(&m->tensor[i].local)) : 0;
+    return sum * (size_t)m->n_local;
+}
+
+size_t train_mesh_state_bytes(const TrainMesh *m)
+{
+    return bytes_of(m, 0, m->n_state);
+}
+
+size_t train_mesh_sum_bytes(const TrainMesh *m)
+{
+    return bytes_of(m, m->n_state, m->n);
+}
+
+int train_mesh_allocate(TrainMesh *m, size_t arena_bytes, cvn_err *err)
+{
+    for (int i = 0; i < m->n; i++)
+        if (!m->tensor[i].known)
+            return err_set(err, CVN_EUNSUPPORTED, "a tensor of the state is in no step");
+    size_t bytes = bytes_of(m, 0, m->n);
+    void *block =
+        mmap(NULL, bytes + 64, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block == MAP_FAILED)
+        return err_set(err, CVN_EMEM, "no memory for %zu bytes of weights and optimizer state",
+                       bytes);
+    m->block = block;
+    m->block_bytes = bytes + 64;
+    m->data = arena_array(&m->arena, (size_t)(m->n_local * m->n), sizeof *m->data);
+    char *at = m->block;
+    for (int i = 0; i < m->n_local * m->n; i++) {
+        m->data[i] = at;
+        at += padded(cvn_type_bytes(&m->tensor[i % m->n].local));
+    }
+    int code = CVN_OK;
+    for (int d = 0; d < m->n_local && code == CVN_OK; d++)
+        code = device_reserve(group_device(m->group, d), arena_bytes, err);
+    return code;
+}
+
+void train_mesh_clear_sums(TrainMesh *m)
+{
+    for (int i = 0; i < m->n_local * m->n; i++)
+        if (i % m->n >= m->n_state)
+            memset(m->data[i], 0, cvn_type_bytes(&m->tensor[i % m->n].local));
+}
+
+int train_mesh_fill(TrainMesh *m, const ParamList *params, SaveFill fill, void *context,
+                    cvn_err *err)
+{
+    int code = CVN_OK;
+    for (int d = 0; d < m->n_local; d++)
+        for (int i = 0; i < params->n && code == CVN_OK; i++) {
+            const MeshTensor *t = &m->tensor[i];
+            float *shard = m->data[d * m->n + i];
+            const Region all = region_whole(&t->type);
+            const RegionArray whole = region_packed(&all);
+            const RegionArray part =
+                region_of_shard(&m->mesh, &t->sharding, &t->type, m->first + d);
+            RegionWalk w;
+            region_walk(&w, &part.region, &whole, &part);
+            while (code == CVN_OK && region_next(&w))
+                code = fill(context, &params->param[i], w.a, w.n, shard + w.b, err);
+        }
+    return code;
+}
+
+/* ---- running ---- */
+
+int train_mesh_bind(TrainMesh *m, const Plan *plan, MeshStep *step, Arena *arena, cvn_err *err)
+{
+    size_t np = (size_t)plan->n_parameters, no = (size_t)plan->n_outputs, n = (size_t)m->n_local;
+    step->param = arena_array(arena, n * np, sizeof *step->param);
+    step->output = arena_array(arena, n * no, sizeof *step->output);
+    if (step->report.n_parameters != plan->n_parameters)
+        return err_set(err, CVN_EUNSUPPORTED, "a step lost inputs when it was compiled");
+    for (size_t d = 0; d < n; d++)
+        for (size_t i = 0; i < np; i++) {
+            const uint64_t *at =
+                map_get(&m->by_name, plan->parameter[i].name, strlen(plan->parameter[i].name));
+            step->param[d * np + i] = at ? m->data[d * (size_t)m->n + *at]
+                                         : arena_array(arena, plan->parameter[i].bytes + 1, 1);
+        }
+    return CVN_OK;
+}
+
+int train_mesh_run(TrainMesh *m, const Plan *plan, MeshStep *step, void *const *host, void **output,
+                   cvn_err *err)
+{
+    int np = plan->n_parameters;
+    for (int i = 0; i < np; i++) {
+        const PartitionTensor *p = &step->report.parameter[i];
+        if (find_tensor(m, plan->parameter[i].name))
+            continue;
+        for (int d = 0; d < m->n_local; d++)
+            shard_scatter(&m->mesh, &p->sharding, &p->global, host[i], m->first + d,
+                          step->param[d * np + i]);
+    }
+    int code = group_run(m->group, plan, step->param, step->output, err);
+    if (code == CVN_OK)
+        memcpy(output, step->output, (size_t)plan->n_outputs * sizeof *output);
+    return code;
+}

@@ -1,0 +1,104 @@
+/*
+ * Training on several devices: where the tensors of the state lie, and how a step runs on all.
+ *
+ * The graphs are those of one device (step.h). Each is marked by the layout, cut by the partitioner and compiled
+ * once; all devices run the same plan. The first graph decides how the state lies; in those that follow, what is
+ * known is marked. Slots of the optimizer and sums of gradients are not marked but follow their weights by
+ * propagation.
+ *
+ *     resident    0 … n_state - 1         the state: weights, slots (state.h), in its order
+ *                 n_state … n - 1         with micro-batches: sums of the gradients, and "total"
+ *     inputs      tokens, targets         every device gets its part of the batch
+ *                 scalars                 the same on all
+ *
+ * No process ever holds a tensor whole: weights are drawn, or read, shard by shard. What the report says (loss, norm)
+ * is the same on all devices, so every process of a cluster goes the same way.
+ */
+#ifndef CVN_TRAIN_MESH_H
+#define CVN_TRAIN_MESH_H
+
+#include "comm/cluster.h"
+#include "compile/cache.h"
+#include "cpu/group.h"
+#include "io/save.h"
+#include "shard/partition.h"
+#include "shard/region.h"
+#include "train/checkpoint_shards.h"
+#include "train/state.h"
+
+/* A tensor that stays on the devices from step to step. */
+typedef struct MeshTensor {
+    cvn_type type;     /* of the whole */
+    bool known;        /* a graph has said how it lies: what follows holds */
+    Sharding sharding; /* on the mesh */
+    cvn_type local;    /* of a shard, with its padding */
+} MeshTensor;
+
+typedef struct TrainMesh {
+    Arena arena; /* of all that is no memory of its own */
+    Mesh mesh;
+    const char *spec, *layout; /* as given */
+    LlamaConfig config;
+    Cluster *cluster;   /* borrowed; NULL: all devices are here */
+    Comm *comm;         /* owned */
+    DeviceGroup *group; /* owned: the devices of this process */
+    int n_local, first; /* how many these are, and the number of the first */
+    int n_state, n;     /* resident tensors: of the state, of all */
+    MeshTensor *tensor; /* [n] */
+    Map by_name;        /* name in graphs -> index in tensor */
+    void **data;        /* [n_local * n]: the shards of each device, in block */
+    char *block;        /* owned mapping of block_bytes */
+    size_t block_bytes;
+} TrainMesh;
+
+/* A step, ready to run on the devices of this process. */
+typedef struct MeshStep {
+    PartitionReport report; /* owned */
+    void **param, **output; /* [n_local * parameters], [n_local * outputs] */
+} MeshStep;
+
+/* `state` says which tensors there are; accumulates: sums of gradients too. threads: per device, 0: this machine's,
+   divided among them. */
+int train_mesh_open(TrainMesh *m, const LlamaConfig *config, const TrainState *state,
+                    OptimizerKind optimizer, bool accumulates, const char *spec, const char *layout,
+                    Cluster *cluster, int threads, cvn_err *err);
+
+/* Safe on {0}. */
+void train_mesh_close(TrainMesh *m);
+
+/* The graph of a device, from a whole one, which is changed. The report in *step is to be freed by
+   train_mesh_step_free. */
+int train_mesh_cut(TrainMesh *m, cvn_graph *g, MeshStep *step, cvn_graph **local, cvn_err *err);
+void train_mesh_step_free(MeshStep *step);
+
+/* Bytes of the shards of this process, of the state or of the sums; 0 before a graph was cut. */
+size_t train_mesh_state_bytes(const TrainMesh *m);
+size_t train_mesh_sum_bytes(const TrainMesh *m);
+
+/* Takes the memory of the shards, all 0, and of the devices' arenas. */
+int train_mesh_allocate(TrainMesh *m, size_t arena_bytes, cvn_err *err);
+
+/* The tables of a compiled step. */
+int train_mesh_bind(TrainMesh *m, const Plan *plan, MeshStep *step, Arena *arena, cvn_err *err);
+
+/* Runs it: each device gets its part of host[i] where the plan's parameter i does not stay there; output [outputs of
+   the plan] is where the first device here has its results. */
+int train_mesh_run(TrainMesh *m, const Plan *plan, MeshStep *step, void *const *host, void **output,
+                   cvn_err *err);
+
+/* The sums of gradients are 0 again. */
+void train_mesh_clear_sums(TrainMesh *m);
+
+/* Weights, shard by shard, from what gives any elements of them. */
+int train_mesh_fill(TrainMesh *m, const ParamList *params, SaveFill fill, void *context,
+                    cvn_err *err);
+
+/* What this process writes of the state, until the mesh is closed. */
+int train_mesh_shards(TrainMesh *m, const CheckpointState *state, CheckpointShards **shards,
+                      cvn_err *err);
+
+/* Every shard from a checkpoint, whatever mesh or device wrote it; state gets its counters. */
+int train_mesh_restore(TrainMesh *m, const Checkpoint *checkpoint, CheckpointState *state,
+                       cvn_err *err);
+
+#endif

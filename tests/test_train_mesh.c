@@ -1,0 +1,141 @@
+/*
+ * A trainer on a mesh against the trainer on one device: losses, gradient norms and weights of several steps, for
+ * each layout on meshes of 1 to 8 devices, with both optimizers, with and without micro-batches, on models whose sizes
+ * the meshes do not divide. With CARAVAN_TEST_LONG all combinations, else a part of them.
+ */
+#include "tiny_llama.h"
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+enum { BATCH = 6, SEQ = 8 };
+
+static TrainerOptions options_of(OptimizerKind optimizer, int64_t micro_batch)
+{
+    return (TrainerOptions){.batch = BATCH,
+                            .micro_batch = micro_batch,
+                            .seq = SEQ,
+                            .compute = CVN_F32,
+                            .clip = 1,
+                            .z_loss = 1e-4,
+                            .remat = REMAT_NONE,
+                            .optimizer = optimizer_defaults(optimizer, 20000),
+                            .schedule = {.kind = SCHEDULE_CONSTANT, .steps = 100, .final = 1},
+                            .threads = 1,
+                            .memory_limit = (size_t)1 << 40,
+                            .evaluates = true};
+}
+
+static void fill_batch(uint64_t seed, int vocab, int32_t *tokens, int32_t *targets)
+{
+    for (int i = 0; i < BATCH * SEQ; i++) {
+        tokens[i] = draw(&seed, vocab);
+        bool learnt = draw(&seed, 7) > 0;
+        targets[i] = learnt ? tokens[i] * 3 % vocab : -1;
+    }
+}
+
+enum { MOST_STEPS = 64 };
+
+typedef struct Curve {
+    double loss[MOST_STEPS], norm[MOST_STEPS], evaluated;
+} Curve;
+
+static void train(const LlamaConfig *config, TrainerOptions o, const char *mesh, const char *layout,
+                  int steps, Curve *curve)
+{
+    Trainer t;
+    cvn_err err = {0};
+    int32_t tokens[BATCH * SEQ], targets[BATCH * SEQ], starts[BATCH * SEQ];
+    TrainBatch batch = {tokens, targets, starts};
+    for (int i = 0; i < BATCH * SEQ; i++) /* two documents in a row */
+        starts[i] = i % SEQ < SEQ / 3 ? 0 : SEQ / 3;
+    o.mesh = mesh;
+    o.layout = layout;
+    if (trainer_open(&t, config, &o, &err) || trainer_random(&t, 7, &err))
+        fail_msg("%s on %s: %s", layout, mesh, err.message);
+    for (int i = 0; i < steps; i++) {
+        TrainReport report;
+        fill_batch((uint64_t)(i % 4), (int)config->vocab, tokens, targets);
+        if (trainer_step(&t, &batch, &report, &err))
+            fail_msg("%s on %s: %s", layout, mesh, err.message);
+        assert_true(report.updated);
+        curve->loss[i] = report.loss;
+        curve->norm[i] = report.grad_norm;
+    }
+    double sum = 0, count = 0;
+    fill_batch(99, (int)config->vocab, tokens, targets);
+    if (trainer_evaluate(&t, &batch, &sum, &count, &err))
+        fail_msg("%s on %s: %s", layout, mesh, err.message);
+    curve->evaluated = sum / count;
+    trainer_close(&t);
+}
+
+static void compare(const Curve *a, const Curve *b, int steps, double tolerance, const char *mesh,
+                    const char *layout, const char *what)
+{
+    for (int i = 0; i <= steps; i++) {
+        double x = i < steps ? a->loss[i] : a->evaluated, y = i < steps ? b->loss[i] : b->evaluated;
+        if (!(fabs(x - y) <= tolerance * fabs(x)))
+            fail_msg("%s, %s on %s: step %d has the loss %.9g, on one device %.9g", what, layout,
+                     mesh, i + 1, y, x);
+        if (i < steps && !(fabs(a->norm[i] - b->norm[i]) <= 10 * tolerance * fabs(a->norm[i])))
+            fail_msg("%s, %s on %s: step %d has the norm %.9g, on one device %.9g", what, layout,
+                     mesh, i + 1, b->norm[i], a->norm[i]);
+    }
+}
+
+static const char *const layouts[] = {"dp", "tp", "tp-scatter", "fsdp", "2d", "fsdp+tp"};
+static const char *const meshes[] = {"data=1",         "data=2",         "model=3",
+                                     "data=2,model=2", "data=3,model=2", "data=2,model=4"};
+
+static void training_on_a_mesh_is_training_on_one_device(void **state)
+{
+    (void)state;
+    enum { STEPS = 3 };
+    bool all = getenv("CARAVAN_TEST_LONG") != NULL;
+    for (int model = 0; model < TINY_LLAMAS; model++)
+        for (int k = 0; k < OPTIMIZER_COUNT; k++)
+            for (int micro = 0; micro < 2; micro++) {
+                LlamaConfig config = tiny_llama_config(&tiny_llamas[model]);
+                TrainerOptions o = options_of((OptimizerKind)k, micro ? BATCH / 2 : BATCH);
+                Curve alone, mesh;
+                char what[64];
+                snprintf(what, sizeof what, "%s with %s, %d at once", tiny_llamas[model].name,
+                         optimizers[k].name, micro ? BATCH / 2 : BATCH);
+                train(&config, o, NULL, NULL, STEPS, &alone);
+                for (int l = 0; l < 6; l++)
+                    for (int m = 0; m < 6; m++) {
+                        if (!all && (l + 2 * m + 3 * model + 5 * k + 7 * micro) % 12)
+                            continue;
+                        train(&config, o, meshes[m], layouts[l], STEPS, &mesh);
+                        compare(&alone, &mesh, STEPS, 1e-5, meshes[m], layouts[l], what);
+                    }
+            }
+}
+
+static void fifty_steps_are_the_same_curve_and_the_same_bits_again(void **state)
+{
+    (void)state;
+    LlamaConfig config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
+    TrainerOptions o = options_of(OPTIMIZER_ADAMW, BATCH);
+    Curve alone, mesh, again;
+    train(&config, o, NULL, NULL, 50, &alone);
+    train(&config, o, "data=2,model=2", "2d", 50, &mesh);
+    train(&config, o, "data=2,model=2", "2d", 50, &again);
+    compare(&alone, &mesh, 50, 1e-4, "data=2,model=2", "2d", "50 steps");
+    assert_memory_equal(mesh.loss, again.loss, 50 * sizeof *mesh.loss);
+    assert_memory_equal(mesh.norm, again.norm, 50 * sizeof *mesh.norm);
+    assert_true(alone.loss[49] < 0.6 * alone.loss[0]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(training_on_a_mesh_is_training_on_one_device),
+        cmocka_unit_test(fifty_steps_are_the_same_curve_and_the_same_bits_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
