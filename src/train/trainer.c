@@ -126,7 +126,7 @@ static void bind(Trainer *t, TrainProgram *program, bool slots, bool accumulator
     }
 }
 
-/* Of a mesh only the inputs are given by the host. */
+/* Of a mesh only the inputs are given by the host; the sums are looked at on its first device here. */
 static int bind_mesh(Trainer *t, TrainProgram *program, cvn_err *err)
 {
     const Plan *plan = program->plan;
@@ -138,6 +138,8 @@ static int bind_mesh(Trainer *t, TrainProgram *program, cvn_err *err)
         if (strcmp(plan->parameter[i].name, "tokens") == 0)
             program->tokens = i;
         program->param[i] = named_scalar(t, plan->parameter[i].name);
+        if (strcmp(plan->parameter[i].name, "total") == 0)
+            program->param[i] = t->mesh->data[t->mesh->n - 1];
     }
     return train_mesh_bind(t->mesh, plan, program->mesh, &t->arena, err);
 }
@@ -387,6 +389,14 @@ static int run(Trainer *t, TrainProgram *program, const TrainBatch *batch, int64
     return executor_run(t->device, program->plan, program->param, program->output, err);
 }
 
+static void clear_accumulators(Trainer *t)
+{
+    if (t->mesh)
+        train_mesh_clear_sums(t->mesh);
+    else
+        memset(t->accumulators, 0, t->accumulator_bytes);
+}
+
 /* All micro-batches of a step, then the update. */
 static int run_accumulated(Trainer *t, const TrainBatch *batch, cvn_err *err)
 {
@@ -396,10 +406,8 @@ static int run_accumulated(Trainer *t, const TrainBatch *batch, cvn_err *err)
         code = run(t, &t->gradient, batch, i, err);
     if (code == CVN_OK)
         code = run(t, &t->update, NULL, 0, err);
-    if (code && t->mesh)
-        train_mesh_clear_sums(t->mesh);
-    else if (code)
-        memset(t->accumulators, 0, t->accumulator_bytes);
+    if (code)
+        clear_accumulators(t);
     return code;
 }
 
@@ -444,6 +452,6 @@ int trainer_evaluate(Trainer *t, const TrainBatch *batch, double *sum, double *c
         *count += (double)got[TRAIN_COUNT];
     }
     if (program == &t->gradient)
-        memset(t->accumulators, 0, t->accumulator_bytes);
+        clear_accumulators(t);
     return code;
 }
