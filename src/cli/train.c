@@ -174,11 +174,12 @@ static void on_signal(int number)
     stop = 1;
 }
 
-static void catch_signals(void)
+/* Of a cluster SIGTERM is the launcher's, when a rank has died; it passes SIGUSR1 on to all. */
+static void catch_signals(bool alone)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
     sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    sigaction(alone ? SIGTERM : SIGUSR1, &action, NULL);
 }
 
 typedef struct View {
@@ -293,8 +294,11 @@ static int train(const Args *args, const TrainConfig *config, const bool *given,
                           .sample = on_sample,
                           .stop = &stop};
     (void)args;
-    catch_signals();
-    int code = train_run(config, given, resume, &events, result, err);
+    int code = ranks_join(&events.cluster, err);
+    if (code)
+        return code;
+    catch_signals(!events.cluster);
+    code = train_run(config, given, resume, &events, result, err);
     if (view.drawn)
         fputc('\n', stderr);
     return code;

@@ -126,6 +126,11 @@ typedef void CheckpointWarn(void *context, const char *sentence);
 int checkpoint_open_latest(Checkpoint *checkpoint, const char *run, CheckpointWarn *warn,
                            void *context, cvn_err *err);
 
+/* The same by all processes of a cluster (NULL: this one), which look at the checkpoints that the first one sees and
+ * share the verifying of their checksums. */
+int checkpoint_open_latest_of(Checkpoint *checkpoint, const char *run, Cluster *cluster,
+                              CheckpointWarn *warn, void *context, cvn_err *err);
+
 /* Copies the tensors and counters into a state of the same names, types and sizes; `state->config` is
  * left as it is. Nothing is copied when anything does not fit. */
 int checkpoint_restore(const Checkpoint *checkpoint, CheckpointState *state, cvn_err *err);

@@ -82,8 +82,42 @@ void checkpoint_close(Checkpoint *checkpoint)
 int checkpoint_open_latest(Checkpoint *checkpoint, const char *run, CheckpointWarn *warn,
                            void *context, cvn_err *err)
 {
-    int64_t *steps;
-    size_t n;
+    return checkpoint_open_latest_of(checkpoint, run, NULL, warn, context, err);
+}
+
+/* The step that the first process says; its own where there is one only. */
+static int share_step(Cluster *cluster, int64_t *step, cvn_err *err)
+{
+    if (!cluster)
+        return CVN_OK;
+    int64_t *all = calloc((size_t)cluster_size(cluster), sizeof *all);
+    if (!all)
+        return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
+    int code = cluster_gather(cluster, CLUSTER_STEPS, step, all, sizeof *step, err);
+    *step = all[0];
+    free(all);
+    return code;
+}
+
+/* Opens it on all processes, or on none, with the error of one. */
+static int open_together(Checkpoint *checkpoint, const char *path, Cluster *cluster, cvn_err *err)
+{
+    if (!cluster)
+        return checkpoint_open(checkpoint, path, err);
+    int code =
+        checkpoint_open_part(checkpoint, path, cluster_rank(cluster), cluster_size(cluster), err);
+    bool open = code == CVN_OK;
+    code = cluster_together(cluster, CLUSTER_STEPS, code, err);
+    if (code && open)
+        checkpoint_close(checkpoint);
+    return code;
+}
+
+int checkpoint_open_latest_of(Checkpoint *checkpoint, const char *run, Cluster *cluster,
+                              CheckpointWarn *warn, void *context, cvn_err *err)
+{
+    int64_t *steps = NULL;
+    size_t n = 0;
     *checkpoint = (Checkpoint){0};
     char *folder = checkpoint_folder(run);
     int code = folder ? checkpoint_folder_steps(folder, &steps, &n, err)
@@ -93,21 +127,28 @@ int checkpoint_open_latest(Checkpoint *checkpoint, const char *run, CheckpointWa
         return code;
     }
     size_t left = n;
-    for (code = CVN_EFORMAT; left > 0 && code != CVN_OK; left--) {
+    int64_t step;
+    bool found = false;
+    do {
         cvn_err damage = {0};
-        char *path = checkpoint_path(folder, steps[left - 1], "");
-        code = path ? checkpoint_open(checkpoint, path, &damage)
-                    : err_set(&damage, CVN_EMEM, "no memory for a name in '%s'", folder);
+        step = left > 0 ? steps[--left] : -1;
+        code = share_step(cluster, &step, err);
+        if (code || step < 0)
+            break;
+        char *path = checkpoint_path(folder, step, "");
+        int wrong = path ? open_together(checkpoint, path, cluster, &damage)
+                         : err_set(&damage, CVN_EMEM, "no memory for a name in '%s'", folder);
         free(path);
-        if (code != CVN_OK && warn)
+        found = wrong == CVN_OK;
+        if (!found && warn)
             warn(context, damage.message);
-    }
-    if (code != CVN_OK)
-        err_set(err, CVN_EIO, "'%s' holds no whole checkpoint%s", folder,
-                n ? "; each one is damaged" : "");
+    } while (!found);
+    if (code == CVN_OK && !found)
+        code = err_set(err, CVN_EIO, "'%s' holds no whole checkpoint%s", folder,
+                       n ? "; each one is damaged" : "");
     free(steps);
     free(folder);
-    return code == CVN_OK ? CVN_OK : CVN_EIO;
+    return code;
 }
 
 /* Whether the shape of a file is that of the tensor with neighbouring axes merged: [64, 16] holds a

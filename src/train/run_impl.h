@@ -43,6 +43,7 @@ typedef struct Run {
     int64_t first;            /* steps done when this process began */
     int n_skipped;            /* steps skipped in a row */
     double mean_seconds;      /* of a step, a running mean */
+    bool stopped;             /* a process was told to stop; known after a step */
     bool no_room;             /* the metrics wait for room, and that was said */
     Outlier loss, norm;
     TrainResult result;
@@ -58,6 +59,16 @@ int run_make_folder(Run *run, cvn_err *err);
 int run_open_tokenizer(Run *run, cvn_err *err);
 int run_keep_folder(Run *run, cvn_err *err);
 void run_clear_folder(Run *run);
+
+/* Of several processes (run_ranks.c). Whether this is the one that tells and writes; the same error on all where one
+   has it; a path of the first one, and the least of the limits of memory, on all; that all have the same data, options
+   and model; and, after each step, that it was the same, and whether one was told to stop. */
+bool run_is_first(const Run *run);
+int run_together(const Run *run, int code, cvn_err *err);
+int run_share_path(Run *run, const char **path, cvn_err *err);
+int run_share_memory(const Run *run, size_t *limit, cvn_err *err);
+int run_agree(const Run *run, cvn_err *err);
+int run_check_step(Run *run, const TrainReport *report, cvn_err *err);
 
 /* The steps, and what is left behind when they end. */
 int run_loop(Run *run, cvn_err *err);

@@ -88,7 +88,8 @@ static void save(Run *r)
         r->saved = -1;
         err = (cvn_err){0};
     }
-    int code = metrics_sync(&r->metrics, &err);
+    int code = run_is_first(r) ? metrics_sync(&r->metrics, &err) : CVN_OK;
+    code = run_together(r, code, &err);
     if (code == CVN_OK)
         code = checkpoint_save(r->writer, state_of(r), &err);
     if (code)
@@ -114,7 +115,7 @@ static void sample(Run *r, const char *folder)
     const char *prompt = r->config.prompt ? r->config.prompt : "";
     int64_t step = state_of(r)->step;
     /* Adapters alone say nothing; merging them for every text would write the model each time. */
-    if (!r->events->sample || !r->tokenizer || r->lora.rank > 0)
+    if (!r->events->sample || !r->tokenizer || r->lora.rank > 0 || !run_is_first(r))
         return;
     int code = r->events->sample(r->events->context, folder, prompt, &text, &err);
     if (code == CVN_OK)
@@ -130,6 +131,8 @@ static void sample(Run *r, const char *folder)
 static int export_result(Run *r, cvn_err *err)
 {
     SaveOptions save = {.dtype = r->export_dtype, .force = true};
+    if (!run_is_first(r))
+        return CVN_OK;
     if (r->lora.rank == 0 && !r->trainer.mesh)
         return train_state_export(&r->trainer.state, &r->model, r->export_dtype, r->out, NULL, err);
     Checkpoint last;
@@ -212,6 +215,8 @@ static void tell(Run *r, const MetricsRow *row)
 static int record(Run *r, const MetricsRow *row, cvn_err *err)
 {
     cvn_err here = {0};
+    if (!run_is_first(r))
+        return CVN_OK;
     bool failed = metrics_add(&r->metrics, row, &here) || event_file_add(&r->board, row, &here);
     if (failed && !r->no_room)
         run_warn(r, "the metrics of step %" PRId64 " and later ones wait for room: %s", row->step,
@@ -238,10 +243,14 @@ static int step(Run *r, cvn_err *err)
     double begin = now();
     TrainReport report;
     const TrainBatch *b = &r->batch;
+    if (r->events->cluster)
+        cluster_set_step(r->events->cluster, state->step + 1);
     int code = data_fill(r->data, DATA_TRAIN, state->position, c->batch, b->tokens, b->targets,
                          b->starts, err);
     if (code == CVN_OK)
         code = trainer_step(&r->trainer, b, &report, err);
+    if (code == CVN_OK)
+        code = run_check_step(r, &report, err);
     if (code)
         return code;
     double seconds = now() - begin;
@@ -277,7 +286,7 @@ static bool divides(int64_t every, int64_t step)
 static bool is_stopped(const Run *r)
 {
     int64_t here = r->trainer.state.saved.step - r->first;
-    return (r->events->stop && *r->events->stop) ||
+    return r->stopped || (!r->events->cluster && r->events->stop && *r->events->stop) ||
            (r->config.stop_after > 0 && here >= r->config.stop_after);
 }
 

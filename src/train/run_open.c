@@ -60,7 +60,8 @@ static int read_options(Run *r, const TrainConfig *config, const bool *given, bo
         return code;
     if (resume) {
         r->resuming = true;
-        code = checkpoint_open_latest(&r->from, config->out, warn_checkpoint, r, err);
+        code = checkpoint_open_latest_of(&r->from, config->out, r->events->cluster, warn_checkpoint,
+                                         r, err);
         r->has_from = code == CVN_OK;
         if (code == CVN_OK)
             code = merge_options(r, config, given, err);
@@ -167,7 +168,11 @@ static int open_data(Run *r, cvn_err *err)
                            .packing = packing_of(c->packing),
                            .cache = c->cache,
                            .threads = (int)c->threads};
-    int code = data_open(&r->data, &options, err);
+    /* The others find the cache that the first one makes. */
+    int code = run_is_first(r) ? data_open(&r->data, &options, err) : CVN_OK;
+    code = run_together(r, code, err);
+    if (code == CVN_OK && !run_is_first(r))
+        code = data_open(&r->data, &options, err);
     if (code)
         return code;
     DataReport report = data_report(r->data);
@@ -256,7 +261,9 @@ static int open_trainer(Run *r, cvn_err *err)
     const TrainConfig *c = &r->config;
     TrainerOptions o = trainer_options(r);
     o.evaluates = data_sequences(r->data, DATA_VALIDATION) > 0;
-    int code = trainer_open(&r->trainer, &r->model, &o, err);
+    int code = run_share_memory(r, &o.memory_limit, err);
+    if (code == CVN_OK)
+        code = trainer_open(&r->trainer, &r->model, &o, err);
     if (code)
         return code;
     run_note(r, "model: %" PRId64 " parameters; %.1f MiB in all, rematerialisation %s",
@@ -294,10 +301,13 @@ static int open_files(Run *r, cvn_err *err)
                                  .config = &r->model,
                                  .lora = r->lora.rank ? &r->lora : NULL,
                                  .base = base,
-                                 .tokenizer = r->tokenizer_file};
+                                 .tokenizer = r->tokenizer_file,
+                                 .cluster = r->events->cluster};
     r->writer = checkpoint_writer_new(r->out, saved->step, &options, err);
     free(base);
     int code = r->writer ? CVN_OK : err->code;
+    if (code || !run_is_first(r))
+        return code;
     if (code == CVN_OK)
         code = metrics_open(&r->metrics, r->out, saved->step, err);
     if (code == CVN_OK)
@@ -340,6 +350,10 @@ int run_open(Run *r, const TrainConfig *config, const bool *given, bool resume, 
     if (code)
         return code;
     r->out = r->config.out;
+    if (r->events->cluster && !(r->config.mesh && *r->config.mesh))
+        return err_set(err, CVN_EINVAL,
+                       "several processes were started; say with --mesh how they divide the model, "
+                       "for 4 of them --mesh data=2,model=2");
     code = run_make_folder(r, err);
     if (code == CVN_OK)
         code = run_open_tokenizer(r, err);
@@ -349,6 +363,8 @@ int run_open(Run *r, const TrainConfig *config, const bool *given, bool resume, 
         code = check_trainer(r, err);
     if (code == CVN_OK)
         code = open_data(r, err);
+    if (code == CVN_OK)
+        code = run_agree(r, err);
     if (code == CVN_OK)
         code = open_trainer(r, err);
     if (code == CVN_OK)

@@ -71,6 +71,8 @@ static void put_machine(StrBuf *out, const Run *r)
 void run_report(Run *r)
 {
     cvn_err err = {0};
+    if (!run_is_first(r))
+        return;
     StrBuf title = {0}, command = {0}, machine = {0};
     const TrainConfig *c = &r->config;
     strbuf_printf(&title, "%s on %s%s", c->init ? c->init : c->preset, c->data[0],

@@ -27,7 +27,7 @@ static const char *path_in(Run *r, const char *folder, const char *name)
     return arena_printf(&r->arena, "%s/%s", folder, name);
 }
 
-int run_make_folder(Run *r, cvn_err *err)
+static int make_folder(Run *r, cvn_err *err)
 {
     bool existed = file_exists(r->out);
     int code = file_make_folder(r->out, err);
@@ -44,6 +44,12 @@ int run_make_folder(Run *r, cvn_err *err)
                        strerror(errno));
     r->fresh = fresh;
     return CVN_OK;
+}
+
+int run_make_folder(Run *r, cvn_err *err)
+{
+    int code = run_is_first(r) ? make_folder(r, err) : CVN_OK;
+    return run_together(r, code, err);
 }
 
 static int copy_file(const char *from, const char *to, cvn_err *err)
@@ -98,10 +104,10 @@ static int make_tokenizer(Run *r, cvn_err *err)
     return code;
 }
 
-int run_open_tokenizer(Run *r, cvn_err *err)
+/* In RUN/.new-XXXXXX. */
+static int prepare_tokenizer(Run *r, cvn_err *err)
 {
     const char *from = r->config.tokenizer ? r->config.tokenizer : r->config.init;
-    r->tokenizer_folder = r->resuming ? r->out : r->fresh;
     int code = CVN_OK;
     if (!r->resuming && !from)
         code = make_tokenizer(r, err);
@@ -113,6 +119,16 @@ int run_open_tokenizer(Run *r, cvn_err *err)
         tokenizer_free(look);
         code = copy_tokenizer(r, from, err);
     }
+    return code;
+}
+
+int run_open_tokenizer(Run *r, cvn_err *err)
+{
+    r->tokenizer_folder = r->resuming ? r->out : r->fresh;
+    int code = run_is_first(r) ? prepare_tokenizer(r, err) : CVN_OK;
+    code = run_together(r, code, err);
+    if (code == CVN_OK)
+        code = run_share_path(r, &r->tokenizer_folder, err);
     if (code == CVN_OK)
         code = tokenizer_open(r->tokenizer_folder, &r->tokenizer, err);
     for (int i = 0; i < TOKENIZERS && code == CVN_OK && !r->tokenizer_file; i++)

@@ -1,0 +1,116 @@
+/*
+ * A run by several processes: what they agree on, and what only the first one does.
+ *
+ * All of them run the same code on their own devices; the first one, rank 0, also tells, and writes what is there once:
+ * tokenizer, metrics, texts, report, model. It makes what others wait for (the tokenizer, the cache of the data), so
+ * RUN must be one folder for all. Before the first step they compare data, options and model; after each, what it was.
+ */
+#include "train/run_impl.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool run_is_first(const Run *r)
+{
+    return !r->events->cluster || cluster_rank(r->events->cluster) == 0;
+}
+
+int run_together(const Run *r, int code, cvn_err *err)
+{
+    Cluster *c = r->events->cluster;
+    return c ? cluster_together(c, CLUSTER_STEPS, code, err) : code;
+}
+
+int run_share_path(Run *r, const char **path, cvn_err *err)
+{
+    Cluster *c = r->events->cluster;
+    char own[1024] = "";
+    if (!c)
+        return CVN_OK;
+    if (run_is_first(r) && *path)
+        snprintf(own, sizeof own, "%s", *path);
+    char *all = calloc((size_t)cluster_size(c), sizeof own);
+    if (!all)
+        return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
+    int code = cluster_gather(c, CLUSTER_STEPS, own, all, sizeof own, err);
+    if (code == CVN_OK && *all)
+        *path = arena_string(&r->arena, all);
+    free(all);
+    return code;
+}
+
+int run_share_memory(const Run *r, size_t *limit, cvn_err *err)
+{
+    Cluster *c = r->events->cluster;
+    if (!c)
+        return CVN_OK;
+    int n = cluster_size(c), beside = 0;
+    for (int i = 0; i < n; i++)
+        beside += strcmp(cluster_host(c, i), cluster_host(c, cluster_rank(c))) == 0;
+    uint64_t own = *limit ? *limit : trainer_memory_available() / (size_t)beside;
+    uint64_t *all = calloc((size_t)n, sizeof *all);
+    if (!all)
+        return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
+    int code = cluster_gather(c, CLUSTER_STEPS, &own, all, sizeof own, err);
+    for (int i = 0; i < n && code == CVN_OK; i++)
+        own = all[i] < own ? all[i] : own;
+    *limit = own;
+    free(all);
+    return code;
+}
+
+int run_agree(const Run *r, cvn_err *err)
+{
+    Cluster *c = r->events->cluster;
+    const LlamaConfig *m = &r->model;
+    const int64_t sizes[] = {m->vocab,      m->dim,      m->n_layers, m->n_heads,
+                             m->n_kv_heads, m->head_dim, m->ffn,      m->max_context};
+    if (!c)
+        return CVN_OK;
+    int code = cluster_agree(c, "the model", hash_bytes(sizes, sizeof sizes), err);
+    if (code == CVN_OK)
+        code = cluster_agree(c, "the training data", data_key(r->data), err);
+    if (code == CVN_OK)
+        code = cluster_agree(c, "the options", hash_bytes(r->config_text, strlen(r->config_text)),
+                             err);
+    return code;
+}
+
+/* What a step was, to be compared. */
+typedef struct Card {
+    int64_t step, position; /* done; rows of data taken */
+    double loss, norm;
+    int64_t stop; /* not compared: somebody was told to stop */
+} Card;
+
+int run_check_step(Run *r, const TrainReport *report, cvn_err *err)
+{
+    Cluster *c = r->events->cluster;
+    const CheckpointState *saved = &r->trainer.state.saved;
+    Card own = {saved->step, saved->position, report->loss, report->grad_norm,
+                r->events->stop && *r->events->stop};
+    r->stopped = own.stop;
+    if (!c)
+        return CVN_OK;
+    int n = cluster_size(c);
+    Card *all = calloc((size_t)n, sizeof *all);
+    if (!all)
+        return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
+    int code = cluster_gather(c, CLUSTER_STEPS, &own, all, sizeof own, err);
+    for (int i = 0; i < n && code == CVN_OK; i++) {
+        r->stopped = r->stopped || all[i].stop;
+        if (memcmp(&all[i], &all[0], offsetof(Card, stop)) == 0)
+            continue;
+        bool data = all[i].step != all[0].step || all[i].position != all[0].position;
+        code = err_set(err, CVN_EINVAL,
+                       "rank %d on %s disagrees with rank 0 on %s about step %" PRId64
+                       ": its %s %.9g, not %.9g",
+                       i, cluster_host(c, i), cluster_host(c, 0), all[0].step,
+                       data ? "data are at row" : "loss is",
+                       data ? (double)all[i].position : all[i].loss,
+                       data ? (double)all[0].position : all[0].loss);
+    }
+    free(all);
+    return code;
+}
