@@ -1,6 +1,7 @@
 /* caravan opt as people meet it: what it prints, what it says, what it leaves in files. */
 #include "base/file.h"
 #include "base/strbuf.h"
+#include "compile/pipeline.h"
 #include "graph/passes.h"
 
 #include <setjmp.h>
@@ -71,6 +72,33 @@ static void passes_run_in_order_and_are_reported(void **state)
     expect_from_stdin(0, graph, "-q -p simplify --emit nothing 2>&1", "");
 }
 
+/* With a context of its own, it counts its runs, and changes the graph the first n times. */
+static int count_runs(cvn_graph *g, const void *context, bool *changed, cvn_err *err)
+{
+    (void)g;
+    (void)err;
+    int *left = *(int *const *)context;
+    *changed = left[1]++ < left[0];
+    return CVN_OK;
+}
+
+static void a_pass_runs_again_only_after_a_change(void **state)
+{
+    (void)state;
+    static const GraphPass a = {"a", "", count_runs}, b = {"b", "", count_runs};
+    cvn_graph *g = cvn_graph_new("g", NULL);
+    /* {passes that change the graph, runs there are} of a, b, a, b, a */
+    static const int cases[][2] = {{0, 2}, {1, 2}, {2, 3}, {3, 4}, {4, 5}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int counter[2] = {cases[i][0], 0}, *context = counter;
+        PassOptions options = {.context = &context};
+        assert_int_equal(
+            passes_run(g, (const GraphPass *const[]){&a, &b, &a, &b, &a}, 5, &options, NULL), 0);
+        assert_int_equal(counter[1], cases[i][1]);
+    }
+    cvn_graph_free(g);
+}
+
 static void standard_input_is_a_dash(void **state)
 {
     (void)state;
@@ -96,12 +124,14 @@ static void every_pass_is_in_the_help(void **state)
     for (char *c = help.text; *c; c++) /* the help is wrapped */
         if (*c == '\n')
             *c = ' ';
-    for (const GraphPass *pass = graph_passes; pass->name; pass++) {
-        char row[200];
-        snprintf(row, sizeof row, "%s (%s)", pass->name, pass->about);
-        if (!strstr(help.text, row))
-            fail_msg("%s is not in the help", row);
-    }
+    const GraphPass *const *const tables[] = {graph_passes, compile_passes};
+    for (int t = 0; t < 2; t++)
+        for (const GraphPass *const *pass = tables[t]; *pass; pass++) {
+            char row[200];
+            snprintf(row, sizeof row, "%s (%s)", (*pass)->name, (*pass)->about);
+            if (!strstr(help.text, row))
+                fail_msg("%s is not in the help", row);
+        }
     strbuf_free(&help);
 }
 
@@ -130,16 +160,18 @@ static void each_step_is_dumped(void **state)
 }
 
 /* A pass that breaks the graph is named by the error. */
-static int break_graph(cvn_graph *g, bool *changed, cvn_err *err)
+static int break_graph(cvn_graph *g, const void *context, bool *changed, cvn_err *err)
 {
+    (void)context;
     (void)err;
     *changed = true;
     g->first->result[0]->type.dim[0] = 7;
     return CVN_OK;
 }
 
-static int refuse(cvn_graph *g, bool *changed, cvn_err *err)
+static int refuse(cvn_graph *g, const void *context, bool *changed, cvn_err *err)
 {
+    (void)context;
     (void)g;
     (void)changed;
     return err_set(err, CVN_EUNSUPPORTED, "cannot do this");
@@ -169,6 +201,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(passes_run_in_order_and_are_reported),
+        cmocka_unit_test(a_pass_runs_again_only_after_a_change),
         cmocka_unit_test(standard_input_is_a_dash),
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(every_pass_is_in_the_help),

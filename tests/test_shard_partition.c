@@ -217,12 +217,12 @@ static void the_pass_makes_the_graph_of_a_device(void **state)
                          "%w: f32[16,64]<_,model> = parameter {name=\"w\"}\n"
                          "%y: f32[8,16] = dot_general %x, %w {lhs_contract=[1], rhs_contract=[1]}\n"
                          "return %y }");
-    const GraphPass *pass = &shard_passes[1];
+    const GraphPass *pass = &pass_partition;
     cvn_err err = {0};
     bool changed = false;
     StrBuf out = {0};
     assert_string_equal(pass->name, "partition");
-    assert_int_equal(pass->run(g, &changed, &err), CVN_EINVAL);
+    assert_int_equal(pass->run(g, NULL, &changed, &err), CVN_EINVAL);
     assert_non_null(strstr(err.message, "--mesh"));
     g->mesh = "model=2";
     assert_int_equal(passes_run(g, &pass, 1, NULL, &err), CVN_OK);
@@ -236,7 +236,7 @@ static void the_pass_makes_the_graph_of_a_device(void **state)
                   "  return %3\n}\n");
     g->mesh = "model=2";
     err = (cvn_err){0};
-    assert_int_equal(pass->run(g, &changed, &err), CVN_EUNSUPPORTED);
+    assert_int_equal(pass->run(g, NULL, &changed, &err), CVN_EUNSUPPORTED);
     assert_non_null(strstr(err.message, "all_reduce"));
     strbuf_free(&out);
     cvn_graph_free(g);

@@ -3,6 +3,7 @@
 #include "cli/common.h"
 #include "cli/suggest.h"
 #include "cli/terminal.h"
+#include "compile/pipeline.h"
 #include "graph/passes.h"
 #include "graph/stablehlo.h"
 #include "graph/text.h"
@@ -42,7 +43,7 @@ static const Option *const options[] = {
 };
 
 /* Tables of passes: one for each folder that has some. */
-static const GraphPass *const tables[] = {graph_passes, shard_passes};
+static const GraphPass *const *const tables[] = {graph_passes, compile_passes, shard_passes};
 
 enum { MOST_PASSES = 64 };
 
@@ -50,9 +51,9 @@ enum { MOST_PASSES = 64 };
 static const GraphPass *pass_at(size_t i)
 {
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
-        for (const GraphPass *pass = tables[t]; pass->name; pass++)
+        for (const GraphPass *const *pass = tables[t]; *pass; pass++)
             if (i-- == 0)
-                return pass;
+                return *pass;
     return NULL;
 }
 
@@ -98,9 +99,8 @@ static int parse_passes(const char *text, const GraphPass **pass, int *n, cvn_er
 }
 
 /* What a pass did, for people: standard output holds the graph alone. */
-static void report(const GraphPass *pass, bool changed, const cvn_graph *g, void *context)
+static void report(const GraphPass *pass, bool changed, const cvn_graph *g)
 {
-    (void)context;
     fprintf(stderr, "%s: %s, %" PRId64 " operations\n", pass->name,
             changed ? "changed" : "unchanged", g->n_ops);
 }
@@ -147,11 +147,11 @@ static int run(const Args *args)
     free(text);
     if (g && args->value[MESH].text)
         g->mesh = arena_string(&g->arena, args->value[MESH].text);
-    PassOptions run_options = {.dump = args->value[DUMP].text,
-                               .report = args->value[QUIET].flag ? NULL : report};
+    Dump dump;
+    PassOptions how = {.dump = &dump, .report = args->value[QUIET].flag ? NULL : report};
     StrBuf out = {0};
-    if (g && passes_run(g, pass, n, &run_options, &err) == CVN_OK &&
-        emit(g, args, &out, &err) == CVN_OK)
+    if (g && dump_init(&dump, args->value[DUMP].text, NULL, &err) == CVN_OK &&
+        passes_run(g, pass, n, &how, &err) == CVN_OK && emit(g, args, &out, &err) == CVN_OK)
         write_out(&out, args->value[OUTPUT].text, &err);
     strbuf_free(&out);
     cvn_graph_free(g);
@@ -174,7 +174,9 @@ const Command command_opt = {
     .notes =
         "Passes: simplify (fold constants, merge equal operations, apply identities that are "
         "exact), decompose (replace composites by the plain operations they stand for), dead "
-        "(drop operations that no output needs), propagate (give every value the sharding that "
+        "(drop operations that no output needs), fuse_linear (make one operation of products that "
+        "share their input, and what stands next to them), propagate (give every value the "
+        "sharding that "
         "follows from those marked <data,_>, on the devices of --mesh), partition (make the graph "
         "that every one of these devices runs on its shards, with collectives between them).\n"
         "FILE may be - for standard input; docs/GRAPH.md describes the text form. The graph "

@@ -1,19 +1,11 @@
-/* The table of passes and the walk through it. */
+/* The passes of a compilation, the way through them, and what is checked of the plan. */
 #include "compile/pipeline.h"
 
-#include "compile/dump.h"
 #include "compile/fuse_linear.h"
 #include "compile/lower.h"
 #include "graph/decompose.h"
-#include "graph/simplify.h"
 
 #include <assert.h>
-
-static int pass_simplify(cvn_graph *g, const CompileOptions *options, bool *changed, cvn_err *err)
-{
-    (void)options;
-    return graph_simplify(g, changed, err);
-}
 
 static bool has_kernel(const Op *op, void *context)
 {
@@ -23,50 +15,50 @@ static bool has_kernel(const Op *op, void *context)
     return lower_kernel(options->backend, op) != NULL;
 }
 
-static int pass_decompose(cvn_graph *g, const CompileOptions *options, bool *changed, cvn_err *err)
+static int decompose(cvn_graph *g, const void *context, bool *changed, cvn_err *err)
 {
-    CompileOptions copy = *options;
-    return graph_decompose(g, has_kernel, &copy, changed, err);
+    CompileOptions options = *(const CompileOptions *)context;
+    return graph_decompose(g, has_kernel, &options, changed, err);
 }
 
-static int pass_fuse(cvn_graph *g, const CompileOptions *options, bool *changed, cvn_err *err)
+static int fuse_linear(cvn_graph *g, const void *context, bool *changed, cvn_err *err)
 {
-    (void)options;
+    (void)context;
     return graph_fuse_linear(g, changed, err);
 }
 
+static const GraphPass pass_fuse_linear = {
+    "fuse_linear",
+    "make one operation of products that share their input, and what stands next to them",
+    fuse_linear};
+
+static const GraphPass pass_decompose = {
+    "decompose", "replace composites that the backend has no kernel for", decompose};
+
+const GraphPass *const compile_passes[] = {&pass_fuse_linear, NULL};
+
 /* The order matters: a composite is recognised whole before it is taken apart, and what comes out of taking
    it apart has constants to fold. */
-const Pass pipeline_passes[] = {
-    {"simplify", pass_simplify, false},
-    {"fuse_linear", pass_fuse, false},
-    {"decompose", pass_decompose, true},
-    {"simplify", pass_simplify, false},
-};
-const int pipeline_n_passes = sizeof pipeline_passes / sizeof pipeline_passes[0];
+static const GraphPass *const passes[] = {&pass_simplify, &pass_fuse_linear, &pass_decompose,
+                                          &pass_simplify};
+
+/* What a graph cannot be lowered without. */
+static const GraphPass *const needed[] = {&pass_decompose};
 
 static int run_passes(cvn_graph *g, const CompileOptions *options, Dump *dump, cvn_err *err)
 {
-    int rc = graph_verify(g, err);
-    if (!rc)
-        rc = dump_graph(dump, "input", g, err);
-    bool stale =
-        true; /* something changed since simplify last ran: there is something to do for it */
-    for (int i = 0; i < pipeline_n_passes && !rc; i++) {
-        const Pass *pass = &pipeline_passes[i];
-        bool changed = false;
-        if ((pass->run == pass_simplify && !stale) || (options->op_by_op && !pass->needed))
-            continue;
-        rc = pass->run(g, options, &changed, err);
-        stale = changed && pass->run != pass_simplify;
-        if (!rc)
-            rc = graph_verify(g, err);
-        if (rc)
-            err_prefix(err, "pass %s", pass->name);
-        else
-            rc = dump_graph(dump, pass->name, g, err);
-    }
-    return rc;
+    PassOptions how = {.context = options, .dump = dump};
+    if (options->op_by_op)
+        return passes_run(g, needed, sizeof needed / sizeof *needed, &how, err);
+    return passes_run(g, passes, sizeof passes / sizeof *passes, &how, err);
+}
+
+static int dump_plan(Dump *dump, const Plan *plan, cvn_err *err)
+{
+    StrBuf text = {0};
+    if (dump->folder[0])
+        plan_print(&text, plan);
+    return dump_text(dump, "plan", &text, err);
 }
 
 static int check_memory(const Plan *plan, size_t limit, cvn_err *err)

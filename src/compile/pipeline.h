@@ -1,17 +1,16 @@
 /*
  * Compiling: a graph goes through a table of passes, with the verifier between them, and is lowered to a plan.
  *
- *     verify → simplify → decompose what the backend has no kernel for → simplify → lower
+ *     verify → simplify → fuse products → decompose what the backend has no kernel for → simplify → lower
  *
- * Each pass is a row of pipeline_passes; what a new one needs is a row. Op by op, only the passes run that a
- * graph cannot be lowered without: how much the others bring is then seen by measuring.
- * With a dump directory, the graph is
- * written after each pass (see compile/dump.h).
+ * Op by op, only the passes run that a graph cannot be lowered without: how much the others bring is then seen by
+ * measuring. With a dump directory, the graph is written after each pass (graph/dump.h), and the plan.
  */
 #ifndef CVN_COMPILE_PIPELINE_H
 #define CVN_COMPILE_PIPELINE_H
 
 #include "compile/plan.h"
+#include "graph/passes.h"
 
 typedef struct CompileOptions {
     const Backend *backend; /* whose kernels; borrowed, must outlive the plan */
@@ -27,16 +26,7 @@ typedef struct CompileOptions {
 /* g is left as it is. Fails with CVN_EMEM when memory_limit is exceeded, and says the sum. */
 int compile_graph(const cvn_graph *g, const CompileOptions *options, Plan **out, cvn_err *err);
 
-/* A pass: changes g and says whether it did. */
-typedef int PassFn(cvn_graph *g, const CompileOptions *options, bool *changed, cvn_err *err);
-
-typedef struct Pass {
-    const char *name; /* also of its dump */
-    PassFn *run;
-    bool needed; /* also when compiling op by op */
-} Pass;
-
-extern const Pass pipeline_passes[];
-extern const int pipeline_n_passes;
+/* The passes of this folder that caravan opt runs too, ended by NULL. */
+extern const GraphPass *const compile_passes[];
 
 #endif

@@ -1,75 +1,77 @@
 #include "graph/passes.h"
 
-#include "base/file.h"
 #include "graph/decompose.h"
 #include "graph/simplify.h"
-#include "graph/text.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
-static int decompose(cvn_graph *g, bool *changed, cvn_err *err)
+static int simplify(cvn_graph *g, const void *context, bool *changed, cvn_err *err)
 {
+    (void)context;
+    return graph_simplify(g, changed, err);
+}
+
+static int decompose(cvn_graph *g, const void *context, bool *changed, cvn_err *err)
+{
+    (void)context;
     return graph_decompose(g, NULL, NULL, changed, err);
 }
 
-static int dead(cvn_graph *g, bool *changed, cvn_err *err)
+static int dead(cvn_graph *g, const void *context, bool *changed, cvn_err *err)
 {
+    (void)context;
     (void)err;
     *changed = graph_remove_dead(g);
     return CVN_OK;
 }
 
-const GraphPass graph_passes[] = {
-    {"simplify", "fold constants, merge equal operations, apply identities that are exact",
-     graph_simplify},
-    {"decompose", "replace composites by the plain operations they stand for", decompose},
-    {"dead", "drop operations that no output needs", dead},
-    {NULL, NULL, NULL},
-};
+const GraphPass pass_simplify = {
+    "simplify", "fold constants, merge equal operations, apply identities that are exact",
+    simplify};
 
-int graph_dump(const cvn_graph *g, const char *folder, int number, const char *name, cvn_err *err)
-{
-    char file[120];
-    StrBuf text = {0};
-    snprintf(file, sizeof file, "%02d-%s.txt", number, name);
-    int code = file_make_folder(folder, err);
-    char *path = file_join(folder, file);
-    graph_print(&text, g);
-    if (code == CVN_OK)
-        code = path && !text.failed ? file_write(path, text.text, text.length, err)
-                                    : err_set(err, CVN_EMEM, "no memory to write %s", file);
-    free(path);
-    strbuf_free(&text);
-    return code;
-}
+static const GraphPass pass_decompose = {
+    "decompose", "replace composites by the plain operations they stand for", decompose};
 
-/* Verifies and dumps what a pass left; number 0 is the input. */
-static int look(const cvn_graph *g, const PassOptions *options, int number, const char *name,
-                cvn_err *err)
+static const GraphPass pass_dead = {"dead", "drop operations that no output needs", dead};
+
+const GraphPass *const graph_passes[] = {&pass_simplify, &pass_decompose, &pass_dead, NULL};
+
+/* Verifies and dumps what `what` left. */
+static int look(const cvn_graph *g, const PassOptions *options, const char *what, cvn_err *err)
 {
     int code = graph_verify(g, err);
-    if (code) {
-        err_prefix(err, number ? "after pass %s" : "before the first pass", name);
-        return code;
-    }
-    return options && options->dump ? graph_dump(g, options->dump, number, name, err) : CVN_OK;
+    return code || !options->dump ? code : dump_graph(options->dump, what, g, err);
+}
+
+/* True when pass i has run already, and what came after it changed nothing. */
+static bool is_done(const GraphPass *const *pass, int i, int last_change)
+{
+    for (int j = last_change > 0 ? last_change : 0; j < i; j++)
+        if (pass[j] == pass[i])
+            return true;
+    return false;
 }
 
 int passes_run(cvn_graph *g, const GraphPass *const *pass, int n, const PassOptions *options,
                cvn_err *err)
 {
-    int code = look(g, options, 0, "input", err);
+    static const PassOptions none;
+    int last_change = -1; /* the last pass that changed the graph */
+    options = options ? options : &none;
+    int code = look(g, options, "input", err);
+    if (code)
+        err_prefix(err, "before the first pass");
     for (int i = 0; i < n && code == CVN_OK; i++) {
         bool changed = false;
-        code = pass[i]->run(g, &changed, err);
-        if (code) {
-            err_prefix(err, "pass %s", pass[i]->name);
-            break;
+        if (!is_done(pass, i, last_change)) {
+            code = pass[i]->run(g, options->context, &changed, err);
+            if (code)
+                err_prefix(err, "pass %s", pass[i]->name);
+            else if ((code = look(g, options, pass[i]->name, err)))
+                err_prefix(err, "after pass %s", pass[i]->name);
         }
-        code = look(g, options, i + 1, pass[i]->name, err);
-        if (code == CVN_OK && options && options->report)
-            options->report(pass[i], changed, g, options->context);
+        if (changed)
+            last_change = i;
+        if (code == CVN_OK && options->report)
+            options->report(pass[i], changed, g);
     }
     return code;
 }

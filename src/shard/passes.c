@@ -6,8 +6,9 @@
 #include <stdlib.h>
 
 /* Every value that a mark splits, directly or not, gets its spec. */
-static int pass_propagate(cvn_graph *g, bool *changed, cvn_err *err)
+static int propagate(cvn_graph *g, const void *context, bool *changed, cvn_err *err)
 {
+    (void)context;
     Mesh mesh;
     ShardResult result;
     if (!g->mesh)
@@ -63,8 +64,9 @@ static int take_over(cvn_graph *g, const cvn_graph *other, cvn_err *err)
 }
 
 /* The graph becomes the one that every device runs. */
-static int pass_partition(cvn_graph *g, bool *changed, cvn_err *err)
+static int partition(cvn_graph *g, const void *context, bool *changed, cvn_err *err)
 {
+    (void)context;
     Mesh mesh;
     ShardResult result;
     PartitionReport report;
@@ -90,10 +92,10 @@ static int pass_partition(cvn_graph *g, bool *changed, cvn_err *err)
     return CVN_OK;
 }
 
-const GraphPass shard_passes[] = {
-    {"propagate", "give every value the spec that follows from the marks, for --mesh",
-     pass_propagate},
-    {"partition", "make the graph that each device of --mesh runs, with collectives",
-     pass_partition},
-    {NULL, NULL, NULL},
-};
+const GraphPass pass_propagate = {
+    "propagate", "give every value the spec that follows from the marks, for --mesh", propagate};
+
+const GraphPass pass_partition = {
+    "partition", "make the graph that each device of --mesh runs, with collectives", partition};
+
+const GraphPass *const shard_passes[] = {&pass_propagate, &pass_partition, NULL};

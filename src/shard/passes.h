@@ -5,7 +5,9 @@
 
 #include "graph/passes.h"
 
-/* Ended by a row without a name. */
-extern const GraphPass shard_passes[];
+extern const GraphPass pass_propagate, pass_partition;
+
+/* Ended by NULL. */
+extern const GraphPass *const shard_passes[];
 
 #endif
