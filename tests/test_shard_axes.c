@@ -1,4 +1,5 @@
 /* Meshes, and the algebra of their axes against its meaning: partitions of the devices, enumerated. */
+#include "parsed.h"
 #include "shard/axes.h"
 
 #include <setjmp.h>
@@ -13,15 +14,6 @@ static const char *const meshes[] = {"a=2",         "a=4",     "a=6",     "a=8",
                                      "a=16",        "a=36",    "a=2,b=2", "a=4,b=2", "a=2,b=3",
                                      "a=2,b=2,c=4", "a=6,b=2", "a=1,b=4", "a=3,b=4"};
 enum { N_MESHES = sizeof meshes / sizeof *meshes };
-
-static Mesh mesh_of(const char *text, Arena *arena)
-{
-    Mesh mesh;
-    cvn_err err = {0};
-    if (mesh_parse(&mesh, text, arena, &err))
-        fail_msg("%s", err.message);
-    return mesh;
-}
 
 /* Every reference that the mesh has; returns how many. */
 static int all_refs(const Mesh *mesh, AxisRef *ref)
@@ -69,8 +61,8 @@ static bool determines(const Mesh *mesh, AxisRef a, AxisRef b)
 
 static void coordinates_and_places_are_inverse(void **state)
 {
-    Arena *arena = *state;
-    Mesh mesh = mesh_of("dcn=2,data=4,model=3", arena);
+    (void)state;
+    Mesh mesh = mesh_of("dcn=2,data=4,model=3");
     int32_t c[MESH_MAX_AXES];
     assert_int_equal(mesh.n_devices, 24);
     assert_true(mesh_axis_is_slow(&mesh, 0));
@@ -80,16 +72,17 @@ static void coordinates_and_places_are_inverse(void **state)
         assert_int_equal((c[0] * 4 + c[1]) * 3 + c[2], p);
         assert_int_equal(mesh_place_at(&mesh, c), p);
     }
-    mesh = mesh_of("a=2,b=2:3,1,0,2", arena);
+    mesh = mesh_of("a=2,b=2:3,1,0,2");
     for (int32_t p = 0; p < 4; p++)
         assert_int_equal(mesh_place(&mesh, mesh_device(&mesh, p)), p);
     assert_int_equal(mesh_device(&mesh, 0), 3);
-    mesh = mesh_of("", arena);
+    mesh = mesh_of("");
     assert_int_equal(mesh.n_devices, 1);
 }
 
 static void meshes_print_as_they_are_read_and_nonsense_is_refused(void **state)
 {
+    (void)state;
     static const char *const wrong[] = {"data",
                                         "data=",
                                         "data=0",
@@ -113,26 +106,30 @@ static void meshes_print_as_they_are_read_and_nonsense_is_refused(void **state)
                                         "a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1,i=1"};
     StrBuf out = {0};
     for (int i = 0; i < N_MESHES; i++) {
-        Mesh mesh = mesh_of(meshes[i], *state);
+        Mesh mesh = mesh_of(meshes[i]);
         strbuf_clear(&out);
         mesh_print(&out, &mesh);
         assert_string_equal(out.text, meshes[i]);
     }
+    Arena arena;
+    assert_int_equal(arena_init(&arena, NULL), CVN_OK);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         Mesh mesh;
         cvn_err err = {0};
-        if (mesh_parse(&mesh, wrong[i], *state, &err) != CVN_EINVAL)
+        if (mesh_parse(&mesh, wrong[i], &arena, &err) != CVN_EINVAL)
             fail_msg("accepted: %s", wrong[i]);
         assert_non_null(strstr(err.message, wrong[i]));
     }
+    arena_free(&arena);
     strbuf_free(&out);
 }
 
 static void relations_of_two_parts_are_those_of_their_partitions(void **state)
 {
+    (void)state;
     AxisRef ref[256];
     for (int m = 0; m < N_MESHES; m++) {
-        Mesh mesh = mesh_of(meshes[m], *state);
+        Mesh mesh = mesh_of(meshes[m]);
         int n = all_refs(&mesh, ref);
         for (int i = 0; i < n; i++)
             for (int j = 0; j < n; j++) {
@@ -179,10 +176,11 @@ static AxisList random_list(const AxisRef *ref, int n)
 
 static void lists_keep_their_meaning(void **state)
 {
+    (void)state;
     AxisRef ref[256];
     srand(1);
     for (int round = 0; round < 4000; round++) {
-        Mesh mesh = mesh_of(meshes[rand() % N_MESHES], *state);
+        Mesh mesh = mesh_of(meshes[rand() % N_MESHES]);
         int n = all_refs(&mesh, ref);
         AxisList a = random_list(ref, n), b = random_list(ref, n);
         AxisList common = axes_common_prefix(&a, &b), cut_a = a, cut_b = b;
@@ -221,34 +219,22 @@ static void lists_keep_their_meaning(void **state)
 
 static void names_of_parts_are_read_back(void **state)
 {
+    (void)state;
     static const char *const wrong[] = {"d",     "",      "a.2",   "a.0.2",
                                         "a.3.2", "a.2.1", "a.2.x", "a.2.2.2"};
     AxisRef ref[256], back;
     char name[AXIS_NAME_SIZE];
     for (int m = 0; m < N_MESHES; m++) {
-        Mesh mesh = mesh_of(meshes[m], *state);
+        Mesh mesh = mesh_of(meshes[m]);
         for (int i = all_refs(&mesh, ref) - 1; i >= 0; i--) {
             axis_name(&mesh, ref[i], name, sizeof name);
             assert_int_equal(axis_parse(&mesh, name, &back, NULL), CVN_OK);
             assert_true(axis_equal(ref[i], back));
         }
     }
-    Mesh mesh = mesh_of("a=8", *state);
+    Mesh mesh = mesh_of("a=8");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_int_equal(axis_parse(&mesh, wrong[i], &back, NULL), CVN_EINVAL);
-}
-
-static int with_arena(void **state)
-{
-    static Arena arena;
-    *state = &arena;
-    return arena_init(&arena, NULL);
-}
-
-static int without_arena(void **state)
-{
-    arena_free(*state);
-    return 0;
 }
 
 int main(void)
@@ -260,5 +246,5 @@ int main(void)
         cmocka_unit_test(lists_keep_their_meaning),
         cmocka_unit_test(names_of_parts_are_read_back),
     };
-    return cmocka_run_group_tests(tests, with_arena, without_arena);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
  * devices, with sizes that do not divide; and what the partitioner makes of published models.
  */
 #include "model/presets.h"
+#include "parsed.h"
 #include "random_graph.h"
 #include "shard/layouts.h"
 #include "shard_run.h"
@@ -15,21 +16,12 @@
 
 #include <cmocka.h>
 
-static Mesh mesh_of(const char *text)
-{
-    Mesh mesh;
-    cvn_err err = {0};
-    if (mesh_parse(&mesh, text, NULL, &err))
-        fail_msg("%s", err.message);
-    return mesh;
-}
-
 /* ---- tiny models ---- */
 
 typedef enum Task { PREFILL, LAST, DECODE, GREEDY, SCORE, TRAIN, TASKS } Task;
 static const char *const task_names[] = {"prefill", "last", "decode", "greedy", "score", "train"};
 
-static cvn_graph *graph_of(const LlamaConfig *config, Task task, int64_t batch)
+static cvn_graph *task_graph(const LlamaConfig *config, Task task, int64_t batch)
 {
     cvn_err err = {0};
     LlamaStep step = {.batch = batch, .seq = 4, .context = 16, .compute = CVN_F32};
@@ -50,7 +42,7 @@ static void check_llama(const TinyLlama *t, Task task, const char *layout, const
                         int64_t batch)
 {
     LlamaConfig config = tiny_llama_config(t);
-    cvn_graph *g = graph_of(&config, task, batch), *local;
+    cvn_graph *g = task_graph(&config, task, batch), *local;
     Mesh mesh = mesh_of(mesh_text);
     PartitionReport report;
     cvn_err err = {0};
@@ -307,7 +299,7 @@ static void logits_are_never_gathered(void **state)
         cvn_err err = {0};
         Mesh mesh = mesh_of("model=4");
         PartitionReport report;
-        cvn_graph *g = graph_of(&config, (Task)task, 8), *local;
+        cvn_graph *g = task_graph(&config, (Task)task, 8), *local;
         if (llama_mark(g, &config, &mesh, "tp", &err) ||
             shard_make(g, &mesh, &local, &report, &err))
             fail_msg("%s", err.message);

@@ -1,5 +1,6 @@
 /* The partitioner: graphs in shards compute what whole graphs do. */
 #include "graph/decompose.h"
+#include "parsed.h"
 #include "random_graph.h"
 #include "shard/passes.h"
 #include "shard_run.h"
@@ -8,27 +9,6 @@
 #include <stdarg.h>
 
 #include <cmocka.h>
-
-static Mesh mesh_of(const char *text)
-{
-    Mesh mesh;
-    cvn_err err = {0};
-    static Arena arena;
-    if (!arena.base)
-        arena_init(&arena, NULL);
-    if (mesh_parse(&mesh, text, &arena, &err))
-        fail_msg("%s", err.message);
-    return mesh;
-}
-
-static cvn_graph *parse(const char *text)
-{
-    cvn_err err = {0};
-    cvn_graph *g = graph_parse(text, strlen(text), "test", &err);
-    if (!g || graph_verify(g, &err))
-        fail_msg("%s", err.message);
-    return g;
-}
 
 /* "all_reduce all_gather": the collectives of a graph in order. */
 static void collectives_of(const cvn_graph *g, StrBuf *out)
@@ -63,7 +43,7 @@ static void products_take_the_cheapest_collectives(void **state)
                  "%%y: f32[8,10]<%s> = dot_general %%x, %%w {lhs_contract=[1], rhs_contract=[1]}\n"
                  "return %%y }",
                  row[i].x, row[i].w, row[i].y);
-        cvn_graph *g = parse(text), *local;
+        cvn_graph *g = graph_of(text), *local;
         Mesh mesh = mesh_of(row[i].mesh);
         PartitionReport report;
         cvn_err err = {0};
@@ -213,10 +193,11 @@ static void random_graphs_compute_the_same_in_shards(void **state)
 /* The pass puts the per-device graph in the place of the whole one. */
 static void the_pass_makes_the_graph_of_a_device(void **state)
 {
-    cvn_graph *g = parse("graph @g { %x: f32[8,64]<_,model> = parameter {name=\"x\"}\n"
-                         "%w: f32[16,64]<_,model> = parameter {name=\"w\"}\n"
-                         "%y: f32[8,16] = dot_general %x, %w {lhs_contract=[1], rhs_contract=[1]}\n"
-                         "return %y }");
+    cvn_graph *g =
+        graph_of("graph @g { %x: f32[8,64]<_,model> = parameter {name=\"x\"}\n"
+                 "%w: f32[16,64]<_,model> = parameter {name=\"w\"}\n"
+                 "%y: f32[8,16] = dot_general %x, %w {lhs_contract=[1], rhs_contract=[1]}\n"
+                 "return %y }");
     const GraphPass *pass = &pass_partition;
     cvn_err err = {0};
     bool changed = false;
@@ -258,7 +239,7 @@ static void gathered_weights_are_not_kept_for_long(void **state)
         strbuf_printf(&text, "%%z%d: f32[512,64] = tanh %%z%d\n", i, i - 1);
     strbuf_puts(&text, "%y: f32[512,64]<data,_> = dot_general %z199, %w {lhs_contract=[1], "
                        "rhs_contract=[1]}\nreturn %y }");
-    cvn_graph *g = parse(text.text), *local;
+    cvn_graph *g = graph_of(text.text), *local;
     Mesh mesh = mesh_of("data=4");
     PartitionReport report;
     if (shard_make(g, &mesh, &local, &report, &err))
@@ -276,13 +257,14 @@ static void gathered_weights_are_not_kept_for_long(void **state)
 /* Two products over a split dimension, added: one reduction. */
 static void partial_sums_are_added_before_they_are_reduced(void **state)
 {
-    cvn_graph *g = parse("graph @g { %x: f32[8,6]<_,m> = parameter {name=\"x\"}\n"
-                         "%w: f32[10,6]<_,m> = parameter {name=\"w\"}\n"
-                         "%u: f32[10,6]<_,m> = parameter {name=\"u\"}\n"
-                         "%a: f32[8,10] = dot_general %x, %w {lhs_contract=[1], rhs_contract=[1]}\n"
-                         "%b: f32[8,10] = dot_general %x, %u {lhs_contract=[1], rhs_contract=[1]}\n"
-                         "%c: f32[8,10] = dot_general %x, %w {lhs_contract=[1], rhs_contract=[1]}\n"
-                         "%d: f32[8,10] = add %a, %b\n %y: f32[8,10] = add %d, %c\n return %y }"),
+    cvn_graph *g = graph_of(
+                  "graph @g { %x: f32[8,6]<_,m> = parameter {name=\"x\"}\n"
+                  "%w: f32[10,6]<_,m> = parameter {name=\"w\"}\n"
+                  "%u: f32[10,6]<_,m> = parameter {name=\"u\"}\n"
+                  "%a: f32[8,10] = dot_general %x, %w {lhs_contract=[1], rhs_contract=[1]}\n"
+                  "%b: f32[8,10] = dot_general %x, %u {lhs_contract=[1], rhs_contract=[1]}\n"
+                  "%c: f32[8,10] = dot_general %x, %w {lhs_contract=[1], rhs_contract=[1]}\n"
+                  "%d: f32[8,10] = add %a, %b\n %y: f32[8,10] = add %d, %c\n return %y }"),
               *local;
     Mesh mesh = mesh_of("m=3");
     PartitionReport report;
@@ -308,10 +290,11 @@ static void partial_sums_are_added_before_they_are_reduced(void **state)
    the whole does. */
 static void a_wrong_group_is_caught(void **state)
 {
-    cvn_graph *g = parse("graph @g { %x: f32[8,6]<data,model> = parameter {name=\"x\"}\n"
-                         "%w: f32[10,6]<_,model> = parameter {name=\"w\"}\n"
-                         "%y: f32[8,10] = dot_general %x, %w {lhs_contract=[1], rhs_contract=[1]}\n"
-                         "return %y }");
+    cvn_graph *g =
+        graph_of("graph @g { %x: f32[8,6]<data,model> = parameter {name=\"x\"}\n"
+                 "%w: f32[10,6]<_,model> = parameter {name=\"w\"}\n"
+                 "%y: f32[8,10] = dot_general %x, %w {lhs_contract=[1], rhs_contract=[1]}\n"
+                 "return %y }");
     Mesh mesh = mesh_of("data=2,model=2");
     cvn_err err = {0};
     static const int64_t wrong[] = {0, 2, 1, 3};

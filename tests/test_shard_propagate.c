@@ -1,6 +1,7 @@
 /* Propagation: what it must hold on any graph, small graphs by example, and Llama's layouts. */
 #include "graph/text.h"
 #include "model/llama.h"
+#include "parsed.h"
 #include "random_graph.h"
 #include "shard/factors.h"
 #include "shard/layouts.h"
@@ -12,24 +13,6 @@
 #include <stdio.h>
 
 #include <cmocka.h>
-
-static Mesh mesh_of(const char *text)
-{
-    Mesh mesh;
-    cvn_err err = {0};
-    if (mesh_parse(&mesh, text, NULL, &err))
-        fail_msg("%s", err.message);
-    return mesh;
-}
-
-static cvn_graph *parse(const char *text)
-{
-    cvn_err err = {0};
-    cvn_graph *g = graph_parse(text, strlen(text), "test", &err);
-    if (!g || graph_verify(g, &err))
-        fail_msg("%s", err.message);
-    return g;
-}
 
 static cvn_value *value_named(const cvn_graph *g, const char *name)
 {
@@ -128,7 +111,7 @@ static void small_graphs_by_example(void **state)
          "x<data,model> y<_,_> z<_,_>", 2},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-        cvn_graph *g = parse(row[i].graph);
+        cvn_graph *g = graph_of(row[i].graph);
         Mesh mesh = mesh_of(row[i].mesh);
         ShardResult r;
         cvn_err err = {0};
@@ -154,10 +137,10 @@ static void small_graphs_by_example(void **state)
 static void the_report_tells_who_set_what(void **state)
 {
     cvn_graph *g =
-        parse("graph @g { %x: f32[8,64]<data,_> = parameter {name=\"x\"}\n"
-              "%w: f32[256,64]<1:data,model> = parameter {name=\"w\"}\n"
-              "%h: f32[8,256] = dot_general %x, %w {lhs_contract=[1], rhs_contract=[1]}\n"
-              "%y: f32[8,256] = tanh %h\n return %y }");
+        graph_of("graph @g { %x: f32[8,64]<data,_> = parameter {name=\"x\"}\n"
+                 "%w: f32[256,64]<1:data,model> = parameter {name=\"w\"}\n"
+                 "%h: f32[8,256] = dot_general %x, %w {lhs_contract=[1], rhs_contract=[1]}\n"
+                 "%y: f32[8,256] = tanh %h\n return %y }");
     Mesh mesh = mesh_of("data=2,model=2");
     ShardResult r;
     StrBuf out = {0};
@@ -190,10 +173,10 @@ static void the_pass_writes_specs_and_is_idempotent(void **state)
         "  %h: f32[8,256]<data,model> = dot_general %x, %w {lhs_contract=[1], rhs_contract=[1]}\n"
         "  return %h\n}\n";
     cvn_graph *g =
-        parse("graph @g { %x: f32[8,64]<data,_> = parameter {name=\"x\"}\n"
-              "%w: f32[256,64]<-1:model,_> = parameter {name=\"w\"}\n"
-              "%h: f32[8,256] = dot_general %x, %w {lhs_contract=[1], rhs_contract=[1]}\n"
-              "return %h }");
+        graph_of("graph @g { %x: f32[8,64]<data,_> = parameter {name=\"x\"}\n"
+                 "%w: f32[256,64]<-1:model,_> = parameter {name=\"w\"}\n"
+                 "%h: f32[8,256] = dot_general %x, %w {lhs_contract=[1], rhs_contract=[1]}\n"
+                 "return %h }");
     bool changed = false;
     cvn_err err = {0};
     StrBuf out = {0};
@@ -208,7 +191,7 @@ static void the_pass_writes_specs_and_is_idempotent(void **state)
         graph_print(&out, g);
         assert_string_equal(out.text, text);
         cvn_graph_free(g);
-        g = parse(out.text);
+        g = graph_of(out.text);
         g->mesh = "data=2,model=2";
     }
     strbuf_free(&out);
@@ -218,8 +201,8 @@ static void the_pass_writes_specs_and_is_idempotent(void **state)
 
 static void marks_that_the_mesh_cannot_have_are_refused(void **state)
 {
-    cvn_graph *g = parse("graph @g { %x: f32[8]<rows> = parameter {name=\"x\"}\n"
-                         "%y: f32[8] = tanh %x\n return %y }");
+    cvn_graph *g = graph_of("graph @g { %x: f32[8]<rows> = parameter {name=\"x\"}\n"
+                            "%y: f32[8] = tanh %x\n return %y }");
     Mesh mesh = mesh_of("data=2");
     ShardResult r;
     cvn_err err = {0};

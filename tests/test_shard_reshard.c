@@ -3,6 +3,7 @@
  * are run by the interpreter, and every device must hold its shard under the other sharding.
  */
 #include "graph/interp.h"
+#include "parsed.h"
 #include "shard/emit.h"
 #include "shard/partition.h"
 #include "splitmix.h"
@@ -19,15 +20,6 @@ static const char *const meshes[] = {
     "a=2", "a=3",       "a=4", "a=2,b=2", "a=2,b=3",         "a=2,b=2,c=2", "a=4,b=2",
     "a=8", "dcn=2,a=2", "a=6", "a=2,b=4", "a=2,b=2:3,0,1,2", "a=2,b=2,c=3", "a=12"};
 enum { MESHES = sizeof meshes / sizeof *meshes };
-
-static Mesh mesh_of(const char *text, Arena *arena)
-{
-    Mesh mesh;
-    cvn_err err = {0};
-    if (mesh_parse(&mesh, text, arena, &err))
-        fail_msg("%s", err.message);
-    return mesh;
-}
 
 /* Some axes, or parts of them, on some dimensions. */
 static Sharding random_sharding(const Mesh *mesh, int rank, uint64_t *state)
@@ -84,7 +76,7 @@ typedef struct Case {
     int planted; /* in the tests of the tests: a step that is wrong */
 } Case;
 
-static cvn_graph *graph_of(const Case *c)
+static cvn_graph *case_graph(const Case *c)
 {
     cvn_err err = {0};
     Emit e;
@@ -127,7 +119,7 @@ static void print_case(const Case *c)
 static bool runs_right(const Case *c)
 {
     cvn_err err = {0};
-    cvn_graph *g = graph_of(c);
+    cvn_graph *g = case_graph(c);
     int n = c->mesh.n_devices;
     int64_t elements = cvn_type_elements(&c->type);
     void *in[16], *out[16];
@@ -169,7 +161,7 @@ static bool runs_right(const Case *c)
 static Case random_case(uint64_t seed, Arena *arena)
 {
     uint64_t state = seed;
-    Case c = {.seed = seed, .mesh = mesh_of(meshes[seed % MESHES], arena)};
+    Case c = {.seed = seed, .mesh = mesh_of(meshes[seed % MESHES])};
     int rank = 1 + (int)(splitmix(&state) % 3);
     bool even = splitmix(&state) % 2;
     int64_t dim[3];
@@ -276,7 +268,7 @@ static void the_cheapest_way_is_taken(void **state)
         Arena arena;
         StrBuf out = {0};
         assert_int_equal(arena_init(&arena, NULL), CVN_OK);
-        Mesh mesh = mesh_of(row[i].mesh, &arena);
+        Mesh mesh = mesh_of(row[i].mesh);
         Sharding from = parse_sharding(&mesh, row[i].from), to = parse_sharding(&mesh, row[i].to);
         cvn_type type = CVN_TYPE(CVN_F32, 4096, 4096);
         type.rank = from.rank;
@@ -309,7 +301,7 @@ static void bytes_are_those_of_a_ring(void **state)
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         Arena arena;
         assert_int_equal(arena_init(&arena, NULL), CVN_OK);
-        Mesh mesh = mesh_of("a=4", &arena);
+        Mesh mesh = mesh_of("a=4");
         Sharding from = parse_sharding(&mesh, row[i].from), to = parse_sharding(&mesh, row[i].to);
         cvn_type type = CVN_TYPE(CVN_F32, 128, 128);
         assert_true(reshard_plan(&mesh, &type, &from, &to, &arena).bytes == row[i].bytes);
@@ -333,7 +325,7 @@ static void a_planted_fault_is_caught(void **state)
             int32_t *order = arena_array(&arena, (size_t)other.n_devices, sizeof *order);
             for (int32_t d = 0; d < other.n_devices; d++)
                 order[d] = other.n_devices - 1 - d; /* the slices of another device */
-            cvn_graph *g = graph_of(&c);
+            cvn_graph *g = case_graph(&c);
             cvn_graph_free(g);
             AxisList axes = c.plan.step[last].axes;
             if (c.type.dim[c.plan.step[last].dim] >= axes_size(&axes)) {

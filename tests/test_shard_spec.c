@@ -1,4 +1,5 @@
 /* Shardings of tensors: reading marks, refusing wrong ones, and which elements a device holds. */
+#include "parsed.h"
 #include "shard/spec.h"
 
 #include <setjmp.h>
@@ -7,13 +8,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static Mesh mesh_of(const char *text)
-{
-    Mesh mesh;
-    assert_int_equal(mesh_parse(&mesh, text, NULL, NULL), CVN_OK);
-    return mesh;
-}
 
 /* A spec from one list of names per dimension. */
 static cvn_spec spec_of(int rank, const char *const name[][3])

@@ -2,6 +2,7 @@
    kind. */
 #include "grad/rule.h"
 #include "graph/attention.h"
+#include "graph/decompose.h"
 
 void grad_rms_norm(Grad *d, const Op *op)
 {
@@ -51,18 +52,8 @@ void grad_cache_update(Grad *d, const Op *op)
     cvn_type rows = CVN_TYPE(CVN_I32, update->type.dim[0], update->type.dim[1]); /* [batch, seq] */
     cvn_value *position = cvn_broadcast_in_dim(g, start, rows, (const int[]){0});
     position = cvn_add(g, cvn_iota(g, rows, 1), position);
-    const cvn_gather_dims dims = {.n_window = 2,
-                                  .window = {2, 3},
-                                  .n_collapsed = 1,
-                                  .collapsed = {2},
-                                  .n_operand_batch = 1,
-                                  .operand_batch = {0},
-                                  .n_index_batch = 1,
-                                  .index_batch = {0},
-                                  .n_index_map = 1,
-                                  .index_map = {2},
-                                  .index_vector_dim = 2};
-    cvn_value *kept = cvn_scatter_assign(g, dy, position, grad_like(g, update, 0), &dims);
+    cvn_value *kept =
+        cvn_scatter_assign(g, dy, position, grad_like(g, update, 0), &cache_update_dims);
     grad_add(d, op, 0, kept);
     if (grad_wants(d, op, 1) && !g->err.code)
         grad_add(d, op, 1, grad_gather_updates(g, kept->def, dy));

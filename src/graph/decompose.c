@@ -167,6 +167,18 @@ static void attention(cvn_graph *g, const Op *op, cvn_value **out)
     out[0] = as(g, y, dtype);
 }
 
+const cvn_gather_dims cache_update_dims = {.n_window = 2,
+                                           .window = {2, 3},
+                                           .n_collapsed = 1,
+                                           .collapsed = {2},
+                                           .n_operand_batch = 1,
+                                           .operand_batch = {0},
+                                           .n_index_batch = 1,
+                                           .index_batch = {0},
+                                           .n_index_map = 1,
+                                           .index_map = {2},
+                                           .index_vector_dim = 2};
+
 /* A scatter: row b of the batch, position start[b] + s, gets update[b, s], all heads at once. */
 static void cache_update(cvn_graph *g, const Op *op, cvn_value **out)
 {
@@ -174,18 +186,7 @@ static void cache_update(cvn_graph *g, const Op *op, cvn_value **out)
     cvn_type rows = CVN_TYPE(CVN_I32, update->type.dim[0], update->type.dim[1]); /* [batch, seq] */
     cvn_value *position =
         cvn_add(g, count_along(g, &rows, 1), spread(g, start, &rows, (const int[]){0}));
-    const cvn_gather_dims dims = {.n_window = 2,
-                                  .window = {2, 3},
-                                  .n_collapsed = 1,
-                                  .collapsed = {2},
-                                  .n_operand_batch = 1,
-                                  .operand_batch = {0},
-                                  .n_index_batch = 1,
-                                  .index_batch = {0},
-                                  .n_index_map = 1,
-                                  .index_map = {2},
-                                  .index_vector_dim = 2};
-    out[0] = cvn_scatter_assign(g, cache, position, update, &dims);
+    out[0] = cvn_scatter_assign(g, cache, position, update, &cache_update_dims);
 }
 
 /* The logit of the target is picked by comparing with iota, not by a gather: so it stays a plain
