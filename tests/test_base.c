@@ -37,6 +37,15 @@ static void the_first_error_wins(void **state)
     assert_string_equal(err.message, "file 'a': first 1");
 }
 
+static void a_message_is_one_line_without_commands_to_the_terminal(void **state)
+{
+    (void)state;
+    cvn_err err = {0};
+    err_set(&err, CVN_EFORMAT, "tensor '%s' has no type", "a\nb\033[2Jc\177\xc3\xa9");
+    err_prefix(&err, "file '%s'", "x\ty");
+    assert_string_equal(err.message, "file 'x?y': tensor 'a?b?[2Jc?\xc3\xa9' has no type");
+}
+
 static void strbuf_grows(void **state)
 {
     (void)state;
@@ -78,6 +87,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arena_gives_zeroed_aligned_memory),
         cmocka_unit_test(the_first_error_wins),
+        cmocka_unit_test(a_message_is_one_line_without_commands_to_the_terminal),
         cmocka_unit_test(strbuf_grows),
         cmocka_unit_test(map_finds_what_was_put),
     };

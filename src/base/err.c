@@ -19,6 +19,15 @@ const char *cvn_code_text(int code)
     }
 }
 
+/* Names in a message may come from a file that somebody else wrote: what would begin a new line, or be a command to the
+   terminal, is shown as a question mark. */
+static void keep_to_a_line(char *message)
+{
+    for (char *c = message; *c; c++)
+        if ((unsigned char)*c < 32 || *c == 127)
+            *c = '?';
+}
+
 int err_set_at(cvn_err *err, int code, const char *file, int line, const char *format, ...)
 {
     if (!err || err->code != CVN_OK)
@@ -30,6 +39,7 @@ int err_set_at(cvn_err *err, int code, const char *file, int line, const char *f
     va_start(args, format);
     vsnprintf(err->message, sizeof err->message, format, args);
     va_end(args);
+    keep_to_a_line(err->message);
     return code;
 }
 
@@ -47,4 +57,5 @@ void err_prefix(cvn_err *err, const char *format, ...)
         n = 0;
     if ((size_t)n < sizeof err->message)
         snprintf(err->message + n, sizeof err->message - (size_t)n, ": %s", rest);
+    keep_to_a_line(err->message);
 }

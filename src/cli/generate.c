@@ -400,7 +400,7 @@ const Command command_generate = {
         "generate -m my-llama -p 'Once upon a time'\ta story, as it comes\n"
         "generate -m my-llama -f notes.txt --temperature 0 -n 100\tthe likeliest 100 tokens\n"
         "generate -m my-llama --prompts all.jsonl --json\tmany prompts at once, an object each\n"
-        "generate -m my-llama -p 'Q: Why?' --stop '\\nQ:' --n 3\tthree answers that end in time\n"
+        "generate -m my-llama -p 'Q: Why?' --stop $'\\nQ:' --n 3\tthree answers that end in time\n"
         "generate -m my-llama --tokens 1,15043 --json\tids in, one JSON object out\n",
     .notes = "The text goes to standard output, speeds go to standard error. Ctrl-C ends the text. "
              "With the same seed a prompt gives the same text. Of several texts, --json prints an "
