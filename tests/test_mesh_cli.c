@@ -70,6 +70,49 @@ static void ranks_print_what_threads_print(void **state)
     }
 }
 
+#define TALK "printf 'one\\ntwo\\n/reset\\nthree\\n/save %s\\n' | "
+#define CHAT_MESH                                                                                  \
+    "chat -m model -n 12 --ignore-eos --temperature 0 --threads 1 --mesh data=1,model=2"
+
+/* What is said is saved: every turn is the same, whoever answers. */
+static void a_mesh_talks_as_one_device_does(void **state)
+{
+    (void)state;
+    int status;
+    char line[1024];
+    snprintf(line, sizeof line,
+             TALK "caravan chat -m model -n 12 --ignore-eos --temperature 0 >/dev/null && " TALK
+                  "caravan " CHAT_MESH ">/dev/null && cmp one.json mesh.json",
+             "one.json", "mesh.json");
+    expect(0, line, "");
+    if (!have_mpirun())
+        skip();
+    snprintf(line, sizeof line,
+             TALK RANKS " >/dev/null && cmp one.json ranks.json; echo $?; ls *.json | wc -l",
+             "ranks.json", "2", CHAT_MESH);
+    StrBuf output = shell(line, &status);
+    assert_string_equal(output.text, "0\n3\n");
+    strbuf_free(&output);
+}
+
+static void a_mesh_is_measured(void **state)
+{
+    (void)state;
+#define BENCH                                                                                      \
+    "bench --mesh data=1,model=2 --prefill 20 --decode 4 --context 8 --repeats 1 --threads 1 "     \
+    "--json "
+    expect(0, "caravan " BENCH "-m model", "\"tokens_per_second\"");
+    expect(0, "caravan " BENCH "--preset stories260k --layout fsdp+tp", "\"tokens_per_second\"");
+    expect(1, "caravan bench --train --preset tiny --mesh data=2 2>&1", "leave --mesh out");
+    if (!have_mpirun())
+        skip();
+    int status;
+    StrBuf output = launch("2", BENCH "-m model --table --batches 1,2 --contexts 8", &status);
+    assert_int_equal(status, 0);
+    assert_non_null(strstr(output.text, "\"table\""));
+    strbuf_free(&output);
+}
+
 static void one_rank_says_what_is_wrong(void **state)
 {
     (void)state;
@@ -106,6 +149,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_mesh_scores_as_one_device_does),
         cmocka_unit_test(ranks_print_what_threads_print),
+        cmocka_unit_test(a_mesh_talks_as_one_device_does),
+        cmocka_unit_test(a_mesh_is_measured),
         cmocka_unit_test(one_rank_says_what_is_wrong),
         cmocka_unit_test(meshes_that_cannot_be_are_refused),
     };

@@ -32,6 +32,8 @@ enum {
     QUANTIZE,
     KV_CACHE,
     THREADS,
+    MESH,
+    LAYOUT,
     JSON,
     CSV,
     PROFILE
@@ -84,6 +86,8 @@ static const Option *const options[] = {
     [QUANTIZE] = &option_quantize,
     [KV_CACHE] = &option_kv_cache,
     [THREADS] = &option_threads,
+    [MESH] = &option_mesh,
+    [LAYOUT] = &option_layout,
     [JSON] = &option_json,
     [CSV] = &(const Option){"csv", .kind = ARG_FLAG, .help = "a row per measurement, for scripts"},
     [PROFILE] = &option_profile,
@@ -106,38 +110,86 @@ typedef struct Bench {
     const Value *value; /* the options */
     const char *name;   /* of the model */
     cvn_model *model;
-    Ceilings ceilings;
-    int threads;
+    Ceilings ceilings;   /* of all processes together */
+    Cluster *cluster;    /* other processes, or NULL; the program's */
+    int threads;         /* of this process, on which the ceilings were measured */
     uint64_t peak_bytes; /* weights and activations of the widest engine */
     Row *row;            /* [n_rows], owned */
     size_t n_rows, capacity;
 } Bench;
 
+/* Threads of all devices here, 0: as many as there are cores. */
+static int count_threads(const Bench *b, int *threads, cvn_err *err)
+{
+    const Value *v = b->value;
+    *threads = (int)v[THREADS].integer;
+    if (!v[MESH].given || *threads == 0)
+        return CVN_OK;
+    Arena arena;
+    Mesh mesh;
+    int code = arena_init(&arena, err);
+    if (code)
+        return code;
+    code = mesh_parse(&mesh, v[MESH].text, &arena, err);
+    int ranks = b->cluster ? cluster_size(b->cluster) : 1;
+    if (code == CVN_OK)
+        *threads *= mesh.n_devices > ranks ? (int)mesh.n_devices / ranks : 1;
+    arena_free(&arena);
+    return code;
+}
+
+/* Each process has measured itself while the others did; all count as the first one does. */
+static int share_ceilings(Bench *b, cvn_err *err)
+{
+    if (!b->cluster)
+        return CVN_OK;
+    int n = cluster_size(b->cluster), code;
+    code = cluster_share(b->cluster, &b->ceilings, sizeof b->ceilings, err);
+    b->ceilings.bandwidth *= n;
+    b->ceilings.flops_f32 *= n;
+    b->ceilings.flops_bf16 *= n;
+    return code;
+}
+
+/* A shape with weights made in memory; on a mesh those of each device where it is. */
+static int make_model(Bench *b, Pool *pool, cvn_err *err)
+{
+    const Value *v = b->value;
+    cvn_dtype dtype = dtype_of(&v[DTYPE]);
+    LlamaConfig config;
+    int code = preset_config(v[PRESET].text, &config, err);
+    if (!code)
+        code = quant_parse(v[QUANTIZE].text, &config.quant, err);
+    if (!code)
+        code = model_synthetic(&config, dtype == CVN_DTYPE_COUNT ? CVN_BF16 : dtype,
+                               v[MESH].given ? NULL : pool, &b->model, err);
+    return code;
+}
+
 /* Ceilings first, on the threads that will run the model; then the model, if it is to be made. */
 static int open_bench(Bench *b, cvn_err *err)
 {
     const Value *v = b->value;
+    int threads;
     warn_threads(v[THREADS].integer);
-    Pool *pool = pool_new((int)v[THREADS].integer, err);
+    if (run_join(v[MESH].given, &b->cluster, err) || count_threads(b, &threads, err))
+        return err->code;
+    Pool *pool = pool_new(threads, err);
     if (!pool)
         return CVN_EINVAL;
     b->threads = pool_threads(pool);
     b->name = v[PRESET].given ? v[PRESET].text : v[MODEL].text;
-    cvn_dtype dtype = dtype_of(&v[DTYPE]);
     int code = ceilings_measure(pool, &b->ceilings, err);
-    if (!code && v[PRESET].given) {
-        LlamaConfig config;
-        code = preset_config(v[PRESET].text, &config, err);
-        if (!code)
-            code = quant_parse(v[QUANTIZE].text, &config.quant, err);
-        if (!code)
-            code = model_synthetic(&config, dtype == CVN_DTYPE_COUNT ? CVN_BF16 : dtype, pool,
-                                   &b->model, err);
-    }
+    if (!code)
+        code = share_ceilings(b, err);
+    if (!code && v[PRESET].given)
+        code = make_model(b, pool, err);
     pool_free(pool);
     if (!code && !v[PRESET].given) {
-        cvn_model_options open = {
-            .dtype = dtype, .no_tokenizer = true, .quantize = v[QUANTIZE].text};
+        cvn_model_options open = {.dtype = dtype_of(&v[DTYPE]),
+                                  .no_tokenizer = true,
+                                  .quantize = v[QUANTIZE].text,
+                                  .no_weights = v[MESH].given};
         code = cvn_model_open(v[MODEL].text, &open, &b->model, err);
     }
     return code;
@@ -150,7 +202,10 @@ static int new_engine(Bench *b, const BenchMode *mode, int64_t rows, int64_t con
 {
     cvn_engine_options wanted = cvn_engine_defaults();
     wanted.rows = (int)rows;
-    wanted.threads = b->threads;
+    wanted.threads = b->value[MESH].given ? (int)b->value[THREADS].integer : b->threads;
+    wanted.mesh = b->value[MESH].text;
+    wanted.layout = b->value[LAYOUT].text;
+    wanted.cluster = b->cluster;
     wanted.context = context;
     wanted.kv_cache = b->value[KV_CACHE].text;
     wanted.op_by_op = mode->op_by_op;
@@ -266,6 +321,8 @@ static int measure_table(Bench *b, cvn_err *err)
             Row row = {
                 .part = "table", .batch = batch, .context = contexts->ids[j], .tokens = steps};
             row.fits = bench_fits(engine, batch, row.context + steps);
+            if (b->cluster && !code)
+                code = cluster_share(b->cluster, &row.fits, sizeof row.fits, err);
             if (row.context <= widest && row.context >= 1)
                 code = add_row(b, engine, row, err);
         }
@@ -395,6 +452,9 @@ static int print_bench(const Bench *b)
     printf("%s, %s, quantized %s, KV cache %s, %d threads, %s kernels\n", b->name,
            cvn_dtype_name(cvn_model_dtype(b->model)), quant, kv_name(b), b->threads,
            cpu_backend()->name);
+    if (b->value[MESH].given)
+        printf("  mesh %s, layout %s, %d %s\n", b->value[MESH].text, b->value[LAYOUT].text,
+               b->cluster ? cluster_size(b->cluster) : 1, b->cluster ? "processes" : "process");
     printf("  ceilings: reads %.1f GB/s, f32 %.0f GFLOP/s, bf16 %.0f GFLOP/s\n", c->bandwidth / 1e9,
            c->flops_f32 / 1e9, c->flops_bf16 / 1e9);
     for (size_t i = 0; i < b->n_rows; i++) {
@@ -439,10 +499,14 @@ static int run_train(const Value *v)
 
 static int run(const Args *args)
 {
+    cvn_err err = {0};
+    if (args->value[TRAIN].flag && (args->value[MESH].given || transport_launched())) {
+        err_set(&err, CVN_EUNSUPPORTED, "--train is measured on one device; leave --mesh out");
+        return fail(&err);
+    }
     if (args->value[TRAIN].flag)
         return run_train(args->value);
 
-    cvn_err err = {0};
     Bench bench = {.value = args->value};
     int code = CVN_OK, exit_code = EXIT_OK;
     if (args->value[JSON].flag && args->value[CSV].flag)
@@ -469,6 +533,7 @@ const Command command_bench = {
         "bench --preset stories110m --batch 8 --json\teight texts at once, for scripts\n"
         "bench --preset llama3.2-1b --table --batches 1,8,32\tthree batches, all contexts\n"
         "bench --preset stories110m --ladder --csv\twhat compiling and fused attention bring\n"
+        "bench --preset llama3.2-1b --mesh data=2,model=2 --layout 2d\tdivided among devices\n"
         "bench --train --preset stories110m --seq 1024 --batch 2\ta training step\n",
     .notes =
         "Read bandwidth and multiply-add peaks are measured first, on the same threads. MFU is the "

@@ -56,6 +56,8 @@ static const Option *const options[] = {
     &option_quantize,
     &option_kv_cache,
     &option_threads,
+    &option_mesh,
+    &option_layout,
     &option_memory,
     NULL,
 };
@@ -104,12 +106,28 @@ static bool is_blank(const char *text)
     return text[strspn(text, " \t\n")] == '\0';
 }
 
+/* Rank 0 reads, and all get it. */
+static int read_turn(ChatInput *input, StrBuf *typed, ChatTyped *what, cvn_err *err)
+{
+    int64_t number = CHAT_TEXT;
+    if (ranks_first())
+        number = chat_input_read(input, typed);
+    else
+        strbuf_clear(typed);
+    int code = ranks_share(&number, typed, err);
+    *what = (ChatTyped)number;
+    return code;
+}
+
 static int talk(Chat *chat, ChatInput *input, cvn_err *err)
 {
     StrBuf typed = {0};
     int code = CVN_OK;
     while (code == CVN_OK) {
-        ChatTyped what = chat_input_read(input, &typed);
+        ChatTyped what = CHAT_END;
+        code = read_turn(input, &typed, &what, err);
+        if (code)
+            break;
         if (what == CHAT_INTERRUPTED && chat->terminal) {
             putchar('\n');
             continue;
@@ -137,12 +155,12 @@ static int talk(Chat *chat, ChatInput *input, cvn_err *err)
 static int converse(Chat *chat, const Value *history, cvn_err *err)
 {
     char *path = history_path(history);
-    chat->interrupt = run_interrupt_keep();
+    chat->interrupt = run_interrupt_keep(chat->run.cluster != NULL);
     if (*chat->interrupt) {
         free(path);
         return err_set(err, CVN_EINTERRUPTED, "interrupted");
     }
-    ChatInput *input = chat_input_new(path, chat->interrupt);
+    ChatInput *input = chat_input_new(ranks_first() ? path : NULL, chat->interrupt);
     free(path);
     if (!input)
         return err_set(err, CVN_EMEM, "no memory to read what is typed");
@@ -153,7 +171,11 @@ static int converse(Chat *chat, const Value *history, cvn_err *err)
                "/help lists commands, Ctrl-C stops an answer, Ctrl-D leaves.\n",
                chat_format_name(chat->dialog.format),
                (long long)cvn_session_get_stats(chat->session).context);
-    int code = talk(chat, input, err);
+    int64_t terminal = chat->terminal;
+    int code = ranks_share(&terminal, NULL, err);
+    chat->terminal = terminal;
+    if (code == CVN_OK)
+        code = talk(chat, input, err);
     chat_input_free(input);
     return code;
 }
@@ -184,11 +206,13 @@ const Command command_chat = {
     .examples =
         "chat -m my-llama\ta conversation; /help lists what can be done in it\n"
         "chat -m my-llama --system 'Answer in one sentence.' --temperature 0\tset the tone\n"
-        "chat -m my-llama < questions.txt\ta line is a turn\n",
+        "chat -m my-llama < questions.txt\ta line is a turn\n"
+        "chat -m my-llama --mesh model=2 --layout tp\ta model divided among two devices\n",
     .notes = "The model's chat format is found from its folder: Llama 2, Llama 3 to 3.3, or the "
              "R1 distillations, whose thoughts are shown dimmed. What was said stays in the KV "
              "cache, so that a turn costs no more than its own length. With the same seed the "
-             "same conversation comes out.",
+             "same conversation comes out. Under mpirun, rank 0 has the terminal, and Ctrl-C ends "
+             "the conversation.",
     .options = options,
     .run = run,
 };

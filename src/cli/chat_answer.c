@@ -198,6 +198,11 @@ int chat_answer(Chat *chat, cvn_err *err)
     TokenIds prompt = {0};
     cvn_err refused = {0};
     int code = dialog_prompt(dialog, &prompt, &refused);
+    uint64_t hash = ranks_hash((uint64_t)refused.code, prompt.id, prompt.n * sizeof *prompt.id);
+    if (ranks_agree("the conversation", hash, err)) {
+        token_ids_free(&prompt);
+        return err->code;
+    }
     if (code) {
         dialog_pop(dialog);
         chat_refuse(chat, "%s", refused.message);

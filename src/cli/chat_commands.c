@@ -46,7 +46,7 @@ static void run_save(Chat *chat, const char *value)
     cvn_err err = {0};
     if (!*value)
         chat_refuse(chat, "/save needs the name of a file");
-    else if (dialog_save(&chat->dialog, value, &err))
+    else if (ranks_first() && dialog_save(&chat->dialog, value, &err))
         chat_refuse(chat, "%s", err.message);
     else
         printf("%s: %zu messages\n", value, chat->dialog.n);

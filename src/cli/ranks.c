@@ -105,6 +105,31 @@ int ranks_agree(const char *what, uint64_t hash, cvn_err *err)
     return ranks.cluster ? cluster_agree(ranks.cluster, what, hash, err) : CVN_OK;
 }
 
+bool ranks_first(void)
+{
+    return !ranks.cluster || cluster_rank(ranks.cluster) == 0;
+}
+
+int ranks_share(int64_t *number, StrBuf *text, cvn_err *err)
+{
+    if (!ranks.cluster)
+        return CVN_OK;
+    int64_t both[2] = {*number, text ? (int64_t)text->length : 0};
+    int code = cluster_share(ranks.cluster, both, sizeof both, err);
+    *number = both[0];
+    if (code || both[1] == 0)
+        return code;
+    if (!ranks_first()) {
+        char *room = calloc((size_t)both[1], 1);
+        strbuf_clear(text);
+        strbuf_add(text, room, room ? (size_t)both[1] : 0);
+        free(room);
+        if (!room || text->failed)
+            return err_set(err, CVN_EMEM, "no memory for %lld bytes of text", (long long)both[1]);
+    }
+    return cluster_share(ranks.cluster, text->text, (size_t)both[1], err);
+}
+
 bool ranks_failed(const cvn_err *err)
 {
     ranks.failure = *err;

@@ -5,6 +5,7 @@
 #ifndef CVN_CLI_RANKS_H
 #define CVN_CLI_RANKS_H
 
+#include "base/strbuf.h"
 #include "comm/cluster.h"
 
 /* At the start of the program: the command line, which must be the same on all ranks. */
@@ -15,6 +16,13 @@ int ranks_join(Cluster **out, cvn_err *err);
 
 /* All ranks call it with what they read: an error on all when they differ. Nothing when this process is alone. */
 int ranks_agree(const char *what, uint64_t hash, cvn_err *err);
+
+/* Whether this rank is the one that reads and prints. */
+bool ranks_first(void);
+
+/* All ranks call it: what rank 0 has in *number and *text (which may be NULL) is everyone's. Nothing when this process
+   is alone. */
+int ranks_share(int64_t *number, StrBuf *text, cvn_err *err);
 
 /* The command failed with this error: what the other ranks are told. False when the user has been told of a failure
    already. */

@@ -84,9 +84,12 @@ static void catch_interrupt(bool once)
     sigaction(SIGINT, &action, NULL);
 }
 
-volatile int *run_interrupt_keep(void)
+volatile int *run_interrupt_keep(bool several)
 {
-    catch_interrupt(false);
+    if (several)
+        signal(SIGINT, SIG_DFL);
+    else
+        catch_interrupt(false);
     return &interrupted;
 }
 
@@ -104,18 +107,19 @@ static int agree_on_model(const RunModel *run, cvn_err *err)
     return ranks_agree("the model", ranks_hash(0, sizes, sizeof sizes), err);
 }
 
-static int join_ranks(RunModel *run, const RunOptions *options, cvn_err *err)
+int run_join(bool mesh, Cluster **cluster, cvn_err *err)
 {
-    if (transport_launched() && !options->mesh)
+    *cluster = NULL;
+    if (transport_launched() && !mesh)
         return err_set(err, CVN_EINVAL,
                        "several processes were started; say with --mesh how they divide the model, "
                        "for 4 of them --mesh data=2,model=2");
-    return options->mesh ? ranks_join(&run->cluster, err) : CVN_OK;
+    return mesh ? ranks_join(cluster, err) : CVN_OK;
 }
 
 int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err)
 {
-    if (join_ranks(run, options, err))
+    if (run_join(options->mesh != NULL, &run->cluster, err))
         return err->code;
     catch_interrupt(true);
     double begin = engine_now();

@@ -36,6 +36,9 @@ typedef struct RunModel {
     double load_seconds, compile_seconds;
 } RunModel;
 
+/* Joins the other processes, where a launcher has started several: they need a mesh. *cluster is NULL without. */
+int run_join(bool mesh, Cluster **cluster, cvn_err *err);
+
 /* What --temperature and its like say. */
 cvn_sampling run_model_sampling(const Args *args);
 
@@ -58,8 +61,9 @@ int run_model_close(RunModel *run, cvn_err *err);
 /* Becomes nonzero with Ctrl-C. A second Ctrl-C ends the program. */
 const volatile int *run_interrupt(void);
 
-/* From now on Ctrl-C only ever sets the flag, which the caller may clear, and interrupts reads. */
-volatile int *run_interrupt_keep(void);
+/* From now on Ctrl-C only ever sets the flag, which the caller may clear, and interrupts reads; of several processes,
+   which could not stop at the same step, it ends the program. */
+volatile int *run_interrupt_keep(bool several);
 
 json_t *json_ids(const int32_t *ids, size_t n);
 

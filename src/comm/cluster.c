@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 /* Each channel of gathers has two tags, there and back. */
-enum { TAG_NOTE = TAG_CLUSTER, TAG_CARD, TAG_VERDICT, TAG_HASH, TAG_GATHER };
+enum { TAG_NOTE = TAG_CLUSTER, TAG_CARD, TAG_VERDICT, TAG_HASH, TAG_SHARE, TAG_GATHER };
 enum { TICK_NS = 10000000, TICK_BUSY_NS = 200000 };
 static const int64_t beat_ns = 500000000;      /* between two signs of life */
 static const int64_t ending_ns = 400000000;    /* for answers when all are told to end */
@@ -437,6 +437,11 @@ int cluster_together(Cluster *c, ClusterChannel channel, int code, cvn_err *err)
     }
     free(all);
     return rc;
+}
+
+int cluster_share(Cluster *c, void *data, size_t bytes, cvn_err *err)
+{
+    return spread(c, TAG_SHARE, data, bytes, agree_seconds, err);
 }
 
 /* ---- from start to end ---- */

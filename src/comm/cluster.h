@@ -58,6 +58,9 @@ int cluster_gather(Cluster *cluster, ClusterChannel channel, const void *own, vo
    are this rank's. */
 int cluster_together(Cluster *cluster, ClusterChannel channel, int code, cvn_err *err);
 
+/* Called by all ranks, in the same order: what rank 0 has in `data` is on all of them afterwards. */
+int cluster_share(Cluster *cluster, void *data, size_t bytes, cvn_err *err);
+
 /* True the first time in this process: whoever has an error to tell asks, so that it is told once. */
 bool cluster_claim(Cluster *cluster);
 

@@ -85,18 +85,13 @@ int bench_prefill(cvn_engine *e, const Ceilings *ceilings, int64_t n, int repeat
 /* Makes every row active, with n positions filled. */
 static void fill_rows(cvn_engine *e, int64_t n)
 {
-    enum { NUMBER = 0x3c }; /* bytes of it are 0.0115 in f32 and bf16 */
-    const KvCache *kv = &e->kv;
     for (int row = 0; row < e->options.rows; row++) {
         engine_reset_row(e, row);
-        for (int i = 0; i < kv->n_tensors; i++)
-            for (int64_t h = 0; h < kv->kv_heads; h++)
-                memset((char *)kv_row(kv, i, row) + (size_t)h * kv_shape(kv, i)->head, NUMBER,
-                       kv_shape(kv, i)->position * (size_t)n);
         e->filled[row] = n;
         e->rows.start[row] = (int32_t)n;
         engine_set_active(e, row, true);
     }
+    engine_fill_caches(e, n);
 }
 
 /* Products and attention: the steps that read weights and caches. */
@@ -111,11 +106,12 @@ static int measure_overhead(cvn_engine *e, int64_t context, double *out, cvn_err
 {
     enum { STEPS = 15 };
     double sample[STEPS];
-    Profile *profile = profile_new(e->stats.threads, 1 << 16, err), *before = e->device->profile;
+    Device *device = engine_device(e);
+    Profile *profile = profile_new(e->stats.threads, 1 << 16, err), *before = device->profile;
     if (!profile)
         return CVN_EMEM;
     fill_rows(e, context);
-    e->device->profile = profile;
+    device->profile = profile;
     int code = CVN_OK, n = 0;
     while (n < STEPS && !code && context + n < e->options.context) {
         profile_clear(profile);
@@ -124,10 +120,18 @@ static int measure_overhead(cvn_engine *e, int64_t context, double *out, cvn_err
         double traffic = (double)profile_sum(profile, 0, is_traffic) * 1e-9;
         sample[n++] = engine_now() - begin - traffic;
     }
-    e->device->profile = before;
+    device->profile = before;
     profile_free(profile);
     *out = code ? 0 : median(sample, n);
     return code;
+}
+
+/* Whether there is time for another step; of several processes the first one says. */
+static int go_on(const cvn_engine *e, double deadline, bool *go, cvn_err *err)
+{
+    *go = engine_now() < deadline;
+    Cluster *cluster = e->options.cluster;
+    return cluster ? cluster_share(cluster, go, sizeof *go, err) : CVN_OK;
 }
 
 int bench_decode(cvn_engine *e, const Ceilings *ceilings, int64_t context, int64_t steps,
@@ -141,7 +145,9 @@ int bench_decode(cvn_engine *e, const Ceilings *ceilings, int64_t context, int64
     int code = engine_decode(e, err); /* not counted */
     double start = engine_now();
     int64_t n = 0;
-    while (!code && n < steps && (n < LEAST || engine_now() - start < seconds)) {
+    for (bool go = true; !code && n < steps;) {
+        if (n >= LEAST && ((code = go_on(e, start + seconds, &go, err)) || !go))
+            break;
         double begin = engine_now();
         code = engine_decode(e, err);
         sample[n++] = engine_now() - begin;

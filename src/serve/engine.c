@@ -291,7 +291,7 @@ static int start_engine(cvn_engine *e, cvn_err *err)
         return err->code;
     if (o->profile_path) {
         e->profile = profile_new(e->stats.threads, 0, err);
-        (e->mesh ? group_device(e->mesh->group, 0) : e->device)->profile = e->profile;
+        engine_device(e)->profile = e->profile;
         if (!e->profile)
             return err->code;
     }
@@ -346,6 +346,44 @@ int engine_run(cvn_engine *e, Program *program, cvn_err *err)
         return engine_mesh_run(e->mesh, &program->mesh, program->param, program->row,
                                program->output, err);
     return executor_run(e->device, program->plan, program->param, program->output, err);
+}
+
+Device *engine_device(const cvn_engine *e)
+{
+    return e->mesh ? group_device(e->mesh->group, 0) : e->device;
+}
+
+void engine_release_row(cvn_engine *e, int row)
+{
+    if (e->mesh)
+        engine_mesh_release(e->mesh, row);
+    else
+        kv_release(&e->kv, row);
+}
+
+/* Rows from `first` on, `count` of them. */
+static void fill_cache(const KvCache *kv, int first, int count, int64_t n)
+{
+    enum { NUMBER = 0x3c }; /* bytes of it are 0.0115 in f32 and bf16 */
+    for (int row = first; row < first + count; row++)
+        for (int i = 0; i < kv->n_tensors; i++)
+            for (int64_t h = 0; h < kv->kv_heads; h++)
+                memset((char *)kv_row(kv, i, row) + (size_t)h * kv_shape(kv, i)->head, NUMBER,
+                       kv_shape(kv, i)->position * (size_t)n);
+}
+
+void engine_fill_caches(cvn_engine *e, int64_t n)
+{
+    if (!e->mesh) {
+        fill_cache(&e->kv, 0, e->options.rows, n);
+        return;
+    }
+    const MeshProgram *decode = &e->decode[0].mesh;
+    int count = (int)decode->plan->parameter[e->decode[0].first_cache].type.dim[0];
+    for (int d = 0; d < e->mesh->n_local; d++) {
+        int first = (int)decode->first_row[d], most = e->options.rows - first;
+        fill_cache(&e->mesh->kv[d], first, count < most ? count : most, n);
+    }
 }
 
 void engine_set_active(cvn_engine *e, int row, bool active)

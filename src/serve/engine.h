@@ -101,6 +101,15 @@ void engine_set_seen(cvn_engine *e, int row, const int32_t *tokens, int64_t n);
 /* Forgets a row's text. */
 void engine_reset_row(cvn_engine *e, int row);
 
+/* Gives the memory of a row's cache back. */
+void engine_release_row(cvn_engine *e, int row);
+
+/* Fills n positions of every row's cache with some number, for measuring. */
+void engine_fill_caches(cvn_engine *e, int64_t n);
+
+/* The device that profiles are of: the only one, or the first one here. */
+Device *engine_device(const cvn_engine *e);
+
 /* Refuses a prompt or sampling settings that make no sense; i is the request's number in messages. */
 int engine_check_request(const cvn_request *request, int i, cvn_err *err);
 

@@ -49,7 +49,7 @@ static void finish(Run *run, int row, cvn_finish why)
     result->finish = why;
     engine_set_active(run->e, row, false);
     engine_reset_row(run->e, row);
-    kv_release(&run->e->kv, row);
+    engine_release_row(run->e, row);
     run->row_of[row] = -1;
 }
 

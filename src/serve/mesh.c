@@ -1,6 +1,7 @@
 #include "serve/mesh.h"
 
 #include "cpu/registry.h"
+#include "serve/synthetic.h"
 #include "shard/layouts.h"
 #include "shard/reshard.h"
 
@@ -77,6 +78,11 @@ static int read_shard(const EngineMesh *m, int param, const PartitionTensor *t, 
 {
     int64_t first[CVN_MAX_RANK], count[CVN_MAX_RANK];
     bool padding = false, any = true;
+    if (!m->model->io.source) {
+        synthetic_shard(&m->model->io.params.param[param], m->model->dtype,
+                        cvn_type_elements(&t->local), out);
+        return CVN_OK;
+    }
     for (int d = 0; d < t->global.rank; d++) {
         sharding_range(&m->mesh, &t->sharding, d, t->global.dim[d], mesh_place(&m->mesh, device),
                        &first[d], &count[d]);
@@ -242,6 +248,12 @@ int engine_mesh_run(EngineMesh *m, MeshProgram *p, void *const *host, int row, v
             memcpy(host[i], p->param[i], p->plan->parameter[i].bytes);
     memcpy(output, p->output, (size_t)p->plan->n_outputs * sizeof *output);
     return CVN_OK;
+}
+
+void engine_mesh_release(EngineMesh *m, int row)
+{
+    for (int d = 0; d < m->n_local; d++)
+        kv_release(&m->kv[d], row);
 }
 
 /* ---- from start to end ---- */

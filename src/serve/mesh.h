@@ -71,6 +71,9 @@ int engine_mesh_bind(EngineMesh *m, const Plan *plan, const PartitionReport *rep
 int engine_mesh_run(EngineMesh *m, MeshProgram *p, void *const *host, int row, void **output,
                     cvn_err *err);
 
+/* Gives the memory of a row of the caches back. */
+void engine_mesh_release(EngineMesh *m, int row);
+
 /* Bytes of weights and caches (address space) of the devices of this process. */
 size_t engine_mesh_weight_bytes(const EngineMesh *m);
 size_t engine_mesh_cache_bytes(const EngineMesh *m);

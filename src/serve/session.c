@@ -50,7 +50,7 @@ void cvn_session_free(cvn_session *s)
 void cvn_session_reset(cvn_session *s)
 {
     engine_reset_row(s->e, s->row);
-    kv_release(&s->e->kv, s->row);
+    engine_release_row(s->e, s->row);
     s->resets = s->e->resets[s->row];
     s->n = 0;
 }

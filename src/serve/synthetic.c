@@ -14,6 +14,7 @@ typedef struct Fill {
     const Param *param;
     void *data;
     cvn_dtype dtype;
+    size_t bytes; /* of data */
 } Fill;
 
 /* Uniform in ± sqrt(3) * std, from a multiplicative hash of the index: cheap, and good enough to be no special case
@@ -32,8 +33,8 @@ static float synthetic_value(const Param *p, int64_t i)
 static void fill_quantized(const Fill *f, int thread, int n_threads)
 {
     const QuantForm *q = &f->param->quant;
-    int64_t bytes = (int64_t)param_bytes(f->param, f->dtype), begin, end;
-    kernel_share(bytes, 4096, thread, n_threads, &begin, &end);
+    int64_t begin, end;
+    kernel_share((int64_t)f->bytes, 4096, thread, n_threads, &begin, &end);
     float scale = 1.732f * (float)f->param->std / (q->dtype == CVN_I4 ? 8.0f : 128.0f);
     for (int64_t i = begin; i < end; i++) {
         uint32_t h = (uint32_t)i * 2654435761u;
@@ -55,13 +56,20 @@ static void fill(void *context, int thread, int n_threads)
         fill_quantized(f, thread, n_threads);
         return;
     }
-    kernel_share(f->param->n, 4096, thread, n_threads, &begin, &end);
+    kernel_share((int64_t)(f->bytes / cvn_dtype_bytes(f->dtype, 1)), 4096, thread, n_threads,
+                 &begin, &end);
     if (f->dtype == CVN_F32)
         for (int64_t i = begin; i < end; i++)
             ((float *)f->data)[i] = synthetic_value(f->param, i);
     else
         for (int64_t i = begin; i < end; i++)
             ((uint16_t *)f->data)[i] = bf16_from_f32(synthetic_value(f->param, i));
+}
+
+void synthetic_shard(const Param *param, cvn_dtype dtype, int64_t n, void *data)
+{
+    Fill f = {param, data, dtype, cvn_dtype_bytes(param_type(param, dtype).dtype, n)};
+    fill(&f, 0, 1);
 }
 
 static int make_weights(cvn_model *m, Pool *pool, cvn_err *err)
@@ -84,7 +92,7 @@ static int make_weights(cvn_model *m, Pool *pool, cvn_err *err)
         const Param *p = &params->param[i];
         size_t bytes = param_bytes(p, m->dtype);
         w->weight[i] = (Weight){.data = (char *)w->block + at, .bytes = bytes, .owned = true};
-        Fill f = {p, (char *)w->block + at, m->dtype};
+        Fill f = {p, (char *)w->block + at, m->dtype, bytes};
         pool_run(pool, fill, &f);
         at += (bytes + ALIGN - 1) / ALIGN * ALIGN;
         m->weight_bytes += bytes;
@@ -108,7 +116,8 @@ int model_synthetic(const LlamaConfig *config, cvn_dtype dtype, Pool *pool, cvn_
         m->dtype = dtype;
         m->io.config = *config;
         params_list(&m->io.params, config, &m->io.arena);
-        code = make_weights(m, pool, err);
+        if (pool)
+            code = make_weights(m, pool, err);
     }
     if (code)
         cvn_model_free(m);
