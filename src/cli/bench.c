@@ -533,7 +533,6 @@ const Command command_bench = {
         "bench --preset stories110m --batch 8 --json\teight texts at once, for scripts\n"
         "bench --preset llama3.2-1b --table --batches 1,8,32\tthree batches, all contexts\n"
         "bench --preset stories110m --ladder --csv\twhat compiling and fused attention bring\n"
-        "bench --preset llama3.2-1b --mesh data=2,model=2 --layout 2d\tdivided among devices\n"
         "bench --train --preset stories110m --seq 1024 --batch 2\ta training step\n",
     .notes =
         "Read bandwidth and multiply-add peaks are measured first, on the same threads. MFU is the "
