@@ -128,7 +128,7 @@ static void bench_product(Pool *pool, const Ceilings *c, cvn_dtype dtype, int64_
     cvn_graph_free(g);
 }
 
-/* x [m, k] times quantized weights of n rows, as `linear` has them. */
+/* x [m, k] times weights in panels of n rows. */
 static void bench_linear(Pool *pool, const Ceilings *c, cvn_dtype dtype, int64_t m, int64_t k,
                          int64_t n)
 {
@@ -140,10 +140,12 @@ static void bench_linear(Pool *pool, const Ceilings *c, cvn_dtype dtype, int64_t
         exit(1);
     }
     bool is_i4 = dtype == CVN_I4;
-    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_BF16, m, k));
-    cvn_value *q = cvn_parameter(g, "q", panel_type(dtype, n, k));
-    cvn_value *scale = cvn_parameter(
-        g, "scale", panel_scale_type(is_i4 ? CVN_BF16 : CVN_F32, n, is_i4 ? k / GROUP : 1));
+    cvn_dtype x_dtype = dtype == CVN_F32 ? CVN_F32 : CVN_BF16;
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(x_dtype, m, k));
+    cvn_value *q = cvn_parameter(g, "q", panel_type(dtype, n, k)), *scale = NULL;
+    cvn_type scales = panel_scale_type(is_i4 ? CVN_BF16 : CVN_F32, n, is_i4 ? k / GROUP : 1);
+    if (panel_scaled(dtype))
+        scale = cvn_parameter(g, "scale", scales);
     cvn_linear_spec spec = {.contract = 1,
                             .n_weights = 1,
                             .q = {q},
@@ -156,10 +158,10 @@ static void bench_linear(Pool *pool, const Ceilings *c, cvn_dtype dtype, int64_t
     char what[64];
     snprintf(what, sizeof what, "%lld x %lld x %lld %s", (long long)m, (long long)k, (long long)n,
              cvn_dtype_name(dtype));
-    double bytes =
-        (double)(cvn_type_bytes(cvn_value_type(q)) + cvn_type_bytes(cvn_value_type(scale)));
-    print_row(what, name, seconds, 2.0 * (double)m * (double)n * (double)k, bytes, c->flops_bf16,
-              c);
+    double bytes = (double)cvn_type_bytes(cvn_value_type(q));
+    bytes += scale ? (double)cvn_type_bytes(&scales) : 0;
+    print_row(what, name, seconds, 2.0 * (double)m * (double)n * (double)k, bytes,
+              dtype == CVN_F32 ? c->flops_f32 : c->flops_bf16, c);
     cvn_graph_free(g);
 }
 
@@ -213,11 +215,12 @@ static void bench_products(Pool *pool, const Ceilings *c)
 static void bench_linears(Pool *pool, const Ceilings *c)
 {
     printf("\nlinear, rows x sum x columns, weights in panels\n");
-    static const cvn_dtype dtypes[] = {CVN_I8, CVN_I4};
-    static const int64_t rows[] = {1, 2, 4, 8, 12, 16, 24, 32, 64, 512};
+    static const cvn_dtype dtypes[] = {CVN_BF16, CVN_F32, CVN_I8, CVN_I4};
+    static const int64_t columns[] = {32768, 16384, 65536, 65536}; /* more than the caches hold */
+    static const int64_t rows[] = {1, 2, 4, 8, 12, 16, 32, 33, 64, 512};
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
         for (size_t m = 0; m < sizeof rows / sizeof *rows; m++)
-            bench_linear(pool, c, dtypes[d], rows[m], 2048, 65536);
+            bench_linear(pool, c, dtypes[d], rows[m], 2048, columns[d]);
 }
 
 static void bench_attentions(Pool *pool, const Ceilings *c)

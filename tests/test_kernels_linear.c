@@ -1,4 +1,4 @@
-/* Products with quantized weights: every instruction set, i8 and i4, at odd sizes, alone and in
+/* Products with weights in panels: every instruction set, i8, i4, bf16 and f32, at odd sizes, alone and in
    batches. */
 #include "kernel_check.h"
 
@@ -177,6 +177,21 @@ static void first_row(const Kernel *kernel, cvn_dtype dtype, int64_t m, float *y
     check_end(&c);
 }
 
+/* Whether a kernel of `linear` is one for quantized weights. */
+static bool takes_8_bits(const Kernel *kernel)
+{
+    Check c = check_begin();
+    cvn_linear_spec spec = {.contract = 1, .n_weights = 1, .type = {CVN_TYPE(CVN_F32, 1, 16)}};
+    cvn_value *x = check_parameter(&c, CVN_TYPE(CVN_BF16, 1, 64)), *out[3];
+    spec.q[0] = check_parameter(&c, panel_type(CVN_I8, 16, 64));
+    spec.scale[0] = check_parameter(&c, panel_scale_type(CVN_F32, 16, 1));
+    cvn_linear(c.g, x, &spec, out);
+    check_inputs(&c, out[0]);
+    bool takes = kernel->match(c.op);
+    check_end(&c);
+    return takes;
+}
+
 static void a_row_has_the_same_bits_in_any_batch(void **state)
 {
     (void)state;
@@ -186,13 +201,128 @@ static void a_row_has_the_same_bits_in_any_batch(void **state)
         const Backend *backend = cpu_backend_of((CpuIsa)isa);
         for (int i = 0; backend && i < backend->n_kernels; i++) {
             const Kernel *kernel = backend->kernel[i];
-            if (kernel->kind != OP_LINEAR)
+            if (kernel->kind != OP_LINEAR || !takes_8_bits(kernel))
                 continue;
             for (int d = 0; d < 2; d++) {
                 float alone[N], among[N];
                 first_row(kernel, d ? CVN_I4 : CVN_I8, 1, alone, N);
                 for (int m = 0; m < 6; m++) {
                     first_row(kernel, d ? CVN_I4 : CVN_I8, ms[m], among, N);
+                    assert_memory_equal(alone, among, sizeof alone);
+                }
+            }
+        }
+    }
+}
+
+/* ---- weights that are not quantized ---- */
+
+static void check_float(const Shape *s)
+{
+    Check c = check_begin();
+    cvn_linear_spec spec = {.contract = 1, .n_weights = s->n_weights, .swiglu = s->swiglu};
+    cvn_value *x = check_parameter(&c, CVN_TYPE(s->x, s->m, s->k)), *out[3];
+    for (int i = 0; i < s->n_weights; i++) {
+        spec.q[i] = check_parameter(&c, panel_type(s->x, s->n[i], s->k));
+        spec.type[i] = CVN_TYPE(s->out, s->m, s->n[i]);
+    }
+    if (s->residual)
+        spec.residual = check_parameter(&c, CVN_TYPE(CVN_F32, s->m, s->n[0]));
+    cvn_linear(c.g, x, &spec, out);
+    check_inputs(&c, out[0]);
+    c.absolute = 1e-6 * (double)s->k;
+    c.relative = s->out == CVN_BF16 ? 0x1p-7 : s->out == CVN_F16 ? 0x1p-10 : 1e-5;
+    check_kernels(&c, 1);
+    check_end(&c);
+}
+
+static const cvn_dtype floats[] = {CVN_BF16, CVN_F32};
+
+static void weights_of_floats_of_all_odd_shapes(void **state)
+{
+    (void)state;
+    static const int64_t ms[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 17, 31, 33, 127};
+    for (int d = 0; d < 2; d++)
+        for (size_t m = 0; m < sizeof ms / sizeof *ms; m++)
+            for (size_t n = 0; n < 7; n += 1 + m % 2)
+                check_float(&(Shape){.m = ms[m],
+                                     .k = sizes[(m + n) % 7],
+                                     .n_weights = 1,
+                                     .n = {sizes[n]},
+                                     .x = floats[d],
+                                     .out = n % 3 ? CVN_F32 : CVN_BF16});
+}
+
+static void weights_of_floats_with_all_that_is_fused(void **state)
+{
+    (void)state;
+    for (int d = 0; d < 2; d++)
+        for (int64_t m = 1; m < 40; m += 12) {
+            Shape s = {.m = m,
+                       .k = 1187, /* more than two spans */
+                       .n_weights = 3,
+                       .n = {150, 17, 64},
+                       .x = floats[d],
+                       .out = CVN_F32};
+            check_float(&s);
+            s.k = 61;
+            s.n_weights = 2;
+            s.n[1] = 150;
+            s.swiglu = true;
+            s.out = CVN_BF16;
+            check_float(&s);
+            s.n_weights = 1;
+            s.swiglu = false;
+            s.residual = true;
+            check_float(&s);
+            s.m = 251; /* more than a chunk */
+            check_float(&s);
+        }
+}
+
+/* Row 0 of y for m rows, by one kernel; the other rows differ. */
+static void first_float_row(const Kernel *kernel, cvn_dtype dtype, int64_t m, float *y, int64_t n)
+{
+    enum { K = 1055 };
+    Check c = check_begin();
+    cvn_linear_spec spec = {.contract = 1, .n_weights = 1, .type = {CVN_TYPE(CVN_F32, m, n)}};
+    cvn_value *x = check_parameter(&c, CVN_TYPE(dtype, m, K)), *out[3];
+    spec.q[0] = check_parameter(&c, panel_type(dtype, n, K));
+    cvn_linear(c.g, x, &spec, out);
+    check_inputs(&c, out[0]);
+    check_state = 8;
+    check_fill(&spec.q[0]->type, c.in[1].data, -1, 1);
+    cvn_type row = CVN_TYPE(dtype, K);
+    check_fill(&row, c.in[0].data, -1, 1);
+    const void *in[] = {c.in[0].data, c.in[1].data};
+    float *all = malloc((size_t)(m * n) * sizeof *all);
+    assert_non_null(all);
+    void *outs[] = {all};
+    if (!kernel->match(c.op)) {
+        memset(all, 0, (size_t)n * sizeof *all);
+    } else {
+        check_run(&c, kernel, check_pool(2), in, outs);
+        assert_true(all[0] != 0);
+    }
+    memcpy(y, all, (size_t)n * sizeof *y);
+    free(all);
+    check_end(&c);
+}
+
+static void a_row_of_floats_has_the_same_bits_in_any_batch(void **state)
+{
+    (void)state;
+    enum { N = 85 };
+    static const int64_t ms[] = {2, 5, 7, 12, 13, 16, 32, 33, 300};
+    for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
+        const Backend *backend = cpu_backend_of((CpuIsa)isa);
+        for (int i = 0; backend && i < backend->n_kernels; i++) {
+            const Kernel *kernel = backend->kernel[i];
+            for (int d = 0; d < 2 && kernel->kind == OP_LINEAR; d++) {
+                float alone[N], among[N];
+                first_float_row(kernel, floats[d], 1, alone, N);
+                for (int m = 0; m < 9; m++) {
+                    first_float_row(kernel, floats[d], ms[m], among, N);
                     assert_memory_equal(alone, among, sizeof alone);
                 }
             }
@@ -210,6 +340,9 @@ int main(void)
         cmocka_unit_test(gated_products_and_residuals),
         cmocka_unit_test(more_rows_than_a_chunk),
         cmocka_unit_test(a_row_has_the_same_bits_in_any_batch),
+        cmocka_unit_test(weights_of_floats_of_all_odd_shapes),
+        cmocka_unit_test(weights_of_floats_with_all_that_is_fused),
+        cmocka_unit_test(a_row_of_floats_has_the_same_bits_in_any_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

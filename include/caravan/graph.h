@@ -323,8 +323,8 @@ cvn_value *cvn_argmax(cvn_graph *g, cvn_value *x, int axis);
 cvn_value *cvn_random_bits(cvn_graph *g, cvn_value *k0, cvn_value *k1, cvn_value *c0,
                            cvn_value *c1);
 
-/* A quantized weight as floats: q * scale, rounded to the type's dtype. q is i8 or i4 and lies in
-   panels of 16 rows, scale f32 or bf16 [panels, groups, 16]: see src/graph/panels.h. The first
+/* A weight in panels of 16 rows as floats: q * scale, rounded to the type's dtype. q is i8 or i4, scale f32
+   or bf16 [panels, groups, 16]; or q is bf16 or f32 and scale NULL: see src/graph/panels.h. The first
    `rows` dimensions of the type are the weight's rows (output channels), the others its columns. */
 cvn_value *cvn_dequantize(cvn_graph *g, cvn_value *q, cvn_value *scale, cvn_type type, int rows);
 
@@ -334,17 +334,17 @@ cvn_value *cvn_dequantize(cvn_graph *g, cvn_value *q, cvn_value *scale, cvn_type
    finite, as it is when an x is not, the row is 0: its products with the scale are 0 or NaN. */
 void cvn_quantize_rows(cvn_graph *g, cvn_value *x, cvn_value *out[2]);
 
-/* x [..., k] times quantized weights that share it: the fused form of dot_general(x, dequantize(q,
+/* x [..., k] times weights in panels that share it: the fused form of dot_general(x, dequantize(q,
    scale)), in f32 with weights that are not rounded. `contract` trailing dimensions of x are summed;
    result i is of types[i], x's other dimensions and then the weight's rows. With `swiglu` the two
    products give one result, silu(first) * second (Shazeer 2020, arXiv:2002.05202). A residual, f32
    of the result's shape, is added before rounding; NULL: none. */
 typedef struct cvn_linear_spec {
-    int contract, n_weights; /* 1 to 3 weights */
-    bool swiglu;             /* of two weights */
-    cvn_value *q[3], *scale[3];
-    cvn_value *residual; /* where there is one result, or NULL */
-    cvn_type type[3];    /* of the results */
+    int contract, n_weights;    /* 1 to 3 weights */
+    bool swiglu;                /* of two weights */
+    cvn_value *q[3], *scale[3]; /* no scales (NULL) of bf16 and f32 */
+    cvn_value *residual;        /* where there is one result, or NULL */
+    cvn_type type[3];           /* of the results */
 } cvn_linear_spec;
 void cvn_linear(cvn_graph *g, cvn_value *x, const cvn_linear_spec *spec, cvn_value **out);
 

@@ -61,9 +61,14 @@ static void fuse_product(Fuse *f, Op *op)
         !is_tail(&a->lhs_contract, kept, x->type.rank) ||
         !is_tail(&a->rhs_contract, (int)dequantize->attr.axis, w->type.rank))
         return;
+    cvn_dtype dtype = dequantize->operand[0]->type.dtype;
+    if (!panel_scaled(dtype) && (in != dtype || w->type.dtype != dtype))
+        return; /* rounded on the way */
     OpAttr attr = {.axis = a->lhs_contract.n, .group_size = 1};
-    cvn_value *operand[] = {op->operand[0], dequantize->operand[0], dequantize->operand[1]};
-    graph_replace(op->result[0], add_linear(f, op, &attr, 3, operand, &op->result[0]->type));
+    cvn_value *operand[3] = {op->operand[0]};
+    memcpy(operand + 1, dequantize->operand, (size_t)dequantize->n_operands * sizeof *operand);
+    graph_replace(op->result[0], add_linear(f, op, &attr, 1 + dequantize->n_operands, operand,
+                                            &op->result[0]->type));
 }
 
 /* Two linears of the same x that could be one step. */
@@ -71,9 +76,8 @@ static bool share_input(const Op *a, const Op *b)
 {
     if (!a || !b || a->operand[0] != b->operand[0] || a->attr.axis != b->attr.axis)
         return false;
-    const cvn_type *q = &a->operand[1]->type, *r = &b->operand[1]->type;
-    const cvn_type *s = &a->operand[2]->type, *t = &b->operand[2]->type;
-    return q->dtype == r->dtype && s->dtype == t->dtype && s->dim[1] == t->dim[1];
+    LinearWeight v = linear_weight(a, 0), w = linear_weight(b, 0);
+    return v.dtype == w.dtype && v.scale_dtype == w.scale_dtype && v.groups == w.groups;
 }
 
 /* silu(a) * b, where silu(a) = a * logistic(a); either operand of a product may come first. */
@@ -94,9 +98,12 @@ static void fuse_swiglu(Fuse *f, Op *op)
             !share_input(a, b) || op->result[0]->type.dtype != CVN_F32)
             continue;
         OpAttr attr = {.axis = a->attr.axis, .group_size = 2, .flag = true};
-        cvn_value *operand[] = {a->operand[0], a->operand[1], a->operand[2], b->operand[1],
-                                b->operand[2]};
-        graph_replace(op->result[0], add_linear(f, op, &attr, 5, operand, &op->result[0]->type));
+        cvn_value *operand[5] = {a->operand[0]};
+        size_t each = (size_t)linear_each(a);
+        memcpy(operand + 1, a->operand + 1, each * sizeof *operand);
+        memcpy(operand + 1 + each, b->operand + 1, each * sizeof *operand);
+        graph_replace(op->result[0],
+                      add_linear(f, op, &attr, 1 + 2 * (int)each, operand, &op->result[0]->type));
         return;
     }
 }
@@ -111,8 +118,11 @@ static void fuse_residual(Fuse *f, Op *op)
         if (!a || !is_used_once(f, op->operand[i]) || op->operand[0] == op->operand[1] ||
             op->operand[1 - i]->def->kind == OP_BROADCAST_IN_DIM)
             continue;
-        cvn_value *operand[] = {a->operand[0], a->operand[1], a->operand[2], op->operand[1 - i]};
-        graph_replace(op->result[0], add_linear(f, op, &a->attr, 4, operand, &op->result[0]->type));
+        cvn_value *operand[4];
+        memcpy(operand, a->operand, (size_t)a->n_operands * sizeof *operand);
+        operand[a->n_operands] = op->operand[1 - i];
+        graph_replace(op->result[0], add_linear(f, op, &a->attr, a->n_operands + 1, operand,
+                                                &op->result[0]->type));
         return;
     }
 }
@@ -144,7 +154,7 @@ static void fuse_siblings(Fuse *f, Op *op)
             !share_input(op, simple_linear(next->result[0])))
             continue;
         bool known = next->result[0]->id < f->n && op->result[0]->id < f->n;
-        for (int i = 1; i <= 2 && known; i++)
+        for (int i = 1; i < next->n_operands && known; i++)
             known = f->place[next->operand[i]->id] < f->place[op->result[0]->id];
         if (known)
             member[n++] = next;
@@ -154,12 +164,12 @@ static void fuse_siblings(Fuse *f, Op *op)
     OpAttr attr = {.axis = op->attr.axis, .group_size = n};
     cvn_value *operand[1 + 2 * LINEAR_WEIGHTS] = {op->operand[0]};
     cvn_type type[LINEAR_WEIGHTS];
+    int each = linear_each(op);
     for (int i = 0; i < n; i++) {
-        operand[1 + 2 * i] = member[i]->operand[1];
-        operand[2 + 2 * i] = member[i]->operand[2];
+        memcpy(operand + 1 + each * i, member[i]->operand + 1, (size_t)each * sizeof *operand);
         type[i] = member[i]->result[0]->type;
     }
-    cvn_value *first = add_linear(f, op, &attr, 1 + 2 * n, operand, type);
+    cvn_value *first = add_linear(f, op, &attr, 1 + each * n, operand, type);
     for (int i = 0; i < n && first != f->g->poison; i++)
         graph_replace(member[i]->result[0], first->def->result[i]);
 }

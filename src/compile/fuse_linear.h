@@ -1,7 +1,7 @@
 /*
- * Fusion: what stands next to a product with quantized weights becomes part of it.
+ * Fusion: what stands next to a product with weights in panels becomes part of it.
  *
- *     dot_general(x, dequantize(q, s))              linear x, q, s
+ *     dot_general(x, dequantize(q, s))              linear x, q, s          (without s: not quantized)
  *     silu(x A) * (x B), converted                  linear x, A, B {swiglu}
  *     r + x A                                       linear x, A, r          (a residual)
  *     x A, x B, x C                                 linear x, A, B, C       (one step, three results)

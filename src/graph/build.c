@@ -589,7 +589,7 @@ cvn_value *cvn_random_bits(cvn_graph *g, cvn_value *k0, cvn_value *k1, cvn_value
 cvn_value *cvn_dequantize(cvn_graph *g, cvn_value *q, cvn_value *scale, cvn_type type, int rows)
 {
     OpAttr attr = {.axis = rows};
-    return graph_add(g, OP_DEQUANTIZE, &attr, 2, (cvn_value *[]){q, scale}, &type);
+    return graph_add(g, OP_DEQUANTIZE, &attr, scale ? 2 : 1, (cvn_value *[]){q, scale}, &type);
 }
 
 void cvn_quantize_rows(cvn_graph *g, cvn_value *x, cvn_value *out[2])
@@ -604,7 +604,8 @@ void cvn_linear(cvn_graph *g, cvn_value *x, const cvn_linear_spec *spec, cvn_val
     int n = 1;
     for (int i = 0; i < spec->n_weights && i < OP_MOST_RESULTS; i++) {
         operand[n++] = spec->q[i];
-        operand[n++] = spec->scale[i];
+        if (spec->scale[i])
+            operand[n++] = spec->scale[i];
     }
     if (spec->residual)
         operand[n++] = spec->residual;

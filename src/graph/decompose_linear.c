@@ -1,5 +1,5 @@
 /*
- * Quantized weights in plain operations: converted, brought from panels into rows, multiplied by
+ * Weights in panels in plain operations: converted, brought from panels into rows, multiplied by
  * their scales. An i8 weight of 20 rows and 6 columns:
  *
  *     q i8[2,2,16,4] -> f32 -> transpose -> [2,16,2,4] -> reshape [32,1,8]
@@ -9,18 +9,21 @@
 #include "graph/linear.h"
 #include "graph/panels.h"
 
-/* f32 [n, k] */
+/* f32 [n, k]; scale: NULL of a weight that is not quantized */
 static cvn_value *rows_of(cvn_graph *g, cvn_value *q, cvn_value *scale, const LinearWeight *w)
 {
     int64_t rows = w->panels * PANEL_ROWS, columns = w->units * panel_unit(w->dtype);
-    const int64_t grouped[] = {rows, w->groups, columns / w->groups};
+    int64_t groups = scale ? w->groups : 1;
+    const int64_t grouped[] = {rows, groups, columns / groups};
     cvn_value *value = as(g, q, CVN_F32);
     value = w->dtype == CVN_I4 ? cvn_transpose(g, value, (const int[]){0, 2, 1, 4, 3})
                                : cvn_transpose(g, value, (const int[]){0, 2, 1, 3});
     value = cvn_reshape(g, value, 3, grouped);
-    cvn_value *step = cvn_transpose(g, as(g, scale, CVN_F32), (const int[]){0, 2, 1});
-    step = cvn_reshape(g, step, 2, grouped);
-    value = cvn_multiply(g, value, spread(g, step, &value->type, (const int[]){0, 1}));
+    if (scale) {
+        cvn_value *step = cvn_transpose(g, as(g, scale, CVN_F32), (const int[]){0, 2, 1});
+        step = cvn_reshape(g, step, 2, grouped);
+        value = cvn_multiply(g, value, spread(g, step, &value->type, (const int[]){0, 1}));
+    }
     value = cvn_reshape(g, value, 2, (const int64_t[]){rows, columns});
     if (rows == w->n && columns == w->k)
         return value;
@@ -31,7 +34,8 @@ void decompose_dequantize(cvn_graph *g, const Op *op, cvn_value **out)
 {
     const cvn_type *type = &op->result[0]->type;
     LinearWeight w = dequantize_weight(op);
-    cvn_value *value = rows_of(g, op->operand[0], op->operand[1], &w);
+    cvn_value *scale = w.groups ? op->operand[1] : NULL;
+    cvn_value *value = rows_of(g, op->operand[0], scale, &w);
     out[0] = as(g, cvn_reshape(g, value, type->rank, type->dim), type->dtype);
 }
 
@@ -73,7 +77,8 @@ void decompose_linear(cvn_graph *g, const Op *op, cvn_value **out)
     for (int i = 0; i < weights; i++) {
         LinearWeight w = linear_weight(op, i);
         cvn_value *x = cvn_reshape(g, op->operand[0], 2, (const int64_t[]){rows, w.k});
-        cvn_value *values = rows_of(g, op->operand[1 + 2 * i], op->operand[2 + 2 * i], &w);
+        cvn_value *const *q = op->operand + 1 + linear_each(op) * i;
+        cvn_value *values = rows_of(g, q[0], w.groups ? q[1] : NULL, &w);
         y[i] = cvn_dot_general(g, as(g, x, CVN_F32), values, &dims, CVN_F32);
     }
     if (op->attr.flag)

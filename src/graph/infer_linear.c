@@ -1,14 +1,15 @@
-/* Shape inference of products with quantized weights; graph/panels.h says how those lie. */
+/* Shape inference of products with weights in panels; graph/panels.h says how those lie. */
 #include "graph/infer.h"
 #include "graph/linear.h"
 #include "graph/panels.h"
 
 cvn_type panel_type(cvn_dtype dtype, int64_t rows, int64_t k)
 {
-    int64_t units = (k + panel_unit(dtype) - 1) / panel_unit(dtype);
+    dtype = panel_dtype(dtype) ? dtype : CVN_I8;
+    int64_t unit = panel_unit(dtype), units = (k + unit - 1) / unit;
     if (dtype == CVN_I4)
         return CVN_TYPE(CVN_I4, panel_count(rows), units, PANEL_ROWS, PANEL_QUAD, 2);
-    return CVN_TYPE(CVN_I8, panel_count(rows), units, PANEL_ROWS, PANEL_QUAD);
+    return CVN_TYPE(dtype, panel_count(rows), units, PANEL_ROWS, unit);
 }
 
 cvn_type panel_scale_type(cvn_dtype dtype, int64_t rows, int64_t groups)
@@ -21,19 +22,22 @@ int linear_results(const OpAttr *attr)
     return attr->flag ? 1 : (int)attr->group_size;
 }
 
-/* Operands q and scale hold a weight of n rows and k columns. */
+/* Operand q, and if it is quantized the scale behind it, hold a weight of n rows and k columns. */
 static int check_panels(const Op *op, int q, int64_t n, int64_t k, cvn_err *err)
 {
-    const cvn_type *type = in_type(op, q), *scale = in_type(op, q + 1);
+    const cvn_type *type = in_type(op, q);
     if (n < 1 || k < 1)
         return infer_fail(op, err, "a weight of %lld rows and %lld columns is empty", (long long)n,
                           (long long)k);
-    cvn_type want = panel_type(type->dtype == CVN_I4 ? CVN_I4 : CVN_I8, n, k);
+    cvn_type want = panel_type(type->dtype, n, k);
     if (!cvn_type_equal(type, &want)) {
         char text[TYPE_TEXT];
         return infer_fail(op, err, "a weight of %lld rows and %lld columns lies in %s",
                           (long long)n, (long long)k, type_text(&want, text, sizeof text));
     }
+    if (!panel_scaled(type->dtype))
+        return CVN_OK;
+    const cvn_type *scale = in_type(op, q + 1);
     int64_t groups = scale->rank == 3 ? scale->dim[1] : 0;
     if ((scale->dtype != CVN_F32 && scale->dtype != CVN_BF16) || groups < 1 ||
         scale->dim[0] != want.dim[0] || scale->dim[2] != PANEL_ROWS)
@@ -64,6 +68,8 @@ int infer_dequantize(const Op *op, cvn_type *type, cvn_err *err)
     if (op->attr.axis < 1 || op->attr.axis >= type[0].rank)
         return infer_fail(op, err, "rows is %lld, but the result has %d dimensions",
                           (long long)op->attr.axis, type[0].rank);
+    if (op->n_operands != 1 + panel_scaled(in_type(op, 0)->dtype))
+        return infer_fail(op, err, "takes a scale for integers, and none for floats");
     return check_panels(op, 0, product(&type[0], 0, rows), product(&type[0], rows, type[0].rank),
                         err);
 }
@@ -86,11 +92,12 @@ int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
     int64_t contract = op->attr.axis, weights = op->attr.group_size;
     if (weights < 1 || weights > LINEAR_WEIGHTS || (op->attr.flag && weights != 2))
         return infer_fail(op, err, "takes 1 to %d weights, and 2 with swiglu", LINEAR_WEIGHTS);
-    int residual = op->n_operands - 1 - 2 * (int)weights, results = linear_results(&op->attr);
+    int each = linear_each(op), residual = op->n_operands - 1 - each * (int)weights;
+    int results = linear_results(&op->attr);
     if (residual < 0 || residual > 1 || (residual && results != 1))
         return infer_fail(op, err,
-                          "takes x, a weight and its scale for each of %lld weights, and where "
-                          "there is one result a residual",
+                          "takes x, each of %lld weights, with its scale if it is quantized, and "
+                          "where there is one result a residual",
                           (long long)weights);
     if (!infer_is_float(x->dtype) || x->dtype == CVN_F64 || contract < 1 || contract > x->rank)
         return infer_fail(op, err, "x must be f32, bf16 or f16 of at least %lld dimensions",
@@ -107,7 +114,9 @@ int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
         if (!like_x)
             return infer_fail(op, err, "results begin with the %d dimensions of x that are kept",
                               lead);
-        if (check_panels(op, 1 + 2 * i, product(y, lead, y->rank), k, err))
+        if (linear_each(op) != 1 + panel_scaled(in_type(op, 1 + each * i)->dtype))
+            return infer_fail(op, err, "takes weights that are all quantized, or none");
+        if (check_panels(op, 1 + each * i, product(y, lead, y->rank), k, err))
             return CVN_ESHAPE;
     }
     if (residual) {
@@ -121,22 +130,28 @@ int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
 
 /* ---- reading what was checked ---- */
 
-static LinearWeight weight_of(const cvn_type *q, const cvn_type *scale, int64_t n, int64_t k)
+/* Of operand q, and of the scale behind it. */
+static LinearWeight weight_of(const Op *op, int q, int64_t n, int64_t k)
 {
-    return (LinearWeight){.dtype = q->dtype,
-                          .scale_dtype = scale->dtype,
-                          .n = n,
-                          .k = k,
-                          .panels = q->dim[0],
-                          .units = q->dim[1],
-                          .groups = scale->dim[1]};
+    const cvn_type *type = in_type(op, q);
+    LinearWeight w = {.dtype = type->dtype,
+                      .scale_dtype = CVN_F32,
+                      .n = n,
+                      .k = k,
+                      .panels = type->dim[0],
+                      .units = type->dim[1]};
+    if (panel_scaled(type->dtype)) {
+        w.scale_dtype = in_type(op, q + 1)->dtype;
+        w.groups = in_type(op, q + 1)->dim[1];
+    }
+    return w;
 }
 
 LinearWeight linear_weight(const Op *op, int i)
 {
     const cvn_type *x = in_type(op, 0), *y = &op->result[op->attr.flag ? 0 : i]->type;
     int lead = x->rank - (int)op->attr.axis;
-    return weight_of(in_type(op, 1 + 2 * i), in_type(op, 2 + 2 * i), product(y, lead, y->rank),
+    return weight_of(op, 1 + linear_each(op) * i, product(y, lead, y->rank),
                      product(x, lead, x->rank));
 }
 
@@ -144,8 +159,7 @@ LinearWeight dequantize_weight(const Op *op)
 {
     const cvn_type *y = &op->result[0]->type;
     int rows = (int)op->attr.axis;
-    return weight_of(in_type(op, 0), in_type(op, 1), product(y, 0, rows),
-                     product(y, rows, y->rank));
+    return weight_of(op, 0, product(y, 0, rows), product(y, rows, y->rank));
 }
 
 int64_t linear_rows(const Op *op)

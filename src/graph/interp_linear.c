@@ -1,4 +1,4 @@
-/* What quantized weights and products with them mean, element by element. */
+/* What weights in panels and products with them mean, element by element. */
 #include "graph/interp_impl.h"
 #include "graph/linear.h"
 #include "graph/panels.h"
@@ -10,10 +10,12 @@
 static double weight_get(const LinearWeight *w, const void *q, const void *scale, int64_t row,
                          int64_t column)
 {
+    double value = element_get(w->dtype, q, panel_index(w->dtype, w->units, row, column));
+    if (!w->groups)
+        return value;
     int64_t group = column / ((w->units * panel_unit(w->dtype)) / w->groups);
     int64_t at = (row / PANEL_ROWS * w->groups + group) * PANEL_ROWS + row % PANEL_ROWS;
-    return element_get(w->dtype, q, panel_index(w->dtype, w->units, row, column)) *
-           element_get(w->scale_dtype, scale, at);
+    return value * element_get(w->scale_dtype, scale, at);
 }
 
 void interp_dequantize(const Op *op, const void *const *in, void *const *out)
@@ -22,7 +24,7 @@ void interp_dequantize(const Op *op, const void *const *in, void *const *out)
     for (int64_t row = 0; row < w.n; row++)
         for (int64_t column = 0; column < w.k; column++)
             element_set(interp_out(op, 0)->dtype, out[0], row * w.k + column,
-                        weight_get(&w, in[0], in[1], row, column));
+                        weight_get(&w, in[0], w.groups ? in[1] : NULL, row, column));
 }
 
 /* In f32, like the kernels: what lies between two steps must round to the same one everywhere. */
@@ -49,10 +51,11 @@ void interp_quantize_rows(const Op *op, const void *const *in, void *const *out)
 static double product(const Op *op, const void *const *in, const LinearWeight *w, int i, int64_t m,
                       int64_t n)
 {
+    int q = 1 + linear_each(op) * i;
     double sum = 0;
     for (int64_t k = 0; k < w->k; k++)
         sum += element_get(interp_in(op, 0)->dtype, in[0], m * w->k + k) *
-               weight_get(w, in[1 + 2 * i], in[2 + 2 * i], n, k);
+               weight_get(w, in[q], w->groups ? in[q + 1] : NULL, n, k);
     return sum;
 }
 

@@ -1,8 +1,9 @@
 /*
- * The composite `linear`, read: x times one to three quantized weights, and what is done with the
- * sums on the way out.
+ * The composite `linear`, read: x times one to three weights in panels, and what is done with the sums on
+ * the way out.
  *
- *     operands   x [kept …, summed …], then q and scale of each weight, then perhaps a residual
+ *     operands   x [kept …, summed …], then each weight (of quantized ones q and scale), then perhaps
+ *                a residual
  *     attributes contract: how many of x's dimensions are summed (the last ones); weights; swiglu
  *     results    one per weight, [kept …, the weight's rows …]; with swiglu only one
  */
@@ -10,6 +11,7 @@
 #define CVN_GRAPH_LINEAR_H
 
 #include "graph/graph.h"
+#include "graph/panels.h"
 
 enum { LINEAR_WEIGHTS = OP_MOST_RESULTS };
 
@@ -18,12 +20,18 @@ int linear_results(const OpAttr *attr);
 
 /* One weight of a linear or a dequantize. */
 typedef struct LinearWeight {
-    cvn_dtype dtype;       /* i8 or i4 */
+    cvn_dtype dtype;       /* i8 or i4, bf16 or f32 */
     cvn_dtype scale_dtype; /* f32 or bf16 */
     int64_t n, k;          /* rows and columns */
     int64_t panels, units; /* of q */
-    int64_t groups;        /* scales of a row */
+    int64_t groups;        /* scales of a row; 0: not quantized */
 } LinearWeight;
+
+/* Operands of each weight of a linear: 2 where weights are quantized, else 1. */
+static inline int linear_each(const Op *op)
+{
+    return 1 + panel_scaled(op->operand[1]->type.dtype);
+}
 
 /* Weight i of a linear. */
 LinearWeight linear_weight(const Op *op, int i);
@@ -37,8 +45,8 @@ int64_t linear_rows(const Op *op);
 /* The residual's operand, or -1. */
 static inline int linear_residual(const Op *op)
 {
-    int weights = (int)op->attr.group_size;
-    return op->n_operands > 1 + 2 * weights ? 1 + 2 * weights : -1;
+    int first = 1 + linear_each(op) * (int)op->attr.group_size;
+    return op->n_operands > first ? first : -1;
 }
 
 #endif

@@ -1,16 +1,19 @@
 /*
- * Quantized weights as they lie in memory: panels of 16 rows, in an order that both a matrix-vector
- * product and a matrix product read as one stream.
+ * Weights as they lie in memory: panels of 16 rows, in an order that both a matrix-vector product and a
+ * matrix product read as one stream.
  *
  * A weight of n rows (output channels) and k columns (what is summed over) becomes
  *
  *     q      [panels, units, 16, 4]      i8    panels = ceil(n / 16), units = ceil(k / 4)
  *            [panels, units, 16, 4, 2]   i4    units = k / 8
- *     scale  [panels, groups, 16]        f32 or bf16; groups of k / groups neighbours share one
+ *            [panels, units, 16, 2]      bf16  units = ceil(k / 2)
+ *            [panels, units, 16, 1]      f32   units = k
+ *     scale  [panels, groups, 16]        f32 or bf16; groups of k / groups neighbours share one; none
+ *                                        of bf16 and f32
  *
- * so that 64 bytes hold 16 rows times 4 (or 8) neighbours in k, the operand of one dot-product
- * instruction (vpdpbusd: 16 sums of four products) and one row of an AMX tile of B. Row r, column c
- * of an i8 weight is q[r / 16, c / 4, r % 16, c % 4]. In i4 the two halves of a byte are four columns
+ * so that 64 bytes hold 16 rows times 4 (8, 2, 1) neighbours in k, the operand of one dot-product
+ * instruction (vpdpbusd: 16 sums of four products; vdpbf16ps: of two) and one row of an AMX tile of B.
+ * Row r, column c of an i8 weight is q[r / 16, c / 4, r % 16, c % 4], of others likewise. In i4 the two halves of a byte are four columns
  * apart (q[r / 16, c / 8, r % 16, c % 4, c / 4 % 2], the even index in the low nibble), so that
  * masking 64 bytes gives columns 0 to 3 of each row and shifting them columns 4 to 7:
  *
@@ -29,10 +32,22 @@ enum {
     PANEL_BYTES = 64 /* of a unit */
 };
 
-/* Columns of a unit: 4 for i8, 8 for i4. */
+/* Whether weights of the dtype lie in panels at all. */
+static inline bool panel_dtype(cvn_dtype dtype)
+{
+    return dtype == CVN_I8 || dtype == CVN_I4 || dtype == CVN_BF16 || dtype == CVN_F32;
+}
+
+/* Whether they have scales. */
+static inline bool panel_scaled(cvn_dtype dtype)
+{
+    return dtype == CVN_I8 || dtype == CVN_I4;
+}
+
+/* Columns of a unit. */
 static inline int64_t panel_unit(cvn_dtype dtype)
 {
-    return dtype == CVN_I4 ? 2 * PANEL_QUAD : PANEL_QUAD;
+    return PANEL_BYTES * 8 / PANEL_ROWS / cvn_dtype_bits(dtype);
 }
 
 static inline int64_t panel_count(int64_t rows)
@@ -40,7 +55,7 @@ static inline int64_t panel_count(int64_t rows)
     return (rows + PANEL_ROWS - 1) / PANEL_ROWS;
 }
 
-/* Types of the two tensors; for i4, k divides by 8 * groups. */
+/* Types of the two tensors; for i4, k divides by 8 * groups. A dtype that has no panels gets those of i8. */
 cvn_type panel_type(cvn_dtype dtype, int64_t rows, int64_t k);
 cvn_type panel_scale_type(cvn_dtype dtype, int64_t rows, int64_t groups);
 
@@ -50,7 +65,7 @@ static inline int64_t panel_index(cvn_dtype dtype, int64_t units, int64_t row, i
     int64_t unit = panel_unit(dtype);
     int64_t at = (row / PANEL_ROWS * units + column / unit) * PANEL_ROWS + row % PANEL_ROWS;
     return dtype == CVN_I4 ? (at * PANEL_QUAD + column % PANEL_QUAD) * 2 + column / PANEL_QUAD % 2
-                           : at * PANEL_QUAD + column % PANEL_QUAD;
+                           : at * unit + column % unit;
 }
 
 #endif

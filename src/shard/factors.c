@@ -71,7 +71,7 @@ static void put_whole(Rule *rule, int tensor, const cvn_type *type, int first)
         put(rule, tensor, d, add(rule, type->dim[d], FACTOR_WHOLE));
 }
 
-/* Weights in panels of 16 rows (operands q to q + n, each with its scale) whose rows are dimensions
+/* Weights in panels of 16 rows (operands q to q + n, those of scales among them) whose rows are dimensions
    [first, end) of tensor `to` and, where it has them, of `also`: whole panels pass. */
 static void put_panels(const Op *op, Rule *rule, int q, int n, const cvn_type *type, int first,
                        int to, int also)
@@ -98,8 +98,8 @@ static void put_panels(const Op *op, Rule *rule, int q, int n, const cvn_type *t
 
 static void dequantize(const Op *op, Rule *rule)
 {
-    put_panels(op, rule, 0, 2, out(op), 0, 2, -1);
-    put_whole(rule, 2, out(op), (int)op->attr.axis);
+    put_panels(op, rule, 0, op->n_operands, out(op), 0, op->n_operands, -1);
+    put_whole(rule, op->n_operands, out(op), (int)op->attr.axis);
 }
 
 /* Rows pass; each needs the largest of all of it. */
@@ -119,6 +119,7 @@ static void quantize_rows(const Op *op, Rule *rule)
 static void linear(const Op *op, Rule *rule)
 {
     int lead = in(op, 0)->rank - (int)op->attr.axis, residual = linear_residual(op);
+    int each = linear_each(op);
     for (int d = 0; d < lead; d++) {
         int f = add(rule, in(op, 0)->dim[d], FACTOR_PASS);
         for (int t = 0; t < rule->n_tensors; t++)
@@ -127,8 +128,8 @@ static void linear(const Op *op, Rule *rule)
     }
     put_whole(rule, 0, in(op, 0), lead);
     for (int i = 0; i < op->n_results; i++)
-        put_panels(op, rule, 1 + 2 * i, op->attr.flag ? 4 : 2, &op->result[i]->type, lead,
-                   op->n_operands + i, residual);
+        put_panels(op, rule, 1 + each * i, op->attr.flag ? 2 * each : each, &op->result[i]->type,
+                   lead, op->n_operands + i, residual);
 }
 
 static void no_rule(const Op *op, Rule *rule)

@@ -18,6 +18,8 @@ extern const Kernel quantize_kernels_portable[], quantize_kernels_avx2[],
 
 extern const Kernel linear_kernels_portable[], linear_kernels_avx2[], linear_kernels_avx512_vnni[],
     linear_kernels_amx[];
+extern const Kernel linear_float_kernels_portable[], linear_float_kernels_avx2[],
+    linear_float_kernels_avx512[], linear_float_kernels_avx512_bf16[], linear_float_kernels_amx[];
 
 extern const Kernel dot_kernels_portable[], elementwise_kernels_portable[], row_kernels_portable[],
     rope_kernels_portable[], random_kernels_portable[], attention_kernels_portable[],

@@ -58,10 +58,12 @@ static Product read_product(const Op *op, int n_threads)
     return p;
 }
 
-/* Weights of one kind, whose groups make whole spans. */
+/* Quantized weights of one kind, whose groups make whole spans. */
 bool linear_match(const Op *op)
 {
     LinearWeight first = linear_weight(op, 0);
+    if (!panel_scaled(first.dtype))
+        return false;
     for (int i = 0; i < (int)op->attr.group_size; i++) {
         LinearWeight w = linear_weight(op, i);
         if (w.dtype != first.dtype || w.groups != first.groups)
@@ -152,29 +154,30 @@ static void multiply(const Work *w, int weight, int64_t panel, int64_t span, int
     }
 }
 
-static void write_job(const Work *w, Job job, int64_t m0, int64_t rows, const float *c)
+void linear_write(const KernelArgs *args, LinearWrite *write, int weight, int64_t panel, int64_t m0,
+                  int64_t rows, const float *c, const float *up)
 {
-    const Product *p = w->p;
-    const LinearWeight *lw = &p->weight[job.weight];
-    int64_t n0 = job.panel * PANEL_ROWS;
+    const Op *op = args->op;
+    LinearWeight lw = linear_weight(op, weight);
+    int residual = linear_residual(op);
+    int64_t n0 = panel * PANEL_ROWS;
     LinearOut o = {
         .rows = (int)rows,
-        .columns = (int)least(PANEL_ROWS, lw->n - n0),
+        .columns = (int)least(PANEL_ROWS, lw.n - n0),
         .c = c,
-        .out = w->args->out[job.weight],
-        .dtype = p->op->result[job.weight]->type.dtype,
-        .at = m0 * lw->n + n0,
-        .stride = lw->n,
+        .up = up,
+        .out = args->out[weight],
+        .dtype = op->result[weight]->type.dtype,
+        .at = m0 * lw.n + n0,
+        .stride = lw.n,
     };
-    if (lw->dtype == CVN_I8) {
-        o.scale = (const float *)w->args->in[2 + 2 * job.weight] + n0;
-        o.up_scale = p->swiglu ? (const float *)w->args->in[4] + n0 : NULL;
+    if (lw.dtype == CVN_I8) {
+        o.scale = (const float *)args->in[2 + 2 * weight] + n0;
+        o.up_scale = up ? (const float *)args->in[4] + n0 : NULL;
     }
-    if (p->swiglu)
-        o.up = c + p->chunk * PANEL_ROWS;
-    if (p->residual >= 0)
-        o.residual = (const float *)w->args->in[p->residual] + o.at;
-    w->isa->write(&o);
+    if (residual >= 0)
+        o.residual = (const float *)args->in[residual] + o.at;
+    write(&o);
 }
 
 /* Panels [first, first + jobs) of the results, rows [m0, m0 + rows). */
@@ -190,8 +193,12 @@ static void run_block(const Work *w, int64_t first, int64_t jobs, int64_t m0, in
                 multiply(w, job.weight + i, job.panel, span, m0, rows,
                          w->c + (j * each + i) * size);
         }
-    for (int64_t j = 0; j < jobs; j++)
-        write_job(w, job_at(p, first + j), m0, rows, w->c + j * each * size);
+    for (int64_t j = 0; j < jobs; j++) {
+        Job job = job_at(p, first + j);
+        const float *c = w->c + j * each * size;
+        linear_write(w->args, w->isa->write, job.weight, job.panel, m0, rows, c,
+                     p->swiglu ? c + size : NULL);
+    }
 }
 
 void linear_run(const LinearIsa *isa, const KernelArgs *args)

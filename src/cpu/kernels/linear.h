@@ -76,6 +76,13 @@ typedef struct LinearOut {
     int64_t at, stride; /* elements: the first row's first column; from row to row */
 } LinearOut;
 
+typedef void LinearWrite(const LinearOut *out);
+
+/* Writes rows [m0, m0 + rows) of a panel's results from its sums, c [rows][16]; up: those of the second weight of
+   swiglu, else NULL. */
+void linear_write(const KernelArgs *args, LinearWrite *write, int weight, int64_t panel, int64_t m0,
+                  int64_t rows, const float *c, const float *up);
+
 typedef struct LinearIsa {
     int rows_i8, rows_i4; /* of a tile */
     void (*enter)(void);  /* before and after the tiles of a product, on each thread; or NULL */
@@ -85,7 +92,7 @@ typedef struct LinearIsa {
                      int8_t *out, LinearSpan *span);
     void (*tile_i8)(const LinearTile *tile);
     void (*tile_i4)(const LinearTile *tile);
-    void (*write)(const LinearOut *out);
+    LinearWrite *write;
 } LinearIsa;
 
 bool linear_match(const Op *op);

@@ -1,0 +1,116 @@
+/*
+ * Products with weights in bf16 on AMX tiles, and for what does not fill tiles in AVX-512, with the same bits
+ * (avx512/linear_as_tiles.c).
+ *
+ *     tiles 0 1    sums of rows  0-15 with two panels
+ *           2 3    sums of rows 16-31
+ *           4 5    x, 16 rows of 32 neighbours in k, as laid out
+ *           6 7    16 units of each panel, as they lie
+ */
+#include "cpu/kernels/linear_float.h"
+
+#include "cpu/kernels/amx/tiles.h"
+
+#include <xmmintrin.h>
+
+enum { ROWS = 32, STEP = TILE_ROWS /* units of a tile */ };
+enum { X_ROW = LINEAR_SPAN * 2 /* bytes */ };
+
+/* 16 or 32 rows with one or two panels. */
+static void tile_rows(const FloatTile *t, bool below, bool second)
+{
+    const size_t row = PANEL_ROWS * sizeof(float);
+    float *c0 = t->c, *c1 = t->c + t->c_stride;
+    float *c2 = c0 + TILE_ROWS * PANEL_ROWS, *c3 = c1 + TILE_ROWS * PANEL_ROWS;
+    const char *x = t->x, *w = t->w;
+    tile_zero(0);
+    tile_zero(1);
+    tile_zero(2);
+    tile_zero(3);
+    if (t->add) {
+        tile_load(0, c0, row);
+        if (second)
+            tile_load(1, c1, row);
+        if (below)
+            tile_load(2, c2, row);
+        if (below && second)
+            tile_load(3, c3, row);
+    }
+    for (int64_t u = 0; u < t->units; u += STEP, x += PANEL_BYTES, w += TILE_BYTES) {
+        tile_load(6, w, TILE_ROW_BYTES);
+        tile_load(4, x, X_ROW);
+        tile_bf16(0, 4, 6);
+        if (second) {
+            tile_load(7, w + t->w_stride, TILE_ROW_BYTES);
+            tile_bf16(1, 4, 7);
+        }
+        if (below) {
+            tile_load(5, x + TILE_ROWS * X_ROW, X_ROW);
+            tile_bf16(2, 5, 6);
+            if (second)
+                tile_bf16(3, 5, 7);
+        }
+    }
+    tile_store(0, c0, row);
+    if (second)
+        tile_store(1, c1, row);
+    if (below)
+        tile_store(2, c2, row);
+    if (below && second)
+        tile_store(3, c3, row);
+}
+
+static void tile_two_panels(const FloatTile *t)
+{
+    bool whole = t->units % STEP == 0;
+    int r = whole ? t->rows / TILE_ROWS * TILE_ROWS : 0;
+    if (r)
+        tile_rows(t, r == ROWS, t->panels == 2);
+    for (; r < t->rows; r += TILES_ROWS) {
+        FloatTile rest = *t;
+        rest.rows = t->rows - r < TILES_ROWS ? t->rows - r : TILES_ROWS;
+        rest.x = (const char *)t->x + r * X_ROW;
+        rest.c = t->c + r * PANEL_ROWS;
+        linear_rows_as_tiles(&rest);
+    }
+}
+
+static void tile(const FloatTile *t)
+{
+    for (int panel = 0; panel < t->panels; panel += 2) {
+        FloatTile two = *t;
+        two.panels = t->panels - panel < 2 ? t->panels - panel : 2;
+        two.w = t->w + panel * t->w_stride;
+        two.c = t->c + panel * t->c_stride;
+        tile_two_panels(&two);
+    }
+}
+
+enum { FLUSH = 0x8040 /* denormal results and operands are zeros */ };
+static _Thread_local unsigned control; /* as it was */
+
+static void write_rows(const LinearOut *out)
+{
+    linear_avx512_bf16dot.write(out);
+}
+
+static void enter(void)
+{
+    control = _mm_getcsr();
+    _mm_setcsr(control | FLUSH);
+    tile_enter();
+}
+
+static void leave(void)
+{
+    tile_leave();
+    _mm_setcsr(control);
+}
+
+const FloatIsa linear_amx_bf16 = {.weight = CVN_BF16,
+                                  .x = CVN_BF16,
+                                  .rows = ROWS,
+                                  .enter = enter,
+                                  .leave = leave,
+                                  .tile = tile,
+                                  .write = write_rows};

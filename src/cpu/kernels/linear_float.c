@@ -1,0 +1,280 @@
+/* The loops around the tiles of linear_float.h, and the kernels of `linear` with weights that are not quantized. */
+#include "cpu/kernels/linear_float.h"
+
+#include "base/float16.h"
+#include "cpu/kernels/kernels.h"
+
+#include <string.h>
+
+enum {
+    ALONE = 32768, /* elements of x up to which every thread lays out all of it for itself */
+    CHUNK = 240    /* rows that are computed at a time, about */
+};
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t round_up(int64_t n, int64_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+/* One product: what the operation says, and where its parts are in scratch. */
+typedef struct Product {
+    int weights;
+    bool swiglu;
+    LinearWeight weight[LINEAR_WEIGHTS];
+    int64_t m, k, spans;
+    int64_t jobs;   /* panels of results */
+    int64_t chunk;  /* rows computed at a time */
+    bool alone;     /* each thread lays out all of x for itself */
+    size_t element; /* bytes of x as it is laid out */
+    size_t x_bytes; /* of x, all rows */
+    size_t c_bytes; /* of a thread's sums */
+} Product;
+
+static Product read_product(const FloatIsa *isa, const Op *op, int n_threads)
+{
+    Product p = {.weights = (int)op->attr.group_size,
+                 .swiglu = op->attr.flag,
+                 .m = linear_rows(op),
+                 .element = isa->x == CVN_F32 ? 4 : 2};
+    for (int i = 0; i < p.weights; i++) {
+        p.weight[i] = linear_weight(op, i);
+        p.jobs += i && p.swiglu ? 0 : p.weight[i].panels;
+    }
+    p.k = p.weight[0].k;
+    p.spans = round_up(p.k, LINEAR_SPAN) / LINEAR_SPAN;
+    int64_t chunks = round_up(p.m, CHUNK) / CHUNK;
+    p.chunk = chunks > 1 ? round_up((p.m + chunks - 1) / chunks, isa->rows) : p.m;
+    p.alone = n_threads > 1 && p.m * p.k <= ALONE;
+    p.x_bytes = (size_t)(p.spans * p.m * LINEAR_SPAN) * p.element;
+    p.c_bytes = (size_t)(p.chunk * LINEAR_BLOCK * PANEL_ROWS) * sizeof(float);
+    p.c_bytes *= p.swiglu ? 2 : 1;
+    return p;
+}
+
+bool linear_float_match(const FloatIsa *isa, const Op *op)
+{
+    bool match = op->operand[0]->type.dtype == isa->weight;
+    for (int i = 0; i < (int)op->attr.group_size && match; i++)
+        match = linear_weight(op, i).dtype == isa->weight;
+    return match;
+}
+
+size_t linear_float_scratch(const FloatIsa *isa, const Op *op, int n_threads)
+{
+    Product p = read_product(isa, op, n_threads);
+    size_t threads = (size_t)n_threads;
+    return p.x_bytes * (p.alone ? threads : 1) + p.c_bytes * threads;
+}
+
+/* One thread's view. */
+typedef struct Work {
+    const FloatIsa *isa;
+    const Product *p;
+    const KernelArgs *args;
+    char *x;  /* [spans][m][LINEAR_SPAN] */
+    float *c; /* [weights of a job][LINEAR_BLOCK][chunk][16] */
+} Work;
+
+/* Elements [at, at + n) of x into a span, with zeros after them. */
+static void lay_out(const Work *w, int64_t at, int64_t n, char *out)
+{
+    size_t size = w->p->element;
+    const char *x = w->args->in[0];
+    if (w->isa->x == w->isa->weight) {
+        memcpy(out, x + (size_t)at * size, (size_t)n * size);
+    } else { /* bf16, widened */
+        const uint16_t *half = (const uint16_t *)(const void *)x + at;
+        float *value = (float *)(void *)out;
+        for (int64_t i = 0; i < n; i++)
+            value[i] = bf16_to_f32(half[i]);
+    }
+    memset(out + (size_t)n * size, 0, (size_t)(LINEAR_SPAN - n) * size);
+}
+
+static void lay_out_rows(const Work *w)
+{
+    const Product *p = w->p;
+    int64_t begin = 0, end = p->spans * p->m;
+    if (!p->alone)
+        kernel_share(end, 1, w->args->thread, w->args->n_threads, &begin, &end);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t k0 = i / p->m * LINEAR_SPAN, row = i % p->m;
+        lay_out(w, row * p->k + k0, least(LINEAR_SPAN, p->k - k0),
+                w->x + (size_t)(i * LINEAR_SPAN) * p->element);
+    }
+    if (!p->alone)
+        kernel_sync(w->args);
+}
+
+/* Neighbouring panels of one weight, rows [m0, m0 + rows), one span; c: [panels][chunk][16]. */
+static void multiply(const Work *w, int weight, int64_t panel, int64_t panels, int64_t span,
+                     int64_t m0, int64_t rows, float *c)
+{
+    const Product *p = w->p;
+    const LinearWeight *lw = &p->weight[weight];
+    int64_t unit = panel_unit(lw->dtype), first = span * LINEAR_SPAN / unit;
+    int64_t group = rows <= w->isa->few ? LINEAR_BLOCK : 2, most = w->isa->rows;
+    int64_t tiles = round_up(rows, most) / most;
+    int64_t step = w->isa->even ? (rows + tiles - 1) / tiles : most;
+    FloatTile t = {.w_stride = lw->units * PANEL_BYTES,
+                   .units = least(LINEAR_SPAN / unit, lw->units - first),
+                   .c_stride = p->chunk * PANEL_ROWS,
+                   .add = span > 0};
+    for (int64_t g = 0; g < panels; g += group) {
+        t.panels = (int)least(group, panels - g);
+        t.w =
+            (const char *)w->args->in[1 + weight] + ((panel + g) * lw->units + first) * PANEL_BYTES;
+        for (int64_t r = 0; r < rows; r += step) {
+            t.rows = (int)least(step, rows - r);
+            t.x = w->x + (size_t)((span * p->m + m0 + r) * LINEAR_SPAN) * p->element;
+            t.c = c + g * t.c_stride + r * PANEL_ROWS;
+            w->isa->tile(&t);
+        }
+    }
+}
+
+/* Panels [panel, panel + panels) of one result, rows [m0, m0 + rows). */
+static void run_block(const Work *w, int weight, int64_t panel, int64_t panels, int64_t m0,
+                      int64_t rows)
+{
+    const Product *p = w->p;
+    int64_t size = p->chunk * PANEL_ROWS;
+    float *up = p->swiglu ? w->c + LINEAR_BLOCK * size : NULL;
+    for (int64_t span = 0; span < p->spans; span++) {
+        multiply(w, weight, panel, panels, span, m0, rows, w->c);
+        if (up)
+            multiply(w, 1, panel, panels, span, m0, rows, up);
+    }
+    for (int64_t i = 0; i < panels; i++)
+        linear_write(w->args, w->isa->write, weight, panel + i, m0, rows, w->c + i * size,
+                     up ? up + i * size : NULL);
+}
+
+void linear_float_run(const FloatIsa *isa, const KernelArgs *args)
+{
+    Product p = read_product(isa, args->op, args->n_threads);
+    if (p.m == 0)
+        return;
+    char *scratch = args->scratch;
+    char *c = scratch + p.x_bytes * (p.alone ? (size_t)args->n_threads : 1);
+    Work w = {.isa = isa,
+              .p = &p,
+              .args = args,
+              .x = scratch + (p.alone ? p.x_bytes * (size_t)args->thread : 0),
+              .c = (float *)(void *)(c + p.c_bytes * (size_t)args->thread)};
+    lay_out_rows(&w);
+    int64_t begin, end;
+    kernel_share(p.jobs, 1, args->thread, args->n_threads, &begin, &end);
+    if (isa->enter)
+        isa->enter();
+    for (int64_t m0 = 0; m0 < p.m; m0 += p.chunk) {
+        int64_t first = 0; /* job of the weight's first panel */
+        for (int i = 0; i < (p.swiglu ? 1 : p.weights); first += p.weight[i++].panels) {
+            int64_t from = begin > first ? begin : first;
+            int64_t to = least(end, first + p.weight[i].panels);
+            for (int64_t j = from; j < to; j += LINEAR_BLOCK)
+                run_block(&w, i, j - first, least(LINEAR_BLOCK, to - j), m0,
+                          least(p.chunk, p.m - m0));
+        }
+    }
+    if (isa->leave)
+        isa->leave();
+}
+
+/* The functions of one row of the table; a kernel has no other way to carry its instruction set. */
+#define LINEAR_FUNCTIONS(isa)                                                                      \
+    static bool match_##isa(const Op *op)                                                          \
+    {                                                                                              \
+        return linear_float_match(&linear_##isa, op);                                              \
+    }                                                                                              \
+    static size_t scratch_##isa(const Op *op, int n_threads)                                       \
+    {                                                                                              \
+        return linear_float_scratch(&linear_##isa, op, n_threads);                                 \
+    }                                                                                              \
+    static void run_##isa(const KernelArgs *args)                                                  \
+    {                                                                                              \
+        linear_float_run(&linear_##isa, args);                                                     \
+    }
+
+LINEAR_FUNCTIONS(portable_f32)
+LINEAR_FUNCTIONS(portable_bf16)
+
+const Kernel linear_float_kernels_portable[] = {
+    {.name = "linear.portable.f32",
+     .kind = OP_LINEAR,
+     .match = match_portable_f32,
+     .scratch = scratch_portable_f32,
+     .run = run_portable_f32},
+    {.name = "linear.portable.bf16",
+     .kind = OP_LINEAR,
+     .match = match_portable_bf16,
+     .scratch = scratch_portable_bf16,
+     .run = run_portable_bf16},
+    {0},
+};
+
+#if defined(CVN_HAVE_AVX2)
+LINEAR_FUNCTIONS(avx2_f32)
+LINEAR_FUNCTIONS(avx2_bf16)
+
+const Kernel linear_float_kernels_avx2[] = {
+    {.name = "linear.avx2.f32",
+     .kind = OP_LINEAR,
+     .match = match_avx2_f32,
+     .scratch = scratch_avx2_f32,
+     .run = run_avx2_f32},
+    {.name = "linear.avx2.bf16",
+     .kind = OP_LINEAR,
+     .match = match_avx2_bf16,
+     .scratch = scratch_avx2_bf16,
+     .run = run_avx2_bf16},
+    {0},
+};
+#endif
+
+#if defined(CVN_HAVE_AVX512)
+LINEAR_FUNCTIONS(avx512_f32)
+LINEAR_FUNCTIONS(avx512_bf16)
+LINEAR_FUNCTIONS(avx512_bf16dot)
+
+const Kernel linear_float_kernels_avx512[] = {
+    {.name = "linear.avx512.f32",
+     .kind = OP_LINEAR,
+     .match = match_avx512_f32,
+     .scratch = scratch_avx512_f32,
+     .run = run_avx512_f32},
+    {.name = "linear.avx512.bf16",
+     .kind = OP_LINEAR,
+     .match = match_avx512_bf16,
+     .scratch = scratch_avx512_bf16,
+     .run = run_avx512_bf16},
+    {0},
+};
+
+const Kernel linear_float_kernels_avx512_bf16[] = {
+    {.name = "linear.avx512.bf16dot",
+     .kind = OP_LINEAR,
+     .match = match_avx512_bf16dot,
+     .scratch = scratch_avx512_bf16dot,
+     .run = run_avx512_bf16dot},
+    {0},
+};
+#endif
+
+#if defined(CVN_HAVE_AMX)
+LINEAR_FUNCTIONS(amx_bf16)
+
+const Kernel linear_float_kernels_amx[] = {
+    {.name = "linear.amx.bf16",
+     .kind = OP_LINEAR,
+     .match = match_amx_bf16,
+     .scratch = scratch_amx_bf16,
+     .run = run_amx_bf16},
+    {0},
+};
+#endif

@@ -1,0 +1,66 @@
+/*
+ * Products with weights in bf16 or f32 that lie in panels (graph/panels.h).
+ *
+ * Every sum has one accumulator, to which the products are added in the order of k (of bf16 in pairs, by one
+ * instruction where there is one), however many rows there are and whatever is kept in registers: so a row has
+ * the same bits in any batch, in prefill and decode, on any number of threads. Few rows take more panels at a
+ * time instead, so that enough sums are under way.
+ *
+ * x is first laid out by spans of 512 neighbours in k, [spans][rows][512]: a tile's rows then lie together, while rows
+ * a power of two apart would share a few sets of the L1 cache. The loops are those of linear.h:
+ *
+ *     for rows, a chunk at a time
+ *       for panels, each thread its own range, LINEAR_BLOCK at a time
+ *         for spans of k
+ *           for groups of panels
+ *             for tiles of rows               tile(): rows x 16 * panels sums in registers
+ */
+#ifndef CVN_CPU_KERNELS_LINEAR_FLOAT_H
+#define CVN_CPU_KERNELS_LINEAR_FLOAT_H
+
+#include "cpu/kernels/linear.h"
+
+/* Some rows of x and some neighbouring panels, over one span. */
+typedef struct FloatTile {
+    int rows, panels;
+    const void *x;    /* [rows][LINEAR_SPAN] of the instruction set's x */
+    const char *w;    /* the first panel, from the span on */
+    int64_t w_stride; /* bytes from panel to panel */
+    int64_t units;    /* of a panel in this span */
+    float *c;         /* sums of the first panel, [rows][16] */
+    int64_t c_stride; /* floats from panel to panel */
+    bool add;         /* to c, else c is overwritten */
+} FloatTile;
+
+typedef struct FloatIsa {
+    cvn_dtype weight; /* bf16 or f32, also x's in the operation */
+    cvn_dtype x;      /* what x is laid out as */
+    int rows;         /* of a tile at most */
+    int few;          /* rows up to which a tile takes LINEAR_BLOCK panels; above, two */
+    bool even; /* rows are shared out evenly over tiles; else all tiles but the last are full */
+    void (*enter)(void); /* before and after the tiles of a product, on each thread; or NULL */
+    void (*leave)(void);
+    void (*tile)(const FloatTile *tile);
+    LinearWrite *write;
+} FloatIsa;
+
+bool linear_float_match(const FloatIsa *isa, const Op *op);
+size_t linear_float_scratch(const FloatIsa *isa, const Op *op, int n_threads);
+void linear_float_run(const FloatIsa *isa, const KernelArgs *args);
+
+extern const FloatIsa linear_portable_f32, linear_portable_bf16;
+#if defined(CVN_HAVE_AVX2)
+extern const FloatIsa linear_avx2_f32, linear_avx2_bf16;
+#endif
+#if defined(CVN_HAVE_AVX512)
+extern const FloatIsa linear_avx512_f32, linear_avx512_bf16, linear_avx512_bf16dot;
+#endif
+#if defined(CVN_HAVE_AMX)
+extern const FloatIsa linear_amx_bf16;
+
+/* A tile of up to four rows and one or two panels, without tile registers but with their bits. */
+enum { TILES_ROWS = 4 };
+void linear_rows_as_tiles(const FloatTile *tile);
+#endif
+
+#endif
