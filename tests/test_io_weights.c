@@ -1,6 +1,7 @@
 /* A model written by init_folder, opened, audited, loaded in every type and by slices; and every
  * way in which a folder can fail the audit. */
 #include "base/float16.h"
+#include "graph/panels.h"
 #include "io/convert.h"
 #include "io/safetensors.h"
 #include "io/save.h"
@@ -521,9 +522,67 @@ static void ranges_of_coded_and_split_tensors_decode(void **state)
     }
 }
 
+/* Element i of an array of bf16 or f32, as bits. */
+static uint32_t bits_at(cvn_dtype dtype, const void *data, int64_t i)
+{
+    return dtype == CVN_F32 ? ((const uint32_t *)data)[i] : ((const uint16_t *)data)[i];
+}
+
+/* Every element of a packed matrix is that of the plain one, and what pads it is 0. */
+static void assert_packed(const Param *packed, const void *panels, const void *plain)
+{
+    const QuantForm *f = &packed->quant;
+    int64_t columns = f->units * panel_unit(f->dtype);
+    for (int64_t row = 0; row < f->panels * PANEL_ROWS; row++)
+        for (int64_t column = 0; column < columns; column++) {
+            bool inside = row < f->n && column < f->k;
+            uint32_t want = inside ? bits_at(f->dtype, plain, row * f->k + column) : 0;
+            int64_t at = panel_index(f->dtype, f->units, row, column);
+            assert_int_equal(bits_at(f->dtype, panels, at), want);
+        }
+}
+
+static void packed_matrices_hold_the_same_numbers(void **state)
+{
+    (void)state;
+    static const cvn_dtype types[] = {CVN_F32, CVN_BF16};
+    LlamaConfig config = odd_config(false, true);
+    config.ffn = 71;
+    make_model(in_scratch("odd"), &config, &(SaveOptions){.dtype = CVN_BF16});
+    for (int t = 0; t < 2; t++) {
+        IoModel model, packed;
+        Weights plain, panels;
+        WeightsOptions options = {.dtype = types[t], .scan = SCAN_AUTO};
+        open_good(&model, in_scratch("odd"));
+        open_good(&packed, in_scratch("odd"));
+        QuantScheme scheme = {.kind = QUANT_PACKED, .dtype = types[t]};
+        assert_int_equal(io_quantize(&packed, scheme, NULL), CVN_OK);
+        assert_int_equal(weights_load(&plain, &model, &options, NULL), CVN_OK);
+        assert_int_equal(weights_load(&panels, &packed, &options, NULL), CVN_OK);
+        assert_int_equal(plain.n, panels.n);
+        int matrices = 0;
+        for (int i = 0; i < plain.n; i++) {
+            const Param *p = &packed.params.param[i];
+            assert_int_equal(panels.weight[i].n_nonfinite, 0);
+            if (p->form == PARAM_PANELS)
+                assert_packed(p, panels.weight[i].data, plain.weight[i].data);
+            else
+                assert_memory_equal(plain.weight[i].data, panels.weight[i].data,
+                                    plain.weight[i].bytes);
+            matrices += p->form == PARAM_PANELS;
+        }
+        assert_int_equal(matrices, 7 * 2 + 1);
+        weights_free(&plain);
+        weights_free(&panels);
+        io_close_model(&model);
+        io_close_model(&packed);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(packed_matrices_hold_the_same_numbers, clean),
         cmocka_unit_test_setup(every_variant_and_type_loads_what_init_wrote, clean),
         cmocka_unit_test_setup(a_sharded_folder_holds_the_same, clean),
         cmocka_unit_test_setup(the_same_seed_gives_the_same_bytes, clean),

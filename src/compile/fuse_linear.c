@@ -199,7 +199,7 @@ static void walk(Fuse *f, FuseRule *rule)
     graph_remove_dead(g);
 }
 
-int graph_fuse_linear(cvn_graph *g, bool *changed, cvn_err *err)
+int graph_fuse_linear(cvn_graph *g, bool products_only, bool *changed, cvn_err *err)
 {
     const char *file = g->file;
     int line = g->line;
@@ -207,7 +207,8 @@ int graph_fuse_linear(cvn_graph *g, bool *changed, cvn_err *err)
     bool any = false;
     for (const Op *op = g->first; op && !any; op = op->next)
         any = op->kind == OP_DEQUANTIZE || op->kind == OP_LINEAR;
-    for (size_t i = 0; any && i < sizeof rules / sizeof *rules && !g->err.code; i++)
+    size_t n = products_only ? 1 : sizeof rules / sizeof *rules;
+    for (size_t i = 0; any && i < n && !g->err.code; i++)
         walk(&f, rules[i]);
     cvn_at(g, file, line);
     if (changed)

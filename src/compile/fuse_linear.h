@@ -16,7 +16,8 @@
 
 #include "graph/graph.h"
 
-/* A pass: says in *changed whether it found anything. */
-int graph_fuse_linear(cvn_graph *g, bool *changed, cvn_err *err);
+/* A pass: says in *changed whether it found anything. products_only: the first rule alone, which is what a product
+   with weights in panels takes; without it they would be brought into rows each time. */
+int graph_fuse_linear(cvn_graph *g, bool products_only, bool *changed, cvn_err *err);
 
 #endif

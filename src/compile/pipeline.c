@@ -23,8 +23,8 @@ static int decompose(cvn_graph *g, const void *context, bool *changed, cvn_err *
 
 static int fuse_linear(cvn_graph *g, const void *context, bool *changed, cvn_err *err)
 {
-    (void)context;
-    return graph_fuse_linear(g, changed, err);
+    const CompileOptions *options = context; /* NULL: as caravan opt runs it */
+    return graph_fuse_linear(g, options && options->op_by_op, changed, err);
 }
 
 static const GraphPass pass_fuse_linear = {
@@ -43,7 +43,7 @@ static const GraphPass *const passes[] = {&pass_simplify, &pass_fuse_linear, &pa
                                           &pass_simplify};
 
 /* What a graph cannot be lowered without. */
-static const GraphPass *const needed[] = {&pass_decompose};
+static const GraphPass *const needed[] = {&pass_fuse_linear, &pass_decompose};
 
 static int run_passes(cvn_graph *g, const CompileOptions *options, Dump *dump, cvn_err *err)
 {

@@ -33,7 +33,7 @@ typedef struct IoModel {
     size_t n_maps;
     Gguf *gguf; /* of a GGUF file: its key-value pairs (the tokenizer is in there); else NULL */
     ParamList params; /* of the config */
-    bool quantizes;   /* the params are quantized and the files are not: see io_quantize */
+    bool quantizes;   /* the params are in panels and the files are not: see io_quantize */
     const IoTensor *
         *source; /* [params.n]: the tensor that holds each parameter; NULL before the audit */
 } IoModel;
@@ -46,8 +46,8 @@ int io_open_model(IoModel *model, const char *path, cvn_err *err);
 int io_open_files(IoModel *model, const char *path, cvn_err *err);
 int io_audit(IoModel *model, cvn_err *err);
 
-/* Has the matrices of an audited model quantized when its weights are loaded: config, params and source become
-   those of the quantized model. Refuses a model whose files are quantized. */
+/* Has the matrices of an audited model quantized, or packed, when its weights are loaded: config, params and source
+   become those of the quantized model. Refuses a model whose files are quantized. */
 int io_quantize(IoModel *model, QuantScheme scheme, cvn_err *err);
 
 void io_close_model(IoModel *model);

@@ -129,11 +129,11 @@ static int load_quantized(Weights *weights, const IoModel *model, int i, Pool *p
         memcpy((void *)(uintptr_t)weight->data, model->source[i]->data, weight->bytes);
     if (!model->quantizes || param->form != PARAM_PANELS)
         return CVN_OK;
-    void *scale = (void *)(uintptr_t)weights->weight[param->scale].data;
+    void *scale = param->scale < 0 ? NULL : (void *)(uintptr_t)weights->weight[param->scale].data;
     weight->n_nonfinite =
         weights_quantize(model->source[i], param, pool, (void *)(uintptr_t)weight->data, scale);
     if (weight->n_nonfinite < 0)
-        return err_set(err, CVN_EMEM, "no memory to quantize '%s'", param->name);
+        return err_set(err, CVN_EMEM, "no memory to bring '%s' into panels", param->name);
     return CVN_OK;
 }
 

@@ -453,7 +453,7 @@ static void read_quantization(Reader *r, LlamaConfig *c)
                           "; 8 without a group and 4 with 32, 64 or 128 are known",
                           r->file, bits, group);
     if (r->code == CVN_OK)
-        c->quant = (QuantScheme){int8 ? QUANT_INT8 : QUANT_INT4, group};
+        c->quant = (QuantScheme){.kind = int8 ? QUANT_INT8 : QUANT_INT4, .group = group};
 }
 
 static void read_kind(Reader *r)

@@ -79,7 +79,7 @@ static cvn_value *adapt(Builder *b, const char *equation, cvn_value *x, cvn_valu
     return cvn_add(G, y, cvn_einsum_as(G, up, low, compute(b, b->adapters->b[i]), CVN_F32));
 }
 
-/* A matrix in the dtype that enters products; a quantized one is dequantized there. */
+/* A matrix in the dtype that enters products; one in panels is brought into rows there. */
 static cvn_value *matrix(Builder *b, ParamKind kind, int64_t layer)
 {
     const Param *p = params_find(b->params, kind, (int)layer);
@@ -87,7 +87,7 @@ static cvn_value *matrix(Builder *b, ParamKind kind, int64_t layer)
     if (p->form == PARAM_PLAIN)
         return compute(b, w);
     cvn_type type = cvn_type_make(b->compute, p->rank, p->dims);
-    return cvn_dequantize(G, w, b->weight[p->scale], type, p->n_rows);
+    return cvn_dequantize(G, w, p->scale < 0 ? NULL : b->weight[p->scale], type, p->n_rows);
 }
 
 /* A linear layer with an f32 result: the equation says which axes of the weight are contracted. */

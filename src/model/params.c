@@ -260,7 +260,7 @@ static bool is_present(const LlamaConfig *config, ParamKind kind)
     case IF_MLP_BIAS:
         return config->mlp_bias;
     case IF_UNTIED:
-        return !config->tied || config->quant.kind != QUANT_NONE;
+        return !config->tied || quant_is_lossy(config->quant);
     case ALWAYS:
         break;
     }
@@ -327,7 +327,7 @@ static void add(ParamList *list, const LlamaConfig *config, Arena *arena, ParamK
     list->n++;
 }
 
-static bool is_quantized(const LlamaConfig *config, ParamKind kind)
+static bool in_panels(const LlamaConfig *config, ParamKind kind)
 {
     Role role = table[kind].role;
     return config->quant.kind != QUANT_NONE && kind != PARAM_EMBED &&
@@ -342,8 +342,8 @@ static void set_form(Param *param, ParamForm form, int rank, const int64_t *file
     memcpy(param->file_dims, file_dims, (size_t)rank * sizeof *file_dims);
 }
 
-/* Brings a matrix into panels and appends its scales. */
-static void quantize(ParamList *list, const LlamaConfig *config, Arena *arena, int index)
+/* Brings a matrix into panels and appends its scales, if it has any. */
+static void put_in_panels(ParamList *list, const LlamaConfig *config, Arena *arena, int index)
 {
     Param *param = &list->param[index], *scale = &list->param[list->n];
     int64_t n = 1;
@@ -351,6 +351,11 @@ static void quantize(ParamList *list, const LlamaConfig *config, Arena *arena, i
         n *= param->dims[d];
     param->quant = quant_form(config->quant, n, param->n / n);
     const QuantForm *q = &param->quant;
+    if (!q->groups) { /* files have it as ever */
+        param->form = PARAM_PANELS;
+        param->scale = -1;
+        return;
+    }
     *scale = *param;
     scale->name = arena_printf(arena, "%s.scale", param->name);
     for (int naming = 0; naming < NAMING_COUNT; naming++)
@@ -399,8 +404,8 @@ void params_list(ParamList *list, const LlamaConfig *config, Arena *arena)
     if (is_present(config, PARAM_LM_HEAD))
         add(list, config, arena, PARAM_LM_HEAD, -1);
     for (int i = 0, plain = list->n; i < plain; i++)
-        if (is_quantized(config, list->param[i].kind))
-            quantize(list, config, arena, i);
+        if (in_panels(config, list->param[i].kind))
+            put_in_panels(list, config, arena, i);
 }
 
 const Param *params_find(const ParamList *list, ParamKind kind, int layer)

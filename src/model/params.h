@@ -19,7 +19,7 @@
  *   biases of q … down, where the config has them
  *
  * Of a quantized config (model/quantize.h), matrices are in panels, their scales follow at the end of the list,
- * and there is a head of its own even where the two are tied.
+ * and there is a head of its own even where the two are tied. Of a packed one, matrices but the embedding are in panels.
  */
 #ifndef CVN_MODEL_PARAMS_H
 #define CVN_MODEL_PARAMS_H
@@ -81,7 +81,7 @@ typedef enum ParamInit {
 /* What an array of a parameter holds. */
 typedef enum ParamForm {
     PARAM_PLAIN,  /* floats, row-major in the logical shape */
-    PARAM_PANELS, /* a quantized matrix: Param.quant */
+    PARAM_PANELS, /* a matrix in panels, quantized or packed: Param.quant */
     PARAM_SCALES, /* the scales of one */
 } ParamForm;
 
@@ -98,7 +98,7 @@ typedef struct Param {
     ParamForm form;
     int n_rows;      /* leading logical dimensions that are output channels, of matrices */
     QuantForm quant; /* of PARAM_PANELS and PARAM_SCALES */
-    int scale;       /* of PARAM_PANELS: index of its scales in the list */
+    int scale;       /* of PARAM_PANELS: index of its scales in the list; -1: packed, it has none */
     int64_t n;       /* elements */
     ParamInit init;
     double std; /* of INIT_NORMAL */

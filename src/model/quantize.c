@@ -17,12 +17,12 @@ int quant_parse(const char *text, QuantScheme *out, cvn_err *err)
     static const struct {
         const char *name;
         QuantScheme scheme;
-    } schemes[] = {{"none", {QUANT_NONE, 0}},
-                   {"int8", {QUANT_INT8, 0}},
-                   {"int4", {QUANT_INT4, QUANT_DEFAULT_GROUP}},
-                   {"int4:32", {QUANT_INT4, 32}},
-                   {"int4:64", {QUANT_INT4, 64}},
-                   {"int4:128", {QUANT_INT4, 128}}};
+    } schemes[] = {{"none", {.kind = QUANT_NONE, .group = 0}},
+                   {"int8", {.kind = QUANT_INT8, .group = 0}},
+                   {"int4", {.kind = QUANT_INT4, .group = QUANT_DEFAULT_GROUP}},
+                   {"int4:32", {.kind = QUANT_INT4, .group = 32}},
+                   {"int4:64", {.kind = QUANT_INT4, .group = 64}},
+                   {"int4:128", {.kind = QUANT_INT4, .group = 128}}};
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
         if (strcmp(schemes[i].name, text) == 0) {
             *out = schemes[i].scheme;
@@ -48,6 +48,10 @@ QuantForm quant_form(QuantScheme scheme, int64_t n, int64_t k)
     int64_t group = scheme.group;
     while (group >= 8 && k % group)
         group /= 2;
+    if (scheme.kind == QUANT_PACKED) {
+        form.dtype = scheme.dtype;
+        form.groups = 0;
+    }
     if (scheme.kind == QUANT_INT4 && group >= 8) {
         form.dtype = CVN_I4;
         form.scale_dtype = CVN_BF16;
@@ -146,6 +150,40 @@ static void quant_row_i4(const QuantForm *form, const float *x, uint8_t *q, uint
             *byte = (uint8_t)(*byte | nibble << (column / PANEL_QUAD % 2 * 4));
         }
     }
+}
+
+/* In words of 4 bytes (a float, or two bf16 that are neighbours) a panel is a transpose; 16 words of each row, a cache
+   line, at a time. */
+static void pack_words(const void *const *row, int64_t first, int64_t words, uint32_t *out)
+{
+    enum { LINE = 16 };
+    for (int64_t at = first; at < words; at += LINE) {
+        uint32_t line[QUANT_ROWS][LINE];
+        int64_t n = words - at < LINE ? words - at : LINE;
+        for (int r = 0; r < QUANT_ROWS; r++)
+            memcpy(line[r], (const char *)row[r] + at * 4, (size_t)n * 4);
+        for (int64_t j = 0; j < n; j++)
+            for (int r = 0; r < QUANT_ROWS; r++)
+                out[(at + j) * QUANT_ROWS + r] = line[r][j];
+    }
+}
+
+void quant_pack_panel(const QuantForm *form, const void *const *row, int rows, void *out)
+{
+    const void *all[QUANT_ROWS];
+    size_t size = cvn_dtype_bytes(form->dtype, 1), bytes = (size_t)form->k * size;
+    uint32_t *to = out;
+    for (int r = 0; r < QUANT_ROWS; r++)
+        all[r] = row[r < rows ? r : 0];
+    pack_words(all, 0, (int64_t)(bytes / 4), to);
+    for (int r = 0; r < QUANT_ROWS && bytes % 4; r++) { /* the last bf16, beside a 0 */
+        uint16_t half;
+        memcpy(&half, (const char *)all[r] + bytes - size, size);
+        to[bytes / 4 * QUANT_ROWS + (size_t)r] = half;
+    }
+    for (int64_t u = 0; u < form->units; u++)
+        for (int r = rows; r < QUANT_ROWS; r++)
+            to[u * QUANT_ROWS + r] = 0;
 }
 
 void quant_panel(const QuantForm *form, const float *const *row, int rows, void *q, void *scale)

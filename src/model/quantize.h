@@ -1,11 +1,12 @@
 /*
- * Quantized weights: which parameters, in which form, and how their numbers are chosen.
+ * Weights in panels (graph/panels.h), quantized or not: which parameters, in which form, and how numbers are chosen.
  *
  * All matrices that every token is multiplied with are quantized: q, k, v, o, gate, up, down and the
  * output head. Norms, biases and the embedding stay as they are; where the head is tied to the
  * embedding, a quantized model has a head of its own, since a look-up reads one row of the table but
  * the product all of it.
  *
+ *     packed    the numbers of the dtype that is computed with, as they are; no scales. Only in memory.
  *     int8      q in -127 … 127, one f32 scale per output channel: max |w| / 127
  *     int4:G    q in -8 … 7, one bf16 scale per output channel and G neighbours in k; of some scales
  *               the one with the least squared error, the scale being rounded first
@@ -23,17 +24,26 @@
 #include "base/err.h"
 #include "caravan/dtype.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { QUANT_ROWS = 16, QUANT_DEFAULT_GROUP = 64 };
 
-typedef enum QuantKind { QUANT_NONE, QUANT_INT8, QUANT_INT4 } QuantKind;
+/* QUANT_PACKED only orders the matrices as products read them: such a model is not quantized. */
+typedef enum QuantKind { QUANT_NONE, QUANT_PACKED, QUANT_INT8, QUANT_INT4 } QuantKind;
 
 /* Of a whole model. */
 typedef struct QuantScheme {
     QuantKind kind;
-    int64_t group; /* of int4: 32, 64 or 128; else 0 */
+    int64_t group;   /* of int4: 32, 64 or 128; else 0 */
+    cvn_dtype dtype; /* of packed: bf16 or f32 */
 } QuantScheme;
+
+/* Whether numbers are rounded to 8 or 4 bits. */
+static inline bool quant_is_lossy(QuantScheme scheme)
+{
+    return scheme.kind == QUANT_INT8 || scheme.kind == QUANT_INT4;
+}
 
 /* "int8", "int4", "int4:32", "int4:64", "int4:128"; "none" and NULL: not quantized. */
 int quant_parse(const char *text, QuantScheme *out, cvn_err *err);
@@ -43,11 +53,11 @@ const char *quant_text(QuantScheme scheme, char *text, size_t size);
 
 /* One quantized weight of n rows and k columns. */
 typedef struct QuantForm {
-    cvn_dtype dtype;       /* CVN_I8 or CVN_I4 */
+    cvn_dtype dtype;       /* CVN_I8 or CVN_I4; of packed CVN_BF16 or CVN_F32 */
     cvn_dtype scale_dtype; /* CVN_F32 or CVN_BF16 */
     int64_t n, k;
     int64_t panels, units; /* of 64 bytes */
-    int64_t groups;
+    int64_t groups;        /* 0: not quantized, and no scales */
 } QuantForm;
 
 /* How the scheme, which is not QUANT_NONE, quantizes a weight. */
@@ -56,6 +66,9 @@ QuantForm quant_form(QuantScheme scheme, int64_t n, int64_t k);
 /* Bytes of a panel's numbers and of its scales. */
 size_t quant_panel_bytes(const QuantForm *form);
 size_t quant_scale_bytes(const QuantForm *form);
+
+/* Packs one panel of a form that is not quantized: row[i] is row i of it, [k] of the form's dtype. */
+void quant_pack_panel(const QuantForm *form, const void *const *row, int rows, void *out);
 
 /* Quantizes one panel: row[i] is row i of it, f32 [k], i < rows <= 16 (the others become 0). */
 void quant_panel(const QuantForm *form, const float *const *row, int rows, void *q, void *scale);

@@ -19,7 +19,7 @@ double bench_prefill_flops(const LlamaConfig *c, int64_t n)
 static double matrix_bytes(const LlamaConfig *c, cvn_dtype dtype)
 {
     Arena arena;
-    if (c->quant.kind == QUANT_NONE || arena_init(&arena, NULL))
+    if (!quant_is_lossy(c->quant) || arena_init(&arena, NULL))
         return (double)model_size(c).matmul_params * (double)cvn_dtype_bytes(dtype, 1);
     ParamList params;
     params_list(&params, c, &arena);

@@ -25,8 +25,11 @@ static int load_weights(cvn_model *m, const cvn_model_options *options, const ch
                        cvn_dtype_name(dtype));
     m->dtype = dtype;
     QuantScheme scheme;
-    if (quant_parse(options->quantize, &scheme, err) ||
-        (scheme.kind != QUANT_NONE && io_quantize(&m->io, scheme, err)))
+    if (quant_parse(options->quantize, &scheme, err))
+        return err->code;
+    if (scheme.kind == QUANT_NONE && m->io.config.quant.kind == QUANT_NONE && !options->no_weights)
+        scheme = (QuantScheme){.kind = QUANT_PACKED, .dtype = dtype};
+    if (scheme.kind != QUANT_NONE && io_quantize(&m->io, scheme, err))
         return err->code;
     if (options->no_weights)
         return CVN_OK;

@@ -52,7 +52,7 @@ static void fill(void *context, int thread, int n_threads)
 {
     const Fill *f = context;
     int64_t begin, end;
-    if (f->param->form != PARAM_PLAIN) {
+    if (f->param->form != PARAM_PLAIN && f->param->quant.groups) {
         fill_quantized(f, thread, n_threads);
         return;
     }
@@ -115,7 +115,9 @@ int model_synthetic(const LlamaConfig *config, cvn_dtype dtype, Pool *pool, cvn_
         m->open = true;
         m->dtype = dtype;
         m->io.config = *config;
-        params_list(&m->io.params, config, &m->io.arena);
+        if (pool && config->quant.kind == QUANT_NONE)
+            m->io.config.quant = (QuantScheme){.kind = QUANT_PACKED, .dtype = dtype};
+        params_list(&m->io.params, &m->io.config, &m->io.arena);
         if (pool)
             code = make_weights(m, pool, err);
     }
