@@ -1,6 +1,6 @@
 /* LoRA: what --lora means, the shapes and names of adapters, and that a model with adapters computes what
  * the model with the merged weights computes. */
-#include "train/lora.h"
+#include "model/lora.h"
 
 #include "grad/grad.h"
 #include "graph/graph.h"
@@ -169,9 +169,11 @@ static double **merged(Run *run)
         }
         for (int64_t j = 0; j < n; j++)
             weight[j] = (float)run->weight[i][j];
-        lora_merge(&run->lora, &run->options, i, part[0], part[1], 0, n / 3, weight);
-        lora_merge(&run->lora, &run->options, i, part[0], part[1], n / 3, n - n / 3,
-                   weight + n / 3);
+        int64_t rank = run->options.rank;
+        LoraProduct product = {part[0], part[1], rank, run->base.param[i].file_dims[1],
+                               run->options.alpha / (double)rank};
+        lora_merge(&product, 0, n / 3, weight);
+        lora_merge(&product, n / 3, n - n / 3, weight + n / 3);
         for (int64_t j = 0; j < n; j++)
             out[i][j] = (double)weight[j];
     }

@@ -249,8 +249,11 @@ static void checkpoints_are_peft_folders_and_resume_exactly(void **state)
         io_decode(merged.source[i], 0, n, got);
         int a = t.state.adapters.a[i];
         if (a >= 0)
-            lora_merge(&t.state.adapters, &t.options.lora, i, t.state.saved.tensor[a].data,
-                       t.state.saved.tensor[a + 1].data, 0, n, want);
+            lora_merge(&(LoraProduct){t.state.saved.tensor[a].data,
+                                      t.state.saved.tensor[a + 1].data, t.options.lora.rank,
+                                      model.params.param[i].file_dims[1],
+                                      t.options.lora.alpha / (double)t.options.lora.rank},
+                       0, n, want);
         assert_memory_equal(want, got, (size_t)n * sizeof *want);
         free(want);
         free(got);

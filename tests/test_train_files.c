@@ -31,7 +31,7 @@ static void adapters_are_trained_exported_and_merged(void **state)
     (void)state;
     const char *const tune =
         "caravan train --data text --init run --lora r=4,targets=q,v --steps 6 "
-        "--seq 32 --batch 2 --save-every 3 -t 2 ";
+        "--seq 32 --batch 2 --save-every 3 --sample-every 3 --prompt fox -t 2 ";
     char line[512];
     snprintf(line, sizeof line, "%s --out tuned 2>&1", tune);
     expect(0, line, "the adapters are in tuned");
@@ -44,6 +44,25 @@ static void adapters_are_trained_exported_and_merged(void **state)
            "same");
     expect(0, "caravan export tuned merged --lora-merge", "merged: step 6 of tuned");
     expect(0, "caravan generate --model merged --prompt fox -n 3 2>&1", "");
+    /* The adapters are taken as they lie, and say what the merged model says. */
+    expect(0, "wc -l <tuned/samples.jsonl", "2\n");
+    expect(0, "caravan export tuned exact --lora-merge --dtype f32", "exact: step 6");
+    expect(0,
+           "for m in exact tuned adapter tuned/checkpoints/step-00000006; do caravan score --model "
+           "$m --dtype f32 --text 'the fox ran' | grep -ac perplexity; done",
+           "1\n1\n1\n1\n");
+    expect(
+        0,
+        "for m in exact tuned adapter tuned/checkpoints/step-00000006; do caravan score --model "
+        "$m --dtype f32 --text 'the fox ran' | grep -av tokens/s | md5sum; done | sort | uniq -c",
+        "      4 ");
+    expect(0, "caravan generate --model tuned --prompt fox -n 3 2>&1", "");
+    expect(1, "caravan train --data text --init tuned --lora r=4 --seq 32 --out more 2>&1",
+           "merge them by caravan export --lora-merge");
+    expect(0, "test ! -e more", "");
+    expect(0, "sed -i 's#/run\"#/gone\"#' adapter/adapter_config.json", "");
+    expect(1, "caravan generate --model adapter --prompt fox 2>&1",
+           "/gone', which is not there; put its path into");
     expect(1, "caravan export run plain --lora-merge 2>&1", "holds a whole model, no adapters");
     /* In two parts: the same adapters. */
     snprintf(line, sizeof line, "%s --out parts --stop-after 4 2>&1", tune);

@@ -1,6 +1,7 @@
 #include "io/convert.h"
 
 #include "base/float16.h"
+#include "model/lora.h"
 
 #include <assert.h>
 
@@ -90,6 +91,8 @@ void io_decode(const IoTensor *tensor, int64_t first, int64_t n, float *out)
         decode_q8_0(tensor->data, first, n, out);
     else if (n > 0)
         decode_plain(tensor->dtype, tensor->data + cvn_dtype_bytes(tensor->dtype, first), n, out);
+    if (tensor->adapter)
+        lora_merge(tensor->adapter, first, n, out);
 }
 
 void io_encode(cvn_dtype dtype, const float *in, int64_t n, void *out)

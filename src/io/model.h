@@ -5,6 +5,7 @@
  *   a folder with config.json and *.safetensors      Hugging Face
  *   a folder with params.json and consolidated.*.pth Meta
  *   a file *.gguf                                    GGUF
+ *   a folder with adapter_config.json                PEFT: the model it names, and adapters (adapter.h)
  *
  * Opening maps the files and reads their headers, never the weights. The audit holds the files to
  * the table of parameters: every parameter is there, with its shape and a type that is understood,
@@ -24,8 +25,9 @@
 typedef enum IoKind { IO_KIND_HF, IO_KIND_META, IO_KIND_GGUF } IoKind;
 
 typedef struct IoModel {
-    Arena arena;      /* owned: everything below but the mappings */
-    const char *path; /* as given */
+    Arena arena;         /* owned: everything below but the mappings */
+    const char *path;    /* as given; of adapters, that of their model */
+    const char *adapter; /* the folder of adapters that are merged in, or NULL */
     IoKind kind;
     LlamaConfig config;
     IoTensors tensors; /* all tensors of all files */

@@ -19,7 +19,7 @@ static bool is_usable_in_place(const IoModel *model, int param, const WeightsOpt
 {
     const IoTensor *tensor = model->source[param];
     const Param *p = &model->params.param[param];
-    if (options->copy || tensor->n_parts > 0)
+    if (options->copy || tensor->n_parts > 0 || tensor->adapter)
         return false;
     if (p->form == PARAM_PANELS)
         return !model->quantizes;

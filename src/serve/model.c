@@ -64,6 +64,12 @@ static int open_model(cvn_model *m, const char *path, const cvn_model_options *o
                           path, (long long)n, (long long)m->io.config.vocab);
         return CVN_OK;
     }
+    /* Adapters without a tokenizer have that of their model. */
+    if (missing.code == CVN_EIO && m->io.adapter) {
+        missing = (cvn_err){0};
+        if (tokenizer_open(m->io.path, &m->tokenizer, &missing) == CVN_OK)
+            return CVN_OK;
+    }
     /* A model without a tokenizer still takes token ids; one with a broken tokenizer is an error. */
     if (missing.code == CVN_EIO)
         return CVN_OK;

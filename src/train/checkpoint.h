@@ -35,7 +35,7 @@
 #include "comm/cluster.h"
 #include "io/tensor.h"
 #include "model/params.h"
-#include "train/lora.h"
+#include "model/lora.h"
 #include "train/manifest.h"
 
 typedef struct CheckpointTensor {

@@ -1,5 +1,6 @@
 #include "train/checkpoint_export.h"
 
+#include "io/adapter.h"
 #include "train/checkpoint_folder.h"
 #include "train/checkpoint_shards.h"
 
@@ -169,81 +170,34 @@ int checkpoint_export_adapter(const Checkpoint *checkpoint, const char *folder, 
     return code;
 }
 
-/* What the fill of a merged model needs. */
-typedef struct Merge {
-    IoModel *model;
-    ParamList base; /* of the model, as it is written */
-    LoraOptions lora;
-    LoraParams adapters;
-    const float **data; /* [adapters.list.n], aligned */
-} Merge;
-
-static int fill_merged(void *context, const Param *param, int64_t first, int64_t n, float *out,
-                       cvn_err *err)
-{
-    const Merge *merge = context;
-    int i = (int)(params_find(&merge->base, param->kind, param->layer) - merge->base.param);
-    int a = merge->adapters.a[i];
-    int code = save_fill_model(merge->model, param, first, n, out, err);
-    if (code == CVN_OK && a >= 0)
-        lora_merge(&merge->adapters, &merge->lora, i, merge->data[a], merge->data[a + 1], first, n,
-                   out);
-    return code;
-}
-
-/* The adapters of the checkpoint, held to the model's table. */
-static int read_adapters(Merge *merge, const Checkpoint *checkpoint, Arena *arena, cvn_err *err)
-{
-    int n = merge->adapters.list.n;
-    merge->data = arena_array(arena, (size_t)n, sizeof *merge->data);
-    for (int i = 0; i < n; i++) {
-        const Param *p = &merge->adapters.list.param[i];
-        const char *name = p->file_name[NAMING_HF];
-        const IoTensor *tensor = io_tensors_find(&checkpoint->tensors, name);
-        if (!tensor || tensor->dtype != CVN_F32 || tensor->rank != 2 ||
-            tensor->dims[0] != p->file_dims[0] || tensor->dims[1] != p->file_dims[1])
-            return err_set(err, CVN_EFORMAT,
-                           "the adapters of '%s' do not fit the model '%s': there is no '%s' of "
-                           "its shape",
-                           checkpoint->folder, merge->model->path, name);
-        merge->data[i] = arena_copy(arena, tensor->data, tensor->bytes);
-    }
-    return CVN_OK;
-}
-
 int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, const char *folder,
                              const SaveOptions *options, cvn_err *err)
 {
-    IoModel model;
+    IoModel model = {0};
     Arena arena;
-    Merge merge = {.model = &model};
+    LoraOptions lora;
     const char *named;
     int code = arena_init(&arena, err);
     if (code != CVN_OK)
         return code;
-    code = lora_config_read(&merge.lora, &named, checkpoint->folder, &arena, err);
+    code = lora_config_read(&lora, &named, checkpoint->folder, &arena, err);
     if (code == CVN_OK && !base && !named)
         code =
             err_set(err, CVN_EINVAL, "'%s' does not say which model it adapts; give it by --init",
                     checkpoint->folder);
     if (code == CVN_OK)
         code = io_open_model(&model, base ? base : named, err);
-    if (code != CVN_OK)
-        goto done;
-    LlamaConfig config = model.config;
-    config.rope_interleaved = false;
-    params_list(&merge.base, &config, &arena);
-    lora_params(&merge.adapters, &merge.base, &merge.lora, &arena);
-    code = read_adapters(&merge, checkpoint, &arena, err);
-    SaveOptions save = *options;
-    if (!save.tokenizer)
-        save.tokenizer = find_tokenizer(checkpoint, &arena);
-    if (code == CVN_OK)
-        code = save_folder(folder, &config, &save, fill_merged, &merge, err);
-    if (code == CVN_OK)
-        code = copy_companions(checkpoint, folder, options, err);
-    io_close_model(&model);
-done:
+    if (code == CVN_OK) {
+        SaveOptions save = *options;
+        if (!save.tokenizer)
+            save.tokenizer = find_tokenizer(checkpoint, &arena);
+        code = io_adapt(&model, checkpoint->folder, &lora, err);
+        if (code == CVN_OK)
+            code = save_model(folder, &model, &save, err);
+        if (code == CVN_OK)
+            code = copy_companions(checkpoint, folder, options, err);
+        io_close_model(&model);
+    }
     arena_free(&arena);
     return code;
 }

@@ -1,7 +1,7 @@
 #include "train/config.h"
 
 #include "grad/remat.h"
-#include "train/lora.h"
+#include "model/lora.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
 

@@ -114,8 +114,7 @@ static void sample(Run *r, const char *folder)
     char *text = NULL;
     const char *prompt = r->config.prompt ? r->config.prompt : "";
     int64_t step = state_of(r)->step;
-    /* Adapters alone say nothing; merging them for every text would write the model each time. */
-    if (!r->events->sample || !r->tokenizer || r->lora.rank > 0 || !run_is_first(r))
+    if (!r->events->sample || !r->tokenizer || !run_is_first(r))
         return;
     int code = r->events->sample(r->events->context, folder, prompt, &text, &err);
     if (code == CVN_OK)

@@ -104,6 +104,11 @@ static int open_model(Run *r, cvn_err *err)
     } else if (c->init) {
         code = io_open_model(&r->init, c->init, err);
         r->has_init = code == CVN_OK;
+        if (code == CVN_OK && c->lora && r->init.adapter)
+            return err_set(err, CVN_EINVAL,
+                           "'%s' holds adapters; merge them by caravan export --lora-merge before "
+                           "others are trained on top",
+                           c->init);
         if (code == CVN_OK)
             r->model = r->init.config;
         r->model.rope_interleaved = false; /* the state's order is Hugging Face's */

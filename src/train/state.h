@@ -21,7 +21,7 @@
 
 #include "io/model.h"
 #include "train/checkpoint.h"
-#include "train/lora.h"
+#include "model/lora.h"
 #include "train/optimizer.h"
 
 typedef struct TrainState {

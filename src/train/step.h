@@ -33,7 +33,7 @@
 
 #include "grad/remat.h"
 #include "model/llama.h"
-#include "train/lora.h"
+#include "model/lora.h"
 #include "train/optimizer.h"
 
 typedef enum TrainGraph { TRAIN_STEP, TRAIN_GRADIENT, TRAIN_UPDATE, TRAIN_EVALUATE } TrainGraph;

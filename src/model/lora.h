@@ -16,8 +16,8 @@
  *   base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight   [rank, in]
  *   base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight   [out, rank]
  */
-#ifndef CVN_TRAIN_LORA_H
-#define CVN_TRAIN_LORA_H
+#ifndef CVN_MODEL_LORA_H
+#define CVN_MODEL_LORA_H
 
 #include "model/llama.h"
 #include "model/params.h"
@@ -52,10 +52,16 @@ void lora_params(LoraParams *lora, const ParamList *base, const LoraOptions *opt
  * name). */
 void lora_fill(const Param *adapter, uint64_t seed, int64_t first, int64_t n, float *out);
 
-/* Adds alpha / rank B A to elements first … first + n - 1 of the weight `base` (by index); a and b hold its
- * adapters, whole. */
-void lora_merge(const LoraParams *lora, const LoraOptions *options, int base, const float *a,
-                const float *b, int64_t first, int64_t n, float *weight);
+/* What an adapter adds to its weight, alpha / rank B A. */
+typedef struct LoraProduct {
+    const float *a; /* [rank, columns]; borrowed */
+    const float *b; /* [rows, rank]; borrowed */
+    int64_t rank, columns;
+    double scale; /* alpha / rank */
+} LoraProduct;
+
+/* Adds it to elements first … first + n - 1 of the weight [rows, columns]. */
+void lora_merge(const LoraProduct *product, int64_t first, int64_t n, float *weight);
 
 /* FOLDER/adapter_config.json; `model`: what the adapters were trained on, a path or name, or NULL. */
 int lora_config_write(const LoraOptions *options, const char *model, const char *folder,

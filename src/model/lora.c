@@ -1,4 +1,4 @@
-#include "train/lora.h"
+#include "model/lora.h"
 
 #include "base/file.h"
 #include "base/json_file.h"
@@ -183,25 +183,23 @@ void lora_fill(const Param *p, uint64_t seed, int64_t first, int64_t n, float *o
         out[i] = bound * (2 * out[i] - 1);
 }
 
-void lora_merge(const LoraParams *lora, const LoraOptions *options, int base, const float *a,
-                const float *b, int64_t first, int64_t n, float *weight)
+void lora_merge(const LoraProduct *p, int64_t first, int64_t n, float *weight)
 {
     enum { PIECE = 512 };
     double sum[PIECE];
-    int64_t rank = options->rank, width = lora->base[base].file_dims[1];
-    double scale = options->alpha / (double)rank;
     while (n > 0) {
-        int64_t row = first / width, column = first % width, m = width - column;
+        int64_t row = first / p->columns, column = first % p->columns, m = p->columns - column;
         m = m < n ? m : n;
         m = m < PIECE ? m : PIECE;
         memset(sum, 0, sizeof sum);
-        for (int64_t k = 0; k < rank; k++) {
-            double factor = (double)b[row * rank + k];
+        for (int64_t k = 0; k < p->rank; k++) {
+            double factor = (double)p->b[row * p->rank + k];
+            const float *a = p->a + k * p->columns + column;
             for (int64_t i = 0; i < m; i++)
-                sum[i] += factor * (double)a[k * width + column + i];
+                sum[i] += factor * (double)a[i];
         }
         for (int64_t i = 0; i < m; i++)
-            weight[i] = (float)((double)weight[i] + scale * sum[i]);
+            weight[i] = (float)((double)weight[i] + p->scale * sum[i]);
         first += m;
         weight += m;
         n -= m;
