@@ -34,8 +34,8 @@
 #include "caravan/graph.h"
 #include "comm/cluster.h"
 #include "io/tensor.h"
-#include "model/params.h"
 #include "model/lora.h"
+#include "model/params.h"
 #include "train/manifest.h"
 
 typedef struct CheckpointTensor {

@@ -20,8 +20,8 @@
 #define CVN_TRAIN_STATE_H
 
 #include "io/model.h"
-#include "train/checkpoint.h"
 #include "model/lora.h"
+#include "train/checkpoint.h"
 #include "train/optimizer.h"
 
 typedef struct TrainState {
