@@ -54,29 +54,38 @@ static void check_attention(cvn_dtype q, cvn_dtype kv, const int64_t dim[6], con
                             const int32_t *lengths, FirstKeys how)
 {
     int64_t b = dim[0], s = dim[1], g = dim[2], h = dim[3], n = dim[4], d = dim[5];
+    bool eight = kv == CVN_I8;
     Check c = check_begin();
-    cvn_value *v[6];
+    cvn_value *v[8];
     v[0] = check_parameter(&c, CVN_TYPE(q, b, s, g * h, d));
     v[1] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
     v[2] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
     v[3] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
     v[4] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
-    v[5] = how == FIRST_NONE ? NULL : check_parameter(&c, CVN_TYPE(CVN_I32, b, s));
-    check_inputs(&c, cvn_attention(c.g, v[0], v[1], v[2], v[3], v[4], v[5], 1 / sqrt((double)d)));
-    if (v[5])
+    for (int i = 5; i < 7 && eight; i++)
+        v[i] = check_parameter(&c, CVN_TYPE(CVN_BF16, b, h, n, 1));
+    v[7] = how == FIRST_NONE ? NULL : check_parameter(&c, CVN_TYPE(CVN_I32, b, s));
+    double scale = 1 / sqrt((double)d);
+    check_inputs(
+        &c, eight ? cvn_attention_quantized(c.g, v[0], v[1], v[5], v[2], v[6], v[3], v[4], scale)
+                  : cvn_attention(c.g, v[0], v[1], v[2], v[3], v[4], v[7], scale));
+    if (v[7])
         check_fill_first(how, b, s, starts, n, c.in[5].data);
     for (int i = 0; i < 3; i++)
-        check_fill(&v[i]->type, c.in[i].data, -2, 2);
+        check_fill(&v[i]->type, c.in[i].data, eight && i ? -127 : -2, eight && i ? 128 : 2);
+    for (int i = 5; i < 7 && eight; i++)
+        check_fill(&v[i]->type, c.in[i].data, 0, 2.0 / 127);
     for (int64_t i = 0; i < b; i++) {
         ((int32_t *)c.in[3].data)[i] = starts[i];
         ((int32_t *)c.in[4].data)[i] = lengths[i];
         /* What no query sees was never written: NaN there must not come out. */
         int64_t seen = starts[i] + (lengths[i] < s ? lengths[i] : s);
-        for (int t = 1; t < 3; t++)
+        int64_t width = eight ? 1 : d;
+        for (int t = eight ? 5 : 1; t < (eight ? 7 : 3); t++)
             for (int64_t head = i * h; head < (i + 1) * h; head++)
-                for (int64_t e = (head * n + (seen > 0 ? seen : 0)) * d; e < (head + 1) * n * d;
-                     e++)
-                    element_set(kv, c.in[t].data, e, NAN);
+                for (int64_t e = (head * n + (seen > 0 ? seen : 0)) * width;
+                     e < (head + 1) * n * width; e++)
+                    element_set(v[t]->type.dtype, c.in[t].data, e, NAN);
     }
     c.relative = ulp_of(q);
     c.absolute = q == CVN_F32 ? 2e-6 : 1e-5;
@@ -94,8 +103,9 @@ static void attention_of_one_position(void **state)
     };
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
         int32_t last = (int32_t)(dims[i][4] - dims[i][1]);
-        for (int t = 0; t < 4; t++)
-            check_attention(t < 2 ? CVN_F32 : CVN_BF16, t % 2 ? CVN_BF16 : CVN_F32, dims[i],
+        for (int t = 0; t < 6; t++)
+            check_attention(t % 2 ? CVN_F32 : CVN_BF16,
+                            (const cvn_dtype[]){CVN_F32, CVN_BF16, CVN_I8}[t / 2], dims[i],
                             (int32_t[]){last, last / 2}, (int32_t[]){3, 1}, FIRST_NONE);
     }
 }
@@ -109,8 +119,9 @@ static void attention_of_many_positions(void **state)
     };
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
         int32_t last = (int32_t)(dims[i][4] - dims[i][1]);
-        for (int t = 0; t < 4; t++)
-            check_attention(t < 2 ? CVN_F32 : CVN_BF16, t % 2 ? CVN_BF16 : CVN_F32, dims[i],
+        for (int t = 0; t < 6; t++)
+            check_attention(t % 2 ? CVN_F32 : CVN_BF16,
+                            (const cvn_dtype[]){CVN_F32, CVN_BF16, CVN_I8}[t / 2], dims[i],
                             (int32_t[]){last, last / 2}, (int32_t[]){(int32_t)dims[i][1], 3},
                             FIRST_NONE);
     }
@@ -145,7 +156,7 @@ static void attention_of_padding_only(void **state)
 }
 
 /* Rows of different lengths together, and each for itself: bits of the same result. */
-static void check_rows_alone(int64_t seq)
+static void check_rows_alone(int64_t seq, cvn_dtype kv)
 {
     enum { ROWS = 4, HEADS = 4, KV_HEADS = 2, CONTEXT = 1100, HEAD_DIM = 20 };
     static const int32_t starts[ROWS] = {1000, 3, 300, 700};
@@ -153,12 +164,21 @@ static void check_rows_alone(int64_t seq)
     for (int i = 0; i < 2; i++) {
         int64_t b = i == 0 ? ROWS : 1;
         c[i] = check_begin();
-        cvn_type cache = CVN_TYPE(CVN_BF16, b, KV_HEADS, CONTEXT, HEAD_DIM);
+        cvn_type cache = CVN_TYPE(kv, b, KV_HEADS, CONTEXT, HEAD_DIM);
+        cvn_type scales = CVN_TYPE(CVN_BF16, b, KV_HEADS, CONTEXT, 1);
         cvn_value *q = check_parameter(&c[i], CVN_TYPE(CVN_BF16, b, seq, HEADS, HEAD_DIM));
         cvn_value *k = check_parameter(&c[i], cache), *v = check_parameter(&c[i], cache);
         cvn_value *start = check_parameter(&c[i], CVN_TYPE(CVN_I32, b));
         cvn_value *length = check_parameter(&c[i], CVN_TYPE(CVN_I32, b));
-        check_inputs(&c[i], cvn_attention(c[i].g, q, k, v, start, length, NULL, 0.3));
+        if (kv == CVN_I8) {
+            cvn_value *ks = check_parameter(&c[i], scales), *vs = check_parameter(&c[i], scales);
+            check_inputs(&c[i],
+                         cvn_attention_quantized(c[i].g, q, k, ks, v, vs, start, length, 0.3));
+            check_fill(&cache, c[i].in[1].data, -127, 128);
+            check_fill(&cache, c[i].in[2].data, -127, 128);
+        } else {
+            check_inputs(&c[i], cvn_attention(c[i].g, q, k, v, start, length, NULL, 0.3));
+        }
         for (int32_t r = 0; r < (int32_t)b; r++) {
             ((int32_t *)c[i].in[3].data)[r] = starts[r];
             ((int32_t *)c[i].in[4].data)[r] = (int32_t)seq;
@@ -167,12 +187,12 @@ static void check_rows_alone(int64_t seq)
     const Kernel *kernel = lower_kernel(cpu_backend(), c[0].op);
     size_t bytes = cvn_type_bytes(&c[1].op->result[0]->type);
     char *together = malloc(bytes * ROWS), *alone = malloc(bytes);
-    const void *in[5];
-    for (int i = 0; i < 5; i++)
+    const void *in[7];
+    for (int i = 0; i < c[0].op->n_operands; i++)
         in[i] = c[0].in[i].data;
     check_run(&c[0], kernel, check_pool(3), in, (void *[]){together});
     for (size_t r = 0; r < ROWS; r++) {
-        for (int i = 0; i < 5; i++)
+        for (int i = 0; i < c[0].op->n_operands; i++)
             in[i] = (char *)c[0].in[i].data + c[1].in[i].bytes * r;
         check_run(&c[1], kernel, check_pool(1 + (int)r % 3), in, (void *[]){alone});
         assert_memory_equal(together + bytes * r, alone, bytes);
@@ -186,9 +206,11 @@ static void check_rows_alone(int64_t seq)
 static void attention_of_a_row_does_not_depend_on_the_other_rows(void **state)
 {
     (void)state;
-    check_rows_alone(1);
-    check_rows_alone(3);
-    check_rows_alone(40);
+    for (int d = 0; d < 2; d++) {
+        check_rows_alone(1, d ? CVN_I8 : CVN_BF16);
+        check_rows_alone(3, d ? CVN_I8 : CVN_BF16);
+        check_rows_alone(40, d ? CVN_I8 : CVN_BF16);
+    }
 }
 
 static void cache_updates_in_and_out_of_the_context(void **state)

@@ -18,6 +18,9 @@
  * them written to scratch, and the thread that has its first folds them when all are there. Where a chunk ends depends
  * on nothing but the query, and the order is always the same, so the result does not depend on the number of threads
  * or on the other rows.
+ *
+ * Keys and values of 8 bits become floats in registers, and their scales are not applied to them but to what comes of
+ * them, a number for each key: score[j] = scale[j] (q . key j), and o += (p[j] scale[j]) value j.
  */
 
 /* Scratch of one thread. */
@@ -60,20 +63,23 @@ static Few few_of(const Attention *a, float *at)
     return f;
 }
 
-VEC_INLINE vf load_kv(const void *p, int64_t i, bool bf16)
+VEC_INLINE vf load_kv(const void *p, int64_t i, cvn_dtype dtype)
 {
-    return bf16 ? vf_load_bf16((const uint16_t *)p + i) : vf_load((const float *)p + i);
+    return dtype == CVN_BF16 ? vf_load_bf16((const uint16_t *)p + i)
+           : dtype == CVN_I8 ? vf_load_i8((const int8_t *)p + i)
+                             : vf_load((const float *)p + i);
 }
 
-VEC_INLINE vf load_kv_part(const void *p, int64_t i, int64_t n, bool bf16)
+VEC_INLINE vf load_kv_part(const void *p, int64_t i, int64_t n, cvn_dtype dtype)
 {
-    return bf16 ? vf_load_bf16_part((const uint16_t *)p + i, n)
-                : vf_load_part((const float *)p + i, n);
+    return dtype == CVN_BF16 ? vf_load_bf16_part((const uint16_t *)p + i, n)
+           : dtype == CVN_I8 ? vf_load_i8_part((const int8_t *)p + i, n)
+                             : vf_load_part((const float *)p + i, n);
 }
 
 /* score[r, j] = dot(q row r, key j) for R rows and J keys, constants. */
-VEC_INLINE void score_block(const int R, const int J, bool bf16, const float *q, const void *k,
-                            int64_t first, int64_t d, float *score)
+VEC_INLINE void score_block(const int R, const int J, cvn_dtype dtype, const float *q,
+                            const void *k, int64_t first, int64_t d, float *score)
 {
     vf sum[4][4];
 #pragma GCC unroll 4
@@ -86,8 +92,8 @@ VEC_INLINE void score_block(const int R, const int J, bool bf16, const float *q,
         vf key[4];
 #pragma GCC unroll 4
         for (int j = 0; j < J; j++)
-            key[j] = vf_keep(whole ? load_kv(k, first + j * d + i, bf16)
-                                   : load_kv_part(k, first + j * d + i, d - i, bf16));
+            key[j] = vf_keep(whole ? load_kv(k, first + j * d + i, dtype)
+                                   : load_kv_part(k, first + j * d + i, d - i, dtype));
 #pragma GCC unroll 4
         for (int r = 0; r < R; r++) {
             vf x = whole ? vf_load(q + r * d + i) : vf_load_part(q + r * d + i, d - i);
@@ -99,32 +105,33 @@ VEC_INLINE void score_block(const int R, const int J, bool bf16, const float *q,
     vf_sum_block(R, J, sum, score, KEYS);
 }
 
-VEC_INLINE void score_rows(const int R, bool bf16, const float *q, const void *k, int64_t first,
-                           int64_t keys, int64_t d, float *score)
+VEC_INLINE void score_rows(const int R, cvn_dtype dtype, const float *q, const void *k,
+                           int64_t first, int64_t keys, int64_t d, float *score)
 {
     enum { J = VN == 16 ? 4 : 2 };
     int64_t j = 0;
     for (; j + J <= keys; j += J)
-        score_block(R, J, bf16, q, k, first + j * d, d, score + j);
+        score_block(R, J, dtype, q, k, first + j * d, d, score + j);
     for (; j < keys; j++)
-        score_block(R, 1, bf16, q, k, first + j * d, d, score + j);
+        score_block(R, 1, dtype, q, k, first + j * d, d, score + j);
 }
 
-VEC_INLINE void score_group(bool bf16, const float *q, const void *k, int64_t first, int64_t keys,
-                            int64_t d, int64_t group, float *score)
+VEC_INLINE void score_group(cvn_dtype dtype, const float *q, const void *k, int64_t first,
+                            int64_t keys, int64_t d, int64_t group, float *score)
 {
     int64_t r = 0;
     for (; r + 4 <= group; r += 4)
-        score_rows(4, bf16, q + r * d, k, first, keys, d, score + r * KEYS);
+        score_rows(4, dtype, q + r * d, k, first, keys, d, score + r * KEYS);
     for (; r + 2 <= group; r += 2)
-        score_rows(2, bf16, q + r * d, k, first, keys, d, score + r * KEYS);
+        score_rows(2, dtype, q + r * d, k, first, keys, d, score + r * KEYS);
     for (; r < group; r++)
-        score_rows(1, bf16, q + r * d, k, first, keys, d, score + r * KEYS);
+        score_rows(1, dtype, q + r * d, k, first, keys, d, score + r * KEYS);
 }
 
 /* o[r, :] += sum over j of p[r, j] * v[j, :] for R rows and C vectors of columns from column i on. */
-VEC_INLINE void value_block(const int R, const int C, bool bf16, const float *p, const void *v,
-                            int64_t first, int64_t keys, int64_t d, int64_t i, float *o)
+VEC_INLINE void value_block(const int R, const int C, cvn_dtype dtype, const float *p,
+                            const void *v, int64_t first, int64_t keys, int64_t d, int64_t i,
+                            float *o)
 {
     vf sum[4][4];
 #pragma GCC unroll 4
@@ -136,7 +143,7 @@ VEC_INLINE void value_block(const int R, const int C, bool bf16, const float *p,
         vf x[4];
 #pragma GCC unroll 4
         for (int c = 0; c < C; c++)
-            x[c] = load_kv(v, first + j * d + i + c * VN, bf16);
+            x[c] = load_kv(v, first + j * d + i + c * VN, dtype);
 #pragma GCC unroll 4
         for (int r = 0; r < R; r++) {
             vf w = vf_splat(p[r * KEYS + j]);
@@ -153,55 +160,71 @@ VEC_INLINE void value_block(const int R, const int C, bool bf16, const float *p,
 }
 
 /* The columns past the last whole vector. */
-VEC_INLINE void value_edge(bool bf16, const float *p, const void *v, int64_t first, int64_t keys,
-                           int64_t d, int64_t i, float *o)
+VEC_INLINE void value_edge(cvn_dtype dtype, const float *p, const void *v, int64_t first,
+                           int64_t keys, int64_t d, int64_t i, float *o)
 {
     vf sum = vf_load_part(o + i, d - i);
     for (int64_t j = 0; j < keys; j++)
-        sum = vf_fma(vf_splat(p[j]), load_kv_part(v, first + j * d + i, d - i, bf16), sum);
+        sum = vf_fma(vf_splat(p[j]), load_kv_part(v, first + j * d + i, d - i, dtype), sum);
     vf_store_part(o + i, sum, d - i);
 }
 
-VEC_INLINE void value_rows(const int R, bool bf16, const float *p, const void *v, int64_t first,
-                           int64_t keys, int64_t d, float *o)
+VEC_INLINE void value_rows(const int R, cvn_dtype dtype, const float *p, const void *v,
+                           int64_t first, int64_t keys, int64_t d, float *o)
 {
     enum { C = VN == 16 ? 4 : 2 };
     int64_t i = 0;
     for (; i + C * VN <= d; i += C * VN)
-        value_block(R, C, bf16, p, v, first, keys, d, i, o);
+        value_block(R, C, dtype, p, v, first, keys, d, i, o);
     for (; i + VN <= d; i += VN)
-        value_block(R, 1, bf16, p, v, first, keys, d, i, o);
+        value_block(R, 1, dtype, p, v, first, keys, d, i, o);
     if (i < d)
         for (int r = 0; r < R; r++)
-            value_edge(bf16, p + r * KEYS, v, first, keys, d, i, o + r * d);
+            value_edge(dtype, p + r * KEYS, v, first, keys, d, i, o + r * d);
 }
 
-VEC_INLINE void value_group(bool bf16, const float *p, const void *v, int64_t first, int64_t keys,
-                            int64_t d, int64_t group, float *o)
+VEC_INLINE void value_group(cvn_dtype dtype, const float *p, const void *v, int64_t first,
+                            int64_t keys, int64_t d, int64_t group, float *o)
 {
     int64_t r = 0;
     for (; r + 4 <= group; r += 4)
-        value_rows(4, bf16, p + r * KEYS, v, first, keys, d, o + r * d);
+        value_rows(4, dtype, p + r * KEYS, v, first, keys, d, o + r * d);
     for (; r + 2 <= group; r += 2)
-        value_rows(2, bf16, p + r * KEYS, v, first, keys, d, o + r * d);
+        value_rows(2, dtype, p + r * KEYS, v, first, keys, d, o + r * d);
     for (; r < group; r++)
-        value_rows(1, bf16, p + r * KEYS, v, first, keys, d, o + r * d);
+        value_rows(1, dtype, p + r * KEYS, v, first, keys, d, o + r * d);
 }
 
 static void scores(const Attention *a, const Few *f, int64_t first, int64_t keys)
 {
     if (a->kv_dtype == CVN_BF16)
-        score_group(true, f->q, a->k, first, keys, a->head_dim, a->group, f->score);
+        score_group(CVN_BF16, f->q, a->k, first, keys, a->head_dim, a->group, f->score);
+    else if (a->kv_dtype == CVN_I8)
+        score_group(CVN_I8, f->q, a->k, first, keys, a->head_dim, a->group, f->score);
     else
-        score_group(false, f->q, a->k, first, keys, a->head_dim, a->group, f->score);
+        score_group(CVN_F32, f->q, a->k, first, keys, a->head_dim, a->group, f->score);
 }
 
 static void values(const Attention *a, const Few *f, int64_t first, int64_t keys, float *o)
 {
     if (a->kv_dtype == CVN_BF16)
-        value_group(true, f->score, a->v, first, keys, a->head_dim, a->group, o);
+        value_group(CVN_BF16, f->score, a->v, first, keys, a->head_dim, a->group, o);
+    else if (a->kv_dtype == CVN_I8)
+        value_group(CVN_I8, f->score, a->v, first, keys, a->head_dim, a->group, o);
     else
-        value_group(false, f->score, a->v, first, keys, a->head_dim, a->group, o);
+        value_group(CVN_F32, f->score, a->v, first, keys, a->head_dim, a->group, o);
+}
+
+/* Multiplies the numbers of a head's keys by their scales, bf16; nothing where there are none. */
+static void scale_keys(float *x, const uint16_t *scale, int64_t keys)
+{
+    int64_t j = 0;
+    if (!scale)
+        return;
+    for (; j + VN <= keys; j += VN)
+        vf_store(x + j, vf_load(x + j) * vf_load_bf16(scale + j));
+    for (; j < keys; j++)
+        x[j] *= bf16_to_f32(scale[j]);
 }
 
 /* One position of the heads that share a KV head. */
@@ -248,15 +271,19 @@ static void attend_chunk(const Attention *a, const Few *f, const Query *q, int64
     memset(state, 0, (size_t)state_floats(a) * sizeof *state);
     for (int64_t r = 0; r < a->group; r++)
         peak[r] = -INFINITY;
-    int64_t cache = (q->b * a->kv_heads + q->h) * a->context * d;
+    int64_t cache = (q->b * a->kv_heads + q->h) * a->context;
     for (int64_t j = begin; j < end; j += KEYS) {
-        int64_t keys = least(KEYS, end - j), first = cache + j * d;
+        int64_t keys = least(KEYS, end - j), first = (cache + j) * d;
+        const uint16_t *k_scale = a->k_scale ? a->k_scale + cache + j : NULL;
+        const uint16_t *v_scale = a->v_scale ? a->v_scale + cache + j : NULL;
         scores(a, f, first, keys);
         for (int64_t r = 0; r < a->group; r++) {
+            scale_keys(f->score + r * KEYS, k_scale, keys);
             float factor = soften(f->score + r * KEYS, keys, &peak[r], &sum[r]);
             if (j > begin && factor != 1.0f)
                 for (int64_t i = 0; i < d; i++)
                     o[r * d + i] *= factor;
+            scale_keys(f->score + r * KEYS, v_scale, keys);
         }
         values(a, f, first, keys, o);
     }

@@ -37,6 +37,8 @@ typedef struct Attention {
     const void *q, *k, *v;
     const int32_t *start, *length; /* [batch] */
     const int32_t *first;          /* [batch, seq], or NULL for zeros */
+    const uint16_t *k_scale,
+        *v_scale; /* bf16 [batch, kv_heads, context] of k and v in 8 bits, or NULL */
     void *out;
 } Attention;
 
@@ -59,7 +61,7 @@ static Attention attention_of(const Op *op)
 static bool match(const Op *op)
 {
     cvn_dtype q = op->operand[0]->type.dtype, kv = op->operand[1]->type.dtype;
-    return tile_dtype(q) && (kv == CVN_F32 || kv == CVN_BF16) &&
+    return tile_dtype(q) && (kv == CVN_F32 || kv == CVN_BF16 || kv == CVN_I8) &&
            op->operand[1]->type.dim[2] <= INT32_MAX;
 }
 
@@ -242,6 +244,22 @@ static void pack_queries(const Attention *a, const Many *m, int64_t b, int64_t h
     }
 }
 
+/* A key (or value) as f32: where it lies, or in buffer. `at` counts positions of all heads. */
+static const float *read_key(const Attention *a, const void *data, const uint16_t *scale,
+                             int64_t at, float *buffer)
+{
+    int64_t d = a->head_dim, i = 0;
+    if (a->kv_dtype != CVN_I8)
+        return tile_read(a->kv_dtype, data, at * d, d, buffer);
+    const int8_t *x = (const int8_t *)data + at * d;
+    float s = bf16_to_f32(scale[at]);
+    for (; i + VN <= d; i += VN)
+        vf_store(buffer + i, vf_load_i8(x + i) * vf_splat(s));
+    for (; i < d; i++)
+        buffer[i] = (float)x[i] * s;
+    return buffer;
+}
+
 /* Keys [first, first + keys) as A panels; those past the end are zeros. */
 static void pack_keys(const Attention *a, const Many *m, int64_t first, int64_t keys)
 {
@@ -253,7 +271,7 @@ static void pack_keys(const Attention *a, const Many *m, int64_t first, int64_t 
             bool real = i < mr && j + i < keys;
             row[i] = m->row + i * d;
             if (real)
-                row[i] = tile_read(a->kv_dtype, a->k, first + (j + i) * d, d, m->row + i * d);
+                row[i] = read_key(a, a->k, a->k_scale, first + j + i, m->row + i * d);
             else
                 memset(m->row + i * d, 0, (size_t)d * sizeof(float));
         }
@@ -269,7 +287,7 @@ static void pack_values(const Attention *a, const Many *m, int64_t first, int64_
 {
     int64_t d = a->head_dim, mr = m->isa->mr;
     for (int64_t j = 0; j < keys; j++) {
-        const float *x = tile_read(a->kv_dtype, a->v, first + j * d, d, m->row);
+        const float *x = read_key(a, a->v, a->v_scale, first + j, m->row);
         for (int64_t i = 0; i < d; i += mr) {
             float *to = m->v + i * m->keys + j * mr;
             int64_t n = least(mr, d - i);
@@ -382,7 +400,7 @@ static void write_queries(const Attention *a, const Many *m, int64_t b, int64_t 
 static void attend_many(const Attention *a, const Many *m, int64_t b, int64_t h, int64_t s0,
                         int64_t n)
 {
-    int64_t d = a->head_dim, rows = n * a->group, queries = m->groups * m->columns;
+    int64_t rows = n * a->group, queries = m->groups * m->columns;
     int64_t begin = INT32_MAX, end = 0; /* of the keys that are seen */
     for (int64_t r = 0; r < queries; r++) {
         int64_t s = s0 + r / a->group, seen = r < rows ? keys_seen(a, b, s) : 0;
@@ -397,11 +415,11 @@ static void attend_many(const Attention *a, const Many *m, int64_t b, int64_t h,
     memset(m->o, 0, (size_t)(queries * m->d_panels * m->isa->mr) * sizeof *m->o);
     if (begin < end)
         pack_queries(a, m, b, h, s0, rows);
-    int64_t cache = (b * a->kv_heads + h) * a->context * d;
+    int64_t cache = (b * a->kv_heads + h) * a->context;
     for (int64_t j = begin / m->keys * m->keys; j < end; j += m->keys) {
         int64_t keys = least(m->keys, end - j);
-        pack_keys(a, m, cache + j * d, keys);
-        pack_values(a, m, cache + j * d, keys);
+        pack_keys(a, m, cache + j, keys);
+        pack_values(a, m, cache + j, keys);
         for (int64_t g = 0; g < m->groups; g++)
             attend_group(a, m, g, j, keys);
     }
@@ -442,6 +460,9 @@ static void run(const KernelArgs *args)
     a.start = args->in[3];
     a.length = args->in[4];
     a.first = attention_first(args->op) ? args->in[5] : NULL;
+    int scales = attention_scales(args->op);
+    a.k_scale = scales < 0 ? NULL : args->in[scales];
+    a.v_scale = scales < 0 ? NULL : args->in[scales + 1];
     a.out = args->out[0];
     if (a.batch == 0 || a.seq == 0 || a.heads == 0)
         return;

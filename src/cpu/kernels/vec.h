@@ -267,6 +267,29 @@ VEC_INLINE vf vf_load_bf16_part(const uint16_t *p, int64_t n)
     return vf_from_bf16(h);
 }
 
+VEC_INLINE vf vf_load_i8(const int8_t *p)
+{
+#if defined(__AVX512F__)
+    __m128i bytes;
+    memcpy(&bytes, p, sizeof bytes);
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+#elif defined(__AVX2__)
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+#else
+    typedef int8_t vb __attribute__((vector_size(VN)));
+    vb bytes;
+    memcpy(&bytes, p, sizeof bytes);
+    return __builtin_convertvector(bytes, vf);
+#endif
+}
+
+VEC_INLINE vf vf_load_i8_part(const int8_t *p, int64_t n)
+{
+    int8_t lane[VN] = {0};
+    memcpy(lane, p, (size_t)n);
+    return vf_load_i8(lane);
+}
+
 /* Rounded to nearest, ties to even; a NaN stays one. The same bits as bf16_from_f32. */
 VEC_INLINE vh vf_to_bf16(vf v)
 {
