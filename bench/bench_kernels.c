@@ -188,7 +188,8 @@ static void bench_attention(Pool *pool, const Ceilings *c, cvn_dtype dtype, int6
     }
     const void *inputs[] = {NULL, NULL, NULL, starts, lengths};
     const char *name = "";
-    double seconds = time_op(pool, cvn_attention(g, q, k, v, start, length, NULL, 0.125), inputs, &name);
+    double seconds =
+        time_op(pool, cvn_attention(g, q, k, v, start, length, NULL, 0.125), inputs, &name);
     char what[64];
     snprintf(what, sizeof what, "%lld rows, %lld of %lld %s", (long long)batch, (long long)seq,
              (long long)context, cvn_dtype_name(dtype));
