@@ -30,7 +30,7 @@ static const char *read_elements(Job *job, int64_t first, int64_t n, char *buffe
 {
     const IoTensor *t = job->tensor;
     cvn_dtype dtype = job->form->dtype;
-    if (t->n_parts == 0 && t->coding == IO_PLAIN && t->dtype == dtype) {
+    if (t->n_parts == 0 && !t->adapter && t->coding == IO_PLAIN && t->dtype == dtype) {
         const char *data = (const char *)t->data + cvn_dtype_bytes(dtype, first);
         atomic_fetch_add(&job->bad, (long)io_count_nonfinite(dtype, data, n));
         return data;
