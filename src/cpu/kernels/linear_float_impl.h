@@ -7,7 +7,7 @@
 
 enum {
     PARTS = PANEL_ROWS / VN, /* vectors of a panel's sums */
-    AHEAD = 64 * PANEL_BYTES /* what of a panel is fetched ahead */
+    AHEAD = 128 * PANEL_BYTES /* what of a panel is fetched ahead */
 };
 
 #if defined(__AVX512F__) || defined(__aarch64__)
@@ -61,7 +61,7 @@ VEC_INLINE void float_block(const int M, const int P, const bool bf16, const Flo
         for (int j = 0; j < N; j++) {
             const char *at = from + j / PARTS * t->w_stride + j % PARTS * VN * 4;
             if (j % PARTS == 0)
-                __builtin_prefetch(at + AHEAD);
+                __builtin_prefetch(at + AHEAD, 0, 2);
             memcpy(&word[j], at, sizeof word[j]);
             w[j] = bf16 ? (vf)(word[j] << 16) : (vf)word[j];
         }

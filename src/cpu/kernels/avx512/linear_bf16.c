@@ -5,7 +5,7 @@
 #include "cpu/kernels/linear_float.h"
 #include "cpu/kernels/linear_write_impl.h"
 
-enum { ROWS = 12, FEW = 6, AHEAD = 64 * PANEL_BYTES /* what of a panel is fetched ahead */ };
+enum { ROWS = 12, FEW = 6, AHEAD = 128 * PANEL_BYTES /* what of a panel is fetched ahead */ };
 
 /* M rows, P panels from the given one on, constants. */
 VEC_INLINE void block(const int M, const int P, const FloatTile *t, int panel)
@@ -23,7 +23,7 @@ VEC_INLINE void block(const int M, const int P, const FloatTile *t, int panel)
         __m512bh y[4];
 #pragma GCC unroll 4
         for (int j = 0; j < P; j++) {
-            __builtin_prefetch(w + j * t->w_stride + AHEAD);
+            __builtin_prefetch(w + j * t->w_stride + AHEAD, 0, 2);
             y[j] = (__m512bh)_mm512_loadu_si512(w + j * t->w_stride);
         }
 #pragma GCC unroll 16
