@@ -202,10 +202,41 @@ static cvn_value *logits_of(Builder *b, cvn_value *x)
     return cvn_einsum_as(G, "bse,ve->bsv", h, matrix(b, head, -1), CVN_F32);
 }
 
+/* [batch, seq, dim]: rows of a table that lies in panels [panels, units, 16, unit]. Token t is row t % 16 of panel
+   t / 16, and its row a box of that panel. */
+static cvn_value *rows_of_panels(Builder *b, cvn_value *table)
+{
+    const cvn_type *grid = cvn_value_type(b->tokens), *panels = cvn_value_type(table);
+    int64_t units = panels->dim[1], unit = panels->dim[3], dim = b->config->dim;
+    int64_t batch = grid->dim[0], seq = grid->dim[1];
+    cvn_value *token = cvn_clamp(G, cvn_splat(G, *grid, 0), b->tokens,
+                                 cvn_splat(G, *grid, (double)(b->config->vocab - 1)));
+    cvn_value *at[] = {cvn_shift_right_logical(G, token, cvn_splat(G, *grid, 4)),
+                       cvn_and(G, token, cvn_splat(G, *grid, QUANT_ROWS - 1))};
+    for (int i = 0; i < 2; i++)
+        at[i] = cvn_reshape(G, at[i], 3, (int64_t[]){batch, seq, 1});
+    cvn_gather_dims dims = {.n_window = 2,
+                            .window = {2, 3},
+                            .n_collapsed = 2,
+                            .collapsed = {0, 2},
+                            .n_index_map = 2,
+                            .index_map = {0, 2},
+                            .index_vector_dim = 2};
+    int64_t sizes[] = {1, units, 1, unit};
+    cvn_value *x = cvn_gather(G, table, cvn_concatenate(G, 2, at, 2), &dims, sizes);
+    x = cvn_reshape(G, x, 3, (int64_t[]){batch, seq, units * unit});
+    if (units * unit == dim)
+        return x;
+    return cvn_slice(G, x, (int64_t[]){0, 0, 0}, (int64_t[]){batch, seq, dim}, NULL);
+}
+
 /* Tokens as rows of the embedding, f32 [batch, seq, dim]. */
 static cvn_value *embed(Builder *b)
 {
-    cvn_value *x = cvn_take_rows(G, weight(b, PARAM_EMBED, -1), b->tokens);
+    const Param *p = params_find(b->params, PARAM_EMBED, -1);
+    cvn_value *table = weight(b, PARAM_EMBED, -1);
+    cvn_value *x =
+        p->form == PARAM_PANELS ? rows_of_panels(b, table) : cvn_take_rows(G, table, b->tokens);
     return cvn_value_type(x)->dtype == CVN_F32 ? x : cvn_convert(G, x, CVN_F32);
 }
 

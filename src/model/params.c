@@ -330,7 +330,8 @@ static void add(ParamList *list, const LlamaConfig *config, Arena *arena, ParamK
 static bool in_panels(const LlamaConfig *config, ParamKind kind)
 {
     Role role = table[kind].role;
-    return config->quant.kind != QUANT_NONE && kind != PARAM_EMBED &&
+    bool head = config->quant.kind == QUANT_PACKED && config->tied; /* the embedding is it */
+    return config->quant.kind != QUANT_NONE && (kind != PARAM_EMBED || head) &&
            (role == ROLE_WEIGHT || role == ROLE_RESIDUAL);
 }
 

@@ -19,7 +19,8 @@
  *   biases of q … down, where the config has them
  *
  * Of a quantized config (model/quantize.h), matrices are in panels, their scales follow at the end of the list,
- * and there is a head of its own even where the two are tied. Of a packed one, matrices but the embedding are in panels.
+ * and there is a head of its own even where the two are tied. Of a packed one, matrices are in panels, also an embedding
+ * that is the head.
  */
 #ifndef CVN_MODEL_PARAMS_H
 #define CVN_MODEL_PARAMS_H
