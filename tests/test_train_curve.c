@@ -1,6 +1,7 @@
 /*
  * Training against transformers and torch, step by step, on the curves that tests/oracles/train.py stored.
  *
+ * The 15M shape runs a few steps of its 100; CARAVAN_CURVE_STEPS=100 test_train_curve runs all (two minutes).
  * A curve of any model, made by `train.py DIR OPTIMIZER OUT.json`, is compared in the same way with
  *     CARAVAN_CURVE_MODEL=DIR CARAVAN_CURVE_OPTIMIZER=adamw CARAVAN_CURVE=OUT.json test_train_curve
  */
@@ -23,6 +24,7 @@ typedef struct Curve {
     int steps;
     double lr;           /* of AdamW */
     double *loss, *norm; /* [steps] */
+    double *exact;       /* [steps]: the loss in float64, or NULL */
 } Curve;
 
 static void must(int code, const cvn_err *err)
@@ -35,6 +37,7 @@ static void curve_free(Curve *c)
 {
     free(c->loss);
     free(c->norm);
+    free(c->exact);
 }
 
 static Curve curve_new(int64_t batch, int64_t seq, int steps)
@@ -60,6 +63,10 @@ static Curve curve_load(const char *path)
         c.loss[i] = json_real_value(json_array_get(json_object_get(json, "loss"), (size_t)i));
         c.norm[i] = json_real_value(json_array_get(json_object_get(json, "grad_norm"), (size_t)i));
     }
+    const json_t *exact = json_object_get(json, "exact");
+    c.exact = exact ? calloc((size_t)c.steps, sizeof *c.exact) : NULL;
+    for (int i = 0; c.exact && i < c.steps; i++)
+        c.exact[i] = json_real_value(json_array_get(exact, (size_t)i));
     json_decref(json);
     return c;
 }
@@ -162,7 +169,7 @@ static void compare(const char *folder, OptimizerKind kind, const char *path, cv
     if (!(most <= tolerance))
         fail_msg("%s: the loss differs by %.3g", path, most);
     if (compute == CVN_F32)
-        assert_true(fabs(got.norm[0] - expected.norm[0]) < 1e-5 * expected.norm[0]);
+        assert_true(fabs(got.norm[0] - expected.norm[0]) < 1e-4 * expected.norm[0]);
     curve_free(&expected);
     curve_free(&got);
 }
@@ -184,6 +191,55 @@ static void bf16_is_near(void **state)
     (void)state;
     compare(gqa, OPTIMIZER_ADAMW, CVN_TEST_DATA "/train/adamw.json", CVN_BF16, 2e-2);
     compare(gqa, OPTIMIZER_ADAFACTOR, CVN_TEST_DATA "/train/adafactor.json", CVN_BF16, 2e-2);
+}
+
+/* Within tolerance of `expected`, over the steps of `got`. */
+static void near(const char *what, const Curve *got, const double *expected, double tolerance)
+{
+    double most = 0;
+    for (int i = 0; i < got->steps; i++) {
+        double d = fabs(got->loss[i] - expected[i]);
+        most = d > most || isnan(d) ? d : most;
+    }
+    print_message("%s, %d steps: largest difference of the loss %.2g\n", what, got->steps, most);
+    if (!(most <= tolerance))
+        fail_msg("%s: the loss differs by %.3g, more than %g", what, most, tolerance);
+}
+
+/* A shape of 15 million parameters, from the weights that `caravan init --seed 1` makes. In f32 ours is
+ * nearer to float64 than torch's, whose sums of squares over millions of elements are rough. */
+static void the_15m_shape_follows_torch(void **state)
+{
+    static const cvn_dtype dtypes[] = {CVN_F32, CVN_BF16};
+    const char *all = getenv("CARAVAN_CURVE_STEPS");
+    int steps = all ? (int)strtol(all, NULL, 10) : 4;
+    (void)state;
+    for (int i = 0; i < 2 * OPTIMIZER_COUNT; i++) {
+        char path[256], what[64];
+        OptimizerKind kind = (OptimizerKind)(i / 2);
+        snprintf(path, sizeof path, CVN_TEST_DATA "/train/stories15m-%s.json",
+                 optimizers[kind].name);
+        Curve expected = curve_load(path);
+        steps = steps > 0 && steps < expected.steps ? steps : expected.steps;
+        TrainerOptions options = options_of(kind, &expected);
+        options.compute = dtypes[i % 2];
+        options.threads = 0;
+        LlamaConfig config;
+        Trainer t;
+        cvn_err err = {0};
+        must(preset_config("stories15m", &config, &err), &err);
+        must(trainer_open(&t, &config, &options, &err), &err);
+        must(train_state_random(&t.state, 1, &err), &err);
+        Curve got = curve_new(expected.batch, expected.seq, steps);
+        train(&t, &got);
+        trainer_close(&t);
+        snprintf(what, sizeof what, "%s in %s", optimizers[kind].name,
+                 cvn_dtype_name(options.compute));
+        near(what, &got, expected.loss, i % 2 ? 2e-2 : 1e-3);
+        near(what, &got, expected.exact, i % 2 ? 2e-2 : 2e-5);
+        curve_free(&expected);
+        curve_free(&got);
+    }
 }
 
 static void a_curve_given_by_hand(void **state)
@@ -274,16 +330,21 @@ static void what_is_not_finite_changes_nothing(void **state)
     }
 }
 
-/* A page of text by heart. */
-static void a_page_is_overfitted(void **state)
+/* The beginning of a page of text by heart, a token per character. The whole page: test_train_files.c. */
+static void a_text_is_overfitted(void **state)
 {
     (void)state;
     enum { ROWS = 4, SEQ = 64 };
     static int32_t tokens[ROWS * SEQ], targets[ROWS * SEQ], starts[ROWS * SEQ];
     TrainBatch batch = {tokens, targets, starts};
-    uint64_t random = 1;
-    for (int i = 0; i < ROWS * SEQ; i++)
-        tokens[i] = draw(&random, 90);
+    FILE *page = fopen(CVN_TEST_DATA "/train/page.txt", "re");
+    assert_non_null(page);
+    for (int i = 0; i < ROWS * SEQ; i++) {
+        int c = fgetc(page);
+        assert_true(c == '\n' || (c >= ' ' && c <= '~'));
+        tokens[i] = c == '\n' ? 95 : c - ' ';
+    }
+    fclose(page);
     for (int i = 0; i < ROWS * SEQ; i++)
         targets[i] = i % SEQ == SEQ - 1 ? -1 : tokens[i + 1];
     for (int kind = 0; kind < OPTIMIZER_COUNT; kind++) {
@@ -350,11 +411,12 @@ int main(void)
         cmocka_unit_test(adamw_follows_torch),
         cmocka_unit_test(adafactor_follows_transformers),
         cmocka_unit_test(bf16_is_near),
+        cmocka_unit_test(the_15m_shape_follows_torch),
         cmocka_unit_test(a_curve_given_by_hand),
         cmocka_unit_test(micro_batches_are_one_batch),
         cmocka_unit_test(two_runs_give_the_same_bits),
         cmocka_unit_test(what_is_not_finite_changes_nothing),
-        cmocka_unit_test(a_page_is_overfitted),
+        cmocka_unit_test(a_text_is_overfitted),
         cmocka_unit_test(what_does_not_fit_is_refused_with_the_sum),
         cmocka_unit_test(less_memory_means_more_computed_again),
     };

@@ -73,6 +73,21 @@ static void adapters_are_trained_exported_and_merged(void **state)
     expect(1, "caravan train --resume parts --lora r=8 --steps 8 2>&1", "--lora cannot change");
 }
 
+/* A page of text is learned by heart, and said again from its first words. */
+static void a_page_is_overfitted(void **state)
+{
+    (void)state;
+    expect(0,
+           "caravan train --data " CVN_TEST_DATA
+           "/train/page.txt --preset stories260k --tokenizer " CVN_TEST_DATA
+           "/chat/tokenizer.json --packing whole --seq 128 --batch 5 --steps 200 "
+           "--lr 0.01 -t 2 --out page 2>&1",
+           "finished after step 200 of 200, loss 0.0");
+    expect(0, "tail -n 1 page/metrics.jsonl | grep -E '\"loss\":(0\\.0[0-4]|[0-9.]+e-)'", "loss");
+    expect(0, "caravan generate --model page --prompt 'The lighthouse at' -n 30 --temperature 0",
+           " the end of the long pier had been dark for nine years");
+}
+
 /* Files may have 300 KiB: metrics have room, checkpoints have not. */
 static void a_full_disk_leaves_the_old_checkpoints(void **state)
 {
@@ -111,6 +126,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_has_its_files),
         cmocka_unit_test(adapters_are_trained_exported_and_merged),
+        cmocka_unit_test(a_page_is_overfitted),
         cmocka_unit_test(a_full_disk_leaves_the_old_checkpoints),
     };
     (void)make_models;
