@@ -128,6 +128,12 @@ static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
     case OP_DEQUANTIZE:
     case OP_LINEAR:
         return random_quantized(r, kind, batch, dim);
+    case OP_LINEAR_INT8:
+        v[0] = random_of_type(r, CVN_TYPE(CVN_I8, batch, seq, dim));
+        v[1] = random_of_type(r, CVN_TYPE(CVN_BF16, batch, seq, 1));
+        v[2] = random_of_type(r, panel_type(CVN_I8, 20, dim));
+        v[3] = random_of_type(r, panel_scale_type(CVN_F32, 20, 1));
+        return cvn_linear_int8(g, v[0], v[1], v[2], v[3], CVN_TYPE(dtype, batch, seq, 20));
     case OP_QUANTIZE_ROWS:
         cvn_quantize_rows(g, random_of_type(r, q), out);
         return out[random_below(r, 2)];

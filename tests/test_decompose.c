@@ -453,6 +453,15 @@ static void quantized_rows_agree(void **state)
         cvn_output(g, out[0]);
         cvn_output(g, out[1]);
         check(g, (uint64_t)seed, -8, 8, "quantize_rows");
+
+        g = new_graph();
+        int64_t n = 1 + seed * 5 % 37, k = 1 + seed * 3 % 41;
+        x = cvn_parameter(g, "x", CVN_TYPE(CVN_I8, 3, 2, k));
+        cvn_value *step = cvn_parameter(g, "step", CVN_TYPE(CVN_BF16, 3, 2, 1));
+        cvn_value *q = cvn_parameter(g, "q", panel_type(CVN_I8, n, k));
+        cvn_value *scale = cvn_parameter(g, "scale", panel_scale_type(CVN_F32, n, 1));
+        cvn_output(g, cvn_linear_int8(g, x, step, q, scale, CVN_TYPE(floats[seed % 3], 3, 2, n)));
+        check(g, (uint64_t)seed, -8, 8, "linear_int8");
     }
 }
 

@@ -59,11 +59,31 @@ static void every_operation_of_llama_has_a_kernel(void **state)
             for (int mode = 0; mode < SAMPLE_MODE_COUNT; mode++)
                 for (int64_t seq = 1; seq <= 128; seq += 127)
                     check_step(&config, &(LlamaStep){.batch = 2,
+                                                     .kv_int8 = mode == 1,
                                                      .seq = seq,
                                                      .context = 512,
                                                      .compute = dtype ? CVN_BF16 : CVN_F32,
                                                      .output = (LlamaOutput)output,
                                                      .sample = (SampleMode)mode});
+}
+
+static void so_has_one_of_8_bits(void **state)
+{
+    (void)state;
+    LlamaConfig config;
+    cvn_err err = {0};
+    assert_int_equal(preset_config("llama3.2-1b", &config, &err), 0);
+    config.n_layers = 1;
+    config.quant.kind = QUANT_INT8;
+    /* What multiplies the head is not fused yet: all others. */
+    LlamaStep step = {.batch = 1,
+                      .seq = 64,
+                      .context = 512,
+                      .kv_int8 = true,
+                      .int8_inputs = true,
+                      .compute = CVN_BF16,
+                      .output = LLAMA_FILL};
+    check_step(&config, &step);
 }
 
 static void names_are_unique_and_say_the_operation(void **state)
@@ -102,6 +122,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_operation_of_llama_has_a_kernel),
+        cmocka_unit_test(so_has_one_of_8_bits),
         cmocka_unit_test(names_are_unique_and_say_the_operation),
         cmocka_unit_test(levels_build_on_each_other),
     };

@@ -80,7 +80,9 @@ typedef struct cvn_engine_options {
     const char
         *kv_cache; /* keys and values in "int8", half the bytes of bf16; NULL or "none": in the
                               model's dtype */
-    uint64_t memory_limit; /* refuse to start when more would be needed; 0: no limit */
+    const char *activations; /* "int8": prompts enter matrices of 8 bits in 8 bits too, which about
+                                doubles their speed and costs some accuracy; NULL or "none": not */
+    uint64_t memory_limit;   /* refuse to start when more would be needed; 0: no limit */
     const char *mesh;   /* devices to run on, "data=2,model=2"; NULL: one. threads are per device */
     const char *layout; /* how the model lies on the mesh: "dp", "tp", "fsdp", "2d", "fsdp+tp" */
     void *cluster;      /* other processes of the mesh (src/comm/cluster.h); NULL: all is here */

@@ -334,6 +334,13 @@ cvn_value *cvn_dequantize(cvn_graph *g, cvn_value *q, cvn_value *scale, cvn_type
    finite, as it is when an x is not, the row is 0: its products with the scale are 0 or NaN. */
 void cvn_quantize_rows(cvn_graph *g, cvn_value *x, cvn_value *out[2]);
 
+/* Rows of 8 bits, x i8 [..., k] with x_scale bf16 [..., 1] as cvn_quantize_rows makes them, times a weight
+   of 8 bits as cvn_dequantize takes it, with one f32 scale per row: y [..., the weight's rows] =
+   x_scale * scale * (sum over k of x q), of type `type` (f32, bf16 or f16); the sum is exact. k is at
+   most 131072. */
+cvn_value *cvn_linear_int8(cvn_graph *g, cvn_value *x, cvn_value *x_scale, cvn_value *q,
+                           cvn_value *scale, cvn_type type);
+
 /* x [..., k] times weights in panels that share it: the fused form of dot_general(x, dequantize(q,
    scale)), in f32 with weights that are not rounded. `contract` trailing dimensions of x are summed;
    result i is of types[i], x's other dimensions and then the weight's rows. With `swiglu` the two

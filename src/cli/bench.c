@@ -31,6 +31,7 @@ enum {
     DTYPE,
     QUANTIZE,
     KV_CACHE,
+    ACTIVATIONS,
     THREADS,
     MESH,
     LAYOUT,
@@ -85,6 +86,7 @@ static const Option *const options[] = {
     [DTYPE] = &option_dtype,
     [QUANTIZE] = &option_quantize,
     [KV_CACHE] = &option_kv_cache,
+    [ACTIVATIONS] = &option_activations,
     [THREADS] = &option_threads,
     [MESH] = &option_mesh,
     [LAYOUT] = &option_layout,
@@ -208,6 +210,7 @@ static int new_engine(Bench *b, const BenchMode *mode, int64_t rows, int64_t con
     wanted.cluster = b->cluster;
     wanted.context = context;
     wanted.kv_cache = b->value[KV_CACHE].text;
+    wanted.activations = b->value[ACTIVATIONS].text;
     wanted.op_by_op = mode->op_by_op;
     wanted.split_attention = mode->split_attention;
     wanted.profile_path = b->value[PROFILE].text;

@@ -55,6 +55,7 @@ static const Option *const options[] = {
     &option_dtype,
     &option_quantize,
     &option_kv_cache,
+    &option_activations,
     &option_threads,
     &option_mesh,
     &option_layout,

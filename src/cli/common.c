@@ -32,14 +32,19 @@ const Option option_quantize = {
     "quantize",     .letter = 'q',          .kind = ARG_CHOICE,
     .value = "HOW", .choice = quantization, .help = "quantize the weights while loading, as"};
 
-static const char *kv_cache(size_t i)
+static const char *none_or_int8(size_t i)
 {
     static const char *const names[] = {"none", "int8", NULL};
     return names[i];
 }
 
-const Option option_kv_cache = {"kv-cache", .kind = ARG_CHOICE, .value = "HOW", .choice = kv_cache,
+const Option option_kv_cache = {"kv-cache", .kind = ARG_CHOICE, .value = "HOW",
+                                .choice = none_or_int8,
                                 .help = "keep keys and values quantized, as"};
+
+const Option option_activations = {"activations", .kind = ARG_CHOICE, .value = "HOW",
+                                   .choice = none_or_int8,
+                                   .help = "round what enters int8 weights in prompts, to"};
 
 const Option option_threads = {"threads",
                                .letter = 't',

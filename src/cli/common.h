@@ -10,13 +10,14 @@
 
 #include <jansson.h>
 
-extern const Option option_model;    /* --model, required: ARG_INPUT */
-extern const Option option_dtype;    /* --dtype f32|bf16 of computation: dtype_of */
-extern const Option option_quantize; /* --quantize int8|int4[:group]: ARG_CHOICE */
-extern const Option option_kv_cache; /* --kv-cache int8: ARG_CHOICE */
-extern const Option option_threads;  /* --threads N, 0: all: ARG_INT */
-extern const Option option_seed;     /* --seed N: ARG_INT */
-extern const Option option_json;     /* --json: ARG_FLAG */
+extern const Option option_model;       /* --model, required: ARG_INPUT */
+extern const Option option_dtype;       /* --dtype f32|bf16 of computation: dtype_of */
+extern const Option option_quantize;    /* --quantize int8|int4[:group]: ARG_CHOICE */
+extern const Option option_kv_cache;    /* --kv-cache int8: ARG_CHOICE */
+extern const Option option_activations; /* --activations int8: ARG_CHOICE */
+extern const Option option_threads;     /* --threads N, 0: all: ARG_INT */
+extern const Option option_seed;        /* --seed N: ARG_INT */
+extern const Option option_json;        /* --json: ARG_FLAG */
 
 /* Warns where more threads are wanted than there are cores that this process may use. */
 void warn_threads(int64_t wanted);

@@ -42,6 +42,7 @@ static const Option *const options[] = {
     &option_dtype,
     &option_quantize,
     &option_kv_cache,
+    &option_activations,
     &option_threads,
     &option_memory,
     &option_mesh,

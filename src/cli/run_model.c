@@ -163,6 +163,7 @@ RunOptions run_model_options(const Args *args)
         .engine = {.threads = (int)args_value(args, &option_threads)->integer,
                    .context = args_value(args, &option_context)->integer,
                    .kv_cache = args_value(args, &option_kv_cache)->text,
+                   .activations = args_value(args, &option_activations)->text,
                    .memory_limit = (uint64_t)args_value(args, &option_memory)->integer,
                    .dump_dir = args_value(args, &option_dump)->text,
                    .profile_path = args_value(args, &option_profile)->text,

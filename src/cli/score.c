@@ -29,6 +29,7 @@ static const Option *const options[] = {
     &option_dtype,
     &option_quantize,
     &option_kv_cache,
+    &option_activations,
     &option_threads,
     &option_seed,
     &option_memory,

@@ -54,6 +54,10 @@ static double composite_flops(const Op *op)
         return elements(op->result[0]);
     case OP_QUANTIZE_ROWS:
         return 4 * elements(op->operand[0]); /* maximum, divide, round, clamp */
+    case OP_LINEAR_INT8: {
+        LinearWeight w = linear_int8_weight(op);
+        return 2 * elements(op->operand[1]) * (double)w.n * (double)w.k;
+    }
     case OP_LINEAR:
         return linear_flops(op);
     case OP_RMS_NORM_BACKWARD:

@@ -25,9 +25,10 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 24 };
 /* What a compiler or processor does not know is left out of the build (cmake/Kernels.cmake). */
 #if defined(CVN_HAVE_AVX2)
 #define TABLES_AVX2                                                                                \
-    linear_kernels_avx2, linear_float_kernels_avx2, quantize_kernels_avx2, dot_kernels_avx2,       \
-        elementwise_kernels_avx2, row_kernels_avx2, rope_kernels_avx2, random_kernels_avx2,        \
-        attention_kernels_avx2, attention_backward_kernels_avx2, row_backward_kernels_avx2
+    linear_kernels_avx2, linear_float_kernels_avx2, linear_int8_kernels_avx2,                      \
+        quantize_kernels_avx2, dot_kernels_avx2, elementwise_kernels_avx2, row_kernels_avx2,       \
+        rope_kernels_avx2, random_kernels_avx2, attention_kernels_avx2,                            \
+        attention_backward_kernels_avx2, row_backward_kernels_avx2
 #else
 #define TABLES_AVX2 NULL
 #endif
@@ -38,14 +39,15 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 24 };
         random_kernels_avx512, attention_kernels_avx512, attention_backward_kernels_avx512,        \
         row_backward_kernels_avx512
 #define TABLES_AVX512_BF16                                                                         \
-    linear_kernels_avx512_vnni, linear_float_kernels_avx512_bf16, dot_kernels_avx512_bf16,         \
-        attention_backward_kernels_avx512_bf16
+    linear_kernels_avx512_vnni, linear_float_kernels_avx512_bf16, linear_int8_kernels_avx512_vnni, \
+        dot_kernels_avx512_bf16, attention_backward_kernels_avx512_bf16
 #else
 #define TABLES_AVX512 NULL
 #define TABLES_AVX512_BF16 NULL
 #endif
 #if defined(CVN_HAVE_AMX)
-#define TABLES_AMX linear_kernels_amx, linear_float_kernels_amx, dot_kernels_amx
+#define TABLES_AMX                                                                                 \
+    linear_kernels_amx, linear_float_kernels_amx, linear_int8_kernels_amx, dot_kernels_amx
 #else
 #define TABLES_AMX NULL
 #endif
@@ -57,8 +59,8 @@ static const struct {
 } levels[CPU_ISA_COUNT] = {
     [CPU_ISA_PORTABLE] = {BASELINE,
                           {linear_kernels_portable, linear_float_kernels_portable,
-                           quantize_kernels_portable, dot_kernels_portable,
-                           elementwise_kernels_portable, row_kernels_portable,
+                           linear_int8_kernels_portable, quantize_kernels_portable,
+                           dot_kernels_portable, elementwise_kernels_portable, row_kernels_portable,
                            rope_kernels_portable, random_kernels_portable,
                            attention_kernels_portable, attention_backward_kernels_portable,
                            row_backward_kernels_portable, copy_kernels, index_kernels, sort_kernels,

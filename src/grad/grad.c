@@ -89,6 +89,7 @@ static const GradRow table[OP_COUNT] = {
     [OP_RANDOM_BITS] = {NULL, WHOLE},
     [OP_DEQUANTIZE] = {NULL, QUANTIZED},
     [OP_QUANTIZE_ROWS] = {NULL, STEP},
+    [OP_LINEAR_INT8] = {NULL, QUANTIZED},
     [OP_LINEAR] = {grad_linear, NULL},
     [OP_RMS_NORM_BACKWARD] = {grad_backward, NULL},
     [OP_ATTENTION_BACKWARD] = {grad_backward, NULL},

@@ -597,6 +597,12 @@ void cvn_quantize_rows(cvn_graph *g, cvn_value *x, cvn_value *out[2])
     two_results(g, graph_add(g, OP_QUANTIZE_ROWS, NULL, 1, &x, NULL), out);
 }
 
+cvn_value *cvn_linear_int8(cvn_graph *g, cvn_value *x, cvn_value *x_scale, cvn_value *q,
+                           cvn_value *scale, cvn_type type)
+{
+    return graph_add(g, OP_LINEAR_INT8, NULL, 4, (cvn_value *[]){x, x_scale, q, scale}, &type);
+}
+
 void cvn_linear(cvn_graph *g, cvn_value *x, const cvn_linear_spec *spec, cvn_value **out)
 {
     OpAttr attr = {.axis = spec->contract, .group_size = spec->n_weights, .flag = spec->swiglu};

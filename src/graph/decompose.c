@@ -264,6 +264,7 @@ static DecomposeFn *const table[OP_COUNT] = {
     [OP_RANDOM_BITS] = random_bits,
     [OP_DEQUANTIZE] = decompose_dequantize,
     [OP_QUANTIZE_ROWS] = decompose_quantize_rows,
+    [OP_LINEAR_INT8] = decompose_linear_int8,
     [OP_LINEAR] = decompose_linear,
     [OP_RMS_NORM_BACKWARD] = decompose_rms_norm_backward,
     [OP_ATTENTION_BACKWARD] = decompose_attention_backward,

@@ -9,7 +9,7 @@
 /* Builds what op stands for; out[i] takes the place of result i. */
 typedef void DecomposeFn(cvn_graph *g, const Op *op, cvn_value **out);
 
-DecomposeFn decompose_dequantize, decompose_quantize_rows, decompose_linear;
+DecomposeFn decompose_dequantize, decompose_quantize_rows, decompose_linear_int8, decompose_linear;
 DecomposeFn decompose_rms_norm_backward, decompose_attention_backward,
     decompose_softmax_cross_entropy_backward;
 

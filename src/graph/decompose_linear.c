@@ -68,6 +68,20 @@ void decompose_quantize_rows(cvn_graph *g, const Op *op, cvn_value **out)
     out[0] = cvn_convert(g, cvn_select(g, usable, steps, like(g, x, 0)), CVN_I8);
 }
 
+void decompose_linear_int8(cvn_graph *g, const Op *op, cvn_value **out)
+{
+    const cvn_dot_dims dims = {.n_contract = 1, .lhs_contract = {1}, .rhs_contract = {1}};
+    const cvn_type *type = &op->result[0]->type;
+    LinearWeight w = linear_int8_weight(op);
+    int64_t rows = cvn_type_elements(&op->operand[1]->type);
+    cvn_value *x = cvn_reshape(g, op->operand[0], 2, (const int64_t[]){rows, w.k});
+    cvn_value *step = cvn_reshape(g, op->operand[1], 1, &rows);
+    cvn_value *values = rows_of(g, op->operand[2], op->operand[3], &w);
+    cvn_value *y = cvn_dot_general(g, as(g, x, CVN_F32), values, &dims, CVN_F32);
+    y = cvn_multiply(g, y, spread_over(g, as(g, step, CVN_F32), &y->type, 1));
+    out[0] = as(g, cvn_reshape(g, y, type->rank, type->dim), type->dtype);
+}
+
 void decompose_linear(cvn_graph *g, const Op *op, cvn_value **out)
 {
     const cvn_dot_dims dims = {.n_contract = 1, .lhs_contract = {1}, .rhs_contract = {1}};

@@ -251,6 +251,7 @@ static InferFn *const infer_table[OP_COUNT] = {
     [OP_RANDOM_BITS] = infer_random_bits,
     [OP_DEQUANTIZE] = infer_dequantize,
     [OP_QUANTIZE_ROWS] = infer_quantize_rows,
+    [OP_LINEAR_INT8] = infer_linear_int8,
     [OP_LINEAR] = infer_linear,
     [OP_RMS_NORM_BACKWARD] = infer_rms_norm_backward,
     [OP_ATTENTION_BACKWARD] = infer_attention_backward,

@@ -86,6 +86,31 @@ int infer_quantize_rows(const Op *op, cvn_type *type, cvn_err *err)
     return CVN_OK;
 }
 
+int infer_linear_int8(const Op *op, cvn_type *type, cvn_err *err)
+{
+    enum { MOST_COLUMNS = 131072 }; /* whose sum fits 32 bits */
+    const cvn_type *x = in_type(op, 0), *y = &type[0];
+    int lead = x->rank - 1;
+    if (x->dtype != CVN_I8 || lead < 0 || x->dim[lead] < 1 || x->dim[lead] > MOST_COLUMNS)
+        return infer_fail(op, err, "x must be i8 [..., k] with k from 1 to %d", MOST_COLUMNS);
+    cvn_type scales = *x;
+    scales.dtype = CVN_BF16;
+    scales.dim[lead] = 1;
+    if (!cvn_type_equal(&scales, in_type(op, 1)))
+        return infer_fail(op, err, "x's scales must be bf16 [..., 1]");
+    if (y->dtype == CVN_DTYPE_COUNT || !infer_is_float(y->dtype) || y->dtype == CVN_F64)
+        return infer_fail(op, err, "needs a result type of f32, bf16 or f16");
+    bool like_x = y->rank > lead;
+    for (int d = 0; d < lead && like_x; d++)
+        like_x = y->dim[d] == x->dim[d];
+    if (!like_x)
+        return infer_fail(op, err, "the result begins with the dimensions of x but its last");
+    const cvn_type *q = in_type(op, 2), *scale = in_type(op, 3);
+    if (q->dtype != CVN_I8 || scale->dtype != CVN_F32 || scale->rank != 3 || scale->dim[1] != 1)
+        return infer_fail(op, err, "takes a weight of i8 with a scale in f32 for each row");
+    return check_panels(op, 2, product(y, lead, y->rank), x->dim[lead], err);
+}
+
 int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
 {
     const cvn_type *x = in_type(op, 0);
@@ -153,6 +178,13 @@ LinearWeight linear_weight(const Op *op, int i)
     int lead = x->rank - (int)op->attr.axis;
     return weight_of(op, 1 + linear_each(op) * i, product(y, lead, y->rank),
                      product(x, lead, x->rank));
+}
+
+LinearWeight linear_int8_weight(const Op *op)
+{
+    const cvn_type *x = in_type(op, 0), *y = &op->result[0]->type;
+    return weight_of(in_type(op, 2), in_type(op, 3), product(y, x->rank - 1, y->rank),
+                     x->dim[x->rank - 1]);
 }
 
 LinearWeight dequantize_weight(const Op *op)

@@ -118,6 +118,7 @@ static InterpFn *const interp_table[OP_COUNT] = {
     [OP_RANDOM_BITS] = interp_random_bits,
     [OP_DEQUANTIZE] = interp_dequantize,
     [OP_QUANTIZE_ROWS] = interp_quantize_rows,
+    [OP_LINEAR_INT8] = interp_linear_int8,
     [OP_LINEAR] = interp_linear,
     [OP_RMS_NORM_BACKWARD] = interp_rms_norm_backward,
     [OP_ATTENTION_BACKWARD] = interp_attention_backward,

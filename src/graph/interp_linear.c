@@ -47,6 +47,21 @@ void interp_quantize_rows(const Op *op, const void *const *in, void *const *out)
     }
 }
 
+void interp_linear_int8(const Op *op, const void *const *in, void *const *out)
+{
+    LinearWeight w = linear_int8_weight(op);
+    const int8_t *x = in[0];
+    int64_t rows = cvn_type_elements(interp_in(op, 1));
+    for (int64_t at = 0; at < rows * w.n; at++) {
+        int64_t m = at / w.n, n = at % w.n, sum = 0;
+        for (int64_t k = 0; k < w.k; k++)
+            sum += x[m * w.k + k] *
+                   (int64_t)element_get(CVN_I8, in[2], panel_index(CVN_I8, w.units, n, k));
+        double scale = element_get(CVN_F32, in[3], n) * element_get(CVN_BF16, in[1], m);
+        element_set(interp_out(op, 0)->dtype, out[0], at, (double)sum * scale);
+    }
+}
+
 /* Row m of x times row n of weight i. */
 static double product(const Op *op, const void *const *in, const LinearWeight *w, int i, int64_t m,
                       int64_t n)

@@ -39,6 +39,9 @@ LinearWeight linear_weight(const Op *op, int i);
 /* The weight of a dequantize. */
 LinearWeight dequantize_weight(const Op *op);
 
+/* The weight of a linear_int8. */
+LinearWeight linear_int8_weight(const Op *op);
+
 /* Rows of x: the product of the dimensions that are kept. */
 int64_t linear_rows(const Op *op);
 

@@ -90,11 +90,37 @@ static cvn_value *matrix(Builder *b, ParamKind kind, int64_t layer)
     return cvn_dequantize(G, w, p->scale < 0 ? NULL : b->weight[p->scale], type, p->n_rows);
 }
 
+/* Whether products with a weight take rows of 8 bits. */
+static bool takes_int8(const Builder *b, ParamKind kind, int64_t layer)
+{
+    const Param *p = params_find(b->params, kind, (int)layer);
+    return b->step && b->step->int8_inputs && p->form == PARAM_PANELS && p->quant.dtype == CVN_I8;
+}
+
+/* x [batch, seq, what is summed …] in 8 bits times a weight of 8 bits, f32 [batch, seq, rows …]. */
+static cvn_value *linear_int8(Builder *b, cvn_value *x, ParamKind kind, int64_t layer)
+{
+    const Param *p = params_find(b->params, kind, (int)layer);
+    const cvn_type *from = cvn_value_type(x);
+    int64_t k = 1;
+    for (int d = 2; d < from->rank; d++)
+        k *= from->dim[d];
+    x = cvn_reshape(G, x, 3, (int64_t[]){from->dim[0], from->dim[1], k});
+    cvn_value *rows[2];
+    cvn_quantize_rows(G, x, rows);
+    cvn_type type = {.dtype = CVN_F32, .rank = 2 + p->n_rows};
+    for (int d = 0; d < type.rank; d++)
+        type.dim[d] = d < 2 ? from->dim[d] : p->dims[d - 2];
+    return cvn_linear_int8(G, rows[0], rows[1], weight(b, kind, layer), b->weight[p->scale], type);
+}
+
 /* A linear layer with an f32 result: the equation says which axes of the weight are contracted. */
 static cvn_value *linear(Builder *b, const char *equation, cvn_value *x, ParamKind kind,
                          ParamKind bias, int64_t layer)
 {
-    cvn_value *y = cvn_einsum_as(G, equation, x, matrix(b, kind, layer), CVN_F32);
+    cvn_value *y = takes_int8(b, kind, layer)
+                       ? linear_int8(b, x, kind, layer)
+                       : cvn_einsum_as(G, equation, x, matrix(b, kind, layer), CVN_F32);
     y = adapt(b, equation, x, y, kind, layer);
     return add_bias(b, y, bias, layer);
 }

@@ -49,6 +49,7 @@ typedef struct LlamaStep {
     LlamaOutput output;
     SampleMode sample; /* for LLAMA_SAMPLE */
     bool kv_int8;      /* the cache is of 8 bits, with a scale for each position of a head */
+    bool int8_inputs;  /* what enters matrices of 8 bits is rounded to 8 bits too, but the head's */
     bool penalty;      /* for LLAMA_SAMPLE: with the parameters of sample_penalty */
 } LlamaStep;
 

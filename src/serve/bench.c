@@ -98,7 +98,8 @@ static void fill_rows(cvn_engine *e, int64_t n)
 static bool is_traffic(const Step *step)
 {
     OpKind kind = step->op->kind;
-    return op_info[kind].class_ == CLASS_CONTRACT || kind == OP_LINEAR || kind == OP_ATTENTION;
+    return op_info[kind].class_ == CLASS_CONTRACT || kind == OP_LINEAR || kind == OP_LINEAR_INT8 ||
+           kind == OP_ATTENTION;
 }
 
 /* Median seconds of a step with `context` positions filled in which thread 0 is in no traffic. */

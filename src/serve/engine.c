@@ -123,6 +123,11 @@ cvn_dtype engine_kv_dtype(const cvn_engine *e)
     return how && strcmp(how, "int8") == 0 ? CVN_I8 : e->model->dtype;
 }
 
+static bool int8_activations(const cvn_engine_options *o)
+{
+    return o->activations && strcmp(o->activations, "int8") == 0;
+}
+
 /* All programs that the options ask for. */
 static int compile_programs(cvn_engine *e, cvn_err *err)
 {
@@ -131,6 +136,7 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
                       .context = o->context,
                       .compute = e->model->dtype,
                       .kv_int8 = engine_kv_dtype(e) == CVN_I8,
+                      .int8_inputs = int8_activations(o),
                       .penalty = o->penalties};
     step.context += o->bucket[o->n_buckets - 1];
     int code = CVN_OK;
@@ -152,6 +158,7 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
     }
     step.batch = o->rows;
     step.seq = 1;
+    step.int8_inputs = false; /* decoding waits for weights, not for products */
     step.output = LLAMA_SAMPLE;
     for (int m = 0; m <= (int)e->most && !code && !o->no_generation; m++) {
         step.sample = (SampleMode)m;
@@ -178,6 +185,13 @@ static int check_options(cvn_engine_options *o, const LlamaConfig *config, cvn_e
         return err_set(err, CVN_EINVAL,
                        "a KV cache in '%s' was asked for; give int8, or none for the model's dtype",
                        o->kv_cache);
+    if (o->activations && strcmp(o->activations, "int8") != 0 &&
+        strcmp(o->activations, "none") != 0)
+        return err_set(err, CVN_EINVAL, "activations in '%s' were asked for; give int8 or none",
+                       o->activations);
+    if (int8_activations(o) && config->quant.kind != QUANT_INT8)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "activations in int8 need weights in int8; quantize them too");
     if (o->eos_interval < 1)
         o->eos_interval = 1;
     if (o->n_buckets < 0 || o->n_buckets > CVN_MAX_BUCKETS)

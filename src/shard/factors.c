@@ -76,7 +76,7 @@ static void put_whole(Rule *rule, int tensor, const cvn_type *type, int first)
 static void put_panels(const Op *op, Rule *rule, int q, int n, const cvn_type *type, int first,
                        int to, int also)
 {
-    int end = op->kind == OP_LINEAR ? type->rank : (int)op->attr.axis;
+    int end = op->kind == OP_DEQUANTIZE ? (int)op->attr.axis : type->rank;
     bool panels = type->dim[end - 1] % 16 == 0;
     for (int d = first; d < end; d++) {
         int64_t size = panels && d == end - 1 ? type->dim[d] / 16 : type->dim[d];
@@ -114,6 +114,19 @@ static void quantize_rows(const Op *op, Rule *rule)
     int f = add(rule, out(op)->dim[last], FACTOR_WHOLE);
     put(rule, 0, last, f);
     put(rule, 1, last, f);
+}
+
+static void linear_int8(const Op *op, Rule *rule)
+{
+    int lead = in(op, 0)->rank - 1;
+    for (int d = 0; d < lead; d++) {
+        int f = add(rule, in(op, 0)->dim[d], FACTOR_PASS);
+        put(rule, 0, d, f);
+        put(rule, 1, d, f);
+        put(rule, 4, d, f);
+    }
+    put_whole(rule, 0, in(op, 0), lead);
+    put_panels(op, rule, 2, 2, out(op), lead, 4, -1);
 }
 
 static void linear(const Op *op, Rule *rule)
@@ -661,6 +674,7 @@ static RuleFn *const table[OP_COUNT] = {
     [OP_RANDOM_BITS] = pointwise,
     [OP_DEQUANTIZE] = dequantize,
     [OP_QUANTIZE_ROWS] = quantize_rows,
+    [OP_LINEAR_INT8] = linear_int8,
     [OP_LINEAR] = linear,
     [OP_RMS_NORM_BACKWARD] = rms_norm_backward,
     [OP_ATTENTION_BACKWARD] = attention_backward,

@@ -631,6 +631,12 @@ def quantized():
               .astype(NAMES[target]), [y, np.minimum(np.abs(n.astype(np.int8)), 7).astype(NAMES["i4"]), step, n, step],
               {"contract": 1, "weights": 2, "swiglu": True}, ulp=loose)
 
+    for target in FLOATS[1:]:
+        x, step, q, scale = draw("i8", 3, 10), draw("bf16", 3, 1), draw("i8", 2, 3, 16, 4), draw("f32", 2, 1, 16)
+        check("quantized", "linear_int8",
+              lambda x, step, q, s: (product(x, q, s, 21) * step.astype(np.float32)).astype(NAMES[target]),
+              [x, step, q, scale], ulp=1 << 12 if target == "f32" else 4)
+
     def steps(x):
         x = x.astype(np.float32)
         scale = (jnp.max(jnp.abs(x), -1, keepdims=True) / np.float32(127)).astype(NAMES["bf16"])

@@ -16,6 +16,9 @@ extern const Kernel small_kernels[]; /* iota, cumsum */
 extern const Kernel quantize_kernels_portable[], quantize_kernels_avx2[],
     quantize_kernels_avx512[]; /* quantize_rows */
 
+extern const Kernel linear_int8_kernels_portable[], linear_int8_kernels_avx2[],
+    linear_int8_kernels_avx512_vnni[], linear_int8_kernels_amx[];
+
 extern const Kernel linear_kernels_portable[], linear_kernels_avx2[], linear_kernels_avx512_vnni[],
     linear_kernels_amx[];
 extern const Kernel linear_float_kernels_portable[], linear_float_kernels_avx2[],
