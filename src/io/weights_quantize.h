@@ -13,4 +13,19 @@
 int64_t weights_quantize(const IoTensor *tensor, const Param *param, Pool *pool, void *q,
                          void *scale);
 
+/* Part of a quantized matrix: some of its panels, and of each a run of units, with the groups that these are of. */
+typedef struct PanelBox {
+    int64_t panel, panels; /* first, how many */
+    int64_t unit, units;
+    int64_t group, groups;
+} PanelBox;
+
+/* The numbers and scales of a box (scale may be NULL where the files are quantized; it is another tensor of them then,
+   read with weights_read_scales), q [panels, units, 64 bytes], scale [panels, groups, 16]. Of floats, rows whose scale
+   needs all of them are read whole, others as far as the box goes. */
+int weights_read_panels(const IoModel *model, int param, const PanelBox *box, void *q, void *scale,
+                        cvn_err *err);
+/* The scales of a box, from files that are quantized; param is that of the scales. */
+void weights_read_scales(const IoModel *model, int param, const PanelBox *box, void *scale);
+
 #endif

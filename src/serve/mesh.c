@@ -1,6 +1,7 @@
 #include "serve/mesh.h"
 
 #include "cpu/registry.h"
+#include "io/weights_quantize.h"
 #include "serve/synthetic.h"
 #include "shard/layouts.h"
 #include "shard/reshard.h"
@@ -72,9 +73,19 @@ static size_t padded(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
+/* That so many elements of a weight's tensor were read. */
+static void count_read(EngineMesh *m, int param, double elements)
+{
+    const IoTensor *tensor = m->model->io.source[param];
+    size_t bytes = tensor->bytes;
+    for (int i = 0; i < tensor->n_parts; i++)
+        bytes += tensor->part[i].bytes;
+    m->read_bytes += (double)bytes / (double)tensor->n * elements;
+}
+
 /* One shard, from the files; what is padding stays zero. */
-static int read_shard(const EngineMesh *m, int param, const PartitionTensor *t, int device,
-                      char *out, cvn_err *err)
+static int read_shard(EngineMesh *m, int param, const PartitionTensor *t, int device, char *out,
+                      cvn_err *err)
 {
     int64_t first[CVN_MAX_RANK], count[CVN_MAX_RANK];
     bool padding = false, any = true;
@@ -91,6 +102,10 @@ static int read_shard(const EngineMesh *m, int param, const PartitionTensor *t, 
     }
     if (!any)
         return CVN_OK;
+    double elements = 1;
+    for (int d = 0; d < t->global.rank; d++)
+        elements *= (double)count[d];
+    count_read(m, param, elements);
     if (!padding)
         return weights_read_box(&m->model->io, param, first, count, m->model->dtype, out, err);
     /* The part that is there, then row by row to where it lies in the padded shard. */
@@ -116,14 +131,49 @@ static int read_shard(const EngineMesh *m, int param, const PartitionTensor *t, 
     return rc;
 }
 
+/* Which panels, units and groups a device has: where q and its scales lie. */
+static PanelBox panel_box(const EngineMesh *m, const PartitionTensor *q,
+                          const PartitionTensor *scale, int device)
+{
+    PanelBox box;
+    sharding_range(&m->mesh, &q->sharding, 0, q->global.dim[0], mesh_place(&m->mesh, device),
+                   &box.panel, &box.panels);
+    sharding_range(&m->mesh, &q->sharding, 1, q->global.dim[1], mesh_place(&m->mesh, device),
+                   &box.unit, &box.units);
+    sharding_range(&m->mesh, &scale->sharding, 1, scale->global.dim[1],
+                   mesh_place(&m->mesh, device), &box.group, &box.groups);
+    return box;
+}
+
+/* A device's part of a weight; of a quantized one that is made of floats, its scales with it. */
+static int read_one(EngineMesh *m, const PartitionReport *report, int d, int i, cvn_err *err)
+{
+    const IoModel *io = &m->model->io;
+    const Param *param = &io->params.param[i];
+    void **shard = &m->shard[d * m->n_weights];
+    int device = m->first + d;
+    if (param->form == PARAM_PLAIN || !io->source)
+        return read_shard(m, i, &report->parameter[i], device, shard[i], err);
+    if (param->form == PARAM_PANELS) {
+        PanelBox box =
+            panel_box(m, &report->parameter[i], &report->parameter[param->scale], device);
+        bool in_groups = param->quant.groups > 1 || !io->quantizes;
+        double columns = in_groups ? (double)box.units / (double)param->quant.units : 1;
+        count_read(m, i,
+                   (double)io->source[i]->n * columns * (double)box.panels /
+                       (double)param->quant.panels);
+        return weights_read_panels(io, i, &box, shard[i], shard[param->scale], err);
+    }
+    if (!io->quantizes) {
+        PanelBox box = panel_box(m, &report->parameter[i], &report->parameter[i], device);
+        weights_read_scales(io, i, &box, shard[i]);
+    }
+    return CVN_OK;
+}
+
 static int read_weights(EngineMesh *m, const PartitionReport *report, cvn_err *err)
 {
     size_t bytes = 0;
-    for (int i = 0; i < m->n_weights; i++)
-        if (report->parameter[i].global.dtype != m->model->dtype)
-            return err_set(err, CVN_EUNSUPPORTED,
-                           "weight %s is quantized, and a mesh takes models that are not",
-                           m->model->io.params.param[i].name);
     for (int i = 0; i < m->n_weights; i++)
         bytes += padded(cvn_type_bytes(&report->parameter[i].local));
     m->block_bytes = bytes * (size_t)m->n_local;
@@ -139,15 +189,15 @@ static int read_weights(EngineMesh *m, const PartitionReport *report, cvn_err *e
     char *at = m->block;
     for (int d = 0; d < m->n_local; d++)
         for (int i = 0; i < m->n_weights; i++) {
-            const PartitionTensor *t = &report->parameter[i];
-            m->weight[i] = t->sharding;
+            m->weight[i] = report->parameter[i].sharding;
             m->shard[d * m->n_weights + i] = at;
-            int rc = read_shard(m, i, t, m->first + d, at, err);
-            if (rc)
-                return rc;
-            at += padded(cvn_type_bytes(&t->local));
+            at += padded(cvn_type_bytes(&report->parameter[i].local));
         }
-    return CVN_OK;
+    int rc = CVN_OK;
+    for (int d = 0; d < m->n_local && !rc; d++)
+        for (int i = 0; i < m->n_weights && !rc; i++)
+            rc = read_one(m, report, d, i, err);
+    return rc;
 }
 
 static int make_caches(EngineMesh *m, const PartitionReport *report, cvn_err *err)

@@ -33,6 +33,7 @@ typedef struct EngineMesh {
     void **shard; /* [n_local * n_weights] the devices' parts of them, in block */
     char *block;  /* owned mapping of block_bytes */
     size_t block_bytes;
+    double read_bytes; /* of the model's files that the weights here were made of */
     KvCache *kv;       /* [n_local]; no bytes before the first step */
     int rows;          /* of the caches */
     int64_t positions; /* of a row of the caches */

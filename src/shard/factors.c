@@ -96,10 +96,65 @@ static void put_panels(const Op *op, Rule *rule, int q, int n, const cvn_type *t
             put(rule, t, d, panels && d == 2 ? lane : add(rule, in(op, t)->dim[d], FACTOR_WHOLE));
 }
 
+/* The columns of a weight in panels, from dimension `first` of the result on, where its rows are passed on whole
+   panels at a time. Along the outermost of them, whole groups pass; where there is one group, whole units:
+
+       [rows, (u 4)]       q [panels, u, 16, 4]         scale [panels, 1, 16]
+       [rows, (g 64)]      q [panels, (g 8), 16, 4, 2]  scale [panels, g, 16]
+       [rows, h, 128]      q [panels, (h 32), 16, 4]    scale [panels, 1, 16] */
+static void put_columns(const Op *op, Rule *rule, int first)
+{
+    const cvn_type *type = out(op), *q = in(op, 0), *scale = in(op, 1);
+    int64_t units = q->dim[1], groups = scale->dim[1], k = 1;
+    for (int d = first; d < type->rank; d++)
+        k *= type->dim[d];
+    int64_t grain = groups > 1 ? groups : units, size = type->dim[first];
+    bool single = first == type->rank - 1;
+    int64_t parts = single ? grain : size; /* that the outermost dimension is made of */
+    bool even = k % units == 0 && units % parts == 0 && (groups == 1 || groups % parts == 0) &&
+                size % parts == 0;
+    int f = add(rule, even ? parts : size, even ? FACTOR_PASS : FACTOR_WHOLE);
+    put(rule, 2, first, f);
+    if (even) {
+        put(rule, 2, first, add(rule, size / parts, FACTOR_WHOLE));
+        put(rule, 0, 1, f);
+        put(rule, 0, 1, add(rule, units / parts, FACTOR_WHOLE));
+    } else {
+        put(rule, 0, 1, add(rule, units, FACTOR_WHOLE));
+    }
+    if (groups > 1 && even)
+        put(rule, 1, 1, f);
+    put(rule, 1, 1, add(rule, even && groups > 1 ? groups / parts : groups, FACTOR_WHOLE));
+    put_whole(rule, 2, type, first + 1);
+}
+
 static void dequantize(const Op *op, Rule *rule)
 {
-    put_panels(op, rule, 0, op->n_operands, out(op), 0, op->n_operands, -1);
-    put_whole(rule, op->n_operands, out(op), (int)op->attr.axis);
+    if (op->n_operands == 1) { /* without scales: as it is */
+        put_panels(op, rule, 0, 1, out(op), 0, 1, -1);
+        put_whole(rule, 1, out(op), (int)op->attr.axis);
+        return;
+    }
+    const cvn_type *type = out(op);
+    int rows = (int)op->attr.axis;
+    if (type->dim[rows - 1] % 16) { /* rows of neighbours share panels */
+        for (int t = 0; t < 2; t++)
+            put_whole(rule, t, in(op, t), 0);
+        put_whole(rule, 2, type, 0);
+        return;
+    }
+    for (int d = 0; d < rows; d++) {
+        int64_t size = d == rows - 1 ? type->dim[d] / 16 : type->dim[d];
+        int f = add(rule, size, FACTOR_PASS);
+        for (int t = 0; t < 3; t++)
+            put(rule, t, t < 2 ? 0 : d, f);
+    }
+    int lane = add(rule, 16, FACTOR_WHOLE);
+    put(rule, 0, 2, lane);
+    put(rule, 1, 2, lane);
+    put(rule, 2, rows - 1, lane);
+    put_columns(op, rule, rows);
+    put_whole(rule, 0, in(op, 0), 3);
 }
 
 /* Rows pass; each needs the largest of all of it. */

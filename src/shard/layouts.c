@@ -227,8 +227,8 @@ static int32_t gcd(int64_t a, int64_t b)
 
 /* Splits dimension d of size n also by this mesh axis, as far as it goes; see
  * layouts.h. */
-static void split(cvn_graph *g, const Mesh *mesh, cvn_spec *spec, int d, int64_t n,
-                  const char *axis)
+static void split_as(cvn_graph *g, const Mesh *mesh, cvn_spec *spec, int d, int64_t n,
+                     const char *axis, bool evenly)
 {
     int at = mesh_axis(mesh, axis, strlen(axis));
     int64_t shards = 1;
@@ -242,13 +242,25 @@ static void split(cvn_graph *g, const Mesh *mesh, cvn_spec *spec, int d, int64_t
                 return;
             shards *= e == d ? used.size : 1;
         }
-    if (shards * ref.size > n)
+    if (shards * ref.size > n || (evenly && n % (shards * ref.size)))
         ref = axis_first(ref, n % shards ? 1 : gcd(ref.size, n / shards));
     if (ref.size == 1)
         return;
     char name[AXIS_NAME_SIZE];
     axis_name(mesh, ref, name, sizeof name);
     spec->dim[d].axis[spec->dim[d].n++] = arena_string(&g->arena, name);
+}
+
+static void split(cvn_graph *g, const Mesh *mesh, cvn_spec *spec, int d, int64_t n,
+                  const char *axis)
+{
+    split_as(g, mesh, spec, d, n, axis, false);
+}
+
+static void split_evenly(cvn_graph *g, const Mesh *mesh, cvn_spec *spec, int d, int64_t n,
+                         const char *axis)
+{
+    split_as(g, mesh, spec, d, n, axis, true);
 }
 
 /* Norms and biases belong to none. */
@@ -275,11 +287,42 @@ static void split_by_rules(cvn_graph *g, const Mesh *mesh, const Rules *rules, G
             split(g, mesh, spec, d, n, rules->rule[r].mesh_axis);
 }
 
+/* A matrix in panels, or its scales: rows are split by whole panels, columns by whole units of what is summed, or whole
+   groups that have a scale; and only evenly, so that each device has whole ones. */
+static void mark_quantized(cvn_graph *g, const Mesh *mesh, const Rules *rules, const Param *param,
+                           cvn_value *v)
+{
+    const QuantForm *q = &param->quant;
+    Group group = group_of(param);
+    cvn_spec spec = {.rank = v->type.rank, .priority = 1};
+    int n_rows = param->n_rows;
+    for (int r = 0; r < rules->n && group != GROUP_COUNT; r++)
+        for (int d = 0; d < param->rank; d++) {
+            if (rules->rule[r].group != group || (int)param->axis[d] != rules->rule[r].axis)
+                continue;
+            bool single = d < n_rows ? n_rows == 1 : param->rank - n_rows == 1;
+            int64_t grain = q->groups > 1 ? q->groups : q->k % q->units ? 1 : q->units;
+            int64_t n = d < n_rows ? (param->dims[n_rows - 1] % QUANT_ROWS ? 1 : q->panels) : grain;
+            if (d != 0 && d != n_rows)
+                continue; /* an inner one */
+            if (!single)
+                n = n % param->dims[d] ? 1 : param->dims[d];
+            if (d >= n_rows && q->groups == 1 && param->form == PARAM_SCALES)
+                continue;
+            split_evenly(g, mesh, &spec, d < n_rows ? 0 : 1, n, rules->rule[r].mesh_axis);
+        }
+    cvn_mark_sharding(g, v, &spec);
+}
+
 static void mark_weight(cvn_graph *g, const Mesh *mesh, const Rules *rules, const Param *param,
                         cvn_value *v)
 {
     Group group = group_of(param);
     cvn_spec spec = {.rank = v->type.rank, .priority = 1};
+    if (param->form != PARAM_PLAIN) {
+        mark_quantized(g, mesh, rules, param, v);
+        return;
+    }
     if (group == GROUP_COUNT && param->init != INIT_ONES)
         return; /* biases follow what they are added to */
     for (int r = 0; r < rules->n && group != GROUP_COUNT; r++)

@@ -227,11 +227,41 @@ static cvn_value *constant_as(Part *p, const cvn_value *v, const Sharding *want)
     return part_emit(p, op, &rule, &choice, in);
 }
 
+bool part_is_made(const cvn_value *v)
+{
+    return v->def->kind == OP_DEQUANTIZE;
+}
+
+/* How a value is made so that it lies as wanted; whole, where it cannot be. */
+static Choice made_as(Part *p, const cvn_value *v, Rule *rule, const Sharding *want)
+{
+    Choice choice;
+    *rule = factor_rule(v->def, &p->arena);
+    Sharding whole = sharding_open(v->type.rank);
+    if (!choice_for(v->def, rule, want, &choice))
+        choice_for(v->def, rule, &whole, &choice);
+    return choice;
+}
+
+static double made_cost(Part *p, const cvn_value *v, const Sharding *want)
+{
+    Rule rule;
+    Choice choice = made_as(p, v, &rule, want);
+    double cost = 0;
+    for (int t = 0; t < v->def->n_operands; t++) {
+        Sharding s = choice_sharding(&rule, &choice, t, v->def->operand[t]->type.rank);
+        cost += part_cost(p, v->def->operand[t], &s);
+    }
+    return cost;
+}
+
 double part_cost(Part *p, const cvn_value *v, const Sharding *want)
 {
     const Reshard *plan = NULL;
     if (p->constant[v->id])
         return 0;
+    if (part_is_made(v))
+        return made_cost(p, v, want);
     return best_version(p, v, want, &plan) ? plan->cost : 0;
 }
 
@@ -260,9 +290,9 @@ cvn_value *part_value(Part *p, const cvn_value *v, const Sharding *want)
     if (from && plan->n == 0)
         return from->local;
     cvn_value *local = NULL;
-    if (p->constant[v->id]) {
+    if (p->constant[v->id] || part_is_made(v)) {
         local = constant_as(p, v, want);
-        if (!local && !from) {
+        if (!local && (!from || part_is_made(v))) {
             Sharding whole = sharding_open(v->type.rank);
             part_value(p, v, &whole);
             from = best_version(p, v, want, &plan);
@@ -403,7 +433,8 @@ static int partition(Part *p, cvn_err *err)
     for (int i = 0; i < g->n_parameters; i++)
         add_parameter(p, g->parameter[i]);
     for (const Op *op = g->first; op && !p->emit.g->err.code; op = op->next, p->op++)
-        if (op->kind != OP_PARAMETER && !p->constant[op->result[0]->id])
+        if (op->kind != OP_PARAMETER && !p->constant[op->result[0]->id] &&
+            !part_is_made(op->result[0]))
             partition_op(p, op);
     add_outputs(p, g->output, g->n_outputs);
     if (cvn_graph_check(p->emit.g, err))
