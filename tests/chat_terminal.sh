@@ -35,10 +35,12 @@ see_last() {
     echo "not the last line: $1"; show; tm kill-server; exit 1
 }
 
-# see_answer PATTERN: wait until the last line that is not empty does not match: what was typed is being answered.
+# see_answer PATTERN: wait until a turn, whose last line matches, is being answered: the terminal makes a signal of
+# Ctrl-C (while a line is edited it does not), and something stands below that line.
 see_answer() {
+    tty=$(tm display-message -p -t chat '#{pane_tty}')
     for _ in $(seq 1200); do
-        show | grep -v '^ *$' | tail -1 | grep -q -e "$1" || return 0
+        stty -a <"$tty" | grep -q '[^-]icanon' && ! show | grep -v '^ *$' | tail -1 | grep -q -e "$1" && return
         sleep 0.05
     done
     echo "no answer: $1"; show; tm kill-server; exit 1

@@ -112,7 +112,7 @@ static void mistakes_end_in_a_sentence(void **state)
     expect(1, "caravan chat -m model -c 1000 2>&1", "the model has 512");
     /* The signal is sent once the program catches it; before that, a shell's background process ignores it. */
     expect(0,
-           "mkfifo wire; sleep 600 >wire & writer=$!; " CVN_BINARY " chat -m model <wire & pid=$!; "
+           "mkfifo wire; sleep 120 >wire & writer=$!; " CVN_BINARY " chat -m model <wire & pid=$!; "
            "for i in $(seq 6000); do grep -q 'SigCgt:.*[2367abef]$' /proc/$pid/status && break; "
            "sleep 0.01; done; "
            "kill -INT $pid; wait $pid; echo code $?; kill $writer",
