@@ -47,6 +47,11 @@ typedef struct CheckpointTensor {
 typedef struct CheckpointShards CheckpointShards; /* checkpoint_shards.h */
 typedef struct CheckpointWholes CheckpointWholes;
 
+/* Fills the array of a region of a tensor. */
+struct RegionArray;
+typedef int (*CheckpointRead)(void *context, int tensor, const struct RegionArray *to, void *target,
+                              cvn_err *err);
+
 /* What is saved and restored; borrowed. */
 typedef struct CheckpointState {
     CheckpointTensor *tensor; /* [n] */
@@ -58,6 +63,10 @@ typedef struct CheckpointState {
     const char *config; /* JSON object as text, or NULL */
     CheckpointShards
         *shards; /* how the tensors lie on a mesh, and their slices; NULL: data is whole */
+    CheckpointRead
+        read; /* gives the data of tensors and slices that have NULL for it; not in saves in the
+                                 background */
+    void *context; /* of read */
 } CheckpointState;
 
 typedef struct CheckpointOptions {
@@ -137,7 +146,6 @@ int checkpoint_restore(const Checkpoint *checkpoint, CheckpointState *state, cvn
 
 /* The same in two steps, for states whose data is elsewhere: that everything fits, and the counters are copied;
  * then what of a tensor lies in `to`, wherever the checkpoint has it. */
-struct RegionArray;
 int checkpoint_restore_counters(const Checkpoint *checkpoint, CheckpointState *state, cvn_err *err);
 void checkpoint_restore_part(const Checkpoint *checkpoint, const CheckpointTensor *tensor,
                              const struct RegionArray *to, void *target);

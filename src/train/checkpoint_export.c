@@ -40,7 +40,7 @@ static bool is_companion(const char *name)
 }
 
 /* The tokenizer's file among those of a checkpoint; NULL when there is none. */
-static const char *find_tokenizer(const Checkpoint *checkpoint, Arena *arena)
+const char *checkpoint_tokenizer(const Checkpoint *checkpoint, Arena *arena)
 {
     static const char *const others[] = {"config.json", "generation_config.json", LORA_CONFIG_NAME,
                                          "model.safetensors.index.json"};
@@ -82,6 +82,21 @@ static int copy_companions(const Checkpoint *checkpoint, const char *folder,
     return code;
 }
 
+int checkpoint_copy_tokenizer(const Checkpoint *checkpoint, const char *folder, cvn_err *err)
+{
+    Arena arena;
+    int code = arena_init(&arena, err);
+    if (code)
+        return code;
+    const char *path = checkpoint_tokenizer(checkpoint, &arena);
+    if (path)
+        code = copy_into(checkpoint, strrchr(path, '/') + 1, folder, err);
+    if (code == CVN_OK)
+        code = copy_companions(checkpoint, folder, &(SaveOptions){0}, err);
+    arena_free(&arena);
+    return code;
+}
+
 /* context is the Checkpoint. */
 static int fill_from_slices(void *context, const Param *param, int64_t first, int64_t n, float *out,
                             cvn_err *err)
@@ -116,7 +131,7 @@ static int export_slices(const Checkpoint *checkpoint, const char *folder,
     }
     SaveOptions save = *options;
     if (!save.tokenizer)
-        save.tokenizer = find_tokenizer(checkpoint, &arena);
+        save.tokenizer = checkpoint_tokenizer(checkpoint, &arena);
     if (code == CVN_OK)
         code = save_folder(folder, &config, &save, fill_from_slices, (void *)(uintptr_t)checkpoint,
                            err);
@@ -138,7 +153,7 @@ int checkpoint_export(const Checkpoint *checkpoint, const char *folder, const Sa
         return code;
     SaveOptions save = *options;
     if (!save.tokenizer)
-        save.tokenizer = find_tokenizer(checkpoint, &model.arena);
+        save.tokenizer = checkpoint_tokenizer(checkpoint, &model.arena);
     code = save_model(folder, &model, &save, err);
     if (code == CVN_OK)
         code = copy_companions(checkpoint, folder, options, err);
@@ -190,7 +205,7 @@ int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, con
     if (code == CVN_OK) {
         SaveOptions save = *options;
         if (!save.tokenizer)
-            save.tokenizer = find_tokenizer(checkpoint, &arena);
+            save.tokenizer = checkpoint_tokenizer(checkpoint, &arena);
         code = io_adapt(&model, checkpoint->folder, &lora, err);
         if (code == CVN_OK)
             code = save_model(folder, &model, &save, err);

@@ -30,4 +30,9 @@ int checkpoint_export_adapter(const Checkpoint *checkpoint, const char *folder, 
 int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, const char *folder,
                              const SaveOptions *options, cvn_err *err);
 
+/* The tokenizer's file in a checkpoint, its path in the arena; NULL: it has none. And a copy of it, with what stands
+ * beside it. */
+const char *checkpoint_tokenizer(const Checkpoint *checkpoint, Arena *arena);
+int checkpoint_copy_tokenizer(const Checkpoint *checkpoint, const char *folder, cvn_err *err);
+
 #endif

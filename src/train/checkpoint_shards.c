@@ -96,15 +96,17 @@ static int write_slices(StWriter *writer, const CheckpointState *state, int file
         cvn_dtype dtype = state->tensor[slice->tensor].type.dtype;
         if (slice->file != file)
             continue;
+        CheckpointSlice asked = *slice;
         void *read = NULL;
         if (!slice->data) {
+            asked.at = region_packed(&slice->at.region);
             read = malloc(cvn_dtype_bytes(dtype, region_elements(&slice->at.region)));
-            code = read ? shards->read(shards->context, slice->tensor, &slice->at, read, err)
+            code = read ? state->read(state->context, slice->tensor, &asked.at, read, err)
                         : err_set(err, CVN_EMEM, "no memory for a slice of '%s'",
                                   state->tensor[slice->tensor].name);
         }
         if (code == CVN_OK)
-            code = write_slice(writer, index++, slice, read ? read : slice->data,
+            code = write_slice(writer, index++, &asked, read ? read : slice->data,
                                cvn_dtype_bytes(dtype, 1), err);
         free(read);
     }

@@ -23,12 +23,8 @@ typedef struct CheckpointSlice {
     int tensor;       /* in the state */
     int file;         /* of this process, from 0 */
     RegionArray at;   /* the part, and the array in which it lies */
-    const void *data; /* that array; NULL: it is asked for (CheckpointShards.read) */
+    const void *data; /* that array; NULL: it is asked for (CheckpointState.read) */
 } CheckpointSlice;
-
-/* Fills the packed array of a region of a tensor. */
-typedef int (*CheckpointRead)(void *context, int tensor, const RegionArray *to, void *target,
-                              cvn_err *err);
 
 /* How a state lies on a mesh, and what of it this process writes. */
 struct CheckpointShards {
@@ -37,8 +33,6 @@ struct CheckpointShards {
     int n_files, first, n_local; /* devices of all; the first one here; how many are here */
     CheckpointSlice *slice;      /* [n_slices], by file */
     int n_slices;
-    CheckpointRead read; /* where slices have no data */
-    void *context;       /* of read */
 };
 
 /* Which devices' slices: adds those that device `file + shards->first` is to write, with data[tensor] as their

@@ -86,6 +86,24 @@ static void list_file(Writing *w, const char *name, uint64_t bytes, uint32_t crc
     w->manifest.file[w->manifest.n++] = (ManifestFile){name, bytes, crc};
 }
 
+static int write_whole(Writing *w, StWriter *writer, size_t index, const CheckpointTensor *tensor,
+                       cvn_err *err)
+{
+    size_t bytes = cvn_type_bytes(&tensor->type);
+    if (tensor->data || bytes == 0)
+        return st_writer_data(writer, index, tensor->data, bytes, err);
+    Region region = region_whole(&tensor->type);
+    RegionArray all = region_packed(&region);
+    void *data = malloc(bytes);
+    int code =
+        data ? w->state->read(w->state->context, (int)(tensor - w->state->tensor), &all, data, err)
+             : err_set(err, CVN_EMEM, "no memory for '%s'", tensor->name);
+    if (code == CVN_OK)
+        code = st_writer_data(writer, index, data, bytes, err);
+    free(data);
+    return code;
+}
+
 static int write_tensors(Writing *w, const Group *group, int file, cvn_err *err)
 {
     StWriter writer;
@@ -102,8 +120,7 @@ static int write_tensors(Writing *w, const Group *group, int file, cvn_err *err)
     for (int i = 0; i < group->n && code == CVN_OK; i++) {
         const CheckpointTensor *tensor = &w->state->tensor[group->tensor[i]];
         if (group->file[i] == file)
-            code =
-                st_writer_data(&writer, index++, tensor->data, cvn_type_bytes(&tensor->type), err);
+            code = write_whole(w, &writer, index++, tensor, err);
     }
     if (code == CVN_OK)
         code = st_writer_commit(&writer, err);

@@ -54,14 +54,28 @@ static MeshTensor *find_tensor(const TrainMesh *m, const char *name)
     return at ? &m->tensor[*at] : NULL;
 }
 
+int train_mesh_describe(TrainMesh *m, const LlamaConfig *config, const TrainState *state,
+                        OptimizerKind optimizer, bool accumulates, const char *spec,
+                        const char *layout, cvn_err *err)
+{
+    *m = (TrainMesh){.config = *config};
+    int code = arena_init(&m->arena, err);
+    if (code == CVN_OK)
+        code = mesh_parse(&m->mesh, spec, &m->arena, err);
+    if (code)
+        return code;
+    m->spec = arena_string(&m->arena, spec);
+    m->layout = arena_string(&m->arena, layout);
+    m->n_local = m->mesh.n_devices;
+    list_tensors(m, state, optimizer, accumulates);
+    return CVN_OK;
+}
+
 int train_mesh_open(TrainMesh *m, const LlamaConfig *config, const TrainState *state,
                     OptimizerKind optimizer, bool accumulates, const char *spec, const char *layout,
                     Cluster *cluster, int threads, cvn_err *err)
 {
-    *m = (TrainMesh){.config = *config, .cluster = cluster};
-    int code = arena_init(&m->arena, err);
-    if (code == CVN_OK)
-        code = mesh_parse(&m->mesh, spec, &m->arena, err);
+    int code = train_mesh_describe(m, config, state, optimizer, accumulates, spec, layout, err);
     if (code)
         return code;
     int n_ranks = cluster ? cluster_size(cluster) : 1;
@@ -70,9 +84,7 @@ int train_mesh_open(TrainMesh *m, const LlamaConfig *config, const TrainState *s
                        "a mesh of %d devices cannot be divided among %d processes; start as many "
                        "processes as there are devices, or a divisor of that",
                        (int)m->mesh.n_devices, n_ranks);
-    m->spec = arena_string(&m->arena, spec);
-    m->layout = arena_string(&m->arena, layout);
-    list_tensors(m, state, optimizer, accumulates);
+    m->cluster = cluster;
     m->n_local = m->mesh.n_devices / n_ranks;
     m->comm = comm_new(m->n_local, cluster ? cluster_transport(cluster) : NULL, err);
     if (!m->comm)

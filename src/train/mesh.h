@@ -57,6 +57,11 @@ typedef struct MeshStep {
     void **param, **output; /* [n_local * parameters], [n_local * outputs] */
 } MeshStep;
 
+/* A mesh without devices, to see how things would lie on it: n_local is all of them. */
+int train_mesh_describe(TrainMesh *m, const LlamaConfig *config, const TrainState *state,
+                        OptimizerKind optimizer, bool accumulates, const char *spec,
+                        const char *layout, cvn_err *err);
+
 /* `state` says which tensors there are; accumulates: sums of gradients too. threads: per device, 0: this machine's,
    divided among them. */
 int train_mesh_open(TrainMesh *m, const LlamaConfig *config, const TrainState *state,

@@ -33,7 +33,9 @@ int train_mesh_shards(TrainMesh *m, const CheckpointState *state, CheckpointShar
     }
     for (int d = 0; d < m->n_local; d++) {
         for (int i = 0; i < state->n; i++)
-            data[i] = i < m->n_state ? m->data[d * m->n + i] : state->tensor[i].data;
+            data[i] = i >= m->n_state ? state->tensor[i].data
+                      : m->data       ? m->data[d * m->n + i]
+                                      : NULL;
         checkpoint_shards_add(shards, &m->mesh, d, state, sharding, data);
     }
     *out = shards;

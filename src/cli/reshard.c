@@ -1,0 +1,66 @@
+/* caravan reshard: a checkpoint from one mesh to another. */
+#include "train/reshard.h"
+#include "cli/common.h"
+#include "cli/run_model.h"
+#include "cli/terminal.h"
+#include "train/checkpoint_export.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { STEP, MESH, LAYOUT };
+
+static const Option *const options[] = {
+    [STEP] = &(const Option){"step", .letter = 's', .kind = ARG_INT, .high = 1e15, .value = "N",
+                             .help = "the checkpoint of that step, else the newest whole one"},
+    [MESH] = &(const Option){"mesh", .kind = ARG_TEXT, .value = "MESH",
+                             .help = "devices that it is for, data=2,model=2; none: one device"},
+    [LAYOUT] = &option_layout,
+    NULL,
+};
+
+static void warn(void *context, const char *sentence)
+{
+    (void)context;
+    fprintf(stderr, "caravan: warning: %s; the checkpoint before it is looked at\n", sentence);
+}
+
+static int run(const Args *args)
+{
+    cvn_err err = {0};
+    Checkpoint checkpoint;
+    const Value *step = &args->value[STEP];
+    const char *from = args->operand[0], *to = args->operand[1];
+    const char *mesh = args->value[MESH].text ? args->value[MESH].text : "";
+    if (checkpoint_find(&checkpoint, from, step->given ? step->integer : -1, warn, NULL, &err))
+        return fail(&err);
+    int64_t at = checkpoint.manifest.step;
+    int code = checkpoint_reshard(&checkpoint, to, mesh, args->value[LAYOUT].text, &err);
+    checkpoint_close(&checkpoint);
+    if (code)
+        return fail(&err);
+    printf("%s: step %" PRId64 " of %s, for %s%s%s; go on with: caravan train --resume %s\n", to,
+           at, from, *mesh ? mesh : "one device", *mesh ? " as " : "",
+           *mesh ? args->value[LAYOUT].text : "", to);
+    return EXIT_OK;
+}
+
+const Command command_reshard = {
+    "reshard",
+    .about = "rewrite a checkpoint for another mesh",
+    .usage = "RUN OUT [--mesh MESH] [--layout LAYOUT]",
+    .examples =
+        "reshard RUN OUT --mesh data=4,model=2\tthe newest checkpoint, as 8 devices write it\n"
+        "reshard RUN OUT\tas one device writes it: a Hugging Face folder\n"
+        "reshard RUN/checkpoints/step-00002000 OUT --mesh data=8 --layout fsdp\tthe same, "
+        "by its folder\n",
+    .notes =
+        "There is seldom a need: train --resume and export read checkpoints of any mesh. Tensors "
+        "are read and written one by one, in the memory of one. OUT must be new or empty; what "
+        "is in it then is a run, with which train --resume goes on.",
+    .operands = "RUN and OUT",
+    .min_operands = 2,
+    .max_operands = 2,
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,149 @@
+#include "train/reshard.h"
+
+#include "base/json_file.h"
+#include "train/checkpoint_export.h"
+#include "train/checkpoint_folder.h"
+#include "train/checkpoint_write.h"
+#include "train/config.h"
+#include "train/mesh.h"
+#include "train/step.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Reshape {
+    const Checkpoint *from;
+    Arena arena;
+    TrainConfig options; /* of the run */
+    LlamaConfig model;
+    TrainState state; /* its tensors have no data: they are read when they are written */
+    TrainMesh mesh;   /* of the target, without devices; {0} for a whole one */
+} Reshape;
+
+static int read_slice(void *context, int tensor, const RegionArray *to, void *target, cvn_err *err)
+{
+    const Reshape *r = context;
+    (void)err;
+    checkpoint_restore_part(r->from, &r->state.saved.tensor[tensor], to, target);
+    return CVN_OK;
+}
+
+/* The options that the run has, with the mesh that it is to have. */
+static int read_options(Reshape *r, const char *mesh, const char *layout, cvn_err *err)
+{
+    const char *path = r->from->folder, *text = r->from->manifest.config;
+    if (!text)
+        return err_set(err, CVN_EFORMAT, "'%s' has no options of the run that it is of", path);
+    json_t *json = json_object_parse(path, text, strlen(text), err);
+    if (!json)
+        return CVN_EFORMAT;
+    json_object_set_new(json, "mesh", json_string(mesh));
+    if (*mesh)
+        json_object_set_new(json, "layout", json_string(layout));
+    char *changed = json_dumps(json, JSON_REAL_PRECISION(15));
+    json_object_del(json, "data-key");
+    r->options = train_config_defaults();
+    int code = train_config_read(&r->options, path, json, &r->arena, err);
+    json_decref(json);
+    if (!changed)
+        return err_set(err, CVN_EMEM, "no memory for the options");
+    r->state.saved.config = arena_string(&r->arena, changed);
+    free(changed);
+    return code;
+}
+
+/* How the state lies on the mesh: as a step of the run would have it. */
+static int lay_out(Reshape *r, const char *mesh, const char *layout, cvn_err *err)
+{
+    OptimizerKind kind =
+        strcmp(r->options.optimizer, "adamw") == 0 ? OPTIMIZER_ADAMW : OPTIMIZER_ADAFACTOR;
+    TrainStepOptions step = {.batch = r->options.batch,
+                             .seq = r->options.seq ? r->options.seq : r->model.max_context,
+                             .compute = CVN_F32,
+                             .clip = 1,
+                             .optimizer = optimizer_defaults(kind, 1)};
+    MeshStep cut = {0};
+    cvn_graph *local = NULL;
+    int code = train_mesh_describe(&r->mesh, &r->model, &r->state, kind, false, mesh, layout, err);
+    if (code)
+        return code;
+    cvn_graph *g = train_graph(TRAIN_STEP, &r->model, &step, err);
+    if (!g)
+        return err->code;
+    code = train_mesh_cut(&r->mesh, g, &cut, &local, err);
+    cvn_graph_free(g);
+    cvn_graph_free(local);
+    train_mesh_step_free(&cut);
+    if (code == CVN_OK)
+        code = train_mesh_shards(&r->mesh, &r->state.saved, &r->state.saved.shards, err);
+    return code;
+}
+
+static bool is_empty(const char *folder)
+{
+    DIR *stream = opendir(folder);
+    bool empty = true;
+    for (struct dirent *entry; stream && (entry = readdir(stream));)
+        empty = empty && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0);
+    if (stream)
+        closedir(stream);
+    return empty;
+}
+
+static int write_run(Reshape *r, const char *folder, cvn_err *err)
+{
+    CheckpointOptions options = {.config = &r->model,
+                                 .tokenizer = checkpoint_tokenizer(r->from, &r->arena)};
+    if (!is_empty(folder))
+        return err_set(err, CVN_EINVAL, "'%s' is not empty; give another folder", folder);
+    char *checkpoints = checkpoint_folder(folder);
+    int code = checkpoints ? file_make_folder(folder, err)
+                           : err_set(err, CVN_EMEM, "no memory for a name in '%s'", folder);
+    if (code == CVN_OK)
+        code = file_make_folder(checkpoints, err);
+    if (code == CVN_OK)
+        code = checkpoint_copy_tokenizer(r->from, folder, err);
+    if (code == CVN_OK)
+        code = checkpoint_write(checkpoints, &r->state.saved, &options, err);
+    free(checkpoints);
+    return code;
+}
+
+int checkpoint_reshard(const Checkpoint *from, const char *folder, const char *mesh,
+                       const char *layout, cvn_err *err)
+{
+    Reshape r = {.from = from};
+    mesh = mesh ? mesh : "";
+    if (checkpoint_is_lora(from))
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "'%s' holds adapters, which are trained on one device", from->folder);
+    int code = arena_init(&r.arena, err);
+    if (code == CVN_OK)
+        code = llama_config_read(&r.model, from->folder, err);
+    if (code == CVN_OK)
+        code = read_options(&r, mesh, layout, err);
+    const char *config = r.state.saved.config;
+    TrainStateOptions options = {.elsewhere = true,
+                                 .optimizer =
+                                     code == CVN_OK && strcmp(r.options.optimizer, "adamw") == 0
+                                         ? OPTIMIZER_ADAMW
+                                         : OPTIMIZER_ADAFACTOR};
+    if (code == CVN_OK)
+        code = train_state_init(&r.state, &r.model, &options, err);
+    r.state.saved.config = config;
+    r.state.saved.read = read_slice;
+    r.state.saved.context = &r;
+    if (code == CVN_OK)
+        code = checkpoint_restore_counters(from, &r.state.saved, err);
+    if (code == CVN_OK)
+        r.state.saved.tensor[r.state.saved.n - 1].data = NULL; /* read like the others */
+    if (code == CVN_OK && *mesh)
+        code = lay_out(&r, mesh, layout, err);
+    if (code == CVN_OK)
+        code = write_run(&r, folder, err);
+    train_mesh_close(&r.mesh);
+    train_state_free(&r.state);
+    arena_free(&r.arena);
+    return code;
+}
