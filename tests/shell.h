@@ -49,7 +49,7 @@ static void expect(int status, const char *line, const char *piece)
     strbuf_free(&output);
 }
 
-static int make_models(void **state)
+static inline int make_models(void **state)
 {
     (void)state;
     if (!mkdtemp(scratch))

@@ -1,0 +1,259 @@
+/*
+ * caravan train on meshes, as a user runs it: in one process and in several the same bits, checkpoints that go on on
+ * any other mesh, ranks that are killed, and what is refused.
+ */
+#include "shell.h"
+
+#include "base/file.h"
+#include "splitmix.h"
+
+#include <math.h>
+#include <time.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1 /* MPI is not, and leaks */
+#else
+#define SANITIZED 0
+#endif
+
+#define RANKS "mpirun --allow-run-as-root --oversubscribe -n %d " CVN_BINARY " "
+#define OPTIONS                                                                                    \
+    "--data story.txt --preset stories260k --seq 16 --batch 6 --steps 8 --save-every 3 --threads " \
+    "1 --dtype f32 --validation 0.1 --evaluate-every 4 --lr 0.001 "
+
+static bool have_mpirun(void)
+{
+    return !SANITIZED && system("command -v mpirun >/dev/null 2>&1") == 0;
+}
+
+static void put_story(void)
+{
+    static const char *const who[] = {"The fox", "A child", "My aunt", "The miller"};
+    static const char *const what[] = {"saw a red door", "lost two apples", "found a key"};
+    char path[128];
+    StrBuf text = {0};
+    uint64_t random = 3;
+    cvn_err err = {0};
+    for (int i = 0; i < 300; i++)
+        strbuf_printf(&text, "%s %s.%s", who[draw(&random, 4)], what[draw(&random, 3)],
+                      i % 9 == 8 ? "\n<|endoftext|>\n" : " ");
+    snprintf(path, sizeof path, "%s/story.txt", scratch);
+    if (file_write(path, text.text, text.length, &err))
+        fail_msg("%s", err.message);
+    strbuf_free(&text);
+}
+
+static void run(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void run(const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    expect(0, line, "");
+}
+
+/* One device, and what all others are held to: the run "one". */
+static int make_run(void **state)
+{
+    (void)state;
+    if (!mkdtemp(scratch))
+        return -1;
+    put_story();
+    run("caravan train " OPTIONS "--out one 2>&1");
+    run("caravan train " OPTIONS "--out mesh --mesh data=2,model=2 2>&1");
+    return 0;
+}
+
+enum { STEPS = 8 };
+
+static void read_losses(const char *name, double loss[STEPS])
+{
+    char line[128];
+    int status;
+    snprintf(line, sizeof line, "sed 's/.*\"loss\":\\([0-9.]*\\).*/\\1/' %s/metrics.jsonl", name);
+    StrBuf text = shell(line, &status);
+    char *at = text.text;
+    for (int i = 0; i < STEPS; i++)
+        loss[i] = strtod(at, &at);
+    strbuf_free(&text);
+}
+
+static void same_losses(const char *a, const char *b, double tolerance)
+{
+    double x[STEPS], y[STEPS];
+    read_losses(a, x);
+    read_losses(b, y);
+    for (int i = 0; i < STEPS; i++)
+        if (!(x[i] > 0) || !(fabs(x[i] - y[i]) <= tolerance * x[i]))
+            fail_msg("step %d: loss %.9g of %s, %.9g of %s", i + 1, x[i], a, y[i], b);
+}
+
+static void the_curve_is_that_of_one_device(void **state)
+{
+    (void)state;
+    same_losses("one", "mesh", 1e-5);
+    expect(0, "caravan generate -m mesh -p 'The fox' -n 4 --temperature 0 2>&1", "prompt");
+}
+
+static void a_checkpoint_goes_on_on_any_mesh(void **state)
+{
+    (void)state;
+    static const char *const after[] = {"--mesh ''", "--mesh data=3,model=2 --layout fsdp+tp"};
+    for (int i = 0; i < 2; i++) {
+        run("rm -rf part; caravan train " OPTIONS
+            "--out part --mesh data=2,model=2 --stop-after 5 2>&1");
+        run("caravan train --resume part %s 2>&1", after[i]);
+        same_losses("one", "part", 1e-5);
+    }
+    run("rm -rf part; caravan train " OPTIONS "--out part --stop-after 5 2>&1");
+    run("caravan train --resume part --mesh model=3 --layout tp 2>&1");
+    same_losses("one", "part", 1e-5);
+}
+
+static void the_same_mesh_goes_on_to_the_same_bits(void **state)
+{
+    (void)state;
+    run("rm -rf part; caravan train " OPTIONS
+        "--out part --mesh data=2,model=2 --stop-after 4 2>&1");
+    run("caravan train --resume part 2>&1");
+    for (int i = 1; i <= 4; i++)
+        run("cmp part/checkpoints/step-00000008/shard-0000%d-of-00004.safetensors "
+            "mesh/checkpoints/step-00000008/shard-0000%d-of-00004.safetensors",
+            i, i);
+}
+
+static void reshard_there_and_back_is_the_checkpoint(void **state)
+{
+    (void)state;
+    run("rm -rf r1 r2 r3; caravan reshard one r1 --mesh data=2,model=3 --layout fsdp+tp");
+    run("caravan reshard r1 r2 --mesh data=8");
+    run("caravan reshard r2 r3");
+    run("cmp one/checkpoints/step-00000008/model.safetensors "
+        "r3/checkpoints/step-00000008/model.safetensors");
+    run("cmp one/checkpoints/step-00000008/optimizer.safetensors "
+        "r3/checkpoints/step-00000008/optimizer.safetensors");
+    run("caravan export r1 e1 && caravan export one e2 && cmp e1/model.safetensors "
+        "e2/model.safetensors");
+    expect(1, "caravan reshard one r1 2>&1", "is not empty");
+    expect(1, "caravan reshard one r4 --mesh data=2 --layout 4d 2>&1", "is no layout");
+}
+
+static void damage_is_found(void **state)
+{
+    (void)state;
+    run("rm -rf hurt; cp -r mesh hurt; printf x | dd of=hurt/checkpoints/step-00000008/"
+        "shard-00002-of-00004.safetensors bs=1 seek=9000 conv=notrunc 2>/dev/null");
+    expect(0, "caravan train --resume hurt --steps 9 2>&1", "goes on after step 6 of 9");
+    run("rm hurt/checkpoints/step-00000006/shard-00001-of-00004.safetensors; rm -rf "
+        "hurt/checkpoints/step-0000000[89]");
+    expect(1, "caravan train --resume hurt 2>&1", "holds no whole checkpoint");
+}
+
+static void processes_write_what_threads_write(void **state)
+{
+    (void)state;
+    if (!have_mpirun())
+        skip();
+    for (int ranks = 2; ranks <= 4; ranks += 2) {
+        run("rm -rf mpi");
+        run(RANKS "train " OPTIONS "--out mpi --mesh data=2,model=2 2>&1", ranks);
+        same_losses("mesh", "mpi", 0);
+        for (int i = 1; i <= 4; i++)
+            run("cmp mpi/checkpoints/step-00000008/shard-0000%d-of-00004.safetensors "
+                "mesh/checkpoints/step-00000008/shard-0000%d-of-00004.safetensors",
+                i, i);
+        run("cmp mpi/model.safetensors mesh/model.safetensors");
+    }
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* A rank is killed somewhere between its start and the end; CARAVAN_TEST_LONG: several times. */
+static void a_killed_rank_ends_all_and_fewer_go_on(void **state)
+{
+    (void)state;
+    if (!have_mpirun())
+        skip();
+    uint64_t random = (uint64_t)time(NULL);
+    int times = getenv("CARAVAN_TEST_LONG") ? 10 : 1;
+    print_message("seed %llu\n", (unsigned long long)random);
+    run("rm -rf whole; caravan train " OPTIONS "--out whole --steps 200 --save-every 20 "
+        "--evaluate-every 0 --mesh model=2 2>&1");
+    for (int i = 0; i < times; i++) {
+        int status;
+        char line[1024];
+        /* Every rank leaves its process id before it becomes the program. */
+        snprintf(line, sizeof line,
+                 "rm -rf dead pid; mkdir pid; (while ! test -e dead/checkpoints/step-00000020; do "
+                 "sleep 0.05; done; sleep 0.%02d; kill -9 $(cat pid/%d)) & "
+                 "mpirun --allow-run-as-root --oversubscribe -n 4 sh -c 'echo $$ > "
+                 "pid/$OMPI_COMM_WORLD_RANK; exec " CVN_BINARY " train " OPTIONS
+                 "--out dead --steps 200 --save-every 20 --evaluate-every 0 --mesh "
+                 "data=2,model=2' 2>&1",
+                 draw(&random, 60), draw(&random, 4));
+        double begin = now();
+        StrBuf output = shell(line, &status);
+        if (status == 0) /* it was done before */
+            print_message("too late\n");
+        else if (!strstr(output.text, "caravan: rank") || now() - begin > 60)
+            fail_msg("exit %d after %.0f s: %s", status, now() - begin, output.text);
+        strbuf_free(&output);
+        run(RANKS "train --resume dead --mesh data=2 2>&1", 2);
+        same_losses("whole", "dead", 1e-5);
+    }
+}
+
+static void ranks_that_disagree_end_with_one_sentence(void **state)
+{
+    (void)state;
+    if (!have_mpirun())
+        skip();
+    char line[1024];
+    snprintf(line, sizeof line,
+             "rm -rf odd; mpirun --allow-run-as-root --oversubscribe -n 1 " CVN_BINARY
+             " train " OPTIONS "--out odd --mesh data=2 : -n 1 env CARAVAN_SEED=5 " CVN_BINARY
+             " train " OPTIONS "--out odd --mesh data=2 2>&1");
+    int status;
+    StrBuf output = shell(line, &status);
+    const char *first = strstr(output.text, "caravan: ");
+    if (status == 0 || !first || !strstr(output.text, "disagrees with rank 0") ||
+        strstr(first + 1, "caravan: "))
+        fail_msg("exit %d: %s", status, output.text);
+    strbuf_free(&output);
+    snprintf(line, sizeof line, RANKS "train " OPTIONS "--out odd 2>&1", 2);
+    output = shell(line, &status);
+    if (status == 0 || !strstr(output.text, "say with --mesh"))
+        fail_msg("exit %d: %s", status, output.text);
+    strbuf_free(&output);
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    expect(1, "caravan train " OPTIONS "--out no --mesh nonsense 2>&1", "nonsense");
+    expect(1, "caravan train " OPTIONS "--out no --mesh data=2 --layout 4d 2>&1", "is no layout");
+    run("test ! -e no/checkpoints");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_curve_is_that_of_one_device),
+        cmocka_unit_test(a_checkpoint_goes_on_on_any_mesh),
+        cmocka_unit_test(the_same_mesh_goes_on_to_the_same_bits),
+        cmocka_unit_test(reshard_there_and_back_is_the_checkpoint),
+        cmocka_unit_test(damage_is_found),
+        cmocka_unit_test(processes_write_what_threads_write),
+        cmocka_unit_test(a_killed_rank_ends_all_and_fewer_go_on),
+        cmocka_unit_test(ranks_that_disagree_end_with_one_sentence),
+        cmocka_unit_test(what_cannot_be_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_run, remove_models);
+}
