@@ -131,10 +131,58 @@ static void fifty_steps_are_the_same_curve_and_the_same_bits_again(void **state)
     assert_true(alone.loss[49] < 0.6 * alone.loss[0]);
 }
 
+/* Bytes of the state of one device, and of what a step needs besides, of a model of large layers and few tokens. */
+static void measure(int64_t layers, const char *mesh, size_t *state, size_t *step)
+{
+    LlamaConfig config = tiny_llama_config(&tiny_llamas[TINY_MHA]);
+    config.dim = 192;
+    config.n_heads = config.n_kv_heads = 8;
+    config.head_dim = 24;
+    config.ffn = 512;
+    config.n_layers = layers;
+    TrainerOptions o = options_of(OPTIMIZER_ADAMW, 4);
+    Trainer t;
+    cvn_err err = {0};
+    o.batch = 4;
+    o.seq = 4;
+    o.evaluates = false;
+    o.mesh = mesh;
+    o.layout = "fsdp";
+    if (trainer_open(&t, &config, &o, &err))
+        fail_msg("%s", err.message);
+    *state = t.mesh ? train_mesh_state_bytes(t.mesh) / (size_t)t.mesh->n_local : t.state.bytes;
+    *step = t.step.plan->arena_bytes;
+    trainer_close(&t);
+}
+
+static void fsdp_holds_its_part_and_gathers_a_layer(void **state)
+{
+    (void)state;
+    size_t whole, part, step, less, more;
+    const size_t layer = (4 * 192 * 192 + 3 * 192 * 512) * sizeof(float);
+    measure(8, NULL, &whole, &step);
+    for (int n = 2; n <= 8; n *= 2) {
+        char mesh[32];
+        snprintf(mesh, sizeof mesh, "data=%d", n);
+        measure(2, mesh, &part, &less);
+        measure(8, mesh, &part, &more);
+        /* Norms are whole on every device: 17 of them, and two averages of each. */
+        if (part > whole / (size_t)n + 17 * 3 * (192 * sizeof(float) + 64))
+            fail_msg("%d devices hold %zu bytes each of %zu", n, part, whole);
+        /* Six layers more are held in parts: their gradients, and what the update needs besides. */
+        print_message(
+            "%d devices: state %zu of %zu; step %zu with 2 layers, %zu with 8; a layer %zu\n", n,
+            part, whole, less, more, layer);
+        if (more > less + 6 * 2 * layer / (size_t)n + 2 * layer)
+            fail_msg("%d devices: a step needs %zu bytes with 2 layers, %zu with 8", n, less, more);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_on_a_mesh_is_training_on_one_device),
+        cmocka_unit_test(fsdp_holds_its_part_and_gathers_a_layer),
         cmocka_unit_test(fifty_steps_are_the_same_curve_and_the_same_bits_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
