@@ -183,8 +183,7 @@ LinearWeight linear_weight(const Op *op, int i)
 LinearWeight linear_int8_weight(const Op *op)
 {
     const cvn_type *x = in_type(op, 0), *y = &op->result[0]->type;
-    return weight_of(in_type(op, 2), in_type(op, 3), product(y, x->rank - 1, y->rank),
-                     x->dim[x->rank - 1]);
+    return weight_of(op, 2, product(y, x->rank - 1, y->rank), x->dim[x->rank - 1]);
 }
 
 LinearWeight dequantize_weight(const Op *op)

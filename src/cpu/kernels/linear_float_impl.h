@@ -6,7 +6,7 @@
 #include "cpu/kernels/linear_write_impl.h"
 
 enum {
-    PARTS = PANEL_ROWS / VN, /* vectors of a panel's sums */
+    PARTS = PANEL_ROWS / VN,  /* vectors of a panel's sums */
     AHEAD = 128 * PANEL_BYTES /* what of a panel is fetched ahead */
 };
 
