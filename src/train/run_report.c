@@ -89,7 +89,7 @@ void run_report(Run *r)
                      .steps = c->steps,
                      .tokens = saved->tokens,
                      .finished = saved->step >= c->steps};
-    if (report_write(r->out, &report, &err))
+    if (report_write(r->out, &report, &err) && !r->no_room) /* of a full disk was told already */
         run_warn(r, "the report was not written: %s", err.message);
     strbuf_free(&title);
     strbuf_free(&command);
