@@ -37,7 +37,8 @@ extern const Kernel dot_kernels_avx2[], elementwise_kernels_avx2[], row_kernels_
 extern const Kernel dot_kernels_avx512[], elementwise_kernels_avx512[], row_kernels_avx512[],
     rope_kernels_avx512[], random_kernels_avx512[], attention_kernels_avx512[],
     attention_backward_kernels_avx512[], row_backward_kernels_avx512[];
-extern const Kernel dot_kernels_avx512_bf16[], attention_backward_kernels_avx512_bf16[];
+extern const Kernel dot_kernels_avx512_bf16[], attention_kernels_avx512_bf16[],
+    attention_backward_kernels_avx512_bf16[];
 #endif
 #if defined(CVN_HAVE_AMX)
 extern const Kernel dot_kernels_amx[];
