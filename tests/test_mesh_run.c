@@ -191,8 +191,9 @@ static void a_killed_rank_ends_all_and_fewer_go_on(void **state)
         char line[1024];
         /* Every rank leaves its process id before it becomes the program. */
         snprintf(line, sizeof line,
-                 "rm -rf dead pid; mkdir pid; (while ! test -e dead/checkpoints/step-00000020; do "
-                 "sleep 0.05; done; sleep 0.%02d; kill -9 $(cat pid/%d)) & "
+                 "rm -rf dead pid; mkdir pid; (i=0; while [ $i -lt 400 ] && ! ls dead/checkpoints "
+                 "2>/dev/null | grep -q '^step-[0-9]*$'; do sleep 0.05; i=$((i+1)); done; sleep "
+                 "0.%02d; kill -9 $(cat pid/%d)) 2>/dev/null & "
                  "mpirun --allow-run-as-root --oversubscribe -n 4 sh -c 'echo $$ > "
                  "pid/$OMPI_COMM_WORLD_RANK; exec " CVN_BINARY " train " OPTIONS
                  "--out dead --steps 200 --save-every 20 --evaluate-every 0 --mesh "
