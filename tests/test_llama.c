@@ -78,7 +78,9 @@ static void compare(const LlamaFixture *f, int64_t seq, cvn_dtype dtype, double 
                     const char *what)
 {
     int64_t vocab = f->config.vocab;
-    Call call = {.f = f, .step = {1, seq, 64, dtype, LLAMA_LOGITS, SAMPLE_GREEDY}};
+    Call call = {
+        .f = f,
+        .step = {.batch = 1, .seq = seq, .context = 64, .compute = dtype, .output = LLAMA_LOGITS}};
     call.cache = new_caches(f, &call.step);
     int32_t section[64];
     for (int64_t done = 0; done < f->n_tokens; done += seq) {
@@ -148,10 +150,11 @@ static void score_is_the_log_softmax(void **state)
     LlamaFixture f;
     fixture_open(&f, "tied", CVN_F32);
     int64_t n = f.n_tokens, vocab = f.config.vocab;
-    Call call = {.f = &f,
-                 .step = {1, n, n, CVN_F32, LLAMA_SCORE, SAMPLE_GREEDY},
-                 .tokens = f.tokens,
-                 .length = (int32_t)n};
+    Call call = {
+        .f = &f,
+        .step = {.batch = 1, .seq = n, .context = n, .compute = CVN_F32, .output = LLAMA_SCORE},
+        .tokens = f.tokens,
+        .length = (int32_t)n};
     call.cache = new_caches(&f, &call.step);
     cvn_err err = {0};
     cvn_graph *g = llama_step(&f.config, &call.step, &err);

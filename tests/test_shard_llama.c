@@ -176,7 +176,7 @@ static void scattered_activations_need_no_all_reduce(void **state)
     cvn_err err = {0};
     Mesh mesh = mesh_of("model=8");
     PartitionReport report;
-    cvn_graph *g = llama_step(&config, &step, &err), *local;
+    cvn_graph *g = llama_step(&config, &step, &err), *local = NULL;
     if (!g || llama_mark(g, &config, &mesh, "tp-scatter", &err) ||
         shard_make(g, &mesh, &local, &report, &err))
         fail_msg("%s", err.message);
@@ -195,7 +195,7 @@ static double train_bytes(const LlamaConfig *config, int64_t batch, const char *
     cvn_err err = {0};
     Mesh mesh = mesh_of(mesh_text);
     PartitionReport report;
-    cvn_graph *g = llama_train_graph(config, batch, 1024, CVN_BF16), *local;
+    cvn_graph *g = llama_train_graph(config, batch, 1024, CVN_BF16), *local = NULL;
     if (llama_mark(g, config, &mesh, layout, &err) || shard_make(g, &mesh, &local, &report, &err))
         fail_msg("%s", err.message);
     double bytes = total_bytes(&report);
@@ -236,7 +236,7 @@ static void fsdp_and_tp_cross_near_batch_equal_to_hidden_size(void **state)
             Mesh mesh = mesh_of(i ? "model=8" : "data=8");
             PartitionReport report;
             /* fsdp has 8 times the rows in all, so that each device has as many */
-            cvn_graph *g = llama_train_graph(&config, i ? batch : batch * 8, 64, CVN_BF16), *local;
+            cvn_graph *g = llama_train_graph(&config, i ? batch : batch * 8, 64, CVN_BF16), *local = NULL;
             if (llama_mark(g, &config, &mesh, i ? "tp" : "fsdp", &err) ||
                 shard_make(g, &mesh, &local, &report, &err))
                 fail_msg("%s", err.message);
@@ -270,7 +270,7 @@ static void the_largest_model_is_cut_in_seconds(void **state)
     struct rusage before, after;
     getrusage(RUSAGE_SELF, &before);
     double start = seconds();
-    cvn_graph *g = llama_train_graph(&config, 512, 4096, CVN_BF16), *local;
+    cvn_graph *g = llama_train_graph(&config, 512, 4096, CVN_BF16), *local = NULL;
     ShardResult r;
     if (llama_mark(g, &config, &mesh, "2d", &err) || shard_propagate(g, &mesh, &r, &err) ||
         shard_partition(g, &mesh, &r, &local, &report, &err))
