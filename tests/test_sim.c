@@ -196,6 +196,34 @@ static void fsdp_holds_a_share_and_a_layer(void **state)
     }
 }
 
+static int64_t collectives_of(const SimAnswer *a, OpKind kind)
+{
+    int64_t n = 0;
+    for (int i = 0; i < a->n_collectives; i++)
+        n += a->collective[i].kind == kind ? a->collective[i].count : 0;
+    return n;
+}
+
+/* Of `tp` on 70B: the published two all-reduces a layer. The two gathers, of the embedding and of the logits, are
+   less with a vocabulary that is split: one sum of rows that each device looks up or does not, and two exchanges of the
+   largest logit and its place. */
+static void tensor_parallel_is_planned_as_published(void **state)
+{
+    (void)state;
+    for (int task = SIM_PREFILL; task <= SIM_DECODE; task++) {
+        SimAsk ask = ask_of("llama2-70b", "model=8", "tp", (SimTask)task);
+        SimAnswer a;
+        ask.seq = 128;
+        ask.context = 4096;
+        ask.compile = false;
+        plan(&ask, &a);
+        assert_int_equal(collectives_of(&a, OP_ALL_REDUCE), 2 * 80 + 3);
+        assert_int_equal(collectives_of(&a, OP_ALL_GATHER), 0);
+        assert_int_equal(a.n_collectives, 1);
+        sim_answer_free(&a);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +232,7 @@ int main(void)
         cmocka_unit_test(a_larger_mesh_takes_less_memory_per_device),
         cmocka_unit_test(decoding_counts_the_cache),
         cmocka_unit_test(published_runs_keep_what_a_formula_says),
+        cmocka_unit_test(tensor_parallel_is_planned_as_published),
         cmocka_unit_test(fsdp_holds_a_share_and_a_layer),
         cmocka_unit_test(pictures_name_every_kind_of_weight),
     };
