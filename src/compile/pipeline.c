@@ -92,10 +92,7 @@ int compile_graph(const cvn_graph *g, const CompileOptions *options, Plan **out,
         return rc;
     }
     Plan *plan;
-    ScheduleOptions overlap = {.link = options->link, .memory_limit = options->memory_limit};
-    bool blocking = options->blocking || options->op_by_op;
-    rc = lower_graph(copy, options->backend, options->n_threads, blocking ? NULL : &overlap, &plan,
-                     err);
+    rc = lower_graph(copy, options->backend, options->n_threads, &plan, err);
     if (rc)
         return rc;
     plan->op_by_op = options->op_by_op;
