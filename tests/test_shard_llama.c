@@ -236,7 +236,8 @@ static void fsdp_and_tp_cross_near_batch_equal_to_hidden_size(void **state)
             Mesh mesh = mesh_of(i ? "model=8" : "data=8");
             PartitionReport report;
             /* fsdp has 8 times the rows in all, so that each device has as many */
-            cvn_graph *g = llama_train_graph(&config, i ? batch : batch * 8, 64, CVN_BF16), *local = NULL;
+            cvn_graph *g = llama_train_graph(&config, i ? batch : batch * 8, 64, CVN_BF16),
+                      *local = NULL;
             if (llama_mark(g, &config, &mesh, i ? "tp" : "fsdp", &err) ||
                 shard_make(g, &mesh, &local, &report, &err))
                 fail_msg("%s", err.message);
