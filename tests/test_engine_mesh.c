@@ -54,7 +54,9 @@ static bool collect(void *context, int request, int32_t token)
 static int ask(const char *variant, const char *quantize, const char *mesh, const char *layout,
                Answers *a, cvn_err *err)
 {
-    cvn_model *model = open_tiny(variant, quantize, mesh != NULL);
+    /* "packed": the weights are opened with the model, and lie in panels as on one device */
+    bool packed = quantize && strcmp(quantize, "packed") == 0;
+    cvn_model *model = open_tiny(variant, packed ? NULL : quantize, mesh && !packed);
     cvn_engine *engine = NULL;
     cvn_engine_options options = {.rows = 2,
                                   .threads = 1,
@@ -176,6 +178,10 @@ static void quantized_models_give_the_same_in_parts(void **state)
             snprintf(path, sizeof path, "%s/%s", scratch, models[(l + m) % 4].folder);
             compare(path, models[(l + m) % 4].quantize, meshes[m], layouts[l]);
         }
+    char floats[64];
+    snprintf(floats, sizeof floats, "%s/floats", scratch);
+    compare(floats, "packed", "data=2,model=2", "2d");
+    compare("gqa", "packed", "model=2", "tp");
     compare("gqa", "int8", "model=2", "tp"); /* heads of 20 do not make panels of 16 */
 }
 

@@ -133,18 +133,26 @@ static int quantize_box(const Slice *s, const PanelBox *box, uint8_t *q, uint8_t
                         cvn_err *err)
 {
     int64_t k = s->form.k;
-    size_t panel = quant_panel_bytes(&s->form), scales = quant_scale_bytes(&s->form);
-    float *rows = malloc((size_t)k * QUANT_ROWS * sizeof *rows);
+    cvn_dtype dtype = s->form.groups ? CVN_F32 : s->form.dtype; /* that a panel is made of */
+    int64_t row_bytes = (int64_t)cvn_dtype_bytes(dtype, k);
+    size_t panel = quant_panel_bytes(&s->form);
+    size_t scales = s->form.groups ? quant_scale_bytes(&s->form) : 0;
+    char *rows = malloc((size_t)row_bytes * QUANT_ROWS);
     uint8_t *made = malloc(panel);
-    const float *row[QUANT_ROWS];
+    const void *row[QUANT_ROWS];
     for (int r = 0; r < QUANT_ROWS && rows; r++)
-        row[r] = rows + r * k;
+        row[r] = rows + r * row_bytes;
     for (int64_t p = 0; p < box->panels && rows && made; p++) {
         int64_t first = (box->panel + p) * QUANT_ROWS;
         int64_t n = s->whole->n - first < QUANT_ROWS ? s->whole->n - first : QUANT_ROWS;
         for (int64_t r = 0; r < n; r++)
-            io_decode(s->tensor, (first + r) * s->whole->k + s->first, k, rows + r * k);
-        quant_panel(&s->form, row, (int)n, made, scale + (size_t)p * scales);
+            io_convert(s->tensor, (first + r) * s->whole->k + s->first, k, dtype,
+                       rows + r * row_bytes);
+        if (s->form.groups)
+            quant_panel(&s->form, (const float *const *)row, (int)n, made,
+                        scale + (size_t)p * scales);
+        else
+            quant_pack_panel(&s->form, row, (int)n, made);
         memcpy(q + (size_t)p * s->units * UNIT_BYTES, made + s->unit * UNIT_BYTES,
                s->units * UNIT_BYTES);
     }
@@ -168,7 +176,8 @@ int weights_read_panels(const IoModel *model, int param, const PanelBox *box, vo
                .form = *f,
                .unit = (size_t)box->unit,
                .units = (size_t)box->units};
-    if (f->groups > 1) { /* groups have scales of their own */
+    bool part = box->units < f->units; /* then units divide the columns evenly */
+    if (part && f->groups != 1) {      /* groups have scales of their own, or there are none */
         int64_t unit = f->k / f->units;
         s.first = box->unit * unit;
         s.form.k = box->units * unit;

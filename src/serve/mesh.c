@@ -131,7 +131,7 @@ static int read_shard(EngineMesh *m, int param, const PartitionTensor *t, int de
     return rc;
 }
 
-/* Which panels, units and groups a device has: where q and its scales lie. */
+/* Which panels, units and groups a device has; without scales, of none. */
 static PanelBox panel_box(const EngineMesh *m, const PartitionTensor *q,
                           const PartitionTensor *scale, int device)
 {
@@ -140,8 +140,10 @@ static PanelBox panel_box(const EngineMesh *m, const PartitionTensor *q,
                    &box.panel, &box.panels);
     sharding_range(&m->mesh, &q->sharding, 1, q->global.dim[1], mesh_place(&m->mesh, device),
                    &box.unit, &box.units);
-    sharding_range(&m->mesh, &scale->sharding, 1, scale->global.dim[1],
-                   mesh_place(&m->mesh, device), &box.group, &box.groups);
+    box.group = box.groups = 0;
+    if (scale)
+        sharding_range(&m->mesh, &scale->sharding, 1, scale->global.dim[1],
+                       mesh_place(&m->mesh, device), &box.group, &box.groups);
     return box;
 }
 
@@ -155,14 +157,15 @@ static int read_one(EngineMesh *m, const PartitionReport *report, int d, int i, 
     if (param->form == PARAM_PLAIN || !io->source)
         return read_shard(m, i, &report->parameter[i], device, shard[i], err);
     if (param->form == PARAM_PANELS) {
-        PanelBox box =
-            panel_box(m, &report->parameter[i], &report->parameter[param->scale], device);
-        bool in_groups = param->quant.groups > 1 || !io->quantizes;
+        bool scaled = param->scale >= 0;
+        const PartitionTensor *scale = scaled ? &report->parameter[param->scale] : NULL;
+        PanelBox box = panel_box(m, &report->parameter[i], scale, device);
+        bool in_groups = param->quant.groups != 1 || !io->quantizes;
         double columns = in_groups ? (double)box.units / (double)param->quant.units : 1;
         count_read(m, i,
                    (double)io->source[i]->n * columns * (double)box.panels /
                        (double)param->quant.panels);
-        return weights_read_panels(io, i, &box, shard[i], shard[param->scale], err);
+        return weights_read_panels(io, i, &box, shard[i], scaled ? shard[param->scale] : NULL, err);
     }
     if (!io->quantizes) {
         PanelBox box = panel_box(m, &report->parameter[i], &report->parameter[i], device);

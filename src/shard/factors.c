@@ -2,6 +2,7 @@
 
 #include "graph/attention.h"
 #include "graph/linear.h"
+#include "graph/panels.h"
 
 #include <assert.h>
 #include <string.h>
@@ -76,7 +77,7 @@ static void put_whole(Rule *rule, int tensor, const cvn_type *type, int first)
 static void put_panels(const Op *op, Rule *rule, int q, int n, const cvn_type *type, int first,
                        int to, int also)
 {
-    int end = op->kind == OP_DEQUANTIZE ? (int)op->attr.axis : type->rank;
+    int end = type->rank;
     bool panels = type->dim[end - 1] % 16 == 0;
     for (int d = first; d < end; d++) {
         int64_t size = panels && d == end - 1 ? type->dim[d] / 16 : type->dim[d];
@@ -104,55 +105,49 @@ static void put_panels(const Op *op, Rule *rule, int q, int n, const cvn_type *t
        [rows, h, 128]      q [panels, (h 32), 16, 4]    scale [panels, 1, 16] */
 static void put_columns(const Op *op, Rule *rule, int first)
 {
-    const cvn_type *type = out(op), *q = in(op, 0), *scale = in(op, 1);
-    int64_t units = q->dim[1], groups = scale->dim[1], k = 1;
+    const cvn_type *type = out(op), *q = in(op, 0);
+    int result = op->n_operands;
+    int64_t units = q->dim[1], groups = result > 1 ? in(op, 1)->dim[1] : 1, k = 1;
     for (int d = first; d < type->rank; d++)
         k *= type->dim[d];
     int64_t grain = groups > 1 ? groups : units, size = type->dim[first];
-    bool single = first == type->rank - 1;
-    int64_t parts = single ? grain : size; /* that the outermost dimension is made of */
-    bool even = k % units == 0 && units % parts == 0 && (groups == 1 || groups % parts == 0) &&
-                size % parts == 0;
+    int64_t parts = first == type->rank - 1 ? grain : size; /* of the outermost dimension */
+    bool even = k == units * panel_unit(q->dtype) && units % parts == 0 && size % parts == 0 &&
+                (groups == 1 || groups % parts == 0);
     int f = add(rule, even ? parts : size, even ? FACTOR_PASS : FACTOR_WHOLE);
-    put(rule, 2, first, f);
+    put(rule, result, first, f);
     if (even) {
-        put(rule, 2, first, add(rule, size / parts, FACTOR_WHOLE));
+        put(rule, result, first, add(rule, size / parts, FACTOR_WHOLE));
         put(rule, 0, 1, f);
-        put(rule, 0, 1, add(rule, units / parts, FACTOR_WHOLE));
-    } else {
-        put(rule, 0, 1, add(rule, units, FACTOR_WHOLE));
     }
-    if (groups > 1 && even)
+    put(rule, 0, 1, add(rule, even ? units / parts : units, FACTOR_WHOLE));
+    bool in_groups = even && groups > 1;
+    if (in_groups)
         put(rule, 1, 1, f);
-    put(rule, 1, 1, add(rule, even && groups > 1 ? groups / parts : groups, FACTOR_WHOLE));
-    put_whole(rule, 2, type, first + 1);
+    if (result > 1)
+        put(rule, 1, 1, add(rule, in_groups ? groups / parts : groups, FACTOR_WHOLE));
+    put_whole(rule, result, type, first + 1);
 }
 
 static void dequantize(const Op *op, Rule *rule)
 {
-    if (op->n_operands == 1) { /* without scales: as it is */
-        put_panels(op, rule, 0, 1, out(op), 0, 1, -1);
-        put_whole(rule, 1, out(op), (int)op->attr.axis);
-        return;
-    }
     const cvn_type *type = out(op);
-    int rows = (int)op->attr.axis;
-    if (type->dim[rows - 1] % 16) { /* rows of neighbours share panels */
-        for (int t = 0; t < 2; t++)
+    int rows = (int)op->attr.axis, result = op->n_operands;
+    if (type->dim[rows - 1] % PANEL_ROWS) { /* rows of neighbours share panels */
+        for (int t = 0; t < result; t++)
             put_whole(rule, t, in(op, t), 0);
-        put_whole(rule, 2, type, 0);
+        put_whole(rule, result, type, 0);
         return;
     }
     for (int d = 0; d < rows; d++) {
-        int64_t size = d == rows - 1 ? type->dim[d] / 16 : type->dim[d];
+        int64_t size = d == rows - 1 ? type->dim[d] / PANEL_ROWS : type->dim[d];
         int f = add(rule, size, FACTOR_PASS);
-        for (int t = 0; t < 3; t++)
-            put(rule, t, t < 2 ? 0 : d, f);
+        for (int t = 0; t <= result; t++)
+            put(rule, t, t < result ? 0 : d, f);
     }
-    int lane = add(rule, 16, FACTOR_WHOLE);
-    put(rule, 0, 2, lane);
-    put(rule, 1, 2, lane);
-    put(rule, 2, rows - 1, lane);
+    int lane = add(rule, PANEL_ROWS, FACTOR_WHOLE);
+    for (int t = 0; t <= result; t++)
+        put(rule, t, t < result ? 2 : rows - 1, lane);
     put_columns(op, rule, rows);
     put_whole(rule, 0, in(op, 0), 3);
 }

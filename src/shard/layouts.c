@@ -2,6 +2,7 @@
 
 #include "base/json_file.h"
 #include "base/map.h"
+#include "graph/panels.h"
 #include "model/params.h"
 #include "shard/axes.h"
 
@@ -301,13 +302,14 @@ static void mark_quantized(cvn_graph *g, const Mesh *mesh, const Rules *rules, c
             if (rules->rule[r].group != group || (int)param->axis[d] != rules->rule[r].axis)
                 continue;
             bool single = d < n_rows ? n_rows == 1 : param->rank - n_rows == 1;
-            int64_t grain = q->groups > 1 ? q->groups : q->k % q->units ? 1 : q->units;
+            bool whole = q->k == q->units * panel_unit(q->dtype);
+            int64_t grain = q->groups > 1 ? q->groups : whole ? q->units : 1;
             int64_t n = d < n_rows ? (param->dims[n_rows - 1] % QUANT_ROWS ? 1 : q->panels) : grain;
             if (d != 0 && d != n_rows)
                 continue; /* an inner one */
             if (!single)
                 n = n % param->dims[d] ? 1 : param->dims[d];
-            if (d >= n_rows && q->groups == 1 && param->form == PARAM_SCALES)
+            if (d >= n_rows && q->groups <= 1 && param->form == PARAM_SCALES)
                 continue;
             split_evenly(g, mesh, &spec, d < n_rows ? 0 : 1, n, rules->rule[r].mesh_axis);
         }
