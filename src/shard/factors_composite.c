@@ -1,0 +1,301 @@
+/* Factor rules of the composites, of their gradients, and of weights in panels. */
+#include "graph/attention.h"
+#include "graph/linear.h"
+#include "graph/panels.h"
+#include "shard/factors_impl.h"
+
+/* The mean over the last dimension is a reduction inside; the rest passes. */
+void factor_rms_norm(const Op *op, Rule *rule)
+{
+    int last = out(op)->rank - 1;
+    for (int d = 0; d <= last; d++) {
+        int f =
+            add_local(rule, out(op)->dim[d], FACTOR_PASS, d == last ? LOCAL_PARTS : LOCAL_PLAIN);
+        put(rule, 0, d, f);
+        put(rule, 2, d, f);
+        if (d == last)
+            put(rule, 1, 0, f);
+    }
+}
+
+/* Pairs of elements turn together, so head_dim stays whole. */
+void factor_rope(const Op *op, Rule *rule)
+{
+    for (int d = 0; d < 4; d++) {
+        int f = add(rule, out(op)->dim[d], d == 3 ? FACTOR_WHOLE : FACTOR_PASS);
+        put(rule, 0, d, f);
+        put(rule, 3, d, f);
+        if (d < 2)
+            put(rule, 1, d, f);
+    }
+    put(rule, 2, 0, add(rule, in(op, 2)->dim[0], FACTOR_WHOLE));
+}
+
+/* Queries of a later shard of seq begin later: start and length are made relative. Heads are the
+   KV heads times the group of each, so a split of heads beyond the KV heads splits the groups. */
+void factor_attention(const Op *op, Rule *rule)
+{
+    const cvn_type *q = in(op, 0), *k = in(op, 1);
+    int batch = add(rule, q->dim[0], FACTOR_PASS);
+    int seq = add_local(rule, q->dim[1], FACTOR_PASS, LOCAL_INDEX);
+    int kv = add(rule, k->dim[1], FACTOR_PASS);
+    int group = add(rule, q->dim[2] / k->dim[1], FACTOR_PASS);
+    int head_dim = add(rule, q->dim[3], FACTOR_WHOLE);
+    int context = add(rule, k->dim[2], FACTOR_WHOLE);
+    for (int t = 0; t < rule->n_tensors; t++)
+        put(rule, t, 0, batch);
+    int result = op->n_operands, scales = attention_scales(op);
+    for (int t = 0; t <= result; t += result) { /* q and the result */
+        put(rule, t, 1, seq);
+        put(rule, t, 2, kv);
+        put(rule, t, 2, group);
+        put(rule, t, 3, head_dim);
+    }
+    for (int t = 1; t <= 2; t++) { /* k and v */
+        put(rule, t, 1, kv);
+        put(rule, t, 2, context);
+        put(rule, t, 3, head_dim);
+    }
+    for (int t = scales; t >= 0 && t < scales + 2; t++) {
+        put(rule, t, 1, kv);
+        put(rule, t, 2, context);
+    }
+    if (attention_first(op))
+        put(rule, 5, 1, seq);
+}
+
+void factor_cache_update(const Op *op, Rule *rule)
+{
+    const cvn_type *cache = in(op, 0), *update = in(op, 1);
+    int batch = add(rule, cache->dim[0], FACTOR_PASS);
+    int kv = add(rule, cache->dim[1], FACTOR_PASS);
+    int context = add(rule, cache->dim[2], FACTOR_WHOLE);
+    int head_dim = add(rule, cache->dim[3], FACTOR_PASS);
+    for (int t = 0; t <= 3; t += 3) { /* the cache before and after */
+        put(rule, t, 0, batch);
+        put(rule, t, 1, kv);
+        put(rule, t, 2, context);
+        put(rule, t, 3, head_dim);
+    }
+    put(rule, 1, 0, batch);
+    put(rule, 1, 1, add(rule, update->dim[1], FACTOR_WHOLE));
+    put(rule, 1, 2, kv);
+    put(rule, 1, 3, head_dim);
+    put(rule, 2, 0, batch);
+}
+
+/* Reductions over one dimension that are not one sum: the decomposition has a maximum and a sum
+   (a minimum for argmax) in a row, each a small all-reduce, and logits are never gathered. */
+void factor_softmax_cross_entropy(const Op *op, Rule *rule)
+{
+    int last = in(op, 0)->rank - 1;
+    for (int d = 0; d < last; d++) {
+        int f = add(rule, in(op, 0)->dim[d], FACTOR_PASS);
+        for (int t = 0; t < rule->n_tensors; t++)
+            put(rule, t, d, f);
+    }
+    put(rule, 0, last, add_local(rule, in(op, 0)->dim[last], FACTOR_REDUCE, LOCAL_PARTS));
+}
+
+void factor_argmax(const Op *op, Rule *rule)
+{
+    int kept = 0;
+    for (int d = 0; d < in(op, 0)->rank; d++) {
+        bool gone = d == op->attr.axis;
+        int f = add_local(rule, in(op, 0)->dim[d], gone ? FACTOR_REDUCE : FACTOR_PASS,
+                          gone ? LOCAL_PARTS : LOCAL_PLAIN);
+        if (gone && f != NONE)
+            rule->factor[f].how = CVN_MAX;
+        put(rule, 0, d, f);
+        if (!gone)
+            put(rule, 1, kept++, f);
+    }
+}
+
+/* ---- gradients of composites ---- */
+
+/* dx is row by row; dweight is a sum over rows. */
+void factor_rms_norm_backward(const Op *op, Rule *rule)
+{
+    int last = out(op)->rank - 1;
+    for (int d = 0; d <= last; d++) {
+        int f = d == last ? add_local(rule, out(op)->dim[d], FACTOR_PASS, LOCAL_PARTS)
+                          : add(rule, out(op)->dim[d], FACTOR_REDUCE);
+        put(rule, 0, d, f);
+        put(rule, 2, d, f);
+        put(rule, 3, d, f);
+        if (d == last) {
+            put(rule, 1, 0, f);
+            put(rule, 4, 0, f);
+        }
+    }
+}
+
+/* dk and dv are sums over the queries, and over the heads of a group. */
+void factor_attention_backward(const Op *op, Rule *rule)
+{
+    const cvn_type *q = in(op, 0), *k = in(op, 1);
+    int batch = add(rule, q->dim[0], FACTOR_PASS);
+    int seq = add_local(rule, q->dim[1], FACTOR_REDUCE, LOCAL_INDEX);
+    int kv = add(rule, k->dim[1], FACTOR_PASS);
+    int group = add(rule, q->dim[2] / k->dim[1], FACTOR_REDUCE);
+    int head_dim = add(rule, q->dim[3], FACTOR_WHOLE);
+    int context = add(rule, k->dim[2], FACTOR_WHOLE);
+    const int dq = op->n_operands; /* then dk, dv */
+    const int like_q[] = {0, 5, dq}, like_k[] = {1, 2, dq + 1, dq + 2};
+    for (int t = 0; t < rule->n_tensors; t++)
+        put(rule, t, 0, batch);
+    for (int i = 0; i < 3; i++) {
+        put(rule, like_q[i], 1, seq);
+        put(rule, like_q[i], 2, kv);
+        put(rule, like_q[i], 2, group);
+        put(rule, like_q[i], 3, head_dim);
+    }
+    for (int i = 0; i < 4; i++) {
+        put(rule, like_k[i], 1, kv);
+        put(rule, like_k[i], 2, context);
+        put(rule, like_k[i], 3, head_dim);
+    }
+    if (attention_first(op))
+        put(rule, 6, 1, seq);
+}
+
+/* A target outside of a device's part of the vocabulary is not outside of the vocabulary, which the
+   operation on a shard could not tell: it is decomposed. */
+void factor_softmax_cross_entropy_backward(const Op *op, Rule *rule)
+{
+    int last = out(op)->rank - 1;
+    for (int d = 0; d <= last; d++) {
+        int f =
+            add_local(rule, out(op)->dim[d], FACTOR_PASS, d == last ? LOCAL_PARTS : LOCAL_PLAIN);
+        put(rule, 0, d, f);
+        put(rule, 5, d, f);
+        for (int t = 1; t <= 4 && d < last; t++)
+            put(rule, t, d, f);
+    }
+}
+
+/* ---- weights in panels ---- */
+
+/* Weights in panels of 16 rows (operands q to q + n, those of scales among them) whose rows are dimensions
+   [first, end) of tensor `to` and, where it has them, of `also`: whole panels pass. */
+static void put_panels(const Op *op, Rule *rule, int q, int n, const cvn_type *type, int first,
+                       int to, int also)
+{
+    int end = type->rank;
+    bool panels = type->dim[end - 1] % 16 == 0;
+    for (int d = first; d < end; d++) {
+        int64_t size = panels && d == end - 1 ? type->dim[d] / 16 : type->dim[d];
+        int f = add(rule, size, panels ? FACTOR_PASS : FACTOR_WHOLE);
+        put(rule, to, d, f);
+        if (also >= 0)
+            put(rule, also, d, f);
+        for (int t = q; t < q + n && panels; t++)
+            put(rule, t, 0, f);
+    }
+    int lane = panels ? add(rule, 16, FACTOR_WHOLE) : NONE;
+    put(rule, to, end - 1, lane);
+    if (also >= 0)
+        put(rule, also, end - 1, lane);
+    for (int t = q; t < q + n; t++)
+        for (int d = panels ? 1 : 0; d < in(op, t)->rank; d++)
+            put(rule, t, d, panels && d == 2 ? lane : add(rule, in(op, t)->dim[d], FACTOR_WHOLE));
+}
+
+/* The columns of a weight in panels, from dimension `first` of the result on, where its rows are passed on whole
+   panels at a time. Along the outermost of them, whole groups pass; where there is one group, whole units:
+
+       [rows, (u 4)]       q [panels, u, 16, 4]         scale [panels, 1, 16]
+       [rows, (g 64)]      q [panels, (g 8), 16, 4, 2]  scale [panels, g, 16]
+       [rows, h, 128]      q [panels, (h 32), 16, 4]    scale [panels, 1, 16] */
+static void put_columns(const Op *op, Rule *rule, int first)
+{
+    const cvn_type *type = out(op), *q = in(op, 0);
+    int result = op->n_operands;
+    int64_t units = q->dim[1], groups = result > 1 ? in(op, 1)->dim[1] : 1, k = 1;
+    for (int d = first; d < type->rank; d++)
+        k *= type->dim[d];
+    int64_t grain = groups > 1 ? groups : units, size = type->dim[first];
+    int64_t parts = first == type->rank - 1 ? grain : size; /* of the outermost dimension */
+    bool even = k == units * panel_unit(q->dtype) && units % parts == 0 && size % parts == 0 &&
+                (groups == 1 || groups % parts == 0);
+    int f = add(rule, even ? parts : size, even ? FACTOR_PASS : FACTOR_WHOLE);
+    put(rule, result, first, f);
+    if (even) {
+        put(rule, result, first, add(rule, size / parts, FACTOR_WHOLE));
+        put(rule, 0, 1, f);
+    }
+    put(rule, 0, 1, add(rule, even ? units / parts : units, FACTOR_WHOLE));
+    bool in_groups = even && groups > 1;
+    if (in_groups)
+        put(rule, 1, 1, f);
+    if (result > 1)
+        put(rule, 1, 1, add(rule, in_groups ? groups / parts : groups, FACTOR_WHOLE));
+    put_whole(rule, result, type, first + 1);
+}
+
+void factor_dequantize(const Op *op, Rule *rule)
+{
+    const cvn_type *type = out(op);
+    int rows = (int)op->attr.axis, result = op->n_operands;
+    if (type->dim[rows - 1] % PANEL_ROWS) { /* rows of neighbours share panels */
+        for (int t = 0; t < result; t++)
+            put_whole(rule, t, in(op, t), 0);
+        put_whole(rule, result, type, 0);
+        return;
+    }
+    for (int d = 0; d < rows; d++) {
+        int64_t size = d == rows - 1 ? type->dim[d] / PANEL_ROWS : type->dim[d];
+        int f = add(rule, size, FACTOR_PASS);
+        for (int t = 0; t <= result; t++)
+            put(rule, t, t < result ? 0 : d, f);
+    }
+    int lane = add(rule, PANEL_ROWS, FACTOR_WHOLE);
+    for (int t = 0; t <= result; t++)
+        put(rule, t, t < result ? 2 : rows - 1, lane);
+    put_columns(op, rule, rows);
+    put_whole(rule, 0, in(op, 0), 3);
+}
+
+/* Rows pass; each needs the largest of all of it. */
+void factor_quantize_rows(const Op *op, Rule *rule)
+{
+    int last = out(op)->rank - 1;
+    for (int d = 0; d < last; d++) {
+        int f = add(rule, out(op)->dim[d], FACTOR_PASS);
+        for (int t = 0; t < 3; t++)
+            put(rule, t, d, f);
+    }
+    int f = add(rule, out(op)->dim[last], FACTOR_WHOLE);
+    put(rule, 0, last, f);
+    put(rule, 1, last, f);
+}
+
+void factor_linear_int8(const Op *op, Rule *rule)
+{
+    int lead = in(op, 0)->rank - 1;
+    for (int d = 0; d < lead; d++) {
+        int f = add(rule, in(op, 0)->dim[d], FACTOR_PASS);
+        put(rule, 0, d, f);
+        put(rule, 1, d, f);
+        put(rule, 4, d, f);
+    }
+    put_whole(rule, 0, in(op, 0), lead);
+    put_panels(op, rule, 2, 2, out(op), lead, 4, -1);
+}
+
+void factor_linear(const Op *op, Rule *rule)
+{
+    int lead = in(op, 0)->rank - (int)op->attr.axis, residual = linear_residual(op);
+    int each = linear_each(op);
+    for (int d = 0; d < lead; d++) {
+        int f = add(rule, in(op, 0)->dim[d], FACTOR_PASS);
+        for (int t = 0; t < rule->n_tensors; t++)
+            if (t == 0 || t >= op->n_operands || t == residual)
+                put(rule, t, d, f);
+    }
+    put_whole(rule, 0, in(op, 0), lead);
+    for (int i = 0; i < op->n_results; i++)
+        put_panels(op, rule, 1 + each * i, op->attr.flag ? 2 * each : each, &op->result[i]->type,
+                   lead, op->n_operands + i, residual);
+}

@@ -1,0 +1,63 @@
+/* What the rules of operations are made with; included by the files that have them. */
+#ifndef CVN_SHARD_FACTORS_IMPL_H
+#define CVN_SHARD_FACTORS_IMPL_H
+
+#include "shard/factors.h"
+
+#include <assert.h>
+
+typedef void RuleFn(const Op *op, Rule *rule);
+
+/* Of the composites (factors_composite.c). */
+RuleFn factor_dequantize, factor_quantize_rows, factor_linear_int8, factor_linear, factor_rms_norm,
+    factor_rope, factor_attention, factor_cache_update, factor_softmax_cross_entropy, factor_argmax,
+    factor_rms_norm_backward, factor_attention_backward, factor_softmax_cross_entropy_backward;
+
+enum { NONE = -1 };
+
+/* ---- making rules ---- */
+
+static inline int add(Rule *rule, int64_t size, FactorKind kind)
+{
+    if (size == 1)
+        return NONE;
+    assert(rule->n_factors < FACTORS_MAX);
+    rule->factor[rule->n_factors] = (Factor){.size = size, .kind = kind, .how = CVN_SUM};
+    return rule->n_factors++;
+}
+
+static inline int add_local(Rule *rule, int64_t size, FactorKind kind, FactorLocal local)
+{
+    int f = add(rule, size, kind);
+    if (f != NONE)
+        rule->factor[f].local = local;
+    return f;
+}
+
+static inline void put(Rule *rule, int tensor, int64_t d, int f)
+{
+    if (f == NONE)
+        return;
+    DimFactors *dim = &rule->dim[tensor][d];
+    assert(dim->n < FACTORS_PER_DIM);
+    dim->factor[dim->n++] = (uint8_t)f;
+}
+
+static inline const cvn_type *in(const Op *op, int i)
+{
+    return &op->operand[i]->type;
+}
+
+static inline const cvn_type *out(const Op *op)
+{
+    return &op->result[0]->type;
+}
+
+/* Every dimension of a tensor from `first` on is needed whole. */
+static inline void put_whole(Rule *rule, int tensor, const cvn_type *type, int first)
+{
+    for (int d = first; d < type->rank; d++)
+        put(rule, tensor, d, add(rule, type->dim[d], FACTOR_WHOLE));
+}
+
+#endif
