@@ -255,7 +255,9 @@ json_t *train_config_json(const TrainConfig *config)
     json_t *json = json_object();
     for (int i = 0; i < train_n_keys; i++) {
         const TrainKey *key = &train_keys[i];
-        if (key->type != KEY_TEXT || *text_of(c, key))
+        bool unset =
+            key->type == KEY_TEXT ? !*text_of(c, key) : key->type == KEY_DATA && !c->n_data;
+        if (!unset)
             json_object_set_new(json, key->name, key_json(c, key));
     }
     return json;
