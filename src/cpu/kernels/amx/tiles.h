@@ -9,6 +9,7 @@
  *     tile_store(t, p, stride)
  *     tile_bf16(c, a, b)          c[i][j] += a[i][2k] b[k][2j] + a[i][2k + 1] b[k][2j + 1], in f32
  *     tile_s8(c, a, b)            c[i][j] += sum over e < 4 of a[i][4k + e] b[k][4j + e], in i32
+ *     tile_fence()                what was stored before is there for tile_load: compilers do not know what that reads
  *
  * t, a, b, c are the numbers 0 … 7 themselves: in the instructions they are part of the encoding,
  * which is why these are macros. With CVN_AMX_EMULATE defined the same names are functions on a
@@ -36,6 +37,11 @@ enum { TILE_ROWS = 16, TILE_ROW_BYTES = 64, TILE_BYTES = TILE_ROWS * TILE_ROW_BY
 #define tile_bf16(c, a, b) _tile_dpbf16ps(c, a, b)
 #define tile_s8(c, a, b) _tile_dpbssd(c, a, b)
 
+static inline void tile_fence(void)
+{
+    __asm__ volatile("" ::: "memory");
+}
+
 static inline void tile_enter(void)
 {
     struct {
@@ -61,6 +67,10 @@ static inline void tile_leave(void)
 
 /* Tiles of one thread. */
 static _Thread_local unsigned char tile_data[TILES][TILE_ROWS][TILE_ROW_BYTES];
+
+static inline void tile_fence(void)
+{
+}
 
 static inline void tile_enter(void)
 {

@@ -1,0 +1,237 @@
+/*
+ * What attention and its gradient share on AMX: which operation it is, who sees which key, packing to tiles, and the
+ * exponential.
+ *
+ * Scores are made transposed, S' = K Q', 32 queries wide, so that each lane of a vector is a query and softmax needs
+ * no sum across lanes. Rows of K are then tiles of A as they lie, and two rows of weights become a row of tiles of B
+ * by one instruction:
+ *
+ *     row of key k      [k, 0] [k, 1] …      [k, 31]         bf16, 32 queries: a row of a tile of A over queries
+ *     row of key k + 1  [k+1, 0] …           [k+1, 31]
+ *     unpack low        [k, 0] [k+1, 0] … [k, 3] [k+1, 3]  [k, 8] … [k+1, 11]  [k, 16] …  [k, 24] …     left tile of B
+ *     unpack high       [k, 4] [k+1, 4] …                  [k, 12] …           [k, 20] …  [k, 28] …     right tile
+ *
+ * Column c of the left tile is thus query 8 (c / 4) + c % 4 of the 32, that of the right tile 4 more: column_query.
+ */
+#ifndef CVN_CPU_KERNELS_AMX_ATTENTION_H
+#define CVN_CPU_KERNELS_AMX_ATTENTION_H
+
+#include "cpu/kernels/amx/product.h"
+#include "cpu/kernels/transpose.h"
+#include "graph/attention.h"
+
+enum { STEP = 32 /* of k in a tile */, WIDE = 32 /* queries of a group: two tiles of columns */ };
+
+/* Sizes and operands that the kernel and its gradient share; k and v are [batch, kv_heads, context, head_dim]. */
+typedef struct Heads {
+    int64_t batch, seq, heads, head_dim, kv_heads, context;
+    int64_t group;                 /* heads for each KV head */
+    int64_t steps;                 /* of STEP in head_dim, rounded up */
+    int64_t tiles;                 /* of TILE_ROWS in head_dim, rounded up */
+    float exponent;                /* scale * log2(e): weights are 2^(exponent * (score - peak)) */
+    const uint16_t *q;             /* [batch, seq, heads, head_dim] */
+    const uint16_t *k;             /* [batch, kv_heads, context, head_dim] */
+    const uint16_t *v;             /* as k */
+    const int32_t *start, *length; /* [batch] */
+    const int32_t *first;          /* [batch, seq], or NULL for zeros */
+} Heads;
+
+static const float NONE = -1e30f; /* the largest score of a query that has seen no key */
+static const float HIDDEN =
+    -1e35f; /* a score that a query does not see, times exponent: a weight of 0 */
+
+static inline int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static inline int64_t round_up(int64_t n, int64_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+static inline Heads heads_of(const Op *op)
+{
+    const cvn_type *q = &op->operand[0]->type, *k = &op->operand[1]->type;
+    Heads a = {.batch = q->dim[0],
+               .seq = q->dim[1],
+               .heads = q->dim[2],
+               .head_dim = q->dim[3],
+               .kv_heads = k->dim[1],
+               .context = k->dim[2],
+               .exponent = (float)op->attr.scale * 1.44269504088896341f};
+    a.group = a.kv_heads ? a.heads / a.kv_heads : 0;
+    a.steps = round_up(a.head_dim, STEP) / STEP;
+    a.tiles = round_up(a.head_dim, TILE_ROWS) / TILE_ROWS;
+    return a;
+}
+
+/* All of bf16, enough queries for tiles, and a scale by which HIDDEN can be divided. Few positions read the cache
+   where it lies, in the kernels of AVX-512. */
+static inline bool heads_match(const Op *op)
+{
+    enum { FEW = 4 };
+    Heads a = heads_of(op);
+    bool scale = a.exponent > 1e-3f && a.exponent < 1e3f;
+    for (int i = 0; i < 3; i++)
+        if (op->operand[i]->type.dtype != CVN_BF16)
+            return false;
+    return scale && a.seq > FEW && a.seq * a.group >= TILE_ROWS && a.head_dim > 0 &&
+           a.context <= INT32_MAX / 2;
+}
+
+/* Keys that position s of a row sees, as far as the context goes; its padding is not looked at. */
+static inline int64_t keys_seen(const Heads *a, int64_t b, int64_t s)
+{
+    int64_t n = (int64_t)a->start[b] + s + 1;
+    return n < 0 ? 0 : least(n, a->context);
+}
+
+/* The first of them. */
+static inline int64_t first_seen(const Heads *a, int64_t b, int64_t s)
+{
+    int32_t n = a->first ? a->first[b * a->seq + s] : 0;
+    return n > 0 ? n : 0;
+}
+
+/* Query r of a pair of batch and KV head is position r / group of head r % group: its first element in q. */
+static inline int64_t query_at(const Heads *a, int64_t b, int64_t h, int64_t r)
+{
+    return ((b * a->seq + r / a->group) * a->heads + h * a->group + r % a->group) * a->head_dim;
+}
+
+static inline int column_query(int tile, int column)
+{
+    return column / 4 * 8 + column % 4 + 4 * tile;
+}
+
+/* Lanes of two vectors of 32 queries in the order of the columns of a tile. */
+static inline __m512 by_column(int tile, __m512 low, __m512 high)
+{
+    const __m512i order =
+        _mm512_set_epi32(27, 26, 25, 24, 19, 18, 17, 16, 11, 10, 9, 8, 3, 2, 1, 0);
+    return _mm512_permutex2var_ps(low, _mm512_add_epi32(order, _mm512_set1_epi32(4 * tile)), high);
+}
+
+/* 2^x within 3e-6 of it, far below the rounding of bf16; 0 for what is very negative. */
+static inline __m512 power_of_two(__m512 x)
+{
+    __m512 r = _mm512_reduce_ps(x, 1); /* x - floor(x) */
+    __m512 p = _mm512_set1_ps(0x1.bb7cd4p-7f);
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.aa13f0p-5f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.ee798ap-3f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.62d166p-1f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.00002cp+0f));
+    return _mm512_scalef_ps(p, x); /* p * 2^floor(x) */
+}
+
+/* A row of 32 sums in bf16. */
+static inline __m512i round_row(__m512 low, __m512 high)
+{
+    return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+}
+
+/* The lower (upper) 16 of a row of bf16. */
+static inline __m512 widen(__m256i half)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
+static inline __m512 widen_low(__m512i row)
+{
+    return widen(_mm512_castsi512_si256(row));
+}
+
+static inline __m512 widen_high(__m512i row)
+{
+    return widen(_mm512_extracti64x4_epi64(row, 1));
+}
+
+/* Whether each of 16 queries from a sees a key. */
+static inline __mmask16 sees(const int32_t *first, const int32_t *seen, int64_t key)
+{
+    __m512i k = _mm512_set1_epi32((int32_t)key);
+    return _mm512_cmple_epi32_mask(_mm512_loadu_si512(first), k) &
+           _mm512_cmpgt_epi32_mask(_mm512_loadu_si512(seen), k);
+}
+
+/* ---- packing ---- */
+
+/* Elements [at, at + 32) of a row of n, zeros behind its end. */
+static inline __m512i load_row(const uint16_t *row, int64_t at, int64_t n)
+{
+    int64_t left = n - at;
+    __mmask32 valid = left >= 32 ? ~(__mmask32)0 : left <= 0 ? 0 : ((__mmask32)1 << left) - 1;
+    return _mm512_maskz_loadu_epi16(valid, row + at);
+}
+
+/* 16 rows of n elements as tiles of B over their elements, `step` bytes apart: pairs (2 k, 2 k + 1) of 16 columns. */
+static inline void pack_columns(const uint16_t *const row[TILE_ROWS], int64_t n, size_t step,
+                                char *out)
+{
+    for (int64_t at = 0; at < n; at += STEP, out += step) {
+        __m512i line[TILE_ROWS];
+        const void *from[TILE_ROWS];
+        for (int i = 0; i < TILE_ROWS; i++) {
+            line[i] = load_row(row[i], row[i] ? at : n, n);
+            from[i] = &line[i];
+        }
+        transpose_units(from, 0, out);
+    }
+}
+
+/* 32 rows of n elements as tiles of B over the rows, 1 KiB apart: pairs of rows, 16 columns of each. */
+static inline void pack_pairs(const uint16_t *const row[STEP], int64_t n, char *out)
+{
+    for (int64_t at = 0; at < n; at += TILE_ROWS, out += TILE_BYTES)
+        for (int i = 0; i < TILE_ROWS; i++) {
+            __m512i low = load_row(row[2 * i], row[2 * i] ? at : n, n);
+            __m512i high = load_row(row[2 * i + 1], row[2 * i + 1] ? at : n, n);
+            __m512i pair = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(low));
+            __m512i odd = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(high));
+            _mm512_storeu_si512(out + i * TILE_ROW_BYTES,
+                                _mm512_or_si512(pair, _mm512_slli_epi32(odd, 16)));
+        }
+}
+
+/* 32 rows of n elements, transposed, as tiles of A: 16 elements by 32 rows, `step` bytes from tile to tile. */
+static inline void pack_transposed(const uint16_t *const row[STEP], int64_t n, size_t step,
+                                   char *out)
+{
+    __m512i pair[TILE_ROWS];
+    const void *from[TILE_ROWS];
+    for (int i = 0; i < TILE_ROWS; i++)
+        from[i] = &pair[i];
+    for (int64_t at = 0; at < n; at += TILE_ROWS, out += step) {
+        const uint16_t *some[STEP];
+        for (int i = 0; i < STEP; i++)
+            some[i] = row[i] ? row[i] + at : NULL;
+        pack_pairs(some, least(n - at, TILE_ROWS), (char *)pair);
+        transpose_units(from, 0, out);
+    }
+}
+
+/* n rows of head_dim elements as rows of whole steps, and zeros up to `rows` of them. */
+static inline void pack_rows(const Heads *a, const uint16_t *x, int64_t n, int64_t rows, char *out)
+{
+    for (int64_t i = 0; i < rows; i++, x += a->head_dim)
+        for (int64_t s = 0; s < a->steps; s++, out += TILE_ROW_BYTES) {
+            __m512i line = i < n ? load_row(x, s * STEP, a->head_dim) : _mm512_setzero_si512();
+            _mm512_storeu_si512(out, line);
+        }
+}
+
+/* The next piece of scratch; only counts where there is no base. */
+static inline void *take(char *base, size_t *used, int64_t bytes)
+{
+    void *at = base ? base + *used : NULL;
+    *used += (size_t)round_up(bytes, 64);
+    return at;
+}
+
+#endif

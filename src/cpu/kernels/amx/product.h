@@ -1,0 +1,110 @@
+/*
+ * Blocks of C = A B on tiles of bf16, for operands and sums of any layout that is whole tiles: what attention and its
+ * gradient are made of (gemm.c and linear_bf16.c have loops of their own).
+ *
+ *     tiles 0 1    sums of 16 rows with 16 columns, and with the 16 columns beside them
+ *           2 3    sums of the 16 rows below
+ *           4 5    A: 16 rows of 32 neighbours in k           6 7    B: 16 pairs in k of 16 columns
+ *
+ * With both rows and both columns, 4 loads serve 4 products: 10.4 ns from L1, or 17.6 with A in L2, beside 19.6 ns of
+ * products.
+ */
+#ifndef CVN_CPU_KERNELS_AMX_PRODUCT_H
+#define CVN_CPU_KERNELS_AMX_PRODUCT_H
+
+#include "cpu/kernels/amx/tiles.h"
+
+#include <stdbool.h>
+
+/* All distances in bytes. */
+typedef struct Product {
+    const void *a;  /* the first tile of A */
+    size_t a_row;   /* between its rows */
+    size_t a_below; /* to the tile of the 16 rows below */
+    size_t a_step;  /* to the next 32 of k */
+    const void *b;  /* the first tile of B, 1 KiB in one piece */
+    size_t b_right; /* to the tile of the 16 columns beside */
+    size_t b_step;  /* to the next 32 of k */
+    int64_t steps;  /* of 32 of k */
+    float *c;       /* sums */
+    size_t c_row, c_right, c_below;
+    bool below, right; /* whether there are rows below and columns beside */
+    bool add;          /* to what c holds */
+} Product;
+
+static inline void product_begin(const Product *p, char *c)
+{
+    tile_zero(0);
+    tile_zero(1);
+    tile_zero(2);
+    tile_zero(3);
+    if (!p->add)
+        return;
+    tile_load(0, c, p->c_row);
+    if (p->right)
+        tile_load(1, c + p->c_right, p->c_row);
+    if (p->below)
+        tile_load(2, c + p->c_below, p->c_row);
+    if (p->below && p->right)
+        tile_load(3, c + p->c_below + p->c_right, p->c_row);
+}
+
+static inline void product_end(const Product *p, char *c)
+{
+    tile_store(0, c, p->c_row);
+    if (p->right)
+        tile_store(1, c + p->c_right, p->c_row);
+    if (p->below)
+        tile_store(2, c + p->c_below, p->c_row);
+    if (p->below && p->right)
+        tile_store(3, c + p->c_below + p->c_right, p->c_row);
+}
+
+static inline void product_all(const Product *p)
+{
+    const char *a = p->a, *b = p->b;
+    for (int64_t k = 0; k < p->steps; k++, a += p->a_step, b += p->b_step) {
+        tile_load(6, b, TILE_ROW_BYTES);
+        tile_load(4, a, p->a_row);
+        tile_bf16(0, 4, 6);
+        tile_load(7, b + p->b_right, TILE_ROW_BYTES);
+        tile_bf16(1, 4, 7);
+        tile_load(5, a + p->a_below, p->a_row);
+        tile_bf16(2, 5, 6);
+        tile_bf16(3, 5, 7);
+    }
+}
+
+static inline void product_part(const Product *p)
+{
+    const char *a = p->a, *b = p->b;
+    for (int64_t k = 0; k < p->steps; k++, a += p->a_step, b += p->b_step) {
+        tile_load(6, b, TILE_ROW_BYTES);
+        tile_load(4, a, p->a_row);
+        tile_bf16(0, 4, 6);
+        if (p->right) {
+            tile_load(7, b + p->b_right, TILE_ROW_BYTES);
+            tile_bf16(1, 4, 7);
+        }
+        if (p->below) {
+            tile_load(5, a + p->a_below, p->a_row);
+            tile_bf16(2, 5, 6);
+            if (p->right)
+                tile_bf16(3, 5, 7);
+        }
+    }
+}
+
+static inline void product_run(const Product *p)
+{
+    char *c = (char *)p->c;
+    tile_fence();
+    product_begin(p, c);
+    if (p->below && p->right)
+        product_all(p);
+    else
+        product_part(p);
+    product_end(p, c);
+}
+
+#endif

@@ -1,0 +1,90 @@
+/* Operands of attention and of its gradient for tests of kernels, and one kernel against the interpreter. */
+#ifndef CVN_TESTS_ATTENTION_CHECK_H
+#define CVN_TESTS_ATTENTION_CHECK_H
+
+#include "kernel_check.h"
+
+/* Numbers in [-2, 2). What no query sees and padding are NaN: it must not come out. dy: of the gradient, or NULL. */
+static inline void check_attention_fill(Check *c, const int64_t dim[6], const int32_t *starts,
+                                        const int32_t *lengths, FirstKeys how, bool backward)
+{
+    int64_t b = dim[0], s = dim[1], g = dim[2], h = dim[3], n = dim[4], d = dim[5];
+    int first = backward ? 6 : 5;
+    if (how != FIRST_NONE)
+        check_fill_first(how, b, s, starts, n, c->in[first].data);
+    const cvn_dtype q = c->op->operand[0]->type.dtype, kv = c->op->operand[1]->type.dtype;
+    for (int i = 0; i < 3; i++)
+        check_fill(&c->op->operand[i]->type, c->in[i].data, -2, 2);
+    for (int64_t i = 0; i < b; i++) {
+        ((int32_t *)c->in[3].data)[i] = starts[i];
+        ((int32_t *)c->in[4].data)[i] = lengths[i];
+        int64_t real = lengths[i] < s ? lengths[i] : s, seen = starts[i] + real;
+        for (int t = 1; t < 3; t++)
+            for (int64_t head = i * h; head < (i + 1) * h; head++)
+                for (int64_t e = (head * n + (seen > 0 ? seen : 0)) * d; e < (head + 1) * n * d;
+                     e++)
+                    element_set(kv, c->in[t].data, e, NAN);
+        for (int64_t e = (i * s + real) * g * h * d; e < (i + 1) * s * g * h * d; e++) {
+            element_set(q, c->in[0].data, e, NAN);
+            if (backward)
+                element_set(q, c->in[5].data, e, NAN);
+        }
+    }
+}
+
+/* dim: b rows of s positions, g heads for each of h KV heads, context n, head_dim d. */
+static inline Check check_attention_begin(cvn_dtype q, cvn_dtype kv, const int64_t dim[6],
+                                          const int32_t *starts, const int32_t *lengths,
+                                          FirstKeys how)
+{
+    int64_t b = dim[0], s = dim[1], g = dim[2], h = dim[3], n = dim[4], d = dim[5];
+    Check c = check_begin();
+    cvn_value *v[6];
+    v[0] = check_parameter(&c, CVN_TYPE(q, b, s, g * h, d));
+    v[1] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
+    v[2] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
+    v[3] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
+    v[4] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
+    v[5] = how == FIRST_NONE ? NULL : check_parameter(&c, CVN_TYPE(CVN_I32, b, s));
+    check_inputs(&c, cvn_attention(c.g, v[0], v[1], v[2], v[3], v[4], v[5], 1 / sqrt((double)d)));
+    check_attention_fill(&c, dim, starts, lengths, how, false);
+    return c;
+}
+
+static inline Check check_attention_backward_begin(cvn_dtype dtype, const int64_t dim[6],
+                                                   const int32_t *starts, const int32_t *lengths,
+                                                   FirstKeys how)
+{
+    int64_t b = dim[0], s = dim[1], g = dim[2], h = dim[3], n = dim[4], d = dim[5];
+    Check c = check_begin();
+    cvn_value *v[7], *out[3];
+    v[0] = check_parameter(&c, CVN_TYPE(dtype, b, s, g * h, d));
+    v[1] = check_parameter(&c, CVN_TYPE(dtype, b, h, n, d));
+    v[2] = check_parameter(&c, CVN_TYPE(dtype, b, h, n, d));
+    v[3] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
+    v[4] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
+    v[5] = check_parameter(&c, CVN_TYPE(dtype, b, s, g * h, d));
+    v[6] = how == FIRST_NONE ? NULL : check_parameter(&c, CVN_TYPE(CVN_I32, b, s));
+    cvn_attention_backward(c.g, v[0], v[1], v[2], v[3], v[4], v[6], v[5], 1 / sqrt((double)d), out);
+    check_inputs(&c, out[0]);
+    check_attention_fill(&c, dim, starts, lengths, how, true);
+    return c;
+}
+
+static inline void check_one_kernel(Check *c, const Kernel *kernel)
+{
+    const void *in[CHECK_OPERANDS];
+    void *want[OP_MOST_RESULTS];
+    for (int i = 0; i < c->op->n_operands; i++)
+        in[i] = c->in[i].data;
+    for (int r = 0; r < c->op->n_results; r++) {
+        want[r] = malloc(cvn_type_bytes(&c->op->result[r]->type) + 1);
+        assert_non_null(want[r]);
+    }
+    interp_op(c->op, in, want);
+    check_kernel(c, kernel, want);
+    for (int r = 0; r < c->op->n_results; r++)
+        free(want[r]);
+}
+
+#endif
