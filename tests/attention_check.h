@@ -71,7 +71,8 @@ static inline Check check_attention_backward_begin(cvn_dtype dtype, const int64_
     return c;
 }
 
-static inline void check_one_kernel(Check *c, const Kernel *kernel)
+/* Holds one kernel to the interpreter, or to another kernel that is held to it elsewhere and is faster. */
+static inline void check_one_kernel(Check *c, const Kernel *kernel, const Kernel *reference)
 {
     const void *in[CHECK_OPERANDS];
     void *want[OP_MOST_RESULTS];
@@ -81,7 +82,10 @@ static inline void check_one_kernel(Check *c, const Kernel *kernel)
         want[r] = malloc(cvn_type_bytes(&c->op->result[r]->type) + 1);
         assert_non_null(want[r]);
     }
-    interp_op(c->op, in, want);
+    if (reference)
+        check_run(c, reference, check_pool(1), in, want);
+    else
+        interp_op(c->op, in, want);
     check_kernel(c, kernel, want);
     for (int r = 0; r < c->op->n_results; r++)
         free(want[r]);

@@ -26,7 +26,7 @@ static void check(const int64_t dim[6], const int32_t *starts, const int32_t *le
     assert_true(emulated_attention->match(c.op));
     c.relative = 0x1.01p-7;
     c.absolute = 1e-2;
-    check_one_kernel(&c, emulated_attention);
+    check_one_kernel(&c, emulated_attention, NULL);
     check_end(&c);
 }
 
@@ -95,7 +95,7 @@ static void peaks_that_rise(void **state)
             element_set(CVN_BF16, c.in[1].data, i * 32 + e, 0.1 * (double)i);
     c.relative = 0x1.01p-7;
     c.absolute = 1e-2;
-    check_one_kernel(&c, emulated_attention);
+    check_one_kernel(&c, emulated_attention, NULL);
     check_end(&c);
 }
 

@@ -49,7 +49,7 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 24 };
 #if defined(CVN_HAVE_AMX)
 #define TABLES_AMX                                                                                 \
     linear_kernels_amx, linear_float_kernels_amx, linear_int8_kernels_amx, dot_kernels_amx,        \
-        attention_kernels_amx
+        attention_kernels_amx, attention_backward_kernels_amx
 #else
 #define TABLES_AMX NULL
 #endif

@@ -41,7 +41,7 @@ extern const Kernel dot_kernels_avx512_bf16[], attention_kernels_avx512_bf16[],
     attention_backward_kernels_avx512_bf16[];
 #endif
 #if defined(CVN_HAVE_AMX)
-extern const Kernel dot_kernels_amx[], attention_kernels_amx[];
+extern const Kernel dot_kernels_amx[], attention_kernels_amx[], attention_backward_kernels_amx[];
 #endif
 
 #endif

@@ -30,7 +30,6 @@ enum {
     ROWS = 256,                  /* queries for which V is packed; a group of heads may be more */
     ROW_BYTES = WIDE * 4,        /* of a row of scores */
     PAIR_BYTES = 2 * TILE_BYTES, /* of weights of 32 keys */
-    RISE = 8                     /* of the largest score, in powers of two, that is let pass */
 };
 
 /* Scratch of one thread, and the queries it is at: `rows` from number r0 on of KV head h of row b. */
@@ -131,32 +130,6 @@ static void make_scores(const Block *x, int64_t g, int64_t from, int64_t to)
     }
 }
 
-/* The largest scores of 2 x 16 queries; what a query does not see is overwritten where that is `masked`. */
-static void find_peaks(const Block *x, int64_t g, int64_t j, int64_t from, int64_t to, bool masked,
-                       __m512 top[2])
-{
-    const int32_t *first = x->first + g * WIDE, *seen = x->seen + g * WIDE;
-    const __m512 hidden = _mm512_set1_ps(HIDDEN / x->a->exponent);
-    __m512 other[2] = {
-        hidden, hidden}; /* of odd keys: two chains of dependent instructions are faster than one */
-    top[0] = top[1] = hidden;
-    for (int64_t i = from; i < to; i += 2)
-        for (int v = 0; v < 2; v++) {
-            float *even = x->score + i * WIDE + v * 16, *odd = even + WIDE;
-            __m512 s = _mm512_load_ps(even), t = _mm512_load_ps(odd);
-            if (masked) {
-                s = _mm512_mask_mov_ps(hidden, sees(first + v * 16, seen + v * 16, j + i), s);
-                t = _mm512_mask_mov_ps(hidden, sees(first + v * 16, seen + v * 16, j + i + 1), t);
-                _mm512_store_ps(even, s);
-                _mm512_store_ps(odd, t);
-            }
-            top[v] = _mm512_max_ps(s, top[v]);
-            other[v] = _mm512_max_ps(t, other[v]);
-        }
-    for (int v = 0; v < 2; v++)
-        top[v] = _mm512_max_ps(top[v], other[v]);
-}
-
 /* Multiplies o and the sums of a group by factors, a query in each lane. */
 static void correct(const Block *x, int64_t g, const __m512 factor[2])
 {
@@ -168,26 +141,6 @@ static void correct(const Block *x, int64_t g, const __m512 factor[2])
         _mm512_store_ps(o, _mm512_mul_ps(_mm512_load_ps(o), column[i / TILE_ROWS % 2]));
     for (int v = 0; v < 2; v++)
         _mm512_store_ps(sum + v * 16, _mm512_mul_ps(_mm512_load_ps(sum + v * 16), factor[v]));
-}
-
-/* Replaces peaks that were exceeded by far; base: those in use from here on. */
-static void raise_peaks(const Block *x, int64_t g, const __m512 top[2], __m512 base[2])
-{
-    float *peak = x->peak + g * WIDE;
-    __m512 factor[2];
-    __mmask16 rose[2];
-    for (int v = 0; v < 2; v++) {
-        __m512 now = _mm512_mul_ps(top[v], _mm512_set1_ps(x->a->exponent));
-        base[v] = _mm512_load_ps(peak + v * 16);
-        rose[v] = _mm512_cmp_ps_mask(now, _mm512_add_ps(base[v], _mm512_set1_ps(RISE)), _CMP_GT_OQ);
-        __m512 next = _mm512_mask_mov_ps(base[v], rose[v], now);
-        factor[v] = _mm512_mask_mov_ps(_mm512_set1_ps(1), rose[v],
-                                       power_of_two(_mm512_sub_ps(base[v], next)));
-        base[v] = next;
-        _mm512_store_ps(peak + v * 16, next);
-    }
-    if (rose[0] | rose[1])
-        correct(x, g, factor);
 }
 
 /* Scores become weights in pairs of keys. */
@@ -243,22 +196,17 @@ static void add_values(const Block *x, int64_t g, int64_t from, int64_t to)
 /* Group g and the keys [j, j + n) that are packed. */
 static void attend_group(const Block *x, int64_t g, int64_t j, int64_t n)
 {
-    int64_t least_seen = INT32_MAX, most_seen = 0, least_first = INT32_MAX, most_first = 0;
-    for (int64_t i = g * WIDE; i < (g + 1) * WIDE; i++) {
-        least_seen = least(x->seen[i], least_seen);
-        most_seen = most(x->seen[i], most_seen);
-        least_first = least(x->first[i], least_first);
-        most_first = most(x->first[i], most_first);
-    }
-    int64_t from = most(least_first - j, 0) / STEP * STEP;
-    int64_t to = round_up(least(most_seen - j, n), STEP);
+    Seen seen = seen_by(x->a, x->first + g * WIDE, x->seen + g * WIDE);
+    int64_t from = most(seen.least_first - j, 0) / STEP * STEP;
+    int64_t to = round_up(least(seen.most - j, n), STEP);
     if (from >= to)
         return;
-    bool masked = least_seen < j + to || most_first > j + from;
-    __m512 top[2], base[2];
+    bool masked = seen.least < j + to || seen.most_first > j + from;
+    __m512 top[2], base[2], factor[2];
     make_scores(x, g, from, to);
-    find_peaks(x, g, j, from, to, masked, top);
-    raise_peaks(x, g, top, base);
+    find_peaks(&seen, j, from, to, masked, x->score, top);
+    if (raise_peaks(x->a, top, x->peak + g * WIDE, base, factor))
+        correct(x, g, factor);
     make_weights(x, g, from, to, base);
     add_values(x, g, from, to);
 }

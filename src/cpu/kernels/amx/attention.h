@@ -152,12 +152,78 @@ static inline __m512 widen_high(__m512i row)
     return widen(_mm512_extracti64x4_epi64(row, 1));
 }
 
-/* Whether each of 16 queries from a sees a key. */
-static inline __mmask16 sees(const int32_t *first, const int32_t *seen, int64_t key)
+/* What 32 queries see: keys first … seen - 1 each. */
+typedef struct Seen {
+    const int32_t *first, *seen; /* [WIDE] */
+    int64_t least_first, most_first, least, most;
+    float exponent; /* of Heads */
+} Seen;
+
+static inline Seen seen_by(const Heads *a, const int32_t *first, const int32_t *seen)
+{
+    Seen s = {first, seen, INT32_MAX, 0, INT32_MAX, 0, a->exponent};
+    for (int i = 0; i < WIDE; i++) {
+        s.least = least(seen[i], s.least);
+        s.most = most(seen[i], s.most);
+        s.least_first = least(first[i], s.least_first);
+        s.most_first = most(first[i], s.most_first);
+    }
+    return s;
+}
+
+/* Which queries of half v see a key. */
+static inline __mmask16 sees(const Seen *s, int v, int64_t key)
 {
     __m512i k = _mm512_set1_epi32((int32_t)key);
-    return _mm512_cmple_epi32_mask(_mm512_loadu_si512(first), k) &
-           _mm512_cmpgt_epi32_mask(_mm512_loadu_si512(seen), k);
+    return _mm512_cmple_epi32_mask(_mm512_loadu_si512(s->first + v * 16), k) &
+           _mm512_cmpgt_epi32_mask(_mm512_loadu_si512(s->seen + v * 16), k);
+}
+
+/* ---- softmax ---- */
+
+/* The largest scores of 32 queries over rows [from, to) of score, whose row 0 is key j. Where that is `masked`, what a
+   query does not see is overwritten. */
+static inline void find_peaks(const Seen *seen, int64_t j, int64_t from, int64_t to, bool masked,
+                              float *score, __m512 top[2])
+{
+    const __m512 hidden = _mm512_set1_ps(HIDDEN / seen->exponent);
+    __m512 other[2] = {
+        hidden, hidden}; /* of odd keys: two chains of instructions that wait for each other */
+    top[0] = top[1] = hidden;
+    for (int64_t i = from; i < to; i += 2)
+        for (int v = 0; v < 2; v++) {
+            float *even = score + i * WIDE + v * 16, *odd = even + WIDE;
+            __m512 s = _mm512_load_ps(even), t = _mm512_load_ps(odd);
+            if (masked) {
+                s = _mm512_mask_mov_ps(hidden, sees(seen, v, j + i), s);
+                t = _mm512_mask_mov_ps(hidden, sees(seen, v, j + i + 1), t);
+                _mm512_store_ps(even, s);
+                _mm512_store_ps(odd, t);
+            }
+            top[v] = _mm512_max_ps(s, top[v]);
+            other[v] = _mm512_max_ps(t, other[v]);
+        }
+    for (int v = 0; v < 2; v++)
+        top[v] = _mm512_max_ps(top[v], other[v]);
+}
+
+/* Replaces peaks that are exceeded by more than 2^RISE. base: those in use from here on. Returns whether there was one;
+   factor: what sums so far must then be multiplied by. */
+static inline bool raise_peaks(const Heads *a, const __m512 top[2], float *peak, __m512 base[2],
+                               __m512 factor[2])
+{
+    enum { RISE = 8 };
+    __mmask16 rose[2];
+    for (int v = 0; v < 2; v++) {
+        __m512 now = _mm512_mul_ps(top[v], _mm512_set1_ps(a->exponent));
+        __m512 old = _mm512_load_ps(peak + v * 16);
+        rose[v] = _mm512_cmp_ps_mask(now, _mm512_add_ps(old, _mm512_set1_ps(RISE)), _CMP_GT_OQ);
+        base[v] = _mm512_mask_mov_ps(old, rose[v], now);
+        factor[v] = _mm512_mask_mov_ps(_mm512_set1_ps(1), rose[v],
+                                       power_of_two(_mm512_sub_ps(old, base[v])));
+        _mm512_store_ps(peak + v * 16, base[v]);
+    }
+    return rose[0] | rose[1];
 }
 
 /* ---- packing ---- */
