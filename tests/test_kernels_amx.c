@@ -75,6 +75,10 @@ static void blocks_larger_than_the_blocking(void **state)
 static void operands_stored_transposed_and_in_batches(void **state)
 {
     needs_avx512(state);
+    check_einsum("km,kn->mn", CVN_TYPE(CVN_BF16, 70, 1061), CVN_TYPE(CVN_BF16, 70, 33), CVN_F32,
+                 70);
+    check_einsum("bskh,bsd->khd", CVN_TYPE(CVN_BF16, 2, 19, 7, 100), CVN_TYPE(CVN_BF16, 2, 19, 35),
+                 CVN_F32, 38);
     check_einsum("km,kn->mn", CVN_TYPE(CVN_BF16, 41, 61), CVN_TYPE(CVN_BF16, 41, 53), CVN_F32, 41);
     check_einsum("bsnh,bsd->dnh", CVN_TYPE(CVN_BF16, 3, 13, 2, 10), CVN_TYPE(CVN_BF16, 3, 13, 40),
                  CVN_F32, 39);

@@ -236,7 +236,15 @@ typedef struct Work {
     int thread, n_threads; /* among those that share this product */
 } Work;
 
-/* Columns [n0, n0 + columns) of C, all of k, for the packed rows. */
+/* Asks for a piece of packed rows in L2. */
+static void fetch(const char *at, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(at + i, 0, 2);
+}
+
+/* Columns [n0, n0 + columns) of C, all of k, for the packed rows. Where tiles leave little time for a panel of A, the
+   next one is asked for meanwhile. */
 static void multiply_block(const Work *w, int64_t rows, int64_t n0, int64_t columns)
 {
     const GemmIsa *isa = w->isa;
@@ -256,9 +264,13 @@ static void multiply_block(const Work *w, int64_t rows, int64_t n0, int64_t colu
         for (int64_t m0 = 0; m0 < rows; m0 += isa->mr) {
             const char *a =
                 w->pack_a + (size_t)(m0 / isa->mr) * w->p.a_panel + (size_t)(k0 * isa->mr) * size;
-            for (int64_t g = 0; g < groups; g++, c += tile)
+            size_t piece = (size_t)(units * isa->kpack * isa->mr) * size / (size_t)groups;
+            for (int64_t g = 0; g < groups; g++, c += tile) {
+                if (isa->keep_rows && m0 + isa->mr < rows)
+                    fetch(a + w->p.a_panel + (size_t)g * piece, piece);
                 isa->tile(units, a, w->pack_b + (size_t)(g * isa->panels) * panel, panel, c,
                           k0 > 0);
+            }
         }
     }
 }
@@ -288,9 +300,7 @@ static void pack_rows(const Work *w, int64_t m0, int64_t panel, int64_t count)
                          w->p.a_panel);
         return;
     }
-    for (int64_t i = 0; i < count; i++)
-        gemm_pack_rows(isa, &gemm->a, w->a, gemm->m, first + i * isa->mr, gemm->k,
-                       out + (size_t)i * w->p.a_panel);
+    gemm_keep_panels(isa, &gemm->a, w->a, gemm->m, first, count, gemm->k, out, w->p.a_panel);
 }
 
 static void run_product(const Work *w, const KernelArgs *args)

@@ -62,6 +62,10 @@ typedef struct GemmIsa {
        elements): out[j * 16 + i] = row[i][j], j < units. */
     void (*interleave)(const void *const row[GEMM_PANEL], int64_t units, void *out);
 
+    /* Pairs rows of 16 bf16 that are `stride` elements apart: out[u * 16 + i] = x[2 u][i], x[2 u + 1][i], u < units;
+       NULL: slowly. */
+    void (*pair)(const uint16_t *x, int64_t stride, int64_t units, uint32_t *out);
+
     /* c[i * ldc + j] = dot(row i of a, row j of b), i < m <= GEMM_ROWS, j < n. a: the rows as `packed`, `lanes`
        elements of each in turn, [k / lanes][m][lanes], zeros past k; b: rows of k elements of `source`, ldb
        elements apart, where they lie. (In rows a power of two apart, all elements of one column share one set
@@ -117,6 +121,10 @@ void gemm_pack_panels(const GemmIsa *isa, const GemmOperand *x, const void *data
    zeros past the edges. */
 void gemm_pack_rows(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
                     int64_t first, int64_t k, void *out);
+
+/* The same for `count` panels of neighbouring rows, `panel` bytes apart: faster where they lie across. */
+void gemm_keep_panels(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
+                      int64_t first, int64_t count, int64_t k, void *out, size_t panel);
 
 extern const GemmIsa gemm_portable_f32, gemm_portable_bf16;
 #if defined(CVN_HAVE_AVX2)

@@ -157,18 +157,31 @@ static inline void pair_up(uint32_t *out, const uint16_t *even, const uint16_t *
         out[i] = even[i] | (uint32_t)odd[i] << 16;
 }
 
+/* Units of 16 columns out of rows that lie ACROSS apart. */
+static void pair_panel(const GemmIsa *isa, const uint16_t *half, int64_t units, uint32_t *out)
+{
+    if (isa->pair) {
+        isa->pair(half, ACROSS, units, out);
+        return;
+    }
+    for (int64_t u = 0; u < units; u++, half += 2 * ACROSS)
+        pair_up(out + u * GEMM_PANEL, half, half + ACROSS, GEMM_PANEL);
+}
+
 /* Writes `units` units of k of one panel; row: what was laid out, ACROSS elements apart, from this panel's columns
    on. */
 static void write_units(const GemmIsa *isa, const void *row, int width, int64_t units, char *out)
 {
     const float *value = row;
     const uint16_t *half = row;
+    if (isa->packed == CVN_BF16 && width == GEMM_PANEL) {
+        pair_panel(isa, half, units, (uint32_t *)(void *)out);
+        return;
+    }
     for (int64_t u = 0; u < units; u++, out += (size_t)width * 4) {
         uint32_t *to = (uint32_t *)(void *)out;
         if (isa->packed == CVN_F32)
             memcpy(out, value + u * ACROSS, (size_t)width * 4);
-        else if (width == GEMM_PANEL)
-            pair_up(to, half + 2 * u * ACROSS, half + (2 * u + 1) * ACROSS, GEMM_PANEL);
         else if (width == 12)
             pair_up(to, half + 2 * u * ACROSS, half + (2 * u + 1) * ACROSS, 12);
         else
@@ -255,6 +268,58 @@ void gemm_pack(const GemmIsa *isa, const GemmOperand *x, const void *data, int64
         int64_t units = (n + isa->kpack - 1) / isa->kpack;
         interleave(isa, width, row, units,
                    (char *)out + (size_t)(done / isa->kpack * width) * unit);
+    }
+}
+
+/* 16 columns and one step of k out of what was laid out: pairs of k, and those transposed. */
+static void write_kept(const GemmIsa *isa, const uint16_t *half, char *out)
+{
+    uint32_t pair[GEMM_PANEL][GEMM_PANEL];
+    const void *row[GEMM_PANEL];
+    pair_panel(isa, half, GEMM_PANEL, pair[0]);
+    for (int u = 0; u < GEMM_PANEL; u++)
+        row[u] = pair[u];
+    isa->interleave(row, GEMM_PANEL, out);
+}
+
+/* Panels that keep rows out of rows that lie across, bf16: as pack_across, and each step of each panel transposed. */
+static void keep_across(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
+                        int64_t first, int64_t count, int64_t k, char *out, size_t panel)
+{
+    enum { DEEPEST = 2 * GEMM_PANEL /* of k: a row of a tile */ };
+    Runs runs;
+    uint16_t buffer[DEEPEST * ACROSS];
+    int64_t columns = count * isa->mr, valid = rows - first < columns ? rows - first : columns;
+    size_t kept = (size_t)(GEMM_PANEL * DEEPEST) * sizeof *buffer; /* bytes of 16 rows */
+    find_runs(&x->row, first, valid < 0 ? 0 : valid, &runs);
+    for (int64_t k0 = 0; k0 < k; k0 += DEEPEST, out += (size_t)(isa->mr / GEMM_PANEL) * kept) {
+        for (int64_t i = 0; i < DEEPEST; i++) {
+            if (k0 + i < k)
+                lay_out(isa, x, data, &runs, k0 + i, columns, buffer + i * ACROSS);
+            else
+                memset(buffer + i * ACROSS, 0, (size_t)columns * sizeof *buffer);
+        }
+        for (int64_t c = 0; c < columns; c += GEMM_PANEL)
+            write_kept(isa, buffer + c,
+                       out + (size_t)(c / isa->mr) * panel +
+                           (size_t)(c % isa->mr / GEMM_PANEL) * kept);
+    }
+}
+
+void gemm_keep_panels(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
+                      int64_t first, int64_t count, int64_t k, void *out, size_t panel)
+{
+    int64_t step = lies_across(x) && isa->packed == CVN_BF16 && isa->step == 2 * GEMM_PANEL &&
+                           isa->mr % GEMM_PANEL == 0
+                       ? ACROSS / isa->mr
+                       : 0;
+    for (int64_t i = 0; i < count; i += step ? step : 1) {
+        char *to = (char *)out + (size_t)i * panel;
+        int64_t n = count - i < step ? count - i : step;
+        if (step)
+            keep_across(isa, x, data, rows, first + i * isa->mr, n, k, to, panel);
+        else
+            gemm_pack_rows(isa, x, data, rows, first + i * isa->mr, k, to);
     }
 }
 

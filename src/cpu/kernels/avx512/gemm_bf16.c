@@ -59,6 +59,15 @@ static void interleave_pairs(const void *const row[GEMM_PANEL], int64_t units, v
             memcpy(to + (j * GEMM_PANEL + i) * 4, (const char *)row[i] + j * 4, 4);
 }
 
+static void pair_rows(const uint16_t *x, int64_t stride, int64_t units, uint32_t *out)
+{
+    for (int64_t u = 0; u < units; u++, x += 2 * stride, out += GEMM_PANEL) {
+        __m512i even = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)x));
+        __m512i odd = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(x + stride)));
+        _mm512_storeu_si512(out, _mm512_or_si512(even, _mm512_slli_epi32(odd, 16)));
+    }
+}
+
 /* One step of M x N dot products. */
 VEC_INLINE void dots_step(const int M, const int N, const uint16_t *a, const __m512bh *x,
                           vf sum[4][4])
@@ -142,6 +151,7 @@ const GemmIsa gemm_avx512_bf16dot = {
     .kc = 768,
     .tile = tile_bf16,
     .interleave = interleave_pairs,
+    .pair = pair_rows,
     .round = tile_to_bf16,
     .dots = dots_pairs,
     .lanes = LANES,
