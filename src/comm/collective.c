@@ -11,8 +11,10 @@
 #include "base/threads.h"
 #include "graph/interp.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- start ---- */
 
@@ -58,6 +60,39 @@ static int make_room(Exchange *e, cvn_err *err)
                                     (long long)n);
 }
 
+double comm_ring_bytes(const Op *op)
+{
+    if (op->kind == OP_COLLECTIVE_PERMUTE)
+        return (double)cvn_type_bytes(&op->operand[0]->type);
+    double n = (double)op->attr.group_size;
+    double in = (double)cvn_type_bytes(&op->operand[0]->type);
+    switch (op->kind) {
+    case OP_ALL_REDUCE:
+        return 2 * in * (n - 1) / n;
+    case OP_ALL_GATHER:
+        return in * (n - 1);
+    case OP_REDUCE_SCATTER:
+    case OP_ALL_TO_ALL:
+        return in * (n - 1) / n;
+    default:
+        return 0;
+    }
+}
+
+/* The artificial link takes the exchange after what it has to send already. */
+static void send_on_link(const Comm *comm, CommDevice *own, Exchange *e)
+{
+    Link link = comm_link(comm);
+    e->begun = clock_ns();
+    atomic_store(&e->leaves, 0);
+    if (link.latency <= 0 && link.bandwidth <= 0)
+        return;
+    double bytes = e->size > 1 || e->target >= 0 ? comm_ring_bytes(e->op) : 0;
+    int64_t busy = link.bandwidth > 0 ? (int64_t)(bytes / link.bandwidth * 1e9) : 0;
+    own->link_free = (own->link_free > e->begun ? own->link_free : e->begun) + busy;
+    atomic_store(&e->leaves, own->link_free);
+}
+
 unsigned comm_start(Comm *comm, int device, const Op *op, const void *in, void *out)
 {
     CommDevice *own = comm_device(comm, device);
@@ -70,7 +105,9 @@ unsigned comm_start(Comm *comm, int device, const Op *op, const void *in, void *
     e->in = in;
     e->out = out;
     e->n_transfers = 0;
+    e->open = true;
     find_members(e, op, device);
+    send_on_link(comm, own, e);
     cvn_err err = {0};
     if (make_room(e, &err) || (comm_transport(comm) && remote_start(comm, e, &err)))
         comm_fail(comm, &err);
@@ -97,6 +134,27 @@ static int check_agreement(const Exchange *e, int64_t id, const Exchange *peer, 
                    e->number, (long long)id, op_info[b->kind].name, op_info[a->kind].name);
 }
 
+/* Until the artificial links of all members here have sent what they give, and a latency more. */
+static int wait_for_link(Comm *comm, const Exchange *e, cvn_err *err)
+{
+    int64_t until = 0;
+    for (int64_t j = 0; j < e->size; j++) {
+        bool local = e->member[j] != e->id && comm_is_local(comm, e->member[j]);
+        int64_t leaves = local ? atomic_load(&peer_of(comm, e, e->member[j])->leaves) : 0;
+        until = leaves > until ? leaves : until;
+    }
+    if (until == 0)
+        return CVN_OK;
+    until += (int64_t)(comm_link(comm).latency * 1e9);
+    for (int64_t left; (left = until - clock_ns()) > 0;) {
+        if (comm_failed(comm, NULL))
+            return comm_failed(comm, err);
+        int64_t nap = left < 10000000 ? left : 10000000;
+        nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+    }
+    return CVN_OK;
+}
+
 /* Waits for all members, and finds out where to read what each gives to this device. */
 static int gather_sources(Comm *comm, Exchange *e, cvn_err *err)
 {
@@ -113,7 +171,8 @@ static int gather_sources(Comm *comm, Exchange *e, cvn_err *err)
         piece_of(e->op, e->size, j, e->self, &box, &e->source[j], &to);
         e->source[j].base = peer->in;
     }
-    return comm_transport(comm) ? remote_done(comm, e, err) : CVN_OK;
+    int rc = comm_transport(comm) ? remote_done(comm, e, err) : CVN_OK;
+    return rc ? rc : wait_for_link(comm, e, err);
 }
 
 /* Waits until nobody touches this device's operand and result any more. */
@@ -247,7 +306,9 @@ void comm_done(const KernelArgs *args, unsigned number)
         int code = comm_failed(comm, &err) ? err.code : gather_sources(comm, e, &err);
         fail_if(comm, code, &err);
         e->ok = code == CVN_OK;
-        atomic_fetch_add(&own->wait_ns, clock_ns() - start);
+        int64_t now = clock_ns();
+        atomic_fetch_add(&own->wait_ns, now - start);
+        atomic_fetch_add(&own->total_ns, now - e->begun);
     }
     kernel_sync(args);
     Exchange *e = own->current;
@@ -272,8 +333,10 @@ void comm_done(const KernelArgs *args, unsigned number)
         atomic_fetch_add(&own->wait_ns, clock_ns() - start);
         count_bytes(comm, args->device, e);
     }
-    if (args->thread == 0)
+    if (args->thread == 0) {
+        own->current->open = false;
         atomic_fetch_sub(&own->open, 1);
+    }
 }
 
 /* ---- kernels ---- */
@@ -291,17 +354,67 @@ static void run_collective(const KernelArgs *args)
     comm_done(args, number);
 }
 
+static void start_collective(const KernelArgs *args)
+{
+    if (args->comm)
+        comm_start(args->comm, args->device, args->op, args->in[0], args->out[0]);
+}
+
+/* Which exchange of the device an operation began: it has not ended, so it is one of the last. */
+static unsigned number_of(const CommDevice *own, const Op *op)
+{
+    for (int i = 0; i < COMM_IN_FLIGHT; i++)
+        if (own->exchange[i].open && own->exchange[i].op == op)
+            return own->exchange[i].number;
+    assert(!"a collective ends that has not started");
+    return 0;
+}
+
+static void done_collective(const KernelArgs *args)
+{
+    if (!args->comm) {
+        if (args->thread == 0)
+            interp_op(args->op, args->in, args->out);
+        return;
+    }
+    unsigned number = 0;
+    if (args->thread == 0)
+        number = number_of(comm_device(args->comm, args->device), args->op);
+    comm_done(args, number);
+}
+
 static void run_partition_id(const KernelArgs *args)
 {
     *(uint32_t *)args->out[0] = args->comm ? (uint32_t)args->device : 0;
 }
 
 const Kernel collective_kernels[] = {
-    {.name = "all_reduce", .kind = OP_ALL_REDUCE, .run = run_collective, .in_place = 1},
-    {.name = "all_gather", .kind = OP_ALL_GATHER, .run = run_collective},
-    {.name = "reduce_scatter", .kind = OP_REDUCE_SCATTER, .run = run_collective},
-    {.name = "all_to_all", .kind = OP_ALL_TO_ALL, .run = run_collective},
-    {.name = "collective_permute", .kind = OP_COLLECTIVE_PERMUTE, .run = run_collective},
+    {.name = "all_reduce",
+     .kind = OP_ALL_REDUCE,
+     .run = run_collective,
+     .in_place = 1,
+     .start = start_collective,
+     .done = done_collective},
+    {.name = "all_gather",
+     .kind = OP_ALL_GATHER,
+     .run = run_collective,
+     .start = start_collective,
+     .done = done_collective},
+    {.name = "reduce_scatter",
+     .kind = OP_REDUCE_SCATTER,
+     .run = run_collective,
+     .start = start_collective,
+     .done = done_collective},
+    {.name = "all_to_all",
+     .kind = OP_ALL_TO_ALL,
+     .run = run_collective,
+     .start = start_collective,
+     .done = done_collective},
+    {.name = "collective_permute",
+     .kind = OP_COLLECTIVE_PERMUTE,
+     .run = run_collective,
+     .start = start_collective,
+     .done = done_collective},
     {.name = "partition_id", .kind = OP_PARTITION_ID, .run = run_partition_id, .single = true},
     {0},
 };

@@ -25,6 +25,7 @@ struct Comm {
     int size, first, n_local;
     unsigned spins;
     CommDevice *device; /* owned [n_local] */
+    Link link;          /* see comm_set_link */
     atomic_bool failed;
     pthread_mutex_t lock; /* of error */
     cvn_err error;        /* the first, once failed */
@@ -134,13 +135,25 @@ void comm_reset(Comm *comm)
         return;
     for (int d = 0; d < comm->n_local; d++) {
         comm->device[d].next = 0;
+        atomic_store(&comm->device[d].open, 0);
         for (int i = 0; i < COMM_IN_FLIGHT; i++) {
             atomic_store(&comm->device[d].exchange[i].started.value, 0);
             atomic_store(&comm->device[d].exchange[i].finished.value, 0);
+            comm->device[d].exchange[i].open = false;
         }
     }
     comm->error = (cvn_err){0};
     atomic_store(&comm->failed, false);
+}
+
+void comm_set_link(Comm *comm, Link link)
+{
+    comm->link = link;
+}
+
+Link comm_link(const Comm *comm)
+{
+    return comm->link;
 }
 
 bool comm_busy(const Comm *comm)
@@ -160,6 +173,7 @@ CommStats comm_stats(const Comm *comm)
         stats.bytes += atomic_load(&device->bytes);
         stats.wire_bytes += atomic_load(&device->wire_bytes);
         stats.wait_ns += atomic_load(&device->wait_ns);
+        stats.total_ns += atomic_load(&device->total_ns);
     }
     return stats;
 }

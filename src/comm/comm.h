@@ -27,6 +27,7 @@
 
 #include "base/err.h"
 #include "compile/kernel.h"
+#include "compile/schedule.h"
 
 typedef struct Comm Comm;
 typedef struct Transport Transport; /* comm/transport.h */
@@ -48,11 +49,16 @@ int comm_failed(const Comm *comm, cvn_err *err);
    Not with a transport, where a failure is for good. */
 void comm_reset(Comm *comm);
 
+/* For measuring on one machine what a network would do: from now on an exchange is not done before its bytes could
+   have passed a link of that latency (seconds) and bandwidth (bytes a second; 0: endless), of which every device has
+   one, and which sends one exchange after the other. No device may be running. */
+void comm_set_link(Comm *comm, Link link);
+
 /* True while a device here has an exchange with other processes under way: somebody should move it along. */
 bool comm_busy(const Comm *comm);
 
 /* Exchanges that one device may have under way, from start to done. */
-enum { COMM_IN_FLIGHT = 16 };
+enum { COMM_IN_FLIGHT = COLLECTIVES_IN_FLIGHT };
 
 /* Begins op, a collective, for a device of this process: `in` is its operand (NULL for partition_id), `out` its
    result, both to be left alone until comm_done. Called by one thread of the device. Returns the exchange's
@@ -69,11 +75,17 @@ typedef struct CommStats {
     int64_t bytes;      /* that devices took from other devices */
     int64_t wire_bytes; /* of these, what was received from other processes */
     int64_t wait_ns;    /* that devices waited for others: communication that was not hidden */
+    int64_t
+        total_ns; /* from the start of each exchange until all that it needs had arrived, or somebody
+                           asked for it after that; added up, also where exchanges overlap */
 } CommStats;
 
 CommStats comm_stats(const Comm *comm);
 
 /* A row per collective operation: what a backend runs them with. Ended by a row without a name. */
 extern const Kernel collective_kernels[];
+
+/* The bytes that a device sends for a collective, around a ring. */
+double comm_ring_bytes(const Op *op);
 
 #endif

@@ -53,6 +53,9 @@ typedef struct Exchange {
     size_t stage_bytes, packed_bytes; /* room there */
     int64_t cap_members;              /* room there */
     int n_transfers;
+    int64_t begun;          /* clock_ns of its start */
+    _Atomic int64_t leaves; /* clock_ns at which the link has sent it; 0 without a link */
+    bool open;              /* started and not done; thread 0's */
 } Exchange;
 
 typedef struct CommDevice {
@@ -60,7 +63,9 @@ typedef struct CommDevice {
     Exchange *current; /* that comm_done works on; written by thread 0 between barriers */
     atomic_uint open;  /* exchanges under way */
     unsigned next;     /* number of the next exchange; its starting thread's */
-    _Atomic int64_t exchanges, bytes, wire_bytes, wait_ns; /* see CommStats */
+    _Atomic int64_t exchanges, bytes, wire_bytes, wait_ns, total_ns; /* see CommStats */
+    int64_t
+        link_free; /* clock_ns at which its link has sent all that was started; its thread 0's */
 } CommDevice;
 
 /* ---- comm.c ---- */
@@ -68,6 +73,7 @@ typedef struct CommDevice {
 CommDevice *comm_device(const Comm *comm, int64_t id);
 Transport *comm_transport(const Comm *comm);
 bool comm_is_local(const Comm *comm, int64_t id);
+Link comm_link(const Comm *comm);
 
 /* Waits until it has reached `target`; false when the Comm failed first. */
 bool milestone_wait(const Comm *comm, Milestone *milestone, unsigned target);

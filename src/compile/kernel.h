@@ -60,6 +60,9 @@ typedef struct Kernel {
                            and of the others as a whole; threads share the elements by kernel_share, in
                            units of KERNEL_GRAIN */
     bool single;     /* called on thread 0 only; it may not call kernel_sync */
+    /* Of a collective that can be under way while other steps run: `start`, on thread 0 only, begins it, and `done`,
+       on all threads, ends it. Operand and result are left alone in between. NULL: only as a whole, by `run`. */
+    KernelFn *start, *done;
 } Kernel;
 
 typedef struct Backend {

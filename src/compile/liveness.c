@@ -26,7 +26,7 @@ static void add_results(Liveness *live, const Op *op, int step)
     bool view = op_is_view(op, &offset);
     for (int i = 0; i < op->n_results; i++) {
         cvn_value *v = op->result[i];
-        live->def[v->id] = live->last[v->id] = step;
+        live->def[v->id] = live->done[v->id] = live->last[v->id] = step;
         live->alias[v->id] = (Alias){v, 0};
         if (view) {
             Alias from = live->alias[op->operand[0]->id];
@@ -35,21 +35,53 @@ static void add_results(Liveness *live, const Op *op, int step)
     }
 }
 
+static void add_step(Liveness *live, Op *op, StepPhase phase)
+{
+    for (int i = 0; i < op->n_operands; i++)
+        use(live, op->operand[i], live->n_steps);
+    live->phase[live->n_steps] = phase;
+    live->step[live->n_steps++] = op;
+}
+
+/* The collectives that start before this operation. */
+static void add_starts(Liveness *live, const Op *before)
+{
+    for (Op *op = before->starts; op; op = op->next_start) {
+        add_results(live, op, live->n_steps);
+        add_step(live, op, STEP_START);
+    }
+}
+
+/* The end of a collective that has started: its result is there from here on. */
+static void add_done(Liveness *live, Op *op)
+{
+    for (int i = 0; i < op->n_results; i++) {
+        uint32_t id = op->result[i]->id;
+        live->done[id] = live->last[id] = live->n_steps;
+    }
+    add_step(live, op, STEP_DONE);
+}
+
 void liveness_find(const cvn_graph *g, Arena *arena, Liveness *out)
 {
     size_t n = g->n_values;
-    *out = (Liveness){.step = arena_array(arena, (size_t)g->n_ops, sizeof *out->step),
+    size_t most = 2 * (size_t)g->n_ops;
+    *out = (Liveness){.step = arena_array(arena, most, sizeof *out->step),
+                      .phase = arena_array(arena, most, sizeof *out->phase),
+                      .done = arena_array(arena, n, sizeof *out->done),
                       .alias = arena_array(arena, n, sizeof *out->alias),
                       .def = arena_array(arena, n, sizeof *out->def),
                       .last = arena_array(arena, n, sizeof *out->last)};
     for (Op *op = g->first; op; op = op->next) {
+        add_starts(out, op);
+        if (op->split) {
+            add_done(out, op);
+            continue;
+        }
         bool is_step = op_is_step(op);
         add_results(out, op, is_step ? out->n_steps : -1);
-        if (!is_step)
-            continue;
-        for (int i = 0; i < op->n_operands; i++)
-            use(out, op->operand[i], out->n_steps);
-        out->step[out->n_steps++] = op;
+        if (is_step)
+            add_step(out, op, STEP_WHOLE);
     }
     for (int i = 0; i < g->n_outputs; i++)
         use(out, g->output[i].value, out->n_steps);

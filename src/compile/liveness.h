@@ -22,10 +22,14 @@ typedef struct Alias {
 
 /* Indexed by value id. What is said of roots is undefined for views. Lives in an arena, never freed alone. */
 typedef struct Liveness {
-    Op **step; /* [n_steps] operations that do something, in order */
+    Op **step;        /* [n_steps] operations that do something, in order */
+    StepPhase *phase; /* [n_steps] what of them: a split collective is two steps */
     int n_steps;
     Alias *alias; /* [n_values] */
-    int *def; /* [n_values] of roots: the step that writes it; -1: there before the first step */
+    int *
+        def; /* [n_values] of roots: the first step that writes it; -1: there before the first step */
+    int *
+        done; /* [n_values] of roots: the step after which it is there; def, but for split collectives */
     int *
         last; /* [n_values] of roots: the last step that reads it, n_steps for outputs; def when unused */
 } Liveness;

@@ -55,15 +55,20 @@ static void make_step(const Lowering *lowering, int i, Step *step)
     Op *op = lowering->live.step[i];
     const Kernel *kernel = lowering->kernel[i];
     Arena *arena = &lowering->g->arena;
+    StepPhase phase = lowering->live.phase[i];
     *step = (Step){.op = op,
-                   .run = kernel ? kernel->run : lowering->backend->fallback,
+                   .phase = phase,
+                   .run = phase == STEP_START  ? kernel->start
+                          : phase == STEP_DONE ? kernel->done
+                          : kernel             ? kernel->run
+                                               : lowering->backend->fallback,
                    .kernel = kernel ? kernel->name : "interpreter",
                    .in = arena_array(arena, (size_t)op->n_operands + 1, sizeof(BufferRef)),
                    .out = arena_array(arena, (size_t)op->n_results + 1, sizeof(BufferRef)),
                    .in_place = kernel ? kernel->in_place : 0,
-                   .single = !kernel || kernel->single,
+                   .single = !kernel || kernel->single || phase == STEP_START,
                    .flops = op_flops(op),
-                   .bytes = op_bytes(op)};
+                   .bytes = phase == STEP_START ? 0 : op_bytes(op)};
     step->single = step->single || is_tiny(lowering->backend, step);
 }
 
@@ -132,7 +137,8 @@ static int make_plan(Lowering *lowering, Plan *plan, cvn_err *err)
     return rc;
 }
 
-int lower_graph(cvn_graph *g, const Backend *backend, int n_threads, Plan **out, cvn_err *err)
+int lower_graph(cvn_graph *g, const Backend *backend, int n_threads, const ScheduleOptions *overlap,
+                Plan **out, cvn_err *err)
 {
     *out = NULL;
     Lowering lowering = {.g = g, .backend = backend, .n_threads = n_threads};
@@ -142,6 +148,8 @@ int lower_graph(cvn_graph *g, const Backend *backend, int n_threads, Plan **out,
         return rc;
     }
     rc = fuse_graph(g, backend, err);
+    if (!rc && overlap)
+        rc = schedule_graph(g, backend, overlap, err);
     if (!rc)
         rc = lower_outputs(&lowering, err);
     if (!rc) {

@@ -8,12 +8,15 @@
 #define CVN_COMPILE_LOWER_H
 
 #include "compile/plan.h"
+#include "compile/schedule.h"
 
 /* The kernel of an operation: the first of the backend that matches; NULL means the backend's fallback. */
 const Kernel *lower_kernel(const Backend *backend, const Op *op);
 
-/* Lowers g, which is taken over whatever the result: the plan owns it, or it is freed. */
-int lower_graph(cvn_graph *g, const Backend *backend, int n_threads, Plan **out, cvn_err *err);
+/* Lowers g, which is taken over whatever the result: the plan owns it, or it is freed. With `overlap` collectives are
+   scheduled; NULL: each is one step. */
+int lower_graph(cvn_graph *g, const Backend *backend, int n_threads, const ScheduleOptions *overlap,
+                Plan **out, cvn_err *err);
 
 /* Sets `sync` of every step: see plan.h. Two steps of thread 0 alone never need one between them. */
 int lower_syncs(Plan *plan, cvn_err *err);

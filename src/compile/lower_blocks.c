@@ -59,6 +59,14 @@ static bool may_overwrite(const Blocks *blocks, const cvn_value *result, const c
     return true;
 }
 
+static bool is_operand(const Liveness *live, const Op *op, const cvn_value *root)
+{
+    for (int i = 0; i < op->n_operands; i++)
+        if (live->alias[op->operand[i]->id].root == root)
+            return true;
+    return false;
+}
+
 static bool may_share(const Blocks *blocks, const cvn_value *a, const cvn_value *b)
 {
     const Liveness *live = blocks->live;
@@ -69,9 +77,11 @@ static bool may_share(const Blocks *blocks, const cvn_value *a, const cvn_value 
         a = b;
         b = swap;
     }
-    if (live->last[a->id] != live->def[b->id])
-        return live->last[a->id] < live->def[b->id];
-    return live->def[a->id] < live->def[b->id] && may_overwrite(blocks, b, a);
+    if (live->last[a->id] < live->def[b->id])
+        return true;
+    /* A split collective reads its operand until it is done. */
+    return live->last[a->id] == live->done[b->id] && live->def[a->id] < live->def[b->id] &&
+           is_operand(live, b->def, a) && may_overwrite(blocks, b, a);
 }
 
 bool blocks_join(Blocks *blocks, const cvn_value *a, const cvn_value *b)

@@ -92,7 +92,10 @@ int compile_graph(const cvn_graph *g, const CompileOptions *options, Plan **out,
         return rc;
     }
     Plan *plan;
-    rc = lower_graph(copy, options->backend, options->n_threads, &plan, err);
+    ScheduleOptions overlap = {.link = options->link, .memory_limit = options->memory_limit};
+    bool blocking = options->blocking || options->op_by_op;
+    rc = lower_graph(copy, options->backend, options->n_threads, blocking ? NULL : &overlap, &plan,
+                     err);
     if (rc)
         return rc;
     plan->op_by_op = options->op_by_op;

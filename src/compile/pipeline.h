@@ -10,6 +10,7 @@
 #define CVN_COMPILE_PIPELINE_H
 
 #include "compile/plan.h"
+#include "compile/schedule.h"
 #include "graph/passes.h"
 
 typedef struct CompileOptions {
@@ -20,6 +21,8 @@ typedef struct CompileOptions {
     size_t memory_limit; /* refuse plans that need more bytes in all; 0: no limit */
     bool op_by_op; /* only what lowering needs: no simplification, threads meet at every step */
     bool split_attention; /* decompose attention although there is a kernel */
+    bool blocking;        /* every collective is one step, during which nothing is computed */
+    Link link;            /* between devices, for the order of steps; zeros: LINK_DEFAULT */
     bool verify_plan;     /* replay the finished plan too: slow, for tests and when in doubt */
 } CompileOptions;
 

@@ -32,8 +32,12 @@ typedef struct BufferRef {
     size_t bytes;
 } BufferRef;
 
+/* A collective is one step, or two: from its start to its end its operand and result are left alone. */
+typedef enum StepPhase { STEP_WHOLE, STEP_START, STEP_DONE } StepPhase;
+
 typedef struct Step {
     const Op *op;       /* in the plan's graph */
+    StepPhase phase;    /* what of it */
     KernelFn *run;      /* never NULL */
     const char *kernel; /* name of the kernel */
     BufferRef *in;      /* [op->n_operands] */

@@ -15,7 +15,9 @@ static void print_ref(StrBuf *out, const Plan *plan, const BufferRef *ref)
 static void print_step(StrBuf *out, const Plan *plan, int i)
 {
     const Step *step = &plan->step[i];
-    strbuf_printf(out, "%5d %s %s", i, step->sync ? "sync" : "    ", op_info[step->op->kind].name);
+    static const char *const phase[] = {"", " start", " done"};
+    strbuf_printf(out, "%5d %s %s%s", i, step->sync ? "sync" : "    ", op_info[step->op->kind].name,
+                  phase[step->phase]);
     for (int k = 0; k < step->op->n_operands; k++) {
         strbuf_puts(out, k ? ", " : " ");
         type_print(out, &step->op->operand[k]->type);

@@ -12,6 +12,7 @@
 #include "compile/fuse.h"
 #include "compile/moves.h"
 #include "compile/plan.h"
+#include "compile/schedule.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,6 +29,9 @@ typedef struct Shadow {
     const Plan *plan;
     Span *span; /* [n] */
     int n, capacity;
+    int flight
+        [COLLECTIVES_IN_FLIGHT]; /* steps that started collectives, in order; -1: it is done */
+    int n_flight;                /* of them, from the oldest that is not done */
     cvn_err *err;
 } Shadow;
 
@@ -231,6 +235,78 @@ static bool steps_conflict(const Step *a, const Step *b)
     return false;
 }
 
+/* Between start and end nobody writes a collective's operand, or touches its result. */
+static int check_flight(const Shadow *shadow, int i, const char *who)
+{
+    const Plan *plan = shadow->plan;
+    const Step *step = &plan->step[i];
+    for (int f = 0; f < shadow->n_flight; f++) {
+        if (shadow->flight[f] < 0 || plan->step[shadow->flight[f]].op == step->op)
+            continue;
+        const Step *start = &plan->step[shadow->flight[f]];
+        bool touched = ref_overlap(&step->scratch, &start->in[0]) ||
+                       ref_overlap(&step->scratch, &start->out[0]);
+        for (int k = 0; k < step->op->n_results; k++)
+            touched = touched || ref_overlap(&step->out[k], &start->in[0]) ||
+                      ref_overlap(&step->out[k], &start->out[0]);
+        for (int k = 0; k < step->op->n_operands; k++)
+            touched = touched || ref_overlap(&step->in[k], &start->out[0]);
+        if (touched)
+            return err_set(shadow->err, CVN_EINVAL,
+                           "%s touches the memory of a collective under way since step %d", who,
+                           shadow->flight[f]);
+    }
+    return CVN_OK;
+}
+
+/* Every collective takes one of the places of those under way, also one that ends at once. */
+static bool takes_number(const Op *op)
+{
+    return op_info[op->kind].class_ == CLASS_COLLECTIVE && op->kind != OP_PARTITION_ID;
+}
+
+/* Keeps account of what is under way. */
+static int follow_flight(Shadow *shadow, int i, const char *who)
+{
+    const Step *step = &shadow->plan->step[i];
+    if (step->phase != STEP_DONE) {
+        if (shadow->n_flight == COLLECTIVES_IN_FLIGHT)
+            return err_set(shadow->err, CVN_EINVAL, "%s is one collective under way too many", who);
+        shadow->flight[shadow->n_flight++] = step->phase == STEP_START ? i : -1;
+        return CVN_OK;
+    }
+    int at = 0;
+    while (at < shadow->n_flight &&
+           (shadow->flight[at] < 0 || shadow->plan->step[shadow->flight[at]].op != step->op))
+        at++;
+    if (at == shadow->n_flight)
+        return err_set(shadow->err, CVN_EINVAL, "%s ends what has not started", who);
+    shadow->flight[at] = -1;
+    int past = 0;
+    while (past < shadow->n_flight && shadow->flight[past] < 0)
+        past++;
+    shadow->n_flight -= past;
+    memmove(shadow->flight, shadow->flight + past,
+            (size_t)shadow->n_flight * sizeof *shadow->flight);
+    return CVN_OK;
+}
+
+/* What a step reads is there, and then what it writes. The result of a collective is there at its end; where it is
+   not written over the operand, its memory holds nothing until then. */
+static int verify_values(Shadow *shadow, const Step *step, const char *who)
+{
+    int rc = CVN_OK;
+    for (int k = 0; k < step->op->n_operands && !rc; k++)
+        rc = shadow_read(shadow, &step->in[k], step->op->operand[k], who);
+    if (!rc)
+        rc = shadow_write(shadow, &step->scratch, NULL);
+    bool starts = step->phase == STEP_START;
+    for (int k = 0; k < step->op->n_results && !rc; k++)
+        if (!starts || !ref_overlap(&step->out[k], &step->in[0]))
+            rc = shadow_write(shadow, &step->out[k], starts ? NULL : step->op->result[k]);
+    return rc;
+}
+
 static int verify_steps(Shadow *shadow)
 {
     const Plan *plan = shadow->plan;
@@ -245,13 +321,15 @@ static int verify_steps(Shadow *shadow)
         for (int j = since; j < i; j++)
             if (steps_conflict(&plan->step[j], step))
                 return err_set(shadow->err, CVN_EINVAL, "%s does not wait for step %d", who, j);
-        for (int k = 0; k < step->op->n_operands && !rc; k++)
-            rc = shadow_read(shadow, &step->in[k], step->op->operand[k], who);
+        rc = check_flight(shadow, i, who);
+        if (!rc && (step->phase != STEP_WHOLE || (shadow->n_flight && takes_number(step->op))))
+            rc = follow_flight(shadow, i, who);
         if (!rc)
-            rc = shadow_write(shadow, &step->scratch, NULL);
-        for (int k = 0; k < step->op->n_results && !rc; k++)
-            rc = shadow_write(shadow, &step->out[k], step->op->result[k]);
+            rc = verify_values(shadow, step, who);
     }
+    if (!rc && shadow->n_flight)
+        rc = err_set(shadow->err, CVN_EINVAL, "the collective of step %d never ends",
+                     shadow->flight[0]);
     return rc;
 }
 

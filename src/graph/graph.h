@@ -142,7 +142,11 @@ struct Op {
     cvn_value **operand; /* [n_operands] */
     cvn_value **result;  /* [n_results] */
     OpAttr attr;
-    Op *prev, *next;  /* in execution order */
+    Op *prev, *next; /* in execution order */
+    /* A schedule (compile/schedule.h) may start a collective before its place in that order, where it ends. */
+    Op *starts;       /* the first collective that starts before this operation, or NULL */
+    Op *next_start;   /* of a collective: the next one that starts in the same place, or NULL */
+    bool split;       /* a collective that starts elsewhere */
     const char *file; /* where the user's code made it, or NULL */
     int line;
 };
