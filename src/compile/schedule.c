@@ -34,7 +34,10 @@ typedef struct Node {
     int start;    /* … before which it starts; -1 when it has not */
     int key;      /* the index before which it goes, its own where it stays */
     bool ahead;   /* a collective that is fetched before its place */
+    bool first;   /* it goes before what stays at the index of its key */
     bool view;
+    bool
+        given; /* a parameter, a constant of the plan, or a view of one: there before the first step */
 } Node;
 
 typedef struct Scheduling {
@@ -105,7 +108,8 @@ static bool feeds(const Node *node)
             op->kind == OP_TRANSPOSE);
 }
 
-/* From where on a collective could start, if what feeds it moved too. */
+/* From where on a collective could start, if what feeds it moved too. Parameters and constants of the plan, which go to
+   the front, are there from the beginning. */
 static int find_ready(const Scheduling *s, const Node *node)
 {
     const Node *from = &s->node[s->def[node->op->operand[0]->id]];
@@ -116,7 +120,7 @@ static int find_ready(const Scheduling *s, const Node *node)
         root = &s->node[s->def[root->op->operand[0]->id]];
     if (is_exchange(root->op))
         return (int)(node - s->node);
-    return (int)(from - s->node) + 1;
+    return from->given ? 0 : (int)(from - s->node) + 1;
 }
 
 static int open_graph(Scheduling *s, cvn_graph *g, const Backend *backend, Link link, cvn_err *err)
@@ -133,6 +137,8 @@ static int open_graph(Scheduling *s, cvn_graph *g, const Backend *backend, Link 
         const Kernel *kernel = is_exchange(op) ? lower_kernel(backend, op) : NULL;
         Node *node = &s->node[s->n];
         *node = (Node){.op = op, .use = (int)g->n_ops, .view = op_is_view(op, &offset)};
+        node->given = node->view ? s->node[s->def[op->operand[0]->id]].given
+                                 : op->n_operands == 0 && !op_is_step(op);
         node->cost = compute_seconds(op);
         if (kernel && kernel->start)
             node->link = link_seconds(op, link) + link.latency;
@@ -199,8 +205,10 @@ static void begin(Scheduling *s, int c, int i)
     s->open[s->n_open++] = c;
     s->fetched += node->ahead ? node->bytes : 0;
     Node *feeder = &s->node[s->def[node->op->operand[0]->id]];
-    for (; i < c && feeds(feeder); feeder = &s->node[s->def[feeder->op->operand[0]->id]])
+    for (; i < c && feeds(feeder); feeder = &s->node[s->def[feeder->op->operand[0]->id]]) {
+        feeder->first = true;
         feeder->key = (int)(feeder - s->node) > i ? i : feeder->key;
+    }
 }
 
 /* Starts what is to be fetched ahead and is due, in order, while there is room. */
@@ -237,8 +245,9 @@ static void walk(Scheduling *s, double room)
     s->now = s->link_free = s->fetched = 0;
     s->n_open = s->next = 0;
     for (int i = 0; i < s->n; i++) {
-        s->node[i].key = i;
+        s->node[i].key = s->node[i].given ? -1 : i;
         s->node[i].start = -1;
+        s->node[i].first = false;
     }
     for (int i = 0; i < s->n; i++) {
         Node *node = &s->node[i];
@@ -285,7 +294,7 @@ static int add_entries(const Scheduling *s, Entry *entry)
     for (int i = 0; i < s->n; i++) {
         const Node *node = &s->node[i];
         bool exchange = node->link > 0 && node->start >= 0;
-        bool moved = exchange || node->key != i;
+        bool moved = exchange || node->first || node->key != i;
         entry[n++] = (Entry){node->key, moved ? 0 : 2, i};
         if (exchange && node->start < node->key)
             entry[n++] = (Entry){node->start, 1, i};
