@@ -9,6 +9,7 @@
 #include "comm/exchange.h"
 
 #include "base/threads.h"
+#include "compile/plan.h"
 #include "graph/interp.h"
 
 #include <assert.h>
@@ -60,25 +61,6 @@ static int make_room(Exchange *e, cvn_err *err)
                                     (long long)n);
 }
 
-double comm_ring_bytes(const Op *op)
-{
-    if (op->kind == OP_COLLECTIVE_PERMUTE)
-        return (double)cvn_type_bytes(&op->operand[0]->type);
-    double n = (double)op->attr.group_size;
-    double in = (double)cvn_type_bytes(&op->operand[0]->type);
-    switch (op->kind) {
-    case OP_ALL_REDUCE:
-        return 2 * in * (n - 1) / n;
-    case OP_ALL_GATHER:
-        return in * (n - 1);
-    case OP_REDUCE_SCATTER:
-    case OP_ALL_TO_ALL:
-        return in * (n - 1) / n;
-    default:
-        return 0;
-    }
-}
-
 /* The artificial link takes the exchange after what it has to send already. */
 static void send_on_link(const Comm *comm, CommDevice *own, Exchange *e)
 {
@@ -87,7 +69,7 @@ static void send_on_link(const Comm *comm, CommDevice *own, Exchange *e)
     atomic_store(&e->leaves, 0);
     if (link.latency <= 0 && link.bandwidth <= 0)
         return;
-    double bytes = e->size > 1 || e->target >= 0 ? comm_ring_bytes(e->op) : 0;
+    double bytes = e->size > 1 || e->target >= 0 ? op_ring_bytes(e->op) : 0;
     int64_t busy = link.bandwidth > 0 ? (int64_t)(bytes / link.bandwidth * 1e9) : 0;
     own->link_free = (own->link_free > e->begun ? own->link_free : e->begun) + busy;
     atomic_store(&e->leaves, own->link_free);

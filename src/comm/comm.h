@@ -85,7 +85,4 @@ CommStats comm_stats(const Comm *comm);
 /* A row per collective operation: what a backend runs them with. Ended by a row without a name. */
 extern const Kernel collective_kernels[];
 
-/* The bytes that a device sends for a collective, around a ring. */
-double comm_ring_bytes(const Op *op);
-
 #endif

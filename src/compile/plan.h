@@ -109,6 +109,9 @@ int plan_verify(const Plan *plan, cvn_err *err);
 double op_flops(const Op *op);
 size_t op_bytes(const Op *op);
 
+/* The bytes that a device sends for a collective, around a ring. */
+double op_ring_bytes(const Op *op);
+
 /* An optimization_barrier that lowering inserted to copy its operand; one from the graph is a view. */
 static inline bool op_is_copy(const Op *op)
 {

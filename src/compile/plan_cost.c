@@ -120,3 +120,22 @@ size_t op_bytes(const Op *op)
         return operand_bytes(op, 0) + results;
     }
 }
+
+double op_ring_bytes(const Op *op)
+{
+    if (op->kind == OP_COLLECTIVE_PERMUTE)
+        return (double)cvn_type_bytes(&op->operand[0]->type);
+    double n = (double)op->attr.group_size;
+    double in = (double)cvn_type_bytes(&op->operand[0]->type);
+    switch (op->kind) {
+    case OP_ALL_REDUCE:
+        return 2 * in * (n - 1) / n;
+    case OP_ALL_GATHER:
+        return in * (n - 1);
+    case OP_REDUCE_SCATTER:
+    case OP_ALL_TO_ALL:
+        return in * (n - 1) / n;
+    default:
+        return 0;
+    }
+}

@@ -1,126 +1,181 @@
 /*
- * One walk along the graph with two clocks, that of computing and that of the link. Every operation keeps its index;
- * what moves gets the index before which it goes as its key, and sorting by keys is the new order.
+ * A walk through the graph with two clocks, that of computing and that of the link. At every point the next operation
+ * to compute is chosen, collectives are started so that the link has work until it ends, and those are ended that it
+ * needs. The entries that this leaves behind, one after the other, are the new order.
  */
 #include "compile/schedule.h"
 
-#include "comm/comm.h"
 #include "compile/liveness.h"
 #include "compile/lower.h"
+#include "compile/schedule_cost.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What a device computes and moves in a second. Only the ratio to the link counts; where the device is slower, what
-   is fetched ahead waits a little longer. */
-static const double FLOPS = 5e10, BYTES = 1e10;
-static const Link LINK_DEFAULT = {50e-6, 2e9};
-static const double EARLIER =
-    2;                  /* times a link needs: how much before its use something is fetched */
-enum { OPEN_MOST = 8 }; /* collectives under way; less than COLLECTIVES_IN_FLIGHT */
+/* Collectives under way, COLLECTIVES_IN_FLIGHT at most, and operations that are looked at for the next. */
+enum { OPEN_MOST = COLLECTIVES_IN_FLIGHT - 8, LOOK_AHEAD = 256 };
+/* Times the link needs, before its use, that something is fetched ahead: estimates are not exact. */
+static const double EARLIER = 2;
+static const double FAR = 1e300;
 
 /* An operation of the graph. */
 typedef struct Node {
     Op *op;
-    double cost;  /* seconds of computing; 0 for collectives */
+    double cost;  /* seconds of computing; 0 for collectives that can be split */
     double link;  /* seconds on the link, of collectives that can be split; else 0 */
     double there; /* when the collective under way will be there */
-    double bytes; /* of its result */
-    int use;      /* index of the first user that is no view, n when there is none */
+    double bytes; /* of its results */
+    double tail;  /* seconds on the link of the longest path from here to the end */
+    int due;      /* index of the first operation that computes with it, n when there is none */
     int users;    /* operations and outputs */
-    int ready;    /* of a collective: the index from which on it could start */
-    int begin;    /* of a collective: the index before which it should start */
-    int start;    /* … before which it starts; -1 when it has not */
-    int key;      /* the index before which it goes, its own where it stays */
-    bool ahead;   /* a collective that is fetched before its place */
-    bool first;   /* it goes before what stays at the index of its key */
+    int root; /* of a collective: the operation, no view and no feeder, that its operand comes from */
+    int fed;      /* the first collective whose root this is, or -1 */
+    int next_fed; /* of a collective: the next with the same root, or -1 */
+    int readers;  /* into edge: what must have read the memory that this writes; -1: nothing */
+    bool ahead;   /* a collective of a parameter: fetched before its place */
+    bool grows;   /* a collective with a result larger than its operand */
     bool view;
+    bool feeds; /* it goes with the start of the collective that is its only user */
     bool
-        given; /* a parameter, a constant of the plan, or a view of one: there before the first step */
+        given; /* a parameter, a constant of the plan, or a view of one: there from the beginning */
+    bool begun;  /* a collective that has started */
+    bool placed; /* it has its place in the new order */
 } Node;
+
+/* The operation `reader` reads a parameter that some other operation's result is written into. */
+typedef struct Edge {
+    int reader, next; /* next: of the same writer, or -1 */
+} Edge;
+
+/* A place in the new order: of an operation, or of the start of a collective. */
+typedef struct Entry {
+    int index;
+    bool starts;
+} Entry;
 
 typedef struct Scheduling {
     cvn_graph *g;
-    Arena arena; /* of what follows */
-    Node *node;  /* [n] in the order of the graph */
-    double *at;  /* [n + 1] seconds of computing before each */
-    int *def;    /* [n_values] index of the operation that makes it */
-    int n;
-    int next; /* the first collective that may be fetched ahead and has not started */
+    Arena arena;  /* of what follows */
+    Node *node;   /* [n] in the order of the graph */
+    double *at;   /* [n + 1] seconds of computing before each */
+    int *def;     /* [n_values] index of the operation that makes it */
+    Edge *edge;   /* see Node.readers */
+    Entry *entry; /* [n_entries], room for 2 n */
+    int *ahead;   /* [n_ahead] collectives whose root is given, by when they are due */
+    int *ready;   /* [n_ready] other collectives that may start, or wait for one under way */
+    int n, n_entries, n_ahead, n_ready;
+    int first;                       /* index of the first operation that has no place yet */
+    int next;                        /* into ahead: the first that has not started */
     int open[COLLECTIVES_IN_FLIGHT]; /* indices of collectives, in order of their start; -1: done */
     int n_open;                      /* of them, from the oldest that is not done */
     double fetched;                  /* bytes that are there ahead of their use, or under way */
-    double now, link_free;           /* the clocks */
+    double
+        held; /* bytes of operands of those under way that do not grow: they could be forgotten */
+    double room;           /* most bytes fetched, and most held */
+    double window;         /* seconds of computing that an operation may be brought forward */
+    double now, link_free; /* the clocks */
     double latency;
 } Scheduling;
 
-static Link link_or_default(Link link)
-{
-    return link.latency <= 0 && link.bandwidth <= 0 ? LINK_DEFAULT : link;
-}
-
-static double compute_seconds(const Op *op)
-{
-    if (!op_is_step(op) || op_info[op->kind].class_ == CLASS_COLLECTIVE)
-        return 0;
-    double flops = op_flops(op) / FLOPS, bytes = (double)op_bytes(op) / BYTES;
-    return flops > bytes ? flops : bytes;
-}
-
-/* Without the latency. */
-static double link_seconds(const Op *op, Link link)
-{
-    return link.bandwidth > 0 ? comm_ring_bytes(op) / link.bandwidth : 0;
-}
-
-static bool is_exchange(const Op *op)
-{
-    return op_info[op->kind].class_ == CLASS_COLLECTIVE && op->kind != OP_PARTITION_ID &&
-           op_is_step(op);
-}
-
 /* ---- what there is ---- */
 
-static void find_uses(Scheduling *s)
-{
-    for (int i = s->n - 1; i >= 0; i--) {
-        Node *node = &s->node[i];
-        int use = node->view ? node->use : i;
-        for (int k = 0; k < node->op->n_operands; k++) {
-            Node *from = &s->node[s->def[node->op->operand[k]->id]];
-            from->use = use < from->use ? use : from->use;
-            from->users++;
-        }
-    }
-    for (int i = 0; i < s->g->n_outputs; i++)
-        s->node[s->def[s->g->output[i].value->id]].users++;
-}
-
-/* An operation that only prepares the operand of one collective: a weight that is converted before it is gathered.
-   It moves with the collective's start. */
-static bool feeds(const Node *node)
+/* An operation that only prepares the operand of one collective: a weight that is converted before it is gathered. */
+static bool feeds(const Node *node, const Node *user)
 {
     const Op *op = node->op;
-    return op->n_operands == 1 && op->n_results == 1 && node->users == 1 && node->link <= 0 &&
-           !is_exchange(op) &&
+    return op->n_operands == 1 && op->n_results == 1 && node->users == 1 && !node->given &&
+           node->link <= 0 && !op_is_exchange(op) && user && (user->link > 0 || user->feeds) &&
            (node->view || op_info[op->kind].class_ == CLASS_UNARY || op->kind == OP_CONVERT ||
             op->kind == OP_TRANSPOSE);
 }
 
-/* From where on a collective could start, if what feeds it moved too. Parameters and constants of the plan, which go to
-   the front, are there from the beginning. */
-static int find_ready(const Scheduling *s, const Node *node)
+/* What is known of operations by their users: from the last to the first. */
+static void find_uses(Scheduling *s)
 {
-    const Node *from = &s->node[s->def[node->op->operand[0]->id]];
-    while (feeds(from))
-        from = &s->node[s->def[from->op->operand[0]->id]];
-    const Node *root = from;
-    while (root->view)
-        root = &s->node[s->def[root->op->operand[0]->id]];
-    if (is_exchange(root->op))
-        return (int)(node - s->node);
-    return from->given ? 0 : (int)(from - s->node) + 1;
+    int *user = arena_array(&s->arena, (size_t)s->n + 1, sizeof *user);
+    for (int i = 0; i < s->n; i++)
+        user[i] = -1;
+    for (int i = 0; i < s->g->n_outputs; i++)
+        s->node[s->def[s->g->output[i].value->id]].users++;
+    for (int i = s->n - 1; i >= 0; i--) {
+        Node *node = &s->node[i];
+        node->feeds = feeds(node, user[i] < 0 ? NULL : &s->node[user[i]]);
+        bool passes = node->view || node->link > 0 || node->feeds;
+        for (int k = 0; k < node->op->n_operands; k++) {
+            Node *from = &s->node[s->def[node->op->operand[k]->id]];
+            int due = passes ? node->due : i;
+            from->due = due < from->due ? due : from->due;
+            from->tail =
+                node->tail + node->link > from->tail ? node->tail + node->link : from->tail;
+            user[from - s->node] = i;
+            from->users++;
+        }
+    }
+}
+
+static int root_of(const Scheduling *s, int i)
+{
+    while (!s->node[i].given && (s->node[i].view || s->node[i].feeds))
+        i = s->def[s->node[i].op->operand[0]->id];
+    return i;
+}
+
+static int by_due(const void *left, const void *right, void *context)
+{
+    const Scheduling *s = context;
+    int a = *(const int *)left, b = *(const int *)right;
+    int first = s->node[a].due, second = s->node[b].due;
+    return first != second ? (first > second) - (first < second) : (a > b) - (a < b);
+}
+
+static void find_roots(Scheduling *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        Node *node = &s->node[i];
+        if (node->link <= 0)
+            continue;
+        node->root = root_of(s, s->def[node->op->operand[0]->id]);
+        Node *root = &s->node[node->root];
+        node->ahead = root->given || root->ahead;
+        if (root->given) {
+            s->ahead[s->n_ahead++] = i;
+        } else {
+            node->next_fed = root->fed;
+            root->fed = i;
+        }
+    }
+    qsort_r(s->ahead, (size_t)s->n_ahead, sizeof *s->ahead, by_due, s);
+}
+
+/* An output that goes into a parameter is computed there, if all that read the parameter have done so. */
+static void find_readers(Scheduling *s)
+{
+    const cvn_graph *g = s->g;
+    int *writer = arena_array(&s->arena, g->n_values + 1, sizeof *writer), n = 0, most = 0;
+    memset(writer, 0, (g->n_values + 1) * sizeof *writer);
+    for (int i = 0; i < g->n_outputs; i++)
+        if (g->output[i].into) {
+            int at = s->def[g->output[i].value->id];
+            while (s->node[at].view)
+                at = s->def[s->node[at].op->operand[0]->id];
+            writer[g->output[i].into->id] = at;
+        }
+    for (int i = 0; i < s->n; i++)
+        most += s->node[i].op->n_operands;
+    s->edge = arena_array(&s->arena, (size_t)most + 1, sizeof *s->edge);
+    for (int i = 0; i < s->n; i++)
+        for (int k = 0; k < s->node[i].op->n_operands && !s->node[i].view; k++) {
+            int from = s->def[s->node[i].op->operand[k]->id];
+            while (s->node[from].view)
+                from = s->def[s->node[from].op->operand[0]->id];
+            if (s->node[from].op->kind != OP_PARAMETER)
+                continue;
+            Node *to = &s->node[writer[s->node[from].op->result[0]->id]];
+            if (to - s->node <= i)
+                continue;
+            s->edge[n] = (Edge){i, to->readers};
+            to->readers = n++;
+        }
 }
 
 static int open_graph(Scheduling *s, cvn_graph *g, const Backend *backend, Link link, cvn_err *err)
@@ -129,14 +184,24 @@ static int open_graph(Scheduling *s, cvn_graph *g, const Backend *backend, Link 
     int rc = arena_init(&s->arena, err);
     if (rc)
         return rc;
-    s->node = arena_array(&s->arena, (size_t)g->n_ops + 1, sizeof *s->node);
-    s->at = arena_array(&s->arena, (size_t)g->n_ops + 1, sizeof *s->at);
+    size_t most = (size_t)g->n_ops + 1;
+    s->node = arena_array(&s->arena, most, sizeof *s->node);
+    s->at = arena_array(&s->arena, most, sizeof *s->at);
+    s->ahead = arena_array(&s->arena, most, sizeof *s->ahead);
+    s->ready = arena_array(&s->arena, most, sizeof *s->ready);
+    s->entry = arena_array(&s->arena, 2 * most, sizeof *s->entry);
     s->def = arena_array(&s->arena, (size_t)g->n_values + 1, sizeof *s->def);
+    s->at[0] = 0;
     for (Op *op = g->first; op; op = op->next) {
         size_t offset;
-        const Kernel *kernel = is_exchange(op) ? lower_kernel(backend, op) : NULL;
+        const Kernel *kernel = op_is_exchange(op) ? lower_kernel(backend, op) : NULL;
         Node *node = &s->node[s->n];
-        *node = (Node){.op = op, .use = (int)g->n_ops, .view = op_is_view(op, &offset)};
+        *node = (Node){.op = op,
+                       .due = (int)g->n_ops,
+                       .view = op_is_view(op, &offset),
+                       .fed = -1,
+                       .next_fed = -1,
+                       .readers = -1};
         node->given = node->view ? s->node[s->def[op->operand[0]->id]].given
                                  : op->n_operands == 0 && !op_is_step(op);
         node->cost = compute_seconds(op);
@@ -146,43 +211,45 @@ static int open_graph(Scheduling *s, cvn_graph *g, const Backend *backend, Link 
             s->def[op->result[k]->id] = s->n;
             node->bytes += (double)cvn_type_bytes(&op->result[k]->type);
         }
-        s->at[s->n + 1 <= g->n_ops ? s->n + 1 : s->n] = s->at[s->n] + node->cost;
+        node->grows = node->link > 0 && node->bytes > (double)cvn_type_bytes(&op->operand[0]->type);
+        s->at[s->n + 1] = s->at[s->n] + node->cost;
         s->n++;
     }
     find_uses(s);
+    find_roots(s);
+    find_readers(s);
     return CVN_OK;
 }
 
-/* The latest begin of each collective that can be fetched ahead, from the last to the first: the link carries one
-   after the other. */
-static void find_begins(Scheduling *s)
+/* ---- places ---- */
+
+static void finish(Scheduling *s, int i);
+
+static void place(Scheduling *s, int i)
 {
-    double next = 1e300; /* when the link is wanted by those after it */
-    for (int i = s->n - 1; i >= 0; i--) {
-        Node *node = &s->node[i];
-        if (node->link <= 0)
-            continue;
-        node->ready = find_ready(s, node);
-        node->ahead = s->at[i] - s->at[node->ready] > 0;
-        double end = node->ahead ? s->at[i] : s->at[i] + node->link;
-        end = end < next ? end : next;
-        double begin = end - EARLIER * node->link;
-        next = end - (node->link - s->latency);
-        node->begin = i;
-        while (node->ahead && node->begin > node->ready && s->at[node->begin] > begin)
-            node->begin--;
-    }
+    s->entry[s->n_entries++] = (Entry){.index = i};
+    s->node[i].placed = true;
 }
 
-/* ---- the walk ---- */
+/* Collectives that may start now that their root is computed, or under way. */
+static void add_ready(Scheduling *s, int root)
+{
+    for (int c = s->node[root].fed; c >= 0; c = s->node[c].next_fed)
+        s->ready[s->n_ready++] = c;
+}
 
-/* The collective at index c ends before index i; the device waits for it if it must. */
-static void end(Scheduling *s, int c, int i)
+static double held_bytes(const Node *node)
+{
+    return node->grows ? 0 : (double)cvn_type_bytes(&node->op->operand[0]->type);
+}
+
+/* The collective at index c ends here; the device waits for it if it must. */
+static void end(Scheduling *s, int c)
 {
     Node *node = &s->node[c];
-    node->key = i;
     s->now = node->there > s->now ? node->there : s->now;
     s->fetched -= node->ahead ? node->bytes : 0;
+    s->held -= held_bytes(node);
     int past = 0;
     for (int k = 0; k < s->n_open; k++)
         s->open[k] = s->open[k] == c ? -1 : s->open[k];
@@ -190,49 +257,184 @@ static void end(Scheduling *s, int c, int i)
         past++;
     s->n_open -= past;
     memmove(s->open, s->open + past, (size_t)s->n_open * sizeof *s->open);
+    place(s, c);
 }
 
-/* The collective at index c, and what feeds it, go before index i. */
-static void begin(Scheduling *s, int c, int i)
+/* The oldest collective under way that holds an operand; -1 when there is none. */
+static int oldest_held(const Scheduling *s)
 {
-    if (s->n_open == OPEN_MOST)
-        end(s, s->open[0], i);
+    for (int k = 0; k < s->n_open; k++)
+        if (s->open[k] >= 0 && !s->node[s->open[k]].grows)
+            return s->open[k];
+    return -1;
+}
+
+/* The collective at index c starts here, after what feeds it. */
+static void begin(Scheduling *s, int c)
+{
     Node *node = &s->node[c];
-    node->start = i;
+    finish(s, s->def[node->op->operand[0]->id]);
+    while (s->n_open == OPEN_MOST)
+        end(s, s->open[0]);
+    for (int old; s->held + held_bytes(node) > s->room && (old = oldest_held(s)) >= 0;)
+        end(s, old);
     double from = s->link_free > s->now ? s->link_free : s->now;
     s->link_free = from + node->link - s->latency;
     node->there = from + node->link;
+    node->begun = true;
     s->open[s->n_open++] = c;
     s->fetched += node->ahead ? node->bytes : 0;
-    Node *feeder = &s->node[s->def[node->op->operand[0]->id]];
-    for (; i < c && feeds(feeder); feeder = &s->node[s->def[feeder->op->operand[0]->id]]) {
-        feeder->first = true;
-        feeder->key = (int)(feeder - s->node) > i ? i : feeder->key;
-    }
+    s->held += held_bytes(node);
+    s->entry[s->n_entries++] = (Entry){.index = c, .starts = true};
+    add_ready(s, c);
 }
 
-/* Starts what is to be fetched ahead and is due, in order, while there is room. */
-static void begin_due(Scheduling *s, int i, double room)
+/* The operation at index i, and first all that it needs and that is not placed: views, and collectives. */
+static void finish(Scheduling *s, int i)
 {
-    for (; s->next < s->n; s->next++) {
-        const Node *node = &s->node[s->next];
-        if (node->link <= 0 || !node->ahead || node->start >= 0)
-            continue;
-        if (node->begin > i || node->ready > i || s->n_open == OPEN_MOST ||
-            s->fetched + node->bytes > room)
-            return;
-        begin(s, s->next, i);
+    Node *node = &s->node[i];
+    if (node->placed)
+        return;
+    if (node->link > 0) {
+        if (!node->begun)
+            begin(s, i);
+        end(s, i);
+        return;
+    }
+    for (int k = 0; k < node->op->n_operands; k++)
+        finish(s, s->def[node->op->operand[k]->id]);
+    for (int e = node->readers; e >= 0; e = s->edge[e].next)
+        finish(s, s->edge[e].reader);
+    place(s, i);
+    s->now += node->cost;
+    add_ready(s, i);
+}
+
+/* ---- what is next ---- */
+
+/* When the result of the operation at index i can be there; FAR or more when a collective has to start first, -1 when
+   something has to be computed first. */
+static double reach(const Scheduling *s, int i)
+{
+    double least = 0;
+    for (;; i = s->def[s->node[i].op->operand[0]->id]) {
+        const Node *node = &s->node[i];
+        if (node->placed)
+            return least;
+        if (node->link > 0 && node->begun)
+            return node->there > least ? node->there : least;
+        if (node->link > 0)
+            least = FAR;
+        else if (!node->view && !node->feeds)
+            return -1;
     }
 }
 
-/* Ends what is used by the operation at index i, and what has only its operand to hold on to and should be there. */
-static void end_due(Scheduling *s, int i)
+/* When the operation at index i can be computed; -1 when others have to be first. */
+static double available(const Scheduling *s, int i)
+{
+    const Node *node = &s->node[i];
+    double most = 0;
+    for (int k = 0; k < node->op->n_operands; k++) {
+        double when = reach(s, s->def[node->op->operand[k]->id]);
+        if (when < 0)
+            return -1;
+        most = when > most ? when : most;
+    }
+    for (int e = node->readers; e >= 0; e = s->edge[e].next) {
+        double when = reach(s, s->edge[e].reader);
+        if (when < 0)
+            return -1;
+        most = when > most ? when : most;
+    }
+    return most;
+}
+
+/* Has a place of its own in the order of computing. */
+static bool computes(const Node *node)
+{
+    return node->link <= 0 && !node->view && !node->feeds && !node->given;
+}
+
+/* What to compute next, -1 at the end: of what need not wait, within the window, the one with most communication after
+   it; otherwise the one that waits least. */
+static int choose(Scheduling *s)
+{
+    while (s->first < s->n && (s->node[s->first].placed || !computes(&s->node[s->first])))
+        s->first++;
+    int best = -1, waits = -1, last = s->first + LOOK_AHEAD;
+    double least = 0;
+    for (int i = s->first; i < s->n && i < last && s->at[i] - s->at[s->first] <= s->window; i++) {
+        const Node *node = &s->node[i];
+        if (node->placed || !computes(node))
+            continue;
+        double when = available(s, i);
+        if (when < 0)
+            continue;
+        if (when <= s->now && (best < 0 || node->tail > s->node[best].tail))
+            best = i;
+        if (when > s->now && (waits < 0 || when < least)) {
+            waits = i;
+            least = when;
+        }
+    }
+    return best >= 0 ? best : waits;
+}
+
+/* Whether something that takes memory until it is used is wanted soon. */
+static bool is_soon(const Scheduling *s, const Node *node)
+{
+    double queue = s->link_free > s->now ? s->link_free - s->now : 0;
+    double at = s->at[s->first < s->n ? s->first : s->n];
+    return s->at[node->due] - at <= s->window + EARLIER * (queue + node->link);
+}
+
+/* The collective to start next, the one that is due first; -1 when there is none. */
+static int next_to_begin(Scheduling *s)
+{
+    while (s->next < s->n_ahead && s->node[s->ahead[s->next]].begun)
+        s->next++;
+    int best = -1;
+    if (s->next < s->n_ahead) {
+        const Node *node = &s->node[s->ahead[s->next]];
+        if (s->fetched + node->bytes <= s->room && is_soon(s, node))
+            best = s->ahead[s->next];
+    }
+    for (int k = 0; k < s->n_ready; k++) {
+        int c = s->ready[k];
+        const Node *node = &s->node[c];
+        if (node->begun) {
+            s->ready[k--] = s->ready[--s->n_ready];
+            continue;
+        }
+        double when = reach(s, s->def[node->op->operand[0]->id]);
+        if (when < 0 || when > s->now || (node->grows && !is_soon(s, node)))
+            continue;
+        if (best < 0 || node->due < s->node[best].due ||
+            (node->due == s->node[best].due && c < best))
+            best = c;
+    }
+    return best;
+}
+
+/* Starts collectives so that the link has work until then. */
+static void begin_due(Scheduling *s, double until)
+{
+    while (s->link_free <= until && s->n_open < OPEN_MOST) {
+        int c = next_to_begin(s);
+        if (c < 0)
+            return;
+        begin(s, c);
+    }
+}
+
+/* Ends what has only its operand to hold on to, and should be there. */
+static void end_due(Scheduling *s)
 {
     for (int k = 0; k < s->n_open;) {
-        int c = s->open[k];
-        const Node *node = c < 0 ? NULL : &s->node[c];
-        if (node && (node->use <= i || (!node->ahead && node->there <= s->now && c < i))) {
-            end(s, c, i);
+        const Node *node = s->open[k] < 0 ? NULL : &s->node[s->open[k]];
+        if (node && !node->grows && node->there <= s->now) {
+            end(s, s->open[k]);
             k = 0;
         } else {
             k++;
@@ -240,71 +442,33 @@ static void end_due(Scheduling *s, int i)
     }
 }
 
-static void walk(Scheduling *s, double room)
+static void walk(Scheduling *s, double room, double window)
 {
-    s->now = s->link_free = s->fetched = 0;
-    s->n_open = s->next = 0;
-    for (int i = 0; i < s->n; i++) {
-        s->node[i].key = s->node[i].given ? -1 : i;
-        s->node[i].start = -1;
-        s->node[i].first = false;
+    s->now = s->link_free = s->fetched = s->held = 0;
+    s->n_open = s->next = s->first = s->n_ready = s->n_entries = 0;
+    s->room = room;
+    s->window = window;
+    for (int i = 0; i < s->n; i++)
+        s->node[i].placed = s->node[i].begun = false;
+    for (int i = 0; i < s->n; i++)
+        if (s->node[i].given)
+            place(s, i);
+    for (int i = choose(s); i >= 0; i = choose(s)) {
+        begin_due(s, s->now);
+        i = choose(s);
+        double when = available(s, i);
+        begin_due(s, (when > s->now && when < FAR ? when : s->now) + s->node[i].cost);
+        finish(s, i);
+        end_due(s);
     }
-    for (int i = 0; i < s->n; i++) {
-        Node *node = &s->node[i];
-        if (node->view && node->key < s->node[s->def[node->op->operand[0]->id]].key)
-            node->key = s->node[s->def[node->op->operand[0]->id]].key;
-        end_due(s, i);
-        begin_due(s, i, room);
-        if (node->link > 0 && node->start < 0)
-            begin(s, i, i);
-        s->now += node->cost;
-    }
-    while (s->n_open) {
-        int oldest = s->open[0];
-        end(s, oldest, s->n);
-    }
-    /* Views of what ended after their place, now that all ends are known. */
-    for (int i = 0; i < s->n; i++) {
-        Node *node = &s->node[i];
-        int from = node->view ? s->node[s->def[node->op->operand[0]->id]].key : 0;
-        node->key = node->key > from || from <= i ? node->key : from;
-    }
+    for (int i = 0; i < s->n; i++)
+        finish(s, i);
 }
 
 /* ---- the order ---- */
 
-/* A place in the new order: first what moved before an index, then what starts there, then what stayed. */
-typedef struct Entry {
-    int key, rank, index;
-} Entry;
-
-static int by_place(const void *left, const void *right)
-{
-    const Entry *a = left, *b = right;
-    if (a->key != b->key)
-        return a->key < b->key ? -1 : 1;
-    if (a->rank != b->rank)
-        return a->rank - b->rank;
-    return a->index - b->index;
-}
-
-static int add_entries(const Scheduling *s, Entry *entry)
-{
-    int n = 0;
-    for (int i = 0; i < s->n; i++) {
-        const Node *node = &s->node[i];
-        bool exchange = node->link > 0 && node->start >= 0;
-        bool moved = exchange || node->first || node->key != i;
-        entry[n++] = (Entry){node->key, moved ? 0 : 2, i};
-        if (exchange && node->start < node->key)
-            entry[n++] = (Entry){node->start, 1, i};
-    }
-    qsort(entry, (size_t)n, sizeof *entry, by_place);
-    return n;
-}
-
 /* The operations one after another as the entries say; what starts hangs on the operation that follows it. */
-static void link_operations(Scheduling *s, const Entry *entry, int n)
+static void link_operations(Scheduling *s)
 {
     cvn_graph *g = s->g;
     Op *last = NULL, *starts = NULL, **tail = &starts;
@@ -313,9 +477,12 @@ static void link_operations(Scheduling *s, const Entry *entry, int n)
         op->starts = op->next_start = NULL;
         op->split = false;
     }
-    for (int i = 0; i < n; i++) {
-        Op *op = s->node[entry[i].index].op;
-        if (entry[i].rank == 1) {
+    for (int i = 0; i < s->n_entries; i++) {
+        Op *op = s->node[s->entry[i].index].op;
+        bool whole = i + 1 < s->n_entries && s->entry[i + 1].index == s->entry[i].index;
+        if (s->entry[i].starts && whole)
+            continue;
+        if (s->entry[i].starts) {
             op->split = true;
             *tail = op;
             tail = &op->next_start;
@@ -332,53 +499,15 @@ static void link_operations(Scheduling *s, const Entry *entry, int n)
     g->last = last;
 }
 
-static int order(Scheduling *s, bool original, cvn_err *err)
+static void restore(Scheduling *s)
 {
-    if (s->n == 0)
-        return CVN_OK;
-    Entry *entry = malloc(2 * (size_t)s->n * sizeof *entry);
-    if (!entry)
-        return err_set(err, CVN_EMEM, "no memory to order the steps of '%s'", s->g->name);
-    int n = 0;
-    for (; original && n < s->n; n++)
-        entry[n] = (Entry){n, 2, n};
-    if (!original)
-        n = add_entries(s, entry);
-    link_operations(s, entry, n);
-    free(entry);
-    return CVN_OK;
+    s->n_entries = 0;
+    for (int i = 0; i < s->n; i++)
+        place(s, i);
+    link_operations(s);
 }
 
 /* ---- memory ---- */
-
-/* Most bytes of results alive. */
-static int find_peak(const cvn_graph *g, double *peak, cvn_err *err)
-{
-    Arena arena;
-    Liveness live;
-    int rc = arena_init(&arena, err);
-    if (rc)
-        return rc;
-    liveness_find(g, &arena, &live);
-    double *change = arena_array(&arena, (size_t)live.n_steps + 2, sizeof *change);
-    memset(change, 0, ((size_t)live.n_steps + 2) * sizeof *change);
-    for (const Op *op = g->first; op; op = op->next)
-        for (int k = 0; k < op->n_results; k++) {
-            const cvn_value *v = op->result[k];
-            if (live.alias[v->id].root != v || live.def[v->id] < 0)
-                continue;
-            change[live.def[v->id]] += (double)cvn_type_bytes(&v->type);
-            change[live.last[v->id] + 1] -= (double)cvn_type_bytes(&v->type);
-        }
-    double now = 0;
-    *peak = 0;
-    for (int i = 0; i < live.n_steps; i++) {
-        now += change[i];
-        *peak = now > *peak ? now : *peak;
-    }
-    arena_free(&arena);
-    return CVN_OK;
-}
 
 /* What may be alive at most, given what was in the graph's own order. */
 static double allowed_peak(const Scheduling *s, double peak, double largest, size_t memory_limit)
@@ -395,67 +524,37 @@ static double allowed_peak(const Scheduling *s, double peak, double largest, siz
 int schedule_graph(cvn_graph *g, const Backend *backend, const ScheduleOptions *options,
                    cvn_err *err)
 {
+    /* How much of it is tried: bringing forward what is computed, and fetching ahead. */
+    static const double windows[] = {1, 0.25, 0, 0, 0}, rooms[] = {1, 0.5, 1, 0.25, 0};
     bool any = false;
     for (const Op *op = g->first; op; op = op->next)
-        any = any || is_exchange(op);
+        any = any || op_is_exchange(op);
     if (!any)
         return CVN_OK;
     Scheduling s;
     int rc = open_graph(&s, g, backend, link_or_default(options->link), err);
     if (rc)
         return rc;
-    find_begins(&s);
-    double before = 0, peak = 0, largest = 0;
-    for (int i = 0; i < s.n; i++)
-        if (s.node[i].link > 0 && s.node[i].bytes > largest)
-            largest = s.node[i].bytes;
-    rc = find_peak(g, &before, err);
+    double before = 0, peak = 0, largest = 0, window = 0, longest = 0;
+    for (int i = 0; i < s.n; i++) {
+        const Node *node = &s.node[i];
+        largest = node->link > 0 && node->bytes > largest ? node->bytes : largest;
+        window = node->link > window ? node->link : window;
+        longest = node->cost > longest ? node->cost : longest;
+    }
+    window = 2 * (window + longest);
+    rc = graph_peak(g, &before, err);
     double allowed = allowed_peak(&s, before, largest, options->memory_limit);
     double room = before / 4 > 2 * largest ? before / 4 : 2 * largest;
     bool fits = false;
-    for (int attempt = 0; attempt < 4 && !rc && !fits;
-         attempt++, room = attempt < 3 ? room / 2 : 0) {
-        walk(&s, room);
-        rc = order(&s, false, err);
-        if (!rc)
-            rc = find_peak(g, &peak, err);
+    for (size_t i = 0; i < sizeof rooms / sizeof *rooms && !rc && !fits; i++) {
+        walk(&s, room * rooms[i], window * windows[i]);
+        link_operations(&s);
+        rc = graph_peak(g, &peak, err);
         fits = peak <= allowed;
     }
-    if (!rc && !fits)
-        rc = order(&s, true, err);
+    if (rc || !fits)
+        restore(&s);
     arena_free(&s.arena);
     return rc;
-}
-
-/* ---- what it costs ---- */
-
-ScheduleCost schedule_cost(const cvn_graph *g, Link link)
-{
-    ScheduleCost cost = {0};
-    link = link_or_default(link);
-    double *there = calloc((size_t)g->n_values + 1, sizeof *there), now = 0, link_free = 0;
-    if (!there)
-        return cost;
-    for (const Op *op = g->first; op; op = op->next) {
-        const Op *begins = op->starts;
-        bool whole = is_exchange(op) && !op->split;
-        for (; begins || whole; begins = begins ? begins->next_start : NULL) {
-            const Op *c = begins ? begins : op;
-            double from = link_free > now ? link_free : now;
-            link_free = from + link_seconds(c, link);
-            there[c->result[0]->id] = link_free + link.latency;
-            cost.link += link_seconds(c, link) + link.latency;
-            if (!begins)
-                break;
-        }
-        double wait = is_exchange(op) ? there[op->result[0]->id] - now : 0;
-        cost.exposed += wait > 0 ? wait : 0;
-        now += wait > 0 ? wait : 0;
-        now += compute_seconds(op);
-        cost.compute += compute_seconds(op);
-    }
-    free(there);
-    if (find_peak(g, &cost.peak, NULL))
-        cost.peak = 0;
-    return cost;
 }

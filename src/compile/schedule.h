@@ -1,8 +1,8 @@
 /*
- * When collectives start and end: communication behind computation.
+ * The order of steps: communication behind computation.
  *
- * What is computed stays in the order of the graph. A collective is split in two steps, its start and its end, and
- * these are moved apart, so that what lies between them is computed while bytes travel:
+ * A collective is split in two steps, its start and its end, and these are moved apart, so that what lies between
+ * them is computed while bytes travel:
  *
  *     w1 = all_gather shard1                       w1 = all_gather shard1
  *     y1 = dot x, w1                               start w2 = all_gather shard2
@@ -10,10 +10,14 @@
  *     y2 = dot y1, w2                              done w2
  *                                                  y2 = dot y1, w2
  *
- * Two kinds are told apart by where their operand comes from. One that is there long before (a weight to gather) is
- * started just in time: as late as its bytes, on a link that carries one collective after the other, would be there
- * when they are needed, and it ends before its first use. One whose operand was just computed (a gradient to
- * reduce) starts at once, and ends when its bytes should be there: what it reads may then be forgotten.
+ * It is list scheduling on two machines, the device and its link. The link carries what is due first: a weight that
+ * is used soon, a sum that is waited for, and behind these gradients, which nobody needs before the step ends. A
+ * weight is fetched ahead only shortly before its use, and only so many bytes of them. The device computes in the
+ * order of the graph, but where the next operation would wait for the link it takes a later one, and of those that
+ * are ready the one with most communication behind it: the gradient that goes on to the next layer before that of
+ * the weight, which is then computed while the sum of the first travels. How far it looks is a window of a few of
+ * the longest operations, so that what is alive stays nearly what it was; where it does not, windows and bytes
+ * fetched ahead get smaller until it does.
  *
  * Times are estimates, of constants, the shapes and `link`: the same on every device, because all devices must start
  * the same collectives in the same order.
@@ -35,7 +39,7 @@ typedef struct ScheduleOptions {
 } ScheduleOptions;
 
 /* Collectives that a device may have under way: the k-th to start, only once the one this many before it is done. */
-enum { COLLECTIVES_IN_FLIGHT = 16 };
+enum { COLLECTIVES_IN_FLIGHT = 64 };
 
 /* What the order of a graph's steps is estimated to cost. */
 typedef struct ScheduleCost {
