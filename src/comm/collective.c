@@ -8,14 +8,12 @@
  */
 #include "comm/exchange.h"
 
-#include "base/threads.h"
 #include "compile/plan.h"
 #include "graph/interp.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- start ---- */
 
@@ -61,20 +59,6 @@ static int make_room(Exchange *e, cvn_err *err)
                                     (long long)n);
 }
 
-/* The artificial link takes the exchange after what it has to send already. */
-static void send_on_link(const Comm *comm, CommDevice *own, Exchange *e)
-{
-    Link link = comm_link(comm);
-    e->begun = clock_ns();
-    atomic_store(&e->leaves, 0);
-    if (link.latency <= 0 && link.bandwidth <= 0)
-        return;
-    double bytes = e->size > 1 || e->target >= 0 ? op_ring_bytes(e->op) : 0;
-    int64_t busy = link.bandwidth > 0 ? (int64_t)(bytes / link.bandwidth * 1e9) : 0;
-    own->link_free = (own->link_free > e->begun ? own->link_free : e->begun) + busy;
-    atomic_store(&e->leaves, own->link_free);
-}
-
 unsigned comm_start(Comm *comm, int device, const Op *op, const void *in, void *out)
 {
     CommDevice *own = comm_device(comm, device);
@@ -89,7 +73,7 @@ unsigned comm_start(Comm *comm, int device, const Op *op, const void *in, void *
     e->n_transfers = 0;
     e->open = true;
     find_members(e, op, device);
-    send_on_link(comm, own, e);
+    link_send(comm, own, e);
     cvn_err err = {0};
     if (make_room(e, &err) || (comm_transport(comm) && remote_start(comm, e, &err)))
         comm_fail(comm, &err);
@@ -116,27 +100,6 @@ static int check_agreement(const Exchange *e, int64_t id, const Exchange *peer, 
                    e->number, (long long)id, op_info[b->kind].name, op_info[a->kind].name);
 }
 
-/* Until the artificial links of all members here have sent what they give, and a latency more. */
-static int wait_for_link(Comm *comm, const Exchange *e, cvn_err *err)
-{
-    int64_t until = 0;
-    for (int64_t j = 0; j < e->size; j++) {
-        bool local = e->member[j] != e->id && comm_is_local(comm, e->member[j]);
-        int64_t leaves = local ? atomic_load(&peer_of(comm, e, e->member[j])->leaves) : 0;
-        until = leaves > until ? leaves : until;
-    }
-    if (until == 0)
-        return CVN_OK;
-    until += (int64_t)(comm_link(comm).latency * 1e9);
-    for (int64_t left; (left = until - clock_ns()) > 0;) {
-        if (comm_failed(comm, NULL))
-            return comm_failed(comm, err);
-        int64_t nap = left < 10000000 ? left : 10000000;
-        nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
-    }
-    return CVN_OK;
-}
-
 /* Waits for all members, and finds out where to read what each gives to this device. */
 static int gather_sources(Comm *comm, Exchange *e, cvn_err *err)
 {
@@ -154,7 +117,7 @@ static int gather_sources(Comm *comm, Exchange *e, cvn_err *err)
         e->source[j].base = peer->in;
     }
     int rc = comm_transport(comm) ? remote_done(comm, e, err) : CVN_OK;
-    return rc ? rc : wait_for_link(comm, e, err);
+    return rc ? rc : link_wait(comm, e, err);
 }
 
 /* Waits until nobody touches this device's operand and result any more. */
@@ -277,20 +240,27 @@ static void fail_if(Comm *comm, int code, const cvn_err *err)
         comm_fail(comm, err);
 }
 
+/* Where a device waits: until all members are here, and what they give has arrived. */
+static void wait_for_members(Comm *comm, CommDevice *own, Exchange *e)
+{
+    cvn_err err = {0};
+    int64_t start = comm_now(comm, own);
+    int code = comm_failed(comm, &err) ? err.code : gather_sources(comm, e, &err);
+    fail_if(comm, code, &err);
+    e->ok = code == CVN_OK;
+    int64_t now = comm_now(comm, own);
+    atomic_fetch_add(&own->wait_ns, now - start);
+    atomic_fetch_add(&own->total_ns, now - e->begun);
+}
+
 void comm_done(const KernelArgs *args, unsigned number)
 {
     Comm *comm = args->comm;
     CommDevice *own = comm_device(comm, args->device);
     cvn_err err = {0};
     if (args->thread == 0) {
-        Exchange *e = own->current = &own->exchange[number % COMM_IN_FLIGHT];
-        int64_t start = clock_ns();
-        int code = comm_failed(comm, &err) ? err.code : gather_sources(comm, e, &err);
-        fail_if(comm, code, &err);
-        e->ok = code == CVN_OK;
-        int64_t now = clock_ns();
-        atomic_fetch_add(&own->wait_ns, now - start);
-        atomic_fetch_add(&own->total_ns, now - e->begun);
+        own->current = &own->exchange[number % COMM_IN_FLIGHT];
+        wait_for_members(comm, own, own->current);
     }
     kernel_sync(args);
     Exchange *e = own->current;
@@ -304,7 +274,7 @@ void comm_done(const KernelArgs *args, unsigned number)
     }
     kernel_sync(args);
     if (args->thread == 0 && e->ok) {
-        int64_t start = clock_ns();
+        int64_t start = comm_now(comm, own);
         int code = CVN_OK;
         if (comm_transport(comm) && e->op->kind == OP_ALL_REDUCE)
             code = remote_share(comm, e, &err);
@@ -312,7 +282,7 @@ void comm_done(const KernelArgs *args, unsigned number)
             code = wait_for_peers(comm, e, &err);
         fail_if(comm, code, &err);
         clear_last_nibble(&e->op->result[0]->type, e->out);
-        atomic_fetch_add(&own->wait_ns, clock_ns() - start);
+        atomic_fetch_add(&own->wait_ns, comm_now(comm, own) - start);
         count_bytes(comm, args->device, e);
     }
     if (args->thread == 0) {

@@ -26,6 +26,7 @@ struct Comm {
     unsigned spins;
     CommDevice *device; /* owned [n_local] */
     Link link;          /* see comm_set_link */
+    StepSeconds *clock; /* see comm_set_clock */
     atomic_bool failed;
     pthread_mutex_t lock; /* of error */
     cvn_err error;        /* the first, once failed */
@@ -135,6 +136,9 @@ void comm_reset(Comm *comm)
         return;
     for (int d = 0; d < comm->n_local; d++) {
         comm->device[d].next = 0;
+        comm->device[d].clock = 0;
+        if (comm->clock)
+            comm->device[d].link_free = 0;
         atomic_store(&comm->device[d].open, 0);
         for (int i = 0; i < COMM_IN_FLIGHT; i++) {
             atomic_store(&comm->device[d].exchange[i].started.value, 0);
@@ -154,6 +158,18 @@ void comm_set_link(Comm *comm, Link link)
 Link comm_link(const Comm *comm)
 {
     return comm->link;
+}
+
+void comm_set_clock(Comm *comm, StepSeconds *seconds)
+{
+    comm->clock = seconds;
+    for (int d = 0; d < comm->n_local; d++)
+        comm->device[d].link_free = 0;
+}
+
+StepSeconds *comm_clock(const Comm *comm)
+{
+    return comm->clock;
 }
 
 bool comm_busy(const Comm *comm)

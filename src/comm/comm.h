@@ -54,6 +54,20 @@ void comm_reset(Comm *comm);
    one, and which sends one exchange after the other. No device may be running. */
 void comm_set_link(Comm *comm, Link link);
 
+/* Seconds that a step of this operation takes; 0 for collectives. */
+typedef double StepSeconds(const Op *op);
+
+/* From now on devices do not look at the wall's clock, but have one each that begins every run at 0, goes on by
+   `seconds` for each step, and by what the device waits for links: so that what comes of it is the same on a machine
+   that is busy. NULL: the wall's again. Without a transport only; no device may be running. */
+void comm_set_clock(Comm *comm, StepSeconds *seconds);
+
+/* A device has run a step; called by its thread 0. */
+void comm_count_step(Comm *comm, int device, const Op *op);
+
+/* What a device's clock shows after a run; 0 without comm_set_clock. */
+double comm_seconds(const Comm *comm, int device);
+
 /* True while a device here has an exchange with other processes under way: somebody should move it along. */
 bool comm_busy(const Comm *comm);
 

@@ -53,8 +53,8 @@ typedef struct Exchange {
     size_t stage_bytes, packed_bytes; /* room there */
     int64_t cap_members;              /* room there */
     int n_transfers;
-    int64_t begun;          /* clock_ns of its start */
-    _Atomic int64_t leaves; /* clock_ns at which the link has sent it; 0 without a link */
+    int64_t begun;          /* comm_now at its start */
+    _Atomic int64_t leaves; /* comm_now at which the link has sent it; 0 without a link */
     bool open;              /* started and not done; thread 0's */
 } Exchange;
 
@@ -64,8 +64,8 @@ typedef struct CommDevice {
     atomic_uint open;  /* exchanges under way */
     unsigned next;     /* number of the next exchange; its starting thread's */
     _Atomic int64_t exchanges, bytes, wire_bytes, wait_ns, total_ns; /* see CommStats */
-    int64_t
-        link_free; /* clock_ns at which its link has sent all that was started; its thread 0's */
+    int64_t link_free; /* comm_now at which its link has sent all that was started; thread 0's */
+    int64_t clock;     /* ns, with comm_set_clock; thread 0's */
 } CommDevice;
 
 /* ---- comm.c ---- */
@@ -74,10 +74,20 @@ CommDevice *comm_device(const Comm *comm, int64_t id);
 Transport *comm_transport(const Comm *comm);
 bool comm_is_local(const Comm *comm, int64_t id);
 Link comm_link(const Comm *comm);
+StepSeconds *comm_clock(const Comm *comm);
 
 /* Waits until it has reached `target`; false when the Comm failed first. */
 bool milestone_wait(const Comm *comm, Milestone *milestone, unsigned target);
 void milestone_reach(Milestone *milestone, unsigned target);
+
+/* ---- link.c ---- */
+
+/* ns, by the device's clock or the wall's. */
+int64_t comm_now(const Comm *comm, const CommDevice *own);
+/* The artificial link takes the exchange after what it has to send already. */
+void link_send(const Comm *comm, CommDevice *own, Exchange *e);
+/* Until the artificial links of all members here have sent what they give, and a latency more. */
+int link_wait(Comm *comm, const Exchange *e, cvn_err *err);
 
 /* ---- piece.c ---- */
 

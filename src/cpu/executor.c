@@ -1,6 +1,7 @@
 /* Places become addresses once per run; then threads walk the steps. */
 #include "cpu/executor.h"
 
+#include "comm/comm.h"
 #include "cpu/profile.h"
 
 #include <stdlib.h>
@@ -177,6 +178,8 @@ static void walk(void *context, int thread, int n_threads)
             continue;
         int64_t start = profile ? clock_ns() : 0;
         step->run(&args);
+        if (thread == 0 && args.comm)
+            comm_count_step(args.comm, args.device, step->op);
         if (profile)
             profile_add(profile, thread, plan, i, ready, start, clock_ns());
     }

@@ -1,0 +1,68 @@
+/*
+ * Links that are not there: for seeing on one machine what communication costs on many. Every device has one link,
+ * which sends one exchange after the other; what an exchange needs is there when the links of all its members have
+ * sent it, and a latency more. The clock is the wall's, and then waiting is sleeping; or that of comm_set_clock, and
+ * then nobody sleeps and nothing depends on how fast or how busy the machine is.
+ */
+#include "base/threads.h"
+#include "comm/exchange.h"
+#include "compile/plan.h"
+
+#include <time.h>
+
+int64_t comm_now(const Comm *comm, const CommDevice *own)
+{
+    return comm_clock(comm) ? own->clock : clock_ns();
+}
+
+void comm_count_step(Comm *comm, int device, const Op *op)
+{
+    StepSeconds *seconds = comm_clock(comm);
+    if (seconds)
+        comm_device(comm, device)->clock += (int64_t)(seconds(op) * 1e9);
+}
+
+double comm_seconds(const Comm *comm, int device)
+{
+    return (double)comm_device(comm, device)->clock * 1e-9;
+}
+
+void link_send(const Comm *comm, CommDevice *own, Exchange *e)
+{
+    Link link = comm_link(comm);
+    e->begun = comm_now(comm, own);
+    atomic_store(&e->leaves, 0);
+    if (link.latency <= 0 && link.bandwidth <= 0)
+        return;
+    double bytes = e->size > 1 || e->target >= 0 ? op_ring_bytes(e->op) : 0;
+    int64_t busy = link.bandwidth > 0 ? (int64_t)(bytes / link.bandwidth * 1e9) : 0;
+    own->link_free = (own->link_free > e->begun ? own->link_free : e->begun) + busy;
+    atomic_store(&e->leaves, own->link_free);
+}
+
+int link_wait(Comm *comm, const Exchange *e, cvn_err *err)
+{
+    CommDevice *own = comm_device(comm, e->id);
+    int64_t until = 0;
+    for (int64_t j = 0; j < e->size; j++) {
+        bool local = e->member[j] != e->id && comm_is_local(comm, e->member[j]);
+        const CommDevice *peer = local ? comm_device(comm, e->member[j]) : own;
+        int64_t leaves =
+            local ? atomic_load(&peer->exchange[e->number % COMM_IN_FLIGHT].leaves) : 0;
+        until = leaves > until ? leaves : until;
+    }
+    if (until == 0)
+        return CVN_OK;
+    until += (int64_t)(comm_link(comm).latency * 1e9);
+    if (comm_clock(comm)) {
+        own->clock = own->clock > until ? own->clock : until;
+        return CVN_OK;
+    }
+    for (int64_t left; (left = until - clock_ns()) > 0;) {
+        if (comm_failed(comm, NULL))
+            return comm_failed(comm, err);
+        int64_t nap = left < 10000000 ? left : 10000000;
+        nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+    }
+    return CVN_OK;
+}
