@@ -5,6 +5,7 @@
 #include "comm/cluster.h"
 #include "comm/transport.h"
 #include "mesh_support.h"
+#include "random_schedule.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -58,6 +59,34 @@ static int rank_bits(Cluster *cluster, int n_local)
                (long long)comm_stats(comm).wire_bytes);
     group_free(group);
     comm_free(comm);
+    return rc;
+}
+
+/* Random graphs with overlap give, over MPI, the bits that threads of this process give without. */
+static int rank_overlap(Cluster *cluster, int n_local)
+{
+    char why[256] = "";
+    cvn_err err = {0};
+    Comm *comm = comm_new(n_local, cluster_transport(cluster), &err);
+    Comm *alone = comm_new(comm_size(comm), NULL, &err);
+    DeviceGroup *group = group_new(comm, 1, NULL, &err), *threads = group_new(alone, 1, NULL, &err);
+    cluster_set_comm(cluster, comm);
+    int split = 0, rc = 0;
+    for (uint64_t seed = 0; seed < 60 && !rc; seed++) {
+        rc = schedule_check(threads, group, seed, &split, why, sizeof why);
+        if (rc)
+            fprintf(stderr, "rank %d, seed %d: %s\n", cluster_rank(cluster), (int)seed, why);
+    }
+    if (rc || split < 60)
+        cluster_abort(cluster, 1);
+    rc = cluster_agree(cluster, "the end", 42, &err);
+    if (cluster_rank(cluster) == 0)
+        printf("%d devices overlap, %d collectives\n", comm_size(comm), split);
+    cluster_set_comm(cluster, NULL);
+    group_free(group);
+    group_free(threads);
+    comm_free(comm);
+    comm_free(alone);
     return rc;
 }
 
@@ -127,6 +156,8 @@ static int rank_main(int argc, char **argv)
     }
     if (strcmp(argv[1], "bits") == 0)
         rc = rank_bits(cluster, (int)strtol(argv[2], NULL, 10));
+    else if (strcmp(argv[1], "overlap") == 0)
+        rc = rank_overlap(cluster, (int)strtol(argv[2], NULL, 10));
     else if (strcmp(argv[1], "loop") == 0)
         rc = rank_loop(cluster, argv[2], (int)strtol(argv[3], NULL, 10));
     else if (strcmp(argv[1], "data") == 0) {
@@ -182,6 +213,16 @@ static void ranks_give_the_bits_of_the_interpreter(void **state)
     expect(4, "bits 1", true, "4 devices agree");
     expect(3, "bits 2", true, "6 devices agree");
     expect(2, "bits 3", true, "6 devices agree");
+}
+
+static void overlap_gives_the_bits_of_threads(void **state)
+{
+    (void)state;
+    if (!have_mpirun())
+        skip();
+    expect(2, "overlap 1", true, "2 devices overlap");
+    expect(2, "overlap 2", true, "4 devices overlap");
+    expect(3, "overlap 1", true, "3 devices overlap");
 }
 
 static void ranks_that_disagree_end_with_a_sentence(void **state)
@@ -393,6 +434,7 @@ int main(int argc, char **argv)
     program = argv[0];
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_give_the_bits_of_the_interpreter),
+        cmocka_unit_test(overlap_gives_the_bits_of_threads),
         cmocka_unit_test(ranks_that_disagree_end_with_a_sentence),
         cmocka_unit_test(a_launcher_is_known_by_its_environment),
         cmocka_unit_test(processes_that_cannot_join_say_so_and_end),

@@ -4,6 +4,7 @@
  * collective under way is touched.
  */
 #include "mesh_support.h"
+#include "random_schedule.h"
 #include "schedule_bound.h"
 
 #include <setjmp.h>
@@ -125,116 +126,17 @@ static void overlap_over_a_slow_link_gives_the_same_bits(void **state)
     cvn_graph_free(g);
 }
 
-/* One of the values made so far; the later ones more often. */
-static cvn_value *pick(uint64_t *state, cvn_value *const *made, int n)
-{
-    int back = draw(state, 2) ? draw(state, n) : draw(state, n < 6 ? n : 6);
-    return made[n - 1 - back];
-}
-
-/* Makes [8, 8] of one or two of the same shape. */
-static cvn_value *random_piece(cvn_graph *g, uint64_t *state, cvn_value *x, cvn_value *y)
-{
-    static const int64_t ids[] = {0, 1}, flat[] = {64}, square[] = {8, 8}, pairs[] = {0, 1, 1, 0};
-    static const int swap[] = {1, 0};
-    char name[24];
-    switch (draw(state, 13)) {
-    case 0: /* parameters may be made anywhere */
-        snprintf(name, sizeof name, "p%d", g->n_parameters);
-        return cvn_parameter(g, name, CVN_TYPE(CVN_F32, 8, 8));
-    case 1:
-        return cvn_convert(g, cvn_convert(g, x, CVN_BF16), CVN_F32);
-    case 2:
-        return cvn_transpose(g, x, swap);
-    case 3:
-        return cvn_reshape(g, cvn_reshape(g, x, 1, flat), 2, square);
-    case 4:
-        return cvn_slice_axis(g, cvn_all_gather(g, x, 0, 1, DEVICES, ids), 0, 5, 13);
-    case 5:
-        x = cvn_convert(g, x, CVN_BF16);
-        return cvn_convert(g, cvn_slice_axis(g, cvn_all_gather(g, x, 1, 1, DEVICES, ids), 1, 3, 11),
-                           CVN_F32);
-    case 6:
-        return cvn_all_reduce(g, x, CVN_SUM, 1, DEVICES, ids);
-    case 7:
-        x = cvn_reduce_scatter(g, x, CVN_MAX, 0, 1, DEVICES, ids);
-        return cvn_all_gather(g, x, 0, 1, DEVICES, ids);
-    case 8:
-        return cvn_reshape(g, cvn_all_to_all(g, x, 0, 1, 1, DEVICES, ids), 2, square);
-    case 9:
-        return cvn_collective_permute(g, x, 2, pairs);
-    case 10:
-        return cvn_tanh(g, cvn_einsum(g, "ij,jk->ik", x, y));
-    default:
-        return cvn_tanh(g, cvn_add(g, x, y));
-    }
-}
-
-/* Collectives of parameters, of what prepares them, of what was computed just now and long ago, and of each other;
-   some parameters are written. */
-static cvn_graph *random_schedule(uint64_t seed)
-{
-    enum { PIECES = 40 };
-    cvn_graph *g = cvn_graph_new("random", NULL);
-    cvn_value *made[PIECES] = {cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 8, 8))};
-    for (int n = 1; n < PIECES; n++) {
-        cvn_value *x = pick(&seed, made, n), *y = pick(&seed, made, n);
-        made[n] = random_piece(g, &seed, x, y);
-    }
-    for (int i = 0; i < g->n_parameters; i++)
-        if (draw(&seed, 3) == 0)
-            cvn_output_into(g, pick(&seed, made, PIECES), g->parameter[i]);
-    for (int i = 0; i < 3; i++)
-        cvn_output(g, pick(&seed, made, PIECES));
-    return g;
-}
-
-/* Runs a plan twice on the group; outputs and all parameters afterwards go to `bits` [devices * values * 64]. */
-static void run_twice(DeviceGroup *group, const cvn_graph *g, const Plan *plan, uint64_t seed,
-                      float *bits)
-{
-    cvn_err err = {0};
-    void **inputs = mesh_inputs(g, seed, DEVICES);
-    void **out = calloc((size_t)(DEVICES * g->n_outputs) + 1, sizeof *out);
-    for (int i = 0; i < DEVICES * g->n_parameters; i++) /* numbers that stay in range */
-        for (int k = 0; k < 64; k++)
-            ((float *)inputs[i])[k] = (float)((i * 37 + k * 11) % 64 - 32) / 64;
-    for (int step = 0; step < 2; step++)
-        if (group_run(group, plan, inputs, out, &err))
-            fail_msg("seed %d: %s", (int)seed, err.message);
-    for (int i = 0; i < DEVICES * g->n_outputs; i++, bits += 64)
-        memcpy(bits, out[i], 256);
-    for (int i = 0; i < DEVICES * g->n_parameters; i++, bits += 64)
-        memcpy(bits, inputs[i], 256);
-    random_free(inputs, DEVICES * g->n_parameters);
-    free(out);
-}
-
 static void any_order_of_collectives_gives_the_same_bits(void **state)
 {
     (void)state;
-    static const Link links[] = {{0, 0}, {1e-9, 0}, {1e-7, 1e9}, {1e-3, 1e9}};
     cvn_err err = {0};
     Comm *comm = comm_new(DEVICES, NULL, &err);
     DeviceGroup *group = group_new(comm, 1, NULL, &err);
     int split = 0;
     for (uint64_t seed = 0; seed < 400; seed++) {
-        cvn_graph *g = random_schedule(seed);
-        size_t n = (size_t)DEVICES * (size_t)(g->n_outputs + g->n_parameters) * 64;
-        float *want = calloc(n, sizeof *want), *got = calloc(n, sizeof *got);
-        Plan *off = compile(g, 1, true, links[seed % 4]),
-             *on = compile(g, 1, false, links[seed % 4]);
-        for (int i = 0; i < on->n_steps; i++)
-            split += on->step[i].phase == STEP_START;
-        run_twice(group, g, off, seed, want);
-        run_twice(group, g, on, seed, got);
-        if (memcmp(want, got, n * sizeof *want))
-            fail_msg("seed %d: other bits", (int)seed);
-        free(want);
-        free(got);
-        plan_free(off);
-        plan_free(on);
-        cvn_graph_free(g);
+        char why[256] = "";
+        if (schedule_check(group, group, seed, &split, why, sizeof why))
+            fail_msg("seed %d: %s", (int)seed, why);
     }
     assert_true(split > 400);
     group_free(group);

@@ -291,6 +291,16 @@ void comm_done(const KernelArgs *args, unsigned number)
     }
 }
 
+void comm_after_step(Comm *comm, int device, const Op *op)
+{
+    CommDevice *own = comm_device(comm, device);
+    StepSeconds *seconds = comm_clock(comm);
+    if (seconds)
+        own->clock += (int64_t)(seconds(op) * 1e9);
+    if (comm_transport(comm) && atomic_load(&own->open))
+        remote_progress(comm, &own->exchange[(own->next - 1) % COMM_IN_FLIGHT]);
+}
+
 /* ---- kernels ---- */
 
 static void run_collective(const KernelArgs *args)

@@ -62,8 +62,9 @@ typedef double StepSeconds(const Op *op);
    that is busy. NULL: the wall's again. Without a transport only; no device may be running. */
 void comm_set_clock(Comm *comm, StepSeconds *seconds);
 
-/* A device has run a step; called by its thread 0. */
-void comm_count_step(Comm *comm, int device, const Op *op);
+/* A device has run a step; called by its thread 0. Counts its time by the clock above, and moves along what the
+   device has under way with other processes. */
+void comm_after_step(Comm *comm, int device, const Op *op);
 
 /* What a device's clock shows after a run; 0 without comm_set_clock. */
 double comm_seconds(const Comm *comm, int device);

@@ -111,6 +111,8 @@ void box_copy(const Box *box, const Source *from, void *to, int64_t to_at, const
 int remote_start(Comm *comm, Exchange *e, cvn_err *err);
 /* Waits for that; the sources of those members are set. */
 int remote_done(Comm *comm, Exchange *e, cvn_err *err);
+/* Lets the transport work for a moment: on all that is under way, by asking for one exchange. */
+void remote_progress(Comm *comm, Exchange *e);
 /* The second half of an all_reduce: each member's reduced part to all others in other processes. */
 int remote_share(Comm *comm, Exchange *e, cvn_err *err);
 

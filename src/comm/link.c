@@ -15,13 +15,6 @@ int64_t comm_now(const Comm *comm, const CommDevice *own)
     return comm_clock(comm) ? own->clock : clock_ns();
 }
 
-void comm_count_step(Comm *comm, int device, const Op *op)
-{
-    StepSeconds *seconds = comm_clock(comm);
-    if (seconds)
-        comm_device(comm, device)->clock += (int64_t)(seconds(op) * 1e9);
-}
-
 double comm_seconds(const Comm *comm, int device)
 {
     return (double)comm_device(comm, device)->clock * 1e-9;

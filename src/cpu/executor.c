@@ -179,7 +179,7 @@ static void walk(void *context, int thread, int n_threads)
         int64_t start = profile ? clock_ns() : 0;
         step->run(&args);
         if (thread == 0 && args.comm)
-            comm_count_step(args.comm, args.device, step->op);
+            comm_after_step(args.comm, args.device, step->op);
         if (profile)
             profile_add(profile, thread, plan, i, ready, start, clock_ns());
     }
