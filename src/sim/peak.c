@@ -19,7 +19,8 @@ typedef struct Peaking {
 
 static bool in_arena(const Step *step, int k)
 {
-    return step->out[k].space == SPACE_ARENA && step->out[k].bytes > 0;
+    /* The result of a collective under way has its place from the start on; the end only fills it. */
+    return step->out[k].space == SPACE_ARENA && step->out[k].bytes > 0 && step->phase != STEP_DONE;
 }
 
 /* Values whose place the result of step i takes end before it. */

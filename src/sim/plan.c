@@ -210,7 +210,8 @@ static int study_local(Sim *s, const cvn_graph *local, const PartitionReport *re
     a->n_involuntary = report->n_involuntary;
     if (!s->ask->compile)
         return CVN_OK;
-    CompileOptions options = {.backend = cpu_backend(), .n_threads = 1, .blocking = true};
+    CompileOptions options = {
+        .backend = cpu_backend(), .n_threads = 1, .blocking = s->ask->blocking};
     Plan *plan;
     int code = compile_graph(local, &options, &plan, err);
     if (code)

@@ -30,6 +30,7 @@ typedef struct SimAsk {
     cvn_dtype compute;      /* bf16 or f32 */
     TrainStepOptions train; /* optimizer, remat, …; batch, seq and compute are taken from above */
     bool compile;           /* plan memory too */
+    bool blocking;          /* collectives end where they begin (see CompileOptions) */
 } SimAsk;
 
 /* What a tensor is kept for. */
