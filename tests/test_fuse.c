@@ -18,27 +18,36 @@
 
 enum { KERNELS = 512, ROWS = 67, COLUMNS = 129, TENSORS = 5, VALUES = 64 };
 
-/* The backend of this machine, of which nothing is elementwise. */
+/* A backend of which nothing is elementwise, or that has no kernel for fusions. */
 typedef struct Plain {
     Backend backend;
     Kernel kernel[KERNELS];
     const Kernel *table[KERNELS];
 } Plain;
 
-static Plain plain;
+static Plain plain, memberwise;
+
+static void make_plain_of(const Backend *best, bool fuses, Plain *out)
+{
+    assert_true(best->n_kernels <= KERNELS);
+    out->backend = *best;
+    out->backend.kernel = out->table;
+    out->backend.n_kernels = 0;
+    for (int i = 0; i < best->n_kernels; i++) {
+        if (fuses && best->kernel[i]->kind == OP_FUSION)
+            continue;
+        int n = out->backend.n_kernels++;
+        out->kernel[n] = *best->kernel[i];
+        out->kernel[n].elementwise = fuses && best->kernel[i]->elementwise;
+        out->table[n] = &out->kernel[n];
+    }
+}
 
 static int make_plain(void **state)
 {
     (void)state;
-    const Backend *best = cpu_backend();
-    assert_true(best->n_kernels <= KERNELS);
-    plain.backend = *best;
-    plain.backend.kernel = plain.table;
-    for (int i = 0; i < best->n_kernels; i++) {
-        plain.kernel[i] = *best->kernel[i];
-        plain.kernel[i].elementwise = false;
-        plain.table[i] = &plain.kernel[i];
-    }
+    make_plain_of(cpu_backend(), false, &plain);
+    make_plain_of(cpu_backend(), true, &memberwise);
     return 0;
 }
 
@@ -68,7 +77,7 @@ static cvn_value *grow(cvn_graph *g, cvn_value **v, int n, cvn_value *const smal
                        uint32_t *state)
 {
     cvn_value *a = any(v, n, state), *b = any(v, n, state);
-    switch (below(state, 14)) {
+    switch (below(state, 20)) {
     case 0:
         return cvn_add(g, a, b);
     case 1:
@@ -101,6 +110,22 @@ static cvn_value *grow(cvn_graph *g, cvn_value **v, int n, cvn_value *const smal
     }
     case 12:
         return cvn_optimization_barrier(g, a);
+    case 13: /* the other way round than case 8 */
+        return cvn_select(g, cvn_compare_values(g, CVN_LT, small[0], cvn_negate(g, small[0])), a,
+                          b);
+    case 14: { /* computed in bf16 */
+        cvn_value *half = cvn_convert(g, a, CVN_BF16);
+        return cvn_convert(g, cvn_multiply(g, half, cvn_convert(g, b, CVN_BF16)), CVN_F32);
+    }
+    case 15:
+        return cvn_subtract(g, any(v, n, state), cvn_multiply(g, a, b));
+    case 16:
+        return cvn_subtract(g, cvn_multiply(g, a, any(v, n, state)), b);
+    case 17:
+        return cvn_multiply(g, cvn_subtract(g, a, b), any(v, n, state));
+    case 18:
+        return cvn_divide(g, a,
+                          cvn_add(g, cvn_sqrt(g, cvn_abs(g, b)), cvn_splat(g, wide(CVN_F32), 0.5)));
     default:
         return cvn_multiply(g, a, b);
     }
@@ -133,7 +158,7 @@ static cvn_graph *random_chain(uint32_t seed)
 typedef struct Ran {
     char *data;
     size_t bytes;
-    int n_steps, n_fusions;
+    int n_steps, n_fusions, n_programs;
     size_t arena_bytes;
 } Ran;
 
@@ -157,8 +182,10 @@ static Ran run(const cvn_graph *g, const Backend *backend, int threads)
     if (executor_run(device, plan, at, out, &err))
         fail_msg("%s", err.message);
     Ran ran = {.n_steps = plan->n_steps, .arena_bytes = plan->arena_bytes};
-    for (int i = 0; i < plan->n_steps; i++)
+    for (int i = 0; i < plan->n_steps; i++) {
         ran.n_fusions += plan->step[i].op->kind == OP_FUSION;
+        ran.n_programs += strncmp(plan->step[i].kernel, "fusion.", 7) == 0;
+    }
     for (int i = 0; i < plan->n_outputs; i++) {
         size_t bytes = cvn_type_bytes(&plan->output[i].type);
         ran.data = realloc(ran.data, ran.bytes + bytes);
@@ -177,7 +204,7 @@ static Ran run(const cvn_graph *g, const Backend *backend, int threads)
 static void fusion_changes_no_bit(void **state)
 {
     (void)state;
-    int fusions = 0, fewer = 0;
+    int fusions = 0, fewer = 0, programs = 0;
     for (uint32_t seed = 0; seed < 120; seed++) {
         cvn_graph *g = random_chain(seed);
         Ran apart = run(g, &plain.backend, 2), fused = run(g, cpu_backend(), 1 + (int)seed % 3);
@@ -186,13 +213,67 @@ static void fusion_changes_no_bit(void **state)
         if (memcmp(apart.data, fused.data, fused.bytes) != 0)
             fail_msg("seed %u: other bits when fused", seed);
         assert_true(fused.n_steps <= apart.n_steps);
+        Ran members = run(g, &memberwise.backend, 2);
+        if (memcmp(apart.data, members.data, members.bytes) != 0)
+            fail_msg("seed %u: other bits when fused, member by member", seed);
+        assert_int_equal(members.n_programs, 0);
+        free(members.data);
+        programs += fused.n_programs;
         fusions += fused.n_fusions;
         fewer += fused.n_steps < apart.n_steps;
         free(apart.data);
         free(fused.data);
         cvn_graph_free(g);
     }
-    assert_true(fusions > 120 && fewer > 90);
+    assert_true(fusions > 120 && fewer > 90 && programs > 60);
+}
+
+/* Every instruction set's programs give the bits of its own kernels. */
+static void every_instruction_set_changes_no_bit(void **state)
+{
+    (void)state;
+    for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
+        const Backend *backend = cpu_backend_of((CpuIsa)isa);
+        if (!backend)
+            continue;
+        Plain *apart_of = calloc(1, sizeof *apart_of);
+        make_plain_of(backend, false, apart_of);
+        for (uint32_t seed = 200; seed < 230; seed++) {
+            cvn_graph *g = random_chain(seed);
+            Ran apart = run(g, &apart_of->backend, 1), fused = run(g, backend, 2);
+            if (memcmp(apart.data, fused.data, fused.bytes) != 0)
+                fail_msg("%s, seed %u: other bits when fused", cpu_isa_name((CpuIsa)isa), seed);
+            free(apart.data);
+            free(fused.data);
+            cvn_graph_free(g);
+        }
+        free(apart_of);
+    }
+}
+
+/* What a choice by a scalar keeps or replaces in place, as the optimizer's step does it: both ways, the same bits. */
+static void a_choice_in_place_changes_no_bit(void **state)
+{
+    (void)state;
+    for (int taken = 0; taken < 2; taken++) {
+        cvn_graph *g = cvn_graph_new("choice", NULL);
+        cvn_type type = CVN_TYPE(CVN_F32, ROWS * COLUMNS);
+        cvn_value *w = cvn_parameter(g, "w", type), *m = cvn_parameter(g, "m", type);
+        cvn_value *d = cvn_parameter(g, "d", type), *s = cvn_parameter(g, "s", cvn_scalar(CVN_F32));
+        cvn_value *updated = cvn_compare_values(g, taken ? CVN_EQ : CVN_NE, s, s);
+        cvn_value *m1 = cvn_add(g, cvn_multiply(g, m, cvn_splat(g, type, 0.9)), d);
+        cvn_value *w1 = cvn_subtract(g, w, cvn_multiply(g, m1, cvn_splat(g, type, 0.1)));
+        cvn_value *late = cvn_multiply(g, w, m); /* reads both after they were replaced */
+        cvn_output_into(g, cvn_select(g, updated, w1, w), w);
+        cvn_output_into(g, cvn_select(g, updated, m1, m), m);
+        cvn_output(g, late);
+        Ran apart = run(g, &plain.backend, 1), fused = run(g, cpu_backend(), 2);
+        assert_int_equal(fused.n_programs, 1);
+        assert_memory_equal(apart.data, fused.data, fused.bytes);
+        free(apart.data);
+        free(fused.data);
+        cvn_graph_free(g);
+    }
 }
 
 /* AdamW of one tensor: one step, in place, without memory but a tile for each thread. */
@@ -280,6 +361,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fusion_changes_no_bit),
+        cmocka_unit_test(every_instruction_set_changes_no_bit),
+        cmocka_unit_test(a_choice_in_place_changes_no_bit),
         cmocka_unit_test(an_update_in_place_needs_no_memory),
         cmocka_unit_test(a_plan_and_a_profile_name_the_members),
         cmocka_unit_test(large_groups_are_split),

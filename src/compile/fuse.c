@@ -11,6 +11,7 @@
 
 #include "compile/liveness.h"
 #include "compile/lower.h"
+#include "compile/tile_program.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -293,6 +294,7 @@ static void put_fusion(Making *m, Op *next)
         .slot = arena_copy(arena, m->slot, (size_t)m->n_slots * sizeof *m->slot),
         .over = arena_copy(arena, m->over, sizeof m->over),
     };
+    f->program = tile_program_make(arena, f);
     Op *op = arena_alloc(arena, sizeof *op);
     *op = (Op){
         .kind = OP_FUSION,

@@ -61,8 +61,9 @@ typedef struct Fusion {
     int n_members;
     Slot *slot; /* [n_slots] */
     int n_slots;
-    size_t scratch; /* bytes of a thread */
-    uint32_t *over; /* [n_results] bit i: may be written over operand i */
+    size_t scratch;                    /* bytes of a thread */
+    uint32_t *over;                    /* [n_results] bit i: may be written over operand i */
+    const struct TileProgram *program; /* the same for kernels that run programs, or NULL */
 } Fusion;
 
 extern const Kernel fusion_kernel;

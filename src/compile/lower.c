@@ -10,8 +10,6 @@
 
 const Kernel *lower_kernel(const Backend *backend, const Op *op)
 {
-    if (op->kind == OP_FUSION)
-        return &fusion_kernel;
     if (op_is_copy(op))
         return &move_copy;
     if (op->kind == OP_CONSTANT && op->attr.literal.splat)
@@ -21,7 +19,7 @@ const Kernel *lower_kernel(const Backend *backend, const Op *op)
         if (kernel->kind == op->kind && (!kernel->match || kernel->match(op)))
             return kernel;
     }
-    return NULL;
+    return op->kind == OP_FUSION ? &fusion_kernel : NULL;
 }
 
 /* Lets results be written over operands that are read for the last time, where kernels can. */

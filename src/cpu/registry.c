@@ -26,8 +26,8 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 24 };
 #if defined(CVN_HAVE_AVX2)
 #define TABLES_AVX2                                                                                \
     linear_kernels_avx2, linear_float_kernels_avx2, linear_int8_kernels_avx2,                      \
-        quantize_kernels_avx2, dot_kernels_avx2, elementwise_kernels_avx2, row_kernels_avx2,       \
-        rope_kernels_avx2, random_kernels_avx2, attention_kernels_avx2,                            \
+        quantize_kernels_avx2, dot_kernels_avx2, elementwise_kernels_avx2, fusion_kernels_avx2,    \
+        row_kernels_avx2, rope_kernels_avx2, random_kernels_avx2, attention_kernels_avx2,          \
         attention_backward_kernels_avx2, row_backward_kernels_avx2
 #else
 #define TABLES_AVX2 NULL
@@ -35,9 +35,9 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 24 };
 #if defined(CVN_HAVE_AVX512)
 #define TABLES_AVX512                                                                              \
     linear_float_kernels_avx512, quantize_kernels_avx512, dot_kernels_avx512,                      \
-        elementwise_kernels_avx512, row_kernels_avx512, rope_kernels_avx512,                       \
-        random_kernels_avx512, attention_kernels_avx512, attention_backward_kernels_avx512,        \
-        row_backward_kernels_avx512
+        elementwise_kernels_avx512, fusion_kernels_avx512, row_kernels_avx512,                     \
+        rope_kernels_avx512, random_kernels_avx512, attention_kernels_avx512,                      \
+        attention_backward_kernels_avx512, row_backward_kernels_avx512
 #define TABLES_AVX512_BF16                                                                         \
     linear_kernels_avx512_vnni, linear_float_kernels_avx512_bf16, linear_int8_kernels_avx512_vnni, \
         dot_kernels_avx512_bf16, attention_kernels_avx512_bf16,                                    \
@@ -62,11 +62,12 @@ static const struct {
     [CPU_ISA_PORTABLE] = {BASELINE,
                           {linear_kernels_portable, linear_float_kernels_portable,
                            linear_int8_kernels_portable, quantize_kernels_portable,
-                           dot_kernels_portable, elementwise_kernels_portable, row_kernels_portable,
-                           rope_kernels_portable, random_kernels_portable,
-                           attention_kernels_portable, attention_backward_kernels_portable,
-                           row_backward_kernels_portable, copy_kernels, index_kernels, sort_kernels,
-                           small_kernels, collective_kernels}},
+                           dot_kernels_portable, elementwise_kernels_portable,
+                           fusion_kernels_portable, row_kernels_portable, rope_kernels_portable,
+                           random_kernels_portable, attention_kernels_portable,
+                           attention_backward_kernels_portable, row_backward_kernels_portable,
+                           copy_kernels, index_kernels, sort_kernels, small_kernels,
+                           collective_kernels}},
     [CPU_ISA_AVX2] = {"avx2", {TABLES_AVX2}},
     [CPU_ISA_AVX512] = {"avx512", {TABLES_AVX512}},
     [CPU_ISA_AVX512_BF16] = {"avx512_bf16", {TABLES_AVX512_BF16}},

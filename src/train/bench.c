@@ -78,6 +78,8 @@ static int make_memory(const TrainBench *b, const Plan *plan, Memory *m, cvn_err
         m->bytes += (plan->parameter[i].bytes + PAGE - 1) / PAGE * PAGE;
     void *block = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     m->block = block == MAP_FAILED ? NULL : block;
+    if (m->block)
+        (void)madvise(block, m->bytes, MADV_HUGEPAGE); /* as the state of a run has them */
     if (!m->at || !m->block)
         code = err_set(err, CVN_EMEM, "no memory for %zu MiB of weights", m->bytes >> 20);
     size_t used = 0;

@@ -1,0 +1,348 @@
+/*
+ * From members to steps: written down one by one, then joined in pairs, then choices by a scalar are turned into places,
+ * and at last values get registers, which are free again after their last reader.
+ */
+#include "compile/tile_program.h"
+
+#include "base/float16.h"
+#include "compile/fuse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Writer {
+    const Fusion *f;
+    TilePlace place[TILE_PLACES];
+    TileStep step[TILE_STEPS];
+    int n_places, n_steps;
+    int *read; /* [f->n_slots] the place that has a slot as f32, or -1 */
+    bool full; /* it did not fit */
+} Writer;
+
+static bool is_float(cvn_dtype dtype)
+{
+    return dtype == CVN_F32 || dtype == CVN_BF16;
+}
+
+static int add_place(Writer *w, TilePlace place)
+{
+    if (w->n_places == TILE_PLACES) {
+        w->full = true;
+        return 0;
+    }
+    w->place[w->n_places] = place;
+    return w->n_places++;
+}
+
+static int add_register(Writer *w)
+{
+    return add_place(w, (TilePlace){.kind = PLACE_REGISTER, .choice = -1});
+}
+
+static int add_step(Writer *w, TileStep step)
+{
+    if (w->n_steps == TILE_STEPS)
+        w->full = true;
+    else
+        w->step[w->n_steps++] = step;
+    return step.out;
+}
+
+static float splat_value(const Slot *slot, cvn_dtype dtype)
+{
+    uint16_t half;
+    float value;
+    if (dtype == CVN_BF16) {
+        memcpy(&half, slot->value, sizeof half);
+        return bf16_to_f32(half);
+    }
+    memcpy(&value, slot->value, sizeof value);
+    return value;
+}
+
+/* The place of a slot that no member computes, or -1. */
+static int place_input(Writer *w, int index, cvn_dtype dtype)
+{
+    const Slot *slot = &w->f->slot[index];
+    bool half = dtype == CVN_BF16;
+    TilePlace place = {.index = slot->index, .half = half, .choice = -1};
+    switch (slot->kind) {
+    case SLOT_OPERAND:
+        place.kind = PLACE_OPERAND;
+        int at = add_place(w, place);
+        return half ? add_step(w, (TileStep){TILE_WIDEN, OP_CONVERT, at, -1, -1, add_register(w)})
+                    : at;
+    case SLOT_SPLAT:
+        place.kind = PLACE_CONSTANT;
+        place.value = splat_value(slot, dtype);
+        return add_place(w, place);
+    case SLOT_SPREAD:
+        place.kind = PLACE_SCALAR;
+        if (slot->size == 1)
+            return add_place(w, place);
+        return half ? -1
+                    : add_step(w, (TileStep){TILE_SPREAD, OP_BROADCAST_IN_DIM, index, -1, -1,
+                                             add_register(w)});
+    default:
+        return -1;
+    }
+}
+
+/* Operand k of a member as f32, or -1. */
+static int read_operand(Writer *w, const Member *member, int k)
+{
+    cvn_dtype dtype = member->op->operand[k]->type.dtype;
+    int slot = member->in[k];
+    if (!is_float(dtype))
+        return -1;
+    if (w->read[slot] < 0)
+        w->read[slot] = place_input(w, slot, dtype);
+    return w->read[slot];
+}
+
+static bool is_read_after(const Fusion *f, int member, int slot)
+{
+    for (int i = member + 1; i < f->n_members; i++)
+        for (int k = 0; k < f->member[i].op->n_operands; k++)
+            if (f->member[i].in[k] == slot)
+                return true;
+    return false;
+}
+
+static bool is_unary(OpKind kind)
+{
+    return kind == OP_NEGATE || kind == OP_ABS || kind == OP_SIGN || kind == OP_EXPONENTIAL ||
+           kind == OP_LOG || kind == OP_SQRT || kind == OP_RSQRT || kind == OP_TANH ||
+           kind == OP_LOGISTIC;
+}
+
+static bool is_binary(OpKind kind)
+{
+    return kind == OP_ADD || kind == OP_SUBTRACT || kind == OP_MULTIPLY || kind == OP_DIVIDE ||
+           kind == OP_MAXIMUM || kind == OP_MINIMUM;
+}
+
+/* The step of member i, all but where it goes; false where there is none. TILE_COPY: it changes nothing but the dtype. */
+static bool make_step(Writer *w, int i, TileStep *step)
+{
+    const Member *member = &w->f->member[i];
+    const Op *op = member->op;
+    *step = (TileStep){TILE_COPY, op->kind, -1, -1, -1, -1};
+    if (op->kind == OP_SELECT) {
+        const Slot *slot = &w->f->slot[member->in[0]];
+        step->code = TILE_SELECT;
+        step->a = read_operand(w, member, 1);
+        step->b = read_operand(w, member, 2);
+        step->c = slot->index;
+        return slot->kind == SLOT_WHOLE && op->operand[0]->type.rank == 0 && step->a >= 0 &&
+               step->b >= 0;
+    }
+    step->a = read_operand(w, member, 0);
+    if (is_unary(op->kind)) {
+        step->code = TILE_UNARY;
+    } else if (is_binary(op->kind)) {
+        step->code = TILE_BINARY;
+        step->b = read_operand(w, member, 1);
+        return step->a >= 0 && step->b >= 0;
+    } else if (op->kind != OP_CONVERT) {
+        return false;
+    }
+    return step->a >= 0;
+}
+
+static bool write_member(Writer *w, int i)
+{
+    const Member *member = &w->f->member[i];
+    const Slot *slot = &w->f->slot[member->out];
+    cvn_dtype dtype = member->op->result[0]->type.dtype;
+    TilePlace result = {
+        .kind = PLACE_RESULT, .index = slot->index, .half = dtype == CVN_BF16, .choice = -1};
+    TileStep step;
+    if (!is_float(dtype) || !make_step(w, i, &step))
+        return false;
+    bool is_result = slot->kind == SLOT_RESULT;
+    if (dtype == CVN_F32) {
+        int at = step.a;
+        if (is_result)
+            at = add_step(w, (step.out = add_place(w, result), step));
+        else if (step.code != TILE_COPY)
+            at = add_step(w, (step.out = add_register(w), step));
+        w->read[member->out] = at;
+        return true;
+    }
+    int exact = step.code == TILE_COPY ? step.a : add_step(w, (step.out = add_register(w), step));
+    if (is_result)
+        add_step(w, (TileStep){TILE_NARROW, OP_CONVERT, exact, -1, -1, add_place(w, result)});
+    if (is_read_after(w->f, i, member->out))
+        w->read[member->out] =
+            add_step(w, (TileStep){TILE_ROUND, OP_CONVERT, exact, -1, -1, add_register(w)});
+    return true;
+}
+
+/* ---- pairs ---- */
+
+/* How often a step reads a place. */
+static int reads_of(const TileStep *step, int place)
+{
+    if (step->code == TILE_SPREAD)
+        return 0;
+    return (step->a == place) + (step->b == place) +
+           (step->code != TILE_SELECT && step->c == place);
+}
+
+/* What `first`, whose result only `second` reads, on its left or right, becomes together with it. */
+static bool pair(OpKind first, OpKind second, bool left, TileCode *code)
+{
+    static const struct {
+        OpKind first, second;
+        int left; /* -1: either */
+        TileCode code;
+    } pairs[] = {
+        {OP_MULTIPLY, OP_ADD, -1, TILE_MUL_ADD},
+        {OP_MULTIPLY, OP_SUBTRACT, 1, TILE_MUL_SUB},
+        {OP_MULTIPLY, OP_SUBTRACT, 0, TILE_SUB_MUL},
+        {OP_MULTIPLY, OP_MULTIPLY, -1, TILE_MUL_MUL},
+        {OP_ADD, OP_ADD, -1, TILE_ADD_ADD},
+        {OP_ADD, OP_MULTIPLY, -1, TILE_ADD_MUL},
+        {OP_SUBTRACT, OP_MULTIPLY, -1, TILE_MINUS_MUL},
+        {OP_SUBTRACT, OP_ADD, -1, TILE_MINUS_ADD},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (pairs[i].first == first && pairs[i].second == second &&
+            (pairs[i].left < 0 || pairs[i].left == left)) {
+            *code = pairs[i].code;
+            return true;
+        }
+    return false;
+}
+
+/* The step that writes a register which nothing but one operand of step `at` reads, and that may be done as late as
+   that: no result is written between, which could lie over what it reads. Or -1. */
+static int only_for(const Writer *w, int at, int place)
+{
+    int reads = 0, from = -1;
+    for (int i = 0; i < w->n_steps; i++) {
+        reads += reads_of(&w->step[i], place);
+        if (i < at && w->step[i].out == place)
+            from = i;
+    }
+    if (w->place[place].kind != PLACE_REGISTER || from < 0 || reads != 1 ||
+        w->step[from].code != TILE_BINARY)
+        return -1;
+    for (int i = from + 1; i < at; i++)
+        if (w->place[w->step[i].out].kind == PLACE_RESULT)
+            return -1;
+    return from;
+}
+
+static void drop_step(Writer *w, int i)
+{
+    memmove(&w->step[i], &w->step[i + 1], (size_t)(w->n_steps - i - 1) * sizeof *w->step);
+    w->n_steps--;
+}
+
+static void join_pairs(Writer *w)
+{
+    for (int i = 0; i < w->n_steps; i++)
+        for (int left = 1; left >= 0 && w->step[i].code == TILE_BINARY; left--) {
+            TileStep *second = &w->step[i];
+            int from = only_for(w, i, left ? second->a : second->b);
+            TileCode code;
+            if (from < 0 || !pair(w->step[from].op, second->op, left, &code))
+                continue;
+            *second = (TileStep){.code = code,
+                                 .op = second->op,
+                                 .a = w->step[from].a,
+                                 .b = w->step[from].b,
+                                 .c = left ? second->b : second->a,
+                                 .out = second->out};
+            drop_step(w, from);
+            i--;
+        }
+}
+
+/* ---- choices ---- */
+
+/* Does a step read what result k may lie over? Another choice by the same bool does not read what is not chosen. */
+static bool disturbs(const Writer *w, const TileStep *step, const TileStep *choice, int k)
+{
+    bool same = step->code == TILE_SELECT && step->c == choice->c;
+    const int place[] = {step->a, same || step->code == TILE_SPREAD ? -1 : step->b,
+                         step->code == TILE_SELECT ? -1 : step->c};
+    for (int i = step->code == TILE_SPREAD; i < 3; i++)
+        if (place[i] >= 0 && w->place[place[i]].kind == PLACE_OPERAND &&
+            w->f->over[k] >> w->place[place[i]].index & 1)
+            return true;
+    return false;
+}
+
+/* Where step `at` is a choice between what was there and a new value: the new one is computed where it goes. */
+static void place_choice(Writer *w, int at)
+{
+    const TileStep *choice = &w->step[at];
+    if (choice->code != TILE_SELECT || w->place[choice->out].kind != PLACE_RESULT ||
+        w->place[choice->a].kind != PLACE_REGISTER || w->place[choice->a].choice >= 0)
+        return;
+    int k = w->place[choice->out].index, from = at - 1;
+    while (from >= 0 && w->step[from].out != choice->a) {
+        if (disturbs(w, &w->step[from], choice, k))
+            return;
+        from--;
+    }
+    w->place[choice->a].choice = choice->c;
+    w->place[choice->a].chosen = k;
+}
+
+/* ---- registers ---- */
+
+static bool assign_registers(Writer *w)
+{
+    int until[TILE_REGISTERS]; /* the last step that reads what lies there */
+    for (int r = 0; r < TILE_REGISTERS; r++)
+        until[r] = -1;
+    for (int i = 0; i < w->n_steps; i++) {
+        TilePlace *out = &w->place[w->step[i].out];
+        if (out->kind != PLACE_REGISTER)
+            continue;
+        int last = i + 1, r = 0;
+        for (int k = i + 1; k < w->n_steps; k++)
+            last = reads_of(&w->step[k], w->step[i].out) ? k : last;
+        while (r < TILE_REGISTERS && until[r] > i)
+            r++;
+        if (r == TILE_REGISTERS)
+            return false;
+        out->index = r;
+        until[r] = last;
+    }
+    return true;
+}
+
+TileProgram *tile_program_make(Arena *arena, const Fusion *f)
+{
+    Writer *w = calloc(1, sizeof *w);
+    int *read = calloc((size_t)f->n_slots + 1, sizeof *read);
+    TileProgram *program = NULL;
+    bool good = w && read;
+    if (good)
+        *w = (Writer){.f = f, .read = read};
+    for (int i = 0; i < f->n_slots && good; i++)
+        read[i] = -1;
+    for (int i = 0; i < f->n_members && good; i++)
+        good = write_member(w, i);
+    if (good && !w->full) {
+        join_pairs(w);
+        for (int i = 0; i < w->n_steps; i++)
+            place_choice(w, i);
+        if (assign_registers(w)) {
+            program = arena_alloc(arena, sizeof *program);
+            *program = (TileProgram){
+                .n_places = w->n_places,
+                .n_steps = w->n_steps,
+                .place = arena_copy(arena, w->place, (size_t)w->n_places * sizeof *w->place),
+                .step = arena_copy(arena, w->step, (size_t)w->n_steps * sizeof *w->step)};
+        }
+    }
+    free(read);
+    free(w);
+    return program;
+}

@@ -1,0 +1,320 @@
+/*
+ * Tile programs (compile/tile_program.h), compiled once per instruction set.
+ *
+ * Every step is a loop over the vectors of a tile. What an operand is makes no difference to it: a pointer that moves on
+ * by a vector, or, for one value, stays. Threads share the tiles.
+ */
+#include "compile/fuse.h"
+#include "compile/tile_program.h"
+#include "cpu/kernels/kernels.h"
+#include "cpu/kernels/vec_ops.h"
+
+#include <stdalign.h>
+
+/* Where a place is: element i of the tensor at base + i advance; vectors of a tile are `step` floats apart. */
+typedef struct View {
+    char *base;
+    int64_t advance; /* bytes; 0: what is in `Tiles` */
+    int64_t step;    /* VN or 0 */
+} View;
+
+/* Registers, on the stack of a thread. A register begins where no other does in a page. */
+typedef struct Tiles {
+    alignas(64) float reg[TILE_REGISTERS][TILE_ELEMENTS + 16];
+    alignas(64) float one[TILE_PLACES][VN]; /* of constants and scalars */
+    View view[TILE_PLACES];
+} Tiles;
+
+/* The operands of a step in one tile. */
+typedef struct Operands {
+    const float *a, *b, *c;
+    int64_t a_step, b_step, c_step;
+    float *out;
+    int64_t n;
+} Operands;
+
+VEC_INLINE vf apply(TileCode code, OpKind op, vf a, vf b, vf c)
+{
+    switch (code) {
+    case TILE_UNARY:
+        return unary_vector(op, a);
+    case TILE_BINARY:
+        return binary_vector(op, a, b);
+    case TILE_MUL_ADD:
+        return a * b + c;
+    case TILE_MUL_SUB:
+        return a * b - c;
+    case TILE_SUB_MUL:
+        return c - a * b;
+    case TILE_MUL_MUL:
+        return a * b * c;
+    case TILE_ADD_ADD:
+        return a + b + c;
+    case TILE_ADD_MUL:
+        return (a + b) * c;
+    case TILE_MINUS_MUL:
+        return (a - b) * c;
+    case TILE_MINUS_ADD:
+        return a - b + c;
+    case TILE_ROUND:
+        return vf_from_bf16(vf_to_bf16(a));
+    default:
+        return a;
+    }
+}
+
+/* The first n < VN floats, or all of them where there is one value. */
+VEC_INLINE vf load_end(const float *x, int64_t step, int64_t n)
+{
+    return step ? vf_load_part(x, n) : vf_load(x);
+}
+
+/* code and op are constants: operands that they do not read are not loaded. */
+VEC_INLINE void loop(TileCode code, OpKind op, const Operands *x)
+{
+    const bool two = code != TILE_UNARY && code != TILE_ROUND && code != TILE_COPY;
+    const bool three = two && code != TILE_BINARY;
+    const float *a = x->a, *b = x->b, *c = x->c;
+    const int64_t a_step = x->a_step, b_step = x->b_step, c_step = x->c_step, n = x->n;
+    float *out = x->out;
+    const vf none = vf_zero();
+    int64_t i = 0;
+    for (; i + VN <= n; i += VN) {
+        vf_store(out + i,
+                 apply(code, op, vf_load(a), two ? vf_load(b) : none, three ? vf_load(c) : none));
+        a += a_step;
+        b += two ? b_step : 0;
+        c += three ? c_step : 0;
+    }
+    if (i < n)
+        vf_store_part(out + i,
+                      apply(code, op, load_end(a, a_step, n - i),
+                            two ? load_end(b, b_step, n - i) : none,
+                            three ? load_end(c, c_step, n - i) : none),
+                      n - i);
+}
+
+static void run_unary(OpKind op, const Operands *x)
+{
+    switch (op) {
+    case OP_NEGATE:
+        loop(TILE_UNARY, OP_NEGATE, x);
+        break;
+    case OP_ABS:
+        loop(TILE_UNARY, OP_ABS, x);
+        break;
+    case OP_SIGN:
+        loop(TILE_UNARY, OP_SIGN, x);
+        break;
+    case OP_EXPONENTIAL:
+        loop(TILE_UNARY, OP_EXPONENTIAL, x);
+        break;
+    case OP_LOG:
+        loop(TILE_UNARY, OP_LOG, x);
+        break;
+    case OP_SQRT:
+        loop(TILE_UNARY, OP_SQRT, x);
+        break;
+    case OP_RSQRT:
+        loop(TILE_UNARY, OP_RSQRT, x);
+        break;
+    case OP_TANH:
+        loop(TILE_UNARY, OP_TANH, x);
+        break;
+    default:
+        loop(TILE_UNARY, OP_LOGISTIC, x);
+        break;
+    }
+}
+
+static void run_binary(OpKind op, const Operands *x)
+{
+    switch (op) {
+    case OP_ADD:
+        loop(TILE_BINARY, OP_ADD, x);
+        break;
+    case OP_SUBTRACT:
+        loop(TILE_BINARY, OP_SUBTRACT, x);
+        break;
+    case OP_MULTIPLY:
+        loop(TILE_BINARY, OP_MULTIPLY, x);
+        break;
+    case OP_DIVIDE:
+        loop(TILE_BINARY, OP_DIVIDE, x);
+        break;
+    case OP_MAXIMUM:
+        loop(TILE_BINARY, OP_MAXIMUM, x);
+        break;
+    default:
+        loop(TILE_BINARY, OP_MINIMUM, x);
+        break;
+    }
+}
+
+static void widen(float *out, const uint16_t *in, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + VN <= n; i += VN)
+        vf_store(out + i, vf_load_bf16(in + i));
+    if (i < n)
+        vf_store_part(out + i, vf_load_bf16_part(in + i, n - i), n - i);
+}
+
+static void narrow(uint16_t *out, const Operands *x)
+{
+    const float *a = x->a;
+    int64_t i = 0;
+    for (; i + VN <= x->n; i += VN, a += x->a_step)
+        vf_store_bf16(out + i, vf_load(a));
+    if (i < x->n)
+        vf_store_bf16_part(out + i, load_end(a, x->a_step, x->n - i), x->n - i);
+}
+
+/* Elements [begin, begin + n) of a spread: runs of one value, or of neighbours. */
+static void spread(const Slot *slot, const float *from, int64_t begin, float *out, int64_t n)
+{
+    for (int64_t i = begin, end = begin + n, length; i < end; i += length, out += length) {
+        int64_t at = i / slot->inner % slot->size;
+        length = slot->inner > 1 ? slot->inner - i % slot->inner : slot->size - at;
+        length = length < end - i ? length : end - i;
+        if (slot->inner > 1)
+            for (int64_t k = 0; k < length; k++)
+                out[k] = from[at];
+        else
+            memcpy(out, from + at, (size_t)length * sizeof *out);
+    }
+}
+
+static void run_step(const KernelArgs *args, const TileStep *step, const Tiles *tiles, int64_t at,
+                     int64_t n)
+{
+    const Fusion *f = args->op->attr.fusion;
+    const View *out = &tiles->view[step->out];
+    Operands x = {.out = (float *)(void *)(out->base + at * out->advance), .n = n};
+    if (step->code == TILE_SPREAD) {
+        const Slot *slot = &f->slot[step->a];
+        spread(slot, args->in[slot->index], at, x.out, n);
+        return;
+    }
+    const View *a = &tiles->view[step->a];
+    x.a = (const float *)(const void *)(a->base + at * a->advance);
+    x.a_step = a->step;
+    if (step->b >= 0) {
+        const View *b = &tiles->view[step->b];
+        x.b = (const float *)(const void *)(b->base + at * b->advance);
+        x.b_step = b->step;
+    }
+    if (step->code == TILE_SELECT) {
+        bool first = *(const uint8_t *)args->in[step->c] != 0;
+        x.a = first ? x.a : x.b;
+        x.a_step = first ? x.a_step : x.b_step;
+        if (x.a != x.out) /* else it was computed where it goes, or is there still */
+            loop(TILE_COPY, OP_CONVERT, &x);
+        return;
+    }
+    if (step->c >= 0) {
+        const View *c = &tiles->view[step->c];
+        x.c = (const float *)(const void *)(c->base + at * c->advance);
+        x.c_step = c->step;
+    }
+    switch (step->code) {
+    case TILE_UNARY:
+        run_unary(step->op, &x);
+        break;
+    case TILE_BINARY:
+        run_binary(step->op, &x);
+        break;
+    case TILE_MUL_ADD:
+        loop(TILE_MUL_ADD, OP_ADD, &x);
+        break;
+    case TILE_MUL_SUB:
+        loop(TILE_MUL_SUB, OP_ADD, &x);
+        break;
+    case TILE_SUB_MUL:
+        loop(TILE_SUB_MUL, OP_ADD, &x);
+        break;
+    case TILE_MUL_MUL:
+        loop(TILE_MUL_MUL, OP_ADD, &x);
+        break;
+    case TILE_ADD_ADD:
+        loop(TILE_ADD_ADD, OP_ADD, &x);
+        break;
+    case TILE_ADD_MUL:
+        loop(TILE_ADD_MUL, OP_ADD, &x);
+        break;
+    case TILE_MINUS_MUL:
+        loop(TILE_MINUS_MUL, OP_ADD, &x);
+        break;
+    case TILE_MINUS_ADD:
+        loop(TILE_MINUS_ADD, OP_ADD, &x);
+        break;
+    case TILE_ROUND:
+        loop(TILE_ROUND, OP_CONVERT, &x);
+        break;
+    case TILE_WIDEN:
+        widen(x.out, (const uint16_t *)(const void *)x.a, n);
+        break;
+    case TILE_NARROW:
+        narrow((uint16_t *)(void *)x.out, &x);
+        break;
+    default:
+        loop(TILE_COPY, OP_CONVERT, &x);
+        break;
+    }
+}
+
+/* Where the places are in this run. */
+static void make_views(const KernelArgs *args, const TileProgram *program, Tiles *tiles)
+{
+    for (int i = 0; i < program->n_places; i++) {
+        const TilePlace *place = &program->place[i];
+        View *view = &tiles->view[i];
+        int64_t bytes = place->half ? 2 : 4;
+        bool chosen = place->choice >= 0 && *(const uint8_t *)args->in[place->choice];
+        float value = place->value;
+        switch (place->kind) {
+        case PLACE_REGISTER:
+            *view = chosen ? (View){args->out[place->chosen], bytes, VN}
+                           : (View){(char *)tiles->reg[place->index], 0, VN};
+            break;
+        case PLACE_OPERAND:
+            *view = (View){(char *)(uintptr_t)args->in[place->index], bytes, VN};
+            break;
+        case PLACE_RESULT:
+            *view = (View){args->out[place->index], bytes, VN};
+            break;
+        default:
+            if (place->kind == PLACE_SCALAR)
+                value = place->half ? bf16_to_f32(*(const uint16_t *)args->in[place->index])
+                                    : *(const float *)args->in[place->index];
+            vf_store(tiles->one[i], vf_splat(value));
+            *view = (View){(char *)tiles->one[i], 0, 0};
+            break;
+        }
+    }
+}
+
+static bool match(const Op *op)
+{
+    return op->attr.fusion->program;
+}
+
+static void run(const KernelArgs *args)
+{
+    const Fusion *f = args->op->attr.fusion;
+    const TileProgram *program = f->program;
+    Tiles tiles;
+    int64_t begin, end;
+    make_views(args, program, &tiles);
+    kernel_share(f->elements, KERNEL_GRAIN, args->thread, args->n_threads, &begin, &end);
+    for (int64_t at = begin; at < end; at += TILE_ELEMENTS) {
+        int64_t n = end - at < TILE_ELEMENTS ? end - at : TILE_ELEMENTS;
+        for (int i = 0; i < program->n_steps; i++)
+            run_step(args, &program->step[i], &tiles, at, n);
+    }
+}
+
+const Kernel ISA_NAME(fusion_kernels)[] = {
+    {.name = "fusion." ISA, .kind = OP_FUSION, .match = match, .run = run},
+    {0},
+};
