@@ -224,6 +224,25 @@ static void tensor_parallel_is_planned_as_published(void **state)
     }
 }
 
+/* What names the inputs is the answer's own, and there when the graph is not. */
+static void inputs_have_their_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"tokens", "targets"};
+    SimAsk ask = ask_of("tiny", "data=2", "dp", SIM_TRAIN);
+    SimAnswer a;
+    ask.compile = false;
+    plan(&ask, &a);
+    for (int i = 0; i < 2; i++) {
+        int found = 0;
+        for (int t = 0; t < a.n_tensors; t++)
+            found += a.tensor[t].role == SIM_INPUT && strcmp(a.tensor[t].kind, names[i]) == 0;
+        if (found != 1)
+            fail_msg("%d inputs are called %s", found, names[i]);
+    }
+    sim_answer_free(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -234,6 +253,7 @@ int main(void)
         cmocka_unit_test(published_runs_keep_what_a_formula_says),
         cmocka_unit_test(tensor_parallel_is_planned_as_published),
         cmocka_unit_test(fsdp_holds_a_share_and_a_layer),
+        cmocka_unit_test(inputs_have_their_names),
         cmocka_unit_test(pictures_name_every_kind_of_weight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

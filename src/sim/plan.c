@@ -73,7 +73,9 @@ static SimRole role_of(Sim *s, const char *name, const char **kind)
         weight = dot + 1;
     }
     bool cache = strncmp(name, "cache.", 6) == 0;
-    *kind = cache ? arena_printf(arena, "cache.%s", strrchr(name, '.') + 1) : name;
+    *kind =
+        cache ? arena_printf(arena, "cache.%s", strrchr(name, '.') + 1)
+              : arena_string(arena, name); /* the graph, whose name it is, goes before the answer */
     return cache ? SIM_CACHE : SIM_INPUT;
 }
 
