@@ -14,7 +14,7 @@ see() {
         show | grep -q -e "$1" && return
         sleep 0.05
     done
-    echo "not seen: $1"; show; tm kill-server; exit 1
+    echo "not seen: $1"; show | tail -20; tm kill-server; exit 1
 }
 
 # see_times N PATTERN: wait until N lines match.
@@ -23,7 +23,7 @@ see_times() {
         [ "$(show | grep -c -e "$2")" -ge "$1" ] && return
         sleep 0.05
     done
-    echo "not seen $1 times: $2"; show; tm kill-server; exit 1
+    echo "not seen $1 times: $2"; show | tail -20; tm kill-server; exit 1
 }
 
 # see_last PATTERN: wait until it matches the last line that is not empty.
@@ -32,7 +32,7 @@ see_last() {
         show | grep -v '^ *$' | tail -1 | grep -q -e "$1" && return
         sleep 0.05
     done
-    echo "not the last line: $1"; show; tm kill-server; exit 1
+    echo "not the last line: $1"; show | tail -20; tm kill-server; exit 1
 }
 
 # see_answer PATTERN: wait until a turn, whose last line matches, is being answered: the terminal makes a signal of
@@ -43,7 +43,7 @@ see_answer() {
         stty -a <"$tty" | grep -q '[^-]icanon' && ! show | grep -v '^ *$' | tail -1 | grep -q -e "$1" && return
         sleep 0.05
     done
-    echo "no answer: $1"; show; tm kill-server; exit 1
+    echo "no answer: $1"; show | tail -20; tm kill-server; exit 1
 }
 
 type() { tm send-keys -t chat "$@"; }

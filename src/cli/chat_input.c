@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <locale.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,15 +65,23 @@ static int read_byte(ChatInput *input, EditLine *edit, unsigned char *byte)
     for (;;) {
         if (*input->interrupt)
             return -1;
+        if (resized) {
+            resized = 0;
+            redraw(edit);
+        }
+        /* A signal may come between the questions above and the wait, which it then does not end: so the wait is
+         * short. What is typed after Ctrl-C stays in the queue, for the next line. */
+        struct pollfd keys = {.fd = STDIN_FILENO, .events = POLLIN};
+        int ready = poll(&keys, 1, 100);
+        if (ready < 0 && errno != EINTR)
+            return -1;
+        if (ready <= 0 || *input->interrupt)
+            continue;
         ssize_t n = read(STDIN_FILENO, byte, 1);
         if (n >= 0)
             return (int)n;
         if (errno != EINTR)
             return -1;
-        if (resized) {
-            resized = 0;
-            redraw(edit);
-        }
     }
 }
 
