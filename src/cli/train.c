@@ -1,4 +1,5 @@
 /* caravan train: a model from text, or a model trained further. */
+#include "base/file.h"
 #include "base/json_file.h"
 #include "cli/common.h"
 #include "cli/run_model.h"
@@ -8,6 +9,7 @@
 #include "train/run.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -283,6 +285,24 @@ static void print_end(const TrainResult *result, const char *out)
     strbuf_free(&text);
 }
 
+/* A new run writes its model into its folder: not over one that is there already, such as the one it begins from. */
+static int check_folder(const char *out, cvn_err *err)
+{
+    char config[PATH_MAX], checkpoints[PATH_MAX];
+    if (!out || !file_exists(out))
+        return CVN_OK;
+    if (!file_is_folder(out))
+        return err_set(err, CVN_EINVAL, "'%s' is a file; --out names the folder of the run", out);
+    snprintf(config, sizeof config, "%s/config.json", out);
+    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", out);
+    if (file_exists(config) && !file_exists(checkpoints))
+        return err_set(err, CVN_EINVAL,
+                       "'%s' holds a model, over which training would write its own; give "
+                       "another --out",
+                       out);
+    return CVN_OK;
+}
+
 static int train(const Args *args, const TrainConfig *config, const bool *given, bool resume,
                  TrainResult *result, cvn_err *err)
 {
@@ -295,6 +315,8 @@ static int train(const Args *args, const TrainConfig *config, const bool *given,
                           .stop = &stop};
     (void)args;
     int code = ranks_join(&events.cluster, err);
+    if (code == CVN_OK && !resume)
+        code = check_folder(config->out, err);
     if (code)
         return code;
     catch_signals(!events.cluster);
