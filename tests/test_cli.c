@@ -101,6 +101,15 @@ static int remove_scratch(void **state)
     return system(line);
 }
 
+/* Columns of the first n bytes of a line in UTF-8. */
+static size_t columns(const char *text, size_t n)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += (text[i] & 0xc0) != 0x80;
+    return count;
+}
+
 static void check_help(const char *name)
 {
     char args[64];
@@ -110,7 +119,7 @@ static void check_help(const char *name)
     int lines = 0;
     for (char *at = r.output.text; *at; lines++) {
         size_t n = strcspn(at, "\n");
-        if (n > 80)
+        if (columns(at, n) > 80)
             fail_msg("caravan %s: a line of %zu columns: %.*s", args, n, (int)n, at);
         char example[64];
         int length = snprintf(example, sizeof example, "  caravan %s", name);
@@ -158,12 +167,18 @@ static void mistakes_end_in_one_sentence_with_the_nearest_word(void **state)
     expect(2, "", "init --preset=sotries15m -o x 2>&1", "did you mean stories15m?");
     expect(2, "", "init --preset qqqqqqqq -o x 2>&1", "give one of tiny, ");
     expect(2, "", "init -z 2>&1", "there is no option -z");
-    expect(2, "", "init --preset tiny 2>&1", "--output DIR is missing");
+    expect(2, "", "init --preset tiny 2>&1", "--out DIR is missing");
     expect(2, "", "init --preset 2>&1", "--preset needs a value: --preset NAME");
     expect(2, "", "init --force=yes 2>&1", "--force takes no value");
     expect(2, "", "init stray 2>&1", "what is \"stray\"?");
     expect(2, "", "inspect 2>&1", "--model or --preset is missing");
     expect(1, "", "inspect --model /nowhere/at/all 2>&1", "there is no file or folder");
+    expect(2, "", "export 2>&1", "RUN and OUT are missing");
+    expect(2, "", "opt 2>&1", "FILE is missing");
+    expect(1, "", "opt /tmp 2>&1", "'/tmp' is a folder; give a file");
+    expect(1, "", "opt /nowhere/at/all 2>&1", "cannot open '/nowhere/at/all': ");
+    expect(1, "", "export /nowhere/at/all out 2>&1", "there is no folder '/nowhere/at/all'");
+    expect(1, "", "reshard /nowhere/at/all out 2>&1", "there is no folder '/nowhere/at/all'");
     char args[256];
     file_write(scratch_path("story.json"), "{}", 2, NULL);
     snprintf(args, sizeof args, "inspect --model %s 2>&1", scratch_path("stroy.json"));
@@ -327,6 +342,13 @@ static void what_cannot_be_run_is_refused_in_a_sentence(void **state)
     const char *model = random_model();
     snprintf(args, sizeof args, "score --model %s --tokens 1,512 2>&1", model);
     expect(1, "", args, "512");
+    snprintf(args, sizeof args, "score --model %s --tokens 1 2>&1", model);
+    expect(1, "", args, "only one token");
+    snprintf(args, sizeof args, "train --data %s --preset tiny --out %s 2>&1", model, model);
+    expect(1, "", args, "holds a model, over which training would write its own");
+    snprintf(args, sizeof args, "train --data %s --preset tiny --out %s/config.json 2>&1", model,
+             model);
+    expect(1, "", args, "/config.json' is a file; --out names the folder of the run");
     snprintf(args, sizeof args, "generate --model %s --prompt hello 2>&1", model);
     expect(1, "", args, "tokenizer");
     snprintf(args, sizeof args, "generate --model %s --tokens 1 --memory 1M 2>&1", model);

@@ -74,8 +74,7 @@ int file_writer_open(FileWriter *writer, const char *path, cvn_err *err)
     }
     writer->fd = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (writer->fd < 0) {
-        int code =
-            err_set(err, CVN_EIO, "cannot create '%s': %s", writer->temporary, strerror(errno));
+        int code = err_set(err, CVN_EIO, "cannot create '%s': %s", writer->path, strerror(errno));
         free(writer->temporary);
         writer->temporary = NULL;
         return code;

@@ -1,6 +1,7 @@
 #include "cli/common.h"
 
 #include "base/cores.h"
+#include "base/file.h"
 #include "base/strbuf.h"
 #include "cli/terminal.h"
 
@@ -103,9 +104,11 @@ int print_json(json_t *value)
 int read_input(const char *path, char **text, size_t *length, cvn_err *err)
 {
     bool standard = strcmp(path, "-") == 0;
+    if (!standard && file_is_folder(path))
+        return err_set(err, CVN_EIO, "'%s' is a folder; give a file", path);
     FILE *file = standard ? stdin : fopen(path, "rb");
     if (!file)
-        return err_set(err, CVN_EIO, "%s: %s", path, strerror(errno));
+        return err_set(err, CVN_EIO, "cannot open '%s': %s", path, strerror(errno));
     StrBuf all = {0};
     char piece[65536];
     size_t n;
@@ -114,9 +117,10 @@ int read_input(const char *path, char **text, size_t *length, cvn_err *err)
         strbuf_add(&all, piece, n);
     int code = CVN_OK;
     if (ferror(file))
-        code = err_set(err, CVN_EIO, "%s: %s", path, strerror(errno));
+        code = err_set(err, CVN_EIO, "cannot read '%s': %s", standard ? "standard input" : path,
+                       strerror(errno));
     else if (all.failed)
-        code = err_set(err, CVN_EMEM, "%s: no memory for its %zu bytes", path, all.length);
+        code = err_set(err, CVN_EMEM, "no memory for the %zu bytes of '%s'", all.length, path);
     if (!standard)
         fclose(file);
     if (code) {

@@ -1,4 +1,5 @@
 /* caravan export: what a training run has learned, as a Hugging Face folder. */
+#include "base/file.h"
 #include "cli/common.h"
 #include "cli/terminal.h"
 #include "train/checkpoint_export.h"
@@ -51,6 +52,10 @@ static int run(const Args *args)
                         .force = args->value[FORCE].flag,
                         .tokenizer = args->value[TOKENIZER].text,
                         .threads = (int)args->value[THREADS].integer};
+    if (!file_exists(from)) {
+        err_set(&err, CVN_EIO, "there is no folder '%s'", from);
+        return fail(&err);
+    }
     if (checkpoint_find(&checkpoint, from, step->given ? step->integer : -1, warn, NULL, &err))
         return fail(&err);
     int64_t at = checkpoint.manifest.step;

@@ -173,8 +173,9 @@ static int print_texts(Batch *b, cvn_err *err)
 static void print_speed(const cvn_result *result, size_t n_prompt)
 {
     double decode = result->total_seconds - result->first_seconds;
-    fprintf(stderr, "\nprompt: %zu tokens in %.2f s (%.0f tokens/s)", n_prompt,
-            result->prefill_seconds, (double)n_prompt / result->prefill_seconds);
+    fprintf(stderr, "\nprompt: %zu token%s in %.2f s (%.0f tokens/s)", n_prompt,
+            n_prompt == 1 ? "" : "s", result->prefill_seconds,
+            (double)n_prompt / result->prefill_seconds);
     if (result->n_tokens > 1)
         fprintf(stderr, "; generated: %lld tokens in %.2f s (%.1f tokens/s, %.2f ms each)",
                 (long long)result->n_tokens, decode, (double)(result->n_tokens - 1) / decode,

@@ -4,7 +4,7 @@
 
 enum { WIDTH = 80, LEFT_MAX = 26 };
 
-static const char about_program[] = "train and serve the Llama family";
+static const char about_program[] = "train and run the Llama family";
 static const char about_environment[] =
     "Every option can be given by the environment too: CARAVAN_ and its name in capitals, "
     "such as CARAVAN_THREADS=4. Options win.";
@@ -35,7 +35,7 @@ static void add_wrapped(StrBuf *out, const char *text, size_t at, size_t indent)
     strbuf_putc(out, '\n');
 }
 
-/* "-o, --output DIR" */
+/* "-o, --out DIR" */
 static void add_spelling(StrBuf *out, const Option *option)
 {
     if (option->letter)
@@ -99,6 +99,15 @@ static void add_examples(StrBuf *out, const char *lines)
     strbuf_free(&meaning);
 }
 
+/* Columns of a text in UTF-8 that has one per character. */
+static size_t columns(const StrBuf *text)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < text->length; i++)
+        n += (text->text[i] & 0xc0) != 0x80;
+    return n;
+}
+
 static void add_options(StrBuf *out, const Command *command)
 {
     StrBuf left = {0}, right = {0};
@@ -106,8 +115,8 @@ static void add_options(StrBuf *out, const Command *command)
     for (int i = 0; command->options[i]; i++) {
         strbuf_clear(&left);
         add_spelling(&left, command->options[i]);
-        if (left.length > widest && left.length <= LEFT_MAX)
-            widest = left.length;
+        if (columns(&left) > widest && columns(&left) <= LEFT_MAX)
+            widest = columns(&left);
     }
     strbuf_puts(out, "\nOptions:\n");
     for (int i = 0; command->options[i]; i++) {
@@ -116,7 +125,7 @@ static void add_options(StrBuf *out, const Command *command)
         add_spelling(&left, command->options[i]);
         add_meaning(&right, command->options[i]);
         strbuf_printf(out, "  %s", left.text ? left.text : "");
-        size_t column = 2 + left.length, indent = widest + 4;
+        size_t column = 2 + columns(&left), indent = widest + 4;
         if (column + 2 > indent) {
             strbuf_putc(out, '\n');
             column = 0;

@@ -37,7 +37,7 @@ static const Option *const options[] = {
     [FORCE] = &(const Option){"force", .letter = 'f', .kind = ARG_FLAG,
                               .help = "write into a folder that is not empty"},
     [THREADS] = &option_threads,
-    [OUTPUT] = &(const Option){"output", .letter = 'o', .kind = ARG_OUTPUT, .required = true,
+    [OUTPUT] = &(const Option){"out", .letter = 'o', .kind = ARG_OUTPUT, .required = true,
                                .value = "DIR", .help = "folder to make"},
     NULL,
 };

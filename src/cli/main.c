@@ -79,6 +79,11 @@ static int print_version(void)
 #else
         {"libedit", false},
 #endif
+#ifdef CVN_HAVE_HWLOC
+        {"hwloc", true},
+#else
+        {"hwloc", false},
+#endif
     };
     for (int there = 1; there >= 0; there--) {
         const char *label = there ? "with:" : "without:";

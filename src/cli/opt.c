@@ -35,7 +35,7 @@ static const Option *const options[] = {
                         .help = "devices a StableHLO module is for, 0: as many as it names"},
     [DUMP] = &(const Option){"dump", .kind = ARG_OUTPUT, .value = "DIR",
                              .help = "write the graph there before the first and after each pass"},
-    [OUTPUT] = &(const Option){"output", .letter = 'o', .kind = ARG_OUTPUT, .value = "FILE",
+    [OUTPUT] = &(const Option){"out", .letter = 'o', .kind = ARG_OUTPUT, .value = "FILE",
                                .help = "write there, else to standard output"},
     [QUIET] = &(const Option){"quiet", .letter = 'q', .kind = ARG_FLAG,
                               .help = "do not say what each pass did"},

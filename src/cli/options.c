@@ -352,7 +352,8 @@ static int check_operands(const Args *args, const Command *command, cvn_err *err
                        command->name, command->max_operands, command->operands);
     }
     if (args->n_operands < command->min_operands)
-        return err_set(err, CVN_EINVAL, "%s is missing", command->operands);
+        return err_set(err, CVN_EINVAL, "%s %s missing", command->operands,
+                       command->min_operands > 1 ? "are" : "is");
     return CVN_OK;
 }
 

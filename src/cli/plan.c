@@ -55,10 +55,10 @@ static const Option *const options[] = {
                               .group = 1, .value = "DIR", .help = "the shape of a model on disk"},
     [MESH] = &(const Option){"mesh", .kind = ARG_TEXT, .value = "MESH", .fallback = "",
                              .help = "devices, such as data=32,model=4; none: one device"},
-    [LAYOUT] = &(const Option){"layout", .letter = 'l', .kind = ARG_TEXT, .value = "NAME",
-                               .fallback = "2d",
-                               .help = "how tensors lie on it: dp, tp, fsdp, 2d, "
-                                       "or a product such as fsdp+tp"},
+    [LAYOUT] = &(
+        const Option){"layout", .letter = 'l', .kind = ARG_TEXT, .value = "NAME", .fallback = "2d",
+                      .help = "how tensors lie on it: dp, tp, tp-scatter, fsdp, 2d, a product "
+                              "such as fsdp+tp, or FILE.json"},
     [TRAIN] = &(const Option){"train", .kind = ARG_FLAG, .group = 2,
                               .help = "plan a training step; else a step of decoding"},
     [PREFILL] = &(const Option){"prefill", .kind = ARG_FLAG, .group = 2,
@@ -234,7 +234,8 @@ static int print_plan(const SimAsk *ask, const SimAnswer *a, const char *name, d
 {
     static const char *const tasks[] = {"a training step", "a prefill", "a step of decoding"};
     StrBuf text = {0};
-    printf("%s, %s of %" PRId64 " rows", name, tasks[ask->task], ask->batch);
+    printf("%s, %s of %" PRId64 " row%s", name, tasks[ask->task], ask->batch,
+           ask->batch == 1 ? "" : "s");
     if (ask->task != SIM_DECODE)
         printf(" of %" PRId64 " tokens", ask->seq);
     printf(", %s, mesh %s, layout %s\n\n", cvn_dtype_name(ask->compute),

@@ -1,5 +1,6 @@
 /* caravan reshard: a checkpoint from one mesh to another. */
 #include "train/reshard.h"
+#include "base/file.h"
 #include "cli/common.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
@@ -32,6 +33,10 @@ static int run(const Args *args)
     const Value *step = &args->value[STEP];
     const char *from = args->operand[0], *to = args->operand[1];
     const char *mesh = args->value[MESH].text ? args->value[MESH].text : "";
+    if (!file_exists(from)) {
+        err_set(&err, CVN_EIO, "there is no folder '%s'", from);
+        return fail(&err);
+    }
     if (checkpoint_find(&checkpoint, from, step->given ? step->integer : -1, warn, NULL, &err))
         return fail(&err);
     int64_t at = checkpoint.manifest.step;

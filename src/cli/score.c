@@ -229,6 +229,10 @@ static int run(const Args *args)
     if (code == CVN_OK && window == 0)
         window = cvn_model_context(model.model);
     int64_t needed = (int64_t)ids.n < window ? (int64_t)ids.n : window;
+    if (code == CVN_OK && ids.n < 2)
+        code = err_set(&err, CVN_EINVAL,
+                       "%s: the first token has no probability; give a text of more than one",
+                       ids.n ? "there is only one token" : "there is nothing to score");
     if (code == CVN_OK)
         code = run_model_start(&model, &how, needed, 0, &err);
     if (code == CVN_OK)

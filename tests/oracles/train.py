@@ -129,7 +129,7 @@ def store_15m():
     with tempfile.TemporaryDirectory() as scratch:
         folder = scratch + "/model"
         subprocess.run([os.environ["CARAVAN"], "init", "--preset", "stories15m", "--dtype", "f32", "--seed", "1",
-                        "--output", folder], check=True)
+                        "--out", folder], check=True)
         curves = {name: run(folder, name, 4, 64) for name in ("adamw", "adafactor")}
         for name, curve in curves.items():
             curve["exact"] = run(folder, name, 4, 64, torch.float64)["loss"]
