@@ -184,19 +184,19 @@ static void a_killed_rank_ends_all_and_fewer_go_on(void **state)
     uint64_t random = (uint64_t)time(NULL);
     int times = getenv("CARAVAN_TEST_LONG") ? 10 : 1;
     print_message("seed %llu\n", (unsigned long long)random);
-    run("rm -rf whole; caravan train " OPTIONS "--out whole --steps 200 --save-every 20 "
+    run("rm -rf whole; caravan train " OPTIONS "--out whole --steps 100 --save-every 20 "
         "--evaluate-every 0 --mesh model=2 2>&1");
     for (int i = 0; i < times; i++) {
         int status;
         char line[1024];
         /* Every rank leaves its process id before it becomes the program. */
         snprintf(line, sizeof line,
-                 "rm -rf dead pid; mkdir pid; (i=0; while [ $i -lt 400 ] && ! ls dead/checkpoints "
+                 "rm -rf dead pid; mkdir pid; (i=0; while [ $i -lt 2400 ] && ! ls dead/checkpoints "
                  "2>/dev/null | grep -q '^step-[0-9]*$'; do sleep 0.05; i=$((i+1)); done; sleep "
                  "0.%02d; kill -9 $(cat pid/%d)) 2>/dev/null & "
                  "mpirun --allow-run-as-root --oversubscribe -n 4 sh -c 'echo $$ > "
                  "pid/$OMPI_COMM_WORLD_RANK; exec " CVN_BINARY " train " OPTIONS
-                 "--out dead --steps 200 --save-every 20 --evaluate-every 0 --mesh "
+                 "--out dead --steps 100 --save-every 20 --evaluate-every 0 --mesh "
                  "data=2,model=2' 2>&1",
                  draw(&random, 60), draw(&random, 4));
         double begin = now();
