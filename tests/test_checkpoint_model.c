@@ -114,7 +114,7 @@ static void the_command_exports_and_the_program_reads_it(void **unused)
     expect(1, "caravan export run0 out 2>&1", "is not empty; give another folder or --force");
     expect(0, "caravan export run0/checkpoints/step-00000007 out --force --dtype f32",
            "out: step 7 of run0/checkpoints/step-00000007, in f32");
-    expect(1, "caravan export nowhere out2 2>&1", "holds no whole checkpoint");
+    expect(1, "caravan export nowhere out2 2>&1", "there is no folder 'nowhere'");
     expect(2, "caravan export run0 2>&1", "");
     expect(0,
            "printf x | dd of=run0/checkpoints/step-00000009/model.safetensors bs=1 seek=9000 "
