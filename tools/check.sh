@@ -91,7 +91,25 @@ for script in "${scripts[@]}"; do
     bash -n "$script" || error "$script: does not parse"
 done
 
-# 10. Layout, by the version of clang-format whose style this is; others differ in details.
+# 10. Files and folders that the documents name are there: by their path, by their name alone in `code`, and as links.
+# NAME and the like stand for any.
+mapfile -t pages < <(files '*.md' 'include/*.h')
+declare -A named
+while IFS= read -r file; do named[${file##*/}]=1; done < <(files)
+while IFS=: read -r file line path; do
+    path=${path%[.,]}
+    [[ $path =~ NAME ]] || compgen -G "$path" >/dev/null || error "$file:$line: there is no $path"
+done < <(grep -noE '\b(src|tests|tools|docs|bench|examples|include|cmake|fuzz)/[A-Za-z0-9_./*-]+' "${pages[@]}" /dev/null)
+while IFS=: read -r file line name; do
+    name=${name//\`/}
+    [ -n "${named[$name]-}" ] || error "$file:$line: there is no file $name"
+done < <(grep -noE '`[a-z_0-9]+\.(c|h|def|sh)`' "${pages[@]}" /dev/null)
+while IFS=: read -r file line link; do
+    link=${link#](} link=${link%)}
+    [ -e "$(dirname "$file")/$link" ] || error "$file:$line: the link leads to no $link"
+done < <(grep -noE '\]\([A-Za-z][A-Za-z0-9_./-]*\)' "${pages[@]}" /dev/null)
+
+# 11. Layout, by the version of clang-format whose style this is; others differ in details.
 if clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
     for file in $(files '*.c' '*.h'); do
         clang-format --dry-run --Werror "$file" >/dev/null 2>&1 || error "$file: make format changes it"
