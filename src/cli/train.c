@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/json_file.h"
 #include "cli/common.h"
+#include "cli/communication.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "cli/train_sample.h"
@@ -48,7 +49,7 @@ static const char *packing_name(size_t i)
 }
 
 /* Those that are no keys of a run; the others are found by their names. */
-enum { DATA, RESUME, CONFIG, OUT, FIRST_KEY };
+enum { DATA, RESUME, CONFIG, OUT, PROFILE, FIRST_KEY };
 
 static const Option *const options[] = {
     [DATA] = &(const Option){"data", .kind = ARG_TEXT, .repeats = true, .value = "FILE",
@@ -59,6 +60,7 @@ static const Option *const options[] = {
                                .help = "these options as a JSON object; those beside it win"},
     [OUT] = &(const Option){"out", .letter = 'o', .kind = ARG_OUTPUT, .value = "DIR",
                             .help = "folder of the run, and of the model in the end"},
+    [PROFILE] = &option_profile,
     [FIRST_KEY] = &(const Option){"preset", .letter = 'p', .kind = ARG_TEXT, .value = "NAME",
                                   .help = "shape of a new model: tiny, stories15m, llama3.2-1b"},
     &(const Option){"init", .kind = ARG_INPUT, .value = "DIR", .help = "model to fine-tune"},
@@ -238,6 +240,9 @@ static void on_step(void *context, const TrainProgress *p)
     strbuf_printf(&line, "  lr %.2e  norm %.3f  %.0f tok/s  MFU %.1f%%  ", row->lr, row->grad_norm,
                   row->tokens_per_second, 100 * row->mfu);
     add_bytes(&line, (double)p->memory);
+    if (row->comm_seconds > 0)
+        strbuf_printf(&line, "  comm %.1f ms, exposed %.1f", 1e3 * row->comm_seconds,
+                      1e3 * row->comm_exposed_seconds);
     strbuf_printf(&line, "  left ");
     add_time(&line, p->left);
     if (!line.text)
@@ -283,6 +288,7 @@ static void print_end(const TrainResult *result, const char *out)
     if (text.text)
         puts(text.text);
     strbuf_free(&text);
+    print_communication(stdout, "communication of a step, per device", &result->communication);
 }
 
 /* A new run writes its model into its folder: not over one that is there already, such as the one it begins from. */
@@ -312,8 +318,8 @@ static int train(const Args *args, const TrainConfig *config, const bool *given,
                           .warning = on_warning,
                           .step = on_step,
                           .sample = on_sample,
-                          .stop = &stop};
-    (void)args;
+                          .stop = &stop,
+                          .profile = args->value[PROFILE].text};
     int code = ranks_join(&events.cluster, err);
     if (code == CVN_OK && !resume)
         code = check_folder(config->out, err);

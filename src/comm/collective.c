@@ -8,6 +8,7 @@
  */
 #include "comm/exchange.h"
 
+#include "base/threads.h"
 #include "compile/plan.h"
 #include "graph/interp.h"
 
@@ -65,6 +66,7 @@ unsigned comm_start(Comm *comm, int device, const Op *op, const void *in, void *
     unsigned number = own->next++;
     atomic_fetch_add(&own->open, 1);
     Exchange *e = &own->exchange[number % COMM_IN_FLIGHT];
+    e->entered = clock_ns();
     e->number = number;
     e->id = device;
     e->op = op;
@@ -78,6 +80,7 @@ unsigned comm_start(Comm *comm, int device, const Op *op, const void *in, void *
     if (make_room(e, &err) || (comm_transport(comm) && remote_start(comm, e, &err)))
         comm_fail(comm, &err);
     milestone_reach(&e->started, number + 1);
+    e->started_in = clock_ns() - e->entered;
     return number;
 }
 
@@ -258,7 +261,9 @@ void comm_done(const KernelArgs *args, unsigned number)
     Comm *comm = args->comm;
     CommDevice *own = comm_device(comm, args->device);
     cvn_err err = {0};
+    int64_t asked = 0;
     if (args->thread == 0) {
+        asked = clock_ns();
         own->current = &own->exchange[number % COMM_IN_FLIGHT];
         wait_for_members(comm, own, own->current);
     }
@@ -284,6 +289,7 @@ void comm_done(const KernelArgs *args, unsigned number)
         clear_last_nibble(&e->op->result[0]->type, e->out);
         atomic_fetch_add(&own->wait_ns, comm_now(comm, own) - start);
         count_bytes(comm, args->device, e);
+        account_add(comm, own, e, asked);
     }
     if (args->thread == 0) {
         own->current->open = false;

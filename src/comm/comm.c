@@ -27,6 +27,7 @@ struct Comm {
     CommDevice *device; /* owned [n_local] */
     Link link;          /* see comm_set_link */
     StepSeconds *clock; /* see comm_set_clock */
+    CommNames names;    /* owned */
     atomic_bool failed;
     pthread_mutex_t lock; /* of error */
     cvn_err error;        /* the first, once failed */
@@ -74,6 +75,7 @@ void comm_free(Comm *comm)
         }
     }
     pthread_mutex_destroy(&comm->lock);
+    comm_names_free(&comm->names);
     free(comm->device);
     free(comm);
 }
@@ -101,6 +103,11 @@ CommDevice *comm_device(const Comm *comm, int64_t id)
 Transport *comm_transport(const Comm *comm)
 {
     return comm->transport;
+}
+
+CommNames *comm_names(const Comm *comm)
+{
+    return &((Comm *)(uintptr_t)comm)->names;
 }
 
 bool comm_is_local(const Comm *comm, int64_t id)

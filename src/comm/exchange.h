@@ -2,6 +2,7 @@
 #ifndef CVN_COMM_EXCHANGE_H
 #define CVN_COMM_EXCHANGE_H
 
+#include "comm/account.h"
 #include "comm/comm.h"
 #include "comm/transport.h"
 
@@ -56,6 +57,8 @@ typedef struct Exchange {
     int64_t begun;          /* comm_now at its start */
     _Atomic int64_t leaves; /* comm_now at which the link has sent it; 0 without a link */
     bool open;              /* started and not done; thread 0's */
+    int64_t entered;        /* clock_ns when its start was called */
+    int64_t started_in;     /* ns that the start took */
 } Exchange;
 
 typedef struct CommDevice {
@@ -66,6 +69,8 @@ typedef struct CommDevice {
     _Atomic int64_t exchanges, bytes, wire_bytes, wait_ns, total_ns; /* see CommStats */
     int64_t link_free; /* comm_now at which its link has sent all that was started; thread 0's */
     int64_t clock;     /* ns, with comm_set_clock; thread 0's */
+    CommTable account; /* of this device's exchanges, added up; its thread 0's */
+    const CommWatch *watch; /* borrowed: who is told of each exchange, or NULL */
 } CommDevice;
 
 /* ---- comm.c ---- */
@@ -88,6 +93,24 @@ int64_t comm_now(const Comm *comm, const CommDevice *own);
 void link_send(const Comm *comm, CommDevice *own, Exchange *e);
 /* Until the artificial links of all members here have sent what they give, and a latency more. */
 int link_wait(Comm *comm, const Exchange *e, cvn_err *err);
+
+/* ---- account.c ---- */
+
+/* The names of the groups that collectives run in. */
+typedef struct CommNames {
+    struct CommName {
+        int64_t *groups; /* owned [n]: as the attribute of the operation has them */
+        int64_t n, size; /* of all groups together; of one */
+        char axes[COMM_AXES_SIZE];
+    } * name; /* owned [n] */
+    int n;
+} CommNames;
+
+CommNames *comm_names(const Comm *comm);
+void comm_names_free(CommNames *names);
+
+/* An exchange has ended: comm_done was called at `asked` and leaves now. */
+void account_add(const Comm *comm, CommDevice *own, const Exchange *e, int64_t asked);
 
 /* ---- piece.c ---- */
 

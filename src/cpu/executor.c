@@ -1,7 +1,7 @@
 /* Places become addresses once per run; then threads walk the steps. */
 #include "cpu/executor.h"
 
-#include "comm/comm.h"
+#include "comm/account.h"
 #include "cpu/profile.h"
 
 #include <stdlib.h>
@@ -215,6 +215,9 @@ int executor_run(Device *device, const Plan *plan, void *const *parameters, void
         rc = resolve(device, plan, parameters, err);
     if (rc)
         return rc;
+    if (device->comm)
+        comm_watch(device->comm, device->comm_index,
+                   device->profile ? profile_watch(device->profile) : NULL);
     Run run = {device, plan, 0, plan->op_by_op ? 0 : plan->n_steps, device->pointer};
     if (!plan->op_by_op)
         walk_paced(&run);

@@ -70,6 +70,11 @@ Device *group_device(const DeviceGroup *group, int d)
     return group->device[d];
 }
 
+Device *const *group_devices(const DeviceGroup *group)
+{
+    return group->device;
+}
+
 Comm *group_comm(const DeviceGroup *group)
 {
     return group->comm;

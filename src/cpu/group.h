@@ -24,6 +24,7 @@ int group_size(const DeviceGroup *group);    /* devices in this process */
 int group_threads(const DeviceGroup *group); /* of each of them */
 /* The d-th device of this process; its number on the mesh is comm_first + d. */
 Device *group_device(const DeviceGroup *group, int d);
+Device *const *group_devices(const DeviceGroup *group); /* all of them */
 Comm *group_comm(const DeviceGroup *group);
 
 /* Runs the plan on all devices of this process. parameters [devices here * plan->n_parameters] and outputs [devices

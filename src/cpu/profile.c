@@ -1,38 +1,35 @@
-/*
- * The Chrome trace event format (Duffy and others, "Trace Event Format"): an object with an array of events.
- *
- *     {"name":"dot_general","cat":"step","ph":"X","ts":12.345,"dur":6.789,"pid":1,"tid":0,"args":{…}}
- *
- * "X" is a slice with its beginning and duration in microseconds; "M" names a thread.
- */
 #include "cpu/profile.h"
 
-#include "base/file.h"
 #include "base/threads.h"
-#include "compile/fuse.h"
 
-#include <inttypes.h>
+#include <stdalign.h>
 #include <stdlib.h>
-
-typedef struct Event {
-    const Plan *plan;
-    int step;
-    int64_t ready, start, end; /* nanoseconds */
-} Event;
 
 /* A line of its own in the cache for each thread. */
 typedef struct Track {
-    alignas(64) Event *event; /* owned: [capacity] */
+    alignas(64) ProfileEvent *event; /* owned: [capacity] */
     size_t n;
     size_t dropped;
 } Track;
 
 struct Profile {
     int n_threads;
-    size_t capacity; /* events per thread */
-    int64_t origin;  /* clock_ns at the beginning: time 0 of the trace */
-    Track *track;    /* [n_threads] */
+    size_t capacity;       /* events per thread */
+    int64_t origin;        /* clock_ns at the beginning: time 0 of the trace */
+    Track *track;          /* [n_threads] */
+    CommWatch watch;       /* add_collective */
+    CommEvent *collective; /* owned: [capacity], thread 0's */
+    size_t n_collectives, dropped;
 };
+
+static void add_collective(void *context, const CommEvent *event)
+{
+    Profile *profile = context;
+    if (profile->n_collectives == profile->capacity)
+        profile->dropped++;
+    else
+        profile->collective[profile->n_collectives++] = *event;
+}
 
 Profile *profile_new(int n_threads, size_t events, cvn_err *err)
 {
@@ -49,9 +46,11 @@ Profile *profile_new(int n_threads, size_t events, cvn_err *err)
                          .capacity = events ? events : PROFILE_EVENTS,
                          .origin = clock_ns(),
                          .track = track};
-    bool ok = true;
+    profile->watch = (CommWatch){add_collective, profile};
+    profile->collective = calloc(profile->capacity, sizeof *profile->collective);
+    bool ok = profile->collective != NULL;
     for (size_t i = 0; i < n; i++) {
-        track[i] = (Track){.event = calloc(profile->capacity, sizeof(Event))};
+        track[i] = (Track){.event = calloc(profile->capacity, sizeof(ProfileEvent))};
         ok = ok && track[i].event;
     }
     if (!ok) {
@@ -69,6 +68,7 @@ void profile_free(Profile *profile)
     for (int i = 0; i < profile->n_threads; i++)
         free(profile->track[i].event);
     free(profile->track);
+    free(profile->collective);
     free(profile);
 }
 
@@ -80,13 +80,14 @@ void profile_add(Profile *profile, int thread, const Plan *plan, int step, int64
         track->dropped++;
         return;
     }
-    track->event[track->n++] = (Event){plan, step, ready, start, end};
+    track->event[track->n++] = (ProfileEvent){plan, step, ready, start, end};
 }
 
 void profile_clear(Profile *profile)
 {
     for (int i = 0; i < profile->n_threads; i++)
         profile->track[i].n = profile->track[i].dropped = 0;
+    profile->n_collectives = profile->dropped = 0;
 }
 
 int64_t profile_sum(const Profile *profile, int thread, bool (*counts)(const Step *step))
@@ -94,7 +95,7 @@ int64_t profile_sum(const Profile *profile, int thread, bool (*counts)(const Ste
     const Track *track = &profile->track[thread];
     int64_t sum = 0;
     for (size_t i = 0; i < track->n; i++) {
-        const Event *event = &track->event[i];
+        const ProfileEvent *event = &track->event[i];
         if (counts(&event->plan->step[event->step]))
             sum += event->end - event->start;
     }
@@ -103,109 +104,42 @@ int64_t profile_sum(const Profile *profile, int thread, bool (*counts)(const Ste
 
 size_t profile_dropped(const Profile *profile)
 {
-    size_t n = 0;
+    size_t n = profile->dropped;
     for (int i = 0; i < profile->n_threads; i++)
         n += profile->track[i].dropped;
     return n;
 }
 
-static void print_types(StrBuf *buf, const char *key, int n, cvn_value *const *v)
+const CommWatch *profile_watch(const Profile *profile)
 {
-    strbuf_printf(buf, "\"%s\":\"", key);
-    for (int i = 0; i < n; i++) {
-        strbuf_puts(buf, i ? " " : "");
-        type_print(buf, &v[i]->type);
-    }
-    strbuf_puts(buf, "\",");
+    return &profile->watch;
 }
 
-/* Names of graphs come from outside; the rest is ours and needs no quoting. */
-static void print_quoted(StrBuf *buf, const char *text)
+int profile_threads(const Profile *profile)
 {
-    for (const char *c = text; *c; c++) {
-        if (*c == '"' || *c == '\\')
-            strbuf_putc(buf, '\\');
-        if ((unsigned char)*c < 32)
-            strbuf_printf(buf, "\\u%04x", *c);
-        else
-            strbuf_putc(buf, *c);
-    }
+    return profile->n_threads;
 }
 
-/* The head of a slice, up to and with its last number. */
-static void print_slice(StrBuf *buf, const Profile *profile, const char *name, const char *category,
-                        int thread, int64_t begin, int64_t end)
+const ProfileEvent *profile_events(const Profile *profile, int thread, size_t *n)
 {
-    strbuf_printf(buf,
-                  ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,"
-                  "\"pid\":1,\"tid\":%d",
-                  name, category, (double)(begin - profile->origin) / 1e3,
-                  (double)(end - begin) / 1e3, thread);
+    *n = profile->track[thread].n;
+    return profile->track[thread].event;
 }
 
-static void print_event(StrBuf *buf, const Profile *profile, int thread, const Event *event)
+static int by_beginning(const void *left, const void *right)
 {
-    const Step *step = &event->plan->step[event->step];
-    const Op *op = step->op;
-    if (step->sync) {
-        print_slice(buf, profile, "wait", "wait", thread, event->ready, event->start);
-        strbuf_printf(buf, ",\"args\":{\"step\":%d}}", event->step);
-    }
-    print_slice(buf, profile, op_info[op->kind].name, "step", thread, event->start, event->end);
-    strbuf_puts(buf, ",\"args\":{\"graph\":\"");
-    print_quoted(buf, event->plan->name);
-    strbuf_printf(buf, "\",\"step\":%d,\"kernel\":\"%s\",", event->step, step->kernel);
-    if (op->kind == OP_FUSION) {
-        strbuf_puts(buf, "\"members\":\"");
-        fusion_print(buf, op);
-        strbuf_puts(buf, "\",");
-    }
-    print_types(buf, "operands", op->n_operands, op->operand);
-    print_types(buf, "results", op->n_results, op->result);
-    strbuf_printf(buf, "\"bytes\":%zu,\"flops\":%.0f}}", step->bytes, step->flops);
+    const CommEvent *a = left, *b = right;
+    return (a->begun > b->begun) - (a->begun < b->begun);
 }
 
-/* Writes what is in buf, and empties it. */
-static int flush(FileWriter *writer, StrBuf *buf, const char *path, cvn_err *err)
+const CommEvent *profile_collectives(Profile *profile, size_t *n)
 {
-    if (buf->failed)
-        return err_set(err, CVN_EMEM, "no memory to write the profile '%s'", path);
-    int rc = buf->length ? file_writer_write(writer, buf->text, buf->length, err) : CVN_OK;
-    strbuf_clear(buf);
-    return rc;
+    *n = profile->n_collectives;
+    qsort(profile->collective, *n, sizeof *profile->collective, by_beginning);
+    return profile->collective;
 }
 
-int profile_write(const Profile *profile, const char *path, cvn_err *err)
+int64_t profile_origin(const Profile *profile)
 {
-    FileWriter writer;
-    StrBuf buf = {0};
-    int rc = file_writer_open(&writer, path, err);
-    if (rc)
-        return rc;
-    strbuf_printf(&buf,
-                  "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"dropped_events\":%zu},"
-                  "\"traceEvents\":[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,"
-                  "\"args\":{\"name\":\"caravan%s\"}}",
-                  profile_dropped(profile),
-                  profile_dropped(profile) ? " (events were dropped)" : "");
-    for (int t = 0; t < profile->n_threads && !rc; t++) {
-        const Track *track = &profile->track[t];
-        strbuf_printf(&buf,
-                      ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,"
-                      "\"args\":{\"name\":\"thread %d\"}}",
-                      t, t);
-        for (size_t i = 0; i < track->n && !rc; i++) {
-            print_event(&buf, profile, t, &track->event[i]);
-            if (buf.length > 1 << 16)
-                rc = flush(&writer, &buf, path, err);
-        }
-    }
-    strbuf_puts(&buf, "\n]}\n");
-    if (!rc)
-        rc = flush(&writer, &buf, path, err);
-    if (!rc)
-        rc = file_writer_commit(&writer, err);
-    strbuf_free(&buf);
-    file_writer_free(&writer);
-    return rc;
+    return profile->origin;
 }

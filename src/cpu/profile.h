@@ -1,12 +1,13 @@
 /*
- * When each thread did what, written as a Chrome trace that https://ui.perfetto.dev opens.
+ * When each thread of a device did what, and what the device communicated.
  *
- * Every step of a run makes one event per thread, into memory that was allocated before; when that is full,
- * events are counted and dropped. A thread's waiting for the others shows as slices of its own.
+ * Every step of a run makes one event per thread, and every collective one more, into memory that was allocated
+ * before; when that is full, events are counted and dropped. cpu/trace.h writes them.
  */
 #ifndef CVN_CPU_PROFILE_H
 #define CVN_CPU_PROFILE_H
 
+#include "comm/account.h"
 #include "compile/plan.h"
 
 typedef struct Profile Profile;
@@ -31,7 +32,25 @@ int64_t profile_sum(const Profile *profile, int thread, bool (*counts)(const Ste
 /* Events that did not fit. */
 size_t profile_dropped(const Profile *profile);
 
-/* Writes what was recorded. All plans that ran must still be there. */
-int profile_write(const Profile *profile, const char *path, cvn_err *err);
+/* To be told of the device's collectives, for comm_watch. */
+const CommWatch *profile_watch(const Profile *profile);
+
+/* A step, by one thread. */
+typedef struct ProfileEvent {
+    const Plan *plan;
+    int step;
+    int64_t ready, start, end; /* clock_ns, as given to profile_add */
+} ProfileEvent;
+
+/* Writes the profile of a device that is alone (cpu/trace.c). All plans that ran must still be there. */
+int profile_write(Profile *profile, const char *path, cvn_err *err);
+
+int profile_threads(const Profile *profile);
+/* What a thread has done, in order: *n events. */
+const ProfileEvent *profile_events(const Profile *profile, int thread, size_t *n);
+/* The device's collectives, in the order of their beginning: *n of them. Sorts them. */
+const CommEvent *profile_collectives(Profile *profile, size_t *n);
+/* When the profile was made. */
+int64_t profile_origin(const Profile *profile);
 
 #endif

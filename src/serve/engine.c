@@ -303,13 +303,13 @@ static int start_engine(cvn_engine *e, cvn_err *err)
         return err->code;
     if (count_memory(e, err))
         return err->code;
-    if (o->profile_path) {
-        e->profile = profile_new(e->stats.threads, 0, err);
-        engine_device(e)->profile = e->profile;
-        if (!e->profile)
-            return err->code;
-    }
-    return CVN_OK;
+    if (!o->profile_path)
+        return CVN_OK;
+    if (e->mesh)
+        e->trace = trace_begin(group_devices(e->mesh->group), group_size(e->mesh->group), 0, err);
+    else
+        e->trace = trace_begin(&e->device, 1, 0, err);
+    return e->trace ? CVN_OK : err->code;
 }
 
 int cvn_engine_new(const cvn_model *model, const cvn_engine_options *options, cvn_engine **out,
@@ -340,13 +340,13 @@ int cvn_engine_free(cvn_engine *e, cvn_err *err)
     if (!e)
         return CVN_OK;
     int code = CVN_OK;
-    if (e->profile && e->options.profile_path)
-        code = profile_write(e->profile, e->options.profile_path, err);
+    if (e->trace && e->options.profile_path && !(e->failed && e->options.cluster))
+        code = trace_write(e->trace, e->options.cluster, e->options.profile_path, err);
+    trace_free(e->trace);
     device_free(e->device);
     if (e->mesh)
         engine_mesh_free(e->mesh);
     free(e->mesh);
-    profile_free(e->profile);
     cache_free(&e->cache);
     kv_free(&e->kv);
     arena_free(&e->arena);
@@ -356,10 +356,21 @@ int cvn_engine_free(cvn_engine *e, cvn_err *err)
 
 int engine_run(cvn_engine *e, Program *program, cvn_err *err)
 {
+    int code;
     if (e->mesh)
-        return engine_mesh_run(e->mesh, &program->mesh, program->param, program->row,
+        code = engine_mesh_run(e->mesh, &program->mesh, program->param, program->row,
                                program->output, err);
-    return executor_run(e->device, program->plan, program->param, program->output, err);
+    else
+        code = executor_run(e->device, program->plan, program->param, program->output, err);
+    e->failed = e->failed || code != CVN_OK;
+    return code;
+}
+
+void engine_communication(const cvn_engine *e, CommTable *out)
+{
+    *out = (CommTable){0};
+    if (e->mesh)
+        comm_table(e->mesh->comm, out);
 }
 
 Device *engine_device(const cvn_engine *e)

@@ -10,9 +10,10 @@
 #ifndef CVN_SERVE_ENGINE_H
 #define CVN_SERVE_ENGINE_H
 
+#include "comm/account.h"
 #include "compile/cache.h"
 #include "cpu/executor.h"
-#include "cpu/profile.h"
+#include "cpu/trace.h"
 #include "model/llama.h"
 #include "serve/kv.h"
 #include "serve/mesh.h"
@@ -60,7 +61,8 @@ struct cvn_engine {
     Arena arena;
     Device *device;   /* owned; NULL on a mesh */
     EngineMesh *mesh; /* owned; NULL on one device */
-    Profile *profile; /* or NULL */
+    Trace *trace;     /* owned: what is recorded for options.profile_path; or NULL */
+    bool failed;      /* a run has: of several processes there is no trace then */
     Cache cache;
     KvCache kv;
     SampleMode most; /* modes up to this one are compiled */
@@ -107,7 +109,10 @@ void engine_release_row(cvn_engine *e, int row);
 /* Fills n positions of every row's cache with some number, for measuring. */
 void engine_fill_caches(cvn_engine *e, int64_t n);
 
-/* The device that profiles are of: the only one, or the first one here. */
+/* What the devices have communicated until now; nothing on one device. */
+void engine_communication(const cvn_engine *e, CommTable *out);
+
+/* The only device, or the first one here. */
 Device *engine_device(const cvn_engine *e);
 
 /* Refuses a prompt or sampling settings that make no sense; i is the request's number in messages. */

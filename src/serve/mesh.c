@@ -1,5 +1,6 @@
 #include "serve/mesh.h"
 
+#include "comm/account.h"
 #include "cpu/registry.h"
 #include "io/weights_quantize.h"
 #include "serve/synthetic.h"
@@ -225,6 +226,22 @@ static int check_weights(const EngineMesh *m, const PartitionReport *report, cvn
     return CVN_OK;
 }
 
+/* So that what a step communicates is told by the axes it goes along. */
+static int name_axes(const EngineMesh *m, const PartitionReport *report, cvn_err *err)
+{
+    StrBuf axes = {0};
+    int rc = CVN_OK;
+    for (int64_t i = 0; i < report->n_collectives && !rc; i++) {
+        const OpAttr *attr = &report->collective[i].op->attr;
+        strbuf_clear(&axes);
+        axes_print(&axes, &m->mesh, &report->collective[i].axes);
+        rc = comm_name_axes(m->comm, &attr->groups, attr->group_size, axes.text ? axes.text : "",
+                            err);
+    }
+    strbuf_free(&axes);
+    return rc;
+}
+
 int engine_mesh_partition(EngineMesh *m, cvn_graph *g, cvn_graph **local, PartitionReport *report,
                           cvn_err *err)
 {
@@ -246,6 +263,8 @@ int engine_mesh_partition(EngineMesh *m, cvn_graph *g, cvn_graph **local, Partit
         rc = check_weights(m, report, err);
     else if (!(rc = read_weights(m, report, err)))
         rc = make_caches(m, report, err);
+    if (!rc)
+        rc = name_axes(m, report, err);
     if (rc) {
         cvn_graph_free(*local);
         partition_report_free(report);

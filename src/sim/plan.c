@@ -194,7 +194,7 @@ static void add_collective(Sim *s, const PartitionCollective *c, int *capacity)
         a->collective[a->n_collectives++] = (SimCollective){
             .kind = c->op->kind, .axes = arena_string(&a->arena, axes), .devices = n};
     a->collective[i].count++;
-    a->collective[i].bytes += c->bytes;
+    a->collective[i].bytes += op_ring_bytes(c->op);
     strbuf_free(&text);
 }
 

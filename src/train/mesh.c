@@ -1,5 +1,6 @@
 #include "train/mesh.h"
 
+#include "comm/account.h"
 #include "cpu/registry.h"
 #include "graph/simplify.h"
 #include "shard/layouts.h"
@@ -162,6 +163,22 @@ static int take_shardings(TrainMesh *m, const cvn_graph *g, const PartitionRepor
     return CVN_OK;
 }
 
+/* So that what a step communicates is told by the axes it goes along. */
+static int name_axes(const TrainMesh *m, const PartitionReport *report, cvn_err *err)
+{
+    StrBuf axes = {0};
+    int code = CVN_OK;
+    for (int64_t i = 0; m->comm && i < report->n_collectives && code == CVN_OK; i++) {
+        const OpAttr *attr = &report->collective[i].op->attr;
+        strbuf_clear(&axes);
+        axes_print(&axes, &m->mesh, &report->collective[i].axes);
+        code = comm_name_axes(m->comm, &attr->groups, attr->group_size, axes.text ? axes.text : "",
+                              err);
+    }
+    strbuf_free(&axes);
+    return code;
+}
+
 int train_mesh_cut(TrainMesh *m, cvn_graph *g, MeshStep *step, cvn_graph **local, cvn_err *err)
 {
     ShardResult result;
@@ -180,6 +197,8 @@ int train_mesh_cut(TrainMesh *m, cvn_graph *g, MeshStep *step, cvn_graph **local
     if (code)
         return code;
     code = take_shardings(m, *local, &step->report, err);
+    if (code == CVN_OK)
+        code = name_axes(m, &step->report, err);
     if (code) {
         cvn_graph_free(*local);
         *local = NULL;

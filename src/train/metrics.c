@@ -9,15 +9,19 @@
 static const struct Key {
     const char *name;
     size_t offset; /* of a double in MetricsRow */
-    bool optional; /* left out when it is NAN */
+    bool optional; /* may be left out */
+    bool zero;     /* left out when it is 0; else, when it is NAN */
 } keys[] = {
-    {"loss", offsetof(MetricsRow, loss), false},
-    {"lr", offsetof(MetricsRow, lr), false},
-    {"grad_norm", offsetof(MetricsRow, grad_norm), false},
-    {"tokens_per_second", offsetof(MetricsRow, tokens_per_second), false},
-    {"mfu", offsetof(MetricsRow, mfu), false},
-    {"seconds", offsetof(MetricsRow, seconds), false},
-    {"validation_loss", offsetof(MetricsRow, validation_loss), true},
+    {"loss", offsetof(MetricsRow, loss), false, false},
+    {"lr", offsetof(MetricsRow, lr), false, false},
+    {"grad_norm", offsetof(MetricsRow, grad_norm), false, false},
+    {"tokens_per_second", offsetof(MetricsRow, tokens_per_second), false, false},
+    {"mfu", offsetof(MetricsRow, mfu), false, false},
+    {"seconds", offsetof(MetricsRow, seconds), false, false},
+    {"validation_loss", offsetof(MetricsRow, validation_loss), true, false},
+    {"comm_seconds", offsetof(MetricsRow, comm_seconds), true, true},
+    {"comm_exposed_seconds", offsetof(MetricsRow, comm_exposed_seconds), true, true},
+    {"comm_bytes", offsetof(MetricsRow, comm_bytes), true, true},
 };
 
 enum { KEYS = sizeof keys / sizeof *keys };
@@ -49,7 +53,8 @@ static int take_line(void *context, int64_t step, const json_t *line)
     MetricsRow row = {.step = step};
     for (int key = 0; key < KEYS; key++) {
         const json_t *value = json_object_get(line, keys[key].name);
-        *field(&row, key) = json_is_number(value) ? json_number_value(value) : (double)NAN;
+        double absent = keys[key].zero ? 0 : (double)NAN;
+        *field(&row, key) = json_is_number(value) ? json_number_value(value) : absent;
         if (!keys[key].optional && !json_is_number(value) && !json_is_null(value))
             return CVN_EFORMAT;
     }
@@ -81,6 +86,8 @@ static void print_row(StrBuf *line, const MetricsRow *row)
     strbuf_printf(line, "{\"step\":%" PRId64, row->step);
     for (int key = 0; key < KEYS; key++) {
         double value = *field((MetricsRow *)(uintptr_t)row, key);
+        if (keys[key].zero && !(value > 0))
+            continue;
         if (isfinite(value))
             strbuf_printf(line, ",\"%s\":%.9g", keys[key].name, value);
         else if (!keys[key].optional)

@@ -12,6 +12,10 @@
  *   mfu                  model FLOPs utilisation, from 0 to 1
  *   seconds              wall time of this step
  *   validation_loss      only where it was measured
+ *   comm_seconds         of collectives in flight, per device; this and the next two only where there are
+ *                        several devices (comm/account.h)
+ *   comm_exposed_seconds of these, how long a device did nothing else
+ *   comm_bytes           that a device sent
  *
  * Floats have the 9 digits that give the same f32 back. What is not finite is written null, since JSON
  * has no other way.
@@ -34,9 +38,11 @@ typedef struct MetricsRow {
     double mfu;               /* 0 to 1 */
     double seconds;           /* of this step */
     double validation_loss;   /* nats per token; NAN: not measured */
+    /* Of collectives, per device; all 0: there was none. */
+    double comm_seconds, comm_exposed_seconds, comm_bytes;
 } MetricsRow;
 
-/* The lines of a run, on the disk and in memory (64 bytes each), for the report. */
+/* The lines of a run, on the disk and in memory (88 bytes each), for the report. */
 typedef struct Metrics {
     StepLines lines;    /* RUN/metrics.jsonl */
     MetricsRow *row;    /* owned: [n], in order of steps */

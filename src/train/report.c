@@ -48,6 +48,9 @@ static const char style[] =
     ".table{padding:6px 16px;columns:320px 3;column-gap:40px}"
     ".table div{display:flex;justify-content:space-between;gap:16px;break-inside:avoid;"
     "padding:3px 0}"
+    "table{border-spacing:0;font-variant-numeric:tabular-nums}"
+    "td,th{text-align:right;padding:3px 14px;font-weight:400}th{color:var(--soft)}"
+    "td:first-child,th:first-child,td:nth-child(2),th:nth-child(2){text-align:left}"
     "dl,dd{margin:0}dd{text-align:right;overflow-wrap:anywhere}\n";
 
 static const Chart charts[] = {
@@ -240,6 +243,37 @@ static void put_block(StrBuf *out, const char *title, const char *text)
     strbuf_puts(out, "</pre>\n");
 }
 
+static void put_bytes(StrBuf *out, double bytes)
+{
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int i = 0;
+    for (; bytes >= 1024 && i < 4; i++)
+        bytes /= 1024;
+    strbuf_printf(out, i ? "%.2f %s" : "%.0f %s", bytes, unit[i]);
+}
+
+static void put_communication_row(StrBuf *out, const char *kind, const CommRow *row)
+{
+    strbuf_printf(out, "<tr><td>%s<td>", kind);
+    report_escape(out, row->axes);
+    strbuf_printf(out, "<td>%lld<td>", (long long)row->count);
+    put_bytes(out, row->bytes);
+    strbuf_printf(out, "<td>%.3f ms<td>%.3f ms\n", 1e3 * row->seconds, 1e3 * row->exposed);
+}
+
+static void put_communication(StrBuf *out, const CommTable *table)
+{
+    if (!table || table->n == 0)
+        return;
+    CommRow sum = comm_table_sum(table);
+    strbuf_puts(out, "<h2>Communication of a step, per device</h2>\n<table class=table>\n"
+                     "<tr><th>collective<th>axis<th>count<th>bytes sent<th>in flight<th>exposed\n");
+    for (int i = 0; i < table->n; i++)
+        put_communication_row(out, op_info[table->row[i].kind].name, &table->row[i]);
+    put_communication_row(out, "together", &sum);
+    strbuf_puts(out, "</table>\n");
+}
+
 static void put_header(StrBuf *out, const Report *report)
 {
     char when[64] = "";
@@ -273,6 +307,7 @@ int report_write(const char *run, const Report *report, cvn_err *err)
         chart_draw(&out, &charts[i], report->metrics->row, report->metrics->n);
     strbuf_puts(&out, "</div>\n");
     put_samples(&out, report->samples);
+    put_communication(&out, report->communication);
     put_config(&out, report->config);
     put_block(&out, "Machine", report->machine);
     put_block(&out, "Command", report->command);

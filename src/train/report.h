@@ -7,6 +7,7 @@
 #ifndef CVN_TRAIN_REPORT_H
 #define CVN_TRAIN_REPORT_H
 
+#include "comm/account.h"
 #include "train/metrics.h"
 
 #define REPORT_NAME "report.html"
@@ -41,8 +42,9 @@ typedef struct Report {
     const char *config;  /* JSON object of the run's options */
     const Metrics *metrics;
     const Samples *samples;
-    int64_t steps;  /* planned */
-    int64_t tokens; /* seen */
+    const CommTable *communication; /* of a step, or NULL */
+    int64_t steps;                  /* planned */
+    int64_t tokens;                 /* seen */
     bool finished;
 } Report;
 

@@ -14,6 +14,7 @@
 #ifndef CVN_TRAIN_RUN_H
 #define CVN_TRAIN_RUN_H
 
+#include "comm/account.h"
 #include "comm/cluster.h"
 #include "train/config.h"
 #include "train/metrics.h"
@@ -37,6 +38,7 @@ typedef struct TrainEvents {
        as a warning. */
     int (*sample)(void *context, const char *folder, const char *prompt, char **text, cvn_err *err);
     const volatile int *stop; /* nonzero: end after the current step; or NULL */
+    const char *profile;      /* where to write what every thread did when; or NULL */
     Cluster
         *cluster; /* the processes that run it together, of which the first tells; or NULL: alone */
 } TrainEvents;
@@ -44,12 +46,13 @@ typedef struct TrainEvents {
 typedef struct TrainResult {
     int64_t step; /* steps done */
     int64_t steps;
-    double loss;      /* of the last step; NAN where none was done */
-    bool finished;    /* all steps are done */
-    bool lora;        /* what is in the folder are adapters */
-    double seconds;   /* of all steps of this process */
-    int64_t tokens;   /* in them */
-    int compilations; /* of graphs */
+    double loss;             /* of the last step; NAN where none was done */
+    bool finished;           /* all steps are done */
+    bool lora;               /* what is in the folder are adapters */
+    double seconds;          /* of all steps of this process */
+    int64_t tokens;          /* in them */
+    int compilations;        /* of graphs */
+    CommTable communication; /* of a step of this process, on average; no rows on one device */
 } TrainResult;
 
 /* Runs. With `resume` the options are those of the newest whole checkpoint in config->out, and of `config`

@@ -43,6 +43,7 @@ typedef struct Run {
     int64_t first;            /* steps done when this process began */
     int n_skipped;            /* steps skipped in a row */
     double mean_seconds;      /* of a step, a running mean */
+    CommTable communication;  /* of all steps of this process */
     bool stopped;             /* a process was told to stop; known after a step */
     bool no_room;             /* the metrics wait for room, and that was said */
     Outlier loss, norm;
@@ -72,6 +73,9 @@ int run_check_step(Run *run, const TrainReport *report, cvn_err *err);
 
 /* The steps, and what is left behind when they end. */
 int run_loop(Run *run, cvn_err *err);
+
+/* What a step of this process has communicated, on average. */
+void run_communication(const Run *run, CommTable *out);
 
 /* RUN/report.html as of now; an error is a warning. */
 void run_report(Run *run);

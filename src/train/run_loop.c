@@ -2,6 +2,7 @@
 #include "train/run_impl.h"
 
 #include "base/file.h"
+#include "cpu/trace.h"
 #include "train/bench.h"
 #include "train/checkpoint_export.h"
 
@@ -235,32 +236,50 @@ static double flops_of_step(const Run *r)
     return flops;
 }
 
+/* A step of the model, and what it communicated. */
+static int compute(Run *r, TrainReport *report, MetricsRow *row, cvn_err *err)
+{
+    CommTable before, after;
+    trainer_communication(&r->trainer, &before);
+    int code = trainer_step(&r->trainer, &r->batch, report, err);
+    if (code)
+        return code;
+    trainer_communication(&r->trainer, &after);
+    comm_table_since(&after, &before);
+    comm_table_add(&r->communication, &after);
+    CommRow sum = comm_table_sum(&after);
+    row->comm_seconds = sum.seconds;
+    row->comm_exposed_seconds = sum.exposed;
+    row->comm_bytes = sum.bytes;
+    return CVN_OK;
+}
+
 static int step(Run *r, cvn_err *err)
 {
     CheckpointState *state = state_of(r);
     const TrainConfig *c = &r->config;
     double begin = now();
     TrainReport report;
+    MetricsRow row = {.validation_loss = NAN};
     const TrainBatch *b = &r->batch;
     if (r->events->cluster)
         cluster_set_step(r->events->cluster, state->step + 1);
     int code = data_fill(r->data, DATA_TRAIN, state->position, c->batch, b->tokens, b->targets,
                          b->starts, err);
     if (code == CVN_OK)
-        code = trainer_step(&r->trainer, b, &report, err);
+        code = compute(r, &report, &row, err);
     if (code == CVN_OK)
         code = run_check_step(r, &report, err);
     if (code)
         return code;
     double seconds = now() - begin;
-    MetricsRow row = {.step = state->step,
-                      .loss = report.loss,
-                      .lr = report.lr,
-                      .grad_norm = report.grad_norm,
-                      .tokens_per_second = (double)(c->batch * c->seq) / seconds,
-                      .mfu = flops_of_step(r) / seconds / r->peak,
-                      .seconds = seconds,
-                      .validation_loss = NAN};
+    row.step = state->step;
+    row.loss = report.loss;
+    row.lr = report.lr;
+    row.grad_norm = report.grad_norm;
+    row.tokens_per_second = (double)(c->batch * c->seq) / seconds;
+    row.mfu = flops_of_step(r) / seconds / r->peak;
+    row.seconds = seconds;
     bool last = state->step == c->steps;
     bool look = c->evaluate_every > 0 && (last || state->step % c->evaluate_every == 0);
     if (look && r->trainer.options.evaluates)
@@ -309,14 +328,11 @@ static int finish(Run *r, cvn_err *err)
     return code;
 }
 
-int run_loop(Run *r, cvn_err *err)
+/* The steps, until all are done or the run is stopped. */
+static int run_steps(Run *r, cvn_err *err)
 {
     const TrainConfig *c = &r->config;
     const CheckpointState *state = state_of(r);
-    r->first = state->step;
-    r->saved = r->resumed ? state->step : -1;
-    if (state->step > 0)
-        run_note(r, "goes on after step %" PRId64 " of %" PRId64, state->step, c->steps);
     int code = CVN_OK;
     while (code == CVN_OK && state->step < c->steps && !is_stopped(r)) {
         code = step(r, err);
@@ -332,8 +348,37 @@ int run_loop(Run *r, cvn_err *err)
         if (divides(c->sample_every, state->step))
             sample_checkpoint(r);
     }
+    return code;
+}
+
+/* The same, with what every thread did written to a file. */
+static int run_profiled(Run *r, cvn_err *err)
+{
+    const char *path = r->events->profile;
+    int n;
+    Device *const *device = trainer_local(&r->trainer, &n);
+    if (!path)
+        return run_steps(r, err);
+    Trace *trace = trace_begin(device, n, 0, err);
+    int code = trace ? run_steps(r, err) : CVN_EMEM;
+    if (code == CVN_OK)
+        code = trace_write(trace, r->events->cluster, path, err);
+    trace_free(trace);
+    return code;
+}
+
+int run_loop(Run *r, cvn_err *err)
+{
+    const TrainConfig *c = &r->config;
+    const CheckpointState *state = state_of(r);
+    r->first = state->step;
+    r->saved = r->resumed ? state->step : -1;
+    if (state->step > 0)
+        run_note(r, "goes on after step %" PRId64 " of %" PRId64, state->step, c->steps);
+    int code = run_profiled(r, err);
     if (code == CVN_OK)
         code = finish(r, err);
+    run_communication(r, &r->result.communication);
     r->result.step = state->step;
     r->result.steps = c->steps;
     r->result.finished = state->step >= c->steps;

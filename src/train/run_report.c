@@ -68,6 +68,14 @@ static void put_machine(StrBuf *out, const Run *r)
                   (double)r->trainer.bytes / 0x1p20, remat_policy_names[o->remat]);
 }
 
+void run_communication(const Run *r, CommTable *out)
+{
+    int64_t steps = r->trainer.state.saved.step - r->first;
+    *out = r->communication;
+    if (steps > 0)
+        comm_table_divide(out, (double)steps);
+}
+
 void run_report(Run *r)
 {
     cvn_err err = {0};
@@ -79,6 +87,8 @@ void run_report(Run *r)
                   c->n_data > 1 ? " and more" : "");
     put_command(&command, c);
     put_machine(&machine, r);
+    CommTable communication;
+    run_communication(r, &communication);
     const CheckpointState *saved = &r->trainer.state.saved;
     Report report = {.title = title.text,
                      .command = command.text,
@@ -86,6 +96,7 @@ void run_report(Run *r)
                      .config = r->config_text,
                      .metrics = &r->metrics,
                      .samples = &r->samples,
+                     .communication = &communication,
                      .steps = c->steps,
                      .tokens = saved->tokens,
                      .finished = saved->step >= c->steps};

@@ -202,6 +202,11 @@ int event_file_add(EventFile *events, const MetricsRow *row, cvn_err *err)
     put_scalar(&summary, "speed/seconds", row->seconds);
     if (!isnan(row->validation_loss))
         put_scalar(&summary, "validation/loss", row->validation_loss);
+    if (row->comm_seconds > 0) {
+        put_scalar(&summary, "communication/seconds", row->comm_seconds);
+        put_scalar(&summary, "communication/exposed_seconds", row->comm_exposed_seconds);
+        put_scalar(&summary, "communication/bytes", row->comm_bytes);
+    }
     put_message(&event, EVENT_SUMMARY, &summary);
     return write_record(events, &event, err);
 }

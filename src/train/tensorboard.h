@@ -38,7 +38,8 @@ typedef struct EventFile {
 int event_file_open(EventFile *events, const char *run, int64_t step, cvn_err *err);
 
 /* The row's numbers as scalars: train/loss, train/lr, train/grad_norm, speed/tokens_per_second,
- * speed/mfu, speed/seconds, and validation/loss where there is one. */
+ * speed/mfu, speed/seconds, validation/loss where there is one, and communication/seconds,
+ * communication/exposed_seconds and communication/bytes where there is any. */
 int event_file_add(EventFile *events, const MetricsRow *row, cvn_err *err);
 
 /* A text made at a step, shown under `tag` in the Text tab. The tab reads Markdown; every line is

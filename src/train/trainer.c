@@ -351,6 +351,19 @@ int trainer_devices(const Trainer *t)
     return t->mesh ? t->mesh->mesh.n_devices : 1;
 }
 
+void trainer_communication(const Trainer *t, CommTable *out)
+{
+    *out = (CommTable){0};
+    if (t->mesh)
+        comm_table(t->mesh->comm, out);
+}
+
+Device *const *trainer_local(const Trainer *t, int *n)
+{
+    *n = t->mesh ? t->mesh->n_local : 1;
+    return t->mesh ? group_devices(t->mesh->group) : &t->device;
+}
+
 int trainer_random(Trainer *t, uint64_t seed, cvn_err *err)
 {
     if (t->mesh)

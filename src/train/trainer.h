@@ -16,6 +16,7 @@
 #ifndef CVN_TRAIN_TRAINER_H
 #define CVN_TRAIN_TRAINER_H
 
+#include "comm/account.h"
 #include "compile/cache.h"
 #include "cpu/executor.h"
 #include "train/mesh.h"
@@ -94,6 +95,12 @@ int trainer_restore(Trainer *trainer, const Checkpoint *checkpoint, cvn_err *err
 
 /* Devices in all processes. */
 int trainer_devices(const Trainer *trainer);
+
+/* What its devices have communicated until now; nothing on one. */
+void trainer_communication(const Trainer *trainer, CommTable *out);
+
+/* The devices of this process: *n of them. */
+Device *const *trainer_local(const Trainer *trainer, int *n);
 
 /* Rows to learn from, as data_fill gives them: [rows, seq] each. Borrowed while a step runs. */
 typedef struct TrainBatch {

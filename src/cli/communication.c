@@ -1,0 +1,41 @@
+#include "cli/communication.h"
+
+#include "cli/common.h"
+#include "cli/terminal.h"
+
+#include <inttypes.h>
+
+static void print_row(FILE *file, const char *kind, const char *axes, const CommRow *row)
+{
+    StrBuf bytes = {0};
+    add_bytes(&bytes, row->bytes);
+    fprintf(file, "  %-18s %-16s %6" PRId64 "  %12s %11.3f ms %11.3f ms\n", kind, axes, row->count,
+            bytes.text ? bytes.text : "", 1e3 * row->seconds, 1e3 * row->exposed);
+    strbuf_free(&bytes);
+}
+
+void print_communication(FILE *file, const char *title, const CommTable *table)
+{
+    if (table->n == 0)
+        return;
+    CommRow sum = comm_table_sum(table);
+    fprintf(file, "%s\n  %-18s %-16s %6s  %12s %14s %14s\n", title, "collective", "axis", "count",
+            "bytes sent", "in flight", "exposed");
+    for (int i = 0; i < table->n; i++)
+        print_row(file, op_info[table->row[i].kind].name, table->row[i].axes, &table->row[i]);
+    print_row(file, "together", "", &sum);
+}
+
+void add_communication(json_t *list, const char *part, const CommTable *table)
+{
+    for (int i = 0; i < table->n; i++) {
+        const CommRow *row = &table->row[i];
+        json_t *object =
+            json_pack("{s:s,s:s,s:I,s:f,s:f,s:f}", "collective", op_info[row->kind].name, "axis",
+                      row->axes, "count", (json_int_t)row->count, "bytes", row->bytes, "seconds",
+                      row->seconds, "exposed_seconds", row->exposed);
+        if (part)
+            json_object_set_new(object, "part", json_string(part));
+        json_array_append_new(list, object);
+    }
+}

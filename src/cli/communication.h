@@ -1,0 +1,17 @@
+/* What collectives came to, for people and for scripts. */
+#ifndef CVN_CLI_COMMUNICATION_H
+#define CVN_CLI_COMMUNICATION_H
+
+#include "comm/account.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+/* A table under a title; nothing when nothing was communicated. */
+void print_communication(FILE *file, const char *title, const CommTable *table);
+
+/* Appends an object per row to a list: collective, axis, count, bytes, seconds, exposed_seconds; and `part`, which says
+   what of, unless it is NULL. */
+void add_communication(json_t *list, const char *part, const CommTable *table);
+
+#endif

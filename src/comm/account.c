@@ -1,0 +1,157 @@
+#include "comm/account.h"
+
+#include "base/threads.h"
+#include "comm/exchange.h"
+#include "compile/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- names ---- */
+
+static const struct CommName *find_name(const CommNames *names, const Ints *groups, int64_t size)
+{
+    for (int i = 0; i < names->n; i++) {
+        const struct CommName *name = &names->name[i];
+        if (name->n == groups->n && name->size == size &&
+            memcmp(name->groups, groups->v, (size_t)groups->n * sizeof *groups->v) == 0)
+            return name;
+    }
+    return NULL;
+}
+
+int comm_name_axes(Comm *comm, const Ints *groups, int64_t size, const char *axes, cvn_err *err)
+{
+    CommNames *names = comm_names(comm);
+    if (groups->n == 0 || size == 0 || find_name(names, groups, size))
+        return CVN_OK;
+    size_t bytes = (size_t)groups->n * sizeof *groups->v;
+    int64_t *copy = malloc(bytes);
+    struct CommName *more = realloc(names->name, (size_t)(names->n + 1) * sizeof *more);
+    names->name = more ? more : names->name;
+    if (!copy || !more) {
+        free(copy);
+        return err_set(err, CVN_EMEM, "no memory for the names of a mesh's axes");
+    }
+    memcpy(copy, groups->v, bytes);
+    struct CommName *name = &names->name[names->n++];
+    *name = (struct CommName){.groups = copy, .n = groups->n, .size = size};
+    snprintf(name->axes, sizeof name->axes, "%s", axes);
+    return CVN_OK;
+}
+
+void comm_names_free(CommNames *names)
+{
+    for (int i = 0; i < names->n; i++)
+        free(names->name[i].groups);
+    free(names->name);
+    *names = (CommNames){0};
+}
+
+/* ---- rows ---- */
+
+/* The row of a kind along axes, which is made when it is not there yet. */
+static CommRow *row_of(CommTable *table, OpKind kind, const char *axes)
+{
+    for (int i = 0; i < table->n; i++)
+        if (table->row[i].kind == kind && strcmp(table->row[i].axes, axes) == 0)
+            return &table->row[i];
+    if (table->n == COMM_ROWS)
+        return &table->row[COMM_ROWS - 1];
+    CommRow *row = &table->row[table->n++];
+    *row = (CommRow){.kind = kind};
+    snprintf(row->axes, sizeof row->axes, "%s", axes);
+    return row;
+}
+
+void account_add(const Comm *comm, CommDevice *own, const Exchange *e, int64_t asked)
+{
+    const Op *op = e->op;
+    const bool permutes = op->kind == OP_COLLECTIVE_PERMUTE;
+    const struct CommName *name =
+        permutes ? NULL : find_name(comm_names(comm), &op->attr.groups, op->attr.group_size);
+    CommEvent event = {.op = op,
+                       .axes = name ? name->axes : "_",
+                       .bytes = op_ring_bytes(op),
+                       .begun = e->entered,
+                       .asked = asked,
+                       .ended = clock_ns()};
+    CommRow *row = row_of(&own->account, op->kind, event.axes);
+    row->count++;
+    row->bytes += event.bytes;
+    row->seconds += (double)(event.ended - event.begun) * 1e-9;
+    row->exposed += (double)(e->started_in + event.ended - event.asked) * 1e-9;
+    if (own->watch)
+        own->watch->ended(own->watch->context, &event);
+}
+
+void comm_watch(Comm *comm, int device, const CommWatch *watch)
+{
+    comm_device(comm, device)->watch = watch;
+}
+
+/* ---- tables ---- */
+
+void comm_table_add(CommTable *sum, const CommTable *more)
+{
+    for (int i = 0; i < more->n; i++) {
+        const CommRow *from = &more->row[i];
+        CommRow *to = row_of(sum, from->kind, from->axes);
+        to->count += from->count;
+        to->bytes += from->bytes;
+        to->seconds += from->seconds;
+        to->exposed += from->exposed;
+    }
+}
+
+void comm_table_divide(CommTable *table, double n)
+{
+    for (int i = 0; i < table->n; i++) {
+        CommRow *row = &table->row[i];
+        row->count = (int64_t)((double)row->count / n);
+        row->bytes /= n;
+        row->seconds /= n;
+        row->exposed /= n;
+    }
+}
+
+void comm_table(const Comm *comm, CommTable *out)
+{
+    *out = (CommTable){0};
+    for (int d = 0; d < comm_local(comm); d++)
+        comm_table_add(out, &comm_device(comm, comm_first(comm) + d)->account);
+    comm_table_divide(out, comm_local(comm));
+}
+
+void comm_table_since(CommTable *now, const CommTable *before)
+{
+    int kept = 0;
+    for (int i = 0; i < now->n; i++) {
+        CommRow row = now->row[i];
+        for (int j = 0; j < before->n; j++) {
+            const CommRow *old = &before->row[j];
+            if (old->kind != row.kind || strcmp(old->axes, row.axes) != 0)
+                continue;
+            row.count -= old->count;
+            row.bytes -= old->bytes;
+            row.seconds -= old->seconds;
+            row.exposed -= old->exposed;
+        }
+        if (row.count > 0)
+            now->row[kept++] = row;
+    }
+    now->n = kept;
+}
+
+CommRow comm_table_sum(const CommTable *table)
+{
+    CommRow sum = {0};
+    for (int i = 0; i < table->n; i++) {
+        sum.count += table->row[i].count;
+        sum.bytes += table->row[i].bytes;
+        sum.seconds += table->row[i].seconds;
+        sum.exposed += table->row[i].exposed;
+    }
+    return sum;
+}

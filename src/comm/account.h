@@ -1,0 +1,73 @@
+/*
+ * What communication came to: for each kind of collective and the axes that it ran along, how often, how many bytes,
+ * how long it was under way, and for how long it kept its device from computing.
+ *
+ *     all_gather      data     9 times   1.1 MiB   in flight 0.8 ms   exposed 0.8 ms
+ *     reduce_scatter  data     9 times   0.5 MiB   in flight 0.9 ms   exposed 0.9 ms
+ *
+ * Bytes are those that a device sends around a ring (op_ring_bytes), as `caravan plan` counts them, not what a
+ * transport makes of it. In flight is the time from the call that starts an exchange to the return of the one that
+ * ends it. Exposed is the part of that which the device's thread 0 spent in these two calls: waiting for others,
+ * moving what arrived, adding it up. What lies between them was hidden behind computation; of a collective that is
+ * one step, nothing.
+ */
+#ifndef CVN_COMM_ACCOUNT_H
+#define CVN_COMM_ACCOUNT_H
+
+#include "comm/comm.h"
+
+enum { COMM_AXES_SIZE = 64, COMM_ROWS = 48 };
+
+typedef struct CommRow {
+    OpKind kind;
+    char axes[COMM_AXES_SIZE]; /* "data", "data*model"; "_": a permutation, or nobody said */
+    int64_t count;             /* per device */
+    double bytes;              /* that each device sends */
+    double seconds;            /* in flight, per device, added up also where exchanges overlap */
+    double exposed;            /* of these, that the device did nothing else */
+} CommRow;
+
+/* Rows stand in the order in which a device first ran them. When there are more kinds than rows, the last row has all
+   that are left, of whatever kind. */
+typedef struct CommTable {
+    CommRow row[COMM_ROWS]; /* [n] */
+    int n;
+} CommTable;
+
+/* From now on collectives in these groups (an operation's attribute: all groups, one after the other, of `size`
+   members) are said to run along the axes; what was said first holds. No device may be running. */
+int comm_name_axes(Comm *comm, const Ints *groups, int64_t size, const char *axes, cvn_err *err);
+
+/* What collectives came to since the Comm was made: counts of one device, bytes and times as means over those of this
+   process. No device may be running. */
+void comm_table(const Comm *comm, CommTable *out);
+
+/* now -= before: what came between two looks at the same Comm. Rows in which nothing came go. */
+void comm_table_since(CommTable *now, const CommTable *before);
+/* sum += more, row by row. */
+void comm_table_add(CommTable *sum, const CommTable *more);
+/* Everything divided by n: of one step, where n were run. */
+void comm_table_divide(CommTable *table, double n);
+/* All rows together; axes and kind mean nothing. */
+CommRow comm_table_sum(const CommTable *table);
+
+/* One exchange that has ended. Times by clock_ns. */
+typedef struct CommEvent {
+    const Op *op;     /* of the device's plan */
+    const char *axes; /* the Comm's */
+    double bytes;     /* that the device sends */
+    int64_t begun;    /* when its start was called */
+    int64_t asked;    /* when its end was called */
+    int64_t ended;    /* when that returned */
+} CommEvent;
+
+/* Who wants to know of a device's exchanges: called on its thread 0. */
+typedef struct CommWatch {
+    void (*ended)(void *context, const CommEvent *event);
+    void *context;
+} CommWatch;
+
+/* Borrowed while it is set; NULL: nobody. The device may not be running. */
+void comm_watch(Comm *comm, int device, const CommWatch *watch);
+
+#endif
