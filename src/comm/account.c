@@ -65,6 +65,30 @@ static CommRow *row_of(CommTable *table, OpKind kind, const char *axes)
     return row;
 }
 
+static bool is_there(Comm *comm, Exchange *e)
+{
+    for (int64_t j = 0; j < e->size; j++) {
+        if (!comm_is_local(comm, e->member[j]))
+            continue;
+        Exchange *peer = &comm_device(comm, e->member[j])->exchange[e->number % COMM_IN_FLIGHT];
+        if (!milestone_reached(&peer->started, e->number + 1))
+            return false;
+    }
+    return link_is_done(comm, e) && (!comm_transport(comm) || remote_is_done(comm, e));
+}
+
+void account_look(Comm *comm, CommDevice *own)
+{
+    for (; own->looked != own->next; own->looked++) {
+        Exchange *e = &own->exchange[own->looked % COMM_IN_FLIGHT];
+        if (e->number != own->looked || e->arrived) /* it has ended already */
+            continue;
+        if (comm_failed(comm, NULL) || !is_there(comm, e))
+            return;
+        e->arrived = clock_ns();
+    }
+}
+
 void account_add(const Comm *comm, CommDevice *own, const Exchange *e, int64_t asked)
 {
     const Op *op = e->op;
@@ -75,13 +99,16 @@ void account_add(const Comm *comm, CommDevice *own, const Exchange *e, int64_t a
                        .axes = name ? name->axes : "_",
                        .bytes = op_ring_bytes(op),
                        .begun = e->entered,
+                       .arrived = e->arrived,
                        .asked = asked,
                        .ended = clock_ns()};
+    event.exposed = e->started_in + event.ended - asked;
     CommRow *row = row_of(&own->account, op->kind, event.axes);
     row->count++;
     row->bytes += event.bytes;
-    row->seconds += (double)(event.ended - event.begun) * 1e-9;
-    row->exposed += (double)(e->started_in + event.ended - event.asked) * 1e-9;
+    int64_t from = event.arrived > asked ? event.arrived : asked;
+    row->seconds += (double)(event.arrived - event.begun + event.ended - from) * 1e-9;
+    row->exposed += (double)event.exposed * 1e-9;
     if (own->watch)
         own->watch->ended(own->watch->context, &event);
 }

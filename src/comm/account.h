@@ -6,10 +6,14 @@
  *     reduce_scatter  data     9 times   0.5 MiB   in flight 0.9 ms   exposed 0.9 ms
  *
  * Bytes are those that a device sends around a ring (op_ring_bytes), as `caravan plan` counts them, not what a
- * transport makes of it. In flight is the time from the call that starts an exchange to the return of the one that
- * ends it. Exposed is the part of that which the device's thread 0 spent in these two calls: waiting for others,
- * moving what arrived, adding it up. What lies between them was hidden behind computation; of a collective that is
- * one step, nothing.
+ * transport makes of it. An exchange has a start and an end, two calls between which a device computes:
+ *
+ *     start |===|.............................|=====| end         exposed: the two calls, that is sending, waiting for
+ *               in flight until it has arrived,     others, moving or adding up what arrived
+ *               seen between two steps
+ *
+ * In flight is the time from the start until all that the device needs has arrived, and the end from there on. What is
+ * in flight and not exposed was hidden behind computation; of a collective that is one step, nothing.
  */
 #ifndef CVN_COMM_ACCOUNT_H
 #define CVN_COMM_ACCOUNT_H
@@ -57,8 +61,10 @@ typedef struct CommEvent {
     const char *axes; /* the Comm's */
     double bytes;     /* that the device sends */
     int64_t begun;    /* when its start was called */
+    int64_t arrived;  /* when all that it needs was seen to be there */
     int64_t asked;    /* when its end was called */
     int64_t ended;    /* when that returned */
+    int64_t exposed;  /* ns in both calls */
 } CommEvent;
 
 /* Who wants to know of a device's exchanges: called on its thread 0. */

@@ -67,6 +67,7 @@ unsigned comm_start(Comm *comm, int device, const Op *op, const void *in, void *
     atomic_fetch_add(&own->open, 1);
     Exchange *e = &own->exchange[number % COMM_IN_FLIGHT];
     e->entered = clock_ns();
+    e->arrived = 0;
     e->number = number;
     e->id = device;
     e->op = op;
@@ -251,6 +252,7 @@ static void wait_for_members(Comm *comm, CommDevice *own, Exchange *e)
     int code = comm_failed(comm, &err) ? err.code : gather_sources(comm, e, &err);
     fail_if(comm, code, &err);
     e->ok = code == CVN_OK;
+    e->arrived = e->arrived ? e->arrived : clock_ns();
     int64_t now = comm_now(comm, own);
     atomic_fetch_add(&own->wait_ns, now - start);
     atomic_fetch_add(&own->total_ns, now - e->begun);
@@ -305,6 +307,7 @@ void comm_after_step(Comm *comm, int device, const Op *op)
         own->clock += (int64_t)(seconds(op) * 1e9);
     if (comm_transport(comm) && atomic_load(&own->open))
         remote_progress(comm, &own->exchange[(own->next - 1) % COMM_IN_FLIGHT]);
+    account_look(comm, own);
 }
 
 /* ---- kernels ---- */

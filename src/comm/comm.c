@@ -142,7 +142,7 @@ void comm_reset(Comm *comm)
     if (!atomic_load(&comm->failed) || comm->transport)
         return;
     for (int d = 0; d < comm->n_local; d++) {
-        comm->device[d].next = 0;
+        comm->device[d].next = comm->device[d].looked = 0;
         comm->device[d].clock = 0;
         if (comm->clock)
             comm->device[d].link_free = 0;
@@ -207,6 +207,12 @@ static bool reached(Milestone *milestone, unsigned target, unsigned *seen)
 {
     *seen = atomic_load(&milestone->value);
     return (int)(*seen - target) >= 0;
+}
+
+bool milestone_reached(Milestone *milestone, unsigned target)
+{
+    unsigned seen;
+    return reached(milestone, target, &seen);
 }
 
 bool milestone_wait(const Comm *comm, Milestone *milestone, unsigned target)

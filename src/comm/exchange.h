@@ -58,7 +58,8 @@ typedef struct Exchange {
     _Atomic int64_t leaves; /* comm_now at which the link has sent it; 0 without a link */
     bool open;              /* started and not done; thread 0's */
     int64_t entered;        /* clock_ns when its start was called */
-    int64_t started_in;     /* ns that the start took */
+    int64_t arrived;    /* clock_ns when all that it needs was first seen to be there; 0: not yet */
+    int64_t started_in; /* ns that the start took */
 } Exchange;
 
 typedef struct CommDevice {
@@ -70,6 +71,7 @@ typedef struct CommDevice {
     int64_t link_free; /* comm_now at which its link has sent all that was started; thread 0's */
     int64_t clock;     /* ns, with comm_set_clock; thread 0's */
     CommTable account; /* of this device's exchanges, added up; its thread 0's */
+    unsigned looked;   /* number of the exchange that account_look waits for */
     const CommWatch *watch; /* borrowed: who is told of each exchange, or NULL */
 } CommDevice;
 
@@ -83,6 +85,7 @@ StepSeconds *comm_clock(const Comm *comm);
 
 /* Waits until it has reached `target`; false when the Comm failed first. */
 bool milestone_wait(const Comm *comm, Milestone *milestone, unsigned target);
+bool milestone_reached(Milestone *milestone, unsigned target);
 void milestone_reach(Milestone *milestone, unsigned target);
 
 /* ---- link.c ---- */
@@ -93,6 +96,7 @@ int64_t comm_now(const Comm *comm, const CommDevice *own);
 void link_send(const Comm *comm, CommDevice *own, Exchange *e);
 /* Until the artificial links of all members here have sent what they give, and a latency more. */
 int link_wait(Comm *comm, const Exchange *e, cvn_err *err);
+bool link_is_done(const Comm *comm, const Exchange *e);
 
 /* ---- account.c ---- */
 
@@ -108,6 +112,10 @@ typedef struct CommNames {
 
 CommNames *comm_names(const Comm *comm);
 void comm_names_free(CommNames *names);
+
+/* Looks whether the device's exchanges have what they need, in the order in which they were started, up to the first
+   that has not; between two steps, so that what arrives while it computes is seen to. */
+void account_look(Comm *comm, CommDevice *own);
 
 /* An exchange has ended: comm_done was called at `asked` and leaves now. */
 void account_add(const Comm *comm, CommDevice *own, const Exchange *e, int64_t asked);
@@ -136,6 +144,8 @@ int remote_start(Comm *comm, Exchange *e, cvn_err *err);
 int remote_done(Comm *comm, Exchange *e, cvn_err *err);
 /* Lets the transport work for a moment: on all that is under way, by asking for one exchange. */
 void remote_progress(Comm *comm, Exchange *e);
+/* The same without waiting: false while transfers are under way. */
+bool remote_is_done(Comm *comm, Exchange *e);
 /* The second half of an all_reduce: each member's reduced part to all others in other processes. */
 int remote_share(Comm *comm, Exchange *e, cvn_err *err);
 

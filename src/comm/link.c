@@ -33,9 +33,10 @@ void link_send(const Comm *comm, CommDevice *own, Exchange *e)
     atomic_store(&e->leaves, own->link_free);
 }
 
-int link_wait(Comm *comm, const Exchange *e, cvn_err *err)
+/* By comm_now; 0 without links. All members here have started. */
+static int64_t arrival(const Comm *comm, const Exchange *e)
 {
-    CommDevice *own = comm_device(comm, e->id);
+    const CommDevice *own = comm_device(comm, e->id);
     int64_t until = 0;
     for (int64_t j = 0; j < e->size; j++) {
         bool local = e->member[j] != e->id && comm_is_local(comm, e->member[j]);
@@ -44,9 +45,21 @@ int link_wait(Comm *comm, const Exchange *e, cvn_err *err)
             local ? atomic_load(&peer->exchange[e->number % COMM_IN_FLIGHT].leaves) : 0;
         until = leaves > until ? leaves : until;
     }
+    return until ? until + (int64_t)(comm_link(comm).latency * 1e9) : 0;
+}
+
+bool link_is_done(const Comm *comm, const Exchange *e)
+{
+    int64_t until = arrival(comm, e);
+    return until == 0 || comm_now(comm, comm_device(comm, e->id)) >= until;
+}
+
+int link_wait(Comm *comm, const Exchange *e, cvn_err *err)
+{
+    CommDevice *own = comm_device(comm, e->id);
+    int64_t until = arrival(comm, e);
     if (until == 0)
         return CVN_OK;
-    until += (int64_t)(comm_link(comm).latency * 1e9);
     if (comm_clock(comm)) {
         own->clock = own->clock > until ? own->clock : until;
         return CVN_OK;

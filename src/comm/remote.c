@@ -187,6 +187,16 @@ void remote_progress(Comm *comm, Exchange *e)
         comm_transport(comm)->test(comm_transport(comm), e->transfer, e->n_transfers, &done, NULL);
 }
 
+bool remote_is_done(Comm *comm, Exchange *e)
+{
+    Transport *t = comm_transport(comm);
+    bool done = false;
+    /* What fails is found again by who waits. */
+    if (e->n_transfers && t->test(t, e->transfer, e->n_transfers, &done, NULL) == CVN_OK && done)
+        e->n_transfers = 0;
+    return e->n_transfers == 0;
+}
+
 int remote_share(Comm *comm, Exchange *e, cvn_err *err)
 {
     int rc = CVN_OK;

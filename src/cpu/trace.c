@@ -161,21 +161,25 @@ static void print_thread_name(Printer *p, int track, const char *name, int numbe
     strbuf_puts(&p->text, "\"}}");
 }
 
-/* On the first lane that is free: slices of one track may not cross. */
+/* On the first lane that is free: slices of one track may not cross. What had arrived before somebody asked for it
+   ends there. */
 static void print_collective(Printer *p, const CommEvent *event)
 {
+    int64_t ended = event->arrived < event->asked ? event->arrived : event->ended;
     int lane = 0, n_threads = profile_threads(p->profile[p->device]);
     while (lane < LANES - 1 && p->busy[lane] > event->begun)
         lane++;
     if (p->busy[lane] == 0)
         print_thread_name(p, n_threads + lane, "communication", lane ? lane + 1 : -1);
-    p->busy[lane] = event->ended;
+    p->busy[lane] = ended;
     print_slice(p, op_info[event->op->kind].name, "communication", n_threads + lane, event->begun,
-                event->ended);
+                ended);
     strbuf_puts(&p->text, ",\"args\":{");
     print_types(&p->text, "operands", 1, event->op->operand);
-    strbuf_printf(&p->text, "\"axis\":\"%s\",\"bytes\":%.0f,\"ends_in_us\":%.3f}}", event->axes,
-                  event->bytes, (double)(event->ended - event->asked) / 1e3);
+    strbuf_printf(&p->text,
+                  "\"axis\":\"%s\",\"bytes\":%.0f,\"asked_for_at_us\":%.3f,\"exposed_us\":%.3f}}",
+                  event->axes, event->bytes, (double)(event->asked - p->origin) / 1e3,
+                  (double)event->exposed / 1e3);
 }
 
 static void print_device_name(Printer *p)
