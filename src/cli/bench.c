@@ -2,6 +2,7 @@
 #include "serve/bench.h"
 #include "cli/bench_train.h"
 #include "cli/common.h"
+#include "cli/communication.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "cpu/registry.h"
@@ -105,6 +106,7 @@ typedef struct Row {
     int64_t tokens;         /* of a prefill; steps of decode at most */
     bool fits;              /* else there was no memory for it and the figure is nothing */
     BenchFigure figure;
+    CommTable communication; /* of a prefill, or of a step of decoding, per device */
 } Row;
 
 /* Everything that one call measures. */
@@ -223,6 +225,15 @@ static int new_engine(Bench *b, const BenchMode *mode, int64_t rows, int64_t con
     return code;
 }
 
+/* What one of n runs has communicated, on average, since `before`. */
+static void take_communication(const cvn_engine *engine, const CommTable *before, double n,
+                               CommTable *out)
+{
+    engine_communication(engine, out);
+    comm_table_since(out, before);
+    comm_table_divide(out, n > 0 ? n : 1);
+}
+
 /* Fills in a row's figure and keeps it. */
 static int add_row(Bench *b, cvn_engine *engine, Row row, cvn_err *err)
 {
@@ -237,13 +248,19 @@ static int add_row(Bench *b, cvn_engine *engine, Row row, cvn_err *err)
         b->capacity = capacity;
     }
     row.mode = row.mode ? row.mode : &bench_modes[BENCH_MODES - 1];
-    int code = CVN_OK;
+    int code = CVN_OK, repeats = (int)b->value[REPEATS].integer;
+    int64_t steps = engine->mesh ? engine->mesh->steps : 0;
+    CommTable before;
+    engine_communication(engine, &before);
     if (row.fits && row.prefill)
-        code = bench_prefill(engine, &b->ceilings, row.tokens, (int)b->value[REPEATS].integer,
-                             &row.figure, err);
+        code = bench_prefill(engine, &b->ceilings, row.tokens, repeats, &row.figure, err);
     else if (row.fits)
         code = bench_decode(engine, &b->ceilings, row.context, row.tokens,
                             row.part[0] == 't' ? briefly : as_asked, &row.figure, err);
+    if (engine->mesh) /* a prefill was run once more than was measured; decoding runs once a step */
+        take_communication(engine, &before,
+                           row.prefill ? repeats + 1 : (double)(engine->mesh->steps - steps),
+                           &row.communication);
     if (!code)
         b->row[b->n_rows++] = row;
     return code;
@@ -401,6 +418,12 @@ static int print_bench_json(const Bench *b)
             json_object_set_new(all, row->part, list = json_array());
         json_array_append_new(list, row_json(row));
     }
+    json_t *communication = json_array();
+    for (size_t i = 0; i < b->n_rows && i < 2; i++)
+        add_communication(communication, b->row[i].part, &b->row[i].communication);
+    if (b->value[MESH].given)
+        json_object_set(all, "communication", communication);
+    json_decref(communication);
     return print_json(all);
 }
 
@@ -467,6 +490,11 @@ static int print_bench(const Bench *b)
             printf("%s%s%s\n", row->part, ladder ? ": " : "", ladder ? row->mode->name : "");
         print_row(row);
     }
+    for (size_t i = 0; i < b->n_rows && i < 2; i++)
+        print_communication(stdout,
+                            b->row[i].prefill ? "communication of a prefill, per device"
+                                              : "communication of a step of decoding, per device",
+                            &b->row[i].communication);
     return EXIT_OK;
 }
 
@@ -482,6 +510,9 @@ static int choice_of(const Value *v, const char *(*name)(size_t i))
 static int run_train(const Value *v)
 {
     cvn_err err = {0};
+    Cluster *cluster;
+    if (run_join(v[MESH].given, &cluster, &err))
+        return fail(&err);
     cvn_dtype dtype = dtype_of(&v[DTYPE]);
     TrainBench bench = {.batch = v[BATCH].integer,
                         .seq = v[SEQ].integer,
@@ -489,7 +520,10 @@ static int run_train(const Value *v)
                         .remat = (RematPolicy)choice_of(&v[REMAT], bench_remat_name),
                         .threads = (int)v[THREADS].integer,
                         .repeats = (int)v[REPEATS].integer,
-                        .profile = v[PROFILE].text};
+                        .profile = v[PROFILE].text,
+                        .mesh = v[MESH].text,
+                        .layout = v[LAYOUT].text,
+                        .cluster = cluster};
     if (!v[PRESET].given || v[CSV].flag) {
         err_set(&err, CVN_EINVAL,
                 v[CSV].flag ? "--train prints --json, not --csv"
@@ -503,10 +537,6 @@ static int run_train(const Value *v)
 static int run(const Args *args)
 {
     cvn_err err = {0};
-    if (args->value[TRAIN].flag && (args->value[MESH].given || transport_launched())) {
-        err_set(&err, CVN_EUNSUPPORTED, "--train is measured on one device; leave --mesh out");
-        return fail(&err);
-    }
     if (args->value[TRAIN].flag)
         return run_train(args->value);
 
@@ -536,14 +566,18 @@ const Command command_bench = {
         "bench --preset stories110m --batch 8 --json\teight texts at once, for scripts\n"
         "bench --preset llama3.2-1b --table --batches 1,8,32\tthree batches, all contexts\n"
         "bench --preset stories110m --ladder --csv\twhat compiling and fused attention bring\n"
-        "bench --train --preset stories110m --seq 1024 --batch 2\ta training step\n",
+        "bench --train --preset stories110m --seq 1024 --batch 2\ta training step\n"
+        "bench --train --preset stories15m --mesh data=2,model=2 --layout fsdp\tthe same on 4 "
+        "devices, and what they communicate\n",
     .notes =
         "Read bandwidth and multiply-add peaks are measured first, on the same threads. MFU is the "
         "model's operations over the peak of its type; bandwidth is the bytes that a step must "
         "read (weights once, filled KV) over the measured bandwidth. Overhead is the time of a "
         "step outside of products and attention: small steps, waiting for other threads, sampling. "
         "Of training, MFU counts 6 operations per weight and token, and attention; not what "
-        "--remat computes again.",
+        "--remat computes again. On a mesh (with mpirun, of several processes) a table says what "
+        "each device communicates: bytes sent, time in flight, and the part of it that was not "
+        "hidden behind computation.",
     .options = options,
     .run = run,
 };

@@ -1,6 +1,7 @@
 #include "cli/bench_train.h"
 
 #include "cli/common.h"
+#include "cli/communication.h"
 #include "cli/terminal.h"
 #include "cpu/registry.h"
 #include "model/params.h"
@@ -29,9 +30,18 @@ static int print_train_json(const char *preset, const TrainBench *b, const Train
                   remat_policy_names[b->remat], "mfu", f->mfu, "tokens_per_second",
                   f->tokens_per_second, "seconds_per_step", f->seconds, "flops", f->flops,
                   "peak_memory", (json_int_t)f->peak_memory);
-    return print_json(json_pack("{s:s,s:s,s:s,s:o,s:o}", "model", preset, "dtype",
-                                cvn_dtype_name(b->compute), "kernels", cpu_backend()->name,
-                                "ceilings", ceilings, "train", train));
+    json_t *all =
+        json_pack("{s:s,s:s,s:s,s:o,s:o}", "model", preset, "dtype", cvn_dtype_name(b->compute),
+                  "kernels", cpu_backend()->name, "ceilings", ceilings, "train", train);
+    if (b->mesh) {
+        json_t *communication = json_array();
+        add_communication(communication, NULL, &f->communication);
+        json_object_set_new(all, "mesh", json_string(b->mesh));
+        json_object_set_new(all, "layout", json_string(b->layout));
+        json_object_set_new(all, "devices", json_integer(f->devices));
+        json_object_set_new(all, "communication", communication);
+    }
+    return print_json(all);
 }
 
 static int print_train(const char *preset, const TrainBench *b, const TrainFigure *f)
@@ -40,10 +50,14 @@ static int print_train(const char *preset, const TrainBench *b, const TrainFigur
     printf("%s, products in %s, %s kernels, %s, recomputation %s\n", preset,
            cvn_dtype_name(b->compute), cpu_backend()->name, optimizers[b->optimizer.kind].name,
            remat_policy_names[b->remat]);
+    if (b->mesh)
+        printf("  mesh %s, layout %s, %d %s\n", b->mesh, b->layout,
+               b->cluster ? cluster_size(b->cluster) : 1, b->cluster ? "processes" : "process");
     printf("  train, batch %lld, seq %lld: %.3f s/step %9.1f tokens/s   MFU %.1f%% of %.0f GFLOP/s"
            "   memory %.0f MiB\n",
            (long long)b->batch, (long long)b->seq, f->seconds, f->tokens_per_second, 100 * f->mfu,
            peak / 1e9, (double)f->peak_memory / 0x1p20);
+    print_communication(stdout, "communication of a step, per device", &f->communication);
     return EXIT_OK;
 }
 

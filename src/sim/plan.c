@@ -5,6 +5,7 @@
 #include "compile/lower.h"
 #include "compile/pipeline.h"
 #include "cpu/registry.h"
+#include "graph/simplify.h"
 #include "shard/layouts.h"
 #include "shard/partition.h"
 #include "shard/propagate.h"
@@ -256,6 +257,9 @@ static int run(Sim *s, cvn_err *err)
     int code = mesh_parse(&a->mesh, ask->mesh, &a->arena, err);
     if (!code)
         code = build(s, err);
+    if (!code &&
+        ask->task == SIM_TRAIN) /* as a trainer does (train/mesh.c), for the same collectives */
+        code = graph_simplify(s->global, NULL, err);
     if (!code)
         code = llama_mark(s->global, &ask->config, &a->mesh, ask->layout, err);
     if (!code)

@@ -1,10 +1,11 @@
 #include "train/bench.h"
 
+#include "base/cores.h"
 #include "compile/pipeline.h"
 #include "cpu/device.h"
 #include "cpu/executor.h"
-#include "cpu/profile.h"
 #include "cpu/registry.h"
+#include "cpu/trace.h"
 #include "train/step.h"
 
 #include <math.h>
@@ -92,6 +93,15 @@ static int make_memory(const TrainBench *b, const Plan *plan, Memory *m, cvn_err
     return code;
 }
 
+/* What steps that took so long come to. Sorts the times. */
+static void finish_figure(const TrainBench *b, double *seconds, TrainFigure *out)
+{
+    double peak = b->compute == CVN_BF16 ? out->ceilings.flops_bf16 : out->ceilings.flops_f32;
+    out->seconds = median(seconds, b->repeats);
+    out->tokens_per_second = (double)(b->batch * b->seq) / out->seconds;
+    out->mfu = out->flops / out->seconds / peak;
+}
+
 static int measure(const TrainBench *b, const Plan *plan, Device *device, const Memory *m,
                    TrainFigure *out, cvn_err *err)
 {
@@ -109,12 +119,8 @@ static int measure(const TrainBench *b, const Plan *plan, Device *device, const 
         if (report)
             out->loss[i > 0] = (double)(report[TRAIN_SUM] / report[TRAIN_COUNT]);
     }
-    if (!code) {
-        double peak = b->compute == CVN_BF16 ? out->ceilings.flops_bf16 : out->ceilings.flops_f32;
-        out->seconds = median(seconds, b->repeats);
-        out->tokens_per_second = (double)(b->batch * b->seq) / out->seconds;
-        out->mfu = out->flops / out->seconds / peak;
-    }
+    if (!code)
+        finish_figure(b, seconds, out);
     free(seconds);
     free(outputs);
     return code;
@@ -124,28 +130,143 @@ static int run_plan(const TrainBench *b, const Plan *plan, Device *device, Train
                     cvn_err *err)
 {
     Memory memory = {0};
+    Trace *trace = NULL;
     int code = ceilings_measure(device->pool, &out->ceilings, err);
     if (!code)
         code = make_memory(b, plan, &memory, err);
     if (!code && b->profile) {
-        device->profile = profile_new(device_threads(device), 0, err);
-        code = device->profile ? CVN_OK : CVN_EMEM;
+        trace = trace_begin(&device, 1, 0, err);
+        code = trace ? CVN_OK : CVN_EMEM;
     }
     if (!code)
         code = measure(b, plan, device, &memory, out, err);
-    if (!code && b->profile)
-        code = profile_write(device->profile, b->profile, err);
-    profile_free(device->profile);
-    device->profile = NULL;
+    if (!code && trace)
+        code = trace_write(trace, NULL, b->profile, err);
+    trace_free(trace);
     if (memory.block)
         munmap(memory.block, memory.bytes);
     free(memory.at);
     return code;
 }
 
+/* ---- on a mesh ---- */
+
+int train_ceilings(const Trainer *t, Ceilings *out, cvn_err *err)
+{
+    int code = ceilings_measure(t->device->pool, out, err);
+    int threads = (t->mesh ? t->mesh->n_local : 1) * device_threads(t->device);
+    int cores = cores_usable();
+    double times = trainer_devices(t);
+    if (t->mesh && threads > cores)
+        times *= (double)cores / threads;
+    out->flops_f32 *= times;
+    out->flops_bf16 *= times;
+    out->bandwidth *= times;
+    return code;
+}
+
+static int allocate_batch(const TrainBench *b, TrainBatch *batch, cvn_err *err)
+{
+    size_t n = (size_t)(b->batch * b->seq);
+    uint32_t seed = 1;
+    *batch = (TrainBatch){calloc(n, sizeof(int32_t)), calloc(n, sizeof(int32_t)),
+                          calloc(n, sizeof(int32_t))};
+    if (!batch->tokens || !batch->targets || !batch->starts)
+        return err_set(err, CVN_EMEM, "no memory for a batch of %zu tokens", n);
+    for (size_t i = 0; i < n; i++) {
+        batch->tokens[i] = (int32_t)(next_random(&seed) % (uint32_t)b->config->vocab);
+        batch->targets[i] = (int32_t)(next_random(&seed) % (uint32_t)b->config->vocab);
+    }
+    return CVN_OK;
+}
+
+/* The steps; what the first one communicates does not count either. */
+static int measure_steps(const TrainBench *b, Trainer *t, const TrainBatch *batch, TrainFigure *out,
+                         cvn_err *err)
+{
+    CommTable before;
+    int code = CVN_OK;
+    double *seconds = calloc((size_t)b->repeats + 1, sizeof *seconds);
+    if (!seconds)
+        return err_set(err, CVN_EMEM, "no memory for %d times", b->repeats);
+    for (int i = 0; i <= b->repeats && !code; i++) {
+        TrainReport report;
+        int64_t begin = clock_ns();
+        if (i == 1)
+            trainer_communication(t, &before);
+        code = trainer_step(t, batch, &report, err);
+        if (i > 0)
+            seconds[i - 1] = (double)(clock_ns() - begin) * 1e-9;
+        out->loss[i > 0] = code ? 0 : report.loss;
+    }
+    if (!code) {
+        trainer_communication(t, &out->communication);
+        comm_table_since(&out->communication, &before);
+        comm_table_divide(&out->communication, b->repeats);
+        finish_figure(b, seconds, out);
+    }
+    free(seconds);
+    return code;
+}
+
+static int run_trainer(const TrainBench *b, Trainer *t, TrainFigure *out, cvn_err *err)
+{
+    TrainBatch batch = {0};
+    int n;
+    Device *const *device = trainer_local(t, &n);
+    Trace *trace = NULL;
+    int code = train_ceilings(t, &out->ceilings, err);
+    if (!code)
+        code = trainer_random(t, 1, err);
+    if (!code)
+        code = allocate_batch(b, &batch, err);
+    if (!code && b->profile) {
+        trace = trace_begin(device, n, 0, err);
+        code = trace ? CVN_OK : CVN_EMEM;
+    }
+    if (!code)
+        code = measure_steps(b, t, &batch, out, err);
+    if (!code && trace)
+        code = trace_write(trace, b->cluster, b->profile, err);
+    trace_free(trace);
+    free(batch.tokens);
+    free(batch.targets);
+    free(batch.starts);
+    return code;
+}
+
+static int bench_mesh(const TrainBench *b, TrainFigure *out, cvn_err *err)
+{
+    TrainerOptions options = {.batch = b->batch,
+                              .seq = b->seq,
+                              .compute = b->compute,
+                              .clip = 1,
+                              .remat = b->remat,
+                              .optimizer = b->optimizer,
+                              .schedule = {.steps = b->repeats + 1},
+                              .threads = b->threads,
+                              .mesh = b->mesh,
+                              .layout = b->layout,
+                              .cluster = b->cluster};
+    Trainer trainer;
+    int code = trainer_open(&trainer, b->config, &options, err);
+    if (code)
+        return code;
+    out->devices = trainer_devices(&trainer);
+    out->arena_bytes = trainer.step.plan->arena_bytes;
+    out->peak_memory = trainer.bytes;
+    if (!b->plan_only)
+        code = run_trainer(b, &trainer, out, err);
+    trainer_close(&trainer);
+    return code;
+}
+
 int train_bench(const TrainBench *bench, TrainFigure *out, cvn_err *err)
 {
-    *out = (TrainFigure){.flops = train_flops(bench->config, bench->batch, bench->seq)};
+    *out =
+        (TrainFigure){.flops = train_flops(bench->config, bench->batch, bench->seq), .devices = 1};
+    if (bench->mesh)
+        return bench_mesh(bench, out, err);
     Device *device = device_new(bench->threads, NULL, err);
     if (!device)
         return CVN_EINVAL;

@@ -9,11 +9,14 @@
 #ifndef CVN_TRAIN_BENCH_H
 #define CVN_TRAIN_BENCH_H
 
+#include "comm/account.h"
+#include "comm/cluster.h"
 #include "compile/plan.h"
 #include "cpu/ceilings.h"
 #include "grad/remat.h"
 #include "model/config.h"
 #include "train/optimizer.h"
+#include "train/trainer.h"
 
 typedef struct TrainBench {
     const LlamaConfig *config;
@@ -25,20 +28,29 @@ typedef struct TrainBench {
     int repeats;         /* steps that are measured, after one that is not */
     const char *profile; /* where to write what every thread did when, or NULL */
     bool plan_only;      /* nothing runs: only memory is told */
+    const char *mesh;    /* "data=2,model=2"; NULL: one device */
+    const char *layout;  /* how the model lies on it; NULL: 2d */
+    Cluster *cluster;    /* borrowed: the processes that the mesh is spread over, or NULL */
 } TrainBench;
 
 typedef struct TrainFigure {
     double seconds; /* median of a step */
     double tokens_per_second;
-    double mfu;         /* of the peak measured in the same run */
-    double flops;       /* of a step */
-    double loss[2];     /* of the first and the last step */
-    size_t peak_memory; /* bytes: weights, optimizer state, temporaries */
-    size_t arena_bytes; /* the temporaries alone */
-    Ceilings ceilings;
+    double mfu;              /* of the peak measured in the same run */
+    double flops;            /* of a step */
+    double loss[2];          /* of the first and the last step */
+    size_t peak_memory;      /* bytes: weights, optimizer state, temporaries; of this process */
+    size_t arena_bytes;      /* the temporaries alone, of a device */
+    Ceilings ceilings;       /* of all devices together */
+    int devices;             /* in all processes */
+    CommTable communication; /* of a step, per device */
 } TrainFigure;
 
 int train_bench(const TrainBench *bench, TrainFigure *out, cvn_err *err);
+
+/* The ceilings of all of a trainer's devices together: those of one process that share its cores do no more than the
+   cores. */
+int train_ceilings(const Trainer *trainer, Ceilings *out, cvn_err *err);
 
 /* Operations of a step, as MFU counts them. */
 double train_flops(const LlamaConfig *config, int64_t batch, int64_t seq);

@@ -1,10 +1,9 @@
 /* Opening a run: options, model, data, compiled steps, files; each part fails by name. */
 #include "train/run_impl.h"
 
-#include "base/cores.h"
 #include "base/json_file.h"
-#include "cpu/ceilings.h"
 #include "model/presets.h"
+#include "train/bench.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -323,19 +322,13 @@ static int open_files(Run *r, cvn_err *err)
     return code;
 }
 
-/* What all devices can do together: those of one process that share its cores do no more than the cores. */
+/* What all devices can do together. */
 static int measure_peak(Run *r, cvn_err *err)
 {
-    Ceilings ceilings;
-    const TrainMesh *mesh = r->trainer.mesh;
-    int threads = (mesh ? mesh->n_local : 1) * device_threads(r->trainer.device);
-    int cores = cores_usable();
-    int code = ceilings_measure(r->trainer.device->pool, &ceilings, err);
+    Ceilings ceilings = {0};
+    int code = train_ceilings(&r->trainer, &ceilings, err);
     bool f32 = r->trainer.options.compute == CVN_F32;
-    r->peak = code ? 0 : f32 ? ceilings.flops_f32 : ceilings.flops_bf16;
-    r->peak *= trainer_devices(&r->trainer);
-    if (mesh && threads > cores)
-        r->peak *= (double)cores / threads;
+    r->peak = f32 ? ceilings.flops_f32 : ceilings.flops_bf16;
     return code;
 }
 
