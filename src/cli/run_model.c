@@ -1,6 +1,7 @@
 #include "cli/run_model.h"
 
 #include "cli/common.h"
+#include "cli/communication.h"
 #include "cli/terminal.h"
 #include "serve/engine.h"
 
@@ -220,6 +221,11 @@ int run_model_start(RunModel *run, const RunOptions *options, int64_t n_prompt, 
 
 int run_model_close(RunModel *run, cvn_err *err)
 {
+    if (run->engine && run->engine->options.profile_path && !run->engine->failed) {
+        CommTable table;
+        engine_communication(run->engine, &table);
+        print_communication(stderr, "communication of this run, per device", &table);
+    }
     int code = cvn_engine_free(run->engine, err);
     cvn_model_free(run->model);
     *run = (RunModel){0};
