@@ -42,6 +42,32 @@ static void a_mesh_scores_as_one_device_does(void **state)
     strbuf_free(&whole);
 }
 
+static void overlap_is_not_seen_in_what_is_printed(void **state)
+{
+    (void)state;
+    static const char *const commands[][2] = {
+        {"score -m model --text 'The quick brown fox' --mesh data=2,model=2 --json", ""},
+        {"generate -m model -p 'The fox' -n 20 --mesh data=2,model=2 --threads 1 --seed 5 --json",
+         "2>/dev/null | sed 's/\"timings.*//'"},
+    };
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        int status[2];
+        char line[2][512];
+        for (int k = 0; k < 2; k++)
+            snprintf(line[k], sizeof line[k], "caravan %s --overlap %s %s", commands[i][0],
+                     k ? "off" : "on", commands[i][1]);
+        StrBuf on = shell(line[0], &status[0]), off = shell(line[1], &status[1]);
+        assert_int_equal(status[0] | status[1], 0);
+        assert_true(on.length > 20);
+        assert_string_equal(on.text, off.text);
+        strbuf_free(&on);
+        strbuf_free(&off);
+    }
+    expect(0, "caravan plan --preset stories15m --mesh data=4 --layout fsdp --train --overlap off",
+           "all_gather");
+    expect(2, "caravan score -m model --text abc --mesh data=2 --overlap never 2>&1", "on, off");
+}
+
 static void ranks_print_what_threads_print(void **state)
 {
     (void)state;
@@ -148,6 +174,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_mesh_scores_as_one_device_does),
+        cmocka_unit_test(overlap_is_not_seen_in_what_is_printed),
         cmocka_unit_test(ranks_print_what_threads_print),
         cmocka_unit_test(a_mesh_talks_as_one_device_does),
         cmocka_unit_test(a_mesh_is_measured),

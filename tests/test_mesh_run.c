@@ -5,6 +5,7 @@
 #include "shell.h"
 
 #include "base/file.h"
+#include "cpu/registry.h"
 #include "splitmix.h"
 
 #include <math.h>
@@ -124,6 +125,21 @@ static void the_same_mesh_goes_on_to_the_same_bits(void **state)
             i, i);
 }
 
+/* The option is kept by a run, and may change when it goes on. */
+static void without_overlap_the_bits_are_the_same(void **state)
+{
+    (void)state;
+    run("rm -rf part; caravan train " OPTIONS
+        "--out part --mesh data=2,model=2 --overlap off --stop-after 4 2>&1");
+    expect(0, "caravan train --resume part --stop-after 6 2>&1", "");
+    run("caravan train --resume part --overlap on 2>&1");
+    for (int i = 1; i <= 4; i++)
+        run("cmp part/checkpoints/step-00000008/shard-0000%d-of-00004.safetensors "
+            "mesh/checkpoints/step-00000008/shard-0000%d-of-00004.safetensors",
+            i, i);
+    expect(2, "caravan train " OPTIONS "--out no --mesh data=2 --overlap maybe 2>&1", "overlap");
+}
+
 static void reshard_there_and_back_is_the_checkpoint(void **state)
 {
     (void)state;
@@ -228,6 +244,17 @@ static void ranks_that_disagree_end_with_one_sentence(void **state)
         strstr(first + 1, "caravan: "))
         fail_msg("exit %d: %s", status, output.text);
     strbuf_free(&output);
+    snprintf(line, sizeof line,
+             "mpirun --allow-run-as-root --oversubscribe -n 1 env CARAVAN_CPU=portable " CVN_BINARY
+             " train " OPTIONS "--out odd --mesh data=2 : -n 1 env CARAVAN_CPU=avx2 " CVN_BINARY
+             " train " OPTIONS "--out odd --mesh data=2 2>&1");
+    output = shell(line, &status);
+    first = strstr(output.text, "caravan: ");
+    if (cpu_backend_of(CPU_ISA_AVX2) &&
+        (status == 0 || !first || !strstr(output.text, "with kernels for avx2: train") ||
+         !strstr(output.text, "CARAVAN_CPU") || strstr(first + 1, "caravan: ")))
+        fail_msg("exit %d: %s", status, output.text);
+    strbuf_free(&output);
     snprintf(line, sizeof line, RANKS "train " OPTIONS "--out odd 2>&1", 2);
     output = shell(line, &status);
     if (status == 0 || !strstr(output.text, "say with --mesh"))
@@ -249,6 +276,7 @@ int main(void)
         cmocka_unit_test(the_curve_is_that_of_one_device),
         cmocka_unit_test(a_checkpoint_goes_on_on_any_mesh),
         cmocka_unit_test(the_same_mesh_goes_on_to_the_same_bits),
+        cmocka_unit_test(without_overlap_the_bits_are_the_same),
         cmocka_unit_test(reshard_there_and_back_is_the_checkpoint),
         cmocka_unit_test(damage_is_found),
         cmocka_unit_test(processes_write_what_threads_write),

@@ -85,6 +85,7 @@ typedef struct cvn_engine_options {
     uint64_t memory_limit;   /* refuse to start when more would be needed; 0: no limit */
     const char *mesh;   /* devices to run on, "data=2,model=2"; NULL: one. threads are per device */
     const char *layout; /* how the model lies on the mesh: "dp", "tp", "fsdp", "2d", "fsdp+tp" */
+    bool blocking;      /* on a mesh: compute nothing while devices exchange, for comparison */
     void *cluster;      /* other processes of the mesh (src/comm/cluster.h); NULL: all is here */
     const char *dump_dir;     /* write each graph after each pass here, or NULL */
     const char *profile_path; /* write a Chrome trace here when the engine is freed, or NULL */

@@ -36,6 +36,7 @@ enum {
     THREADS,
     MESH,
     LAYOUT,
+    OVERLAP,
     JSON,
     CSV,
     PROFILE
@@ -91,6 +92,7 @@ static const Option *const options[] = {
     [THREADS] = &option_threads,
     [MESH] = &option_mesh,
     [LAYOUT] = &option_layout,
+    [OVERLAP] = &option_overlap,
     [JSON] = &option_json,
     [CSV] = &(const Option){"csv", .kind = ARG_FLAG, .help = "a row per measurement, for scripts"},
     [PROFILE] = &option_profile,
@@ -209,6 +211,7 @@ static int new_engine(Bench *b, const BenchMode *mode, int64_t rows, int64_t con
     wanted.threads = b->value[MESH].given ? (int)b->value[THREADS].integer : b->threads;
     wanted.mesh = b->value[MESH].text;
     wanted.layout = b->value[LAYOUT].text;
+    wanted.blocking = b->value[OVERLAP].integer == 1;
     wanted.cluster = b->cluster;
     wanted.context = context;
     wanted.kv_cache = b->value[KV_CACHE].text;

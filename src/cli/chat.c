@@ -59,6 +59,7 @@ static const Option *const options[] = {
     &option_threads,
     &option_mesh,
     &option_layout,
+    &option_overlap,
     &option_memory,
     NULL,
 };

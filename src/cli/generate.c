@@ -47,6 +47,7 @@ static const Option *const options[] = {
     &option_memory,
     &option_mesh,
     &option_layout,
+    &option_overlap,
     &option_json,
     &option_dump,
     &option_profile,

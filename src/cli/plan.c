@@ -17,6 +17,7 @@ enum {
     MODEL,
     MESH,
     LAYOUT,
+    OVERLAP,
     TRAIN,
     PREFILL,
     SEQ,
@@ -59,6 +60,7 @@ static const Option *const options[] = {
         const Option){"layout", .letter = 'l', .kind = ARG_TEXT, .value = "NAME", .fallback = "2d",
                       .help = "how tensors lie on it: dp, tp, tp-scatter, fsdp, 2d, a product "
                               "such as fsdp+tp, or FILE.json"},
+    [OVERLAP] = &option_overlap,
     [TRAIN] = &(const Option){"train", .kind = ARG_FLAG, .group = 2,
                               .help = "plan a training step; else a step of decoding"},
     [PREFILL] = &(const Option){"prefill", .kind = ARG_FLAG, .group = 2,
@@ -113,7 +115,8 @@ static int make_ask(SimAsk *ask, const Value *v, cvn_err *err)
                     .batch = v[BATCH].integer,
                     .seq = v[SEQ].integer,
                     .compute = dtype_of(&v[DTYPE]),
-                    .compile = true};
+                    .compile = true,
+                    .blocking = v[OVERLAP].integer == 1};
     int code = shape(v, &ask->config, err);
     if (code)
         return code;

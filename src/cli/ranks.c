@@ -1,5 +1,7 @@
 #include "cli/ranks.h"
 
+#include "cpu/registry.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +74,9 @@ void ranks_command(int argc, char **argv)
     if (!is_first())
         be_quiet();
     uint64_t hash = 0;
-    size_t n = (size_t)snprintf(ranks.settings, sizeof ranks.settings, "%s:", CVN_VERSION);
+    /* Kernels fuse differently where processors differ, and with it the order of collectives would. */
+    size_t n = (size_t)snprintf(ranks.settings, sizeof ranks.settings,
+                                "%s with kernels for %s:", CVN_VERSION, cpu_backend()->name);
     for (int i = 1; i < argc; i++) {
         hash = ranks_hash(hash, argv[i], strlen(argv[i]) + 1);
         if (n < sizeof ranks.settings - 60)

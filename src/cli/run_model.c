@@ -29,6 +29,17 @@ const Option option_mesh = {"mesh", .kind = ARG_TEXT, .value = "MESH",
 const Option option_layout = {"layout", .kind = ARG_TEXT, .value = "LAYOUT", .fallback = "2d",
                               .help = "as dp, tp, tp-scatter, fsdp, 2d, fsdp+tp or FILE.json"};
 
+static const char *overlap_name(size_t i)
+{
+    static const char *const names[] = {"on", "off"};
+    return i < 2 ? names[i] : NULL;
+}
+
+const Option option_overlap = {
+    "overlap",        .kind = ARG_CHOICE,
+    .value = "WHEN",  .choice = overlap_name,
+    .fallback = "on", .help = "compute while devices of a mesh exchange, one of"};
+
 const Option option_dump = {"dump", .kind = ARG_OUTPUT, .value = "DIR",
                             .help = "write every graph after each pass, and the plans"};
 
@@ -166,6 +177,7 @@ RunOptions run_model_options(const Args *args)
                    .kv_cache = args_value(args, &option_kv_cache)->text,
                    .activations = args_value(args, &option_activations)->text,
                    .memory_limit = (uint64_t)args_value(args, &option_memory)->integer,
+                   .blocking = args_value(args, &option_overlap)->integer == 1,
                    .dump_dir = args_value(args, &option_dump)->text,
                    .profile_path = args_value(args, &option_profile)->text,
                    .sampling = samples,

@@ -16,6 +16,7 @@ extern const Option option_repeat_penalty;                          /* ARG_REAL 
 extern const Option option_top_k;                                   /* ARG_INT */
 extern const Option option_ignore_eos;                              /* ARG_FLAG */
 extern const Option option_mesh, option_layout;                     /* ARG_TEXT */
+extern const Option option_overlap;                                 /* ARG_CHOICE */
 extern const Option option_dump;                                    /* --dump DIR: ARG_OUTPUT */
 extern const Option option_profile;                                 /* --profile FILE: ARG_OUTPUT */
 

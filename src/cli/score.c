@@ -35,6 +35,7 @@ static const Option *const options[] = {
     &option_memory,
     &option_mesh,
     &option_layout,
+    &option_overlap,
     &option_dump,
     &option_profile,
     NULL,

@@ -115,6 +115,7 @@ static const Option *const options[] = {
                     .help = "save and end after N steps, as after Ctrl-C"},
     &option_mesh,
     &option_layout,
+    &option_overlap,
     &option_threads,
     NULL,
 };

@@ -379,7 +379,8 @@ static int compare_cards(Cluster *c, cvn_err *err)
         verdict.ok = 0;
         rc = err_set(err, CVN_EINVAL,
                      "rank %d on %s disagrees: it runs '%s', rank 0 on %s runs '%s'; give all "
-                     "ranks the same program and options",
+                     "ranks the same program and options, and where processors differ the kernels "
+                     "that all have, as in CARAVAN_CPU=avx2",
                      rank, c->card[rank].host, c->card[rank].settings, c->card[0].host,
                      c->card[0].settings);
     }

@@ -298,6 +298,7 @@ static int start_engine(cvn_engine *e, cvn_err *err)
                               .n_threads = e->stats.threads,
                               .dump_dir = o->dump_dir,
                               .op_by_op = o->op_by_op,
+                              .blocking = o->blocking,
                               .split_attention = o->split_attention};
     if (cache_init(&e->cache, &compile, err) || compile_programs(e, err))
         return err->code;

@@ -13,6 +13,7 @@ static const char *const optimizer_choice[] = {"adamw", "adafactor", NULL};
 static const char *const schedule_choice[] = {"cosine", "linear", "constant", "wsd", NULL};
 static const char *const dtype_choice[] = {"f32", "bf16", NULL};
 static const char *const remat_choice[] = {"auto", "none", "selective", "block", NULL};
+static const char *const overlap_choice[] = {"on", "off", NULL};
 static const char *const packing_choice[] = {"auto", "stream", "whole", "one", NULL};
 
 #define AT(field) offsetof(TrainConfig, field)
@@ -48,6 +49,7 @@ const TrainKey train_keys[] = {
     {"threads", KEY_INT, KEY_FREE, AT(threads), NULL},
     {"mesh", KEY_TEXT, KEY_FREE, AT(mesh), NULL},
     {"layout", KEY_TEXT, KEY_FREE, AT(layout), NULL},
+    {"overlap", KEY_TEXT, KEY_FREE, AT(overlap), overlap_choice},
     {"packing", KEY_TEXT, KEY_FIXED, AT(packing), packing_choice},
     {"cache", KEY_TEXT, KEY_FREE, AT(cache), NULL},
     {"validation", KEY_REAL, KEY_FIXED, AT(validation), NULL},
@@ -92,6 +94,7 @@ TrainConfig train_config_defaults(void)
                          .dtype = "bf16",
                          .remat = "auto",
                          .layout = "2d",
+                         .overlap = "on",
                          .packing = "auto",
                          .evaluate_every = 100,
                          .save_every = 500,

@@ -49,6 +49,7 @@ typedef struct TrainConfig {
     int64_t threads;        /* per device; 0: one per core, divided among the devices */
     const char *mesh;       /* "data=2,model=2"; NULL or "": one device */
     const char *layout;     /* how the model lies on the mesh */
+    const char *overlap;    /* "on", "off": compute while devices exchange */
     const char *packing;    /* "auto", "stream", "whole", "one" */
     const char *cache;      /* folder of tokenised data; NULL: the user's cache */
     double validation;      /* part of the data that is held back */

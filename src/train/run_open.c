@@ -250,6 +250,7 @@ static TrainerOptions trainer_options(const Run *r)
                             .threads = (int)c->threads,
                             .mesh = c->mesh,
                             .layout = c->layout,
+                            .blocking = strcmp(c->overlap, "off") == 0,
                             .cluster = r->events->cluster,
                             .memory_limit = (size_t)c->memory};
 }

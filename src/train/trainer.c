@@ -294,6 +294,7 @@ static int open_parts(Trainer *t, cvn_err *err)
         return code;
     CompileOptions compile = {.backend = t->device->backend,
                               .n_threads = device_threads(t->device),
+                              .blocking = t->options.blocking,
                               .dump_dir = t->options.dump_dir};
     code = cache_init(&t->cache, &compile, err);
     if (code == CVN_OK)

@@ -37,6 +37,7 @@ typedef struct TrainerOptions {
     int threads;          /* per device; 0: what the machine allows */
     const char *mesh;     /* "data=2,model=2"; NULL or "": one device */
     const char *layout;   /* how the model lies on the mesh */
+    bool blocking;        /* compute nothing while devices exchange */
     Cluster *cluster;     /* processes that the mesh is spread over, or NULL; borrowed */
     size_t memory_limit;  /* bytes of everything together; 0: what the machine has free now */
     bool evaluates;       /* trainer_evaluate will be called */
