@@ -72,22 +72,25 @@ static void *make_data(const cvn_type *type)
 /* Median seconds of the operation that makes v. inputs: for those that matter, NULL for numbers. */
 static double time_op(Pool *pool, const cvn_value *v, const void *const *inputs, const char **name)
 {
-    enum { OPERANDS = 5 };
+    enum { OPERANDS = 6 };
     const Op *op = v->def;
     Run run = {.kernel = find(op)};
     const void *in[OPERANDS];
-    void *made[OPERANDS] = {NULL}, *out = allocate(cvn_type_bytes(&v->type) + 1);
+    void *made[OPERANDS] = {NULL}, *out[OP_MOST_RESULTS] = {NULL};
+    for (int i = 0; i < op->n_results; i++)
+        out[i] = allocate(cvn_type_bytes(&op->result[i]->type) + 1);
     for (int i = 0; i < op->n_operands; i++)
         in[i] = inputs && inputs[i] ? inputs[i] : (made[i] = make_data(&op->operand[i]->type));
     size_t bytes = run.kernel->scratch ? run.kernel->scratch(op, pool_threads(pool)) : 0;
     void *scratch = allocate(bytes + 1);
     run.args = (KernelArgs){
-        .op = op, .in = in, .out = &out, .scratch = scratch, .barrier = pool_barrier(pool)};
+        .op = op, .in = in, .out = out, .scratch = scratch, .barrier = pool_barrier(pool)};
     double seconds = median_seconds(pool, run_kernel, &run);
     *name = run.kernel->name;
     for (int i = 0; i < op->n_operands; i++)
         free(made[i]);
-    free(out);
+    for (int i = 0; i < op->n_results; i++)
+        free(out[i]);
     free(scratch);
     return seconds;
 }
@@ -95,7 +98,7 @@ static double time_op(Pool *pool, const cvn_value *v, const void *const *inputs,
 static void print_row(const char *what, const char *kernel, double seconds, double operations,
                       double bytes, double peak, const Ceilings *c)
 {
-    printf("%-34s %-28s %9.3f ms %8.1f GFLOP/s %3.0f%% %7.1f GB/s %3.0f%%\n", what, kernel,
+    printf("%-37s %-33s %9.3f ms %8.1f GFLOP/s %3.0f%% %7.1f GB/s %3.0f%%\n", what, kernel,
            seconds * 1e3, operations / seconds * 1e-9, 100 * operations / seconds / peak,
            bytes / seconds * 1e-9, 100 * bytes / seconds / c->bandwidth);
 }
@@ -165,37 +168,51 @@ static void bench_linear(Pool *pool, const Ceilings *c, cvn_dtype dtype, int64_t
     cvn_graph_free(g);
 }
 
-/* The last `seq` of `context` positions attend; counts the products that causality leaves. */
-static void bench_attention(Pool *pool, const Ceilings *c, cvn_dtype dtype, int64_t batch,
-                            int64_t seq, int64_t context)
+/* Attention, or its gradient: the last `seq` of `context` positions; counts the products that causality leaves, of
+   which the gradient has five (one of them again). */
+typedef struct AttentionBench {
+    int64_t batch, seq, context, heads, kv_heads, head_dim;
+    bool gradient;
+} AttentionBench;
+
+static void bench_attention(Pool *pool, const Ceilings *c, cvn_dtype dtype, const AttentionBench *b)
 {
-    enum { HEADS = 32, KV_HEADS = 8, HEAD_DIM = 64, ROWS_MOST = 64 };
+    enum { ROWS_MOST = 64 };
     cvn_err err = {0};
     cvn_graph *g = cvn_graph_new("bench", &err);
     if (!g) {
         fprintf(stderr, "%s\n", no_memory);
         exit(1);
     }
-    cvn_type cache = CVN_TYPE(dtype, batch, KV_HEADS, context, HEAD_DIM);
-    cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(dtype, batch, seq, HEADS, HEAD_DIM));
+    cvn_type cache = CVN_TYPE(dtype, b->batch, b->kv_heads, b->context, b->head_dim);
+    cvn_type queries = CVN_TYPE(dtype, b->batch, b->seq, b->heads, b->head_dim);
+    cvn_value *q = cvn_parameter(g, "q", queries);
     cvn_value *k = cvn_parameter(g, "k", cache), *v = cvn_parameter(g, "v", cache);
-    cvn_value *start = cvn_parameter(g, "start", CVN_TYPE(CVN_I32, batch));
-    cvn_value *length = cvn_parameter(g, "length", CVN_TYPE(CVN_I32, batch));
+    cvn_value *start = cvn_parameter(g, "start", CVN_TYPE(CVN_I32, b->batch));
+    cvn_value *length = cvn_parameter(g, "length", CVN_TYPE(CVN_I32, b->batch));
     int32_t starts[ROWS_MOST], lengths[ROWS_MOST];
-    for (int64_t b = 0; b < batch; b++) {
-        starts[b] = (int32_t)(context - seq);
-        lengths[b] = (int32_t)seq;
+    for (int64_t i = 0; i < b->batch; i++) {
+        starts[i] = (int32_t)(b->context - b->seq);
+        lengths[i] = (int32_t)b->seq;
     }
-    const void *inputs[] = {NULL, NULL, NULL, starts, lengths};
+    const void *inputs[] = {NULL, NULL, NULL, starts, lengths, NULL};
     const char *name = "";
-    double seconds =
-        time_op(pool, cvn_attention(g, q, k, v, start, length, NULL, 0.125), inputs, &name);
+    cvn_value *out[3];
+    if (b->gradient)
+        cvn_attention_backward(g, q, k, v, start, length, NULL, cvn_parameter(g, "dy", queries),
+                               0.125, out);
+    else
+        out[0] = cvn_attention(g, q, k, v, start, length, NULL, 0.125);
+    double seconds = time_op(pool, out[0], inputs, &name);
     char what[64];
-    snprintf(what, sizeof what, "%lld rows, %lld of %lld %s", (long long)batch, (long long)seq,
-             (long long)context, cvn_dtype_name(dtype));
-    double keys = (double)seq * ((double)context - (double)(seq - 1) / 2);
-    print_row(what, name, seconds, 4.0 * (double)batch * HEADS * HEAD_DIM * keys,
-              2.0 * (double)cvn_type_bytes(&cache), c->flops_f32, c);
+    snprintf(what, sizeof what, "%lld x %lld of %lld, %lld/%lld of %lld %s", (long long)b->batch,
+             (long long)b->seq, (long long)b->context, (long long)b->heads, (long long)b->kv_heads,
+             (long long)b->head_dim, cvn_dtype_name(dtype));
+    double keys = (double)b->seq * ((double)b->context - (double)(b->seq - 1) / 2);
+    double pairs = (double)(b->batch * b->heads * b->head_dim) * keys;
+    print_row(what, name, seconds, (b->gradient ? 10 : 4) * pairs,
+              2.0 * (double)cvn_type_bytes(&cache),
+              dtype == CVN_BF16 ? c->flops_bf16 : c->flops_f32, c);
     cvn_graph_free(g);
 }
 
@@ -226,14 +243,19 @@ static void bench_linears(Pool *pool, const Ceilings *c)
 
 static void bench_attentions(Pool *pool, const Ceilings *c)
 {
-    printf("\nattention, 32 heads, 8 KV heads of 64\n");
+    printf("\nattention and its gradient, rows x positions of context, heads / KV heads of "
+           "head_dim\n");
     static const cvn_dtype dtypes[] = {CVN_BF16, CVN_F32};
-    for (int d = 0; d < 2; d++) {
-        bench_attention(pool, c, dtypes[d], 1, 1, 32768);
-        bench_attention(pool, c, dtypes[d], 16, 1, 2048);
-        bench_attention(pool, c, dtypes[d], 1, 512, 512);
-        bench_attention(pool, c, dtypes[d], 1, 512, 4096);
-    }
+    static const AttentionBench benches[] = {
+        {1, 1, 32768, 32, 8, 64, false},    {16, 1, 2048, 32, 8, 64, false},
+        {1, 512, 512, 32, 8, 64, false},    {1, 512, 4096, 32, 8, 64, false},
+        {1, 2048, 2048, 32, 8, 64, false},  {1, 2048, 2048, 32, 8, 128, false},
+        {2, 1024, 1024, 12, 12, 64, false}, {2, 1024, 1024, 12, 12, 64, true},
+        {1, 2048, 2048, 32, 8, 128, true},
+    };
+    for (int d = 0; d < 2; d++)
+        for (size_t i = 0; i < sizeof benches / sizeof *benches; i++)
+            bench_attention(pool, c, dtypes[d], &benches[i]);
 }
 
 int main(int argc, char **argv)
