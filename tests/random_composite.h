@@ -52,6 +52,10 @@ static inline cvn_value *random_quantized(RandomGraph *r, OpKind kind, int64_t b
     } else if (random_chance(r, 50)) {
         spec.residual = random_of_type(r, CVN_TYPE(CVN_F32, batch, 1, n));
     }
+    if (random_chance(r, 30))
+        spec.norm = random_of_type(r, CVN_TYPE(CVN_F32, k));
+    for (int i = 0; i < spec.n_weights && n == 32; i++)
+        spec.bias[i] = random_of_type(r, CVN_TYPE(CVN_F32, n));
     cvn_linear(r->g, random_of_type(r, CVN_TYPE(CVN_BF16, batch, 1, k)), &spec, results);
     return results[0];
 }

@@ -17,9 +17,23 @@ typedef struct Shape {
     int64_t m, k, group; /* group 0: i8 */
     int n_weights;
     int64_t n[3];
-    bool swiglu, residual;
+    bool swiglu, residual, norm, bias;
     cvn_dtype x, out, scale;
 } Shape;
+
+/* The operands behind the weights. */
+static void add_around(Check *c, const Shape *s, cvn_linear_spec *spec)
+{
+    static const cvn_dtype dtypes[] = {CVN_F32, CVN_BF16, CVN_F16};
+    if (s->norm) {
+        spec->norm = check_parameter(c, CVN_TYPE(dtypes[s->m % 3], s->k));
+        spec->eps = 1e-5;
+    }
+    for (int i = 0; i < s->n_weights && s->bias; i++)
+        spec->bias[i] = check_parameter(c, CVN_TYPE(dtypes[(s->k + i) % 3], s->n[i]));
+    if (s->residual)
+        spec->residual = check_parameter(c, CVN_TYPE(CVN_F32, s->m, s->n[0]));
+}
 
 static const cvn_type *linear_operand(const Check *c, int i)
 {
@@ -38,16 +52,48 @@ static void check_linear(const Shape *s)
         spec.scale[i] = check_parameter(&c, panel_scale_type(s->scale, s->n[i], groups));
         spec.type[i] = CVN_TYPE(s->out, s->m, s->n[i]);
     }
-    if (s->residual)
-        spec.residual = check_parameter(&c, CVN_TYPE(CVN_F32, s->m, s->n[0]));
+    add_around(&c, s, &spec);
     cvn_linear(c.g, x, &spec, out);
     check_inputs(&c, out[0]);
     for (int i = 1; i <= 2 * s->n_weights; i += 2)
         check_fill(linear_operand(&c, i), c.in[i].data, s->group ? -8 : -128, s->group ? 8 : 128);
     double most = s->group ? 8 : 128;
+    most *=
+        s->norm
+            ? 2
+            : 1; /* rows of uniform numbers grow by sqrt(3); one in a thousand rounds to another bf16 */
     set_tolerance(&c, s->out, s->k, s->swiglu ? most * most * sqrt((double)s->k) : most);
     check_kernels(&c, 1);
     check_end(&c);
+}
+
+/* A normalised element near a tie may be rounded to the other bf16: by 2^-8 of up to 2, times a weight. */
+static void norms_and_biases(void **state)
+{
+    (void)state;
+    for (int group = 0; group <= 32; group += 32)
+        for (int64_t m = 1; m < 20; m += 3) {
+            Shape s = {.m = m,
+                       .k = m % 2 ? 608 : 96,
+                       .group = group,
+                       .n_weights = 1,
+                       .n = {35, 35, 17},
+                       .bias = true,
+                       .residual = m % 2,
+                       .x = CVN_BF16,
+                       .out = CVN_F32,
+                       .scale = CVN_F32};
+            check_linear(&s);
+            s.residual = false;
+            s.norm = true;
+            s.x = m % 2 ? CVN_F32 : CVN_BF16;
+            s.n_weights = 3;
+            s.bias = m % 2;
+            check_linear(&s);
+            s.swiglu = true;
+            s.n_weights = 2;
+            check_linear(&s);
+        }
 }
 
 static const int64_t sizes[] = {1, 3, 17, 31, 33, 64, 127};
@@ -221,16 +267,18 @@ static void check_float(const Shape *s)
 {
     Check c = check_begin();
     cvn_linear_spec spec = {.contract = 1, .n_weights = s->n_weights, .swiglu = s->swiglu};
+    cvn_dtype weights = s->norm ? s->scale : s->x; /* a norm takes any x */
     cvn_value *x = check_parameter(&c, CVN_TYPE(s->x, s->m, s->k)), *out[3];
     for (int i = 0; i < s->n_weights; i++) {
-        spec.q[i] = check_parameter(&c, panel_type(s->x, s->n[i], s->k));
+        spec.q[i] = check_parameter(&c, panel_type(weights, s->n[i], s->k));
         spec.type[i] = CVN_TYPE(s->out, s->m, s->n[i]);
     }
-    if (s->residual)
-        spec.residual = check_parameter(&c, CVN_TYPE(CVN_F32, s->m, s->n[0]));
+    add_around(&c, s, &spec);
     cvn_linear(c.g, x, &spec, out);
     check_inputs(&c, out[0]);
     c.absolute = 1e-6 * (double)s->k;
+    if (s->norm) /* which rounds some elements to another bf16 */
+        c.absolute *= weights == CVN_BF16 ? 64 : 4;
     c.relative = s->out == CVN_BF16 ? 0x1p-7 : s->out == CVN_F16 ? 0x1p-10 : 1e-5;
     check_kernels(&c, 1);
     check_end(&c);
@@ -276,6 +324,37 @@ static void weights_of_floats_with_all_that_is_fused(void **state)
             s.residual = true;
             check_float(&s);
             s.m = 251; /* more than a chunk */
+            check_float(&s);
+        }
+}
+
+static void norms_and_biases_of_floats(void **state)
+{
+    (void)state;
+    for (int d = 0; d < 2; d++)
+        for (int64_t m = 1; m < 40; m += 6) {
+            Shape s = {.m = m,
+                       .k = m % 4 == 1 ? 1187 : 61,
+                       .n_weights = 3,
+                       .n = {40, 17, 64},
+                       .norm = true,
+                       .bias = m % 3,
+                       .x = m % 2 ? CVN_F32 : CVN_F16,
+                       .scale = floats[d],
+                       .out = CVN_F32};
+            check_float(&s);
+            s.n_weights = 2;
+            s.n[1] = 40;
+            s.swiglu = true;
+            check_float(&s);
+            s = (Shape){.m = m,
+                        .k = 100,
+                        .n_weights = 1,
+                        .n = {37},
+                        .bias = true,
+                        .residual = m % 2,
+                        .x = floats[d],
+                        .out = CVN_BF16};
             check_float(&s);
         }
 }
@@ -337,11 +416,13 @@ int main(void)
         cmocka_unit_test(weights_of_4_bits_of_all_groups),
         cmocka_unit_test(sums_longer_than_a_span),
         cmocka_unit_test(weights_that_share_their_input),
+        cmocka_unit_test(norms_and_biases),
         cmocka_unit_test(gated_products_and_residuals),
         cmocka_unit_test(more_rows_than_a_chunk),
         cmocka_unit_test(a_row_has_the_same_bits_in_any_batch),
         cmocka_unit_test(weights_of_floats_of_all_odd_shapes),
         cmocka_unit_test(weights_of_floats_with_all_that_is_fused),
+        cmocka_unit_test(norms_and_biases_of_floats),
         cmocka_unit_test(a_row_of_floats_has_the_same_bits_in_any_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,10 @@
 
 #include "caravan/engine.h"
 #include "compile/fuse_linear.h"
+#include "compile/pipeline.h"
+#include "cpu/device.h"
+#include "cpu/executor.h"
+#include "cpu/registry.h"
 #include "graph/interp.h"
 #include "graph/linear.h"
 #include "io/save.h"
@@ -183,6 +187,7 @@ static void every_matrix_of_a_model_is_fused(void **state)
         int v = i % 3;
         cvn_graph *g = step_of(variants[v], i < 3 ? int8 : packed, LLAMA_LOGITS, CVN_BF16);
         int products = count(g, OP_DOT_GENERAL), swiglu = 0, residual = 0, shared = 0;
+        int norm = 0, bias = 0;
         int layers = (products - 1) / 7;
         bool changed = false;
         cvn_err err = {0};
@@ -195,11 +200,15 @@ static void every_matrix_of_a_model_is_fused(void **state)
             swiglu += op->kind == OP_LINEAR && op->attr.flag;
             residual += op->kind == OP_LINEAR && linear_residual(op) >= 0;
             shared += op->kind == OP_LINEAR && op->attr.group_size == 3;
+            norm += op->kind == OP_LINEAR && op->attr.norm;
+            bias += op->kind == OP_LINEAR && op->attr.bias;
         }
         assert_int_equal(shared, layers);
-        bool biases = v == 2; /* which are added before what could be fused */
-        assert_int_equal(swiglu, biases ? 0 : layers);
-        assert_int_equal(residual, biases ? 0 : 2 * layers);
+        assert_int_equal(swiglu, layers);
+        assert_int_equal(residual, 2 * layers);
+        assert_int_equal(norm, 2 * layers + 1);
+        assert_int_equal(count(g, OP_RMS_NORM), 0);
+        assert_int_equal(bias, v == 2 ? 4 * layers : 0);
         changed = false;
         assert_int_equal(graph_fuse_linear(g, false, &changed, &err), 0);
         assert_false(changed);
@@ -253,6 +262,89 @@ static void fusion_changes_no_result(void **state)
         random_free(in, g->n_parameters);
         cvn_graph_free(g);
     }
+}
+
+/* One product and what stands next to it, all of m rows. */
+static cvn_graph *neighbours(const QuantForm *form, int64_t m, cvn_dtype x_dtype)
+{
+    enum { K = 1056, N = 85 };
+    cvn_graph *g = cvn_graph_new("neighbours", NULL);
+    cvn_dtype compute = form->dtype == CVN_F32 ? CVN_F32 : CVN_BF16;
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(x_dtype, m, K)), *y[3];
+    cvn_value *norm = cvn_parameter(g, "norm", CVN_TYPE(CVN_BF16, K));
+    cvn_value *q[3], *scale[3] = {NULL}, *bias[3];
+    for (int i = 0; i < 3; i++) {
+        static const char *const names[3][3] = {
+            {"q0", "q0.scale", "b0"}, {"q1", "q1.scale", "b1"}, {"q2", "q2.scale", "b2"}};
+        q[i] = cvn_parameter(g, names[i][0], panel_type(form->dtype, N, K));
+        if (form->groups)
+            scale[i] = cvn_parameter(g, names[i][1], panel_scale_type(CVN_F32, N, form->groups));
+        bias[i] = cvn_parameter(g, names[i][2], CVN_TYPE(i ? CVN_BF16 : CVN_F32, N));
+    }
+    cvn_value *h = cvn_rms_norm(g, x, norm, 1e-5, compute);
+    for (int i = 0; i < 3; i++) {
+        cvn_value *w = cvn_dequantize(g, q[i], scale[i], CVN_TYPE(compute, N, K), 1);
+        y[i] = cvn_einsum_as(g, "mk,nk->mn", h, w, CVN_F32);
+        cvn_value *b = cvn_convert(g, bias[i], CVN_F32);
+        y[i] = cvn_add(g, y[i], cvn_broadcast_to(g, b, cvn_value_type(y[i])));
+        cvn_output(g, y[i]);
+    }
+    return g;
+}
+
+/* Runs g, whole or with nothing but products fused, into out [n_outputs]; returns the number of steps. */
+static int run_plan(cvn_graph *g, bool op_by_op, int threads, void **in, void **out)
+{
+    cvn_err err = {0};
+    Plan *plan;
+    CompileOptions options = {
+        .backend = cpu_backend(), .n_threads = threads, .verify_plan = true, .op_by_op = op_by_op};
+    if (compile_graph(g, &options, &plan, &err))
+        fail_msg("%s", err.message);
+    Device *device = device_new(threads, cpu_backend(), &err);
+    assert_non_null(device);
+    void *at[8];
+    if (executor_run(device, plan, in, at, &err))
+        fail_msg("%s", err.message);
+    for (int o = 0; o < plan->n_outputs; o++) {
+        size_t bytes = cvn_type_bytes(&plan->output[o].type);
+        out[o] = malloc(bytes);
+        assert_non_null(out[o]);
+        memcpy(out[o], at[o], bytes);
+    }
+    int steps = plan->n_steps;
+    device_free(device);
+    plan_free(plan);
+    return steps;
+}
+
+/* A norm, biases and products of one input are one step, whose bits are those of all the steps apart: those of the
+   norm's own kernel and of sums to which biases are added in f32. */
+static void a_norm_and_biases_that_are_fused_change_no_bit(void **state)
+{
+    (void)state;
+    static const QuantForm forms[] = {{.dtype = CVN_BF16},
+                                      {.dtype = CVN_F32},
+                                      {.dtype = CVN_I8, .groups = 1},
+                                      {.dtype = CVN_I4, .groups = 33}};
+    static const int64_t ms[] = {1, 3, 16, 33, 50};
+    for (int f = 0; f < 4; f++)
+        for (int m = 0; m < 5; m++) {
+            cvn_dtype x = f == 1 || m % 2 ? CVN_F32 : CVN_BF16;
+            cvn_graph *g = neighbours(&forms[f], ms[m], x);
+            void **in = inputs_of(g), *apart[3], *fused[3];
+            int more = run_plan(g, true, 2, in, apart),
+                steps = run_plan(g, false, 1 + m % 3, in, fused);
+            assert_int_equal(steps, 1);
+            assert_true(more > 6);
+            for (int o = 0; o < 3; o++) {
+                assert_memory_equal(apart[o], fused[o], cvn_type_bytes(&g->output[o].value->type));
+                free(apart[o]);
+                free(fused[o]);
+            }
+            random_free(in, g->n_parameters);
+            cvn_graph_free(g);
+        }
 }
 
 /* What another result needs too, or another dtype, stays. */
@@ -399,6 +491,7 @@ int main(void)
         cmocka_unit_test(columns_that_do_not_divide_take_smaller_groups),
         cmocka_unit_test(ways_to_quantize_are_read_and_written),
         cmocka_unit_test(every_matrix_of_a_model_is_fused),
+        cmocka_unit_test(a_norm_and_biases_that_are_fused_change_no_bit),
         cmocka_unit_test(fusion_changes_no_result),
         cmocka_unit_test(what_is_used_elsewhere_is_not_fused_away),
         cmocka_unit_test(a_folder_holds_what_is_made_while_loading),

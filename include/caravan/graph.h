@@ -344,12 +344,18 @@ cvn_value *cvn_linear_int8(cvn_graph *g, cvn_value *x, cvn_value *x_scale, cvn_v
 /* x [..., k] times weights in panels that share it: the fused form of dot_general(x, dequantize(q,
    scale)), in f32 with weights that are not rounded. `contract` trailing dimensions of x are summed;
    result i is of types[i], x's other dimensions and then the weight's rows. With `swiglu` the two
-   products give one result, silu(first) * second (Shazeer 2020, arXiv:2002.05202). A residual, f32
-   of the result's shape, is added before rounding; NULL: none. */
+   products give one result, silu(first) * second (Shazeer 2020, arXiv:2002.05202). With `norm`, whose
+   weight is [k], one dimension is summed and the rows of x are normalised first, as cvn_rms_norm does with
+   `eps`, and rounded to bf16, or not at all where weights are f32. A bias, floats of the shape of the
+   weight's rows, is added to each product, before SwiGLU. A residual, f32 of the result's shape, is added
+   last, before rounding; NULL: none. */
 typedef struct cvn_linear_spec {
     int contract, n_weights;    /* 1 to 3 weights */
     bool swiglu;                /* of two weights */
     cvn_value *q[3], *scale[3]; /* no scales (NULL) of bf16 and f32 */
+    cvn_value *norm;            /* weight of the norm, or NULL */
+    double eps;                 /* of the norm */
+    cvn_value *bias[3];         /* of every weight, or NULL of every one */
     cvn_value *residual;        /* where there is one result, or NULL */
     cvn_type type[3];           /* of the results */
 } cvn_linear_spec;

@@ -19,12 +19,12 @@ static bool is_used_once(const Fuse *f, const cvn_value *v)
     return v->id < f->n && f->uses[v->id] == 1;
 }
 
-/* A linear of one weight, without anything fused to it, or NULL. */
+/* A linear of one weight, without anything fused to it but perhaps a bias, or NULL. */
 static Op *simple_linear(const cvn_value *v)
 {
     Op *op = v->def;
-    bool simple =
-        op->kind == OP_LINEAR && op->n_results == 1 && !op->attr.flag && linear_residual(op) < 0;
+    bool simple = op->kind == OP_LINEAR && op->n_results == 1 && !op->attr.flag && !op->attr.norm &&
+                  linear_residual(op) < 0;
     return simple ? op : NULL;
 }
 
@@ -71,13 +71,74 @@ static void fuse_product(Fuse *f, Op *op)
                                             &op->result[0]->type));
 }
 
+/* What v [kept …, rows …] spreads over its first `lead` dimensions, widened or not, or NULL. Over one row it is a
+   reshape that spreads. */
+static cvn_value *spread_over_rows(const cvn_value *v, int lead)
+{
+    const Op *op = v->def;
+    if (op->kind == OP_CONVERT)
+        op = op->operand[0]->def;
+    bool whole = (op->kind == OP_BROADCAST_IN_DIM && is_tail(&op->attr.dims, lead, v->type.rank)) ||
+                 op->kind == OP_RESHAPE;
+    if (!whole)
+        return NULL;
+    cvn_value *bias = op->operand[0];
+    if (bias->def->kind == OP_CONVERT)
+        bias = bias->def->operand[0];
+    whole = bias->type.rank == v->type.rank - lead;
+    for (int d = 0; d < bias->type.rank && whole; d++)
+        whole = bias->type.dim[d] == v->type.dim[lead + d];
+    cvn_dtype dtype = bias->type.dtype, between = op->result[0]->type.dtype;
+    bool exact = between == CVN_F32 || between == dtype;
+    return whole && exact && (dtype == CVN_F32 || dtype == CVN_BF16 || dtype == CVN_F16) ? bias
+                                                                                         : NULL;
+}
+
+/* y + bias, where y is a linear of one weight. */
+static void fuse_bias(Fuse *f, Op *op)
+{
+    if (op->kind != OP_ADD || op->result[0]->type.dtype != CVN_F32)
+        return;
+    for (int i = 0; i < 2; i++) {
+        const Op *a = simple_linear(op->operand[i]);
+        if (!a || a->attr.bias || !is_used_once(f, op->operand[i]))
+            continue;
+        int lead = a->operand[0]->type.rank - (int)a->attr.axis;
+        cvn_value *bias = spread_over_rows(op->operand[1 - i], lead);
+        if (!bias)
+            continue;
+        OpAttr attr = a->attr;
+        attr.bias = true;
+        cvn_value *operand[LINEAR_OPERANDS];
+        memcpy(operand, a->operand, (size_t)a->n_operands * sizeof *operand);
+        operand[a->n_operands] = bias;
+        graph_replace(op->result[0],
+                      add_linear(f, op, &attr, a->n_operands + 1, operand, &op->result[0]->type));
+        return;
+    }
+}
+
 /* Two linears of the same x that could be one step. */
 static bool share_input(const Op *a, const Op *b)
 {
-    if (!a || !b || a->operand[0] != b->operand[0] || a->attr.axis != b->attr.axis)
+    if (!a || !b || a->operand[0] != b->operand[0] || a->attr.axis != b->attr.axis ||
+        a->attr.bias != b->attr.bias)
         return false;
     LinearWeight v = linear_weight(a, 0), w = linear_weight(b, 0);
     return v.dtype == w.dtype && v.scale_dtype == w.scale_dtype && v.groups == w.groups;
+}
+
+/* Operands of n simple linears of one x as one: the weights, then their biases. */
+static int join_operands(const Op *const *member, int n, cvn_value *operand[LINEAR_OPERANDS])
+{
+    int each = linear_each(member[0]), at = 0;
+    operand[at++] = member[0]->operand[0];
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < each; j++)
+            operand[at++] = member[i]->operand[1 + j];
+    for (int i = 0; i < n && member[0]->attr.bias; i++)
+        operand[at++] = member[i]->operand[1 + each];
+    return at;
 }
 
 /* silu(a) * b, where silu(a) = a * logistic(a); either operand of a product may come first. */
@@ -97,18 +158,15 @@ static void fuse_swiglu(Fuse *f, Op *op)
             !is_used_once(f, logistic) || gate->id >= f->n || f->uses[gate->id] != 2 ||
             !share_input(a, b) || op->result[0]->type.dtype != CVN_F32)
             continue;
-        OpAttr attr = {.axis = a->attr.axis, .group_size = 2, .flag = true};
-        cvn_value *operand[5] = {a->operand[0]};
-        size_t each = (size_t)linear_each(a);
-        memcpy(operand + 1, a->operand + 1, each * sizeof *operand);
-        memcpy(operand + 1 + each, b->operand + 1, each * sizeof *operand);
-        graph_replace(op->result[0],
-                      add_linear(f, op, &attr, 1 + 2 * (int)each, operand, &op->result[0]->type));
+        OpAttr attr = {.axis = a->attr.axis, .group_size = 2, .flag = true, .bias = a->attr.bias};
+        cvn_value *operand[LINEAR_OPERANDS];
+        int n = join_operands((const Op *[]){a, b}, 2, operand);
+        graph_replace(op->result[0], add_linear(f, op, &attr, n, operand, &op->result[0]->type));
         return;
     }
 }
 
-/* r + y, where y is a linear of one weight. A bias, which is broadcast, is not worth a tensor of its own. */
+/* r + y, where y is a linear of one weight. What is broadcast is not worth a tensor of its own. */
 static void fuse_residual(Fuse *f, Op *op)
 {
     if (op->kind != OP_ADD || op->result[0]->type.dtype != CVN_F32)
@@ -118,7 +176,7 @@ static void fuse_residual(Fuse *f, Op *op)
         if (!a || !is_used_once(f, op->operand[i]) || op->operand[0] == op->operand[1] ||
             op->operand[1 - i]->def->kind == OP_BROADCAST_IN_DIM)
             continue;
-        cvn_value *operand[4];
+        cvn_value *operand[LINEAR_OPERANDS];
         memcpy(operand, a->operand, (size_t)a->n_operands * sizeof *operand);
         operand[a->n_operands] = op->operand[1 - i];
         graph_replace(op->result[0], add_linear(f, op, &a->attr, a->n_operands + 1, operand,
@@ -145,7 +203,7 @@ static void fuse_convert(Fuse *f, Op *op)
 /* Linears of one x become one, where the first of them is. */
 static void fuse_siblings(Fuse *f, Op *op)
 {
-    Op *member[LINEAR_WEIGHTS] = {op};
+    const Op *member[LINEAR_WEIGHTS] = {op};
     int n = 1;
     if (op->kind != OP_LINEAR || !simple_linear(op->result[0]) || op->result[0]->forward)
         return;
@@ -161,24 +219,49 @@ static void fuse_siblings(Fuse *f, Op *op)
     }
     if (n == 1)
         return;
-    OpAttr attr = {.axis = op->attr.axis, .group_size = n};
-    cvn_value *operand[1 + 2 * LINEAR_WEIGHTS] = {op->operand[0]};
+    OpAttr attr = {.axis = op->attr.axis, .group_size = n, .bias = op->attr.bias};
+    cvn_value *operand[LINEAR_OPERANDS];
     cvn_type type[LINEAR_WEIGHTS];
-    int each = linear_each(op);
-    for (int i = 0; i < n; i++) {
-        memcpy(operand + 1 + each * i, member[i]->operand + 1, (size_t)each * sizeof *operand);
+    for (int i = 0; i < n; i++)
         type[i] = member[i]->result[0]->type;
-    }
-    cvn_value *first = add_linear(f, op, &attr, 1 + each * n, operand, type);
+    cvn_value *first = add_linear(f, op, &attr, join_operands(member, n, operand), operand, type);
     for (int i = 0; i < n && first != f->g->poison; i++)
         graph_replace(member[i]->result[0], first->def->result[i]);
 }
 
+/* linear(rms_norm(x)), where nothing else takes the normalised rows: they are made where the product lays them out. */
+static void fuse_norm(Fuse *f, Op *op)
+{
+    if (op->kind != OP_LINEAR || op->attr.norm || op->attr.axis != 1)
+        return;
+    const cvn_value *rows = op->operand[0];
+    const Op *norm = rows->def;
+    cvn_dtype rounded = op->operand[1]->type.dtype == CVN_F32 ? CVN_F32 : CVN_BF16;
+    if (norm->kind != OP_RMS_NORM || !is_used_once(f, rows) || rows->type.dtype != rounded ||
+        norm->operand[0]->type.dtype == CVN_F64 || norm->operand[1]->type.dtype == CVN_F64)
+        return;
+    OpAttr attr = op->attr;
+    attr.norm = true;
+    attr.eps = norm->attr.eps;
+    cvn_value *operand[LINEAR_OPERANDS] = {norm->operand[0]};
+    int behind = linear_behind(op), rest = op->n_operands - behind;
+    memcpy(operand + 1, op->operand + 1, (size_t)(behind - 1) * sizeof *operand);
+    operand[behind] = norm->operand[1];
+    memcpy(operand + behind + 1, op->operand + behind, (size_t)rest * sizeof *operand);
+    cvn_type type[LINEAR_WEIGHTS];
+    for (int i = 0; i < op->n_results; i++)
+        type[i] = op->result[i]->type;
+    cvn_value *first = add_linear(f, op, &attr, op->n_operands + 1, operand, type);
+    for (int i = 0; i < op->n_results && first != f->g->poison; i++)
+        graph_replace(op->result[i], first->def->result[i]);
+}
+
 typedef void FuseRule(Fuse *f, Op *op);
 
-/* In this order: what is a product, then what it is part of, then what is left side by side. */
-static FuseRule *const rules[] = {fuse_product, fuse_swiglu, fuse_residual, fuse_convert,
-                                  fuse_siblings};
+/* In this order: what is a product, then what it is part of, then what is left side by side, and last what they all
+   take. */
+static FuseRule *const rules[] = {fuse_product, fuse_bias,     fuse_swiglu, fuse_residual,
+                                  fuse_convert, fuse_siblings, fuse_norm};
 
 static void walk(Fuse *f, FuseRule *rule)
 {

@@ -605,14 +605,24 @@ cvn_value *cvn_linear_int8(cvn_graph *g, cvn_value *x, cvn_value *x_scale, cvn_v
 
 void cvn_linear(cvn_graph *g, cvn_value *x, const cvn_linear_spec *spec, cvn_value **out)
 {
-    OpAttr attr = {.axis = spec->contract, .group_size = spec->n_weights, .flag = spec->swiglu};
-    cvn_value *operand[2 + 2 * OP_MOST_RESULTS] = {x};
+    OpAttr attr = {.axis = spec->contract,
+                   .group_size = spec->n_weights,
+                   .flag = spec->swiglu,
+                   .norm = spec->norm != NULL,
+                   .eps = spec->norm ? spec->eps : 0,
+                   .bias = spec->bias[0] != NULL};
+    cvn_value *operand[3 + 3 * OP_MOST_RESULTS] = {x};
     int n = 1;
     for (int i = 0; i < spec->n_weights && i < OP_MOST_RESULTS; i++) {
         operand[n++] = spec->q[i];
         if (spec->scale[i])
             operand[n++] = spec->scale[i];
     }
+    if (spec->norm)
+        operand[n++] = spec->norm;
+    for (int i = 0; i < spec->n_weights && i < OP_MOST_RESULTS; i++)
+        if (spec->bias[i])
+            operand[n++] = spec->bias[i];
     if (spec->residual)
         operand[n++] = spec->residual;
     cvn_value *first = graph_add(g, OP_LINEAR, &attr, n, operand, spec->type);

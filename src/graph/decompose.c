@@ -22,21 +22,10 @@
 #include <assert.h>
 #include <math.h>
 
-/* x * rsqrt(mean(x^2) + eps) * weight. */
 static void rms_norm(cvn_graph *g, const Op *op, cvn_value **out)
 {
-    cvn_dtype math = wide(op->operand[0]->type.dtype);
-    cvn_value *x = as(g, op->operand[0], math);      /* [..., d] */
-    cvn_value *weight = as(g, op->operand[1], math); /* [d] */
-    int last = x->type.rank - 1;
-    double d = (double)x->type.dim[last];
-
-    cvn_value *sum = cvn_reduce_dims(g, CVN_SUM, cvn_multiply(g, x, x), 1, &last);
-    cvn_value *mean = cvn_divide(g, sum, like(g, sum, d));
-    cvn_value *scale = cvn_rsqrt(g, cvn_add(g, mean, like(g, mean, op->attr.eps)));
-    cvn_value *normed = cvn_multiply(g, x, spread_over(g, scale, &x->type, last));
-    cvn_value *y = cvn_multiply(g, normed, spread(g, weight, &x->type, &last));
-    out[0] = as(g, y, op->result[0]->type.dtype);
+    out[0] = as(g, decompose_norm(g, op->operand[0], op->operand[1], op->attr.eps),
+                op->result[0]->type.dtype);
 }
 
 /* One half of each pair, as [batch, seq, heads, pairs]: elements [0, pairs) or [pairs, 2 pairs) of

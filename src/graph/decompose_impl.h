@@ -51,6 +51,19 @@ static inline cvn_value *spread_over(cvn_graph *g, cvn_value *x, const cvn_type 
     return spread(g, x, shape, dims);
 }
 
+/* x [..., d] * rsqrt(mean(x^2) + eps) * weight [d], in the wide dtype. */
+static inline cvn_value *decompose_norm(cvn_graph *g, cvn_value *x, cvn_value *weight, double eps)
+{
+    cvn_dtype math = wide(x->type.dtype);
+    x = as(g, x, math);
+    int last = x->type.rank - 1;
+    cvn_value *sum = cvn_reduce_dims(g, CVN_SUM, cvn_multiply(g, x, x), 1, &last);
+    cvn_value *mean = cvn_divide(g, sum, like(g, sum, (double)x->type.dim[last]));
+    cvn_value *scale = cvn_rsqrt(g, cvn_add(g, mean, like(g, mean, eps)));
+    cvn_value *normed = cvn_multiply(g, x, spread_over(g, scale, &x->type, last));
+    return cvn_multiply(g, normed, spread(g, as(g, weight, math), &x->type, &last));
+}
+
 static inline cvn_value *count_along(cvn_graph *g, const cvn_type *shape, int axis)
 {
     return cvn_iota(g, with_dtype(*shape, CVN_I32), axis);

@@ -87,13 +87,21 @@ void decompose_linear(cvn_graph *g, const Op *op, cvn_value **out)
     const cvn_dot_dims dims = {.n_contract = 1, .lhs_contract = {1}, .rhs_contract = {1}};
     int weights = (int)op->attr.group_size, residual = linear_residual(op);
     int64_t rows = linear_rows(op);
-    cvn_value *y[LINEAR_WEIGHTS];
+    cvn_value *y[LINEAR_WEIGHTS], *from = op->operand[0];
+    if (op->attr.norm) {
+        from = decompose_norm(g, from, op->operand[linear_norm(op)], op->attr.eps);
+        from = as(g, from, linear_rows_dtype(op));
+    }
     for (int i = 0; i < weights; i++) {
         LinearWeight w = linear_weight(op, i);
-        cvn_value *x = cvn_reshape(g, op->operand[0], 2, (const int64_t[]){rows, w.k});
+        cvn_value *x = cvn_reshape(g, from, 2, (const int64_t[]){rows, w.k});
         cvn_value *const *q = op->operand + 1 + linear_each(op) * i;
         cvn_value *values = rows_of(g, q[0], w.groups ? q[1] : NULL, &w);
         y[i] = cvn_dot_general(g, as(g, x, CVN_F32), values, &dims, CVN_F32);
+        if (op->attr.bias) {
+            cvn_value *bias = cvn_reshape(g, op->operand[linear_bias(op, i)], 1, &w.n);
+            y[i] = cvn_add(g, y[i], spread(g, as(g, bias, CVN_F32), &y[i]->type, (int[]){1}));
+        }
     }
     if (op->attr.flag)
         y[0] = cvn_multiply(g, cvn_multiply(g, y[0], cvn_logistic(g, y[0])), y[1]);

@@ -86,7 +86,7 @@ typedef struct OpAttr {
     cvn_compare compare;
     cvn_reduce reduce;
     Combine combine;
-    bool flag;
+    bool flag, norm, bias;
     double eps, scale;
     const struct Fusion *fusion; /* of an OP_FUSION */
 } OpAttr;

@@ -3,6 +3,8 @@
 #include "graph/linear.h"
 #include "graph/panels.h"
 
+#include <math.h>
+
 cvn_type panel_type(cvn_dtype dtype, int64_t rows, int64_t k)
 {
     dtype = panel_dtype(dtype) ? dtype : CVN_I8;
@@ -111,24 +113,59 @@ int infer_linear_int8(const Op *op, cvn_type *type, cvn_err *err)
     return check_panels(op, 2, product(y, lead, y->rank), x->dim[lead], err);
 }
 
+/* A weight of k floats; one dimension of x is summed. */
+static int check_norm(const Op *op, int64_t k, cvn_err *err)
+{
+    const cvn_type *weight = in_type(op, linear_norm(op));
+    if (op->attr.axis != 1 || !infer_is_float(weight->dtype) || weight->dtype == CVN_F64 ||
+        weight->rank != 1 || weight->dim[0] != k)
+        return infer_fail(
+            op, err, "a norm is of one dimension of x, with a weight of f32, bf16 or f16 [%lld]",
+            (long long)k);
+    if (!(op->attr.eps >= 0) || isinf(op->attr.eps))
+        return infer_fail(op, err, "eps must be a finite number, not negative");
+    return CVN_OK;
+}
+
+/* Floats of the shape of weight i's rows, which are y's dimensions from lead on. */
+static int check_bias(const Op *op, int i, const cvn_type *y, int lead, cvn_err *err)
+{
+    const cvn_type *bias = in_type(op, linear_bias(op, i));
+    bool fits =
+        infer_is_float(bias->dtype) && bias->dtype != CVN_F64 && bias->rank == y->rank - lead;
+    for (int d = lead; d < y->rank && fits; d++)
+        fits = bias->dim[d - lead] == y->dim[d];
+    if (!fits)
+        return infer_fail(op, err,
+                          "a bias must be f32, bf16 or f16 of the shape of its weight's rows");
+    return CVN_OK;
+}
+
 int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
 {
     const cvn_type *x = in_type(op, 0);
     int64_t contract = op->attr.axis, weights = op->attr.group_size;
     if (weights < 1 || weights > LINEAR_WEIGHTS || (op->attr.flag && weights != 2))
         return infer_fail(op, err, "takes 1 to %d weights, and 2 with swiglu", LINEAR_WEIGHTS);
-    int each = linear_each(op), residual = op->n_operands - 1 - each * (int)weights;
+    int each = linear_each(op), biases = op->attr.bias ? (int)weights : 0;
+    int residual = op->n_operands - linear_behind(op) - op->attr.norm - biases;
     int results = linear_results(&op->attr);
     if (residual < 0 || residual > 1 || (residual && results != 1))
-        return infer_fail(op, err,
-                          "takes x, each of %lld weights, with its scale if it is quantized, and "
-                          "where there is one result a residual",
-                          (long long)weights);
+        return infer_fail(
+            op, err,
+            "takes x, each of %lld weights, with its scale if it is quantized, with norm "
+            "its weight, with bias one for each weight, and where there is one result "
+            "a residual",
+            (long long)weights);
     if (!infer_is_float(x->dtype) || x->dtype == CVN_F64 || contract < 1 || contract > x->rank)
         return infer_fail(op, err, "x must be f32, bf16 or f16 of at least %lld dimensions",
                           (long long)contract);
     int lead = x->rank - (int)contract;
     int64_t k = product(x, lead, x->rank);
+    if (op->attr.norm && check_norm(op, k, err))
+        return CVN_ESHAPE;
+    if (!op->attr.norm && op->attr.eps != 0)
+        return infer_fail(op, err, "eps belongs to a norm");
     for (int i = 0; i < (int)weights; i++) {
         const cvn_type *y = &type[op->attr.flag ? 0 : i];
         if (y->dtype == CVN_DTYPE_COUNT || !infer_is_float(y->dtype) || y->dtype == CVN_F64)
@@ -141,7 +178,8 @@ int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
                               lead);
         if (linear_each(op) != 1 + panel_scaled(in_type(op, 1 + each * i)->dtype))
             return infer_fail(op, err, "takes weights that are all quantized, or none");
-        if (check_panels(op, 1 + each * i, product(y, lead, y->rank), k, err))
+        if (check_panels(op, 1 + each * i, product(y, lead, y->rank), k, err) ||
+            (op->attr.bias && check_bias(op, i, y, lead, err)))
             return CVN_ESHAPE;
     }
     if (residual) {

@@ -62,16 +62,42 @@ void interp_linear_int8(const Op *op, const void *const *in, void *const *out)
     }
 }
 
-/* Row m of x times row n of weight i. */
-static double product(const Op *op, const void *const *in, const LinearWeight *w, int i, int64_t m,
+/* What the norm multiplies the elements of row m of x by, besides its weight. */
+static double norm_scale(const Op *op, const void *const *in, int64_t m, int64_t k)
+{
+    double sum = 0;
+    for (int64_t i = m * k; i < (m + 1) * k; i++) {
+        double e = element_get(interp_in(op, 0)->dtype, in[0], i);
+        sum += e * e;
+    }
+    return 1 / sqrt(sum / (double)k + op->attr.eps);
+}
+
+/* Element (m, k) of what is multiplied: x, or with a norm x * scale * its weight, rounded. */
+static double row_get(const Op *op, const void *const *in, int64_t at, int64_t k, double scale)
+{
+    double x = element_get(interp_in(op, 0)->dtype, in[0], at);
+    int norm = linear_norm(op);
+    if (norm < 0)
+        return x;
+    float rounded[1] = {0};
+    cvn_dtype dtype = linear_rows_dtype(op);
+    element_set(dtype, rounded, 0,
+                x * scale * element_get(interp_in(op, norm)->dtype, in[norm], k));
+    return element_get(dtype, rounded, 0);
+}
+
+/* Row m of x times row n of weight i, and its bias. */
+static double product(const Op *op, const void *const *in, int i, int64_t m, double scale,
                       int64_t n)
 {
-    int q = 1 + linear_each(op) * i;
+    LinearWeight w = linear_weight(op, i);
+    int q = 1 + linear_each(op) * i, bias = linear_bias(op, i);
     double sum = 0;
-    for (int64_t k = 0; k < w->k; k++)
-        sum += element_get(interp_in(op, 0)->dtype, in[0], m * w->k + k) *
-               weight_get(w, in[q], w->groups ? in[q + 1] : NULL, n, k);
-    return sum;
+    for (int64_t k = 0; k < w.k; k++)
+        sum += row_get(op, in, m * w.k + k, k, scale) *
+               weight_get(&w, in[q], w.groups ? in[q + 1] : NULL, n, k);
+    return bias < 0 ? sum : sum + element_get(interp_in(op, bias)->dtype, in[bias], n);
 }
 
 void interp_linear(const Op *op, const void *const *in, void *const *out)
@@ -80,12 +106,13 @@ void interp_linear(const Op *op, const void *const *in, void *const *out)
     int residual = linear_residual(op);
     for (int i = 0; i < op->n_results; i++) {
         LinearWeight w = linear_weight(op, i);
+        double scale = 1;
         for (int64_t at = 0; at < rows * w.n; at++) {
-            double y = product(op, in, &w, i, at / w.n, at % w.n);
-            if (op->attr.flag) {
-                LinearWeight up = linear_weight(op, 1);
-                y = y / (1 + exp(-y)) * product(op, in, &up, 1, at / w.n, at % w.n);
-            }
+            if (op->attr.norm && at % w.n == 0)
+                scale = norm_scale(op, in, at / w.n, w.k);
+            double y = product(op, in, i, at / w.n, scale, at % w.n);
+            if (op->attr.flag)
+                y = y / (1 + exp(-y)) * product(op, in, 1, at / w.n, scale, at % w.n);
             if (residual >= 0)
                 y += element_get(CVN_F32, in[residual], at);
             element_set(interp_out(op, i)->dtype, out[i], at, y);

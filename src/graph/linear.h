@@ -1,10 +1,12 @@
 /*
- * The composite `linear`, read: x times one to three weights in panels, and what is done with the sums on
- * the way out.
+ * The composite `linear`, read: x times one to three weights in panels, what is done with x on the way in,
+ * and with the sums on the way out.
  *
- *     operands   x [kept …, summed …], then each weight (of quantized ones q and scale), then perhaps
- *                a residual
- *     attributes contract: how many of x's dimensions are summed (the last ones); weights; swiglu
+ *     operands   x [kept …, summed …], then each weight (of quantized ones q and scale), then where the
+ *                attributes say so the norm's weight [summed] and each weight's bias [its rows …], then
+ *                perhaps a residual
+ *     attributes contract: how many of x's dimensions are summed (the last ones); weights; swiglu; norm,
+ *                with eps; bias
  *     results    one per weight, [kept …, the weight's rows …]; with swiglu only one
  */
 #ifndef CVN_GRAPH_LINEAR_H
@@ -13,7 +15,7 @@
 #include "graph/graph.h"
 #include "graph/panels.h"
 
-enum { LINEAR_WEIGHTS = OP_MOST_RESULTS };
+enum { LINEAR_WEIGHTS = OP_MOST_RESULTS, LINEAR_OPERANDS = 3 + 3 * LINEAR_WEIGHTS };
 
 /* Results of an operation with these attributes. */
 int linear_results(const OpAttr *attr);
@@ -45,11 +47,37 @@ LinearWeight linear_int8_weight(const Op *op);
 /* Rows of x: the product of the dimensions that are kept. */
 int64_t linear_rows(const Op *op);
 
+/* The operand behind the weights. */
+static inline int linear_behind(const Op *op)
+{
+    return 1 + linear_each(op) * (int)op->attr.group_size;
+}
+
+/* The operand that is the norm's weight, or -1. */
+static inline int linear_norm(const Op *op)
+{
+    return op->attr.norm ? linear_behind(op) : -1;
+}
+
+/* The operand that is weight i's bias, or -1. */
+static inline int linear_bias(const Op *op, int i)
+{
+    return op->attr.bias ? linear_behind(op) + op->attr.norm + i : -1;
+}
+
 /* The residual's operand, or -1. */
 static inline int linear_residual(const Op *op)
 {
-    int first = 1 + linear_each(op) * (int)op->attr.group_size;
-    return op->n_operands > first ? first : -1;
+    int at = linear_behind(op) + op->attr.norm + (op->attr.bias ? (int)op->attr.group_size : 0);
+    return op->n_operands > at ? at : -1;
+}
+
+/* What the rows that are multiplied hold: x as it is, or what its norm is rounded to. */
+static inline cvn_dtype linear_rows_dtype(const Op *op)
+{
+    if (!op->attr.norm)
+        return op->operand[0]->type.dtype;
+    return op->operand[1]->type.dtype == CVN_F32 ? CVN_F32 : CVN_BF16;
 }
 
 #endif

@@ -124,8 +124,8 @@ static int check_other_fields(Verifier *v)
                   NONE(limit) && NONE(stride) && NONE(sizes) && NONE(window) && NONE(collapsed) &&
                   NONE(operand_batch) && NONE(index_batch) && NONE(index_map) && NONE(lhs_batch) &&
                   NONE(rhs_batch) && NONE(lhs_contract) && NONE(rhs_contract) && NONE(groups) &&
-                  SAME(compare) && SAME(reduce) && SAME(combine) && SAME(flag) && SAME(eps) &&
-                  SAME(scale);
+                  SAME(compare) && SAME(reduce) && SAME(combine) && SAME(flag) && SAME(norm) &&
+                  SAME(bias) && SAME(eps) && SAME(scale);
 #undef SAME
 #undef NONE
     return unused ? CVN_OK : fail(v, "it has an attribute that is not one of its kind");

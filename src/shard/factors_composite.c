@@ -178,9 +178,10 @@ void factor_softmax_cross_entropy_backward(const Op *op, Rule *rule)
 /* ---- weights in panels ---- */
 
 /* Weights in panels of 16 rows (operands q to q + n, those of scales among them) whose rows are dimensions
-   [first, end) of tensor `to` and, where it has them, of `also`: whole panels pass. */
+   [first, end) of tensor `to` and, where it has them, of `also`, and all of those of n_bias operands from `bias`
+   on: whole panels pass. */
 static void put_panels(const Op *op, Rule *rule, int q, int n, const cvn_type *type, int first,
-                       int to, int also)
+                       int to, int also, int bias, int n_bias)
 {
     int end = type->rank;
     bool panels = type->dim[end - 1] % 16 == 0;
@@ -190,6 +191,8 @@ static void put_panels(const Op *op, Rule *rule, int q, int n, const cvn_type *t
         put(rule, to, d, f);
         if (also >= 0)
             put(rule, also, d, f);
+        for (int t = bias; t < bias + n_bias; t++)
+            put(rule, t, d - first, f);
         for (int t = q; t < q + n && panels; t++)
             put(rule, t, 0, f);
     }
@@ -197,6 +200,8 @@ static void put_panels(const Op *op, Rule *rule, int q, int n, const cvn_type *t
     put(rule, to, end - 1, lane);
     if (also >= 0)
         put(rule, also, end - 1, lane);
+    for (int t = bias; t < bias + n_bias; t++)
+        put(rule, t, end - 1 - first, lane);
     for (int t = q; t < q + n; t++)
         for (int d = panels ? 1 : 0; d < in(op, t)->rank; d++)
             put(rule, t, d, panels && d == 2 ? lane : add(rule, in(op, t)->dim[d], FACTOR_WHOLE));
@@ -281,7 +286,7 @@ void factor_linear_int8(const Op *op, Rule *rule)
         put(rule, 4, d, f);
     }
     put_whole(rule, 0, in(op, 0), lead);
-    put_panels(op, rule, 2, 2, out(op), lead, 4, -1);
+    put_panels(op, rule, 2, 2, out(op), lead, 4, -1, 0, 0);
 }
 
 void factor_linear(const Op *op, Rule *rule)
@@ -295,7 +300,11 @@ void factor_linear(const Op *op, Rule *rule)
                 put(rule, t, d, f);
     }
     put_whole(rule, 0, in(op, 0), lead);
-    for (int i = 0; i < op->n_results; i++)
-        put_panels(op, rule, 1 + each * i, op->attr.flag ? 2 * each : each, &op->result[i]->type,
-                   lead, op->n_operands + i, residual);
+    if (op->attr.norm)
+        put_whole(rule, linear_norm(op), in(op, linear_norm(op)), 0);
+    for (int i = 0; i < op->n_results; i++) {
+        int weights = op->attr.flag ? 2 : 1;
+        put_panels(op, rule, 1 + each * i, weights * each, &op->result[i]->type, lead,
+                   op->n_operands + i, residual, linear_bias(op, i), op->attr.bias ? weights : 0);
+    }
 }

@@ -94,6 +94,41 @@ typedef struct Work {
     float *c;         /* [LINEAR_BLOCK][weights of a job][chunk][16] */
 } Work;
 
+LinearNorm linear_norm_of(const KernelArgs *args)
+{
+    const Op *op = args->op;
+    int weight = linear_norm(op);
+    return (LinearNorm){.x_dtype = op->operand[0]->type.dtype,
+                        .weight_dtype = op->operand[weight]->type.dtype,
+                        .out_dtype = linear_rows_dtype(op),
+                        .x = args->in[0],
+                        .weight = args->in[weight],
+                        .k = linear_weight(op, 0).k,
+                        .eps = (float)op->attr.eps};
+}
+
+/* Whole rows, because each needs the sum of all its squares first. */
+static void quantize_normalised(const Work *w)
+{
+    const Product *p = w->p;
+    LinearNorm norm = linear_norm_of(w->args);
+    int64_t begin = 0, end = p->m;
+    uint16_t span[LINEAR_SPAN]; /* bf16 */
+    if (!p->alone)
+        kernel_share(end, 1, w->args->thread, w->args->n_threads, &begin, &end);
+    for (int64_t row = begin; row < end; row++) {
+        float scale = w->isa->norm_scale(&norm, row);
+        for (int64_t s = 0; s < p->spans; s++) {
+            int64_t k0 = s * LINEAR_SPAN, n = least(LINEAR_SPAN, p->k - k0), i = s * p->m + row;
+            w->isa->norm_span(&norm, row, k0, n, scale, span);
+            w->isa->quantize(CVN_BF16, span, 0, n, p->group, w->x + i * LINEAR_ROW_BYTES,
+                             &w->span[i]);
+        }
+    }
+    if (!p->alone)
+        kernel_sync(w->args);
+}
+
 static void quantize_rows(const Work *w)
 {
     const Product *p = w->p;
@@ -154,6 +189,14 @@ static void multiply(const Work *w, int weight, int64_t panel, int64_t span, int
     }
 }
 
+/* The bias of a weight from row n0 on. */
+static const void *bias_at(const KernelArgs *args, int weight, int64_t n0, cvn_dtype *dtype)
+{
+    int bias = linear_bias(args->op, weight);
+    *dtype = args->op->operand[bias]->type.dtype;
+    return (const char *)args->in[bias] + cvn_dtype_bytes(*dtype, n0);
+}
+
 void linear_write(const KernelArgs *args, LinearWrite *write, int weight, int64_t panel, int64_t m0,
                   int64_t rows, const float *c, const float *up)
 {
@@ -174,6 +217,10 @@ void linear_write(const KernelArgs *args, LinearWrite *write, int weight, int64_
     if (lw.dtype == CVN_I8) {
         o.scale = (const float *)args->in[2 + 2 * weight] + n0;
         o.up_scale = up ? (const float *)args->in[4] + n0 : NULL;
+    }
+    if (op->attr.bias) {
+        o.bias = bias_at(args, weight, n0, &o.bias_dtype);
+        o.up_bias = up ? bias_at(args, 1, n0, &o.up_bias_dtype) : NULL;
     }
     if (residual >= 0)
         o.residual = (const float *)args->in[residual] + o.at;
@@ -215,7 +262,10 @@ void linear_run(const LinearIsa *isa, const KernelArgs *args)
               .x = (int8_t *)x,
               .span = (LinearSpan *)(void *)(x + p.x_bytes),
               .c = (float *)(void *)(c + p.c_bytes * (size_t)args->thread)};
-    quantize_rows(&w);
+    if (args->op->attr.norm)
+        quantize_normalised(&w);
+    else
+        quantize_rows(&w);
     int64_t begin, end, block = p.m <= isa->rows_i4 ? 1 : LINEAR_BLOCK;
     kernel_share(p.jobs, 1, args->thread, args->n_threads, &begin, &end);
     if (isa->enter)

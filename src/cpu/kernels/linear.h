@@ -70,13 +70,32 @@ typedef struct LinearOut {
     int rows, columns;             /* columns <= 16 */
     const float *c, *up;           /* [rows][16]; up: of the second weight of swiglu, or NULL */
     const float *scale, *up_scale; /* [16] to multiply by, or NULL: i4 */
-    const float *residual;         /* the first row's, or NULL */
-    void *out;                     /* the result, from element `at` on */
+    const void *bias, *up_bias;    /* the panel's first elements, or NULL */
+    cvn_dtype bias_dtype, up_bias_dtype;
+    const float *residual; /* the first row's, or NULL */
+    void *out;             /* the result, from element `at` on */
     cvn_dtype dtype;
     int64_t at, stride; /* elements: the first row's first column; from row to row */
 } LinearOut;
 
 typedef void LinearWrite(const LinearOut *out);
+
+/* What a product that takes a norm in does with a row of x; the bits are those of the kernel of rms_norm. */
+typedef struct LinearNorm {
+    cvn_dtype x_dtype, weight_dtype, out_dtype; /* out_dtype: linear_rows_dtype */
+    const void *x, *weight;
+    int64_t k; /* elements of a row */
+    float eps;
+} LinearNorm;
+
+/* Of row `row`: what its elements are multiplied by. */
+typedef float LinearNormScale(const LinearNorm *norm, int64_t row);
+/* Elements [k0, k0 + n) of it, n <= LINEAR_SPAN, normalised and rounded. */
+typedef void LinearNormSpan(const LinearNorm *norm, int64_t row, int64_t k0, int64_t n, float scale,
+                            void *out);
+
+/* Of an operation that has a norm. */
+LinearNorm linear_norm_of(const KernelArgs *args);
 
 /* Writes rows [m0, m0 + rows) of a panel's results from its sums, c [rows][16]; up: those of the second weight of
    swiglu, else NULL. */
@@ -92,6 +111,8 @@ typedef struct LinearIsa {
                      int8_t *out, LinearSpan *span);
     void (*tile_i8)(const LinearTile *tile);
     void (*tile_i4)(const LinearTile *tile);
+    LinearNormScale *norm_scale;
+    LinearNormSpan *norm_span;
     LinearWrite *write;
 } LinearIsa;
 

@@ -58,7 +58,7 @@ static Product read_product(const FloatIsa *isa, const Op *op, int n_threads)
 
 bool linear_float_match(const FloatIsa *isa, const Op *op)
 {
-    bool match = op->operand[0]->type.dtype == isa->weight;
+    bool match = linear_rows_dtype(op) == isa->weight;
     for (int i = 0; i < (int)op->attr.group_size && match; i++)
         match = linear_weight(op, i).dtype == isa->weight;
     return match;
@@ -81,19 +81,45 @@ typedef struct Work {
 } Work;
 
 /* Elements [at, at + n) of x into a span, with zeros after them. */
-static void lay_out(const Work *w, int64_t at, int64_t n, char *out)
+static void lay_out(const Work *w, const void *x, int64_t at, int64_t n, char *out)
 {
     size_t size = w->p->element;
-    const char *x = w->args->in[0];
     if (w->isa->x == w->isa->weight) {
-        memcpy(out, x + (size_t)at * size, (size_t)n * size);
+        memcpy(out, (const char *)x + (size_t)at * size, (size_t)n * size);
     } else { /* bf16, widened */
-        const uint16_t *half = (const uint16_t *)(const void *)x + at;
+        const uint16_t *half = (const uint16_t *)x + at;
         float *value = (float *)(void *)out;
         for (int64_t i = 0; i < n; i++)
             value[i] = bf16_to_f32(half[i]);
     }
     memset(out + (size_t)n * size, 0, (size_t)(LINEAR_SPAN - n) * size);
+}
+
+/* Whole rows, because each needs the sum of all its squares first. */
+static void lay_out_normalised(const Work *w)
+{
+    const Product *p = w->p;
+    LinearNorm norm = linear_norm_of(w->args);
+    int64_t begin = 0, end = p->m;
+    uint16_t span[LINEAR_SPAN]; /* bf16 that is widened on the way */
+    if (!p->alone)
+        kernel_share(end, 1, w->args->thread, w->args->n_threads, &begin, &end);
+    for (int64_t row = begin; row < end; row++) {
+        float scale = w->isa->norm_scale(&norm, row);
+        for (int64_t s = 0; s < p->spans; s++) {
+            int64_t k0 = s * LINEAR_SPAN, n = least(LINEAR_SPAN, p->k - k0);
+            char *to = w->x + (size_t)((s * p->m + row) * LINEAR_SPAN) * p->element;
+            if (w->isa->x == norm.out_dtype) {
+                w->isa->norm_span(&norm, row, k0, n, scale, to);
+                memset(to + (size_t)n * p->element, 0, (size_t)(LINEAR_SPAN - n) * p->element);
+            } else {
+                w->isa->norm_span(&norm, row, k0, n, scale, span);
+                lay_out(w, span, 0, n, to);
+            }
+        }
+    }
+    if (!p->alone)
+        kernel_sync(w->args);
 }
 
 static void lay_out_rows(const Work *w)
@@ -104,7 +130,7 @@ static void lay_out_rows(const Work *w)
         kernel_share(end, 1, w->args->thread, w->args->n_threads, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
         int64_t k0 = i / p->m * LINEAR_SPAN, row = i % p->m;
-        lay_out(w, row * p->k + k0, least(LINEAR_SPAN, p->k - k0),
+        lay_out(w, w->args->in[0], row * p->k + k0, least(LINEAR_SPAN, p->k - k0),
                 w->x + (size_t)(i * LINEAR_SPAN) * p->element);
     }
     if (!p->alone)
@@ -167,7 +193,10 @@ void linear_float_run(const FloatIsa *isa, const KernelArgs *args)
               .args = args,
               .x = scratch + (p.alone ? p.x_bytes * (size_t)args->thread : 0),
               .c = (float *)(void *)(c + p.c_bytes * (size_t)args->thread)};
-    lay_out_rows(&w);
+    if (args->op->attr.norm)
+        lay_out_normalised(&w);
+    else
+        lay_out_rows(&w);
     int64_t begin, end;
     kernel_share(p.jobs, 1, args->thread, args->n_threads, &begin, &end);
     if (isa->enter)

@@ -41,6 +41,8 @@ typedef struct FloatIsa {
     void (*enter)(void); /* before and after the tiles of a product, on each thread; or NULL */
     void (*leave)(void);
     void (*tile)(const FloatTile *tile);
+    LinearNormScale *norm_scale;
+    LinearNormSpan *norm_span;
     LinearWrite *write;
 } FloatIsa;
 

@@ -153,6 +153,8 @@ const FloatIsa ISA_NAME(f32) = {.weight = CVN_F32,
                                 .few = FLOAT_FEW,
                                 .even = true,
                                 .tile = tile_f32,
+                                .norm_scale = norm_row_scale,
+                                .norm_span = norm_row_span,
                                 .write = write};
 
 const FloatIsa ISA_NAME(bf16) = {.weight = CVN_BF16,
@@ -161,4 +163,6 @@ const FloatIsa ISA_NAME(bf16) = {.weight = CVN_BF16,
                                  .few = FLOAT_FEW,
                                  .even = true,
                                  .tile = tile_bf16,
+                                 .norm_scale = norm_row_scale,
+                                 .norm_span = norm_row_span,
                                  .write = write};

@@ -5,6 +5,7 @@
  * lanes; a sum down columns runs in the order of the rows; both in f32.
  */
 #include "cpu/kernels/kernels.h"
+#include "cpu/kernels/norm_impl.h"
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/vec_math.h"
 
@@ -31,30 +32,6 @@ static bool match_rms_norm(const Op *op)
            tile_dtype(result(op, 0)->dtype);
 }
 
-static vf add_squares(vf sum, const float *x, int64_t n)
-{
-    int64_t i = 0;
-    for (; i + VN <= n; i += VN) {
-        vf v = vf_load(x + i);
-        sum = vf_fma(v, v, sum);
-    }
-    if (i < n) {
-        vf v = vf_load_part(x + i, n - i);
-        sum = vf_fma(v, v, sum);
-    }
-    return sum;
-}
-
-static void scale_tile(float *y, const float *x, const float *weight, float scale, int64_t n)
-{
-    int64_t i = 0;
-    vf s = vf_splat(scale);
-    for (; i + VN <= n; i += VN)
-        vf_store(y + i, vf_load(x + i) * s * vf_load(weight + i));
-    for (; i < n; i++)
-        y[i] = x[i] * scale * weight[i];
-}
-
 static void run_rms_norm(const KernelArgs *args)
 {
     const Op *op = args->op;
@@ -66,17 +43,12 @@ static void run_rms_norm(const KernelArgs *args)
     float from[TILE], scales[TILE], to[TILE];
     kernel_share(cvn_type_elements(x) / d, 1, args->thread, args->n_threads, &begin, &end);
     for (int64_t row = begin; row < end; row++) {
-        vf sum = vf_zero();
-        for (int64_t at = 0; at < d; at += TILE) {
-            int64_t n = tile_length(at, d);
-            sum = add_squares(sum, tile_read(in, args->in[0], row * d + at, n, from), n);
-        }
-        float scale = 1.0f / sqrtf(vf_sum(sum) / (float)d + (float)op->attr.eps);
+        float scale = norm_scale(in, args->in[0], row * d, d, (float)op->attr.eps);
         for (int64_t at = 0; at < d; at += TILE) {
             int64_t n = tile_length(at, d);
             float *y = tile_target(out, args->out[0], row * d + at, to);
-            scale_tile(y, tile_read(in, args->in[0], row * d + at, n, from),
-                       tile_read(weight, args->in[1], at, n, scales), scale, n);
+            norm_tile(y, tile_read(in, args->in[0], row * d + at, n, from),
+                      tile_read(weight, args->in[1], at, n, scales), scale, n);
             tile_write(out, args->out[0], row * d + at, n, y);
         }
     }

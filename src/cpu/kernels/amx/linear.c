@@ -108,6 +108,17 @@ static void quantize_row(cvn_dtype dtype, const void *x, int64_t at, int64_t n, 
     linear_avx512_vnni.quantize(dtype, x, at, n, group, out, span);
 }
 
+static float norm_scale(const LinearNorm *norm, int64_t row)
+{
+    return linear_avx512_vnni.norm_scale(norm, row);
+}
+
+static void norm_span(const LinearNorm *norm, int64_t row, int64_t k0, int64_t n, float scale,
+                      void *out)
+{
+    linear_avx512_vnni.norm_span(norm, row, k0, n, scale, out);
+}
+
 static void write_rows(const LinearOut *out)
 {
     linear_avx512_vnni.write(out);
@@ -120,5 +131,7 @@ const LinearIsa linear_amx_int8 = {
     .leave = tile_leave,
     .quantize = quantize_row,
     .tile_i8 = tile_i8,
+    .norm_scale = norm_scale,
+    .norm_span = norm_span,
     .write = write_rows,
 };

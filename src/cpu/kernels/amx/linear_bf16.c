@@ -89,6 +89,17 @@ static void tile(const FloatTile *t)
 enum { FLUSH = 0x8040 /* denormal results and operands are zeros */ };
 static _Thread_local unsigned control; /* as it was */
 
+static float norm_scale(const LinearNorm *norm, int64_t row)
+{
+    return linear_avx512_bf16dot.norm_scale(norm, row);
+}
+
+static void norm_span(const LinearNorm *norm, int64_t row, int64_t k0, int64_t n, float scale,
+                      void *out)
+{
+    linear_avx512_bf16dot.norm_span(norm, row, k0, n, scale, out);
+}
+
 static void write_rows(const LinearOut *out)
 {
     linear_avx512_bf16dot.write(out);
@@ -113,4 +124,6 @@ const FloatIsa linear_amx_bf16 = {.weight = CVN_BF16,
                                   .enter = enter,
                                   .leave = leave,
                                   .tile = tile,
+                                  .norm_scale = norm_scale,
+                                  .norm_span = norm_span,
                                   .write = write_rows};

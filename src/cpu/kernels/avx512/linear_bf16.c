@@ -104,4 +104,6 @@ const FloatIsa linear_avx512_bf16dot = {.weight = CVN_BF16,
                                         .few = FEW,
                                         .even = true,
                                         .tile = tile,
+                                        .norm_scale = norm_row_scale,
+                                        .norm_span = norm_row_span,
                                         .write = write};

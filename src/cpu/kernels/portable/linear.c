@@ -80,5 +80,7 @@ const LinearIsa linear_portable = {
     .quantize = quantize,
     .tile_i8 = tile_i8,
     .tile_i4 = tile_i4,
+    .norm_scale = norm_row_scale,
+    .norm_span = norm_row_span,
     .write = write,
 };

@@ -1,0 +1,51 @@
+/*
+ * RMS norm of a row, a tile at a time: shared by the kernel of rms_norm and by products that take the norm in, which
+ * so have the same bits. The squares are summed in VN lanes, in f32.
+ */
+#ifndef CVN_CPU_KERNELS_NORM_IMPL_H
+#define CVN_CPU_KERNELS_NORM_IMPL_H
+
+#include "cpu/kernels/tile.h"
+
+#include <math.h>
+
+static inline __attribute__((unused)) vf add_squares(vf sum, const float *x, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + VN <= n; i += VN) {
+        vf v = vf_load(x + i);
+        sum = vf_fma(v, v, sum);
+    }
+    if (i < n) {
+        vf v = vf_load_part(x + i, n - i);
+        sum = vf_fma(v, v, sum);
+    }
+    return sum;
+}
+
+/* y = x * scale * weight */
+static inline __attribute__((unused)) void norm_tile(float *y, const float *x, const float *weight,
+                                                     float scale, int64_t n)
+{
+    int64_t i = 0;
+    vf s = vf_splat(scale);
+    for (; i + VN <= n; i += VN)
+        vf_store(y + i, vf_load(x + i) * s * vf_load(weight + i));
+    for (; i < n; i++)
+        y[i] = x[i] * scale * weight[i];
+}
+
+/* 1 / sqrt(mean of squares + eps) of elements [at, at + d) of x. */
+static inline __attribute__((unused)) float norm_scale(cvn_dtype dtype, const void *x, int64_t at,
+                                                       int64_t d, float eps)
+{
+    float from[TILE];
+    vf sum = vf_zero();
+    for (int64_t i = 0; i < d; i += TILE) {
+        int64_t n = d - i < TILE ? d - i : TILE;
+        sum = add_squares(sum, tile_read(dtype, x, at + i, n, from), n);
+    }
+    return 1.0f / sqrtf(vf_sum(sum) / (float)d + eps);
+}
+
+#endif
