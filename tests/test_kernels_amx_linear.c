@@ -1,12 +1,14 @@
-/* Products with 8-bit weights on AMX tiles, run in emulation: the kernel's own source on tiles that are bytes in
-   memory. They have the bits that AVX-512 gives. */
+/* Products with 8-bit and 4-bit weights on AMX tiles, run in emulation: the kernels' own source on tiles that are bytes
+   in memory. They have the bits that AVX-512 gives. */
 #include "kernel_check.h"
 
 #if defined(CVN_HAVE_AMX)
 
 #define CVN_AMX_EMULATE
 #define linear_amx_int8 emulated_int8
+#define linear_amx_tile_i4 emulated_tile_i4
 #include "cpu/kernels/amx/linear.c"
+#include "cpu/kernels/amx/linear_int4.c"
 
 static void run_emulated(const KernelArgs *args)
 {
@@ -22,16 +24,19 @@ static const Kernel kernels[] = {
     {.name = "linear.amx.int8", .kind = OP_LINEAR, .scratch = linear_scratch, .run = run_emulated},
     {.name = "linear.avx512.vnni", .kind = OP_LINEAR, .scratch = linear_scratch, .run = run_vnni}};
 
-static void check_shape(int64_t m, int64_t k, int64_t n)
+/* group: of 4-bit weights, or 0 */
+static void check_shape(int64_t m, int64_t k, int64_t n, int64_t group)
 {
+    cvn_dtype dtype = group ? CVN_I4 : CVN_I8, scale = group == 64 ? CVN_BF16 : CVN_F32;
+    int most = group ? 8 : 128;
     Check c = check_begin();
     cvn_linear_spec spec = {.contract = 1, .n_weights = 1, .type = {CVN_TYPE(CVN_F32, m, n)}};
     cvn_value *x = check_parameter(&c, CVN_TYPE(CVN_BF16, m, k)), *out[3];
-    spec.q[0] = check_parameter(&c, panel_type(CVN_I8, n, k));
-    spec.scale[0] = check_parameter(&c, panel_scale_type(CVN_F32, n, 1));
+    spec.q[0] = check_parameter(&c, panel_type(dtype, n, k));
+    spec.scale[0] = check_parameter(&c, panel_scale_type(scale, n, group ? k / group : 1));
     cvn_linear(c.g, x, &spec, out);
     check_inputs(&c, out[0]);
-    check_fill(&spec.q[0]->type, c.in[1].data, -128, 128);
+    check_fill(&spec.q[0]->type, c.in[1].data, -most, most);
     const void *in[] = {c.in[0].data, c.in[1].data, c.in[2].data};
     size_t bytes = cvn_type_bytes(&c.op->result[0]->type);
     void *got[2] = {malloc(bytes), malloc(bytes)}, *want[] = {malloc(bytes)};
@@ -40,7 +45,7 @@ static void check_shape(int64_t m, int64_t k, int64_t n)
         check_run(&c, &kernels[i], check_pool(2), in, &got[i]);
     assert_memory_equal(got[0], got[1], bytes);
     interp_op(c.op, in, want);
-    c.absolute = 3.2e-5 * 128 * sqrt((double)k);
+    c.absolute = 3.2e-5 * most * sqrt((double)k);
     c.relative = 1e-5;
     check_kernel(&c, &kernels[0], want);
     for (int i = 0; i < 2; i++)
@@ -59,12 +64,30 @@ static void tiles_give_the_bits_of_vnni(void **state)
     static const int64_t ms[] = {16, 17, 31, 32, 33, 50, 64}, ks[] = {64, 128, 576, 640, 100};
     for (int m = 0; m < 7; m++)
         for (int k = 0; k < 5; k++)
-            check_shape(ms[m], ks[k], m % 2 ? 37 : 32);
+            check_shape(ms[m], ks[k], m % 2 ? 37 : 32, 0);
+}
+
+static void tiles_of_4_bits_give_the_bits_of_vnni(void **state)
+{
+    (void)state;
+    if (!cpu_backend_of(CPU_ISA_AVX512_BF16)) {
+        print_message("what is around the tiles needs AVX-512 VNNI, which this machine lacks\n");
+        skip();
+    }
+    static const int64_t ms[] = {1, 3, 15, 16, 17, 31, 33, 47, 127, 251};
+    static const int64_t groups[] = {32, 64, 128, 256, 512}, spans[] = {1, 3, 17, 31};
+    for (int m = 0; m < 10; m++)
+        for (int g = 0; g < 5; g++) {
+            int64_t count = spans[(m + g) % 4];
+            count = count * groups[g] > 2048 ? 3 : count;
+            check_shape(ms[m], count * groups[g], m % 3 ? 37 : 16, groups[g]);
+        }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tiles_give_the_bits_of_vnni)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(tiles_give_the_bits_of_vnni),
+                                       cmocka_unit_test(tiles_of_4_bits_give_the_bits_of_vnni)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

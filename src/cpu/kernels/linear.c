@@ -8,6 +8,9 @@
 /* Elements of x up to which every thread quantizes all of it for itself: less work than meeting. */
 enum { ALONE = 16384 };
 
+/* Rows up to which a panel is read in one go, all of its spans: x stays in L1 then. */
+enum { STREAMED = 8 };
+
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -266,7 +269,7 @@ void linear_run(const LinearIsa *isa, const KernelArgs *args)
         quantize_normalised(&w);
     else
         quantize_rows(&w);
-    int64_t begin, end, block = p.m <= isa->rows_i4 ? 1 : LINEAR_BLOCK;
+    int64_t begin, end, block = p.m <= STREAMED ? 1 : LINEAR_BLOCK;
     kernel_share(p.jobs, 1, args->thread, args->n_threads, &begin, &end);
     if (isa->enter)
         isa->enter();
@@ -324,10 +327,14 @@ const Kernel linear_kernels_avx512_vnni[] = {
 #if defined(CVN_HAVE_AMX)
 LINEAR_FUNCTION(amx_int8)
 
-/* Fewer rows do not fill a tile, and groups of 4-bit weights are shorter than one. */
+/* Fewer rows do not fill a tile; groups of 4-bit weights must be half a tile at least. */
 static bool match_amx(const Op *op)
 {
-    return linear_match(op) && linear_weight(op, 0).dtype == CVN_I8 && linear_rows(op) >= 16;
+    enum { LEAST_GROUP = 32 };
+    if (!linear_match(op) || linear_rows(op) < 16)
+        return false;
+    LinearWeight w = linear_weight(op, 0);
+    return w.dtype == CVN_I8 || w.k / w.groups >= LEAST_GROUP;
 }
 
 const Kernel linear_kernels_amx[] = {

@@ -129,6 +129,7 @@ extern const LinearIsa linear_avx512_vnni;
 #endif
 #if defined(CVN_HAVE_AMX)
 extern const LinearIsa linear_amx_int8;
+void linear_amx_tile_i4(const LinearTile *tile); /* groups of 32 and more */
 #endif
 
 #endif

@@ -126,11 +126,12 @@ static void write_rows(const LinearOut *out)
 
 const LinearIsa linear_amx_int8 = {
     .rows_i8 = ROWS_I8,
-    .rows_i4 = 1, /* none: see linear.c */
+    .rows_i4 = LINEAR_CHUNK, /* for which a panel is widened once */
     .enter = tile_enter,
     .leave = tile_leave,
     .quantize = quantize_row,
     .tile_i8 = tile_i8,
+    .tile_i4 = linear_amx_tile_i4,
     .norm_scale = norm_scale,
     .norm_span = norm_span,
     .write = write_rows,
