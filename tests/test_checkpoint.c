@@ -198,6 +198,22 @@ static void old_ones_go_and_every_mth_stays(void **state)
     assert_int_equal(count_entries(in_scratch("every/checkpoints")), 5); /* and the lock */
 }
 
+/* Killed between a save and the deletion of what it makes superfluous, and gone on with: as if it were not. */
+static void what_was_to_be_deleted_is_deleted_on_going_on(void **state)
+{
+    (void)state;
+    cvn_err err = {0};
+    const char *run = in_scratch("undeleted");
+    CheckpointOptions options = in_background;
+    train(run, 20, 5, &options);
+    EXPECT_STEPS(run, 5, 10, 15, 20);
+    options.keep_last = 2;
+    CheckpointWriter *writer = checkpoint_writer_new(run, 20, &options, &err);
+    assert_non_null(writer);
+    EXPECT_STEPS(run, 15, 20);
+    checkpoint_writer_free(writer);
+}
+
 /* Going on from an older step: what lies ahead is set aside, and must not count as the newest. */
 static void later_checkpoints_are_set_aside(void **state)
 {
@@ -211,7 +227,7 @@ static void later_checkpoints_are_set_aside(void **state)
     assert_int_equal(newest(run, toy), 15);
     CheckpointWriter *writer = checkpoint_writer_new(run, 15, &options, &err);
     assert_non_null(writer);
-    EXPECT_STEPS(run, 5, 10, 15);
+    EXPECT_STEPS(run, 15);
     assert_true(file_is_folder(in_scratch("rewound/checkpoints/step-00000020.aside")));
     toy_step(toy);
     must(checkpoint_save(writer, &toy->state, &err), &err);
@@ -331,6 +347,7 @@ int main(void)
         cmocka_unit_test(every_flipped_byte_is_seen_and_named),
         cmocka_unit_test(a_file_cut_short_or_missing_is_passed_over),
         cmocka_unit_test(old_ones_go_and_every_mth_stays),
+        cmocka_unit_test(what_was_to_be_deleted_is_deleted_on_going_on),
         cmocka_unit_test(later_checkpoints_are_set_aside),
         cmocka_unit_test(the_same_step_may_be_saved_again),
         cmocka_unit_test(one_process_at_a_time_and_its_leftovers_go),

@@ -85,6 +85,9 @@ static int prepare_folder(CheckpointWriter *writer, const char *run, int64_t ste
         code = checkpoint_remove_partial(writer->folder, err);
     if (code == CVN_OK)
         code = checkpoint_set_aside(writer->folder, step, err);
+    if (code == CVN_OK) /* what a run that was killed between saving and deleting left */
+        code = checkpoint_prune(writer->folder, step, writer->options.keep_last,
+                                writer->options.keep_every, err);
     if (code == CVN_OK)
         code = checkpoint_sync(writer->folder, err);
     return code;
