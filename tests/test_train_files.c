@@ -106,6 +106,27 @@ static void a_full_disk_leaves_the_old_checkpoints(void **state)
     expect(0, "wc -l <full/metrics.jsonl", "9\n");
 }
 
+/* A process that is killed tidies nothing up; the next one does, and leaves what a living one has. */
+static void what_a_killed_process_left_is_removed(void **state)
+{
+    (void)state;
+    const char *const litter =
+        "mkdir -p left/.new-dead00 left/.new-alive0 && echo x | tee "
+        "left/.new-dead00/tokenizer.json "
+        "left/model.safetensors.tmp-123-0 left/mine.tmp-x >left/config.json.tmp-7-12";
+    expect(0, litter, "");
+    expect(0,
+           "flock left/.new-alive0 " CVN_BINARY " train --data text --preset stories260k "
+           "--tokenizer " CVN_TEST_DATA "/chat/tokenizer.json --seq 32 --batch 2 -t 2 --steps 2 "
+           "--stop-after 1 --out left 2>&1",
+           "stopped after step 1");
+    expect(0, "ls -A left | grep -e new -e tmp | tr '\\n' ' '", ".new-alive0 mine.tmp-x ");
+    expect(0, litter, "");
+    expect(0, "caravan train --resume left 2>&1", "finished after step 2");
+    expect(0, "ls -A left | grep -e new -e tmp | tr '\\n' ' '", "mine.tmp-x ");
+    expect(1, "ls -A left | grep -c new-", "0\n");
+}
+
 static int prepare(void **state)
 {
     (void)state;
@@ -128,6 +149,7 @@ int main(void)
         cmocka_unit_test(adapters_are_trained_exported_and_merged),
         cmocka_unit_test(a_page_is_overfitted),
         cmocka_unit_test(a_full_disk_leaves_the_old_checkpoints),
+        cmocka_unit_test(what_a_killed_process_left_is_removed),
     };
     (void)make_models;
     return cmocka_run_group_tests(tests, prepare, remove_models);

@@ -22,6 +22,7 @@ typedef struct Run {
     bool resuming;                /* it is to go on from a checkpoint */
     bool made_folder;             /* `out` was not there before */
     const char *fresh;            /* RUN/.new-XXXXXX, while it is there; NULL */
+    int fresh_lock;               /* file descriptor that locks it, or -1 */
     Tokenizer *tokenizer;         /* owned; NULL where the data are ids */
     const char *tokenizer_folder; /* where its files lie while the run is opened */
     const char *tokenizer_file;   /* RUN/tokenizer.json or .model, or NULL */
@@ -55,11 +56,13 @@ int run_open(Run *run, const TrainConfig *config, const bool *given, bool resume
 void run_close(Run *run);
 
 /* The folder of a run, writable; the tokenizer, without taking its place in it; the tokenizer into its place,
-   when nothing can be refused any more; and what is left of all this where something was. */
+   when nothing can be refused any more; what is left of all this where something was; and what processes that were
+   killed left: of files half written only with the run's lock held. */
 int run_make_folder(Run *run, cvn_err *err);
 int run_open_tokenizer(Run *run, cvn_err *err);
 int run_keep_folder(Run *run, cvn_err *err);
 void run_clear_folder(Run *run);
+void run_clear_left(Run *run, bool locked);
 
 /* Of several processes (run_ranks.c). Whether this is the one that tells and writes; the same error on all where one
    has it; a path of the first one, and the least of the limits of memory, on all; that all have the same data, options

@@ -314,6 +314,7 @@ static int open_files(Run *r, cvn_err *err)
     int code = r->writer ? CVN_OK : err->code;
     if (code || !run_is_first(r))
         return code;
+    run_clear_left(r, true);
     if (code == CVN_OK)
         code = metrics_open(&r->metrics, r->out, saved->step, err);
     if (code == CVN_OK)

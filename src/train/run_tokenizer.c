@@ -3,18 +3,26 @@
  *
  * Until everything else is known to be right, the tokenizer lies in RUN/.new-XXXXXX, and run_keep_folder
  * moves it to its place as the last thing before the first step. What is refused before, run_clear_folder
- * undoes: the tokenizer, and RUN itself if it was made for this run.
+ * undoes: the tokenizer, and RUN itself if it was made for this run. A process that is killed undoes nothing: the
+ * folder of such a one is known by the lock on it, which nobody holds any more, and the next that opens RUN
+ * removes it, as it does with what file_writer left half written, NAME.tmp-PID-N, once it has the run's own lock.
  */
 #include "train/run_impl.h"
 
 #include "model/presets.h"
 #include "train/data_tokenizer.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
+
+#define FRESH ".new-"
+#define DIGITS "0123456789"
 
 /* What a tokenizer may consist of, the file that is read first. */
 static const char *const names[] = {"tokenizer.json", "tokenizer.model", "tokenizer_config.json",
@@ -27,6 +35,64 @@ static const char *path_in(Run *r, const char *folder, const char *name)
     return arena_printf(&r->arena, "%s/%s", folder, name);
 }
 
+/* Removes RUN/.new-XXXXXX of a process that is no more; one that lives holds the lock on its own. */
+static void clear_stale(Run *r, const char *folder)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        for (int i = 0; i < NAMES; i++)
+            unlink(path_in(r, folder, names[i]));
+        rmdir(folder);
+    }
+    close(fd);
+}
+
+/* Of NAME.tmp-PID-N: what file_writer names a file that is being written. */
+static bool is_half_written(const char *name)
+{
+    const char *at = strstr(name, ".tmp-");
+    size_t pid = at ? strspn(at + 5, DIGITS) : 0;
+    const char *rest = at ? at + 5 + pid : "";
+    return pid > 0 && *rest == '-' && rest[1] && rest[1 + strspn(rest + 1, DIGITS)] == '\0';
+}
+
+void run_clear_left(Run *r, bool locked)
+{
+    DIR *stream = opendir(r->out);
+    if (!stream)
+        return;
+    for (struct dirent *entry; (entry = readdir(stream));) {
+        const char *name = entry->d_name;
+        if (strncmp(name, FRESH, sizeof FRESH - 1) == 0)
+            clear_stale(r, path_in(r, r->out, name));
+        else if (locked && is_half_written(name))
+            unlink(path_in(r, r->out, name));
+    }
+    closedir(stream);
+}
+
+/* RUN/.new-XXXXXX, locked. Again where another process took it for a dead one's in between. */
+static int make_fresh(Run *r, cvn_err *err)
+{
+    for (;;) {
+        char *fresh = arena_copy(&r->arena, path_in(r, r->out, FRESH "XXXXXX"),
+                                 strlen(r->out) + sizeof "/" FRESH "XXXXXX");
+        if (!mkdtemp(fresh))
+            return err_set(err, CVN_EIO, "nothing can be written into '%s': %s", r->out,
+                           strerror(errno));
+        r->fresh_lock = open(fresh, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        bool taken = r->fresh_lock >= 0 && flock(r->fresh_lock, LOCK_EX | LOCK_NB) != 0 &&
+                     errno == EWOULDBLOCK; /* not: a file system without locks */
+        if (!taken && file_is_folder(fresh)) {
+            r->fresh = fresh;
+            return CVN_OK;
+        }
+        close(r->fresh_lock);
+    }
+}
+
 static int make_folder(Run *r, cvn_err *err)
 {
     bool existed = file_exists(r->out);
@@ -35,15 +101,10 @@ static int make_folder(Run *r, cvn_err *err)
     if (code == CVN_OK && r->resuming && access(r->out, W_OK | X_OK) != 0)
         code =
             err_set(err, CVN_EIO, "nothing can be written into '%s': %s", r->out, strerror(errno));
-    if (code || r->resuming)
+    if (code)
         return code;
-    char *fresh = arena_copy(&r->arena, path_in(r, r->out, ".new-XXXXXX"),
-                             strlen(r->out) + sizeof "/.new-XXXXXX");
-    if (!mkdtemp(fresh))
-        return err_set(err, CVN_EIO, "nothing can be written into '%s': %s", r->out,
-                       strerror(errno));
-    r->fresh = fresh;
-    return CVN_OK;
+    run_clear_left(r, false);
+    return r->resuming ? CVN_OK : make_fresh(r, err);
 }
 
 int run_make_folder(Run *r, cvn_err *err)
@@ -147,6 +208,7 @@ int run_keep_folder(Run *r, cvn_err *err)
             return err_set(err, CVN_EIO, "cannot write '%s': %s", to, strerror(errno));
     }
     rmdir(r->fresh);
+    close(r->fresh_lock);
     r->fresh = NULL;
     return CVN_OK;
 }
@@ -155,8 +217,10 @@ void run_clear_folder(Run *r)
 {
     for (int i = 0; i < NAMES && r->fresh; i++)
         unlink(path_in(r, r->fresh, names[i]));
-    if (r->fresh)
+    if (r->fresh) {
         rmdir(r->fresh);
+        close(r->fresh_lock);
+    }
     if (r->made_folder && r->fresh)
         rmdir(r->out);
 }
