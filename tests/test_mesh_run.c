@@ -184,6 +184,34 @@ static void processes_write_what_threads_write(void **state)
     }
 }
 
+/* Adapters: in threads and in processes the same bytes, as PEFT has them; they go on on any mesh, reshard, and talk. */
+static void adapters_are_trained_on_meshes(void **state)
+{
+    (void)state;
+#define LORA                                                                                       \
+    "train --data story.txt --init one --lora r=4 --seq 16 --batch 6 --steps 8 --save-every 4 "    \
+    "--threads 1 --dtype f32 --lr 0.01 --sample-every 4 "
+    run("caravan " LORA "--out l1 2>&1");
+    run("caravan " LORA "--out l4 --mesh data=2,model=2 2>&1");
+    same_losses("l1", "l4", 1e-5);
+    run("cmp l1/adapter_config.json l4/adapter_config.json");
+    expect(0, "caravan generate -m l4 -p 'The fox' -n 4 --temperature 0 2>&1", "prompt");
+    run("rm -rf part; cp -r l4 part; rm -rf part/checkpoints/step-00000008; caravan train --resume "
+        "part --mesh "
+        "data=3 --layout fsdp 2>&1");
+    same_losses("l1", "part", 1e-5);
+    run("rm -rf part; caravan reshard l1 part --mesh model=3 --layout tp && caravan reshard part "
+        "back && for f in adapter_model optimizer; do cmp l1/checkpoints/step-00000008/"
+        "$f.safetensors back/checkpoints/step-00000008/$f.safetensors; done");
+    run("caravan export part out && cmp out/adapter_model.safetensors l1/adapter_model.safetensors "
+        "&& caravan export part merged --lora-merge && caravan export l1 merged1 --lora-merge && "
+        "cmp merged/model.safetensors merged1/model.safetensors");
+    if (!have_mpirun())
+        skip();
+    run(RANKS LORA "--out lm --mesh data=2,model=2 2>&1", 2);
+    run("cmp lm/adapter_model.safetensors l4/adapter_model.safetensors");
+}
+
 static double now(void)
 {
     struct timespec t;
@@ -280,6 +308,7 @@ int main(void)
         cmocka_unit_test(reshard_there_and_back_is_the_checkpoint),
         cmocka_unit_test(damage_is_found),
         cmocka_unit_test(processes_write_what_threads_write),
+        cmocka_unit_test(adapters_are_trained_on_meshes),
         cmocka_unit_test(a_killed_rank_ends_all_and_fewer_go_on),
         cmocka_unit_test(ranks_that_disagree_end_with_one_sentence),
         cmocka_unit_test(what_cannot_be_is_refused),

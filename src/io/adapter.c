@@ -65,12 +65,21 @@ static int add_all(IoModel *model, const IoTensors *tensors, const char *folder,
     return CVN_OK;
 }
 
-int io_adapt(IoModel *model, const char *folder, const LoraOptions *options, cvn_err *err)
+int io_adapt_by(IoModel *model, const IoTensors *tensors, const char *folder,
+                const LoraOptions *options, cvn_err *err)
 {
     if (model->config.quant.kind != QUANT_NONE)
         return err_set(err, CVN_EUNSUPPORTED,
                        "the adapters of '%s' cannot be merged into '%s', which is quantized",
                        folder, model->path);
+    int code = add_all(model, tensors, folder, options, err);
+    if (code == CVN_OK)
+        model->adapter = arena_string(&model->arena, folder);
+    return code;
+}
+
+int io_adapt(IoModel *model, const char *folder, const LoraOptions *options, cvn_err *err)
+{
     FileMap map;
     IoTensors tensors;
     const char *path = arena_printf(&model->arena, "%s/adapter_model.safetensors", folder);
@@ -80,9 +89,7 @@ int io_adapt(IoModel *model, const char *folder, const LoraOptions *options, cvn
     io_tensors_init(&tensors, &model->arena);
     code = st_read(&tensors, path, map.data, map.size, NULL, err);
     if (code == CVN_OK)
-        code = add_all(model, &tensors, folder, options, err);
-    if (code == CVN_OK)
-        model->adapter = arena_string(&model->arena, folder);
+        code = io_adapt_by(model, &tensors, folder, options, err);
     file_unmap(&map);
     return code;
 }

@@ -13,4 +13,8 @@
    adapter_config.json says. The files are read now and not needed later. */
 int io_adapt(IoModel *model, const char *folder, const LoraOptions *options, cvn_err *err);
 
+/* The same with tensors that were read before; `folder` is where they come from, for messages. */
+int io_adapt_by(IoModel *model, const IoTensors *tensors, const char *folder,
+                const LoraOptions *options, cvn_err *err);
+
 #endif

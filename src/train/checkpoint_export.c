@@ -1,12 +1,15 @@
 #include "train/checkpoint_export.h"
 
 #include "io/adapter.h"
+#include "io/safetensors.h"
 #include "train/checkpoint_folder.h"
 #include "train/checkpoint_shards.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define ADAPTER_FILE "adapter_model.safetensors"
 
 int checkpoint_find(Checkpoint *checkpoint, const char *path, int64_t step, CheckpointWarn *warn,
                     void *context, cvn_err *err)
@@ -169,10 +172,85 @@ bool checkpoint_is_lora(const Checkpoint *checkpoint)
     return false;
 }
 
+/* The shape that PEFT has: axes of the model that are apart here are one, A [rank, in], B [out, rank]. */
+static void flatten(const cvn_type *type, IoTensor *tensor)
+{
+    bool first = strstr(tensor->name, ".lora_A.") != NULL;
+    tensor->rank = 2;
+    tensor->n = tensor->dims[0] = tensor->dims[1] = 1;
+    for (int d = 0; d < type->rank; d++) {
+        bool row = first ? d == 0 : d < type->rank - 1;
+        tensor->dims[row ? 0 : 1] *= type->dim[d];
+        tensor->n *= type->dim[d];
+    }
+}
+
+/* Adapters that lie in the slices of a mesh, put together in the arena. */
+static int gather_adapters(const Checkpoint *checkpoint, IoTensors *list, Arena *arena,
+                           cvn_err *err)
+{
+    io_tensors_init(list, arena);
+    for (int i = 0; i < checkpoint->wholes->n; i++) {
+        const CheckpointWhole *whole = &checkpoint->wholes->whole[i];
+        IoTensor tensor = {.name = whole->name,
+                           .type = "F32",
+                           .file = checkpoint->folder,
+                           .bytes = cvn_type_bytes(&whole->type),
+                           .dtype = CVN_F32};
+        if (strncmp(whole->name, CHECKPOINT_OPTIMIZER, sizeof CHECKPOINT_OPTIMIZER - 1) == 0)
+            continue;
+        if (whole->type.dtype != CVN_F32 || whole->type.rank < 2)
+            return err_set(err, CVN_EFORMAT, "'%s': '%s' is no adapter", checkpoint->folder,
+                           whole->name);
+        flatten(&whole->type, &tensor);
+        Region region = region_whole(&whole->type);
+        RegionArray all = region_packed(&region);
+        uint8_t *data = arena_array(arena, tensor.bytes, 1);
+        checkpoint_whole_copy(whole, &all, data);
+        tensor.data = data;
+        int code = io_tensors_add(list, &tensor, err);
+        if (code)
+            return code;
+    }
+    return CVN_OK;
+}
+
+static int write_adapters(const IoTensors *list, const char *path, cvn_err *err)
+{
+    StWriter writer;
+    int code = st_writer_open(&writer, path, err);
+    if (code == CVN_OK)
+        code = st_writer_metadata(&writer, "format", "pt", err);
+    for (size_t i = 0; i < list->n && code == CVN_OK; i++)
+        code = st_writer_declare(&writer, list->tensor[i].name, CVN_F32, list->tensor[i].rank,
+                                 list->tensor[i].dims, err);
+    if (code == CVN_OK)
+        code = st_writer_begin(&writer, err);
+    for (size_t i = 0; i < list->n && code == CVN_OK; i++)
+        code = st_writer_data(&writer, i, list->tensor[i].data, list->tensor[i].bytes, err);
+    if (code == CVN_OK)
+        code = st_writer_commit(&writer, err);
+    st_writer_free(&writer);
+    return code;
+}
+
+static int export_adapter_slices(const Checkpoint *checkpoint, const char *folder, cvn_err *err)
+{
+    Arena arena;
+    IoTensors list;
+    int code = arena_init(&arena, err);
+    if (code)
+        return code;
+    code = gather_adapters(checkpoint, &list, &arena, err);
+    if (code == CVN_OK)
+        code = write_adapters(&list, arena_printf(&arena, "%s/" ADAPTER_FILE, folder), err);
+    arena_free(&arena);
+    return code;
+}
+
 int checkpoint_export_adapter(const Checkpoint *checkpoint, const char *folder, bool force,
                               cvn_err *err)
 {
-    static const char *const names[] = {"adapter_model.safetensors", LORA_CONFIG_NAME};
     char *there = file_join(folder, LORA_CONFIG_NAME);
     bool exists = there && file_exists(there);
     free(there);
@@ -180,9 +258,20 @@ int checkpoint_export_adapter(const Checkpoint *checkpoint, const char *folder, 
         return err_set(err, CVN_EIO,
                        "'%s' holds an adapter already; give another folder or --force", folder);
     int code = file_make_folder(folder, err);
-    for (int i = 0; i < 2 && code == CVN_OK; i++)
-        code = copy_into(checkpoint, names[i], folder, err);
-    return code;
+    if (code == CVN_OK)
+        code = checkpoint->wholes ? export_adapter_slices(checkpoint, folder, err)
+                                  : copy_into(checkpoint, ADAPTER_FILE, folder, err);
+    return code == CVN_OK ? copy_into(checkpoint, LORA_CONFIG_NAME, folder, err) : code;
+}
+
+static int adapt(const Checkpoint *checkpoint, IoModel *model, const LoraOptions *lora,
+                 Arena *arena, cvn_err *err)
+{
+    IoTensors list;
+    if (!checkpoint->wholes)
+        return io_adapt(model, checkpoint->folder, lora, err);
+    int code = gather_adapters(checkpoint, &list, arena, err);
+    return code ? code : io_adapt_by(model, &list, checkpoint->folder, lora, err);
 }
 
 int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, const char *folder,
@@ -206,7 +295,7 @@ int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, con
         SaveOptions save = *options;
         if (!save.tokenizer)
             save.tokenizer = checkpoint_tokenizer(checkpoint, &arena);
-        code = io_adapt(&model, checkpoint->folder, &lora, err);
+        code = adapt(checkpoint, &model, &lora, &arena, err);
         if (code == CVN_OK)
             code = save_model(folder, &model, &save, err);
         if (code == CVN_OK)

@@ -3,6 +3,7 @@
 #include "comm/account.h"
 #include "cpu/registry.h"
 #include "graph/simplify.h"
+#include "io/convert.h"
 #include "shard/layouts.h"
 #include "shard/reshard.h"
 #include "train/step.h"
@@ -28,7 +29,8 @@ static void add_tensor(TrainMesh *m, const char *name, const cvn_type *type)
 static void list_tensors(TrainMesh *m, const TrainState *state, OptimizerKind optimizer,
                          bool accumulates)
 {
-    size_t most = (size_t)state->saved.n + (size_t)state->n_weights + 1;
+    int n_frozen = state->frozen ? state->model.n : 0;
+    size_t most = (size_t)(state->saved.n + state->n_weights + n_frozen + 1);
     m->tensor = arena_array(&m->arena, most, sizeof *m->tensor);
     map_init(&m->by_name, &m->arena);
     for (int i = 0; i < state->n_weights; i++)
@@ -41,6 +43,9 @@ static void list_tensors(TrainMesh *m, const TrainState *state, OptimizerKind op
             add_tensor(m, arena_printf(&m->arena, "%s.%s", slot[k].name, p->name), &slot[k].type);
     }
     m->n_state = m->n;
+    for (int i = 0; i < n_frozen; i++)
+        add_tensor(m, state->model.param[i].name, &state->frozen[i].type);
+    m->n_kept = m->n;
     for (int i = 0; i < state->n_weights && accumulates; i++)
         add_tensor(m, arena_printf(&m->arena, "sum.%s", state->params.param[i].name),
                    &state->saved.tensor[i].type);
@@ -224,12 +229,12 @@ static size_t bytes_of(const TrainMesh *m, int first, int end)
 
 size_t train_mesh_state_bytes(const TrainMesh *m)
 {
-    return bytes_of(m, 0, m->n_state);
+    return bytes_of(m, 0, m->n_kept);
 }
 
 size_t train_mesh_sum_bytes(const TrainMesh *m)
 {
-    return bytes_of(m, m->n_state, m->n);
+    return bytes_of(m, m->n_kept, m->n);
 }
 
 int train_mesh_allocate(TrainMesh *m, size_t arena_bytes, cvn_err *err)
@@ -260,18 +265,38 @@ int train_mesh_allocate(TrainMesh *m, size_t arena_bytes, cvn_err *err)
 void train_mesh_clear_sums(TrainMesh *m)
 {
     for (int i = 0; i < m->n_local * m->n; i++)
-        if (i % m->n >= m->n_state)
+        if (i % m->n >= m->n_kept)
             memset(m->data[i], 0, cvn_type_bytes(&m->tensor[i % m->n].local));
 }
 
-int train_mesh_fill(TrainMesh *m, const ParamList *params, SaveFill fill, void *context,
-                    cvn_err *err)
+/* Elements first … first + n - 1 to element `at` of a shard, in its type. */
+static int fill_run(const MeshTensor *t, const Param *param, SaveFill fill, void *context,
+                    int64_t first, int64_t n, void *shard, int64_t at, cvn_err *err)
+{
+    float piece[4096];
+    const int64_t size = sizeof piece / sizeof *piece;
+    if (t->type.dtype == CVN_F32)
+        return fill(context, param, first, n, (float *)shard + at, err);
+    for (int64_t done = 0; done < n; done += size) {
+        int64_t here = n - done < size ? n - done : size;
+        int code = fill(context, param, first + done, here, piece, err);
+        if (code)
+            return code;
+        io_encode(t->type.dtype, piece, here,
+                  (uint8_t *)shard + cvn_dtype_bytes(t->type.dtype, at + done));
+    }
+    return CVN_OK;
+}
+
+/* Tensors from number `tensor` on are those of the list. */
+static int fill_from(TrainMesh *m, int tensor, const ParamList *params, SaveFill fill,
+                     void *context, cvn_err *err)
 {
     int code = CVN_OK;
     for (int d = 0; d < m->n_local; d++)
         for (int i = 0; i < params->n && code == CVN_OK; i++) {
-            const MeshTensor *t = &m->tensor[i];
-            float *shard = m->data[d * m->n + i];
+            const MeshTensor *t = &m->tensor[tensor + i];
+            void *shard = m->data[d * m->n + tensor + i];
             const Region all = region_whole(&t->type);
             const RegionArray whole = region_packed(&all);
             const RegionArray part =
@@ -279,9 +304,21 @@ int train_mesh_fill(TrainMesh *m, const ParamList *params, SaveFill fill, void *
             RegionWalk w;
             region_walk(&w, &part.region, &whole, &part);
             while (code == CVN_OK && region_next(&w))
-                code = fill(context, &params->param[i], w.a, w.n, shard + w.b, err);
+                code = fill_run(t, &params->param[i], fill, context, w.a, w.n, shard, w.b, err);
         }
     return code;
+}
+
+int train_mesh_fill(TrainMesh *m, const ParamList *params, SaveFill fill, void *context,
+                    cvn_err *err)
+{
+    return fill_from(m, 0, params, fill, context, err);
+}
+
+int train_mesh_fill_frozen(TrainMesh *m, const ParamList *model, SaveFill fill, void *context,
+                           cvn_err *err)
+{
+    return fill_from(m, m->n_state, model, fill, context, err);
 }
 
 /* ---- running ---- */

@@ -6,8 +6,9 @@
  * known is marked. Slots of the optimizer and sums of gradients are not marked but follow their weights by
  * propagation.
  *
- *     resident    0 … n_state - 1         the state: weights, slots (state.h), in its order
- *                 n_state … n - 1         with micro-batches: sums of the gradients, and "total"
+ *     resident    0 … n_state - 1         the state: weights, slots (state.h), in its order; with LoRA of the adapters
+ *                 n_state … n_kept - 1    with LoRA: the frozen weights, in the type that enters products
+ *                 n_kept … n - 1          with micro-batches: sums of the gradients, and "total"
  *     inputs      tokens, targets         every device gets its part of the batch
  *                 scalars                 the same on all
  *
@@ -43,7 +44,9 @@ typedef struct TrainMesh {
     Comm *comm;         /* owned */
     DeviceGroup *group; /* owned: the devices of this process */
     int n_local, first; /* how many these are, and the number of the first */
-    int n_state, n;     /* resident tensors: of the state, of all */
+    int n_state;        /* resident tensors of the state */
+    int n_kept;         /* … and those that are frozen */
+    int n;              /* … and sums: all of them */
     MeshTensor *tensor; /* [n] */
     Map by_name;        /* name in graphs -> index in tensor */
     void **data;        /* [n_local * n]: the shards of each device, in block */
@@ -76,7 +79,7 @@ void train_mesh_close(TrainMesh *m);
 int train_mesh_cut(TrainMesh *m, cvn_graph *g, MeshStep *step, cvn_graph **local, cvn_err *err);
 void train_mesh_step_free(MeshStep *step);
 
-/* Bytes of the shards of this process, of the state or of the sums; 0 before a graph was cut. */
+/* Bytes of the shards of this process, of what is kept or of the sums; 0 before a graph was cut. */
 size_t train_mesh_state_bytes(const TrainMesh *m);
 size_t train_mesh_sum_bytes(const TrainMesh *m);
 
@@ -94,9 +97,12 @@ int train_mesh_run(TrainMesh *m, const Plan *plan, MeshStep *step, void *const *
 /* The sums of gradients are 0 again. */
 void train_mesh_clear_sums(TrainMesh *m);
 
-/* Weights, shard by shard, from what gives any elements of them. */
+/* Shard by shard, from what gives any elements of them: what is trained, the state's params; with LoRA what is frozen,
+   its model. */
 int train_mesh_fill(TrainMesh *m, const ParamList *params, SaveFill fill, void *context,
                     cvn_err *err);
+int train_mesh_fill_frozen(TrainMesh *m, const ParamList *model, SaveFill fill, void *context,
+                           cvn_err *err);
 
 /* What this process writes of the state, until the mesh is closed. */
 int train_mesh_shards(TrainMesh *m, const CheckpointState *state, CheckpointShards **shards,

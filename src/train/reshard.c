@@ -1,6 +1,7 @@
 #include "train/reshard.h"
 
 #include "base/json_file.h"
+#include "io/model.h"
 #include "train/checkpoint_export.h"
 #include "train/checkpoint_folder.h"
 #include "train/checkpoint_write.h"
@@ -17,6 +18,8 @@ typedef struct Reshape {
     Arena arena;
     TrainConfig options; /* of the run */
     LlamaConfig model;
+    LoraOptions lora; /* rank 0: the whole model is trained */
+    const char *base; /* of adapters: the model that they adapt; the arena's */
     TrainState state; /* its tensors have no data: they are read when they are written */
     TrainMesh mesh;   /* of the target, without devices; {0} for a whole one */
 } Reshape;
@@ -26,6 +29,26 @@ static int read_slice(void *context, int tensor, const RegionArray *to, void *ta
     const Reshape *r = context;
     (void)err;
     checkpoint_restore_part(r->from, &r->state.saved.tensor[tensor], to, target);
+    return CVN_OK;
+}
+
+/* The shape of the model: the checkpoint's own or, of adapters, that of what they adapt. */
+static int read_model(Reshape *r, cvn_err *err)
+{
+    const char *folder = r->from->folder;
+    IoModel model;
+    if (!checkpoint_is_lora(r->from))
+        return llama_config_read(&r->model, folder, err);
+    int code = lora_config_read(&r->lora, &r->base, folder, &r->arena, err);
+    if (code == CVN_OK && !r->base)
+        code = err_set(err, CVN_EINVAL, "'%s' does not say which model it adapts", folder);
+    if (code == CVN_OK)
+        code = io_open_model(&model, r->base, err);
+    if (code)
+        return code;
+    r->model = model.config;
+    r->model.rope_interleaved = false;
+    io_close_model(&model);
     return CVN_OK;
 }
 
@@ -62,7 +85,8 @@ static int lay_out(Reshape *r, const char *mesh, const char *layout, cvn_err *er
                              .seq = r->options.seq ? r->options.seq : r->model.max_context,
                              .compute = CVN_F32,
                              .clip = 1,
-                             .optimizer = optimizer_defaults(kind, 1)};
+                             .optimizer = optimizer_defaults(kind, 1),
+                             .lora = r->lora};
     MeshStep cut = {0};
     cvn_graph *local = NULL;
     int code = train_mesh_describe(&r->mesh, &r->model, &r->state, kind, false, mesh, layout, err);
@@ -94,6 +118,8 @@ static bool is_empty(const char *folder)
 static int write_run(Reshape *r, const char *folder, cvn_err *err)
 {
     CheckpointOptions options = {.config = &r->model,
+                                 .lora = r->lora.rank > 0 ? &r->lora : NULL,
+                                 .base = r->base,
                                  .tokenizer = checkpoint_tokenizer(r->from, &r->arena)};
     if (!is_empty(folder))
         return err_set(err, CVN_EINVAL, "'%s' is not empty; give another folder", folder);
@@ -115,16 +141,15 @@ int checkpoint_reshard(const Checkpoint *from, const char *folder, const char *m
 {
     Reshape r = {.from = from};
     mesh = mesh ? mesh : "";
-    if (checkpoint_is_lora(from))
-        return err_set(err, CVN_EUNSUPPORTED,
-                       "'%s' holds adapters, which are trained on one device", from->folder);
     int code = arena_init(&r.arena, err);
     if (code == CVN_OK)
-        code = llama_config_read(&r.model, from->folder, err);
+        code = read_model(&r, err);
     if (code == CVN_OK)
         code = read_options(&r, mesh, layout, err);
     const char *config = r.state.saved.config;
     TrainStateOptions options = {.elsewhere = true,
+                                 .lora = r.lora,
+                                 .frozen = CVN_F32,
                                  .optimizer =
                                      code == CVN_OK && strcmp(r.options.optimizer, "adamw") == 0
                                          ? OPTIMIZER_ADAMW

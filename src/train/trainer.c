@@ -263,9 +263,6 @@ static int open_devices(Trainer *t, cvn_err *err)
         t->device = device_new(o->threads, NULL, err);
         return t->device ? CVN_OK : err->code;
     }
-    if (o->lora.rank > 0)
-        return err_set(err, CVN_EUNSUPPORTED,
-                       "adapters are trained on one device; leave out --mesh, or --lora");
     TrainStateOptions options = state_options(o);
     int code = train_state_init(&t->state, &t->config, &options, err);
     if (code)
@@ -365,18 +362,30 @@ Device *const *trainer_local(const Trainer *t, int *n)
     return t->mesh ? group_devices(t->mesh->group) : &t->device;
 }
 
+/* context is the seed. */
+static int fill_adapter(void *context, const Param *param, int64_t first, int64_t n, float *out,
+                        cvn_err *err)
+{
+    (void)err;
+    lora_fill(param, *(const uint64_t *)context, first, n, out);
+    return CVN_OK;
+}
+
 int trainer_random(Trainer *t, uint64_t seed, cvn_err *err)
 {
     if (t->mesh)
-        return train_mesh_fill(t->mesh, &t->state.params, init_fill, &seed, err);
+        return train_mesh_fill(t->mesh, &t->state.params,
+                               t->state.lora.rank > 0 ? fill_adapter : init_fill, &seed, err);
     return train_state_random(&t->state, seed, err);
 }
 
 int trainer_from_model(Trainer *t, const IoModel *model, cvn_err *err)
 {
+    void *context = (void *)(uintptr_t)model;
+    if (t->mesh && t->state.lora.rank > 0)
+        return train_mesh_fill_frozen(t->mesh, &t->state.model, save_fill_model, context, err);
     if (t->mesh)
-        return train_mesh_fill(t->mesh, &t->state.params, save_fill_model, (void *)(uintptr_t)model,
-                               err);
+        return train_mesh_fill(t->mesh, &t->state.params, save_fill_model, context, err);
     return train_state_from_model(&t->state, model, err);
 }
 
