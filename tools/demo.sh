@@ -6,8 +6,14 @@ caravan=$1
 build=$(dirname "$caravan")
 model=${MODEL-}
 
+# show COMMAND…: prints it as one would type it, and runs it.
 show() {
-    echo "\$ $*"
+    local word line="\$"
+    for word; do
+        [[ $word == *[!A-Za-z0-9_./,:=-]* ]] && word="'$word'"
+        line+=" $word"
+    done
+    echo "$line"
     "$@"
 }
 
