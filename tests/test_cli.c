@@ -406,6 +406,23 @@ static void output_that_does_not_arrive_is_an_error(void **state)
     expect(1, "", "inspect --preset tiny --json 2>&1 >/dev/full", "cannot write");
 }
 
+/* Standard files that are closed are not mixed up with those that a command opens. */
+static void closed_files_stay_closed(void **state)
+{
+    (void)state;
+    char args[256];
+    expect(1, "", "inspect --preset tiny 2>&1 >&-", "cannot write to standard output");
+    expect(1, "", "opt - 2>&1 <&-", "cannot read standard input");
+    assert_int_equal(file_write(scratch_path("text"), "a fox ran over the hill", 23, NULL), 0);
+    snprintf(args, sizeof args,
+             "train --data %s/text --preset stories260k --seq 4 --batch 1 --steps 2 --out %s/run "
+             ">&- 2>&-",
+             scratch, scratch);
+    expect(1, "", args, "");
+    snprintf(args, sizeof args, "--help >/dev/null; grep -c '^[^{]' %s/run/metrics.jsonl", scratch);
+    expect(1, "", args, "0");
+}
+
 static void check_plain(const char *name)
 {
     char args[64];
@@ -492,6 +509,7 @@ int main(void)
         cmocka_unit_test(ctrl_c_ends_a_generation_with_130),
         cmocka_unit_test(what_cannot_be_run_is_refused_in_a_sentence),
         cmocka_unit_test(tokenize_goes_there_and_back),
+        cmocka_unit_test(closed_files_stay_closed),
         cmocka_unit_test(output_that_does_not_arrive_is_an_error),
         cmocka_unit_test(pipes_get_no_colours),
         cmocka_unit_test(completions_are_scripts_that_offer_the_commands),

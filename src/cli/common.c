@@ -117,7 +117,7 @@ int read_input(const char *path, char **text, size_t *length, cvn_err *err)
         strbuf_add(&all, piece, n);
     int code = CVN_OK;
     if (ferror(file))
-        code = err_set(err, CVN_EIO, "cannot read '%s': %s", standard ? "standard input" : path,
+        code = err_set(err, CVN_EIO, "cannot read %s: %s", standard ? "standard input" : path,
                        strerror(errno));
     else if (all.failed)
         code = err_set(err, CVN_EMEM, "no memory for the %zu bytes of '%s'", all.length, path);
