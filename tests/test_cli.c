@@ -335,6 +335,22 @@ static void ctrl_c_ends_a_generation_with_130(void **state)
     expect(130, "", args, ",");
 }
 
+/* What was begun is not left behind: neither the folder nor the one in which it was being made. */
+static void ctrl_c_leaves_no_folder(void **state)
+{
+    (void)state;
+    char args[512];
+    snprintf(args, sizeof args,
+             "--help >/dev/null; mkdir %s/made; cd %s/made; (exec %s init -p stories110m -o new) & "
+             "pid=$!; "
+             "for i in $(seq 6000); do [ -e new.tmp-$pid ] && break; sleep 0.01; done; "
+             "kill -INT $pid; wait $pid; echo $?; ls",
+             scratch, scratch, CVN_BINARY);
+    Run r = run("", args);
+    assert_string_equal(r.output.text, "130\n");
+    strbuf_free(&r.output);
+}
+
 static void what_cannot_be_run_is_refused_in_a_sentence(void **state)
 {
     (void)state;
@@ -507,6 +523,7 @@ int main(void)
         cmocka_unit_test(generate_prints_what_scripts_rely_on),
         cmocka_unit_test(the_seed_decides_the_text),
         cmocka_unit_test(ctrl_c_ends_a_generation_with_130),
+        cmocka_unit_test(ctrl_c_leaves_no_folder),
         cmocka_unit_test(what_cannot_be_run_is_refused_in_a_sentence),
         cmocka_unit_test(tokenize_goes_there_and_back),
         cmocka_unit_test(closed_files_stay_closed),

@@ -1,6 +1,7 @@
 /* caravan export: what a training run has learned, as a Hugging Face folder. */
 #include "base/file.h"
 #include "cli/common.h"
+#include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "train/checkpoint_export.h"
 
@@ -51,7 +52,8 @@ static int run(const Args *args)
                         .shard_bytes = (uint64_t)args->value[SHARD].integer,
                         .force = args->value[FORCE].flag,
                         .tokenizer = args->value[TOKENIZER].text,
-                        .threads = (int)args->value[THREADS].integer};
+                        .threads = (int)args->value[THREADS].integer,
+                        .interrupt = run_interrupt_once()};
     if (!file_exists(from)) {
         err_set(&err, CVN_EIO, "there is no folder '%s'", from);
         return fail(&err);

@@ -1,5 +1,6 @@
 /* caravan init: a folder with random weights in the shape of a preset. */
 #include "cli/common.h"
+#include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "io/save.h"
 #include "model/presets.h"
@@ -73,6 +74,7 @@ static int run(const Args *args)
                         .shard_bytes = (uint64_t)args->value[SHARD].integer,
                         .force = args->value[FORCE].flag,
                         .threads = (int)args->value[THREADS].integer,
+                        .interrupt = run_interrupt_once(),
                         .tokenizer = args->value[TOKENIZER].text};
     if (args->value[DTYPE].given)
         save.dtype = dtype_of(&args->value[DTYPE]);

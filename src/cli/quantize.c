@@ -1,5 +1,6 @@
 /* caravan quantize: a model with its matrices in 8 or 4 bits. */
 #include "cli/common.h"
+#include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "io/save.h"
 
@@ -53,6 +54,7 @@ static int run(const Args *args)
                         .shard_bytes = (uint64_t)args->value[SHARD].integer,
                         .force = args->value[FORCE].flag,
                         .threads = (int)args->value[THREADS].integer,
+                        .interrupt = run_interrupt_once(),
                         .tokenizer_folder = model.kind == IO_KIND_GGUF ? NULL : from};
     double before = size_of(&model.config, save.dtype);
     int code = quant_parse(args->value[TO].text, &quant, &err);

@@ -105,6 +105,12 @@ volatile int *run_interrupt_keep(bool several)
     return &interrupted;
 }
 
+const volatile int *run_interrupt_once(void)
+{
+    catch_interrupt(true);
+    return &interrupted;
+}
+
 const volatile int *run_interrupt(void)
 {
     return &interrupted;

@@ -62,6 +62,9 @@ int run_model_close(RunModel *run, cvn_err *err);
 /* Becomes nonzero with Ctrl-C. A second Ctrl-C ends the program. */
 const volatile int *run_interrupt(void);
 
+/* From now on Ctrl-C sets the flag; for commands that open no model by run_model_open, which does so itself. */
+const volatile int *run_interrupt_once(void);
+
 /* From now on Ctrl-C only ever sets the flag, which the caller may clear, and interrupts reads; of several processes,
    which could not stop at the same step, it ends the program. */
 volatile int *run_interrupt_keep(bool several);

@@ -87,17 +87,28 @@ static void fill_range(void *context, int thread, int n_threads)
               fill->encoded + cvn_dtype_bytes(save->options->dtype, begin));
 }
 
+static int check_interrupt(const Save *save, cvn_err *err)
+{
+    const volatile int *interrupt = save->options->interrupt;
+    return interrupt && *interrupt
+               ? err_set(err, CVN_EINTERRUPTED, "interrupted while writing '%s'", save->folder)
+               : CVN_OK;
+}
+
 static int write_param(Save *save, StWriter *writer, size_t index, Fill *fill, cvn_err *err)
 {
     int64_t piece = PIECE * pool_threads(save->pool), total = fill->param->n;
     for (fill->first = 0; fill->first < total; fill->first += piece) {
         fill->n = total - fill->first < piece ? total - fill->first : piece;
+        int code = check_interrupt(save, err);
+        if (code != CVN_OK)
+            return code;
         pool_run(save->pool, fill_range, fill);
         for (int t = 0; t < pool_threads(save->pool); t++)
             if (fill->err[t].code != CVN_OK)
                 return err_set(err, fill->err[t].code, "%s", fill->err[t].message);
-        int code = st_writer_data(writer, index, fill->encoded,
-                                  cvn_dtype_bytes(save->options->dtype, fill->n), err);
+        code = st_writer_data(writer, index, fill->encoded,
+                              cvn_dtype_bytes(save->options->dtype, fill->n), err);
         if (code != CVN_OK)
             return code;
     }
@@ -148,8 +159,10 @@ static int write_shard(Save *save, int shard, cvn_err *err)
         if (fill.param->form == PARAM_PLAIN) {
             code = write_param(save, &writer, index++, &fill, err);
         } else {
-            code = save_quantized(&writer, index, fill.param, save->fill, save->context, save->pool,
-                                  err);
+            code = check_interrupt(save, err);
+            if (code == CVN_OK)
+                code = save_quantized(&writer, index, fill.param, save->fill, save->context,
+                                      save->pool, err);
             index += 2;
         }
     }
