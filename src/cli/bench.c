@@ -53,10 +53,8 @@ static const Option *const options[] = {
                                .help = "shape with random weights made in memory, one of"},
     [MODEL] = &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .required = true,
                               .group = 1, .value = "DIR", .help = "a model on disk instead"},
-    [PREFILL] =
-        &(const Option){"prefill", .kind = ARG_INT, .low = 1, .high = 1 << 24, .value = "N",
-                        .fallback = "512",
-                        .help = "tokens of the prompt, by default no more than the context"},
+    [PREFILL] = &(const Option){"prefill", .kind = ARG_INT, .low = 1, .high = 1 << 24, .value = "N",
+                                .fallback = "512", .help = "tokens of the prompt, or the context"},
     [DECODE] = &(const Option){"decode", .kind = ARG_INT, .low = 1, .high = 1 << 20, .value = "N",
                                .fallback = "64", .help = "steps of decoding"},
     [BATCH] = &(const Option){"batch", .letter = 'b', .kind = ARG_INT, .low = 1, .high = 4096,
@@ -84,7 +82,7 @@ static const Option *const options[] = {
                         .choice = bench_optimizer_name, .fallback = "adamw", .help = "of training"},
     [REMAT] =
         &(const Option){"remat", .kind = ARG_CHOICE, .value = "NAME", .choice = bench_remat_name,
-                        .fallback = "none", .help = "what the backward pass computes again"},
+                        .fallback = "none", .help = "computed again"},
     [DTYPE] = &option_dtype,
     [QUANTIZE] = &option_quantize,
     [KV_CACHE] = &option_kv_cache,
@@ -573,14 +571,11 @@ const Command command_bench = {
         "bench --train --preset stories15m --mesh data=2,model=2 --layout fsdp\tthe same on 4 "
         "devices, and what they communicate\n",
     .notes =
-        "Read bandwidth and multiply-add peaks are measured first, on the same threads. MFU is the "
-        "model's operations over the peak of its type; bandwidth is the bytes that a step must "
-        "read (weights once, filled KV) over the measured bandwidth. Overhead is the time of a "
-        "step outside of products and attention: small steps, waiting for other threads, sampling. "
-        "Of training, MFU counts 6 operations per weight and token, and attention; not what "
-        "--remat computes again. On a mesh (with mpirun, of several processes) a table says what "
-        "each device communicates: bytes sent, time in flight, and the part of it that was not "
-        "hidden behind computation.",
+        "Ceilings are measured first, on the same threads. MFU is "
+        "the model's operations over the peak of its type, without what --remat repeats; bandwidth "
+        "is the bytes that a step must read over the measured one. "
+        "Overhead is the time of a step outside of products and attention. On a mesh a table says "
+        "what each device sends, how long that takes, and how much of it is not hidden.",
     .options = options,
     .run = run,
 };

@@ -379,9 +379,9 @@ const Command command_train = {
         "mpirun on several machines\n",
     .notes =
         "The folder of the run holds checkpoints, metrics.jsonl, report.html, TensorBoard's event "
-        "files and, when the command ends, the model as a Hugging Face folder. Ctrl-C ends after "
-        "the step and saves; what --resume then computes is the same as if nothing had happened. "
-        "More options can stand in --config: docs/TRAINING.md.\n",
+        "files and, in the end, the model as a Hugging Face folder. Ctrl-C ends after the step and "
+        "saves; --resume then computes the same as if nothing had happened. More options for "
+        "--config: docs/TRAINING.md.\n",
     .options = options,
     .run = run,
 };
