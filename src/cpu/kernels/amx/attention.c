@@ -46,6 +46,8 @@ typedef struct Block {
     char *p;               /* [KEY_STEPS][2] tiles of B over keys */
     float *o;              /* [groups][tiles][2] tiles */
     float *peak, *sum;     /* [groups][WIDE] */
+    Seen *group;           /* [groups] */
+    bool *begun;           /* [groups]: o holds something */
     int32_t *first, *seen; /* [groups][WIDE]: a query sees keys first … seen - 1 */
 } Block;
 
@@ -63,6 +65,8 @@ static size_t block_of(const Heads *a, char *base, Block *x)
     x->o = take(base, &used, x->groups * a->tiles * 2 * tile);
     x->peak = take(base, &used, x->groups * ROW_BYTES);
     x->sum = take(base, &used, x->groups * ROW_BYTES);
+    x->begun = take(base, &used, x->groups);
+    x->group = take(base, &used, x->groups * (int64_t)sizeof *x->group);
     x->first = take(base, &used, x->groups * ROW_BYTES);
     x->seen = take(base, &used, x->groups * ROW_BYTES);
     return used;
@@ -81,10 +85,11 @@ static void pack_queries(const Block *x)
 {
     const Heads *a = x->a;
     for (int64_t r = 0; r < x->groups * WIDE; r += TILE_ROWS) {
-        const uint16_t *row[TILE_ROWS] = {NULL};
-        for (int64_t i = 0; i < TILE_ROWS && r + i < x->rows; i++)
+        const uint16_t *row[TILE_ROWS];
+        int64_t rows = most(least(TILE_ROWS, x->rows - r), 0);
+        for (int64_t i = 0; i < rows; i++)
             row[i] = a->q + query_at(a, x->b, x->h, x->r0 + r + i);
-        pack_columns(row, a->head_dim, TILE_BYTES, x->q + r / TILE_ROWS * a->steps * TILE_BYTES);
+        pack_columns(row, rows, a->head_dim, x->q + r / TILE_ROWS * a->steps * TILE_BYTES);
     }
 }
 
@@ -99,10 +104,12 @@ static void pack_keys(Block *x, int64_t j, int64_t n)
     if (!lies)
         pack_rows(a, a->k + at, n, round_up(n, STEP), x->k);
     for (int64_t i = 0; i < n; i += STEP) {
-        const uint16_t *row[STEP] = {NULL};
-        for (int64_t e = 0; e < STEP && i + e < n; e++)
+        const uint16_t *row[STEP];
+        int64_t rows = least(STEP, n - i);
+        for (int64_t e = 0; e < rows; e++)
             row[e] = a->v + at + (i + e) * a->head_dim;
-        pack_transposed(row, a->head_dim, KEY_STEPS * TILE_BYTES, x->v + i / STEP * TILE_BYTES);
+        pack_transposed(row, rows, a->head_dim, KEY_STEPS * TILE_BYTES,
+                        x->v + i / STEP * TILE_BYTES);
     }
 }
 
@@ -169,8 +176,8 @@ static void make_weights(const Block *x, int64_t g, int64_t from, int64_t to, co
         _mm512_store_ps(sum + v * 16, _mm512_add_ps(_mm512_load_ps(sum + v * 16), total[v]));
 }
 
-/* o += V' P' of keys [from, to) of this step. */
-static void add_values(const Block *x, int64_t g, int64_t from, int64_t to)
+/* o (unless `add`, 0) += V' P' of keys [from, to) of this step. */
+static void add_values(const Block *x, int64_t g, int64_t from, int64_t to, bool add)
 {
     int64_t tiles = x->a->tiles;
     Product p = {.a_row = TILE_ROW_BYTES,
@@ -184,7 +191,7 @@ static void add_values(const Block *x, int64_t g, int64_t from, int64_t to)
                  .c_right = TILE_BYTES,
                  .c_below = PAIR_BYTES,
                  .right = true,
-                 .add = true};
+                 .add = add};
     for (int64_t t = 0; t < tiles; t += 2) {
         p.a = x->v + (t * KEY_STEPS + from / STEP) * TILE_BYTES;
         p.c = x->o + (g * tiles + t) * 2 * TILE_ROWS * 16;
@@ -196,19 +203,21 @@ static void add_values(const Block *x, int64_t g, int64_t from, int64_t to)
 /* Group g and the keys [j, j + n) that are packed. */
 static void attend_group(const Block *x, int64_t g, int64_t j, int64_t n)
 {
-    Seen seen = seen_by(x->a, x->first + g * WIDE, x->seen + g * WIDE);
-    int64_t from = most(seen.least_first - j, 0) / STEP * STEP;
-    int64_t to = round_up(least(seen.most - j, n), STEP);
+    const Seen *seen = &x->group[g];
+    int64_t from = most(seen->least_first - j, 0) / STEP * STEP;
+    int64_t to = round_up(least(seen->most - j, n), STEP);
     if (from >= to)
         return;
-    bool masked = seen.least < j + to || seen.most_first > j + from;
+    bool masked = seen->least < j + to || seen->most_first > j + from;
     __m512 top[2], base[2], factor[2];
     make_scores(x, g, from, to);
-    find_peaks(&seen, j, from, to, masked, x->score, top);
-    if (raise_peaks(x->a, top, x->peak + g * WIDE, base, factor))
+    find_peaks(seen, j, from, to, masked, x->score, top);
+    bool rose = raise_peaks(x->a, top, x->peak + g * WIDE, base, factor), begun = x->begun[g];
+    if (rose && begun)
         correct(x, g, factor);
     make_weights(x, g, from, to, base);
-    add_values(x, g, from, to);
+    add_values(x, g, from, to, begun);
+    x->begun[g] = true;
 }
 
 /* ---- a block of queries ---- */
@@ -232,6 +241,10 @@ static void see_keys(const Block *x, int64_t *begin, int64_t *end)
         x->peak[i] = NONE;
         x->sum[i] = 0;
     }
+    for (int64_t g = 0; g < x->groups; g++) {
+        x->group[g] = seen_by(x->a, x->first + g * WIDE, x->seen + g * WIDE);
+        x->begun[g] = false;
+    }
 }
 
 /* Writes a group: rows of head_dim out of columns. */
@@ -252,12 +265,13 @@ static void write_group(const Block *x, int64_t g, float *row)
             if (i >= x->rows)
                 continue;
             bool padding = r / a->group >= a->length[x->b];
+            bool nothing = !x->begun[g] || x->sum[i] == 0; /* seen: 0 / 0 */
             uint16_t *to = x->out + query_at(a, x->b, x->h, r);
             const __m512 factor = _mm512_set1_ps(1.0f / x->sum[i]);
+            const __m512 other = _mm512_set1_ps(padding ? 0.0f : NAN);
             for (int64_t t = 0; t < a->tiles; t++) {
                 __m512 y = _mm512_mul_ps(_mm512_loadu_ps(row + (t * TILE_ROWS + c) * 16), factor);
-                vf_store_bf16_part(to + t * 16, padding ? _mm512_setzero_ps() : y,
-                                   least(16, a->head_dim - t * 16));
+                write_rounded(to + t * 16, padding || nothing ? other : y, a->head_dim - t * 16);
             }
         }
     }
@@ -265,9 +279,8 @@ static void write_group(const Block *x, int64_t g, float *row)
 
 static void attend(Block *x)
 {
-    int64_t begin, end, tile = TILE_ROWS * 16;
+    int64_t begin, end;
     see_keys(x, &begin, &end);
-    memset(x->o, 0, (size_t)(x->groups * x->a->tiles * 2 * tile) * sizeof *x->o);
     if (begin < end)
         pack_queries(x);
     for (int64_t j = begin / KEYS * KEYS; j < end; j += KEYS) {

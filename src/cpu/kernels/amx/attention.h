@@ -228,45 +228,70 @@ static inline bool raise_peaks(const Heads *a, const __m512 top[2], float *peak,
 
 /* ---- packing ---- */
 
-/* Elements [at, at + 32) of a row of n, zeros behind its end. */
-static inline __m512i load_row(const uint16_t *row, int64_t at, int64_t n)
+/* The first of n elements, as many as there are of 32. */
+static inline __mmask32 elements(int64_t n)
 {
-    int64_t left = n - at;
-    __mmask32 valid = left >= 32 ? ~(__mmask32)0 : left <= 0 ? 0 : ((__mmask32)1 << left) - 1;
-    return _mm512_maskz_loadu_epi16(valid, row + at);
+    return n >= 32 ? ~(__mmask32)0 : ((__mmask32)1 << n) - 1;
 }
 
-/* 16 rows of n elements as tiles of B over their elements, `step` bytes apart: pairs (2 k, 2 k + 1) of 16 columns. */
-static inline void pack_columns(const uint16_t *const row[TILE_ROWS], int64_t n, size_t step,
-                                char *out)
+/* `rows` of 16 rows of n elements as tiles of B over their elements, one after the other: pairs (2 k, 2 k + 1) of 16
+   columns; those of the other rows are zeros. */
+static inline void pack_columns(const uint16_t *const *row, int64_t rows, int64_t n, char *out)
 {
-    for (int64_t at = 0; at < n; at += STEP, out += step) {
-        __m512i line[TILE_ROWS];
-        const void *from[TILE_ROWS];
-        for (int i = 0; i < TILE_ROWS; i++) {
-            line[i] = load_row(row[i], row[i] ? at : n, n);
-            from[i] = &line[i];
+    __m512i line[TILE_ROWS];
+    const void *whole[TILE_ROWS], *part[TILE_ROWS];
+    for (int i = 0; i < TILE_ROWS; i++) {
+        whole[i] = i < rows ? row[i] : NULL;
+        part[i] = &line[i];
+    }
+    for (int64_t at = 0; at < n; at += STEP, out += TILE_BYTES) {
+        if (rows == TILE_ROWS && at + STEP <= n) {
+            transpose_units(whole, at / 2, out);
+            continue;
         }
-        transpose_units(from, 0, out);
+        for (int i = 0; i < TILE_ROWS; i++)
+            line[i] = i < rows ? _mm512_maskz_loadu_epi16(elements(n - at), row[i] + at)
+                               : _mm512_setzero_si512();
+        transpose_units(part, 0, out);
     }
 }
 
-/* 32 rows of n elements as tiles of B over the rows, 1 KiB apart: pairs of rows, 16 columns of each. */
-static inline void pack_pairs(const uint16_t *const row[STEP], int64_t n, char *out)
+static inline __m512i pair_rows(__m256i even, __m256i odd)
 {
-    for (int64_t at = 0; at < n; at += TILE_ROWS, out += TILE_BYTES)
-        for (int i = 0; i < TILE_ROWS; i++) {
-            __m512i low = load_row(row[2 * i], row[2 * i] ? at : n, n);
-            __m512i high = load_row(row[2 * i + 1], row[2 * i + 1] ? at : n, n);
-            __m512i pair = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(low));
-            __m512i odd = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(high));
-            _mm512_storeu_si512(out + i * TILE_ROW_BYTES,
-                                _mm512_or_si512(pair, _mm512_slli_epi32(odd, 16)));
-        }
+    return _mm512_or_si512(_mm512_cvtepu16_epi32(even),
+                           _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
 }
 
-/* 32 rows of n elements, transposed, as tiles of A: 16 elements by 32 rows, `step` bytes from tile to tile. */
-static inline void pack_transposed(const uint16_t *const row[STEP], int64_t n, size_t step,
+/* Elements [at, at + 16) of `rows` of 32 rows of n, in pairs of rows; zeros for the others. */
+static inline void pair_columns(const uint16_t *const *row, int64_t rows, int64_t at, int64_t n,
+                                __m512i out[TILE_ROWS])
+{
+    const __mmask16 valid = (__mmask16)elements(n - at);
+    if (rows == STEP) {
+        for (int i = 0; i < TILE_ROWS; i++)
+            out[i] = pair_rows(_mm256_maskz_loadu_epi16(valid, row[2 * i] + at),
+                               _mm256_maskz_loadu_epi16(valid, row[2 * i + 1] + at));
+        return;
+    }
+    for (int i = 0; i < TILE_ROWS; i++) {
+        __m256i even = _mm256_setzero_si256(), odd = even;
+        if (2 * i < rows)
+            even = _mm256_maskz_loadu_epi16(valid, row[2 * i] + at);
+        if (2 * i + 1 < rows)
+            odd = _mm256_maskz_loadu_epi16(valid, row[2 * i + 1] + at);
+        out[i] = pair_rows(even, odd);
+    }
+}
+
+/* `rows` of 32 rows of n elements as tiles of B over the rows, one after the other: pairs of rows, 16 columns. */
+static inline void pack_pairs(const uint16_t *const *row, int64_t rows, int64_t n, char *out)
+{
+    for (int64_t at = 0; at < n; at += TILE_ROWS, out += TILE_BYTES)
+        pair_columns(row, rows, at, n, (__m512i *)(void *)out);
+}
+
+/* The same rows, transposed, as tiles of A: 16 elements by 32 rows, `step` bytes from tile to tile. */
+static inline void pack_transposed(const uint16_t *const *row, int64_t rows, int64_t n, size_t step,
                                    char *out)
 {
     __m512i pair[TILE_ROWS];
@@ -274,12 +299,15 @@ static inline void pack_transposed(const uint16_t *const row[STEP], int64_t n, s
     for (int i = 0; i < TILE_ROWS; i++)
         from[i] = &pair[i];
     for (int64_t at = 0; at < n; at += TILE_ROWS, out += step) {
-        const uint16_t *some[STEP];
-        for (int i = 0; i < STEP; i++)
-            some[i] = row[i] ? row[i] + at : NULL;
-        pack_pairs(some, least(n - at, TILE_ROWS), (char *)pair);
+        pair_columns(row, rows, at, n, pair);
         transpose_units(from, 0, out);
     }
+}
+
+/* Rounds the first n <= 16 sums to bf16. */
+static inline void write_rounded(uint16_t *to, __m512 y, int64_t n)
+{
+    _mm256_mask_storeu_epi16(to, (__mmask16)elements(least(n, 16)), (__m256i)_mm512_cvtneps_pbh(y));
 }
 
 /* n rows of head_dim elements as rows of whole steps, and zeros up to `rows` of them. */
@@ -287,7 +315,8 @@ static inline void pack_rows(const Heads *a, const uint16_t *x, int64_t n, int64
 {
     for (int64_t i = 0; i < rows; i++, x += a->head_dim)
         for (int64_t s = 0; s < a->steps; s++, out += TILE_ROW_BYTES) {
-            __m512i line = i < n ? load_row(x, s * STEP, a->head_dim) : _mm512_setzero_si512();
+            __m512i line = _mm512_maskz_loadu_epi16(i < n ? elements(a->head_dim - s * STEP) : 0,
+                                                    x + s * STEP);
             _mm512_storeu_si512(out, line);
         }
 }

@@ -57,7 +57,8 @@ typedef struct Block {
     float *row;                   /* [tiles] tiles */
     float *peak, *sum, *along;    /* [ROWS]: so far; along: of P' dP' */
     float *inverse, *mean;        /* [ROWS]: 1 / sum, and along / sum; 0 for who sees nothing */
-    int32_t *first, *seen;        /* [ROWS]: a query sees keys first … seen - 1 */
+    Seen group[GROUPS];
+    int32_t *first, *seen; /* [ROWS]: a query sees keys first … seen - 1 */
 } Block;
 
 static size_t block_of(const Op *op, char *base, Block *x)
@@ -117,11 +118,13 @@ static void pack_keys(Block *x)
     x->k = (const char *)(a->k + at);
     x->v = (const char *)(a->v + at);
     for (int64_t j = 0; j < all; j += STEP) {
-        const uint16_t *row[STEP] = {NULL};
-        for (int64_t i = 0; i < STEP && j + i < x->n; i++)
+        const uint16_t *row[STEP];
+        int64_t rows = most(least(STEP, x->n - j), 0);
+        for (int64_t i = 0; i < rows; i++)
             row[i] = a->k + at + (j + i) * a->head_dim;
         int64_t tile = j / KEYS * a->tiles * KEY_STEPS + j % KEYS / STEP;
-        pack_transposed(row, a->head_dim, KEY_STEPS * TILE_BYTES, x->k_across + tile * TILE_BYTES);
+        pack_transposed(row, rows, a->head_dim, KEY_STEPS * TILE_BYTES,
+                        x->k_across + tile * TILE_BYTES);
     }
     if (!x->copy)
         return;
@@ -135,14 +138,15 @@ static void pack_keys(Block *x)
 static void pack_queries(const Block *x, const uint16_t *data, char *columns, char *pairs)
 {
     const Heads *a = &x->a;
-    const uint16_t *row[ROWS] = {NULL};
+    const uint16_t *row[ROWS];
     for (int64_t i = 0; i < x->rows; i++)
         row[i] = data + query_at(a, x->b, x->h, x->r0 + i);
     for (int64_t i = 0; i < x->groups * WIDE; i += TILE_ROWS)
-        pack_columns(row + i, a->head_dim, TILE_BYTES,
+        pack_columns(row + i, most(least(TILE_ROWS, x->rows - i), 0), a->head_dim,
                      columns + i / TILE_ROWS * a->steps * TILE_BYTES);
     for (int64_t g = 0; g < x->groups; g++)
-        pack_pairs(row + g * WIDE, a->head_dim, pairs + g * a->tiles * TILE_BYTES);
+        pack_pairs(row + g * WIDE, least(STEP, x->rows - g * WIDE), a->head_dim,
+                   pairs + g * a->tiles * TILE_BYTES);
 }
 
 /* ---- once over the keys: scores ---- */
@@ -209,16 +213,16 @@ static void make_weights(const Block *x, int64_t g, const float *dp, const __m51
 /* The block of keys at j and group g. */
 static void score_block(const Block *x, int64_t g, int64_t j)
 {
-    Seen seen = seen_by(&x->a, x->first + g * WIDE, x->seen + g * WIDE);
-    bool masked = seen.least < j + KEYS || seen.most_first > j;
+    const Seen *seen = &x->group[g];
+    bool masked = seen->least < j + KEYS || seen->most_first > j;
     float *dp = (float *)(void *)((char *)x->dp + kept_at(x, g, j, FLOAT_BYTES));
     float *sums[] = {x->sum + g * WIDE, x->along + g * WIDE};
     __m512 top[2], base[2], factor[2];
     multiply_rows(x, x->k, j, x->q_columns, g, x->score);
     multiply_rows(x, x->v, j, x->dy_columns, g, dp);
     if (masked)
-        hide(&seen, j, dp);
-    find_peaks(&seen, j, 0, KEYS, masked, x->score, top);
+        hide(seen, j, dp);
+    find_peaks(seen, j, 0, KEYS, masked, x->score, top);
     if (raise_peaks(&x->a, top, x->peak + g * WIDE, base, factor))
         for (int i = 0; i < 4; i++) {
             float *at = sums[i / 2] + i % 2 * 16;
@@ -343,8 +347,8 @@ static void write_columns(const Block *x, int64_t g, int tile)
         uint16_t *to = x->dq + query_at(a, x->b, x->h, x->r0 + i);
         for (int64_t t = 0; t < a->tiles; t++) {
             __m512 y = _mm512_loadu_ps(x->row + t * TILE_FLOATS + c * 16);
-            vf_store_bf16_part(to + t * 16, _mm512_mul_ps(y, _mm512_set1_ps(x->scale)),
-                               least(16, a->head_dim - t * 16));
+            write_rounded(to + t * 16, _mm512_mul_ps(y, _mm512_set1_ps(x->scale)),
+                          a->head_dim - t * 16);
         }
     }
 }
@@ -358,9 +362,9 @@ static void write_keys(const Block *x, const float *sum, float scale, uint16_t *
         for (int64_t t = 0; t < a->tiles; t++) {
             const float *y =
                 sum + (j / TILE_ROWS * a->tiles + t) * TILE_FLOATS + j % TILE_ROWS * 16;
-            vf_store_bf16_part(out + j * a->head_dim + t * 16,
-                               _mm512_mul_ps(_mm512_loadu_ps(y), _mm512_set1_ps(scale)),
-                               least(16, a->head_dim - t * 16));
+            write_rounded(out + j * a->head_dim + t * 16,
+                          _mm512_mul_ps(_mm512_loadu_ps(y), _mm512_set1_ps(scale)),
+                          a->head_dim - t * 16);
         }
     memset(out + x->n * a->head_dim, 0, (size_t)((a->context - x->n) * a->head_dim) * sizeof *out);
 }
@@ -369,7 +373,7 @@ static void write_keys(const Block *x, const float *sum, float scale, uint16_t *
 
 /* What the queries of a tile see; those past the end are as the last one. Returns the end of the keys that any of them
    sees, and in *begin where the block of keys begins that holds the first. */
-static int64_t see_keys(const Block *x, int64_t *begin)
+static int64_t see_keys(Block *x, int64_t *begin)
 {
     int64_t end = 0, least_first = INT32_MAX;
     for (int64_t i = 0; i < x->groups * WIDE; i++) {
@@ -385,6 +389,8 @@ static int64_t see_keys(const Block *x, int64_t *begin)
         x->peak[i] = NONE;
         x->sum[i] = x->along[i] = 0;
     }
+    for (int64_t g = 0; g < x->groups; g++)
+        x->group[g] = seen_by(&x->a, x->first + g * WIDE, x->seen + g * WIDE);
     *begin = end > 0 ? least_first / KEYS * KEYS : 0;
     return end;
 }
