@@ -52,9 +52,9 @@ static void rows_have_the_same_bits_in_tiles_and_out_of_them(void **state)
         print_message("what is around the tiles needs AVX-512, which this machine lacks\n");
         skip();
     }
-    enum { M = 260, N = 127 };
-    static const int64_t ms[] = {1, 3, 4, 15, 16, 17, 31, 32, 33, 50, 64, 260};
-    static const int64_t ks[] = {32, 512, 576, 100, 1024 + 3}, ns[] = {16, 37, 64, 127};
+    enum { M = 530, N = 327 };
+    static const int64_t ms[] = {1, 3, 4, 15, 16, 17, 31, 32, 33, 65, 150, 530};
+    static const int64_t ks[] = {32, 512, 576, 100, 1024 + 3}, ns[] = {16, 37, 64, 327};
     float *all = malloc(sizeof *all * M * N), *some = malloc(sizeof *some * M * N);
     assert_true(all && some);
     for (int k = 0; k < 5; k++) {

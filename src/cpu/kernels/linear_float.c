@@ -8,7 +8,8 @@
 
 enum {
     ALONE = 32768, /* elements of x up to which every thread lays out all of it for itself */
-    CHUNK = 240    /* rows that are computed at a time, about */
+    CHUNK = 240,   /* rows that are computed at a time, about */
+    MANY = 64      /* rows above which the instruction set may ask for other blocks */
 };
 
 static int64_t least(int64_t a, int64_t b)
@@ -29,6 +30,8 @@ typedef struct Product {
     int64_t m, k, spans;
     int64_t jobs;   /* panels of results */
     int64_t chunk;  /* rows computed at a time */
+    int64_t block;  /* panels at a time */
+    bool many;      /* rows: chunk and block are those of the instruction set */
     bool alone;     /* each thread lays out all of x for itself */
     size_t element; /* bytes of x as it is laid out */
     size_t x_bytes; /* of x, all rows */
@@ -47,11 +50,13 @@ static Product read_product(const FloatIsa *isa, const Op *op, int n_threads)
     }
     p.k = p.weight[0].k;
     p.spans = round_up(p.k, LINEAR_SPAN) / LINEAR_SPAN;
-    int64_t chunks = round_up(p.m, CHUNK) / CHUNK;
+    p.many = isa->chunk && p.m > MANY;
+    p.block = p.many ? isa->block : LINEAR_BLOCK;
+    int64_t chunk = p.many ? isa->chunk : CHUNK, chunks = round_up(p.m, chunk) / chunk;
     p.chunk = chunks > 1 ? round_up((p.m + chunks - 1) / chunks, isa->rows) : p.m;
     p.alone = n_threads > 1 && p.m * p.k <= ALONE;
     p.x_bytes = (size_t)(p.spans * p.m * LINEAR_SPAN) * p.element;
-    p.c_bytes = (size_t)(p.chunk * LINEAR_BLOCK * PANEL_ROWS) * sizeof(float);
+    p.c_bytes = (size_t)(p.chunk * p.block * PANEL_ROWS) * sizeof(float);
     p.c_bytes *= p.swiglu ? 2 : 1;
     return p;
 }
@@ -77,7 +82,7 @@ typedef struct Work {
     const Product *p;
     const KernelArgs *args;
     char *x;  /* [spans][m][LINEAR_SPAN] */
-    float *c; /* [weights of a job][LINEAR_BLOCK][chunk][16] */
+    float *c; /* [weights of a job][block][chunk][16] */
 } Work;
 
 /* Elements [at, at + n) of x into a span, with zeros after them. */
@@ -137,6 +142,13 @@ static void lay_out_rows(const Work *w)
         kernel_sync(w->args);
 }
 
+/* Asks for lines [begin, end) of two panels, `lines` of each. */
+static void fetch(const char *w, int64_t w_stride, int64_t lines, int64_t begin, int64_t end)
+{
+    for (int64_t i = begin; i < end; i++)
+        __builtin_prefetch(w + (i >= lines ? w_stride + (i - lines) * 64 : i * 64), 0, 2);
+}
+
 /* Neighbouring panels of one weight, rows [m0, m0 + rows), one span; c: [panels][chunk][16]. */
 static void multiply(const Work *w, int weight, int64_t panel, int64_t panels, int64_t span,
                      int64_t m0, int64_t rows, float *c)
@@ -159,6 +171,10 @@ static void multiply(const Work *w, int weight, int64_t panel, int64_t panels, i
             t.rows = (int)least(step, rows - r);
             t.x = w->x + (size_t)((span * p->m + m0 + r) * LINEAR_SPAN) * p->element;
             t.c = c + g * t.c_stride + r * PANEL_ROWS;
+            if (p->many && g + group < panels)
+                fetch(t.w + group * t.w_stride, t.w_stride, t.units,
+                      least(group, panels - g - group) * t.units * r / rows,
+                      least(group, panels - g - group) * t.units * (r + t.rows) / rows);
             w->isa->tile(&t);
         }
     }
@@ -170,7 +186,7 @@ static void run_block(const Work *w, int weight, int64_t panel, int64_t panels, 
 {
     const Product *p = w->p;
     int64_t size = p->chunk * PANEL_ROWS;
-    float *up = p->swiglu ? w->c + LINEAR_BLOCK * size : NULL;
+    float *up = p->swiglu ? w->c + p->block * size : NULL;
     for (int64_t span = 0; span < p->spans; span++) {
         multiply(w, weight, panel, panels, span, m0, rows, w->c);
         if (up)
@@ -206,9 +222,8 @@ void linear_float_run(const FloatIsa *isa, const KernelArgs *args)
         for (int i = 0; i < (p.swiglu ? 1 : p.weights); first += p.weight[i++].panels) {
             int64_t from = begin > first ? begin : first;
             int64_t to = least(end, first + p.weight[i].panels);
-            for (int64_t j = from; j < to; j += LINEAR_BLOCK)
-                run_block(&w, i, j - first, least(LINEAR_BLOCK, to - j), m0,
-                          least(p.chunk, p.m - m0));
+            for (int64_t j = from; j < to; j += p.block)
+                run_block(&w, i, j - first, least(p.block, to - j), m0, least(p.chunk, p.m - m0));
         }
     }
     if (isa->leave)

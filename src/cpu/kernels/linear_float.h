@@ -10,7 +10,7 @@
  * a power of two apart would share a few sets of the L1 cache. The loops are those of linear.h:
  *
  *     for rows, a chunk at a time
- *       for panels, each thread its own range, LINEAR_BLOCK at a time
+ *       for panels, each thread its own range, LINEAR_BLOCK (or isa->block) at a time
  *         for spans of k
  *           for groups of panels
  *             for tiles of rows               tile(): rows x 16 * panels sums in registers
@@ -37,6 +37,8 @@ typedef struct FloatIsa {
     cvn_dtype x;      /* what x is laid out as */
     int rows;         /* of a tile at most */
     int few;          /* rows up to which a tile takes LINEAR_BLOCK panels; above, two */
+    int chunk;        /* of many rows, about so many are computed at a time; 0: as of fewer */
+    int block;        /* and so many panels, of which the next are asked for in L2 meanwhile */
     bool even; /* rows are shared out evenly over tiles; else all tiles but the last are full */
     void (*enter)(void); /* before and after the tiles of a product, on each thread; or NULL */
     void (*leave)(void);
