@@ -236,21 +236,69 @@ typedef struct Work {
     int thread, n_threads; /* among those that share this product */
 } Work;
 
-/* Asks for a piece of packed rows in L2. */
+/* Asks for memory in L2. */
 static void fetch(const char *at, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += 64)
         __builtin_prefetch(at + i, 0, 2);
 }
 
-/* Columns [n0, n0 + columns) of C, all of k, for the packed rows. Where tiles leave little time for a panel of A, the
-   next one is asked for meanwhile. */
-static void multiply_block(const Work *w, int64_t rows, int64_t n0, int64_t columns)
+/* Where the next block of B lies that will be packed: rows of `bytes` each; none where that is not so simple. */
+typedef struct Ahead {
+    const char *at;
+    int64_t rows;
+    size_t bytes, stride;
+} Ahead;
+
+/* The block after columns [n0, n0 + nc), k from k0 on, of columns up to `end`. */
+static Ahead next_block(const Work *w, int64_t n0, int64_t end, int64_t k0)
+{
+    const GemmOperand *b = &w->gemm->b;
+    size_t size = dtype_size(b->dtype);
+    bool last = k0 + w->p.kc >= w->gemm->k;
+    int64_t n = last ? n0 + w->p.nc : n0, k = last ? 0 : k0 + w->p.kc;
+    int64_t columns = least(w->p.nc, end - n), length = least(w->p.kc, w->gemm->k - k);
+    if (columns <= 0 || b->row.n != 1 || b->k.n != 1)
+        return (Ahead){0};
+    int64_t along = b->k.stride[0], across = b->row.stride[0];
+    const char *at = (const char *)w->b + (size_t)(n * across + k * along) * size;
+    if (along == 1)
+        return (Ahead){at, columns, (size_t)length * size, (size_t)across * size};
+    if (across == 1)
+        return (Ahead){at, length, (size_t)columns * size, (size_t)along * size};
+    return (Ahead){0};
+}
+
+/* Packed rows times one packed block of B, k from k0 on. Tiles leave little time for loads from afar: the next panel of A
+   and the next block of B are asked for meanwhile. */
+static void multiply_packed(const Work *w, int64_t rows, int64_t groups, int64_t k0, int64_t units,
+                            size_t panel, const Ahead *ahead)
+{
+    const GemmIsa *isa = w->isa;
+    size_t size = dtype_size(isa->packed), tile = (size_t)isa->mr * w->p.group; /* floats */
+    size_t piece = (size_t)(units * isa->kpack * isa->mr) * size / (size_t)groups;
+    int64_t calls = round_up(rows, isa->mr) / isa->mr * groups, call = 0, asked = 0;
+    float *c = w->c;
+    for (int64_t m0 = 0; m0 < rows; m0 += isa->mr) {
+        const char *a =
+            w->pack_a + (size_t)(m0 / isa->mr) * w->p.a_panel + (size_t)(k0 * isa->mr) * size;
+        for (int64_t g = 0; g < groups; g++, c += tile) {
+            call++;
+            if (isa->keep_rows && m0 + isa->mr < rows)
+                fetch(a + w->p.a_panel + (size_t)g * piece, piece);
+            for (; isa->keep_rows && asked < ahead->rows * call / calls; asked++)
+                fetch(ahead->at + (size_t)asked * ahead->stride, ahead->bytes);
+            isa->tile(units, a, w->pack_b + (size_t)(g * isa->panels) * panel, panel, c, k0 > 0);
+        }
+    }
+}
+
+/* Columns [n0, n0 + columns) of C, all of k, for the packed rows; `end`: of the columns that follow. */
+static void multiply_block(const Work *w, int64_t rows, int64_t n0, int64_t columns, int64_t end)
 {
     const GemmIsa *isa = w->isa;
     size_t size = dtype_size(isa->packed);
     int64_t groups = round_up(columns, (int64_t)w->p.group) / (int64_t)w->p.group;
-    size_t tile = (size_t)isa->mr * w->p.group; /* floats of a C tile */
     for (int64_t k0 = 0; k0 < w->p.k; k0 += w->p.kc) {
         int64_t length = least(w->p.kc, w->gemm->k - k0);
         int64_t units = round_up(length, w->p.step) / isa->kpack;
@@ -260,18 +308,8 @@ static void multiply_block(const Work *w, int64_t rows, int64_t n0, int64_t colu
                          k0, length, w->pack_b, panel);
         for (int64_t i = 0; i < groups * isa->panels && filled < panel; i++)
             memset(w->pack_b + (size_t)i * panel + filled, 0, panel - filled);
-        float *c = w->c;
-        for (int64_t m0 = 0; m0 < rows; m0 += isa->mr) {
-            const char *a =
-                w->pack_a + (size_t)(m0 / isa->mr) * w->p.a_panel + (size_t)(k0 * isa->mr) * size;
-            size_t piece = (size_t)(units * isa->kpack * isa->mr) * size / (size_t)groups;
-            for (int64_t g = 0; g < groups; g++, c += tile) {
-                if (isa->keep_rows && m0 + isa->mr < rows)
-                    fetch(a + w->p.a_panel + (size_t)g * piece, piece);
-                isa->tile(units, a, w->pack_b + (size_t)(g * isa->panels) * panel, panel, c,
-                          k0 > 0);
-            }
-        }
+        Ahead ahead = next_block(w, n0, end, k0);
+        multiply_packed(w, rows, groups, k0, units, panel, &ahead);
     }
 }
 
@@ -317,7 +355,7 @@ static void run_product(const Work *w, const KernelArgs *args)
             kernel_sync(args);
         for (int64_t n0 = begin; n0 < end; n0 += w->p.nc) {
             int64_t columns = least(w->p.nc, end - n0);
-            multiply_block(w, rows, n0, columns);
+            multiply_block(w, rows, n0, columns, end);
             write_block(w, m0, rows, n0, columns);
         }
         if (!w->p.alone)
