@@ -3,12 +3,13 @@
  * bounds them. The ceilings, read bandwidth and multiply-adds per second, are measured first, in the same run on
  * the same threads, because neighbours make machines vary.
  *
- *     bench_kernels [threads] [products|linear|attention]
+ *     bench_kernels [threads] [products|linear|attention|choice] [part of a kernel's name, of choice]
  *
  * Times are medians. A product of m rows counts 2 m n k operations and the bytes of its weights; weights are
- * larger than the caches. Where oneDNN or OpenBLAS is installed, its time stands below ours. CARAVAN_CPU=avx2 (avx512, portable) measures a lower level.
+ * larger than the caches. `choice` prints the table of src/cpu/kernels/choice.c as it should be on this machine. Where oneDNN or OpenBLAS is installed, its time stands below ours. CARAVAN_CPU=avx2 (avx512, portable) measures a lower level.
  */
 #include "cpu/ceilings.h"
+#include "cpu/kernels/choice.h"
 #include "cpu/registry.h"
 #include "graph/graph.h"
 #include "graph/panels.h"
@@ -69,12 +70,13 @@ static void *make_data(const cvn_type *type)
     return data;
 }
 
-/* Median seconds of the operation that makes v. inputs: for those that matter, NULL for numbers. */
-static double time_op(Pool *pool, const cvn_value *v, const void *const *inputs, const char **name)
+/* Median seconds of a kernel with the operation that makes v. inputs: for those that matter, NULL for numbers. */
+static double time_kernel(Pool *pool, const Kernel *kernel, const cvn_value *v,
+                          const void *const *inputs)
 {
     enum { OPERANDS = 6 };
     const Op *op = v->def;
-    Run run = {.kernel = find(op)};
+    Run run = {.kernel = kernel};
     const void *in[OPERANDS];
     void *made[OPERANDS] = {NULL}, *out[OP_MOST_RESULTS] = {NULL};
     for (int i = 0; i < op->n_results; i++)
@@ -86,13 +88,20 @@ static double time_op(Pool *pool, const cvn_value *v, const void *const *inputs,
     run.args = (KernelArgs){
         .op = op, .in = in, .out = out, .scratch = scratch, .barrier = pool_barrier(pool)};
     double seconds = median_seconds(pool, run_kernel, &run);
-    *name = run.kernel->name;
     for (int i = 0; i < op->n_operands; i++)
         free(made[i]);
     for (int i = 0; i < op->n_results; i++)
         free(out[i]);
     free(scratch);
     return seconds;
+}
+
+/* The same of the kernel that is taken. */
+static double time_op(Pool *pool, const cvn_value *v, const void *const *inputs, const char **name)
+{
+    const Kernel *kernel = find(v->def);
+    *name = kernel->name;
+    return time_kernel(pool, kernel, v, inputs);
 }
 
 static void print_row(const char *what, const char *kernel, double seconds, double operations,
@@ -258,6 +267,97 @@ static void bench_attentions(Pool *pool, const Ceilings *c)
             bench_attention(pool, c, dtypes[d], &benches[i]);
 }
 
+/* ---- which kernel is taken with how many rows ---- */
+
+enum { CHOICE_SUM = 2048, CHOICE_COLUMNS = 16384, CHOICE_GROUP = 64 };
+
+/* A product of m rows that a kernel of this name takes, if it takes m rows. */
+static cvn_value *choice_product(cvn_graph *g, const Kernel *kernel, int64_t m)
+{
+    enum { COLUMNS = CHOICE_COLUMNS, SUM = CHOICE_SUM };
+    cvn_type y = CVN_TYPE(CVN_F32, m, COLUMNS);
+    if (kernel->kind == OP_DOT_GENERAL) {
+        cvn_dtype dtype = strstr(kernel->name, "f32") ? CVN_F32 : CVN_BF16;
+        return cvn_einsum_as(g, "mk,nk->mn", cvn_parameter(g, "x", CVN_TYPE(dtype, m, SUM)),
+                             cvn_parameter(g, "w", CVN_TYPE(dtype, COLUMNS, SUM)), CVN_F32);
+    }
+    cvn_dtype dtype = strstr(kernel->name, "int4") ? CVN_I4 : CVN_I8;
+    int64_t groups = dtype == CVN_I4 ? SUM / CHOICE_GROUP : 1;
+    cvn_value *q = cvn_parameter(g, "q", panel_type(dtype, COLUMNS, SUM)), *out[3];
+    cvn_value *scale = cvn_parameter(g, "s", panel_scale_type(CVN_F32, COLUMNS, groups));
+    if (kernel->kind == OP_LINEAR_INT8)
+        return cvn_linear_int8(g, cvn_parameter(g, "x", CVN_TYPE(CVN_I8, m, SUM)),
+                               cvn_parameter(g, "xs", CVN_TYPE(CVN_BF16, m, 1)), q, scale, y);
+    cvn_linear_spec spec = {.contract = 1, .n_weights = 1, .q = {q}, .scale = {scale}, .type = {y}};
+    cvn_linear(g, cvn_parameter(g, "x", CVN_TYPE(CVN_BF16, m, SUM)), &spec, out);
+    return out[0];
+}
+
+/* The kernel that is taken instead with as many rows as the table's row leaves to others. */
+static const Kernel *other_kernel(const Kernel *kernel, const RowChoice *row)
+{
+    const Backend *backend = cpu_backend();
+    cvn_graph *g = cvn_graph_new("other", NULL);
+    if (!g)
+        return NULL;
+    const Op *op = choice_product(g, kernel, row->from > 1 ? row->from - 1 : row->to + 1)->def;
+    const Kernel *found = NULL;
+    for (int i = 0, below = 0; i < backend->n_kernels && !found; i++) {
+        below |= backend->kernel[i] == kernel;
+        if (below && backend->kernel[i]->kind == op->kind && backend->kernel[i]->match(op))
+            found = backend->kernel[i];
+    }
+    cvn_graph_free(g);
+    return found;
+}
+
+/* Times a kernel and what is taken in its place; prints its row of the table. */
+static void bench_choice(Pool *pool, const Kernel *kernel, const RowChoice *row)
+{
+    static const int64_t rows[] = {1, 4, 8, 12, 16, 24, 32, 48, 64, 96};
+    enum { COUNT = sizeof rows / sizeof *rows };
+    const Kernel *other = other_kernel(kernel, row);
+    if (!other)
+        return;
+    bool few = row->from == 0;
+    int64_t from = 0, to = 0;
+    printf("    /* rows %s / %s, ms:", kernel->name, other->name);
+    for (int i = 0; i < COUNT; i++) {
+        cvn_graph *g = cvn_graph_new("choice", NULL);
+        if (!g)
+            return;
+        const cvn_value *y = choice_product(g, kernel, rows[i]);
+        double ours = time_kernel(pool, kernel, y, NULL);
+        double theirs = time_kernel(pool, other, y, NULL);
+        printf("%s%lld %.2f / %.2f", i % 5 ? ", " : "\n       ", (long long)rows[i], ours * 1e3,
+               theirs * 1e3);
+        if (few && ours <= theirs && (i == 0 || to == rows[i - 1]))
+            to = rows[i];
+        if (!few && ours > theirs)
+            from = 0;
+        else if (!few && from == 0)
+            from = rows[i];
+        cvn_graph_free(g);
+    }
+    if (few)
+        printf(" */\n    {\"%s\", 0, %lld}, /* now %lld */\n", kernel->name, (long long)to,
+               (long long)row->to);
+    else
+        printf(" */\n    {\"%s\", %lld, ALL}, /* now %lld */\n", kernel->name, (long long)from,
+               (long long)row->from);
+}
+
+static void bench_choices(Pool *pool, const char *part)
+{
+    const Backend *backend = cpu_backend();
+    printf("\nrow_choices of this machine: rows that a kernel is the faster one with\n");
+    for (int i = 0; i < row_choices_count; i++)
+        for (int k = 0; k < backend->n_kernels; k++)
+            if (strcmp(backend->kernel[k]->name, row_choices[i].kernel) == 0 &&
+                strstr(row_choices[i].kernel, part))
+                bench_choice(pool, backend->kernel[k], &row_choices[i]);
+}
+
 int main(int argc, char **argv)
 {
     cvn_err err = {0};
@@ -283,6 +383,8 @@ int main(int argc, char **argv)
         bench_linears(pool, &c);
     if (!*only || strcmp(only, "attention") == 0)
         bench_attentions(pool, &c);
+    if (strcmp(only, "choice") == 0)
+        bench_choices(pool, argc > 3 ? argv[3] : "");
     pool_free(pool);
     return 0;
 }

@@ -136,7 +136,7 @@ static void empty_operands(void **state)
 }
 
 /* The promise of gemm.h: a row has the same bits whatever the other rows are and however many, up
-   to GEMM_FEW of them; and the same among all larger numbers of rows. */
+   to 32 of them; and the same among all larger numbers of rows. */
 static void rows_do_not_depend_on_the_batch(void **state)
 {
     (void)state;

@@ -1,7 +1,8 @@
 /*
- * dot_general as kernels: one per row of the table of instruction sets, all the same code around
- * it.
+ * dot_general as kernels: for each row of the table of instruction sets one that packs and one for few rows, which are
+ * read as they lie (choice.h); all the same code around it.
  */
+#include "cpu/kernels/choice.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/kernels.h"
 
@@ -37,7 +38,42 @@ static void run(const GemmIsa *isa, const KernelArgs *args)
     gemm_run(isa, &gemm, args);
 }
 
+static bool match_few(const GemmIsa *isa, const char *name, const Op *op)
+{
+    Gemm gemm;
+    gemm_from_op(op, &gemm);
+    return result_fits(op) && gemm_few_match(isa, &gemm) && choice_takes(name, gemm.m);
+}
+
+static size_t scratch_few(const GemmIsa *isa, const Op *op, int n_threads)
+{
+    Gemm gemm;
+    gemm_from_op(op, &gemm);
+    return gemm_few_scratch(isa, &gemm, n_threads);
+}
+
+static void run_few(const GemmIsa *isa, const KernelArgs *args)
+{
+    Gemm gemm;
+    gemm_from_op(args->op, &gemm);
+    gemm_few_run(isa, &gemm, args);
+}
+
 /* The functions of one row of the table; a kernel has no other way to carry its instruction set. */
+#define FEW_FUNCTIONS(isa, name)                                                                   \
+    static bool match_few_##isa(const Op *op)                                                      \
+    {                                                                                              \
+        return match_few(&gemm_##isa, name, op);                                                   \
+    }                                                                                              \
+    static size_t scratch_few_##isa(const Op *op, int n_threads)                                   \
+    {                                                                                              \
+        return scratch_few(&gemm_##isa, op, n_threads);                                            \
+    }                                                                                              \
+    static void run_few_##isa(const KernelArgs *args)                                              \
+    {                                                                                              \
+        run_few(&gemm_##isa, args);                                                                \
+    }
+
 #define DOT_FUNCTIONS(isa)                                                                         \
     static size_t scratch_##isa(const Op *op, int n_threads)                                       \
     {                                                                                              \
@@ -49,14 +85,26 @@ static void run(const GemmIsa *isa, const KernelArgs *args)
     }
 
 DOT_FUNCTIONS(portable_f32)
+FEW_FUNCTIONS(portable_f32, "dot_general.portable.f32.few")
 DOT_FUNCTIONS(portable_bf16)
+FEW_FUNCTIONS(portable_bf16, "dot_general.portable.bf16.few")
 
 const Kernel dot_kernels_portable[] = {
+    {.name = "dot_general.portable.f32.few",
+     .kind = OP_DOT_GENERAL,
+     .match = match_few_portable_f32,
+     .scratch = scratch_few_portable_f32,
+     .run = run_few_portable_f32},
     {.name = "dot_general.portable.f32",
      .kind = OP_DOT_GENERAL,
      .match = match_f32,
      .scratch = scratch_portable_f32,
      .run = run_portable_f32},
+    {.name = "dot_general.portable.bf16.few",
+     .kind = OP_DOT_GENERAL,
+     .match = match_few_portable_bf16,
+     .scratch = scratch_few_portable_bf16,
+     .run = run_few_portable_bf16},
     {.name = "dot_general.portable.bf16",
      .kind = OP_DOT_GENERAL,
      .match = match_bf16,
@@ -67,14 +115,26 @@ const Kernel dot_kernels_portable[] = {
 
 #if defined(CVN_HAVE_AVX2)
 DOT_FUNCTIONS(avx2_f32)
+FEW_FUNCTIONS(avx2_f32, "dot_general.avx2.f32.few")
 DOT_FUNCTIONS(avx2_bf16)
+FEW_FUNCTIONS(avx2_bf16, "dot_general.avx2.bf16.few")
 
 const Kernel dot_kernels_avx2[] = {
+    {.name = "dot_general.avx2.f32.few",
+     .kind = OP_DOT_GENERAL,
+     .match = match_few_avx2_f32,
+     .scratch = scratch_few_avx2_f32,
+     .run = run_few_avx2_f32},
     {.name = "dot_general.avx2.f32",
      .kind = OP_DOT_GENERAL,
      .match = match_f32,
      .scratch = scratch_avx2_f32,
      .run = run_avx2_f32},
+    {.name = "dot_general.avx2.bf16.few",
+     .kind = OP_DOT_GENERAL,
+     .match = match_few_avx2_bf16,
+     .scratch = scratch_few_avx2_bf16,
+     .run = run_few_avx2_bf16},
     {.name = "dot_general.avx2.bf16",
      .kind = OP_DOT_GENERAL,
      .match = match_bf16,
@@ -87,15 +147,28 @@ const Kernel dot_kernels_avx2[] = {
 
 #if defined(CVN_HAVE_AVX512)
 DOT_FUNCTIONS(avx512_f32)
+FEW_FUNCTIONS(avx512_f32, "dot_general.avx512.f32.few")
 DOT_FUNCTIONS(avx512_bf16)
+FEW_FUNCTIONS(avx512_bf16, "dot_general.avx512.bf16.few")
 DOT_FUNCTIONS(avx512_bf16dot)
+FEW_FUNCTIONS(avx512_bf16dot, "dot_general.avx512.bf16dot.few")
 
 const Kernel dot_kernels_avx512[] = {
+    {.name = "dot_general.avx512.f32.few",
+     .kind = OP_DOT_GENERAL,
+     .match = match_few_avx512_f32,
+     .scratch = scratch_few_avx512_f32,
+     .run = run_few_avx512_f32},
     {.name = "dot_general.avx512.f32",
      .kind = OP_DOT_GENERAL,
      .match = match_f32,
      .scratch = scratch_avx512_f32,
      .run = run_avx512_f32},
+    {.name = "dot_general.avx512.bf16.few",
+     .kind = OP_DOT_GENERAL,
+     .match = match_few_avx512_bf16,
+     .scratch = scratch_few_avx512_bf16,
+     .run = run_few_avx512_bf16},
     {.name = "dot_general.avx512.bf16",
      .kind = OP_DOT_GENERAL,
      .match = match_bf16,
@@ -105,6 +178,11 @@ const Kernel dot_kernels_avx512[] = {
 };
 
 const Kernel dot_kernels_avx512_bf16[] = {
+    {.name = "dot_general.avx512.bf16dot.few",
+     .kind = OP_DOT_GENERAL,
+     .match = match_few_avx512_bf16dot,
+     .scratch = scratch_few_avx512_bf16dot,
+     .run = run_few_avx512_bf16dot},
     {.name = "dot_general.avx512.bf16dot",
      .kind = OP_DOT_GENERAL,
      .match = match_bf16,
@@ -124,7 +202,7 @@ static bool match_amx_bf16(const Op *op)
     if (!match_bf16(op))
         return false;
     gemm_from_op(op, &gemm);
-    return gemm.m > GEMM_FEW;
+    return choice_takes("dot_general.amx.bf16", gemm.m);
 }
 
 const Kernel dot_kernels_amx[] = {

@@ -118,10 +118,10 @@ static bool rows_lie(const GemmOperand *x)
     return x->row.n <= 1 && (x->k.n == 0 || (x->k.n == 1 && x->k.stride[0] == 1));
 }
 
-static bool is_few(const GemmIsa *isa, const Gemm *gemm)
+bool gemm_few_match(const GemmIsa *isa, const Gemm *gemm)
 {
-    return gemm->m <= GEMM_FEW && isa->dots && gemm->a.dtype == isa->source &&
-           gemm->b.dtype == isa->source && rows_lie(&gemm->a) && rows_lie(&gemm->b);
+    return isa->dots && gemm->a.dtype == isa->source && gemm->b.dtype == isa->source &&
+           rows_lie(&gemm->a) && rows_lie(&gemm->b);
 }
 
 /* Bytes of the rows of A as dots wants them, of one thread. */
@@ -155,9 +155,26 @@ static void pack_few(const GemmIsa *isa, const Gemm *gemm, const void *data, int
     }
 }
 
-/* Columns are shared over the threads; each packs the rows of A for itself. */
-static void run_few(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args)
+size_t gemm_few_scratch(const GemmIsa *isa, const Gemm *gemm, int n_threads)
 {
+    return few_bytes(isa, gemm) * (size_t)n_threads;
+}
+
+static void write_zeros(const Gemm *gemm, const KernelArgs *args)
+{
+    if (args->thread == 0)
+        memset(args->out[0], 0, cvn_dtype_bytes(gemm->out, gemm->batch * gemm->m * gemm->n));
+}
+
+/* Columns are shared over the threads; each packs the rows of A for itself. */
+void gemm_few_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args)
+{
+    if (gemm->batch == 0 || gemm->m == 0 || gemm->n == 0)
+        return;
+    if (gemm->k == 0) {
+        write_zeros(gemm, args);
+        return;
+    }
     float sum[GEMM_ROWS * GEMM_PANEL];
     char *packed = (char *)args->scratch + few_bytes(isa, gemm) * (size_t)args->thread;
     size_t row = (size_t)round_up(gemm->k, isa->lanes) * dtype_size(isa->packed);
@@ -216,8 +233,6 @@ static Blocks plan_blocks(const GemmIsa *isa, const Gemm *gemm, int n_threads)
 
 size_t gemm_scratch(const GemmIsa *isa, const Gemm *gemm, int n_threads)
 {
-    if (is_few(isa, gemm))
-        return few_bytes(isa, gemm) * (size_t)n_threads;
     Blocks p = plan_blocks(isa, gemm, n_threads);
     size_t threads = (size_t)n_threads;
     return p.a * (p.alone ? threads : 1) + (p.b + p.c) * threads;
@@ -363,22 +378,12 @@ static void run_product(const Work *w, const KernelArgs *args)
     }
 }
 
-static void write_zeros(const Gemm *gemm, const KernelArgs *args)
-{
-    if (args->thread == 0)
-        memset(args->out[0], 0, cvn_dtype_bytes(gemm->out, gemm->batch * gemm->m * gemm->n));
-}
-
 void gemm_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args)
 {
     if (gemm->batch == 0 || gemm->m == 0 || gemm->n == 0)
         return;
     if (gemm->k == 0) {
         write_zeros(gemm, args);
-        return;
-    }
-    if (is_few(isa, gemm)) {
-        run_few(isa, gemm, args);
         return;
     }
     Work w = {.isa = isa, .gemm = gemm, .p = plan_blocks(isa, gemm, args->n_threads)};

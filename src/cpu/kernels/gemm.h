@@ -18,11 +18,11 @@
  *     A panel  [k / kpack][mr rows][kpack], or [k / step][mr rows][step] where rows are kept
  *     C tile   [mr rows][16 * panels columns] f32
  *
- * Few rows (up to GEMM_FEW) do not pay for packing: dots() reads the rows of B where they lie,
+ * Few rows (up to 32, choice.c) do not pay for packing: dots() reads the rows of B where they lie,
  * once, and is limited by memory. What holds for results: neither the number of threads nor the
- * row's position matters; and all m up to GEMM_FEW sum in one order, all larger m in another. So a
- * row of a batch has the same bits whatever else is in the batch, as long as the batch does not
- * cross GEMM_FEW.
+ * row's position matters; and all few m sum in one order, all larger m in another. So a row of a
+ * batch has the same bits whatever else is in the batch, as long as the batch does not cross that
+ * number.
  */
 #ifndef CVN_CPU_KERNELS_GEMM_H
 #define CVN_CPU_KERNELS_GEMM_H
@@ -31,7 +31,6 @@
 
 enum {
     GEMM_PANEL = 16, /* columns of a panel of B */
-    GEMM_FEW = 32,   /* rows up to which B is read unpacked, where it can be */
     GEMM_ROWS = 4    /* rows that one call of dots takes at most: they stay in L1 */
 };
 
@@ -102,7 +101,12 @@ void gemm_from_op(const Op *op, Gemm *gemm);
 /* Offset of an index in elements. */
 int64_t gemm_offset(const GemmDims *dims, int64_t index);
 
-/* Bytes of scratch, and the product itself, in the terms of kernel.h. */
+/* Whether rows of B can be read where they lie, and the product that does so. */
+bool gemm_few_match(const GemmIsa *isa, const Gemm *gemm);
+size_t gemm_few_scratch(const GemmIsa *isa, const Gemm *gemm, int n_threads);
+void gemm_few_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args);
+
+/* Bytes of scratch, and the product itself, of packed panels, in the terms of kernel.h. */
 size_t gemm_scratch(const GemmIsa *isa, const Gemm *gemm, int n_threads);
 void gemm_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args);
 

@@ -1,6 +1,7 @@
 /* The loops around the tiles of linear.h, and the kernels of `linear`. */
 #include "cpu/kernels/linear.h"
 
+#include "cpu/kernels/choice.h"
 #include "cpu/kernels/kernels.h"
 
 #include <string.h>
@@ -327,20 +328,30 @@ const Kernel linear_kernels_avx512_vnni[] = {
 #if defined(CVN_HAVE_AMX)
 LINEAR_FUNCTION(amx_int8)
 
-/* Fewer rows do not fill a tile; groups of 4-bit weights must be half a tile at least. */
-static bool match_amx(const Op *op)
+static bool match_amx_int8(const Op *op)
+{
+    return linear_match(op) && linear_weight(op, 0).dtype == CVN_I8 &&
+           choice_takes("linear.amx.int8", linear_rows(op));
+}
+
+/* Groups must be half a tile at least. */
+static bool match_amx_int4(const Op *op)
 {
     enum { LEAST_GROUP = 32 };
-    if (!linear_match(op) || linear_rows(op) < 16)
-        return false;
     LinearWeight w = linear_weight(op, 0);
-    return w.dtype == CVN_I8 || w.k / w.groups >= LEAST_GROUP;
+    return linear_match(op) && w.dtype == CVN_I4 && w.k / w.groups >= LEAST_GROUP &&
+           choice_takes("linear.amx.int4", linear_rows(op));
 }
 
 const Kernel linear_kernels_amx[] = {
     {.name = "linear.amx.int8",
      .kind = OP_LINEAR,
-     .match = match_amx,
+     .match = match_amx_int8,
+     .scratch = linear_scratch,
+     .run = run_amx_int8},
+    {.name = "linear.amx.int4",
+     .kind = OP_LINEAR,
+     .match = match_amx_int4,
      .scratch = linear_scratch,
      .run = run_amx_int8},
     {0},

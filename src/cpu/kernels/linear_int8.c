@@ -1,6 +1,7 @@
 /* The loops around the tiles of linear_int8.h, and the kernels. */
 #include "cpu/kernels/linear_int8.h"
 
+#include "cpu/kernels/choice.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/tile.h"
 #include "graph/linear.h"
@@ -168,10 +169,10 @@ static void run_amx(const KernelArgs *args)
     linear_int8_run(&linear_int8_amx, args);
 }
 
-/* Fewer rows do not fill a tile. */
 static bool match_amx(const Op *op)
 {
-    return linear_int8_match(op) && cvn_type_elements(&op->operand[1]->type) >= 16;
+    return linear_int8_match(op) &&
+           choice_takes("linear_int8.amx", cvn_type_elements(&op->operand[1]->type));
 }
 
 const Kernel linear_int8_kernels_amx[] = {

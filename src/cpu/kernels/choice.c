@@ -1,0 +1,42 @@
+/*
+ * The table of choice.h. Where it was measured is said behind each row; what no machine at hand could run is counted:
+ * a tile of 16 rows takes as long as what vpdpbusd does for 2 of them, so that from a full tile on there is no doubt.
+ *
+ * The rows of dot_general that are read as they lie all end at the same number, because there results change their
+ * rounding (gemm.h): a machine on which another would be a little faster is not worth texts that depend on it. The
+ * kernels of `linear` and `linear_int8` have the same bits as those that they stand in for.
+ */
+#include "cpu/kernels/choice.h"
+
+#include <string.h>
+
+#define ALL INT64_MAX
+
+const RowChoice row_choices[] = {
+    {"dot_general.portable.f32.few", 0, 32},
+    {"dot_general.portable.bf16.few", 0, 32},
+    {"dot_general.avx2.f32.few", 0, 32},
+    {"dot_general.avx2.bf16.few", 0, 32},
+    {"dot_general.avx512.f32.few", 0, 32},
+    {"dot_general.avx512.bf16.few", 0, 32},
+    {"dot_general.avx512.bf16dot.few", 0, 32},
+    {"dot_general.amx.bf16", 33, ALL}, /* counted */
+    {"linear.amx.int8", 16, ALL},      /* counted */
+    {"linear.amx.int4", 16, ALL},      /* counted */
+    {"linear_int8.amx", 16, ALL},      /* counted */
+};
+const int row_choices_count = (int)(sizeof row_choices / sizeof *row_choices);
+
+const RowChoice *choice_of(const char *kernel)
+{
+    for (int i = 0; i < row_choices_count; i++)
+        if (strcmp(row_choices[i].kernel, kernel) == 0)
+            return &row_choices[i];
+    return NULL;
+}
+
+bool choice_takes(const char *kernel, int64_t rows)
+{
+    const RowChoice *row = choice_of(kernel);
+    return !row || (rows >= row->from && rows <= row->to);
+}
