@@ -118,7 +118,7 @@ static const char *only_file(const char *path, Arena *arena, cvn_err *err)
 {
     const char *found = NULL;
     int n = 0;
-    bool pickled = false;
+    bool pickled = false, slices = false;
     DIR *stream = opendir(path);
     if (!stream) {
         err_set(err, CVN_EIO, "cannot read the folder '%s': %s", path, strerror(errno));
@@ -129,10 +129,19 @@ static const char *only_file(const char *path, Arena *arena, cvn_err *err)
                    ends_with(entry->d_name, ".pt");
         if (!is_plain_name(entry->d_name))
             continue;
+        slices |= strncmp(entry->d_name, "shard-", 6) == 0;
         n++;
         found = arena_printf(arena, "%s/%s", path, entry->d_name);
     }
     closedir(stream);
+    if (slices && file_exists(arena_printf(arena, "%s/manifest.json", path))) {
+        err_set(
+            err, CVN_EFORMAT,
+            "'%s' is a checkpoint of a mesh, whose files hold slices of tensors; make a model of "
+            "it by caravan export '%s' MODEL, or a run for one device by caravan reshard",
+            path, path);
+        return NULL;
+    }
     if (n == 1)
         return found;
     if (n == 0)
