@@ -398,6 +398,9 @@ static void folders_that_cannot_be_are_refused(void **state)
     TrainConfig c = small_run("story.txt/run");
     expect(&c, false, CVN_EIO, "story.txt/run");
     free_run(&c);
+    c = small_run("story.txt");
+    expect(&c, false, CVN_EIO, "is there already and is no folder");
+    free_run(&c);
     c = small_run("nothing-here");
     expect(&c, true, CVN_EIO, "nothing-here");
     free_run(&c);

@@ -69,6 +69,8 @@ static int read_options(Run *r, const TrainConfig *config, const bool *given, bo
     }
     r->config = *config;
     code = train_config_check(config, err);
+    if (code == CVN_OK && file_exists(config->out) && !file_is_folder(config->out))
+        code = err_set(err, CVN_EIO, "--out '%s' is there already and is no folder", config->out);
     if (code == CVN_OK)
         code = checkpoint_steps(config->out, &steps, &n, err);
     if (code)
