@@ -41,6 +41,8 @@ typedef struct Run {
     TrainBatch batch;         /* owned, heap: [batch, seq] */
     double peak;              /* operations per second of the machine */
     int64_t saved;            /* step of the last save; -1: none */
+    cvn_err unsaved;          /* why the last save failed, code 0 where it did not */
+    bool ending;              /* a save that fails is the run's error, no warning */
     int64_t first;            /* steps done when this process began */
     int n_skipped;            /* steps skipped in a row */
     double mean_seconds;      /* of a step, a running mean */

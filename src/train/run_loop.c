@@ -77,35 +77,52 @@ static int evaluate(Run *r, double *loss, cvn_err *err)
 
 /* ---- saving ---- */
 
-/* A save that fails is a warning: training goes on, and the next one is tried. */
+/* A save that fails is a warning: training goes on, and the next one is tried. One warning is enough for a disk that
+ * is full, until there is room. */
+static void not_saved(Run *r, int64_t step, const cvn_err *why)
+{
+    if (r->unsaved.code == CVN_OK && !r->ending)
+        run_warn(r,
+                 "step %" PRId64 " was not saved: %s; training goes on, and saving is tried again "
+                 "when its time comes",
+                 step, why->message);
+    r->unsaved = *why;
+    r->saved = -1;
+}
+
+/* Looks at the save in flight, or waits for it. */
+static int look_at_save(Run *r, bool wait, cvn_err *err)
+{
+    int64_t newest = -1;
+    int code = wait ? checkpoint_wait(r->writer, err) : CVN_OK;
+    if (code == CVN_OK)
+        code = checkpoint_poll(r->writer, &newest, err);
+    if (code) {
+        not_saved(r, r->saved, err);
+    } else if (r->unsaved.code && newest >= 0 && newest == r->saved) {
+        run_note(r, "step %" PRId64 " was saved; saving works again", newest);
+        r->unsaved = (cvn_err){0};
+    }
+    return code;
+}
+
 static void save(Run *r)
 {
     cvn_err err = {0};
-    if (r->saved == state_of(r)->step)
+    int64_t step = state_of(r)->step;
+    if (r->saved == step)
         return;
     /* The one before may be in flight still; that it fails must not keep this one from being tried. */
-    if (checkpoint_wait(r->writer, &err)) {
-        run_warn(r, "step %" PRId64 " was not saved: %s", r->saved, err.message);
-        r->saved = -1;
-        err = (cvn_err){0};
-    }
+    look_at_save(r, true, &err);
+    err = (cvn_err){0};
     int code = run_is_first(r) ? metrics_sync(&r->metrics, &err) : CVN_OK;
     code = run_together(r, code, &err);
     if (code == CVN_OK)
         code = checkpoint_save(r->writer, state_of(r), &err);
     if (code)
-        run_warn(r, "step %" PRId64 " was not saved: %s", state_of(r)->step, err.message);
+        not_saved(r, step, &err);
     else
-        r->saved = state_of(r)->step;
-}
-
-static void poll_save(Run *r)
-{
-    cvn_err err = {0};
-    if (checkpoint_poll(r->writer, NULL, &err)) {
-        run_warn(r, "step %" PRId64 " was not saved: %s", r->saved, err.message);
-        r->saved = -1;
-    }
+        r->saved = step;
 }
 
 /* A text by the model in a folder, for the report and the event file. */
@@ -149,13 +166,10 @@ static void sample_checkpoint(Run *r)
 {
     cvn_err err = {0};
     char folder[4096];
-    save(r);
-    if (checkpoint_wait(r->writer, &err)) {
-        run_warn(r, "step %" PRId64 " was not saved: %s", state_of(r)->step, err.message);
-        r->saved = -1;
-        return;
-    }
     int64_t step = state_of(r)->step;
+    save(r);
+    if (look_at_save(r, true, &err) || r->saved != step)
+        return;
     if (r->trainer.mesh) { /* slices are no model that could say something */
         if (export_result(r, &err))
             run_warn(r, "no text at step %" PRId64 ": %s", step, err.message);
@@ -311,10 +325,13 @@ static bool is_stopped(const Run *r)
 /* The last checkpoint, the model as a folder, a last text and the report. */
 static int finish(Run *r, cvn_err *err)
 {
+    r->ending = true;
     save(r);
-    int code = checkpoint_wait(r->writer, err);
-    if (code == CVN_OK && r->saved != state_of(r)->step)
-        code = err_set(err, CVN_EIO, "see the warning above");
+    int code = look_at_save(r, true, err);
+    if (code == CVN_OK && r->saved != state_of(r)->step) {
+        *err = r->unsaved;
+        code = err->code;
+    }
     if (code)
         err_prefix(err,
                    "step %" PRId64 " was not saved; put right what follows, then go on from the "
@@ -338,7 +355,8 @@ static int run_steps(Run *r, cvn_err *err)
         code = step(r, err);
         if (code)
             break;
-        poll_save(r);
+        cvn_err told = {0};
+        look_at_save(r, false, &told);
         if (state->step == c->steps)
             break;
         if (divides(c->save_every, state->step)) {
