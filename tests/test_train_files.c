@@ -20,7 +20,14 @@ static void a_run_has_its_files(void **state)
            "8\n2\n1\n");
     expect(0, "ls run/checkpoints/step-00000008 | tr '\\n' ' '",
            "config.json generation_config.json manifest.json model.safetensors "
-           "optimizer.safetensors tokenizer.json");
+           "optimizer.safetensors tokenizer.json tokenizer_config.json");
+    /* Without it transformers takes another class, which begins texts by a token that the model has not. */
+    expect(0, "cat run/tokenizer_config.json run/checkpoints/step-00000008/tokenizer_config.json",
+           "\"tokenizer_class\": \"PreTrainedTokenizerFast\"");
+    expect(0,
+           "grep -c -e '\"bos_token\": \"<|begin_of_text|>\"' -e '\"eos_token\": \"<|' "
+           "run/tokenizer_config.json",
+           "2\n");
     expect(1, RUN "--steps 8 --out run 2>&1", "holds a run already");
     expect(0, "caravan train --resume run --steps 10 2>&1", "finished after step 10 of 10");
     expect(0, "wc -l <run/metrics.jsonl; ls run/tensorboard | wc -l", "10\n");

@@ -15,6 +15,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,6 +149,34 @@ static int copy_tokenizer(Run *r, const char *from, cvn_err *err)
     return copy_file(from, path_in(r, r->fresh, name), err);
 }
 
+static void name_token(json_t *config, const char *key, const Tokenizer *tokenizer, int32_t id)
+{
+    size_t n;
+    const char *text = id >= 0 ? tokenizer_piece(tokenizer, id, &n) : NULL;
+    if (text && n > 0)
+        json_object_set_new(config, key, json_stringn(text, n));
+}
+
+/* Where a tokenizer.json comes alone, what transformers wants to know besides: it guesses a class by the model
+ * otherwise, whose first token is another. */
+static int describe_tokenizer(Run *r, const Tokenizer *tokenizer, cvn_err *err)
+{
+    const char *path = path_in(r, r->fresh, "tokenizer_config.json");
+    if (!file_exists(path_in(r, r->fresh, "tokenizer.json")) || file_exists(path))
+        return CVN_OK;
+    json_t *config = json_pack("{s:s, s:b}", "tokenizer_class", "PreTrainedTokenizerFast",
+                               "clean_up_tokenization_spaces", 0);
+    name_token(config, "bos_token", tokenizer, tokenizer_bos(tokenizer));
+    name_token(config, "eos_token", tokenizer, tokenizer_eos(tokenizer));
+    name_token(config, "pad_token", tokenizer, tokenizer_pad(tokenizer));
+    char *text = config ? json_dumps(config, JSON_INDENT(2)) : NULL;
+    int code = text ? file_write(path, text, strlen(text), err)
+                    : err_set(err, CVN_EMEM, "no memory to write '%s'", path);
+    json_decref(config);
+    free(text);
+    return code;
+}
+
 /* A new tokenizer of the data, with as many pieces as the preset has. */
 static int make_tokenizer(Run *r, cvn_err *err)
 {
@@ -177,8 +206,10 @@ static int prepare_tokenizer(Run *r, cvn_err *err)
         code = tokenizer_open(from, &look, err);
         if (code)
             return code;
-        tokenizer_free(look);
         code = copy_tokenizer(r, from, err);
+        if (code == CVN_OK)
+            code = describe_tokenizer(r, look, err);
+        tokenizer_free(look);
     }
     return code;
 }
