@@ -283,6 +283,20 @@ static void ranks_that_disagree_end_with_one_sentence(void **state)
          !strstr(output.text, "CARAVAN_CPU") || strstr(first + 1, "caravan: ")))
         fail_msg("exit %d: %s", status, output.text);
     strbuf_free(&output);
+    /* The same path, another file: what a machine's own copy may be. */
+    run("mkdir here there; cp story.txt here; sed '7s/key/car/' story.txt > there/story.txt");
+    snprintf(
+        line, sizeof line,
+        "rm -rf odd; mpirun --allow-run-as-root --oversubscribe -n 1 --wdir %s/here " CVN_BINARY
+        " train " OPTIONS "--out %s/odd --mesh data=2 : -n 1 --wdir %s/there " CVN_BINARY
+        " train " OPTIONS "--out %s/odd --mesh data=2 2>&1",
+        scratch, scratch, scratch, scratch);
+    output = shell(line, &status);
+    first = strstr(output.text, "caravan: ");
+    if (status == 0 || !first || !strstr(output.text, "about the training data") ||
+        strstr(first + 1, "caravan: "))
+        fail_msg("exit %d: %s", status, output.text);
+    strbuf_free(&output);
     snprintf(line, sizeof line, RANKS "train " OPTIONS "--out odd 2>&1", 2);
     output = shell(line, &status);
     if (status == 0 || !strstr(output.text, "say with --mesh"))

@@ -131,6 +131,52 @@ static void fifty_steps_are_the_same_curve_and_the_same_bits_again(void **state)
     assert_true(alone.loss[49] < 0.6 * alone.loss[0]);
 }
 
+/* As a process with only some of the devices would have it. */
+static void a_process_reads_the_rows_of_its_devices(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *mesh, *layout;
+        int n_local, rows[4]; /* of 6, by each process */
+    } cases[] = {
+        {"data=2,model=2", "2d", 1, {3, 3, 3, 3}},
+        {"data=2,model=2", "2d", 2, {3, 3}},
+        {"data=4", "fsdp", 1, {2, 2, 2, 0}},
+        {"data=3", "dp", 1, {2, 2, 2}},
+        {"model=2", "tp", 1, {6, 6}},
+        {"dcn=2,data=2", "dp", 2, {4, 2}},
+        {"data=2,model=2", "tp-scatter", 2, {6, 6}},
+        {"data=2", "dp", 2, {6}},
+    };
+    LlamaConfig config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Trainer t;
+        cvn_err err = {0};
+        TrainerOptions o = options_of(OPTIMIZER_ADAMW, BATCH);
+        o.mesh = cases[i].mesh;
+        o.layout = cases[i].layout;
+        if (trainer_open(&t, &config, &o, &err))
+            fail_msg("%s", err.message);
+        TrainMesh part = *t.mesh;
+        bool read[BATCH] = {false}, need[BATCH];
+        part.n_local = cases[i].n_local;
+        for (part.first = 0; part.first < t.mesh->n_local; part.first += part.n_local) {
+            int n = 0;
+            train_mesh_rows(&part, t.step.plan, t.step.mesh, need, BATCH);
+            for (int r = 0; r < BATCH; r++) {
+                n += need[r];
+                read[r] = read[r] || need[r];
+            }
+            if (n != cases[i].rows[part.first / part.n_local])
+                fail_msg("%s on %s: device %d and %d more read %d rows", o.layout, o.mesh,
+                         part.first, part.n_local - 1, n);
+        }
+        for (int r = 0; r < BATCH; r++)
+            assert_true(read[r] && trainer_needs(&t, r));
+        trainer_close(&t);
+    }
+}
+
 /* Bytes of the state of one device, and of what a step needs besides, of a model of large layers and few tokens. */
 static void measure(int64_t layers, const char *mesh, size_t *state, size_t *step)
 {
@@ -182,6 +228,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_on_a_mesh_is_training_on_one_device),
+        cmocka_unit_test(a_process_reads_the_rows_of_its_devices),
         cmocka_unit_test(fsdp_holds_its_part_and_gathers_a_layer),
         cmocka_unit_test(fifty_steps_are_the_same_curve_and_the_same_bits_again),
     };

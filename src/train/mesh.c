@@ -340,6 +340,22 @@ int train_mesh_bind(TrainMesh *m, const Plan *plan, MeshStep *step, Arena *arena
     return CVN_OK;
 }
 
+void train_mesh_rows(const TrainMesh *m, const Plan *plan, const MeshStep *step, bool *need,
+                     int64_t rows)
+{
+    memset(need, 0, (size_t)rows * sizeof *need);
+    for (int i = 0; i < plan->n_parameters; i++) {
+        const PartitionTensor *p = &step->report.parameter[i];
+        if (find_tensor(m, plan->parameter[i].name) || p->global.rank != 2)
+            continue;
+        for (int d = 0; d < m->n_local; d++) {
+            RegionArray part = region_of_shard(&m->mesh, &p->sharding, &p->global, m->first + d);
+            for (int64_t r = 0; r < part.region.count[0]; r++)
+                need[part.region.first[0] + r] = true;
+        }
+    }
+}
+
 int train_mesh_run(TrainMesh *m, const Plan *plan, MeshStep *step, void *const *host, void **output,
                    cvn_err *err)
 {

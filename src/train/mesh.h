@@ -89,6 +89,11 @@ int train_mesh_allocate(TrainMesh *m, size_t arena_bytes, cvn_err *err);
 /* The tables of a compiled step. */
 int train_mesh_bind(TrainMesh *m, const Plan *plan, MeshStep *step, Arena *arena, cvn_err *err);
 
+/* Which of the rows that a step takes at once the devices of this process need: need[rows], of "tokens", "targets" and
+   "starts" together. */
+void train_mesh_rows(const TrainMesh *m, const Plan *plan, const MeshStep *step, bool *need,
+                     int64_t rows);
+
 /* Runs it: each device gets its part of host[i] where the plan's parameter i does not stay there; output [outputs of
    the plan] is where the first device here has its results. */
 int train_mesh_run(TrainMesh *m, const Plan *plan, MeshStep *step, void *const *host, void **output,

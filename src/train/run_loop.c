@@ -49,6 +49,25 @@ static CheckpointState *state_of(Run *r)
     return &r->trainer.state.saved;
 }
 
+/* ---- data ---- */
+
+/* `n` rows of a split from number `first` on, without those that no device of this process takes. */
+static int fill(Run *r, DataSplit split, int64_t first, int64_t n, cvn_err *err)
+{
+    const TrainBatch *b = &r->batch;
+    int64_t seq = r->config.seq;
+    int code = CVN_OK;
+    for (int64_t i = 0, end; i < n && code == CVN_OK; i = end) {
+        bool needed = trainer_needs(&r->trainer, i);
+        for (end = i + 1; end < n && trainer_needs(&r->trainer, end) == needed;)
+            end++;
+        if (needed)
+            code = data_fill(r->data, split, first + i, end - i, b->tokens + i * seq,
+                             b->targets + i * seq, b->starts + i * seq, err);
+    }
+    return code;
+}
+
 /* ---- validation ---- */
 
 /* Mean loss over at most MOST_VALIDATION sequences that are held back. */
@@ -60,8 +79,7 @@ static int evaluate(Run *r, double *loss, cvn_err *err)
     const TrainBatch *b = &r->batch;
     double sum = 0, count = 0;
     for (int64_t i = 0; i < n; i += micro) {
-        int code =
-            data_fill(r->data, DATA_VALIDATION, i, micro, b->tokens, b->targets, b->starts, err);
+        int code = fill(r, DATA_VALIDATION, i, micro, err);
         if (code)
             return code;
         /* Rows past the last would count twice. */
@@ -275,11 +293,9 @@ static int step(Run *r, cvn_err *err)
     double begin = now();
     TrainReport report;
     MetricsRow row = {.validation_loss = NAN};
-    const TrainBatch *b = &r->batch;
     if (r->events->cluster)
         cluster_set_step(r->events->cluster, state->step + 1);
-    int code = data_fill(r->data, DATA_TRAIN, state->position, c->batch, b->tokens, b->targets,
-                         b->starts, err);
+    int code = fill(r, DATA_TRAIN, state->position, c->batch, err);
     if (code == CVN_OK)
         code = compute(r, &report, &row, err);
     if (code == CVN_OK)

@@ -275,6 +275,22 @@ static int open_devices(Trainer *t, cvn_err *err)
     return code;
 }
 
+/* The programs with a batch are marked alike, but each is asked. */
+static void find_rows(Trainer *t)
+{
+    const TrainProgram *program[] = {&t->step, &t->gradient, &t->evaluate};
+    int64_t rows = t->options.micro_batch;
+    t->need = arena_array(&t->arena, (size_t)rows, sizeof *t->need);
+    bool *one = arena_array(&t->arena, (size_t)rows, sizeof *one);
+    for (int i = 0; i < 3; i++) {
+        if (!program[i]->plan)
+            continue;
+        train_mesh_rows(t->mesh, program[i]->plan, program[i]->mesh, one, rows);
+        for (int64_t r = 0; r < rows; r++)
+            t->need[r] = t->need[r] || one[r];
+    }
+}
+
 static int open_parts(Trainer *t, cvn_err *err)
 {
     if (t->options.mesh && !*t->options.mesh)
@@ -307,8 +323,10 @@ static int open_parts(Trainer *t, cvn_err *err)
     TrainProgram *program[] = {&t->step, &t->gradient, &t->update, &t->evaluate};
     for (int i = 0; t->mesh && i < 4 && code == CVN_OK; i++)
         code = bind_mesh(t, program[i], err);
-    if (t->mesh)
+    if (t->mesh) {
+        find_rows(t);
         return code;
+    }
     bind(t, &t->step, true, false);
     bind(t, &t->gradient, false, true);
     bind(t, &t->update, true, true);
@@ -342,6 +360,11 @@ void trainer_close(Trainer *t)
     train_state_free(&t->state);
     arena_free(&t->arena);
     *t = (Trainer){0};
+}
+
+bool trainer_needs(const Trainer *t, int64_t row)
+{
+    return !t->need || t->need[row % t->options.micro_batch];
 }
 
 int trainer_devices(const Trainer *t)

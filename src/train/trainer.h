@@ -65,6 +65,7 @@ typedef struct Trainer {
     void *accumulators;                            /* owned mapping; NULL without micro-batches */
     size_t accumulator_bytes;                      /* of it */
     float scalar[OPTIMIZER_MAX_SCALARS];           /* of the step that runs */
+    bool *need; /* [micro_batch], the arena's: rows that devices of this process take; on a mesh */
     size_t bytes; /* of state, accumulators and plans together, in this process */
 } Trainer;
 
@@ -103,10 +104,15 @@ void trainer_communication(const Trainer *trainer, CommTable *out);
 /* The devices of this process: *n of them. */
 Device *const *trainer_local(const Trainer *trainer, int *n);
 
-/* Rows to learn from, as data_fill gives them: [rows, seq] each. Borrowed while a step runs. */
+/* Rows to learn from, as data_fill gives them: [rows, seq] each. Borrowed while a step runs. Rows that trainer_needs
+   says no to may hold anything. */
 typedef struct TrainBatch {
     int32_t *tokens, *targets, *starts;
 } TrainBatch;
+
+/* Whether devices of this process take a row of a batch, of a step or of an evaluation: of a mesh over several processes
+   each reads its own part of the data. */
+bool trainer_needs(const Trainer *trainer, int64_t row);
 
 /* One step on `batch` rows; advances the counters of the state: step, tokens, position. On error the state is
    as it was, but for accumulators that the next step clears. */
