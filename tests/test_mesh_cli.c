@@ -138,6 +138,29 @@ static void a_mesh_is_measured(void **state)
     strbuf_free(&output);
 }
 
+/* Of every value its spec, the mark that set it, and the operations on the way; of a long way the ends. */
+static void specs_say_who_set_them(void **state)
+{
+    (void)state;
+    StrBuf line = {0};
+    strbuf_puts(&line, "printf 'graph @f {\n  %%x: f32[8,64]<data,_> = parameter {name=\"x\"}\n"
+                       "  %%w: f32[32,64]<1:model,_> = parameter {name=\"w\"}\n"
+                       "  %%h: f32[8,32] = dot_general %%x, %%w {lhs_contract=[1], "
+                       "rhs_contract=[1]}\n");
+    for (int i = 0; i < 20; i++)
+        strbuf_printf(&line, "  %%%%y%d: f32[8,32] = tanh %%%%%c%.0d\n", i, i ? 'y' : 'h',
+                      i > 1 ? i - 1 : 0);
+    strbuf_puts(&line, "  return %%y19\n}\n' | sed 's/tanh %y$/tanh %y0/' > long.txt; caravan opt "
+                       "--emit specs --mesh data=2,model=2 long.txt");
+    expect(0, line.text,
+           "%y0: f32[8,32]<data,model>\n    dim 1 by model: tanh from %h; "
+           "dot_general from %w; mark on %w\n");
+    expect(0, line.text, "tanh from %y7; 9 more; mark on %x\n");
+    expect(0, line.text, "0 conflicts");
+    expect(1, "caravan opt --emit specs long.txt 2>&1", "specs are of a mesh");
+    strbuf_free(&line);
+}
+
 static void one_rank_says_what_is_wrong(void **state)
 {
     (void)state;
@@ -177,6 +200,7 @@ int main(void)
         cmocka_unit_test(ranks_print_what_threads_print),
         cmocka_unit_test(a_mesh_talks_as_one_device_does),
         cmocka_unit_test(a_mesh_is_measured),
+        cmocka_unit_test(specs_say_who_set_them),
         cmocka_unit_test(one_rank_says_what_is_wrong),
         cmocka_unit_test(meshes_that_cannot_be_are_refused),
     };

@@ -8,17 +8,18 @@
 #include "graph/stablehlo.h"
 #include "graph/text.h"
 #include "shard/passes.h"
+#include "shard/propagate.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { PASSES, MESH, EMIT, DEVICES, DUMP, OUTPUT, QUIET };
-enum { EMIT_TEXT, EMIT_STABLEHLO, EMIT_NOTHING };
+enum { EMIT_TEXT, EMIT_STABLEHLO, EMIT_SPECS, EMIT_NOTHING };
 
 static const char *emit_name(size_t i)
 {
-    static const char *const names[] = {"text", "stablehlo", "nothing", NULL};
+    static const char *const names[] = {"text", "stablehlo", "specs", "nothing", NULL};
     return names[i];
 }
 
@@ -105,6 +106,30 @@ static void report(const GraphPass *pass, bool changed, const cvn_graph *g)
             changed ? "changed" : "unchanged", g->n_ops);
 }
 
+/* What follows from the marks: of every value its spec, who set it, and the operations along which it came. */
+static int emit_specs(const cvn_graph *g, StrBuf *out, cvn_err *err)
+{
+    Mesh mesh;
+    ShardResult result;
+    Arena arena;
+    if (!g->mesh)
+        return err_set(err, CVN_EINVAL, "specs are of a mesh; give one with --mesh data=2,model=2");
+    int code = arena_init(&arena, err);
+    if (code)
+        return code;
+    code = mesh_parse(&mesh, g->mesh, &arena, err);
+    if (code == CVN_OK)
+        code = shard_propagate(g, &mesh, &result, err);
+    if (code == CVN_OK) {
+        shard_report(out, g, &mesh, &result);
+        shard_result_free(&result);
+        if (out->failed)
+            code = err_set(err, CVN_EMEM, "no memory to print the specs");
+    }
+    arena_free(&arena);
+    return code;
+}
+
 static int emit(const cvn_graph *g, const Args *args, StrBuf *out, cvn_err *err)
 {
     StableHloOptions hlo = {.n_devices = args->value[DEVICES].integer};
@@ -114,6 +139,8 @@ static int emit(const cvn_graph *g, const Args *args, StrBuf *out, cvn_err *err)
         return out->failed ? err_set(err, CVN_EMEM, "no memory to print the graph") : CVN_OK;
     case EMIT_STABLEHLO:
         return graph_print_stablehlo(out, g, &hlo, err);
+    case EMIT_SPECS:
+        return emit_specs(g, out, err);
     default:
         return CVN_OK;
     }
@@ -167,6 +194,8 @@ const Command command_opt = {
         "opt --passes decompose,simplify --dump steps model.txt\talso steps/00-input.txt, "
         "steps/01-decompose.txt, …\n"
         "opt --passes propagate --mesh data=2,model=2 model.txt\twhich device holds what\n"
+        "opt --emit specs --mesh data=2,model=2 model.txt\tand who set it: from which mark, "
+        "along which operations\n"
         "opt --passes propagate,partition --mesh data=2,model=2 model.txt\twhat each device "
         "runs\n"
         "opt --emit stablehlo model.txt\ta module that XLA accepts\n"

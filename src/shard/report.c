@@ -37,29 +37,36 @@ static const ShardOrigin *first_origin(const ShardResult *r, const cvn_value *v,
     return found;
 }
 
-/* "multiply from %x; rms_norm from %h; mark on %tokens". Chains are cut after a
- * few links. */
+/* What a chain goes on with behind a link; NULL: it ends here. */
+static const ShardOrigin *next_origin(const ShardResult *r, const ShardOrigin *origin)
+{
+    bool ends = !origin->from || origin->kind == ORIGIN_EXCHANGE || origin->from_dim < 0;
+    return ends ? NULL : first_origin(r, origin->from, origin->from_dim);
+}
+
+/* "multiply from %x; rms_norm from %h; mark on %tokens". Of a long chain the first links are told, and its end. */
 static void print_chain(StrBuf *out, const ShardResult *r, const Names *names, const cvn_value *v,
                         const ShardOrigin *origin)
 {
-    enum { MOST_LINKS = 12 };
-    for (int i = 0; origin; i++) {
-        strbuf_puts(out, i ? "; " : "");
-        if (origin->kind == ORIGIN_MARK) {
-            strbuf_printf(out, "mark on %s", names->name[v->id]);
+    enum { TOLD = 12, MOST_LINKS = 100000 };
+    for (int i = 0; origin && i < MOST_LINKS; i++) {
+        const ShardOrigin *next = next_origin(r, origin);
+        bool mark = origin->kind == ORIGIN_MARK;
+        if (i > TOLD && !next)
+            strbuf_printf(out, "; %d more", i - TOLD);
+        if (mark) {
+            strbuf_printf(out, "%smark on %s", i ? "; " : "", names->name[v->id]);
             return;
         }
-        if (i == MOST_LINKS) {
-            strbuf_puts(out, "...");
-            return;
-        }
-        strbuf_printf(out, "%s%s", origin->op ? op_info[origin->op->kind].name : "output",
-                      origin->kind == ORIGIN_EXCHANGE ? " (partial sums scattered)" : "");
-        if (!origin->from || origin->kind == ORIGIN_EXCHANGE)
-            return;
+        if (i < TOLD || !next)
+            strbuf_printf(out, "%s%s%s", i ? "; " : "",
+                          origin->op ? op_info[origin->op->kind].name : "output",
+                          origin->kind == ORIGIN_EXCHANGE ? " (partial sums scattered)" : "");
+        bool from = origin->from && origin->kind != ORIGIN_EXCHANGE;
+        if (from && (i < TOLD || !next))
+            strbuf_printf(out, " from %s", names->name[origin->from->id]);
         v = origin->from;
-        strbuf_printf(out, " from %s", names->name[v->id]);
-        origin = origin->from_dim < 0 ? NULL : first_origin(r, v, origin->from_dim);
+        origin = next;
     }
 }
 
