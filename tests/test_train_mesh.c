@@ -131,6 +131,43 @@ static void fifty_steps_are_the_same_curve_and_the_same_bits_again(void **state)
     assert_true(alone.loss[49] < 0.6 * alone.loss[0]);
 }
 
+/* Drawn shard by shard, put together they are the bits that one device draws. */
+static void weights_in_shards_are_those_of_one_device(void **state)
+{
+    (void)state;
+    for (int i = 0; i < TINY_LLAMAS * 6 * 6; i++) {
+        const char *mesh = meshes[i / 6 % 6], *layout = layouts[i % 6];
+        LlamaConfig config = tiny_llama_config(&tiny_llamas[i / 36]);
+        TrainerOptions o = options_of(OPTIMIZER_ADAFACTOR, BATCH);
+        Trainer one, t;
+        cvn_err err = {0};
+        if (i % 5)
+            continue;
+        if (trainer_open(&one, &config, &o, &err) || trainer_random(&one, 7, &err))
+            fail_msg("%s", err.message);
+        o.mesh = mesh;
+        o.layout = layout;
+        if (trainer_open(&t, &config, &o, &err) || trainer_random(&t, 7, &err))
+            fail_msg("%s", err.message);
+        const void **part = calloc((size_t)t.mesh->n_local, sizeof *part);
+        for (int w = 0; w < t.state.n_weights; w++) {
+            const MeshTensor *tensor = &t.mesh->tensor[w];
+            size_t bytes = cvn_type_bytes(&tensor->type);
+            void *whole = calloc(1, bytes);
+            for (int d = 0; d < t.mesh->n_local; d++)
+                part[d] = t.mesh->data[d * t.mesh->n + w];
+            shard_gather(&t.mesh->mesh, &tensor->sharding, &tensor->type, part, whole);
+            if (memcmp(whole, one.state.saved.tensor[w].data, bytes) != 0)
+                fail_msg("%s by %s: %s was drawn differently", mesh, layout,
+                         one.state.saved.tensor[w].name);
+            free(whole);
+        }
+        free(part);
+        trainer_close(&t);
+        trainer_close(&one);
+    }
+}
+
 /* As a process with only some of the devices would have it. */
 static void a_process_reads_the_rows_of_its_devices(void **state)
 {
@@ -228,6 +265,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_on_a_mesh_is_training_on_one_device),
+        cmocka_unit_test(weights_in_shards_are_those_of_one_device),
         cmocka_unit_test(a_process_reads_the_rows_of_its_devices),
         cmocka_unit_test(fsdp_holds_its_part_and_gathers_a_layer),
         cmocka_unit_test(fifty_steps_are_the_same_curve_and_the_same_bits_again),
