@@ -39,6 +39,7 @@ static void make_plain_of(const Backend *best, bool fuses, Plain *out)
         int n = out->backend.n_kernels++;
         out->kernel[n] = *best->kernel[i];
         out->kernel[n].elementwise = fuses && best->kernel[i]->elementwise;
+        out->kernel[n].converts = fuses && best->kernel[i]->converts;
         out->table[n] = &out->kernel[n];
     }
 }
@@ -338,6 +339,32 @@ static void a_plan_and_a_profile_name_the_members(void **state)
     cvn_graph_free(g);
 }
 
+/* Heads that are widened, turned and rounded, and the gradient of logits that only its rounding reads: one step each. */
+static void conversions_join_what_they_stand_beside(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 3; threads++) {
+        cvn_graph *g = cvn_graph_new("rounded", NULL);
+        cvn_value *heads = cvn_parameter(g, "heads", CVN_TYPE(CVN_BF16, 3, 7, 3, 34));
+        cvn_value *freq = cvn_parameter(g, "freq", CVN_TYPE(CVN_F32, 17));
+        cvn_value *position = cvn_iota(g, CVN_TYPE(CVN_I32, 3, 7), 1);
+        cvn_value *turned = cvn_rope(g, cvn_convert(g, heads, CVN_F32), position, freq, false);
+        cvn_output(g, cvn_convert(g, turned, CVN_BF16));
+        cvn_type rows = CVN_TYPE(CVN_F32, 3, 7);
+        cvn_value *logits = cvn_parameter(g, "logits", CVN_TYPE(CVN_F32, 3, 7, 531));
+        cvn_value *lse = cvn_parameter(g, "lse", rows), *d = cvn_parameter(g, "d", rows);
+        cvn_value *gradient =
+            cvn_softmax_cross_entropy_backward(g, logits, position, lse, d, cvn_negate(g, d));
+        cvn_output(g, cvn_convert(g, gradient, CVN_BF16));
+        Ran apart = run(g, &plain.backend, threads), joined = run(g, cpu_backend(), threads);
+        assert_int_equal(joined.n_steps, apart.n_steps - 3);
+        assert_memory_equal(apart.data, joined.data, joined.bytes);
+        free(apart.data);
+        free(joined.data);
+        cvn_graph_free(g);
+    }
+}
+
 /* More results than one fusion has. */
 static void large_groups_are_split(void **state)
 {
@@ -365,6 +392,7 @@ int main(void)
         cmocka_unit_test(a_choice_in_place_changes_no_bit),
         cmocka_unit_test(an_update_in_place_needs_no_memory),
         cmocka_unit_test(a_plan_and_a_profile_name_the_members),
+        cmocka_unit_test(conversions_join_what_they_stand_beside),
         cmocka_unit_test(large_groups_are_split),
     };
     return cmocka_run_group_tests(tests, make_plain, NULL);

@@ -72,6 +72,10 @@ extern const Kernel fusion_kernel;
    lowered. */
 int fuse_graph(cvn_graph *g, const Backend *backend, cvn_err *err);
 
+/* Makes conversions part of the operations beside them, where kernels say that they convert. The same graph; results
+   of operations may be of another float dtype afterwards than their operands say. */
+void fuse_converts(cvn_graph *g, const Backend *backend, Arena *arena);
+
 /* "subtract, multiply, add": what an operation of kind OP_FUSION does, in order. */
 void fusion_print(StrBuf *out, const Op *op);
 

@@ -59,7 +59,10 @@ typedef struct Kernel {
         elementwise; /* element i of the result is made of elements i of the operands that have as many,
                            and of the others as a whole; threads share the elements by kernel_share, in
                            units of KERNEL_GRAIN */
-    bool single;     /* called on thread 0 only; it may not call kernel_sync */
+    bool
+        converts; /* operand 0 and result 0 may each be of any float dtype, computed in f32: conversions beside the
+                      operation become part of it */
+    bool single; /* called on thread 0 only; it may not call kernel_sync */
     /* Of a collective that can be under way while other steps run: `start`, on thread 0 only, begins it, and `done`,
        on all threads, ends it. Operand and result are left alone in between. NULL: only as a whole, by `run`. */
     KernelFn *start, *done;

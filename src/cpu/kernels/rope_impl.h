@@ -6,6 +6,7 @@
  */
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/tile.h"
+#include "cpu/kernels/vec_math.h"
 
 enum { PAIRS = TILE / 2 }; /* at a time */
 
@@ -13,6 +14,13 @@ static bool match_rope(const Op *op)
 {
     return tile_dtype(op->operand[0]->type.dtype);
 }
+
+/* Elements as they lie before and after. */
+typedef struct Turned {
+    const void *in;
+    void *out;
+    cvn_dtype from, to;
+} Turned;
 
 /* (a, b) becomes (a cos - b sin, b cos + a sin). */
 static void turn(float *a_out, float *b_out, const float *a, const float *b, const float *cosine,
@@ -32,30 +40,51 @@ static void turn(float *a_out, float *b_out, const float *a, const float *b, con
 }
 
 /* n pairs of one head whose first elements are at `first`, and second ones at `second`. */
-static void turn_halves(cvn_dtype dtype, const void *in, void *out, int64_t first, int64_t second,
-                        const float *cosine, const float *sine, int64_t n)
+static void turn_halves(const Turned *x, int64_t first, int64_t second, const float *cosine,
+                        const float *sine, int64_t n)
 {
     float a_from[PAIRS], b_from[PAIRS], a_to[PAIRS], b_to[PAIRS];
-    const float *a = tile_read(dtype, in, first, n, a_from);
-    const float *b = tile_read(dtype, in, second, n, b_from);
-    float *x = tile_target(dtype, out, first, a_to), *y = tile_target(dtype, out, second, b_to);
-    turn(x, y, a, b, cosine, sine, n);
-    tile_write(dtype, out, first, n, x);
-    tile_write(dtype, out, second, n, y);
+    const float *a = tile_read(x->from, x->in, first, n, a_from);
+    const float *b = tile_read(x->from, x->in, second, n, b_from);
+    float *a_out = tile_target(x->to, x->out, first, a_to);
+    float *b_out = tile_target(x->to, x->out, second, b_to);
+    turn(a_out, b_out, a, b, cosine, sine, n);
+    tile_write(x->to, x->out, first, n, a_out);
+    tile_write(x->to, x->out, second, n, b_out);
 }
 
 /* n pairs of neighbours from `first` on. */
-static void turn_neighbours(cvn_dtype dtype, const void *in, void *out, int64_t first,
-                            const float *cosine, const float *sine, int64_t n)
+static void turn_neighbours(const Turned *x, int64_t first, const float *cosine, const float *sine,
+                            int64_t n)
 {
     float from[2 * PAIRS], to[2 * PAIRS];
-    const float *x = tile_read(dtype, in, first, 2 * n, from);
+    const float *in = tile_read(x->from, x->in, first, 2 * n, from);
     for (int64_t i = 0; i < n; i++) {
-        float a = x[2 * i], b = x[2 * i + 1];
+        float a = in[2 * i], b = in[2 * i + 1];
         to[2 * i] = a * cosine[i] - b * sine[i];
         to[2 * i + 1] = b * cosine[i] + a * sine[i];
     }
-    tile_write(dtype, out, first, 2 * n, to);
+    tile_write(x->to, x->out, first, 2 * n, to);
+}
+
+/* Sines and cosines of position * inv_freq[0 … n). */
+static void turns(int32_t position, const float *inv_freq, float *sine, float *cosine, int64_t n)
+{
+    int64_t i = 0;
+#if defined(__AVX2__) || defined(__aarch64__) /* vf_fma rounds once */
+    const float most = 1 << 20;
+    for (; i < n; i += VN) {
+        int64_t part = n - i < VN ? n - i : VN;
+        vf x = vf_load_part(inv_freq + i, part) * vf_splat((float)position), s, c;
+        if (vf_max_lane(vf_abs(x)) > most)
+            break;
+        vf_sincos(x, &s, &c);
+        vf_store_part(sine + i, s, part);
+        vf_store_part(cosine + i, c, part);
+    }
+#endif
+    for (; i < n; i++)
+        sincosf((float)position * inv_freq[i], &sine[i], &cosine[i]);
 }
 
 static void run_rope(const KernelArgs *args)
@@ -63,6 +92,7 @@ static void run_rope(const KernelArgs *args)
     const cvn_type *x = &args->op->operand[0]->type; /* [batch, seq, heads, head_dim] */
     const int32_t *position = args->in[1];           /* [batch, seq] */
     const float *inv_freq = args->in[2];             /* [pairs] */
+    const Turned turned = {args->in[0], args->out[0], x->dtype, args->op->result[0]->type.dtype};
     bool interleaved = args->op->attr.flag;
     int64_t heads = x->dim[2], head_dim = x->dim[3], pairs = head_dim / 2, begin, end;
     float cosine[PAIRS], sine[PAIRS];
@@ -70,22 +100,24 @@ static void run_rope(const KernelArgs *args)
     for (int64_t row = begin; row < end; row++) {
         for (int64_t p = 0; p < pairs; p += PAIRS) {
             int64_t n = pairs - p < PAIRS ? pairs - p : PAIRS;
-            for (int64_t i = 0; i < n; i++)
-                sincosf((float)position[row] * inv_freq[p + i], &sine[i], &cosine[i]);
+            turns(position[row], inv_freq + p, sine, cosine, n);
             for (int64_t h = 0; h < heads; h++) {
                 int64_t head = (row * heads + h) * head_dim;
                 if (interleaved)
-                    turn_neighbours(x->dtype, args->in[0], args->out[0], head + 2 * p, cosine, sine,
-                                    n);
+                    turn_neighbours(&turned, head + 2 * p, cosine, sine, n);
                 else
-                    turn_halves(x->dtype, args->in[0], args->out[0], head + p, head + pairs + p,
-                                cosine, sine, n);
+                    turn_halves(&turned, head + p, head + pairs + p, cosine, sine, n);
             }
         }
     }
 }
 
 const Kernel ISA_NAME(rope_kernels)[] = {
-    {.name = "rope." ISA, .kind = OP_ROPE, .match = match_rope, .run = run_rope, .in_place = 1},
+    {.name = "rope." ISA,
+     .kind = OP_ROPE,
+     .match = match_rope,
+     .run = run_rope,
+     .in_place = 1,
+     .converts = true},
     {0},
 };

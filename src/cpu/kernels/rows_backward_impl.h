@@ -137,13 +137,14 @@ static bool match_cross_entropy(const Op *op)
     return tile_dtype(operand(op, 0)->dtype);
 }
 
-/* share = exp(logit - lse) (dloss + dlse), less dloss at the target; may be written over the logits. */
+/* share = exp(logit - lse) (dloss + dlse), less dloss at the target; may be written over logits of its dtype. */
 static void run_cross_entropy(const KernelArgs *args)
 {
     const cvn_type *logits = operand(args->op, 0); /* [..., vocab] */
     int64_t vocab = logits->dim[logits->rank - 1], begin, end;
     const int32_t *target = args->in[1];
     const float *lse = args->in[2], *dloss = args->in[3], *dlse = args->in[4];
+    cvn_dtype in = logits->dtype, out = args->op->result[0]->type.dtype;
     float from[TILE], to[TILE];
     kernel_share(cvn_type_elements(operand(args->op, 1)), 1, args->thread, args->n_threads, &begin,
                  &end);
@@ -153,13 +154,13 @@ static void run_cross_entropy(const KernelArgs *args)
         vf base = vf_splat(isfinite(lse[row]) ? lse[row] : 0.0f), factor = vf_splat(d + dlse[row]);
         for (int64_t at = 0; at < vocab; at += TILE) {
             int64_t n = tile_length(at, vocab), place = row * vocab + at;
-            const float *x = tile_read(logits->dtype, args->in[0], place, n, from);
-            float *y = tile_target(logits->dtype, args->out[0], place, to);
+            const float *x = tile_read(in, args->in[0], place, n, from);
+            float *y = tile_target(out, args->out[0], place, to);
             for (int64_t i = 0; i < n; i += VN)
                 store_upto(y, i, n, vf_exp(load_upto(x, i, n) - base) * factor);
             if (known && target[row] >= at && target[row] < at + n)
                 y[target[row] - at] -= d;
-            tile_write(logits->dtype, args->out[0], place, n, y);
+            tile_write(out, args->out[0], place, n, y);
         }
     }
 }
@@ -175,6 +176,7 @@ const Kernel ISA_NAME(row_backward_kernels)[] = {
      .kind = OP_SOFTMAX_CROSS_ENTROPY_BACKWARD,
      .match = match_cross_entropy,
      .run = run_cross_entropy,
-     .in_place = 1},
+     .in_place = 1,
+     .converts = true},
     {0},
 };

@@ -24,8 +24,7 @@ VEC_INLINE vf vf_exp(vf x)
     /* Adding 1.5 * 2^23 leaves the nearest integer in the low bits. */
     vf shift = vf_splat(12582912.0f);
     vf shifted = vf_fma(in, vf_splat(1.44269504088896341f), shift);
-    vi n = (vi)shifted - (vi)shift;
-    vf whole = shifted - shift;
+    vf whole = shifted - shift; /* n */
     /* ln 2 in two parts; the first has 9 bits, so that its product with n is exact. */
     vf r = vf_fma(whole, vf_splat(-0.693359375f), in);
     r = vf_fma(whole, vf_splat(2.12194440e-4f), r);
@@ -36,9 +35,13 @@ VEC_INLINE vf vf_exp(vf x)
     p = vf_fma(p, r, vf_splat(1.6666665459e-1f));
     p = vf_fma(p, r, vf_splat(5.0000001201e-1f));
     p = vf_fma(p, r * r, r) + 1.0f;
-    /* 2^n in two factors, each a normal number. */
-    vi half = n >> 1;
+#if defined(__AVX512F__)
+    vf y = _mm512_scalef_ps(p, whole);
+#else
+    /* 2^n in two factors, each a normal number: one rounding, as above. */
+    vi n = (vi)shifted - (vi)shift, half = n >> 1;
     vf y = p * vf_power_of_two(half) * vf_power_of_two(n - half);
+#endif
     return vf_select(x != x, x, y);
 }
 
@@ -77,6 +80,29 @@ VEC_INLINE vf vf_log(vf x)
 VEC_INLINE vf vf_logistic(vf x)
 {
     return 1.0f / (1.0f + vf_exp(-x));
+}
+
+/* Of |x| <= 2^20, where vf_fma rounds once: x = n pi / 2 + r, |r| <= pi / 4, with pi / 2 in three parts, each a float;
+   n says which of the polynomials of r is the sine, and the signs. Within about 1e-7. */
+VEC_INLINE void vf_sincos(vf x, vf *sine, vf *cosine)
+{
+    vf shift = vf_splat(12582912.0f); /* as in vf_exp */
+    vf shifted = vf_fma(x, vf_splat(0.636619772367581343f), shift);
+    vf whole = shifted - shift;
+    vi n = (vi)shifted - (vi)shift;
+    vf r = vf_fma(whole, vf_splat(-1.57079637050628662109375f), x);
+    r = vf_fma(whole, vf_splat(4.37113900018624283e-8f), r);
+    r = vf_fma(whole, vf_splat(1.71512449e-15f), r);
+    vf z = r * r;
+    vf s = vf_fma(vf_splat(-1.9515295891e-4f), z, vf_splat(8.3321608736e-3f));
+    s = vf_fma(vf_fma(s, z, vf_splat(-1.6666654611e-1f)), z * r, r);
+    vf c = vf_fma(vf_splat(2.443315711809948e-5f), z, vf_splat(-1.388731625493765e-3f));
+    c = vf_fma(c, z, vf_splat(4.166664568298827e-2f));
+    c = vf_fma(c, z * z, vf_fma(z, vf_splat(-0.5f), vf_splat(1.0f)));
+    vi odd = (n & 1) == 1;
+    vf a = vf_select(odd, c, s), b = vf_select(odd, s, c);
+    *sine = (vf)((vu)a ^ (((vu)n & 2u) << 30));
+    *cosine = (vf)((vu)b ^ ((((vu)n + 1u) & 2u) << 30));
 }
 
 VEC_INLINE vf vf_tanh(vf x)
