@@ -39,6 +39,7 @@ static void make_plain_of(const Backend *best, bool fuses, Plain *out)
         int n = out->backend.n_kernels++;
         out->kernel[n] = *best->kernel[i];
         out->kernel[n].elementwise = fuses && best->kernel[i]->elementwise;
+        out->kernel[n].squares = fuses && best->kernel[i]->squares;
         out->kernel[n].converts = fuses && best->kernel[i]->converts;
         out->table[n] = &out->kernel[n];
     }
@@ -365,6 +366,25 @@ static void conversions_join_what_they_stand_beside(void **state)
     }
 }
 
+/* Along rows, down columns, and of all: without a step for the squares. */
+static void a_sum_of_squares_has_no_step_of_products(void **state)
+{
+    (void)state;
+    static const int dims[] = {1, 0, 1}; /* {1}, {0}, {0, 1} */
+    for (int i = 0; i < 3; i++) {
+        cvn_graph *g = cvn_graph_new("squares", NULL);
+        cvn_value *x = cvn_parameter(g, "x", wide(CVN_F32));
+        cvn_output(g,
+                   cvn_reduce_dims(g, CVN_SUM, cvn_multiply(g, x, x), 1 + i / 2, dims + (i > 0)));
+        Ran apart = run(g, &plain.backend, 2), joined = run(g, cpu_backend(), 3);
+        assert_int_equal(joined.n_steps, apart.n_steps - 1);
+        assert_memory_equal(apart.data, joined.data, joined.bytes);
+        free(apart.data);
+        free(joined.data);
+        cvn_graph_free(g);
+    }
+}
+
 /* More results than one fusion has. */
 static void large_groups_are_split(void **state)
 {
@@ -393,6 +413,7 @@ int main(void)
         cmocka_unit_test(an_update_in_place_needs_no_memory),
         cmocka_unit_test(a_plan_and_a_profile_name_the_members),
         cmocka_unit_test(conversions_join_what_they_stand_beside),
+        cmocka_unit_test(a_sum_of_squares_has_no_step_of_products),
         cmocka_unit_test(large_groups_are_split),
     };
     return cmocka_run_group_tests(tests, make_plain, NULL);

@@ -266,7 +266,7 @@ static uint32_t overwrites(const Making *m, int at)
 
 /* ---- the graph ---- */
 
-static void put_before(cvn_graph *g, Op *op, Op *next)
+void fuse_put_before(cvn_graph *g, Op *op, Op *next)
 {
     Op *prev = next ? next->prev : g->last;
     op->prev = prev;
@@ -312,7 +312,7 @@ static void put_fusion(Making *m, Op *next)
         m->result[k]->def = op;
         m->result[k]->result = k;
     }
-    put_before(g, op, next);
+    fuse_put_before(g, op, next);
 }
 
 /* Makes a fusion of n operations; of each half where they are too many for one. What stays alone keeps its order. */
@@ -332,7 +332,7 @@ static int fuse(const Fuser *f, Op *const *op, int n, Op *next)
             code = fuse(f, op + n / 2, n - n / 2, next);
     } else {
         graph_remove(f->g, op[0]);
-        put_before(f->g, op[0], next);
+        fuse_put_before(f->g, op[0], next);
     }
     free(m);
     return code;
@@ -482,7 +482,7 @@ int fuse_graph(cvn_graph *g, const Backend *backend, cvn_err *err)
         free(f);
         return code ? code : err_set(err, CVN_EMEM, "no memory to lower graph '%s'", g->name);
     }
-    fuse_converts(g, backend, &arena);
+    fuse_neighbours(g, backend, &arena);
     *f = (Fuser){.g = g, .backend = backend, .uses = graph_uses(g, &arena)};
     f->group = arena_array(&arena, g->n_values + (size_t)1, sizeof *f->group);
     if (walk(f))

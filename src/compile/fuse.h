@@ -72,9 +72,12 @@ extern const Kernel fusion_kernel;
    lowered. */
 int fuse_graph(cvn_graph *g, const Backend *backend, cvn_err *err);
 
-/* Makes conversions part of the operations beside them, where kernels say that they convert. The same graph; results
-   of operations may be of another float dtype afterwards than their operands say. */
-void fuse_converts(cvn_graph *g, const Backend *backend, Arena *arena);
+/* Makes conversions and squares part of the operations beside them, where kernels say that they do that. Operands and
+   results may be of another float dtype afterwards than the verifier allows. */
+void fuse_neighbours(cvn_graph *g, const Backend *backend, Arena *arena);
+
+/* Puts an operation that is in no list before another one, or, with NULL, last. */
+void fuse_put_before(cvn_graph *g, Op *op, Op *next);
 
 /* "subtract, multiply, add": what an operation of kind OP_FUSION does, in order. */
 void fusion_print(StrBuf *out, const Op *op);

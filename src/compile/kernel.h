@@ -62,7 +62,8 @@ typedef struct Kernel {
     bool
         converts; /* operand 0 and result 0 may each be of any float dtype, computed in f32: conversions beside the
                       operation become part of it */
-    bool single; /* called on thread 0 only; it may not call kernel_sync */
+    bool squares; /* of a reduce: squares f32 as it reads it, where attr.squares says so */
+    bool single;  /* called on thread 0 only; it may not call kernel_sync */
     /* Of a collective that can be under way while other steps run: `start`, on thread 0 only, begins it, and `done`,
        on all threads, ends it. Operand and result are left alone in between. NULL: only as a whole, by `run`. */
     KernelFn *start, *done;

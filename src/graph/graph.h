@@ -89,6 +89,7 @@ typedef struct OpAttr {
     bool flag, norm, bias;
     double eps, scale;
     const struct Fusion *fusion; /* of an OP_FUSION */
+    bool squares;                /* of a reduce in a plan: it sums the squares of what it reads */
 } OpAttr;
 
 /* Results of an operation: as ops.def says; of a sort as many as operands, of a linear as its

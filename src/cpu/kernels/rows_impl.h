@@ -265,14 +265,26 @@ VEC_INLINE float combine_lanes(cvn_reduce kind, vf v)
     return lane[0];
 }
 
-VEC_INLINE float reduce_row_as(cvn_reduce kind, cvn_dtype dtype, const void *data, int64_t first,
+/* What a reduce sums up: n <= TILE elements, or their squares. */
+VEC_INLINE const float *read_terms(const Op *op, const void *data, int64_t at, int64_t n,
+                                   float *buffer)
+{
+    const float *x = tile_read(operand(op, 0)->dtype, data, at, n, buffer);
+    if (!op->attr.squares)
+        return x;
+    for (int64_t i = 0; i < n; i++)
+        buffer[i] = x[i] * x[i];
+    return buffer;
+}
+
+VEC_INLINE float reduce_row_as(cvn_reduce kind, const Op *op, const void *data, int64_t first,
                                int64_t n)
 {
     float from[TILE];
     vf total = vf_splat(neutral(kind));
     for (int64_t at = 0; at < n; at += TILE) { /* a sum of sums: less is lost in long rows */
         int64_t length = tile_length(at, n), i = 0;
-        const float *x = tile_read(dtype, data, first + at, length, from);
+        const float *x = read_terms(op, data, first + at, length, from);
         vf part = vf_splat(neutral(kind));
         for (; i + VN <= length; i += VN)
             part = combine(kind, part, vf_load(x + i));
@@ -287,18 +299,17 @@ VEC_INLINE float reduce_row_as(cvn_reduce kind, cvn_dtype dtype, const void *dat
     return combine_lanes(kind, total);
 }
 
-static float reduce_row(cvn_reduce kind, cvn_dtype dtype, const void *data, int64_t first,
-                        int64_t n)
+static float reduce_row(const Op *op, const void *data, int64_t first, int64_t n)
 {
-    switch (kind) {
+    switch (op->attr.reduce) {
     case CVN_SUM:
-        return reduce_row_as(CVN_SUM, dtype, data, first, n);
+        return reduce_row_as(CVN_SUM, op, data, first, n);
     case CVN_PRODUCT:
-        return reduce_row_as(CVN_PRODUCT, dtype, data, first, n);
+        return reduce_row_as(CVN_PRODUCT, op, data, first, n);
     case CVN_MAX:
-        return reduce_row_as(CVN_MAX, dtype, data, first, n);
+        return reduce_row_as(CVN_MAX, op, data, first, n);
     default:
-        return reduce_row_as(CVN_MIN, dtype, data, first, n);
+        return reduce_row_as(CVN_MIN, op, data, first, n);
     }
 }
 
@@ -348,7 +359,7 @@ static void reduce_block(const KernelArgs *args, const Middle *m, int64_t outer,
         for (int64_t i = i0; i < m->n && i < i0 + GROUP; i++)
             reduce_columns(
                 kind, part,
-                tile_read(dtype, args->in[0], (outer * m->n + i) * m->inner + c, width, from),
+                read_terms(args->op, args->in[0], (outer * m->n + i) * m->inner + c, width, from),
                 width);
         reduce_columns(kind, total, part, width);
     }
@@ -367,7 +378,7 @@ static void run_reduce_float(const KernelArgs *args)
     if (m.inner == 1) {
         kernel_share(m.outer, 16, args->thread, args->n_threads, &begin, &end);
         for (int64_t i = begin; i < end; i++) {
-            float y = reduce_row(op->attr.reduce, dtype, args->in[0], i * m.n, m.n);
+            float y = reduce_row(op, args->in[0], i * m.n, m.n);
             tile_write(dtype, args->out[0], i, 1, &y);
         }
         return;
@@ -465,7 +476,8 @@ const Kernel ISA_NAME(row_kernels)[] = {
     {.name = "reduce." ISA,
      .kind = OP_REDUCE,
      .match = match_reduce_float,
-     .run = run_reduce_float},
+     .run = run_reduce_float,
+     .squares = true},
     {.name = "reduce." ISA ".int",
      .kind = OP_REDUCE,
      .match = match_reduce_int,

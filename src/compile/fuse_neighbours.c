@@ -5,7 +5,10 @@
  *     %y = rope %f, … : f32 …          %h = rope %x, … : bf16 …
  *     %h = convert %y : bf16 …
  *
- * The bits are the same: what is read is widened, which is exact, and what is written is rounded once.
+ * The bits are the same: what is read is widened, which is exact, and what is written is rounded once. A rounding that
+ * cannot join goes where what it rounds is made, so that both may be in one fusion and the exact tensor is never written.
+ *
+ * A sum of squares reads what is squared: reduce(multiply(x, x)) is one step. Its products are rounded as before.
  */
 #include "compile/fuse.h"
 #include "compile/lower.h"
@@ -21,15 +24,19 @@ static bool converts(const Backend *backend, const Op *op)
     return kernel && kernel->converts;
 }
 
-/* A result that only a rounding reads is rounded where it is made. */
+/* A result that only a rounding reads is rounded where it is made, or right behind. */
 static void take_rounding(cvn_graph *g, const Backend *backend, const uint32_t *uses, Op *convert)
 {
     cvn_value *exact = convert->operand[0], *rounded = convert->result[0];
     Op *op = exact->def;
     if (exact->type.dtype != CVN_F32 || !is_half(rounded->type.dtype) || uses[exact->id] != 1 ||
-        exact->result != 0 || !converts(backend, op))
+        op->kind == OP_PARAMETER)
         return;
     graph_remove(g, convert);
+    if (exact->result != 0 || !converts(backend, op)) {
+        fuse_put_before(g, convert, op->next);
+        return;
+    }
     op->result[0] = rounded;
     rounded->def = op;
     rounded->result = 0;
@@ -46,7 +53,19 @@ static void take_widening(const Backend *backend, const uint32_t *uses, Op *op)
     op->operand[0] = convert->operand[0];
 }
 
-void fuse_converts(cvn_graph *g, const Backend *backend, Arena *arena)
+static void take_squares(const Backend *backend, const uint32_t *uses, Op *op)
+{
+    const Op *square = op->operand[0]->def;
+    const Kernel *kernel = lower_kernel(backend, op);
+    if (op->attr.reduce != CVN_SUM || square->kind != OP_MULTIPLY ||
+        square->operand[0] != square->operand[1] || uses[op->operand[0]->id] != 1 ||
+        op->operand[0]->type.dtype != CVN_F32 || !kernel || !kernel->squares)
+        return;
+    op->operand[0] = square->operand[0];
+    op->attr.squares = true;
+}
+
+void fuse_neighbours(cvn_graph *g, const Backend *backend, Arena *arena)
 {
     const uint32_t *uses = graph_uses(g, arena);
     for (Op *op = g->first, *next; op; op = next) {
@@ -55,6 +74,8 @@ void fuse_converts(cvn_graph *g, const Backend *backend, Arena *arena)
             take_rounding(g, backend, uses, op);
         else
             take_widening(backend, uses, op);
+        if (op->kind == OP_REDUCE)
+            take_squares(backend, uses, op);
     }
     graph_remove_dead(g);
 }
