@@ -205,16 +205,21 @@ int data_make(TrainData *data, const SourceList *list, const DataOptions *option
     if (inner.code)
         return err_set(err, inner.code, "%s", inner.message);
     if (!folder)
-        return err_set(err, CVN_EINVAL,
-                       "there is no place for the tokenised data: neither a cache folder was "
-                       "named nor is $HOME set");
+        return err_set(
+            err, CVN_EINVAL,
+            "there is no place for the tokenised data: $HOME is not set; name a folder in "
+            "$XDG_CACHE_HOME");
     file->path = arena_printf(&data->arena, "%s/%016" PRIx64 ".tokens", folder, key);
     data->report.cache = file->path;
     if (open_cache(&file->tokens, file->path, key))
         return CVN_OK;
     for (size_t i = 0; i < list->n; i++)
         total += list->file[i].kind == SOURCE_TOKENS ? 0 : list->file[i].size;
-    int code = make_folders(&data->arena, folder, err);
+    int code = make_folders(&data->arena, folder, &inner);
+    if (code)
+        err_set(err, code,
+                "there is no place for the tokenised data: %s; name a folder in $XDG_CACHE_HOME",
+                inner.message);
     if (!code)
         code = write_cache(list, options, file->path, key, total, err);
     if (!code)
