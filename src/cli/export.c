@@ -1,6 +1,6 @@
 /* caravan export: what a training run has learned, as a Hugging Face folder. */
-#include "base/file.h"
 #include "cli/common.h"
+#include "cli/find_checkpoint.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "train/checkpoint_export.h"
@@ -17,8 +17,7 @@ static const char *storage_dtype(size_t i)
 }
 
 static const Option *const options[] = {
-    [STEP] = &(const Option){"step", .letter = 's', .kind = ARG_INT, .high = 1e15, .value = "N",
-                             .help = "the checkpoint of that step, else the newest whole one"},
+    [STEP] = &option_step,
     [DTYPE] = &(const Option){"dtype", .kind = ARG_CHOICE, .value = "TYPE", .choice = storage_dtype,
                               .fallback = "bf16", .help = "type of the weights, one of"},
     [MERGE] = &(const Option){"lora-merge", .kind = ARG_FLAG,
@@ -36,17 +35,10 @@ static const Option *const options[] = {
     NULL,
 };
 
-static void warn(void *context, const char *sentence)
-{
-    (void)context;
-    fprintf(stderr, "caravan: warning: %s; the checkpoint before it is looked at\n", sentence);
-}
-
 static int run(const Args *args)
 {
     cvn_err err = {0};
     Checkpoint checkpoint;
-    const Value *step = &args->value[STEP];
     const char *from = args->operand[0], *to = args->operand[1];
     SaveOptions save = {.dtype = dtype_of(&args->value[DTYPE]),
                         .shard_bytes = (uint64_t)args->value[SHARD].integer,
@@ -54,11 +46,7 @@ static int run(const Args *args)
                         .tokenizer = args->value[TOKENIZER].text,
                         .threads = (int)args->value[THREADS].integer,
                         .interrupt = run_interrupt_once()};
-    if (!file_exists(from)) {
-        err_set(&err, CVN_EIO, "there is no folder '%s'", from);
-        return fail(&err);
-    }
-    if (checkpoint_find(&checkpoint, from, step->given ? step->integer : -1, warn, NULL, &err))
+    if (find_checkpoint(&checkpoint, from, &args->value[STEP], &err))
         return fail(&err);
     int64_t at = checkpoint.manifest.step;
     bool lora = checkpoint_is_lora(&checkpoint), merge = args->value[MERGE].flag;

@@ -1,7 +1,7 @@
 /* caravan reshard: a checkpoint from one mesh to another. */
 #include "train/reshard.h"
-#include "base/file.h"
 #include "cli/common.h"
+#include "cli/find_checkpoint.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "train/checkpoint_export.h"
@@ -12,32 +12,20 @@
 enum { STEP, MESH, LAYOUT };
 
 static const Option *const options[] = {
-    [STEP] = &(const Option){"step", .letter = 's', .kind = ARG_INT, .high = 1e15, .value = "N",
-                             .help = "the checkpoint of that step, else the newest whole one"},
+    [STEP] = &option_step,
     [MESH] = &(const Option){"mesh", .kind = ARG_TEXT, .value = "MESH",
                              .help = "devices that it is for, data=2,model=2; none: one device"},
     [LAYOUT] = &option_layout,
     NULL,
 };
 
-static void warn(void *context, const char *sentence)
-{
-    (void)context;
-    fprintf(stderr, "caravan: warning: %s; the checkpoint before it is looked at\n", sentence);
-}
-
 static int run(const Args *args)
 {
     cvn_err err = {0};
     Checkpoint checkpoint;
-    const Value *step = &args->value[STEP];
     const char *from = args->operand[0], *to = args->operand[1];
     const char *mesh = args->value[MESH].text ? args->value[MESH].text : "";
-    if (!file_exists(from)) {
-        err_set(&err, CVN_EIO, "there is no folder '%s'", from);
-        return fail(&err);
-    }
-    if (checkpoint_find(&checkpoint, from, step->given ? step->integer : -1, warn, NULL, &err))
+    if (find_checkpoint(&checkpoint, from, &args->value[STEP], &err))
         return fail(&err);
     int64_t at = checkpoint.manifest.step;
     int code = checkpoint_reshard(&checkpoint, to, mesh, args->value[LAYOUT].text, &err);
