@@ -188,7 +188,8 @@ static void a_profile_has_a_slice_per_step_and_thread(void **state)
 {
     (void)state;
     size_t dropped;
-    json_t *trace = profiled(2, 5, 0, &dropped);
+    /* Two runs: after three a busy machine may be given a run on fewer threads, to see whether that is faster. */
+    json_t *trace = profiled(2, 2, 0, &dropped);
     assert_int_equal(dropped, 0);
     size_t i;
     json_t *event;
@@ -216,8 +217,8 @@ static void a_profile_has_a_slice_per_step_and_thread(void **state)
         assert_int_equal(json_integer_value(json_object_get(args, "bytes")), 3 * N * N * 4);
     }
     for (int t = 0; t < 2; t++) {
-        assert_int_equal(steps[t], 15);
-        assert_int_equal(waits[t], 10);
+        assert_int_equal(steps[t], 6);
+        assert_int_equal(waits[t], 4);
     }
     json_decref(trace);
 }
