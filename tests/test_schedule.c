@@ -15,7 +15,7 @@
 
 enum { DEVICES = 2, LAYERS = 12, ROWS = 64, WIDTH = 256 };
 
-static const Link slow = {20e-6, 1.5e9}; /* a gather takes two thirds of a layer's product */
+static const Link slow = {2e-6, 15e9}; /* a gather takes two thirds of a layer's product */
 
 /* y = x w1 w2 …, forth and back as gradients go: rows of every w are split. */
 static cvn_graph *fsdp_graph(void)

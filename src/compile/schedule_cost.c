@@ -8,7 +8,7 @@
 
 /* What a device computes and moves in a second. Only the ratio to the link counts; where the device is slower, what
    is fetched ahead waits a little longer. */
-static const double FLOPS = 5e10, BYTES = 1e10;
+static const double FLOPS = 5e11, BYTES = 5e10;
 static const Link LINK_DEFAULT = {50e-6, 2e9};
 
 Link link_or_default(Link link)
