@@ -567,7 +567,9 @@ const Command command_bench = {
         "bench --preset stories110m --batch 8 --json\teight texts at once, for scripts\n"
         "bench --preset llama3.2-1b --table --batches 1,8,32\tthree batches, all contexts\n"
         "bench --preset stories110m --ladder --csv\twhat compiling and fused attention bring\n"
-        "bench --train --preset stories110m --seq 1024 --batch 2\ta training step\n",
+        "bench --train --preset stories110m --seq 1024 --batch 2\ta training step\n"
+        "bench --train --preset stories15m --mesh data=2,model=2 --layout fsdp\tthe same on 4 "
+        "devices, and what they communicate\n",
     .notes =
         "Ceilings are measured first, on the same threads. MFU is "
         "the model's operations over the peak of its type, without what --remat repeats; bandwidth "
