@@ -55,13 +55,12 @@ typedef struct Kernel {
     size_t (*scratch)(const Op *op, int n_threads); /* bytes of scratch; NULL: none */
     KernelFn *run;
     unsigned in_place; /* bit i: result 0 may be written over operand i */
-    bool
-        elementwise; /* element i of the result is made of elements i of the operands that have as many,
-                           and of the others as a whole; threads share the elements by kernel_share, in
-                           units of KERNEL_GRAIN */
-    bool
-        converts; /* operand 0 and result 0 may each be of any float dtype, computed in f32: conversions beside the
-                      operation become part of it */
+    /* Element i of the result is made of elements i of the operands that have as many, and of the others as a whole;
+       threads share the elements by kernel_share, in units of KERNEL_GRAIN. */
+    bool elementwise;
+    /* Operand 0 and result 0 may each be of any float dtype, computed in f32: conversions beside the operation become
+       part of it. */
+    bool converts;
     bool squares; /* of a reduce: squares f32 as it reads it, where attr.squares says so */
     bool single;  /* called on thread 0 only; it may not call kernel_sync */
     /* Of a collective that can be under way while other steps run: `start`, on thread 0 only, begins it, and `done`,

@@ -28,18 +28,17 @@ typedef struct Node {
     double tail;  /* seconds on the link of the longest path from here to the end */
     int due;      /* index of the first operation that computes with it, n when there is none */
     int users;    /* operations and outputs */
-    int root; /* of a collective: the operation, no view and no feeder, that its operand comes from */
-    int fed;      /* the first collective whose root this is, or -1 */
+    int root; /* of a collective: the operation that makes its operand, past views and feeders */
+    int fed;  /* the first collective whose root this is, or -1 */
     int next_fed; /* of a collective: the next with the same root, or -1 */
     int readers;  /* into edge: what must have read the memory that this writes; -1: nothing */
     bool ahead;   /* a collective of a parameter: fetched before its place */
     bool grows;   /* a collective with a result larger than its operand */
-    bool view;
-    bool feeds; /* it goes with the start of the collective that is its only user */
-    bool
-        given; /* a parameter, a constant of the plan, or a view of one: there from the beginning */
-    bool begun;  /* a collective that has started */
-    bool placed; /* it has its place in the new order */
+    bool view;    /* computes nothing */
+    bool feeds;   /* it goes with the start of the collective that is its only user */
+    bool given;   /* there from the beginning: a parameter, a constant, or a view of one */
+    bool begun;   /* a collective that has started */
+    bool placed;  /* it has its place in the new order */
 } Node;
 
 /* The operation `reader` reads a parameter that some other operation's result is written into. */
@@ -69,9 +68,8 @@ typedef struct Scheduling {
     int open[COLLECTIVES_IN_FLIGHT]; /* indices of collectives, in order of their start; -1: done */
     int n_open;                      /* of them, from the oldest that is not done */
     double fetched;                  /* bytes that are there ahead of their use, or under way */
-    double
-        held; /* bytes of operands of those under way that do not grow: they could be forgotten */
-    double room;           /* most bytes fetched, and most held */
+    double held;                     /* bytes of operands of those under way that do not grow */
+    double room;                     /* most bytes fetched, and most held */
     double window;         /* seconds of computing that an operation may be brought forward */
     double now, link_free; /* the clocks */
     double latency;
