@@ -375,7 +375,15 @@ static void what_does_not_fit_is_refused_with_the_sum(void **state)
     Trainer t;
     assert_int_equal(trainer_open(&t, &config, &options, &err), CVN_EMEM);
     assert_non_null(strstr(err.message, "75.3 GiB"));
+    assert_non_null(strstr(err.message, "--optimizer adafactor"));
     print_message("%s\n", err.message);
+    /* Nobody is told to take what they have. */
+    options = options_of(OPTIMIZER_ADAFACTOR, &shape);
+    options.memory_limit = (size_t)1 << 30;
+    err = (cvn_err){0};
+    assert_int_equal(trainer_open(&t, &config, &options, &err), CVN_EMEM);
+    assert_non_null(strstr(err.message, "take a smaller model"));
+    assert_null(strstr(err.message, "adafactor"));
 }
 
 static void less_memory_means_more_computed_again(void **state)

@@ -192,19 +192,22 @@ static int check_memory(Trainer *t, cvn_err *err)
         return CVN_OK;
     bool small = t->bytes < (size_t)1 << 30;
     double unit = small ? 0x1p20 : 0x1p30;
+    const char *other =
+        t->options.optimizer.kind == OPTIMIZER_ADAFACTOR ? "" : ", or --optimizer adafactor";
     if (arena == 0)
         return err_set(
             err, CVN_EMEM,
             "training needs %.1f %s for weights and optimizer alone and %.1f are allowed; "
-            "take a smaller model, or --optimizer adafactor",
-            (double)t->bytes / unit, small ? "MiB" : "GiB", (double)t->options.memory_limit / unit);
+            "take a smaller model%s",
+            (double)t->bytes / unit, small ? "MiB" : "GiB", (double)t->options.memory_limit / unit,
+            other);
     return err_set(err, CVN_EMEM,
                    "training needs %.1f %s (weights and optimizer %.1f, gradients kept %.1f, "
                    "activations %.1f) and %.1f are allowed; take a smaller model, batch or "
-                   "--micro-batch, or --optimizer adafactor",
+                   "--micro-batch%s",
                    (double)t->bytes / unit, small ? "MiB" : "GiB", (double)state / unit,
                    (double)t->accumulator_bytes / unit, (double)arena / unit,
-                   (double)t->options.memory_limit / unit);
+                   (double)t->options.memory_limit / unit, other);
 }
 
 /* The policy asked for, or the cheapest whose plan fits. */
