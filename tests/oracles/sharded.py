@@ -2,8 +2,7 @@
 """What XLA's own partitioner makes of our marked graphs: the results that tests/test_shard_oracle.c reads.
 
 Needs what stablehlo.py needs. For each graph tests/data/sharded/NAME.txt, whose first line says its mesh,
-it prints the whole graph with `caravan opt --emit stablehlo`, adds the mesh and the marks of the parameters
-in the sdy dialect, and for the outputs the shardings that `caravan opt --passes propagate` finds, so that both
+it prints the whole graph with `caravan opt --emit stablehlo`, adds the mesh and the marks in the sdy dialect, and for the outputs the shardings that `caravan opt --passes propagate` finds, so that both
 begin and end alike. XLA compiles that for 8 host devices with its partitioner, Shardy, and runs it. Stored in
 tests/data/sharded/NAME.json:
 
@@ -99,6 +98,22 @@ def annotate(module, mesh, names, spec_in, spec_out):
     axes = ", ".join('"%s"=%s' % tuple(axis.split("=")) for axis in mesh.split(","))
     lines.insert(at, "  sdy.mesh @mesh = <[%s]>" % axes)
     return "\n".join(lines)
+
+
+def constrain(module, marks, parameters):
+    """Marks in the middle of a graph: each such value is used by way of a constraint."""
+    for name, spec in marks.items():
+        found = re.search(r"^( *)(%%%s) = .*-> (tensor<[^>]*>)$" % re.escape(name), module, re.M)
+        if name in parameters or not found:
+            continue
+        indent, value, kind = found.groups()
+        before, after = module[: found.end()], module[found.end() :]
+        after = re.sub(re.escape(value) + r"(?![\w.])", "%marked_" + name, after)
+        rank = len(stablehlo.tensor_types(kind)[0][0])
+        dims = sdy(spec, rank, False).removeprefix("sdy.sharding = #sdy.sharding")
+        line = "\n%s%%marked_%s = sdy.sharding_constraint %s %s : %s" % (indent, name, value, dims, kind)
+        module = before + line + after
+    return module
 
 
 def devices_of(mesh):
@@ -211,6 +226,7 @@ def main():
         n = devices_of(mesh)
         module = module.replace("mhlo.num_partitions = 1 ", "mhlo.num_partitions = %d " % n)
         module = annotate(module, mesh, parameters, spec_in, spec_out)
+        module = constrain(module, marks, parameters)
         hlo, types, shards = run(module, mesh, parameters, spec_in)
         total, count = moved(hlo)
         outputs = []
