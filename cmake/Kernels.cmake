@@ -30,10 +30,12 @@ foreach(isa avx2 avx512 amx)
 endforeach()
 
 foreach(source ${CVN_SOURCES})
-  if(source MATCHES "/src/cpu/kernels/|/src/comm/fold.c")
+  if(source MATCHES "/src/cpu/kernels/|/src/cpu/ceilings.c|/src/comm/fold.c")
     set(flags)
     if(NOT CVN_SANITIZE AND NOT CVN_TSAN AND NOT CVN_FUZZ)
       list(APPEND flags -O3)
+    elseif(NOT CVN_FUZZ)
+      list(APPEND flags -O2) # accumulators in registers: at -O1 each of their loads and stores is checked
     endif()
     foreach(isa ${CVN_ISAS})
       if(source MATCHES "/src/cpu/kernels/${isa}/")

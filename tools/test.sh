@@ -7,7 +7,9 @@ folder=$1
 export ASAN_OPTIONS=${ASAN_OPTIONS-allocator_may_return_null=1}
 export TSAN_OPTIONS=${TSAN_OPTIONS-allocator_may_return_null=1}
 log=$folder/test.log
-ctest --test-dir "$folder" --output-on-failure -j"${JOBS:-$(nproc 2>/dev/null || echo 1)}" ${CTEST_ARGS-} | tee "$log"
+# One more than processors: tests of several processes spend much of their time waiting.
+jobs=${JOBS:-$(nproc 2>/dev/null || echo 1)}
+ctest --test-dir "$folder" --output-on-failure -j"$((jobs + 1))" ${CTEST_ARGS-} | tee "$log"
 code=${PIPESTATUS[0]}
 
 inside=$(sed -n 's/^\[  SKIPPED \] \([a-z].*\)/\1/p' "$folder/Testing/Temporary/LastTest.log" 2>/dev/null | sort -u)
