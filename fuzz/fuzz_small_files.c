@@ -85,7 +85,7 @@ static int read_metrics(const char *folder, const char *path, cvn_err *err)
 {
     (void)path;
     Metrics metrics;
-    int code = metrics_read(&metrics, folder, err);
+    int code = metrics_open(&metrics, folder, INT64_MAX, err);
     if (code)
         return code;
     for (size_t i = 0; i < metrics.n; i++)

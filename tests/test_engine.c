@@ -164,7 +164,7 @@ static void random_folder(char *folder, size_t size)
     config.max_context = 2048;
     config.init_range = 0.3; /* so that tokens differ */
     SaveOptions options = {.dtype = CVN_F32, .force = true};
-    if (init_folder(folder, &config, 11, &options, &err))
+    if (save_folder(folder, &config, &options, init_fill, &(uint64_t){11}, &err))
         fail_msg("%s", err.message);
 }
 

@@ -142,7 +142,7 @@ static int write_models(void **state)
         return -1;
     snprintf(floats, sizeof floats, "%s/floats", scratch);
     int code = preset_config("tiny", &config, &err);
-    if (code || init_folder(floats, &config, 7, &options, &err) ||
+    if (code || save_folder(floats, &config, &options, init_fill, &(uint64_t){7}, &err) ||
         io_open_model(&model, floats, &err))
         return -1;
     for (int i = 0; i < 2 && !code; i++) {

@@ -1,4 +1,4 @@
-/* A model written by init_folder, opened, audited, loaded in every type and by slices; and every
+/* A model of random weights that is written, opened, audited, loaded in every type and by slices; and every
  * way in which a folder can fail the audit. */
 #include "base/float16.h"
 #include "graph/panels.h"
@@ -36,10 +36,16 @@ static int clean(void **state)
     return file_make_folder(scratch, NULL);
 }
 
+static int save_seeded(const char *folder, const LlamaConfig *config, uint64_t seed,
+                       const SaveOptions *options, cvn_err *err)
+{
+    return save_folder(folder, config, options, init_fill, &seed, err);
+}
+
 static void make_model(const char *folder, const LlamaConfig *config, const SaveOptions *options)
 {
     cvn_err err = {0};
-    if (init_folder(folder, config, 42, options, &err) != CVN_OK)
+    if (save_seeded(folder, config, 42, options, &err) != CVN_OK)
         fail_msg("%s", err.message);
 }
 
@@ -125,7 +131,7 @@ static void the_same_seed_gives_the_same_bytes(void **state)
     SaveOptions options = {.dtype = CVN_BF16};
     make_model(in_scratch("a"), &config, &options);
     make_model(in_scratch("b"), &config, &options);
-    assert_int_equal(init_folder(in_scratch("c"), &config, 43, &options, NULL), CVN_OK);
+    assert_int_equal(save_seeded(in_scratch("c"), &config, 43, &options, NULL), CVN_OK);
     Bytes a = bytes_of_file(in_scratch("a/model.safetensors"));
     Bytes b = bytes_of_file(in_scratch("b/model.safetensors"));
     Bytes c = bytes_of_file(in_scratch("c/model.safetensors"));
@@ -381,7 +387,7 @@ static void a_folder_that_is_not_empty_is_kept_unless_forced(void **state)
     assert_int_equal(file_make_folder(in_scratch("out"), NULL), CVN_OK);
     make_model(in_scratch("out/"), &config, &options); /* empty, and a slash at the end */
     assert_int_equal(file_write(in_scratch("out/mine.txt"), "x", 1, NULL), CVN_OK);
-    assert_int_equal(init_folder(in_scratch("out"), &config, 1, &options, &err), CVN_EIO);
+    assert_int_equal(save_seeded(in_scratch("out"), &config, 1, &options, &err), CVN_EIO);
     assert_non_null(strstr(err.message, "is not empty"));
     options = (SaveOptions){.dtype = CVN_BF16, .force = true};
     make_model(in_scratch("out"), &config, &options);
@@ -392,8 +398,8 @@ static void a_folder_that_is_not_empty_is_kept_unless_forced(void **state)
     assert_holds_init(in_scratch("out"), CVN_BF16);
     assert_true(file_exists(in_scratch("out/mine.txt")));
     assert_false(file_exists(in_scratch("out/model.safetensors")));
-    assert_int_equal(init_folder(in_scratch("out/mine.txt"), &config, 1, &options, NULL), CVN_EIO);
-    assert_int_equal(init_folder(in_scratch("no/such/out"), &config, 1, &options, NULL), CVN_EIO);
+    assert_int_equal(save_seeded(in_scratch("out/mine.txt"), &config, 1, &options, NULL), CVN_EIO);
+    assert_int_equal(save_seeded(in_scratch("no/such/out"), &config, 1, &options, NULL), CVN_EIO);
 }
 
 static void the_tokenizer_comes_along(void **state)
@@ -406,7 +412,7 @@ static void the_tokenizer_comes_along(void **state)
     Bytes bytes = bytes_of_file(in_scratch("m/tokenizer.model"));
     assert_int_equal(bytes.n, 3);
     free(bytes.data);
-    assert_int_equal(init_folder(in_scratch("n"), &config, 1,
+    assert_int_equal(save_seeded(in_scratch("n"), &config, 1,
                                  &(SaveOptions){.dtype = CVN_F32, .tokenizer = "/no/such"}, NULL),
                      CVN_EIO);
     assert_int_equal(count_entries(scratch), 2);
@@ -424,7 +430,7 @@ static void a_full_disk_leaves_no_folder(void **state)
     tiny.rlim_cur = 500000;
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &tiny);
-    int code = init_folder(in_scratch("m"), &config, 1, &(SaveOptions){.dtype = CVN_F32}, &err);
+    int code = save_seeded(in_scratch("m"), &config, 1, &(SaveOptions){.dtype = CVN_F32}, &err);
     setrlimit(RLIMIT_FSIZE, &old);
     assert_int_equal(code, CVN_EIO);
     assert_non_null(strstr(err.message, "model.safetensors"));

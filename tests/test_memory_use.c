@@ -48,7 +48,8 @@ static void peak_memory_is_as_predicted(void **state)
     snprintf(folder, sizeof folder, "%s/caravan-test-memory-%d", P_tmpdir, (int)getpid());
     LlamaConfig config;
     SaveOptions save = {.dtype = CVN_BF16, .force = true};
-    if (preset_config("stories110m", &config, &err) || init_folder(folder, &config, 3, &save, &err))
+    if (preset_config("stories110m", &config, &err) ||
+        save_folder(folder, &config, &save, init_fill, &(uint64_t){3}, &err))
         fail_msg("%s", err.message);
 
     double before = status_bytes("VmRSS");

@@ -100,7 +100,6 @@ static int open_indexed(Folder *folder, const char *path, const char *index, cvn
         code = err_set(err, CVN_EFORMAT, "'%s' has no \"weight_map\" object with tensors", index);
         goto done;
     }
-    folder->indexed = true;
     /* There are no more shards than tensors. */
     folder->map =
         arena_array(folder->tensors.arena, json_object_size(weight_map), sizeof *folder->map);

@@ -19,7 +19,6 @@ typedef struct Folder {
     IoTensors tensors; /* of all files; pointing into map */
     FileMap *map;      /* [n_maps], owned mappings; the array is in the arena */
     size_t n_maps;
-    bool indexed; /* came by way of model.safetensors.index.json */
 } Folder;
 
 /* Names and arrays go to the arena, which must outlive the folder. */

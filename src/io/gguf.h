@@ -7,12 +7,12 @@
  *   8       8      number of tensors
  *   16      8      number of key-value pairs
  *   24      …      the pairs: key (8 bytes of length, text), type (4 bytes), value
- *                  value: a number, a byte that is 0 or 1, a string (8 bytes of length, text), or
- * an array (4 bytes of element type, 8 bytes of count, elements) …       …      the tensors: name
- * (a string), number of dimensions (4 bytes), dimensions (8 bytes each, innermost first), element
- * type (4 bytes), offset in the data (8 bytes) …       …      zeros up to a multiple of
- * general.alignment (32 unless given), then the data, each tensor at the next multiple of the
- * alignment after the one before it
+ *                  value: a number, a byte that is 0 or 1, a string (8 bytes of length, text), or an
+ *                  array (4 bytes of element type, 8 bytes of count, elements)
+ *   …       …      the tensors: name (a string), number of dimensions (4 bytes), dimensions (8 bytes
+ *                  each, innermost first), element type (4 bytes), offset in the data (8 bytes)
+ *   …       …      zeros up to a multiple of general.alignment (32 unless given), then the data, each
+ *                  tensor at the next multiple of the alignment after the one before it
  *
  * (Format: docs/gguf.md of ggml-org/ggml.) Counts and lengths are held against the bytes that are
  * left before anything is allocated for them.
@@ -42,11 +42,10 @@ typedef enum GgufType {
 
 typedef struct GgufValue {
     GgufType type;
-    GgufType element; /* of an array; else equal to type */
-    uint64_t n;       /* elements of an array; bytes of a string; else 1 */
-    const uint8_t
-        *data;    /* the number, the text (not terminated), or the first element; unaligned */
-    size_t bytes; /* extent of data, all inside of the file */
+    GgufType element;    /* of an array; else equal to type */
+    uint64_t n;          /* elements of an array; bytes of a string; else 1 */
+    const uint8_t *data; /* the number, the text (not terminated) or the first element; unaligned */
+    size_t bytes;        /* extent of data, all inside of the file */
 } GgufValue;
 
 typedef struct Gguf {
@@ -67,18 +66,9 @@ const GgufValue *gguf_find(const Gguf *gguf, const char *key);
 /* Numbers of any integer or float type; false when the key is absent or no such number. */
 bool gguf_int(const Gguf *gguf, const char *key, int64_t *out);
 bool gguf_real(const Gguf *gguf, const char *key, double *out);
-bool gguf_bool(const Gguf *gguf, const char *key, bool *out);
 
 /* A string value copied to the arena; NULL when the key is absent, no string, or holds a NUL. */
 const char *gguf_string(const Gguf *gguf, const char *key, Arena *arena);
-
-/* Walks an array of strings: start with *at = 0; gives each string's bytes (not terminated) until
- * it returns false. */
-bool gguf_next_string(const GgufValue *array, size_t *at, const char **text, size_t *n);
-
-/* Element i of an array of numbers, as a double or an integer. i < n, the element type a number. */
-double gguf_array_real(const GgufValue *array, uint64_t i);
-int64_t gguf_array_int(const GgufValue *array, uint64_t i);
 
 /* The config of a file of architecture "llama". Rotary pairs are interleaved; the head is tied, and
  * biases are present, as the tensors say; rope_freqs.weight must be the factors of a known llama3

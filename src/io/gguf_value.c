@@ -18,39 +18,32 @@ static bool is_integer(GgufType type)
 /* An integer of any type at p; a u64 over INT64_MAX becomes INT64_MAX. */
 static int64_t load_int(GgufType type, const uint8_t *p)
 {
-    union {
-        uint8_t u8;
-        int8_t i8;
-        uint16_t u16;
-        int16_t i16;
-        uint32_t u32;
-        int32_t i32;
-        uint64_t u64;
-        int64_t i64;
-    } v = {0};
+    uint16_t u16;
+    uint32_t u32;
+    uint64_t u64;
     switch (type) {
     case GGUF_U8:
         return *p;
     case GGUF_I8:
         return (int8_t)*p;
     case GGUF_U16:
-        memcpy(&v, p, 2);
-        return v.u16;
+        memcpy(&u16, p, 2);
+        return u16;
     case GGUF_I16:
-        memcpy(&v, p, 2);
-        return v.i16;
+        memcpy(&u16, p, 2);
+        return (int16_t)u16;
     case GGUF_U32:
-        memcpy(&v, p, 4);
-        return v.u32;
+        memcpy(&u32, p, 4);
+        return u32;
     case GGUF_I32:
-        memcpy(&v, p, 4);
-        return v.i32;
+        memcpy(&u32, p, 4);
+        return (int32_t)u32;
     case GGUF_U64:
-        memcpy(&v, p, 8);
-        return v.u64 > INT64_MAX ? INT64_MAX : (int64_t)v.u64;
+        memcpy(&u64, p, 8);
+        return u64 > INT64_MAX ? INT64_MAX : (int64_t)u64;
     case GGUF_I64:
-        memcpy(&v, p, 8);
-        return v.i64;
+        memcpy(&u64, p, 8);
+        return (int64_t)u64;
     default:
         return 0;
     }
@@ -89,61 +82,10 @@ bool gguf_real(const Gguf *gguf, const char *key, double *out)
     return true;
 }
 
-bool gguf_bool(const Gguf *gguf, const char *key, bool *out)
-{
-    const GgufValue *value = gguf_find(gguf, key);
-    if (!value || value->type != GGUF_BOOL)
-        return false;
-    *out = *value->data != 0;
-    return true;
-}
-
 const char *gguf_string(const Gguf *gguf, const char *key, Arena *arena)
 {
     const GgufValue *value = gguf_find(gguf, key);
     if (!value || value->type != GGUF_STRING || memchr(value->data, 0, value->bytes))
         return NULL;
     return arena_stringn(arena, (const char *)value->data, value->bytes);
-}
-
-bool gguf_next_string(const GgufValue *array, size_t *at, const char **text, size_t *n)
-{
-    uint64_t length;
-    if (array->type != GGUF_ARRAY || array->element != GGUF_STRING || *at >= array->bytes)
-        return false;
-    memcpy(&length, array->data + *at, 8); /* the reader has walked the array: it is all there */
-    *text = (const char *)array->data + *at + 8;
-    *n = (size_t)length;
-    *at += 8 + (size_t)length;
-    return true;
-}
-
-/* Bytes of a number. */
-static size_t stride(GgufType type)
-{
-    switch (type) {
-    case GGUF_U16:
-    case GGUF_I16:
-        return 2;
-    case GGUF_U32:
-    case GGUF_I32:
-    case GGUF_F32:
-        return 4;
-    case GGUF_U64:
-    case GGUF_I64:
-    case GGUF_F64:
-        return 8;
-    default:
-        return 1;
-    }
-}
-
-double gguf_array_real(const GgufValue *array, uint64_t i)
-{
-    return load_real(array->element, array->data + i * stride(array->element));
-}
-
-int64_t gguf_array_int(const GgufValue *array, uint64_t i)
-{
-    return load_int(array->element, array->data + i * stride(array->element));
 }

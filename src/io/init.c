@@ -18,9 +18,3 @@ int init_fill(void *seed, const Param *param, int64_t first, int64_t n, float *o
         out[i] *= std;
     return CVN_OK;
 }
-
-int init_folder(const char *folder, const LlamaConfig *config, uint64_t seed,
-                const SaveOptions *options, cvn_err *err)
-{
-    return save_folder(folder, config, options, init_fill, &seed, err);
-}

@@ -43,12 +43,8 @@ int save_model_quantized(const char *folder, const IoModel *model, QuantScheme s
 int save_fill_model(void *model, const Param *param, int64_t first, int64_t n, float *out,
                     cvn_err *err);
 
-/* A folder with random weights: every parameter drawn by its initialiser (Param.init) from the
- * stream (seed, Hugging Face name), so that any slice could be drawn alone. */
-int init_folder(const char *folder, const LlamaConfig *config, uint64_t seed,
-                const SaveOptions *options, cvn_err *err);
-
-/* The fill that init_folder uses; context points to the seed (uint64_t). */
+/* A fill of random weights: every parameter drawn by its initialiser (Param.init) from the stream (seed,
+ * Hugging Face name), so that any slice could be drawn alone. `seed` points to a uint64_t. */
 int init_fill(void *seed, const Param *param, int64_t first, int64_t n, float *out, cvn_err *err);
 
 #endif

@@ -101,20 +101,6 @@ int lora_parse(LoraOptions *options, const char *text, cvn_err *err)
     return code;
 }
 
-const char *lora_text(const LoraOptions *options, Arena *arena)
-{
-    const char *text =
-        arena_printf(arena, "r=%" PRId64 ",alpha=%.15g,targets=", options->rank, options->alpha);
-    const char *comma = "";
-    for (int i = 0; i < TARGETS; i++) {
-        if (!(options->targets >> targets[i].kind & 1))
-            continue;
-        text = arena_printf(arena, "%s%s%s", text, comma, targets[i].name);
-        comma = ",";
-    }
-    return text;
-}
-
 /* How many of a weight's axes, from the last, are contracted: those of its columns in the file. */
 static int contracted_axes(const Param *base)
 {
@@ -157,7 +143,7 @@ static Param adapter(const Param *base, int64_t rank, int suffix, Arena *arena)
 
 void lora_params(LoraParams *lora, const ParamList *base, const LoraOptions *options, Arena *arena)
 {
-    *lora = (LoraParams){.base = base->param, .n_base = base->n};
+    *lora = (LoraParams){.base = base->param};
     lora->a = arena_array(arena, (size_t)base->n, sizeof *lora->a);
     lora->list.param = arena_array(arena, 2 * (size_t)base->n, sizeof *lora->list.param);
     for (int i = 0; i < base->n; i++) {

@@ -33,16 +33,12 @@ typedef struct LoraOptions {
 /* Reads "r=16,alpha=32,targets=q,v". */
 int lora_parse(LoraOptions *options, const char *text, cvn_err *err);
 
-/* The options as text that lora_parse reads, into the arena. */
-const char *lora_text(const LoraOptions *options, Arena *arena);
-
 /* The adapters of a model: A and B of each adapted weight, in the order of the table. */
 typedef struct LoraParams {
     ParamList list;    /* the adapters as parameters; file_name[NAMING_HF] is PEFT's; list.first and
                           list.per_layer mean nothing */
-    const Param *base; /* borrowed: the model's parameters, [n_base] */
-    int n_base;
-    int *a; /* [n_base]: index in list of A; B is the next; -1 where there is none */
+    const Param *base; /* borrowed: the model's parameters */
+    int *a; /* one for each of base: index in list of A; B is the next; -1 where there is none */
 } LoraParams;
 
 /* `base` is the model's table; everything lives in the arena. */

@@ -247,11 +247,6 @@ const char *param_kind_name(ParamKind kind)
     return table[kind].name;
 }
 
-bool param_kind_is_per_layer(ParamKind kind)
-{
-    return table[kind].per_layer;
-}
-
 static bool is_present(const LlamaConfig *config, ParamKind kind)
 {
     switch (table[kind].presence) {

@@ -128,7 +128,6 @@ size_t param_bytes(const Param *param, cvn_dtype dtype);
 const char *model_axis_name(ModelAxis axis);
 int64_t model_axis_size(const LlamaConfig *config, ModelAxis axis);
 const char *param_kind_name(ParamKind kind);
-bool param_kind_is_per_layer(ParamKind kind);
 
 typedef struct ModelSize {
     int64_t params; /* all elements */

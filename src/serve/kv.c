@@ -83,14 +83,3 @@ void kv_release(KvCache *kv, int row)
             madvise((void *)first, last - first, MADV_DONTNEED);
     }
 }
-
-void kv_copy_prefix(KvCache *kv, int from, int to, int64_t n)
-{
-    for (int i = 0; i < kv->n_tensors; i++)
-        for (int64_t h = 0; h < kv->kv_heads; h++) {
-            const KvShape *s = kv_shape(kv, i);
-            size_t head = (size_t)h * s->head;
-            memcpy((char *)kv_row(kv, i, to) + head, (char *)kv_row(kv, i, from) + head,
-                   s->position * (size_t)n);
-        }
-}

@@ -480,21 +480,6 @@ const char *chat_format_name(ChatFormat format)
     return FORMAT[format].name;
 }
 
-int chat_format_parse(const char *name, ChatFormat *format, cvn_err *err)
-{
-    for (int i = 0; i < CHAT_N; i++) {
-        if (strcmp(name, FORMAT[i].name) == 0) {
-            *format = (ChatFormat)i;
-            return CVN_OK;
-        }
-    }
-    return err_set(
-        err, CVN_EINVAL,
-        "there is no chat format '%.40s'; there are llama2, llama3, llama3-meta, llama3.1, "
-        "llama3.2, r1 and r1-open",
-        name);
-}
-
 bool chat_thinks(ChatFormat format)
 {
     return FORMAT[format].family == FAMILY_R1;

@@ -56,7 +56,6 @@ int chat_encode(ChatFormat format, const Tokenizer *tokenizer, const ChatMessage
 size_t chat_stops(ChatFormat format, const Tokenizer *tokenizer, int32_t stops[4]);
 
 const char *chat_format_name(ChatFormat format);
-int chat_format_parse(const char *name, ChatFormat *format, cvn_err *err);
 
 /* The format of a model folder: by the chat template in chat_template.jinja or tokenizer_config.json,
  * or, where there is none, by the special tokens. CVN_EUNSUPPORTED for a template of another family. */

@@ -199,11 +199,6 @@ const char *tokenizer_piece(const Tokenizer *t, int32_t id, size_t *length)
     return t->bpe.piece[id].text;
 }
 
-bool tokenizer_is_special(const Tokenizer *t, int32_t id)
-{
-    return id >= 0 && id < t->bpe.n_ids && t->bpe.piece[id].kind == PIECE_SPECIAL;
-}
-
 int32_t tokenizer_special(const Tokenizer *t, const char *text)
 {
     const uint64_t *id = map_get(&t->special, text, strlen(text));

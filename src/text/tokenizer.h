@@ -111,9 +111,6 @@ int32_t tokenizer_pad(const Tokenizer *tokenizer);
  * possible. */
 const char *tokenizer_piece(const Tokenizer *tokenizer, int32_t id, size_t *length);
 
-/* True for ids that stand for no text: bos, headers, control pieces. */
-bool tokenizer_is_special(const Tokenizer *tokenizer, int32_t id);
-
 /* The id of a special or added token by its text ("<|eot_id|>"), or -1. */
 int32_t tokenizer_special(const Tokenizer *tokenizer, const char *text);
 

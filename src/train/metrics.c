@@ -72,15 +72,6 @@ int metrics_open(Metrics *metrics, const char *run, int64_t step, cvn_err *err)
     return code;
 }
 
-int metrics_read(Metrics *metrics, const char *run, cvn_err *err)
-{
-    *metrics = (Metrics){.lines.fd = -1};
-    int code = step_lines_read(run, METRICS_NAME, take_line, metrics, err);
-    if (code != CVN_OK)
-        metrics_close(metrics);
-    return code;
-}
-
 static void print_row(StrBuf *line, const MetricsRow *row)
 {
     strbuf_printf(line, "{\"step\":%" PRId64, row->step);

@@ -62,7 +62,4 @@ int metrics_sync(Metrics *metrics, cvn_err *err);
 /* Safe after a failed open and on {.lines.fd = -1}. */
 void metrics_close(Metrics *metrics);
 
-/* Reads the rows without changing the file (a run in progress may be looked at). */
-int metrics_read(Metrics *metrics, const char *run, cvn_err *err);
-
 #endif

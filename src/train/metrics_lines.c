@@ -65,16 +65,6 @@ int step_lines_open(StepLines *lines, const char *run, const char *name, int64_t
     return code;
 }
 
-int step_lines_read(const char *run, const char *name, StepLine *each, void *context, cvn_err *err)
-{
-    size_t end;
-    char *path = file_join(run, name);
-    int code = path ? read_lines(path, INT64_MAX, each, context, &end, err)
-                    : err_set(err, CVN_EMEM, "no memory for a name in '%s'", run);
-    free(path);
-    return code;
-}
-
 /* Writes the lines that wait; what was not accepted goes on waiting. */
 static int flush(StepLines *lines, cvn_err *err)
 {

@@ -30,9 +30,6 @@ typedef int StepLine(void *context, int64_t step, const json_t *line);
 int step_lines_open(StepLines *lines, const char *run, const char *name, int64_t step,
                     StepLine *each, void *context, cvn_err *err);
 
-/* Reads the lines without changing the file, which must be there. */
-int step_lines_read(const char *run, const char *name, StepLine *each, void *context, cvn_err *err);
-
 /* Appends a line, given without its newline. One that cannot be written (a full disk) is an error, but is
  * kept, and written before the next. */
 int step_lines_add(StepLines *lines, const char *line, size_t n, cvn_err *err);
