@@ -104,8 +104,7 @@ static inline void random_outputs(RandomGraph *r)
     }
 }
 
-/* The graph of a seed; NULL when memory is out. Check it with cvn_graph_check: it is always legal.
- */
+/* The graph of a seed; NULL when memory is out. Check it with cvn_graph_check: it is always legal. */
 static inline cvn_graph *random_graph(uint64_t seed, const RandomOptions *options)
 {
     RandomGraph *r = calloc(1, sizeof *r);

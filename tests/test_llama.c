@@ -1,5 +1,4 @@
-/* The graph of the model, by the interpreter, against transformers for every architectural variant.
- */
+/* The graph of the model, by the interpreter, against transformers for every architectural variant. */
 #include "graph/interp.h"
 #include "llama_fixture.h"
 #include "model/llama.h"

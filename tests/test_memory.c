@@ -25,8 +25,7 @@ static bool share_bytes(const Lifetime *a, const Lifetime *b)
            b->offset < a->offset + a->bytes;
 }
 
-/* Chains like a network's: most buffers die soon, a few live long; sizes in a handful of classes.
- */
+/* Chains like a network's: most buffers die soon, a few live long; sizes in a handful of classes. */
 static int random_lifetimes(uint64_t *seed, Lifetime *buffer)
 {
     int n = 1 + draw(seed, MOST);

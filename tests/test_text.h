@@ -64,8 +64,7 @@ static inline void check_ids(const Tokenizer *t, const char *text, size_t n, uns
 }
 
 /* Decodes, at once and id by id, and compares with the text expected. Each step of the stream must
- * end between characters when the whole is UTF-8, which is checked by the caller's choice of text.
- */
+ * end between characters when the whole is UTF-8, which is checked by the caller's choice of text. */
 static inline void check_decode(const Tokenizer *t, const int32_t *id, size_t n_ids, unsigned flags,
                                 const char *text, size_t n)
 {

@@ -77,12 +77,12 @@ typedef struct cvn_engine_options {
     int eos_interval;     /* steps between looks at the tokens; 1 where memory is the host's */
     int n_buckets;        /* prefill lengths, ascending; 0: 16, 32, 64, 128, 256, 384, 512 */
     int64_t bucket[CVN_MAX_BUCKETS];
-    const char
-        *kv_cache; /* keys and values in "int8", half the bytes of bf16; NULL or "none": in the
-                              model's dtype */
-    const char *activations; /* "int8": prompts enter matrices of 8 bits in 8 bits too, which about
-                                doubles their speed and costs some accuracy; NULL or "none": not */
-    uint64_t memory_limit;   /* refuse to start when more would be needed; 0: no limit */
+    /* Keys and values in "int8", half the bytes of bf16; NULL or "none": in the model's dtype. */
+    const char *kv_cache;
+    /* "int8": prompts enter matrices of 8 bits in 8 bits too, which about doubles their speed and
+       costs some accuracy; NULL or "none": not. */
+    const char *activations;
+    uint64_t memory_limit; /* refuse to start when more would be needed; 0: no limit */
     const char *mesh;   /* devices to run on, "data=2,model=2"; NULL: one. threads are per device */
     const char *layout; /* how the model lies on the mesh: "dp", "tp", "fsdp", "2d", "fsdp+tp" */
     bool blocking;      /* on a mesh: compute nothing while devices exchange, for comparison */
@@ -96,8 +96,7 @@ cvn_engine_options cvn_engine_defaults(void);
 /* The model must outlive the engine. Compiles and plans everything; refuses what does not fit. */
 int cvn_engine_new(const cvn_model *model, const cvn_engine_options *options, cvn_engine **out,
                    cvn_err *err);
-/* Writes the profile if one was asked for; 0 or the error of that. The engine is freed in any case.
- */
+/* Writes the profile if one was asked for; 0 or the error of that. The engine is freed in any case. */
 int cvn_engine_free(cvn_engine *engine, cvn_err *err);
 
 typedef struct cvn_sampling {
@@ -105,10 +104,10 @@ typedef struct cvn_sampling {
     int32_t top_k;     /* keep the k likeliest; 0: all */
     float top_p;       /* keep the smallest set of probability >= p; 1: all */
     float min_p;       /* keep what has at least min_p of the likeliest's probability; 0: all */
-    float
-        repeat_penalty; /* 1 or 0: off. Tokens that are in the row already have their logits divided
-                             by it where positive and multiplied where negative (CTRL, 2019) */
-    uint64_t seed;      /* same seed, same text, whatever else runs beside it */
+    /* 1 or 0: off. Tokens that are in the row already have their logits divided by it where positive
+       and multiplied where negative (Keskar et al., CTRL, 2019). */
+    float repeat_penalty;
+    uint64_t seed; /* same seed, same text, whatever else runs beside it */
 } cvn_sampling;
 
 typedef enum cvn_finish {
@@ -145,8 +144,7 @@ int cvn_engine_generate(cvn_engine *engine, const cvn_request *request, int n,
                         cvn_result *result, cvn_err *err);
 
 /* logprob[i] = ln p(token[i] | tokens before it), for i >= 1; logprob[0] is 0 and means nothing.
-   argmax[i] is the likeliest token after token[0 … i]. Each is [n]. n may not exceed the context.
- */
+   argmax[i] is the likeliest token after token[0 … i]. Each is [n]. n may not exceed the context. */
 int cvn_engine_score(cvn_engine *engine, const int32_t *token, int64_t n, float *logprob,
                      int32_t *argmax, cvn_err *err);
 

@@ -134,8 +134,7 @@ cvn_value *cvn_floor(cvn_graph *g, cvn_value *x);
 cvn_value *cvn_not(cvn_graph *g, cvn_value *x); /* logical on bool, bitwise on integers */
 cvn_value *cvn_is_finite(cvn_graph *g, cvn_value *x);
 
-/* Float to integer truncates towards zero and saturates, NaN gives 0; anything to bool is x != 0.
- */
+/* Float to integer truncates towards zero and saturates, NaN gives 0; anything to bool is x != 0. */
 cvn_value *cvn_convert(cvn_graph *g, cvn_value *x, cvn_dtype dtype);
 
 /* Both operands have the same type: there is no implicit broadcasting. */
@@ -165,8 +164,7 @@ cvn_value *cvn_clamp(cvn_graph *g, cvn_value *low, cvn_value *x, cvn_value *high
 
 /* ---- shape ---- */
 
-/* Operand dimension i becomes dimension dims[i] of the result (sizes equal, or 1 in the operand).
- */
+/* Operand dimension i becomes dimension dims[i] of the result (sizes equal, or 1 in the operand). */
 cvn_value *cvn_broadcast_in_dim(cvn_graph *g, cvn_value *x, cvn_type type, const int *dims);
 
 /* A scalar or a vector stretched over a shape: broadcast_in_dim with the trailing dimensions
@@ -314,8 +312,7 @@ cvn_value *cvn_cache_update(cvn_graph *g, cvn_value *cache, cvn_value *update, c
 void cvn_softmax_cross_entropy(cvn_graph *g, cvn_value *logits, cvn_value *targets,
                                cvn_value *out[2]);
 
-/* Index (i32) of the largest element along one dimension; the first of equals. NaN counts as -inf.
- */
+/* Index (i32) of the largest element along one dimension; the first of equals. NaN counts as -inf. */
 cvn_value *cvn_argmax(cvn_graph *g, cvn_value *x, int axis);
 
 /* Counter-based random bits, elementwise over four u32 tensors of one shape: the first word of

@@ -71,8 +71,7 @@ static inline cvn_value *count_along(cvn_graph *g, const cvn_type *shape, int ax
 
 /* sum of exp(x - m) along the last dimension, with m the largest element, so that nothing
    overflows: fills the exponentials and returns m; both sum and m are without that dimension. Where
-   all elements are -inf, or one is +inf, m is taken as 0, which keeps -inf - -inf from making NaN.
- */
+   all elements are -inf, or one is +inf, m is taken as 0, which keeps -inf - -inf from making NaN. */
 typedef struct Softmax {
     cvn_value *peak, *power, *sum; /* [...], [..., n], [...] */
 } Softmax;

@@ -73,8 +73,7 @@ typedef struct Literal {
     const void *data; /* [bytes], arena */
 } Literal;
 
-/* The attributes of all operations together; attrs.def says which one has which. The rest are zero.
- */
+/* The attributes of all operations together; attrs.def says which one has which. The rest are zero. */
 typedef struct OpAttr {
     const char *name;
     Literal literal;

@@ -5,8 +5,7 @@
 
 #include <assert.h>
 
-/* Q8_0 block: 2 bytes of f16 scale, then 32 signed bytes; value = scale * byte. (Format: gguf.md)
- */
+/* Q8_0 block: 2 bytes of f16 scale, then 32 signed bytes; value = scale * byte. (Format: gguf.md) */
 enum { Q8_0_ELEMENTS = 32, Q8_0_BYTES = 34 };
 
 bool io_is_numeric(const IoTensor *tensor)
@@ -66,8 +65,7 @@ static void decode_plain(cvn_dtype dtype, const uint8_t *in, int64_t n, float *o
     }
 }
 
-/* Parts side by side: along dim 0 they follow each other; along dim 1 each row is made of theirs.
- */
+/* Parts side by side: along dim 0 they follow each other; along dim 1 each row is made of theirs. */
 static void decode_parts(const IoTensor *tensor, int64_t first, int64_t n, float *out)
 {
     const IoTensor *part = tensor->part;

@@ -40,8 +40,7 @@ typedef struct IoModel {
         *source; /* [params.n]: the tensor that holds each parameter; NULL before the audit */
 } IoModel;
 
-/* Opens and audits. Close it also after weights were loaded from it only when they are freed too.
- */
+/* Opens and audits. Close it also after weights were loaded from it only when they are freed too. */
 int io_open_model(IoModel *model, const char *path, cvn_err *err);
 
 /* Opens without the audit: config and tensors, for showing what a model holds. */

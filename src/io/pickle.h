@@ -44,8 +44,8 @@ typedef struct PickleValue {
         int64_t integer;  /* BOOL, INT */
         double real;      /* FLOAT */
         const char *text; /* STRING, GLOBAL; NUL-terminated, no NUL inside */
-        PickleItems
-            *items; /* TUPLE, LIST, DICT, PERSISTENT, CALL; shared by all copies of the value */
+        /* TUPLE, LIST, DICT, PERSISTENT, CALL; shared by all copies of the value. */
+        PickleItems *items;
     } as;
 } PickleValue;
 

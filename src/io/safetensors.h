@@ -29,8 +29,7 @@ int st_read(IoTensors *list, const char *file, const uint8_t *data, size_t size,
             cvn_err *err);
 
 /* Writing: open, declare every tensor, begin, give each tensor's bytes in the order of declaration
- * and in pieces of any size, commit. Any failure is final: free the writer, nothing is left behind.
- */
+ * and in pieces of any size, commit. Any failure is final: free the writer, nothing is left behind. */
 typedef struct StWriter {
     FileWriter file;
     json_t *header;     /* owned: what was declared */

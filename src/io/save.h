@@ -19,8 +19,8 @@ typedef struct SaveOptions {
     const char *tokenizer; /* file to copy into the folder under its own name, or NULL */
     const char *tokenizer_folder; /* all tokenizer files of this folder are copied, or NULL */
     int threads;                  /* that fill and encode; 0: as many as the machine has */
-    const volatile int
-        *interrupt; /* nonzero ends the save with CVN_EINTERRUPTED, and nothing is left; or NULL */
+    /* Nonzero ends the save with CVN_EINTERRUPTED, and nothing is left; or NULL. */
+    const volatile int *interrupt;
 } SaveOptions;
 
 /* Gives elements first .. first+n-1 of a parameter, row-major in its logical shape, as f32. Called from

@@ -33,8 +33,8 @@ typedef struct IoTensor {
     int split_dim;               /* 0 or 1, where there are parts */
     int n_parts;                 /* 0 for a tensor in one piece */
     const struct IoTensor *part; /* [n_parts], in the list's arena */
-    const struct LoraProduct
-        *adapter; /* added to the elements when they are read, or NULL (adapter.h) */
+    /* Added to the elements when they are read, or NULL (adapter.h). */
+    const struct LoraProduct *adapter;
 } IoTensor;
 
 typedef struct IoTensors {

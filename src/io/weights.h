@@ -51,8 +51,7 @@ void weights_free(Weights *weights);
 size_t weights_owned_bytes(const IoModel *model, const WeightsOptions *options);
 
 /* A box of one parameter in its logical shape, start[i] <= index < start[i] + size[i], converted to
- * dtype (f32, bf16 or f16) and packed row-major: how a process of a mesh reads its own shards only.
- */
+ * dtype (f32, bf16 or f16) and packed row-major: how a process of a mesh reads its own shards only. */
 int weights_read_box(const IoModel *model, int param, const int64_t *start, const int64_t *size,
                      cvn_dtype dtype, void *out, cvn_err *err);
 

@@ -12,8 +12,7 @@
 typedef enum KeyKind {
     KEY_USED,     /* read below */
     KEY_HARMLESS, /* metadata, defaults for sampling, training only, or without effect on Llama */
-    KEY_REFUSED,  /* changes the mathematics: refused unless null, false, empty or the neutral value
-                   */
+    KEY_REFUSED,  /* changes the mathematics: refused unless null, false, empty or neutral */
 } KeyKind;
 
 static const struct {

@@ -69,9 +69,9 @@ typedef struct LlamaLoss {
 typedef struct LlamaBatch {
     cvn_value *tokens;
     cvn_value *targets; /* the token that follows; outside of [0, vocab): not counted */
-    cvn_value
-        *starts; /* where in its row the document of a token begins: it sees nothing before, and its
-                           position is counted from there. NULL: at the begin of the row */
+    /* Where in its row the document of a token begins: it sees nothing before, and its position
+       is counted from there. NULL: at the begin of the row. */
+    cvn_value *starts;
 } LlamaBatch;
 
 /* Appends the forward pass over a batch, and its loss. weight[i] is parameter i of params_list in any type of floats; it is converted to

@@ -106,8 +106,8 @@ typedef struct Param {
 } Param;
 
 typedef struct ParamList {
-    Param
-        *param; /* [n] in the order embed, layers, final_norm, lm_head, scales of quantized ones */
+    /* [n] in the order embed, layers, final_norm, lm_head, scales of quantized ones. */
+    Param *param;
     int n;
     int first[PARAM_KIND_COUNT]; /* index of the kind's first parameter, or -1 when the config has
                                     none */
@@ -117,8 +117,7 @@ typedef struct ParamList {
 /* All parameters of a config that passed llama_config_check; everything lives in the arena. */
 void params_list(ParamList *list, const LlamaConfig *config, Arena *arena);
 
-/* NULL when the config has no such parameter. `layer` is ignored for kinds outside of the layers.
- */
+/* NULL when the config has no such parameter. `layer` is ignored for kinds outside of the layers. */
 const Param *params_find(const ParamList *list, ParamKind kind, int layer);
 
 /* Type of the array that holds the parameter, floats being of the given dtype; and its bytes. */
@@ -131,10 +130,10 @@ const char *param_kind_name(ParamKind kind);
 
 typedef struct ModelSize {
     int64_t params; /* all elements */
-    int64_t
-        matmul_params; /* those that every token is multiplied with: without the embedding look-up,
-                          with the head (also when it is tied), without norms and biases; the N of
-                          the estimate 2N FLOPs per token forward, 6N training */
+    /* Those that every token is multiplied with: without the embedding look-up, with the head
+       (also when it is tied), without norms and biases; the N of the estimate 2N FLOPs per token
+       forward, 6N training. */
+    int64_t matmul_params;
 } ModelSize;
 
 ModelSize model_size(const LlamaConfig *config);

@@ -27,8 +27,8 @@ typedef struct BenchFigure {
     double spread;            /* relative */
     double tokens_per_second; /* of all rows */
     double utilization;       /* prefill: MFU; decode: of the read bandwidth */
-    double
-        overhead; /* decode: seconds of a step in which thread 0 was in no product and no attention */
+    /* Decode: seconds of a step in which thread 0 was in no product and no attention. */
+    double overhead;
 } BenchFigure;
 
 /* Prefills n tokens `repeats` times on row 0. */

@@ -28,8 +28,8 @@ typedef struct EngineMesh {
     DeviceGroup *group;     /* owned: the devices of this process */
     int n_local, first;     /* how many these are, and the number of the first */
     int n_weights;          /* parameters of the model */
-    Sharding
-        *weight; /* [n_weights] how each lies; the same in every step. NULL before the first step */
+    /* [n_weights] how each lies; the same in every step. NULL before the first step. */
+    Sharding *weight;
     void **shard; /* [n_local * n_weights] the devices' parts of them, in block */
     char *block;  /* owned mapping of block_bytes */
     size_t block_bytes;

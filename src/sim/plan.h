@@ -64,8 +64,8 @@ typedef struct SimCollective {
     const char *axes; /* "model", "data*model" */
     int64_t devices;  /* in each group */
     int64_t count;
-    double
-        bytes; /* that each device sends, by rings: (n - 1) / n of the whole tensor, twice for a sum */
+    /* That each device sends, by rings: (n - 1) / n of the whole tensor, twice for a sum. */
+    double bytes;
 } SimCollective;
 
 typedef struct SimAnswer {

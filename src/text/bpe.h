@@ -122,8 +122,7 @@ void bpe_add_splits(Bpe *bpe, int32_t id, uint32_t rank);
 int bpe_finish(Bpe *bpe, bool always_whole, cvn_err *err);
 
 /* Appends the ids of n bytes. Text is cut where no merge can cross (bpe_encode_joined) or is taken
- * to be one unit (bpe_encode). `start` is where in out the present text began, for fusing unknowns.
- */
+ * to be one unit (bpe_encode). `start` is where in out the present text began, for fusing unknowns. */
 int bpe_encode(const Bpe *bpe, BpeWork *work, const char *text, size_t n, size_t start,
                TokenIds *out, cvn_err *err);
 int bpe_encode_joined(const Bpe *bpe, BpeWork *work, const char *text, size_t n, size_t start,

@@ -357,8 +357,7 @@ static int by_score(const void *a, const void *b)
     return x > y ? -1 : x < y;
 }
 
-/* Ranks: the highest score merges first; equal scores share a rank, as the leftmost decides then.
- */
+/* Ranks: the highest score merges first; equal scores share a rank, as the leftmost decides then. */
 static int add_merges(Tokenizer *t, const SpmModel *model, cvn_err *err)
 {
     float *score = malloc(model->n * sizeof *score);

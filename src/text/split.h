@@ -18,8 +18,7 @@ typedef struct Split Split;
  * NULL for a Split that needs none. */
 typedef struct SplitWork SplitWork;
 
-/* A split by a regular expression of n bytes: each match is a word, and so is the text between two.
- */
+/* A split by a regular expression of n bytes: each match is a word, and so is the text between two. */
 int split_pattern_new(const char *pattern, size_t n, Split **out, cvn_err *err);
 
 /* A split before each occurrence of a text of n bytes. */

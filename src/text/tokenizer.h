@@ -56,8 +56,7 @@ enum {
 
 /* Opens a tokenizer file, or a model folder that has tokenizer.json or tokenizer.model. The JSON
  * file is preferred: a fine-tuned model's added tokens are in it, while the tokenizer.model beside
- * it is often that of the base model. In a folder, tokenizer_config.json may name bos, eos and pad.
- */
+ * it is often that of the base model. In a folder, tokenizer_config.json may name bos, eos and pad. */
 int tokenizer_open(const char *path, Tokenizer **out, cvn_err *err);
 
 /* The same for the bytes of a tokenizer file in memory; they are not needed afterwards. */

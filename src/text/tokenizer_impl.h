@@ -74,8 +74,8 @@ typedef struct AddedSet {
     Added *item;       /* [n] sorted by first byte, then by length, longest first; arena */
     size_t n;          /* items */
     AddedKind largest; /* of the kinds of the items */
-    uint32_t
-        begin[257]; /* items that start with byte b: item[begin[b]] .. item[begin[b + 1] - 1] */
+    /* Items that start with byte b: item[begin[b]] .. item[begin[b + 1] - 1]. */
+    uint32_t begin[257];
 } AddedSet;
 
 typedef enum DecodeSpace {

@@ -61,11 +61,11 @@ typedef struct CheckpointState {
     int64_t position;   /* rows of data taken */
     uint64_t seed;      /* of the run's random numbers */
     const char *config; /* JSON object as text, or NULL */
-    CheckpointShards
-        *shards; /* how the tensors lie on a mesh, and their slices; NULL: data is whole */
-    CheckpointRead
-        read; /* gives the data of tensors and slices that have NULL for it; not in saves in the
-                                 background */
+    /* How the tensors lie on a mesh, and their slices; NULL: data is whole. */
+    CheckpointShards *shards;
+    /* Gives the data of tensors and slices that have NULL for it; not in saves in the
+       background. */
+    CheckpointRead read;
     void *context; /* of read */
 } CheckpointState;
 

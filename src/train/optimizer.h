@@ -25,8 +25,8 @@ typedef struct OptimizerOptions {
     OptimizerKind kind;
     double lr; /* learning rate at its peak; 0 for Adafactor: the relative step
                             min(0.01, 1 / sqrt(t)) of the paper */
-    double
-        weight_decay; /* decoupled, times the learning rate; matrices only, not norms and biases */
+    /* Decoupled, times the learning rate; matrices only, not norms and biases. */
+    double weight_decay;
     double beta1, beta2; /* AdamW: decay of the two averages */
     double eps;          /* AdamW: added to the root of the second */
 } OptimizerOptions;

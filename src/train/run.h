@@ -39,8 +39,8 @@ typedef struct TrainEvents {
     int (*sample)(void *context, const char *folder, const char *prompt, char **text, cvn_err *err);
     const volatile int *stop; /* nonzero: end after the current step; or NULL */
     const char *profile;      /* where to write what every thread did when; or NULL */
-    Cluster
-        *cluster; /* the processes that run it together, of which the first tells; or NULL: alone */
+    /* The processes that run it together, of which the first tells; or NULL: alone. */
+    Cluster *cluster;
 } TrainEvents;
 
 typedef struct TrainResult {
