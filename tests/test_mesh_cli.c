@@ -129,6 +129,8 @@ static void a_mesh_is_measured(void **state)
     "--json "
     expect(0, "caravan " BENCH "-m model", "\"tokens_per_second\"");
     expect(0, "caravan " BENCH "--preset stories260k --layout fsdp+tp", "\"tokens_per_second\"");
+    expect(0, "caravan bench --train --preset stories260k --mesh data=2 --repeats 1 --threads 1",
+           "seq 512: "); /* the model's context, which is less than 1024 */
     if (!have_mpirun())
         skip();
     int status;

@@ -76,7 +76,7 @@ static const Option *const options[] = {
                                .help = "run op by op, with fused attention, compiled, and both"},
     [TRAIN] = &(const Option){"train", .kind = ARG_FLAG, .help = "measure a training step instead"},
     [SEQ] = &(const Option){"seq", .kind = ARG_INT, .low = 1, .high = 1 << 24, .value = "N",
-                            .fallback = "1024", .help = "tokens of a row of training"},
+                            .help = "tokens of a row of training, else 1024 or the model's context"},
     [OPTIMIZER] =
         &(const Option){"optimizer", .kind = ARG_CHOICE, .value = "NAME",
                         .choice = bench_optimizer_name, .fallback = "adamw", .help = "of training"},
@@ -516,7 +516,7 @@ static int run_train(const Value *v)
         return fail(&err);
     cvn_dtype dtype = dtype_of(&v[DTYPE]);
     TrainBench bench = {.batch = v[BATCH].integer,
-                        .seq = v[SEQ].integer,
+                        .seq = v[SEQ].given ? v[SEQ].integer : 0,
                         .compute = dtype == CVN_DTYPE_COUNT ? CVN_BF16 : dtype,
                         .remat = (RematPolicy)choice_of(&v[REMAT], bench_remat_name),
                         .threads = (int)v[THREADS].integer,

@@ -63,12 +63,15 @@ static int print_train(const char *preset, const TrainBench *b, const TrainFigur
 
 int bench_train(const char *preset, TrainBench *bench, OptimizerKind kind, bool as_json)
 {
+    enum { SEQ = 1024 }; /* tokens of a row, where the model's context allows */
     cvn_err err = {0};
     LlamaConfig config;
     TrainFigure figure;
     int code = preset_config(preset, &config, &err);
     bench->config = &config;
     if (!code) {
+        if (bench->seq == 0)
+            bench->seq = config.max_context < SEQ ? config.max_context : SEQ;
         bench->optimizer = optimizer_defaults(kind, model_size(&config).params);
         code = train_bench(bench, &figure, &err);
     }

@@ -11,7 +11,6 @@
 
 #include "comm/account.h"
 #include "comm/cluster.h"
-#include "compile/plan.h"
 #include "cpu/ceilings.h"
 #include "grad/remat.h"
 #include "model/config.h"
@@ -27,7 +26,6 @@ typedef struct TrainBench {
     int threads;         /* 0: what the machine allows */
     int repeats;         /* steps that are measured, after one that is not */
     const char *profile; /* where to write what every thread did when, or NULL */
-    bool plan_only;      /* nothing runs: only memory is told */
     const char *mesh;    /* "data=2,model=2"; NULL: one device */
     const char *layout;  /* how the model lies on it; NULL: 2d */
     Cluster *cluster;    /* borrowed: the processes that the mesh is spread over, or NULL */
@@ -40,7 +38,6 @@ typedef struct TrainFigure {
     double flops;            /* of a step */
     double loss[2];          /* of the first and the last step */
     size_t peak_memory;      /* bytes: weights, optimizer state, temporaries; of this process */
-    size_t arena_bytes;      /* the temporaries alone, of a device */
     Ceilings ceilings;       /* of all devices together */
     int devices;             /* in all processes */
     CommTable communication; /* of a step, per device */
