@@ -1,6 +1,5 @@
 #include "comm/account.h"
 
-#include "base/threads.h"
 #include "comm/exchange.h"
 #include "compile/plan.h"
 
@@ -81,11 +80,11 @@ void account_look(Comm *comm, CommDevice *own)
 {
     for (; own->looked != own->next; own->looked++) {
         Exchange *e = &own->exchange[own->looked % COMM_IN_FLIGHT];
-        if (e->number != own->looked || e->arrived) /* it has ended already */
+        if (e->number != own->looked || e->arrived >= 0) /* seen by its end */
             continue;
         if (comm_failed(comm, NULL) || !is_there(comm, e))
             return;
-        e->arrived = clock_ns();
+        e->arrived = comm_now(comm, own);
     }
 }
 
@@ -98,10 +97,10 @@ void account_add(const Comm *comm, CommDevice *own, const Exchange *e, int64_t a
     CommEvent event = {.op = op,
                        .axes = name ? name->axes : "_",
                        .bytes = op_ring_bytes(op),
-                       .begun = e->entered,
+                       .begun = e->begun,
                        .arrived = e->arrived,
                        .asked = asked,
-                       .ended = clock_ns()};
+                       .ended = comm_now(comm, own)};
     event.exposed = e->started_in + event.ended - asked;
     CommRow *row = row_of(&own->account, op->kind, event.axes);
     row->count++;

@@ -55,7 +55,7 @@ void comm_table_divide(CommTable *table, double n);
 /* All rows together; axes and kind mean nothing. */
 CommRow comm_table_sum(const CommTable *table);
 
-/* One exchange that has ended. Times by clock_ns. */
+/* One exchange that has ended. Times in ns by the wall's clock, or by that of comm_set_clock. */
 typedef struct CommEvent {
     const Op *op;     /* of the device's plan */
     const char *axes; /* the Comm's */

@@ -8,7 +8,6 @@
  */
 #include "comm/exchange.h"
 
-#include "base/threads.h"
 #include "compile/plan.h"
 #include "graph/interp.h"
 
@@ -66,8 +65,8 @@ unsigned comm_start(Comm *comm, int device, const Op *op, const void *in, void *
     unsigned number = own->next++;
     atomic_fetch_add(&own->open, 1);
     Exchange *e = &own->exchange[number % COMM_IN_FLIGHT];
-    e->entered = clock_ns();
-    e->arrived = 0;
+    e->begun = comm_now(comm, own);
+    e->arrived = -1;
     e->number = number;
     e->id = device;
     e->op = op;
@@ -81,7 +80,7 @@ unsigned comm_start(Comm *comm, int device, const Op *op, const void *in, void *
     if (make_room(e, &err) || (comm_transport(comm) && remote_start(comm, e, &err)))
         comm_fail(comm, &err);
     milestone_reach(&e->started, number + 1);
-    e->started_in = clock_ns() - e->entered;
+    e->started_in = comm_now(comm, own) - e->begun;
     return number;
 }
 
@@ -228,14 +227,14 @@ static void count_bytes(const Comm *comm, int device, const Exchange *e)
             piece_of(e->op, e->size, e->self, j, &box, &in, &out);
             n += box_elements(&box);
         }
-        int64_t moved = (int64_t)cvn_dtype_bytes(box.dtype, n);
-        bytes += moved;
-        wire += comm_is_local(comm, e->member[j]) ? 0 : moved;
+        int64_t taken = (int64_t)cvn_dtype_bytes(box.dtype, n);
+        bytes += taken;
+        wire += comm_is_local(comm, e->member[j]) ? 0 : taken;
     }
-    CommDevice *own = comm_device(comm, device);
-    atomic_fetch_add(&own->exchanges, 1);
-    atomic_fetch_add(&own->bytes, bytes);
-    atomic_fetch_add(&own->wire_bytes, wire);
+    CommStats *moved = &comm_device(comm, device)->moved;
+    moved->exchanges++;
+    moved->bytes += bytes;
+    moved->wire_bytes += wire;
 }
 
 static void fail_if(Comm *comm, int code, const cvn_err *err)
@@ -248,14 +247,10 @@ static void fail_if(Comm *comm, int code, const cvn_err *err)
 static void wait_for_members(Comm *comm, CommDevice *own, Exchange *e)
 {
     cvn_err err = {0};
-    int64_t start = comm_now(comm, own);
     int code = comm_failed(comm, &err) ? err.code : gather_sources(comm, e, &err);
     fail_if(comm, code, &err);
     e->ok = code == CVN_OK;
-    e->arrived = e->arrived ? e->arrived : clock_ns();
-    int64_t now = comm_now(comm, own);
-    atomic_fetch_add(&own->wait_ns, now - start);
-    atomic_fetch_add(&own->total_ns, now - e->begun);
+    e->arrived = e->arrived >= 0 ? e->arrived : comm_now(comm, own);
 }
 
 void comm_done(const KernelArgs *args, unsigned number)
@@ -265,7 +260,7 @@ void comm_done(const KernelArgs *args, unsigned number)
     cvn_err err = {0};
     int64_t asked = 0;
     if (args->thread == 0) {
-        asked = clock_ns();
+        asked = comm_now(comm, own);
         own->current = &own->exchange[number % COMM_IN_FLIGHT];
         wait_for_members(comm, own, own->current);
     }
@@ -281,7 +276,6 @@ void comm_done(const KernelArgs *args, unsigned number)
     }
     kernel_sync(args);
     if (args->thread == 0 && e->ok) {
-        int64_t start = comm_now(comm, own);
         int code = CVN_OK;
         if (comm_transport(comm) && e->op->kind == OP_ALL_REDUCE)
             code = remote_share(comm, e, &err);
@@ -289,7 +283,6 @@ void comm_done(const KernelArgs *args, unsigned number)
             code = wait_for_peers(comm, e, &err);
         fail_if(comm, code, &err);
         clear_last_nibble(&e->op->result[0]->type, e->out);
-        atomic_fetch_add(&own->wait_ns, comm_now(comm, own) - start);
         count_bytes(comm, args->device, e);
         account_add(comm, own, e, asked);
     }

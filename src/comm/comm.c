@@ -171,7 +171,7 @@ void comm_set_clock(Comm *comm, StepSeconds *seconds)
 {
     comm->clock = seconds;
     for (int d = 0; d < comm->n_local; d++)
-        comm->device[d].link_free = 0;
+        comm->device[d].clock = comm->device[d].link_free = 0;
 }
 
 StepSeconds *comm_clock(const Comm *comm)
@@ -191,12 +191,10 @@ CommStats comm_stats(const Comm *comm)
 {
     CommStats stats = {0};
     for (int d = 0; d < comm->n_local; d++) {
-        const CommDevice *device = &comm->device[d];
-        stats.exchanges += atomic_load(&device->exchanges);
-        stats.bytes += atomic_load(&device->bytes);
-        stats.wire_bytes += atomic_load(&device->wire_bytes);
-        stats.wait_ns += atomic_load(&device->wait_ns);
-        stats.total_ns += atomic_load(&device->total_ns);
+        const CommStats *moved = &comm->device[d].moved;
+        stats.exchanges += moved->exchanges;
+        stats.bytes += moved->bytes;
+        stats.wire_bytes += moved->wire_bytes;
     }
     return stats;
 }

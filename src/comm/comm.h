@@ -57,16 +57,16 @@ void comm_set_link(Comm *comm, Link link);
 /* Seconds that a step of this operation takes; 0 for collectives. */
 typedef double StepSeconds(const Op *op);
 
-/* From now on devices do not look at the wall's clock, but have one each that begins every run at 0, goes on by
-   `seconds` for each step, and by what the device waits for links: so that what comes of it is the same on a machine
-   that is busy. NULL: the wall's again. Without a transport only; no device may be running. */
+/* From now on devices do not look at the wall's clock, but have one each that begins at 0, goes on by `seconds` for
+   each step, and by what the device waits for links: so that what comes of it, the account too, is the same on a
+   machine that is busy. NULL: the wall's again. Without a transport only; no device may be running. */
 void comm_set_clock(Comm *comm, StepSeconds *seconds);
 
 /* A device has run a step; called by its thread 0. Counts its time by the clock above, and moves along what the
    device has under way with other processes. */
 void comm_after_step(Comm *comm, int device, const Op *op);
 
-/* What a device's clock shows after a run; 0 without comm_set_clock. */
+/* What a device's clock shows; 0 without comm_set_clock. No device may be running. */
 double comm_seconds(const Comm *comm, int device);
 
 /* True while a device here has an exchange with other processes under way: somebody should move it along. */
@@ -84,17 +84,14 @@ unsigned comm_start(Comm *comm, int device, const Op *op, const void *in, void *
    the result is written. Called by all threads of the device, with the arguments of the step. */
 void comm_done(const KernelArgs *args, unsigned number);
 
-/* What was moved since the Comm was made, over all devices of this process. */
+/* What a transport has to carry. What collectives cost, and in how much time, is in comm/account.h. */
 typedef struct CommStats {
     int64_t exchanges;
     int64_t bytes;      /* that devices took from other devices */
     int64_t wire_bytes; /* of these, what was received from other processes */
-    int64_t wait_ns;    /* that devices waited for others: communication that was not hidden */
-    int64_t
-        total_ns; /* from the start of each exchange until all that it needs had arrived, or somebody
-                           asked for it after that; added up, also where exchanges overlap */
 } CommStats;
 
+/* What was moved since the Comm was made, over all devices of this process. No device may be running. */
 CommStats comm_stats(const Comm *comm);
 
 /* A row per collective operation: what a backend runs them with. Ended by a row without a name. */

@@ -54,12 +54,11 @@ typedef struct Exchange {
     size_t stage_bytes, packed_bytes; /* room there */
     int64_t cap_members;              /* room there */
     int n_transfers;
-    int64_t begun;          /* comm_now at its start */
-    _Atomic int64_t leaves; /* comm_now at which the link has sent it; 0 without a link */
     bool open;              /* started and not done; thread 0's */
-    int64_t entered;        /* clock_ns when its start was called */
-    int64_t arrived;    /* clock_ns when all that it needs was first seen to be there; 0: not yet */
-    int64_t started_in; /* ns that the start took */
+    int64_t begun;          /* comm_now when its start was called */
+    int64_t started_in;     /* ns that the start took */
+    int64_t arrived;        /* comm_now when all that it needs was seen to be there; -1: not yet */
+    _Atomic int64_t leaves; /* comm_now at which the link has sent it; 0 without a link */
 } Exchange;
 
 typedef struct CommDevice {
@@ -67,7 +66,7 @@ typedef struct CommDevice {
     Exchange *current; /* that comm_done works on; written by thread 0 between barriers */
     atomic_uint open;  /* exchanges under way */
     unsigned next;     /* number of the next exchange; its starting thread's */
-    _Atomic int64_t exchanges, bytes, wire_bytes, wait_ns, total_ns; /* see CommStats */
+    CommStats moved;   /* by its exchanges; its thread 0's */
     int64_t link_free; /* comm_now at which its link has sent all that was started; thread 0's */
     int64_t clock;     /* ns, with comm_set_clock; thread 0's */
     CommTable account; /* of this device's exchanges, added up; its thread 0's */

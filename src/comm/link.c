@@ -23,7 +23,6 @@ double comm_seconds(const Comm *comm, int device)
 void link_send(const Comm *comm, CommDevice *own, Exchange *e)
 {
     Link link = comm_link(comm);
-    e->begun = comm_now(comm, own);
     atomic_store(&e->leaves, 0);
     if (link.latency <= 0 && link.bandwidth <= 0)
         return;
