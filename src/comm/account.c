@@ -64,7 +64,8 @@ static CommRow *row_of(CommTable *table, OpKind kind, const char *axes)
     return row;
 }
 
-static bool is_there(Comm *comm, Exchange *e)
+/* All that members in this process give. */
+static bool is_there(Comm *comm, const Exchange *e)
 {
     for (int64_t j = 0; j < e->size; j++) {
         if (!comm_is_local(comm, e->member[j]))
@@ -73,18 +74,23 @@ static bool is_there(Comm *comm, Exchange *e)
         if (!milestone_reached(&peer->started, e->number + 1))
             return false;
     }
-    return link_is_done(comm, e) && (!comm_transport(comm) || remote_is_done(comm, e));
+    return link_is_done(comm, e);
 }
 
 void account_look(Comm *comm, CommDevice *own)
 {
-    for (; own->looked != own->next; own->looked++) {
-        Exchange *e = &own->exchange[own->looked % COMM_IN_FLIGHT];
-        if (e->number != own->looked || e->arrived >= 0) /* seen by its end */
-            continue;
-        if (comm_failed(comm, NULL) || !is_there(comm, e))
-            return;
-        e->arrived = comm_now(comm, own);
+    bool all = true;
+    for (unsigned i = own->looked; i != own->next && !comm_failed(comm, NULL); i++) {
+        Exchange *e = &own->exchange[i % COMM_IN_FLIGHT];
+        bool seen = e->number != i || e->arrived >= 0; /* here, or by its end */
+        if (!seen && comm_transport(comm) && !remote_is_done(comm, e))
+            return; /* asking has let the transport work, and what was sent later comes later */
+        if (!seen && is_there(comm, e)) {
+            e->arrived = comm_now(comm, own);
+            seen = true;
+        }
+        all = all && seen;
+        own->looked += all;
     }
 }
 

@@ -298,8 +298,6 @@ void comm_after_step(Comm *comm, int device, const Op *op)
     StepSeconds *seconds = comm_clock(comm);
     if (seconds)
         own->clock += (int64_t)(seconds(op) * 1e9);
-    if (comm_transport(comm) && atomic_load(&own->open))
-        remote_progress(comm, &own->exchange[(own->next - 1) % COMM_IN_FLIGHT]);
     account_look(comm, own);
 }
 

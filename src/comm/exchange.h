@@ -70,7 +70,7 @@ typedef struct CommDevice {
     int64_t link_free; /* comm_now at which its link has sent all that was started; thread 0's */
     int64_t clock;     /* ns, with comm_set_clock; thread 0's */
     CommTable account; /* of this device's exchanges, added up; its thread 0's */
-    unsigned looked;   /* number of the exchange that account_look waits for */
+    unsigned looked;   /* number of the first exchange that account_look has not seen arrive */
     const CommWatch *watch; /* borrowed: who is told of each exchange, or NULL */
 } CommDevice;
 
@@ -112,8 +112,8 @@ typedef struct CommNames {
 CommNames *comm_names(const Comm *comm);
 void comm_names_free(CommNames *names);
 
-/* Looks whether the device's exchanges have what they need, in the order in which they were started, up to the first
-   that has not; between two steps, so that what arrives while it computes is seen to. */
+/* Looks which of the device's exchanges have what they need; between two steps, so that what arrives while it computes
+   is seen to. The transport gets to work on the way. */
 void account_look(Comm *comm, CommDevice *own);
 
 /* An exchange has ended: comm_done was called at `asked` and leaves now. */
@@ -141,9 +141,7 @@ void box_copy(const Box *box, const Source *from, void *to, int64_t to_at, const
 int remote_start(Comm *comm, Exchange *e, cvn_err *err);
 /* Waits for that; the sources of those members are set. */
 int remote_done(Comm *comm, Exchange *e, cvn_err *err);
-/* Lets the transport work for a moment: on all that is under way, by asking for one exchange. */
-void remote_progress(Comm *comm, Exchange *e);
-/* The same without waiting: false while transfers are under way. */
+/* The same without waiting: false while transfers of the exchange are under way. Moves along all of the process. */
 bool remote_is_done(Comm *comm, Exchange *e);
 /* The second half of an all_reduce: each member's reduced part to all others in other processes. */
 int remote_share(Comm *comm, Exchange *e, cvn_err *err);

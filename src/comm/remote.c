@@ -11,10 +11,11 @@
  *     bits 7-12   sending device, of those in its process
  *     bits 13-20  number of the exchange
  *
- * Messages travel while kernels run, but MPI takes a message's next step only when somebody calls it. Two do: each
- * device's thread 0 between steps (remote_progress), which costs a look and is soon enough for what was started just
- * now; and in the midst of a long kernel the watchdog of comm/cluster.c, a thread that is there anyway, every 0.2 ms
- * while something is under way. A thread of our own that never sleeps would take a core from the kernels.
+ * Messages travel while kernels run, but MPI takes a message's next step only when somebody calls it, for whatever
+ * message. Two do: each device's thread 0 between steps, when it looks what has arrived (account_look), which is soon
+ * enough for what was started just now; and in the midst of a long kernel the watchdog of comm/cluster.c, a thread
+ * that is there anyway, every 0.2 ms while something is under way. A thread of our own that never sleeps would take a
+ * core from the kernels.
  */
 #include "comm/exchange.h"
 
@@ -180,18 +181,11 @@ int remote_done(Comm *comm, Exchange *e, cvn_err *err)
     return CVN_OK;
 }
 
-void remote_progress(Comm *comm, Exchange *e)
-{
-    bool done = false;
-    if (e->open && e->n_transfers) /* what fails is found again by who waits for it */
-        comm_transport(comm)->test(comm_transport(comm), e->transfer, e->n_transfers, &done, NULL);
-}
-
 bool remote_is_done(Comm *comm, Exchange *e)
 {
     Transport *t = comm_transport(comm);
     bool done = false;
-    /* What fails is found again by who waits. */
+    /* What fails is found again by who waits for it. */
     if (e->n_transfers && t->test(t, e->transfer, e->n_transfers, &done, NULL) == CVN_OK && done)
         e->n_transfers = 0;
     return e->n_transfers == 0;
