@@ -12,7 +12,7 @@
 #include "compile/fuse.h"
 #include "compile/moves.h"
 #include "compile/plan.h"
-#include "compile/schedule.h"
+#include "compile/schedule_cost.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,9 +29,9 @@ typedef struct Shadow {
     const Plan *plan;
     Span *span; /* [n] */
     int n, capacity;
-    int flight
-        [COLLECTIVES_IN_FLIGHT]; /* steps that started collectives, in order; -1: it is done */
-    int n_flight;                /* of them, from the oldest that is not done */
+    /* Steps that started collectives, in order; -1: it is done. */
+    int flight[COLLECTIVES_IN_FLIGHT];
+    int n_flight; /* of them, from the oldest that is not done */
     cvn_err *err;
 } Shadow;
 
@@ -259,13 +259,7 @@ static int check_flight(const Shadow *shadow, int i, const char *who)
     return CVN_OK;
 }
 
-/* Every collective takes one of the places of those under way, also one that ends at once. */
-static bool takes_number(const Op *op)
-{
-    return op_info[op->kind].class_ == CLASS_COLLECTIVE && op->kind != OP_PARTITION_ID;
-}
-
-/* Keeps account of what is under way. */
+/* Keeps account of what is under way: every collective takes a place among those, also one that ends at once. */
 static int follow_flight(Shadow *shadow, int i, const char *who)
 {
     const Step *step = &shadow->plan->step[i];
@@ -322,7 +316,7 @@ static int verify_steps(Shadow *shadow)
             if (steps_conflict(&plan->step[j], step))
                 return err_set(shadow->err, CVN_EINVAL, "%s does not wait for step %d", who, j);
         rc = check_flight(shadow, i, who);
-        if (!rc && (step->phase != STEP_WHOLE || (shadow->n_flight && takes_number(step->op))))
+        if (!rc && (step->phase != STEP_WHOLE || (shadow->n_flight && op_is_exchange(step->op))))
             rc = follow_flight(shadow, i, who);
         if (!rc)
             rc = verify_values(shadow, step, who);
