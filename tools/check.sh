@@ -118,5 +118,11 @@ else
     warning "clang-format 14 is not here; the layout was not checked"
 fi
 
+# A comment behind a declaration that is too long for its line makes clang-format part the type from the name.
+while IFS= read -r hit; do
+    error "$hit  <- put the comment above the declaration"
+done < <(awk 'FNR > 1 && last ~ /^ +(const )?[A-Za-z_]+( [a-z_]+)?( \*)?$/ && last !~ /^ +(else|do|return)$/ &&
+              /^ +(\*?[a-z_]+|\[[^]]*\])(\[[^]]*\])*; \/\*/ { print FILENAME ":" FNR ":" $0 } { last = $0 }' "${sources[@]}")
+
 echo "check: $errors errors, $warnings warnings"
 [ "$errors" = 0 ]

@@ -20,10 +20,10 @@ typedef struct Cores {
     int n_cores;      /* in the affinity mask; 1 … CORES_MAX */
     int n_processors; /* in the affinity mask, hardware threads counted one by one */
     int n_nodes;      /* NUMA nodes that these lie on; 1 where nobody knows */
-    int cpu
-        [CORES_MAX]; /* [n_cores] first processor of each core, as the system numbers them; cores of a
-                           NUMA node lie together. Meaningful when `known` */
-    bool known;      /* the topology could be read: threads can be bound */
+    /* [n_cores] first processor of each core, as the system numbers them; cores of a NUMA node lie together.
+       Meaningful when `known`. */
+    int cpu[CORES_MAX];
+    bool known; /* the topology could be read: threads can be bound */
 } Cores;
 
 /* Asks the system anew at each call; takes a few milliseconds. */

@@ -19,14 +19,14 @@ typedef struct Cluster Cluster;
 
 typedef struct ClusterOptions {
     double timeout; /* seconds without a sign of life; 0: 20 */
-    const char
-        *settings; /* what must be the same on all ranks, in words: the version, the command */
+    /* What must be the same on all ranks, in words: the version, the command. */
+    const char *settings;
     /* Called on the watchdog's thread, at most once: another rank is lost, or told us to end. `speaks` says that it
        is this rank that tells the user. Should not return to normal work: cluster_abort. */
     void (*lost)(void *context, Cluster *cluster, const cvn_err *err, bool speaks);
     void *context;
-    const volatile sig_atomic_t
-        *ending; /* set by a handler of SIGTERM: launchers send it when a rank has died */
+    /* Set by a handler of SIGTERM: launchers send it when a rank has died. */
+    const volatile sig_atomic_t *ending;
 } ClusterOptions;
 
 /* Joins the other ranks and compares the settings. On an error all ranks have it, with the same sentence. */

@@ -34,8 +34,8 @@ typedef struct Source {
 /* One collective of one device. */
 typedef struct Exchange {
     Milestone started; /* 1 + number of the exchange whose fields below are valid */
-    Milestone
-        finished; /* 1 + number of the exchange in which this device touches no peer any more */
+    /* 1 + number of the exchange in which this device touches no peer any more. */
+    Milestone finished;
     unsigned number;
     int64_t id;     /* of the device */
     const Op *op;   /* of the device's own plan */

@@ -73,9 +73,9 @@ typedef struct Backend {
     const Kernel *const *kernel; /* [n_kernels], best first */
     int n_kernels;
     KernelFn *fallback; /* any plain operation, on thread 0 */
-    size_t
-        tiny; /* a step of no more bytes and operations than this is done by one thread before others
-                           could be told; 0: every step is shared */
+    /* A step of no more bytes and operations than this is done by one thread before others could be told; 0: every
+       step is shared. */
+    size_t tiny;
 } Backend;
 
 /* Waits until all threads of the device are here. */

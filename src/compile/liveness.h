@@ -26,12 +26,12 @@ typedef struct Liveness {
     StepPhase *phase; /* [n_steps] what of them: a split collective is two steps */
     int n_steps;
     Alias *alias; /* [n_values] */
-    int *
-        def; /* [n_values] of roots: the first step that writes it; -1: there before the first step */
-    int *
-        done; /* [n_values] of roots: the step after which it is there; def, but for split collectives */
-    int *
-        last; /* [n_values] of roots: the last step that reads it, n_steps for outputs; def when unused */
+    /* [n_values] of roots: the first step that writes it; -1: there before the first step. */
+    int *def;
+    /* [n_values] of roots: the step after which it is there; def, but for split collectives. */
+    int *done;
+    /* [n_values] of roots: the last step that reads it, n_steps for outputs; def when unused. */
+    int *last;
 } Liveness;
 
 /* Constants up to this many bytes are kept with the plan; larger ones that hold one value everywhere are

@@ -16,8 +16,8 @@
 typedef struct CompileOptions {
     const Backend *backend; /* whose kernels; borrowed, must outlive the plan */
     int n_threads;          /* of the device, >= 1 */
-    const char
-        *dump_dir; /* where to write graphs and the plan, made if it is not there; NULL: nowhere */
+    /* Where to write graphs and the plan, made if it is not there; NULL: nowhere. */
+    const char *dump_dir;
     size_t memory_limit; /* refuse plans that need more bytes in all; 0: no limit */
     bool op_by_op; /* only what lowering needs: no simplification, threads meet at every step */
     bool split_attention; /* decompose attention although there is a kernel */

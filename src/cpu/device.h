@@ -34,8 +34,8 @@ typedef struct Device {
     size_t n_checked;
     const Plan *checked_plan; /* compared, never followed */
     int64_t checked_made;     /* Plan.made of that */
-    const char *
-        resolved_arena; /* where the arena lay when `pointer` was filled for checked_plan; NULL: it is not */
+    /* Where the arena lay when `pointer` was filled for checked_plan; NULL: it is not. */
+    const char *resolved_arena;
     PlanPace pace[DEVICE_PACES]; /* by a hash of the plan's address; the last to come stays */
     Comm *comm;       /* borrowed: what connects it with other devices, or NULL: it is alone */
     int comm_index;   /* its number there */

@@ -36,8 +36,8 @@ typedef struct IoModel {
     Gguf *gguf; /* of a GGUF file: its key-value pairs (the tokenizer is in there); else NULL */
     ParamList params; /* of the config */
     bool quantizes;   /* the params are in panels and the files are not: see io_quantize */
-    const IoTensor *
-        *source; /* [params.n]: the tensor that holds each parameter; NULL before the audit */
+    /* [params.n]: the tensor that holds each parameter; NULL before the audit. */
+    const IoTensor **source;
 } IoModel;
 
 /* Opens and audits. Close it also after weights were loaded from it only when they are freed too. */

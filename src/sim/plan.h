@@ -52,8 +52,8 @@ typedef struct SimTensor {
     cvn_type type;            /* of one, whole */
     const char *spec;         /* "<data,_,model>" */
     int shards[CVN_MAX_RANK]; /* into how many each dimension is split */
-    const char *
-        origin; /* who set the spec, and the chain of operations it came along; "" when not split */
+    /* Who set the spec, and the chain of operations it came along; "" when not split. */
+    const char *origin;
     int64_t count;       /* of them */
     double device_bytes; /* of all of them, on one device, padding included */
 } SimTensor;

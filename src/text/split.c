@@ -15,8 +15,8 @@ const char SPLIT_LLAMA3[] =
 
 struct Split {
     pcre2_code *code; /* owned; NULL: the other two */
-    char *
-        before; /* [n_before] cut before this text, owned; NULL with code NULL: Llama 3's pattern */
+    /* [n_before] cut before this text, owned; NULL with code NULL: Llama 3's pattern. */
+    char *before;
     size_t n_before;
 };
 

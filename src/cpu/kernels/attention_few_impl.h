@@ -27,8 +27,8 @@
 typedef struct Few {
     float *q;     /* [group, head_dim], scaled */
     float *score; /* [group, KEYS] */
-    float *
-        all; /* [group * (head_dim + 2)] folded so far: o [group, head_dim], then m, then l [group] */
+    /* [group * (head_dim + 2)] folded so far: o [group, head_dim], then m, then l [group]. */
+    float *all;
     float *part; /* the same of one chunk */
     float *row;  /* [head_dim] */
 } Few;
@@ -325,8 +325,8 @@ typedef struct Share {
     int64_t threads;
     int64_t thread;
     int64_t begin, end; /* this thread's */
-    char *
-        parts; /* [threads] chunks of a split query each; its place is that of who has the first of them */
+    /* [threads] chunks of a split query each; its place is that of who has the first of them. */
+    char *parts;
     Query mine; /* the split query whose first chunk is this thread's; 0 chunks: none */
 } Share;
 
