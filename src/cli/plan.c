@@ -308,9 +308,10 @@ static int print_plan_json(const SimAsk *ask, const SimAnswer *a, const char *na
                                         (json_int_t)c->count, "bytes_sent", c->bytes));
     }
     json_t *bytes =
-        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "weights", a->role_bytes[SIM_WEIGHT],
-                  "optimizer", a->role_bytes[SIM_OPTIMIZER], "kv_cache", a->role_bytes[SIM_CACHE],
-                  "inputs", a->role_bytes[SIM_INPUT], "gradients", a->gradients, "temporaries",
+        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "weights", a->role_bytes[SIM_WEIGHT],
+                  "rounded_weights", a->role_bytes[SIM_ROUNDED], "optimizer",
+                  a->role_bytes[SIM_OPTIMIZER], "kv_cache", a->role_bytes[SIM_CACHE], "inputs",
+                  a->role_bytes[SIM_INPUT], "gradients", a->gradients, "temporaries",
                   a->temporaries, "gathered_weights", a->peak.gathered, "total", a->total);
     json_t *all =
         json_pack("{s:s,s:s,s:s,s:i,s:I,s:I,s:o,s:f,s:f,s:I,s:f,s:o,s:o,s:o}", "model", name,

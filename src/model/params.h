@@ -120,6 +120,9 @@ void params_list(ParamList *list, const LlamaConfig *config, Arena *arena);
 /* NULL when the config has no such parameter. `layer` is ignored for kinds outside of the layers. */
 const Param *params_find(const ParamList *list, ParamKind kind, int layer);
 
+/* Name of the copy of a weight that is rounded to the type of products: "rounded.layers.3.q" (train/step.h). */
+#define PARAM_ROUNDED "rounded."
+
 /* Type of the array that holds the parameter, floats being of the given dtype; and its bytes. */
 cvn_type param_type(const Param *param, cvn_dtype dtype);
 size_t param_bytes(const Param *param, cvn_dtype dtype);

@@ -393,6 +393,9 @@ static void mark_all(cvn_graph *g, const LlamaConfig *config, const Mesh *mesh, 
     for (int i = 0; i < g->n_parameters; i++) {
         cvn_value *v = g->parameter[i];
         const char *name = v->def->attr.name;
+        const size_t prefix = strlen(PARAM_ROUNDED);
+        if (strncmp(name, PARAM_ROUNDED, prefix) == 0)
+            name += prefix; /* lies as the weight that it is a copy of */
         const uint64_t *at = map_get(&names, name, strlen(name));
         if (at)
             mark_weight(g, mesh, rules, &list.param[*at], v);

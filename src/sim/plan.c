@@ -15,8 +15,12 @@
 #include <time.h>
 
 const char *const sim_role_names[SIM_ROLE_COUNT] = {
-    [SIM_WEIGHT] = "weights", [SIM_OPTIMIZER] = "optimizer state", [SIM_CACHE] = "KV cache",
-    [SIM_INPUT] = "inputs",   [SIM_ACTIVATION] = "activations",
+    [SIM_WEIGHT] = "weights",
+    [SIM_ROUNDED] = "weights in bf16",
+    [SIM_OPTIMIZER] = "optimizer state",
+    [SIM_CACHE] = "KV cache",
+    [SIM_INPUT] = "inputs",
+    [SIM_ACTIVATION] = "activations",
 };
 
 /* Everything on the way. */
@@ -66,6 +70,8 @@ static SimRole role_of(Sim *s, const char *name, const char **kind)
             const char *of = param_kind_name(s->params.param[*at].kind);
             *kind =
                 weight == name ? of : arena_printf(arena, "%.*s%s", (int)(weight - name), name, of);
+            if (strncmp(name, PARAM_ROUNDED, strlen(PARAM_ROUNDED)) == 0)
+                return SIM_ROUNDED;
             return weight == name ? SIM_WEIGHT : SIM_OPTIMIZER;
         }
         const char *dot = strchr(weight, '.');

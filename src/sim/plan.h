@@ -36,6 +36,7 @@ typedef struct SimAsk {
 /* What a tensor is kept for. */
 typedef enum SimRole {
     SIM_WEIGHT,
+    SIM_ROUNDED, /* in training: weights once more, in the type of products */
     SIM_OPTIMIZER,
     SIM_CACHE,
     SIM_INPUT,

@@ -131,7 +131,7 @@ static void header(StrBuf *out, const SimAsk *ask, const SimAnswer *a, double he
     text(out, MARGIN, 38, "title", line);
     snprintf(line, sizeof line,
              "%.2f GiB per device: weights %.2f, optimizer %.2f, temporaries %.2f",
-             a->total / 0x1p30, a->role_bytes[SIM_WEIGHT] / 0x1p30,
+             a->total / 0x1p30, (a->role_bytes[SIM_WEIGHT] + a->role_bytes[SIM_ROUNDED]) / 0x1p30,
              a->role_bytes[SIM_OPTIMIZER] / 0x1p30, a->temporaries / 0x1p30);
     text(out, MARGIN, 58, "note", line);
 }

@@ -30,7 +30,8 @@ static void list_tensors(TrainMesh *m, const TrainState *state, OptimizerKind op
                          bool accumulates)
 {
     int n_frozen = state->frozen ? state->model.n : 0;
-    size_t most = (size_t)(state->saved.n + state->n_weights + n_frozen + 1);
+    size_t most = (size_t)(state->saved.n + 2 * state->n_weights + n_frozen + 1);
+    m->rounded = arena_array(&m->arena, (size_t)state->n_weights, sizeof *m->rounded);
     m->tensor = arena_array(&m->arena, most, sizeof *m->tensor);
     map_init(&m->by_name, &m->arena);
     for (int i = 0; i < state->n_weights; i++)
@@ -45,6 +46,12 @@ static void list_tensors(TrainMesh *m, const TrainState *state, OptimizerKind op
     m->n_state = m->n;
     for (int i = 0; i < n_frozen; i++)
         add_tensor(m, state->model.param[i].name, &state->frozen[i].type);
+    for (int i = 0; i < state->n_weights; i++) {
+        const CheckpointTensor *copy = &state->rounded[i];
+        m->rounded[i] = copy->name ? m->n : -1;
+        if (copy->name)
+            add_tensor(m, arena_printf(&m->arena, PARAM_ROUNDED "%s", copy->name), &copy->type);
+    }
     m->n_kept = m->n;
     for (int i = 0; i < state->n_weights && accumulates; i++)
         add_tensor(m, arena_printf(&m->arena, "sum.%s", state->params.param[i].name),
@@ -319,6 +326,15 @@ int train_mesh_fill_frozen(TrainMesh *m, const ParamList *model, SaveFill fill, 
                            cvn_err *err)
 {
     return fill_from(m, m->n_state, model, fill, context, err);
+}
+
+int64_t train_mesh_rounded(const TrainMesh *m, int d, int i, const float **weight,
+                           uint16_t **rounded)
+{
+    void **data = &m->data[d * m->n];
+    *weight = data[i];
+    *rounded = data[m->rounded[i]];
+    return cvn_type_elements(&m->tensor[i].local);
 }
 
 /* ---- running ---- */

@@ -7,7 +7,8 @@
  * propagation.
  *
  *     resident    0 … n_state - 1         the state: weights, slots (state.h), in its order; with LoRA of the adapters
- *                 n_state … n_kept - 1    with LoRA: the frozen weights, in the type that enters products
+ *                 n_state … n_kept - 1    in the type that enters products: with LoRA the frozen weights, else the
+ *                                         weights that have rounded copies
  *                 n_kept … n - 1          with micro-batches: sums of the gradients, and "total"
  *     inputs      tokens, targets         every device gets its part of the batch
  *                 scalars                 the same on all
@@ -45,7 +46,8 @@ typedef struct TrainMesh {
     DeviceGroup *group; /* owned: the devices of this process */
     int n_local, first; /* how many these are, and the number of the first */
     int n_state;        /* resident tensors of the state */
-    int n_kept;         /* … and those that are frozen */
+    int n_kept;         /* … and those that are frozen or rounded */
+    int *rounded;       /* [weights]: index of a weight's rounded copy, or -1 */
     int n;              /* … and sums: all of them */
     MeshTensor *tensor; /* [n] */
     Map by_name;        /* name in graphs -> index in tensor */
@@ -108,6 +110,10 @@ int train_mesh_fill(TrainMesh *m, const ParamList *params, SaveFill fill, void *
                     cvn_err *err);
 int train_mesh_fill_frozen(TrainMesh *m, const ParamList *model, SaveFill fill, void *context,
                            cvn_err *err);
+
+/* Where device d of this process has weight i and its rounded copy; returns how many elements the shard has. */
+int64_t train_mesh_rounded(const TrainMesh *m, int d, int i, const float **weight,
+                           uint16_t **rounded);
 
 /* What this process writes of the state, until the mesh is closed. */
 int train_mesh_shards(TrainMesh *m, const CheckpointState *state, CheckpointShards **shards,

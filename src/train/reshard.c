@@ -149,7 +149,7 @@ int checkpoint_reshard(const Checkpoint *from, const char *folder, const char *m
     const char *config = r.state.saved.config;
     TrainStateOptions options = {.elsewhere = true,
                                  .lora = r.lora,
-                                 .frozen = CVN_F32,
+                                 .compute = CVN_F32,
                                  .optimizer =
                                      code == CVN_OK && strcmp(r.options.optimizer, "adamw") == 0
                                          ? OPTIMIZER_ADAMW

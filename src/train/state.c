@@ -3,6 +3,7 @@
 #include "io/convert.h"
 #include "io/save.h"
 #include "train/checkpoint_folder.h"
+#include "train/step.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -29,6 +30,20 @@ static void list_frozen(TrainState *s, cvn_dtype dtype)
         s->frozen[i] = (CheckpointTensor){.name = p->file_name[NAMING_HF],
                                           .type = cvn_type_make(dtype, p->rank, p->dims)};
         s->bytes += padded(cvn_type_bytes(&s->frozen[i].type));
+    }
+}
+
+static void list_rounded(TrainState *s, const TrainStateOptions *options)
+{
+    const TrainStepOptions step = {.compute = options->compute, .lora = options->lora};
+    s->rounded = arena_array(&s->arena, (size_t)s->n_weights, sizeof *s->rounded);
+    for (int i = 0; i < s->n_weights; i++) {
+        const Param *p = &s->params.param[i];
+        if (!train_rounds(p, &s->params, &step))
+            continue;
+        s->rounded[i] = (CheckpointTensor){.name = p->name,
+                                           .type = cvn_type_make(step.compute, p->rank, p->dims)};
+        s->bytes += padded(cvn_type_bytes(&s->rounded[i].type));
     }
 }
 
@@ -78,9 +93,10 @@ static int describe(TrainState *s, const LlamaConfig *config, const TrainStateOp
     if (s->lora.rank > 0) {
         lora_params(&s->adapters, &s->model, &s->lora, &s->arena);
         s->params = s->adapters.list;
-        list_frozen(s, options->frozen);
+        list_frozen(s, options->compute);
     }
     list_tensors(s, &optimizers[options->optimizer]);
+    list_rounded(s, options);
     return CVN_OK;
 }
 
@@ -119,6 +135,10 @@ int train_state_init(TrainState *s, const LlamaConfig *config, const TrainStateO
     for (int i = 0; s->frozen && i < s->model.n; i++) {
         s->frozen[i].data = at;
         at += padded(cvn_type_bytes(&s->frozen[i].type));
+    }
+    for (int i = 0; i < s->n_weights; i++) {
+        s->rounded[i].data = s->rounded[i].name ? at : NULL;
+        at += s->rounded[i].name ? padded(cvn_type_bytes(&s->rounded[i].type)) : 0;
     }
     s->updates = s->saved.tensor[s->saved.n - 1].data;
     return CVN_OK;

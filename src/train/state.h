@@ -10,6 +10,9 @@
  * With LoRA the adapters (lora.h) stand in place of the weights, which are frozen: kept apart, in the type
  * that enters products, and not saved.
  *
+ * Beside them, where products are in bf16, lie the weights rounded to it (step.h). They are not saved: whoever fills
+ * the weights rounds them (trainer.h).
+ *
  * With the counters beside them this is all that a checkpoint holds: random numbers are counter-based, so
  * the seed is their whole state, and the data's position is the number of sequences taken.
  *
@@ -34,16 +37,19 @@ typedef struct TrainState {
     LoraOptions lora;         /* rank 0: none */
     LoraParams adapters;      /* with LoRA */
     CheckpointTensor *frozen; /* [model.n] with LoRA, else NULL */
-    Arena arena;              /* owned: names and the lists */
-    void *block;              /* owned mapping of `bytes`, zero at first */
+    CheckpointTensor
+        *rounded; /* [n_weights] copies in the type of products; no name: there is none */
+    Arena arena;  /* owned: names and the lists */
+    void *block;  /* owned mapping of `bytes`, zero at first */
     size_t bytes;
 } TrainState;
 
 typedef struct TrainStateOptions {
     OptimizerKind optimizer;
     LoraOptions lora; /* rank 0: every weight is trained */
-    cvn_dtype frozen; /* with LoRA: type of the weights, f32 or bf16 */
-    bool elsewhere;   /* the tensors have their data on a mesh: only that of the last is here */
+    cvn_dtype
+        compute;    /* type of what enters products, f32 or bf16: of frozen and rounded weights */
+    bool elsewhere; /* the tensors have their data on a mesh: only that of the last is here */
 } TrainStateOptions;
 
 /* Bytes of the block that train_state_init would allocate. */

@@ -18,9 +18,10 @@ typedef struct StepBuilder {
     LoraParams lora;    /* list.n = 0 without LoRA */
     cvn_value **frozen; /* [model.n]: with LoRA */
     cvn_value **weight, **gradient, **accumulator;
-    cvn_value **slot; /* [n][OPTIMIZER_MAX_SLOTS] */
-    cvn_value *total; /* f32 [TRAIN_TOTALS], of all micro-batches so far; NULL without them */
-    LlamaBatch batch; /* the inputs */
+    cvn_value **rounded; /* NULL where a weight has no rounded copy */
+    cvn_value **slot;    /* [n][OPTIMIZER_MAX_SLOTS] */
+    cvn_value *total;    /* f32 [TRAIN_TOTALS], of all micro-batches so far; NULL without them */
+    LlamaBatch batch;    /* the inputs */
     cvn_value *scalar[OPTIMIZER_MAX_SCALARS];
     cvn_value *sum, *count, *z; /* f32 scalars of this graph's tokens, or of the accumulated */
 } StepBuilder;
@@ -63,6 +64,22 @@ static void add_slots(StepBuilder *b, int i)
     }
 }
 
+bool train_rounds(const Param *p, const ParamList *list, const TrainStepOptions *options)
+{
+    bool looked_up = p->kind == PARAM_EMBED && params_find(list, PARAM_LM_HEAD, -1);
+    return options->compute == CVN_BF16 && options->lora.rank == 0 && p->file_rank > 1 &&
+           !looked_up;
+}
+
+static void add_rounded(StepBuilder *b, int i)
+{
+    const Param *p = &b->params.param[i];
+    if (!train_rounds(p, &b->params, b->options))
+        return;
+    const char *name = arena_printf(&b->g->arena, PARAM_ROUNDED "%s", p->name);
+    b->rounded[i] = cvn_parameter(G, name, cvn_type_make(b->options->compute, p->rank, p->dims));
+}
+
 static void add_parameters(StepBuilder *b)
 {
     const TrainStepOptions *o = b->options;
@@ -71,6 +88,8 @@ static void add_parameters(StepBuilder *b)
         b->weight[i] = cvn_parameter(G, b->params.param[i].name, type_of(&b->params.param[i]));
     for (int i = 0; i < n && has_update(b); i++)
         add_slots(b, i);
+    for (int i = 0; i < n; i++)
+        add_rounded(b, i);
     for (int i = 0; i < n && has_accumulators(b); i++) {
         const Param *p = &b->params.param[i];
         const char *name = arena_printf(&b->g->arena, "sum.%s", p->name);
@@ -125,6 +144,16 @@ static int add_loss(StepBuilder *b, LlamaLoss *loss, cvn_err *err)
                               err);
 }
 
+/* What was a conversion of a weight reads the copy. (Gradients were taken before, of the weights themselves.) */
+static void use_rounded(StepBuilder *b)
+{
+    for (Op *op = b->g->first; op; op = op->next)
+        for (int i = 0; op->kind == OP_CONVERT && i < b->params.n; i++)
+            if (op->operand[0] == b->weight[i] && b->rounded[i])
+                graph_replace(op->result[0], b->rounded[i]);
+    graph_resolve(b->g);
+}
+
 /* The forward pass and, unless only evaluating, the gradient of the sum over tokens. */
 static int add_passes(StepBuilder *b, cvn_err *err)
 {
@@ -136,8 +165,10 @@ static int add_passes(StepBuilder *b, cvn_err *err)
     b->sum = loss.sum;
     b->count = loss.count;
     b->z = loss.z;
-    if (b->kind == TRAIN_EVALUATE)
+    if (b->kind == TRAIN_EVALUATE) {
+        use_rounded(b);
         return CVN_OK;
+    }
     cvn_value *whole = loss.sum;
     if (o->z_loss > 0)
         whole = cvn_add(G, whole, cvn_multiply(G, loss.z, number(b, o->z_loss)));
@@ -145,6 +176,8 @@ static int add_passes(StepBuilder *b, cvn_err *err)
     code = graph_gradient(b->g, whole, b->params.n, b->weight, b->gradient, err);
     if (code == CVN_OK && o->remat != REMAT_NONE)
         code = graph_remat(b->g, o->remat, loss.n_blocks, loss.block, last->next, err);
+    if (code == CVN_OK)
+        use_rounded(b);
     return code;
 }
 
@@ -176,10 +209,12 @@ static void clear_accumulators(StepBuilder *b)
     cvn_output_into(G, cvn_splat(G, CVN_TYPE(CVN_F32, TRAIN_TOTALS), 0), b->total);
 }
 
-/* Keeps what was there where the step is not to be. */
-static void put(StepBuilder *b, cvn_value *updated, cvn_value *new, cvn_value *old)
+/* Keeps what was there where the step is not to be. Returns what is there afterwards. */
+static cvn_value *put(StepBuilder *b, cvn_value *updated, cvn_value *new, cvn_value *old)
 {
-    cvn_output_into(G, cvn_select(G, updated, new, old), old);
+    cvn_value *kept = cvn_select(G, updated, new, old);
+    cvn_output_into(G, kept, old);
+    return kept;
 }
 
 static void update_one(StepBuilder *b, int i, cvn_value *scale, cvn_value *updated)
@@ -195,7 +230,9 @@ static void update_one(StepBuilder *b, int i, cvn_value *scale, cvn_value *updat
     for (int k = 0; k < OPTIMIZER_MAX_SLOTS; k++)
         u.state[k] = slot[k];
     b->optimizer->update(&u);
-    put(b, updated, u.new_weight, b->weight[i]);
+    cvn_value *weight = put(b, updated, u.new_weight, b->weight[i]);
+    if (b->rounded[i])
+        cvn_output_into(G, cvn_convert(G, weight, b->options->compute), b->rounded[i]);
     for (int k = 0; k < OPTIMIZER_MAX_SLOTS && slot[k]; k++)
         put(b, updated, u.new_state[k], slot[k]);
 }
@@ -268,6 +305,7 @@ cvn_graph *train_graph(TrainGraph kind, const LlamaConfig *config, const TrainSt
     b->weight = arena_array(arena, n, sizeof *b->weight);
     b->gradient = arena_array(arena, n, sizeof *b->gradient);
     b->accumulator = arena_array(arena, n, sizeof *b->accumulator);
+    b->rounded = arena_array(arena, n, sizeof *b->rounded);
     b->slot = arena_array(arena, n * OPTIMIZER_MAX_SLOTS, sizeof *b->slot);
     if (build(b, err) == CVN_OK)
         return b->g;

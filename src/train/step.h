@@ -13,15 +13,17 @@
  * Parameters, in this order, of those that the graph has:
  *   weights        f32, [n_weights], in the order of the parameter table; named as there
  *   slots          f32, the optimizer's, weight by weight; "exp_avg.layers.0.q"
+ *   rounded        of the weights that enter products, where `compute` is bf16: what they are in bf16,
+ *                  "rounded.layers.0.q". The update writes both, and no step converts a weight
  *   accumulators   f32, of each weight's gradient, "sum.layers.0.q"; then the sums "total", f32 [3]:
  *                  cross-entropy, tokens with a target, z
  *   tokens, targets, starts  i32 [batch, seq], as data_fill gives them; a target outside of the vocabulary
  *                  (-1) is not learned
  *   scalars        f32, the optimizer's, such as "lr"
  *   frozen         with LoRA: the model's weights, in `compute`, in the order of the parameter table; those
- *                  above are then the adapters (lora.h)
+ *                  above are then the adapters (lora.h), which are small and have no rounded copies
  *
- * Weights, slots and accumulators are updated in place. The gradient is that of the mean over all tokens
+ * Weights, slots, rounded copies and accumulators are updated in place. The gradient is that of the mean over all tokens
  * with a target, however they lie in micro-batches, of cross-entropy + z_loss * logsumexp^2. Before the
  * update it is scaled down to a global norm of `clip` (as torch.nn.utils.clip_grad_norm_). Where the loss or
  * the norm is not finite nothing changes.
@@ -58,6 +60,9 @@ typedef struct TrainStepOptions {
     OptimizerOptions optimizer; /* its method, and what is constant of it */
     LoraOptions lora;           /* rank 0: all weights are trained */
 } TrainStepOptions;
+
+/* Whether a weight, one of a model's table, has a copy that is rounded to the type of products. */
+bool train_rounds(const Param *param, const ParamList *list, const TrainStepOptions *options);
 
 /* NULL with *err set on failure. */
 cvn_graph *train_graph(TrainGraph kind, const LlamaConfig *config, const TrainStepOptions *options,

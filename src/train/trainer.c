@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include "graph/graph.h"
+#include "io/convert.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -98,7 +99,7 @@ static void *named_scalar(Trainer *t, const char *name)
     return NULL;
 }
 
-/* Addresses in the order that step.h promises: weights, slots, accumulators; tokens, targets, starts and scalars go
+/* Addresses in the order that step.h promises: weights, slots, rounded, accumulators; tokens, targets, starts and scalars go
  * by name; what has none of these names is frozen, in its order. */
 static void bind(Trainer *t, TrainProgram *program, bool slots, bool accumulators)
 {
@@ -111,6 +112,9 @@ static void bind(Trainer *t, TrainProgram *program, bool slots, bool accumulator
     int n_saved = slots ? t->state.saved.n - 1 : n_weights;
     for (; n < n_saved; n++)
         program->param[n] = t->state.saved.tensor[n].data;
+    for (int i = 0; i < n_weights; i++)
+        if (t->state.rounded[i].name)
+            program->param[n++] = t->state.rounded[i].data;
     char *sum = t->accumulators;
     for (int i = 0; accumulators && i <= n_weights; i++) {
         program->param[n] = sum;
@@ -148,7 +152,7 @@ static TrainStateOptions state_options(const TrainerOptions *o)
 {
     return (TrainStateOptions){.optimizer = o->optimizer.kind,
                                .lora = o->lora,
-                               .frozen = o->compute,
+                               .compute = o->compute,
                                .elsewhere = o->mesh != NULL};
 }
 
@@ -397,8 +401,40 @@ static int fill_adapter(void *context, const Param *param, int64_t first, int64_
     return CVN_OK;
 }
 
+/* A tensor of weights on its way to its copy. */
+typedef struct Rounding {
+    const float *from;
+    uint16_t *to;
+    int64_t n;
+} Rounding;
+
+static void round_share(void *context, int thread, int n_threads)
+{
+    const Rounding *r = context;
+    int64_t begin, end;
+    kernel_share(r->n, 64, thread, n_threads, &begin, &end);
+    io_encode(CVN_BF16, r->from + begin, end - begin, r->to + begin);
+}
+
+/* Makes the copies of all weights, here or on a mesh, unless they are those of the weights already. */
+static void round_weights(Trainer *t)
+{
+    for (int i = 0; i < t->state.n_weights && !t->rounded; i++) {
+        const CheckpointTensor *copy = &t->state.rounded[i];
+        Rounding r = {t->state.saved.tensor[i].data, copy->data, cvn_type_elements(&copy->type)};
+        int n_devices = t->mesh ? t->mesh->n_local : 1;
+        for (int d = 0; d < n_devices && copy->name; d++) {
+            if (t->mesh)
+                r.n = train_mesh_rounded(t->mesh, d, i, &r.from, &r.to);
+            pool_run(t->device->pool, round_share, &r);
+        }
+    }
+    t->rounded = true;
+}
+
 int trainer_random(Trainer *t, uint64_t seed, cvn_err *err)
 {
+    t->rounded = false;
     if (t->mesh)
         return train_mesh_fill(t->mesh, &t->state.params,
                                t->state.lora.rank > 0 ? fill_adapter : init_fill, &seed, err);
@@ -408,6 +444,7 @@ int trainer_random(Trainer *t, uint64_t seed, cvn_err *err)
 int trainer_from_model(Trainer *t, const IoModel *model, cvn_err *err)
 {
     void *context = (void *)(uintptr_t)model;
+    t->rounded = false;
     if (t->mesh && t->state.lora.rank > 0)
         return train_mesh_fill_frozen(t->mesh, &t->state.model, save_fill_model, context, err);
     if (t->mesh)
@@ -417,6 +454,7 @@ int trainer_from_model(Trainer *t, const IoModel *model, cvn_err *err)
 
 int trainer_restore(Trainer *t, const Checkpoint *checkpoint, cvn_err *err)
 {
+    t->rounded = false;
     if (t->mesh)
         return train_mesh_restore(t->mesh, checkpoint, &t->state.saved, err);
     return checkpoint_restore(checkpoint, &t->state.saved, err);
@@ -432,6 +470,7 @@ static int run(Trainer *t, TrainProgram *program, const TrainBatch *batch, int64
         program->param[program->tokens + 1] = batch->targets + at;
         program->param[program->tokens + 2] = batch->starts + at;
     }
+    round_weights(t);
     if (t->mesh)
         return train_mesh_run(t->mesh, program->plan, program->mesh, program->param,
                               program->output, err);

@@ -3,7 +3,7 @@
  *
  *     Trainer t;
  *     trainer_open(&t, &config, &options, &err);       compiles, says what does not fit, allocates
- *     train_state_random(&t.state, seed, &err);        or weights from a model, or a checkpoint
+ *     trainer_random(&t, seed, &err);                  or weights from a model, or a checkpoint
  *     for (…)
  *         trainer_step(&t, &batch, &report, &err);
  *     trainer_close(&t);
@@ -65,6 +65,7 @@ typedef struct Trainer {
     void *accumulators;                            /* owned mapping; NULL without micro-batches */
     size_t accumulator_bytes;                      /* of it */
     float scalar[OPTIMIZER_MAX_SCALARS];           /* of the step that runs */
+    bool rounded; /* the rounded copies of the weights are those of the weights */
     bool *need; /* [micro_batch], the arena's: rows that devices of this process take; on a mesh */
     size_t bytes; /* of state, accumulators and plans together, in this process */
 } Trainer;

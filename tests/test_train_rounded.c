@@ -1,0 +1,238 @@
+/*
+ * The copies of weights in the type of products, which the update writes beside the weights: that no step converts a
+ * weight, that the copies are the weights rounded whatever a step was, on one device and on meshes, and that a state
+ * that was filled anew has new ones.
+ */
+#include "graph/graph.h"
+#include "io/convert.h"
+#include "tiny_llama.h"
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+enum { BATCH = 6, SEQ = 8 };
+
+static TrainerOptions options_of(OptimizerKind optimizer, int64_t micro_batch)
+{
+    return (TrainerOptions){.batch = BATCH,
+                            .micro_batch = micro_batch,
+                            .seq = SEQ,
+                            .compute = CVN_BF16,
+                            .clip = 1,
+                            .remat = REMAT_NONE,
+                            .optimizer = optimizer_defaults(optimizer, 20000),
+                            .schedule = {.kind = SCHEDULE_CONSTANT, .steps = 100, .final = 1},
+                            .threads = 1,
+                            .memory_limit = (size_t)1 << 40,
+                            .evaluates = true};
+}
+
+static void must(int code, const cvn_err *err)
+{
+    if (code)
+        fail_msg("%s", err->message);
+}
+
+static bool is_copy(const cvn_value *v)
+{
+    return strncmp(v->def->attr.name, PARAM_ROUNDED, strlen(PARAM_ROUNDED)) == 0;
+}
+
+/* Copies among the parameters of a graph; fails where it converts a parameter to what enters products. */
+static int copies_of(TrainGraph kind, const LlamaConfig *config, const TrainStepOptions *options)
+{
+    cvn_err err = {0};
+    cvn_graph *g = train_graph(kind, config, options, &err);
+    int n = 0;
+    if (!g)
+        fail_msg("%s", err.message);
+    for (const Op *op = g->first; op; op = op->next) {
+        bool of_weight = op->kind == OP_CONVERT && op->operand[0]->def->kind == OP_PARAMETER &&
+                         op->operand[0]->type.rank > 1 && op->operand[0]->type.dtype == CVN_F32;
+        Arena arena;
+        must(arena_init(&arena, &err), &err);
+        if (of_weight && graph_uses(g, &arena)[op->result[0]->id] && options->lora.rank == 0)
+            fail_msg("'%s' is converted", op->operand[0]->def->attr.name);
+        arena_free(&arena);
+    }
+    for (int i = 0; i < g->n_parameters; i++)
+        n += is_copy(g->parameter[i]);
+    cvn_graph_free(g);
+    return n;
+}
+
+static void no_step_converts_a_weight(void **state)
+{
+    (void)state;
+    static const TrainGraph graphs[] = {TRAIN_STEP, TRAIN_GRADIENT, TRAIN_UPDATE, TRAIN_EVALUATE};
+    for (int model = 0; model < TINY_LLAMAS; model++)
+        for (int i = 0; i < 4 * REMAT_POLICY_COUNT; i++) {
+            LlamaConfig config = tiny_llama_config(&tiny_llamas[model]);
+            TrainStepOptions o = {.batch = 2,
+                                  .seq = 8,
+                                  .compute = CVN_BF16,
+                                  .remat = (RematPolicy)(i / 4),
+                                  .optimizer = optimizer_defaults(OPTIMIZER_ADAMW, 20000)};
+            int matrices =
+                (int)(7 * config.n_layers + 1); /* and the head, which the table may be */
+            assert_int_equal(copies_of(graphs[i % 4], &config, &o), matrices);
+            o.compute = CVN_F32;
+            assert_int_equal(copies_of(graphs[i % 4], &config, &o), 0);
+            o.compute = CVN_BF16;
+            o.lora = (LoraOptions){.rank = 2, .alpha = 4, .targets = 1u << PARAM_Q};
+            assert_int_equal(copies_of(graphs[i % 4], &config, &o), 0);
+        }
+}
+
+/* Where trainer t has weight i and its copy on device d; returns how many elements, 0: it has no copy. */
+static int64_t find_copy(const Trainer *t, int d, int i, const float **weight,
+                         const uint16_t **copy)
+{
+    const CheckpointTensor *rounded = &t->state.rounded[i];
+    uint16_t *at = rounded->data;
+    *weight = t->state.saved.tensor[i].data;
+    if (!rounded->name)
+        return 0;
+    int64_t n = cvn_type_elements(&rounded->type);
+    if (t->mesh)
+        n = train_mesh_rounded(t->mesh, d, i, weight, &at);
+    *copy = at;
+    return n;
+}
+
+static void check_copies(const Trainer *t, const char *what)
+{
+    int n_devices = t->mesh ? t->mesh->n_local : 1, n_copies = 0;
+    for (int d = 0; d < n_devices; d++)
+        for (int i = 0; i < t->state.n_weights; i++) {
+            const float *weight;
+            const uint16_t *copy;
+            int64_t n = find_copy(t, d, i, &weight, &copy);
+            uint16_t *want = calloc((size_t)n + 1, sizeof *want);
+            io_encode(CVN_BF16, weight, n, want);
+            if (n && memcmp(want, copy, (size_t)n * sizeof *want) != 0)
+                fail_msg("%s: the copy of %s on device %d is not that of the weight", what,
+                         t->state.params.param[i].name, d);
+            free(want);
+            n_copies += n > 0;
+        }
+    assert_true(n_copies >= 7 * n_devices);
+}
+
+static void fill_batch(uint64_t seed, int vocab, int32_t *tokens, int32_t *targets)
+{
+    for (int i = 0; i < BATCH * SEQ; i++) {
+        tokens[i] = draw(&seed, vocab);
+        targets[i] = tokens[i] * 3 % vocab;
+    }
+}
+
+/* One step on the batch of a number; the loss. */
+static double step_on(Trainer *t, uint64_t seed, bool updates)
+{
+    int32_t tokens[BATCH * SEQ], targets[BATCH * SEQ], starts[BATCH * SEQ] = {0};
+    TrainReport report;
+    cvn_err err = {0};
+    fill_batch(seed, (int)t->config.vocab, tokens, targets);
+    must(trainer_step(t, &(TrainBatch){tokens, targets, starts}, &report, &err), &err);
+    assert_true(report.updated == updates);
+    return report.loss;
+}
+
+/* Steps, of which the third is none because a norm is infinite for a while; the losses of the others. */
+static void train(const LlamaConfig *config, TrainerOptions o, const char *mesh, const char *layout,
+                  double loss[4])
+{
+    Trainer t;
+    cvn_err err = {0};
+    char what[96];
+    o.mesh = mesh;
+    o.layout = layout;
+    snprintf(what, sizeof what, "%s, %d at once, %s on %s", optimizers[o.optimizer.kind].name,
+             (int)o.micro_batch, layout ? layout : "alone", mesh ? mesh : "one device");
+    must(trainer_open(&t, config, &o, &err), &err);
+    must(trainer_random(&t, 7, &err), &err);
+    int norm = 1; /* the first layer's, whole on every device */
+    assert_int_equal(t.state.params.param[norm].kind, PARAM_ATTN_NORM);
+    for (int i = 0; i < 5; i++) {
+        for (int d = 0; d < (t.mesh ? t.mesh->n_local : 1); d++) {
+            float *weight =
+                t.mesh ? t.mesh->data[d * t.mesh->n + norm] : t.state.saved.tensor[norm].data;
+            static float kept;
+            if (i == 2)
+                kept = weight[3];
+            weight[3] = i == 2 ? INFINITY : i == 3 ? kept : weight[3];
+        }
+        double got = step_on(&t, (uint64_t)i, i != 2);
+        if (i != 2)
+            loss[i - (i > 2)] = got;
+        check_copies(&t, what);
+    }
+    trainer_close(&t);
+}
+
+static void copies_are_the_weights_rounded_after_every_step(void **state)
+{
+    (void)state;
+    static const char *const meshes[] = {NULL, "data=2", "model=3", "data=2,model=2"};
+    static const char *const layouts[] = {"dp", "tp", "tp-scatter", "fsdp", "2d", "fsdp+tp"};
+    for (int model = 0; model < TINY_LLAMAS; model++)
+        for (int i = 0; i < 4 * OPTIMIZER_COUNT; i++) {
+            LlamaConfig config = tiny_llama_config(&tiny_llamas[model]);
+            int64_t micro = i & 1 ? BATCH / 2 : BATCH;
+            TrainerOptions o = options_of((OptimizerKind)(i / 4), micro);
+            double alone[4], meshed[4];
+            o.remat = i & 2 ? REMAT_BLOCK : REMAT_NONE;
+            train(&config, o, NULL, NULL, alone);
+            for (int l = 0; l < 6; l++) {
+                const char *mesh = meshes[1 + (l + i + model) % 3];
+                if ((l + 5 * i + model) % 4)
+                    continue;
+                train(&config, o, mesh, layouts[l], meshed);
+                for (int k = 0; k < 4; k++)
+                    if (!(fabs(alone[k] - meshed[k]) < 2e-2))
+                        fail_msg("%s on %s: loss %g, on one device %g", layouts[l], mesh, meshed[k],
+                                 alone[k]);
+            }
+        }
+}
+
+/* A trainer that has trained and is filled anew begins as if it were new. */
+static void weights_that_are_filled_anew_are_rounded_anew(void **state)
+{
+    (void)state;
+    LlamaConfig config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
+    for (int i = 0; i < 2; i++) {
+        TrainerOptions o = options_of(OPTIMIZER_ADAFACTOR, BATCH);
+        Trainer t;
+        cvn_err err = {0};
+        o.mesh = i ? "data=2" : NULL;
+        o.layout = "fsdp";
+        must(trainer_open(&t, &config, &o, &err), &err);
+        must(trainer_random(&t, 7, &err), &err);
+        double first = step_on(&t, 1, true), second = step_on(&t, 1, true);
+        assert_true(first != second);
+        must(trainer_random(&t, 7, &err), &err);
+        assert_true(step_on(&t, 1, true) == first);
+        must(trainer_random(&t, 8, &err), &err);
+        int32_t tokens[BATCH * SEQ], targets[BATCH * SEQ], starts[BATCH * SEQ] = {0};
+        fill_batch(1, (int)config.vocab, tokens, targets);
+        TrainBatch batch = {tokens, targets, starts};
+        double sum = 0, count = 0; /* evaluating reads the copies, too */
+        must(trainer_evaluate(&t, &batch, &sum, &count, &err), &err);
+        assert_true(fabs(sum / count - step_on(&t, 1, true)) < 1e-5);
+        trainer_close(&t);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_step_converts_a_weight),
+        cmocka_unit_test(copies_are_the_weights_rounded_after_every_step),
+        cmocka_unit_test(weights_that_are_filled_anew_are_rounded_anew),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
