@@ -3,7 +3,7 @@
  * bounds them. The ceilings, read bandwidth and multiply-adds per second, are measured first, in the same run on
  * the same threads, because neighbours make machines vary.
  *
- *     bench_kernels [threads] [products|linear|attention|choice] [part of a kernel's name, of choice]
+ *     bench_kernels [threads] [products|linear|attention|choice] [part of a kernel's name, of choice; dtype, of linear]
  *
  * Times are medians. A product of m rows counts 2 m n k operations and the bytes of its weights; weights are
  * larger than the caches. `choice` prints the table of src/cpu/kernels/choice.c as it should be on this machine. Where oneDNN or OpenBLAS is installed, its time stands below ours. CARAVAN_CPU=avx2 (avx512, portable) measures a lower level.
@@ -18,18 +18,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-enum { VECTOR = 64 };
+enum { VECTOR = 64, HUGE_PAGE = 2 << 20 };
 
 static const char *const no_memory = "bench_kernels: no memory";
 
 static void *allocate(size_t bytes)
 {
-    void *p = aligned_alloc(VECTOR, (bytes + VECTOR - 1) / VECTOR * VECTOR);
+    size_t unit = bytes >= HUGE_PAGE ? HUGE_PAGE : VECTOR; /* as weights and ceilings have them */
+    size_t rounded = (bytes + unit - 1) / unit * unit;
+    void *p = aligned_alloc(unit, rounded);
     if (!p) {
         fprintf(stderr, "%s\n", no_memory);
         exit(1);
     }
+    if (unit == HUGE_PAGE)
+        madvise(p, rounded, MADV_HUGEPAGE);
     return p;
 }
 
@@ -239,14 +244,15 @@ static void bench_products(Pool *pool, const Ceilings *c)
     }
 }
 
-static void bench_linears(Pool *pool, const Ceilings *c)
+static void bench_linears(Pool *pool, const Ceilings *c, const char *only)
 {
     printf("\nlinear, rows x sum x columns, weights in panels\n");
     static const cvn_dtype dtypes[] = {CVN_BF16, CVN_F32, CVN_I8, CVN_I4};
     static const int64_t columns[] = {32768, 16384, 65536, 65536}; /* more than the caches hold */
     static const int64_t rows[] = {1, 2, 4, 8, 12, 16, 32, 33, 64, 512};
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
-        for (size_t m = 0; m < sizeof rows / sizeof *rows; m++)
+        for (size_t m = 0;
+             m < sizeof rows / sizeof *rows && strstr(cvn_dtype_name(dtypes[d]), only); m++)
             bench_linear(pool, c, dtypes[d], rows[m], 2048, columns[d]);
 }
 
@@ -380,7 +386,7 @@ int main(int argc, char **argv)
     if (!*only || strcmp(only, "products") == 0)
         bench_products(pool, &c);
     if (!*only || strcmp(only, "linear") == 0)
-        bench_linears(pool, &c);
+        bench_linears(pool, &c, argc > 3 ? argv[3] : "");
     if (!*only || strcmp(only, "attention") == 0)
         bench_attentions(pool, &c);
     if (strcmp(only, "choice") == 0)

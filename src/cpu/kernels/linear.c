@@ -9,7 +9,7 @@
 /* Elements of x up to which every thread quantizes all of it for itself: less work than meeting. */
 enum { ALONE = 16384 };
 
-/* Rows up to which a panel is read in one go, all of its spans: x stays in L1 then. */
+/* Rows up to which the panels of a tile are read in one go, all of their spans: x stays in L1 then. */
 enum { STREAMED = 8 };
 
 static int64_t least(int64_t a, int64_t b)
@@ -95,7 +95,7 @@ typedef struct Work {
     const KernelArgs *args;
     int8_t *x;        /* [spans][m][LINEAR_ROW_BYTES] */
     LinearSpan *span; /* [spans][m] */
-    float *c;         /* [LINEAR_BLOCK][weights of a job][chunk][16] */
+    float *c;         /* [weights of a job][LINEAR_BLOCK][chunk][16] */
 } Work;
 
 LinearNorm linear_norm_of(const KernelArgs *args)
@@ -149,47 +149,51 @@ static void quantize_rows(const Work *w)
         kernel_sync(w->args);
 }
 
-/* Where a panel of results comes from. */
-typedef struct Job {
-    int weight;    /* of swiglu: the first */
-    int64_t panel; /* of the weight */
-} Job;
-
-static Job job_at(const Product *p, int64_t i)
+/* Panels that a tile takes for so many rows. */
+static int64_t panels_of_tile(const LinearIsa *isa, int64_t rows)
 {
-    Job job = {0, i};
-    while (!p->swiglu && job.panel >= p->weight[job.weight].panels)
-        job.panel -= p->weight[job.weight++].panels;
-    return job;
+    return isa->panels ? rows <= isa->few ? LINEAR_BLOCK : isa->panels : 1;
 }
 
-/* One panel, one span, `rows` rows from m0 on, into c. */
-static void multiply(const Work *w, int weight, int64_t panel, int64_t span, int64_t m0,
-                     int64_t rows, float *c)
+/* Neighbouring panels of one weight, one span, rows [m0, m0 + rows); c: [panels][chunk][16]. What is asked for ahead
+   is what the same place in the loops will read next: the next span, or the panels `ahead` further on (0: nothing). */
+static void multiply(const Work *w, int weight, int64_t panel, int64_t panels, int64_t ahead,
+                     int64_t span, int64_t m0, int64_t rows, float *c, int64_t c_stride)
 {
     const Product *p = w->p;
     const LinearWeight *lw = &p->weight[weight];
     bool is_i4 = lw->dtype == CVN_I4;
     int64_t unit = panel_unit(lw->dtype), first = span * LINEAR_SPAN / unit;
-    int64_t group = span * LINEAR_SPAN / p->group, step = is_i4 ? w->isa->rows_i4 : w->isa->rows_i8;
-    size_t scale = (size_t)((panel * lw->groups + group) * PANEL_ROWS);
-    LinearTile t = {
-        .q = (const uint8_t *)w->args->in[1 + 2 * weight] +
-             (panel * lw->units + first) * PANEL_BYTES,
-        .units = least(LINEAR_SPAN / unit, lw->units - first),
-        .group = p->group / unit,
-        .scale = (const char *)w->args->in[2 + 2 * weight] +
-                 scale * (lw->scale_dtype == CVN_F32 ? 4 : 2),
-        .scale_dtype = lw->scale_dtype,
-        .add = span > 0,
-    };
-    for (int64_t r = 0; r < rows; r += step) {
-        int64_t at = span * p->m + m0 + r;
-        t.rows = (int)least(step, rows - r);
-        t.x = w->x + at * LINEAR_ROW_BYTES;
-        t.span = w->span + at;
-        t.c = c + r * PANEL_ROWS;
-        (is_i4 ? w->isa->tile_i4 : w->isa->tile_i8)(&t);
+    int64_t group = panels_of_tile(w->isa, rows), most = is_i4 ? w->isa->rows_i4 : w->isa->rows_i8;
+    int64_t tiles = round_up(rows, most) / most;
+    int64_t step = w->isa->panels ? (rows + tiles - 1) / tiles : most;
+    int64_t scale_bytes = lw->scale_dtype == CVN_F32 ? 4 : 2;
+    LinearTile t = {.q_stride = lw->units * PANEL_BYTES,
+                    .units = least(LINEAR_SPAN / unit, lw->units - first),
+                    .group = p->group / unit,
+                    .scale_stride = lw->groups * PANEL_ROWS,
+                    .scale_dtype = lw->scale_dtype,
+                    .c_stride = c_stride,
+                    .add = span > 0};
+    int64_t next = span + 1 < p->spans ? t.units * PANEL_BYTES
+                   : ahead             ? ahead * t.q_stride - first * PANEL_BYTES
+                                       : 0;
+    for (int64_t g = 0; g < panels; g += group) {
+        int64_t at = (panel + g) * lw->groups + span * LINEAR_SPAN / p->group;
+        t.panels = (int)least(group, panels - g);
+        t.q = (const uint8_t *)w->args->in[1 + 2 * weight] +
+              ((panel + g) * lw->units + first) * PANEL_BYTES;
+        t.scale = (const char *)w->args->in[2 + 2 * weight] + at * PANEL_ROWS * scale_bytes;
+        for (int64_t r = 0, tile = 0; r < rows; r += step, tile++) {
+            int64_t x = span * p->m + m0 + r;
+            t.rows = (int)least(step, rows - r);
+            t.x = w->x + x * LINEAR_ROW_BYTES;
+            t.span = w->span + x;
+            t.c = c + g * c_stride + r * PANEL_ROWS;
+            for (int j = 0; j < t.panels; j++) /* each tile asks for its part */
+                t.ahead[j] = t.q + j * t.q_stride + (j % tiles == tile ? next : 0);
+            (is_i4 ? w->isa->tile_i4 : w->isa->tile_i8)(&t);
+        }
     }
 }
 
@@ -231,25 +235,21 @@ void linear_write(const KernelArgs *args, LinearWrite *write, int weight, int64_
     write(&o);
 }
 
-/* Panels [first, first + jobs) of the results, rows [m0, m0 + rows). */
-static void run_block(const Work *w, int64_t first, int64_t jobs, int64_t m0, int64_t rows)
+/* Panels [panel, panel + panels) of one result, rows [m0, m0 + rows); ahead: as in multiply(). */
+static void run_block(const Work *w, int weight, int64_t panel, int64_t panels, int64_t ahead,
+                      int64_t m0, int64_t rows)
 {
     const Product *p = w->p;
-    int each = p->swiglu ? 2 : 1;
     int64_t size = p->chunk * PANEL_ROWS;
-    for (int64_t span = 0; span < p->spans; span++)
-        for (int64_t j = 0; j < jobs; j++) {
-            Job job = job_at(p, first + j);
-            for (int i = 0; i < each; i++)
-                multiply(w, job.weight + i, job.panel, span, m0, rows,
-                         w->c + (j * each + i) * size);
-        }
-    for (int64_t j = 0; j < jobs; j++) {
-        Job job = job_at(p, first + j);
-        const float *c = w->c + j * each * size;
-        linear_write(w->args, w->isa->write, job.weight, job.panel, m0, rows, c,
-                     p->swiglu ? c + size : NULL);
+    float *up = p->swiglu ? w->c + LINEAR_BLOCK * size : NULL;
+    for (int64_t span = 0; span < p->spans; span++) {
+        multiply(w, weight, panel, panels, ahead, span, m0, rows, w->c, size);
+        if (up)
+            multiply(w, 1, panel, panels, ahead, span, m0, rows, up, size);
     }
+    for (int64_t i = 0; i < panels; i++)
+        linear_write(w->args, w->isa->write, weight, panel + i, m0, rows, w->c + i * size,
+                     up ? up + i * size : NULL);
 }
 
 void linear_run(const LinearIsa *isa, const KernelArgs *args)
@@ -270,13 +270,20 @@ void linear_run(const LinearIsa *isa, const KernelArgs *args)
         quantize_normalised(&w);
     else
         quantize_rows(&w);
-    int64_t begin, end, block = p.m <= STREAMED ? 1 : LINEAR_BLOCK;
+    int64_t begin, end, block = p.m <= STREAMED ? panels_of_tile(isa, p.m) : LINEAR_BLOCK;
     kernel_share(p.jobs, 1, args->thread, args->n_threads, &begin, &end);
     if (isa->enter)
         isa->enter();
-    for (int64_t m0 = 0; m0 < p.m; m0 += p.chunk)
-        for (int64_t j = begin; j < end; j += block)
-            run_block(&w, j, least(block, end - j), m0, least(p.chunk, p.m - m0));
+    for (int64_t m0 = 0; m0 < p.m; m0 += p.chunk) {
+        int64_t first = 0; /* job of the weight's first panel */
+        for (int i = 0; i < (p.swiglu ? 1 : p.weights); first += p.weight[i++].panels) {
+            int64_t from = begin > first ? begin : first;
+            int64_t to = least(end, first + p.weight[i].panels);
+            for (int64_t j = from; j < to; j += block)
+                run_block(&w, i, j - first, least(block, to - j), j + block < to ? block : 0, m0,
+                          least(p.chunk, p.m - m0));
+        }
+    }
     if (isa->leave)
         isa->leave();
 }

@@ -48,21 +48,29 @@ enum {
 /* One row's span: what of it is not in the arranged bytes. */
 typedef struct LinearSpan {
     float scale;
-    int32_t sum[LINEAR_SUMS]; /* of X: over each group of an i4 weight; over the span for i8 */
+    int32_t minus8
+        [LINEAR_SUMS]; /* -8 times the sum of X over each group of an i4 weight, over the span for i8: for
+                                    instructions that take weights as unsigned */
 } LinearSpan;
 
-/* One tile: some rows of x and one panel, over one span. */
+/* One tile: some rows of x and some neighbouring panels, over one span. */
 typedef struct LinearTile {
-    int rows;               /* at most the rows of the instruction set's tile */
-    const int8_t *x;        /* [rows][LINEAR_ROW_BYTES], as arrange() made them */
-    const LinearSpan *span; /* [rows] */
-    const uint8_t *q;       /* [units][64] of the panel, from the span on */
-    int64_t units;          /* of q in this span */
-    int64_t group;          /* units of an i4 group */
-    const void *scale;      /* i4: [groups][16], from the span on */
+    int rows;                           /* at most the rows of the instruction set's tile */
+    int panels;                         /* 1, or as many as the instruction set takes */
+    const int8_t *x;                    /* [rows][LINEAR_ROW_BYTES], as arrange() made them */
+    const LinearSpan *span;             /* [rows] */
+    const uint8_t *q;                   /* [units][64] of the first panel, from the span on */
+    int64_t q_stride;                   /* bytes from panel to panel */
+    const uint8_t *ahead[LINEAR_BLOCK]; /* of each panel: [units][64] to ask for in the meantime */
+    int64_t units;                      /* of q in this span */
+    int64_t group;                      /* units of an i4 group */
+    const void *scale;                  /* i4: [groups][16] of the first panel, from the span on */
+    int64_t scale_stride;               /* elements from panel to panel */
     cvn_dtype scale_dtype;
-    float *c; /* [rows][16], f32 sums; i8: still to be multiplied by the row's scale */
-    bool add; /* to c, else c is overwritten */
+    float *
+        c; /* [rows][16] of the first panel, f32 sums; i8: still to be multiplied by the weight's scale */
+    int64_t c_stride; /* floats from panel to panel */
+    bool add;         /* to c, else c is overwritten */
 } LinearTile;
 
 /* What leaves: `rows` rows of a panel's 16 sums. */
@@ -103,8 +111,11 @@ void linear_write(const KernelArgs *args, LinearWrite *write, int weight, int64_
                   int64_t rows, const float *c, const float *up);
 
 typedef struct LinearIsa {
-    int rows_i8, rows_i4; /* of a tile */
-    void (*enter)(void);  /* before and after the tiles of a product, on each thread; or NULL */
+    int rows_i8, rows_i4; /* of a tile at most */
+    int panels; /* that a tile takes, and rows are shared out evenly over tiles; 0: one, and all tiles but the last
+                   are full */
+    int few;             /* rows up to which it takes LINEAR_BLOCK panels instead */
+    void (*enter)(void); /* before and after the tiles of a product, on each thread; or NULL */
     void (*leave)(void);
     /* Row of x, n <= 512 elements from `at` on, to fixed point; group: elements of a sum. */
     void (*quantize)(cvn_dtype dtype, const void *x, int64_t at, int64_t n, int64_t group,

@@ -49,7 +49,7 @@ static void quantize(cvn_dtype dtype, const void *x, int64_t at, int64_t n, int6
         int32_t sum = 0;
         for (int64_t i = g * group; i < (g + 1) * group; i++)
             sum += fixed[i];
-        span->sum[g] = sum;
+        span->minus8[g] = -8 * sum;
     }
     arrange(fixed, out);
 }

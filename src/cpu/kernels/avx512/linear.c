@@ -3,14 +3,15 @@
  * signed bytes into each of 16 sums, one per row of a panel. Weights are made unsigned by flipping
  * their sign bit, which adds 128 (i4: 8); the activations' sums take that back.
  *
- * A tile of 12 rows of i8 holds 24 sums of 32 registers; one of 8 rows of i4 16, and 8 of floats.
+ * A tile of one or two rows takes four panels, and of up to six (i4: four) rows two, because each number of x that is
+ * loaded then serves as many products; of more rows of i4 it takes one. That is 24 of 32 registers for sums at most.
  */
 #include <stdint.h>
 
 static void arrange(const int16_t *x, int8_t *out);
 #include "cpu/kernels/linear_impl.h"
 
-enum { ROWS_I8 = 12, ROWS_I4 = 8 };
+enum { ROWS_I8 = 6, ROWS_I4 = 8 };
 
 /* [hi of 512][lo of 512] */
 static void arrange(const int16_t *x, int8_t *out)
@@ -22,18 +23,44 @@ static void arrange(const int16_t *x, int8_t *out)
     }
 }
 
-/* 64 bytes of weights, and those some units on on their way: with many rows between two loads, the processor's
-   own look-ahead does not reach the next line. */
-VEC_INLINE __m512i load_unit(const uint8_t *q)
+/* Where the panels of a block are read, and what of them is asked for at the same time. */
+typedef struct Streams {
+    const uint8_t *q[LINEAR_BLOCK], *ahead[LINEAR_BLOCK];
+} Streams;
+
+VEC_INLINE void open_streams(Streams *s, const int P, const LinearTile *t, int panel)
 {
-    enum { AHEAD = 64 * PANEL_BYTES };
-    __builtin_prefetch(q + AHEAD);
-    return _mm512_loadu_si512(q);
+#pragma GCC unroll 4
+    for (int j = 0; j < P; j++) {
+        s->q[j] = t->q + (panel + j) * t->q_stride;
+        s->ahead[j] = t->ahead[panel + j];
+    }
 }
 
-/* sum + w (unsigned) . the four bytes at x (signed), for each of 16 rows. Written out, because compilers
-   broadcast x into a register first, and then have too few of them. */
-VEC_INLINE __m512i dot(__m512i sum, __m512i w, const int8_t *x)
+/* 64 bytes of a panel, `at` bytes from its beginning. */
+VEC_INLINE __m512i load_unit(const Streams *s, int j, int64_t at)
+{
+    __builtin_prefetch(s->ahead[j] + at, 0, 2);
+    return _mm512_loadu_si512(s->q[j] + at);
+}
+
+/* The four bytes at x, 16 times. */
+VEC_INLINE __m512i load_x(const int8_t *x)
+{
+    int32_t quad;
+    memcpy(&quad, x, sizeof quad);
+    return _mm512_set1_epi32(quad);
+}
+
+/* sum + w (unsigned) . x (signed). Written out, because compilers copy the sum for the intrinsic. */
+VEC_INLINE __m512i dot(__m512i sum, __m512i w, __m512i x)
+{
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
+    return sum;
+}
+
+/* The same with the four bytes at x, which is one instruction; worth it when they meet one panel only. */
+VEC_INLINE __m512i dot_at(__m512i sum, __m512i w, const int8_t *x)
 {
     __asm__("vpdpbusd %2%{1to16%}, %1, %0"
             : "+v"(sum)
@@ -53,148 +80,199 @@ VEC_INLINE void add_row(float *c, __m512 sum, float scale, bool add)
     _mm512_storeu_ps(c, _mm512_fmadd_ps(sum, _mm512_set1_ps(scale), before));
 }
 
-/* M rows, in two chains of sums where there are few. */
-VEC_INLINE void rows_i8(const int M, const LinearTile *t)
+/* M rows and P panels from the given one on, constants. One row of one panel takes two chains of sums, so that enough
+   are under way. */
+VEC_INLINE void block_i8(const int M, const int P, const LinearTile *t, int panel)
 {
     enum { CHAINS = 2 };
-    const int chains = M <= 4 ? CHAINS : 1;
-    __m512i high[ROWS_I8][CHAINS], low[ROWS_I8][CHAINS];
+    const int chains = M * P == 1 ? CHAINS : 1;
+    __m512i high[ROWS_I8][LINEAR_BLOCK][CHAINS], low[ROWS_I8][LINEAR_BLOCK][CHAINS];
     const __m512i flip = _mm512_set1_epi8((char)0x80);
-#pragma GCC unroll 16
+#pragma GCC unroll 8
     for (int r = 0; r < M; r++)
+#pragma GCC unroll 4
+        for (int j = 0; j < P; j++)
 #pragma GCC unroll 2
-        for (int i = 0; i < chains; i++) {
-            high[r][i] = _mm512_setzero_si512();
-            low[r][i] = i ? _mm512_setzero_si512() : _mm512_set1_epi32(-128 * t->span[r].sum[0]);
-        }
-    const uint8_t *q = t->q;
+            for (int i = 0; i < chains; i++)
+                high[r][j][i] = low[r][j][i] = _mm512_setzero_si512();
+    Streams s;
+    open_streams(&s, P, t, panel);
     const int8_t *x = t->x;
-    int64_t u = 0;
-    for (; u + chains <= t->units; u += chains, q += chains * PANEL_BYTES, x += chains * PANEL_QUAD)
+    int64_t units = t->units / chains;
+    for (int64_t u = 0, at = 0; u < units; u++)
 #pragma GCC unroll 2
-        for (int i = 0; i < chains; i++) {
-            __m512i w = _mm512_xor_si512(load_unit(q + i * PANEL_BYTES), flip);
-            const int8_t *at = x + i * PANEL_QUAD;
-#pragma GCC unroll 16
+        for (int i = 0; i < chains; i++, at += PANEL_BYTES, x += PANEL_QUAD) {
+            __m512i w[LINEAR_BLOCK];
+#pragma GCC unroll 4
+            for (int j = 0; j < P; j++)
+                w[j] = _mm512_xor_si512(load_unit(&s, j, at), flip);
+#pragma GCC unroll 8
             for (int r = 0; r < M; r++) {
-                high[r][i] = dot(high[r][i], w, at + r * LINEAR_ROW_BYTES);
-                low[r][i] = dot(low[r][i], w, at + r * LINEAR_ROW_BYTES + LINEAR_SPAN);
-            }
-        }
-    for (; u < t->units; u++, q += PANEL_BYTES, x += PANEL_QUAD) {
-        __m512i w = _mm512_xor_si512(load_unit(q), flip);
-#pragma GCC unroll 16
-        for (int r = 0; r < M; r++) {
-            high[r][0] = dot(high[r][0], w, x + r * LINEAR_ROW_BYTES);
-            low[r][0] = dot(low[r][0], w, x + r * LINEAR_ROW_BYTES + LINEAR_SPAN);
-        }
-    }
-#pragma GCC unroll 16
-    for (int r = 0; r < M; r++) {
-        if (chains == 2) {
-            high[r][0] = _mm512_add_epi32(high[r][0], high[r][1]);
-            low[r][0] = _mm512_add_epi32(low[r][0], low[r][1]);
-        }
-        add_row(t->c + r * PANEL_ROWS, join(high[r][0], low[r][0]), t->span[r].scale, t->add);
-    }
-}
-
-VEC_INLINE __m512 load_scale(const LinearTile *t, int64_t group)
-{
-    if (t->scale_dtype == CVN_F32)
-        return _mm512_loadu_ps((const float *)t->scale + group * PANEL_ROWS);
-    return vf_load_bf16((const uint16_t *)t->scale + group * PANEL_ROWS);
-}
-
-/* Two units at a time in two chains where there are few rows: the low nibbles in one, the high ones
-   in the other. */
-VEC_INLINE void rows_i4(const int M, const LinearTile *t)
-{
-    const bool split = M <= 4;
-    const __m512i flip = _mm512_set1_epi8((char)0x88), mask = _mm512_set1_epi8(0x0f);
-    __m512 sum[ROWS_I4];
-#pragma GCC unroll 16
-    for (int r = 0; r < M; r++)
-        sum[r] = _mm512_setzero_ps();
-    const uint8_t *q = t->q;
-    const int8_t *x = t->x;
-    int64_t groups = t->units / t->group;
-    for (int64_t g = 0; g < groups; g++) {
-        __m512i high[ROWS_I4][2], low[ROWS_I4][2];
-#pragma GCC unroll 16
-        for (int r = 0; r < M; r++) {
-            high[r][0] = high[r][1] = low[r][1] = _mm512_setzero_si512();
-            low[r][0] = _mm512_set1_epi32(-8 * t->span[r].sum[g]);
-        }
-        for (int64_t u = 0; u < t->group; u++, q += PANEL_BYTES, x += 2 * PANEL_QUAD) {
-            __m512i both = _mm512_xor_si512(load_unit(q), flip);
-            __m512i w[2] = {_mm512_and_si512(both, mask),
-                            _mm512_and_si512(_mm512_srli_epi16(both, 4), mask)};
-#pragma GCC unroll 2
-            for (int i = 0; i < 2; i++) {
-                const int8_t *at = x + i * PANEL_QUAD;
-                const int chain = split ? i : 0;
-#pragma GCC unroll 16
-                for (int r = 0; r < M; r++) {
-                    high[r][chain] = dot(high[r][chain], w[i], at + r * LINEAR_ROW_BYTES);
-                    low[r][chain] =
-                        dot(low[r][chain], w[i], at + r * LINEAR_ROW_BYTES + LINEAR_SPAN);
+                __m512i hi = load_x(x + r * LINEAR_ROW_BYTES);
+                __m512i lo = load_x(x + r * LINEAR_ROW_BYTES + LINEAR_SPAN);
+#pragma GCC unroll 4
+                for (int j = 0; j < P; j++) {
+                    high[r][j][i] = dot(high[r][j][i], w[j], hi);
+                    low[r][j][i] = dot(low[r][j][i], w[j], lo);
                 }
             }
         }
-        __m512 scale = load_scale(t, g);
-#pragma GCC unroll 16
-        for (int r = 0; r < M; r++) {
-            if (split) {
-                high[r][0] = _mm512_add_epi32(high[r][0], high[r][1]);
-                low[r][0] = _mm512_add_epi32(low[r][0], low[r][1]);
+    if (chains > 1 && t->units % chains) {
+        __m512i w = _mm512_xor_si512(load_unit(&s, 0, units * chains * PANEL_BYTES), flip);
+        high[0][0][0] = dot(high[0][0][0], w, load_x(x));
+        low[0][0][0] = dot(low[0][0][0], w, load_x(x + LINEAR_SPAN));
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < M; r++) {
+        __m512i flipped = _mm512_set1_epi32(16 * t->span[r].minus8[0]);
+#pragma GCC unroll 4
+        for (int j = 0; j < P; j++) {
+            __m512i h = high[r][j][0], l = low[r][j][0];
+            if (chains > 1) {
+                h = _mm512_add_epi32(h, high[r][j][1]);
+                l = _mm512_add_epi32(l, low[r][j][1]);
             }
-            sum[r] = _mm512_fmadd_ps(join(high[r][0], low[r][0]), scale, sum[r]);
+            add_row(t->c + (panel + j) * t->c_stride + r * PANEL_ROWS,
+                    join(h, _mm512_add_epi32(l, flipped)), t->span[r].scale, t->add);
         }
     }
-#pragma GCC unroll 16
+}
+
+VEC_INLINE __m512 load_scale(const LinearTile *t, int panel, int64_t group)
+{
+    int64_t at = panel * t->scale_stride + group * PANEL_ROWS;
+    if (t->scale_dtype == CVN_F32)
+        return _mm512_loadu_ps((const float *)t->scale + at);
+    return vf_load_bf16((const uint16_t *)t->scale + at);
+}
+
+/* The nibbles of `mask` with their sign bits flipped: their values plus 8 (in the high nibbles: 16 times that). */
+VEC_INLINE __m512i nibbles(__m512i both, __m512i mask, __m512i flip)
+{
+    enum { AND_XOR = 0x6a };
+    return _mm512_ternarylogic_epi32(both, mask, flip, AND_XOR);
+}
+
+/* M rows and P panels from the given one on, constants. Few sums are doubled: the low nibbles go into one, the high
+   ones, as they lie, into another, which is 16 times too large in the end. More would not fit into the registers,
+   so that high nibbles are shifted down first. */
+VEC_INLINE void block_i4(const int M, const int P, const LinearTile *t, int panel)
+{
+    const bool split = M * P <= 4;
+    const __m512i mask = _mm512_set1_epi8(0x0f), flip = _mm512_set1_epi8(0x08),
+                  mask_high = _mm512_set1_epi8((char)0xf0),
+                  flip_high = _mm512_set1_epi8((char)0x80);
+    __m512 sum[ROWS_I4][LINEAR_BLOCK];
+#pragma GCC unroll 8
     for (int r = 0; r < M; r++)
-        add_row(t->c + r * PANEL_ROWS, sum[r], t->span[r].scale, t->add);
+#pragma GCC unroll 4
+        for (int j = 0; j < P; j++)
+            sum[r][j] = _mm512_setzero_ps();
+    Streams s;
+    open_streams(&s, P, t, panel);
+    const int8_t *x = t->x;
+    int64_t groups = t->units / t->group, at = 0;
+    for (int64_t g = 0; g < groups; g++) {
+        __m512i high[ROWS_I4][LINEAR_BLOCK][2], low[ROWS_I4][LINEAR_BLOCK][2];
+#pragma GCC unroll 8
+        for (int r = 0; r < M; r++)
+#pragma GCC unroll 4
+            for (int j = 0; j < P; j++) {
+                low[r][j][0] = load_x((const int8_t *)&t->span[r].minus8[g]);
+                high[r][j][0] = high[r][j][1] = low[r][j][1] = _mm512_setzero_si512();
+            }
+        for (int64_t u = 0; u < t->group; u++, at += PANEL_BYTES) {
+            __m512i both[LINEAR_BLOCK];
+#pragma GCC unroll 4
+            for (int j = 0; j < P; j++)
+                both[j] = load_unit(&s, j, at);
+#pragma GCC unroll 2
+            for (int i = 0; i < 2; i++, x += PANEL_QUAD) {
+                __m512i w[LINEAR_BLOCK];
+                const int chain = split ? i : 0;
+#pragma GCC unroll 4
+                for (int j = 0; j < P; j++)
+                    w[j] = !i      ? nibbles(both[j], mask, flip)
+                           : split ? nibbles(both[j], mask_high, flip_high)
+                                   : nibbles(_mm512_srli_epi16(both[j], 4), mask, flip);
+#pragma GCC unroll 8
+                for (int r = 0; r < M; r++) {
+                    const int8_t *y = x + r * LINEAR_ROW_BYTES;
+                    if (P == 1) {
+                        high[r][0][chain] = dot_at(high[r][0][chain], w[0], y);
+                        low[r][0][chain] = dot_at(low[r][0][chain], w[0], y + LINEAR_SPAN);
+                        continue;
+                    }
+                    __m512i hi = load_x(y), lo = load_x(y + LINEAR_SPAN);
+#pragma GCC unroll 4
+                    for (int j = 0; j < P; j++) {
+                        high[r][j][chain] = dot(high[r][j][chain], w[j], hi);
+                        low[r][j][chain] = dot(low[r][j][chain], w[j], lo);
+                    }
+                }
+            }
+        }
+#pragma GCC unroll 4
+        for (int j = 0; j < P; j++) {
+            __m512 scale = load_scale(t, panel + j, g);
+#pragma GCC unroll 8
+            for (int r = 0; r < M; r++) {
+                __m512i h = high[r][j][0], l = low[r][j][0];
+                if (split) {
+                    h = _mm512_add_epi32(h, _mm512_srai_epi32(high[r][j][1], 4));
+                    l = _mm512_add_epi32(l, _mm512_srai_epi32(low[r][j][1], 4));
+                }
+                sum[r][j] = _mm512_fmadd_ps(join(h, l), scale, sum[r][j]);
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < M; r++)
+#pragma GCC unroll 4
+        for (int j = 0; j < P; j++)
+            add_row(t->c + (panel + j) * t->c_stride + r * PANEL_ROWS, sum[r][j], t->span[r].scale,
+                    t->add);
+}
+
+/* M rows, all panels, P at a time. */
+VEC_INLINE void rows_i8(const int M, const int P, const LinearTile *t)
+{
+    int panel = 0;
+    for (; panel + P <= t->panels; panel += P)
+        block_i8(M, P, t, panel);
+    for (; panel < t->panels; panel++)
+        block_i8(M, 1, t, panel);
+}
+
+VEC_INLINE void rows_i4(const int M, const int P, const LinearTile *t)
+{
+    int panel = 0;
+    for (; panel + P <= t->panels; panel += P)
+        block_i4(M, P, t, panel);
+    for (; panel < t->panels; panel++)
+        block_i4(M, 1, t, panel);
 }
 
 static void tile_i8(const LinearTile *t)
 {
     switch (t->rows) {
     case 1:
-        rows_i8(1, t);
+        rows_i8(1, 4, t);
         break;
     case 2:
-        rows_i8(2, t);
+        rows_i8(2, 4, t);
         break;
     case 3:
-        rows_i8(3, t);
+        rows_i8(3, 2, t);
         break;
     case 4:
-        rows_i8(4, t);
+        rows_i8(4, 2, t);
         break;
     case 5:
-        rows_i8(5, t);
+        rows_i8(5, 2, t);
         break;
     case 6:
-        rows_i8(6, t);
-        break;
-    case 7:
-        rows_i8(7, t);
-        break;
-    case 8:
-        rows_i8(8, t);
-        break;
-    case 9:
-        rows_i8(9, t);
-        break;
-    case 10:
-        rows_i8(10, t);
-        break;
-    case 11:
-        rows_i8(11, t);
-        break;
-    case 12:
-        rows_i8(12, t);
+        rows_i8(6, 2, t);
         break;
     default:
         break;
@@ -205,28 +283,28 @@ static void tile_i4(const LinearTile *t)
 {
     switch (t->rows) {
     case 1:
-        rows_i4(1, t);
+        rows_i4(1, 4, t);
         break;
     case 2:
-        rows_i4(2, t);
+        rows_i4(2, 2, t);
         break;
     case 3:
-        rows_i4(3, t);
+        rows_i4(3, 2, t);
         break;
     case 4:
-        rows_i4(4, t);
+        rows_i4(4, 2, t);
         break;
     case 5:
-        rows_i4(5, t);
+        rows_i4(5, 1, t);
         break;
     case 6:
-        rows_i4(6, t);
+        rows_i4(6, 1, t);
         break;
     case 7:
-        rows_i4(7, t);
+        rows_i4(7, 1, t);
         break;
     case 8:
-        rows_i4(8, t);
+        rows_i4(8, 1, t);
         break;
     default:
         break;
@@ -236,6 +314,8 @@ static void tile_i4(const LinearTile *t)
 const LinearIsa linear_avx512_vnni = {
     .rows_i8 = ROWS_I8,
     .rows_i4 = ROWS_I4,
+    .panels = 2,
+    .few = 2,
     .quantize = quantize,
     .tile_i8 = tile_i8,
     .tile_i4 = tile_i4,
