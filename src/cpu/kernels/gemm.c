@@ -214,6 +214,14 @@ typedef struct Blocks {
     size_t group;       /* columns of a tile */
 } Blocks;
 
+/* Values of k that a row of a panel of A has room for. Each kc of a panel is used together with the same of the others:
+   an odd number of them from panel to panel, or they would all want the same few places of the L2 cache. */
+static int64_t a_panel_k(const GemmIsa *isa, int64_t kc, int64_t k)
+{
+    int64_t blocks = round_up(k, kc) / kc;
+    return isa->keep_rows && blocks > 1 ? (blocks | 1) * kc : k;
+}
+
 static Blocks plan_blocks(const GemmIsa *isa, const Gemm *gemm, int n_threads)
 {
     Blocks p = {.alone = gemm->batch > 1 && gemm->batch >= n_threads};
@@ -224,7 +232,7 @@ static Blocks plan_blocks(const GemmIsa *isa, const Gemm *gemm, int n_threads)
     p.mc = least(round_up(isa->mc, isa->mr), round_up(gemm->m, isa->mr));
     p.nc = least(isa->nc, round_up(gemm->n, (int64_t)p.group));
     p.kc = least(isa->kc, p.k);
-    p.a_panel = (size_t)(isa->mr * p.k) * size;
+    p.a_panel = (size_t)a_panel_k(isa, p.kc, p.k) * (size_t)isa->mr * size;
     p.a = (size_t)round_up((int64_t)(p.a_panel * (size_t)(p.mc / isa->mr)), 64);
     p.b = (size_t)round_up((int64_t)((size_t)(p.nc * p.kc) * size), 64);
     p.c = (size_t)(p.mc * p.nc) * sizeof(float);
