@@ -95,9 +95,8 @@ static double run_case(const char *what, const Kernel *table, const cvn_value *v
     for (int i = 0; i < op->n_results; i++)
         out[i] = allocate(cvn_type_bytes(&op->result[i]->type));
     for (int i = 0; i < op->n_operands; i++)
-        in[i] = inputs && inputs[i]
-                    ? inputs[i]
-                    : (made[i] = allocate(cvn_type_bytes(&op->operand[i]->type)));
+        in[i] = inputs && inputs[i] ? inputs[i]
+                                    : (made[i] = allocate(cvn_type_bytes(&op->operand[i]->type)));
     void *scratch = allocate(kernel->scratch ? kernel->scratch(op, THREADS) : 0);
     KernelArgs args = {.op = op, .in = in, .out = out, .scratch = scratch, .n_threads = THREADS};
     model_begin(l3_bytes, 0);
@@ -131,7 +130,8 @@ static cvn_graph *graph(void)
 
 /* ---- products of two values: training, and weights in rows ---- */
 
-static double product(const char *equation, cvn_type a, cvn_type b, cvn_dtype out, double operations)
+static double product(const char *equation, cvn_type a, cvn_type b, cvn_dtype out,
+                      double operations)
 {
     char what[64];
     snprintf(what, sizeof what, "%s %lld x %lld, %lld x %lld", equation, (long long)a.dim[0],
@@ -294,8 +294,8 @@ static void llama(cvn_dtype dtype, int64_t m, bool prompt)
     printf("\n");
 }
 
-static const char *const group[] = {"products", "linear", "attention", "prompts", "decode",
-                                    "training"};
+static const char *const group[] = {"products", "linear", "attention",
+                                    "prompts",  "decode", "training"};
 
 static void run_group(int i)
 {
@@ -352,8 +352,7 @@ int main(int argc, char **argv)
         only = "";
     model_begin(l3_bytes, 0); /* already for what asks kernels whether they match */
     for (int i = 0; i <= 1024; i++)
-        model_above[i] =
-            (uint32_t)((pow(1 + pow((double)i / 1024, 3.5), 1 / 3.5) - 1) * (1 << 20));
+        model_above[i] = (uint32_t)((pow(1 + pow((double)i / 1024, 3.5), 1 / 3.5) - 1) * (1 << 20));
     printf("%-44s %9s %5s | %5s %5s %5s %5s %5s %5s %5s %5s | %6s\n", "", "ms", "peak%", "chain",
            "L1", "L2", "L3", "mem", "late", "store", "instr", "GB/s");
     for (int i = 0; i < (int)(sizeof group / sizeof *group); i++)

@@ -17,14 +17,14 @@ enum {
     L1_PS = 162,
     L2_PS = 387,
     L3_PS = 2187,
-    MEMORY_PS = 64 * 1000 / 15,      /* 15 GB/s */
+    MEMORY_PS = 64 * 1000 / 15, /* 15 GB/s */
     MEMORY_LATENCY = 100000,
     L3_LATENCY = 35000,
-    STORE_PS = 270,                  /* a line per cycle */
-    VECTOR_PS = 135,                 /* two per cycle */
-    INSTRUCTION_PS = 68,             /* four */
-    CHAIN_PS = 15900,                /* 52 cycles from product to product of one sum */
-    WINDOW = 512,                    /* micro-operations */
+    STORE_PS = 270,      /* a line per cycle */
+    VECTOR_PS = 135,     /* two per cycle */
+    INSTRUCTION_PS = 68, /* four */
+    CHAIN_PS = 15900,    /* 52 cycles from product to product of one sum */
+    WINDOW = 512,        /* micro-operations */
     TILE_OPERATIONS = 16
 };
 
@@ -96,7 +96,8 @@ static struct {
 } window;
 
 static ModelTimes times;
-static int64_t now, channel; /* when the window began; when memory will have brought what was asked for */
+static int64_t now,
+    channel; /* when the window began; when memory will have brought what was asked for */
 
 /* The sum of model.h for two costs, without floating point. */
 static int64_t combine(int64_t a, int64_t b)

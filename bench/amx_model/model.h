@@ -34,10 +34,11 @@ typedef enum Cost {
 enum { MODEL_FUNCTIONS = 64 };
 
 typedef struct ModelTimes {
-    int64_t picoseconds, products, bytes;      /* in all; tdp instructions; from memory and to it */
-    int64_t lost[COST_COUNT];                  /* picoseconds without a product, by their cause */
-    const char *name[MODEL_FUNCTIONS];         /* of functions */
-    int64_t function[MODEL_FUNCTIONS][COST_COUNT]; /* picoseconds in them by kind, as if nothing were hidden */
+    int64_t picoseconds, products, bytes; /* in all; tdp instructions; from memory and to it */
+    int64_t lost[COST_COUNT];             /* picoseconds without a product, by their cause */
+    const char *name[MODEL_FUNCTIONS];    /* of functions */
+    int64_t function[MODEL_FUNCTIONS]
+                    [COST_COUNT]; /* picoseconds in them by kind, as if nothing were hidden */
 } ModelTimes;
 
 enum { PRODUCT_PS = 4900 };

@@ -76,7 +76,7 @@ static const Option *const options[] = {
                                .help = "run op by op, with fused attention, compiled, and both"},
     [TRAIN] = &(const Option){"train", .kind = ARG_FLAG, .help = "measure a training step instead"},
     [SEQ] = &(const Option){"seq", .kind = ARG_INT, .low = 1, .high = 1 << 24, .value = "N",
-                            .help = "tokens of a row of training, else 1024 or the model's context"},
+                            .help = "tokens of a row of training [1024, or the context]"},
     [OPTIMIZER] =
         &(const Option){"optimizer", .kind = ARG_CHOICE, .value = "NAME",
                         .choice = bench_optimizer_name, .fallback = "adamw", .help = "of training"},

@@ -76,14 +76,14 @@ typedef struct CheckpointOptions {
     uint64_t copy_limit; /* a state above it is written before checkpoint_save returns, without
                                   a copy; UINT64_MAX: always in the background */
     const LlamaConfig *config; /* for config.json and the shapes in files, or NULL; borrowed */
-    const LoraOptions *lora; /* what is trained are adapters: the checkpoint is a PEFT folder, with
-                                  adapter_model.safetensors and adapter_config.json in place of
-                                  the model's; or NULL; borrowed */
-    const char *base;        /* with lora: path of the model that they adapt, or NULL; borrowed */
-    const char *tokenizer;   /* file copied into each checkpoint, or NULL; borrowed */
-    Cluster *
-        cluster; /* processes that write together, all calling the same functions; the first one does
-                                  what is not shards; or NULL; borrowed */
+    /* What is trained are adapters: the checkpoint is a PEFT folder, with adapter_model.safetensors and
+       adapter_config.json in place of the model's; or NULL; borrowed. */
+    const LoraOptions *lora;
+    const char *base;      /* with lora: path of the model that they adapt, or NULL; borrowed */
+    const char *tokenizer; /* file copied into each checkpoint, or NULL; borrowed */
+    /* Processes that write together, all calling the same functions; the first one does what is not shards; or NULL;
+       borrowed. */
+    Cluster *cluster;
 } CheckpointOptions;
 
 typedef struct CheckpointWriter CheckpointWriter;

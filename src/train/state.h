@@ -37,10 +37,10 @@ typedef struct TrainState {
     LoraOptions lora;         /* rank 0: none */
     LoraParams adapters;      /* with LoRA */
     CheckpointTensor *frozen; /* [model.n] with LoRA, else NULL */
-    CheckpointTensor
-        *rounded; /* [n_weights] copies in the type of products; no name: there is none */
-    Arena arena;  /* owned: names and the lists */
-    void *block;  /* owned mapping of `bytes`, zero at first */
+    /* [n_weights] copies in the type of products; no name: there is none. */
+    CheckpointTensor *rounded;
+    Arena arena; /* owned: names and the lists */
+    void *block; /* owned mapping of `bytes`, zero at first */
     size_t bytes;
 } TrainState;
 

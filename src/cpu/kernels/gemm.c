@@ -218,8 +218,9 @@ typedef struct Blocks {
    an odd number of them from panel to panel, or they would all want the same few places of the L2 cache. */
 static int64_t a_panel_k(const GemmIsa *isa, int64_t kc, int64_t k)
 {
-    int64_t blocks = round_up(k, kc) / kc;
-    return isa->keep_rows && blocks > 1 ? (blocks | 1) * kc : k;
+    if (!isa->keep_rows || k <= kc)
+        return k;
+    return (round_up(k, kc) / kc | 1) * kc;
 }
 
 static Blocks plan_blocks(const GemmIsa *isa, const Gemm *gemm, int n_threads)

@@ -67,8 +67,8 @@ typedef struct LinearTile {
     const void *scale;                  /* i4: [groups][16] of the first panel, from the span on */
     int64_t scale_stride;               /* elements from panel to panel */
     cvn_dtype scale_dtype;
-    float *
-        c; /* [rows][16] of the first panel, f32 sums; i8: still to be multiplied by the weight's scale */
+    /* [rows][16] of the first panel, f32 sums; i8: still to be multiplied by the weight's scale. */
+    float *c;
     int64_t c_stride; /* floats from panel to panel */
     bool add;         /* to c, else c is overwritten */
 } LinearTile;
