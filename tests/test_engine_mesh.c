@@ -197,8 +197,8 @@ static void read_part(const cvn_model *model, const char *mesh, const char *layo
     cvn_graph *g = llama_step(&model->io.config, &step, &err), *local;
     if (!g || engine_mesh_init(&m, model, mesh, layout, NULL, 1, 4, 16, CVN_F32, &err))
         fail_msg("%s", err.message);
-    m.first = d;
-    m.n_local = 1;
+    m.devices.first = d;
+    m.devices.n_local = 1;
     if (engine_mesh_partition(&m, g, &local, &report, &err))
         fail_msg("%s", err.message);
     *read = m.read_bytes;

@@ -149,14 +149,14 @@ static void weights_in_shards_are_those_of_one_device(void **state)
         o.layout = layout;
         if (trainer_open(&t, &config, &o, &err) || trainer_random(&t, 7, &err))
             fail_msg("%s", err.message);
-        const void **part = calloc((size_t)t.mesh->n_local, sizeof *part);
+        const void **part = calloc((size_t)t.mesh->devices.n_local, sizeof *part);
         for (int w = 0; w < t.state.n_weights; w++) {
             const MeshTensor *tensor = &t.mesh->tensor[w];
             size_t bytes = cvn_type_bytes(&tensor->type);
             void *whole = calloc(1, bytes);
-            for (int d = 0; d < t.mesh->n_local; d++)
+            for (int d = 0; d < t.mesh->devices.n_local; d++)
                 part[d] = t.mesh->data[d * t.mesh->n + w];
-            shard_gather(&t.mesh->mesh, &tensor->sharding, &tensor->type, part, whole);
+            shard_gather(&t.mesh->devices.mesh, &tensor->sharding, &tensor->type, part, whole);
             if (memcmp(whole, one.state.saved.tensor[w].data, bytes) != 0)
                 fail_msg("%s by %s: %s was drawn differently", mesh, layout,
                          one.state.saved.tensor[w].name);
@@ -196,17 +196,18 @@ static void a_process_reads_the_rows_of_its_devices(void **state)
             fail_msg("%s", err.message);
         TrainMesh part = *t.mesh;
         bool read[BATCH] = {false}, need[BATCH];
-        part.n_local = cases[i].n_local;
-        for (part.first = 0; part.first < t.mesh->n_local; part.first += part.n_local) {
+        part.devices.n_local = cases[i].n_local;
+        for (part.devices.first = 0; part.devices.first < t.mesh->devices.n_local;
+             part.devices.first += part.devices.n_local) {
             int n = 0;
             train_mesh_rows(&part, t.step.plan, t.step.mesh, need, BATCH);
             for (int r = 0; r < BATCH; r++) {
                 n += need[r];
                 read[r] = read[r] || need[r];
             }
-            if (n != cases[i].rows[part.first / part.n_local])
+            if (n != cases[i].rows[part.devices.first / part.devices.n_local])
                 fail_msg("%s on %s: device %d and %d more read %d rows", o.layout, o.mesh,
-                         part.first, part.n_local - 1, n);
+                         part.devices.first, part.devices.n_local - 1, n);
         }
         for (int r = 0; r < BATCH; r++)
             assert_true(read[r] && trainer_needs(&t, r));
@@ -233,7 +234,8 @@ static void measure(int64_t layers, const char *mesh, size_t *state, size_t *ste
     o.layout = "fsdp";
     if (trainer_open(&t, &config, &o, &err))
         fail_msg("%s", err.message);
-    *state = t.mesh ? train_mesh_state_bytes(t.mesh) / (size_t)t.mesh->n_local : t.state.bytes;
+    *state =
+        t.mesh ? train_mesh_state_bytes(t.mesh) / (size_t)t.mesh->devices.n_local : t.state.bytes;
     *step = t.step.plan->arena_bytes;
     trainer_close(&t);
 }

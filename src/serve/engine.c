@@ -249,7 +249,7 @@ static int make_devices(cvn_engine *e, int64_t positions, cvn_err *err)
     int code =
         engine_mesh_init(e->mesh, e->model, o->mesh, o->layout ? o->layout : "2d", o->cluster,
                          o->threads, o->rows, positions, engine_kv_dtype(e), err);
-    e->stats.threads = code ? 0 : group_threads(e->mesh->group);
+    e->stats.threads = code ? 0 : group_threads(e->mesh->devices.group);
     return code;
 }
 
@@ -266,10 +266,10 @@ static int count_memory(cvn_engine *e, cvn_err *err)
     }
     e->stats.weight_bytes = engine_mesh_weight_bytes(e->mesh);
     e->stats.cache_bytes = engine_mesh_cache_bytes(e->mesh);
-    e->stats.arena_bytes = arena * (uint64_t)group_size(e->mesh->group);
+    e->stats.arena_bytes = arena * (uint64_t)group_size(e->mesh->devices.group);
     code = check_memory(e, err);
-    for (int d = 0; d < group_size(e->mesh->group) && !code; d++)
-        code = device_reserve(group_device(e->mesh->group, d), arena, err);
+    for (int d = 0; d < group_size(e->mesh->devices.group) && !code; d++)
+        code = device_reserve(group_device(e->mesh->devices.group, d), arena, err);
     return code;
 }
 
@@ -307,7 +307,8 @@ static int start_engine(cvn_engine *e, cvn_err *err)
     if (!o->profile_path)
         return CVN_OK;
     if (e->mesh)
-        e->trace = trace_begin(group_devices(e->mesh->group), group_size(e->mesh->group), 0, err);
+        e->trace = trace_begin(group_devices(e->mesh->devices.group),
+                               group_size(e->mesh->devices.group), 0, err);
     else
         e->trace = trace_begin(&e->device, 1, 0, err);
     return e->trace ? CVN_OK : err->code;
@@ -371,12 +372,12 @@ void engine_communication(const cvn_engine *e, CommTable *out)
 {
     *out = (CommTable){0};
     if (e->mesh)
-        comm_table(e->mesh->comm, out);
+        comm_table(e->mesh->devices.comm, out);
 }
 
 Device *engine_device(const cvn_engine *e)
 {
-    return e->mesh ? group_device(e->mesh->group, 0) : e->device;
+    return e->mesh ? group_device(e->mesh->devices.group, 0) : e->device;
 }
 
 void engine_release_row(cvn_engine *e, int row)
@@ -406,7 +407,7 @@ void engine_fill_caches(cvn_engine *e, int64_t n)
     }
     const MeshProgram *decode = &e->decode[0].mesh;
     int count = (int)decode->plan->parameter[e->decode[0].first_cache].type.dim[0];
-    for (int d = 0; d < e->mesh->n_local; d++) {
+    for (int d = 0; d < e->mesh->devices.n_local; d++) {
         int first = (int)decode->first_row[d], most = e->options.rows - first;
         fill_cache(&e->mesh->kv[d], first, count < most ? count : most, n);
     }

@@ -1,14 +1,11 @@
 #include "serve/mesh.h"
 
-#include "comm/account.h"
-#include "cpu/registry.h"
 #include "io/weights_quantize.h"
 #include "serve/synthetic.h"
 #include "shard/layouts.h"
+#include "shard/region.h"
 #include "shard/reshard.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,10 +16,10 @@
 static void split(const EngineMesh *m, cvn_graph *g, cvn_spec *spec, int d, int64_t n,
                   const char *axis, bool whole)
 {
-    int at = mesh_axis(&m->mesh, axis, strlen(axis));
+    int at = mesh_axis(&m->devices.mesh, axis, strlen(axis));
     if (at < 0)
         return;
-    AxisRef ref = {at, 1, m->mesh.axis[at].size};
+    AxisRef ref = {at, 1, m->devices.mesh.axis[at].size};
     int64_t common = ref.size;
     while (n % common) /* the largest divisor of both that is a prefix of the axis */
         for (common--; ref.size % common; common--)
@@ -30,7 +27,7 @@ static void split(const EngineMesh *m, cvn_graph *g, cvn_spec *spec, int d, int6
     if (common == 1 || (whole && common != ref.size))
         return;
     char name[AXIS_NAME_SIZE];
-    axis_name(&m->mesh, axis_first(ref, (int32_t)common), name, sizeof name);
+    axis_name(&m->devices.mesh, axis_first(ref, (int32_t)common), name, sizeof name);
     spec->dim[d].axis[spec->dim[d].n++] = arena_string(&g->arena, name);
 }
 
@@ -88,46 +85,29 @@ static void count_read(EngineMesh *m, int param, double elements)
 static int read_shard(EngineMesh *m, int param, const PartitionTensor *t, int device, char *out,
                       cvn_err *err)
 {
-    int64_t first[CVN_MAX_RANK], count[CVN_MAX_RANK];
-    bool padding = false, any = true;
-    if (!m->model->io.source) {
-        synthetic_shard(&m->model->io.params.param[param], m->model->dtype,
-                        cvn_type_elements(&t->local), out);
+    const cvn_model *model = m->model;
+    const int64_t room = cvn_type_elements(&t->local);
+    if (!model->io.source) {
+        synthetic_shard(&model->io.params.param[param], model->dtype, room, out);
         return CVN_OK;
     }
-    for (int d = 0; d < t->global.rank; d++) {
-        sharding_range(&m->mesh, &t->sharding, d, t->global.dim[d], mesh_place(&m->mesh, device),
-                       &first[d], &count[d]);
-        padding = padding || count[d] != t->local.dim[d];
-        any = any && count[d] > 0;
-    }
-    if (!any)
+    const RegionArray shard = region_of_shard(&m->devices.mesh, &t->sharding, &t->global, device);
+    const RegionArray dense = region_packed(&shard.region);
+    const int64_t *first = shard.region.first, *count = shard.region.count,
+                  n = region_elements(&shard.region);
+    if (n == 0)
         return CVN_OK;
-    double elements = 1;
-    for (int d = 0; d < t->global.rank; d++)
-        elements *= (double)count[d];
-    count_read(m, param, elements);
-    if (!padding)
-        return weights_read_box(&m->model->io, param, first, count, m->model->dtype, out, err);
-    /* The part that is there, then row by row to where it lies in the padded shard. */
-    size_t size = cvn_dtype_bytes(t->global.dtype, 1), bytes = size;
-    for (int d = 0; d < t->global.rank; d++)
-        bytes *= (size_t)count[d];
-    char *part = malloc(bytes);
+    count_read(m, param, (double)n);
+    if (n == room)
+        return weights_read_box(&model->io, param, first, count, model->dtype, out, err);
+    size_t size = cvn_dtype_bytes(t->global.dtype, 1);
+    char *part = malloc((size_t)n * size);
     if (!part)
-        return err_set(err, CVN_EMEM, "no memory for %zu bytes of a weight", bytes);
-    int rc = weights_read_box(&m->model->io, param, first, count, m->model->dtype, part, err);
-    int rank = t->global.rank;
-    int64_t row = rank ? count[rank - 1] : 1, n_rows = (int64_t)(bytes / size) / row;
-    for (int64_t r = 0; !rc && r < n_rows; r++) {
-        int64_t at = 0, rest = r, step = rank ? t->local.dim[rank - 1] : 1;
-        for (int d = rank - 2; d >= 0; d--) {
-            at += rest % count[d] * step;
-            rest /= count[d];
-            step *= t->local.dim[d];
-        }
-        memcpy(out + (size_t)at * size, part + (size_t)(r * row) * size, (size_t)row * size);
-    }
+        return err_set(err, CVN_EMEM, "no memory for %zu bytes of weight %s", (size_t)n * size,
+                       model->io.params.param[param].name);
+    int rc = weights_read_box(&model->io, param, first, count, model->dtype, part, err);
+    if (rc == CVN_OK)
+        region_copy(&dense, part, &shard, out, size);
     free(part);
     return rc;
 }
@@ -136,15 +116,17 @@ static int read_shard(EngineMesh *m, int param, const PartitionTensor *t, int de
 static PanelBox panel_box(const EngineMesh *m, const PartitionTensor *q,
                           const PartitionTensor *scale, int device)
 {
-    PanelBox box;
-    sharding_range(&m->mesh, &q->sharding, 0, q->global.dim[0], mesh_place(&m->mesh, device),
-                   &box.panel, &box.panels);
-    sharding_range(&m->mesh, &q->sharding, 1, q->global.dim[1], mesh_place(&m->mesh, device),
-                   &box.unit, &box.units);
-    box.group = box.groups = 0;
-    if (scale)
-        sharding_range(&m->mesh, &scale->sharding, 1, scale->global.dim[1],
-                       mesh_place(&m->mesh, device), &box.group, &box.groups);
+    const Mesh *mesh = &m->devices.mesh;
+    Region part = region_of_shard(mesh, &q->sharding, &q->global, device).region;
+    PanelBox box = {.panel = part.first[0],
+                    .panels = part.count[0],
+                    .unit = part.first[1],
+                    .units = part.count[1]};
+    if (scale) {
+        part = region_of_shard(mesh, &scale->sharding, &scale->global, device).region;
+        box.group = part.first[1];
+        box.groups = part.count[1];
+    }
     return box;
 }
 
@@ -154,7 +136,7 @@ static int read_one(EngineMesh *m, const PartitionReport *report, int d, int i, 
     const IoModel *io = &m->model->io;
     const Param *param = &io->params.param[i];
     void **shard = &m->shard[d * m->n_weights];
-    int device = m->first + d;
+    int device = m->devices.first + d;
     if (param->form == PARAM_PLAIN || !io->source)
         return read_shard(m, i, &report->parameter[i], device, shard[i], err);
     if (param->form == PARAM_PANELS) {
@@ -180,7 +162,7 @@ static int read_weights(EngineMesh *m, const PartitionReport *report, cvn_err *e
     size_t bytes = 0;
     for (int i = 0; i < m->n_weights; i++)
         bytes += padded(cvn_type_bytes(&report->parameter[i].local));
-    m->block_bytes = bytes * (size_t)m->n_local;
+    m->block_bytes = bytes * (size_t)m->devices.n_local;
     void *map = mmap(NULL, m->block_bytes + 1, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED) {
@@ -189,16 +171,17 @@ static int read_weights(EngineMesh *m, const PartitionReport *report, cvn_err *e
     }
     m->block = map;
     m->weight = arena_array(&m->arena, (size_t)m->n_weights, sizeof *m->weight);
-    m->shard = arena_array(&m->arena, (size_t)(m->n_local * m->n_weights), sizeof *m->shard);
+    m->shard =
+        arena_array(&m->arena, (size_t)(m->devices.n_local * m->n_weights), sizeof *m->shard);
     char *at = m->block;
-    for (int d = 0; d < m->n_local; d++)
+    for (int d = 0; d < m->devices.n_local; d++)
         for (int i = 0; i < m->n_weights; i++) {
             m->weight[i] = report->parameter[i].sharding;
             m->shard[d * m->n_weights + i] = at;
             at += padded(cvn_type_bytes(&report->parameter[i].local));
         }
     int rc = CVN_OK;
-    for (int d = 0; d < m->n_local && !rc; d++)
+    for (int d = 0; d < m->devices.n_local && !rc; d++)
         for (int i = 0; i < m->n_weights && !rc; i++)
             rc = read_one(m, report, d, i, err);
     return rc;
@@ -209,7 +192,7 @@ static int make_caches(EngineMesh *m, const PartitionReport *report, cvn_err *er
     LlamaConfig config = m->model->io.config;
     config.n_kv_heads = report->parameter[m->n_weights].local.dim[1];
     int rc = CVN_OK;
-    for (int d = 0; d < m->n_local && !rc; d++)
+    for (int d = 0; d < m->devices.n_local && !rc; d++)
         rc = kv_init(&m->kv[d], &config, m->rows, m->positions, m->kv_dtype, err);
     return rc;
 }
@@ -226,45 +209,20 @@ static int check_weights(const EngineMesh *m, const PartitionReport *report, cvn
     return CVN_OK;
 }
 
-/* So that what a step communicates is told by the axes it goes along. */
-static int name_axes(const EngineMesh *m, const PartitionReport *report, cvn_err *err)
-{
-    StrBuf axes = {0};
-    int rc = CVN_OK;
-    for (int64_t i = 0; i < report->n_collectives && !rc; i++) {
-        const OpAttr *attr = &report->collective[i].op->attr;
-        strbuf_clear(&axes);
-        axes_print(&axes, &m->mesh, &report->collective[i].axes);
-        rc = comm_name_axes(m->comm, &attr->groups, attr->group_size, axes.text ? axes.text : "",
-                            err);
-    }
-    strbuf_free(&axes);
-    return rc;
-}
-
 int engine_mesh_partition(EngineMesh *m, cvn_graph *g, cvn_graph **local, PartitionReport *report,
                           cvn_err *err)
 {
-    ShardResult result;
-    int rc = llama_mark(g, &m->model->io.config, &m->mesh, m->layout, err);
+    int rc = llama_mark(g, &m->model->io.config, &m->devices.mesh, m->layout, err);
     if (rc)
         return rc;
     mark_host(m, g);
-    rc = cvn_graph_check(g, err);
-    if (!rc)
-        rc = shard_propagate(g, &m->mesh, &result, err);
-    if (rc)
-        return rc;
-    rc = shard_partition(g, &m->mesh, &result, local, report, err);
-    shard_result_free(&result);
+    rc = mesh_devices_cut(&m->devices, g, local, report, err);
     if (rc)
         return rc;
     if (m->weight)
         rc = check_weights(m, report, err);
     else if (!(rc = read_weights(m, report, err)))
         rc = make_caches(m, report, err);
-    if (!rc)
-        rc = name_axes(m, report, err);
     if (rc) {
         cvn_graph_free(*local);
         partition_report_free(report);
@@ -277,19 +235,19 @@ int engine_mesh_bind(EngineMesh *m, const Plan *plan, const PartitionReport *rep
 {
     int np = plan->n_parameters, no = plan->n_outputs, inputs = m->n_weights + n_caches;
     *p = (MeshProgram){.plan = plan, .n_caches = n_caches};
-    p->param = arena_array(arena, (size_t)(m->n_local * np), sizeof *p->param);
-    p->output = arena_array(arena, (size_t)(m->n_local * no), sizeof *p->output);
-    p->first_row = arena_array(arena, (size_t)m->n_local, sizeof *p->first_row);
+    p->param = arena_array(arena, (size_t)(m->devices.n_local * np), sizeof *p->param);
+    p->output = arena_array(arena, (size_t)(m->devices.n_local * no), sizeof *p->output);
+    p->first_row = arena_array(arena, (size_t)m->devices.n_local, sizeof *p->first_row);
     for (int i = inputs; i < np; i++)
-        if (report->parameter[i].local.rank != report->parameter[i].global.rank ||
-            !cvn_type_equal(&report->parameter[i].local, &report->parameter[i].global))
+        if (!cvn_type_equal(&report->parameter[i].local, &report->parameter[i].global))
             return err_set(err, CVN_EUNSUPPORTED, "input '%s' would be split over devices",
                            plan->parameter[i].name);
-    for (int d = 0; d < m->n_local; d++) {
+    for (int d = 0; d < m->devices.n_local; d++) {
         const PartitionTensor *cache = &report->parameter[m->n_weights];
-        int64_t count;
-        sharding_range(&m->mesh, &cache->sharding, 0, cache->global.dim[0],
-                       mesh_place(&m->mesh, m->first + d), &p->first_row[d], &count);
+        const Region rows = region_of_shard(&m->devices.mesh, &cache->sharding, &cache->global,
+                                            m->devices.first + d)
+                                .region;
+        p->first_row[d] = rows.first[0];
         for (int i = 0; i < m->n_weights; i++)
             p->param[d * np + i] = m->shard[d * m->n_weights + i];
         for (int i = inputs; i < np; i++)
@@ -302,7 +260,7 @@ int engine_mesh_run(EngineMesh *m, MeshProgram *p, void *const *host, int row, v
                     cvn_err *err)
 {
     int np = p->plan->n_parameters, inputs = m->n_weights + p->n_caches;
-    for (int d = 0; d < m->n_local; d++) {
+    for (int d = 0; d < m->devices.n_local; d++) {
         void **param = p->param + (size_t)d * (size_t)np;
         for (int i = 0; i < p->n_caches; i++)
             param[m->n_weights + i] = kv_row(&m->kv[d], i, row + (int)p->first_row[d]);
@@ -310,9 +268,9 @@ int engine_mesh_run(EngineMesh *m, MeshProgram *p, void *const *host, int row, v
             memcpy(param[i], host[i], p->plan->parameter[i].bytes);
     }
     m->steps++;
-    if (m->cluster)
-        cluster_set_step(m->cluster, m->steps);
-    int rc = group_run(m->group, p->plan, p->param, p->output, err);
+    if (m->devices.cluster)
+        cluster_set_step(m->devices.cluster, m->steps);
+    int rc = group_run(m->devices.group, p->plan, p->param, p->output, err);
     if (rc)
         return rc;
     for (int i = inputs; i < np; i++)
@@ -324,7 +282,7 @@ int engine_mesh_run(EngineMesh *m, MeshProgram *p, void *const *host, int row, v
 
 void engine_mesh_release(EngineMesh *m, int row)
 {
-    for (int d = 0; d < m->n_local; d++)
+    for (int d = 0; d < m->devices.n_local; d++)
         kv_release(&m->kv[d], row);
 }
 
@@ -334,45 +292,25 @@ int engine_mesh_init(EngineMesh *m, const cvn_model *model, const char *spec, co
                      Cluster *cluster, int threads, int rows, int64_t positions, cvn_dtype kv,
                      cvn_err *err)
 {
-    *m = (EngineMesh){
-        .model = model, .cluster = cluster, .rows = rows, .positions = positions, .kv_dtype = kv};
+    *m = (EngineMesh){.model = model, .rows = rows, .positions = positions, .kv_dtype = kv};
     int rc = arena_init(&m->arena, err);
     if (!rc)
-        rc = mesh_parse(&m->mesh, spec, &m->arena, err);
+        rc = mesh_devices_open(&m->devices, spec, &m->arena, cluster, threads, err);
     if (rc)
         return rc;
-    int n_ranks = cluster ? cluster_size(cluster) : 1;
-    if (m->mesh.n_devices % n_ranks)
-        return err_set(err, CVN_EINVAL,
-                       "a mesh of %d devices cannot be divided among %d processes; start as many "
-                       "processes as there are devices, or a divisor of that",
-                       (int)m->mesh.n_devices, n_ranks);
     m->layout = arena_string(&m->arena, layout);
     m->n_weights = model->io.params.n;
-    m->n_local = m->mesh.n_devices / n_ranks;
-    m->comm = comm_new(m->n_local, cluster ? cluster_transport(cluster) : NULL, err);
-    if (!m->comm)
-        return err->code;
-    m->first = comm_first(m->comm);
-    m->kv = arena_array(&m->arena, (size_t)m->n_local, sizeof *m->kv);
-    m->group = group_new(m->comm, threads, cpu_backend(), err);
-    if (!m->group)
-        return err->code;
-    if (cluster)
-        cluster_set_comm(cluster, m->comm);
+    m->kv = arena_array(&m->arena, (size_t)m->devices.n_local, sizeof *m->kv);
     return CVN_OK;
 }
 
 void engine_mesh_free(EngineMesh *m)
 {
-    for (int d = 0; m->kv && d < m->n_local; d++)
+    for (int d = 0; m->kv && d < m->devices.n_local; d++)
         kv_free(&m->kv[d]);
     if (m->block)
         munmap(m->block, m->block_bytes + 1);
-    if (m->cluster)
-        cluster_set_comm(m->cluster, NULL);
-    group_free(m->group);
-    comm_free(m->comm);
+    mesh_devices_close(&m->devices);
     arena_free(&m->arena);
     *m = (EngineMesh){0};
 }
@@ -385,7 +323,7 @@ size_t engine_mesh_weight_bytes(const EngineMesh *m)
 size_t engine_mesh_cache_bytes(const EngineMesh *m)
 {
     size_t bytes = 0;
-    for (int d = 0; d < m->n_local; d++)
+    for (int d = 0; d < m->devices.n_local; d++)
         bytes += m->kv[d].bytes;
     return bytes;
 }

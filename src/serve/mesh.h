@@ -11,22 +11,16 @@
 #ifndef CVN_SERVE_MESH_H
 #define CVN_SERVE_MESH_H
 
-#include "comm/cluster.h"
-#include "cpu/group.h"
+#include "cpu/mesh_devices.h"
 #include "model/llama.h"
 #include "serve/kv.h"
 #include "serve/model.h"
-#include "shard/partition.h"
 
 typedef struct EngineMesh {
-    Arena arena;            /* of what is below and not memory of its own */
-    Mesh mesh;              /* the devices and their axes */
+    Arena arena; /* of what is below and not memory of its own */
+    MeshDevices devices;
     const char *layout;     /* its name */
     const cvn_model *model; /* borrowed */
-    Cluster *cluster;       /* borrowed, or NULL */
-    Comm *comm;             /* owned */
-    DeviceGroup *group;     /* owned: the devices of this process */
-    int n_local, first;     /* how many these are, and the number of the first */
     int n_weights;          /* parameters of the model */
     /* [n_weights] how each lies; the same in every step. NULL before the first step. */
     Sharding *weight;

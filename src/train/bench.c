@@ -34,7 +34,7 @@ static void finish_figure(const TrainBench *b, double *seconds, TrainFigure *out
 int train_ceilings(const Trainer *t, Ceilings *out, cvn_err *err)
 {
     int code = ceilings_measure(t->device->pool, out, err);
-    int threads = (t->mesh ? t->mesh->n_local : 1) * device_threads(t->device);
+    int threads = (t->mesh ? t->mesh->devices.n_local : 1) * device_threads(t->device);
     int cores = cores_usable();
     double times = trainer_devices(t);
     if (t->mesh && threads > cores)

@@ -1,7 +1,5 @@
 #include "train/mesh.h"
 
-#include "comm/account.h"
-#include "cpu/registry.h"
 #include "graph/simplify.h"
 #include "io/convert.h"
 #include "shard/layouts.h"
@@ -67,58 +65,42 @@ static MeshTensor *find_tensor(const TrainMesh *m, const char *name)
     return at ? &m->tensor[*at] : NULL;
 }
 
-int train_mesh_describe(TrainMesh *m, const LlamaConfig *config, const TrainState *state,
-                        OptimizerKind optimizer, bool accumulates, const char *spec,
-                        const char *layout, cvn_err *err)
+/* All but the devices. */
+static int begin(TrainMesh *m, const LlamaConfig *config, const TrainState *state,
+                 OptimizerKind optimizer, bool accumulates, const char *spec, const char *layout,
+                 cvn_err *err)
 {
     *m = (TrainMesh){.config = *config};
     int code = arena_init(&m->arena, err);
-    if (code == CVN_OK)
-        code = mesh_parse(&m->mesh, spec, &m->arena, err);
     if (code)
         return code;
     m->spec = arena_string(&m->arena, spec);
     m->layout = arena_string(&m->arena, layout);
-    m->n_local = m->mesh.n_devices;
     list_tensors(m, state, optimizer, accumulates);
     return CVN_OK;
+}
+
+int train_mesh_describe(TrainMesh *m, const LlamaConfig *config, const TrainState *state,
+                        OptimizerKind optimizer, bool accumulates, const char *spec,
+                        const char *layout, cvn_err *err)
+{
+    int code = begin(m, config, state, optimizer, accumulates, spec, layout, err);
+    return code ? code : mesh_devices_describe(&m->devices, spec, &m->arena, err);
 }
 
 int train_mesh_open(TrainMesh *m, const LlamaConfig *config, const TrainState *state,
                     OptimizerKind optimizer, bool accumulates, const char *spec, const char *layout,
                     Cluster *cluster, int threads, cvn_err *err)
 {
-    int code = train_mesh_describe(m, config, state, optimizer, accumulates, spec, layout, err);
-    if (code)
-        return code;
-    int n_ranks = cluster ? cluster_size(cluster) : 1;
-    if (m->mesh.n_devices % n_ranks)
-        return err_set(err, CVN_EINVAL,
-                       "a mesh of %d devices cannot be divided among %d processes; start as many "
-                       "processes as there are devices, or a divisor of that",
-                       (int)m->mesh.n_devices, n_ranks);
-    m->cluster = cluster;
-    m->n_local = m->mesh.n_devices / n_ranks;
-    m->comm = comm_new(m->n_local, cluster ? cluster_transport(cluster) : NULL, err);
-    if (!m->comm)
-        return err->code;
-    m->first = comm_first(m->comm);
-    m->group = group_new(m->comm, threads, cpu_backend(), err);
-    if (!m->group)
-        return err->code;
-    if (cluster)
-        cluster_set_comm(cluster, m->comm);
-    return CVN_OK;
+    int code = begin(m, config, state, optimizer, accumulates, spec, layout, err);
+    return code ? code : mesh_devices_open(&m->devices, spec, &m->arena, cluster, threads, err);
 }
 
 void train_mesh_close(TrainMesh *m)
 {
     if (m->block)
         munmap(m->block, m->block_bytes);
-    if (m->cluster)
-        cluster_set_comm(m->cluster, NULL);
-    group_free(m->group);
-    comm_free(m->comm);
+    mesh_devices_close(&m->devices);
     arena_free(&m->arena);
     *m = (TrainMesh){0};
 }
@@ -137,7 +119,7 @@ static int mark(TrainMesh *m, cvn_graph *g, cvn_err *err)
         const MeshTensor *t = find_tensor(m, v->def->attr.name);
         if (t && t->known) {
             cvn_spec spec;
-            int code = sharding_to_spec(&m->mesh, &t->sharding, &g->arena, &spec, err);
+            int code = sharding_to_spec(&m->devices.mesh, &t->sharding, &g->arena, &spec, err);
             if (code)
                 return code;
             cvn_mark_sharding(g, v, &spec);
@@ -151,7 +133,7 @@ static int mark(TrainMesh *m, cvn_graph *g, cvn_err *err)
         if (!g->output[i].into)
             cvn_mark_sharding(g, g->output[i].value,
                               &(cvn_spec){.rank = g->output[i].value->type.rank});
-    return cvn_graph_check(g, err);
+    return CVN_OK;
 }
 
 /* What the first graph with a tensor finds is how it lies from then on. */
@@ -175,42 +157,19 @@ static int take_shardings(TrainMesh *m, const cvn_graph *g, const PartitionRepor
     return CVN_OK;
 }
 
-/* So that what a step communicates is told by the axes it goes along. */
-static int name_axes(const TrainMesh *m, const PartitionReport *report, cvn_err *err)
-{
-    StrBuf axes = {0};
-    int code = CVN_OK;
-    for (int64_t i = 0; m->comm && i < report->n_collectives && code == CVN_OK; i++) {
-        const OpAttr *attr = &report->collective[i].op->attr;
-        strbuf_clear(&axes);
-        axes_print(&axes, &m->mesh, &report->collective[i].axes);
-        code = comm_name_axes(m->comm, &attr->groups, attr->group_size, axes.text ? axes.text : "",
-                              err);
-    }
-    strbuf_free(&axes);
-    return code;
-}
-
 int train_mesh_cut(TrainMesh *m, cvn_graph *g, MeshStep *step, cvn_graph **local, cvn_err *err)
 {
-    ShardResult result;
     *local = NULL;
     int code = graph_simplify(g, NULL, err);
     if (code == CVN_OK)
-        code = llama_mark(g, &m->config, &m->mesh, m->layout, err);
+        code = llama_mark(g, &m->config, &m->devices.mesh, m->layout, err);
     if (code == CVN_OK)
         code = mark(m, g, err);
     if (code == CVN_OK)
-        code = shard_propagate(g, &m->mesh, &result, err);
-    if (code)
-        return code;
-    code = shard_partition(g, &m->mesh, &result, local, &step->report, err);
-    shard_result_free(&result);
+        code = mesh_devices_cut(&m->devices, g, local, &step->report, err);
     if (code)
         return code;
     code = take_shardings(m, *local, &step->report, err);
-    if (code == CVN_OK)
-        code = name_axes(m, &step->report, err);
     if (code) {
         cvn_graph_free(*local);
         *local = NULL;
@@ -231,7 +190,7 @@ static size_t bytes_of(const TrainMesh *m, int first, int end)
     size_t sum = 0;
     for (int i = first; i < end; i++)
         sum += m->tensor[i].known ? padded(cvn_type_bytes(&m->tensor[i].local)) : 0;
-    return sum * (size_t)m->n_local;
+    return sum * (size_t)m->devices.n_local;
 }
 
 size_t train_mesh_state_bytes(const TrainMesh *m)
@@ -257,21 +216,21 @@ int train_mesh_allocate(TrainMesh *m, size_t arena_bytes, cvn_err *err)
                        bytes);
     m->block = block;
     m->block_bytes = bytes + 64;
-    m->data = arena_array(&m->arena, (size_t)(m->n_local * m->n), sizeof *m->data);
+    m->data = arena_array(&m->arena, (size_t)(m->devices.n_local * m->n), sizeof *m->data);
     char *at = m->block;
-    for (int i = 0; i < m->n_local * m->n; i++) {
+    for (int i = 0; i < m->devices.n_local * m->n; i++) {
         m->data[i] = at;
         at += padded(cvn_type_bytes(&m->tensor[i % m->n].local));
     }
     int code = CVN_OK;
-    for (int d = 0; d < m->n_local && code == CVN_OK; d++)
-        code = device_reserve(group_device(m->group, d), arena_bytes, err);
+    for (int d = 0; d < m->devices.n_local && code == CVN_OK; d++)
+        code = device_reserve(group_device(m->devices.group, d), arena_bytes, err);
     return code;
 }
 
 void train_mesh_clear_sums(TrainMesh *m)
 {
-    for (int i = 0; i < m->n_local * m->n; i++)
+    for (int i = 0; i < m->devices.n_local * m->n; i++)
         if (i % m->n >= m->n_kept)
             memset(m->data[i], 0, cvn_type_bytes(&m->tensor[i % m->n].local));
 }
@@ -300,14 +259,14 @@ static int fill_from(TrainMesh *m, int tensor, const ParamList *params, SaveFill
                      void *context, cvn_err *err)
 {
     int code = CVN_OK;
-    for (int d = 0; d < m->n_local; d++)
+    for (int d = 0; d < m->devices.n_local; d++)
         for (int i = 0; i < params->n && code == CVN_OK; i++) {
             const MeshTensor *t = &m->tensor[tensor + i];
             void *shard = m->data[d * m->n + tensor + i];
             const Region all = region_whole(&t->type);
             const RegionArray whole = region_packed(&all);
             const RegionArray part =
-                region_of_shard(&m->mesh, &t->sharding, &t->type, m->first + d);
+                region_of_shard(&m->devices.mesh, &t->sharding, &t->type, m->devices.first + d);
             RegionWalk w;
             region_walk(&w, &part.region, &whole, &part);
             while (code == CVN_OK && region_next(&w))
@@ -341,7 +300,8 @@ int64_t train_mesh_rounded(const TrainMesh *m, int d, int i, const float **weigh
 
 int train_mesh_bind(TrainMesh *m, const Plan *plan, MeshStep *step, Arena *arena, cvn_err *err)
 {
-    size_t np = (size_t)plan->n_parameters, no = (size_t)plan->n_outputs, n = (size_t)m->n_local;
+    size_t np = (size_t)plan->n_parameters, no = (size_t)plan->n_outputs,
+           n = (size_t)m->devices.n_local;
     step->param = arena_array(arena, n * np, sizeof *step->param);
     step->output = arena_array(arena, n * no, sizeof *step->output);
     if (step->report.n_parameters != plan->n_parameters)
@@ -364,8 +324,9 @@ void train_mesh_rows(const TrainMesh *m, const Plan *plan, const MeshStep *step,
         const PartitionTensor *p = &step->report.parameter[i];
         if (find_tensor(m, plan->parameter[i].name) || p->global.rank != 2)
             continue;
-        for (int d = 0; d < m->n_local; d++) {
-            RegionArray part = region_of_shard(&m->mesh, &p->sharding, &p->global, m->first + d);
+        for (int d = 0; d < m->devices.n_local; d++) {
+            RegionArray part =
+                region_of_shard(&m->devices.mesh, &p->sharding, &p->global, m->devices.first + d);
             for (int64_t r = 0; r < part.region.count[0]; r++)
                 need[part.region.first[0] + r] = true;
         }
@@ -380,11 +341,11 @@ int train_mesh_run(TrainMesh *m, const Plan *plan, MeshStep *step, void *const *
         const PartitionTensor *p = &step->report.parameter[i];
         if (find_tensor(m, plan->parameter[i].name))
             continue;
-        for (int d = 0; d < m->n_local; d++)
-            shard_scatter(&m->mesh, &p->sharding, &p->global, host[i], m->first + d,
+        for (int d = 0; d < m->devices.n_local; d++)
+            shard_scatter(&m->devices.mesh, &p->sharding, &p->global, host[i], m->devices.first + d,
                           step->param[d * np + i]);
     }
-    int code = group_run(m->group, plan, step->param, step->output, err);
+    int code = group_run(m->devices.group, plan, step->param, step->output, err);
     if (code == CVN_OK)
         memcpy(output, step->output, (size_t)plan->n_outputs * sizeof *output);
     return code;

@@ -19,11 +19,9 @@
 #ifndef CVN_TRAIN_MESH_H
 #define CVN_TRAIN_MESH_H
 
-#include "comm/cluster.h"
 #include "compile/cache.h"
-#include "cpu/group.h"
+#include "cpu/mesh_devices.h"
 #include "io/save.h"
-#include "shard/partition.h"
 #include "shard/region.h"
 #include "train/checkpoint_shards.h"
 #include "train/state.h"
@@ -38,13 +36,9 @@ typedef struct MeshTensor {
 
 typedef struct TrainMesh {
     Arena arena; /* of all that is no memory of its own */
-    Mesh mesh;
+    MeshDevices devices;
     const char *spec, *layout; /* as given */
     LlamaConfig config;
-    Cluster *cluster;   /* borrowed; NULL: all devices are here */
-    Comm *comm;         /* owned */
-    DeviceGroup *group; /* owned: the devices of this process */
-    int n_local, first; /* how many these are, and the number of the first */
     int n_state;        /* resident tensors of the state */
     int n_kept;         /* … and those that are frozen or rounded */
     int *rounded;       /* [weights]: index of a weight's rounded copy, or -1 */
@@ -62,7 +56,7 @@ typedef struct MeshStep {
     void **param, **output; /* [n_local * parameters], [n_local * outputs] */
 } MeshStep;
 
-/* A mesh without devices, to see how things would lie on it: n_local is all of them. */
+/* A mesh of which nothing is run, to see how things would lie on it. */
 int train_mesh_describe(TrainMesh *m, const LlamaConfig *config, const TrainState *state,
                         OptimizerKind optimizer, bool accumulates, const char *spec,
                         const char *layout, cvn_err *err);

@@ -18,25 +18,25 @@ int train_mesh_shards(TrainMesh *m, const CheckpointState *state, CheckpointShar
     *shards = (CheckpointShards){.mesh = m->spec,
                                  .layout = m->layout,
                                  .spec = spec,
-                                 .n_files = m->mesh.n_devices,
-                                 .first = m->first,
-                                 .n_local = m->n_local};
-    shards->slice = arena_array(&m->arena, n * (size_t)m->n_local, sizeof *shards->slice);
+                                 .n_files = m->devices.mesh.n_devices,
+                                 .first = m->devices.first,
+                                 .n_local = m->devices.n_local};
+    shards->slice = arena_array(&m->arena, n * (size_t)m->devices.n_local, sizeof *shards->slice);
     for (int i = 0; i < state->n; i++) {
         StrBuf text = {0};
         sharding[i] = sharding_of(m, i, &state->tensor[i].type);
-        sharding_print(&text, &m->mesh, &sharding[i]);
+        sharding_print(&text, &m->devices.mesh, &sharding[i]);
         if (text.failed)
             return err_set(err, CVN_EMEM, "no memory for a spec");
         spec[i] = arena_string(&m->arena, text.text ? text.text : "");
         strbuf_free(&text);
     }
-    for (int d = 0; d < m->n_local; d++) {
+    for (int d = 0; d < m->devices.n_local; d++) {
         for (int i = 0; i < state->n; i++)
             data[i] = i >= m->n_state ? state->tensor[i].data
                       : m->data       ? m->data[d * m->n + i]
                                       : NULL;
-        checkpoint_shards_add(shards, &m->mesh, d, state, sharding, data);
+        checkpoint_shards_add(shards, &m->devices.mesh, d, state, sharding, data);
     }
     *out = shards;
     return CVN_OK;
@@ -46,11 +46,12 @@ int train_mesh_restore(TrainMesh *m, const Checkpoint *checkpoint, CheckpointSta
                        cvn_err *err)
 {
     int code = checkpoint_restore_counters(checkpoint, state, err);
-    for (int d = 0; d < m->n_local && code == CVN_OK; d++)
+    for (int d = 0; d < m->devices.n_local && code == CVN_OK; d++)
         for (int i = 0; i < state->n; i++) {
             const CheckpointTensor *tensor = &state->tensor[i];
             Sharding sharding = sharding_of(m, i, &tensor->type);
-            RegionArray to = region_of_shard(&m->mesh, &sharding, &tensor->type, m->first + d);
+            RegionArray to =
+                region_of_shard(&m->devices.mesh, &sharding, &tensor->type, m->devices.first + d);
             checkpoint_restore_part(checkpoint, tensor, &to,
                                     i < m->n_state ? m->data[d * m->n + i] : tensor->data);
         }

@@ -189,7 +189,7 @@ static int check_memory(Trainer *t, cvn_err *err)
     if (t->mesh) {
         state = train_mesh_state_bytes(t->mesh);
         t->accumulator_bytes = train_mesh_sum_bytes(t->mesh);
-        arena *= (size_t)t->mesh->n_local;
+        arena *= (size_t)t->mesh->devices.n_local;
     }
     t->bytes = state + t->accumulator_bytes + arena;
     if (t->bytes <= t->options.memory_limit)
@@ -278,7 +278,7 @@ static int open_devices(Trainer *t, cvn_err *err)
     code = train_mesh_open(t->mesh, &t->config, &t->state, o->optimizer.kind, accumulates(o),
                            o->mesh, o->layout ? o->layout : "2d", o->cluster, o->threads, err);
     if (code == CVN_OK)
-        t->device = group_device(t->mesh->group, 0);
+        t->device = group_device(t->mesh->devices.group, 0);
     return code;
 }
 
@@ -376,20 +376,20 @@ bool trainer_needs(const Trainer *t, int64_t row)
 
 int trainer_devices(const Trainer *t)
 {
-    return t->mesh ? t->mesh->mesh.n_devices : 1;
+    return t->mesh ? t->mesh->devices.mesh.n_devices : 1;
 }
 
 void trainer_communication(const Trainer *t, CommTable *out)
 {
     *out = (CommTable){0};
     if (t->mesh)
-        comm_table(t->mesh->comm, out);
+        comm_table(t->mesh->devices.comm, out);
 }
 
 Device *const *trainer_local(const Trainer *t, int *n)
 {
-    *n = t->mesh ? t->mesh->n_local : 1;
-    return t->mesh ? group_devices(t->mesh->group) : &t->device;
+    *n = t->mesh ? t->mesh->devices.n_local : 1;
+    return t->mesh ? group_devices(t->mesh->devices.group) : &t->device;
 }
 
 /* context is the seed. */
