@@ -28,7 +28,7 @@ static void check(const int64_t dim[6], const int32_t *starts, const int32_t *le
     /* The interpreter takes the cube of the length: longer ones are held to the kernel of AVX-512. */
     bool is_long = dim[1] * dim[2] * dim[3] * dim[4] * dim[4] * dim[5] > 60000000;
     check_one_kernel(&c, emulated_attention_backward,
-                     is_long ? lower_kernel(cpu_backend_of(CPU_ISA_AVX512_BF16), c.op) : NULL);
+                     is_long ? kernel_find(cpu_backend_of(CPU_ISA_AVX512_BF16), c.op) : NULL);
     check_end(&c);
 }
 

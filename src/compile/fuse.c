@@ -10,7 +10,6 @@
 #include "compile/fuse.h"
 
 #include "compile/liveness.h"
-#include "compile/lower.h"
 #include "compile/tile_program.h"
 
 #include <stdlib.h>
@@ -85,7 +84,7 @@ static const Kernel *member_kernel(const Fuser *f, const Op *op)
     for (int i = 0; i < op->n_operands; i++)
         if (cvn_dtype_bits(op->operand[i]->type.dtype) < 8)
             return NULL;
-    const Kernel *kernel = lower_kernel(f->backend, op);
+    const Kernel *kernel = kernel_find(f->backend, op);
     return kernel && kernel->elementwise ? kernel : NULL;
 }
 

@@ -11,7 +11,6 @@
  * A sum of squares reads what is squared: reduce(multiply(x, x)) is one step. Its products are rounded as before.
  */
 #include "compile/fuse.h"
-#include "compile/lower.h"
 
 static bool is_half(cvn_dtype dtype)
 {
@@ -20,7 +19,7 @@ static bool is_half(cvn_dtype dtype)
 
 static bool converts(const Backend *backend, const Op *op)
 {
-    const Kernel *kernel = lower_kernel(backend, op);
+    const Kernel *kernel = kernel_find(backend, op);
     return kernel && kernel->converts;
 }
 
@@ -56,7 +55,7 @@ static void take_widening(const Backend *backend, const uint32_t *uses, Op *op)
 static void take_squares(const Backend *backend, const uint32_t *uses, Op *op)
 {
     const Op *square = op->operand[0]->def;
-    const Kernel *kernel = lower_kernel(backend, op);
+    const Kernel *kernel = kernel_find(backend, op);
     if (op->attr.reduce != CVN_SUM || square->kind != OP_MULTIPLY ||
         square->operand[0] != square->operand[1] || uses[op->operand[0]->id] != 1 ||
         op->operand[0]->type.dtype != CVN_F32 || !kernel || !kernel->squares)

@@ -1,5 +1,5 @@
 /* A fusion as a kernel: tile by tile, member by member. */
-#include "compile/fuse.h"
+#include "compile/fusion.h"
 
 #include <string.h>
 

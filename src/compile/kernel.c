@@ -1,7 +1,17 @@
-/* The one thing that a kernel calls back for. */
+/* Which kernel an operation gets, and the one thing that kernels call back for. */
 #include "compile/kernel.h"
 
 #include "base/threads.h"
+
+const Kernel *kernel_find(const Backend *backend, const Op *op)
+{
+    for (int i = 0; i < backend->n_kernels; i++) {
+        const Kernel *kernel = backend->kernel[i];
+        if (kernel->kind == op->kind && (!kernel->match || kernel->match(op)))
+            return kernel;
+    }
+    return NULL;
+}
 
 void kernel_sync(const KernelArgs *args)
 {

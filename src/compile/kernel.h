@@ -78,6 +78,9 @@ typedef struct Backend {
     size_t tiny;
 } Backend;
 
+/* The first of the backend's kernels that matches; NULL: its fallback. */
+const Kernel *kernel_find(const Backend *backend, const Op *op);
+
 /* Waits until all threads of the device are here. */
 void kernel_sync(const KernelArgs *args);
 

@@ -14,12 +14,8 @@ const Kernel *lower_kernel(const Backend *backend, const Op *op)
         return &move_copy;
     if (op->kind == OP_CONSTANT && op->attr.literal.splat)
         return &move_fill;
-    for (int i = 0; i < backend->n_kernels; i++) {
-        const Kernel *kernel = backend->kernel[i];
-        if (kernel->kind == op->kind && (!kernel->match || kernel->match(op)))
-            return kernel;
-    }
-    return op->kind == OP_FUSION ? &fusion_kernel : NULL;
+    const Kernel *kernel = kernel_find(backend, op);
+    return !kernel && op->kind == OP_FUSION ? &fusion_kernel : kernel;
 }
 
 /* Lets results be written over operands that are read for the last time, where kernels can. */

@@ -10,7 +10,7 @@
 #include "compile/plan.h"
 #include "compile/schedule.h"
 
-/* The kernel of an operation: the first of the backend that matches; NULL means the backend's fallback. */
+/* The kernel of an operation: the backend's, or, of what only lowering makes, our own. NULL: the backend's fallback. */
 const Kernel *lower_kernel(const Backend *backend, const Op *op);
 
 /* Lowers g, which is taken over whatever the result: the plan owns it, or it is freed. With `overlap` collectives are

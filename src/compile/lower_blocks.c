@@ -1,7 +1,7 @@
 /* Union-find over roots, guarded by a pairwise check of lifetimes. Blocks are small, so pairs are few. */
 #include "compile/lower_blocks.h"
 
-#include "compile/fuse.h"
+#include "compile/fusion.h"
 
 void blocks_init(Blocks *blocks, const cvn_graph *g, const Liveness *live,
                  const Kernel *const *kernel, const bool *donated, Arena *arena)

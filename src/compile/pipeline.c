@@ -12,7 +12,7 @@ static bool has_kernel(const Op *op, void *context)
     const CompileOptions *options = context;
     if (op->kind == OP_ATTENTION && options->split_attention)
         return false;
-    return lower_kernel(options->backend, op) != NULL;
+    return kernel_find(options->backend, op) != NULL;
 }
 
 static int decompose(cvn_graph *g, const void *context, bool *changed, cvn_err *err)

@@ -6,7 +6,7 @@
  *     elementwise  one per element, whatever the function costs
  *     moving       none
  */
-#include "compile/fuse.h"
+#include "compile/fusion.h"
 #include "compile/plan.h"
 
 #include "graph/linear.h"

@@ -1,5 +1,5 @@
 /* Plans for people to read. */
-#include "compile/fuse.h"
+#include "compile/fusion.h"
 #include "compile/plan.h"
 
 static void print_ref(StrBuf *out, const Plan *plan, const BufferRef *ref)

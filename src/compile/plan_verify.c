@@ -9,10 +9,10 @@
  * What a step should read is taken from the graph, not from what lowering believed: a view stands for bytes of
  * what it views, a copy for what it copied.
  */
-#include "compile/fuse.h"
+#include "compile/fusion.h"
 #include "compile/moves.h"
 #include "compile/plan.h"
-#include "compile/schedule_cost.h"
+#include "compile/schedule.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -6,7 +6,6 @@
 #include "compile/schedule.h"
 
 #include "compile/liveness.h"
-#include "compile/lower.h"
 #include "compile/schedule_cost.h"
 
 #include <stdlib.h>
@@ -192,7 +191,7 @@ static int open_graph(Scheduling *s, cvn_graph *g, const Backend *backend, Link 
     s->at[0] = 0;
     for (Op *op = g->first; op; op = op->next) {
         size_t offset;
-        const Kernel *kernel = op_is_exchange(op) ? lower_kernel(backend, op) : NULL;
+        const Kernel *kernel = op_is_exchange(op) ? kernel_find(backend, op) : NULL;
         Node *node = &s->node[s->n];
         *node = (Node){.op = op,
                        .due = (int)g->n_ops,

@@ -26,12 +26,7 @@
 #define CVN_COMPILE_SCHEDULE_H
 
 #include "compile/kernel.h"
-
-/* Between two devices. */
-typedef struct Link {
-    double latency;   /* seconds */
-    double bandwidth; /* bytes a second, each way */
-} Link;
+#include "compile/schedule_cost.h"
 
 typedef struct ScheduleOptions {
     Link link;           /* zeros: a network of 50 us and 2 GB/s */
@@ -40,16 +35,6 @@ typedef struct ScheduleOptions {
 
 /* Collectives that a device may have under way: the k-th to start, only once the one this many before it is done. */
 enum { COLLECTIVES_IN_FLIGHT = 64 };
-
-/* What the order of a graph's steps is estimated to cost. */
-typedef struct ScheduleCost {
-    double compute; /* seconds of computing */
-    double link;    /* seconds that the link is busy, and latencies */
-    double exposed; /* of these, that the device has nothing to compute */
-    double peak;    /* most bytes alive, outputs and temporaries, rounded as nothing is */
-} ScheduleCost;
-
-ScheduleCost schedule_cost(const cvn_graph *g, Link link);
 
 /* Splits the collectives of g that `backend` can split, and reorders. Where the peak would exceed the old one by more
    than an eighth and two of the largest collectives, or the memory limit, less is fetched ahead, at last nothing.

@@ -5,7 +5,13 @@
 #ifndef CVN_COMPILE_SCHEDULE_COST_H
 #define CVN_COMPILE_SCHEDULE_COST_H
 
-#include "compile/schedule.h"
+#include "graph/graph.h"
+
+/* Between two devices. */
+typedef struct Link {
+    double latency;   /* seconds */
+    double bandwidth; /* bytes a second, each way */
+} Link;
 
 /* The given link, or the one that is assumed when there is none. */
 Link link_or_default(Link link);
@@ -21,5 +27,15 @@ bool op_is_exchange(const Op *op);
 
 /* Most bytes of results alive, in the order of the graph. */
 int graph_peak(const cvn_graph *g, double *peak, cvn_err *err);
+
+/* What the order of a graph's steps is estimated to cost. */
+typedef struct ScheduleCost {
+    double compute; /* seconds of computing */
+    double link;    /* seconds that the link is busy, and latencies */
+    double exposed; /* of these, that the device has nothing to compute */
+    double peak;    /* most bytes alive, outputs and temporaries, rounded as nothing is */
+} ScheduleCost;
+
+ScheduleCost schedule_cost(const cvn_graph *g, Link link);
 
 #endif

@@ -5,7 +5,7 @@
 #include "compile/tile_program.h"
 
 #include "base/float16.h"
-#include "compile/fuse.h"
+#include "compile/fusion.h"
 
 #include <stdlib.h>
 #include <string.h>

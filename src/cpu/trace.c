@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/threads.h"
-#include "compile/fuse.h"
+#include "compile/fusion.h"
 
 #include <inttypes.h>
 #include <stdio.h>

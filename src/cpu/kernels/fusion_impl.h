@@ -4,7 +4,7 @@
  * Every step is a loop over the vectors of a tile. What an operand is makes no difference to it: a pointer that moves on
  * by a vector, or, for one value, stays. Threads share the tiles.
  */
-#include "compile/fuse.h"
+#include "compile/fusion.h"
 #include "compile/tile_program.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/vec_ops.h"

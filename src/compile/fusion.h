@@ -1,0 +1,61 @@
+/* An operation of kind OP_FUSION: the operations that it stands for, and what they read and write. See fuse.h. */
+#ifndef CVN_COMPILE_FUSION_H
+#define CVN_COMPILE_FUSION_H
+
+#include "compile/kernel.h"
+
+enum {
+    FUSION_ELEMENTS = 2 * KERNEL_GRAIN, /* of a tile */
+    FUSION_LEAST = 8 * KERNEL_GRAIN,    /* elements: smaller tensors are in cache anyway */
+    FUSION_MEMBERS = 48,
+    FUSION_OPERANDS = 24,
+    FUSION_RESULTS = 8
+};
+
+typedef enum SlotKind {
+    SLOT_OPERAND, /* element i of operand `index` */
+    SLOT_RESULT,  /* element i of result `index` */
+    SLOT_WHOLE,   /* all of operand `index`: a scalar for all elements */
+    SLOT_SPREAD,  /* element (i / inner) % size of operand `index` */
+    SLOT_SPLAT,   /* one value */
+    SLOT_INSIDE   /* of a member, used by members only */
+} SlotKind;
+
+/* What members read and write. The last three kinds are in scratch, FUSION_ELEMENTS elements each. */
+typedef struct Slot {
+    SlotKind kind;
+    int index;           /* of the operand or result */
+    int64_t inner, size; /* of a spread */
+    size_t bytes;        /* of an element */
+    const void *value;   /* [bytes] of a splat */
+    size_t scratch;      /* offset in the scratch of a thread */
+    uint32_t value_id;   /* of what it holds: the root of an operand, or a member's result */
+} Slot;
+
+typedef struct Member {
+    const Op *op;
+    const Kernel *kernel;
+    int in[3], out; /* slots */
+} Member;
+
+/* In the attributes of an OP_FUSION; lives in the graph's arena. */
+typedef struct Fusion {
+    int64_t elements;
+    Member *member; /* [n_members], in order */
+    int n_members;
+    Slot *slot; /* [n_slots] */
+    int n_slots;
+    size_t scratch;                    /* bytes of a thread */
+    uint32_t *over;                    /* [n_results] bit i: may be written over operand i */
+    const struct TileProgram *program; /* the same for kernels that run programs, or NULL */
+} Fusion;
+
+extern const Kernel fusion_kernel;
+
+/* "subtract, multiply, add": what an operation of kind OP_FUSION does, in order. */
+void fusion_print(StrBuf *out, const Op *op);
+
+/* True when a kernel may write result k of op over its operand i. */
+bool kernel_overwrites(const Kernel *kernel, const Op *op, int k, int i);
+
+#endif
