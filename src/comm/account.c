@@ -1,6 +1,6 @@
 #include "comm/account.h"
 
-#include "comm/exchange.h"
+#include "comm/comm_impl.h"
 #include "compile/plan.h"
 
 #include <stdio.h>
@@ -40,29 +40,7 @@ int comm_name_axes(Comm *comm, const Ints *groups, int64_t size, const char *axe
     return CVN_OK;
 }
 
-void comm_names_free(CommNames *names)
-{
-    for (int i = 0; i < names->n; i++)
-        free(names->name[i].groups);
-    free(names->name);
-    *names = (CommNames){0};
-}
-
-/* ---- rows ---- */
-
-/* The row of a kind along axes, which is made when it is not there yet. */
-static CommRow *row_of(CommTable *table, OpKind kind, const char *axes)
-{
-    for (int i = 0; i < table->n; i++)
-        if (table->row[i].kind == kind && strcmp(table->row[i].axes, axes) == 0)
-            return &table->row[i];
-    if (table->n == COMM_ROWS)
-        return &table->row[COMM_ROWS - 1];
-    CommRow *row = &table->row[table->n++];
-    *row = (CommRow){.kind = kind};
-    snprintf(row->axes, sizeof row->axes, "%s", axes);
-    return row;
-}
+/* ---- exchanges ---- */
 
 /* All that members in this process give. */
 static bool is_there(Comm *comm, const Exchange *e)
@@ -108,7 +86,7 @@ void account_add(const Comm *comm, CommDevice *own, const Exchange *e, int64_t a
                        .asked = asked,
                        .ended = comm_now(comm, own)};
     event.exposed = e->started_in + event.ended - asked;
-    CommRow *row = row_of(&own->account, op->kind, event.axes);
+    CommRow *row = comm_table_row(&own->account, op->kind, event.axes);
     row->count++;
     row->bytes += event.bytes;
     int64_t from = event.arrived > asked ? event.arrived : asked;
@@ -123,67 +101,10 @@ void comm_watch(Comm *comm, int device, const CommWatch *watch)
     comm_device(comm, device)->watch = watch;
 }
 
-/* ---- tables ---- */
-
-void comm_table_add(CommTable *sum, const CommTable *more)
-{
-    for (int i = 0; i < more->n; i++) {
-        const CommRow *from = &more->row[i];
-        CommRow *to = row_of(sum, from->kind, from->axes);
-        to->count += from->count;
-        to->bytes += from->bytes;
-        to->seconds += from->seconds;
-        to->exposed += from->exposed;
-    }
-}
-
-void comm_table_divide(CommTable *table, double n)
-{
-    for (int i = 0; i < table->n; i++) {
-        CommRow *row = &table->row[i];
-        row->count = (int64_t)((double)row->count / n);
-        row->bytes /= n;
-        row->seconds /= n;
-        row->exposed /= n;
-    }
-}
-
 void comm_table(const Comm *comm, CommTable *out)
 {
     *out = (CommTable){0};
     for (int d = 0; d < comm_local(comm); d++)
         comm_table_add(out, &comm_device(comm, comm_first(comm) + d)->account);
     comm_table_divide(out, comm_local(comm));
-}
-
-void comm_table_since(CommTable *now, const CommTable *before)
-{
-    int kept = 0;
-    for (int i = 0; i < now->n; i++) {
-        CommRow row = now->row[i];
-        for (int j = 0; j < before->n; j++) {
-            const CommRow *old = &before->row[j];
-            if (old->kind != row.kind || strcmp(old->axes, row.axes) != 0)
-                continue;
-            row.count -= old->count;
-            row.bytes -= old->bytes;
-            row.seconds -= old->seconds;
-            row.exposed -= old->exposed;
-        }
-        if (row.count > 0)
-            now->row[kept++] = row;
-    }
-    now->n = kept;
-}
-
-CommRow comm_table_sum(const CommTable *table)
-{
-    CommRow sum = {0};
-    for (int i = 0; i < table->n; i++) {
-        sum.count += table->row[i].count;
-        sum.bytes += table->row[i].bytes;
-        sum.seconds += table->row[i].seconds;
-        sum.exposed += table->row[i].exposed;
-    }
-    return sum;
 }

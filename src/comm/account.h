@@ -19,24 +19,7 @@
 #define CVN_COMM_ACCOUNT_H
 
 #include "comm/comm.h"
-
-enum { COMM_AXES_SIZE = 64, COMM_ROWS = 48 };
-
-typedef struct CommRow {
-    OpKind kind;
-    char axes[COMM_AXES_SIZE]; /* "data", "data*model"; "_": a permutation, or nobody said */
-    int64_t count;             /* per device */
-    double bytes;              /* that each device sends */
-    double seconds;            /* in flight, per device, added up also where exchanges overlap */
-    double exposed;            /* of these, that the device did nothing else */
-} CommRow;
-
-/* Rows stand in the order in which a device first ran them. When there are more kinds than rows, the last row has all
-   that are left, of whatever kind. */
-typedef struct CommTable {
-    CommRow row[COMM_ROWS]; /* [n] */
-    int n;
-} CommTable;
+#include "comm/table.h"
 
 /* From now on collectives in these groups (an operation's attribute: all groups, one after the other, of `size`
    members) are said to run along the axes; what was said first holds. No device may be running. */
@@ -45,15 +28,6 @@ int comm_name_axes(Comm *comm, const Ints *groups, int64_t size, const char *axe
 /* What collectives came to since the Comm was made: counts of one device, bytes and times as means over those of this
    process. No device may be running. */
 void comm_table(const Comm *comm, CommTable *out);
-
-/* now -= before: what came between two looks at the same Comm. Rows in which nothing came go. */
-void comm_table_since(CommTable *now, const CommTable *before);
-/* sum += more, row by row. */
-void comm_table_add(CommTable *sum, const CommTable *more);
-/* Everything divided by n: of one step, where n were run. */
-void comm_table_divide(CommTable *table, double n);
-/* All rows together; axes and kind mean nothing. */
-CommRow comm_table_sum(const CommTable *table);
 
 /* One exchange that has ended. Times in ns by the wall's clock, or by that of comm_set_clock. */
 typedef struct CommEvent {

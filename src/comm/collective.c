@@ -6,7 +6,7 @@
  * this process: each element is read and written by one thread only, which is why its result may lie over its
  * operand. Everything else is pulled: a member copies what the others give it into its own result.
  */
-#include "comm/exchange.h"
+#include "comm/comm_impl.h"
 
 #include "compile/plan.h"
 #include "graph/interp.h"

@@ -1,5 +1,5 @@
 /* The devices of this process: where each of them is, waiting for each other, and failing together. */
-#include "comm/exchange.h"
+#include "comm/comm_impl.h"
 
 #include "base/threads.h"
 
@@ -61,6 +61,14 @@ Comm *comm_new(int n_local, Transport *transport, cvn_err *err)
     return comm;
 }
 
+static void free_names(CommNames *names)
+{
+    for (int i = 0; i < names->n; i++)
+        free(names->name[i].groups);
+    free(names->name);
+    *names = (CommNames){0};
+}
+
 void comm_free(Comm *comm)
 {
     if (!comm)
@@ -75,7 +83,7 @@ void comm_free(Comm *comm)
         }
     }
     pthread_mutex_destroy(&comm->lock);
-    comm_names_free(&comm->names);
+    free_names(&comm->names);
     free(comm->device);
     free(comm);
 }

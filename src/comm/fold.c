@@ -4,7 +4,7 @@
  *
  * A sum starts at -0, which unlike +0 changes no number: a group of one gets back what it gave.
  */
-#include "comm/exchange.h"
+#include "comm/comm_impl.h"
 
 #include "base/float16.h"
 #include "graph/reduce.h"

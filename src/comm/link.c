@@ -5,7 +5,7 @@
  * then nobody sleeps and nothing depends on how fast or how busy the machine is.
  */
 #include "base/threads.h"
-#include "comm/exchange.h"
+#include "comm/comm_impl.h"
 #include "compile/plan.h"
 
 #include <time.h>

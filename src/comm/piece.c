@@ -6,7 +6,7 @@
  * element 12 of the operand (rows 2 and 3), and puts it at element 0 of its result f32[2,12]; that of member 1 goes
  * to element 6.
  */
-#include "comm/exchange.h"
+#include "comm/comm_impl.h"
 
 #include <string.h>
 

@@ -17,7 +17,7 @@
  * that is there anyway, every 0.2 ms while something is under way. A thread of our own that never sleeps would take a
  * core from the kernels.
  */
-#include "comm/exchange.h"
+#include "comm/comm_impl.h"
 
 #include <sched.h>
 #include <stdlib.h>

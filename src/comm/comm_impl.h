@@ -1,9 +1,9 @@
 /* The inside of a Comm, shared by the files of this folder: one exchange of one device, and what it moves. */
-#ifndef CVN_COMM_EXCHANGE_H
-#define CVN_COMM_EXCHANGE_H
+#ifndef CVN_COMM_COMM_IMPL_H
+#define CVN_COMM_COMM_IMPL_H
 
-#include "comm/account.h"
 #include "comm/comm.h"
+#include "comm/table.h"
 #include "comm/transport.h"
 
 #include <stdalign.h>
@@ -61,6 +61,16 @@ typedef struct Exchange {
     _Atomic int64_t leaves; /* comm_now at which the link has sent it; 0 without a link */
 } Exchange;
 
+/* The names of the groups that collectives run in. */
+typedef struct CommNames {
+    struct CommName {
+        int64_t *groups; /* owned [n]: as the attribute of the operation has them */
+        int64_t n, size; /* of all groups together; of one */
+        char axes[COMM_AXES_SIZE];
+    } * name; /* owned [n] */
+    int n;
+} CommNames;
+
 typedef struct CommDevice {
     Exchange exchange[COMM_IN_FLIGHT]; /* number modulo COMM_IN_FLIGHT */
     Exchange *current; /* that comm_done works on; written by thread 0 between barriers */
@@ -71,7 +81,7 @@ typedef struct CommDevice {
     int64_t clock;     /* ns, with comm_set_clock; thread 0's */
     CommTable account; /* of this device's exchanges, added up; its thread 0's */
     unsigned looked;   /* number of the first exchange that account_look has not seen arrive */
-    const CommWatch *watch; /* borrowed: who is told of each exchange, or NULL */
+    const struct CommWatch *watch; /* borrowed: who is told of each exchange, or NULL */
 } CommDevice;
 
 /* ---- comm.c ---- */
@@ -81,6 +91,7 @@ Transport *comm_transport(const Comm *comm);
 bool comm_is_local(const Comm *comm, int64_t id);
 Link comm_link(const Comm *comm);
 StepSeconds *comm_clock(const Comm *comm);
+CommNames *comm_names(const Comm *comm);
 
 /* Waits until it has reached `target`; false when the Comm failed first. */
 bool milestone_wait(const Comm *comm, Milestone *milestone, unsigned target);
@@ -98,19 +109,6 @@ int link_wait(Comm *comm, const Exchange *e, cvn_err *err);
 bool link_is_done(const Comm *comm, const Exchange *e);
 
 /* ---- account.c ---- */
-
-/* The names of the groups that collectives run in. */
-typedef struct CommNames {
-    struct CommName {
-        int64_t *groups; /* owned [n]: as the attribute of the operation has them */
-        int64_t n, size; /* of all groups together; of one */
-        char axes[COMM_AXES_SIZE];
-    } * name; /* owned [n] */
-    int n;
-} CommNames;
-
-CommNames *comm_names(const Comm *comm);
-void comm_names_free(CommNames *names);
 
 /* Looks which of the device's exchanges have what they need; between two steps, so that what arrives while it computes
    is seen to. The transport gets to work on the way. */
