@@ -317,6 +317,42 @@ static bool assign_registers(Writer *w)
     return true;
 }
 
+/* ---- numbers ---- */
+
+/* The number of a place among those that steps have, in the order of the steps; `number` has those that were met, or -1. */
+static int numbered(Writer *w, int *number, TilePlace *kept, int *n, int place)
+{
+    if (place < 0)
+        return place;
+    if (number[place] < 0) {
+        kept[*n] = w->place[place];
+        number[place] = (*n)++;
+    }
+    return number[place];
+}
+
+/* Places get the numbers of their first step's a, b, c and result; those that joined pairs left over are dropped. So the
+   numbers depend on the steps alone. */
+static void number_places(Writer *w)
+{
+    TilePlace kept[TILE_PLACES];
+    int number[TILE_PLACES], n = 0;
+    for (int i = 0; i < TILE_PLACES; i++)
+        number[i] = -1;
+    for (int i = 0; i < w->n_steps; i++) {
+        TileStep *step = &w->step[i];
+        if (step->code != TILE_SPREAD) {
+            step->a = numbered(w, number, kept, &n, step->a);
+            step->b = numbered(w, number, kept, &n, step->b);
+        }
+        if (step->code != TILE_SPREAD && step->code != TILE_SELECT)
+            step->c = numbered(w, number, kept, &n, step->c);
+        step->out = numbered(w, number, kept, &n, step->out);
+    }
+    memcpy(w->place, kept, (size_t)n * sizeof *kept);
+    w->n_places = n;
+}
+
 TileProgram *tile_program_make(Arena *arena, const Fusion *f)
 {
     Writer *w = calloc(1, sizeof *w);
@@ -334,6 +370,7 @@ TileProgram *tile_program_make(Arena *arena, const Fusion *f)
         for (int i = 0; i < w->n_steps; i++)
             place_choice(w, i);
         if (assign_registers(w)) {
+            number_places(w);
             program = arena_alloc(arena, sizeof *program);
             *program = (TileProgram){
                 .n_places = w->n_places,

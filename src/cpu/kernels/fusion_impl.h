@@ -6,9 +6,11 @@
  */
 #include "compile/fusion.h"
 #include "compile/tile_program.h"
+#include "cpu/kernels/fusion_whole.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/vec_ops.h"
 
+#include <assert.h>
 #include <stdalign.h>
 
 /* Where a place is: element i of the tensor at base + i advance; vectors of a tile are `step` floats apart. */
@@ -294,6 +296,107 @@ static void make_views(const KernelArgs *args, const TileProgram *program, Tiles
     }
 }
 
+/* ---- whole programs ---- */
+
+/* Does something for each number from 0 up, with numbers that are constants: there are no loops to unroll. */
+#define EACH(f, w, x)                                                                              \
+    f(w, 0, x), f(w, 1, x), f(w, 2, x), f(w, 3, x), f(w, 4, x), f(w, 5, x), f(w, 6, x),            \
+        f(w, 7, x), f(w, 8, x), f(w, 9, x), f(w, 10, x), f(w, 11, x), f(w, 12, x), f(w, 13, x),    \
+        f(w, 14, x), f(w, 15, x)
+#define EACH_PLACE(f, w, x)                                                                        \
+    EACH(f, w, x), f(w, 16, x), f(w, 17, x), f(w, 18, x), f(w, 19, x), f(w, 20, x), f(w, 21, x),   \
+        f(w, 22, x), f(w, 23, x), f(w, 24, x), f(w, 25, x), f(w, 26, x), f(w, 27, x)
+
+/* One vector on its way: the value of every place. */
+typedef struct Whole {
+    vf value[WHOLE_PLACES];
+    char *at[WHOLE_PLACES]; /* operands and results: where element 0 is */
+    int64_t i;              /* the first element of the vector */
+} Whole;
+
+static_assert(WHOLE_PLACES == 28 && WHOLE_STEPS == 16, "what EACH counts");
+
+VEC_INLINE void place_once(const WholeProgram *w, int p, Whole *x, const View *view)
+{
+    if (p >= w->n_places)
+        return;
+    if (w->place[p].kind == PLACE_SCALAR || w->place[p].kind == PLACE_CONSTANT)
+        x->value[p] = vf_load((const float *)(const void *)view[p].base);
+    else if (w->place[p].kind != PLACE_REGISTER)
+        x->at[p] = view[p].base;
+}
+
+VEC_INLINE void place_read(const WholeProgram *w, int p, Whole *x)
+{
+    if (p >= w->n_places || w->place[p].kind != PLACE_OPERAND)
+        return;
+    if (w->place[p].half)
+        x->value[p] = vf_load_bf16((const uint16_t *)(const void *)x->at[p] + x->i);
+    else
+        x->value[p] = vf_load((const float *)(const void *)x->at[p] + x->i);
+}
+
+VEC_INLINE void place_write(const WholeProgram *w, int p, Whole *x)
+{
+    if (p >= w->n_places || w->place[p].kind != PLACE_RESULT)
+        return;
+    if (w->place[p].half)
+        vf_store_bf16((uint16_t *)(void *)x->at[p] + x->i, x->value[p]);
+    else
+        vf_store((float *)(void *)x->at[p] + x->i, x->value[p]);
+}
+
+VEC_INLINE void whole_step(const WholeProgram *w, int s, Whole *x)
+{
+    const TileStep *step = &w->step[s];
+    const bool b = step->b >= 0, c = step->c >= 0;
+    if (s < w->n_steps)
+        x->value[step->out] = apply(step->code, step->op, x->value[step->a],
+                                    x->value[b ? step->b : 0], x->value[c ? step->c : 0]);
+}
+
+/* Elements [begin, end), whole vectors, of a program whose every choice is the first. */
+VEC_INLINE void run_whole(const WholeProgram *w, const View *view, int64_t begin, int64_t end)
+{
+    Whole x = {.i = begin};
+#define ONCE(w, p, x) place_once(w, p, x, view)
+    EACH_PLACE(ONCE, w, &x);
+#undef ONCE
+    for (; x.i < end; x.i += VN) {
+        EACH_PLACE(place_read, w, &x);
+        EACH(whole_step, w, &x);
+        EACH_PLACE(place_write, w, &x);
+    }
+}
+
+static bool chooses_first(const KernelArgs *args, const TileProgram *program)
+{
+    for (int i = 0; i < program->n_steps; i++)
+        if (program->step[i].code == TILE_SELECT && !*(const uint8_t *)args->in[program->step[i].c])
+            return false;
+    return true;
+}
+
+/* The first of elements [begin, end) that is still to be done: all are, or less than a vector. */
+static int64_t run_known(const KernelArgs *args, const TileProgram *program, const View *view,
+                         int64_t begin, int64_t end)
+{
+    const int64_t last = end - (end - begin) % VN;
+    if (!chooses_first(args, program))
+        return begin;
+    switch (whole_find(program)) {
+    case WHOLE_ADAMW:
+        run_whole(&whole_programs[WHOLE_ADAMW], view, begin, last);
+        return last;
+    case WHOLE_ADAMW_ROUNDED:
+        run_whole(&whole_programs[WHOLE_ADAMW_ROUNDED], view, begin, last);
+        return last;
+    case WHOLE_COUNT:
+        break;
+    }
+    return begin;
+}
+
 static bool match(const Op *op)
 {
     return op->attr.fusion->program;
@@ -307,6 +410,7 @@ static void run(const KernelArgs *args)
     int64_t begin, end;
     make_views(args, program, &tiles);
     kernel_share(f->elements, KERNEL_GRAIN, args->thread, args->n_threads, &begin, &end);
+    begin = run_known(args, program, tiles.view, begin, end);
     for (int64_t at = begin; at < end; at += TILE_ELEMENTS) {
         int64_t n = end - at < TILE_ELEMENTS ? end - at : TILE_ELEMENTS;
         for (int i = 0; i < program->n_steps; i++)

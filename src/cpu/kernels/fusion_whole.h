@@ -1,0 +1,84 @@
+/*
+ * Tile programs that are compiled whole: every value of a vector stays in a register from the operands to the results, so
+ * that nothing is stored and loaded between steps, and square roots and divisions go on while memory is waited for.
+ *
+ * A program is a row of the list below, in the numbers that tile_program_make gives to places: those of its first steps
+ * first, a, b, c and the result of each. What a row says is a constant for the compiler, which makes one loop of it
+ * (run_whole in fusion_impl.h); a program that is no row is taken step by step, with the same bits. Rows are worth it
+ * where a program is long and its tensors are larger than the caches. tests/test_fusion_whole.c holds that the
+ * optimizer's programs are rows.
+ */
+#ifndef CVN_CPU_KERNELS_FUSION_WHOLE_H
+#define CVN_CPU_KERNELS_FUSION_WHOLE_H
+
+#include "compile/tile_program.h"
+
+enum { WHOLE_PLACES = 28, WHOLE_STEPS = 16 };
+
+typedef enum WholeKind { WHOLE_ADAMW, WHOLE_ADAMW_ROUNDED, WHOLE_COUNT } WholeKind;
+
+typedef struct WholeProgram {
+    int n_places, n_steps;
+    struct {
+        PlaceKind kind;
+        bool half;
+    } place[WHOLE_PLACES];
+    TileStep step[WHOLE_STEPS]; /* c of a TILE_SELECT does not count */
+} WholeProgram;
+
+/* train/optimizer_adamw.c, behind the scaling of the gradient and before the choice not to step: on g, s (its scale), m, v
+   and w. What follows the new weight differs: it may be rounded, too. */
+#define ADAMW_PLACES                                                                               \
+    {PLACE_OPERAND, 0}, {PLACE_SCALAR, 0}, {PLACE_REGISTER, 0}, /* g, s, gs */                     \
+        {PLACE_OPERAND, 0}, {PLACE_CONSTANT, 0}, {PLACE_REGISTER, 0}, {PLACE_REGISTER, 0}, /* m */ \
+        {PLACE_CONSTANT, 0}, {PLACE_REGISTER, 0},                     /* g^2 */                    \
+        {PLACE_OPERAND, 0}, {PLACE_CONSTANT, 0}, {PLACE_REGISTER, 0}, /* v */                      \
+        {PLACE_REGISTER, 0}, {PLACE_SCALAR, 0}, {PLACE_CONSTANT, 0},                               \
+        {PLACE_REGISTER, 0},                                         /* root */                    \
+        {PLACE_REGISTER, 0}, {PLACE_SCALAR, 0}, {PLACE_REGISTER, 0}, /* step */                    \
+        {PLACE_OPERAND, 0}, {PLACE_SCALAR, 0}, {PLACE_REGISTER, 0},                                \
+    {                                                                                              \
+        PLACE_RESULT, 0                                                                            \
+    } /* w */
+
+#define ADAMW_STEPS                                                                                \
+    {TILE_BINARY, OP_MULTIPLY, 0, 1, -1, 2},       /* gs = g s */                                  \
+        {TILE_MINUS_MUL, OP_MULTIPLY, 2, 3, 4, 5}, /* (gs - m) (1 - beta1) */                      \
+        {TILE_BINARY, OP_ADD, 3, 5, -1, 6},        /* m' */                                        \
+        {TILE_MUL_MUL, OP_MULTIPLY, 2, 2, 7, 8},   /* gs gs (1 - beta2) */                         \
+        {TILE_MUL_ADD, OP_ADD, 9, 10, 8, 11},      /* v' = v beta2 + … */                        \
+        {TILE_UNARY, OP_SQRT, 11, -1, -1, 12},                                                     \
+        {TILE_MUL_ADD, OP_ADD, 12, 13, 14, 15},      /* root correction + eps */                   \
+        {TILE_BINARY, OP_DIVIDE, 6, 15, -1, 16},     /* m' / … */                                \
+        {TILE_BINARY, OP_MULTIPLY, 17, 16, -1, 18},  /* times the step */                          \
+        {TILE_MUL_SUB, OP_SUBTRACT, 19, 20, 18, 21}, /* w' = w keep - … */                       \
+    {                                                                                              \
+        TILE_SELECT, OP_SELECT, 21, 19, -1, 22                                                     \
+    }
+
+static const WholeProgram whole_programs[WHOLE_COUNT] = {
+    [WHOLE_ADAMW] =
+        {
+            .n_places = 25,
+            .n_steps = 13,
+            .place = {ADAMW_PLACES, {PLACE_RESULT, 0}, {PLACE_RESULT, 0}},
+            .step = {ADAMW_STEPS,
+                     {TILE_SELECT, OP_SELECT, 6, 3, -1, 23},
+                     {TILE_SELECT, OP_SELECT, 11, 9, -1, 24}},
+        },
+    [WHOLE_ADAMW_ROUNDED] =
+        {
+            .n_places = 26,
+            .n_steps = 14,
+            .place = {ADAMW_PLACES, {PLACE_RESULT, 1}, {PLACE_RESULT, 0}, {PLACE_RESULT, 0}},
+            .step = {ADAMW_STEPS,
+                     {TILE_NARROW, OP_CONVERT, 22, -1, -1, 23},
+                     {TILE_SELECT, OP_SELECT, 6, 3, -1, 24},
+                     {TILE_SELECT, OP_SELECT, 11, 9, -1, 25}},
+        },
+};
+
+/* The row that a program is, or WHOLE_COUNT. */
+WholeKind whole_find(const TileProgram *program);
+
+#endif

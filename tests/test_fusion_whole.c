@@ -1,0 +1,203 @@
+/*
+ * Programs that are compiled whole: that the optimizer's are, on every instruction set, and that they change no bit,
+ * whatever is chosen and however many elements are left over.
+ */
+#include "compile/fuse.h"
+#include "compile/pipeline.h"
+#include "cpu/device.h"
+#include "cpu/executor.h"
+#include "cpu/kernels/fusion_whole.h"
+#include "cpu/registry.h"
+#include "graph/graph.h"
+#include "model/presets.h"
+#include "train/step.h"
+
+#include <math.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { KERNELS = 512, ROWS = 131, COLUMNS = 67 }; /* no multiple of a vector */
+
+/* A backend that has no fusions. */
+typedef struct Plain {
+    Backend backend;
+    Kernel kernel[KERNELS];
+    const Kernel *table[KERNELS];
+} Plain;
+
+static void make_plain(const Backend *best, Plain *out)
+{
+    assert_true(best->n_kernels <= KERNELS);
+    out->backend = *best;
+    out->backend.kernel = out->table;
+    for (int i = 0; i < best->n_kernels; i++) {
+        out->kernel[i] = *best->kernel[i];
+        out->kernel[i].elementwise = false;
+        out->table[i] = &out->kernel[i];
+    }
+}
+
+/* One tensor's update, with the choice not to make it. */
+static cvn_graph *update_graph(bool rounded)
+{
+    cvn_graph *g = cvn_graph_new("update", NULL);
+    const Param param = {
+        .name = "w", .rank = 2, .dims = {ROWS, COLUMNS}, .file_rank = 2, .n = ROWS * COLUMNS};
+    const OptimizerOptions options = optimizer_defaults(OPTIMIZER_ADAMW, 1000000);
+    const Optimizer *adamw = &optimizers[OPTIMIZER_ADAMW];
+    cvn_type type = CVN_TYPE(CVN_F32, ROWS, COLUMNS);
+    cvn_value *scalar[OPTIMIZER_MAX_SCALARS];
+    for (int i = 0; i < adamw->n_scalars; i++)
+        scalar[i] = cvn_parameter(g, adamw->scalar[i], cvn_scalar(CVN_F32));
+    cvn_value *scale = cvn_parameter(g, "scale", cvn_scalar(CVN_F32));
+    cvn_value *d = cvn_parameter(g, "d", type);
+    OptimizerUpdate u = {.g = g,
+                         .options = &options,
+                         .param = &param,
+                         .scalar = scalar,
+                         .weight = cvn_parameter(g, "w", type),
+                         .gradient = cvn_multiply(g, d, cvn_broadcast_to(g, scale, &type)),
+                         .state = {cvn_parameter(g, "m", type), cvn_parameter(g, "v", type)}};
+    cvn_value *copy = rounded ? cvn_parameter(g, "c", CVN_TYPE(CVN_BF16, ROWS, COLUMNS)) : NULL;
+    cvn_value *updated = cvn_is_finite(g, scale);
+    adamw->update(&u);
+    cvn_value *weight = cvn_select(g, updated, u.new_weight, u.weight);
+    cvn_output_into(g, weight, u.weight);
+    if (copy)
+        cvn_output_into(g, cvn_convert(g, weight, CVN_BF16), copy);
+    for (int k = 0; k < 2; k++)
+        cvn_output_into(g, cvn_select(g, updated, u.new_state[k], u.state[k]), u.state[k]);
+    return g;
+}
+
+static WholeKind kind_of(const Plan *plan)
+{
+    WholeKind kind = WHOLE_COUNT;
+    for (int i = 0; i < plan->n_steps; i++)
+        if (plan->step[i].op->kind == OP_FUSION && plan->step[i].op->attr.fusion->program)
+            kind = whole_find(plan->step[i].op->attr.fusion->program);
+    return kind;
+}
+
+/* All results, one behind the other; *kind: the row that its program is. */
+static char *run(const cvn_graph *g, const Backend *backend, int threads, float scale,
+                 size_t *bytes, WholeKind *kind)
+{
+    cvn_err err = {0};
+    Plan *plan;
+    CompileOptions options = {.backend = backend, .n_threads = threads, .verify_plan = true};
+    if (compile_graph(g, &options, &plan, &err))
+        fail_msg("%s", err.message);
+    Device *device = device_new(threads, backend, &err);
+    assert_non_null(device);
+    void **at = calloc((size_t)plan->n_parameters + 1, sizeof *at);
+    void **out = calloc((size_t)plan->n_outputs + 1, sizeof *out);
+    uint32_t state = 7;
+    for (int i = 0; i < plan->n_parameters; i++) {
+        size_t n = plan->parameter[i].bytes / 4;
+        at[i] = aligned_alloc(64, (plan->parameter[i].bytes + 63) / 64 * 64);
+        for (size_t k = 0; k < n; k++) {
+            state = state * 1664525u + 1013904223u;
+            ((float *)at[i])[k] = (float)(state >> 8) * 0x1p-23f - (n > 1 ? 1.0f : 0.0f);
+        }
+        if (strcmp(plan->parameter[i].name, "scale") == 0)
+            *(float *)at[i] = scale;
+    }
+    if (executor_run(device, plan, at, out, &err))
+        fail_msg("%s", err.message);
+    char *all = NULL;
+    *kind = kind_of(plan);
+    *bytes = 0;
+    for (int i = 0; i < plan->n_outputs; i++) {
+        size_t n = cvn_type_bytes(&plan->output[i].type);
+        all = realloc(all, *bytes + n);
+        memcpy(all + *bytes, out[i], n);
+        *bytes += n;
+    }
+    for (int i = 0; i < plan->n_parameters; i++)
+        free(at[i]);
+    free(at);
+    free(out);
+    device_free(device);
+    plan_free(plan);
+    return all;
+}
+
+static void an_update_is_compiled_whole_and_changes_no_bit(void **state)
+{
+    (void)state;
+    for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
+        const Backend *backend = cpu_backend_of((CpuIsa)isa);
+        if (!backend)
+            continue;
+        Plain *plain = calloc(1, sizeof *plain);
+        make_plain(backend, plain);
+        for (int i = 0; i < 12; i++) {
+            bool rounded = i & 1, taken = i & 2;
+            size_t n, same;
+            WholeKind kind;
+            float scale = taken ? 0.5f : (float)INFINITY;
+            cvn_graph *g = update_graph(rounded);
+            char *apart = run(g, &plain->backend, 1, scale, &n, &kind);
+            assert_int_equal(kind, WHOLE_COUNT);
+            char *whole = run(g, backend, 1 + i / 4, scale, &same, &kind);
+            if (kind != (rounded ? WHOLE_ADAMW_ROUNDED : WHOLE_ADAMW))
+                fail_msg("%s: the update is not compiled whole; see fusion_whole.h",
+                         cpu_isa_name((CpuIsa)isa));
+            assert_int_equal(n, same);
+            if (memcmp(apart, whole, n) != 0)
+                fail_msg("%s: other bits when compiled whole", cpu_isa_name((CpuIsa)isa));
+            free(apart);
+            free(whole);
+            cvn_graph_free(g);
+        }
+        free(plain);
+    }
+}
+
+/* As the steps of training have them: with clipping and without, from gradients or their sums. */
+static void steps_of_training_have_updates_that_are_compiled_whole(void **state)
+{
+    (void)state;
+    LlamaConfig config;
+    cvn_err err = {0};
+    assert_int_equal(preset_config("stories260k", &config, &err), CVN_OK);
+    for (int i = 0; i < 8; i++) {
+        TrainStepOptions o = {.batch = 1,
+                              .seq = 64,
+                              .compute = i & 1 ? CVN_BF16 : CVN_F32,
+                              .clip = i & 2 ? 1 : 0,
+                              .optimizer = optimizer_defaults(OPTIMIZER_ADAMW, 260000)};
+        cvn_graph *g = train_graph(i & 4 ? TRAIN_UPDATE : TRAIN_STEP, &config, &o, &err);
+        CompileOptions options = {.backend = cpu_backend(), .n_threads = 2};
+        Plan *plan;
+        int n = 0;
+        assert_non_null(g);
+        assert_int_equal(compile_graph(g, &options, &plan, &err), CVN_OK);
+        for (int s = 0; s < plan->n_steps; s++) {
+            const Op *op = plan->step[s].op;
+            if (op->kind != OP_FUSION || op->n_results < 3 || !op->attr.fusion->program)
+                continue;
+            WholeKind kind = whole_find(op->attr.fusion->program);
+            n += kind == (i & 1 ? WHOLE_ADAMW_ROUNDED : WHOLE_ADAMW);
+        }
+        if (n < 3 * config.n_layers)
+            fail_msg("%d updates of step %d are compiled whole", n, i);
+        plan_free(plan);
+        cvn_graph_free(g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_update_is_compiled_whole_and_changes_no_bit),
+        cmocka_unit_test(steps_of_training_have_updates_that_are_compiled_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
