@@ -5,6 +5,7 @@
 #include "cpu/executor.h"
 #include "cpu/profile.h"
 #include "cpu/registry.h"
+#include "grad/grad.h"
 #include "graph/graph.h"
 
 #include <setjmp.h>
@@ -41,6 +42,7 @@ static void make_plain_of(const Backend *best, bool fuses, Plain *out)
         out->kernel[n].elementwise = fuses && best->kernel[i]->elementwise;
         out->kernel[n].squares = fuses && best->kernel[i]->squares;
         out->kernel[n].converts = fuses && best->kernel[i]->converts;
+        out->kernel[n].rounds = fuses && best->kernel[i]->rounds;
         out->table[n] = &out->kernel[n];
     }
 }
@@ -161,6 +163,7 @@ typedef struct Ran {
     char *data;
     size_t bytes;
     int n_steps, n_fusions, n_programs;
+    int64_t floats; /* the most elements that an f32 result of a step has */
     size_t arena_bytes;
 } Ran;
 
@@ -187,6 +190,11 @@ static Ran run(const cvn_graph *g, const Backend *backend, int threads)
     for (int i = 0; i < plan->n_steps; i++) {
         ran.n_fusions += plan->step[i].op->kind == OP_FUSION;
         ran.n_programs += strncmp(plan->step[i].kernel, "fusion.", 7) == 0;
+        for (int k = 0; k < plan->step[i].op->n_results; k++) {
+            const cvn_type *type = &plan->step[i].op->result[k]->type;
+            int64_t n = type->dtype == CVN_F32 ? cvn_type_elements(type) : 0;
+            ran.floats = n > ran.floats ? n : ran.floats;
+        }
     }
     for (int i = 0; i < plan->n_outputs; i++) {
         size_t bytes = cvn_type_bytes(&plan->output[i].type);
@@ -385,6 +393,71 @@ static void a_sum_of_squares_has_no_step_of_products(void **state)
     }
 }
 
+/* x [tokens, dim] times w [rows, dim], as a training step keeps it: rounded, read in f32. */
+static cvn_value *kept_product(cvn_graph *g, cvn_value *x, cvn_value *w)
+{
+    cvn_value *y = cvn_einsum_as(g, "td,fd->tf", x, cvn_convert(g, w, CVN_BF16), CVN_F32);
+    return cvn_convert(g, cvn_convert(g, y, CVN_BF16), CVN_F32);
+}
+
+/* SwiGLU and its gradient: neither pass writes floats of all tokens and channels, nor keeps any for the other. */
+static void what_is_kept_for_the_backward_pass_is_the_products(void **state)
+{
+    (void)state;
+    enum { TOKENS = 40, DIM = 24, FFN = 264 };
+    for (int threads = 1; threads <= 3; threads++) {
+        cvn_graph *g = cvn_graph_new("swiglu", NULL);
+        cvn_value *w[] = {cvn_parameter(g, "x", CVN_TYPE(CVN_F32, TOKENS, DIM)),
+                          cvn_parameter(g, "gate", CVN_TYPE(CVN_F32, FFN, DIM)),
+                          cvn_parameter(g, "up", CVN_TYPE(CVN_F32, FFN, DIM)),
+                          cvn_parameter(g, "down", CVN_TYPE(CVN_F32, DIM, FFN))};
+        cvn_value *x = cvn_convert(g, w[0], CVN_BF16), *dw[4];
+        cvn_value *gate = kept_product(g, x, w[1]), *up = kept_product(g, x, w[2]);
+        cvn_value *silu = cvn_multiply(g, gate, cvn_logistic(g, gate));
+        cvn_value *inner = cvn_convert(g, cvn_multiply(g, silu, up), CVN_BF16);
+        cvn_value *y =
+            cvn_einsum_as(g, "tf,df->td", inner, cvn_convert(g, w[3], CVN_BF16), CVN_F32);
+        cvn_value *loss =
+            cvn_reduce_dims(g, CVN_SUM, cvn_multiply(g, y, y), 2, (const int[]){0, 1});
+        assert_int_equal(graph_gradient(g, loss, 4, w, dw, NULL), CVN_OK);
+        for (int i = 0; i < 4; i++)
+            cvn_output(g, dw[i]);
+        Ran apart = run(g, &plain.backend, threads), fused = run(g, cpu_backend(), threads);
+        assert_memory_equal(apart.data, fused.data, fused.bytes);
+        assert_int_equal(apart.floats, TOKENS * FFN);
+        assert_int_equal(fused.floats, FFN * DIM);
+        Ran members = run(g, &memberwise.backend, threads);
+        assert_memory_equal(apart.data, members.data, members.bytes);
+        free(members.data);
+        free(apart.data);
+        free(fused.data);
+        cvn_graph_free(g);
+    }
+}
+
+/* What something else than fusions reads late, or the caller, is not computed again. */
+static void what_lies_in_memory_anyway_is_computed_once(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        cvn_graph *g = cvn_graph_new("once", NULL);
+        cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 72, 72));
+        cvn_value *a = cvn_add(g, x, x), *b = cvn_exponential(g, a);
+        cvn_value *c = cvn_einsum_as(g, "ab,cb->ac", b, a, CVN_F32);
+        cvn_value *d =
+            i == 0 ? cvn_multiply(g, c, b) : cvn_einsum_as(g, "ab,cb->ac", c, b, CVN_F32);
+        cvn_output(g, cvn_multiply(g, cvn_multiply(g, d, a), b));
+        if (i == 2)
+            cvn_output(g, b);
+        Ran apart = run(g, &plain.backend, 2), fused = run(g, cpu_backend(), 2);
+        assert_memory_equal(apart.data, fused.data, fused.bytes);
+        assert_int_equal(fused.n_steps, i == 0 ? 3 : 4);
+        free(apart.data);
+        free(fused.data);
+        cvn_graph_free(g);
+    }
+}
+
 /* More results than one fusion has. */
 static void large_groups_are_split(void **state)
 {
@@ -414,6 +487,8 @@ int main(void)
         cmocka_unit_test(a_plan_and_a_profile_name_the_members),
         cmocka_unit_test(conversions_join_what_they_stand_beside),
         cmocka_unit_test(a_sum_of_squares_has_no_step_of_products),
+        cmocka_unit_test(what_is_kept_for_the_backward_pass_is_the_products),
+        cmocka_unit_test(what_lies_in_memory_anyway_is_computed_once),
         cmocka_unit_test(large_groups_are_split),
     };
     return cmocka_run_group_tests(tests, make_plain, NULL);

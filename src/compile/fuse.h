@@ -28,6 +28,9 @@ int fuse_graph(cvn_graph *g, const Backend *backend, cvn_err *err);
    results may be of another float dtype afterwards than the verifier allows. */
 void fuse_neighbours(cvn_graph *g, const Backend *backend, Arena *arena);
 
+/* Computes elementwise results again where they are read much later, so that they need not wait in memory. */
+void fuse_again(cvn_graph *g, const Backend *backend, Arena *arena);
+
 /* Puts an operation that is in no list before another one, or, with NULL, last. */
 void fuse_put_before(cvn_graph *g, Op *op, Op *next);
 

@@ -23,6 +23,12 @@ static bool converts(const Backend *backend, const Op *op)
     return kernel && kernel->converts;
 }
 
+static bool rounds(const Backend *backend, const Op *op)
+{
+    const Kernel *kernel = lower_kernel(backend, op);
+    return kernel && kernel->rounds;
+}
+
 /* A result that only a rounding reads is rounded where it is made, or right behind. */
 static void take_rounding(cvn_graph *g, const Backend *backend, const uint32_t *uses, Op *convert)
 {
@@ -32,7 +38,7 @@ static void take_rounding(cvn_graph *g, const Backend *backend, const uint32_t *
         op->kind == OP_PARAMETER)
         return;
     graph_remove(g, convert);
-    if (exact->result != 0 || !converts(backend, op)) {
+    if (exact->result != 0 || !(converts(backend, op) || rounds(backend, op))) {
         fuse_put_before(g, convert, op->next);
         return;
     }

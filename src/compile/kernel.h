@@ -61,6 +61,8 @@ typedef struct Kernel {
     /* Operand 0 and result 0 may each be of any float dtype, computed in f32: conversions beside the operation become
        part of it. */
     bool converts;
+    bool
+        rounds; /* result 0, computed in f32, may be of any float dtype: a rounding behind the operation becomes part of it */
     bool squares; /* of a reduce: squares f32 as it reads it, where attr.squares says so */
     bool single;  /* called on thread 0 only; it may not call kernel_sync */
     /* Of a collective that can be under way while other steps run: `start`, on thread 0 only, begins it, and `done`,

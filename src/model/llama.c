@@ -125,6 +125,15 @@ static cvn_value *linear(Builder *b, const char *equation, cvn_value *x, ParamKi
     return add_bias(b, y, bias, layer);
 }
 
+/* What a training step keeps of a product until its backward pass, of seq x ffn elements, is rounded to what enters
+   products, and read in f32: half the memory, and half of what both passes read. Autocast of torch does so, too. */
+static cvn_value *kept(Builder *b, cvn_value *x)
+{
+    if (b->step || b->compute == CVN_F32)
+        return x;
+    return cvn_convert(G, cvn_convert(G, x, b->compute), CVN_F32);
+}
+
 static cvn_value *norm(Builder *b, cvn_value *x, ParamKind kind, int64_t layer)
 {
     return cvn_rms_norm(G, x, weight(b, kind, layer), b->config->rms_eps, b->compute);
@@ -187,8 +196,8 @@ static cvn_value *feed_forward(Builder *b, cvn_value *x, int64_t layer)
 {
     cvn_value *h = norm(b, x, PARAM_MLP_NORM, layer);
     cvn_value *gate /* [batch, seq, ffn] */ =
-        linear(b, "bse,fe->bsf", h, PARAM_GATE, PARAM_GATE_BIAS, layer);
-    cvn_value *up = linear(b, "bse,fe->bsf", h, PARAM_UP, PARAM_UP_BIAS, layer);
+        kept(b, linear(b, "bse,fe->bsf", h, PARAM_GATE, PARAM_GATE_BIAS, layer));
+    cvn_value *up = kept(b, linear(b, "bse,fe->bsf", h, PARAM_UP, PARAM_UP_BIAS, layer));
     cvn_value *silu = cvn_multiply(G, gate, cvn_logistic(G, gate));
     cvn_value *inner = compute(b, cvn_multiply(G, silu, up));
     return linear(b, "bsf,ef->bse", inner, PARAM_DOWN, PARAM_DOWN_BIAS, layer);
@@ -220,12 +229,13 @@ static cvn_value *last_token(Builder *b, cvn_value *x)
     return cvn_reshape(G, rows, 3, (int64_t[]){s->batch, 1, b->config->dim});
 }
 
-/* x f32 [batch, s, dim] -> logits f32 [batch, s, vocab] */
+/* x f32 [batch, s, dim] -> logits [batch, s, vocab]: f32, but in training as what enters products, for there are as
+   many of them as a large model has weights; the loss is computed of them in f32. */
 static cvn_value *logits_of(Builder *b, cvn_value *x)
 {
     cvn_value *h = norm(b, x, PARAM_FINAL_NORM, -1);
     ParamKind head = params_find(b->params, PARAM_LM_HEAD, -1) ? PARAM_LM_HEAD : PARAM_EMBED;
-    return cvn_einsum_as(G, "bse,ve->bsv", h, matrix(b, head, -1), CVN_F32);
+    return cvn_einsum_as(G, "bse,ve->bsv", h, matrix(b, head, -1), b->step ? CVN_F32 : b->compute);
 }
 
 /* [batch, seq, dim]: rows of a table that lies in panels [panels, units, 16, unit]. Token t is row t % 16 of panel
