@@ -43,6 +43,9 @@ static void make_plain_of(const Backend *best, bool fuses, Plain *out)
         out->kernel[n].squares = fuses && best->kernel[i]->squares;
         out->kernel[n].converts = fuses && best->kernel[i]->converts;
         out->kernel[n].rounds = fuses && best->kernel[i]->rounds;
+        out->kernel[n].adds = fuses && best->kernel[i]->adds;
+        out->kernel[n].places = fuses && best->kernel[i]->places;
+        out->kernel[n].copies = fuses && best->kernel[i]->copies;
         out->table[n] = &out->kernel[n];
     }
 }
@@ -458,6 +461,128 @@ static void what_lies_in_memory_anyway_is_computed_once(void **state)
     }
 }
 
+/* The same bits, and `fewer` steps less, on every instruction set and by any number of threads. */
+static void the_same_in_fewer_steps(const cvn_graph *g, int fewer)
+{
+    for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
+        const Backend *backend = cpu_backend_of((CpuIsa)isa);
+        if (!backend)
+            continue;
+        Plain *apart_of = calloc(1, sizeof *apart_of);
+        make_plain_of(backend, false, apart_of);
+        for (int threads = 1; threads <= 3; threads++) {
+            Ran apart = run(g, &apart_of->backend, threads), joined = run(g, backend, threads);
+            if (apart.n_steps - joined.n_steps != fewer)
+                fail_msg("%s: %d steps instead of %d", cpu_isa_name((CpuIsa)isa), joined.n_steps,
+                         apart.n_steps);
+            assert_memory_equal(apart.data, joined.data, joined.bytes);
+            free(apart.data);
+            free(joined.data);
+        }
+        free(apart_of);
+    }
+}
+
+/* A residual in f32; and gradients in bf16, of which each sum is rounded: whichever comes first. */
+static void sums_of_products_are_made_as_they_are_written(void **state)
+{
+    (void)state;
+    enum { TOKENS = 45, DIM = 50 };
+    cvn_graph *g = cvn_graph_new("sums", NULL);
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, TOKENS, DIM)), *dot[4];
+    for (int i = 0; i < 4; i++) {
+        char name[] = {'w', (char)('0' + i), 0};
+        cvn_value *w = cvn_parameter(g, name, CVN_TYPE(CVN_F32, DIM, DIM));
+        cvn_value *half = cvn_convert(g, i ? x : cvn_negate(g, x), CVN_BF16);
+        dot[i] = cvn_einsum_as(g, "td,ed->te", half, cvn_convert(g, w, CVN_BF16),
+                               i ? CVN_BF16 : CVN_F32);
+    }
+    cvn_output(g, cvn_add(g, x, dot[0]));
+    cvn_output(g, cvn_add(g, cvn_add(g, dot[2], dot[1]), dot[3]));
+    the_same_in_fewer_steps(g, 3);
+    cvn_graph_free(g);
+
+    g = cvn_graph_new(
+        "apart", NULL); /* what something else reads, or added to itself, is not part of a sum */
+    x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, TOKENS, DIM));
+    cvn_value *y = cvn_einsum_as(g, "td,ed->te", x, x, CVN_F32);
+    cvn_value *z = cvn_einsum_as(g, "td,ed->te", y, y, CVN_F32);
+    cvn_output(g, cvn_add(g, y, z)); /* z can take y */
+    cvn_output(g, cvn_add(g, y, y));
+    the_same_in_fewer_steps(g, 1);
+    cvn_graph_free(g);
+}
+
+/* Keys and values, and the gradient of keys: heads before positions, without a step that moves them. */
+static void heads_are_written_where_they_belong(void **state)
+{
+    (void)state;
+    enum { BATCH = 2, SEQ = 37, HEADS = 3, WIDTH = 34 };
+    for (int interleaved = 0; interleaved < 2; interleaved++) {
+        static const int swap[] = {0, 2, 1, 3};
+        cvn_graph *g = cvn_graph_new("heads", NULL);
+        cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, BATCH, SEQ, WIDTH));
+        cvn_value *w = cvn_parameter(g, "w", CVN_TYPE(CVN_F32, HEADS, WIDTH, WIDTH));
+        cvn_value *freq = cvn_parameter(g, "freq", CVN_TYPE(CVN_F32, WIDTH / 2));
+        cvn_value *position = cvn_iota(g, CVN_TYPE(CVN_I32, BATCH, SEQ), 1);
+        cvn_value *v = cvn_einsum_as(g, "bse,khe->bskh", cvn_convert(g, x, CVN_BF16),
+                                     cvn_convert(g, w, CVN_BF16), CVN_F32);
+        cvn_value *k = cvn_rope(g, cvn_einsum_as(g, "bse,khe->bskh", x, w, CVN_F32), position, freq,
+                                interleaved);
+        cvn_value *keys = cvn_transpose(g, cvn_convert(g, k, CVN_BF16), swap);
+        cvn_output(g, keys);
+        cvn_output(g, cvn_transpose(g, cvn_convert(g, v, CVN_BF16), swap));
+        cvn_value *back = cvn_transpose(g, cvn_multiply(g, keys, keys), swap);
+        cvn_output(g, cvn_rope(g, back, position, freq, interleaved));
+        /* columns before rows, and rows of several dimensions apart */
+        cvn_value *p = cvn_einsum_as(g, "bse,khe->bskh", x, cvn_add(g, w, w), CVN_F32);
+        cvn_output(g, cvn_transpose(g, p, (const int[]){2, 1, 0, 3}));
+        the_same_in_fewer_steps(g, 2 + 2 + 1 + 1);
+        cvn_graph_free(g);
+    }
+}
+
+/* The gradient of a norm, the one that went by it, and both together for the product below. */
+static void the_gradient_of_a_norm_takes_the_one_beside_it(void **state)
+{
+    (void)state;
+    for (int half = 0; half < 2; half++) {
+        cvn_graph *g = cvn_graph_new("norm", NULL);
+        cvn_type type = CVN_TYPE(CVN_F32, 70, 65);
+        cvn_value *x = cvn_parameter(g, "x", type), *dy = cvn_parameter(g, "dy", type);
+        cvn_value *w = cvn_parameter(g, "w", CVN_TYPE(CVN_F32, 65)), *out[2];
+        cvn_value *beside = cvn_parameter(g, "beside", type);
+        cvn_rms_norm_backward(g, x, w, half ? cvn_convert(g, dy, CVN_BF16) : dy, 1e-5, out);
+        cvn_value *sum = cvn_add(g, beside, out[0]);
+        cvn_output(g, sum);
+        cvn_output(g, out[1]);
+        cvn_output(g, cvn_convert(g, sum, CVN_BF16));
+        the_same_in_fewer_steps(g, 2);
+        cvn_graph_free(g);
+    }
+}
+
+/* The gradient of a tied embedding: rows that occur, some often, some outside. */
+static void rows_are_added_to_where_they_occur(void **state)
+{
+    (void)state;
+    enum { ROWS_OF = 300, DIM = 70, N = 90 };
+    cvn_graph *g = cvn_graph_new("rows", NULL);
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, ROWS_OF, DIM));
+    cvn_value *update = cvn_parameter(g, "update", CVN_TYPE(CVN_F32, N, DIM));
+    cvn_value *i = cvn_iota(g, CVN_TYPE(CVN_I32, N), 0); /* (i i) % 307 - 3 */
+    i = cvn_remainder(g, cvn_multiply(g, i, i), cvn_splat(g, CVN_TYPE(CVN_I32, N), 307));
+    i = cvn_subtract(g, i, cvn_splat(g, CVN_TYPE(CVN_I32, N), 3));
+    cvn_gather_dims dims = {
+        .n_window = 1, .window = {1}, .n_collapsed = 1, .n_index_map = 1, .index_vector_dim = 1};
+    cvn_value *zeros = cvn_splat(g, CVN_TYPE(CVN_F32, ROWS_OF, DIM), 0);
+    cvn_value *rows = cvn_scatter_add(g, zeros, i, update, &dims);
+    cvn_value *y = cvn_multiply(g, x, x);
+    cvn_output_into(g, cvn_add(g, y, rows), x);
+    the_same_in_fewer_steps(g, 1);
+    cvn_graph_free(g);
+}
+
 /* More results than one fusion has. */
 static void large_groups_are_split(void **state)
 {
@@ -489,6 +614,10 @@ int main(void)
         cmocka_unit_test(a_sum_of_squares_has_no_step_of_products),
         cmocka_unit_test(what_is_kept_for_the_backward_pass_is_the_products),
         cmocka_unit_test(what_lies_in_memory_anyway_is_computed_once),
+        cmocka_unit_test(sums_of_products_are_made_as_they_are_written),
+        cmocka_unit_test(heads_are_written_where_they_belong),
+        cmocka_unit_test(the_gradient_of_a_norm_takes_the_one_beside_it),
+        cmocka_unit_test(rows_are_added_to_where_they_occur),
         cmocka_unit_test(large_groups_are_split),
     };
     return cmocka_run_group_tests(tests, make_plain, NULL);

@@ -28,6 +28,10 @@ int fuse_graph(cvn_graph *g, const Backend *backend, cvn_err *err);
    results may be of another float dtype afterwards than the verifier allows. */
 void fuse_neighbours(cvn_graph *g, const Backend *backend, Arena *arena);
 
+/* Makes sums, permutations and roundings of a result part of the operation that writes it, where kernels say that they
+   do that. */
+void fuse_written(cvn_graph *g, const Backend *backend, Arena *arena);
+
 /* Computes elementwise results again where they are read much later, so that they need not wait in memory. */
 void fuse_again(cvn_graph *g, const Backend *backend, Arena *arena);
 

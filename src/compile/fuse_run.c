@@ -110,6 +110,8 @@ bool kernel_overwrites(const Kernel *kernel, const Op *op, int k, int i)
         return false;
     if (op->kind == OP_FUSION)
         return op->attr.fusion->over[k] >> i & 1;
+    if (op->kind == OP_ROPE && (op->attr.swapped == 1 || op->attr.swapped == 2))
+        return false; /* it is elsewhere that elements go */
     return k == 0 && kernel->in_place >> i & 1;
 }
 

@@ -63,6 +63,12 @@ typedef struct Kernel {
     bool converts;
     bool
         rounds; /* result 0, computed in f32, may be of any float dtype: a rounding behind the operation becomes part of it */
+    /* A further operand, the last, of the type of result 0, is added to it as it is written, each rounded by itself;
+       a scatter adds to operand 0 the sums of its updates by themselves, where attr.apart says so. */
+    bool adds;
+    bool
+        places; /* the dimensions of result 0 may be permuted: attr.dims of a product, attr.swapped of a rope */
+    bool copies;  /* a further result is a rounding of result 0 to bf16 */
     bool squares; /* of a reduce: squares f32 as it reads it, where attr.squares says so */
     bool single;  /* called on thread 0 only; it may not call kernel_sync */
     /* Of a collective that can be under way while other steps run: `start`, on thread 0 only, begins it, and `done`,

@@ -42,7 +42,8 @@ static bool match_few(const GemmIsa *isa, const char *name, const Op *op)
 {
     Gemm gemm;
     gemm_from_op(op, &gemm);
-    return result_fits(op) && gemm_few_match(isa, &gemm) && choice_takes(name, gemm.m);
+    return result_fits(op) && !gemm.adds && !gemm.placed && gemm_few_match(isa, &gemm) &&
+           choice_takes(name, gemm.m);
 }
 
 static size_t scratch_few(const GemmIsa *isa, const Op *op, int n_threads)
@@ -101,7 +102,10 @@ const Kernel dot_kernels_portable[] = {
      .match = match_f32,
      .scratch = scratch_portable_f32,
      .run = run_portable_f32,
-     .rounds = true},
+     .rounds = true,
+     .in_place = 4,
+     .adds = true,
+     .places = true},
     {.name = "dot_general.portable.bf16.few",
      .kind = OP_DOT_GENERAL,
      .match = match_few_portable_bf16,
@@ -113,7 +117,10 @@ const Kernel dot_kernels_portable[] = {
      .match = match_bf16,
      .scratch = scratch_portable_bf16,
      .run = run_portable_bf16,
-     .rounds = true},
+     .rounds = true,
+     .in_place = 4,
+     .adds = true,
+     .places = true},
     {0},
 };
 
@@ -135,7 +142,10 @@ const Kernel dot_kernels_avx2[] = {
      .match = match_f32,
      .scratch = scratch_avx2_f32,
      .run = run_avx2_f32,
-     .rounds = true},
+     .rounds = true,
+     .in_place = 4,
+     .adds = true,
+     .places = true},
     {.name = "dot_general.avx2.bf16.few",
      .kind = OP_DOT_GENERAL,
      .match = match_few_avx2_bf16,
@@ -147,7 +157,10 @@ const Kernel dot_kernels_avx2[] = {
      .match = match_bf16,
      .scratch = scratch_avx2_bf16,
      .run = run_avx2_bf16,
-     .rounds = true},
+     .rounds = true,
+     .in_place = 4,
+     .adds = true,
+     .places = true},
     {0},
 };
 
@@ -173,7 +186,10 @@ const Kernel dot_kernels_avx512[] = {
      .match = match_f32,
      .scratch = scratch_avx512_f32,
      .run = run_avx512_f32,
-     .rounds = true},
+     .rounds = true,
+     .in_place = 4,
+     .adds = true,
+     .places = true},
     {.name = "dot_general.avx512.bf16.few",
      .kind = OP_DOT_GENERAL,
      .match = match_few_avx512_bf16,
@@ -185,7 +201,10 @@ const Kernel dot_kernels_avx512[] = {
      .match = match_bf16,
      .scratch = scratch_avx512_bf16,
      .run = run_avx512_bf16,
-     .rounds = true},
+     .rounds = true,
+     .in_place = 4,
+     .adds = true,
+     .places = true},
     {0},
 };
 
@@ -201,7 +220,10 @@ const Kernel dot_kernels_avx512_bf16[] = {
      .match = match_bf16,
      .scratch = scratch_avx512_bf16dot,
      .run = run_avx512_bf16dot,
-     .rounds = true},
+     .rounds = true,
+     .in_place = 4,
+     .adds = true,
+     .places = true},
     {0},
 };
 #endif
@@ -225,7 +247,10 @@ const Kernel dot_kernels_amx[] = {
      .match = match_amx_bf16,
      .scratch = scratch_amx_bf16,
      .run = run_amx_bf16,
-     .rounds = true},
+     .rounds = true,
+     .in_place = 4,
+     .adds = true,
+     .places = true},
     {0},
 };
 #endif

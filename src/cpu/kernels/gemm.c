@@ -70,11 +70,28 @@ static int64_t operand_from_type(const cvn_type *type, const Ints *batch, const 
     return rows;
 }
 
+/* The result is [what is left of A, what is left of B], with its dimensions permuted. */
+static void place_result(const Op *op, Gemm *gemm)
+{
+    const cvn_type *type = &op->result[0]->type;
+    const int64_t *from = op->attr.dims.v; /* dimension i of the result is from[i] of the product */
+    int64_t size[CVN_MAX_RANK], stride[CVN_MAX_RANK], step = 1;
+    int n_rows = op->operand[0]->type.rank - op->attr.lhs_contract.n;
+    for (int i = type->rank - 1; i >= 0; i--) {
+        size[from[i]] = type->dim[i];
+        stride[from[i]] = step;
+        step *= type->dim[i];
+    }
+    gemm->placed = true;
+    for (int i = 0; i < type->rank; i++)
+        dims_add(i < n_rows ? &gemm->row_at : &gemm->column_at, size[i], stride[i]);
+}
+
 void gemm_from_op(const Op *op, Gemm *gemm)
 {
     const OpAttr *attr = &op->attr;
     const cvn_type *lhs = &op->operand[0]->type, *rhs = &op->operand[1]->type;
-    gemm->out = op->result[0]->type.dtype;
+    *gemm = (Gemm){.out = op->result[0]->type.dtype, .adds = op->n_operands == 3};
     gemm->m = operand_from_type(lhs, &attr->lhs_batch, &attr->lhs_contract, &gemm->a);
     gemm->n = operand_from_type(rhs, &attr->rhs_batch, &attr->rhs_contract, &gemm->b);
     gemm->batch = gemm->k = 1;
@@ -82,6 +99,8 @@ void gemm_from_op(const Op *op, Gemm *gemm)
         gemm->batch *= lhs->dim[attr->lhs_batch.v[i]];
     for (int i = 0; i < attr->lhs_contract.n; i++)
         gemm->k *= lhs->dim[attr->lhs_contract.v[i]];
+    if (attr->dims.n)
+        place_result(op, gemm);
 }
 
 /* ---- results ---- */
@@ -254,6 +273,7 @@ typedef struct Work {
     Blocks p;
     const void *a, *b;     /* operands of this product */
     void *out;             /* the whole result */
+    const void *addend;    /* of its type, or NULL */
     int64_t out_at;        /* element where this product's result starts */
     char *pack_a, *pack_b; /* packed blocks */
     float *c;              /* C tiles, [row panel][column group] */
@@ -337,16 +357,39 @@ static void multiply_block(const Work *w, int64_t rows, int64_t n0, int64_t colu
     }
 }
 
+/* Sums of a row that are neighbours, from column n0 on, to where they are placed. */
+static void write_placed(const Work *w, int64_t row, int64_t n0, const float *sum, int64_t n)
+{
+    const GemmDims *columns = &w->gemm->column_at;
+    int64_t size = columns->n ? columns->size[columns->n - 1] : 1, length;
+    for (int64_t j = 0; j < n; j += length) {
+        length = least(size - (n0 + j) % size, n - j);
+        write_row(w->isa, w->gemm->out, w->out, row + gemm_offset(columns, n0 + j), sum + j,
+                  length);
+    }
+}
+
 /* Writes rows [m0, m0 + rows) and columns [n0, n0 + columns) of the result from C tiles. */
 static void write_block(const Work *w, int64_t m0, int64_t rows, int64_t n0, int64_t columns)
 {
     int64_t mr = w->isa->mr, group = (int64_t)w->p.group;
     int64_t groups = round_up(columns, group) / group;
+    const Gemm *gemm = w->gemm;
+    size_t size = dtype_size(gemm->out);
     for (int64_t r = 0; r < rows; r++) {
         const float *c = w->c + r / mr * groups * mr * group + r % mr * group;
-        int64_t at = w->out_at + (m0 + r) * w->gemm->n + n0;
-        for (int64_t j = 0; j < columns; j += group, c += mr * group)
-            write_row(w->isa, w->gemm->out, w->out, at + j, c, least(group, columns - j));
+        int64_t at = w->out_at + (m0 + r) * gemm->n + n0;
+        int64_t row = gemm->placed ? gemm_offset(&gemm->row_at, m0 + r) : 0;
+        for (int64_t j = 0; j < columns; j += group, c += mr * group) {
+            int64_t n = least(group, columns - j);
+            if (gemm->placed)
+                write_placed(w, row, n0 + j, c, n);
+            else if (gemm->adds)
+                w->isa->add(gemm->out, (char *)w->out + (size_t)(at + j) * size, c,
+                            (const char *)w->addend + (size_t)(at + j) * size, n);
+            else
+                write_row(w->isa, gemm->out, w->out, at + j, c, n);
+        }
     }
 }
 
@@ -401,6 +444,7 @@ void gemm_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args)
     w.pack_b = (char *)args->scratch + shared + (w.p.b + w.p.c) * (size_t)args->thread;
     w.c = (float *)(void *)(w.pack_b + w.p.b);
     w.out = args->out[0];
+    w.addend = gemm->adds ? args->in[2] : NULL;
     w.thread = w.p.alone ? 0 : args->thread;
     w.n_threads = w.p.alone ? 1 : args->n_threads;
     int64_t begin = 0, end = gemm->batch;

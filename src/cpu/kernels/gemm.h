@@ -57,6 +57,9 @@ typedef struct GemmIsa {
     /* Rounds n sums to bf16; NULL: slowly. */
     void (*round)(uint16_t *restrict out, const float *restrict sum, int64_t n);
 
+    /* out = sum rounded to `dtype` (f32 or bf16), plus addend, which out may lie over, rounded again. */
+    void (*add)(cvn_dtype dtype, void *out, const float *sum, const void *addend, int64_t n);
+
     /* Interleaves 16 rows of units (4 bytes: a float, or a pair of bf16, aligned only to its
        elements): out[j * 16 + i] = row[i][j], j < units. */
     void (*interleave)(const void *const row[GEMM_PANEL], int64_t units, void *out);
@@ -88,11 +91,15 @@ typedef struct GemmOperand {
     GemmDims batch, row, k; /* neighbouring dimensions merged where memory allows */
 } GemmOperand;
 
-/* A product as matrices. The result is dense [batch, m, n]. */
+/* A product as matrices. The result is dense [batch, m, n], unless it is placed. */
 typedef struct Gemm {
     int64_t batch, m, n, k;
     GemmOperand a, b;
     cvn_dtype out;
+    bool adds;   /* operand 2, of the type of the result, is added to it */
+    bool placed; /* element (row, column) goes to offset(row) + offset(column); no batch */
+    GemmDims row_at,
+        column_at; /* of a placed result; neighbouring columns lie next to each other */
 } Gemm;
 
 /* Reads a dot_general as matrices. */

@@ -6,6 +6,7 @@
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/walk.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const cvn_type *operand(const Op *op, int i)
@@ -159,6 +160,50 @@ static void add_row(cvn_dtype dtype, void *to, int64_t to_at, const void *from, 
         y[i] = bf16_from_f32(bf16_to_f32(y[i]) + bf16_to_f32(x[i]));
 }
 
+/* Updates in the order of their rows, and those of one row in their own: each is row << 32 | its number. */
+static int by_row(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* A thread's list of updates, and the sum of its columns of a row. */
+static size_t apart_bytes(const Op *op)
+{
+    size_t n = (size_t)cvn_type_elements(operand(op, 1)),
+           length = (size_t)row_length(operand(op, 0));
+    return (n * sizeof(uint64_t) + length * sizeof(float) + 63) / 64 * 64;
+}
+
+static size_t scratch_scatter(const Op *op, int n_threads)
+{
+    return op->attr.apart ? apart_bytes(op) * (size_t)n_threads : 0;
+}
+
+/* Columns [begin, end) of f32: what is added to a row is the sum of its updates; other rows are not touched. */
+static void scatter_apart(const KernelArgs *args, int64_t begin, int64_t end)
+{
+    const cvn_type *x = operand(args->op, 0);
+    const int32_t *index = args->in[1];
+    const float *update = args->in[2];
+    int64_t length = row_length(x), n = cvn_type_elements(operand(args->op, 1)), count = 0;
+    uint64_t *order =
+        (void *)((char *)args->scratch + apart_bytes(args->op) * (size_t)args->thread);
+    float *sum = (void *)(order + n), *out = args->out[0];
+    for (int64_t i = 0; i < n; i++)
+        if (index[i] >= 0 && index[i] < x->dim[0])
+            order[count++] = (uint64_t)index[i] << 32 | (uint64_t)i;
+    qsort(order, (size_t)count, sizeof *order, by_row);
+    for (int64_t i = 0; i < count;) {
+        int64_t row = (int64_t)(order[i] >> 32);
+        memset(sum, 0, (size_t)(end - begin) * sizeof *sum);
+        for (; i < count && (int64_t)(order[i] >> 32) == row; i++)
+            add_row(CVN_F32, sum, 0, update, (int64_t)(uint32_t)order[i] * length + begin,
+                    end - begin);
+        add_row(CVN_F32, out, row * length + begin, sum, 0, end - begin);
+    }
+}
+
 /* Each thread takes some columns of all rows, so that every element is summed in the order of the updates. */
 static void run_scatter(const KernelArgs *args)
 {
@@ -174,6 +219,10 @@ static void run_scatter(const KernelArgs *args)
             memcpy((char *)args->out[0] + (size_t)(row * length + begin) * size,
                    (const char *)args->in[0] + (size_t)(row * length + begin) * size,
                    (size_t)(end - begin) * size);
+    if (args->op->attr.apart) {
+        scatter_apart(args, begin, end);
+        return;
+    }
     for (int64_t i = 0; i < n; i++)
         if (index[i] >= 0 && index[i] < x->dim[0])
             add_row(x->dtype, args->out[0], index[i] * length + begin, args->in[2],
@@ -221,8 +270,10 @@ const Kernel index_kernels[] = {
     {.name = "scatter.add_rows",
      .kind = OP_SCATTER,
      .match = match_scatter,
+     .scratch = scratch_scatter,
      .run = run_scatter,
-     .in_place = 1},
+     .in_place = 1,
+     .adds = true},
     {.name = "cache_update",
      .kind = OP_CACHE_UPDATE,
      .match = match_cache_update,

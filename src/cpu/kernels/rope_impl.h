@@ -20,6 +20,7 @@ typedef struct Turned {
     const void *in;
     void *out;
     cvn_dtype from, to;
+    int64_t at, to_at; /* where the head at hand begins */
 } Turned;
 
 /* (a, b) becomes (a cos - b sin, b cos + a sin). */
@@ -39,32 +40,32 @@ static void turn(float *a_out, float *b_out, const float *a, const float *b, con
     }
 }
 
-/* n pairs of one head whose first elements are at `first`, and second ones at `second`. */
+/* n pairs of one head whose first elements are at `first` in it, and second ones at `second`. */
 static void turn_halves(const Turned *x, int64_t first, int64_t second, const float *cosine,
                         const float *sine, int64_t n)
 {
     float a_from[PAIRS], b_from[PAIRS], a_to[PAIRS], b_to[PAIRS];
-    const float *a = tile_read(x->from, x->in, first, n, a_from);
-    const float *b = tile_read(x->from, x->in, second, n, b_from);
-    float *a_out = tile_target(x->to, x->out, first, a_to);
-    float *b_out = tile_target(x->to, x->out, second, b_to);
+    const float *a = tile_read(x->from, x->in, x->at + first, n, a_from);
+    const float *b = tile_read(x->from, x->in, x->at + second, n, b_from);
+    float *a_out = tile_target(x->to, x->out, x->to_at + first, a_to);
+    float *b_out = tile_target(x->to, x->out, x->to_at + second, b_to);
     turn(a_out, b_out, a, b, cosine, sine, n);
-    tile_write(x->to, x->out, first, n, a_out);
-    tile_write(x->to, x->out, second, n, b_out);
+    tile_write(x->to, x->out, x->to_at + first, n, a_out);
+    tile_write(x->to, x->out, x->to_at + second, n, b_out);
 }
 
-/* n pairs of neighbours from `first` on. */
+/* n pairs of neighbours from `first` on in a head. */
 static void turn_neighbours(const Turned *x, int64_t first, const float *cosine, const float *sine,
                             int64_t n)
 {
     float from[2 * PAIRS], to[2 * PAIRS];
-    const float *in = tile_read(x->from, x->in, first, 2 * n, from);
+    const float *in = tile_read(x->from, x->in, x->at + first, 2 * n, from);
     for (int64_t i = 0; i < n; i++) {
         float a = in[2 * i], b = in[2 * i + 1];
         to[2 * i] = a * cosine[i] - b * sine[i];
         to[2 * i + 1] = b * cosine[i] + a * sine[i];
     }
-    tile_write(x->to, x->out, first, 2 * n, to);
+    tile_write(x->to, x->out, x->to_at + first, 2 * n, to);
 }
 
 /* Sines and cosines of position * inv_freq[0 … n). */
@@ -92,21 +93,26 @@ static void run_rope(const KernelArgs *args)
     const cvn_type *x = &args->op->operand[0]->type; /* [batch, seq, heads, head_dim] */
     const int32_t *position = args->in[1];           /* [batch, seq] */
     const float *inv_freq = args->in[2];             /* [pairs] */
-    const Turned turned = {args->in[0], args->out[0], x->dtype, args->op->result[0]->type.dtype};
+    Turned turned = {args->in[0], args->out[0], x->dtype, args->op->result[0]->type.dtype, 0, 0};
     bool interleaved = args->op->attr.flag;
-    int64_t heads = x->dim[2], head_dim = x->dim[3], pairs = head_dim / 2, begin, end;
+    unsigned swapped = args->op->attr.swapped;
+    int64_t seq = x->dim[swapped & 1 ? 2 : 1], heads = x->dim[swapped & 1 ? 1 : 2];
+    int64_t head_dim = x->dim[3], pairs = head_dim / 2, begin, end;
     float cosine[PAIRS], sine[PAIRS];
-    kernel_share(x->dim[0] * x->dim[1], 1, args->thread, args->n_threads, &begin, &end);
+    kernel_share(x->dim[0] * seq, 1, args->thread, args->n_threads, &begin, &end);
     for (int64_t row = begin; row < end; row++) {
         for (int64_t p = 0; p < pairs; p += PAIRS) {
             int64_t n = pairs - p < PAIRS ? pairs - p : PAIRS;
             turns(position[row], inv_freq + p, sine, cosine, n);
             for (int64_t h = 0; h < heads; h++) {
-                int64_t head = (row * heads + h) * head_dim;
+                int64_t plain = (row * heads + h) * head_dim;
+                int64_t other = ((row / seq * heads + h) * seq + row % seq) * head_dim;
+                turned.at = swapped & 1 ? other : plain;
+                turned.to_at = swapped & 2 ? other : plain;
                 if (interleaved)
-                    turn_neighbours(&turned, head + 2 * p, cosine, sine, n);
+                    turn_neighbours(&turned, 2 * p, cosine, sine, n);
                 else
-                    turn_halves(&turned, head + p, head + pairs + p, cosine, sine, n);
+                    turn_halves(&turned, p, pairs + p, cosine, sine, n);
             }
         }
     }
@@ -118,6 +124,7 @@ const Kernel ISA_NAME(rope_kernels)[] = {
      .match = match_rope,
      .run = run_rope,
      .in_place = 1,
-     .converts = true},
+     .converts = true,
+     .places = true},
     {0},
 };

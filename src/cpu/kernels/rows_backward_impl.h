@@ -66,20 +66,23 @@ static void add_products(const float *x, const float *w, const float *dy, int64_
     }
 }
 
-/* dx = r (dy w - x r mean), and dw += dy x r. */
-static void write_tile(const float *x, const float *w, const float *dy, float r, float mean,
-                       float *dx, float *dw, int64_t n)
+/* dx = r (dy w - x r mean), and dw += dy x r; addend, or NULL, is added to dx, which may lie over it. */
+static void write_tile(const float *x, const float *w, const float *dy, const float *addend,
+                       float r, float mean, float *dx, float *dw, int64_t n)
 {
     vf scale = vf_splat(r), back = vf_splat(mean);
     for (int64_t i = 0; i < n; i += VN) {
         vf normed = load_upto(x, i, n) * scale, d = load_upto(dy, i, n);
         vf across = d * load_upto(w, i, n) - normed * back;
         store_upto(dw, i, n, vf_fma(d, normed, load_upto(dw, i, n)));
-        store_upto(dx, i, n, across * scale);
+        vf own = across * scale;
+        if (addend)
+            own += load_upto(addend, i, n);
+        store_upto(dx, i, n, own);
     }
 }
 
-/* One row; dw f32 [d] is added to. */
+/* One row; dw f32 [d] is added to. In a plan, where x is f32, there may be an addend, and a copy of dx in bf16. */
 static void norm_row(const KernelArgs *args, int64_t row, int64_t d, float *dw)
 {
     const Op *op = args->op;
@@ -101,9 +104,12 @@ static void norm_row(const KernelArgs *args, int64_t row, int64_t d, float *dw)
         float *dx = tile_target(x_dtype, args->out[0], row * d + at, to);
         write_tile(tile_read(x_dtype, args->in[0], row * d + at, n, x_from),
                    tile_read(w_dtype, args->in[1], at, n, w_from),
-                   tile_read(dy_dtype, args->in[2], row * d + at, n, dy_from), r, mean, dx, dw + at,
-                   n);
+                   tile_read(dy_dtype, args->in[2], row * d + at, n, dy_from),
+                   op->n_operands > 3 ? (const float *)args->in[3] + row * d + at : NULL, r, mean,
+                   dx, dw + at, n);
         tile_write(x_dtype, args->out[0], row * d + at, n, dx);
+        if (op->n_results > 2)
+            tile_write(CVN_BF16, args->out[2], row * d + at, n, dx);
     }
 }
 
@@ -171,7 +177,9 @@ const Kernel ISA_NAME(row_backward_kernels)[] = {
      .match = match_rms_norm,
      .scratch = scratch_rms_norm,
      .run = run_rms_norm,
-     .in_place = 1},
+     .in_place = 1 | 8,
+     .adds = true,
+     .copies = true},
     {.name = "softmax_cross_entropy_backward." ISA,
      .kind = OP_SOFTMAX_CROSS_ENTROPY_BACKWARD,
      .match = match_cross_entropy,

@@ -82,4 +82,5 @@ const GemmIsa gemm_amx_bf16 = {
     .interleave = interleave_pairs,
     .pair = pair_rows,
     .round = tile_to_bf16,
+    .add = tile_add,
 };

@@ -153,6 +153,7 @@ const GemmIsa gemm_avx512_bf16dot = {
     .interleave = interleave_pairs,
     .pair = pair_rows,
     .round = tile_to_bf16,
+    .add = tile_add,
     .dots = dots_pairs,
     .lanes = LANES,
     .source = CVN_BF16,
