@@ -59,6 +59,7 @@ static void a_synthetic_model_runs_and_is_measured(void **state)
             fail_msg("%s", err.message);
         assert_true(prefill.seconds > 0 && prefill.utilization > 0 && prefill.spread >= 0);
         assert_true(decode.seconds > 0 && decode.utilization > 0 && decode.spread >= 0);
+        assert_true(decode.bandwidth > 0 && decode.bandwidth != ceilings.bandwidth); /* its own */
         assert_near(prefill.tokens_per_second, 130 / prefill.seconds);
         assert_near(decode.tokens_per_second, 2 / decode.seconds);
         cvn_engine_free(engine, NULL);

@@ -382,6 +382,7 @@ static json_t *row_json(const Row *row)
     if (row->fits) {
         json_object_set_new(json, "tokens_per_second", json_real(f->tokens_per_second));
         json_object_set_new(json, "bandwidth_utilization", json_real(f->utilization));
+        json_object_set_new(json, "read_bandwidth", json_real(f->bandwidth));
         json_object_set_new(json, "overhead_seconds", json_real(f->overhead));
         json_object_set_new(json, "spread", json_real(f->spread));
     }
@@ -437,9 +438,9 @@ static int print_bench_csv(const Bench *b)
         const BenchFigure *f = &row->figure;
         printf("%s,%s,%s,%d,%.6g,%.6g,%s,%s,%s,%lld,%lld,%lld,", b->name,
                cvn_dtype_name(cvn_model_dtype(b->model)), cpu_backend()->name, b->threads,
-               b->ceilings.bandwidth, b->ceilings.flops_bf16, row->part, row->mode->name,
-               row->prefill ? "prefill" : "decode", (long long)row->batch, (long long)row->context,
-               (long long)row->tokens);
+               row->prefill ? b->ceilings.bandwidth : f->bandwidth, b->ceilings.flops_bf16,
+               row->part, row->mode->name, row->prefill ? "prefill" : "decode",
+               (long long)row->batch, (long long)row->context, (long long)row->tokens);
         if (row->fits)
             printf("%.9g,%.4g,%.6g,%.4g,%.4g\n", f->seconds, f->spread, f->tokens_per_second,
                    f->utilization, f->overhead);
@@ -468,7 +469,8 @@ static void print_row(const Row *row)
     if (row->prefill)
         printf("\n");
     else
-        printf("   overhead %.0f us/step\n", 1e6 * f->overhead);
+        printf("   overhead %.0f us/step   reads meanwhile %.1f GB/s\n", 1e6 * f->overhead,
+               f->bandwidth / 1e9);
 }
 
 static int print_bench(const Bench *b)
@@ -573,7 +575,9 @@ const Command command_bench = {
     .notes =
         "Ceilings are measured first, on the same threads. MFU is "
         "the model's operations over the peak of its type, without what --remat repeats; bandwidth "
-        "is the bytes that a step must read over the measured one. "
+        "is the bytes that a step must read over what plain reads make, which are measured in "
+        "turns with "
+        "the steps. "
         "Overhead is the time of a step outside of products and attention. On a mesh a table says "
         "what each device sends, how long that takes, and how much of it is not hidden.",
     .options = options,

@@ -16,6 +16,18 @@ typedef struct Ceilings {
 /* Takes about a second. */
 int ceilings_measure(Pool *pool, Ceilings *out, cvn_err *err);
 
+/* Reads of memory, to be measured in turns with something that is held against them: what memory gives changes within
+   seconds where others use it too. */
+typedef struct ReadProbe ReadProbe;
+
+/* On the threads of a pool, which stays the caller's. */
+int read_probe_new(Pool *pool, ReadProbe **out, cvn_err *err);
+void read_probe_free(ReadProbe *probe); /* NULL is allowed */
+
+/* Bytes per second of about so many seconds, of one pass over the probe's memory at least. Afterwards caches hold
+   nothing of use. */
+double read_probe_run(ReadProbe *probe, double seconds);
+
 /* The median of n numbers, which are sorted on the way. */
 double median(double *sample, int n);
 

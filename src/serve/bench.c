@@ -135,36 +135,100 @@ static int go_on(const cvn_engine *e, double deadline, bool *go, cvn_err *err)
     return cluster ? cluster_share(cluster, go, sizeof *go, err) : CVN_OK;
 }
 
+/* Steps in turns with reads. */
+typedef struct Turns {
+    ReadProbe *probe;     /* owned; NULL on a mesh, whose devices have threads of their own */
+    double bytes;         /* that a step reads */
+    double before;        /* bandwidth of the reads before these steps */
+    double *seconds;      /* owned [most]: of the steps that count */
+    double *share;        /* owned [most]: of the bandwidth, turn by turn */
+    double *bandwidth;    /* owned [most]: of the reads after each turn */
+    int64_t steps, turns; /* that there are; turns <= steps */
+} Turns;
+
+static int open_turns(Turns *t, cvn_engine *e, const Ceilings *ceilings, int64_t most, cvn_err *err)
+{
+    t->before = ceilings->bandwidth;
+    t->seconds = calloc((size_t)most, sizeof *t->seconds);
+    t->share = calloc((size_t)most, sizeof *t->share);
+    t->bandwidth = calloc((size_t)most, sizeof *t->bandwidth);
+    if (!t->seconds || !t->share || !t->bandwidth)
+        return err_set(err, CVN_EMEM, "no memory for %lld steps", (long long)most);
+    if (e->mesh)
+        return CVN_OK;
+    int code = read_probe_new(engine_device(e)->pool, &t->probe, err);
+    if (!code)
+        t->before = read_probe_run(t->probe, 0);
+    return code;
+}
+
+static void close_turns(Turns *t)
+{
+    read_probe_free(t->probe);
+    free(t->seconds);
+    free(t->share);
+    free(t->bandwidth);
+}
+
+/* Runs steps for TURN seconds, but no more than `most`, and then reads for as long. */
+static int take_turn(Turns *t, cvn_engine *e, int64_t most, int64_t *taken, cvn_err *err)
+{
+    static const double TURN = 0.01, LONGEST = 0.05;
+    double begin = engine_now(), end = begin, *seconds = t->seconds + t->steps;
+    int64_t n = 0;
+    while (n < most && end - begin < TURN) {
+        int code = engine_decode(e, err);
+        if (code)
+            return code;
+        double now = engine_now();
+        seconds[n++] = now - end;
+        end = now;
+    }
+    *taken = n;
+    if (t->probe && n > 1)
+        memmove(seconds, seconds + 1, (size_t)--n * sizeof *seconds);
+    double sum = 0, after = t->before;
+    for (int64_t i = 0; i < n; i++)
+        sum += seconds[i];
+    if (t->probe)
+        after = read_probe_run(t->probe, sum < LONGEST ? sum : LONGEST);
+    t->bandwidth[t->turns] = after;
+    t->share[t->turns++] = 2 * (double)n * t->bytes / sum / (t->before + after);
+    t->before = after;
+    t->steps += n;
+    return CVN_OK;
+}
+
 int bench_decode(cvn_engine *e, const Ceilings *ceilings, int64_t context, int64_t steps,
                  double seconds, BenchFigure *out, cvn_err *err)
 {
     enum { LEAST = 3 };
-    double *sample = calloc((size_t)steps, sizeof *sample);
-    if (!sample)
-        return err_set(err, CVN_EMEM, "no memory for %lld steps", (long long)steps);
+    int rows = e->options.rows;
+    Turns t = {.bytes = bench_decode_bytes(&e->model->io.config, e->model->dtype,
+                                           engine_kv_dtype(e), rows, context + 1 + steps / 2)};
     fill_rows(e, context);
     int code = engine_decode(e, err); /* not counted */
+    if (!code)
+        code = open_turns(&t, e, ceilings, steps, err);
     double start = engine_now();
     int64_t n = 0;
     for (bool go = true; !code && n < steps;) {
+        int64_t taken = 0;
         if (n >= LEAST && ((code = go_on(e, start + seconds, &go, err)) || !go))
             break;
-        double begin = engine_now();
-        code = engine_decode(e, err);
-        sample[n++] = engine_now() - begin;
+        code = take_turn(&t, e, steps - n, &taken, err);
+        n += taken;
     }
     if (!code) {
-        int rows = e->options.rows;
-        *out = figure(sample, (int)n);
+        *out = figure(t.seconds, (int)t.steps);
         out->tokens_per_second = rows / out->seconds;
-        double bytes = bench_decode_bytes(&e->model->io.config, e->model->dtype, engine_kv_dtype(e),
-                                          rows, context + 1 + n / 2);
-        out->utilization = bytes / out->seconds / ceilings->bandwidth;
+        out->utilization = median(t.share, (int)t.turns);
+        out->bandwidth = median(t.bandwidth, (int)t.turns);
         code = measure_overhead(e, context, &out->overhead, err);
     }
-    for (int row = 0; row < e->options.rows; row++)
+    for (int row = 0; row < rows; row++)
         engine_reset_row(e, row);
-    free(sample);
+    close_turns(&t);
     return code;
 }
 

@@ -6,6 +6,12 @@
  *   decode    one step of B rows, each with `context` positions filled. Bandwidth utilisation is the bytes that
  *             a step cannot do without (each weight once, the filled KV of each row) over the measured bandwidth.
  *
+ *             That bandwidth is measured in turns with the steps, on the same threads and with the same large pages,
+ *             because neighbours change it within seconds: after each step of 10 ms or more, and after each 10 ms of
+ *             shorter ones, reads go on for about as long. Steps are held against the mean of the reads before and
+ *             after them; the median of these shares counts. Of short steps the first one after reads, which finds
+ *             the caches empty, is not counted.
+ *
  *             Its overhead is everything that is not traffic of weights or KV: small steps, waiting for other threads,
  *             sampling, and what happens between steps. It is what a profile of further steps finds to be outside of
  *             products and attention on thread 0; taking that profile is part of it (some 10 us).
@@ -27,6 +33,7 @@ typedef struct BenchFigure {
     double spread;            /* relative */
     double tokens_per_second; /* of all rows */
     double utilization;       /* prefill: MFU; decode: of the read bandwidth */
+    double bandwidth;         /* decode: bytes per second that reads made meanwhile, median */
     /* Decode: seconds of a step in which thread 0 was in no product and no attention. */
     double overhead;
 } BenchFigure;
