@@ -9,9 +9,6 @@
 /* Elements of x up to which every thread quantizes all of it for itself: less work than meeting. */
 enum { ALONE = 16384 };
 
-/* Rows up to which the panels of a tile are read in one go, all of their spans: x stays in L1 then. */
-enum { STREAMED = 8 };
-
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -98,6 +95,19 @@ typedef struct Work {
     float *c;         /* [weights of a job][LINEAR_BLOCK][chunk][16] */
 } Work;
 
+bool linear_panels(LinearPanels *out, int64_t from, int64_t to, int64_t done, int64_t most,
+                   int64_t rows)
+{
+    int64_t far = rows <= LINEAR_STREAMED ? (to - from) / most : 1, end = from + far * most;
+    if (done >= to)
+        return false;
+    if (rows <= LINEAR_STREAMED && done < end)
+        *out = (LinearPanels){from + (done - from) / most, most, far};
+    else
+        *out = (LinearPanels){done, least(most, to - done), 1};
+    return true;
+}
+
 LinearNorm linear_norm_of(const KernelArgs *args)
 {
     const Op *op = args->op;
@@ -155,10 +165,9 @@ static int64_t panels_of_tile(const LinearIsa *isa, int64_t rows)
     return isa->panels ? rows <= isa->few ? LINEAR_BLOCK : isa->panels : 1;
 }
 
-/* Neighbouring panels of one weight, one span, rows [m0, m0 + rows); c: [panels][chunk][16]. What is asked for ahead
-   is what the same place in the loops will read next: the next span, or the panels `ahead` further on (0: nothing). */
-static void multiply(const Work *w, int weight, int64_t panel, int64_t panels, int64_t ahead,
-                     int64_t span, int64_t m0, int64_t rows, float *c, int64_t c_stride)
+/* Some panels of one weight, one span, rows [m0, m0 + rows); c: [panels][chunk][16]. */
+static void multiply(const Work *w, int weight, const LinearPanels *panels, int64_t span,
+                     int64_t m0, int64_t rows, float *c, int64_t c_stride)
 {
     const Product *p = w->p;
     const LinearWeight *lw = &p->weight[weight];
@@ -168,21 +177,22 @@ static void multiply(const Work *w, int weight, int64_t panel, int64_t panels, i
     int64_t tiles = round_up(rows, most) / most;
     int64_t step = w->isa->panels ? (rows + tiles - 1) / tiles : most;
     int64_t scale_bytes = lw->scale_dtype == CVN_F32 ? 4 : 2;
-    LinearTile t = {.q_stride = lw->units * PANEL_BYTES,
+    /* What is asked for is so many bytes ahead: as measured for one tile of rows; of several, each of which does it for
+       a part, what the next span reads. */
+    int64_t ahead = tiles > 1 ? LINEAR_SPAN / unit * PANEL_BYTES : is_i4 ? 4096 : 2048;
+    LinearTile t = {.q_stride = panels->stride * lw->units * PANEL_BYTES,
                     .units = least(LINEAR_SPAN / unit, lw->units - first),
                     .group = p->group / unit,
-                    .scale_stride = lw->groups * PANEL_ROWS,
+                    .scale_stride = panels->stride * lw->groups * PANEL_ROWS,
                     .scale_dtype = lw->scale_dtype,
                     .c_stride = c_stride,
                     .add = span > 0};
-    int64_t next = span + 1 < p->spans ? t.units * PANEL_BYTES
-                   : ahead             ? ahead * t.q_stride - first * PANEL_BYTES
-                                       : 0;
-    for (int64_t g = 0; g < panels; g += group) {
-        int64_t at = (panel + g) * lw->groups + span * LINEAR_SPAN / p->group;
-        t.panels = (int)least(group, panels - g);
+    for (int64_t g = 0; g < panels->n; g += group) {
+        int64_t panel = panels->first + g * panels->stride;
+        int64_t at = panel * lw->groups + span * LINEAR_SPAN / p->group;
+        t.panels = (int)least(group, panels->n - g);
         t.q = (const uint8_t *)w->args->in[1 + 2 * weight] +
-              ((panel + g) * lw->units + first) * PANEL_BYTES;
+              (panel * lw->units + first) * PANEL_BYTES;
         t.scale = (const char *)w->args->in[2 + 2 * weight] + at * PANEL_ROWS * scale_bytes;
         for (int64_t r = 0, tile = 0; r < rows; r += step, tile++) {
             int64_t x = span * p->m + m0 + r;
@@ -190,8 +200,8 @@ static void multiply(const Work *w, int weight, int64_t panel, int64_t panels, i
             t.x = w->x + x * LINEAR_ROW_BYTES;
             t.span = w->span + x;
             t.c = c + g * c_stride + r * PANEL_ROWS;
-            for (int j = 0; j < t.panels; j++) /* each tile asks for its part */
-                t.ahead[j] = t.q + j * t.q_stride + (j % tiles == tile ? next : 0);
+            for (int j = 0; j < t.panels; j++) /* each tile asks for its part of what comes later */
+                t.ahead[j] = t.q + j * t.q_stride + (j % tiles == tile ? ahead : 0);
             (is_i4 ? w->isa->tile_i4 : w->isa->tile_i8)(&t);
         }
     }
@@ -235,21 +245,21 @@ void linear_write(const KernelArgs *args, LinearWrite *write, int weight, int64_
     write(&o);
 }
 
-/* Panels [panel, panel + panels) of one result, rows [m0, m0 + rows); ahead: as in multiply(). */
-static void run_block(const Work *w, int weight, int64_t panel, int64_t panels, int64_t ahead,
-                      int64_t m0, int64_t rows)
+/* Some panels of one result, rows [m0, m0 + rows). */
+static void run_block(const Work *w, int weight, const LinearPanels *panels, int64_t m0,
+                      int64_t rows)
 {
     const Product *p = w->p;
     int64_t size = p->chunk * PANEL_ROWS;
     float *up = p->swiglu ? w->c + LINEAR_BLOCK * size : NULL;
     for (int64_t span = 0; span < p->spans; span++) {
-        multiply(w, weight, panel, panels, ahead, span, m0, rows, w->c, size);
+        multiply(w, weight, panels, span, m0, rows, w->c, size);
         if (up)
-            multiply(w, 1, panel, panels, ahead, span, m0, rows, up, size);
+            multiply(w, 1, panels, span, m0, rows, up, size);
     }
-    for (int64_t i = 0; i < panels; i++)
-        linear_write(w->args, w->isa->write, weight, panel + i, m0, rows, w->c + i * size,
-                     up ? up + i * size : NULL);
+    for (int64_t i = 0; i < panels->n; i++)
+        linear_write(w->args, w->isa->write, weight, panels->first + i * panels->stride, m0, rows,
+                     w->c + i * size, up ? up + i * size : NULL);
 }
 
 void linear_run(const LinearIsa *isa, const KernelArgs *args)
@@ -270,18 +280,18 @@ void linear_run(const LinearIsa *isa, const KernelArgs *args)
         quantize_normalised(&w);
     else
         quantize_rows(&w);
-    int64_t begin, end, block = p.m <= STREAMED ? panels_of_tile(isa, p.m) : LINEAR_BLOCK;
+    int64_t begin, end, block = p.m <= LINEAR_STREAMED ? panels_of_tile(isa, p.m) : LINEAR_BLOCK;
     kernel_share(p.jobs, 1, args->thread, args->n_threads, &begin, &end);
     if (isa->enter)
         isa->enter();
     for (int64_t m0 = 0; m0 < p.m; m0 += p.chunk) {
         int64_t first = 0; /* job of the weight's first panel */
         for (int i = 0; i < (p.swiglu ? 1 : p.weights); first += p.weight[i++].panels) {
-            int64_t from = begin > first ? begin : first;
-            int64_t to = least(end, first + p.weight[i].panels);
-            for (int64_t j = from; j < to; j += block)
-                run_block(&w, i, j - first, least(block, to - j), j + block < to ? block : 0, m0,
-                          least(p.chunk, p.m - m0));
+            LinearPanels panels;
+            int64_t from = (begin > first ? begin : first) - first;
+            int64_t to = least(end - first, p.weight[i].panels);
+            for (int64_t j = from; linear_panels(&panels, from, to, j, block, p.m); j += panels.n)
+                run_block(&w, i, &panels, m0, least(p.chunk, p.m - m0));
         }
     }
     if (isa->leave)

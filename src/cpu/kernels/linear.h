@@ -42,7 +42,8 @@ enum {
     LINEAR_LEAST_GROUP = 8,                         /* of i4 weights */
     LINEAR_SUMS = LINEAR_SPAN / LINEAR_LEAST_GROUP, /* sums of a row's span at most */
     LINEAR_CHUNK = 240,                             /* rows that are computed at a time */
-    LINEAR_BLOCK = 4                                /* panels that are computed at a time */
+    LINEAR_BLOCK = 4,                               /* panels that are computed at a time */
+    LINEAR_STREAMED = 8 /* rows up to which panels are read in one go, all of their spans */
 };
 
 /* One row's span: what of it is not in the arranged bytes. */
@@ -72,6 +73,17 @@ typedef struct LinearTile {
     int64_t c_stride; /* floats from panel to panel */
     bool add;         /* to c, else c is overwritten */
 } LinearTile;
+
+/* Panels that are computed at a time: n from `first` on, `stride` apart. */
+typedef struct LinearPanels {
+    int64_t first, n, stride;
+} LinearPanels;
+
+/* Those that come after `done` of a weight's panels [from, to) have been computed, `most` at a time; false: none. Of
+   few rows they are far apart, so that each is read on from where the one before it ended: memory gives several
+   streams that are long more than one, or than several that end after a panel. */
+bool linear_panels(LinearPanels *out, int64_t from, int64_t to, int64_t done, int64_t most,
+                   int64_t rows);
 
 /* What leaves: `rows` rows of a panel's 16 sums. */
 typedef struct LinearOut {

@@ -149,8 +149,8 @@ static void fetch(const char *w, int64_t w_stride, int64_t lines, int64_t begin,
         __builtin_prefetch(w + (i >= lines ? w_stride + (i - lines) * 64 : i * 64), 0, 2);
 }
 
-/* Neighbouring panels of one weight, rows [m0, m0 + rows), one span; c: [panels][chunk][16]. */
-static void multiply(const Work *w, int weight, int64_t panel, int64_t panels, int64_t span,
+/* Some panels of one weight, rows [m0, m0 + rows), one span; c: [panels][chunk][16]. */
+static void multiply(const Work *w, int weight, const LinearPanels *panels, int64_t span,
                      int64_t m0, int64_t rows, float *c)
 {
     const Product *p = w->p;
@@ -159,42 +159,42 @@ static void multiply(const Work *w, int weight, int64_t panel, int64_t panels, i
     int64_t group = rows <= w->isa->few ? LINEAR_BLOCK : 2, most = w->isa->rows;
     int64_t tiles = round_up(rows, most) / most;
     int64_t step = w->isa->even ? (rows + tiles - 1) / tiles : most;
-    FloatTile t = {.w_stride = lw->units * PANEL_BYTES,
+    FloatTile t = {.w_stride = panels->stride * lw->units * PANEL_BYTES,
                    .units = least(LINEAR_SPAN / unit, lw->units - first),
                    .c_stride = p->chunk * PANEL_ROWS,
                    .add = span > 0};
-    for (int64_t g = 0; g < panels; g += group) {
-        t.panels = (int)least(group, panels - g);
-        t.w =
-            (const char *)w->args->in[1 + weight] + ((panel + g) * lw->units + first) * PANEL_BYTES;
+    for (int64_t g = 0; g < panels->n; g += group) {
+        t.panels = (int)least(group, panels->n - g);
+        t.w = (const char *)w->args->in[1 + weight] +
+              ((panels->first + g * panels->stride) * lw->units + first) * PANEL_BYTES;
         for (int64_t r = 0; r < rows; r += step) {
             t.rows = (int)least(step, rows - r);
             t.x = w->x + (size_t)((span * p->m + m0 + r) * LINEAR_SPAN) * p->element;
             t.c = c + g * t.c_stride + r * PANEL_ROWS;
-            if (p->many && g + group < panels)
+            if (p->many && g + group < panels->n)
                 fetch(t.w + group * t.w_stride, t.w_stride, t.units,
-                      least(group, panels - g - group) * t.units * r / rows,
-                      least(group, panels - g - group) * t.units * (r + t.rows) / rows);
+                      least(group, panels->n - g - group) * t.units * r / rows,
+                      least(group, panels->n - g - group) * t.units * (r + t.rows) / rows);
             w->isa->tile(&t);
         }
     }
 }
 
-/* Panels [panel, panel + panels) of one result, rows [m0, m0 + rows). */
-static void run_block(const Work *w, int weight, int64_t panel, int64_t panels, int64_t m0,
+/* Some panels of one result, rows [m0, m0 + rows). */
+static void run_block(const Work *w, int weight, const LinearPanels *panels, int64_t m0,
                       int64_t rows)
 {
     const Product *p = w->p;
     int64_t size = p->chunk * PANEL_ROWS;
     float *up = p->swiglu ? w->c + p->block * size : NULL;
     for (int64_t span = 0; span < p->spans; span++) {
-        multiply(w, weight, panel, panels, span, m0, rows, w->c);
+        multiply(w, weight, panels, span, m0, rows, w->c);
         if (up)
-            multiply(w, 1, panel, panels, span, m0, rows, up);
+            multiply(w, 1, panels, span, m0, rows, up);
     }
-    for (int64_t i = 0; i < panels; i++)
-        linear_write(w->args, w->isa->write, weight, panel + i, m0, rows, w->c + i * size,
-                     up ? up + i * size : NULL);
+    for (int64_t i = 0; i < panels->n; i++)
+        linear_write(w->args, w->isa->write, weight, panels->first + i * panels->stride, m0, rows,
+                     w->c + i * size, up ? up + i * size : NULL);
 }
 
 void linear_float_run(const FloatIsa *isa, const KernelArgs *args)
@@ -213,17 +213,20 @@ void linear_float_run(const FloatIsa *isa, const KernelArgs *args)
         lay_out_normalised(&w);
     else
         lay_out_rows(&w);
-    int64_t begin, end;
+    int64_t begin, end, block = p.block;
+    if (p.m <= LINEAR_STREAMED)
+        block = p.m <= isa->few ? LINEAR_BLOCK : 2;
     kernel_share(p.jobs, 1, args->thread, args->n_threads, &begin, &end);
     if (isa->enter)
         isa->enter();
     for (int64_t m0 = 0; m0 < p.m; m0 += p.chunk) {
         int64_t first = 0; /* job of the weight's first panel */
         for (int i = 0; i < (p.swiglu ? 1 : p.weights); first += p.weight[i++].panels) {
-            int64_t from = begin > first ? begin : first;
-            int64_t to = least(end, first + p.weight[i].panels);
-            for (int64_t j = from; j < to; j += p.block)
-                run_block(&w, i, j - first, least(p.block, to - j), m0, least(p.chunk, p.m - m0));
+            LinearPanels panels;
+            int64_t from = (begin > first ? begin : first) - first;
+            int64_t to = least(end - first, p.weight[i].panels);
+            for (int64_t j = from; linear_panels(&panels, from, to, j, block, p.m); j += panels.n)
+                run_block(&w, i, &panels, m0, least(p.chunk, p.m - m0));
         }
     }
     if (isa->leave)

@@ -3,8 +3,9 @@
  * signed bytes into each of 16 sums, one per row of a panel. Weights are made unsigned by flipping
  * their sign bit, which adds 128 (i4: 8); the activations' sums take that back.
  *
- * A tile of one or two rows takes four panels, and of up to six (i4: four) rows two, because each number of x that is
- * loaded then serves as many products; of more rows of i4 it takes one. That is 24 of 32 registers for sums at most.
+ * A tile of one or two rows takes four panels (i4: of one), and of up to six (i4: four) rows two, because each number of
+ * x that is loaded then serves as many products; of more rows of i4 it takes one. That is 24 of 32 registers for sums at
+ * most. From caches two panels of one row are a little faster than four, from memory four are by 6 to 14%.
  */
 #include <stdint.h>
 
@@ -146,22 +147,13 @@ VEC_INLINE __m512 load_scale(const LinearTile *t, int panel, int64_t group)
     return vf_load_bf16((const uint16_t *)t->scale + at);
 }
 
-/* The nibbles of `mask` with their sign bits flipped: their values plus 8 (in the high nibbles: 16 times that). */
-VEC_INLINE __m512i nibbles(__m512i both, __m512i mask, __m512i flip)
-{
-    enum { AND_XOR = 0x6a };
-    return _mm512_ternarylogic_epi32(both, mask, flip, AND_XOR);
-}
-
-/* M rows and P panels from the given one on, constants. Few sums are doubled: the low nibbles go into one, the high
-   ones, as they lie, into another, which is 16 times too large in the end. More would not fit into the registers,
-   so that high nibbles are shifted down first. */
+/* M rows and P panels from the given one on, constants. One row has two sums: the low nibbles go into one, the high
+   ones, as they lie, into another, which is 16 times too large in the end. Otherwise they are shifted down first. */
 VEC_INLINE void block_i4(const int M, const int P, const LinearTile *t, int panel)
 {
-    const bool split = M * P <= 4;
-    const __m512i mask = _mm512_set1_epi8(0x0f), flip = _mm512_set1_epi8(0x08),
-                  mask_high = _mm512_set1_epi8((char)0xf0),
-                  flip_high = _mm512_set1_epi8((char)0x80);
+    const bool split = M == 1;
+    const __m512i mask = _mm512_set1_epi8(0x0f), flip88 = _mm512_set1_epi8((char)0x88),
+                  mask_high = _mm512_set1_epi8((char)0xf0);
     __m512 sum[ROWS_I4][LINEAR_BLOCK];
 #pragma GCC unroll 8
     for (int r = 0; r < M; r++)
@@ -185,16 +177,16 @@ VEC_INLINE void block_i4(const int M, const int P, const LinearTile *t, int pane
             __m512i both[LINEAR_BLOCK];
 #pragma GCC unroll 4
             for (int j = 0; j < P; j++)
-                both[j] = load_unit(&s, j, at);
+                both[j] = _mm512_xor_si512(load_unit(&s, j, at), flip88);
 #pragma GCC unroll 2
             for (int i = 0; i < 2; i++, x += PANEL_QUAD) {
                 __m512i w[LINEAR_BLOCK];
                 const int chain = split ? i : 0;
 #pragma GCC unroll 4
                 for (int j = 0; j < P; j++)
-                    w[j] = !i      ? nibbles(both[j], mask, flip)
-                           : split ? nibbles(both[j], mask_high, flip_high)
-                                   : nibbles(_mm512_srli_epi16(both[j], 4), mask, flip);
+                    w[j] = !i      ? _mm512_and_si512(both[j], mask)
+                           : split ? _mm512_and_si512(both[j], mask_high)
+                                   : _mm512_and_si512(_mm512_srli_epi16(both[j], 4), mask);
 #pragma GCC unroll 8
                 for (int r = 0; r < M; r++) {
                     const int8_t *y = x + r * LINEAR_ROW_BYTES;
