@@ -37,15 +37,21 @@ cvn_value *emit_i32(Emit *e, int64_t value)
 
 /* ---- where a device is ---- */
 
+static cvn_value *entry(Emit *e, const int32_t *number, cvn_value *at)
+{
+    int64_t one = 1;
+    cvn_value *table = cvn_constant(e->g, CVN_TYPE(CVN_I32, e->mesh->n_devices), number);
+    cvn_value *found = cvn_dynamic_slice(e->g, table, &at, &one);
+    return cvn_reshape(e->g, found, 0, NULL);
+}
+
 static cvn_value *place_from_table(Emit *e, cvn_value *device)
 {
-    int64_t n = e->mesh->n_devices, one = 1;
+    int64_t n = e->mesh->n_devices;
     int32_t *place = arena_array(&e->g->arena, (size_t)n, sizeof *place);
     for (int32_t p = 0; p < n; p++)
         place[mesh_device(e->mesh, p)] = p;
-    cvn_value *table = cvn_constant(e->g, CVN_TYPE(CVN_I32, n), place);
-    cvn_value *found = cvn_dynamic_slice(e->g, table, &device, &one);
-    return cvn_reshape(e->g, found, 0, NULL);
+    return entry(e, place, device);
 }
 
 static cvn_value *place_of_device(Emit *e)
@@ -55,6 +61,11 @@ static cvn_value *place_of_device(Emit *e)
         e->place = e->mesh->order ? place_from_table(e, device) : device;
     }
     return e->place;
+}
+
+cvn_value *emit_lookup(Emit *e, const int32_t *number)
+{
+    return entry(e, number, place_of_device(e));
 }
 
 /* Places that neighbours in a digit are apart. */
@@ -288,7 +299,10 @@ cvn_value *emit_step(Emit *e, cvn_value *x, const cvn_type *type, const Sharding
         x = emit_resize(e, x, d, local.dim[d] * n);
         x = collective(e, OP_ALL_TO_ALL, (OpAttr){.axis = d, .concat_axis = from}, &step->axes, x);
         return emit_resize(e, x, from, local.dim[from]);
+    case RESHARD_PIECES:
+        return emit_pieces(e, x, &local, step->pieces);
     case RESHARD_PERMUTE:
+    case RESHARD_KINDS:
         break;
     }
     return permute(e, x, before, after);

@@ -31,6 +31,9 @@ cvn_value *emit_digit(Emit *e, const AxisList *axes);
 /* The same times chunk. */
 cvn_value *emit_offset(Emit *e, const AxisList *axes, int64_t chunk);
 
+/* Of a number for each place on the mesh, [n_devices], this device's: an i32 scalar. */
+cvn_value *emit_lookup(Emit *e, const int32_t *number);
+
 /* x with element `fill` in all places of dimension d that lie beyond the n of the whole tensor;
    x itself where there can be none. `axes` split dimension d. */
 cvn_value *emit_mask(Emit *e, cvn_value *x, int d, const AxisList *axes, int64_t n, double fill);
@@ -47,6 +50,9 @@ cvn_value *emit_resize(Emit *e, cvn_value *x, int d, int64_t size);
 /* Rows of device ids for collectives along these axes: devices that differ in nothing else, in the
    order of the digits. */
 Ints emit_groups(Emit *e, const AxisList *axes);
+
+/* A shard of shape `after` from one of x's, with pieces of other devices. */
+cvn_value *emit_pieces(Emit *e, cvn_value *x, const cvn_type *after, const Pieces *pieces);
 
 /* One step of a reshard of a tensor of `type`: x is a shard under `before`. */
 cvn_value *emit_step(Emit *e, cvn_value *x, const cvn_type *type, const Sharding *before,

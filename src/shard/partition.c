@@ -92,6 +92,8 @@ static void note_collective(Part *p, const cvn_value *of, const Op *op, const Re
 {
     PartitionReport *r = p->report;
     PartitionCollective row = {.op = op, .axes = step->axes, .bytes = step->bytes};
+    if (step->kind == RESHARD_PIECES) /* one of several */
+        row.bytes = (double)cvn_type_bytes(&op->result[0]->type);
     row.of = of->name ? arena_string(&r->arena, of->name) : op_info[of->def->kind].name;
     for (int i = 0; i < step->axes.n; i++)
         row.slow |= mesh_axis_is_slow(p->mesh, step->axes.ref[i].axis);
@@ -122,13 +124,13 @@ static void count_collectives(const cvn_graph *g, PartitionReport *r)
     r->n_collectives = kept;
 }
 
-/* The collective among the operations that a step appended behind `last`. */
-static const Op *collective_after(const cvn_graph *g, const Op *last)
+/* Those that a step appended behind `last`. */
+static void note_collectives(Part *p, const cvn_value *of, const Op *last, const ReshardStep *step)
 {
+    const cvn_graph *g = p->emit.g;
     for (const Op *op = last ? last->next : g->first; op; op = op->next)
         if (op_info[op->kind].class_ == CLASS_COLLECTIVE && op->kind != OP_PARTITION_ID)
-            return op;
-    return NULL;
+            note_collective(p, of, op, step);
 }
 
 static cvn_value *reshard(Part *p, const cvn_value *v, const Version *from, const Reshard *plan)
@@ -142,9 +144,7 @@ static cvn_value *reshard(Part *p, const cvn_value *v, const Version *from, cons
     for (int i = 0; i < plan->n; i++) {
         const Op *last = p->emit.g->last;
         x = emit_step(&p->emit, x, &plan->padded, &now, &plan->step[i]);
-        const Op *op = collective_after(p->emit.g, last);
-        if (op)
-            note_collective(p, v, op, &plan->step[i]);
+        note_collectives(p, v, last, &plan->step[i]);
         now = plan->step[i].after;
     }
     const cvn_type end = sharding_local(&now, &v->type);

@@ -47,7 +47,7 @@ typedef struct PartitionReport {
     PartitionCollective *collective; /* [n_collectives] in the order of the local graph */
     int64_t count[OP_COUNT];         /* of each kind of collective */
     double bytes[OP_COUNT];          /* that each device sends in all of a kind */
-    int64_t n_involuntary;           /* reshards that gather more than either side has */
+    int64_t n_involuntary; /* reshards that hold more than either side has: none, see reshard.h */
 } PartitionReport;
 
 /* Cuts a verified graph with the shardings that shard_propagate found. *local is the caller's to

@@ -1,6 +1,7 @@
 #include "shard/reshard.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +33,7 @@ typedef struct Search {
     AxisRef digit[AXES_MAX]; /* [n_digits] */
     State goal;
     int frozen[CVN_MAX_RANK]; /* digits at the head of a dimension that never move */
+    double most;              /* bytes that a device may hold */
     cvn_reduce how;
     int n;
     Node *node; /* [n], room for MOST_STATES */
@@ -232,6 +234,8 @@ static double bytes_of(ReshardKind kind, double n, double small, double large)
     case RESHARD_ALL_TO_ALL:
         return large * (n - 1) / n;
     case RESHARD_PERMUTE:
+    case RESHARD_PIECES:
+    case RESHARD_KINDS:
         break;
     }
     return large;
@@ -260,8 +264,10 @@ static double bytes_between(const Search *s, const Node *parent, const Node *nod
 /* Enters a state that a move leads to, or finds a cheaper way to a known one. */
 static void reach(Search *s, int parent, Node *node)
 {
-    static const double hops[] = {0, 1, 1, 2, 1, 0};
+    static const double hops[RESHARD_KINDS] = {0, 1, 1, 2, 1, 0, 0};
     double group;
+    if (local_bytes(s, &node->state) > s->most)
+        return;
     double bytes = bytes_between(s, &s->node[parent], node, &group);
     double cost = bytes + START_BYTES + HOP_BYTES * hops[node->kind] * (group - 1);
     if (node->kind == RESHARD_SLICE)
@@ -444,43 +450,46 @@ static void write_step(const Search *s, int at, Reshard *plan, int slot)
 
 /* ---- without a search ---- */
 
-static void add_step(const cvn_type *type, Reshard *plan, ReshardKind kind, int d,
-                     const AxisList *axes, Sharding *now)
+static double cost_of(const Pieces *pieces, const cvn_type *type)
 {
-    const cvn_type before = sharding_local(now, type);
-    if (axes->n == 0)
-        return;
-    ReshardStep *step = &plan->step[plan->n++];
-    *step = (ReshardStep){.kind = kind, .dim = d, .axes = *axes};
-    if (kind == RESHARD_ALL_REDUCE)
-        now->unreduced = (AxisList){0};
-    else
-        now->dim[d].axes = kind == RESHARD_SLICE ? *axes : (AxisList){0};
-    const cvn_type after = sharding_local(now, type);
-    step->after = *now;
-    step->bytes = bytes_of(kind, axes_size(axes), (double)cvn_type_bytes(&before),
-                           (double)cvn_type_bytes(&after));
-    plan->bytes += step->bytes;
-    plan->cost += step->bytes * SLOW;
+    double cost = 1; /* as a slice */
+    for (int r = 0; r < pieces->n_rounds; r++) {
+        const PieceRound *round = &pieces->round[r];
+        cost += (piece_bytes(round, type) + START_BYTES) * (round->slow ? SLOW : 1);
+    }
+    return cost;
 }
 
-/* Reduces, makes every dimension that differs whole, and slices it: for parts of axes that have no
-   common digits. */
-static void plan_by_gathers(const cvn_type *type, const Sharding *from, const Sharding *to,
-                            Arena *arena, Reshard *plan)
+/* Reduces what is to be reduced, and exchanges the rest piece by piece. */
+static void plan_by_pieces(const Mesh *mesh, const cvn_type *type, const Sharding *from,
+                           const Sharding *to, Arena *arena, Reshard *plan)
 {
     Sharding now = *from;
-    plan->step = arena_array(arena, 2 * CVN_MAX_RANK + 1, sizeof *plan->step);
-    AxisList unreduced = now.unreduced;
-    add_step(type, plan, RESHARD_ALL_REDUCE, -1, &unreduced, &now);
-    for (int d = 0; d < type->rank; d++) {
-        AxisList axes = now.dim[d].axes;
-        if (!axes_equal(&axes, &to->dim[d].axes))
-            add_step(type, plan, RESHARD_ALL_GATHER, d, &axes, &now);
+    AxisList pending = from->unreduced;
+    for (int i = 0; i < to->unreduced.n; i++)
+        pending = axes_remove(&pending, to->unreduced.ref[i]);
+    plan->padded = *type;
+    plan->step = arena_array(arena, 2, sizeof *plan->step);
+    if (pending.n) {
+        const cvn_type local = sharding_local(from, type);
+        double n = axes_size(&pending), bytes = (double)cvn_type_bytes(&local);
+        ReshardStep *step = &plan->step[plan->n++];
+        now.unreduced = to->unreduced;
+        *step = (ReshardStep){RESHARD_ALL_REDUCE, .dim = -1, .axes = pending, .after = now};
+        step->bytes = bytes_of(RESHARD_ALL_REDUCE, n, bytes, bytes);
+        bool slow = false;
+        for (int i = 0; i < pending.n; i++)
+            slow = slow || mesh_axis_is_slow(mesh, pending.ref[i].axis);
+        plan->cost += (step->bytes + START_BYTES + 2 * HOP_BYTES * (n - 1)) * (slow ? SLOW : 1);
     }
-    for (int d = 0; d < type->rank; d++)
-        if (!axes_equal(&now.dim[d].axes, &to->dim[d].axes))
-            add_step(type, plan, RESHARD_SLICE, d, &to->dim[d].axes, &now);
+    ReshardStep *step = &plan->step[plan->n++];
+    *step = (ReshardStep){.kind = RESHARD_PIECES, .dim = -1, .after = *to};
+    step->pieces = pieces_plan(mesh, type, &now, to, arena);
+    for (int r = 0; r < step->pieces->n_rounds; r++)
+        step->bytes += piece_bytes(&step->pieces->round[r], type);
+    plan->cost += cost_of(step->pieces, type);
+    for (int i = 0; i < plan->n; i++)
+        plan->bytes += plan->step[i].bytes;
 }
 
 static bool plan_by_search(Search *s, const Sharding *from, const Sharding *to, Arena *arena,
@@ -488,6 +497,7 @@ static bool plan_by_search(Search *s, const Sharding *from, const Sharding *to, 
 {
     s->goal = state_of(s, to);
     s->node[s->n++] = (Node){.state = state_of(s, from), .parent = -1};
+    s->most = fmax(local_bytes(s, &s->node[0].state), local_bytes(s, &s->goal));
     freeze(s, &s->node[0].state);
     int at = search(s), n = 0;
     for (int i = at; i > 0; i = s->node[i].parent)
@@ -539,7 +549,7 @@ Reshard reshard_plan(const Mesh *mesh, const cvn_type *type, const Sharding *fro
     bool found = s.node && find_digits(&s, from, to) && plan_by_search(&s, from, to, arena, &plan);
     free(s.node);
     if (!found)
-        plan_by_gathers(&plan.padded, from, to, arena, &plan);
+        plan_by_pieces(mesh, type, from, to, arena, &plan);
     plan.involuntary = holds_too_much(from, to, &plan);
     return plan;
 }
@@ -547,7 +557,8 @@ Reshard reshard_plan(const Mesh *mesh, const cvn_type *type, const Sharding *fro
 void reshard_print(StrBuf *out, const Mesh *mesh, const Reshard *plan)
 {
     static const char *const names[] = {"slice",      "all_gather", "reduce_scatter",
-                                        "all_reduce", "all_to_all", "collective_permute"};
+                                        "all_reduce", "all_to_all", "collective_permute",
+                                        "pieces"};
     for (int i = 0; i < plan->n; i++) {
         const ReshardStep *step = &plan->step[i];
         strbuf_printf(out, "%s%s", i ? "; " : "", names[step->kind]);

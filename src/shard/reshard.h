@@ -18,17 +18,20 @@
  *     all_gather       digits at the end of a dimension become unused
  *     permute          digits of one size change places
  *
+ * Moves after which a device would hold more than it does before and after all of them are left out:
+ * memory is what splitting is for. Where no other moves lead to the goal, as from 2 shards of a
+ * dimension to 3 others, devices exchange the pieces themselves (pieces.h), which always works.
+ *
  * A move costs the bytes that each device sends, in a ring: S (n-1)/n for a gather or a scatter of S
  * bytes over n devices, twice that for an all-reduce; then a little per hop. The slow axis between
  * groups of machines weighs more. A dimension that the shards do not divide is padded to chunks of
  * ceil(size / shards), first or until the end, where it is whole on one side. Where it is split on
- * both, moves for which the borders of the chunks do not agree are left out, so that it is made whole
- * at worst.
+ * both, moves for which the borders of the chunks do not agree are left out.
  */
 #ifndef CVN_SHARD_RESHARD_H
 #define CVN_SHARD_RESHARD_H
 
-#include "shard/spec.h"
+#include "shard/pieces.h"
 
 typedef enum ReshardKind {
     RESHARD_SLICE,
@@ -36,16 +39,19 @@ typedef enum ReshardKind {
     RESHARD_REDUCE_SCATTER,
     RESHARD_ALL_REDUCE,
     RESHARD_ALL_TO_ALL,
-    RESHARD_PERMUTE
+    RESHARD_PERMUTE,
+    RESHARD_PIECES,
+    RESHARD_KINDS
 } ReshardKind;
 
 typedef struct ReshardStep {
     ReshardKind kind;
     int dim;        /* that the axes come to, or leave in a gather; -1 where it is none */
     int from_dim;   /* ALL_TO_ALL: that they leave */
-    AxisList axes;  /* that move; [permute: unused] */
+    AxisList axes;  /* that move; unused in PERMUTE and PIECES */
     double bytes;   /* that each device sends */
     Sharding after; /* of the tensor */
+    Pieces *pieces; /* PIECES: the arena's */
 } ReshardStep;
 
 typedef struct Reshard {
@@ -55,7 +61,7 @@ typedef struct Reshard {
                           side is as long as the shards of the other side together */
     double bytes;      /* that each device sends, in all */
     double cost;       /* bytes with hops and slow axes weighed in */
-    bool involuntary;  /* an axis that the target wants is gathered on the way there */
+    bool involuntary;  /* devices hold more on the way than before and after; never, see above */
 } Reshard;
 
 /* Plans it for a tensor of this type. What `to` has unreduced, `from` must have too. */

@@ -1,0 +1,227 @@
+#include "shard/pieces.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* All pieces that travel, and who holds which shard. */
+typedef struct Planning {
+    const Mesh *mesh;
+    const cvn_type *type;
+    const Sharding *from, *to;
+    Arena *arena;
+    int64_t n, cap;
+    Piece *piece;            /* [n] */
+    int32_t *holder, *first; /* places by the shard they hold; where each shard's begin */
+    int cap_rounds;
+    bool **sends, **gets;         /* [cap_rounds][n_devices], by place */
+    int64_t before[CVN_MAX_RANK]; /* [rank] shape of a shard under `from` */
+    int64_t after[CVN_MAX_RANK];  /* [rank] and under `to` */
+} Planning;
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Which shard along each dimension has index `at`, as one number. */
+static int32_t shard_number(const Sharding *s, const int64_t *at)
+{
+    int64_t number = 0;
+    for (int d = 0; d < s->rank; d++)
+        number = number * axes_size(&s->dim[d].axes) + at[d];
+    return (int32_t)number;
+}
+
+static void shard_of(const Mesh *mesh, const Sharding *s, int32_t place, int64_t *at)
+{
+    for (int d = 0; d < s->rank; d++)
+        at[d] = axes_digit(mesh, &s->dim[d].axes, place);
+}
+
+static void find_holders(Planning *p)
+{
+    int32_t n = p->mesh->n_devices, n_shards = 1;
+    int64_t at[CVN_MAX_RANK];
+    for (int d = 0; d < p->from->rank; d++)
+        n_shards *= axes_size(&p->from->dim[d].axes);
+    p->first = arena_array(p->arena, (size_t)n_shards + 2, sizeof *p->first);
+    p->holder = arena_array(p->arena, (size_t)n, sizeof *p->holder);
+    for (int32_t place = 0; place < n; place++) {
+        shard_of(p->mesh, p->from, place, at);
+        p->first[shard_number(p->from, at) + 2]++;
+    }
+    for (int32_t s = 2; s < n_shards + 2; s++)
+        p->first[s] += p->first[s - 1];
+    for (int32_t place = 0; place < n; place++) {
+        shard_of(p->mesh, p->from, place, at);
+        p->holder[p->first[shard_number(p->from, at) + 1]++] = place;
+    }
+}
+
+static void add_piece(Planning *p, const Piece *piece)
+{
+    if (p->n == p->cap) {
+        p->cap = p->cap ? 2 * p->cap : 64;
+        Piece *more = arena_array(p->arena, (size_t)p->cap, sizeof *more);
+        if (p->n)
+            memcpy(more, p->piece, (size_t)p->n * sizeof *more);
+        p->piece = more;
+    }
+    p->piece[p->n++] = *piece;
+}
+
+/* The part of shard at[] that the target's shard want[] has too. */
+static Piece cut_piece(const Planning *p, const int64_t *at, const int64_t *want, int32_t target)
+{
+    Piece piece = {.target = target};
+    for (int d = 0; d < p->from->rank; d++) {
+        int64_t has = at[d] * p->before[d], wants = want[d] * p->after[d], n = p->type->dim[d];
+        int64_t low = least(n, has > wants ? has : wants);
+        int64_t high = least(n, least(has + p->before[d], wants + p->after[d]));
+        piece.from[d] = low - has;
+        piece.to[d] = low - wants;
+        piece.size[d] = high - low;
+    }
+    return piece;
+}
+
+/* Every shard that meets the one that the target wants. */
+static void cut_target(Planning *p, int32_t target, PieceRound *own)
+{
+    const int rank = p->from->rank;
+    int64_t want[CVN_MAX_RANK], mine[CVN_MAX_RANK], at[CVN_MAX_RANK];
+    int64_t low[CVN_MAX_RANK], high[CVN_MAX_RANK]; /* of the shards that meet it */
+    shard_of(p->mesh, p->to, target, want);
+    shard_of(p->mesh, p->from, target, mine);
+    for (int d = 0; d < rank; d++) {
+        int64_t begin = want[d] * p->after[d], end = least(begin + p->after[d], p->type->dim[d]);
+        if (begin >= end)
+            return;
+        at[d] = low[d] = begin / p->before[d];
+        high[d] = (end - 1) / p->before[d] + 1;
+    }
+    for (int d = 0; d >= 0;) {
+        Piece piece = cut_piece(p, at, want, target);
+        piece.source = shard_number(p->from, at); /* until it gets a round and a holder */
+        if (memcmp(at, mine, (size_t)rank * sizeof *at) == 0)
+            piece.source = target, own->piece[own->n++] = piece;
+        else
+            add_piece(p, &piece);
+        for (d = rank - 1; d >= 0 && ++at[d] == high[d]; d--)
+            at[d] = low[d];
+    }
+}
+
+static int64_t volume(const Piece *piece)
+{
+    int64_t n = 1;
+    for (int d = 0; d < CVN_MAX_RANK; d++)
+        n *= piece->size[d] ? piece->size[d] : 1;
+    return n;
+}
+
+/* Large ones first, so that those of a round are about as large; by target among equal ones. */
+static int by_volume(const void *a, const void *b)
+{
+    const Piece *x = a, *y = b;
+    int64_t m = volume(x), n = volume(y);
+    if (m != n)
+        return m > n ? -1 : 1;
+    if (x->target != y->target)
+        return x->target < y->target ? -1 : 1;
+    return (x->source > y->source) - (x->source < y->source);
+}
+
+/* A holder of the piece's shard that sends nothing in this round yet; -1: none. */
+static int32_t free_holder(const Planning *p, const Piece *piece, const bool *sends)
+{
+    for (int32_t i = p->first[piece->source]; i < p->first[piece->source + 1]; i++)
+        if (!sends[p->holder[i]])
+            return p->holder[i];
+    return -1;
+}
+
+static void measure(const Planning *p, PieceRound *round)
+{
+    int32_t group = p->mesh->n_devices;
+    if (p->mesh->n_axes && mesh_axis_is_slow(p->mesh, 0))
+        group /= p->mesh->axis[0].size;
+    for (int32_t i = 0; i < round->n; i++) {
+        const Piece *piece = &round->piece[i];
+        round->slow = round->slow || piece->source / group != piece->target / group;
+        for (int d = 0; d < p->from->rank; d++)
+            if (piece->size[d] > round->window[d])
+                round->window[d] = piece->size[d];
+    }
+}
+
+static void add_round(Planning *p, Pieces *pieces)
+{
+    size_t n = (size_t)p->mesh->n_devices, r = (size_t)pieces->n_rounds++;
+    if ((int)r == p->cap_rounds) {
+        int cap = p->cap_rounds ? 2 * p->cap_rounds : 8;
+        PieceRound *round = arena_array(p->arena, (size_t)cap, sizeof *round);
+        bool **sends = arena_array(p->arena, (size_t)cap, sizeof *sends);
+        bool **gets = arena_array(p->arena, (size_t)cap, sizeof *gets);
+        if (r) {
+            memcpy(round, pieces->round, r * sizeof *round);
+            memcpy(sends, p->sends, r * sizeof *sends);
+            memcpy(gets, p->gets, r * sizeof *gets);
+        }
+        pieces->round = round, p->sends = sends, p->gets = gets, p->cap_rounds = cap;
+    }
+    pieces->round[r].piece = arena_array(p->arena, n, sizeof(Piece));
+    p->sends[r] = arena_array(p->arena, n, sizeof(bool));
+    p->gets[r] = arena_array(p->arena, n, sizeof(bool));
+}
+
+/* The first round in which its target gets nothing yet and one of its holders sends nothing. */
+static void assign(Planning *p, const Piece *piece, Pieces *pieces)
+{
+    int32_t holder = -1;
+    int r = 0;
+    for (; r < pieces->n_rounds; r++) {
+        holder = p->gets[r][piece->target] ? -1 : free_holder(p, piece, p->sends[r]);
+        if (holder >= 0)
+            break;
+    }
+    if (holder < 0) {
+        add_round(p, pieces);
+        holder = free_holder(p, piece, p->sends[r]);
+    }
+    PieceRound *round = &pieces->round[r];
+    p->sends[r][holder] = p->gets[r][piece->target] = true;
+    round->piece[round->n] = *piece;
+    round->piece[round->n++].source = holder;
+}
+
+Pieces *pieces_plan(const Mesh *mesh, const cvn_type *type, const Sharding *from,
+                    const Sharding *to, Arena *arena)
+{
+    Planning p = {.mesh = mesh, .type = type, .from = from, .to = to, .arena = arena};
+    Pieces *pieces = arena_array(arena, 1, sizeof *pieces);
+    for (int d = 0; d < type->rank; d++) {
+        p.before[d] = sharding_chunk(from, d, type->dim[d]);
+        p.after[d] = sharding_chunk(to, d, type->dim[d]);
+    }
+    pieces->own.piece = arena_array(arena, (size_t)mesh->n_devices, sizeof(Piece));
+    find_holders(&p);
+    for (int32_t target = 0; target < mesh->n_devices; target++)
+        cut_target(&p, target, &pieces->own);
+    if (p.n)
+        qsort(p.piece, (size_t)p.n, sizeof *p.piece, by_volume);
+    for (int64_t i = 0; i < p.n; i++)
+        assign(&p, &p.piece[i], pieces);
+    measure(&p, &pieces->own);
+    for (int r = 0; r < pieces->n_rounds; r++)
+        measure(&p, &pieces->round[r]);
+    return pieces;
+}
+
+double piece_bytes(const PieceRound *round, const cvn_type *type)
+{
+    int64_t n = 1;
+    for (int d = 0; d < type->rank; d++)
+        n *= round->window[d];
+    return (double)cvn_dtype_bytes(type->dtype, n);
+}
