@@ -4,66 +4,87 @@
 
 #include "kernel_check.h"
 
-/* Numbers in [-2, 2). What no query sees and padding are NaN: it must not come out. dy: of the gradient, or NULL. */
+/* From element `from` of each of n lines of `width` on: never written. */
+static inline void check_attention_unwritten(cvn_dtype dtype, void *data, int64_t first, int64_t n,
+                                             int64_t width, int64_t from)
+{
+    for (int64_t line = first; line < first + n; line++)
+        for (int64_t e = line * width + from; e < (line + 1) * width; e++)
+            element_set(dtype, data, e, NAN);
+}
+
+/* Numbers in [-2, 2). What no query sees and padding are NaN, of a cache in 8 bits its scales: it must not come out.
+   backward: there is a gradient of the result, too. */
 static inline void check_attention_fill(Check *c, const int64_t dim[6], const int32_t *starts,
                                         const int32_t *lengths, FirstKeys how, bool backward)
 {
     int64_t b = dim[0], s = dim[1], g = dim[2], h = dim[3], n = dim[4], d = dim[5];
-    int first = backward ? 6 : 5;
-    if (how != FIRST_NONE)
-        check_fill_first(how, b, s, starts, n, c->in[first].data);
     const cvn_dtype q = c->op->operand[0]->type.dtype, kv = c->op->operand[1]->type.dtype;
+    bool eight = kv == CVN_I8;
+    if (how != FIRST_NONE)
+        check_fill_first(how, b, s, starts, n, c->in[backward ? 6 : 5].data);
     for (int i = 0; i < 3; i++)
-        check_fill(&c->op->operand[i]->type, c->in[i].data, -2, 2);
+        check_fill(&c->op->operand[i]->type, c->in[i].data, eight && i ? -127 : -2,
+                   eight && i ? 128 : 2);
+    for (int i = 5; i < 7 && eight; i++)
+        check_fill(&c->op->operand[i]->type, c->in[i].data, 0, 2.0 / 127);
     for (int64_t i = 0; i < b; i++) {
         ((int32_t *)c->in[3].data)[i] = starts[i];
         ((int32_t *)c->in[4].data)[i] = lengths[i];
         int64_t real = lengths[i] < s ? lengths[i] : s, seen = starts[i] + real;
-        for (int t = 1; t < 3; t++)
-            for (int64_t head = i * h; head < (i + 1) * h; head++)
-                for (int64_t e = (head * n + (seen > 0 ? seen : 0)) * d; e < (head + 1) * n * d;
-                     e++)
-                    element_set(kv, c->in[t].data, e, NAN);
-        for (int64_t e = (i * s + real) * g * h * d; e < (i + 1) * s * g * h * d; e++) {
-            element_set(q, c->in[0].data, e, NAN);
-            if (backward)
-                element_set(q, c->in[5].data, e, NAN);
-        }
+        int64_t width = eight ? 1 : d;
+        seen = seen > 0 ? seen : 0;
+        for (int t = eight ? 5 : 1; t < (eight ? 7 : 3); t++)
+            check_attention_unwritten(eight ? CVN_BF16 : kv, c->in[t].data, i * h, h, n * width,
+                                      seen * width);
+        check_attention_unwritten(q, c->in[0].data, i, 1, s * g * h * d, real * g * h * d);
+        if (backward)
+            check_attention_unwritten(q, c->in[5].data, i, 1, s * g * h * d, real * g * h * d);
     }
 }
 
-/* dim: b rows of s positions, g heads for each of h KV heads, context n, head_dim d. */
+/* dim: b rows of s positions, g heads for each of h KV heads, context n, head_dim d. kv CVN_I8: with scales, and
+   without first keys. */
 static inline Check check_attention_begin(cvn_dtype q, cvn_dtype kv, const int64_t dim[6],
                                           const int32_t *starts, const int32_t *lengths,
                                           FirstKeys how)
 {
     int64_t b = dim[0], s = dim[1], g = dim[2], h = dim[3], n = dim[4], d = dim[5];
+    double scale = 1 / sqrt((double)d);
     Check c = check_begin();
-    cvn_value *v[6];
+    cvn_value *v[7] = {0};
     v[0] = check_parameter(&c, CVN_TYPE(q, b, s, g * h, d));
     v[1] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
     v[2] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
     v[3] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
     v[4] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
-    v[5] = how == FIRST_NONE ? NULL : check_parameter(&c, CVN_TYPE(CVN_I32, b, s));
-    check_inputs(&c, cvn_attention(c.g, v[0], v[1], v[2], v[3], v[4], v[5], 1 / sqrt((double)d)));
+    if (kv == CVN_I8) {
+        for (int i = 5; i < 7; i++)
+            v[i] = check_parameter(&c, CVN_TYPE(CVN_BF16, b, h, n, 1));
+        check_inputs(&c,
+                     cvn_attention_quantized(c.g, v[0], v[1], v[5], v[2], v[6], v[3], v[4], scale));
+    } else {
+        if (how != FIRST_NONE)
+            v[5] = check_parameter(&c, CVN_TYPE(CVN_I32, b, s));
+        check_inputs(&c, cvn_attention(c.g, v[0], v[1], v[2], v[3], v[4], v[5], scale));
+    }
     check_attention_fill(&c, dim, starts, lengths, how, false);
     return c;
 }
 
-static inline Check check_attention_backward_begin(cvn_dtype dtype, const int64_t dim[6],
+static inline Check check_attention_backward_begin(cvn_dtype q, cvn_dtype kv, const int64_t dim[6],
                                                    const int32_t *starts, const int32_t *lengths,
                                                    FirstKeys how)
 {
     int64_t b = dim[0], s = dim[1], g = dim[2], h = dim[3], n = dim[4], d = dim[5];
     Check c = check_begin();
     cvn_value *v[7], *out[3];
-    v[0] = check_parameter(&c, CVN_TYPE(dtype, b, s, g * h, d));
-    v[1] = check_parameter(&c, CVN_TYPE(dtype, b, h, n, d));
-    v[2] = check_parameter(&c, CVN_TYPE(dtype, b, h, n, d));
+    v[0] = check_parameter(&c, CVN_TYPE(q, b, s, g * h, d));
+    v[1] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
+    v[2] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
     v[3] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
     v[4] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
-    v[5] = check_parameter(&c, CVN_TYPE(dtype, b, s, g * h, d));
+    v[5] = check_parameter(&c, CVN_TYPE(q, b, s, g * h, d));
     v[6] = how == FIRST_NONE ? NULL : check_parameter(&c, CVN_TYPE(CVN_I32, b, s));
     cvn_attention_backward(c.g, v[0], v[1], v[2], v[3], v[4], v[6], v[5], 1 / sqrt((double)d), out);
     check_inputs(&c, out[0]);

@@ -78,6 +78,15 @@ static inline void check_fill(const cvn_type *type, void *data, double low, doub
     }
 }
 
+/* What activations and weights are made of. */
+static const cvn_dtype check_floats[] = {CVN_F32, CVN_BF16, CVN_F16};
+
+/* How far a result may be off, of its own size: a unit in the last place, and in f32, which sums are made in, a few. */
+static inline double check_ulp(cvn_dtype dtype)
+{
+    return dtype == CVN_BF16 ? 0x1.01p-7 : dtype == CVN_F16 ? 0x1.01p-10 : 4e-6;
+}
+
 /* What is checked: an operation of a graph, its inputs, and how near a result must be. */
 typedef struct Check {
     cvn_graph *g;

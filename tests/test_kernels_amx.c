@@ -1,6 +1,6 @@
 /* The products on AMX tiles, run in emulation: the kernel's own source on tiles that are bytes in memory. On a
    machine with the unit, test_kernels_dot runs the real ones too. */
-#include "kernel_check.h"
+#include "emulated_amx.h"
 
 #if defined(CVN_HAVE_AMX)
 
@@ -43,19 +43,10 @@ static void check_einsum(const char *equation, cvn_type lhs, cvn_type rhs, cvn_d
     check_end(&c);
 }
 
-static int needs_avx512(void **state)
-{
-    (void)state;
-    if (!cpu_backend_of(CPU_ISA_AVX512)) {
-        print_message("the packing around AMX tiles needs AVX-512, which this machine lacks\n");
-        skip();
-    }
-    return 0;
-}
-
 static void odd_shapes(void **state)
 {
-    needs_avx512(state);
+    (void)state;
+    needs_level(CPU_ISA_AVX512, "AVX-512");
     static const int64_t sizes[] = {1, 3, 17, 31, 33, 64, 127};
     for (size_t m = 0; m < 7; m++)
         for (size_t n = 0; n < 7; n++)
@@ -66,7 +57,8 @@ static void odd_shapes(void **state)
 
 static void blocks_larger_than_the_blocking(void **state)
 {
-    needs_avx512(state);
+    (void)state;
+    needs_level(CPU_ISA_AVX512, "AVX-512");
     check_einsum("mk,nk->mn", CVN_TYPE(CVN_BF16, 35, 1061), CVN_TYPE(CVN_BF16, 301, 1061), CVN_F32,
                  1061);
     check_einsum("mk,nk->mn", CVN_TYPE(CVN_BF16, 523, 33), CVN_TYPE(CVN_BF16, 67, 33), CVN_F32, 33);
@@ -74,7 +66,8 @@ static void blocks_larger_than_the_blocking(void **state)
 
 static void operands_stored_transposed_and_in_batches(void **state)
 {
-    needs_avx512(state);
+    (void)state;
+    needs_level(CPU_ISA_AVX512, "AVX-512");
     check_einsum("km,kn->mn", CVN_TYPE(CVN_BF16, 70, 1061), CVN_TYPE(CVN_BF16, 70, 33), CVN_F32,
                  70);
     check_einsum("bskh,bsd->khd", CVN_TYPE(CVN_BF16, 2, 19, 7, 100), CVN_TYPE(CVN_BF16, 2, 19, 35),
@@ -100,8 +93,7 @@ int main(void)
 
 int main(void)
 {
-    print_message("this compiler does not know AMX: skipped\n");
-    return 0;
+    return amx_is_unknown();
 }
 
 #endif

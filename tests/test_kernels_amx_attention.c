@@ -1,24 +1,12 @@
 /* Attention on AMX tiles, run in emulation: the kernel's own source on tiles that are bytes in memory
    (tests/emulated). */
-#include "attention_check.h"
+#include "amx_attention.h"
 #include "base/float16.h"
 
 #if defined(CVN_HAVE_AMX)
 
 extern const Kernel emulated_attention[];
 
-static int needs_avx512(void **state)
-{
-    (void)state;
-    if (!cpu_backend_of(CPU_ISA_AVX512_BF16)) {
-        print_message(
-            "what is around the tiles needs AVX-512 with bf16, which this machine lacks\n");
-        skip();
-    }
-    return 0;
-}
-
-/* dim: b rows of s positions, g heads for each of h KV heads, context n, head_dim d. */
 static void check(const int64_t dim[6], const int32_t *starts, const int32_t *lengths,
                   FirstKeys how)
 {
@@ -30,26 +18,23 @@ static void check(const int64_t dim[6], const int32_t *starts, const int32_t *le
     check_end(&c);
 }
 
+static bool takes_long(int s, int g, int d)
+{
+    (void)g;
+    return s == 3 && d % 3;
+}
+
 static void odd_shapes(void **state)
 {
-    needs_avx512(state);
-    static const int64_t seqs[] = {17, 31, 33, 127, 5}, groups[] = {1, 3, 4, 8};
-    static const int64_t dims[] = {16, 32, 64, 80, 128, 1, 33};
-    for (int s = 0; s < 5; s++)
-        for (int g = 0; g < 4; g++)
-            for (int d = 0; d < 7; d++) {
-                int64_t more = (s * 37 + d * 11) % 160;
-                int64_t dim[] = {2, seqs[s], groups[g], 1 + (g + d) % 2, seqs[s] + more, dims[d]};
-                if (seqs[s] * groups[g] < 16 || (seqs[s] == 127 && d % 3))
-                    continue;
-                check(dim, (int32_t[]){(int32_t)more, (int32_t)more / 2},
-                      (int32_t[]){(int32_t)seqs[s], 3}, FIRST_NONE);
-            }
+    (void)state;
+    needs_avx512_bf16();
+    amx_attention_odd_shapes(check, takes_long);
 }
 
 static void blocks_larger_than_the_blocking(void **state)
 {
-    needs_avx512(state);
+    (void)state;
+    needs_avx512_bf16();
     check((int64_t[]){1, 523, 1, 1, 601, 16}, (int32_t[]){77}, (int32_t[]){523}, FIRST_NONE);
     check((int64_t[]){1, 131, 3, 1, 131, 64}, (int32_t[]){0}, (int32_t[]){131}, FIRST_NONE);
     check((int64_t[]){1, 5, 300, 1, 300, 8}, (int32_t[]){290}, (int32_t[]){5}, FIRST_NONE);
@@ -57,23 +42,20 @@ static void blocks_larger_than_the_blocking(void **state)
 
 static void queries_with_a_first_key(void **state)
 {
-    needs_avx512(state);
+    (void)state;
+    needs_avx512_bf16();
     static const int64_t dims[][6] = {{2, 17, 1, 3, 33, 20},
                                       {2, 31, 2, 2, 450, 32},
                                       {1, 300, 1, 1, 300, 64},
                                       {2, 133, 3, 1, 140, 48},
                                       {1, 257, 4, 1, 600, 16}};
-    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
-        for (int how = FIRST_NONE + 1; how < FIRST_COUNT; how++) {
-            int32_t last = (int32_t)(dims[i][4] - dims[i][1]);
-            check(dims[i], (int32_t[]){last, last / 2}, (int32_t[]){(int32_t)dims[i][1], 13},
-                  (FirstKeys)how);
-        }
+    amx_attention_first_keys(check, dims, sizeof dims / sizeof *dims, 0);
 }
 
 static void padding_and_rows_before_the_first_key(void **state)
 {
-    needs_avx512(state);
+    (void)state;
+    needs_avx512_bf16();
     check((int64_t[]){2, 17, 2, 1, 20, 8}, (int32_t[]){0, 4}, (int32_t[]){0, 0}, FIRST_NONE);
     check((int64_t[]){2, 17, 2, 3, 20, 8}, (int32_t[]){-4, -19}, (int32_t[]){17, 7}, FIRST_NONE);
     check((int64_t[]){2, 40, 1, 1, 20, 8}, (int32_t[]){0, 11}, (int32_t[]){40, 100}, FIRST_NONE);
@@ -83,16 +65,12 @@ static void padding_and_rows_before_the_first_key(void **state)
 /* Scores that rise from key to key by much more than what is let pass: o and the sums are corrected often. */
 static void peaks_that_rise(void **state)
 {
-    needs_avx512(state);
+    (void)state;
+    needs_avx512_bf16();
     int64_t dim[] = {1, 40, 1, 1, 400, 32};
     Check c = check_attention_begin(CVN_BF16, CVN_BF16, dim, (int32_t[]){360}, (int32_t[]){40},
                                     FIRST_NONE);
-    for (int64_t i = 0; i < 40; i++)
-        for (int64_t e = 0; e < 32; e++)
-            element_set(CVN_BF16, c.in[0].data, i * 32 + e, i % 2 ? 1 : -1);
-    for (int64_t i = 0; i < 400; i++)
-        for (int64_t e = 0; e < 32; e++)
-            element_set(CVN_BF16, c.in[1].data, i * 32 + e, 0.1 * (double)i);
+    amx_attention_rise(&c, dim, 1, 0.1);
     c.relative = 0x1.01p-7;
     c.absolute = 1e-2;
     check_one_kernel(&c, emulated_attention, NULL);
@@ -102,7 +80,8 @@ static void peaks_that_rise(void **state)
 /* A position has the same bits whatever is in the tiles with it: in longer prompts, and beside other rows. */
 static void a_query_does_not_depend_on_others(void **state)
 {
-    needs_avx512(state);
+    (void)state;
+    needs_avx512_bf16();
     enum { LONG = 150, SHORT = 37, HEADS = 3, DIM = 48, CONTEXT = 700 };
     static uint16_t out[2][LONG * HEADS * DIM];
     for (int how = FIRST_NONE; how < FIRST_COUNT; how++) {
@@ -169,8 +148,7 @@ int main(void)
 
 int main(void)
 {
-    print_message("this compiler does not know AMX: skipped\n");
-    return 0;
+    return amx_is_unknown();
 }
 
 #endif

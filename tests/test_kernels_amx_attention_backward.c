@@ -1,28 +1,16 @@
 /* The gradient of attention on AMX tiles, run in emulation: the kernel's own source on tiles that are bytes in memory
    (tests/emulated). */
-#include "attention_check.h"
+#include "amx_attention.h"
 #include "compile/lower.h"
 
 #if defined(CVN_HAVE_AMX)
 
 extern const Kernel emulated_attention_backward[];
 
-static int needs_avx512(void **state)
-{
-    (void)state;
-    if (!cpu_backend_of(CPU_ISA_AVX512_BF16)) {
-        print_message(
-            "what is around the tiles needs AVX-512 with bf16, which this machine lacks\n");
-        skip();
-    }
-    return 0;
-}
-
-/* dim: b rows of s positions, g heads for each of h KV heads, context n, head_dim d. */
 static void check(const int64_t dim[6], const int32_t *starts, const int32_t *lengths,
                   FirstKeys how)
 {
-    Check c = check_attention_backward_begin(CVN_BF16, dim, starts, lengths, how);
+    Check c = check_attention_backward_begin(CVN_BF16, CVN_BF16, dim, starts, lengths, how);
     assert_true(emulated_attention_backward->match(c.op));
     c.relative = c.absolute = 2e-2; /* as for the kernels of AVX-512 on bf16 */
     /* The interpreter takes the cube of the length: longer ones are held to the kernel of AVX-512. */
@@ -32,27 +20,22 @@ static void check(const int64_t dim[6], const int32_t *starts, const int32_t *le
     check_end(&c);
 }
 
+static bool takes_long(int s, int g, int d)
+{
+    return (s + g + d) % 2 || (s == 3 && (g % 2 || d > 4));
+}
+
 static void odd_shapes(void **state)
 {
-    needs_avx512(state);
-    static const int64_t seqs[] = {17, 31, 33, 127, 5}, groups[] = {1, 3, 4, 8};
-    static const int64_t dims[] = {16, 32, 64, 80, 128, 1, 33};
-    for (int s = 0; s < 5; s++)
-        for (int g = 0; g < 4; g++)
-            for (int d = 0; d < 7; d++) {
-                int64_t more = (s * 37 + d * 11) % 160;
-                int64_t dim[] = {2, seqs[s], groups[g], 1 + (g + d) % 2, seqs[s] + more, dims[d]};
-                if (seqs[s] * groups[g] < 16 || (s + g + d) % 2 ||
-                    (seqs[s] == 127 && (g % 2 || d > 4)))
-                    continue;
-                check(dim, (int32_t[]){(int32_t)more, (int32_t)more / 2},
-                      (int32_t[]){(int32_t)seqs[s], 3}, FIRST_NONE);
-            }
+    (void)state;
+    needs_avx512_bf16();
+    amx_attention_odd_shapes(check, takes_long);
 }
 
 static void blocks_larger_than_the_blocking(void **state)
 {
-    needs_avx512(state);
+    (void)state;
+    needs_avx512_bf16();
     check((int64_t[]){1, 323, 1, 1, 323, 16}, (int32_t[]){0}, (int32_t[]){323}, FIRST_NONE);
     check((int64_t[]){1, 131, 3, 1, 256, 64}, (int32_t[]){125}, (int32_t[]){131}, FIRST_NONE);
     check((int64_t[]){1, 5, 70, 1, 100, 8}, (int32_t[]){95}, (int32_t[]){5}, FIRST_NONE);
@@ -60,22 +43,19 @@ static void blocks_larger_than_the_blocking(void **state)
 
 static void queries_with_a_first_key(void **state)
 {
-    needs_avx512(state);
+    (void)state;
+    needs_avx512_bf16();
     static const int64_t dims[][6] = {{2, 17, 1, 3, 33, 20},
                                       {2, 40, 2, 1, 200, 33},
                                       {1, 133, 1, 1, 192, 32},
                                       {1, 300, 3, 1, 300, 16}};
-    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
-        for (int how = FIRST_NONE + 1; how < FIRST_COUNT; how++) {
-            int32_t last = (int32_t)(dims[i][4] - dims[i][1]);
-            check(dims[i], (int32_t[]){last, last / 2 - 3}, (int32_t[]){(int32_t)dims[i][1], 13},
-                  (FirstKeys)how);
-        }
+    amx_attention_first_keys(check, dims, sizeof dims / sizeof *dims, 3);
 }
 
 static void padding_and_rows_before_the_first_key(void **state)
 {
-    needs_avx512(state);
+    (void)state;
+    needs_avx512_bf16();
     check((int64_t[]){2, 17, 2, 1, 20, 8}, (int32_t[]){0, 4}, (int32_t[]){0, -3}, FIRST_NONE);
     check((int64_t[]){2, 17, 2, 3, 20, 8}, (int32_t[]){-4, -19}, (int32_t[]){17, 7}, FIRST_NONE);
     check((int64_t[]){2, 40, 1, 1, 64, 32}, (int32_t[]){0, -12}, (int32_t[]){40, 100}, FIRST_NONE);
@@ -85,16 +65,12 @@ static void padding_and_rows_before_the_first_key(void **state)
 /* Scores that rise from key to key by much more than what is let pass, so that blocks differ in their peaks. */
 static void peaks_that_rise(void **state)
 {
-    needs_avx512(state);
+    (void)state;
+    needs_avx512_bf16();
     int64_t dim[] = {1, 80, 1, 1, 200, 32};
-    Check c = check_attention_backward_begin(CVN_BF16, dim, (int32_t[]){120}, (int32_t[]){80},
-                                             FIRST_NONE);
-    for (int64_t i = 0; i < 80; i++)
-        for (int64_t e = 0; e < 32; e++)
-            element_set(CVN_BF16, c.in[0].data, i * 32 + e, i % 2 ? 0.25 : -0.25);
-    for (int64_t i = 0; i < 200; i++)
-        for (int64_t e = 0; e < 32; e++)
-            element_set(CVN_BF16, c.in[1].data, i * 32 + e, 0.0625 * (double)i);
+    Check c = check_attention_backward_begin(CVN_BF16, CVN_BF16, dim, (int32_t[]){120},
+                                             (int32_t[]){80}, FIRST_NONE);
+    amx_attention_rise(&c, dim, 0.25, 0.0625);
     c.relative = c.absolute =
         5e-2; /* keys are as large as 20 here, and so is what the weights' rounding gives */
     check_one_kernel(&c, emulated_attention_backward, NULL);
@@ -117,8 +93,7 @@ int main(void)
 
 int main(void)
 {
-    print_message("this compiler does not know AMX: skipped\n");
-    return 0;
+    return amx_is_unknown();
 }
 
 #endif

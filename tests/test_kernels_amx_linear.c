@@ -1,6 +1,6 @@
 /* Products with 8-bit and 4-bit weights on AMX tiles, run in emulation: the kernels' own source on tiles that are bytes
    in memory. They have the bits that AVX-512 gives. */
-#include "kernel_check.h"
+#include "emulated_amx.h"
 
 #if defined(CVN_HAVE_AMX)
 
@@ -57,10 +57,7 @@ static void check_shape(int64_t m, int64_t k, int64_t n, int64_t group)
 static void tiles_give_the_bits_of_vnni(void **state)
 {
     (void)state;
-    if (!cpu_backend_of(CPU_ISA_AVX512_BF16)) {
-        print_message("what is around the tiles needs AVX-512 VNNI, which this machine lacks\n");
-        skip();
-    }
+    needs_level(CPU_ISA_AVX512_BF16, "AVX-512 VNNI");
     static const int64_t ms[] = {16, 17, 31, 32, 33, 50, 64}, ks[] = {64, 128, 576, 640, 100};
     for (int m = 0; m < 7; m++)
         for (int k = 0; k < 5; k++)
@@ -70,10 +67,7 @@ static void tiles_give_the_bits_of_vnni(void **state)
 static void tiles_of_4_bits_give_the_bits_of_vnni(void **state)
 {
     (void)state;
-    if (!cpu_backend_of(CPU_ISA_AVX512_BF16)) {
-        print_message("what is around the tiles needs AVX-512 VNNI, which this machine lacks\n");
-        skip();
-    }
+    needs_level(CPU_ISA_AVX512_BF16, "AVX-512 VNNI");
     static const int64_t ms[] = {1, 3, 15, 16, 17, 31, 33, 47, 127, 251};
     static const int64_t groups[] = {32, 64, 128, 256, 512}, spans[] = {1, 3, 17, 31};
     for (int m = 0; m < 10; m++)
@@ -95,8 +89,7 @@ int main(void)
 
 int main(void)
 {
-    print_message("this compiler does not know AMX: skipped\n");
-    return 0;
+    return amx_is_unknown();
 }
 
 #endif

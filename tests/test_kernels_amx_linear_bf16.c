@@ -1,6 +1,6 @@
 /* Products with bf16 weights on AMX tiles, run in emulation: the kernel's own source on tiles that are bytes in memory.
    What fills tiles and what does not have the same bits. */
-#include "kernel_check.h"
+#include "emulated_amx.h"
 
 #if defined(CVN_HAVE_AMX)
 
@@ -48,10 +48,7 @@ static void run_rows(int64_t m, int64_t k, int64_t n, float *y)
 static void rows_have_the_same_bits_in_tiles_and_out_of_them(void **state)
 {
     (void)state;
-    if (!cpu_backend_of(CPU_ISA_AVX512)) {
-        print_message("what is around the tiles needs AVX-512, which this machine lacks\n");
-        skip();
-    }
+    needs_level(CPU_ISA_AVX512, "AVX-512");
     enum { M = 530, N = 327 };
     static const int64_t ms[] = {1, 3, 4, 15, 16, 17, 31, 32, 33, 65, 150, 530};
     static const int64_t ks[] = {32, 512, 576, 100, 1024 + 3}, ns[] = {16, 37, 64, 327};
@@ -79,8 +76,7 @@ int main(void)
 
 int main(void)
 {
-    print_message("this compiler does not know AMX: skipped\n");
-    return 0;
+    return amx_is_unknown();
 }
 
 #endif

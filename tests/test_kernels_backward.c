@@ -1,48 +1,11 @@
 /* The gradients of composites: every dtype and instruction set against the interpreter, at odd sizes. */
-#include "kernel_check.h"
+#include "attention_check.h"
 
-static const cvn_dtype floats[] = {CVN_F32, CVN_BF16, CVN_F16};
-
-static double ulp_of(cvn_dtype dtype)
-{
-    return dtype == CVN_BF16 ? 0x1.01p-7 : dtype == CVN_F16 ? 0x1.01p-10 : 4e-6;
-}
-
-/* As check_attention of test_kernels_llama.c: dim is b rows of s positions, g heads for each of h KV heads, context n,
-   head_dim d. `near`: how far a gradient may be off, of numbers around 1. */
+/* `near`: how far a gradient may be off, of numbers around 1. */
 static void check_attention(cvn_dtype q, cvn_dtype kv, const int64_t dim[6], const int32_t *starts,
                             const int32_t *lengths, FirstKeys how, double near)
 {
-    int64_t b = dim[0], s = dim[1], g = dim[2], h = dim[3], n = dim[4], d = dim[5];
-    Check c = check_begin();
-    cvn_value *v[7], *out[3];
-    v[0] = check_parameter(&c, CVN_TYPE(q, b, s, g * h, d));
-    v[1] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
-    v[2] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
-    v[3] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
-    v[4] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
-    v[5] = check_parameter(&c, CVN_TYPE(q, b, s, g * h, d));
-    v[6] = how == FIRST_NONE ? NULL : check_parameter(&c, CVN_TYPE(CVN_I32, b, s));
-    cvn_attention_backward(c.g, v[0], v[1], v[2], v[3], v[4], v[6], v[5], 1 / sqrt((double)d), out);
-    check_inputs(&c, out[0]);
-    if (v[6])
-        check_fill_first(how, b, s, starts, n, c.in[6].data);
-    for (int i = 0; i < 3; i++)
-        check_fill(&v[i]->type, c.in[i].data, -2, 2);
-    for (int64_t i = 0; i < b; i++) {
-        ((int32_t *)c.in[3].data)[i] = starts[i];
-        ((int32_t *)c.in[4].data)[i] = lengths[i];
-        int64_t real = lengths[i] < s ? lengths[i] : s, seen = starts[i] + real;
-        for (int t = 1; t < 3; t++) /* what no query sees was never written */
-            for (int64_t head = i * h; head < (i + 1) * h; head++)
-                for (int64_t e = (head * n + (seen > 0 ? seen : 0)) * d; e < (head + 1) * n * d;
-                     e++)
-                    element_set(kv, c.in[t].data, e, NAN);
-        for (int64_t e = (i * s + real) * g * h * d; e < (i + 1) * s * g * h * d; e++) {
-            element_set(q, c.in[0].data, e, NAN); /* padding */
-            element_set(q, c.in[5].data, e, NAN);
-        }
-    }
+    Check c = check_attention_backward_begin(q, kv, dim, starts, lengths, how);
     c.relative = near;
     c.absolute = near;
     check_kernels(&c, 1);
@@ -108,7 +71,8 @@ static void rms_norm_of_all_dtypes(void **state)
     static const int64_t sizes[] = {1, 3, 17, 64, 513, 1031};
     for (int t = 0; t < 27; t++)
         for (int i = 0; i < 6; i++) {
-            cvn_dtype x = floats[t % 3], w = floats[t / 3 % 3], dy = floats[t / 9];
+            cvn_dtype x = check_floats[t % 3], w = check_floats[t / 3 % 3],
+                      dy = check_floats[t / 9];
             int64_t rows = i == 3 ? 67 : 3;
             Check c = check_begin();
             cvn_value *a = check_parameter(&c, CVN_TYPE(x, 2, rows, sizes[i]));
@@ -116,7 +80,7 @@ static void rms_norm_of_all_dtypes(void **state)
             cvn_value *d = check_parameter(&c, CVN_TYPE(dy, 2, rows, sizes[i])), *out[2];
             cvn_rms_norm_backward(c.g, a, b, d, 1e-5, out);
             check_inputs(&c, out[0]);
-            c.relative = ulp_of(x) > ulp_of(w) ? ulp_of(x) : ulp_of(w);
+            c.relative = check_ulp(x) > check_ulp(w) ? check_ulp(x) : check_ulp(w);
             c.absolute = 2e-5;
             check_kernels(&c, 1);
             check_end(&c);
@@ -131,7 +95,7 @@ static void cross_entropy_of_all_dtypes(void **state)
         for (int i = 0; i < 5; i++) {
             int64_t n = sizes[i];
             Check c = check_begin();
-            cvn_value *logits = check_parameter(&c, CVN_TYPE(floats[t], 2, 5, n));
+            cvn_value *logits = check_parameter(&c, CVN_TYPE(check_floats[t], 2, 5, n));
             cvn_value *target = check_parameter(&c, CVN_TYPE(CVN_I32, 2, 5));
             cvn_value *v[3];
             for (int k = 0; k < 3; k++)
@@ -142,8 +106,8 @@ static void cross_entropy_of_all_dtypes(void **state)
             check_fill(&target->type, c.in[1].data, -1, (double)n + 1);
             ((float *)c.in[2].data)[3] = -INFINITY;
             for (int64_t e = 4 * n; e < 5 * n; e += 2)
-                element_set(floats[t], c.in[0].data, e, -INFINITY);
-            c.relative = ulp_of(floats[t]);
+                element_set(check_floats[t], c.in[0].data, e, -INFINITY);
+            c.relative = check_ulp(check_floats[t]);
             c.absolute = 1e-6;
             check_kernels(&c, 1);
             check_end(&c);

@@ -1,13 +1,6 @@
 /* The composites that Llama is made of, rows, reductions: every dtype and instruction set, at odd sizes. */
+#include "attention_check.h"
 #include "compile/lower.h"
-#include "kernel_check.h"
-
-static const cvn_dtype floats[] = {CVN_F32, CVN_BF16, CVN_F16};
-
-static double ulp_of(cvn_dtype dtype)
-{
-    return dtype == CVN_BF16 ? 0x1.01p-7 : dtype == CVN_F16 ? 0x1.01p-10 : 4e-6;
-}
 
 static void rms_norm_of_all_dtypes(void **state)
 {
@@ -18,10 +11,10 @@ static void rms_norm_of_all_dtypes(void **state)
             for (int y = 0; y < 3; y++)
                 for (int s = 0; s < 8; s++) {
                     Check c = check_begin();
-                    cvn_value *a = check_parameter(&c, CVN_TYPE(floats[x], 2, 3, sizes[s]));
-                    cvn_value *b = check_parameter(&c, CVN_TYPE(floats[w], sizes[s]));
-                    check_inputs(&c, cvn_rms_norm(c.g, a, b, 1e-5, floats[y]));
-                    c.relative = ulp_of(floats[y]);
+                    cvn_value *a = check_parameter(&c, CVN_TYPE(check_floats[x], 2, 3, sizes[s]));
+                    cvn_value *b = check_parameter(&c, CVN_TYPE(check_floats[w], sizes[s]));
+                    check_inputs(&c, cvn_rms_norm(c.g, a, b, 1e-5, check_floats[y]));
+                    c.relative = check_ulp(check_floats[y]);
                     check_kernels(&c, 1);
                     check_end(&c);
                 }
@@ -37,60 +30,26 @@ static void rope_of_both_kinds(void **state)
             for (int interleaved = 0; interleaved < 2; interleaved++) {
                 Check c = check_begin();
                 int64_t n = head_dims[s];
-                cvn_value *x = check_parameter(&c, CVN_TYPE(floats[d], 2, 3, 3, n));
+                cvn_value *x = check_parameter(&c, CVN_TYPE(check_floats[d], 2, 3, 3, n));
                 cvn_value *position = check_parameter(&c, CVN_TYPE(CVN_I32, 2, 3));
                 cvn_value *freq = check_parameter(&c, CVN_TYPE(CVN_F32, n / 2));
                 check_inputs(&c, cvn_rope(c.g, x, position, freq, interleaved != 0));
                 check_fill(&position->type, c.in[1].data, 0, farthest[(d + s + interleaved) % 3]);
                 check_fill(&freq->type, c.in[2].data, 0, 1);
-                c.relative = ulp_of(floats[d]);
+                c.relative = check_ulp(check_floats[d]);
                 c.absolute = 5e-7;
                 check_kernels(&c, 1);
                 check_end(&c);
             }
 }
 
-/* b rows of s positions, g heads for each of h KV heads, context n, head_dim d; starts[i % 4] of row i. */
 static void check_attention(cvn_dtype q, cvn_dtype kv, const int64_t dim[6], const int32_t *starts,
                             const int32_t *lengths, FirstKeys how)
 {
-    int64_t b = dim[0], s = dim[1], g = dim[2], h = dim[3], n = dim[4], d = dim[5];
-    bool eight = kv == CVN_I8;
-    Check c = check_begin();
-    cvn_value *v[8];
-    v[0] = check_parameter(&c, CVN_TYPE(q, b, s, g * h, d));
-    v[1] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
-    v[2] = check_parameter(&c, CVN_TYPE(kv, b, h, n, d));
-    v[3] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
-    v[4] = check_parameter(&c, CVN_TYPE(CVN_I32, b));
-    for (int i = 5; i < 7 && eight; i++)
-        v[i] = check_parameter(&c, CVN_TYPE(CVN_BF16, b, h, n, 1));
-    v[7] = how == FIRST_NONE ? NULL : check_parameter(&c, CVN_TYPE(CVN_I32, b, s));
-    double scale = 1 / sqrt((double)d);
-    check_inputs(
-        &c, eight ? cvn_attention_quantized(c.g, v[0], v[1], v[5], v[2], v[6], v[3], v[4], scale)
-                  : cvn_attention(c.g, v[0], v[1], v[2], v[3], v[4], v[7], scale));
-    if (v[7])
-        check_fill_first(how, b, s, starts, n, c.in[5].data);
-    for (int i = 0; i < 3; i++)
-        check_fill(&v[i]->type, c.in[i].data, eight && i ? -127 : -2, eight && i ? 128 : 2);
-    for (int i = 5; i < 7 && eight; i++)
-        check_fill(&v[i]->type, c.in[i].data, 0, 2.0 / 127);
-    for (int64_t i = 0; i < b; i++) {
-        ((int32_t *)c.in[3].data)[i] = starts[i];
-        ((int32_t *)c.in[4].data)[i] = lengths[i];
-        /* What no query sees was never written: NaN there must not come out. */
-        int64_t seen = starts[i] + (lengths[i] < s ? lengths[i] : s);
-        int64_t width = eight ? 1 : d;
-        for (int t = eight ? 5 : 1; t < (eight ? 7 : 3); t++)
-            for (int64_t head = i * h; head < (i + 1) * h; head++)
-                for (int64_t e = (head * n + (seen > 0 ? seen : 0)) * width;
-                     e < (head + 1) * n * width; e++)
-                    element_set(v[t]->type.dtype, c.in[t].data, e, NAN);
-    }
-    c.relative = ulp_of(q);
+    Check c = check_attention_begin(q, kv, dim, starts, lengths, how);
+    c.relative = check_ulp(q);
     c.absolute = q == CVN_F32 ? 2e-6 : 1e-5;
-    if (s > 4 && q == CVN_BF16 &&
+    if (dim[1] > 4 && q == CVN_BF16 &&
         kv == CVN_BF16) /* weights are rounded to bf16 where products take pairs */
         c.absolute = 1e-2;
     check_kernels(&c, 1);
@@ -246,14 +205,15 @@ static void rows_in_8_bits(void **state)
         for (int s = 0; s < 9; s++)
             for (int e = 0; e < 8; e++) {
                 Check c = check_begin();
-                cvn_value *out[2], *x = check_parameter(&c, CVN_TYPE(floats[d], 2, 3, sizes[s]));
+                cvn_value *out[2],
+                    *x = check_parameter(&c, CVN_TYPE(check_floats[d], 2, 3, sizes[s]));
                 cvn_quantize_rows(c.g, x, out);
                 check_inputs(&c, out[0]);
                 double end = isfinite(ends[e]) ? ends[e] : 1;
                 check_fill(&x->type, c.in[0].data, -end, end);
                 if (!isfinite(ends[e]))
                     for (int64_t i = sizes[s] - 1; i < 6 * sizes[s]; i += 2 * sizes[s])
-                        element_set(floats[d], c.in[0].data, i, i % 3 ? -ends[e] : ends[e]);
+                        element_set(check_floats[d], c.in[0].data, i, i % 3 ? -ends[e] : ends[e]);
                 check_kernels(&c, 1);
                 check_end(&c);
             }
@@ -267,7 +227,7 @@ static void cross_entropy_of_rows(void **state)
         for (int s = 0; s < 5; s++)
             for (int special = 0; special < 2; special++) {
                 Check c = check_begin();
-                cvn_value *logits = check_parameter(&c, CVN_TYPE(floats[d], 2, 5, sizes[s]));
+                cvn_value *logits = check_parameter(&c, CVN_TYPE(check_floats[d], 2, 5, sizes[s]));
                 cvn_value *target = check_parameter(&c, CVN_TYPE(CVN_I32, 2, 5));
                 cvn_value *out[2];
                 cvn_softmax_cross_entropy(c.g, logits, target, out);
@@ -276,7 +236,7 @@ static void cross_entropy_of_rows(void **state)
                 check_fill(&target->type, c.in[1].data, -2, (double)sizes[s] + 2);
                 if (special)
                     for (int64_t i = 0; i < cvn_type_elements(&logits->type); i += 3)
-                        element_set(floats[d], c.in[0].data, i, i % 2 ? -INFINITY : 60000);
+                        element_set(check_floats[d], c.in[0].data, i, i % 2 ? -INFINITY : 60000);
                 c.relative = 1e-6;
                 c.absolute = 1e-5;
                 check_kernels(&c, 1);
@@ -291,15 +251,15 @@ static void argmax_finds_the_first(void **state)
         for (int axis = 0; axis < 3; axis++)
             for (int kind = 0; kind < 3; kind++) {
                 Check c = check_begin();
-                cvn_value *x = check_parameter(&c, CVN_TYPE(floats[d], 3, 1031, 2));
+                cvn_value *x = check_parameter(&c, CVN_TYPE(check_floats[d], 3, 1031, 2));
                 if (axis == 2)
-                    x = check_parameter(&c, CVN_TYPE(floats[d], 2, 3, 1033));
+                    x = check_parameter(&c, CVN_TYPE(check_floats[d], 2, 3, 1033));
                 check_inputs(&c, cvn_argmax(c.g, x, axis));
                 if (kind == 1) /* many equal ones */
                     check_fill(&x->type, c.in[0].data, 0, 0);
                 if (kind == 2)
                     for (int64_t i = 0; i < cvn_type_elements(&x->type); i++)
-                        element_set(floats[d], c.in[0].data, i, i % 5 ? -INFINITY : NAN);
+                        element_set(check_floats[d], c.in[0].data, i, i % 5 ? -INFINITY : NAN);
                 check_kernels(&c, 1);
                 check_end(&c);
             }
@@ -319,12 +279,12 @@ static void reductions_over_any_neighbours(void **state)
                 for (int s = 0; s < 5; s++) {
                     Check c = check_begin();
                     cvn_value *x = check_parameter(
-                        &c, CVN_TYPE(floats[d], shapes[s][0], shapes[s][1], shapes[s][2]));
+                        &c, CVN_TYPE(check_floats[d], shapes[s][0], shapes[s][1], shapes[s][2]));
                     check_inputs(
                         &c, cvn_reduce_dims(c.g, (cvn_reduce)kind, x, rows[r].n, rows[r].dims));
                     if (kind == CVN_PRODUCT)
                         check_fill(&x->type, c.in[0].data, 0.9, 1.1);
-                    c.relative = ulp_of(floats[d]) + 1e-5;
+                    c.relative = check_ulp(check_floats[d]) + 1e-5;
                     c.absolute = kind == CVN_SUM ? 3e-5 : 1e-30;
                     check_kernels(&c, 1);
                     check_end(&c);
