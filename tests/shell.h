@@ -4,6 +4,7 @@
 #define CVN_TESTS_SHELL_H
 
 #include "base/strbuf.h"
+#include "scratch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,8 +15,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static char scratch[] = "/tmp/caravan-shell-XXXXXX";
 
 /* What a line for the shell prints, in which `caravan` is the program; its exit code goes to *status. The
  * caller frees the output. */
@@ -51,8 +50,7 @@ static void expect(int status, const char *line, const char *piece)
 
 static inline int make_models(void **state)
 {
-    (void)state;
-    if (!mkdtemp(scratch))
+    if (make_scratch(state))
         return -1;
     int status;
     StrBuf output = shell("caravan init -p tiny -s 3 --tokenizer " CVN_TEST_DATA
@@ -62,14 +60,6 @@ static inline int make_models(void **state)
                           &status);
     strbuf_free(&output);
     return status;
-}
-
-static int remove_models(void **state)
-{
-    (void)state;
-    char line[64];
-    snprintf(line, sizeof line, "rm -rf '%s'", scratch);
-    return system(line);
 }
 
 #endif

@@ -4,6 +4,7 @@
 #include "cpu/executor.h"
 #include "cpu/profile.h"
 #include "cpu/registry.h"
+#include "scratch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -103,26 +104,10 @@ static void a_graph_that_does_not_compile_is_not_kept(void **state)
 
 /* ---- files ---- */
 
-static char folder[] = "/tmp/caravan-test-XXXXXX";
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
-}
-
 static void dumps_are_numbered_and_end_with_the_plan(void **state)
 {
     (void)state;
-    CompileOptions options = {.backend = cpu_backend(), .n_threads = 1, .dump_dir = folder};
+    CompileOptions options = {.backend = cpu_backend(), .n_threads = 1, .dump_dir = scratch};
     cvn_graph *g = counter_graph(1, true);
     Plan *plan;
     assert_int_equal(compile_graph(g, &options, &plan, NULL), CVN_OK);
@@ -132,7 +117,7 @@ static void dumps_are_numbered_and_end_with_the_plan(void **state)
                                           {"04-plan.txt", "-> f32[64] at state"}};
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
         char path[256], text[4096] = {0};
-        snprintf(path, sizeof path, "%s/count/%s", folder, want[i][0]);
+        snprintf(path, sizeof path, "%s/count/%s", scratch, want[i][0]);
         FILE *file = fopen(path, "r");
         if (!file)
             fail_msg("%s is not there", path);
@@ -170,7 +155,7 @@ static json_t *profiled(int n_threads, int runs, size_t events, size_t *dropped)
     for (int i = 0; i < runs; i++)
         assert_int_equal(executor_run(device, plan, parameters, NULL, NULL), CVN_OK);
     char path[256];
-    snprintf(path, sizeof path, "%s/profile.json", folder);
+    snprintf(path, sizeof path, "%s/profile.json", scratch);
     assert_int_equal(profile_write(profile, path, NULL), CVN_OK);
     *dropped = profile_dropped(profile);
     profile_free(profile);
@@ -244,5 +229,5 @@ int main(void)
         cmocka_unit_test(a_profile_has_a_slice_per_step_and_thread),
         cmocka_unit_test(a_full_profile_says_what_it_dropped),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

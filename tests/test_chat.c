@@ -148,5 +148,5 @@ int main(void)
         cmocka_unit_test(mistakes_end_in_a_sentence),
         cmocka_unit_test(a_person_at_a_terminal),
     };
-    return cmocka_run_group_tests(tests, make_models, remove_models);
+    return cmocka_run_group_tests(tests, make_models, remove_scratch);
 }

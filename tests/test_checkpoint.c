@@ -1,6 +1,7 @@
 /* Checkpoints: what was saved is what comes back; damage is seen; old ones go when they should. */
 #include "train/checkpoint.h"
 
+#include "must.h"
 #include "train/checkpoint_folder.h"
 #include "train_support.h"
 
@@ -11,12 +12,6 @@
 
 static const CheckpointOptions in_background = {.copy_limit = UINT64_MAX};
 static const CheckpointOptions in_foreground = {.copy_limit = 0};
-
-static void must(int code, const cvn_err *err)
-{
-    if (code != CVN_OK)
-        fail_msg("%s", err->message);
-}
 
 /* Trains a run from nothing, saving every `every` steps up to `steps`. */
 static void train(const char *run, int64_t steps, int64_t every, const CheckpointOptions *options)

@@ -7,6 +7,7 @@
 #include "train/checkpoint.h"
 
 #include "base/crc32c.h"
+#include "must.h"
 #include "splitmix.h"
 #include "train_support.h"
 
@@ -80,12 +81,6 @@ int mkdir(const char *path, mode_t mode)
 int unlinkat(int folder, const char *path, int flags)
 {
     return fault("unlinkat") ? -1 : (int)syscall(SYS_unlinkat, folder, path, flags);
-}
-
-static void must(int code, const cvn_err *err)
-{
-    if (code != CVN_OK)
-        fail_msg("%s", err->message);
 }
 
 static int64_t newest(const char *run, Toy *toy)

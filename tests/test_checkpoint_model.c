@@ -4,23 +4,9 @@
 #include "base/float16.h"
 #include "io/convert.h"
 #include "model/presets.h"
+#include "must.h"
 #include "shell.h"
 #include "train/state.h"
-
-static const char *in_scratch(const char *name)
-{
-    static char path[8][256];
-    static unsigned next;
-    char *slot = path[next++ % 8];
-    snprintf(slot, sizeof path[0], "%s/%s", scratch, name);
-    return slot;
-}
-
-static void must(int code, const cvn_err *err)
-{
-    if (code != CVN_OK)
-        fail_msg("%s", err->message);
-}
 
 /* RUN with checkpoints of steps 7 (seed 1) and 9 (seed 2), in files of at most file_bytes. */
 static void make_run(TrainState *state, LlamaConfig *config, const char *run, uint64_t file_bytes)
@@ -123,18 +109,11 @@ static void the_command_exports_and_the_program_reads_it(void **unused)
     expect(0, "caravan export run0 out4 2>/dev/null", "out4: step 7 of run0");
 }
 
-static int make_scratch(void **unused)
-{
-    (void)unused;
-    return mkdtemp(scratch) ? 0 : -1;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_checkpoint_is_a_model_and_exports_as_one),
         cmocka_unit_test(the_command_exports_and_the_program_reads_it),
     };
-    (void)make_models;
-    return cmocka_run_group_tests(tests, make_scratch, remove_models);
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -1,6 +1,7 @@
 /* The command line as scripts and people meet it: the program is run, its output and exit code read. */
 #include "base/file.h"
 #include "base/strbuf.h"
+#include "scratch.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -74,31 +75,6 @@ static json_t *run_json(const char *args)
         fail_msg("caravan %s: no JSON: %s", args, r.output.text);
     strbuf_free(&r.output);
     return json;
-}
-
-/* A folder for one test's files, "" before the first. */
-static char scratch[64];
-
-static const char *scratch_path(const char *name)
-{
-    static char path[128];
-    snprintf(path, sizeof path, "%s/%s", scratch, name);
-    return path;
-}
-
-static int make_scratch(void **state)
-{
-    (void)state;
-    snprintf(scratch, sizeof scratch, "/tmp/caravan-cli-XXXXXX");
-    return mkdtemp(scratch) ? 0 : -1;
-}
-
-static int remove_scratch(void **state)
-{
-    (void)state;
-    char line[128];
-    snprintf(line, sizeof line, "rm -rf '%s'", scratch);
-    return system(line);
 }
 
 /* Columns of the first n bytes of a line in UTF-8. */
@@ -180,8 +156,8 @@ static void mistakes_end_in_one_sentence_with_the_nearest_word(void **state)
     expect(1, "", "export /nowhere/at/all out 2>&1", "there is no folder '/nowhere/at/all'");
     expect(1, "", "reshard /nowhere/at/all out 2>&1", "there is no folder '/nowhere/at/all'");
     char args[256];
-    file_write(scratch_path("story.json"), "{}", 2, NULL);
-    snprintf(args, sizeof args, "inspect --model %s 2>&1", scratch_path("stroy.json"));
+    file_write(in_scratch("story.json"), "{}", 2, NULL);
+    snprintf(args, sizeof args, "inspect --model %s 2>&1", in_scratch("stroy.json"));
     expect(1, "", args, "did you mean ");
 }
 
@@ -241,12 +217,12 @@ static void init_and_inspect_agree(void **state)
 static const char *random_model(void)
 {
     char args[256];
-    const char *path = scratch_path("random");
+    const char *path = in_scratch("random");
     if (!file_exists(path)) {
         snprintf(args, sizeof args, "init --preset stories260k --context 100000 -o %s", path);
         expect(0, "", args, "random parameters");
     }
-    return scratch_path("random");
+    return in_scratch("random");
 }
 
 static void score_prints_what_scripts_rely_on(void **state)
@@ -401,13 +377,13 @@ static void tokenize_goes_there_and_back(void **state)
     expect(1, variable, "tokenize --decode --text 512 2>&1", "outside the vocabulary of 512");
 
     const char *lines = "{\"text\":\"a tree\"}\n\n{\"text\":\"\\u00e9\\u0000\\n\"}\n";
-    file_write(scratch_path("texts.jsonl"), lines, strlen(lines), NULL);
+    file_write(in_scratch("texts.jsonl"), lines, strlen(lines), NULL);
     char args[512];
     snprintf(args, sizeof args, "tokenize --jsonl < %s | %s %s tokenize --jsonl --decode",
-             scratch_path("texts.jsonl"), variable, CVN_BINARY);
+             in_scratch("texts.jsonl"), variable, CVN_BINARY);
     expect(0, variable, args, "{\"text\":\"a tree\"}\n{\"text\":\"\303\251\\u0000\\n\"}\n");
-    file_write(scratch_path("texts.jsonl"), "{}", 2, NULL);
-    snprintf(args, sizeof args, "tokenize --jsonl -f %s 2>&1", scratch_path("texts.jsonl"));
+    file_write(in_scratch("texts.jsonl"), "{}", 2, NULL);
+    snprintf(args, sizeof args, "tokenize --jsonl -f %s 2>&1", in_scratch("texts.jsonl"));
     expect(1, variable, args, "texts.jsonl:1: there is no string \"text\"");
 }
 
@@ -429,7 +405,7 @@ static void closed_files_stay_closed(void **state)
     char args[256];
     expect(1, "", "inspect --preset tiny 2>&1 >&-", "cannot write to standard output");
     expect(1, "", "opt - 2>&1 <&-", "cannot read standard input");
-    assert_int_equal(file_write(scratch_path("text"), "a fox ran over the hill", 23, NULL), 0);
+    assert_int_equal(file_write(in_scratch("text"), "a fox ran over the hill", 23, NULL), 0);
     snprintf(args, sizeof args,
              "train --data %s/text --preset stories260k --seq 4 --batch 1 --steps 2 --out %s/run "
              ">&- 2>&-",

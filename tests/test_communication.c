@@ -6,25 +6,13 @@
 #include "cpu/trace.h"
 #include "mesh_support.h"
 #include "model/presets.h"
+#include "ranks.h"
 #include "shell.h"
 #include "sim/plan.h"
 #include "train/bench.h"
 
 #include <jansson.h>
 #include <math.h>
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1 /* MPI is not, and leaks */
-#else
-#define SANITIZED 0
-#endif
-
-#define RANKS "mpirun --allow-run-as-root --oversubscribe -n %d " CVN_BINARY " "
-
-static bool have_mpirun(void)
-{
-    return !SANITIZED && system("command -v mpirun >/dev/null 2>&1") == 0;
-}
 
 /* ---- tables ---- */
 
@@ -285,10 +273,7 @@ static void bench_tells_it_in_json(void **state)
 static void processes_count_what_threads_count(void **state)
 {
     (void)state;
-    if (!have_mpirun()) {
-        print_message("skipped: there is no mpirun here, or this is a sanitizer build\n");
-        skip();
-    }
+    need_mpirun();
     char line[512];
     snprintf(line, sizeof line, RANKS TRAIN_BENCH " --profile ranks.json", 2);
     json_t *one = json_of("caravan " TRAIN_BENCH), *two = json_of(line);
@@ -442,5 +427,5 @@ int main(void)
         cmocka_unit_test(a_trace_has_every_collective_of_every_device),
         cmocka_unit_test(generate_and_score_write_traces_on_a_mesh),
     };
-    return cmocka_run_group_tests(tests, make_models, remove_models);
+    return cmocka_run_group_tests(tests, make_models, remove_scratch);
 }

@@ -2,6 +2,7 @@
 #include "train/data.h"
 
 #include "base/file.h"
+#include "scratch.h"
 #include "train/data_impl.h"
 
 #include <fcntl.h>
@@ -18,15 +19,12 @@
 
 #include <cmocka.h>
 
-static char folder[64];
 static Tokenizer *tokenizer;
 
 static int set_up(void **state)
 {
-    (void)state;
     cvn_err err = {0};
-    snprintf(folder, sizeof folder, "/tmp/caravan-data-XXXXXX");
-    return mkdtemp(folder) &&
+    return !make_scratch(state) &&
                    !tokenizer_open(CVN_TEST_DATA "/chat/tokenizer.json", &tokenizer, &err)
                ? 0
                : -1;
@@ -34,11 +32,8 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
-    char line[128];
     tokenizer_free(tokenizer);
-    snprintf(line, sizeof line, "rm -rf '%s'", folder);
-    return system(line);
+    return remove_scratch(state);
 }
 
 /* Writes a file in the test's folder; the path lives until the next call but three. */
@@ -48,7 +43,7 @@ static const char *put(const char *name, const void *bytes, size_t n)
     static int next;
     char *at = path[next++ % 4];
     cvn_err err = {0};
-    snprintf(at, sizeof path[0], "%s/%s", folder, name);
+    snprintf(at, sizeof path[0], "%s/%s", scratch, name);
     if (file_write(at, bytes, n, &err))
         fail_msg("%s", err.message);
     return at;
@@ -62,7 +57,7 @@ static const char *put_text(const char *name, const char *text)
 static DataOptions options_for(const char *const *path, int64_t seq)
 {
     static char cache[80];
-    snprintf(cache, sizeof cache, "%s/cache/deep", folder);
+    snprintf(cache, sizeof cache, "%s/cache/deep", scratch);
     return (DataOptions){.paths = path,
                          .n_paths = 1,
                          .tokenizer = tokenizer,
@@ -101,7 +96,7 @@ static const char *put_documents(const char *name, const int *length, int n)
     static char path[2][128];
     static int next;
     char *at = path[next++ % 2];
-    snprintf(at, sizeof path[0], "%s/%s", folder, name);
+    snprintf(at, sizeof path[0], "%s/%s", scratch, name);
     assert_int_equal(token_writer_open(&writer, at, 32000, 0, &err), 0);
     for (int d = 0; d < n; d++) {
         int32_t ids[100];
@@ -325,7 +320,7 @@ static void documents_of_text_end_at_separators_and_files(void **state)
 {
     (void)state;
     char path[160];
-    snprintf(path, sizeof path, "%s/texts", folder);
+    snprintf(path, sizeof path, "%s/texts", scratch);
     assert_int_equal(mkdir(path, 0777), 0);
     put_text("texts/b.txt", "second file\n");
     put_text("texts/a.txt", "\xef\xbb\xbf"
@@ -556,11 +551,11 @@ static void a_damaged_cache_is_made_again(void **state)
     strbuf_free(&right);
 }
 
-/* Bytes of files in the cache folder, and how many there are. */
+/* Bytes of files in the cache scratch, and how many there are. */
 static int count_cache(void)
 {
     char line[160];
-    snprintf(line, sizeof line, "ls '%s/cache/deep' | wc -l", folder);
+    snprintf(line, sizeof line, "ls '%s/cache/deep' | wc -l", scratch);
     FILE *pipe = popen(line, "r");
     int n = -1;
     assert_int_equal(fscanf(pipe, "%d", &n), 1);
@@ -652,7 +647,7 @@ static void ids_do_not_depend_on_threads_or_pieces(void **state)
     char cache[2][80];
     for (int i = 0; i < 2; i++) {
         options.threads = 1 + 2 * i;
-        snprintf(cache[i], sizeof cache[i], "%s/by%d", folder, i);
+        snprintf(cache[i], sizeof cache[i], "%s/by%d", scratch, i);
         options.cache = cache[i];
         TrainData *data = open_data(&options);
         assert_true(data_report(data).made);

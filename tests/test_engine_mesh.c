@@ -3,113 +3,45 @@
  * for every layout. Models are the tiny ones of tests/data/llama.
  */
 #include "io/save.h"
+#include "mesh_answers.h"
 #include "model/presets.h"
-#include "serve/engine.h"
+#include "scratch.h"
 #include "serve/synthetic.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-enum { N_TOKENS = 40, N_NEW = 12, N_TEXTS = 3 };
-
-/* variant: of tests/data/llama, or the path of a folder. */
-static cvn_model *open_tiny(const char *variant, const char *quantize, bool sharded)
+/* The answers of one device are asked for once for each model and kept. */
+static const Answers *alone(const Question *q)
 {
-    char path[512];
+    static struct {
+        char variant[64], quantize[16];
+        Answers answers;
+    } known[16];
+    static int n;
+    const char *quantize = q->quantize ? q->quantize : "";
     cvn_err err = {0};
-    cvn_model *model = NULL;
-    cvn_model_options options = {
-        .dtype = CVN_F32, .no_tokenizer = true, .no_weights = sharded, .quantize = quantize};
-    if (variant[0] == '/')
-        snprintf(path, sizeof path, "%s", variant);
-    else
-        snprintf(path, sizeof path, "%s/llama/%s", CVN_TEST_DATA, variant);
-    if (cvn_model_open(path, &options, &model, &err))
-        fail_msg("%s", err.message);
-    return model;
+    for (int i = 0; i < n; i++)
+        if (strcmp(known[i].variant, q->variant) == 0 && strcmp(known[i].quantize, quantize) == 0)
+            return &known[i].answers;
+    assert_true(n < 16);
+    snprintf(known[n].variant, sizeof known[n].variant, "%s", q->variant);
+    snprintf(known[n].quantize, sizeof known[n].quantize, "%s", quantize);
+    if (answers_ask(q, NULL, NULL, &known[n].answers, &err))
+        fail_msg("%s on one device: %s", q->variant, err.message);
+    return &known[n++].answers;
 }
 
-/* What an engine computes: log-probabilities of a text, and texts that several prompts go on with. */
-typedef struct Answers {
-    float logprob[N_TOKENS];
-    int32_t argmax[N_TOKENS];
-    int32_t text[N_TEXTS][N_NEW];
-    int n[N_TEXTS];
-} Answers;
-
-static bool collect(void *context, int request, int32_t token)
+static Question question(const char *variant, const char *quantize)
 {
-    Answers *a = context;
-    a->text[request][a->n[request]++] = token;
-    return true;
-}
-
-static int ask(const char *variant, const char *quantize, const char *mesh, const char *layout,
-               Answers *a, cvn_err *err)
-{
-    /* "packed": the weights are opened with the model, and lie in panels as on one device */
-    bool packed = quantize && strcmp(quantize, "packed") == 0;
-    cvn_model *model = open_tiny(variant, packed ? NULL : quantize, mesh && !packed);
-    cvn_engine *engine = NULL;
-    cvn_engine_options options = {.rows = 2,
-                                  .threads = 1,
-                                  .scoring = true,
-                                  .context = 64,
-                                  .eos_interval = 2,
-                                  .n_buckets = 1,
-                                  .bucket = {16},
-                                  .mesh = mesh,
-                                  .layout = layout};
-    int64_t vocab = cvn_model_vocab(model);
-    int32_t token[N_TOKENS];
-    cvn_request request[N_TEXTS] = {0};
-    cvn_result result[N_TEXTS];
-    for (int i = 0; i < N_TOKENS; i++)
-        token[i] = (int32_t)((i * 37 + 11) % vocab);
-    for (int i = 0; i < N_TEXTS; i++)
-        request[i] = (cvn_request){.prompt = token + i,
-                                   .n_prompt = 5 + 13 * i,
-                                   .max_tokens = N_NEW,
-                                   .ignore_eos = true,
-                                   .sampling = {.top_p = 1}};
-    *a = (Answers){0};
-    int rc = cvn_engine_new(model, &options, &engine, err);
-    if (!rc)
-        rc = cvn_engine_score(engine, token, N_TOKENS, a->logprob, a->argmax, err);
-    if (!rc)
-        rc = cvn_engine_generate(engine, request, N_TEXTS, collect, a, NULL, result, err);
-    cvn_engine_free(engine, NULL);
-    cvn_model_free(model);
-    return rc;
+    return (Question){variant,     quantize,   .rows = 2, .n_tokens = 40,
+                      .n_new = 12, .first = 5, .more = 13};
 }
 
 static void compare(const char *variant, const char *quantize, const char *mesh, const char *layout)
 {
-    Answers whole, parts;
-    cvn_err err = {0};
     /* Products with quantized weights take activations as 16 bits, in spans of 512 that share a scale: what is summed
        in parts has other spans. */
     bool quantized = quantize || strstr(variant, "/int");
-    double most = quantized ? 1e-4 : 1e-5;
-    if (ask(variant, quantize, NULL, NULL, &whole, &err) ||
-        ask(variant, quantize, mesh, layout, &parts, &err))
-        fail_msg("%s on %s by %s: %s", variant, mesh, layout, err.message);
-    for (int i = 1; i < N_TOKENS; i++) {
-        double a = (double)whole.logprob[i], b = (double)parts.logprob[i];
-        if (!(fabs(a - b) <= most * (1 + fabs(a))))
-            fail_msg("%s on %s by %s: token %d scores %.7f, not %.7f", variant, mesh, layout, i, b,
-                     a);
-    }
-    for (int t = 0; t < N_TEXTS; t++)
-        if (parts.n[t] != N_NEW || memcmp(whole.text[t], parts.text[t], sizeof whole.text[t]) != 0)
-            fail_msg("%s on %s by %s: text %d differs", variant, mesh, layout, t);
+    Question q = question(variant, quantize);
+    answers_check(&q, alone(&q), mesh, layout, quantized ? 1e-4 : 1e-5);
 }
 
 static void meshes_give_what_one_device_gives(void **state)
@@ -126,8 +58,6 @@ static void meshes_give_what_one_device_gives(void **state)
     compare("gqa", NULL, "model=4", "2d");
 }
 
-static char scratch[] = "/tmp/caravan-mesh-XXXXXX";
-
 /* A shape whose matrices divide into panels and groups: a folder of floats, and two of them quantized. */
 static int write_models(void **state)
 {
@@ -137,8 +67,7 @@ static int write_models(void **state)
     LlamaConfig config;
     SaveOptions options = {.dtype = CVN_F32, .threads = 1};
     IoModel model;
-    (void)state;
-    if (!mkdtemp(scratch))
+    if (make_scratch(state))
         return -1;
     snprintf(floats, sizeof floats, "%s/floats", scratch);
     int code = preset_config("tiny", &config, &err);
@@ -154,14 +83,6 @@ static int write_models(void **state)
     }
     io_close_model(&model);
     return code;
-}
-
-static int remove_models(void **state)
-{
-    char line[64];
-    (void)state;
-    snprintf(line, sizeof line, "rm -rf '%s'", scratch);
-    return system(line);
 }
 
 static void quantized_models_give_the_same_in_parts(void **state)
@@ -218,7 +139,7 @@ static void a_process_reads_and_holds_its_own_part(void **state)
     for (int f = 0; f < 3; f++) {
         char path[64];
         snprintf(path, sizeof path, "%s/%s", scratch, folders[f]);
-        cvn_model *model = open_tiny(path, NULL, true);
+        cvn_model *model = answers_model(path, NULL, true);
         double size = 0, norms = 0;
         for (int i = 0; i < model->io.params.n; i++) {
             const Param *p = &model->io.params.param[i];
@@ -250,9 +171,10 @@ static void what_cannot_be_is_refused(void **state)
     (void)state;
     Answers a;
     cvn_err err = {0};
-    assert_int_equal(ask("gqa", NULL, "data=x", "2d", &a, &err), CVN_EINVAL);
+    Question q = question("gqa", NULL);
+    assert_int_equal(answers_ask(&q, "data=x", "2d", &a, &err), CVN_EINVAL);
     err = (cvn_err){0};
-    assert_int_equal(ask("gqa", NULL, "data=2", "3d", &a, &err), CVN_EINVAL);
+    assert_int_equal(answers_ask(&q, "data=2", "3d", &a, &err), CVN_EINVAL);
     assert_non_null(strstr(err.message, "is no layout"));
 }
 
@@ -264,5 +186,5 @@ int main(void)
         cmocka_unit_test(a_process_reads_and_holds_its_own_part),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
-    return cmocka_run_group_tests(tests, write_models, remove_models);
+    return cmocka_run_group_tests(tests, write_models, remove_scratch);
 }

@@ -181,5 +181,5 @@ int main(void)
         cmocka_unit_test(mistakes_in_prompts_name_the_line),
         cmocka_unit_test(a_long_text_is_scored_in_windows),
     };
-    return cmocka_run_group_tests(tests, make_models, remove_models);
+    return cmocka_run_group_tests(tests, make_models, remove_scratch);
 }

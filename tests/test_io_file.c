@@ -1,6 +1,7 @@
 /* 16-bit floats over all their values; files mapped, written beside and renamed. */
 #include "base/file.h"
 #include "base/float16.h"
+#include "scratch.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -92,25 +93,17 @@ static void nan_stays_nan_with_its_sign(void **state)
     }
 }
 
-static char folder[] = "/tmp/caravan-test-XXXXXX";
-
-static int make_folder(void **state)
+static int remove_empty(void **state)
 {
     (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return rmdir(folder); /* fails, and so the test, when a temporary file was left behind */
+    return rmdir(scratch); /* fails, and so the test, when a temporary file was left behind */
 }
 
 static void what_is_written_is_mapped_back(void **state)
 {
     (void)state;
     cvn_err err = {0};
-    char *path = file_join(folder, "data");
+    char *path = file_join(scratch, "data");
     const size_t sizes[] = {0, 1, 4095, 4096, 300000, 1000003};
     uint8_t *bytes = malloc(1000003);
     for (size_t i = 0; i < 1000003; i++)
@@ -142,7 +135,7 @@ static void an_uncommitted_file_leaves_the_old_one(void **state)
 {
     (void)state;
     cvn_err err = {0};
-    char *path = file_join(folder, "data");
+    char *path = file_join(scratch, "data");
     assert_int_equal(file_write(path, "old", 3, &err), CVN_OK);
     FileWriter writer;
     assert_int_equal(file_writer_open(&writer, path, &err), CVN_OK);
@@ -160,7 +153,7 @@ static void a_full_disk_is_an_error_and_leaves_nothing(void **state)
 {
     (void)state;
     cvn_err err = {0};
-    char *path = file_join(folder, "data");
+    char *path = file_join(scratch, "data");
     struct rlimit old, tiny;
     getrlimit(RLIMIT_FSIZE, &old);
     tiny = old;
@@ -185,10 +178,10 @@ static void errors_name_the_path_and_the_reason(void **state)
     assert_int_equal(file_map(&map, "/no/such/file", &err), CVN_EIO);
     assert_string_equal(err.message, "cannot open '/no/such/file': No such file or directory");
     err = (cvn_err){0};
-    assert_int_equal(file_map(&map, folder, &err), CVN_EIO);
+    assert_int_equal(file_map(&map, scratch, &err), CVN_EIO);
     assert_non_null(strstr(err.message, "is a folder"));
     err = (cvn_err){0};
-    char *fifo = file_join(folder, "fifo");
+    char *fifo = file_join(scratch, "fifo");
     assert_int_equal(mkfifo(fifo, 0600), 0);
     assert_int_equal(file_map(&map, fifo, &err), CVN_EIO);
     unlink(fifo);
@@ -231,5 +224,5 @@ int main(void)
         cmocka_unit_test(errors_name_the_path_and_the_reason),
         cmocka_unit_test(what_is_no_file_is_not_replaced),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_scratch, remove_empty);
 }

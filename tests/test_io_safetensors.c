@@ -23,10 +23,8 @@ static Read read_image(const uint8_t *data, size_t n)
     map_init(&read.metadata, &read.arena);
     read.code = st_read(&read.list, "image", data, n, &read.metadata, &read.err);
     assert_int_equal(read.code, read.err.code);
-    volatile uint8_t sink = 0;
-    for (size_t i = 0; read.code == CVN_OK && i < read.list.n; i++)
-        for (size_t b = 0; b < read.list.tensor[i].bytes; b++)
-            sink = (uint8_t)(sink ^ read.list.tensor[i].data[b]);
+    if (read.code == CVN_OK)
+        touch_tensors(&read.list);
     return read;
 }
 

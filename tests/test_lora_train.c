@@ -2,7 +2,7 @@
 #include "io/convert.h"
 #include "io/safetensors.h"
 #include "io_support.h"
-#include "splitmix.h"
+#include "learn.h"
 #include "train/checkpoint_export.h"
 #include "train/trainer.h"
 
@@ -13,26 +13,6 @@
 #define LORA CVN_TEST_DATA "/lora"
 
 enum { ROWS = 4, SEQ = 32, STEPS = 40 };
-
-static void must(int code, const cvn_err *err)
-{
-    if (code != CVN_OK)
-        fail_msg("%s", err->message);
-}
-
-/* The sequences of `batch` in tests/oracles/train.py. */
-static void fill_batch(int64_t step, int32_t *tokens, int32_t *targets)
-{
-    uint64_t state = (uint64_t)step;
-    for (int r = 0; r < ROWS; r++) {
-        int32_t token = draw(&state, 97);
-        for (int i = 0; i < SEQ; i++) {
-            tokens[r * SEQ + i] = token;
-            token = (5 * token + draw(&state, 3)) % 97;
-            targets[r * SEQ + i] = i % 7 == 0 ? -1 : token;
-        }
-    }
-}
 
 /* The tensors of a PEFT folder. */
 typedef struct Adapter {
@@ -93,18 +73,7 @@ static void open_trainer(Trainer *t, cvn_dtype compute, int64_t micro_batch)
 
 static void train(Trainer *t, int64_t until, double *loss, double *norm)
 {
-    cvn_err err = {0};
-    int32_t tokens[ROWS * SEQ], targets[ROWS * SEQ], starts[ROWS * SEQ] = {0};
-    TrainBatch batch = {tokens, targets, starts};
-    while (t->state.saved.step < until) {
-        TrainReport report;
-        int64_t i = t->state.saved.step;
-        fill_batch(i + 1, tokens, targets);
-        must(trainer_step(t, &batch, &report, &err), &err);
-        assert_true(report.updated);
-        loss[i] = report.loss;
-        norm[i] = report.grad_norm;
-    }
+    learn(t, until, fill_chains, loss, norm);
 }
 
 static void losses_and_adapters_are_those_of_peft(void **state)

@@ -1,23 +1,11 @@
 /* Commands on meshes: the same output in one process and in several, and what is said when something is wrong. */
+#include "ranks.h"
 #include "shell.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1 /* MPI is not, and leaks */
-#else
-#define SANITIZED 0
-#endif
-
-static bool have_mpirun(void)
-{
-    return !SANITIZED && system("command -v mpirun >/dev/null 2>&1") == 0;
-}
-
-#define RANKS "mpirun --allow-run-as-root --oversubscribe -n %s " CVN_BINARY " %s"
 
 static StrBuf launch(const char *n, const char *command, int *status)
 {
     StrBuf line = {0};
-    strbuf_printf(&line, RANKS, n, command);
+    strbuf_printf(&line, MPIRUN "-n %s " CVN_BINARY " %s", n, command);
     StrBuf output = shell(line.text, status);
     strbuf_free(&line);
     return output;
@@ -78,8 +66,7 @@ static void ranks_print_what_threads_print(void **state)
         "generate -m model -p 'The fox' -n 20 --mesh model=4 --layout tp --threads 1 --seed 5 "
         "--json 2>/dev/null | sed 's/\"timings.*//'",
     };
-    if (!have_mpirun())
-        skip();
+    need_mpirun();
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         int status;
         char line[512];
@@ -111,11 +98,11 @@ static void a_mesh_talks_as_one_device_does(void **state)
                   "caravan " CHAT_MESH ">/dev/null && cmp one.json mesh.json",
              "one.json", "mesh.json");
     expect(0, line, "");
-    if (!have_mpirun())
-        skip();
+    need_mpirun();
     snprintf(line, sizeof line,
-             TALK RANKS " >/dev/null && cmp one.json ranks.json; echo $?; ls *.json | wc -l",
-             "ranks.json", "2", CHAT_MESH);
+             TALK MPIRUN "-n 2 " CVN_BINARY " " CHAT_MESH
+                         " >/dev/null && cmp one.json ranks.json; echo $?; ls *.json | wc -l",
+             "ranks.json");
     StrBuf output = shell(line, &status);
     assert_string_equal(output.text, "0\n3\n");
     strbuf_free(&output);
@@ -131,8 +118,7 @@ static void a_mesh_is_measured(void **state)
     expect(0, "caravan " BENCH "--preset stories260k --layout fsdp+tp", "\"tokens_per_second\"");
     expect(0, "caravan bench --train --preset stories260k --mesh data=2 --repeats 1 --threads 1",
            "seq 512: "); /* the model's context, which is less than 1024 */
-    if (!have_mpirun())
-        skip();
+    need_mpirun();
     int status;
     StrBuf output = launch("2", BENCH "-m model --table --batches 1,2 --contexts 8", &status);
     assert_int_equal(status, 0);
@@ -174,8 +160,7 @@ static void one_rank_says_what_is_wrong(void **state)
         {"2", "tokenize -m model --text abc 2>&1", "does not run in several processes"},
         {"2", "score -m nothing --text abc --mesh data=2 2>&1", "nothing"},
     };
-    if (!have_mpirun())
-        skip();
+    need_mpirun();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int status;
         StrBuf output = launch(cases[i].n, cases[i].command, &status);
@@ -206,5 +191,5 @@ int main(void)
         cmocka_unit_test(one_rank_says_what_is_wrong),
         cmocka_unit_test(meshes_that_cannot_be_are_refused),
     };
-    return cmocka_run_group_tests(tests, make_models, remove_models);
+    return cmocka_run_group_tests(tests, make_models, remove_scratch);
 }

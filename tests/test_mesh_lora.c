@@ -6,6 +6,7 @@
 #include "io/convert.h"
 #include "io/safetensors.h"
 #include "io_support.h"
+#include "learn.h"
 #include "splitmix.h"
 #include "train/checkpoint_export.h"
 #include "train/trainer.h"
@@ -18,12 +19,6 @@ static const char *const layouts[] = {"dp", "tp", "tp-scatter", "fsdp", "2d", "f
 static const char *const meshes[] = {"data=1",         "data=2",         "model=3",
                                      "data=2,model=2", "data=3,model=2", "data=2,model=4"};
 enum { LAYOUTS = 6, MESHES = 6 };
-
-static void must(int code, const cvn_err *err)
-{
-    if (code != CVN_OK)
-        fail_msg("%s", err->message);
-}
 
 static const char *model_path(const char *variant)
 {
@@ -63,24 +58,19 @@ static void open_trainer(Trainer *t, const Setting *s)
     io_close_model(&model);
 }
 
+static void fill_batch(const Trainer *t, int64_t step, int32_t *tokens, int32_t *targets)
+{
+    uint64_t seed = (uint64_t)step;
+    int vocab = (int)t->config.vocab;
+    for (int i = 0; i < ROWS * SEQ; i++) {
+        tokens[i] = draw(&seed, vocab);
+        targets[i] = i % 7 ? (5 * tokens[i] + 1) % vocab : -1;
+    }
+}
+
 static void train(Trainer *t, int64_t until, double *loss, double *norm)
 {
-    cvn_err err = {0};
-    int32_t tokens[ROWS * SEQ], targets[ROWS * SEQ], starts[ROWS * SEQ] = {0};
-    TrainBatch batch = {tokens, targets, starts};
-    while (t->state.saved.step < until) {
-        TrainReport report;
-        int64_t step = t->state.saved.step;
-        uint64_t seed = (uint64_t)step;
-        for (int i = 0; i < ROWS * SEQ; i++) {
-            tokens[i] = draw(&seed, (int)t->config.vocab);
-            targets[i] = i % 7 ? (5 * tokens[i] + 1) % (int)t->config.vocab : -1;
-        }
-        must(trainer_step(t, &batch, &report, &err), &err);
-        assert_true(report.updated);
-        loss[step] = report.loss;
-        norm[step] = report.grad_norm;
-    }
+    learn(t, until, fill_batch, loss, norm);
 }
 
 /* A checkpoint of the state, in RUN of this name. */

@@ -8,20 +8,9 @@
  * table is taken.
  */
 #include "io/model.h"
-#include "serve/engine.h"
+#include "learn.h"
+#include "mesh_answers.h"
 #include "shard/layouts.h"
-#include "splitmix.h"
-#include "train/trainer.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { TAKEN = 5 };
@@ -63,14 +52,22 @@ typedef struct Curve {
     double loss[STEPS], norm[STEPS];
 } Curve;
 
+static void fill_batch(const Trainer *t, int64_t step, int32_t *tokens, int32_t *targets)
+{
+    uint64_t seed = (uint64_t)step;
+    int vocab = (int)t->config.vocab;
+    for (int k = 0; k < ROWS * SEQ; k++) {
+        tokens[k] = draw(&seed, vocab);
+        targets[k] = k % 7 ? tokens[k] * 3 % vocab : -1;
+    }
+}
+
 static Curve train(const char *model, OptimizerKind optimizer, const char *mesh, const char *layout)
 {
     Trainer t;
     Curve curve;
     cvn_err err = {0};
     IoModel io;
-    int32_t tokens[ROWS * SEQ], targets[ROWS * SEQ], starts[ROWS * SEQ] = {0};
-    TrainBatch batch = {tokens, targets, starts};
     TrainerOptions o = {.batch = ROWS,
                         .seq = SEQ,
                         .compute = CVN_F32,
@@ -85,19 +82,7 @@ static Curve train(const char *model, OptimizerKind optimizer, const char *mesh,
     if (io_open_model(&io, path_of(model), &err) || trainer_open(&t, &io.config, &o, &err) ||
         trainer_from_model(&t, &io, &err))
         fail_msg("%s, %s on %s: %s", model, layout, mesh, err.message);
-    for (int i = 0; i < STEPS; i++) {
-        TrainReport report;
-        uint64_t seed = (uint64_t)i;
-        for (int k = 0; k < ROWS * SEQ; k++) {
-            tokens[k] = draw(&seed, (int)io.config.vocab);
-            targets[k] = k % 7 ? tokens[k] * 3 % (int)io.config.vocab : -1;
-        }
-        if (trainer_step(&t, &batch, &report, &err))
-            fail_msg("%s, %s on %s: %s", model, layout, mesh, err.message);
-        assert_true(report.updated);
-        curve.loss[i] = report.loss;
-        curve.norm[i] = report.grad_norm;
-    }
+    learn(&t, STEPS, fill_batch, curve.loss, curve.norm);
     trainer_close(&t);
     io_close_model(&io);
     return curve;
@@ -127,79 +112,20 @@ static void every_cell_trains_alike(void **state)
 
 /* ---- scoring and generation ---- */
 
-enum { N_TOKENS = 21, N_TEXTS = 3, N_NEW = 8 };
-
-typedef struct Answers {
-    float logprob[N_TOKENS];
-    int32_t argmax[N_TOKENS], text[N_TEXTS][N_NEW];
-    int n[N_TEXTS];
-} Answers;
-
-static bool collect(void *context, int request, int32_t token)
-{
-    Answers *a = context;
-    a->text[request][a->n[request]++] = token;
-    return true;
-}
-
-static void ask(const char *variant, const char *mesh, const char *layout, Answers *a)
-{
-    cvn_model_options with = {.dtype = CVN_F32, .no_tokenizer = true, .no_weights = mesh != NULL};
-    cvn_engine_options options = {.rows = 3,
-                                  .threads = 1,
-                                  .scoring = true,
-                                  .context = 64,
-                                  .eos_interval = 2,
-                                  .n_buckets = 1,
-                                  .bucket = {16},
-                                  .mesh = mesh,
-                                  .layout = layout};
-    cvn_model *model = NULL;
-    cvn_engine *engine = NULL;
-    cvn_err err = {0};
-    int32_t token[N_TOKENS];
-    cvn_request request[N_TEXTS] = {0};
-    cvn_result result[N_TEXTS];
-    *a = (Answers){0};
-    if (cvn_model_open(path_of(variant), &with, &model, &err))
-        fail_msg("%s", err.message);
-    for (int i = 0; i < N_TOKENS; i++)
-        token[i] = (int32_t)((i * 37 + 11) % cvn_model_vocab(model));
-    for (int i = 0; i < N_TEXTS; i++)
-        request[i] = (cvn_request){.prompt = token + i,
-                                   .n_prompt = 1 + 9 * i,
-                                   .max_tokens = N_NEW,
-                                   .ignore_eos = true,
-                                   .sampling = {.top_p = 1}};
-    if (cvn_engine_new(model, &options, &engine, &err) ||
-        cvn_engine_score(engine, token, N_TOKENS, a->logprob, a->argmax, &err) ||
-        cvn_engine_generate(engine, request, N_TEXTS, collect, a, NULL, result, &err))
-        fail_msg("%s, %s on %s: %s", variant, layout, mesh, err.message);
-    cvn_engine_free(engine, NULL);
-    cvn_model_free(model);
-}
-
 static void every_cell_scores_and_continues_alike(void **state)
 {
     (void)state;
     for (int m = 0; m < MODELS; m++) {
-        Answers alone, parts;
-        ask(models[m], NULL, NULL, &alone);
+        Question q = {models[m],  NULL,       .rows = 3, .n_tokens = 21,
+                      .n_new = 8, .first = 1, .more = 9};
+        Answers alone;
+        cvn_err err = {0};
+        if (answers_ask(&q, NULL, NULL, &alone, &err))
+            fail_msg("%s", err.message);
         for (int cell = 0; cell < LAYOUTS * SIZES; cell++) {
             const char *layout = layouts[cell / SIZES], *mesh = mesh_of(layout, cell % SIZES);
-            if ((cell + m) % TAKEN)
-                continue;
-            ask(models[m], mesh, layout, &parts);
-            for (int i = 1; i < N_TOKENS; i++) {
-                double want = (double)alone.logprob[i], got = (double)parts.logprob[i];
-                if (!(fabs(want - got) <= 1e-5 * (1 + fabs(want))))
-                    fail_msg("%s, %s on %s: token %d scores %.7f, not %.7f", models[m], layout,
-                             mesh, i, got, want);
-            }
-            for (int t = 0; t < N_TEXTS; t++)
-                if (parts.n[t] != N_NEW ||
-                    memcmp(alone.text[t], parts.text[t], sizeof alone.text[t]) != 0)
-                    fail_msg("%s, %s on %s: text %d differs", models[m], layout, mesh, t);
+            if ((cell + m) % TAKEN == 0)
+                answers_check(&q, &alone, mesh, layout, 1e-5);
         }
     }
 }

@@ -2,6 +2,7 @@
  * caravan train on meshes, as a user runs it: in one process and in several the same bits, checkpoints that go on on
  * any other mesh, ranks that are killed, and what is refused.
  */
+#include "ranks.h"
 #include "shell.h"
 
 #include "base/file.h"
@@ -11,21 +12,9 @@
 #include <math.h>
 #include <time.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1 /* MPI is not, and leaks */
-#else
-#define SANITIZED 0
-#endif
-
-#define RANKS "mpirun --allow-run-as-root --oversubscribe -n %d " CVN_BINARY " "
 #define OPTIONS                                                                                    \
     "--data story.txt --preset stories260k --seq 16 --batch 6 --steps 8 --save-every 3 --threads " \
     "1 --dtype f32 --validation 0.1 --evaluate-every 4 --lr 0.001 "
-
-static bool have_mpirun(void)
-{
-    return !SANITIZED && system("command -v mpirun >/dev/null 2>&1") == 0;
-}
 
 static void put_story(void)
 {
@@ -58,8 +47,7 @@ static void run(const char *format, ...)
 /* One device, and what all others are held to: the run "one". */
 static int make_run(void **state)
 {
-    (void)state;
-    if (!mkdtemp(scratch))
+    if (make_scratch(state))
         return -1;
     put_story();
     run("caravan train " OPTIONS "--out one 2>&1");
@@ -170,8 +158,7 @@ static void damage_is_found(void **state)
 static void processes_write_what_threads_write(void **state)
 {
     (void)state;
-    if (!have_mpirun())
-        skip();
+    need_mpirun();
     for (int ranks = 2; ranks <= 4; ranks += 2) {
         run("rm -rf mpi");
         run(RANKS "train " OPTIONS "--out mpi --mesh data=2,model=2 2>&1", ranks);
@@ -206,8 +193,7 @@ static void adapters_are_trained_on_meshes(void **state)
     run("caravan export part out && cmp out/adapter_model.safetensors l1/adapter_model.safetensors "
         "&& caravan export part merged --lora-merge && caravan export l1 merged1 --lora-merge && "
         "cmp merged/model.safetensors merged1/model.safetensors");
-    if (!have_mpirun())
-        skip();
+    need_mpirun();
     run(RANKS LORA "--out lm --mesh data=2,model=2 2>&1", 2);
     run("cmp lm/adapter_model.safetensors l4/adapter_model.safetensors");
 }
@@ -223,8 +209,7 @@ static double now(void)
 static void a_killed_rank_ends_all_and_fewer_go_on(void **state)
 {
     (void)state;
-    if (!have_mpirun())
-        skip();
+    need_mpirun();
     uint64_t random = (uint64_t)time(NULL);
     int times = getenv("CARAVAN_TEST_LONG") ? 10 : 1;
     print_message("seed %llu\n", (unsigned long long)random);
@@ -237,8 +222,7 @@ static void a_killed_rank_ends_all_and_fewer_go_on(void **state)
         snprintf(line, sizeof line,
                  "rm -rf dead pid; mkdir pid; (i=0; while [ $i -lt 2400 ] && ! ls dead/checkpoints "
                  "2>/dev/null | grep -q '^step-[0-9]*$'; do sleep 0.05; i=$((i+1)); done; sleep "
-                 "0.%02d; kill -9 $(cat pid/%d)) 2>/dev/null & "
-                 "mpirun --allow-run-as-root --oversubscribe -n 4 sh -c 'echo $$ > "
+                 "0.%02d; kill -9 $(cat pid/%d)) 2>/dev/null & " MPIRUN "-n 4 sh -c 'echo $$ > "
                  "pid/$OMPI_COMM_WORLD_RANK; exec " CVN_BINARY " train " OPTIONS
                  "--out dead --steps 100 --save-every 20 --evaluate-every 0 --mesh "
                  "data=2,model=2' 2>&1",
@@ -258,13 +242,12 @@ static void a_killed_rank_ends_all_and_fewer_go_on(void **state)
 static void ranks_that_disagree_end_with_one_sentence(void **state)
 {
     (void)state;
-    if (!have_mpirun())
-        skip();
+    need_mpirun();
     char line[1024];
     snprintf(line, sizeof line,
-             "rm -rf odd; mpirun --allow-run-as-root --oversubscribe -n 1 " CVN_BINARY
-             " train " OPTIONS "--out odd --mesh data=2 : -n 1 env CARAVAN_SEED=5 " CVN_BINARY
-             " train " OPTIONS "--out odd --mesh data=2 2>&1");
+             "rm -rf odd; " MPIRUN "-n 1 " CVN_BINARY " train " OPTIONS
+             "--out odd --mesh data=2 : -n 1 env CARAVAN_SEED=5 " CVN_BINARY " train " OPTIONS
+             "--out odd --mesh data=2 2>&1");
     int status;
     StrBuf output = shell(line, &status);
     const char *first = strstr(output.text, "caravan: ");
@@ -273,9 +256,9 @@ static void ranks_that_disagree_end_with_one_sentence(void **state)
         fail_msg("exit %d: %s", status, output.text);
     strbuf_free(&output);
     snprintf(line, sizeof line,
-             "mpirun --allow-run-as-root --oversubscribe -n 1 env CARAVAN_CPU=portable " CVN_BINARY
-             " train " OPTIONS "--out odd --mesh data=2 : -n 1 env CARAVAN_CPU=avx2 " CVN_BINARY
-             " train " OPTIONS "--out odd --mesh data=2 2>&1");
+             MPIRUN "-n 1 env CARAVAN_CPU=portable " CVN_BINARY " train " OPTIONS
+                    "--out odd --mesh data=2 : -n 1 env CARAVAN_CPU=avx2 " CVN_BINARY
+                    " train " OPTIONS "--out odd --mesh data=2 2>&1");
     output = shell(line, &status);
     first = strstr(output.text, "caravan: ");
     if (cpu_backend_of(CPU_ISA_AVX2) &&
@@ -285,12 +268,11 @@ static void ranks_that_disagree_end_with_one_sentence(void **state)
     strbuf_free(&output);
     /* The same path, another file: what a machine's own copy may be. */
     run("mkdir here there; cp story.txt here; sed '7s/key/car/' story.txt > there/story.txt");
-    snprintf(
-        line, sizeof line,
-        "rm -rf odd; mpirun --allow-run-as-root --oversubscribe -n 1 --wdir %s/here " CVN_BINARY
-        " train " OPTIONS "--out %s/odd --mesh data=2 : -n 1 --wdir %s/there " CVN_BINARY
-        " train " OPTIONS "--out %s/odd --mesh data=2 2>&1",
-        scratch, scratch, scratch, scratch);
+    snprintf(line, sizeof line,
+             "rm -rf odd; " MPIRUN "-n 1 --wdir %s/here " CVN_BINARY " train " OPTIONS
+             "--out %s/odd --mesh data=2 : -n 1 --wdir %s/there " CVN_BINARY " train " OPTIONS
+             "--out %s/odd --mesh data=2 2>&1",
+             scratch, scratch, scratch, scratch);
     output = shell(line, &status);
     first = strstr(output.text, "caravan: ");
     if (status == 0 || !first || !strstr(output.text, "about the training data") ||
@@ -333,5 +315,5 @@ int main(void)
         cmocka_unit_test(ranks_that_disagree_end_with_one_sentence),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
-    return cmocka_run_group_tests(tests, make_run, remove_models);
+    return cmocka_run_group_tests(tests, make_run, remove_scratch);
 }

@@ -6,6 +6,7 @@
 #include "comm/transport.h"
 #include "mesh_support.h"
 #include "random_schedule.h"
+#include "ranks.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,12 +16,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#else
-#define SANITIZED 0
-#endif
 
 /* ---- one rank ---- */
 
@@ -173,17 +168,11 @@ static int rank_main(int argc, char **argv)
 
 static const char *program;
 
-static bool have_mpirun(void)
-{
-    return !SANITIZED && system("command -v mpirun >/dev/null 2>&1") == 0;
-}
-
 /* Runs `n` ranks; what they printed, to be freed. */
 static char *launch(int n, const char *arguments, int *status)
 {
     char command[1024];
-    snprintf(command, sizeof command,
-             "timeout 100 mpirun --allow-run-as-root --oversubscribe -n %d %s %s 2>&1", n, program,
+    snprintf(command, sizeof command, "timeout 100 " MPIRUN "-n %d %s %s 2>&1", n, program,
              arguments);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
@@ -207,8 +196,7 @@ static void expect(int n, const char *arguments, bool succeeds, const char *sent
 static void ranks_give_the_bits_of_the_interpreter(void **state)
 {
     (void)state;
-    if (!have_mpirun())
-        skip();
+    need_mpirun();
     expect(2, "bits 1", true, "2 devices agree");
     expect(4, "bits 1", true, "4 devices agree");
     expect(3, "bits 2", true, "6 devices agree");
@@ -218,8 +206,7 @@ static void ranks_give_the_bits_of_the_interpreter(void **state)
 static void overlap_gives_the_bits_of_threads(void **state)
 {
     (void)state;
-    if (!have_mpirun())
-        skip();
+    need_mpirun();
     expect(2, "overlap 1", true, "2 devices overlap");
     expect(2, "overlap 2", true, "4 devices overlap");
     expect(3, "overlap 1", true, "3 devices overlap");
@@ -228,8 +215,7 @@ static void overlap_gives_the_bits_of_threads(void **state)
 static void ranks_that_disagree_end_with_a_sentence(void **state)
 {
     (void)state;
-    if (!have_mpirun())
-        skip();
+    need_mpirun();
     int status;
     char *text = launch(4, "settings", &status);
     if (!status || !strstr(text, "rank 2 on ") ||
@@ -310,8 +296,7 @@ static void remove_directory(const char *directory)
 static void a_rank_that_fails_ends_all(void **state)
 {
     (void)state;
-    if (!have_mpirun())
-        skip();
+    need_mpirun();
     char directory[] = "/tmp/caravan-mpi-XXXXXX", arguments[128];
     assert_non_null(mkdtemp(directory));
     snprintf(arguments, sizeof arguments, "loop %s 30", directory);
@@ -416,8 +401,7 @@ static void strike(int rank, int signal_number, int patience, const char *senten
 static void a_rank_that_is_killed_ends_all(void **state)
 {
     (void)state;
-    if (!have_mpirun())
-        skip();
+    need_mpirun();
     strike(2, SIGKILL, 20, "rank 0 says: rank 2 on ");
     strike(0, SIGKILL, 20, "rank 1 says: rank 0 on ");
 }
@@ -425,8 +409,7 @@ static void a_rank_that_is_killed_ends_all(void **state)
 static void a_rank_that_stops_ends_all(void **state)
 {
     (void)state;
-    if (!have_mpirun())
-        skip();
+    need_mpirun();
     strike(3, SIGSTOP, 4, "rank 0 says: rank 3 on ");
     strike(0, SIGSTOP, 4, "rank 1 says: rank 0 on ");
 }

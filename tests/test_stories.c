@@ -120,19 +120,12 @@ static void a_broken_grammar_is_named(void **state)
     expect(2, STORIES " --stories x 2>&1", "Usage");
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(scratch) ? 0 : -1;
-}
-
 int main(void)
 {
-    (void)make_models;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_seed_gives_the_same_stories_and_another_gives_others),
         cmocka_unit_test(stories_are_whole_sentences_and_nearly_all_distinct),
         cmocka_unit_test(a_broken_grammar_is_named),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_models);
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -5,8 +5,8 @@
  * A curve of any model, made by `train.py DIR OPTIMIZER OUT.json`, is compared in the same way with
  *     CARAVAN_CURVE_MODEL=DIR CARAVAN_CURVE_OPTIMIZER=adamw CARAVAN_CURVE=OUT.json test_train_curve
  */
+#include "learn.h"
 #include "model/presets.h"
-#include "splitmix.h"
 #include "train/trainer.h"
 
 #include <jansson.h>
@@ -26,12 +26,6 @@ typedef struct Curve {
     double *loss, *norm; /* [steps] */
     double *exact;       /* [steps]: the loss in float64, or NULL */
 } Curve;
-
-static void must(int code, const cvn_err *err)
-{
-    if (code)
-        fail_msg("%s", err->message);
-}
 
 static void curve_free(Curve *c)
 {
@@ -71,20 +65,6 @@ static Curve curve_load(const char *path)
     return c;
 }
 
-/* The same sequences as `batch` of the script. */
-static void fill_batch(uint64_t step, int64_t rows, int64_t seq, int32_t *tokens, int32_t *targets)
-{
-    uint64_t state = step;
-    for (int64_t r = 0; r < rows; r++) {
-        int32_t token = draw(&state, 97);
-        for (int64_t i = 0; i < seq; i++) {
-            tokens[r * seq + i] = token;
-            token = (5 * token + draw(&state, 3)) % 97;
-            targets[r * seq + i] = i % 7 == 0 ? -1 : token;
-        }
-    }
-}
-
 static TrainerOptions options_of(OptimizerKind kind, const Curve *c)
 {
     TrainerOptions o = {.batch = c->batch,
@@ -114,20 +94,7 @@ static void open_trainer(Trainer *t, const char *folder, const TrainerOptions *o
 /* Trains; c->steps steps, which may be fewer than the schedule has. */
 static void train(Trainer *t, Curve *c)
 {
-    cvn_err err = {0};
-    size_t n = (size_t)(c->batch * c->seq);
-    TrainBatch b = {calloc(n, 4), calloc(n, 4), calloc(n, 4)}; /* a document fills a row */
-    for (int i = 0; i < c->steps; i++) {
-        TrainReport report;
-        fill_batch((uint64_t)i + 1, c->batch, c->seq, b.tokens, b.targets);
-        must(trainer_step(t, &b, &report, &err), &err);
-        assert_true(report.updated);
-        c->loss[i] = report.loss;
-        c->norm[i] = report.grad_norm;
-    }
-    free(b.tokens);
-    free(b.targets);
-    free(b.starts);
+    learn(t, c->steps, fill_chains, c->loss, c->norm);
 }
 
 static const char *gqa = CVN_TEST_DATA "/llama/gqa";

@@ -1,6 +1,7 @@
 /* Documents that share a row learn nothing of one another: packed, they give the losses and gradients that they give in
    rows of their own. */
 #include "io/model.h"
+#include "must.h"
 #include "train/trainer.h"
 
 #include <math.h>
@@ -18,12 +19,6 @@ static const int lengths[DOCUMENTS] = {17, 1, 22};
 typedef struct Rows {
     int32_t tokens[DOCUMENTS * SEQ], targets[DOCUMENTS * SEQ], starts[DOCUMENTS * SEQ];
 } Rows;
-
-static void must(int code, const cvn_err *err)
-{
-    if (code)
-        fail_msg("%s", err->message);
-}
 
 /* Document d of a step begins at element `at` of its row; what follows it in the row is padding so far. */
 static void put_document(Rows *rows, int row, int at, int d, int step)

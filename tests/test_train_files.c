@@ -165,6 +165,5 @@ int main(void)
         cmocka_unit_test(a_full_disk_leaves_the_old_checkpoints),
         cmocka_unit_test(what_a_killed_process_left_is_removed),
     };
-    (void)make_models;
-    return cmocka_run_group_tests(tests, prepare, remove_models);
+    return cmocka_run_group_tests(tests, prepare, remove_scratch);
 }

@@ -139,6 +139,5 @@ static int prepare(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(killed_at_random_moments_is_never_killed)};
-    (void)make_models;
-    return cmocka_run_group_tests(tests, prepare, remove_models);
+    return cmocka_run_group_tests(tests, prepare, remove_scratch);
 }

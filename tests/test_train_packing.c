@@ -5,6 +5,7 @@
  */
 #include "compile/pipeline.h"
 #include "cpu/executor.h"
+#include "must.h"
 #include "tiny_llama.h"
 #include "train/data.h"
 #include "train/data_cache.h"
@@ -21,12 +22,6 @@ typedef struct Rows {
     int n;
     int32_t tokens[MOST_PIECES][SEQ], targets[MOST_PIECES][SEQ], starts[MOST_PIECES][SEQ];
 } Rows;
-
-static void must(int code, const cvn_err *err)
-{
-    if (code)
-        fail_msg("%s", err->message);
-}
 
 /* Documents of such lengths that rows hold one to four of them, whole and cut. */
 static void packed_rows(DataPacking packing, Rows *rows)

@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "caravan/engine.h"
 #include "caravan/train.h"
+#include "scratch.h"
 #include "splitmix.h"
 #include "train/run.h"
 
@@ -16,21 +17,10 @@
 
 #include <cmocka.h>
 
-static char scratch[64];
-
-static const char *path_of(const char *name)
-{
-    static char path[8][256];
-    static int next;
-    char *p = path[next++ % 8];
-    snprintf(p, sizeof path[0], "%s/%s", scratch, name);
-    return p;
-}
-
 static void put_file(const char *name, const char *text, size_t n)
 {
     cvn_err err = {0};
-    if (file_write(path_of(name), text, n, &err))
+    if (file_write(in_scratch(name), text, n, &err))
         fail_msg("%s", err.message);
 }
 
@@ -49,32 +39,22 @@ static void put_story(const char *name)
     strbuf_free(&text);
 }
 
-static int make_scratch(void **state)
+static int prepare(void **state)
 {
-    (void)state;
-    snprintf(scratch, sizeof scratch, "/tmp/caravan-train-XXXXXX");
-    if (!mkdtemp(scratch))
+    if (make_scratch(state))
         return -1;
     put_story("story.txt");
     return 0;
-}
-
-static int remove_scratch(void **state)
-{
-    (void)state;
-    char line[128];
-    snprintf(line, sizeof line, "rm -rf '%s'", scratch);
-    return system(line);
 }
 
 /* A small run of 8 steps into scratch/NAME. */
 static TrainConfig small_run(const char *name)
 {
     TrainConfig c = train_config_defaults();
-    c.data[0] = strdup(path_of("story.txt"));
+    c.data[0] = strdup(in_scratch("story.txt"));
     c.n_data = 1;
     c.preset = "stories260k";
-    c.out = strdup(path_of(name));
+    c.out = strdup(in_scratch(name));
     c.seq = 32;
     c.batch = 4;
     c.steps = 8;
@@ -82,7 +62,7 @@ static TrainConfig small_run(const char *name)
     c.threads = 1;
     c.validation = 0.1;
     c.evaluate_every = 4;
-    c.cache = strdup(path_of("cache"));
+    c.cache = strdup(in_scratch("cache"));
     return c;
 }
 
@@ -249,11 +229,11 @@ static void the_public_functions_train_and_go_on(void **state)
     snprintf(options, sizeof options,
              "{\"data\":\"%s\",\"preset\":\"stories260k\",\"out\":\"%s\",\"seq\":16,\"batch\":2,"
              "\"steps\":3,\"stop_after\":1,\"threads\":1,\"cache\":\"%s\"}",
-             path_of("story.txt"), path_of("public"), path_of("cache"));
+             in_scratch("story.txt"), in_scratch("public"), in_scratch("cache"));
     if (cvn_train(options, &events, &result, &err))
         fail_msg("%s", err.message);
     assert_true(result.step == 1 && !result.finished);
-    if (cvn_train_resume(path_of("public"), NULL, &events, &result, &err))
+    if (cvn_train_resume(in_scratch("public"), NULL, &events, &result, &err))
         fail_msg("%s", err.message);
     assert_true(result.step == 3 && result.finished && steps == 3);
     assert_int_equal(cvn_train("{\"step\":1}", NULL, &result, &err), CVN_EFORMAT);
@@ -292,7 +272,7 @@ static void expect_data(const char *name, const char *text, size_t n, const char
     TrainResult result;
     put_file(name, text, n);
     free((char *)(uintptr_t)c.data[0]);
-    c.data[0] = strdup(path_of(name));
+    c.data[0] = strdup(in_scratch(name));
     int code = train_run(&c, NULL, false, NULL, &result, &err);
     print_message("%s\n", err.message);
     if (code == CVN_OK || !strstr(err.message, words))
@@ -455,5 +435,5 @@ int main(void)
         cmocka_unit_test(folders_that_cannot_be_are_refused),
         cmocka_unit_test(another_run_is_not_gone_on_with),
     };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+    return cmocka_run_group_tests(tests, prepare, remove_scratch);
 }

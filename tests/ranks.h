@@ -1,0 +1,36 @@
+/* What tests that start processes of MPI share: how they start them, and where they cannot. */
+#ifndef CVN_TESTS_RANKS_H
+#define CVN_TESTS_RANKS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define MPIRUN "mpirun --allow-run-as-root --oversubscribe "
+#define RANKS MPIRUN "-n %d " CVN_BINARY " "
+
+/* Not in a build with sanitizers: MPI has none, and leaks. */
+static inline bool have_mpirun(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return false;
+#else
+    return system("command -v mpirun >/dev/null 2>&1") == 0;
+#endif
+}
+
+/* Skips the running test, saying why, where there is none. */
+static inline void need_mpirun(void)
+{
+    if (!have_mpirun()) {
+        print_message("skipped: there is no mpirun here, or this is a build with sanitizers\n");
+        skip();
+    }
+}
+
+#endif
