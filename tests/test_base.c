@@ -1,4 +1,5 @@
 /* The arena, the string buffer, the map and errors, each against what a naive version would do. */
+#include "base/bytes.h"
 #include "base/map.h"
 #include "base/strbuf.h"
 
@@ -82,6 +83,19 @@ static void map_finds_what_was_put(void **state)
     arena_free(&arena);
 }
 
+static void bytes_have_the_unit_that_suits_them(void **state)
+{
+    (void)state;
+    static const struct {
+        double bytes;
+        const char *text;
+    } cases[] = {{0, "0 bytes"},       {1023, "1023 bytes"},   {1024, "1.00 KiB"},
+                 {10.5e3, "10.3 KiB"}, {512 << 20, "512 MiB"}, {0x1.8p30, "1.50 GiB"},
+                 {0x1p60, "1.00 EiB"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(bytes_text(cases[i].bytes).text, cases[i].text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -89,6 +103,7 @@ int main(void)
         cmocka_unit_test(the_first_error_wins),
         cmocka_unit_test(a_message_is_one_line_without_commands_to_the_terminal),
         cmocka_unit_test(strbuf_grows),
+        cmocka_unit_test(bytes_have_the_unit_that_suits_them),
         cmocka_unit_test(map_finds_what_was_put),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

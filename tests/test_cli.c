@@ -155,6 +155,15 @@ static void mistakes_end_in_one_sentence_with_the_nearest_word(void **state)
     expect(1, "", "opt /nowhere/at/all 2>&1", "cannot open '/nowhere/at/all': ");
     expect(1, "", "export /nowhere/at/all out 2>&1", "there is no folder '/nowhere/at/all'");
     expect(1, "", "reshard /nowhere/at/all out 2>&1", "there is no folder '/nowhere/at/all'");
+    expect(2, "", "train 2>&1", "--data FILE");
+    expect(2, "", "train --data /tmp 2>&1", "--preset NAME");
+    expect(2, "", "train --data /tmp --preset tiny 2>&1", "--out DIR");
+    expect(2, "", "train --data /tmp --preset tyni --out x 2>&1", "did you mean tiny?");
+    expect(2, "", "train --data /tmp --preset tiny --lora r=2 --out x 2>&1", "--init DIR");
+    expect(2, "", "train 2>&1", "train --help shows examples");
+    expect(1, "", "train --data /tmp --data /nowhere/at/all --preset tiny --out x 2>&1",
+           "--data: there is no file or folder /nowhere/at/all");
+    expect(1, "", "train --data /dev/null --preset tiny --out /tmp/x 2>&1", "no regular file");
     char args[256];
     file_write(in_scratch("story.json"), "{}", 2, NULL);
     snprintf(args, sizeof args, "inspect --model %s 2>&1", in_scratch("stroy.json"));

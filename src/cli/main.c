@@ -144,8 +144,6 @@ static int run_command(const Command *command, int argc, char **argv)
     if (args_parse(args, command, argc, argv, &err)) {
         status = err.code == CVN_EINVAL ? EXIT_USAGE : EXIT_REFUSED;
         fail(&err);
-        if (status == EXIT_USAGE)
-            fprintf(stderr, "caravan %s --help shows examples and all options\n", command->name);
     } else if (args->help) {
         status = print_help(command->name);
     } else if (transport_launched() && !has_option(command, "mesh")) {
@@ -155,6 +153,8 @@ static int run_command(const Command *command, int argc, char **argv)
     } else {
         status = command->run(args);
     }
+    if (status == EXIT_USAGE)
+        fprintf(stderr, "caravan %s --help shows examples and all options\n", command->name);
     args_free(args);
     free(args);
     return status;

@@ -185,14 +185,14 @@ static int set_value(const Option *option, const Source *source, Value *value, c
     case ARG_TOKENS:
         return read_tokens(source, value, err);
     case ARG_TEXT:
-        return option->repeats ? add_text(value, err) : CVN_OK;
+        break;
     case ARG_INPUT:
     case ARG_OUTPUT:
         if (!*text)
             return err_set(err, CVN_EINVAL, "%s is empty; give a path", source->name);
         break;
     }
-    return CVN_OK;
+    return option->repeats ? add_text(value, err) : CVN_OK;
 }
 
 /* Index of the option with this name (n bytes), or -1. */
@@ -357,30 +357,39 @@ static int check_operands(const Args *args, const Command *command, cvn_err *err
     return CVN_OK;
 }
 
+static int check_input(const Option *option, const Value *value, const char *path, cvn_err *err)
+{
+    char name[64];
+    StrBuf near = {0};
+    if (strcmp(path, "-") == 0 || file_exists(path))
+        return CVN_OK;
+    if (value->on_command_line)
+        snprintf(name, sizeof name, "--%s", option->name);
+    else
+        option_variable(option, name, sizeof name);
+    if (suggest_path(path, &near) && !near.failed)
+        err_set(err, CVN_EIO, "%s: there is no %s; did you mean %s?", name, path, near.text);
+    else
+        err_set(err, CVN_EIO, "%s: there is no file or folder %s", name, path);
+    strbuf_free(&near);
+    return CVN_EIO;
+}
+
 /* Paths are looked at last: a mistake in the command line is told before a file that is not there. */
 static int check_inputs(const Args *args, const Command *command, cvn_err *err)
 {
-    for (int i = 0; command->options[i]; i++) {
+    int code = CVN_OK;
+    for (int i = 0; command->options[i] && !code; i++) {
         const Option *option = command->options[i];
         const Value *value = &args->value[i];
-        if (option->kind != ARG_INPUT || !value->given || strcmp(value->text, "-") == 0 ||
-            file_exists(value->text))
+        if (option->kind != ARG_INPUT || !value->given)
             continue;
-        char name[64];
-        if (value->on_command_line)
-            snprintf(name, sizeof name, "--%s", option->name);
-        else
-            option_variable(option, name, sizeof name);
-        StrBuf near = {0};
-        if (suggest_path(value->text, &near) && !near.failed)
-            err_set(err, CVN_EIO, "%s: there is no %s; did you mean %s?", name, value->text,
-                    near.text);
-        else
-            err_set(err, CVN_EIO, "%s: there is no file or folder %s", name, value->text);
-        strbuf_free(&near);
-        return CVN_EIO;
+        if (!option->repeats)
+            code = check_input(option, value, value->text, err);
+        for (size_t k = 0; k < value->n_texts && !code; k++)
+            code = check_input(option, value, value->texts[k], err);
     }
-    return CVN_OK;
+    return code;
 }
 
 int args_parse(Args *args, const Command *command, int argc, char **argv, cvn_err *err)

@@ -42,7 +42,8 @@ typedef struct Option {
     char letter;      /* short, or 0 */
     ArgKind kind;
     bool required;        /* some option of the group must be given, or this one when group is 0 */
-    bool repeats;         /* ARG_TEXT: may be given several times; Value.texts */
+    bool repeats;         /* ARG_TEXT, ARG_INPUT: may be given several times; Value.texts */
+    bool brief;           /* ARG_CHOICE: help names some choices itself, and all are not listed */
     int group;            /* options of one group exclude each other; 0: none */
     double low, high;     /* range of numbers; both 0: any that is not negative */
     const char *value;    /* name of the value in help: "DIR", "N" */

@@ -1,5 +1,6 @@
 #include "cli/terminal.h"
 
+#include "base/bytes.h"
 #include "cli/ranks.h"
 
 #include <errno.h>
@@ -76,14 +77,7 @@ void warn_lines(const char *lines)
 
 void add_bytes(StrBuf *out, double bytes)
 {
-    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB"};
-    int unit = -1;
-    for (; bytes >= 1024 && unit < 4; unit++)
-        bytes /= 1024;
-    if (unit < 0)
-        strbuf_printf(out, "%.0f bytes", bytes);
-    else
-        strbuf_printf(out, "%.*f %s", bytes < 10 ? 2 : bytes < 100 ? 1 : 0, bytes, units[unit]);
+    strbuf_puts(out, bytes_text(bytes).text);
 }
 
 void add_count(StrBuf *out, int64_t count)

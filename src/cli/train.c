@@ -6,6 +6,7 @@
 #include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "cli/train_sample.h"
+#include "model/presets.h"
 #include "train/config.h"
 #include "train/run.h"
 
@@ -48,11 +49,16 @@ static const char *packing_name(size_t i)
     return choice_of("packing", i);
 }
 
+static const char *preset_name(size_t i)
+{
+    return i < presets_count() ? preset_at(i).name : NULL;
+}
+
 /* Those that are no keys of a run; the others are found by their names. */
 enum { DATA, RESUME, CONFIG, OUT, PROFILE, FIRST_KEY };
 
 static const Option *const options[] = {
-    [DATA] = &(const Option){"data", .kind = ARG_TEXT, .repeats = true, .value = "FILE",
+    [DATA] = &(const Option){"data", .kind = ARG_INPUT, .repeats = true, .value = "FILE",
                              .help = "text, JSONL or token ids, or a folder; may come again"},
     [RESUME] = &(const Option){"resume", .kind = ARG_INPUT, .value = "DIR",
                                .help = "go on with the run in this folder"},
@@ -61,7 +67,8 @@ static const Option *const options[] = {
     [OUT] = &(const Option){"out", .letter = 'o', .kind = ARG_OUTPUT, .value = "DIR",
                             .help = "folder of the run, and of the model in the end"},
     [PROFILE] = &option_profile,
-    [FIRST_KEY] = &(const Option){"preset", .letter = 'p', .kind = ARG_TEXT, .value = "NAME",
+    [FIRST_KEY] = &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .value = "NAME",
+                                  .choice = preset_name, .brief = true,
                                   .help = "shape of a new model: tiny, stories15m, llama3.2-1b"},
     &(const Option){"init", .kind = ARG_INPUT, .value = "DIR", .help = "model to fine-tune"},
     &(const Option){"lora", .kind = ARG_TEXT, .value = "SPEC",
@@ -96,7 +103,7 @@ static const Option *const options[] = {
                     .fallback = "bf16", .help = "of products; weights are f32, one of"},
     &(const Option){"remat", .kind = ARG_CHOICE, .value = "WHAT", .choice = remat_name,
                     .fallback = "auto", .help = "recomputed, one of"},
-    &(const Option){"memory", .kind = ARG_SIZE, .high = 0x1p60, .value = "SIZE", .fallback = "0",
+    &(const Option){"memory", .kind = ARG_SIZE, .value = "SIZE", .fallback = "0",
                     .help = "most memory to take, 0: what is free"},
     &(const Option){"packing", .kind = ARG_CHOICE, .value = "HOW", .choice = packing_name,
                     .fallback = "auto", .help = "of documents, one of"},
@@ -353,13 +360,19 @@ static int run(const Args *args)
                            "with --init from one of its checkpoints");
         config.out = resume;
     }
+    /* What is missing or does not go together was forgotten on the command line, or in the file. */
+    bool usage = code == CVN_OK && !resume && !args->value[CONFIG].text;
+    if (usage)
+        code = train_config_check(&config, &err);
+    usage = usage && code == CVN_EINVAL;
     if (code == CVN_OK)
         code = train(args, &config, given, resume != NULL, &result, &err);
     if (code == CVN_OK)
         print_end(&result, config.out);
     arena_free(&arena);
     free(given);
-    return code ? fail(&err) : EXIT_OK;
+    int status = code ? fail(&err) : EXIT_OK;
+    return usage ? EXIT_USAGE : status;
 }
 
 const Command command_train = {

@@ -1,6 +1,7 @@
 /* The passes of a compilation, the way through them, and what is checked of the plan. */
 #include "compile/pipeline.h"
 
+#include "base/bytes.h"
 #include "compile/fuse_linear.h"
 #include "compile/lower.h"
 #include "graph/decompose.h"
@@ -66,13 +67,13 @@ static int check_memory(const Plan *plan, size_t limit, cvn_err *err)
     size_t need = plan->parameter_bytes + plan->constant_bytes + plan->arena_bytes;
     if (limit == 0 || need <= limit)
         return CVN_OK;
-    return err_set(
-        err, CVN_EMEM,
-        "'%s' needs %.1f MiB (parameters %.1f + constants %.1f + temporaries %.1f), but the "
-        "limit is %.1f MiB; lower the batch or the context, or raise the limit",
-        plan->name, (double)need / 0x1p20, (double)plan->parameter_bytes / 0x1p20,
-        (double)plan->constant_bytes / 0x1p20, (double)plan->arena_bytes / 0x1p20,
-        (double)limit / 0x1p20);
+    return err_set(err, CVN_EMEM,
+                   "'%s' needs %s (parameters %s, constants %s, temporaries %s) and the limit is "
+                   "%s; lower the batch or the context, or raise the limit",
+                   plan->name, bytes_text((double)need).text,
+                   bytes_text((double)plan->parameter_bytes).text,
+                   bytes_text((double)plan->constant_bytes).text,
+                   bytes_text((double)plan->arena_bytes).text, bytes_text((double)limit).text);
 }
 
 int compile_graph(const cvn_graph *g, const CompileOptions *options, Plan **out, cvn_err *err)

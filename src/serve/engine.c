@@ -1,5 +1,6 @@
 #include "serve/engine.h"
 
+#include "base/bytes.h"
 #include "cpu/registry.h"
 
 #include <inttypes.h>
@@ -226,11 +227,12 @@ static int check_memory(const cvn_engine *e, cvn_err *err)
     uint64_t sum = e->stats.weight_bytes + e->stats.cache_bytes + arena;
     if (e->options.memory_limit && sum > e->options.memory_limit)
         return err_set(err, CVN_EMEM,
-                       "the model needs %.1f MiB (weights %.1f, KV cache %.1f, activations %.1f) "
-                       "and the limit is %.1f MiB; lower --context or the number of texts",
-                       (double)sum / 0x1p20, (double)e->stats.weight_bytes / 0x1p20,
-                       (double)e->stats.cache_bytes / 0x1p20, (double)arena / 0x1p20,
-                       (double)e->options.memory_limit / 0x1p20);
+                       "the model needs %s (weights %s, KV cache %s, activations %s) and the limit "
+                       "is %s; lower --context or the number of texts",
+                       bytes_text((double)sum).text, bytes_text((double)e->stats.weight_bytes).text,
+                       bytes_text((double)e->stats.cache_bytes).text,
+                       bytes_text((double)arena).text,
+                       bytes_text((double)e->options.memory_limit).text);
     return CVN_OK;
 }
 

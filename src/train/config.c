@@ -287,14 +287,14 @@ int train_config_check(const TrainConfig *c, cvn_err *err)
     int code = check_choices((TrainConfig *)(uintptr_t)c, err);
     if (code)
         return code;
-    if (!c->out)
-        return err_set(err, CVN_EINVAL, "say where the run is to be kept: --out DIR");
     if (c->n_data == 0)
         return err_set(err, CVN_EINVAL, "say what to train on: --data FILE");
     if (!c->preset == !c->init)
         return err_set(
             err, CVN_EINVAL,
             "give either --preset NAME, for a new model, or --init DIR, to go on from one");
+    if (!c->out)
+        return err_set(err, CVN_EINVAL, "say where the run is to be kept: --out DIR");
     if (c->lora && !c->init)
         return err_set(err, CVN_EINVAL,
                        "adapters (--lora) need a model that they adapt: --init DIR");

@@ -51,7 +51,16 @@ static int add_file(SourceList *list, const char *path, bool named, cvn_err *err
     FileMap map;
     struct stat info;
     if (stat(path, &info) != 0)
-        return err_set(err, CVN_EIO, "cannot stat '%s': %s", path, strerror(errno));
+        return errno == ENOENT
+                   ? err_set(err, CVN_EIO,
+                             "'%s' does not exist; --data names files and folders of training data",
+                             path)
+                   : err_set(err, CVN_EIO, "cannot read '%s': %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode))
+        return err_set(err, CVN_EIO,
+                       "'%s' is no regular file, and data are read more than once; write them into "
+                       "a file first",
+                       path);
     int code = file_map(&map, path, err);
     if (code)
         return code;
@@ -141,7 +150,8 @@ int source_unchanged(const SourceFile *file, cvn_err *err)
 {
     struct stat info;
     if (stat(file->path, &info) != 0)
-        return err_set(err, CVN_EIO, "cannot stat '%s': %s", file->path, strerror(errno));
+        return err_set(err, CVN_EIO, "'%s' was taken away while it was tokenised: %s", file->path,
+                       strerror(errno));
     if (info.st_size != file->size || modified(&info) != file->modified)
         return err_set(err, CVN_EIO,
                        "'%s' was changed while it was tokenised; start again when it is complete",

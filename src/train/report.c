@@ -1,5 +1,6 @@
 #include "train/report.h"
 
+#include "base/bytes.h"
 #include "base/file.h"
 #include "text/utf8.h"
 #include "train/report_chart.h"
@@ -243,21 +244,12 @@ static void put_block(StrBuf *out, const char *title, const char *text)
     strbuf_puts(out, "</pre>\n");
 }
 
-static void put_bytes(StrBuf *out, double bytes)
-{
-    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    int i = 0;
-    for (; bytes >= 1024 && i < 4; i++)
-        bytes /= 1024;
-    strbuf_printf(out, i ? "%.2f %s" : "%.0f %s", bytes, unit[i]);
-}
-
 static void put_communication_row(StrBuf *out, const char *kind, const CommRow *row)
 {
     strbuf_printf(out, "<tr><td>%s<td>", kind);
     report_escape(out, row->axes);
     strbuf_printf(out, "<td>%lld<td>", (long long)row->count);
-    put_bytes(out, row->bytes);
+    strbuf_puts(out, bytes_text(row->bytes).text);
     strbuf_printf(out, "<td>%.3f ms<td>%.3f ms\n", 1e3 * row->seconds, 1e3 * row->exposed);
 }
 

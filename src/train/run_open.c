@@ -1,6 +1,7 @@
 /* Opening a run: options, model, data, compiled steps, files; each part fails by name. */
 #include "train/run_impl.h"
 
+#include "base/bytes.h"
 #include "base/json_file.h"
 #include "model/presets.h"
 #include "train/bench.h"
@@ -274,8 +275,8 @@ static int open_trainer(Run *r, cvn_err *err)
         code = trainer_open(&r->trainer, &r->model, &o, err);
     if (code)
         return code;
-    run_note(r, "model: %" PRId64 " parameters; %.1f MiB in all, rematerialisation %s",
-             model_size(&r->model).params, (double)r->trainer.bytes / 0x1p20,
+    run_note(r, "model: %" PRId64 " parameters; %s in all, rematerialisation %s",
+             model_size(&r->model).params, bytes_text((double)r->trainer.bytes).text,
              remat_policy_names[r->trainer.options.remat]);
     TrainState *state = &r->trainer.state;
     state->saved.seed = (uint64_t)c->seed;

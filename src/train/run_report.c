@@ -1,6 +1,7 @@
 /* What a report says of a run besides its curves: the command that begins it anew, and the machine. */
 #include "train/run_impl.h"
 
+#include "base/bytes.h"
 #include "base/cpu.h"
 #include "base/json_file.h"
 
@@ -64,8 +65,8 @@ static void put_machine(StrBuf *out, const Run *r)
                   threads == 1 ? "" : "s");
     strbuf_printf(out, "matrix products: %.1f GFLOP/s in %s, measured when the run was opened\n",
                   r->peak / 1e9, cvn_dtype_name(o->compute));
-    strbuf_printf(out, "memory: %.1f MiB of weights, optimizer and temporaries; recomputed: %s",
-                  (double)r->trainer.bytes / 0x1p20, remat_policy_names[o->remat]);
+    strbuf_printf(out, "memory: %s of weights, optimizer and temporaries; recomputed: %s",
+                  bytes_text((double)r->trainer.bytes).text, remat_policy_names[o->remat]);
 }
 
 void run_communication(const Run *r, CommTable *out)

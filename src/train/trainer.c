@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include "base/bytes.h"
 #include "graph/graph.h"
 #include "io/convert.h"
 
@@ -194,24 +195,22 @@ static int check_memory(Trainer *t, cvn_err *err)
     t->bytes = state + t->accumulator_bytes + arena;
     if (t->bytes <= t->options.memory_limit)
         return CVN_OK;
-    bool small = t->bytes < (size_t)1 << 30;
-    double unit = small ? 0x1p20 : 0x1p30;
     const char *other =
         t->options.optimizer.kind == OPTIMIZER_ADAFACTOR ? "" : ", or --optimizer adafactor";
+    ByteText sum = bytes_text((double)t->bytes);
+    ByteText limit = bytes_text((double)t->options.memory_limit);
     if (arena == 0)
         return err_set(
             err, CVN_EMEM,
-            "training needs %.1f %s for weights and optimizer alone and %.1f are allowed; "
-            "take a smaller model%s",
-            (double)t->bytes / unit, small ? "MiB" : "GiB", (double)t->options.memory_limit / unit,
-            other);
-    return err_set(err, CVN_EMEM,
-                   "training needs %.1f %s (weights and optimizer %.1f, gradients kept %.1f, "
-                   "activations %.1f) and %.1f are allowed; take a smaller model, batch or "
-                   "--micro-batch%s",
-                   (double)t->bytes / unit, small ? "MiB" : "GiB", (double)state / unit,
-                   (double)t->accumulator_bytes / unit, (double)arena / unit,
-                   (double)t->options.memory_limit / unit, other);
+            "training needs %s for weights and optimizer alone and the limit is %s; take "
+            "a smaller model%s",
+            sum.text, limit.text, other);
+    return err_set(
+        err, CVN_EMEM,
+        "training needs %s (weights and optimizer %s, gradients kept %s, activations %s) "
+        "and the limit is %s; take a smaller model, batch or --micro-batch%s",
+        sum.text, bytes_text((double)state).text, bytes_text((double)t->accumulator_bytes).text,
+        bytes_text((double)arena).text, limit.text, other);
 }
 
 /* The policy asked for, or the cheapest whose plan fits. */
