@@ -396,6 +396,28 @@ static void tokenize_goes_there_and_back(void **state)
     expect(1, variable, args, "texts.jsonl:1: there is no string \"text\"");
 }
 
+/* As with llama-bench, 0 leaves one of the two out. */
+static void bench_measures_what_it_is_asked_for(void **state)
+{
+    (void)state;
+    Run r = run("", "bench --preset stories260k --prefill 0 --decode 2 --context 4 -t 1 --json");
+    assert_int_equal(r.status, 0);
+    assert_non_null(strstr(r.output.text, "\"decode\": {"));
+    assert_null(strstr(r.output.text, "\"prefill\""));
+    strbuf_free(&r.output);
+    r = run("", "bench --preset stories260k --prefill 3 --decode 0 --repeats 1 -t 1");
+    assert_int_equal(r.status, 0);
+    assert_non_null(strstr(r.output.text, "  prefill 3 "));
+    assert_null(strstr(r.output.text, "  decode"));
+    strbuf_free(&r.output);
+    expect(2, "", "bench --preset tiny --prefill 0 --decode 0 2>&1", "nothing to measure");
+    expect(2, "", "bench --preset tiny --decode 0 --table 2>&1", "--decode is 0");
+    expect(2, "", "bench --train --model /tmp 2>&1", "give it with --preset");
+    expect(0, "",
+           "bench --train --preset stories260k --seq 600 --batch 2 --repeats 1 --mesh data=2 -t 1",
+           "batch 2, seq 600");
+}
+
 static void output_that_does_not_arrive_is_an_error(void **state)
 {
     (void)state;
@@ -512,6 +534,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_run_is_refused_in_a_sentence),
         cmocka_unit_test(tokenize_goes_there_and_back),
         cmocka_unit_test(closed_files_stay_closed),
+        cmocka_unit_test(bench_measures_what_it_is_asked_for),
         cmocka_unit_test(output_that_does_not_arrive_is_an_error),
         cmocka_unit_test(pipes_get_no_colours),
         cmocka_unit_test(completions_are_scripts_that_offer_the_commands),

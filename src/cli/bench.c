@@ -53,10 +53,11 @@ static const Option *const options[] = {
                                .help = "shape with random weights made in memory, one of"},
     [MODEL] = &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .required = true,
                               .group = 1, .value = "DIR", .help = "a model on disk instead"},
-    [PREFILL] = &(const Option){"prefill", .kind = ARG_INT, .low = 1, .high = 1 << 24, .value = "N",
-                                .fallback = "512", .help = "tokens of the prompt, or the context"},
-    [DECODE] = &(const Option){"decode", .kind = ARG_INT, .low = 1, .high = 1 << 20, .value = "N",
-                               .fallback = "64", .help = "steps of decoding"},
+    [PREFILL] =
+        &(const Option){"prefill", .kind = ARG_INT, .high = 1 << 24, .value = "N",
+                        .fallback = "512", .help = "tokens of the prompt, or the context; 0: none"},
+    [DECODE] = &(const Option){"decode", .kind = ARG_INT, .high = 1 << 20, .value = "N",
+                               .fallback = "64", .help = "steps of decoding; 0: none"},
     [BATCH] = &(const Option){"batch", .letter = 'b', .kind = ARG_INT, .low = 1, .high = 4096,
                               .value = "B", .fallback = "1", .help = "rows that decode together"},
     [CONTEXT] = &(const Option){"context", .letter = 'c', .kind = ARG_INT, .low = 1,
@@ -121,6 +122,12 @@ typedef struct Bench {
     Row *row;            /* [n_rows], owned */
     size_t n_rows, capacity;
 } Bench;
+
+/* Measured once, and printed as itself; rows of other parts are lists. */
+static bool is_single(const Row *row)
+{
+    return strcmp(row->part, "prefill") == 0 || strcmp(row->part, "decode") == 0;
+}
 
 /* Threads of all devices here, 0: as many as there are cores. */
 static int count_threads(const Bench *b, int *threads, cvn_err *err)
@@ -287,13 +294,15 @@ static int measure_both(Bench *b, const char *prefill_part, const char *decode_p
                   .fits = true};
     if (!v[PREFILL].given && prefill.tokens > most)
         prefill.tokens = most;
-    int64_t needed = decode.context + decode.tokens + 1;
+    int64_t needed = decode.tokens ? decode.context + decode.tokens + 1 : 1;
+    if (!prefill.tokens && !decode.tokens)
+        return CVN_OK;
     cvn_engine *engine = NULL;
     int code = new_engine(b, mode, decode.batch, prefill.tokens > needed ? prefill.tokens : needed,
                           &engine, err);
-    if (!code)
+    if (!code && prefill.tokens)
         code = add_row(b, engine, prefill, err);
-    if (!code)
+    if (!code && decode.tokens)
         code = add_row(b, engine, decode, err);
     int closed = cvn_engine_free(engine, code ? NULL : err);
     return code ? code : closed;
@@ -411,7 +420,7 @@ static int print_bench_json(const Bench *b)
                   (json_int_t)b->peak_bytes, "ceilings", ceilings);
     for (size_t i = 0; i < b->n_rows; i++) {
         const Row *row = &b->row[i];
-        if (i < 2) { /* what was asked for itself; the others are lists */
+        if (is_single(row)) {
             json_object_set_new(all, row->part, row_json(row));
             continue;
         }
@@ -421,8 +430,9 @@ static int print_bench_json(const Bench *b)
         json_array_append_new(list, row_json(row));
     }
     json_t *communication = json_array();
-    for (size_t i = 0; i < b->n_rows && i < 2; i++)
-        add_communication(communication, b->row[i].part, &b->row[i].communication);
+    for (size_t i = 0; i < b->n_rows; i++)
+        if (is_single(&b->row[i]))
+            add_communication(communication, b->row[i].part, &b->row[i].communication);
     if (b->value[MESH].given)
         json_object_set(all, "communication", communication);
     json_decref(communication);
@@ -489,15 +499,18 @@ static int print_bench(const Bench *b)
     for (size_t i = 0; i < b->n_rows; i++) {
         const Row *row = &b->row[i];
         bool ladder = row->part[0] == 'l';
-        if (i >= 2 && (strcmp(row->part, row[-1].part) != 0 || (ladder && row->prefill)))
+        bool first = i == 0 || strcmp(row->part, row[-1].part) != 0 || row->mode != row[-1].mode;
+        if (!is_single(row) && first)
             printf("%s%s%s\n", row->part, ladder ? ": " : "", ladder ? row->mode->name : "");
         print_row(row);
     }
-    for (size_t i = 0; i < b->n_rows && i < 2; i++)
-        print_communication(stdout,
-                            b->row[i].prefill ? "communication of a prefill, per device"
-                                              : "communication of a step of decoding, per device",
-                            &b->row[i].communication);
+    for (size_t i = 0; i < b->n_rows; i++)
+        if (is_single(&b->row[i]))
+            print_communication(stdout,
+                                b->row[i].prefill
+                                    ? "communication of a prefill, per device"
+                                    : "communication of a step of decoding, per device",
+                                &b->row[i].communication);
     return EXIT_OK;
 }
 
@@ -514,6 +527,13 @@ static int run_train(const Value *v)
 {
     cvn_err err = {0};
     Cluster *cluster;
+    if (!v[PRESET].given || v[CSV].flag) {
+        err_set(&err, CVN_EINVAL,
+                v[CSV].flag ? "--train prints --json, not --csv"
+                            : "--train measures a shape; give it with --preset");
+        fail(&err);
+        return EXIT_USAGE;
+    }
     if (run_join(v[MESH].given, &cluster, &err))
         return fail(&err);
     cvn_dtype dtype = dtype_of(&v[DTYPE]);
@@ -527,14 +547,20 @@ static int run_train(const Value *v)
                         .mesh = v[MESH].text,
                         .layout = v[LAYOUT].text,
                         .cluster = cluster};
-    if (!v[PRESET].given || v[CSV].flag) {
-        err_set(&err, CVN_EINVAL,
-                v[CSV].flag ? "--train prints --json, not --csv"
-                            : "--train measures a shape; give it with --preset");
-        return fail(&err);
-    }
     return bench_train(v[PRESET].text, &bench,
                        (OptimizerKind)choice_of(&v[OPTIMIZER], bench_optimizer_name), v[JSON].flag);
+}
+
+/* That there is something to measure. */
+static int check_work(const Value *v, cvn_err *err)
+{
+    bool decodes = v[DECODE].integer > 0;
+    if (v[TABLE].flag && !decodes)
+        return err_set(err, CVN_EINVAL, "--table measures decoding, and --decode is 0");
+    if (!decodes && v[PREFILL].integer == 0 && !v[BUCKETS].flag)
+        return err_set(err, CVN_EINVAL,
+                       "--prefill and --decode are both 0: there is nothing to measure");
+    return CVN_OK;
 }
 
 static int run(const Args *args)
@@ -548,7 +574,12 @@ static int run(const Args *args)
     if (args->value[JSON].flag && args->value[CSV].flag)
         code = err_set(&err, CVN_EINVAL, "--json and --csv are two formats; give one of them");
     if (!code)
-        code = open_bench(&bench, &err);
+        code = check_work(args->value, &err);
+    if (code) {
+        fail(&err);
+        return EXIT_USAGE;
+    }
+    code = open_bench(&bench, &err);
     if (!code)
         code = measure(&bench, &err);
     if (!code)

@@ -69,6 +69,8 @@ int bench_train(const char *preset, TrainBench *bench, OptimizerKind kind, bool 
     TrainFigure figure;
     int code = preset_config(preset, &config, &err);
     bench->config = &config;
+    if (!code && bench->seq > config.max_context)
+        config.max_context = bench->seq; /* as caravan train makes a new model */
     if (!code) {
         if (bench->seq == 0)
             bench->seq = config.max_context < SEQ ? config.max_context : SEQ;
