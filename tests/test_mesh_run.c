@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "cpu/registry.h"
 #include "splitmix.h"
+#include "train/reshard.h"
 
 #include <math.h>
 #include <time.h>
@@ -142,6 +143,26 @@ static void reshard_there_and_back_is_the_checkpoint(void **state)
         "e2/model.safetensors");
     expect(1, "caravan reshard one r1 2>&1", "is not empty");
     expect(1, "caravan reshard one r4 --mesh data=2 --layout 4d 2>&1", "is no layout");
+}
+
+/* Ctrl-C, and a disk that is full. */
+static void what_ends_a_reshard_leaves_nothing(void **state)
+{
+    (void)state;
+    char from[128], to[128];
+    Checkpoint checkpoint;
+    cvn_err err = {0};
+    int interrupt = 1;
+    snprintf(from, sizeof from, "%s/one/checkpoints/step-00000008", scratch);
+    snprintf(to, sizeof to, "%s/r5", scratch);
+    assert_int_equal(checkpoint_open(&checkpoint, from, &err), CVN_OK);
+    assert_int_equal(checkpoint_reshard(&checkpoint, to, "data=2", "2d", &interrupt, &err),
+                     CVN_EINTERRUPTED);
+    checkpoint_close(&checkpoint);
+    run("test ! -e r5 && mkdir r5");
+    expect(1, "ulimit -f 200; caravan reshard one r5 2>&1", "r5");
+    run("test -d r5 && test -z \"$(ls -A r5)\"");
+    run("caravan reshard one r5 && test -e r5/checkpoints");
 }
 
 static void damage_is_found(void **state)
@@ -308,6 +329,7 @@ int main(void)
         cmocka_unit_test(the_same_mesh_goes_on_to_the_same_bits),
         cmocka_unit_test(without_overlap_the_bits_are_the_same),
         cmocka_unit_test(reshard_there_and_back_is_the_checkpoint),
+        cmocka_unit_test(what_ends_a_reshard_leaves_nothing),
         cmocka_unit_test(damage_is_found),
         cmocka_unit_test(processes_write_what_threads_write),
         cmocka_unit_test(adapters_are_trained_on_meshes),

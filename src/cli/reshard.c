@@ -28,7 +28,8 @@ static int run(const Args *args)
     if (find_checkpoint(&checkpoint, from, &args->value[STEP], &err))
         return fail(&err);
     int64_t at = checkpoint.manifest.step;
-    int code = checkpoint_reshard(&checkpoint, to, mesh, args->value[LAYOUT].text, &err);
+    int code = checkpoint_reshard(&checkpoint, to, mesh, args->value[LAYOUT].text,
+                                  run_interrupt_once(), &err);
     checkpoint_close(&checkpoint);
     if (code)
         return fail(&err);

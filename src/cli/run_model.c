@@ -106,7 +106,9 @@ volatile int *run_interrupt_keep(bool several)
 
 const volatile int *run_interrupt_once(void)
 {
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
     catch_interrupt(true);
+    sigaction(SIGTERM, &action, NULL); /* what is half written is taken away then, too */
     return &interrupted;
 }
 

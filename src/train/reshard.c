@@ -15,6 +15,7 @@
 
 typedef struct Reshape {
     const Checkpoint *from;
+    const volatile int *interrupt; /* nonzero ends it; or NULL */
     Arena arena;
     TrainConfig options; /* of the run */
     LlamaConfig model;
@@ -27,7 +28,8 @@ typedef struct Reshape {
 static int read_slice(void *context, int tensor, const RegionArray *to, void *target, cvn_err *err)
 {
     const Reshape *r = context;
-    (void)err;
+    if (r->interrupt && *r->interrupt)
+        return err_set(err, CVN_EINTERRUPTED, "interrupted");
     checkpoint_restore_part(r->from, &r->state.saved.tensor[tensor], to, target);
     return CVN_OK;
 }
@@ -123,6 +125,7 @@ static int write_run(Reshape *r, const char *folder, cvn_err *err)
                                  .tokenizer = checkpoint_tokenizer(r->from, &r->arena)};
     if (!is_empty(folder))
         return err_set(err, CVN_EINVAL, "'%s' is not empty; give another folder", folder);
+    bool existed = file_exists(folder);
     char *checkpoints = checkpoint_folder(folder);
     int code = checkpoints ? file_make_folder(folder, err)
                            : err_set(err, CVN_EMEM, "no memory for a name in '%s'", folder);
@@ -132,14 +135,20 @@ static int write_run(Reshape *r, const char *folder, cvn_err *err)
         code = checkpoint_copy_tokenizer(r->from, folder, err);
     if (code == CVN_OK)
         code = checkpoint_write(checkpoints, &r->state.saved, &options, err);
+    if (code && checkpoints) { /* the folder was empty: what is in it is what was begun */
+        checkpoint_remove(checkpoints, NULL);
+        checkpoint_remove(folder, NULL);
+        if (existed)
+            file_make_folder(folder, NULL);
+    }
     free(checkpoints);
     return code;
 }
 
 int checkpoint_reshard(const Checkpoint *from, const char *folder, const char *mesh,
-                       const char *layout, cvn_err *err)
+                       const char *layout, const volatile int *interrupt, cvn_err *err)
 {
-    Reshape r = {.from = from};
+    Reshape r = {.from = from, .interrupt = interrupt};
     mesh = mesh ? mesh : "";
     int code = arena_init(&r.arena, err);
     if (code == CVN_OK)
