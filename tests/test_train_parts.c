@@ -171,9 +171,24 @@ static void mistakes_in_options_are_named(void **state)
          CVN_EINVAL, "adamw");
     read("{\"data\":\"a\",\"out\":\"R\",\"preset\":\"tiny\",\"validation\":0.9}", &arena,
          CVN_EINVAL, "validation");
-    read("{\"data\":\"a\",\"out\":\"R\",\"preset\":\"tiny\",\"batch\":0}", &arena, CVN_EINVAL,
+    read("{\"data\":\"a\",\"out\":\"R\",\"preset\":\"tiny\",\"batch\":-1}", &arena, CVN_EINVAL,
          "batch");
     arena_free(&arena);
+}
+
+/* Tokens per step of shapes that people begin with; never more than asked for by hand before, never none. */
+static void the_default_batch_grows_with_the_model(void **state)
+{
+    (void)state;
+    assert_int_equal(train_default_batch(260032, 512, 0), 4);
+    assert_int_equal(train_default_batch(1049728, 512, 0), 4);
+    assert_int_equal(train_default_batch(15191712, 256, 0), 32);
+    assert_int_equal(train_default_batch(109529856, 1024, 0), 16);
+    assert_int_equal(train_default_batch((int64_t)70e9, 1024, 0), 32);
+    assert_int_equal(train_default_batch(260032, 16, 0), 32);
+    assert_int_equal(train_default_batch(260032, INT64_MAX, 0), 1);
+    assert_int_equal(train_default_batch(260032, 512, 3), 6);
+    assert_int_equal(train_default_batch(260032, 512, INT32_MAX), INT32_MAX);
 }
 
 int main(void)
@@ -186,6 +201,7 @@ int main(void)
         cmocka_unit_test(options_round_trip_through_json),
         cmocka_unit_test(keys_are_apart),
         cmocka_unit_test(mistakes_in_options_are_named),
+        cmocka_unit_test(the_default_batch_grows_with_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include "train/schedule.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -79,8 +80,7 @@ const TrainKey *train_key_find(const char *name)
 TrainConfig train_config_defaults(void)
 {
     OptimizerOptions adamw = optimizer_defaults(OPTIMIZER_ADAMW, 1);
-    return (TrainConfig){.batch = 32,
-                         .steps = 1000,
+    return (TrainConfig){.steps = 1000,
                          .optimizer = "adamw",
                          .warmup = -1,
                          .schedule = "cosine",
@@ -301,7 +301,7 @@ int train_config_check(const TrainConfig *c, cvn_err *err)
     LoraOptions lora;
     if (c->lora && (code = lora_parse(&lora, c->lora, err)) != CVN_OK)
         return code;
-    if (c->seq < 0 || c->batch < 1 || c->micro_batch < 0 || c->steps < 1)
+    if (c->seq < 0 || c->batch < 0 || c->micro_batch < 0 || c->steps < 1)
         return err_set(err, CVN_EINVAL,
                        "seq, batch, micro-batch and steps must be positive numbers");
     if (c->stop_after < 0 || c->save_every < 0 || c->keep_last < 0 || c->keep_last > INT32_MAX ||
@@ -314,4 +314,15 @@ int train_config_check(const TrainConfig *c, cvn_err *err)
         return err_set(err, CVN_EINVAL, "validation is %g; give a part from 0 to 0.5",
                        c->validation);
     return CVN_OK;
+}
+
+int64_t train_default_batch(int64_t n_params, int64_t seq, int64_t micro_batch)
+{
+    double tokens = fmin(fmax(8192 * sqrt((double)n_params / 15e6), 2048), 32768);
+    int64_t batch = 1;
+    while (batch < 32 && 2 * batch <= (int64_t)tokens / seq)
+        batch *= 2;
+    if (micro_batch > 0 && batch % micro_batch)
+        batch += micro_batch - batch % micro_batch;
+    return batch;
 }

@@ -28,7 +28,7 @@ typedef struct TrainConfig {
     const char *tokenizer;    /* file or folder; NULL: init's, or one made from the data */
     const char *out;          /* folder of the run */
     int64_t seq;              /* tokens per sequence; 0: the model's context, 1,024 at most */
-    int64_t batch;            /* sequences per step */
+    int64_t batch;            /* sequences per step; 0: by the model's size, train_default_batch */
     int64_t micro_batch;      /* sequences at once; 0: all */
     int64_t steps;            /* of the whole run */
     int64_t stop_after;       /* steps after which this process ends, as if interrupted; 0: never */
@@ -100,5 +100,10 @@ json_t *train_config_json(const TrainConfig *config);
 
 /* What can be seen without looking at any file: ranges, choices, and that nothing needed is missing. */
 int train_config_check(const TrainConfig *config, cvn_err *err);
+
+/* Sequences per step where none are asked for: a small model learns from few tokens per step and many steps, a large one
+ * wants more. 8,192 tokens for 15 million parameters and with the root of their number, from 2,048 to 32,768; in whole
+ * sequences, a power of two, 32 at most, and then a multiple of micro_batch unless that is 0. */
+int64_t train_default_batch(int64_t n_params, int64_t seq, int64_t micro_batch);
 
 #endif

@@ -159,7 +159,7 @@ int data_cut(TrainData *data, const DataOptions *options, cvn_err *err)
         return err_set(err, CVN_EINVAL,
                        "the data has %" PRId64
                        " tokens, which is less than one sequence of %" PRId64
-                       "; give more data or a sequence length of at most %" PRId64,
+                       "; give more data or --seq of at most %" PRId64,
                        data->n_tokens, data->seq, data->n_tokens);
     if (part > 0 && data->rows[DATA_VALIDATION].n == 0)
         return err_set(err, CVN_EINVAL,

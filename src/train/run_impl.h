@@ -29,7 +29,8 @@ typedef struct Run {
     const char *config_text;      /* JSON for manifests */
     IoModel init;                 /* owned: the model to fine-tune, while has_init */
     bool has_init;
-    Checkpoint from; /* owned: what the run goes on from, while has_from */
+    bool sizes_batch; /* no batch was asked for */
+    Checkpoint from;  /* owned: what the run goes on from, while has_from */
     bool has_from;
     bool resumed;             /* it went on from a checkpoint */
     TrainData *data;          /* owned */

@@ -127,6 +127,9 @@ static int open_model(Run *r, cvn_err *err)
         return code;
     if (c->seq == 0)
         c->seq = r->model.max_context < 1024 ? r->model.max_context : 1024;
+    r->sizes_batch = c->batch == 0;
+    if (r->sizes_batch)
+        c->batch = train_default_batch(model_size(&r->model).params, c->seq, c->micro_batch);
     r->export_dtype = r->model.dtype == CVN_F16 && !c->init ? CVN_BF16 : r->model.dtype;
     if (r->export_dtype != CVN_F32 && r->export_dtype != CVN_BF16 && r->export_dtype != CVN_F16)
         r->export_dtype = CVN_F32;
@@ -161,7 +164,7 @@ static int check_data_key(Run *r, const char *key, cvn_err *err)
 
 static int open_data(Run *r, cvn_err *err)
 {
-    const TrainConfig *c = &r->config;
+    TrainConfig *c = &r->config;
     ChatFormat chat;
     cvn_err none = {0};
     bool has_chat = chat_format_find(r->tokenizer_folder, r->tokenizer, &chat, &none) == CVN_OK;
@@ -183,6 +186,10 @@ static int open_data(Run *r, cvn_err *err)
         code = data_open(&r->data, &options, err);
     if (code)
         return code;
+    /* A batch that was not asked for has no sequence twice. */
+    while (r->sizes_batch && !c->micro_batch && c->batch > 1 &&
+           c->batch > data_sequences(r->data, DATA_TRAIN))
+        c->batch /= 2;
     DataReport report = data_report(r->data);
     run_note(r, "data: %" PRId64 " tokens in %" PRId64 " documents, %" PRId64 " sequences%s",
              data_tokens(r->data), data_documents(r->data), data_sequences(r->data, DATA_TRAIN),
