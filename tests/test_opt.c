@@ -107,13 +107,16 @@ static void standard_input_is_a_dash(void **state)
            "caravan: standard input:1:10: found 'return', expected '{' and the operations\n");
 }
 
+/* What follows a mistake in the command line. */
+#define HINT "caravan opt --help shows examples and all options\n"
+
 static void mistakes_are_named(void **state)
 {
     (void)state;
     expect_from_stdin(2, graph, "-p simplfy 2>&1",
-                      "caravan: there is no pass simplfy; did you mean simplify?\n");
+                      "caravan: there is no pass simplfy; did you mean simplify?\n" HINT);
     expect_from_stdin(2, graph, "-p simplify,,dead 2>&1",
-                      "caravan: there is no pass ''; caravan opt --help lists them\n");
+                      "caravan: there is no pass ''; caravan opt --help lists them\n" HINT);
 }
 
 static void every_pass_is_in_the_help(void **state)

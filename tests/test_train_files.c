@@ -143,11 +143,10 @@ static void what_a_killed_process_left_is_removed(void **state)
 
 static int prepare(void **state)
 {
-    (void)state;
     static const char *const words[] = {"the ", "fox ", "ran ", "over ", "a ", "hill.\n"};
     char path[128];
     uint64_t random = 3;
-    if (!mkdtemp(scratch))
+    if (make_scratch(state))
         return -1;
     snprintf(path, sizeof path, "%s/text", scratch);
     FILE *file = fopen(path, "w");

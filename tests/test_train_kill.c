@@ -120,9 +120,8 @@ static void killed_at_random_moments_is_never_killed(void **state)
 
 static int prepare(void **state)
 {
-    (void)state;
     char path[128];
-    if (!mkdtemp(scratch))
+    if (make_scratch(state))
         return -1;
     snprintf(path, sizeof path, "%s/text", scratch);
     write_text(path);

@@ -104,7 +104,7 @@ static int64_t find_copy(const Trainer *t, int d, int i, const float **weight,
 
 static void check_copies(const Trainer *t, const char *what)
 {
-    int n_devices = t->mesh ? t->mesh->n_local : 1, n_copies = 0;
+    int n_devices = t->mesh ? t->mesh->devices.n_local : 1, n_copies = 0;
     for (int d = 0; d < n_devices; d++)
         for (int i = 0; i < t->state.n_weights; i++) {
             const float *weight;
@@ -157,7 +157,7 @@ static void train(const LlamaConfig *config, TrainerOptions o, const char *mesh,
     int norm = 1; /* the first layer's, whole on every device */
     assert_int_equal(t.state.params.param[norm].kind, PARAM_ATTN_NORM);
     for (int i = 0; i < 5; i++) {
-        for (int d = 0; d < (t.mesh ? t.mesh->n_local : 1); d++) {
+        for (int d = 0; d < (t.mesh ? t.mesh->devices.n_local : 1); d++) {
             float *weight =
                 t.mesh ? t.mesh->data[d * t.mesh->n + norm] : t.state.saved.tensor[norm].data;
             static float kept;
@@ -222,7 +222,7 @@ static void weights_that_are_filled_anew_are_rounded_anew(void **state)
         TrainBatch batch = {tokens, targets, starts};
         double sum = 0, count = 0; /* evaluating reads the copies, too */
         must(trainer_evaluate(&t, &batch, &sum, &count, &err), &err);
-        assert_true(fabs(sum / count - step_on(&t, 1, true)) < 1e-5);
+        assert_true(fabs(sum / count - step_on(&t, 1, true)) < 1e-3); /* a step rounds its logits */
         trainer_close(&t);
     }
 }

@@ -604,13 +604,12 @@ const Command command_bench = {
         "bench --train --preset stories15m --mesh data=2,model=2 --layout fsdp\tthe same on 4 "
         "devices, and what they communicate\n",
     .notes =
-        "Ceilings are measured first, on the same threads. MFU is "
-        "the model's operations over the peak of its type, without what --remat repeats; bandwidth "
-        "is the bytes that a step must read over what plain reads make, which are measured in "
-        "turns with "
-        "the steps. "
-        "Overhead is the time of a step outside of products and attention. On a mesh a table says "
-        "what each device sends, how long that takes, and how much of it is not hidden.",
+        "Ceilings are measured first, on the same threads. MFU is the model's operations over the "
+        "peak of its type, without what --remat repeats; bandwidth is the bytes that a step must "
+        "read over what plain reads make, measured in turns. Overhead is the time of a step "
+        "outside "
+        "of products and attention. On a mesh a table says what each device sends, how long that "
+        "takes, and how much of it is not hidden.",
     .options = options,
     .run = run,
 };

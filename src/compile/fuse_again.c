@@ -16,7 +16,6 @@
  */
 #include "compile/fuse.h"
 #include "compile/liveness.h"
-#include "compile/lower.h"
 
 typedef struct Again {
     cvn_graph *g;
@@ -32,7 +31,7 @@ static bool is_elementwise(const Again *a, const Op *op)
     if (op->n_results != 1 || op->n_operands < 1 || op->n_operands > 3 ||
         op->kind == OP_PARAMETER || cvn_type_elements(&op->result[0]->type) < FUSION_LEAST)
         return false;
-    const Kernel *kernel = lower_kernel(a->backend, op);
+    const Kernel *kernel = kernel_find(a->backend, op);
     return kernel && kernel->elementwise;
 }
 

@@ -25,7 +25,7 @@ static bool converts(const Backend *backend, const Op *op)
 
 static bool rounds(const Backend *backend, const Op *op)
 {
-    const Kernel *kernel = lower_kernel(backend, op);
+    const Kernel *kernel = kernel_find(backend, op);
     return kernel && kernel->rounds;
 }
 

@@ -15,7 +15,6 @@
  * A sum is computed where its latest operand was; so the other operand must be there by then.
  */
 #include "compile/fuse.h"
-#include "compile/lower.h"
 
 typedef struct Written {
     cvn_graph *g;
@@ -27,7 +26,7 @@ typedef struct Written {
 
 static const Kernel *kernel_of(const Written *w, const Op *op)
 {
-    return lower_kernel(w->backend, op);
+    return kernel_find(w->backend, op);
 }
 
 /* op makes `v`, as its result k, from now on. */

@@ -61,13 +61,13 @@ typedef struct Kernel {
     /* Operand 0 and result 0 may each be of any float dtype, computed in f32: conversions beside the operation become
        part of it. */
     bool converts;
-    bool
-        rounds; /* result 0, computed in f32, may be of any float dtype: a rounding behind the operation becomes part of it */
+    /* Result 0, computed in f32, may be of any float dtype: a rounding behind the operation becomes part of it. */
+    bool rounds;
     /* A further operand, the last, of the type of result 0, is added to it as it is written, each rounded by itself;
        a scatter adds to operand 0 the sums of its updates by themselves, where attr.apart says so. */
     bool adds;
-    bool
-        places; /* the dimensions of result 0 may be permuted: attr.dims of a product, attr.swapped of a rope */
+    /* The dimensions of result 0 may be permuted: attr.dims of a product, attr.swapped of a rope. */
+    bool places;
     bool copies;  /* a further result is a rounding of result 0 to bf16 */
     bool squares; /* of a reduce: squares f32 as it reads it, where attr.squares says so */
     bool single;  /* called on thread 0 only; it may not call kernel_sync */

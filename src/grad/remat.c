@@ -27,8 +27,11 @@ static Fate fate_of(const Remat *r, const cvn_value *v)
     return v->id < r->n_values ? (Fate)r->fate[v->id] : FATE_OUTSIDE;
 }
 
+/* A product that is rounded is kept as it is rounded: nobody asks for what it was before. */
 static bool is_kept(const Remat *r, const Op *op)
 {
+    if (op->kind == OP_CONVERT)
+        op = op->operand[0]->def;
     return r->policy == REMAT_SELECTIVE && (op->kind == OP_DOT_GENERAL || op->kind == OP_ATTENTION);
 }
 

@@ -89,10 +89,10 @@ typedef struct OpAttr {
     double eps, scale;
     const struct Fusion *fusion; /* of an OP_FUSION */
     bool squares;                /* of a reduce in a plan: it sums the squares of what it reads */
-    bool
-        apart; /* of a scatter in a plan: updates are added up before they are added to operand 0 */
-    unsigned
-        swapped; /* of a rope in a plan: bit 0, its operand, bit 1, its result is [batch, heads, seq, head_dim] */
+    /* Of a scatter in a plan: updates are added up before they are added to operand 0. */
+    bool apart;
+    /* Of a rope in a plan: bit 0, its operand, bit 1, its result is [batch, heads, seq, head_dim]. */
+    unsigned swapped;
 } OpAttr;
 
 /* Results of an operation: as ops.def says; of a sort as many as operands, of a linear as its

@@ -421,7 +421,7 @@ static void round_weights(Trainer *t)
     for (int i = 0; i < t->state.n_weights && !t->rounded; i++) {
         const CheckpointTensor *copy = &t->state.rounded[i];
         Rounding r = {t->state.saved.tensor[i].data, copy->data, cvn_type_elements(&copy->type)};
-        int n_devices = t->mesh ? t->mesh->n_local : 1;
+        int n_devices = t->mesh ? t->mesh->devices.n_local : 1;
         for (int d = 0; d < n_devices && copy->name; d++) {
             if (t->mesh)
                 r.n = train_mesh_rounded(t->mesh, d, i, &r.from, &r.to);
