@@ -230,3 +230,11 @@ char *file_join(const char *folder, const char *name)
     const char *separator = n == 0 || folder[n - 1] == '/' ? "" : "/";
     return asprintf(&path, "%s%s%s", folder, separator, name) < 0 ? NULL : path;
 }
+
+bool file_has(const char *path, const char *name)
+{
+    char *inside = file_join(path, name);
+    bool there = inside && file_is_folder(path) && file_exists(inside);
+    free(inside);
+    return there;
+}

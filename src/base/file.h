@@ -57,6 +57,8 @@ int file_write(const char *path, const void *bytes, size_t n, cvn_err *err);
 
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
+/* True when path is a folder with something of that name in it. */
+bool file_has(const char *path, const char *name);
 
 /* Makes a folder; that it exists already is no error. */
 int file_make_folder(const char *path, cvn_err *err);

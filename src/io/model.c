@@ -1,7 +1,6 @@
 #include "io/model.h"
 
 #include "base/strbuf.h"
-#include "io/adapter.h"
 #include "io/convert.h"
 #include "io/folder.h"
 #include "io/gguf.h"
@@ -66,15 +65,6 @@ static int open_gguf(IoModel *model, cvn_err *err)
     return code;
 }
 
-static bool has(const IoModel *model, const char *name)
-{
-    StrBuf path = {0};
-    strbuf_printf(&path, "%s/%s", model->path, name);
-    bool found = !path.failed && file_exists(path.text);
-    strbuf_free(&path);
-    return found;
-}
-
 int io_open_files(IoModel *model, const char *path, cvn_err *err)
 {
     *model = (IoModel){0};
@@ -84,10 +74,10 @@ int io_open_files(IoModel *model, const char *path, cvn_err *err)
     model->path = arena_string(&model->arena, path);
     if (!file_exists(path)) {
         code = err_set(err, CVN_EIO, "there is no '%s'", path);
-    } else if (file_is_folder(path) && has(model, "config.json")) {
+    } else if (file_has(path, "config.json")) {
         model->kind = IO_KIND_HF;
         code = open_hf(model, err);
-    } else if (file_is_folder(path) && has(model, "params.json")) {
+    } else if (file_has(path, "params.json")) {
         model->kind = IO_KIND_META;
         code = open_meta(model, err);
     } else if (!file_is_folder(path) && ends_with(path, ".gguf")) {
@@ -232,45 +222,6 @@ int io_quantize(IoModel *model, QuantScheme scheme, cvn_err *err)
     }
     model->source = source;
     return CVN_OK;
-}
-
-static int open_plain(IoModel *model, const char *path, cvn_err *err)
-{
-    int code = io_open_files(model, path, err);
-    if (code == CVN_OK && (code = io_audit(model, err)) != CVN_OK)
-        io_close_model(model);
-    return code;
-}
-
-/* The model that a PEFT folder names, with its adapters. */
-static int open_adapted(IoModel *model, const char *folder, cvn_err *err)
-{
-    Arena arena;
-    LoraOptions options;
-    const char *base;
-    int code = arena_init(&arena, err);
-    if (code != CVN_OK)
-        return code;
-    code = lora_config_read(&options, &base, folder, &arena, err);
-    if (code == CVN_OK && (!base || !file_exists(base)))
-        code = err_set(err, CVN_EIO,
-                       "'%s' holds adapters of the model '%s', which is not there; put its path "
-                       "into \"base_model_name_or_path\" of " LORA_CONFIG_NAME,
-                       folder, base ? base : "");
-    if (code == CVN_OK)
-        code = open_plain(model, base, err);
-    if (code == CVN_OK && (code = io_adapt(model, folder, &options, err)) != CVN_OK)
-        io_close_model(model);
-    arena_free(&arena);
-    return code;
-}
-
-int io_open_model(IoModel *model, const char *path, cvn_err *err)
-{
-    *model = (IoModel){.path = path};
-    if (file_is_folder(path) && has(model, LORA_CONFIG_NAME) && !has(model, "config.json"))
-        return open_adapted(model, path, err);
-    return open_plain(model, path, err);
 }
 
 void io_close_model(IoModel *model)

@@ -11,6 +11,7 @@
 #define CVN_IO_SAVE_H
 
 #include "io/model.h"
+#include "io/save_fill.h"
 
 typedef struct SaveOptions {
     cvn_dtype dtype;       /* f32, bf16 or f16: of the file; also written into the config */
@@ -22,11 +23,6 @@ typedef struct SaveOptions {
     /* Nonzero ends the save with CVN_EINTERRUPTED, and nothing is left; or NULL. */
     const volatile int *interrupt;
 } SaveOptions;
-
-/* Gives elements first .. first+n-1 of a parameter, row-major in its logical shape, as f32. Called from
- * several threads at once, for different ranges. */
-typedef int (*SaveFill)(void *context, const Param *param, int64_t first, int64_t n, float *out,
-                        cvn_err *err);
 
 int save_folder(const char *folder, const LlamaConfig *config, const SaveOptions *options,
                 SaveFill fill, void *context, cvn_err *err);

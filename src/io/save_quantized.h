@@ -4,7 +4,7 @@
 
 #include "base/threads.h"
 #include "io/safetensors.h"
-#include "io/save.h"
+#include "io/save_fill.h"
 
 /* Quantizes the parameter, which is of PARAM_PANELS, from what fill gives, and writes it as tensor `index` of
    the writer and its scales as the one after. Holds some panels per thread, and the scales of this one. */

@@ -22,7 +22,8 @@
 #define CVN_TEXT_BPE_H
 
 #include "base/arena.h"
-#include "text/tokenizer.h"
+#include "base/err.h"
+#include "text/token_ids.h"
 
 typedef enum PieceKind {
     PIECE_NONE,    /* a gap in the numbering: no text has this id */

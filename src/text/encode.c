@@ -16,32 +16,6 @@ typedef struct Encoder {
     size_t unknown_start; /* length of out where the present unit began: unknowns fuse after it */
 } Encoder;
 
-void token_ids_free(TokenIds *ids)
-{
-    free(ids->id);
-    *ids = (TokenIds){0};
-}
-
-static void grow_ids(TokenIds *ids)
-{
-    size_t capacity = ids->capacity ? ids->capacity * 2 : 64;
-    int32_t *id = ids->failed ? NULL : realloc(ids->id, capacity * sizeof *id);
-    if (!id) {
-        ids->failed = true;
-        return;
-    }
-    ids->id = id;
-    ids->capacity = capacity;
-}
-
-void token_ids_add(TokenIds *ids, int32_t id)
-{
-    if (ids->n == ids->capacity)
-        grow_ids(ids);
-    if (!ids->failed)
-        ids->id[ids->n++] = id;
-}
-
 /* Cuts by split `stage` and hands each part to the next; behind the last one, merges. */
 static int encode_split(Encoder *e, int stage, const char *text, size_t n)
 {

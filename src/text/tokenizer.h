@@ -24,24 +24,13 @@
 
 #include "base/err.h"
 #include "base/strbuf.h"
+#include "text/token_ids.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 typedef struct Tokenizer Tokenizer;
-
-/* A growing list of ids; starts as {0}. When memory runs out `failed` is set and additions are
- * ignored, as in StrBuf. */
-typedef struct TokenIds {
-    int32_t *id;     /* [n], owned, heap */
-    size_t n;        /* ids used */
-    size_t capacity; /* ids allocated */
-    bool failed;     /* memory ran out; what was added last is missing */
-} TokenIds;
-
-void token_ids_free(TokenIds *ids);
-void token_ids_add(TokenIds *ids, int32_t id);
 
 enum {
     TOKENIZER_BOS = 1, /* encode: the begin-of-sequence id in front, where the tokenizer has one */

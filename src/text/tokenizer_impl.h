@@ -7,9 +7,10 @@
  *      | raw tokens cut out           `added`, those not normalized     "<|eot_id|>" -> id
  *      | normalize                    `normalize`                       "a b" -> "▁a▁b"
  *      | normalized tokens cut out    `added`, those normalized; user-defined pieces
- *      | prepare                      `prepare`                         what a pre-tokenizer
- * rewrites | split into words             `split`                           "I'm 5" -> "I", "'m", "
- * ", "5" | byte-pair encoding           `bpe` ids
+ *      | prepare                      `prepare`                         what a pre-tokenizer rewrites
+ *      | split into words             `split`                           "I'm 5" -> "I", "'m", " ", "5"
+ *      | byte-pair encoding           `bpe`
+ *     ids
  */
 #ifndef CVN_TEXT_TOKENIZER_IMPL_H
 #define CVN_TEXT_TOKENIZER_IMPL_H
