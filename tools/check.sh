@@ -29,7 +29,12 @@ done < <(grep -E '^src/' "$code" | grep -vE '^src/cli/' | grep -E ':.*\b(exit|pr
 # 3. Includes go up the picture only.
 declare -A allowed
 while read -r folder rest; do
-    [[ $folder == *: ]] && allowed[${folder%:}]=" $rest "
+    folder=${folder%:}
+    [ -d "src/$folder" ] || error "tools/layers.txt: there is no src/$folder"
+    for above in $rest; do
+        [ -n "${allowed[$above]+x}" ] || error "tools/layers.txt: $folder may not come before $above, which it includes"
+    done
+    allowed[$folder]=" $rest "
 done < <(grep -vE '^ *(#|$)' tools/layers.txt)
 for folder in src/*/; do
     folder=$(basename "$folder")
@@ -42,6 +47,12 @@ while IFS=: read -r file line include; do
     [ "$to" = caravan ] || [ "$to" = "$from" ] || [[ ${allowed[$from]-} == *" $to "* ]] ||
         error "$file:$line: src/$from may not include from src/$to (tools/layers.txt)"
 done < <(grep -E '^src/[^:]*:[0-9]+: *# *include *"' "$code")
+# Nor do files of a folder include each other in a circle; X.c, X.h and X_impl.h are one (of kernels, X_impl.h is a body that several share).
+while IFS= read -r circle; do
+    error "src/: files include each other in a circle:$circle"
+done < <(sed -nE 's/^src\/([^:]*)\.(c|h|def):[0-9]+: *# *include *"([^"]*)\.(c|h|def)".*/\1 \3/p' "$code" |
+    sed -E '/kernels/!s/_impl( |$)/\1/g' | sort -u | LC_ALL=C tsort 2>&1 >/dev/null |
+    sed -E 's/^tsort: *//; s/.*contains a loop.*/;/' | tr '\n' ' ' | tr ';' '\n' | grep -E '[a-z]')
 
 # 4. A file that one can hold in mind.
 while read -r lines file; do

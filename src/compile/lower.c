@@ -3,7 +3,7 @@
 
 #include "base/threads.h"
 #include "compile/fuse.h"
-#include "compile/lower_internal.h"
+#include "compile/lower_impl.h"
 #include "compile/moves.h"
 
 #include <assert.h>

@@ -11,7 +11,7 @@
  *     output %q into %p,             a swap: copies of the old %p and %q are taken before anything writes
  *     output %p into %q              them, and copied over at the end
  */
-#include "compile/lower_internal.h"
+#include "compile/lower_impl.h"
 #include "graph/interp.h"
 
 #include <assert.h>

@@ -8,7 +8,7 @@
  * So lifetimes are rounded up to the stretches between the syncs that a machine of endless memory would need;
  * unless that makes the arena noticeably larger.
  */
-#include "compile/lower_internal.h"
+#include "compile/lower_impl.h"
 #include "compile/moves.h"
 
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* What the files of lowering share: see lower.h for what they do. */
-#ifndef CVN_COMPILE_LOWER_INTERNAL_H
-#define CVN_COMPILE_LOWER_INTERNAL_H
+#ifndef CVN_COMPILE_LOWER_IMPL_H
+#define CVN_COMPILE_LOWER_IMPL_H
 
 #include "compile/lower.h"
 #include "compile/lower_blocks.h"
