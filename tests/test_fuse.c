@@ -7,6 +7,7 @@
 #include "cpu/registry.h"
 #include "grad/grad.h"
 #include "graph/graph.h"
+#include "train/optimizer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -583,6 +584,55 @@ static void rows_are_added_to_where_they_occur(void **state)
     cvn_graph_free(g);
 }
 
+/* A product [heads, width, columns] and the sum of its squares; `rounded`: of bf16. */
+static cvn_graph *product_graph(int64_t heads, int64_t width, int64_t columns, bool rounded)
+{
+    enum { TOKENS = 70 };
+    cvn_graph *g = cvn_graph_new("product", NULL);
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, TOKENS, heads, width));
+    cvn_value *y = cvn_parameter(g, "y", CVN_TYPE(CVN_F32, TOKENS, columns));
+    if (rounded) {
+        x = cvn_convert(g, x, CVN_BF16);
+        y = cvn_convert(g, y, CVN_BF16);
+    }
+    cvn_value *product = cvn_einsum_as(g, "tnh,te->nhe", x, y, CVN_F32);
+    cvn_output(g, product);
+    cvn_output(g, optimizer_sum_of_squares(g, product));
+    return g;
+}
+
+/* Whatever the blocks of rows and columns are, and however many threads. */
+static void squares_of_a_product_are_summed_where_it_is_made(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t heads, width, columns;
+    } shapes[] = {{3, 11, 40}, {2, 64, 33}, {5, 51, 300}, {1, 1031, 17}, {13, 60, 96}};
+    for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
+        const Backend *backend = cpu_backend_of((CpuIsa)isa);
+        if (!backend)
+            continue;
+        Plain *apart_of = calloc(1, sizeof *apart_of);
+        make_plain_of(backend, false, apart_of);
+        for (int i = 0; i < 10; i++) {
+            cvn_graph *g = product_graph(shapes[i / 2].heads, shapes[i / 2].width,
+                                         shapes[i / 2].columns, i % 2);
+            Ran apart = run(g, &apart_of->backend, 2);
+            for (int threads = 1; threads <= 4; threads++) {
+                Ran joined = run(g, backend, threads);
+                assert_int_equal(joined.n_steps, apart.n_steps - 2);
+                if (memcmp(apart.data, joined.data, joined.bytes) != 0)
+                    fail_msg("%s, %d threads, shape %d: other bits", cpu_isa_name((CpuIsa)isa),
+                             threads, i);
+                free(joined.data);
+            }
+            free(apart.data);
+            cvn_graph_free(g);
+        }
+        free(apart_of);
+    }
+}
+
 /* More results than one fusion has. */
 static void large_groups_are_split(void **state)
 {
@@ -618,6 +668,7 @@ int main(void)
         cmocka_unit_test(heads_are_written_where_they_belong),
         cmocka_unit_test(the_gradient_of_a_norm_takes_the_one_beside_it),
         cmocka_unit_test(rows_are_added_to_where_they_occur),
+        cmocka_unit_test(squares_of_a_product_are_summed_where_it_is_made),
         cmocka_unit_test(large_groups_are_split),
     };
     return cmocka_run_group_tests(tests, make_plain, NULL);

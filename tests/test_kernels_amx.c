@@ -79,9 +79,46 @@ static void operands_stored_transposed_and_in_batches(void **state)
                  CVN_TYPE(CVN_BF16, 2, 37, 3, 20), CVN_F32, 20);
 }
 
+/* A product with the sums of squares of its columns: near what they are, the same bits on any number of threads. */
+static void check_squares(int64_t m, int64_t n, int64_t k)
+{
+    Check c = check_begin();
+    cvn_value *a = check_parameter(&c, CVN_TYPE(CVN_BF16, k, m));
+    cvn_value *b = check_parameter(&c, CVN_TYPE(CVN_BF16, k, n));
+    check_inputs(&c, cvn_einsum_as(c.g, "km,kn->mn", a, b, CVN_F32));
+    cvn_value columns = {.type = CVN_TYPE(CVN_F32, n)};
+    cvn_value *result[] = {c.op->result[0], &columns};
+    Op op = *c.op;
+    op.n_results = 2;
+    op.result = result;
+    float *product = calloc((size_t)(m * n), sizeof *product);
+    float *squares = calloc((size_t)n, sizeof *squares);
+    assert_true(product && squares);
+    void *want[] = {product, squares};
+    interp_op(c.op, (const void *[]){c.in[0].data, c.in[1].data}, want);
+    for (int64_t i = 0; i < m * n; i++)
+        squares[i % n] += product[i] * product[i];
+    c.op = &op;
+    c.absolute = 1e-7 * (4 + (double)k);
+    c.relative = 1e-5;
+    check_kernel(&c, &emulated, want);
+    free(product);
+    free(squares);
+    check_end(&c);
+}
+
+static void squares_of_columns(void **state)
+{
+    needs_avx512(state);
+    check_squares(33, 40, 64);
+    check_squares(128, 33, 16);
+    check_squares(900, 300, 40);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(squares_of_columns),
         cmocka_unit_test(odd_shapes),
         cmocka_unit_test(blocks_larger_than_the_blocking),
         cmocka_unit_test(operands_stored_transposed_and_in_batches),

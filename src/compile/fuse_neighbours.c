@@ -8,7 +8,8 @@
  * The bits are the same: what is read is widened, which is exact, and what is written is rounded once. A rounding that
  * cannot join goes where what it rounds is made, so that both may be in one fusion and the exact tensor is never written.
  *
- * A sum of squares reads what is squared: reduce(multiply(x, x)) is one step. Its products are rounded as before.
+ * A sum of squares reads what is squared: reduce(multiply(x, x)) is one step. Its products are rounded as before. Where x
+ * is a matrix product and the sum goes down its columns, the product has it as its second result, and x is not read again.
  */
 #include "compile/fuse.h"
 
@@ -70,6 +71,36 @@ static void take_squares(const Backend *backend, const uint32_t *uses, Op *op)
     op->attr.squares = true;
 }
 
+/* The free dimensions of lhs are those that a product's result begins with. */
+static bool sums_columns(const Op *reduce, const Op *product)
+{
+    const OpAttr *a = &product->attr;
+    int n_rows = product->operand[0]->type.rank - a->lhs_contract.n;
+    bool columns = a->lhs_batch.n == 0 && reduce->attr.dims.n == n_rows;
+    unsigned dims = 0;
+    for (int i = 0; columns && i < n_rows; i++)
+        dims |= 1u << reduce->attr.dims.v[i];
+    return columns && dims == (1u << n_rows) - 1;
+}
+
+/* A sum of squares down the columns of a product is the product's. */
+static void take_column_squares(cvn_graph *g, const Backend *backend, Op *op)
+{
+    Op *product = op->operand[0]->def;
+    const Kernel *kernel = kernel_find(backend, product);
+    if (!op->attr.squares || product->kind != OP_DOT_GENERAL || product->n_results != 1 ||
+        !kernel || !kernel->column_squares || !sums_columns(op, product))
+        return;
+    cvn_value **result = arena_array(&g->arena, 2, sizeof *result);
+    result[0] = product->result[0];
+    result[1] = op->result[0];
+    graph_remove(g, op);
+    product->result = result;
+    product->n_results = 2;
+    result[1]->def = product;
+    result[1]->result = 1;
+}
+
 void fuse_neighbours(cvn_graph *g, const Backend *backend, Arena *arena)
 {
     const uint32_t *uses = graph_uses(g, arena);
@@ -79,8 +110,10 @@ void fuse_neighbours(cvn_graph *g, const Backend *backend, Arena *arena)
             take_rounding(g, backend, uses, op);
         else
             take_widening(backend, uses, op);
-        if (op->kind == OP_REDUCE)
+        if (op->kind == OP_REDUCE) {
             take_squares(backend, uses, op);
+            take_column_squares(g, backend, op);
+        }
     }
     graph_remove_dead(g);
 }

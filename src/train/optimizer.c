@@ -50,8 +50,16 @@ int optimizer_check(const OptimizerOptions *o, cvn_err *err)
 
 cvn_value *optimizer_sum_of_squares(cvn_graph *g, cvn_value *x)
 {
+    const Op *op = x->def;
+    bool product = op->kind == OP_DOT_GENERAL && op->attr.lhs_batch.n == 0;
+    int n_rows = product ? op->operand[0]->type.rank - op->attr.lhs_contract.n : 0;
+    int rows[CVN_MAX_RANK];
     cvn_value *sum = cvn_multiply(g, x, x);
-    for (int d = cvn_value_type(x)->rank - 1; d >= 0; d--)
+    for (int d = 0; d < n_rows; d++)
+        rows[d] = d;
+    if (n_rows > 0)
+        sum = cvn_reduce_dims(g, CVN_SUM, sum, n_rows, rows);
+    for (int d = cvn_value_type(sum)->rank - 1; d >= 0; d--)
         sum = cvn_reduce_dims(g, CVN_SUM, sum, 1, &d);
     return sum;
 }

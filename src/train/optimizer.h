@@ -74,7 +74,8 @@ OptimizerOptions optimizer_defaults(OptimizerKind kind, int64_t n_params);
 int optimizer_check(const OptimizerOptions *options, cvn_err *err);
 
 /* Root of the mean of squares over all elements, an f32 scalar; and the sum of squares. Summed along
-   the last dimension first, so that threads share the work and rounding stays small. */
+   the last dimension first, so that threads share the work and rounding stays small; but of what is a matrix product
+   down the columns first, which the product's kernel can do while it has them. */
 cvn_value *optimizer_sum_of_squares(cvn_graph *g, cvn_value *x);
 cvn_value *optimizer_rms(cvn_graph *g, cvn_value *x);
 

@@ -105,7 +105,8 @@ const Kernel dot_kernels_portable[] = {
      .rounds = true,
      .in_place = 4,
      .adds = true,
-     .places = true},
+     .places = true,
+     .column_squares = true},
     {.name = "dot_general.portable.bf16.few",
      .kind = OP_DOT_GENERAL,
      .match = match_few_portable_bf16,
@@ -120,7 +121,8 @@ const Kernel dot_kernels_portable[] = {
      .rounds = true,
      .in_place = 4,
      .adds = true,
-     .places = true},
+     .places = true,
+     .column_squares = true},
     {0},
 };
 
@@ -145,7 +147,8 @@ const Kernel dot_kernels_avx2[] = {
      .rounds = true,
      .in_place = 4,
      .adds = true,
-     .places = true},
+     .places = true,
+     .column_squares = true},
     {.name = "dot_general.avx2.bf16.few",
      .kind = OP_DOT_GENERAL,
      .match = match_few_avx2_bf16,
@@ -160,7 +163,8 @@ const Kernel dot_kernels_avx2[] = {
      .rounds = true,
      .in_place = 4,
      .adds = true,
-     .places = true},
+     .places = true,
+     .column_squares = true},
     {0},
 };
 
@@ -189,7 +193,8 @@ const Kernel dot_kernels_avx512[] = {
      .rounds = true,
      .in_place = 4,
      .adds = true,
-     .places = true},
+     .places = true,
+     .column_squares = true},
     {.name = "dot_general.avx512.bf16.few",
      .kind = OP_DOT_GENERAL,
      .match = match_few_avx512_bf16,
@@ -204,7 +209,8 @@ const Kernel dot_kernels_avx512[] = {
      .rounds = true,
      .in_place = 4,
      .adds = true,
-     .places = true},
+     .places = true,
+     .column_squares = true},
     {0},
 };
 
@@ -223,7 +229,8 @@ const Kernel dot_kernels_avx512_bf16[] = {
      .rounds = true,
      .in_place = 4,
      .adds = true,
-     .places = true},
+     .places = true,
+     .column_squares = true},
     {0},
 };
 #endif
@@ -250,7 +257,8 @@ const Kernel dot_kernels_amx[] = {
      .rounds = true,
      .in_place = 4,
      .adds = true,
-     .places = true},
+     .places = true,
+     .column_squares = true},
     {0},
 };
 #endif

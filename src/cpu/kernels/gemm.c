@@ -95,6 +95,7 @@ void gemm_from_op(const Op *op, Gemm *gemm)
     gemm->m = operand_from_type(lhs, &attr->lhs_batch, &attr->lhs_contract, &gemm->a);
     gemm->n = operand_from_type(rhs, &attr->rhs_batch, &attr->rhs_contract, &gemm->b);
     gemm->batch = gemm->k = 1;
+    gemm->squares = op->n_results > 1;
     for (int i = 0; i < attr->lhs_batch.n; i++)
         gemm->batch *= lhs->dim[attr->lhs_batch.v[i]];
     for (int i = 0; i < attr->lhs_contract.n; i++)
@@ -183,6 +184,8 @@ static void write_zeros(const Gemm *gemm, const KernelArgs *args)
 {
     if (args->thread == 0)
         memset(args->out[0], 0, cvn_dtype_bytes(gemm->out, gemm->batch * gemm->m * gemm->n));
+    if (args->thread == 0 && gemm->squares)
+        memset(args->out[1], 0, (size_t)gemm->n * sizeof(float));
 }
 
 /* Columns are shared over the threads; each packs the rows of A for itself. */
@@ -222,7 +225,7 @@ void gemm_few_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args)
 /* ---- many rows: packed panels ---- */
 
 /* Sizes of the packed blocks, in scratch: [A block] shared or per thread, then per thread [B
- * block][C]. */
+ * block][C]; then, where they are asked for, sums of squares, one for each column. */
 typedef struct Blocks {
     bool alone;         /* each thread computes whole products; else all threads share each one */
     int64_t mc, nc, kc; /* blocking, cut to the product */
@@ -263,7 +266,8 @@ size_t gemm_scratch(const GemmIsa *isa, const Gemm *gemm, int n_threads)
 {
     Blocks p = plan_blocks(isa, gemm, n_threads);
     size_t threads = (size_t)n_threads;
-    return p.a * (p.alone ? threads : 1) + (p.b + p.c) * threads;
+    size_t squares = gemm->squares ? (size_t)gemm->n * sizeof(float) : 0;
+    return p.a * (p.alone ? threads : 1) + (p.b + p.c) * threads + squares;
 }
 
 /* One thread's view of one product of the batch. */
@@ -277,6 +281,7 @@ typedef struct Work {
     int64_t out_at;        /* element where this product's result starts */
     char *pack_a, *pack_b; /* packed blocks */
     float *c;              /* C tiles, [row panel][column group] */
+    float *total, *part;   /* sums of squares of the columns; of GEMM_SQUARES rows; or NULL */
     int thread, n_threads; /* among those that share this product */
 } Work;
 
@@ -393,6 +398,35 @@ static void write_block(const Work *w, int64_t m0, int64_t rows, int64_t n0, int
     }
 }
 
+/* Adds the part of the columns that is complete to their sums. */
+static void fold_squares(const Work *w, int64_t n0, int64_t columns)
+{
+    for (int64_t j = n0; j < n0 + columns; j++) {
+        w->total[j] += w->part[j];
+        w->part[j] = 0;
+    }
+}
+
+/* Squares of the block that write_block wrote. */
+static void add_squares(const Work *w, int64_t m0, int64_t rows, int64_t n0, int64_t columns)
+{
+    int64_t mr = w->isa->mr, group = (int64_t)w->p.group, n;
+    int64_t groups = round_up(columns, group) / group;
+    if (m0 == 0) {
+        memset(w->total + n0, 0, (size_t)columns * sizeof *w->total);
+        memset(w->part + n0, 0, (size_t)columns * sizeof *w->part);
+    }
+    for (int64_t r = 0; r < rows; r += n) {
+        n = least(mr - r % mr, GEMM_SQUARES - (m0 + r) % GEMM_SQUARES);
+        n = least(n, rows - r);
+        const float *c = w->c + r / mr * groups * mr * group + r % mr * group;
+        for (int64_t j = 0; j < columns; j += group, c += mr * group)
+            w->isa->squares(w->part + n0 + j, c, n, group, least(group, columns - j));
+        if ((m0 + r + n) % GEMM_SQUARES == 0 || m0 + r + n == w->gemm->m)
+            fold_squares(w, n0, columns);
+    }
+}
+
 /* Row panels [panel, panel + count) of the rows of A from m0 on, all k. */
 static void pack_rows(const Work *w, int64_t m0, int64_t panel, int64_t count)
 {
@@ -424,6 +458,8 @@ static void run_product(const Work *w, const KernelArgs *args)
             int64_t columns = least(w->p.nc, end - n0);
             multiply_block(w, rows, n0, columns, end);
             write_block(w, m0, rows, n0, columns);
+            if (w->total)
+                add_squares(w, m0, rows, n0, columns);
         }
         if (!w->p.alone)
             kernel_sync(args);
@@ -445,6 +481,11 @@ void gemm_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args)
     w.c = (float *)(void *)(w.pack_b + w.p.b);
     w.out = args->out[0];
     w.addend = gemm->adds ? args->in[2] : NULL;
+    if (gemm->squares) {
+        w.total = args->out[1];
+        w.part = (float *)(void *)((char *)args->scratch + shared +
+                                   (w.p.b + w.p.c) * (size_t)args->n_threads);
+    }
     w.thread = w.p.alone ? 0 : args->thread;
     w.n_threads = w.p.alone ? 1 : args->n_threads;
     int64_t begin = 0, end = gemm->batch;

@@ -18,6 +18,10 @@
  *     A panel  [k / kpack][mr rows][kpack], or [k / step][mr rows][step] where rows are kept
  *     C tile   [mr rows][16 * panels columns] f32
  *
+ * Where it is asked for (Gemm.squares) the squares of C are summed down each column, too, from the sums that are still in
+ * the cache: rows in their order, GEMM_SQUARES of them at a time, whose sums are summed. That is how `reduce` sums
+ * columns (rows_impl.h), so that the bits are those of the two operations apart.
+ *
  * Few rows (up to 32, choice.c) do not pay for packing: dots() reads the rows of B where they lie,
  * once, and is limited by memory. What holds for results: neither the number of threads nor the
  * row's position matters; and all few m sum in one order, all larger m in another. So a row of a
@@ -30,8 +34,9 @@
 #include "compile/kernel.h"
 
 enum {
-    GEMM_PANEL = 16, /* columns of a panel of B */
-    GEMM_ROWS = 4    /* rows that one call of dots takes at most: they stay in L1 */
+    GEMM_PANEL = 16,   /* columns of a panel of B */
+    GEMM_ROWS = 4,     /* rows that one call of dots takes at most: they stay in L1 */
+    GEMM_SQUARES = 128 /* rows whose squares are summed at a time */
 };
 
 /* What one instruction set offers for one packed dtype. */
@@ -59,6 +64,9 @@ typedef struct GemmIsa {
 
     /* out = sum rounded to `dtype` (f32 or bf16), plus addend, which out may lie over, rounded again. */
     void (*add)(cvn_dtype dtype, void *out, const float *sum, const void *addend, int64_t n);
+    /* sum[j] += x[i * ld + j]^2, j < n, for i < rows in this order, each rounded by itself. */
+    void (*squares)(float *restrict sum, const float *restrict x, int64_t rows, int64_t ld,
+                    int64_t n);
 
     /* Interleaves 16 rows of units (4 bytes: a float, or a pair of bf16, aligned only to its
        elements): out[j * 16 + i] = row[i][j], j < units. */
@@ -100,6 +108,7 @@ typedef struct Gemm {
     bool placed; /* element (row, column) goes to offset(row) + offset(column); no batch */
     GemmDims row_at,
         column_at; /* of a placed result; neighbouring columns lie next to each other */
+    bool squares;  /* result 1, f32 [n], is the sum of squares of each column; batch is 1 */
 } Gemm;
 
 /* Reads a dot_general as matrices. */

@@ -383,11 +383,15 @@ static void run_reduce_float(const KernelArgs *args)
         }
         return;
     }
-    int64_t blocks = (m.inner + TILE - 1) / TILE;
+    int64_t width =
+        TILE; /* columns at a time: fewer, where there would be none for some of the threads */
+    while (width > 4 * VN && m.outer * ((m.inner + width - 1) / width) < args->n_threads)
+        width /= 2;
+    int64_t blocks = (m.inner + width - 1) / width;
     kernel_share(m.outer * blocks, 1, args->thread, args->n_threads, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
-        int64_t c = i % blocks * TILE;
-        reduce_block(args, &m, i / blocks, c, tile_length(c, m.inner));
+        int64_t c = i % blocks * width;
+        reduce_block(args, &m, i / blocks, c, m.inner - c < width ? m.inner - c : width);
     }
 }
 

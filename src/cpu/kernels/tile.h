@@ -41,6 +41,24 @@ static inline __attribute__((unused)) void tile_to_bf16(uint16_t *restrict out,
         out[i] = bf16_from_f32(in[i]);
 }
 
+/* sum[j] += x[i * ld + j]^2, j < n, for i < rows in this order, each rounded by itself. */
+static inline __attribute__((unused)) void
+tile_add_squares(float *restrict sum, const float *restrict x, int64_t rows, int64_t ld, int64_t n)
+{
+    int64_t j = 0;
+    for (; j + VN <= n; j += VN) {
+        vf s = vf_load(sum + j);
+        for (int64_t i = 0; i < rows; i++) {
+            vf v = vf_load(x + i * ld + j);
+            s += v * v;
+        }
+        vf_store(sum + j, s);
+    }
+    for (; j < n; j++)
+        for (int64_t i = 0; i < rows; i++)
+            sum[j] += x[i * ld + j] * x[i * ld + j];
+}
+
 static inline __attribute__((unused)) void tile_from_f16(float *restrict out,
                                                          const uint16_t *restrict in, int64_t n)
 {

@@ -83,4 +83,5 @@ const GemmIsa gemm_amx_bf16 = {
     .pair = pair_rows,
     .round = tile_to_bf16,
     .add = tile_add,
+    .squares = tile_add_squares,
 };

@@ -154,6 +154,7 @@ const GemmIsa gemm_avx512_bf16dot = {
     .pair = pair_rows,
     .round = tile_to_bf16,
     .add = tile_add,
+    .squares = tile_add_squares,
     .dots = dots_pairs,
     .lanes = LANES,
     .source = CVN_BF16,
