@@ -2,6 +2,7 @@
    batches. */
 #include "kernel_check.h"
 
+#include "cpu/kernels/linear.h"
 #include "graph/panels.h"
 
 /* Activations in [-1, 1) are rounded to multiples of 1 / 32512, which disturbs each product by
@@ -409,9 +410,62 @@ static void a_row_of_floats_has_the_same_bits_in_any_batch(void **state)
     }
 }
 
+/* Threads come for more in every order that a number's bits say, turn after turn, and one of them never comes. */
+static void every_panel_is_taken_once_in_any_order(void **state)
+{
+    (void)state;
+    enum { THREADS = 3, MOST = 300 };
+    static const int64_t jobs[] = {0, 1, 3, 31, 32, 97, 256, MOST};
+    KernelTail tail[THREADS] = {{0}};
+    uint64_t turn = 1;
+    for (size_t j = 0; j < sizeof jobs / sizeof *jobs; j++)
+        for (uint32_t order = 1; order < 2000; order += 37, turn++) {
+            KernelArgs args[THREADS];
+            LinearShare share[THREADS];
+            int taken[MOST] = {0};
+            bool done[THREADS] = {false};
+            for (int t = 0; t < THREADS; t++) {
+                args[t] =
+                    (KernelArgs){.thread = t, .n_threads = THREADS, .tail = tail, .turn = turn};
+                share[t] = linear_share(&args[t], jobs[j], true);
+            }
+            uint32_t bits = order;
+            while (!done[0] || !done[1] || !done[2]) {
+                int t = (int)(bits % THREADS);
+                int64_t begin, end;
+                bits = bits * 1664525u + 1013904223u;
+                bits ^= bits >> 15;
+                if (done[t] || (done[t] = !linear_next(&share[t], &begin, &end)))
+                    continue;
+                for (int64_t i = begin; i < end; i++)
+                    taken[i]++;
+            }
+            for (int64_t i = 0; i < jobs[j]; i++)
+                assert_int_equal(taken[i], 1);
+        }
+}
+
+/* Who comes late to a step that others have left finds nothing, even when they have begun the next. */
+static void a_late_thread_takes_nothing_of_a_later_step(void **state)
+{
+    (void)state;
+    KernelTail tail = {0};
+    KernelArgs slow = {.tail = &tail, .turn = 5}, fast = {.tail = &tail, .turn = 5};
+    assert_int_equal(kernel_take(&fast, 0, 2), 0);
+    assert_int_equal(kernel_take(&slow, 0, 2), 1);
+    assert_int_equal(kernel_take(&fast, 0, 2), -1);
+    fast.turn = 6;
+    assert_int_equal(kernel_take(&fast, 0, 2), 0);
+    assert_int_equal(kernel_take(&slow, 0, 2), -1);
+    assert_int_equal(kernel_take(&fast, 0, 2), 1);
+    assert_int_equal(kernel_take(&fast, 0, 2), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_panel_is_taken_once_in_any_order),
+        cmocka_unit_test(a_late_thread_takes_nothing_of_a_later_step),
         cmocka_unit_test(weights_of_8_bits_of_all_odd_shapes),
         cmocka_unit_test(weights_of_4_bits_of_all_groups),
         cmocka_unit_test(sums_longer_than_a_span),

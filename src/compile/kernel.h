@@ -28,10 +28,16 @@
 #ifndef CVN_COMPILE_KERNEL_H
 #define CVN_COMPILE_KERNEL_H
 
+#include "base/threads.h"
 #include "graph/graph.h"
 
-typedef struct Barrier Barrier; /* base/threads.h */
-typedef struct Comm Comm;       /* comm/comm.h */
+typedef struct Comm Comm; /* comm/comm.h */
+
+/* How much of a thread's last part of a step has been taken, by itself or by others that were done before. Written by
+   all: alone in its cache line. */
+typedef struct KernelTail {
+    alignas(64) _Atomic uint64_t taken; /* turn << KERNEL_TAIL_BITS | items that were taken in it */
+} KernelTail;
 
 typedef struct KernelArgs {
     const Op *op; /* types and attributes; operands and results are not to be followed further */
@@ -42,6 +48,8 @@ typedef struct KernelArgs {
     int thread, n_threads; /* 0 <= thread < n_threads */
     Comm *comm;            /* what connects this device with others, or NULL: it is alone */
     int device;            /* its number there */
+    KernelTail *tail;      /* [n_threads], for kernel_take; NULL: everyone does its own share */
+    uint64_t turn;         /* grows from step to step and from run to run */
 } KernelArgs;
 
 typedef void KernelFn(const KernelArgs *args);
@@ -94,6 +102,25 @@ const Kernel *kernel_find(const Backend *backend, const Op *op);
 
 /* Waits until all threads of the device are here. */
 void kernel_sync(const KernelArgs *args);
+
+/* Takes the next one of the n items that thread `owner` has left to whoever comes first: its number, or -1 when none is
+   left. n < 2^KERNEL_TAIL_BITS. Nothing needs to be set up between steps: a count of an earlier turn is none, and that
+   of a later one says that somebody found this step's items to be gone. */
+enum { KERNEL_TAIL_BITS = 20 };
+static inline int64_t kernel_take(const KernelArgs *args, int owner, int64_t n)
+{
+    _Atomic uint64_t *taken = &args->tail[owner].taken;
+    uint64_t none = args->turn << KERNEL_TAIL_BITS;
+    uint64_t seen = atomic_load_explicit(taken, memory_order_relaxed);
+    for (;;) {
+        uint64_t now = seen < none ? none : seen;
+        if (now - none >= (uint64_t)n)
+            return -1;
+        if (atomic_compare_exchange_weak_explicit(taken, &seen, now + 1, memory_order_relaxed,
+                                                  memory_order_relaxed))
+            return (int64_t)(now - none);
+    }
+}
 
 /* The part of n items (in units of `grain`) that thread t of nt takes: [*begin, *end). Contiguous,
    and empty for threads that get nothing. */

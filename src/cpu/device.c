@@ -23,6 +23,14 @@ Device *device_new(int n_threads, const Backend *backend, cvn_err *err)
         device_free(device);
         return NULL;
     }
+    size_t tails = (size_t)device_threads(device) * sizeof *device->tail;
+    device->tail = aligned_alloc(64, tails);
+    if (!device->tail) {
+        err_set(err, CVN_EMEM, "no memory for a device");
+        device_free(device);
+        return NULL;
+    }
+    memset(device->tail, 0, tails);
     return device;
 }
 
@@ -33,6 +41,7 @@ void device_free(Device *device)
     pool_free(device->pool);
     if (device->arena)
         munmap(device->arena, device->arena_bytes);
+    free(device->tail);
     free(device->pointer);
     free(device->checked);
     free(device);

@@ -36,6 +36,8 @@ typedef struct Device {
     int64_t checked_made;     /* Plan.made of that */
     /* Where the arena lay when `pointer` was filled for checked_plan; NULL: it is not. */
     const char *resolved_arena;
+    KernelTail *tail;            /* owned: [threads] */
+    uint64_t turn;               /* of the last step that ran */
     PlanPace pace[DEVICE_PACES]; /* by a hash of the plan's address; the last to come stays */
     Comm *comm;       /* borrowed: what connects it with other devices, or NULL: it is alone */
     int comm_index;   /* its number there */

@@ -149,6 +149,7 @@ typedef struct Run {
     const Plan *plan;
     int first, last; /* steps [first, last) */
     void **at;       /* pointers of step `first` */
+    uint64_t turn;   /* of step 0 */
 } Run;
 
 static void walk(void *context, int thread, int n_threads)
@@ -169,7 +170,9 @@ static void walk(void *context, int thread, int n_threads)
                            .thread = thread,
                            .n_threads = step->single ? 1 : n_threads,
                            .comm = run->device->comm,
-                           .device = run->device->comm_index};
+                           .device = run->device->comm_index,
+                           .tail = run->device->tail,
+                           .turn = run->turn + (uint64_t)i};
         at += n_in + n_out + 1;
         int64_t ready = profile ? clock_ns() : 0;
         if (step->sync)
@@ -218,7 +221,9 @@ int executor_run(Device *device, const Plan *plan, void *const *parameters, void
     if (device->comm)
         comm_watch(device->comm, device->comm_index,
                    device->profile ? profile_watch(device->profile) : NULL);
-    Run run = {device, plan, 0, plan->op_by_op ? 0 : plan->n_steps, device->pointer};
+    Run run = {device,          plan, 0, plan->op_by_op ? 0 : plan->n_steps, device->pointer,
+               device->turn + 1};
+    device->turn += (uint64_t)plan->n_steps;
     if (!plan->op_by_op)
         walk_paced(&run);
     while (run.last < plan->n_steps) {

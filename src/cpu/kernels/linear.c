@@ -108,6 +108,36 @@ bool linear_panels(LinearPanels *out, int64_t from, int64_t to, int64_t done, in
     return true;
 }
 
+LinearShare linear_share(const KernelArgs *args, int64_t jobs, bool divided)
+{
+    return (LinearShare){args, jobs, divided && args->tail && args->n_threads > 1, -1};
+}
+
+bool linear_next(LinearShare *share, int64_t *begin, int64_t *end)
+{
+    enum { PART = 8, ITEM = LINEAR_BLOCK };
+    const KernelArgs *args = share->args;
+    int n = args->n_threads, first = share->asked < 0;
+    for (share->asked += first; share->asked < n; share->asked++) {
+        int owner = (args->thread + share->asked) % n;
+        kernel_share(share->jobs, 1, owner, n, begin, end);
+        int64_t items = share->divided ? (*end - *begin) / PART / ITEM : 0;
+        int64_t tail = *end - items * ITEM, item = -1;
+        if (first) {
+            *end = tail;
+            return true;
+        }
+        if (items)
+            item = kernel_take(args, owner, items);
+        if (item >= 0) {
+            *begin = tail + item * ITEM;
+            *end = *begin + ITEM;
+            return true;
+        }
+    }
+    return false;
+}
+
 LinearNorm linear_norm_of(const KernelArgs *args)
 {
     const Op *op = args->op;
@@ -262,6 +292,22 @@ static void run_block(const Work *w, int weight, const LinearPanels *panels, int
                      w->c + i * size, up ? up + i * size : NULL);
 }
 
+/* Panels [begin, end) of the results, counted through all weights, rows [m0, m0 + rows). */
+static void run_panels(const Work *w, int64_t begin, int64_t end, int64_t m0, int64_t rows)
+{
+    const Product *p = w->p;
+    int64_t block = LINEAR_BLOCK, first = 0; /* of the weight's panels */
+    if (p->m <= LINEAR_STREAMED)
+        block = panels_of_tile(w->isa, p->m);
+    for (int i = 0; i < (p->swiglu ? 1 : p->weights); first += p->weight[i++].panels) {
+        LinearPanels panels;
+        int64_t from = (begin > first ? begin : first) - first;
+        int64_t to = least(end - first, p->weight[i].panels);
+        for (int64_t j = from; linear_panels(&panels, from, to, j, block, p->m); j += panels.n)
+            run_block(w, i, &panels, m0, rows);
+    }
+}
+
 void linear_run(const LinearIsa *isa, const KernelArgs *args)
 {
     Product p = read_product(args->op, args->n_threads);
@@ -280,20 +326,13 @@ void linear_run(const LinearIsa *isa, const KernelArgs *args)
         quantize_normalised(&w);
     else
         quantize_rows(&w);
-    int64_t begin, end, block = p.m <= LINEAR_STREAMED ? panels_of_tile(isa, p.m) : LINEAR_BLOCK;
-    kernel_share(p.jobs, 1, args->thread, args->n_threads, &begin, &end);
+    LinearShare share = linear_share(args, p.jobs, p.chunk == p.m);
+    int64_t begin, end;
     if (isa->enter)
         isa->enter();
-    for (int64_t m0 = 0; m0 < p.m; m0 += p.chunk) {
-        int64_t first = 0; /* job of the weight's first panel */
-        for (int i = 0; i < (p.swiglu ? 1 : p.weights); first += p.weight[i++].panels) {
-            LinearPanels panels;
-            int64_t from = (begin > first ? begin : first) - first;
-            int64_t to = least(end - first, p.weight[i].panels);
-            for (int64_t j = from; linear_panels(&panels, from, to, j, block, p.m); j += panels.n)
-                run_block(&w, i, &panels, m0, least(p.chunk, p.m - m0));
-        }
-    }
+    while (linear_next(&share, &begin, &end))
+        for (int64_t m0 = 0; m0 < p.m; m0 += p.chunk)
+            run_panels(&w, begin, end, m0, least(p.chunk, p.m - m0));
     if (isa->leave)
         isa->leave();
 }

@@ -197,6 +197,22 @@ static void run_block(const Work *w, int weight, const LinearPanels *panels, int
                      w->c + i * size, up ? up + i * size : NULL);
 }
 
+/* Panels [begin, end) of the results, counted through all weights, rows [m0, m0 + rows). */
+static void run_panels(const Work *w, int64_t begin, int64_t end, int64_t m0, int64_t rows)
+{
+    const Product *p = w->p;
+    int64_t block = p->block, first = 0; /* of the weight's panels */
+    if (p->m <= LINEAR_STREAMED)
+        block = p->m <= w->isa->few ? LINEAR_BLOCK : 2;
+    for (int i = 0; i < (p->swiglu ? 1 : p->weights); first += p->weight[i++].panels) {
+        LinearPanels panels;
+        int64_t from = (begin > first ? begin : first) - first;
+        int64_t to = least(end - first, p->weight[i].panels);
+        for (int64_t j = from; linear_panels(&panels, from, to, j, block, p->m); j += panels.n)
+            run_block(w, i, &panels, m0, rows);
+    }
+}
+
 void linear_float_run(const FloatIsa *isa, const KernelArgs *args)
 {
     Product p = read_product(isa, args->op, args->n_threads);
@@ -213,22 +229,13 @@ void linear_float_run(const FloatIsa *isa, const KernelArgs *args)
         lay_out_normalised(&w);
     else
         lay_out_rows(&w);
-    int64_t begin, end, block = p.block;
-    if (p.m <= LINEAR_STREAMED)
-        block = p.m <= isa->few ? LINEAR_BLOCK : 2;
-    kernel_share(p.jobs, 1, args->thread, args->n_threads, &begin, &end);
+    LinearShare share = linear_share(args, p.jobs, p.chunk == p.m && !p.many);
+    int64_t begin, end;
     if (isa->enter)
         isa->enter();
-    for (int64_t m0 = 0; m0 < p.m; m0 += p.chunk) {
-        int64_t first = 0; /* job of the weight's first panel */
-        for (int i = 0; i < (p.swiglu ? 1 : p.weights); first += p.weight[i++].panels) {
-            LinearPanels panels;
-            int64_t from = (begin > first ? begin : first) - first;
-            int64_t to = least(end - first, p.weight[i].panels);
-            for (int64_t j = from; linear_panels(&panels, from, to, j, block, p.m); j += panels.n)
-                run_block(&w, i, &panels, m0, least(p.chunk, p.m - m0));
-        }
-    }
+    while (linear_next(&share, &begin, &end))
+        for (int64_t m0 = 0; m0 < p.m; m0 += p.chunk)
+            run_panels(&w, begin, end, m0, least(p.chunk, p.m - m0));
     if (isa->leave)
         isa->leave();
 }
