@@ -245,6 +245,23 @@ static void sorts_stably_in_both_directions(void **state)
             }
 }
 
+/* Fewer rows than threads; small ranges, so that some digits are all equal, and wide ones. */
+static void long_rows_are_sorted_by_all_threads(void **state)
+{
+    (void)state;
+    static const cvn_dtype keys[] = {CVN_F32, CVN_I32, CVN_U32};
+    for (int d = 0; d < 3; d++)
+        for (int kind = 0; kind < 8; kind++) { /* direction, rows, range */
+            Check c = check_begin();
+            cvn_value *x = check_parameter(&c, CVN_TYPE(keys[d], 1 + (kind >> 1 & 1), 8192 + 301));
+            double most = kind & 4 ? 1e6 : 3;
+            check_inputs(&c, cvn_sort(c.g, x, 1, kind & 1));
+            check_fill(&x->type, c.in[0].data, keys[d] == CVN_U32 ? 0 : -most, most);
+            check_kernels(&c, 1);
+            check_end(&c);
+        }
+}
+
 static void counts_and_running_sums(void **state)
 {
     (void)state;
@@ -285,6 +302,7 @@ int main(void)
         cmocka_unit_test(gathers_of_every_form),
         cmocka_unit_test(sums_into_rows),
         cmocka_unit_test(sorts_stably_in_both_directions),
+        cmocka_unit_test(long_rows_are_sorted_by_all_threads),
         cmocka_unit_test(counts_and_running_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

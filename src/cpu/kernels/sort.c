@@ -5,7 +5,11 @@
  * of them where it is negative; complemented when descending. Each key carries its place, from which the
  * payload is taken at the end; where there is no payload, keys are sorted alone, and the elements are made of them
  * again. Three passes of 11 bits order 32; a pass whose digits are all equal is skipped. Rows are shared over the
- * threads.
+ * threads; where there are fewer long rows than threads, as of the logits of one text, all threads sort each together:
+ *
+ *     every thread counts the first digits of its part of the keys
+ *     the digits are shared out, so that each thread gets about as many keys
+ *     every thread takes its own out of all keys, and sorts them alone
  */
 #include "cpu/kernels/kernels.h"
 
@@ -159,6 +163,66 @@ static void sort_row(cvn_dtype dtype, const uint32_t *from, uint32_t *to, int64_
         to[i] = element_of(dtype, sorted[i] ^ flip);
 }
 
+enum {
+    LONG = 8192,
+    FIRST = 32 - DIGIT
+}; /* keys of a row worth meeting for; the first digit's place */
+
+/* What a thread has in scratch for a row that all sort: half of what two Items for each key take. */
+typedef struct Part {
+    uint32_t *key, *other; /* [n] each */
+    uint32_t *count;       /* [BUCKETS] of first digits */
+} Part;
+
+static Part part_of(const KernelArgs *args, int thread, int64_t n)
+{
+    uint32_t *key = (uint32_t *)((Item *)args->scratch + 2 * n * thread);
+    return (Part){key, key + n, key + 2 * n};
+}
+
+/* The first digits [*low, *high) that a thread sorts, and how many keys come before them. */
+static int64_t digits_of(const KernelArgs *args, int64_t n, uint32_t *low, uint32_t *high)
+{
+    int64_t sum = 0, before = 0, from = n * args->thread / args->n_threads,
+            to = n * (args->thread + 1) / args->n_threads;
+    *low = *high = BUCKETS;
+    for (uint32_t d = 0; d < BUCKETS; d++) {
+        if (sum >= from && *low == BUCKETS) {
+            *low = d;
+            before = sum;
+        }
+        if (sum >= to && *high == BUCKETS)
+            *high = d;
+        for (int t = 0; t < args->n_threads; t++)
+            sum += part_of(args, t, n).count[d];
+    }
+    return before;
+}
+
+/* A row of 32-bit elements without payload, by all threads. */
+static void sort_together(const KernelArgs *args, cvn_dtype dtype, const uint32_t *from,
+                          uint32_t *to, int64_t n, uint32_t flip)
+{
+    Part part = part_of(args, args->thread, n);
+    int64_t begin, end, mine = 0;
+    uint32_t low, high;
+    memset(part.count, 0, BUCKETS * sizeof *part.count);
+    kernel_share(n, 16, args->thread, args->n_threads, &begin, &end);
+    for (int64_t i = begin; i < end; i++)
+        part.count[(key_of(dtype, from, i) ^ flip) >> FIRST]++;
+    kernel_sync(args);
+    to += digits_of(args, n, &low, &high);
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t key = key_of(dtype, from, i) ^ flip;
+        part.key[mine] = key;
+        mine += (key >> FIRST) - low < high - low; /* unsigned: low <= digit < high */
+    }
+    const uint32_t *sorted = mine ? sort_keys(part.key, part.other, mine) : part.key;
+    for (int64_t i = 0; i < mine; i++)
+        to[i] = element_of(dtype, sorted[i] ^ flip);
+    kernel_sync(args); /* counts are still read */
+}
+
 static void run(const KernelArgs *args)
 {
     const Op *op = args->op;
@@ -170,6 +234,12 @@ static void run(const KernelArgs *args)
     uint32_t flip = op->attr.flag ? UINT32_MAX : 0;
     kernel_share(cvn_type_elements(x) / n, 1, args->thread, args->n_threads, &begin, &end);
     bool keys_only = op->n_operands == 1 && cvn_dtype_bits(x->dtype) == 32 && n > 64;
+    if (keys_only && n >= LONG && cvn_type_elements(x) / n < args->n_threads) {
+        for (int64_t row = 0; row < cvn_type_elements(x) / n; row++)
+            sort_together(args, x->dtype, (const uint32_t *)args->in[0] + row * n,
+                          (uint32_t *)args->out[0] + row * n, n, flip);
+        return;
+    }
     for (int64_t row = begin; row < end; row++) {
         if (keys_only) {
             sort_row(x->dtype, (const uint32_t *)args->in[0] + row * n,
