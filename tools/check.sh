@@ -103,7 +103,7 @@ for script in "${scripts[@]}"; do
 done
 
 # 10. Files and folders that the documents name are there: by their path, by their name alone in `code`, and as links.
-# NAME and the like stand for any.
+# NAME and the like stand for any. So are headers and scripts that comments of the code name.
 mapfile -t pages < <(files '*.md' 'include/*.h')
 declare -A named
 while IFS= read -r file; do named[${file##*/}]=1; done < <(files)
@@ -115,6 +115,10 @@ while IFS=: read -r file line name; do
     name=${name//\`/}
     [ -n "${named[$name]-}" ] || error "$file:$line: there is no file $name"
 done < <(grep -noE '`[a-z_0-9]+\.(c|h|def|sh)`' "${pages[@]}" /dev/null)
+while IFS=: read -r file line name; do
+    name=${name#[ (]}
+    [ -n "${named[$name]-}" ] || error "$file:$line: there is no file $name"
+done < <(grep -noE '(^|[ (])[a-z_0-9]{4,}\.(h|sh)\b' "${sources[@]}" /dev/null)
 while IFS=: read -r file line link; do
     link=${link#](} link=${link%)}
     [ -e "$(dirname "$file")/$link" ] || error "$file:$line: the link leads to no $link"

@@ -48,16 +48,17 @@ void cvn_model_free(cvn_model *model);
 
 /* Lines that the user should see (NaN weights, settings that were ignored), or "". */
 const char *cvn_model_warnings(const cvn_model *model);
-int64_t cvn_model_context(const cvn_model *model);
-int64_t cvn_model_vocab(const cvn_model *model);
-cvn_dtype cvn_model_dtype(const cvn_model *model);
+int64_t cvn_model_context(const cvn_model *model); /* positions that it was made for */
+int64_t cvn_model_vocab(const cvn_model *model);   /* ids are from 0 to below this */
+cvn_dtype cvn_model_dtype(const cvn_model *model); /* of weights, activations and cache */
 bool cvn_model_has_tokenizer(const cvn_model *model);
 
 /* Text to ids, with the begin-of-text token in front when `bos`. *ids is malloc'ed: the caller
  * frees it. */
 int cvn_model_encode(const cvn_model *model, const char *text, size_t n, bool bos, int32_t **ids,
                      int64_t *n_ids, cvn_err *err);
-/* Ids to bytes, NUL-terminated, malloc'ed. */
+/* Ids to bytes: *length of them and a NUL, malloc'ed: the caller frees *text. CVN_EINVAL for an id outside of the
+ * vocabulary. Both fail where there is no tokenizer. */
 int cvn_model_decode(const cvn_model *model, const int32_t *ids, int64_t n, char **text,
                      size_t *length, cvn_err *err);
 

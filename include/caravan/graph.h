@@ -171,6 +171,7 @@ cvn_value *cvn_broadcast_in_dim(cvn_graph *g, cvn_value *x, cvn_type type, const
    mapped, as numpy does. Returns x itself when the shapes agree. */
 cvn_value *cvn_broadcast_to(cvn_graph *g, cvn_value *x, const cvn_type *like);
 
+/* The same elements, row-major, in another shape of as many. */
 cvn_value *cvn_reshape(cvn_graph *g, cvn_value *x, int rank, const int64_t *dim);
 
 /* Dimension i of the result is dimension permutation[i] of x. */
@@ -213,8 +214,7 @@ typedef struct cvn_gather_dims {
 cvn_value *cvn_gather(cvn_graph *g, cvn_value *x, cvn_value *indices, const cvn_gather_dims *dims,
                       const int64_t *slice_sizes);
 
-/* Combines updates into x at the indices: CVN_SUM adds; SCATTER_ASSIGN in the text form replaces.
-   Elements out of bounds are skipped. Updates are applied in row-major order of the updates. */
+/* x with the updates added, or put in place of what is there, at the indices. Elements out of bounds are skipped. Updates are applied in row-major order of the updates. */
 cvn_value *cvn_scatter_add(cvn_graph *g, cvn_value *x, cvn_value *indices, cvn_value *updates,
                            const cvn_gather_dims *dims);
 cvn_value *cvn_scatter_assign(cvn_graph *g, cvn_value *x, cvn_value *indices, cvn_value *updates,
@@ -233,6 +233,7 @@ void cvn_sort_pair(cvn_graph *g, cvn_value *key, cvn_value *payload, int axis, b
 
 /* Removes the given dimensions. An empty one gives the neutral element. */
 cvn_value *cvn_reduce_dims(cvn_graph *g, cvn_reduce kind, cvn_value *x, int n, const int *dims);
+/* Element i along the dimension is the sum of elements 0 … i. */
 cvn_value *cvn_cumsum(cvn_graph *g, cvn_value *x, int axis);
 
 typedef struct cvn_dot_dims {
@@ -254,13 +255,18 @@ cvn_value *cvn_einsum_as(cvn_graph *g, const char *equation, cvn_value *lhs, cvn
 
 /* ---- collectives (the partitioner makes these; see the text form for groups) ---- */
 
-/* groups: n_groups rows of group_size device ids. */
+/* groups: n_groups rows of group_size device ids, every device once; members are in this order. The sums, or
+   whatever `kind` says, of what the members have are on all of them. */
 cvn_value *cvn_all_reduce(cvn_graph *g, cvn_value *x, cvn_reduce kind, int n_groups, int group_size,
                           const int64_t *groups);
+/* What the members have, side by side along `axis`, is on all of them. */
 cvn_value *cvn_all_gather(cvn_graph *g, cvn_value *x, int axis, int n_groups, int group_size,
                           const int64_t *groups);
+/* As all_reduce, but member i keeps only part i of group_size equal ones along `axis`. */
 cvn_value *cvn_reduce_scatter(cvn_graph *g, cvn_value *x, cvn_reduce kind, int axis, int n_groups,
                               int group_size, const int64_t *groups);
+/* Part i of group_size equal ones along split_axis goes to member i, which has what it gets side by side along
+   concat_axis. */
 cvn_value *cvn_all_to_all(cvn_graph *g, cvn_value *x, int split_axis, int concat_axis, int n_groups,
                           int group_size, const int64_t *groups);
 /* pairs: n rows (source, target); devices that are nobody's target get zeros. */

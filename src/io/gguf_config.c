@@ -73,7 +73,8 @@ static int read_shape(const Gguf *gguf, LlamaConfig *c, cvn_err *err)
         (code = need_int(gguf, "llama.attention.head_count_kv", &c->n_kv_heads, err)) != CVN_OK)
         return code;
     if (c->n_heads < 1 || c->dim < 1)
-        return err_set(err, CVN_EFORMAT, "'%s': %" PRId64 " heads and a width of %" PRId64,
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': %" PRId64 " heads and a width of %" PRId64 "; both must be positive",
                        gguf->file, c->n_heads, c->dim);
     c->head_dim = c->dim / c->n_heads;
     gguf_int(gguf, "llama.attention.key_length", &c->head_dim);

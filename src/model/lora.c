@@ -257,7 +257,9 @@ static int read_json(LoraOptions *options, const char *path, const json_t *json,
     const char *bias = json_string_value(json_object_get(json, "bias"));
     const json_t *rank = json_object_get(json, "r"), *alpha = json_object_get(json, "lora_alpha");
     if (!type || strcmp(type, "LORA") != 0)
-        return err_set(err, CVN_EUNSUPPORTED, "'%s' is no LoRA adapter", path);
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "'%s' is no LoRA adapter: \"peft_type\" is '%.40s', not 'LORA'", path,
+                       type ? type : "");
     if (bias && strcmp(bias, "none") != 0)
         return err_set(err, CVN_EUNSUPPORTED, "'%s': adapters with biases are not supported", path);
     for (size_t i = 0; i < sizeof neutral / sizeof *neutral; i++)
@@ -268,7 +270,10 @@ static int read_json(LoraOptions *options, const char *path, const json_t *json,
     options->alpha = json_number_value(alpha);
     if (options->rank < 1 || options->rank > MAX_RANK || !isfinite(options->alpha) ||
         !json_is_number(alpha))
-        return err_set(err, CVN_EFORMAT, "'%s': \"r\" or \"lora_alpha\" makes no sense", path);
+        return err_set(
+            err, CVN_EFORMAT,
+            "'%s': \"r\" must be a whole number from 1 to %d, and \"lora_alpha\" a number", path,
+            MAX_RANK);
     return read_targets(options, path, json_object_get(json, "target_modules"), err);
 }
 

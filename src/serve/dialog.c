@@ -231,7 +231,7 @@ static int load_messages(Dialog *dialog, const char *path, const json_t *json, c
     if (code == CVN_OK) {
         code = dialog_prompt(dialog, &ids, err);
         if (code)
-            err_prefix(err, "%s: ", path);
+            err_prefix(err, "%s", path);
         dialog_pop(dialog);
     }
     token_ids_free(&ids);

@@ -1,3 +1,5 @@
+/* The stages of a tokenizer.json around its model: normalizer, pre-tokenizer, post-processor and decoder become steps of
+   rewriting and splitting. What cannot be done exactly is refused. */
 #include "text/huggingface.h"
 #include "text/split.h"
 

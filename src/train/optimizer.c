@@ -38,13 +38,15 @@ OptimizerOptions optimizer_defaults(OptimizerKind kind, int64_t n_params)
 int optimizer_check(const OptimizerOptions *o, cvn_err *err)
 {
     if (!(o->lr >= 0 && o->lr <= 100))
-        return err_set(err, CVN_EINVAL, "a learning rate of %g makes no sense", o->lr);
+        return err_set(err, CVN_EINVAL, "the learning rate is %g; give one from 0 to 100", o->lr);
     if (!(o->weight_decay >= 0 && o->weight_decay <= 10))
-        return err_set(err, CVN_EINVAL, "a weight decay of %g makes no sense", o->weight_decay);
+        return err_set(err, CVN_EINVAL, "the weight decay is %g; give one from 0 to 10",
+                       o->weight_decay);
     if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1))
-        return err_set(err, CVN_EINVAL, "betas of %g and %g are not in [0, 1)", o->beta1, o->beta2);
+        return err_set(err, CVN_EINVAL, "the betas are %g and %g; give two from 0 to below 1",
+                       o->beta1, o->beta2);
     if (!(o->eps >= 0 && o->eps <= 1))
-        return err_set(err, CVN_EINVAL, "an eps of %g is not in [0, 1]", o->eps);
+        return err_set(err, CVN_EINVAL, "eps is %g; give one from 0 to 1", o->eps);
     return CVN_OK;
 }
 

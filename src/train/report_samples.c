@@ -1,3 +1,4 @@
+/* RUN/samples.jsonl: the texts of a run, {"step":500,"prompt":"Once","text":"Once upon a time …"} on a line each. */
 #include "train/report.h"
 
 #include "text/utf8.h"

@@ -16,12 +16,13 @@ int schedule_check(const Schedule *s, cvn_err *err)
         return err_set(err, CVN_EINVAL, "a run has at least 1 step, not %" PRId64, s->steps);
     if (s->warmup < 0 || s->warmup > s->steps)
         return err_set(err, CVN_EINVAL,
-                       "a warm-up of %" PRId64 " steps does not fit in %" PRId64 " steps",
+                       "a warm-up of %" PRId64 " steps does not fit in %" PRId64
+                       " steps; shorten it",
                        s->warmup, s->steps);
     if (s->kind == SCHEDULE_WSD && (s->decay < 0 || s->decay > s->steps - s->warmup))
         return err_set(err, CVN_EINVAL,
                        "a warm-up of %" PRId64 " and a decay of %" PRId64
-                       " steps do not fit in %" PRId64 " steps",
+                       " steps do not fit in %" PRId64 " steps; shorten them",
                        s->warmup, s->decay, s->steps);
     if (!(s->final >= 0 && s->final <= 1))
         return err_set(err, CVN_EINVAL, "the final factor is %g; give one from 0 to 1", s->final);
