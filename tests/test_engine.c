@@ -335,7 +335,7 @@ static void bad_requests_are_refused(void **state)
     request.sampling.temperature = 1;
     err = (cvn_err){0};
     assert_refused(cvn_engine_generate(e, &request, 1, NULL, NULL, NULL, &result, &err), &err,
-                   "made without");
+                   "options.sampling");
     request.sampling.temperature = NAN;
     err = (cvn_err){0};
     assert_refused(cvn_engine_generate(e, &request, 1, NULL, NULL, NULL, &result, &err), &err,
@@ -343,7 +343,7 @@ static void bad_requests_are_refused(void **state)
     float logprob[4];
     int32_t argmax[4];
     err = (cvn_err){0};
-    assert_refused(cvn_engine_score(e, prompt, 4, logprob, argmax, &err), &err, "without scoring");
+    assert_refused(cvn_engine_score(e, prompt, 4, logprob, argmax, &err), &err, "options.scoring");
     volatile int interrupt = 1;
     request.sampling.temperature = 0;
     err = (cvn_err){0};

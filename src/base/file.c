@@ -204,6 +204,16 @@ int file_write(const char *path, const void *bytes, size_t n, cvn_err *err)
     return code;
 }
 
+int file_copy(const char *from, const char *to, cvn_err *err)
+{
+    FileMap map;
+    int code = file_map(&map, from, err);
+    if (code == CVN_OK)
+        code = file_write(to, map.data, map.size, err);
+    file_unmap(&map);
+    return code;
+}
+
 bool file_exists(const char *path)
 {
     struct stat info;

@@ -55,6 +55,9 @@ void file_writer_free(FileWriter *writer);
 /* A whole small file in one call, by the same way. */
 int file_write(const char *path, const void *bytes, size_t n, cvn_err *err);
 
+/* A copy of a file, by the same way. */
+int file_copy(const char *from, const char *to, cvn_err *err);
+
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
 /* True when path is a folder with something of that name in it. */

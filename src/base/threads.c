@@ -296,3 +296,8 @@ int64_t clock_ns(void)
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
+
+double clock_seconds(void)
+{
+    return (double)clock_ns() * 1e-9;
+}

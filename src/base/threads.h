@@ -82,5 +82,7 @@ int threads_available(void);
 
 /* Nanoseconds of a clock that never goes back, the same on all threads. */
 int64_t clock_ns(void);
+/* The same in seconds. */
+double clock_seconds(void);
 
 #endif

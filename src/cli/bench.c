@@ -42,14 +42,9 @@ enum {
     PROFILE
 };
 
-static const char *preset_name(size_t i)
-{
-    return i < presets_count() ? preset_at(i).name : NULL;
-}
-
 static const Option *const options[] = {
     [PRESET] = &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .required = true,
-                               .group = 1, .value = "NAME", .choice = preset_name,
+                               .group = 1, .value = "NAME", .choice = choice_of_preset,
                                .help = "shape with random weights made in memory, one of"},
     [MODEL] = &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .required = true,
                               .group = 1, .value = "DIR", .help = "a model on disk instead"},

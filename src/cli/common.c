@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/strbuf.h"
 #include "cli/terminal.h"
+#include "model/presets.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -54,6 +55,17 @@ const Option option_threads = {"threads",
                                .value = "N",
                                .fallback = "0",
                                .help = "most threads to use, 0: one per core"};
+
+const char *choice_of_preset(size_t i)
+{
+    return i < presets_count() ? preset_at(i).name : NULL;
+}
+
+const char *choice_of_storage(size_t i)
+{
+    static const char *const names[] = {"f32", "bf16", "f16", NULL};
+    return names[i];
+}
 
 void warn_threads(int64_t wanted)
 {

@@ -8,8 +8,6 @@
 
 #include <jansson.h>
 
-#include <jansson.h>
-
 extern const Option option_model;       /* --model, required: ARG_INPUT */
 extern const Option option_dtype;       /* --dtype f32|bf16 of computation: dtype_of */
 extern const Option option_quantize;    /* --quantize int8|int4[:group]: ARG_CHOICE */
@@ -18,6 +16,10 @@ extern const Option option_activations; /* --activations int8: ARG_CHOICE */
 extern const Option option_threads;     /* --threads N, 0: all: ARG_INT */
 extern const Option option_seed;        /* --seed N: ARG_INT */
 extern const Option option_json;        /* --json: ARG_FLAG */
+
+/* Choices (Option.choice): the names of presets; the types that weights are stored in. */
+const char *choice_of_preset(size_t i);
+const char *choice_of_storage(size_t i);
 
 /* Warns where more threads are wanted than there are cores that this process may use. */
 void warn_threads(int64_t wanted);

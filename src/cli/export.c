@@ -10,16 +10,11 @@
 
 enum { STEP, DTYPE, MERGE, INIT, SHARD, TOKENIZER, FORCE, THREADS };
 
-static const char *storage_dtype(size_t i)
-{
-    static const char *const names[] = {"f32", "bf16", "f16", NULL};
-    return names[i];
-}
-
 static const Option *const options[] = {
     [STEP] = &option_step,
-    [DTYPE] = &(const Option){"dtype", .kind = ARG_CHOICE, .value = "TYPE", .choice = storage_dtype,
-                              .fallback = "bf16", .help = "type of the weights, one of"},
+    [DTYPE] =
+        &(const Option){"dtype", .kind = ARG_CHOICE, .value = "TYPE", .choice = choice_of_storage,
+                        .fallback = "bf16", .help = "type of the weights, one of"},
     [MERGE] = &(const Option){"lora-merge", .kind = ARG_FLAG,
                               .help = "adapters merged into their model, else as a PEFT folder"},
     [INIT] = &(const Option){"init", .kind = ARG_INPUT, .value = "DIR",

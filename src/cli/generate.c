@@ -1,4 +1,5 @@
 /* caravan generate: texts go on, one as it comes or several in a batch. */
+#include "base/threads.h"
 #include "cli/common.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
@@ -206,13 +207,13 @@ static void print_speeds(const Batch *b, double seconds)
 static int generate(Batch *b, cvn_err *err)
 {
     cvn_err run_err = {0};
-    double begin = engine_now();
+    double begin = clock_seconds();
     if (!b->streams)
         b->progress = progress_start("generating", b->most);
     int code = cvn_engine_generate(b->model.engine, b->request, b->n_texts, on_token, b,
                                    run_interrupt(), b->result, &run_err);
     progress_end(&b->progress);
-    double seconds = engine_now() - begin;
+    double seconds = clock_seconds() - begin;
     bool stopped = code == CVN_EINTERRUPTED;
     if (code && !stopped)
         return err_set(err, code, "%s", run_err.message);

@@ -10,24 +10,14 @@
 
 enum { PRESET, SEED, DTYPE, CONTEXT, TOKENIZER, SHARD, FORCE, THREADS, OUTPUT };
 
-static const char *preset_name(size_t i)
-{
-    return i < presets_count() ? preset_at(i).name : NULL;
-}
-
-static const char *storage_dtype(size_t i)
-{
-    static const char *const names[] = {"f32", "bf16", "f16", NULL};
-    return names[i];
-}
-
 static const Option *const options[] = {
     [PRESET] = &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .required = true,
-                               .value = "NAME", .choice = preset_name,
+                               .value = "NAME", .choice = choice_of_preset,
                                .help = "shape of the model, one of"},
     [SEED] = &option_seed,
-    [DTYPE] = &(const Option){"dtype", .kind = ARG_CHOICE, .value = "TYPE", .choice = storage_dtype,
-                              .help = "type of the weights, else the preset's"},
+    [DTYPE] =
+        &(const Option){"dtype", .kind = ARG_CHOICE, .value = "TYPE", .choice = choice_of_storage,
+                        .help = "type of the weights, else the preset's"},
     [CONTEXT] = &(const Option){"context", .kind = ARG_INT, .low = 1, .high = 1 << 30, .value = "N",
                                 .help = "positions the model is made for, else the preset's"},
     [TOKENIZER] = &(const Option){"tokenizer", .kind = ARG_INPUT, .value = "FILE",

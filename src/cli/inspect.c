@@ -12,18 +12,13 @@
 
 enum { MODEL, PRESET, BATCH, LENGTH, TENSORS, JSON };
 
-static const char *preset_name(size_t i)
-{
-    return i < presets_count() ? preset_at(i).name : NULL;
-}
-
 static const Option *const options[] = {
     [MODEL] =
         &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .required = true, .group = 1,
                         .value = "DIR", .help = "a Hugging Face or Meta folder, or a GGUF file"},
     [PRESET] =
         &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .group = 1, .value = "NAME",
-                        .choice = preset_name, .help = "a shape without files"},
+                        .choice = choice_of_preset, .help = "a shape without files"},
     [BATCH] = &(const Option){"batch", .letter = 'b', .kind = ARG_INT, .low = 1, .high = 1 << 20,
                               .value = "N", .fallback = "1",
                               .help = "rows of the KV cache to reckon with"},

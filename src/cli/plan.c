@@ -33,11 +33,6 @@ enum {
     JSON
 };
 
-static const char *preset_name(size_t i)
-{
-    return i < presets_count() ? preset_at(i).name : NULL;
-}
-
 static const char *optimizer_name(size_t i)
 {
     return i < OPTIMIZER_COUNT ? optimizers[i].name : NULL;
@@ -50,7 +45,7 @@ static const char *remat_name(size_t i)
 
 static const Option *const options[] = {
     [PRESET] = &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .required = true,
-                               .group = 1, .value = "NAME", .choice = preset_name,
+                               .group = 1, .value = "NAME", .choice = choice_of_preset,
                                .help = "the shape to plan, one of"},
     [MODEL] = &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .required = true,
                               .group = 1, .value = "DIR", .help = "the shape of a model on disk"},

@@ -1,5 +1,6 @@
 #include "cli/run_model.h"
 
+#include "base/threads.h"
 #include "cli/common.h"
 #include "cli/communication.h"
 #include "cli/terminal.h"
@@ -141,14 +142,14 @@ int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err)
     if (run_join(options->mesh != NULL, &run->cluster, err))
         return err->code;
     catch_interrupt(true);
-    double begin = engine_now();
+    double begin = clock_seconds();
     cvn_model_options open = {.dtype = options->dtype,
                               .quantize = options->quantize,
                               .no_weights = options->mesh != NULL};
     int code = cvn_model_open(options->path, &open, &run->model, err);
     if (code)
         return code;
-    run->load_seconds = engine_now() - begin;
+    run->load_seconds = clock_seconds() - begin;
     warn_lines(cvn_model_warnings(run->model));
     if (agree_on_model(run, err))
         return err->code;
@@ -232,9 +233,9 @@ int run_model_start(RunModel *run, const RunOptions *options, int64_t n_prompt, 
                        n_prompt, engine.context,
                        engine.context < most ? " or raise --context" : "");
     warn_threads(engine.threads);
-    double begin = engine_now();
+    double begin = clock_seconds();
     int code = cvn_engine_new(run->model, &engine, &run->engine, err);
-    run->compile_seconds = engine_now() - begin;
+    run->compile_seconds = clock_seconds() - begin;
     return code;
 }
 

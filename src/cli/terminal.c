@@ -1,6 +1,7 @@
 #include "cli/terminal.h"
 
 #include "base/bytes.h"
+#include "base/threads.h"
 #include "cli/ranks.h"
 
 #include <errno.h>
@@ -8,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 bool terminal_colors(FILE *stream)
@@ -91,23 +91,16 @@ void add_count(StrBuf *out, int64_t count)
     }
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 Progress progress_start(const char *what, double total)
 {
     const char *term = getenv("TERM");
     bool visible = isatty(STDERR_FILENO) && !(term && !strcmp(term, "dumb")) && total > 0;
-    return (Progress){.what = what, .total = total, .start = now(), .visible = visible};
+    return (Progress){.what = what, .total = total, .start = clock_seconds(), .visible = visible};
 }
 
 void progress_set(Progress *progress, double done)
 {
-    double time = now();
+    double time = clock_seconds();
     /* The first tenth of a second shows nothing: what is quick needs no bar. */
     if (!progress->visible || time - progress->start < 0.1 || time - progress->drawn < 0.1)
         return;

@@ -31,7 +31,7 @@ int fail(const cvn_err *err);
 /* Prints each line of `lines` as "caravan: warning: LINE"; nothing for "". */
 void warn_lines(const char *lines);
 
-/* Adds a number of bytes as people read it: "17 bytes", "1.5 MiB". */
+/* Adds a number of bytes as people read it: "17 bytes", "1.50 MiB". */
 void add_bytes(StrBuf *out, double bytes);
 
 /* Adds a count with its thousands apart: "8,030,261,248". */

@@ -6,7 +6,6 @@
 #include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "cli/train_sample.h"
-#include "model/presets.h"
 #include "train/config.h"
 #include "train/run.h"
 
@@ -49,11 +48,6 @@ static const char *packing_name(size_t i)
     return choice_of("packing", i);
 }
 
-static const char *preset_name(size_t i)
-{
-    return i < presets_count() ? preset_at(i).name : NULL;
-}
-
 /* Those that are no keys of a run; the others are found by their names. */
 enum { DATA, RESUME, CONFIG, OUT, PROFILE, FIRST_KEY };
 
@@ -68,7 +62,7 @@ static const Option *const options[] = {
                             .help = "folder of the run, and of the model in the end"},
     [PROFILE] = &option_profile,
     [FIRST_KEY] = &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .value = "NAME",
-                                  .choice = preset_name, .brief = true,
+                                  .choice = choice_of_preset, .brief = true,
                                   .help = "shape of a new model: tiny, stories15m, llama3.2-1b"},
     &(const Option){"init", .kind = ARG_INPUT, .value = "DIR", .help = "model to fine-tune"},
     &(const Option){"lora", .kind = ARG_TEXT, .value = "SPEC",

@@ -108,8 +108,7 @@ const char *grad_is_flat(OpKind kind)
 
 static bool is_float(const cvn_value *v)
 {
-    cvn_dtype dtype = v->type.dtype;
-    return dtype == CVN_F64 || dtype == CVN_F32 || dtype == CVN_BF16 || dtype == CVN_F16;
+    return dtype_is_float(v->type.dtype);
 }
 
 cvn_value *grad_of(Grad *d, const Op *op, int i)

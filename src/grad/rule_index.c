@@ -10,14 +10,6 @@
  */
 #include "grad/rule.h"
 
-static bool contains(const Ints *list, int64_t x)
-{
-    for (int i = 0; i < list->n; i++)
-        if (list->v[i] == x)
-            return true;
-    return false;
-}
-
 /* A value for each component of the index vectors, in the type of the indices. */
 static cvn_value *per_component(cvn_graph *g, const Op *op, const cvn_type *indices,
                                 const int64_t *value)
@@ -85,7 +77,7 @@ cvn_value *grad_gather_updates(cvn_graph *g, const Op *op, cvn_value *x)
     int64_t size[CVN_MAX_RANK], margin[CVN_MAX_RANK] = {0}, none[CVN_MAX_RANK] = {0};
     int64_t least[CVN_MAX_RANK] = {0}, most[CVN_MAX_RANK] = {0}, shift[CVN_MAX_RANK] = {0};
     for (int i = 0, w = 0; i < x->type.rank; i++) {
-        bool dropped = contains(&a->collapsed, i) || contains(&a->operand_batch, i);
+        bool dropped = ints_contain(&a->collapsed, i) || ints_contain(&a->operand_batch, i);
         size[i] = dropped ? 1 : updates->dim[a->window.v[w++]];
     }
     for (int k = 0; k < a->index_map.n; k++) {

@@ -67,20 +67,12 @@ void grad_cumsum(Grad *d, const Op *op)
     grad_add(d, op, 0, cvn_reverse(d->g, cvn_cumsum(d->g, back, axis), 1, &axis));
 }
 
-static bool contains(const Ints *list, int64_t x)
-{
-    for (int i = 0; i < list->n; i++)
-        if (list->v[i] == x)
-            return true;
-    return false;
-}
-
 /* Dimensions of a type that are neither batch nor contracted, in order. */
 static int free_dims(const cvn_type *type, const Ints *batch, const Ints *contract, int64_t *dims)
 {
     int n = 0;
     for (int i = 0; i < type->rank; i++)
-        if (!contains(batch, i) && !contains(contract, i))
+        if (!ints_contain(batch, i) && !ints_contain(contract, i))
             dims[n++] = i;
     return n;
 }

@@ -1,19 +1,11 @@
 /* Rules of the operations that move elements: each moves the gradient back. */
 #include "grad/rule.h"
 
-static bool contains(const Ints *list, int64_t x)
-{
-    for (int i = 0; i < list->n; i++)
-        if (list->v[i] == x)
-            return true;
-    return false;
-}
-
 cvn_value *grad_repeat(cvn_graph *g, cvn_value *v, const cvn_type *shape, const Ints *reduced)
 {
     int dims[CVN_MAX_RANK], n = 0;
     for (int i = 0; i < shape->rank; i++)
-        if (!contains(reduced, i))
+        if (!ints_contain(reduced, i))
             dims[n++] = i;
     return cvn_broadcast_in_dim(g, v, *shape, dims);
 }

@@ -204,10 +204,8 @@ static void softmax_cross_entropy(cvn_graph *g, const Op *op, cvn_value **out)
 static void argmax(cvn_graph *g, const Op *op, cvn_value **out)
 {
     cvn_value *x = op->operand[0];
-    cvn_dtype dtype = x->type.dtype;
     int axis = (int)op->attr.axis;
-    bool is_float = dtype == CVN_F64 || dtype == CVN_F32 || dtype == CVN_BF16 || dtype == CVN_F16;
-    if (is_float)
+    if (dtype_is_float(x->type.dtype))
         x = cvn_select(g, cvn_compare_values(g, CVN_EQ, x, x), x, like(g, x, -INFINITY));
     cvn_value *most = cvn_reduce_dims(g, CVN_MAX, x, 1, &axis);
     cvn_value *equal = cvn_compare_values(g, CVN_EQ, x, spread_over(g, most, &x->type, axis));

@@ -58,11 +58,24 @@ typedef struct OpInfo {
 
 extern const OpInfo op_info[OP_COUNT + 1];
 
+static inline bool dtype_is_float(cvn_dtype dtype)
+{
+    return dtype == CVN_F64 || dtype == CVN_F32 || dtype == CVN_BF16 || dtype == CVN_F16;
+}
+
 /* An immutable list of integers in the arena. */
 typedef struct Ints {
     int n;
     const int64_t *v; /* [n] */
 } Ints;
+
+static inline bool ints_contain(const Ints *list, int64_t x)
+{
+    for (int i = 0; i < list->n; i++)
+        if (list->v[i] == x)
+            return true;
+    return false;
+}
 
 typedef enum Combine { COMBINE_ASSIGN, COMBINE_ADD } Combine;
 

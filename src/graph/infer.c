@@ -29,11 +29,6 @@ int infer_fail(const Op *op, cvn_err *err, const char *format, ...)
                    op->n_operands > 4 ? ", ..." : "", message);
 }
 
-bool infer_is_float(cvn_dtype dtype)
-{
-    return dtype == CVN_F64 || dtype == CVN_F32 || dtype == CVN_BF16 || dtype == CVN_F16;
-}
-
 int infer_check_dims(const Op *op, const Ints *dims, int rank, const char *what, cvn_err *err)
 {
     unsigned seen = 0;
@@ -283,7 +278,7 @@ static int check_dtypes(const Op *op, cvn_err *err)
     OpDTypes allowed = op_info[op->kind].dtypes;
     for (int i = 0; i < op->n_operands; i++) {
         cvn_dtype dtype = in_type(op, i)->dtype;
-        bool is_float = infer_is_float(dtype);
+        bool is_float = dtype_is_float(dtype);
         if (dtype == CVN_I4 && op->kind != OP_CONVERT && allowed != DTYPES_A)
             return infer_fail(op, err, "i4 is for storage; convert it first");
         if (allowed == DTYPES_F && !is_float)

@@ -17,8 +17,6 @@ static inline const cvn_type *in_type(const Op *op, int i)
     return &op->operand[i]->type;
 }
 
-bool infer_is_float(cvn_dtype dtype);
-
 /* Every entry in [0, rank), no entry twice. `what` names the attribute. */
 int infer_check_dims(const Op *op, const Ints *dims, int rank, const char *what, cvn_err *err);
 int infer_check_count(const Op *op, const Ints *list, int n, const char *what, cvn_err *err);

@@ -12,7 +12,7 @@ int infer_rms_norm(const Op *op, cvn_type *type, cvn_err *err)
     if (!(op->attr.eps >= 0) || isinf(op->attr.eps))
         return infer_fail(op, err, "eps must be a finite number, not negative");
     cvn_dtype dtype = type[0].dtype == CVN_DTYPE_COUNT ? x->dtype : type[0].dtype;
-    if (!infer_is_float(dtype))
+    if (!dtype_is_float(dtype))
         return infer_fail(op, err, "cannot give a result of %s", cvn_dtype_name(dtype));
     type[0] = *x;
     type[0].dtype = dtype;
@@ -22,7 +22,7 @@ int infer_rms_norm(const Op *op, cvn_type *type, cvn_err *err)
 int infer_rope(const Op *op, cvn_type *type, cvn_err *err)
 {
     const cvn_type *x = in_type(op, 0), *position = in_type(op, 1), *freq = in_type(op, 2);
-    if (x->rank != 4 || !infer_is_float(x->dtype))
+    if (x->rank != 4 || !dtype_is_float(x->dtype))
         return infer_fail(op, err, "x must be floats [batch, seq, heads, head_dim]");
     if (position->dtype != CVN_I32 || position->rank != 2 || position->dim[0] != x->dim[0] ||
         position->dim[1] != x->dim[1])
@@ -76,9 +76,9 @@ int infer_attention(const Op *op, cvn_type *type, cvn_err *err)
 {
     bool eight = op->kind == OP_ATTENTION && in_type(op, 1)->dtype == CVN_I8;
     const cvn_type *q = in_type(op, 0), *k = in_type(op, 1);
-    if (q->rank != 4 || !infer_is_float(q->dtype))
+    if (q->rank != 4 || !dtype_is_float(q->dtype))
         return infer_fail(op, err, "q must be floats [batch, seq, heads, head_dim]");
-    if (k->rank != 4 || !(infer_is_float(k->dtype) || eight) || !cvn_type_equal(k, in_type(op, 2)))
+    if (k->rank != 4 || !(dtype_is_float(k->dtype) || eight) || !cvn_type_equal(k, in_type(op, 2)))
         return infer_fail(op, err,
                           "k and v must be floats, or i8, [batch, kv_heads, context, head_dim]");
     if (k->dim[0] != q->dim[0] || k->dim[3] != q->dim[3])
@@ -120,7 +120,7 @@ int infer_cache_update(const Op *op, cvn_type *type, cvn_err *err)
 int infer_softmax_cross_entropy(const Op *op, cvn_type *type, cvn_err *err)
 {
     const cvn_type *logits = in_type(op, 0), *targets = in_type(op, 1);
-    if (logits->rank < 1 || !infer_is_float(logits->dtype) || logits->dim[logits->rank - 1] < 1)
+    if (logits->rank < 1 || !dtype_is_float(logits->dtype) || logits->dim[logits->rank - 1] < 1)
         return infer_fail(op, err, "logits must be floats [..., vocab]");
     cvn_type rows = *logits;
     rows.rank--;
@@ -162,7 +162,7 @@ static int check_gradient(const Op *op, int i, int as, const char *name, cvn_err
 {
     cvn_type shape = *in_type(op, as);
     shape.dtype = in_type(op, i)->dtype;
-    if (!infer_is_float(shape.dtype) || !cvn_type_equal(&shape, in_type(op, i)))
+    if (!dtype_is_float(shape.dtype) || !cvn_type_equal(&shape, in_type(op, i)))
         return infer_fail(op, err, "%s must be floats of the shape of operand %d", name, as);
     return CVN_OK;
 }

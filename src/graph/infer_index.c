@@ -51,14 +51,6 @@ int infer_dynamic_update_slice(const Op *op, cvn_type *type, cvn_err *err)
     return check_starts(op, 2, err);
 }
 
-static bool contains(const Ints *list, int64_t x)
-{
-    for (int i = 0; i < list->n; i++)
-        if (list->v[i] == x)
-            return true;
-    return false;
-}
-
 /* Number of index vector components, or -1. */
 static int64_t index_components(const Op *op)
 {
@@ -91,7 +83,8 @@ static int check_index_dims(const Op *op, cvn_err *err)
         return CVN_ESHAPE;
     for (int i = 0; i < a->operand_batch.n; i++) {
         int64_t d = a->operand_batch.v[i], e = a->index_batch.v[i];
-        if (contains(&a->collapsed, d) || contains(&a->index_map, d) || e == a->index_vector_dim)
+        if (ints_contain(&a->collapsed, d) || ints_contain(&a->index_map, d) ||
+            e == a->index_vector_dim)
             return infer_fail(op, err, "batch dimension %lld has a second role", (long long)d);
         if (x->dim[d] != indices->dim[e])
             return infer_fail(op, err, "batch sizes %lld and %lld differ", (long long)x->dim[d],
@@ -117,7 +110,7 @@ static int gathered_type(const Op *op, const int64_t *window, int n_window, cvn_
         return CVN_ESHAPE;
     int index = 0;
     for (int d = 0, w = 0; d < type->rank; d++) {
-        if (contains(&a->window, d)) {
+        if (ints_contain(&a->window, d)) {
             if (a->window.v[w] != d)
                 return infer_fail(op, err, "window must be in increasing order");
             type->dim[d] = window[w++];
@@ -139,7 +132,7 @@ int infer_gather(const Op *op, cvn_type *type, cvn_err *err)
     int n = 0;
     for (int i = 0; i < x->rank; i++) {
         int64_t size = a->sizes.v[i];
-        bool dropped = contains(&a->collapsed, i) || contains(&a->operand_batch, i);
+        bool dropped = ints_contain(&a->collapsed, i) || ints_contain(&a->operand_batch, i);
         if (size < 0 || size > x->dim[i] || (dropped && size != 1))
             return infer_fail(op, err, "slice size %lld of dimension %d does not fit",
                               (long long)size, i);
@@ -164,7 +157,7 @@ int infer_scatter(const Op *op, cvn_type *type, cvn_err *err)
     int64_t window[CVN_MAX_RANK];
     int n = 0;
     for (int i = 0; i < x->rank; i++) {
-        if (contains(&a->collapsed, i) || contains(&a->operand_batch, i))
+        if (ints_contain(&a->collapsed, i) || ints_contain(&a->operand_batch, i))
             continue;
         if (n == a->window.n)
             return infer_fail(op, err, "window has too few dimensions");

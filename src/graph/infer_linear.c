@@ -64,7 +64,7 @@ static int64_t product(const cvn_type *type, int from, int to)
 
 int infer_dequantize(const Op *op, cvn_type *type, cvn_err *err)
 {
-    if (type[0].dtype == CVN_DTYPE_COUNT || !infer_is_float(type[0].dtype))
+    if (type[0].dtype == CVN_DTYPE_COUNT || !dtype_is_float(type[0].dtype))
         return infer_fail(op, err, "needs a result type of floats");
     int rows = (int)op->attr.axis;
     if (op->attr.axis < 1 || op->attr.axis >= type[0].rank)
@@ -100,7 +100,7 @@ int infer_linear_int8(const Op *op, cvn_type *type, cvn_err *err)
     scales.dim[lead] = 1;
     if (!cvn_type_equal(&scales, in_type(op, 1)))
         return infer_fail(op, err, "x's scales must be bf16 [..., 1]");
-    if (y->dtype == CVN_DTYPE_COUNT || !infer_is_float(y->dtype) || y->dtype == CVN_F64)
+    if (y->dtype == CVN_DTYPE_COUNT || !dtype_is_float(y->dtype) || y->dtype == CVN_F64)
         return infer_fail(op, err, "needs a result type of f32, bf16 or f16");
     bool like_x = y->rank > lead;
     for (int d = 0; d < lead && like_x; d++)
@@ -117,7 +117,7 @@ int infer_linear_int8(const Op *op, cvn_type *type, cvn_err *err)
 static int check_norm(const Op *op, int64_t k, cvn_err *err)
 {
     const cvn_type *weight = in_type(op, linear_norm(op));
-    if (op->attr.axis != 1 || !infer_is_float(weight->dtype) || weight->dtype == CVN_F64 ||
+    if (op->attr.axis != 1 || !dtype_is_float(weight->dtype) || weight->dtype == CVN_F64 ||
         weight->rank != 1 || weight->dim[0] != k)
         return infer_fail(
             op, err, "a norm is of one dimension of x, with a weight of f32, bf16 or f16 [%lld]",
@@ -132,7 +132,7 @@ static int check_bias(const Op *op, int i, const cvn_type *y, int lead, cvn_err 
 {
     const cvn_type *bias = in_type(op, linear_bias(op, i));
     bool fits =
-        infer_is_float(bias->dtype) && bias->dtype != CVN_F64 && bias->rank == y->rank - lead;
+        dtype_is_float(bias->dtype) && bias->dtype != CVN_F64 && bias->rank == y->rank - lead;
     for (int d = lead; d < y->rank && fits; d++)
         fits = bias->dim[d - lead] == y->dim[d];
     if (!fits)
@@ -157,7 +157,7 @@ int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
             "its weight, with bias one for each weight, and where there is one result "
             "a residual",
             (long long)weights);
-    if (!infer_is_float(x->dtype) || x->dtype == CVN_F64 || contract < 1 || contract > x->rank)
+    if (!dtype_is_float(x->dtype) || x->dtype == CVN_F64 || contract < 1 || contract > x->rank)
         return infer_fail(op, err, "x must be f32, bf16 or f16 of at least %lld dimensions",
                           (long long)contract);
     int lead = x->rank - (int)contract;
@@ -168,7 +168,7 @@ int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
         return infer_fail(op, err, "eps belongs to a norm");
     for (int i = 0; i < (int)weights; i++) {
         const cvn_type *y = &type[op->attr.flag ? 0 : i];
-        if (y->dtype == CVN_DTYPE_COUNT || !infer_is_float(y->dtype) || y->dtype == CVN_F64)
+        if (y->dtype == CVN_DTYPE_COUNT || !dtype_is_float(y->dtype) || y->dtype == CVN_F64)
             return infer_fail(op, err, "needs result types of f32, bf16 or f16");
         bool like_x = y->rank > lead;
         for (int d = 0; d < lead && like_x; d++)

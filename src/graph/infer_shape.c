@@ -224,7 +224,7 @@ int infer_dot_general(const Op *op, cvn_type *type, cvn_err *err)
         check_dot_sizes(op, &a->lhs_contract, &a->rhs_contract, "contracting", err))
         return CVN_ESHAPE;
     cvn_type result = {.dtype = type[0].dtype == CVN_DTYPE_COUNT ? lhs->dtype : type[0].dtype};
-    if (infer_is_float(lhs->dtype) != infer_is_float(result.dtype) || result.dtype == CVN_BOOL ||
+    if (dtype_is_float(lhs->dtype) != dtype_is_float(result.dtype) || result.dtype == CVN_BOOL ||
         result.dtype == CVN_I4)
         return infer_fail(op, err, "cannot give a result of %s", cvn_dtype_name(result.dtype));
     for (int i = 0; i < a->lhs_batch.n; i++)

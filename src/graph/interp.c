@@ -37,7 +37,7 @@ static void interp_iota(const Op *op, const void *const *in, void *const *out)
     Lines lines = interp_lines(type, op->attr.axis);
     for (int64_t k = 0, n = cvn_type_elements(type); k < n; k++) {
         int64_t i = k / lines.inner % lines.n;
-        if (interp_is_float(type->dtype))
+        if (dtype_is_float(type->dtype))
             element_set(type->dtype, out[0], k, (double)i);
         else
             interp_set_int(type->dtype, out[0], k, i);

@@ -47,7 +47,7 @@ void interp_negate(const Op *op, const void *const *in, void *const *out)
 {
     const cvn_type *type = interp_out(op, 0);
     for (int64_t i = 0, n = cvn_type_elements(type); i < n; i++) {
-        if (interp_is_float(type->dtype))
+        if (dtype_is_float(type->dtype))
             element_set(type->dtype, out[0], i, -element_get(type->dtype, in[0], i));
         else
             interp_set_int(type->dtype, out[0], i, -interp_get_int(type->dtype, in[0], i));
@@ -59,7 +59,7 @@ void interp_abs(const Op *op, const void *const *in, void *const *out)
 {
     const cvn_type *type = interp_out(op, 0);
     for (int64_t i = 0, n = cvn_type_elements(type); i < n; i++) {
-        if (interp_is_float(type->dtype)) {
+        if (dtype_is_float(type->dtype)) {
             element_set(type->dtype, out[0], i, fabs(element_get(type->dtype, in[0], i)));
         } else {
             int64_t x = interp_get_int(type->dtype, in[0], i);
@@ -100,7 +100,7 @@ void interp_is_finite(const Op *op, const void *const *in, void *const *out)
 void interp_convert(const Op *op, const void *const *in, void *const *out)
 {
     cvn_dtype from = interp_in(op, 0)->dtype, to = interp_out(op, 0)->dtype;
-    bool wraps = !interp_is_float(from) && !interp_is_float(to) && to != CVN_BOOL;
+    bool wraps = !dtype_is_float(from) && !dtype_is_float(to) && to != CVN_BOOL;
     for (int64_t i = 0, n = cvn_type_elements(interp_out(op, 0)); i < n; i++) {
         if (from == to)
             interp_move(to, out[0], i, in[0], i);
@@ -163,7 +163,7 @@ void interp_arithmetic(const Op *op, const void *const *in, void *const *out)
     const cvn_type *type = interp_out(op, 0);
     cvn_dtype dtype = type->dtype;
     for (int64_t i = 0, n = cvn_type_elements(type); i < n; i++) {
-        if (interp_is_float(dtype)) {
+        if (dtype_is_float(dtype)) {
             double a = element_get(dtype, in[0], i), b = element_get(dtype, in[1], i);
             element_set(dtype, out[0], i, binary_float(op->kind, a, b));
         } else {

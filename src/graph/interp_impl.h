@@ -19,11 +19,6 @@ static inline const cvn_type *interp_out(const Op *op, int i)
     return &op->result[i]->type;
 }
 
-static inline bool interp_is_float(cvn_dtype dtype)
-{
-    return dtype == CVN_F64 || dtype == CVN_F32 || dtype == CVN_BF16 || dtype == CVN_F16;
-}
-
 /* An integer or bool element. All of them fit an f64 exactly. */
 static inline int64_t interp_get_int(cvn_dtype dtype, const void *data, int64_t i)
 {
@@ -99,14 +94,6 @@ static inline Lines interp_lines(const cvn_type *type, int64_t axis)
 static inline int64_t interp_clamp(int64_t x, int64_t low, int64_t high)
 {
     return x < low ? low : x > high ? high : x;
-}
-
-static inline bool interp_contains(const Ints *list, int64_t x)
-{
-    for (int i = 0; i < list->n; i++)
-        if (list->v[i] == x)
-            return true;
-    return false;
 }
 
 /* A running reduction: floats in f64, integers and bools in wrapping 64-bit arithmetic. */

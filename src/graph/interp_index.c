@@ -64,7 +64,7 @@ static void index_start(const Op *op, const void *indices, int rank, const int64
     int64_t stride[CVN_MAX_RANK + 1] = {0}, where[CVN_MAX_RANK + 1] = {0};
     interp_strides(type, stride);
     for (int d = 0, e = 0; d < rank; d++) {
-        if (interp_contains(&a->window, d))
+        if (ints_contain(&a->window, d))
             continue;
         e += e == a->index_vector_dim;
         where[e++] = at[d];
@@ -86,7 +86,7 @@ static void window_offset(const Op *op, const int64_t *at, int64_t offset[CVN_MA
 {
     const OpAttr *a = &op->attr;
     for (int d = 0, w = 0; d < interp_in(op, 0)->rank; d++) {
-        bool dropped = interp_contains(&a->collapsed, d) || interp_contains(&a->operand_batch, d);
+        bool dropped = ints_contain(&a->collapsed, d) || ints_contain(&a->operand_batch, d);
         offset[d] = dropped ? 0 : at[a->window.v[w++]];
     }
 }
@@ -126,7 +126,7 @@ void interp_scatter(const Op *op, const void *const *in, void *const *out)
         int64_t to = place_of(x->rank, start, offset, stride);
         if (op->attr.combine == COMBINE_ASSIGN)
             interp_move(x->dtype, out[0], to, in[2], i);
-        else if (interp_is_float(x->dtype))
+        else if (dtype_is_float(x->dtype))
             element_set(x->dtype, out[0], to,
                         element_get(x->dtype, out[0], to) + element_get(x->dtype, in[2], i));
         else

@@ -16,7 +16,7 @@ static int64_t greatest_int(cvn_dtype dtype)
 
 Fold interp_fold(cvn_reduce kind, cvn_dtype dtype)
 {
-    Fold fold = {.kind = kind, .is_float = interp_is_float(dtype)};
+    Fold fold = {.kind = kind, .is_float = dtype_is_float(dtype)};
     switch (kind) {
     case CVN_SUM:
     case CVN_ANY:
@@ -85,7 +85,7 @@ void interp_reduce(const Op *op, const void *const *in, void *const *out)
     interp_strides(x, stride);
     Dims kept = {.count = 1}, reduced = {.count = 1};
     for (int d = 0; d < x->rank; d++)
-        dims_add(interp_contains(&op->attr.dims, d) ? &reduced : &kept, x, stride, d);
+        dims_add(ints_contain(&op->attr.dims, d) ? &reduced : &kept, x, stride, d);
     int64_t at[CVN_MAX_RANK] = {0};
     for (int64_t i = 0; i < kept.count; i++, interp_next(kept.n, kept.size, at)) {
         int64_t first = dims_offset(&kept, at), k[CVN_MAX_RANK] = {0};
@@ -127,7 +127,7 @@ static DotSide dot_side(const cvn_type *type, const Ints *batch, const Ints *con
     for (int i = 0; i < batch->n; i++)
         dims_add(&side.batch, type, stride, batch->v[i]);
     for (int d = 0; d < type->rank; d++)
-        if (!interp_contains(batch, d) && !interp_contains(contract, d))
+        if (!ints_contain(batch, d) && !ints_contain(contract, d))
             dims_add(&side.free_, type, stride, d);
     for (int i = 0; i < contract->n; i++)
         dims_add(&side.contract, type, stride, contract->v[i]);
@@ -139,7 +139,7 @@ static DotSide dot_side(const cvn_type *type, const Ints *batch, const Ints *con
 static void dot_element(const DotSide *lhs, const DotSide *rhs, const void *const *in, int64_t l,
                         int64_t r, cvn_dtype dtype, void *out, int64_t i)
 {
-    bool is_float = interp_is_float(lhs->type->dtype);
+    bool is_float = dtype_is_float(lhs->type->dtype);
     int64_t k[CVN_MAX_RANK] = {0};
     double real = 0;
     uint64_t integer = 0;

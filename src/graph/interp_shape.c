@@ -96,8 +96,7 @@ void interp_reverse(const Op *op, const void *const *in, void *const *out)
     for (int64_t i = 0, n = cvn_type_elements(y); i < n; i++, interp_next(y->rank, y->dim, at)) {
         int64_t from = 0;
         for (int d = 0; d < y->rank; d++)
-            from +=
-                (interp_contains(&op->attr.dims, d) ? y->dim[d] - 1 - at[d] : at[d]) * stride[d];
+            from += (ints_contain(&op->attr.dims, d) ? y->dim[d] - 1 - at[d] : at[d]) * stride[d];
         interp_move(y->dtype, out[0], i, in[0], from);
     }
 }

@@ -51,8 +51,7 @@ static int parse_element(Parser *p, cvn_dtype dtype)
         return CVN_EFORMAT;
     element_set(dtype, stored, 0, value);
     double back = element_get(dtype, stored, 0);
-    bool is_float = dtype == CVN_F64 || dtype == CVN_F32 || dtype == CVN_BF16 || dtype == CVN_F16;
-    if (is_float ? isfinite(value) && !isfinite(back) : back != value)
+    if (dtype_is_float(dtype) ? isfinite(value) && !isfinite(back) : back != value)
         return lex_fail_at(&p->lex, at, "found %.17g, expected a value that %s can hold", value,
                            cvn_dtype_name(dtype));
     double *number = parse_append(p, &p->numbers, sizeof *number);

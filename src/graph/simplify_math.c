@@ -17,7 +17,7 @@
 
 static bool is_float(const cvn_value *v)
 {
-    return infer_is_float(v->type.dtype);
+    return dtype_is_float(v->type.dtype);
 }
 
 /* The number that v holds everywhere; false when it is no such constant. */
@@ -343,7 +343,7 @@ static cvn_value *convert_identities(cvn_graph *g, const Op *op)
         return NULL;
     if (from == to)
         return source;
-    if (!infer_is_float(from) && !holds_all(from, to))
+    if (!dtype_is_float(from) && !holds_all(from, to))
         return NULL;
     return cvn_convert(g, source, to);
 }

@@ -462,7 +462,7 @@ static cvn_value *reverse_fewer(cvn_graph *g, const Op *op)
 static bool order_is_free(const Op *op)
 {
     bool rounds = op->attr.reduce == CVN_SUM || op->attr.reduce == CVN_PRODUCT;
-    return !(rounds && infer_is_float(op->operand[0]->type.dtype));
+    return !(rounds && dtype_is_float(op->operand[0]->type.dtype));
 }
 
 static cvn_value *reduce_of_reduce(cvn_graph *g, const Op *op)
@@ -498,7 +498,7 @@ static cvn_value *reduce_as_reshape(cvn_graph *g, const Op *op)
         if (x->type.dim[op->attr.dims.v[i]] != 1)
             return NULL;
     cvn_value *same = reshape_to(g, x, type);
-    if (op->attr.reduce == CVN_SUM && infer_is_float(type->dtype))
+    if (op->attr.reduce == CVN_SUM && dtype_is_float(type->dtype))
         return cvn_add(g, same, cvn_splat(g, *type, 0));
     return same;
 }

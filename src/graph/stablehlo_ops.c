@@ -5,11 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-static bool is_float(cvn_dtype dtype)
-{
-    return dtype == CVN_F64 || dtype == CVN_F32 || dtype == CVN_BF16 || dtype == CVN_F16;
-}
-
 /* What sums of this dtype are made in. */
 static cvn_dtype sum_dtype(cvn_dtype dtype)
 {
@@ -45,7 +40,9 @@ static void call_in(Hlo *h, const Op *op, HloCall call, cvn_dtype dtype)
 void hlo_sort(Hlo *h, const Op *op)
 {
     cvn_dtype dtype = op->operand[0]->type.dtype;
-    const char *order = is_float(dtype) ? "TOTALORDER" : dtype == CVN_U32 ? "UNSIGNED" : "SIGNED";
+    const char *order = dtype_is_float(dtype) ? "TOTALORDER"
+                        : dtype == CVN_U32    ? "UNSIGNED"
+                                              : "SIGNED";
     const cvn_type key = cvn_scalar(dtype);
     const char *t = hlo_tensor(h, &key), *payload = "";
     if (op->n_operands > 1) {
@@ -85,9 +82,9 @@ static double neutral(cvn_reduce kind, cvn_dtype dtype)
     case CVN_ALL:
         return 1;
     case CVN_MAX: /* of integers: saturates */
-        return is_float(dtype) ? -INFINITY : -0x1p40;
+        return dtype_is_float(dtype) ? -INFINITY : -0x1p40;
     case CVN_MIN:
-        return is_float(dtype) ? INFINITY : 0x1p40;
+        return dtype_is_float(dtype) ? INFINITY : 0x1p40;
     }
     return 0;
 }
@@ -142,7 +139,7 @@ void hlo_dot_general(Hlo *h, const Op *op)
 {
     const OpAttr *a = &op->attr;
     cvn_dtype dtype = op->operand[0]->type.dtype;
-    cvn_dtype sum = is_float(dtype) || dtype == CVN_U32 ? sum_dtype(dtype) : CVN_I32;
+    cvn_dtype sum = dtype_is_float(dtype) || dtype == CVN_U32 ? sum_dtype(dtype) : CVN_I32;
     const char *precision = dtype == CVN_F32 || dtype == CVN_F64 ? "HIGHEST" : "DEFAULT";
     HloCall call = {.name = "dot_general",
                     .operands = hlo_operands(h, op, 0),

@@ -102,12 +102,11 @@ const char *hlo_array(Hlo *h, const Ints *ints)
 static void put_element(StrBuf *buf, cvn_dtype dtype, const void *data, int64_t i)
 {
     double value = element_get(dtype, data, i), back[1] = {0};
-    bool is_float = dtype == CVN_F64 || dtype == CVN_F32 || dtype == CVN_BF16 || dtype == CVN_F16;
     int bytes = cvn_dtype_bits(dtype) / 8;
     char text[40];
     if (dtype == CVN_BOOL) {
         strbuf_puts(buf, value != 0 ? "true" : "false");
-    } else if (!is_float) {
+    } else if (!dtype_is_float(dtype)) {
         strbuf_printf(buf, "%.0f", value);
     } else if (!isfinite(value)) {
         uint64_t bits = 0;

@@ -9,12 +9,6 @@
 
 #define SUFFIX ".safetensors"
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* Maps one file into the next slot of folder->map and reads its tensors. */
 static int add_file(Folder *folder, const char *path, cvn_err *err)
 {
@@ -29,7 +23,8 @@ static int add_file(Folder *folder, const char *path, cvn_err *err)
 /* A shard is a file of the folder itself: no separators, nothing hidden, so no "../x". */
 static bool is_plain_name(const char *name)
 {
-    return name[0] != '.' && !strchr(name, '/') && !strchr(name, '\\') && ends_with(name, SUFFIX);
+    return name[0] != '.' && !strchr(name, '/') && !strchr(name, '\\') &&
+           io_ends_with(name, SUFFIX);
 }
 
 /* Opens every distinct shard of the weight map, in order of first mention. */
@@ -124,8 +119,8 @@ static const char *only_file(const char *path, Arena *arena, cvn_err *err)
         return NULL;
     }
     for (struct dirent *entry; (entry = readdir(stream));) {
-        pickled |= ends_with(entry->d_name, ".bin") || ends_with(entry->d_name, ".pth") ||
-                   ends_with(entry->d_name, ".pt");
+        pickled |= io_ends_with(entry->d_name, ".bin") || io_ends_with(entry->d_name, ".pth") ||
+                   io_ends_with(entry->d_name, ".pt");
         if (!is_plain_name(entry->d_name))
             continue;
         slices |= strncmp(entry->d_name, "shard-", 6) == 0;

@@ -155,12 +155,6 @@ int meta_config(LlamaConfig *config, const char *file, const json_t *params,
     return r.code;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* Along which dimension a tensor is split over parts; -1 when each part has all of it. `params`
  * tells for the embedding: the dimension whose parts add up to dim is the split one. */
 static int split_dim(const IoTensor *part, int64_t n_parts, int64_t dim)
@@ -169,7 +163,7 @@ static int split_dim(const IoTensor *part, int64_t n_parts, int64_t dim)
     if (part->rank != 2)
         return -1;
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-        if (ends_with(part->name, columns[i]))
+        if (io_ends_with(part->name, columns[i]))
             return 1;
     if (strcmp(part->name, "tok_embeddings.weight") == 0)
         return part->dims[1] * n_parts == dim ? 1 : 0;
@@ -186,8 +180,9 @@ static int merge_tensor(MetaFolder *meta, const IoTensors *parts, size_t n_parts
     for (size_t i = 0; i < n_parts; i++) {
         const IoTensor *found = io_tensors_find(&parts[i], first->name);
         if (!found)
-            return err_set(err, CVN_EFORMAT, "'%s' holds tensor '%s', another part does not",
-                           first->file, first->name);
+            return err_set(err, CVN_EFORMAT,
+                           "'%s' holds tensor '%s', but consolidated.%02zu.pth does not",
+                           first->file, first->name, i);
         if (found->rank != first->rank || found->dtype != first->dtype ||
             found->coding != first->coding ||
             memcmp(found->dims, first->dims, sizeof first->dims) != 0)
@@ -205,7 +200,9 @@ static int merge_tensor(MetaFolder *meta, const IoTensors *parts, size_t n_parts
         merged.split_dim = along;
         if (__builtin_mul_overflow(merged.dims[along], (int64_t)n_parts, &merged.dims[along]) ||
             __builtin_mul_overflow(merged.n, (int64_t)n_parts, &merged.n))
-            return err_set(err, CVN_EFORMAT, "tensor '%s' is too large", first->name);
+            return err_set(err, CVN_EFORMAT,
+                           "'%s': the parts of tensor '%s' are too large together", first->file,
+                           first->name);
         merged.bytes *= n_parts; /* the parts are in mapped files, so their sum fits */
     }
     return io_tensors_add(&meta->tensors, &merged, err);

@@ -16,12 +16,6 @@ const char *io_kind_name(IoKind kind)
     return names[kind];
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 static int open_hf(IoModel *model, cvn_err *err)
 {
     Folder folder;
@@ -80,7 +74,7 @@ int io_open_files(IoModel *model, const char *path, cvn_err *err)
     } else if (file_has(path, "params.json")) {
         model->kind = IO_KIND_META;
         code = open_meta(model, err);
-    } else if (!file_is_folder(path) && ends_with(path, ".gguf")) {
+    } else if (!file_is_folder(path) && io_ends_with(path, ".gguf")) {
         model->kind = IO_KIND_GGUF;
         code = open_gguf(model, err);
     } else {
@@ -138,7 +132,7 @@ static bool is_tolerated(const IoModel *model, const IoTensor *tensor)
     static const char *const head[NAMING_COUNT] = {[NAMING_HF] = "lm_head.weight",
                                                    [NAMING_META] = "output.weight",
                                                    [NAMING_GGUF] = "output.weight"};
-    if (ends_with(tensor->name, ".rotary_emb.inv_freq") ||
+    if (io_ends_with(tensor->name, ".rotary_emb.inv_freq") ||
         strcmp(tensor->name, "rope.freqs") == 0 ||
         (model->kind == IO_KIND_GGUF && strcmp(tensor->name, "rope_freqs.weight") == 0))
         return true;

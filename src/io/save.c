@@ -18,6 +18,14 @@
 #define INDEX_NAME "model.safetensors.index.json"
 #define PIECE ((int64_t)1 << 16)
 
+const char *const tokenizer_files[] = {"tokenizer.json",
+                                       "tokenizer.model",
+                                       "tokenizer_config.json",
+                                       "special_tokens_map.json",
+                                       "added_tokens.json",
+                                       "chat_template.jinja",
+                                       NULL};
+
 /* One save: what is written, and into which folder at the moment. */
 typedef struct Save {
     const char *folder;        /* being filled: the staging folder, or the final one when forced */
@@ -194,30 +202,22 @@ static int write_index(Save *save, cvn_err *err)
     return code;
 }
 
-static int copy_file(Save *save, const char *from, cvn_err *err)
+static int copy_into(Save *save, const char *from, cvn_err *err)
 {
-    FileMap map;
     const char *slash = strrchr(from, '/');
-    int code = file_map(&map, from, err);
-    if (code == CVN_OK)
-        code =
-            file_write(arena_printf(&save->arena, "%s/%s", save->folder, slash ? slash + 1 : from),
-                       map.data, map.size, err);
-    file_unmap(&map);
-    return code;
+    const char *name = slash ? slash + 1 : from;
+    return file_copy(from, arena_printf(&save->arena, "%s/%s", save->folder, name), err);
 }
 
 static int copy_tokenizer(Save *save, cvn_err *err)
 {
-    static const char *const names[] = {"tokenizer.json",        "tokenizer.model",
-                                        "tokenizer_config.json", "special_tokens_map.json",
-                                        "added_tokens.json",     "chat_template.jinja"};
     const SaveOptions *o = save->options;
-    int code = o->tokenizer ? copy_file(save, o->tokenizer, err) : CVN_OK;
-    for (size_t i = 0; o->tokenizer_folder && i < sizeof names / sizeof *names && !code; i++) {
-        const char *path = arena_printf(&save->arena, "%s/%s", o->tokenizer_folder, names[i]);
+    int code = o->tokenizer ? copy_into(save, o->tokenizer, err) : CVN_OK;
+    for (size_t i = 0; o->tokenizer_folder && tokenizer_files[i] && !code; i++) {
+        const char *path =
+            arena_printf(&save->arena, "%s/%s", o->tokenizer_folder, tokenizer_files[i]);
         if (file_exists(path))
-            code = copy_file(save, path, err);
+            code = copy_into(save, path, err);
     }
     return code;
 }

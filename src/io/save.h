@@ -13,6 +13,11 @@
 #include "io/model.h"
 #include "io/save_fill.h"
 
+/* What the tokenizer of a folder may consist of, ended by NULL: first those that are one, in the order in which they
+ * are looked for, then what describes it. */
+extern const char *const tokenizer_files[];
+enum { TOKENIZER_KINDS = 2 };
+
 typedef struct SaveOptions {
     cvn_dtype dtype;       /* f32, bf16 or f16: of the file; also written into the config */
     uint64_t shard_bytes;  /* most bytes of weights in a file (one tensor may exceed it); 0: 5e9 */

@@ -39,6 +39,12 @@ bool io_name_is_clean(const char *name)
     return n > 0 && n <= 256 && name[n] == '\0';
 }
 
+bool io_ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
 const IoTensor *io_tensors_find(const IoTensors *list, const char *name)
 {
     const uint64_t *index = map_get(&list->by_name, name, strlen(name));

@@ -53,6 +53,8 @@ int io_tensors_add(IoTensors *list, const IoTensor *tensor, cvn_err *err);
 /* Names go into messages: they must not be empty, move a terminal's cursor, or fill a screen. */
 bool io_name_is_clean(const char *name);
 
+bool io_ends_with(const char *text, const char *end);
+
 /* NULL when there is none of that name. */
 const IoTensor *io_tensors_find(const IoTensors *list, const char *name);
 

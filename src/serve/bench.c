@@ -65,10 +65,10 @@ int bench_prefill(cvn_engine *e, const Ceilings *ceilings, int64_t n, int repeat
         make_prompt(e, tokens, n);
     for (int i = -1; i < repeats && !code; i++) {
         engine_reset_row(e, 0);
-        double begin = engine_now();
+        double begin = clock_seconds();
         code = engine_prefill(e, 0, tokens, n, &greedy, err);
         if (i >= 0)
-            seconds[i] = engine_now() - begin;
+            seconds[i] = clock_seconds() - begin;
     }
     if (!code) {
         *out = figure(seconds, repeats);
@@ -116,10 +116,10 @@ static int measure_overhead(cvn_engine *e, int64_t context, double *out, cvn_err
     int code = CVN_OK, n = 0;
     while (n < STEPS && !code && context + n < e->options.context) {
         profile_clear(profile);
-        double begin = engine_now();
+        double begin = clock_seconds();
         code = engine_decode(e, err);
         double traffic = (double)profile_sum(profile, 0, is_traffic) * 1e-9;
-        sample[n++] = engine_now() - begin - traffic;
+        sample[n++] = clock_seconds() - begin - traffic;
     }
     device->profile = before;
     profile_free(profile);
@@ -130,7 +130,7 @@ static int measure_overhead(cvn_engine *e, int64_t context, double *out, cvn_err
 /* Whether there is time for another step; of several processes the first one says. */
 static int go_on(const cvn_engine *e, double deadline, bool *go, cvn_err *err)
 {
-    *go = engine_now() < deadline;
+    *go = clock_seconds() < deadline;
     Cluster *cluster = e->options.cluster;
     return cluster ? cluster_share(cluster, go, sizeof *go, err) : CVN_OK;
 }
@@ -174,13 +174,13 @@ static void close_turns(Turns *t)
 static int take_turn(Turns *t, cvn_engine *e, int64_t most, int64_t *taken, cvn_err *err)
 {
     static const double TURN = 0.01, LONGEST = 0.05;
-    double begin = engine_now(), end = begin, *seconds = t->seconds + t->steps;
+    double begin = clock_seconds(), end = begin, *seconds = t->seconds + t->steps;
     int64_t n = 0;
     while (n < most && end - begin < TURN) {
         int code = engine_decode(e, err);
         if (code)
             return code;
-        double now = engine_now();
+        double now = clock_seconds();
         seconds[n++] = now - end;
         end = now;
     }
@@ -210,7 +210,7 @@ int bench_decode(cvn_engine *e, const Ceilings *ceilings, int64_t context, int64
     int code = engine_decode(e, err); /* not counted */
     if (!code)
         code = open_turns(&t, e, ceilings, steps, err);
-    double start = engine_now();
+    double start = clock_seconds();
     int64_t n = 0;
     for (bool go = true; !code && n < steps;) {
         int64_t taken = 0;

@@ -7,14 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-double engine_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 cvn_engine_options cvn_engine_defaults(void)
 {
@@ -474,8 +466,9 @@ static int check_mode(const cvn_engine *e, SampleMode mode, cvn_err *err)
 {
     if (mode > e->most)
         return err_set(err, CVN_EINVAL,
-                       "the request samples with %s and the engine was made without",
-                       mode == SAMPLE_FILTER ? "top-k, top-p or min-p" : "a temperature");
+                       "the request samples with %s; make the engine with options.%s",
+                       mode == SAMPLE_FILTER ? "top-k, top-p or min-p" : "a temperature",
+                       mode == SAMPLE_FILTER ? "filters" : "sampling");
     return CVN_OK;
 }
 
@@ -535,9 +528,9 @@ int engine_prefill(cvn_engine *e, int row, const int32_t *tokens, int64_t n,
         return CVN_EINVAL;
     if (e->one.penalty[0] != 1 && !e->one.seen) /* 1 stands for no penalty, exactly */
         return err_set(err, CVN_EINVAL,
-                       "the request has a repeat penalty and the engine was made without");
+                       "the request has a repeat penalty; make the engine with options.penalties");
     add_seen(e, row, tokens, n);
-    double begin = engine_now();
+    double begin = clock_seconds();
     Program *p = NULL;
     for (int64_t done = 0; done < n;) {
         int b = choose_bucket(o->bucket, o->n_buckets, n - done);
@@ -556,7 +549,7 @@ int engine_prefill(cvn_engine *e, int row, const int32_t *tokens, int64_t n,
     e->rows.tokens[row] = next[0];
     e->rows.start[row] = (int32_t)e->filled[row];
     e->stats.prefill_tokens += n;
-    e->stats.prefill_seconds += engine_now() - begin;
+    e->stats.prefill_seconds += clock_seconds() - begin;
     return CVN_OK;
 }
 
@@ -573,12 +566,12 @@ int engine_decode(cvn_engine *e, cvn_err *err)
             return err_set(err, CVN_EINVAL, "row %d has filled its context of %" PRId64, i,
                            e->options.context);
     }
-    double begin = engine_now();
+    double begin = clock_seconds();
     int code = engine_run(e, &e->decode[mode], err);
     if (code)
         return code;
     e->stats.decodes++;
-    e->stats.decode_seconds += engine_now() - begin;
+    e->stats.decode_seconds += clock_seconds() - begin;
     for (int i = 0; i < e->options.rows; i++) {
         e->filled[i] += e->rows.length[i];
         e->stats.decoded_tokens += e->rows.length[i];
@@ -590,12 +583,12 @@ int cvn_engine_score(cvn_engine *e, const int32_t *token, int64_t n, float *logp
                      int32_t *argmax, cvn_err *err)
 {
     if (!e->n_score_buckets)
-        return err_set(err, CVN_EINVAL, "the engine was made without scoring");
+        return err_set(err, CVN_EINVAL, "the engine cannot score; make it with options.scoring");
     engine_reset_row(e, 0);
     if (check_tokens(e, 0, token, n, err))
         return CVN_EINVAL;
     logprob[0] = 0;
-    double begin = engine_now();
+    double begin = clock_seconds();
     for (int64_t done = 0; done < n;) {
         int b = choose_bucket(e->score_bucket, e->n_score_buckets, n - done);
         int64_t part = n - done < e->score_bucket[b] ? n - done : e->score_bucket[b];
@@ -615,7 +608,7 @@ int cvn_engine_score(cvn_engine *e, const int32_t *token, int64_t n, float *logp
         done += part;
     }
     e->stats.prefill_tokens += n;
-    e->stats.prefill_seconds += engine_now() - begin;
+    e->stats.prefill_seconds += clock_seconds() - begin;
     engine_reset_row(e, 0);
     return CVN_OK;
 }

@@ -10,6 +10,7 @@
 #ifndef CVN_SERVE_ENGINE_H
 #define CVN_SERVE_ENGINE_H
 
+#include "base/threads.h"
 #include "comm/account.h"
 #include "compile/cache.h"
 #include "cpu/executor.h"
@@ -120,7 +121,5 @@ int engine_check_request(const cvn_request *request, int i, cvn_err *err);
 
 /* Whether the token ends a text by the model's own settings. */
 bool engine_is_eos(const cvn_engine *e, int32_t token);
-
-double engine_now(void); /* seconds, monotonic */
 
 #endif

@@ -60,7 +60,7 @@ static bool take_token(Run *run, int row, int32_t token, int64_t filled)
     int r = run->row_of[row];
     const cvn_request *request = &run->request[r];
     cvn_result *result = &run->result[r];
-    double now = engine_now() - run->begin;
+    double now = clock_seconds() - run->begin;
     if (result->n_tokens == 0)
         result->first_seconds = now;
     result->n_tokens++;
@@ -89,13 +89,13 @@ static int fill_rows(Run *run, cvn_err *err)
             const cvn_request *request = &run->request[r];
             if (request->max_tokens < 1)
                 continue;
-            double begin = engine_now();
+            double begin = clock_seconds();
             engine_reset_row(e, row);
             int code =
                 engine_prefill(e, row, request->prompt, request->n_prompt, &request->sampling, err);
             if (code)
                 return code;
-            run->result[r].prefill_seconds = engine_now() - begin;
+            run->result[r].prefill_seconds = clock_seconds() - begin;
             run->row_of[row] = r;
             engine_set_active(e, row, true);
             take_token(run, row, e->rows.tokens[row], e->filled[row]);
@@ -183,7 +183,8 @@ int cvn_engine_generate(cvn_engine *e, const cvn_request *request, int n, cvn_to
                         cvn_err *err)
 {
     if (e->options.no_generation)
-        return err_set(err, CVN_EINVAL, "the engine was made without generation");
+        return err_set(err, CVN_EINVAL,
+                       "the engine cannot generate; make it without options.no_generation");
     for (int i = 0; i < n; i++)
         if (engine_check_request(&request[i], i, err))
             return CVN_EINVAL;
@@ -197,7 +198,7 @@ int cvn_engine_generate(cvn_engine *e, const cvn_request *request, int n, cvn_to
                .on_token = on_token,
                .context = context,
                .interrupt = interrupt,
-               .begin = engine_now()};
+               .begin = clock_seconds()};
     int code = CVN_OK;
     if (run.row_of && run.history) {
         for (int i = 0; i < n; i++)

@@ -20,7 +20,8 @@ int cvn_session_new(cvn_engine *e, int row, cvn_session **out, cvn_err *err)
 {
     *out = NULL;
     if (e->options.no_generation)
-        return err_set(err, CVN_EINVAL, "the engine was made without generation");
+        return err_set(err, CVN_EINVAL,
+                       "the engine cannot generate; make it without options.no_generation");
     if (row < 0 || row >= e->options.rows)
         return err_set(err, CVN_EINVAL, "there is no row %d; the engine has %d", row,
                        e->options.rows);
@@ -160,18 +161,18 @@ int cvn_session_generate(cvn_session *s, const cvn_request *request, cvn_token_f
         result->finish = CVN_FINISH_CONTEXT;
         return CVN_OK;
     }
-    double begin = engine_now();
+    double begin = clock_seconds();
     result->reused = common_prefix(s, request);
     truncate_to(s, result->reused);
     int code = prefill(s, request, interrupt, err);
     result->computed = s->n - result->reused;
-    double first = engine_now();
+    double first = clock_seconds();
     result->prefill_seconds = first - begin;
     if (code == CVN_OK) {
         engine_set_active(e, s->row, true);
         code = decode(s, request, on_token, context, interrupt, result, err);
         engine_set_active(e, s->row, false);
-        result->decode_seconds = engine_now() - first;
+        result->decode_seconds = clock_seconds() - first;
     }
     s->stats.turns++;
     s->stats.reused += result->reused;

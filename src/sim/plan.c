@@ -2,6 +2,7 @@
 #include "sim/plan.h"
 
 #include "base/map.h"
+#include "base/threads.h"
 #include "compile/lower.h"
 #include "compile/pipeline.h"
 #include "cpu/registry.h"
@@ -12,7 +13,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 const char *const sim_role_names[SIM_ROLE_COUNT] = {
     [SIM_WEIGHT] = "weights",
@@ -243,13 +243,6 @@ static double model_flops(const SimAsk *ask)
     return ask->task == SIM_TRAIN ? 3 * forward : forward;
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static int run(Sim *s, cvn_err *err)
 {
     SimAnswer *a = s->answer;
@@ -293,7 +286,7 @@ static int run(Sim *s, cvn_err *err)
 
 int sim_plan(const SimAsk *ask, SimAnswer *answer, cvn_err *err)
 {
-    double begin = now();
+    double begin = clock_seconds();
     *answer = (SimAnswer){0};
     int code = arena_init(&answer->arena, err);
     if (code)
@@ -301,7 +294,7 @@ int sim_plan(const SimAsk *ask, SimAnswer *answer, cvn_err *err)
     Sim s = {.ask = ask, .answer = answer};
     code = run(&s, err);
     cvn_graph_free(s.global);
-    answer->seconds = now() - begin;
+    answer->seconds = clock_seconds() - begin;
     return code;
 }
 

@@ -7,13 +7,10 @@
 
 double train_flops(const LlamaConfig *config, int64_t batch, int64_t seq)
 {
-    const LlamaConfig *c = config;
-    double width = (double)(c->n_heads * c->head_dim), kv = (double)(c->n_kv_heads * c->head_dim);
-    double dim = (double)c->dim, tokens = (double)(batch * seq);
-    double layer = dim * (2 * width + 2 * kv + 3 * (double)c->ffn);
-    double weights = (double)c->n_layers * layer + dim * (double)c->vocab;
+    double tokens = (double)(batch * seq);
+    double width = (double)(config->n_heads * config->head_dim * config->n_layers);
     double pairs = (double)batch * (double)seq * (double)(seq + 1) / 2;
-    return 6 * weights * tokens + 12 * pairs * width * (double)c->n_layers;
+    return 6 * (double)model_size(config).matmul_params * tokens + 12 * pairs * width;
 }
 
 static uint32_t next_random(uint32_t *state)

@@ -2,6 +2,7 @@
 
 #include "io/adapter.h"
 #include "io/safetensors.h"
+#include "io/save.h"
 #include "train/checkpoint_folder.h"
 #include "train/checkpoint_shards.h"
 
@@ -36,8 +37,8 @@ int checkpoint_find(Checkpoint *checkpoint, const char *path, int64_t step, Chec
 
 static bool is_companion(const char *name)
 {
-    for (int i = 0; checkpoint_tokenizer_companions[i]; i++)
-        if (strcmp(name, checkpoint_tokenizer_companions[i]) == 0)
+    for (int i = TOKENIZER_KINDS; tokenizer_files[i]; i++)
+        if (strcmp(name, tokenizer_files[i]) == 0)
             return true;
     return false;
 }

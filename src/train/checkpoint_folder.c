@@ -16,10 +16,6 @@
 #define DIGITS 8       /* at least; larger steps have more */
 #define MOST_DIGITS 18 /* fit an int64_t */
 
-const char *const checkpoint_tokenizer_companions[] = {
-    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
-    NULL};
-
 char *checkpoint_folder(const char *run)
 {
     return file_join(run, "checkpoints");

@@ -12,9 +12,6 @@
 #define CHECKPOINT_ASIDE ".aside"
 #define CHECKPOINT_OPTIMIZER "optimizer."
 
-/* Files that stand beside a tokenizer and say how it is used; ended by NULL. */
-extern const char *const checkpoint_tokenizer_companions[];
-
 /* "RUN/checkpoints", heap; NULL when memory ran out. */
 char *checkpoint_folder(const char *run);
 

@@ -1,3 +1,4 @@
+/* Opening a checkpoint, finding the newest whole one, and putting it back into a state. */
 #include "base/crc32c.h"
 #include "io/safetensors.h"
 #include "train/checkpoint.h"
@@ -7,13 +8,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-static bool is_safetensors(const char *name)
-{
-    const char *suffix = ".safetensors";
-    size_t n = strlen(name), m = strlen(suffix);
-    return n > m && strcmp(name + n - m, suffix) == 0;
-}
 
 /* Maps one file of the manifest, holds it to its size and checksum, and reads its tensors. */
 static int open_file(Checkpoint *checkpoint, const ManifestFile *file, bool verify, cvn_err *err)
@@ -30,7 +24,7 @@ static int open_file(Checkpoint *checkpoint, const ManifestFile *file, bool veri
     if (verify && crc32c(0, map->data, map->size) != file->crc32c)
         return err_set(err, CVN_EFORMAT,
                        "'%s' is damaged: its checksum is not that of its manifest", path);
-    if (!is_safetensors(file->name))
+    if (!io_ends_with(file->name, ".safetensors"))
         return CVN_OK;
     if (checkpoint->wholes)
         return checkpoint_wholes_add(checkpoint->wholes, path, map->data, map->size,

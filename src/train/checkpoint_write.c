@@ -3,6 +3,7 @@
 #include "base/crc32c.h"
 #include "base/json_file.h"
 #include "io/safetensors.h"
+#include "io/save.h"
 #include "train/checkpoint_folder.h"
 #include "train/checkpoint_shards.h"
 
@@ -180,8 +181,8 @@ static int copy_tokenizer(Writing *w, cvn_err *err)
     const char *from = w->options->tokenizer, *slash = strrchr(from, '/');
     int beside = slash ? (int)(slash - from) + 1 : 0;
     int code = copy_small(w, from, arena_string(&w->arena, from + beside), err);
-    for (int i = 0; checkpoint_tokenizer_companions[i] && code == CVN_OK; i++) {
-        const char *name = checkpoint_tokenizer_companions[i];
+    for (int i = TOKENIZER_KINDS; tokenizer_files[i] && code == CVN_OK; i++) {
+        const char *name = tokenizer_files[i];
         const char *path = arena_printf(&w->arena, "%.*s%s", beside, from, name);
         if (file_exists(path))
             code = copy_small(w, path, name, err);

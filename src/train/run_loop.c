@@ -2,25 +2,19 @@
 #include "train/run_impl.h"
 
 #include "base/file.h"
+#include "base/threads.h"
 #include "cpu/trace.h"
 #include "train/bench.h"
 #include "train/checkpoint_export.h"
+#include "train/checkpoint_folder.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { MOST_SKIPPED = 20, MOST_VALIDATION = 256 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 void run_note(const Run *run, const char *format, ...)
 {
@@ -183,7 +177,6 @@ static int export_result(Run *r, cvn_err *err)
 static void sample_checkpoint(Run *r)
 {
     cvn_err err = {0};
-    char folder[4096];
     int64_t step = state_of(r)->step;
     save(r);
     if (look_at_save(r, true, &err) || r->saved != step)
@@ -195,8 +188,12 @@ static void sample_checkpoint(Run *r)
             sample(r, r->out);
         return;
     }
-    snprintf(folder, sizeof folder, "%s/checkpoints/step-%08" PRId64, r->out, step);
-    sample(r, folder);
+    char *checkpoints = checkpoint_folder(r->out);
+    char *folder = checkpoints ? checkpoint_path(checkpoints, step, "") : NULL;
+    if (folder)
+        sample(r, folder);
+    free(folder);
+    free(checkpoints);
 }
 
 /* ---- a step ---- */
@@ -244,18 +241,16 @@ static void tell(Run *r, const MetricsRow *row)
         r->events->step(r->events->context, &progress);
 }
 
-static int record(Run *r, const MetricsRow *row, cvn_err *err)
+static void record(Run *r, const MetricsRow *row)
 {
-    cvn_err here = {0};
+    cvn_err err = {0};
     if (!run_is_first(r))
-        return CVN_OK;
-    bool failed = metrics_add(&r->metrics, row, &here) || event_file_add(&r->board, row, &here);
+        return;
+    bool failed = metrics_add(&r->metrics, row, &err) || event_file_add(&r->board, row, &err);
     if (failed && !r->no_room)
         run_warn(r, "the metrics of step %" PRId64 " and later ones wait for room: %s", row->step,
-                 here.message);
+                 err.message);
     r->no_room = failed;
-    (void)err;
-    return CVN_OK;
 }
 
 /* A frozen weight has no gradient of its own: 4 operations per token in place of 6. */
@@ -290,7 +285,7 @@ static int step(Run *r, cvn_err *err)
 {
     CheckpointState *state = state_of(r);
     const TrainConfig *c = &r->config;
-    double begin = now();
+    double begin = clock_seconds();
     TrainReport report;
     MetricsRow row = {.validation_loss = NAN};
     if (r->events->cluster)
@@ -302,7 +297,7 @@ static int step(Run *r, cvn_err *err)
         code = run_check_step(r, &report, err);
     if (code)
         return code;
-    double seconds = now() - begin;
+    double seconds = clock_seconds() - begin;
     row.step = state->step;
     row.loss = report.loss;
     row.lr = report.lr;
@@ -314,10 +309,9 @@ static int step(Run *r, cvn_err *err)
     bool look = c->evaluate_every > 0 && (last || state->step % c->evaluate_every == 0);
     if (look && r->trainer.options.evaluates)
         code = evaluate(r, &row.validation_loss, err);
-    if (code == CVN_OK)
-        code = record(r, &row, err);
     if (code)
         return code;
+    record(r, &row);
     r->result.loss = row.loss;
     r->result.seconds += seconds;
     r->result.tokens += c->batch * c->seq;

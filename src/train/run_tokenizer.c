@@ -9,6 +9,7 @@
  */
 #include "train/run_impl.h"
 
+#include "io/save.h"
 #include "model/presets.h"
 #include "train/data_tokenizer.h"
 
@@ -25,12 +26,6 @@
 #define FRESH ".new-"
 #define DIGITS "0123456789"
 
-/* What a tokenizer may consist of, the file that is read first. */
-static const char *const names[] = {"tokenizer.json", "tokenizer.model", "tokenizer_config.json",
-                                    "chat_template.jinja"};
-
-enum { NAMES = sizeof names / sizeof *names, TOKENIZERS = 2 };
-
 static const char *path_in(Run *r, const char *folder, const char *name)
 {
     return arena_printf(&r->arena, "%s/%s", folder, name);
@@ -43,8 +38,8 @@ static void clear_stale(Run *r, const char *folder)
     if (fd < 0)
         return;
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-        for (int i = 0; i < NAMES; i++)
-            unlink(path_in(r, folder, names[i]));
+        for (int i = 0; tokenizer_files[i]; i++)
+            unlink(path_in(r, folder, tokenizer_files[i]));
         rmdir(folder);
     }
     close(fd);
@@ -114,25 +109,15 @@ int run_make_folder(Run *r, cvn_err *err)
     return run_together(r, code, err);
 }
 
-static int copy_file(const char *from, const char *to, cvn_err *err)
-{
-    FileMap map;
-    int code = file_map(&map, from, err);
-    if (code == CVN_OK)
-        code = file_write(to, map.data, map.size, err);
-    file_unmap(&map);
-    return code;
-}
-
 /* Copies the tokenizer and what describes it from a file or folder. */
 static int copy_tokenizer(Run *r, const char *from, cvn_err *err)
 {
     int code = CVN_OK;
     if (file_is_folder(from)) {
-        for (int i = 0; i < NAMES && code == CVN_OK; i++) {
-            const char *path = path_in(r, from, names[i]);
+        for (int i = 0; tokenizer_files[i] && code == CVN_OK; i++) {
+            const char *path = path_in(r, from, tokenizer_files[i]);
             if (file_exists(path))
-                code = copy_file(path, path_in(r, r->fresh, names[i]), err);
+                code = file_copy(path, path_in(r, r->fresh, tokenizer_files[i]), err);
         }
         return code;
     }
@@ -144,9 +129,9 @@ static int copy_tokenizer(Run *r, const char *from, cvn_err *err)
     size_t i = 0;
     while (i < map.size && strchr(" \t\r\n", map.data[i]))
         i++;
-    const char *name = i < map.size && map.data[i] == '{' ? names[0] : names[1];
+    const char *name = i < map.size && map.data[i] == '{' ? tokenizer_files[0] : tokenizer_files[1];
     file_unmap(&map);
-    return copy_file(from, path_in(r, r->fresh, name), err);
+    return file_copy(from, path_in(r, r->fresh, name), err);
 }
 
 static void name_token(json_t *config, const char *key, const Tokenizer *tokenizer, int32_t id)
@@ -223,9 +208,9 @@ int run_open_tokenizer(Run *r, cvn_err *err)
         code = run_share_path(r, &r->tokenizer_folder, err);
     if (code == CVN_OK)
         code = tokenizer_open(r->tokenizer_folder, &r->tokenizer, err);
-    for (int i = 0; i < TOKENIZERS && code == CVN_OK && !r->tokenizer_file; i++)
-        if (file_exists(path_in(r, r->tokenizer_folder, names[i])))
-            r->tokenizer_file = path_in(r, r->out, names[i]);
+    for (int i = 0; i < TOKENIZER_KINDS && code == CVN_OK && !r->tokenizer_file; i++)
+        if (file_exists(path_in(r, r->tokenizer_folder, tokenizer_files[i])))
+            r->tokenizer_file = path_in(r, r->out, tokenizer_files[i]);
     return code;
 }
 
@@ -233,8 +218,9 @@ int run_keep_folder(Run *r, cvn_err *err)
 {
     if (!r->fresh)
         return CVN_OK;
-    for (int i = 0; i < NAMES; i++) {
-        const char *from = path_in(r, r->fresh, names[i]), *to = path_in(r, r->out, names[i]);
+    for (int i = 0; tokenizer_files[i]; i++) {
+        const char *from = path_in(r, r->fresh, tokenizer_files[i]),
+                   *to = path_in(r, r->out, tokenizer_files[i]);
         if (file_exists(from) && rename(from, to) != 0)
             return err_set(err, CVN_EIO, "cannot write '%s': %s", to, strerror(errno));
     }
@@ -246,8 +232,8 @@ int run_keep_folder(Run *r, cvn_err *err)
 
 void run_clear_folder(Run *r)
 {
-    for (int i = 0; i < NAMES && r->fresh; i++)
-        unlink(path_in(r, r->fresh, names[i]));
+    for (int i = 0; tokenizer_files[i] && r->fresh; i++)
+        unlink(path_in(r, r->fresh, tokenizer_files[i]));
     if (r->fresh) {
         rmdir(r->fresh);
         close(r->fresh_lock);

@@ -70,7 +70,7 @@ int train_state_random(TrainState *state, uint64_t seed, cvn_err *err);
    brought into Hugging Face's order. With LoRA they are what is frozen. */
 int train_state_from_model(TrainState *state, const IoModel *model, cvn_err *err);
 
-/* Writes the weights as a Hugging Face folder; not with LoRA (lora_export.h). `tokenizer`: a file to copy
+/* Writes the weights as a Hugging Face folder; not with LoRA (checkpoint_export.h). `tokenizer`: a file to copy
    into it, or NULL. */
 int train_state_export(const TrainState *state, const LlamaConfig *config, cvn_dtype dtype,
                        const char *folder, const char *tokenizer, cvn_err *err);

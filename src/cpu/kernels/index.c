@@ -67,14 +67,6 @@ static bool match_gather_boxes(const Op *op)
     return cvn_dtype_bits(operand(op, 0)->dtype) >= 8 && operand(op, 1)->dtype == CVN_I32;
 }
 
-static bool contains(const Ints *list, int64_t x)
-{
-    for (int i = 0; i < list->n; i++)
-        if (list->v[i] == x)
-            return true;
-    return false;
-}
-
 /* What index vector number `i` says: where the box starts in the operand, and where it goes in the result. */
 typedef struct Box {
     int64_t start[CVN_MAX_RANK]; /* in each dimension of the operand, clamped into bounds */
@@ -94,7 +86,7 @@ static Box box_of(const KernelArgs *args, int64_t i)
         indices->rank; /* dimensions of the indices, last first, without that of the components */
     int64_t vector = 0, component = a->index_vector_dim < e ? stride[a->index_vector_dim] : 0;
     for (int d = y->rank - 1; d >= 0; d--) {
-        if (contains(&a->window, d))
+        if (ints_contain(&a->window, d))
             continue;
         e -= 1 + (e - 1 == a->index_vector_dim);
         where[e] = i % y->dim[d];
@@ -121,7 +113,7 @@ static void run_gather_boxes(const KernelArgs *args)
     walk_strides(x, x_stride);
     walk_strides(y, y_stride);
     for (int d = 0; d < y->rank; d++)
-        boxes *= contains(&a->window, d) ? 1 : y->dim[d];
+        boxes *= ints_contain(&a->window, d) ? 1 : y->dim[d];
     if (cvn_type_elements(y) == 0)
         return;
     kernel_share(boxes, 1, args->thread, args->n_threads, &begin, &end);
@@ -130,7 +122,7 @@ static void run_gather_boxes(const KernelArgs *args)
         Walk w = {.to = box.to};
         for (int d = 0, k = 0; d < x->rank; d++) {
             w.from += box.start[d] * x_stride[d];
-            if (!contains(&a->collapsed, d) && !contains(&a->operand_batch, d))
+            if (!ints_contain(&a->collapsed, d) && !ints_contain(&a->operand_batch, d))
                 walk_add(&w, a->sizes.v[d], x_stride[d], y_stride[a->window.v[k++]]);
         }
         walk_run(&w, (size_t)cvn_dtype_bits(x->dtype) / 8, args->out[0], args->in[0]);
