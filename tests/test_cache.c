@@ -2,8 +2,8 @@
 #include "compile/cache.h"
 
 #include "cpu/executor.h"
-#include "cpu/profile.h"
 #include "cpu/registry.h"
+#include "cpu/trace.h"
 #include "scratch.h"
 
 #include <setjmp.h>
@@ -148,17 +148,17 @@ static json_t *profiled(int n_threads, int runs, size_t events, size_t *dropped)
     CompileOptions options = {.backend = device->backend, .n_threads = n_threads};
     Plan *plan;
     assert_int_equal(compile_graph(g, &options, &plan, NULL), CVN_OK);
-    Profile *profile = device->profile = profile_new(n_threads, events, NULL);
-    assert_non_null(profile);
+    Trace *recorded = trace_begin(&device, 1, events, NULL);
+    assert_non_null(recorded);
     static float data[N * N];
     void *const parameters[] = {data};
     for (int i = 0; i < runs; i++)
         assert_int_equal(executor_run(device, plan, parameters, NULL, NULL), CVN_OK);
     char path[256];
     snprintf(path, sizeof path, "%s/profile.json", scratch);
-    assert_int_equal(profile_write(profile, path, NULL), CVN_OK);
-    *dropped = profile_dropped(profile);
-    profile_free(profile);
+    assert_int_equal(trace_write(recorded, NULL, path, NULL), CVN_OK);
+    *dropped = profile_dropped(device->profile);
+    trace_free(recorded);
     plan_free(plan);
     cvn_graph_free(g);
     device_free(device);

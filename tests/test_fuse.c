@@ -3,8 +3,8 @@
 #include "compile/pipeline.h"
 #include "cpu/device.h"
 #include "cpu/executor.h"
-#include "cpu/profile.h"
 #include "cpu/registry.h"
+#include "cpu/trace.h"
 #include "grad/grad.h"
 #include "graph/graph.h"
 #include "train/optimizer.h"
@@ -330,13 +330,14 @@ static void a_plan_and_a_profile_name_the_members(void **state)
     assert_non_null(strstr(text.text, "of sqrt, add\n"));
     strbuf_free(&text);
 
-    device->profile = profile_new(1, 0, NULL);
+    Trace *recorded = trace_begin(&device, 1, 0, NULL);
+    assert_non_null(recorded);
     float *data = calloc(1 << 16, sizeof *data);
     assert_int_equal(executor_run(device, plan, (void *const[]){data}, NULL, NULL), CVN_OK);
     char path[] = "/tmp/caravan-fuse-XXXXXX";
     int file = mkstemp(path);
     assert_true(file >= 0);
-    assert_int_equal(profile_write(device->profile, path, NULL), CVN_OK);
+    assert_int_equal(trace_write(recorded, NULL, path, NULL), CVN_OK);
     char trace[8192];
     FILE *in = fopen(path, "r");
     assert_non_null(in);
@@ -346,7 +347,7 @@ static void a_plan_and_a_profile_name_the_members(void **state)
     close(file);
     unlink(path);
     free(data);
-    profile_free(device->profile);
+    trace_free(recorded);
     plan_free(plan);
     device_free(device);
     cvn_graph_free(g);

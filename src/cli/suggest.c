@@ -11,7 +11,8 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-size_t suggest_distance(const char *a, const char *b)
+/* Distance of two words; words longer than 63 bytes are SIZE_MAX apart. */
+static size_t distance_of(const char *a, const char *b)
 {
     size_t n = strlen(a), m = strlen(b);
     if (n > WORD_MAX || m > WORD_MAX)
@@ -47,7 +48,7 @@ const char *suggest(const char *word, SuggestAt at, const void *list)
     size_t n = strlen(word), best = SIZE_MAX;
     const char *found = NULL, *candidate;
     for (size_t i = 0; (candidate = at(list, i)); i++) {
-        size_t distance = suggest_distance(word, candidate);
+        size_t distance = distance_of(word, candidate);
         if (n >= 2 && strncmp(word, candidate, n) == 0)
             distance = least(distance, 1);
         if (distance < best) {
@@ -73,7 +74,7 @@ bool suggest_path(const char *path, StrBuf *out)
     size_t distance = tolerance(name.length);
     struct dirent *entry;
     while (dir && (entry = readdir(dir))) {
-        size_t d = entry->d_name[0] == '.' ? SIZE_MAX : suggest_distance(name.text, entry->d_name);
+        size_t d = entry->d_name[0] == '.' ? SIZE_MAX : distance_of(name.text, entry->d_name);
         if (d <= distance && (d < distance || !best.length)) {
             distance = d;
             strbuf_clear(&best);

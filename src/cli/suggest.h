@@ -13,9 +13,6 @@
 /* The i-th candidate of a list, NULL past the last. */
 typedef const char *(*SuggestAt)(const void *list, size_t i);
 
-/* Distance of two words; words longer than 63 bytes are SIZE_MAX apart. */
-size_t suggest_distance(const char *a, const char *b);
-
 /* The nearest candidate if it is near enough to be meant, else NULL. A word that begins a candidate
  * is near. */
 const char *suggest(const char *word, SuggestAt at, const void *list);

@@ -42,9 +42,6 @@ typedef struct ProfileEvent {
     int64_t ready, start, end; /* clock_ns, as given to profile_add */
 } ProfileEvent;
 
-/* Writes the profile of a device that is alone (cpu/trace.c). All plans that ran must still be there. */
-int profile_write(Profile *profile, const char *path, cvn_err *err);
-
 int profile_threads(const Profile *profile);
 /* What a thread has done, in order: *n events. */
 const ProfileEvent *profile_events(const Profile *profile, int thread, size_t *n);

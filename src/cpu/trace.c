@@ -347,9 +347,11 @@ static int write_head(FileWriter *writer, int64_t dropped, cvn_err *err)
     return file_writer_write(writer, text, (size_t)n, err);
 }
 
-static int write_profiles(Profile *const *profile, int n, int first, Cluster *cluster,
-                          const char *path, cvn_err *err)
+int trace_write(Trace *trace, Cluster *cluster, const char *path, cvn_err *err)
 {
+    Profile *const *profile = trace->profile;
+    const Comm *comm = trace->device[0]->comm;
+    int n = trace->n, first = comm ? comm_first(comm) : 0;
     char where[96] = "";
     bool writes = !cluster || cluster_rank(cluster) == 0;
     Greeting greeting = greet(profile, n);
@@ -382,16 +384,4 @@ static int write_profiles(Profile *const *profile, int n, int first, Cluster *cl
         file_writer_free(&writer);
     strbuf_free(&p.text);
     return code;
-}
-
-int trace_write(Trace *trace, Cluster *cluster, const char *path, cvn_err *err)
-{
-    const Device *d = trace->device[0];
-    return write_profiles(trace->profile, trace->n, d->comm ? comm_first(d->comm) : 0, cluster,
-                          path, err);
-}
-
-int profile_write(Profile *profile, const char *path, cvn_err *err)
-{
-    return write_profiles(&profile, 1, 0, NULL, path, err);
 }

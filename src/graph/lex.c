@@ -37,7 +37,7 @@ void lex_space(Lexer *lex)
     }
 }
 
-int lex_line(const Lexer *lex, const char *at)
+static int line_of(const Lexer *lex, const char *at)
 {
     int line = 1;
     for (const char *q = lex->text; q < at; q++)
@@ -55,7 +55,7 @@ int lex_fail_at(const Lexer *lex, const char *at, const char *format, ...)
     const char *start = at;
     while (start > lex->text && start[-1] != '\n')
         start--;
-    return err_set(lex->err, CVN_EFORMAT, "%s:%d:%td: %s", lex->filename, lex_line(lex, at),
+    return err_set(lex->err, CVN_EFORMAT, "%s:%d:%td: %s", lex->filename, line_of(lex, at),
                    at - start + 1, message);
 }
 

@@ -34,7 +34,6 @@ bool lex_is_name_char(char c);
 bool lex_is_plain_name(const char *text);
 
 void lex_space(Lexer *lex);
-int lex_line(const Lexer *lex, const char *at);
 
 /* Raises "FILE:LINE:COLUMN: …" for the position `at`; returns CVN_EFORMAT. */
 int lex_fail_at(const Lexer *lex, const char *at, const char *format, ...)

@@ -350,7 +350,8 @@ int cvn_engine_free(cvn_engine *e, cvn_err *err)
     return code;
 }
 
-int engine_run(cvn_engine *e, Program *program, cvn_err *err)
+/* On return its outputs are in program->output. */
+static int run_program(cvn_engine *e, Program *program, cvn_err *err)
 {
     int code;
     if (e->mesh)
@@ -538,7 +539,7 @@ int engine_prefill(cvn_engine *e, int row, const int32_t *tokens, int64_t n,
         bool last = done + part == n;
         p = last ? &e->prefill[mode][b] : &e->fill[b];
         stage_section(e, p, row, tokens + done, part);
-        int code = engine_run(e, p, err);
+        int code = run_program(e, p, err);
         if (code)
             return code;
         e->stats.prefills++;
@@ -567,7 +568,7 @@ int engine_decode(cvn_engine *e, cvn_err *err)
                            e->options.context);
     }
     double begin = clock_seconds();
-    int code = engine_run(e, &e->decode[mode], err);
+    int code = run_program(e, &e->decode[mode], err);
     if (code)
         return code;
     e->stats.decodes++;
@@ -596,7 +597,7 @@ int cvn_engine_score(cvn_engine *e, const int32_t *token, int64_t n, float *logp
         stage_section(e, p, 0, token + done, part);
         for (int64_t i = 0; i < p->seq; i++)
             e->one.targets[i] = done + i + 1 < n ? token[done + i + 1] : -1;
-        int code = engine_run(e, p, err);
+        int code = run_program(e, p, err);
         if (code)
             return code;
         const float *got = p->output[p->first_result];

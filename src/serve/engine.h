@@ -83,9 +83,6 @@ struct cvn_engine {
 /* Of keys and values in the cache. */
 cvn_dtype engine_kv_dtype(const cvn_engine *e);
 
-/* Runs a program; on return its outputs are in program->output. */
-int engine_run(cvn_engine *e, Program *program, cvn_err *err);
-
 /* Appends n >= 1 tokens to a row's cache and draws the next one, which becomes the row's token for
  * decoding. */
 int engine_prefill(cvn_engine *e, int row, const int32_t *tokens, int64_t n,

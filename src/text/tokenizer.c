@@ -73,8 +73,8 @@ static int open_file(const char *path, Tokenizer **out, cvn_err *err)
     if (rc)
         return rc;
     if (map.size > MAX_FILE)
-        rc = err_set(err, CVN_EFORMAT, "'%s' is no tokenizer: it has %zu MiB, expected at most %d",
-                     path, map.size >> 20, MAX_FILE >> 20);
+        rc = err_set(err, CVN_EFORMAT, "the file has %zu MiB; a tokenizer has at most %d",
+                     map.size >> 20, MAX_FILE >> 20);
     else
         rc = tokenizer_read((const char *)map.data, map.size, out, err);
     file_unmap(&map);

@@ -124,9 +124,6 @@ typedef struct Checkpoint {
 /* Opens one folder and verifies every size and checksum (which reads all of it, once). */
 int checkpoint_open(Checkpoint *checkpoint, const char *folder, cvn_err *err);
 
-/* As one of `n` processes that each verify the checksums of a part of the files: this one the i-th part. */
-int checkpoint_open_part(Checkpoint *checkpoint, const char *folder, int i, int n, cvn_err *err);
-
 /* One sentence about a checkpoint that was passed over. */
 typedef void CheckpointWarn(void *context, const char *sentence);
 

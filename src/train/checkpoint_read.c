@@ -32,12 +32,8 @@ static int open_file(Checkpoint *checkpoint, const ManifestFile *file, bool veri
     return st_read(&checkpoint->tensors, path, map->data, map->size, NULL, err);
 }
 
-int checkpoint_open(Checkpoint *checkpoint, const char *folder, cvn_err *err)
-{
-    return checkpoint_open_part(checkpoint, folder, 0, 1, err);
-}
-
-int checkpoint_open_part(Checkpoint *checkpoint, const char *folder, int part, int n, cvn_err *err)
+/* As one of `n` processes that each verify the checksums of a part of the files: this one part number `part`. */
+static int open_part(Checkpoint *checkpoint, const char *folder, int part, int n, cvn_err *err)
 {
     *checkpoint = (Checkpoint){0};
     int code = arena_init(&checkpoint->arena, err);
@@ -63,6 +59,11 @@ int checkpoint_open_part(Checkpoint *checkpoint, const char *folder, int part, i
     if (code != CVN_OK)
         checkpoint_close(checkpoint);
     return code;
+}
+
+int checkpoint_open(Checkpoint *checkpoint, const char *folder, cvn_err *err)
+{
+    return open_part(checkpoint, folder, 0, 1, err);
 }
 
 void checkpoint_close(Checkpoint *checkpoint)
@@ -98,8 +99,7 @@ static int open_together(Checkpoint *checkpoint, const char *path, Cluster *clus
 {
     if (!cluster)
         return checkpoint_open(checkpoint, path, err);
-    int code =
-        checkpoint_open_part(checkpoint, path, cluster_rank(cluster), cluster_size(cluster), err);
+    int code = open_part(checkpoint, path, cluster_rank(cluster), cluster_size(cluster), err);
     bool open = code == CVN_OK;
     code = cluster_together(cluster, CLUSTER_STEPS, code, err);
     if (code && open)

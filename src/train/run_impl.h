@@ -77,9 +77,6 @@ int run_share_memory(const Run *run, size_t *limit, cvn_err *err);
 int run_agree(const Run *run, cvn_err *err);
 int run_check_step(Run *run, const TrainReport *report, cvn_err *err);
 
-/* The steps, and what is left behind when they end. */
-int run_loop(Run *run, cvn_err *err);
-
 /* What a step of this process has communicated, on average. */
 void run_communication(const Run *run, CommTable *out);
 

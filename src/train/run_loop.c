@@ -395,7 +395,7 @@ static int run_profiled(Run *r, cvn_err *err)
     return code;
 }
 
-int run_loop(Run *r, cvn_err *err)
+static int run_loop(Run *r, cvn_err *err)
 {
     const TrainConfig *c = &r->config;
     const CheckpointState *state = state_of(r);
