@@ -142,8 +142,8 @@ static int rank_main(int argc, char **argv)
     if (rc) {
         if (cluster && cluster_rank(cluster) == 0)
             fprintf(stderr, "rank 0 says: %s\n", err.message);
-        if (cluster)
-            sleep(1); /* rank 0 speaks first */
+        if (cluster && cluster_rank(cluster) != 0)
+            sleep(60); /* rank 0 has spoken when it ends all */
         if (cluster)
             cluster_abort(cluster, 2);
         fprintf(stderr, "%s\n", err.message);
