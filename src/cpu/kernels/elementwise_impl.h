@@ -477,35 +477,20 @@ static void compare_floats(cvn_compare direction, uint8_t *y, const float *a, co
     }
 }
 
+/* Of two whole numbers one comparison is the other's opposite, as of floats it is not. */
 static void compare_words(cvn_compare direction, uint8_t *y, const int32_t *a, const int32_t *b,
                           int64_t n)
 {
-    switch (direction) {
-    case CVN_EQ:
+    bool opposite = direction == CVN_NE || direction == CVN_GE || direction == CVN_LE;
+    if (direction == CVN_EQ || direction == CVN_NE)
         for (int64_t i = 0; i < n; i++)
-            y[i] = a[i] == b[i];
-        break;
-    case CVN_NE:
+            y[i] = (a[i] == b[i]) != opposite;
+    else if (direction == CVN_LT || direction == CVN_GE)
         for (int64_t i = 0; i < n; i++)
-            y[i] = a[i] != b[i];
-        break;
-    case CVN_LT:
+            y[i] = (a[i] < b[i]) != opposite;
+    else
         for (int64_t i = 0; i < n; i++)
-            y[i] = a[i] < b[i];
-        break;
-    case CVN_LE:
-        for (int64_t i = 0; i < n; i++)
-            y[i] = a[i] <= b[i];
-        break;
-    case CVN_GT:
-        for (int64_t i = 0; i < n; i++)
-            y[i] = a[i] > b[i];
-        break;
-    case CVN_GE:
-        for (int64_t i = 0; i < n; i++)
-            y[i] = a[i] >= b[i];
-        break;
-    }
+            y[i] = (a[i] > b[i]) != opposite;
 }
 
 static void run_compare(const KernelArgs *args)
