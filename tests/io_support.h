@@ -9,6 +9,7 @@
 #include "scratch.h"
 
 #include <dirent.h>
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -107,6 +108,32 @@ static inline void need_shared_data(void)
         print_message("skipped: no shared test data at %s\n", CVN_SHARED_DATA);
         skip();
     }
+}
+
+/* Every sample NAME.ENDING of a folder of the shared data, as expected.json beside them says: "accept", "reject", or
+   "either", where it is enough that the reader ends. */
+static inline void judge_samples(const char *folder, const char *ending,
+                                 int (*code_of)(const uint8_t *data, size_t n))
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/formats/%s/expected.json", CVN_SHARED_DATA, folder);
+    json_t *expected = json_load_file(path, 0, NULL), *row;
+    assert_non_null(expected);
+    const char *name;
+    json_object_foreach(expected, name, row)
+    {
+        snprintf(path, sizeof path, "%s/formats/%s/%s.%s", CVN_SHARED_DATA, folder, name, ending);
+        if (!file_exists(path))
+            fail_msg("%s is missing", path);
+        Bytes bytes = bytes_of_file(path);
+        const char *want = json_string_value(json_object_get(row, "expect"));
+        int code = code_of(bytes.data, bytes.n);
+        if (strcmp(want, "either") != 0 && (code == CVN_OK) != (strcmp(want, "accept") == 0))
+            fail_msg("%s: wanted %s, got %s", name, want, cvn_code_text(code));
+        free(bytes.data);
+    }
+    assert_true(json_object_size(expected) > 0);
+    json_decref(expected);
 }
 
 #endif

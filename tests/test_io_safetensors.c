@@ -39,24 +39,7 @@ static void the_shared_samples_are_judged_as_expected(void **state)
 {
     (void)state;
     need_shared_data();
-    const char *folder = CVN_SHARED_DATA "/formats/malformed-safetensors";
-    json_t *expected =
-        json_load_file(CVN_SHARED_DATA "/formats/malformed-safetensors/expected.json", 0, NULL);
-    assert_non_null(expected);
-    const char *name;
-    json_t *row;
-    json_object_foreach(expected, name, row)
-    {
-        char path[512];
-        snprintf(path, sizeof path, "%s/%s.safetensors", folder, name);
-        Bytes bytes = bytes_of_file(path);
-        const char *want = json_string_value(json_object_get(row, "expect"));
-        int code = code_of_image(bytes.data, bytes.n);
-        if (strcmp(want, "either") != 0 && (code == CVN_OK) != (strcmp(want, "accept") == 0))
-            fail_msg("%s: wanted %s, got %s", name, want, cvn_code_text(code));
-        free(bytes.data);
-    }
-    json_decref(expected);
+    judge_samples("malformed-safetensors", "safetensors", code_of_image);
 }
 
 static void a_trained_checkpoint_is_read(void **state)
