@@ -108,6 +108,12 @@ static void a_full_disk_leaves_the_old_checkpoints(void **state)
     expect(1, "ulimit -f 600; caravan train --resume full 2>&1",
            "step 9 was not saved; put right what follows, then go on from the checkpoint before by "
            "--resume: cannot write 'full/checkpoints/step-00000009.partial/");
+    /* What is said to be typed can be typed. */
+    expect(0, RUN "--steps 2 --stop-after 1 --out \"it's\" 2>&1",
+           "go on with: caravan train --resume 'it'\\''s'\n");
+    expect(
+        1, "ulimit -f 600; " RUN "--steps 2 --out none 2>&1",
+        "step 2 was not saved, and no step before it; put right what follows, then begin again: ");
     /* One warning, however often it fails; the last failure is the error. */
     expect(1,
            "ulimit -f 600; caravan train --resume full --steps 12 --save-every 1 "

@@ -328,6 +328,27 @@ static void options_that_cannot_be_are_refused(void **state)
     free_run(&c);
 }
 
+/* Ctrl-C while the run is opened: it does not wait for a first step. */
+static void what_is_interrupted_before_it_begins_leaves_nothing(void **state)
+{
+    (void)state;
+    int stop = 1;
+    cvn_err err = {0};
+    TrainResult result;
+    Heard heard = {0};
+    TrainEvents events = {.context = &heard,
+                          .note = on_note,
+                          .warning = on_warning,
+                          .step = on_step,
+                          .sample = on_sample,
+                          .stop = &stop};
+    TrainConfig c = small_run("never");
+    assert_int_equal(train_run(&c, NULL, false, &events, &result, &err), CVN_EINTERRUPTED);
+    assert_int_equal(heard.steps, 0);
+    assert_false(file_exists(c.out));
+    free_run(&c);
+}
+
 /* With and without micro-batches, validation and texts. */
 static void a_run_compiles_two_graphs_at_most(void **state)
 {
@@ -430,6 +451,7 @@ int main(void)
         cmocka_unit_test(the_public_functions_train_and_go_on),
         cmocka_unit_test(data_that_cannot_be_is_refused_by_name),
         cmocka_unit_test(options_that_cannot_be_are_refused),
+        cmocka_unit_test(what_is_interrupted_before_it_begins_leaves_nothing),
         cmocka_unit_test(a_run_compiles_two_graphs_at_most),
         cmocka_unit_test(validation_is_the_same_in_micro_batches),
         cmocka_unit_test(folders_that_cannot_be_are_refused),

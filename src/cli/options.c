@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* Where a value was given, for messages: "--top-p", "-t" or "CARAVAN_TOP_P". */
 typedef struct Source {
@@ -367,6 +368,11 @@ static int check_input(const Option *option, const Value *value, const char *pat
         snprintf(name, sizeof name, "--%s", option->name);
     else
         option_variable(option, name, sizeof name);
+    struct stat info;
+    if (lstat(path, &info) == 0)
+        return err_set(err, CVN_EIO, "%s: %s is a link that leads nowhere", name, path);
+    if (errno != ENOENT)
+        return err_set(err, CVN_EIO, "%s: cannot look at %s: %s", name, path, strerror(errno));
     if (suggest_path(path, &near) && !near.failed)
         err_set(err, CVN_EIO, "%s: there is no %s; did you mean %s?", name, path, near.text);
     else

@@ -75,6 +75,8 @@ bool suggest_path(const char *path, StrBuf *out)
     struct dirent *entry;
     while (dir && (entry = readdir(dir))) {
         size_t d = entry->d_name[0] == '.' ? SIZE_MAX : distance_of(name.text, entry->d_name);
+        if (d == 0) /* it is there: a link that leads nowhere */
+            continue;
         if (d <= distance && (d < distance || !best.length)) {
             distance = d;
             strbuf_clear(&best);

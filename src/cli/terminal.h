@@ -35,6 +35,9 @@ void warn_lines(const char *lines);
 void add_bytes(StrBuf *out, double bytes);
 
 /* Adds a count with its thousands apart: "8,030,261,248". */
+/* As a shell reads it as one word: quoted where it must be. */
+void add_word(StrBuf *out, const char *word);
+
 void add_count(StrBuf *out, int64_t count);
 
 /* A bar on standard error, drawn at most ten times a second, and only on a terminal. */

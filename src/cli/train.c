@@ -280,6 +280,9 @@ static void print_end(const TrainResult *result, const char *out)
         strbuf_printf(&text, ", %.0f tokens/s in ", (double)result->tokens / result->seconds);
         add_time(&text, result->seconds);
     }
+    StrBuf word = {0};
+    add_word(&word, out);
+    out = word.text ? word.text : out;
     if (result->finished && result->lora)
         strbuf_printf(&text, "; the adapters are in %s: caravan export %s OUT --lora-merge", out,
                       out);
@@ -287,6 +290,7 @@ static void print_end(const TrainResult *result, const char *out)
         strbuf_printf(&text, "; the model is in %s: caravan generate --model %s", out, out);
     else
         strbuf_printf(&text, "; go on with: caravan train --resume %s", out);
+    strbuf_free(&word);
     if (text.text)
         puts(text.text);
     strbuf_free(&text);
@@ -363,6 +367,8 @@ static int run(const Args *args)
         code = train(args, &config, given, resume != NULL, &result, &err);
     if (code == CVN_OK)
         print_end(&result, config.out);
+    if (code == CVN_EINTERRUPTED)
+        fputs("interrupted before the first step; nothing is kept\n", stderr);
     arena_free(&arena);
     free(given);
     int status = code ? fail(&err) : EXIT_OK;

@@ -37,8 +37,10 @@ typedef struct TrainEvents {
     /* Makes a text that goes on from `prompt` with the model in a folder; malloc'ed. An error is told
        as a warning. */
     int (*sample)(void *context, const char *folder, const char *prompt, char **text, cvn_err *err);
-    const volatile int *stop; /* nonzero: end after the current step; or NULL */
-    const char *profile;      /* where to write what every thread did when; or NULL */
+    /* Nonzero: end after the current step, or at once (CVN_EINTERRUPTED, nothing is left behind) while the run is opened;
+       or NULL. */
+    const volatile int *stop;
+    const char *profile; /* where to write what every thread did when; or NULL */
     /* The processes that run it together, of which the first tells; or NULL: alone. */
     Cluster *cluster;
 } TrainEvents;

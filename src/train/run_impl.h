@@ -83,6 +83,9 @@ void run_communication(const Run *run, CommTable *out);
 /* RUN/report.html as of now; an error is a warning. */
 void run_report(Run *run);
 
+/* For work on the data: false when the run is told to stop before it has begun. The Run is the context. */
+bool run_goes_on(void *run, int64_t done, int64_t total);
+
 void run_note(const Run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void run_warn(const Run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

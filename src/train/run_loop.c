@@ -332,6 +332,15 @@ static bool is_stopped(const Run *r)
            (r->config.stop_after > 0 && here >= r->config.stop_after);
 }
 
+static bool has_checkpoint(const Run *r)
+{
+    int64_t *steps = NULL;
+    size_t n = 0;
+    bool has = checkpoint_steps(r->out, &steps, &n, NULL) == CVN_OK && n > 0;
+    free(steps);
+    return has;
+}
+
 /* The last checkpoint, the model as a folder, a last text and the report. */
 static int finish(Run *r, cvn_err *err)
 {
@@ -342,7 +351,12 @@ static int finish(Run *r, cvn_err *err)
         *err = r->unsaved;
         code = err->code;
     }
-    if (code)
+    if (code && !has_checkpoint(r))
+        err_prefix(err,
+                   "step %" PRId64 " was not saved, and no step before it; put right what follows, "
+                   "then begin again",
+                   state_of(r)->step);
+    else if (code)
         err_prefix(err,
                    "step %" PRId64 " was not saved; put right what follows, then go on from the "
                    "checkpoint before by --resume",

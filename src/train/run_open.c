@@ -162,6 +162,22 @@ static int check_data_key(Run *r, const char *key, cvn_err *err)
     return CVN_OK;
 }
 
+bool run_goes_on(void *run, int64_t done, int64_t total)
+{
+    const Run *r = run;
+    (void)done;
+    (void)total;
+    return !(r->events->stop && *r->events->stop);
+}
+
+/* Of several processes not all have been told at the same time: they stop after a step. */
+static int check_stopped(Run *r, cvn_err *err)
+{
+    if (r->events->cluster || run_goes_on(r, 0, 0))
+        return CVN_OK;
+    return err_set(err, CVN_EINTERRUPTED, "interrupted before the first step");
+}
+
 static int open_data(Run *r, cvn_err *err)
 {
     TrainConfig *c = &r->config;
@@ -178,7 +194,9 @@ static int open_data(Run *r, cvn_err *err)
                            .validation = c->validation,
                            .packing = packing_of(c->packing),
                            .cache = c->cache,
-                           .threads = (int)c->threads};
+                           .threads = (int)c->threads,
+                           .progress = run_goes_on,
+                           .context = r};
     /* The others find the cache that the first one makes. */
     int code = run_is_first(r) ? data_open(&r->data, &options, err) : CVN_OK;
     code = run_together(r, code, err);
@@ -388,6 +406,8 @@ int run_open(Run *r, const TrainConfig *config, const bool *given, bool resume, 
         code = allocate_batch(r, err);
     if (code == CVN_OK)
         code = measure_peak(r, err);
+    if (code == CVN_OK)
+        code = check_stopped(r, err);
     if (code == CVN_OK)
         code = open_files(r, err);
     if (code == CVN_OK)

@@ -171,7 +171,9 @@ static int make_tokenizer(Run *r, cvn_err *err)
     DataTokenizerOptions options = {.paths = r->config.data,
                                     .n_paths = (size_t)r->config.n_data,
                                     .vocab = (int32_t)preset.vocab,
-                                    .out = r->fresh};
+                                    .out = r->fresh,
+                                    .progress = run_goes_on,
+                                    .context = r};
     if (code == CVN_OK)
         code = data_train_tokenizer(&options, &reached, err);
     if (code == CVN_OK)
