@@ -178,6 +178,22 @@ static size_t accumulator_bytes(const Plan *plan)
     return sum;
 }
 
+/* The most sequences at once that are likely to fit, for a message: what is computed grows with their number, and their
+ * gradients are kept. 0: none, or as many as there are now. */
+static int64_t fitting_micro_batch(const Trainer *t, size_t state, size_t arena)
+{
+    const TrainerOptions *o = &t->options;
+    double kept = t->accumulator_bytes ? (double)t->accumulator_bytes
+                  : o->lora.rank       ? 0
+                                       : 4 * (double)model_size(&t->config).params;
+    double room = (double)o->memory_limit - (double)state - kept;
+    for (int64_t micro = o->micro_batch - 1; micro > 0; micro--)
+        if (o->batch % micro == 0 &&
+            1.05 * (double)arena / (double)o->micro_batch * (double)micro <= room)
+            return micro;
+    return 0;
+}
+
 /* Refuses before anything is allocated; before compiling, by the state alone. */
 static int check_memory(Trainer *t, cvn_err *err)
 {
@@ -205,12 +221,16 @@ static int check_memory(Trainer *t, cvn_err *err)
             "training needs %s for weights and optimizer alone and the limit is %s; take "
             "a smaller model%s",
             sum.text, limit.text, other);
+    char try[64] = "";
+    int64_t micro = t->mesh ? 0 : fitting_micro_batch(t, state, arena);
+    if (micro > 0)
+        snprintf(try, sizeof try, "try --micro-batch %" PRId64 ", or ", micro);
     return err_set(
         err, CVN_EMEM,
         "training needs %s (weights and optimizer %s, gradients kept %s, activations %s) "
-        "and the limit is %s; take a smaller model, batch or --micro-batch%s",
+        "and the limit is %s; %stake a smaller model, --batch or --seq%s",
         sum.text, bytes_text((double)state).text, bytes_text((double)t->accumulator_bytes).text,
-        bytes_text((double)arena).text, limit.text, other);
+        bytes_text((double)arena).text, limit.text, try, other);
 }
 
 /* The policy asked for, or the cheapest whose plan fits. */
