@@ -168,8 +168,8 @@ static void mistakes_end_in_one_sentence_with_the_nearest_word(void **state)
     file_write(in_scratch("story.json"), "{}", 2, NULL);
     snprintf(args, sizeof args, "inspect --model %s 2>&1", in_scratch("stroy.json"));
     expect(1, "", args, "did you mean ");
-    assert_int_equal(symlink("/nowhere/at/all", scratch_path("dangling")), 0);
-    snprintf(args, sizeof args, "inspect --model %s 2>&1", scratch_path("dangling"));
+    assert_int_equal(symlink("/nowhere/at/all", in_scratch("dangling")), 0);
+    snprintf(args, sizeof args, "inspect --model %s 2>&1", in_scratch("dangling"));
     expect(1, "", args, "dangling is a link that leads nowhere");
 }
 

@@ -109,7 +109,8 @@ static void check_squares(int64_t m, int64_t n, int64_t k)
 
 static void squares_of_columns(void **state)
 {
-    needs_avx512(state);
+    (void)state;
+    needs_avx512_bf16();
     check_squares(33, 40, 64);
     check_squares(128, 33, 16);
     check_squares(900, 300, 40);
