@@ -79,6 +79,14 @@ static const Kernel *find(const Kernel *table, const Op *op)
     return table->name ? table : NULL;
 }
 
+/* Weights in panels come from memory; what else there is, a model has just used. */
+static bool panel_of_weight(const Op *op, int operand)
+{
+    cvn_dtype dtype = op->operand[operand]->type.dtype;
+    return (op->kind == OP_LINEAR || op->kind == OP_LINEAR_INT8) && operand > 0 &&
+           op->operand[operand]->type.rank > 3 && dtype != CVN_F32;
+}
+
 /* Runs the operation that makes v; `operations` of the peak are what is useful of it: multiply-adds of both threads, in
    tiles; or 0: bytes are. */
 static double run_case(const char *what, const Kernel *table, const cvn_value *v,
@@ -100,6 +108,11 @@ static double run_case(const char *what, const Kernel *table, const cvn_value *v
     void *scratch = allocate(kernel->scratch ? kernel->scratch(op, THREADS) : 0);
     KernelArgs args = {.op = op, .in = in, .out = out, .scratch = scratch, .n_threads = THREADS};
     model_begin(l3_bytes, 0);
+    for (int i = 0; i < op->n_operands; i++)
+        if (!panel_of_weight(op, i))
+            model_warm(in[i], cvn_type_bytes(&op->operand[i]->type));
+    model_warm(out[0], cvn_type_bytes(&op->result[0]->type));
+    model_begin(l3_bytes, 1);
     kernel->run(&args);
     ModelTimes t = model_end();
     double useful = operations / THREADS / 8192 * PRODUCT_PS;

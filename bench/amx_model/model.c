@@ -325,6 +325,14 @@ ENTRY(load_tile);
 ENTRY(store_tile);
 ENTRY(product);
 
+void model_warm(const void *at, size_t bytes)
+{
+    int64_t ready;
+    for (uint64_t n = (uint64_t)at / LINE; n < ((uint64_t)at + bytes) / LINE; n++)
+        if (!cache_find(&l3, n, 0, &ready))
+            cache_add(&l3, n, 0, 0);
+}
+
 void model_begin(int64_t l3_bytes, int keep)
 {
     if (!keep) {

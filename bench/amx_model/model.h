@@ -50,4 +50,7 @@ extern uint32_t model_above[1025];
 void model_begin(int64_t l3_bytes, int keep);
 ModelTimes model_end(void);
 
+/* Puts bytes into L3. */
+void model_warm(const void *at, size_t bytes);
+
 #endif

@@ -245,8 +245,9 @@ static const void *bias_at(const KernelArgs *args, int weight, int64_t n0, cvn_d
     return (const char *)args->in[bias] + cvn_dtype_bytes(*dtype, n0);
 }
 
-void linear_write(const KernelArgs *args, LinearWrite *write, int weight, int64_t panel, int64_t m0,
-                  int64_t rows, const float *c, const float *up)
+void linear_write(const KernelArgs *args, LinearWrite *write, int weight, int64_t panel,
+                  int64_t panels, int64_t m0, int64_t rows, const float *c, const float *up,
+                  int64_t c_stride)
 {
     const Op *op = args->op;
     LinearWeight lw = linear_weight(op, weight);
@@ -254,9 +255,10 @@ void linear_write(const KernelArgs *args, LinearWrite *write, int weight, int64_
     int64_t n0 = panel * PANEL_ROWS;
     LinearOut o = {
         .rows = (int)rows,
-        .columns = (int)least(PANEL_ROWS, lw.n - n0),
+        .columns = (int)least(panels * PANEL_ROWS, lw.n - n0),
         .c = c,
         .up = up,
+        .c_stride = c_stride,
         .out = args->out[weight],
         .dtype = op->result[weight]->type.dtype,
         .at = m0 * lw.n + n0,
@@ -287,9 +289,14 @@ static void run_block(const Work *w, int weight, const LinearPanels *panels, int
         if (up)
             multiply(w, 1, panels, span, m0, rows, up, size);
     }
+    if (panels->stride == 1) {
+        linear_write(w->args, w->isa->write, weight, panels->first, panels->n, m0, rows, w->c, up,
+                     size);
+        return;
+    }
     for (int64_t i = 0; i < panels->n; i++)
-        linear_write(w->args, w->isa->write, weight, panels->first + i * panels->stride, m0, rows,
-                     w->c + i * size, up ? up + i * size : NULL);
+        linear_write(w->args, w->isa->write, weight, panels->first + i * panels->stride, 1, m0,
+                     rows, w->c + i * size, up ? up + i * size : NULL, size);
 }
 
 /* Panels [begin, end) of the results, counted through all weights, rows [m0, m0 + rows). */

@@ -43,7 +43,8 @@ enum {
     LINEAR_SUMS = LINEAR_SPAN / LINEAR_LEAST_GROUP, /* sums of a row's span at most */
     LINEAR_CHUNK = 240,                             /* rows that are computed at a time */
     LINEAR_BLOCK = 4,                               /* panels that are computed at a time */
-    LINEAR_STREAMED = 8 /* rows up to which panels are read in one go, all of their spans */
+    LINEAR_STREAMED = 8,   /* rows up to which panels are read in one go, all of their spans */
+    LINEAR_MOST_BLOCK = 16 /* panels at a time where an instruction set wants more */
 };
 
 /* One row's span: what of it is not in the arranged bytes. */
@@ -99,12 +100,14 @@ LinearShare linear_share(const KernelArgs *args, int64_t jobs, bool divided);
 /* The next panels [*begin, *end); false: there are no more. */
 bool linear_next(LinearShare *share, int64_t *begin, int64_t *end);
 
-/* What leaves: `rows` rows of a panel's 16 sums. */
+/* What leaves: `rows` rows of the 16 sums of some neighbouring panels. */
 typedef struct LinearOut {
-    int rows, columns;             /* columns <= 16 */
-    const float *c, *up;           /* [rows][16]; up: of the second weight of swiglu, or NULL */
-    const float *scale, *up_scale; /* [16] to multiply by, or NULL: i4 */
-    const void *bias, *up_bias;    /* the panel's first elements, or NULL */
+    int rows, columns; /* columns: of all the panels, at most 16 * LINEAR_MOST_BLOCK */
+    const float *c,
+        *up; /* [rows][16] of the first panel; up: of the second weight of swiglu, or NULL */
+    int64_t c_stride;              /* floats from panel to panel */
+    const float *scale, *up_scale; /* [columns rounded up to 16] to multiply by, or NULL: i4 */
+    const void *bias, *up_bias;    /* the first column's, or NULL */
     cvn_dtype bias_dtype, up_bias_dtype;
     const float *residual; /* the first row's, or NULL */
     void *out;             /* the result, from element `at` on */
@@ -131,10 +134,11 @@ typedef void LinearNormSpan(const LinearNorm *norm, int64_t row, int64_t k0, int
 /* Of an operation that has a norm. */
 LinearNorm linear_norm_of(const KernelArgs *args);
 
-/* Writes rows [m0, m0 + rows) of a panel's results from its sums, c [rows][16]; up: those of the second weight of
-   swiglu, else NULL. */
-void linear_write(const KernelArgs *args, LinearWrite *write, int weight, int64_t panel, int64_t m0,
-                  int64_t rows, const float *c, const float *up);
+/* Writes rows [m0, m0 + rows) of the results of `panels` panels from their sums, c [rows][16], c_stride floats from
+   panel to panel; up: those of the second weight of swiglu, else NULL. */
+void linear_write(const KernelArgs *args, LinearWrite *write, int weight, int64_t panel,
+                  int64_t panels, int64_t m0, int64_t rows, const float *c, const float *up,
+                  int64_t c_stride);
 
 typedef struct LinearIsa {
     int rows_i8, rows_i4; /* of a tile at most */

@@ -27,15 +27,16 @@ typedef struct Product {
     int weights;
     bool swiglu;
     LinearWeight weight[LINEAR_WEIGHTS];
-    int64_t m, k, spans;
-    int64_t jobs;   /* panels of results */
-    int64_t chunk;  /* rows computed at a time */
-    int64_t block;  /* panels at a time */
-    bool many;      /* rows: chunk and block are those of the instruction set */
-    bool alone;     /* each thread lays out all of x for itself */
-    size_t element; /* bytes of x as it is laid out */
-    size_t x_bytes; /* of x, all rows */
-    size_t c_bytes; /* of a thread's sums */
+    int64_t m, k;
+    int64_t span, spans; /* elements of one, and how many */
+    int64_t jobs;        /* panels of results */
+    int64_t chunk;       /* rows computed at a time */
+    int64_t block;       /* panels at a time */
+    bool many;           /* rows: chunk and block are those of the instruction set */
+    bool alone;          /* each thread lays out all of x for itself */
+    size_t element;      /* bytes of x as it is laid out */
+    size_t x_bytes;      /* of x, all rows */
+    size_t c_bytes;      /* of a thread's sums */
 } Product;
 
 static Product read_product(const FloatIsa *isa, const Op *op, int n_threads)
@@ -49,13 +50,14 @@ static Product read_product(const FloatIsa *isa, const Op *op, int n_threads)
         p.jobs += i && p.swiglu ? 0 : p.weight[i].panels;
     }
     p.k = p.weight[0].k;
-    p.spans = round_up(p.k, LINEAR_SPAN) / LINEAR_SPAN;
     p.many = isa->chunk && p.m > MANY;
-    p.block = p.many ? isa->block : LINEAR_BLOCK;
+    p.block = p.many ? isa->block / (p.swiglu ? 2 : 1) : LINEAR_BLOCK;
+    p.span = p.many ? isa->span : LINEAR_SPAN;
+    p.spans = round_up(p.k, p.span) / p.span;
     int64_t chunk = p.many ? isa->chunk : CHUNK, chunks = round_up(p.m, chunk) / chunk;
     p.chunk = chunks > 1 ? round_up((p.m + chunks - 1) / chunks, isa->rows) : p.m;
     p.alone = n_threads > 1 && p.m * p.k <= ALONE;
-    p.x_bytes = (size_t)(p.spans * p.m * LINEAR_SPAN) * p.element;
+    p.x_bytes = (size_t)(p.spans * p.m * p.span) * p.element;
     p.c_bytes = (size_t)(p.chunk * p.block * PANEL_ROWS) * sizeof(float);
     p.c_bytes *= p.swiglu ? 2 : 1;
     return p;
@@ -81,7 +83,7 @@ typedef struct Work {
     const FloatIsa *isa;
     const Product *p;
     const KernelArgs *args;
-    char *x;  /* [spans][m][LINEAR_SPAN] */
+    char *x;  /* [spans][m][span] */
     float *c; /* [weights of a job][block][chunk][16] */
 } Work;
 
@@ -97,7 +99,7 @@ static void lay_out(const Work *w, const void *x, int64_t at, int64_t n, char *o
         for (int64_t i = 0; i < n; i++)
             value[i] = bf16_to_f32(half[i]);
     }
-    memset(out + (size_t)n * size, 0, (size_t)(LINEAR_SPAN - n) * size);
+    memset(out + (size_t)n * size, 0, (size_t)(w->p->span - n) * size);
 }
 
 /* Whole rows, because each needs the sum of all its squares first. */
@@ -112,11 +114,11 @@ static void lay_out_normalised(const Work *w)
     for (int64_t row = begin; row < end; row++) {
         float scale = w->isa->norm_scale(&norm, row);
         for (int64_t s = 0; s < p->spans; s++) {
-            int64_t k0 = s * LINEAR_SPAN, n = least(LINEAR_SPAN, p->k - k0);
-            char *to = w->x + (size_t)((s * p->m + row) * LINEAR_SPAN) * p->element;
+            int64_t k0 = s * p->span, n = least(p->span, p->k - k0);
+            char *to = w->x + (size_t)((s * p->m + row) * p->span) * p->element;
             if (w->isa->x == norm.out_dtype) {
                 w->isa->norm_span(&norm, row, k0, n, scale, to);
-                memset(to + (size_t)n * p->element, 0, (size_t)(LINEAR_SPAN - n) * p->element);
+                memset(to + (size_t)n * p->element, 0, (size_t)(p->span - n) * p->element);
             } else {
                 w->isa->norm_span(&norm, row, k0, n, scale, span);
                 lay_out(w, span, 0, n, to);
@@ -134,47 +136,71 @@ static void lay_out_rows(const Work *w)
     if (!p->alone)
         kernel_share(end, 1, w->args->thread, w->args->n_threads, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
-        int64_t k0 = i / p->m * LINEAR_SPAN, row = i % p->m;
-        lay_out(w, w->args->in[0], row * p->k + k0, least(LINEAR_SPAN, p->k - k0),
-                w->x + (size_t)(i * LINEAR_SPAN) * p->element);
+        int64_t k0 = i / p->m * p->span, row = i % p->m;
+        lay_out(w, w->args->in[0], row * p->k + k0, least(p->span, p->k - k0),
+                w->x + (size_t)(i * p->span) * p->element);
     }
     if (!p->alone)
         kernel_sync(w->args);
 }
 
-/* Asks for lines [begin, end) of two panels, `lines` of each. */
-static void fetch(const char *w, int64_t w_stride, int64_t lines, int64_t begin, int64_t end)
+/* Asks for part `call` of `calls` of some lines, for the L2 cache. */
+static void fetch(const char *at, int64_t lines, int64_t call, int64_t calls)
 {
-    for (int64_t i = begin; i < end; i++)
-        __builtin_prefetch(w + (i >= lines ? w_stride + (i - lines) * 64 : i * 64), 0, 2);
+    for (int64_t i = lines * call / calls, end = lines * (call + 1) / calls; i < end; i++)
+        __builtin_prefetch(at + i * 64, 0, 2);
 }
 
-/* Some panels of one weight, rows [m0, m0 + rows), one span; c: [panels][chunk][16]. */
-static void multiply(const Work *w, int weight, const LinearPanels *panels, int64_t span,
-                     int64_t m0, int64_t rows, float *c)
+/* Where panel `panel` of a weight begins in span `span`. */
+static const char *panel_at(const Work *w, int weight, int64_t panel, int64_t span)
+{
+    const LinearWeight *lw = &w->p->weight[weight];
+    int64_t unit = panel_unit(lw->dtype);
+    return (const char *)w->args->in[1 + weight] +
+           (panel * lw->units + span * w->p->span / unit) * PANEL_BYTES;
+}
+
+/* What is multiplied: some panels of one weight, rows [m0, m0 + rows), one span. */
+typedef struct Piece {
+    int weight;
+    const LinearPanels *panels;
+    int64_t span, m0, rows;
+    const char *next; /* the first panel of the next piece, which has the same distances, or NULL */
+} Piece;
+
+/* c: [panels][chunk][16] */
+static void multiply(const Work *w, const Piece *piece, float *c)
 {
     const Product *p = w->p;
-    const LinearWeight *lw = &p->weight[weight];
-    int64_t unit = panel_unit(lw->dtype), first = span * LINEAR_SPAN / unit;
-    int64_t group = rows <= w->isa->few ? LINEAR_BLOCK : 2, most = w->isa->rows;
-    int64_t tiles = round_up(rows, most) / most;
-    int64_t step = w->isa->even ? (rows + tiles - 1) / tiles : most;
-    FloatTile t = {.w_stride = panels->stride * lw->units * PANEL_BYTES,
-                   .units = least(LINEAR_SPAN / unit, lw->units - first),
+    const LinearWeight *lw = &p->weight[piece->weight];
+    int64_t panels = piece->panels->n, span = piece->span, rows = piece->rows;
+    int64_t unit = panel_unit(lw->dtype), most = w->isa->rows;
+    int64_t group = p->many ? w->isa->group : rows <= w->isa->few ? LINEAR_BLOCK : 2;
+    int64_t tiles = round_up(rows, most) / most, calls = tiles * ((panels + group - 1) / group);
+    int64_t step = w->isa->even ? (rows + tiles - 1) / tiles : most, call = 0;
+    int64_t row = p->span * (int64_t)p->element, next = (span + 1) % p->spans;
+    const char *x = w->x + (span * p->m + piece->m0) * row;
+    const char *x_next = w->x + (next * p->m + piece->m0) * row;
+    FloatTile t = {.x_stride = p->span,
+                   .w_stride = piece->panels->stride * lw->units * PANEL_BYTES,
+                   .units = least(p->span / unit, lw->units - span * p->span / unit),
                    .c_stride = p->chunk * PANEL_ROWS,
                    .add = span > 0};
-    for (int64_t g = 0; g < panels->n; g += group) {
-        t.panels = (int)least(group, panels->n - g);
-        t.w = (const char *)w->args->in[1 + weight] +
-              ((panels->first + g * panels->stride) * lw->units + first) * PANEL_BYTES;
-        for (int64_t r = 0; r < rows; r += step) {
+    for (int64_t g = 0; g < panels; g += group) {
+        bool last = g + group >= panels;
+        t.panels = (int)least(group, panels - g);
+        t.w = panel_at(w, piece->weight, piece->panels->first + g * piece->panels->stride, span);
+        const char *ahead = last ? piece->next : t.w + group * t.w_stride;
+        int64_t ahead_panels = !ahead ? 0 : last ? group : least(group, panels - g - group);
+        for (int64_t r = 0; r < rows; r += step, call++) {
             t.rows = (int)least(step, rows - r);
-            t.x = w->x + (size_t)((span * p->m + m0 + r) * LINEAR_SPAN) * p->element;
+            t.x = x + r * row;
             t.c = c + g * t.c_stride + r * PANEL_ROWS;
-            if (p->many && g + group < panels->n)
-                fetch(t.w + group * t.w_stride, t.w_stride, t.units,
-                      least(group, panels->n - g - group) * t.units * r / rows,
-                      least(group, panels->n - g - group) * t.units * (r + t.rows) / rows);
+            if (p->many) {
+                for (int64_t i = 0; i < ahead_panels; i++)
+                    fetch(ahead + i * t.w_stride, t.units, r / step, tiles);
+                fetch(x_next, rows * row / 64, call, calls);
+            }
             w->isa->tile(&t);
         }
     }
@@ -187,14 +213,29 @@ static void run_block(const Work *w, int weight, const LinearPanels *panels, int
     const Product *p = w->p;
     int64_t size = p->chunk * PANEL_ROWS;
     float *up = p->swiglu ? w->c + p->block * size : NULL;
+    bool more = panels->first + panels->n < p->weight[weight].panels;
     for (int64_t span = 0; span < p->spans; span++) {
-        multiply(w, weight, panels, span, m0, rows, w->c);
-        if (up)
-            multiply(w, 1, panels, span, m0, rows, up);
+        bool last = span + 1 == p->spans;
+        Piece piece = {weight, panels, span, m0, rows, NULL};
+        const char *next = !last  ? panel_at(w, weight, panels->first, span + 1)
+                           : more ? panel_at(w, weight, panels->first + panels->n, 0)
+                                  : NULL;
+        piece.next = up ? panel_at(w, 1, panels->first, span) : next;
+        multiply(w, &piece, w->c);
+        if (up) {
+            piece.weight = 1;
+            piece.next = next;
+            multiply(w, &piece, up);
+        }
+    }
+    if (panels->stride == 1) {
+        linear_write(w->args, w->isa->write, weight, panels->first, panels->n, m0, rows, w->c, up,
+                     size);
+        return;
     }
     for (int64_t i = 0; i < panels->n; i++)
-        linear_write(w->args, w->isa->write, weight, panels->first + i * panels->stride, m0, rows,
-                     w->c + i * size, up ? up + i * size : NULL);
+        linear_write(w->args, w->isa->write, weight, panels->first + i * panels->stride, 1, m0,
+                     rows, w->c + i * size, up ? up + i * size : NULL, size);
 }
 
 /* Panels [begin, end) of the results, counted through all weights, rows [m0, m0 + rows). */

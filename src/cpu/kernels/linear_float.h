@@ -23,7 +23,8 @@
 /* Some rows of x and some neighbouring panels, over one span. */
 typedef struct FloatTile {
     int rows, panels;
-    const void *x;    /* [rows][LINEAR_SPAN] of the instruction set's x */
+    const void *x;    /* [rows][x_stride] of the instruction set's x */
+    int64_t x_stride; /* elements: LINEAR_SPAN, unless the instruction set has another span */
     const char *w;    /* the first panel, from the span on */
     int64_t w_stride; /* bytes from panel to panel */
     int64_t units;    /* of a panel in this span */
@@ -38,7 +39,9 @@ typedef struct FloatIsa {
     int rows;         /* of a tile at most */
     int few;          /* rows up to which a tile takes LINEAR_BLOCK panels; above, two */
     int chunk;        /* of many rows, about so many are computed at a time; 0: as of fewer */
-    int block;        /* and so many panels, of which the next are asked for in L2 meanwhile */
+    int block; /* and so many panels, `group` of them for each tile of x, in spans of `span` elements; the next
+                         panels and the next span of x are asked for in L2 meanwhile */
+    int group, span;
     bool even; /* rows are shared out evenly over tiles; else all tiles but the last are full */
     void (*enter)(void); /* before and after the tiles of a product, on each thread; or NULL */
     void (*leave)(void);

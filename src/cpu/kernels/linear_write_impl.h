@@ -7,9 +7,6 @@
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/vec_math.h"
 
-/* Vectors of 16 columns. */
-enum { COLUMN_VECTORS = PANEL_ROWS / VN };
-
 static float norm_row_scale(const LinearNorm *n, int64_t row)
 {
     return norm_scale(n->x_dtype, n->x, row * n->k, n->k, n->eps);
@@ -26,48 +23,94 @@ static void norm_row_span(const LinearNorm *norm, int64_t row, int64_t k0, int64
     tile_write(norm->out_dtype, out, 0, n, y);
 }
 
-/* A panel's bias in f32, zeros behind its columns. */
-static const float *bias_of(cvn_dtype dtype, const void *bias, int columns,
-                            float buffer[PANEL_ROWS])
+/* Biases in f32, zeros behind the last. */
+static const float *bias_of(cvn_dtype dtype, const void *bias, int columns, float *buffer)
 {
     float from[TILE];
     if (!bias)
         return NULL;
-    memset(buffer, 0, PANEL_ROWS * sizeof *buffer);
+    int whole = (columns + PANEL_ROWS - 1) / PANEL_ROWS * PANEL_ROWS;
     memcpy(buffer, tile_read(dtype, bias, 0, columns, from), (size_t)columns * sizeof *buffer);
+    memset(buffer + columns, 0, (size_t)(whole - columns) * sizeof *buffer);
     return buffer;
+}
+
+/* One vector of sums, and of those of `up`, and what belongs to its columns; NULL where there is none. */
+VEC_INLINE vf finish(const float *c, const float *up, const float *scale, const float *up_scale,
+                     const float *bias, const float *up_bias)
+{
+    vf sum = vf_load(c);
+    if (scale)
+        sum *= vf_load(scale);
+    if (bias)
+        sum += vf_load(bias);
+    if (!up)
+        return sum;
+    vf y = vf_load(up);
+    if (up_scale)
+        y *= vf_load(up_scale);
+    if (up_bias)
+        y += vf_load(up_bias);
+    return sum * vf_logistic(sum) * y;
+}
+
+/* Columns j to j + 15 of row r, of which n are there. */
+static void write_part(const LinearOut *o, int r, int j, int n, const float y[PANEL_ROWS])
+{
+    float last[PANEL_ROWS];
+    int64_t at = o->at + r * o->stride + j;
+    for (int i = 0; i < n; i++)
+        last[i] = o->residual ? y[i] + o->residual[r * o->stride + j + i] : y[i];
+    float *to = tile_target(o->dtype, o->out, at, last);
+    if (to != last)
+        memcpy(to, last, (size_t)n * sizeof *to);
+    tile_write(o->dtype, o->out, at, n, to);
+}
+
+/* Row by row: half a cache line of each row of a panel would leave and come back. */
+VEC_INLINE void write_rows_of(const LinearOut *o, const cvn_dtype dtype, const float *up0,
+                              const float *scale, const float *up_scale, const float *bias,
+                              const float *up_bias)
+{
+    const float *residual = o->residual;
+    const int64_t c_stride = o->c_stride, stride = o->stride;
+    const int rows = o->rows, columns = o->columns;
+    for (int r = 0; r < rows; r++) {
+        const float *c = o->c + r * PANEL_ROWS, *up = up0 ? up0 + r * PANEL_ROWS : NULL;
+        float *to = (float *)o->out + o->at + r * stride;
+        uint16_t *half = (uint16_t *)o->out + o->at + r * stride;
+        for (int j = 0; j < columns; j += PANEL_ROWS, c += c_stride, up = up ? up + c_stride : up) {
+            bool whole = j + PANEL_ROWS <= columns && dtype != CVN_F16;
+            float y[PANEL_ROWS];
+            for (int v = 0; v < PANEL_ROWS; v += VN) {
+                vf x = finish(c + v, up ? up + v : NULL, scale ? scale + j + v : NULL,
+                              up_scale ? up_scale + j + v : NULL, bias ? bias + j + v : NULL,
+                              up_bias ? up_bias + j + v : NULL);
+                if (residual && whole)
+                    x += vf_load(residual + r * stride + j + v);
+                if (!whole)
+                    vf_store(y + v, x);
+                else if (dtype == CVN_BF16)
+                    vf_store_bf16(half + j + v, x);
+                else
+                    vf_store(to + j + v, x);
+            }
+            if (!whole)
+                write_part(o, r, j, columns - j < PANEL_ROWS ? columns - j : PANEL_ROWS, y);
+        }
+    }
 }
 
 static void write(const LinearOut *o)
 {
-    float biases[2][PANEL_ROWS];
+    float biases[2][LINEAR_MOST_BLOCK * PANEL_ROWS];
     const float *bias = bias_of(o->bias_dtype, o->bias, o->columns, biases[0]);
     const float *up_bias = bias_of(o->up_bias_dtype, o->up_bias, o->columns, biases[1]);
-    for (int r = 0; r < o->rows; r++) {
-        float y[PANEL_ROWS];
-        for (int v = 0; v < COLUMN_VECTORS; v++) {
-            vf sum = vf_load(o->c + r * PANEL_ROWS + v * VN);
-            if (o->scale)
-                sum *= vf_load(o->scale + v * VN);
-            if (bias)
-                sum += vf_load(bias + v * VN);
-            if (o->up) {
-                vf up = vf_load(o->up + r * PANEL_ROWS + v * VN);
-                if (o->up_scale)
-                    up *= vf_load(o->up_scale + v * VN);
-                if (up_bias)
-                    up += vf_load(up_bias + v * VN);
-                sum = sum * vf_logistic(sum) * up;
-            }
-            vf_store(y + v * VN, sum);
-        }
-        if (o->residual)
-            for (int j = 0; j < o->columns; j++)
-                y[j] += o->residual[r * o->stride + j];
-        int64_t at = o->at + r * o->stride;
-        float *to = tile_target(o->dtype, o->out, at, y);
-        if (to != y)
-            memcpy(to, y, (size_t)o->columns * sizeof *y);
-        tile_write(o->dtype, o->out, at, o->columns, to);
-    }
+    bool plain = !o->scale && !bias;
+    if (plain && o->dtype == CVN_BF16 && o->up)
+        write_rows_of(o, CVN_BF16, o->up, NULL, NULL, NULL, NULL);
+    else if (plain && o->dtype == CVN_BF16)
+        write_rows_of(o, CVN_BF16, NULL, NULL, NULL, NULL, NULL);
+    else
+        write_rows_of(o, o->dtype, o->up, o->scale, o->up_scale, bias, up_bias);
 }

@@ -19,12 +19,11 @@
 #include <xmmintrin.h>
 
 enum { ROWS = 32, STEP = TILE_ROWS /* units of a tile */ };
-enum { X_ROW = LINEAR_SPAN * 2 /* bytes */ };
 
 /* 16 or 32 rows with one or two panels. */
 static void tile_rows(const FloatTile *t, bool below, bool second)
 {
-    const size_t row = PANEL_ROWS * sizeof(float);
+    const size_t row = PANEL_ROWS * sizeof(float), x_row = (size_t)t->x_stride * 2;
     float *c0 = t->c, *c1 = t->c + t->c_stride;
     float *c2 = c0 + TILE_ROWS * PANEL_ROWS, *c3 = c1 + TILE_ROWS * PANEL_ROWS;
     const char *x = t->x, *w = t->w;
@@ -43,14 +42,14 @@ static void tile_rows(const FloatTile *t, bool below, bool second)
     }
     for (int64_t u = 0; u < t->units; u += STEP, x += PANEL_BYTES, w += TILE_BYTES) {
         tile_load(6, w, TILE_ROW_BYTES);
-        tile_load(4, x, X_ROW);
+        tile_load(4, x, x_row);
         tile_bf16(0, 4, 6);
         if (second) {
             tile_load(7, w + t->w_stride, TILE_ROW_BYTES);
             tile_bf16(1, 4, 7);
         }
         if (below) {
-            tile_load(5, x + TILE_ROWS * X_ROW, X_ROW);
+            tile_load(5, x + TILE_ROWS * x_row, x_row);
             tile_bf16(2, 5, 6);
             if (second)
                 tile_bf16(3, 5, 7);
@@ -74,7 +73,7 @@ static void tile_two_panels(const FloatTile *t)
     for (; r < t->rows; r += TILES_ROWS) {
         FloatTile rest = *t;
         rest.rows = t->rows - r < TILES_ROWS ? t->rows - r : TILES_ROWS;
-        rest.x = (const char *)t->x + r * X_ROW;
+        rest.x = (const char *)t->x + r * t->x_stride * 2;
         rest.c = t->c + r * PANEL_ROWS;
         linear_rows_as_tiles(&rest);
     }
@@ -128,6 +127,8 @@ const FloatIsa linear_amx_bf16 = {.weight = CVN_BF16,
                                   .rows = ROWS,
                                   .chunk = 512,
                                   .block = 16,
+                                  .group = 2,
+                                  .span = 256,
                                   .enter = enter,
                                   .leave = leave,
                                   .tile = tile,

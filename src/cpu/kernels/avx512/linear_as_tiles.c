@@ -43,7 +43,7 @@ VEC_INLINE void block(const int M, const int P, const FloatTile *t)
                     _mm512_and_si512(pair, _mm512_set1_epi32((int32_t)0xffff0000u)));
 #pragma GCC unroll 4
                 for (int r = 0; r < M; r++) {
-                    const uint16_t *value = x + r * LINEAR_SPAN;
+                    const uint16_t *value = x + r * t->x_stride;
                     even[r][j] =
                         _mm512_fmadd_ps(_mm512_set1_ps(bf16_to_f32(value[0])), low, even[r][j]);
                     odd[r][j] =
