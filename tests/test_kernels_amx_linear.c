@@ -1,14 +1,12 @@
 /* Products with 8-bit and 4-bit weights on AMX tiles, run in emulation: the kernels' own source on tiles that are bytes
-   in memory. They have the bits that AVX-512 gives. */
+   in memory (tests/emulated). They have the bits that AVX-512 gives. */
 #include "emulated_amx.h"
 
 #if defined(CVN_HAVE_AMX)
 
-#define CVN_AMX_EMULATE
-#define linear_amx_int8 emulated_int8
-#define linear_amx_tile_i4 emulated_tile_i4
-#include "cpu/kernels/amx/linear.c"
-#include "cpu/kernels/amx/linear_int4.c"
+#include "cpu/kernels/linear.h"
+
+extern const LinearIsa emulated_int8;
 
 static void run_emulated(const KernelArgs *args)
 {
@@ -21,7 +19,10 @@ static void run_vnni(const KernelArgs *args)
 }
 
 static const Kernel kernels[] = {
-    {.name = "linear.amx.int8", .kind = OP_LINEAR, .scratch = linear_scratch, .run = run_emulated},
+    {.name = "linear.amx.int8",
+     .kind = OP_LINEAR,
+     .scratch = linear_wide_scratch,
+     .run = run_emulated},
     {.name = "linear.avx512.vnni", .kind = OP_LINEAR, .scratch = linear_scratch, .run = run_vnni}};
 
 /* group: of 4-bit weights, or 0 */

@@ -9,6 +9,9 @@
 /* Elements of x up to which every thread quantizes all of it for itself: less work than meeting. */
 enum { ALONE = 16384 };
 
+/* Rows above which an instruction set may be wide. */
+enum { MANY = 64 };
+
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -29,13 +32,14 @@ typedef struct Product {
     int64_t group;    /* columns of a group; LINEAR_SPAN for i8 */
     int64_t jobs;     /* panels of results */
     int64_t chunk;    /* rows computed at a time */
+    int64_t block;    /* panels computed at a time, of each weight of swiglu */
     bool alone;       /* each thread quantizes all of x for itself */
     size_t x_bytes;   /* of the arranged activations, all rows */
     size_t all_bytes; /* and their spans */
     size_t c_bytes;   /* of a thread's sums */
 } Product;
 
-static Product read_product(const Op *op, int n_threads)
+static Product read_product(const Op *op, int n_threads, bool wide)
 {
     Product p = {.op = op,
                  .weights = (int)op->attr.group_size,
@@ -49,12 +53,14 @@ static Product read_product(const Op *op, int n_threads)
     p.k = p.weight[0].k;
     p.spans = round_up(p.k, LINEAR_SPAN) / LINEAR_SPAN;
     p.group = p.weight[0].dtype == CVN_I4 ? p.k / p.weight[0].groups : LINEAR_SPAN;
-    p.chunk = least(p.m, LINEAR_CHUNK);
+    bool many = wide && p.m > MANY;
+    p.chunk = least(p.m, many ? LINEAR_WIDE_CHUNK : LINEAR_CHUNK);
+    p.block = many ? LINEAR_MOST_BLOCK / (p.swiglu ? 2 : 1) : LINEAR_BLOCK;
     p.alone = n_threads > 1 && p.m * p.k <= ALONE;
     p.x_bytes = (size_t)(p.spans * p.m * LINEAR_ROW_BYTES);
     p.all_bytes = p.x_bytes + (size_t)(p.spans * p.m) * sizeof(LinearSpan);
     p.all_bytes = (size_t)round_up((int64_t)p.all_bytes, 64);
-    p.c_bytes = (size_t)(p.chunk * LINEAR_BLOCK * PANEL_ROWS) * sizeof(float);
+    p.c_bytes = (size_t)(p.chunk * p.block * PANEL_ROWS) * sizeof(float);
     p.c_bytes *= p.swiglu ? 2 : 1;
     return p;
 }
@@ -78,11 +84,21 @@ bool linear_match(const Op *op)
     return LINEAR_SPAN % group == 0;
 }
 
-size_t linear_scratch(const Op *op, int n_threads)
+static size_t scratch_bytes(const Op *op, int n_threads, bool wide)
 {
-    Product p = read_product(op, n_threads);
+    Product p = read_product(op, n_threads, wide);
     size_t threads = (size_t)n_threads;
     return p.all_bytes * (p.alone ? threads : 1) + p.c_bytes * threads;
+}
+
+size_t linear_scratch(const Op *op, int n_threads)
+{
+    return scratch_bytes(op, n_threads, false);
+}
+
+size_t linear_wide_scratch(const Op *op, int n_threads)
+{
+    return scratch_bytes(op, n_threads, true);
 }
 
 /* One thread's view. */
@@ -189,6 +205,15 @@ static void quantize_rows(const Work *w)
         kernel_sync(w->args);
 }
 
+/* Asks for part `call` of `calls` of some lines, for the L2 cache. Inlined early: gcc takes calls of what only asks ahead
+   for superfluous. */
+static inline __attribute__((always_inline)) void fetch(const char *at, int64_t lines, int64_t call,
+                                                        int64_t calls)
+{
+    for (int64_t i = lines * call / calls, end = lines * (call + 1) / calls; i < end; i++)
+        __builtin_prefetch(at + i * 64, 0, 2);
+}
+
 /* Panels that a tile takes for so many rows. */
 static int64_t panels_of_tile(const LinearIsa *isa, int64_t rows)
 {
@@ -205,7 +230,7 @@ static void multiply(const Work *w, int weight, const LinearPanels *panels, int6
     int64_t unit = panel_unit(lw->dtype), first = span * LINEAR_SPAN / unit;
     int64_t group = panels_of_tile(w->isa, rows), most = is_i4 ? w->isa->rows_i4 : w->isa->rows_i8;
     int64_t tiles = round_up(rows, most) / most;
-    int64_t step = w->isa->panels ? (rows + tiles - 1) / tiles : most;
+    int64_t step = w->isa->panels && !w->isa->wide ? (rows + tiles - 1) / tiles : most;
     int64_t scale_bytes = lw->scale_dtype == CVN_F32 ? 4 : 2;
     /* What is asked for is so many bytes ahead: as measured for one tile of rows; of several, each of which does it for
        a part, what the next span reads. */
@@ -217,6 +242,9 @@ static void multiply(const Work *w, int weight, const LinearPanels *panels, int6
                     .scale_dtype = lw->scale_dtype,
                     .c_stride = c_stride,
                     .add = span > 0};
+    int64_t call = 0, calls = tiles * ((panels->n + group - 1) / group);
+    const char *x_next =
+        (const char *)w->x + ((span + 1) % p->spans * p->m + m0) * LINEAR_ROW_BYTES;
     for (int64_t g = 0; g < panels->n; g += group) {
         int64_t panel = panels->first + g * panels->stride;
         int64_t at = panel * lw->groups + span * LINEAR_SPAN / p->group;
@@ -232,6 +260,14 @@ static void multiply(const Work *w, int weight, const LinearPanels *panels, int6
             t.c = c + g * c_stride + r * PANEL_ROWS;
             for (int j = 0; j < t.panels; j++) /* each tile asks for its part of what comes later */
                 t.ahead[j] = t.q + j * t.q_stride + (j % tiles == tile ? ahead : 0);
+            if (w->isa->wide) {
+                const char *next = (const char *)t.q + group * t.q_stride;
+                if (g + group >= panels->n)
+                    next = (const char *)t.q - g * t.q_stride + t.units * PANEL_BYTES;
+                for (int64_t j = 0; j < t.panels; j++)
+                    fetch(next + j * t.q_stride, t.units, tile, tiles);
+                fetch(x_next, rows * LINEAR_ROW_BYTES / 64, call++, calls);
+            }
             (is_i4 ? w->isa->tile_i4 : w->isa->tile_i8)(&t);
         }
     }
@@ -283,7 +319,7 @@ static void run_block(const Work *w, int weight, const LinearPanels *panels, int
 {
     const Product *p = w->p;
     int64_t size = p->chunk * PANEL_ROWS;
-    float *up = p->swiglu ? w->c + LINEAR_BLOCK * size : NULL;
+    float *up = p->swiglu ? w->c + p->block * size : NULL;
     for (int64_t span = 0; span < p->spans; span++) {
         multiply(w, weight, panels, span, m0, rows, w->c, size);
         if (up)
@@ -303,7 +339,7 @@ static void run_block(const Work *w, int weight, const LinearPanels *panels, int
 static void run_panels(const Work *w, int64_t begin, int64_t end, int64_t m0, int64_t rows)
 {
     const Product *p = w->p;
-    int64_t block = LINEAR_BLOCK, first = 0; /* of the weight's panels */
+    int64_t block = p->block, first = 0; /* of the weight's panels */
     if (p->m <= LINEAR_STREAMED)
         block = panels_of_tile(w->isa, p->m);
     for (int i = 0; i < (p->swiglu ? 1 : p->weights); first += p->weight[i++].panels) {
@@ -317,7 +353,7 @@ static void run_panels(const Work *w, int64_t begin, int64_t end, int64_t m0, in
 
 void linear_run(const LinearIsa *isa, const KernelArgs *args)
 {
-    Product p = read_product(args->op, args->n_threads);
+    Product p = read_product(args->op, args->n_threads, isa->wide);
     if (p.m == 0)
         return;
     char *scratch = args->scratch,
@@ -410,12 +446,12 @@ const Kernel linear_kernels_amx[] = {
     {.name = "linear.amx.int8",
      .kind = OP_LINEAR,
      .match = match_amx_int8,
-     .scratch = linear_scratch,
+     .scratch = linear_wide_scratch,
      .run = run_amx_int8},
     {.name = "linear.amx.int4",
      .kind = OP_LINEAR,
      .match = match_amx_int4,
-     .scratch = linear_scratch,
+     .scratch = linear_wide_scratch,
      .run = run_amx_int8},
     {0},
 };

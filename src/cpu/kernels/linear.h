@@ -42,6 +42,7 @@ enum {
     LINEAR_LEAST_GROUP = 8,                         /* of i4 weights */
     LINEAR_SUMS = LINEAR_SPAN / LINEAR_LEAST_GROUP, /* sums of a row's span at most */
     LINEAR_CHUNK = 240,                             /* rows that are computed at a time */
+    LINEAR_WIDE_CHUNK = 512,                        /* where an instruction set wants more */
     LINEAR_BLOCK = 4,                               /* panels that are computed at a time */
     LINEAR_STREAMED = 8,   /* rows up to which panels are read in one go, all of their spans */
     LINEAR_MOST_BLOCK = 16 /* panels at a time where an instruction set wants more */
@@ -144,7 +145,10 @@ typedef struct LinearIsa {
     int rows_i8, rows_i4; /* of a tile at most */
     int panels; /* that a tile takes, and rows are shared out evenly over tiles; 0: one, and all tiles but the last
                    are full */
-    int few;             /* rows up to which it takes LINEAR_BLOCK panels instead */
+    int few; /* rows up to which it takes LINEAR_BLOCK panels instead */
+    bool
+        wide; /* of many rows LINEAR_WIDE_CHUNK and LINEAR_MOST_BLOCK panels are computed at a time, of which the next
+                  are asked for in L2 meanwhile, and all tiles but the last are full */
     void (*enter)(void); /* before and after the tiles of a product, on each thread; or NULL */
     void (*leave)(void);
     /* Row of x, n <= 512 elements from `at` on, to fixed point; group: elements of a sum. */
@@ -159,6 +163,7 @@ typedef struct LinearIsa {
 
 bool linear_match(const Op *op);
 size_t linear_scratch(const Op *op, int n_threads);
+size_t linear_wide_scratch(const Op *op, int n_threads); /* of an instruction set that is wide */
 void linear_run(const LinearIsa *isa, const KernelArgs *args);
 
 extern const LinearIsa linear_portable;

@@ -1,78 +1,72 @@
 /*
- * Products with 8-bit weights on AMX tiles. One step multiplies up to 32 rows of x, in their two bytes,
- * with the 16 rows of a panel over 64 columns:
+ * Products with 8-bit weights on AMX tiles. One step multiplies 16 rows of x, in their two bytes, with the 16 rows of
+ * two panels over 64 columns:
  *
- *     tiles 0 1    sums of rows  0-15 with the high bytes, with the low bytes
- *           2 3    sums of rows 16-31
+ *     tiles 0 1    sums of a panel with the high bytes, with the low bytes
+ *           2 3    sums of the panel beside it
  *           4 5    x, high and low bytes of 16 rows, as arrange() of AVX-512 leaves them
- *           6      16 units of a panel, as they lie
+ *           6 7    16 units of each panel, as they lie
  *
- * The sums are the integers that vpdpbusd makes, so that a row has the same bits here and there: what
- * does not fill tiles is left to that.
+ * so that 4 loads serve 4 products. A span of two panels, 16 KiB, stays in L1, and x comes past it from L2, 16 KiB for 16
+ * rows; 512 rows are taken at a time, as in linear_bf16.c. The sums are the integers that vpdpbusd makes, so that
+ * a row has the same bits here and there: what does not fill tiles is left to that.
  */
 #include "cpu/kernels/linear.h"
 
 #include "cpu/kernels/amx/tiles.h"
 
+#include <immintrin.h>
+
 enum { ROWS_I8 = 32, STEP_UNITS = TILE_ROWS };
 
-/* 16 rows out of their sums, rounded as AVX-512 rounds them. */
-static void add_rows(const LinearTile *t, int first, int32_t high[TILE_ROWS][16],
+/* 16 rows of a panel out of their sums, rounded as AVX-512 rounds them. */
+static void add_rows(const LinearTile *t, float *c, int32_t high[TILE_ROWS][16],
                      int32_t low[TILE_ROWS][16])
 {
-    for (int r = 0; r < TILE_ROWS; r++) {
-        float *c = t->c + (first + r) * PANEL_ROWS, scale = t->span[first + r].scale;
-        for (int j = 0; j < PANEL_ROWS; j++) {
-            float sum = (float)(high[r][j] * 256 + low[r][j]);
-            c[j] = __builtin_fmaf(sum, scale, t->add ? c[j] : 0.0f);
-        }
+    const bool add = t->add;
+    for (int r = 0; r < TILE_ROWS; r++, c += PANEL_ROWS) {
+        __m512i sum = _mm512_add_epi32(_mm512_slli_epi32(_mm512_load_si512(high[r]), 8),
+                                       _mm512_load_si512(low[r]));
+        __m512 before = add ? _mm512_loadu_ps(c) : _mm512_setzero_ps();
+        _mm512_storeu_ps(
+            c, _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), _mm512_set1_ps(t->span[r].scale), before));
     }
 }
 
-static void tiles_32(const LinearTile *t)
+/* 16 rows with one or two panels. */
+static void tiles_16(const LinearTile *t)
 {
     int32_t sum[4][TILE_ROWS][16] __attribute__((aligned(64)));
-    const int8_t *x = t->x, *below = t->x + TILE_ROWS * LINEAR_ROW_BYTES;
+    const bool second = t->panels == 2;
+    const int8_t *x = t->x;
+    const char *q = (const char *)t->q;
     tile_zero(0);
     tile_zero(1);
     tile_zero(2);
     tile_zero(3);
-    for (int64_t u = 0; u < t->units; u += STEP_UNITS) {
-        int64_t at = u * PANEL_QUAD;
-        tile_load(6, t->q + u * PANEL_BYTES, PANEL_BYTES);
-        tile_load(4, x + at, LINEAR_ROW_BYTES);
-        tile_s8(0, 4, 6);
-        tile_load(5, x + at + LINEAR_SPAN, LINEAR_ROW_BYTES);
-        tile_s8(1, 5, 6);
-        tile_load(4, below + at, LINEAR_ROW_BYTES);
-        tile_s8(2, 4, 6);
-        tile_load(5, below + at + LINEAR_SPAN, LINEAR_ROW_BYTES);
-        tile_s8(3, 5, 6);
-    }
-    tile_store(0, sum[0], TILE_ROW_BYTES);
-    tile_store(1, sum[1], TILE_ROW_BYTES);
-    tile_store(2, sum[2], TILE_ROW_BYTES);
-    tile_store(3, sum[3], TILE_ROW_BYTES);
-    add_rows(t, 0, sum[0], sum[1]);
-    add_rows(t, TILE_ROWS, sum[2], sum[3]);
-}
-
-static void tiles_16(const LinearTile *t)
-{
-    int32_t sum[2][TILE_ROWS][16] __attribute__((aligned(64)));
-    tile_zero(0);
-    tile_zero(1);
-    for (int64_t u = 0; u < t->units; u += STEP_UNITS) {
-        const int8_t *x = t->x + u * PANEL_QUAD;
-        tile_load(6, t->q + u * PANEL_BYTES, PANEL_BYTES);
+    for (int64_t u = 0; u < t->units;
+         u += STEP_UNITS, x += TILE_ROWS * PANEL_QUAD, q += TILE_BYTES) {
+        tile_load(6, q, PANEL_BYTES);
         tile_load(4, x, LINEAR_ROW_BYTES);
         tile_s8(0, 4, 6);
         tile_load(5, x + LINEAR_SPAN, LINEAR_ROW_BYTES);
         tile_s8(1, 5, 6);
+        if (second) {
+            tile_load(7, q + t->q_stride, PANEL_BYTES);
+            tile_s8(2, 4, 7);
+            tile_s8(3, 5, 7);
+        }
     }
     tile_store(0, sum[0], TILE_ROW_BYTES);
     tile_store(1, sum[1], TILE_ROW_BYTES);
-    add_rows(t, 0, sum[0], sum[1]);
+    if (second) {
+        tile_store(2, sum[2], TILE_ROW_BYTES);
+        tile_store(3, sum[3], TILE_ROW_BYTES);
+    }
+    tile_fence();
+    add_rows(t, t->c, sum[0], sum[1]);
+    if (second)
+        add_rows(t, t->c + t->c_stride, sum[2], sum[3]);
 }
 
 /* The same tile from row r on. */
@@ -89,17 +83,21 @@ static LinearTile rows_from(const LinearTile *t, int r, int rows)
 static void tile_i8(const LinearTile *t)
 {
     const LinearIsa *vnni = &linear_avx512_vnni;
-    bool whole = t->units % STEP_UNITS == 0;
-    int r = whole && t->rows == ROWS_I8 ? ROWS_I8 : whole && t->rows >= TILE_ROWS ? TILE_ROWS : 0;
-    if (r == ROWS_I8)
-        tiles_32(t);
-    else if (r)
-        tiles_16(t);
-    for (; r < t->rows; r += vnni->rows_i8) {
-        int rows = t->rows - r < vnni->rows_i8 ? t->rows - r : vnni->rows_i8;
-        LinearTile rest = rows_from(t, r, rows);
-        vnni->tile_i8(&rest);
+    int r = 0;
+    for (; t->units % STEP_UNITS == 0 && t->rows - r >= TILE_ROWS; r += TILE_ROWS) {
+        LinearTile tile = rows_from(t, r, TILE_ROWS);
+        tiles_16(&tile);
     }
+    for (int begin = r, panel = 0; panel < t->panels; panel++)
+        for (r = begin; r < t->rows; r += vnni->rows_i8) {
+            int rows = t->rows - r < vnni->rows_i8 ? t->rows - r : vnni->rows_i8;
+            LinearTile rest = rows_from(t, r, rows);
+            rest.panels = 1;
+            rest.ahead[0] = t->ahead[panel];
+            rest.q += panel * t->q_stride;
+            rest.c += panel * t->c_stride;
+            vnni->tile_i8(&rest);
+        }
 }
 
 static void quantize_row(cvn_dtype dtype, const void *x, int64_t at, int64_t n, int64_t group,
@@ -126,7 +124,9 @@ static void write_rows(const LinearOut *out)
 
 const LinearIsa linear_amx_int8 = {
     .rows_i8 = ROWS_I8,
-    .rows_i4 = LINEAR_CHUNK, /* for which a panel is widened once */
+    .rows_i4 = LINEAR_WIDE_CHUNK, /* for which a panel is widened once */
+    .panels = 2,
+    .wide = true,
     .enter = tile_enter,
     .leave = tile_leave,
     .quantize = quantize_row,

@@ -1,10 +1,9 @@
 /*
  * Products with 4-bit weights on AMX tiles of 8-bit numbers. A span of a panel is widened once, into 8 or 16 KiB that
- * stay in L1, and then multiplied with all rows, up to 32 at a time:
+ * stay in L1, and then multiplied with all rows, 16 at a time:
  *
- *     tiles 0 1    sums of rows  0-15 with the high bytes, with the low bytes
- *           2 3    sums of rows 16-31
- *           4 5    x, high and low bytes of 16 rows, as arrange() of AVX-512 leaves them
+ *     tiles 0 1    sums of 16 rows with the high bytes, with the low bytes
+ *           4 5    x, high and low bytes of the rows, as arrange() of AVX-512 leaves them
  *           6      64 columns of the panel, widened
  *
  * A group has a scale of its own, so tiles are emptied after each: its integers are scaled and added in f32, in the
@@ -23,7 +22,7 @@
 
 #include "cpu/kernels/amx/tiles.h"
 
-#include "base/float16.h"
+#include <immintrin.h>
 
 enum {
     TILE_COLUMNS = TILE_ROWS * PANEL_QUAD, /* 64 */
@@ -38,10 +37,12 @@ typedef struct Widened {
 /* Of each byte the low four bits are one unit's, the high four the next one's. */
 static void widen_unit(const uint8_t *q, int8_t *low, int8_t *high)
 {
-    for (int i = 0; i < PANEL_BYTES; i++) {
-        low[i] = (int8_t)((q[i] & 15) ^ 8) - 8;
-        high[i] = (int8_t)((q[i] >> 4) ^ 8) - 8;
-    }
+    const __m512i four = _mm512_set1_epi8(15), sign = _mm512_set1_epi8(8);
+    __m512i pair = _mm512_loadu_si512(q);
+    __m512i first = _mm512_and_si512(pair, four);
+    __m512i second = _mm512_and_si512(_mm512_srli_epi16(pair, 4), four);
+    _mm512_storeu_si512(low, _mm512_sub_epi8(_mm512_xor_si512(first, sign), sign));
+    _mm512_storeu_si512(high, _mm512_sub_epi8(_mm512_xor_si512(second, sign), sign));
 }
 
 static void widen(const LinearTile *t, Widened *w)
@@ -57,35 +58,29 @@ static void widen(const LinearTile *t, Widened *w)
     }
 }
 
-/* y += the integers of a group times its scales, as AVX-512 does it. */
-static void add_group(int32_t high[TILE_ROWS][16], int32_t low[TILE_ROWS][16],
-                      const float scale[PANEL_ROWS], float y[TILE_ROWS][PANEL_ROWS])
+static __m512 scales_of(const LinearTile *t, int64_t group)
 {
-    for (int r = 0; r < TILE_ROWS; r++)
-        for (int j = 0; j < PANEL_ROWS; j++)
-            y[r][j] = __builtin_fmaf((float)(high[r][j] * 256 + low[r][j]), scale[j], y[r][j]);
+    if (t->scale_dtype == CVN_F32)
+        return _mm512_loadu_ps((const float *)t->scale + group * PANEL_ROWS);
+    const void *half = (const uint16_t *)t->scale + group * PANEL_ROWS;
+    return _mm512_castsi512_ps(
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(half)), 16));
 }
 
-static void read_scales(const LinearTile *t, int64_t group, float scale[PANEL_ROWS])
+/* Rows first to first + 15. Their sums so far stay in registers; two groups take turns with the tiles' sums, so that
+   one's integers are read while the other's are made. */
+static void rows_of(const LinearTile *t, const Widened *w, int first)
 {
-    const float *f32 = (const float *)t->scale + group * PANEL_ROWS;
-    const uint16_t *bf16 = (const uint16_t *)t->scale + group * PANEL_ROWS;
-    for (int j = 0; j < PANEL_ROWS; j++)
-        scale[j] = t->scale_dtype == CVN_F32 ? f32[j] : bf16_to_f32(bf16[j]);
-}
-
-/* Rows first to first + 15 or, with `below`, first + 31. */
-static void rows_of(const LinearTile *t, const Widened *w, int first, bool below)
-{
-    int32_t sum[4][TILE_ROWS][16] __attribute__((aligned(64)));
-    float y[2][TILE_ROWS][PANEL_ROWS] = {{{0}}}, scale[PANEL_ROWS];
+    int32_t sum[2][2][TILE_ROWS][16] __attribute__((aligned(64)));
+    __m512 y[TILE_ROWS];
     int64_t columns = t->group * PAIR_UNITS, groups = t->units / t->group;
     int64_t steps = columns < TILE_COLUMNS ? 1 : columns / TILE_COLUMNS;
+    for (int r = 0; r < TILE_ROWS; r++)
+        y[r] = _mm512_setzero_ps();
     for (int64_t g = 0; g < groups; g++) {
+        int32_t(*high)[16] = sum[g % 2][0], (*low)[16] = sum[g % 2][1];
         tile_zero(0);
         tile_zero(1);
-        tile_zero(2);
-        tile_zero(3);
         for (int64_t s = g * steps; s < (g + 1) * steps; s++) {
             int64_t at = columns < TILE_COLUMNS ? s / 2 * TILE_COLUMNS : s * TILE_COLUMNS;
             const int8_t *x = t->x + first * LINEAR_ROW_BYTES + at;
@@ -94,40 +89,38 @@ static void rows_of(const LinearTile *t, const Widened *w, int first, bool below
             tile_s8(0, 4, 6);
             tile_load(5, x + LINEAR_SPAN, LINEAR_ROW_BYTES);
             tile_s8(1, 5, 6);
-            if (below) {
-                x += TILE_ROWS * LINEAR_ROW_BYTES;
-                tile_load(4, x, LINEAR_ROW_BYTES);
-                tile_s8(2, 4, 6);
-                tile_load(5, x + LINEAR_SPAN, LINEAR_ROW_BYTES);
-                tile_s8(3, 5, 6);
-            }
         }
-        tile_store(0, sum[0], TILE_ROW_BYTES);
-        tile_store(1, sum[1], TILE_ROW_BYTES);
-        read_scales(t, g, scale);
-        add_group(sum[0], sum[1], scale, y[0]);
-        if (below) {
-            tile_store(2, sum[2], TILE_ROW_BYTES);
-            tile_store(3, sum[3], TILE_ROW_BYTES);
-            add_group(sum[2], sum[3], scale, y[1]);
+        tile_store(0, high, TILE_ROW_BYTES);
+        tile_store(1, low, TILE_ROW_BYTES);
+        tile_fence();
+        __m512 scale = scales_of(t, g);
+#pragma GCC unroll 16
+        for (int r = 0; r < TILE_ROWS; r++) {
+            __m512i whole = _mm512_add_epi32(_mm512_slli_epi32(_mm512_load_si512(high[r]), 8),
+                                             _mm512_load_si512(low[r]));
+            y[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole), scale, y[r]);
         }
     }
-    for (int r = 0; r < (below ? 2 : 1) * TILE_ROWS; r++) {
-        float *c = t->c + (first + r) * PANEL_ROWS, s = t->span[first + r].scale;
-        for (int j = 0; j < PANEL_ROWS; j++)
-            c[j] = __builtin_fmaf(y[r / TILE_ROWS][r % TILE_ROWS][j], s, t->add ? c[j] : 0.0f);
+#pragma GCC unroll 16
+    for (int r = 0; r < TILE_ROWS; r++) {
+        float *c = t->c + (first + r) * PANEL_ROWS;
+        __m512 before = t->add ? _mm512_loadu_ps(c) : _mm512_setzero_ps();
+        _mm512_storeu_ps(c,
+                         _mm512_fmadd_ps(y[r], _mm512_set1_ps(t->span[first + r].scale), before));
     }
 }
 
-void linear_amx_tile_i4(const LinearTile *t)
+static void panel_of(const LinearTile *t)
 {
     const LinearIsa *vnni = &linear_avx512_vnni;
     Widened w __attribute__((aligned(64)));
     int r = 0;
-    if (t->rows >= TILE_ROWS)
+    if (t->rows >= TILE_ROWS) {
         widen(t, &w);
-    for (; t->rows - r >= TILE_ROWS; r += t->rows - r >= 2 * TILE_ROWS ? 2 * TILE_ROWS : TILE_ROWS)
-        rows_of(t, &w, r, t->rows - r >= 2 * TILE_ROWS);
+        tile_fence();
+    }
+    for (; t->rows - r >= TILE_ROWS; r += TILE_ROWS)
+        rows_of(t, &w, r);
     for (; r < t->rows; r += vnni->rows_i4) {
         LinearTile rest = *t;
         rest.rows = t->rows - r < vnni->rows_i4 ? t->rows - r : vnni->rows_i4;
@@ -135,5 +128,19 @@ void linear_amx_tile_i4(const LinearTile *t)
         rest.span += r;
         rest.c += r * PANEL_ROWS;
         vnni->tile_i4(&rest);
+    }
+}
+
+void linear_amx_tile_i4(const LinearTile *t)
+{
+    size_t scale = t->scale_dtype == CVN_F32 ? sizeof(float) : sizeof(uint16_t);
+    for (int panel = 0; panel < t->panels; panel++) {
+        LinearTile one = *t;
+        one.panels = 1;
+        one.ahead[0] = t->ahead[panel];
+        one.q += panel * t->q_stride;
+        one.scale = (const char *)t->scale + (size_t)(panel * t->scale_stride) * scale;
+        one.c += panel * t->c_stride;
+        panel_of(&one);
     }
 }
