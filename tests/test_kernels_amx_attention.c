@@ -62,6 +62,60 @@ static void padding_and_rows_before_the_first_key(void **state)
     check((int64_t[]){0, 40, 2, 1, 20, 8}, NULL, NULL, FIRST_NONE);
 }
 
+/* The same with keys and values of 8 bits; what no query sees has scales that are NaN. */
+static void check_8_bits(const int64_t dim[6], const int32_t *starts, const int32_t *lengths)
+{
+    int64_t b = dim[0], s = dim[1], g = dim[2], h = dim[3], n = dim[4], d = dim[5];
+    Check c = check_begin();
+    cvn_value *q = check_parameter(&c, CVN_TYPE(CVN_BF16, b, s, g * h, d));
+    cvn_type cache = CVN_TYPE(CVN_I8, b, h, n, d), scales = CVN_TYPE(CVN_BF16, b, h, n, 1);
+    cvn_value *k = check_parameter(&c, cache), *v = check_parameter(&c, cache);
+    cvn_value *start = check_parameter(&c, CVN_TYPE(CVN_I32, b));
+    cvn_value *length = check_parameter(&c, CVN_TYPE(CVN_I32, b));
+    cvn_value *k_scale = check_parameter(&c, scales), *v_scale = check_parameter(&c, scales);
+    check_inputs(&c, cvn_attention_quantized(c.g, q, k, k_scale, v, v_scale, start, length,
+                                             1 / sqrt((double)d)));
+    memcpy(c.in[3].data, starts, (size_t)b * sizeof *starts);
+    memcpy(c.in[4].data, lengths, (size_t)b * sizeof *lengths);
+    check_fill(&q->type, c.in[0].data, -2, 2);
+    for (int i = 1; i < 3; i++)
+        check_fill(&cache, c.in[i].data, -127, 128);
+    for (int i = 5; i < 7; i++) {
+        check_fill(&scales, c.in[i].data, 0, 1.0 / 64);
+        for (int64_t r = 0; r < b * h * n; r++) {
+            int64_t row = r / (h * n), real = lengths[row] < s ? lengths[row] : s;
+            if (r % n >= starts[row] + real)
+                element_set(CVN_BF16, c.in[i].data, r, NAN);
+            else if (r % 7 == 3)
+                element_set(CVN_BF16, c.in[i].data, r, 0);
+        }
+    }
+    assert_true(emulated_attention->match(c.op));
+    c.relative = 0x1.01p-7;
+    c.absolute = 1e-2;
+    check_one_kernel(&c, emulated_attention, NULL);
+    check_end(&c);
+}
+
+static void keys_and_values_of_8_bits(void **state)
+{
+    needs_avx512(state);
+    static const int64_t seqs[] = {17, 31, 33, 127, 5}, groups[] = {1, 3, 4, 8};
+    static const int64_t dims[] = {16, 32, 64, 80, 128, 1, 33};
+    for (int s = 0; s < 5; s++)
+        for (int g = 0; g < 4; g++)
+            for (int d = 0; d < 7; d++) {
+                int64_t more = (s * 37 + d * 11) % 160;
+                int64_t dim[] = {2, seqs[s], groups[g], 1 + (g + d) % 2, seqs[s] + more, dims[d]};
+                if (seqs[s] * groups[g] < 16 || (seqs[s] == 127 && d % 3) || (s + g + d) % 2)
+                    continue;
+                check_8_bits(dim, (int32_t[]){(int32_t)more, (int32_t)more / 2},
+                             (int32_t[]){(int32_t)seqs[s], 3});
+            }
+    check_8_bits((int64_t[]){1, 523, 1, 1, 601, 16}, (int32_t[]){77}, (int32_t[]){523});
+    check_8_bits((int64_t[]){2, 17, 2, 3, 20, 8}, (int32_t[]){-4, -19}, (int32_t[]){17, 7});
+}
+
 /* Scores that rise from key to key by much more than what is let pass: o and the sums are corrected often. */
 static void peaks_that_rise(void **state)
 {
@@ -134,6 +188,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(odd_shapes),
+        cmocka_unit_test(keys_and_values_of_8_bits),
         cmocka_unit_test(blocks_larger_than_the_blocking),
         cmocka_unit_test(queries_with_a_first_key),
         cmocka_unit_test(padding_and_rows_before_the_first_key),

@@ -16,8 +16,13 @@
  * Keys that none of the 32 queries sees are left out, 32 at a time. What a query gives does not depend on the queries
  * it shares tiles with: a key that it does not see has weight 0, and adding that changes nothing.
  *
- * docs/PERFORMANCE.md counts the instructions of a block.
+ * Keys and values of 8 bits, with a scale for each row, are whole numbers that bf16 holds exactly: they are widened as
+ * they are packed, scores are multiplied by the scale of their key, and weights, before they are rounded for the product
+ * with the values, by the scale of their value.
+ *
+ * bench/amx_model predicts how fast it is (docs/PERFORMANCE.md).
  */
+#include "base/float16.h"
 #include "cpu/kernels/kernels.h"
 
 #include "cpu/kernels/amx/attention.h"
@@ -37,21 +42,23 @@ typedef struct Block {
     const Heads *a;
     uint16_t *out;
     int64_t b, h, r0, rows;
-    int64_t groups;        /* of WIDE queries */
-    char *q;               /* [groups][2][steps] tiles of B over head_dim */
-    char *k;               /* [KEYS][steps * STEP]: keys that cannot be read where they lie */
-    const char *keys;      /* those of this step: k, or in the cache */
-    char *v;               /* [tiles][KEY_STEPS] tiles of A over keys */
-    float *score;          /* [KEYS][WIDE] */
-    char *p;               /* [KEY_STEPS][2] tiles of B over keys */
-    float *o;              /* [groups][tiles][2] tiles */
-    float *peak, *sum;     /* [groups][WIDE] */
-    Seen *group;           /* [groups] */
-    bool *begun;           /* [groups]: o holds something */
-    int32_t *first, *seen; /* [groups][WIDE]: a query sees keys first … seen - 1 */
+    int64_t groups;   /* of WIDE queries */
+    char *q;          /* [groups][2][steps] tiles of B over head_dim */
+    char *k;          /* [KEYS][steps * STEP]: keys that cannot be read where they lie */
+    const char *keys; /* those of this step: k, or in the cache */
+    char *v;          /* [tiles][KEY_STEPS] tiles of A over keys */
+    char *v_rows; /* as k, of values that are widened; NULL where there is nothing to be widened */
+    float *k_scale, *v_scale; /* [KEYS] of this step, likewise; zeros behind the last */
+    float *score;             /* [KEYS][WIDE] */
+    char *p;                  /* [KEY_STEPS][2] tiles of B over keys */
+    float *o;                 /* [groups][tiles][2] tiles */
+    float *peak, *sum;        /* [groups][WIDE] */
+    Seen *group;              /* [groups] */
+    bool *begun;              /* [groups]: o holds something */
+    int32_t *first, *seen;    /* [groups][WIDE]: a query sees keys first … seen - 1 */
 } Block;
 
-static size_t block_of(const Heads *a, char *base, Block *x)
+static size_t block_of(const Heads *a, bool eight, char *base, Block *x)
 {
     size_t used = 0;
     int64_t positions = least(most(ROWS / a->group, 1), a->seq), tile = TILE_BYTES;
@@ -60,6 +67,11 @@ static size_t block_of(const Heads *a, char *base, Block *x)
     x->q = take(base, &used, x->groups * 2 * a->steps * tile);
     x->k = take(base, &used, KEYS * a->steps * TILE_ROW_BYTES);
     x->v = take(base, &used, a->tiles * KEY_STEPS * tile);
+    if (eight) {
+        x->v_rows = take(base, &used, KEYS * a->steps * TILE_ROW_BYTES);
+        x->k_scale = take(base, &used, KEYS * 4);
+        x->v_scale = take(base, &used, KEYS * 4);
+    }
     x->score = take(base, &used, KEYS * ROW_BYTES);
     x->p = take(base, &used, KEY_STEPS * PAIR_BYTES);
     x->o = take(base, &used, x->groups * a->tiles * 2 * tile);
@@ -72,11 +84,16 @@ static size_t block_of(const Heads *a, char *base, Block *x)
     return used;
 }
 
+static bool is_quantized(const Op *op)
+{
+    return op->operand[1]->type.dtype == CVN_I8;
+}
+
 static size_t scratch(const Op *op, int n_threads)
 {
     Block x;
     Heads a = heads_of(op);
-    return block_of(&a, NULL, &x) * (size_t)n_threads;
+    return block_of(&a, is_quantized(op), NULL, &x) * (size_t)n_threads;
 }
 
 /* ---- a step of keys ---- */
@@ -93,6 +110,21 @@ static void pack_queries(const Block *x)
     }
 }
 
+/* The same of 8 bits; returns the rows of V. */
+static const uint16_t *widen_keys(Block *x, int64_t j, int64_t n)
+{
+    const Heads *a = x->a;
+    int64_t row = (x->b * a->kv_heads + x->h) * a->context + j;
+    widen_rows(a, a->k8 + row * a->head_dim, n, round_up(n, STEP), x->k);
+    widen_rows(a, a->v8 + row * a->head_dim, n, n, x->v_rows);
+    x->keys = x->k;
+    for (int64_t i = 0; i < KEYS; i++) {
+        x->k_scale[i] = i < n ? bf16_to_f32(a->k_scale[row + i]) : 0;
+        x->v_scale[i] = i < n ? bf16_to_f32(a->v_scale[row + i]) : 0;
+    }
+    return (const uint16_t *)(const void *)x->v_rows;
+}
+
 /* Keys [j, j + n), n <= KEYS: rows of K, and V transposed. What lies behind them may never have been written, so it
    is not read; of K, rows that no query sees do no harm where they lie. */
 static void pack_keys(Block *x, int64_t j, int64_t n)
@@ -100,14 +132,17 @@ static void pack_keys(Block *x, int64_t j, int64_t n)
     const Heads *a = x->a;
     int64_t at = ((x->b * a->kv_heads + x->h) * a->context + j) * a->head_dim;
     bool lies = a->head_dim % STEP == 0 && j + round_up(n, STEP) <= a->context;
-    x->keys = lies ? (const char *)(a->k + at) : x->k;
-    if (!lies)
+    const uint16_t *values = x->v_rows ? widen_keys(x, j, n) : a->v + at;
+    int64_t v_row = x->v_rows ? a->steps * STEP : a->head_dim; /* elements */
+    if (!x->v_rows)
+        x->keys = lies ? (const char *)(a->k + at) : x->k;
+    if (!x->v_rows && !lies)
         pack_rows(a, a->k + at, n, round_up(n, STEP), x->k);
     for (int64_t i = 0; i < n; i += STEP) {
         const uint16_t *row[STEP];
         int64_t rows = least(STEP, n - i);
         for (int64_t e = 0; e < rows; e++)
-            row[e] = a->v + at + (i + e) * a->head_dim;
+            row[e] = values + (i + e) * v_row;
         pack_transposed(row, rows, a->head_dim, KEY_STEPS * TILE_BYTES,
                         x->v + i / STEP * TILE_BYTES);
     }
@@ -150,8 +185,9 @@ static void correct(const Block *x, int64_t g, const __m512 factor[2])
         _mm512_store_ps(sum + v * 16, _mm512_mul_ps(_mm512_load_ps(sum + v * 16), factor[v]));
 }
 
-/* Scores become weights in pairs of keys. */
-static void make_weights(const Block *x, int64_t g, int64_t from, int64_t to, const __m512 base[2])
+/* Scores become weights in pairs of keys. v_scale: what they are multiplied by for the values, or NULL. */
+static inline void make_weights(const Block *x, int64_t g, int64_t from, int64_t to,
+                                const float *v_scale, const __m512 base[2])
 {
     const __m512 exponent = _mm512_set1_ps(x->a->exponent);
     const float *score = x->score + from * WIDE;
@@ -166,6 +202,9 @@ static void make_weights(const Block *x, int64_t g, int64_t from, int64_t to, co
                     __m512 s = _mm512_load_ps(score + key * WIDE + v * 16);
                     w[key][v] = power_of_two(_mm512_fmsub_ps(s, exponent, base[v]));
                     total[v] = _mm512_add_ps(total[v], w[key][v]);
+                    if (v_scale)
+                        w[key][v] =
+                            _mm512_mul_ps(w[key][v], _mm512_set1_ps(v_scale[i + 2 * u + key]));
                 }
             __m512i even = round_row(w[0][0], w[0][1]), odd = round_row(w[1][0], w[1][1]);
             _mm512_store_si512(p + u * TILE_ROW_BYTES, _mm512_unpacklo_epi16(even, odd));
@@ -211,11 +250,14 @@ static void attend_group(const Block *x, int64_t g, int64_t j, int64_t n)
     bool masked = seen->least < j + to || seen->most_first > j + from;
     __m512 top[2], base[2], factor[2];
     make_scores(x, g, from, to);
-    find_peaks(seen, j, from, to, masked, x->score, top);
+    find_peaks(seen, j, from, to, masked, x->k_scale, x->score, top);
     bool rose = raise_peaks(x->a, top, x->peak + g * WIDE, base, factor), begun = x->begun[g];
     if (rose && begun)
         correct(x, g, factor);
-    make_weights(x, g, from, to, base);
+    if (x->v_scale)
+        make_weights(x, g, from, to, x->v_scale, base);
+    else
+        make_weights(x, g, from, to, NULL, base);
     add_values(x, g, from, to, begun);
     x->begun[g] = true;
 }
@@ -298,11 +340,19 @@ static void run(const KernelArgs *args)
 {
     Heads a = heads_of(args->op);
     Block x;
-    size_t bytes = block_of(&a, NULL, &x);
-    block_of(&a, (char *)args->scratch + bytes * (size_t)args->thread, &x);
+    size_t bytes = block_of(&a, is_quantized(args->op), NULL, &x);
+    block_of(&a, is_quantized(args->op), (char *)args->scratch + bytes * (size_t)args->thread, &x);
     a.q = args->in[0];
-    a.k = args->in[1];
-    a.v = args->in[2];
+    int scales = attention_scales(args->op);
+    if (scales < 0) {
+        a.k = args->in[1];
+        a.v = args->in[2];
+    } else {
+        a.k8 = args->in[1];
+        a.v8 = args->in[2];
+        a.k_scale = args->in[scales];
+        a.v_scale = args->in[scales + 1];
+    }
     a.start = args->in[3];
     a.length = args->in[4];
     a.first = attention_first(args->op) ? args->in[5] : NULL;

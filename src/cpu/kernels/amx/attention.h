@@ -30,8 +30,11 @@ typedef struct Heads {
     int64_t tiles;                 /* of TILE_ROWS in head_dim, rounded up */
     float exponent;                /* scale * log2(e): weights are 2^(exponent * (score - peak)) */
     const uint16_t *q;             /* [batch, seq, heads, head_dim] */
-    const uint16_t *k;             /* [batch, kv_heads, context, head_dim] */
+    const uint16_t *k;             /* [batch, kv_heads, context, head_dim], or NULL: k8 */
     const uint16_t *v;             /* as k */
+    const int8_t *k8, *v8;         /* the same in 8 bits, with a scale for each row: */
+    const uint16_t *k_scale;       /* bf16 [batch, kv_heads, context] */
+    const uint16_t *v_scale;       /* as k_scale */
     const int32_t *start, *length; /* [batch] */
     const int32_t *first;          /* [batch, seq], or NULL for zeros */
 } Heads;
@@ -71,16 +74,17 @@ static inline Heads heads_of(const Op *op)
     return a;
 }
 
-/* All of bf16, enough queries for tiles, and a scale by which HIDDEN can be divided. Few positions read the cache
+/* All of bf16, or k and v of 8 bits; enough queries for tiles, and a scale by which HIDDEN can be divided. Few positions read the cache
    where it lies, in the kernels of AVX-512. */
 static inline bool heads_match(const Op *op)
 {
     enum { FEW = 4 };
     Heads a = heads_of(op);
     bool scale = a.exponent > 1e-3f && a.exponent < 1e3f;
-    for (int i = 0; i < 3; i++)
-        if (op->operand[i]->type.dtype != CVN_BF16)
-            return false;
+    cvn_dtype kv = op->operand[1]->type.dtype;
+    if (op->operand[0]->type.dtype != CVN_BF16 || op->operand[2]->type.dtype != kv ||
+        (kv != CVN_BF16 && (kv != CVN_I8 || op->kind != OP_ATTENTION)))
+        return false;
     return scale && a.seq > FEW && a.seq * a.group >= TILE_ROWS && a.head_dim > 0 &&
            a.context <= INT32_MAX / 2;
 }
@@ -182,9 +186,9 @@ static inline __mmask16 sees(const Seen *s, int v, int64_t key)
 /* ---- softmax ---- */
 
 /* The largest scores of 32 queries over rows [from, to) of score, whose row 0 is key j. Where that is `masked`, what a
-   query does not see is overwritten. */
+   query does not see is overwritten. scale: what scores are first multiplied by, for each row, or NULL. */
 static inline void find_peaks(const Seen *seen, int64_t j, int64_t from, int64_t to, bool masked,
-                              float *score, __m512 top[2])
+                              const float *scale, float *score, __m512 top[2])
 {
     const __m512 hidden = _mm512_set1_ps(HIDDEN / seen->exponent);
     __m512 other[2] = {
@@ -194,9 +198,15 @@ static inline void find_peaks(const Seen *seen, int64_t j, int64_t from, int64_t
         for (int v = 0; v < 2; v++) {
             float *even = score + i * WIDE + v * 16, *odd = even + WIDE;
             __m512 s = _mm512_load_ps(even), t = _mm512_load_ps(odd);
+            if (scale) {
+                s = _mm512_mul_ps(s, _mm512_set1_ps(scale[i]));
+                t = _mm512_mul_ps(t, _mm512_set1_ps(scale[i + 1]));
+            }
             if (masked) {
                 s = _mm512_mask_mov_ps(hidden, sees(seen, v, j + i), s);
                 t = _mm512_mask_mov_ps(hidden, sees(seen, v, j + i + 1), t);
+            }
+            if (masked || scale) {
                 _mm512_store_ps(even, s);
                 _mm512_store_ps(odd, t);
             }
@@ -318,6 +328,20 @@ static inline void pack_rows(const Heads *a, const uint16_t *x, int64_t n, int64
             __m512i line = _mm512_maskz_loadu_epi16(i < n ? elements(a->head_dim - s * STEP) : 0,
                                                     x + s * STEP);
             _mm512_storeu_si512(out, line);
+        }
+}
+
+/* n rows of head_dim elements of 8 bits as rows of whole steps of bf16, which holds them exactly, and zeros up to
+   `rows` of them. */
+static inline void widen_rows(const Heads *a, const int8_t *x, int64_t n, int64_t rows, char *out)
+{
+    for (int64_t i = 0; i < rows; i++, x += a->head_dim)
+        for (int64_t s = 0; s < a->steps; s++, out += TILE_ROW_BYTES) {
+            __mmask32 valid = i < n ? elements(a->head_dim - s * STEP) : 0;
+            __m256i eight = _mm256_maskz_loadu_epi8(valid, x + s * STEP);
+            __m512i low = _mm512_cvtepi8_epi32(_mm256_castsi256_si128(eight));
+            __m512i high = _mm512_cvtepi8_epi32(_mm256_extracti128_si256(eight, 1));
+            _mm512_storeu_si512(out, round_row(_mm512_cvtepi32_ps(low), _mm512_cvtepi32_ps(high)));
         }
 }
 

@@ -222,7 +222,7 @@ static void score_block(const Block *x, int64_t g, int64_t j)
     multiply_rows(x, x->v, j, x->dy_columns, g, dp);
     if (masked)
         hide(seen, j, dp);
-    find_peaks(seen, j, 0, KEYS, masked, x->score, top);
+    find_peaks(seen, j, 0, KEYS, masked, NULL, x->score, top);
     if (raise_peaks(&x->a, top, x->peak + g * WIDE, base, factor))
         for (int i = 0; i < 4; i++) {
             float *at = sums[i / 2] + i % 2 * 16;
