@@ -99,7 +99,8 @@ static void check_8_bits(const int64_t dim[6], const int32_t *starts, const int3
 
 static void keys_and_values_of_8_bits(void **state)
 {
-    needs_avx512(state);
+    (void)state;
+    needs_avx512_bf16();
     static const int64_t seqs[] = {17, 31, 33, 127, 5}, groups[] = {1, 3, 4, 8};
     static const int64_t dims[] = {16, 32, 64, 80, 128, 1, 33};
     for (int s = 0; s < 5; s++)

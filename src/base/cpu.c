@@ -65,14 +65,23 @@ uint32_t cpu_features(void)
     return features;
 }
 
+/* Palette 1: eight tiles of 16 rows of 64 bytes, which is what kernels are made for. */
+static bool has_palette(void)
+{
+    unsigned r[4] = {0};
+    return __get_cpuid_count(0x1d, 1, &r[EAX], &r[EBX], &r[ECX], &r[EDX]) &&
+           (r[EBX] & 0xffff) >= 64 && r[EBX] >> 16 >= 8 && (r[ECX] & 0xffff) >= 16;
+}
+
+/* Refused where a thread has a stack for signals that has no room for tiles, or where the system is too old. */
 bool cpu_request_amx(void)
 {
 #if defined(__linux__) && defined(SYS_arch_prctl)
     enum { ARCH_REQUEST_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
-    return cpu_has(cpu_features(), CPU_AMX_TILE) &&
+    return cpu_has(cpu_features(), CPU_AMX_TILE) && has_palette() &&
            syscall(SYS_arch_prctl, ARCH_REQUEST_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 #else
-    return false;
+    return has_palette() && false;
 #endif
 }
 

@@ -290,9 +290,15 @@ VEC_INLINE vf vf_load_i8_part(const int8_t *p, int64_t n)
     return vf_load_i8(lane);
 }
 
-/* Rounded to nearest, ties to even; a NaN stays one. The same bits as bf16_from_f32. */
+/* Rounded to nearest, ties to even; a NaN stays one. The same bits as bf16_from_f32. VEC_BF16, which files define whose
+   kernels need AVX-512 BF16 anyway: by one instruction, which only takes denormals for zeros. */
 VEC_INLINE vh vf_to_bf16(vf v)
 {
+#if defined(VEC_BF16) && defined(__AVX512BF16__) && defined(__AVX512DQ__)
+    enum { DENORMAL = 0x20 };
+    if (__builtin_expect(_mm512_fpclass_ps_mask(v, DENORMAL) == 0, 1))
+        return (vh)_mm512_cvtneps_pbh(v);
+#endif
     vu bits = (vu)v;
     vu nan = (bits >> 16) | 0x0040u;
     vu rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;

@@ -16,6 +16,7 @@
  *
  * Few rows are left to the kernels of AVX-512, which read B where it lies.
  */
+#define VEC_BF16
 #include "cpu/kernels/gemm.h"
 
 #include "cpu/kernels/amx/tiles.h"
@@ -73,7 +74,7 @@ const GemmIsa gemm_amx_bf16 = {
     .keep_rows = true,
     .mr = MR,
     .panels = 2,
-    .mc = 1024,
+    .mc = 512,
     .nc = 256,
     .kc = 256,
     .enter = tile_enter,

@@ -42,18 +42,22 @@ static inline void tile_fence(void)
     __asm__ volatile("" ::: "memory");
 }
 
+/* Palette 1, all eight tiles of 16 rows of 64 bytes. Constant memory, because gcc's _tile_loadconfig names but the first
+   8 bytes as what it reads: stores to the others, into a variable, are dropped as unused. */
+static const struct {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+} tile_config __attribute__((aligned(64))) = {
+    .palette = 1,
+    .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
+    .rows = {16, 16, 16, 16, 16, 16, 16, 16},
+};
+_Static_assert(sizeof tile_config == 64, "what LDTILECFG reads");
+
 static inline void tile_enter(void)
 {
-    struct {
-        uint8_t palette, start_row, reserved[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } config = {.palette = 1};
-    for (int t = 0; t < TILES; t++) {
-        config.row_bytes[t] = TILE_ROW_BYTES;
-        config.rows[t] = TILE_ROWS;
-    }
-    _tile_loadconfig(&config);
+    _tile_loadconfig(&tile_config);
 }
 
 static inline void tile_leave(void)

@@ -3,6 +3,7 @@
  * each of 16 f32 sums, twice the work of an f32 fused multiply-add. 12 x 32 accumulators are 24 of
  * 32 registers.
  */
+#define VEC_BF16
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/transpose.h"

@@ -7,6 +7,7 @@
  * x that is loaded then serves as many products; of more rows of i4 it takes one. That is 24 of 32 registers for sums at
  * most. From caches two panels of one row are a little faster than four, from memory four are by 6 to 14%.
  */
+#define VEC_BF16
 #include <stdint.h>
 
 static void arrange(const int16_t *x, int8_t *out);

@@ -2,6 +2,7 @@
  * Products with weights in bf16 with AVX-512 BF16: vdpbf16ps adds two products to each of 16 sums, one per row of a
  * panel. Up to 6 rows take four panels at a time, up to 12 two: at most 24 sums of 32 registers.
  */
+#define VEC_BF16
 #include "cpu/kernels/linear_float.h"
 #include "cpu/kernels/linear_write_impl.h"
 
