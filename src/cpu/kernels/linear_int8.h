@@ -30,8 +30,23 @@ typedef struct Int8Tile {
     int32_t *c; /* [rows][16] sums */
 } Int8Tile;
 
+/* Results of a tile: c times the weight's scale, then times the row's. */
+typedef struct Int8Out {
+    int rows;
+    const int32_t *c;          /* [rows][16] */
+    const float *scale;        /* [16] */
+    const uint16_t *row_scale; /* bf16 [rows] */
+    cvn_dtype dtype;           /* bf16 or f32 */
+    void *out;                 /* the first row's first column */
+    int64_t stride;            /* elements from row to row */
+} Int8Out;
+
 typedef struct Int8Isa {
-    int rows;            /* of a tile; at most LINEAR_INT8_ROWS */
+    int rows; /* of a tile; at most LINEAR_INT8_ROWS */
+    int64_t
+        chunk; /* bytes of x that lie in L2; 0: as much as any processor has. Then the next panel is asked for
+                            as well */
+    void (*write)(const Int8Out *out); /* of whole panels; NULL: slowly */
     void (*enter)(void); /* before and after the tiles of a product, on each thread; or NULL */
     void (*leave)(void);
     int32_t (*sum)(const int8_t *x, int64_t n); /* of n elements; NULL: tiles want no sums */

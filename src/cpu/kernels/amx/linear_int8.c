@@ -7,7 +7,9 @@
  *
  * Fewer rows, and columns that make no whole step, are left to AVX-512: the integers are the same.
  */
+#define VEC_BF16
 #include "cpu/kernels/linear_int8.h"
+#include "cpu/kernels/tile.h"
 #include "graph/panels.h"
 
 #include "cpu/kernels/amx/tiles.h"
@@ -82,5 +84,25 @@ static void tile(const Int8Tile *t)
     }
 }
 
-const Int8Isa linear_int8_amx = {
-    .rows = ROWS, .enter = tile_enter, .leave = tile_leave, .sum = sum_of, .tile = tile};
+static void write_sums(const Int8Out *o)
+{
+    for (int r = 0; r < o->rows; r++)
+        for (int v = 0; v < PANEL_ROWS; v += VN) {
+            vi sum;
+            memcpy(&sum, o->c + r * PANEL_ROWS + v, sizeof sum);
+            vf y = __builtin_convertvector(sum, vf) * vf_load(o->scale + v) *
+                   vf_splat(bf16_to_f32(o->row_scale[r]));
+            if (o->dtype == CVN_BF16)
+                vf_store_bf16((uint16_t *)o->out + r * o->stride + v, y);
+            else
+                vf_store((float *)o->out + r * o->stride + v, y);
+        }
+}
+
+const Int8Isa linear_int8_amx = {.rows = ROWS,
+                                 .chunk = 1280 << 10,
+                                 .write = write_sums,
+                                 .enter = tile_enter,
+                                 .leave = tile_leave,
+                                 .sum = sum_of,
+                                 .tile = tile};
