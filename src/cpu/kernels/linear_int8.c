@@ -110,25 +110,30 @@ void linear_int8_run(const Int8Isa *isa, const KernelArgs *args)
     int64_t chunk = bytes / p.stride / isa->rows * isa->rows;
     chunk = chunk < isa->rows ? isa->rows : chunk;
     kernel_share(p.weight.panels, 1, args->thread, args->n_threads, &begin, &end);
-    int32_t c[LINEAR_INT8_ROWS * PANEL_ROWS] __attribute__((aligned(64)));
+    int32_t c[LINEAR_INT8_PANELS][LINEAR_INT8_ROWS * PANEL_ROWS] __attribute__((aligned(64)));
+    int64_t most = isa->panels ? isa->panels : 1, panel_bytes = p.weight.units * PANEL_BYTES;
     if (isa->enter)
         isa->enter();
     for (int64_t m0 = 0; m0 < p.m; m0 += chunk)
-        for (int64_t panel = begin; panel < end; panel++)
-            for (int64_t r = m0; r < least(m0 + chunk, p.m); r += isa->rows) {
-                Int8Tile t = {.rows = (int)least(isa->rows, least(m0 + chunk, p.m) - r),
-                              .x = p.copy + r * p.stride,
+        for (int64_t panel = begin, rows = least(chunk, p.m - m0); panel < end; panel += most)
+            for (int64_t r = 0; r < rows; r += isa->rows) {
+                const char *q = (const char *)args->in[2] + panel * panel_bytes;
+                Int8Tile t = {.rows = (int)least(isa->rows, rows - r),
+                              .panels = (int)least(most, end - panel),
+                              .q_stride = panel_bytes,
+                              .c_stride = LINEAR_INT8_ROWS * PANEL_ROWS,
+                              .x = p.copy + (m0 + r) * p.stride,
                               .stride = p.stride,
-                              .sum = p.sum + r,
-                              .q = (const int8_t *)args->in[2] +
-                                   panel * p.weight.units * PANEL_BYTES,
+                              .sum = p.sum + m0 + r,
+                              .q = (const int8_t *)q,
                               .units = p.weight.units,
-                              .c = c};
-                const char *next = (const char *)t.q + p.weight.units * PANEL_BYTES;
-                if (isa->chunk && panel + 1 < end)
-                    fetch(next, p.weight.units, r - m0, least(chunk, p.m - m0), isa->rows);
+                              .c = c[0]};
+                int64_t ahead = isa->chunk ? least(most, end - panel - t.panels) : 0;
+                for (int64_t i = 0; i < ahead; i++)
+                    fetch(q + (most + i) * panel_bytes, p.weight.units, r, rows, isa->rows);
                 isa->tile(&t);
-                write_tile(isa, &p, args, r, t.rows, panel, c);
+                for (int i = 0; i < t.panels; i++)
+                    write_tile(isa, &p, args, m0 + r, t.rows, panel + i, c[i]);
             }
     if (isa->leave)
         isa->leave();

@@ -17,10 +17,13 @@
 
 #include <stdint.h>
 
-enum { LINEAR_INT8_ROWS = 48, LINEAR_INT8_MOST_K = 131072 };
+enum { LINEAR_INT8_ROWS = 48, LINEAR_INT8_PANELS = 2, LINEAR_INT8_MOST_K = 131072 };
 
-/* Some rows of x times one panel. */
+/* Some rows of x times one panel, or as many as the instruction set takes. */
 typedef struct Int8Tile {
+    int panels;
+    int64_t q_stride;   /* bytes from panel to panel */
+    int64_t c_stride;   /* sums from panel to panel */
     int rows;           /* at most the rows of the instruction set's tile */
     const int8_t *x;    /* [rows][stride] */
     int64_t stride;     /* bytes, a multiple of 4 */
@@ -42,7 +45,8 @@ typedef struct Int8Out {
 } Int8Out;
 
 typedef struct Int8Isa {
-    int rows; /* of a tile; at most LINEAR_INT8_ROWS */
+    int rows;   /* of a tile; at most LINEAR_INT8_ROWS */
+    int panels; /* of a tile, at most LINEAR_INT8_PANELS; 0: one */
     int64_t
         chunk; /* bytes of x that lie in L2; 0: as much as any processor has. Then the next panel is asked for
                             as well */

@@ -1,9 +1,10 @@
 /*
- * linear_int8 on AMX tiles. One step multiplies 48 rows of x with the 16 rows of a panel over 64 columns:
+ * linear_int8 on AMX tiles. One step multiplies 32 rows of x with the 16 rows of two panels over 64 columns:
  *
- *     tiles 0 1 2    sums of rows 0-15, 16-31, 32-47
- *           4 5 6    x of these
- *           7        16 units of the panel, as they lie
+ *     tiles 0 1    sums of rows  0-15 with the panels
+ *           2 3    sums of rows 16-31
+ *           4 5    x of these
+ *           6 7    16 units of each panel, as they lie
  *
  * Fewer rows, and columns that make no whole step, are left to AVX-512: the integers are the same.
  */
@@ -14,39 +15,40 @@
 
 #include "cpu/kernels/amx/tiles.h"
 
-enum { ROWS = 3 * TILE_ROWS, STEP_UNITS = TILE_ROWS };
+enum { ROWS = 2 * TILE_ROWS, STEP_UNITS = TILE_ROWS };
 
-static void tiles_48(const Int8Tile *t)
+/* 16 or 32 rows with one or two panels. */
+static void tile_rows(const Int8Tile *t, bool below, bool second)
 {
-    const int8_t *x = t->x;
-    int64_t below = TILE_ROWS * t->stride;
+    const int8_t *x = t->x, *q = t->q;
+    int64_t down = TILE_ROWS * t->stride;
     tile_zero(0);
     tile_zero(1);
     tile_zero(2);
-    for (int64_t u = 0; u < t->units; u += STEP_UNITS, x += TILE_ROW_BYTES) {
-        tile_load(7, t->q + u * PANEL_BYTES, PANEL_BYTES);
+    tile_zero(3);
+    for (int64_t u = 0; u < t->units; u += STEP_UNITS, x += TILE_ROW_BYTES, q += TILE_BYTES) {
+        tile_load(6, q, PANEL_BYTES);
         tile_load(4, x, t->stride);
-        tile_s8(0, 4, 7);
-        tile_load(5, x + below, t->stride);
-        tile_s8(1, 5, 7);
-        tile_load(6, x + 2 * below, t->stride);
-        tile_s8(2, 6, 7);
+        tile_s8(0, 4, 6);
+        if (second) {
+            tile_load(7, q + t->q_stride, PANEL_BYTES);
+            tile_s8(1, 4, 7);
+        }
+        if (below) {
+            tile_load(5, x + down, t->stride);
+            tile_s8(2, 5, 6);
+            if (second)
+                tile_s8(3, 5, 7);
+        }
     }
-    tile_store(0, t->c, TILE_ROW_BYTES);
-    tile_store(1, t->c + TILE_ROWS * PANEL_ROWS, TILE_ROW_BYTES);
-    tile_store(2, t->c + 2 * TILE_ROWS * PANEL_ROWS, TILE_ROW_BYTES);
-}
-
-static void tiles_16(const Int8Tile *t)
-{
-    const int8_t *x = t->x;
-    tile_zero(0);
-    for (int64_t u = 0; u < t->units; u += STEP_UNITS, x += TILE_ROW_BYTES) {
-        tile_load(7, t->q + u * PANEL_BYTES, PANEL_BYTES);
-        tile_load(4, x, t->stride);
-        tile_s8(0, 4, 7);
-    }
-    tile_store(0, t->c, TILE_ROW_BYTES);
+    int32_t *c = t->c, *right = c + t->c_stride;
+    tile_store(0, c, TILE_ROW_BYTES);
+    if (second)
+        tile_store(1, right, TILE_ROW_BYTES);
+    if (below)
+        tile_store(2, c + TILE_ROWS * PANEL_ROWS, TILE_ROW_BYTES);
+    if (below && second)
+        tile_store(3, right + TILE_ROWS * PANEL_ROWS, TILE_ROW_BYTES);
 }
 
 static int32_t sum_of(const int8_t *x, int64_t n)
@@ -68,20 +70,16 @@ static Int8Tile rows_from(const Int8Tile *t, int r, int rows)
 static void tile(const Int8Tile *t)
 {
     const Int8Isa *vnni = &linear_int8_avx512;
-    int r = 0;
-    bool whole = t->units % STEP_UNITS == 0;
-    if (whole && t->rows == ROWS) {
-        tiles_48(t);
-        return;
-    }
-    for (; whole && r + TILE_ROWS <= t->rows; r += TILE_ROWS) {
-        Int8Tile rest = rows_from(t, r, TILE_ROWS);
-        tiles_16(&rest);
-    }
-    for (; r < t->rows; r += vnni->rows) {
-        Int8Tile rest = rows_from(t, r, t->rows - r < vnni->rows ? t->rows - r : vnni->rows);
-        vnni->tile(&rest);
-    }
+    int begin = t->units % STEP_UNITS ? 0 : t->rows / TILE_ROWS * TILE_ROWS;
+    if (begin)
+        tile_rows(t, begin == ROWS, t->panels == 2);
+    for (int panel = 0; panel < t->panels; panel++)
+        for (int r = begin; r < t->rows; r += vnni->rows) {
+            Int8Tile rest = rows_from(t, r, t->rows - r < vnni->rows ? t->rows - r : vnni->rows);
+            rest.q += panel * t->q_stride;
+            rest.c += panel * t->c_stride;
+            vnni->tile(&rest);
+        }
 }
 
 static void write_sums(const Int8Out *o)
@@ -100,6 +98,7 @@ static void write_sums(const Int8Out *o)
 }
 
 const Int8Isa linear_int8_amx = {.rows = ROWS,
+                                 .panels = 2,
                                  .chunk = 1280 << 10,
                                  .write = write_sums,
                                  .enter = tile_enter,
