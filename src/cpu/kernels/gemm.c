@@ -116,7 +116,7 @@ static void write_row(const GemmIsa *isa, cvn_dtype dtype, void *out, int64_t at
     }
     uint16_t *half = (uint16_t *)out + at;
     if (dtype == CVN_BF16 && isa->round)
-        isa->round(half, sum, n);
+        isa->round(half, n, sum, n, 1, n);
     else if (dtype == CVN_BF16)
         for (int64_t i = 0; i < n; i++)
             half[i] = bf16_from_f32(sum[i]);
@@ -258,7 +258,7 @@ static Blocks plan_blocks(const GemmIsa *isa, const Gemm *gemm, int n_threads)
     p.a_panel = (size_t)a_panel_k(isa, p.kc, p.k) * (size_t)isa->mr * size;
     p.a = (size_t)round_up((int64_t)(p.a_panel * (size_t)(p.mc / isa->mr)), 64);
     p.b = (size_t)round_up((int64_t)((size_t)(p.nc * p.kc) * size), 64);
-    p.c = (size_t)(p.mc * p.nc) * sizeof(float);
+    p.c = (p.kc < p.k ? (size_t)(p.mc * p.nc) : (size_t)isa->mr * p.group) * sizeof(float);
     return p;
 }
 
@@ -280,7 +280,7 @@ typedef struct Work {
     const void *addend;    /* of its type, or NULL */
     int64_t out_at;        /* element where this product's result starts */
     char *pack_a, *pack_b; /* packed blocks */
-    float *c;              /* C tiles, [row panel][column group] */
+    float *c;              /* C tiles, [row panel][column group]; one where kc is all of k */
     float *total, *part;   /* sums of squares of the columns; of GEMM_SQUARES rows; or NULL */
     int thread, n_threads; /* among those that share this product */
 } Work;
@@ -288,6 +288,7 @@ typedef struct Work {
 /* Asks for memory in L2. Inlined early: gcc takes calls of what only asks ahead for superfluous. */
 static inline __attribute__((always_inline)) void fetch(const char *at, size_t bytes)
 {
+#pragma GCC unroll 4
     for (size_t i = 0; i < bytes; i += 64)
         __builtin_prefetch(at + i, 0, 2);
 }
@@ -318,50 +319,6 @@ static Ahead next_block(const Work *w, int64_t n0, int64_t end, int64_t k0)
     return (Ahead){0};
 }
 
-/* Packed rows times one packed block of B, k from k0 on. Tiles leave little time for loads from afar: the next panel of A
-   and the next block of B are asked for meanwhile. */
-static void multiply_packed(const Work *w, int64_t rows, int64_t groups, int64_t k0, int64_t units,
-                            size_t panel, const Ahead *ahead)
-{
-    const GemmIsa *isa = w->isa;
-    size_t size = dtype_size(isa->packed), tile = (size_t)isa->mr * w->p.group; /* floats */
-    size_t piece = (size_t)(units * isa->kpack * isa->mr) * size / (size_t)groups;
-    int64_t calls = round_up(rows, isa->mr) / isa->mr * groups, call = 0, asked = 0;
-    float *c = w->c;
-    for (int64_t m0 = 0; m0 < rows; m0 += isa->mr) {
-        const char *a =
-            w->pack_a + (size_t)(m0 / isa->mr) * w->p.a_panel + (size_t)(k0 * isa->mr) * size;
-        for (int64_t g = 0; g < groups; g++, c += tile) {
-            call++;
-            if (isa->keep_rows && m0 + isa->mr < rows)
-                fetch(a + w->p.a_panel + (size_t)g * piece, piece);
-            for (; isa->keep_rows && asked < ahead->rows * call / calls; asked++)
-                fetch(ahead->at + (size_t)asked * ahead->stride, ahead->bytes);
-            isa->tile(units, a, w->pack_b + (size_t)(g * isa->panels) * panel, panel, c, k0 > 0);
-        }
-    }
-}
-
-/* Columns [n0, n0 + columns) of C, all of k, for the packed rows; `end`: of the columns that follow. */
-static void multiply_block(const Work *w, int64_t rows, int64_t n0, int64_t columns, int64_t end)
-{
-    const GemmIsa *isa = w->isa;
-    size_t size = dtype_size(isa->packed);
-    int64_t groups = round_up(columns, (int64_t)w->p.group) / (int64_t)w->p.group;
-    for (int64_t k0 = 0; k0 < w->p.k; k0 += w->p.kc) {
-        int64_t length = least(w->p.kc, w->gemm->k - k0);
-        int64_t units = round_up(length, w->p.step) / isa->kpack;
-        size_t panel = (size_t)(units * isa->kpack * GEMM_PANEL) * size;
-        size_t filled = (size_t)(round_up(length, isa->kpack) * GEMM_PANEL) * size;
-        gemm_pack_panels(isa, &w->gemm->b, w->b, w->gemm->n, n0, GEMM_PANEL, groups * isa->panels,
-                         k0, length, w->pack_b, panel);
-        for (int64_t i = 0; i < groups * isa->panels && filled < panel; i++)
-            memset(w->pack_b + (size_t)i * panel + filled, 0, panel - filled);
-        Ahead ahead = next_block(w, n0, end, k0);
-        multiply_packed(w, rows, groups, k0, units, panel, &ahead);
-    }
-}
-
 /* Sums of a row that are neighbours, from column n0 on, to where they are placed. */
 static void write_placed(const Work *w, int64_t row, int64_t n0, const float *sum, int64_t n)
 {
@@ -374,27 +331,39 @@ static void write_placed(const Work *w, int64_t row, int64_t n0, const float *su
     }
 }
 
-/* Writes rows [m0, m0 + rows) and columns [n0, n0 + columns) of the result from C tiles. */
-static void write_block(const Work *w, int64_t m0, int64_t rows, int64_t n0, int64_t columns)
+/* Rows [m0, m0 + rows) of the result, columns [n0, n0 + columns). */
+typedef struct Region {
+    int64_t m0, rows, n0, columns;
+} Region;
+
+/* Asks for the part of the result that will be written next. */
+static inline __attribute__((always_inline)) void fetch_result(const Work *w, const Region *r)
 {
-    int64_t mr = w->isa->mr, group = (int64_t)w->p.group;
-    int64_t groups = round_up(columns, group) / group;
+    size_t size = dtype_size(w->gemm->out);
+    const char *at = (const char *)w->out + (size_t)(w->out_at + r->m0 * w->gemm->n + r->n0) * size;
+    for (int64_t i = 0; i < r->rows; i++, at += (size_t)w->gemm->n * size)
+        for (size_t k = 0; k < (size_t)r->columns * size; k += 64)
+            __builtin_prefetch(at + k, 1, 3);
+}
+
+/* Writes a tile of C. */
+static void write_tile(const Work *w, const Region *r, const float *c)
+{
     const Gemm *gemm = w->gemm;
     size_t size = dtype_size(gemm->out);
-    for (int64_t r = 0; r < rows; r++) {
-        const float *c = w->c + r / mr * groups * mr * group + r % mr * group;
-        int64_t at = w->out_at + (m0 + r) * gemm->n + n0;
-        int64_t row = gemm->placed ? gemm_offset(&gemm->row_at, m0 + r) : 0;
-        for (int64_t j = 0; j < columns; j += group, c += mr * group) {
-            int64_t n = least(group, columns - j);
-            if (gemm->placed)
-                write_placed(w, row, n0 + j, c, n);
-            else if (gemm->adds)
-                w->isa->add(gemm->out, (char *)w->out + (size_t)(at + j) * size, c,
-                            (const char *)w->addend + (size_t)(at + j) * size, n);
-            else
-                write_row(w->isa, gemm->out, w->out, at + j, c, n);
-        }
+    int64_t at = w->out_at + r->m0 * gemm->n + r->n0, group = (int64_t)w->p.group;
+    if (!gemm->placed && !gemm->adds && gemm->out == CVN_BF16 && w->isa->round) {
+        w->isa->round((uint16_t *)w->out + at, gemm->n, c, group, r->rows, r->columns);
+        return;
+    }
+    for (int64_t i = 0; i < r->rows; i++, at += gemm->n, c += group) {
+        if (gemm->placed)
+            write_placed(w, gemm_offset(&gemm->row_at, r->m0 + i), r->n0, c, r->columns);
+        else if (gemm->adds)
+            w->isa->add(gemm->out, (char *)w->out + (size_t)at * size, c,
+                        (const char *)w->addend + (size_t)at * size, r->columns);
+        else
+            write_row(w->isa, gemm->out, w->out, at, c, r->columns);
     }
 }
 
@@ -407,23 +376,82 @@ static void fold_squares(const Work *w, int64_t n0, int64_t columns)
     }
 }
 
-/* Squares of the block that write_block wrote. */
-static void add_squares(const Work *w, int64_t m0, int64_t rows, int64_t n0, int64_t columns)
+/* Squares of a tile of C; tiles come in the order of their rows. */
+static void add_squares(const Work *w, const Region *t, const float *c)
 {
-    int64_t mr = w->isa->mr, group = (int64_t)w->p.group, n;
-    int64_t groups = round_up(columns, group) / group;
-    if (m0 == 0) {
-        memset(w->total + n0, 0, (size_t)columns * sizeof *w->total);
-        memset(w->part + n0, 0, (size_t)columns * sizeof *w->part);
+    int64_t group = (int64_t)w->p.group, n;
+    if (t->m0 == 0) {
+        memset(w->total + t->n0, 0, (size_t)t->columns * sizeof *w->total);
+        memset(w->part + t->n0, 0, (size_t)t->columns * sizeof *w->part);
     }
-    for (int64_t r = 0; r < rows; r += n) {
-        n = least(mr - r % mr, GEMM_SQUARES - (m0 + r) % GEMM_SQUARES);
-        n = least(n, rows - r);
-        const float *c = w->c + r / mr * groups * mr * group + r % mr * group;
-        for (int64_t j = 0; j < columns; j += group, c += mr * group)
-            w->isa->squares(w->part + n0 + j, c, n, group, least(group, columns - j));
-        if ((m0 + r + n) % GEMM_SQUARES == 0 || m0 + r + n == w->gemm->m)
-            fold_squares(w, n0, columns);
+    for (int64_t r = 0; r < t->rows; r += n) {
+        int64_t row = t->m0 + r;
+        n = least(t->rows - r, GEMM_SQUARES - row % GEMM_SQUARES);
+        w->isa->squares(w->part + t->n0, c + r * group, n, group, t->columns);
+        if ((row + n) % GEMM_SQUARES == 0 || row + n == w->gemm->m)
+            fold_squares(w, t->n0, t->columns);
+    }
+}
+
+/* The tile at panel row m0 and group g of a block. */
+static Region tile_at(const Work *w, const Region *block, int64_t m0, int64_t g)
+{
+    int64_t group = (int64_t)w->p.group;
+    return (Region){block->m0 + m0, least(w->isa->mr, block->rows - m0), block->n0 + g * group,
+                    least(group, block->columns - g * group)};
+}
+
+/* Packed rows times one packed block of B, k from k0 on. Tiles leave little time for loads from afar: the next panel of A,
+   the next block of B and what will be written are asked for meanwhile. A tile whose sums are whole leaves at once. */
+static void multiply_packed(const Work *w, const Region *block, int64_t k0, int64_t units,
+                            size_t panel, const Ahead *ahead)
+{
+    const GemmIsa *isa = w->isa;
+    int64_t rows = block->rows, group = (int64_t)w->p.group;
+    int64_t groups = round_up(block->columns, group) / group;
+    bool last = k0 + w->p.kc >= w->p.k, one = w->p.kc >= w->p.k;
+    size_t size = dtype_size(isa->packed);
+    size_t piece = (size_t)(units * isa->kpack * isa->mr) * size / (size_t)groups;
+    int64_t calls = round_up(rows, isa->mr) / isa->mr * groups, call = 0, asked = 0;
+    float *c = w->c;
+    for (int64_t m0 = 0; m0 < rows; m0 += isa->mr) {
+        const char *a =
+            w->pack_a + (size_t)(m0 / isa->mr) * w->p.a_panel + (size_t)(k0 * isa->mr) * size;
+        for (int64_t g = 0; g < groups; g++, c += one ? 0 : isa->mr * group) {
+            Region tile = tile_at(w, block, m0, g);
+            call++;
+            if (isa->keep_rows && m0 + isa->mr < rows)
+                fetch(a + w->p.a_panel + (size_t)g * piece, piece);
+            for (; isa->keep_rows && asked < ahead->rows * call / calls; asked++)
+                fetch(ahead->at + (size_t)asked * ahead->stride, ahead->bytes);
+            if (isa->keep_rows && last && !w->gemm->placed)
+                fetch_result(w, &tile);
+            isa->tile(units, a, w->pack_b + (size_t)(g * isa->panels) * panel, panel, c, k0 > 0);
+            if (last)
+                write_tile(w, &tile, c);
+            if (last && w->total)
+                add_squares(w, &tile, c);
+        }
+    }
+}
+
+/* A block of C, all of k, for the packed rows; `end`: of the columns that follow. */
+static void multiply_block(const Work *w, const Region *block, int64_t end)
+{
+    const GemmIsa *isa = w->isa;
+    size_t size = dtype_size(isa->packed);
+    int64_t panels = round_up(block->columns, (int64_t)w->p.group) / GEMM_PANEL;
+    for (int64_t k0 = 0; k0 < w->p.k; k0 += w->p.kc) {
+        int64_t length = least(w->p.kc, w->gemm->k - k0);
+        int64_t units = round_up(length, w->p.step) / isa->kpack;
+        size_t panel = (size_t)(units * isa->kpack * GEMM_PANEL) * size;
+        size_t filled = (size_t)(round_up(length, isa->kpack) * GEMM_PANEL) * size;
+        gemm_pack_panels(isa, &w->gemm->b, w->b, w->gemm->n, block->n0, GEMM_PANEL, panels, k0,
+                         length, w->pack_b, panel);
+        for (int64_t i = 0; i < panels && filled < panel; i++)
+            memset(w->pack_b + (size_t)i * panel + filled, 0, panel - filled);
+        Ahead ahead = next_block(w, block->n0, end, k0);
+        multiply_packed(w, block, k0, units, panel, &ahead);
     }
 }
 
@@ -455,11 +483,8 @@ static void run_product(const Work *w, const KernelArgs *args)
         if (!w->p.alone)
             kernel_sync(args);
         for (int64_t n0 = begin; n0 < end; n0 += w->p.nc) {
-            int64_t columns = least(w->p.nc, end - n0);
-            multiply_block(w, rows, n0, columns, end);
-            write_block(w, m0, rows, n0, columns);
-            if (w->total)
-                add_squares(w, m0, rows, n0, columns);
+            Region block = {m0, rows, n0, least(w->p.nc, end - n0)};
+            multiply_block(w, &block, end);
         }
         if (!w->p.alone)
             kernel_sync(args);

@@ -59,8 +59,9 @@ typedef struct GemmIsa {
        tile; k: length in units of kpack. */
     void (*tile)(int64_t k, const void *a, const void *b, size_t b_stride, float *c, bool add);
 
-    /* Rounds n sums to bf16; NULL: slowly. */
-    void (*round)(uint16_t *restrict out, const float *restrict sum, int64_t n);
+    /* Rounds rows of n sums to bf16, which lie ld_sum apart and will lie ld apart; NULL: slowly. */
+    void (*round)(uint16_t *restrict out, int64_t ld, const float *restrict sum, int64_t ld_sum,
+                  int64_t rows, int64_t n);
 
     /* out = sum rounded to `dtype` (f32 or bf16), plus addend, which out may lie over, rounded again. */
     void (*add)(cvn_dtype dtype, void *out, const float *sum, const void *addend, int64_t n);

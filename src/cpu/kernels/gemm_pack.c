@@ -19,7 +19,10 @@
 
 #include <string.h>
 
-enum { STAGE = 64 }; /* units staged at a time */
+enum {
+    STAGE = 64, /* units staged at a time */
+    LINE = 64   /* bytes of a row of a tile of AMX */
+};
 
 int64_t gemm_offset(const GemmDims *dims, int64_t index)
 {
@@ -323,6 +326,13 @@ void gemm_keep_panels(const GemmIsa *isa, const GemmOperand *x, const void *data
     }
 }
 
+/* What lies as a tile wants it: k / 32 rows of tiles, `apart` bytes from one to the next. */
+static void copy_lines(const char *from, int64_t n, char *to, size_t apart)
+{
+    for (int64_t i = 0; i < n; i++)
+        memcpy(to + (size_t)i * apart, from + i * LINE, LINE);
+}
+
 void gemm_pack_rows(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
                     int64_t first, int64_t k, void *out)
 {
@@ -331,7 +341,10 @@ void gemm_pack_rows(const GemmIsa *isa, const GemmOperand *x, const void *data, 
     for (int i = 0; i < isa->mr; i++) {
         char *to = (char *)out + (size_t)i * row;
         int64_t start = first + i < rows ? gemm_offset(&x->row, first + i) : 0;
-        for (int64_t k0 = 0; k0 < k; k0 += isa->step, to += (size_t)isa->mr * row) {
+        int64_t whole = lies && row == LINE && first + i < rows ? k / isa->step : 0;
+        copy_lines((const char *)data + (size_t)start * size, whole, to, (size_t)isa->mr * row);
+        to += (size_t)whole * (size_t)isa->mr * row;
+        for (int64_t k0 = whole * isa->step; k0 < k; k0 += isa->step, to += (size_t)isa->mr * row) {
             int64_t n = first + i >= rows ? 0 : k - k0 < isa->step ? k - k0 : isa->step;
             uint32_t stage[STAGE];
             const void *from = stage;

@@ -59,6 +59,15 @@ tile_add_squares(float *restrict sum, const float *restrict x, int64_t rows, int
             sum[j] += x[i * ld + j] * x[i * ld + j];
 }
 
+/* Rows of n elements, ld and ld_in apart. */
+static inline __attribute__((unused)) void tile_rows_to_bf16(uint16_t *restrict out, int64_t ld,
+                                                             const float *restrict in,
+                                                             int64_t ld_in, int64_t rows, int64_t n)
+{
+    for (int64_t i = 0; i < rows; i++)
+        tile_to_bf16(out + i * ld, in + i * ld_in, n);
+}
+
 static inline __attribute__((unused)) void tile_from_f16(float *restrict out,
                                                          const uint16_t *restrict in, int64_t n)
 {

@@ -22,6 +22,8 @@
 #include "cpu/kernels/amx/tiles.h"
 #include "cpu/kernels/tile.h"
 
+#include <immintrin.h>
+
 enum { STEP = 32 /* values of k in a row of a tile */, MR = 32, GROUP = 32 };
 
 static void tile_product(int64_t k, const void *a_panel, const void *b_panels, size_t b_stride,
@@ -66,6 +68,23 @@ static void pair_rows(const uint16_t *x, int64_t stride, int64_t units, uint32_t
     gemm_avx512_bf16dot.pair(x, stride, units, out);
 }
 
+/* Processors with tiles have an instruction for it. It takes denormals for zero, which sums of tiles never are. */
+static void round_sums(uint16_t *restrict out, int64_t ld, const float *restrict sum,
+                       int64_t ld_sum, int64_t rows, int64_t n)
+{
+    for (int64_t i = 0; i < rows; i++, out += ld, sum += ld_sum) {
+        int64_t j = 0;
+#if defined(__AVX512BF16__) /* not where tiles are emulated */
+        for (; j + 32 <= n; j += 32) {
+            __m512bh both =
+                _mm512_cvtne2ps_pbh(_mm512_loadu_ps(sum + j + 16), _mm512_loadu_ps(sum + j));
+            memcpy(out + j, &both, sizeof both);
+        }
+#endif
+        tile_to_bf16(out + j, sum + j, n - j);
+    }
+}
+
 const GemmIsa gemm_amx_bf16 = {
     .name = "amx.bf16",
     .packed = CVN_BF16,
@@ -82,7 +101,7 @@ const GemmIsa gemm_amx_bf16 = {
     .tile = tile_product,
     .interleave = interleave_pairs,
     .pair = pair_rows,
-    .round = tile_to_bf16,
+    .round = round_sums,
     .add = tile_add,
     .squares = tile_add_squares,
 };
