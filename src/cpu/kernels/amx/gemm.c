@@ -9,10 +9,10 @@
  *
  * On the processors this was designed for, a product of tiles takes 4.9 ns, and a load 2.6 ns from
  * L1, 6.2 from L2: with both operands in L2 loads are the limit (72% of peak), with one in L1 they
- * are not. So a panel of A (32 rows, kc = 512: 32 KiB) is what stays in L1, and B is streamed from L2
- * past it. Sums go to scratch once for each kc, in tiles that lie as one block. B is packed again for each mc rows, at
- * 0.06 to 0.1 ns per element where a row of A takes 0.6 ps of one: 768 rows make that an eighth to a fifth, and what
- * is in use at a time, 768 KiB of A and of sums and 256 KiB of B, still fits into L2.
+ * are not. So a panel of A (32 rows, kc = 256: 16 KiB) is what stays in L1, and B is streamed from L2
+ * past it. Sums go to scratch once for each kc, in tiles that lie as one block, and leave from the last. What is in use at
+ * a time, 256 KiB of A, 512 of sums, 128 of B and what is asked for ahead, fits into L2. bench/amx_model says what other
+ * sizes cost.
  *
  * Few rows are left to the kernels of AVX-512, which read B where it lies.
  */
@@ -21,8 +21,6 @@
 
 #include "cpu/kernels/amx/tiles.h"
 #include "cpu/kernels/tile.h"
-
-#include <immintrin.h>
 
 enum { STEP = 32 /* values of k in a row of a tile */, MR = 32, GROUP = 32 };
 
@@ -68,23 +66,6 @@ static void pair_rows(const uint16_t *x, int64_t stride, int64_t units, uint32_t
     gemm_avx512_bf16dot.pair(x, stride, units, out);
 }
 
-/* Processors with tiles have an instruction for it. It takes denormals for zero, which sums of tiles never are. */
-static void round_sums(uint16_t *restrict out, int64_t ld, const float *restrict sum,
-                       int64_t ld_sum, int64_t rows, int64_t n)
-{
-    for (int64_t i = 0; i < rows; i++, out += ld, sum += ld_sum) {
-        int64_t j = 0;
-#if defined(__AVX512BF16__) /* not where tiles are emulated */
-        for (; j + 32 <= n; j += 32) {
-            __m512bh both =
-                _mm512_cvtne2ps_pbh(_mm512_loadu_ps(sum + j + 16), _mm512_loadu_ps(sum + j));
-            memcpy(out + j, &both, sizeof both);
-        }
-#endif
-        tile_to_bf16(out + j, sum + j, n - j);
-    }
-}
-
 const GemmIsa gemm_amx_bf16 = {
     .name = "amx.bf16",
     .packed = CVN_BF16,
@@ -101,7 +82,7 @@ const GemmIsa gemm_amx_bf16 = {
     .tile = tile_product,
     .interleave = interleave_pairs,
     .pair = pair_rows,
-    .round = round_sums,
+    .round = tile_rows_to_bf16,
     .add = tile_add,
     .squares = tile_add_squares,
 };
