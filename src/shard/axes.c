@@ -195,53 +195,6 @@ AxisList axes_remove(const AxisList *list, AxisRef ref)
     return rest;
 }
 
-AxisList axes_dividing(const AxisList *list, int64_t n)
-{
-    AxisList prefix = {0};
-    for (int i = 0; i < list->n; i++) {
-        AxisRef a = list->ref[i];
-        int32_t size = n == 0 ? a.size : gcd(a.size, (int32_t)(n % a.size));
-        axes_add(&prefix, axis_first(a, size));
-        if (size != a.size)
-            break;
-        n /= size;
-    }
-    return prefix;
-}
-
-/* Cuts the entries of a list at the borders of ref; entries that are cut stay neighbours. */
-static void cut(AxisList *list, AxisRef ref)
-{
-    const int32_t border[2] = {ref.pre, next_pre(ref)};
-    for (int i = 0; i < list->n; i++) {
-        AxisRef a = list->ref[i];
-        for (int k = 0; k < 2 && a.axis == ref.axis; k++) {
-            if (border[k] <= a.pre || border[k] >= next_pre(a))
-                continue;
-            assert(list->n < AXES_MAX);
-            memmove(&list->ref[i + 2], &list->ref[i + 1],
-                    (size_t)(list->n - i - 1) * sizeof list->ref[0]);
-            list->n++;
-            list->ref[i] = axis_first(a, border[k] / a.pre);
-            list->ref[i + 1] = axis_rest(a, border[k] / a.pre);
-            a = list->ref[i];
-        }
-    }
-}
-
-bool axes_align(AxisList *a, AxisList *b)
-{
-    for (int i = 0; i < a->n; i++)
-        for (int j = 0; j < b->n; j++)
-            if (!axis_coexist(a->ref[i], b->ref[j]))
-                return false;
-    for (int i = 0; i < b->n; i++)
-        cut(a, b->ref[i]);
-    for (int i = 0; i < a->n; i++)
-        cut(b, a->ref[i]);
-    return true;
-}
-
 int32_t axes_digit(const Mesh *mesh, const AxisList *list, int32_t place)
 {
     int32_t coordinate[MESH_MAX_AXES], digit = 0;

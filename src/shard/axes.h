@@ -71,11 +71,6 @@ bool axes_contain(const AxisList *list, AxisRef ref);
 AxisRef axes_prefix_without(AxisRef a, const AxisList *list);
 /* Takes out of every entry what overlaps ref, keeping the rest of the entry where it is a digit. */
 AxisList axes_remove(const AxisList *list, AxisRef ref);
-/* The largest prefix of the list whose size divides n. */
-AxisList axes_dividing(const AxisList *list, int64_t n);
-/* Splits entries of both, without changing their meaning, until any two that overlap are equal.
-   False when entries do not coexist; merged neighbours are split, so only order is kept. */
-bool axes_align(AxisList *a, AxisList *b);
 
 /* Which shard a device at this place holds: the digits of the list as one number. */
 int32_t axes_digit(const Mesh *mesh, const AxisList *list, int32_t place);

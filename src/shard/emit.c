@@ -140,7 +140,8 @@ double emit_neutral(cvn_reduce kind, cvn_dtype dtype)
     return 0;
 }
 
-cvn_value *emit_where(Emit *e, cvn_value *pred, cvn_value *x, int d, double fill)
+/* x, or `fill` where pred [rank 1, of dimension d of x] is false. */
+static cvn_value *where(Emit *e, cvn_value *pred, cvn_value *x, int d, double fill)
 {
     cvn_type flags = x->type;
     flags.dtype = CVN_BOOL;
@@ -163,12 +164,13 @@ cvn_value *emit_mask(Emit *e, cvn_value *x, int d, const AxisList *axes, int64_t
         real = cvn_compare_values(e->g, CVN_LT, cvn_iota(e->g, row, 0), left);
         *cache_of(e, 'm', axes, chunk, n) = (uintptr_t)real;
     }
-    return emit_where(e, real, x, d, fill);
+    return where(e, real, x, d, fill);
 }
 
 /* ---- parts ---- */
 
-cvn_value *emit_part(Emit *e, cvn_value *x, int d, cvn_value *start, int64_t size)
+/* Part of dimension d of x that begins at `start` (an i32 scalar). */
+static cvn_value *part(Emit *e, cvn_value *x, int d, cvn_value *start, int64_t size)
 {
     cvn_value *starts[CVN_MAX_RANK];
     int64_t sizes[CVN_MAX_RANK];
@@ -285,7 +287,7 @@ cvn_value *emit_step(Emit *e, cvn_value *x, const cvn_type *type, const Sharding
     switch (step->kind) {
     case RESHARD_SLICE:
         x = emit_resize(e, x, d, local.dim[d] * n);
-        return emit_part(e, x, d, emit_offset(e, &step->axes, local.dim[d]), local.dim[d]);
+        return part(e, x, d, emit_offset(e, &step->axes, local.dim[d]), local.dim[d]);
     case RESHARD_ALL_GATHER:
         x = collective(e, OP_ALL_GATHER, (OpAttr){.axis = d}, &step->axes, x);
         return emit_resize(e, x, d, local.dim[d]);

@@ -37,13 +37,9 @@ cvn_value *emit_lookup(Emit *e, const int32_t *number);
 /* x with element `fill` in all places of dimension d that lie beyond the n of the whole tensor;
    x itself where there can be none. `axes` split dimension d. */
 cvn_value *emit_mask(Emit *e, cvn_value *x, int d, const AxisList *axes, int64_t n, double fill);
-/* x, or `fill` where pred [rank 1, of dimension d of x] is false. */
-cvn_value *emit_where(Emit *e, cvn_value *pred, cvn_value *x, int d, double fill);
 /* What a reduction starts from: adding it changes nothing. */
 double emit_neutral(cvn_reduce kind, cvn_dtype dtype);
 
-/* Part of dimension d of x that begins at `start` (an i32 scalar). */
-cvn_value *emit_part(Emit *e, cvn_value *x, int d, cvn_value *start, int64_t size);
 /* x with dimension d cut or padded with zeros at its end. */
 cvn_value *emit_resize(Emit *e, cvn_value *x, int d, int64_t size);
 

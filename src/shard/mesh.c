@@ -130,11 +130,3 @@ void mesh_coordinates(const Mesh *mesh, int32_t place, int32_t *coordinate)
         place /= mesh->axis[i].size;
     }
 }
-
-int32_t mesh_place_at(const Mesh *mesh, const int32_t *coordinate)
-{
-    int32_t place = 0;
-    for (int i = 0; i < mesh->n_axes; i++)
-        place = place * mesh->axis[i].size + coordinate[i];
-    return place;
-}

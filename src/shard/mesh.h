@@ -48,6 +48,5 @@ bool mesh_axis_is_slow(const Mesh *mesh, int axis);
 int32_t mesh_device(const Mesh *mesh, int32_t place);
 int32_t mesh_place(const Mesh *mesh, int32_t device);
 void mesh_coordinates(const Mesh *mesh, int32_t place, int32_t *coordinate);
-int32_t mesh_place_at(const Mesh *mesh, const int32_t *coordinate);
 
 #endif

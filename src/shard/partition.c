@@ -7,7 +7,7 @@
 
 /* ---- shardings of a choice ---- */
 
-bool rule_has(const Rule *rule, int t, int f)
+static bool rule_has(const Rule *rule, int t, int f)
 {
     for (int d = 0; d < CVN_MAX_RANK; d++)
         for (int i = 0; i < rule->dim[t][d].n; i++)
@@ -227,7 +227,9 @@ static cvn_value *constant_as(Part *p, const cvn_value *v, const Sharding *want)
     return part_emit(p, op, &rule, &choice, in);
 }
 
-bool part_is_made(const cvn_value *v)
+/* A weight's floats, made from what is quantized: like a constant, where and as they are needed, so that what travels
+   is quantized. */
+static bool part_is_made(const cvn_value *v)
 {
     return v->def->kind == OP_DEQUANTIZE;
 }

@@ -39,15 +39,11 @@ typedef struct Part {
 
 /* The sharding of tensor t when the factors are split so: results also say what is partial. */
 Sharding choice_sharding(const Rule *rule, const Choice *choice, int t, int rank);
-bool rule_has(const Rule *rule, int t, int f);
 
 /* The cheapest way from one sharding to another; remembered. */
 const Reshard *part_plan(Part *p, const cvn_type *type, const Sharding *from, const Sharding *to);
 /* A value as the devices want it; the cheapest version is brought there, and kept. */
 cvn_value *part_value(Part *p, const cvn_value *v, const Sharding *want);
-/* A weight's floats, made from what is quantized: like a constant, where and as they are needed, so that what travels
-   is quantized. */
-bool part_is_made(const cvn_value *v);
 /* The cost of that. */
 double part_cost(Part *p, const cvn_value *v, const Sharding *want);
 

@@ -1,86 +1,45 @@
 /* One tensor from the host to the shards of devices and back: for tests, and for small tensors. */
 #include "shard/partition.h"
+#include "shard/region.h"
 #include "shard/reshard.h"
 
 #include <string.h>
 
-/* Calls copy for every element of a shard that there is: at[] counts in the shard. */
-typedef struct Walk {
-    const cvn_type *type;
-    cvn_type local;
-    int64_t first[CVN_MAX_RANK], count[CVN_MAX_RANK];
-    int64_t whole, part; /* index of the element at hand, row-major */
-    int64_t at[CVN_MAX_RANK];
-} Walk;
-
-/* False when the shard has no elements but padding. */
-static bool walk_begin(Walk *w, const Mesh *mesh, const Sharding *sharding, const cvn_type *type,
-                       int32_t device)
+/* What both arrays have, from one to the other: as region_copy, and of I4, which has no bytes of its own, too. */
+static void copy(cvn_dtype dtype, const RegionArray *from, const void *source,
+                 const RegionArray *to, void *target)
 {
-    *w = (Walk){.type = type, .local = sharding_local(sharding, type)};
-    bool any = true;
-    for (int d = 0; d < type->rank; d++) {
-        sharding_range(mesh, sharding, d, type->dim[d], mesh_place(mesh, device), &w->first[d],
-                       &w->count[d]);
-        any = any && w->count[d] > 0;
+    Region common;
+    RegionWalk w;
+    if (dtype != CVN_I4) {
+        region_copy(from, source, to, target, cvn_dtype_bytes(dtype, 1));
+    } else if (region_intersect(&from->region, &to->region, &common)) {
+        region_walk(&w, &common, from, to);
+        while (region_next(&w))
+            for (int64_t i = 0; i < w.n; i++)
+                element_set(dtype, target, w.b + i, element_get(dtype, source, w.a + i));
     }
-    return any;
-}
-
-static void walk_index(Walk *w)
-{
-    w->whole = w->part = 0;
-    for (int d = 0; d < w->type->rank; d++) {
-        w->whole = w->whole * w->type->dim[d] + w->first[d] + w->at[d];
-        w->part = w->part * w->local.dim[d] + w->at[d];
-    }
-}
-
-static bool walk_next(Walk *w)
-{
-    for (int d = w->type->rank - 1; d >= 0; d--) {
-        if (++w->at[d] < w->count[d])
-            return true;
-        w->at[d] = 0;
-    }
-    return false;
-}
-
-/* Bits of element j of `from` become element i of `to`. */
-static void move(cvn_dtype dtype, void *to, int64_t i, const void *from, int64_t j)
-{
-    size_t size = cvn_dtype_bytes(dtype, 1);
-    if (dtype == CVN_I4)
-        element_set(dtype, to, i, element_get(dtype, from, j));
-    else
-        memcpy((char *)to + (size_t)i * size, (const char *)from + (size_t)j * size, size);
 }
 
 void shard_scatter(const Mesh *mesh, const Sharding *sharding, const cvn_type *type,
                    const void *whole, int32_t device, void *part)
 {
-    Walk w;
-    bool any = walk_begin(&w, mesh, sharding, type, device);
-    if (cvn_type_bytes(&w.local))
-        memset(part, 0, cvn_type_bytes(&w.local));
-    if (!any)
-        return;
-    do {
-        walk_index(&w);
-        move(type->dtype, part, w.part, whole, w.whole);
-    } while (walk_next(&w));
+    const cvn_type local = sharding_local(sharding, type);
+    const Region all = region_whole(type);
+    const RegionArray from = region_packed(&all),
+                      to = region_of_shard(mesh, sharding, type, device);
+    if (cvn_type_bytes(&local))
+        memset(part, 0, cvn_type_bytes(&local));
+    copy(type->dtype, &from, whole, &to, part);
 }
 
 void shard_gather(const Mesh *mesh, const Sharding *sharding, const cvn_type *type,
                   const void *const *part, void *whole)
 {
+    const Region all = region_whole(type);
+    const RegionArray to = region_packed(&all);
     for (int32_t device = 0; device < mesh->n_devices; device++) {
-        Walk w;
-        if (!walk_begin(&w, mesh, sharding, type, device))
-            continue;
-        do {
-            walk_index(&w);
-            move(type->dtype, whole, w.whole, part[device], w.part);
-        } while (walk_next(&w));
+        const RegionArray from = region_of_shard(mesh, sharding, type, device);
+        copy(type->dtype, &from, part[device], &to, whole);
     }
 }
