@@ -140,11 +140,6 @@ static int wait_for_peers(Comm *comm, Exchange *e, cvn_err *err)
     return there ? CVN_OK : comm_failed(comm, err);
 }
 
-static void *at_element(cvn_dtype dtype, void *base, int64_t at)
-{
-    return (char *)base + cvn_dtype_bytes(dtype, at);
-}
-
 /* The part of this device, by one of its threads, into the results of all members in this process. */
 static void reduce_to_all(const KernelArgs *args, const Exchange *e)
 {

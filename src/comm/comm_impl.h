@@ -119,6 +119,12 @@ void account_add(const Comm *comm, CommDevice *own, const Exchange *e, int64_t a
 
 /* ---- piece.c ---- */
 
+/* Where element `at` lies; of I4 an even one. */
+static inline void *at_element(cvn_dtype dtype, const void *base, int64_t at)
+{
+    return (char *)(uintptr_t)base + cvn_dtype_bytes(dtype, at);
+}
+
 /* What member `from` of a group of `size` gives to member `to`: the box, where it lies in the operand of `from`
    (its base is left alone), and, where it is moved and not reduced, in the result of `to`. */
 void piece_of(const Op *op, int64_t size, int64_t from, int64_t to, Box *box, Source *in,

@@ -39,11 +39,6 @@ static size_t padded_bytes(const Box *box)
     return (cvn_dtype_bytes(box->dtype, box_elements(box)) + 63) / 64 * 64;
 }
 
-static void *at_element(cvn_dtype dtype, const void *base, int64_t at)
-{
-    return (char *)(uintptr_t)base + cvn_dtype_bytes(dtype, at);
-}
-
 static int room(char **memory, size_t *have, size_t need, cvn_err *err)
 {
     if (need <= *have)

@@ -119,7 +119,10 @@ int transport_wait(Transport *t, Transfer *transfer, int n, double seconds, cvn_
         if (code || done)
             return code;
         if ((double)(clock_ns() - begin) > seconds * 1e9)
-            return err_set(err, CVN_EIO, "no answer from another rank for %.0f s", seconds);
+            return err_set(err, CVN_EIO,
+                           "no answer from another rank for %.0f s; see whether it still runs, and "
+                           "what it says",
+                           seconds);
         if (i > 100)
             nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
         else

@@ -43,10 +43,9 @@ struct Transport {
 enum { TAG_EXCHANGE = 0, TAG_CLUSTER = 1 << 22 };
 
 /* What a plug-in exports, under the name caravan_transport. */
-enum { TRANSPORT_ABI = 1 };
+enum { TRANSPORT_ABI = 2 };
 typedef struct TransportPlugin {
-    uint32_t abi;     /* TRANSPORT_ABI of the headers it was compiled with */
-    const char *name; /* "Open MPI 4.1.4" */
+    uint32_t abi; /* TRANSPORT_ABI of the headers it was compiled with */
     Transport *(*open)(cvn_err *err);
 } TransportPlugin;
 

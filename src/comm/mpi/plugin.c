@@ -199,6 +199,5 @@ static Transport *mpi_open(cvn_err *err)
 extern const TransportPlugin caravan_transport;
 const TransportPlugin caravan_transport = {
     .abi = TRANSPORT_ABI,
-    .name = "MPI",
     .open = mpi_open,
 };
