@@ -63,25 +63,30 @@ int graph_peak(const cvn_graph *g, double *peak, cvn_err *err)
     return CVN_OK;
 }
 
+/* A collective starts now, and its bytes go when those before have gone. Returns when the link is free again. */
+static double send(const Op *op, Link link, double now, double link_free, double *there,
+                   ScheduleCost *cost)
+{
+    double seconds = link_seconds(op, link);
+    link_free = (link_free > now ? link_free : now) + seconds;
+    there[op->result[0]->id] = link_free + link.latency;
+    cost->link += seconds + link.latency;
+    return link_free;
+}
+
 ScheduleCost schedule_cost(const cvn_graph *g, Link link)
 {
     ScheduleCost cost = {0};
     link = link_or_default(link);
-    double *there = calloc((size_t)g->n_values + 1, sizeof *there), now = 0, link_free = 0;
+    double now = 0, link_free = 0;
+    double *there = calloc((size_t)g->n_values + 1, sizeof *there); /* when results arrive */
     if (!there)
         return cost;
     for (const Op *op = g->first; op; op = op->next) {
-        const Op *begins = op->starts;
-        bool whole = op_is_exchange(op) && !op->split;
-        for (; begins || whole; begins = begins ? begins->next_start : NULL) {
-            const Op *c = begins ? begins : op;
-            double from = link_free > now ? link_free : now;
-            link_free = from + link_seconds(c, link);
-            there[c->result[0]->id] = link_free + link.latency;
-            cost.link += link_seconds(c, link) + link.latency;
-            if (!begins)
-                break;
-        }
+        for (const Op *c = op->starts; c; c = c->next_start)
+            link_free = send(c, link, now, link_free, there, &cost);
+        if (op_is_exchange(op) && !op->split)
+            link_free = send(op, link, now, link_free, there, &cost);
         double wait = op_is_exchange(op) ? there[op->result[0]->id] - now : 0;
         cost.exposed += wait > 0 ? wait : 0;
         now += wait > 0 ? wait : 0;

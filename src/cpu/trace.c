@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/threads.h"
 #include "compile/fusion.h"
+#include "compile/schedule_cost.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -133,10 +134,10 @@ static void print_step(Printer *p, const ProfileEvent *event)
         strbuf_printf(text, ",\"args\":{\"step\":%d}}", event->step);
     }
     static const char *const phase[] = {"", " start", " done"};
-    bool exchanges = op_info[op->kind].class_ == CLASS_COLLECTIVE && op->kind != OP_PARTITION_ID;
     char name[64];
     snprintf(name, sizeof name, "%s%s", op_info[op->kind].name, phase[step->phase]);
-    print_slice(p, name, exchanges ? "exposed" : "step", p->track, event->start, event->end);
+    print_slice(p, name, op_is_exchange(op) ? "exposed" : "step", p->track, event->start,
+                event->end);
     strbuf_puts(text, ",\"args\":{\"graph\":\"");
     print_quoted(text, event->plan->name);
     strbuf_printf(text, "\",\"step\":%d,\"kernel\":\"%s\",", event->step, step->kernel);

@@ -203,9 +203,10 @@ static int check_weights(const EngineMesh *m, const PartitionReport *report, cvn
 {
     for (int i = 0; i < m->n_weights; i++)
         if (!sharding_same(&m->weight[i], &report->parameter[i].sharding))
-            return err_set(err, CVN_EUNSUPPORTED,
-                           "layout %s would hold weight %s differently in different steps",
-                           m->layout, m->model->io.params.param[i].name);
+            return err_set(
+                err, CVN_EUNSUPPORTED,
+                "layout %s would hold weight %s differently in different steps; take another one",
+                m->layout, m->model->io.params.param[i].name);
     return CVN_OK;
 }
 

@@ -147,9 +147,10 @@ static int take_shardings(TrainMesh *m, const cvn_graph *g, const PartitionRepor
         if (!t)
             continue;
         if (t->known && !sharding_same(&t->sharding, &p->sharding))
-            return err_set(err, CVN_EUNSUPPORTED,
-                           "layout %s would hold %s differently in different steps", m->layout,
-                           name);
+            return err_set(
+                err, CVN_EUNSUPPORTED,
+                "layout %s would hold %s differently in different steps; take another one",
+                m->layout, name);
         t->known = true;
         t->sharding = p->sharding;
         t->local = p->local;
