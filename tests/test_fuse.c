@@ -1,4 +1,5 @@
 /* Fusion changes no bit, saves steps and memory, and keeps to what in-place results may lie over. */
+#include "base/float16.h"
 #include "compile/fuse.h"
 #include "compile/pipeline.h"
 #include "cpu/device.h"
@@ -9,6 +10,7 @@
 #include "graph/graph.h"
 #include "train/optimizer.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -47,6 +49,7 @@ static void make_plain_of(const Backend *best, bool fuses, Plain *out)
         out->kernel[n].adds = fuses && best->kernel[i]->adds;
         out->kernel[n].places = fuses && best->kernel[i]->places;
         out->kernel[n].copies = fuses && best->kernel[i]->copies;
+        out->kernel[n].joins = fuses && best->kernel[i]->joins;
         out->table[n] = &out->kernel[n];
     }
 }
@@ -634,6 +637,60 @@ static void squares_of_a_product_are_summed_where_it_is_made(void **state)
     }
 }
 
+static float half_at(const char *data, size_t i)
+{
+    uint16_t half;
+    memcpy(&half, data + 2 * i, sizeof half);
+    return bf16_to_f32(half);
+}
+
+/* The loss and its gradient, which is rounded otherwise: over the logits, in one step. Rows with no target, with a
+   target outside, and with logits that are not finite. */
+static void a_loss_and_its_gradient_are_one_step(void **state)
+{
+    (void)state;
+    enum { N = 9, VOCAB = 1037 };
+    cvn_graph *g = cvn_graph_new("loss", NULL);
+    cvn_type rows = CVN_TYPE(CVN_F32, N);
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, N, VOCAB));
+    cvn_value *scale = cvn_parameter(g, "scale", rows); /* row 0 becomes infinite */
+    cvn_value *i = cvn_iota(g, CVN_TYPE(CVN_I32, N), 0), *entropy[2];
+    cvn_value *first = cvn_compare_values(g, CVN_EQ, i, cvn_splat(g, i->type, 0));
+    scale = cvn_select(g, first, cvn_splat(g, rows, INFINITY), cvn_splat(g, rows, 9));
+    cvn_value *logits = cvn_multiply(g, x, cvn_broadcast_in_dim(g, scale, x->type, (int[]){0}));
+    logits = cvn_convert(g, logits, CVN_BF16);
+    cvn_value *target = cvn_multiply(g, cvn_subtract(g, i, cvn_splat(g, i->type, 2)),
+                                     cvn_splat(g, i->type, 200)); /* -400 … 1200 */
+    cvn_softmax_cross_entropy(g, logits, target, entropy);
+    cvn_output(g, entropy[0]);
+    cvn_output(g, entropy[1]);
+    cvn_value *gradient = cvn_softmax_cross_entropy_backward(
+        g, logits, target, entropy[1], cvn_splat(g, rows, 1.5), cvn_splat(g, rows, 0.25));
+    cvn_output(g, gradient);
+    for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
+        const Backend *backend = cpu_backend_of((CpuIsa)isa);
+        if (!backend)
+            continue;
+        Plain *apart_of = calloc(1, sizeof *apart_of);
+        make_plain_of(backend, true, apart_of);
+        for (int k = 0; k < apart_of->backend.n_kernels; k++)
+            apart_of->kernel[k].joins = false;
+        Ran apart = run(g, &apart_of->backend, 2), joined = run(g, backend, 1 + isa % 3);
+        assert_int_equal(joined.n_steps, apart.n_steps - 1);
+        size_t sums = 2 * N * sizeof(float);
+        assert_memory_equal(apart.data, joined.data, sums);
+        for (size_t k = 0; k < (size_t)N * VOCAB; k++) {
+            float a = half_at(apart.data + sums, k), b = half_at(joined.data + sums, k);
+            if (a != b && !(fabsf(a - b) <= 0x1p-7f * fabsf(a)) && !(isnan(a) && isnan(b)))
+                fail_msg("%s: element %zu is %g instead of %g", cpu_isa_name((CpuIsa)isa), k, b, a);
+        }
+        free(apart.data);
+        free(joined.data);
+        free(apart_of);
+    }
+    cvn_graph_free(g);
+}
+
 /* More results than one fusion has. */
 static void large_groups_are_split(void **state)
 {
@@ -670,6 +727,7 @@ int main(void)
         cmocka_unit_test(the_gradient_of_a_norm_takes_the_one_beside_it),
         cmocka_unit_test(rows_are_added_to_where_they_occur),
         cmocka_unit_test(squares_of_a_product_are_summed_where_it_is_made),
+        cmocka_unit_test(a_loss_and_its_gradient_are_one_step),
         cmocka_unit_test(large_groups_are_split),
     };
     return cmocka_run_group_tests(tests, make_plain, NULL);

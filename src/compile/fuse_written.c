@@ -8,6 +8,9 @@
  *       and its rounding to bf16               its third result
  *     add(r, scatter(zeros, …))              scatter r, … {apart}        (rows that occur, and no others)
  *
+ *     softmax_cross_entropy, and its gradient, where nothing of the loss's own gradient is computed: one step, and one
+ *       exponential instead of two; its rounding is another one
+ *
  * It is done where kernels say that they can, on a plan's own graph, behind fuse_neighbours, which has made roundings
  * part of products. Each sum is rounded as it was: the bits are the same, but for the sign of zeros where nothing is
  * scattered to.
@@ -131,6 +134,51 @@ static void take_copy(Written *w, Op *convert)
     set_result(w, op, 2, convert->result[0]);
 }
 
+/* ---- a gradient and what it is the gradient of ---- */
+
+static bool is_constant(const cvn_value *v)
+{
+    return v->def->kind == OP_CONSTANT;
+}
+
+static void put_constant_before(cvn_graph *g, Op *constant, Op *next)
+{
+    graph_remove(g, constant);
+    fuse_put_before(g, constant, next);
+}
+
+/* softmax_cross_entropy_backward logits, targets, lse, dloss, dlse becomes … logits, targets, dloss, dlse, with the
+   results dlogits, loss, lse, in the place of the loss. */
+static void take_loss(Written *w, Op *op)
+{
+    Op *loss = op->operand[2]->def;
+    const Kernel *kernel = kernel_of(w, op);
+    if (op->n_operands != 5 || loss->kind != OP_SOFTMAX_CROSS_ENTROPY ||
+        op->operand[2]->result != 1 || loss->operand[0] != op->operand[0] ||
+        loss->operand[1] != op->operand[1] || !is_constant(op->operand[3]) ||
+        !is_constant(op->operand[4]) || !kernel || !kernel->joins)
+        return;
+    Arena *arena = &w->g->arena;
+    cvn_value **result = arena_array(arena, 3, sizeof *result);
+    cvn_value *operand[] = {op->operand[0], op->operand[1], op->operand[3], op->operand[4]};
+    cvn_value *made[] = {op->result[0], loss->result[0], loss->result[1]};
+    for (int i = 2; i < 4; i++)
+        put_constant_before(w->g, operand[i]->def, loss);
+    graph_remove(w->g, op);
+    fuse_put_before(w->g, op, loss);
+    graph_remove(w->g, loss);
+    w->position[made[0]->id] = w->position[made[1]->id];
+    op->operand = arena_copy(arena, operand, sizeof operand);
+    op->n_operands = 4;
+    op->result = result;
+    op->n_results = 3;
+    for (int i = 0; i < 3; i++) {
+        result[i] = made[i];
+        made[i]->def = op;
+        made[i]->result = i;
+    }
+}
+
 /* ---- places ---- */
 
 /* [batch, seq, heads, head_dim] to [batch, heads, seq, head_dim], or back. */
@@ -184,6 +232,9 @@ void fuse_written(cvn_graph *g, const Backend *backend, Arena *arena)
         switch (op->kind) {
         case OP_ADD:
             take_sums(w, op);
+            break;
+        case OP_SOFTMAX_CROSS_ENTROPY_BACKWARD:
+            take_loss(w, op);
             break;
         case OP_CONVERT:
             take_copy(w, op);

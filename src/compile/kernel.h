@@ -76,6 +76,8 @@ typedef struct Kernel {
     bool adds;
     /* The dimensions of result 0 may be permuted: attr.dims of a product, attr.swapped of a rope. */
     bool places;
+    /* A gradient that makes the results of what it is the gradient of, too. */
+    bool joins;
     bool copies;  /* a further result is a rounding of result 0 to bf16 */
     bool squares; /* of a reduce: squares f32 as it reads it, where attr.squares says so */
     /* Of a dot_general to f32, without batch dimensions: where it has a second result, f32, of its rhs's free dimensions,

@@ -125,8 +125,8 @@ static cvn_value *linear(Builder *b, const char *equation, cvn_value *x, ParamKi
     return add_bias(b, y, bias, layer);
 }
 
-/* What a training step keeps of a product until its backward pass, of seq x ffn elements, is rounded to what enters
-   products, and read in f32: half the memory, and half of what both passes read. Autocast of torch does so, too. */
+/* A product that something else than a product reads is rounded in training to what enters products, and read in f32:
+   half of what is written and read again, and of what waits for the backward pass. Autocast of torch does so, too. */
 static cvn_value *kept(Builder *b, cvn_value *x)
 {
     if (b->step || b->compute == CVN_F32)
@@ -184,6 +184,8 @@ static cvn_value *attention(Builder *b, cvn_value *x, int64_t layer)
     cvn_value *k /* [batch, seq, kv_heads, head_dim] */ =
         linear(b, "bse,khe->bskh", h, PARAM_K, PARAM_K_BIAS, layer);
     cvn_value *v = linear(b, "bse,khe->bskh", h, PARAM_V, PARAM_V_BIAS, layer);
+    q = kept(b, q);
+    k = kept(b, k);
     q = compute(b, cvn_rope(G, q, b->positions, b->inv_freq, c->rope_interleaved));
     k = cvn_rope(G, k, b->positions, b->inv_freq, c->rope_interleaved);
     Past keys = with_past(b, k, layer, 0), values = with_past(b, v, layer, 1);

@@ -5,6 +5,7 @@
  * whose sums are added in order, so that neither the number of threads nor who did what changes a bit.
  */
 #include "cpu/kernels/kernels.h"
+#include "cpu/kernels/log_sum_impl.h"
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/vec_math.h"
 
@@ -143,31 +144,109 @@ static bool match_cross_entropy(const Op *op)
     return tile_dtype(operand(op, 0)->dtype);
 }
 
+/* What a row is and what its gradient is made of. */
+typedef struct EntropyRow {
+    int64_t at, vocab; /* its first element, and how many */
+    int32_t target;    /* -1: none */
+    float lse, dloss, dlse;
+} EntropyRow;
+
 /* share = exp(logit - lse) (dloss + dlse), less dloss at the target; may be written over logits of its dtype. */
-static void run_cross_entropy(const KernelArgs *args)
+static void entropy_row(const KernelArgs *args, const EntropyRow *r)
+{
+    cvn_dtype in = operand(args->op, 0)->dtype, out = args->op->result[0]->type.dtype;
+    float from[TILE], to[TILE];
+    vf base = vf_splat(isfinite(r->lse) ? r->lse : 0.0f), factor = vf_splat(r->dloss + r->dlse);
+    for (int64_t at = 0; at < r->vocab; at += TILE) {
+        int64_t n = tile_length(at, r->vocab), place = r->at + at;
+        const float *x = tile_read(in, args->in[0], place, n, from);
+        float *y = tile_target(out, args->out[0], place, to);
+        for (int64_t i = 0; i < n; i += VN)
+            store_upto(y, i, n, vf_exp(load_upto(x, i, n) - base) * factor);
+        if (r->target >= at && r->target < at + n)
+            y[r->target - at] -= r->dloss;
+        tile_write(out, args->out[0], place, n, y);
+    }
+}
+
+/* The same of powers exp(logit - peak), whose sum is exp(log): without another exponential. */
+static void entropy_row_of_powers(const KernelArgs *args, const EntropyRow *r, const float *power,
+                                  float log)
+{
+    cvn_dtype out = args->op->result[0]->type.dtype;
+    float to[TILE];
+    vf factor = vf_splat((r->dloss + r->dlse) / expf(log));
+    for (int64_t at = 0; at < r->vocab; at += TILE) {
+        int64_t n = tile_length(at, r->vocab);
+        float *y = tile_target(out, args->out[0], r->at + at, to);
+        for (int64_t i = 0; i < n; i += VN)
+            store_upto(y, i, n, load_upto(power + at, i, n) * factor);
+        if (r->target >= at && r->target < at + n)
+            y[r->target - at] -= r->dloss;
+        tile_write(out, args->out[0], r->at + at, n, y);
+    }
+}
+
+/* In a plan, the loss and lse of a row, too: operands logits, targets, dloss, dlse; results dlogits, loss, lse. */
+static bool is_with_loss(const Op *op)
+{
+    return op->n_results == 3;
+}
+
+static size_t scratch_cross_entropy(const Op *op, int n_threads)
+{
+    const cvn_type *logits = operand(op, 0);
+    size_t row = (size_t)logits->dim[logits->rank - 1] * sizeof(float);
+    return is_with_loss(op) ? (row + 63) / 64 * 64 * (size_t)n_threads : 0;
+}
+
+static void run_with_loss(const KernelArgs *args)
 {
     const cvn_type *logits = operand(args->op, 0); /* [..., vocab] */
     int64_t vocab = logits->dim[logits->rank - 1], begin, end;
     const int32_t *target = args->in[1];
-    const float *lse = args->in[2], *dloss = args->in[3], *dlse = args->in[4];
-    cvn_dtype in = logits->dtype, out = args->op->result[0]->type.dtype;
-    float from[TILE], to[TILE];
+    const float *dloss = args->in[2], *dlse = args->in[3];
+    float *loss = args->out[1], *lse = args->out[2], one[1], peak;
+    float *power =
+        (void *)((char *)args->scratch + scratch_cross_entropy(args->op, 1) * (size_t)args->thread);
     kernel_share(cvn_type_elements(operand(args->op, 1)), 1, args->thread, args->n_threads, &begin,
                  &end);
     for (int64_t row = begin; row < end; row++) {
         bool known = target[row] >= 0 && target[row] < vocab;
-        float d = known ? dloss[row] : 0.0f;
-        vf base = vf_splat(isfinite(lse[row]) ? lse[row] : 0.0f), factor = vf_splat(d + dlse[row]);
-        for (int64_t at = 0; at < vocab; at += TILE) {
-            int64_t n = tile_length(at, vocab), place = row * vocab + at;
-            const float *x = tile_read(in, args->in[0], place, n, from);
-            float *y = tile_target(out, args->out[0], place, to);
-            for (int64_t i = 0; i < n; i += VN)
-                store_upto(y, i, n, vf_exp(load_upto(x, i, n) - base) * factor);
-            if (known && target[row] >= at && target[row] < at + n)
-                y[target[row] - at] -= d;
-            tile_write(out, args->out[0], place, n, y);
-        }
+        float log = log_sum(logits->dtype, args->in[0], row * vocab, vocab, power, &peak);
+        EntropyRow r = {
+            row * vocab, vocab, known ? target[row] : -1, log + peak, known ? dloss[row] : 0.0f,
+            dlse[row]};
+        lse[row] = r.lse;
+        loss[row] = 0;
+        if (known)
+            loss[row] =
+                log + (peak - *tile_read(logits->dtype, args->in[0], r.at + r.target, 1, one));
+        if (isfinite(r.lse))
+            entropy_row_of_powers(args, &r, power, log);
+        else
+            entropy_row(args, &r);
+    }
+}
+
+static void run_cross_entropy(const KernelArgs *args)
+{
+    if (is_with_loss(args->op)) {
+        run_with_loss(args);
+        return;
+    }
+    const cvn_type *logits = operand(args->op, 0); /* [..., vocab] */
+    int64_t vocab = logits->dim[logits->rank - 1], begin, end;
+    const int32_t *target = args->in[1];
+    const float *lse = args->in[2], *dloss = args->in[3], *dlse = args->in[4];
+    kernel_share(cvn_type_elements(operand(args->op, 1)), 1, args->thread, args->n_threads, &begin,
+                 &end);
+    for (int64_t row = begin; row < end; row++) {
+        bool known = target[row] >= 0 && target[row] < vocab;
+        EntropyRow r = {
+            row * vocab, vocab, known ? target[row] : -1, lse[row], known ? dloss[row] : 0.0f,
+            dlse[row]};
+        entropy_row(args, &r);
     }
 }
 
@@ -183,8 +262,10 @@ const Kernel ISA_NAME(row_backward_kernels)[] = {
     {.name = "softmax_cross_entropy_backward." ISA,
      .kind = OP_SOFTMAX_CROSS_ENTROPY_BACKWARD,
      .match = match_cross_entropy,
+     .scratch = scratch_cross_entropy,
      .run = run_cross_entropy,
      .in_place = 1,
-     .converts = true},
+     .converts = true,
+     .joins = true},
     {0},
 };

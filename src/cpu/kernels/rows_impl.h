@@ -5,6 +5,7 @@
  * lanes; a sum down columns runs in the order of the rows; both in f32.
  */
 #include "cpu/kernels/kernels.h"
+#include "cpu/kernels/log_sum_impl.h"
 #include "cpu/kernels/norm_impl.h"
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/vec_math.h"
@@ -61,54 +62,6 @@ static bool match_cross_entropy(const Op *op)
     return tile_dtype(operand(op, 0)->dtype);
 }
 
-/* The largest of x and peak; NaN is not seen. */
-static float peak_tile(const float *x, int64_t n, float peak)
-{
-    int64_t i = 0;
-    vf most = vf_splat(peak);
-    for (; i + VN <= n; i += VN)
-        most = vf_max(vf_load(x + i), most);
-    peak = vf_max_lane(most);
-    for (; i < n; i++)
-        peak = x[i] > peak ? x[i] : peak;
-    return peak;
-}
-
-static vf add_powers(vf sum, const float *x, int64_t n, float peak)
-{
-    int64_t i = 0;
-    vf p = vf_splat(peak);
-    for (; i + VN <= n; i += VN)
-        sum += vf_exp(vf_load(x + i) - p);
-    if (i < n) {
-        float last[VN];
-        for (int64_t j = 0; j < VN; j++)
-            last[j] = i + j < n ? x[i + j] : -INFINITY;
-        sum += vf_exp(vf_load(last) - p);
-    }
-    return sum;
-}
-
-/* ln of the sum of exp(x - *peak) over elements [first, first + n); *peak is the largest, or 0 if that is not
-   finite. A NaN among them comes out by way of the sum. */
-static float log_sum(cvn_dtype dtype, const void *data, int64_t first, int64_t n, float *peak)
-{
-    float from[TILE];
-    *peak = -INFINITY;
-    for (int64_t at = 0; at < n; at += TILE) {
-        int64_t length = tile_length(at, n);
-        *peak = peak_tile(tile_read(dtype, data, first + at, length, from), length, *peak);
-    }
-    if (!isfinite(*peak))
-        *peak = 0;
-    vf sum = vf_zero();
-    for (int64_t at = 0; at < n; at += TILE) {
-        int64_t length = tile_length(at, n);
-        sum = add_powers(sum, tile_read(dtype, data, first + at, length, from), length, *peak);
-    }
-    return logf(vf_sum(sum));
-}
-
 static void run_cross_entropy(const KernelArgs *args)
 {
     const cvn_type *logits = operand(args->op, 0); /* [..., vocab] */
@@ -118,7 +71,8 @@ static void run_cross_entropy(const KernelArgs *args)
     kernel_share(cvn_type_elements(operand(args->op, 1)), 1, args->thread, args->n_threads, &begin,
                  &end);
     for (int64_t row = begin; row < end; row++) {
-        float one[1], peak, sum = log_sum(logits->dtype, args->in[0], row * vocab, vocab, &peak);
+        float one[1], peak,
+            sum = log_sum(logits->dtype, args->in[0], row * vocab, vocab, NULL, &peak);
         lse[row] = sum + peak;
         loss[row] = 0;
         if (target[row] >= 0 && target[row] < vocab)
