@@ -4,7 +4,11 @@
 
 #if defined(CVN_HAVE_AMX)
 
+#include "base/cpu.h"
 #include "cpu/kernels/gemm.h"
+
+#include <signal.h>
+#include <ucontext.h>
 
 #define CVN_AMX_EMULATE
 #define gemm_amx_bf16 emulated_bf16
@@ -116,10 +120,99 @@ static void squares_of_columns(void **state)
     check_squares(900, 300, 40);
 }
 
+void emulated_round(uint16_t *out, const float *in, int64_t n);
+
+/* Every upper half, with lower halves at and beside the ties: denormals, infinities and NaN are among them. */
+static void rounding_has_the_bits_of_the_slow_way(void **state)
+{
+    static const uint32_t lower[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
+    (void)state;
+    needs_avx512_bf16();
+    for (uint32_t upper = 0; upper < 0x10000; upper += 5)
+        for (uint32_t first = 0; first < 2; first++) {
+            float x[16 + 3];
+            uint16_t got[16 + 3];
+            for (uint32_t i = 0; i < 19; i++) {
+                uint32_t bits = (upper + i / 6) % 0x10000 << 16 | lower[(first + i) % 6];
+                memcpy(&x[i], &bits, sizeof bits);
+            }
+            emulated_round(got, x, 19);
+            for (int i = 0; i < 19; i++)
+                assert_int_equal(got[i], bf16_from_f32(x[i]));
+        }
+}
+
+void real_tile_enter(void);
+void real_tile_leave(void);
+
+static struct {
+    unsigned char config[64];
+    int loaded, released;
+} trapped;
+
+/* Where the memory operand of an instruction with this ModRM byte is, and how long the operand is. */
+static const unsigned char *operand_of(const unsigned char *modrm, const greg_t *reg, long *length)
+{
+    static const int number[] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP,
+                                 REG_RSI, REG_RDI, REG_R8,  REG_R9,  REG_R10, REG_R11,
+                                 REG_R12, REG_R13, REG_R14, REG_R15};
+    int mode = *modrm >> 6, rm = *modrm & 7, high = modrm[-3] & 0x20 ? 0 : 8;
+    const unsigned char *at = modrm + 1;
+    int32_t wide;
+    int base = rm == 4 ? *at++ & 7 : rm; /* no index in what is looked at here */
+    memcpy(&wide, at, sizeof wide);
+    *length = at - modrm + (mode == 1 ? 1 : mode == 2 || (mode == 0 && rm == 5) ? 4 : 0);
+    if (mode == 0 && rm == 5)
+        return modrm + *length + wide;
+    greg_t from = reg[number[base + high]] + (mode == 1 ? (int8_t)*at : mode == 2 ? wide : 0);
+    return (const unsigned char *)from; /* NOLINT: an address of the interrupted code */
+}
+
+/* What a processor without tiles, or a process that may not use them, does with LDTILECFG and TILERELEASE. */
+static void on_unknown(int signal, siginfo_t *info, void *context)
+{
+    static const unsigned char release[] = {0xc4, 0xe2, 0x78, 0x49, 0xc0};
+    greg_t *reg = ((ucontext_t *)context)->uc_mcontext.gregs;
+    const unsigned char *code = info->si_addr, *modrm = code + 4;
+    long length;
+    (void)signal;
+    if (memcmp(code, release, sizeof release) == 0) {
+        trapped.released++;
+        reg[REG_RIP] += (greg_t)sizeof release;
+    } else if (code[0] == 0xc4 && code[2] == 0x78 && code[3] == 0x49) {
+        memcpy(trapped.config, operand_of(modrm, reg, &length), sizeof trapped.config);
+        trapped.loaded++;
+        reg[REG_RIP] += 4 + length;
+    } else {
+        abort();
+    }
+}
+
+/* Run as they are, so that what compilers make of them is seen: gcc once dropped most of the configuration. */
+static void tiles_are_configured_whole(void **state)
+{
+    (void)state;
+    struct sigaction now = {.sa_sigaction = on_unknown, .sa_flags = SA_SIGINFO}, before;
+    if (cpu_has(cpu_features(), CPU_AMX_TILE))
+        skip(); /* they mean something here */
+    assert_int_equal(sigaction(SIGILL, &now, &before), 0);
+    real_tile_enter();
+    real_tile_leave();
+    sigaction(SIGILL, &before, NULL);
+    assert_int_equal(trapped.loaded, 1);
+    assert_int_equal(trapped.released, 1);
+    for (int i = 0; i < 64; i++) {
+        int rows = i >= 48 && i < 56 ? 16 : 0, row_bytes = i >= 16 && i < 32 && i % 2 == 0 ? 64 : 0;
+        assert_int_equal(trapped.config[i], (i == 0) + rows + row_bytes);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(squares_of_columns),
+        cmocka_unit_test(tiles_are_configured_whole),
+        cmocka_unit_test(rounding_has_the_bits_of_the_slow_way),
         cmocka_unit_test(odd_shapes),
         cmocka_unit_test(blocks_larger_than_the_blocking),
         cmocka_unit_test(operands_stored_transposed_and_in_batches),
