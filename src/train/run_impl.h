@@ -41,6 +41,7 @@ typedef struct Run {
     Samples samples;          /* owned */
     TrainBatch batch;         /* owned, heap: [batch, seq] */
     double peak;              /* operations per second of the machine */
+    int64_t next_peak;        /* step from which on it may be measured again */
     int64_t saved;            /* step of the last save; -1: none */
     cvn_err unsaved;          /* why the last save failed, code 0 where it did not */
     bool ending;              /* a save that fails is the run's error, no warning */
@@ -57,6 +58,9 @@ typedef struct Run {
 /* Everything up to the first step. */
 int run_open(Run *run, const TrainConfig *config, const bool *given, bool resume, cvn_err *err);
 void run_close(Run *run);
+
+/* What all devices can do together, into run->peak. */
+int run_measure_peak(Run *run, cvn_err *err);
 
 /* The folder of a run, writable; the tokenizer, without taking its place in it; the tokenizer into its place,
    when nothing can be refused any more; what is left of all this where something was; and what processes that were

@@ -352,8 +352,7 @@ static int open_files(Run *r, cvn_err *err)
     return code;
 }
 
-/* What all devices can do together. */
-static int measure_peak(Run *r, cvn_err *err)
+int run_measure_peak(Run *r, cvn_err *err)
 {
     Ceilings ceilings = {0};
     int code = train_ceilings(&r->trainer, &ceilings, err);
@@ -405,7 +404,7 @@ int run_open(Run *r, const TrainConfig *config, const bool *given, bool resume, 
     if (code == CVN_OK)
         code = allocate_batch(r, err);
     if (code == CVN_OK)
-        code = measure_peak(r, err);
+        code = run_measure_peak(r, err);
     if (code == CVN_OK)
         code = check_stopped(r, err);
     if (code == CVN_OK)

@@ -63,8 +63,8 @@ static void put_machine(StrBuf *out, const Run *r)
     int threads = device_threads(r->trainer.device);
     strbuf_printf(out, "%s%s%d thread%s\n", brand, *brand ? "; " : "", threads,
                   threads == 1 ? "" : "s");
-    strbuf_printf(out, "matrix products: %.1f GFLOP/s in %s, measured when the run was opened\n",
-                  r->peak / 1e9, cvn_dtype_name(o->compute));
+    strbuf_printf(out, "matrix products: %.1f GFLOP/s in %s, measured in the run\n", r->peak / 1e9,
+                  cvn_dtype_name(o->compute));
     strbuf_printf(out, "memory: %s of weights, optimizer and temporaries; recomputed: %s",
                   bytes_text((double)r->trainer.bytes).text, remat_policy_names[o->remat]);
 }
