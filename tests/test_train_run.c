@@ -306,7 +306,7 @@ static void options_that_cannot_be_are_refused(void **state)
     c.memory = 4 << 20; /* room for weights, not for activations */
     expect(&c, false, CVN_EMEM, "activations");
     nothing_is_left(c.out, false);
-    c.batch = 16;
+    c.batch = 64;
     c.memory = 6 << 20;
     expect(&c, false, CVN_EMEM, "try --micro-batch ");
     nothing_is_left(c.out, false);

@@ -146,9 +146,9 @@ typedef struct LinearIsa {
     int panels; /* that a tile takes, and rows are shared out evenly over tiles; 0: one, and all tiles but the last
                    are full */
     int few; /* rows up to which it takes LINEAR_BLOCK panels instead */
-    bool
-        wide; /* of many rows LINEAR_WIDE_CHUNK and LINEAR_MOST_BLOCK panels are computed at a time, of which the next
-                  are asked for in L2 meanwhile, and all tiles but the last are full */
+    /* Of many rows LINEAR_WIDE_CHUNK and LINEAR_MOST_BLOCK panels are computed at a time, of which the next are asked for
+       in L2 meanwhile, and all tiles but the last are full. */
+    bool wide;
     void (*enter)(void); /* before and after the tiles of a product, on each thread; or NULL */
     void (*leave)(void);
     /* Row of x, n <= 512 elements from `at` on, to fixed point; group: elements of a sum. */
