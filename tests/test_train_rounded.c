@@ -5,6 +5,7 @@
  */
 #include "graph/graph.h"
 #include "io/convert.h"
+#include "must.h"
 #include "tiny_llama.h"
 #include "train/trainer.h"
 
@@ -27,12 +28,6 @@ static TrainerOptions options_of(OptimizerKind optimizer, int64_t micro_batch)
                             .threads = 1,
                             .memory_limit = (size_t)1 << 40,
                             .evaluates = true};
-}
-
-static void must(int code, const cvn_err *err)
-{
-    if (code)
-        fail_msg("%s", err->message);
 }
 
 static bool is_copy(const cvn_value *v)

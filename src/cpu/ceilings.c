@@ -1,6 +1,7 @@
 /* Ceilings: loops that do nothing but load, and nothing but multiply and add. */
 #include "cpu/ceilings.h"
 
+#include "cpu/kernels/amx/config.h"
 #include "cpu/registry.h"
 
 #include <stdlib.h>
@@ -200,17 +201,7 @@ __attribute__((target("avx512f,avx512bf16"))) static void peak_avx512_bf16(float
 /* Four independent sums, as products have them; tiles of zeros take as long as any. */
 __attribute__((target("amx-tile,amx-bf16"))) static void peak_amx_bf16(float *sink)
 {
-    /* Constant memory: see tile_config in kernels/amx/tiles.h. */
-    static const struct {
-        uint8_t palette, start_row, reserved[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } config __attribute__((aligned(64))) = {
-        .palette = 1,
-        .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
-        .rows = {16, 16, 16, 16, 16, 16, 16, 16},
-    };
-    _tile_loadconfig(&config);
+    _tile_loadconfig(&tile_config);
     for (int n = 0; n < LOOPS / 4; n++) {
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 4, 7);

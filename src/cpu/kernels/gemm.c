@@ -493,9 +493,9 @@ static void run_product(const Work *w, const KernelArgs *args)
 
 void gemm_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args)
 {
-    if (gemm->batch == 0 || gemm->m == 0 || gemm->n == 0)
+    if (gemm->batch == 0 || gemm->n == 0)
         return;
-    if (gemm->k == 0) {
+    if (gemm->m == 0 || gemm->k == 0) {
         write_zeros(gemm, args);
         return;
     }

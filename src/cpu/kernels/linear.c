@@ -281,9 +281,10 @@ static const void *bias_at(const KernelArgs *args, int weight, int64_t n0, cvn_d
     return (const char *)args->in[bias] + cvn_dtype_bytes(*dtype, n0);
 }
 
-void linear_write(const KernelArgs *args, LinearWrite *write, int weight, int64_t panel,
-                  int64_t panels, int64_t m0, int64_t rows, const float *c, const float *up,
-                  int64_t c_stride)
+/* `panels` neighbouring panels from `panel` on. */
+static void write_neighbours(const KernelArgs *args, LinearWrite *write, int weight, int64_t panel,
+                             int64_t panels, int64_t m0, int64_t rows, const float *c,
+                             const float *up, int64_t c_stride)
 {
     const Op *op = args->op;
     LinearWeight lw = linear_weight(op, weight);
@@ -313,6 +314,16 @@ void linear_write(const KernelArgs *args, LinearWrite *write, int weight, int64_
     write(&o);
 }
 
+void linear_write(const KernelArgs *args, LinearWrite *write, int weight,
+                  const LinearPanels *panels, int64_t m0, int64_t rows, const float *c,
+                  const float *up, int64_t c_stride)
+{
+    int64_t together = panels->stride == 1 ? panels->n : 1;
+    for (int64_t i = 0; i < panels->n; i += together)
+        write_neighbours(args, write, weight, panels->first + i * panels->stride, together, m0,
+                         rows, c + i * c_stride, up ? up + i * c_stride : NULL, c_stride);
+}
+
 /* Some panels of one result, rows [m0, m0 + rows). */
 static void run_block(const Work *w, int weight, const LinearPanels *panels, int64_t m0,
                       int64_t rows)
@@ -325,14 +336,7 @@ static void run_block(const Work *w, int weight, const LinearPanels *panels, int
         if (up)
             multiply(w, 1, panels, span, m0, rows, up, size);
     }
-    if (panels->stride == 1) {
-        linear_write(w->args, w->isa->write, weight, panels->first, panels->n, m0, rows, w->c, up,
-                     size);
-        return;
-    }
-    for (int64_t i = 0; i < panels->n; i++)
-        linear_write(w->args, w->isa->write, weight, panels->first + i * panels->stride, 1, m0,
-                     rows, w->c + i * size, up ? up + i * size : NULL, size);
+    linear_write(w->args, w->isa->write, weight, panels, m0, rows, w->c, up, size);
 }
 
 /* Panels [begin, end) of the results, counted through all weights, rows [m0, m0 + rows). */

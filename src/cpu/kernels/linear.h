@@ -135,11 +135,11 @@ typedef void LinearNormSpan(const LinearNorm *norm, int64_t row, int64_t k0, int
 /* Of an operation that has a norm. */
 LinearNorm linear_norm_of(const KernelArgs *args);
 
-/* Writes rows [m0, m0 + rows) of the results of `panels` panels from their sums, c [rows][16], c_stride floats from
-   panel to panel; up: those of the second weight of swiglu, else NULL. */
-void linear_write(const KernelArgs *args, LinearWrite *write, int weight, int64_t panel,
-                  int64_t panels, int64_t m0, int64_t rows, const float *c, const float *up,
-                  int64_t c_stride);
+/* Writes rows [m0, m0 + rows) of the results of some panels from their sums, c [rows][16], c_stride floats from panel to
+   panel; up: those of the second weight of swiglu, else NULL. */
+void linear_write(const KernelArgs *args, LinearWrite *write, int weight,
+                  const LinearPanels *panels, int64_t m0, int64_t rows, const float *c,
+                  const float *up, int64_t c_stride);
 
 typedef struct LinearIsa {
     int rows_i8, rows_i4; /* of a tile at most */

@@ -230,14 +230,7 @@ static void run_block(const Work *w, int weight, const LinearPanels *panels, int
             multiply(w, &piece, up);
         }
     }
-    if (panels->stride == 1) {
-        linear_write(w->args, w->isa->write, weight, panels->first, panels->n, m0, rows, w->c, up,
-                     size);
-        return;
-    }
-    for (int64_t i = 0; i < panels->n; i++)
-        linear_write(w->args, w->isa->write, weight, panels->first + i * panels->stride, 1, m0,
-                     rows, w->c + i * size, up ? up + i * size : NULL, size);
+    linear_write(w->args, w->isa->write, weight, panels, m0, rows, w->c, up, size);
 }
 
 /* Panels [begin, end) of the results, counted through all weights, rows [m0, m0 + rows). */

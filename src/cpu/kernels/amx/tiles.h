@@ -28,6 +28,8 @@ enum { TILE_ROWS = 16, TILE_ROW_BYTES = 64, TILE_BYTES = TILE_ROWS * TILE_ROW_BY
 
 #if !defined(CVN_AMX_EMULATE)
 
+#include "cpu/kernels/amx/config.h"
+
 #include <immintrin.h>
 
 #define tile_zero(t) _tile_zero(t)
@@ -41,19 +43,6 @@ static inline void tile_fence(void)
 {
     __asm__ volatile("" ::: "memory");
 }
-
-/* Palette 1, all eight tiles of 16 rows of 64 bytes. Constant memory, because gcc's _tile_loadconfig names but the first
-   8 bytes as what it reads: stores to the others, into a variable, are dropped as unused. */
-static const struct {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} tile_config __attribute__((aligned(64))) = {
-    .palette = 1,
-    .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
-    .rows = {16, 16, 16, 16, 16, 16, 16, 16},
-};
-_Static_assert(sizeof tile_config == 64, "what LDTILECFG reads");
 
 static inline void tile_enter(void)
 {
