@@ -44,9 +44,9 @@ static int print_train_json(const char *preset, const TrainBench *b, const Train
     return print_json(all);
 }
 
-static int print_train(const char *preset, const TrainBench *b, const TrainFigure *f)
+static int print_train(const char *preset, const TrainBench *b, TrainFigure *f)
 {
-    double peak = b->compute == CVN_BF16 ? f->ceilings.flops_bf16 : f->ceilings.flops_f32;
+    double peak = *ceilings_flops(&f->ceilings, b->compute);
     printf("%s, products in %s, %s kernels, %s, recomputation %s\n", preset,
            cvn_dtype_name(b->compute), cpu_backend()->name, optimizers[b->optimizer.kind].name,
            remat_policy_names[b->remat]);

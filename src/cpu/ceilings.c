@@ -151,29 +151,35 @@ static int read_bandwidth(Pool *pool, double *out, cvn_err *err)
     return CVN_OK;
 }
 
-/* A peak: how many operations one call of `run` does on one thread. */
+/* A peak: the loop, and the operations of one turn of it. */
 typedef struct Peak {
-    void (*run)(float *sink);
+    void (*run)(float *sink, int loops);
     double operations;
-    float *sink; /* [threads * 16] */
+    atomic_int *left; /* pieces that nobody has taken */
 } Peak;
 
-enum { LOOPS = 2000000, CHAINS = 12 };
+enum { PIECE_LOOPS = 20000, PIECES = 100, CHAINS = 12 }; /* a piece takes about 0.1 ms */
 
+/* As in read_memory: who is held up does not hold up all. */
 static void run_peak(void *context, int thread, int n_threads)
 {
+    (void)thread;
     (void)n_threads;
     const Peak *peak = context;
-    peak->run(peak->sink + thread * 16);
+    alignas(VECTOR) float sink[16];
+    while (atomic_fetch_sub(peak->left, 1) > 0) {
+        peak->run(sink, PIECE_LOOPS);
+        __asm__ volatile("" : : "r"(sink) : "memory"); /* results are used */
+    }
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx512f"))) static void peak_avx512(float *sink)
+__attribute__((target("avx512f"))) static void peak_avx512(float *sink, int loops)
 {
     __m512 x = _mm512_set1_ps(0.5f), sum[CHAINS];
     for (int i = 0; i < CHAINS; i++)
         sum[i] = _mm512_set1_ps((float)i);
-    for (int n = 0; n < LOOPS; n++)
+    for (int n = 0; n < loops; n++)
 #pragma GCC unroll 12
         for (int i = 0; i < CHAINS; i++)
             sum[i] = _mm512_fmadd_ps(sum[i], x, x);
@@ -182,13 +188,13 @@ __attribute__((target("avx512f"))) static void peak_avx512(float *sink)
     _mm512_storeu_ps(sink, sum[0]);
 }
 
-__attribute__((target("avx512f,avx512bf16"))) static void peak_avx512_bf16(float *sink)
+__attribute__((target("avx512f,avx512bf16"))) static void peak_avx512_bf16(float *sink, int loops)
 {
     __m512bh x = (__m512bh)_mm512_set1_epi32(0x3f003f00);
     __m512 sum[CHAINS];
     for (int i = 0; i < CHAINS; i++)
         sum[i] = _mm512_set1_ps((float)i);
-    for (int n = 0; n < LOOPS; n++)
+    for (int n = 0; n < loops; n++)
 #pragma GCC unroll 12
         for (int i = 0; i < CHAINS; i++)
             sum[i] = _mm512_dpbf16_ps(sum[i], x, x);
@@ -199,10 +205,10 @@ __attribute__((target("avx512f,avx512bf16"))) static void peak_avx512_bf16(float
 
 #if defined(CVN_HAVE_AMX)
 /* Four independent sums, as products have them; tiles of zeros take as long as any. */
-__attribute__((target("amx-tile,amx-bf16"))) static void peak_amx_bf16(float *sink)
+__attribute__((target("amx-tile,amx-bf16"))) static void peak_amx_bf16(float *sink, int loops)
 {
     _tile_loadconfig(&tile_config);
-    for (int n = 0; n < LOOPS / 4; n++) {
+    for (int n = 0; n < loops / 4; n++) {
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 4, 7);
         _tile_dpbf16ps(2, 5, 6);
@@ -213,12 +219,12 @@ __attribute__((target("amx-tile,amx-bf16"))) static void peak_amx_bf16(float *si
 }
 #endif
 
-__attribute__((target("avx2,fma"))) static void peak_avx2(float *sink)
+__attribute__((target("avx2,fma"))) static void peak_avx2(float *sink, int loops)
 {
     __m256 x = _mm256_set1_ps(0.5f), sum[CHAINS];
     for (int i = 0; i < CHAINS; i++)
         sum[i] = _mm256_set1_ps((float)i);
-    for (int n = 0; n < LOOPS; n++)
+    for (int n = 0; n < loops; n++)
 #pragma GCC unroll 12
         for (int i = 0; i < CHAINS; i++)
             sum[i] = _mm256_fmadd_ps(sum[i], x, x);
@@ -228,13 +234,13 @@ __attribute__((target("avx2,fma"))) static void peak_avx2(float *sink)
 }
 #endif
 
-static void peak_portable(float *sink)
+static void peak_portable(float *sink, int loops)
 {
     typedef float Four __attribute__((vector_size(16)));
     Four sum[CHAINS];
     for (int i = 0; i < CHAINS; i++)
         sum[i] = (Four){0} + (float)i;
-    for (int n = 0; n < LOOPS; n++)
+    for (int n = 0; n < loops; n++)
 #pragma GCC unroll 12
         for (int i = 0; i < CHAINS; i++)
             sum[i] = sum[i] * 0.5f + 0.5f;
@@ -244,40 +250,65 @@ static void peak_portable(float *sink)
 }
 
 /* Multiply-adds count as two operations. */
-static int peak_flops(Pool *pool, cvn_dtype dtype, double *out, cvn_err *err)
+static Peak peak_of(cvn_dtype dtype)
 {
-    Peak peak = {.run = peak_portable, .operations = 2.0 * 4 * CHAINS * LOOPS};
+    Peak peak = {.run = peak_portable, .operations = 2.0 * 4 * CHAINS};
 #if defined(__x86_64__)
     const char *level = cpu_backend()->name;
-    if (strncmp(level, "avx512", 6) == 0)
-        peak = (Peak){.run = peak_avx512, .operations = 2.0 * 16 * CHAINS * LOOPS};
+    bool bf16 = dtype == CVN_BF16;
+    if (strncmp(level, "avx512", 6) == 0 || strcmp(level, "amx") == 0)
+        peak = (Peak){.run = peak_avx512, .operations = 2.0 * 16 * CHAINS};
     if (strcmp(level, "avx2") == 0)
-        peak = (Peak){.run = peak_avx2, .operations = 2.0 * 8 * CHAINS * LOOPS};
-    if (strcmp(level, "amx") == 0)
-        peak = (Peak){.run = peak_avx512, .operations = 2.0 * 16 * CHAINS * LOOPS};
-    if (strcmp(level, "avx512_bf16") == 0 && dtype == CVN_BF16)
-        peak = (Peak){.run = peak_avx512_bf16, .operations = 2.0 * 32 * CHAINS * LOOPS};
+        peak = (Peak){.run = peak_avx2, .operations = 2.0 * 8 * CHAINS};
+    if (strcmp(level, "avx512_bf16") == 0 && bf16)
+        peak = (Peak){.run = peak_avx512_bf16, .operations = 2.0 * 32 * CHAINS};
 #if defined(CVN_HAVE_AMX)
-    if (strcmp(level, "amx") == 0 && dtype == CVN_BF16)
-        peak = (Peak){.run = peak_amx_bf16, .operations = 2.0 * 16 * 16 * 32 * (LOOPS / 4 * 4)};
+    if (strcmp(level, "amx") == 0 && bf16)
+        peak = (Peak){.run = peak_amx_bf16, .operations = 2.0 * 16 * 16 * 32};
 #endif
 #else
     (void)dtype;
 #endif
-    peak.sink = aligned_alloc(VECTOR, (size_t)pool_threads(pool) * VECTOR);
-    if (!peak.sink)
-        return err_set(err, CVN_EMEM, "no memory to measure the peak of %s", cvn_dtype_name(dtype));
-    *out = peak.operations * pool_threads(pool) / median_seconds(pool, run_peak, &peak);
-    free(peak.sink);
-    return CVN_OK;
+    return peak;
+}
+
+double peak_run(Pool *pool, cvn_dtype dtype, double seconds)
+{
+    Peak peak = peak_of(dtype);
+    int pieces = PIECES * pool_threads(pool);
+    int64_t begin = clock_ns();
+    double passed = 0, operations = 0;
+    while (operations == 0 || passed < seconds) {
+        atomic_int left = pieces;
+        peak.left = &left;
+        pool_run(pool, run_peak, &peak);
+        operations += peak.operations * PIECE_LOOPS * pieces;
+        passed = (double)(clock_ns() - begin) * 1e-9;
+    }
+    return operations / passed;
+}
+
+static double median_peak(Pool *pool, cvn_dtype dtype)
+{
+    double sample[REPEATS];
+    peak_run(pool, dtype, 0);
+    for (int i = 0; i < REPEATS; i++)
+        sample[i] = peak_run(pool, dtype, 0);
+    return median(sample, REPEATS);
 }
 
 int ceilings_measure(Pool *pool, Ceilings *out, cvn_err *err)
 {
     *out = (Ceilings){0};
-    if (read_bandwidth(pool, &out->bandwidth, err) ||
-        peak_flops(pool, CVN_F32, &out->flops_f32, err) ||
-        peak_flops(pool, CVN_BF16, &out->flops_bf16, err))
-        return CVN_EMEM;
+    int code = read_bandwidth(pool, &out->bandwidth, err);
+    if (code)
+        return code;
+    out->flops_f32 = median_peak(pool, CVN_F32);
+    out->flops_bf16 = median_peak(pool, CVN_BF16);
     return CVN_OK;
+}
+
+double *ceilings_flops(Ceilings *ceilings, cvn_dtype dtype)
+{
+    return dtype == CVN_BF16 ? &ceilings->flops_bf16 : &ceilings->flops_f32;
 }

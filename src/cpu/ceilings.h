@@ -6,6 +6,7 @@
 #define CVN_CPU_CEILINGS_H
 
 #include "base/threads.h"
+#include "caravan/dtype.h"
 
 typedef struct Ceilings {
     double bandwidth;  /* bytes per second that all threads together read from memory */
@@ -27,6 +28,13 @@ void read_probe_free(ReadProbe *probe); /* NULL is allowed */
 /* Bytes per second of about so many seconds, of one pass over the probe's memory at least. Afterwards caches hold
    nothing of use. */
 double read_probe_run(ReadProbe *probe, double seconds);
+
+/* Operations per second that all threads together do for about so many seconds (10 ms at least): one sample of
+   flops_bf16 or flops_f32, for measuring in turns, like reads. */
+double peak_run(Pool *pool, cvn_dtype dtype, double seconds);
+
+/* Of products of that type: bf16, or else f32. */
+double *ceilings_flops(Ceilings *ceilings, cvn_dtype dtype);
 
 /* The median of n numbers, which are sorted on the way. */
 double median(double *sample, int n);

@@ -2,7 +2,8 @@
  * How fast a model runs, and what share of the machine that is.
  *
  *   prefill   N tokens of one row, the last of which is sampled from. MFU is the model's operations (2 per weight and
- *             token that a product uses, the output head once, and causal attention) over the measured peak.
+ *             token that a product uses, the output head once, and causal attention) over the peak, which is
+ *             measured in turns with the prefills: neighbours change it, too.
  *   decode    one step of B rows, each with `context` positions filled. Bandwidth utilisation is the bytes that
  *             a step cannot do without (each weight once, the filled KV of each row) over the measured bandwidth.
  *
@@ -38,8 +39,9 @@ typedef struct BenchFigure {
     double overhead;
 } BenchFigure;
 
-/* Prefills n tokens `repeats` times on row 0. */
-int bench_prefill(cvn_engine *e, const Ceilings *ceilings, int64_t n, int repeats, BenchFigure *out,
+/* Prefills n tokens `repeats` times on row 0. On one device the ceiling of the model's type becomes the one that was
+   measured meanwhile. */
+int bench_prefill(cvn_engine *e, Ceilings *ceilings, int64_t n, int repeats, BenchFigure *out,
                   cvn_err *err);
 
 /* Decodes with `context` positions of every row filled (with numbers, not by a prefill: what they are does not

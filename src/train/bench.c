@@ -19,23 +19,31 @@ static uint32_t next_random(uint32_t *state)
     return *state >> 8;
 }
 
-/* What steps that took so long come to. Sorts the times. */
-static void finish_figure(const TrainBench *b, double *seconds, TrainFigure *out)
+/* What steps that took so long come to, beside peaks measured in turns with them. Sorts both. */
+static void finish_figure(const TrainBench *b, double *seconds, double *peaks, TrainFigure *out)
 {
-    double peak = b->compute == CVN_BF16 ? out->ceilings.flops_bf16 : out->ceilings.flops_f32;
+    double peak = median(peaks, b->repeats + 1);
+    *ceilings_flops(&out->ceilings, b->compute) = peak;
     out->seconds = median(seconds, b->repeats);
     out->tokens_per_second = (double)(b->batch * b->seq) / out->seconds;
     out->mfu = out->flops / out->seconds / peak;
 }
 
-int train_ceilings(const Trainer *t, Ceilings *out, cvn_err *err)
+/* What all devices can do, as a multiple of what one's threads can. */
+static double devices_over_one(const Trainer *t)
 {
-    int code = ceilings_measure(t->device->pool, out, err);
     int threads = (t->mesh ? t->mesh->devices.n_local : 1) * device_threads(t->device);
     int cores = cores_usable();
     double times = trainer_devices(t);
     if (t->mesh && threads > cores)
         times *= (double)cores / threads;
+    return times;
+}
+
+int train_ceilings(const Trainer *t, Ceilings *out, cvn_err *err)
+{
+    int code = ceilings_measure(t->device->pool, out, err);
+    double times = devices_over_one(t);
     out->flops_f32 *= times;
     out->flops_bf16 *= times;
     out->bandwidth *= times;
@@ -57,15 +65,17 @@ static int allocate_batch(const TrainBench *b, TrainBatch *batch, cvn_err *err)
     return CVN_OK;
 }
 
-/* The steps; what the first one communicates does not count either. */
+/* The steps, each between two measurements of the peak; what the first one communicates does not count either. */
 static int measure_steps(const TrainBench *b, Trainer *t, const TrainBatch *batch, TrainFigure *out,
                          cvn_err *err)
 {
     CommTable before;
     int code = CVN_OK;
-    double *seconds = calloc((size_t)b->repeats + 1, sizeof *seconds);
+    static const double TURN = 0.02;
+    double *seconds = calloc(2 * (size_t)b->repeats + 1, sizeof *seconds);
     if (!seconds)
         return err_set(err, CVN_EMEM, "no memory for %d times", b->repeats);
+    double *peaks = seconds + b->repeats;
     for (int i = 0; i <= b->repeats && !code; i++) {
         TrainReport report;
         int64_t begin = clock_ns();
@@ -75,12 +85,13 @@ static int measure_steps(const TrainBench *b, Trainer *t, const TrainBatch *batc
         if (i > 0)
             seconds[i - 1] = (double)(clock_ns() - begin) * 1e-9;
         out->loss[i > 0] = code ? 0 : report.loss;
+        peaks[i] = peak_run(t->device->pool, b->compute, TURN) * devices_over_one(t);
     }
     if (!code) {
         trainer_communication(t, &out->communication);
         comm_table_since(&out->communication, &before);
         comm_table_divide(&out->communication, b->repeats);
-        finish_figure(b, seconds, out);
+        finish_figure(b, seconds, peaks, out);
     }
     free(seconds);
     return code;

@@ -4,7 +4,8 @@
  * The step is what `caravan train` runs, on random tokens: forward, backward and the optimizer's update as one
  * plan, products in bf16 (or f32) from f32 master weights. MFU is the operations of the model (6 per weight that
  * enters products and per token, and 12 per channel for each pair of a query and a key that it sees; nothing
- * for what is computed twice) over the measured peak of the products' type.
+ * for what is computed twice) over the peak of the products' type, measured in turns with the steps, because neighbours
+ * change it within seconds.
  */
 #ifndef CVN_TRAIN_BENCH_H
 #define CVN_TRAIN_BENCH_H

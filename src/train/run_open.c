@@ -356,8 +356,7 @@ int run_measure_peak(Run *r, cvn_err *err)
 {
     Ceilings ceilings = {0};
     int code = train_ceilings(&r->trainer, &ceilings, err);
-    bool f32 = r->trainer.options.compute == CVN_F32;
-    r->peak = f32 ? ceilings.flops_f32 : ceilings.flops_bf16;
+    r->peak = *ceilings_flops(&ceilings, r->trainer.options.compute);
     return code;
 }
 
