@@ -229,12 +229,14 @@ static void multiply(const Work *w, int weight, const LinearPanels *panels, int6
     bool is_i4 = lw->dtype == CVN_I4;
     int64_t unit = panel_unit(lw->dtype), first = span * LINEAR_SPAN / unit;
     int64_t group = panels_of_tile(w->isa, rows), most = is_i4 ? w->isa->rows_i4 : w->isa->rows_i8;
+    bool alone = !is_i4 && rows > most && rows <= w->isa->alone_i8;
+    most = alone ? rows : most;
     int64_t tiles = round_up(rows, most) / most;
     int64_t step = w->isa->panels && !w->isa->wide ? (rows + tiles - 1) / tiles : most;
     int64_t scale_bytes = lw->scale_dtype == CVN_F32 ? 4 : 2;
-    /* What is asked for is so many bytes ahead: as measured for one tile of rows; of several, each of which does it for
-       a part, what the next span reads. */
-    int64_t ahead = tiles > 1 ? LINEAR_SPAN / unit * PANEL_BYTES : is_i4 ? 4096 : 2048;
+    /* What is asked for is so many bytes ahead: as measured for one tile of rows; of more rows, several tiles of which
+       each do it for a part, what the next span reads. */
+    int64_t ahead = alone || tiles > 1 ? LINEAR_SPAN / unit * PANEL_BYTES : is_i4 ? 4096 : 2048;
     LinearTile t = {.q_stride = panels->stride * lw->units * PANEL_BYTES,
                     .units = least(LINEAR_SPAN / unit, lw->units - first),
                     .group = p->group / unit,

@@ -146,6 +146,7 @@ typedef struct LinearIsa {
     int panels; /* that a tile takes, and rows are shared out evenly over tiles; 0: one, and all tiles but the last
                    are full */
     int few; /* rows up to which it takes LINEAR_BLOCK panels instead */
+    int alone_i8; /* rows up to which one tile takes all there are, though it would take fewer of more; or 0 */
     /* Of many rows LINEAR_WIDE_CHUNK and LINEAR_MOST_BLOCK panels are computed at a time, of which the next are asked for
        in L2 meanwhile, and all tiles but the last are full. */
     bool wide;

@@ -4,8 +4,9 @@
  * their sign bit, which adds 128 (i4: 8); the activations' sums take that back.
  *
  * A tile of one or two rows takes four panels (i4: of one), and of up to six (i4: four) rows two, because each number of
- * x that is loaded then serves as many products; of more rows of i4 it takes one. That is 24 of 32 registers for sums at
- * most. From caches two panels of one row are a little faster than four, from memory four are by 6 to 14%.
+ * x that is loaded then serves as many products; of more rows it takes one. That is 24 of 32 registers for sums at
+ * most. Seven and eight rows of i8 are one tile, which reads x beside each product: two tiles would read weights twice,
+ * and asked for ahead of one they come 12% faster. From caches two panels of one row are a little faster than four, from memory four are by 6 to 14%.
  */
 #define VEC_BF16
 #include <stdint.h>
@@ -13,7 +14,7 @@
 static void arrange(const int16_t *x, int8_t *out);
 #include "cpu/kernels/linear_impl.h"
 
-enum { ROWS_I8 = 6, ROWS_I4 = 8 };
+enum { ROWS_I8 = 8, MANY_I8 = 6 /* of more rows than 8 */, ROWS_I4 = 8 };
 
 /* [hi of 512][lo of 512] */
 static void arrange(const int16_t *x, int8_t *out)
@@ -110,8 +111,13 @@ VEC_INLINE void block_i8(const int M, const int P, const LinearTile *t, int pane
                 w[j] = _mm512_xor_si512(load_unit(&s, j, at), flip);
 #pragma GCC unroll 8
             for (int r = 0; r < M; r++) {
-                __m512i hi = load_x(x + r * LINEAR_ROW_BYTES);
-                __m512i lo = load_x(x + r * LINEAR_ROW_BYTES + LINEAR_SPAN);
+                const int8_t *y = x + r * LINEAR_ROW_BYTES;
+                if (P == 1) {
+                    high[r][0][i] = dot_at(high[r][0][i], w[0], y);
+                    low[r][0][i] = dot_at(low[r][0][i], w[0], y + LINEAR_SPAN);
+                    continue;
+                }
+                __m512i hi = load_x(y), lo = load_x(y + LINEAR_SPAN);
 #pragma GCC unroll 4
                 for (int j = 0; j < P; j++) {
                     high[r][j][i] = dot(high[r][j][i], w[j], hi);
@@ -267,6 +273,12 @@ static void tile_i8(const LinearTile *t)
     case 6:
         rows_i8(6, 2, t);
         break;
+    case 7:
+        rows_i8(7, 1, t);
+        break;
+    case 8:
+        rows_i8(8, 1, t);
+        break;
     default:
         break;
     }
@@ -305,10 +317,11 @@ static void tile_i4(const LinearTile *t)
 }
 
 const LinearIsa linear_avx512_vnni = {
-    .rows_i8 = ROWS_I8,
+    .rows_i8 = MANY_I8,
     .rows_i4 = ROWS_I4,
     .panels = 2,
     .few = 2,
+    .alone_i8 = ROWS_I8,
     .quantize = quantize,
     .tile_i8 = tile_i8,
     .tile_i4 = tile_i4,
