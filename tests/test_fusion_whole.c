@@ -2,6 +2,7 @@
  * Programs that are compiled whole: that the optimizer's are, on every instruction set, and that they change no bit,
  * whatever is chosen and however many elements are left over.
  */
+#include "base/float16.h"
 #include "compile/fuse.h"
 #include "compile/pipeline.h"
 #include "cpu/device.h"
@@ -42,8 +43,8 @@ static void make_plain(const Backend *best, Plain *out)
     }
 }
 
-/* One tensor's update, with the choice not to make it. */
-static cvn_graph *update_graph(bool rounded)
+/* One tensor's update, with the choice not to make it, as the row of the table that it is. */
+static cvn_graph *update_graph(WholeKind kind)
 {
     cvn_graph *g = cvn_graph_new("update", NULL);
     const Param param = {
@@ -55,7 +56,9 @@ static cvn_graph *update_graph(bool rounded)
     for (int i = 0; i < adamw->n_scalars; i++)
         scalar[i] = cvn_parameter(g, adamw->scalar[i], cvn_scalar(CVN_F32));
     cvn_value *scale = cvn_parameter(g, "scale", cvn_scalar(CVN_F32));
-    cvn_value *d = cvn_parameter(g, "d", type);
+    bool half = kind == WHOLE_ADAMW_HALF;
+    cvn_value *d = cvn_parameter(g, "d", CVN_TYPE(half ? CVN_BF16 : CVN_F32, ROWS, COLUMNS));
+    d = half ? cvn_convert(g, d, CVN_F32) : d;
     OptimizerUpdate u = {.g = g,
                          .options = &options,
                          .param = &param,
@@ -63,7 +66,8 @@ static cvn_graph *update_graph(bool rounded)
                          .weight = cvn_parameter(g, "w", type),
                          .gradient = cvn_multiply(g, d, cvn_broadcast_to(g, scale, &type)),
                          .state = {cvn_parameter(g, "m", type), cvn_parameter(g, "v", type)}};
-    cvn_value *copy = rounded ? cvn_parameter(g, "c", CVN_TYPE(CVN_BF16, ROWS, COLUMNS)) : NULL;
+    cvn_value *copy =
+        kind == WHOLE_ADAMW ? NULL : cvn_parameter(g, "c", CVN_TYPE(CVN_BF16, ROWS, COLUMNS));
     cvn_value *updated = cvn_is_finite(g, scale);
     adamw->update(&u);
     cvn_value *weight = cvn_select(g, updated, u.new_weight, u.weight);
@@ -101,9 +105,14 @@ static char *run(const cvn_graph *g, const Backend *backend, int threads, float 
     for (int i = 0; i < plan->n_parameters; i++) {
         size_t n = plan->parameter[i].bytes / 4;
         at[i] = aligned_alloc(64, (plan->parameter[i].bytes + 63) / 64 * 64);
-        for (size_t k = 0; k < n; k++) {
+        bool half = plan->parameter[i].type.dtype == CVN_BF16;
+        for (size_t k = 0; k < (half ? 2 * n : n); k++) {
             state = state * 1664525u + 1013904223u;
-            ((float *)at[i])[k] = (float)(state >> 8) * 0x1p-23f - (n > 1 ? 1.0f : 0.0f);
+            float value = (float)(state >> 8) * 0x1p-23f - (n > 1 ? 1.0f : 0.0f);
+            if (half)
+                ((uint16_t *)at[i])[k] = bf16_from_f32(value);
+            else
+                ((float *)at[i])[k] = value;
         }
         if (strcmp(plan->parameter[i].name, "scale") == 0)
             *(float *)at[i] = scale;
@@ -137,16 +146,16 @@ static void an_update_is_compiled_whole_and_changes_no_bit(void **state)
             continue;
         Plain *plain = calloc(1, sizeof *plain);
         make_plain(backend, plain);
-        for (int i = 0; i < 12; i++) {
-            bool rounded = i & 1, taken = i & 2;
+        for (int i = 0; i < 6 * WHOLE_COUNT; i++) {
+            WholeKind wanted = (WholeKind)(i / 6), kind;
+            bool taken = i & 1;
             size_t n, same;
-            WholeKind kind;
             float scale = taken ? 0.5f : (float)INFINITY;
-            cvn_graph *g = update_graph(rounded);
+            cvn_graph *g = update_graph(wanted);
             char *apart = run(g, &plain->backend, 1, scale, &n, &kind);
             assert_int_equal(kind, WHOLE_COUNT);
-            char *whole = run(g, backend, 1 + i / 4, scale, &same, &kind);
-            if (kind != (rounded ? WHOLE_ADAMW_ROUNDED : WHOLE_ADAMW))
+            char *whole = run(g, backend, 1 + i / 2 % 3, scale, &same, &kind);
+            if (kind != wanted)
                 fail_msg("%s: the update is not compiled whole; see fusion_whole.h",
                          cpu_isa_name((CpuIsa)isa));
             assert_int_equal(n, same);
@@ -167,12 +176,14 @@ static void steps_of_training_have_updates_that_are_compiled_whole(void **state)
     LlamaConfig config;
     cvn_err err = {0};
     assert_int_equal(preset_config("stories260k", &config, &err), CVN_OK);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 16; i++) {
+        bool half = i & 8 && i & 1 && !(i & 4);
         TrainStepOptions o = {.batch = 1,
                               .seq = 64,
                               .compute = i & 1 ? CVN_BF16 : CVN_F32,
                               .clip = i & 2 ? 1 : 0,
-                              .optimizer = optimizer_defaults(OPTIMIZER_ADAMW, 260000)};
+                              .optimizer = optimizer_defaults(OPTIMIZER_ADAMW, 260000),
+                              .round_gradients = i & 8};
         cvn_graph *g = train_graph(i & 4 ? TRAIN_UPDATE : TRAIN_STEP, &config, &o, &err);
         CompileOptions options = {.backend = cpu_backend(), .n_threads = 2};
         Plan *plan;
@@ -184,7 +195,7 @@ static void steps_of_training_have_updates_that_are_compiled_whole(void **state)
             if (op->kind != OP_FUSION || op->n_results < 3 || !op->attr.fusion->program)
                 continue;
             WholeKind kind = whole_find(op->attr.fusion->program);
-            n += kind == (i & 1 ? WHOLE_ADAMW_ROUNDED : WHOLE_ADAMW);
+            n += kind == (half ? WHOLE_ADAMW_HALF : i & 1 ? WHOLE_ADAMW_ROUNDED : WHOLE_ADAMW);
         }
         if (n < 3 * config.n_layers)
             fail_msg("%d updates of step %d are compiled whole", n, i);

@@ -9,7 +9,8 @@
  * cannot join goes where what it rounds is made, so that both may be in one fusion and the exact tensor is never written.
  *
  * A sum of squares reads what is squared: reduce(multiply(x, x)) is one step. Its products are rounded as before. Where x
- * is a matrix product and the sum goes down its columns, the product has it as its second result, and x is not read again.
+ * is a matrix product and the sum goes down its columns, the product has it as its second result, and x is not read again;
+ * and where nothing else reads it but a rounding, it is written rounded, while the squares stay those of the exact sums.
  */
 #include "compile/fuse.h"
 
@@ -59,7 +60,7 @@ static void take_widening(const Backend *backend, const uint32_t *uses, Op *op)
     op->operand[0] = convert->operand[0];
 }
 
-static void take_squares(const Backend *backend, const uint32_t *uses, Op *op)
+static void take_squares(const Backend *backend, uint32_t *uses, Op *op)
 {
     const Op *square = op->operand[0]->def;
     const Kernel *kernel = kernel_find(backend, op);
@@ -69,6 +70,7 @@ static void take_squares(const Backend *backend, const uint32_t *uses, Op *op)
         return;
     op->operand[0] = square->operand[0];
     op->attr.squares = true;
+    uses[op->operand[0]->id]--; /* once, not twice */
 }
 
 /* The free dimensions of lhs are those that a product's result begins with. */
@@ -84,7 +86,7 @@ static bool sums_columns(const Op *reduce, const Op *product)
 }
 
 /* A sum of squares down the columns of a product is the product's. */
-static void take_column_squares(cvn_graph *g, const Backend *backend, Op *op)
+static void take_column_squares(cvn_graph *g, const Backend *backend, uint32_t *uses, Op *op)
 {
     Op *product = op->operand[0]->def;
     const Kernel *kernel = kernel_find(backend, product);
@@ -99,11 +101,12 @@ static void take_column_squares(cvn_graph *g, const Backend *backend, Op *op)
     product->n_results = 2;
     result[1]->def = product;
     result[1]->result = 1;
+    uses[result[0]->id]--;
 }
 
 void fuse_neighbours(cvn_graph *g, const Backend *backend, Arena *arena)
 {
-    const uint32_t *uses = graph_uses(g, arena);
+    uint32_t *uses = graph_uses(g, arena);
     for (Op *op = g->first, *next; op; op = next) {
         next = op->next;
         if (op->kind == OP_CONVERT)
@@ -112,7 +115,7 @@ void fuse_neighbours(cvn_graph *g, const Backend *backend, Arena *arena)
             take_widening(backend, uses, op);
         if (op->kind == OP_REDUCE) {
             take_squares(backend, uses, op);
-            take_column_squares(g, backend, op);
+            take_column_squares(g, backend, uses, op);
         }
     }
     graph_remove_dead(g);

@@ -81,7 +81,7 @@ typedef struct Kernel {
     bool copies;  /* a further result is a rounding of result 0 to bf16 */
     bool squares; /* of a reduce: squares f32 as it reads it, where attr.squares says so */
     /* Of a dot_general to f32, without batch dimensions: where it has a second result, f32, of its rhs's free dimensions,
-       that gets the sums of squares down the columns, as `reduce` sums them. */
+       that gets the sums of squares down the columns, as `reduce` sums them; of the exact sums, where result 0 is rounded. */
     bool column_squares;
     bool single; /* called on thread 0 only; it may not call kernel_sync */
     /* Of a collective that can be under way while other steps run: `start`, on thread 0 only, begins it, and `done`,

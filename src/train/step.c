@@ -217,16 +217,27 @@ static cvn_value *put(StepBuilder *b, cvn_value *updated, cvn_value *new, cvn_va
     return kept;
 }
 
+/* The gradient as it waits for the update. */
+static cvn_value *waiting(StepBuilder *b, int i)
+{
+    cvn_value *gradient = b->gradient[i];
+    bool product = b->rounded[i] && b->params.param[i].kind != PARAM_EMBED;
+    if (!b->options->round_gradients || b->kind != TRAIN_STEP || !product)
+        return gradient;
+    return cvn_convert(G, cvn_convert(G, gradient, b->options->compute), CVN_F32);
+}
+
 static void update_one(StepBuilder *b, int i, cvn_value *scale, cvn_value *updated)
 {
     cvn_value **slot = &b->slot[i * OPTIMIZER_MAX_SLOTS];
-    cvn_value *factor = cvn_broadcast_to(G, scale, cvn_value_type(b->gradient[i]));
+    cvn_value *gradient = waiting(b, i);
+    cvn_value *factor = cvn_broadcast_to(G, scale, cvn_value_type(gradient));
     OptimizerUpdate u = {.g = b->g,
                          .options = &b->options->optimizer,
                          .param = &b->params.param[i],
                          .scalar = b->scalar,
                          .weight = b->weight[i],
-                         .gradient = cvn_multiply(G, b->gradient[i], factor)};
+                         .gradient = cvn_multiply(G, gradient, factor)};
     for (int k = 0; k < OPTIMIZER_MAX_SLOTS; k++)
         u.state[k] = slot[k];
     b->optimizer->update(&u);

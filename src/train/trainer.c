@@ -62,7 +62,8 @@ static int compile_one(Trainer *t, TrainGraph kind, RematPolicy remat, TrainProg
                              .z_loss = o->z_loss,
                              .remat = remat,
                              .optimizer = o->optimizer,
-                             .lora = o->lora};
+                             .lora = o->lora,
+                             .round_gradients = !t->mesh};
     cvn_graph *g = train_graph(kind, &t->config, &step, err);
     if (!g)
         return err->code;

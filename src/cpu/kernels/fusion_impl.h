@@ -391,6 +391,9 @@ static int64_t run_known(const KernelArgs *args, const TileProgram *program, con
     case WHOLE_ADAMW_ROUNDED:
         run_whole(&whole_programs[WHOLE_ADAMW_ROUNDED], view, begin, last);
         return last;
+    case WHOLE_ADAMW_HALF:
+        run_whole(&whole_programs[WHOLE_ADAMW_HALF], view, begin, last);
+        return last;
     case WHOLE_COUNT:
         break;
     }

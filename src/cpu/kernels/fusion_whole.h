@@ -15,7 +15,12 @@
 
 enum { WHOLE_PLACES = 28, WHOLE_STEPS = 16 };
 
-typedef enum WholeKind { WHOLE_ADAMW, WHOLE_ADAMW_ROUNDED, WHOLE_COUNT } WholeKind;
+typedef enum WholeKind {
+    WHOLE_ADAMW,         /* of f32 alone */
+    WHOLE_ADAMW_ROUNDED, /* writes the weight in bf16, too */
+    WHOLE_ADAMW_HALF,    /* and reads a gradient in bf16 */
+    WHOLE_COUNT
+} WholeKind;
 
 typedef struct WholeProgram {
     int n_places, n_steps;
@@ -26,10 +31,10 @@ typedef struct WholeProgram {
     TileStep step[WHOLE_STEPS]; /* c of a TILE_SELECT does not count */
 } WholeProgram;
 
-/* train/optimizer_adamw.c, behind the scaling of the gradient and before the choice not to step: on g, s (its scale), m, v
-   and w. What follows the new weight differs: it may be rounded, too. */
+/* train/optimizer_adamw.c, behind the scaling of the gradient and before the choice not to step: on s (the scale), m, v and
+   w; the gradient g stands before it. What follows the new weight differs: it may be rounded, too. */
 #define ADAMW_PLACES                                                                               \
-    {PLACE_OPERAND, 0}, {PLACE_SCALAR, 0}, {PLACE_REGISTER, 0}, /* g, s, gs */                     \
+    {PLACE_SCALAR, 0}, {PLACE_REGISTER, 0}, /* s, gs */                                            \
         {PLACE_OPERAND, 0}, {PLACE_CONSTANT, 0}, {PLACE_REGISTER, 0}, {PLACE_REGISTER, 0}, /* m */ \
         {PLACE_CONSTANT, 0}, {PLACE_REGISTER, 0},                     /* g^2 */                    \
         {PLACE_OPERAND, 0}, {PLACE_CONSTANT, 0}, {PLACE_REGISTER, 0}, /* v */                      \
@@ -41,19 +46,28 @@ typedef struct WholeProgram {
         PLACE_RESULT, 0                                                                            \
     } /* w */
 
-#define ADAMW_STEPS                                                                                \
-    {TILE_BINARY, OP_MULTIPLY, 0, 1, -1, 2},       /* gs = g s */                                  \
-        {TILE_MINUS_MUL, OP_MULTIPLY, 2, 3, 4, 5}, /* (gs - m) (1 - beta1) */                      \
-        {TILE_BINARY, OP_ADD, 3, 5, -1, 6},        /* m' */                                        \
-        {TILE_MUL_MUL, OP_MULTIPLY, 2, 2, 7, 8},   /* gs gs (1 - beta2) */                         \
-        {TILE_MUL_ADD, OP_ADD, 9, 10, 8, 11},      /* v' = v beta2 + … */                        \
-        {TILE_UNARY, OP_SQRT, 11, -1, -1, 12},                                                     \
-        {TILE_MUL_ADD, OP_ADD, 12, 13, 14, 15},      /* root correction + eps */                   \
-        {TILE_BINARY, OP_DIVIDE, 6, 15, -1, 16},     /* m' / … */                                \
-        {TILE_BINARY, OP_MULTIPLY, 17, 16, -1, 18},  /* times the step */                          \
-        {TILE_MUL_SUB, OP_SUBTRACT, 19, 20, 18, 21}, /* w' = w keep - … */                       \
+/* g: the number of the gradient as f32; the others follow it. */
+#define ADAMW_STEPS(g)                                                                             \
+    {TILE_BINARY, OP_MULTIPLY, g, g + 1, -1, g + 2},               /* gs = g s */                  \
+        {TILE_MINUS_MUL, OP_MULTIPLY, g + 2, g + 3, g + 4, g + 5}, /* (gs - m) (1 - beta1) */      \
+        {TILE_BINARY, OP_ADD, g + 3, g + 5, -1, g + 6},            /* m' */                        \
+        {TILE_MUL_MUL, OP_MULTIPLY, g + 2, g + 2, g + 7, g + 8},   /* gs gs (1 - beta2) */         \
+        {TILE_MUL_ADD, OP_ADD, g + 9, g + 10, g + 8, g + 11},      /* v' = v beta2 + … */        \
+        {TILE_UNARY, OP_SQRT, g + 11, -1, -1, g + 12},                                             \
+        {TILE_MUL_ADD, OP_ADD, g + 12, g + 13, g + 14, g + 15},      /* root correction + eps */   \
+        {TILE_BINARY, OP_DIVIDE, g + 6, g + 15, -1, g + 16},         /* m' / … */                \
+        {TILE_BINARY, OP_MULTIPLY, g + 17, g + 16, -1, g + 18},      /* times the step */          \
+        {TILE_MUL_SUB, OP_SUBTRACT, g + 19, g + 20, g + 18, g + 21}, /* w' = w keep - … */       \
     {                                                                                              \
-        TILE_SELECT, OP_SELECT, 21, 19, -1, 22                                                     \
+        TILE_SELECT, OP_SELECT, g + 21, g + 19, -1, g + 22                                         \
+    }
+
+/* Then w rounded, and the choices of m and v. */
+#define ADAMW_ROUNDED_STEPS(g)                                                                     \
+    ADAMW_STEPS(g), {TILE_NARROW, OP_CONVERT, g + 22, -1, -1, g + 23},                             \
+        {TILE_SELECT, OP_SELECT, g + 6, g + 3, -1, g + 24},                                        \
+    {                                                                                              \
+        TILE_SELECT, OP_SELECT, g + 11, g + 9, -1, g + 25                                          \
     }
 
 static const WholeProgram whole_programs[WHOLE_COUNT] = {
@@ -61,8 +75,8 @@ static const WholeProgram whole_programs[WHOLE_COUNT] = {
         {
             .n_places = 25,
             .n_steps = 13,
-            .place = {ADAMW_PLACES, {PLACE_RESULT, 0}, {PLACE_RESULT, 0}},
-            .step = {ADAMW_STEPS,
+            .place = {{PLACE_OPERAND, 0}, ADAMW_PLACES, {PLACE_RESULT, 0}, {PLACE_RESULT, 0}},
+            .step = {ADAMW_STEPS(0),
                      {TILE_SELECT, OP_SELECT, 6, 3, -1, 23},
                      {TILE_SELECT, OP_SELECT, 11, 9, -1, 24}},
         },
@@ -70,11 +84,24 @@ static const WholeProgram whole_programs[WHOLE_COUNT] = {
         {
             .n_places = 26,
             .n_steps = 14,
-            .place = {ADAMW_PLACES, {PLACE_RESULT, 1}, {PLACE_RESULT, 0}, {PLACE_RESULT, 0}},
-            .step = {ADAMW_STEPS,
-                     {TILE_NARROW, OP_CONVERT, 22, -1, -1, 23},
-                     {TILE_SELECT, OP_SELECT, 6, 3, -1, 24},
-                     {TILE_SELECT, OP_SELECT, 11, 9, -1, 25}},
+            .place = {{PLACE_OPERAND, 0},
+                      ADAMW_PLACES,
+                      {PLACE_RESULT, 1},
+                      {PLACE_RESULT, 0},
+                      {PLACE_RESULT, 0}},
+            .step = {ADAMW_ROUNDED_STEPS(0)},
+        },
+    [WHOLE_ADAMW_HALF] =
+        {
+            .n_places = 27,
+            .n_steps = 15,
+            .place = {{PLACE_OPERAND, 1},
+                      {PLACE_REGISTER, 0},
+                      ADAMW_PLACES,
+                      {PLACE_RESULT, 1},
+                      {PLACE_RESULT, 0},
+                      {PLACE_RESULT, 0}},
+            .step = {{TILE_WIDEN, OP_CONVERT, 0, -1, -1, 1}, ADAMW_ROUNDED_STEPS(1)},
         },
 };
 
