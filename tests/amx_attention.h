@@ -9,8 +9,7 @@
 typedef void AttentionCheck(const int64_t dim[6], const int32_t *starts, const int32_t *lengths,
                             FirstKeys how);
 
-/* Positions, heads and head_dims in all combinations, but those of fewer positions than a tile has rows, and those
-   that `leaves_out` takes, by their numbers. */
+/* Positions, heads and head_dims in all combinations, but those that `leaves_out` takes, by their numbers. */
 static inline void amx_attention_odd_shapes(AttentionCheck *check,
                                             bool (*leaves_out)(int s, int g, int d))
 {
@@ -21,7 +20,7 @@ static inline void amx_attention_odd_shapes(AttentionCheck *check,
             for (int d = 0; d < 7; d++) {
                 int64_t more = (s * 37 + d * 11) % 160;
                 int64_t dim[] = {2, seqs[s], groups[g], 1 + (g + d) % 2, seqs[s] + more, dims[d]};
-                if (seqs[s] * groups[g] >= 16 && !leaves_out(s, g, d))
+                if (!leaves_out(s, g, d))
                     check(dim, (int32_t[]){(int32_t)more, (int32_t)more / 2},
                           (int32_t[]){(int32_t)seqs[s], 3}, FIRST_NONE);
             }

@@ -168,9 +168,8 @@ static void a_query_does_not_depend_on_others(void **state)
 static void few_positions_are_left_to_others(void **state)
 {
     (void)state;
-    static const int64_t dims[][6] = {
-        {1, 1, 32, 1, 64, 64}, {1, 4, 32, 1, 64, 64}, {1, 5, 1, 1, 64, 64}};
-    for (int i = 0; i < 3; i++) {
+    static const int64_t dims[][6] = {{1, 1, 32, 1, 64, 64}, {1, 4, 32, 1, 64, 64}};
+    for (int i = 0; i < 2; i++) {
         Check c = check_attention_begin(CVN_BF16, CVN_BF16, dims[i], (int32_t[]){3}, (int32_t[]){1},
                                         FIRST_NONE);
         assert_false(emulated_attention->match(c.op));

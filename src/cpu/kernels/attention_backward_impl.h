@@ -1,6 +1,7 @@
 /*
  * attention_backward: the gradients of q, k and v, from scores that are computed anew. Compiled once per
- * instruction set; ISA_GEMM names the micro-kernel, BACKWARD_BF16 says that it multiplies pairs of bf16.
+ * instruction set; ISA_GEMM names the micro-kernel, of f32. (Where bf16 is multiplied, bf16 has a kernel of its own,
+ * attention_backward_tiles_impl.h.)
  *
  * The queries of all heads that share a KV head are taken ROWS at a time against all keys that they see (Dao
  * 2023, arXiv:2307.08691, with a strip of scores instead of a tile, so that each is computed once). Nothing grows
@@ -26,7 +27,7 @@
 enum {
     ROWS = 48, /* queries at a time: whole A panels of every instruction set */
     KEYS = 96, /* keys whose gradients are computed at a time: whole A panels and whole C tiles */
-    UNIT = 4   /* bytes of a packed f32, or of a packed pair of bf16 */
+    UNIT = 4   /* bytes of a packed f32 */
 };
 
 /* Sizes and pointers of one attention; k and v are [batch, kv_heads, context, head_dim]. */
@@ -94,17 +95,16 @@ static bool match(const Op *op)
 {
     static const int tensors[] = {0, 1, 2, 5};
     for (int i = 0; i < 4; i++) {
-        cvn_dtype dtype = operand(op, tensors[i])->dtype;
-        if (BACKWARD_BF16 ? dtype != CVN_BF16 : !tile_dtype(dtype))
+        if (!tile_dtype(operand(op, tensors[i])->dtype))
             return false;
     }
     return operand(op, 1)->dim[2] <= INT32_MAX / 2;
 }
 
 /* Bytes of a panel of `width` rows over k. */
-static size_t panel_bytes(const GemmIsa *isa, int64_t width, int64_t k)
+static size_t panel_bytes(int64_t width, int64_t k)
 {
-    return (size_t)(round_up(k, isa->kpack) / isa->kpack * width) * UNIT;
+    return (size_t)(k * width) * UNIT;
 }
 
 /* The next piece of scratch; only counts where there is no base. */
@@ -124,8 +124,8 @@ static size_t strip_of(const Backward *a, const GemmIsa *isa, char *base, Strip 
                  .d_columns = round_up(d, columns),
                  .keys = round_up(a->context, KEYS)};
     size_t keys = (size_t)s->keys, floats = sizeof(float), d_columns = (size_t)s->d_columns;
-    size_t over_d = panel_bytes(isa, 1, d);
-    size_t over_keys = panel_bytes(isa, 1, KEYS), over_rows = panel_bytes(isa, 1, ROWS);
+    size_t over_d = panel_bytes(1, d);
+    size_t over_keys = panel_bytes(1, KEYS), over_rows = panel_bytes(1, ROWS);
     s->k_rows = take(base, &used, keys * over_d);
     s->v_rows = take(base, &used, keys * over_d);
     s->k_columns = take(base, &used, keys / KEYS * d_columns * over_keys);
@@ -187,10 +187,10 @@ static void pack_queries(const Backward *a, const Strip *s, int i, const void *d
     int64_t d = a->head_dim, panels = round_up(rows, isa->mr) / isa->mr;
     GemmOperand by_row = {.dtype = dtype, .row = query_dims(a), .k = dims_of(d, 1)};
     gemm_pack_panels(isa, &by_row, data, r0 + rows, r0, isa->mr, panels, 0, d, over_d,
-                     panel_bytes(isa, isa->mr, d));
+                     panel_bytes(isa->mr, d));
     GemmOperand by_column = {.dtype = dtype, .row = dims_of(d, 1), .k = query_dims(a)};
     gemm_pack_panels(isa, &by_column, data, d, 0, GEMM_PANEL, s->d_columns / GEMM_PANEL, r0, rows,
-                     over_rows, panel_bytes(isa, GEMM_PANEL, ROWS));
+                     over_rows, panel_bytes(GEMM_PANEL, ROWS));
 }
 
 /* The first n keys and values of one KV head. */
@@ -198,7 +198,7 @@ static void pack_keys(const Backward *a, const Strip *s, const void *k, const vo
 {
     const GemmIsa *isa = s->isa;
     int64_t d = a->head_dim, panels = round_up(n, s->columns) / GEMM_PANEL;
-    size_t panel = panel_bytes(isa, GEMM_PANEL, d), block = panel_bytes(isa, GEMM_PANEL, KEYS);
+    size_t panel = panel_bytes(GEMM_PANEL, d), block = panel_bytes(GEMM_PANEL, KEYS);
     GemmOperand by_row = {
         .dtype = operand(a->op, 1)->dtype, .row = dims_of(n, d), .k = dims_of(d, 1)};
     gemm_pack_panels(isa, &by_row, k, n, 0, GEMM_PANEL, panels, 0, d, s->k_rows, panel);
@@ -264,27 +264,21 @@ static void soften_row(const Backward *a, const Strip *s, int64_t r)
     s->mean[r] = vf_sum(along) * s->inverse[r];
 }
 
-/* bf16 of each lane in its lower half. */
-VEC_INLINE vu round_bf16(vf v)
-{
-    return __builtin_convertvector(vf_to_bf16(v), vu);
-}
-
 /* P and dS of VN keys of a row, 0 where it does not see them. */
 VEC_INLINE void weigh(const Backward *a, const Strip *s, int64_t r, int64_t key, vf *p, vf *ds)
 {
     *p = *ds = vf_zero();
-    if (r >= ROWS || key >= s->seen[r] || key + VN <= s->first[r])
+    if (key >= s->seen[r] || key + VN <= s->first[r])
         return;
     *p = vf_load(strip_at(s, s->score, r, key)) * vf_splat(s->inverse[r]);
     vf d = vf_load(strip_at(s, s->dweight, r, key)) - vf_splat(s->mean[r]);
     *ds = *p * d * vf_splat(a->scale);
 }
 
-/* A line of KEYS units goes to unit u of the A panels over queries. */
-static void write_line(const Strip *s, const uint32_t *line, int64_t u, char *panels)
+/* A line of KEYS numbers goes to row u of the A panels over queries. */
+static void write_line(const Strip *s, const float *line, int64_t u, char *panels)
 {
-    const size_t mr = (size_t)s->isa->mr, panel = panel_bytes(s->isa, (int64_t)mr, ROWS);
+    const size_t mr = (size_t)s->isa->mr, panel = panel_bytes((int64_t)mr, ROWS);
     char *to = panels + (size_t)u * mr * UNIT;
     for (size_t i = 0; i < KEYS; i += mr, to += panel)
         memcpy(to, line + i, mr * UNIT);
@@ -294,36 +288,22 @@ static void write_line(const Strip *s, const uint32_t *line, int64_t u, char *pa
 static void weigh_block(const Backward *a, const Strip *s, int64_t rows, int64_t key)
 {
     const GemmIsa *isa = s->isa;
-    uint32_t p_line[KEYS], ds_line[KEYS];
-    for (int64_t r = 0; r < rows; r += isa->kpack) {
+    float p_line[KEYS], ds_line[KEYS];
+    for (int64_t r = 0; r < rows; r++) {
         for (int64_t c = 0; c < KEYS; c += VN) {
-            vf p[2], ds[2];
-            weigh(a, s, r, key + c, &p[0], &ds[0]);
-            if (!BACKWARD_BF16) {
-                vf_store((float *)p_line + c, p[0]);
-                vf_store((float *)ds_line + c, ds[0]);
-                vf_store((float *)(void *)s->dscore_flat + r * KEYS + c, ds[0]);
-                continue;
-            }
-            weigh(a, s, r + 1 < rows ? r + 1 : ROWS, key + c, &p[1], &ds[1]);
-            vu pair = round_bf16(p[0]) | round_bf16(p[1]) << 16;
-            memcpy(p_line + c, &pair, sizeof pair);
-            vu low = round_bf16(ds[0]), high = round_bf16(ds[1]);
-            pair = low | high << 16;
-            memcpy(ds_line + c, &pair, sizeof pair);
-            vh half = __builtin_convertvector(low, vh);
-            uint16_t *flat = (uint16_t *)(void *)s->dscore_flat + r * KEYS + c;
-            memcpy(flat, &half, sizeof half);
-            half = __builtin_convertvector(high, vh);
-            memcpy(flat + KEYS, &half, sizeof half);
+            vf p, ds;
+            weigh(a, s, r, key + c, &p, &ds);
+            vf_store(p_line + c, p);
+            vf_store(ds_line + c, ds);
+            vf_store((float *)(void *)s->dscore_flat + r * KEYS + c, ds);
         }
-        write_line(s, p_line, r / isa->kpack, s->weight);
-        write_line(s, ds_line, r / isa->kpack, s->dscore);
+        write_line(s, p_line, r, s->weight);
+        write_line(s, ds_line, r, s->dscore);
     }
     GemmOperand flat = {.dtype = isa->packed, .row = dims_of(ROWS, KEYS), .k = dims_of(KEYS, 1)};
     gemm_pack_panels(isa, &flat, s->dscore_flat, rows, 0, isa->mr,
                      round_up(rows, isa->mr) / isa->mr, 0, KEYS, s->dscore_rows,
-                     panel_bytes(isa, isa->mr, KEYS));
+                     panel_bytes(isa->mr, KEYS));
 }
 
 /* ---- products ---- */
@@ -344,15 +324,15 @@ static void multiply(const Strip *s, int64_t n_a, int64_t units, const char *a_p
 static void make_strips(const Backward *a, const Strip *s, int64_t rows, int64_t begin, int64_t n)
 {
     const GemmIsa *isa = s->isa;
-    int64_t d = a->head_dim, units = round_up(d, isa->kpack) / isa->kpack;
-    size_t a_panel = panel_bytes(isa, isa->mr, d), b_panel = panel_bytes(isa, GEMM_PANEL, d);
+    int64_t d = a->head_dim;
+    size_t a_panel = panel_bytes(isa->mr, d), b_panel = panel_bytes(GEMM_PANEL, d);
     for (int64_t j = begin; j < n; j += s->columns) {
         size_t keys = (size_t)(j / GEMM_PANEL) * b_panel;
         for (int64_t r = 0; r < rows; r += isa->mr) {
             size_t queries = (size_t)(r / isa->mr) * a_panel;
-            isa->tile(units, s->q_rows + queries, s->k_rows + keys, b_panel,
+            isa->tile(d, s->q_rows + queries, s->k_rows + keys, b_panel,
                       strip_at(s, s->score, r, j), false);
-            isa->tile(units, s->dy_rows + queries, s->v_rows + keys, b_panel,
+            isa->tile(d, s->dy_rows + queries, s->v_rows + keys, b_panel,
                       strip_at(s, s->dweight, r, j), false);
         }
     }
@@ -362,19 +342,16 @@ static void make_strips(const Backward *a, const Strip *s, int64_t rows, int64_t
 static void add_rows(const Backward *a, const Strip *s, int64_t rows, int64_t begin, int64_t n)
 {
     const GemmIsa *isa = s->isa;
-    int64_t mr = isa->mr, over_rows = round_up(rows, isa->kpack) / isa->kpack;
-    int64_t over_keys = KEYS / isa->kpack, tiles = s->d_columns * KEYS;
-    size_t a_rows = panel_bytes(isa, mr, ROWS), b_rows = panel_bytes(isa, GEMM_PANEL, ROWS);
-    size_t a_keys = panel_bytes(isa, mr, KEYS), b_keys = panel_bytes(isa, GEMM_PANEL, KEYS);
+    int64_t mr = isa->mr, tiles = s->d_columns * KEYS;
+    size_t a_rows = panel_bytes(mr, ROWS), b_rows = panel_bytes(GEMM_PANEL, ROWS);
+    size_t a_keys = panel_bytes(mr, KEYS), b_keys = panel_bytes(GEMM_PANEL, KEYS);
     for (int64_t j = begin; j < n; j += KEYS) {
         weigh_block(a, s, rows, j);
-        multiply(s, KEYS, over_rows, s->weight, a_rows, s->dy_columns, b_rows,
-                 s->dv + j / KEYS * tiles, true);
-        multiply(s, KEYS, over_rows, s->dscore, a_rows, s->q_columns, b_rows,
-                 s->dk + j / KEYS * tiles, true);
-        int64_t here = least(KEYS, n - j);
-        multiply(s, rows, here < KEYS ? round_up(here, isa->kpack) / isa->kpack : over_keys,
-                 s->dscore_rows, a_keys,
+        multiply(s, KEYS, rows, s->weight, a_rows, s->dy_columns, b_rows, s->dv + j / KEYS * tiles,
+                 true);
+        multiply(s, KEYS, rows, s->dscore, a_rows, s->q_columns, b_rows, s->dk + j / KEYS * tiles,
+                 true);
+        multiply(s, rows, least(KEYS, n - j), s->dscore_rows, a_keys,
                  s->k_columns + (size_t)(j / KEYS * (s->d_columns / GEMM_PANEL)) * b_keys, b_keys,
                  s->dq, j > begin);
     }
@@ -481,7 +458,8 @@ static void run(const KernelArgs *args)
     int64_t begin, end;
     size_t bytes = strip_of(&a, &ISA_GEMM, NULL, &s);
     strip_of(&a, &ISA_GEMM, (char *)args->scratch + bytes * (size_t)args->thread, &s);
-    assert(ROWS % s.isa->mr == 0 && KEYS % s.isa->mr == 0 && KEYS % s.columns == 0);
+    assert(s.isa->kpack == 1 && ROWS % s.isa->mr == 0 && KEYS % s.isa->mr == 0 &&
+           KEYS % s.columns == 0);
     a.q = args->in[0];
     a.k = args->in[1];
     a.v = args->in[2];

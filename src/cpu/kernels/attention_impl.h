@@ -1,7 +1,7 @@
 /*
  * attention: causal, grouped queries, over a cache with a start and a length for each row, and, where documents share
- * a row, a first key for each query. Compiled once per instruction set; ISA_GEMM names the micro-kernel to use,
- * ATTENTION_BF16 says that it multiplies pairs of bf16.
+ * a row, a first key for each query. Compiled once per instruction set; ISA_GEMM names the micro-kernel to use, of f32.
+ * (Where bf16 is multiplied, prompts have a kernel of their own, attention_tiles_impl.h.)
  *
  * The scores of a query are never all kept: keys are taken KEYS at a time, and the softmax is corrected as its
  * largest score grows (Milakov and Gimelshein 2018, arXiv:1805.02867; Dao et al. 2022, arXiv:2205.14135). With m
@@ -12,8 +12,7 @@
  *
  * The result is o / l. All queries that share a KV head are taken together, so that a key is read once for all:
  * a few positions (decoding) by dot products against the keys where they lie; many (prefill) as two matrix
- * products on packed tiles, with the micro-kernel of gemm.h. (In pairs of bf16 the weights exp(score - m) are rounded
- * for the product with the values; scores and all sums stay f32.) Threads share chunks of keys there (attention_few_impl.h),
+ * products on packed tiles, with the micro-kernel of gemm.h. Threads share chunks of keys there (attention_few_impl.h),
  * and batch x KV heads x tiles of queries here; what a query gives does not depend on the others, but few and many
  * positions sum in different orders.
  */
@@ -65,8 +64,6 @@ static Attention attention_of(const Op *op)
 static bool match(const Op *op)
 {
     cvn_dtype q = op->operand[0]->type.dtype, kv = op->operand[1]->type.dtype;
-    if (ATTENTION_BF16 && (q != CVN_BF16 || kv != CVN_BF16))
-        return false;
     return tile_dtype(q) && (kv == CVN_F32 || kv == CVN_BF16 || kv == CVN_I8) &&
            op->operand[1]->type.dim[2] <= INT32_MAX;
 }
@@ -178,13 +175,11 @@ typedef struct Many {
     int64_t groups;             /* groups of queries */
     int64_t keys;               /* most keys at a time, whole A panels */
     int64_t d_panels;           /* head_dim in A panels */
-    int64_t d_units;            /* a row of head_dim in units: floats, or pairs of bf16 */
-    int64_t key_units;          /* likewise of `keys` */
-    float *q;                   /* [groups * columns / 16][d_units][16] units: B panels */
-    float *k;                   /* [keys / mr][d_units][mr] units: A panels */
-    float *v;                   /* [d_panels][key_units][mr] units: A panels */
+    float *q;                   /* [groups * columns / 16][head_dim][16]: B panels */
+    float *k;                   /* [keys / mr][head_dim][mr]: A panels */
+    float *v;                   /* [d_panels][keys][mr]: A panels */
     float *score;               /* [keys][columns]: C tiles of one group */
-    float *p;                   /* [columns / 16][key_units][16] units: B panels of one group */
+    float *p;                   /* [columns / 16][keys][16]: B panels of one group */
     float *o;                   /* [groups][d_panels][mr][columns]: C tiles */
     float *row;                 /* [2 * 16 * head_dim]: rows being converted */
     float *peak, *sum, *factor; /* [groups * columns] */
@@ -198,13 +193,10 @@ static size_t many_floats(const Attention *a, const GemmIsa *isa, Many *m)
     m->rows = positions * a->group;
     m->groups = round_up(m->rows, m->columns) / m->columns;
     m->d_panels = round_up(a->head_dim, isa->mr) / isa->mr;
-    m->d_units = round_up(a->head_dim, isa->kpack) / isa->kpack;
-    m->key_units = m->keys / isa->kpack;
-    assert(m->keys % isa->kpack == 0);
+    assert(isa->kpack == 1);
     int64_t queries = m->groups * m->columns, d_rows = m->d_panels * isa->mr;
-    return (size_t)(queries * m->d_units + m->keys * m->d_units + d_rows * m->key_units +
-                    (m->keys + m->key_units) * m->columns + queries * d_rows + 32 * a->head_dim +
-                    5 * queries);
+    return (size_t)((queries + m->keys) * a->head_dim + d_rows * m->keys +
+                    2 * m->keys * m->columns + queries * d_rows + 32 * a->head_dim + 5 * queries);
 }
 
 static size_t many_bytes(const Attention *a, const GemmIsa *isa)
@@ -219,11 +211,11 @@ static Many many_of(const Attention *a, const GemmIsa *isa, float *at)
     many_floats(a, isa, &m);
     int64_t queries = m.groups * m.columns, d_rows = m.d_panels * isa->mr;
     m.q = at;
-    m.k = m.q + queries * m.d_units;
-    m.v = m.k + m.keys * m.d_units;
-    m.score = m.v + d_rows * m.key_units;
+    m.k = m.q + queries * a->head_dim;
+    m.v = m.k + m.keys * a->head_dim;
+    m.score = m.v + d_rows * m.keys;
     m.p = m.score + m.keys * m.columns;
-    m.o = m.p + m.key_units * m.columns;
+    m.o = m.p + m.keys * m.columns;
     m.row = m.o + queries * d_rows;
     m.peak = m.row + 32 * a->head_dim;
     m.sum = m.peak + queries;
@@ -233,22 +225,9 @@ static Many many_of(const Attention *a, const GemmIsa *isa, float *at)
     return m;
 }
 
-/* A row of bf16, where it lies if it is whole units; else in buffer, with a zero behind it. */
-static const void *bf16_row(const void *data, int64_t at, int64_t n, float *buffer)
+/* A query as a row to be packed, scaled. */
+static const float *query_row(const Attention *a, int64_t at, float *buffer)
 {
-    const uint16_t *x = (const uint16_t *)data + at;
-    if (n % 2 == 0)
-        return x;
-    memcpy(buffer, x, (size_t)n * sizeof *x);
-    ((uint16_t *)(void *)buffer)[n] = 0;
-    return buffer;
-}
-
-/* Query r of a tile as a row to be packed; scaled, unless it stays bf16: then the scores will be. */
-static const void *query_row(const Attention *a, int64_t at, float *buffer)
-{
-    if (ATTENTION_BF16)
-        return bf16_row(a->q, at, a->head_dim, buffer);
     read_row(a->q_dtype, a->q, at, a->head_dim, buffer);
     for (int64_t e = 0; e < a->head_dim; e++)
         buffer[e] *= a->scale;
@@ -272,7 +251,7 @@ static void pack_queries(const Attention *a, const Many *m, int64_t b, int64_t h
             int64_t s = s0 + (r + i) / a->group, head = h * a->group + (r + i) % a->group;
             row[i] = query_row(a, query_at(a, b, s, head), x);
         }
-        m->isa->interleave(row, m->d_units, m->q + r * m->d_units);
+        m->isa->interleave(row, d, m->q + r * d);
     }
 }
 
@@ -296,49 +275,31 @@ static const float *read_key(const Attention *a, const void *data, const uint16_
 static void pack_keys(const Attention *a, const Many *m, int64_t first, int64_t keys)
 {
     int64_t d = a->head_dim, mr = m->isa->mr;
-    float *tile = m->row + 16 * d; /* [d_units][16] units */
+    float *tile = m->row + 16 * d; /* [head_dim][16] */
     for (int64_t j = 0; j < keys; j += mr) {
         const void *row[GEMM_PANEL];
         for (int64_t i = 0; i < GEMM_PANEL; i++) {
-            bool real = i < mr && j + i < keys;
             row[i] = m->row + i * d;
-            if (real && ATTENTION_BF16)
-                row[i] = bf16_row(a->k, (first + j + i) * d, d, m->row + i * d);
-            else if (real)
+            if (i < mr && j + i < keys)
                 row[i] = read_key(a, a->k, a->k_scale, first + j + i, m->row + i * d);
             else
                 memset(m->row + i * d, 0, (size_t)d * sizeof(float));
         }
-        m->isa->interleave(row, m->d_units, tile);
-        float *to = m->k + j * m->d_units;
-        for (int64_t e = 0; e < m->d_units; e++)
+        m->isa->interleave(row, d, tile);
+        float *to = m->k + j * d;
+        for (int64_t e = 0; e < d; e++)
             memcpy(to + e * mr, tile + e * GEMM_PANEL, (size_t)mr * sizeof *to);
     }
-}
-
-/* The values of keys j and j + 1, if that is there, in pairs. */
-static const float *pair_values(const Attention *a, int64_t at, bool both, float *buffer)
-{
-    const int64_t d = a->head_dim;
-    const uint16_t *low = (const uint16_t *)a->v + at * d, *high = low + d;
-    uint32_t *pair = (uint32_t *)(void *)buffer;
-    for (int64_t i = 0; i < d && both; i++)
-        pair[i] = low[i] | (uint32_t)high[i] << 16;
-    for (int64_t i = 0; i < d && !both; i++)
-        pair[i] = low[i];
-    return buffer;
 }
 
 /* Their values as A panels; columns past head_dim are zeros. */
 static void pack_values(const Attention *a, const Many *m, int64_t first, int64_t keys)
 {
-    int64_t d = a->head_dim, mr = m->isa->mr, kpack = m->isa->kpack;
-    for (int64_t u = 0; u * kpack < keys; u++) {
-        int64_t j = u * kpack;
-        const float *x = ATTENTION_BF16 ? pair_values(a, first + j, j + 1 < keys, m->row)
-                                        : read_key(a, a->v, a->v_scale, first + j, m->row);
+    int64_t d = a->head_dim, mr = m->isa->mr;
+    for (int64_t j = 0; j < keys; j++) {
+        const float *x = read_key(a, a->v, a->v_scale, first + j, m->row);
         for (int64_t i = 0; i < d; i += mr) {
-            float *to = m->v + i * m->key_units + u * mr;
+            float *to = m->v + i * m->keys + j * mr;
             int64_t n = least(mr, d - i);
             memcpy(to, x + i, (size_t)n * sizeof *to);
             memset(to + n, 0, (size_t)(mr - n) * sizeof *to);
@@ -355,51 +316,32 @@ VEC_INLINE vi sees(const Many *m, int64_t query, int64_t key)
     return (first <= (int32_t)key) & (seen > (int32_t)key);
 }
 
-/* bf16 of each lane in its lower half. */
-VEC_INLINE vu round_bf16(vf v)
-{
-    return __builtin_convertvector(vf_to_bf16(v), vu);
-}
-
-/* p = exp(score - base) of VN queries, as units; returns their sums. */
+/* p = exp(score - base) of VN queries; returns their sums. */
 VEC_INLINE vf make_weights(const Many *m, int64_t c, int64_t keys, vf base)
 {
     const float *score = m->score + c;
-    float *p = m->p + c / GEMM_PANEL * m->key_units * GEMM_PANEL + c % GEMM_PANEL;
+    float *p = m->p + c / GEMM_PANEL * m->keys * GEMM_PANEL + c % GEMM_PANEL;
     vf total = vf_zero();
-    if (!ATTENTION_BF16) {
-        for (int64_t i = 0; i < keys; i++, score += m->columns, p += GEMM_PANEL) {
-            vf x = vf_exp(vf_load(score) - base);
-            vf_store(p, x);
-            total += x;
-        }
-        return total;
-    }
-    for (int64_t i = 0; i < keys; i += 2, score += 2 * m->columns, p += GEMM_PANEL) {
-        vf x = vf_exp(vf_load(score) - base), y = vf_zero();
-        if (i + 1 < keys)
-            y = vf_exp(vf_load(score + m->columns) - base);
-        vu pair = round_bf16(x) | round_bf16(y) << 16;
-        memcpy(p, &pair, sizeof pair);
-        total += x + y;
+    for (int64_t i = 0; i < keys; i++, score += m->columns, p += GEMM_PANEL) {
+        vf x = vf_exp(vf_load(score) - base);
+        vf_store(p, x);
+        total += x;
     }
     return total;
 }
 
 /* Softens the scores of queries [c, c + VN) of a group into p; `masked` where some do not see all keys. */
-VEC_INLINE void soften_queries(const Attention *a, const Many *m, int64_t query, int64_t c,
-                               int64_t j, int64_t keys, bool masked)
+VEC_INLINE void soften_queries(const Many *m, int64_t query, int64_t c, int64_t j, int64_t keys,
+                               bool masked)
 {
     vf old = vf_load(m->peak + query + c), high = old;
     float *score = m->score + c;
     for (int64_t i = 0; i < keys; i++, score += m->columns) {
         vf x = vf_load(score);
-        if (ATTENTION_BF16)
-            x *= vf_splat(a->scale);
-        if (masked)
+        if (masked) {
             x = vf_select(sees(m, query + c, j + i), x, vf_splat(-INFINITY));
-        if (masked || ATTENTION_BF16)
             vf_store(score, x);
+        }
         high = vf_max(x, high);
     }
     vf base = vf_select(vf_abs(high) < INFINITY, high, vf_zero());
@@ -427,7 +369,7 @@ static void correct_group(const Many *m, int64_t query, float *o)
 static void attend_group(const Attention *a, const Many *m, int64_t g, int64_t j, int64_t keys)
 {
     const GemmIsa *isa = m->isa;
-    int64_t d = m->d_units, mr = isa->mr, tile = mr * m->columns, query = g * m->columns;
+    int64_t d = a->head_dim, mr = isa->mr, tile = mr * m->columns, query = g * m->columns;
     int64_t least_seen = INT32_MAX, most_seen = 0, least_first = INT32_MAX, most_first = 0;
     for (int64_t c = query; c < query + m->columns; c++) {
         least_seen = least(m->seen[c], least_seen);
@@ -443,16 +385,15 @@ static void attend_group(const Attention *a, const Many *m, int64_t g, int64_t j
                   m->score + i * m->columns, false);
     for (int64_t c = 0; c < m->columns; c += VN) {
         if (masked)
-            soften_queries(a, m, query, c, j, keys, true);
+            soften_queries(m, query, c, j, keys, true);
         else
-            soften_queries(a, m, query, c, j, keys, false);
+            soften_queries(m, query, c, j, keys, false);
     }
     float *o = m->o + g * m->d_panels * tile;
     correct_group(m, query, o);
-    int64_t units = round_up(keys, isa->kpack) / isa->kpack;
     for (int64_t i = 0; i < m->d_panels; i++)
-        isa->tile(units, m->v + i * mr * m->key_units, m->p,
-                  (size_t)m->key_units * GEMM_PANEL * sizeof(float), o + i * tile, true);
+        isa->tile(keys, m->v + i * mr * m->keys, m->p, (size_t)m->keys * GEMM_PANEL * sizeof(float),
+                  o + i * tile, true);
 }
 
 static void write_queries(const Attention *a, const Many *m, int64_t b, int64_t h, int64_t s0,

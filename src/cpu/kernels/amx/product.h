@@ -1,6 +1,5 @@
 /*
- * Blocks of C = A B on tiles of bf16, for operands and sums of any layout that is whole tiles: what attention and its
- * gradient are made of (gemm.c and linear_bf16.c have loops of their own).
+ * Product (cpu/kernels/product.h) on the tiles of AMX:
  *
  *     tiles 0 1    sums of 16 rows with 16 columns, and with the 16 columns beside them
  *           2 3    sums of the 16 rows below
@@ -13,24 +12,7 @@
 #define CVN_CPU_KERNELS_AMX_PRODUCT_H
 
 #include "cpu/kernels/amx/tiles.h"
-
-#include <stdbool.h>
-
-/* All distances in bytes. */
-typedef struct Product {
-    const void *a;  /* the first tile of A */
-    size_t a_row;   /* between its rows */
-    size_t a_below; /* to the tile of the 16 rows below */
-    size_t a_step;  /* to the next 32 of k */
-    const void *b;  /* the first tile of B, 1 KiB in one piece */
-    size_t b_right; /* to the tile of the 16 columns beside */
-    size_t b_step;  /* to the next 32 of k */
-    int64_t steps;  /* of 32 of k */
-    float *c;       /* sums */
-    size_t c_row, c_right, c_below;
-    bool below, right; /* whether there are rows below and columns beside */
-    bool add;          /* to what c holds */
-} Product;
+#include "cpu/kernels/product.h"
 
 static inline void product_begin(const Product *p, char *c)
 {

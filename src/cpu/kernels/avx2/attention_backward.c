@@ -1,5 +1,4 @@
 #define ISA "avx2"
 #define ISA_NAME(name) name##_avx2
 #define ISA_GEMM gemm_avx2_f32
-enum { BACKWARD_BF16 = 0 };
 #include "cpu/kernels/attention_backward_impl.h"

@@ -1,5 +1,4 @@
 #define ISA "avx512"
 #define ISA_NAME(name) name##_avx512
 #define ISA_GEMM gemm_avx512_f32
-enum { ATTENTION_BF16 = 0 };
 #include "cpu/kernels/attention_impl.h"

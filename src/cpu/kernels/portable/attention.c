@@ -1,5 +1,4 @@
 #define ISA "portable"
 #define ISA_NAME(name) name##_portable
 #define ISA_GEMM gemm_portable_f32
-enum { ATTENTION_BF16 = 0 };
 #include "cpu/kernels/attention_impl.h"

@@ -1,6 +1,7 @@
 /*
- * What attention and its gradient share on AMX: which operation it is, who sees which key, packing to tiles, and the
- * exponential.
+ * What attention and its gradient share where bf16 is multiplied, on tiles of AMX and in the same layout with AVX-512:
+ * which operation it is, who sees which key, packing to tiles, and the exponential. Who includes this has included the
+ * product.h of its instruction set.
  *
  * Scores are made transposed, S' = K Q', 32 queries wide, so that each lane of a vector is a query and softmax needs
  * no sum across lanes. Rows of K are then tiles of A as they lie, and two rows of weights become a row of tiles of B
@@ -13,10 +14,10 @@
  *
  * Column c of the left tile is thus query 8 (c / 4) + c % 4 of the 32, that of the right tile 4 more: column_query.
  */
-#ifndef CVN_CPU_KERNELS_AMX_ATTENTION_H
-#define CVN_CPU_KERNELS_AMX_ATTENTION_H
+#ifndef CVN_CPU_KERNELS_ATTENTION_TILES_H
+#define CVN_CPU_KERNELS_ATTENTION_TILES_H
 
-#include "cpu/kernels/amx/product.h"
+#include "cpu/kernels/product.h"
 #include "cpu/kernels/transpose.h"
 #include "graph/attention.h"
 
@@ -74,8 +75,8 @@ static inline Heads heads_of(const Op *op)
     return a;
 }
 
-/* All of bf16, or k and v of 8 bits; enough queries for tiles, and a scale by which HIDDEN can be divided. Few positions read the cache
-   where it lies, in the kernels of AVX-512. */
+/* All of bf16, or k and v of 8 bits; and a scale by which HIDDEN can be divided. Few positions read the cache where it
+   lies (attention_few_impl.h). */
 static inline bool heads_match(const Op *op)
 {
     enum { FEW = 4 };
@@ -85,8 +86,7 @@ static inline bool heads_match(const Op *op)
     if (op->operand[0]->type.dtype != CVN_BF16 || op->operand[2]->type.dtype != kv ||
         (kv != CVN_BF16 && (kv != CVN_I8 || op->kind != OP_ATTENTION)))
         return false;
-    return scale && a.seq > FEW && a.seq * a.group >= TILE_ROWS && a.head_dim > 0 &&
-           a.context <= INT32_MAX / 2;
+    return scale && a.seq > FEW && a.head_dim > 0 && a.context <= INT32_MAX / 2;
 }
 
 /* Keys that position s of a row sees, as far as the context goes; its padding is not looked at. */

@@ -1,0 +1,490 @@
+/*
+ * attention_backward of bf16 on tiles: the gradients of q, k and v, from scores that are computed anew. Compiled for AMX
+ * and AVX-512, as attention_tiles_impl.h.
+ *
+ * ROWS queries, of all heads that share a KV head, are taken at a time, twice over the keys that they see, KEYS at a
+ * time. With S the scores, P their softmax and dO the gradient of the result, all transposed (attention_tiles.h):
+ *
+ *     1   S' = K Q'    dP' = V dO'     P' up to a factor, its sums, and sums of P' dP'; P' and dP' are kept
+ *     2   dS' = P' (dP' - mean)        with mean the sum of P' dP' of a query
+ *         dV += P' dO    dK += dS' Q    dQ' += K' dS'
+ *
+ * Softmax is corrected as in attention_tiles_impl.h: a block of keys notes the peaks that it was computed with. Rows of P' and
+ * dS', rounded, are tiles of A over queries as they are; two rows of dS' become tiles of B over keys by an unpack. So
+ * nothing of the size of the scores is ever transposed. What is kept of a tile of queries is 6 bytes per score, and dk
+ * and dv in f32: for 1,024 keys of 64, 384 KiB and 512 KiB, in L2.
+ *
+ * A thread takes whole pairs of batch and KV head, so that sums over queries have one order. Queries that are padding
+ * or before the first key are left out, and so are blocks of keys that none of the ROWS queries sees.
+ *
+ * docs/PERFORMANCE.md counts the instructions of a block.
+ */
+#include "cpu/kernels/kernels.h"
+
+#include "cpu/kernels/attention_tiles.h"
+
+enum {
+    KEYS = 64,               /* at a time */
+    KEY_STEPS = KEYS / STEP, /* of tiles over keys */
+    ROWS = 64,               /* queries at a time */
+    GROUPS = ROWS / WIDE,
+    HALF_BYTES = WIDE * 2,  /* of a row of bf16: 32 queries */
+    FLOAT_BYTES = WIDE * 4, /* of a row of f32 */
+    TILE_FLOATS = TILE_BYTES / 4
+};
+
+/* Scratch of one thread, and what it is at: keys [0, n) of KV head h of row b, queries r0 … r0 + rows - 1. */
+typedef struct Block {
+    Heads a;
+    const uint16_t *dy; /* as q */
+    float scale;
+    uint16_t *dq, *dk, *dv;
+    int64_t b, h, n, r0, rows, groups; /* groups: of WIDE queries */
+    size_t key_row;                    /* bytes between rows of keys and values */
+    bool copy;                         /* rows of keys and values cannot be read where they lie */
+    const char *k, *v;            /* [n rounded up to KEYS] rows: in the cache, or in the copies */
+    char *k_copy, *v_copy;        /* rows of whole steps, zeros past n */
+    char *k_across;               /* [keys / KEYS][tiles][KEY_STEPS] tiles of A: K' */
+    float *dk_sum, *dv_sum;       /* [keys / 16][tiles] tiles */
+    char *q_columns, *dy_columns; /* [ROWS / 16][steps] tiles of B over head_dim */
+    char *q_pairs, *dy_pairs;     /* [GROUPS][tiles] tiles of B over queries */
+    float *score;                 /* [KEYS][WIDE] */
+    char *p;                      /* [GROUPS][keys][WIDE] bf16: 2^(score - base) */
+    float *dp;                    /* [GROUPS][keys][WIDE] */
+    float *base;                  /* [keys / KEYS][ROWS]: the peaks of a block of keys */
+    char *weight, *dscore;        /* [GROUPS][KEYS][WIDE] bf16: tiles of A over queries: P', dS' */
+    char *dscore_pairs;           /* [GROUPS][KEY_STEPS][2] tiles of B over keys: dS' */
+    float *dq_sum;                /* [GROUPS][tiles][2] tiles: dQ' */
+    float *row;                   /* [tiles] tiles */
+    float *peak, *sum, *along;    /* [ROWS]: so far; along: of P' dP' */
+    float *inverse, *mean;        /* [ROWS]: 1 / sum, and along / sum; 0 for who sees nothing */
+    Seen group[GROUPS];
+    int32_t *first, *seen; /* [ROWS]: a query sees keys first … seen - 1 */
+} Block;
+
+static size_t block_of(const Op *op, char *base, Block *x)
+{
+    size_t used = 0;
+    *x = (Block){.a = heads_of(op), .scale = (float)op->attr.scale};
+    const Heads *a = &x->a;
+    int64_t keys = round_up(a->context, KEYS), tile = TILE_BYTES, row = a->steps * TILE_ROW_BYTES;
+    x->copy = a->head_dim % STEP || a->context % KEYS;
+    x->key_row = (size_t)row;
+    x->k_copy = take(base, &used, x->copy ? keys * row : 0);
+    x->v_copy = take(base, &used, x->copy ? keys * row : 0);
+    x->k_across = take(base, &used, keys / STEP * a->tiles * tile);
+    x->dk_sum = take(base, &used, keys / TILE_ROWS * a->tiles * tile);
+    x->dv_sum = take(base, &used, keys / TILE_ROWS * a->tiles * tile);
+    x->q_columns = take(base, &used, ROWS / TILE_ROWS * a->steps * tile);
+    x->dy_columns = take(base, &used, ROWS / TILE_ROWS * a->steps * tile);
+    x->q_pairs = take(base, &used, GROUPS * a->tiles * tile);
+    x->dy_pairs = take(base, &used, GROUPS * a->tiles * tile);
+    x->score = take(base, &used, KEYS * FLOAT_BYTES);
+    x->p = take(base, &used, GROUPS * keys * HALF_BYTES);
+    x->dp = take(base, &used, GROUPS * keys * FLOAT_BYTES);
+    x->base = take(base, &used, keys / KEYS * ROWS * 4);
+    x->weight = take(base, &used, GROUPS * KEYS * HALF_BYTES);
+    x->dscore = take(base, &used, GROUPS * KEYS * HALF_BYTES);
+    x->dscore_pairs = take(base, &used, GROUPS * KEYS * HALF_BYTES);
+    x->dq_sum = take(base, &used, GROUPS * a->tiles * 2 * tile);
+    x->row = take(base, &used, a->tiles * tile);
+    x->peak = take(base, &used, ROWS * 4);
+    x->sum = take(base, &used, ROWS * 4);
+    x->along = take(base, &used, ROWS * 4);
+    x->inverse = take(base, &used, ROWS * 4);
+    x->mean = take(base, &used, ROWS * 4);
+    x->first = take(base, &used, ROWS * 4);
+    x->seen = take(base, &used, ROWS * 4);
+    return used;
+}
+
+static size_t scratch(const Op *op, int n_threads)
+{
+    Block x;
+    return block_of(op, NULL, &x) * (size_t)n_threads;
+}
+
+/* Row `key` of group g of p or dp, as many bytes wide as said. */
+static size_t kept_at(const Block *x, int64_t g, int64_t key, size_t row)
+{
+    return (size_t)(g * round_up(x->a.context, KEYS) + key) * row;
+}
+
+/* ---- packing ---- */
+
+static void pack_keys(Block *x)
+{
+    const Heads *a = &x->a;
+    int64_t at = (x->b * a->kv_heads + x->h) * a->context * a->head_dim, all = round_up(x->n, KEYS);
+    x->k = (const char *)(a->k + at);
+    x->v = (const char *)(a->v + at);
+    for (int64_t j = 0; j < all; j += STEP) {
+        const uint16_t *row[STEP];
+        int64_t rows = most(least(STEP, x->n - j), 0);
+        for (int64_t i = 0; i < rows; i++)
+            row[i] = a->k + at + (j + i) * a->head_dim;
+        int64_t tile = j / KEYS * a->tiles * KEY_STEPS + j % KEYS / STEP;
+        pack_transposed(row, rows, a->head_dim, KEY_STEPS * TILE_BYTES,
+                        x->k_across + tile * TILE_BYTES);
+    }
+    if (!x->copy)
+        return;
+    pack_rows(a, a->k + at, x->n, all, x->k_copy);
+    pack_rows(a, a->v + at, x->n, all, x->v_copy);
+    x->k = x->k_copy;
+    x->v = x->v_copy;
+}
+
+/* The queries of a tile, or their gradients; those past the end are zeros. */
+static void pack_queries(const Block *x, const uint16_t *data, char *columns, char *pairs)
+{
+    const Heads *a = &x->a;
+    const uint16_t *row[ROWS];
+    for (int64_t i = 0; i < x->rows; i++)
+        row[i] = data + query_at(a, x->b, x->h, x->r0 + i);
+    for (int64_t i = 0; i < x->groups * WIDE; i += TILE_ROWS)
+        pack_columns(row + i, most(least(TILE_ROWS, x->rows - i), 0), a->head_dim,
+                     columns + i / TILE_ROWS * a->steps * TILE_BYTES);
+    for (int64_t g = 0; g < x->groups; g++)
+        pack_pairs(row + g * WIDE, least(STEP, x->rows - g * WIDE), a->head_dim,
+                   pairs + g * a->tiles * TILE_BYTES);
+}
+
+/* ---- once over the keys: scores ---- */
+
+/* c = KEYS rows from key j on of K or V, times queries or gradients of group g. */
+static void multiply_rows(const Block *x, const char *rows, int64_t j, const char *columns,
+                          int64_t g, float *c)
+{
+    size_t tiles = (size_t)x->a.steps * TILE_BYTES;
+    Product p = {.a_row = x->key_row,
+                 .a_below = TILE_ROWS * x->key_row,
+                 .a_step = TILE_ROW_BYTES,
+                 .b = columns + (size_t)g * 2 * tiles,
+                 .b_right = tiles,
+                 .b_step = TILE_BYTES,
+                 .steps = x->a.steps,
+                 .c_row = FLOAT_BYTES,
+                 .c_right = TILE_ROW_BYTES,
+                 .c_below = TILE_ROWS * FLOAT_BYTES,
+                 .below = true,
+                 .right = true};
+    for (int64_t i = 0; i < KEYS; i += STEP) {
+        p.a = rows + (size_t)(j + i) * x->key_row;
+        p.c = c + i * WIDE;
+        product_run(&p);
+    }
+}
+
+/* Zeros where a query does not see the key: values there may never have been written. */
+static void hide(const Seen *seen, int64_t j, float *dp)
+{
+    for (int64_t i = 0; i < KEYS; i++)
+        for (int v = 0; v < 2; v++) {
+            float *at = dp + i * WIDE + v * 16;
+            _mm512_store_ps(at, _mm512_maskz_mov_ps(sees(seen, v, j + i), _mm512_load_ps(at)));
+        }
+}
+
+/* Scores become weights up to a factor; adds to their sums. */
+static void make_weights(const Block *x, int64_t g, const float *dp, const __m512 base[2], char *p)
+{
+    const __m512 exponent = _mm512_set1_ps(x->a.exponent);
+    __m512 total[2], along[2];
+    for (int v = 0; v < 2; v++) {
+        total[v] = _mm512_load_ps(x->sum + g * WIDE + v * 16);
+        along[v] = _mm512_load_ps(x->along + g * WIDE + v * 16);
+    }
+    for (int64_t i = 0; i < KEYS; i++) {
+        __m512 w[2];
+        for (int v = 0; v < 2; v++) {
+            __m512 s = _mm512_load_ps(x->score + i * WIDE + v * 16);
+            w[v] = power_of_two(_mm512_fmsub_ps(s, exponent, base[v]));
+            total[v] = _mm512_add_ps(total[v], w[v]);
+            along[v] = _mm512_fmadd_ps(w[v], _mm512_load_ps(dp + i * WIDE + v * 16), along[v]);
+        }
+        _mm512_store_si512(p + i * HALF_BYTES, round_row(w[0], w[1]));
+    }
+    for (int v = 0; v < 2; v++) {
+        _mm512_store_ps(x->sum + g * WIDE + v * 16, total[v]);
+        _mm512_store_ps(x->along + g * WIDE + v * 16, along[v]);
+    }
+}
+
+/* The block of keys at j and group g. */
+static void score_block(const Block *x, int64_t g, int64_t j)
+{
+    const Seen *seen = &x->group[g];
+    bool masked = seen->least < j + KEYS || seen->most_first > j;
+    float *dp = (float *)(void *)((char *)x->dp + kept_at(x, g, j, FLOAT_BYTES));
+    float *sums[] = {x->sum + g * WIDE, x->along + g * WIDE};
+    __m512 top[2], base[2], factor[2];
+    multiply_rows(x, x->k, j, x->q_columns, g, x->score);
+    multiply_rows(x, x->v, j, x->dy_columns, g, dp);
+    if (masked)
+        hide(seen, j, dp);
+    find_peaks(seen, j, 0, KEYS, masked, NULL, x->score, top);
+    if (raise_peaks(&x->a, top, x->peak + g * WIDE, base, factor))
+        for (int i = 0; i < 4; i++) {
+            float *at = sums[i / 2] + i % 2 * 16;
+            _mm512_store_ps(at, _mm512_mul_ps(_mm512_load_ps(at), factor[i % 2]));
+        }
+    for (int v = 0; v < 2; v++)
+        _mm512_store_ps(x->base + j / KEYS * ROWS + g * WIDE + v * 16, base[v]);
+    make_weights(x, g, dp, base, x->p + kept_at(x, g, j, HALF_BYTES));
+}
+
+static void end_sums(const Block *x)
+{
+    for (int64_t i = 0; i < x->groups * WIDE; i++) {
+        x->inverse[i] = x->sum[i] > 0 ? 1 / x->sum[i] : 0;
+        x->mean[i] = x->along[i] * x->inverse[i];
+    }
+}
+
+/* ---- twice over the keys: gradients ---- */
+
+/* P' and dS' of group g and the block of keys at j, rounded. */
+static void weigh(const Block *x, int64_t g, int64_t j)
+{
+    const float *base = x->base + j / KEYS * ROWS + g * WIDE;
+    const float *dp =
+        (const float *)(const void *)((const char *)x->dp + kept_at(x, g, j, FLOAT_BYTES));
+    const char *p = x->p + kept_at(x, g, j, HALF_BYTES);
+    size_t at = (size_t)g * KEYS * HALF_BYTES;
+    char *weight = x->weight + at, *dscore = x->dscore + at, *pairs = x->dscore_pairs + at;
+    __m512 factor[2], mean[2];
+    for (int v = 0; v < 2; v++) {
+        __m512 peak = _mm512_load_ps(x->peak + g * WIDE + v * 16);
+        factor[v] = _mm512_mul_ps(power_of_two(_mm512_sub_ps(_mm512_load_ps(base + v * 16), peak)),
+                                  _mm512_load_ps(x->inverse + g * WIDE + v * 16));
+        mean[v] = _mm512_load_ps(x->mean + g * WIDE + v * 16);
+    }
+    for (int64_t i = 0; i < KEYS; i += 2) {
+        __m512i rounded[2];
+        for (int key = 0; key < 2; key++, p += HALF_BYTES, dp += WIDE) {
+            __m512i kept = _mm512_load_si512(p);
+            __m512 w[2] = {_mm512_mul_ps(widen_low(kept), factor[0]),
+                           _mm512_mul_ps(widen_high(kept), factor[1])};
+            __m512 ds[2];
+            for (int v = 0; v < 2; v++)
+                ds[v] = _mm512_mul_ps(w[v], _mm512_sub_ps(_mm512_load_ps(dp + v * 16), mean[v]));
+            rounded[key] = round_row(ds[0], ds[1]);
+            _mm512_store_si512(weight + (i + key) * HALF_BYTES, round_row(w[0], w[1]));
+            _mm512_store_si512(dscore + (i + key) * HALF_BYTES, rounded[key]);
+        }
+        char *pair = pairs + i / STEP * 2 * TILE_BYTES + i % STEP / 2 * TILE_ROW_BYTES;
+        _mm512_store_si512(pair, _mm512_unpacklo_epi16(rounded[0], rounded[1]));
+        _mm512_store_si512(pair + TILE_BYTES, _mm512_unpackhi_epi16(rounded[0], rounded[1]));
+    }
+}
+
+/* sum (dk or dv) of the block of keys at j += rows over queries times pairs of queries. */
+static void add_keys(const Block *x, int64_t j, const char *rows, const char *pairs, float *sum)
+{
+    int64_t tiles = x->a.tiles;
+    Product p = {.a_row = TILE_ROW_BYTES,
+                 .a_below = TILE_BYTES,
+                 .a_step = KEYS * HALF_BYTES,
+                 .b_right = TILE_BYTES,
+                 .b_step = (size_t)tiles * TILE_BYTES,
+                 .steps = x->groups,
+                 .c_row = TILE_ROW_BYTES,
+                 .c_right = TILE_BYTES,
+                 .c_below = (size_t)tiles * TILE_BYTES,
+                 .below = true,
+                 .add = true};
+    for (int64_t i = 0; i < KEYS; i += STEP)
+        for (int64_t t = 0; t < tiles; t += 2) {
+            p.a = rows + i * HALF_BYTES;
+            p.b = pairs + t * TILE_BYTES;
+            p.c = sum + ((j + i) / TILE_ROWS * tiles + t) * TILE_FLOATS;
+            p.right = t + 1 < tiles;
+            product_run(&p);
+        }
+}
+
+/* dQ' of group g += K' dS' over the block of keys at j. */
+static void add_queries(const Block *x, int64_t g, int64_t j, bool add)
+{
+    int64_t tiles = x->a.tiles;
+    Product p = {.a_row = TILE_ROW_BYTES,
+                 .a_below = KEY_STEPS * TILE_BYTES,
+                 .a_step = TILE_BYTES,
+                 .b = x->dscore_pairs + g * KEYS * HALF_BYTES,
+                 .b_right = TILE_BYTES,
+                 .b_step = 2 * TILE_BYTES,
+                 .steps = KEY_STEPS,
+                 .c_row = TILE_ROW_BYTES,
+                 .c_right = TILE_BYTES,
+                 .c_below = 2 * TILE_BYTES,
+                 .right = true,
+                 .add = add};
+    for (int64_t t = 0; t < tiles; t += 2) {
+        p.a = x->k_across + (j / KEYS * tiles + t) * KEY_STEPS * TILE_BYTES;
+        p.c = x->dq_sum + (g * tiles + t) * 2 * TILE_FLOATS;
+        p.below = t + 1 < tiles;
+        product_run(&p);
+    }
+}
+
+/* ---- results ---- */
+
+/* 16 columns of tiles, `apart` floats from tile to tile, become rows of head_dim. */
+static void write_columns(const Block *x, int64_t g, int tile)
+{
+    const Heads *a = &x->a;
+    const float *from = x->dq_sum + (g * a->tiles * 2 + tile) * TILE_FLOATS;
+    for (int64_t t = 0; t < a->tiles; t++, from += 2 * TILE_FLOATS) {
+        const void *line[TILE_ROWS];
+        for (int i = 0; i < TILE_ROWS; i++)
+            line[i] = from + i * 16;
+        transpose_units(line, 0, (char *)(x->row + t * TILE_FLOATS));
+    }
+    for (int c = 0; c < 16; c++) {
+        int64_t i = g * WIDE + column_query(tile, c);
+        if (i >= x->rows)
+            continue;
+        uint16_t *to = x->dq + query_at(a, x->b, x->h, x->r0 + i);
+        for (int64_t t = 0; t < a->tiles; t++) {
+            __m512 y = _mm512_loadu_ps(x->row + t * TILE_FLOATS + c * 16);
+            write_rounded(to + t * 16, _mm512_mul_ps(y, _mm512_set1_ps(x->scale)),
+                          a->head_dim - t * 16);
+        }
+    }
+}
+
+/* dk or dv of a head: rows of tiles, times scale; zeros for keys that no query sees. */
+static void write_keys(const Block *x, const float *sum, float scale, uint16_t *out)
+{
+    const Heads *a = &x->a;
+    out += (x->b * a->kv_heads + x->h) * a->context * a->head_dim;
+    for (int64_t j = 0; j < x->n; j++)
+        for (int64_t t = 0; t < a->tiles; t++) {
+            const float *y =
+                sum + (j / TILE_ROWS * a->tiles + t) * TILE_FLOATS + j % TILE_ROWS * 16;
+            write_rounded(out + j * a->head_dim + t * 16,
+                          _mm512_mul_ps(_mm512_loadu_ps(y), _mm512_set1_ps(scale)),
+                          a->head_dim - t * 16);
+        }
+    memset(out + x->n * a->head_dim, 0, (size_t)((a->context - x->n) * a->head_dim) * sizeof *out);
+}
+
+/* ---- a tile of queries, and a head ---- */
+
+/* What the queries of a tile see; those past the end are as the last one. Returns the end of the keys that any of them
+   sees, and in *begin where the block of keys begins that holds the first. */
+static int64_t see_keys(Block *x, int64_t *begin)
+{
+    int64_t end = 0, least_first = INT32_MAX;
+    for (int64_t i = 0; i < x->groups * WIDE; i++) {
+        int64_t s = (x->r0 + least(i, x->rows - 1)) / x->a.group;
+        int64_t seen = keys_seen(&x->a, x->b, s), first = first_seen(&x->a, x->b, s);
+        if (first >= seen)
+            first = seen = 0;
+        else
+            least_first = least(least_first, first);
+        end = most(end, seen);
+        x->first[i] = (int32_t)first;
+        x->seen[i] = (int32_t)seen;
+        x->peak[i] = NONE;
+        x->sum[i] = x->along[i] = 0;
+    }
+    for (int64_t g = 0; g < x->groups; g++)
+        x->group[g] = seen_by(&x->a, x->first + g * WIDE, x->seen + g * WIDE);
+    *begin = end > 0 ? least_first / KEYS * KEYS : 0;
+    return end;
+}
+
+static void run_rows(Block *x)
+{
+    int64_t begin;
+    x->groups = round_up(x->rows, WIDE) / WIDE;
+    int64_t end = see_keys(x, &begin);
+    if (end > 0) {
+        pack_queries(x, x->a.q, x->q_columns, x->q_pairs);
+        pack_queries(x, x->dy, x->dy_columns, x->dy_pairs);
+    }
+    for (int64_t j = begin; j < end; j += KEYS)
+        for (int64_t g = 0; g < x->groups; g++)
+            score_block(x, g, j);
+    end_sums(x);
+    for (int64_t j = begin; j < end; j += KEYS) {
+        for (int64_t g = 0; g < x->groups; g++) {
+            weigh(x, g, j);
+            add_queries(x, g, j, j > begin);
+        }
+        add_keys(x, j, x->weight, x->dy_pairs, x->dv_sum);
+        add_keys(x, j, x->dscore, x->q_pairs, x->dk_sum);
+    }
+    if (end == 0)
+        memset(x->dq_sum, 0, GROUPS * (size_t)x->a.tiles * 2 * TILE_BYTES);
+    for (int64_t g = 0; g < x->groups; g++)
+        for (int tile = 0; tile < 2; tile++)
+            write_columns(x, g, tile);
+}
+
+/* Positions from `first` to `last` see a key and are no padding. */
+static void run_head(Block *x)
+{
+    const Heads *a = &x->a;
+    int64_t last = least(a->length[x->b], a->seq);
+    int64_t first = a->start[x->b] < 0 ? -(int64_t)a->start[x->b] : 0;
+    x->n = last > first ? keys_seen(a, x->b, last - 1) : 0;
+    for (int64_t s = 0; s < a->seq; s++)
+        if (s < first || s >= last)
+            memset(x->dq + query_at(a, x->b, x->h, s * a->group), 0,
+                   (size_t)(a->group * a->head_dim) * sizeof *x->dq);
+    size_t tiles = (size_t)(round_up(x->n, KEYS) / TILE_ROWS * a->tiles);
+    memset(x->dk_sum, 0, tiles * TILE_BYTES);
+    memset(x->dv_sum, 0, tiles * TILE_BYTES);
+    if (x->n > 0)
+        pack_keys(x);
+    for (int64_t r0 = first * a->group; r0 < last * a->group; r0 += ROWS) {
+        x->r0 = r0;
+        x->rows = least(ROWS, last * a->group - r0);
+        run_rows(x);
+    }
+    write_keys(x, x->dk_sum, x->scale, x->dk);
+    write_keys(x, x->dv_sum, 1, x->dv);
+}
+
+static void run(const KernelArgs *args)
+{
+    Block x;
+    int64_t begin, end;
+    size_t bytes = block_of(args->op, NULL, &x);
+    block_of(args->op, (char *)args->scratch + bytes * (size_t)args->thread, &x);
+    x.a.q = args->in[0];
+    x.a.k = args->in[1];
+    x.a.v = args->in[2];
+    x.a.start = args->in[3];
+    x.a.length = args->in[4];
+    x.a.first = attention_first(args->op) ? args->in[6] : NULL;
+    x.dy = args->in[5];
+    x.dq = args->out[0];
+    x.dk = args->out[1];
+    x.dv = args->out[2];
+    kernel_share(x.a.batch * x.a.kv_heads, 1, args->thread, args->n_threads, &begin, &end);
+    tile_enter();
+    for (int64_t i = begin; i < end; i++) {
+        x.b = i / x.a.kv_heads;
+        x.h = i % x.a.kv_heads;
+        run_head(&x);
+    }
+    tile_leave();
+}
+
+static bool match(const Op *op)
+{
+    return heads_match(op) && op->operand[5]->type.dtype == CVN_BF16;
+}
+
+const Kernel ISA_NAME(attention_backward_kernels)[] = {
+    {.name = "attention_backward." ISA,
+     .kind = OP_ATTENTION_BACKWARD,
+     .match = match,
+     .scratch = scratch,
+     .run = run},
+    {0},
+};

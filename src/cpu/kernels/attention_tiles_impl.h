@@ -1,0 +1,399 @@
+/*
+ * attention of bf16 on tiles, for prompts and training: causal, grouped queries, over a cache with a start and a length
+ * for each row, and, where documents share a row, a first key for each query. Compiled for AMX, and for AVX-512, whose
+ * vectors make the same products of the same tiles (product.h).
+ *
+ * As in attention_impl.h, keys are taken KEYS at a time and the softmax is corrected as its largest score grows, so
+ * that scores are never all kept. For 32 queries (positions and the heads that share a KV head) and 128 keys, in the
+ * L1 cache except for K and V:
+ *
+ *     S' = K Q'          rows of K as they lie, Q packed once              [128, 32] f32
+ *     P' = 2^(S' - peak) AVX-512, a query per lane                         [128, 32] bf16 in pairs of keys
+ *     O' += V' P'        V transposed to tiles once for ROWS queries       [head_dim, 32] f32
+ *
+ * The peak that is subtracted is one that was largest at some time: it is replaced when a score exceeds it by 2^8, and
+ * only then O' and the sum are corrected. Sums reach 2^8 times their number, and the bits lost are none.
+ *
+ * Keys that none of the 32 queries sees are left out, 32 at a time. What a query gives does not depend on the queries
+ * it shares tiles with: a key that it does not see has weight 0, and adding that changes nothing.
+ *
+ * Keys and values of 8 bits, with a scale for each row, are whole numbers that bf16 holds exactly: they are widened as
+ * they are packed, scores are multiplied by the scale of their key, and weights, before they are rounded for the product
+ * with the values, by the scale of their value.
+ *
+ * bench/amx_model predicts how fast it is on AMX (docs/PERFORMANCE.md).
+ */
+#include "base/float16.h"
+#include "cpu/kernels/kernels.h"
+
+#include "cpu/kernels/attention_tiles.h"
+
+#include <math.h>
+
+enum {
+    KEYS = 128,                  /* at a time */
+    KEY_STEPS = KEYS / STEP,     /* of tiles over keys */
+    ROWS = 256,                  /* queries for which V is packed; a group of heads may be more */
+    ROW_BYTES = WIDE * 4,        /* of a row of scores */
+    PAIR_BYTES = 2 * TILE_BYTES, /* of weights of 32 keys */
+};
+
+/* Scratch of one thread, and the queries it is at: `rows` from number r0 on of KV head h of row b. */
+typedef struct Block {
+    const Heads *a;
+    uint16_t *out;
+    int64_t b, h, r0, rows;
+    int64_t groups;   /* of WIDE queries */
+    char *q;          /* [groups][2][steps] tiles of B over head_dim */
+    char *k;          /* [KEYS][steps * STEP]: keys that cannot be read where they lie */
+    const char *keys; /* those of this step: k, or in the cache */
+    char *v;          /* [tiles][KEY_STEPS] tiles of A over keys */
+    char *v_rows; /* as k, of values that are widened; NULL where there is nothing to be widened */
+    float *k_scale, *v_scale; /* [KEYS] of this step, likewise; zeros behind the last */
+    float *score;             /* [KEYS][WIDE] */
+    char *p;                  /* [KEY_STEPS][2] tiles of B over keys */
+    float *o;                 /* [groups][tiles][2] tiles */
+    float *peak;              /* [groups][WIDE] */
+    float *sum;               /* [groups][2][16]: by the columns of the two tiles (column_query) */
+    Seen *group;              /* [groups] */
+    bool *begun;              /* [groups]: o holds something */
+    int32_t *first, *seen;    /* [groups][WIDE]: a query sees keys first … seen - 1 */
+} Block;
+
+static size_t block_of(const Heads *a, bool eight, char *base, Block *x)
+{
+    size_t used = 0;
+    int64_t positions = least(most(ROWS / a->group, 1), a->seq), tile = TILE_BYTES;
+    *x = (Block){.a = a, .rows = positions * a->group};
+    x->groups = round_up(x->rows, WIDE) / WIDE;
+    x->q = take(base, &used, x->groups * 2 * a->steps * tile);
+    x->k = take(base, &used, KEYS * a->steps * TILE_ROW_BYTES);
+    x->v = take(base, &used, a->tiles * KEY_STEPS * tile);
+    if (eight) {
+        x->v_rows = take(base, &used, KEYS * a->steps * TILE_ROW_BYTES);
+        x->k_scale = take(base, &used, KEYS * 4);
+        x->v_scale = take(base, &used, KEYS * 4);
+    }
+    x->score = take(base, &used, KEYS * ROW_BYTES);
+    x->p = take(base, &used, KEY_STEPS * PAIR_BYTES);
+    x->o = take(base, &used, x->groups * a->tiles * 2 * tile);
+    x->peak = take(base, &used, x->groups * ROW_BYTES);
+    x->sum = take(base, &used, x->groups * ROW_BYTES);
+    x->begun = take(base, &used, x->groups);
+    x->group = take(base, &used, x->groups * (int64_t)sizeof *x->group);
+    x->first = take(base, &used, x->groups * ROW_BYTES);
+    x->seen = take(base, &used, x->groups * ROW_BYTES);
+    return used;
+}
+
+static bool is_quantized(const Op *op)
+{
+    return op->operand[1]->type.dtype == CVN_I8;
+}
+
+static size_t scratch(const Op *op, int n_threads)
+{
+    Block x;
+    Heads a = heads_of(op);
+    return block_of(&a, is_quantized(op), NULL, &x) * (size_t)n_threads;
+}
+
+/* ---- a step of keys ---- */
+
+static void pack_queries(const Block *x)
+{
+    const Heads *a = x->a;
+    for (int64_t r = 0; r < x->groups * WIDE; r += TILE_ROWS) {
+        const uint16_t *row[TILE_ROWS];
+        int64_t rows = most(least(TILE_ROWS, x->rows - r), 0);
+        for (int64_t i = 0; i < rows; i++)
+            row[i] = a->q + query_at(a, x->b, x->h, x->r0 + r + i);
+        pack_columns(row, rows, a->head_dim, x->q + r / TILE_ROWS * a->steps * TILE_BYTES);
+    }
+}
+
+/* The same of 8 bits; returns the rows of V. */
+static const uint16_t *widen_keys(Block *x, int64_t j, int64_t n)
+{
+    const Heads *a = x->a;
+    int64_t row = (x->b * a->kv_heads + x->h) * a->context + j;
+    widen_rows(a, a->k8 + row * a->head_dim, n, round_up(n, STEP), x->k);
+    widen_rows(a, a->v8 + row * a->head_dim, n, n, x->v_rows);
+    x->keys = x->k;
+    for (int64_t i = 0; i < KEYS; i++) {
+        x->k_scale[i] = i < n ? bf16_to_f32(a->k_scale[row + i]) : 0;
+        x->v_scale[i] = i < n ? bf16_to_f32(a->v_scale[row + i]) : 0;
+    }
+    return (const uint16_t *)(const void *)x->v_rows;
+}
+
+/* Keys [j, j + n), n <= KEYS: rows of K, and V transposed. What lies behind them may never have been written, so it
+   is not read; of K, rows that no query sees do no harm where they lie. */
+static void pack_keys(Block *x, int64_t j, int64_t n)
+{
+    const Heads *a = x->a;
+    int64_t at = ((x->b * a->kv_heads + x->h) * a->context + j) * a->head_dim;
+    bool lies = a->head_dim % STEP == 0 && j + round_up(n, STEP) <= a->context;
+    const uint16_t *values = x->v_rows ? widen_keys(x, j, n) : a->v + at;
+    int64_t v_row = x->v_rows ? a->steps * STEP : a->head_dim; /* elements */
+    if (!x->v_rows)
+        x->keys = lies ? (const char *)(a->k + at) : x->k;
+    if (!x->v_rows && !lies)
+        pack_rows(a, a->k + at, n, round_up(n, STEP), x->k);
+    for (int64_t i = 0; i < n; i += STEP) {
+        const uint16_t *row[STEP];
+        int64_t rows = least(STEP, n - i);
+        for (int64_t e = 0; e < rows; e++)
+            row[e] = values + (i + e) * v_row;
+        pack_transposed(row, rows, a->head_dim, KEY_STEPS * TILE_BYTES,
+                        x->v + i / STEP * TILE_BYTES);
+    }
+}
+
+/* Scores of keys [from, to) of this step with group g. */
+static void make_scores(const Block *x, int64_t g, int64_t from, int64_t to)
+{
+    const Heads *a = x->a;
+    size_t row = (size_t)a->steps * TILE_ROW_BYTES;
+    Product p = {.a_row = row,
+                 .a_below = TILE_ROWS * row,
+                 .a_step = TILE_ROW_BYTES,
+                 .b = x->q + g * 2 * a->steps * TILE_BYTES,
+                 .b_right = (size_t)a->steps * TILE_BYTES,
+                 .b_step = TILE_BYTES,
+                 .steps = a->steps,
+                 .c_row = ROW_BYTES,
+                 .c_right = TILE_ROW_BYTES,
+                 .c_below = TILE_ROWS * ROW_BYTES,
+                 .below = true,
+                 .right = true};
+    for (int64_t i = from; i < to; i += STEP) {
+        p.a = x->keys + (size_t)i * row;
+        p.c = x->score + i * WIDE;
+        product_run(&p);
+    }
+}
+
+/* Multiplies o and the sums of a group by factors, a query in each lane. */
+static void correct(const Block *x, int64_t g, const __m512 factor[2])
+{
+    const int64_t rows = x->a->tiles * 2 * TILE_ROWS;
+    float *o = x->o + g * rows * 16, *sum = x->sum + g * WIDE;
+    const __m512 column[2] = {by_column(0, factor[0], factor[1]),
+                              by_column(1, factor[0], factor[1])};
+    for (int64_t i = 0; i < rows; i++, o += 16)
+        _mm512_store_ps(o, _mm512_mul_ps(_mm512_load_ps(o), column[i / TILE_ROWS % 2]));
+    for (int t = 0; t < 2; t++)
+        _mm512_store_ps(sum + t * 16, _mm512_mul_ps(_mm512_load_ps(sum + t * 16), column[t]));
+}
+
+/* Scores become weights in pairs of keys. v_scale: what they are multiplied by for the values, or NULL. Without it sums
+   are of the rounded weights, so that a key which has nearly all the weight gives its value and not a rounding of it. */
+static inline void make_weights(const Block *x, int64_t g, int64_t from, int64_t to,
+                                const float *v_scale, const __m512 base[2])
+{
+    const __m512 exponent = _mm512_set1_ps(x->a->exponent);
+    const __m512bh ones = (__m512bh)_mm512_set1_epi16(0x3f80);
+    const float *score = x->score + from * WIDE;
+    float *sum = x->sum + g * WIDE;
+    __m512 total[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()}; /* v_scale: by query; by column */
+    char *p = x->p + from / STEP * PAIR_BYTES;
+    for (int64_t i = from; i < to; i += STEP, p += PAIR_BYTES)
+        for (int u = 0; u < TILE_ROWS; u++, score += 2 * WIDE) {
+            __m512 w[2][2];
+            for (int key = 0; key < 2; key++)
+                for (int v = 0; v < 2; v++) {
+                    __m512 s = _mm512_load_ps(score + key * WIDE + v * 16);
+                    w[key][v] = power_of_two(_mm512_fmsub_ps(s, exponent, base[v]));
+                    if (!v_scale)
+                        continue;
+                    total[v] = _mm512_add_ps(total[v], w[key][v]);
+                    w[key][v] = _mm512_mul_ps(w[key][v], _mm512_set1_ps(v_scale[i + 2 * u + key]));
+                }
+            __m512i even = round_row(w[0][0], w[0][1]), odd = round_row(w[1][0], w[1][1]);
+            const __m512i pair[2] = {_mm512_unpacklo_epi16(even, odd),
+                                     _mm512_unpackhi_epi16(even, odd)};
+            for (int t = 0; t < 2; t++) {
+                _mm512_store_si512(p + t * TILE_BYTES + u * TILE_ROW_BYTES, pair[t]);
+                if (!v_scale)
+                    total[t] = _mm512_dpbf16_ps(total[t], (__m512bh)pair[t], ones);
+            }
+        }
+    for (int t = 0; t < 2; t++) {
+        __m512 more = v_scale ? by_column(t, total[0], total[1]) : total[t];
+        _mm512_store_ps(sum + t * 16, _mm512_add_ps(_mm512_load_ps(sum + t * 16), more));
+    }
+}
+
+/* o (unless `add`, 0) += V' P' of keys [from, to) of this step. */
+static void add_values(const Block *x, int64_t g, int64_t from, int64_t to, bool add)
+{
+    int64_t tiles = x->a->tiles;
+    Product p = {.a_row = TILE_ROW_BYTES,
+                 .a_below = KEY_STEPS * TILE_BYTES,
+                 .a_step = TILE_BYTES,
+                 .b = x->p + from / STEP * PAIR_BYTES,
+                 .b_right = TILE_BYTES,
+                 .b_step = PAIR_BYTES,
+                 .steps = (to - from) / STEP,
+                 .c_row = TILE_ROW_BYTES,
+                 .c_right = TILE_BYTES,
+                 .c_below = PAIR_BYTES,
+                 .right = true,
+                 .add = add};
+    for (int64_t t = 0; t < tiles; t += 2) {
+        p.a = x->v + (t * KEY_STEPS + from / STEP) * TILE_BYTES;
+        p.c = x->o + (g * tiles + t) * 2 * TILE_ROWS * 16;
+        p.below = t + 1 < tiles;
+        product_run(&p);
+    }
+}
+
+/* Group g and the keys [j, j + n) that are packed. */
+static void attend_group(const Block *x, int64_t g, int64_t j, int64_t n)
+{
+    const Seen *seen = &x->group[g];
+    int64_t from = most(seen->least_first - j, 0) / STEP * STEP;
+    int64_t to = round_up(least(seen->most - j, n), STEP);
+    if (from >= to)
+        return;
+    bool masked = seen->least < j + to || seen->most_first > j + from;
+    __m512 top[2], base[2], factor[2];
+    make_scores(x, g, from, to);
+    find_peaks(seen, j, from, to, masked, x->k_scale, x->score, top);
+    bool rose = raise_peaks(x->a, top, x->peak + g * WIDE, base, factor), begun = x->begun[g];
+    if (rose && begun)
+        correct(x, g, factor);
+    if (x->v_scale)
+        make_weights(x, g, from, to, x->v_scale, base);
+    else
+        make_weights(x, g, from, to, NULL, base);
+    add_values(x, g, from, to, begun);
+    x->begun[g] = true;
+}
+
+/* ---- a block of queries ---- */
+
+/* What its queries see; those past the end are as the last one, and padding sees nothing. [*begin, *end): keys that
+   any of them sees. */
+static void see_keys(const Block *x, int64_t *begin, int64_t *end)
+{
+    *begin = INT32_MAX;
+    *end = 0;
+    for (int64_t i = 0; i < x->groups * WIDE; i++) {
+        int64_t s = (x->r0 + least(i, x->rows - 1)) / x->a->group;
+        int64_t seen = s < x->a->length[x->b] ? keys_seen(x->a, x->b, s) : 0;
+        int64_t first = first_seen(x->a, x->b, s);
+        if (first < seen) {
+            *begin = least(*begin, first);
+            *end = most(*end, seen);
+        }
+        x->first[i] = (int32_t)first;
+        x->seen[i] = (int32_t)seen;
+        x->peak[i] = NONE;
+        x->sum[i] = 0;
+    }
+    for (int64_t g = 0; g < x->groups; g++) {
+        x->group[g] = seen_by(x->a, x->first + g * WIDE, x->seen + g * WIDE);
+        x->begun[g] = false;
+    }
+}
+
+/* Writes a group: rows of head_dim out of columns. */
+static void write_group(const Block *x, int64_t g, float *row)
+{
+    const Heads *a = x->a;
+    for (int tile = 0; tile < 2; tile++) {
+        const float *o = x->o + (g * a->tiles * 2 + tile) * TILE_ROWS * 16;
+        float *out = row;
+        for (int64_t t = 0; t < a->tiles; t++, o += 2 * TILE_ROWS * 16, out += 16 * TILE_ROWS) {
+            const void *from[TILE_ROWS];
+            for (int i = 0; i < TILE_ROWS; i++)
+                from[i] = o + i * 16;
+            transpose_units(from, 0, (char *)out);
+        }
+        for (int c = 0; c < 16; c++) {
+            int64_t i = g * WIDE + column_query(tile, c), r = x->r0 + i;
+            if (i >= x->rows)
+                continue;
+            bool padding = r / a->group >= a->length[x->b];
+            float sum = x->sum[g * WIDE + tile * 16 + c];
+            bool nothing = !x->begun[g] || sum == 0; /* seen: 0 / 0 */
+            uint16_t *to = x->out + query_at(a, x->b, x->h, r);
+            const __m512 factor = _mm512_set1_ps(1.0f / sum);
+            const __m512 other = _mm512_set1_ps(padding ? 0.0f : NAN);
+            for (int64_t t = 0; t < a->tiles; t++) {
+                __m512 y = _mm512_mul_ps(_mm512_loadu_ps(row + (t * TILE_ROWS + c) * 16), factor);
+                write_rounded(to + t * 16, padding || nothing ? other : y, a->head_dim - t * 16);
+            }
+        }
+    }
+}
+
+static void attend(Block *x)
+{
+    int64_t begin, end;
+    see_keys(x, &begin, &end);
+    if (begin < end)
+        pack_queries(x);
+    for (int64_t j = begin / KEYS * KEYS; j < end; j += KEYS) {
+        int64_t n = least(KEYS, end - j);
+        pack_keys(x, j, n);
+        for (int64_t g = 0; g < x->groups; g++)
+            attend_group(x, g, j, n);
+    }
+    for (int64_t g = 0; g < x->groups && g * WIDE < x->rows; g++)
+        write_group(x, g, (float *)(void *)x->v);
+}
+
+/* Later queries see more keys than earlier ones, so threads take turns, forth and back. */
+static void run(const KernelArgs *args)
+{
+    Heads a = heads_of(args->op);
+    Block x;
+    size_t bytes = block_of(&a, is_quantized(args->op), NULL, &x);
+    block_of(&a, is_quantized(args->op), (char *)args->scratch + bytes * (size_t)args->thread, &x);
+    a.q = args->in[0];
+    int scales = attention_scales(args->op);
+    if (scales < 0) {
+        a.k = args->in[1];
+        a.v = args->in[2];
+    } else {
+        a.k8 = args->in[1];
+        a.v8 = args->in[2];
+        a.k_scale = args->in[scales];
+        a.v_scale = args->in[scales + 1];
+    }
+    a.start = args->in[3];
+    a.length = args->in[4];
+    a.first = attention_first(args->op) ? args->in[5] : NULL;
+    x.out = args->out[0];
+    int64_t most_rows = x.rows, blocks = round_up(a.seq * a.group, most_rows) / most_rows;
+    int64_t items = a.batch * a.kv_heads * blocks, threads = args->n_threads;
+    tile_enter();
+    for (int64_t turn = 0; turn * threads < items; turn++) {
+        int64_t i = turn * threads + (turn % 2 ? threads - 1 - args->thread : args->thread);
+        if (i >= items)
+            continue;
+        x.b = i / blocks / a.kv_heads;
+        x.h = i / blocks % a.kv_heads;
+        x.r0 = i % blocks * most_rows;
+        x.rows = least(most_rows, a.seq * a.group - x.r0);
+        attend(&x);
+    }
+    tile_leave();
+}
+
+static bool match(const Op *op)
+{
+    return heads_match(op);
+}
+
+const Kernel ISA_NAME(attention_kernels)[] = {
+    {.name = "attention." ISA,
+     .kind = OP_ATTENTION,
+     .match = match,
+     .scratch = scratch,
+     .run = run},
+    {0},
+};
