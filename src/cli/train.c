@@ -20,7 +20,7 @@
 /* The choices of a key, for the option of the same name. */
 static const char *choice_of(const char *key, size_t i)
 {
-    return train_key_find(key)->choice[i];
+    return train_key_find(key)->choice(i);
 }
 
 static const char *optimizer_name(size_t i)

@@ -2,20 +2,55 @@
 
 #include "grad/remat.h"
 #include "model/lora.h"
+#include "train/data.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
-static const char *const optimizer_choice[] = {"adamw", "adafactor", NULL};
-static const char *const schedule_choice[] = {"cosine", "linear", "constant", "wsd", NULL};
-static const char *const dtype_choice[] = {"f32", "bf16", NULL};
-static const char *const remat_choice[] = {"auto", "none", "selective", "block", NULL};
-static const char *const overlap_choice[] = {"on", "off", NULL};
-static const char *const packing_choice[] = {"auto", "stream", "whole", "one", NULL};
+static const cvn_dtype compute_dtypes[] = {CVN_F32, CVN_BF16};
+enum { N_COMPUTE = sizeof compute_dtypes / sizeof *compute_dtypes };
+
+/* ---- what a key may be: names in the order of an enumeration ---- */
+
+static const char *optimizer_choice(size_t i)
+{
+    return i < OPTIMIZER_COUNT ? optimizers[i].name : NULL;
+}
+
+static const char *schedule_choice(size_t i)
+{
+    return i < SCHEDULE_COUNT ? schedule_names[i] : NULL;
+}
+
+static const char *dtype_choice(size_t i)
+{
+    return i < N_COMPUTE ? cvn_dtype_name(compute_dtypes[i]) : NULL;
+}
+
+static const char *remat_choice(size_t i)
+{
+    if (i == 0)
+        return "auto";
+    return i <= REMAT_POLICY_COUNT ? remat_policy_names[i - 1] : NULL;
+}
+
+static const char *packing_choice(size_t i)
+{
+    return i < DATA_PACK_COUNT ? data_packing_names[i] : NULL;
+}
+
+static const char *overlap_choice(size_t i)
+{
+    static const char *const names[] = {"on", "off"};
+    return i < 2 ? names[i] : NULL;
+}
+
+/* ---- keys ---- */
 
 #define AT(field) offsetof(TrainConfig, field)
 
@@ -268,23 +303,66 @@ json_t *train_config_json(const TrainConfig *config)
 
 /* ---- checks ---- */
 
-static int check_choices(TrainConfig *c, cvn_err *err)
+/* Which of a key's choices the config has; -1: none of them. */
+static int choice_of(const TrainConfig *c, const TrainKey *key)
+{
+    const char *have = *text_of((TrainConfig *)(uintptr_t)c, key), *name;
+    for (int i = 0; (name = key->choice((size_t)i)); i++)
+        if (same_text(name, have))
+            return i;
+    return -1;
+}
+
+static int check_choices(const TrainConfig *c, cvn_err *err)
 {
     for (int i = 0; i < train_n_keys; i++) {
         const TrainKey *key = &train_keys[i];
-        bool known = !key->choice;
-        for (int k = 0; !known && key->choice[k]; k++)
-            known = same_text(key->choice[k], *text_of(c, key));
-        if (!known)
-            return err_set(err, CVN_EINVAL, "\"%s\" cannot be \"%.60s\"; try \"%s\"", key->name,
-                           *text_of(c, key) ? *text_of(c, key) : "", key->choice[0]);
+        if (!key->choice || choice_of(c, key) >= 0)
+            continue;
+        const char *have = *text_of((TrainConfig *)(uintptr_t)c, key);
+        return err_set(err, CVN_EINVAL, "\"%s\" cannot be \"%.60s\"; try \"%s\"", key->name,
+                       have ? have : "", key->choice(0));
     }
     return CVN_OK;
 }
 
+/* The same for a config that was checked. */
+static int checked_choice(const TrainConfig *c, const char *name)
+{
+    int i = choice_of(c, train_key_find(name));
+    assert(i >= 0);
+    return i;
+}
+
+OptimizerKind train_config_optimizer(const TrainConfig *c)
+{
+    return (OptimizerKind)checked_choice(c, "optimizer");
+}
+
+ScheduleKind train_config_schedule(const TrainConfig *c)
+{
+    return (ScheduleKind)checked_choice(c, "schedule");
+}
+
+cvn_dtype train_config_compute(const TrainConfig *c)
+{
+    return compute_dtypes[checked_choice(c, "dtype")];
+}
+
+RematPolicy train_config_remat(const TrainConfig *c)
+{
+    int i = checked_choice(c, "remat"); /* "auto" is the first here, and the last there */
+    return i == 0 ? REMAT_POLICY_COUNT : (RematPolicy)(i - 1);
+}
+
+DataPacking train_config_packing(const TrainConfig *c)
+{
+    return (DataPacking)checked_choice(c, "packing");
+}
+
 int train_config_check(const TrainConfig *c, cvn_err *err)
 {
-    int code = check_choices((TrainConfig *)(uintptr_t)c, err);
+    int code = check_choices(c, err);
     if (code)
         return code;
     if (c->n_data == 0)

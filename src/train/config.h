@@ -10,6 +10,10 @@
 #define CVN_TRAIN_CONFIG_H
 
 #include "base/arena.h"
+#include "grad/remat.h"
+#include "train/data.h"
+#include "train/optimizer.h"
+#include "train/schedule.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -32,10 +36,10 @@ typedef struct TrainConfig {
     int64_t micro_batch;      /* sequences at once; 0: all */
     int64_t steps;            /* of the whole run */
     int64_t stop_after;       /* steps after which this process ends, as if interrupted; 0: never */
-    const char *optimizer;    /* "adamw", "adafactor" */
+    const char *optimizer;    /* a row of train/optimizer.h */
     double lr;                /* peak; 0: the optimizer's default */
     int64_t warmup;           /* steps; -1: a tenth, 100 at most */
-    const char *schedule;     /* "cosine", "linear", "constant", "wsd" */
+    const char *schedule;     /* one of schedule_names */
     int64_t decay;            /* wsd: steps that fall; -1: a fifth */
     double final_lr;          /* factor of the peak at the last step */
     double clip;              /* greatest norm of the gradient; 0: no clipping */
@@ -44,13 +48,13 @@ typedef struct TrainConfig {
     double z_loss;            /* coefficient; 0: none */
     int64_t seed;
     const char *dtype;      /* of what enters products: "f32", "bf16" */
-    const char *remat;      /* "auto", "none", "selective", "block" */
+    const char *remat;      /* "auto", or one of remat_policy_names */
     int64_t memory;         /* most bytes; 0: what is free */
     int64_t threads;        /* per device; 0: one per core, divided among the devices */
     const char *mesh;       /* "data=2,model=2"; NULL or "": one device */
     const char *layout;     /* how the model lies on the mesh */
     const char *overlap;    /* "on", "off": compute while devices exchange */
-    const char *packing;    /* "auto", "stream", "whole", "one" */
+    const char *packing;    /* one of data_packing_names */
     const char *cache;      /* folder of tokenised data; NULL: the user's cache */
     double validation;      /* part of the data that is held back */
     int64_t evaluate_every; /* steps between two looks at it */
@@ -73,8 +77,9 @@ typedef struct TrainKey {
     const char *name; /* as the option: "micro-batch" */
     TrainKeyType type;
     TrainKeyKind kind;
-    size_t offset;             /* in TrainConfig */
-    const char *const *choice; /* of KEY_TEXT: what it may be, ended by NULL; or NULL */
+    size_t offset; /* in TrainConfig */
+    const char *(*choice)(
+        size_t i); /* of KEY_TEXT: the i-th name that it may be, NULL past the last; or NULL */
 } TrainKey;
 
 extern const TrainKey train_keys[];
@@ -100,6 +105,13 @@ json_t *train_config_json(const TrainConfig *config);
 
 /* What can be seen without looking at any file: ranges, choices, and that nothing needed is missing. */
 int train_config_check(const TrainConfig *config, cvn_err *err);
+
+/* Choices of a config that was checked, as those who take them call them. REMAT_POLICY_COUNT is "auto". */
+OptimizerKind train_config_optimizer(const TrainConfig *config);
+ScheduleKind train_config_schedule(const TrainConfig *config);
+cvn_dtype train_config_compute(const TrainConfig *config);
+RematPolicy train_config_remat(const TrainConfig *config);
+DataPacking train_config_packing(const TrainConfig *config);
 
 /* Sequences per step where none are asked for: a small model learns from few tokens per step and many steps, a large one
  * wants more. 8,192 tokens for 15 million parameters and with the root of their number, from 2,048 to 32,768; in whole

@@ -70,6 +70,13 @@ static int number_files(TrainData *data, cvn_err *err)
     return CVN_OK;
 }
 
+const char *const data_packing_names[DATA_PACK_COUNT] = {
+    [DATA_PACK_AUTO] = "auto",
+    [DATA_PACK_STREAM] = "stream",
+    [DATA_PACK_WHOLE] = "whole",
+    [DATA_PACK_ONE] = "one",
+};
+
 static DataPacking packing_of(const TrainData *data, DataPacking wanted)
 {
     if (wanted != DATA_PACK_AUTO)

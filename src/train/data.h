@@ -42,7 +42,10 @@ typedef enum DataPacking {
     DATA_PACK_STREAM, /* documents behind one another, cut every seq tokens */
     DATA_PACK_WHOLE,  /* a document that does not fit into the rest of a row begins the next row */
     DATA_PACK_ONE,    /* every document begins a row */
+    DATA_PACK_COUNT
 } DataPacking;
+
+extern const char *const data_packing_names[DATA_PACK_COUNT]; /* "auto", … */
 
 typedef struct DataOptions {
     const char *const *paths; /* [n_paths] files and folders */

@@ -138,15 +138,6 @@ static int open_model(Run *r, cvn_err *err)
 
 /* ---- data ---- */
 
-static DataPacking packing_of(const char *name)
-{
-    static const char *const names[] = {"auto", "stream", "whole", "one"};
-    int i = 0;
-    while (i < 3 && strcmp(names[i], name) != 0)
-        i++;
-    return (DataPacking)i;
-}
-
 static int check_data_key(Run *r, const char *key, cvn_err *err)
 {
     const char *text = r->from.manifest.config;
@@ -192,7 +183,7 @@ static int open_data(Run *r, cvn_err *err)
                            .seq = c->seq,
                            .seed = (uint64_t)c->seed,
                            .validation = c->validation,
-                           .packing = packing_of(c->packing),
+                           .packing = train_config_packing(c),
                            .cache = c->cache,
                            .threads = (int)c->threads,
                            .progress = run_goes_on,
@@ -230,8 +221,7 @@ static int open_data(Run *r, cvn_err *err)
 
 static OptimizerOptions optimizer_of(const TrainConfig *c, const LlamaConfig *model)
 {
-    OptimizerKind kind = strcmp(c->optimizer, "adamw") == 0 ? OPTIMIZER_ADAMW : OPTIMIZER_ADAFACTOR;
-    OptimizerOptions o = optimizer_defaults(kind, model_size(model).params);
+    OptimizerOptions o = optimizer_defaults(train_config_optimizer(c), model_size(model).params);
     if (c->lr > 0)
         o.lr = c->lr;
     else if (c->init)
@@ -246,20 +236,10 @@ static OptimizerOptions optimizer_of(const TrainConfig *c, const LlamaConfig *mo
 
 static Schedule schedule_of(const TrainConfig *c)
 {
-    Schedule s = {.steps = c->steps, .final = c->final_lr};
-    while (s.kind < SCHEDULE_COUNT - 1 && strcmp(schedule_names[s.kind], c->schedule) != 0)
-        s.kind++;
+    Schedule s = {.kind = train_config_schedule(c), .steps = c->steps, .final = c->final_lr};
     s.warmup = c->warmup >= 0 ? c->warmup : c->steps / 10 < 100 ? c->steps / 10 : 100;
     s.decay = c->decay >= 0 ? c->decay : c->steps / 5;
     return s;
-}
-
-static RematPolicy remat_of(const char *name)
-{
-    int i = 0;
-    while (i < REMAT_POLICY_COUNT && strcmp(remat_policy_names[i], name) != 0)
-        i++;
-    return (RematPolicy)i;
 }
 
 static TrainerOptions trainer_options(const Run *r)
@@ -268,10 +248,10 @@ static TrainerOptions trainer_options(const Run *r)
     return (TrainerOptions){.batch = c->batch,
                             .micro_batch = c->micro_batch,
                             .seq = c->seq,
-                            .compute = strcmp(c->dtype, "f32") == 0 ? CVN_F32 : CVN_BF16,
+                            .compute = train_config_compute(c),
                             .clip = c->clip,
                             .z_loss = c->z_loss,
-                            .remat = remat_of(c->remat),
+                            .remat = train_config_remat(c),
                             .optimizer = optimizer_of(c, &r->model),
                             .schedule = schedule_of(c),
                             .lora = r->lora,
