@@ -292,6 +292,42 @@ static void shards_of_every_operation_make_up_the_whole(void **state)
     (void)state;
 }
 
+static void print_tensor(StrBuf *buf, const Rule *rule, int t, int rank)
+{
+    strbuf_putc(buf, '[');
+    for (int d = 0; d < rank; d++) {
+        const DimFactors *dim = &rule->dim[t][d];
+        strbuf_puts(buf, d ? "," : "");
+        for (int i = 0; i < dim->n; i++)
+            strbuf_putc(buf, (char)(dim->factor[i] < 26 ? 'a' + dim->factor[i]
+                                                        : 'A' + dim->factor[i] - 26));
+        strbuf_puts(buf, dim->n ? "" : "1");
+    }
+    strbuf_putc(buf, ']');
+}
+
+/* "[a,b], [c,b] -> [a,c] reduce=b", with letters a, b, c … for the factors. */
+static void rule_print(StrBuf *buf, const Rule *rule, const Op *op)
+{
+    static const char *const kind[] = {"pass", "reduce", "whole", "shift"};
+    for (int t = 0; t < rule->n_tensors; t++) {
+        bool result = t >= rule->n_operands;
+        const cvn_value *v = result ? op->result[t - rule->n_operands] : op->operand[t];
+        strbuf_puts(buf, t == rule->n_operands ? (t ? " -> " : "-> ") : t ? ", " : "");
+        print_tensor(buf, rule, t, v->type.rank);
+    }
+    for (int k = FACTOR_REDUCE; k <= FACTOR_SHIFT; k++) {
+        int n = 0;
+        for (int f = 0; f < rule->n_factors; f++) {
+            if ((int)rule->factor[f].kind != k)
+                continue;
+            if (n++ == 0)
+                strbuf_printf(buf, " %s=", kind[k]);
+            strbuf_putc(buf, (char)(f < 26 ? 'a' + f : 'A' + f - 26));
+        }
+    }
+}
+
 /* Rules as text, where the brute force above does not reach or the choice is worth seeing. */
 static void rules_read_as_documented(void **state)
 {

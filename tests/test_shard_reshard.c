@@ -100,6 +100,26 @@ static cvn_graph *case_graph(const Case *c)
     return g;
 }
 
+/* "all_gather dim 0 by data; slice dim 1 by model". */
+static void reshard_print(StrBuf *out, const Mesh *mesh, const Reshard *plan)
+{
+    static const char *const names[] = {"slice",      "all_gather", "reduce_scatter",
+                                        "all_reduce", "all_to_all", "collective_permute",
+                                        "pieces"};
+    for (int i = 0; i < plan->n; i++) {
+        const ReshardStep *step = &plan->step[i];
+        strbuf_printf(out, "%s%s", i ? "; " : "", names[step->kind]);
+        if (step->kind == RESHARD_ALL_TO_ALL)
+            strbuf_printf(out, " dim %d to %d", step->from_dim, step->dim);
+        else if (step->dim >= 0)
+            strbuf_printf(out, " dim %d", step->dim);
+        if (step->axes.n) {
+            strbuf_puts(out, " by ");
+            axes_print(out, mesh, &step->axes);
+        }
+    }
+}
+
 static void print_case(const Case *c)
 {
     StrBuf out = {0};

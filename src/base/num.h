@@ -32,7 +32,10 @@ static inline int64_t num_gcd(int64_t a, int64_t b)
     return a;
 }
 
-/* Bytes rounded up to whole units (a page, a cache line of 64). */
+/* What tensors in one block are laid out by, so that no two share a line of the cache. */
+enum { CACHE_LINE = 64 };
+
+/* Bytes rounded up to whole units: cache lines, pages. */
 static inline size_t num_padded(size_t bytes, size_t unit)
 {
     return bytes + (unit - bytes % unit) % unit;

@@ -19,11 +19,6 @@ static int64_t place(const Source *source, int64_t row, int64_t column)
     return source->at + row * source->stride[0] + column;
 }
 
-static bool is_float(cvn_dtype dtype)
-{
-    return dtype == CVN_F64 || dtype == CVN_F32 || dtype == CVN_BF16 || dtype == CVN_F16;
-}
-
 static void load_reals(cvn_dtype dtype, const void *data, int64_t at, int n, double *to)
 {
     switch (dtype) {
@@ -144,7 +139,7 @@ void fold_run(cvn_dtype dtype, cvn_reduce kind, const Source *from, int64_t n_fr
 {
     for (int64_t done = 0; done < n; done += BLOCK) {
         int block = n - done < BLOCK ? (int)(n - done) : BLOCK;
-        (is_float(dtype) ? fold_reals : fold_integers)(dtype, kind, from, n_from, row,
-                                                       column + done, block, to, to_at + done);
+        (dtype_is_float(dtype) ? fold_reals : fold_integers)(
+            dtype, kind, from, n_from, row, column + done, block, to, to_at + done);
     }
 }

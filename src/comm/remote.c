@@ -19,6 +19,8 @@
  */
 #include "comm/comm_impl.h"
 
+#include "base/num.h"
+
 #include <sched.h>
 #include <stdlib.h>
 #include <time.h>
@@ -36,7 +38,7 @@ static int tag_of(const Comm *comm, const Exchange *e, int64_t from, int64_t to,
 
 static size_t padded_bytes(const Box *box)
 {
-    return (cvn_dtype_bytes(box->dtype, box_elements(box)) + 63) / 64 * 64;
+    return num_padded(cvn_dtype_bytes(box->dtype, box_elements(box)), CACHE_LINE);
 }
 
 static int room(char **memory, size_t *have, size_t need, cvn_err *err)

@@ -1,5 +1,6 @@
 #include "serve/kv.h"
 
+#include "base/num.h"
 #include "model/llama.h"
 
 #include <inttypes.h>
@@ -20,7 +21,7 @@ static KvShape shape_of(const KvCache *kv, size_t position, int64_t positions)
     size_t page = page_size();
     s.head = s.position * (size_t)positions;
     s.row = s.head * (size_t)kv->kv_heads;
-    s.tensor = (s.row * (size_t)kv->rows + page - 1) / page * page;
+    s.tensor = num_padded(s.row * (size_t)kv->rows, page);
     return s;
 }
 
@@ -78,7 +79,7 @@ void kv_release(KvCache *kv, int row)
     uintptr_t page = page_size();
     for (int i = 0; i < kv->n_tensors; i++) {
         uintptr_t begin = (uintptr_t)kv_row(kv, i, row), end = begin + kv_shape(kv, i)->row;
-        uintptr_t first = (begin + page - 1) / page * page, last = end / page * page;
+        uintptr_t first = num_padded(begin, page), last = end / page * page;
         if (first < last)
             madvise((void *)first, last - first, MADV_DONTNEED);
     }

@@ -1,5 +1,6 @@
 #include "serve/mesh.h"
 
+#include "base/num.h"
 #include "io/weights_quantize.h"
 #include "serve/synthetic.h"
 #include "shard/layouts.h"
@@ -20,10 +21,7 @@ static void split(const EngineMesh *m, cvn_graph *g, cvn_spec *spec, int d, int6
     if (at < 0)
         return;
     AxisRef ref = {at, 1, m->devices.mesh.axis[at].size};
-    int64_t common = ref.size;
-    while (n % common) /* the largest divisor of both that is a prefix of the axis */
-        for (common--; ref.size % common; common--)
-            ;
+    int64_t common = num_gcd(n, ref.size);
     if (common == 1 || (whole && common != ref.size))
         return;
     char name[AXIS_NAME_SIZE];
@@ -65,11 +63,6 @@ static void mark_host(const EngineMesh *m, cvn_graph *g)
 }
 
 /* ---- what each device holds ---- */
-
-static size_t padded(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
 
 /* That so many elements of a weight's tensor were read. */
 static void count_read(EngineMesh *m, int param, double elements)
@@ -161,7 +154,7 @@ static int read_weights(EngineMesh *m, const PartitionReport *report, cvn_err *e
 {
     size_t bytes = 0;
     for (int i = 0; i < m->n_weights; i++)
-        bytes += padded(cvn_type_bytes(&report->parameter[i].local));
+        bytes += num_padded(cvn_type_bytes(&report->parameter[i].local), CACHE_LINE);
     m->block_bytes = bytes * (size_t)m->devices.n_local;
     void *map = mmap(NULL, m->block_bytes + 1, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -178,7 +171,7 @@ static int read_weights(EngineMesh *m, const PartitionReport *report, cvn_err *e
         for (int i = 0; i < m->n_weights; i++) {
             m->weight[i] = report->parameter[i].sharding;
             m->shard[d * m->n_weights + i] = at;
-            at += padded(cvn_type_bytes(&report->parameter[i].local));
+            at += num_padded(cvn_type_bytes(&report->parameter[i].local), CACHE_LINE);
         }
     int rc = CVN_OK;
     for (int d = 0; d < m->devices.n_local && !rc; d++)

@@ -1,13 +1,12 @@
 #include "serve/synthetic.h"
 
 #include "base/float16.h"
+#include "base/num.h"
 #include "compile/kernel.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-
-enum { ALIGN = 64 }; /* bytes between the starts of weights */
 
 /* One weight being filled. */
 typedef struct Fill {
@@ -78,7 +77,7 @@ static int make_weights(cvn_model *m, Pool *pool, cvn_err *err)
     const ParamList *params = &m->io.params;
     w->dtype = m->dtype;
     for (int i = 0; i < params->n; i++)
-        w->block_bytes += (param_bytes(&params->param[i], m->dtype) + ALIGN - 1) / ALIGN * ALIGN;
+        w->block_bytes += num_padded(param_bytes(&params->param[i], m->dtype), CACHE_LINE);
     w->weight = calloc((size_t)params->n, sizeof *w->weight);
     void *block = mmap(NULL, w->block_bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -94,7 +93,7 @@ static int make_weights(cvn_model *m, Pool *pool, cvn_err *err)
         w->weight[i] = (Weight){.data = (char *)w->block + at, .bytes = bytes, .owned = true};
         Fill f = {p, (char *)w->block + at, m->dtype, bytes};
         pool_run(pool, fill, &f);
-        at += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+        at += num_padded(bytes, CACHE_LINE);
         m->weight_bytes += bytes;
     }
     return CVN_OK;

@@ -1,5 +1,7 @@
 #include "shard/axes.h"
 
+#include "base/num.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,9 +22,9 @@ bool axis_coexist(AxisRef a, AxisRef b)
 {
     if (a.axis != b.axis)
         return true;
-    int32_t low = a.pre < b.pre ? a.pre : b.pre, high = a.pre < b.pre ? b.pre : a.pre;
-    int32_t low_end = next_pre(a) < next_pre(b) ? next_pre(a) : next_pre(b);
-    int32_t high_end = next_pre(a) < next_pre(b) ? next_pre(b) : next_pre(a);
+    int64_t low = num_min(a.pre, b.pre), high = num_max(a.pre, b.pre);
+    int64_t low_end = num_min(next_pre(a), next_pre(b)),
+            high_end = num_max(next_pre(a), next_pre(b));
     if (high >= low_end)
         return high % low_end == 0;
     return high % low == 0 && low_end % high == 0 && high_end % low_end == 0;
@@ -120,16 +122,6 @@ bool axes_prefix_of(const AxisList *a, const AxisList *b)
     return true;
 }
 
-static int32_t gcd(int32_t a, int32_t b)
-{
-    while (b) {
-        int32_t r = a % b;
-        a = b;
-        b = r;
-    }
-    return a;
-}
-
 AxisList axes_common_prefix(const AxisList *a, const AxisList *b)
 {
     AxisList common = {0};
@@ -137,7 +129,7 @@ AxisList axes_common_prefix(const AxisList *a, const AxisList *b)
         AxisRef x = a->ref[i], y = b->ref[i];
         if (x.axis != y.axis || x.pre != y.pre)
             break;
-        axes_add(&common, axis_first(x, gcd(x.size, y.size)));
+        axes_add(&common, axis_first(x, (int32_t)num_gcd(x.size, y.size)));
         if (x.size != y.size)
             break;
     }

@@ -117,9 +117,8 @@ cvn_value *emit_offset(Emit *e, const AxisList *axes, int64_t chunk)
 
 double emit_neutral(cvn_reduce kind, cvn_dtype dtype)
 {
-    bool is_float = dtype == CVN_F64 || dtype == CVN_F32 || dtype == CVN_BF16 || dtype == CVN_F16;
     double high = INFINITY, low = -INFINITY;
-    if (!is_float) {
+    if (!dtype_is_float(dtype)) {
         bool is_signed = dtype == CVN_I32 || dtype == CVN_I8 || dtype == CVN_I4;
         int bits = dtype == CVN_BOOL ? 1 : dtype == CVN_I4 ? 4 : (int)cvn_dtype_bytes(dtype, 1) * 8;
         high = ldexp(1, is_signed ? bits - 1 : bits) - 1;

@@ -5,6 +5,8 @@
  */
 #include "shard/emit.h"
 
+#include "base/num.h"
+
 typedef struct Exchange {
     Emit *e;
     const cvn_type *before, *after; /* shards */
@@ -17,7 +19,7 @@ typedef struct Exchange {
 static int64_t window_start(const Exchange *x, const PieceRound *round, const Piece *piece, int d)
 {
     int64_t last = x->before->dim[d] - round->window[d];
-    return piece->from[d] < last ? piece->from[d] : last;
+    return num_min(piece->from[d], last);
 }
 
 /* The same in the new shard, which may be before its beginning or so that it goes beyond its end. */
@@ -32,9 +34,7 @@ static void widen(Exchange *x, const PieceRound *round)
         for (int d = 0; d < x->after->rank; d++) {
             int64_t at = window_target(x, round, &round->piece[i], d);
             int64_t beyond = at + round->window[d] - x->after->dim[d];
-            int64_t need = -at > beyond ? -at : beyond;
-            if (need > x->margin[d])
-                x->margin[d] = need;
+            x->margin[d] = num_max(x->margin[d], num_max(-at, beyond));
         }
 }
 

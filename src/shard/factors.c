@@ -1,5 +1,7 @@
 #include "shard/factors_impl.h"
 
+#include "base/num.h"
+
 #include <string.h>
 
 /* ---- making rules ---- */
@@ -57,16 +59,6 @@ static void transpose(const Op *op, Rule *rule)
     }
 }
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t r = a % b;
-        a = b;
-        b = r;
-    }
-    return a;
-}
-
 /* Gives dimensions [from, to) of a tensor factors of their own: what follows is not in line. */
 static void own_factors(Rule *rule, int tensor, const int64_t *left, int from, int to)
 {
@@ -83,7 +75,7 @@ static void reshape_group(Rule *rule, int64_t *left[2], int i, int i_end, int o,
             i++;
         while (o < o_end && left[1][o] == 1)
             o++;
-        int64_t common = i < i_end && o < o_end ? gcd(left[0][i], left[1][o]) : 1;
+        int64_t common = i < i_end && o < o_end ? num_gcd(left[0][i], left[1][o]) : 1;
         if (common == 1)
             break;
         int f = add(rule, common, FACTOR_PASS);
@@ -444,41 +436,4 @@ OpAttr factor_local_attr(const Op *op, const cvn_type *operand, const cvn_type *
     if (op->kind == OP_DYNAMIC_SLICE || op->kind == OP_GATHER)
         attr.sizes = follow(&attr.sizes, in(op, 0), &operand[0], arena);
     return attr;
-}
-
-/* ---- text ---- */
-
-static void print_tensor(StrBuf *buf, const Rule *rule, int t, int rank)
-{
-    strbuf_putc(buf, '[');
-    for (int d = 0; d < rank; d++) {
-        const DimFactors *dim = &rule->dim[t][d];
-        strbuf_puts(buf, d ? "," : "");
-        for (int i = 0; i < dim->n; i++)
-            strbuf_putc(buf, (char)(dim->factor[i] < 26 ? 'a' + dim->factor[i]
-                                                        : 'A' + dim->factor[i] - 26));
-        strbuf_puts(buf, dim->n ? "" : "1");
-    }
-    strbuf_putc(buf, ']');
-}
-
-void rule_print(StrBuf *buf, const Rule *rule, const Op *op)
-{
-    static const char *const kind[] = {"pass", "reduce", "whole", "shift"};
-    for (int t = 0; t < rule->n_tensors; t++) {
-        bool result = t >= rule->n_operands;
-        const cvn_value *v = result ? op->result[t - rule->n_operands] : op->operand[t];
-        strbuf_puts(buf, t == rule->n_operands ? (t ? " -> " : "-> ") : t ? ", " : "");
-        print_tensor(buf, rule, t, v->type.rank);
-    }
-    for (int k = FACTOR_REDUCE; k <= FACTOR_SHIFT; k++) {
-        int n = 0;
-        for (int f = 0; f < rule->n_factors; f++) {
-            if ((int)rule->factor[f].kind != k)
-                continue;
-            if (n++ == 0)
-                strbuf_printf(buf, " %s=", kind[k]);
-            strbuf_putc(buf, (char)(f < 26 ? 'a' + f : 'A' + f - 26));
-        }
-    }
 }

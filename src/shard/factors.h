@@ -74,7 +74,4 @@ bool factor_is_transparent(OpKind kind);
 OpAttr factor_local_attr(const Op *op, const cvn_type *operand, const cvn_type *result,
                          Arena *arena);
 
-/* "([b,s], [v,e]) -> ([b,s,e]) reduce=[v]" with letters a, b, c … for the factors. */
-void rule_print(StrBuf *out, const Rule *rule, const Op *op);
-
 #endif

@@ -2,10 +2,12 @@
 
 #include "base/json_file.h"
 #include "base/map.h"
+#include "base/num.h"
 #include "graph/panels.h"
 #include "model/params.h"
 #include "shard/axes.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* What a layout treats alike. */
@@ -87,6 +89,17 @@ typedef struct Rules {
 
 /* ---- layouts by name ---- */
 
+static int no_layout(const char *text, cvn_err *err)
+{
+    char names[16 * N_LAYOUTS] = "";
+    for (size_t i = 0, at = 0; i < N_LAYOUTS; i++)
+        at += (size_t)snprintf(names + at, sizeof names - at, "%s, ", layout_name(i));
+    return err_set(err, CVN_EINVAL,
+                   "\"%.64s\" is no layout; there are %sproducts of them such as fsdp+tp, and "
+                   "rules in a file, FILE.json",
+                   text, names);
+}
+
 static int named_rules(const char *text, Rules *rules, cvn_err *err)
 {
     bool named[N_LAYOUTS] = {false};
@@ -96,10 +109,7 @@ static int named_rules(const char *text, Rules *rules, cvn_err *err)
                (strlen(layouts[i]) != length || memcmp(layouts[i], p, length) != 0))
             i++;
         if (i == N_LAYOUTS || named[i])
-            return err_set(err, CVN_EINVAL,
-                           "\"%.64s\" is no layout; there are dp, tp, tp-scatter, fsdp, 2d, "
-                           "products of them such as fsdp+tp, and rules in a file, FILE.json",
-                           text);
+            return no_layout(text, err);
         named[i] = true;
         for (int r = 0; r < N_ROWS; r++)
             if (strcmp(rows[r].layout, layouts[i]) == 0)
@@ -216,16 +226,6 @@ static bool is_file(const char *layout)
 
 /* ---- marks ---- */
 
-static int32_t gcd(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t r = a % b;
-        a = b;
-        b = r;
-    }
-    return (int32_t)a;
-}
-
 /* Splits dimension d of size n also by this mesh axis, as far as it goes; see
  * layouts.h. */
 static void split_as(cvn_graph *g, const Mesh *mesh, cvn_spec *spec, int d, int64_t n,
@@ -244,7 +244,7 @@ static void split_as(cvn_graph *g, const Mesh *mesh, cvn_spec *spec, int d, int6
             shards *= e == d ? used.size : 1;
         }
     if (shards * ref.size > n || (evenly && n % (shards * ref.size)))
-        ref = axis_first(ref, n % shards ? 1 : gcd(ref.size, n / shards));
+        ref = axis_first(ref, n % shards ? 1 : (int32_t)num_gcd(ref.size, n / shards));
     if (ref.size == 1)
         return;
     char name[AXIS_NAME_SIZE];

@@ -11,6 +11,7 @@
  * Computing costs too, a little, so that of choices that move the same the one that splits most
  * wins.
  */
+#include "base/num.h"
 #include "shard/partition_impl.h"
 #include "shard/projection.h"
 
@@ -103,7 +104,7 @@ static double steps(const Choosing *c)
         const Factor *factor = &c->rule->factor[f];
         int32_t shards = axes_size(&c->now.axes[f]);
         bool looked_up = factor->kind == FACTOR_REDUCE && factor->local == LOCAL_INDEX;
-        n *= looked_up ? 1 : (double)((factor->size + shards - 1) / shards);
+        n *= looked_up ? 1 : (double)num_pieces(factor->size, shards);
     }
     return n;
 }

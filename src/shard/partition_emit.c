@@ -8,6 +8,8 @@
  */
 #include "shard/partition_impl.h"
 
+#include "base/num.h"
+
 #include <string.h>
 
 /* One operation on its way. */
@@ -96,8 +98,7 @@ static cvn_value *signed_index(Local *l, cvn_value *x)
 
 static int64_t chunk_of(int64_t n, const AxisList *axes)
 {
-    int32_t shards = axes_size(axes);
-    return n / shards + (n % shards != 0);
+    return num_pieces(n, axes_size(axes));
 }
 
 /* Index vectors of gather and scatter with what concerns the components that move over split

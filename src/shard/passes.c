@@ -25,6 +25,10 @@ static int propagate(cvn_graph *g, const void *context, bool *changed, cvn_err *
             cvn_spec spec;
             if (v->spec || !result.origin[v->id])
                 continue;
+            code =
+                sharding_check(&mesh, &result.sharding[v->id], v->name ? v->name : "a value", err);
+            if (code)
+                break;
             code = sharding_to_spec(&mesh, &result.sharding[v->id], &g->arena, &spec, err);
             v->spec = arena_copy(&g->arena, &spec, sizeof spec);
             *changed = true;

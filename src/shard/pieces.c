@@ -1,5 +1,7 @@
 #include "shard/pieces.h"
 
+#include "base/num.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,11 +19,6 @@ typedef struct Planning {
     int64_t before[CVN_MAX_RANK]; /* [rank] shape of a shard under `from` */
     int64_t after[CVN_MAX_RANK];  /* [rank] and under `to` */
 } Planning;
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* Which shard along each dimension has index `at`, as one number. */
 static int32_t shard_number(const Sharding *s, const int64_t *at)
@@ -76,8 +73,8 @@ static Piece cut_piece(const Planning *p, const int64_t *at, const int64_t *want
     Piece piece = {.target = target};
     for (int d = 0; d < p->from->rank; d++) {
         int64_t has = at[d] * p->before[d], wants = want[d] * p->after[d], n = p->type->dim[d];
-        int64_t low = least(n, has > wants ? has : wants);
-        int64_t high = least(n, least(has + p->before[d], wants + p->after[d]));
+        int64_t low = num_min(n, num_max(has, wants));
+        int64_t high = num_min(n, num_min(has + p->before[d], wants + p->after[d]));
         piece.from[d] = low - has;
         piece.to[d] = low - wants;
         piece.size[d] = high - low;
@@ -94,11 +91,11 @@ static void cut_target(Planning *p, int32_t target, PieceRound *own)
     shard_of(p->mesh, p->to, target, want);
     shard_of(p->mesh, p->from, target, mine);
     for (int d = 0; d < rank; d++) {
-        int64_t begin = want[d] * p->after[d], end = least(begin + p->after[d], p->type->dim[d]);
+        int64_t begin = want[d] * p->after[d], end = num_min(begin + p->after[d], p->type->dim[d]);
         if (begin >= end)
             return;
         at[d] = low[d] = begin / p->before[d];
-        high[d] = (end - 1) / p->before[d] + 1;
+        high[d] = num_pieces(end, p->before[d]);
     }
     for (int d = 0; d >= 0;) {
         Piece piece = cut_piece(p, at, want, target);

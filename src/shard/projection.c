@@ -1,14 +1,6 @@
 #include "shard/projection.h"
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t r = a % b;
-        a = b;
-        b = r;
-    }
-    return a;
-}
+#include "base/num.h"
 
 /* Moves the front of `left` that divides size n to `to`; what stays in `left`
    did not fit. Returns what of n is not split. */
@@ -17,7 +9,7 @@ static int64_t take(AxisList *left, int64_t n, AxisList *to)
     int used = 0;
     while (used < left->n) {
         AxisRef a = left->ref[used];
-        int32_t common = (int32_t)gcd(a.size, n);
+        int32_t common = (int32_t)num_gcd(a.size, n);
         if (common == 1)
             break;
         axes_add(to, axis_first(a, common));
@@ -100,7 +92,7 @@ static AxisRef room(const FactorAxes *f, int64_t size, int64_t before, AxisRef a
                  speak of */
     if (size % before)
         return axis_first(a, 1);
-    return axis_first(a, (int32_t)gcd(a.size, size / before));
+    return axis_first(a, (int32_t)num_gcd(a.size, size / before));
 }
 
 AxisList projection_fit(const Projection *p, const Rule *rule, int f, const AxisList *axes)

@@ -1,5 +1,6 @@
 #include "shard/region.h"
 
+#include "base/num.h"
 #include "shard/reshard.h"
 
 #include <string.h>
@@ -39,9 +40,8 @@ bool region_intersect(const Region *a, const Region *b, Region *common)
 {
     *common = (Region){.rank = a->rank};
     for (int d = 0; d < a->rank; d++) {
-        int64_t first = a->first[d] > b->first[d] ? a->first[d] : b->first[d];
-        int64_t a_end = a->first[d] + a->count[d], b_end = b->first[d] + b->count[d];
-        int64_t end = a_end < b_end ? a_end : b_end;
+        int64_t first = num_max(a->first[d], b->first[d]);
+        int64_t end = num_min(a->first[d] + a->count[d], b->first[d] + b->count[d]);
         if (end <= first)
             return false;
         common->first[d] = first;

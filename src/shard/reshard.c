@@ -1,5 +1,7 @@
 #include "shard/reshard.h"
 
+#include "base/num.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -192,16 +194,11 @@ static int64_t shards_on(const Search *s, const Digits *on, int n)
     return shards;
 }
 
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
 /* Chunks of the finer of two splittings make up those of the coarser; also where the coarser is the
    whole dimension, which can be padded and trimmed. */
 static bool borders_agree(int64_t n, int64_t coarse, int64_t fine)
 {
-    return coarse == 1 || ceil_div(n, coarse) == ceil_div(n, fine) * (fine / coarse);
+    return coarse == 1 || num_pieces(n, coarse) == num_pieces(n, fine) * (fine / coarse);
 }
 
 static bool agree(const Search *s, const Digits *on, int d, int coarse, int fine)
@@ -214,7 +211,7 @@ static double local_bytes(const Search *s, const State *state)
     double bytes = (double)cvn_dtype_bytes(s->type->dtype, 2) / 2;
     for (int d = 0; d < s->type->rank; d++) {
         Digits on = digits_on(s, state, d);
-        bytes *= (double)ceil_div(s->type->dim[d], shards_on(s, &on, on.n));
+        bytes *= (double)num_pieces(s->type->dim[d], shards_on(s, &on, on.n));
     }
     return bytes;
 }
@@ -257,8 +254,7 @@ static double bytes_between(const Search *s, const Node *parent, const Node *nod
     *group = 1;
     for (int i = 0; i < node->n_moved; i++)
         *group *= s->digit[node->moved[i]].size;
-    return bytes_of((ReshardKind)node->kind, *group, before < after ? before : after,
-                    before < after ? after : before);
+    return bytes_of((ReshardKind)node->kind, *group, fmin(before, after), fmax(before, after));
 }
 
 /* Enters a state that a move leads to, or finds a cheaper way to a known one. */
@@ -529,10 +525,10 @@ static bool holds_too_much(const Sharding *from, const Sharding *to, const Resha
 {
     const cvn_type begin = sharding_local(from, &plan->padded);
     const cvn_type end = sharding_local(to, &plan->padded);
-    int64_t a = cvn_type_elements(&begin), b = cvn_type_elements(&end);
+    int64_t most = num_max(cvn_type_elements(&begin), cvn_type_elements(&end));
     for (int i = 0; i < plan->n; i++) {
         const cvn_type now = sharding_local(&plan->step[i].after, &plan->padded);
-        if (cvn_type_elements(&now) > (a > b ? a : b))
+        if (cvn_type_elements(&now) > most)
             return true;
     }
     return false;
@@ -552,23 +548,4 @@ Reshard reshard_plan(const Mesh *mesh, const cvn_type *type, const Sharding *fro
         plan_by_pieces(mesh, type, from, to, arena, &plan);
     plan.involuntary = holds_too_much(from, to, &plan);
     return plan;
-}
-
-void reshard_print(StrBuf *out, const Mesh *mesh, const Reshard *plan)
-{
-    static const char *const names[] = {"slice",      "all_gather", "reduce_scatter",
-                                        "all_reduce", "all_to_all", "collective_permute",
-                                        "pieces"};
-    for (int i = 0; i < plan->n; i++) {
-        const ReshardStep *step = &plan->step[i];
-        strbuf_printf(out, "%s%s", i ? "; " : "", names[step->kind]);
-        if (step->kind == RESHARD_ALL_TO_ALL)
-            strbuf_printf(out, " dim %d to %d", step->from_dim, step->dim);
-        else if (step->dim >= 0)
-            strbuf_printf(out, " dim %d", step->dim);
-        if (step->axes.n) {
-            strbuf_puts(out, " by ");
-            axes_print(out, mesh, &step->axes);
-        }
-    }
 }

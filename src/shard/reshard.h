@@ -74,7 +74,4 @@ bool sharding_same(const Sharding *a, const Sharding *b);
 /* The type of a device's shard. */
 cvn_type sharding_local(const Sharding *sharding, const cvn_type *type);
 
-/* "all_gather dim 0 by data; slice dim 1 by model". */
-void reshard_print(StrBuf *out, const Mesh *mesh, const Reshard *plan);
-
 #endif

@@ -1,5 +1,7 @@
 #include "shard/spec.h"
 
+#include "base/num.h"
+
 Sharding sharding_open(int rank)
 {
     return (Sharding){.rank = rank};
@@ -109,14 +111,13 @@ void sharding_print(StrBuf *out, const Mesh *mesh, const Sharding *s)
 
 int64_t sharding_chunk(const Sharding *s, int d, int64_t n)
 {
-    int64_t shards = axes_size(&s->dim[d].axes);
-    return n / shards + (n % shards != 0);
+    return num_pieces(n, axes_size(&s->dim[d].axes));
 }
 
 void sharding_range(const Mesh *mesh, const Sharding *s, int d, int64_t n, int32_t place,
                     int64_t *first, int64_t *count)
 {
     int64_t chunk = sharding_chunk(s, d, n), at = axes_digit(mesh, &s->dim[d].axes, place) * chunk;
-    *first = at < n ? at : n;
-    *count = n - *first < chunk ? n - *first : chunk;
+    *first = num_min(at, n);
+    *count = num_min(n - *first, chunk);
 }

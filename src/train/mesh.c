@@ -1,5 +1,6 @@
 #include "train/mesh.h"
 
+#include "base/num.h"
 #include "graph/simplify.h"
 #include "io/convert.h"
 #include "shard/layouts.h"
@@ -9,11 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-
-static size_t padded(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
 
 /* ---- what stays on the devices ---- */
 
@@ -190,7 +186,7 @@ static size_t bytes_of(const TrainMesh *m, int first, int end)
 {
     size_t sum = 0;
     for (int i = first; i < end; i++)
-        sum += m->tensor[i].known ? padded(cvn_type_bytes(&m->tensor[i].local)) : 0;
+        sum += m->tensor[i].known ? num_padded(cvn_type_bytes(&m->tensor[i].local), CACHE_LINE) : 0;
     return sum * (size_t)m->devices.n_local;
 }
 
@@ -221,7 +217,7 @@ int train_mesh_allocate(TrainMesh *m, size_t arena_bytes, cvn_err *err)
     char *at = m->block;
     for (int i = 0; i < m->devices.n_local * m->n; i++) {
         m->data[i] = at;
-        at += padded(cvn_type_bytes(&m->tensor[i % m->n].local));
+        at += num_padded(cvn_type_bytes(&m->tensor[i % m->n].local), CACHE_LINE);
     }
     int code = CVN_OK;
     for (int d = 0; d < m->devices.n_local && code == CVN_OK; d++)

@@ -1,5 +1,6 @@
 #include "train/state.h"
 
+#include "base/num.h"
 #include "io/convert.h"
 #include "io/save.h"
 #include "train/checkpoint_folder.h"
@@ -8,17 +9,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { ALIGN = 64 };
-
-static size_t padded(size_t bytes)
-{
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
-
 static void add_tensor(TrainState *s, const char *name, cvn_type type)
 {
     s->saved.tensor[s->saved.n++] = (CheckpointTensor){.name = name, .type = type};
-    s->bytes += padded(cvn_type_bytes(&type));
+    s->bytes += num_padded(cvn_type_bytes(&type), CACHE_LINE);
 }
 
 /* What LoRA leaves as it is. */
@@ -29,7 +23,7 @@ static void list_frozen(TrainState *s, cvn_dtype dtype)
         const Param *p = &s->model.param[i];
         s->frozen[i] = (CheckpointTensor){.name = p->file_name[NAMING_HF],
                                           .type = cvn_type_make(dtype, p->rank, p->dims)};
-        s->bytes += padded(cvn_type_bytes(&s->frozen[i].type));
+        s->bytes += num_padded(cvn_type_bytes(&s->frozen[i].type), CACHE_LINE);
     }
 }
 
@@ -43,7 +37,7 @@ static void list_rounded(TrainState *s, const TrainStateOptions *options)
             continue;
         s->rounded[i] = (CheckpointTensor){.name = p->name,
                                            .type = cvn_type_make(step.compute, p->rank, p->dims)};
-        s->bytes += padded(cvn_type_bytes(&s->rounded[i].type));
+        s->bytes += num_padded(cvn_type_bytes(&s->rounded[i].type), CACHE_LINE);
     }
 }
 
@@ -130,15 +124,15 @@ int train_state_init(TrainState *s, const LlamaConfig *config, const TrainStateO
     char *at = block;
     for (int i = 0; i < s->saved.n; i++) {
         s->saved.tensor[i].data = at;
-        at += padded(cvn_type_bytes(&s->saved.tensor[i].type));
+        at += num_padded(cvn_type_bytes(&s->saved.tensor[i].type), CACHE_LINE);
     }
     for (int i = 0; s->frozen && i < s->model.n; i++) {
         s->frozen[i].data = at;
-        at += padded(cvn_type_bytes(&s->frozen[i].type));
+        at += num_padded(cvn_type_bytes(&s->frozen[i].type), CACHE_LINE);
     }
     for (int i = 0; i < s->n_weights; i++) {
         s->rounded[i].data = s->rounded[i].name ? at : NULL;
-        at += s->rounded[i].name ? padded(cvn_type_bytes(&s->rounded[i].type)) : 0;
+        at += s->rounded[i].name ? num_padded(cvn_type_bytes(&s->rounded[i].type), CACHE_LINE) : 0;
     }
     s->updates = s->saved.tensor[s->saved.n - 1].data;
     return CVN_OK;

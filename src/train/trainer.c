@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include "base/bytes.h"
+#include "base/num.h"
 #include "graph/graph.h"
 #include "io/convert.h"
 
@@ -9,11 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-
-static size_t padded(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
 
 static bool accumulates(const TrainerOptions *o)
 {
@@ -120,7 +116,7 @@ static void bind(Trainer *t, TrainProgram *program, bool slots, bool accumulator
     char *sum = t->accumulators;
     for (int i = 0; accumulators && i <= n_weights; i++) {
         program->param[n] = sum;
-        sum += padded(plan->parameter[n++].bytes);
+        sum += num_padded(plan->parameter[n++].bytes, CACHE_LINE);
     }
     for (int frozen = 0; n < plan->n_parameters; n++) {
         const char *name = plan->parameter[n].name;
@@ -175,7 +171,7 @@ static size_t accumulator_bytes(const Plan *plan)
     for (int i = 0; plan && i < plan->n_parameters; i++)
         if (strncmp(plan->parameter[i].name, "sum.", 4) == 0 ||
             strcmp(plan->parameter[i].name, "total") == 0)
-            sum += padded(plan->parameter[i].bytes);
+            sum += num_padded(plan->parameter[i].bytes, CACHE_LINE);
     return sum;
 }
 
