@@ -1,6 +1,7 @@
 /* The arena, the string buffer, the map and errors, each against what a naive version would do. */
 #include "base/bytes.h"
 #include "base/map.h"
+#include "base/num.h"
 #include "base/strbuf.h"
 
 #include <setjmp.h>
@@ -96,6 +97,26 @@ static void bytes_have_the_unit_that_suits_them(void **state)
         assert_string_equal(bytes_text(cases[i].bytes).text, cases[i].text);
 }
 
+static void numbers_are_those_of_their_definitions(void **state)
+{
+    (void)state;
+    for (int64_t a = 0; a < 60; a++)
+        for (int64_t b = 1; b < 60; b++) {
+            int64_t common = b, pieces = 0;
+            while (a % common || b % common)
+                common--;
+            for (int64_t left = a; left > 0; left -= b)
+                pieces++;
+            assert_int_equal(num_gcd(a, b), common);
+            assert_int_equal(num_pieces(a, b), pieces);
+            assert_int_equal(num_padded((size_t)a, (size_t)b), pieces * b);
+            assert_int_equal(num_min(a, b) + num_max(a, b), a + b);
+            assert_true(num_min(a, b) <= num_max(a, b));
+        }
+    assert_int_equal(num_pieces(INT64_MAX, 2), INT64_MAX / 2 + 1);
+    assert_int_equal(num_min(INT64_MIN, INT64_MAX), INT64_MIN);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -105,6 +126,7 @@ int main(void)
         cmocka_unit_test(strbuf_grows),
         cmocka_unit_test(bytes_have_the_unit_that_suits_them),
         cmocka_unit_test(map_finds_what_was_put),
+        cmocka_unit_test(numbers_are_those_of_their_definitions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

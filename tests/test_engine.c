@@ -362,6 +362,41 @@ static void bad_requests_are_refused(void **state)
     cvn_model_free(model);
 }
 
+/* Whatever refuses, the code says so; nobody need listen to the sentence. */
+static void options_may_be_left_out_and_errors_unread(void **state)
+{
+    (void)state;
+    const char *folder = CVN_TEST_DATA "/llama/mqa";
+    cvn_model *model;
+    cvn_engine *e;
+    assert_int_equal(cvn_model_open(CVN_TEST_DATA "/none", &(cvn_model_options){0}, &model, NULL),
+                     CVN_EIO);
+    assert_int_equal(cvn_model_open(folder, &(cvn_model_options){.dtype = CVN_I8}, &model, NULL),
+                     CVN_EUNSUPPORTED);
+    assert_int_equal(cvn_model_open(folder,
+                                    &(cvn_model_options){.dtype = CVN_F32, .quantize = "int5"},
+                                    &model, NULL),
+                     CVN_EINVAL);
+    assert_null(model);
+    assert_int_equal(cvn_model_open(folder, NULL, &model, NULL), CVN_OK); /* in the file's dtype */
+    assert_int_equal(cvn_model_dtype(model), CVN_BF16);
+    assert_int_equal(cvn_engine_new(model, NULL, &e, NULL), CVN_OK);
+    /* No sampling said: the likeliest tokens. */
+    cvn_request request = {
+        .prompt = (int32_t[]){1}, .n_prompt = 1, .max_tokens = 3, .ignore_eos = true};
+    cvn_result result;
+    assert_int_equal(cvn_engine_generate(e, &request, 1, NULL, NULL, NULL, &result, NULL), CVN_OK);
+    assert_int_equal(result.n_tokens, 3);
+    request.sampling.temperature = 1;
+    assert_int_equal(cvn_engine_generate(e, &request, 1, NULL, NULL, NULL, &result, NULL),
+                     CVN_EINVAL);
+    cvn_engine_free(e, NULL);
+    assert_int_equal(cvn_engine_new(model, &(cvn_engine_options){.rows = -1}, &e, NULL),
+                     CVN_EINVAL);
+    assert_null(e);
+    cvn_model_free(model);
+}
+
 /* ln p(token[i] | tokens before) from logits [n, vocab], for i >= 1. */
 static double log_probability(const float *logits, int64_t vocab, const int32_t *token, int64_t i)
 {
@@ -544,6 +579,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(end_tokens_end_a_text_and_waste_little),
         cmocka_unit_test(the_context_is_filled_to_the_last_position),
         cmocka_unit_test(bad_requests_are_refused),
+        cmocka_unit_test(options_may_be_left_out_and_errors_unread),
         cmocka_unit_test(scores_equal_transformers),
         cmocka_unit_test(the_trained_model_says_what_it_said_elsewhere),
         cmocka_unit_test(a_bf16_checkpoint_scores_as_elsewhere),

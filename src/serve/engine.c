@@ -318,7 +318,7 @@ int cvn_engine_new(const cvn_model *model, const cvn_engine_options *options, cv
     if (!e)
         return err_set(err, CVN_EMEM, "no memory for an engine");
     e->model = model;
-    e->options = *options;
+    e->options = options ? *options : cvn_engine_defaults();
     int code = arena_init(&e->arena, err);
     if (code == CVN_OK)
         code = start_engine(e, err);
@@ -446,7 +446,7 @@ static void set_sampling(Inputs *in, int row, const cvn_sampling *s)
 {
     in->temperature[row] = s->temperature;
     in->top_k[row] = s->top_k;
-    in->top_p[row] = s->top_p;
+    in->top_p[row] = s->top_p > 0 ? s->top_p : 1; /* 0: of a greedy request */
     in->min_p[row] = s->min_p;
     in->penalty[row] = s->repeat_penalty > 0 ? s->repeat_penalty : 1;
     in->key[2 * row] = (uint32_t)s->seed;

@@ -150,10 +150,14 @@ int engine_check_request(const cvn_request *r, int i, cvn_err *err)
         (s->temperature > 0 && s->temperature < 1e-3f))
         return err_set(err, CVN_EINVAL, "a temperature of %g is not 0, nor 0.001 or more",
                        (double)s->temperature);
-    if (s->top_k < 0 || !(s->top_p > 0) || !(s->min_p >= 0) || s->min_p > 1)
+    if (s->temperature > 0 && !(s->top_p > 0))
+        return err_set(err, CVN_EINVAL,
+                       "a top-p of %g leaves no token; give one above 0, 1 for all",
+                       (double)s->top_p);
+    if (s->top_k < 0 || isnan(s->top_p) || s->top_p < 0 || !(s->min_p >= 0) || s->min_p > 1)
         return err_set(
             err, CVN_EINVAL,
-            "top-k %d, top-p %g, min-p %g: expected top-k >= 0, top-p > 0, min-p in 0 to 1",
+            "top-k %d, top-p %g, min-p %g: expected top-k >= 0, top-p >= 0, min-p in 0 to 1",
             (int)s->top_k, (double)s->top_p, (double)s->min_p);
     if (!(s->repeat_penalty >= 0) || isinf(s->repeat_penalty))
         return err_set(err, CVN_EINVAL, "a repeat penalty of %g is no positive number",

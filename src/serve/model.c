@@ -79,6 +79,10 @@ static int open_model(cvn_model *m, const char *path, const cvn_model_options *o
 int cvn_model_open(const char *path, const cvn_model_options *options, cvn_model **out,
                    cvn_err *err)
 {
+    static const cvn_model_options defaults = {.dtype = CVN_DTYPE_COUNT};
+    cvn_err unseen = {0};
+    err = err ? err : &unseen;
+    options = options ? options : &defaults;
     *out = NULL;
     cvn_model *m = calloc(1, sizeof *m);
     if (!m)

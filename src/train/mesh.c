@@ -20,9 +20,9 @@ static void add_tensor(TrainMesh *m, const char *name, const cvn_type *type)
 }
 
 /* In the order of the state, under the names that graphs use. */
-static void list_tensors(TrainMesh *m, const TrainState *state, OptimizerKind optimizer,
-                         bool accumulates)
+static void list_tensors(TrainMesh *m, const TrainMeshOptions *o)
 {
+    const TrainState *state = o->state;
     int n_frozen = state->frozen ? state->model.n : 0;
     size_t most = (size_t)(state->saved.n + 2 * state->n_weights + n_frozen + 1);
     m->rounded = arena_array(&m->arena, (size_t)state->n_weights, sizeof *m->rounded);
@@ -33,7 +33,7 @@ static void list_tensors(TrainMesh *m, const TrainState *state, OptimizerKind op
     for (int i = 0; i < state->n_weights; i++) {
         const Param *p = &state->params.param[i];
         OptimizerSlot slot[OPTIMIZER_MAX_SLOTS];
-        int n = optimizers[optimizer].slots(p, slot);
+        int n = optimizers[o->optimizer].slots(p, slot);
         for (int k = 0; k < n; k++)
             add_tensor(m, arena_printf(&m->arena, "%s.%s", slot[k].name, p->name), &slot[k].type);
     }
@@ -47,11 +47,11 @@ static void list_tensors(TrainMesh *m, const TrainState *state, OptimizerKind op
             add_tensor(m, arena_printf(&m->arena, PARAM_ROUNDED "%s", copy->name), &copy->type);
     }
     m->n_kept = m->n;
-    for (int i = 0; i < state->n_weights && accumulates; i++)
+    for (int i = 0; i < state->n_weights && o->accumulates; i++)
         add_tensor(m, arena_printf(&m->arena, "sum.%s", state->params.param[i].name),
                    &state->saved.tensor[i].type);
     const cvn_type total = CVN_TYPE(CVN_F32, TRAIN_TOTALS);
-    if (accumulates)
+    if (o->accumulates)
         add_tensor(m, "total", &total);
 }
 
@@ -62,34 +62,29 @@ static MeshTensor *find_tensor(const TrainMesh *m, const char *name)
 }
 
 /* All but the devices. */
-static int begin(TrainMesh *m, const LlamaConfig *config, const TrainState *state,
-                 OptimizerKind optimizer, bool accumulates, const char *spec, const char *layout,
-                 cvn_err *err)
+static int begin(TrainMesh *m, const TrainMeshOptions *o, cvn_err *err)
 {
-    *m = (TrainMesh){.config = *config};
+    *m = (TrainMesh){.config = *o->config};
     int code = arena_init(&m->arena, err);
     if (code)
         return code;
-    m->spec = arena_string(&m->arena, spec);
-    m->layout = arena_string(&m->arena, layout);
-    list_tensors(m, state, optimizer, accumulates);
+    m->spec = arena_string(&m->arena, o->mesh);
+    m->layout = arena_string(&m->arena, o->layout ? o->layout : "2d");
+    list_tensors(m, o);
     return CVN_OK;
 }
 
-int train_mesh_describe(TrainMesh *m, const LlamaConfig *config, const TrainState *state,
-                        OptimizerKind optimizer, bool accumulates, const char *spec,
-                        const char *layout, cvn_err *err)
+int train_mesh_open(TrainMesh *m, const TrainMeshOptions *o, cvn_err *err)
 {
-    int code = begin(m, config, state, optimizer, accumulates, spec, layout, err);
-    return code ? code : mesh_devices_describe(&m->devices, spec, &m->arena, err);
+    int code = begin(m, o, err);
+    return code ? code
+                : mesh_devices_open(&m->devices, m->spec, &m->arena, o->cluster, o->threads, err);
 }
 
-int train_mesh_open(TrainMesh *m, const LlamaConfig *config, const TrainState *state,
-                    OptimizerKind optimizer, bool accumulates, const char *spec, const char *layout,
-                    Cluster *cluster, int threads, cvn_err *err)
+int train_mesh_describe(TrainMesh *m, const TrainMeshOptions *o, cvn_err *err)
 {
-    int code = begin(m, config, state, optimizer, accumulates, spec, layout, err);
-    return code ? code : mesh_devices_open(&m->devices, spec, &m->arena, cluster, threads, err);
+    int code = begin(m, o, err);
+    return code ? code : mesh_devices_describe(&m->devices, m->spec, &m->arena, err);
 }
 
 void train_mesh_close(TrainMesh *m)

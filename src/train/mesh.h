@@ -56,16 +56,23 @@ typedef struct MeshStep {
     void **param, **output; /* [n_local * parameters], [n_local * outputs] */
 } MeshStep;
 
-/* A mesh of which nothing is run, to see how things would lie on it. */
-int train_mesh_describe(TrainMesh *m, const LlamaConfig *config, const TrainState *state,
-                        OptimizerKind optimizer, bool accumulates, const char *spec,
-                        const char *layout, cvn_err *err);
+/* What a mesh is made for. All is borrowed until the call returns, and the cluster until the mesh is closed. */
+typedef struct TrainMeshOptions {
+    const LlamaConfig *config;
+    const TrainState *state; /* which tensors there are; their memory is not looked at */
+    OptimizerKind optimizer;
+    bool accumulates;   /* sums of gradients stay on the devices too */
+    const char *mesh;   /* "data=2,model=2" */
+    const char *layout; /* shard/layouts.h; NULL: "2d" */
+    Cluster *cluster;   /* the other processes; NULL: all devices are here */
+    int threads;        /* per device; 0: this machine's, divided among them */
+} TrainMeshOptions;
 
-/* `state` says which tensors there are; accumulates: sums of gradients too. threads: per device, 0: this machine's,
-   divided among them. */
-int train_mesh_open(TrainMesh *m, const LlamaConfig *config, const TrainState *state,
-                    OptimizerKind optimizer, bool accumulates, const char *spec, const char *layout,
-                    Cluster *cluster, int threads, cvn_err *err);
+/* On an error, too, *m is to be closed. */
+int train_mesh_open(TrainMesh *m, const TrainMeshOptions *options, cvn_err *err);
+
+/* The same, of which nothing is run, to see how things would lie on it: no cluster, no threads. */
+int train_mesh_describe(TrainMesh *m, const TrainMeshOptions *options, cvn_err *err);
 
 /* Safe on {0}. */
 void train_mesh_close(TrainMesh *m);

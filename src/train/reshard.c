@@ -71,6 +71,8 @@ static int read_options(Reshape *r, const char *mesh, const char *layout, cvn_er
     r->options = train_config_defaults();
     int code = train_config_read(&r->options, path, json, &r->arena, err);
     json_decref(json);
+    if (code == CVN_OK && (code = train_config_check(&r->options, err)) != CVN_OK)
+        err_prefix(err, "%s: the options of the run", path);
     if (!changed)
         return err_set(err, CVN_EMEM, "no memory for the options");
     r->state.saved.config = arena_string(&r->arena, changed);
@@ -81,9 +83,8 @@ static int read_options(Reshape *r, const char *mesh, const char *layout, cvn_er
 /* How the state lies on the mesh: as a step of the run would have it. */
 static int lay_out(Reshape *r, const char *mesh, const char *layout, cvn_err *err)
 {
-    OptimizerKind kind =
-        strcmp(r->options.optimizer, "adamw") == 0 ? OPTIMIZER_ADAMW : OPTIMIZER_ADAFACTOR;
-    TrainStepOptions step = {.batch = r->options.batch,
+    OptimizerKind kind = train_config_optimizer(&r->options);
+    TrainStepOptions step = {.batch = r->options.batch ? r->options.batch : 1,
                              .seq = r->options.seq ? r->options.seq : r->model.max_context,
                              .compute = CVN_F32,
                              .clip = 1,
@@ -91,7 +92,9 @@ static int lay_out(Reshape *r, const char *mesh, const char *layout, cvn_err *er
                              .lora = r->lora};
     MeshStep cut = {0};
     cvn_graph *local = NULL;
-    int code = train_mesh_describe(&r->mesh, &r->model, &r->state, kind, false, mesh, layout, err);
+    const TrainMeshOptions options = {
+        .config = &r->model, .state = &r->state, .optimizer = kind, .mesh = mesh, .layout = layout};
+    int code = train_mesh_describe(&r->mesh, &options, err);
     if (code)
         return code;
     cvn_graph *g = train_graph(TRAIN_STEP, &r->model, &step, err);
@@ -156,13 +159,9 @@ int checkpoint_reshard(const Checkpoint *from, const char *folder, const char *m
     if (code == CVN_OK)
         code = read_options(&r, mesh, layout, err);
     const char *config = r.state.saved.config;
-    TrainStateOptions options = {.elsewhere = true,
-                                 .lora = r.lora,
-                                 .compute = CVN_F32,
-                                 .optimizer =
-                                     code == CVN_OK && strcmp(r.options.optimizer, "adamw") == 0
-                                         ? OPTIMIZER_ADAMW
-                                         : OPTIMIZER_ADAFACTOR};
+    TrainStateOptions options = {.elsewhere = true, .lora = r.lora, .compute = CVN_F32};
+    if (code == CVN_OK)
+        options.optimizer = train_config_optimizer(&r.options);
     if (code == CVN_OK)
         code = train_state_init(&r.state, &r.model, &options, err);
     r.state.saved.config = config;

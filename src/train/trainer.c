@@ -291,8 +291,15 @@ static int open_devices(Trainer *t, cvn_err *err)
     if (code)
         return code;
     t->mesh = arena_alloc(&t->arena, sizeof *t->mesh);
-    code = train_mesh_open(t->mesh, &t->config, &t->state, o->optimizer.kind, accumulates(o),
-                           o->mesh, o->layout ? o->layout : "2d", o->cluster, o->threads, err);
+    const TrainMeshOptions mesh = {.config = &t->config,
+                                   .state = &t->state,
+                                   .optimizer = o->optimizer.kind,
+                                   .accumulates = accumulates(o),
+                                   .mesh = o->mesh,
+                                   .layout = o->layout,
+                                   .cluster = o->cluster,
+                                   .threads = o->threads};
+    code = train_mesh_open(t->mesh, &mesh, err);
     if (code == CVN_OK)
         t->device = group_device(t->mesh->devices.group, 0);
     return code;
