@@ -303,7 +303,7 @@ static void options_that_cannot_be_are_refused(void **state)
     c.memory = 1 << 20;
     expect(&c, false, CVN_EMEM, "training needs");
     nothing_is_left(c.out, false);
-    c.memory = 4 << 20; /* room for weights, not for activations */
+    c.memory = 7 << 19; /* room for weights, not for activations */
     expect(&c, false, CVN_EMEM, "activations");
     nothing_is_left(c.out, false);
     c.batch = 64;

@@ -222,7 +222,7 @@ static cvn_value *waiting(StepBuilder *b, int i)
 {
     cvn_value *gradient = b->gradient[i];
     bool product = b->rounded[i] && b->params.param[i].kind != PARAM_EMBED;
-    if (!b->options->round_gradients || b->kind != TRAIN_STEP || !product)
+    if (b->kind != TRAIN_STEP || !product)
         return gradient;
     return cvn_convert(G, cvn_convert(G, gradient, b->options->compute), CVN_F32);
 }

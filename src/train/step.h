@@ -28,8 +28,8 @@
  * update it is scaled down to a global norm of `clip` (as torch.nn.utils.clip_grad_norm_). Where the loss or
  * the norm is not finite nothing changes.
  *
- * All gradients wait for the norm. Where they are asked for rounded (round_gradients), as autocast of torch has them, half
- * as many bytes wait; the norm is that of the exact ones. Sums over micro-batches and devices are of exact ones.
+ * All gradients wait for the norm. Those of weights that only enter products wait rounded to `compute`, as autocast of
+ * torch has them: half as many bytes. The norm, and sums over micro-batches and devices, are of exact ones.
  *
  * The last output is f32 [TRAIN_REPORT_COUNT], what the step was; of EVALUATE, the three sums.
  */
@@ -62,8 +62,6 @@ typedef struct TrainStepOptions {
     RematPolicy remat;          /* what the backward pass computes again */
     OptimizerOptions optimizer; /* its method, and what is constant of it */
     LoraOptions lora;           /* rank 0: all weights are trained */
-    bool
-        round_gradients; /* of STEP: those of weights that only enter products wait for the update rounded to `compute` */
 } TrainStepOptions;
 
 /* Whether a weight, one of a model's table, has a copy that is rounded to the type of products. */

@@ -58,8 +58,7 @@ static int compile_one(Trainer *t, TrainGraph kind, RematPolicy remat, TrainProg
                              .z_loss = o->z_loss,
                              .remat = remat,
                              .optimizer = o->optimizer,
-                             .lora = o->lora,
-                             .round_gradients = !t->mesh};
+                             .lora = o->lora};
     cvn_graph *g = train_graph(kind, &t->config, &step, err);
     if (!g)
         return err->code;
