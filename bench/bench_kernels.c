@@ -145,9 +145,9 @@ static void bench_product(Pool *pool, const Ceilings *c, cvn_dtype dtype, int64_
     cvn_graph_free(g);
 }
 
-/* x [m, k] times weights in panels of n rows. */
-static void bench_linear(Pool *pool, const Ceilings *c, cvn_dtype dtype, int64_t m, int64_t k,
-                         int64_t n)
+/* x [m, k] times weights in panels of n rows; int8: x is brought to 8 bits. */
+static void bench_linear(Pool *pool, const Ceilings *c, cvn_dtype dtype, bool int8, int64_t m,
+                         int64_t k, int64_t n)
 {
     enum { GROUP = 64 };
     cvn_err err = {0};
@@ -165,6 +165,7 @@ static void bench_linear(Pool *pool, const Ceilings *c, cvn_dtype dtype, int64_t
         scale = cvn_parameter(g, "scale", scales);
     cvn_linear_spec spec = {.contract = 1,
                             .n_weights = 1,
+                            .int8 = int8,
                             .q = {q},
                             .scale = {scale},
                             .type = {CVN_TYPE(CVN_F32, m, n)}};
@@ -173,8 +174,8 @@ static void bench_linear(Pool *pool, const Ceilings *c, cvn_dtype dtype, int64_t
     const char *name = "";
     double seconds = time_op(pool, y, NULL, &name);
     char what[64];
-    snprintf(what, sizeof what, "%lld x %lld x %lld %s", (long long)m, (long long)k, (long long)n,
-             cvn_dtype_name(dtype));
+    snprintf(what, sizeof what, "%lld x %lld x %lld %s%s", (long long)m, (long long)k, (long long)n,
+             cvn_dtype_name(dtype), int8 ? ", x too" : "");
     double bytes = (double)cvn_type_bytes(cvn_value_type(q));
     bytes += scale ? (double)cvn_type_bytes(&scales) : 0;
     print_row(what, name, seconds, 2.0 * (double)m * (double)n * (double)k, bytes,
@@ -247,13 +248,14 @@ static void bench_products(Pool *pool, const Ceilings *c)
 static void bench_linears(Pool *pool, const Ceilings *c, const char *only)
 {
     printf("\nlinear, rows x sum x columns, weights in panels\n");
-    static const cvn_dtype dtypes[] = {CVN_BF16, CVN_F32, CVN_I8, CVN_I4};
-    static const int64_t columns[] = {32768, 16384, 65536, 65536}; /* more than the caches hold */
+    static const cvn_dtype dtypes[] = {CVN_BF16, CVN_F32, CVN_I8, CVN_I4, CVN_I8};
+    static const int64_t columns[] = {32768, 16384, 65536, 65536,
+                                      65536}; /* more than the caches hold */
     static const int64_t rows[] = {1, 2, 4, 8, 12, 16, 32, 33, 64, 512};
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
         for (size_t m = 0;
              m < sizeof rows / sizeof *rows && strstr(cvn_dtype_name(dtypes[d]), only); m++)
-            bench_linear(pool, c, dtypes[d], rows[m], 2048, columns[d]);
+            bench_linear(pool, c, dtypes[d], d == 4, rows[m], 2048, columns[d]);
 }
 
 static void bench_attentions(Pool *pool, const Ceilings *c)
@@ -294,7 +296,12 @@ static cvn_value *choice_product(cvn_graph *g, const Kernel *kernel, int64_t m)
     if (kernel->kind == OP_LINEAR_INT8)
         return cvn_linear_int8(g, cvn_parameter(g, "x", CVN_TYPE(CVN_I8, m, SUM)),
                                cvn_parameter(g, "xs", CVN_TYPE(CVN_BF16, m, 1)), q, scale, y);
-    cvn_linear_spec spec = {.contract = 1, .n_weights = 1, .q = {q}, .scale = {scale}, .type = {y}};
+    cvn_linear_spec spec = {.contract = 1,
+                            .n_weights = 1,
+                            .int8 = strstr(kernel->name, "rows8"),
+                            .q = {q},
+                            .scale = {scale},
+                            .type = {y}};
     cvn_linear(g, cvn_parameter(g, "x", CVN_TYPE(CVN_BF16, m, SUM)), &spec, out);
     return out[0];
 }

@@ -41,10 +41,12 @@ enum { TABLES = sizeof tables / sizeof *tables };
 static const struct Form {
     OpKind kind;
     cvn_dtype weight;
+    bool int8; /* x is brought to 8 bits */
 } forms[] = {
-    {OP_DOT_GENERAL, CVN_F32}, {OP_DOT_GENERAL, CVN_BF16}, {OP_LINEAR, CVN_F32},
-    {OP_LINEAR, CVN_BF16},     {OP_LINEAR, CVN_I8},        {OP_LINEAR, CVN_I4},
-    {OP_LINEAR_INT8, CVN_I8},
+    {OP_DOT_GENERAL, CVN_F32, false}, {OP_DOT_GENERAL, CVN_BF16, false},
+    {OP_LINEAR, CVN_F32, false},      {OP_LINEAR, CVN_BF16, false},
+    {OP_LINEAR, CVN_I8, false},       {OP_LINEAR, CVN_I4, false},
+    {OP_LINEAR_INT8, CVN_I8, false},  {OP_LINEAR, CVN_I8, true},
 };
 
 enum { FORMS = sizeof forms / sizeof *forms };
@@ -66,7 +68,8 @@ static const Op *product(cvn_graph *g, const struct Form *form, int64_t m)
         cvn_value *step = cvn_parameter(g, "step", CVN_TYPE(CVN_BF16, m, 1));
         return cvn_linear_int8(g, x, step, q, scale, y)->def;
     }
-    cvn_linear_spec spec = {.contract = 1, .n_weights = 1, .q = {q}, .scale = {scale}, .type = {y}};
+    cvn_linear_spec spec = {
+        .contract = 1, .n_weights = 1, .int8 = form->int8, .q = {q}, .scale = {scale}, .type = {y}};
     cvn_linear(g, cvn_parameter(g, "x", CVN_TYPE(x_dtype, m, K)), &spec, out);
     return out[0]->def;
 }

@@ -36,7 +36,7 @@ static void add_around(Check *c, const Shape *s, cvn_linear_spec *spec)
         spec->residual = check_parameter(c, CVN_TYPE(CVN_F32, s->m, s->n[0]));
 }
 
-static const cvn_type *linear_operand(const Check *c, int i)
+static const cvn_type *operand_type(const Check *c, int i)
 {
     return &c->op->operand[i]->type;
 }
@@ -57,7 +57,7 @@ static void check_linear(const Shape *s)
     cvn_linear(c.g, x, &spec, out);
     check_inputs(&c, out[0]);
     for (int i = 1; i <= 2 * s->n_weights; i += 2)
-        check_fill(linear_operand(&c, i), c.in[i].data, s->group ? -8 : -128, s->group ? 8 : 128);
+        check_fill(operand_type(&c, i), c.in[i].data, s->group ? -8 : -128, s->group ? 8 : 128);
     double most = s->group ? 8 : 128;
     most *=
         s->norm
@@ -211,7 +211,7 @@ static void first_row(const Kernel *kernel, cvn_dtype dtype, int64_t m, float *y
     check_inputs(&c, out[0]);
     check_state = 8;
     for (int i = 2; i >= 0; i--)
-        check_fill(linear_operand(&c, i), c.in[i].data, i == 1 ? -8 : -1, i == 1 ? 8 : 1);
+        check_fill(operand_type(&c, i), c.in[i].data, i == 1 ? -8 : -1, i == 1 ? 8 : 1);
     check_state = 9; /* row 0 too; the others differ with m */
     cvn_type row = CVN_TYPE(CVN_BF16, K);
     check_fill(&row, c.in[0].data, -1, 1);

@@ -237,7 +237,7 @@ static void rows_of_a_cache_are_apart(void **state)
     }
 }
 
-/* Prompts in 8 bits change a little too; decoding does not know of it. */
+/* Prompts in 8 bits change a little too. */
 static void prompts_in_8_bits_score_nearly_alike(void **state)
 {
     (void)state;

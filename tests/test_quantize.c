@@ -264,8 +264,22 @@ static void fusion_changes_no_result(void **state)
     }
 }
 
+/* h times a weight in f32, with eight of rows that are rounded to 8 bits. */
+static cvn_value *product_of(cvn_graph *g, cvn_value *h, cvn_value *q, cvn_value *scale, int64_t n,
+                             bool eight)
+{
+    const cvn_type *type = cvn_value_type(h);
+    cvn_value *rows[2];
+    if (!eight) {
+        cvn_value *w = cvn_dequantize(g, q, scale, CVN_TYPE(type->dtype, n, type->dim[1]), 1);
+        return cvn_einsum_as(g, "mk,nk->mn", h, w, CVN_F32);
+    }
+    cvn_quantize_rows(g, h, rows);
+    return cvn_linear_int8(g, rows[0], rows[1], q, scale, CVN_TYPE(CVN_F32, type->dim[0], n));
+}
+
 /* One product and what stands next to it, all of m rows. */
-static cvn_graph *neighbours(const QuantForm *form, int64_t m, cvn_dtype x_dtype)
+static cvn_graph *neighbours(const QuantForm *form, bool eight, int64_t m, cvn_dtype x_dtype)
 {
     enum { K = 1056, N = 85 };
     cvn_graph *g = cvn_graph_new("neighbours", NULL);
@@ -283,8 +297,7 @@ static cvn_graph *neighbours(const QuantForm *form, int64_t m, cvn_dtype x_dtype
     }
     cvn_value *h = cvn_rms_norm(g, x, norm, 1e-5, compute);
     for (int i = 0; i < 3; i++) {
-        cvn_value *w = cvn_dequantize(g, q[i], scale[i], CVN_TYPE(compute, N, K), 1);
-        y[i] = cvn_einsum_as(g, "mk,nk->mn", h, w, CVN_F32);
+        y[i] = product_of(g, h, q[i], scale[i], N, eight);
         cvn_value *b = cvn_convert(g, bias[i], CVN_F32);
         y[i] = cvn_add(g, y[i], cvn_broadcast_to(g, b, cvn_value_type(y[i])));
         cvn_output(g, y[i]);
@@ -326,12 +339,13 @@ static void a_norm_and_biases_that_are_fused_change_no_bit(void **state)
     static const QuantForm forms[] = {{.dtype = CVN_BF16},
                                       {.dtype = CVN_F32},
                                       {.dtype = CVN_I8, .groups = 1},
-                                      {.dtype = CVN_I4, .groups = 33}};
+                                      {.dtype = CVN_I4, .groups = 33},
+                                      {.dtype = CVN_I8, .groups = 1}};
     static const int64_t ms[] = {1, 3, 16, 33, 50};
-    for (int f = 0; f < 4; f++)
+    for (int f = 0; f < 5; f++)
         for (int m = 0; m < 5; m++) {
             cvn_dtype x = f == 1 || m % 2 ? CVN_F32 : CVN_BF16;
-            cvn_graph *g = neighbours(&forms[f], ms[m], x);
+            cvn_graph *g = neighbours(&forms[f], f == 4, ms[m], x);
             void **in = inputs_of(g), *apart[3], *fused[3];
             int more = run_plan(g, true, 2, in, apart),
                 steps = run_plan(g, false, 1 + m % 3, in, fused);
@@ -345,6 +359,42 @@ static void a_norm_and_biases_that_are_fused_change_no_bit(void **state)
             random_free(in, g->n_parameters);
             cvn_graph_free(g);
         }
+}
+
+/* A feed-forward layer of which every product takes rows of 8 bits: two steps, with the bits of all apart. */
+static void rows_of_8_bits_change_no_bit_when_fused(void **state)
+{
+    (void)state;
+    enum { K = 96, INNER = 150 };
+    static const int64_t ms[] = {1, 8, 17, 33};
+    for (int m = 0; m < 4; m++) {
+        cvn_graph *g = cvn_graph_new("mlp", NULL);
+        cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, ms[m], K)), *q[3], *scale[3];
+        cvn_value *norm = cvn_parameter(g, "norm", CVN_TYPE(CVN_BF16, K));
+        static const char *const names[] = {"gate",     "gate.scale", "up",
+                                            "up.scale", "down",       "down.scale"};
+        for (int i = 0; i < 3; i++) {
+            int64_t n = i < 2 ? INNER : K, k = i < 2 ? K : INNER;
+            q[i] = cvn_parameter(g, names[2 * i], panel_type(CVN_I8, n, k));
+            scale[i] = cvn_parameter(g, names[2 * i + 1], panel_scale_type(CVN_F32, n, 1));
+        }
+        cvn_value *h = cvn_rms_norm(g, x, norm, 1e-5, CVN_BF16);
+        cvn_value *gate = product_of(g, h, q[0], scale[0], INNER, true);
+        cvn_value *up = product_of(g, h, q[1], scale[1], INNER, true);
+        cvn_value *silu = cvn_multiply(g, gate, cvn_logistic(g, gate));
+        cvn_value *inner = cvn_convert(g, cvn_multiply(g, silu, up), CVN_BF16);
+        cvn_output(g, cvn_add(g, x, product_of(g, inner, q[2], scale[2], K, true)));
+        void **in = inputs_of(g), *apart[1], *fused[1];
+        int more = run_plan(g, true, 2, in, apart),
+            steps = run_plan(g, false, 1 + m % 2, in, fused);
+        assert_int_equal(steps, 2);
+        assert_true(more > 6);
+        assert_memory_equal(apart[0], fused[0], cvn_type_bytes(&g->output[0].value->type));
+        free(apart[0]);
+        free(fused[0]);
+        random_free(in, g->n_parameters);
+        cvn_graph_free(g);
+    }
 }
 
 /* What another result needs too, or another dtype, stays. */
@@ -492,6 +542,7 @@ int main(void)
         cmocka_unit_test(ways_to_quantize_are_read_and_written),
         cmocka_unit_test(every_matrix_of_a_model_is_fused),
         cmocka_unit_test(a_norm_and_biases_that_are_fused_change_no_bit),
+        cmocka_unit_test(rows_of_8_bits_change_no_bit_when_fused),
         cmocka_unit_test(fusion_changes_no_result),
         cmocka_unit_test(what_is_used_elsewhere_is_not_fused_away),
         cmocka_unit_test(a_folder_holds_what_is_made_while_loading),

@@ -80,8 +80,8 @@ typedef struct cvn_engine_options {
     int64_t bucket[CVN_MAX_BUCKETS];
     /* Keys and values in "int8", half the bytes of bf16; NULL or "none": in the model's dtype. */
     const char *kv_cache;
-    /* "int8": prompts enter matrices of 8 bits in 8 bits too, which about doubles their speed and
-       costs some accuracy; NULL or "none": not. */
+    /* "int8": what enters matrices of 8 bits is rounded to 8 bits too, which makes prompts, and decoding
+       of several texts, up to twice as fast and costs some accuracy; NULL or "none": not. */
     const char *activations;
     uint64_t memory_limit; /* refuse to start when more would be needed; 0: no limit */
     const char *mesh;   /* devices to run on, "data=2,model=2"; NULL: one. threads are per device */

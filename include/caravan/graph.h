@@ -351,10 +351,12 @@ cvn_value *cvn_linear_int8(cvn_graph *g, cvn_value *x, cvn_value *x_scale, cvn_v
    weight is [k], one dimension is summed and the rows of x are normalised first, as cvn_rms_norm does with
    `eps`, and rounded to bf16, or not at all where weights are f32. A bias, floats of the shape of the
    weight's rows, is added to each product, before SwiGLU. A residual, f32 of the result's shape, is added
-   last, before rounding; NULL: none. */
+   last, before rounding; NULL: none. With `int8` what is multiplied, x or what its norm is rounded to, is
+   brought to 8 bits as cvn_quantize_rows does it, and each product is that of cvn_linear_int8 in f32. */
 typedef struct cvn_linear_spec {
     int contract, n_weights;    /* 1 to 3 weights */
     bool swiglu;                /* of two weights */
+    bool int8;                  /* of weights of 8 bits with a scale in f32 for each row */
     cvn_value *q[3], *scale[3]; /* no scales (NULL) of bf16 and f32 */
     cvn_value *norm;            /* weight of the norm, or NULL */
     double eps;                 /* of the norm */

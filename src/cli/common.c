@@ -46,7 +46,7 @@ const Option option_kv_cache = {"kv-cache", .kind = ARG_CHOICE, .value = "HOW",
 
 const Option option_activations = {"activations", .kind = ARG_CHOICE, .value = "HOW",
                                    .choice = none_or_int8,
-                                   .help = "round what enters int8 weights in prompts, to"};
+                                   .help = "round what enters int8 weights, to"};
 
 const Option option_threads = {"threads",
                                .letter = 't',

@@ -71,6 +71,21 @@ static void fuse_product(Fuse *f, Op *op)
                                             &op->result[0]->type));
 }
 
+/* linear_int8 of quantize_rows(x): rows are brought to 8 bits where the product lays them out. */
+static void fuse_rounded(Fuse *f, Op *op)
+{
+    if (op->kind != OP_LINEAR_INT8)
+        return;
+    const Op *rounded = op->operand[0]->def;
+    if (rounded->kind != OP_QUANTIZE_ROWS || op->operand[1]->def != rounded ||
+        op->operand[0] != rounded->result[0] || op->operand[1] != rounded->result[1] ||
+        rounded->operand[0]->type.dtype == CVN_F64)
+        return;
+    OpAttr attr = {.axis = 1, .group_size = 1, .int8 = true};
+    cvn_value *operand[] = {rounded->operand[0], op->operand[2], op->operand[3]};
+    graph_replace(op->result[0], add_linear(f, op, &attr, 3, operand, &op->result[0]->type));
+}
+
 /* What v [kept …, rows …] spreads over its first `lead` dimensions, widened or not, or NULL. Over one row it is a
    reshape that spreads. */
 static cvn_value *spread_over_rows(const cvn_value *v, int lead)
@@ -125,7 +140,8 @@ static bool share_input(const Op *a, const Op *b)
         a->attr.bias != b->attr.bias)
         return false;
     LinearWeight v = linear_weight(a, 0), w = linear_weight(b, 0);
-    return v.dtype == w.dtype && v.scale_dtype == w.scale_dtype && v.groups == w.groups;
+    return a->attr.int8 == b->attr.int8 && v.dtype == w.dtype && v.scale_dtype == w.scale_dtype &&
+           v.groups == w.groups;
 }
 
 /* Operands of n simple linears of one x as one: the weights, then their biases. */
@@ -158,7 +174,11 @@ static void fuse_swiglu(Fuse *f, Op *op)
             !is_used_once(f, logistic) || gate->id >= f->n || f->uses[gate->id] != 2 ||
             !share_input(a, b) || op->result[0]->type.dtype != CVN_F32)
             continue;
-        OpAttr attr = {.axis = a->attr.axis, .group_size = 2, .flag = true, .bias = a->attr.bias};
+        OpAttr attr = {.axis = a->attr.axis,
+                       .group_size = 2,
+                       .flag = true,
+                       .bias = a->attr.bias,
+                       .int8 = a->attr.int8};
         cvn_value *operand[LINEAR_OPERANDS];
         int n = join_operands((const Op *[]){a, b}, 2, operand);
         graph_replace(op->result[0], add_linear(f, op, &attr, n, operand, &op->result[0]->type));
@@ -219,7 +239,8 @@ static void fuse_siblings(Fuse *f, Op *op)
     }
     if (n == 1)
         return;
-    OpAttr attr = {.axis = op->attr.axis, .group_size = n, .bias = op->attr.bias};
+    OpAttr attr = {
+        .axis = op->attr.axis, .group_size = n, .bias = op->attr.bias, .int8 = op->attr.int8};
     cvn_value *operand[LINEAR_OPERANDS];
     cvn_type type[LINEAR_WEIGHTS];
     for (int i = 0; i < n; i++)
@@ -260,8 +281,8 @@ typedef void FuseRule(Fuse *f, Op *op);
 
 /* In this order: what is a product, then what it is part of, then what is left side by side, and last what they all
    take. */
-static FuseRule *const rules[] = {fuse_product, fuse_bias,     fuse_swiglu, fuse_residual,
-                                  fuse_convert, fuse_siblings, fuse_norm};
+static FuseRule *const rules[] = {fuse_product,  fuse_rounded, fuse_bias,     fuse_swiglu,
+                                  fuse_residual, fuse_convert, fuse_siblings, fuse_norm};
 
 static void walk(Fuse *f, FuseRule *rule)
 {
@@ -289,7 +310,7 @@ int graph_fuse_linear(cvn_graph *g, bool products_only, bool *changed, cvn_err *
     Fuse f = {.g = g};
     bool any = false;
     for (const Op *op = g->first; op && !any; op = op->next)
-        any = op->kind == OP_DEQUANTIZE || op->kind == OP_LINEAR;
+        any = op->kind == OP_DEQUANTIZE || op->kind == OP_LINEAR || op->kind == OP_LINEAR_INT8;
     size_t n = products_only ? 1 : sizeof rules / sizeof *rules;
     for (size_t i = 0; any && i < n && !g->err.code; i++)
         walk(&f, rules[i]);

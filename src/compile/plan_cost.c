@@ -30,7 +30,7 @@ static double dot_flops(const Op *op)
 static double linear_flops(const Op *op)
 {
     double n = 0;
-    for (int i = 0; i < (int)op->attr.group_size; i++) {
+    for (int i = 0; i < linear_weights(op); i++) {
         LinearWeight w = linear_weight(op, i);
         n += 2 * (double)linear_rows(op) * (double)w.n * (double)w.k;
     }
@@ -54,10 +54,7 @@ static double composite_flops(const Op *op)
         return elements(op->result[0]);
     case OP_QUANTIZE_ROWS:
         return 4 * elements(op->operand[0]); /* maximum, divide, round, clamp */
-    case OP_LINEAR_INT8: {
-        LinearWeight w = linear_int8_weight(op);
-        return 2 * elements(op->operand[1]) * (double)w.n * (double)w.k;
-    }
+    case OP_LINEAR_INT8:
     case OP_LINEAR:
         return linear_flops(op);
     case OP_RMS_NORM_BACKWARD:

@@ -610,7 +610,8 @@ void cvn_linear(cvn_graph *g, cvn_value *x, const cvn_linear_spec *spec, cvn_val
                    .flag = spec->swiglu,
                    .norm = spec->norm != NULL,
                    .eps = spec->norm ? spec->eps : 0,
-                   .bias = spec->bias[0] != NULL};
+                   .bias = spec->bias[0] != NULL,
+                   .int8 = spec->int8};
     cvn_value *operand[3 + 3 * OP_MOST_RESULTS] = {x};
     int n = 1;
     for (int i = 0; i < spec->n_weights && i < OP_MOST_RESULTS; i++) {

@@ -53,13 +53,16 @@ static cvn_value *nearest(cvn_graph *g, cvn_value *x)
     return cvn_multiply(g, low, cvn_sign(g, x));
 }
 
-void decompose_quantize_rows(cvn_graph *g, const Op *op, cvn_value **out)
+/* x [..., d] as i8, and a scale of each row as bf16 [..., 1]. */
+static void to_8_bits(cvn_graph *g, cvn_value *x, cvn_value *out[2])
 {
-    cvn_value *x = as(g, op->operand[0], CVN_F32); /* [..., d] */
+    x = as(g, x, CVN_F32);
     int last = x->type.rank - 1;
+    cvn_type scales = x->type;
+    scales.dim[last] = 1;
     cvn_value *most = cvn_reduce_dims(g, CVN_MAX, cvn_abs(g, x), 1, &last); /* [...] */
     cvn_value *scale = cvn_convert(g, cvn_divide(g, most, like(g, most, 127)), CVN_BF16);
-    out[1] = cvn_reshape(g, scale, last + 1, op->result[1]->type.dim);
+    out[1] = cvn_reshape(g, scale, last + 1, scales.dim);
     cvn_value *step = as(g, scale, CVN_F32);
     cvn_value *usable = cvn_compare_values(g, CVN_GT, step, like(g, step, 0));
     usable = spread_over(g, cvn_and(g, usable, cvn_is_finite(g, step)), &x->type, last);
@@ -68,37 +71,52 @@ void decompose_quantize_rows(cvn_graph *g, const Op *op, cvn_value **out)
     out[0] = cvn_convert(g, cvn_select(g, usable, steps, like(g, x, 0)), CVN_I8);
 }
 
-void decompose_linear_int8(cvn_graph *g, const Op *op, cvn_value **out)
+void decompose_quantize_rows(cvn_graph *g, const Op *op, cvn_value **out)
+{
+    to_8_bits(g, op->operand[0], out);
+}
+
+/* x [rows, k] times weight i, f32 [rows, n]; step: of each row of x that is of 8 bits, of any shape, or NULL */
+static cvn_value *product_of(cvn_graph *g, const Op *op, int i, cvn_value *x, cvn_value *step)
 {
     const cvn_dot_dims dims = {.n_contract = 1, .lhs_contract = {1}, .rhs_contract = {1}};
-    const cvn_type *type = &op->result[0]->type;
-    LinearWeight w = linear_int8_weight(op);
-    int64_t rows = cvn_type_elements(&op->operand[1]->type);
-    cvn_value *x = cvn_reshape(g, op->operand[0], 2, (const int64_t[]){rows, w.k});
-    cvn_value *step = cvn_reshape(g, op->operand[1], 1, &rows);
-    cvn_value *values = rows_of(g, op->operand[2], op->operand[3], &w);
+    LinearWeight w = linear_weight(op, i);
+    cvn_value *const *q = op->operand + linear_operand(op, i);
+    cvn_value *values = rows_of(g, q[0], w.groups ? q[1] : NULL, &w);
     cvn_value *y = cvn_dot_general(g, as(g, x, CVN_F32), values, &dims, CVN_F32);
-    y = cvn_multiply(g, y, spread_over(g, as(g, step, CVN_F32), &y->type, 1));
+    if (!step)
+        return y;
+    step = as(g, cvn_reshape(g, step, 1, &y->type.dim[0]), CVN_F32);
+    return cvn_multiply(g, y, spread_over(g, step, &y->type, 1));
+}
+
+void decompose_linear_int8(cvn_graph *g, const Op *op, cvn_value **out)
+{
+    const cvn_type *type = &op->result[0]->type;
+    const int64_t shape[] = {linear_rows(op), linear_weight(op, 0).k};
+    cvn_value *x = cvn_reshape(g, op->operand[0], 2, shape);
+    cvn_value *y = product_of(g, op, 0, x, op->operand[1]);
     out[0] = as(g, cvn_reshape(g, y, type->rank, type->dim), type->dtype);
 }
 
 void decompose_linear(cvn_graph *g, const Op *op, cvn_value **out)
 {
-    const cvn_dot_dims dims = {.n_contract = 1, .lhs_contract = {1}, .rhs_contract = {1}};
     int weights = (int)op->attr.group_size, residual = linear_residual(op);
-    int64_t rows = linear_rows(op);
-    cvn_value *y[LINEAR_WEIGHTS], *from = op->operand[0];
+    const int64_t shape[] = {linear_rows(op), linear_weight(op, 0).k};
+    cvn_value *y[LINEAR_WEIGHTS], *from = op->operand[0], *eight[2] = {NULL, NULL};
     if (op->attr.norm) {
         from = decompose_norm(g, from, op->operand[linear_norm(op)], op->attr.eps);
         from = as(g, from, linear_rows_dtype(op));
     }
+    from = cvn_reshape(g, from, 2, shape);
+    if (op->attr.int8) {
+        to_8_bits(g, from, eight);
+        from = eight[0];
+    }
     for (int i = 0; i < weights; i++) {
-        LinearWeight w = linear_weight(op, i);
-        cvn_value *x = cvn_reshape(g, from, 2, (const int64_t[]){rows, w.k});
-        cvn_value *const *q = op->operand + 1 + linear_each(op) * i;
-        cvn_value *values = rows_of(g, q[0], w.groups ? q[1] : NULL, &w);
-        y[i] = cvn_dot_general(g, as(g, x, CVN_F32), values, &dims, CVN_F32);
+        y[i] = product_of(g, op, i, from, eight[1]);
         if (op->attr.bias) {
+            LinearWeight w = linear_weight(op, i);
             cvn_value *bias = cvn_reshape(g, op->operand[linear_bias(op, i)], 1, &w.n);
             y[i] = cvn_add(g, y[i], spread(g, as(g, bias, CVN_F32), &y[i]->type, (int[]){1}));
         }

@@ -98,7 +98,7 @@ typedef struct OpAttr {
     cvn_compare compare;
     cvn_reduce reduce;
     Combine combine;
-    bool flag, norm, bias;
+    bool flag, norm, bias, int8;
     double eps, scale;
     const struct Fusion *fusion; /* of an OP_FUSION */
     bool squares;                /* of a reduce in a plan: it sums the squares of what it reads */

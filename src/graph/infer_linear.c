@@ -88,13 +88,21 @@ int infer_quantize_rows(const Op *op, cvn_type *type, cvn_err *err)
     return CVN_OK;
 }
 
+/* Whether operand q is a weight of i8 with a scale in f32 for each row. */
+static bool takes_rows_of_8_bits(const Op *op, int q)
+{
+    if (in_type(op, q)->dtype != CVN_I8) /* then there is no scale, perhaps */
+        return false;
+    const cvn_type *scale = in_type(op, q + 1);
+    return scale->dtype == CVN_F32 && scale->rank == 3 && scale->dim[1] == 1;
+}
+
 int infer_linear_int8(const Op *op, cvn_type *type, cvn_err *err)
 {
-    enum { MOST_COLUMNS = 131072 }; /* whose sum fits 32 bits */
     const cvn_type *x = in_type(op, 0), *y = &type[0];
     int lead = x->rank - 1;
-    if (x->dtype != CVN_I8 || lead < 0 || x->dim[lead] < 1 || x->dim[lead] > MOST_COLUMNS)
-        return infer_fail(op, err, "x must be i8 [..., k] with k from 1 to %d", MOST_COLUMNS);
+    if (x->dtype != CVN_I8 || lead < 0 || x->dim[lead] < 1 || x->dim[lead] > LINEAR_INT8_MOST_K)
+        return infer_fail(op, err, "x must be i8 [..., k] with k from 1 to %d", LINEAR_INT8_MOST_K);
     cvn_type scales = *x;
     scales.dtype = CVN_BF16;
     scales.dim[lead] = 1;
@@ -107,8 +115,7 @@ int infer_linear_int8(const Op *op, cvn_type *type, cvn_err *err)
         like_x = y->dim[d] == x->dim[d];
     if (!like_x)
         return infer_fail(op, err, "the result begins with the dimensions of x but its last");
-    const cvn_type *q = in_type(op, 2), *scale = in_type(op, 3);
-    if (q->dtype != CVN_I8 || scale->dtype != CVN_F32 || scale->rank != 3 || scale->dim[1] != 1)
+    if (!takes_rows_of_8_bits(op, 2))
         return infer_fail(op, err, "takes a weight of i8 with a scale in f32 for each row");
     return check_panels(op, 2, product(y, lead, y->rank), x->dim[lead], err);
 }
@@ -178,6 +185,11 @@ int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
                               lead);
         if (linear_each(op) != 1 + panel_scaled(in_type(op, 1 + each * i)->dtype))
             return infer_fail(op, err, "takes weights that are all quantized, or none");
+        if (op->attr.int8 && (!takes_rows_of_8_bits(op, 1 + each * i) || k > LINEAR_INT8_MOST_K))
+            return infer_fail(op, err,
+                              "with int8 takes weights of i8 of at most %d columns with a scale in "
+                              "f32 for each row",
+                              LINEAR_INT8_MOST_K);
         if (check_panels(op, 1 + each * i, product(y, lead, y->rank), k, err) ||
             (op->attr.bias && check_bias(op, i, y, lead, err)))
             return CVN_ESHAPE;
@@ -192,6 +204,12 @@ int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
 }
 
 /* ---- reading what was checked ---- */
+
+/* How many of x's dimensions are summed. */
+static int summed(const Op *op)
+{
+    return op->kind == OP_LINEAR_INT8 ? 1 : (int)op->attr.axis;
+}
 
 /* Of operand q, and of the scale behind it. */
 static LinearWeight weight_of(const Op *op, int q, int64_t n, int64_t k)
@@ -213,15 +231,9 @@ static LinearWeight weight_of(const Op *op, int q, int64_t n, int64_t k)
 LinearWeight linear_weight(const Op *op, int i)
 {
     const cvn_type *x = in_type(op, 0), *y = &op->result[op->attr.flag ? 0 : i]->type;
-    int lead = x->rank - (int)op->attr.axis;
-    return weight_of(op, 1 + linear_each(op) * i, product(y, lead, y->rank),
+    int lead = x->rank - summed(op);
+    return weight_of(op, linear_operand(op, i), product(y, lead, y->rank),
                      product(x, lead, x->rank));
-}
-
-LinearWeight linear_int8_weight(const Op *op)
-{
-    const cvn_type *x = in_type(op, 0), *y = &op->result[0]->type;
-    return weight_of(op, 2, product(y, x->rank - 1, y->rank), x->dim[x->rank - 1]);
 }
 
 LinearWeight dequantize_weight(const Op *op)
@@ -234,5 +246,5 @@ LinearWeight dequantize_weight(const Op *op)
 int64_t linear_rows(const Op *op)
 {
     const cvn_type *x = in_type(op, 0);
-    return product(x, 0, x->rank - (int)op->attr.axis);
+    return product(x, 0, x->rank - summed(op));
 }

@@ -27,7 +27,22 @@ void interp_dequantize(const Op *op, const void *const *in, void *const *out)
                         weight_get(&w, in[0], w.groups ? in[1] : NULL, row, column));
 }
 
-/* In f32, like the kernels: what lies between two steps must round to the same one everywhere. */
+/* A step of a row in 8 bits, of its largest magnitude. In f32, like the kernels: what lies between two steps must round
+   to the same one everywhere. */
+static float step_of(double most)
+{
+    uint16_t step[1];
+    element_set(CVN_BF16, step, 0, (double)((float)most / 127.0f));
+    return (float)element_get(CVN_BF16, step, 0);
+}
+
+/* x in steps. */
+static double steps_of(double x, float step)
+{
+    float steps = isfinite(step) && step > 0 ? rintf((float)x / step) : 0;
+    return fmin(fmax((double)steps, -127), 127);
+}
+
 void interp_quantize_rows(const Op *op, const void *const *in, void *const *out)
 {
     const cvn_type *x = interp_in(op, 0);
@@ -36,20 +51,16 @@ void interp_quantize_rows(const Op *op, const void *const *in, void *const *out)
         double most = 0;
         for (int64_t i = row * d; i < (row + 1) * d; i++)
             most = reduce_max(most, fabs((double)(float)element_get(x->dtype, in[0], i)));
-        element_set(CVN_BF16, out[1], row, (double)((float)most / 127.0f));
-        float scale = (float)element_get(CVN_BF16, out[1], row);
-        for (int64_t i = row * d; i < (row + 1) * d; i++) {
-            float steps = 0;
-            if (isfinite(scale) && scale > 0)
-                steps = rintf((float)element_get(x->dtype, in[0], i) / scale);
-            element_set(CVN_I8, out[0], i, fmin(fmax((double)steps, -127), 127));
-        }
+        float step = step_of(most);
+        element_set(CVN_BF16, out[1], row, (double)step);
+        for (int64_t i = row * d; i < (row + 1) * d; i++)
+            element_set(CVN_I8, out[0], i, steps_of(element_get(x->dtype, in[0], i), step));
     }
 }
 
 void interp_linear_int8(const Op *op, const void *const *in, void *const *out)
 {
-    LinearWeight w = linear_int8_weight(op);
+    LinearWeight w = linear_weight(op, 0);
     const int8_t *x = in[0];
     int64_t rows = cvn_type_elements(interp_in(op, 1));
     for (int64_t at = 0; at < rows * w.n; at++) {
@@ -73,8 +84,14 @@ static double norm_scale(const Op *op, const void *const *in, int64_t m, int64_t
     return 1 / sqrt(sum / (double)k + op->attr.eps);
 }
 
-/* Element (m, k) of what is multiplied: x, or with a norm x * scale * its weight, rounded. */
-static double row_get(const Op *op, const void *const *in, int64_t at, int64_t k, double scale)
+/* What is done with a row of x before it is multiplied. */
+typedef struct RowScale {
+    double norm; /* what the norm multiplies it by */
+    float step;  /* in 8 bits */
+} RowScale;
+
+/* Element (m, k) of x, or with a norm x * scale * its weight, rounded. */
+static double element_of(const Op *op, const void *const *in, int64_t at, int64_t k, double scale)
 {
     double x = element_get(interp_in(op, 0)->dtype, in[0], at);
     int norm = linear_norm(op);
@@ -87,16 +104,30 @@ static double row_get(const Op *op, const void *const *in, int64_t at, int64_t k
     return element_get(dtype, rounded, 0);
 }
 
+/* Of row m of k elements. */
+static RowScale row_scale(const Op *op, const void *const *in, int64_t m, int64_t k)
+{
+    RowScale scale = {.norm = op->attr.norm ? norm_scale(op, in, m, k) : 1};
+    double most = 0;
+    for (int64_t i = 0; i < k && op->attr.int8; i++)
+        most = reduce_max(most, fabs((double)(float)element_of(op, in, m * k + i, i, scale.norm)));
+    scale.step = step_of(most);
+    return scale;
+}
+
 /* Row m of x times row n of weight i, and its bias. */
-static double product(const Op *op, const void *const *in, int i, int64_t m, double scale,
+static double product(const Op *op, const void *const *in, int i, int64_t m, const RowScale *scale,
                       int64_t n)
 {
     LinearWeight w = linear_weight(op, i);
-    int q = 1 + linear_each(op) * i, bias = linear_bias(op, i);
+    int q = linear_operand(op, i), bias = linear_bias(op, i);
     double sum = 0;
-    for (int64_t k = 0; k < w.k; k++)
-        sum += row_get(op, in, m * w.k + k, k, scale) *
-               weight_get(&w, in[q], w.groups ? in[q + 1] : NULL, n, k);
+    for (int64_t k = 0; k < w.k; k++) {
+        double x = element_of(op, in, m * w.k + k, k, scale->norm);
+        if (op->attr.int8)
+            x = steps_of(x, scale->step) * (double)scale->step;
+        sum += x * weight_get(&w, in[q], w.groups ? in[q + 1] : NULL, n, k);
+    }
     return bias < 0 ? sum : sum + element_get(interp_in(op, bias)->dtype, in[bias], n);
 }
 
@@ -106,13 +137,13 @@ void interp_linear(const Op *op, const void *const *in, void *const *out)
     int residual = linear_residual(op);
     for (int i = 0; i < op->n_results; i++) {
         LinearWeight w = linear_weight(op, i);
-        double scale = 1;
+        RowScale scale = {1, 0};
         for (int64_t at = 0; at < rows * w.n; at++) {
-            if (op->attr.norm && at % w.n == 0)
-                scale = norm_scale(op, in, at / w.n, w.k);
-            double y = product(op, in, i, at / w.n, scale, at % w.n);
+            if (at % w.n == 0)
+                scale = row_scale(op, in, at / w.n, w.k);
+            double y = product(op, in, i, at / w.n, &scale, at % w.n);
             if (op->attr.flag)
-                y = y / (1 + exp(-y)) * product(op, in, 1, at / w.n, scale, at % w.n);
+                y = y / (1 + exp(-y)) * product(op, in, 1, at / w.n, &scale, at % w.n);
             if (residual >= 0)
                 y += element_get(CVN_F32, in[residual], at);
             element_set(interp_out(op, i)->dtype, out[i], at, y);

@@ -6,8 +6,11 @@
  *                attributes say so the norm's weight [summed] and each weight's bias [its rows …], then
  *                perhaps a residual
  *     attributes contract: how many of x's dimensions are summed (the last ones); weights; swiglu; norm,
- *                with eps; bias
+ *                with eps; bias; int8: rows are brought to 8 bits before they are multiplied
  *     results    one per weight, [kept …, the weight's rows …]; with swiglu only one
+ *
+ * `linear_int8` reads as a linear of one weight whose rows are of 8 bits already: its operands are x, x's scales, the
+ * weight.
  */
 #ifndef CVN_GRAPH_LINEAR_H
 #define CVN_GRAPH_LINEAR_H
@@ -15,7 +18,11 @@
 #include "graph/graph.h"
 #include "graph/panels.h"
 
-enum { LINEAR_WEIGHTS = OP_MOST_RESULTS, LINEAR_OPERANDS = 3 + 3 * LINEAR_WEIGHTS };
+enum {
+    LINEAR_WEIGHTS = OP_MOST_RESULTS,
+    LINEAR_OPERANDS = 3 + 3 * LINEAR_WEIGHTS,
+    LINEAR_INT8_MOST_K = 131072 /* whose sums of products of 8 bits fit 32 */
+};
 
 /* Results of an operation with these attributes. */
 int linear_results(const OpAttr *attr);
@@ -32,7 +39,18 @@ typedef struct LinearWeight {
 /* Operands of each weight of a linear: 2 where weights are quantized, else 1. */
 static inline int linear_each(const Op *op)
 {
-    return 1 + panel_scaled(op->operand[1]->type.dtype);
+    return 1 + (op->kind == OP_LINEAR_INT8 || panel_scaled(op->operand[1]->type.dtype));
+}
+
+/* The operand that is weight i; its scale is the next. */
+static inline int linear_operand(const Op *op, int i)
+{
+    return op->kind == OP_LINEAR_INT8 ? 2 : 1 + linear_each(op) * i;
+}
+
+static inline int linear_weights(const Op *op)
+{
+    return op->kind == OP_LINEAR_INT8 ? 1 : (int)op->attr.group_size;
 }
 
 /* Weight i of a linear. */
@@ -40,9 +58,6 @@ LinearWeight linear_weight(const Op *op, int i);
 
 /* The weight of a dequantize. */
 LinearWeight dequantize_weight(const Op *op);
-
-/* The weight of a linear_int8. */
-LinearWeight linear_int8_weight(const Op *op);
 
 /* Rows of x: the product of the dimensions that are kept. */
 int64_t linear_rows(const Op *op);
@@ -69,10 +84,11 @@ static inline int linear_bias(const Op *op, int i)
 static inline int linear_residual(const Op *op)
 {
     int at = linear_behind(op) + op->attr.norm + (op->attr.bias ? (int)op->attr.group_size : 0);
-    return op->n_operands > at ? at : -1;
+    return op->kind == OP_LINEAR && op->n_operands > at ? at : -1;
 }
 
-/* What the rows that are multiplied hold: x as it is, or what its norm is rounded to. */
+/* What the rows that are multiplied hold: x as it is, or what its norm is rounded to; with int8 before they are brought
+   to 8 bits. */
 static inline cvn_dtype linear_rows_dtype(const Op *op)
 {
     if (!op->attr.norm)

@@ -151,7 +151,6 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
     }
     step.batch = o->rows;
     step.seq = 1;
-    step.int8_inputs = false; /* decoding waits for weights, not for products */
     step.output = LLAMA_SAMPLE;
     for (int m = 0; m <= (int)e->most && !code && !o->no_generation; m++) {
         step.sample = (SampleMode)m;

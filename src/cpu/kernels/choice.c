@@ -24,6 +24,7 @@ const RowChoice row_choices[] = {
     {"dot_general.amx.bf16", 33, ALL}, /* counted */
     {"linear.amx.int8", 16, ALL},      /* counted */
     {"linear.amx.int4", 16, ALL},      /* counted */
+    {"linear.amx.rows8", 16, ALL},     /* counted */
     {"linear_int8.amx", 16, ALL},      /* counted */
 };
 const int row_choices_count = (int)(sizeof row_choices / sizeof *row_choices);

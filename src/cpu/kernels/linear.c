@@ -69,7 +69,7 @@ static Product read_product(const Op *op, int n_threads, bool wide)
 bool linear_match(const Op *op)
 {
     LinearWeight first = linear_weight(op, 0);
-    if (!panel_scaled(first.dtype))
+    if (!panel_scaled(first.dtype) || op->attr.int8)
         return false;
     for (int i = 0; i < (int)op->attr.group_size; i++) {
         LinearWeight w = linear_weight(op, i);
@@ -283,33 +283,33 @@ static const void *bias_at(const KernelArgs *args, int weight, int64_t n0, cvn_d
     return (const char *)args->in[bias] + cvn_dtype_bytes(*dtype, n0);
 }
 
-/* `panels` neighbouring panels from `panel` on. */
+/* `n` neighbouring panels from the given one on; `at` of those that the sums are of. */
 static void write_neighbours(const KernelArgs *args, LinearWrite *write, int weight, int64_t panel,
-                             int64_t panels, int64_t m0, int64_t rows, const float *c,
-                             const float *up, int64_t c_stride)
+                             int64_t n, int64_t at, const LinearSums *sums)
 {
     const Op *op = args->op;
     LinearWeight lw = linear_weight(op, weight);
-    int residual = linear_residual(op);
+    int residual = linear_residual(op), scale = linear_operand(op, weight) + 1;
     int64_t n0 = panel * PANEL_ROWS;
     LinearOut o = {
-        .rows = (int)rows,
-        .columns = (int)least(panels * PANEL_ROWS, lw.n - n0),
-        .c = c,
-        .up = up,
-        .c_stride = c_stride,
+        .rows = (int)sums->rows,
+        .columns = (int)least(n * PANEL_ROWS, lw.n - n0),
+        .c = sums->c + at * sums->stride,
+        .up = sums->up ? sums->up + at * sums->stride : NULL,
+        .c_stride = sums->stride,
+        .step = sums->step ? sums->step + sums->m0 : NULL,
         .out = args->out[weight],
         .dtype = op->result[weight]->type.dtype,
-        .at = m0 * lw.n + n0,
+        .at = sums->m0 * lw.n + n0,
         .stride = lw.n,
     };
     if (lw.dtype == CVN_I8) {
-        o.scale = (const float *)args->in[2 + 2 * weight] + n0;
-        o.up_scale = up ? (const float *)args->in[4] + n0 : NULL;
+        o.scale = (const float *)args->in[scale] + n0;
+        o.up_scale = o.up ? (const float *)args->in[linear_operand(op, 1) + 1] + n0 : NULL;
     }
     if (op->attr.bias) {
         o.bias = bias_at(args, weight, n0, &o.bias_dtype);
-        o.up_bias = up ? bias_at(args, 1, n0, &o.up_bias_dtype) : NULL;
+        o.up_bias = o.up ? bias_at(args, 1, n0, &o.up_bias_dtype) : NULL;
     }
     if (residual >= 0)
         o.residual = (const float *)args->in[residual] + o.at;
@@ -317,13 +317,12 @@ static void write_neighbours(const KernelArgs *args, LinearWrite *write, int wei
 }
 
 void linear_write(const KernelArgs *args, LinearWrite *write, int weight,
-                  const LinearPanels *panels, int64_t m0, int64_t rows, const float *c,
-                  const float *up, int64_t c_stride)
+                  const LinearPanels *panels, const LinearSums *sums)
 {
     int64_t together = panels->stride == 1 ? panels->n : 1;
     for (int64_t i = 0; i < panels->n; i += together)
-        write_neighbours(args, write, weight, panels->first + i * panels->stride, together, m0,
-                         rows, c + i * c_stride, up ? up + i * c_stride : NULL, c_stride);
+        write_neighbours(args, write, weight, panels->first + i * panels->stride, together, i,
+                         sums);
 }
 
 /* Some panels of one result, rows [m0, m0 + rows). */
@@ -338,7 +337,8 @@ static void run_block(const Work *w, int weight, const LinearPanels *panels, int
         if (up)
             multiply(w, 1, panels, span, m0, rows, up, size);
     }
-    linear_write(w->args, w->isa->write, weight, panels, m0, rows, w->c, up, size);
+    LinearSums sums = {.m0 = m0, .rows = rows, .c = w->c, .up = up, .stride = size};
+    linear_write(w->args, w->isa->write, weight, panels, &sums);
 }
 
 /* Panels [begin, end) of the results, counted through all weights, rows [m0, m0 + rows). */

@@ -106,7 +106,9 @@ typedef struct LinearOut {
     int rows, columns; /* columns: of all the panels, at most 16 * LINEAR_MOST_BLOCK */
     const float *c,
         *up; /* [rows][16] of the first panel; up: of the second weight of swiglu, or NULL */
-    int64_t c_stride;              /* floats from panel to panel */
+    int64_t c_stride; /* floats from panel to panel */
+    const float
+        *step; /* c and up are integers, in steps of so much for each row; NULL: they are floats */
     const float *scale, *up_scale; /* [columns rounded up to 16] to multiply by, or NULL: i4 */
     const void *bias, *up_bias;    /* the first column's, or NULL */
     cvn_dtype bias_dtype, up_bias_dtype;
@@ -135,11 +137,18 @@ typedef void LinearNormSpan(const LinearNorm *norm, int64_t row, int64_t k0, int
 /* Of an operation that has a norm. */
 LinearNorm linear_norm_of(const KernelArgs *args);
 
-/* Writes rows [m0, m0 + rows) of the results of some panels from their sums, c [rows][16], c_stride floats from panel to
-   panel; up: those of the second weight of swiglu, else NULL. */
+/* Sums of some rows with some panels. */
+typedef struct LinearSums {
+    int64_t m0, rows;
+    const float *c,
+        *up; /* [rows][16] of the first panel; up: of the second weight of swiglu, else NULL */
+    int64_t stride;    /* floats from panel to panel */
+    const float *step; /* as in LinearOut, of all rows */
+} LinearSums;
+
+/* Writes the results of a weight's panels from their sums. */
 void linear_write(const KernelArgs *args, LinearWrite *write, int weight,
-                  const LinearPanels *panels, int64_t m0, int64_t rows, const float *c,
-                  const float *up, int64_t c_stride);
+                  const LinearPanels *panels, const LinearSums *sums);
 
 typedef struct LinearIsa {
     int rows_i8, rows_i4; /* of a tile at most */

@@ -2,6 +2,7 @@
 #include "cpu/kernels/linear_float.h"
 
 #include "base/float16.h"
+#include "cpu/kernels/choice.h"
 #include "cpu/kernels/kernels.h"
 
 #include <string.h>
@@ -36,15 +37,16 @@ typedef struct Product {
     bool alone;          /* each thread lays out all of x for itself */
     size_t element;      /* bytes of x as it is laid out */
     size_t x_bytes;      /* of x, all rows */
+    size_t all_bytes;    /* and of 8 bits their sums in each span, and their steps */
     size_t c_bytes;      /* of a thread's sums */
 } Product;
 
 static Product read_product(const FloatIsa *isa, const Op *op, int n_threads)
 {
-    Product p = {.weights = (int)op->attr.group_size,
+    Product p = {.weights = linear_weights(op),
                  .swiglu = op->attr.flag,
                  .m = linear_rows(op),
-                 .element = isa->x == CVN_F32 ? 4 : 2};
+                 .element = cvn_dtype_bytes(isa->x, 1)};
     for (int i = 0; i < p.weights; i++) {
         p.weight[i] = linear_weight(op, i);
         p.jobs += i && p.swiglu ? 0 : p.weight[i].panels;
@@ -58,6 +60,9 @@ static Product read_product(const FloatIsa *isa, const Op *op, int n_threads)
     p.chunk = chunks > 1 ? round_up((p.m + chunks - 1) / chunks, isa->rows) : p.m;
     p.alone = n_threads > 1 && p.m * p.k <= ALONE;
     p.x_bytes = (size_t)(p.spans * p.m * p.span) * p.element;
+    p.all_bytes = p.x_bytes;
+    if (isa->x == CVN_I8)
+        p.all_bytes += (size_t)(round_up(p.spans * p.m, 16) + round_up(p.m, 16)) * 4;
     p.c_bytes = (size_t)(p.chunk * p.block * PANEL_ROWS) * sizeof(float);
     p.c_bytes *= p.swiglu ? 2 : 1;
     return p;
@@ -65,8 +70,9 @@ static Product read_product(const FloatIsa *isa, const Op *op, int n_threads)
 
 bool linear_float_match(const FloatIsa *isa, const Op *op)
 {
-    bool match = linear_rows_dtype(op) == isa->weight;
-    for (int i = 0; i < (int)op->attr.group_size && match; i++)
+    bool match = op->kind == OP_LINEAR_INT8 || op->attr.int8 ? isa->x == CVN_I8
+                                                             : linear_rows_dtype(op) == isa->weight;
+    for (int i = 0; i < linear_weights(op) && match; i++)
         match = linear_weight(op, i).dtype == isa->weight;
     return match;
 }
@@ -75,7 +81,7 @@ size_t linear_float_scratch(const FloatIsa *isa, const Op *op, int n_threads)
 {
     Product p = read_product(isa, op, n_threads);
     size_t threads = (size_t)n_threads;
-    return p.x_bytes * (p.alone ? threads : 1) + p.c_bytes * threads;
+    return p.all_bytes * (p.alone ? threads : 1) + p.c_bytes * threads;
 }
 
 /* One thread's view. */
@@ -83,8 +89,10 @@ typedef struct Work {
     const FloatIsa *isa;
     const Product *p;
     const KernelArgs *args;
-    char *x;  /* [spans][m][span] */
-    float *c; /* [weights of a job][block][chunk][16] */
+    char *x;      /* [spans][m][span] */
+    int32_t *sum; /* of 8 bits: [spans][m] */
+    float *step;  /* and [m] */
+    float *c;     /* [weights of a job][block][chunk][16] */
 } Work;
 
 /* Elements [at, at + n) of x into a span, with zeros after them. */
@@ -144,6 +152,60 @@ static void lay_out_rows(const Work *w)
         kernel_sync(w->args);
 }
 
+/* Elements of span s of row `row`, in *dtype: at *at of what comes back. */
+static const void *row_span(const Work *w, const LinearNorm *norm, int64_t row, int64_t s,
+                            float scale, void *buffer, cvn_dtype *dtype, int64_t *at)
+{
+    int64_t k0 = s * w->p->span;
+    *dtype = w->args->op->operand[0]->type.dtype;
+    *at = row * w->p->k + k0;
+    if (!norm->weight)
+        return w->args->in[0];
+    *dtype = norm->out_dtype;
+    *at = 0;
+    w->isa->norm_span(norm, row, k0, least(w->p->span, w->p->k - k0), scale, buffer);
+    return buffer;
+}
+
+/* Brings a row to 8 bits. Its norm is computed twice, because its largest element is not known before. */
+static void lay_out_row_of_8_bits(const Work *w, const LinearNorm *norm, int64_t row)
+{
+    const Product *p = w->p;
+    uint16_t span[LINEAR_SPAN]; /* bf16 */
+    cvn_dtype dtype;
+    int64_t at;
+    int32_t most = 0;
+    float scale = norm->weight ? w->isa->norm_scale(norm, row) : 1;
+    bool whole = w->args->op->kind == OP_LINEAR_INT8; /* numbers already */
+    for (int64_t s = 0; s < p->spans && !whole; s++) {
+        const void *x = row_span(w, norm, row, s, scale, span, &dtype, &at);
+        most = w->isa->largest(dtype, x, at, least(p->span, p->k - s * p->span), most);
+    }
+    w->step[row] =
+        whole ? bf16_to_f32(((const uint16_t *)w->args->in[1])[row]) : w->isa->step(most);
+    for (int64_t s = 0; s < p->spans; s++) {
+        int64_t n = least(p->span, p->k - s * p->span), i = s * p->m + row;
+        int8_t *to = (int8_t *)w->x + i * p->span;
+        const void *x = row_span(w, norm, row, s, scale, span, &dtype, &at);
+        w->sum[i] = w->isa->to_8_bits(dtype, x, at, n, w->step[row], to);
+        memset(to + n, 0, (size_t)(p->span - n));
+    }
+}
+
+static void lay_out_8_bits(const Work *w)
+{
+    const Product *p = w->p;
+    LinearNorm norm =
+        w->args->op->attr.norm ? linear_norm_of(w->args) : (LinearNorm){.weight = NULL};
+    int64_t begin = 0, end = p->m;
+    if (!p->alone)
+        kernel_share(end, 1, w->args->thread, w->args->n_threads, &begin, &end);
+    for (int64_t row = begin; row < end; row++)
+        lay_out_row_of_8_bits(w, &norm, row);
+    if (!p->alone)
+        kernel_sync(w->args);
+}
+
 /* Asks for part `call` of `calls` of some lines, for the L2 cache. Inlined early: gcc takes calls of what only asks ahead
    for superfluous. */
 static inline __attribute__((always_inline)) void fetch(const char *at, int64_t lines, int64_t call,
@@ -158,7 +220,7 @@ static const char *panel_at(const Work *w, int weight, int64_t panel, int64_t sp
 {
     const LinearWeight *lw = &w->p->weight[weight];
     int64_t unit = panel_unit(lw->dtype);
-    return (const char *)w->args->in[1 + weight] +
+    return (const char *)w->args->in[linear_operand(w->args->op, weight)] +
            (panel * lw->units + span * w->p->span / unit) * PANEL_BYTES;
 }
 
@@ -197,6 +259,7 @@ static void multiply(const Work *w, const Piece *piece, float *c)
         for (int64_t r = 0; r < rows; r += step, call++) {
             t.rows = (int)least(step, rows - r);
             t.x = x + r * row;
+            t.sum = w->sum ? w->sum + span * p->m + piece->m0 + r : NULL;
             t.c = c + g * t.c_stride + r * PANEL_ROWS;
             if (p->many) {
                 for (int64_t i = 0; i < ahead_panels; i++)
@@ -230,7 +293,8 @@ static void run_block(const Work *w, int weight, const LinearPanels *panels, int
             multiply(w, &piece, up);
         }
     }
-    linear_write(w->args, w->isa->write, weight, panels, m0, rows, w->c, up, size);
+    LinearSums sums = {m0, rows, w->c, up, size, w->step};
+    linear_write(w->args, w->isa->write, weight, panels, &sums);
 }
 
 /* Panels [begin, end) of the results, counted through all weights, rows [m0, m0 + rows). */
@@ -255,13 +319,17 @@ void linear_float_run(const FloatIsa *isa, const KernelArgs *args)
     if (p.m == 0)
         return;
     char *scratch = args->scratch;
-    char *c = scratch + p.x_bytes * (p.alone ? (size_t)args->n_threads : 1);
+    char *c = scratch + p.all_bytes * (p.alone ? (size_t)args->n_threads : 1);
     Work w = {.isa = isa,
               .p = &p,
               .args = args,
-              .x = scratch + (p.alone ? p.x_bytes * (size_t)args->thread : 0),
+              .x = scratch + (p.alone ? p.all_bytes * (size_t)args->thread : 0),
               .c = (float *)(void *)(c + p.c_bytes * (size_t)args->thread)};
-    if (args->op->attr.norm)
+    if (isa->x == CVN_I8) {
+        w.sum = (int32_t *)(void *)(w.x + p.x_bytes);
+        w.step = (float *)(void *)(w.sum + round_up(p.spans * p.m, 16));
+        lay_out_8_bits(&w);
+    } else if (args->op->attr.norm)
         lay_out_normalised(&w);
     else
         lay_out_rows(&w);
@@ -308,6 +376,22 @@ const Kernel linear_float_kernels_portable[] = {
     {0},
 };
 
+LINEAR_FUNCTIONS(portable_rows8)
+
+const Kernel linear_int8_kernels_portable[] = {
+    {.name = "linear.portable.rows8",
+     .kind = OP_LINEAR,
+     .match = match_portable_rows8,
+     .scratch = scratch_portable_rows8,
+     .run = run_portable_rows8},
+    {.name = "linear_int8.portable",
+     .kind = OP_LINEAR_INT8,
+     .match = match_portable_rows8,
+     .scratch = scratch_portable_rows8,
+     .run = run_portable_rows8},
+    {0},
+};
+
 #if defined(CVN_HAVE_AVX2)
 LINEAR_FUNCTIONS(avx2_f32)
 LINEAR_FUNCTIONS(avx2_bf16)
@@ -323,6 +407,22 @@ const Kernel linear_float_kernels_avx2[] = {
      .match = match_avx2_bf16,
      .scratch = scratch_avx2_bf16,
      .run = run_avx2_bf16},
+    {0},
+};
+
+LINEAR_FUNCTIONS(avx2_rows8)
+
+const Kernel linear_int8_kernels_avx2[] = {
+    {.name = "linear.avx2.rows8",
+     .kind = OP_LINEAR,
+     .match = match_avx2_rows8,
+     .scratch = scratch_avx2_rows8,
+     .run = run_avx2_rows8},
+    {.name = "linear_int8.avx2",
+     .kind = OP_LINEAR_INT8,
+     .match = match_avx2_rows8,
+     .scratch = scratch_avx2_rows8,
+     .run = run_avx2_rows8},
     {0},
 };
 #endif
@@ -354,6 +454,22 @@ const Kernel linear_float_kernels_avx512_bf16[] = {
      .run = run_avx512_bf16dot},
     {0},
 };
+
+LINEAR_FUNCTIONS(avx512_rows8)
+
+const Kernel linear_int8_kernels_avx512_vnni[] = {
+    {.name = "linear.avx512.vnni.rows8",
+     .kind = OP_LINEAR,
+     .match = match_avx512_rows8,
+     .scratch = scratch_avx512_rows8,
+     .run = run_avx512_rows8},
+    {.name = "linear_int8.avx512.vnni",
+     .kind = OP_LINEAR_INT8,
+     .match = match_avx512_rows8,
+     .scratch = scratch_avx512_rows8,
+     .run = run_avx512_rows8},
+    {0},
+};
 #endif
 
 #if defined(CVN_HAVE_AMX)
@@ -365,6 +481,28 @@ const Kernel linear_float_kernels_amx[] = {
      .match = match_amx_bf16,
      .scratch = scratch_amx_bf16,
      .run = run_amx_bf16},
+    {0},
+};
+
+LINEAR_FUNCTIONS(amx_rows8)
+
+static bool match_tiles(const Op *op)
+{
+    const char *name = op->kind == OP_LINEAR ? "linear.amx.rows8" : "linear_int8.amx";
+    return match_amx_rows8(op) && choice_takes(name, linear_rows(op));
+}
+
+const Kernel linear_int8_kernels_amx[] = {
+    {.name = "linear.amx.rows8",
+     .kind = OP_LINEAR,
+     .match = match_tiles,
+     .scratch = scratch_amx_rows8,
+     .run = run_amx_rows8},
+    {.name = "linear_int8.amx",
+     .kind = OP_LINEAR_INT8,
+     .match = match_tiles,
+     .scratch = scratch_amx_rows8,
+     .run = run_amx_rows8},
     {0},
 };
 #endif

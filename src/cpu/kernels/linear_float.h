@@ -1,10 +1,13 @@
 /*
- * Products with weights in bf16 or f32 that lie in panels (graph/panels.h).
+ * Products with weights in bf16 or f32 that lie in panels (graph/panels.h), and of rows of 8 bits with weights of 8 bits.
  *
  * Every sum has one accumulator, to which the products are added in the order of k (of bf16 in pairs, by one
  * instruction where there is one), however many rows there are and whatever is kept in registers: so a row has
  * the same bits in any batch, in prefill and decode, on any number of threads. Few rows take more panels at a
  * time instead, so that enough sums are under way.
+ *
+ * Rows of 8 bits (`linear` with int8, which brings them there, and `linear_int8`) are multiplied in integers, so that
+ * their sums have no order at all: |sum| <= 128 * 127 * k fits 32 bits. Floats come of them when they are written.
  *
  * x is first laid out by spans of 512 neighbours in k, [spans][rows][512]: a tile's rows then lie together, while rows
  * a power of two apart would share a few sets of the L1 cache. The loops are those of linear.h:
@@ -23,18 +26,19 @@
 /* Some rows of x and some neighbouring panels, over one span. */
 typedef struct FloatTile {
     int rows, panels;
-    const void *x;    /* [rows][x_stride] of the instruction set's x */
-    int64_t x_stride; /* elements: LINEAR_SPAN, unless the instruction set has another span */
-    const char *w;    /* the first panel, from the span on */
-    int64_t w_stride; /* bytes from panel to panel */
-    int64_t units;    /* of a panel in this span */
-    float *c;         /* sums of the first panel, [rows][16] */
-    int64_t c_stride; /* floats from panel to panel */
-    bool add;         /* to c, else c is overwritten */
+    const void *x;      /* [rows][x_stride] of the instruction set's x */
+    int64_t x_stride;   /* elements: LINEAR_SPAN, unless the instruction set has another span */
+    const char *w;      /* the first panel, from the span on */
+    int64_t w_stride;   /* bytes from panel to panel */
+    int64_t units;      /* of a panel in this span */
+    const int32_t *sum; /* of 8 bits: [rows] of x's elements in this span */
+    float *c;           /* sums of the first panel, [rows][16]; of 8 bits they are int32_t */
+    int64_t c_stride;   /* floats from panel to panel */
+    bool add;           /* to c, else c is overwritten */
 } FloatTile;
 
 typedef struct FloatIsa {
-    cvn_dtype weight; /* bf16 or f32, also x's in the operation */
+    cvn_dtype weight; /* bf16 or f32, also x's in the operation; i8 */
     cvn_dtype x;      /* what x is laid out as */
     int rows;         /* of a tile at most */
     int few;          /* rows up to which a tile takes LINEAR_BLOCK panels; above, two */
@@ -48,6 +52,12 @@ typedef struct FloatIsa {
     void (*tile)(const FloatTile *tile);
     LinearNormScale *norm_scale;
     LinearNormSpan *norm_span;
+    /* Of 8 bits. The bits of the largest magnitude of elements [at, at + n) of x and of `most`, and the step of a row
+       with that; then those elements in steps, x's i8 as they are, and the sum of them. */
+    int32_t (*largest)(cvn_dtype dtype, const void *x, int64_t at, int64_t n, int32_t most);
+    float (*step)(int32_t most);
+    int32_t (*to_8_bits)(cvn_dtype dtype, const void *x, int64_t at, int64_t n, float step,
+                         int8_t *out);
     LinearWrite *write;
 } FloatIsa;
 
@@ -55,15 +65,16 @@ bool linear_float_match(const FloatIsa *isa, const Op *op);
 size_t linear_float_scratch(const FloatIsa *isa, const Op *op, int n_threads);
 void linear_float_run(const FloatIsa *isa, const KernelArgs *args);
 
-extern const FloatIsa linear_portable_f32, linear_portable_bf16;
+extern const FloatIsa linear_portable_f32, linear_portable_bf16, linear_portable_rows8;
 #if defined(CVN_HAVE_AVX2)
-extern const FloatIsa linear_avx2_f32, linear_avx2_bf16;
+extern const FloatIsa linear_avx2_f32, linear_avx2_bf16, linear_avx2_rows8;
 #endif
 #if defined(CVN_HAVE_AVX512)
-extern const FloatIsa linear_avx512_f32, linear_avx512_bf16, linear_avx512_bf16dot;
+extern const FloatIsa linear_avx512_f32, linear_avx512_bf16, linear_avx512_bf16dot,
+    linear_avx512_rows8;
 #endif
 #if defined(CVN_HAVE_AMX)
-extern const FloatIsa linear_amx_bf16;
+extern const FloatIsa linear_amx_bf16, linear_amx_rows8;
 
 /* A tile of up to four rows and one or two panels, without tile registers but with their bits. */
 enum { TILES_ROWS = 4 };

@@ -35,20 +35,29 @@ static const float *bias_of(cvn_dtype dtype, const void *bias, int columns, floa
     return buffer;
 }
 
-/* One vector of sums, and of those of `up`, and what belongs to its columns; NULL where there is none. */
-VEC_INLINE vf finish(const float *c, const float *up, const float *scale, const float *up_scale,
-                     const float *bias, const float *up_bias)
+/* Sums times their scale; step: of integers, or NULL. */
+VEC_INLINE vf scaled(const float *c, const float *scale, const float *step)
 {
     vf sum = vf_load(c);
+    if (step)
+        sum = __builtin_convertvector((vi)sum, vf);
     if (scale)
         sum *= vf_load(scale);
+    if (step)
+        sum *= vf_splat(*step);
+    return sum;
+}
+
+/* One vector of sums, and of those of `up`, and what belongs to its columns; NULL where there is none. */
+VEC_INLINE vf finish(const float *c, const float *up, const float *step, const float *scale,
+                     const float *up_scale, const float *bias, const float *up_bias)
+{
+    vf sum = scaled(c, scale, step);
     if (bias)
         sum += vf_load(bias);
     if (!up)
         return sum;
-    vf y = vf_load(up);
-    if (up_scale)
-        y *= vf_load(up_scale);
+    vf y = scaled(up, up_scale, step);
     if (up_bias)
         y += vf_load(up_bias);
     return sum * vf_logistic(sum) * y;
@@ -69,8 +78,8 @@ static void write_part(const LinearOut *o, int r, int j, int n, const float y[PA
 
 /* Row by row: half a cache line of each row of a panel would leave and come back. */
 VEC_INLINE void write_rows_of(const LinearOut *o, const cvn_dtype dtype, const float *up0,
-                              const float *scale, const float *up_scale, const float *bias,
-                              const float *up_bias)
+                              const float *steps, const float *scale, const float *up_scale,
+                              const float *bias, const float *up_bias)
 {
     const float *residual = o->residual;
     const int64_t c_stride = o->c_stride, stride = o->stride;
@@ -79,11 +88,12 @@ VEC_INLINE void write_rows_of(const LinearOut *o, const cvn_dtype dtype, const f
         const float *c = o->c + r * PANEL_ROWS, *up = up0 ? up0 + r * PANEL_ROWS : NULL;
         float *to = (float *)o->out + o->at + r * stride;
         uint16_t *half = (uint16_t *)o->out + o->at + r * stride;
+        const float *step = steps ? steps + r : NULL;
         for (int j = 0; j < columns; j += PANEL_ROWS, c += c_stride, up = up ? up + c_stride : up) {
             bool whole = j + PANEL_ROWS <= columns && dtype != CVN_F16;
             float y[PANEL_ROWS];
             for (int v = 0; v < PANEL_ROWS; v += VN) {
-                vf x = finish(c + v, up ? up + v : NULL, scale ? scale + j + v : NULL,
+                vf x = finish(c + v, up ? up + v : NULL, step, scale ? scale + j + v : NULL,
                               up_scale ? up_scale + j + v : NULL, bias ? bias + j + v : NULL,
                               up_bias ? up_bias + j + v : NULL);
                 if (residual && whole)
@@ -108,9 +118,9 @@ static void write(const LinearOut *o)
     const float *up_bias = bias_of(o->up_bias_dtype, o->up_bias, o->columns, biases[1]);
     bool plain = !o->scale && !bias;
     if (plain && o->dtype == CVN_BF16 && o->up)
-        write_rows_of(o, CVN_BF16, o->up, NULL, NULL, NULL, NULL);
+        write_rows_of(o, CVN_BF16, o->up, NULL, NULL, NULL, NULL, NULL);
     else if (plain && o->dtype == CVN_BF16)
-        write_rows_of(o, CVN_BF16, NULL, NULL, NULL, NULL, NULL);
+        write_rows_of(o, CVN_BF16, NULL, NULL, NULL, NULL, NULL, NULL);
     else
-        write_rows_of(o, o->dtype, o->up, o->scale, o->up_scale, bias, up_bias);
+        write_rows_of(o, o->dtype, o->up, o->step, o->scale, o->up_scale, bias, up_bias);
 }

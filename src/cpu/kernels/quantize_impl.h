@@ -6,53 +6,11 @@
  * that is written into a KV cache, a row then has the same bits wherever it was made.
  */
 #include "cpu/kernels/kernels.h"
-#include "cpu/kernels/tile.h"
-
-#define WHOLE                                                                                      \
-    0x1.8p23f /* in its neighbourhood floats are one apart: x + WHOLE - WHOLE is rounded */
+#include "cpu/kernels/rows8_impl.h"
 
 static bool match(const Op *op)
 {
     return tile_dtype(op->operand[0]->type.dtype);
-}
-
-/* The largest pattern of |x| as an integer, which orders floats as they are and NaN above them. */
-static int32_t largest(const float *x, int64_t n, int32_t most)
-{
-    int64_t i = 0;
-    vi all = vi_splat(most);
-    for (; i + VN <= n; i += VN) {
-        vi bits = (vi)vf_abs(vf_load(x + i));
-        all = (vi)vf_select(bits > all, (vf)bits, (vf)all);
-    }
-    for (int j = 0; j < VN; j++)
-        most = all[j] > most ? all[j] : most;
-    for (; i < n; i++) {
-        int32_t bits;
-        memcpy(&bits, x + i, sizeof bits);
-        bits &= 0x7fffffff;
-        most = bits > most ? bits : most;
-    }
-    return most;
-}
-
-/* q = x / scale, rounded and clamped. */
-static void steps_of(int8_t *q, const float *x, float scale, int64_t n)
-{
-    int64_t i = 0;
-    vf s = vf_splat(scale), low = vf_splat(-127.0f), high = vf_splat(127.0f), c = vf_splat(WHOLE);
-    for (; i + VN <= n; i += VN) {
-        vf v = vf_max(vf_min(vf_load(x + i) / s, high), low) + c - c;
-        vi whole = __builtin_convertvector(v, vi);
-        typedef int8_t vb __attribute__((vector_size(VN)));
-        vb bytes = __builtin_convertvector(whole, vb);
-        memcpy(q + i, &bytes, sizeof bytes);
-    }
-    for (; i < n; i++) {
-        float v = x[i] / scale;
-        v = v > 127.0f ? 127.0f : v < -127.0f ? -127.0f : v;
-        q[i] = (int8_t)rintf(v);
-    }
 }
 
 static void run(const KernelArgs *args)
@@ -69,11 +27,9 @@ static void run(const KernelArgs *args)
             int64_t n = d - at < TILE ? d - at : TILE;
             bits = largest(tile_read(x->dtype, args->in[0], row * d + at, n, from), n, bits);
         }
-        float most;
-        memcpy(&most, &bits, sizeof most);
-        scales[row] = bf16_from_f32(most / 127.0f);
+        scales[row] = step_of(bits);
         float scale = bf16_to_f32(scales[row]);
-        if (!(scale > 0 && scale < INFINITY)) {
+        if (!step_usable(scale)) {
             memset(q + row * d, 0, (size_t)d);
             continue;
         }

@@ -1,12 +1,11 @@
 /*
- * linear_int8 with AVX2: vpmaddwd sums two products of 16-bit numbers into each of 8 sums. 16 bytes of weights, four
+ * Products of rows and weights of 8 bits with AVX2: vpmaddwd sums two products of 16-bit numbers into each of 8 sums. 16 bytes of weights, four
  * panel rows of four, become 16 such numbers; each row's sum lies in two neighbours until the end.
  */
-#include "cpu/kernels/linear_int8.h"
-#include "graph/panels.h"
+#include "cpu/kernels/linear_rows8_impl.h"
+#include "cpu/kernels/linear_write_impl.h"
 
 #include <immintrin.h>
-#include <string.h>
 
 enum { ROWS = 2, QUARTERS = 4 /* of a panel's rows */ };
 
@@ -18,27 +17,29 @@ static inline __m256i quad_at(const int8_t *x)
     return _mm256_broadcastq_epi64(_mm_cvtepi8_epi16(_mm_cvtsi32_si128(four)));
 }
 
-static inline void store_row(int32_t *c, const __m256i *sum)
+static inline void store_row(float *c, const __m256i *sum, bool add)
 {
     const __m256i order = _mm256_setr_epi32(0, 1, 4, 5, 2, 3, 6, 7);
     for (int h = 0; h < 2; h++) {
         __m256i both = _mm256_hadd_epi32(sum[2 * h], sum[2 * h + 1]);
         both = _mm256_permutevar8x32_epi32(both, order);
-        _mm256_storeu_si256((__m256i *)(void *)(c + 8 * h), both);
+        __m256i *to = (__m256i *)(void *)(c + 8 * h);
+        _mm256_storeu_si256(to, add ? _mm256_add_epi32(both, _mm256_loadu_si256(to)) : both);
     }
 }
 
-static inline __attribute__((always_inline)) void rows_of(const int M, const Int8Tile *t)
+static inline __attribute__((always_inline)) void rows_of(const int M, const FloatTile *t,
+                                                          int panel)
 {
     __m256i sum[ROWS][QUARTERS];
     for (int r = 0; r < M; r++)
         for (int i = 0; i < QUARTERS; i++)
             sum[r][i] = _mm256_setzero_si256();
-    const int8_t *q = t->q, *x = t->x;
+    const int8_t *q = (const int8_t *)t->w + panel * t->w_stride, *x = t->x;
     for (int64_t u = 0; u < t->units; u++, q += PANEL_BYTES, x += PANEL_QUAD) {
         __m256i row[ROWS];
         for (int r = 0; r < M; r++)
-            row[r] = quad_at(x + r * t->stride);
+            row[r] = quad_at(x + r * t->x_stride);
         for (int i = 0; i < QUARTERS; i++) {
             __m256i w =
                 _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(q + 16 * i)));
@@ -47,15 +48,26 @@ static inline __attribute__((always_inline)) void rows_of(const int M, const Int
         }
     }
     for (int r = 0; r < M; r++)
-        store_row(t->c + r * PANEL_ROWS, sum[r]);
+        store_row(t->c + panel * t->c_stride + r * PANEL_ROWS, sum[r], t->add);
 }
 
-static void tile(const Int8Tile *t)
+static void tile(const FloatTile *t)
 {
-    if (t->rows == ROWS)
-        rows_of(ROWS, t);
-    else
-        rows_of(1, t);
+    for (int panel = 0; panel < t->panels; panel++) {
+        if (t->rows == ROWS)
+            rows_of(ROWS, t, panel);
+        else
+            rows_of(1, t, panel);
+    }
 }
 
-const Int8Isa linear_int8_avx2 = {.rows = ROWS, .tile = tile};
+const FloatIsa linear_avx2_rows8 = {.weight = CVN_I8,
+                                    .x = CVN_I8,
+                                    .rows = ROWS,
+                                    .tile = tile,
+                                    .norm_scale = norm_row_scale,
+                                    .norm_span = norm_row_span,
+                                    .largest = row_largest,
+                                    .step = row_step,
+                                    .to_8_bits = row_to_8_bits,
+                                    .write = write};

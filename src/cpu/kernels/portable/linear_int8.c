@@ -1,21 +1,37 @@
-/* linear_int8 in plain C. */
-#include "cpu/kernels/linear_int8.h"
-#include "graph/panels.h"
+/* Products of rows and weights of 8 bits in plain C. */
+#include "cpu/kernels/linear_rows8_impl.h"
+#include "cpu/kernels/linear_write_impl.h"
 
 enum { ROWS = 4 };
 
-static void tile(const Int8Tile *t)
+static void row_of(const FloatTile *t, int r, int panel)
 {
-    for (int r = 0; r < t->rows; r++) {
-        int32_t sum[PANEL_ROWS] = {0};
-        const int8_t *q = t->q, *x = t->x + r * t->stride;
-        for (int64_t u = 0; u < t->units; u++, q += PANEL_BYTES, x += PANEL_QUAD)
-            for (int j = 0; j < PANEL_ROWS; j++)
-                for (int e = 0; e < PANEL_QUAD; e++)
-                    sum[j] += q[j * PANEL_QUAD + e] * x[e];
+    int32_t sum[PANEL_ROWS], *c = (int32_t *)(void *)(t->c + panel * t->c_stride + r * PANEL_ROWS);
+    const int8_t *q = (const int8_t *)t->w + panel * t->w_stride;
+    const int8_t *x = (const int8_t *)t->x + r * t->x_stride;
+    for (int j = 0; j < PANEL_ROWS; j++)
+        sum[j] = t->add ? c[j] : 0;
+    for (int64_t u = 0; u < t->units; u++, q += PANEL_BYTES, x += PANEL_QUAD)
         for (int j = 0; j < PANEL_ROWS; j++)
-            t->c[r * PANEL_ROWS + j] = sum[j];
-    }
+            for (int e = 0; e < PANEL_QUAD; e++)
+                sum[j] += q[j * PANEL_QUAD + e] * x[e];
+    memcpy(c, sum, sizeof sum);
 }
 
-const Int8Isa linear_int8_portable = {.rows = ROWS, .tile = tile};
+static void tile(const FloatTile *t)
+{
+    for (int panel = 0; panel < t->panels; panel++)
+        for (int r = 0; r < t->rows; r++)
+            row_of(t, r, panel);
+}
+
+const FloatIsa linear_portable_rows8 = {.weight = CVN_I8,
+                                        .x = CVN_I8,
+                                        .rows = ROWS,
+                                        .tile = tile,
+                                        .norm_scale = norm_row_scale,
+                                        .norm_span = norm_row_span,
+                                        .largest = row_largest,
+                                        .step = row_step,
+                                        .to_8_bits = row_to_8_bits,
+                                        .write = write};
