@@ -49,6 +49,7 @@ static void make_plain_of(const Backend *best, bool fuses, Plain *out)
         out->kernel[n].adds = fuses && best->kernel[i]->adds;
         out->kernel[n].places = fuses && best->kernel[i]->places;
         out->kernel[n].copies = fuses && best->kernel[i]->copies;
+        out->kernel[n].follows = NULL;
         out->kernel[n].joins = fuses && best->kernel[i]->joins;
         out->table[n] = &out->kernel[n];
     }
@@ -170,6 +171,7 @@ typedef struct Ran {
     char *data;
     size_t bytes;
     int n_steps, n_fusions, n_programs;
+    int n_followed; /* products with a fusion behind them */
     int64_t floats; /* the most elements that an f32 result of a step has */
     size_t arena_bytes;
 } Ran;
@@ -196,6 +198,7 @@ static Ran run(const cvn_graph *g, const Backend *backend, int threads)
     Ran ran = {.n_steps = plan->n_steps, .arena_bytes = plan->arena_bytes};
     for (int i = 0; i < plan->n_steps; i++) {
         ran.n_fusions += plan->step[i].op->kind == OP_FUSION;
+        ran.n_followed += plan->step[i].op->kind == OP_DOT_GENERAL && plan->step[i].op->attr.fusion;
         ran.n_programs += strncmp(plan->step[i].kernel, "fusion.", 7) == 0;
         for (int k = 0; k < plan->step[i].op->n_results; k++) {
             const cvn_type *type = &plan->step[i].op->result[k]->type;
@@ -408,38 +411,80 @@ static cvn_value *kept_product(cvn_graph *g, cvn_value *x, cvn_value *w)
     return cvn_convert(g, cvn_convert(g, y, CVN_BF16), CVN_F32);
 }
 
+/* SwiGLU of tokens, and the gradients of what it is made of. */
+static cvn_graph *swiglu_graph(int64_t tokens, int64_t dim, int64_t ffn)
+{
+    cvn_graph *g = cvn_graph_new("swiglu", NULL);
+    cvn_value *w[] = {cvn_parameter(g, "x", CVN_TYPE(CVN_F32, tokens, dim)),
+                      cvn_parameter(g, "gate", CVN_TYPE(CVN_F32, ffn, dim)),
+                      cvn_parameter(g, "up", CVN_TYPE(CVN_F32, ffn, dim)),
+                      cvn_parameter(g, "down", CVN_TYPE(CVN_F32, dim, ffn))};
+    cvn_value *x = cvn_convert(g, w[0], CVN_BF16), *dw[4];
+    cvn_value *gate = kept_product(g, x, w[1]), *up = kept_product(g, x, w[2]);
+    cvn_value *silu = cvn_multiply(g, gate, cvn_logistic(g, gate));
+    cvn_value *inner = cvn_convert(g, cvn_multiply(g, silu, up), CVN_BF16);
+    cvn_value *y = cvn_einsum_as(g, "tf,df->td", inner, cvn_convert(g, w[3], CVN_BF16), CVN_F32);
+    cvn_value *loss = cvn_reduce_dims(g, CVN_SUM, cvn_multiply(g, y, y), 2, (const int[]){0, 1});
+    assert_int_equal(graph_gradient(g, loss, 4, w, dw, NULL), CVN_OK);
+    for (int i = 0; i < 4; i++)
+        cvn_output(g, dw[i]);
+    return g;
+}
+
 /* SwiGLU and its gradient: neither pass writes floats of all tokens and channels, nor keeps any for the other. */
 static void what_is_kept_for_the_backward_pass_is_the_products(void **state)
 {
     (void)state;
     enum { TOKENS = 40, DIM = 24, FFN = 264 };
     for (int threads = 1; threads <= 3; threads++) {
-        cvn_graph *g = cvn_graph_new("swiglu", NULL);
-        cvn_value *w[] = {cvn_parameter(g, "x", CVN_TYPE(CVN_F32, TOKENS, DIM)),
-                          cvn_parameter(g, "gate", CVN_TYPE(CVN_F32, FFN, DIM)),
-                          cvn_parameter(g, "up", CVN_TYPE(CVN_F32, FFN, DIM)),
-                          cvn_parameter(g, "down", CVN_TYPE(CVN_F32, DIM, FFN))};
-        cvn_value *x = cvn_convert(g, w[0], CVN_BF16), *dw[4];
-        cvn_value *gate = kept_product(g, x, w[1]), *up = kept_product(g, x, w[2]);
-        cvn_value *silu = cvn_multiply(g, gate, cvn_logistic(g, gate));
-        cvn_value *inner = cvn_convert(g, cvn_multiply(g, silu, up), CVN_BF16);
-        cvn_value *y =
-            cvn_einsum_as(g, "tf,df->td", inner, cvn_convert(g, w[3], CVN_BF16), CVN_F32);
-        cvn_value *loss =
-            cvn_reduce_dims(g, CVN_SUM, cvn_multiply(g, y, y), 2, (const int[]){0, 1});
-        assert_int_equal(graph_gradient(g, loss, 4, w, dw, NULL), CVN_OK);
-        for (int i = 0; i < 4; i++)
-            cvn_output(g, dw[i]);
+        cvn_graph *g = swiglu_graph(TOKENS, DIM, FFN);
         Ran apart = run(g, &plain.backend, threads), fused = run(g, cpu_backend(), threads);
         assert_memory_equal(apart.data, fused.data, fused.bytes);
         assert_int_equal(apart.floats, TOKENS * FFN);
         assert_int_equal(fused.floats, FFN * DIM);
+        assert_int_equal(fused.n_followed,
+                         0); /* as columns are no multiple of what a product writes at once */
         Ran members = run(g, &memberwise.backend, threads);
         assert_memory_equal(apart.data, members.data, members.bytes);
         free(members.data);
         free(apart.data);
         free(fused.data);
         cvn_graph_free(g);
+    }
+}
+
+/* SwiGLU and its gradient are made of the sums of products, on every instruction set, with the same bits, whatever tiles and
+   threads are left over; few rows are products of another kind. */
+static void elementwise_operations_follow_a_product(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t tokens, dim, ffn;
+    } shapes[] = {{40, 24, 272}, {131, 40, 528}, {50, 800, 112}, {7, 24, 1008}};
+    for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
+        const Backend *backend = cpu_backend_of((CpuIsa)isa);
+        if (!backend)
+            continue;
+        Plain *apart_of = calloc(1, sizeof *apart_of);
+        make_plain_of(backend, false, apart_of);
+        for (int i = 0; i < 4; i++) {
+            cvn_graph *g = swiglu_graph(shapes[i].tokens, shapes[i].dim, shapes[i].ffn);
+            Ran apart = run(g, &apart_of->backend, 2);
+            assert_int_equal(apart.n_followed, 0);
+            for (int threads = 1; threads <= 4; threads++) {
+                Ran fused = run(g, backend, threads);
+                if (fused.n_followed != 2 && shapes[i].tokens >= 32)
+                    fail_msg("%s: %d products are followed", cpu_isa_name((CpuIsa)isa),
+                             fused.n_followed);
+                if (memcmp(apart.data, fused.data, fused.bytes) != 0)
+                    fail_msg("%s, %d threads, shape %d: other bits", cpu_isa_name((CpuIsa)isa),
+                             threads, i);
+                free(fused.data);
+            }
+            free(apart.data);
+            cvn_graph_free(g);
+        }
+        free(apart_of);
     }
 }
 
@@ -723,6 +768,7 @@ int main(void)
         cmocka_unit_test(conversions_join_what_they_stand_beside),
         cmocka_unit_test(a_sum_of_squares_has_no_step_of_products),
         cmocka_unit_test(what_is_kept_for_the_backward_pass_is_the_products),
+        cmocka_unit_test(elementwise_operations_follow_a_product),
         cmocka_unit_test(what_lies_in_memory_anyway_is_computed_once),
         cmocka_unit_test(sums_of_products_are_made_as_they_are_written),
         cmocka_unit_test(heads_are_written_where_they_belong),

@@ -103,10 +103,10 @@ static char *run(const cvn_graph *g, const Backend *backend, int threads, float 
     void **out = calloc((size_t)plan->n_outputs + 1, sizeof *out);
     uint32_t state = 7;
     for (int i = 0; i < plan->n_parameters; i++) {
-        size_t n = plan->parameter[i].bytes / 4;
         at[i] = aligned_alloc(64, (plan->parameter[i].bytes + 63) / 64 * 64);
         bool half = plan->parameter[i].type.dtype == CVN_BF16;
-        for (size_t k = 0; k < (half ? 2 * n : n); k++) {
+        size_t n = plan->parameter[i].bytes / (half ? 2 : 4);
+        for (size_t k = 0; k < n; k++) {
             state = state * 1664525u + 1013904223u;
             float value = (float)(state >> 8) * 0x1p-23f - (n > 1 ? 1.0f : 0.0f);
             if (half)
@@ -146,7 +146,7 @@ static void an_update_is_compiled_whole_and_changes_no_bit(void **state)
             continue;
         Plain *plain = calloc(1, sizeof *plain);
         make_plain(backend, plain);
-        for (int i = 0; i < 6 * WHOLE_COUNT; i++) {
+        for (int i = 0; i < 6 * (WHOLE_ADAMW_HALF + 1); i++) {
             WholeKind wanted = (WholeKind)(i / 6), kind;
             bool taken = i & 1;
             size_t n, same;

@@ -9,7 +9,9 @@ enum {
     FUSION_LEAST = 8 * KERNEL_GRAIN,    /* elements: smaller tensors are in cache anyway */
     FUSION_MEMBERS = 48,
     FUSION_OPERANDS = 24,
-    FUSION_RESULTS = 8
+    FUSION_RESULTS = 8,
+    FUSION_COLUMNS = 16, /* columns of a product that a fusion follows are a multiple */
+    FUSION_SUMS = -1     /* index of the sums of a product, in a slot of a fusion that follows it */
 };
 
 typedef enum SlotKind {
@@ -38,7 +40,8 @@ typedef struct Member {
     int in[3], out; /* slots */
 } Member;
 
-/* In the attributes of an OP_FUSION; lives in the graph's arena. */
+/* In the attributes of an OP_FUSION, or of a product that it follows (fuse_follow.c): then operands are those of the
+   product, its two and others, and results those of the fusion. Lives in the graph's arena. */
 typedef struct Fusion {
     int64_t elements;
     Member *member; /* [n_members], in order */
@@ -48,6 +51,7 @@ typedef struct Fusion {
     size_t scratch;                    /* bytes of a thread */
     uint32_t *over;                    /* [n_results] bit i: may be written over operand i */
     const struct TileProgram *program; /* the same for kernels that run programs, or NULL */
+    int follows;                       /* behind a product: what its kernel calls the program */
 } Fusion;
 
 extern const Kernel fusion_kernel;

@@ -83,6 +83,9 @@ typedef struct Kernel {
     /* Of a dot_general to f32, without batch dimensions: where it has a second result, f32, of its rhs's free dimensions,
        that gets the sums of squares down the columns, as `reduce` sums them; of the exact sums, where result 0 is rounded. */
     bool column_squares;
+    /* Of a dot_general without batch dimensions: elementwise operations that can follow its sums before anything is written
+       (Fusion.program). Returns a number for Fusion.follows, or -1 for a program that cannot. */
+    int (*follows)(const struct Fusion *fusion);
     bool single; /* called on thread 0 only; it may not call kernel_sync */
     /* Of a collective that can be under way while other steps run: `start`, on thread 0 only, begins it, and `done`,
        on all threads, ends it. Operand and result are left alone in between. NULL: only as a whole, by `run`. */

@@ -35,8 +35,8 @@ static void print_step(StrBuf *out, const Plan *plan, int i)
         strbuf_printf(out, ", scratch %zu at arena+%zu", step->scratch.bytes, step->scratch.offset);
     strbuf_printf(out, "    [%s%s] %.0f flops, %zu bytes\n", step->kernel,
                   step->single ? ", one thread" : "", step->flops, step->bytes);
-    if (step->op->kind == OP_FUSION) {
-        strbuf_puts(out, "           of ");
+    if (step->op->attr.fusion) {
+        strbuf_puts(out, step->op->kind == OP_FUSION ? "           of " : "           then ");
         fusion_print(out, step->op);
         strbuf_putc(out, '\n');
     }

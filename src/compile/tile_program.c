@@ -271,7 +271,7 @@ static bool disturbs(const Writer *w, const TileStep *step, const TileStep *choi
                          step->code == TILE_SELECT ? -1 : step->c};
     for (int i = step->code == TILE_SPREAD; i < 3; i++)
         if (place[i] >= 0 && w->place[place[i]].kind == PLACE_OPERAND &&
-            w->f->over[k] >> w->place[place[i]].index & 1)
+            w->place[place[i]].index >= 0 && w->f->over[k] >> w->place[place[i]].index & 1)
             return true;
     return false;
 }

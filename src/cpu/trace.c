@@ -141,7 +141,7 @@ static void print_step(Printer *p, const ProfileEvent *event)
     strbuf_puts(text, ",\"args\":{\"graph\":\"");
     print_quoted(text, event->plan->name);
     strbuf_printf(text, "\",\"step\":%d,\"kernel\":\"%s\",", event->step, step->kernel);
-    if (op->kind == OP_FUSION) {
+    if (op->attr.fusion) {
         strbuf_puts(text, "\"members\":\"");
         fusion_print(text, op);
         strbuf_puts(text, "\",");

@@ -100,7 +100,7 @@ typedef struct OpAttr {
     Combine combine;
     bool flag, norm, bias, int8;
     double eps, scale;
-    const struct Fusion *fusion; /* of an OP_FUSION */
+    const struct Fusion *fusion; /* of an OP_FUSION, or what follows a product in a plan */
     bool squares;                /* of a reduce in a plan: it sums the squares of what it reads */
     /* Of a scatter in a plan: updates are added up before they are added to operand 0. */
     bool apart;

@@ -3,6 +3,7 @@
  * read as they lie (choice.h); all the same code around it.
  */
 #include "cpu/kernels/choice.h"
+#include "cpu/kernels/fusion_whole.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/kernels.h"
 
@@ -105,6 +106,7 @@ const Kernel dot_kernels_portable[] = {
      .rounds = true,
      .in_place = 4,
      .adds = true,
+     .follows = whole_follows,
      .places = true,
      .column_squares = true},
     {.name = "dot_general.portable.bf16.few",
@@ -121,6 +123,7 @@ const Kernel dot_kernels_portable[] = {
      .rounds = true,
      .in_place = 4,
      .adds = true,
+     .follows = whole_follows,
      .places = true,
      .column_squares = true},
     {0},
@@ -147,6 +150,7 @@ const Kernel dot_kernels_avx2[] = {
      .rounds = true,
      .in_place = 4,
      .adds = true,
+     .follows = whole_follows,
      .places = true,
      .column_squares = true},
     {.name = "dot_general.avx2.bf16.few",
@@ -163,6 +167,7 @@ const Kernel dot_kernels_avx2[] = {
      .rounds = true,
      .in_place = 4,
      .adds = true,
+     .follows = whole_follows,
      .places = true,
      .column_squares = true},
     {0},
@@ -193,6 +198,7 @@ const Kernel dot_kernels_avx512[] = {
      .rounds = true,
      .in_place = 4,
      .adds = true,
+     .follows = whole_follows,
      .places = true,
      .column_squares = true},
     {.name = "dot_general.avx512.bf16.few",
@@ -209,6 +215,7 @@ const Kernel dot_kernels_avx512[] = {
      .rounds = true,
      .in_place = 4,
      .adds = true,
+     .follows = whole_follows,
      .places = true,
      .column_squares = true},
     {0},
@@ -229,6 +236,7 @@ const Kernel dot_kernels_avx512_bf16[] = {
      .rounds = true,
      .in_place = 4,
      .adds = true,
+     .follows = whole_follows,
      .places = true,
      .column_squares = true},
     {0},
@@ -257,6 +265,7 @@ const Kernel dot_kernels_amx[] = {
      .rounds = true,
      .in_place = 4,
      .adds = true,
+     .follows = whole_follows,
      .places = true,
      .column_squares = true},
     {0},

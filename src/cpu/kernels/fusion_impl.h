@@ -7,6 +7,7 @@
 #include "compile/fusion.h"
 #include "compile/tile_program.h"
 #include "cpu/kernels/fusion_whole.h"
+#include "cpu/kernels/gemm.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/vec_ops.h"
 
@@ -394,10 +395,51 @@ static int64_t run_known(const KernelArgs *args, const TileProgram *program, con
     case WHOLE_ADAMW_HALF:
         run_whole(&whole_programs[WHOLE_ADAMW_HALF], view, begin, last);
         return last;
+    case WHOLE_SWIGLU: /* of products: exponentials are the limit, whichever way */
+    case WHOLE_SWIGLU_BACKWARD:
     case WHOLE_COUNT:
         break;
     }
     return begin;
+}
+
+/* ---- behind a product ---- */
+
+/* Where the places of a program are that follows a product; returns the place of the sums. */
+static int follow_views(const KernelArgs *args, const TileProgram *program, View *view,
+                        float one[WHOLE_PLACES][VN])
+{
+    int sums = 0;
+    for (int i = 0; i < program->n_places; i++) {
+        const TilePlace *place = &program->place[i];
+        if (place->kind == PLACE_RESULT) {
+            view[i].base = args->out[place->index];
+        } else if (place->kind == PLACE_OPERAND && place->index == FUSION_SUMS) {
+            sums = i;
+        } else if (place->kind == PLACE_OPERAND) {
+            view[i].base = (char *)(uintptr_t)args->in[2 + place->index];
+        } else if (place->kind == PLACE_CONSTANT) {
+            vf_store(one[i], vf_splat(place->value));
+            view[i].base = (char *)one[i];
+        }
+    }
+    return sums;
+}
+
+void ISA_NAME(fusion_follow)(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
+                             int64_t row, int64_t rows, int64_t n)
+{
+    const Fusion *f = args->op->attr.fusion;
+    alignas(64) float one[WHOLE_PLACES][VN];
+    View view[WHOLE_PLACES] = {0};
+    int sums = follow_views(args, f->program, view, one);
+    for (int64_t i = 0; i < rows; i++, at += ld, sum += row) {
+        view[sums].base = (char *)((uintptr_t)sum - (uintptr_t)at * sizeof *sum);
+        if (f->follows == WHOLE_SWIGLU)
+            run_whole(&whole_programs[WHOLE_SWIGLU], view, at, at + n);
+        else
+            run_whole(&whole_programs[WHOLE_SWIGLU_BACKWARD], view, at, at + n);
+    }
 }
 
 static bool match(const Op *op)

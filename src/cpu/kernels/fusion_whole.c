@@ -1,6 +1,8 @@
 /* Which row of the programs that are compiled whole a program is. */
 #include "cpu/kernels/fusion_whole.h"
 
+#include "compile/fusion.h"
+
 static bool same_step(const TileStep *a, const TileStep *b)
 {
     return a->code == b->code && a->op == b->op && a->a == b->a && a->b == b->b &&
@@ -24,4 +26,10 @@ WholeKind whole_find(const TileProgram *program)
     while (kind < WHOLE_COUNT && !same_program(program, &whole_programs[kind]))
         kind++;
     return (WholeKind)kind;
+}
+
+int whole_follows(const Fusion *fusion)
+{
+    WholeKind kind = whole_find(fusion->program);
+    return kind == WHOLE_SWIGLU || kind == WHOLE_SWIGLU_BACKWARD ? (int)kind : -1;
 }

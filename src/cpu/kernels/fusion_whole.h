@@ -5,8 +5,9 @@
  * A program is a row of the list below, in the numbers that tile_program_make gives to places: those of its first steps
  * first, a, b, c and the result of each. What a row says is a constant for the compiler, which makes one loop of it
  * (run_whole in fusion_impl.h); a program that is no row is taken step by step, with the same bits. Rows are worth it
- * where a program is long and its tensors are larger than the caches. tests/test_fusion_whole.c holds that the
- * optimizer's programs are rows.
+ * where a program is long and its tensors are larger than the caches; and of what follows a product (compile/fuse_follow.c)
+ * only rows are taken, because it comes in pieces as small as a tile of sums. tests/test_fusion_whole.c holds that the
+ * optimizer's programs are rows, tests/test_fuse.c that those of SwiGLU are.
  */
 #ifndef CVN_CPU_KERNELS_FUSION_WHOLE_H
 #define CVN_CPU_KERNELS_FUSION_WHOLE_H
@@ -19,6 +20,8 @@ typedef enum WholeKind {
     WHOLE_ADAMW,         /* of f32 alone */
     WHOLE_ADAMW_ROUNDED, /* writes the weight in bf16, too */
     WHOLE_ADAMW_HALF,    /* and reads a gradient in bf16 */
+    WHOLE_SWIGLU,        /* behind a product */
+    WHOLE_SWIGLU_BACKWARD,
     WHOLE_COUNT
 } WholeKind;
 
@@ -70,42 +73,99 @@ typedef struct WholeProgram {
         TILE_SELECT, OP_SELECT, g + 11, g + 9, -1, g + 25                                          \
     }
 
-static const WholeProgram whole_programs[WHOLE_COUNT] = {
-    [WHOLE_ADAMW] =
-        {
-            .n_places = 25,
-            .n_steps = 13,
-            .place = {{PLACE_OPERAND, 0}, ADAMW_PLACES, {PLACE_RESULT, 0}, {PLACE_RESULT, 0}},
-            .step = {ADAMW_STEPS(0),
-                     {TILE_SELECT, OP_SELECT, 6, 3, -1, 23},
-                     {TILE_SELECT, OP_SELECT, 11, 9, -1, 24}},
-        },
-    [WHOLE_ADAMW_ROUNDED] =
-        {
-            .n_places = 26,
-            .n_steps = 14,
-            .place = {{PLACE_OPERAND, 0},
-                      ADAMW_PLACES,
-                      {PLACE_RESULT, 1},
-                      {PLACE_RESULT, 0},
-                      {PLACE_RESULT, 0}},
-            .step = {ADAMW_ROUNDED_STEPS(0)},
-        },
-    [WHOLE_ADAMW_HALF] =
-        {
-            .n_places = 27,
-            .n_steps = 15,
-            .place = {{PLACE_OPERAND, 1},
-                      {PLACE_REGISTER, 0},
-                      ADAMW_PLACES,
-                      {PLACE_RESULT, 1},
-                      {PLACE_RESULT, 0},
-                      {PLACE_RESULT, 0}},
-            .step = {{TILE_WIDEN, OP_CONVERT, 0, -1, -1, 1}, ADAMW_ROUNDED_STEPS(1)},
-        },
+static const WholeProgram whole_programs[WHOLE_COUNT] =
+    {
+        [WHOLE_ADAMW] =
+            {
+                .n_places = 25,
+                .n_steps = 13,
+                .place = {{PLACE_OPERAND, 0}, ADAMW_PLACES, {PLACE_RESULT, 0}, {PLACE_RESULT, 0}},
+                .step = {ADAMW_STEPS(0),
+                         {TILE_SELECT, OP_SELECT, 6, 3, -1, 23},
+                         {TILE_SELECT, OP_SELECT, 11, 9, -1, 24}},
+            },
+        [WHOLE_ADAMW_ROUNDED] =
+            {
+                .n_places = 26,
+                .n_steps = 14,
+                .place = {{PLACE_OPERAND, 0},
+                          ADAMW_PLACES,
+                          {PLACE_RESULT, 1},
+                          {PLACE_RESULT, 0},
+                          {PLACE_RESULT, 0}},
+                .step = {ADAMW_ROUNDED_STEPS(0)},
+            },
+        [WHOLE_ADAMW_HALF] =
+            {
+                .n_places = 27,
+                .n_steps = 15,
+                .place = {{PLACE_OPERAND, 1},
+                          {PLACE_REGISTER, 0},
+                          ADAMW_PLACES,
+                          {PLACE_RESULT, 1},
+                          {PLACE_RESULT, 0},
+                          {PLACE_RESULT, 0}},
+                .step = {{TILE_WIDEN, OP_CONVERT, 0, -1, -1, 1}, ADAMW_ROUNDED_STEPS(1)},
+            },
+        /* What follows the product that makes up: up rounded, and silu(gate) up. */
+        [WHOLE_SWIGLU] =
+            {
+                .n_places = 8,
+                .n_steps = 6,
+                .place = {{PLACE_OPERAND, 0}, /* the sums */
+                          {PLACE_RESULT, 1},
+                          {PLACE_REGISTER, 0},
+                          {PLACE_OPERAND, 1}, /* gate */
+                          {PLACE_REGISTER, 0},
+                          {PLACE_REGISTER, 0},
+                          {PLACE_REGISTER, 0},
+                          {PLACE_RESULT, 1}},
+                .step = {{TILE_NARROW, OP_CONVERT, 0, -1, -1, 1},
+                         {TILE_ROUND, OP_CONVERT, 0, -1, -1, 2},
+                         {TILE_WIDEN, OP_CONVERT, 3, -1, -1, 4},
+                         {TILE_UNARY, OP_LOGISTIC, 4, -1, -1, 5},
+                         {TILE_MUL_MUL, OP_MULTIPLY, 4, 5, 2, 6},
+                         {TILE_NARROW, OP_CONVERT, 6, -1, -1, 7}},
+            },
+        /* What follows the product that makes the gradient d of silu(gate) up: d silu(gate), and
+       d up (s + gate (1 - s) s), s = logistic(gate). */
+        [WHOLE_SWIGLU_BACKWARD] =
+            {
+                .n_places = 15,
+                .n_steps = 11,
+                .place = {{PLACE_OPERAND, 0}, /* the sums */
+                          {PLACE_REGISTER, 0},
+                          {PLACE_OPERAND, 1}, /* up */
+                          {PLACE_REGISTER, 0},
+                          {PLACE_REGISTER, 0},
+                          {PLACE_OPERAND, 1}, /* gate */
+                          {PLACE_REGISTER, 0},
+                          {PLACE_REGISTER, 0},
+                          {PLACE_REGISTER, 0},
+                          {PLACE_RESULT, 1},
+                          {PLACE_CONSTANT, 0},
+                          {PLACE_REGISTER, 0},
+                          {PLACE_REGISTER, 0},
+                          {PLACE_REGISTER, 0},
+                          {PLACE_RESULT, 1}},
+                .step = {{TILE_ROUND, OP_CONVERT, 0, -1, -1, 1},
+                         {TILE_WIDEN, OP_CONVERT, 2, -1, -1, 3},
+                         {TILE_BINARY, OP_MULTIPLY, 1, 3, -1, 4},
+                         {TILE_WIDEN, OP_CONVERT, 5, -1, -1, 6},
+                         {TILE_UNARY, OP_LOGISTIC, 6, -1, -1, 7},
+                         {TILE_MUL_MUL, OP_MULTIPLY, 6, 7, 1, 8},
+                         {TILE_NARROW, OP_CONVERT, 8, -1, -1, 9},
+                         {TILE_MINUS_MUL, OP_MULTIPLY, 10, 7, 7, 11},
+                         {TILE_MUL_MUL, OP_MULTIPLY, 4, 6, 11, 12},
+                         {TILE_MUL_ADD, OP_ADD, 4, 7, 12, 13},
+                         {TILE_NARROW, OP_CONVERT, 13, -1, -1, 14}},
+            },
 };
 
 /* The row that a program is, or WHOLE_COUNT. */
 WholeKind whole_find(const TileProgram *program);
+
+/* Kernel.follows of products: a row, or -1. */
+int whole_follows(const struct Fusion *fusion);
 
 #endif

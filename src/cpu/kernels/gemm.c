@@ -91,11 +91,13 @@ void gemm_from_op(const Op *op, Gemm *gemm)
 {
     const OpAttr *attr = &op->attr;
     const cvn_type *lhs = &op->operand[0]->type, *rhs = &op->operand[1]->type;
-    *gemm = (Gemm){.out = op->result[0]->type.dtype, .adds = op->n_operands == 3};
+    *gemm = (Gemm){.out = op->result[0]->type.dtype,
+                   .follows = op->attr.fusion,
+                   .adds = op->n_operands == 3 && !op->attr.fusion};
     gemm->m = operand_from_type(lhs, &attr->lhs_batch, &attr->lhs_contract, &gemm->a);
     gemm->n = operand_from_type(rhs, &attr->rhs_batch, &attr->rhs_contract, &gemm->b);
     gemm->batch = gemm->k = 1;
-    gemm->squares = op->n_results > 1;
+    gemm->squares = op->n_results > 1 && !op->attr.fusion;
     for (int i = 0; i < attr->lhs_batch.n; i++)
         gemm->batch *= lhs->dim[attr->lhs_batch.v[i]];
     for (int i = 0; i < attr->lhs_contract.n; i++)
@@ -275,7 +277,8 @@ typedef struct Work {
     const GemmIsa *isa;
     const Gemm *gemm;
     Blocks p;
-    const void *a, *b;     /* operands of this product */
+    const void *a, *b; /* operands of this product */
+    const KernelArgs *args;
     void *out;             /* the whole result */
     const void *addend;    /* of its type, or NULL */
     int64_t out_at;        /* element where this product's result starts */
@@ -352,6 +355,10 @@ static void write_tile(const Work *w, const Region *r, const float *c)
     const Gemm *gemm = w->gemm;
     size_t size = dtype_size(gemm->out);
     int64_t at = w->out_at + r->m0 * gemm->n + r->n0, group = (int64_t)w->p.group;
+    if (gemm->follows) {
+        w->isa->follow(w->args, at, gemm->n, c, group, r->rows, r->columns);
+        return;
+    }
     if (!gemm->placed && !gemm->adds && gemm->out == CVN_BF16 && w->isa->round) {
         w->isa->round((uint16_t *)w->out + at, gemm->n, c, group, r->rows, r->columns);
         return;
@@ -424,7 +431,7 @@ static void multiply_packed(const Work *w, const Region *block, int64_t k0, int6
                 fetch(a + w->p.a_panel + (size_t)g * piece, piece);
             for (; isa->keep_rows && asked < ahead->rows * call / calls; asked++)
                 fetch(ahead->at + (size_t)asked * ahead->stride, ahead->bytes);
-            if (isa->keep_rows && last && !w->gemm->placed)
+            if (isa->keep_rows && last && !w->gemm->placed && !w->gemm->follows)
                 fetch_result(w, &tile);
             isa->tile(units, a, w->pack_b + (size_t)(g * isa->panels) * panel, panel, c, k0 > 0);
             if (last)
@@ -499,7 +506,7 @@ void gemm_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args)
         write_zeros(gemm, args);
         return;
     }
-    Work w = {.isa = isa, .gemm = gemm, .p = plan_blocks(isa, gemm, args->n_threads)};
+    Work w = {.isa = isa, .gemm = gemm, .args = args, .p = plan_blocks(isa, gemm, args->n_threads)};
     size_t shared = w.p.a * (w.p.alone ? (size_t)args->n_threads : 1);
     w.pack_a = (char *)args->scratch + (w.p.alone ? w.p.a * (size_t)args->thread : 0);
     w.pack_b = (char *)args->scratch + shared + (w.p.b + w.p.c) * (size_t)args->thread;

@@ -65,6 +65,10 @@ typedef struct GemmIsa {
 
     /* out = sum rounded to `dtype` (f32 or bf16), plus addend, which out may lie over, rounded again. */
     void (*add)(cvn_dtype dtype, void *out, const float *sum, const void *addend, int64_t n);
+    /* Does what follows the product (OpAttr.fusion) to rows of sums that lie `row` floats apart: result elements [at,
+       at + n), and so on, `ld` from row to row. n is a multiple of FUSION_COLUMNS. */
+    void (*follow)(const KernelArgs *args, int64_t at, int64_t ld, const float *sum, int64_t row,
+                   int64_t rows, int64_t n);
     /* sum[j] += x[i * ld + j]^2, j < n, for i < rows in this order, each rounded by itself. */
     void (*squares)(float *restrict sum, const float *restrict x, int64_t rows, int64_t ld,
                     int64_t n);
@@ -105,8 +109,9 @@ typedef struct Gemm {
     int64_t batch, m, n, k;
     GemmOperand a, b;
     cvn_dtype out;
-    bool adds;   /* operand 2, of the type of the result, is added to it */
-    bool placed; /* element (row, column) goes to offset(row) + offset(column); no batch */
+    bool follows; /* what Op.attr.fusion says is done to the sums, and nothing else is written */
+    bool adds;    /* operand 2, of the type of the result, is added to it */
+    bool placed;  /* element (row, column) goes to offset(row) + offset(column); no batch */
     GemmDims row_at,
         column_at; /* of a placed result; neighbouring columns lie next to each other */
     bool squares;  /* result 1, f32 [n], is the sum of squares of each column; batch is 1 */
@@ -146,6 +151,14 @@ void gemm_pack_rows(const GemmIsa *isa, const GemmOperand *x, const void *data, 
 /* The same for `count` panels of neighbouring rows, `panel` bytes apart: faster where they lie across. */
 void gemm_keep_panels(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
                       int64_t first, int64_t count, int64_t k, void *out, size_t panel);
+
+/* GemmIsa.follow (fusion_impl.h). */
+void fusion_follow_portable(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
+                            int64_t row, int64_t rows, int64_t n);
+void fusion_follow_avx2(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
+                        int64_t row, int64_t rows, int64_t n);
+void fusion_follow_avx512(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
+                          int64_t row, int64_t rows, int64_t n);
 
 extern const GemmIsa gemm_portable_f32, gemm_portable_bf16;
 #if defined(CVN_HAVE_AVX2)

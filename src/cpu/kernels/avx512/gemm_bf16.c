@@ -155,6 +155,7 @@ const GemmIsa gemm_avx512_bf16dot = {
     .pair = pair_rows,
     .round = tile_rows_to_bf16,
     .add = tile_add,
+    .follow = fusion_follow_avx512,
     .squares = tile_add_squares,
     .dots = dots_pairs,
     .lanes = LANES,
