@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -120,6 +121,72 @@ static void help_of_every_command_is_one_page_with_examples_first(void **state)
     expect(0, "", "--help", "caravan COMMAND --help");
     expect(0, "", "help init", "caravan init");
     expect(0, "", "init --help --nonsense", "caravan init");
+}
+
+/* Lines that end with status 2 and this piece. */
+static void options_that_say_nothing_here_are_mistakes(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"bench -p tiny --batches 1 2>&1", "--batches has no effect without --table"},
+        {"bench -p tiny --seq 64 2>&1", "--seq has no effect without --train"},
+        {"bench -p tiny --train --decode 4 2>&1", "--decode says nothing of a training step"},
+        {"generate -m /tmp -p x --layout tp 2>&1", "--layout has no effect without --mesh"},
+        {"bench -p tiny --table --batches 1,x 2>&1", "--batches is \"1,x\", of which number 2"},
+        {"bench -p tiny --table --batches 0 2>&1", "give whole numbers from 1 on"},
+        {"generate -m /tmp --tokens 1,-3 2>&1", "--tokens is \"1,-3\", of which number 2"},
+        {"generate -m /tmp -p x --dtype f16 2>&1", "did you mean bf16? There are f32, bf16"},
+        {"generate -m /tmp -p x --memory 1X 2>&1", "from 0 to 1.00 EiB"},
+        {"init --help=yes 2>&1", "--help takes no value"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect(2, "", cases[i][0], cases[i][1]);
+    expect(1, "CARAVAN_LAYOUT=tp", "generate -m /dev/null -p x 2>&1", "is no model");
+}
+
+static void outputs_are_tried_before_the_work(void **state)
+{
+    (void)state;
+    char args[512];
+    snprintf(args, sizeof args, "bench -p tiny --prefill 8 --decode 2 --profile %s/no/x.json 2>&1",
+             in_scratch(""));
+    Run r = run("", args);
+    assert_int_equal(r.status, 1);
+    assert_true(strncmp(r.output.text, "caravan: --profile: cannot create '", 35) == 0);
+    assert_ptr_equal(strchr(r.output.text, '\n') + 1, r.output.text + strlen(r.output.text));
+    strbuf_free(&r.output);
+    expect(1, "", "plan -p tiny --svg /dev/full 2>&1", "--svg: '/dev/full' is not a regular file");
+}
+
+static void what_cannot_fit_is_refused_before_it_is_begun(void **state)
+{
+    (void)state;
+    char args[512];
+    expect(1, "", "bench -p llama-175b --prefill 0 --decode 2 2>&1", "GiB are free");
+    snprintf(args, sizeof args, "init -p llama3.1-405b --dtype f32 -o %s 2>&1", in_scratch("big"));
+    struct statvfs disk;
+    if (statvfs(in_scratch(""), &disk) != 0 ||
+        (double)disk.f_bavail * (double)disk.f_frsize > 1.5e12)
+        skip(); /* a disk so large would be filled */
+    expect(1, "", args, "make room or name another place");
+    assert_false(file_exists(in_scratch("big")));
+}
+
+static void wrong_folders_are_told_what_they_are(void **state)
+{
+    (void)state;
+    char args[512], *model = strdup(in_scratch("parts"));
+    snprintf(args, sizeof args, "init -p stories260k -o %s", model);
+    expect(0, "", args, "");
+    snprintf(args, sizeof args, "inspect -m %s/config.json 2>&1", model);
+    expect(1, "", args, "is a part of a model; give the folder that it stands in");
+    snprintf(args, sizeof args, "train --resume %s 2>&1", model);
+    expect(1, "", args, "is no run of caravan train");
+    snprintf(args, sizeof args, "export %s/config.json x 2>&1", model);
+    expect(1, "", args, "is no run of caravan train");
+    snprintf(args, sizeof args, "init -p tiny -o %s/no/such 2>&1", model);
+    expect(1, "", args, "/no/such': No such file or directory"); /* not a temporary name */
+    free(model);
 }
 
 static void version_names_processor_and_parts(void **state)
@@ -526,6 +593,10 @@ int main(void)
         cmocka_unit_test(help_of_every_command_is_one_page_with_examples_first),
         cmocka_unit_test(version_names_processor_and_parts),
         cmocka_unit_test(mistakes_end_in_one_sentence_with_the_nearest_word),
+        cmocka_unit_test(options_that_say_nothing_here_are_mistakes),
+        cmocka_unit_test(outputs_are_tried_before_the_work),
+        cmocka_unit_test(what_cannot_fit_is_refused_before_it_is_begun),
+        cmocka_unit_test(wrong_folders_are_told_what_they_are),
         cmocka_unit_test(numbers_out_of_range_are_refused_by_name),
         cmocka_unit_test(flags_win_over_the_environment),
         cmocka_unit_test(init_and_inspect_agree),

@@ -145,7 +145,8 @@ static const struct {
     {"\"rope_scaling\":{\"rope_type\":\"default\",\"partial_rotary_factor\":1.0}", NULL},
     {"\"some_note\":\"x\",\"attn_thing\":false,\"layer_scale\":0", NULL},
     {"\"hidden_act\":\"swish\",\"torch_dtype\":\"torch.float16\"", NULL},
-    {"\"rms_norm_eps\":0", NULL},
+    {"\"rms_norm_eps\":0", "rms_norm_eps is 0; it must be over 0"},
+    {"\"rms_norm_eps\":-1e-6", "rms_norm_eps is -1e-06; it must be over 0"},
     {"\"head_dim\":20,\"hidden_size\":100,\"num_attention_heads\":6,\"num_key_value_heads\":3,"
      "\"vocab_size\":259",
      NULL},

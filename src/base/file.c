@@ -192,6 +192,18 @@ void file_writer_free(FileWriter *writer)
     *writer = (FileWriter){.fd = -1};
 }
 
+int file_check_output(const char *path, cvn_err *err)
+{
+    FileWriter writer;
+    int code = file_writer_open(&writer, path, err);
+    if (code == CVN_OK)
+        code = file_writer_write(&writer, "\n", 1, err);
+    if (code == CVN_OK)
+        code = flush_buffer(&writer, err);
+    file_writer_free(&writer);
+    return code;
+}
+
 int file_write(const char *path, const void *bytes, size_t n, cvn_err *err)
 {
     FileWriter writer;

@@ -52,6 +52,10 @@ int file_writer_commit(FileWriter *writer, cvn_err *err);
 /* Frees; a file that was not committed is removed. Safe after a failed open and on {.fd = -1}. */
 void file_writer_free(FileWriter *writer);
 
+/* Whether a file could be written to `path` now: one is begun there, and taken away. For what is written at the end of
+   something long. */
+int file_check_output(const char *path, cvn_err *err);
+
 /* A whole small file in one call, by the same way. */
 int file_write(const char *path, const void *bytes, size_t n, cvn_err *err);
 

@@ -62,23 +62,26 @@ static const Option *const options[] = {
                                 .fallback = "3", .help = "prefills; the median counts"},
     [TABLE] = &(const Option){"table", .kind = ARG_FLAG,
                               .help = "decode every batch with every context too"},
-    [BATCHES] = &(const Option){"batches", .kind = ARG_TOKENS, .value = "B,B,…",
+    [BATCHES] = &(const Option){"batches", .kind = ARG_TOKENS, .low = 1, .high = 4096,
+                                .needs = "table", .value = "B,B,…",
                                 .fallback = "1,2,4,8,16,32,64,128", .help = "of the table"},
-    [CONTEXTS] = &(const Option){"contexts", .kind = ARG_TOKENS, .value = "N,N,…",
+    [CONTEXTS] = &(const Option){"contexts", .kind = ARG_TOKENS, .low = 1, .high = 1 << 24,
+                                 .needs = "table", .value = "N,N,…",
                                  .fallback = "512,1024,2048,4096,8192", .help = "of the table"},
     [BUCKETS] = &(const Option){"buckets", .kind = ARG_FLAG,
                                 .help = "prefill a prompt of each bucket's length too"},
     [LADDER] = &(const Option){"ladder", .kind = ARG_FLAG,
                                .help = "run op by op, with fused attention, compiled, and both"},
     [TRAIN] = &(const Option){"train", .kind = ARG_FLAG, .help = "measure a training step instead"},
-    [SEQ] = &(const Option){"seq", .kind = ARG_INT, .low = 1, .high = 1 << 24, .value = "N",
-                            .help = "tokens of a row of training [1024, or the context]"},
+    [SEQ] =
+        &(const Option){"seq", .kind = ARG_INT, .needs = "train", .low = 1, .high = 1 << 24,
+                        .value = "N", .help = "tokens of a row of training [1024, or the context]"},
     [OPTIMIZER] =
-        &(const Option){"optimizer", .kind = ARG_CHOICE, .value = "NAME",
+        &(const Option){"optimizer", .kind = ARG_CHOICE, .needs = "train", .value = "NAME",
                         .choice = bench_optimizer_name, .fallback = "adamw", .help = "of training"},
     [REMAT] =
-        &(const Option){"remat", .kind = ARG_CHOICE, .value = "NAME", .choice = bench_remat_name,
-                        .fallback = "none", .help = "computed again"},
+        &(const Option){"remat", .kind = ARG_CHOICE, .needs = "train", .value = "NAME",
+                        .choice = bench_remat_name, .fallback = "none", .help = "computed again"},
     [DTYPE] = &option_dtype,
     [QUANTIZE] = &option_quantize,
     [KV_CACHE] = &option_kv_cache,
@@ -520,8 +523,18 @@ static int choice_of(const Value *v, const char *(*name)(size_t i))
 
 static int run_train(const Value *v)
 {
+    static const int of_engines[] = {PREFILL, DECODE,   CONTEXT,  TABLE,      BUCKETS,
+                                     LADDER,  QUANTIZE, KV_CACHE, ACTIVATIONS};
     cvn_err err = {0};
     Cluster *cluster;
+    for (size_t i = 0; i < sizeof of_engines / sizeof *of_engines; i++)
+        if (v[of_engines[i]].on_command_line) {
+            err_set(&err, CVN_EINVAL,
+                    "--%s says nothing of a training step; leave it or --train out",
+                    options[of_engines[i]]->name);
+            fail(&err);
+            return EXIT_USAGE;
+        }
     if (!v[PRESET].given || v[CSV].flag) {
         err_set(&err, CVN_EINVAL,
                 v[CSV].flag ? "--train prints --json, not --csv"

@@ -1,6 +1,8 @@
 #include "cli/options.h"
 
+#include "base/bytes.h"
 #include "base/file.h"
+#include "cli/ranks.h"
 #include "cli/suggest.h"
 
 #include <ctype.h>
@@ -50,6 +52,9 @@ static int range_error(const Option *option, const Source *source, const char *t
     if (option->low == 0 && option->high == 0)
         return err_set(err, CVN_EINVAL, "%s is \"%s\"; give %s, 0 or more", source->name, text,
                        what);
+    if (option->kind == ARG_SIZE)
+        return err_set(err, CVN_EINVAL, "%s is \"%s\"; give %s from %.0f to %s", source->name, text,
+                       what, option->low, bytes_text(option->high).text);
     return err_set(err, CVN_EINVAL, "%s is \"%s\"; give %s from %.10g to %.10g", source->name, text,
                    what, option->low, option->high);
 }
@@ -105,18 +110,22 @@ static int read_choice(const Option *option, const Source *source, Value *value,
             return CVN_OK;
         }
     const char *near = suggest(value->text, choice_at, option);
-    if (near)
+    char list[512] = "";
+    size_t n = 0, few = 8;
+    size_t i = 0;
+    for (; (name = option->choice(i)) && n < sizeof list; i++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", name);
+    if (near && i > few)
         return err_set(err, CVN_EINVAL, "%s is \"%s\"; did you mean %s?", source->name, value->text,
                        near);
-    char list[512] = "";
-    size_t n = 0;
-    for (size_t i = 0; (name = option->choice(i)) && n < sizeof list; i++)
-        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", name);
+    if (near)
+        return err_set(err, CVN_EINVAL, "%s is \"%s\"; did you mean %s? There are %s", source->name,
+                       value->text, near, list);
     return err_set(err, CVN_EINVAL, "%s is \"%s\"; give one of %s", source->name, value->text,
                    list);
 }
 
-static int read_tokens(const Source *source, Value *value, cvn_err *err)
+static int read_tokens(const Option *option, const Source *source, Value *value, cvn_err *err)
 {
     const char *at = value->text;
     size_t most = 1;
@@ -133,11 +142,12 @@ static int read_tokens(const Source *source, Value *value, cvn_err *err)
         long id = strtol(at, &end, 10);
         while (*end == ' ')
             end++;
-        if (end == at || errno || id < 0 || id > INT32_MAX || (*end && *end != ','))
+        if (end == at || errno || id > INT32_MAX || !in_range(option, (double)id) ||
+            (*end && *end != ','))
             return err_set(err, CVN_EINVAL,
-                           "%s: token %zu is no id; give whole numbers with commas between them, "
-                           "such as 1,15043",
-                           source->name, value->n_ids);
+                           "%s is \"%.60s\", of which number %zu cannot be used; give whole "
+                           "numbers from %.0f on with commas between them, such as 1,64",
+                           source->name, value->text, value->n_ids + 1, option->low);
         value->ids[value->n_ids++] = (int32_t)id;
         if (!*end)
             return CVN_OK;
@@ -184,7 +194,7 @@ static int set_value(const Option *option, const Source *source, Value *value, c
     case ARG_CHOICE:
         return read_choice(option, source, value, err);
     case ARG_TOKENS:
-        return read_tokens(source, value, err);
+        return read_tokens(option, source, value, err);
     case ARG_TEXT:
         break;
     case ARG_INPUT:
@@ -235,6 +245,8 @@ static int parse_option(Args *args, const Command *command, int argc, char **arg
         const char *equals = strchr(typed, '=');
         size_t n = equals ? (size_t)(equals - typed) - 2 : strlen(typed) - 2;
         k = find_name(command, typed + 2, n);
+        if (k < 0 && n == 4 && memcmp(typed + 2, "help", 4) == 0)
+            return err_set(err, CVN_EINVAL, "--help takes no value");
         if (k < 0)
             return unknown_option(command, typed + 2, n, err);
         text = equals ? equals + 1 : NULL;
@@ -342,6 +354,21 @@ static int check_groups(const Args *args, const Command *command, cvn_err *err)
     return CVN_OK;
 }
 
+/* An option that says more of another one is a mistake without it, where somebody typed it. */
+static int check_needs(const Args *args, const Command *command, cvn_err *err)
+{
+    for (int i = 0; command->options[i]; i++) {
+        const Option *option = command->options[i];
+        if (!option->needs || !args->value[i].on_command_line)
+            continue;
+        int other = find_name(command, option->needs, strlen(option->needs));
+        if (other >= 0 && !args->value[other].given)
+            return err_set(err, CVN_EINVAL, "--%s has no effect without --%s; give both or neither",
+                           option->name, option->needs);
+    }
+    return CVN_OK;
+}
+
 static int check_operands(const Args *args, const Command *command, cvn_err *err)
 {
     if (args->n_operands > command->max_operands) {
@@ -381,13 +408,24 @@ static int check_input(const Option *option, const Value *value, const char *pat
     return CVN_EIO;
 }
 
+/* What is written at the end of something long is tried before; of several processes the first one writes it. */
+static int check_output(const Option *option, const Value *value, cvn_err *err)
+{
+    cvn_err why = {0};
+    if (!option->tried || !ranks_speaks() || file_check_output(value->text, &why) == CVN_OK)
+        return CVN_OK;
+    return err_set(err, CVN_EIO, "--%s: %s", option->name, why.message);
+}
+
 /* Paths are looked at last: a mistake in the command line is told before a file that is not there. */
-static int check_inputs(const Args *args, const Command *command, cvn_err *err)
+static int check_paths(const Args *args, const Command *command, cvn_err *err)
 {
     int code = CVN_OK;
     for (int i = 0; command->options[i] && !code; i++) {
         const Option *option = command->options[i];
         const Value *value = &args->value[i];
+        if (option->kind == ARG_OUTPUT && value->given)
+            code = check_output(option, value, err);
         if (option->kind != ARG_INPUT || !value->given)
             continue;
         if (!option->repeats)
@@ -429,7 +467,9 @@ int args_parse(Args *args, const Command *command, int argc, char **argv, cvn_er
         code = check_groups(args, command, err);
     if (code == CVN_OK)
         code = apply_fallbacks(args, command, err);
-    return code ? code : check_inputs(args, command, err);
+    if (code == CVN_OK)
+        code = check_needs(args, command, err);
+    return code ? code : check_paths(args, command, err);
 }
 
 void args_free(Args *args)

@@ -34,19 +34,21 @@ typedef enum ArgKind {
     ARG_INPUT,  /* Value.text: path of a file or folder that must exist; "-" is standard input */
     ARG_OUTPUT, /* Value.text: path of something to make */
     ARG_CHOICE, /* Value.integer: index of the choice; Value.text: its name */
-    ARG_TOKENS, /* Value.ids: token ids, "1,2,3" */
+    ARG_TOKENS, /* Value.ids: token ids or other numbers in [low, high], "1,2,3" */
 } ArgKind;
 
 typedef struct Option {
     const char *name; /* long, without dashes */
     char letter;      /* short, or 0 */
     ArgKind kind;
-    bool required;        /* some option of the group must be given, or this one when group is 0 */
-    bool repeats;         /* ARG_TEXT, ARG_INPUT: may be given several times; Value.texts */
-    bool brief;           /* ARG_CHOICE: help names some choices itself, and all are not listed */
-    int group;            /* options of one group exclude each other; 0: none */
-    double low, high;     /* range of numbers; both 0: any that is not negative */
-    const char *value;    /* name of the value in help: "DIR", "N" */
+    bool required; /* some option of the group must be given, or this one when group is 0 */
+    bool repeats;  /* ARG_TEXT, ARG_INPUT: may be given several times; Value.texts */
+    bool tried;    /* ARG_OUTPUT: a file; that it can be written is seen before anything is done */
+    bool brief;    /* ARG_CHOICE: help names some choices itself, and all are not listed */
+    int group;     /* options of one group exclude each other; 0: none */
+    double low, high;  /* range of numbers; both 0: any that is not negative */
+    const char *needs; /* an option of the command without which this one says nothing, or NULL */
+    const char *value; /* name of the value in help: "DIR", "N" */
     const char *fallback; /* value when none is given, as it would be typed; NULL: none */
     const char *(*choice)(size_t i); /* ARG_CHOICE: the i-th, NULL past the last */
     const char *help;                /* a phrase without a full stop */

@@ -81,7 +81,7 @@ static const Option *const options[] = {
                               .help = "list activations too, and who set each spec"},
     [PEAK] = &(const Option){"peak", .kind = ARG_FLAG,
                              .help = "list what lives where temporaries take most"},
-    [SVG] = &(const Option){"svg", .kind = ARG_OUTPUT, .value = "FILE",
+    [SVG] = &(const Option){"svg", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
                             .help = "draw the mesh and how the weights lie on it"},
     [JSON] = &option_json,
     NULL,

@@ -54,8 +54,7 @@ static void be_quiet(void)
         fclose(stderr);
 }
 
-/* As the launcher says it, before MPI is there: rank 0 or no rank at all speaks. */
-static bool is_first(void)
+bool ranks_speaks(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
                                         "SLURM_PROCID"};
@@ -71,7 +70,7 @@ void ranks_command(int argc, char **argv)
 {
     if (!transport_launched())
         return;
-    if (!is_first())
+    if (!ranks_speaks())
         be_quiet();
     uint64_t hash = 0;
     /* Kernels fuse differently where processors differ, and with it the order of collectives would. */

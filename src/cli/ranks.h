@@ -20,6 +20,9 @@ int ranks_agree(const char *what, uint64_t hash, cvn_err *err);
 /* Whether this rank is the one that reads and prints. */
 bool ranks_first(void);
 
+/* The same before they are joined, as the launcher says it: rank 0, or no rank at all. */
+bool ranks_speaks(void);
+
 /* All ranks call it: what rank 0 has in *number and *text (which may be NULL) is everyone's. Nothing when this process
    is alone. */
 int ranks_share(int64_t *number, StrBuf *text, cvn_err *err);

@@ -27,8 +27,10 @@ const Option option_memory = {
 const Option option_mesh = {"mesh", .kind = ARG_TEXT, .value = "MESH",
                             .help = "devices to divide the model among, data=2,model=2"};
 
-const Option option_layout = {"layout", .kind = ARG_TEXT, .value = "LAYOUT", .fallback = "2d",
-                              .help = "as dp, tp, tp-scatter, fsdp, 2d, fsdp+tp or FILE.json"};
+const Option option_layout = {
+    "layout",         .kind = ARG_TEXT,
+    .needs = "mesh",  .value = "LAYOUT",
+    .fallback = "2d", .help = "as dp, tp, tp-scatter, fsdp, 2d, fsdp+tp or FILE.json"};
 
 static const char *overlap_name(size_t i)
 {
@@ -43,7 +45,7 @@ const Option option_overlap = {"overlap",        .kind = ARG_CHOICE,
 const Option option_dump = {"dump", .kind = ARG_OUTPUT, .value = "DIR",
                             .help = "write every graph after each pass, and the plans"};
 
-const Option option_profile = {"profile", .kind = ARG_OUTPUT, .value = "FILE",
+const Option option_profile = {"profile", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
                                .help = "write a trace that Perfetto and Chrome open"};
 
 const Option option_temperature = {

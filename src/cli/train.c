@@ -115,7 +115,9 @@ static const Option *const options[] = {
     &(const Option){"stop-after", .kind = ARG_INT, .value = "N", .fallback = "0",
                     .help = "save and end after N steps, as after Ctrl-C"},
     &option_mesh,
-    &option_layout,
+    /* That of the others has no effect without --mesh; a run that goes on has a mesh of its own. */
+    &(const Option){"layout", .kind = ARG_TEXT, .value = "LAYOUT", .fallback = "2d",
+                    .help = "as dp, tp, tp-scatter, fsdp, 2d, fsdp+tp or FILE.json"},
     &option_overlap,
     &option_threads,
     NULL,

@@ -77,6 +77,16 @@ int io_open_files(IoModel *model, const char *path, cvn_err *err)
     } else if (!file_is_folder(path) && io_ends_with(path, ".gguf")) {
         model->kind = IO_KIND_GGUF;
         code = open_gguf(model, err);
+    } else if (!file_is_folder(path) &&
+               (io_ends_with(path, "/config.json") || io_ends_with(path, ".safetensors"))) {
+        code = err_set(err, CVN_EUNSUPPORTED,
+                       "'%s' is a part of a model; give the folder that it stands in", path);
+    } else if (file_has(path, "checkpoints")) {
+        code = err_set(
+            err, CVN_EUNSUPPORTED,
+            "'%s' is a run of caravan train that has not written its model yet; make one of "
+            "its newest checkpoint by caravan export",
+            path);
     } else {
         code =
             err_set(err, CVN_EUNSUPPORTED,

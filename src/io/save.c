@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/json_file.h"
+#include "base/room.h"
 #include "base/threads.h"
 #include "io/convert.h"
 #include "io/safetensors.h"
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define DEFAULT_SHARD_BYTES UINT64_C(5000000000)
@@ -299,15 +301,23 @@ static int write_staged(Save *save, const char *folder, cvn_err *err)
         n--;
     const char *final = arena_stringn(&save->arena, folder, n);
     save->folder = arena_printf(&save->arena, "%s.tmp-%ld", final, (long)getpid());
-    int code = file_make_folder(save->folder, err);
-    if (code == CVN_OK)
-        code = write_all(save, err);
+    if (mkdir(save->folder, 0777) != 0 && errno != EEXIST)
+        return err_set(err, CVN_EIO, "cannot make the folder '%s': %s", final, strerror(errno));
+    int code = write_all(save, err);
     if (code == CVN_OK && rename(save->folder, final) != 0)
         code = err_set(err, CVN_EIO, "cannot rename '%s' to '%s': %s", save->folder, final,
                        strerror(errno));
     if (code != CVN_OK)
         remove_staging(save->folder);
     return code;
+}
+
+static int check_room(const Save *save, cvn_err *err)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < save->params.n; i++)
+        bytes += param_bytes(&save->params.param[i], save->options->dtype);
+    return room_check_disk(save->folder, bytes, err);
 }
 
 int save_folder(const char *folder, const LlamaConfig *config, const SaveOptions *options,
@@ -337,7 +347,10 @@ int save_folder(const char *folder, const LlamaConfig *config, const SaveOptions
     }
     params_list(&save.params, &saved, &save.arena);
     plan_shards(&save);
-    if (filled) {
+    code = check_room(&save, err);
+    if (code != CVN_OK) {
+        /* nothing is begun */
+    } else if (filled) {
         code = write_all(&save, err);
         if (code == CVN_OK)
             remove_stale_weights(&save);

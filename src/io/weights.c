@@ -1,5 +1,6 @@
 #include "io/weights.h"
 
+#include "base/room.h"
 #include "base/threads.h"
 #include "io/convert.h"
 #include "io/weights_quantize.h"
@@ -63,6 +64,10 @@ static int allocate(Weights *weights, const IoModel *model, const WeightsOptions
         return err_set(err, CVN_EMEM, "no memory for the table of weights of '%s'", model->path);
     if (weights->block_bytes == 0)
         return CVN_OK;
+    char what[256];
+    snprintf(what, sizeof what, "the weights of '%.200s' in memory", model->path);
+    if (room_check_memory(weights->block_bytes, what, err))
+        return err->code;
     weights->block = mmap(NULL, weights->block_bytes, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (weights->block == MAP_FAILED) {

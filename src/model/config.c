@@ -124,8 +124,8 @@ int llama_config_check(const LlamaConfig *c, const char *file, cvn_err *err)
         return err_set(err, CVN_EFORMAT,
                        "'%s': %" PRId64 " heads of %" PRId64 " are wider than 2^20", file,
                        c->n_heads, c->head_dim);
-    if (!(c->rms_eps >= 0 && c->rms_eps < 1))
-        return err_set(err, CVN_EFORMAT, "'%s': rms_norm_eps is %g; it must be from 0 to below 1",
+    if (!(c->rms_eps > 0 && c->rms_eps < 1)) /* with 0 the norm of a row of zeros is no number */
+        return err_set(err, CVN_EFORMAT, "'%s': rms_norm_eps is %g; it must be over 0 and below 1",
                        file, c->rms_eps);
     if (!(c->init_range >= 0 && c->init_range <= 1))
         return err_set(err, CVN_EFORMAT, "'%s': initializer_range is %g; it must be from 0 to 1",

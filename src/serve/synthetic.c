@@ -2,6 +2,7 @@
 
 #include "base/float16.h"
 #include "base/num.h"
+#include "base/room.h"
 #include "compile/kernel.h"
 
 #include <inttypes.h>
@@ -78,6 +79,8 @@ static int make_weights(cvn_model *m, Pool *pool, cvn_err *err)
     w->dtype = m->dtype;
     for (int i = 0; i < params->n; i++)
         w->block_bytes += num_padded(param_bytes(&params->param[i], m->dtype), CACHE_LINE);
+    if (room_check_memory(w->block_bytes, "the weights of this shape", err))
+        return err->code;
     w->weight = calloc((size_t)params->n, sizeof *w->weight);
     void *block = mmap(NULL, w->block_bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -88,7 +88,7 @@ int checkpoint_folder_steps(const char *folder, int64_t **steps, size_t *n, cvn_
     size_t capacity = 0;
     int code = CVN_OK;
     DIR *stream = opendir(folder);
-    if (!stream && errno == ENOENT)
+    if (!stream && (errno == ENOENT || errno == ENOTDIR))
         return CVN_OK;
     if (!stream)
         return err_set(err, CVN_EIO, "cannot read the folder '%s': %s", folder, strerror(errno));

@@ -1,5 +1,6 @@
 /* Opening a checkpoint, finding the newest whole one, and putting it back into a state. */
 #include "base/crc32c.h"
+#include "base/file.h"
 #include "io/safetensors.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_folder.h"
@@ -107,6 +108,18 @@ static int open_together(Checkpoint *checkpoint, const char *path, Cluster *clus
     return code;
 }
 
+/* n: how many there are, none of them whole. */
+static int none_found(const char *run, const char *folder, size_t n, cvn_err *err)
+{
+    if (n || file_is_folder(folder))
+        return err_set(err, CVN_EIO, "'%s' holds no whole checkpoint%s", folder,
+                       n ? "; each one is damaged" : "");
+    if (file_has(run, MANIFEST_NAME))
+        return err_set(err, CVN_EIO, "'%s' is a checkpoint; give the folder of its run", run);
+    return err_set(err, CVN_EIO,
+                   "'%s' is no run of caravan train: there is no folder checkpoints in it", run);
+}
+
 int checkpoint_open_latest_of(Checkpoint *checkpoint, const char *run, Cluster *cluster,
                               CheckpointWarn *warn, void *context, cvn_err *err)
 {
@@ -138,8 +151,7 @@ int checkpoint_open_latest_of(Checkpoint *checkpoint, const char *run, Cluster *
             warn(context, damage.message);
     } while (!found);
     if (code == CVN_OK && !found)
-        code = err_set(err, CVN_EIO, "'%s' holds no whole checkpoint%s", folder,
-                       n ? "; each one is damaged" : "");
+        code = none_found(run, folder, n, err);
     free(steps);
     free(folder);
     return code;

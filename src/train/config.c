@@ -55,46 +55,46 @@ static const char *overlap_choice(size_t i)
 #define AT(field) offsetof(TrainConfig, field)
 
 const TrainKey train_keys[] = {
-    {"data", KEY_DATA, KEY_FREE, AT(data), NULL},
-    {"preset", KEY_TEXT, KEY_FIXED, AT(preset), NULL},
-    {"init", KEY_TEXT, KEY_FIXED, AT(init), NULL},
-    {"lora", KEY_TEXT, KEY_FIXED, AT(lora), NULL},
-    {"tokenizer", KEY_TEXT, KEY_FIXED, AT(tokenizer), NULL},
-    {"out", KEY_TEXT, KEY_FIXED, AT(out), NULL},
-    {"seq", KEY_INT, KEY_FIXED, AT(seq), NULL},
-    {"batch", KEY_INT, KEY_FIXED, AT(batch), NULL},
-    {"micro-batch", KEY_INT, KEY_FREE, AT(micro_batch), NULL},
-    {"steps", KEY_INT, KEY_FREE, AT(steps), NULL},
-    {"stop-after", KEY_INT, KEY_FREE, AT(stop_after), NULL},
-    {"optimizer", KEY_TEXT, KEY_FIXED, AT(optimizer), optimizer_choice},
-    {"lr", KEY_REAL, KEY_FREE, AT(lr), NULL},
-    {"warmup", KEY_INT, KEY_FREE, AT(warmup), NULL},
-    {"schedule", KEY_TEXT, KEY_FREE, AT(schedule), schedule_choice},
-    {"decay", KEY_INT, KEY_FREE, AT(decay), NULL},
-    {"final-lr", KEY_REAL, KEY_FREE, AT(final_lr), NULL},
-    {"clip", KEY_REAL, KEY_FREE, AT(clip), NULL},
-    {"weight-decay", KEY_REAL, KEY_FREE, AT(weight_decay), NULL},
-    {"beta1", KEY_REAL, KEY_FREE, AT(beta1), NULL},
-    {"beta2", KEY_REAL, KEY_FREE, AT(beta2), NULL},
-    {"eps", KEY_REAL, KEY_FREE, AT(eps), NULL},
-    {"z-loss", KEY_REAL, KEY_FREE, AT(z_loss), NULL},
-    {"seed", KEY_INT, KEY_FIXED, AT(seed), NULL},
-    {"dtype", KEY_TEXT, KEY_FREE, AT(dtype), dtype_choice},
-    {"remat", KEY_TEXT, KEY_FREE, AT(remat), remat_choice},
-    {"memory", KEY_SIZE, KEY_FREE, AT(memory), NULL},
-    {"threads", KEY_INT, KEY_FREE, AT(threads), NULL},
-    {"mesh", KEY_TEXT, KEY_FREE, AT(mesh), NULL},
-    {"layout", KEY_TEXT, KEY_FREE, AT(layout), NULL},
-    {"overlap", KEY_TEXT, KEY_FREE, AT(overlap), overlap_choice},
-    {"packing", KEY_TEXT, KEY_FIXED, AT(packing), packing_choice},
-    {"cache", KEY_TEXT, KEY_FREE, AT(cache), NULL},
-    {"validation", KEY_REAL, KEY_FIXED, AT(validation), NULL},
-    {"evaluate-every", KEY_INT, KEY_FREE, AT(evaluate_every), NULL},
-    {"save-every", KEY_INT, KEY_FREE, AT(save_every), NULL},
-    {"keep-last", KEY_INT, KEY_FREE, AT(keep_last), NULL},
-    {"keep-every", KEY_INT, KEY_FREE, AT(keep_every), NULL},
-    {"sample-every", KEY_INT, KEY_FREE, AT(sample_every), NULL},
-    {"prompt", KEY_TEXT, KEY_FREE, AT(prompt), NULL},
+    {"data", KEY_DATA, KEY_FREE, AT(data), NULL, 0, 0},
+    {"preset", KEY_TEXT, KEY_FIXED, AT(preset), NULL, 0, 0},
+    {"init", KEY_TEXT, KEY_FIXED, AT(init), NULL, 0, 0},
+    {"lora", KEY_TEXT, KEY_FIXED, AT(lora), NULL, 0, 0},
+    {"tokenizer", KEY_TEXT, KEY_FIXED, AT(tokenizer), NULL, 0, 0},
+    {"out", KEY_TEXT, KEY_FIXED, AT(out), NULL, 0, 0},
+    {"seq", KEY_INT, KEY_FIXED, AT(seq), NULL, 0, 1e9},
+    {"batch", KEY_INT, KEY_FIXED, AT(batch), NULL, 0, 1e9},
+    {"micro-batch", KEY_INT, KEY_FREE, AT(micro_batch), NULL, 0, 1e9},
+    {"steps", KEY_INT, KEY_FREE, AT(steps), NULL, 1, 1e15},
+    {"stop-after", KEY_INT, KEY_FREE, AT(stop_after), NULL, 0, 1e15},
+    {"optimizer", KEY_TEXT, KEY_FIXED, AT(optimizer), optimizer_choice, 0, 0},
+    {"lr", KEY_REAL, KEY_FREE, AT(lr), NULL, 0, 100},
+    {"warmup", KEY_INT, KEY_FREE, AT(warmup), NULL, -1, 1e15},
+    {"schedule", KEY_TEXT, KEY_FREE, AT(schedule), schedule_choice, 0, 0},
+    {"decay", KEY_INT, KEY_FREE, AT(decay), NULL, -1, 1e15},
+    {"final-lr", KEY_REAL, KEY_FREE, AT(final_lr), NULL, 0, 1},
+    {"clip", KEY_REAL, KEY_FREE, AT(clip), NULL, 0, 1e9},
+    {"weight-decay", KEY_REAL, KEY_FREE, AT(weight_decay), NULL, -1, 10},
+    {"beta1", KEY_REAL, KEY_FREE, AT(beta1), NULL, 0, 0.999999},
+    {"beta2", KEY_REAL, KEY_FREE, AT(beta2), NULL, 0, 0.9999999},
+    {"eps", KEY_REAL, KEY_FREE, AT(eps), NULL, 0, 1},
+    {"z-loss", KEY_REAL, KEY_FREE, AT(z_loss), NULL, 0, 1},
+    {"seed", KEY_INT, KEY_FIXED, AT(seed), NULL, 0, 0x1p63},
+    {"dtype", KEY_TEXT, KEY_FREE, AT(dtype), dtype_choice, 0, 0},
+    {"remat", KEY_TEXT, KEY_FREE, AT(remat), remat_choice, 0, 0},
+    {"memory", KEY_SIZE, KEY_FREE, AT(memory), NULL, 0, 0x1p62},
+    {"threads", KEY_INT, KEY_FREE, AT(threads), NULL, 0, 1024},
+    {"mesh", KEY_TEXT, KEY_FREE, AT(mesh), NULL, 0, 0},
+    {"layout", KEY_TEXT, KEY_FREE, AT(layout), NULL, 0, 0},
+    {"overlap", KEY_TEXT, KEY_FREE, AT(overlap), overlap_choice, 0, 0},
+    {"packing", KEY_TEXT, KEY_FIXED, AT(packing), packing_choice, 0, 0},
+    {"cache", KEY_TEXT, KEY_FREE, AT(cache), NULL, 0, 0},
+    {"validation", KEY_REAL, KEY_FIXED, AT(validation), NULL, 0, 0.5},
+    {"evaluate-every", KEY_INT, KEY_FREE, AT(evaluate_every), NULL, 0, 1e15},
+    {"save-every", KEY_INT, KEY_FREE, AT(save_every), NULL, 0, 1e15},
+    {"keep-last", KEY_INT, KEY_FREE, AT(keep_last), NULL, 0, INT32_MAX},
+    {"keep-every", KEY_INT, KEY_FREE, AT(keep_every), NULL, 0, 1e15},
+    {"sample-every", KEY_INT, KEY_FREE, AT(sample_every), NULL, 0, 1e15},
+    {"prompt", KEY_TEXT, KEY_FREE, AT(prompt), NULL, 0, 0},
 };
 const int train_n_keys = sizeof train_keys / sizeof *train_keys;
 
@@ -360,9 +360,26 @@ DataPacking train_config_packing(const TrainConfig *c)
     return (DataPacking)checked_choice(c, "packing");
 }
 
+static int check_ranges(const TrainConfig *config, cvn_err *err)
+{
+    TrainConfig *c = (TrainConfig *)(uintptr_t)config; /* unchanged */
+    for (int i = 0; i < train_n_keys; i++) {
+        const TrainKey *key = &train_keys[i];
+        if (key->type == KEY_TEXT || key->type == KEY_DATA)
+            continue;
+        double value = key->type == KEY_REAL ? *real_of(c, key) : (double)*int_of(c, key);
+        if (!(value >= key->low && value <= key->high))
+            return err_set(err, CVN_EINVAL, "\"%s\" is %.10g; give a number from %.10g to %.10g",
+                           key->name, value, key->low, key->high);
+    }
+    return CVN_OK;
+}
+
 int train_config_check(const TrainConfig *c, cvn_err *err)
 {
     int code = check_choices(c, err);
+    if (!code)
+        code = check_ranges(c, err);
     if (code)
         return code;
     if (c->n_data == 0)
@@ -379,18 +396,6 @@ int train_config_check(const TrainConfig *c, cvn_err *err)
     LoraOptions lora;
     if (c->lora && (code = lora_parse(&lora, c->lora, err)) != CVN_OK)
         return code;
-    if (c->seq < 0 || c->batch < 0 || c->micro_batch < 0 || c->steps < 1)
-        return err_set(err, CVN_EINVAL,
-                       "seq, batch, micro-batch and steps must be positive numbers");
-    if (c->stop_after < 0 || c->save_every < 0 || c->keep_last < 0 || c->keep_last > INT32_MAX ||
-        c->keep_every < 0 || c->sample_every < 0 || c->evaluate_every < 0)
-        return err_set(err, CVN_EINVAL, "numbers of steps and checkpoints cannot be negative");
-    if (c->memory < 0 || c->threads < 0 || c->threads > 1024 || c->seed < 0)
-        return err_set(err, CVN_EINVAL,
-                       "memory and seed cannot be negative, and threads are at most 1024");
-    if (!(c->validation >= 0 && c->validation <= 0.5))
-        return err_set(err, CVN_EINVAL, "validation is %g; give a part from 0 to 0.5",
-                       c->validation);
     return CVN_OK;
 }
 

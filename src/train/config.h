@@ -78,8 +78,9 @@ typedef struct TrainKey {
     TrainKeyType type;
     TrainKeyKind kind;
     size_t offset; /* in TrainConfig */
-    const char *(*choice)(
-        size_t i); /* of KEY_TEXT: the i-th name that it may be, NULL past the last; or NULL */
+    /* Of KEY_TEXT: the i-th name that it may be, NULL past the last; or NULL. */
+    const char *(*choice)(size_t i);
+    double low, high; /* of numbers: what they may be */
 } TrainKey;
 
 extern const TrainKey train_keys[];

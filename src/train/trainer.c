@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "base/num.h"
+#include "base/room.h"
 #include "graph/graph.h"
 #include "io/convert.h"
 
@@ -271,7 +272,7 @@ int trainer_check(const LlamaConfig *config, const TrainerOptions *options, cvn_
     Trainer t = {.config = *config, .options = *options};
     int code = check_options(&t.options, config, err);
     if (t.options.memory_limit == 0)
-        t.options.memory_limit = trainer_memory_available();
+        t.options.memory_limit = room_memory();
     /* What a device of a mesh holds is known when the step was cut. */
     bool mesh = options->mesh && *options->mesh;
     return code || mesh ? code : check_memory(&t, err);
@@ -330,7 +331,7 @@ static int open_parts(Trainer *t, cvn_err *err)
     if (code)
         return code;
     if (t->options.memory_limit == 0)
-        t->options.memory_limit = trainer_memory_available();
+        t->options.memory_limit = room_memory();
     code = open_devices(t, err);
     if (code)
         return code;

@@ -123,7 +123,4 @@ int trainer_step(Trainer *trainer, const TrainBatch *batch, TrainReport *report,
 int trainer_evaluate(Trainer *trainer, const TrainBatch *batch, double *sum, double *count,
                      cvn_err *err);
 
-/* Bytes that the system could give now: MemAvailable, or less where a control group says so. */
-size_t trainer_memory_available(void);
-
 #endif

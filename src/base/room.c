@@ -1,0 +1,83 @@
+#include "base/room.h"
+
+#include "base/bytes.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+/* The number behind `key` at the start of a line; SIZE_MAX where there is none, or "max". */
+static size_t number_in(const char *path, const char *key)
+{
+    char line[256];
+    size_t found = SIZE_MAX, n = strlen(key);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return SIZE_MAX;
+    while (found == SIZE_MAX && fgets(line, sizeof line, f)) {
+        char *end;
+        if (strncmp(line, key, n) != 0)
+            continue;
+        errno = 0;
+        unsigned long long value = strtoull(line + n, &end, 10);
+        if (end != line + n && !errno)
+            found = value;
+    }
+    fclose(f);
+    return found;
+}
+
+size_t room_memory(void)
+{
+    size_t kib = number_in("/proc/meminfo", "MemAvailable:");
+    size_t available = kib > SIZE_MAX / 1024 ? SIZE_MAX : kib * 1024;
+    size_t most = number_in("/sys/fs/cgroup/memory.max", "");
+    size_t used = number_in("/sys/fs/cgroup/memory.stat", "anon ");
+    if (most != SIZE_MAX && used != SIZE_MAX) {
+        size_t left = most > used ? most - used : 0;
+        available = left < available ? left : available;
+    }
+    return available;
+}
+
+int room_check_memory(uint64_t bytes, const char *what, cvn_err *err)
+{
+    size_t memory = room_memory(), kib = number_in("/proc/meminfo", "SwapFree:");
+    uint64_t swap = kib > SIZE_MAX / 1024 ? 0 : (uint64_t)kib * 1024;
+    if (memory == SIZE_MAX || bytes <= swap || bytes - swap <= memory)
+        return CVN_OK;
+    return err_set(
+        err, CVN_EMEM,
+        "%s take %s and %s are free; free some, quantize them, or divide them with --mesh "
+        "among machines",
+        what, bytes_text((double)bytes).text, bytes_text((double)memory + (double)swap).text);
+}
+
+/* Of the folder that `path` stands in, or will stand in. */
+static int disk_of(const char *path, struct statvfs *disk)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    char *folder = n ? strndup(path, n) : strdup(".");
+    int failed = folder ? statvfs(folder, disk) : -1;
+    free(folder);
+    return failed;
+}
+
+int room_check_disk(const char *path, uint64_t bytes, cvn_err *err)
+{
+    struct statvfs disk;
+    if (disk_of(path, &disk) != 0 || disk.f_blocks == 0)
+        return CVN_OK;
+    double left = (double)disk.f_bavail * (double)disk.f_frsize;
+    if ((double)bytes <= left)
+        return CVN_OK;
+    return err_set(err, CVN_EIO,
+                   "'%s' takes %s and its disk has %s left; make room or name another place", path,
+                   bytes_text((double)bytes).text, bytes_text(left).text);
+}
