@@ -2,13 +2,37 @@
 # has more needs of its own. Optional parts are used where
 # they are found and announced to the sources as CVN_HAVE_NAME.
 find_package(Threads REQUIRED)
-find_package(PkgConfig REQUIRED)
-pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.10)
-pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
-pkg_check_modules(EDIT IMPORTED_TARGET libedit)
-pkg_check_modules(HWLOC IMPORTED_TARGET hwloc>=2.0)
-pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)
-pkg_check_modules(MPI IMPORTED_TARGET ompi-c)
+find_package(PkgConfig)
+if(NOT PKG_CONFIG_FOUND)
+  message(FATAL_ERROR "Caravan's build asks pkg-config for its libraries, which is missing: on Debian and Ubuntu "
+    "apt-get install pkg-config.")
+endif()
+
+# cvn_need(PREFIX MODULE PACKAGE): what there is no build without, by the name that Debian and Ubuntu give it.
+function(cvn_need prefix module package)
+  pkg_check_modules(${prefix} QUIET IMPORTED_TARGET GLOBAL ${module})
+  if(NOT ${prefix}_FOUND)
+    message(FATAL_ERROR "Caravan needs ${module}, which pkg-config does not find: on Debian and Ubuntu "
+      "apt-get install ${package} (or `make setup`); where it is installed elsewhere, name the folder of its .pc file "
+      "in PKG_CONFIG_PATH.")
+  endif()
+endfunction()
+cvn_need(JANSSON jansson>=2.10 libjansson-dev)
+cvn_need(PCRE2 libpcre2-8 libpcre2-dev)
+
+# cvn_may(PREFIX MODULE): what is used where it is found, unless -DCVN_WITH_PREFIX=OFF.
+macro(cvn_may prefix module)
+  option(CVN_WITH_${prefix} "Use ${module} where it is found" ON)
+  if(CVN_WITH_${prefix})
+    pkg_check_modules(${prefix} QUIET IMPORTED_TARGET ${module})
+  else()
+    unset(${prefix}_FOUND CACHE)
+  endif()
+endmacro()
+cvn_may(EDIT libedit)
+cvn_may(HWLOC hwloc>=2.0)
+cvn_may(CMOCKA cmocka)
+cvn_may(MPI ompi-c)
 
 add_library(caravan_needs INTERFACE)
 target_link_libraries(caravan_needs INTERFACE m ${CMAKE_DL_LIBS} Threads::Threads PkgConfig::JANSSON PkgConfig::PCRE2)

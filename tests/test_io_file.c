@@ -210,9 +210,47 @@ static void what_is_no_file_is_not_replaced(void **state)
     assert_true(found == 0 && S_ISFIFO(there.st_mode));
 }
 
+static void pointers_of_git_lfs_are_told_from_what_they_point_to(void **state)
+{
+    (void)state;
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
+                                  "oid sha256:0123456789abcdef\nsize 1044992\n";
+    cvn_err err = {0};
+    FileMap map;
+    assert_int_equal(file_write(in_scratch("pointer"), pointer, sizeof pointer - 1, &err), CVN_OK);
+    assert_int_equal(file_map(&map, in_scratch("pointer"), &err), CVN_EFORMAT);
+    assert_non_null(strstr(err.message, "git lfs pull"));
+    assert_null(map.data);
+    /* Text that speaks of one is text. */
+    assert_int_equal(file_write(in_scratch("text"), pointer + 1, sizeof pointer - 2, &err), CVN_OK);
+    assert_int_equal(file_map(&map, in_scratch("text"), &err), CVN_OK);
+    file_unmap(&map);
+    unlink(in_scratch("pointer"));
+    unlink(in_scratch("text"));
+}
+
+static void a_place_for_output_is_tried_without_a_trace(void **state)
+{
+    (void)state;
+    cvn_err err = {0};
+    assert_int_equal(file_check_output(in_scratch("later"), &err), CVN_OK);
+    assert_false(file_exists(in_scratch("later")));
+    assert_int_equal(file_write(in_scratch("there"), "old", 3, &err), CVN_OK);
+    assert_int_equal(file_check_output(in_scratch("there"), &err), CVN_OK);
+    FileMap map;
+    assert_int_equal(file_map(&map, in_scratch("there"), &err), CVN_OK);
+    assert_int_equal(map.size, 3);
+    file_unmap(&map);
+    assert_int_equal(file_check_output(in_scratch("no/folder"), &err), CVN_EIO);
+    assert_int_equal(file_check_output(in_scratch(""), &err), CVN_EIO);
+    unlink(in_scratch("there"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pointers_of_git_lfs_are_told_from_what_they_point_to),
+        cmocka_unit_test(a_place_for_output_is_tried_without_a_trace),
         cmocka_unit_test(every_bf16_and_f16_survives_a_round_trip),
         cmocka_unit_test(f16_values_are_those_of_the_standard),
         cmocka_unit_test(bf16_rounds_to_nearest_even),

@@ -15,6 +15,14 @@
 
 #define FILE_BUFFER ((size_t)1 << 18)
 
+/* What a clone of a repository has where large files were not fetched. */
+static bool is_lfs_pointer(const FileMap *map)
+{
+    static const char head[] = "version https://git-lfs.github.com/spec/";
+    return map->size > sizeof head && map->size < 1024 &&
+           memcmp(map->data, head, sizeof head - 1) == 0;
+}
+
 int file_map(FileMap *map, const char *path, cvn_err *err)
 {
     int code = CVN_OK;
@@ -43,6 +51,13 @@ int file_map(FileMap *map, const char *path, cvn_err *err)
     }
     map->data = data;
     map->size = (size_t)info.st_size;
+    if (is_lfs_pointer(map)) {
+        file_unmap(map);
+        code = err_set(err, CVN_EFORMAT,
+                       "'%s' is a pointer of Git LFS in place of the file; fetch the file itself, "
+                       "for instance by git lfs pull",
+                       path);
+    }
 close_file:
     close(fd);
     return code;

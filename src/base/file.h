@@ -24,7 +24,7 @@ typedef struct FileMap {
     size_t size;         /* bytes */
 } FileMap;
 
-/* Only regular files are mapped. A FileMap of {0} may be freed. */
+/* Only regular files are mapped, and no pointers of Git LFS to files that were not fetched. A FileMap of {0} may be freed. */
 int file_map(FileMap *map, const char *path, cvn_err *err);
 void file_unmap(FileMap *map);
 

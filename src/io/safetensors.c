@@ -142,7 +142,7 @@ static int read_tensor(IoTensor *tensor, Span *span, const json_t *entry, const 
     if (span->end > size)
         return err_set(err, CVN_EFORMAT,
                        "'%s': tensor '%s' ends at byte %" PRIu64 " of the data, but the file has "
-                       "only %" PRIu64 "; it was cut short or its header lies",
+                       "only %" PRIu64 "; it was cut short, or its header lies; fetch it again",
                        tensor->file, tensor->name, span->end, size);
     tensor->data = buffer + span->begin;
     return CVN_OK;
@@ -172,18 +172,20 @@ static int find_header(const char *file, const uint8_t *data, size_t size, size_
     uint64_t n = 0;
     if (size < 8)
         return err_set(err, CVN_EFORMAT,
-                       "'%s' has %zu bytes; a safetensors file starts with 8 bytes of header size",
+                       "'%s' has %zu bytes; a safetensors file starts with 8 bytes of header size: "
+                       "fetch it again",
                        file, size);
     memcpy(&n, data, 8);
     if (n > ST_HEADER_MAX)
-        return err_set(err, CVN_EFORMAT,
-                       "'%s' claims a header of %" PRIu64
-                       " bytes; at most %zu are allowed, so this "
-                       "is no safetensors file",
-                       file, n, ST_HEADER_MAX);
+        return err_set(
+            err, CVN_EFORMAT,
+            "'%s' claims a header of %" PRIu64 " bytes; at most %zu are allowed, so this "
+            "is %s, no safetensors file; fetch it again",
+            file, n, ST_HEADER_MAX, data[0] == '<' ? "a page of the web" : "something else");
     if (n > size - 8)
         return err_set(err, CVN_EFORMAT,
-                       "'%s' claims a header of %" PRIu64 " bytes but has only %zu after its size",
+                       "'%s' claims a header of %" PRIu64
+                       " bytes but has only %zu after its size: it was cut short; fetch it again",
                        file, n, size - 8);
     if (n == 0 || data[8] != '{')
         return err_set(err, CVN_EFORMAT, "'%s': the header does not begin with '{'", file);
