@@ -1,12 +1,12 @@
 /*
- * Bytes and time of each collective, over all devices: threads of this process, or processes where a launcher has
- * started it.
+ * Bytes and time of each collective, over all devices: threads
+ * of this process, or processes where a launcher has started it.
  *
  *     bench_comm [devices per process] [KiB per device]
  *     mpirun -n 4 bench_comm 1 1024
  *
- * Times are medians of a run of 8 collectives after each other, per collective. Bandwidth is what one device takes
- * from others (2 S (n - 1) / n bytes for an all_reduce of S) over that time.
+ * Times are medians of a run of 8 collectives after each other, per collective. Bandwidth is what
+ * one device takes from others (2 S (n - 1) / n bytes for an all_reduce of S) over that time.
  */
 #include "comm/cluster.h"
 #include "compile/pipeline.h"

@@ -40,13 +40,16 @@ typedef struct cvn_model_options {
     bool no_weights;      /* for an engine on a mesh, whose devices read their parts themselves */
 } cvn_model_options;
 
-/* A Hugging Face folder, a Meta folder or a GGUF file. Weights are mapped, and copied only where
-   the file's dtype is another. */
+/* Opens a Hugging Face folder, a Meta folder or a GGUF file. options: NULL for the file's dtype.
+   Weights are mapped, and copied only where the file's dtype is another or they are laid out anew.
+   *out is the caller's to free; NULL on an error: CVN_EIO where nothing can be read, CVN_EFORMAT
+   for files that say something wrong, CVN_EUNSUPPORTED, CVN_EINVAL for options, CVN_EMEM. */
 int cvn_model_open(const char *path, const cvn_model_options *options, cvn_model **out,
                    cvn_err *err);
+/* NULL is allowed. No engine of the model may be left. */
 void cvn_model_free(cvn_model *model);
 
-/* Lines that the user should see (NaN weights, settings that were ignored), or "". */
+/* Lines that the user should see (NaN weights, settings that were ignored), or "". The model's. */
 const char *cvn_model_warnings(const cvn_model *model);
 int64_t cvn_model_context(const cvn_model *model); /* positions that it was made for */
 int64_t cvn_model_vocab(const cvn_model *model);   /* ids are from 0 to below this */
@@ -57,27 +60,28 @@ bool cvn_model_has_tokenizer(const cvn_model *model);
  * frees it. */
 int cvn_model_encode(const cvn_model *model, const char *text, size_t n, bool bos, int32_t **ids,
                      int64_t *n_ids, cvn_err *err);
-/* Ids to bytes: *length of them and a NUL, malloc'ed: the caller frees *text. CVN_EINVAL for an id outside of the
- * vocabulary. Both fail where there is no tokenizer. */
+/* Ids to bytes: *length of them and a NUL, malloc'ed: the caller frees *text. CVN_EINVAL for an id
+ * outside of the vocabulary. Both fail where there is no tokenizer. */
 int cvn_model_decode(const cvn_model *model, const int32_t *ids, int64_t n, char **text,
                      size_t *length, cvn_err *err);
 
 enum { CVN_MAX_BUCKETS = 16 };
 
 typedef struct cvn_engine_options {
-    int rows;           /* texts generated at once */
+    int rows;           /* texts generated at once, 1 to 4096 */
     int64_t context;    /* positions per row; 0: the model's */
     int threads;        /* 0: one per core that this process may use */
-    bool sampling;      /* compile for temperature; without it every request is greedy */
+    bool sampling;      /* compile for temperature; without it only greedy requests */
     bool filters;       /* and for top-k, top-p, min-p */
     bool penalties;     /* and for repeat penalties, with any of these */
     bool scoring;       /* compile for cvn_engine_score */
     bool no_generation; /* leave out what only cvn_engine_generate needs */
     bool op_by_op;      /* neither simplify nor fuse, and meet at every operation: for comparison */
     bool split_attention; /* attention in its parts instead of one kernel: for comparison */
-    int eos_interval;     /* steps between looks at the tokens; 1 where memory is the host's */
+    int eos_interval;     /* decode steps between two looks at the tokens: what a row makes behind
+                             its end until then is thrown away; 0: 1 */
     int n_buckets;        /* prefill lengths, ascending; 0: 16, 32, 64, 128, 256, 384, 512 */
-    int64_t bucket[CVN_MAX_BUCKETS];
+    int64_t bucket[CVN_MAX_BUCKETS]; /* [n_buckets] tokens */
     /* Keys and values in "int8", half the bytes of bf16; NULL or "none": in the model's dtype. */
     const char *kv_cache;
     /* "int8": what enters matrices of 8 bits is rounded to 8 bits too, which makes prompts, and decoding
@@ -92,21 +96,27 @@ typedef struct cvn_engine_options {
     const char *profile_path; /* write a Chrome trace here when the engine is freed, or NULL */
 } cvn_engine_options;
 
+/* One row of the model's whole context, greedy, on
+   all cores: rows 1, and 0 for all that has a 0. */
 cvn_engine_options cvn_engine_defaults(void);
 
-/* The model must outlive the engine. Compiles and plans everything; refuses what does not fit. */
+/* Compiles and plans everything. options: NULL for the defaults; strings in them are borrowed until
+   the engine is freed. The model is borrowed too. *out is the caller's to free; NULL on an error:
+   CVN_EINVAL for options, CVN_EMEM where it would not fit, with the sum, CVN_EUNSUPPORTED. */
 int cvn_engine_new(const cvn_model *model, const cvn_engine_options *options, cvn_engine **out,
                    cvn_err *err);
-/* Writes the profile if one was asked for; 0 or the error of that. The engine is freed in any case. */
+/* Writes the profile if one was asked for; 0 or the
+   error of that. The engine is freed in any case. */
 int cvn_engine_free(cvn_engine *engine, cvn_err *err);
 
+/* How the next token is drawn. All 0: the likeliest, always. */
 typedef struct cvn_sampling {
-    float temperature; /* 0: greedy */
+    float temperature; /* 0: greedy, top_k, top_p and min_p do not matter; else at least 0.001 */
     int32_t top_k;     /* keep the k likeliest; 0: all */
-    float top_p;       /* keep the smallest set of probability >= p; 1: all */
+    float top_p;       /* keep the smallest set of probability >= p, above 0; 1: all */
     float min_p;       /* keep what has at least min_p of the likeliest's probability; 0: all */
-    /* 1 or 0: off. Tokens that are in the row already have their logits divided by it where positive
-       and multiplied where negative (Keskar et al., CTRL, 2019). */
+    /* 1 or 0: off. Tokens that are in the row already have their logits divided by it where
+       positive and multiplied where negative (Keskar et al., CTRL, 2019). */
     float repeat_penalty;
     uint64_t seed; /* same seed, same text, whatever else runs beside it */
 } cvn_sampling;
@@ -119,11 +129,11 @@ typedef enum cvn_finish {
 } cvn_finish;
 
 typedef struct cvn_request {
-    const int32_t *prompt; /* [n_prompt], at least 1 */
-    int64_t n_prompt;
-    int64_t max_tokens; /* to generate */
-    bool ignore_eos;
-    cvn_sampling sampling;
+    const int32_t *prompt; /* [n_prompt] token ids, borrowed during the call */
+    int64_t n_prompt;      /* at least 1 */
+    int64_t max_tokens;    /* most to generate; 0: none, the result is empty */
+    bool ignore_eos;       /* go on past end tokens */
+    cvn_sampling sampling; /* what it asks for must be among the engine's options */
 } cvn_request;
 
 typedef struct cvn_result {
@@ -138,14 +148,16 @@ typedef struct cvn_result {
 typedef bool cvn_token_fn(void *context, int request, int32_t token);
 
 /* Runs all requests, as many at once as there are rows; a row that ends is filled with the next
-   request while the others decode. result: [n]. `interrupt` (may be NULL) is looked at between
-   steps: nonzero ends the call with CVN_EINTERRUPTED, results so far being filled in. */
+   request while the others decode. result: [n], the caller's. on_token and interrupt may be NULL.
+   All requests are checked before anything is computed: CVN_EINVAL. `interrupt` is looked at
+   between steps: nonzero ends the call with CVN_EINTERRUPTED, results so far being filled in. */
 int cvn_engine_generate(cvn_engine *engine, const cvn_request *request, int n,
                         cvn_token_fn *on_token, void *context, const volatile int *interrupt,
                         cvn_result *result, cvn_err *err);
 
 /* logprob[i] = ln p(token[i] | tokens before it), for i >= 1; logprob[0] is 0 and means nothing.
-   argmax[i] is the likeliest token after token[0 … i]. Each is [n]. n may not exceed the context. */
+   argmax[i] is the likeliest token after token[0 … i]. Each is [n], the caller's. CVN_EINVAL where
+   n exceeds the context or the engine was made without options.scoring. */
 int cvn_engine_score(cvn_engine *engine, const int32_t *token, int64_t n, float *logprob,
                      int32_t *argmax, cvn_err *err);
 
@@ -161,7 +173,7 @@ typedef struct cvn_engine_stats {
     uint64_t weight_bytes;  /* mapped or copied */
     uint64_t arena_bytes;   /* of activations: allocated = as planned */
     uint64_t cache_bytes;   /* of address space; filled as far as texts went */
-    int threads;
+    int threads;            /* of each device */
 } cvn_engine_stats;
 
 cvn_engine_stats cvn_engine_get_stats(const cvn_engine *engine);

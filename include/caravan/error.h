@@ -3,6 +3,14 @@
  * when the caller passed a cvn_err, fills it with one sentence that names what was wrong, what was
  * expected and what to do. Nothing in the library prints, exits or keeps the last error anywhere
  * else.
+ *
+ *     cvn_err err = {0};
+ *     if (cvn_…(…, &err))
+ *         fprintf(stderr, "%s\n", err.message);
+ *
+ * A cvn_err begins as {0}. The first error wins: one that holds an error is left as it is, so that
+ * what goes wrong in cleaning up hides no cause. Set it to {0} before it is used again. Where only
+ * the code matters, NULL may be given in its place.
  */
 #ifndef CARAVAN_ERROR_H
 #define CARAVAN_ERROR_H

@@ -35,20 +35,21 @@ extern "C" {
 
 enum { CVN_MAX_RANK = 8, CVN_MAX_SPEC_AXES = 4 };
 
+/* What a tensor is: [dim[0], …, dim[rank - 1]] elements, row-major where it lies in memory. */
 typedef struct cvn_type {
-    cvn_dtype dtype;
+    cvn_dtype dtype;           /* of the elements */
     int rank;                  /* 0 is a scalar */
     int64_t dim[CVN_MAX_RANK]; /* sizes, >= 0; entries past rank are 0 */
 } cvn_type;
 
 /* How a tensor lies on a mesh: for each dimension the mesh axes that split it, major to minor. */
 typedef struct cvn_spec {
-    int rank;
+    int rank;     /* of the tensor */
     int priority; /* marks of a smaller number spread first and to the end; 0 unless said */
     struct {
-        int n;                               /* 0: not split */
-        const char *axis[CVN_MAX_SPEC_AXES]; /* names of mesh axes */
-    } dim[CVN_MAX_RANK];
+        int n;                               /* axes that split the dimension; 0: it is whole */
+        const char *axis[CVN_MAX_SPEC_AXES]; /* [n] names: "data", or a part of one, "model.1.8" */
+    } dim[CVN_MAX_RANK];                     /* [rank] */
 } cvn_spec;
 
 typedef struct cvn_graph cvn_graph;
@@ -71,23 +72,30 @@ cvn_type cvn_type_make(cvn_dtype dtype, int rank, const int64_t *dim);
 #define CVN_TYPE(dtype, ...)                                                                       \
     cvn_type_make((dtype), (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),              \
                   (const int64_t[]){__VA_ARGS__})
+/* The type of one element, of rank 0. */
 cvn_type cvn_scalar(cvn_dtype dtype);
 
+/* The product of the sizes, 1 for a scalar. Types of values in a graph have at most 2^58. */
 int64_t cvn_type_elements(const cvn_type *type);
+/* Bytes of that many elements, as cvn_dtype_bytes counts them. */
 size_t cvn_type_bytes(const cvn_type *type);
+/* The same dtype and the same sizes. */
 bool cvn_type_equal(const cvn_type *a, const cvn_type *b);
 
 /* A new, empty graph; NULL with *err set when memory cannot be had. */
 cvn_graph *cvn_graph_new(const char *name, cvn_err *err);
+/* Frees it with all of its values. NULL is allowed. */
 void cvn_graph_free(cvn_graph *g);
 
-/* 0, or the first error of building. */
+/* 0, or the first error of building: CVN_ESHAPE where types do not fit, CVN_EINVAL for other
+   arguments, CVN_EMEM. */
 int cvn_graph_check(const cvn_graph *g, cvn_err *err);
 
 /* Notes the source position that errors of the next operations are reported at; returns g. */
 cvn_graph *cvn_at(cvn_graph *g, const char *file, int line);
 #define CVN_HERE(g) cvn_at((g), __FILE__, __LINE__)
 
+/* Borrowed from the graph. After an error of building it is some type, of no meaning. */
 const cvn_type *cvn_value_type(const cvn_value *v);
 
 /* Marks how a value lies on the mesh. Works on parameters and in mid-graph; propagation does the
@@ -96,7 +104,7 @@ void cvn_mark_sharding(cvn_graph *g, cvn_value *v, const cvn_spec *spec);
 
 /* ---- inputs and outputs ---- */
 
-/* The next input of the graph. Names are unique. */
+/* The next input of the graph. Names are unique; the graph keeps a copy. */
 cvn_value *cvn_parameter(cvn_graph *g, const char *name, cvn_type type);
 
 /* Makes v the next output. */
@@ -115,11 +123,15 @@ cvn_value *cvn_constant(cvn_graph *g, cvn_type type, const void *data);
 /* Counts 0, 1, 2, … along one dimension. */
 cvn_value *cvn_iota(cvn_graph *g, cvn_type type, int axis);
 
-/* ---- elementwise ---- */
+/* ---- elementwise ----
+
+   Results have the operands' type unless said. Negation, signs and arithmetic take all numbers,
+   logic and shifts take integers and bool, the others floats; i4 must be converted first. */
 
 cvn_value *cvn_negate(cvn_graph *g, cvn_value *x);
 cvn_value *cvn_abs(cvn_graph *g, cvn_value *x);
 cvn_value *cvn_sign(cvn_graph *g, cvn_value *x);
+/* Of floats: e^x, ln x, ln(1 + x), e^x - 1, roots, 1/sqrt(x), … logistic is 1 / (1 + e^-x). */
 cvn_value *cvn_exponential(cvn_graph *g, cvn_value *x);
 cvn_value *cvn_log(cvn_graph *g, cvn_value *x);
 cvn_value *cvn_log_plus_one(cvn_graph *g, cvn_value *x);
@@ -131,18 +143,19 @@ cvn_value *cvn_logistic(cvn_graph *g, cvn_value *x);
 cvn_value *cvn_sine(cvn_graph *g, cvn_value *x);
 cvn_value *cvn_cosine(cvn_graph *g, cvn_value *x);
 cvn_value *cvn_floor(cvn_graph *g, cvn_value *x);
-cvn_value *cvn_not(cvn_graph *g, cvn_value *x); /* logical on bool, bitwise on integers */
-cvn_value *cvn_is_finite(cvn_graph *g, cvn_value *x);
+cvn_value *cvn_not(cvn_graph *g, cvn_value *x);       /* logical on bool, bitwise on integers */
+cvn_value *cvn_is_finite(cvn_graph *g, cvn_value *x); /* bool: neither NaN nor infinite */
 
-/* Float to integer truncates towards zero and saturates, NaN gives 0; anything to bool is x != 0. */
+/* Float to integer truncates towards zero and saturates,
+   NaN gives 0; anything to bool is x != 0. */
 cvn_value *cvn_convert(cvn_graph *g, cvn_value *x, cvn_dtype dtype);
 
 /* Both operands have the same type: there is no implicit broadcasting. */
 cvn_value *cvn_add(cvn_graph *g, cvn_value *a, cvn_value *b);
 cvn_value *cvn_subtract(cvn_graph *g, cvn_value *a, cvn_value *b);
 cvn_value *cvn_multiply(cvn_graph *g, cvn_value *a, cvn_value *b);
-cvn_value *cvn_divide(cvn_graph *g, cvn_value *a,
-                      cvn_value *b); /* integers truncate; x / 0 is -1 */
+/* Of integers it truncates, and x / 0 is -1. */
+cvn_value *cvn_divide(cvn_graph *g, cvn_value *a, cvn_value *b);
 cvn_value *cvn_maximum(cvn_graph *g, cvn_value *a, cvn_value *b); /* NaN wins */
 cvn_value *cvn_minimum(cvn_graph *g, cvn_value *a, cvn_value *b); /* NaN wins */
 cvn_value *cvn_power(cvn_graph *g, cvn_value *a, cvn_value *b);
@@ -164,7 +177,8 @@ cvn_value *cvn_clamp(cvn_graph *g, cvn_value *low, cvn_value *x, cvn_value *high
 
 /* ---- shape ---- */
 
-/* Operand dimension i becomes dimension dims[i] of the result (sizes equal, or 1 in the operand). */
+/* Operand dimension i becomes dimension dims[i] of
+   the result (sizes equal, or 1 in the operand). */
 cvn_value *cvn_broadcast_in_dim(cvn_graph *g, cvn_value *x, cvn_type type, const int *dims);
 
 /* A scalar or a vector stretched over a shape: broadcast_in_dim with the trailing dimensions
@@ -183,14 +197,17 @@ cvn_value *cvn_slice(cvn_graph *g, cvn_value *x, const int64_t *start, const int
 /* x[..., start:limit, ...] in one dimension. */
 cvn_value *cvn_slice_axis(cvn_graph *g, cvn_value *x, int axis, int64_t start, int64_t limit);
 
+/* x[0], …, x[n - 1] side by side along `axis`; their other dimensions are equal. n <= 4096. */
 cvn_value *cvn_concatenate(cvn_graph *g, int n, cvn_value *const *x, int axis);
 
 /* value (a scalar) before, after and between the elements; low and high may be negative. */
 cvn_value *cvn_pad(cvn_graph *g, cvn_value *x, cvn_value *value, const int64_t *low,
                    const int64_t *high, const int64_t *interior);
+/* The elements in reverse order along n dimensions. */
 cvn_value *cvn_reverse(cvn_graph *g, cvn_value *x, int n, const int *dims);
 
-/* starts: one i32 scalar per dimension, clamped so that the slice is in bounds. */
+/* A part of x of the given sizes, that begins at starts: one i32 scalar per dimension, clamped so
+   that the part is in bounds. And x with `update` in place of such a part, of update's sizes. */
 cvn_value *cvn_dynamic_slice(cvn_graph *g, cvn_value *x, cvn_value *const *starts,
                              const int64_t *sizes);
 cvn_value *cvn_dynamic_update_slice(cvn_graph *g, cvn_value *x, cvn_value *update,
@@ -201,7 +218,7 @@ cvn_value *cvn_dynamic_update_slice(cvn_graph *g, cvn_value *x, cvn_value *updat
 /* Dimension numbers of gather and scatter, as in StableHLO (scatter: window = update_window_dims,
    collapsed = inserted_window_dims). */
 typedef struct cvn_gather_dims {
-    int n_window, n_collapsed, n_operand_batch, n_index_batch, n_index_map;
+    int n_window, n_collapsed, n_operand_batch, n_index_batch, n_index_map; /* of each list */
     int64_t window[CVN_MAX_RANK];        /* result (update) dims that run over the slice */
     int64_t collapsed[CVN_MAX_RANK];     /* operand dims of slice size 1, dropped */
     int64_t operand_batch[CVN_MAX_RANK]; /* operand dims taken along with ... */
@@ -214,7 +231,8 @@ typedef struct cvn_gather_dims {
 cvn_value *cvn_gather(cvn_graph *g, cvn_value *x, cvn_value *indices, const cvn_gather_dims *dims,
                       const int64_t *slice_sizes);
 
-/* x with the updates added, or put in place of what is there, at the indices. Elements out of bounds are skipped. Updates are applied in row-major order of the updates. */
+/* x with the updates added, or put in place of what is there, at the indices. Elements out of
+   bounds are skipped. Updates are applied in row-major order of the updates. */
 cvn_value *cvn_scatter_add(cvn_graph *g, cvn_value *x, cvn_value *indices, cvn_value *updates,
                            const cvn_gather_dims *dims);
 cvn_value *cvn_scatter_assign(cvn_graph *g, cvn_value *x, cvn_value *indices, cvn_value *updates,
@@ -236,10 +254,13 @@ cvn_value *cvn_reduce_dims(cvn_graph *g, cvn_reduce kind, cvn_value *x, int n, c
 /* Element i along the dimension is the sum of elements 0 … i. */
 cvn_value *cvn_cumsum(cvn_graph *g, cvn_value *x, int axis);
 
+/* Which dimensions of a product belong together. Those that are in no list are free. */
 typedef struct cvn_dot_dims {
     int n_batch, n_contract;
-    int64_t lhs_batch[CVN_MAX_RANK], rhs_batch[CVN_MAX_RANK];
-    int64_t lhs_contract[CVN_MAX_RANK], rhs_contract[CVN_MAX_RANK];
+    int64_t lhs_batch[CVN_MAX_RANK];    /* [n_batch] dims of lhs: a product for each index … */
+    int64_t rhs_batch[CVN_MAX_RANK];    /* [n_batch] … and the dims of rhs that go along */
+    int64_t lhs_contract[CVN_MAX_RANK]; /* [n_contract] dims of lhs that are summed … */
+    int64_t rhs_contract[CVN_MAX_RANK]; /* [n_contract] … with these of rhs */
 } cvn_dot_dims;
 
 /* Result: batch dims, then lhs free dims, then rhs free dims. Products and sums are in f32 (f64 for
@@ -255,8 +276,8 @@ cvn_value *cvn_einsum_as(cvn_graph *g, const char *equation, cvn_value *lhs, cvn
 
 /* ---- collectives (the partitioner makes these; see the text form for groups) ---- */
 
-/* groups: n_groups rows of group_size device ids, every device once; members are in this order. The sums, or
-   whatever `kind` says, of what the members have are on all of them. */
+/* groups: n_groups rows of group_size device ids, every device once; members are in this order. The
+   sums, or whatever `kind` says, of what the members have are on all of them. */
 cvn_value *cvn_all_reduce(cvn_graph *g, cvn_value *x, cvn_reduce kind, int n_groups, int group_size,
                           const int64_t *groups);
 /* What the members have, side by side along `axis`, is on all of them. */
@@ -265,8 +286,8 @@ cvn_value *cvn_all_gather(cvn_graph *g, cvn_value *x, int axis, int n_groups, in
 /* As all_reduce, but member i keeps only part i of group_size equal ones along `axis`. */
 cvn_value *cvn_reduce_scatter(cvn_graph *g, cvn_value *x, cvn_reduce kind, int axis, int n_groups,
                               int group_size, const int64_t *groups);
-/* Part i of group_size equal ones along split_axis goes to member i, which has what it gets side by side along
-   concat_axis. */
+/* Part i of group_size equal ones along split_axis goes to member
+   i, which has what it gets side by side along concat_axis. */
 cvn_value *cvn_all_to_all(cvn_graph *g, cvn_value *x, int split_axis, int concat_axis, int n_groups,
                           int group_size, const int64_t *groups);
 /* pairs: n rows (source, target); devices that are nobody's target get zeros. */
@@ -294,16 +315,17 @@ cvn_value *cvn_rope(cvn_graph *g, cvn_value *x, cvn_value *positions, cvn_value 
    q [batch, seq, heads, head_dim]; k, v [batch, kv_heads, context, head_dim];
    start i32 [batch]: query s of row b is at position start[b] + s and sees keys 0 … start[b] + s;
    length i32 [batch]: queries s >= length[b] are padding, their output is 0;
-   first i32 [batch, seq], or NULL for zeros: query s sees no keys before first[b, s] either, which is
-   how documents that share a row are kept apart. (Keys that another query of the row may see have
-   weight 0 then, but must be finite numbers.) A query that sees no key at all gives NaN.
+   first i32 [batch, seq], or NULL for zeros: query s sees no keys before first[b, s] either, which
+   is how documents that share a row are kept apart. (Keys that another query of the row may see
+   have weight 0 then, but must be finite numbers.) A query that sees no key at all gives NaN.
    Head h reads KV head h / (heads / kv_heads). Scores are scaled by `scale`, softmax is in f32.
    Result [batch, seq, heads, head_dim] in q's dtype. */
 cvn_value *cvn_attention(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v, cvn_value *start,
                          cvn_value *length, cvn_value *first, double scale);
 
-/* The same over keys and values of 8 bits: k and v i8 [batch, kv_heads, context, head_dim], each position
-   of a head with a scale, bf16 [batch, kv_heads, context, 1], as cvn_quantize_rows makes them. */
+/* The same over keys and values of 8 bits: k and v i8 [batch, kv_heads,
+   context, head_dim], each position of a head with a scale, bf16
+   [batch, kv_heads, context, 1], as cvn_quantize_rows makes them. */
 cvn_value *cvn_attention_quantized(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *k_scale,
                                    cvn_value *v, cvn_value *v_scale, cvn_value *start,
                                    cvn_value *length, double scale);
@@ -318,7 +340,8 @@ cvn_value *cvn_cache_update(cvn_graph *g, cvn_value *cache, cvn_value *update, c
 void cvn_softmax_cross_entropy(cvn_graph *g, cvn_value *logits, cvn_value *targets,
                                cvn_value *out[2]);
 
-/* Index (i32) of the largest element along one dimension; the first of equals. NaN counts as -inf. */
+/* Index (i32) of the largest element along one
+   dimension; the first of equals. NaN counts as -inf. */
 cvn_value *cvn_argmax(cvn_graph *g, cvn_value *x, int axis);
 
 /* Counter-based random bits, elementwise over four u32 tensors of one shape: the first word of
@@ -326,9 +349,10 @@ cvn_value *cvn_argmax(cvn_graph *g, cvn_value *x, int axis);
 cvn_value *cvn_random_bits(cvn_graph *g, cvn_value *k0, cvn_value *k1, cvn_value *c0,
                            cvn_value *c1);
 
-/* A weight in panels of 16 rows as floats: q * scale, rounded to the type's dtype. q is i8 or i4, scale f32
-   or bf16 [panels, groups, 16]; or q is bf16 or f32 and scale NULL: see src/graph/panels.h. The first
-   `rows` dimensions of the type are the weight's rows (output channels), the others its columns. */
+/* A weight in panels of 16 rows as floats: q * scale, rounded to the type's dtype. q is i8 or i4,
+   scale f32 or bf16 [panels, groups, 16]; or q is bf16 or f32 and scale NULL: see
+   src/graph/panels.h. The first `rows` dimensions of the type are the weight's rows (output
+   channels), the others its columns. */
 cvn_value *cvn_dequantize(cvn_graph *g, cvn_value *q, cvn_value *scale, cvn_type type, int rows);
 
 /* Rows in 8 bits, each by its largest: x floats [..., d], d >= 1; out[1] = scale bf16 [..., 1] =
@@ -337,22 +361,24 @@ cvn_value *cvn_dequantize(cvn_graph *g, cvn_value *q, cvn_value *scale, cvn_type
    finite, as it is when an x is not, the row is 0: its products with the scale are 0 or NaN. */
 void cvn_quantize_rows(cvn_graph *g, cvn_value *x, cvn_value *out[2]);
 
-/* Rows of 8 bits, x i8 [..., k] with x_scale bf16 [..., 1] as cvn_quantize_rows makes them, times a weight
-   of 8 bits as cvn_dequantize takes it, with one f32 scale per row: y [..., the weight's rows] =
-   x_scale * scale * (sum over k of x q), of type `type` (f32, bf16 or f16); the sum is exact. k is at
-   most 131072. */
+/* Rows of 8 bits, x i8 [..., k] with x_scale bf16 [..., 1] as cvn_quantize_rows makes them, times a
+   weight of 8 bits as cvn_dequantize takes it, with one f32 scale per row: y [..., the weight's
+   rows] = x_scale * scale * (sum over k of x q), of type `type` (f32, bf16 or f16); the sum is
+   exact. k is at most 131072. */
 cvn_value *cvn_linear_int8(cvn_graph *g, cvn_value *x, cvn_value *x_scale, cvn_value *q,
                            cvn_value *scale, cvn_type type);
 
 /* x [..., k] times weights in panels that share it: the fused form of dot_general(x, dequantize(q,
-   scale)), in f32 with weights that are not rounded. `contract` trailing dimensions of x are summed;
+   scale)), in f32 with weights that are not rounded.
+   `contract` trailing dimensions of x are summed;
    result i is of types[i], x's other dimensions and then the weight's rows. With `swiglu` the two
-   products give one result, silu(first) * second (Shazeer 2020, arXiv:2002.05202). With `norm`, whose
-   weight is [k], one dimension is summed and the rows of x are normalised first, as cvn_rms_norm does with
-   `eps`, and rounded to bf16, or not at all where weights are f32. A bias, floats of the shape of the
-   weight's rows, is added to each product, before SwiGLU. A residual, f32 of the result's shape, is added
-   last, before rounding; NULL: none. With `int8` what is multiplied, x or what its norm is rounded to, is
-   brought to 8 bits as cvn_quantize_rows does it, and each product is that of cvn_linear_int8 in f32. */
+   products give one result, silu(first) * second (Shazeer 2020, arXiv:2002.05202). With `norm`,
+   whose weight is [k], one dimension is summed and the rows of x are normalised first, as
+   cvn_rms_norm does with `eps`, and rounded to bf16, or not at all where weights are f32. A bias,
+   floats of the shape of the weight's rows, is added to each product, before SwiGLU. A residual,
+   f32 of the result's shape, is added last, before rounding; NULL: none. With `int8` what is
+   multiplied, x or what its norm is rounded to, is brought to 8 bits as cvn_quantize_rows does it,
+   and each product is that of cvn_linear_int8 in f32. */
 typedef struct cvn_linear_spec {
     int contract, n_weights;    /* 1 to 3 weights */
     bool swiglu;                /* of two weights */

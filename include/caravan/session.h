@@ -7,16 +7,16 @@
  *     cvn_session_generate(session, &request, on_token, context, &interrupt, &result, &err);
  *     ids = ids + answer + next turn;          and so on
  *
- * Every call is given the whole dialog. What it has in common with the beginning of what is cached is
- * not computed again, so appending a turn costs that turn, and going back or editing costs what
+ * Every call is given the whole dialog. What it has in common with the beginning of what is cached
+ * is not computed again, so appending a turn costs that turn, and going back or editing costs what
  * comes after the first difference:
  *
  *     cached   A B C D E F
  *     prompt   A B C D X Y Z        A B C D are reused, X Y Z computed
  *
- * The text is the same as if the dialog were computed from nothing. Several sessions may live on the rows
- * of one engine, and calls of cvn_engine_generate may come between: a session whose row was used
- * by another computes its dialog anew.
+ * The text is the same as if the dialog were computed from nothing. Several sessions may live on
+ * the rows of one engine, and calls of cvn_engine_generate may come between: a session whose row
+ * was used by another computes its dialog anew.
  */
 #ifndef CARAVAN_SESSION_H
 #define CARAVAN_SESSION_H
@@ -49,13 +49,13 @@ typedef struct cvn_session_result {
  *     CVN_FINISH_STOPPED  on_token returned false
  *     CVN_FINISH_LENGTH   max_tokens were generated
  *     CVN_FINISH_CONTEXT  the context is full. With n_tokens > 0 the answer was cut short; with
- *                         n_tokens == 0 the prompt leaves no room for an answer: nothing was computed
+ *                         n_tokens == 0 the prompt leaves no room for one: nothing was computed
  *                         and the cache is as it was. Drop the oldest turns, begin anew, or
  *                         make an engine with a longer context.
  *
- * `interrupt` (may be NULL) is looked at between steps: nonzero ends the call with CVN_EINTERRUPTED,
- * the result filled in. After that, and after any error, the cache holds what was computed and
- * the session can go on. on_token is called with request 0.
+ * `interrupt` (may be NULL) is looked at between steps: nonzero ends the call with
+ * CVN_EINTERRUPTED, the result filled in. After that, and after any error, the cache holds what was
+ * computed and the session can go on. on_token is called with request 0.
  */
 int cvn_session_generate(cvn_session *session, const cvn_request *request, cvn_token_fn *on_token,
                          void *context, const volatile int *interrupt, cvn_session_result *result,

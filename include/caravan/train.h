@@ -8,9 +8,9 @@
  *     if (cvn_train(options, NULL, &result, &err))
  *         puts(err.message);
  *
- * Options are a JSON object of the long options of `caravan train` (docs/TRAINING.md lists them). RUN then
- * holds checkpoints, metrics.jsonl, report.html and, when the call returns, the model as a Hugging Face
- * folder, which cvn_model_open takes.
+ * Options are a JSON object of the long options of `caravan train` (docs/TRAINING.md lists them).
+ * RUN then holds checkpoints, metrics.jsonl, report.html and, when the call returns, the model as a
+ * Hugging Face folder, which cvn_model_open takes.
  */
 #ifndef CARAVAN_TRAIN_H
 #define CARAVAN_TRAIN_H
@@ -58,8 +58,9 @@ typedef struct cvn_train_result {
 int cvn_train(const char *options, const cvn_train_events *events, cvn_train_result *result,
               cvn_err *err);
 
-/* Goes on with the run in a folder, from its newest whole checkpoint. Every later step is bit for bit what
-   it would have been without the interruption. options: those that are to change, or NULL. */
+/* Goes on with the run in a folder, from its newest whole checkpoint.
+   Every later step is bit for bit what it would have been without the
+   interruption. options: those that are to change, or NULL. */
 int cvn_train_resume(const char *run, const char *options, const cvn_train_events *events,
                      cvn_train_result *result, cvn_err *err);
 

@@ -1,10 +1,11 @@
 /*
- * An arena: memory with one lifetime. A graph and everything that passes make of it, a parsed header, a
- * tokenizer's tables live in one arena and die with it; nothing in an arena is freed alone.
+ * An arena: memory with one lifetime. A graph and everything that
+ * passes make of it, a parsed header, a tokenizer's tables live in
+ * one arena and die with it; nothing in an arena is freed alone.
  *
- * The arena reserves a large stretch of address space when it is made and touches it page by page, so
- * only making one can fail: arena_alloc never returns NULL. Who reads untrusted input must bound it
- * (by the size of the file, say) before it allocates from it.
+ * The arena reserves a large stretch of address space when it is made and touches it page by page,
+ * so only making one can fail: arena_alloc never returns NULL. Who reads untrusted input must bound
+ * it (by the size of the file, say) before it allocates from it.
  */
 #ifndef CVN_BASE_ARENA_H
 #define CVN_BASE_ARENA_H
@@ -24,7 +25,8 @@ typedef struct Arena {
 int arena_init(Arena *arena, cvn_err *err);
 void arena_free(Arena *arena);
 
-/* Zeroed memory, aligned to 16 bytes. Exceeding the reservation is a bug in the caller and aborts. */
+/* Zeroed memory, aligned to 16 bytes. Exceeding the
+   reservation is a bug in the caller and aborts. */
 void *arena_alloc(Arena *arena, size_t size) __attribute__((returns_nonnull, malloc));
 
 /* Zeroed array; n * size is checked for overflow. */

@@ -73,7 +73,8 @@ static bool has_palette(void)
            (r[EBX] & 0xffff) >= 64 && r[EBX] >> 16 >= 8 && (r[ECX] & 0xffff) >= 16;
 }
 
-/* Refused where a thread has a stack for signals that has no room for tiles, or where the system is too old. */
+/* Refused where a thread has a stack for signals that has
+   no room for tiles, or where the system is too old. */
 bool cpu_request_amx(void)
 {
 #if defined(__linux__) && defined(SYS_arch_prctl)

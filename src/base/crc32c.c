@@ -1,6 +1,6 @@
 /*
- * Eight tables ("slicing by 8"): table k says what a byte adds to the register after k more zero bytes,
- * so eight bytes are looked up at once and their contributions added (which is xor here).
+ * Eight tables ("slicing by 8"): table k says what a byte adds to the register after k more zero
+ * bytes, so eight bytes are looked up at once and their contributions added (which is xor here).
  */
 #include "base/crc32c.h"
 

@@ -19,8 +19,8 @@ const char *cvn_code_text(int code)
     }
 }
 
-/* Names in a message may come from a file that somebody else wrote: what would begin a new line, or be a command to the
-   terminal, is shown as a question mark. */
+/* Names in a message may come from a file that somebody else wrote: what would begin a new line, or
+   be a command to the terminal, is shown as a question mark. */
 static void keep_to_a_line(char *message)
 {
     for (char *c = message; *c; c++)

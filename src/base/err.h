@@ -5,8 +5,8 @@
  *         return err_set(err, CVN_EINVAL, "--threads is %d; give a number from 1 to 1024", n);
  *
  * err_set returns the code, so raising and returning is one statement. The first error wins: a
- * cvn_err that already holds one is left as it is, so cleanup code cannot hide the cause. A message is one line,
- * whatever the names in it hold.
+ * cvn_err that already holds one is left as it is, so cleanup code cannot hide the cause. A message
+ * is one line, whatever the names in it hold.
  */
 #ifndef CVN_BASE_ERR_H
 #define CVN_BASE_ERR_H

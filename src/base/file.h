@@ -41,8 +41,8 @@ typedef struct FileWriter {
 int file_writer_open(FileWriter *writer, const char *path, cvn_err *err);
 int file_writer_write(FileWriter *writer, const void *bytes, size_t n, cvn_err *err);
 
-/* Overwrites n bytes at `offset` of what was given before: for a header that is known last. `crc` stays that
- * of the bytes as they were given. */
+/* Overwrites n bytes at `offset` of what was given before: for a header that is known last. `crc`
+ * stays that of the bytes as they were given. */
 int file_writer_patch(FileWriter *writer, uint64_t offset, const void *bytes, size_t n,
                       cvn_err *err);
 

@@ -38,7 +38,8 @@ static inline uint16_t bf16_from_f32(float value)
 {
     uint32_t bits = f32_bits(value);
     uint32_t nan = (bits >> 16) | 0x0040u;
-    /* Adding 0x7fff, or 0x8000 when the result would be odd, rounds to nearest with ties to even. */
+    /* Adding 0x7fff, or 0x8000 when the result would
+       be odd, rounds to nearest with ties to even. */
     uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }

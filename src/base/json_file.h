@@ -10,7 +10,8 @@
 
 #include <jansson.h>
 
-/* The largest JSON file read whole (configs and shard indexes; tokenizers have their own reader). */
+/* The largest JSON file read whole (configs and shard
+   indexes; tokenizers have their own reader). */
 #define JSON_FILE_MAX ((size_t)64 << 20)
 
 /* Parses n bytes that must be one JSON object. `file` is for messages. NULL after an error. */

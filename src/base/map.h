@@ -1,7 +1,7 @@
 /*
- * A hash map from byte strings to 64-bit values (a number, or a pointer cast to one). Open addressing
- * with linear probing, at most 2/3 full. Keys and table live in the arena given at init, so a map is
- * never freed alone; growing it leaves the old table behind in the arena.
+ * A hash map from byte strings to 64-bit values (a number, or a pointer cast to one). Open
+ * addressing with linear probing, at most 2/3 full. Keys and table live in the arena given at init,
+ * so a map is never freed alone; growing it leaves the old table behind in the arena.
  */
 #ifndef CVN_BASE_MAP_H
 #define CVN_BASE_MAP_H

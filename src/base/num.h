@@ -1,4 +1,5 @@
-/* Arithmetic on counts and sizes that C has no function for. Nothing here overflows where the result fits. */
+/* Arithmetic on counts and sizes that C has no function
+   for. Nothing here overflows where the result fits. */
 #ifndef CVN_BASE_NUM_H
 #define CVN_BASE_NUM_H
 

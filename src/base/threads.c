@@ -21,8 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Nanoseconds of spinning. The most is what a decode step leaves between two meetings of threads that share their
-   work badly; the least is what a look costs. */
+/* Nanoseconds of spinning. The most is what a decode step leaves between two meetings of threads
+   that share their work badly; the least is what a look costs. */
 enum { PATIENCE_MOST = 100000, PATIENCE_LEAST = 1000 };
 
 static_assert((int)THREADS_MAX == (int)CORES_MAX, "a core for each thread");
@@ -46,11 +46,11 @@ static void futex_wake(atomic_uint *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Waits until *word is no longer `seen`: spins for as long as experience says that it helps, then sleeps, and returns how
-   long it took if it came to that, else 0. A sleep
-   that was short says that spinning on would have been better, a long one that it would have been for nothing. The
-   kernel compares the word before it puts us to sleep, so a change between our last look and the call is not
-   missed: either it sees the new word, or who changes it sees us among the sleepers. */
+/* Waits until *word is no longer `seen`: spins for as long as experience says that it helps, then
+   sleeps, and returns how long it took if it came to that, else 0. A sleep that was short says that
+   spinning on would have been better, a long one that it would have been for nothing. The kernel
+   compares the word before it puts us to sleep, so a change between our last look and the call is
+   not missed: either it sees the new word, or who changes it sees us among the sleepers. */
 static int64_t wait_for_change(atomic_uint *word, unsigned seen, atomic_uint *sleepers,
                                atomic_int *patience)
 {

@@ -1,10 +1,10 @@
 /*
  * Threads that work together: a barrier, and a pool of workers that live as long as a device.
  *
- * The threads of a device meet thousands of times a second, so waiting begins by spinning: on an idle machine the
- * others are there within a microsecond. It ends by sleeping on a futex. How long to spin is learnt: a long
- * sleep halves the patience of the next wait, a short one doubles it, so where others want the processor it is given
- * to them almost at once.
+ * The threads of a device meet thousands of times a second, so waiting begins by spinning: on an
+ * idle machine the others are there within a microsecond. It ends by sleeping on a futex. How long
+ * to spin is learnt: a long sleep halves the patience of the next wait, a short one doubles it, so
+ * where others want the processor it is given to them almost at once.
  *
  *     Pool *pool = pool_new(4, &err);
  *     pool_run(pool, work, &context);      work(&context, t, 4) on threads t = 0 (the caller) to 3
@@ -48,11 +48,12 @@ typedef void PoolFn(void *context, int thread, int n_threads);
 /* Starts n - 1 workers (the caller of pool_run is the first thread); n = 0 takes
    threads_available(). NULL with *err set when n is out of range or the system refuses a thread.
 
-   The threads are bound to cores, one to each, when there are as many as the process may use and the topology is
-   known: then there is no choice that another process could have made differently. Fewer threads, or more, are
-   left to the scheduler, because two processes that each bind two threads would bind them to the same two cores.
-   CARAVAN_PIN=0 in the environment leaves them to the scheduler always. The caller's own thread is moved to its
-   core when a run begins, and its mask is left as it was.
+   The threads are bound to cores, one to each, when there are as many as the process may use and
+   the topology is known: then there is no choice that another process could have made differently.
+   Fewer threads, or more, are left to the scheduler, because two processes that each bind two
+   threads would bind them to the same two cores.
+   CARAVAN_PIN=0 in the environment leaves them to the scheduler always. The caller's own thread is
+   moved to its core when a run begins, and its mask is left as it was.
    Not to be used across fork. */
 Pool *pool_new(int n, cvn_err *err);
 
@@ -70,8 +71,8 @@ int pool_threads(const Pool *pool);
 /* Whether the threads are bound to cores. */
 bool pool_pinned(const Pool *pool);
 
-/* Nanoseconds that threads have slept in waiting for each other, summed over all and all runs so far. Waits that
-   spinning ended do not count. */
+/* Nanoseconds that threads have slept in waiting for each other, summed over all and all runs so
+   far. Waits that spinning ended do not count. */
 int64_t pool_slept(const Pool *pool);
 
 /* A barrier of the threads that take part in a run, for use inside the function that runs. */

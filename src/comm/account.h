@@ -1,19 +1,22 @@
 /*
- * What communication came to: for each kind of collective and the axes that it ran along, how often, how many bytes,
- * how long it was under way, and for how long it kept its device from computing.
+ * What communication came to: for each kind of collective and the
+ * axes that it ran along, how often, how many bytes, how long it was
+ * under way, and for how long it kept its device from computing.
  *
  *     all_gather      data     9 times   1.1 MiB   in flight 0.8 ms   exposed 0.8 ms
  *     reduce_scatter  data     9 times   0.5 MiB   in flight 0.9 ms   exposed 0.9 ms
  *
- * Bytes are those that a device sends around a ring (op_ring_bytes), as `caravan plan` counts them, not what a
- * transport makes of it. An exchange has a start and an end, two calls between which a device computes:
+ * Bytes are those that a device sends around a ring (op_ring_bytes), as
+ * `caravan plan` counts them, not what a transport makes of it. An exchange
+ * has a start and an end, two calls between which a device computes:
  *
  *     start |===|.............................|=====| end         exposed: the two calls, that is sending, waiting for
  *               in flight until it has arrived,     others, moving or adding up what arrived
  *               seen between two steps
  *
- * In flight is the time from the start until all that the device needs has arrived, and the end from there on. What is
- * in flight and not exposed was hidden behind computation; of a collective that is one step, nothing.
+ * In flight is the time from the start until all that the device needs has
+ * arrived, and the end from there on. What is in flight and not exposed was
+ * hidden behind computation; of a collective that is one step, nothing.
  */
 #ifndef CVN_COMM_ACCOUNT_H
 #define CVN_COMM_ACCOUNT_H
@@ -21,12 +24,13 @@
 #include "comm/comm.h"
 #include "comm/table.h"
 
-/* From now on collectives in these groups (an operation's attribute: all groups, one after the other, of `size`
-   members) are said to run along the axes; what was said first holds. No device may be running. */
+/* From now on collectives in these groups (an operation's attribute: all
+   groups, one after the other, of `size` members) are said to run along
+   the axes; what was said first holds. No device may be running. */
 int comm_name_axes(Comm *comm, const Ints *groups, int64_t size, const char *axes, cvn_err *err);
 
-/* What collectives came to since the Comm was made: counts of one device, bytes and times as means over those of this
-   process. No device may be running. */
+/* What collectives came to since the Comm was made: counts of one device, bytes and times as means
+   over those of this process. No device may be running. */
 void comm_table(const Comm *comm, CommTable *out);
 
 /* One exchange that has ended. Times in ns by the wall's clock, or by that of comm_set_clock. */

@@ -1,6 +1,7 @@
 /*
- * Messages between the watchdogs are notes of one size. Rank 0 has a note to and from every other rank under way,
- * the others one to and from rank 0: a star, so that each rank costs rank 0 two small messages a second.
+ * Messages between the watchdogs are notes of one size. Rank 0 has a note
+ * to and from every other rank under way, the others one to and from rank
+ * 0: a star, so that each rank costs rank 0 two small messages a second.
  */
 #include "comm/cluster.h"
 
@@ -205,8 +206,8 @@ static char state_of(const Cluster *c, int rank)
     return name_end && name_end[1] ? name_end[2] : 0;
 }
 
-/* A launcher ends all ranks when one has died: of this machine one that is gone, or else one that does not say within
-   a moment that it lives. */
+/* A launcher ends all ranks when one has died: of this machine one that is gone, or else one that
+   does not say within a moment that it lives. */
 static void end_with_others(Cluster *c)
 {
     for (int rank = 0; rank < c->t->n_ranks; rank++) {
@@ -227,7 +228,8 @@ static void end_with_others(Cluster *c)
     lose(c, &err, false);
 }
 
-/* When all are silent it may be one that holds up the others, inside MPI: one that is stopped is the cause. */
+/* When all are silent it may be one that holds up the
+   others, inside MPI: one that is stopped is the cause. */
 static void look_for_stopped(Cluster *c, double silence)
 {
     char how[96];

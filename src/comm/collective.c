@@ -1,10 +1,11 @@
 /*
  * The collective operations.
  *
- * A reduction is divided among the members of a group: member p reduces the p-th part of the elements, over all
- * members in order, with all its threads. An all_reduce then writes that part into the results of all members of
- * this process: each element is read and written by one thread only, which is why its result may lie over its
- * operand. Everything else is pulled: a member copies what the others give it into its own result.
+ * A reduction is divided among the members of a group: member p reduces the p-th part of the
+ * elements, over all members in order, with all its threads. An all_reduce then writes that part
+ * into the results of all members of this process: each element is read and written by one thread
+ * only, which is why its result may lie over its operand. Everything else is pulled: a member
+ * copies what the others give it into its own result.
  */
 #include "comm/comm_impl.h"
 
@@ -140,7 +141,8 @@ static int wait_for_peers(Comm *comm, Exchange *e, cvn_err *err)
     return there ? CVN_OK : comm_failed(comm, err);
 }
 
-/* The part of this device, by one of its threads, into the results of all members in this process. */
+/* The part of this device, by one of its threads,
+   into the results of all members in this process. */
 static void reduce_to_all(const KernelArgs *args, const Exchange *e)
 {
     enum { CHUNK = 4096 };
@@ -207,7 +209,8 @@ static void clear_last_nibble(const cvn_type *type, void *data)
         element_set(CVN_I4, data, n, 0);
 }
 
-/* Bytes that this device takes from others: of the pieces given to it, and for an all_reduce of the other parts. */
+/* Bytes that this device takes from others: of the pieces
+   given to it, and for an all_reduce of the other parts. */
 static void count_bytes(const Comm *comm, int device, const Exchange *e)
 {
     int64_t bytes = 0, wire = 0;

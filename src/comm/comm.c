@@ -1,4 +1,5 @@
-/* The devices of this process: where each of them is, waiting for each other, and failing together. */
+/* The devices of this process: where each of them is,
+   waiting for each other, and failing together. */
 #include "comm/comm_impl.h"
 
 #include "base/threads.h"
@@ -233,8 +234,8 @@ bool milestone_wait(const Comm *comm, Milestone *milestone, unsigned target)
         __asm__ volatile("yield");
 #endif
     }
-    /* The kernel compares the word with what we saw before it puts us to sleep, and who changes it looks for
-       sleepers afterwards: no change is missed. */
+    /* The kernel compares the word with what we saw before it puts us to sleep, and who changes it
+       looks for sleepers afterwards: no change is missed. */
     atomic_fetch_add(&milestone->sleepers, 1);
     bool there;
     while (!(there = reached(milestone, target, &seen)) && !atomic_load(&comm->failed)) {

@@ -1,4 +1,5 @@
-/* The inside of a Comm, shared by the files of this folder: one exchange of one device, and what it moves. */
+/* The inside of a Comm, shared by the files of this folder:
+   one exchange of one device, and what it moves. */
 #ifndef CVN_COMM_COMM_IMPL_H
 #define CVN_COMM_COMM_IMPL_H
 
@@ -23,8 +24,8 @@ typedef struct Box {
     int64_t dim[CVN_MAX_RANK];
 } Box;
 
-/* Where a box lies: its element 0 is element `at` of `base`, and neighbours in dimension d are stride[d] elements
-   apart. */
+/* Where a box lies: its element 0 is element `at` of `base`, and
+   neighbours in dimension d are stride[d] elements apart. */
 typedef struct Source {
     const void *base;
     int64_t at;
@@ -110,8 +111,8 @@ bool link_is_done(const Comm *comm, const Exchange *e);
 
 /* ---- account.c ---- */
 
-/* Looks which of the device's exchanges have what they need; between two steps, so that what arrives while it computes
-   is seen to. The transport gets to work on the way. */
+/* Looks which of the device's exchanges have what they need; between two steps, so that what
+   arrives while it computes is seen to. The transport gets to work on the way. */
 void account_look(Comm *comm, CommDevice *own);
 
 /* An exchange has ended: comm_done was called at `asked` and leaves now. */
@@ -125,8 +126,9 @@ static inline void *at_element(cvn_dtype dtype, const void *base, int64_t at)
     return (char *)(uintptr_t)base + cvn_dtype_bytes(dtype, at);
 }
 
-/* What member `from` of a group of `size` gives to member `to`: the box, where it lies in the operand of `from`
-   (its base is left alone), and, where it is moved and not reduced, in the result of `to`. */
+/* What member `from` of a group of `size` gives to member `to`: the
+   box, where it lies in the operand of `from` (its base is left alone),
+   and, where it is moved and not reduced, in the result of `to`. */
 void piece_of(const Op *op, int64_t size, int64_t from, int64_t to, Box *box, Source *in,
               Source *out);
 
@@ -141,19 +143,22 @@ void box_copy(const Box *box, const Source *from, void *to, int64_t to_at, const
 
 /* ---- remote.c ---- */
 
-/* Begins to send what members in other processes need of this device, and to receive what it needs of them. */
+/* Begins to send what members in other processes need of
+   this device, and to receive what it needs of them. */
 int remote_start(Comm *comm, Exchange *e, cvn_err *err);
 /* Waits for that; the sources of those members are set. */
 int remote_done(Comm *comm, Exchange *e, cvn_err *err);
-/* The same without waiting: false while transfers of the exchange are under way. Moves along all of the process. */
+/* The same without waiting: false while transfers of the
+   exchange are under way. Moves along all of the process. */
 bool remote_is_done(Comm *comm, Exchange *e);
 /* The second half of an all_reduce: each member's reduced part to all others in other processes. */
 int remote_share(Comm *comm, Exchange *e, cvn_err *err);
 
 /* ---- fold.c ---- */
 
-/* to[to_at … + n) = the reduction over j, in the order of j, of the n elements from `column` on in row `row` of
-   from[j]: rows are stride[0] apart. `to` may be one of the sources, at the same place. */
+/* to[to_at … + n) = the reduction over j, in the order of j, of the n
+   elements from `column` on in row `row` of from[j]: rows are stride[0]
+   apart. `to` may be one of the sources, at the same place. */
 void fold_run(cvn_dtype dtype, cvn_reduce kind, const Source *from, int64_t n_from, int64_t row,
               int64_t column, int64_t n, void *to, int64_t to_at);
 

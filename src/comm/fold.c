@@ -1,6 +1,6 @@
 /*
- * Reductions over the members of a group, element by element. A block of elements is brought through all
- * members while it stays in cache, in f64 or 64-bit integers, and rounded at the end.
+ * Reductions over the members of a group, element by element. A block of elements is brought
+ * through all members while it stays in cache, in f64 or 64-bit integers, and rounded at the end.
  *
  * A sum starts at -0, which unlike +0 changes no number: a group of one gets back what it gave.
  */

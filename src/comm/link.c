@@ -1,8 +1,9 @@
 /*
- * Links that are not there: for seeing on one machine what communication costs on many. Every device has one link,
- * which sends one exchange after the other; what an exchange needs is there when the links of all its members have
- * sent it, and a latency more. The clock is the wall's, and then waiting is sleeping; or that of comm_set_clock, and
- * then nobody sleeps and nothing depends on how fast or how busy the machine is.
+ * Links that are not there: for seeing on one machine what communication costs on many. Every
+ * device has one link, which sends one exchange after the other; what an exchange needs is there
+ * when the links of all its members have sent it, and a latency more. The clock is the wall's, and
+ * then waiting is sleeping; or that of comm_set_clock, and then nobody sleeps and nothing depends
+ * on how fast or how busy the machine is.
  */
 #include "base/threads.h"
 #include "comm/comm_impl.h"

@@ -1,10 +1,10 @@
 /*
- * Which part of one device's operand goes to which part of another's result, as boxes of elements; and copying
- * boxes, in runs that are dense at both ends.
+ * Which part of one device's operand goes to which part of another's result, as boxes of elements;
+ * and copying boxes, in runs that are dense at both ends.
  *
- * all_to_all over 2 members of f32[4,6], split axis 0, concat axis 1: member 1 gets of member 0 the box [2,6] at
- * element 12 of the operand (rows 2 and 3), and puts it at element 0 of its result f32[2,12]; that of member 1 goes
- * to element 6.
+ * all_to_all over 2 members of f32[4,6], split axis 0, concat axis 1: member 1 gets of member 0 the
+ * box [2,6] at element 12 of the operand (rows 2 and 3), and puts it at element 0 of its result
+ * f32[2,12]; that of member 1 goes to element 6.
  */
 #include "comm/comm_impl.h"
 

@@ -1,21 +1,22 @@
 /*
- * What an exchange sends to other processes, and receives from them: pieces (comm/piece.c), each as one message.
- * A piece that does not lie dense is packed before it is sent. One that is moved to where it lies dense is received
- * there; others, and all that are to be reduced, into memory of the exchange.
+ * What an exchange sends to other processes, and receives
+ * from them: pieces (comm/piece.c), each as one message.
+ * A piece that does not lie dense is packed before it is sent. One that is moved to where it lies
+ * dense is received there; others, and all that are to be reduced, into memory of the exchange.
  *
- * The tag of a message says which exchange it belongs to, between which devices of the two processes, and for an
- * all_reduce which of its two halves:
+ * The tag of a message says which exchange it belongs to, between which devices of the two
+ * processes, and for an all_reduce which of its two halves:
  *
  *     bit 0       the second half
  *     bits 1-6    receiving device, of those in its process
  *     bits 7-12   sending device, of those in its process
  *     bits 13-20  number of the exchange
  *
- * Messages travel while kernels run, but MPI takes a message's next step only when somebody calls it, for whatever
- * message. Two do: each device's thread 0 between steps, when it looks what has arrived (account_look), which is soon
- * enough for what was started just now; and in the midst of a long kernel the watchdog of comm/cluster.c, a thread
- * that is there anyway, every 0.2 ms while something is under way. A thread of our own that never sleeps would take a
- * core from the kernels.
+ * Messages travel while kernels run, but MPI takes a message's next step only when somebody calls
+ * it, for whatever message. Two do: each device's thread 0 between steps, when it looks what has
+ * arrived (account_look), which is soon enough for what was started just now; and in the midst of a
+ * long kernel the watchdog of comm/cluster.c, a thread that is there anyway, every 0.2 ms while
+ * something is under way. A thread of our own that never sleeps would take a core from the kernels.
  */
 #include "comm/comm_impl.h"
 

@@ -1,4 +1,5 @@
-/* Tables of what communication came to, as comm/account.h makes them: added up, divided, and told apart from others. */
+/* Tables of what communication came to, as comm/account.h makes
+   them: added up, divided, and told apart from others. */
 #ifndef CVN_COMM_TABLE_H
 #define CVN_COMM_TABLE_H
 
@@ -15,8 +16,8 @@ typedef struct CommRow {
     double exposed;            /* of these, that the device did nothing else */
 } CommRow;
 
-/* Rows stand in the order in which a device first ran them. When there are more kinds than rows, the last row has all
-   that are left, of whatever kind. */
+/* Rows stand in the order in which a device first ran them. When there are more kinds than rows,
+   the last row has all that are left, of whatever kind. */
 typedef struct CommTable {
     CommRow row[COMM_ROWS]; /* [n] */
     int n;

@@ -16,7 +16,8 @@
 
 bool transport_launched(void)
 {
-    /* mpirun of Open MPI; that of others; srun. mpirun may run in a step of Slurm, and knows better. */
+    /* mpirun of Open MPI; that of others; srun. mpirun
+       may run in a step of Slurm, and knows better. */
     static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
     for (int i = 0; i < 3; i++) {
         const char *text = getenv(sizes[i]);
@@ -26,8 +27,8 @@ bool transport_launched(void)
     return false;
 }
 
-/* Started several times, but with nothing by which the processes could find each other: srun without an MPI. Each
-   would take itself for the only one. */
+/* Started several times, but with nothing by which the processes could find each other: srun
+   without an MPI. Each would take itself for the only one. */
 static bool is_stray(void)
 {
     static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};

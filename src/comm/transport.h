@@ -1,10 +1,11 @@
 /*
- * What carries bytes between processes: their number, and messages that are started now and end later. Messages
- * from one process to another that have the same tag arrive in the order in which they were sent. Any thread may
- * call any of these functions.
+ * What carries bytes between processes: their number, and messages that are started now and end
+ * later. Messages from one process to another that have the same tag arrive in the order in which
+ * they were sent. Any thread may call any of these functions.
  *
- * Open MPI is behind this interface in an object of its own, libcaravan-mpi.so (src/comm/mpi/plugin.c), so that the
- * program runs where no MPI is installed, and so that the handles of the MPI it was compiled for stay in there.
+ * Open MPI is behind this interface in an object of its own, libcaravan-mpi.so
+ * (src/comm/mpi/plugin.c), so that the program runs where no MPI is installed, and so that the
+ * handles of the MPI it was compiled for stay in there.
  */
 #ifndef CVN_COMM_TRANSPORT_H
 #define CVN_COMM_TRANSPORT_H
@@ -25,8 +26,9 @@ typedef struct Transfer {
 struct Transport {
     int rank, n_ranks;
     char host[64]; /* the name of this process's machine */
-    /* Begin to send or receive; the memory is to be left alone until the transfer has ended. CVN_EINTERRUPTED when
-       another thread is in the transport and does not come back: try again, or see whether the others live. */
+    /* Begin to send or receive; the memory is to be left alone until the transfer has ended.
+       CVN_EINTERRUPTED when another thread is in the transport and does not come back: try again,
+       or see whether the others live. */
     int (*send)(Transport *t, int to, int tag, const void *data, size_t bytes, Transfer *transfer,
                 cvn_err *err);
     int (*receive)(Transport *t, int from, int tag, void *data, size_t bytes, Transfer *transfer,
@@ -39,7 +41,8 @@ struct Transport {
     void (*abort)(Transport *t, int status);
 };
 
-/* Tags of messages: those of exchanges (comm/remote.c), and those of the cluster (comm/cluster.c) above them. */
+/* Tags of messages: those of exchanges (comm/remote.c),
+   and those of the cluster (comm/cluster.c) above them. */
 enum { TAG_EXCHANGE = 0, TAG_CLUSTER = 1 << 22 };
 
 /* What a plug-in exports, under the name caravan_transport. */
@@ -49,11 +52,12 @@ typedef struct TransportPlugin {
     Transport *(*open)(cvn_err *err);
 } TransportPlugin;
 
-/* True when a launcher (mpirun, srun) says, in the environment, that this process is one of several. */
+/* True when a launcher (mpirun, srun) says, in the
+   environment, that this process is one of several. */
 bool transport_launched(void);
 
-/* Loads the plug-in and joins the other processes. It is looked for where CARAVAN_MPI says, beside the program, in
-   ../lib/caravan from there, and where the loader looks. Once per process. */
+/* Loads the plug-in and joins the other processes. It is looked for where CARAVAN_MPI says, beside
+   the program, in ../lib/caravan from there, and where the loader looks. Once per process. */
 Transport *transport_open(cvn_err *err);
 
 /* As t->send or t->receive, tried again while the transport is busy, for at most `seconds`. */

@@ -1,5 +1,6 @@
-/* The operands of attention: q, k, v, start, length, and then the scales of k and v where these are of 8 bits, or the
-   first key of each query where it is said; and of its gradient: q, k, v, start, length, dy, and the first keys. */
+/* The operands of attention: q, k, v, start, length, and then the scales of k and v where these are
+   of 8 bits, or the first key of each query where it is said; and of its gradient: q, k, v, start,
+   length, dy, and the first keys. */
 #ifndef CVN_GRAPH_ATTENTION_H
 #define CVN_GRAPH_ATTENTION_H
 

@@ -99,9 +99,9 @@ static cvn_value *unscaled(cvn_graph *g, cvn_value *x, cvn_value *scale, cvn_dty
  * product:
  *
  *     scores [batch, kv, seq, group, context] = q [batch, seq, kv, group, dim] . k [batch, kv,
- * context, dim] seen = first[batch, query] <= key <= start[batch] + query;  weights = softmax(seen ?
- * scores * scale : -inf) out [batch, kv, seq, group, dim] = weights . v [batch, kv, context, dim], 0 where query >=
- * length
+ * context, dim] seen = first[batch, query] <= key <= start[batch] + query;
+ * weights = softmax(seen ? scores * scale : -inf) out [batch, kv, seq, group,
+ * dim] = weights . v [batch, kv, context, dim], 0 where query >= length
  */
 static void attention(cvn_graph *g, const Op *op, cvn_value **out)
 {

@@ -111,7 +111,8 @@ void decompose_attention_backward(cvn_graph *g, const Op *op, cvn_value **out)
     Attention a = {.start = op->operand[3], .first = attention_first(op)};
     a.real = cvn_compare_values(g, CVN_LT, count_along(g, &rows, 1),
                                 spread(g, op->operand[4], &rows, (const int[]){0}));
-    /* A query before the first key, or before its own first, sees none, and has no gradient either. */
+    /* A query before the first key, or before its own
+       first, sees none, and has no gradient either. */
     cvn_value *position =
         cvn_add(g, count_along(g, &rows, 1), spread(g, op->operand[3], &rows, (const int[]){0}));
     a.real = cvn_and(g, a.real, cvn_compare_values(g, CVN_GE, position, like(g, position, 0)));

@@ -71,7 +71,8 @@ static inline cvn_value *count_along(cvn_graph *g, const cvn_type *shape, int ax
 
 /* sum of exp(x - m) along the last dimension, with m the largest element, so that nothing
    overflows: fills the exponentials and returns m; both sum and m are without that dimension. Where
-   all elements are -inf, or one is +inf, m is taken as 0, which keeps -inf - -inf from making NaN. */
+   all elements are -inf, or one is +inf, m is taken
+   as 0, which keeps -inf - -inf from making NaN. */
 typedef struct Softmax {
     cvn_value *peak, *power, *sum; /* [...], [..., n], [...] */
 } Softmax;
@@ -88,8 +89,9 @@ static inline Softmax softmax_parts(cvn_graph *g, cvn_value *x)
     return s;
 }
 
-/* Which keys a query of attention sees, bool [batch, seq, context], the shape of `plane`: those from
-   `first` [batch, seq] (or NULL for 0) to the query's position, which counts on from start [batch]. */
+/* Which keys a query of attention sees, bool [batch, seq, context],
+   the shape of `plane`: those from `first` [batch, seq] (or NULL for
+   0) to the query's position, which counts on from start [batch]. */
 static inline cvn_value *seen_keys(cvn_graph *g, const cvn_type *plane, cvn_value *start,
                                    cvn_value *first)
 {

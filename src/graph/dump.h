@@ -1,6 +1,7 @@
 /*
- * What --dump=DIR writes: 00-input.txt, the graph as it came; a numbered file after each pass; and what is made of the
- * graph at last. Where a program compiles several graphs, each has a folder of its own, DIR/GRAPH.
+ * What --dump=DIR writes: 00-input.txt, the graph as it came; a numbered
+ * file after each pass; and what is made of the graph at last. Where a
+ * program compiles several graphs, each has a folder of its own, DIR/GRAPH.
  */
 #ifndef CVN_GRAPH_DUMP_H
 #define CVN_GRAPH_DUMP_H
@@ -15,7 +16,8 @@ typedef struct Dump {
     int number;            /* of the next file */
 } Dump;
 
-/* Makes DIR, and in it the folder of the graph of that name unless it is NULL. dir may be NULL: nothing is written. */
+/* Makes DIR, and in it the folder of the graph of that name
+   unless it is NULL. dir may be NULL: nothing is written. */
 int dump_init(Dump *dump, const char *dir, const char *graph, cvn_err *err);
 
 /* Writes the next file, NN-WHAT.txt, and frees the text. Nothing where nothing is to be written. */

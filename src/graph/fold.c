@@ -142,7 +142,8 @@ static cvn_value *fold_elementwise_splat(cvn_graph *g, const Op *op)
     return fold_constant(g, &op->result[0]->type, &(Literal){true, bytes, data});
 }
 
-/* The packed elements of a constant; a splat is written out in heap memory, which is put in *owned. */
+/* The packed elements of a constant; a splat is written
+   out in heap memory, which is put in *owned. */
 static const void *elements_of(const cvn_value *v, void **owned)
 {
     const Literal *literal = literal_of(v);

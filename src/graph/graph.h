@@ -86,7 +86,8 @@ typedef struct Literal {
     const void *data; /* [bytes], arena */
 } Literal;
 
-/* The attributes of all operations together; attrs.def says which one has which. The rest are zero. */
+/* The attributes of all operations together; attrs.def
+   says which one has which. The rest are zero. */
 typedef struct OpAttr {
     const char *name;
     Literal literal;
@@ -104,7 +105,8 @@ typedef struct OpAttr {
     bool squares;                /* of a reduce in a plan: it sums the squares of what it reads */
     /* Of a scatter in a plan: updates are added up before they are added to operand 0. */
     bool apart;
-    /* Of a rope in a plan: bit 0, its operand, bit 1, its result is [batch, heads, seq, head_dim]. */
+    /* Of a rope in a plan: bit 0, its operand, bit 1,
+       its result is [batch, heads, seq, head_dim]. */
     unsigned swapped;
 } OpAttr;
 
@@ -160,7 +162,8 @@ struct Op {
     cvn_value **result;  /* [n_results] */
     OpAttr attr;
     Op *prev, *next; /* in execution order */
-    /* A schedule (compile/schedule.h) may start a collective before its place in that order, where it ends. */
+    /* A schedule (compile/schedule.h) may start a collective
+       before its place in that order, where it ends. */
     Op *starts;       /* the first collective that starts before this operation, or NULL */
     Op *next_start;   /* of a collective: the next one that starts in the same place, or NULL */
     bool split;       /* a collective that starts elsewhere */

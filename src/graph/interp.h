@@ -26,7 +26,8 @@
 void interp_op(const Op *op, const void *const *in, void *const *out);
 
 /* Carries out an operation between devices for all of them: in[d] and out[d] are device d's operand
-   (unused by partition_id) and result. Every device must be in a group, see interp_check_devices. */
+   (unused by partition_id) and result. Every device
+   must be in a group, see interp_check_devices. */
 void interp_collective(const Op *op, int n_devices, const void *const *in, void *const *out);
 
 /* 0 when every collective of the graph makes sense on n_devices devices: its groups name each
@@ -36,7 +37,8 @@ int interp_check_devices(const cvn_graph *g, int n_devices, cvn_err *err);
 /* Runs a graph on n_devices devices in lockstep, operation by operation.
    inputs [n_devices * n_parameters], device-major: borrowed, never written (an output "into" a
    parameter is a new buffer here). outputs [n_devices * n_outputs]: each is allocated, to be freed
-   by the caller with free(); all NULL after an error. Temporaries are freed after their last use. */
+   by the caller with free(); all NULL after an error.
+   Temporaries are freed after their last use. */
 int interp_run(const cvn_graph *g, int n_devices, const void *const *inputs, void **outputs,
                cvn_err *err);
 

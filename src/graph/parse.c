@@ -8,8 +8,8 @@
  *     output     = value ["into" value]
  *     attributes = [name "=" attribute ("," name "=" attribute)*]
  *
- * What is allocated is bounded by the length of the text (about 100 bytes for each of it): lists and
- * dense constants are as long as they are written, and a splat stays one element.
+ * What is allocated is bounded by the length of the text (about 100 bytes for each of it): lists
+ * and dense constants are as long as they are written, and a splat stays one element.
  */
 #include "graph/parse.h"
 #include "graph/text.h"

@@ -38,7 +38,8 @@ typedef struct Parser {
 /* The place of one more entry of `size` bytes; NULL with an error set when there is no memory. */
 void *parse_append(Parser *p, List *list, size_t size);
 
-/* "{name=value, ...}", or nothing, of an operation of this kind. *at: where the "name" attribute is. */
+/* "{name=value, ...}", or nothing, of an operation of
+   this kind. *at: where the "name" attribute is. */
 int parse_attrs(Parser *p, OpKind kind, const Declared *declared, OpAttr *attr, const char **at);
 
 #endif

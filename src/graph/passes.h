@@ -1,9 +1,11 @@
 /*
- * Passes, and the one way to run them: the graph is verified and, if asked to, written down before the first and after
- * each. `caravan opt` and the compiler (src/compile/pipeline.h) both run theirs by it.
+ * Passes, and the one way to run them: the graph is verified and, if
+ * asked to, written down before the first and after each. `caravan opt`
+ * and the compiler (src/compile/pipeline.h) both run theirs by it.
  *
- * A pass is one function, graph to graph, in a file named after it. To add one of this folder, give it a row in
- * passes.c; folders above have tables of their own of the same type, which src/cli/opt.c lists.
+ * A pass is one function, graph to graph, in a file named after it. To
+ * add one of this folder, give it a row in passes.c; folders above have
+ * tables of their own of the same type, which src/cli/opt.c lists.
  */
 #ifndef CVN_GRAPH_PASSES_H
 #define CVN_GRAPH_PASSES_H
@@ -11,8 +13,8 @@
 #include "graph/dump.h"
 #include "graph/graph.h"
 
-/* Changes g and says whether it did. It leaves nothing for itself to do: where it has run, and no other pass has changed
-   the graph since, it is not run again. context is that of PassOptions. */
+/* Changes g and says whether it did. It leaves nothing for itself to do: where it has run, and no
+   other pass has changed the graph since, it is not run again. context is that of PassOptions. */
 typedef int PassFn(cvn_graph *g, const void *context, bool *changed, cvn_err *err);
 
 typedef struct GraphPass {

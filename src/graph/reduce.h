@@ -1,6 +1,7 @@
 /*
- * What a reduction does with two elements: floats in f64, integers and bools in wrapping 64-bit arithmetic. The
- * interpreter's reductions, its maximum and minimum, and sums over devices are all made of these.
+ * What a reduction does with two elements: floats in f64, integers and
+ * bools in wrapping 64-bit arithmetic. The interpreter's reductions,
+ * its maximum and minimum, and sums over devices are all made of these.
  */
 #ifndef CVN_GRAPH_REDUCE_H
 #define CVN_GRAPH_REDUCE_H

@@ -71,7 +71,8 @@ static cvn_value *splat(cvn_graph *g, const cvn_type *type, double number)
     return cvn_splat(g, *type, number);
 }
 
-/* x + 0 = x for integers, x + -0 = x for floats; x + -y = x - y, which IEEE 754 defines it to be. */
+/* x + 0 = x for integers, x + -0 = x for floats; x
+   + -y = x - y, which IEEE 754 defines it to be. */
 static cvn_value *add_identities(cvn_graph *g, const Op *op)
 {
     for (int i = 0; i < 2; i++) {

@@ -206,7 +206,8 @@ static cvn_value *broadcast_of_iota(cvn_graph *g, const Op *op)
     return cvn_iota(g, op->result[0]->type, (int)op->attr.dims.v[inner->attr.axis]);
 }
 
-/* The broadcast that an operand is, when it is like `model`: the same stretching of the same shape. */
+/* The broadcast that an operand is, when it is like
+   `model`: the same stretching of the same shape. */
 static const Op *like_broadcast(const cvn_value *v, const Op *model)
 {
     const Op *b = made_by(v, OP_BROADCAST_IN_DIM);
@@ -389,7 +390,8 @@ static cvn_value *join_slices(cvn_graph *g, const Op *a, const Op *b, int64_t ax
     return cvn_slice(g, a->operand[0], a->attr.start.v, limit, a->attr.stride.v);
 }
 
-/* Drops empty parts, takes nested concatenations along the same axis apart, joins adjoining slices. */
+/* Drops empty parts, takes nested concatenations along
+   the same axis apart, joins adjoining slices. */
 static cvn_value *concatenate_fewer(cvn_graph *g, const Op *op)
 {
     int64_t axis = op->attr.axis;

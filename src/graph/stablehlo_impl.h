@@ -1,4 +1,5 @@
-/* Shared by the files of the StableHLO printer: the state, and the pieces that lines are made of. */
+/* Shared by the files of the StableHLO printer: the
+   state, and the pieces that lines are made of. */
 #ifndef CVN_GRAPH_STABLEHLO_IMPL_H
 #define CVN_GRAPH_STABLEHLO_IMPL_H
 

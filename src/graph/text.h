@@ -11,8 +11,9 @@
  *       return %3, %k1 into %k
  *     }
  *
- * Printing and parsing are driven by op_info and attr_info, so an operation needs no code here. Attributes that
- * are zero, empty or false are left out. A graph that was printed parses to an equal graph.
+ * Printing and parsing are driven by op_info and attr_info, so an
+ * operation needs no code here. Attributes that are zero, empty or false
+ * are left out. A graph that was printed parses to an equal graph.
  */
 #ifndef CVN_GRAPH_TEXT_H
 #define CVN_GRAPH_TEXT_H
@@ -21,7 +22,8 @@
 
 void graph_print(StrBuf *out, const cvn_graph *g);
 
-/* NULL with *err set (file:line:column, what was found, what was expected) when the text is not a graph. */
+/* NULL with *err set (file:line:column, what was found,
+   what was expected) when the text is not a graph. */
 cvn_graph *graph_parse(const char *text, size_t n, const char *filename, cvn_err *err);
 
 #endif

@@ -15,7 +15,8 @@ double bench_prefill_flops(const LlamaConfig *c, int64_t n)
     return 2 * body * (double)n + 2 * head + attention;
 }
 
-/* Of the matrices that every token is multiplied with; of quantized ones with their scales, as stored. */
+/* Of the matrices that every token is multiplied with;
+   of quantized ones with their scales, as stored. */
 static double matrix_bytes(const LlamaConfig *c, cvn_dtype dtype)
 {
     Arena arena;

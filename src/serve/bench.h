@@ -1,27 +1,32 @@
 /*
  * How fast a model runs, and what share of the machine that is.
  *
- *   prefill   N tokens of one row, the last of which is sampled from. MFU is the model's operations (2 per weight and
- *             token that a product uses, the output head once, and causal attention) over the peak, which is
- *             measured in turns with the prefills: neighbours change it, too.
- *   decode    one step of B rows, each with `context` positions filled. Bandwidth utilisation is the bytes that
- *             a step cannot do without (each weight once, the filled KV of each row) over the measured bandwidth.
+ *   prefill   N tokens of one row, the last of which is sampled from. MFU is the model's operations
+ *             (2 per weight and token that a product uses, the output head once, and causal
+ *             attention) over the peak, which is measured in turns with the prefills: neighbours
+ *             change it, too.
+ *   decode    one step of B rows, each with `context` positions filled. Bandwidth utilisation is
+ *             the bytes that a step cannot do without (each weight once, the filled KV of each row)
+ *             over the measured bandwidth.
  *
- *             That bandwidth is measured in turns with the steps, on the same threads and with the same large pages,
- *             because neighbours change it within seconds: after each step of 10 ms or more, and after each 10 ms of
- *             shorter ones, reads go on for about as long. Steps are held against the mean of the reads before and
- *             after them; the median of these shares counts. Of short steps the first one after reads, which finds
- *             the caches empty, is not counted.
+ *             That bandwidth is measured in turns with the steps, on the same threads and with the
+ *             same large pages, because neighbours change it within seconds: after each step of 10
+ *             ms or more, and after each 10 ms of shorter ones, reads go on for about as long.
+ *             Steps are held against the mean of the reads before and after them; the median of
+ *             these shares counts. Of short steps the first one after reads, which finds the caches
+ *             empty, is not counted.
  *
- *             Its overhead is everything that is not traffic of weights or KV: small steps, waiting for other threads,
- *             sampling, and what happens between steps. It is what a profile of further steps finds to be outside of
- *             products and attention on thread 0; taking that profile is part of it (some 10 us).
+ *             Its overhead is everything that is not traffic of weights or KV: small steps, waiting
+ *             for other threads, sampling, and what happens between steps. It is what a profile of
+ *             further steps finds to be outside of products and attention on thread 0; taking that
+ *             profile is part of it (some 10 us).
  *
- * Figures are medians over repeats, after a run that is not counted; the spread is (largest - smallest) / median.
+ * Figures are medians over repeats, after a run that is not
+ * counted; the spread is (largest - smallest) / median.
  *
- * Four ways of running the same graphs make the ladder, from the bottom: op by op (no simplification or fusion, all
- * threads are woken and waited for at each operation, attention in its parts), with attention as one kernel,
- * compiled, and both, which is how everything else runs.
+ * Four ways of running the same graphs make the ladder, from the bottom: op by op (no
+ * simplification or fusion, all threads are woken and waited for at each operation, attention in
+ * its parts), with attention as one kernel, compiled, and both, which is how everything else runs.
  */
 #ifndef CVN_SERVE_BENCH_H
 #define CVN_SERVE_BENCH_H
@@ -39,13 +44,13 @@ typedef struct BenchFigure {
     double overhead;
 } BenchFigure;
 
-/* Prefills n tokens `repeats` times on row 0. On one device the ceiling of the model's type becomes the one that was
-   measured meanwhile. */
+/* Prefills n tokens `repeats` times on row 0. On one device the ceiling of the model's type becomes
+   the one that was measured meanwhile. */
 int bench_prefill(cvn_engine *e, Ceilings *ceilings, int64_t n, int repeats, BenchFigure *out,
                   cvn_err *err);
 
-/* Decodes with `context` positions of every row filled (with numbers, not by a prefill: what they are does not
-   matter to the time): `steps` steps, or fewer, but 3, once `seconds` have passed. */
+/* Decodes with `context` positions of every row filled (with numbers, not by a prefill: what they
+   are does not matter to the time): `steps` steps, or fewer, but 3, once `seconds` have passed. */
 int bench_decode(cvn_engine *e, const Ceilings *ceilings, int64_t context, int64_t steps,
                  double seconds, BenchFigure *out, cvn_err *err);
 
@@ -61,8 +66,8 @@ extern const BenchMode bench_modes[BENCH_MODES]; /* from the bottom of the ladde
 /* Whether `rows` rows of `positions` positions fit in the memory that is free now. */
 bool bench_fits(const cvn_engine *e, int64_t rows, int64_t positions);
 
-/* Operations of a prefill of n tokens, and bytes that a decode step of `rows` rows reads at least: matrices in
-   dtype (or quantized), keys and values in kv. */
+/* Operations of a prefill of n tokens, and bytes that a decode step of `rows` rows reads at least:
+   matrices in dtype (or quantized), keys and values in kv. */
 double bench_prefill_flops(const LlamaConfig *config, int64_t n);
 double bench_decode_bytes(const LlamaConfig *config, cvn_dtype dtype, cvn_dtype kv, int64_t rows,
                           int64_t filled);

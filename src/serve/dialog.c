@@ -125,7 +125,8 @@ static int encode(const Dialog *dialog, size_t from, size_t to, TokenIds *ids, c
     return code;
 }
 
-/* What ends an answer in the conversation: of the ids that may end one, the format's own is the last. */
+/* What ends an answer in the conversation: of the ids
+   that may end one, the format's own is the last. */
 static void add_end(const Dialog *dialog, TokenIds *ids)
 {
     int32_t stops[4];

@@ -2,10 +2,10 @@
  * A conversation: its messages, and the ids a model is given to answer it.
  *
  * An answer keeps the ids it was generated as. The prompt of the next turn repeats them, so that it
- * begins with what the KV cache holds and only the new turn is computed. (Encoding the answer's text
- * again may give other ids for the same text.) Formats that think are the exception: their
- * thoughts leave the conversation with the next turn, as their templates want, and an answer is
- * encoded anew.
+ * begins with what the KV cache holds and only the new turn is computed.
+ * (Encoding the answer's text again may give other ids for the same text.)
+ * Formats that think are the exception: their thoughts leave the conversation
+ * with the next turn, as their templates want, and an answer is encoded anew.
  *
  * As a file it is JSON:
  *
@@ -52,8 +52,8 @@ void dialog_reset(Dialog *dialog);
 /* Drops the oldest user message and what follows it up to the next; false when there is none. */
 bool dialog_drop_oldest(Dialog *dialog);
 
-/* Appends the ids of the whole conversation, whose last message is a user's, and of the header after
- * which the assistant speaks. */
+/* Appends the ids of the whole conversation, whose last message is a user's, and of the header
+ * after which the assistant speaks. */
 int dialog_prompt(const Dialog *dialog, TokenIds *ids, cvn_err *err);
 
 /* Written beside and renamed. */

@@ -162,7 +162,8 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
 /* Fills in defaults and refuses what makes no sense. */
 static int check_options(cvn_engine_options *o, const LlamaConfig *config, cvn_err *err)
 {
-    /* The published ones, and below them what keeps a turn of a dialog from paying for 128 tokens. */
+    /* The published ones, and below them what keeps a
+       turn of a dialog from paying for 128 tokens. */
     static const int64_t buckets[] = {16, 32, 64, 128, 256, 384, 512};
     enum { BUCKETS = sizeof buckets / sizeof buckets[0] };
     if (o->context == 0)

@@ -113,7 +113,8 @@ void engine_communication(const cvn_engine *e, CommTable *out);
 /* The only device, or the first one here. */
 Device *engine_device(const cvn_engine *e);
 
-/* Refuses a prompt or sampling settings that make no sense; i is the request's number in messages. */
+/* Refuses a prompt or sampling settings that make no
+   sense; i is the request's number in messages. */
 int engine_check_request(const cvn_request *request, int i, cvn_err *err);
 
 /* Whether the token ends a text by the model's own settings. */

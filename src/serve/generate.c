@@ -104,7 +104,8 @@ static int fill_rows(Run *run, cvn_err *err)
     return CVN_OK;
 }
 
-/* Steps until the next look: no row may outrun its context or its limit. 0 when no row is active. */
+/* Steps until the next look: no row may outrun its
+   context or its limit. 0 when no row is active. */
 static int64_t steps_ahead(const Run *run)
 {
     const cvn_engine *e = run->e;

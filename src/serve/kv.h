@@ -1,7 +1,8 @@
 /*
- * The KV cache: for each layer a K and a V tensor [rows, kv_heads, positions, head_dim], and in 8 bits
- * the scales of both, bf16 [rows, kv_heads, positions, 1], in address space that is reserved at full
- * length and filled by use. What is not touched costs nothing; a row that is done gives its pages back.
+ * The KV cache: for each layer a K and a V tensor [rows, kv_heads, positions,
+ * head_dim], and in 8 bits the scales of both, bf16 [rows, kv_heads, positions,
+ * 1], in address space that is reserved at full length and filled by use. What
+ * is not touched costs nothing; a row that is done gives its pages back.
  * The MMU is the page table.
  *
  * A row of a tensor is contiguous, so a graph made for one row runs on any row by being given its

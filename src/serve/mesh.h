@@ -1,12 +1,13 @@
 /*
  * An engine's devices when there are several: what each of them holds, and how a step runs on all.
  *
- * Every step's graph is marked by the layout, cut by the partitioner and compiled once; all devices run the same
- * plan. A device holds its shards of the weights, read from the files slice by slice, and its own KV cache: all
- * rows, and of the heads those that are its. Rows of the decode step are divided over the axis "data" where their
- * number divides by it; prefill of a row runs on all devices alike, so a device has the cache of rows that it does
- * not decode too. What goes in and out (tokens, lengths, settings, results) is the same on all devices, which is
- * why the engine above, the same in every process, need not know where anything lies.
+ * Every step's graph is marked by the layout, cut by the partitioner and compiled once; all devices
+ * run the same plan. A device holds its shards of the weights, read from the files slice by slice,
+ * and its own KV cache: all rows, and of the heads those that are its. Rows of the decode step are
+ * divided over the axis "data" where their number divides by it; prefill of a row runs on all
+ * devices alike, so a device has the cache of rows that it does not decode too. What goes in and
+ * out (tokens, lengths, settings, results) is the same on all devices, which is why the engine
+ * above, the same in every process, need not know where anything lies.
  */
 #ifndef CVN_SERVE_MESH_H
 #define CVN_SERVE_MESH_H
@@ -44,15 +45,15 @@ typedef struct MeshProgram {
     void **param, **output; /* [n_local * parameters], [n_local * outputs] */
 } MeshProgram;
 
-/* spec: "data=2,model=2". threads: per device, 0: this machine's, divided among them. With a cluster the devices are
-   divided among its ranks, which must come out even. */
+/* spec: "data=2,model=2". threads: per device, 0: this machine's, divided among them. With a
+   cluster the devices are divided among its ranks, which must come out even. */
 int engine_mesh_init(EngineMesh *m, const cvn_model *model, const char *spec, const char *layout,
                      Cluster *cluster, int threads, int rows, int64_t positions, cvn_dtype kv,
                      cvn_err *err);
 void engine_mesh_free(EngineMesh *m);
 
-/* The graph of a device from the step's whole graph g, which is changed. With the first one the weights are read
-   and the caches made. `report` is to be freed. */
+/* The graph of a device from the step's whole graph g, which is changed. With the first one the
+   weights are read and the caches made. `report` is to be freed. */
 int engine_mesh_partition(EngineMesh *m, cvn_graph *g, cvn_graph **local, PartitionReport *report,
                           cvn_err *err);
 
@@ -60,9 +61,10 @@ int engine_mesh_partition(EngineMesh *m, cvn_graph *g, cvn_graph **local, Partit
 int engine_mesh_bind(EngineMesh *m, const Plan *plan, const PartitionReport *report, int n_caches,
                      Arena *arena, MeshProgram *p, cvn_err *err);
 
-/* Runs it: inputs are copied from host [parameters of the plan; weights and caches are not looked at] to each device,
-   those that the step changes are copied back, and output [outputs of the plan] is where the first device here has
-   its results. `row` is the row of the caches that a step of one row is for; else 0. */
+/* Runs it: inputs are copied from host [parameters of the plan; weights and caches
+   are not looked at] to each device, those that the step changes are copied back,
+   and output [outputs of the plan] is where the first device here has its results.
+   `row` is the row of the caches that a step of one row is for; else 0. */
 int engine_mesh_run(EngineMesh *m, MeshProgram *p, void *const *host, int row, void **output,
                     cvn_err *err);
 

@@ -1,4 +1,5 @@
-/* Opening a model: files, weights in the dtype that is computed with, tokenizer, and text in and out. */
+/* Opening a model: files, weights in the dtype that is
+   computed with, tokenizer, and text in and out. */
 #include "serve/model.h"
 
 #include <stdlib.h>
@@ -70,7 +71,8 @@ static int open_model(cvn_model *m, const char *path, const cvn_model_options *o
         if (tokenizer_open(m->io.path, &m->tokenizer, &missing) == CVN_OK)
             return CVN_OK;
     }
-    /* A model without a tokenizer still takes token ids; one with a broken tokenizer is an error. */
+    /* A model without a tokenizer still takes token
+       ids; one with a broken tokenizer is an error. */
     if (missing.code == CVN_EIO)
         return CVN_OK;
     return err_set(err, missing.code, "%s", missing.message);

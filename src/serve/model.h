@@ -1,4 +1,5 @@
-/* An opened model: what it is, its weights, its tokenizer. Read-only once opened; engines share it. */
+/* An opened model: what it is, its weights, its
+   tokenizer. Read-only once opened; engines share it. */
 #ifndef CVN_SERVE_MODEL_H
 #define CVN_SERVE_MODEL_H
 

@@ -64,8 +64,8 @@ cvn_session_stats cvn_session_get_stats(const cvn_session *s)
     return stats;
 }
 
-/* How much of the prompt the cache begins with. The last token is always computed, because what follows it
- * is wanted. */
+/* How much of the prompt the cache begins with. The last token
+ * is always computed, because what follows it is wanted. */
 static int64_t common_prefix(const cvn_session *s, const cvn_request *request)
 {
     int64_t most = request->n_prompt - 1 < s->n ? request->n_prompt - 1 : s->n, n = 0;

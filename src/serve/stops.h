@@ -1,7 +1,7 @@
 /*
- * Texts that end a generation. Text streams through; what may be the beginning of a stop text is held
- * back until it is clear that it is none, so that a stop text that comes in pieces, of several tokens, is
- * never seen by the reader:
+ * Texts that end a generation. Text streams through; what may be the beginning of a stop text is
+ * held back until it is clear that it is none, so that a stop text that comes in pieces, of several
+ * tokens, is never seen by the reader:
  *
  *     stop "\n\nUser"     in "fine." "\n" "\nthanks" "\n\nUs" "er: x"
  *                         out "fine." ""  "\n\nthanks" ""      and stopped

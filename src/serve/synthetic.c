@@ -17,8 +17,8 @@ typedef struct Fill {
     size_t bytes; /* of data */
 } Fill;
 
-/* Uniform in ± sqrt(3) * std, from a multiplicative hash of the index: cheap, and good enough to be no special case
-   (not all equal, not denormal). */
+/* Uniform in ± sqrt(3) * std, from a multiplicative hash of the index: cheap, and good enough to be
+   no special case (not all equal, not denormal). */
 static float synthetic_value(const Param *p, int64_t i)
 {
     if (p->init != INIT_NORMAL)

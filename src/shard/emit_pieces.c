@@ -1,7 +1,8 @@
 /*
- * An exchange of pieces (pieces.h) as operations. A round cuts a window out of the old shard, permutes
- * it, and writes what is wanted of it into the new one. The graph is the same on all devices, so where
- * a window begins, and which part of it is a piece, is looked up by the device's place.
+ * An exchange of pieces (pieces.h) as operations. A round cuts a window out
+ * of the old shard, permutes it, and writes what is wanted of it into the
+ * new one. The graph is the same on all devices, so where a window begins,
+ * and which part of it is a piece, is looked up by the device's place.
  */
 #include "shard/emit.h"
 
@@ -14,15 +15,16 @@ typedef struct Exchange {
     cvn_value *into;              /* the new shard with its margins, as far as it is known */
 } Exchange;
 
-/* Where the window of a piece begins in the old shard: at the piece, or as much before it as makes the
-   window end with the shard. */
+/* Where the window of a piece begins in the old shard: at the piece, or as much before it as makes
+   the window end with the shard. */
 static int64_t window_start(const Exchange *x, const PieceRound *round, const Piece *piece, int d)
 {
     int64_t last = x->before->dim[d] - round->window[d];
     return num_min(piece->from[d], last);
 }
 
-/* The same in the new shard, which may be before its beginning or so that it goes beyond its end. */
+/* The same in the new shard, which may be before its
+   beginning or so that it goes beyond its end. */
 static int64_t window_target(const Exchange *x, const PieceRound *round, const Piece *piece, int d)
 {
     return piece->to[d] - (piece->from[d] - window_start(x, round, piece, d));

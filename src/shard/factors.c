@@ -67,7 +67,8 @@ static void own_factors(Rule *rule, int tensor, const int64_t *left, int from, i
 }
 
 /* Dimensions i … and o … of the two sides hold the same elements: common factors from the major
-   side, for as long as the sizes have common divisors. left[] is what of each size has no factor. */
+   side, for as long as the sizes have common divisors.
+   left[] is what of each size has no factor. */
 static void reshape_group(Rule *rule, int64_t *left[2], int i, int i_end, int o, int o_end)
 {
     for (;;) {

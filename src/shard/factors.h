@@ -12,8 +12,8 @@
  * its kind:
  *
  *     PASS     shard i of the results needs shard i of the operands only
- *     REDUCE   each device computes a partial result, to be combined over the factor's axes; results
- *              that have the factor are split by it, as with PASS
+ *     REDUCE   each device computes a partial result, to be combined over the factor's axes;
+ *              results that have the factor are split by it, as with PASS
  *     WHOLE    the operation needs the dimension whole: the operand is gathered first
  *     SHIFT    shard i needs elements of other shards (slice, pad, concatenate, reverse); gathered
  *

@@ -177,9 +177,9 @@ void factor_softmax_cross_entropy_backward(const Op *op, Rule *rule)
 
 /* ---- weights in panels ---- */
 
-/* Weights in panels of 16 rows (operands q to q + n, those of scales among them) whose rows are dimensions
-   [first, end) of tensor `to` and, where it has them, of `also`, and all of those of n_bias operands from `bias`
-   on: whole panels pass. */
+/* Weights in panels of 16 rows (operands q to q + n, those of scales among them) whose rows are
+   dimensions [first, end) of tensor `to` and, where it has them, of `also`, and all of those of
+   n_bias operands from `bias` on: whole panels pass. */
 static void put_panels(const Op *op, Rule *rule, int q, int n, const cvn_type *type, int first,
                        int to, int also, int bias, int n_bias)
 {
@@ -207,8 +207,9 @@ static void put_panels(const Op *op, Rule *rule, int q, int n, const cvn_type *t
             put(rule, t, d, panels && d == 2 ? lane : add(rule, in(op, t)->dim[d], FACTOR_WHOLE));
 }
 
-/* The columns of a weight in panels, from dimension `first` of the result on, where its rows are passed on whole
-   panels at a time. Along the outermost of them, whole groups pass; where there is one group, whole units:
+/* The columns of a weight in panels, from dimension `first` of the result on,
+   where its rows are passed on whole panels at a time. Along the outermost of
+   them, whole groups pass; where there is one group, whole units:
 
        [rows, (u 4)]       q [panels, u, 16, 4]         scale [panels, 1, 16]
        [rows, (g 64)]      q [panels, (g 8), 16, 4, 2]  scale [panels, g, 16]

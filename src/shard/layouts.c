@@ -288,8 +288,9 @@ static void split_by_rules(cvn_graph *g, const Mesh *mesh, const Rules *rules, G
             split(g, mesh, spec, d, n, rules->rule[r].mesh_axis);
 }
 
-/* A matrix in panels, or its scales: rows are split by whole panels, columns by whole units of what is summed, or whole
-   groups that have a scale; and only evenly, so that each device has whole ones. */
+/* A matrix in panels, or its scales: rows are split by whole panels,
+   columns by whole units of what is summed, or whole groups that have
+   a scale; and only evenly, so that each device has whole ones. */
 static void mark_quantized(cvn_graph *g, const Mesh *mesh, const Rules *rules, const Param *param,
                            cvn_value *v)
 {

@@ -1,18 +1,19 @@
 /*
- * How a Llama lies on a mesh: a layout is data, mesh axes for the logical axes of its parameters and
- * inputs. Only those are marked, and in one layout what the embedding gives; propagation does the
- * rest.
+ * How a Llama lies on a mesh: a layout is data, mesh axes for the
+ * logical axes of its parameters and inputs. Only those are marked, and
+ * in one layout what the embedding gives; propagation does the rest.
  *
  *     dp           batch -> data (and dcn); parameters whole
  *     tp           heads, ffn, vocab -> model: activations between blocks are whole, one all-reduce
  *                  after attention's output and one after down (Shoeybi et al. 2019,
  *                  arXiv:1909.08053)
- *     tp-scatter   as tp, but activations between blocks are split by model along seq, or embed where
- *                  seq is not divided: each all-reduce becomes a reduce-scatter before them and an
- *                  all-gather after (Korthikanti et al. 2022, arXiv:2205.05198)
+ *     tp-scatter   as tp, but activations between blocks are split by model along seq, or embed
+ *                  where seq is not divided: each all-reduce becomes a reduce-scatter before them
+ *                  and an all-gather after (Korthikanti et al. 2022, arXiv:2205.05198)
  *     fsdp         as dp, and the embed axis of every parameter -> data: gathered before its use
  *                  (Rajbhandari et al. 2019, arXiv:1910.02054)
- *     2d           both axes of every parameter are split, as published for Llama 2 on (data, model):
+ *     2d           both axes of every parameter are split, as published for Llama 2 on (data,
+ *                  model):
  *
  *                      embed, lm_head  (vocab, embed)    model, data
  *                      q, k, v         (heads, embed)    data, model
@@ -46,9 +47,9 @@
 /* Name of the i-th layout, or NULL behind the last. */
 const char *layout_name(size_t i);
 
-/* Marks the parameters and token inputs of a graph that the model makes, by their names. Inputs have
-   priority 0 and weights 1, so that the batch comes first; activations 2. CVN_EINVAL when there is
-   no such layout, CVN_EFORMAT for a file of rules that says something else. */
+/* Marks the parameters and token inputs of a graph that the model makes, by their names. Inputs
+   have priority 0 and weights 1, so that the batch comes first; activations 2. CVN_EINVAL when
+   there is no such layout, CVN_EFORMAT for a file of rules that says something else. */
 int llama_mark(cvn_graph *g, const LlamaConfig *config, const Mesh *mesh, const char *layout,
                cvn_err *err);
 

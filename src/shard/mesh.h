@@ -6,9 +6,9 @@
  *     data=2,model=2:3,2,1,0      the same logical places, held by the devices 3, 2, 1, 0
  *
  * The place of a device is its coordinates read as a number in mixed radix, the first axis most
- * significant; the device at a place is that number, or what the list behind the colon says. An axis
- * named `dcn` (data centre network) is the slow one between groups of machines and comes first, so
- * that neighbours on all other axes are in one group.
+ * significant; the device at a place is that number, or what the list behind the colon says. An
+ * axis named `dcn` (data centre network) is the slow one between groups of machines and comes
+ * first, so that neighbours on all other axes are in one group.
  */
 #ifndef CVN_SHARD_MESH_H
 #define CVN_SHARD_MESH_H

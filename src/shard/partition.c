@@ -227,8 +227,8 @@ static cvn_value *constant_as(Part *p, const cvn_value *v, const Sharding *want)
     return part_emit(p, op, &rule, &choice, in);
 }
 
-/* A weight's floats, made from what is quantized: like a constant, where and as they are needed, so that what travels
-   is quantized. */
+/* A weight's floats, made from what is quantized: like a constant, where and as they are needed, so
+   that what travels is quantized. */
 static bool part_is_made(const cvn_value *v)
 {
     return v->def->kind == OP_DEQUANTIZE;
@@ -317,8 +317,8 @@ static const Version *partial_sum(const Part *p, const cvn_value *v)
     return partial && only->sharding.how == CVN_SUM ? only : NULL;
 }
 
-/* A partial sum that nothing needs for about a layer is reduced now: the gradients of all weights, each as
-   large as on one device, would wait for the clipping at the end otherwise. */
+/* A partial sum that nothing needs for about a layer is reduced now: the gradients of all weights,
+   each as large as on one device, would wait for the clipping at the end otherwise. */
 static void reduce_early(Part *p, const cvn_value *v)
 {
     const Version *only = p->version[v->id];

@@ -1,6 +1,6 @@
 /*
- * From one graph on whole shapes to the graph that every device runs: shapes of shards, and explicit
- * collectives between them.
+ * From one graph on whole shapes to the graph that every device runs: shapes of shards, and
+ * explicit collectives between them.
  *
  *     mesh model=2                                     on each of the 2 devices
  *     %x: f32[8,64]<_,model>                           %x: f32[8,32]
@@ -9,12 +9,13 @@
  *                                                      %y: f32[8,16] = all_reduce %0
  *
  * Every operation is looked at through its factors (factors.h). How each factor is split is chosen
- * among what its tensors are split by, at the least cost: what it takes to bring the operands there,
- * to bring the results to where propagation wants them, and to compute. Weights are thus gathered
- * where a batch is large and stay where they are where it is small; a partial sum is scattered where
- * the result is split by its axes. Values are brought somewhere when something needs them there, and
- * what was brought is kept for others. Composites whose inside has a reduction over a split dimension
- * are decomposed first. A KV head that no device group can have of its own is repeated.
+ * among what its tensors are split by, at the least cost: what it takes to bring the
+ * operands there, to bring the results to where propagation wants them, and to compute.
+ * Weights are thus gathered where a batch is large and stay where they are where it is
+ * small; a partial sum is scattered where the result is split by its axes. Values are
+ * brought somewhere when something needs them there, and what was brought is kept for
+ * others. Composites whose inside has a reduction over a split dimension are decomposed
+ * first. A KV head that no device group can have of its own is repeated.
  *
  * A dimension that its shards do not divide is padded at the end. What is in the padding is
  * unspecified; wherever it would meet something real it is masked. Parameters arrive with zeros
@@ -57,8 +58,8 @@ int shard_partition(const cvn_graph *global, const Mesh *mesh, const ShardResult
                     cvn_graph **local, PartitionReport *report, cvn_err *err);
 void partition_report_free(PartitionReport *report);
 
-/* The shard of a device, cut from a whole tensor; what is padding is zero. part has the bytes of the
-   local type. */
+/* The shard of a device, cut from a whole tensor; what is
+   padding is zero. part has the bytes of the local type. */
 void shard_scatter(const Mesh *mesh, const Sharding *sharding, const cvn_type *type,
                    const void *whole, int32_t device, void *part);
 /* A whole tensor from the shards of all devices, part[device]. */

@@ -78,8 +78,8 @@ typedef struct ShardResult {
 int shard_propagate(const cvn_graph *g, const Mesh *mesh, ShardResult *result, cvn_err *err);
 void shard_result_free(ShardResult *result);
 
-/* Which values are made of constants alone: constant[n_values] by id. They have no sharding of their
-   own. */
+/* Which values are made of constants alone: constant[n_values]
+   by id. They have no sharding of their own. */
 void shard_constants(const cvn_graph *g, bool *constant);
 
 /* Every value with its spec, who set it and the chain of operations back to a

@@ -5,7 +5,8 @@
  *     . . A B . .                                         A B 0
  *     . . C D . .                                         C D 0  ...
  *
- * A region of one array and the same region of another consist of runs of elements that lie side by side in both;
+ * A region of one array and the same region of another
+ * consist of runs of elements that lie side by side in both;
  * trailing dimensions that are whole in both make the runs longer.
  */
 #ifndef CVN_SHARD_REGION_H
@@ -36,7 +37,8 @@ bool region_intersect(const Region *a, const Region *b, Region *common);
 RegionArray region_of_shard(const Mesh *mesh, const Sharding *sharding, const cvn_type *type,
                             int32_t device);
 
-/* Goes through a region in runs:  region_walk(&w, &region, &a, &b);  while (region_next(&w)) … w.a, w.b, w.n */
+/* Goes through a region in runs:  region_walk(&w, &region,
+   &a, &b);  while (region_next(&w)) … w.a, w.b, w.n */
 typedef struct RegionWalk {
     int64_t a, b, n; /* elements a … a + n - 1 of the one array are b … b + n - 1 of the other */
     int64_t left;    /* runs still to come */

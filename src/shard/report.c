@@ -44,7 +44,8 @@ static const ShardOrigin *next_origin(const ShardResult *r, const ShardOrigin *o
     return ends ? NULL : first_origin(r, origin->from, origin->from_dim);
 }
 
-/* "multiply from %x; rms_norm from %h; mark on %tokens". Of a long chain the first links are told, and its end. */
+/* "multiply from %x; rms_norm from %h; mark on %tokens". Of
+   a long chain the first links are told, and its end. */
 static void print_chain(StrBuf *out, const ShardResult *r, const Names *names, const cvn_value *v,
                         const ShardOrigin *origin)
 {

@@ -11,8 +11,8 @@
 enum { UNUSED = 255, UNREDUCED = 254 };
 enum { MOST_STATES = 1024 };
 
-/* What a collective and each hop of it cost beside the bytes, in bytes, and how much slower the slow
-   axis is. */
+/* What a collective and each hop of it cost beside the
+   bytes, in bytes, and how much slower the slow axis is. */
 static const double START_BYTES = 4096, HOP_BYTES = 256, SLOW = 10;
 
 typedef struct State {

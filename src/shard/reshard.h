@@ -18,15 +18,16 @@
  *     all_gather       digits at the end of a dimension become unused
  *     permute          digits of one size change places
  *
- * Moves after which a device would hold more than it does before and after all of them are left out:
+ * Moves after which a device would hold more than it
+ * does before and after all of them are left out:
  * memory is what splitting is for. Where no other moves lead to the goal, as from 2 shards of a
  * dimension to 3 others, devices exchange the pieces themselves (pieces.h), which always works.
  *
- * A move costs the bytes that each device sends, in a ring: S (n-1)/n for a gather or a scatter of S
- * bytes over n devices, twice that for an all-reduce; then a little per hop. The slow axis between
- * groups of machines weighs more. A dimension that the shards do not divide is padded to chunks of
- * ceil(size / shards), first or until the end, where it is whole on one side. Where it is split on
- * both, moves for which the borders of the chunks do not agree are left out.
+ * A move costs the bytes that each device sends, in a ring: S (n-1)/n for a gather or a scatter of
+ * S bytes over n devices, twice that for an all-reduce; then a little per hop. The slow axis
+ * between groups of machines weighs more. A dimension that the shards do not divide is padded to
+ * chunks of ceil(size / shards), first or until the end, where it is whole on one side. Where it is
+ * split on both, moves for which the borders of the chunks do not agree are left out.
  */
 #ifndef CVN_SHARD_RESHARD_H
 #define CVN_SHARD_RESHARD_H

@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* What both arrays have, from one to the other: as region_copy, and of I4, which has no bytes of its own, too. */
+/* What both arrays have, from one to the other: as region_copy,
+   and of I4, which has no bytes of its own, too. */
 static void copy(cvn_dtype dtype, const RegionArray *from, const void *source,
                  const RegionArray *to, void *target)
 {

@@ -3,8 +3,8 @@
  *
  *     mesh data=4,model=2     f32[6,8]<data,model>
  *
- * Dimension 0 is cut into 4 shards of ceil(6 / 4) = 2 rows: rows 0-1, 2-3, 4-5 and none; dimension 1
- * into 2 shards of 4 columns. Which shard a device holds is the digit of the dimension's axes
+ * Dimension 0 is cut into 4 shards of ceil(6 / 4) = 2 rows: rows 0-1, 2-3, 4-5 and none; dimension
+ * 1 into 2 shards of 4 columns. Which shard a device holds is the digit of the dimension's axes
  * (axes.h). Devices that differ only in axes that no dimension names hold the same elements.
  *
  * A dimension is open when propagation may split it further. Dimensions of a value that the user

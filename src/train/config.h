@@ -1,6 +1,6 @@
 /*
- * The options of a training run, as one table: a row per key, from which the JSON of `--config` is read, the
- * JSON in checkpoints is written, and the command line is checked to be complete.
+ * The options of a training run, as one table: a row per key, from which the JSON of `--config` is
+ * read, the JSON in checkpoints is written, and the command line is checked to be complete.
  *
  *     {"data": ["stories.txt"], "preset": "tiny", "seq": 256, "batch": 32, "steps": 1000, "out": "RUN"}
  *
@@ -21,8 +21,8 @@
 
 enum { TRAIN_MAX_DATA = 64 };
 
-/* Numbers whose 0 stands for a default say so; strings are NULL when not given. All belong to the arena
- * that they were read into, or to the caller. */
+/* Numbers whose 0 stands for a default say so; strings are NULL when not given. All belong to the
+ * arena that they were read into, or to the caller. */
 typedef struct TrainConfig {
     const char *data[TRAIN_MAX_DATA]; /* [n_data] files and folders */
     int64_t n_data;
@@ -91,7 +91,8 @@ const TrainKey *train_key_find(const char *name);
 
 TrainConfig train_config_defaults(void);
 
-/* Reads the keys of an object over those that are there. `file` is for messages. Strings go to the arena. */
+/* Reads the keys of an object over those that are there.
+   `file` is for messages. Strings go to the arena. */
 int train_config_read(TrainConfig *config, const char *file, const json_t *json, Arena *arena,
                       cvn_err *err);
 
@@ -104,19 +105,22 @@ bool train_config_same(const TrainConfig *a, const TrainConfig *b, const TrainKe
 /* All keys that have a value; NULL when memory ran out. */
 json_t *train_config_json(const TrainConfig *config);
 
-/* What can be seen without looking at any file: ranges, choices, and that nothing needed is missing. */
+/* What can be seen without looking at any file: ranges,
+   choices, and that nothing needed is missing. */
 int train_config_check(const TrainConfig *config, cvn_err *err);
 
-/* Choices of a config that was checked, as those who take them call them. REMAT_POLICY_COUNT is "auto". */
+/* Choices of a config that was checked, as those who
+   take them call them. REMAT_POLICY_COUNT is "auto". */
 OptimizerKind train_config_optimizer(const TrainConfig *config);
 ScheduleKind train_config_schedule(const TrainConfig *config);
 cvn_dtype train_config_compute(const TrainConfig *config);
 RematPolicy train_config_remat(const TrainConfig *config);
 DataPacking train_config_packing(const TrainConfig *config);
 
-/* Sequences per step where none are asked for: a small model learns from few tokens per step and many steps, a large one
- * wants more. 8,192 tokens for 15 million parameters and with the root of their number, from 2,048 to 32,768; in whole
- * sequences, a power of two, 32 at most, and then a multiple of micro_batch unless that is 0. */
+/* Sequences per step where none are asked for: a small model learns from few tokens per step and
+ * many steps, a large one wants more. 8,192 tokens for 15 million parameters and with the root of
+ * their number, from 2,048 to 32,768; in whole sequences, a power of two, 32 at most, and then a
+ * multiple of micro_batch unless that is 0. */
 int64_t train_default_batch(int64_t n_params, int64_t seq, int64_t micro_batch);
 
 #endif

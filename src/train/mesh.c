@@ -98,7 +98,8 @@ void train_mesh_close(TrainMesh *m)
 
 /* ---- graphs ---- */
 
-/* Numbers are the same everywhere; tokens, and whatever else a graph has per token, are split as the layout says. */
+/* Numbers are the same everywhere; tokens, and whatever else
+   a graph has per token, are split as the layout says. */
 static int mark(TrainMesh *m, cvn_graph *g, cvn_err *err)
 {
     const cvn_spec *batch = NULL;

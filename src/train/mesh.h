@@ -1,20 +1,20 @@
 /*
  * Training on several devices: where the tensors of the state lie, and how a step runs on all.
  *
- * The graphs are those of one device (step.h). Each is marked by the layout, cut by the partitioner and compiled
- * once; all devices run the same plan. The first graph decides how the state lies; in those that follow, what is
- * known is marked. Slots of the optimizer and sums of gradients are not marked but follow their weights by
- * propagation.
+ * The graphs are those of one device (step.h). Each is marked by the layout, cut by the partitioner
+ * and compiled once; all devices run the same plan. The first graph decides how the state lies; in
+ * those that follow, what is known is marked. Slots of the optimizer and sums of gradients are not
+ * marked but follow their weights by propagation.
  *
  *     resident    0 … n_state - 1         the state: weights, slots (state.h), in its order; with LoRA of the adapters
- *                 n_state … n_kept - 1    in the type that enters products: with LoRA the frozen weights, else the
- *                                         weights that have rounded copies
+ *                 n_state … n_kept - 1    in the type that enters products: with LoRA the frozen
+ *                                         weights, else the weights that have rounded copies
  *                 n_kept … n - 1          with micro-batches: sums of the gradients, and "total"
  *     inputs      tokens, targets         every device gets its part of the batch
  *                 scalars                 the same on all
  *
- * No process ever holds a tensor whole: weights are drawn, or read, shard by shard. What the report says (loss, norm)
- * is the same on all devices, so every process of a cluster goes the same way.
+ * No process ever holds a tensor whole: weights are drawn, or read, shard by shard. What the report
+ * says (loss, norm) is the same on all devices, so every process of a cluster goes the same way.
  */
 #ifndef CVN_TRAIN_MESH_H
 #define CVN_TRAIN_MESH_H
@@ -56,7 +56,8 @@ typedef struct MeshStep {
     void **param, **output; /* [n_local * parameters], [n_local * outputs] */
 } MeshStep;
 
-/* What a mesh is made for. All is borrowed until the call returns, and the cluster until the mesh is closed. */
+/* What a mesh is made for. All is borrowed until the call
+   returns, and the cluster until the mesh is closed. */
 typedef struct TrainMeshOptions {
     const LlamaConfig *config;
     const TrainState *state; /* which tensors there are; their memory is not looked at */
@@ -92,27 +93,28 @@ int train_mesh_allocate(TrainMesh *m, size_t arena_bytes, cvn_err *err);
 /* The tables of a compiled step. */
 int train_mesh_bind(TrainMesh *m, const Plan *plan, MeshStep *step, Arena *arena, cvn_err *err);
 
-/* Which of the rows that a step takes at once the devices of this process need: need[rows], of "tokens", "targets" and
-   "starts" together. */
+/* Which of the rows that a step takes at once the devices of this process need: need[rows], of
+   "tokens", "targets" and "starts" together. */
 void train_mesh_rows(const TrainMesh *m, const Plan *plan, const MeshStep *step, bool *need,
                      int64_t rows);
 
-/* Runs it: each device gets its part of host[i] where the plan's parameter i does not stay there; output [outputs of
-   the plan] is where the first device here has its results. */
+/* Runs it: each device gets its part of host[i] where the plan's parameter i does not stay there;
+   output [outputs of the plan] is where the first device here has its results. */
 int train_mesh_run(TrainMesh *m, const Plan *plan, MeshStep *step, void *const *host, void **output,
                    cvn_err *err);
 
 /* The sums of gradients are 0 again. */
 void train_mesh_clear_sums(TrainMesh *m);
 
-/* Shard by shard, from what gives any elements of them: what is trained, the state's params; with LoRA what is frozen,
-   its model. */
+/* Shard by shard, from what gives any elements of them: what is trained, the state's params; with
+   LoRA what is frozen, its model. */
 int train_mesh_fill(TrainMesh *m, const ParamList *params, SaveFill fill, void *context,
                     cvn_err *err);
 int train_mesh_fill_frozen(TrainMesh *m, const ParamList *model, SaveFill fill, void *context,
                            cvn_err *err);
 
-/* Where device d of this process has weight i and its rounded copy; returns how many elements the shard has. */
+/* Where device d of this process has weight i and its
+   rounded copy; returns how many elements the shard has. */
 int64_t train_mesh_rounded(const TrainMesh *m, int d, int i, const float **weight,
                            uint16_t **rounded);
 

@@ -4,8 +4,9 @@
 
 #include "train/checkpoint.h"
 
-/* Writes an open checkpoint as that of a run in `folder`, which must be new or empty: FOLDER/checkpoints/step-N and the
-   tokenizer, with which `caravan train --resume` goes on. mesh "" or NULL: whole, as of one device. What *interrupt
+/* Writes an open checkpoint as that of a run in `folder`, which must be new or
+   empty: FOLDER/checkpoints/step-N and the tokenizer, with which `caravan train
+   --resume` goes on. mesh "" or NULL: whole, as of one device. What *interrupt
    ends (CVN_EINTERRUPTED, or NULL) or an error leaves nothing behind. */
 int checkpoint_reshard(const Checkpoint *checkpoint, const char *folder, const char *mesh,
                        const char *layout, const volatile int *interrupt, cvn_err *err);

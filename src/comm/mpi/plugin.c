@@ -1,9 +1,11 @@
 /*
- * The transport over MPI, compiled against mpi.h into libcaravan-mpi.so and loaded where a launcher is at work.
- * A lock lets one thread into MPI at a time: that is all that MPI_THREAD_SERIALIZED asks, and every MPI has it.
+ * The transport over MPI, compiled against mpi.h into
+ * libcaravan-mpi.so and loaded where a launcher is at work.
+ * A lock lets one thread into MPI at a time: that is all
+ * that MPI_THREAD_SERIALIZED asks, and every MPI has it.
  *
- * Nobody waits for the lock without end. A process that is stopped while it writes to shared memory makes those who
- * read there spin inside MPI; the watchdog must not be caught behind them.
+ * Nobody waits for the lock without end. A process that is stopped while it writes to shared memory
+ * makes those who read there spin inside MPI; the watchdog must not be caught behind them.
  */
 #include "comm/transport.h"
 
@@ -46,7 +48,8 @@ static int fail_mpi(cvn_err *err, const char *what, int rank, int code)
     return fail(err, "MPI could not %s rank %d: %s", what, rank, text);
 }
 
-/* A type of `bytes` bytes, for messages whose length is no int: whole blocks of 1 MiB, and the rest. */
+/* A type of `bytes` bytes, for messages whose length
+   is no int: whole blocks of 1 MiB, and the rest. */
 static int long_type(size_t bytes, MPI_Datatype *type)
 {
     enum { BLOCK = 1 << 20 };
