@@ -3,6 +3,7 @@
 
 #include "cpu/kernels/choice.h"
 #include "cpu/kernels/kernels.h"
+#include "cpu/kernels/linear_loops.h"
 
 #include <string.h>
 
@@ -11,16 +12,6 @@ enum { ALONE = 16384 };
 
 /* Rows above which an instruction set may be wide. */
 enum { MANY = 64 };
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t round_up(int64_t n, int64_t unit)
-{
-    return (n + unit - 1) / unit * unit;
-}
 
 /* One product: what the operation says, and where its parts are in scratch. */
 typedef struct Product {
@@ -205,24 +196,15 @@ static void quantize_rows(const Work *w)
         kernel_sync(w->args);
 }
 
-/* Asks for part `call` of `calls` of some lines, for the L2 cache. Inlined early: gcc takes calls of what only asks ahead
-   for superfluous. */
-static inline __attribute__((always_inline)) void fetch(const char *at, int64_t lines, int64_t call,
-                                                        int64_t calls)
-{
-    for (int64_t i = lines * call / calls, end = lines * (call + 1) / calls; i < end; i++)
-        __builtin_prefetch(at + i * 64, 0, 2);
-}
-
 /* Panels that a tile takes for so many rows. */
 static int64_t panels_of_tile(const LinearIsa *isa, int64_t rows)
 {
     return isa->panels ? rows <= isa->few ? LINEAR_BLOCK : isa->panels : 1;
 }
 
-/* Some panels of one weight, one span, rows [m0, m0 + rows); c: [panels][chunk][16]. */
+/* Some panels of one weight, one span, rows [m0, m0 + rows); c: [panels][chunk][16]; written: results are, after this. */
 static void multiply(const Work *w, int weight, const LinearPanels *panels, int64_t span,
-                     int64_t m0, int64_t rows, float *c, int64_t c_stride)
+                     int64_t m0, int64_t rows, bool written, float *c, int64_t c_stride)
 {
     const Product *p = w->p;
     const LinearWeight *lw = &p->weight[weight];
@@ -247,6 +229,9 @@ static void multiply(const Work *w, int weight, const LinearPanels *panels, int6
     int64_t call = 0, calls = tiles * ((panels->n + group - 1) / group);
     const char *x_next =
         (const char *)w->x + ((span + 1) % p->spans * p->m + m0) * LINEAR_ROW_BYTES;
+    Place place[2] = {{0}, {0}};
+    if (w->isa->wide && written)
+        places_of(w->args, weight, panels, m0, place);
     for (int64_t g = 0; g < panels->n; g += group) {
         int64_t panel = panels->first + g * panels->stride;
         int64_t at = panel * lw->groups + span * LINEAR_SPAN / p->group;
@@ -269,6 +254,8 @@ static void multiply(const Work *w, int weight, const LinearPanels *panels, int6
                 for (int64_t j = 0; j < t.panels; j++)
                     fetch(next + j * t.q_stride, t.units, tile, tiles);
                 fetch(x_next, rows * LINEAR_ROW_BYTES / 64, call++, calls);
+                fetch_place(&place[0], g, t.panels, r, t.rows);
+                fetch_place(&place[1], g, t.panels, r, t.rows);
             }
             (is_i4 ? w->isa->tile_i4 : w->isa->tile_i8)(&t);
         }
@@ -333,9 +320,10 @@ static void run_block(const Work *w, int weight, const LinearPanels *panels, int
     int64_t size = p->chunk * PANEL_ROWS;
     float *up = p->swiglu ? w->c + p->block * size : NULL;
     for (int64_t span = 0; span < p->spans; span++) {
-        multiply(w, weight, panels, span, m0, rows, w->c, size);
+        bool last = span + 1 == p->spans;
+        multiply(w, weight, panels, span, m0, rows, last, w->c, size);
         if (up)
-            multiply(w, 1, panels, span, m0, rows, up, size);
+            multiply(w, 1, panels, span, m0, rows, false, up, size);
     }
     LinearSums sums = {.m0 = m0, .rows = rows, .c = w->c, .up = up, .stride = size};
     linear_write(w->args, w->isa->write, weight, panels, &sums);

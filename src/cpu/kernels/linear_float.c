@@ -4,6 +4,7 @@
 #include "base/float16.h"
 #include "cpu/kernels/choice.h"
 #include "cpu/kernels/kernels.h"
+#include "cpu/kernels/linear_loops.h"
 
 #include <string.h>
 
@@ -12,16 +13,6 @@ enum {
     CHUNK = 240,   /* rows that are computed at a time, about */
     MANY = 64      /* rows above which the instruction set may ask for other blocks */
 };
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t round_up(int64_t n, int64_t unit)
-{
-    return (n + unit - 1) / unit * unit;
-}
 
 /* One product: what the operation says, and where its parts are in scratch. */
 typedef struct Product {
@@ -206,15 +197,6 @@ static void lay_out_8_bits(const Work *w)
         kernel_sync(w->args);
 }
 
-/* Asks for part `call` of `calls` of some lines, for the L2 cache. Inlined early: gcc takes calls of what only asks ahead
-   for superfluous. */
-static inline __attribute__((always_inline)) void fetch(const char *at, int64_t lines, int64_t call,
-                                                        int64_t calls)
-{
-    for (int64_t i = lines * call / calls, end = lines * (call + 1) / calls; i < end; i++)
-        __builtin_prefetch(at + i * 64, 0, 2);
-}
-
 /* Where panel `panel` of a weight begins in span `span`. */
 static const char *panel_at(const Work *w, int weight, int64_t panel, int64_t span)
 {
@@ -230,6 +212,7 @@ typedef struct Piece {
     const LinearPanels *panels;
     int64_t span, m0, rows;
     const char *next; /* the first panel of the next piece, which has the same distances, or NULL */
+    bool written;     /* results are, after this */
 } Piece;
 
 /* c: [panels][chunk][16] */
@@ -250,6 +233,9 @@ static void multiply(const Work *w, const Piece *piece, float *c)
                    .units = least(p->span / unit, lw->units - span * p->span / unit),
                    .c_stride = p->chunk * PANEL_ROWS,
                    .add = span > 0};
+    Place place[2] = {{0}, {0}};
+    if (p->many && piece->written)
+        places_of(w->args, piece->weight, piece->panels, piece->m0, place);
     for (int64_t g = 0; g < panels; g += group) {
         bool last = g + group >= panels;
         t.panels = (int)least(group, panels - g);
@@ -265,6 +251,8 @@ static void multiply(const Work *w, const Piece *piece, float *c)
                 for (int64_t i = 0; i < ahead_panels; i++)
                     fetch(ahead + i * t.w_stride, t.units, r / step, tiles);
                 fetch(x_next, rows * row / 64, call, calls);
+                fetch_place(&place[0], g, t.panels, r, t.rows);
+                fetch_place(&place[1], g, t.panels, r, t.rows);
             }
             w->isa->tile(&t);
         }
@@ -281,7 +269,7 @@ static void run_block(const Work *w, int weight, const LinearPanels *panels, int
     bool more = panels->first + panels->n < p->weight[weight].panels;
     for (int64_t span = 0; span < p->spans; span++) {
         bool last = span + 1 == p->spans;
-        Piece piece = {weight, panels, span, m0, rows, NULL};
+        Piece piece = {weight, panels, span, m0, rows, NULL, last};
         const char *next = !last  ? panel_at(w, weight, panels->first, span + 1)
                            : more ? panel_at(w, weight, panels->first + panels->n, 0)
                                   : NULL;
@@ -289,6 +277,7 @@ static void run_block(const Work *w, int weight, const LinearPanels *panels, int
         multiply(w, &piece, w->c);
         if (up) {
             piece.weight = 1;
+            piece.written = false;
             piece.next = next;
             multiply(w, &piece, up);
         }

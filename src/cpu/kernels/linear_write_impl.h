@@ -111,16 +111,32 @@ VEC_INLINE void write_rows_of(const LinearOut *o, const cvn_dtype dtype, const f
     }
 }
 
+/* Without biases: what there is is known before the loops. */
+VEC_INLINE void write_as(const LinearOut *o, const cvn_dtype dtype)
+{
+    if (o->step && o->up)
+        write_rows_of(o, dtype, o->up, o->step, o->scale, o->up_scale, NULL, NULL);
+    else if (o->step)
+        write_rows_of(o, dtype, NULL, o->step, o->scale, NULL, NULL, NULL);
+    else if (o->scale && o->up)
+        write_rows_of(o, dtype, o->up, NULL, o->scale, o->up_scale, NULL, NULL);
+    else if (o->scale)
+        write_rows_of(o, dtype, NULL, NULL, o->scale, NULL, NULL, NULL);
+    else if (o->up)
+        write_rows_of(o, dtype, o->up, NULL, NULL, NULL, NULL, NULL);
+    else
+        write_rows_of(o, dtype, NULL, NULL, NULL, NULL, NULL, NULL);
+}
+
 static void write(const LinearOut *o)
 {
     float biases[2][LINEAR_MOST_BLOCK * PANEL_ROWS];
     const float *bias = bias_of(o->bias_dtype, o->bias, o->columns, biases[0]);
     const float *up_bias = bias_of(o->up_bias_dtype, o->up_bias, o->columns, biases[1]);
-    bool plain = !o->scale && !bias;
-    if (plain && o->dtype == CVN_BF16 && o->up)
-        write_rows_of(o, CVN_BF16, o->up, NULL, NULL, NULL, NULL, NULL);
-    else if (plain && o->dtype == CVN_BF16)
-        write_rows_of(o, CVN_BF16, NULL, NULL, NULL, NULL, NULL, NULL);
-    else
+    if (bias || o->dtype == CVN_F16)
         write_rows_of(o, o->dtype, o->up, o->step, o->scale, o->up_scale, bias, up_bias);
+    else if (o->dtype == CVN_BF16)
+        write_as(o, CVN_BF16);
+    else
+        write_as(o, CVN_F32);
 }
