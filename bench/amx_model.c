@@ -175,22 +175,22 @@ static double training(int64_t m, int64_t k, int64_t n)
 typedef struct LinearCase {
     int64_t m, k, n;
     int weights;
-    bool swiglu, norm, residual;
+    bool swiglu, norm, residual, int8; /* int8: x is brought to 8 bits */
 } LinearCase;
 
 static double linear(cvn_dtype dtype, const LinearCase *c)
 {
     enum { GROUP = 64 };
     char what[80];
-    snprintf(what, sizeof what, "linear %s %lld x %lld x %lld%s%s%s", cvn_dtype_name(dtype),
-             (long long)c->m, (long long)c->k, (long long)c->n * c->weights,
+    snprintf(what, sizeof what, "linear %s%s %lld x %lld x %lld%s%s%s", cvn_dtype_name(dtype),
+             c->int8 ? " x i8" : "", (long long)c->m, (long long)c->k, (long long)c->n * c->weights,
              c->swiglu ? " swiglu" : "", c->norm ? " norm" : "", c->residual ? " residual" : "");
     if (!wanted(what))
         return 0;
     cvn_graph *g = graph();
     cvn_dtype rows = c->norm ? CVN_F32 : CVN_BF16, to = c->residual ? CVN_F32 : CVN_BF16;
     cvn_linear_spec spec = {
-        .contract = 1, .n_weights = c->weights, .swiglu = c->swiglu, .eps = 1e-5};
+        .contract = 1, .n_weights = c->weights, .swiglu = c->swiglu, .int8 = c->int8, .eps = 1e-5};
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(rows, c->m, c->k)), *out[3];
     for (int i = 0; i < c->weights; i++) {
         int64_t groups = dtype == CVN_I4 ? c->k / GROUP : 1;
@@ -207,8 +207,12 @@ static double linear(cvn_dtype dtype, const LinearCase *c)
     cvn_linear(g, x, &spec, out);
     /* x in 8 and 4 bits has two bytes for each number: two products of tiles, each of twice the numbers */
     double operations = (double)c->m * (double)c->k * (double)c->n * c->weights;
-    double s = run_case(what, dtype == CVN_BF16 ? linear_float_kernels_amx : linear_kernels_amx,
-                        out[0], NULL, c->m > 64 ? operations : 0, true);
+    const Kernel *table = dtype == CVN_BF16 ? linear_float_kernels_amx : linear_kernels_amx;
+    if (c->int8) {
+        table = linear_int8_kernels_amx;
+        operations /= 2;
+    }
+    double s = run_case(what, table, out[0], NULL, c->m > 64 ? operations : 0, true);
     cvn_graph_free(g);
     return s;
 }
@@ -280,17 +284,18 @@ static double attention(const AttentionCase *c)
 enum { LAYERS = 16, WIDTH = 2048, KV = 512, INNER = 8192, VOCAB = 128256 };
 
 /* Products of a layer: q, k and v as one of their summed width. */
-static double layer(cvn_dtype dtype, int64_t m)
+static double layer(cvn_dtype dtype, bool int8, int64_t m)
 {
-    return linear(dtype, &(LinearCase){m, WIDTH, WIDTH + 2 * KV, 1, .norm = true}) +
-           linear(dtype, &(LinearCase){m, WIDTH, WIDTH, 1, .residual = true}) +
-           linear(dtype, &(LinearCase){m, WIDTH, INNER, 2, .swiglu = true, .norm = true}) +
-           linear(dtype, &(LinearCase){m, INNER, WIDTH, 1, .residual = true});
+    return linear(dtype, &(LinearCase){m, WIDTH, WIDTH + 2 * KV, 1, .norm = true, .int8 = int8}) +
+           linear(dtype, &(LinearCase){m, WIDTH, WIDTH, 1, .residual = true, .int8 = int8}) +
+           linear(dtype,
+                  &(LinearCase){m, WIDTH, INNER, 2, .swiglu = true, .norm = true, .int8 = int8}) +
+           linear(dtype, &(LinearCase){m, INNER, WIDTH, 1, .residual = true, .int8 = int8});
 }
 
-static void llama(cvn_dtype dtype, int64_t m, bool prompt)
+static void llama(cvn_dtype dtype, bool int8, int64_t m, bool prompt)
 {
-    double seconds = LAYERS * layer(dtype, m), head = 0, parameters = LAYERS * 60.8e6;
+    double seconds = LAYERS * layer(dtype, int8, m), head = 0, parameters = LAYERS * 60.8e6;
     if (prompt)
         seconds += LAYERS * attention(&(AttentionCase){1, m, m, 32, 8, 64, false});
     else
@@ -299,8 +304,9 @@ static void llama(cvn_dtype dtype, int64_t m, bool prompt)
     double peak = 2.0 * THREADS * 8192 / (PRODUCT_PS * 1e-12);
     if (*only)
         return;
-    printf("  llama3.2-1b %s, %s of %lld: %.1f ms, %.0f tokens/s", cvn_dtype_name(dtype),
-           prompt ? "prompt" : "batch", (long long)m, seconds * 1e3, (double)m / seconds);
+    printf("  llama3.2-1b %s%s, %s of %lld: %.1f ms, %.0f tokens/s", cvn_dtype_name(dtype),
+           int8 ? ", x i8" : "", prompt ? "prompt" : "batch", (long long)m, seconds * 1e3,
+           (double)m / seconds);
     if (prompt)
         printf(", %.0f%% of the peak of bf16 by its products alone",
                100 * 2 * parameters * (double)m / seconds / peak);
@@ -332,13 +338,15 @@ static void run_group(int i)
         attention(&(AttentionCase){2, 1024, 1024, 12, 12, 64, true});
         attention(&(AttentionCase){1, 2048, 2048, 8, 8, 128, true});
     } else if (i == 3) {
-        llama(CVN_BF16, 512, true);
-        llama(CVN_BF16, 2048, true);
-        llama(CVN_I8, 512, true);
+        llama(CVN_BF16, false, 512, true);
+        llama(CVN_BF16, false, 2048, true);
+        llama(CVN_I8, false, 512, true);
+        llama(CVN_I8, true, 512, true);
     } else if (i == 4) {
-        llama(CVN_I8, 32, false);
-        llama(CVN_I8, 16, false);
-        llama(CVN_BF16, 32, false);
+        llama(CVN_I8, false, 32, false);
+        llama(CVN_I8, true, 32, false);
+        llama(CVN_I8, false, 16, false);
+        llama(CVN_BF16, false, 32, false);
     } else {
         double s = 12 * (4 * training(2048, 768, 768) + 3 * training(2048, 768, 2048)) +
                    training(2048, 768, 32000);
