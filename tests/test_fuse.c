@@ -50,6 +50,7 @@ static void make_plain_of(const Backend *best, bool fuses, Plain *out)
         out->kernel[n].places = fuses && best->kernel[i]->places;
         out->kernel[n].copies = fuses && best->kernel[i]->copies;
         out->kernel[n].follows = NULL;
+        out->kernel[n].terms = false;
         out->kernel[n].joins = fuses && best->kernel[i]->joins;
         out->table[n] = &out->kernel[n];
     }
@@ -684,6 +685,56 @@ static void squares_of_a_product_are_summed_where_it_is_made(void **state)
     }
 }
 
+/* A gradient's squares by rows and columns, and the square of its scaled self, as Adafactor sums them. */
+static cvn_graph *sums_graph(cvn_dtype dtype, int64_t heads, int64_t rows, int64_t columns)
+{
+    cvn_graph *g = cvn_graph_new("sums", NULL);
+    cvn_type type = CVN_TYPE(CVN_F32, heads, rows, columns);
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(dtype, heads, rows, columns));
+    cvn_value *scale = cvn_parameter(g, "scale", cvn_scalar(CVN_F32));
+    x = cvn_multiply(g, cvn_convert(g, x, CVN_F32), cvn_broadcast_to(g, scale, &type));
+    cvn_value *square = cvn_add(g, cvn_multiply(g, x, x), cvn_splat(g, type, 1e-3));
+    cvn_value *row = cvn_reduce_dims(g, CVN_SUM, square, 1, (const int[]){2});
+    cvn_value *column = cvn_reduce_dims(g, CVN_SUM, square, 1, (const int[]){1});
+    cvn_value *u = cvn_multiply(g, cvn_broadcast_in_dim(g, row, type, (const int[]){0, 1}), x);
+    u = cvn_multiply(g, u, cvn_broadcast_in_dim(g, scale, type, NULL));
+    cvn_output(g, row);
+    cvn_output(g, column);
+    cvn_output(g, optimizer_sum_of_squares(g, u));
+    return g;
+}
+
+/* No tensor as large as x is written for its sums, and they have the same bits, along rows and down columns. */
+static void terms_of_a_sum_are_made_where_they_are_summed(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][3] = {{1, 37, 256}, {3, 50, 301}, {2, 150, 1030}, {1, 5, 2048}};
+    for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
+        const Backend *backend = cpu_backend_of((CpuIsa)isa);
+        if (!backend)
+            continue;
+        Plain *apart_of = calloc(1, sizeof *apart_of);
+        make_plain_of(backend, false, apart_of);
+        for (int i = 0; i < 8; i++) {
+            const int64_t *shape = shapes[i / 2];
+            cvn_graph *g = sums_graph(i % 2 ? CVN_BF16 : CVN_F32, shape[0], shape[1], shape[2]);
+            Ran apart = run(g, &apart_of->backend, 2);
+            assert_int_equal(apart.floats, shape[0] * shape[1] * shape[2]);
+            for (int threads = 1; threads <= 3; threads++) {
+                Ran joined = run(g, backend, threads);
+                assert_true(joined.floats < apart.floats);
+                if (memcmp(apart.data, joined.data, joined.bytes) != 0)
+                    fail_msg("%s, %d threads, shape %d: other bits", cpu_isa_name((CpuIsa)isa),
+                             threads, i);
+                free(joined.data);
+            }
+            free(apart.data);
+            cvn_graph_free(g);
+        }
+        free(apart_of);
+    }
+}
+
 static float half_at(const char *data, size_t i)
 {
     uint16_t half;
@@ -775,6 +826,7 @@ int main(void)
         cmocka_unit_test(the_gradient_of_a_norm_takes_the_one_beside_it),
         cmocka_unit_test(rows_are_added_to_where_they_occur),
         cmocka_unit_test(squares_of_a_product_are_summed_where_it_is_made),
+        cmocka_unit_test(terms_of_a_sum_are_made_where_they_are_summed),
         cmocka_unit_test(a_loss_and_its_gradient_are_one_step),
         cmocka_unit_test(large_groups_are_split),
     };

@@ -239,9 +239,10 @@ int fuse_graph(cvn_graph *g, const Backend *backend, cvn_err *err)
     fuse_neighbours(g, backend, &arena);
     fuse_written(g, backend, &arena);
     fuse_again(g, backend, &arena);
+    bool failed = fuse_terms(g, backend, &arena);
     *f = (Fuser){.g = g, .backend = backend, .uses = graph_uses(g, &arena)};
     f->group = arena_array(&arena, g->n_values + (size_t)1, sizeof *f->group);
-    if (walk(f) || fuse_follow(g, backend, f->uses, &arena))
+    if (failed || walk(f) || fuse_follow(g, backend, f->uses, &arena))
         code = err_set(err, CVN_EMEM, "no memory to lower graph '%s'", g->name);
     else
         graph_remove_dead(g);

@@ -13,6 +13,7 @@ typedef struct Making {
     const uint32_t *uses; /* [n_values] by operations and outputs, before anything was fused */
     Op *const *op;        /* [n] its members, in order */
     int n;
+    const cvn_value *only; /* the one result that is wanted; NULL: all that others use */
     const cvn_value *sums; /* of a product that the members follow, or NULL */
     Slot slot[2 * FUSION_MEMBERS + FUSION_OPERANDS];
     Member member[FUSION_MEMBERS];
@@ -41,6 +42,9 @@ bool fuse_make_members(Making *m);
 
 /* The fusion that comes of it; m->operand and m->result are what its operation reads and makes. */
 Fusion *fuse_make(Making *m);
+
+/* What only sums and elementwise operations read becomes part of the sums, where kernels can: see fuse_terms.c. */
+int fuse_terms(cvn_graph *g, const Backend *backend, Arena *arena);
 
 /* A fusion that stands right behind a product, where kernels can do both at once, becomes part of it: see fuse_follow.c. */
 int fuse_follow(cvn_graph *g, const Backend *backend, const uint32_t *uses, Arena *arena);

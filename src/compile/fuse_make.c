@@ -67,6 +67,8 @@ static bool is_inside(const Making *m, const cvn_value *v)
 static bool is_result(const Making *m, const cvn_value *v)
 {
     uint32_t inside = 0;
+    if (m->only)
+        return m->only == v;
     for (int i = 0; i < m->n; i++)
         for (int k = 0; k < m->op[i]->n_operands; k++)
             inside += m->op[i]->operand[k] == v;

@@ -108,7 +108,7 @@ bool kernel_overwrites(const Kernel *kernel, const Op *op, int k, int i)
 {
     if (!kernel || i >= 32)
         return false;
-    if (op->attr.fusion)
+    if (op->attr.fusion && op->kind != OP_REDUCE)
         return op->attr.fusion->over[k] >> i & 1;
     if (op->kind == OP_ROPE && (op->attr.swapped == 1 || op->attr.swapped == 2))
         return false; /* it is elsewhere that elements go */

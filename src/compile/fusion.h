@@ -41,7 +41,7 @@ typedef struct Member {
 } Member;
 
 /* In the attributes of an OP_FUSION, or of a product that it follows (fuse_follow.c): then operands are those of the
-   product, its two and others, and results those of the fusion. Lives in the graph's arena. */
+   product, its two and others, and results those of the fusion; or of a sum whose terms it makes (fuse_terms.c). Lives in the graph's arena. */
 typedef struct Fusion {
     int64_t elements;
     Member *member; /* [n_members], in order */

@@ -36,7 +36,7 @@ static void print_step(StrBuf *out, const Plan *plan, int i)
     strbuf_printf(out, "    [%s%s] %.0f flops, %zu bytes\n", step->kernel,
                   step->single ? ", one thread" : "", step->flops, step->bytes);
     if (step->op->attr.fusion) {
-        strbuf_puts(out, step->op->kind == OP_FUSION ? "           of " : "           then ");
+        strbuf_puts(out, step->op->kind == OP_DOT_GENERAL ? "           then " : "           of ");
         fusion_print(out, step->op);
         strbuf_putc(out, '\n');
     }

@@ -101,8 +101,9 @@ typedef struct OpAttr {
     Combine combine;
     bool flag, norm, bias, int8;
     double eps, scale;
-    const struct Fusion *fusion; /* of an OP_FUSION, or what follows a product in a plan */
-    bool squares;                /* of a reduce in a plan: it sums the squares of what it reads */
+    const struct Fusion *
+        fusion; /* of an OP_FUSION, or in a plan what follows a product, or makes the terms of a sum */
+    bool squares; /* of a reduce in a plan: it sums the squares of what it reads */
     /* Of a scatter in a plan: updates are added up before they are added to operand 0. */
     bool apart;
     /* Of a rope in a plan: bit 0, its operand, bit 1,

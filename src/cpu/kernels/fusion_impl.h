@@ -403,6 +403,20 @@ static int64_t run_known(const KernelArgs *args, const TileProgram *program, con
     return begin;
 }
 
+/* ---- terms of a sum ---- */
+
+void ISA_NAME(fusion_terms)(const KernelArgs *args, int64_t at, int64_t n, float *out)
+{
+    const TileProgram *program = args->op->attr.fusion->program;
+    Tiles tiles;
+    make_views(args, program, &tiles);
+    for (int i = 0; i < program->n_places; i++)
+        if (program->place[i].kind == PLACE_RESULT)
+            tiles.view[i].base = (char *)((uintptr_t)out - (uintptr_t)at * sizeof *out);
+    for (int i = 0; i < program->n_steps; i++)
+        run_step(args, &program->step[i], &tiles, at, n);
+}
+
 /* ---- behind a product ---- */
 
 /* Where the places of a program are that follows a product; returns the place of the sums. */

@@ -12,6 +12,7 @@
 #ifndef CVN_CPU_KERNELS_FUSION_WHOLE_H
 #define CVN_CPU_KERNELS_FUSION_WHOLE_H
 
+#include "compile/kernel.h"
 #include "compile/tile_program.h"
 
 enum { WHOLE_PLACES = 28, WHOLE_STEPS = 16 };
@@ -164,6 +165,11 @@ static const WholeProgram whole_programs[WHOLE_COUNT] =
 
 /* The row that a program is, or WHOLE_COUNT. */
 WholeKind whole_find(const TileProgram *program);
+
+/* Elements [at, at + n), n <= TILE_ELEMENTS, of what is to be summed (fusion_impl.h). */
+void fusion_terms_portable(const KernelArgs *args, int64_t at, int64_t n, float *out);
+void fusion_terms_avx2(const KernelArgs *args, int64_t at, int64_t n, float *out);
+void fusion_terms_avx512(const KernelArgs *args, int64_t at, int64_t n, float *out);
 
 /* Kernel.follows of products: a row, or -1. */
 int whole_follows(const struct Fusion *fusion);

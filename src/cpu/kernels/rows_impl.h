@@ -4,6 +4,7 @@
  * Rows are shared over the threads, never split, so that sums have one order. A sum along a row goes in VN
  * lanes; a sum down columns runs in the order of the rows; both in f32.
  */
+#include "cpu/kernels/fusion_whole.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/log_sum_impl.h"
 #include "cpu/kernels/norm_impl.h"
@@ -220,10 +221,14 @@ VEC_INLINE float combine_lanes(cvn_reduce kind, vf v)
 }
 
 /* What a reduce sums up: n <= TILE elements, or their squares. */
-VEC_INLINE const float *read_terms(const Op *op, const void *data, int64_t at, int64_t n,
-                                   float *buffer)
+VEC_INLINE const float *read_terms(const KernelArgs *args, int64_t at, int64_t n, float *buffer)
 {
-    const float *x = tile_read(operand(op, 0)->dtype, data, at, n, buffer);
+    const Op *op = args->op;
+    const float *x = buffer;
+    if (op->attr.fusion)
+        ISA_NAME(fusion_terms)(args, at, n, buffer);
+    else
+        x = tile_read(operand(op, 0)->dtype, args->in[0], at, n, buffer);
     if (!op->attr.squares)
         return x;
     for (int64_t i = 0; i < n; i++)
@@ -231,14 +236,13 @@ VEC_INLINE const float *read_terms(const Op *op, const void *data, int64_t at, i
     return buffer;
 }
 
-VEC_INLINE float reduce_row_as(cvn_reduce kind, const Op *op, const void *data, int64_t first,
-                               int64_t n)
+VEC_INLINE float reduce_row_as(cvn_reduce kind, const KernelArgs *args, int64_t first, int64_t n)
 {
     float from[TILE];
     vf total = vf_splat(neutral(kind));
     for (int64_t at = 0; at < n; at += TILE) { /* a sum of sums: less is lost in long rows */
         int64_t length = tile_length(at, n), i = 0;
-        const float *x = read_terms(op, data, first + at, length, from);
+        const float *x = read_terms(args, first + at, length, from);
         vf part = vf_splat(neutral(kind));
         for (; i + VN <= length; i += VN)
             part = combine(kind, part, vf_load(x + i));
@@ -253,17 +257,17 @@ VEC_INLINE float reduce_row_as(cvn_reduce kind, const Op *op, const void *data, 
     return combine_lanes(kind, total);
 }
 
-static float reduce_row(const Op *op, const void *data, int64_t first, int64_t n)
+static float reduce_row(const KernelArgs *args, int64_t first, int64_t n)
 {
-    switch (op->attr.reduce) {
+    switch (args->op->attr.reduce) {
     case CVN_SUM:
-        return reduce_row_as(CVN_SUM, op, data, first, n);
+        return reduce_row_as(CVN_SUM, args, first, n);
     case CVN_PRODUCT:
-        return reduce_row_as(CVN_PRODUCT, op, data, first, n);
+        return reduce_row_as(CVN_PRODUCT, args, first, n);
     case CVN_MAX:
-        return reduce_row_as(CVN_MAX, op, data, first, n);
+        return reduce_row_as(CVN_MAX, args, first, n);
     default:
-        return reduce_row_as(CVN_MIN, op, data, first, n);
+        return reduce_row_as(CVN_MIN, args, first, n);
     }
 }
 
@@ -303,7 +307,7 @@ static void reduce_block(const KernelArgs *args, const Middle *m, int64_t outer,
 {
     enum { GROUP = 128 };
     cvn_reduce kind = args->op->attr.reduce;
-    cvn_dtype dtype = operand(args->op, 0)->dtype;
+    cvn_dtype dtype = result(args->op, 0)->dtype;
     float from[TILE], part[TILE], total[TILE];
     for (int64_t j = 0; j < width; j++)
         total[j] = neutral(kind);
@@ -311,10 +315,8 @@ static void reduce_block(const KernelArgs *args, const Middle *m, int64_t outer,
         for (int64_t j = 0; j < width; j++)
             part[j] = neutral(kind);
         for (int64_t i = i0; i < m->n && i < i0 + GROUP; i++)
-            reduce_columns(
-                kind, part,
-                read_terms(args->op, args->in[0], (outer * m->n + i) * m->inner + c, width, from),
-                width);
+            reduce_columns(kind, part,
+                           read_terms(args, (outer * m->n + i) * m->inner + c, width, from), width);
         reduce_columns(kind, total, part, width);
     }
     tile_write(dtype, args->out[0], outer * m->inner + c, width, total);
@@ -323,7 +325,7 @@ static void reduce_block(const KernelArgs *args, const Middle *m, int64_t outer,
 static void run_reduce_float(const KernelArgs *args)
 {
     const Op *op = args->op;
-    cvn_dtype dtype = operand(op, 0)->dtype;
+    cvn_dtype dtype = result(op, 0)->dtype;
     int64_t begin, end;
     Middle m;
     as_middle(op, &m);
@@ -332,7 +334,7 @@ static void run_reduce_float(const KernelArgs *args)
     if (m.inner == 1) {
         kernel_share(m.outer, 16, args->thread, args->n_threads, &begin, &end);
         for (int64_t i = begin; i < end; i++) {
-            float y = reduce_row(op, args->in[0], i * m.n, m.n);
+            float y = reduce_row(args, i * m.n, m.n);
             tile_write(dtype, args->out[0], i, 1, &y);
         }
         return;
@@ -435,7 +437,8 @@ const Kernel ISA_NAME(row_kernels)[] = {
      .kind = OP_REDUCE,
      .match = match_reduce_float,
      .run = run_reduce_float,
-     .squares = true},
+     .squares = true,
+     .terms = true},
     {.name = "reduce." ISA ".int",
      .kind = OP_REDUCE,
      .match = match_reduce_int,
