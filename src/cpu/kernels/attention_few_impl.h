@@ -19,19 +19,32 @@
  * on nothing but the query, and the order is always the same, so the result does not depend on the number of threads
  * or on the other rows.
  *
+ * Where pairs of bf16 can be multiplied (VEC_BF16), q and keys are, as they are or
+ * widened from 8 bits, and scores are scaled; weights stay f32.
  * Keys and values of 8 bits become floats in registers, and their scales are not applied to them but to what comes of
  * them, a number for each key: score[j] = scale[j] (q . key j), and o += (p[j] scale[j]) value j.
  */
 
 /* Scratch of one thread. */
 typedef struct Few {
-    float *q;     /* [group, head_dim], scaled */
+    float *q;     /* [group, head_dim]; where pairs are multiplied: bf16 */
     float *score; /* [group, KEYS] */
     /* [group * (head_dim + 2)] folded so far: o [group, head_dim], then m, then l [group]. */
     float *all;
     float *part; /* the same of one chunk */
     float *row;  /* [head_dim] */
 } Few;
+
+/* Whether q stays bf16, for products of pairs of bf16 with keys. */
+static inline bool few_pairs(cvn_dtype kv)
+{
+#if defined(VEC_BF16)
+    return kv == CVN_BF16 || kv == CVN_I8;
+#else
+    (void)kv;
+    return false;
+#endif
+}
 
 /* Floats of o, m and l of the heads that share a KV head. */
 static int64_t state_floats(const Attention *a)
@@ -77,9 +90,17 @@ VEC_INLINE vf load_kv_part(const void *p, int64_t i, int64_t n, cvn_dtype dtype)
                              : vf_load_part((const float *)p + i, n);
 }
 
+/* Asks for element i of what will be read next, so that memory is not idle while weights are made: of values while
+   keys are read, of the keys behind while values are. It need not be there. */
+VEC_INLINE void ask_ahead(const void *next, int64_t i, cvn_dtype dtype)
+{
+    int64_t size = dtype == CVN_BF16 ? 2 : dtype == CVN_I8 ? 1 : 4;
+    __builtin_prefetch((const void *)((uintptr_t)next + (uintptr_t)(i * size)), 0, 2);
+}
+
 /* score[r, j] = dot(q row r, key j) for R rows and J keys, constants. */
 VEC_INLINE void score_block(const int R, const int J, cvn_dtype dtype, const float *q,
-                            const void *k, int64_t first, int64_t d, float *score)
+                            const void *k, const void *next, int64_t first, int64_t d, float *score)
 {
     vf sum[4][4];
 #pragma GCC unroll 4
@@ -91,9 +112,11 @@ VEC_INLINE void score_block(const int R, const int J, cvn_dtype dtype, const flo
         bool whole = i + VN <= d;
         vf key[4];
 #pragma GCC unroll 4
-        for (int j = 0; j < J; j++)
+        for (int j = 0; j < J; j++) {
             key[j] = vf_keep(whole ? load_kv(k, first + j * d + i, dtype)
                                    : load_kv_part(k, first + j * d + i, d - i, dtype));
+            ask_ahead(next, first + j * d + i, dtype);
+        }
 #pragma GCC unroll 4
         for (int r = 0; r < R; r++) {
             vf x = whole ? vf_load(q + r * d + i) : vf_load_part(q + r * d + i, d - i);
@@ -105,33 +128,97 @@ VEC_INLINE void score_block(const int R, const int J, cvn_dtype dtype, const flo
     vf_sum_block(R, J, sum, score, KEYS);
 }
 
+#if defined(VEC_BF16)
+/* Elements i … of keys in pairs of bf16, which holds whole numbers of 8 bits exactly; zeros for those not valid. */
+VEC_INLINE __m512bh load_pairs(const void *k, int64_t i, __mmask32 valid, cvn_dtype dtype)
+{
+    if (dtype == CVN_BF16)
+        return (__m512bh)_mm512_maskz_loadu_epi16(valid, (const uint16_t *)k + i);
+    __m256i eight = _mm256_maskz_loadu_epi8(valid, (const int8_t *)k + i);
+    __m512i low = _mm512_cvtepi8_epi32(_mm256_castsi256_si128(eight));
+    __m512i high = _mm512_cvtepi8_epi32(_mm256_extracti128_si256(eight, 1));
+    return _mm512_cvtne2ps_pbh(_mm512_cvtepi32_ps(high), _mm512_cvtepi32_ps(low));
+}
+
+/* The same of q in bf16, two products at a time. */
+VEC_INLINE void score_block_pairs(const int R, const int J, cvn_dtype dtype, const uint16_t *q,
+                                  const void *k, const void *next, int64_t first, int64_t d,
+                                  float *score)
+{
+    enum { LANES = 2 * VN };
+    vf sum[4][4];
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 4
+        for (int j = 0; j < J; j++)
+            sum[r][j] = vf_zero();
+    for (int64_t i = 0; i < d; i += LANES) {
+        __mmask32 valid = d - i < LANES ? (1u << (d - i)) - 1u : ~0u;
+        __m512bh key[4];
+#pragma GCC unroll 4
+        for (int j = 0; j < J; j++) {
+            key[j] = load_pairs(k, first + j * d + i, valid, dtype);
+            ask_ahead(next, first + j * d + i, dtype);
+        }
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++) {
+            __m512bh x = (__m512bh)_mm512_maskz_loadu_epi16(valid, q + r * d + i);
+#pragma GCC unroll 4
+            for (int j = 0; j < J; j++)
+                sum[r][j] = _mm512_dpbf16_ps(sum[r][j], x, key[j]);
+        }
+    }
+    vf_sum_block(R, J, sum, score, KEYS);
+}
+#endif
+
+VEC_INLINE void score_some(const int R, const int J, cvn_dtype dtype, const float *q, const void *k,
+                           const void *next, int64_t first, int64_t d, float *score)
+{
+#if defined(VEC_BF16)
+    if (few_pairs(dtype)) {
+        score_block_pairs(R, J, dtype, (const uint16_t *)(const void *)q, k, next, first, d, score);
+        return;
+    }
+#endif
+    score_block(R, J, dtype, q, k, next, first, d, score);
+}
+
 VEC_INLINE void score_rows(const int R, cvn_dtype dtype, const float *q, const void *k,
-                           int64_t first, int64_t keys, int64_t d, float *score)
+                           const void *next, int64_t first, int64_t keys, int64_t d, float *score)
 {
     enum { J = VN == 16 ? 4 : 2 };
     int64_t j = 0;
     for (; j + J <= keys; j += J)
-        score_block(R, J, dtype, q, k, first + j * d, d, score + j);
+        score_some(R, J, dtype, q, k, next, first + j * d, d, score + j);
     for (; j < keys; j++)
-        score_block(R, 1, dtype, q, k, first + j * d, d, score + j);
+        score_some(R, 1, dtype, q, k, next, first + j * d, d, score + j);
 }
 
-VEC_INLINE void score_group(cvn_dtype dtype, const float *q, const void *k, int64_t first,
-                            int64_t keys, int64_t d, int64_t group, float *score)
+/* Row r of q. */
+VEC_INLINE const float *row_of_q(cvn_dtype dtype, const float *q, int64_t r, int64_t d)
+{
+    return few_pairs(dtype)
+               ? (const float *)(const void *)((const uint16_t *)(const void *)q + r * d)
+               : q + r * d;
+}
+
+VEC_INLINE void score_group(cvn_dtype dtype, const float *q, const void *k, const void *next,
+                            int64_t first, int64_t keys, int64_t d, int64_t group, float *score)
 {
     int64_t r = 0;
     for (; r + 4 <= group; r += 4)
-        score_rows(4, dtype, q + r * d, k, first, keys, d, score + r * KEYS);
+        score_rows(4, dtype, row_of_q(dtype, q, r, d), k, next, first, keys, d, score + r * KEYS);
     for (; r + 2 <= group; r += 2)
-        score_rows(2, dtype, q + r * d, k, first, keys, d, score + r * KEYS);
+        score_rows(2, dtype, row_of_q(dtype, q, r, d), k, next, first, keys, d, score + r * KEYS);
     for (; r < group; r++)
-        score_rows(1, dtype, q + r * d, k, first, keys, d, score + r * KEYS);
+        score_rows(1, dtype, row_of_q(dtype, q, r, d), k, next, first, keys, d, score + r * KEYS);
 }
 
 /* o[r, :] += sum over j of p[r, j] * v[j, :] for R rows and C vectors of columns from column i on. */
 VEC_INLINE void value_block(const int R, const int C, cvn_dtype dtype, const float *p,
-                            const void *v, int64_t first, int64_t keys, int64_t d, int64_t i,
-                            float *o)
+                            const void *v, const void *next, int64_t first, int64_t keys, int64_t d,
+                            int64_t i, float *o)
 {
     vf sum[4][4];
 #pragma GCC unroll 4
@@ -142,8 +229,10 @@ VEC_INLINE void value_block(const int R, const int C, cvn_dtype dtype, const flo
     for (int64_t j = 0; j < keys; j++) {
         vf x[4];
 #pragma GCC unroll 4
-        for (int c = 0; c < C; c++)
+        for (int c = 0; c < C; c++) {
             x[c] = load_kv(v, first + j * d + i + c * VN, dtype);
+            ask_ahead(next, first + (KEYS + j) * d + i + c * VN, dtype);
+        }
 #pragma GCC unroll 4
         for (int r = 0; r < R; r++) {
             vf w = vf_splat(p[r * KEYS + j]);
@@ -170,49 +259,56 @@ VEC_INLINE void value_edge(cvn_dtype dtype, const float *p, const void *v, int64
 }
 
 VEC_INLINE void value_rows(const int R, cvn_dtype dtype, const float *p, const void *v,
-                           int64_t first, int64_t keys, int64_t d, float *o)
+                           const void *next, int64_t first, int64_t keys, int64_t d, float *o)
 {
     enum { C = VN == 16 ? 4 : 2 };
     int64_t i = 0;
     for (; i + C * VN <= d; i += C * VN)
-        value_block(R, C, dtype, p, v, first, keys, d, i, o);
+        value_block(R, C, dtype, p, v, next, first, keys, d, i, o);
     for (; i + VN <= d; i += VN)
-        value_block(R, 1, dtype, p, v, first, keys, d, i, o);
+        value_block(R, 1, dtype, p, v, next, first, keys, d, i, o);
     if (i < d)
         for (int r = 0; r < R; r++)
             value_edge(dtype, p + r * KEYS, v, first, keys, d, i, o + r * d);
 }
 
-VEC_INLINE void value_group(cvn_dtype dtype, const float *p, const void *v, int64_t first,
-                            int64_t keys, int64_t d, int64_t group, float *o)
+VEC_INLINE void value_group(cvn_dtype dtype, const float *p, const void *v, const void *next,
+                            int64_t first, int64_t keys, int64_t d, int64_t group, float *o)
 {
     int64_t r = 0;
     for (; r + 4 <= group; r += 4)
-        value_rows(4, dtype, p + r * KEYS, v, first, keys, d, o + r * d);
+        value_rows(4, dtype, p + r * KEYS, v, next, first, keys, d, o + r * d);
     for (; r + 2 <= group; r += 2)
-        value_rows(2, dtype, p + r * KEYS, v, first, keys, d, o + r * d);
+        value_rows(2, dtype, p + r * KEYS, v, next, first, keys, d, o + r * d);
     for (; r < group; r++)
-        value_rows(1, dtype, p + r * KEYS, v, first, keys, d, o + r * d);
+        value_rows(1, dtype, p + r * KEYS, v, next, first, keys, d, o + r * d);
 }
 
 static void scores(const Attention *a, const Few *f, int64_t first, int64_t keys)
 {
     if (a->kv_dtype == CVN_BF16)
-        score_group(CVN_BF16, f->q, a->k, first, keys, a->head_dim, a->group, f->score);
+        score_group(CVN_BF16, f->q, a->k, a->v, first, keys, a->head_dim, a->group, f->score);
     else if (a->kv_dtype == CVN_I8)
-        score_group(CVN_I8, f->q, a->k, first, keys, a->head_dim, a->group, f->score);
+        score_group(CVN_I8, f->q, a->k, a->v, first, keys, a->head_dim, a->group, f->score);
     else
-        score_group(CVN_F32, f->q, a->k, first, keys, a->head_dim, a->group, f->score);
+        score_group(CVN_F32, f->q, a->k, a->v, first, keys, a->head_dim, a->group, f->score);
 }
 
 static void values(const Attention *a, const Few *f, int64_t first, int64_t keys, float *o)
 {
     if (a->kv_dtype == CVN_BF16)
-        value_group(CVN_BF16, f->score, a->v, first, keys, a->head_dim, a->group, o);
+        value_group(CVN_BF16, f->score, a->v, a->k, first, keys, a->head_dim, a->group, o);
     else if (a->kv_dtype == CVN_I8)
-        value_group(CVN_I8, f->score, a->v, first, keys, a->head_dim, a->group, o);
+        value_group(CVN_I8, f->score, a->v, a->k, first, keys, a->head_dim, a->group, o);
     else
-        value_group(CVN_F32, f->score, a->v, first, keys, a->head_dim, a->group, o);
+        value_group(CVN_F32, f->score, a->v, a->k, first, keys, a->head_dim, a->group, o);
+}
+
+/* Multiplies scores by what q is not multiplied by where it stays bf16. */
+static void scale_scores(const Attention *a, float *x, int64_t keys)
+{
+    for (int64_t j = 0; j < keys && few_pairs(a->kv_dtype); j += VN) /* KEYS are whole vectors */
+        vf_store(x + j, vf_load(x + j) * vf_splat(a->scale));
 }
 
 /* Multiplies the numbers of a head's keys by their scales, bf16; nothing where there are none. */
@@ -256,6 +352,10 @@ static int64_t row_chunks(const Attention *a, int64_t b, int64_t *longest)
 static void read_query(const Attention *a, const Few *f, const Query *q)
 {
     int64_t d = a->head_dim, at = query_at(a, q->b, q->s, q->h * a->group);
+    if (few_pairs(a->kv_dtype)) {
+        memcpy(f->q, (const uint16_t *)a->q + at, (size_t)(a->group * d) * sizeof(uint16_t));
+        return;
+    }
     for (int64_t r = 0; r < a->group; r++) {
         read_row(a->q_dtype, a->q, at + r * d, d, f->q + r * d);
         for (int64_t i = 0; i < d; i++)
@@ -278,6 +378,7 @@ static void attend_chunk(const Attention *a, const Few *f, const Query *q, int64
         const uint16_t *v_scale = a->v_scale ? a->v_scale + cache + j : NULL;
         scores(a, f, first, keys);
         for (int64_t r = 0; r < a->group; r++) {
+            scale_scores(a, f->score + r * KEYS, keys);
             scale_keys(f->score + r * KEYS, k_scale, keys);
             float factor = soften(f->score + r * KEYS, keys, &peak[r], &sum[r]);
             if (j > begin && factor != 1.0f)

@@ -64,6 +64,10 @@ static Attention attention_of(const Op *op)
 static bool match(const Op *op)
 {
     cvn_dtype q = op->operand[0]->type.dtype, kv = op->operand[1]->type.dtype;
+#if defined(VEC_BF16) /* the kernel of AVX-512 takes the others */
+    if (q != CVN_BF16 || (kv != CVN_BF16 && kv != CVN_I8) || op->operand[0]->type.dim[1] > FEW)
+        return false;
+#endif
     return tile_dtype(q) && (kv == CVN_F32 || kv == CVN_BF16 || kv == CVN_I8) &&
            op->operand[1]->type.dim[2] <= INT32_MAX;
 }

@@ -39,7 +39,7 @@ extern const Kernel dot_kernels_avx512[], elementwise_kernels_avx512[], fusion_k
     row_kernels_avx512[], rope_kernels_avx512[], random_kernels_avx512[],
     attention_kernels_avx512[], attention_backward_kernels_avx512[], row_backward_kernels_avx512[];
 extern const Kernel dot_kernels_avx512_bf16[], attention_kernels_avx512_bf16[],
-    attention_backward_kernels_avx512_bf16[];
+    attention_kernels_avx512_bf16few[], attention_backward_kernels_avx512_bf16[];
 #endif
 #if defined(CVN_HAVE_AMX)
 extern const Kernel dot_kernels_amx[], attention_kernels_amx[], attention_backward_kernels_amx[];
