@@ -126,6 +126,22 @@ static void a_full_disk_leaves_the_old_checkpoints(void **state)
     expect(0, "wc -l <full/metrics.jsonl", "9\n");
 }
 
+/* Of what a terminal of 60 columns has no room for, the time that is left is not; validation losses stay. */
+static void a_narrow_terminal_shows_what_matters_most(void **state)
+{
+    (void)state;
+    if (system("command -v script >/dev/null") != 0)
+        skip(); /* of util-linux: a terminal for a command */
+    expect(0,
+           "script -qec \"stty cols 60; " CVN_BINARY " train --data text --preset stories260k "
+           "--tokenizer " CVN_TEST_DATA "/chat/tokenizer.json --seq 32 --batch 2 -t 2 --steps 4 "
+           "--validation 0.2 --evaluate-every 2 --out narrow\" /dev/null </dev/null >terminal",
+           "");
+    expect(0, "tr '\\r' '\\n' <terminal | grep '^step' | grep -c 'left 0:0'", "4\n");
+    expect(0, "tr '\\r' '\\n' <terminal | grep '^step' | awk 'length($0) > 63' | wc -l", "0\n");
+    expect(0, "grep -c validation terminal", "2\n"); /* each on a line of its own */
+}
+
 /* A process that is killed tidies nothing up; the next one does, and leaves what a living one has. */
 static void what_a_killed_process_left_is_removed(void **state)
 {
@@ -168,6 +184,7 @@ int main(void)
         cmocka_unit_test(adapters_are_trained_exported_and_merged),
         cmocka_unit_test(a_page_is_overfitted),
         cmocka_unit_test(a_full_disk_leaves_the_old_checkpoints),
+        cmocka_unit_test(a_narrow_terminal_shows_what_matters_most),
         cmocka_unit_test(what_a_killed_process_left_is_removed),
     };
     return cmocka_run_group_tests(tests, prepare, remove_scratch);

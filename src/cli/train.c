@@ -1,4 +1,5 @@
 /* caravan train: a model from text, or a model trained further. */
+#include "base/bytes.h"
 #include "base/file.h"
 #include "base/json_file.h"
 #include "cli/common.h"
@@ -13,6 +14,7 @@
 #include <limits.h>
 #include <math.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -231,33 +233,82 @@ static bool is_logged(const TrainProgress *p)
     return step <= 5 || step % every == 0 || step == p->steps || !isnan(p->row.validation_loss);
 }
 
+/* What is told of a step. On a narrow terminal figures of the highest rank give way first; rank 0 stays. */
+enum { FIGURES = 10 };
+typedef struct Figures {
+    int n;
+    struct {
+        int rank;
+        char text[64];
+    } figure[FIGURES];
+} Figures;
+
+__attribute__((format(printf, 3, 4))) static void add_figure(Figures *f, int rank,
+                                                             const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    f->figure[f->n].rank = rank;
+    vsnprintf(f->figure[f->n++].text, sizeof f->figure->text, format, args);
+    va_end(args);
+}
+
+static Figures list_figures(const TrainProgress *p)
+{
+    const MetricsRow *row = &p->row;
+    Figures f = {0};
+    StrBuf left = {0};
+    add_time(&left, p->left);
+    add_figure(&f, 0, "step %" PRId64 "/%" PRId64, row->step, p->steps);
+    add_figure(&f, 0, "loss %.4f", row->loss);
+    if (!isnan(row->validation_loss))
+        add_figure(&f, 1, "validation %.4f", row->validation_loss);
+    add_figure(&f, 5, "lr %.2e", row->lr);
+    add_figure(&f, 6, "norm %.3f", row->grad_norm);
+    add_figure(&f, 2, "%.0f tok/s", row->tokens_per_second);
+    add_figure(&f, 4, "MFU %.1f%%", 100 * row->mfu);
+    add_figure(&f, 7, "%s", bytes_text((double)p->memory).text);
+    if (row->comm_seconds > 0)
+        add_figure(&f, 3, "comm %.1f ms, exposed %.1f", 1e3 * row->comm_seconds,
+                   1e3 * row->comm_exposed_seconds);
+    add_figure(&f, 0, "left %s", left.text ? left.text : "");
+    strbuf_free(&left);
+    return f;
+}
+
+/* Two blanks between figures, in at most `width` columns where that can be. */
+static void print_figures(StrBuf *out, const Figures *f, size_t width)
+{
+    int most = FIGURES;
+    for (size_t used = SIZE_MAX; used > width + 2 && most > 0; most--) {
+        used = 0;
+        for (int i = 0; i < f->n; i++)
+            used += f->figure[i].rank < most ? strlen(f->figure[i].text) + 2 : 0;
+    }
+    for (int i = 0; i < f->n; i++)
+        if (f->figure[i].rank <= most)
+            strbuf_printf(out, "%s%s", out->length ? "  " : "", f->figure[i].text);
+}
+
 static void on_step(void *context, const TrainProgress *p)
 {
     View *view = context;
     if (!view->live && !is_logged(p))
         return;
-    const MetricsRow *row = &p->row;
     StrBuf line = {0};
-    strbuf_printf(&line, "step %" PRId64 "/%" PRId64 "  loss %.4f", row->step, p->steps, row->loss);
-    if (!isnan(row->validation_loss))
-        strbuf_printf(&line, "  validation %.4f", row->validation_loss);
-    strbuf_printf(&line, "  lr %.2e  norm %.3f  %.0f tok/s  MFU %.1f%%  ", row->lr, row->grad_norm,
-                  row->tokens_per_second, 100 * row->mfu);
-    add_bytes(&line, (double)p->memory);
-    if (row->comm_seconds > 0)
-        strbuf_printf(&line, "  comm %.1f ms, exposed %.1f", 1e3 * row->comm_seconds,
-                      1e3 * row->comm_exposed_seconds);
-    strbuf_printf(&line, "  left ");
-    add_time(&line, p->left);
+    Figures figures = list_figures(p);
+    int width = view->live ? terminal_width(stderr) - 1 : 1 << 20;
+    print_figures(&line, &figures, width > 0 ? (size_t)width : 79);
     if (!line.text)
         return;
-    if (view->live) {
-        int width = terminal_width(stderr) - 1;
-        fprintf(stderr, "\r%.*s\033[K", width > 0 ? width : 79, line.text);
-        view->drawn = true;
-        fflush(stderr);
-    } else {
+    if (!view->live) {
         fprintf(stderr, "%s\n", line.text);
+    } else {
+        /* A line with a validation loss stays; the next one is drawn below it. */
+        bool stays = !isnan(p->row.validation_loss);
+        fprintf(stderr, "\r%.*s\033[K%s", width > 0 ? width : 79, line.text, stays ? "\n" : "");
+        view->drawn = !stays;
+        fflush(stderr);
     }
     strbuf_free(&line);
 }
