@@ -17,7 +17,6 @@
 #define CVN_BASE_CPU_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* enumerator, name in text */

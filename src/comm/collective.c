@@ -9,7 +9,6 @@
  */
 #include "comm/comm_impl.h"
 
-#include "compile/plan.h"
 #include "graph/interp.h"
 
 #include <assert.h>

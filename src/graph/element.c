@@ -8,7 +8,6 @@
 #include "graph/graph.h"
 
 #include <math.h>
-#include <string.h>
 
 double element_get(cvn_dtype dtype, const void *data, int64_t i)
 {

@@ -9,7 +9,6 @@
  *     %1 = multiply %x, splat 1   ->  %x                               -> subtract %y, %x
  */
 #include "graph/fold.h"
-#include "graph/infer.h"
 #include "graph/simplify_rules.h"
 
 #include <math.h>

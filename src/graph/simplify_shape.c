@@ -10,7 +10,6 @@
  *     dot_general(transpose(x), y)   -> dot_general(x, y)          with other dimension numbers
  */
 #include "graph/fold.h"
-#include "graph/infer.h"
 #include "graph/simplify_rules.h"
 
 #include <string.h>

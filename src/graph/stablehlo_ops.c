@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 /* What sums of this dtype are made in. */
 static cvn_dtype sum_dtype(cvn_dtype dtype)

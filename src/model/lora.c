@@ -3,9 +3,7 @@
 #include "base/file.h"
 #include "base/json_file.h"
 #include "base/rng.h"
-#include "base/strbuf.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

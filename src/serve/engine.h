@@ -11,7 +11,7 @@
 #define CVN_SERVE_ENGINE_H
 
 #include "base/threads.h"
-#include "comm/account.h"
+#include "comm/table.h"
 #include "compile/cache.h"
 #include "cpu/executor.h"
 #include "cpu/trace.h"

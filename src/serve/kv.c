@@ -4,7 +4,6 @@
 #include "model/llama.h"
 
 #include <inttypes.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

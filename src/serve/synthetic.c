@@ -5,7 +5,6 @@
 #include "base/room.h"
 #include "compile/kernel.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 

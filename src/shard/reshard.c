@@ -2,7 +2,6 @@
 
 #include "base/num.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

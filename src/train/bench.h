@@ -10,7 +10,7 @@
 #ifndef CVN_TRAIN_BENCH_H
 #define CVN_TRAIN_BENCH_H
 
-#include "comm/account.h"
+#include "comm/table.h"
 #include "comm/cluster.h"
 #include "cpu/ceilings.h"
 #include "grad/remat.h"

@@ -7,7 +7,6 @@
 #include "train/schedule.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
 #include <string.h>

@@ -19,9 +19,8 @@
 #ifndef CVN_TRAIN_MESH_H
 #define CVN_TRAIN_MESH_H
 
-#include "compile/cache.h"
 #include "cpu/mesh_devices.h"
-#include "io/save.h"
+#include "io/save_fill.h"
 #include "shard/region.h"
 #include "train/checkpoint_shards.h"
 #include "train/state.h"

@@ -3,8 +3,10 @@
 #include "base/bytes.h"
 #include "base/num.h"
 #include "base/room.h"
+#include "comm/account.h"
 #include "graph/graph.h"
 #include "io/convert.h"
+#include "io/save.h"
 
 #include <inttypes.h>
 #include <stdio.h>

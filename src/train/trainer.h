@@ -16,7 +16,7 @@
 #ifndef CVN_TRAIN_TRAINER_H
 #define CVN_TRAIN_TRAINER_H
 
-#include "comm/account.h"
+#include "comm/table.h"
 #include "compile/cache.h"
 #include "cpu/executor.h"
 #include "train/mesh.h"
