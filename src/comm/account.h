@@ -10,9 +10,10 @@
  * `caravan plan` counts them, not what a transport makes of it. An exchange
  * has a start and an end, two calls between which a device computes:
  *
- *     start |===|.............................|=====| end         exposed: the two calls, that is sending, waiting for
- *               in flight until it has arrived,     others, moving or adding up what arrived
- *               seen between two steps
+ *     start |===|.............................|=====| end
+ *               in flight until it has arrived,        exposed: the two calls, that is sending,
+ *               seen between two steps                 waiting for others, moving or adding up
+ *                                                      what arrived
  *
  * In flight is the time from the start until all that the device needs has
  * arrived, and the end from there on. What is in flight and not exposed was

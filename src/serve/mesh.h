@@ -40,8 +40,8 @@ typedef struct EngineMesh {
 typedef struct MeshProgram {
     const Plan *plan; /* borrowed: of every device */
     int n_caches;     /* parameters after the weights */
-    int64_t *
-        first_row; /* [n_local] of the caches' rows that the device works on, from the row asked for */
+    /* [n_local] the first of the caches' rows that the device works on, from the row asked for. */
+    int64_t *first_row;
     void **param, **output; /* [n_local * parameters], [n_local * outputs] */
 } MeshProgram;
 

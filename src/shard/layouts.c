@@ -171,7 +171,8 @@ static int read_mesh_axis(const RuleFile *f, Group group, int axis, const json_t
 static int read_axis(const RuleFile *f, Group group, const char *name, const json_t *value)
 {
     int axis = 0;
-    while (axis < LOGICAL_AXES && (!group_has(group, axis) || strcmp(logical_name(axis), name)))
+    while (axis < LOGICAL_AXES &&
+           (!group_has(group, axis) || strcmp(logical_name(axis), name) != 0))
         axis++;
     if (axis == LOGICAL_AXES)
         return err_set(f->err, CVN_EFORMAT, "%s: %s have no axis \"%.64s\"; see docs/SHARDING.md",
@@ -180,7 +181,7 @@ static int read_axis(const RuleFile *f, Group group, const char *name, const jso
         return read_mesh_axis(f, group, axis, value);
     for (size_t i = 0; i < json_array_size(value); i++)
         if (read_mesh_axis(f, group, axis, json_array_get(value, i)))
-            return f->err ? f->err->code : CVN_EFORMAT;
+            return f->err->code;
     return CVN_OK;
 }
 
@@ -197,11 +198,13 @@ static int read_group(const RuleFile *f, const char *name, json_t *value)
                        f->path, name);
     if (!json_is_object(value))
         return err_set(f->err, CVN_EFORMAT, "%s: %s must be an object", f->path, name);
-    json_object_foreach(value, axis,
-                        mesh_axes) if (read_axis(f, (Group)group, axis, mesh_axes)) return f->err
-        ? f->err->code
-        : CVN_EFORMAT;
-    return CVN_OK;
+    int code = CVN_OK;
+    json_object_foreach(value, axis, mesh_axes)
+    {
+        if (code == CVN_OK)
+            code = read_axis(f, (Group)group, axis, mesh_axes);
+    }
+    return code;
 }
 
 static int rules_from_file(const char *path, const Mesh *mesh, Arena *arena, Rules *rules,
@@ -213,7 +216,11 @@ static int rules_from_file(const char *path, const Mesh *mesh, Arena *arena, Rul
     const char *name;
     json_t *value;
     int code = root ? CVN_OK : f.err->code;
-    json_object_foreach(root, name, value) if (code == CVN_OK) code = read_group(&f, name, value);
+    json_object_foreach(root, name, value)
+    {
+        if (code == CVN_OK)
+            code = read_group(&f, name, value);
+    }
     json_decref(root);
     return code;
 }

@@ -6,7 +6,8 @@
  * those that follow, what is known is marked. Slots of the optimizer and sums of gradients are not
  * marked but follow their weights by propagation.
  *
- *     resident    0 … n_state - 1         the state: weights, slots (state.h), in its order; with LoRA of the adapters
+ *     resident    0 … n_state - 1         the state: weights, slots (state.h), in its order; with LoRA
+ *                                         of the adapters
  *                 n_state … n_kept - 1    in the type that enters products: with LoRA the frozen
  *                                         weights, else the weights that have rounded copies
  *                 n_kept … n - 1          with micro-batches: sums of the gradients, and "total"

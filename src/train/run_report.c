@@ -50,7 +50,10 @@ static void put_command(StrBuf *out, const TrainConfig *config)
             continue;
         if (!json_is_array(value))
             put_option(out, key->name, value);
-        json_array_foreach(value, k, entry) put_option(out, key->name, entry);
+        json_array_foreach(value, k, entry)
+        {
+            put_option(out, key->name, entry);
+        }
     }
     json_decref(json);
 }
