@@ -83,8 +83,8 @@ typedef struct Kernel {
     /* Of a dot_general to f32, without batch dimensions: where it has a second result, f32, of its rhs's free dimensions,
        that gets the sums of squares down the columns, as `reduce` sums them; of the exact sums, where result 0 is rounded. */
     bool column_squares;
-    bool
-        terms; /* of a reduce of f32: attr.fusion says how what it sums up is made of its operands */
+    /* Of a reduce of f32: attr.fusion says how what it sums up is made of its operands. */
+    bool terms;
     /* Of a dot_general without batch dimensions: elementwise operations that can follow its sums before anything is written
        (Fusion.program). Returns a number for Fusion.follows, or -1 for a program that cannot. */
     int (*follows)(const struct Fusion *fusion);

@@ -10,8 +10,8 @@
 #ifndef CVN_TRAIN_BENCH_H
 #define CVN_TRAIN_BENCH_H
 
-#include "comm/table.h"
 #include "comm/cluster.h"
+#include "comm/table.h"
 #include "cpu/ceilings.h"
 #include "grad/remat.h"
 #include "model/config.h"

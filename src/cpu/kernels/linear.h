@@ -104,11 +104,11 @@ bool linear_next(LinearShare *share, int64_t *begin, int64_t *end);
 /* What leaves: `rows` rows of the 16 sums of some neighbouring panels. */
 typedef struct LinearOut {
     int rows, columns; /* columns: of all the panels, at most 16 * LINEAR_MOST_BLOCK */
-    const float *c,
-        *up; /* [rows][16] of the first panel; up: of the second weight of swiglu, or NULL */
+    /* [rows][16] of the first panel; up: of the second weight of swiglu, or NULL. */
+    const float *c, *up;
     int64_t c_stride; /* floats from panel to panel */
-    const float
-        *step; /* c and up are integers, in steps of so much for each row; NULL: they are floats */
+    /* c and up are integers, in steps of so much for each row; NULL: they are floats. */
+    const float *step;
     const float *scale, *up_scale; /* [columns rounded up to 16] to multiply by, or NULL: i4 */
     const void *bias, *up_bias;    /* the first column's, or NULL */
     cvn_dtype bias_dtype, up_bias_dtype;
