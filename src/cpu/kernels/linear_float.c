@@ -30,6 +30,7 @@ typedef struct Product {
     size_t x_bytes;      /* of x, all rows */
     size_t all_bytes;    /* and of 8 bits their sums in each span, and their steps */
     size_t c_bytes;      /* of a thread's sums */
+    size_t row_bytes;    /* of a normalised row that is brought to 8 bits, behind them */
 } Product;
 
 static Product read_product(const FloatIsa *isa, const Op *op, int n_threads)
@@ -56,6 +57,8 @@ static Product read_product(const FloatIsa *isa, const Op *op, int n_threads)
         p.all_bytes += (size_t)(round_up(p.spans * p.m, 16) + round_up(p.m, 16)) * 4;
     p.c_bytes = (size_t)(p.chunk * p.block * PANEL_ROWS) * sizeof(float);
     p.c_bytes *= p.swiglu ? 2 : 1;
+    if (isa->x == CVN_I8 && op->attr.norm)
+        p.row_bytes = (size_t)round_up(p.k, 32) * sizeof(uint16_t);
     return p;
 }
 
@@ -72,7 +75,7 @@ size_t linear_float_scratch(const FloatIsa *isa, const Op *op, int n_threads)
 {
     Product p = read_product(isa, op, n_threads);
     size_t threads = (size_t)n_threads;
-    return p.all_bytes * (p.alone ? threads : 1) + p.c_bytes * threads;
+    return p.all_bytes * (p.alone ? threads : 1) + (p.c_bytes + p.row_bytes) * threads;
 }
 
 /* One thread's view. */
@@ -80,10 +83,11 @@ typedef struct Work {
     const FloatIsa *isa;
     const Product *p;
     const KernelArgs *args;
-    char *x;      /* [spans][m][span] */
-    int32_t *sum; /* of 8 bits: [spans][m] */
-    float *step;  /* and [m] */
-    float *c;     /* [weights of a job][block][chunk][16] */
+    char *x;       /* [spans][m][span] */
+    int32_t *sum;  /* of 8 bits: [spans][m] */
+    uint16_t *row; /* and bf16 [k] */
+    float *step;   /* and [m] */
+    float *c;      /* [weights of a job][block][chunk][16] */
 } Work;
 
 /* Elements [at, at + n) of x into a span, with zeros after them. */
@@ -143,42 +147,36 @@ static void lay_out_rows(const Work *w)
         kernel_sync(w->args);
 }
 
-/* Elements of span s of row `row`, in *dtype: at *at of what comes back. */
-static const void *row_span(const Work *w, const LinearNorm *norm, int64_t row, int64_t s,
-                            float scale, void *buffer, cvn_dtype *dtype, int64_t *at)
+/* Row `row` normalised, all of its spans. */
+static const void *normalised(const Work *w, const LinearNorm *norm, int64_t row)
 {
-    int64_t k0 = s * w->p->span;
-    *dtype = w->args->op->operand[0]->type.dtype;
-    *at = row * w->p->k + k0;
-    if (!norm->weight)
-        return w->args->in[0];
-    *dtype = norm->out_dtype;
-    *at = 0;
-    w->isa->norm_span(norm, row, k0, least(w->p->span, w->p->k - k0), scale, buffer);
-    return buffer;
+    const Product *p = w->p;
+    float scale = w->isa->norm_scale(norm, row);
+    for (int64_t k0 = 0; k0 < p->k; k0 += p->span)
+        w->isa->norm_span(norm, row, k0, least(p->span, p->k - k0), scale, w->row + k0);
+    return w->row;
 }
 
-/* Brings a row to 8 bits. Its norm is computed twice, because its largest element is not known before. */
+/* Brings a row to 8 bits. */
 static void lay_out_row_of_8_bits(const Work *w, const LinearNorm *norm, int64_t row)
 {
     const Product *p = w->p;
-    uint16_t span[LINEAR_SPAN]; /* bf16 */
-    cvn_dtype dtype;
-    int64_t at;
-    int32_t most = 0;
-    float scale = norm->weight ? w->isa->norm_scale(norm, row) : 1;
-    bool whole = w->args->op->kind == OP_LINEAR_INT8; /* numbers already */
-    for (int64_t s = 0; s < p->spans && !whole; s++) {
-        const void *x = row_span(w, norm, row, s, scale, span, &dtype, &at);
-        most = w->isa->largest(dtype, x, at, least(p->span, p->k - s * p->span), most);
+    const Op *op = w->args->op;
+    const void *x = norm->weight ? normalised(w, norm, row) : w->args->in[0];
+    cvn_dtype dtype = norm->weight ? norm->out_dtype : op->operand[0]->type.dtype;
+    int64_t at = norm->weight ? 0 : row * p->k;
+    if (op->kind == OP_LINEAR_INT8) { /* it is there */
+        w->step[row] = bf16_to_f32(((const uint16_t *)w->args->in[1])[row]);
+    } else {
+        int32_t most = 0;
+        for (int64_t k0 = 0; k0 < p->k; k0 += p->span)
+            most = w->isa->largest(dtype, x, at + k0, least(p->span, p->k - k0), most);
+        w->step[row] = w->isa->step(most);
     }
-    w->step[row] =
-        whole ? bf16_to_f32(((const uint16_t *)w->args->in[1])[row]) : w->isa->step(most);
     for (int64_t s = 0; s < p->spans; s++) {
-        int64_t n = least(p->span, p->k - s * p->span), i = s * p->m + row;
+        int64_t k0 = s * p->span, n = least(p->span, p->k - k0), i = s * p->m + row;
         int8_t *to = (int8_t *)w->x + i * p->span;
-        const void *x = row_span(w, norm, row, s, scale, span, &dtype, &at);
-        w->sum[i] = w->isa->to_8_bits(dtype, x, at, n, w->step[row], to);
+        w->sum[i] = w->isa->to_8_bits(dtype, x, at + k0, n, w->step[row], to);
         memset(to + n, 0, (size_t)(p->span - n));
     }
 }
@@ -309,14 +307,16 @@ void linear_float_run(const FloatIsa *isa, const KernelArgs *args)
         return;
     char *scratch = args->scratch;
     char *c = scratch + p.all_bytes * (p.alone ? (size_t)args->n_threads : 1);
+    c += (p.c_bytes + p.row_bytes) * (size_t)args->thread;
     Work w = {.isa = isa,
               .p = &p,
               .args = args,
               .x = scratch + (p.alone ? p.all_bytes * (size_t)args->thread : 0),
-              .c = (float *)(void *)(c + p.c_bytes * (size_t)args->thread)};
+              .c = (float *)(void *)c};
     if (isa->x == CVN_I8) {
         w.sum = (int32_t *)(void *)(w.x + p.x_bytes);
         w.step = (float *)(void *)(w.sum + round_up(p.spans * p.m, 16));
+        w.row = (uint16_t *)(void *)(c + p.c_bytes);
         lay_out_8_bits(&w);
     } else if (args->op->attr.norm)
         lay_out_normalised(&w);
