@@ -102,49 +102,6 @@ typedef struct Work {
     float *c;         /* [weights of a job][LINEAR_BLOCK][chunk][16] */
 } Work;
 
-bool linear_panels(LinearPanels *out, int64_t from, int64_t to, int64_t done, int64_t most,
-                   int64_t rows)
-{
-    int64_t far = rows <= LINEAR_STREAMED ? (to - from) / most : 1, end = from + far * most;
-    if (done >= to)
-        return false;
-    if (rows <= LINEAR_STREAMED && done < end)
-        *out = (LinearPanels){from + (done - from) / most, most, far};
-    else
-        *out = (LinearPanels){done, least(most, to - done), 1};
-    return true;
-}
-
-LinearShare linear_share(const KernelArgs *args, int64_t jobs, bool divided)
-{
-    return (LinearShare){args, jobs, divided && args->tail && args->n_threads > 1, -1};
-}
-
-bool linear_next(LinearShare *share, int64_t *begin, int64_t *end)
-{
-    enum { PART = 8, ITEM = LINEAR_BLOCK };
-    const KernelArgs *args = share->args;
-    int n = args->n_threads, first = share->asked < 0;
-    for (share->asked += first; share->asked < n; share->asked++) {
-        int owner = (args->thread + share->asked) % n;
-        kernel_share(share->jobs, 1, owner, n, begin, end);
-        int64_t items = share->divided ? (*end - *begin) / PART / ITEM : 0;
-        int64_t tail = *end - items * ITEM, item = -1;
-        if (first) {
-            *end = tail;
-            return true;
-        }
-        if (items)
-            item = kernel_take(args, owner, items);
-        if (item >= 0) {
-            *begin = tail + item * ITEM;
-            *end = *begin + ITEM;
-            return true;
-        }
-    }
-    return false;
-}
-
 LinearNorm linear_norm_of(const KernelArgs *args)
 {
     const Op *op = args->op;
@@ -202,11 +159,15 @@ static int64_t panels_of_tile(const LinearIsa *isa, int64_t rows)
     return isa->panels ? rows <= isa->few ? LINEAR_BLOCK : isa->panels : 1;
 }
 
-/* Some panels of one weight, one span, rows [m0, m0 + rows); c: [panels][chunk][16]; written: results are, after this. */
-static void multiply(const Work *w, int weight, const LinearPanels *panels, int64_t span,
-                     int64_t m0, int64_t rows, bool written, float *c, int64_t c_stride)
+/* As in LinearLoops. */
+static void multiply(const void *work, const LinearPiece *piece, float *c)
 {
+    const Work *w = work;
     const Product *p = w->p;
+    const LinearPanels *panels = piece->panels;
+    int64_t span = piece->span, m0 = piece->m0, rows = piece->rows;
+    int64_t c_stride = p->chunk * PANEL_ROWS;
+    int weight = piece->weight;
     const LinearWeight *lw = &p->weight[weight];
     bool is_i4 = lw->dtype == CVN_I4;
     int64_t unit = panel_unit(lw->dtype), first = span * LINEAR_SPAN / unit;
@@ -230,14 +191,13 @@ static void multiply(const Work *w, int weight, const LinearPanels *panels, int6
     const char *x_next =
         (const char *)w->x + ((span + 1) % p->spans * p->m + m0) * LINEAR_ROW_BYTES;
     Place place[2] = {{0}, {0}};
-    if (w->isa->wide && written)
+    if (w->isa->wide && piece->written)
         places_of(w->args, weight, panels, m0, place);
     for (int64_t g = 0; g < panels->n; g += group) {
         int64_t panel = panels->first + g * panels->stride;
         int64_t at = panel * lw->groups + span * LINEAR_SPAN / p->group;
         t.panels = (int)least(group, panels->n - g);
-        t.q = (const uint8_t *)w->args->in[1 + 2 * weight] +
-              (panel * lw->units + first) * PANEL_BYTES;
+        t.q = (const uint8_t *)linear_panel_at(w->args, lw, weight, panel, span, LINEAR_SPAN);
         t.scale = (const char *)w->args->in[2 + 2 * weight] + at * PANEL_ROWS * scale_bytes;
         for (int64_t r = 0, tile = 0; r < rows; r += step, tile++) {
             int64_t x = span * p->m + m0 + r;
@@ -248,10 +208,9 @@ static void multiply(const Work *w, int weight, const LinearPanels *panels, int6
             for (int j = 0; j < t.panels; j++) /* each tile asks for its part of what comes later */
                 t.ahead[j] = t.q + j * t.q_stride + (j % tiles == tile ? ahead : 0);
             if (w->isa->wide) {
-                const char *next = (const char *)t.q + group * t.q_stride;
-                if (g + group >= panels->n)
-                    next = (const char *)t.q - g * t.q_stride + t.units * PANEL_BYTES;
-                for (int64_t j = 0; j < t.panels; j++)
+                bool last = g + group >= panels->n;
+                const char *next = last ? piece->next : (const char *)t.q + group * t.q_stride;
+                for (int64_t j = 0; j < t.panels && next; j++)
                     fetch(next + j * t.q_stride, t.units, tile, tiles);
                 fetch(x_next, rows * LINEAR_ROW_BYTES / 64, call++, calls);
                 fetch_place(&place[0], g, t.panels, r, t.rows);
@@ -259,89 +218,6 @@ static void multiply(const Work *w, int weight, const LinearPanels *panels, int6
             }
             (is_i4 ? w->isa->tile_i4 : w->isa->tile_i8)(&t);
         }
-    }
-}
-
-/* The bias of a weight from row n0 on. */
-static const void *bias_at(const KernelArgs *args, int weight, int64_t n0, cvn_dtype *dtype)
-{
-    int bias = linear_bias(args->op, weight);
-    *dtype = args->op->operand[bias]->type.dtype;
-    return (const char *)args->in[bias] + cvn_dtype_bytes(*dtype, n0);
-}
-
-/* `n` neighbouring panels from the given one on; `at` of those that the sums are of. */
-static void write_neighbours(const KernelArgs *args, LinearWrite *write, int weight, int64_t panel,
-                             int64_t n, int64_t at, const LinearSums *sums)
-{
-    const Op *op = args->op;
-    LinearWeight lw = linear_weight(op, weight);
-    int residual = linear_residual(op), scale = linear_operand(op, weight) + 1;
-    int64_t n0 = panel * PANEL_ROWS;
-    LinearOut o = {
-        .rows = (int)sums->rows,
-        .columns = (int)least(n * PANEL_ROWS, lw.n - n0),
-        .c = sums->c + at * sums->stride,
-        .up = sums->up ? sums->up + at * sums->stride : NULL,
-        .c_stride = sums->stride,
-        .step = sums->step ? sums->step + sums->m0 : NULL,
-        .out = args->out[weight],
-        .dtype = op->result[weight]->type.dtype,
-        .at = sums->m0 * lw.n + n0,
-        .stride = lw.n,
-    };
-    if (lw.dtype == CVN_I8) {
-        o.scale = (const float *)args->in[scale] + n0;
-        o.up_scale = o.up ? (const float *)args->in[linear_operand(op, 1) + 1] + n0 : NULL;
-    }
-    if (op->attr.bias) {
-        o.bias = bias_at(args, weight, n0, &o.bias_dtype);
-        o.up_bias = o.up ? bias_at(args, 1, n0, &o.up_bias_dtype) : NULL;
-    }
-    if (residual >= 0)
-        o.residual = (const float *)args->in[residual] + o.at;
-    write(&o);
-}
-
-void linear_write(const KernelArgs *args, LinearWrite *write, int weight,
-                  const LinearPanels *panels, const LinearSums *sums)
-{
-    int64_t together = panels->stride == 1 ? panels->n : 1;
-    for (int64_t i = 0; i < panels->n; i += together)
-        write_neighbours(args, write, weight, panels->first + i * panels->stride, together, i,
-                         sums);
-}
-
-/* Some panels of one result, rows [m0, m0 + rows). */
-static void run_block(const Work *w, int weight, const LinearPanels *panels, int64_t m0,
-                      int64_t rows)
-{
-    const Product *p = w->p;
-    int64_t size = p->chunk * PANEL_ROWS;
-    float *up = p->swiglu ? w->c + p->block * size : NULL;
-    for (int64_t span = 0; span < p->spans; span++) {
-        bool last = span + 1 == p->spans;
-        multiply(w, weight, panels, span, m0, rows, last, w->c, size);
-        if (up)
-            multiply(w, 1, panels, span, m0, rows, false, up, size);
-    }
-    LinearSums sums = {.m0 = m0, .rows = rows, .c = w->c, .up = up, .stride = size};
-    linear_write(w->args, w->isa->write, weight, panels, &sums);
-}
-
-/* Panels [begin, end) of the results, counted through all weights, rows [m0, m0 + rows). */
-static void run_panels(const Work *w, int64_t begin, int64_t end, int64_t m0, int64_t rows)
-{
-    const Product *p = w->p;
-    int64_t block = p->block, first = 0; /* of the weight's panels */
-    if (p->m <= LINEAR_STREAMED)
-        block = panels_of_tile(w->isa, p->m);
-    for (int i = 0; i < (p->swiglu ? 1 : p->weights); first += p->weight[i++].panels) {
-        LinearPanels panels;
-        int64_t from = (begin > first ? begin : first) - first;
-        int64_t to = least(end - first, p->weight[i].panels);
-        for (int64_t j = from; linear_panels(&panels, from, to, j, block, p->m); j += panels.n)
-            run_block(w, i, &panels, m0, rows);
     }
 }
 
@@ -363,13 +239,24 @@ void linear_run(const LinearIsa *isa, const KernelArgs *args)
         quantize_normalised(&w);
     else
         quantize_rows(&w);
-    LinearShare share = linear_share(args, p.jobs, p.chunk == p.m);
-    int64_t begin, end;
+    LinearLoops loops = {.args = args,
+                         .weight = p.weight,
+                         .weights = p.weights,
+                         .swiglu = p.swiglu,
+                         .divided = p.chunk == p.m,
+                         .m = p.m,
+                         .jobs = p.jobs,
+                         .span = LINEAR_SPAN,
+                         .spans = p.spans,
+                         .chunk = p.chunk,
+                         .block = p.m <= LINEAR_STREAMED ? panels_of_tile(isa, p.m) : p.block,
+                         .c = w.c,
+                         .multiply = multiply,
+                         .work = &w,
+                         .write = isa->write};
     if (isa->enter)
         isa->enter();
-    while (linear_next(&share, &begin, &end))
-        for (int64_t m0 = 0; m0 < p.m; m0 += p.chunk)
-            run_panels(&w, begin, end, m0, least(p.chunk, p.m - m0));
+    linear_loops_run(&loops);
     if (isa->leave)
         isa->leave();
 }

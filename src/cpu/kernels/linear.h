@@ -137,19 +137,6 @@ typedef void LinearNormSpan(const LinearNorm *norm, int64_t row, int64_t k0, int
 /* Of an operation that has a norm. */
 LinearNorm linear_norm_of(const KernelArgs *args);
 
-/* Sums of some rows with some panels. */
-typedef struct LinearSums {
-    int64_t m0, rows;
-    const float *c,
-        *up; /* [rows][16] of the first panel; up: of the second weight of swiglu, else NULL */
-    int64_t stride;    /* floats from panel to panel */
-    const float *step; /* as in LinearOut, of all rows */
-} LinearSums;
-
-/* Writes the results of a weight's panels from their sums. */
-void linear_write(const KernelArgs *args, LinearWrite *write, int weight,
-                  const LinearPanels *panels, const LinearSums *sums);
-
 typedef struct LinearIsa {
     int rows_i8, rows_i4; /* of a tile at most */
     int panels; /* that a tile takes, and rows are shared out evenly over tiles; 0: one, and all tiles but the last

@@ -195,27 +195,10 @@ static void lay_out_8_bits(const Work *w)
         kernel_sync(w->args);
 }
 
-/* Where panel `panel` of a weight begins in span `span`. */
-static const char *panel_at(const Work *w, int weight, int64_t panel, int64_t span)
+/* As in LinearLoops. */
+static void multiply(const void *work, const LinearPiece *piece, float *c)
 {
-    const LinearWeight *lw = &w->p->weight[weight];
-    int64_t unit = panel_unit(lw->dtype);
-    return (const char *)w->args->in[linear_operand(w->args->op, weight)] +
-           (panel * lw->units + span * w->p->span / unit) * PANEL_BYTES;
-}
-
-/* What is multiplied: some panels of one weight, rows [m0, m0 + rows), one span. */
-typedef struct Piece {
-    int weight;
-    const LinearPanels *panels;
-    int64_t span, m0, rows;
-    const char *next; /* the first panel of the next piece, which has the same distances, or NULL */
-    bool written;     /* results are, after this */
-} Piece;
-
-/* c: [panels][chunk][16] */
-static void multiply(const Work *w, const Piece *piece, float *c)
-{
+    const Work *w = work;
     const Product *p = w->p;
     const LinearWeight *lw = &p->weight[piece->weight];
     int64_t panels = piece->panels->n, span = piece->span, rows = piece->rows;
@@ -237,7 +220,8 @@ static void multiply(const Work *w, const Piece *piece, float *c)
     for (int64_t g = 0; g < panels; g += group) {
         bool last = g + group >= panels;
         t.panels = (int)least(group, panels - g);
-        t.w = panel_at(w, piece->weight, piece->panels->first + g * piece->panels->stride, span);
+        t.w = linear_panel_at(w->args, lw, piece->weight,
+                              piece->panels->first + g * piece->panels->stride, span, p->span);
         const char *ahead = last ? piece->next : t.w + group * t.w_stride;
         int64_t ahead_panels = !ahead ? 0 : last ? group : least(group, panels - g - group);
         for (int64_t r = 0; r < rows; r += step, call++) {
@@ -254,49 +238,6 @@ static void multiply(const Work *w, const Piece *piece, float *c)
             }
             w->isa->tile(&t);
         }
-    }
-}
-
-/* Some panels of one result, rows [m0, m0 + rows). */
-static void run_block(const Work *w, int weight, const LinearPanels *panels, int64_t m0,
-                      int64_t rows)
-{
-    const Product *p = w->p;
-    int64_t size = p->chunk * PANEL_ROWS;
-    float *up = p->swiglu ? w->c + p->block * size : NULL;
-    bool more = panels->first + panels->n < p->weight[weight].panels;
-    for (int64_t span = 0; span < p->spans; span++) {
-        bool last = span + 1 == p->spans;
-        Piece piece = {weight, panels, span, m0, rows, NULL, last};
-        const char *next = !last  ? panel_at(w, weight, panels->first, span + 1)
-                           : more ? panel_at(w, weight, panels->first + panels->n, 0)
-                                  : NULL;
-        piece.next = up ? panel_at(w, 1, panels->first, span) : next;
-        multiply(w, &piece, w->c);
-        if (up) {
-            piece.weight = 1;
-            piece.written = false;
-            piece.next = next;
-            multiply(w, &piece, up);
-        }
-    }
-    LinearSums sums = {m0, rows, w->c, up, size, w->step};
-    linear_write(w->args, w->isa->write, weight, panels, &sums);
-}
-
-/* Panels [begin, end) of the results, counted through all weights, rows [m0, m0 + rows). */
-static void run_panels(const Work *w, int64_t begin, int64_t end, int64_t m0, int64_t rows)
-{
-    const Product *p = w->p;
-    int64_t block = p->block, first = 0; /* of the weight's panels */
-    if (p->m <= LINEAR_STREAMED)
-        block = p->m <= w->isa->few ? LINEAR_BLOCK : 2;
-    for (int i = 0; i < (p->swiglu ? 1 : p->weights); first += p->weight[i++].panels) {
-        LinearPanels panels;
-        int64_t from = (begin > first ? begin : first) - first;
-        int64_t to = least(end - first, p->weight[i].panels);
-        for (int64_t j = from; linear_panels(&panels, from, to, j, block, p->m); j += panels.n)
-            run_block(w, i, &panels, m0, rows);
     }
 }
 
@@ -322,13 +263,27 @@ void linear_float_run(const FloatIsa *isa, const KernelArgs *args)
         lay_out_normalised(&w);
     else
         lay_out_rows(&w);
-    LinearShare share = linear_share(args, p.jobs, p.chunk == p.m && !p.many);
-    int64_t begin, end;
+    LinearLoops loops = {.args = args,
+                         .weight = p.weight,
+                         .weights = p.weights,
+                         .swiglu = p.swiglu,
+                         .divided = p.chunk == p.m && !p.many,
+                         .m = p.m,
+                         .jobs = p.jobs,
+                         .span = p.span,
+                         .spans = p.spans,
+                         .chunk = p.chunk,
+                         .block = p.block,
+                         .c = w.c,
+                         .step = w.step,
+                         .multiply = multiply,
+                         .work = &w,
+                         .write = isa->write};
+    if (p.m <= LINEAR_STREAMED)
+        loops.block = p.m <= isa->few ? LINEAR_BLOCK : 2;
     if (isa->enter)
         isa->enter();
-    while (linear_next(&share, &begin, &end))
-        for (int64_t m0 = 0; m0 < p.m; m0 += p.chunk)
-            run_panels(&w, begin, end, m0, least(p.chunk, p.m - m0));
+    linear_loops_run(&loops);
     if (isa->leave)
         isa->leave();
 }

@@ -1,6 +1,6 @@
 /*
- * What the loops of linear.c and linear_float.c share: arithmetic of blocks, and asking for what comes next, part by
- * part, beside the tiles that are computed in the meantime.
+ * The loops that linear.c and linear_float.c share, down to a piece: some panels of one weight times some rows, over one
+ * span of k. And what asks for what comes next, part by part, beside the tiles of a piece.
  */
 #ifndef CVN_CPU_KERNELS_LINEAR_LOOPS_H
 #define CVN_CPU_KERNELS_LINEAR_LOOPS_H
@@ -64,6 +64,43 @@ fetch_place(const Place *p, int64_t g, int64_t panels, int64_t r, int64_t rows)
     for (; bytes > 0; bytes -= 64, at += 64)
         for (int64_t i = 0; i < rows; i++)
             __builtin_prefetch(at + i * stride, 1, 2);
+}
+
+/* What is multiplied. */
+typedef struct LinearPiece {
+    int weight;
+    const LinearPanels *panels;
+    int64_t span, m0, rows;
+    const char *next; /* the first panel of the next piece, which has the same distances, or NULL */
+    bool written; /* results are, after this; or after the same of the second weight of swiglu */
+} LinearPiece;
+
+/* A product, as far as its loops are concerned. */
+typedef struct LinearLoops {
+    const KernelArgs *args;
+    const LinearWeight *weight;
+    int weights;
+    bool swiglu, divided; /* divided: as in LinearShare */
+    int64_t m, jobs;      /* rows; panels of results */
+    int64_t span, spans;  /* elements of one, and how many */
+    int64_t chunk, block; /* rows and panels that are computed at a time */
+    float *c;             /* this thread's [weights of a job][block][chunk][16] */
+    const float *step;    /* as in LinearOut */
+    /* Multiplies a piece into c [panels][chunk][16], adding from the second span on. */
+    void (*multiply)(const void *work, const LinearPiece *piece, float *c);
+    const void *work;
+    LinearWrite *write;
+} LinearLoops;
+
+/* Computes this thread's share of a product. */
+void linear_loops_run(const LinearLoops *loops);
+
+/* Where panel `panel` of a weight begins in span `span` of so many elements. */
+static inline const char *linear_panel_at(const KernelArgs *args, const LinearWeight *w, int weight,
+                                          int64_t panel, int64_t span, int64_t elements)
+{
+    int64_t at = panel * w->units + span * elements / panel_unit(w->dtype);
+    return (const char *)args->in[linear_operand(args->op, weight)] + at * PANEL_BYTES;
 }
 
 #endif

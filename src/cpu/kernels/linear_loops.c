@@ -1,0 +1,153 @@
+/* The loops of linear_loops.h: who computes which panels, in which order, and what becomes of their sums. */
+#include "cpu/kernels/linear_loops.h"
+
+/* Sums of some rows with some panels. */
+typedef struct LinearSums {
+    int64_t m0, rows;
+    const float *c,
+        *up; /* [rows][16] of the first panel; up: of the second weight of swiglu, else NULL */
+    int64_t stride;    /* floats from panel to panel */
+    const float *step; /* as in LinearOut, of all rows */
+} LinearSums;
+
+bool linear_panels(LinearPanels *out, int64_t from, int64_t to, int64_t done, int64_t most,
+                   int64_t rows)
+{
+    int64_t far = rows <= LINEAR_STREAMED ? (to - from) / most : 1, end = from + far * most;
+    if (done >= to)
+        return false;
+    if (rows <= LINEAR_STREAMED && done < end)
+        *out = (LinearPanels){from + (done - from) / most, most, far};
+    else
+        *out = (LinearPanels){done, least(most, to - done), 1};
+    return true;
+}
+
+LinearShare linear_share(const KernelArgs *args, int64_t jobs, bool divided)
+{
+    return (LinearShare){args, jobs, divided && args->tail && args->n_threads > 1, -1};
+}
+
+bool linear_next(LinearShare *share, int64_t *begin, int64_t *end)
+{
+    enum { PART = 8, ITEM = LINEAR_BLOCK };
+    const KernelArgs *args = share->args;
+    int n = args->n_threads, first = share->asked < 0;
+    for (share->asked += first; share->asked < n; share->asked++) {
+        int owner = (args->thread + share->asked) % n;
+        kernel_share(share->jobs, 1, owner, n, begin, end);
+        int64_t items = share->divided ? (*end - *begin) / PART / ITEM : 0;
+        int64_t tail = *end - items * ITEM, item = -1;
+        if (first) {
+            *end = tail;
+            return true;
+        }
+        if (items)
+            item = kernel_take(args, owner, items);
+        if (item >= 0) {
+            *begin = tail + item * ITEM;
+            *end = *begin + ITEM;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The bias of a weight from row n0 on. */
+static const void *bias_at(const KernelArgs *args, int weight, int64_t n0, cvn_dtype *dtype)
+{
+    int bias = linear_bias(args->op, weight);
+    *dtype = args->op->operand[bias]->type.dtype;
+    return (const char *)args->in[bias] + cvn_dtype_bytes(*dtype, n0);
+}
+
+/* `n` neighbouring panels from the given one on; `at` of those that the sums are of. */
+static void write_neighbours(const KernelArgs *args, LinearWrite *write, int weight, int64_t panel,
+                             int64_t n, int64_t at, const LinearSums *sums)
+{
+    const Op *op = args->op;
+    LinearWeight lw = linear_weight(op, weight);
+    int residual = linear_residual(op), scale = linear_operand(op, weight) + 1;
+    int64_t n0 = panel * PANEL_ROWS;
+    LinearOut o = {
+        .rows = (int)sums->rows,
+        .columns = (int)least(n * PANEL_ROWS, lw.n - n0),
+        .c = sums->c + at * sums->stride,
+        .up = sums->up ? sums->up + at * sums->stride : NULL,
+        .c_stride = sums->stride,
+        .step = sums->step ? sums->step + sums->m0 : NULL,
+        .out = args->out[weight],
+        .dtype = op->result[weight]->type.dtype,
+        .at = sums->m0 * lw.n + n0,
+        .stride = lw.n,
+    };
+    if (lw.dtype == CVN_I8) {
+        o.scale = (const float *)args->in[scale] + n0;
+        o.up_scale = o.up ? (const float *)args->in[linear_operand(op, 1) + 1] + n0 : NULL;
+    }
+    if (op->attr.bias) {
+        o.bias = bias_at(args, weight, n0, &o.bias_dtype);
+        o.up_bias = o.up ? bias_at(args, 1, n0, &o.up_bias_dtype) : NULL;
+    }
+    if (residual >= 0)
+        o.residual = (const float *)args->in[residual] + o.at;
+    write(&o);
+}
+
+static void write_sums(const KernelArgs *args, LinearWrite *write, int weight,
+                       const LinearPanels *panels, const LinearSums *sums)
+{
+    int64_t together = panels->stride == 1 ? panels->n : 1;
+    for (int64_t i = 0; i < panels->n; i += together)
+        write_neighbours(args, write, weight, panels->first + i * panels->stride, together, i,
+                         sums);
+}
+
+/* Some panels of one result, rows [m0, m0 + rows). */
+static void run_block(const LinearLoops *l, int weight, const LinearPanels *panels, int64_t m0,
+                      int64_t rows)
+{
+    const LinearWeight *w = &l->weight[weight];
+    int64_t size = l->chunk * PANEL_ROWS, behind = panels->first + panels->n;
+    float *up = l->swiglu ? l->c + l->block * size : NULL;
+    for (int64_t span = 0; span < l->spans; span++) {
+        LinearPiece piece = {weight, panels, span, m0, rows, NULL, span + 1 == l->spans};
+        const char *next = NULL;
+        if (!piece.written)
+            next = linear_panel_at(l->args, w, weight, panels->first, span + 1, l->span);
+        else if (behind < w->panels)
+            next = linear_panel_at(l->args, w, weight, behind, 0, l->span);
+        piece.next = up ? linear_panel_at(l->args, w, 1, panels->first, span, l->span) : next;
+        l->multiply(l->work, &piece, l->c);
+        if (up) {
+            piece.weight = 1;
+            piece.written = false;
+            piece.next = next;
+            l->multiply(l->work, &piece, up);
+        }
+    }
+    LinearSums sums = {m0, rows, l->c, up, size, l->step};
+    write_sums(l->args, l->write, weight, panels, &sums);
+}
+
+/* Panels [begin, end) of the results, counted through all weights, rows [m0, m0 + rows). */
+static void run_panels(const LinearLoops *l, int64_t begin, int64_t end, int64_t m0, int64_t rows)
+{
+    int64_t first = 0; /* of the weight's panels */
+    for (int i = 0; i < (l->swiglu ? 1 : l->weights); first += l->weight[i++].panels) {
+        LinearPanels panels;
+        int64_t from = (begin > first ? begin : first) - first;
+        int64_t to = least(end - first, l->weight[i].panels);
+        for (int64_t j = from; linear_panels(&panels, from, to, j, l->block, l->m); j += panels.n)
+            run_block(l, i, &panels, m0, rows);
+    }
+}
+
+void linear_loops_run(const LinearLoops *l)
+{
+    LinearShare share = linear_share(l->args, l->jobs, l->divided);
+    int64_t begin, end;
+    while (linear_next(&share, &begin, &end))
+        for (int64_t m0 = 0; m0 < l->m; m0 += l->chunk)
+            run_panels(l, begin, end, m0, least(l->chunk, l->m - m0));
+}
