@@ -79,9 +79,9 @@ static void run_stats(Chat *chat, const char *value)
            was.reused, was.computed, was.prefill_seconds,
            per_second(was.computed, was.prefill_seconds), was.n_tokens, was.decode_seconds,
            per_second(was.n_tokens - 1, was.decode_seconds));
-    printf("all        %" PRId64 " turns: %" PRId64 " tokens reused, %" PRId64 " computed, %" PRId64
-           " generated\n",
-           s.turns, s.reused, s.computed, s.generated);
+    printf("all        %" PRId64 " turn%s: %" PRId64 " tokens reused, %" PRId64
+           " computed, %" PRId64 " generated\n",
+           s.turns, s.turns == 1 ? "" : "s", s.reused, s.computed, s.generated);
 }
 
 static const ChatCommand table[] = {

@@ -121,12 +121,67 @@ static void zsh_script(StrBuf *out)
     strbuf_puts(out, "    esac\n}\n_caravan \"$@\"\n");
 }
 
+/* Adds text in single quotes. */
+static void add_fish(StrBuf *out, const char *text)
+{
+    strbuf_putc(out, '\'');
+    for (; *text; text++) {
+        if (*text == '\'' || *text == '\\')
+            strbuf_putc(out, '\\');
+        strbuf_putc(out, *text);
+    }
+    strbuf_putc(out, '\'');
+}
+
+static void fish_option(StrBuf *out, const char *command, const Option *option)
+{
+    strbuf_printf(out, "complete -c caravan -n '__fish_seen_subcommand_from %s' -l %s", command,
+                  option->name);
+    if (option->letter)
+        strbuf_printf(out, " -s %c", option->letter);
+    if (option->kind == ARG_CHOICE) {
+        strbuf_puts(out, " -x -a '");
+        add_choices(out, option);
+        strbuf_putc(out, '\'');
+    } else if (option->kind == ARG_INPUT || option->kind == ARG_OUTPUT) {
+        strbuf_puts(out, " -r -F");
+    } else if (option->kind != ARG_FLAG) {
+        strbuf_puts(out, " -x");
+    }
+    strbuf_puts(out, " -d ");
+    add_fish(out, option->help);
+    strbuf_putc(out, '\n');
+}
+
+static void fish_script(StrBuf *out)
+{
+    strbuf_puts(out, "# fish completion of caravan; made by caravan _completion fish\n"
+                     "complete -c caravan -n __fish_use_subcommand -f\n"
+                     "complete -c caravan -l help -s h -d 'one page of help'\n"
+                     "complete -c caravan -n __fish_use_subcommand -l version\n");
+    for (int i = 0; commands[i]; i++) {
+        strbuf_printf(out, "complete -c caravan -n __fish_use_subcommand -f -a %s -d ",
+                      commands[i]->name);
+        add_fish(out, commands[i]->about);
+        strbuf_putc(out, '\n');
+    }
+    for (int i = 0; commands[i]; i++) {
+        if (!commands[i]->max_operands)
+            strbuf_printf(out, "complete -c caravan -n '__fish_seen_subcommand_from %s' -f\n",
+                          commands[i]->name);
+        for (int k = 0; commands[i]->options[k]; k++)
+            fish_option(out, commands[i]->name, commands[i]->options[k]);
+    }
+}
+
 bool completion_script(StrBuf *out, const char *shell)
 {
     if (strcmp(shell, "bash") == 0)
         bash_script(out);
     else if (strcmp(shell, "zsh") == 0)
         zsh_script(out);
+    else if (strcmp(shell, "fish") == 0)
+        fish_script(out);
     else
         return false;
     return true;

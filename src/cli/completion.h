@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-/* The script for "bash" or "zsh"; false for another shell. */
+/* The script for "bash", "zsh" or "fish"; false for another shell. */
 bool completion_script(StrBuf *out, const char *shell);
 
 #endif

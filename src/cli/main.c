@@ -119,7 +119,7 @@ static int run_hidden(int argc, char **argv)
             man_program(&text);
     } else if (strcmp(argv[1], "_completion") == 0) {
         if (!operand || !completion_script(&text, operand)) {
-            fprintf(stderr, "caravan: _completion writes for bash or zsh\n");
+            fprintf(stderr, "caravan: _completion writes for bash, zsh or fish\n");
             return EXIT_USAGE;
         }
     } else
