@@ -21,6 +21,7 @@ enum { TAG_NOTE = TAG_CLUSTER, TAG_CARD, TAG_VERDICT, TAG_HASH, TAG_SHARE, TAG_G
 enum { TICK_NS = 10000000, TICK_BUSY_NS = 200000 };
 static const int64_t beat_ns = 500000000;      /* between two signs of life */
 static const int64_t ending_ns = 400000000;    /* for answers when all are told to end */
+static const int64_t woken_ns = 10000000000;   /* who was stopped finds others gone so long */
 static const double start_seconds = 120;       /* for all ranks to be there */
 static const double agree_seconds = 24 * 3600; /* the watchdog ends it before, if need be */
 
@@ -28,6 +29,7 @@ typedef enum NoteKind {
     NOTE_BEAT,   /* I live */
     NOTE_FAILED, /* text says why */
     NOTE_ENDING, /* I was told to end, and live */
+    NOTE_TOLD,   /* I have said what happened: say no more */
     NOTE_BYE     /* I am done; the last note */
 } NoteKind;
 
@@ -116,6 +118,24 @@ bool cluster_claim(Cluster *c)
     return !atomic_exchange(&c->reported, true);
 }
 
+static void send_note(Cluster *c, int rank, NoteKind kind, const char *text)
+{
+    Peer *peer = &c->peer[rank];
+    bool done = true;
+    if (peer->sending.request && (c->t->test(c->t, &peer->sending, 1, &done, NULL) || !done))
+        return; /* still busy with the last one; there will be another */
+    peer->out = (Note){.kind = kind, .step = atomic_load(&c->step)};
+    snprintf(peer->out.text, sizeof peer->out.text, "%s", text);
+    c->t->send(c->t, rank, TAG_NOTE, &peer->out, sizeof peer->out, &peer->sending, NULL);
+}
+
+static void send_notes(Cluster *c, NoteKind kind, const char *text)
+{
+    for (int rank = 0; rank < c->t->n_ranks; rank++)
+        if (talks_to(c, rank) && !(c->t->rank == 0 && c->peer[rank].bye && kind == NOTE_BEAT))
+            send_note(c, rank, kind, text);
+}
+
 /* Devices stop waiting, and the callback ends the process. */
 static void lose(Cluster *c, const cvn_err *err, bool speaks)
 {
@@ -126,6 +146,8 @@ static void lose(Cluster *c, const cvn_err *err, bool speaks)
     pthread_mutex_unlock(&c->lock);
     if (!speaks) /* whoever does is to come first */
         nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+    else
+        send_notes(c, NOTE_TOLD, "");
     if (c->options.lost)
         c->options.lost(c->options.context, c, err, speaks);
 }
@@ -136,17 +158,6 @@ static void lose_rank(Cluster *c, int rank, const char *how)
     err_set(&err, CVN_EIO, "rank %d on %s %s; it was last known at step %lld, and all ranks end",
             rank, c->card[rank].host, how, (long long)c->peer[rank].step);
     lose(c, &err, c->t->rank == (rank == 0 ? 1 : 0));
-}
-
-static void send_note(Cluster *c, int rank, NoteKind kind, const char *text)
-{
-    Peer *peer = &c->peer[rank];
-    bool done = true;
-    if (peer->sending.request && (c->t->test(c->t, &peer->sending, 1, &done, NULL) || !done))
-        return; /* still busy with the last one; there will be another */
-    peer->out = (Note){.kind = kind, .step = atomic_load(&c->step)};
-    snprintf(peer->out.text, sizeof peer->out.text, "%s", text);
-    c->t->send(c->t, rank, TAG_NOTE, &peer->out, sizeof peer->out, &peer->sending, NULL);
 }
 
 static void hear_note(Cluster *c, int rank)
@@ -160,6 +171,8 @@ static void hear_note(Cluster *c, int rank)
         snprintf(how, sizeof how, "failed: %s", peer->in.text);
         lose_rank(c, rank, how);
     }
+    if (peer->in.kind == NOTE_TOLD)
+        cluster_claim(c);
     peer->ending |= peer->in.kind == NOTE_ENDING;
     peer->bye |= peer->in.kind == NOTE_BYE;
 }
@@ -179,13 +192,6 @@ static void receive_notes(Cluster *c)
         if (!peer->bye)
             c->t->receive(c->t, rank, TAG_NOTE, &peer->in, sizeof peer->in, &peer->receiving, NULL);
     }
-}
-
-static void send_notes(Cluster *c, NoteKind kind, const char *text)
-{
-    for (int rank = 0; rank < c->t->n_ranks; rank++)
-        if (talks_to(c, rank) && !(c->t->rank == 0 && c->peer[rank].bye && kind == NOTE_BEAT))
-            send_note(c, rank, kind, text);
 }
 
 /* The state of a process of this machine as /proc has it: 'T' is stopped, 'Z' and 'X' have
@@ -208,8 +214,16 @@ static char state_of(const Cluster *c, int rank)
 
 /* A launcher ends all ranks when one has died: of this machine one that is gone, or else one that
    does not say within a moment that it lives. */
-static void end_with_others(Cluster *c)
+static void end_with_others(Cluster *c, bool woken)
 {
+    cvn_err err = {0};
+    err_set(&err, CVN_EINTERRUPTED, "told to end");
+    /* Long before rank 0 was gone something held it up, and it has said what. */
+    double silence = (double)(clock_ns() - c->peer[0].heard_ns) * 1e-9;
+    woken |= c->t->rank > 0 && !c->peer[0].bye && silence > c->options.timeout * 0.25;
+    if (woken) /* this one could not move; the others did not wait, and have said why */
+        lose(c, &err, false);
+    receive_notes(c);
     for (int rank = 0; rank < c->t->n_ranks; rank++) {
         char state = state_of(c, rank);
         if (!c->peer[rank].bye && (state == 'X' || state == 'Z'))
@@ -223,8 +237,6 @@ static void end_with_others(Cluster *c)
     for (int rank = 0; rank < c->t->n_ranks; rank++)
         if (talks_to(c, rank) && !c->peer[rank].ending && !c->peer[rank].bye)
             lose_rank(c, rank, "died");
-    cvn_err err = {0};
-    err_set(&err, CVN_EINTERRUPTED, "told to end");
     lose(c, &err, false);
 }
 
@@ -243,8 +255,8 @@ static void look_for_stopped(Cluster *c, double silence)
 
 static void look_for_silence(Cluster *c, int64_t now)
 {
-    /* The others give rank 1 the time to speak, and to end them. */
-    double patience = c->options.timeout + (c->t->rank > 1 ? 3 : 0);
+    /* The others give rank 0 the time to speak, and then rank 1, and to end them. */
+    double patience = c->options.timeout + (c->t->rank > 1 ? 4 : c->t->rank == 1 ? 2 : 0);
     for (int rank = 0; rank < c->t->n_ranks; rank++) {
         const Peer *peer = &c->peer[rank];
         double silence = (double)(now - peer->heard_ns) * 1e-9;
@@ -290,13 +302,14 @@ static bool left(Cluster *c)
 static void *watch(void *argument)
 {
     Cluster *c = argument;
-    int64_t last = clock_ns(), beat = 0;
+    int64_t last = clock_ns(), beat = 0, woken = 0;
     for (;;) {
         int64_t now = clock_ns();
-        if ((double)(now - last) >
-            c->options.timeout * 0.25e9) /* this process itself was stopped */
+        if ((double)(now - last) > c->options.timeout * 0.25e9) { /* this process was stopped */
             for (int rank = 0; rank < c->t->n_ranks; rank++)
                 c->peer[rank].heard_ns = now;
+            woken = now;
+        }
         last = now;
         receive_notes(c);
         if (atomic_load(&c->leaving)) {
@@ -310,8 +323,10 @@ static void *watch(void *argument)
                 send_notes(c, NOTE_BEAT, "");
             beat = now;
         }
+        if ((double)(clock_ns() - now) > c->options.timeout * 0.25e9) /* or was kept inside MPI */
+            woken = now;
         if (c->options.ending && *c->options.ending)
-            end_with_others(c);
+            end_with_others(c, woken && clock_ns() - woken < woken_ns);
         look_for_silence(c, now);
         pthread_mutex_lock(&c->lock);
         bool busy = c->comm && comm_busy(c->comm);
