@@ -165,7 +165,7 @@ static int read_weights(EngineMesh *m, const PartitionReport *report, cvn_err *e
     m->block = map;
     m->weight = arena_array(&m->arena, (size_t)m->n_weights, sizeof *m->weight);
     m->shard =
-        arena_array(&m->arena, (size_t)(m->devices.n_local * m->n_weights), sizeof *m->shard);
+        arena_array(&m->arena, (size_t)m->devices.n_local * (size_t)m->n_weights, sizeof *m->shard);
     char *at = m->block;
     for (int d = 0; d < m->devices.n_local; d++)
         for (int i = 0; i < m->n_weights; i++) {
@@ -229,8 +229,8 @@ int engine_mesh_bind(EngineMesh *m, const Plan *plan, const PartitionReport *rep
 {
     int np = plan->n_parameters, no = plan->n_outputs, inputs = m->n_weights + n_caches;
     *p = (MeshProgram){.plan = plan, .n_caches = n_caches};
-    p->param = arena_array(arena, (size_t)(m->devices.n_local * np), sizeof *p->param);
-    p->output = arena_array(arena, (size_t)(m->devices.n_local * no), sizeof *p->output);
+    p->param = arena_array(arena, (size_t)m->devices.n_local * (size_t)np, sizeof *p->param);
+    p->output = arena_array(arena, (size_t)m->devices.n_local * (size_t)no, sizeof *p->output);
     p->first_row = arena_array(arena, (size_t)m->devices.n_local, sizeof *p->first_row);
     for (int i = inputs; i < np; i++)
         if (!cvn_type_equal(&report->parameter[i].local, &report->parameter[i].global))

@@ -209,7 +209,7 @@ int train_mesh_allocate(TrainMesh *m, size_t arena_bytes, cvn_err *err)
                        bytes);
     m->block = block;
     m->block_bytes = bytes + 64;
-    m->data = arena_array(&m->arena, (size_t)(m->devices.n_local * m->n), sizeof *m->data);
+    m->data = arena_array(&m->arena, (size_t)m->devices.n_local * (size_t)m->n, sizeof *m->data);
     char *at = m->block;
     for (int i = 0; i < m->devices.n_local * m->n; i++) {
         m->data[i] = at;
