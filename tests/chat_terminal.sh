@@ -59,14 +59,14 @@ see_answer '^> '
 type C-c
 see_last '^> *$'
 type '/stats' Enter
-see 'all  *1 turns: 0 tokens reused'
+see 'all  *1 turn: 0 tokens reused'
 see_last '^> *$'
 
 # Ctrl-C clears a line; editing in the middle of one.
 type 'to be dropped' C-c
 see_last '^> *$'
 type '/sats' Left Left Left t Enter
-see_times 2 'all  *1 turns'
+see_times 2 'all  *1 turn:'
 see_last '^> *$'
 
 # History: up goes back to what was typed.
