@@ -15,7 +15,7 @@
  * summed in pairs by one instruction) and everything past the edges zero:
  *
  *     B panel  [k / kpack][16 columns][kpack]      the bytes of an AMX tile of B, row by row
- *     A panel  [k / kpack][mr rows][kpack], or [k / step][mr rows][step] where rows are kept
+ *     A panel  [k / kpack][mr rows][kpack]
  *     C tile   [mr rows][16 * panels columns] f32
  *
  * Where it is asked for (Gemm.squares) the squares of C are summed down each column, too, from the sums that are still in
@@ -34,30 +34,45 @@
 #include "compile/kernel.h"
 
 enum {
-    GEMM_PANEL = 16,   /* columns of a panel of B */
-    GEMM_ROWS = 4,     /* rows that one call of dots takes at most: they stay in L1 */
-    GEMM_SQUARES = 128 /* rows whose squares are summed at a time */
+    GEMM_PANEL = 16,     /* columns of a panel of B */
+    GEMM_ROWS = 4,       /* rows that one call of dots takes at most: they stay in L1 */
+    GEMM_SQUARES = 128,  /* rows whose squares are summed at a time */
+    GEMM_STEP = 32,      /* values of k in a row of a tile of AMX */
+    GEMM_TILE_PANELS = 4 /* panels of B that are multiplied at a time there */
 };
+
+/* A product of tiles of AMX: panels of 16 rows and of 16 columns, of `steps` tiles each, one after the other. */
+typedef struct GemmTiles {
+    int64_t steps;
+    const void *a, *b;
+    int rows, columns;        /* panels: 1 or 2, and 1 … GEMM_TILE_PANELS */
+    const float *from;        /* sums so far, or NULL: zeros */
+    float *to;                /* sums */
+    int64_t from_row, to_row; /* elements from row to row of both */
+} GemmTiles;
 
 /* What one instruction set offers for one packed dtype. */
 typedef struct GemmIsa {
     const char *name;
     cvn_dtype packed;   /* dtype of packed panels; other dtypes are converted while packing */
     int kpack;          /* consecutive k kept together */
-    int step;           /* k is padded with zeros to a multiple of it; 0: of kpack */
-    bool keep_rows;     /* A panels are [k / step][mr][step]: what AMX wants */
-    int mr;             /* rows of a tile, at most 16 unless rows are kept */
+    int mr;             /* rows of a tile, at most 16 */
     int panels;         /* panels of B in a tile */
-    int64_t mc, nc, kc; /* blocking, in elements; nc divides by 16 * panels, kc by kpack
-                           and step */
-
-    /* Called on each thread before its first tile and after its last; may be NULL. */
-    void (*enter)(void);
-    void (*leave)(void);
+    int64_t mc, nc, kc; /* blocking, in elements; nc divides by 16 * panels, kc by kpack */
 
     /* c = (add ? c : 0) + a * b. a: an A panel; b: `panels` B panels, b_stride bytes apart; c: a C
        tile; k: length in units of kpack. */
     void (*tile)(int64_t k, const void *a, const void *b, size_t b_stride, float *c, bool add);
+
+    /* Instead of tile, where operands are tiles of AMX (gemm_tiles.c). */
+    void (*tiles)(const GemmTiles *p);
+    /* Packs 32 rows of A, or columns of B, and GEMM_STEP values of k into two tiles; `stride` elements lie between them, or,
+       where it is k that lies across, between its values. The same of `ahead`, any address, is asked for. */
+    void (*pack[2][2])(const uint16_t *x, int64_t stride, const uint16_t *ahead,
+                       void *out[2]); /* [of B][k lies across] */
+    /* Called on each thread before its first tiles and after its last. */
+    void (*enter)(void);
+    void (*leave)(void);
 
     /* Rounds rows of n sums to bf16, which lie ld_sum apart and will lie ld apart; NULL: slowly. */
     void (*round)(uint16_t *restrict out, int64_t ld, const float *restrict sum, int64_t ld_sum,
@@ -143,14 +158,49 @@ void gemm_pack_panels(const GemmIsa *isa, const GemmOperand *x, const void *data
                       int64_t first, int width, int64_t count, int64_t k0, int64_t length,
                       void *out, size_t panel);
 
-/* Packs rows [first, first + mr) of A, all k, into a panel that keeps rows: [k / step][mr][step],
+/* Packs rows [first, first + 16) of A, k [k0, k0 + length) of at most GEMM_STEP, into a tile of AMX, [16][GEMM_STEP];
    zeros past the edges. */
 void gemm_pack_rows(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
-                    int64_t first, int64_t k, void *out);
+                    int64_t first, int64_t k0, int64_t length, void *out);
 
-/* The same for `count` panels of neighbouring rows, `panel` bytes apart: faster where they lie across. */
-void gemm_keep_panels(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
-                      int64_t first, int64_t count, int64_t k, void *out, size_t panel);
+/* ---- inside: gemm.c, gemm_tiles.c, gemm_write.c ---- */
+
+/* Rows [m0, m0 + rows) of the result, columns [n0, n0 + columns). */
+typedef struct GemmRegion {
+    int64_t m0, rows, n0, columns;
+} GemmRegion;
+
+/* Where the sums of one product of the batch go. */
+typedef struct GemmResult {
+    const GemmIsa *isa;
+    const Gemm *gemm;
+    const KernelArgs *args;
+    void *out;           /* the whole result */
+    const void *addend;  /* of its type, or NULL */
+    int64_t at;          /* element where this product's result starts */
+    float *total, *part; /* sums of squares of the columns; of GEMM_SQUARES rows; or NULL */
+} GemmResult;
+
+/* part: [n], where squares are summed. */
+GemmResult gemm_result(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args, float *part);
+
+/* Writes a tile of sums, `row` elements from row to row; tiles of a column come in the order of their rows, from one
+   thread, where squares are summed. */
+void gemm_write(const GemmResult *result, const GemmRegion *tile, const float *sum, int64_t row);
+
+/* Rounds n sums to the elements of a result from `at` on. */
+void gemm_write_row(const GemmIsa *isa, cvn_dtype dtype, void *out, int64_t at, const float *sum,
+                    int64_t n);
+
+/* The result of a product of no terms. */
+void gemm_write_zeros(const Gemm *gemm, const KernelArgs *args);
+
+/* The operand of product b of the batch. */
+const void *gemm_operand_at(const GemmOperand *x, const void *data, int64_t b);
+
+/* gemm_scratch and gemm_run for tiles of AMX; the product has terms. */
+size_t gemm_tiles_scratch(const GemmIsa *isa, const Gemm *gemm, int n_threads);
+void gemm_tiles_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args);
 
 /* GemmIsa.follow (fusion_impl.h). */
 void fusion_follow_portable(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
@@ -166,6 +216,12 @@ extern const GemmIsa gemm_avx2_f32, gemm_avx2_bf16;
 #endif
 #if defined(CVN_HAVE_AVX512)
 extern const GemmIsa gemm_avx512_f32, gemm_avx512_bf16, gemm_avx512_bf16dot;
+#endif
+#if defined(CVN_HAVE_AVX512)
+void gemm_tiles_copy(const uint16_t *x, int64_t stride, const uint16_t *ahead, void *out[2]);
+void gemm_tiles_turn(const uint16_t *x, int64_t stride, const uint16_t *ahead, void *out[2]);
+void gemm_tiles_pair(const uint16_t *x, int64_t stride, const uint16_t *ahead, void *out[2]);
+void gemm_tiles_pair_turn(const uint16_t *x, int64_t stride, const uint16_t *ahead, void *out[2]);
 #endif
 #if defined(CVN_HAVE_AMX)
 extern const GemmIsa gemm_amx_bf16;

@@ -19,10 +19,7 @@
 
 #include <string.h>
 
-enum {
-    STAGE = 64, /* units staged at a time */
-    LINE = 64   /* bytes of a row of a tile of AMX */
-};
+enum { STAGE = 64 /* units staged at a time */ };
 
 int64_t gemm_offset(const GemmDims *dims, int64_t index)
 {
@@ -274,87 +271,13 @@ void gemm_pack(const GemmIsa *isa, const GemmOperand *x, const void *data, int64
     }
 }
 
-/* 16 columns and one step of k out of what was laid out: pairs of k, and those transposed. */
-static void write_kept(const GemmIsa *isa, const uint16_t *half, char *out)
-{
-    uint32_t pair[GEMM_PANEL][GEMM_PANEL];
-    const void *row[GEMM_PANEL];
-    pair_panel(isa, half, GEMM_PANEL, pair[0]);
-    for (int u = 0; u < GEMM_PANEL; u++)
-        row[u] = pair[u];
-    isa->interleave(row, GEMM_PANEL, out);
-}
-
-/* Panels that keep rows out of rows that lie across, bf16: as pack_across, and each step of each panel transposed. */
-static void keep_across(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
-                        int64_t first, int64_t count, int64_t k, char *out, size_t panel)
-{
-    enum { DEEPEST = 2 * GEMM_PANEL /* of k: a row of a tile */ };
-    Runs runs;
-    uint16_t buffer[DEEPEST * ACROSS];
-    int64_t columns = count * isa->mr, valid = rows - first < columns ? rows - first : columns;
-    size_t kept = (size_t)(GEMM_PANEL * DEEPEST) * sizeof *buffer; /* bytes of 16 rows */
-    find_runs(&x->row, first, valid < 0 ? 0 : valid, &runs);
-    for (int64_t k0 = 0; k0 < k; k0 += DEEPEST, out += (size_t)(isa->mr / GEMM_PANEL) * kept) {
-        for (int64_t i = 0; i < DEEPEST; i++) {
-            if (k0 + i < k)
-                lay_out(isa, x, data, &runs, k0 + i, columns, buffer + i * ACROSS);
-            else
-                memset(buffer + i * ACROSS, 0, (size_t)columns * sizeof *buffer);
-        }
-        for (int64_t c = 0; c < columns; c += GEMM_PANEL)
-            write_kept(isa, buffer + c,
-                       out + (size_t)(c / isa->mr) * panel +
-                           (size_t)(c % isa->mr / GEMM_PANEL) * kept);
-    }
-}
-
-void gemm_keep_panels(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
-                      int64_t first, int64_t count, int64_t k, void *out, size_t panel)
-{
-    int64_t step = lies_across(x) && isa->packed == CVN_BF16 && isa->step == 2 * GEMM_PANEL &&
-                           isa->mr % GEMM_PANEL == 0
-                       ? ACROSS / isa->mr
-                       : 0;
-    for (int64_t i = 0; i < count; i += step ? step : 1) {
-        char *to = (char *)out + (size_t)i * panel;
-        int64_t n = count - i < step ? count - i : step;
-        if (step)
-            keep_across(isa, x, data, rows, first + i * isa->mr, n, k, to, panel);
-        else
-            gemm_pack_rows(isa, x, data, rows, first + i * isa->mr, k, to);
-    }
-}
-
-/* What lies as a tile wants it: k / 32 rows of tiles, `apart` bytes from one to the next. */
-static void copy_lines(const char *from, int64_t n, char *to, size_t apart)
-{
-    for (int64_t i = 0; i < n; i++)
-        memcpy(to + (size_t)i * apart, from + i * LINE, LINE);
-}
-
 void gemm_pack_rows(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
-                    int64_t first, int64_t k, void *out)
+                    int64_t first, int64_t k0, int64_t length, void *out)
 {
-    const size_t unit = 4, size = unit / (size_t)isa->kpack, row = (size_t)isa->step * size;
-    bool lies = x->dtype == isa->packed && contiguous(&x->k);
-    for (int i = 0; i < isa->mr; i++) {
-        char *to = (char *)out + (size_t)i * row;
-        int64_t start = first + i < rows ? gemm_offset(&x->row, first + i) : 0;
-        int64_t whole = lies && row == LINE && first + i < rows ? k / isa->step : 0;
-        copy_lines((const char *)data + (size_t)start * size, whole, to, (size_t)isa->mr * row);
-        to += (size_t)whole * (size_t)isa->mr * row;
-        for (int64_t k0 = whole * isa->step; k0 < k; k0 += isa->step, to += (size_t)isa->mr * row) {
-            int64_t n = first + i >= rows ? 0 : k - k0 < isa->step ? k - k0 : isa->step;
-            uint32_t stage[STAGE];
-            const void *from = stage;
-            if (lies)
-                from = (const char *)data + (size_t)(start + k0) * size;
-            else if (n)
-                stage_row(isa, x, data, start, k0, n, stage);
-            if (n)
-                memcpy(to, from, (size_t)n * size);
-            memset(to + (size_t)n * size, 0, (size_t)(isa->step - n) * size);
-        }
+    uint32_t stage[GEMM_PANEL];
+    memset(out, 0, (size_t)(GEMM_PANEL * GEMM_STEP) * sizeof(uint16_t));
+    for (int64_t i = 0; i < GEMM_PANEL && first + i < rows; i++) {
+        stage_row(isa, x, data, gemm_offset(&x->row, first + i), k0, length, stage);
+        memcpy((uint16_t *)out + i * GEMM_STEP, stage, (size_t)length * sizeof(uint16_t));
     }
 }

@@ -2,17 +2,17 @@
  * Matrix products of bf16 on AMX tiles. One step multiplies 32 rows of A and 32 columns of B over 32
  * values of k: two tiles of each make four products, for which all four are loaded once.
  *
- *     tiles 0 1    sums of rows  0-15 with columns 0-15, 16-31        B panels of gemm.h are tiles
- *           2 3    sums of rows 16-31                                 as they lie; A panels keep
- *           4 5    A, rows 0-15, 16-31                                rows of 32 values (keep_rows)
+ *     tiles 0 1    sums of rows  0-15 with columns 0-15, 16-31
+ *           2 3    sums of rows 16-31
+ *           4 5    A, rows 0-15, 16-31
  *           6 7    B, columns 0-15, 16-31
  *
  * On the processors this was designed for, a product of tiles takes 4.9 ns, and a load 2.6 ns from
- * L1, 6.2 from L2: with both operands in L2 loads are the limit (72% of peak), with one in L1 they
- * are not. So a panel of A (32 rows, kc = 256: 16 KiB) is what stays in L1, and B is streamed from L2
- * past it. Sums go to scratch once for each kc, in tiles that lie as one block, and leave from the last. What is in use at
- * a time, 256 KiB of A, 512 of sums, 128 of B and what is asked for ahead, fits into L2. bench/amx_model says what other
- * sizes cost.
+ * L1, 6.2 from L2: four products 19.6, and their loads 10.4 to 24.8. Here 64 columns of B stay in L1 (kc = 128: 16 KiB);
+ * 32 rows of A come from L2 for the first 32 columns, 17.6, and are still in L1 for the others. With a longer kc these rows,
+ * those before them and sums drive B out. (16 rows by 64 columns, with kc = 192, come out the same.)
+ *
+ * What is around it is in gemm_tiles.c; bench/amx_model says what other sizes cost.
  *
  * Few rows are left to the kernels of AVX-512, which read B where it lies.
  */
@@ -22,38 +22,72 @@
 #include "cpu/kernels/amx/tiles.h"
 #include "cpu/kernels/tile.h"
 
-enum { STEP = 32 /* values of k in a row of a tile */, MR = 32, GROUP = 32 };
-
-static void tile_product(int64_t k, const void *a_panel, const void *b_panels, size_t b_stride,
-                         float *c, bool add)
+/* Sums of 32 rows and 32 columns; rows of bytes. */
+static void tiles_four(int64_t steps, const char *a, const char *b, size_t panel, const char *from,
+                       size_t from_row, char *to, size_t to_row)
 {
-    const size_t row = GROUP * sizeof(float), below = TILE_ROWS * GROUP;
-    const char *a = a_panel, *b = b_panels;
-    if (add) {
-        tile_load(0, c, row);
-        tile_load(1, c + 16, row);
-        tile_load(2, c + below, row);
-        tile_load(3, c + below + 16, row);
+    if (from) {
+        tile_load(0, from, from_row);
+        tile_load(1, from + TILE_ROW_BYTES, from_row);
+        tile_load(2, from + TILE_ROWS * from_row, from_row);
+        tile_load(3, from + TILE_ROWS * from_row + TILE_ROW_BYTES, from_row);
     } else {
         tile_zero(0);
         tile_zero(1);
         tile_zero(2);
         tile_zero(3);
     }
-    for (int64_t i = 0; i < k; i += STEP / 2, a += 2 * TILE_BYTES, b += TILE_BYTES) {
+    for (int64_t i = 0; i < steps; i++, a += TILE_BYTES, b += TILE_BYTES) {
         tile_load(4, a, TILE_ROW_BYTES);
-        tile_stream(6, b, TILE_ROW_BYTES);
+        tile_load(6, b, TILE_ROW_BYTES);
         tile_bf16(0, 4, 6);
-        tile_stream(7, b + b_stride, TILE_ROW_BYTES);
+        tile_load(7, b + panel, TILE_ROW_BYTES);
         tile_bf16(1, 4, 7);
-        tile_load(5, a + TILE_BYTES, TILE_ROW_BYTES);
+        tile_load(5, a + panel, TILE_ROW_BYTES);
         tile_bf16(2, 5, 6);
         tile_bf16(3, 5, 7);
     }
-    tile_store(0, c, row);
-    tile_store(1, c + 16, row);
-    tile_store(2, c + below, row);
-    tile_store(3, c + below + 16, row);
+    tile_store(0, to, to_row);
+    tile_store(1, to + TILE_ROW_BYTES, to_row);
+    tile_store(2, to + TILE_ROWS * to_row, to_row);
+    tile_store(3, to + TILE_ROWS * to_row + TILE_ROW_BYTES, to_row);
+}
+
+/* One tile of sums. */
+static void tiles_one(int64_t steps, const char *a, const char *b, const char *from,
+                      size_t from_row, char *to, size_t to_row)
+{
+    tile_zero(0);
+    if (from)
+        tile_load(0, from, from_row);
+    for (int64_t i = 0; i < steps; i++, a += TILE_BYTES, b += TILE_BYTES) {
+        tile_load(4, a, TILE_ROW_BYTES);
+        tile_load(6, b, TILE_ROW_BYTES);
+        tile_bf16(0, 4, 6);
+    }
+    tile_store(0, to, to_row);
+}
+
+static void tile_products(const GemmTiles *p)
+{
+    size_t from_row = (size_t)p->from_row * sizeof(float), panel = (size_t)p->steps * TILE_BYTES;
+    size_t to_row = (size_t)p->to_row * sizeof(float);
+    const char *a = p->a, *b = p->b, *from = (const char *)p->from;
+    char *to = (char *)p->to;
+    for (int j = 0; j < p->columns; j += 2, b += 2 * panel, to += 2 * TILE_ROW_BYTES) {
+        if (p->rows == 2 && j + 2 <= p->columns) {
+            tiles_four(p->steps, a, b, panel, from, from_row, to, to_row);
+        } else {
+            for (int t = 0; t < 4; t++) {
+                size_t i = (size_t)t / 2, k = (size_t)t % 2;
+                if ((int)i < p->rows && j + (int)k < p->columns)
+                    tiles_one(p->steps, a + i * panel, b + k * panel,
+                              from ? from + i * TILE_ROWS * from_row + k * TILE_ROW_BYTES : NULL,
+                              from_row, to + i * TILE_ROWS * to_row + k * TILE_ROW_BYTES, to_row);
+            }
+        }
+        from += from ? 2 * TILE_ROW_BYTES : 0;
+    }
 }
 
 static void interleave_pairs(const void *const row[GEMM_PANEL], int64_t units, void *out)
@@ -70,16 +104,15 @@ const GemmIsa gemm_amx_bf16 = {
     .name = "amx.bf16",
     .packed = CVN_BF16,
     .kpack = 2,
-    .step = STEP,
-    .keep_rows = true,
-    .mr = MR,
-    .panels = 2,
+    .mr = GEMM_PANEL,
+    .panels = GEMM_TILE_PANELS,
     .mc = 512,
-    .nc = 256,
-    .kc = 256,
+    .nc = 384,
+    .kc = 128,
     .enter = tile_enter,
     .leave = tile_leave,
-    .tile = tile_product,
+    .tiles = tile_products,
+    .pack = {{gemm_tiles_copy, gemm_tiles_pair_turn}, {gemm_tiles_turn, gemm_tiles_pair}},
     .interleave = interleave_pairs,
     .pair = pair_rows,
     .round = tile_rows_to_bf16,
