@@ -5,7 +5,59 @@
 #ifndef CVN_CPU_KERNELS_LINEAR_LOOPS_H
 #define CVN_CPU_KERNELS_LINEAR_LOOPS_H
 
-#include "cpu/kernels/linear.h"
+#include "compile/kernel.h"
+#include "graph/linear.h"
+#include "graph/panels.h"
+
+enum {
+    LINEAR_BLOCK = 4,       /* panels that are computed at a time */
+    LINEAR_MOST_BLOCK = 16, /* where an instruction set wants more */
+    LINEAR_STREAMED = 8     /* rows up to which panels are read in one go, all of their spans */
+};
+
+/* Panels that are computed at a time: n from `first` on, `stride` apart. */
+typedef struct LinearPanels {
+    int64_t first, n, stride;
+} LinearPanels;
+
+/* Those that come after `done` of a weight's panels [from, to) have been computed, `most` at a time; false: none. Of
+   few rows they are far apart, so that each is read on from where the one before it ended: memory gives several
+   streams that are long more than one, or than several that end after a panel. */
+bool linear_panels(LinearPanels *out, int64_t from, int64_t to, int64_t done, int64_t most,
+                   int64_t rows);
+
+/* What a thread computes of a product: its share, but for the last eighth, and then, four panels at a time, what it
+   and others have left of theirs: cores are not equally fast, and neighbours disturb one of them only. */
+typedef struct LinearShare {
+    const KernelArgs *args;
+    int64_t jobs; /* panels of all threads */
+    bool divided; /* whether an eighth is left to all */
+    int asked;    /* threads whose eighth was found taken; -1: the share itself has yet to come */
+} LinearShare;
+
+LinearShare linear_share(const KernelArgs *args, int64_t jobs, bool divided);
+
+/* The next panels [*begin, *end); false: there are no more. */
+bool linear_next(LinearShare *share, int64_t *begin, int64_t *end);
+
+/* What leaves: `rows` rows of the 16 sums of some neighbouring panels. */
+typedef struct LinearOut {
+    int rows, columns; /* columns: of all the panels, at most 16 * LINEAR_MOST_BLOCK */
+    /* [rows][16] of the first panel; up: of the second weight of swiglu, or NULL */
+    const float *c, *up;
+    int64_t c_stride; /* floats from panel to panel */
+    /* c and up are integers, in steps of so much for each row; NULL: they are floats */
+    const float *step;
+    const float *scale, *up_scale; /* [columns rounded up to 16] to multiply by, or NULL: i4 */
+    const void *bias, *up_bias;    /* the first column's, or NULL */
+    cvn_dtype bias_dtype, up_bias_dtype;
+    const float *residual; /* the first row's, or NULL */
+    void *out;             /* the result, from element `at` on */
+    cvn_dtype dtype;
+    int64_t at, stride; /* elements: the first row's first column; from row to row */
+} LinearOut;
+
+typedef void LinearWrite(const LinearOut *out);
 
 static inline int64_t least(int64_t a, int64_t b)
 {
