@@ -2,20 +2,20 @@
  * attention_backward of bf16 on tiles: the gradients of q, k and v, from scores that are computed anew. Compiled for AMX
  * and AVX-512, as attention_tiles_impl.h.
  *
- * ROWS queries, of all heads that share a KV head, are taken at a time, twice over the keys that they see, KEYS at a
- * time. With S the scores, P their softmax and dO the gradient of the result, all transposed (attention_tiles.h):
+ * ROWS or MANY_ROWS queries, of all heads that share a KV head, are taken at a time, twice over the keys that they see,
+ * KEYS at a time. With S the scores, P their softmax and dO the gradient of the result, all transposed (attention_tiles.h):
  *
  *     1   S' = K Q'    dP' = V dO'     P' up to a factor, its sums, and sums of P' dP'; P' and dP' are kept
  *     2   dS' = P' (dP' - mean)        with mean the sum of P' dP' of a query
  *         dV += P' dO    dK += dS' Q    dQ' += K' dS'
  *
- * Softmax is corrected as in attention_tiles_impl.h: a block of keys notes the peaks that it was computed with. Rows of P' and
- * dS', rounded, are tiles of A over queries as they are; two rows of dS' become tiles of B over keys by an unpack. So
+ * Softmax is corrected as in attention_tiles_impl.h: a block of keys notes the peaks that it was computed with. Rows of
+ * P' and dS', rounded, are tiles of A over queries as they are; two rows of dS' become tiles of B over keys by an unpack. So
  * nothing of the size of the scores is ever transposed. What is kept of a tile of queries is 6 bytes per score, and dk
  * and dv in f32: for 1,024 keys of 64, 384 KiB and 512 KiB, in L2.
  *
  * A thread takes whole pairs of batch and KV head, so that sums over queries have one order. Queries that are padding
- * or before the first key are left out, and so are blocks of keys that none of the ROWS queries sees.
+ * or before the first key are left out, and so are blocks of keys that none of these queries sees.
  *
  * docs/PERFORMANCE.md counts the instructions of a block.
  */
@@ -27,10 +27,12 @@ enum {
     KEYS = 64,               /* at a time */
     KEY_STEPS = KEYS / STEP, /* of tiles over keys */
     ROWS = 64,               /* queries at a time */
-    GROUPS = ROWS / WIDE,
+    MANY_ROWS = 128,         /* the same of heads whose dk and dv are too large to stay in L2 */
+    GROUPS = MANY_ROWS / WIDE,
     HALF_BYTES = WIDE * 2,  /* of a row of bf16: 32 queries */
     FLOAT_BYTES = WIDE * 4, /* of a row of f32 */
-    TILE_FLOATS = TILE_BYTES / 4
+    TILE_FLOATS = TILE_BYTES / 4,
+    MANY_ELEMENTS = 1 << 17 /* of the keys of a head: dk and dv are 1 MiB then */
 };
 
 /* Scratch of one thread, and what it is at: keys [0, n) of KV head h of row b, queries r0 … r0 + rows - 1. */
@@ -39,6 +41,7 @@ typedef struct Block {
     const uint16_t *dy; /* as q */
     float scale;
     uint16_t *dq, *dk, *dv;
+    int64_t most;                      /* queries at a time: ROWS or MANY_ROWS */
     int64_t b, h, n, r0, rows, groups; /* groups: of WIDE queries */
     size_t key_row;                    /* bytes between rows of keys and values */
     bool copy;                         /* rows of keys and values cannot be read where they lie */
@@ -46,20 +49,20 @@ typedef struct Block {
     char *k_copy, *v_copy;        /* rows of whole steps, zeros past n */
     char *k_across;               /* [keys / KEYS][tiles][KEY_STEPS] tiles of A: K' */
     float *dk_sum, *dv_sum;       /* [keys / 16][tiles] tiles */
-    char *q_columns, *dy_columns; /* [ROWS / 16][steps] tiles of B over head_dim */
-    char *q_pairs, *dy_pairs;     /* [GROUPS][tiles] tiles of B over queries */
+    char *q_columns, *dy_columns; /* [most / 16][steps] tiles of B over head_dim */
+    char *q_pairs, *dy_pairs;     /* [most / WIDE][tiles] tiles of B over queries */
     float *score;                 /* [KEYS][WIDE] */
-    char *p;                      /* [GROUPS][keys][WIDE] bf16: 2^(score - base) */
-    float *dp;                    /* [GROUPS][keys][WIDE] */
-    float *base;                  /* [keys / KEYS][ROWS]: the peaks of a block of keys */
-    char *weight, *dscore;        /* [GROUPS][KEYS][WIDE] bf16: tiles of A over queries: P', dS' */
-    char *dscore_pairs;           /* [GROUPS][KEY_STEPS][2] tiles of B over keys: dS' */
-    float *dq_sum;                /* [GROUPS][tiles][2] tiles: dQ' */
-    float *row;                   /* [tiles] tiles */
-    float *peak, *sum, *along;    /* [ROWS]: so far; along: of P' dP' */
-    float *inverse, *mean;        /* [ROWS]: 1 / sum, and along / sum; 0 for who sees nothing */
+    char *p;                      /* [most / WIDE][keys][WIDE] bf16: 2^(score - base) */
+    float *dp;                    /* [most / WIDE][keys][WIDE] */
+    float *base;                  /* [keys / KEYS][most]: the peaks of a block of keys */
+    char *weight, *dscore; /* [most / WIDE][KEYS][WIDE] bf16: tiles of A over queries: P', dS' */
+    char *dscore_pairs;    /* [most / WIDE][KEY_STEPS][2] tiles of B over keys: dS' */
+    float *dq_sum;         /* [most / WIDE][tiles][2] tiles: dQ' */
+    float *row;            /* [tiles] tiles */
+    float *peak, *sum, *along; /* [most]: so far; along: of P' dP' */
+    float *inverse, *mean;     /* [most]: 1 / sum, and along / sum; 0 for who sees nothing */
     Seen group[GROUPS];
-    int32_t *first, *seen; /* [ROWS]: a query sees keys first … seen - 1 */
+    int32_t *first, *seen; /* [most]: a query sees keys first … seen - 1 */
 } Block;
 
 static size_t block_of(const Op *op, char *base, Block *x)
@@ -68,6 +71,8 @@ static size_t block_of(const Op *op, char *base, Block *x)
     *x = (Block){.a = heads_of(op), .scale = (float)op->attr.scale};
     const Heads *a = &x->a;
     int64_t keys = round_up(a->context, KEYS), tile = TILE_BYTES, row = a->steps * TILE_ROW_BYTES;
+    x->most = keys * a->head_dim > MANY_ELEMENTS ? MANY_ROWS : ROWS;
+    int64_t rows = x->most;
     x->copy = a->head_dim % STEP || a->context % KEYS;
     x->key_row = (size_t)row;
     x->k_copy = take(base, &used, x->copy ? keys * row : 0);
@@ -75,26 +80,26 @@ static size_t block_of(const Op *op, char *base, Block *x)
     x->k_across = take(base, &used, keys / STEP * a->tiles * tile);
     x->dk_sum = take(base, &used, keys / TILE_ROWS * a->tiles * tile);
     x->dv_sum = take(base, &used, keys / TILE_ROWS * a->tiles * tile);
-    x->q_columns = take(base, &used, ROWS / TILE_ROWS * a->steps * tile);
-    x->dy_columns = take(base, &used, ROWS / TILE_ROWS * a->steps * tile);
-    x->q_pairs = take(base, &used, GROUPS * a->tiles * tile);
-    x->dy_pairs = take(base, &used, GROUPS * a->tiles * tile);
+    x->q_columns = take(base, &used, rows / TILE_ROWS * a->steps * tile);
+    x->dy_columns = take(base, &used, rows / TILE_ROWS * a->steps * tile);
+    x->q_pairs = take(base, &used, rows / WIDE * a->tiles * tile);
+    x->dy_pairs = take(base, &used, rows / WIDE * a->tiles * tile);
     x->score = take(base, &used, KEYS * FLOAT_BYTES);
-    x->p = take(base, &used, GROUPS * keys * HALF_BYTES);
-    x->dp = take(base, &used, GROUPS * keys * FLOAT_BYTES);
-    x->base = take(base, &used, keys / KEYS * ROWS * 4);
-    x->weight = take(base, &used, GROUPS * KEYS * HALF_BYTES);
-    x->dscore = take(base, &used, GROUPS * KEYS * HALF_BYTES);
-    x->dscore_pairs = take(base, &used, GROUPS * KEYS * HALF_BYTES);
-    x->dq_sum = take(base, &used, GROUPS * a->tiles * 2 * tile);
+    x->p = take(base, &used, rows / WIDE * keys * HALF_BYTES);
+    x->dp = take(base, &used, rows / WIDE * keys * FLOAT_BYTES);
+    x->base = take(base, &used, keys / KEYS * rows * 4);
+    x->weight = take(base, &used, rows / WIDE * KEYS * HALF_BYTES);
+    x->dscore = take(base, &used, rows / WIDE * KEYS * HALF_BYTES);
+    x->dscore_pairs = take(base, &used, rows / WIDE * KEYS * HALF_BYTES);
+    x->dq_sum = take(base, &used, rows / WIDE * a->tiles * 2 * tile);
     x->row = take(base, &used, a->tiles * tile);
-    x->peak = take(base, &used, ROWS * 4);
-    x->sum = take(base, &used, ROWS * 4);
-    x->along = take(base, &used, ROWS * 4);
-    x->inverse = take(base, &used, ROWS * 4);
-    x->mean = take(base, &used, ROWS * 4);
-    x->first = take(base, &used, ROWS * 4);
-    x->seen = take(base, &used, ROWS * 4);
+    x->peak = take(base, &used, rows * 4);
+    x->sum = take(base, &used, rows * 4);
+    x->along = take(base, &used, rows * 4);
+    x->inverse = take(base, &used, rows * 4);
+    x->mean = take(base, &used, rows * 4);
+    x->first = take(base, &used, rows * 4);
+    x->seen = take(base, &used, rows * 4);
     return used;
 }
 
@@ -139,7 +144,7 @@ static void pack_keys(Block *x)
 static void pack_queries(const Block *x, const uint16_t *data, char *columns, char *pairs)
 {
     const Heads *a = &x->a;
-    const uint16_t *row[ROWS];
+    const uint16_t *row[MANY_ROWS];
     for (int64_t i = 0; i < x->rows; i++)
         row[i] = data + query_at(a, x->b, x->h, x->r0 + i);
     for (int64_t i = 0; i < x->groups * WIDE; i += TILE_ROWS)
@@ -230,7 +235,7 @@ static void score_block(const Block *x, int64_t g, int64_t j)
             _mm512_store_ps(at, _mm512_mul_ps(_mm512_load_ps(at), factor[i % 2]));
         }
     for (int v = 0; v < 2; v++)
-        _mm512_store_ps(x->base + j / KEYS * ROWS + g * WIDE + v * 16, base[v]);
+        _mm512_store_ps(x->base + j / KEYS * x->most + g * WIDE + v * 16, base[v]);
     make_weights(x, g, dp, base, x->p + kept_at(x, g, j, HALF_BYTES));
 }
 
@@ -247,7 +252,7 @@ static void end_sums(const Block *x)
 /* P' and dS' of group g and the block of keys at j, rounded. */
 static void weigh(const Block *x, int64_t g, int64_t j)
 {
-    const float *base = x->base + j / KEYS * ROWS + g * WIDE;
+    const float *base = x->base + j / KEYS * x->most + g * WIDE;
     const float *dp =
         (const float *)(const void *)((const char *)x->dp + kept_at(x, g, j, FLOAT_BYTES));
     const char *p = x->p + kept_at(x, g, j, HALF_BYTES);
@@ -418,7 +423,7 @@ static void run_rows(Block *x)
         add_keys(x, j, x->dscore, x->q_pairs, x->dk_sum);
     }
     if (end == 0)
-        memset(x->dq_sum, 0, GROUPS * (size_t)x->a.tiles * 2 * TILE_BYTES);
+        memset(x->dq_sum, 0, (size_t)x->groups * (size_t)x->a.tiles * 2 * TILE_BYTES);
     for (int64_t g = 0; g < x->groups; g++)
         for (int tile = 0; tile < 2; tile++)
             write_columns(x, g, tile);
@@ -440,9 +445,9 @@ static void run_head(Block *x)
     memset(x->dv_sum, 0, tiles * TILE_BYTES);
     if (x->n > 0)
         pack_keys(x);
-    for (int64_t r0 = first * a->group; r0 < last * a->group; r0 += ROWS) {
+    for (int64_t r0 = first * a->group; r0 < last * a->group; r0 += x->most) {
         x->r0 = r0;
-        x->rows = least(ROWS, last * a->group - r0);
+        x->rows = least(x->most, last * a->group - r0);
         run_rows(x);
     }
     write_keys(x, x->dk_sum, x->scale, x->dk);
