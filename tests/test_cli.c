@@ -196,6 +196,7 @@ static void version_names_processor_and_parts(void **state)
     expect(0, "", "--version", "\nkernels: ");
     expect(0, "", "--version", "\nprocessor: ");
     expect(0, "CARAVAN_CPU=portable", "--version", "kernels: portable\n");
+    expect(2, "CARAVAN_CPU=avx22", "--version 2>&1", "CARAVAN_CPU is \"avx22\"; give one of ");
 }
 
 static void mistakes_end_in_one_sentence_with_the_nearest_word(void **state)

@@ -161,8 +161,26 @@ static int run_command(const Command *command, int argc, char **argv)
     return status;
 }
 
+/* The library takes its best kernels where CARAVAN_CPU names none that it knows; a slip of the pen is told here. */
+static bool knows_cpu(void)
+{
+    const char *wanted = getenv("CARAVAN_CPU");
+    if (!wanted || !*wanted || strcmp(wanted, "portable") == 0)
+        return true;
+    for (int i = 0; i < CPU_ISA_COUNT; i++)
+        if (strcmp(wanted, cpu_isa_name((CpuIsa)i)) == 0)
+            return true;
+    fprintf(stderr, "caravan: CARAVAN_CPU is \"%s\"; give one of", wanted);
+    for (int i = 0; i < CPU_ISA_COUNT; i++)
+        fprintf(stderr, "%s %s", i ? "," : "", cpu_isa_name((CpuIsa)i));
+    fputc('\n', stderr);
+    return false;
+}
+
 static int dispatch(int argc, char **argv)
 {
+    if (!knows_cpu())
+        return EXIT_USAGE;
     if (argc < 2) {
         StrBuf text = {0};
         help_program(&text);

@@ -95,8 +95,13 @@ int ranks_join(Cluster **out, cvn_err *err)
         return CVN_OK;
     ClusterOptions options = {.settings = ranks.settings, .lost = lost, .ending = &ranks.ending};
     const char *timeout = getenv("CARAVAN_RANK_TIMEOUT"); /* seconds */
-    if (timeout)
-        options.timeout = strtod(timeout, NULL);
+    if (timeout && *timeout) {
+        char *end;
+        options.timeout = strtod(timeout, &end);
+        if (*end || !(options.timeout >= 1 && options.timeout <= 86400))
+            return err_set(err, CVN_EINVAL,
+                           "CARAVAN_RANK_TIMEOUT is \"%s\"; give seconds from 1 to 86400", timeout);
+    }
     signal(SIGTERM, on_term);
     int rc = cluster_open(&options, &ranks.cluster, err);
     *out = ranks.cluster;
