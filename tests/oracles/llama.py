@@ -40,7 +40,11 @@ VARIANTS = {
 def make(name, changes):
     settings = {**BASE, **changes}
     torch.manual_seed(len(name) * 1000 + 7)
-    config = LlamaConfig(**settings)
+    # transformers 5 refuses heads that do not divide the width, though head_dim makes them mean something.
+    heads = settings["num_attention_heads"]
+    divides = settings["hidden_size"] % heads == 0
+    config = LlamaConfig(**{**settings, "num_attention_heads": heads if divides else 1})
+    config.num_attention_heads = heads
     model = LlamaForCausalLM(config).eval()
     with torch.no_grad():
         for key, p in model.named_parameters():
