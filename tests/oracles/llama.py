@@ -7,6 +7,7 @@ bf16 (and are exactly that in both implementations); transformers computes in fl
 
 Needs torch (CPU), transformers >= 4.43 and safetensors.
 """
+import copy
 import json
 import pathlib
 
@@ -43,7 +44,8 @@ def make(name, changes):
     # transformers 5 refuses heads that do not divide the width, though head_dim makes them mean something.
     heads = settings["num_attention_heads"]
     divides = settings["hidden_size"] % heads == 0
-    config = LlamaConfig(**{**settings, "num_attention_heads": heads if divides else 1})
+    # It writes into the settings of rope that it is given, too.
+    config = LlamaConfig(**{**copy.deepcopy(settings), "num_attention_heads": heads if divides else 1})
     config.num_attention_heads = heads
     model = LlamaForCausalLM(config).eval()
     with torch.no_grad():
