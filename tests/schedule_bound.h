@@ -77,8 +77,8 @@ static inline void relations_find(Relations *r, const cvn_graph *g, Link link, S
 
 static inline double bound_of_link(const Relations *r, double latency)
 {
-    size_t n = r->n > 0 ? (size_t)r->n : 0; /* said again for compilers that inline all of it */
-    double *head = calloc(n, sizeof *head), *tail = calloc(n, sizeof *tail), most = 0;
+    double *head = calloc((size_t)r->n, sizeof *head), *tail = calloc((size_t)r->n, sizeof *tail);
+    double most = 0;
     for (int c = 0; c < r->n_exchanges; c++)
         for (int j = 0; j < r->n; j++) {
             int i = r->exchange[c];
