@@ -28,7 +28,10 @@ static int read_lines(const char *path, int64_t step, StepLine *each, void *cont
     FileMap map;
     int64_t above = 0;
     int code = file_map(&map, path, err);
-    for (*end = 0; code == CVN_OK && *end < map.size;) {
+    *end = 0;
+    if (code)
+        return code;
+    while (code == CVN_OK && *end < map.size) {
         const char *line = (const char *)map.data + *end;
         const char *newline = memchr(line, '\n', map.size - *end);
         size_t n = newline ? (size_t)(newline - line) : 0;
