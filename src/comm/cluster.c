@@ -21,6 +21,7 @@ enum { TAG_NOTE = TAG_CLUSTER, TAG_CARD, TAG_VERDICT, TAG_HASH, TAG_SHARE, TAG_G
 enum { TICK_NS = 10000000, TICK_BUSY_NS = 200000 };
 static const int64_t beat_ns = 500000000;      /* between two signs of life */
 static const int64_t ending_ns = 400000000;    /* for answers when all are told to end */
+static const int64_t telling_ns = 300000000;   /* for the others to hear that all is said */
 static const int64_t woken_ns = 10000000000;   /* who was stopped finds others gone so long */
 static const double start_seconds = 120;       /* for all ranks to be there */
 static const double agree_seconds = 24 * 3600; /* the watchdog ends it before, if need be */
@@ -45,6 +46,7 @@ typedef struct Peer {
     int64_t heard_ns; /* when its last note came */
     int64_t step;     /* its last known one */
     bool ending, bye; /* it said so */
+    bool told;        /* it was sent NOTE_TOLD */
 } Peer;
 
 typedef struct Card {
@@ -118,12 +120,20 @@ bool cluster_claim(Cluster *c)
     return !atomic_exchange(&c->reported, true);
 }
 
-static void send_note(Cluster *c, int rank, NoteKind kind, const char *text)
+/* Whether nothing is under way to a rank. */
+static bool has_left(Cluster *c, int rank)
 {
     Peer *peer = &c->peer[rank];
     bool done = true;
-    if (peer->sending.request && (c->t->test(c->t, &peer->sending, 1, &done, NULL) || !done))
+    return !peer->sending.request || (!c->t->test(c->t, &peer->sending, 1, &done, NULL) && done);
+}
+
+static void send_note(Cluster *c, int rank, NoteKind kind, const char *text)
+{
+    Peer *peer = &c->peer[rank];
+    if (!has_left(c, rank))
         return; /* still busy with the last one; there will be another */
+    peer->told |= kind == NOTE_TOLD;
     peer->out = (Note){.kind = kind, .step = atomic_load(&c->step)};
     snprintf(peer->out.text, sizeof peer->out.text, "%s", text);
     c->t->send(c->t, rank, TAG_NOTE, &peer->out, sizeof peer->out, &peer->sending, NULL);
@@ -136,18 +146,36 @@ static void send_notes(Cluster *c, NoteKind kind, const char *text)
             send_note(c, rank, kind, text);
 }
 
+/* Before this process ends all others: they are told that it has said why, and hear it, if they can. */
+static void tell_others(Cluster *c)
+{
+    int64_t begin = clock_ns();
+    bool arrived = false;
+    while (!arrived && clock_ns() - begin < telling_ns) {
+        arrived = true;
+        for (int rank = 0; rank < c->t->n_ranks; rank++) {
+            if (!talks_to(c, rank))
+                continue;
+            if (!c->peer[rank].told)
+                send_note(c, rank, NOTE_TOLD, "");
+            arrived = c->peer[rank].told && has_left(c, rank) && arrived;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 2 * TICK_NS}, NULL);
+    }
+}
+
 /* Devices stop waiting, and the callback ends the process. */
 static void lose(Cluster *c, const cvn_err *err, bool speaks)
 {
     speaks = cluster_claim(c) && speaks;
+    if (speaks) /* while devices still wait: who finds the loss himself ends the process */
+        tell_others(c);
     pthread_mutex_lock(&c->lock);
     if (c->comm)
         comm_fail(c->comm, err);
     pthread_mutex_unlock(&c->lock);
     if (!speaks) /* whoever does is to come first */
         nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
-    else
-        send_notes(c, NOTE_TOLD, "");
     if (c->options.lost)
         c->options.lost(c->options.context, c, err, speaks);
 }
