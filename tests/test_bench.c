@@ -52,7 +52,7 @@ static void a_synthetic_model_runs_and_is_measured(void **state)
         cvn_engine_options options = {.rows = 2, .threads = 2};
         if (cvn_engine_new(model, &options, &engine, &err))
             fail_msg("%s", err.message);
-        Ceilings ceilings = {1e9, 1e9, 1e9};
+        Ceilings ceilings = {1e9, 1e9, 1e9, 1e9};
         BenchFigure prefill = {0}, decode = {0};
         if (bench_prefill(engine, &ceilings, 130, 3, &prefill, &err) ||
             bench_decode(engine, &ceilings, 20, 5, 1e9, &decode, &err))
@@ -60,6 +60,7 @@ static void a_synthetic_model_runs_and_is_measured(void **state)
         assert_true(prefill.seconds > 0 && prefill.utilization > 0 && prefill.spread >= 0);
         assert_true(decode.seconds > 0 && decode.utilization > 0 && decode.spread >= 0);
         assert_true(decode.bandwidth > 0 && decode.bandwidth != ceilings.bandwidth); /* its own */
+        assert_true(prefill.peak > 0 && prefill.peak != ceilings.flops_bf16);
         assert_near(prefill.tokens_per_second, 130 / prefill.seconds);
         assert_near(decode.tokens_per_second, 2 / decode.seconds);
         cvn_engine_free(engine, NULL);

@@ -157,6 +157,7 @@ static int share_ceilings(Bench *b, cvn_err *err)
     b->ceilings.bandwidth *= n;
     b->ceilings.flops_f32 *= n;
     b->ceilings.flops_bf16 *= n;
+    b->ceilings.flops_int8 *= n;
     return code;
 }
 
@@ -379,9 +380,10 @@ static json_t *row_json(const Row *row)
 {
     const BenchFigure *f = &row->figure;
     if (row->prefill)
-        return json_pack("{s:s,s:I,s:f,s:f,s:f,s:f}", "mode", row->mode->name, "tokens",
+        return json_pack("{s:s,s:I,s:f,s:f,s:f,s:f,s:f}", "mode", row->mode->name, "tokens",
                          (json_int_t)row->tokens, "seconds", f->seconds, "tokens_per_second",
-                         f->tokens_per_second, "mfu", f->utilization, "spread", f->spread);
+                         f->tokens_per_second, "mfu", f->utilization, "matmul_peak", f->peak,
+                         "spread", f->spread);
     json_t *json =
         json_pack("{s:s,s:I,s:I,s:I}", "mode", row->mode->name, "batch", (json_int_t)row->batch,
                   "context", (json_int_t)row->context, "steps", (json_int_t)row->tokens);
@@ -407,8 +409,9 @@ static const char *kv_name(const Bench *b)
 static int print_bench_json(const Bench *b)
 {
     const Ceilings *c = &b->ceilings;
-    json_t *ceilings = json_pack("{s:f,s:f,s:f}", "read_bandwidth", c->bandwidth, "matmul_f32",
-                                 c->flops_f32, "matmul_bf16", c->flops_bf16);
+    json_t *ceilings =
+        json_pack("{s:f,s:f,s:f,s:f}", "read_bandwidth", c->bandwidth, "matmul_f32", c->flops_f32,
+                  "matmul_bf16", c->flops_bf16, "matmul_int8", c->flops_int8);
     char quant[16];
     quant_text(b->model->io.config.quant, quant, sizeof quant);
     json_t *all =
@@ -439,16 +442,17 @@ static int print_bench_json(const Bench *b)
 
 static int print_bench_csv(const Bench *b)
 {
-    printf("model,dtype,kernels,threads,read_bandwidth,matmul_bf16,part,mode,phase,batch,context,"
+    printf("model,dtype,kernels,threads,read_bandwidth,matmul_peak,part,mode,phase,batch,context,"
            "tokens,seconds,spread,tokens_per_second,utilization,overhead_seconds\n");
     for (size_t i = 0; i < b->n_rows; i++) {
         const Row *row = &b->row[i];
         const BenchFigure *f = &row->figure;
         printf("%s,%s,%s,%d,%.6g,%.6g,%s,%s,%s,%lld,%lld,%lld,", b->name,
                cvn_dtype_name(cvn_model_dtype(b->model)), cpu_backend()->name, b->threads,
-               row->prefill ? b->ceilings.bandwidth : f->bandwidth, b->ceilings.flops_bf16,
-               row->part, row->mode->name, row->prefill ? "prefill" : "decode",
-               (long long)row->batch, (long long)row->context, (long long)row->tokens);
+               row->prefill ? b->ceilings.bandwidth : f->bandwidth,
+               row->prefill ? f->peak : b->ceilings.flops_bf16, row->part, row->mode->name,
+               row->prefill ? "prefill" : "decode", (long long)row->batch, (long long)row->context,
+               (long long)row->tokens);
         if (row->fits)
             printf("%.9g,%.4g,%.6g,%.4g,%.4g\n", f->seconds, f->spread, f->tokens_per_second,
                    f->utilization, f->overhead);
@@ -475,7 +479,7 @@ static void print_row(const Row *row)
            1e3 * f->seconds, f->tokens_per_second, 1e3 / f->tokens_per_second,
            row->prefill ? "MFU      " : "bandwidth", 100 * f->utilization, 100 * f->spread);
     if (row->prefill)
-        printf("\n");
+        printf("   peak meanwhile %.0f GFLOP/s\n", f->peak / 1e9);
     else
         printf("   overhead %.0f us/step   reads meanwhile %.1f GB/s\n", 1e6 * f->overhead,
                f->bandwidth / 1e9);
@@ -492,8 +496,8 @@ static int print_bench(const Bench *b)
     if (b->value[MESH].given)
         printf("  mesh %s, layout %s, %d %s\n", b->value[MESH].text, b->value[LAYOUT].text,
                b->cluster ? cluster_size(b->cluster) : 1, b->cluster ? "processes" : "process");
-    printf("  ceilings: reads %.1f GB/s, f32 %.0f GFLOP/s, bf16 %.0f GFLOP/s\n", c->bandwidth / 1e9,
-           c->flops_f32 / 1e9, c->flops_bf16 / 1e9);
+    printf("  ceilings: reads %.1f GB/s, f32 %.0f GFLOP/s, bf16 %.0f GFLOP/s, int8 %.0f GOP/s\n",
+           c->bandwidth / 1e9, c->flops_f32 / 1e9, c->flops_bf16 / 1e9, c->flops_int8 / 1e9);
     for (size_t i = 0; i < b->n_rows; i++) {
         const Row *row = &b->row[i];
         bool ladder = row->part[0] == 'l';

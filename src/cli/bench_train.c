@@ -25,11 +25,11 @@ static int print_train_json(const char *preset, const TrainBench *b, const Train
         json_pack("{s:f,s:f,s:f}", "read_bandwidth", f->ceilings.bandwidth, "matmul_f32",
                   f->ceilings.flops_f32, "matmul_bf16", f->ceilings.flops_bf16);
     json_t *train =
-        json_pack("{s:I,s:I,s:s,s:s,s:f,s:f,s:f,s:f,s:I}", "batch", (json_int_t)b->batch, "seq",
+        json_pack("{s:I,s:I,s:s,s:s,s:f,s:f,s:f,s:f,s:f,s:I}", "batch", (json_int_t)b->batch, "seq",
                   (json_int_t)b->seq, "optimizer", optimizers[b->optimizer.kind].name, "remat",
-                  remat_policy_names[b->remat], "mfu", f->mfu, "tokens_per_second",
-                  f->tokens_per_second, "seconds_per_step", f->seconds, "flops", f->flops,
-                  "peak_memory", (json_int_t)f->peak_memory);
+                  remat_policy_names[b->remat], "mfu", f->mfu, "matmul_peak", f->peak,
+                  "tokens_per_second", f->tokens_per_second, "seconds_per_step", f->seconds,
+                  "flops", f->flops, "peak_memory", (json_int_t)f->peak_memory);
     json_t *all =
         json_pack("{s:s,s:s,s:s,s:o,s:o}", "model", preset, "dtype", cvn_dtype_name(b->compute),
                   "kernels", cpu_backend()->name, "ceilings", ceilings, "train", train);
@@ -44,9 +44,8 @@ static int print_train_json(const char *preset, const TrainBench *b, const Train
     return print_json(all);
 }
 
-static int print_train(const char *preset, const TrainBench *b, TrainFigure *f)
+static int print_train(const char *preset, const TrainBench *b, const TrainFigure *f)
 {
-    double peak = *ceilings_flops(&f->ceilings, b->compute);
     printf("%s, products in %s, %s kernels, %s, recomputation %s\n", preset,
            cvn_dtype_name(b->compute), cpu_backend()->name, optimizers[b->optimizer.kind].name,
            remat_policy_names[b->remat]);
@@ -56,7 +55,7 @@ static int print_train(const char *preset, const TrainBench *b, TrainFigure *f)
     printf("  train, batch %lld, seq %lld: %.3f s/step %9.1f tokens/s   MFU %.1f%% of %.0f GFLOP/s"
            "   memory %.0f MiB\n",
            (long long)b->batch, (long long)b->seq, f->seconds, f->tokens_per_second, 100 * f->mfu,
-           peak / 1e9, (double)f->peak_memory / 0x1p20);
+           f->peak / 1e9, (double)f->peak_memory / 0x1p20);
     print_communication(stdout, "communication of a step, per device", &f->communication);
     return EXIT_OK;
 }

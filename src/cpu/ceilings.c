@@ -203,6 +203,20 @@ __attribute__((target("avx512f,avx512bf16"))) static void peak_avx512_bf16(float
     _mm512_storeu_ps(sink, sum[0]);
 }
 
+__attribute__((target("avx512f,avx512vnni"))) static void peak_avx512_vnni(float *sink, int loops)
+{
+    __m512i x = _mm512_set1_epi8(1), sum[CHAINS];
+    for (int i = 0; i < CHAINS; i++)
+        sum[i] = _mm512_set1_epi32(i);
+    for (int n = 0; n < loops; n++)
+#pragma GCC unroll 12
+        for (int i = 0; i < CHAINS; i++)
+            sum[i] = _mm512_dpbusd_epi32(sum[i], x, x);
+    for (int i = 1; i < CHAINS; i++)
+        sum[0] = _mm512_add_epi32(sum[0], sum[i]);
+    _mm512_storeu_si512(sink, sum[0]);
+}
+
 #if defined(CVN_HAVE_AMX)
 /* Four independent sums, as products have them; tiles of zeros take as long as any. */
 __attribute__((target("amx-tile,amx-bf16"))) static void peak_amx_bf16(float *sink, int loops)
@@ -213,6 +227,19 @@ __attribute__((target("amx-tile,amx-bf16"))) static void peak_amx_bf16(float *si
         _tile_dpbf16ps(1, 4, 7);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_release();
+    *sink = 0;
+}
+
+__attribute__((target("amx-tile,amx-int8"))) static void peak_amx_int8(float *sink, int loops)
+{
+    _tile_loadconfig(&tile_config);
+    for (int n = 0; n < loops / 4; n++) {
+        _tile_dpbssd(0, 4, 6);
+        _tile_dpbssd(1, 4, 7);
+        _tile_dpbssd(2, 5, 6);
+        _tile_dpbssd(3, 5, 7);
     }
     _tile_release();
     *sink = 0;
@@ -255,16 +282,20 @@ static Peak peak_of(cvn_dtype dtype)
     Peak peak = {.run = peak_portable, .operations = 2.0 * 4 * CHAINS};
 #if defined(__x86_64__)
     const char *level = cpu_backend()->name;
-    bool bf16 = dtype == CVN_BF16;
+    bool bf16 = dtype == CVN_BF16, int8 = dtype == CVN_I8;
     if (strncmp(level, "avx512", 6) == 0 || strcmp(level, "amx") == 0)
         peak = (Peak){.run = peak_avx512, .operations = 2.0 * 16 * CHAINS};
     if (strcmp(level, "avx2") == 0)
         peak = (Peak){.run = peak_avx2, .operations = 2.0 * 8 * CHAINS};
     if (strcmp(level, "avx512_bf16") == 0 && bf16)
         peak = (Peak){.run = peak_avx512_bf16, .operations = 2.0 * 32 * CHAINS};
+    if (strcmp(level, "avx512_bf16") == 0 && int8)
+        peak = (Peak){.run = peak_avx512_vnni, .operations = 2.0 * 64 * CHAINS};
 #if defined(CVN_HAVE_AMX)
     if (strcmp(level, "amx") == 0 && bf16)
         peak = (Peak){.run = peak_amx_bf16, .operations = 2.0 * 16 * 16 * 32};
+    if (strcmp(level, "amx") == 0 && int8)
+        peak = (Peak){.run = peak_amx_int8, .operations = 2.0 * 16 * 16 * 64};
 #endif
 #else
     (void)dtype;
@@ -305,10 +336,13 @@ int ceilings_measure(Pool *pool, Ceilings *out, cvn_err *err)
         return code;
     out->flops_f32 = median_peak(pool, CVN_F32);
     out->flops_bf16 = median_peak(pool, CVN_BF16);
+    out->flops_int8 = median_peak(pool, CVN_I8);
     return CVN_OK;
 }
 
-double *ceilings_flops(Ceilings *ceilings, cvn_dtype dtype)
+double ceilings_flops(const Ceilings *ceilings, cvn_dtype dtype)
 {
-    return dtype == CVN_BF16 ? &ceilings->flops_bf16 : &ceilings->flops_f32;
+    if (dtype == CVN_I8)
+        return ceilings->flops_int8;
+    return dtype == CVN_BF16 ? ceilings->flops_bf16 : ceilings->flops_f32;
 }

@@ -12,6 +12,8 @@ typedef struct Ceilings {
     double bandwidth;  /* bytes per second that all threads together read from memory */
     double flops_f32;  /* operations per second of the kernels' level; a multiply-add is two */
     double flops_bf16; /* the same with bf16 operands and f32 sums */
+    double
+        flops_int8; /* the same with operands of 8 bits, where the kernels multiply such; else as flops_f32 */
 } Ceilings;
 
 /* Takes about a second. */
@@ -30,11 +32,11 @@ void read_probe_free(ReadProbe *probe); /* NULL is allowed */
 double read_probe_run(ReadProbe *probe, double seconds);
 
 /* Operations per second that all threads together do for about so many seconds (10 ms at least): one sample of
-   flops_bf16 or flops_f32, for measuring in turns, like reads. */
+   ceilings_flops, for measuring in turns, like reads. */
 double peak_run(Pool *pool, cvn_dtype dtype, double seconds);
 
-/* Of products of that type: bf16, or else f32. */
-double *ceilings_flops(Ceilings *ceilings, cvn_dtype dtype);
+/* Of products of that type: bf16, i8, or else f32. */
+double ceilings_flops(const Ceilings *ceilings, cvn_dtype dtype);
 
 /* The median of n numbers, which are sorted on the way. */
 double median(double *sample, int n);

@@ -53,7 +53,7 @@ static void make_prompt(const cvn_engine *e, int32_t *tokens, int64_t n)
         tokens[i] = (int32_t)(i * 7919 % e->model->io.config.vocab);
 }
 
-int bench_prefill(cvn_engine *e, Ceilings *ceilings, int64_t n, int repeats, BenchFigure *out,
+int bench_prefill(cvn_engine *e, const Ceilings *ceilings, int64_t n, int repeats, BenchFigure *out,
                   cvn_err *err)
 {
     static const double TURN = 0.02;
@@ -61,7 +61,8 @@ int bench_prefill(cvn_engine *e, Ceilings *ceilings, int64_t n, int repeats, Ben
     int32_t *tokens = calloc((size_t)n, sizeof *tokens);
     double *seconds = calloc((size_t)repeats, sizeof *seconds);
     double *peaks = calloc((size_t)repeats + 1, sizeof *peaks);
-    double *peak = ceilings_flops(ceilings, e->model->dtype);
+    cvn_dtype dtype = engine_product_dtype(e);
+    double peak = ceilings_flops(ceilings, dtype);
     int code = CVN_OK;
     if (!tokens || !seconds || !peaks)
         code = err_set(err, CVN_EMEM, "no memory for a prompt of %lld tokens", (long long)n);
@@ -73,13 +74,13 @@ int bench_prefill(cvn_engine *e, Ceilings *ceilings, int64_t n, int repeats, Ben
         code = engine_prefill(e, 0, tokens, n, &greedy, err);
         if (i >= 0)
             seconds[i] = clock_seconds() - begin;
-        peaks[i + 1] = e->mesh ? *peak : peak_run(engine_device(e)->pool, e->model->dtype, TURN);
+        peaks[i + 1] = e->mesh ? peak : peak_run(engine_device(e)->pool, dtype, TURN);
     }
     if (!code) {
         *out = figure(seconds, repeats);
         out->tokens_per_second = (double)n / out->seconds;
-        *peak = median(peaks, repeats + 1);
-        out->utilization = bench_prefill_flops(&e->model->io.config, n) / out->seconds / *peak;
+        out->peak = median(peaks, repeats + 1);
+        out->utilization = bench_prefill_flops(&e->model->io.config, n) / out->seconds / out->peak;
     }
     engine_reset_row(e, 0);
     free(tokens);

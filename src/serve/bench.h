@@ -3,8 +3,8 @@
  *
  *   prefill   N tokens of one row, the last of which is sampled from. MFU is the model's operations
  *             (2 per weight and token that a product uses, the output head once, and causal
- *             attention) over the peak, which is measured in turns with the prefills: neighbours
- *             change it, too.
+ *             attention) over the peak of products of what enters them (f32, bf16 or 8 bits), which is
+ *             measured in turns with the prefills: neighbours change it, too.
  *   decode    one step of B rows, each with `context` positions filled. Bandwidth utilisation is
  *             the bytes that a step cannot do without (each weight once, the filled KV of each row)
  *             over the measured bandwidth.
@@ -40,13 +40,13 @@ typedef struct BenchFigure {
     double tokens_per_second; /* of all rows */
     double utilization;       /* prefill: MFU; decode: of the read bandwidth */
     double bandwidth;         /* decode: bytes per second that reads made meanwhile, median */
+    double peak; /* prefill: operations per second that were possible meanwhile, median */
     /* Decode: seconds of a step in which thread 0 was in no product and no attention. */
     double overhead;
 } BenchFigure;
 
-/* Prefills n tokens `repeats` times on row 0. On one device the ceiling of the model's type becomes
-   the one that was measured meanwhile. */
-int bench_prefill(cvn_engine *e, Ceilings *ceilings, int64_t n, int repeats, BenchFigure *out,
+/* Prefills n tokens `repeats` times on row 0. */
+int bench_prefill(cvn_engine *e, const Ceilings *ceilings, int64_t n, int repeats, BenchFigure *out,
                   cvn_err *err);
 
 /* Decodes with `context` positions of every row filled (with numbers, not by a prefill: what they

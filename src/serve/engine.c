@@ -121,6 +121,11 @@ static bool int8_activations(const cvn_engine_options *o)
     return o->activations && strcmp(o->activations, "int8") == 0;
 }
 
+cvn_dtype engine_product_dtype(const cvn_engine *e)
+{
+    return int8_activations(&e->options) ? CVN_I8 : e->model->dtype;
+}
+
 /* All programs that the options ask for. */
 static int compile_programs(cvn_engine *e, cvn_err *err)
 {

@@ -83,6 +83,9 @@ struct cvn_engine {
 /* Of keys and values in the cache. */
 cvn_dtype engine_kv_dtype(const cvn_engine *e);
 
+/* Of what enters products: the model's, or i8 where rows are brought to 8 bits. */
+cvn_dtype engine_product_dtype(const cvn_engine *e);
+
 /* Appends n >= 1 tokens to a row's cache and draws the next one, which becomes the row's token for
  * decoding. */
 int engine_prefill(cvn_engine *e, int row, const int32_t *tokens, int64_t n,

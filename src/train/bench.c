@@ -22,11 +22,10 @@ static uint32_t next_random(uint32_t *state)
 /* What steps that took so long come to, beside peaks measured in turns with them. Sorts both. */
 static void finish_figure(const TrainBench *b, double *seconds, double *peaks, TrainFigure *out)
 {
-    double peak = median(peaks, b->repeats + 1);
-    *ceilings_flops(&out->ceilings, b->compute) = peak;
+    out->peak = median(peaks, b->repeats + 1);
     out->seconds = median(seconds, b->repeats);
     out->tokens_per_second = (double)(b->batch * b->seq) / out->seconds;
-    out->mfu = out->flops / out->seconds / peak;
+    out->mfu = out->flops / out->seconds / out->peak;
 }
 
 /* What all devices can do, as a multiple of what one's threads can. */
@@ -46,6 +45,7 @@ int train_ceilings(const Trainer *t, Ceilings *out, cvn_err *err)
     double times = devices_over_one(t);
     out->flops_f32 *= times;
     out->flops_bf16 *= times;
+    out->flops_int8 *= times;
     out->bandwidth *= times;
     return code;
 }

@@ -35,7 +35,8 @@ typedef struct TrainBench {
 typedef struct TrainFigure {
     double seconds; /* median of a step */
     double tokens_per_second;
-    double mfu;              /* of the peak measured in the same run */
+    double peak;             /* of all devices, for the products' type, in turns with the steps */
+    double mfu;              /* of that peak */
     double flops;            /* of a step */
     double loss[2];          /* of the first and the last step */
     size_t peak_memory;      /* bytes: weights, optimizer state, temporaries; of this process */

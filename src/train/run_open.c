@@ -336,7 +336,7 @@ int run_measure_peak(Run *r, cvn_err *err)
 {
     Ceilings ceilings = {0};
     int code = train_ceilings(&r->trainer, &ceilings, err);
-    r->peak = *ceilings_flops(&ceilings, r->trainer.options.compute);
+    r->peak = ceilings_flops(&ceilings, r->trainer.options.compute);
     return code;
 }
 
