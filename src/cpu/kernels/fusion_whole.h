@@ -7,7 +7,7 @@
  * (run_whole in fusion_impl.h); a program that is no row is taken step by step, with the same bits. Rows are worth it
  * where a program is long and its tensors are larger than the caches; and of what follows a product (compile/fuse_follow.c)
  * only rows are taken, because it comes in pieces as small as a tile of sums. tests/test_fusion_whole.c holds that the
- * optimizer's programs are rows, tests/test_fuse.c that those of SwiGLU are.
+ * optimizer's programs are rows, tests/test_fuse_products.c that those of SwiGLU are.
  */
 #ifndef CVN_CPU_KERNELS_FUSION_WHOLE_H
 #define CVN_CPU_KERNELS_FUSION_WHOLE_H

@@ -1,0 +1,151 @@
+/*
+ * For the tests of fusion: backends that fuse nothing, and a runner that counts what a plan has and gives its outputs. What
+ * fusing must not change is the bits, on every instruction set and by any number of threads.
+ */
+#ifndef CVN_TESTS_FUSE_SUPPORT_H
+#define CVN_TESTS_FUSE_SUPPORT_H
+
+#include "base/float16.h"
+#include "compile/fuse.h"
+#include "compile/pipeline.h"
+#include "cpu/device.h"
+#include "cpu/executor.h"
+#include "cpu/registry.h"
+#include "graph/graph.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { KERNELS = 512 };
+
+/* A backend of which nothing is elementwise, or that has no kernel for fusions. */
+typedef struct Plain {
+    Backend backend;
+    Kernel kernel[KERNELS];
+    const Kernel *table[KERNELS];
+} Plain;
+
+static inline void make_plain_of(const Backend *best, bool fuses, Plain *out)
+{
+    assert_true(best->n_kernels <= KERNELS);
+    out->backend = *best;
+    out->backend.kernel = out->table;
+    out->backend.n_kernels = 0;
+    for (int i = 0; i < best->n_kernels; i++) {
+        if (fuses && best->kernel[i]->kind == OP_FUSION)
+            continue;
+        int n = out->backend.n_kernels++;
+        out->kernel[n] = *best->kernel[i];
+        out->kernel[n].elementwise = fuses && best->kernel[i]->elementwise;
+        out->kernel[n].squares = fuses && best->kernel[i]->squares;
+        out->kernel[n].converts = fuses && best->kernel[i]->converts;
+        out->kernel[n].rounds = fuses && best->kernel[i]->rounds;
+        out->kernel[n].adds = fuses && best->kernel[i]->adds;
+        out->kernel[n].places = fuses && best->kernel[i]->places;
+        out->kernel[n].copies = fuses && best->kernel[i]->copies;
+        out->kernel[n].follows = NULL;
+        out->kernel[n].terms = false;
+        out->kernel[n].joins = fuses && best->kernel[i]->joins;
+        out->table[n] = &out->kernel[n];
+    }
+}
+
+static inline uint32_t next(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+/* What a run gives: the outputs, one after the other. */
+typedef struct Ran {
+    char *data;
+    size_t bytes;
+    int n_steps, n_fusions, n_programs;
+    int n_followed; /* products with a fusion behind them */
+    int64_t floats; /* the most elements that an f32 result of a step has */
+    size_t arena_bytes;
+} Ran;
+
+static inline Ran run(const cvn_graph *g, const Backend *backend, int threads)
+{
+    cvn_err err = {0};
+    Plan *plan;
+    CompileOptions options = {.backend = backend, .n_threads = threads, .verify_plan = true};
+    if (compile_graph(g, &options, &plan, &err))
+        fail_msg("%s", err.message);
+    Device *device = device_new(threads, backend, &err);
+    assert_non_null(device);
+    void **at = calloc((size_t)plan->n_parameters + 1, sizeof *at);
+    void **out = calloc((size_t)plan->n_outputs + 1, sizeof *out);
+    uint32_t state = 7;
+    for (int i = 0; i < plan->n_parameters; i++) {
+        at[i] = aligned_alloc(64, (plan->parameter[i].bytes + 63) / 64 * 64);
+        bool half = plan->parameter[i].type.dtype == CVN_BF16;
+        for (size_t k = 0; k < plan->parameter[i].bytes / (half ? 2 : 4); k++) {
+            float value = (float)next(&state) * 0x1p-23f - 1.0f;
+            if (half)
+                ((uint16_t *)at[i])[k] = bf16_from_f32(value);
+            else
+                ((float *)at[i])[k] = value;
+        }
+    }
+    if (executor_run(device, plan, at, out, &err))
+        fail_msg("%s", err.message);
+    Ran ran = {.n_steps = plan->n_steps, .arena_bytes = plan->arena_bytes};
+    for (int i = 0; i < plan->n_steps; i++) {
+        ran.n_fusions += plan->step[i].op->kind == OP_FUSION;
+        ran.n_followed += plan->step[i].op->kind == OP_DOT_GENERAL && plan->step[i].op->attr.fusion;
+        ran.n_programs += strncmp(plan->step[i].kernel, "fusion.", 7) == 0;
+        for (int k = 0; k < plan->step[i].op->n_results; k++) {
+            const cvn_type *type = &plan->step[i].op->result[k]->type;
+            int64_t n = type->dtype == CVN_F32 ? cvn_type_elements(type) : 0;
+            ran.floats = n > ran.floats ? n : ran.floats;
+        }
+    }
+    for (int i = 0; i < plan->n_outputs; i++) {
+        size_t bytes = cvn_type_bytes(&plan->output[i].type);
+        ran.data = realloc(ran.data, ran.bytes + bytes);
+        memcpy(ran.data + ran.bytes, out[i], bytes);
+        ran.bytes += bytes;
+    }
+    for (int i = 0; i < plan->n_parameters; i++)
+        free(at[i]);
+    free(at);
+    free(out);
+    device_free(device);
+    plan_free(plan);
+    return ran;
+}
+
+/* What else must hold of a plan beside the one that is not fused. */
+typedef void FusedCheck(const void *context, const char *isa, const Ran *apart, const Ran *fused);
+
+/* Fused, a graph gives the bits that it gives apart, on every instruction set and by 1 to 4 threads. */
+static inline void check_fused(const cvn_graph *g, FusedCheck *check, const void *context)
+{
+    for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
+        const Backend *backend = cpu_backend_of((CpuIsa)isa);
+        if (!backend)
+            continue;
+        const char *name = cpu_isa_name((CpuIsa)isa);
+        Plain *apart_of = calloc(1, sizeof *apart_of);
+        assert_non_null(apart_of);
+        make_plain_of(backend, false, apart_of);
+        Ran apart = run(g, &apart_of->backend, 2);
+        for (int threads = 1; threads <= 4; threads++) {
+            Ran fused = run(g, backend, threads);
+            check(context, name, &apart, &fused);
+            if (apart.bytes != fused.bytes || memcmp(apart.data, fused.data, fused.bytes) != 0)
+                fail_msg("%s, %d threads: other bits", name, threads);
+            free(fused.data);
+        }
+        free(apart.data);
+        free(apart_of);
+    }
+}
+
+#endif
