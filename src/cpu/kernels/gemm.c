@@ -220,6 +220,8 @@ static Blocks plan_blocks(const GemmIsa *isa, const Gemm *gemm, int n_threads)
 
 size_t gemm_scratch(const GemmIsa *isa, const Gemm *gemm, int n_threads)
 {
+    if (gemm->batch == 0 || gemm->m == 0 || gemm->n == 0 || gemm->k == 0)
+        return 0; /* there are no products */
     if (isa->tiles)
         return gemm_tiles_scratch(isa, gemm, n_threads);
     Blocks p = plan_blocks(isa, gemm, n_threads);
