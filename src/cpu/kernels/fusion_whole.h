@@ -170,6 +170,7 @@ WholeKind whole_find(const TileProgram *program);
 void fusion_terms_portable(const KernelArgs *args, int64_t at, int64_t n, float *out);
 void fusion_terms_avx2(const KernelArgs *args, int64_t at, int64_t n, float *out);
 void fusion_terms_avx512(const KernelArgs *args, int64_t at, int64_t n, float *out);
+void fusion_terms_avx512_bf16(const KernelArgs *args, int64_t at, int64_t n, float *out);
 
 /* Kernel.follows of products: a row, or -1. */
 int whole_follows(const struct Fusion *fusion);

@@ -209,6 +209,8 @@ void fusion_follow_avx2(const KernelArgs *args, int64_t at, int64_t ld, const fl
                         int64_t row, int64_t rows, int64_t n);
 void fusion_follow_avx512(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
                           int64_t row, int64_t rows, int64_t n);
+void fusion_follow_avx512_bf16(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
+                               int64_t row, int64_t rows, int64_t n);
 
 extern const GemmIsa gemm_portable_f32, gemm_portable_bf16;
 #if defined(CVN_HAVE_AVX2)

@@ -40,6 +40,9 @@ extern const Kernel dot_kernels_avx512[], elementwise_kernels_avx512[], fusion_k
     attention_kernels_avx512[], attention_backward_kernels_avx512[], row_backward_kernels_avx512[];
 extern const Kernel dot_kernels_avx512_bf16[], attention_kernels_avx512_bf16[],
     attention_kernels_avx512_bf16few[], attention_backward_kernels_avx512_bf16[];
+/* The same as those of avx512, and the same bits, but for the instruction that rounds. */
+extern const Kernel fusion_kernels_avx512_bf16[], row_kernels_avx512_bf16[],
+    rope_kernels_avx512_bf16[], row_backward_kernels_avx512_bf16[];
 #endif
 #if defined(CVN_HAVE_AMX)
 extern const Kernel dot_kernels_amx[], attention_kernels_amx[], attention_backward_kernels_amx[];

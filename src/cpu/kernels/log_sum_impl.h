@@ -8,35 +8,53 @@
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/vec_math.h"
 
+/* Elements i … of a tile of f32 or, where that is `half`, a constant, of bf16. */
+VEC_INLINE vf tile_at(const bool half, const void *x, int64_t i)
+{
+    return half ? vf_load_bf16((const uint16_t *)x + i) : vf_load((const float *)x + i);
+}
+
+/* The same of the last n < VN, with `rest` behind them. */
+VEC_INLINE vf tile_end(const bool half, const void *x, int64_t i, int64_t n, float rest)
+{
+    float last[VN];
+    for (int64_t j = 0; j < VN; j++)
+        last[j] = j >= n ? rest
+                  : half ? bf16_to_f32(((const uint16_t *)x)[i + j])
+                         : ((const float *)x)[i + j];
+    return vf_load(last);
+}
+
 /* The largest of x and peak; NaN is not seen. */
-static float peak_tile(const float *x, int64_t n, float peak)
+VEC_INLINE float peak_tile(const bool half, const void *x, int64_t n, float peak)
 {
     int64_t i = 0;
-    vf most = vf_splat(peak);
+    vf most = vf_splat(peak), other = most; /* two, of which neither waits for the other */
+    for (; i + 2 * VN <= n; i += 2 * VN) {
+        most = vf_max(tile_at(half, x, i), most);
+        other = vf_max(tile_at(half, x, i + VN), other);
+    }
     for (; i + VN <= n; i += VN)
-        most = vf_max(vf_load(x + i), most);
-    peak = vf_max_lane(most);
-    for (; i < n; i++)
-        peak = x[i] > peak ? x[i] : peak;
-    return peak;
+        most = vf_max(tile_at(half, x, i), most);
+    if (i < n)
+        most = vf_max(tile_end(half, x, i, n - i, peak), most);
+    return vf_max_lane(vf_max(most, other));
 }
 
 /* Adds exp(x - peak) to the sum, and writes it to `power` unless that is NULL. */
-static vf add_powers(vf sum, const float *x, int64_t n, float peak, float *power)
+VEC_INLINE vf add_powers(const bool half, vf sum, const void *x, int64_t n, float peak,
+                         float *power)
 {
     int64_t i = 0;
     vf p = vf_splat(peak);
     for (; i + VN <= n; i += VN) {
-        vf y = vf_exp(vf_load(x + i) - p);
+        vf y = vf_exp(tile_at(half, x, i) - p);
         sum += y;
         if (power)
             vf_store(power + i, y);
     }
     if (i < n) {
-        float last[VN];
-        for (int64_t j = 0; j < VN; j++)
-            last[j] = i + j < n ? x[i + j] : -INFINITY;
-        vf y = vf_exp(vf_load(last) - p);
+        vf y = vf_exp(tile_end(half, x, i, n - i, -INFINITY) - p);
         sum += y;
         if (power)
             vf_store_part(power + i, y, n - i);
@@ -49,19 +67,25 @@ static vf add_powers(vf sum, const float *x, int64_t n, float peak, float *power
 static inline float log_sum(cvn_dtype dtype, const void *data, int64_t first, int64_t n,
                             float *power, float *peak)
 {
+    const bool half = dtype == CVN_BF16;
+    const uint16_t *bf16 = half ? (const uint16_t *)data + first : NULL;
     float from[TILE];
     *peak = -INFINITY;
     for (int64_t at = 0; at < n; at += TILE) {
         int64_t length = n - at < TILE ? n - at : TILE;
-        *peak = peak_tile(tile_read(dtype, data, first + at, length, from), length, *peak);
+        *peak = half ? peak_tile(true, bf16 + at, length, *peak)
+                     : peak_tile(false, tile_read(dtype, data, first + at, length, from), length,
+                                 *peak);
     }
     if (!isfinite(*peak))
         *peak = 0;
     vf sum = vf_zero();
     for (int64_t at = 0; at < n; at += TILE) {
         int64_t length = n - at < TILE ? n - at : TILE;
-        sum = add_powers(sum, tile_read(dtype, data, first + at, length, from), length, *peak,
-                         power ? power + at : NULL);
+        float *to = power ? power + at : NULL;
+        sum = half ? add_powers(true, sum, bf16 + at, length, *peak, to)
+                   : add_powers(false, sum, tile_read(dtype, data, first + at, length, from),
+                                length, *peak, to);
     }
     return logf(vf_sum(sum));
 }

@@ -174,16 +174,27 @@ static void entropy_row_of_powers(const KernelArgs *args, const EntropyRow *r, c
                                   float log)
 {
     cvn_dtype out = args->op->result[0]->type.dtype;
+    const float share = (r->dloss + r->dlse) / expf(log);
+    const vf factor = vf_splat(share);
     float to[TILE];
-    vf factor = vf_splat((r->dloss + r->dlse) / expf(log));
     for (int64_t at = 0; at < r->vocab; at += TILE) {
-        int64_t n = tile_length(at, r->vocab);
+        int64_t n = tile_length(at, r->vocab), i = 0;
+        uint16_t *half = out == CVN_BF16 ? (uint16_t *)args->out[0] + r->at + at : NULL;
         float *y = tile_target(out, args->out[0], r->at + at, to);
-        for (int64_t i = 0; i < n; i += VN)
+        for (; half && i + VN <= n; i += VN)
+            vf_store_bf16(half + i, vf_load(power + at + i) * factor);
+        if (half && i < n)
+            vf_store_bf16_part(half + i, vf_load_part(power + at + i, n - i) * factor, n - i);
+        for (i = 0; !half && i < n; i += VN)
             store_upto(y, i, n, load_upto(power + at, i, n) * factor);
-        if (r->target >= at && r->target < at + n)
-            y[r->target - at] -= r->dloss;
-        tile_write(out, args->out[0], r->at + at, n, y);
+        if (r->target >= at && r->target < at + n) {
+            i = r->target - at;
+            y[i] = power[r->target] * share - r->dloss;
+            if (half)
+                half[i] = bf16_from_f32(y[i]);
+        }
+        if (!half)
+            tile_write(out, args->out[0], r->at + at, n, y);
     }
 }
 

@@ -97,7 +97,7 @@ static int32_t argmax_row(cvn_dtype dtype, const void *data, int64_t first, int6
     for (int64_t at = 0; at < n; at += TILE) {
         int64_t length = tile_length(at, n);
         const float *x = tile_read(dtype, data, first + at, length, from);
-        float peak = peak_tile(x, length, most);
+        float peak = peak_tile(false, x, length, most);
         if (!(peak > most))
             continue;
         most = peak;

@@ -117,6 +117,6 @@ const GemmIsa gemm_amx_bf16 = {
     .pair = pair_rows,
     .round = tile_rows_to_bf16,
     .add = tile_add,
-    .follow = fusion_follow_avx512,
+    .follow = fusion_follow_avx512_bf16,
     .squares = tile_add_squares,
 };
