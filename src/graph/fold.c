@@ -109,17 +109,11 @@ static cvn_value *fold_moved_splat(cvn_graph *g, const Op *op)
     return fold_constant(g, &op->result[0]->type, first);
 }
 
-static bool is_elementwise(const Op *op)
-{
-    OpClass class_ = op_info[op->kind].class_;
-    return class_ == CLASS_UNARY || class_ == CLASS_BINARY || class_ == CLASS_TERNARY;
-}
-
 /* Elementwise on splats: computed once, on scalars. */
 static cvn_value *fold_elementwise_splat(cvn_graph *g, const Op *op)
 {
     enum { MOST = 3 };
-    if (!is_elementwise(op))
+    if (!class_is_elementwise(op_info[op->kind].class_))
         return NULL;
     cvn_value scalar[MOST], result;
     cvn_value *operand[MOST], *results[1] = {&result};

@@ -42,6 +42,13 @@ typedef enum OpClass {
     CLASS_COMPOSITE
 } OpClass;
 
+/* Elementwise operations: each element of the result is made of the elements in the same place of the operands (or of
+   the operand, where that is a scalar). They share most rules, which tables by kind therefore need no rows for. */
+static inline bool class_is_elementwise(OpClass class_)
+{
+    return class_ == CLASS_UNARY || class_ == CLASS_BINARY || class_ == CLASS_TERNARY;
+}
+
 /* No operation has more results. */
 enum { OP_MOST_RESULTS = 3 };
 
@@ -133,6 +140,7 @@ typedef struct AttrInfo {
     const char *name;
     size_t offset; /* of the field in OpAttr */
     AttrType type;
+    const char *hlo; /* name of a plain attribute in StableHLO, or NULL */
 } AttrInfo;
 
 extern const AttrInfo attr_info[];

@@ -107,11 +107,10 @@ static cvn_value *apply_rules(cvn_graph *g, Rule *const *rule, const Op *op, cvn
 /* The value that can take the place of op's only result, or NULL. */
 static cvn_value *find_simpler(cvn_graph *g, const Op *op)
 {
-    OpClass class_ = op_info[op->kind].class_;
     cvn_value *found = fold_op(g, op);
     found = apply_rules(g, simplify_math_rules[op->kind], op, found);
     found = apply_rules(g, simplify_shape_rules[op->kind], op, found);
-    if (!found && (class_ == CLASS_UNARY || class_ == CLASS_BINARY || class_ == CLASS_TERNARY))
+    if (!found && class_is_elementwise(op_info[op->kind].class_))
         found = simplify_broadcast_operands(g, op);
     return found;
 }

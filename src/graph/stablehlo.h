@@ -26,7 +26,4 @@ typedef struct StableHloOptions {
 int graph_print_stablehlo(StrBuf *out, const cvn_graph *g, const StableHloOptions *options,
                           cvn_err *err);
 
-/* Whether operations of this kind can be written: all but the composites, which are decomposed. */
-bool stablehlo_can_print(OpKind kind);
-
 #endif

@@ -26,17 +26,21 @@ typedef struct HloCall {
 typedef void HloFn(Hlo *h, const Op *op);
 
 void hlo_call(Hlo *h, const HloCall *call);
+/* The call that op is: its results from its operands, in their types. Region and attributes may be NULL. */
+void hlo_op(Hlo *h, const Op *op, const char *name, const char *region, const char *attrs);
+/* The plain attributes of op, those that attrs.def has StableHLO's name for: "dimension = 1 : i64"; NULL: none. */
+const char *hlo_attrs(Hlo *h, const Op *op);
 const char *hlo_temp(Hlo *h);
 /* "%x", "%x#1" */
 const char *hlo_ref(Hlo *h, const cvn_value *v);
 /* "%x", "%x:2": the left side of a definition */
 const char *hlo_results(Hlo *h, const Op *op);
-/* "%a, %b" and "tensor<2xf32>, tensor<i32>" of operands from `first` on */
-const char *hlo_operands(Hlo *h, const Op *op, int first);
-const char *hlo_operand_types(Hlo *h, const Op *op, int first);
+/* "%a, %b": all operands */
+const char *hlo_operands(Hlo *h, const Op *op);
+/* "tensor<2xf32>, tensor<i32>": the types of n values */
+const char *hlo_types(Hlo *h, cvn_value *const *v, int n);
 /* "tensor<4x1xf32>" */
 const char *hlo_tensor(Hlo *h, const cvn_type *type);
-const char *hlo_result_type(Hlo *h, const Op *op);
 /* "array<i64: 1, 2>"; "[1, 2]" */
 const char *hlo_array(Hlo *h, const Ints *ints);
 const char *hlo_list(Hlo *h, const Ints *ints);
@@ -52,6 +56,6 @@ const char *hlo_splat(Hlo *h, const cvn_type *type, double value);
 const char *hlo_reducer(Hlo *h, cvn_reduce kind, cvn_dtype dtype);
 
 HloFn hlo_sort, hlo_reduce, hlo_cumsum, hlo_dot_general, hlo_gather, hlo_scatter;
-HloFn hlo_all_reduce, hlo_all_gather, hlo_reduce_scatter, hlo_all_to_all, hlo_collective_permute;
+HloFn hlo_collective, hlo_reducing_collective, hlo_collective_permute;
 
 #endif

@@ -10,18 +10,6 @@ static cvn_dtype sum_dtype(cvn_dtype dtype)
     return dtype == CVN_BF16 || dtype == CVN_F16 ? CVN_F32 : dtype;
 }
 
-/* The last line of an operation that was computed in another dtype than its result's. */
-static void finish(Hlo *h, const Op *op, const char *text, cvn_dtype from)
-{
-    cvn_type type = op->result[0]->type;
-    type.dtype = from;
-    hlo_call(h, &(HloCall){.result = hlo_results(h, op),
-                           .name = "convert",
-                           .operands = text,
-                           .operand_types = hlo_tensor(h, &type),
-                           .result_types = hlo_result_type(h, op)});
-}
-
 /* A call whose result is op's, or, when it is computed in another dtype, converted to op's. */
 static void call_in(Hlo *h, const Op *op, HloCall call, cvn_dtype dtype)
 {
@@ -32,7 +20,11 @@ static void call_in(Hlo *h, const Op *op, HloCall call, cvn_dtype dtype)
     call.result_types = hlo_tensor(h, &type);
     hlo_call(h, &call);
     if (!same)
-        finish(h, op, call.result, dtype);
+        hlo_call(h, &(HloCall){.result = hlo_results(h, op),
+                               .name = "convert",
+                               .operands = call.result,
+                               .operand_types = call.result_types,
+                               .result_types = hlo_tensor(h, &op->result[0]->type)});
 }
 
 /* Stable, floats in total order; a payload is carried along and not compared. */
@@ -49,25 +41,16 @@ void hlo_sort(Hlo *h, const Op *op)
         const char *u = hlo_tensor(h, &scalar);
         payload = arena_printf(&h->arena, ", %%$c: %s, %%$d: %s", u, u);
     }
-    const char *types = hlo_operand_types(h, op, 0);
-    hlo_call(
-        h,
-        &(HloCall){.result = hlo_results(h, op),
-                   .name = "sort",
-                   .operands = hlo_operands(h, op, 0),
-                   .region = arena_printf(
-                       &h->arena,
-                       "{\n    ^bb0(%%$a: %s, %%$b: %s%s):\n"
-                       "      %%$e = \"stablehlo.compare\"(%%$a, %%$b) {comparison_direction = "
-                       "#stablehlo<comparison_direction %s>, compare_type = "
-                       "#stablehlo<comparison_type %s>} : (%s, %s) -> tensor<i1>\n"
-                       "      \"stablehlo.return\"(%%$e) : (tensor<i1>) -> ()\n    }",
-                       t, t, payload, op->attr.flag ? "GT" : "LT", order, t, t),
-                   .attrs = arena_printf(
-                       &h->arena, "dimension = %" PRId64 " : i64, is_stable = true", op->attr.axis),
-                   .operand_types = types,
-                   .result_types = types,
-                   .n_results = op->n_results});
+    const char *region =
+        arena_printf(&h->arena,
+                     "{\n    ^bb0(%%$a: %s, %%$b: %s%s):\n"
+                     "      %%$e = \"stablehlo.compare\"(%%$a, %%$b) {comparison_direction = "
+                     "#stablehlo<comparison_direction %s>, compare_type = "
+                     "#stablehlo<comparison_type %s>} : (%s, %s) -> tensor<i1>\n"
+                     "      \"stablehlo.return\"(%%$e) : (tensor<i1>) -> ()\n    }",
+                     t, t, payload, op->attr.flag ? "GT" : "LT", order, t, t);
+    hlo_op(h, op, "sort", region,
+           arena_printf(&h->arena, "%s, is_stable = true", hlo_attrs(h, op)));
 }
 
 /* The value that changes nothing. */
@@ -107,7 +90,7 @@ void hlo_reduce(Hlo *h, const Op *op)
 {
     HloCall call = {.name = "reduce"};
     reduction_operands(h, op, op->attr.reduce, &call);
-    call.attrs = arena_printf(&h->arena, "dimensions = %s", hlo_array(h, &op->attr.dims));
+    call.attrs = hlo_attrs(h, op);
     call_in(h, op, call, sum_dtype(op->operand[0]->type.dtype));
 }
 
@@ -141,8 +124,8 @@ void hlo_dot_general(Hlo *h, const Op *op)
     cvn_dtype sum = dtype_is_float(dtype) || dtype == CVN_U32 ? sum_dtype(dtype) : CVN_I32;
     const char *precision = dtype == CVN_F32 || dtype == CVN_F64 ? "HIGHEST" : "DEFAULT";
     HloCall call = {.name = "dot_general",
-                    .operands = hlo_operands(h, op, 0),
-                    .operand_types = hlo_operand_types(h, op, 0)};
+                    .operands = hlo_operands(h, op),
+                    .operand_types = hlo_types(h, op->operand, op->n_operands)};
     call.attrs = arena_printf(
         &h->arena,
         "dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = %s, "
@@ -163,22 +146,15 @@ static const char *optional_list(Hlo *h, const char *name, const Ints *ints)
 void hlo_gather(Hlo *h, const Op *op)
 {
     const OpAttr *a = &op->attr;
-    hlo_call(
-        h, &(HloCall){.result = hlo_results(h, op),
-                      .name = "gather",
-                      .operands = hlo_operands(h, op, 0),
-                      .operand_types = hlo_operand_types(h, op, 0),
-                      .attrs = arena_printf(
-                          &h->arena,
-                          "dimension_numbers = #stablehlo.gather<offset_dims = %s, "
-                          "collapsed_slice_dims = %s%s%s, start_index_map = %s, "
-                          "index_vector_dim = %" PRId64
-                          ">, slice_sizes = %s, indices_are_sorted = false",
-                          hlo_list(h, &a->window), hlo_list(h, &a->collapsed),
-                          optional_list(h, "operand_batching_dims", &a->operand_batch),
-                          optional_list(h, "start_indices_batching_dims", &a->index_batch),
-                          hlo_list(h, &a->index_map), a->index_vector_dim, hlo_array(h, &a->sizes)),
-                      .result_types = hlo_result_type(h, op)});
+    const char *attrs = arena_printf(
+        &h->arena,
+        "dimension_numbers = #stablehlo.gather<offset_dims = %s, collapsed_slice_dims = %s%s%s, "
+        "start_index_map = %s, index_vector_dim = %" PRId64 ">, %s, indices_are_sorted = false",
+        hlo_list(h, &a->window), hlo_list(h, &a->collapsed),
+        optional_list(h, "operand_batching_dims", &a->operand_batch),
+        optional_list(h, "start_indices_batching_dims", &a->index_batch),
+        hlo_list(h, &a->index_map), a->index_vector_dim, hlo_attrs(h, op));
+    hlo_op(h, op, "gather", NULL, attrs);
 }
 
 /* The region that keeps the update. */
@@ -196,80 +172,43 @@ void hlo_scatter(Hlo *h, const Op *op)
 {
     const OpAttr *a = &op->attr;
     cvn_dtype dtype = op->result[0]->type.dtype;
-    hlo_call(
-        h, &(HloCall){.result = hlo_results(h, op),
-                      .name = "scatter",
-                      .operands = hlo_operands(h, op, 0),
-                      .operand_types = hlo_operand_types(h, op, 0),
-                      .region = a->combine == COMBINE_ADD ? hlo_reducer(h, CVN_SUM, dtype)
-                                                          : assign(h, dtype),
-                      .attrs = arena_printf(
-                          &h->arena,
-                          "scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = %s, "
-                          "inserted_window_dims = %s%s%s, scatter_dims_to_operand_dims = %s, "
-                          "index_vector_dim = %" PRId64
-                          ">, indices_are_sorted = false, unique_indices = false",
-                          hlo_list(h, &a->window), hlo_list(h, &a->collapsed),
-                          optional_list(h, "input_batching_dims", &a->operand_batch),
-                          optional_list(h, "scatter_indices_batching_dims", &a->index_batch),
-                          hlo_list(h, &a->index_map), a->index_vector_dim),
-                      .result_types = hlo_result_type(h, op)});
+    const char *attrs = arena_printf(
+        &h->arena,
+        "scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = %s, "
+        "inserted_window_dims = %s%s%s, scatter_dims_to_operand_dims = %s, index_vector_dim = "
+        "%" PRId64 ">, indices_are_sorted = false, unique_indices = false",
+        hlo_list(h, &a->window), hlo_list(h, &a->collapsed),
+        optional_list(h, "input_batching_dims", &a->operand_batch),
+        optional_list(h, "scatter_indices_batching_dims", &a->index_batch),
+        hlo_list(h, &a->index_map), a->index_vector_dim);
+    bool adds = a->combine == COMBINE_ADD;
+    hlo_op(h, op, "scatter", adds ? hlo_reducer(h, CVN_SUM, dtype) : assign(h, dtype), attrs);
 }
 
-/* ---- collectives ---- */
+/* ---- collectives: groups are of devices, which are replicas ---- */
 
-/* Ids of devices, which are replicas. */
-static const char *groups(Hlo *h, const Op *op)
+static void collective(Hlo *h, const Op *op, const char *region)
 {
-    return arena_printf(&h->arena, "replica_groups = %s",
-                        hlo_rows(h, &op->attr.groups, op->attr.group_size));
+    const char *plain = hlo_attrs(h, op);
+    const char *groups = hlo_rows(h, &op->attr.groups, op->attr.group_size);
+    hlo_op(h, op, op_info[op->kind].name, region,
+           arena_printf(&h->arena, "%s%sreplica_groups = %s", plain ? plain : "", plain ? ", " : "",
+                        groups));
 }
 
-static void collective(Hlo *h, const Op *op, const char *name, const char *region,
-                       const char *attrs)
+void hlo_collective(Hlo *h, const Op *op)
 {
-    hlo_call(h, &(HloCall){.result = hlo_results(h, op),
-                           .name = name,
-                           .operands = hlo_operands(h, op, 0),
-                           .operand_types = hlo_operand_types(h, op, 0),
-                           .region = region,
-                           .attrs = attrs,
-                           .result_types = hlo_result_type(h, op)});
+    collective(h, op, NULL);
 }
 
-void hlo_all_reduce(Hlo *h, const Op *op)
+void hlo_reducing_collective(Hlo *h, const Op *op)
 {
-    collective(h, op, "all_reduce", hlo_reducer(h, op->attr.reduce, op->operand[0]->type.dtype),
-               groups(h, op));
-}
-
-void hlo_all_gather(Hlo *h, const Op *op)
-{
-    collective(h, op, "all_gather", NULL,
-               arena_printf(&h->arena, "all_gather_dim = %" PRId64 " : i64, %s", op->attr.axis,
-                            groups(h, op)));
-}
-
-void hlo_reduce_scatter(Hlo *h, const Op *op)
-{
-    collective(h, op, "reduce_scatter", hlo_reducer(h, op->attr.reduce, op->operand[0]->type.dtype),
-               arena_printf(&h->arena, "scatter_dimension = %" PRId64 " : i64, %s", op->attr.axis,
-                            groups(h, op)));
-}
-
-void hlo_all_to_all(Hlo *h, const Op *op)
-{
-    collective(h, op, "all_to_all", NULL,
-               arena_printf(&h->arena,
-                            "split_dimension = %" PRId64 " : i64, concat_dimension = %" PRId64
-                            " : i64, split_count = %" PRId64 " : i64, %s",
-                            op->attr.axis, op->attr.concat_axis, op->attr.group_size,
-                            groups(h, op)));
+    collective(h, op, hlo_reducer(h, op->attr.reduce, op->operand[0]->type.dtype));
 }
 
 void hlo_collective_permute(Hlo *h, const Op *op)
 {
-    collective(
-        h, op, "collective_permute", NULL,
-        arena_printf(&h->arena, "source_target_pairs = %s", hlo_rows(h, &op->attr.groups, 2)));
+    const char *pairs = hlo_rows(h, &op->attr.groups, 2);
+    hlo_op(h, op, "collective_permute", NULL,
+           arena_printf(&h->arena, "source_target_pairs = %s", pairs));
 }

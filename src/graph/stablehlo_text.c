@@ -47,20 +47,49 @@ static const char *finish(Hlo *h, StrBuf *buf)
     return text;
 }
 
-const char *hlo_operands(Hlo *h, const Op *op, int first)
+const char *hlo_operands(Hlo *h, const Op *op)
 {
     StrBuf buf = {0};
-    for (int i = first; i < op->n_operands; i++)
-        strbuf_printf(&buf, "%s%s", i > first ? ", " : "", hlo_ref(h, op->operand[i]));
+    for (int i = 0; i < op->n_operands; i++)
+        strbuf_printf(&buf, "%s%s", i ? ", " : "", hlo_ref(h, op->operand[i]));
     return finish(h, &buf);
 }
 
-const char *hlo_operand_types(Hlo *h, const Op *op, int first)
+const char *hlo_types(Hlo *h, cvn_value *const *v, int n)
 {
     StrBuf buf = {0};
-    for (int i = first; i < op->n_operands; i++)
-        strbuf_printf(&buf, "%s%s", i > first ? ", " : "", hlo_tensor(h, &op->operand[i]->type));
+    for (int i = 0; i < n; i++)
+        strbuf_printf(&buf, "%s%s", i ? ", " : "", hlo_tensor(h, &v[i]->type));
     return finish(h, &buf);
+}
+
+void hlo_op(Hlo *h, const Op *op, const char *name, const char *region, const char *attrs)
+{
+    hlo_call(h, &(HloCall){.result = hlo_results(h, op),
+                           .name = name,
+                           .operands = hlo_operands(h, op),
+                           .operand_types = hlo_types(h, op->operand, op->n_operands),
+                           .region = region,
+                           .attrs = attrs,
+                           .result_types = hlo_types(h, op->result, op->n_results),
+                           .n_results = op->n_results});
+}
+
+const char *hlo_attrs(Hlo *h, const Op *op)
+{
+    StrBuf buf = {0};
+    for (int i = 0; i < attr_info_count; i++) {
+        const AttrInfo *row = &attr_info[i];
+        const void *field = (const char *)&op->attr + row->offset;
+        if (row->kind != op->kind || !row->hlo)
+            continue;
+        strbuf_printf(&buf, "%s%s = ", buf.length ? ", " : "", row->hlo);
+        if (row->type == ATTR_INTS)
+            strbuf_puts(&buf, hlo_array(h, field));
+        else
+            strbuf_printf(&buf, "%" PRId64 " : i64", *(const int64_t *)field);
+    }
+    return buf.length ? finish(h, &buf) : NULL;
 }
 
 const char *hlo_tensor(Hlo *h, const cvn_type *type)
@@ -71,11 +100,6 @@ const char *hlo_tensor(Hlo *h, const cvn_type *type)
         strbuf_printf(&buf, "%" PRId64 "x", type->dim[i]);
     strbuf_printf(&buf, "%s>", type->dtype == CVN_U32 ? "ui32" : cvn_dtype_name(type->dtype));
     return finish(h, &buf);
-}
-
-const char *hlo_result_type(Hlo *h, const Op *op)
-{
-    return hlo_tensor(h, &op->result[0]->type);
 }
 
 const char *hlo_list(Hlo *h, const Ints *ints)

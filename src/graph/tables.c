@@ -17,7 +17,8 @@ const OpInfo op_info[OP_COUNT + 1] = {
 };
 
 const AttrInfo attr_info[] = {
-#define ATTR(kind, name, field, type) {OP_##kind, name, offsetof(OpAttr, field), ATTR_##type},
+#define ATTR(kind, name, field, type, hlo)                                                         \
+    {OP_##kind, name, offsetof(OpAttr, field), ATTR_##type, hlo},
 #include "graph/attrs.def"
 #undef ATTR
 };

@@ -379,14 +379,7 @@ static RuleFn *const table[OP_COUNT] = {
 /* Elementwise kinds share one rule. */
 static RuleFn *rule_of(OpKind kind)
 {
-    switch (op_info[kind].class_) {
-    case CLASS_UNARY:
-    case CLASS_BINARY:
-    case CLASS_TERNARY:
-        return pointwise;
-    default:
-        return table[kind];
-    }
+    return class_is_elementwise(op_info[kind].class_) ? pointwise : table[kind];
 }
 
 bool factor_rule_exists(OpKind kind)
