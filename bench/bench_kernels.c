@@ -3,7 +3,7 @@
  * bounds them. The ceilings, read bandwidth and multiply-adds per second, are measured first, in the same run on
  * the same threads, because neighbours make machines vary.
  *
- *     bench_kernels [threads] [products|linear|attention|choice] [part of a kernel's name, of choice; dtype, of linear]
+ *     bench_kernels [threads] [products|linear|attention|choice] [part of a kernel's name, of choice; dtype, of others]
  *
  * Times are medians. A product of m rows counts 2 m n k operations and the bytes of its weights; weights are
  * larger than the caches. `choice` prints the table of src/cpu/kernels/choice.c as it should be on this machine. Where oneDNN or OpenBLAS is installed, its time stands below ours. CARAVAN_CPU=avx2 (avx512, portable) measures a lower level.
@@ -79,7 +79,7 @@ static void *make_data(const cvn_type *type)
 static double time_kernel(Pool *pool, const Kernel *kernel, const cvn_value *v,
                           const void *const *inputs)
 {
-    enum { OPERANDS = 6 };
+    enum { OPERANDS = 7 };
     const Op *op = v->def;
     Run run = {.kernel = kernel};
     const void *in[OPERANDS];
@@ -200,7 +200,9 @@ static void bench_attention(Pool *pool, const Ceilings *c, cvn_dtype dtype, cons
         exit(1);
     }
     cvn_type cache = CVN_TYPE(dtype, b->batch, b->kv_heads, b->context, b->head_dim);
-    cvn_type queries = CVN_TYPE(dtype, b->batch, b->seq, b->heads, b->head_dim);
+    cvn_type scales = CVN_TYPE(CVN_BF16, b->batch, b->kv_heads, b->context, 1);
+    cvn_dtype q_dtype = dtype == CVN_I8 ? CVN_BF16 : dtype;
+    cvn_type queries = CVN_TYPE(q_dtype, b->batch, b->seq, b->heads, b->head_dim);
     cvn_value *q = cvn_parameter(g, "q", queries);
     cvn_value *k = cvn_parameter(g, "k", cache), *v = cvn_parameter(g, "v", cache);
     cvn_value *start = cvn_parameter(g, "start", CVN_TYPE(CVN_I32, b->batch));
@@ -210,12 +212,15 @@ static void bench_attention(Pool *pool, const Ceilings *c, cvn_dtype dtype, cons
         starts[i] = (int32_t)(b->context - b->seq);
         lengths[i] = (int32_t)b->seq;
     }
-    const void *inputs[] = {NULL, NULL, NULL, starts, lengths, NULL};
+    const void *inputs[] = {NULL, NULL, NULL, starts, lengths, NULL, NULL};
     const char *name = "";
     cvn_value *out[3];
     if (b->gradient)
         cvn_attention_backward(g, q, k, v, start, length, NULL, cvn_parameter(g, "dy", queries),
                                0.125, out);
+    else if (dtype == CVN_I8)
+        out[0] = cvn_attention_quantized(g, q, k, cvn_parameter(g, "ks", scales), v,
+                                         cvn_parameter(g, "vs", scales), start, length, 0.125);
     else
         out[0] = cvn_attention(g, q, k, v, start, length, NULL, 0.125);
     double seconds = time_op(pool, out[0], inputs, &name);
@@ -258,21 +263,24 @@ static void bench_linears(Pool *pool, const Ceilings *c, const char *only)
             bench_linear(pool, c, dtypes[d], d == 4, rows[m], 2048, columns[d]);
 }
 
-static void bench_attentions(Pool *pool, const Ceilings *c)
+static void bench_attentions(Pool *pool, const Ceilings *c, const char *only)
 {
     printf("\nattention and its gradient, rows x positions of context, heads / KV heads of "
            "head_dim\n");
-    static const cvn_dtype dtypes[] = {CVN_BF16, CVN_F32};
+    static const cvn_dtype dtypes[] = {CVN_BF16, CVN_F32, CVN_I8};
     static const AttentionBench benches[] = {
         {1, 1, 32768, 32, 8, 64, false},    {16, 1, 2048, 32, 8, 64, false},
-        {1, 512, 512, 32, 8, 64, false},    {1, 512, 4096, 32, 8, 64, false},
-        {1, 2048, 2048, 32, 8, 64, false},  {1, 2048, 2048, 32, 8, 128, false},
-        {2, 1024, 1024, 12, 12, 64, false}, {2, 1024, 1024, 12, 12, 64, true},
-        {1, 2048, 2048, 32, 8, 128, true},
+        {1, 1, 4096, 32, 8, 64, false},     {1, 1, 4096, 32, 8, 128, false},
+        {1, 1, 4096, 8, 8, 128, false},     {1, 512, 512, 32, 8, 64, false},
+        {1, 512, 4096, 32, 8, 64, false},   {1, 2048, 2048, 32, 8, 64, false},
+        {1, 2048, 2048, 32, 8, 128, false}, {2, 1024, 1024, 12, 12, 64, false},
+        {2, 1024, 1024, 12, 12, 64, true},  {1, 2048, 2048, 32, 8, 128, true},
     };
-    for (int d = 0; d < 2; d++)
+    for (int d = 0; d < 3; d++)
         for (size_t i = 0; i < sizeof benches / sizeof *benches; i++)
-            bench_attention(pool, c, dtypes[d], &benches[i]);
+            if (strstr(cvn_dtype_name(dtypes[d]), only) &&
+                !(dtypes[d] == CVN_I8 && benches[i].gradient))
+                bench_attention(pool, c, dtypes[d], &benches[i]);
 }
 
 /* ---- which kernel is taken with how many rows ---- */
@@ -395,7 +403,7 @@ int main(int argc, char **argv)
     if (!*only || strcmp(only, "linear") == 0)
         bench_linears(pool, &c, argc > 3 ? argv[3] : "");
     if (!*only || strcmp(only, "attention") == 0)
-        bench_attentions(pool, &c);
+        bench_attentions(pool, &c, argc > 3 ? argv[3] : "");
     if (strcmp(only, "choice") == 0)
         bench_choices(pool, argc > 3 ? argv[3] : "");
     pool_free(pool);

@@ -19,11 +19,23 @@
  * on nothing but the query, and the order is always the same, so the result does not depend on the number of threads
  * or on the other rows.
  *
- * Where pairs of bf16 can be multiplied (VEC_BF16), q and keys are, as they are or
- * widened from 8 bits, and scores are scaled; weights stay f32.
- * Keys and values of 8 bits become floats in registers, and their scales are not applied to them but to what comes of
- * them, a number for each key: score[j] = scale[j] (q . key j), and o += (p[j] scale[j]) value j.
+ * Where pairs of bf16 can be multiplied (VEC_BF16), q and keys are, and scores are scaled; weights stay f32.
+ * Keys and values of 8 bits become floats in registers, or where there are the instructions of VEC_BF16 meet whole numbers
+ * (attention_few_int8.h). Their scales are not applied to them but to what comes of them, a number for each key:
+ * score[j] = scale[j] (q . key j), and o += (p[j] scale[j]) value j.
  */
+
+/* Asks for element i of what will be read next, so that memory is not idle while weights are made: of values while
+   keys are read, of the keys behind while values are. It need not be there. */
+VEC_INLINE void ask_ahead(const void *next, int64_t i, cvn_dtype dtype)
+{
+    int64_t size = dtype == CVN_BF16 ? 2 : dtype == CVN_I8 ? 1 : 4;
+    __builtin_prefetch((const void *)((uintptr_t)next + (uintptr_t)(i * size)), 0, 2);
+}
+
+#if defined(VEC_BF16)
+#include "cpu/kernels/attention_few_int8.h"
+#endif
 
 /* Scratch of one thread. */
 typedef struct Few {
@@ -33,13 +45,28 @@ typedef struct Few {
     float *all;
     float *part; /* the same of one chunk */
     float *row;  /* [head_dim] */
+#if defined(VEC_BF16)
+    Whole whole_q,
+        weight; /* of keys and values of 8 bits: q, [group] rows, and weights, of KEYS each */
+#endif
 } Few;
 
 /* Whether q stays bf16, for products of pairs of bf16 with keys. */
 static inline bool few_pairs(cvn_dtype kv)
 {
 #if defined(VEC_BF16)
-    return kv == CVN_BF16 || kv == CVN_I8;
+    return kv == CVN_BF16;
+#else
+    (void)kv;
+    return false;
+#endif
+}
+
+/* Whether keys and values meet whole numbers. */
+static inline bool few_whole(cvn_dtype kv)
+{
+#if defined(VEC_BF16)
+    return kv == CVN_I8;
 #else
     (void)kv;
     return false;
@@ -55,7 +82,11 @@ static int64_t state_floats(const Attention *a)
 static size_t few_bytes(const Attention *a)
 {
     int64_t floats = a->group * (a->head_dim + KEYS) + 2 * state_floats(a) + a->head_dim;
-    return (size_t)round_up(floats * (int64_t)sizeof(float), 64);
+    size_t whole = 0;
+#if defined(VEC_BF16)
+    whole = whole_bytes(a->group, round_up(a->head_dim, UNIT)) + whole_bytes(a->group, KEYS);
+#endif
+    return (size_t)round_up(floats * (int64_t)sizeof(float) + (int64_t)whole, 64);
 }
 
 /* Bytes of the chunks of one query that lies with several threads. */
@@ -73,6 +104,12 @@ static Few few_of(const Attention *a, float *at)
     f.all = f.score + a->group * KEYS;
     f.part = f.all + state_floats(a);
     f.row = f.part + state_floats(a);
+#if defined(VEC_BF16)
+    int64_t width = round_up(a->head_dim, UNIT);
+    char *at_whole = (char *)(f.row + a->head_dim);
+    f.whole_q = whole_of(at_whole, a->group, width);
+    f.weight = whole_of(at_whole + whole_bytes(a->group, width), a->group, KEYS);
+#endif
     return f;
 }
 
@@ -88,14 +125,6 @@ VEC_INLINE vf load_kv_part(const void *p, int64_t i, int64_t n, cvn_dtype dtype)
     return dtype == CVN_BF16 ? vf_load_bf16_part((const uint16_t *)p + i, n)
            : dtype == CVN_I8 ? vf_load_i8_part((const int8_t *)p + i, n)
                              : vf_load_part((const float *)p + i, n);
-}
-
-/* Asks for element i of what will be read next, so that memory is not idle while weights are made: of values while
-   keys are read, of the keys behind while values are. It need not be there. */
-VEC_INLINE void ask_ahead(const void *next, int64_t i, cvn_dtype dtype)
-{
-    int64_t size = dtype == CVN_BF16 ? 2 : dtype == CVN_I8 ? 1 : 4;
-    __builtin_prefetch((const void *)((uintptr_t)next + (uintptr_t)(i * size)), 0, 2);
 }
 
 /* score[r, j] = dot(q row r, key j) for R rows and J keys, constants. */
@@ -129,21 +158,9 @@ VEC_INLINE void score_block(const int R, const int J, cvn_dtype dtype, const flo
 }
 
 #if defined(VEC_BF16)
-/* Elements i … of keys in pairs of bf16, which holds whole numbers of 8 bits exactly; zeros for those not valid. */
-VEC_INLINE __m512bh load_pairs(const void *k, int64_t i, __mmask32 valid, cvn_dtype dtype)
-{
-    if (dtype == CVN_BF16)
-        return (__m512bh)_mm512_maskz_loadu_epi16(valid, (const uint16_t *)k + i);
-    __m256i eight = _mm256_maskz_loadu_epi8(valid, (const int8_t *)k + i);
-    __m512i low = _mm512_cvtepi8_epi32(_mm256_castsi256_si128(eight));
-    __m512i high = _mm512_cvtepi8_epi32(_mm256_extracti128_si256(eight, 1));
-    return _mm512_cvtne2ps_pbh(_mm512_cvtepi32_ps(high), _mm512_cvtepi32_ps(low));
-}
-
 /* The same of q in bf16, two products at a time. */
-VEC_INLINE void score_block_pairs(const int R, const int J, cvn_dtype dtype, const uint16_t *q,
-                                  const void *k, const void *next, int64_t first, int64_t d,
-                                  float *score)
+VEC_INLINE void score_block_pairs(const int R, const int J, const uint16_t *q, const uint16_t *k,
+                                  const void *next, int64_t first, int64_t d, float *score)
 {
     enum { LANES = 2 * VN };
     vf sum[4][4];
@@ -157,8 +174,8 @@ VEC_INLINE void score_block_pairs(const int R, const int J, cvn_dtype dtype, con
         __m512bh key[4];
 #pragma GCC unroll 4
         for (int j = 0; j < J; j++) {
-            key[j] = load_pairs(k, first + j * d + i, valid, dtype);
-            ask_ahead(next, first + j * d + i, dtype);
+            key[j] = (__m512bh)_mm512_maskz_loadu_epi16(valid, k + first + j * d + i);
+            ask_ahead(next, first + j * d + i, CVN_BF16);
         }
 #pragma GCC unroll 4
         for (int r = 0; r < R; r++) {
@@ -177,7 +194,7 @@ VEC_INLINE void score_some(const int R, const int J, cvn_dtype dtype, const floa
 {
 #if defined(VEC_BF16)
     if (few_pairs(dtype)) {
-        score_block_pairs(R, J, dtype, (const uint16_t *)(const void *)q, k, next, first, d, score);
+        score_block_pairs(R, J, (const uint16_t *)(const void *)q, k, next, first, d, score);
         return;
     }
 #endif
@@ -284,24 +301,14 @@ VEC_INLINE void value_group(cvn_dtype dtype, const float *p, const void *v, cons
         value_rows(1, dtype, p + r * KEYS, v, next, first, keys, d, o + r * d);
 }
 
-static void scores(const Attention *a, const Few *f, int64_t first, int64_t keys)
+/* Multiplies the numbers of a head's keys by their scales, bf16. */
+static void scale_keys(float *x, const uint16_t *scale, int64_t keys)
 {
-    if (a->kv_dtype == CVN_BF16)
-        score_group(CVN_BF16, f->q, a->k, a->v, first, keys, a->head_dim, a->group, f->score);
-    else if (a->kv_dtype == CVN_I8)
-        score_group(CVN_I8, f->q, a->k, a->v, first, keys, a->head_dim, a->group, f->score);
-    else
-        score_group(CVN_F32, f->q, a->k, a->v, first, keys, a->head_dim, a->group, f->score);
-}
-
-static void values(const Attention *a, const Few *f, int64_t first, int64_t keys, float *o)
-{
-    if (a->kv_dtype == CVN_BF16)
-        value_group(CVN_BF16, f->score, a->v, a->k, first, keys, a->head_dim, a->group, o);
-    else if (a->kv_dtype == CVN_I8)
-        value_group(CVN_I8, f->score, a->v, a->k, first, keys, a->head_dim, a->group, o);
-    else
-        value_group(CVN_F32, f->score, a->v, a->k, first, keys, a->head_dim, a->group, o);
+    int64_t j = 0;
+    for (; j + VN <= keys; j += VN)
+        vf_store(x + j, vf_load(x + j) * vf_load_bf16(scale + j));
+    for (; j < keys; j++)
+        x[j] *= bf16_to_f32(scale[j]);
 }
 
 /* Multiplies scores by what q is not multiplied by where it stays bf16. */
@@ -311,16 +318,53 @@ static void scale_scores(const Attention *a, float *x, int64_t keys)
         vf_store(x + j, vf_load(x + j) * vf_splat(a->scale));
 }
 
-/* Multiplies the numbers of a head's keys by their scales, bf16; nothing where there are none. */
-static void scale_keys(float *x, const uint16_t *scale, int64_t keys)
+/* Scores of keys [at, at + keys), counted in all the cache, with all heads that share them. */
+static void scores(const Attention *a, const Few *f, int64_t at, int64_t keys)
 {
-    int64_t j = 0;
-    if (!scale)
+    int64_t d = a->head_dim, first = at * d;
+#if defined(VEC_BF16)
+    if (few_whole(a->kv_dtype)) {
+        const int8_t *k = a->k, *v = a->v;
+        Bytes bytes = {.row = k + first, .next = v + first, .keys = keys, .d = d};
+        score_bytes(&bytes, &f->whole_q, a->group, a->k_scale + at, f->score);
         return;
-    for (; j + VN <= keys; j += VN)
-        vf_store(x + j, vf_load(x + j) * vf_load_bf16(scale + j));
-    for (; j < keys; j++)
-        x[j] *= bf16_to_f32(scale[j]);
+    }
+#endif
+    if (a->kv_dtype == CVN_BF16)
+        score_group(CVN_BF16, f->q, a->k, a->v, first, keys, d, a->group, f->score);
+    else if (a->kv_dtype == CVN_I8)
+        score_group(CVN_I8, f->q, a->k, a->v, first, keys, d, a->group, f->score);
+    else
+        score_group(CVN_F32, f->q, a->k, a->v, first, keys, d, a->group, f->score);
+    for (int64_t r = 0; r < a->group; r++) {
+        scale_scores(a, f->score + r * KEYS, keys);
+        if (a->k_scale)
+            scale_keys(f->score + r * KEYS, a->k_scale + at, keys);
+    }
+}
+
+/* Adds to o the values of these keys, times their weights, which scores have become. */
+static void values(const Attention *a, const Few *f, int64_t at, int64_t keys, float *o)
+{
+    int64_t d = a->head_dim, first = at * d;
+    for (int64_t r = 0; r < a->group && a->v_scale; r++)
+        scale_keys(f->score + r * KEYS, a->v_scale + at, keys);
+#if defined(VEC_BF16)
+    if (few_whole(a->kv_dtype)) {
+        const int8_t *k = a->k, *v = a->v;
+        Bytes bytes = {.row = v + first, .next = k + first + KEYS * d, .keys = keys, .d = d};
+        for (int64_t r = 0; r < a->group; r++)
+            make_whole(&f->weight, r, f->score + r * KEYS, keys, KEYS);
+        add_bytes(&bytes, &f->weight, a->group, o);
+        return;
+    }
+#endif
+    if (a->kv_dtype == CVN_BF16)
+        value_group(CVN_BF16, f->score, a->v, a->k, first, keys, d, a->group, o);
+    else if (a->kv_dtype == CVN_I8)
+        value_group(CVN_I8, f->score, a->v, a->k, first, keys, d, a->group, o);
+    else
+        value_group(CVN_F32, f->score, a->v, a->k, first, keys, d, a->group, o);
 }
 
 /* One position of the heads that share a KV head. */
@@ -360,6 +404,10 @@ static void read_query(const Attention *a, const Few *f, const Query *q)
         read_row(a->q_dtype, a->q, at + r * d, d, f->q + r * d);
         for (int64_t i = 0; i < d; i++)
             f->q[r * d + i] *= a->scale;
+#if defined(VEC_BF16)
+        if (few_whole(a->kv_dtype))
+            make_whole(&f->whole_q, r, f->q + r * d, d, round_up(d, UNIT));
+#endif
     }
 }
 
@@ -373,20 +421,15 @@ static void attend_chunk(const Attention *a, const Few *f, const Query *q, int64
         peak[r] = -INFINITY;
     int64_t cache = (q->b * a->kv_heads + q->h) * a->context;
     for (int64_t j = begin; j < end; j += KEYS) {
-        int64_t keys = least(KEYS, end - j), first = (cache + j) * d;
-        const uint16_t *k_scale = a->k_scale ? a->k_scale + cache + j : NULL;
-        const uint16_t *v_scale = a->v_scale ? a->v_scale + cache + j : NULL;
-        scores(a, f, first, keys);
+        int64_t keys = least(KEYS, end - j);
+        scores(a, f, cache + j, keys);
         for (int64_t r = 0; r < a->group; r++) {
-            scale_scores(a, f->score + r * KEYS, keys);
-            scale_keys(f->score + r * KEYS, k_scale, keys);
             float factor = soften(f->score + r * KEYS, keys, &peak[r], &sum[r]);
             if (j > begin && factor != 1.0f)
                 for (int64_t i = 0; i < d; i++)
                     o[r * d + i] *= factor;
-            scale_keys(f->score + r * KEYS, v_scale, keys);
         }
-        values(a, f, first, keys, o);
+        values(a, f, cache + j, keys, o);
     }
 }
 

@@ -1,0 +1,269 @@
+/*
+ * The products of attention_few_impl.h with keys and values of 8 bits, in integers (AVX-512 VNNI): vpdpbusd adds four
+ * products of an unsigned with a signed byte to each of 16 sums. Keys and values are the unsigned ones, read as they lie
+ * and made so by flipping their sign bit, which adds 128; q and the weights become whole numbers x of 16 bits times a
+ * unit of their row, and are two signed bytes each, x = 256 high + low:
+ *
+ *     q . k  =  unit (256 sum of high (k + 128)  +  sum of low (k + 128)  -  128 sum of x)
+ *
+ * Sums are exact. What is rounded is q, to 2^-16 of the largest of its row (bf16, which it comes from, has 2^-9 of each),
+ * and weights, which have the scales of their values in them, to 2^-16 of the largest of the KEYS beside them.
+ *
+ * Sixteen keys are transposed in registers, four dimensions of each to a lane, so that a lane is a key and nothing is
+ * summed across lanes. Four values are interleaved, so that a lane has one dimension of each.
+ */
+
+enum {
+    UNIT = 64,        /* bytes of a vector */
+    MOST = 127 * 256, /* of x: its high byte has 8 bits */
+    LONG_ROW = 512    /* of so many products the sum has 31 bits; x of longer rows is smaller */
+};
+
+/* q or weights as whole numbers: of each row `width` of them, a whole number of UNITs. */
+typedef struct Whole {
+    int8_t *x;     /* [rows][width / 4][high, low][4] */
+    float *unit;   /* [rows] */
+    int32_t *flip; /* [rows] -128 times the sum of x */
+} Whole;
+
+static size_t whole_bytes(int64_t rows, int64_t width)
+{
+    return (size_t)(rows * (2 * width + (int64_t)(sizeof(float) + sizeof(int32_t))));
+}
+
+static Whole whole_of(char *at, int64_t rows, int64_t width)
+{
+    Whole f = {.x = (int8_t *)at, .unit = (float *)(void *)(at + 2 * rows * width)};
+    f.flip = (int32_t *)(void *)(f.unit + rows);
+    return f;
+}
+
+/* Row r of f becomes n floats, and zeros up to width. A NaN or an infinity among them makes the unit a NaN. */
+static void make_whole(const Whole *f, int64_t r, const float *x, int64_t n, int64_t width)
+{
+    float most = (float)(width <= LONG_ROW ? MOST : MOST * LONG_ROW / width);
+    vf high = vf_zero(), nan = vf_zero();
+    for (int64_t i = 0; i < n; i += VN) {
+        vf v = i + VN <= n ? vf_load(x + i) : vf_load_part(x + i, n - i);
+        high = vf_max(vf_abs(v), high);
+        nan = vf_fma(v, vf_zero(), nan);
+    }
+    float top = vf_max_lane(high);
+    top = top > 1e-30f ? top : 1e-30f; /* so that most / top is finite */
+    f->unit[r] = top / most + vf_sum(nan);
+    vf factor = vf_splat(most / top);
+    __m512i sum = _mm512_setzero_si512();
+    int8_t *out = f->x + 2 * r * width;
+    for (int64_t i = 0; i < width; i += VN, out += 2 * VN) {
+        vf v = i + VN <= n ? vf_load(x + i) : i < n ? vf_load_part(x + i, n - i) : vf_zero();
+        __m512i whole = _mm512_cvtps_epi32(v * factor);
+        __m512i h = _mm512_srai_epi32(_mm512_add_epi32(whole, _mm512_set1_epi32(128)), 8);
+        __m512i l = _mm512_sub_epi32(whole, _mm512_slli_epi32(h, 8));
+        sum = _mm512_add_epi32(sum, whole);
+        __m128i h8 = _mm512_cvtepi32_epi8(h), l8 = _mm512_cvtepi32_epi8(l);
+        _mm_storeu_si128((__m128i *)(void *)out, _mm_unpacklo_epi32(h8, l8));
+        _mm_storeu_si128((__m128i *)(void *)(out + VN), _mm_unpackhi_epi32(h8, l8));
+    }
+    f->flip[r] = (int32_t)(-128u * (uint32_t)_mm512_reduce_add_epi32(sum));
+}
+
+/* sum + w (unsigned) . x (signed), x being four bytes for all lanes. Written out, because compilers copy the sum for
+   the intrinsic. */
+VEC_INLINE __m512i dot4(__m512i sum, __m512i w, const int8_t *x)
+{
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*(const int8_t(*)[4])x));
+    return sum;
+}
+
+VEC_INLINE vf join_sums(__m512i high, __m512i low)
+{
+    return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(high, 8), low));
+}
+
+/* 64 bytes, or those of a mask, made unsigned. */
+VEC_INLINE __m512i load_unsigned(const int8_t *p, __mmask64 valid)
+{
+    return _mm512_xor_si512(_mm512_maskz_loadu_epi8(valid, p), _mm512_set1_epi8((char)0x80));
+}
+
+VEC_INLINE __mmask64 first_bytes(int64_t n)
+{
+    return n < UNIT ? ((__mmask64)1 << n) - 1 : ~(__mmask64)0;
+}
+
+/* 16 rows of 16 numbers of 32 bits become columns. */
+VEC_INLINE void transpose_16(__m512i x[16])
+{
+    __m512i y[16];
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4) {
+        __m512i a = _mm512_unpacklo_epi32(x[i], x[i + 1]),
+                b = _mm512_unpackhi_epi32(x[i], x[i + 1]);
+        __m512i c = _mm512_unpacklo_epi32(x[i + 2], x[i + 3]);
+        __m512i d = _mm512_unpackhi_epi32(x[i + 2], x[i + 3]);
+        y[i] = _mm512_unpacklo_epi64(a, c);
+        y[i + 1] = _mm512_unpackhi_epi64(a, c);
+        y[i + 2] = _mm512_unpacklo_epi64(b, d);
+        y[i + 3] = _mm512_unpackhi_epi64(b, d);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        __m512i a = _mm512_shuffle_i32x4(y[i], y[i + 4], 0x88);
+        __m512i b = _mm512_shuffle_i32x4(y[i + 8], y[i + 12], 0x88);
+        __m512i c = _mm512_shuffle_i32x4(y[i], y[i + 4], 0xdd);
+        __m512i d = _mm512_shuffle_i32x4(y[i + 8], y[i + 12], 0xdd);
+        x[i] = _mm512_shuffle_i32x4(a, b, 0x88);
+        x[i + 8] = _mm512_shuffle_i32x4(a, b, 0xdd);
+        x[i + 4] = _mm512_shuffle_i32x4(c, d, 0x88);
+        x[i + 12] = _mm512_shuffle_i32x4(c, d, 0xdd);
+    }
+}
+
+/* The keys or values of one KV head from some position on, and what will be read next. */
+typedef struct Bytes {
+    const int8_t *row; /* [keys, d] */
+    const void *next;  /* asked for at the same time; need not be there */
+    int64_t keys, d;
+} Bytes;
+
+VEC_INLINE const int8_t *byte_row(const Bytes *b, int64_t j)
+{
+    return b->row + (j < b->keys ? j : b->keys - 1) * b->d;
+}
+
+/* score[r, j] = scale[j] dot(q row r, key j) for R rows, a constant, from row r0 on. */
+VEC_INLINE void score_rows_bytes(const int R, const Bytes *k, const Whole *q, int64_t r0,
+                                 const uint16_t *scale, float *score)
+{
+    int64_t width = round_up(k->d, UNIT);
+    for (int64_t j = 0; j < k->keys; j += VN) {
+        __m512i high[4], low[4];
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++) {
+            high[r] = _mm512_setzero_si512();
+            low[r] = _mm512_set1_epi32(q->flip[r0 + r]);
+        }
+        for (int64_t i = 0; i < k->d; i += UNIT) {
+            __m512i x[16];
+            __mmask64 valid = first_bytes(k->d - i);
+#pragma GCC unroll 16
+            for (int t = 0; t < VN; t++) {
+                x[t] = load_unsigned(byte_row(k, j + t) + i, valid);
+                if (r0 == 0)
+                    ask_ahead(k->next, (j + t) * k->d + i, CVN_I8);
+            }
+            transpose_16(x);
+            const int8_t *quad = q->x + 2 * (r0 * width + i);
+#pragma GCC unroll 16
+            for (int t = 0; t < VN; t++)
+#pragma GCC unroll 4
+                for (int r = 0; r < R; r++) {
+                    high[r] = dot4(high[r], x[t], quad + 2 * r * width + 8 * t);
+                    low[r] = dot4(low[r], x[t], quad + 2 * r * width + 8 * t + 4);
+                }
+        }
+        int64_t left = k->keys - j;
+        vf scales = left < VN ? vf_load_bf16_part(scale + j, left) : vf_load_bf16(scale + j);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++)
+            vf_store(score + (r0 + r) * KEYS + j,
+                     join_sums(high[r], low[r]) * vf_splat(q->unit[r0 + r]) * scales);
+    }
+}
+
+/* o[16 l + 4 c + i, …) += unit sum[c][4 l + i] for l < 4, c < 2, i < 4, of n columns that there are. */
+VEC_INLINE void add_values(float *o, int64_t n, vf first, vf second, float unit)
+{
+    const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+    const __m512i high = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+    __m512d a = _mm512_castps_pd(first), b = _mm512_castps_pd(second);
+    vf sum[2] = {_mm512_castpd_ps(_mm512_permutex2var_pd(a, low, b)),
+                 _mm512_castpd_ps(_mm512_permutex2var_pd(a, high, b))};
+#pragma GCC unroll 4
+    for (int l = 0; l < 4; l++) {
+        int64_t left = n - 16 * l;
+        if (left <= 0)
+            break;
+        __mmask8 valid = (__mmask8)(left < 8 ? (1u << left) - 1u : 0xffu);
+        __m256 x =
+            l % 2 ? _mm512_extractf32x8_ps(sum[l / 2], 1) : _mm512_castps512_ps256(sum[l / 2]);
+        x = _mm256_fmadd_ps(x, _mm256_set1_ps(unit), _mm256_maskz_loadu_ps(valid, o + 16 * l));
+        _mm256_mask_storeu_ps(o + 16 * l, valid, x);
+    }
+}
+
+/* o[r, i + 16 l + 8 half + …] += sum over j of weight[r, j] value[j, …] for R rows, a constant, from row r0 on, l < 4 and
+   8 columns each. */
+VEC_INLINE void value_half(const int R, const bool half, const Bytes *v, const Whole *p, int64_t r0,
+                           int64_t i, float *o)
+{
+    __m512i high[4][2], low[4][2];
+    __mmask64 valid = first_bytes(v->d - i);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
+        for (int c = 0; c < 2; c++) {
+            high[r][c] = _mm512_setzero_si512();
+            low[r][c] = _mm512_set1_epi32(p->flip[r0 + r]);
+        }
+    for (int64_t j = 0; j < v->keys; j += 4) {
+        __m512i x[4], y[2];
+#pragma GCC unroll 4
+        for (int t = 0; t < 4; t++) {
+            x[t] = load_unsigned(byte_row(v, j + t) + i, valid);
+            if (r0 == 0 && !half)
+                ask_ahead(v->next, (j + t) * v->d + i, CVN_I8);
+        }
+        __m512i ab = half ? _mm512_unpackhi_epi8(x[0], x[1]) : _mm512_unpacklo_epi8(x[0], x[1]);
+        __m512i cd = half ? _mm512_unpackhi_epi8(x[2], x[3]) : _mm512_unpacklo_epi8(x[2], x[3]);
+        y[0] = _mm512_unpacklo_epi16(ab, cd);
+        y[1] = _mm512_unpackhi_epi16(ab, cd);
+        const int8_t *quad = p->x + 2 * (r0 * KEYS + j);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
+            for (int c = 0; c < 2; c++) {
+                high[r][c] = dot4(high[r][c], y[c], quad + 2 * r * KEYS);
+                low[r][c] = dot4(low[r][c], y[c], quad + 2 * r * KEYS + 4);
+            }
+    }
+    int64_t at = i + 8 * half;
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++)
+        add_values(o + (r0 + r) * v->d + at, v->d - at, join_sums(high[r][0], low[r][0]),
+                   join_sums(high[r][1], low[r][1]), p->unit[r0 + r]);
+}
+
+VEC_INLINE void add_rows_bytes(const int R, const Bytes *v, const Whole *p, int64_t r0, float *o)
+{
+    for (int64_t i = 0; i < v->d; i += UNIT) {
+        value_half(R, false, v, p, r0, i, o);
+        if (i + 8 < v->d)
+            value_half(R, true, v, p, r0, i, o);
+    }
+}
+
+/* score[r, j] = scale[j] dot(q row r, key j) for all heads that share the keys; scale in bf16. */
+static void score_bytes(const Bytes *k, const Whole *q, int64_t group, const uint16_t *scale,
+                        float *score)
+{
+    int64_t r = 0;
+    for (; r + 4 <= group; r += 4)
+        score_rows_bytes(4, k, q, r, scale, score);
+    for (; r + 2 <= group; r += 2)
+        score_rows_bytes(2, k, q, r, scale, score);
+    for (; r < group; r++)
+        score_rows_bytes(1, k, q, r, scale, score);
+}
+
+/* o[r, :] += sum over j of p[r, j] value[j, :] for all heads that share the values. */
+static void add_bytes(const Bytes *v, const Whole *p, int64_t group, float *o)
+{
+    int64_t r = 0;
+    for (; r + 4 <= group; r += 4)
+        add_rows_bytes(4, v, p, r, o);
+    for (; r + 2 <= group; r += 2)
+        add_rows_bytes(2, v, p, r, o);
+    for (; r < group; r++)
+        add_rows_bytes(1, v, p, r, o);
+}
