@@ -75,6 +75,7 @@ static void adapters_are_trained_exported_and_merged(void **state)
     snprintf(line, sizeof line, "%s --out parts --stop-after 4 2>&1", tune);
     expect(0, line, "stopped after step 4 of 6");
     expect(0, "caravan train --resume parts 2>&1", "finished after step 6");
+    expect(0, "caravan train --resume parts --layout tp 2>&1", "--layout has no effect: ");
     expect(0, "cmp parts/adapter_model.safetensors tuned/adapter_model.safetensors && echo same",
            "same");
     expect(1, "caravan train --resume parts --lora r=8 --steps 8 2>&1", "--lora cannot change");

@@ -38,9 +38,13 @@ static const char *overlap_name(size_t i)
     return i < 2 ? names[i] : NULL;
 }
 
-const Option option_overlap = {"overlap",        .kind = ARG_CHOICE,
-                               .value = "WHEN",  .choice = overlap_name,
-                               .fallback = "on", .help = "compute while devices exchange"};
+const Option option_overlap = {"overlap",
+                               .kind = ARG_CHOICE,
+                               .needs = "mesh",
+                               .value = "WHEN",
+                               .choice = overlap_name,
+                               .fallback = "on",
+                               .help = "compute while devices exchange"};
 
 const Option option_dump = {"dump", .kind = ARG_OUTPUT, .value = "DIR",
                             .help = "write every graph after each pass, and the plans"};

@@ -50,6 +50,20 @@ static const char *packing_name(size_t i)
     return choice_of("packing", i);
 }
 
+static const char *overlap_name(size_t i)
+{
+    return choice_of("overlap", i);
+}
+
+/* Of a mesh; a run that goes on has one of its own, so that --mesh need not be there (check_mesh_options). */
+static const Option option_run_layout = {
+    "layout", .kind = ARG_TEXT, .value = "LAYOUT", .fallback = "2d",
+    .help = "as dp, tp, tp-scatter, fsdp, 2d, fsdp+tp or FILE.json"};
+static const Option option_run_overlap = {
+    "overlap",        .kind = ARG_CHOICE,
+    .value = "WHEN",  .choice = overlap_name,
+    .fallback = "on", .help = "compute while devices exchange"};
+
 /* Those that are no keys of a run; the others are found by their names. */
 enum { DATA, RESUME, CONFIG, OUT, PROFILE, FIRST_KEY };
 
@@ -117,10 +131,8 @@ static const Option *const options[] = {
     &(const Option){"stop-after", .kind = ARG_INT, .value = "N", .fallback = "0",
                     .help = "save and end after N steps, as after Ctrl-C"},
     &option_mesh,
-    /* That of the others has no effect without --mesh; a run that goes on has a mesh of its own. */
-    &(const Option){"layout", .kind = ARG_TEXT, .value = "LAYOUT", .fallback = "2d",
-                    .help = "as dp, tp, tp-scatter, fsdp, 2d, fsdp+tp or FILE.json"},
-    &option_overlap,
+    &option_run_layout,
+    &option_run_overlap,
     &option_threads,
     NULL,
 };
@@ -171,6 +183,18 @@ static int read_config(const Args *args, TrainConfig *config, bool *given, Arena
         json_decref(value);
     }
     return code;
+}
+
+static int check_mesh_options(const Args *args, const TrainConfig *config, cvn_err *err)
+{
+    static const Option *const of_mesh[] = {&option_run_layout, &option_run_overlap};
+    bool mesh = config->mesh && *config->mesh;
+    for (int i = 0; i < 2 && !mesh; i++)
+        if (args_value(args, of_mesh[i])->on_command_line)
+            return err_set(err, CVN_EINVAL,
+                           "--%s has no effect without --mesh; give both or neither",
+                           of_mesh[i]->name);
+    return CVN_OK;
 }
 
 /* ---- what is seen ---- */
@@ -413,7 +437,9 @@ static int run(const Args *args)
     }
     /* What is missing or does not go together was forgotten on the command line, or in the file. */
     bool usage = code == CVN_OK && !resume && !args->value[CONFIG].text;
-    if (usage)
+    if (code == CVN_OK && !resume)
+        code = check_mesh_options(args, &config, &err);
+    if (code == CVN_OK && usage)
         code = train_config_check(&config, &err);
     usage = usage && code == CVN_EINVAL;
     if (code == CVN_OK)

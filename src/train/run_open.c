@@ -17,6 +17,17 @@
 
 /* ---- options ---- */
 
+/* What is given to a run that goes on on one device and says something of several. */
+static void warn_without_mesh(const Run *r, const bool *given)
+{
+    static const char *const of_mesh[] = {"layout", "overlap"};
+    bool mesh = r->config.mesh && *r->config.mesh;
+    for (int i = 0; i < 2 && given && !mesh; i++)
+        if (given[train_key_find(of_mesh[i]) - train_keys])
+            run_warn(r, "--%s has no effect: this run is on one device, and --mesh is not given",
+                     of_mesh[i]);
+}
+
 /* The options of the checkpoint, then those that were given. */
 static int merge_options(Run *r, const TrainConfig *config, const bool *given, cvn_err *err)
 {
@@ -43,6 +54,7 @@ static int merge_options(Run *r, const TrainConfig *config, const bool *given, c
                            key->name, r->from.folder);
         train_config_copy(&r->config, config, key);
     }
+    warn_without_mesh(r, given);
     return code;
 }
 
