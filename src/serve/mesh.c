@@ -1,6 +1,7 @@
 #include "serve/mesh.h"
 
 #include "base/num.h"
+#include "base/room.h"
 #include "io/weights_quantize.h"
 #include "serve/synthetic.h"
 #include "shard/layouts.h"
@@ -156,6 +157,10 @@ static int read_weights(EngineMesh *m, const PartitionReport *report, cvn_err *e
     for (int i = 0; i < m->n_weights; i++)
         bytes += num_padded(cvn_type_bytes(&report->parameter[i].local), CACHE_LINE);
     m->block_bytes = bytes * (size_t)m->devices.n_local;
+    if (room_check_memory(m->block_bytes, "the weights of the devices here", err)) {
+        m->block_bytes = 0;
+        return err->code;
+    }
     void *map = mmap(NULL, m->block_bytes + 1, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED) {
