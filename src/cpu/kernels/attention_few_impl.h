@@ -21,7 +21,7 @@
  *
  * Where pairs of bf16 can be multiplied (VEC_BF16), q and keys are, and scores are scaled; weights stay f32.
  * Keys and values of 8 bits become floats in registers, or where there are the instructions of VEC_BF16 meet whole numbers
- * (attention_few_int8.h). Their scales are not applied to them but to what comes of them, a number for each key:
+ * (attention_few_int8_impl.h). Their scales are not applied to them but to what comes of them, a number for each key:
  * score[j] = scale[j] (q . key j), and o += (p[j] scale[j]) value j.
  */
 
@@ -34,7 +34,7 @@ VEC_INLINE void ask_ahead(const void *next, int64_t i, cvn_dtype dtype)
 }
 
 #if defined(VEC_BF16)
-#include "cpu/kernels/attention_few_int8.h"
+#include "cpu/kernels/attention_few_int8_impl.h"
 #endif
 
 /* Scratch of one thread. */
