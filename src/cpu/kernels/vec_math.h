@@ -95,16 +95,10 @@ VEC_INLINE vf vf_log(vf x)
     return vf_select((x >= 0.0f), y, vf_splat(NAN));
 }
 
+/* Divides: a reciprocal estimate and a step of Newton's are faster, but estimates differ from maker to maker. */
 VEC_INLINE vf vf_logistic(vf x)
 {
-    vf d = 1.0f + vf_exp(-x);
-#if defined(__AVX512F__)
-    /* A step of Newton's from 14 bits on, which takes less than dividing; it has no answer for an infinity. */
-    vf y = _mm512_rcp14_ps(d), miss = _mm512_fnmadd_ps(d, y, vf_splat(1.0f));
-    return _mm512_mask_fmadd_ps(y, _mm512_cmp_ps_mask(d, vf_splat(0x1p126f), _CMP_LT_OQ), miss, y);
-#else
-    return 1.0f / d;
-#endif
+    return 1.0f / (1.0f + vf_exp(-x));
 }
 
 /* Of |x| <= 2^20, where vf_fma rounds once: x = n pi / 2 + r, |r| <= pi / 4, with pi / 2 in three parts, each a float;
