@@ -2,8 +2,8 @@
 #ifndef CVN_TESTS_AMX_ATTENTION_H
 #define CVN_TESTS_AMX_ATTENTION_H
 
+#include "amx_check.h"
 #include "attention_check.h"
-#include "emulated_amx.h"
 
 /* dim: b rows of s positions, g heads for each of h KV heads, context n, head_dim d. */
 typedef void AttentionCheck(const int64_t dim[6], const int32_t *starts, const int32_t *lengths,

@@ -1,40 +1,37 @@
-/* Attention on AMX tiles, run in emulation: the kernel's own source on tiles that are bytes in memory
-   (tests/emulated). */
+/* Attention on AMX tiles. */
 #include "amx_attention.h"
 #include "base/float16.h"
+#include "cpu/kernels/kernels.h"
 
 #if defined(CVN_HAVE_AMX)
-
-extern const Kernel emulated_attention[];
 
 static void check(const int64_t dim[6], const int32_t *starts, const int32_t *lengths,
                   FirstKeys how)
 {
     Check c = check_attention_begin(CVN_BF16, CVN_BF16, dim, starts, lengths, how);
-    assert_true(emulated_attention->match(c.op));
+    assert_true(attention_kernels_amx->match(c.op));
     c.relative = 0x1.01p-7;
     c.absolute = 1e-2;
-    check_one_kernel(&c, emulated_attention, NULL);
+    check_one_kernel(&c, attention_kernels_amx, NULL);
     check_end(&c);
 }
 
 static bool takes_long(int s, int g, int d)
 {
-    (void)g;
-    return s == 3 && d % 3;
+    return s == 3 && (d % 3 || g == 3);
 }
 
 static void odd_shapes(void **state)
 {
     (void)state;
-    needs_avx512_bf16();
+    needs_amx();
     amx_attention_odd_shapes(check, takes_long);
 }
 
 static void blocks_larger_than_the_blocking(void **state)
 {
     (void)state;
-    needs_avx512_bf16();
+    needs_amx();
     check((int64_t[]){1, 523, 1, 1, 601, 16}, (int32_t[]){77}, (int32_t[]){523}, FIRST_NONE);
     check((int64_t[]){1, 131, 3, 1, 131, 64}, (int32_t[]){0}, (int32_t[]){131}, FIRST_NONE);
     check((int64_t[]){1, 5, 300, 1, 300, 8}, (int32_t[]){290}, (int32_t[]){5}, FIRST_NONE);
@@ -43,7 +40,7 @@ static void blocks_larger_than_the_blocking(void **state)
 static void queries_with_a_first_key(void **state)
 {
     (void)state;
-    needs_avx512_bf16();
+    needs_amx();
     static const int64_t dims[][6] = {{2, 17, 1, 3, 33, 20},
                                       {2, 31, 2, 2, 450, 32},
                                       {1, 300, 1, 1, 300, 64},
@@ -55,7 +52,7 @@ static void queries_with_a_first_key(void **state)
 static void padding_and_rows_before_the_first_key(void **state)
 {
     (void)state;
-    needs_avx512_bf16();
+    needs_amx();
     check((int64_t[]){2, 17, 2, 1, 20, 8}, (int32_t[]){0, 4}, (int32_t[]){0, 0}, FIRST_NONE);
     check((int64_t[]){2, 17, 2, 3, 20, 8}, (int32_t[]){-4, -19}, (int32_t[]){17, 7}, FIRST_NONE);
     check((int64_t[]){2, 40, 1, 1, 20, 8}, (int32_t[]){0, 11}, (int32_t[]){40, 100}, FIRST_NONE);
@@ -92,10 +89,10 @@ static void check_8_bits(const int64_t dim[6], const int32_t *starts, const int3
                 element_set(CVN_BF16, c.in[i].data, r, 0);
         }
     }
-    assert_true(emulated_attention->match(c.op));
+    assert_true(attention_kernels_amx->match(c.op));
     c.relative = 0x1.01p-7;
     c.absolute = 1e-2;
-    check_one_kernel(&c, emulated_attention, NULL);
+    check_one_kernel(&c, attention_kernels_amx, NULL);
     check_end(&c);
 }
 
@@ -107,7 +104,7 @@ static bool leaves_out_for_8_bits(int s, int g, int d)
 static void keys_and_values_of_8_bits(void **state)
 {
     (void)state;
-    needs_avx512_bf16();
+    needs_amx();
     amx_attention_odd_shapes(check_8_bits, leaves_out_for_8_bits);
     check_8_bits((int64_t[]){1, 523, 1, 1, 601, 16}, (int32_t[]){77}, (int32_t[]){523}, FIRST_NONE);
     check_8_bits((int64_t[]){2, 17, 2, 3, 20, 8}, (int32_t[]){-4, -19}, (int32_t[]){17, 7},
@@ -118,14 +115,14 @@ static void keys_and_values_of_8_bits(void **state)
 static void peaks_that_rise(void **state)
 {
     (void)state;
-    needs_avx512_bf16();
+    needs_amx();
     int64_t dim[] = {1, 40, 1, 1, 400, 32};
     Check c = check_attention_begin(CVN_BF16, CVN_BF16, dim, (int32_t[]){360}, (int32_t[]){40},
                                     FIRST_NONE);
     amx_attention_rise(&c, dim, 1, 0.1);
     c.relative = 0x1.01p-7;
     c.absolute = 1e-2;
-    check_one_kernel(&c, emulated_attention, NULL);
+    check_one_kernel(&c, attention_kernels_amx, NULL);
     check_end(&c);
 }
 
@@ -133,7 +130,7 @@ static void peaks_that_rise(void **state)
 static void a_query_does_not_depend_on_others(void **state)
 {
     (void)state;
-    needs_avx512_bf16();
+    needs_amx();
     enum { LONG = 150, SHORT = 37, HEADS = 3, DIM = 48, CONTEXT = 700 };
     static uint16_t out[2][LONG * HEADS * DIM];
     for (int how = FIRST_NONE; how < FIRST_COUNT; how++) {
@@ -157,7 +154,7 @@ static void a_query_does_not_depend_on_others(void **state)
             const void *in[6];
             for (int o = 0; o < c.op->n_operands; o++)
                 in[o] = c.in[o].data;
-            check_run(&c, emulated_attention, check_pool(1 + i), in, (void *[]){out[i]});
+            check_run(&c, attention_kernels_amx, check_pool(1 + i), in, (void *[]){out[i]});
             check_end(&c);
         }
         assert_memory_equal(out[1], out[0] + 60 * HEADS * DIM, SHORT * HEADS * DIM * 2);
@@ -172,12 +169,12 @@ static void few_positions_are_left_to_others(void **state)
     for (int i = 0; i < 2; i++) {
         Check c = check_attention_begin(CVN_BF16, CVN_BF16, dims[i], (int32_t[]){3}, (int32_t[]){1},
                                         FIRST_NONE);
-        assert_false(emulated_attention->match(c.op));
+        assert_false(attention_kernels_amx->match(c.op));
         check_end(&c);
     }
     Check c = check_attention_begin(CVN_BF16, CVN_F32, (int64_t[]){1, 64, 1, 1, 64, 64},
                                     (int32_t[]){0}, (int32_t[]){64}, FIRST_NONE);
-    assert_false(emulated_attention->match(c.op));
+    assert_false(attention_kernels_amx->match(c.op));
     check_end(&c);
 }
 

@@ -1,21 +1,19 @@
-/* The gradient of attention on AMX tiles, run in emulation: the kernel's own source on tiles that are bytes in memory
-   (tests/emulated). */
+/* The gradient of attention on AMX tiles. */
 #include "amx_attention.h"
 #include "compile/lower.h"
+#include "cpu/kernels/kernels.h"
 
 #if defined(CVN_HAVE_AMX)
-
-extern const Kernel emulated_attention_backward[];
 
 static void check(const int64_t dim[6], const int32_t *starts, const int32_t *lengths,
                   FirstKeys how)
 {
     Check c = check_attention_backward_begin(CVN_BF16, CVN_BF16, dim, starts, lengths, how);
-    assert_true(emulated_attention_backward->match(c.op));
+    assert_true(attention_backward_kernels_amx->match(c.op));
     c.relative = c.absolute = 2e-2; /* as for the kernels of AVX-512 on bf16 */
     /* The interpreter takes the cube of the length: longer ones are held to the kernel in f32. */
     bool is_long = dim[1] * dim[2] * dim[3] * dim[4] * dim[4] * dim[5] > 60000000;
-    check_one_kernel(&c, emulated_attention_backward,
+    check_one_kernel(&c, attention_backward_kernels_amx,
                      is_long ? kernel_find(cpu_backend_of(CPU_ISA_AVX512), c.op) : NULL);
     check_end(&c);
 }
@@ -28,14 +26,14 @@ static bool takes_long(int s, int g, int d)
 static void odd_shapes(void **state)
 {
     (void)state;
-    needs_avx512_bf16();
+    needs_amx();
     amx_attention_odd_shapes(check, takes_long);
 }
 
 static void blocks_larger_than_the_blocking(void **state)
 {
     (void)state;
-    needs_avx512_bf16();
+    needs_amx();
     check((int64_t[]){1, 323, 1, 1, 323, 16}, (int32_t[]){0}, (int32_t[]){323}, FIRST_NONE);
     check((int64_t[]){1, 131, 3, 1, 256, 64}, (int32_t[]){125}, (int32_t[]){131}, FIRST_NONE);
     check((int64_t[]){1, 5, 70, 1, 100, 8}, (int32_t[]){95}, (int32_t[]){5}, FIRST_NONE);
@@ -45,7 +43,7 @@ static void blocks_larger_than_the_blocking(void **state)
 static void queries_with_a_first_key(void **state)
 {
     (void)state;
-    needs_avx512_bf16();
+    needs_amx();
     static const int64_t dims[][6] = {{2, 17, 1, 3, 33, 20},
                                       {2, 40, 2, 1, 200, 33},
                                       {1, 133, 1, 1, 192, 32},
@@ -56,7 +54,7 @@ static void queries_with_a_first_key(void **state)
 static void padding_and_rows_before_the_first_key(void **state)
 {
     (void)state;
-    needs_avx512_bf16();
+    needs_amx();
     check((int64_t[]){2, 17, 2, 1, 20, 8}, (int32_t[]){0, 4}, (int32_t[]){0, -3}, FIRST_NONE);
     check((int64_t[]){2, 17, 2, 3, 20, 8}, (int32_t[]){-4, -19}, (int32_t[]){17, 7}, FIRST_NONE);
     check((int64_t[]){2, 40, 1, 1, 64, 32}, (int32_t[]){0, -12}, (int32_t[]){40, 100}, FIRST_NONE);
@@ -67,14 +65,14 @@ static void padding_and_rows_before_the_first_key(void **state)
 static void peaks_that_rise(void **state)
 {
     (void)state;
-    needs_avx512_bf16();
+    needs_amx();
     int64_t dim[] = {1, 80, 1, 1, 200, 32};
     Check c = check_attention_backward_begin(CVN_BF16, CVN_BF16, dim, (int32_t[]){120},
                                              (int32_t[]){80}, FIRST_NONE);
     amx_attention_rise(&c, dim, 0.25, 0.0625);
     c.relative = c.absolute =
         5e-2; /* keys are as large as 20 here, and so is what the weights' rounding gives */
-    check_one_kernel(&c, emulated_attention_backward, NULL);
+    check_one_kernel(&c, attention_backward_kernels_amx, NULL);
     check_end(&c);
 }
 

@@ -1,16 +1,13 @@
-/* Products with 8-bit and 4-bit weights on AMX tiles, run in emulation: the kernels' own source on tiles that are bytes
-   in memory (tests/emulated). They have the bits that AVX-512 gives. */
-#include "emulated_amx.h"
+/* Products with 8-bit and 4-bit weights on AMX tiles have the bits that AVX-512 gives. */
+#include "amx_check.h"
 
 #if defined(CVN_HAVE_AMX)
 
 #include "cpu/kernels/linear.h"
 
-extern const LinearIsa emulated_int8;
-
-static void run_emulated(const KernelArgs *args)
+static void run_tiles(const KernelArgs *args)
 {
-    linear_run(&emulated_int8, args);
+    linear_run(&linear_amx_int8, args);
 }
 
 static void run_vnni(const KernelArgs *args)
@@ -22,7 +19,7 @@ static const Kernel kernels[] = {
     {.name = "linear.amx.int8",
      .kind = OP_LINEAR,
      .scratch = linear_wide_scratch,
-     .run = run_emulated},
+     .run = run_tiles},
     {.name = "linear.avx512.vnni", .kind = OP_LINEAR, .scratch = linear_scratch, .run = run_vnni}};
 
 /* group: of 4-bit weights, or 0 */
@@ -58,7 +55,7 @@ static void check_shape(int64_t m, int64_t k, int64_t n, int64_t group)
 static void tiles_give_the_bits_of_vnni(void **state)
 {
     (void)state;
-    needs_level(CPU_ISA_AVX512_BF16, "AVX-512 VNNI");
+    needs_amx();
     static const int64_t ms[] = {16, 17, 31, 32, 33, 50, 64}, ks[] = {64, 128, 576, 640, 100};
     for (int m = 0; m < 7; m++)
         for (int k = 0; k < 5; k++)
@@ -68,7 +65,7 @@ static void tiles_give_the_bits_of_vnni(void **state)
 static void tiles_of_4_bits_give_the_bits_of_vnni(void **state)
 {
     (void)state;
-    needs_level(CPU_ISA_AVX512_BF16, "AVX-512 VNNI");
+    needs_amx();
     static const int64_t ms[] = {1, 3, 15, 16, 17, 31, 33, 47, 127, 251};
     static const int64_t groups[] = {32, 64, 128, 256, 512}, spans[] = {1, 3, 17, 31};
     for (int m = 0; m < 10; m++)

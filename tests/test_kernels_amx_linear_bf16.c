@@ -1,25 +1,22 @@
-/* Products with bf16 weights on AMX tiles, run in emulation: the kernel's own source on tiles that are bytes in memory.
-   What fills tiles and what does not have the same bits. */
-#include "emulated_amx.h"
+/* Products with bf16 weights on AMX tiles: what fills tiles and what does not have the same bits. */
+#include "amx_check.h"
 
 #if defined(CVN_HAVE_AMX)
 
-#define CVN_AMX_EMULATE
-#define linear_amx_bf16 emulated_bf16
-#include "cpu/kernels/amx/linear_bf16.c"
+#include "cpu/kernels/linear_float.h"
 
-static void run_emulated(const KernelArgs *args)
+static void run_tiles(const KernelArgs *args)
 {
-    linear_float_run(&emulated_bf16, args);
+    linear_float_run(&linear_amx_bf16, args);
 }
 
 static size_t scratch(const Op *op, int n_threads)
 {
-    return linear_float_scratch(&emulated_bf16, op, n_threads);
+    return linear_float_scratch(&linear_amx_bf16, op, n_threads);
 }
 
 static const Kernel kernel = {
-    .name = "linear.amx.bf16", .kind = OP_LINEAR, .scratch = scratch, .run = run_emulated};
+    .name = "linear.amx.bf16", .kind = OP_LINEAR, .scratch = scratch, .run = run_tiles};
 
 /* Runs m rows, of which each has the same numbers for any m, into y; checks them against the interpreter. */
 static void run_rows(int64_t m, int64_t k, int64_t n, float *y)
@@ -48,7 +45,7 @@ static void run_rows(int64_t m, int64_t k, int64_t n, float *y)
 static void rows_have_the_same_bits_in_tiles_and_out_of_them(void **state)
 {
     (void)state;
-    needs_level(CPU_ISA_AVX512, "AVX-512");
+    needs_amx();
     enum { M = 530, N = 327 };
     static const int64_t ms[] = {1, 3, 4, 15, 16, 17, 31, 32, 33, 65, 150, 530};
     static const int64_t ks[] = {32, 512, 576, 100, 1024 + 3}, ns[] = {16, 37, 64, 327};

@@ -1,3 +1,0 @@
-#define CVN_AMX_EMULATE
-#define linear_amx_tile_i4 emulated_tile_i4
-#include "cpu/kernels/amx/linear_int4.c"
