@@ -333,37 +333,40 @@ static void pack_tile(const GemmIsa *isa, const Side *side, int64_t first, int64
     memset(out + filled, 0, TILE - filled);
 }
 
-/* Inlined early: gcc takes calls of a function that only asks ahead for superfluous. */
-static inline __attribute__((always_inline)) void fetch_tile(const char *at)
+/* Where the first tile of a piece goes; *panel: bytes to that of the next panel. */
+static inline char *packed_at(const Cursor *c, size_t *panel)
 {
-#pragma GCC unroll 16
-    for (int i = 0; i < TILE; i += 64)
-        __builtin_prefetch(at + i, 0, 2);
+    *panel = (size_t)(round_up(c->length, GEMM_STEP) / GEMM_STEP) * TILE;
+    return c->packed + (size_t)(c->row / GEMM_PANEL) * *panel + (size_t)(c->k / GEMM_STEP) * TILE;
 }
 
-/* Packs a piece, or asks for it. */
-static void pack_piece(const Work *w, const Side *side, Cursor *c, const uint16_t *ahead)
+/* Asks for a piece that is packed already, or for the place of one that will be. Inlined early: gcc takes calls of a
+   function that only asks ahead for superfluous. */
+static inline __attribute__((always_inline)) void fetch_packed(const Cursor *c)
 {
-    int64_t steps = round_up(c->length, GEMM_STEP) / GEMM_STEP;
-    size_t panel = (size_t)steps * TILE;
-    char *out =
-        c->packed + (size_t)(c->row / GEMM_PANEL) * panel + (size_t)(c->k / GEMM_STEP) * TILE;
-    if (c->is_packed) {
-        fetch_tile(out);
-        if (c->row + GEMM_PANEL < c->count)
-            fetch_tile(out + panel);
-        next_piece(w, side, c);
-        return;
+    size_t panel;
+    const char *at = packed_at(c, &panel);
+    for (int64_t row = c->row; row < c->row + PIECE && row < c->count; row += GEMM_PANEL) {
+#pragma GCC unroll 16
+        for (int i = 0; i < TILE; i += 64)
+            __builtin_prefetch(at + i, 0, 2);
+        at += panel;
     }
+}
+
+/* Packs a piece, and asks for what lies at `ahead`. */
+static void pack_piece(const Work *w, const Side *side, const Cursor *c, const uint16_t *ahead)
+{
+    size_t panel;
+    char *out = packed_at(c, &panel);
     if (side->pack && c->row + PIECE <= c->count && c->k + GEMM_STEP <= c->length &&
         c->first + c->row + PIECE <= side->rows) {
         side->pack(piece_at(side, c), side->stride, ahead, (void *[2]){out, out + panel});
-    } else {
-        for (int64_t i = 0; i < PIECE && c->row + i < c->count; i += GEMM_PANEL, out += panel)
-            pack_tile(w->isa, side, c->first + c->row + i, c->slab.k0 + c->k,
-                      least(GEMM_STEP, c->length - c->k), out);
+        return;
     }
-    next_piece(w, side, c);
+    for (int64_t i = 0; i < PIECE && c->row + i < c->count; i += GEMM_PANEL, out += panel)
+        pack_tile(w->isa, side, c->first + c->row + i, c->slab.k0 + c->k,
+                  least(GEMM_STEP, c->length - c->k), out);
 }
 
 /* What is packed and what is asked for, of one operand. */
@@ -382,14 +385,20 @@ static void begin_unit(Feed *f)
     f->all = f->pack.pieces;
 }
 
-/* Packs until `part` of `whole` is done. */
+/* Packs until `part` of `whole` is done, and asks for what comes AHEAD pieces later. */
 static inline void feed(const Work *w, Feed *f, int64_t part, int64_t whole)
 {
+    const Side *side = f->side;
     for (; f->done * whole < f->all * part; f->done++) {
-        const uint16_t *ahead = piece_at(f->side, f->fetch.is_packed ? &f->pack : &f->fetch);
-        if (f->fetch.pieces)
-            next_piece(w, f->side, &f->fetch);
-        pack_piece(w, f->side, &f->pack, ahead);
+        const uint16_t *ahead = piece_at(side, f->fetch.is_packed ? &f->pack : &f->fetch);
+        if (f->fetch.pieces) {
+            if (side->kept)
+                fetch_packed(&f->fetch);
+            next_piece(w, side, &f->fetch);
+        }
+        if (!f->pack.is_packed)
+            pack_piece(w, side, &f->pack, ahead);
+        next_piece(w, side, &f->pack);
     }
 }
 
