@@ -190,9 +190,6 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
     int64_t call = 0, calls = tiles * ((panels->n + group - 1) / group);
     const char *x_next =
         (const char *)w->x + ((span + 1) % p->spans * p->m + m0) * LINEAR_ROW_BYTES;
-    Place place[2] = {{0}, {0}};
-    if (w->isa->wide && piece->written)
-        places_of(w->args, weight, panels, m0, place);
     for (int64_t g = 0; g < panels->n; g += group) {
         int64_t panel = panels->first + g * panels->stride;
         int64_t at = panel * lw->groups + span * LINEAR_SPAN / p->group;
@@ -213,8 +210,6 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
                 for (int64_t j = 0; j < t.panels && next; j++)
                     fetch(next + j * t.q_stride, t.units, tile, tiles);
                 fetch(x_next, rows * LINEAR_ROW_BYTES / 64, call++, calls);
-                fetch_place(&place[0], g, t.panels, r, t.rows);
-                fetch_place(&place[1], g, t.panels, r, t.rows);
             }
             (is_i4 ? w->isa->tile_i4 : w->isa->tile_i8)(&t);
         }

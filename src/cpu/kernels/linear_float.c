@@ -214,9 +214,6 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
                    .units = least(p->span / unit, lw->units - span * p->span / unit),
                    .c_stride = p->chunk * PANEL_ROWS,
                    .add = span > 0};
-    Place place[2] = {{0}, {0}};
-    if (p->many && piece->written)
-        places_of(w->args, piece->weight, piece->panels, piece->m0, place);
     for (int64_t g = 0; g < panels; g += group) {
         bool last = g + group >= panels;
         t.panels = (int)least(group, panels - g);
@@ -233,8 +230,6 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
                 for (int64_t i = 0; i < ahead_panels; i++)
                     fetch(ahead + i * t.w_stride, t.units, r / step, tiles);
                 fetch(x_next, rows * row / 64, call, calls);
-                fetch_place(&place[0], g, t.panels, r, t.rows);
-                fetch_place(&place[1], g, t.panels, r, t.rows);
             }
             w->isa->tile(&t);
         }

@@ -111,9 +111,9 @@ static void run_block(const LinearLoops *l, int weight, const LinearPanels *pane
     int64_t size = l->chunk * PANEL_ROWS, behind = panels->first + panels->n;
     float *up = l->swiglu ? l->c + l->block * size : NULL;
     for (int64_t span = 0; span < l->spans; span++) {
-        LinearPiece piece = {weight, panels, span, m0, rows, NULL, span + 1 == l->spans};
+        LinearPiece piece = {weight, panels, span, m0, rows, NULL};
         const char *next = NULL;
-        if (!piece.written)
+        if (span + 1 < l->spans)
             next = linear_panel_at(l->args, w, weight, panels->first, span + 1, l->span);
         else if (behind < w->panels)
             next = linear_panel_at(l->args, w, weight, behind, 0, l->span);
@@ -121,7 +121,6 @@ static void run_block(const LinearLoops *l, int weight, const LinearPanels *pane
         l->multiply(l->work, &piece, l->c);
         if (up) {
             piece.weight = 1;
-            piece.written = false;
             piece.next = next;
             l->multiply(l->work, &piece, up);
         }

@@ -78,53 +78,12 @@ static inline __attribute__((always_inline)) void fetch(const char *at, int64_t 
         __builtin_prefetch(at + i * 64, 0, 2);
 }
 
-/* A result, or what is added to it, as far as some panels cover it: its first row's columns, in bytes. */
-typedef struct Place {
-    const char *at;
-    int64_t columns, panel,
-        stride; /* of all panels, of one, from row to row; no columns: there is none */
-} Place;
-
-static inline Place place_of(const LinearPanels *panels, int64_t m0, int64_t n, cvn_dtype dtype,
-                             const void *data)
-{
-    int64_t column = panels->first * PANEL_ROWS, size = (int64_t)cvn_dtype_bytes(dtype, 1);
-    int64_t columns = least(panels->n * PANEL_ROWS, n - column);
-    return (Place){(const char *)data + (m0 * n + column) * size, columns * size, PANEL_ROWS * size,
-                   n * size};
-}
-
-/* Of a weight's result and its residual, rows from m0 on, some neighbouring panels. */
-static inline void places_of(const KernelArgs *args, int weight, const LinearPanels *panels,
-                             int64_t m0, Place place[2])
-{
-    const Op *op = args->op;
-    int64_t n = linear_weight(op, weight).n;
-    int residual = linear_residual(op);
-    place[0] = place_of(panels, m0, n, op->result[weight]->type.dtype, args->out[weight]);
-    if (residual >= 0)
-        place[1] = place_of(panels, m0, n, op->operand[residual]->type.dtype, args->in[residual]);
-}
-
-/* Asks for `rows` rows of it, from row r on, behind `panels` panels from the g-th on. */
-static inline __attribute__((always_inline)) void
-fetch_place(const Place *p, int64_t g, int64_t panels, int64_t r, int64_t rows)
-{
-    int64_t left = p->columns - g * p->panel, stride = p->stride;
-    int64_t bytes = left < panels * p->panel ? left : panels * p->panel;
-    const char *at = p->at + r * stride + g * p->panel;
-    for (; bytes > 0; bytes -= 64, at += 64)
-        for (int64_t i = 0; i < rows; i++)
-            __builtin_prefetch(at + i * stride, 1, 2);
-}
-
 /* What is multiplied. */
 typedef struct LinearPiece {
     int weight;
     const LinearPanels *panels;
     int64_t span, m0, rows;
     const char *next; /* the first panel of the next piece, which has the same distances, or NULL */
-    bool written; /* results are, after this; or after the same of the second weight of swiglu */
 } LinearPiece;
 
 /* A product, as far as its loops are concerned. */
