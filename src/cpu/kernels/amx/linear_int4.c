@@ -1,10 +1,11 @@
 /*
- * Products with 4-bit weights on AMX tiles of 8-bit numbers. A span of a panel is widened once, into 8 or 16 KiB that
- * stay in L1, and then multiplied with all rows, 16 at a time:
+ * Products with 4-bit weights on AMX tiles of 8-bit numbers. A span of two panels is widened once, into 8 or 16 KiB each
+ * that stay in L1, and then multiplied with all rows, 16 at a time:
  *
  *     tiles 0 1    sums of 16 rows with the high bytes, with the low bytes
+ *           2 3    sums with the panel beside it
  *           4 5    x, high and low bytes of the rows, as arrange() of AVX-512 leaves them
- *           6      64 columns of the panel, widened
+ *           6 7    64 columns of each panel, widened
  *
  * A group has a scale of its own, so tiles are emptied after each: its integers are scaled and added in f32, in the
  * order of the groups. A group of 32 is half a tile, whose other half is zeros:
@@ -34,6 +35,11 @@ typedef struct Widened {
     int8_t tile[2 * LINEAR_SPAN / TILE_COLUMNS][TILE_ROWS][PANEL_BYTES];
 } Widened;
 
+/* The integers of 16 rows with a group of each panel. */
+typedef struct Sums {
+    int32_t high[2][TILE_ROWS][16], low[2][TILE_ROWS][16];
+} Sums;
+
 /* Of each byte the low four bits are one unit's, the high four the next one's. */
 static void widen_unit(const uint8_t *q, int8_t *low, int8_t *high)
 {
@@ -45,102 +51,137 @@ static void widen_unit(const uint8_t *q, int8_t *low, int8_t *high)
     _mm512_storeu_si512(high, _mm512_sub_epi8(_mm512_xor_si512(second, sign), sign));
 }
 
-static void widen(const LinearTile *t, Widened *w)
+static void widen(const LinearTile *t, int panel, Widened *w)
 {
     bool half = t->group * PAIR_UNITS < TILE_COLUMNS;
     for (int64_t u = 0; u < t->units; u++) {
         int64_t unit = 2 * u; /* of 8 bits */
         int64_t tile = half ? u / t->group : unit / TILE_ROWS;
         int8_t *to = w->tile[tile][unit % TILE_ROWS];
-        widen_unit(t->q + u * PANEL_BYTES, to, to + PANEL_BYTES);
+        widen_unit(t->q + panel * t->q_stride + u * PANEL_BYTES, to, to + PANEL_BYTES);
         if (half) /* the same place in the other half */
             memset(w->tile[tile][(unit + TILE_ROWS / 2) % TILE_ROWS], 0, 2 * PANEL_BYTES);
     }
 }
 
-static __m512 scales_of(const LinearTile *t, int64_t group)
+/* Of a group of a panel. */
+static __m512 scales_of(const LinearTile *t, int panel, int64_t group)
 {
+    int64_t at = panel * t->scale_stride + group * PANEL_ROWS;
     if (t->scale_dtype == CVN_F32)
-        return _mm512_loadu_ps((const float *)t->scale + group * PANEL_ROWS);
-    const void *half = (const uint16_t *)t->scale + group * PANEL_ROWS;
+        return _mm512_loadu_ps((const float *)t->scale + at);
+    const void *half = (const uint16_t *)t->scale + at;
     return _mm512_castsi512_ps(
         _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(half)), 16));
 }
 
-/* Rows first to first + 15. Their sums so far stay in registers; two groups take turns with the tiles' sums, so that
-   one's integers are read while the other's are made. */
-static void rows_of(const LinearTile *t, const Widened *w, int first)
+/* The integers of rows first to first + 15 with one group of one or two panels. */
+static inline __attribute__((always_inline)) void group_of(const LinearTile *t, const Widened *w,
+                                                           int first, int64_t g, Sums *sum)
 {
-    int32_t sum[2][2][TILE_ROWS][16] __attribute__((aligned(64)));
-    __m512 y[TILE_ROWS];
-    int64_t columns = t->group * PAIR_UNITS, groups = t->units / t->group;
+    const bool second = t->panels == 2;
+    int64_t columns = t->group * PAIR_UNITS;
     int64_t steps = columns < TILE_COLUMNS ? 1 : columns / TILE_COLUMNS;
-    for (int r = 0; r < TILE_ROWS; r++)
-        y[r] = _mm512_setzero_ps();
-    for (int64_t g = 0; g < groups; g++) {
-        int32_t(*high)[16] = sum[g % 2][0], (*low)[16] = sum[g % 2][1];
-        tile_zero(0);
-        tile_zero(1);
-        for (int64_t s = g * steps; s < (g + 1) * steps; s++) {
-            int64_t at = columns < TILE_COLUMNS ? s / 2 * TILE_COLUMNS : s * TILE_COLUMNS;
-            const int8_t *x = t->x + first * LINEAR_ROW_BYTES + at;
-            tile_load(6, w->tile[s], PANEL_BYTES);
-            tile_load(4, x, LINEAR_ROW_BYTES);
-            tile_s8(0, 4, 6);
-            tile_load(5, x + LINEAR_SPAN, LINEAR_ROW_BYTES);
-            tile_s8(1, 5, 6);
-        }
-        tile_store(0, high, TILE_ROW_BYTES);
-        tile_store(1, low, TILE_ROW_BYTES);
-        tile_fence();
-        __m512 scale = scales_of(t, g);
-#pragma GCC unroll 16
-        for (int r = 0; r < TILE_ROWS; r++) {
-            __m512i whole = _mm512_add_epi32(_mm512_slli_epi32(_mm512_load_si512(high[r]), 8),
-                                             _mm512_load_si512(low[r]));
-            y[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole), scale, y[r]);
+    tile_zero(0);
+    tile_zero(1);
+    tile_zero(2);
+    tile_zero(3);
+    for (int64_t s = g * steps; s < (g + 1) * steps; s++) {
+        int64_t at = columns < TILE_COLUMNS ? s / 2 * TILE_COLUMNS : s * TILE_COLUMNS;
+        const int8_t *x = t->x + first * LINEAR_ROW_BYTES + at;
+        tile_load(6, w[0].tile[s], PANEL_BYTES);
+        tile_load(4, x, LINEAR_ROW_BYTES);
+        tile_s8(0, 4, 6);
+        tile_load(5, x + LINEAR_SPAN, LINEAR_ROW_BYTES);
+        tile_s8(1, 5, 6);
+        if (second) {
+            tile_load(7, w[1].tile[s], PANEL_BYTES);
+            tile_s8(2, 4, 7);
+            tile_s8(3, 5, 7);
         }
     }
+    tile_store(0, sum->high[0], TILE_ROW_BYTES);
+    tile_store(1, sum->low[0], TILE_ROW_BYTES);
+    if (second) {
+        tile_store(2, sum->high[1], TILE_ROW_BYTES);
+        tile_store(3, sum->low[1], TILE_ROW_BYTES);
+    }
+    tile_fence();
+}
+
+/* Adds the integers of a group to what the rows have of one panel, scaled. */
+static inline __attribute__((always_inline)) void add_group(__m512 y[TILE_ROWS],
+                                                            int32_t high[TILE_ROWS][16],
+                                                            int32_t low[TILE_ROWS][16],
+                                                            __m512 scale)
+{
 #pragma GCC unroll 16
     for (int r = 0; r < TILE_ROWS; r++) {
-        float *c = t->c + (first + r) * PANEL_ROWS;
+        __m512i whole = _mm512_add_epi32(_mm512_slli_epi32(_mm512_load_si512(high[r]), 8),
+                                         _mm512_load_si512(low[r]));
+        y[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole), scale, y[r]);
+    }
+}
+
+static void add_rows(const LinearTile *t, int first, float *c, const __m512 y[TILE_ROWS])
+{
+#pragma GCC unroll 16
+    for (int r = 0; r < TILE_ROWS; r++, c += PANEL_ROWS) {
         __m512 before = t->add ? _mm512_loadu_ps(c) : _mm512_setzero_ps();
         _mm512_storeu_ps(c,
                          _mm512_fmadd_ps(y[r], _mm512_set1_ps(t->span[first + r].scale), before));
     }
 }
 
-static void panel_of(const LinearTile *t)
+/* Rows first to first + 15. Two groups take turns with the tiles' sums, so that one's integers are read while the
+   other's are made. */
+static void rows_of(const LinearTile *t, const Widened *w, int first)
+{
+    Sums sum[2] __attribute__((aligned(64)));
+    __m512 y[2][TILE_ROWS];
+    for (int r = 0; r < TILE_ROWS; r++)
+        y[0][r] = y[1][r] = _mm512_setzero_ps();
+    for (int64_t g = 0; g < t->units / t->group; g++) {
+        Sums *s = &sum[g % 2];
+        group_of(t, w, first, g, s);
+        add_group(y[0], s->high[0], s->low[0], scales_of(t, 0, g));
+        if (t->panels == 2)
+            add_group(y[1], s->high[1], s->low[1], scales_of(t, 1, g));
+    }
+    float *c = t->c + first * PANEL_ROWS;
+    add_rows(t, first, c, y[0]);
+    if (t->panels == 2)
+        add_rows(t, first, c + t->c_stride, y[1]);
+}
+
+/* Rows from r on, which fill no tile, with one panel. */
+static void rest_of(const LinearTile *t, int r, int panel)
 {
     const LinearIsa *vnni = &linear_avx512_vnni;
-    Widened w __attribute__((aligned(64)));
-    int r = 0;
-    if (t->rows >= TILE_ROWS) {
-        widen(t, &w);
-        tile_fence();
-    }
-    for (; t->rows - r >= TILE_ROWS; r += TILE_ROWS)
-        rows_of(t, &w, r);
+    size_t scale = t->scale_dtype == CVN_F32 ? sizeof(float) : sizeof(uint16_t);
     for (; r < t->rows; r += vnni->rows_i4) {
         LinearTile rest = *t;
+        rest.panels = 1;
         rest.rows = t->rows - r < vnni->rows_i4 ? t->rows - r : vnni->rows_i4;
         rest.x += r * LINEAR_ROW_BYTES;
         rest.span += r;
-        rest.c += r * PANEL_ROWS;
+        rest.ahead[0] = t->ahead[panel];
+        rest.q += panel * t->q_stride;
+        rest.scale = (const char *)t->scale + (size_t)(panel * t->scale_stride) * scale;
+        rest.c += r * PANEL_ROWS + panel * t->c_stride;
         vnni->tile_i4(&rest);
     }
 }
 
 void linear_amx_tile_i4(const LinearTile *t)
 {
-    size_t scale = t->scale_dtype == CVN_F32 ? sizeof(float) : sizeof(uint16_t);
-    for (int panel = 0; panel < t->panels; panel++) {
-        LinearTile one = *t;
-        one.panels = 1;
-        one.ahead[0] = t->ahead[panel];
-        one.q += panel * t->q_stride;
-        one.scale = (const char *)t->scale + (size_t)(panel * t->scale_stride) * scale;
-        one.c += panel * t->c_stride;
-        panel_of(&one);
-    }
+    Widened w[2] __attribute__((aligned(64)));
+    int r = 0;
+    for (int panel = 0; t->rows >= TILE_ROWS && panel < t->panels; panel++)
+        widen(t, panel, &w[panel]);
+    tile_fence();
+    for (; t->rows - r >= TILE_ROWS; r += TILE_ROWS)
+        rows_of(t, w, r);
+    for (int panel = 0; panel < t->panels; panel++)
+        rest_of(t, r, panel);
 }
