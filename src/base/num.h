@@ -1,5 +1,4 @@
-/* Arithmetic on counts and sizes that C has no function
-   for. Nothing here overflows where the result fits. */
+/* Arithmetic on counts and sizes that C has no function for. Nothing here overflows where the result fits. */
 #ifndef CVN_BASE_NUM_H
 #define CVN_BASE_NUM_H
 
@@ -20,6 +19,12 @@ static inline int64_t num_max(int64_t a, int64_t b)
 static inline int64_t num_pieces(int64_t n, int64_t unit)
 {
     return n / unit + (n % unit != 0);
+}
+
+/* n >= 0 rounded up to whole units. */
+static inline int64_t num_round_up(int64_t n, int64_t unit)
+{
+    return (n + unit - 1) / unit * unit;
 }
 
 /* The greatest common divisor of a, b >= 0; of 0 and b it is b. */

@@ -5,18 +5,9 @@
 #include "cpu/kernels/gemm.h"
 
 #include "base/float16.h"
+#include "base/num.h"
 
 #include <string.h>
-
-static int64_t round_up(int64_t n, int64_t unit)
-{
-    return (n + unit - 1) / unit * unit;
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 static size_t dtype_size(cvn_dtype dtype)
 {
@@ -122,8 +113,8 @@ bool gemm_few_match(const GemmIsa *isa, const Gemm *gemm)
 /* Bytes of the rows of A as dots wants them, of one thread. */
 static size_t few_bytes(const GemmIsa *isa, const Gemm *gemm)
 {
-    size_t bytes = (size_t)(gemm->m * round_up(gemm->k, isa->lanes)) * dtype_size(isa->packed);
-    return (size_t)round_up((int64_t)bytes, 64);
+    size_t bytes = (size_t)(gemm->m * num_round_up(gemm->k, isa->lanes)) * dtype_size(isa->packed);
+    return (size_t)num_round_up((int64_t)bytes, 64);
 }
 
 /* Packs rows [m0, m0 + rows) of A; `data` is where the product's A begins. */
@@ -134,7 +125,7 @@ static void pack_few(const GemmIsa *isa, const Gemm *gemm, const void *data, int
     int64_t lda = gemm->a.row.n ? gemm->a.row.stride[0] : 0;
     char *at = out;
     for (int64_t k = 0; k < gemm->k; k += isa->lanes) {
-        int64_t n = least(isa->lanes, gemm->k - k);
+        int64_t n = num_min(isa->lanes, gemm->k - k);
         for (int64_t r = 0; r < rows; r++, at += (size_t)isa->lanes * to) {
             const char *x = (const char *)data + (size_t)((m0 + r) * lda + k) * from;
             if (isa->source == isa->packed) {
@@ -166,16 +157,16 @@ void gemm_few_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args)
     }
     float sum[GEMM_ROWS * GEMM_PANEL];
     char *packed = (char *)args->scratch + few_bytes(isa, gemm) * (size_t)args->thread;
-    size_t row = (size_t)round_up(gemm->k, isa->lanes) * dtype_size(isa->packed);
+    size_t row = (size_t)num_round_up(gemm->k, isa->lanes) * dtype_size(isa->packed);
     int64_t ldb = gemm->b.row.n ? gemm->b.row.stride[0] : 0, last = -1;
-    int64_t blocks = round_up(gemm->n, GEMM_PANEL) / GEMM_PANEL, begin, end;
+    int64_t blocks = num_pieces(gemm->n, GEMM_PANEL), begin, end;
     kernel_share(gemm->batch * blocks, 1, args->thread, args->n_threads, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
         int64_t b = i / blocks, n0 = i % blocks * GEMM_PANEL;
-        int64_t columns = least(GEMM_PANEL, gemm->n - n0);
+        int64_t columns = num_min(GEMM_PANEL, gemm->n - n0);
         const char *b_at = gemm_operand_at(&gemm->b, args->in[1], b);
         for (int64_t m0 = 0; m0 < gemm->m; m0 += GEMM_ROWS) {
-            int64_t rows = least(GEMM_ROWS, gemm->m - m0);
+            int64_t rows = num_min(GEMM_ROWS, gemm->m - m0);
             if (b != last)
                 pack_few(isa, gemm, gemm_operand_at(&gemm->a, args->in[0], b), m0, rows,
                          packed + (size_t)m0 * row);
@@ -207,13 +198,13 @@ static Blocks plan_blocks(const GemmIsa *isa, const Gemm *gemm, int n_threads)
     Blocks p = {.alone = gemm->batch > 1 && gemm->batch >= n_threads};
     size_t size = dtype_size(isa->packed);
     p.group = (size_t)(GEMM_PANEL * isa->panels);
-    p.k = round_up(gemm->k, isa->kpack);
-    p.mc = least(round_up(isa->mc, isa->mr), round_up(gemm->m, isa->mr));
-    p.nc = least(isa->nc, round_up(gemm->n, (int64_t)p.group));
-    p.kc = least(isa->kc, p.k);
+    p.k = num_round_up(gemm->k, isa->kpack);
+    p.mc = num_min(num_round_up(isa->mc, isa->mr), num_round_up(gemm->m, isa->mr));
+    p.nc = num_min(isa->nc, num_round_up(gemm->n, (int64_t)p.group));
+    p.kc = num_min(isa->kc, p.k);
     p.a_panel = (size_t)p.k * (size_t)isa->mr * size;
-    p.a = (size_t)round_up((int64_t)(p.a_panel * (size_t)(p.mc / isa->mr)), 64);
-    p.b = (size_t)round_up((int64_t)((size_t)(p.nc * p.kc) * size), 64);
+    p.a = (size_t)num_round_up((int64_t)(p.a_panel * (size_t)(p.mc / isa->mr)), 64);
+    p.b = (size_t)num_round_up((int64_t)((size_t)(p.nc * p.kc) * size), 64);
     p.c = (p.kc < p.k ? (size_t)(p.mc * p.nc) : (size_t)isa->mr * p.group) * sizeof(float);
     return p;
 }
@@ -247,7 +238,7 @@ static void multiply_packed(const Work *w, const GemmRegion *block, int64_t k0, 
                             size_t panel)
 {
     const GemmIsa *isa = w->isa;
-    int64_t group = (int64_t)w->p.group, groups = round_up(block->columns, group) / group;
+    int64_t group = (int64_t)w->p.group, groups = num_pieces(block->columns, group);
     bool last = k0 + w->p.kc >= w->p.k, one = w->p.kc >= w->p.k;
     size_t size = dtype_size(isa->packed);
     float *c = w->c;
@@ -258,8 +249,8 @@ static void multiply_packed(const Work *w, const GemmRegion *block, int64_t k0, 
             isa->tile(units, a, w->pack_b + (size_t)(g * isa->panels) * panel, panel, c, k0 > 0);
             if (!last)
                 continue;
-            GemmRegion tile = {block->m0 + m0, least(isa->mr, block->rows - m0),
-                               block->n0 + g * group, least(group, block->columns - g * group)};
+            GemmRegion tile = {block->m0 + m0, num_min(isa->mr, block->rows - m0),
+                               block->n0 + g * group, num_min(group, block->columns - g * group)};
             gemm_write(&w->result, &tile, c, group);
         }
     }
@@ -270,10 +261,10 @@ static void multiply_block(const Work *w, const GemmRegion *block)
 {
     const GemmIsa *isa = w->isa;
     size_t size = dtype_size(isa->packed);
-    int64_t panels = round_up(block->columns, (int64_t)w->p.group) / GEMM_PANEL;
+    int64_t panels = num_round_up(block->columns, (int64_t)w->p.group) / GEMM_PANEL;
     for (int64_t k0 = 0; k0 < w->p.k; k0 += w->p.kc) {
-        int64_t length = least(w->p.kc, w->gemm->k - k0);
-        int64_t units = round_up(length, isa->kpack) / isa->kpack;
+        int64_t length = num_min(w->p.kc, w->gemm->k - k0);
+        int64_t units = num_pieces(length, isa->kpack);
         size_t panel = (size_t)(units * isa->kpack * GEMM_PANEL) * size;
         gemm_pack_panels(isa, &w->gemm->b, w->b, w->gemm->n, block->n0, GEMM_PANEL, panels, k0,
                          length, w->pack_b, panel);
@@ -288,14 +279,14 @@ static void run_product(const Work *w, const KernelArgs *args)
     int64_t first, last, begin, end;
     kernel_share(gemm->n, (int64_t)w->p.group, w->thread, w->n_threads, &begin, &end);
     for (int64_t m0 = 0; m0 < gemm->m; m0 += w->p.mc) {
-        int64_t rows = least(w->p.mc, gemm->m - m0);
-        kernel_share(round_up(rows, isa->mr) / isa->mr, 1, w->thread, w->n_threads, &first, &last);
+        int64_t rows = num_min(w->p.mc, gemm->m - m0);
+        kernel_share(num_pieces(rows, isa->mr), 1, w->thread, w->n_threads, &first, &last);
         gemm_pack_panels(isa, &gemm->a, w->a, gemm->m, m0 + first * isa->mr, isa->mr, last - first,
                          0, gemm->k, w->pack_a + (size_t)first * w->p.a_panel, w->p.a_panel);
         if (!w->p.alone)
             kernel_sync(args);
         for (int64_t n0 = begin; n0 < end; n0 += w->p.nc) {
-            GemmRegion block = {m0, rows, n0, least(w->p.nc, end - n0)};
+            GemmRegion block = {m0, rows, n0, num_min(w->p.nc, end - n0)};
             multiply_block(w, &block);
         }
         if (!w->p.alone)

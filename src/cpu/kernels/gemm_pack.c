@@ -16,6 +16,7 @@
 #include "cpu/kernels/gemm.h"
 
 #include "base/float16.h"
+#include "base/num.h"
 
 #include <string.h>
 
@@ -52,7 +53,7 @@ static int64_t run_along(const GemmDims *dims, int64_t k, int64_t most)
     if (dims->n == 0 || dims->stride[dims->n - 1] != 1)
         return 1;
     int64_t size = dims->size[dims->n - 1], run = dims->n == 1 ? most : size - k % size;
-    return run < most ? run : most;
+    return num_min(run, most);
 }
 
 /* Elements k0 … k0 + n of a row that starts at element `row`, as units; an odd end is padded with
@@ -118,7 +119,7 @@ static void find_runs(const GemmDims *row, int64_t first, int64_t n, Runs *runs)
     runs->n = 0;
     for (int64_t i = first; i < first + n; runs->n++) {
         int64_t left = first + n - i, length = inner - i % inner;
-        length = length < left ? length : left;
+        length = num_min(length, left);
         runs->start[runs->n] = gemm_offset(row, i);
         runs->length[runs->n] = length;
         i += length;
@@ -198,12 +199,12 @@ static void pack_across(const GemmIsa *isa, const GemmOperand *x, const void *da
     Runs runs;
     float buffer[DEEP * ACROSS]; /* [DEEP][ACROSS] of f32, or [2 * DEEP][ACROSS] of bf16 */
     size_t size = isa->packed == CVN_F32 ? 4 : 2;
-    int64_t columns = count * width, valid = rows - first < columns ? rows - first : columns;
+    int64_t columns = count * width, valid = num_min(rows - first, columns);
     find_runs(&x->row, first, valid < 0 ? 0 : valid, &runs);
     int64_t deep = DEEP * isa->kpack;
     for (int64_t k = 0; k < length; k += deep, out += (size_t)(DEEP * width) * 4) {
-        int64_t n = length - k < deep ? length - k : deep;
-        int64_t units = (n + isa->kpack - 1) / isa->kpack;
+        int64_t n = num_min(length - k, deep);
+        int64_t units = num_pieces(n, isa->kpack);
         for (int64_t i = 0; i < units * isa->kpack; i++) {
             char *to = (char *)buffer + (size_t)(i * ACROSS) * size;
             if (i < n)
@@ -225,8 +226,8 @@ void gemm_pack_panels(const GemmIsa *isa, const GemmOperand *x, const void *data
     for (int64_t i = 0; i < count; i += step) {
         char *to = (char *)out + (size_t)i * panel;
         if (step > 1)
-            pack_across(isa, x, data, rows, first + i * width, width,
-                        count - i < step ? count - i : step, k0, length, to, panel);
+            pack_across(isa, x, data, rows, first + i * width, width, num_min(count - i, step), k0,
+                        length, to, panel);
         else
             gemm_pack(isa, x, data, rows, first + i * width, width, k0, length, to);
     }
@@ -235,7 +236,7 @@ void gemm_pack_panels(const GemmIsa *isa, const GemmOperand *x, const void *data
 void gemm_pack(const GemmIsa *isa, const GemmOperand *x, const void *data, int64_t rows,
                int64_t first, int width, int64_t k0, int64_t length, void *out)
 {
-    int64_t valid = rows - first < width ? rows - first : width;
+    int64_t valid = num_min(rows - first, width);
     if (lies_across(x)) {
         pack_across(isa, x, data, rows, first, width, 1, k0, length, out, 0);
         return;
@@ -265,7 +266,7 @@ void gemm_pack(const GemmIsa *isa, const GemmOperand *x, const void *data, int64
             else
                 memset(stage[i], 0, sizeof stage[i]);
         }
-        int64_t units = (n + isa->kpack - 1) / isa->kpack;
+        int64_t units = num_pieces(n, isa->kpack);
         interleave(isa, width, row, units,
                    (char *)out + (size_t)(done / isa->kpack * width) * unit);
     }

@@ -20,6 +20,8 @@
  */
 #include "cpu/kernels/gemm.h"
 
+#include "base/num.h"
+
 #include <string.h>
 
 enum {
@@ -37,21 +39,11 @@ enum {
     KEPT = 4 << 20         /* most bytes of sums that are kept for that */
 };
 
-static int64_t round_up(int64_t n, int64_t unit)
-{
-    return (n + unit - 1) / unit * unit;
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* The largest part of n, in units, when it is cut into equal parts of at most `most`. */
 static int64_t even(int64_t n, int64_t most, int64_t unit)
 {
-    int64_t parts = (n + most - 1) / most;
-    return round_up((n + parts - 1) / parts, unit);
+    int64_t parts = num_pieces(n, most);
+    return num_round_up(num_pieces(n, parts), unit);
 }
 
 /* ---- who does what ---- */
@@ -75,9 +67,9 @@ static void choose_grid(const Gemm *gemm, int n_threads, Blocks *p)
     for (int parts = 1; parts <= n_threads; parts++) {
         if (n_threads % parts || (gemm->squares && parts > 1))
             continue;
-        int64_t rows = even(gemm->m, round_up((gemm->m + parts - 1) / parts, ROWS), ROWS);
+        int64_t rows = even(gemm->m, num_round_up(num_pieces(gemm->m, parts), ROWS), ROWS);
         int64_t others = n_threads / parts;
-        int64_t columns = even(gemm->n, round_up((gemm->n + others - 1) / others, GROUP), GROUP);
+        int64_t columns = even(gemm->n, num_round_up(num_pieces(gemm->n, others), GROUP), GROUP);
         int64_t work = rows * columns + (rows + columns) * GEMM_PANEL;
         if (work >= best)
             continue;
@@ -102,7 +94,7 @@ static size_t keep(const Blocks *p, bool outer, int64_t blocks, int64_t others, 
 
 static void choose_kept(Blocks *p)
 {
-    int64_t down = round_up(p->rows, p->mc) / p->mc, across = round_up(p->columns, p->nc) / p->nc;
+    int64_t down = num_pieces(p->rows, p->mc), across = num_pieces(p->columns, p->nc);
     p->all_a = keep(p, p->rows_outside, down, across, 1, p->a, &p->keep_a);
     p->all_b = keep(p, !p->rows_outside, across, down, p->nc / GROUP, p->b, &p->keep_b);
 }
@@ -117,9 +109,10 @@ static Blocks plan_blocks(const GemmIsa *isa, const Gemm *gemm, int n_threads)
     p.nc = even(p.columns, wide ? isa->mc : isa->nc, GROUP);
     p.kc = even(gemm->k, isa->kc, GEMM_STEP);
     p.rows_outside = p.rows >= p.columns;
-    int64_t kept = round_up(p.rows, p.mc) * round_up(p.columns, p.nc) * (int64_t)sizeof(float);
+    int64_t kept =
+        num_round_up(p.rows, p.mc) * num_round_up(p.columns, p.nc) * (int64_t)sizeof(float);
     bool cut = gemm->k >= LONG && kept <= KEPT;
-    p.deep = cut ? DEEP / p.kc * p.kc : round_up(gemm->k, p.kc);
+    p.deep = cut ? DEEP / p.kc * p.kc : num_round_up(gemm->k, p.kc);
     p.a = (size_t)(p.mc * p.kc) * 2;
     p.b = (size_t)(GROUP * p.kc) * 2;
     p.c = (cut ? (size_t)kept : (size_t)(p.mc * p.nc) * sizeof(float));
@@ -192,9 +185,9 @@ typedef struct Work {
 
 static void fit(const Work *w, Slab *s)
 {
-    s->block.rows = least(w->p.mc, w->m_end - s->block.m0);
-    s->block.columns = least(w->p.nc, w->n_end - s->block.n0);
-    s->length = least(w->p.kc, w->gemm->k - s->k0);
+    s->block.rows = num_min(w->p.mc, w->m_end - s->block.m0);
+    s->block.columns = num_min(w->p.nc, w->n_end - s->block.n0);
+    s->length = num_min(w->p.kc, w->gemm->k - s->k0);
 }
 
 static Slab first_slab(const Work *w)
@@ -217,7 +210,7 @@ static void next_slab(const Work *w, Slab *s)
 {
     GemmRegion *block = &s->block;
     int64_t deep = s->k0 / w->p.deep * w->p.deep;
-    bool more = next(&s->k0, deep, least(deep + w->p.deep, w->gemm->k), w->p.kc);
+    bool more = next(&s->k0, deep, num_min(deep + w->p.deep, w->gemm->k), w->p.kc);
     if (!more && !w->p.rows_outside)
         more = next(&block->m0, w->m_begin, w->m_end, w->p.mc);
     if (!more)
@@ -273,12 +266,11 @@ static void enter_unit(const Work *w, const Side *side, Cursor *c, int64_t first
 {
     const GemmRegion *block = &c->slab.block;
     c->first = first;
-    c->count = side->is_b ? least(GROUP, block->n0 + block->columns - first) : block->rows;
+    c->count = side->is_b ? num_min(GROUP, block->n0 + block->columns - first) : block->rows;
     c->length = c->slab.length;
     c->row = c->k = 0;
-    c->pieces = block->rows > 0 ? round_up(c->count, PIECE) / PIECE *
-                                      (round_up(c->length, GEMM_STEP) / GEMM_STEP)
-                                : 0;
+    c->pieces =
+        block->rows > 0 ? num_pieces(c->count, PIECE) * num_pieces(c->length, GEMM_STEP) : 0;
     c->packed = unit_at(w, side, c);
     c->is_packed = is_packed(w, side, c);
 }
@@ -328,7 +320,7 @@ static void pack_tile(const GemmIsa *isa, const Side *side, int64_t first, int64
         gemm_pack_rows(isa, side->x, side->data, side->rows, first, k0, length, out);
         return;
     }
-    size_t filled = (size_t)(round_up(length, 2) * GEMM_PANEL) * 2;
+    size_t filled = (size_t)(num_round_up(length, 2) * GEMM_PANEL) * 2;
     gemm_pack(isa, side->x, side->data, side->rows, first, GEMM_PANEL, k0, length, out);
     memset(out + filled, 0, TILE - filled);
 }
@@ -336,7 +328,7 @@ static void pack_tile(const GemmIsa *isa, const Side *side, int64_t first, int64
 /* Where the first tile of a piece goes; *panel: bytes to that of the next panel. */
 static inline char *packed_at(const Cursor *c, size_t *panel)
 {
-    *panel = (size_t)(round_up(c->length, GEMM_STEP) / GEMM_STEP) * TILE;
+    *panel = (size_t)num_pieces(c->length, GEMM_STEP) * TILE;
     return c->packed + (size_t)(c->row / GEMM_PANEL) * *panel + (size_t)(c->k / GEMM_STEP) * TILE;
 }
 
@@ -366,7 +358,7 @@ static void pack_piece(const Work *w, const Side *side, const Cursor *c, const u
     }
     for (int64_t i = 0; i < PIECE && c->row + i < c->count; i += GEMM_PANEL, out += panel)
         pack_tile(w->isa, side, c->first + c->row + i, c->slab.k0 + c->k,
-                  least(GEMM_STEP, c->length - c->k), out);
+                  num_min(GEMM_STEP, c->length - c->k), out);
 }
 
 /* What is packed and what is asked for, of one operand. */
@@ -447,11 +439,11 @@ static void multiply_tile(const Work *w, const Slab *s, const GemmRegion *tile, 
                           const char *b, float *c)
 {
     const Gemm *gemm = w->gemm;
-    GemmTiles p = {.steps = round_up(s->length, GEMM_STEP) / GEMM_STEP,
+    GemmTiles p = {.steps = num_pieces(s->length, GEMM_STEP),
                    .a = a,
                    .b = b,
                    .rows = tile->rows > GEMM_PANEL ? 2 : 1,
-                   .columns = (int)(round_up(tile->columns, GEMM_PANEL) / GEMM_PANEL),
+                   .columns = (int)num_pieces(tile->columns, GEMM_PANEL),
                    .from = s->k0 > 0 ? c : NULL,
                    .to = c,
                    .from_row = GROUP,
@@ -475,7 +467,7 @@ static float *block_sums(const Work *w, const GemmRegion *block)
     if (w->p.deep >= w->gemm->k)
         return w->c;
     int64_t row = (block->m0 - w->m_begin) / w->p.mc, column = (block->n0 - w->n_begin) / w->p.nc;
-    int64_t blocks = round_up(w->p.columns, w->p.nc) / w->p.nc;
+    int64_t blocks = num_pieces(w->p.columns, w->p.nc);
     return w->c + (row * blocks + column) * w->p.mc * w->p.nc;
 }
 
@@ -483,16 +475,16 @@ static float *block_sums(const Work *w, const GemmRegion *block)
 static inline GemmRegion tile_at(const GemmRegion *block, int64_t g, int64_t i)
 {
     int64_t columns = block->columns - g * GROUP;
-    return (GemmRegion){block->m0 + i * ROWS, least(ROWS, block->rows - i * ROWS),
-                        block->n0 + g * GROUP, columns < 0 ? 0 : least(GROUP, columns)};
+    return (GemmRegion){block->m0 + i * ROWS, num_min(ROWS, block->rows - i * ROWS),
+                        block->n0 + g * GROUP, columns < 0 ? 0 : num_min(GROUP, columns)};
 }
 
 static void multiply_slab(const Work *w, const Slab *s, Feed *feed_a, Feed *feed_b)
 {
     const GemmRegion *block = &s->block;
-    int64_t panels = round_up(block->rows, ROWS) / ROWS;
-    int64_t groups = round_up(block->columns, GROUP) / GROUP, call = 0;
-    size_t a_panel = (size_t)(round_up(s->length, GEMM_STEP) * ROWS) * 2;
+    int64_t panels = num_pieces(block->rows, ROWS);
+    int64_t groups = num_pieces(block->columns, GROUP), call = 0;
+    size_t a_panel = (size_t)(num_round_up(s->length, GEMM_STEP) * ROWS) * 2;
     float *c = block_sums(w, block);
     bool one = w->p.kc >= w->gemm->k, last = s->k0 + s->length >= w->gemm->k;
     begin_unit(feed_a);

@@ -5,13 +5,9 @@
 #include "cpu/kernels/gemm.h"
 
 #include "base/float16.h"
+#include "base/num.h"
 
 #include <string.h>
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 static size_t dtype_size(cvn_dtype dtype)
 {
@@ -66,7 +62,7 @@ static void write_placed(const GemmResult *w, int64_t row, int64_t n0, const flo
     const GemmDims *columns = &w->gemm->column_at;
     int64_t size = columns->n ? columns->size[columns->n - 1] : 1, length;
     for (int64_t j = 0; j < n; j += length) {
-        length = least(size - (n0 + j) % size, n - j);
+        length = num_min(size - (n0 + j) % size, n - j);
         gemm_write_row(w->isa, w->gemm->out, w->out, row + gemm_offset(columns, n0 + j), sum + j,
                        length);
     }
@@ -90,7 +86,7 @@ static void add_squares(const GemmResult *w, const GemmRegion *t, const float *s
     }
     for (int64_t r = 0; r < t->rows; r += n) {
         int64_t row = t->m0 + r;
-        n = least(t->rows - r, GEMM_SQUARES - row % GEMM_SQUARES);
+        n = num_min(t->rows - r, GEMM_SQUARES - row % GEMM_SQUARES);
         w->isa->squares(w->part + t->n0, sum + r * ld, n, ld, t->columns);
         if ((row + n) % GEMM_SQUARES == 0 || row + n == w->gemm->m)
             fold_squares(w, t->n0, t->columns);

@@ -42,15 +42,15 @@ static Product read_product(const Op *op, int n_threads, bool wide)
         p.jobs += i && p.swiglu ? 0 : p.weight[i].panels;
     }
     p.k = p.weight[0].k;
-    p.spans = round_up(p.k, LINEAR_SPAN) / LINEAR_SPAN;
+    p.spans = num_pieces(p.k, LINEAR_SPAN);
     p.group = p.weight[0].dtype == CVN_I4 ? p.k / p.weight[0].groups : LINEAR_SPAN;
     bool many = wide && p.m > MANY;
-    p.chunk = least(p.m, many ? LINEAR_WIDE_CHUNK : LINEAR_CHUNK);
+    p.chunk = num_min(p.m, many ? LINEAR_WIDE_CHUNK : LINEAR_CHUNK);
     p.block = many ? LINEAR_MOST_BLOCK / (p.swiglu ? 2 : 1) : LINEAR_BLOCK;
     p.alone = n_threads > 1 && p.m * p.k <= ALONE;
     p.x_bytes = (size_t)(p.spans * p.m * LINEAR_ROW_BYTES);
     p.all_bytes = p.x_bytes + (size_t)(p.spans * p.m) * sizeof(LinearSpan);
-    p.all_bytes = (size_t)round_up((int64_t)p.all_bytes, 64);
+    p.all_bytes = (size_t)num_round_up((int64_t)p.all_bytes, 64);
     p.c_bytes = (size_t)(p.chunk * p.block * PANEL_ROWS) * sizeof(float);
     p.c_bytes *= p.swiglu ? 2 : 1;
     return p;
@@ -127,7 +127,7 @@ static void quantize_normalised(const Work *w)
     for (int64_t row = begin; row < end; row++) {
         float scale = w->isa->norm_scale(&norm, row);
         for (int64_t s = 0; s < p->spans; s++) {
-            int64_t k0 = s * LINEAR_SPAN, n = least(LINEAR_SPAN, p->k - k0), i = s * p->m + row;
+            int64_t k0 = s * LINEAR_SPAN, n = num_min(LINEAR_SPAN, p->k - k0), i = s * p->m + row;
             w->isa->norm_span(&norm, row, k0, n, scale, span);
             w->isa->quantize(CVN_BF16, span, 0, n, p->group, w->x + i * LINEAR_ROW_BYTES,
                              &w->span[i]);
@@ -146,7 +146,7 @@ static void quantize_rows(const Work *w)
     for (int64_t i = begin; i < end; i++) {
         int64_t k0 = i / p->m * LINEAR_SPAN, row = i % p->m;
         w->isa->quantize(p->op->operand[0]->type.dtype, w->args->in[0], row * p->k + k0,
-                         least(LINEAR_SPAN, p->k - k0), p->group, w->x + i * LINEAR_ROW_BYTES,
+                         num_min(LINEAR_SPAN, p->k - k0), p->group, w->x + i * LINEAR_ROW_BYTES,
                          &w->span[i]);
     }
     if (!p->alone)
@@ -159,60 +159,85 @@ static int64_t panels_of_tile(const LinearIsa *isa, int64_t rows)
     return isa->panels ? rows <= isa->few ? LINEAR_BLOCK : isa->panels : 1;
 }
 
+/* A piece in tiles. */
+typedef struct Cut {
+    int64_t panels;      /* of a tile */
+    int64_t rows, tiles; /* of a tile at most, and how many tiles of rows there are */
+    int64_t ahead;       /* bytes of a panel between what a tile reads and what it asks for */
+} Cut;
+
+static Cut cut_piece(const LinearIsa *isa, cvn_dtype weight, int64_t rows)
+{
+    bool is_i4 = weight == CVN_I4;
+    int64_t most = is_i4 ? isa->rows_i4 : isa->rows_i8;
+    bool alone = !is_i4 && rows > most && rows <= isa->alone_i8;
+    Cut c = {.panels = panels_of_tile(isa, rows), .rows = alone ? rows : most};
+    c.tiles = num_pieces(rows, c.rows);
+    if (isa->panels && !isa->wide)
+        c.rows = num_pieces(rows, c.tiles);
+    /* As measured for one tile of rows; of more rows, several tiles of which each asks for a part, what the next span
+       reads. */
+    c.ahead = is_i4 ? 4096 : 2048;
+    if (alone || c.tiles > 1)
+        c.ahead = LINEAR_SPAN / panel_unit(weight) * PANEL_BYTES;
+    return c;
+}
+
+/* All rows with the panels of t, which are the g-th ones on. */
+static void multiply_panels(const Work *w, const LinearPiece *piece, const Cut *cut,
+                            const LinearAhead *ahead, LinearTile *t, float *c, int64_t g)
+{
+    const bool is_i4 = w->p->weight[piece->weight].dtype == CVN_I4;
+    int64_t first = piece->span * w->p->m + piece->m0, call = g / cut->panels * cut->tiles;
+    for (int64_t r = 0, tile = 0; r < piece->rows; r += cut->rows, tile++) {
+        t->rows = (int)num_min(cut->rows, piece->rows - r);
+        t->x = w->x + (first + r) * LINEAR_ROW_BYTES;
+        t->span = w->span + first + r;
+        t->c = c + r * PANEL_ROWS;
+        for (int j = 0; j < t->panels; j++)
+            t->ahead[j] = t->q + j * t->q_stride + (j % cut->tiles == tile ? cut->ahead : 0);
+        if (w->isa->wide)
+            linear_fetch(ahead, tile, call + tile);
+        (is_i4 ? w->isa->tile_i4 : w->isa->tile_i8)(t);
+    }
+}
+
 /* As in LinearLoops. */
 static void multiply(const void *work, const LinearPiece *piece, float *c)
 {
     const Work *w = work;
     const Product *p = w->p;
     const LinearPanels *panels = piece->panels;
-    int64_t span = piece->span, m0 = piece->m0, rows = piece->rows;
-    int64_t c_stride = p->chunk * PANEL_ROWS;
-    int weight = piece->weight;
-    const LinearWeight *lw = &p->weight[weight];
-    bool is_i4 = lw->dtype == CVN_I4;
-    int64_t unit = panel_unit(lw->dtype), first = span * LINEAR_SPAN / unit;
-    int64_t group = panels_of_tile(w->isa, rows), most = is_i4 ? w->isa->rows_i4 : w->isa->rows_i8;
-    bool alone = !is_i4 && rows > most && rows <= w->isa->alone_i8;
-    most = alone ? rows : most;
-    int64_t tiles = round_up(rows, most) / most;
-    int64_t step = w->isa->panels && !w->isa->wide ? (rows + tiles - 1) / tiles : most;
-    int64_t scale_bytes = lw->scale_dtype == CVN_F32 ? 4 : 2;
-    /* What is asked for is so many bytes ahead: as measured for one tile of rows; of more rows, several tiles of which
-       each do it for a part, what the next span reads. */
-    int64_t ahead = alone || tiles > 1 ? LINEAR_SPAN / unit * PANEL_BYTES : is_i4 ? 4096 : 2048;
+    const LinearWeight *lw = &p->weight[piece->weight];
+    const int64_t span = piece->span, unit = panel_unit(lw->dtype);
+    const int64_t scale_bytes = lw->scale_dtype == CVN_F32 ? 4 : 2;
+    const char *scale = w->args->in[2 + 2 * piece->weight];
+    Cut cut = cut_piece(w->isa, lw->dtype, piece->rows);
     LinearTile t = {.q_stride = panels->stride * lw->units * PANEL_BYTES,
-                    .units = least(LINEAR_SPAN / unit, lw->units - first),
+                    .units = num_min(LINEAR_SPAN / unit, lw->units - span * LINEAR_SPAN / unit),
                     .group = p->group / unit,
                     .scale_stride = panels->stride * lw->groups * PANEL_ROWS,
                     .scale_dtype = lw->scale_dtype,
-                    .c_stride = c_stride,
+                    .c_stride = p->chunk * PANEL_ROWS,
                     .add = span > 0};
-    int64_t call = 0, calls = tiles * ((panels->n + group - 1) / group);
-    const char *x_next =
-        (const char *)w->x + ((span + 1) % p->spans * p->m + m0) * LINEAR_ROW_BYTES;
-    for (int64_t g = 0; g < panels->n; g += group) {
+    LinearAhead ahead = {.stride = t.q_stride,
+                         .units = t.units,
+                         .x = (const char *)w->x +
+                              ((span + 1) % p->spans * p->m + piece->m0) * LINEAR_ROW_BYTES,
+                         .x_lines = piece->rows * LINEAR_ROW_BYTES / 64,
+                         .tiles = cut.tiles,
+                         .calls = cut.tiles * num_pieces(panels->n, cut.panels)};
+    for (int64_t g = 0; g < panels->n; g += cut.panels) {
         int64_t panel = panels->first + g * panels->stride;
         int64_t at = panel * lw->groups + span * LINEAR_SPAN / p->group;
-        t.panels = (int)least(group, panels->n - g);
-        t.q = (const uint8_t *)linear_panel_at(w->args, lw, weight, panel, span, LINEAR_SPAN);
-        t.scale = (const char *)w->args->in[2 + 2 * weight] + at * PANEL_ROWS * scale_bytes;
-        for (int64_t r = 0, tile = 0; r < rows; r += step, tile++) {
-            int64_t x = span * p->m + m0 + r;
-            t.rows = (int)least(step, rows - r);
-            t.x = w->x + x * LINEAR_ROW_BYTES;
-            t.span = w->span + x;
-            t.c = c + g * c_stride + r * PANEL_ROWS;
-            for (int j = 0; j < t.panels; j++) /* each tile asks for its part of what comes later */
-                t.ahead[j] = t.q + j * t.q_stride + (j % tiles == tile ? ahead : 0);
-            if (w->isa->wide) {
-                bool last = g + group >= panels->n;
-                const char *next = last ? piece->next : (const char *)t.q + group * t.q_stride;
-                for (int64_t j = 0; j < t.panels && next; j++)
-                    fetch(next + j * t.q_stride, t.units, tile, tiles);
-                fetch(x_next, rows * LINEAR_ROW_BYTES / 64, call++, calls);
-            }
-            (is_i4 ? w->isa->tile_i4 : w->isa->tile_i8)(&t);
-        }
+        bool last = g + cut.panels >= panels->n;
+        t.panels = (int)num_min(cut.panels, panels->n - g);
+        t.q =
+            (const uint8_t *)linear_panel_at(w->args, lw, piece->weight, panel, span, LINEAR_SPAN);
+        t.scale = scale + at * PANEL_ROWS * scale_bytes;
+        ahead.panel = last ? piece->next : (const char *)t.q + cut.panels * t.q_stride;
+        ahead.n = ahead.panel ? t.panels : 0;
+        multiply_panels(w, piece, &cut, &ahead, &t, c + g * t.c_stride, g);
     }
 }
 

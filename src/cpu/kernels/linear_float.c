@@ -47,18 +47,18 @@ static Product read_product(const FloatIsa *isa, const Op *op, int n_threads)
     p.many = isa->chunk && p.m > MANY;
     p.block = p.many ? isa->block / (p.swiglu ? 2 : 1) : LINEAR_BLOCK;
     p.span = p.many ? isa->span : LINEAR_SPAN;
-    p.spans = round_up(p.k, p.span) / p.span;
-    int64_t chunk = p.many ? isa->chunk : CHUNK, chunks = round_up(p.m, chunk) / chunk;
-    p.chunk = chunks > 1 ? round_up((p.m + chunks - 1) / chunks, isa->rows) : p.m;
+    p.spans = num_pieces(p.k, p.span);
+    int64_t chunk = p.many ? isa->chunk : CHUNK, chunks = num_pieces(p.m, chunk);
+    p.chunk = chunks > 1 ? num_round_up(num_pieces(p.m, chunks), isa->rows) : p.m;
     p.alone = n_threads > 1 && p.m * p.k <= ALONE;
     p.x_bytes = (size_t)(p.spans * p.m * p.span) * p.element;
     p.all_bytes = p.x_bytes;
     if (isa->x == CVN_I8)
-        p.all_bytes += (size_t)(round_up(p.spans * p.m, 16) + round_up(p.m, 16)) * 4;
+        p.all_bytes += (size_t)(num_round_up(p.spans * p.m, 16) + num_round_up(p.m, 16)) * 4;
     p.c_bytes = (size_t)(p.chunk * p.block * PANEL_ROWS) * sizeof(float);
     p.c_bytes *= p.swiglu ? 2 : 1;
     if (isa->x == CVN_I8 && op->attr.norm)
-        p.row_bytes = (size_t)round_up(p.k, 32) * sizeof(uint16_t);
+        p.row_bytes = (size_t)num_round_up(p.k, 32) * sizeof(uint16_t);
     return p;
 }
 
@@ -117,7 +117,7 @@ static void lay_out_normalised(const Work *w)
     for (int64_t row = begin; row < end; row++) {
         float scale = w->isa->norm_scale(&norm, row);
         for (int64_t s = 0; s < p->spans; s++) {
-            int64_t k0 = s * p->span, n = least(p->span, p->k - k0);
+            int64_t k0 = s * p->span, n = num_min(p->span, p->k - k0);
             char *to = w->x + (size_t)((s * p->m + row) * p->span) * p->element;
             if (w->isa->x == norm.out_dtype) {
                 w->isa->norm_span(&norm, row, k0, n, scale, to);
@@ -140,7 +140,7 @@ static void lay_out_rows(const Work *w)
         kernel_share(end, 1, w->args->thread, w->args->n_threads, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
         int64_t k0 = i / p->m * p->span, row = i % p->m;
-        lay_out(w, w->args->in[0], row * p->k + k0, least(p->span, p->k - k0),
+        lay_out(w, w->args->in[0], row * p->k + k0, num_min(p->span, p->k - k0),
                 w->x + (size_t)(i * p->span) * p->element);
     }
     if (!p->alone)
@@ -153,7 +153,7 @@ static const void *normalised(const Work *w, const LinearNorm *norm, int64_t row
     const Product *p = w->p;
     float scale = w->isa->norm_scale(norm, row);
     for (int64_t k0 = 0; k0 < p->k; k0 += p->span)
-        w->isa->norm_span(norm, row, k0, least(p->span, p->k - k0), scale, w->row + k0);
+        w->isa->norm_span(norm, row, k0, num_min(p->span, p->k - k0), scale, w->row + k0);
     return w->row;
 }
 
@@ -170,11 +170,11 @@ static void lay_out_row_of_8_bits(const Work *w, const LinearNorm *norm, int64_t
     } else {
         int32_t most = 0;
         for (int64_t k0 = 0; k0 < p->k; k0 += p->span)
-            most = w->isa->largest(dtype, x, at + k0, least(p->span, p->k - k0), most);
+            most = w->isa->largest(dtype, x, at + k0, num_min(p->span, p->k - k0), most);
         w->step[row] = w->isa->step(most);
     }
     for (int64_t s = 0; s < p->spans; s++) {
-        int64_t k0 = s * p->span, n = least(p->span, p->k - k0), i = s * p->m + row;
+        int64_t k0 = s * p->span, n = num_min(p->span, p->k - k0), i = s * p->m + row;
         int8_t *to = (int8_t *)w->x + i * p->span;
         w->sum[i] = w->isa->to_8_bits(dtype, x, at + k0, n, w->step[row], to);
         memset(to + n, 0, (size_t)(p->span - n));
@@ -202,35 +202,35 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
     const Product *p = w->p;
     const LinearWeight *lw = &p->weight[piece->weight];
     int64_t panels = piece->panels->n, span = piece->span, rows = piece->rows;
-    int64_t unit = panel_unit(lw->dtype), most = w->isa->rows;
+    int64_t unit = panel_unit(lw->dtype), most = w->isa->rows, call = 0;
     int64_t group = p->many ? w->isa->group : rows <= w->isa->few ? LINEAR_BLOCK : 2;
-    int64_t tiles = round_up(rows, most) / most, calls = tiles * ((panels + group - 1) / group);
-    int64_t step = w->isa->even ? (rows + tiles - 1) / tiles : most, call = 0;
+    int64_t tiles = num_pieces(rows, most), step = w->isa->even ? num_pieces(rows, tiles) : most;
     int64_t row = p->span * (int64_t)p->element, next = (span + 1) % p->spans;
-    const char *x = w->x + (span * p->m + piece->m0) * row;
-    const char *x_next = w->x + (next * p->m + piece->m0) * row;
     FloatTile t = {.x_stride = p->span,
                    .w_stride = piece->panels->stride * lw->units * PANEL_BYTES,
-                   .units = least(p->span / unit, lw->units - span * p->span / unit),
+                   .units = num_min(p->span / unit, lw->units - span * p->span / unit),
                    .c_stride = p->chunk * PANEL_ROWS,
                    .add = span > 0};
+    LinearAhead ahead = {.stride = t.w_stride,
+                         .units = t.units,
+                         .x = w->x + (next * p->m + piece->m0) * row,
+                         .x_lines = rows * row / 64,
+                         .tiles = tiles,
+                         .calls = tiles * num_pieces(panels, group)};
     for (int64_t g = 0; g < panels; g += group) {
-        bool last = g + group >= panels;
-        t.panels = (int)least(group, panels - g);
-        t.w = linear_panel_at(w->args, lw, piece->weight,
-                              piece->panels->first + g * piece->panels->stride, span, p->span);
-        const char *ahead = last ? piece->next : t.w + group * t.w_stride;
-        int64_t ahead_panels = !ahead ? 0 : last ? group : least(group, panels - g - group);
+        int64_t panel = piece->panels->first + g * piece->panels->stride, left = panels - g - group;
+        t.panels = (int)num_min(group, panels - g);
+        t.w = linear_panel_at(w->args, lw, piece->weight, panel, span, p->span);
+        ahead.panel = left > 0 ? t.w + group * t.w_stride : piece->next;
+        ahead.n = !ahead.panel ? 0 : left > 0 ? num_min(group, left) : group;
         for (int64_t r = 0; r < rows; r += step, call++) {
-            t.rows = (int)least(step, rows - r);
-            t.x = x + r * row;
-            t.sum = w->sum ? w->sum + span * p->m + piece->m0 + r : NULL;
+            int64_t first = span * p->m + piece->m0 + r;
+            t.rows = (int)num_min(step, rows - r);
+            t.x = w->x + first * row;
+            t.sum = w->sum ? w->sum + first : NULL;
             t.c = c + g * t.c_stride + r * PANEL_ROWS;
-            if (p->many) {
-                for (int64_t i = 0; i < ahead_panels; i++)
-                    fetch(ahead + i * t.w_stride, t.units, r / step, tiles);
-                fetch(x_next, rows * row / 64, call, calls);
-            }
+            if (p->many)
+                linear_fetch(&ahead, r / step, call);
             w->isa->tile(&t);
         }
     }
@@ -251,7 +251,7 @@ void linear_float_run(const FloatIsa *isa, const KernelArgs *args)
               .c = (float *)(void *)c};
     if (isa->x == CVN_I8) {
         w.sum = (int32_t *)(void *)(w.x + p.x_bytes);
-        w.step = (float *)(void *)(w.sum + round_up(p.spans * p.m, 16));
+        w.step = (float *)(void *)(w.sum + num_round_up(p.spans * p.m, 16));
         w.row = (uint16_t *)(void *)(c + p.c_bytes);
         lay_out_8_bits(&w);
     } else if (args->op->attr.norm)

@@ -19,7 +19,7 @@ bool linear_panels(LinearPanels *out, int64_t from, int64_t to, int64_t done, in
     if (rows <= LINEAR_STREAMED && done < end)
         *out = (LinearPanels){from + (done - from) / most, most, far};
     else
-        *out = (LinearPanels){done, least(most, to - done), 1};
+        *out = (LinearPanels){done, num_min(most, to - done), 1};
     return true;
 }
 
@@ -71,7 +71,7 @@ static void write_neighbours(const KernelArgs *args, LinearWrite *write, int wei
     int64_t n0 = panel * PANEL_ROWS;
     LinearOut o = {
         .rows = (int)sums->rows,
-        .columns = (int)least(n * PANEL_ROWS, lw.n - n0),
+        .columns = (int)num_min(n * PANEL_ROWS, lw.n - n0),
         .c = sums->c + at * sums->stride,
         .up = sums->up ? sums->up + at * sums->stride : NULL,
         .c_stride = sums->stride,
@@ -136,7 +136,7 @@ static void run_panels(const LinearLoops *l, int64_t begin, int64_t end, int64_t
     for (int i = 0; i < (l->swiglu ? 1 : l->weights); first += l->weight[i++].panels) {
         LinearPanels panels;
         int64_t from = (begin > first ? begin : first) - first;
-        int64_t to = least(end - first, l->weight[i].panels);
+        int64_t to = num_min(end - first, l->weight[i].panels);
         for (int64_t j = from; linear_panels(&panels, from, to, j, l->block, l->m); j += panels.n)
             run_block(l, i, &panels, m0, rows);
     }
@@ -148,5 +148,5 @@ void linear_loops_run(const LinearLoops *l)
     int64_t begin, end;
     while (linear_next(&share, &begin, &end))
         for (int64_t m0 = 0; m0 < l->m; m0 += l->chunk)
-            run_panels(l, begin, end, m0, least(l->chunk, l->m - m0));
+            run_panels(l, begin, end, m0, num_min(l->chunk, l->m - m0));
 }

@@ -5,6 +5,7 @@
 #ifndef CVN_CPU_KERNELS_LINEAR_LOOPS_H
 #define CVN_CPU_KERNELS_LINEAR_LOOPS_H
 
+#include "base/num.h"
 #include "compile/kernel.h"
 #include "graph/linear.h"
 #include "graph/panels.h"
@@ -59,23 +60,31 @@ typedef struct LinearOut {
 
 typedef void LinearWrite(const LinearOut *out);
 
-static inline int64_t least(int64_t a, int64_t b)
+/* What a piece of many rows asks for beside its tiles: the panels that come next, and the next span of x. */
+typedef struct LinearAhead {
+    const char *panel; /* the first of n, `stride` bytes apart; each in `units` lines */
+    int64_t n, stride, units;
+    const char *x;
+    int64_t x_lines;
+    int64_t tiles, calls; /* of rows, for one group of panels and for all */
+} LinearAhead;
+
+/* Asks for part i of n of some lines, for the L2 cache. Inlined early: gcc takes calls of what only asks ahead for
+   superfluous. */
+static inline __attribute__((always_inline)) void linear_fetch_part(const char *at, int64_t lines,
+                                                                    int64_t i, int64_t n)
 {
-    return a < b ? a : b;
+    for (int64_t line = lines * i / n, end = lines * (i + 1) / n; line < end; line++)
+        __builtin_prefetch(at + line * 64, 0, 2);
 }
 
-static inline int64_t round_up(int64_t n, int64_t unit)
+/* Beside one tile of rows, which is number `call` of all. */
+static inline __attribute__((always_inline)) void linear_fetch(const LinearAhead *a, int64_t tile,
+                                                               int64_t call)
 {
-    return (n + unit - 1) / unit * unit;
-}
-
-/* Asks for part `call` of `calls` of some lines, for the L2 cache. Inlined early: gcc takes calls of what only asks ahead
-   for superfluous. */
-static inline __attribute__((always_inline)) void fetch(const char *at, int64_t lines, int64_t call,
-                                                        int64_t calls)
-{
-    for (int64_t i = lines * call / calls, end = lines * (call + 1) / calls; i < end; i++)
-        __builtin_prefetch(at + i * 64, 0, 2);
+    for (int64_t i = 0; i < a->n; i++)
+        linear_fetch_part(a->panel + i * a->stride, a->units, tile, a->tiles);
+    linear_fetch_part(a->x, a->x_lines, call, a->calls);
 }
 
 /* What is multiplied. */
