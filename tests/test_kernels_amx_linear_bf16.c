@@ -3,16 +3,16 @@
 
 #if defined(CVN_HAVE_AMX)
 
-#include "cpu/kernels/linear_float.h"
+#include "cpu/kernels/linear_direct.h"
 
 static void run_tiles(const KernelArgs *args)
 {
-    linear_float_run(&linear_amx_bf16, args);
+    linear_direct_run(&linear_amx_bf16, args);
 }
 
 static size_t scratch(const Op *op, int n_threads)
 {
-    return linear_float_scratch(&linear_amx_bf16, op, n_threads);
+    return linear_direct_scratch(&linear_amx_bf16, op, n_threads);
 }
 
 static const Kernel kernel = {

@@ -4,16 +4,16 @@
 #include "graph/panels.h"
 
 #if defined(CVN_HAVE_AMX)
-#include "cpu/kernels/linear_float.h"
+#include "cpu/kernels/linear_direct.h"
 
 static void run_tiles(const KernelArgs *args)
 {
-    linear_float_run(&linear_amx_rows8, args);
+    linear_direct_run(&linear_amx_rows8, args);
 }
 
 static size_t tiles_scratch(const Op *op, int n_threads)
 {
-    return linear_float_scratch(&linear_amx_rows8, op, n_threads);
+    return linear_direct_scratch(&linear_amx_rows8, op, n_threads);
 }
 
 static const Kernel tiles_kernel = {

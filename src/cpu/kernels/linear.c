@@ -281,48 +281,27 @@ void linear_run(const LinearIsa *isa, const KernelArgs *args)
         isa->leave();
 }
 
-/* The function of one row of the table; a kernel has no other way to carry its instruction set. */
+/* What runs an instruction set: a kernel has no other way to carry it. And a table that takes all there is. */
 #define LINEAR_FUNCTION(isa)                                                                       \
     static void run_##isa(const KernelArgs *args)                                                  \
     {                                                                                              \
         linear_run(&linear_##isa, args);                                                           \
     }
+#define LINEAR_TABLE(isa, text)                                                                    \
+    LINEAR_FUNCTION(isa)                                                                           \
+    const Kernel linear_kernels_##isa[] = {{.name = text,                                          \
+                                            .kind = OP_LINEAR,                                     \
+                                            .match = linear_match,                                 \
+                                            .scratch = linear_scratch,                             \
+                                            .run = run_##isa},                                     \
+                                           {0}};
 
-LINEAR_FUNCTION(portable)
-
-const Kernel linear_kernels_portable[] = {
-    {.name = "linear.portable",
-     .kind = OP_LINEAR,
-     .match = linear_match,
-     .scratch = linear_scratch,
-     .run = run_portable},
-    {0},
-};
-
+LINEAR_TABLE(portable, "linear.portable")
 #if defined(CVN_HAVE_AVX2)
-LINEAR_FUNCTION(avx2)
-
-const Kernel linear_kernels_avx2[] = {
-    {.name = "linear.avx2",
-     .kind = OP_LINEAR,
-     .match = linear_match,
-     .scratch = linear_scratch,
-     .run = run_avx2},
-    {0},
-};
+LINEAR_TABLE(avx2, "linear.avx2")
 #endif
-
 #if defined(CVN_HAVE_AVX512)
-LINEAR_FUNCTION(avx512_vnni)
-
-const Kernel linear_kernels_avx512_vnni[] = {
-    {.name = "linear.avx512.vnni",
-     .kind = OP_LINEAR,
-     .match = linear_match,
-     .scratch = linear_scratch,
-     .run = run_avx512_vnni},
-    {0},
-};
+LINEAR_TABLE(avx512_vnni, "linear.avx512.vnni")
 #endif
 
 #if defined(CVN_HAVE_AMX)

@@ -1,8 +1,8 @@
 /*
- * Tiles of linear_float.h on the vectors of vec.h: a weight's 16 rows are 16 / VN vectors, and each element of x goes
+ * Tiles of linear_direct.h on the vectors of vec.h: a weight's 16 rows are 16 / VN vectors, and each element of x goes
  * into all of their lanes. bf16 is widened on the way: of a pair, the even one is added first.
  */
-#include "cpu/kernels/linear_float.h"
+#include "cpu/kernels/linear_direct.h"
 #include "cpu/kernels/linear_write_impl.h"
 
 enum {
@@ -40,7 +40,7 @@ VEC_INLINE void add_products(const int M, const int N, const float *x, const vf 
 }
 
 /* M rows, P panels from the given one on, constants. */
-VEC_INLINE void float_block(const int M, const int P, const bool bf16, const FloatTile *t,
+VEC_INLINE void float_block(const int M, const int P, const bool bf16, const DirectTile *t,
                             int panel)
 {
     vf sum[FLOAT_ROWS][4 * PARTS], w[4 * PARTS];
@@ -81,7 +81,7 @@ VEC_INLINE void float_block(const int M, const int P, const bool bf16, const Flo
 }
 
 /* M rows, all panels. */
-VEC_INLINE void float_rows(const int M, const bool bf16, const FloatTile *t)
+VEC_INLINE void float_rows(const int M, const bool bf16, const DirectTile *t)
 {
     const int P = panels_of(M);
     int panel = 0;
@@ -93,7 +93,7 @@ VEC_INLINE void float_rows(const int M, const bool bf16, const FloatTile *t)
         float_block(M, 1, bf16, t, panel);
 }
 
-VEC_INLINE void float_tile(const bool bf16, const FloatTile *t)
+VEC_INLINE void float_tile(const bool bf16, const DirectTile *t)
 {
     switch (t->rows) {
     case 1:
@@ -137,32 +137,32 @@ VEC_INLINE void float_tile(const bool bf16, const FloatTile *t)
     }
 }
 
-static void tile_f32(const FloatTile *t)
+static void tile_f32(const DirectTile *t)
 {
     float_tile(false, t);
 }
 
-static void tile_bf16(const FloatTile *t)
+static void tile_bf16(const DirectTile *t)
 {
     float_tile(true, t);
 }
 
-const FloatIsa ISA_NAME(f32) = {.weight = CVN_F32,
-                                .x = CVN_F32,
-                                .rows = FLOAT_ROWS,
-                                .few = FLOAT_FEW,
-                                .even = true,
-                                .tile = tile_f32,
-                                .norm_scale = norm_row_scale,
-                                .norm_span = norm_row_span,
-                                .write = write};
-
-const FloatIsa ISA_NAME(bf16) = {.weight = CVN_BF16,
+const DirectIsa ISA_NAME(f32) = {.weight = CVN_F32,
                                  .x = CVN_F32,
                                  .rows = FLOAT_ROWS,
                                  .few = FLOAT_FEW,
                                  .even = true,
-                                 .tile = tile_bf16,
+                                 .tile = tile_f32,
                                  .norm_scale = norm_row_scale,
                                  .norm_span = norm_row_span,
                                  .write = write};
+
+const DirectIsa ISA_NAME(bf16) = {.weight = CVN_BF16,
+                                  .x = CVN_F32,
+                                  .rows = FLOAT_ROWS,
+                                  .few = FLOAT_FEW,
+                                  .even = true,
+                                  .tile = tile_bf16,
+                                  .norm_scale = norm_row_scale,
+                                  .norm_span = norm_row_span,
+                                  .write = write};

@@ -1,7 +1,9 @@
 /*
- * How a product brings its rows to 8 bits, for every instruction set on the vectors of vec.h: linear_float.h says when.
+ * What products of rows of 8 bits have beside their tiles, for every instruction set on the vectors of vec.h: how rows are
+ * brought to 8 bits (linear_direct.h says when), and out of the sums (linear_write_impl.h).
  */
-#include "cpu/kernels/linear_float.h"
+#include "cpu/kernels/linear_direct.h"
+#include "cpu/kernels/linear_write_impl.h"
 #include "cpu/kernels/rows8_impl.h"
 
 static int32_t row_largest(cvn_dtype dtype, const void *x, int64_t at, int64_t n, int32_t most)
@@ -30,3 +32,8 @@ static int32_t row_to_8_bits(cvn_dtype dtype, const void *x, int64_t at, int64_t
         sum += out[i];
     return sum;
 }
+
+/* The members of a DirectIsa that are these. */
+#define ROWS8_MEMBERS                                                                              \
+    .weight = CVN_I8, .x = CVN_I8, .norm_scale = norm_row_scale, .norm_span = norm_row_span,       \
+    .largest = row_largest, .step = row_step, .to_8_bits = row_to_8_bits, .write = write

@@ -12,16 +12,16 @@
 #include <xmmintrin.h>
 
 /* Rows that fill no tile. */
-static void rest_of(const FloatTile *t, int r)
+static void rest_of(const DirectTile *t, int r)
 {
     for (; r < t->rows; r += TILES_ROWS) {
         int rows = t->rows - r < TILES_ROWS ? t->rows - r : TILES_ROWS;
-        FloatTile rest = rows_from(t, r, rows, t->x_stride * 2);
+        DirectTile rest = rows_from(t, r, rows, t->x_stride * 2);
         linear_rows_as_tiles(&rest);
     }
 }
 
-static void tile(const FloatTile *t)
+static void tile(const DirectTile *t)
 {
     tile_panels(false, t, rest_of);
 }
@@ -58,16 +58,16 @@ static void leave(void)
     _mm_setcsr(control);
 }
 
-const FloatIsa linear_amx_bf16 = {.weight = CVN_BF16,
-                                  .x = CVN_BF16,
-                                  .rows = BLOCK_ROWS,
-                                  .chunk = 512,
-                                  .block = 16,
-                                  .group = 2,
-                                  .span = 256,
-                                  .enter = enter,
-                                  .leave = leave,
-                                  .tile = tile,
-                                  .norm_scale = norm_scale,
-                                  .norm_span = norm_span,
-                                  .write = write_rows};
+const DirectIsa linear_amx_bf16 = {.weight = CVN_BF16,
+                                   .x = CVN_BF16,
+                                   .rows = BLOCK_ROWS,
+                                   .chunk = 512,
+                                   .block = 16,
+                                   .group = 2,
+                                   .span = 256,
+                                   .enter = enter,
+                                   .leave = leave,
+                                   .tile = tile,
+                                   .norm_scale = norm_scale,
+                                   .norm_span = norm_span,
+                                   .write = write_rows};

@@ -11,7 +11,7 @@
 #ifndef CVN_CPU_KERNELS_AMX_LINEAR_BLOCK_H
 #define CVN_CPU_KERNELS_AMX_LINEAR_BLOCK_H
 
-#include "cpu/kernels/linear_float.h"
+#include "cpu/kernels/linear_direct.h"
 
 #include "cpu/kernels/amx/tiles.h"
 
@@ -50,7 +50,7 @@ static inline __attribute__((always_inline)) void products_below(const bool eigh
 }
 
 /* 16 or 32 rows with one or two panels; x_row: bytes of a row of x. */
-static inline __attribute__((always_inline)) void tile_block(const bool eight, const FloatTile *t,
+static inline __attribute__((always_inline)) void tile_block(const bool eight, const DirectTile *t,
                                                              size_t x_row, bool below, bool second)
 {
     const size_t row = PANEL_ROWS * sizeof(float);
@@ -90,11 +90,11 @@ static inline __attribute__((always_inline)) void tile_block(const bool eight, c
 
 /* All panels of a tile, two at a time; `rest` takes from row r on what tiles do not. */
 static inline __attribute__((always_inline)) void
-tile_panels(const bool eight, const FloatTile *t, void (*rest)(const FloatTile *t, int r))
+tile_panels(const bool eight, const DirectTile *t, void (*rest)(const DirectTile *t, int r))
 {
     const size_t x_row = (size_t)t->x_stride * (eight ? 1 : 2);
     for (int panel = 0; panel < t->panels; panel += 2) {
-        FloatTile two = *t;
+        DirectTile two = *t;
         two.panels = t->panels - panel < 2 ? t->panels - panel : 2;
         two.w = t->w + panel * t->w_stride;
         two.c = t->c + panel * t->c_stride;
@@ -107,9 +107,9 @@ tile_panels(const bool eight, const FloatTile *t, void (*rest)(const FloatTile *
 }
 
 /* Rows [r, r + rows) of a tile. */
-static inline FloatTile rows_from(const FloatTile *t, int r, int rows, int64_t x_row)
+static inline DirectTile rows_from(const DirectTile *t, int r, int rows, int64_t x_row)
 {
-    FloatTile part = *t;
+    DirectTile part = *t;
     part.rows = rows;
     part.x = (const char *)t->x + r * x_row;
     part.sum = t->sum ? t->sum + r : NULL;

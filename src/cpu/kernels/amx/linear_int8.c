@@ -4,17 +4,17 @@
  */
 #include "cpu/kernels/amx/linear_block.h"
 
-static void rest_of(const FloatTile *t, int r)
+static void rest_of(const DirectTile *t, int r)
 {
-    const FloatIsa *vnni = &linear_avx512_rows8;
+    const DirectIsa *vnni = &linear_avx512_rows8;
     for (; r < t->rows; r += vnni->rows) {
         int rows = t->rows - r < vnni->rows ? t->rows - r : vnni->rows;
-        FloatTile rest = rows_from(t, r, rows, t->x_stride);
+        DirectTile rest = rows_from(t, r, rows, t->x_stride);
         vnni->tile(&rest);
     }
 }
 
-static void tile(const FloatTile *t)
+static void tile(const DirectTile *t)
 {
     tile_panels(true, t, rest_of);
 }
@@ -52,19 +52,19 @@ static void write_rows(const LinearOut *out)
 }
 
 /* The span is what AVX-512 takes, too. */
-const FloatIsa linear_amx_rows8 = {.weight = CVN_I8,
-                                   .x = CVN_I8,
-                                   .rows = BLOCK_ROWS,
-                                   .chunk = 512,
-                                   .block = 16,
-                                   .group = 2,
-                                   .span = LINEAR_SPAN,
-                                   .enter = tile_enter,
-                                   .leave = tile_leave,
-                                   .tile = tile,
-                                   .norm_scale = norm_scale,
-                                   .norm_span = norm_span,
-                                   .largest = largest,
-                                   .step = step,
-                                   .to_8_bits = to_8_bits,
-                                   .write = write_rows};
+const DirectIsa linear_amx_rows8 = {.weight = CVN_I8,
+                                    .x = CVN_I8,
+                                    .rows = BLOCK_ROWS,
+                                    .chunk = 512,
+                                    .block = 16,
+                                    .group = 2,
+                                    .span = LINEAR_SPAN,
+                                    .enter = tile_enter,
+                                    .leave = tile_leave,
+                                    .tile = tile,
+                                    .norm_scale = norm_scale,
+                                    .norm_span = norm_span,
+                                    .largest = largest,
+                                    .step = step,
+                                    .to_8_bits = to_8_bits,
+                                    .write = write_rows};

@@ -3,7 +3,6 @@
  * panel rows of four, become 16 such numbers; each row's sum lies in two neighbours until the end.
  */
 #include "cpu/kernels/linear_rows8_impl.h"
-#include "cpu/kernels/linear_write_impl.h"
 
 #include <immintrin.h>
 
@@ -28,7 +27,7 @@ static inline void store_row(float *c, const __m256i *sum, bool add)
     }
 }
 
-static inline __attribute__((always_inline)) void rows_of(const int M, const FloatTile *t,
+static inline __attribute__((always_inline)) void rows_of(const int M, const DirectTile *t,
                                                           int panel)
 {
     __m256i sum[ROWS][QUARTERS];
@@ -51,7 +50,7 @@ static inline __attribute__((always_inline)) void rows_of(const int M, const Flo
         store_row(t->c + panel * t->c_stride + r * PANEL_ROWS, sum[r], t->add);
 }
 
-static void tile(const FloatTile *t)
+static void tile(const DirectTile *t)
 {
     for (int panel = 0; panel < t->panels; panel++) {
         if (t->rows == ROWS)
@@ -61,13 +60,4 @@ static void tile(const FloatTile *t)
     }
 }
 
-const FloatIsa linear_avx2_rows8 = {.weight = CVN_I8,
-                                    .x = CVN_I8,
-                                    .rows = ROWS,
-                                    .tile = tile,
-                                    .norm_scale = norm_row_scale,
-                                    .norm_span = norm_row_span,
-                                    .largest = row_largest,
-                                    .step = row_step,
-                                    .to_8_bits = row_to_8_bits,
-                                    .write = write};
+const DirectIsa linear_avx2_rows8 = {ROWS8_MEMBERS, .rows = ROWS, .tile = tile};

@@ -7,13 +7,13 @@
  * multiply-adds of widened numbers do the same. A row takes two of them for 64 bytes of weights: fewer than 16 rows are
  * limited by memory, as they are by tiles that they do not fill.
  */
-#include "cpu/kernels/linear_float.h"
+#include "cpu/kernels/linear_direct.h"
 #include "cpu/kernels/vec.h"
 
 enum { STEP = 16 /* units of a tile */, AHEAD = 64 * PANEL_BYTES };
 
 /* M rows, P panels, constants, in the order of a tile. */
-VEC_INLINE void block(const int M, const int P, const FloatTile *t)
+VEC_INLINE void block(const int M, const int P, const DirectTile *t)
 {
     __m512 sum[TILES_ROWS][2];
     const char *w = t->w;
@@ -63,7 +63,7 @@ VEC_INLINE void block(const int M, const int P, const FloatTile *t)
             _mm512_storeu_ps(t->c + j * t->c_stride + r * PANEL_ROWS, sum[r][j]);
 }
 
-VEC_INLINE void panels(const int M, const FloatTile *t)
+VEC_INLINE void panels(const int M, const DirectTile *t)
 {
     if (t->panels == 2)
         block(M, 2, t);
@@ -71,7 +71,7 @@ VEC_INLINE void panels(const int M, const FloatTile *t)
         block(M, 1, t);
 }
 
-void linear_rows_as_tiles(const FloatTile *t)
+void linear_rows_as_tiles(const DirectTile *t)
 {
     switch (t->rows) {
     case 1:

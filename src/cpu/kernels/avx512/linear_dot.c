@@ -7,12 +7,11 @@
  */
 #define VEC_BF16
 #include "cpu/kernels/linear_rows8_impl.h"
-#include "cpu/kernels/linear_write_impl.h"
 
 enum { ROWS = 12, FEW = 6, AHEAD = 128 * PANEL_BYTES /* what of a panel is fetched ahead */ };
 
 /* Sums before the first product: those there are, at c, or zeros; of 8 bits less what flipped weights add. */
-VEC_INLINE __m512i first_sums(const bool eight, const FloatTile *t, int r, const float *c)
+VEC_INLINE __m512i first_sums(const bool eight, const DirectTile *t, int r, const float *c)
 {
     __m512i before = t->add ? _mm512_loadu_si512(c) : _mm512_setzero_si512();
     return eight ? _mm512_sub_epi32(before, _mm512_set1_epi32(128 * t->sum[r])) : before;
@@ -30,7 +29,7 @@ VEC_INLINE __m512i dot(const bool eight, __m512i sum, __m512i w, __m512i x)
 }
 
 /* M rows, P panels from the given one on, constants; eight: of 8 bits. */
-VEC_INLINE void block(const bool eight, const int M, const int P, const FloatTile *t, int panel)
+VEC_INLINE void block(const bool eight, const int M, const int P, const DirectTile *t, int panel)
 {
     const __m512i flip = _mm512_set1_epi8((char)0x80);
     const int row = eight ? LINEAR_SPAN : 2 * LINEAR_SPAN; /* bytes of x */
@@ -69,7 +68,7 @@ VEC_INLINE void block(const bool eight, const int M, const int P, const FloatTil
 }
 
 /* M rows, all panels. */
-VEC_INLINE void rows(const bool eight, const int M, const FloatTile *t)
+VEC_INLINE void rows(const bool eight, const int M, const DirectTile *t)
 {
     const int P = M <= FEW ? 4 : 2;
     int panel = 0;
@@ -79,7 +78,7 @@ VEC_INLINE void rows(const bool eight, const int M, const FloatTile *t)
         block(eight, M, 1, t, panel);
 }
 
-VEC_INLINE void all_rows(const bool eight, const FloatTile *t)
+VEC_INLINE void all_rows(const bool eight, const DirectTile *t)
 {
     switch (t->rows) {
     case 1:
@@ -123,35 +122,25 @@ VEC_INLINE void all_rows(const bool eight, const FloatTile *t)
     }
 }
 
-static void tile_bf16(const FloatTile *t)
+static void tile_bf16(const DirectTile *t)
 {
     all_rows(false, t);
 }
 
-static void tile_rows8(const FloatTile *t)
+static void tile_rows8(const DirectTile *t)
 {
     all_rows(true, t);
 }
 
-const FloatIsa linear_avx512_bf16dot = {.weight = CVN_BF16,
-                                        .x = CVN_BF16,
-                                        .rows = ROWS,
-                                        .few = FEW,
-                                        .even = true,
-                                        .tile = tile_bf16,
-                                        .norm_scale = norm_row_scale,
-                                        .norm_span = norm_row_span,
-                                        .write = write};
+const DirectIsa linear_avx512_bf16dot = {.weight = CVN_BF16,
+                                         .x = CVN_BF16,
+                                         .rows = ROWS,
+                                         .few = FEW,
+                                         .even = true,
+                                         .tile = tile_bf16,
+                                         .norm_scale = norm_row_scale,
+                                         .norm_span = norm_row_span,
+                                         .write = write};
 
-const FloatIsa linear_avx512_rows8 = {.weight = CVN_I8,
-                                      .x = CVN_I8,
-                                      .rows = ROWS,
-                                      .few = FEW,
-                                      .even = true,
-                                      .tile = tile_rows8,
-                                      .norm_scale = norm_row_scale,
-                                      .norm_span = norm_row_span,
-                                      .largest = row_largest,
-                                      .step = row_step,
-                                      .to_8_bits = row_to_8_bits,
-                                      .write = write};
+const DirectIsa linear_avx512_rows8 = {ROWS8_MEMBERS, .rows = ROWS, .few = FEW, .even = true,
+                                       .tile = tile_rows8};

@@ -1,10 +1,9 @@
 /* Products of rows and weights of 8 bits in plain C. */
 #include "cpu/kernels/linear_rows8_impl.h"
-#include "cpu/kernels/linear_write_impl.h"
 
 enum { ROWS = 4 };
 
-static void row_of(const FloatTile *t, int r, int panel)
+static void row_of(const DirectTile *t, int r, int panel)
 {
     int32_t sum[PANEL_ROWS], *c = (int32_t *)(void *)(t->c + panel * t->c_stride + r * PANEL_ROWS);
     const int8_t *q = (const int8_t *)t->w + panel * t->w_stride;
@@ -18,20 +17,11 @@ static void row_of(const FloatTile *t, int r, int panel)
     memcpy(c, sum, sizeof sum);
 }
 
-static void tile(const FloatTile *t)
+static void tile(const DirectTile *t)
 {
     for (int panel = 0; panel < t->panels; panel++)
         for (int r = 0; r < t->rows; r++)
             row_of(t, r, panel);
 }
 
-const FloatIsa linear_portable_rows8 = {.weight = CVN_I8,
-                                        .x = CVN_I8,
-                                        .rows = ROWS,
-                                        .tile = tile,
-                                        .norm_scale = norm_row_scale,
-                                        .norm_span = norm_row_span,
-                                        .largest = row_largest,
-                                        .step = row_step,
-                                        .to_8_bits = row_to_8_bits,
-                                        .write = write};
+const DirectIsa linear_portable_rows8 = {ROWS8_MEMBERS, .rows = ROWS, .tile = tile};

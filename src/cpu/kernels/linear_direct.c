@@ -1,5 +1,5 @@
-/* The loops around the tiles of linear_float.h, and the kernels of `linear` with weights that are not quantized. */
-#include "cpu/kernels/linear_float.h"
+/* The loops around the tiles of linear_direct.h, and the kernels made of them. */
+#include "cpu/kernels/linear_direct.h"
 
 #include "base/float16.h"
 #include "cpu/kernels/choice.h"
@@ -33,7 +33,7 @@ typedef struct Product {
     size_t row_bytes;    /* of a normalised row that is brought to 8 bits, behind them */
 } Product;
 
-static Product read_product(const FloatIsa *isa, const Op *op, int n_threads)
+static Product read_product(const DirectIsa *isa, const Op *op, int n_threads)
 {
     Product p = {.weights = linear_weights(op),
                  .swiglu = op->attr.flag,
@@ -62,7 +62,7 @@ static Product read_product(const FloatIsa *isa, const Op *op, int n_threads)
     return p;
 }
 
-bool linear_float_match(const FloatIsa *isa, const Op *op)
+bool linear_direct_match(const DirectIsa *isa, const Op *op)
 {
     bool match = op->kind == OP_LINEAR_INT8 || op->attr.int8 ? isa->x == CVN_I8
                                                              : linear_rows_dtype(op) == isa->weight;
@@ -71,7 +71,7 @@ bool linear_float_match(const FloatIsa *isa, const Op *op)
     return match;
 }
 
-size_t linear_float_scratch(const FloatIsa *isa, const Op *op, int n_threads)
+size_t linear_direct_scratch(const DirectIsa *isa, const Op *op, int n_threads)
 {
     Product p = read_product(isa, op, n_threads);
     size_t threads = (size_t)n_threads;
@@ -80,7 +80,7 @@ size_t linear_float_scratch(const FloatIsa *isa, const Op *op, int n_threads)
 
 /* One thread's view. */
 typedef struct Work {
-    const FloatIsa *isa;
+    const DirectIsa *isa;
     const Product *p;
     const KernelArgs *args;
     char *x;       /* [spans][m][span] */
@@ -206,11 +206,11 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
     int64_t group = p->many ? w->isa->group : rows <= w->isa->few ? LINEAR_BLOCK : 2;
     int64_t tiles = num_pieces(rows, most), step = w->isa->even ? num_pieces(rows, tiles) : most;
     int64_t row = p->span * (int64_t)p->element, next = (span + 1) % p->spans;
-    FloatTile t = {.x_stride = p->span,
-                   .w_stride = piece->panels->stride * lw->units * PANEL_BYTES,
-                   .units = num_min(p->span / unit, lw->units - span * p->span / unit),
-                   .c_stride = p->chunk * PANEL_ROWS,
-                   .add = span > 0};
+    DirectTile t = {.x_stride = p->span,
+                    .w_stride = piece->panels->stride * lw->units * PANEL_BYTES,
+                    .units = num_min(p->span / unit, lw->units - span * p->span / unit),
+                    .c_stride = p->chunk * PANEL_ROWS,
+                    .add = span > 0};
     LinearAhead ahead = {.stride = t.w_stride,
                          .units = t.units,
                          .x = w->x + (next * p->m + piece->m0) * row,
@@ -236,7 +236,7 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
     }
 }
 
-void linear_float_run(const FloatIsa *isa, const KernelArgs *args)
+void linear_direct_run(const DirectIsa *isa, const KernelArgs *args)
 {
     Product p = read_product(isa, args->op, args->n_threads);
     if (p.m == 0)
@@ -283,163 +283,102 @@ void linear_float_run(const FloatIsa *isa, const KernelArgs *args)
         isa->leave();
 }
 
-/* The functions of one row of the table; a kernel has no other way to carry its instruction set. */
-#define LINEAR_FUNCTIONS(isa)                                                                      \
+/* The functions of an instruction set: a kernel has no other way to carry it. And its rows of tables. */
+#define DIRECT_FUNCTIONS(isa)                                                                      \
     static bool match_##isa(const Op *op)                                                          \
     {                                                                                              \
-        return linear_float_match(&linear_##isa, op);                                              \
+        return linear_direct_match(&linear_##isa, op);                                             \
     }                                                                                              \
     static size_t scratch_##isa(const Op *op, int n_threads)                                       \
     {                                                                                              \
-        return linear_float_scratch(&linear_##isa, op, n_threads);                                 \
+        return linear_direct_scratch(&linear_##isa, op, n_threads);                                \
     }                                                                                              \
     static void run_##isa(const KernelArgs *args)                                                  \
     {                                                                                              \
-        linear_float_run(&linear_##isa, args);                                                     \
+        linear_direct_run(&linear_##isa, args);                                                    \
+    }
+#define DIRECT_ROW(text, op, isa)                                                                  \
+    {                                                                                              \
+        .name = text, .kind = op, .match = match_##isa, .scratch = scratch_##isa, .run = run_##isa \
     }
 
-LINEAR_FUNCTIONS(portable_f32)
-LINEAR_FUNCTIONS(portable_bf16)
+DIRECT_FUNCTIONS(portable_f32)
+DIRECT_FUNCTIONS(portable_bf16)
+DIRECT_FUNCTIONS(portable_rows8)
 
 const Kernel linear_float_kernels_portable[] = {
-    {.name = "linear.portable.f32",
-     .kind = OP_LINEAR,
-     .match = match_portable_f32,
-     .scratch = scratch_portable_f32,
-     .run = run_portable_f32},
-    {.name = "linear.portable.bf16",
-     .kind = OP_LINEAR,
-     .match = match_portable_bf16,
-     .scratch = scratch_portable_bf16,
-     .run = run_portable_bf16},
+    DIRECT_ROW("linear.portable.f32", OP_LINEAR, portable_f32),
+    DIRECT_ROW("linear.portable.bf16", OP_LINEAR, portable_bf16),
     {0},
 };
-
-LINEAR_FUNCTIONS(portable_rows8)
-
 const Kernel linear_int8_kernels_portable[] = {
-    {.name = "linear.portable.rows8",
-     .kind = OP_LINEAR,
-     .match = match_portable_rows8,
-     .scratch = scratch_portable_rows8,
-     .run = run_portable_rows8},
-    {.name = "linear_int8.portable",
-     .kind = OP_LINEAR_INT8,
-     .match = match_portable_rows8,
-     .scratch = scratch_portable_rows8,
-     .run = run_portable_rows8},
+    DIRECT_ROW("linear.portable.rows8", OP_LINEAR, portable_rows8),
+    DIRECT_ROW("linear_int8.portable", OP_LINEAR_INT8, portable_rows8),
     {0},
 };
 
 #if defined(CVN_HAVE_AVX2)
-LINEAR_FUNCTIONS(avx2_f32)
-LINEAR_FUNCTIONS(avx2_bf16)
+DIRECT_FUNCTIONS(avx2_f32)
+DIRECT_FUNCTIONS(avx2_bf16)
+DIRECT_FUNCTIONS(avx2_rows8)
 
 const Kernel linear_float_kernels_avx2[] = {
-    {.name = "linear.avx2.f32",
-     .kind = OP_LINEAR,
-     .match = match_avx2_f32,
-     .scratch = scratch_avx2_f32,
-     .run = run_avx2_f32},
-    {.name = "linear.avx2.bf16",
-     .kind = OP_LINEAR,
-     .match = match_avx2_bf16,
-     .scratch = scratch_avx2_bf16,
-     .run = run_avx2_bf16},
+    DIRECT_ROW("linear.avx2.f32", OP_LINEAR, avx2_f32),
+    DIRECT_ROW("linear.avx2.bf16", OP_LINEAR, avx2_bf16),
     {0},
 };
-
-LINEAR_FUNCTIONS(avx2_rows8)
-
 const Kernel linear_int8_kernels_avx2[] = {
-    {.name = "linear.avx2.rows8",
-     .kind = OP_LINEAR,
-     .match = match_avx2_rows8,
-     .scratch = scratch_avx2_rows8,
-     .run = run_avx2_rows8},
-    {.name = "linear_int8.avx2",
-     .kind = OP_LINEAR_INT8,
-     .match = match_avx2_rows8,
-     .scratch = scratch_avx2_rows8,
-     .run = run_avx2_rows8},
+    DIRECT_ROW("linear.avx2.rows8", OP_LINEAR, avx2_rows8),
+    DIRECT_ROW("linear_int8.avx2", OP_LINEAR_INT8, avx2_rows8),
     {0},
 };
 #endif
 
 #if defined(CVN_HAVE_AVX512)
-LINEAR_FUNCTIONS(avx512_f32)
-LINEAR_FUNCTIONS(avx512_bf16)
-LINEAR_FUNCTIONS(avx512_bf16dot)
+DIRECT_FUNCTIONS(avx512_f32)
+DIRECT_FUNCTIONS(avx512_bf16)
+DIRECT_FUNCTIONS(avx512_bf16dot)
+DIRECT_FUNCTIONS(avx512_rows8)
 
 const Kernel linear_float_kernels_avx512[] = {
-    {.name = "linear.avx512.f32",
-     .kind = OP_LINEAR,
-     .match = match_avx512_f32,
-     .scratch = scratch_avx512_f32,
-     .run = run_avx512_f32},
-    {.name = "linear.avx512.bf16",
-     .kind = OP_LINEAR,
-     .match = match_avx512_bf16,
-     .scratch = scratch_avx512_bf16,
-     .run = run_avx512_bf16},
+    DIRECT_ROW("linear.avx512.f32", OP_LINEAR, avx512_f32),
+    DIRECT_ROW("linear.avx512.bf16", OP_LINEAR, avx512_bf16),
     {0},
 };
-
 const Kernel linear_float_kernels_avx512_bf16[] = {
-    {.name = "linear.avx512.bf16dot",
-     .kind = OP_LINEAR,
-     .match = match_avx512_bf16dot,
-     .scratch = scratch_avx512_bf16dot,
-     .run = run_avx512_bf16dot},
+    DIRECT_ROW("linear.avx512.bf16dot", OP_LINEAR, avx512_bf16dot),
     {0},
 };
-
-LINEAR_FUNCTIONS(avx512_rows8)
-
 const Kernel linear_int8_kernels_avx512_vnni[] = {
-    {.name = "linear.avx512.vnni.rows8",
-     .kind = OP_LINEAR,
-     .match = match_avx512_rows8,
-     .scratch = scratch_avx512_rows8,
-     .run = run_avx512_rows8},
-    {.name = "linear_int8.avx512.vnni",
-     .kind = OP_LINEAR_INT8,
-     .match = match_avx512_rows8,
-     .scratch = scratch_avx512_rows8,
-     .run = run_avx512_rows8},
+    DIRECT_ROW("linear.avx512.vnni.rows8", OP_LINEAR, avx512_rows8),
+    DIRECT_ROW("linear_int8.avx512.vnni", OP_LINEAR_INT8, avx512_rows8),
     {0},
 };
 #endif
 
 #if defined(CVN_HAVE_AMX)
-LINEAR_FUNCTIONS(amx_bf16)
+DIRECT_FUNCTIONS(amx_bf16)
+DIRECT_FUNCTIONS(amx_rows8)
 
-const Kernel linear_float_kernels_amx[] = {
-    {.name = "linear.amx.bf16",
-     .kind = OP_LINEAR,
-     .match = match_amx_bf16,
-     .scratch = scratch_amx_bf16,
-     .run = run_amx_bf16},
-    {0},
-};
-
-LINEAR_FUNCTIONS(amx_rows8)
-
-static bool match_tiles(const Op *op)
+static bool match_amx_tiles(const Op *op)
 {
     const char *name = op->kind == OP_LINEAR ? "linear.amx.rows8" : "linear_int8.amx";
     return match_amx_rows8(op) && choice_takes(name, linear_rows(op));
 }
 
+const Kernel linear_float_kernels_amx[] = {
+    DIRECT_ROW("linear.amx.bf16", OP_LINEAR, amx_bf16),
+    {0},
+};
 const Kernel linear_int8_kernels_amx[] = {
     {.name = "linear.amx.rows8",
      .kind = OP_LINEAR,
-     .match = match_tiles,
+     .match = match_amx_tiles,
      .scratch = scratch_amx_rows8,
      .run = run_amx_rows8},
     {.name = "linear_int8.amx",
      .kind = OP_LINEAR_INT8,
-     .match = match_tiles,
+     .match = match_amx_tiles,
      .scratch = scratch_amx_rows8,
      .run = run_amx_rows8},
     {0},

@@ -1,5 +1,6 @@
 /*
- * Products with weights in bf16 or f32 that lie in panels (graph/panels.h), and of rows of 8 bits with weights of 8 bits.
+ * Products of x with weights of its own kind, bf16, f32 or 8 bits, that lie in panels (graph/panels.h): they are multiplied
+ * directly, where linear.h brings x to fixed point for weights of 8 and 4 bits.
  *
  * Every sum has one accumulator, to which the products are added in the order of k (of bf16 in pairs, by one
  * instruction where there is one), however many rows there are and whatever is kept in registers: so a row has
@@ -18,13 +19,13 @@
  *           for groups of panels
  *             for tiles of rows               tile(): rows x 16 * panels sums in registers
  */
-#ifndef CVN_CPU_KERNELS_LINEAR_FLOAT_H
-#define CVN_CPU_KERNELS_LINEAR_FLOAT_H
+#ifndef CVN_CPU_KERNELS_LINEAR_DIRECT_H
+#define CVN_CPU_KERNELS_LINEAR_DIRECT_H
 
 #include "cpu/kernels/linear.h"
 
 /* Some rows of x and some neighbouring panels, over one span. */
-typedef struct FloatTile {
+typedef struct DirectTile {
     int rows, panels;
     const void *x;      /* [rows][x_stride] of the instruction set's x */
     int64_t x_stride;   /* elements: LINEAR_SPAN, unless the instruction set has another span */
@@ -35,9 +36,9 @@ typedef struct FloatTile {
     float *c;           /* sums of the first panel, [rows][16]; of 8 bits they are int32_t */
     int64_t c_stride;   /* floats from panel to panel */
     bool add;           /* to c, else c is overwritten */
-} FloatTile;
+} DirectTile;
 
-typedef struct FloatIsa {
+typedef struct DirectIsa {
     cvn_dtype weight; /* bf16 or f32, also x's in the operation; i8 */
     cvn_dtype x;      /* what x is laid out as */
     int rows;         /* of a tile at most */
@@ -49,7 +50,7 @@ typedef struct FloatIsa {
     bool even; /* rows are shared out evenly over tiles; else all tiles but the last are full */
     void (*enter)(void); /* before and after the tiles of a product, on each thread; or NULL */
     void (*leave)(void);
-    void (*tile)(const FloatTile *tile);
+    void (*tile)(const DirectTile *tile);
     LinearNormScale *norm_scale;
     LinearNormSpan *norm_span;
     /* Of 8 bits. The bits of the largest magnitude of elements [at, at + n) of x and of `most`, and the step of a row
@@ -59,26 +60,26 @@ typedef struct FloatIsa {
     int32_t (*to_8_bits)(cvn_dtype dtype, const void *x, int64_t at, int64_t n, float step,
                          int8_t *out);
     LinearWrite *write;
-} FloatIsa;
+} DirectIsa;
 
-bool linear_float_match(const FloatIsa *isa, const Op *op);
-size_t linear_float_scratch(const FloatIsa *isa, const Op *op, int n_threads);
-void linear_float_run(const FloatIsa *isa, const KernelArgs *args);
+bool linear_direct_match(const DirectIsa *isa, const Op *op);
+size_t linear_direct_scratch(const DirectIsa *isa, const Op *op, int n_threads);
+void linear_direct_run(const DirectIsa *isa, const KernelArgs *args);
 
-extern const FloatIsa linear_portable_f32, linear_portable_bf16, linear_portable_rows8;
+extern const DirectIsa linear_portable_f32, linear_portable_bf16, linear_portable_rows8;
 #if defined(CVN_HAVE_AVX2)
-extern const FloatIsa linear_avx2_f32, linear_avx2_bf16, linear_avx2_rows8;
+extern const DirectIsa linear_avx2_f32, linear_avx2_bf16, linear_avx2_rows8;
 #endif
 #if defined(CVN_HAVE_AVX512)
-extern const FloatIsa linear_avx512_f32, linear_avx512_bf16, linear_avx512_bf16dot,
+extern const DirectIsa linear_avx512_f32, linear_avx512_bf16, linear_avx512_bf16dot,
     linear_avx512_rows8;
 #endif
 #if defined(CVN_HAVE_AMX)
-extern const FloatIsa linear_amx_bf16, linear_amx_rows8;
+extern const DirectIsa linear_amx_bf16, linear_amx_rows8;
 
 /* A tile of up to four rows and one or two panels, without tile registers but with their bits. */
 enum { TILES_ROWS = 4 };
-void linear_rows_as_tiles(const FloatTile *tile);
+void linear_rows_as_tiles(const DirectTile *tile);
 #endif
 
 #endif
