@@ -188,82 +188,88 @@ static void spread(const Slot *slot, const float *from, int64_t begin, float *ou
     }
 }
 
+/* A step whose operands are found. */
+static void run_code(const TileStep *step, const Operands *x)
+{
+    switch (step->code) {
+    case TILE_UNARY:
+        run_unary(step->op, x);
+        break;
+    case TILE_BINARY:
+        run_binary(step->op, x);
+        break;
+    case TILE_MUL_ADD:
+        loop(TILE_MUL_ADD, OP_ADD, x);
+        break;
+    case TILE_MUL_SUB:
+        loop(TILE_MUL_SUB, OP_ADD, x);
+        break;
+    case TILE_SUB_MUL:
+        loop(TILE_SUB_MUL, OP_ADD, x);
+        break;
+    case TILE_MUL_MUL:
+        loop(TILE_MUL_MUL, OP_ADD, x);
+        break;
+    case TILE_ADD_ADD:
+        loop(TILE_ADD_ADD, OP_ADD, x);
+        break;
+    case TILE_ADD_MUL:
+        loop(TILE_ADD_MUL, OP_ADD, x);
+        break;
+    case TILE_MINUS_MUL:
+        loop(TILE_MINUS_MUL, OP_ADD, x);
+        break;
+    case TILE_MINUS_ADD:
+        loop(TILE_MINUS_ADD, OP_ADD, x);
+        break;
+    case TILE_ROUND:
+        loop(TILE_ROUND, OP_CONVERT, x);
+        break;
+    case TILE_WIDEN:
+        widen(x->out, (const uint16_t *)(const void *)x->a, x->n);
+        break;
+    case TILE_NARROW:
+        narrow((uint16_t *)(void *)x->out, x);
+        break;
+    default:
+        loop(TILE_COPY, OP_CONVERT, x);
+        break;
+    }
+}
+
+/* Element `at` of a place, and how far its vectors are apart; NULL: no place. */
+static const float *place_at(const Tiles *tiles, int place, int64_t at, int64_t *step)
+{
+    if (place < 0)
+        return NULL;
+    const View *view = &tiles->view[place];
+    *step = view->step;
+    return (const float *)(const void *)(view->base + at * view->advance);
+}
+
+/* Elements [at, at + n). */
 static void run_step(const KernelArgs *args, const TileStep *step, const Tiles *tiles, int64_t at,
                      int64_t n)
 {
-    const Fusion *f = args->op->attr.fusion;
     const View *out = &tiles->view[step->out];
     Operands x = {.out = (float *)(void *)(out->base + at * out->advance), .n = n};
     if (step->code == TILE_SPREAD) {
-        const Slot *slot = &f->slot[step->a];
+        const Slot *slot = &args->op->attr.fusion->slot[step->a];
         spread(slot, args->in[slot->index], at, x.out, n);
         return;
     }
-    const View *a = &tiles->view[step->a];
-    x.a = (const float *)(const void *)(a->base + at * a->advance);
-    x.a_step = a->step;
-    if (step->b >= 0) {
-        const View *b = &tiles->view[step->b];
-        x.b = (const float *)(const void *)(b->base + at * b->advance);
-        x.b_step = b->step;
-    }
-    if (step->code == TILE_SELECT) {
-        bool first = *(const uint8_t *)args->in[step->c] != 0;
-        x.a = first ? x.a : x.b;
-        x.a_step = first ? x.a_step : x.b_step;
-        if (x.a != x.out) /* else it was computed where it goes, or is there still */
-            loop(TILE_COPY, OP_CONVERT, &x);
+    x.a = place_at(tiles, step->a, at, &x.a_step);
+    x.b = place_at(tiles, step->b, at, &x.b_step);
+    if (step->code != TILE_SELECT) {
+        x.c = place_at(tiles, step->c, at, &x.c_step);
+        run_code(step, &x);
         return;
     }
-    if (step->c >= 0) {
-        const View *c = &tiles->view[step->c];
-        x.c = (const float *)(const void *)(c->base + at * c->advance);
-        x.c_step = c->step;
-    }
-    switch (step->code) {
-    case TILE_UNARY:
-        run_unary(step->op, &x);
-        break;
-    case TILE_BINARY:
-        run_binary(step->op, &x);
-        break;
-    case TILE_MUL_ADD:
-        loop(TILE_MUL_ADD, OP_ADD, &x);
-        break;
-    case TILE_MUL_SUB:
-        loop(TILE_MUL_SUB, OP_ADD, &x);
-        break;
-    case TILE_SUB_MUL:
-        loop(TILE_SUB_MUL, OP_ADD, &x);
-        break;
-    case TILE_MUL_MUL:
-        loop(TILE_MUL_MUL, OP_ADD, &x);
-        break;
-    case TILE_ADD_ADD:
-        loop(TILE_ADD_ADD, OP_ADD, &x);
-        break;
-    case TILE_ADD_MUL:
-        loop(TILE_ADD_MUL, OP_ADD, &x);
-        break;
-    case TILE_MINUS_MUL:
-        loop(TILE_MINUS_MUL, OP_ADD, &x);
-        break;
-    case TILE_MINUS_ADD:
-        loop(TILE_MINUS_ADD, OP_ADD, &x);
-        break;
-    case TILE_ROUND:
-        loop(TILE_ROUND, OP_CONVERT, &x);
-        break;
-    case TILE_WIDEN:
-        widen(x.out, (const uint16_t *)(const void *)x.a, n);
-        break;
-    case TILE_NARROW:
-        narrow((uint16_t *)(void *)x.out, &x);
-        break;
-    default:
+    bool first = *(const uint8_t *)args->in[step->c] != 0;
+    x.a = first ? x.a : x.b;
+    x.a_step = first ? x.a_step : x.b_step;
+    if (x.a != x.out) /* else it was computed where it goes, or is there still */
         loop(TILE_COPY, OP_CONVERT, &x);
-        break;
-    }
 }
 
 /* Where the places are in this run. */
