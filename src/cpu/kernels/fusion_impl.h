@@ -343,11 +343,14 @@ VEC_INLINE void place_read(const WholeProgram *w, int p, Whole *x)
         x->value[p] = vf_load((const float *)(const void *)x->at[p] + x->i);
 }
 
-VEC_INLINE void place_write(const WholeProgram *w, int p, Whole *x)
+/* around: results in bf16 go past the caches. */
+VEC_INLINE void place_write(const WholeProgram *w, int p, Whole *x, const bool around)
 {
     if (p >= w->n_places || w->place[p].kind != PLACE_RESULT)
         return;
-    if (w->place[p].half)
+    if (w->place[p].half && around)
+        vf_stream_bf16((uint16_t *)(void *)x->at[p] + x->i, x->value[p]);
+    else if (w->place[p].half)
         vf_store_bf16((uint16_t *)(void *)x->at[p] + x->i, x->value[p]);
     else
         vf_store((float *)(void *)x->at[p] + x->i, x->value[p]);
@@ -363,17 +366,36 @@ VEC_INLINE void whole_step(const WholeProgram *w, int s, Whole *x)
 }
 
 /* Elements [begin, end), whole vectors, of a program whose every choice is the first. */
-VEC_INLINE void run_whole(const WholeProgram *w, const View *view, int64_t begin, int64_t end)
+VEC_INLINE void run_whole(const WholeProgram *w, const View *view, int64_t begin, int64_t end,
+                          const bool around)
 {
     Whole x = {.i = begin};
 #define ONCE(w, p, x) place_once(w, p, x, view)
     EACH_PLACE(ONCE, w, &x);
 #undef ONCE
+#define WRITE(w, p, x) place_write(w, p, x, around)
     for (; x.i < end; x.i += VN) {
         EACH_PLACE(place_read, w, &x);
         EACH(whole_step, w, &x);
-        EACH_PLACE(place_write, w, &x);
+        EACH_PLACE(WRITE, w, &x);
     }
+#undef WRITE
+}
+
+/* What an optimizer does: copies in bf16 are not read again before all other weights were, and need not stay in the caches. */
+VEC_INLINE void run_update(const WholeProgram *w, const View *view, int64_t begin, int64_t end,
+                           bool many)
+{
+    bool around = many;
+    for (int p = 0; p < w->n_places; p++)
+        if (w->place[p].kind == PLACE_RESULT && w->place[p].half)
+            around = around && ((uintptr_t)view[p].base + (uintptr_t)begin * 2) % 64 == 0;
+    if (!around) {
+        run_whole(w, view, begin, end, false);
+        return;
+    }
+    run_whole(w, view, begin, end, true);
+    vec_streamed();
 }
 
 static bool chooses_first(const KernelArgs *args, const TileProgram *program)
@@ -388,18 +410,20 @@ static bool chooses_first(const KernelArgs *args, const TileProgram *program)
 static int64_t run_known(const KernelArgs *args, const TileProgram *program, const View *view,
                          int64_t begin, int64_t end)
 {
+    enum { MANY = 1 << 16 };
     const int64_t last = end - (end - begin) % VN;
+    const bool many = args->op->attr.fusion->elements >= MANY;
     if (!chooses_first(args, program))
         return begin;
     switch (whole_find(program)) {
     case WHOLE_ADAMW:
-        run_whole(&whole_programs[WHOLE_ADAMW], view, begin, last);
+        run_whole(&whole_programs[WHOLE_ADAMW], view, begin, last, false);
         return last;
     case WHOLE_ADAMW_ROUNDED:
-        run_whole(&whole_programs[WHOLE_ADAMW_ROUNDED], view, begin, last);
+        run_update(&whole_programs[WHOLE_ADAMW_ROUNDED], view, begin, last, many);
         return last;
     case WHOLE_ADAMW_HALF:
-        run_whole(&whole_programs[WHOLE_ADAMW_HALF], view, begin, last);
+        run_update(&whole_programs[WHOLE_ADAMW_HALF], view, begin, last, many);
         return last;
     case WHOLE_SWIGLU: /* of products: exponentials are the limit, whichever way */
     case WHOLE_SWIGLU_BACKWARD:
@@ -456,9 +480,9 @@ void ISA_NAME(fusion_follow)(const KernelArgs *args, int64_t at, int64_t ld, con
     for (int64_t i = 0; i < rows; i++, at += ld, sum += row) {
         view[sums].base = (char *)((uintptr_t)sum - (uintptr_t)at * sizeof *sum);
         if (f->follows == WHOLE_SWIGLU)
-            run_whole(&whole_programs[WHOLE_SWIGLU], view, at, at + n);
+            run_whole(&whole_programs[WHOLE_SWIGLU], view, at, at + n, false);
         else
-            run_whole(&whole_programs[WHOLE_SWIGLU_BACKWARD], view, at, at + n);
+            run_whole(&whole_programs[WHOLE_SWIGLU_BACKWARD], view, at, at + n, false);
     }
 }
 

@@ -350,6 +350,26 @@ VEC_INLINE void vf_store_bf16(uint16_t *p, vf v)
     memcpy(p, &h, sizeof h);
 }
 
+/* The same past the caches, where whole lines are written: memory need not be read first. p is aligned to the vector; who
+   has done it calls vec_streamed before others may read. */
+VEC_INLINE void vf_stream_bf16(uint16_t *p, vf v)
+{
+#if defined(__AVX512F__)
+    _mm256_stream_si256((__m256i *)(void *)p, (__m256i)vf_to_bf16(v));
+#elif defined(__AVX2__)
+    _mm_stream_si128((__m128i *)(void *)p, (__m128i)vf_to_bf16(v));
+#else
+    vf_store_bf16(p, v);
+#endif
+}
+
+VEC_INLINE void vec_streamed(void)
+{
+#if defined(__AVX2__)
+    _mm_sfence();
+#endif
+}
+
 VEC_INLINE void vf_store_bf16_part(uint16_t *p, vf v, int64_t n)
 {
     vh h = vf_to_bf16(v);
