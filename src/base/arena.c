@@ -1,6 +1,7 @@
 #include "base/arena.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +68,18 @@ void *arena_array(Arena *arena, size_t n, size_t size)
     if (size && n > SIZE_MAX / size)
         abort();
     return arena_alloc(arena, n * size);
+}
+
+void *arena_more(Arena *arena, void *array, size_t n, size_t size)
+{
+    enum { FIRST = 16 };
+    bool full = n == 0 || (n >= FIRST && (n & (n - 1)) == 0);
+    if (!full)
+        return array;
+    void *more = arena_array(arena, n ? 2 * n : FIRST, size);
+    if (n)
+        memcpy(more, array, n * size);
+    return more;
 }
 
 void *arena_copy(Arena *arena, const void *from, size_t n)

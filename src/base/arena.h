@@ -32,6 +32,13 @@ void *arena_alloc(Arena *arena, size_t size) __attribute__((returns_nonnull, mal
 /* Zeroed array; n * size is checked for overflow. */
 void *arena_array(Arena *arena, size_t n, size_t size) __attribute__((returns_nonnull, malloc));
 
+/* A list that grows: the array of n elements, with room for one more. It moves when it is full (at n = 16, 32, 64, …),
+   and what it leaves behind stays in the arena.
+
+       list = arena_more(arena, list, n, sizeof *list);      NULL and 0 at first
+       list[n++] = x; */
+void *arena_more(Arena *arena, void *array, size_t n, size_t size) __attribute__((returns_nonnull));
+
 /* Copies into the arena: n bytes; a string; the first n bytes of a string, with a NUL added. */
 void *arena_copy(Arena *arena, const void *from, size_t n) __attribute__((returns_nonnull));
 char *arena_string(Arena *arena, const char *text) __attribute__((returns_nonnull));
