@@ -160,10 +160,54 @@ static void illegal_operations_are_refused(void **state)
     }
 }
 
+/* Of the caller's arrays no more is read than they have, whatever the counts and types say. */
+static void what_lists_and_types_claim_is_not_believed(void **state)
+{
+    (void)state;
+    cvn_gather_dims nine = {.n_window = CVN_MAX_RANK + 1};
+    cvn_dot_dims many = {.n_batch = 100};
+    cvn_type long_type = {.dtype = CVN_F32, .rank = 99};
+    cvn_type huge = CVN_TYPE(CVN_F32, INT64_C(1) << 40, INT64_C(1) << 40);
+    const int64_t none[CVN_MAX_RANK] = {0}, far[] = {INT64_MAX}, ids[] = {0, 1};
+    static const char *const says[] = {"at most 8", "at most 8", "has a rank", "too large",
+                                       "interior",  "too many",  "too many",   "has a rank"};
+    for (int i = 0; i < 8; i++) {
+        cvn_graph *g = new_graph();
+        cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 1)), *out[3];
+        cvn_value *index = cvn_parameter(g, "i", CVN_TYPE(CVN_I32, 1));
+        cvn_linear_spec spec = {.contract = 1, .n_weights = 3, .q = {x, x, x}};
+        if (i == 0)
+            cvn_gather(g, x, index, &nine, none);
+        if (i == 1)
+            cvn_dot_general(g, x, x, &many, CVN_F32);
+        if (i == 2)
+            cvn_constant(g, long_type, none);
+        if (i == 3)
+            cvn_constant(g, huge, none);
+        if (i == 4)
+            cvn_pad(g, x, cvn_splat(g, cvn_scalar(CVN_F32), 0), none, none, far);
+        if (i == 5)
+            cvn_all_reduce(g, x, CVN_SUM, 65536, 65536, ids);
+        if (i == 6)
+            cvn_collective_permute(g, x, INT32_MAX, ids);
+        if (i == 7) {
+            spec.type[0] = spec.type[1] = spec.type[2] = x->type;
+            spec.type[1].rank = 99;
+            cvn_linear(g, x, &spec, out);
+        }
+        cvn_err err = {0};
+        assert_int_not_equal(cvn_graph_check(g, &err), CVN_OK);
+        if (!strstr(err.message, says[i]))
+            fail_msg("case %d: '%s' does not say '%s'", i, err.message, says[i]);
+        cvn_graph_free(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_operation_has_a_row),
+        cmocka_unit_test(what_lists_and_types_claim_is_not_believed),
         cmocka_unit_test(types_are_inferred),
         cmocka_unit_test(the_first_mistake_is_kept),
         cmocka_unit_test(replaced_and_dead_operations_go),

@@ -133,21 +133,12 @@ static void load_attr(cvn_graph *g, OpAttr *attr, const AttrInfo *info, const js
     case ATTR_STRING:
         *(const char **)field = arena_string(&g->arena, json_string_value(value));
         break;
-    case ATTR_COMPARE:
-        *(cvn_compare *)field =
-            (cvn_compare)find_name(compare_names, COMPARE_COUNT, json_string_value(value));
-        break;
-    case ATTR_REDUCE:
-        *(cvn_reduce *)field =
-            (cvn_reduce)find_name(reduce_names, REDUCE_COUNT, json_string_value(value));
-        break;
-    case ATTR_COMBINE:
-        *(Combine *)field =
-            (Combine)find_name(combine_names, COMBINE_COUNT, json_string_value(value));
-        break;
     case ATTR_LITERAL:
         *(Literal *)field = load_literal(g, value);
         break;
+    default: /* an enum */
+        *(unsigned *)field = (unsigned)find_name(
+            attr_types[info->type].names, attr_types[info->type].n_names, json_string_value(value));
     }
 }
 

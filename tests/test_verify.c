@@ -158,10 +158,10 @@ static void types_must_be_those_inferred(void **state)
     refused(&f, "operation 2 (add, made at model.c:7): add(f32[2,3], bf16[2,3]): operands must");
     f = make();
     f.x->type.rank = 99;
-    refused(&f, "the result has rank 99");
+    refused(&f, "the result has a rank outside 0 to 8");
     f = make();
     f.x->type.dim[0] = -2;
-    refused(&f, "dimension 0 of the result is negative");
+    refused(&f, "the result has a negative size");
     f = make();
     f.scaled->def->kind = (OpKind)99;
     refused(&f, "there is no kind of operation 99");
@@ -182,6 +182,9 @@ static void attributes_must_be_whole_and_of_the_kind(void **state)
     f = make();
     f.sum->def->attr.axis = 1;
     refused(&f, "operation 2 (add, made at model.c:7): it has an attribute that is not one of its");
+    f = make();
+    f.sum->def->attr.int8 = true;
+    refused(&f, "it has an attribute that is not one of its kind");
     f = make();
     f.pair[0]->def->attr.dims = graph_ints(f.g, 1, (const int64_t[]){0});
     refused(&f, "it has an attribute that is not one of its kind");

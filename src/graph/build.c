@@ -8,26 +8,66 @@
 
 #include <string.h>
 
-static cvn_value *unary(cvn_graph *g, OpKind kind, cvn_value *x)
-{
-    return graph_add(g, kind, NULL, 1, &x, NULL);
-}
+/* Builders of operations that are no more than their operands: cvn_NAME appends an OP_KIND. */
+#define UNARY(name, KIND)                                                                          \
+    cvn_value *cvn_##name(cvn_graph *g, cvn_value *x)                                              \
+    {                                                                                              \
+        return graph_add(g, OP_##KIND, NULL, 1, &x, NULL);                                         \
+    }
+#define BINARY(name, KIND)                                                                         \
+    cvn_value *cvn_##name(cvn_graph *g, cvn_value *a, cvn_value *b)                                \
+    {                                                                                              \
+        return graph_add(g, OP_##KIND, NULL, 2, (cvn_value *[]){a, b}, NULL);                      \
+    }
 
-static cvn_value *binary(cvn_graph *g, OpKind kind, cvn_value *a, cvn_value *b)
+UNARY(negate, NEGATE)
+UNARY(abs, ABS)
+UNARY(sign, SIGN)
+UNARY(exponential, EXPONENTIAL)
+UNARY(log, LOG)
+UNARY(log_plus_one, LOG_PLUS_ONE)
+UNARY(exponential_minus_one, EXPONENTIAL_MINUS_ONE)
+UNARY(sqrt, SQRT)
+UNARY(rsqrt, RSQRT)
+UNARY(tanh, TANH)
+UNARY(logistic, LOGISTIC)
+UNARY(sine, SINE)
+UNARY(cosine, COSINE)
+UNARY(floor, FLOOR)
+UNARY(not, NOT)
+UNARY(is_finite, IS_FINITE)
+UNARY(optimization_barrier, OPTIMIZATION_BARRIER)
+
+BINARY(add, ADD)
+BINARY(subtract, SUBTRACT)
+BINARY(multiply, MULTIPLY)
+BINARY(divide, DIVIDE)
+BINARY(maximum, MAXIMUM)
+BINARY(minimum, MINIMUM)
+BINARY(power, POWER)
+BINARY(remainder, REMAINDER)
+BINARY(and, AND)
+BINARY(or, OR)
+BINARY(xor, XOR)
+BINARY(shift_left, SHIFT_LEFT)
+BINARY(shift_right_logical, SHIFT_RIGHT_LOGICAL)
+
+/* A list that the caller has in an array of CVN_MAX_RANK. */
+static Ints rank_list(cvn_graph *g, int n, const int64_t *v)
 {
-    return graph_add(g, kind, NULL, 2, (cvn_value *[]){a, b}, NULL);
+    if (n > CVN_MAX_RANK) {
+        graph_fail(g, CVN_EINVAL, "%d dimensions were given; at most %d", n, CVN_MAX_RANK);
+        return (Ints){0};
+    }
+    return graph_ints(g, n, v);
 }
 
 static Ints int_list(cvn_graph *g, int n, const int *v)
 {
     int64_t wide[CVN_MAX_RANK] = {0};
-    if (n > CVN_MAX_RANK) {
-        graph_fail(g, CVN_EINVAL, "%d dimensions were given; at most %d", n, CVN_MAX_RANK);
-        return (Ints){0};
-    }
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n && i < CVN_MAX_RANK; i++)
         wide[i] = v[i];
-    return graph_ints(g, n, wide);
+    return rank_list(g, n, wide);
 }
 
 cvn_value *cvn_parameter(cvn_graph *g, const char *name, cvn_type type)
@@ -43,14 +83,7 @@ static void add_output(cvn_graph *g, cvn_value *v, cvn_value *into)
 {
     if (g->err.code)
         return;
-    if (g->n_outputs == g->cap_outputs) {
-        int cap = g->cap_outputs ? g->cap_outputs * 2 : 16;
-        Output *more = arena_array(&g->arena, (size_t)cap, sizeof *more);
-        if (g->n_outputs)
-            memcpy(more, g->output, (size_t)g->n_outputs * sizeof *more);
-        g->output = more;
-        g->cap_outputs = cap;
-    }
+    g->output = arena_more(&g->arena, g->output, (size_t)g->n_outputs, sizeof *g->output);
     g->output[g->n_outputs++] = (Output){v, into};
 }
 
@@ -93,11 +126,10 @@ cvn_value *cvn_splat(cvn_graph *g, cvn_type type, double value)
 
 cvn_value *cvn_constant(cvn_graph *g, cvn_type type, const void *data)
 {
-    for (int i = 0; i < type.rank; i++) {
-        if (type.dim[i] < 0) {
-            graph_fail(g, CVN_ESHAPE, "constant: dimension %d is negative", i);
-            return g->poison;
-        }
+    const char *fault = type_fault(&type);
+    if (fault) {
+        graph_fail(g, CVN_ESHAPE, "constant: its type %s", fault);
+        return g->poison;
     }
     size_t bytes = cvn_type_bytes(&type);
     OpAttr attr = {.literal = {false, bytes, arena_copy(&g->arena, data, bytes)}};
@@ -109,156 +141,11 @@ cvn_value *cvn_iota(cvn_graph *g, cvn_type type, int axis)
     return graph_add(g, OP_IOTA, &(OpAttr){.axis = axis}, 0, NULL, &type);
 }
 
-cvn_value *cvn_negate(cvn_graph *g, cvn_value *x)
-{
-    return unary(g, OP_NEGATE, x);
-}
-
-cvn_value *cvn_abs(cvn_graph *g, cvn_value *x)
-{
-    return unary(g, OP_ABS, x);
-}
-
-cvn_value *cvn_sign(cvn_graph *g, cvn_value *x)
-{
-    return unary(g, OP_SIGN, x);
-}
-
-cvn_value *cvn_exponential(cvn_graph *g, cvn_value *x)
-{
-    return unary(g, OP_EXPONENTIAL, x);
-}
-
-cvn_value *cvn_log(cvn_graph *g, cvn_value *x)
-{
-    return unary(g, OP_LOG, x);
-}
-
-cvn_value *cvn_log_plus_one(cvn_graph *g, cvn_value *x)
-{
-    return unary(g, OP_LOG_PLUS_ONE, x);
-}
-
-cvn_value *cvn_exponential_minus_one(cvn_graph *g, cvn_value *x)
-{
-    return unary(g, OP_EXPONENTIAL_MINUS_ONE, x);
-}
-
-cvn_value *cvn_sqrt(cvn_graph *g, cvn_value *x)
-{
-    return unary(g, OP_SQRT, x);
-}
-
-cvn_value *cvn_rsqrt(cvn_graph *g, cvn_value *x)
-{
-    return unary(g, OP_RSQRT, x);
-}
-
-cvn_value *cvn_tanh(cvn_graph *g, cvn_value *x)
-{
-    return unary(g, OP_TANH, x);
-}
-
-cvn_value *cvn_logistic(cvn_graph *g, cvn_value *x)
-{
-    return unary(g, OP_LOGISTIC, x);
-}
-
-cvn_value *cvn_sine(cvn_graph *g, cvn_value *x)
-{
-    return unary(g, OP_SINE, x);
-}
-
-cvn_value *cvn_cosine(cvn_graph *g, cvn_value *x)
-{
-    return unary(g, OP_COSINE, x);
-}
-
-cvn_value *cvn_floor(cvn_graph *g, cvn_value *x)
-{
-    return unary(g, OP_FLOOR, x);
-}
-
-cvn_value *cvn_not(cvn_graph *g, cvn_value *x)
-{
-    return unary(g, OP_NOT, x);
-}
-
-cvn_value *cvn_is_finite(cvn_graph *g, cvn_value *x)
-{
-    return unary(g, OP_IS_FINITE, x);
-}
-
 cvn_value *cvn_convert(cvn_graph *g, cvn_value *x, cvn_dtype dtype)
 {
     cvn_type want = x->type;
     want.dtype = dtype;
     return graph_add(g, OP_CONVERT, NULL, 1, &x, &want);
-}
-
-cvn_value *cvn_add(cvn_graph *g, cvn_value *a, cvn_value *b)
-{
-    return binary(g, OP_ADD, a, b);
-}
-
-cvn_value *cvn_subtract(cvn_graph *g, cvn_value *a, cvn_value *b)
-{
-    return binary(g, OP_SUBTRACT, a, b);
-}
-
-cvn_value *cvn_multiply(cvn_graph *g, cvn_value *a, cvn_value *b)
-{
-    return binary(g, OP_MULTIPLY, a, b);
-}
-
-cvn_value *cvn_divide(cvn_graph *g, cvn_value *a, cvn_value *b)
-{
-    return binary(g, OP_DIVIDE, a, b);
-}
-
-cvn_value *cvn_maximum(cvn_graph *g, cvn_value *a, cvn_value *b)
-{
-    return binary(g, OP_MAXIMUM, a, b);
-}
-
-cvn_value *cvn_minimum(cvn_graph *g, cvn_value *a, cvn_value *b)
-{
-    return binary(g, OP_MINIMUM, a, b);
-}
-
-cvn_value *cvn_power(cvn_graph *g, cvn_value *a, cvn_value *b)
-{
-    return binary(g, OP_POWER, a, b);
-}
-
-cvn_value *cvn_remainder(cvn_graph *g, cvn_value *a, cvn_value *b)
-{
-    return binary(g, OP_REMAINDER, a, b);
-}
-
-cvn_value *cvn_and(cvn_graph *g, cvn_value *a, cvn_value *b)
-{
-    return binary(g, OP_AND, a, b);
-}
-
-cvn_value *cvn_or(cvn_graph *g, cvn_value *a, cvn_value *b)
-{
-    return binary(g, OP_OR, a, b);
-}
-
-cvn_value *cvn_xor(cvn_graph *g, cvn_value *a, cvn_value *b)
-{
-    return binary(g, OP_XOR, a, b);
-}
-
-cvn_value *cvn_shift_left(cvn_graph *g, cvn_value *a, cvn_value *b)
-{
-    return binary(g, OP_SHIFT_LEFT, a, b);
-}
-
-cvn_value *cvn_shift_right_logical(cvn_graph *g, cvn_value *a, cvn_value *b)
-{
-    return binary(g, OP_SHIFT_RIGHT_LOGICAL, a, b);
 }
 
 cvn_value *cvn_compare_values(cvn_graph *g, cvn_compare direction, cvn_value *a, cvn_value *b)
@@ -380,11 +267,11 @@ cvn_value *cvn_dynamic_update_slice(cvn_graph *g, cvn_value *x, cvn_value *updat
 
 static OpAttr index_attr(cvn_graph *g, const cvn_gather_dims *d)
 {
-    return (OpAttr){.window = graph_ints(g, d->n_window, d->window),
-                    .collapsed = graph_ints(g, d->n_collapsed, d->collapsed),
-                    .operand_batch = graph_ints(g, d->n_operand_batch, d->operand_batch),
-                    .index_batch = graph_ints(g, d->n_index_batch, d->index_batch),
-                    .index_map = graph_ints(g, d->n_index_map, d->index_map),
+    return (OpAttr){.window = rank_list(g, d->n_window, d->window),
+                    .collapsed = rank_list(g, d->n_collapsed, d->collapsed),
+                    .operand_batch = rank_list(g, d->n_operand_batch, d->operand_batch),
+                    .index_batch = rank_list(g, d->n_index_batch, d->index_batch),
+                    .index_map = rank_list(g, d->n_index_map, d->index_map),
                     .index_vector_dim = d->index_vector_dim};
 }
 
@@ -468,18 +355,27 @@ cvn_value *cvn_cumsum(cvn_graph *g, cvn_value *x, int axis)
 cvn_value *cvn_dot_general(cvn_graph *g, cvn_value *lhs, cvn_value *rhs, const cvn_dot_dims *dims,
                            cvn_dtype dtype)
 {
-    OpAttr attr = {.lhs_batch = graph_ints(g, dims->n_batch, dims->lhs_batch),
-                   .rhs_batch = graph_ints(g, dims->n_batch, dims->rhs_batch),
-                   .lhs_contract = graph_ints(g, dims->n_contract, dims->lhs_contract),
-                   .rhs_contract = graph_ints(g, dims->n_contract, dims->rhs_contract)};
+    OpAttr attr = {.lhs_batch = rank_list(g, dims->n_batch, dims->lhs_batch),
+                   .rhs_batch = rank_list(g, dims->n_batch, dims->rhs_batch),
+                   .lhs_contract = rank_list(g, dims->n_contract, dims->lhs_contract),
+                   .rhs_contract = rank_list(g, dims->n_contract, dims->rhs_contract)};
     cvn_type want = cvn_scalar(dtype);
     return graph_add(g, OP_DOT_GENERAL, &attr, 2, (cvn_value *[]){lhs, rhs}, &want);
+}
+
+/* A list of n times `each` device ids. */
+static Ints device_list(cvn_graph *g, int n, int each, const int64_t *id)
+{
+    int all = 0;
+    if (__builtin_mul_overflow(n, each, &all))
+        graph_fail(g, CVN_EINVAL, "%d times %d devices are too many", n, each);
+    return graph_ints(g, g->err.code ? 0 : all, id);
 }
 
 static OpAttr group_attr(cvn_graph *g, int n_groups, int group_size, const int64_t *groups)
 {
     return (OpAttr){.group_size = group_size,
-                    .groups = graph_ints(g, n_groups * group_size, groups)};
+                    .groups = device_list(g, n_groups, group_size, groups)};
 }
 
 cvn_value *cvn_all_reduce(cvn_graph *g, cvn_value *x, cvn_reduce kind, int n_groups, int group_size,
@@ -518,18 +414,13 @@ cvn_value *cvn_all_to_all(cvn_graph *g, cvn_value *x, int split_axis, int concat
 
 cvn_value *cvn_collective_permute(cvn_graph *g, cvn_value *x, int n, const int64_t *pairs)
 {
-    OpAttr attr = {.groups = graph_ints(g, 2 * n, pairs)};
+    OpAttr attr = {.groups = device_list(g, n, 2, pairs)};
     return graph_add(g, OP_COLLECTIVE_PERMUTE, &attr, 1, &x, NULL);
 }
 
 cvn_value *cvn_partition_id(cvn_graph *g)
 {
     return graph_add(g, OP_PARTITION_ID, NULL, 0, NULL, NULL);
-}
-
-cvn_value *cvn_optimization_barrier(cvn_graph *g, cvn_value *x)
-{
-    return unary(g, OP_OPTIMIZATION_BARRIER, x);
 }
 
 cvn_value *cvn_rms_norm(cvn_graph *g, cvn_value *x, cvn_value *weight, double eps, cvn_dtype dtype)

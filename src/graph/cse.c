@@ -60,33 +60,19 @@ static uint64_t mix(uint64_t hash, uint64_t x)
 
 static uint64_t hash_field(AttrType type, const void *field)
 {
-    switch (type) {
-    case ATTR_INT:
-        return (uint64_t) * (const int64_t *)field;
-    case ATTR_INTS: {
+    if (type == ATTR_INTS) {
         const Ints *ints = field;
-        return ints->n ? hash_bytes(ints->v, (size_t)ints->n * sizeof *ints->v) : 0;
+        return hash_bytes(ints->v, (size_t)ints->n * sizeof *ints->v);
     }
-    case ATTR_FLOAT:
-        return hash_bytes(field, sizeof(double));
-    case ATTR_BOOL:
-        return *(const bool *)field;
-    case ATTR_STRING: {
+    if (type == ATTR_STRING) {
         const char *text = *(const char *const *)field;
         return hash_bytes(text, strlen(text));
     }
-    case ATTR_COMPARE:
-        return *(const cvn_compare *)field;
-    case ATTR_REDUCE:
-        return *(const cvn_reduce *)field;
-    case ATTR_COMBINE:
-        return *(const Combine *)field;
-    case ATTR_LITERAL: {
+    if (type == ATTR_LITERAL) {
         const Literal *literal = field;
         return hash_bytes(literal->data, literal->bytes);
     }
-    }
-    return 0;
+    return hash_bytes(field, attr_types[type].size);
 }
 
 static uint64_t hash_op(const Op *op)
@@ -107,8 +93,7 @@ static uint64_t hash_op(const Op *op)
         hash = mix(hash, (uint64_t)type->dim[i]);
     for (int i = 0; i < attr_info_count; i++)
         if (attr_info[i].kind == op->kind)
-            hash = mix(
-                hash, hash_field(attr_info[i].type, (const char *)&op->attr + attr_info[i].offset));
+            hash = mix(hash, hash_field(attr_info[i].type, attr_field(&op->attr, &attr_info[i])));
     return hash;
 }
 

@@ -71,6 +71,17 @@ Ints graph_ints(cvn_graph *g, int n, const int64_t *v)
     return (Ints){n, arena_copy(&g->arena, v, (size_t)n * sizeof *v)};
 }
 
+static const cvn_spec *copy_spec(cvn_graph *g, const cvn_spec *spec)
+{
+    if (!spec)
+        return NULL;
+    cvn_spec *copy = arena_copy(&g->arena, spec, sizeof *spec);
+    for (int d = 0; d < spec->rank; d++)
+        for (int i = 0; i < spec->dim[d].n; i++)
+            copy->dim[d].axis[i] = arena_string(&g->arena, spec->dim[d].axis[i]);
+    return copy;
+}
+
 void cvn_mark_sharding(cvn_graph *g, cvn_value *v, const cvn_spec *spec)
 {
     if (g->err.code)
@@ -81,17 +92,14 @@ void cvn_mark_sharding(cvn_graph *g, cvn_value *v, const cvn_spec *spec)
                    spec->rank, type_text(&v->type, type, sizeof type));
         return;
     }
-    cvn_spec *copy = arena_copy(&g->arena, spec, sizeof *spec);
     for (int d = 0; d < spec->rank; d++) {
         if (spec->dim[d].n < 0 || spec->dim[d].n > CVN_MAX_SPEC_AXES) {
             graph_fail(g, CVN_EINVAL, "a partition spec names %d axes for dimension %d; at most %d",
                        spec->dim[d].n, d, CVN_MAX_SPEC_AXES);
             return;
         }
-        for (int i = 0; i < spec->dim[d].n; i++)
-            copy->dim[d].axis[i] = arena_string(&g->arena, spec->dim[d].axis[i]);
     }
-    v->spec = copy;
+    v->spec = copy_spec(g, spec);
 }
 
 /* Puts op before g->insert_point, or at the end. */
@@ -103,19 +111,6 @@ static void link_op(cvn_graph *g, Op *op)
     *(prev ? &prev->next : &g->first) = op;
     *(next ? &next->prev : &g->last) = op;
     g->n_ops++;
-}
-
-static void add_parameter(cvn_graph *g, cvn_value *v)
-{
-    if (g->n_parameters == g->cap_parameters) {
-        int cap = g->cap_parameters ? g->cap_parameters * 2 : 16;
-        cvn_value **more = arena_array(&g->arena, (size_t)cap, sizeof *more);
-        if (g->n_parameters)
-            memcpy(more, g->parameter, (size_t)g->n_parameters * sizeof *more);
-        g->parameter = more;
-        g->cap_parameters = cap;
-    }
-    g->parameter[g->n_parameters++] = v;
 }
 
 /* Infers the result types of an operation that has its operands and attributes. */
@@ -171,20 +166,12 @@ cvn_value *graph_add(cvn_graph *g, OpKind kind, const OpAttr *attr, int n,
         return g->poison;
     g->n_values += (uint32_t)op->n_results;
     link_op(g, op);
-    if (kind == OP_PARAMETER)
-        add_parameter(g, op->result[0]);
+    if (kind == OP_PARAMETER) {
+        g->parameter =
+            arena_more(&g->arena, g->parameter, (size_t)g->n_parameters, sizeof *g->parameter);
+        g->parameter[g->n_parameters++] = op->result[0];
+    }
     return op->result[0];
-}
-
-static const cvn_spec *copy_spec(cvn_graph *g, const cvn_spec *spec)
-{
-    if (!spec)
-        return NULL;
-    cvn_spec *copy = arena_copy(&g->arena, spec, sizeof *spec);
-    for (int d = 0; d < spec->rank; d++)
-        for (int i = 0; i < spec->dim[d].n; i++)
-            copy->dim[d].axis[i] = arena_string(&g->arena, spec->dim[d].axis[i]);
-    return copy;
 }
 
 cvn_value *graph_add_like(cvn_graph *g, const Op *op, cvn_value *const *operand)
@@ -290,6 +277,30 @@ uint32_t *graph_uses(const cvn_graph *g, Arena *arena)
     return uses;
 }
 
+int graph_append(cvn_graph *g, const cvn_graph *from, cvn_err *err)
+{
+    cvn_value **map = calloc(from->n_values + (size_t)1, sizeof *map);
+    if (!map)
+        return err_set(err, CVN_EMEM, "no memory to copy graph '%s'", from->name);
+    for (const Op *op = from->first; op && !g->err.code; op = op->next) {
+        cvn_value **operand = arena_array(&g->arena, (size_t)op->n_operands, sizeof *operand);
+        for (int i = 0; i < op->n_operands; i++)
+            operand[i] = map[op->operand[i]->id];
+        cvn_value *first = graph_add_like(g, op, operand);
+        for (int i = 0; i < op->n_results && first != g->poison; i++)
+            map[op->result[i]->id] = first->def->result[i];
+    }
+    for (int i = 0; i < from->n_outputs && !g->err.code; i++) {
+        const Output *output = &from->output[i];
+        if (output->into)
+            cvn_output_into(g, map[output->value->id], map[output->into->id]);
+        else
+            cvn_output(g, map[output->value->id]);
+    }
+    free(map);
+    return cvn_graph_check(g, err);
+}
+
 cvn_graph *graph_clone(const cvn_graph *g, cvn_err *err)
 {
     if (cvn_graph_check(g, err))
@@ -298,30 +309,7 @@ cvn_graph *graph_clone(const cvn_graph *g, cvn_err *err)
     if (!copy)
         return NULL;
     copy->mesh = g->mesh ? arena_string(&copy->arena, g->mesh) : NULL;
-    cvn_value **map = calloc(g->n_values + (size_t)1, sizeof *map);
-    if (!map) {
-        cvn_graph_free(copy);
-        err_set(err, CVN_EMEM, "no memory to copy graph '%s'", g->name);
-        return NULL;
-    }
-    for (const Op *op = g->first; op && !copy->err.code; op = op->next) {
-        Arena *arena = &copy->arena;
-        cvn_value **operand = arena_array(arena, (size_t)op->n_operands, sizeof *operand);
-        for (int i = 0; i < op->n_operands; i++)
-            operand[i] = map[op->operand[i]->id];
-        cvn_value *first = graph_add_like(copy, op, operand);
-        for (int i = 0; i < op->n_results && first != copy->poison; i++)
-            map[op->result[i]->id] = first->def->result[i];
-    }
-    for (int i = 0; i < g->n_outputs && !copy->err.code; i++) {
-        const Output *output = &g->output[i];
-        if (output->into)
-            cvn_output_into(copy, map[output->value->id], map[output->into->id]);
-        else
-            cvn_output(copy, map[output->value->id]);
-    }
-    free(map);
-    if (cvn_graph_check(copy, err)) {
+    if (graph_append(copy, g, err)) {
         cvn_graph_free(copy);
         return NULL;
     }

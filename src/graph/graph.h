@@ -131,8 +131,20 @@ typedef enum AttrType {
     ATTR_COMPARE,
     ATTR_REDUCE,
     ATTR_COMBINE,
-    ATTR_LITERAL
+    ATTR_LITERAL,
+    ATTR_TYPES
 } AttrType;
+
+/* What there is to know of a type of attributes. */
+typedef struct AttrTypeInfo {
+    size_t size;   /* of the field in OpAttr */
+    bool optional; /* left out of the text form where it is zero, false or empty */
+    const char *const
+        *names; /* [n_names] in the text form, of false and true and of enums; or NULL */
+    int n_names;
+} AttrTypeInfo;
+
+extern const AttrTypeInfo attr_types[ATTR_TYPES];
 
 /* A row of attrs.def. */
 typedef struct AttrInfo {
@@ -142,6 +154,12 @@ typedef struct AttrInfo {
     AttrType type;
     const char *hlo; /* name of a plain attribute in StableHLO, or NULL */
 } AttrInfo;
+
+/* The field of this row; the caller knows its type. */
+static inline const void *attr_field(const OpAttr *attr, const AttrInfo *row)
+{
+    return (const char *)attr + row->offset;
+}
 
 extern const AttrInfo attr_info[];
 extern const int attr_info_count;
@@ -193,9 +211,9 @@ struct cvn_graph {
     uint32_t n_values; /* ids handed out */
     int64_t n_ops;
     cvn_value **parameter; /* [n_parameters] in the order of the inputs */
-    int n_parameters, cap_parameters;
+    int n_parameters;
     Output *output; /* [n_outputs] */
-    int n_outputs, cap_outputs;
+    int n_outputs;
     Op *insert_point;  /* new operations go before it, or NULL: at the end */
     cvn_value *poison; /* what building returns after an error */
     cvn_err err;       /* the first error of building */
@@ -239,11 +257,15 @@ bool graph_remove_dead(cvn_graph *g);
 /* Uses of each value by operations and outputs: [n_values], in the arena given. */
 uint32_t *graph_uses(const cvn_graph *g, Arena *arena);
 
+/* Appends the operations of another graph, and its outputs. */
+int graph_append(cvn_graph *g, const cvn_graph *from, cvn_err *err);
 /* A new graph with the same operations. NULL with *err set when memory cannot be had. */
 cvn_graph *graph_clone(const cvn_graph *g, cvn_err *err);
 
 /* True when two sets of attributes of this kind of operation are equal. */
 bool attr_equal(OpKind kind, const OpAttr *a, const OpAttr *b);
+/* True when a field is zero, false, empty or missing. */
+bool attr_is_zero(const OpAttr *attr, const AttrInfo *row);
 /* Deep copy of attributes into g's arena. */
 OpAttr attr_copy(cvn_graph *g, OpKind kind, const OpAttr *attr);
 
@@ -256,6 +278,9 @@ int infer_types(const Op *op, cvn_type *type, cvn_err *err);
  * outputs. */
 int graph_verify(const cvn_graph *g, cvn_err *err);
 
+/* What is wrong with a type, "has no element type"; NULL where it is legal. It then has at most 2^58 elements, not
+   counting sizes of 0, so that no product of its sizes overflows. */
+const char *type_fault(const cvn_type *type);
 /* "f32[4,64]" appended to a string. */
 void type_print(StrBuf *buf, const cvn_type *type);
 /* The same into a caller's buffer, cut to fit; returns it. For messages. */

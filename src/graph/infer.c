@@ -66,7 +66,7 @@ int infer_check_index(const Op *op, int i, cvn_err *err)
     return CVN_OK;
 }
 
-static int infer_wanted(const Op *op, cvn_type *type, cvn_err *err)
+int infer_wanted(const Op *op, const cvn_type *type, cvn_err *err)
 {
     if (type[0].dtype == CVN_DTYPE_COUNT)
         return infer_fail(op, err, "needs a result type");
@@ -85,14 +85,9 @@ static int infer_constant(const Op *op, cvn_type *type, cvn_err *err)
     if (infer_wanted(op, type, err))
         return CVN_ESHAPE;
     const Literal *literal = &op->attr.literal;
-    /* Overflow: checked here too, since the common check on results comes after this one. */
-    int64_t n = 1;
-    for (int i = 0; i < type->rank; i++)
-        if (type->dim[i] < 0 || __builtin_mul_overflow(n, type->dim[i], &n))
-            return infer_fail(op, err, "has a negative or overflowing shape");
     if (!literal->data)
         return infer_fail(op, err, "has no value");
-    size_t bytes = cvn_dtype_bytes(type->dtype, literal->splat ? 1 : n);
+    size_t bytes = literal->splat ? cvn_dtype_bytes(type->dtype, 1) : cvn_type_bytes(type);
     if (literal->bytes != bytes)
         return infer_fail(op, err, "has %zu bytes of data, its type needs %zu", literal->bytes,
                           bytes);
@@ -171,48 +166,13 @@ static int infer_clamp(const Op *op, cvn_type *type, cvn_err *err)
     return CVN_OK;
 }
 
-static int infer_same(const Op *op, cvn_type *type, cvn_err *err)
-{
-    (void)err;
-    type[0] = *in_type(op, 0);
-    return CVN_OK;
-}
-
 static InferFn *const infer_table[OP_COUNT] = {
     [OP_PARAMETER] = infer_parameter,
     [OP_CONSTANT] = infer_constant,
     [OP_IOTA] = infer_iota,
-    [OP_NEGATE] = infer_unary,
-    [OP_ABS] = infer_unary,
-    [OP_SIGN] = infer_unary,
-    [OP_EXPONENTIAL] = infer_unary,
-    [OP_EXPONENTIAL_MINUS_ONE] = infer_unary,
-    [OP_LOG] = infer_unary,
-    [OP_LOG_PLUS_ONE] = infer_unary,
-    [OP_SQRT] = infer_unary,
-    [OP_RSQRT] = infer_unary,
-    [OP_TANH] = infer_unary,
-    [OP_LOGISTIC] = infer_unary,
-    [OP_SINE] = infer_unary,
-    [OP_COSINE] = infer_unary,
-    [OP_FLOOR] = infer_unary,
-    [OP_NOT] = infer_unary,
-    [OP_IS_FINITE] = infer_unary,
     [OP_CONVERT] = infer_convert,
-    [OP_ADD] = infer_binary,
-    [OP_SUBTRACT] = infer_binary,
-    [OP_MULTIPLY] = infer_binary,
-    [OP_DIVIDE] = infer_binary,
-    [OP_MAXIMUM] = infer_binary,
-    [OP_MINIMUM] = infer_binary,
-    [OP_POWER] = infer_binary,
-    [OP_REMAINDER] = infer_binary,
-    [OP_AND] = infer_binary,
-    [OP_OR] = infer_binary,
-    [OP_XOR] = infer_binary,
     [OP_SHIFT_LEFT] = infer_shift,
     [OP_SHIFT_RIGHT_LOGICAL] = infer_shift,
-    [OP_COMPARE] = infer_binary,
     [OP_SELECT] = infer_select,
     [OP_CLAMP] = infer_clamp,
     [OP_BROADCAST_IN_DIM] = infer_broadcast_in_dim,
@@ -236,7 +196,7 @@ static InferFn *const infer_table[OP_COUNT] = {
     [OP_ALL_TO_ALL] = infer_all_to_all,
     [OP_COLLECTIVE_PERMUTE] = infer_collective_permute,
     [OP_PARTITION_ID] = infer_partition_id,
-    [OP_OPTIMIZATION_BARRIER] = infer_same,
+    [OP_OPTIMIZATION_BARRIER] = infer_unary,
     [OP_RMS_NORM] = infer_rms_norm,
     [OP_ROPE] = infer_rope,
     [OP_ATTENTION] = infer_attention,
@@ -255,22 +215,20 @@ static InferFn *const infer_table[OP_COUNT] = {
 _Static_assert(sizeof infer_table / sizeof *infer_table == OP_COUNT,
                "a rule for the last operation");
 
-/* A type is legal when its rank and sizes are and its bytes fit in 62 bits. */
+/* Elementwise operations need no row: the result has the operands' type. */
+static InferFn *rule_of(OpKind kind)
+{
+    OpClass class_ = op_info[kind].class_;
+    return infer_table[kind]        ? infer_table[kind]
+           : class_ == CLASS_UNARY  ? infer_unary
+           : class_ == CLASS_BINARY ? infer_binary
+                                    : NULL;
+}
+
 static int check_type(const Op *op, const cvn_type *type, cvn_err *err)
 {
-    if (type->rank < 0 || type->rank > CVN_MAX_RANK)
-        return infer_fail(op, err, "the result has rank %d; at most %d", type->rank, CVN_MAX_RANK);
-    if ((unsigned)type->dtype >= CVN_DTYPE_COUNT)
-        return infer_fail(op, err, "the result has no element type");
-    int64_t n = 1;
-    for (int i = 0; i < type->rank; i++) {
-        if (type->dim[i] < 0)
-            return infer_fail(op, err, "dimension %d of the result is negative", i);
-        if (type->dim[i] != 0 &&
-            (__builtin_mul_overflow(n, type->dim[i], &n) || n > INT64_C(1) << 58))
-            return infer_fail(op, err, "the result is too large to address");
-    }
-    return CVN_OK;
+    const char *fault = type_fault(type);
+    return fault ? infer_fail(op, err, "the result %s", fault) : CVN_OK;
 }
 
 static int check_dtypes(const Op *op, cvn_err *err)
@@ -295,11 +253,12 @@ int infer_types(const Op *op, cvn_type *type, cvn_err *err)
 {
     if (op->kind >= OP_COUNT)
         return err_set(err, CVN_ESHAPE, "unknown operation %d", (int)op->kind);
-    if (type[0].dtype != CVN_DTYPE_COUNT && check_type(op, type, err))
-        return CVN_ESHAPE;
+    for (int i = 0; i < op->n_results; i++)
+        if (type[i].dtype != CVN_DTYPE_COUNT && check_type(op, &type[i], err))
+            return CVN_ESHAPE;
     int code = check_dtypes(op, err);
     if (code == CVN_OK)
-        code = infer_table[op->kind](op, type, err);
+        code = rule_of(op->kind)(op, type, err);
     for (int i = 0; i < op->n_results && code == CVN_OK; i++)
         code = check_type(op, &type[i], err);
     return code;

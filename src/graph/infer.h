@@ -4,7 +4,7 @@
 
 #include "graph/graph.h"
 
-/* A rule: fills type[0 .. n_results) or says why the operation is illegal. */
+/* A rule: fills type[0 .. n_results) or says why the operation is illegal. What is wanted is in type, and legal. */
 typedef int InferFn(const Op *op, cvn_type *type, cvn_err *err);
 
 /* Raises "name(f32[2,3], f32[4]): …". */
@@ -17,6 +17,8 @@ static inline const cvn_type *in_type(const Op *op, int i)
     return &op->operand[i]->type;
 }
 
+/* There is a wanted type. */
+int infer_wanted(const Op *op, const cvn_type *type, cvn_err *err);
 /* Every entry in [0, rank), no entry twice. `what` names the attribute. */
 int infer_check_dims(const Op *op, const Ints *dims, int rank, const char *what, cvn_err *err);
 int infer_check_count(const Op *op, const Ints *list, int n, const char *what, cvn_err *err);

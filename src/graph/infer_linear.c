@@ -1,4 +1,5 @@
 /* Shape inference of products with weights in panels; graph/panels.h says how those lie. */
+#include "base/num.h"
 #include "graph/infer.h"
 #include "graph/linear.h"
 #include "graph/panels.h"
@@ -8,15 +9,15 @@
 cvn_type panel_type(cvn_dtype dtype, int64_t rows, int64_t k)
 {
     dtype = panel_dtype(dtype) ? dtype : CVN_I8;
-    int64_t unit = panel_unit(dtype), units = (k + unit - 1) / unit;
+    int64_t unit = panel_unit(dtype), units = num_pieces(k, unit);
     if (dtype == CVN_I4)
-        return CVN_TYPE(CVN_I4, panel_count(rows), units, PANEL_ROWS, PANEL_QUAD, 2);
-    return CVN_TYPE(dtype, panel_count(rows), units, PANEL_ROWS, unit);
+        return CVN_TYPE(CVN_I4, num_pieces(rows, PANEL_ROWS), units, PANEL_ROWS, PANEL_QUAD, 2);
+    return CVN_TYPE(dtype, num_pieces(rows, PANEL_ROWS), units, PANEL_ROWS, unit);
 }
 
 cvn_type panel_scale_type(cvn_dtype dtype, int64_t rows, int64_t groups)
 {
-    return CVN_TYPE(dtype, panel_count(rows), groups, PANEL_ROWS);
+    return CVN_TYPE(dtype, num_pieces(rows, PANEL_ROWS), groups, PANEL_ROWS);
 }
 
 int linear_results(const OpAttr *attr)
@@ -52,14 +53,22 @@ static int check_panels(const Op *op, int q, int64_t n, int64_t k, cvn_err *err)
     return CVN_OK;
 }
 
-/* Product of dimensions [from, to), or -1 where it overflows or one is negative. */
+/* Product of dimensions [from, to) of a legal type. */
 static int64_t product(const cvn_type *type, int from, int to)
 {
     int64_t n = 1;
     for (int d = from; d < to; d++)
-        if (type->dim[d] < 0 || __builtin_mul_overflow(n, type->dim[d], &n) || n > INT64_C(1) << 50)
-            return -1;
+        n *= type->dim[d];
     return n;
+}
+
+/* The first `lead` dimensions of both are the same, and y has more. */
+static bool begins_like(const cvn_type *y, const cvn_type *x, int lead)
+{
+    bool like = y->rank > lead;
+    for (int d = 0; d < lead && like; d++)
+        like = y->dim[d] == x->dim[d];
+    return like;
 }
 
 int infer_dequantize(const Op *op, cvn_type *type, cvn_err *err)
@@ -110,10 +119,7 @@ int infer_linear_int8(const Op *op, cvn_type *type, cvn_err *err)
         return infer_fail(op, err, "x's scales must be bf16 [..., 1]");
     if (y->dtype == CVN_DTYPE_COUNT || !dtype_is_float(y->dtype) || y->dtype == CVN_F64)
         return infer_fail(op, err, "needs a result type of f32, bf16 or f16");
-    bool like_x = y->rank > lead;
-    for (int d = 0; d < lead && like_x; d++)
-        like_x = y->dim[d] == x->dim[d];
-    if (!like_x)
+    if (!begins_like(y, x, lead))
         return infer_fail(op, err, "the result begins with the dimensions of x but its last");
     if (!takes_rows_of_8_bits(op, 2))
         return infer_fail(op, err, "takes a weight of i8 with a scale in f32 for each row");
@@ -177,10 +183,7 @@ int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
         const cvn_type *y = &type[op->attr.flag ? 0 : i];
         if (y->dtype == CVN_DTYPE_COUNT || !dtype_is_float(y->dtype) || y->dtype == CVN_F64)
             return infer_fail(op, err, "needs result types of f32, bf16 or f16");
-        bool like_x = y->rank > lead;
-        for (int d = 0; d < lead && like_x; d++)
-            like_x = y->dim[d] == x->dim[d];
-        if (!like_x)
+        if (!begins_like(y, x, lead))
             return infer_fail(op, err, "results begin with the %d dimensions of x that are kept",
                               lead);
         if (linear_each(op) != 1 + panel_scaled(in_type(op, 1 + each * i)->dtype))

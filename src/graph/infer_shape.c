@@ -7,8 +7,8 @@ int infer_broadcast_in_dim(const Op *op, cvn_type *type, cvn_err *err)
 {
     const cvn_type *x = in_type(op, 0);
     const Ints *dims = &op->attr.dims;
-    if (type[0].dtype == CVN_DTYPE_COUNT)
-        return infer_fail(op, err, "needs a result type");
+    if (infer_wanted(op, type, err))
+        return CVN_ESHAPE;
     if (infer_check_count(op, dims, x->rank, "dims", err) ||
         infer_check_dims(op, dims, type[0].rank, "dims", err))
         return CVN_ESHAPE;
@@ -25,8 +25,8 @@ int infer_broadcast_in_dim(const Op *op, cvn_type *type, cvn_err *err)
 int infer_reshape(const Op *op, cvn_type *type, cvn_err *err)
 {
     const cvn_type *x = in_type(op, 0);
-    if (type[0].dtype == CVN_DTYPE_COUNT)
-        return infer_fail(op, err, "needs a result type");
+    if (infer_wanted(op, type, err))
+        return CVN_ESHAPE;
     type[0].dtype = x->dtype;
     if (cvn_type_elements(x) != cvn_type_elements(&type[0])) {
         char text[TYPE_TEXT];
@@ -113,8 +113,9 @@ int infer_pad(const Op *op, cvn_type *type, cvn_err *err)
         return CVN_ESHAPE;
     type[0] = *x;
     for (int i = 0; i < x->rank; i++) {
-        if (a->stride.v[i] < 0)
-            return infer_fail(op, err, "interior padding of dimension %d is negative", i);
+        if (a->stride.v[i] < 0 || a->stride.v[i] > INT64_C(1) << 58)
+            return infer_fail(op, err, "interior padding of dimension %d is negative or too large",
+                              i);
         type[0].dim[i] = padded_size(x->dim[i], a->start.v[i], a->limit.v[i], a->stride.v[i]);
         if (type[0].dim[i] < 0)
             return infer_fail(op, err, "padding makes dimension %d negative or too large", i);

@@ -57,28 +57,9 @@ static InterpFn *const interp_table[OP_COUNT] = {
     [OP_NEGATE] = interp_negate,
     [OP_ABS] = interp_abs,
     [OP_SIGN] = interp_sign,
-    [OP_EXPONENTIAL] = interp_unary_float,
-    [OP_EXPONENTIAL_MINUS_ONE] = interp_unary_float,
-    [OP_LOG] = interp_unary_float,
-    [OP_LOG_PLUS_ONE] = interp_unary_float,
-    [OP_SQRT] = interp_unary_float,
-    [OP_RSQRT] = interp_unary_float,
-    [OP_TANH] = interp_unary_float,
-    [OP_LOGISTIC] = interp_unary_float,
-    [OP_SINE] = interp_unary_float,
-    [OP_COSINE] = interp_unary_float,
-    [OP_FLOOR] = interp_unary_float,
     [OP_NOT] = interp_not,
     [OP_IS_FINITE] = interp_is_finite,
     [OP_CONVERT] = interp_convert,
-    [OP_ADD] = interp_arithmetic,
-    [OP_SUBTRACT] = interp_arithmetic,
-    [OP_MULTIPLY] = interp_arithmetic,
-    [OP_DIVIDE] = interp_arithmetic,
-    [OP_MAXIMUM] = interp_arithmetic,
-    [OP_MINIMUM] = interp_arithmetic,
-    [OP_POWER] = interp_arithmetic,
-    [OP_REMAINDER] = interp_arithmetic,
     [OP_AND] = interp_bitwise,
     [OP_OR] = interp_bitwise,
     [OP_XOR] = interp_bitwise,
@@ -127,10 +108,20 @@ static InterpFn *const interp_table[OP_COUNT] = {
 _Static_assert(sizeof interp_table / sizeof *interp_table == OP_COUNT,
                "a function for the last operation");
 
+/* Elementwise operations that are a function of floats, or of numbers, need no row. */
+static InterpFn *function_of(OpKind kind)
+{
+    OpClass class_ = op_info[kind].class_;
+    return interp_table[kind]       ? interp_table[kind]
+           : class_ == CLASS_UNARY  ? interp_unary_float
+           : class_ == CLASS_BINARY ? interp_arithmetic
+                                    : NULL;
+}
+
 void interp_op(const Op *op, const void *const *in, void *const *out)
 {
-    assert(op->kind < OP_COUNT && interp_table[op->kind]);
-    interp_table[op->kind](op, in, out);
+    assert(op->kind < OP_COUNT);
+    function_of(op->kind)(op, in, out);
     /* The nibble after an odd number of i4 is zero. */
     for (int i = 0; i < op->n_results && op->kind != OP_PARAMETER; i++) {
         const cvn_type *type = interp_out(op, i);

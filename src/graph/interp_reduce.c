@@ -2,39 +2,12 @@
 #include "graph/interp_impl.h"
 #include "graph/reduce.h"
 
-#include <math.h>
-
-static int64_t least_int(cvn_dtype dtype)
-{
-    return dtype == CVN_I32 ? INT32_MIN : dtype == CVN_I8 ? INT8_MIN : 0;
-}
-
-static int64_t greatest_int(cvn_dtype dtype)
-{
-    return dtype == CVN_I32 ? INT32_MAX : dtype == CVN_U32 ? UINT32_MAX : INT8_MAX;
-}
-
 Fold interp_fold(cvn_reduce kind, cvn_dtype dtype)
 {
-    Fold fold = {.kind = kind, .is_float = dtype_is_float(dtype)};
-    switch (kind) {
-    case CVN_SUM:
-    case CVN_ANY:
-        break;
-    case CVN_PRODUCT:
-    case CVN_ALL:
-        fold.real = 1;
-        fold.integer = 1;
-        break;
-    case CVN_MAX:
-        fold.real = -INFINITY;
-        fold.integer = (uint64_t)least_int(dtype);
-        break;
-    case CVN_MIN:
-        fold.real = INFINITY;
-        fold.integer = (uint64_t)greatest_int(dtype);
-        break;
-    }
+    double first = reduce_neutral(kind, dtype);
+    Fold fold = {.kind = kind, .is_float = dtype_is_float(dtype), .real = first};
+    if (!fold.is_float)
+        fold.integer = (uint64_t)(int64_t)first;
     return fold;
 }
 

@@ -50,11 +50,6 @@ static inline int64_t panel_unit(cvn_dtype dtype)
     return PANEL_BYTES * 8 / PANEL_ROWS / cvn_dtype_bits(dtype);
 }
 
-static inline int64_t panel_count(int64_t rows)
-{
-    return (rows + PANEL_ROWS - 1) / PANEL_ROWS;
-}
-
 /* Types of the two tensors; for i4, k divides by 8 * groups. A dtype that has no panels gets those of i8. */
 cvn_type panel_type(cvn_dtype dtype, int64_t rows, int64_t k);
 cvn_type panel_scale_type(cvn_dtype dtype, int64_t rows, int64_t groups);

@@ -120,48 +120,30 @@ static int parse_enum(Parser *p, const char *const *names, int n, unsigned *valu
     return lex_expected(&p->lex, all);
 }
 
-static const char *const flag_names[2] = {"false", "true"};
-
 static int parse_attr_value(Parser *p, const AttrInfo *row, const Declared *declared, void *field)
 {
-    Lexer *lex = &p->lex;
+    const AttrTypeInfo *type = &attr_types[row->type];
     unsigned choice = 0;
-    int code = CVN_OK;
     switch (row->type) {
     case ATTR_INT:
-        return lex_int(lex, field, "an integer");
+        return lex_int(&p->lex, field, "an integer");
     case ATTR_INTS:
         return parse_ints(p, field);
     case ATTR_FLOAT:
-        return lex_number(lex, field);
-    case ATTR_BOOL:
-        code = parse_enum(p, flag_names, 2, &choice);
-        *(bool *)field = choice == 1;
-        return code;
+        return lex_number(&p->lex, field);
     case ATTR_STRING:
-        return lex_string(lex, &p->g->arena, field);
-    case ATTR_COMPARE:
-        code = parse_enum(p, compare_names, COMPARE_COUNT, &choice);
-        *(cvn_compare *)field = (cvn_compare)choice;
-        return code;
-    case ATTR_REDUCE:
-        code = parse_enum(p, reduce_names, REDUCE_COUNT, &choice);
-        *(cvn_reduce *)field = (cvn_reduce)choice;
-        return code;
-    case ATTR_COMBINE:
-        code = parse_enum(p, combine_names, COMBINE_COUNT, &choice);
-        *(Combine *)field = (Combine)choice;
-        return code;
+        return lex_string(&p->lex, &p->g->arena, field);
     case ATTR_LITERAL:
         return parse_literal(p, declared, field);
+    default:
+        break;
     }
+    int code = parse_enum(p, type->names, type->n_names, &choice);
+    if (row->type == ATTR_BOOL)
+        *(bool *)field = choice == 1;
+    else
+        *(unsigned *)field = choice;
     return code;
-}
-
-/* Lists, numbers and flags may be left out when they are empty, zero or false. */
-static bool may_be_left_out(AttrType type)
-{
-    return type == ATTR_INT || type == ATTR_INTS || type == ATTR_FLOAT || type == ATTR_BOOL;
 }
 
 /* One bit for each attribute of a kind of operation. */
@@ -220,7 +202,7 @@ int parse_attrs(Parser *p, OpKind kind, const Declared *declared, OpAttr *attr, 
     }
     for (int i = 0; i < attr_info_count; i++)
         if (attr_info[i].kind == kind && !(seen & attr_bit(&attr_info[i])) &&
-            !may_be_left_out(attr_info[i].type))
+            !attr_types[attr_info[i].type].optional)
             return lex_fail_at(lex, begin, "%s needs the attribute %s", op_info[kind].name,
                                attr_info[i].name);
     return CVN_OK;

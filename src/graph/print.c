@@ -93,25 +93,6 @@ static void put_ints(StrBuf *out, const Ints *ints)
     strbuf_putc(out, ']');
 }
 
-/* True for the value that an attribute has when it is left out. */
-static bool is_default(const AttrInfo *row, const void *field)
-{
-    switch (row->type) {
-    case ATTR_INT:
-        return *(const int64_t *)field == 0;
-    case ATTR_INTS:
-        return ((const Ints *)field)->n == 0;
-    case ATTR_FLOAT: {
-        static const double zero;
-        return memcmp(field, &zero, sizeof zero) == 0;
-    }
-    case ATTR_BOOL:
-        return !*(const bool *)field;
-    default:
-        return false;
-    }
-}
-
 static void put_attr(StrBuf *out, const AttrInfo *row, const void *field, const cvn_type *type)
 {
     strbuf_printf(out, "%s=", row->name);
@@ -125,24 +106,17 @@ static void put_attr(StrBuf *out, const AttrInfo *row, const void *field, const 
     case ATTR_FLOAT:
         put_number(out, CVN_F64, *(const double *)field);
         break;
-    case ATTR_BOOL:
-        strbuf_puts(out, *(const bool *)field ? "true" : "false");
-        break;
     case ATTR_STRING:
         put_string(out, *(const char *const *)field);
-        break;
-    case ATTR_COMPARE:
-        strbuf_puts(out, compare_names[*(const cvn_compare *)field]);
-        break;
-    case ATTR_REDUCE:
-        strbuf_puts(out, reduce_names[*(const cvn_reduce *)field]);
-        break;
-    case ATTR_COMBINE:
-        strbuf_puts(out, combine_names[*(const Combine *)field]);
         break;
     case ATTR_LITERAL:
         put_literal(out, field, type);
         break;
+    case ATTR_BOOL:
+        strbuf_puts(out, attr_types[row->type].names[*(const bool *)field]);
+        break;
+    default:
+        strbuf_puts(out, attr_types[row->type].names[*(const unsigned *)field]);
     }
 }
 
@@ -151,11 +125,11 @@ static void put_attrs(StrBuf *out, const Op *op)
     int n = 0;
     for (int i = 0; i < attr_info_count; i++) {
         const AttrInfo *row = &attr_info[i];
-        const void *field = (const char *)&op->attr + row->offset;
-        if (row->kind != op->kind || is_default(row, field))
+        if (row->kind != op->kind ||
+            (attr_types[row->type].optional && attr_is_zero(&op->attr, row)))
             continue;
         strbuf_puts(out, n++ ? ", " : " {");
-        put_attr(out, row, field, &op->result[0]->type);
+        put_attr(out, row, attr_field(&op->attr, row), &op->result[0]->type);
     }
     strbuf_puts(out, n ? "}" : "");
 }

@@ -9,6 +9,7 @@
  *     %1 = multiply %x, splat 1   ->  %x                               -> subtract %y, %x
  */
 #include "graph/fold.h"
+#include "graph/reduce.h"
 #include "graph/simplify_rules.h"
 
 #include <math.h>
@@ -48,28 +49,6 @@ static bool is_all_ones(const cvn_value *v)
     }
 }
 
-/* The least number of the dtype, or the greatest. */
-static double extreme(cvn_dtype dtype, bool greatest)
-{
-    switch (dtype) {
-    case CVN_I32:
-        return greatest ? INT32_MAX : INT32_MIN;
-    case CVN_U32:
-        return greatest ? UINT32_MAX : 0;
-    case CVN_I8:
-        return greatest ? INT8_MAX : INT8_MIN;
-    case CVN_I4:
-        return greatest ? 7 : -8;
-    default:
-        return greatest ? INFINITY : -INFINITY;
-    }
-}
-
-static cvn_value *splat(cvn_graph *g, const cvn_type *type, double number)
-{
-    return cvn_splat(g, *type, number);
-}
-
 /* x + 0 = x for integers, x + -0 = x for floats; x
    + -y = x - y, which IEEE 754 defines it to be. */
 static cvn_value *add_identities(cvn_graph *g, const Op *op)
@@ -97,7 +76,7 @@ static cvn_value *subtract_identities(cvn_graph *g, const Op *op)
     const Op *negated = made_by(y, OP_NEGATE);
     if (negated)
         return cvn_add(g, x, negated->operand[0]);
-    return x == y && !is_float(x) ? splat(g, &x->type, 0) : NULL;
+    return x == y && !is_float(x) ? cvn_splat(g, x->type, 0) : NULL;
 }
 
 /* x * 1 = x; x * -1 = -x; -x * -y = x * y; x * 0 = 0 for integers. */
@@ -143,16 +122,17 @@ static cvn_value *divide_identities(cvn_graph *g, const Op *op)
         return NULL;
     if (abs(exponent - 1) > normal_exponent(x->type.dtype))
         return NULL;
-    return cvn_multiply(g, x, splat(g, &x->type, 1 / number));
+    return cvn_multiply(g, x, cvn_splat(g, x->type, 1 / number));
 }
 
 /* max(x, x) = x; max(x, least) = x, NaN being kept by both; likewise min. */
 static cvn_value *extreme_identities(cvn_graph *g, const Op *op)
 {
     (void)g;
+    cvn_reduce kind = op->kind == OP_MAXIMUM ? CVN_MAX : CVN_MIN;
     for (int i = 0; i < 2; i++) {
         cvn_value *x = op->operand[i], *y = op->operand[1 - i];
-        if (x == y || is_splat(y, extreme(x->type.dtype, op->kind == OP_MINIMUM)))
+        if (x == y || is_splat(y, reduce_neutral(kind, x->type.dtype)))
             return x;
     }
     return NULL;
@@ -200,7 +180,7 @@ static cvn_value *xor_identities(cvn_graph *g, const Op *op)
         if (is_all_ones(y))
             return cvn_not(g, x);
         if (x == y)
-            return splat(g, &x->type, 0);
+            return cvn_splat(g, x->type, 0);
     }
     return NULL;
 }
@@ -267,7 +247,7 @@ static cvn_value *compare_identities(cvn_graph *g, const Op *op)
     cvn_value *x = op->operand[0], *y = op->operand[1];
     cvn_compare d = op->attr.compare;
     if (x == y && !is_float(x))
-        return splat(g, &op->result[0]->type, d == CVN_EQ || d == CVN_LE || d == CVN_GE);
+        return cvn_splat(g, op->result[0]->type, d == CVN_EQ || d == CVN_LE || d == CVN_GE);
     if (x->type.dtype != CVN_BOOL || (d != CVN_EQ && d != CVN_NE))
         return NULL;
     for (int i = 0; i < 2; i++) {

@@ -1,8 +1,8 @@
 /* Operations whose StableHLO is more than a name and lists: regions, dimension numbers, groups. */
+#include "graph/reduce.h"
 #include "graph/stablehlo_impl.h"
 
 #include <inttypes.h>
-#include <math.h>
 
 /* What sums of this dtype are made in. */
 static cvn_dtype sum_dtype(cvn_dtype dtype)
@@ -53,24 +53,6 @@ void hlo_sort(Hlo *h, const Op *op)
            arena_printf(&h->arena, "%s, is_stable = true", hlo_attrs(h, op)));
 }
 
-/* The value that changes nothing. */
-static double neutral(cvn_reduce kind, cvn_dtype dtype)
-{
-    switch (kind) {
-    case CVN_SUM:
-    case CVN_ANY:
-        return 0;
-    case CVN_PRODUCT:
-    case CVN_ALL:
-        return 1;
-    case CVN_MAX: /* of integers: saturates */
-        return dtype_is_float(dtype) ? -INFINITY : -0x1p40;
-    case CVN_MIN:
-        return dtype_is_float(dtype) ? INFINITY : 0x1p40;
-    }
-    return 0;
-}
-
 /* Operand 0 in the dtype that sums are made in, and a scalar; as operands of a call. */
 static void reduction_operands(Hlo *h, const Op *op, cvn_reduce kind, HloCall *call)
 {
@@ -78,7 +60,7 @@ static void reduction_operands(Hlo *h, const Op *op, cvn_reduce kind, HloCall *c
     cvn_dtype dtype = sum_dtype(type.dtype);
     const cvn_type scalar = cvn_scalar(dtype);
     const char *x = hlo_convert(h, hlo_ref(h, op->operand[0]), &type, dtype);
-    const char *start = hlo_splat(h, &scalar, neutral(kind, dtype));
+    const char *start = hlo_splat(h, &scalar, reduce_neutral(kind, dtype));
     type.dtype = dtype;
     call->operands = arena_printf(&h->arena, "%s, %s", x, start);
     call->operand_types =

@@ -1,6 +1,6 @@
 /*
- * The tables of operations and attributes as data, and the three functions on attributes that are
- * loops over them: equality, deep copy, and (in print.c and parse.c) the text form.
+ * The tables of operations and attributes as data, and functions on attributes that are loops over
+ * them: equality and deep copy. (The text form is another such loop, in print.c and parse_attr.c.)
  */
 #include "graph/graph.h"
 #include "graph/linear.h"
@@ -27,6 +27,22 @@ const int attr_info_count = (int)(sizeof attr_info / sizeof *attr_info);
 const char *const compare_names[COMPARE_COUNT] = {"eq", "ne", "lt", "le", "gt", "ge"};
 const char *const reduce_names[REDUCE_COUNT] = {"sum", "product", "max", "min", "all", "any"};
 const char *const combine_names[COMBINE_COUNT] = {"assign", "add"};
+static const char *const bool_names[2] = {"false", "true"};
+
+const AttrTypeInfo attr_types[ATTR_TYPES] = {
+    [ATTR_INT] = {sizeof(int64_t), true, NULL, 0},
+    [ATTR_INTS] = {sizeof(Ints), true, NULL, 0},
+    [ATTR_FLOAT] = {sizeof(double), true, NULL, 0},
+    [ATTR_BOOL] = {sizeof(bool), true, bool_names, 2},
+    [ATTR_STRING] = {sizeof(char *), false, NULL, 0},
+    [ATTR_COMPARE] = {sizeof(cvn_compare), false, compare_names, COMPARE_COUNT},
+    [ATTR_REDUCE] = {sizeof(cvn_reduce), false, reduce_names, REDUCE_COUNT},
+    [ATTR_COMBINE] = {sizeof(Combine), false, combine_names, COMBINE_COUNT},
+    [ATTR_LITERAL] = {sizeof(Literal), false, NULL, 0},
+};
+_Static_assert(sizeof(cvn_compare) == sizeof(unsigned) && sizeof(cvn_reduce) == sizeof(unsigned) &&
+                   sizeof(Combine) == sizeof(unsigned),
+               "enums are read and written as unsigned");
 
 int op_results(OpKind kind, int n_operands, const OpAttr *attr)
 {
@@ -45,41 +61,35 @@ static bool ints_equal(const Ints *a, const Ints *b)
 
 static bool field_equal(AttrType type, const void *a, const void *b)
 {
-    switch (type) {
-    case ATTR_INT:
-        return *(const int64_t *)a == *(const int64_t *)b;
-    case ATTR_INTS:
+    if (type == ATTR_INTS)
         return ints_equal(a, b);
-    case ATTR_FLOAT:
-        return memcmp(a, b, sizeof(double)) == 0;
-    case ATTR_BOOL:
-        return *(const bool *)a == *(const bool *)b;
-    case ATTR_STRING:
+    if (type == ATTR_STRING)
         return strcmp(*(const char *const *)a, *(const char *const *)b) == 0;
-    case ATTR_COMPARE:
-        return *(const cvn_compare *)a == *(const cvn_compare *)b;
-    case ATTR_REDUCE:
-        return *(const cvn_reduce *)a == *(const cvn_reduce *)b;
-    case ATTR_COMBINE:
-        return *(const Combine *)a == *(const Combine *)b;
-    case ATTR_LITERAL: {
-        const Literal *x = a, *y = b;
-        return x->splat == y->splat && x->bytes == y->bytes &&
-               memcmp(x->data, y->data, x->bytes) == 0;
-    }
-    }
-    return false;
+    if (type != ATTR_LITERAL)
+        return memcmp(a, b, attr_types[type].size) == 0;
+    const Literal *x = a, *y = b;
+    return x->splat == y->splat && x->bytes == y->bytes && memcmp(x->data, y->data, x->bytes) == 0;
 }
 
 bool attr_equal(OpKind kind, const OpAttr *a, const OpAttr *b)
 {
     for (int i = 0; i < attr_info_count; i++) {
         const AttrInfo *row = &attr_info[i];
-        if (row->kind == kind &&
-            !field_equal(row->type, (const char *)a + row->offset, (const char *)b + row->offset))
+        if (row->kind == kind && !field_equal(row->type, attr_field(a, row), attr_field(b, row)))
             return false;
     }
     return true;
+}
+
+bool attr_is_zero(const OpAttr *attr, const AttrInfo *row)
+{
+    static const char zero[sizeof(Literal)];
+    const void *field = attr_field(attr, row);
+    if (row->type == ATTR_INTS)
+        return ((const Ints *)field)->n == 0;
+    if (row->type == ATTR_LITERAL)
+        return !((const Literal *)field)->data;
+    return memcmp(field, zero, attr_types[row->type].size) == 0;
 }
 
 OpAttr attr_copy(cvn_graph *g, OpKind kind, const OpAttr *attr)

@@ -1,7 +1,6 @@
 /*
- * Types of tensors: an element type and sizes. Sizes of legal types never overflow: infer_types
- * refuses a type whose bytes do not fit in 62 bits, so the products below are safe on values of a
- * graph.
+ * Types of tensors: an element type and sizes. All values of a graph have legal types (infer_types
+ * sees to it), so that the products below do not overflow.
  */
 #include "graph/graph.h"
 
@@ -15,6 +14,24 @@ cvn_type cvn_type_make(cvn_dtype dtype, int rank, const int64_t *dim)
     for (int i = 0; i < rank && i < CVN_MAX_RANK; i++)
         type.dim[i] = dim[i];
     return type;
+}
+
+const char *type_fault(const cvn_type *type)
+{
+    _Static_assert(CVN_MAX_RANK == 8, "as the message says");
+    if (type->rank < 0 || type->rank > CVN_MAX_RANK)
+        return "has a rank outside 0 to 8";
+    if ((unsigned)type->dtype >= CVN_DTYPE_COUNT)
+        return "has no element type";
+    int64_t n = 1;
+    for (int i = 0; i < type->rank; i++) {
+        if (type->dim[i] < 0)
+            return "has a negative size";
+        if (type->dim[i] != 0 &&
+            (__builtin_mul_overflow(n, type->dim[i], &n) || n > INT64_C(1) << 58))
+            return "is too large to address";
+    }
+    return NULL;
 }
 
 cvn_type cvn_scalar(cvn_dtype dtype)

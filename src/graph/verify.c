@@ -83,18 +83,14 @@ static int check_operands(Verifier *v)
 
 static int check_field(Verifier *v, const AttrInfo *row)
 {
-    const void *field = (const char *)&v->op->attr + row->offset;
+    const void *field = attr_field(&v->op->attr, row);
     if (row->type == ATTR_INTS) {
         const Ints *ints = field;
         if (ints->n < 0 || (ints->n > 0 && !ints->v))
             return fail(v, "attribute %s is a list of %d integers at no address", row->name,
                         ints->n);
-    } else if (row->type == ATTR_STRING) {
-        if (!*(const char *const *)field)
-            return fail(v, "attribute %s is missing", row->name);
-    } else if (row->type == ATTR_COMBINE) {
-        if ((unsigned)*(const Combine *)field >= COMBINE_COUNT)
-            return fail(v, "attribute %s has no such value", row->name);
+    } else if (row->type == ATTR_STRING && !*(const char *const *)field) {
+        return fail(v, "attribute %s is missing", row->name);
     }
     return CVN_OK;
 }
@@ -103,32 +99,14 @@ static int check_field(Verifier *v, const AttrInfo *row)
    copies attributes does not look at them. */
 static int check_other_fields(Verifier *v)
 {
-    static const OpAttr zero;
     OpAttr rest = v->op->attr;
-    for (int i = 0; i < attr_info_count; i++) {
-        const AttrInfo *row = &attr_info[i];
-        static const size_t size[] = {
-            [ATTR_INT] = sizeof(int64_t),       [ATTR_INTS] = sizeof(Ints),
-            [ATTR_FLOAT] = sizeof(double),      [ATTR_BOOL] = sizeof(bool),
-            [ATTR_STRING] = sizeof(char *),     [ATTR_COMPARE] = sizeof(cvn_compare),
-            [ATTR_REDUCE] = sizeof(cvn_reduce), [ATTR_COMBINE] = sizeof(Combine),
-            [ATTR_LITERAL] = sizeof(Literal),
-        };
-        if (row->kind == v->op->kind)
-            memset((char *)&rest + row->offset, 0, size[row->type]);
-    }
-#define SAME(field) (rest.field == zero.field)
-#define NONE(field) (rest.field.n == 0)
-    bool unused = SAME(name) && SAME(literal.data) && SAME(axis) && SAME(concat_axis) &&
-                  SAME(index_vector_dim) && SAME(group_size) && NONE(dims) && NONE(start) &&
-                  NONE(limit) && NONE(stride) && NONE(sizes) && NONE(window) && NONE(collapsed) &&
-                  NONE(operand_batch) && NONE(index_batch) && NONE(index_map) && NONE(lhs_batch) &&
-                  NONE(rhs_batch) && NONE(lhs_contract) && NONE(rhs_contract) && NONE(groups) &&
-                  SAME(compare) && SAME(reduce) && SAME(combine) && SAME(flag) && SAME(norm) &&
-                  SAME(bias) && SAME(eps) && SAME(scale);
-#undef SAME
-#undef NONE
-    return unused ? CVN_OK : fail(v, "it has an attribute that is not one of its kind");
+    for (int i = 0; i < attr_info_count; i++)
+        if (attr_info[i].kind == v->op->kind)
+            memset((char *)&rest + attr_info[i].offset, 0, attr_types[attr_info[i].type].size);
+    for (int i = 0; i < attr_info_count; i++)
+        if (!attr_is_zero(&rest, &attr_info[i]))
+            return fail(v, "it has an attribute that is not one of its kind");
+    return CVN_OK;
 }
 
 static int check_attrs(Verifier *v)
