@@ -122,7 +122,7 @@ static void run_op(const Op *op, const cvn_type *operand, const cvn_type *result
         snprintf(name, sizeof name, "p%d", i);
         v[i] = cvn_parameter(g, name, operand[i]);
     }
-    OpAttr attr = factor_local_attr(op, operand, result, &g->arena);
+    OpAttr attr = factor_local_attr(op, &operand[0], &g->arena);
     cvn_value *first = graph_add(g, op->kind, &attr, op->n_operands, v, result);
     for (int i = 0; i < op->n_results && !g->err.code; i++) {
         assert_true(cvn_type_equal(&first->def->result[i]->type, &result[i]));

@@ -9,7 +9,6 @@
 #include "base/float16.h"
 #include "graph/reduce.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { BLOCK = 512 };
@@ -87,10 +86,7 @@ static void fold_reals(cvn_dtype dtype, cvn_reduce kind, const Source *from, int
                        int64_t row, int64_t column, int n, void *to, int64_t to_at)
 {
     double sum[BLOCK], x[BLOCK];
-    double start = kind == CVN_SUM       ? -0.0
-                   : kind == CVN_PRODUCT ? 1
-                   : kind == CVN_MAX     ? (double)-INFINITY
-                                         : (double)INFINITY;
+    double start = kind == CVN_SUM ? -0.0 : reduce_neutral(kind, dtype);
     for (int i = 0; i < n; i++)
         sum[i] = start;
     for (int64_t j = 0; j < n_from; j++) {

@@ -1,6 +1,5 @@
 #include "shard/emit.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,30 +113,6 @@ cvn_value *emit_offset(Emit *e, const AxisList *axes, int64_t chunk)
 }
 
 /* ---- masks ---- */
-
-double emit_neutral(cvn_reduce kind, cvn_dtype dtype)
-{
-    double high = INFINITY, low = -INFINITY;
-    if (!dtype_is_float(dtype)) {
-        bool is_signed = dtype == CVN_I32 || dtype == CVN_I8 || dtype == CVN_I4;
-        int bits = dtype == CVN_BOOL ? 1 : dtype == CVN_I4 ? 4 : (int)cvn_dtype_bytes(dtype, 1) * 8;
-        high = ldexp(1, is_signed ? bits - 1 : bits) - 1;
-        low = is_signed ? -ldexp(1, bits - 1) : 0;
-    }
-    switch (kind) {
-    case CVN_PRODUCT:
-    case CVN_ALL:
-        return 1;
-    case CVN_MAX:
-        return low;
-    case CVN_MIN:
-        return high;
-    case CVN_SUM:
-    case CVN_ANY:
-        break;
-    }
-    return 0;
-}
 
 /* x, or `fill` where pred [rank 1, of dimension d of x] is false. */
 static cvn_value *where(Emit *e, cvn_value *pred, cvn_value *x, int d, double fill)

@@ -37,8 +37,6 @@ cvn_value *emit_lookup(Emit *e, const int32_t *number);
 /* x with element `fill` in all places of dimension d that lie beyond the n of the whole tensor;
    x itself where there can be none. `axes` split dimension d. */
 cvn_value *emit_mask(Emit *e, cvn_value *x, int d, const AxisList *axes, int64_t n, double fill);
-/* What a reduction starts from: adding it changes nothing. */
-double emit_neutral(cvn_reduce kind, cvn_dtype dtype);
 
 /* x with dimension d cut or padded with zeros at its end. */
 cvn_value *emit_resize(Emit *e, cvn_value *x, int d, int64_t size);

@@ -6,14 +6,6 @@
 
 /* ---- making rules ---- */
 
-static bool has(const Ints *list, int64_t x)
-{
-    for (int i = 0; i < list->n; i++)
-        if (list->v[i] == x)
-            return true;
-    return false;
-}
-
 static Rule new_rule(int n_operands, int n_tensors, Arena *arena)
 {
     return (Rule){.factor = arena_array(arena, FACTORS_MAX, sizeof(Factor)),
@@ -144,7 +136,8 @@ static void concatenate(const Op *op, Rule *rule)
 static void reverse(const Op *op, Rule *rule)
 {
     for (int d = 0; d < out(op)->rank; d++) {
-        int f = add(rule, out(op)->dim[d], has(&op->attr.dims, d) ? FACTOR_SHIFT : FACTOR_PASS);
+        int f = add(rule, out(op)->dim[d],
+                    ints_contain(&op->attr.dims, d) ? FACTOR_SHIFT : FACTOR_PASS);
         put(rule, 0, d, f);
         put(rule, 1, d, f);
     }
@@ -187,7 +180,7 @@ static int64_t index_slot(const OpAttr *a, int rank, int64_t e)
 {
     int64_t index = 0, slot = -1;
     for (int64_t d = 0; d < rank && slot < 0; d++) {
-        if (has(&a->window, d))
+        if (ints_contain(&a->window, d))
             continue;
         index += index == a->index_vector_dim;
         if (index++ == e)
@@ -208,7 +201,7 @@ static void index_dims(const Op *op, Rule *rule, int slots, const cvn_type *type
             put(rule, 1, e, add(rule, size, FACTOR_WHOLE));
             continue;
         }
-        bool batch = has(&a->index_batch, e);
+        bool batch = ints_contain(&a->index_batch, e);
         int f = batch ? add(rule, size, FACTOR_PASS) : add_local(rule, size, kind, local);
         put(rule, 1, e, f);
         put(rule, slots, index_slot(a, type->rank, e), f);
@@ -230,10 +223,10 @@ static void gather(const Op *op, Rule *rule)
     index_dims(op, rule, 2, out(op), FACTOR_PASS, LOCAL_PLAIN);
     for (int d = 0, w = 0; d < in(op, 0)->rank; d++) {
         int64_t size = in(op, 0)->dim[d];
-        if (has(&a->operand_batch, d))
+        if (ints_contain(&a->operand_batch, d))
             continue;
-        if (has(&a->collapsed, d)) {
-            bool split = has(&a->index_map, d) && dtype != CVN_I4;
+        if (ints_contain(&a->collapsed, d)) {
+            bool split = ints_contain(&a->index_map, d) && dtype != CVN_I4;
             int f = add_local(rule, size, split ? FACTOR_REDUCE : FACTOR_WHOLE,
                               split ? LOCAL_INDEX : LOCAL_PLAIN);
             if (f != NONE && dtype == CVN_BOOL)
@@ -261,15 +254,15 @@ static void scatter(const Op *op, Rule *rule)
     for (int d = 0, w = 0; d < out(op)->rank; d++) {
         int64_t size = out(op)->dim[d];
         int f;
-        if (has(&a->operand_batch, d))
+        if (ints_contain(&a->operand_batch, d))
             continue;
-        if (has(&a->collapsed, d)) {
-            bool split = has(&a->index_map, d);
+        if (ints_contain(&a->collapsed, d)) {
+            bool split = ints_contain(&a->index_map, d);
             f = add_local(rule, size, split ? FACTOR_PASS : FACTOR_WHOLE,
                           split ? LOCAL_INDEX : LOCAL_PLAIN);
         } else {
             int64_t slot = a->window.v[w++], n = updates->dim[slot];
-            bool whole = n == size && !has(&a->index_map, d);
+            bool whole = n == size && !ints_contain(&a->index_map, d);
             f = add(rule, size, whole ? FACTOR_PASS : FACTOR_WHOLE);
             put(rule, 2, slot, whole ? f : add(rule, n, FACTOR_WHOLE));
         }
@@ -294,7 +287,7 @@ static void reduce(const Op *op, Rule *rule)
 {
     int kept = 0;
     for (int d = 0; d < in(op, 0)->rank; d++) {
-        bool gone = has(&op->attr.dims, d);
+        bool gone = ints_contain(&op->attr.dims, d);
         int f = add(rule, in(op, 0)->dim[d], gone ? FACTOR_REDUCE : FACTOR_PASS);
         if (f != NONE)
             rule->factor[f].how = op->attr.reduce;
@@ -318,7 +311,7 @@ static void dot_general(const Op *op, Rule *rule)
         const Ints *batch = side ? &a->rhs_batch : &a->lhs_batch;
         const Ints *contract = side ? &a->rhs_contract : &a->lhs_contract;
         for (int i = 0; i < in(op, side)->rank; i++) {
-            if (has(batch, i) || has(contract, i))
+            if (ints_contain(batch, i) || ints_contain(contract, i))
                 continue;
             int f = add(rule, out(op)->dim[d], FACTOR_PASS);
             put(rule, side, i, f);
@@ -420,14 +413,12 @@ static Ints follow(const Ints *list, const cvn_type *whole, const cvn_type *shar
     return (Ints){list->n, v};
 }
 
-OpAttr factor_local_attr(const Op *op, const cvn_type *operand, const cvn_type *result,
-                         Arena *arena)
+OpAttr factor_local_attr(const Op *op, const cvn_type *shard, Arena *arena)
 {
     OpAttr attr = op->attr;
-    (void)result;
     if (op->kind == OP_SLICE)
-        attr.limit = follow(&attr.limit, in(op, 0), &operand[0], arena);
+        attr.limit = follow(&attr.limit, in(op, 0), shard, arena);
     if (op->kind == OP_DYNAMIC_SLICE || op->kind == OP_GATHER)
-        attr.sizes = follow(&attr.sizes, in(op, 0), &operand[0], arena);
+        attr.sizes = follow(&attr.sizes, in(op, 0), shard, arena);
     return attr;
 }

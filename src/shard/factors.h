@@ -64,14 +64,19 @@ Rule factor_rule(const Op *op, Arena *arena);
 /* A rule between two tensors of one type: each dimension is a PASS factor. */
 Rule factor_identity(const cvn_type *type, Arena *arena);
 
+/* Tensor t of an operation: its operands, and then its results. */
+static inline const cvn_value *factor_tensor(const Op *op, int t)
+{
+    return t < op->n_operands ? op->operand[t] : op->result[t - op->n_operands];
+}
+
 /* Whether a kind of operation has a row in the table: all must have. */
 bool factor_rule_exists(OpKind kind);
 /* Operations that only pass elements on: elementwise ones, reshape, transpose. */
 bool factor_is_transparent(OpKind kind);
 
-/* Attributes for the same operation on shards with these types [n_operands], [n_results]: sizes
-   that name whole dimensions shrink with them. Lists are the arena's. */
-OpAttr factor_local_attr(const Op *op, const cvn_type *operand, const cvn_type *result,
-                         Arena *arena);
+/* Attributes for the same operation on shards, the first operand's being of this type: sizes that
+   name whole dimensions shrink with them. Lists are the arena's. */
+OpAttr factor_local_attr(const Op *op, const cvn_type *shard, Arena *arena);
 
 #endif

@@ -45,12 +45,14 @@ static void add_key(StrBuf *key, const Sharding *s)
 const Reshard *part_plan(Part *p, const cvn_type *type, const Sharding *from, const Sharding *to)
 {
     StrBuf key = {0};
-    bool added;
+    bool added = true;
     strbuf_add(&key, type, sizeof *type);
     strbuf_putc(&key, (char)from->how);
     add_key(&key, from);
     add_key(&key, to);
-    uint64_t *at = map_put(&p->plans, key.text, key.length, &added);
+    uint64_t unkept, *at = &unkept; /* without memory for the key the plan is not remembered */
+    if (!key.failed)
+        at = map_put(&p->plans, key.text, key.length, &added);
     strbuf_free(&key);
     if (added) {
         Reshard plan = reshard_plan(p->mesh, type, from, to, &p->arena);
@@ -87,7 +89,6 @@ static void add_version(Part *p, const cvn_value *v, const Sharding *sharding, c
     p->version[v->id] = arena_copy(&p->arena, &version, sizeof version);
 }
 
-/* Keeps the list in the report's arena, twice as long when it is full. */
 static void note_collective(Part *p, const cvn_value *of, const Op *op, const ReshardStep *step)
 {
     PartitionReport *r = p->report;
@@ -97,14 +98,7 @@ static void note_collective(Part *p, const cvn_value *of, const Op *op, const Re
     row.of = of->name ? arena_string(&r->arena, of->name) : op_info[of->def->kind].name;
     for (int i = 0; i < step->axes.n; i++)
         row.slow |= mesh_axis_is_slow(p->mesh, step->axes.ref[i].axis);
-    if (r->n_collectives == p->cap_collectives) {
-        p->cap_collectives = p->cap_collectives ? 2 * p->cap_collectives : 64;
-        PartitionCollective *more =
-            arena_array(&r->arena, (size_t)p->cap_collectives, sizeof *more);
-        if (r->n_collectives)
-            memcpy(more, r->collective, (size_t)r->n_collectives * sizeof *more);
-        r->collective = more;
-    }
+    r->collective = arena_more(&r->arena, r->collective, (size_t)r->n_collectives, sizeof row);
     r->collective[r->n_collectives++] = row;
 }
 
@@ -378,10 +372,10 @@ static void add_parameter(Part *p, const cvn_value *v)
     p->report->parameter[p->report->n_parameters++] = (PartitionTensor){v->type, local, *sharding};
 }
 
-static int add_outputs(Part *p, const Output *output, int n)
+static void add_outputs(Part *p)
 {
-    for (int i = 0; i < n; i++) {
-        const cvn_value *v = output[i].value, *into = output[i].into;
+    for (int i = 0; i < p->g->n_outputs; i++) {
+        const cvn_value *v = p->g->output[i].value, *into = p->g->output[i].into;
         const Sharding *want = &p->sharding[into ? into->id : v->id];
         cvn_value *x = part_value(p, v, want);
         if (into)
@@ -391,7 +385,6 @@ static int add_outputs(Part *p, const Output *output, int n)
         p->report->output[p->report->n_outputs++] =
             (PartitionTensor){v->type, sharding_local(want, &v->type), *want};
     }
-    return CVN_OK;
 }
 
 static int check_whole(const cvn_graph *g, cvn_err *err)
@@ -438,7 +431,7 @@ static int partition(Part *p, cvn_err *err)
         if (op->kind != OP_PARAMETER && !p->constant[op->result[0]->id] &&
             !part_is_made(op->result[0]))
             partition_op(p, op);
-    add_outputs(p, g->output, g->n_outputs);
+    add_outputs(p);
     if (cvn_graph_check(p->emit.g, err))
         return p->emit.g->err.code;
     graph_remove_dead(p->emit.g);

@@ -34,11 +34,6 @@ typedef struct Choosing {
     int tried;
 } Choosing;
 
-static const cvn_value *tensor(const Op *op, int t)
-{
-    return t < op->n_operands ? op->operand[t] : op->result[t - op->n_operands];
-}
-
 static void add_candidate(Choosing *c, int f, const AxisList *axes)
 {
     int *n = &c->n_candidates[f], at;
@@ -58,7 +53,7 @@ static void collect(Choosing *c)
     const Rule *rule = c->rule;
     Projection seen;
     for (int t = 0; t < rule->n_tensors; t++) {
-        const cvn_value *v = tensor(c->op, t);
+        const cvn_value *v = factor_tensor(c->op, t);
         if (v->type.rank == 0 || c->p->constant[v->id])
             continue;
         project(&c->p->sharding[v->id], rule, t, &seen);
@@ -82,7 +77,7 @@ static bool is_legal(const Choosing *c)
 {
     const Rule *rule = c->rule;
     for (int t = 0; t < rule->n_tensors; t++)
-        for (int d = 0; d < tensor(c->op, t)->type.rank; d++) {
+        for (int d = 0; d < factor_tensor(c->op, t)->type.rank; d++) {
             const DimFactors *dim = &rule->dim[t][d];
             bool stop = false;
             for (int i = 0; i < dim->n && dim->n > 1; i++) {
@@ -117,7 +112,7 @@ static void evaluate(Choosing *c)
         return;
     double cost = steps(c) * BYTES_PER_STEP;
     for (int t = 0; t < c->rule->n_tensors && cost < c->best_cost; t++) {
-        const cvn_value *v = tensor(op, t);
+        const cvn_value *v = factor_tensor(op, t);
         Sharding s = choice_sharding(c->rule, &c->now, t, v->type.rank);
         if (t < op->n_operands)
             cost += part_cost(p, v, &s);

@@ -9,6 +9,7 @@
 #include "shard/partition_impl.h"
 
 #include "base/num.h"
+#include "graph/reduce.h"
 
 #include <string.h>
 
@@ -53,7 +54,7 @@ static double fill_of(const Local *l, int t)
 {
     const Op *op = l->op;
     if (op->kind == OP_REDUCE)
-        return emit_neutral(op->attr.reduce, whole(l, t)->dtype);
+        return reduce_neutral(op->attr.reduce, whole(l, t)->dtype);
     return op->kind == OP_RMS_NORM_BACKWARD && t == 0 ? 1 : 0;
 }
 
@@ -188,13 +189,9 @@ static cvn_value *gather(Local *l)
     l->in[1] = index;
     cvn_value *y = plain(l);
     int slots[CVN_MAX_RANK], n = 0;
-    for (int d = 0; d < y->type.rank; d++) {
-        bool window = false;
-        for (int i = 0; i < l->op->attr.window.n; i++)
-            window = window || l->op->attr.window.v[i] == d;
-        if (!window)
+    for (int d = 0; d < y->type.rank; d++)
+        if (!ints_contain(&l->op->attr.window, d))
             slots[n++] = d;
-    }
     cvn_type flags = y->type;
     flags.dtype = CVN_BOOL;
     return cvn_select(g, cvn_broadcast_in_dim(g, inside, flags, slots), y,
@@ -282,10 +279,9 @@ static cvn_value *plain(Local *l)
         Sharding s = choice_sharding(l->rule, l->choice, t, op->result[i]->type.rank);
         want[i] = sharding_local(&s, &op->result[i]->type);
     }
-    cvn_type *operand = arena_array(&l->p->arena, (size_t)op->n_operands + 1, sizeof *operand);
-    for (int t = 0; t < op->n_operands; t++)
-        operand[t] = l->in[t]->type;
-    OpAttr local = factor_local_attr(op, operand, want, &l->p->arena);
+    OpAttr local = op->attr;
+    if (op->n_operands)
+        local = factor_local_attr(op, &l->in[0]->type, &l->p->arena);
     OpAttr attr = attr_copy(l->g, op->kind, &local);
     return graph_add(l->g, op->kind, &attr, op->n_operands, l->in, want);
 }

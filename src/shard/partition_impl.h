@@ -34,7 +34,6 @@ typedef struct Part {
     Arena arena;              /* scratch */
     Map plans;                /* reshards by type and shardings */
     PartitionReport *report;
-    int64_t cap_collectives;
 } Part;
 
 /* The sharding of tensor t when the factors are split so: results also say what is partial. */

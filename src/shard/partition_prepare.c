@@ -15,11 +15,6 @@ typedef struct Prepare {
     bool any; /* something is to be changed */
 } Prepare;
 
-static const cvn_value *tensor(const Op *op, int t)
-{
-    return t < op->n_operands ? op->operand[t] : op->result[t - op->n_operands];
-}
-
 static Sharding sharding_of(const Prepare *p, const cvn_value *v)
 {
     Sharding s = sharding_open(v->type.rank);
@@ -36,7 +31,7 @@ static bool needs_parts(const Prepare *p, const Op *op)
     Rule rule = factor_rule(op, p->arena);
     Projection seen;
     for (int t = 0; t < rule.n_tensors; t++) {
-        Sharding s = sharding_of(p, tensor(op, t));
+        Sharding s = sharding_of(p, factor_tensor(op, t));
         project(&s, &rule, t, &seen);
         for (int f = 0; f < rule.n_factors; f++)
             if (rule.factor[f].local == LOCAL_PARTS && seen.factor[f].axes.n)
@@ -63,7 +58,7 @@ static bool needs_heads(const Prepare *p, const Op *op)
         return false;
     for (int i = 0; i < 2; i++) {
         int t = heads[i];
-        Sharding s = sharding_of(p, tensor(op, t));
+        Sharding s = sharding_of(p, factor_tensor(op, t));
         project(&s, &rule, t, &seen);
         for (int f = 0; f < rule.n_factors; f++)
             if (seen.factor[f].overflow.n)

@@ -3,7 +3,15 @@
 #include "shard/partition.h"
 #include "shard/propagate.h"
 
-#include <stdlib.h>
+/* Where every value lies on the graph's mesh. What is found is to be freed. */
+static int find_shards(cvn_graph *g, const char *pass, Mesh *mesh, ShardResult *found, cvn_err *err)
+{
+    if (!g->mesh)
+        return err_set(err, CVN_EINVAL, "%s needs a mesh; give one with --mesh data=2,model=2",
+                       pass);
+    int code = mesh_parse(mesh, g->mesh, &g->arena, err);
+    return code ? code : shard_propagate(g, mesh, found, err);
+}
 
 /* Every value that a mark splits, directly or not, gets its spec. */
 static int propagate(cvn_graph *g, const void *context, bool *changed, cvn_err *err)
@@ -11,12 +19,7 @@ static int propagate(cvn_graph *g, const void *context, bool *changed, cvn_err *
     (void)context;
     Mesh mesh;
     ShardResult result;
-    if (!g->mesh)
-        return err_set(err, CVN_EINVAL,
-                       "propagate needs a mesh; give one with --mesh data=2,model=2");
-    if (mesh_parse(&mesh, g->mesh, &g->arena, err))
-        return CVN_EINVAL;
-    int code = shard_propagate(g, &mesh, &result, err);
+    int code = find_shards(g, "propagate", &mesh, &result, err);
     if (code)
         return code;
     for (Op *op = g->first; op && !code; op = op->next) {
@@ -38,35 +41,6 @@ static int propagate(cvn_graph *g, const void *context, bool *changed, cvn_err *
     return code;
 }
 
-/* g gets the operations of another graph in the place of its own. */
-static int take_over(cvn_graph *g, const cvn_graph *other, cvn_err *err)
-{
-    cvn_value **map = calloc(other->n_values + (size_t)1, sizeof *map);
-    if (!map)
-        return err_set(err, CVN_EMEM, "no memory to copy graph '%s'", g->name);
-    g->first = g->last = NULL;
-    g->n_ops = 0;
-    g->n_values = 0;
-    g->n_parameters = g->n_outputs = 0;
-    for (const Op *op = other->first; op && !g->err.code; op = op->next) {
-        cvn_value **operand = arena_array(&g->arena, (size_t)op->n_operands, sizeof *operand);
-        for (int i = 0; i < op->n_operands; i++)
-            operand[i] = map[op->operand[i]->id];
-        cvn_value *first = graph_add_like(g, op, operand);
-        for (int i = 0; i < op->n_results && !g->err.code; i++)
-            map[op->result[i]->id] = first->def->result[i];
-    }
-    for (int i = 0; i < other->n_outputs && !g->err.code; i++) {
-        const Output *output = &other->output[i];
-        if (output->into)
-            cvn_output_into(g, map[output->value->id], map[output->into->id]);
-        else
-            cvn_output(g, map[output->value->id]);
-    }
-    free(map);
-    return cvn_graph_check(g, err);
-}
-
 /* The graph becomes the one that every device runs. */
 static int partition(cvn_graph *g, const void *context, bool *changed, cvn_err *err)
 {
@@ -75,12 +49,7 @@ static int partition(cvn_graph *g, const void *context, bool *changed, cvn_err *
     ShardResult result;
     PartitionReport report;
     cvn_graph *local;
-    if (!g->mesh)
-        return err_set(err, CVN_EINVAL,
-                       "partition needs a mesh; give one with --mesh data=2,model=2");
-    if (mesh_parse(&mesh, g->mesh, &g->arena, err))
-        return CVN_EINVAL;
-    int code = shard_propagate(g, &mesh, &result, err);
+    int code = find_shards(g, "partition", &mesh, &result, err);
     if (code)
         return code;
     code = shard_partition(g, &mesh, &result, &local, &report, err);
@@ -88,12 +57,13 @@ static int partition(cvn_graph *g, const void *context, bool *changed, cvn_err *
     if (code)
         return code;
     partition_report_free(&report);
-    code = take_over(g, local, err);
+    g->first = g->last = NULL;
+    g->n_ops = g->n_values = 0;
+    g->n_parameters = g->n_outputs = 0;
+    code = graph_append(g, local, err);
     cvn_graph_free(local);
-    if (code)
-        return code;
-    *changed = true;
-    return CVN_OK;
+    *changed = code == CVN_OK;
+    return code;
 }
 
 const GraphPass pass_propagate = {

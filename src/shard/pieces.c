@@ -5,17 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Which devices send a piece in a round, and which get one: [n_devices] by place. */
+typedef struct Busy {
+    bool *sends, *gets;
+} Busy;
+
 /* All pieces that travel, and who holds which shard. */
 typedef struct Planning {
     const Mesh *mesh;
     const cvn_type *type;
     const Sharding *from, *to;
     Arena *arena;
-    int64_t n, cap;
-    Piece *piece;            /* [n] */
-    int32_t *holder, *first; /* places by the shard they hold; where each shard's begin */
-    int cap_rounds;
-    bool **sends, **gets;         /* [cap_rounds][n_devices], by place */
+    int64_t n;
+    Piece *piece;                 /* [n] */
+    int32_t *holder, *first;      /* places by the shard they hold; where each shard's begin */
+    Busy *busy;                   /* [n_rounds] */
     int64_t before[CVN_MAX_RANK]; /* [rank] shape of a shard under `from` */
     int64_t after[CVN_MAX_RANK];  /* [rank] and under `to` */
 } Planning;
@@ -55,18 +59,6 @@ static void find_holders(Planning *p)
     }
 }
 
-static void add_piece(Planning *p, const Piece *piece)
-{
-    if (p->n == p->cap) {
-        p->cap = p->cap ? 2 * p->cap : 64;
-        Piece *more = arena_array(p->arena, (size_t)p->cap, sizeof *more);
-        if (p->n)
-            memcpy(more, p->piece, (size_t)p->n * sizeof *more);
-        p->piece = more;
-    }
-    p->piece[p->n++] = *piece;
-}
-
 /* The part of shard at[] that the target's shard want[] has too. */
 static Piece cut_piece(const Planning *p, const int64_t *at, const int64_t *want, int32_t target)
 {
@@ -100,10 +92,13 @@ static void cut_target(Planning *p, int32_t target, PieceRound *own)
     for (int d = 0; d >= 0;) {
         Piece piece = cut_piece(p, at, want, target);
         piece.source = shard_number(p->from, at); /* until it gets a round and a holder */
-        if (memcmp(at, mine, (size_t)rank * sizeof *at) == 0)
-            piece.source = target, own->piece[own->n++] = piece;
-        else
-            add_piece(p, &piece);
+        if (memcmp(at, mine, (size_t)rank * sizeof *at) == 0) {
+            piece.source = target;
+            own->piece[own->n++] = piece;
+        } else {
+            p->piece = arena_more(p->arena, p->piece, (size_t)p->n, sizeof piece);
+            p->piece[p->n++] = piece;
+        }
         for (d = rank - 1; d >= 0 && ++at[d] == high[d]; d--)
             at[d] = low[d];
     }
@@ -147,29 +142,18 @@ static void measure(const Planning *p, PieceRound *round)
         const Piece *piece = &round->piece[i];
         round->slow = round->slow || piece->source / group != piece->target / group;
         for (int d = 0; d < p->from->rank; d++)
-            if (piece->size[d] > round->window[d])
-                round->window[d] = piece->size[d];
+            round->window[d] = num_max(round->window[d], piece->size[d]);
     }
 }
 
 static void add_round(Planning *p, Pieces *pieces)
 {
     size_t n = (size_t)p->mesh->n_devices, r = (size_t)pieces->n_rounds++;
-    if ((int)r == p->cap_rounds) {
-        int cap = p->cap_rounds ? 2 * p->cap_rounds : 8;
-        PieceRound *round = arena_array(p->arena, (size_t)cap, sizeof *round);
-        bool **sends = arena_array(p->arena, (size_t)cap, sizeof *sends);
-        bool **gets = arena_array(p->arena, (size_t)cap, sizeof *gets);
-        if (r) {
-            memcpy(round, pieces->round, r * sizeof *round);
-            memcpy(sends, p->sends, r * sizeof *sends);
-            memcpy(gets, p->gets, r * sizeof *gets);
-        }
-        pieces->round = round, p->sends = sends, p->gets = gets, p->cap_rounds = cap;
-    }
-    pieces->round[r].piece = arena_array(p->arena, n, sizeof(Piece));
-    p->sends[r] = arena_array(p->arena, n, sizeof(bool));
-    p->gets[r] = arena_array(p->arena, n, sizeof(bool));
+    pieces->round = arena_more(p->arena, pieces->round, r, sizeof(PieceRound));
+    p->busy = arena_more(p->arena, p->busy, r, sizeof(Busy));
+    pieces->round[r] = (PieceRound){.piece = arena_array(p->arena, n, sizeof(Piece))};
+    p->busy[r] =
+        (Busy){arena_array(p->arena, n, sizeof(bool)), arena_array(p->arena, n, sizeof(bool))};
 }
 
 /* The first round in which its target gets nothing yet and one of its holders sends nothing. */
@@ -178,16 +162,16 @@ static void assign(Planning *p, const Piece *piece, Pieces *pieces)
     int32_t holder = -1;
     int r = 0;
     for (; r < pieces->n_rounds; r++) {
-        holder = p->gets[r][piece->target] ? -1 : free_holder(p, piece, p->sends[r]);
+        holder = p->busy[r].gets[piece->target] ? -1 : free_holder(p, piece, p->busy[r].sends);
         if (holder >= 0)
             break;
     }
     if (holder < 0) {
         add_round(p, pieces);
-        holder = free_holder(p, piece, p->sends[r]);
+        holder = free_holder(p, piece, p->busy[r].sends);
     }
     PieceRound *round = &pieces->round[r];
-    p->sends[r][holder] = p->gets[r][piece->target] = true;
+    p->busy[r].sends[holder] = p->busy[r].gets[piece->target] = true;
     round->piece[round->n] = *piece;
     round->piece[round->n++].source = holder;
 }

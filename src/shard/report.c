@@ -102,8 +102,7 @@ static void print_conflict(StrBuf *out, const Mesh *mesh, const ShardResult *r, 
     strbuf_printf(out, "%s (%s) is %s:", op_info[c->op->kind].name,
                   names->name[c->op->result[0]->id], why[rule.factor[c->factor].kind]);
     for (int t = 0; t < rule.n_tensors; t++) {
-        const cvn_value *v =
-            t < rule.n_operands ? c->op->operand[t] : c->op->result[t - rule.n_operands];
+        const cvn_value *v = factor_tensor(c->op, t);
         for (int d = 0; d < v->type.rank; d++)
             for (int i = 0; i < rule.dim[t][d].n; i++) {
                 if (rule.dim[t][d].factor[i] != c->factor)

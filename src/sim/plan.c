@@ -32,7 +32,6 @@ typedef struct Sim {
     cvn_graph *global; /* owned */
     ShardResult shards;
     Map rows; /* what tensors have in common, as text -> index in answer->tensor */
-    int capacity;
 } Sim;
 
 /* ---- the graph ---- */
@@ -127,13 +126,7 @@ static void add_tensor(Sim *s, SimRole role, const char *kind, const cvn_value *
     type_print(&key, &v->type);
     uint64_t *at = key.failed ? NULL : map_get(&s->rows, key.text, key.length);
     if (!at) {
-        if (a->n_tensors == s->capacity) {
-            SimTensor *more = arena_array(&a->arena, (size_t)(2 * s->capacity + 64), sizeof *more);
-            if (a->n_tensors)
-                memcpy(more, a->tensor, (size_t)a->n_tensors * sizeof *more);
-            s->capacity = 2 * s->capacity + 64;
-            a->tensor = more;
-        }
+        a->tensor = arena_more(&a->arena, a->tensor, (size_t)a->n_tensors, sizeof *a->tensor);
         at = map_put(&s->rows, key.text, key.length, NULL);
         *at = (uint64_t)a->n_tensors;
         SimTensor *t = &a->tensor[a->n_tensors++];
@@ -177,7 +170,7 @@ static void add_tensors(Sim *s)
 /* ---- the device's graph ---- */
 
 /* Adds up the collectives of one kind, over the same axes. */
-static void add_collective(Sim *s, const PartitionCollective *c, int *capacity)
+static void add_collective(Sim *s, const PartitionCollective *c)
 {
     SimAnswer *a = s->answer;
     const OpAttr *attr = &c->op->attr;
@@ -190,16 +183,11 @@ static void add_collective(Sim *s, const PartitionCollective *c, int *capacity)
            (a->collective[i].kind != c->op->kind || a->collective[i].devices != n ||
             strcmp(a->collective[i].axes, axes) != 0))
         i++;
-    if (i == *capacity) {
-        SimCollective *more = arena_array(&a->arena, (size_t)(2 * i + 16), sizeof *more);
-        if (i)
-            memcpy(more, a->collective, (size_t)i * sizeof *more);
-        a->collective = more;
-        *capacity = 2 * i + 16;
-    }
-    if (i == a->n_collectives)
+    if (i == a->n_collectives) {
+        a->collective = arena_more(&a->arena, a->collective, (size_t)i, sizeof *a->collective);
         a->collective[a->n_collectives++] = (SimCollective){
             .kind = c->op->kind, .axes = arena_string(&a->arena, axes), .devices = n};
+    }
     a->collective[i].count++;
     a->collective[i].bytes += op_ring_bytes(c->op);
     strbuf_free(&text);
@@ -209,13 +197,12 @@ static void add_collective(Sim *s, const PartitionCollective *c, int *capacity)
 static int study_local(Sim *s, const cvn_graph *local, const PartitionReport *report, cvn_err *err)
 {
     SimAnswer *a = s->answer;
-    int capacity = 0;
     for (const Op *op = local->first; op; op = op->next) {
         a->operations++;
         a->flops += op_flops(op);
     }
     for (int64_t i = 0; i < report->n_collectives; i++)
-        add_collective(s, &report->collective[i], &capacity);
+        add_collective(s, &report->collective[i]);
     a->n_involuntary = report->n_involuntary;
     if (!s->ask->compile)
         return CVN_OK;
