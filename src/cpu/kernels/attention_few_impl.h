@@ -343,18 +343,29 @@ static void scores(const Attention *a, const Few *f, int64_t at, int64_t keys)
     }
 }
 
+/* Scores of row r become weights, times the scales of their values; returns what sums so far must be multiplied by. */
+static float weigh(const Attention *a, const Few *f, int64_t r, int64_t at, int64_t keys,
+                   float *peak, float *sum)
+{
+    float *score = f->score + r * KEYS;
+#if defined(VEC_BF16)
+    if (few_whole(a->kv_dtype))
+        return soften_whole(&f->weight, r, score, keys, a->v_scale + at, peak, sum);
+#endif
+    float factor = soften(score, keys, peak, sum);
+    if (a->v_scale)
+        scale_keys(score, a->v_scale + at, keys);
+    return factor;
+}
+
 /* Adds to o the values of these keys, times their weights, which scores have become. */
 static void values(const Attention *a, const Few *f, int64_t at, int64_t keys, float *o)
 {
     int64_t d = a->head_dim, first = at * d;
-    for (int64_t r = 0; r < a->group && a->v_scale; r++)
-        scale_keys(f->score + r * KEYS, a->v_scale + at, keys);
 #if defined(VEC_BF16)
     if (few_whole(a->kv_dtype)) {
         const int8_t *k = a->k, *v = a->v;
         Bytes bytes = {.row = v + first, .next = k + first + KEYS * d, .keys = keys, .d = d};
-        for (int64_t r = 0; r < a->group; r++)
-            make_whole(&f->weight, r, f->score + r * KEYS, keys, KEYS);
         add_bytes(&bytes, &f->weight, a->group, o);
         return;
     }
@@ -406,7 +417,7 @@ static void read_query(const Attention *a, const Few *f, const Query *q)
             f->q[r * d + i] *= a->scale;
 #if defined(VEC_BF16)
         if (few_whole(a->kv_dtype))
-            make_whole(&f->whole_q, r, f->q + r * d, d, round_up(d, UNIT));
+            whole_query(&f->whole_q, r, f->q + r * d, d);
 #endif
     }
 }
@@ -424,7 +435,7 @@ static void attend_chunk(const Attention *a, const Few *f, const Query *q, int64
         int64_t keys = least(KEYS, end - j);
         scores(a, f, cache + j, keys);
         for (int64_t r = 0; r < a->group; r++) {
-            float factor = soften(f->score + r * KEYS, keys, &peak[r], &sum[r]);
+            float factor = weigh(a, f, r, cache + j, keys, &peak[r], &sum[r]);
             if (j > begin && factor != 1.0f)
                 for (int64_t i = 0; i < d; i++)
                     o[r * d + i] *= factor;

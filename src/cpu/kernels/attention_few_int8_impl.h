@@ -12,6 +12,7 @@
  * Sixteen keys are transposed in registers, four dimensions of each to a lane, so that a lane is a key and nothing is
  * summed across lanes. Four values are interleaved, so that a lane has one dimension of each.
  */
+#include "cpu/kernels/power_of_two.h"
 
 enum {
     UNIT = 64,        /* bytes of a vector */
@@ -38,33 +39,79 @@ static Whole whole_of(char *at, int64_t rows, int64_t width)
     return f;
 }
 
-/* Row r of f becomes n floats, and zeros up to width. A NaN or an infinity among them makes the unit a NaN. */
-static void make_whole(const Whole *f, int64_t r, const float *x, int64_t n, int64_t width)
+/* x of 16 numbers, the vector number i of a row; their sum is added to that of the row. */
+VEC_INLINE __m512i store_whole(int8_t *row, int64_t i, __m512i x, __m512i sum)
+{
+    __m512i high = _mm512_srai_epi32(_mm512_add_epi32(x, _mm512_set1_epi32(128)), 8);
+    __m512i low = _mm512_sub_epi32(x, _mm512_slli_epi32(high, 8));
+    __m128i h = _mm512_cvtepi32_epi8(high), l = _mm512_cvtepi32_epi8(low);
+    _mm_storeu_si128((__m128i *)(void *)(row + 2 * i), _mm_unpacklo_epi32(h, l));
+    _mm_storeu_si128((__m128i *)(void *)(row + 2 * i + VN), _mm_unpackhi_epi32(h, l));
+    return _mm512_add_epi32(sum, x);
+}
+
+/* Row r of f becomes n floats, of which `high` are the largest of each lane, and zeros up to width; nan: a NaN if one of
+   them is, or infinite, and so is the unit then. */
+static void make_whole(const Whole *f, int64_t r, const float *x, int64_t n, int64_t width, vf high,
+                       vf nan)
 {
     float most = (float)(width <= LONG_ROW ? MOST : MOST * LONG_ROW / width);
+    float top = vf_max_lane(high);
+    top = top > 1e-30f ? top : 1e-30f; /* so that most / top is finite */
+    f->unit[r] = top / most + vf_sum(nan);
+    vf factor = vf_splat(most / top);
+    __m512i sum = _mm512_setzero_si512();
+    int8_t *row = f->x + 2 * r * width;
+    int64_t i = 0;
+    for (; i + VN <= n; i += VN)
+        sum = store_whole(row, i, _mm512_cvtps_epi32(vf_load(x + i) * factor), sum);
+    for (; i < width; i += VN) {
+        vf last = i < n ? vf_load_part(x + i, n - i) : vf_zero();
+        sum = store_whole(row, i, _mm512_cvtps_epi32(last * factor), sum);
+    }
+    f->flip[r] = (int32_t)(-128u * (uint32_t)_mm512_reduce_add_epi32(sum));
+}
+
+/* Of q, n floats. */
+static void whole_query(const Whole *f, int64_t r, const float *x, int64_t n)
+{
     vf high = vf_zero(), nan = vf_zero();
     for (int64_t i = 0; i < n; i += VN) {
         vf v = i + VN <= n ? vf_load(x + i) : vf_load_part(x + i, n - i);
         high = vf_max(vf_abs(v), high);
         nan = vf_fma(v, vf_zero(), nan);
     }
+    make_whole(f, r, x, n, round_up(n, UNIT), high, nan);
+}
+
+/* As soften, with the exponential of tiles: scores become weights, of row r of f as well, times the scales of their values. */
+static float soften_whole(const Whole *f, int64_t r, float *score, int64_t n, const uint16_t *scale,
+                          float *peak, float *sum)
+{
+    const vf log2e = vf_splat(1.44269504088896341f), none = vf_splat(-INFINITY);
+    vf high = vf_splat(*peak), total = vf_zero(), nan = vf_zero();
+    int64_t i = 0;
+    if (n % VN) /* past the end: weights of 0 */
+        vf_store(score + n / VN * VN, _mm512_mask_blend_ps((__mmask16)((1u << n % VN) - 1u), none,
+                                                           vf_load(score + n / VN * VN)));
+    for (; i < n; i += VN)
+        high = vf_max(vf_load(score + i), high);
     float top = vf_max_lane(high);
-    top = top > 1e-30f ? top : 1e-30f; /* so that most / top is finite */
-    f->unit[r] = top / most + vf_sum(nan);
-    vf factor = vf_splat(most / top);
-    __m512i sum = _mm512_setzero_si512();
-    int8_t *out = f->x + 2 * r * width;
-    for (int64_t i = 0; i < width; i += VN, out += 2 * VN) {
-        vf v = i + VN <= n ? vf_load(x + i) : i < n ? vf_load_part(x + i, n - i) : vf_zero();
-        __m512i whole = _mm512_cvtps_epi32(v * factor);
-        __m512i h = _mm512_srai_epi32(_mm512_add_epi32(whole, _mm512_set1_epi32(128)), 8);
-        __m512i l = _mm512_sub_epi32(whole, _mm512_slli_epi32(h, 8));
-        sum = _mm512_add_epi32(sum, whole);
-        __m128i h8 = _mm512_cvtepi32_epi8(h), l8 = _mm512_cvtepi32_epi8(l);
-        _mm_storeu_si128((__m128i *)(void *)out, _mm_unpacklo_epi32(h8, l8));
-        _mm_storeu_si128((__m128i *)(void *)(out + VN), _mm_unpackhi_epi32(h8, l8));
+    float base = isfinite(top) ? top : 0.0f;
+    high = vf_zero();
+    for (i = 0; i < n; i += VN) {
+        vf p = power_of_two((vf_load(score + i) - vf_splat(base)) * log2e);
+        total += p;
+        p *= i + VN <= n ? vf_load_bf16(scale + i) : vf_load_bf16_part(scale + i, n - i);
+        vf_store(score + i, p);
+        high = vf_max(vf_abs(p), high);
+        nan = vf_fma(p, vf_zero(), nan);
     }
-    f->flip[r] = (int32_t)(-128u * (uint32_t)_mm512_reduce_add_epi32(sum));
+    make_whole(f, r, score, n, KEYS, high, nan);
+    float factor = _mm512_cvtss_f32(vf_exp(vf_splat(*peak - base)));
+    *sum = *sum * factor + vf_sum(total);
+    *peak = top;
+    return factor;
 }
 
 /* sum + w (unsigned) . x (signed), x being four bytes for all lanes. Written out, because compilers copy the sum for
@@ -80,43 +127,38 @@ VEC_INLINE vf join_sums(__m512i high, __m512i low)
     return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(high, 8), low));
 }
 
-/* 64 bytes, or those of a mask, made unsigned. */
-VEC_INLINE __m512i load_unsigned(const int8_t *p, __mmask64 valid)
-{
-    return _mm512_xor_si512(_mm512_maskz_loadu_epi8(valid, p), _mm512_set1_epi8((char)0x80));
-}
-
 VEC_INLINE __mmask64 first_bytes(int64_t n)
 {
     return n < UNIT ? ((__mmask64)1 << n) - 1 : ~(__mmask64)0;
 }
 
-/* 16 rows of 16 numbers of 32 bits become columns. */
-VEC_INLINE void transpose_16(__m512i x[16])
+/* 16 rows of 16 numbers of 32 bits: groups of four rows become columns, of which transpose_four makes whole ones. */
+VEC_INLINE void transpose_groups(__m512i x[16])
 {
-    __m512i y[16];
 #pragma GCC unroll 4
     for (int i = 0; i < 16; i += 4) {
-        __m512i a = _mm512_unpacklo_epi32(x[i], x[i + 1]),
-                b = _mm512_unpackhi_epi32(x[i], x[i + 1]);
+        __m512i a = _mm512_unpacklo_epi32(x[i], x[i + 1]);
+        __m512i b = _mm512_unpackhi_epi32(x[i], x[i + 1]);
         __m512i c = _mm512_unpacklo_epi32(x[i + 2], x[i + 3]);
         __m512i d = _mm512_unpackhi_epi32(x[i + 2], x[i + 3]);
-        y[i] = _mm512_unpacklo_epi64(a, c);
-        y[i + 1] = _mm512_unpackhi_epi64(a, c);
-        y[i + 2] = _mm512_unpacklo_epi64(b, d);
-        y[i + 3] = _mm512_unpackhi_epi64(b, d);
+        x[i] = _mm512_unpacklo_epi64(a, c);
+        x[i + 1] = _mm512_unpackhi_epi64(a, c);
+        x[i + 2] = _mm512_unpacklo_epi64(b, d);
+        x[i + 3] = _mm512_unpackhi_epi64(b, d);
     }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        __m512i a = _mm512_shuffle_i32x4(y[i], y[i + 4], 0x88);
-        __m512i b = _mm512_shuffle_i32x4(y[i + 8], y[i + 12], 0x88);
-        __m512i c = _mm512_shuffle_i32x4(y[i], y[i + 4], 0xdd);
-        __m512i d = _mm512_shuffle_i32x4(y[i + 8], y[i + 12], 0xdd);
-        x[i] = _mm512_shuffle_i32x4(a, b, 0x88);
-        x[i + 8] = _mm512_shuffle_i32x4(a, b, 0xdd);
-        x[i + 4] = _mm512_shuffle_i32x4(c, d, 0x88);
-        x[i + 12] = _mm512_shuffle_i32x4(c, d, 0xdd);
-    }
+}
+
+/* Columns i, i + 4, i + 8 and i + 12. */
+VEC_INLINE void transpose_four(const __m512i x[16], int i, __m512i column[4])
+{
+    __m512i a = _mm512_shuffle_i32x4(x[i], x[i + 4], 0x88);
+    __m512i b = _mm512_shuffle_i32x4(x[i + 8], x[i + 12], 0x88);
+    __m512i c = _mm512_shuffle_i32x4(x[i], x[i + 4], 0xdd);
+    __m512i d = _mm512_shuffle_i32x4(x[i + 8], x[i + 12], 0xdd);
+    column[0] = _mm512_shuffle_i32x4(a, b, 0x88);
+    column[1] = _mm512_shuffle_i32x4(c, d, 0x88);
+    column[2] = _mm512_shuffle_i32x4(a, b, 0xdd);
+    column[3] = _mm512_shuffle_i32x4(c, d, 0xdd);
 }
 
 /* The keys or values of one KV head from some position on, and what will be read next. */
@@ -126,49 +168,68 @@ typedef struct Bytes {
     int64_t keys, d;
 } Bytes;
 
-VEC_INLINE const int8_t *byte_row(const Bytes *b, int64_t j)
+/* Elements [i, i + 64) of rows j, j + 1 … of `count`, a constant, made unsigned; whole: there are so many. Of those past
+   the end the last is taken in their place: what comes of them is not used, or has no weight. */
+VEC_INLINE void load_rows(const int count, const bool whole, const bool ask, const Bytes *b,
+                          int64_t j, int64_t i, __mmask64 valid, __m512i *x)
 {
-    return b->row + (j < b->keys ? j : b->keys - 1) * b->d;
+    const int8_t *at = b->row + j * b->d + i, *end = b->row + (b->keys - 1) * b->d;
+    int64_t ahead = (int64_t)((uintptr_t)b->next - (uintptr_t)b->row);
+#pragma GCC unroll 16
+    for (int t = 0; t < count; t++) {
+        x[t] = _mm512_xor_si512(_mm512_maskz_loadu_epi8(valid, at), _mm512_set1_epi8((char)0x80));
+        if (ask)
+            ask_ahead(at, ahead, CVN_I8);
+        at += whole || at < end ? b->d : 0;
+    }
 }
 
-/* score[r, j] = scale[j] dot(q row r, key j) for R rows, a constant, from row r0 on. */
+/* score[r, j] = scale[j] dot(q row r, key j) for R rows, a constant, from row r0 on, and 16 keys, or, not whole, as many
+   as there are. */
+VEC_INLINE void score_keys(const int R, const bool whole, const Bytes *k, const Whole *q,
+                           int64_t r0, int64_t j, const uint16_t *scale, float *score)
+{
+    int64_t width = round_up(k->d, UNIT), left = k->keys - j;
+    __m512i high[4], low[4];
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++) {
+        high[r] = _mm512_setzero_si512();
+        low[r] = _mm512_set1_epi32(q->flip[r0 + r]);
+    }
+    for (int64_t i = 0; i < k->d; i += UNIT) {
+        __m512i x[VN];
+        load_rows(VN, whole, true, k, j, i, first_bytes(k->d - i), x);
+        transpose_groups(x);
+        const int8_t *quad = q->x + 2 * (r0 * width + i);
+#pragma GCC unroll 4
+        for (int t = 0; t < 4; t++, quad += 8) {
+            __m512i column[4];
+            transpose_four(x, t, column);
+#pragma GCC unroll 4
+            for (int c = 0; c < 4; c++)
+#pragma GCC unroll 4
+                for (int r = 0; r < R; r++) {
+                    const int8_t *at = quad + 2 * r * width + 32 * c;
+                    high[r] = dot4(high[r], column[c], at);
+                    low[r] = dot4(low[r], column[c], at + 4);
+                }
+        }
+    }
+    vf scales = whole ? vf_load_bf16(scale + j) : vf_load_bf16_part(scale + j, left);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++)
+        vf_store(score + (r0 + r) * KEYS + j,
+                 join_sums(high[r], low[r]) * vf_splat(q->unit[r0 + r]) * scales);
+}
+
 VEC_INLINE void score_rows_bytes(const int R, const Bytes *k, const Whole *q, int64_t r0,
                                  const uint16_t *scale, float *score)
 {
-    int64_t width = round_up(k->d, UNIT);
-    for (int64_t j = 0; j < k->keys; j += VN) {
-        __m512i high[4], low[4];
-#pragma GCC unroll 4
-        for (int r = 0; r < R; r++) {
-            high[r] = _mm512_setzero_si512();
-            low[r] = _mm512_set1_epi32(q->flip[r0 + r]);
-        }
-        for (int64_t i = 0; i < k->d; i += UNIT) {
-            __m512i x[16];
-            __mmask64 valid = first_bytes(k->d - i);
-#pragma GCC unroll 16
-            for (int t = 0; t < VN; t++) {
-                x[t] = load_unsigned(byte_row(k, j + t) + i, valid);
-                if (r0 == 0)
-                    ask_ahead(k->next, (j + t) * k->d + i, CVN_I8);
-            }
-            transpose_16(x);
-            const int8_t *quad = q->x + 2 * (r0 * width + i);
-#pragma GCC unroll 16
-            for (int t = 0; t < VN; t++)
-#pragma GCC unroll 4
-                for (int r = 0; r < R; r++) {
-                    high[r] = dot4(high[r], x[t], quad + 2 * r * width + 8 * t);
-                    low[r] = dot4(low[r], x[t], quad + 2 * r * width + 8 * t + 4);
-                }
-        }
-        int64_t left = k->keys - j;
-        vf scales = left < VN ? vf_load_bf16_part(scale + j, left) : vf_load_bf16(scale + j);
-#pragma GCC unroll 4
-        for (int r = 0; r < R; r++)
-            vf_store(score + (r0 + r) * KEYS + j,
-                     join_sums(high[r], low[r]) * vf_splat(q->unit[r0 + r]) * scales);
-    }
+    int64_t j = 0;
+    for (; j + VN <= k->keys; j += VN)
+        score_keys(R, true, k, q, r0, j, scale, score);
+    if (j < k->keys)
+        score_keys(R, false, k, q, r0, j, scale, score);
 }
 
 /* o[16 l + 4 c + i, …) += unit sum[c][4 l + i] for l < 4, c < 2, i < 4, of n columns that there are. */
@@ -192,8 +253,28 @@ VEC_INLINE void add_values(float *o, int64_t n, vf first, vf second, float unit)
     }
 }
 
-/* o[r, i + 16 l + 8 half + …] += sum over j of weight[r, j] value[j, …] for R rows, a constant, from row r0 on, l < 4 and
-   8 columns each. */
+/* Products of R rows, a constant, from r0 on, with values j … j + 3 in columns i + 16 l + 8 half + 0 … 7. */
+VEC_INLINE void value_four(const int R, const bool half, const bool whole, const Bytes *v,
+                           const Whole *p, int64_t r0, int64_t j, int64_t i, __mmask64 valid,
+                           __m512i high[4][2], __m512i low[4][2])
+{
+    __m512i x[4], y[2];
+    load_rows(4, whole, !half, v, j, i, valid, x);
+    __m512i ab = half ? _mm512_unpackhi_epi8(x[0], x[1]) : _mm512_unpacklo_epi8(x[0], x[1]);
+    __m512i cd = half ? _mm512_unpackhi_epi8(x[2], x[3]) : _mm512_unpacklo_epi8(x[2], x[3]);
+    y[0] = _mm512_unpacklo_epi16(ab, cd);
+    y[1] = _mm512_unpackhi_epi16(ab, cd);
+    const int8_t *quad = p->x + 2 * (r0 * KEYS + j);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
+        for (int c = 0; c < 2; c++) {
+            high[r][c] = dot4(high[r][c], y[c], quad + 2 * r * KEYS);
+            low[r][c] = dot4(low[r][c], y[c], quad + 2 * r * KEYS + 4);
+        }
+}
+
+/* o[r, i + 16 l + 8 half + …] += sum over j of weight[r, j] value[j, …]: l < 4 and 8 columns each. */
 VEC_INLINE void value_half(const int R, const bool half, const Bytes *v, const Whole *p, int64_t r0,
                            int64_t i, float *o)
 {
@@ -206,28 +287,11 @@ VEC_INLINE void value_half(const int R, const bool half, const Bytes *v, const W
             high[r][c] = _mm512_setzero_si512();
             low[r][c] = _mm512_set1_epi32(p->flip[r0 + r]);
         }
-    for (int64_t j = 0; j < v->keys; j += 4) {
-        __m512i x[4], y[2];
-#pragma GCC unroll 4
-        for (int t = 0; t < 4; t++) {
-            x[t] = load_unsigned(byte_row(v, j + t) + i, valid);
-            if (r0 == 0 && !half)
-                ask_ahead(v->next, (j + t) * v->d + i, CVN_I8);
-        }
-        __m512i ab = half ? _mm512_unpackhi_epi8(x[0], x[1]) : _mm512_unpacklo_epi8(x[0], x[1]);
-        __m512i cd = half ? _mm512_unpackhi_epi8(x[2], x[3]) : _mm512_unpacklo_epi8(x[2], x[3]);
-        y[0] = _mm512_unpacklo_epi16(ab, cd);
-        y[1] = _mm512_unpackhi_epi16(ab, cd);
-        const int8_t *quad = p->x + 2 * (r0 * KEYS + j);
-#pragma GCC unroll 4
-        for (int r = 0; r < R; r++)
-#pragma GCC unroll 2
-            for (int c = 0; c < 2; c++) {
-                high[r][c] = dot4(high[r][c], y[c], quad + 2 * r * KEYS);
-                low[r][c] = dot4(low[r][c], y[c], quad + 2 * r * KEYS + 4);
-            }
-    }
-    int64_t at = i + 8 * half;
+    int64_t j = 0, at = i + 8 * half;
+    for (; j + 4 <= v->keys; j += 4)
+        value_four(R, half, true, v, p, r0, j, i, valid, high, low);
+    if (j < v->keys)
+        value_four(R, half, false, v, p, r0, j, i, valid, high, low);
 #pragma GCC unroll 4
     for (int r = 0; r < R; r++)
         add_values(o + (r0 + r) * v->d + at, v->d - at, join_sums(high[r][0], low[r][0]),

@@ -17,6 +17,7 @@
 #ifndef CVN_CPU_KERNELS_ATTENTION_TILES_H
 #define CVN_CPU_KERNELS_ATTENTION_TILES_H
 
+#include "cpu/kernels/power_of_two.h"
 #include "cpu/kernels/product.h"
 #include "cpu/kernels/transpose.h"
 #include "graph/attention.h"
@@ -120,18 +121,6 @@ static inline __m512 by_column(int tile, __m512 low, __m512 high)
     const __m512i order =
         _mm512_set_epi32(27, 26, 25, 24, 19, 18, 17, 16, 11, 10, 9, 8, 3, 2, 1, 0);
     return _mm512_permutex2var_ps(low, _mm512_add_epi32(order, _mm512_set1_epi32(4 * tile)), high);
-}
-
-/* 2^x within 3e-6 of it, far below the rounding of bf16; 0 for what is very negative. */
-static inline __m512 power_of_two(__m512 x)
-{
-    __m512 r = _mm512_reduce_ps(x, 1); /* x - floor(x) */
-    __m512 p = _mm512_set1_ps(0x1.bb7cd4p-7f);
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.aa13f0p-5f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.ee798ap-3f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.62d166p-1f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.00002cp+0f));
-    return _mm512_scalef_ps(p, x); /* p * 2^floor(x) */
 }
 
 /* A row of 32 sums in bf16. */
