@@ -493,6 +493,30 @@ static void bench_measures_what_it_is_asked_for(void **state)
            "batch 2, seq 600");
 }
 
+/* What takes long says on a terminal what it is at, and leaves nothing of it behind. */
+static void bench_shows_its_steps_on_a_terminal(void **state)
+{
+    (void)state;
+    if (system("command -v script >/dev/null"))
+        skip();
+    Run r = {0};
+    FILE *pipe = popen("script -qec '" CVN_BINARY
+                       " bench --train -p tiny --seq 32 --repeats 1' /dev/null </dev/null",
+                       "r");
+    char line[4096];
+    assert_non_null(pipe);
+    while (fgets(line, sizeof line, pipe))
+        strbuf_puts(&r.output, line);
+    assert_int_equal(pclose(pipe), 0);
+    assert_non_null(r.output.text);
+    const char *first = strstr(r.output.text, "step 1 of 2, at least ");
+    const char *second = first ? strstr(first, "step 2 of 2, ") : NULL;
+    const char *wiped = second ? strstr(second, "\r\033[Ktiny, products in") : NULL;
+    if (!wiped)
+        fail_msg("%s", r.output.text);
+    strbuf_free(&r.output);
+}
+
 static void output_that_does_not_arrive_is_an_error(void **state)
 {
     (void)state;
@@ -619,6 +643,7 @@ int main(void)
         cmocka_unit_test(tokenize_goes_there_and_back),
         cmocka_unit_test(closed_files_stay_closed),
         cmocka_unit_test(bench_measures_what_it_is_asked_for),
+        cmocka_unit_test(bench_shows_its_steps_on_a_terminal),
         cmocka_unit_test(output_that_does_not_arrive_is_an_error),
         cmocka_unit_test(pipes_get_no_colours),
         cmocka_unit_test(completions_are_scripts_that_offer_the_commands),

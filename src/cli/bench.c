@@ -189,9 +189,11 @@ static int open_bench(Bench *b, cvn_err *err)
         return CVN_EINVAL;
     b->threads = pool_threads(pool);
     b->name = v[PRESET].given ? v[PRESET].text : v[MODEL].text;
+    live_line("measuring the machine");
     int code = ceilings_measure(pool, &b->ceilings, err);
     if (!code)
         code = share_ceilings(b, err);
+    live_line("loading %s", b->name);
     if (!code && v[PRESET].given)
         code = make_model(b, pool, err);
     pool_free(pool);
@@ -223,6 +225,7 @@ static int new_engine(Bench *b, const BenchMode *mode, int64_t rows, int64_t con
     wanted.op_by_op = mode->op_by_op;
     wanted.split_attention = mode->split_attention;
     wanted.profile_path = b->value[PROFILE].text;
+    live_line("%s: compiling", mode->name);
     int code = cvn_engine_new(b->model, &wanted, engine, err);
     if (!code) {
         cvn_engine_stats stats = cvn_engine_get_stats(*engine);
@@ -239,6 +242,22 @@ static void take_communication(const cvn_engine *engine, const CommTable *before
     engine_communication(engine, out);
     comm_table_since(out, before);
     comm_table_divide(out, n > 0 ? n : 1);
+}
+
+/* What is measured, for people. */
+typedef struct RowText {
+    char text[80];
+} RowText;
+
+static RowText row_text(const Row *row)
+{
+    RowText t;
+    if (row->prefill)
+        snprintf(t.text, sizeof t.text, "prefill %lld", (long long)row->tokens);
+    else
+        snprintf(t.text, sizeof t.text, "decode, batch %lld, context %lld", (long long)row->batch,
+                 (long long)row->context);
+    return t;
 }
 
 /* Fills in a row's figure and keeps it. */
@@ -259,6 +278,7 @@ static int add_row(Bench *b, cvn_engine *engine, Row row, cvn_err *err)
     int64_t steps = engine->mesh ? engine->mesh->steps : 0;
     CommTable before;
     engine_communication(engine, &before);
+    live_line("%s: %s", row.mode->name, row_text(&row).text);
     if (row.fits && row.prefill)
         code = bench_prefill(engine, &b->ceilings, row.tokens, repeats, &row.figure, err);
     else if (row.fits)
@@ -465,17 +485,12 @@ static int print_bench_csv(const Bench *b)
 static void print_row(const Row *row)
 {
     const BenchFigure *f = &row->figure;
-    char what[80];
-    if (row->prefill)
-        snprintf(what, sizeof what, "prefill %lld", (long long)row->tokens);
-    else
-        snprintf(what, sizeof what, "decode, batch %lld, context %lld", (long long)row->batch,
-                 (long long)row->context);
+    RowText what = row_text(row);
     if (!row->fits) {
-        printf("  %-36s does not fit in memory\n", what);
+        printf("  %-36s does not fit in memory\n", what.text);
         return;
     }
-    printf("  %-36s %10.2f ms %9.1f tokens/s %9.3f ms/token %s %5.1f%%   spread %.0f%%", what,
+    printf("  %-36s %10.2f ms %9.1f tokens/s %9.3f ms/token %s %5.1f%%   spread %.0f%%", what.text,
            1e3 * f->seconds, f->tokens_per_second, 1e3 / f->tokens_per_second,
            row->prefill ? "MFU      " : "bandwidth", 100 * f->utilization, 100 * f->spread);
     if (row->prefill)
@@ -559,7 +574,7 @@ static int run_train(const Value *v)
                         .mesh = v[MESH].text,
                         .layout = v[LAYOUT].text,
                         .cluster = cluster};
-    return bench_train(v[PRESET].text, &bench,
+    return bench_train(v[PRESET].text, bench,
                        (OptimizerKind)choice_of(&v[OPTIMIZER], bench_optimizer_name), v[JSON].flag);
 }
 
@@ -594,6 +609,7 @@ static int run(const Args *args)
     code = open_bench(&bench, &err);
     if (!code)
         code = measure(&bench, &err);
+    live_line_end();
     if (!code)
         exit_code = args->value[JSON].flag  ? print_bench_json(&bench)
                     : args->value[CSV].flag ? print_bench_csv(&bench)

@@ -60,23 +60,31 @@ static int print_train(const char *preset, const TrainBench *b, const TrainFigur
     return EXIT_OK;
 }
 
-int bench_train(const char *preset, TrainBench *bench, OptimizerKind kind, bool as_json)
+static void say_step(int i, int n, double seconds)
+{
+    live_line("step %d of %d, %s%.3g s each", i, n, i == 1 ? "at least " : "", seconds);
+}
+
+int bench_train(const char *preset, TrainBench bench, OptimizerKind kind, bool as_json)
 {
     enum { SEQ = 1024 }; /* tokens of a row, where the model's context allows */
     cvn_err err = {0};
     LlamaConfig config;
     TrainFigure figure;
-    int code = preset_config(preset, &config, &err);
-    bench->config = &config;
-    if (!code && bench->seq > config.max_context)
-        config.max_context = bench->seq; /* as caravan train makes a new model */
-    if (!code) {
-        if (bench->seq == 0)
-            bench->seq = config.max_context < SEQ ? config.max_context : SEQ;
-        bench->optimizer = optimizer_defaults(kind, model_size(&config).params);
-        code = train_bench(bench, &figure, &err);
-    }
+    if (preset_config(preset, &config, &err))
+        return fail(&err);
+    if (bench.seq == 0)
+        bench.seq = config.max_context < SEQ ? config.max_context : SEQ;
+    if (bench.seq > config.max_context)
+        config.max_context = bench.seq; /* as caravan train makes a new model */
+    bench.config = &config;
+    bench.optimizer = optimizer_defaults(kind, model_size(&config).params);
+    bench.step = say_step;
+    live_line("compiling the step");
+    int code = train_bench(&bench, &figure, &err);
+    live_line_end();
     if (code)
         return fail(&err);
-    return as_json ? print_train_json(preset, bench, &figure) : print_train(preset, bench, &figure);
+    return as_json ? print_train_json(preset, &bench, &figure)
+                   : print_train(preset, &bench, &figure);
 }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -111,11 +112,36 @@ void add_count(StrBuf *out, int64_t count)
     }
 }
 
-Progress progress_start(const char *what, double total)
+bool terminal_live(void)
 {
     const char *term = getenv("TERM");
-    bool visible = isatty(STDERR_FILENO) && !(term && !strcmp(term, "dumb")) && total > 0;
-    return (Progress){.what = what, .total = total, .start = clock_seconds(), .visible = visible};
+    return isatty(STDERR_FILENO) && !(term && !strcmp(term, "dumb"));
+}
+
+void live_line(const char *format, ...)
+{
+    if (!terminal_live())
+        return;
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fprintf(stderr, "\r%.*s\033[K", terminal_width(stderr) - 1, text);
+    fflush(stderr);
+}
+
+void live_line_end(void)
+{
+    live_line("%s", "");
+}
+
+Progress progress_start(const char *what, double total)
+{
+    return (Progress){.what = what,
+                      .total = total,
+                      .start = clock_seconds(),
+                      .visible = terminal_live() && total > 0};
 }
 
 void progress_set(Progress *progress, double done)
@@ -145,9 +171,7 @@ void progress_set(Progress *progress, double done)
 
 void progress_end(Progress *progress)
 {
-    if (progress->visible && progress->drawn > 0) {
-        fputs("\r\033[K", stderr);
-        fflush(stderr);
-    }
+    if (progress->visible && progress->drawn > 0)
+        live_line_end();
     progress->visible = false;
 }

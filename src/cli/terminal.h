@@ -34,11 +34,18 @@ void warn_lines(const char *lines);
 /* Adds a number of bytes as people read it: "17 bytes", "1.50 MiB". */
 void add_bytes(StrBuf *out, double bytes);
 
-/* Adds a count with its thousands apart: "8,030,261,248". */
-/* As a shell reads it as one word: quoted where it must be. */
+/* Adds a word as a shell reads it as one: quoted where it must be. */
 void add_word(StrBuf *out, const char *word);
 
+/* Adds a count with its thousands apart: "8,030,261,248". */
 void add_count(StrBuf *out, int64_t count);
+
+/* Whether standard error is a terminal on which a line can be drawn over and over. */
+bool terminal_live(void);
+
+/* Draws that line, cut where the terminal ends, and takes it away. Nothing where there is no such terminal. */
+void live_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void live_line_end(void);
 
 /* A bar on standard error, drawn at most ten times a second, and only on a terminal. */
 typedef struct Progress {

@@ -222,22 +222,19 @@ typedef struct View {
     int threads; /* for texts */
 } View;
 
-static void wipe(View *view)
-{
-    if (view->drawn)
-        fputs("\r\033[K", stderr);
-    view->drawn = false;
-}
-
 static void on_note(void *context, const char *sentence)
 {
-    wipe(context);
+    View *view = context;
+    live_line_end();
+    view->drawn = false;
     fprintf(stderr, "%s\n", sentence);
 }
 
 static void on_warning(void *context, const char *sentence)
 {
-    wipe(context);
+    View *view = context;
+    live_line_end();
+    view->drawn = false;
     fprintf(stderr, "caravan: warning: %s\n", sentence);
 }
 
@@ -300,17 +297,24 @@ static Figures list_figures(const TrainProgress *p)
     return f;
 }
 
-/* Two blanks between figures, in at most `width` columns where that can be. */
-static void print_figures(StrBuf *out, const Figures *f, size_t width)
+/* Columns of the figures of a rank below `ranks`, with two blanks between them. */
+static size_t width_of(const Figures *f, int ranks)
 {
-    int most = FIGURES;
-    for (size_t used = SIZE_MAX; used > width + 2 && most > 0; most--) {
-        used = 0;
-        for (int i = 0; i < f->n; i++)
-            used += f->figure[i].rank < most ? strlen(f->figure[i].text) + 2 : 0;
-    }
+    size_t width = 0;
     for (int i = 0; i < f->n; i++)
-        if (f->figure[i].rank <= most)
+        if (f->figure[i].rank < ranks)
+            width += strlen(f->figure[i].text) + (width ? 2 : 0);
+    return width;
+}
+
+/* As many ranks as `width` columns hold; rank 0 in any case. */
+static void add_figures(StrBuf *out, const Figures *f, size_t width)
+{
+    int ranks = FIGURES;
+    while (ranks > 1 && width_of(f, ranks) > width)
+        ranks--;
+    for (int i = 0; i < f->n; i++)
+        if (f->figure[i].rank < ranks)
             strbuf_printf(out, "%s%s", out->length ? "  " : "", f->figure[i].text);
 }
 
@@ -321,19 +325,16 @@ static void on_step(void *context, const TrainProgress *p)
         return;
     StrBuf line = {0};
     Figures figures = list_figures(p);
-    int width = view->live ? terminal_width(stderr) - 1 : 1 << 20;
-    print_figures(&line, &figures, width > 0 ? (size_t)width : 79);
-    if (!line.text)
-        return;
-    if (!view->live) {
-        fprintf(stderr, "%s\n", line.text);
-    } else {
-        /* A line with a validation loss stays; the next one is drawn below it. */
-        bool stays = !isnan(p->row.validation_loss);
-        fprintf(stderr, "\r%.*s\033[K%s", width > 0 ? width : 79, line.text, stays ? "\n" : "");
-        view->drawn = !stays;
-        fflush(stderr);
-    }
+    add_figures(&line, &figures, view->live ? (size_t)terminal_width(stderr) - 1 : SIZE_MAX);
+    /* A line with a validation loss stays; the next one is drawn below it. */
+    bool stays = !view->live || !isnan(p->row.validation_loss);
+    if (view->live && line.text)
+        live_line("%s", line.text);
+    else if (line.text)
+        fputs(line.text, stderr);
+    if (stays)
+        fputc('\n', stderr);
+    view->drawn = !stays;
     strbuf_free(&line);
 }
 
@@ -395,7 +396,7 @@ static int check_folder(const char *out, cvn_err *err)
 static int train(const Args *args, const TrainConfig *config, const bool *given, bool resume,
                  TrainResult *result, cvn_err *err)
 {
-    View view = {.live = isatty(STDERR_FILENO), .threads = (int)config->threads};
+    View view = {.live = terminal_live(), .threads = (int)config->threads};
     TrainEvents events = {.context = &view,
                           .note = on_note,
                           .warning = on_warning,

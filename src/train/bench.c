@@ -76,14 +76,18 @@ static int measure_steps(const TrainBench *b, Trainer *t, const TrainBatch *batc
     if (!seconds)
         return err_set(err, CVN_EMEM, "no memory for %d times", b->repeats);
     double *peaks = seconds + b->repeats;
+    double last = out->flops / ceilings_flops(&out->ceilings, b->compute); /* what a step took */
     for (int i = 0; i <= b->repeats && !code; i++) {
         TrainReport report;
-        int64_t begin = clock_ns();
         if (i == 1)
             trainer_communication(t, &before);
+        if (b->step)
+            b->step(i + 1, b->repeats + 1, last);
+        int64_t begin = clock_ns();
         code = trainer_step(t, batch, &report, err);
+        last = (double)(clock_ns() - begin) * 1e-9;
         if (i > 0)
-            seconds[i - 1] = (double)(clock_ns() - begin) * 1e-9;
+            seconds[i - 1] = last;
         out->loss[i > 0] = code ? 0 : report.loss;
         peaks[i] = peak_run(t->device->pool, b->compute, TURN) * devices_over_one(t);
     }

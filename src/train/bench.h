@@ -30,6 +30,8 @@ typedef struct TrainBench {
     const char *mesh;    /* "data=2,model=2"; NULL: one device */
     const char *layout;  /* how the model lies on it; NULL: 2d */
     Cluster *cluster;    /* borrowed: the processes that the mesh is spread over, or NULL */
+    /* Before step i = 1 … n: a step takes so many seconds, the first one at least so many; or NULL */
+    void (*step)(int i, int n, double seconds);
 } TrainBench;
 
 typedef struct TrainFigure {
