@@ -199,6 +199,8 @@ static void version_names_processor_and_parts(void **state)
     expect(0, "", "--version", "caravan " CVN_VERSION "\n");
     expect(0, "", "--version", "\nkernels: ");
     expect(0, "", "--version", "\nprocessor: ");
+    expect(0, "", "--version", "\nseveral processes: ");
+    expect(0, "CARAVAN_MPI=/no.so", "--version", "\nseveral processes: not here, /no.so: cannot");
     expect(0, "CARAVAN_CPU=portable", "--version", "kernels: portable\n");
     expect(2, "CARAVAN_CPU=avx22", "--version 2>&1", "CARAVAN_CPU is \"avx22\"; give one of ");
 }

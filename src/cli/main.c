@@ -98,6 +98,9 @@ static int print_version(void)
         if (label[0] == ',')
             putchar('\n');
     }
+    char mpi[512];
+    bool has_mpi = transport_describe(mpi, sizeof mpi);
+    printf("several processes: %s%s\n", has_mpi ? "" : "not here, ", mpi);
     return EXIT_OK;
 }
 

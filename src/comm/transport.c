@@ -64,6 +64,28 @@ static void *find_plugin(void)
     return object ? object : load(PLUGIN);
 }
 
+/* The plug-in in an object that was loaded; NULL for one of another version. */
+static const TransportPlugin *plugin_of(void *object)
+{
+    const TransportPlugin *plugin = dlsym(object, "caravan_transport");
+    return plugin && plugin->abi == TRANSPORT_ABI ? plugin : NULL;
+}
+
+bool transport_describe(char *text, size_t size)
+{
+    char mpi[64];
+    Dl_info where = {0};
+    void *object = find_plugin();
+    const TransportPlugin *plugin = object ? plugin_of(object) : NULL;
+    if (!plugin) {
+        snprintf(text, size, "%s", object ? PLUGIN " is of another version" : dlerror());
+        return false;
+    }
+    plugin->describe(mpi, sizeof mpi);
+    snprintf(text, size, "%s, %s", mpi, dladdr(plugin, &where) ? where.dli_fname : PLUGIN);
+    return true;
+}
+
 Transport *transport_open(cvn_err *err)
 {
     if (is_stray()) {
@@ -81,8 +103,8 @@ Transport *transport_open(cvn_err *err)
                 dlerror());
         return NULL;
     }
-    const TransportPlugin *plugin = dlsym(object, "caravan_transport");
-    if (!plugin || plugin->abi != TRANSPORT_ABI) {
+    const TransportPlugin *plugin = plugin_of(object);
+    if (!plugin) {
         err_set(err, CVN_EUNSUPPORTED,
                 PLUGIN " belongs to another version of Caravan; install both together");
         return NULL;

@@ -46,10 +46,11 @@ struct Transport {
 enum { TAG_EXCHANGE = 0, TAG_CLUSTER = 1 << 22 };
 
 /* What a plug-in exports, under the name caravan_transport. */
-enum { TRANSPORT_ABI = 2 };
+enum { TRANSPORT_ABI = 3 };
 typedef struct TransportPlugin {
     uint32_t abi; /* TRANSPORT_ABI of the headers it was compiled with */
     Transport *(*open)(cvn_err *err);
+    void (*describe)(char *text, size_t size); /* "Open MPI v4.1.4", without joining anything */
 } TransportPlugin;
 
 /* True when a launcher (mpirun, srun) says, in the
@@ -59,6 +60,10 @@ bool transport_launched(void);
 /* Loads the plug-in and joins the other processes. It is looked for where CARAVAN_MPI says, beside
    the program, in ../lib/caravan from there, and where the loader looks. Once per process. */
 Transport *transport_open(cvn_err *err);
+
+/* Whether there is a plug-in that could be loaded, for people to read: the name and version of its MPI and where it
+   lies, or why there is none. */
+bool transport_describe(char *text, size_t size);
 
 /* As t->send or t->receive, tried again while the transport is busy, for at most `seconds`. */
 int transport_begin(Transport *t, bool sends, int rank, int tag, void *data, size_t bytes,

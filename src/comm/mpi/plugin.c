@@ -199,8 +199,18 @@ static Transport *mpi_open(cvn_err *err)
     return &mpi->transport;
 }
 
+static void mpi_describe(char *text, size_t size)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "MPI";
+    int length;
+    MPI_Get_library_version(version, &length);
+    version[strcspn(version, ",\n")] = '\0'; /* who built it for what follows */
+    snprintf(text, size, "%s", version);
+}
+
 extern const TransportPlugin caravan_transport;
 const TransportPlugin caravan_transport = {
     .abi = TRANSPORT_ABI,
     .open = mpi_open,
+    .describe = mpi_describe,
 };
