@@ -423,7 +423,7 @@ static void broken_lines_are_named(void **state)
         {"{\"text\": 5}", "neither"},
         {"{\"text\": \"a\", \"text\": \"b\"}", "duplicate"},
         {"{\"text\": \"\xff\"}", "byte 0xff"},
-        {"{\"messages\": []}", "no answer"},
+        {"{\"messages\": []}", "\"messages\" is empty"},
         {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"I begin\"}]}", "no answer"},
         {"{\"messages\": [{\"role\": \"user\"}]}", "message 1"},
         {"{\"messages\": [{\"role\": \"judge\", \"content\": \"x\"}]}", "judge"},

@@ -141,12 +141,16 @@ static json_t *parse_line(const SourceUnit *unit, cvn_err *err)
 {
     json_error_t where;
     json_t *line = json_loadb(unit->text, unit->n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &where);
-    if (line && (json_is_array(json_object_get(line, "messages")) ||
-                 json_is_string(json_object_get(line, "text"))))
+    const json_t *messages = json_object_get(line, "messages");
+    if (json_array_size(messages) > 0 ||
+        (!json_is_array(messages) && json_is_string(json_object_get(line, "text"))))
         return line;
     if (!line)
         err_set(err, CVN_EFORMAT, "%s:%" PRId64 ": no JSON object: %s", unit->file->path,
                 unit->line, where.text);
+    else if (json_is_array(messages))
+        err_set(err, CVN_EFORMAT, "%s:%" PRId64 ": \"messages\" is empty; take the line out",
+                unit->file->path, unit->line);
     else
         err_set(err, CVN_EFORMAT,
                 "%s:%" PRId64 ": there is neither a string \"text\" nor a list \"messages\" here",

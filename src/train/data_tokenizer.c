@@ -82,8 +82,8 @@ int data_train_tokenizer(const DataTokenizerOptions *options, int32_t *reached, 
         code = CVN_EMEM;
     if (!code)
         code = count_words(trainer, &list, options, err);
-    if (!code)
-        code = bpe_trainer_run(trainer, options->vocab, &json, &vocab, err);
+    if (!code && (code = bpe_trainer_run(trainer, options->vocab, &json, &vocab, err)))
+        err_prefix(err, "'%s'", list.file[0].path);
     if (!code)
         code = write_out(options->out, &json, err);
     if (!code && reached)
