@@ -117,11 +117,11 @@ static int read_run(const char *folder, const char *path, cvn_err *err)
     if (arena_init(&arena, NULL))
         abort();
     json_t *json = json_object_read(path, err);
-    int code = json ? train_config_read(&config, path, json, &arena, err) : CVN_EFORMAT;
+    int code = json ? train_config_read(&config, path, json, NULL, &arena, err) : CVN_EFORMAT;
     if (code == CVN_OK) {
         json_t *back = train_config_json(&config);
         TrainConfig again = train_config_defaults();
-        if (!back || train_config_read(&again, "again", back, &arena, err))
+        if (!back || train_config_read(&again, "again", back, NULL, &arena, err))
             abort();
         json_decref(back);
         code = train_config_check(&config, err);

@@ -76,6 +76,7 @@ static void adapters_are_trained_exported_and_merged(void **state)
     expect(0, line, "stopped after step 4 of 6");
     expect(0, "caravan train --resume parts 2>&1", "finished after step 6");
     expect(0, "caravan train --resume parts --layout tp 2>&1", "--layout has no effect: ");
+    expect(1, "caravan train --resume parts --steps 5 2>&1", "has done 6 steps; --steps is of the");
     expect(0, "cmp parts/adapter_model.safetensors tuned/adapter_model.safetensors && echo same",
            "same");
     expect(1, "caravan train --resume parts --lora r=8 --steps 8 2>&1", "--lora cannot change");
@@ -164,6 +165,30 @@ static void what_a_killed_process_left_is_removed(void **state)
     expect(1, "ls -A left | grep -c new-", "0\n");
 }
 
+/* Before a tokenizer is made and data are read, which may take hours; and nothing is left behind. */
+static void mistakes_are_told_before_the_data_are_read(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"--mesh data=2,data=2", "names an axis twice"},
+        {"--mesh data=2 --layout nope", "is no layout"},
+        {"--batch 3 --micro-batch 2", "give a --micro-batch that divides it"},
+        {"--steps 2 --warmup 3", "does not fit in 2 steps"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char line[256];
+        snprintf(line, sizeof line,
+                 "caravan train --data none.jsonl --preset tiny --tokenizer " CVN_TEST_DATA
+                 "/chat/tokenizer.json --seq 32 %s --out wrong 2>&1",
+                 cases[i][0]);
+        expect(0, "echo '{\"messages\": []}' >none.jsonl", "");
+        expect(i < 2 ? 1 : 2, line, cases[i][1]);
+    }
+    expect(1, "caravan train --data none.jsonl --preset tiny --out wrong 2>&1",
+           "none.jsonl:1: \"messages\" is empty");
+    expect(0, "test ! -e wrong", "");
+}
+
 static int prepare(void **state)
 {
     static const char *const words[] = {"the ", "fox ", "ran ", "over ", "a ", "hill.\n"};
@@ -181,6 +206,7 @@ static int prepare(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mistakes_are_told_before_the_data_are_read),
         cmocka_unit_test(a_run_has_its_files),
         cmocka_unit_test(adapters_are_trained_exported_and_merged),
         cmocka_unit_test(a_page_is_overfitted),

@@ -92,7 +92,7 @@ static TrainConfig read(const char *text, Arena *arena, int expected, const char
     TrainConfig c = train_config_defaults();
     json_t *json = json_loads(text, 0, &where);
     assert_non_null(json);
-    int code = train_config_read(&c, "run.json", json, arena, &err);
+    int code = train_config_read(&c, "run.json", json, NULL, arena, &err);
     if (code == CVN_OK)
         code = train_config_check(&c, &err);
     if (code != expected || (message && !strstr(err.message, message)))
@@ -168,11 +168,16 @@ static void mistakes_in_options_are_named(void **state)
     read("{\"data\":\"a\",\"out\":\"R\",\"preset\":\"tiny\",\"init\":\"x\"}", &arena, CVN_EINVAL,
          "--init");
     read("{\"data\":\"a\",\"out\":\"R\",\"preset\":\"tiny\",\"optimizer\":\"sgd\"}", &arena,
-         CVN_EINVAL, "adamw");
+         CVN_EINVAL, "run.json: \"optimizer\" cannot be \"sgd\"; give one of adamw, adafactor");
     read("{\"data\":\"a\",\"out\":\"R\",\"preset\":\"tiny\",\"validation\":0.9}", &arena,
-         CVN_EINVAL, "validation");
+         CVN_EINVAL, "run.json: \"validation\" is 0.9; give a number from 0 to 0.5");
     read("{\"data\":\"a\",\"out\":\"R\",\"preset\":\"tiny\",\"batch\":-1}", &arena, CVN_EINVAL,
          "batch");
+    read("{\"data\":\"a\",\"out\":\"\",\"preset\":\"tiny\"}", &arena, CVN_EINVAL, "--out");
+    read("{\"data\":\"a\",\"out\":\"R\",\"preset\":\"tiny\",\"batch\":3,\"micro_batch\":2}", &arena,
+         CVN_EINVAL, "give a --micro-batch that divides it");
+    read("{\"data\":\"a\",\"out\":\"R\",\"preset\":\"tiny\",\"steps\":3,\"warmup\":4}", &arena,
+         CVN_EINVAL, "does not fit in 3 steps");
     arena_free(&arena);
 }
 

@@ -405,7 +405,7 @@ static void folders_that_cannot_be_are_refused(void **state)
     expect(&c, false, CVN_EIO, "story.txt/run");
     free_run(&c);
     c = small_run("story.txt");
-    expect(&c, false, CVN_EIO, "is there already and is no folder");
+    expect(&c, false, CVN_EINVAL, "is a file; --out names the folder");
     free_run(&c);
     c = small_run("nothing-here");
     expect(&c, true, CVN_EIO, "nothing-here");

@@ -1,6 +1,5 @@
 /* caravan train: a model from text, or a model trained further. */
 #include "base/bytes.h"
-#include "base/file.h"
 #include "base/json_file.h"
 #include "cli/common.h"
 #include "cli/communication.h"
@@ -11,7 +10,6 @@
 #include "train/run.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -139,7 +137,7 @@ static const Option *const options[] = {
 
 /* ---- options to a config ---- */
 
-static json_t *value_json(const Option *option, const TrainKey *key, const Value *value)
+static json_t *value_json(const TrainKey *key, const Value *value)
 {
     if (key->type == KEY_REAL)
         return json_real(value->real);
@@ -150,7 +148,6 @@ static json_t *value_json(const Option *option, const TrainKey *key, const Value
     json_t *list = json_array();
     for (size_t i = 0; i < value->n_texts; i++)
         json_array_append_new(list, json_string(value->texts[i]));
-    (void)option;
     return list;
 }
 
@@ -163,20 +160,14 @@ static int read_config(const Args *args, TrainConfig *config, bool *given, Arena
     *config = train_config_defaults();
     if (path) {
         json_t *json = json_object_read(path, err);
-        code = json ? train_config_read(config, path, json, arena, err) : err->code;
-        for (int i = 0; i < train_n_keys && json; i++) {
-            const char *name;
-            json_t *value;
-            json_object_foreach(json, name, value) given[i] |=
-                train_key_find(name) == &train_keys[i];
-        }
+        code = json ? train_config_read(config, path, json, given, arena, err) : err->code;
         json_decref(json);
     }
     for (int i = 0; options[i] && code == CVN_OK; i++) {
         const TrainKey *key = train_key_find(options[i]->name);
         if (!key || !args->value[i].given)
             continue;
-        json_t *value = value_json(options[i], key, &args->value[i]);
+        json_t *value = value_json(key, &args->value[i]);
         code = value ? train_config_set(config, key, "the command line", value, arena, err)
                      : err_set(err, CVN_EFORMAT, "--%s is not UTF-8", key->name);
         given[key - train_keys] = true;
@@ -375,24 +366,6 @@ static void print_end(const TrainResult *result, const char *out)
     print_communication(stdout, "communication of a step, per device", &result->communication);
 }
 
-/* A new run writes its model into its folder: not over one that is there already, such as the one it begins from. */
-static int check_folder(const char *out, cvn_err *err)
-{
-    char config[PATH_MAX], checkpoints[PATH_MAX];
-    if (!out || !file_exists(out))
-        return CVN_OK;
-    if (!file_is_folder(out))
-        return err_set(err, CVN_EINVAL, "'%s' is a file; --out names the folder of the run", out);
-    snprintf(config, sizeof config, "%s/config.json", out);
-    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", out);
-    if (file_exists(config) && !file_exists(checkpoints))
-        return err_set(err, CVN_EINVAL,
-                       "'%s' holds a model, over which training would write its own; give "
-                       "another --out",
-                       out);
-    return CVN_OK;
-}
-
 static int train(const Args *args, const TrainConfig *config, const bool *given, bool resume,
                  TrainResult *result, cvn_err *err)
 {
@@ -405,10 +378,9 @@ static int train(const Args *args, const TrainConfig *config, const bool *given,
                           .stop = &stop,
                           .profile = args->value[PROFILE].text};
     int code = ranks_join(&events.cluster, err);
-    if (code == CVN_OK && !resume)
-        code = check_folder(config->out, err);
     if (code)
         return code;
+    warn_threads(config->threads);
     catch_signals(!events.cluster);
     code = train_run(config, given, resume, &events, result, err);
     if (view.drawn)

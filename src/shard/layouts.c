@@ -414,6 +414,24 @@ static void mark_all(cvn_graph *g, const LlamaConfig *config, const Mesh *mesh, 
     mark_activations(g, mesh, rules, params_find(&list, PARAM_EMBED, -1)->name);
 }
 
+static int read_rules(const char *layout, const Mesh *mesh, Arena *arena, Rules *rules,
+                      cvn_err *err)
+{
+    return is_file(layout) ? rules_from_file(layout, mesh, arena, rules, err)
+                           : named_rules(layout, rules, err);
+}
+
+int layout_check(const char *layout, const Mesh *mesh, cvn_err *err)
+{
+    Rules rules = {0};
+    Arena arena;
+    int code = arena_init(&arena, err);
+    if (code == CVN_OK)
+        code = read_rules(layout, mesh, &arena, &rules, err);
+    arena_free(&arena);
+    return code;
+}
+
 int llama_mark(cvn_graph *g, const LlamaConfig *config, const Mesh *mesh, const char *layout,
                cvn_err *err)
 {
@@ -421,8 +439,7 @@ int llama_mark(cvn_graph *g, const LlamaConfig *config, const Mesh *mesh, const 
     Arena arena;
     if (arena_init(&arena, err))
         return CVN_EMEM;
-    int code = is_file(layout) ? rules_from_file(layout, mesh, &arena, &rules, err)
-                               : named_rules(layout, &rules, err);
+    int code = read_rules(layout, mesh, &arena, &rules, err);
     if (code == CVN_OK) {
         mark_all(g, config, mesh, &rules, &arena);
         code = cvn_graph_check(g, err);

@@ -47,6 +47,9 @@
 /* Name of the i-th layout, or NULL behind the last. */
 const char *layout_name(size_t i);
 
+/* Refuses what llama_mark would refuse: no such layout, or a file of rules that do not fit the mesh. */
+int layout_check(const char *layout, const Mesh *mesh, cvn_err *err);
+
 /* Marks the parameters and token inputs of a graph that the model makes, by their names. Inputs
    have priority 0 and weights 1, so that the batch comes first; activations 2. CVN_EINVAL when
    there is no such layout, CVN_EFORMAT for a file of rules that says something else. */

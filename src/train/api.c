@@ -39,7 +39,6 @@ static void on_step(void *context, const TrainProgress *p)
         e->step(e->context, &step);
 }
 
-/* Reads the options, marks those that are there, and runs. */
 static int train(const char *options, const char *run, const cvn_train_events *given_events,
                  cvn_train_result *out, cvn_err *err)
 {
@@ -61,15 +60,7 @@ static int train(const char *options, const char *run, const cvn_train_events *g
     else if (!given)
         code = err_set(err, CVN_EMEM, "no memory for the options");
     if (code == CVN_OK)
-        code = train_config_read(&config, "the options", json, &arena, err);
-    const char *name;
-    json_t *value;
-    json_object_foreach(json, name, value)
-    {
-        const TrainKey *key = given ? train_key_find(name) : NULL;
-        if (key)
-            given[key - train_keys] = true;
-    }
+        code = train_config_read(&config, "the options", json, given, &arena, err);
     config.out = run ? run : config.out;
     if (code == CVN_OK)
         code = train_run(&config, given, run != NULL, &events, &result, err);

@@ -7,8 +7,10 @@
 #include "train/schedule.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 static const cvn_dtype compute_dtypes[] = {CVN_F32, CVN_BF16};
@@ -221,7 +223,42 @@ static int set_data(TrainConfig *c, const TrainKey *key, const char *file, const
     return CVN_OK;
 }
 
-int train_config_set(TrainConfig *c, const TrainKey *key, const char *file, const json_t *value,
+/* Which of a key's choices the config has; -1: none of them. */
+static int choice_of(const TrainConfig *c, const TrainKey *key)
+{
+    const char *have = *text_of((TrainConfig *)(uintptr_t)c, key), *name;
+    for (int i = 0; (name = key->choice((size_t)i)); i++)
+        if (same_text(name, have))
+            return i;
+    return -1;
+}
+
+static int refuse_choice(const TrainKey *key, const char *have, cvn_err *err)
+{
+    char list[256] = "";
+    const char *name;
+    for (size_t i = 0, n = 0; (name = key->choice(i)) && n < sizeof list; i++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", name);
+    return err_set(err, CVN_EINVAL, "\"%s\" cannot be \"%.60s\"; give one of %s", key->name,
+                   have ? have : "", list);
+}
+
+/* That a value is one of the key's choices, or in its range. */
+static int check_value(const TrainConfig *config, const TrainKey *key, cvn_err *err)
+{
+    TrainConfig *c = (TrainConfig *)(uintptr_t)config; /* unchanged */
+    if (key->choice && choice_of(c, key) < 0)
+        return refuse_choice(key, *text_of(c, key), err);
+    if (key->type == KEY_TEXT || key->type == KEY_DATA)
+        return CVN_OK;
+    double value = key->type == KEY_REAL ? *real_of(c, key) : (double)*int_of(c, key);
+    if (value >= key->low && value <= key->high)
+        return CVN_OK;
+    return err_set(err, CVN_EINVAL, "\"%s\" is %.10g; give a number from %.10g to %.10g", key->name,
+                   value, key->low, key->high);
+}
+
+static int set_value(TrainConfig *c, const TrainKey *key, const char *file, const json_t *value,
                      Arena *arena, cvn_err *err)
 {
     switch (key->type) {
@@ -247,8 +284,17 @@ int train_config_set(TrainConfig *c, const TrainKey *key, const char *file, cons
     return CVN_OK;
 }
 
-int train_config_read(TrainConfig *c, const char *file, const json_t *json, Arena *arena,
-                      cvn_err *err)
+int train_config_set(TrainConfig *c, const TrainKey *key, const char *file, const json_t *value,
+                     Arena *arena, cvn_err *err)
+{
+    int code = set_value(c, key, file, value, arena, err);
+    if (code == CVN_OK && (code = check_value(c, key, err)) != CVN_OK)
+        err_prefix(err, "%s", file);
+    return code;
+}
+
+int train_config_read(TrainConfig *c, const char *file, const json_t *json, bool *given,
+                      Arena *arena, cvn_err *err)
 {
     const char *name;
     json_t *value;
@@ -262,6 +308,8 @@ int train_config_read(TrainConfig *c, const char *file, const json_t *json, Aren
         int code = train_config_set(c, key, file, value, arena, err);
         if (code)
             return code;
+        if (given)
+            given[key - train_keys] = true;
     }
     return CVN_OK;
 }
@@ -300,33 +348,9 @@ json_t *train_config_json(const TrainConfig *config)
     return json;
 }
 
-/* ---- checks ---- */
+/* ---- checks, and what a config that was checked says ---- */
 
-/* Which of a key's choices the config has; -1: none of them. */
-static int choice_of(const TrainConfig *c, const TrainKey *key)
-{
-    const char *have = *text_of((TrainConfig *)(uintptr_t)c, key), *name;
-    for (int i = 0; (name = key->choice((size_t)i)); i++)
-        if (same_text(name, have))
-            return i;
-    return -1;
-}
-
-static int check_choices(const TrainConfig *c, cvn_err *err)
-{
-    for (int i = 0; i < train_n_keys; i++) {
-        const TrainKey *key = &train_keys[i];
-        if (!key->choice || choice_of(c, key) >= 0)
-            continue;
-        const char *have = *text_of((TrainConfig *)(uintptr_t)c, key);
-        return err_set(err, CVN_EINVAL, "\"%s\" cannot be \"%.60s\"; try \"%s\"", key->name,
-                       have ? have : "", key->choice(0));
-    }
-    return CVN_OK;
-}
-
-/* The same for a config that was checked. */
-static int checked_choice(const TrainConfig *c, const char *name)
+static int choice_named(const TrainConfig *c, const char *name)
 {
     int i = choice_of(c, train_key_find(name));
     assert(i >= 0);
@@ -335,50 +359,39 @@ static int checked_choice(const TrainConfig *c, const char *name)
 
 OptimizerKind train_config_optimizer(const TrainConfig *c)
 {
-    return (OptimizerKind)checked_choice(c, "optimizer");
+    return (OptimizerKind)choice_named(c, "optimizer");
 }
 
-ScheduleKind train_config_schedule(const TrainConfig *c)
+Schedule train_config_schedule(const TrainConfig *c)
 {
-    return (ScheduleKind)checked_choice(c, "schedule");
+    Schedule s = {
+        .kind = (ScheduleKind)choice_named(c, "schedule"), .steps = c->steps, .final = c->final_lr};
+    s.warmup = c->warmup >= 0 ? c->warmup : c->steps / 10 < 100 ? c->steps / 10 : 100;
+    s.decay = c->decay >= 0 ? c->decay : c->steps / 5;
+    return s;
 }
 
 cvn_dtype train_config_compute(const TrainConfig *c)
 {
-    return compute_dtypes[checked_choice(c, "dtype")];
+    return compute_dtypes[choice_named(c, "dtype")];
 }
 
 RematPolicy train_config_remat(const TrainConfig *c)
 {
-    int i = checked_choice(c, "remat"); /* "auto" is the first here, and the last there */
+    int i = choice_named(c, "remat"); /* "auto" is the first here, and the last there */
     return i == 0 ? REMAT_POLICY_COUNT : (RematPolicy)(i - 1);
 }
 
 DataPacking train_config_packing(const TrainConfig *c)
 {
-    return (DataPacking)checked_choice(c, "packing");
-}
-
-static int check_ranges(const TrainConfig *config, cvn_err *err)
-{
-    TrainConfig *c = (TrainConfig *)(uintptr_t)config; /* unchanged */
-    for (int i = 0; i < train_n_keys; i++) {
-        const TrainKey *key = &train_keys[i];
-        if (key->type == KEY_TEXT || key->type == KEY_DATA)
-            continue;
-        double value = key->type == KEY_REAL ? *real_of(c, key) : (double)*int_of(c, key);
-        if (!(value >= key->low && value <= key->high))
-            return err_set(err, CVN_EINVAL, "\"%s\" is %.10g; give a number from %.10g to %.10g",
-                           key->name, value, key->low, key->high);
-    }
-    return CVN_OK;
+    return (DataPacking)choice_named(c, "packing");
 }
 
 int train_config_check(const TrainConfig *c, cvn_err *err)
 {
-    int code = check_choices(c, err);
-    if (!code)
-        code = check_ranges(c, err);
+    int code = CVN_OK;
+    for (int i = 0; i < train_n_keys && code == CVN_OK; i++)
+        code = check_value(c, &train_keys[i], err);
     if (code)
         return code;
     if (c->n_data == 0)
@@ -387,15 +400,21 @@ int train_config_check(const TrainConfig *c, cvn_err *err)
         return err_set(
             err, CVN_EINVAL,
             "give either --preset NAME, for a new model, or --init DIR, to go on from one");
-    if (!c->out)
+    if (!c->out || !*c->out)
         return err_set(err, CVN_EINVAL, "say where the run is to be kept: --out DIR");
     if (c->lora && !c->init)
         return err_set(err, CVN_EINVAL,
                        "adapters (--lora) need a model that they adapt: --init DIR");
+    if (c->batch && c->micro_batch && c->batch % c->micro_batch)
+        return err_set(err, CVN_EINVAL,
+                       "a batch of %" PRId64 " does not divide into micro-batches of %" PRId64
+                       "; give a --micro-batch that divides it",
+                       c->batch, c->micro_batch);
     LoraOptions lora;
+    Schedule schedule = train_config_schedule(c);
     if (c->lora && (code = lora_parse(&lora, c->lora, err)) != CVN_OK)
         return code;
-    return CVN_OK;
+    return schedule_check(&schedule, err);
 }
 
 int64_t train_default_batch(int64_t n_params, int64_t seq, int64_t micro_batch)

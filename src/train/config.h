@@ -91,10 +91,10 @@ const TrainKey *train_key_find(const char *name);
 
 TrainConfig train_config_defaults(void);
 
-/* Reads the keys of an object over those that are there.
-   `file` is for messages. Strings go to the arena. */
-int train_config_read(TrainConfig *config, const char *file, const json_t *json, Arena *arena,
-                      cvn_err *err);
+/* Reads the keys of an object over those that are there, and sets given[i] (which may be NULL) of those that it has,
+   in the order of train_keys. `file` is for messages. Strings go to the arena. */
+int train_config_read(TrainConfig *config, const char *file, const json_t *json, bool *given,
+                      Arena *arena, cvn_err *err);
 
 /* One key from a JSON value, or from another config. */
 int train_config_set(TrainConfig *config, const TrainKey *key, const char *file,
@@ -112,7 +112,7 @@ int train_config_check(const TrainConfig *config, cvn_err *err);
 /* Choices of a config that was checked, as those who
    take them call them. REMAT_POLICY_COUNT is "auto". */
 OptimizerKind train_config_optimizer(const TrainConfig *config);
-ScheduleKind train_config_schedule(const TrainConfig *config);
+Schedule train_config_schedule(const TrainConfig *config);
 cvn_dtype train_config_compute(const TrainConfig *config);
 RematPolicy train_config_remat(const TrainConfig *config);
 DataPacking train_config_packing(const TrainConfig *config);

@@ -69,7 +69,7 @@ static int read_options(Reshape *r, const char *mesh, const char *layout, cvn_er
     char *changed = json_dumps(json, JSON_REAL_PRECISION(15));
     json_object_del(json, "data-key");
     r->options = train_config_defaults();
-    int code = train_config_read(&r->options, path, json, &r->arena, err);
+    int code = train_config_read(&r->options, path, json, NULL, &r->arena, err);
     json_decref(json);
     if (code == CVN_OK && (code = train_config_check(&r->options, err)) != CVN_OK)
         err_prefix(err, "%s: the options of the run", path);

@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "base/json_file.h"
 #include "model/presets.h"
+#include "shard/layouts.h"
 #include "train/bench.h"
 
 #include <inttypes.h>
@@ -17,12 +18,16 @@
 
 /* ---- options ---- */
 
-/* What is given to a run that goes on on one device and says something of several. */
+static bool on_mesh(const TrainConfig *c)
+{
+    return c->mesh && *c->mesh;
+}
+
+/* What is given to a run on one device and says something of several. */
 static void warn_without_mesh(const Run *r, const bool *given)
 {
     static const char *const of_mesh[] = {"layout", "overlap"};
-    bool mesh = r->config.mesh && *r->config.mesh;
-    for (int i = 0; i < 2 && given && !mesh; i++)
+    for (int i = 0; i < 2 && given && !on_mesh(&r->config); i++)
         if (given[train_key_find(of_mesh[i]) - train_keys])
             run_warn(r, "--%s has no effect: this run is on one device, and --mesh is not given",
                      of_mesh[i]);
@@ -39,7 +44,7 @@ static int merge_options(Run *r, const TrainConfig *config, const bool *given, c
         return err_set(err, CVN_EMEM, "no memory to read options");
     json_object_del(json, DATA_KEY);
     r->config = train_config_defaults();
-    int code = train_config_read(&r->config, r->from.folder, json, &r->arena, err);
+    int code = train_config_read(&r->config, r->from.folder, json, NULL, &r->arena, err);
     json_decref(json);
     r->config.out = config->out;
     r->config.stop_after = 0;
@@ -54,7 +59,11 @@ static int merge_options(Run *r, const TrainConfig *config, const bool *given, c
                            key->name, r->from.folder);
         train_config_copy(&r->config, config, key);
     }
-    warn_without_mesh(r, given);
+    if (code == CVN_OK && r->config.steps < manifest->step)
+        return err_set(err, CVN_EINVAL,
+                       "'%s' has done %" PRId64 " steps; --steps is of the whole run, so give more "
+                       "than that to go on",
+                       r->from.folder, manifest->step);
     return code;
 }
 
@@ -63,11 +72,33 @@ static void warn_checkpoint(void *context, const char *sentence)
     run_warn(context, "%s", sentence);
 }
 
-static int read_options(Run *r, const TrainConfig *config, const bool *given, bool resume,
-                        cvn_err *err)
+/* A new run writes its model into its folder: not over one that is there already, such as the one it begins from. */
+static int check_folder(const char *out, cvn_err *err)
 {
     int64_t *steps;
     size_t n;
+    if (file_exists(out) && !file_is_folder(out))
+        return err_set(err, CVN_EINVAL, "'%s' is a file; --out names the folder of the run", out);
+    if (file_has(out, "config.json") && !file_has(out, "checkpoints"))
+        return err_set(err, CVN_EINVAL,
+                       "'%s' holds a model, over which training would write its own; give "
+                       "another --out",
+                       out);
+    int code = checkpoint_steps(out, &steps, &n, err);
+    if (code)
+        return code;
+    free(steps);
+    if (n > 0)
+        return err_set(err, CVN_EINVAL,
+                       "'%s' holds a run already; go on with it by caravan train --resume '%s', or "
+                       "give another folder to --out",
+                       out, out);
+    return CVN_OK;
+}
+
+static int read_options(Run *r, const TrainConfig *config, const bool *given, bool resume,
+                        cvn_err *err)
+{
     int code = config->out ? CVN_OK : train_config_check(config, err);
     if (code)
         return code;
@@ -82,19 +113,7 @@ static int read_options(Run *r, const TrainConfig *config, const bool *given, bo
     }
     r->config = *config;
     code = train_config_check(config, err);
-    if (code == CVN_OK && file_exists(config->out) && !file_is_folder(config->out))
-        code = err_set(err, CVN_EIO, "--out '%s' is there already and is no folder", config->out);
-    if (code == CVN_OK)
-        code = checkpoint_steps(config->out, &steps, &n, err);
-    if (code)
-        return code;
-    free(steps);
-    if (n > 0)
-        return err_set(err, CVN_EINVAL,
-                       "'%s' holds a run already; go on with it by caravan train --resume '%s', or "
-                       "give another folder to --out",
-                       config->out, config->out);
-    return CVN_OK;
+    return code ? code : check_folder(config->out, err);
 }
 
 /* ---- model ---- */
@@ -246,14 +265,6 @@ static OptimizerOptions optimizer_of(const TrainConfig *c, const LlamaConfig *mo
     return o;
 }
 
-static Schedule schedule_of(const TrainConfig *c)
-{
-    Schedule s = {.kind = train_config_schedule(c), .steps = c->steps, .final = c->final_lr};
-    s.warmup = c->warmup >= 0 ? c->warmup : c->steps / 10 < 100 ? c->steps / 10 : 100;
-    s.decay = c->decay >= 0 ? c->decay : c->steps / 5;
-    return s;
-}
-
 static TrainerOptions trainer_options(const Run *r)
 {
     const TrainConfig *c = &r->config;
@@ -265,7 +276,7 @@ static TrainerOptions trainer_options(const Run *r)
                             .z_loss = c->z_loss,
                             .remat = train_config_remat(c),
                             .optimizer = optimizer_of(c, &r->model),
-                            .schedule = schedule_of(c),
+                            .schedule = train_config_schedule(c),
                             .lora = r->lora,
                             .threads = (int)c->threads,
                             .mesh = c->mesh,
@@ -279,7 +290,13 @@ static TrainerOptions trainer_options(const Run *r)
 static int check_trainer(Run *r, cvn_err *err)
 {
     TrainerOptions o = trainer_options(r);
-    return trainer_check(&r->model, &o, err);
+    Mesh mesh;
+    int code = CVN_OK;
+    if (on_mesh(&r->config))
+        code = mesh_parse(&mesh, o.mesh, &r->arena, err);
+    if (code == CVN_OK && on_mesh(&r->config))
+        code = layout_check(o.layout, &mesh, err);
+    return code ? code : trainer_check(&r->model, &o, err);
 }
 
 static int open_trainer(Run *r, cvn_err *err)
@@ -375,10 +392,11 @@ int run_open(Run *r, const TrainConfig *config, const bool *given, bool resume, 
     if (code)
         return code;
     r->out = r->config.out;
-    if (r->events->cluster && !(r->config.mesh && *r->config.mesh))
+    if (r->events->cluster && !on_mesh(&r->config))
         return err_set(err, CVN_EINVAL,
                        "several processes were started; say with --mesh how they divide the model, "
                        "for 4 of them --mesh data=2,model=2");
+    warn_without_mesh(r, given);
     code = run_make_folder(r, err);
     if (code == CVN_OK)
         code = run_open_tokenizer(r, err);
