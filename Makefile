@@ -16,7 +16,7 @@ ifneq ($(origin CC),default)
 endif
 configure = cmake -S . -B $(1) -G Ninja $(COMPILER) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(2) $(CMAKE_FLAGS)
 
-.PHONY: all help setup demo test bench oracles format check sanitize tsan arm fuzz install clean
+.PHONY: all help setup demo test bench oracles format check sanitize tsan arm fuzz install uninstall clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) -j$(JOBS)
@@ -29,13 +29,14 @@ help:
 ## make test       build and run the tests
 ## make sanitize   the tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan
 ## make tsan       the tests under ThreadSanitizer, in build-tsan
-## make arm      build for 64-bit Arm in build-arm and run the kernels' tests there, under qemu-user
+## make arm        build for 64-bit Arm in build-arm and run the kernels' tests there, under qemu-user
 ## make fuzz       every fuzz target for FUZZ_SECONDS (60) seconds, in build-fuzz; needs clang
 ## make bench      measure the kernels, and generation
 ## make check      style, layering, banned functions
 ## make format     clang-format everything
 ## make oracles    make the stored reference numbers anew, by libraries from PyPI
 ## make install    to PREFIX (/usr/local), below DESTDIR
+## make uninstall  remove what the last `make install` of this folder wrote
 ## make setup      install what is missing, by apt-get
 ## make clean      remove all build folders
 
@@ -84,6 +85,10 @@ install: all
 	@cmake -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(BUILD) >/dev/null
 	@ninja -C $(BUILD) -j$(JOBS) >/dev/null
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD)
+
+uninstall:
+	@test -f $(BUILD)/install_manifest.txt || { echo "nothing was installed from $(BUILD)"; exit 1; }
+	@sed 's|^|$(DESTDIR)|' $(BUILD)/install_manifest.txt | xargs -d '\n' rm -fv
 
 clean:
 	rm -rf $(BUILD) build-asan build-tsan build-arm build-fuzz
