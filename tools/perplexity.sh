@@ -4,6 +4,7 @@
 #   tools/perplexity.sh MODEL TEXT [CONTEXT [BYTES]]
 # The first BYTES of the text are scored, in pieces of CONTEXT tokens. CARAVAN names the program.
 set -euo pipefail
+[ $# -ge 2 ] || { sed -n 's/^#   /usage: /p' "$0" >&2; exit 2; }
 caravan=${CARAVAN:-build/caravan} model=$1 context=${3:-512} bytes=${4:-100000}
 text=$(mktemp) && trap 'rm -f "$text"' EXIT
 head -c "$bytes" "$2" >"$text"

@@ -354,7 +354,9 @@ int bpe_trainer_run(BpeTrainer *t, int32_t vocab, StrBuf *json, int32_t *reached
                        "tokens) to %d",
                        vocab, BPE_TRAIN_LEAST, 1 << 22);
     if (t->words.n == 0)
-        return err_set(err, CVN_EFORMAT, "there is no text in the data to make a tokenizer from");
+        return err_set(err, CVN_EFORMAT,
+                       "there is no text in the data to make a tokenizer from; give text or JSONL, "
+                       "or a tokenizer");
     if (t->words.n > UINT32_MAX)
         return err_set(err, CVN_EUNSUPPORTED,
                        "the text has more than 2^32 different words; give less of it");

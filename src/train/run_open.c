@@ -231,9 +231,11 @@ static int open_data(Run *r, cvn_err *err)
            c->batch > data_sequences(r->data, DATA_TRAIN))
         c->batch /= 2;
     DataReport report = data_report(r->data);
-    run_note(r, "data: %" PRId64 " tokens in %" PRId64 " document%s, %" PRId64 " sequences%s",
+    run_note(r, "data: %" PRId64 " tokens in %" PRId64 " document%s, %" PRId64 " sequence%s%s",
              data_tokens(r->data), data_documents(r->data), data_documents(r->data) == 1 ? "" : "s",
-             data_sequences(r->data, DATA_TRAIN), report.made ? "" : " (tokenised before)");
+             data_sequences(r->data, DATA_TRAIN),
+             data_sequences(r->data, DATA_TRAIN) == 1 ? "" : "s",
+             report.made ? "" : " (tokenised before)");
     char key[32];
     snprintf(key, sizeof key, "%016" PRIx64, data_key(r->data));
     code = check_data_key(r, key, err);
