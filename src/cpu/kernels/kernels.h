@@ -1,6 +1,22 @@
 /*
- * The tables of kernels, each ended by a row without a name. registry.c puts those together that a machine
- * can run. Tables of one instruction set end in its name; the others run everywhere.
+ * The tables of kernels, each ended by a row without a name. registry.c puts those together that a machine can run, the best
+ * instruction set first. compile/kernel.h is the contract of a kernel. Tables of one instruction set end in its name; the
+ * others run everywhere.
+ *
+ *     copy, index, sort, small                    what moves or orders elements; walk.h moves a box of them
+ *     elementwise, rows, rope, random,
+ *     norm, quantize, fusion, attention           *_impl.h, on the vectors of vec.h
+ *     dot_general, gemm*                          products of two tensors, in any layout; gemm_tiles.c for AMX
+ *     linear*                                     products with weights in panels: loops (linear_loops.h) around tiles of
+ *                                                 8 and 4 bits (linear.h), and of floats and rows of 8 bits (linear_direct.h)
+ *     choice                                      how many rows each kernel of a product takes
+ *
+ * A new kernel is a row in a table of its file, with all that kernel.h asks for; a new table is declared here and listed in
+ * registry.c. A body that every instruction set is to have is a *_impl.h, with a file of three lines in each folder.
+ *
+ * A new instruction set is a folder with such files, its flags in cmake/Kernels.cmake, a level in registry.h, and in registry.c
+ * its tables and what a processor must have for it. What the folder leaves out, the levels below it do. Every test of kernels
+ * then runs for it, too.
  */
 #ifndef CVN_CPU_KERNELS_KERNELS_H
 #define CVN_CPU_KERNELS_KERNELS_H
