@@ -273,7 +273,8 @@ void linear_run(const LinearIsa *isa, const KernelArgs *args)
                          .c = w.c,
                          .multiply = multiply,
                          .work = &w,
-                         .write = isa->write};
+                         .write = isa->write,
+                         .ahead = isa->wide};
     if (isa->enter)
         isa->enter();
     linear_loops_run(&loops);

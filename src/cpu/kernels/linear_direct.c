@@ -273,7 +273,8 @@ void linear_direct_run(const DirectIsa *isa, const KernelArgs *args)
                          .step = w.step,
                          .multiply = multiply,
                          .work = &w,
-                         .write = isa->write};
+                         .write = isa->write,
+                         .ahead = p.many};
     if (p.m <= LINEAR_STREAMED)
         loops.block = p.m <= isa->few ? LINEAR_BLOCK : 2;
     if (isa->enter)

@@ -62,9 +62,10 @@ static const void *bias_at(const KernelArgs *args, int weight, int64_t n0, cvn_d
 }
 
 /* `n` neighbouring panels from the given one on; `at` of those that the sums are of. */
-static void write_neighbours(const KernelArgs *args, LinearWrite *write, int weight, int64_t panel,
-                             int64_t n, int64_t at, const LinearSums *sums)
+static void write_neighbours(const LinearLoops *l, int weight, int64_t panel, int64_t n, int64_t at,
+                             const LinearSums *sums)
 {
+    const KernelArgs *args = l->args;
     const Op *op = args->op;
     LinearWeight lw = linear_weight(op, weight);
     int residual = linear_residual(op), scale = linear_operand(op, weight) + 1;
@@ -80,6 +81,7 @@ static void write_neighbours(const KernelArgs *args, LinearWrite *write, int wei
         .dtype = op->result[weight]->type.dtype,
         .at = sums->m0 * lw.n + n0,
         .stride = lw.n,
+        .ahead = l->ahead,
     };
     if (lw.dtype == CVN_I8) {
         o.scale = (const float *)args->in[scale] + n0;
@@ -91,16 +93,15 @@ static void write_neighbours(const KernelArgs *args, LinearWrite *write, int wei
     }
     if (residual >= 0)
         o.residual = (const float *)args->in[residual] + o.at;
-    write(&o);
+    l->write(&o);
 }
 
-static void write_sums(const KernelArgs *args, LinearWrite *write, int weight,
-                       const LinearPanels *panels, const LinearSums *sums)
+static void write_sums(const LinearLoops *l, int weight, const LinearPanels *panels,
+                       const LinearSums *sums)
 {
     int64_t together = panels->stride == 1 ? panels->n : 1;
     for (int64_t i = 0; i < panels->n; i += together)
-        write_neighbours(args, write, weight, panels->first + i * panels->stride, together, i,
-                         sums);
+        write_neighbours(l, weight, panels->first + i * panels->stride, together, i, sums);
 }
 
 /* Some panels of one result, rows [m0, m0 + rows). */
@@ -126,7 +127,7 @@ static void run_block(const LinearLoops *l, int weight, const LinearPanels *pane
         }
     }
     LinearSums sums = {m0, rows, l->c, up, size, l->step};
-    write_sums(l->args, l->write, weight, panels, &sums);
+    write_sums(l, weight, panels, &sums);
 }
 
 /* Panels [begin, end) of the results, counted through all weights, rows [m0, m0 + rows). */

@@ -56,6 +56,7 @@ typedef struct LinearOut {
     void *out;             /* the result, from element `at` on */
     cvn_dtype dtype;
     int64_t at, stride; /* elements: the first row's first column; from row to row */
+    bool ahead;         /* the place of a row is asked for some rows before it is written */
 } LinearOut;
 
 typedef void LinearWrite(const LinearOut *out);
@@ -110,6 +111,7 @@ typedef struct LinearLoops {
     void (*multiply)(const void *work, const LinearPiece *piece, float *c);
     const void *work;
     LinearWrite *write;
+    bool ahead; /* as in LinearOut */
 } LinearLoops;
 
 /* Computes this thread's share of a product. */

@@ -83,7 +83,7 @@ enum { WRITE_AHEAD = 4 };
 VEC_INLINE void fetch_row(const LinearOut *o, const cvn_dtype dtype, int r)
 {
     const int64_t size = dtype == CVN_F32 ? 4 : 2, at = o->at + r * o->stride;
-    if (r >= o->rows)
+    if (!o->ahead || r >= o->rows)
         return;
     for (int64_t i = 0; i < o->columns * size; i += 64)
         __builtin_prefetch((const char *)o->out + at * size + i, 1, 2);
