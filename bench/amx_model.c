@@ -2,12 +2,13 @@
  * Predicts how fast the kernels of AMX are on a machine that has it, by running them here: their own machine code, with
  * its tile instructions and memory accesses going through a model of a core and its caches (amx_model/model.h).
  *
- *     ninja -C build benches && build/amx_model [-v] [-l MiB of L3] [part of a case's name]
+ *     ninja -C build benches && build/amx_model [-v] [-o] [-l MiB of L3] [part of a case's name]
  *
  * One of two threads is run, the other is thought of as doing the same: what it would have packed comes from L3. For each
  * case: milliseconds, the share of the peak of tiles (of bytes read at 15 GB/s where there are few rows), and where the
  * rest of the time goes, in % of all: waiting for sums (chain), loads from L1, L2, L3 and memory, lines that were
- * fetched ahead too late, stores, and instructions that are no loads. -v adds the functions it is spent in.
+ * fetched ahead too late, stores, and instructions that are no loads. -v adds the functions it is spent in. -o lets loads
+ * from L2 overlap those from L1 (model_overlap): without it the figures are cautious.
  *
  * Not modelled: the translation of addresses (weights and scratch have large pages), what hardware fetches ahead by itself
  * beyond the rates above, stores that a load waits for, frequency, and the other thread's use of L3 and memory.
@@ -361,6 +362,8 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "-v") == 0)
             verbose = true;
+        else if (strcmp(argv[i], "-o") == 0)
+            model_overlap = 1;
         else if (strcmp(argv[i], "-l") == 0 && i + 1 < argc)
             l3_bytes = strtol(argv[++i], NULL, 10) << 20;
         else

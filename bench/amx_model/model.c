@@ -11,6 +11,8 @@ uint64_t model_kept, model_stride;
 uint32_t model_above[1025];
 uint32_t model_bytes, model_count, model_vectors, model_tile;
 
+int model_overlap;
+
 /* Picoseconds, of one core. A line of a tile is a sixteenth of its load: 2.6, 6.2 and 35 ns. */
 enum {
     LINE = 64,
@@ -111,11 +113,21 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* What the loads of a window take. Either one after the other, or lines come into L1 while others are loaded from it: they
+   then take all of their time, and not only what they have more than a line in L1. */
+static int64_t load_time(const int64_t *cost)
+{
+    int64_t behind = cost[COST_MEMORY] + cost[COST_LATE];
+    if (!model_overlap)
+        return cost[COST_L1] + cost[COST_L2] + cost[COST_L3] + behind;
+    behind += cost[COST_L2] * L2_PS / (L2_PS - L1_PS) + cost[COST_L3] * L3_PS / (L3_PS - L1_PS);
+    return combine(cost[COST_L1], behind);
+}
+
 static void end_window(void)
 {
-    int64_t *cost = window.cost, loads = 0, products = cost[COST_PRODUCTS], chain = 0;
-    for (int i = COST_L1; i <= COST_LATE; i++)
-        loads += cost[i];
+    int64_t *cost = window.cost, products = cost[COST_PRODUCTS], chain = 0;
+    int64_t loads = load_time(cost);
     for (int i = 0; i < TILES; i++)
         chain = larger(chain, window.chain[i] * CHAIN_PS);
     cost[COST_VECTORS] = larger(cost[COST_VECTORS], window.count * INSTRUCTION_PS);

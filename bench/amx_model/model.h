@@ -46,6 +46,10 @@ enum { PRODUCT_PS = 4900 };
 /* ((1 + (i / 1024)^p)^(1 / p) - 1) * 2^20, filled in by main: the model itself has no floating point. */
 extern uint32_t model_above[1025];
 
+/* Whether loads from L2 and behind it overlap those from L1. What was measured does not tell: in each of the three all
+   loads are from one level, and both ways give those. 0 is the cautious one. */
+extern int model_overlap;
+
 /* Empties the caches, unless they are kept, and begins to count. */
 void model_begin(int64_t l3_bytes, int keep);
 ModelTimes model_end(void);
