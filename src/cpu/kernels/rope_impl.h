@@ -40,11 +40,61 @@ static void turn(float *a_out, float *b_out, const float *a, const float *b, con
     }
 }
 
+/* Whole vectors of the same, from and to where they lie, in bf16 or, else, f32; returns how many pairs. A head may be turned
+   in place. */
+VEC_INLINE int64_t turn_vectors(const bool from_half, const bool to_half, const Turned *x,
+                                int64_t first, int64_t second, const float *cosine,
+                                const float *sine, int64_t n)
+{
+    const float *in = (const float *)x->in + x->at;
+    const uint16_t *half_in = (const uint16_t *)x->in + x->at;
+    float *out = (float *)x->out + x->to_at;
+    uint16_t *half_out = (uint16_t *)x->out + x->to_at;
+    int64_t i = 0;
+    for (; i + VN <= n; i += VN) {
+        vf a = from_half ? vf_load_bf16(half_in + first + i) : vf_load(in + first + i);
+        vf b = from_half ? vf_load_bf16(half_in + second + i) : vf_load(in + second + i);
+        vf c = vf_load(cosine + i), s = vf_load(sine + i);
+        vf left = a * c - b * s, right = b * c + a * s;
+        if (to_half) {
+            vf_store_bf16(half_out + first + i, left);
+            vf_store_bf16(half_out + second + i, right);
+        } else {
+            vf_store(out + first + i, left);
+            vf_store(out + second + i, right);
+        }
+    }
+    return i;
+}
+
+static int64_t turn_whole_vectors(const Turned *x, int64_t first, int64_t second,
+                                  const float *cosine, const float *sine, int64_t n)
+{
+    bool from = x->from == CVN_BF16, to = x->to == CVN_BF16;
+    if (x->from == CVN_F16 || x->to == CVN_F16)
+        return 0;
+    if (from && to)
+        return turn_vectors(true, true, x, first, second, cosine, sine, n);
+    if (from)
+        return turn_vectors(true, false, x, first, second, cosine, sine, n);
+    if (to)
+        return turn_vectors(false, true, x, first, second, cosine, sine, n);
+    return turn_vectors(false, false, x, first, second, cosine, sine, n);
+}
+
 /* n pairs of one head whose first elements are at `first` in it, and second ones at `second`. */
 static void turn_halves(const Turned *x, int64_t first, int64_t second, const float *cosine,
                         const float *sine, int64_t n)
 {
     float a_from[PAIRS], b_from[PAIRS], a_to[PAIRS], b_to[PAIRS];
+    int64_t done = turn_whole_vectors(x, first, second, cosine, sine, n);
+    if (done == n)
+        return;
+    first += done;
+    second += done;
+    cosine += done;
+    sine += done;
+    n -= done;
     const float *a = tile_read(x->from, x->in, x->at + first, n, a_from);
     const float *b = tile_read(x->from, x->in, x->at + second, n, b_from);
     float *a_out = tile_target(x->to, x->out, x->to_at + first, a_to);
