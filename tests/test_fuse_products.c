@@ -245,6 +245,52 @@ static void rows_are_added_to_where_they_occur(void **state)
     cvn_graph_free(g);
 }
 
+/* The gradient of a tied table, and its squares, which nothing reads it for. */
+static void squares_of_a_product_with_rows_are_summed_where_both_are_made(void **state)
+{
+    (void)state;
+    enum { ROWS_OF = 300, DIM = 70, N = 90, TOKENS = 40 };
+    cvn_graph *g = cvn_graph_new("table", NULL);
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, TOKENS, ROWS_OF));
+    cvn_value *y = cvn_parameter(g, "y", CVN_TYPE(CVN_F32, TOKENS, DIM));
+    cvn_value *update = cvn_parameter(g, "update", CVN_TYPE(CVN_F32, N, DIM));
+    cvn_value *i = cvn_iota(g, CVN_TYPE(CVN_I32, N), 0); /* (i i) % 307 - 3 */
+    i = cvn_remainder(g, cvn_multiply(g, i, i), cvn_splat(g, CVN_TYPE(CVN_I32, N), 307));
+    i = cvn_subtract(g, i, cvn_splat(g, CVN_TYPE(CVN_I32, N), 3));
+    cvn_gather_dims dims = {
+        .n_window = 1, .window = {1}, .n_collapsed = 1, .n_index_map = 1, .index_vector_dim = 1};
+    cvn_value *zeros = cvn_splat(g, CVN_TYPE(CVN_F32, ROWS_OF, DIM), 0);
+    cvn_value *table = cvn_einsum_as(g, "tv,td->vd", cvn_convert(g, x, CVN_BF16),
+                                     cvn_convert(g, y, CVN_BF16), CVN_F32);
+    table = cvn_add(g, table, cvn_scatter_add(g, zeros, i, update, &dims));
+    cvn_output(g, optimizer_sum_of_squares(g, table));
+    cvn_output(g, table);
+    for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
+        const Backend *backend = cpu_backend_of((CpuIsa)isa);
+        if (!backend)
+            continue;
+        Plain *apart_of = calloc(1, sizeof *apart_of);
+        make_plain_of(backend, false, apart_of);
+        Ran apart = run(g, &apart_of->backend, 1), one = run(g, backend, 1);
+        const float *a = (const void *)apart.data, *b = (const void *)one.data;
+        assert_int_equal(one.n_steps, apart.n_steps - 3);
+        if (!(fabsf(a[0] - b[0]) <= 1e-5f * a[0]))
+            fail_msg("%s: squares %g, and where both are made %g", cpu_isa_name((CpuIsa)isa),
+                     (double)a[0], (double)b[0]);
+        for (int k = 1; k <= ROWS_OF * DIM; k++)
+            assert_true(a[k] == b[k]);
+        for (int threads = 2; threads <= 4; threads++) {
+            Ran more = run(g, backend, threads);
+            assert_memory_equal(one.data, more.data, one.bytes);
+            free(more.data);
+        }
+        free(apart.data);
+        free(one.data);
+        free(apart_of);
+    }
+    cvn_graph_free(g);
+}
+
 /* A product [heads, width, columns] and the sum of its squares; `rounded`: of bf16; `waits`: it is wanted in bf16. */
 static cvn_graph *product_graph(int64_t heads, int64_t width, int64_t columns, bool rounded,
                                 bool waits)
@@ -386,6 +432,7 @@ int main(void)
         cmocka_unit_test(the_gradient_of_a_norm_takes_the_one_beside_it),
         cmocka_unit_test(rows_are_added_to_where_they_occur),
         cmocka_unit_test(squares_of_a_product_are_summed_where_it_is_made),
+        cmocka_unit_test(squares_of_a_product_with_rows_are_summed_where_both_are_made),
         cmocka_unit_test(terms_of_a_sum_are_made_where_they_are_summed),
         cmocka_unit_test(a_loss_and_its_gradient_are_one_step),
     };

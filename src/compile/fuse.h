@@ -35,6 +35,9 @@ void fuse_written(cvn_graph *g, const Backend *backend, Arena *arena);
 /* Computes elementwise results again where they are read much later, so that they need not wait in memory. */
 void fuse_again(cvn_graph *g, const Backend *backend, Arena *arena);
 
+/* Whether a sum goes down the columns of a product: over the free dimensions of its lhs. */
+bool fuse_sums_columns(const Op *reduce, const Op *product);
+
 /* Puts an operation that is in no list before another one, or, with NULL, last. */
 void fuse_put_before(cvn_graph *g, Op *op, Op *next);
 

@@ -74,7 +74,7 @@ static void take_squares(const Backend *backend, uint32_t *uses, Op *op)
 }
 
 /* The free dimensions of lhs are those that a product's result begins with. */
-static bool sums_columns(const Op *reduce, const Op *product)
+bool fuse_sums_columns(const Op *reduce, const Op *product)
 {
     const OpAttr *a = &product->attr;
     int n_rows = product->operand[0]->type.rank - a->lhs_contract.n;
@@ -91,7 +91,7 @@ static void take_column_squares(cvn_graph *g, const Backend *backend, uint32_t *
     Op *product = op->operand[0]->def;
     const Kernel *kernel = kernel_find(backend, product);
     if (!op->attr.squares || product->kind != OP_DOT_GENERAL || product->n_results != 1 ||
-        !kernel || !kernel->column_squares || !sums_columns(op, product))
+        !kernel || !kernel->column_squares || !fuse_sums_columns(op, product))
         return;
     cvn_value **result = arena_array(&g->arena, 2, sizeof *result);
     result[0] = product->result[0];

@@ -7,6 +7,8 @@
  *     add(rms_norm_backward(x, w, dy), r)    rms_norm_backward x, w, dy, r
  *       and its rounding to bf16               its third result
  *     add(r, scatter(zeros, …))              scatter r, … {apart}        (rows that occur, and no others)
+ *       and its squares down the columns,      and these of r, from the product, corrected where rows occur
+ *       where r is a product
  *
  *     softmax_cross_entropy, and its gradient, where nothing of the loss's own gradient is computed: one step, and one
  *       exponential instead of two; its rounding is another one
@@ -113,6 +115,32 @@ static void take_sums(Written *w, Op *sum)
         if (can[k] && take_sum(w, sum, v[k]->def, v[1 - k]))
             return;
     }
+}
+
+/* The squares of a product to which some rows were added: those of the product, which has them while it has its sums, and
+   what the rows make of them. */
+static void take_squares_of_rows(Written *w, Op *reduce)
+{
+    Op *scatter = reduce->operand[0]->def;
+    Op *product = scatter->kind == OP_SCATTER ? scatter->operand[0]->def : NULL;
+    if (!reduce->attr.squares || !product || !scatter->attr.apart || scatter->n_results != 1 ||
+        product->kind != OP_DOT_GENERAL || product->n_operands != 2 || product->n_results != 1 ||
+        product->attr.dims.n > 0 || product->result[0]->type.dtype != CVN_F32 ||
+        !fuse_sums_columns(reduce, product) || !kernel_of(w, product)->column_squares ||
+        !kernel_of(w, scatter)->column_squares)
+        return;
+    Arena *arena = &w->g->arena;
+    cvn_value *made = reduce->result[0], *before = arena_alloc(arena, sizeof *before);
+    *before = (cvn_value){.type = made->type, .id = w->g->n_values++, .def = product, .result = 1};
+    product->result =
+        arena_copy(arena, (cvn_value *[]){product->result[0], before}, 2 * sizeof(cvn_value *));
+    product->n_results = 2;
+    scatter->result =
+        arena_copy(arena, (cvn_value *[]){scatter->result[0], made}, 2 * sizeof(cvn_value *));
+    scatter->n_results = 2;
+    add_operand(w, scatter, before);
+    graph_remove(w->g, reduce);
+    set_result(w, scatter, 1, made);
 }
 
 /* ---- a rounded copy ---- */
@@ -235,6 +263,9 @@ void fuse_written(cvn_graph *g, const Backend *backend, Arena *arena)
             break;
         case OP_SOFTMAX_CROSS_ENTROPY_BACKWARD:
             take_loss(w, op);
+            break;
+        case OP_REDUCE:
+            take_squares_of_rows(w, op);
             break;
         case OP_CONVERT:
             take_copy(w, op);

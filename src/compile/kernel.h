@@ -81,7 +81,8 @@ typedef struct Kernel {
     bool copies;  /* a further result is a rounding of result 0 to bf16 */
     bool squares; /* of a reduce: squares f32 as it reads it, where attr.squares says so */
     /* Of a dot_general to f32, without batch dimensions: where it has a second result, f32, of its rhs's free dimensions,
-       that gets the sums of squares down the columns, as `reduce` sums them; of the exact sums, where result 0 is rounded. */
+       that gets the sums of squares down the columns, as `reduce` sums them; of the exact sums, where result 0 is rounded.
+       Of a scatter with attr.apart: operand 3 is such sums of operand 0's, and result 1 the same of the result's. */
     bool column_squares;
     /* Of a reduce of f32: attr.fusion says how what it sums up is made of its operands. */
     bool terms;

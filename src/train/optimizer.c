@@ -53,6 +53,10 @@ int optimizer_check(const OptimizerOptions *o, cvn_err *err)
 cvn_value *optimizer_sum_of_squares(cvn_graph *g, cvn_value *x)
 {
     const Op *op = x->def;
+    for (int i = 0; i < 2 && op->kind == OP_ADD;
+         i++) /* rows are added to the product of a tied table */
+        if (op->operand[i]->def->kind == OP_DOT_GENERAL)
+            op = op->operand[i]->def;
     bool product = op->kind == OP_DOT_GENERAL && op->attr.lhs_batch.n == 0;
     int n_rows = product ? op->operand[0]->type.rank - op->attr.lhs_contract.n : 0;
     int rows[CVN_MAX_RANK];

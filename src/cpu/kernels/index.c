@@ -159,12 +159,22 @@ static int by_row(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* A thread's list of updates, and the sum of its columns of a row. */
+/* A thread's list of updates, and of its columns the sum of a row and what all rows add to the squares. */
 static size_t apart_bytes(const Op *op)
 {
     size_t n = (size_t)cvn_type_elements(operand(op, 1)),
            length = (size_t)row_length(operand(op, 0));
-    return (n * sizeof(uint64_t) + length * sizeof(float) + 63) / 64 * 64;
+    return (n * sizeof(uint64_t) + 2 * length * sizeof(float) + 63) / 64 * 64;
+}
+
+/* y += sum; more, by as much as the squares of y grow. */
+static void add_row_and_squares(float *y, const float *sum, float *more, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float before = y[i];
+        y[i] += sum[i];
+        more[i] += y[i] * y[i] - before * before;
+    }
 }
 
 static size_t scratch_scatter(const Op *op, int n_threads)
@@ -181,7 +191,9 @@ static void scatter_apart(const KernelArgs *args, int64_t begin, int64_t end)
     int64_t length = row_length(x), n = cvn_type_elements(operand(args->op, 1)), count = 0;
     uint64_t *order =
         (void *)((char *)args->scratch + apart_bytes(args->op) * (size_t)args->thread);
-    float *sum = (void *)(order + n), *out = args->out[0];
+    float *sum = (void *)(order + n), *more = sum + length, *out = args->out[0];
+    bool squares = args->op->n_results > 1;
+    memset(more, 0, (size_t)(end - begin) * sizeof *more);
     for (int64_t i = 0; i < n; i++)
         if (index[i] >= 0 && index[i] < x->dim[0])
             order[count++] = (uint64_t)index[i] << 32 | (uint64_t)i;
@@ -192,7 +204,15 @@ static void scatter_apart(const KernelArgs *args, int64_t begin, int64_t end)
         for (; i < count && (int64_t)(order[i] >> 32) == row; i++)
             add_row(CVN_F32, sum, 0, update, (int64_t)(uint32_t)order[i] * length + begin,
                     end - begin);
-        add_row(CVN_F32, out, row * length + begin, sum, 0, end - begin);
+        if (squares)
+            add_row_and_squares(out + row * length + begin, sum, more, end - begin);
+        else
+            add_row(CVN_F32, out, row * length + begin, sum, 0, end - begin);
+    }
+    for (int64_t j = begin; squares && j < end; j++) {
+        float all = ((const float *)args->in[3])[j] + more[j - begin];
+        ((float *)args->out[1])[j] =
+            all < 0 ? 0 : all; /* rounding may make nothing less than that */
     }
 }
 
@@ -265,7 +285,8 @@ const Kernel index_kernels[] = {
      .scratch = scratch_scatter,
      .run = run_scatter,
      .in_place = 1,
-     .adds = true},
+     .adds = true,
+     .column_squares = true},
     {.name = "cache_update",
      .kind = OP_CACHE_UPDATE,
      .match = match_cache_update,
