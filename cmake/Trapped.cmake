@@ -18,7 +18,7 @@ if(TARGET caravan)
 endif()
 
 set(CVN_TESTS_TRAPPED test_kernels_dot test_kernels_linear test_kernels_linear_int8 test_kernels_llama test_engine
-  test_fuse)
+  test_fuse test_grad_llama test_lora_train)
 foreach(source ${CVN_TESTS})
   get_filename_component(name ${source} NAME_WE)
   # test_cpu holds what is said of the processor to what it has; tests of kernels of AMX always are of this kind.
