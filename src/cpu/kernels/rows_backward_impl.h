@@ -56,61 +56,84 @@ VEC_INLINE void store_upto(float *x, int64_t i, int64_t n, vf v)
         vf_store_part(x + i, v, n - i);
 }
 
+/* Elements i … of a tile of f32, or, where that is `half`, a constant, of bf16; zeros from n on. */
+VEC_INLINE vf gradient_at(const bool half, const void *dy, int64_t i, int64_t n)
+{
+    const uint16_t *h = (const uint16_t *)dy + i;
+    if (half)
+        return i + VN <= n ? vf_load_bf16(h) : vf_load_bf16_part(h, n - i);
+    return load_upto(dy, i, n);
+}
+
 /* Adds x^2 and dy w x of a tile to the sums. */
-static void add_products(const float *x, const float *w, const float *dy, int64_t n, vf *square,
-                         vf *along)
+VEC_INLINE void add_products(const bool half, const float *x, const float *w, const void *dy,
+                             int64_t n, vf *square, vf *along)
 {
     for (int64_t i = 0; i < n; i += VN) {
-        vf v = load_upto(x, i, n), dn = load_upto(dy, i, n) * load_upto(w, i, n);
+        vf v = load_upto(x, i, n), dn = gradient_at(half, dy, i, n) * load_upto(w, i, n);
         *square = vf_fma(v, v, *square);
         *along = vf_fma(dn, v, *along);
     }
 }
 
-/* dx = r (dy w - x r mean), and dw += dy x r; addend, or NULL, is added to dx, which may lie over it. */
-static void write_tile(const float *x, const float *w, const float *dy, const float *addend,
-                       float r, float mean, float *dx, float *dw, int64_t n)
+/* What becomes of a tile. */
+typedef struct NormTile {
+    const float *addend; /* added to dx, which may lie over it; or NULL */
+    float *dx, *dw;
+    uint16_t *copy; /* of dx, rounded; or NULL */
+} NormTile;
+
+/* dx = r (dy w - x r mean), and dw += dy x r. */
+VEC_INLINE void write_tile(const bool half, const float *x, const float *w, const void *dy, float r,
+                           float mean, const NormTile *t, int64_t n)
 {
     vf scale = vf_splat(r), back = vf_splat(mean);
     for (int64_t i = 0; i < n; i += VN) {
-        vf normed = load_upto(x, i, n) * scale, d = load_upto(dy, i, n);
+        vf normed = load_upto(x, i, n) * scale, d = gradient_at(half, dy, i, n);
         vf across = d * load_upto(w, i, n) - normed * back;
-        store_upto(dw, i, n, vf_fma(d, normed, load_upto(dw, i, n)));
+        store_upto(t->dw, i, n, vf_fma(d, normed, load_upto(t->dw, i, n)));
         vf own = across * scale;
-        if (addend)
-            own += load_upto(addend, i, n);
-        store_upto(dx, i, n, own);
+        if (t->addend)
+            own += load_upto(t->addend, i, n);
+        store_upto(t->dx, i, n, own);
+        if (t->copy && i + VN <= n)
+            vf_store_bf16(t->copy + i, own);
+        else if (t->copy)
+            vf_store_bf16_part(t->copy + i, own, n - i);
     }
 }
 
-/* One row; dw f32 [d] is added to. In a plan, where x is f32, there may be an addend, and a copy of dx in bf16. */
-static void norm_row(const KernelArgs *args, int64_t row, int64_t d, float *dw)
+/* One row; dw f32 [d] is added to. In a plan, where x is f32, there may be an addend, and a copy of dx in bf16. half: dy
+   is bf16 and read where it lies. */
+VEC_INLINE void norm_row(const bool half, const KernelArgs *args, int64_t row, int64_t d, float *dw)
 {
     const Op *op = args->op;
     cvn_dtype x_dtype = operand(op, 0)->dtype, w_dtype = operand(op, 1)->dtype;
     cvn_dtype dy_dtype = operand(op, 2)->dtype;
+    const uint16_t *bf16 = (const uint16_t *)args->in[2] + row * d;
     float x_from[TILE], w_from[TILE], dy_from[TILE], to[TILE];
     vf square = vf_zero(), along = vf_zero();
     for (int64_t at = 0; at < d; at += TILE) {
         int64_t n = tile_length(at, d);
-        add_products(tile_read(x_dtype, args->in[0], row * d + at, n, x_from),
+        const float *dy = half ? NULL : tile_read(dy_dtype, args->in[2], row * d + at, n, dy_from);
+        add_products(half, tile_read(x_dtype, args->in[0], row * d + at, n, x_from),
                      tile_read(w_dtype, args->in[1], at, n, w_from),
-                     tile_read(dy_dtype, args->in[2], row * d + at, n, dy_from), n, &square,
-                     &along);
+                     half ? (const void *)(bf16 + at) : dy, n, &square, &along);
     }
     float r = 1.0f / sqrtf(vf_sum(square) / (float)d + (float)op->attr.eps);
     float mean = vf_sum(along) * r / (float)d;
     for (int64_t at = 0; at < d; at += TILE) {
-        int64_t n = tile_length(at, d);
-        float *dx = tile_target(x_dtype, args->out[0], row * d + at, to);
-        write_tile(tile_read(x_dtype, args->in[0], row * d + at, n, x_from),
-                   tile_read(w_dtype, args->in[1], at, n, w_from),
-                   tile_read(dy_dtype, args->in[2], row * d + at, n, dy_from),
-                   op->n_operands > 3 ? (const float *)args->in[3] + row * d + at : NULL, r, mean,
-                   dx, dw + at, n);
-        tile_write(x_dtype, args->out[0], row * d + at, n, dx);
+        int64_t n = tile_length(at, d), place = row * d + at;
+        const float *dy = half ? NULL : tile_read(dy_dtype, args->in[2], place, n, dy_from);
+        NormTile t = {.dx = tile_target(x_dtype, args->out[0], place, to), .dw = dw + at};
+        if (op->n_operands > 3)
+            t.addend = (const float *)args->in[3] + place;
         if (op->n_results > 2)
-            tile_write(CVN_BF16, args->out[2], row * d + at, n, dx);
+            t.copy = (uint16_t *)args->out[2] + place;
+        write_tile(half, tile_read(x_dtype, args->in[0], place, n, x_from),
+                   tile_read(w_dtype, args->in[1], at, n, w_from),
+                   half ? (const void *)(bf16 + at) : dy, r, mean, &t, n);
+        tile_write(x_dtype, args->out[0], place, n, t.dx);
     }
 }
 
@@ -119,11 +142,16 @@ static void run_rms_norm(const KernelArgs *args)
     int64_t d = operand(args->op, 1)->dim[0], rows = row_count(args->op), begin, end;
     int64_t chunks = (rows + ROWS - 1) / ROWS;
     float *sum = args->scratch; /* [chunks, d] */
+    bool half = operand(args->op, 2)->dtype == CVN_BF16;
     kernel_share(chunks, 1, args->thread, args->n_threads, &begin, &end);
     for (int64_t c = begin; c < end; c++) {
         memset(sum + c * d, 0, (size_t)d * sizeof *sum);
-        for (int64_t row = c * ROWS; row < rows && row < (c + 1) * ROWS; row++)
-            norm_row(args, row, d, sum + c * d);
+        for (int64_t row = c * ROWS; row < rows && row < (c + 1) * ROWS; row++) {
+            if (half)
+                norm_row(true, args, row, d, sum + c * d);
+            else
+                norm_row(false, args, row, d, sum + c * d);
+        }
     }
     kernel_sync(args);
     kernel_share(d, TILE, args->thread, args->n_threads, &begin, &end);
