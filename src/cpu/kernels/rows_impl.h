@@ -34,6 +34,18 @@ static bool match_rms_norm(const Op *op)
            tile_dtype(result(op, 0)->dtype);
 }
 
+/* norm_tile, rounded to bf16. */
+static void norm_tile_to_bf16(uint16_t *y, const float *x, const float *weight, float scale,
+                              int64_t n)
+{
+    int64_t i = 0;
+    vf s = vf_splat(scale);
+    for (; i + VN <= n; i += VN)
+        vf_store_bf16(y + i, vf_load(x + i) * s * vf_load(weight + i));
+    for (; i < n; i++)
+        y[i] = bf16_from_f32(x[i] * scale * weight[i]);
+}
+
 static void run_rms_norm(const KernelArgs *args)
 {
     const Op *op = args->op;
@@ -48,9 +60,15 @@ static void run_rms_norm(const KernelArgs *args)
         float scale = norm_scale(in, args->in[0], row * d, d, (float)op->attr.eps);
         for (int64_t at = 0; at < d; at += TILE) {
             int64_t n = tile_length(at, d);
+            const float *values = tile_read(in, args->in[0], row * d + at, n, from);
+            const float *weights = tile_read(weight, args->in[1], at, n, scales);
+            if (out == CVN_BF16) {
+                norm_tile_to_bf16((uint16_t *)args->out[0] + row * d + at, values, weights, scale,
+                                  n);
+                continue;
+            }
             float *y = tile_target(out, args->out[0], row * d + at, to);
-            norm_tile(y, tile_read(in, args->in[0], row * d + at, n, from),
-                      tile_read(weight, args->in[1], at, n, scales), scale, n);
+            norm_tile(y, values, weights, scale, n);
             tile_write(out, args->out[0], row * d + at, n, y);
         }
     }
