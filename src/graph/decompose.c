@@ -16,7 +16,6 @@
  */
 #include "graph/decompose.h"
 
-#include "graph/attention.h"
 #include "graph/decompose_impl.h"
 
 #include <assert.h>
@@ -84,76 +83,6 @@ static void rope(cvn_graph *g, const Op *op, cvn_value **out)
     cvn_value *turned_a = cvn_subtract(g, cvn_multiply(g, a, c), cvn_multiply(g, b, s));
     cvn_value *turned_b = cvn_add(g, cvn_multiply(g, b, c), cvn_multiply(g, a, s));
     out[0] = as(g, rope_join(g, turned_a, turned_b, shape, interleaved), shape->dtype);
-}
-
-/* Keys or values of 8 bits times their scales [batch, kv_heads, context, 1]. */
-static cvn_value *unscaled(cvn_graph *g, cvn_value *x, cvn_value *scale, cvn_dtype math)
-{
-    scale = cvn_reshape(g, as(g, scale, math), 3, scale->type.dim);
-    x = as(g, x, math);
-    return cvn_multiply(g, x, spread_over(g, scale, &x->type, 3));
-}
-
-/*
- * Heads are viewed as [kv_heads, group], so that each KV head meets its group of queries in one
- * product:
- *
- *     scores [batch, kv, seq, group, context] = q [batch, seq, kv, group, dim] . k [batch, kv,
- * context, dim] seen = first[batch, query] <= key <= start[batch] + query;
- * weights = softmax(seen ? scores * scale : -inf) out [batch, kv, seq, group,
- * dim] = weights . v [batch, kv, context, dim], 0 where query >= length
- */
-static void attention(cvn_graph *g, const Op *op, cvn_value **out)
-{
-    cvn_value *q = op->operand[0], *k = op->operand[1], *v = op->operand[2];
-    cvn_value *start = op->operand[3], *length = op->operand[4]; /* [batch] */
-    int scales = attention_scales(op);
-    if (scales >= 0) {
-        k = unscaled(g, k, op->operand[scales], wide(q->type.dtype));
-        v = unscaled(g, v, op->operand[scales + 1], wide(q->type.dtype));
-    }
-    cvn_dtype dtype = q->type.dtype, math = wide(dtype == CVN_F64 ? dtype : k->type.dtype);
-    int64_t batch = q->type.dim[0], seq = q->type.dim[1], heads = q->type.dim[2];
-    int64_t dim = q->type.dim[3], kv = k->type.dim[1], group = kv ? heads / kv : 0;
-
-    if (dtype != k->type.dtype) {
-        q = as(g, q, math);
-        k = as(g, k, math);
-    }
-    q = cvn_reshape(g, q, 5, (const int64_t[]){batch, seq, kv, group, dim});
-    const cvn_dot_dims by_key = {.n_batch = 2,
-                                 .lhs_batch = {0, 2},
-                                 .rhs_batch = {0, 1},
-                                 .n_contract = 1,
-                                 .lhs_contract = {4},
-                                 .rhs_contract = {3}};
-    cvn_value *scores = cvn_dot_general(g, q, k, &by_key, math);
-    scores = cvn_multiply(g, scores, like(g, scores, op->attr.scale));
-
-    const cvn_type *shape = &scores->type; /* [batch, kv, seq, group, context] */
-    cvn_type plane = CVN_TYPE(CVN_I32, batch, seq, k->type.dim[2]);
-    cvn_value *seen = seen_keys(g, &plane, start, attention_first(op));
-    seen = spread(g, seen, shape, (const int[]){0, 2, 4});
-    Softmax s = softmax_parts(g, cvn_select(g, seen, scores, like(g, scores, -INFINITY)));
-    cvn_value *weights = cvn_divide(g, s.power, spread_over(g, s.sum, shape, 4));
-
-    v = visible_values(g, as(g, v, math), start, seq);
-    const cvn_dot_dims by_value = {.n_batch = 2,
-                                   .lhs_batch = {0, 1},
-                                   .rhs_batch = {0, 1},
-                                   .n_contract = 1,
-                                   .lhs_contract = {4},
-                                   .rhs_contract = {2}};
-    cvn_value *y =
-        cvn_dot_general(g, weights, v, &by_value, math); /* [batch, kv, seq, group, dim] */
-    y = cvn_transpose(g, y, (const int[]){0, 2, 1, 3, 4});
-    y = cvn_reshape(g, y, 4, (const int64_t[]){batch, seq, heads, dim});
-
-    cvn_type rows = CVN_TYPE(CVN_I32, batch, seq);
-    cvn_value *real = cvn_compare_values(g, CVN_LT, count_along(g, &rows, 1),
-                                         spread(g, length, &rows, (const int[]){0}));
-    y = cvn_select(g, spread(g, real, &y->type, (const int[]){0, 1}), y, like(g, y, 0));
-    out[0] = as(g, y, dtype);
 }
 
 const cvn_gather_dims cache_update_dims = {.n_window = 2,
@@ -244,7 +173,7 @@ static void random_bits(cvn_graph *g, const Op *op, cvn_value **out)
 static DecomposeFn *const table[OP_COUNT] = {
     [OP_RMS_NORM] = rms_norm,
     [OP_ROPE] = rope,
-    [OP_ATTENTION] = attention,
+    [OP_ATTENTION] = decompose_attention,
     [OP_CACHE_UPDATE] = cache_update,
     [OP_SOFTMAX_CROSS_ENTROPY] = softmax_cross_entropy,
     [OP_ARGMAX] = argmax,

@@ -10,8 +10,8 @@
 typedef void DecomposeFn(cvn_graph *g, const Op *op, cvn_value **out);
 
 DecomposeFn decompose_dequantize, decompose_quantize_rows, decompose_linear_int8, decompose_linear;
-DecomposeFn decompose_rms_norm_backward, decompose_attention_backward,
-    decompose_softmax_cross_entropy_backward;
+DecomposeFn decompose_attention, decompose_attention_backward;
+DecomposeFn decompose_rms_norm_backward, decompose_softmax_cross_entropy_backward;
 
 /* The dtype that sums and exponentials of this data are computed in. */
 static inline cvn_dtype wide(cvn_dtype dtype)
@@ -51,17 +51,24 @@ static inline cvn_value *spread_over(cvn_graph *g, cvn_value *x, const cvn_type 
     return spread(g, x, shape, dims);
 }
 
-/* x [..., d] * rsqrt(mean(x^2) + eps) * weight [d], in the wide dtype. */
-static inline cvn_value *decompose_norm(cvn_graph *g, cvn_value *x, cvn_value *weight, double eps)
+/* x [..., d] * rsqrt(mean(x^2) + eps), x being of a wide dtype; *scale is what it is multiplied by, of x's shape. */
+static inline cvn_value *normalise(cvn_graph *g, cvn_value *x, double eps, cvn_value **scale)
 {
-    cvn_dtype math = wide(x->type.dtype);
-    x = as(g, x, math);
     int last = x->type.rank - 1;
     cvn_value *sum = cvn_reduce_dims(g, CVN_SUM, cvn_multiply(g, x, x), 1, &last);
     cvn_value *mean = cvn_divide(g, sum, like(g, sum, (double)x->type.dim[last]));
-    cvn_value *scale = cvn_rsqrt(g, cvn_add(g, mean, like(g, mean, eps)));
-    cvn_value *normed = cvn_multiply(g, x, spread_over(g, scale, &x->type, last));
-    return cvn_multiply(g, normed, spread(g, as(g, weight, math), &x->type, &last));
+    cvn_value *step = cvn_rsqrt(g, cvn_add(g, mean, like(g, mean, eps)));
+    *scale = spread_over(g, step, &x->type, last);
+    return cvn_multiply(g, x, *scale);
+}
+
+/* The same times weight [d], of any x. */
+static inline cvn_value *decompose_norm(cvn_graph *g, cvn_value *x, cvn_value *weight, double eps)
+{
+    cvn_dtype math = wide(x->type.dtype);
+    int last = x->type.rank - 1;
+    cvn_value *scale, *normed = normalise(g, as(g, x, math), eps, &scale);
+    return cvn_multiply(g, normed, spread(g, as(g, weight, math), &normed->type, &last));
 }
 
 static inline cvn_value *count_along(cvn_graph *g, const cvn_type *shape, int axis)
@@ -87,33 +94,6 @@ static inline Softmax softmax_parts(cvn_graph *g, cvn_value *x)
     s.power = cvn_exponential(g, shifted);
     s.sum = cvn_reduce_dims(g, CVN_SUM, s.power, 1, &last);
     return s;
-}
-
-/* Which keys a query of attention sees, bool [batch, seq, context],
-   the shape of `plane`: those from `first` [batch, seq] (or NULL for
-   0) to the query's position, which counts on from start [batch]. */
-static inline cvn_value *seen_keys(cvn_graph *g, const cvn_type *plane, cvn_value *start,
-                                   cvn_value *first)
-{
-    cvn_value *key = count_along(g, plane, 2);
-    cvn_value *query =
-        cvn_add(g, count_along(g, plane, 1), spread(g, start, plane, (const int[]){0}));
-    cvn_value *seen = cvn_compare_values(g, CVN_LE, key, query);
-    if (!first)
-        return seen;
-    first = spread(g, first, plane, (const int[]){0, 1});
-    return cvn_and(g, seen, cvn_compare_values(g, CVN_GE, key, first));
-}
-
-/* v [batch, kv_heads, context, head_dim] with 0 for the keys that no query of the row sees. Their
-   weight is 0, but memory that was never written may hold anything, and 0 * NaN is NaN. */
-static inline cvn_value *visible_values(cvn_graph *g, cvn_value *v, cvn_value *start, int64_t seq)
-{
-    cvn_type keys = CVN_TYPE(CVN_I32, v->type.dim[0], v->type.dim[2]); /* [batch, context] */
-    cvn_value *end = cvn_add(g, start, like(g, start, (double)(seq - 1)));
-    cvn_value *seen = cvn_compare_values(g, CVN_LE, count_along(g, &keys, 1),
-                                         spread(g, end, &keys, (const int[]){0}));
-    return cvn_select(g, spread(g, seen, &v->type, (const int[]){0, 2}), v, like(g, v, 0));
 }
 
 #endif

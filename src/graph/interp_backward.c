@@ -1,41 +1,27 @@
 /* The gradients of composites, each by its formula in caravan/graph.h, summed in f64. No memory is
    needed but results and the stack: what does not fit there is computed anew. */
+#include "base/num.h"
 #include "graph/attention.h"
 #include "graph/interp_impl.h"
 #include "graph/reduce.h"
 
 #include <math.h>
 
-typedef struct Norm {
-    const Op *op;
-    const void *const *in;
-    int64_t d; /* elements of a row */
-} Norm;
-
-/* rsqrt(mean(x^2) + eps) of a row. */
-static double norm_scale(const Norm *n, int64_t row)
+/* dx of one row, whose norm multiplies by `scale`. */
+static void norm_row(const Op *op, const void *const *in, int64_t row, double scale, void *dx)
 {
-    double sum = 0;
-    for (int64_t i = 0; i < n->d; i++) {
-        double x = element_get(interp_in(n->op, 0)->dtype, n->in[0], row * n->d + i);
-        sum += x * x;
-    }
-    return 1 / sqrt(sum / (double)n->d + n->op->attr.eps);
-}
-
-static void norm_row(const Norm *n, int64_t row, void *dx)
-{
-    cvn_dtype x = interp_in(n->op, 0)->dtype, w = interp_in(n->op, 1)->dtype;
-    cvn_dtype dy = interp_in(n->op, 2)->dtype;
-    double scale = norm_scale(n, row), along = 0;
-    for (int64_t i = 0; i < n->d; i++)
-        along += element_get(dy, n->in[2], row * n->d + i) * element_get(w, n->in[1], i) *
-                 element_get(x, n->in[0], row * n->d + i) * scale;
-    along /= (double)n->d;
-    for (int64_t i = 0; i < n->d; i++) {
-        double normed = element_get(x, n->in[0], row * n->d + i) * scale;
-        double dn = element_get(dy, n->in[2], row * n->d + i) * element_get(w, n->in[1], i);
-        element_set(x, dx, row * n->d + i, scale * (dn - normed * along));
+    const cvn_type *type = interp_in(op, 0);
+    cvn_dtype x = type->dtype, w = interp_in(op, 1)->dtype, dy = interp_in(op, 2)->dtype;
+    int64_t d = type->dim[type->rank - 1];
+    double along = 0;
+    for (int64_t i = 0; i < d; i++)
+        along += element_get(dy, in[2], row * d + i) * element_get(w, in[1], i) *
+                 element_get(x, in[0], row * d + i) * scale;
+    along /= (double)d;
+    for (int64_t i = 0; i < d; i++) {
+        double normed = element_get(x, in[0], row * d + i) * scale;
+        double dn = element_get(dy, in[2], row * d + i) * element_get(w, in[1], i);
+        element_set(x, dx, row * d + i, scale * (dn - normed * along));
     }
 }
 
@@ -43,17 +29,16 @@ void interp_rms_norm_backward(const Op *op, const void *const *in, void *const *
 {
     enum { PIECE = 256 };
     const cvn_type *x = interp_in(op, 0);
-    Norm n = {op, in, x->dim[x->rank - 1]};
-    int64_t rows = n.d ? cvn_type_elements(x) / n.d : 0;
+    int64_t d = x->dim[x->rank - 1], rows = d ? cvn_type_elements(x) / d : 0;
     for (int64_t row = 0; row < rows; row++)
-        norm_row(&n, row, out[0]);
-    for (int64_t first = 0; first < n.d; first += PIECE) {
-        int64_t width = n.d - first < PIECE ? n.d - first : PIECE;
+        norm_row(op, in, row, interp_norm_scale(x->dtype, in[0], row * d, d, op->attr.eps), out[0]);
+    for (int64_t first = 0; first < d; first += PIECE) {
+        int64_t width = num_min(d - first, PIECE);
         double sum[PIECE] = {0};
         for (int64_t row = 0; row < rows; row++) {
-            double scale = norm_scale(&n, row);
+            double scale = interp_norm_scale(x->dtype, in[0], row * d, d, op->attr.eps);
             for (int64_t i = 0; i < width; i++) {
-                int64_t at = row * n.d + first + i;
+                int64_t at = row * d + first + i;
                 sum[i] += element_get(interp_in(op, 2)->dtype, in[2], at) *
                           element_get(x->dtype, in[0], at) * scale;
             }
@@ -140,7 +125,7 @@ static void attention_dq(const Attention *a, const Query *query, void *dq)
     enum { PIECE = 256 };
     cvn_dtype k = interp_in(a->op, 1)->dtype;
     for (int64_t first = 0; first < a->head_dim; first += PIECE) {
-        int64_t width = a->head_dim - first < PIECE ? a->head_dim - first : PIECE;
+        int64_t width = num_min(a->head_dim - first, PIECE);
         double sum[PIECE] = {0};
         for (int64_t key = query->first; key < query->n; key++) {
             double dscore = attention_dscore(a, query, key);
@@ -211,8 +196,8 @@ void interp_attention_backward(const Op *op, const void *const *in, void *const 
             for (int64_t first = 0; first < a.head_dim; first += WIDTH) {
                 KeyPiece piece = {
                     .b = head / a.kv_heads, .kv = head % a.kv_heads, .key = key, .first = first};
-                piece.n_keys = a.context - key < KEYS ? a.context - key : KEYS;
-                piece.width = a.head_dim - first < WIDTH ? a.head_dim - first : WIDTH;
+                piece.n_keys = num_min(a.context - key, KEYS);
+                piece.width = num_min(a.head_dim - first, WIDTH);
                 attention_dkv(&a, &piece, out[1], out[2]);
             }
         }

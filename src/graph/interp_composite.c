@@ -2,6 +2,7 @@
  * The composites, each by its own direct definition (caravan/graph.h says them in words). Their
  * decompositions into plain operations are in decompose.c; tests compare the two.
  */
+#include "base/num.h"
 #include "base/rng.h"
 #include "graph/attention.h"
 #include "graph/interp_impl.h"
@@ -9,18 +10,23 @@
 
 #include <math.h>
 
+double interp_norm_scale(cvn_dtype dtype, const void *x, int64_t first, int64_t d, double eps)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < d; i++) {
+        double e = element_get(dtype, x, first + i);
+        sum += e * e;
+    }
+    return 1 / sqrt(sum / (double)d + eps);
+}
+
 void interp_rms_norm(const Op *op, const void *const *in, void *const *out)
 {
     const cvn_type *x = interp_in(op, 0), *y = interp_out(op, 0);
     cvn_dtype weight = interp_in(op, 1)->dtype;
     int64_t d = x->dim[x->rank - 1], rows = d ? cvn_type_elements(x) / d : 0;
     for (int64_t row = 0; row < rows; row++) {
-        double sum = 0;
-        for (int64_t i = 0; i < d; i++) {
-            double e = element_get(x->dtype, in[0], row * d + i);
-            sum += e * e;
-        }
-        double scale = 1 / sqrt(sum / (double)d + op->attr.eps);
+        double scale = interp_norm_scale(x->dtype, in[0], row * d, d, op->attr.eps);
         for (int64_t i = 0; i < d; i++)
             element_set(y->dtype, out[0], row * d + i,
                         element_get(x->dtype, in[0], row * d + i) * scale *
@@ -94,7 +100,7 @@ static void attention_query(const Query *query, void *out)
     if (!isfinite(peak))
         peak = 0;
     for (int64_t first = 0; first < query->head_dim; first += PIECE) {
-        int64_t width = query->head_dim - first < PIECE ? query->head_dim - first : PIECE;
+        int64_t width = num_min(query->head_dim - first, PIECE);
         double total = 0, sum[PIECE] = {0};
         for (int64_t key = query->first; key < query->n; key++) {
             double weight = exp(attention_score(query, key) - peak);

@@ -96,6 +96,10 @@ static inline int64_t interp_clamp(int64_t x, int64_t low, int64_t high)
     return x < low ? low : x > high ? high : x;
 }
 
+/* What RMS norm multiplies a row of d elements by, besides its weight: 1 / sqrt(mean(x^2) + eps). The row begins at
+   element `first`. */
+double interp_norm_scale(cvn_dtype dtype, const void *x, int64_t first, int64_t d, double eps);
+
 /* A running reduction: floats in f64, integers and bools in wrapping 64-bit arithmetic. */
 typedef struct Fold {
     cvn_reduce kind;

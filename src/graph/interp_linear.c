@@ -73,17 +73,6 @@ void interp_linear_int8(const Op *op, const void *const *in, void *const *out)
     }
 }
 
-/* What the norm multiplies the elements of row m of x by, besides its weight. */
-static double norm_scale(const Op *op, const void *const *in, int64_t m, int64_t k)
-{
-    double sum = 0;
-    for (int64_t i = m * k; i < (m + 1) * k; i++) {
-        double e = element_get(interp_in(op, 0)->dtype, in[0], i);
-        sum += e * e;
-    }
-    return 1 / sqrt(sum / (double)k + op->attr.eps);
-}
-
 /* What is done with a row of x before it is multiplied. */
 typedef struct RowScale {
     double norm; /* what the norm multiplies it by */
@@ -107,7 +96,9 @@ static double element_of(const Op *op, const void *const *in, int64_t at, int64_
 /* Of row m of k elements. */
 static RowScale row_scale(const Op *op, const void *const *in, int64_t m, int64_t k)
 {
-    RowScale scale = {.norm = op->attr.norm ? norm_scale(op, in, m, k) : 1};
+    RowScale scale = {.norm = 1};
+    if (op->attr.norm)
+        scale.norm = interp_norm_scale(interp_in(op, 0)->dtype, in[0], m * k, k, op->attr.eps);
     double most = 0;
     for (int64_t i = 0; i < k && op->attr.int8; i++)
         most = reduce_max(most, fabs((double)(float)element_of(op, in, m * k + i, i, scale.norm)));

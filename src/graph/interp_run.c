@@ -11,8 +11,10 @@
 typedef struct Run {
     const cvn_graph *g;
     int n_devices;
-    void **buffer;  /* [n_values * n_devices], owned except of parameters */
-    uint32_t *uses; /* [n_values] uses by operations still to come, and by outputs */
+    Arena arena;     /* of the lists below; tensors are on the heap */
+    void **buffer;   /* [n_values * n_devices], owned except of parameters */
+    const void **in; /* room for the operands of any operation */
+    uint32_t *uses;  /* [n_values] uses by operations still to come, and by outputs */
 } Run;
 
 static void **buffers_of(const Run *run, const cvn_value *v)
@@ -54,17 +56,17 @@ static int allocate_results(const Run *run, const Op *op, cvn_err *err)
 }
 
 /* One device's pointers to operands and results, side by side. */
-static void run_on_device(const Run *run, const Op *op, int d, const void **in)
+static void run_on_device(const Run *run, const Op *op, int d)
 {
     void *out[OP_MOST_RESULTS] = {NULL};
     for (int i = 0; i < op->n_operands; i++)
-        in[i] = buffers_of(run, op->operand[i])[d];
+        run->in[i] = buffers_of(run, op->operand[i])[d];
     for (int i = 0; i < op->n_results; i++)
         out[i] = buffers_of(run, op->result[i])[d];
-    interp_op(op, in, out);
+    interp_op(op, run->in, out);
 }
 
-static void run_op(const Run *run, const Op *op, const void **in)
+static void run_op(const Run *run, const Op *op)
 {
     if (op_info[op->kind].class_ == CLASS_COLLECTIVE) {
         void **from = op->n_operands ? buffers_of(run, op->operand[0]) : NULL;
@@ -73,18 +75,17 @@ static void run_op(const Run *run, const Op *op, const void **in)
         return;
     }
     for (int d = 0; d < run->n_devices; d++)
-        run_on_device(run, op, d, in);
+        run_on_device(run, op, d);
 }
 
-/* Runs all operations. `in` has room for the operands of any of them. */
-static int run_ops(const Run *run, const void **in, cvn_err *err)
+static int run_ops(const Run *run, cvn_err *err)
 {
     for (const Op *op = run->g->first; op; op = op->next) {
         if (op->kind == OP_PARAMETER)
             continue;
         if (allocate_results(run, op, err))
             return CVN_EMEM;
-        run_op(run, op, in);
+        run_op(run, op);
         for (int i = 0; i < op->n_operands; i++)
             if (--run->uses[op->operand[i]->id] == 0)
                 free_value(run, op->operand[i]);
@@ -111,15 +112,6 @@ static int copy_outputs(const Run *run, void **outputs, cvn_err *err)
     return CVN_OK;
 }
 
-static void count_uses(const Run *run)
-{
-    for (const Op *op = run->g->first; op; op = op->next)
-        for (int i = 0; i < op->n_operands; i++)
-            run->uses[op->operand[i]->id]++;
-    for (int i = 0; i < run->g->n_outputs; i++)
-        run->uses[run->g->output[i].value->id]++;
-}
-
 static size_t most_operands(const cvn_graph *g)
 {
     size_t most = 1;
@@ -139,32 +131,26 @@ int interp_run(const cvn_graph *g, int n_devices, const void *const *inputs, voi
     for (size_t i = 0; i < n_out; i++)
         outputs[i] = NULL;
 
-    int code = CVN_EMEM;
-    Run run = {g, n_devices, calloc(g->n_values + (size_t)1, devices * sizeof(void *)),
-               calloc(g->n_values + (size_t)1, sizeof(uint32_t))};
-    const void **in = calloc(most_operands(g), sizeof *in);
-    if (!run.buffer || !run.uses || !in) {
-        err_set(err, code, "no memory to run graph '%s'", g->name);
-        goto done;
-    }
-    count_uses(&run);
+    Run run = {.g = g, .n_devices = n_devices};
+    if (arena_init(&run.arena, err))
+        return CVN_EMEM;
+    run.buffer = arena_array(&run.arena, g->n_values + (size_t)1, devices * sizeof(void *));
+    run.in = arena_array(&run.arena, most_operands(g), sizeof *run.in);
+    run.uses = graph_uses(g, &run.arena);
     for (size_t i = 0; i < n_in; i++)
         for (size_t d = 0; d < devices; d++)
             buffers_of(&run, g->parameter[i])[d] = (void *)(uintptr_t)inputs[d * n_in + i];
-    code = run_ops(&run, in, err);
+    int code = run_ops(&run, err);
     if (code == CVN_OK)
         code = copy_outputs(&run, outputs, err);
-done:
-    for (const Op *op = g->first; op && run.buffer; op = op->next)
+    for (const Op *op = g->first; op; op = op->next)
         for (int i = 0; i < op->n_results; i++)
             free_value(&run, op->result[i]);
     for (size_t i = 0; i < n_out && code != CVN_OK; i++) {
         free(outputs[i]);
         outputs[i] = NULL;
     }
-    free(in);
-    free(run.uses);
-    free(run.buffer);
+    arena_free(&run.arena);
     return code;
 }
 

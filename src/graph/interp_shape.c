@@ -9,46 +9,74 @@ void interp_copy(const Op *op, const void *const *in, void *const *out)
         memcpy(out[0], in[0], bytes);
 }
 
+/* What an operation reads whose result is a regular pattern of elements of x: y[at] is the element of x at
+   first + at[0] * step[0] + at[1] * step[1] + … */
+typedef struct Pattern {
+    int64_t first, step[CVN_MAX_RANK];
+} Pattern;
+
+static void read_pattern(const Op *op, const void *const *in, void *const *out, const Pattern *p)
+{
+    const cvn_type *y = interp_out(op, 0);
+    int64_t at[CVN_MAX_RANK] = {0};
+    for (int64_t i = 0, n = cvn_type_elements(y); i < n; i++, interp_next(y->rank, y->dim, at)) {
+        int64_t from = p->first;
+        for (int d = 0; d < y->rank; d++)
+            from += at[d] * p->step[d];
+        interp_move(y->dtype, out[0], i, in[0], from);
+    }
+}
+
 /* y[at] = x[at of the dimensions that x has], 0 where x's size is 1. */
 void interp_broadcast_in_dim(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *x = interp_in(op, 0), *y = interp_out(op, 0);
-    int64_t stride[CVN_MAX_RANK], at[CVN_MAX_RANK] = {0};
+    const cvn_type *x = interp_in(op, 0);
+    int64_t stride[CVN_MAX_RANK];
+    Pattern p = {0};
     interp_strides(x, stride);
-    for (int64_t i = 0, n = cvn_type_elements(y); i < n; i++, interp_next(y->rank, y->dim, at)) {
-        int64_t from = 0;
-        for (int d = 0; d < x->rank; d++)
-            from += x->dim[d] == 1 ? 0 : at[op->attr.dims.v[d]] * stride[d];
-        interp_move(y->dtype, out[0], i, in[0], from);
-    }
+    for (int d = 0; d < x->rank; d++)
+        p.step[op->attr.dims.v[d]] = x->dim[d] == 1 ? 0 : stride[d];
+    read_pattern(op, in, out, &p);
 }
 
 /* y[at] = x[p] with p[permutation[d]] = at[d]. */
 void interp_transpose(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *x = interp_in(op, 0), *y = interp_out(op, 0);
-    int64_t stride[CVN_MAX_RANK], at[CVN_MAX_RANK] = {0};
-    interp_strides(x, stride);
-    for (int64_t i = 0, n = cvn_type_elements(y); i < n; i++, interp_next(y->rank, y->dim, at)) {
-        int64_t from = 0;
-        for (int d = 0; d < y->rank; d++)
-            from += at[d] * stride[op->attr.dims.v[d]];
-        interp_move(y->dtype, out[0], i, in[0], from);
-    }
+    int64_t stride[CVN_MAX_RANK];
+    Pattern p = {0};
+    interp_strides(interp_in(op, 0), stride);
+    for (int d = 0; d < op->attr.dims.n; d++)
+        p.step[d] = stride[op->attr.dims.v[d]];
+    read_pattern(op, in, out, &p);
 }
 
 /* y[at] = x[start + at * stride]. */
 void interp_slice(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *x = interp_in(op, 0), *y = interp_out(op, 0);
-    int64_t stride[CVN_MAX_RANK], at[CVN_MAX_RANK] = {0};
+    const cvn_type *x = interp_in(op, 0);
+    int64_t stride[CVN_MAX_RANK];
+    Pattern p = {0};
     interp_strides(x, stride);
-    for (int64_t i = 0, n = cvn_type_elements(y); i < n; i++, interp_next(y->rank, y->dim, at)) {
-        int64_t from = 0;
-        for (int d = 0; d < y->rank; d++)
-            from += (op->attr.start.v[d] + at[d] * op->attr.stride.v[d]) * stride[d];
-        interp_move(y->dtype, out[0], i, in[0], from);
+    for (int d = 0; d < x->rank; d++) {
+        bool steps = interp_out(op, 0)->dim[d] > 1; /* a stride that is not used may be anything */
+        p.first += op->attr.start.v[d] * stride[d];
+        p.step[d] = steps ? op->attr.stride.v[d] * stride[d] : 0;
     }
+    read_pattern(op, in, out, &p);
+}
+
+/* y[at] = x[size - 1 - at] along the given dimensions. */
+void interp_reverse(const Op *op, const void *const *in, void *const *out)
+{
+    const cvn_type *x = interp_in(op, 0);
+    Pattern p = {0};
+    interp_strides(x, p.step);
+    for (int i = 0; i < op->attr.dims.n; i++) {
+        int64_t d = op->attr.dims.v[i];
+        p.first += (x->dim[d] - 1) * p.step[d];
+        p.step[d] = -p.step[d];
+    }
+    read_pattern(op, in, out, &p);
 }
 
 void interp_concatenate(const Op *op, const void *const *in, void *const *out)
@@ -85,18 +113,5 @@ void interp_pad(const Op *op, const void *const *in, void *const *out)
         }
         if (inside)
             interp_move(y->dtype, out[0], to, in[0], i);
-    }
-}
-
-void interp_reverse(const Op *op, const void *const *in, void *const *out)
-{
-    const cvn_type *y = interp_out(op, 0);
-    int64_t stride[CVN_MAX_RANK], at[CVN_MAX_RANK] = {0};
-    interp_strides(y, stride);
-    for (int64_t i = 0, n = cvn_type_elements(y); i < n; i++, interp_next(y->rank, y->dim, at)) {
-        int64_t from = 0;
-        for (int d = 0; d < y->rank; d++)
-            from += (ints_contain(&op->attr.dims, d) ? y->dim[d] - 1 - at[d] : at[d]) * stride[d];
-        interp_move(y->dtype, out[0], i, in[0], from);
     }
 }
