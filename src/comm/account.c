@@ -22,7 +22,7 @@ static const struct CommName *find_name(const CommNames *names, const Ints *grou
 
 int comm_name_axes(Comm *comm, const Ints *groups, int64_t size, const char *axes, cvn_err *err)
 {
-    CommNames *names = comm_names(comm);
+    CommNames *names = &comm->names;
     if (groups->n == 0 || size == 0 || find_name(names, groups, size))
         return CVN_OK;
     size_t bytes = (size_t)groups->n * sizeof *groups->v;
@@ -61,7 +61,7 @@ void account_look(Comm *comm, CommDevice *own)
     for (unsigned i = own->looked; i != own->next && !comm_failed(comm, NULL); i++) {
         Exchange *e = &own->exchange[i % COMM_IN_FLIGHT];
         bool seen = e->number != i || e->arrived >= 0; /* here, or by its end */
-        if (!seen && comm_transport(comm) && !remote_is_done(comm, e))
+        if (!seen && comm->transport && !remote_is_done(comm, e))
             return; /* asking has let the transport work, and what was sent later comes later */
         if (!seen && is_there(comm, e)) {
             e->arrived = comm_now(comm, own);
@@ -77,7 +77,7 @@ void account_add(const Comm *comm, CommDevice *own, const Exchange *e, int64_t a
     const Op *op = e->op;
     const bool permutes = op->kind == OP_COLLECTIVE_PERMUTE;
     const struct CommName *name =
-        permutes ? NULL : find_name(comm_names(comm), &op->attr.groups, op->attr.group_size);
+        permutes ? NULL : find_name(&comm->names, &op->attr.groups, op->attr.group_size);
     CommEvent event = {.op = op,
                        .axes = name ? name->axes : "_",
                        .bytes = op_ring_bytes(op),
@@ -104,7 +104,7 @@ void comm_watch(Comm *comm, int device, const CommWatch *watch)
 void comm_table(const Comm *comm, CommTable *out)
 {
     *out = (CommTable){0};
-    for (int d = 0; d < comm_local(comm); d++)
-        comm_table_add(out, &comm_device(comm, comm_first(comm) + d)->account);
-    comm_table_divide(out, comm_local(comm));
+    for (int d = 0; d < comm->n_local; d++)
+        comm_table_add(out, &comm_device(comm, comm->first + d)->account);
+    comm_table_divide(out, comm->n_local);
 }

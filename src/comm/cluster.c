@@ -365,51 +365,45 @@ static void *watch(void *argument)
 
 /* ---- agreement ---- */
 
+/* A block between rank 0 and each of the others, one way: rank 0 has that of rank r at block + r * stride, the others
+   have theirs at block. */
+static int star(Cluster *c, bool to_rank_0, int tag, void *block, size_t stride, size_t bytes,
+                double seconds, cvn_err *err)
+{
+    Transport *t = c->t;
+    bool sends = to_rank_0 == (t->rank > 0);
+    int first = t->rank == 0 ? 1 : 0, end = t->rank == 0 ? t->n_ranks : 1, rc = CVN_OK;
+    Transfer *transfer = calloc((size_t)end, sizeof *transfer);
+    if (!transfer)
+        return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
+    for (int rank = first; rank < end && !rc; rank++)
+        rc = transport_begin(t, sends, rank, tag, (char *)block + (size_t)rank * stride, bytes,
+                             &transfer[rank], seconds, err);
+    if (!rc)
+        rc = transport_wait(t, transfer, end, seconds, err);
+    free(transfer);
+    return rc;
+}
+
 /* One block from every rank to rank 0: got [n_ranks * bytes] there. */
 static int collect(Cluster *c, int tag, const void *own, void *got, size_t bytes, double seconds,
                    cvn_err *err)
 {
-    Transport *t = c->t;
-    int n = t->rank == 0 ? t->n_ranks : 1, rc = CVN_OK;
-    Transfer *transfer = calloc((size_t)n, sizeof *transfer);
-    if (!transfer)
-        return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
-    if (t->rank > 0)
-        rc = transport_begin(t, true, 0, tag, (void *)(uintptr_t)own, bytes, &transfer[0], seconds,
-                             err);
-    for (int rank = 1; t->rank == 0 && rank < n && !rc; rank++)
-        rc = transport_begin(t, false, rank, tag, (char *)got + (size_t)rank * bytes, bytes,
-                             &transfer[rank], seconds, err);
-    if (t->rank == 0)
-        memcpy(got, own, bytes);
-    if (!rc)
-        rc = transport_wait(t, transfer, n, seconds, err);
-    free(transfer);
-    return rc;
+    if (c->t->rank > 0)
+        return star(c, true, tag, (void *)(uintptr_t)own, bytes, bytes, seconds, err);
+    memcpy(got, own, bytes);
+    return star(c, true, tag, got, bytes, bytes, seconds, err);
 }
 
 /* One block of rank 0 to all. */
 static int spread(Cluster *c, int tag, void *data, size_t bytes, double seconds, cvn_err *err)
 {
-    Transport *t = c->t;
-    int n = t->rank == 0 ? t->n_ranks : 1, rc = CVN_OK;
-    Transfer *transfer = calloc((size_t)n, sizeof *transfer);
-    if (!transfer)
-        return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
-    if (t->rank > 0)
-        rc = transport_begin(t, false, 0, tag, data, bytes, &transfer[0], seconds, err);
-    for (int rank = 1; t->rank == 0 && rank < n && !rc; rank++)
-        rc = transport_begin(t, true, rank, tag, data, bytes, &transfer[rank], seconds, err);
-    if (!rc)
-        rc = transport_wait(t, transfer, n, seconds, err);
-    free(transfer);
-    return rc;
+    return star(c, false, tag, data, 0, bytes, seconds, err);
 }
 
 static int compare_cards(Cluster *c, cvn_err *err)
 {
     Card own = {0};
-    Verdict verdict = {.ok = 1};
     snprintf(own.host, sizeof own.host, "%s", c->t->host);
     own.pid = getpid();
     snprintf(own.settings, sizeof own.settings, "%s",
@@ -418,10 +412,9 @@ static int compare_cards(Cluster *c, cvn_err *err)
     int rc = collect(c, TAG_CARD, &own, c->card, sizeof own, start_seconds, err);
     if (!rc)
         rc = spread(c, TAG_CARD, c->card, bytes, start_seconds, err);
-    for (int rank = 1; !rc && rank < c->t->n_ranks && verdict.ok; rank++) {
+    for (int rank = 1; !rc && rank < c->t->n_ranks; rank++) {
         if (memcmp(c->card[rank].settings, c->card[0].settings, sizeof own.settings) == 0)
             continue;
-        verdict.ok = 0;
         rc = err_set(err, CVN_EINVAL,
                      "rank %d on %s disagrees: it runs '%s', rank 0 on %s runs '%s'; give all "
                      "ranks the same program and options, and where processors differ the kernels "
@@ -506,7 +499,8 @@ int cluster_open(const ClusterOptions *options, Cluster **out, cvn_err *err)
     }
     if (!c || !c->card || !c->peer) {
         err_set(err, CVN_EMEM, "no memory for a cluster of %d ranks", t->n_ranks);
-        t->abort(t, 1);
+        t->abort(t, 1); /* the others would wait for this rank; does not return */
+        _exit(1);
     }
     pthread_mutex_init(&c->lock, NULL);
     c->t = t;

@@ -9,6 +9,7 @@
  */
 #include "comm/comm_impl.h"
 
+#include "base/num.h"
 #include "graph/interp.h"
 
 #include <assert.h>
@@ -77,7 +78,7 @@ unsigned comm_start(Comm *comm, int device, const Op *op, const void *in, void *
     find_members(e, op, device);
     link_send(comm, own, e);
     cvn_err err = {0};
-    if (make_room(e, &err) || (comm_transport(comm) && remote_start(comm, e, &err)))
+    if (make_room(e, &err) || (comm->transport && remote_start(comm, e, &err)))
         comm_fail(comm, &err);
     milestone_reach(&e->started, number + 1);
     e->started_in = comm_now(comm, own) - e->begun;
@@ -119,7 +120,7 @@ static int gather_sources(Comm *comm, Exchange *e, cvn_err *err)
         piece_of(e->op, e->size, j, e->self, &box, &e->source[j], &to);
         e->source[j].base = peer->in;
     }
-    int rc = comm_transport(comm) ? remote_done(comm, e, err) : CVN_OK;
+    int rc = comm->transport ? remote_done(comm, e, err) : CVN_OK;
     return rc ? rc : link_wait(comm, e, err);
 }
 
@@ -151,7 +152,7 @@ static void reduce_to_all(const KernelArgs *args, const Exchange *e)
     int64_t begin, end;
     kernel_share(box.dim[0], 64, args->thread, args->n_threads, &begin, &end);
     for (int64_t i = begin; i < end; i += CHUNK) {
-        int64_t n = end - i < CHUNK ? end - i : CHUNK, at = out.at + i;
+        int64_t n = num_min(end - i, CHUNK), at = out.at + i;
         fold_run(box.dtype, e->op->attr.reduce, e->source, e->size, 0, i, n, e->out, at);
         for (int64_t j = 0; j < e->size; j++)
             if (j != e->self && comm_is_local(args->comm, e->member[j]))
@@ -169,8 +170,7 @@ static void reduce_own_part(const KernelArgs *args, const Exchange *e)
     int64_t line = box.dim[1], begin, end;
     kernel_share(box_elements(&box), 64, args->thread, args->n_threads, &begin, &end);
     for (int64_t i = begin; i < end;) {
-        int64_t n = line - i % line;
-        n = n < end - i ? n : end - i;
+        int64_t n = num_min(line - i % line, end - i);
         fold_run(box.dtype, e->op->attr.reduce, e->source, e->size, i / line, i % line, n, e->out,
                  i);
         i += n;
@@ -234,18 +234,13 @@ static void count_bytes(const Comm *comm, int device, const Exchange *e)
     moved->wire_bytes += wire;
 }
 
-static void fail_if(Comm *comm, int code, const cvn_err *err)
-{
-    if (code)
-        comm_fail(comm, err);
-}
-
 /* Where a device waits: until all members are here, and what they give has arrived. */
 static void wait_for_members(Comm *comm, CommDevice *own, Exchange *e)
 {
     cvn_err err = {0};
     int code = comm_failed(comm, &err) ? err.code : gather_sources(comm, e, &err);
-    fail_if(comm, code, &err);
+    if (code)
+        comm_fail(comm, &err);
     e->ok = code == CVN_OK;
     e->arrived = e->arrived >= 0 ? e->arrived : comm_now(comm, own);
 }
@@ -274,11 +269,12 @@ void comm_done(const KernelArgs *args, unsigned number)
     kernel_sync(args);
     if (args->thread == 0 && e->ok) {
         int code = CVN_OK;
-        if (comm_transport(comm) && e->op->kind == OP_ALL_REDUCE)
+        if (comm->transport && e->op->kind == OP_ALL_REDUCE)
             code = remote_share(comm, e, &err);
         if (!code)
             code = wait_for_peers(comm, e, &err);
-        fail_if(comm, code, &err);
+        if (code)
+            comm_fail(comm, &err);
         clear_last_nibble(&e->op->result[0]->type, e->out);
         count_bytes(comm, args->device, e);
         account_add(comm, own, e, asked);
@@ -292,27 +288,14 @@ void comm_done(const KernelArgs *args, unsigned number)
 void comm_after_step(Comm *comm, int device, const Op *op)
 {
     CommDevice *own = comm_device(comm, device);
-    StepSeconds *seconds = comm_clock(comm);
-    if (seconds)
-        own->clock += (int64_t)(seconds(op) * 1e9);
+    if (comm->clock)
+        own->clock += (int64_t)(comm->clock(op) * 1e9);
     account_look(comm, own);
 }
 
 /* ---- kernels ---- */
 
-static void run_collective(const KernelArgs *args)
-{
-    if (!args->comm) { /* a device that is alone */
-        if (args->thread == 0)
-            interp_op(args->op, args->in, args->out);
-        return;
-    }
-    unsigned number = 0;
-    if (args->thread == 0)
-        number = comm_start(args->comm, args->device, args->op, args->in[0], args->out[0]);
-    comm_done(args, number);
-}
-
+/* A device that is alone does not exchange anything: what it does it does at the end. */
 static void start_collective(const KernelArgs *args)
 {
     if (args->comm)
@@ -331,15 +314,19 @@ static unsigned number_of(const CommDevice *own, const Op *op)
 
 static void done_collective(const KernelArgs *args)
 {
-    if (!args->comm) {
-        if (args->thread == 0)
-            interp_op(args->op, args->in, args->out);
-        return;
+    if (args->comm) {
+        bool first = args->thread == 0;
+        comm_done(args, first ? number_of(comm_device(args->comm, args->device), args->op) : 0);
+    } else if (args->thread == 0) {
+        interp_op(args->op, args->in, args->out);
     }
-    unsigned number = 0;
+}
+
+static void run_collective(const KernelArgs *args)
+{
     if (args->thread == 0)
-        number = number_of(comm_device(args->comm, args->device), args->op);
-    comm_done(args, number);
+        start_collective(args);
+    done_collective(args);
 }
 
 static void run_partition_id(const KernelArgs *args)
@@ -347,33 +334,15 @@ static void run_partition_id(const KernelArgs *args)
     *(uint32_t *)args->out[0] = args->comm ? (uint32_t)args->device : 0;
 }
 
+/* A collective may be one step, or two with others between them. */
+#define COLLECTIVE .run = run_collective, .start = start_collective, .done = done_collective
+
 const Kernel collective_kernels[] = {
-    {.name = "all_reduce",
-     .kind = OP_ALL_REDUCE,
-     .run = run_collective,
-     .in_place = 1,
-     .start = start_collective,
-     .done = done_collective},
-    {.name = "all_gather",
-     .kind = OP_ALL_GATHER,
-     .run = run_collective,
-     .start = start_collective,
-     .done = done_collective},
-    {.name = "reduce_scatter",
-     .kind = OP_REDUCE_SCATTER,
-     .run = run_collective,
-     .start = start_collective,
-     .done = done_collective},
-    {.name = "all_to_all",
-     .kind = OP_ALL_TO_ALL,
-     .run = run_collective,
-     .start = start_collective,
-     .done = done_collective},
-    {.name = "collective_permute",
-     .kind = OP_COLLECTIVE_PERMUTE,
-     .run = run_collective,
-     .start = start_collective,
-     .done = done_collective},
+    {.name = "all_reduce", .kind = OP_ALL_REDUCE, COLLECTIVE, .in_place = 1},
+    {.name = "all_gather", .kind = OP_ALL_GATHER, COLLECTIVE},
+    {.name = "reduce_scatter", .kind = OP_REDUCE_SCATTER, COLLECTIVE},
+    {.name = "all_to_all", .kind = OP_ALL_TO_ALL, COLLECTIVE},
+    {.name = "collective_permute", .kind = OP_COLLECTIVE_PERMUTE, COLLECTIVE},
     {.name = "partition_id", .kind = OP_PARTITION_ID, .run = run_partition_id, .single = true},
     {0},
 };

@@ -20,19 +20,6 @@ enum {
     LOOK_NS = 20000000     /* a sleeper looks this often whether the others have failed */
 };
 
-struct Comm {
-    Transport *transport; /* borrowed, or NULL */
-    int size, first, n_local;
-    unsigned spins;
-    CommDevice *device; /* owned [n_local] */
-    Link link;          /* see comm_set_link */
-    StepSeconds *clock; /* see comm_set_clock */
-    CommNames names;    /* owned */
-    atomic_bool failed;
-    pthread_mutex_t lock; /* of error */
-    cvn_err error;        /* the first, once failed */
-};
-
 Comm *comm_new(int n_local, Transport *transport, cvn_err *err)
 {
     int most = transport ? RANK_DEVICES_MAX : THREADS_MAX;
@@ -108,16 +95,6 @@ CommDevice *comm_device(const Comm *comm, int64_t id)
     return &comm->device[id - comm->first];
 }
 
-Transport *comm_transport(const Comm *comm)
-{
-    return comm->transport;
-}
-
-CommNames *comm_names(const Comm *comm)
-{
-    return &((Comm *)(uintptr_t)comm)->names;
-}
-
 bool comm_is_local(const Comm *comm, int64_t id)
 {
     return id >= comm->first && id < comm->first + comm->n_local;
@@ -170,21 +147,11 @@ void comm_set_link(Comm *comm, Link link)
     comm->link = link;
 }
 
-Link comm_link(const Comm *comm)
-{
-    return comm->link;
-}
-
 void comm_set_clock(Comm *comm, StepSeconds *seconds)
 {
     comm->clock = seconds;
     for (int d = 0; d < comm->n_local; d++)
         comm->device[d].clock = comm->device[d].link_free = 0;
-}
-
-StepSeconds *comm_clock(const Comm *comm)
-{
-    return comm->clock;
 }
 
 bool comm_busy(const Comm *comm)

@@ -7,6 +7,7 @@
 #include "comm/table.h"
 #include "comm/transport.h"
 
+#include <pthread.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 
@@ -85,14 +86,23 @@ typedef struct CommDevice {
     const struct CommWatch *watch; /* borrowed: who is told of each exchange, or NULL */
 } CommDevice;
 
+struct Comm {
+    Transport *transport; /* borrowed, or NULL */
+    int size, first, n_local;
+    unsigned spins;
+    CommDevice *device; /* owned [n_local] */
+    Link link;          /* see comm_set_link */
+    StepSeconds *clock; /* see comm_set_clock */
+    CommNames names;    /* owned */
+    atomic_bool failed;
+    pthread_mutex_t lock; /* of error */
+    cvn_err error;        /* the first, once failed */
+};
+
 /* ---- comm.c ---- */
 
 CommDevice *comm_device(const Comm *comm, int64_t id);
-Transport *comm_transport(const Comm *comm);
 bool comm_is_local(const Comm *comm, int64_t id);
-Link comm_link(const Comm *comm);
-StepSeconds *comm_clock(const Comm *comm);
-CommNames *comm_names(const Comm *comm);
 
 /* Waits until it has reached `target`; false when the Comm failed first. */
 bool milestone_wait(const Comm *comm, Milestone *milestone, unsigned target);

@@ -5,6 +5,7 @@
  * then waiting is sleeping; or that of comm_set_clock, and then nobody sleeps and nothing depends
  * on how fast or how busy the machine is.
  */
+#include "base/num.h"
 #include "base/threads.h"
 #include "comm/comm_impl.h"
 #include "compile/plan.h"
@@ -13,7 +14,7 @@
 
 int64_t comm_now(const Comm *comm, const CommDevice *own)
 {
-    return comm_clock(comm) ? own->clock : clock_ns();
+    return comm->clock ? own->clock : clock_ns();
 }
 
 double comm_seconds(const Comm *comm, int device)
@@ -23,13 +24,13 @@ double comm_seconds(const Comm *comm, int device)
 
 void link_send(const Comm *comm, CommDevice *own, Exchange *e)
 {
-    Link link = comm_link(comm);
+    const Link link = comm->link;
     atomic_store(&e->leaves, 0);
     if (link.latency <= 0 && link.bandwidth <= 0)
         return;
     double bytes = e->size > 1 || e->target >= 0 ? op_ring_bytes(e->op) : 0;
     int64_t busy = link.bandwidth > 0 ? (int64_t)(bytes / link.bandwidth * 1e9) : 0;
-    own->link_free = (own->link_free > e->begun ? own->link_free : e->begun) + busy;
+    own->link_free = (num_max(own->link_free, e->begun)) + busy;
     atomic_store(&e->leaves, own->link_free);
 }
 
@@ -43,9 +44,9 @@ static int64_t arrival(const Comm *comm, const Exchange *e)
         const CommDevice *peer = local ? comm_device(comm, e->member[j]) : own;
         int64_t leaves =
             local ? atomic_load(&peer->exchange[e->number % COMM_IN_FLIGHT].leaves) : 0;
-        until = leaves > until ? leaves : until;
+        until = num_max(until, leaves);
     }
-    return until ? until + (int64_t)(comm_link(comm).latency * 1e9) : 0;
+    return until ? until + (int64_t)(comm->link.latency * 1e9) : 0;
 }
 
 bool link_is_done(const Comm *comm, const Exchange *e)
@@ -60,14 +61,14 @@ int link_wait(Comm *comm, const Exchange *e, cvn_err *err)
     int64_t until = arrival(comm, e);
     if (until == 0)
         return CVN_OK;
-    if (comm_clock(comm)) {
-        own->clock = own->clock > until ? own->clock : until;
+    if (comm->clock) {
+        own->clock = num_max(own->clock, until);
         return CVN_OK;
     }
     for (int64_t left; (left = until - clock_ns()) > 0;) {
         if (comm_failed(comm, NULL))
             return comm_failed(comm, err);
-        int64_t nap = left < 10000000 ? left : 10000000;
+        int64_t nap = num_min(left, 10000000);
         nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
     }
     return CVN_OK;

@@ -8,6 +8,8 @@
  */
 #include "comm/comm_impl.h"
 
+#include "base/num.h"
+
 #include <string.h>
 
 int64_t box_elements(const Box *box)
@@ -63,8 +65,7 @@ void box_copy(const Box *box, const Source *from, void *to, int64_t to_at, const
             b += rest % box->dim[d] * to_stride[d];
             rest /= box->dim[d];
         }
-        int64_t n = run - at % run;
-        n = n < end - at ? n : end - at;
+        int64_t n = num_min(run - at % run, end - at);
         move(box->dtype, to, b, from->base, a, n);
         at += n;
     }

@@ -28,12 +28,12 @@
 
 static int rank_of(const Comm *comm, int64_t id)
 {
-    return (int)(id / comm_local(comm));
+    return (int)(id / comm->n_local);
 }
 
 static int tag_of(const Comm *comm, const Exchange *e, int64_t from, int64_t to, int half)
 {
-    int64_t n = comm_local(comm);
+    int64_t n = comm->n_local;
     return TAG_EXCHANGE + (int)((e->number & 255) << 13 | from % n << 7 | to % n << 1 | half);
 }
 
@@ -76,7 +76,7 @@ static int begin(Comm *comm, Exchange *e, bool sends, int64_t id, int tag, void 
                  cvn_err *err)
 {
     for (;;) {
-        int code = transport_begin(comm_transport(comm), sends, rank_of(comm, id), tag, data, bytes,
+        int code = transport_begin(comm->transport, sends, rank_of(comm, id), tag, data, bytes,
                                    &e->transfer[e->n_transfers], 1, err);
         e->n_transfers += code == CVN_OK;
         if (code != CVN_EINTERRUPTED || comm_failed(comm, NULL))
@@ -161,7 +161,7 @@ int remote_start(Comm *comm, Exchange *e, cvn_err *err)
 /* Until all transfers have ended, or the Comm has failed. */
 int remote_done(Comm *comm, Exchange *e, cvn_err *err)
 {
-    Transport *t = comm_transport(comm);
+    Transport *t = comm->transport;
     for (int i = 0; e->n_transfers; i++) {
         bool done = false;
         int rc = t->test(t, e->transfer, e->n_transfers, &done, err);
@@ -181,7 +181,7 @@ int remote_done(Comm *comm, Exchange *e, cvn_err *err)
 
 bool remote_is_done(Comm *comm, Exchange *e)
 {
-    Transport *t = comm_transport(comm);
+    Transport *t = comm->transport;
     bool done = false;
     /* What fails is found again by who waits for it. */
     if (e->n_transfers && t->test(t, e->transfer, e->n_transfers, &done, NULL) == CVN_OK && done)
