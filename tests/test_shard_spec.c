@@ -79,6 +79,11 @@ static void check_refuses_what_is_no_sharding(void **state)
         s.unreduced = (AxisList){1, {wrong[i]}};
         assert_int_equal(sharding_check(&mesh, &s, "x", NULL), CVN_EINVAL);
     }
+    /* The product of its two numbers is no 32-bit number. */
+    mesh = mesh_of("data=65536");
+    Sharding s = sharding_open(1);
+    s.dim[0].axes = (AxisList){1, {{0, 65536, 65536}}};
+    assert_int_equal(sharding_check(&mesh, &s, "x", NULL), CVN_EINVAL);
     (void)state;
 }
 

@@ -178,7 +178,9 @@ static int32_t place_with(const Mesh *mesh, const AxisList *axes, int32_t place,
     return place;
 }
 
-Ints emit_groups(Emit *e, const AxisList *axes)
+/* Rows of device ids for collectives along these axes: devices that differ in nothing else, in the
+   order of the digits. */
+static Ints device_groups(Emit *e, const AxisList *axes)
 {
     uint64_t *known = cache_of(e, 'g', axes, 0, 0);
     const int32_t n = e->mesh->n_devices, size = axes_size(axes);
@@ -194,17 +196,15 @@ Ints emit_groups(Emit *e, const AxisList *axes)
 
 static cvn_value *collective(Emit *e, OpKind kind, OpAttr attr, const AxisList *axes, cvn_value *x)
 {
-    attr.groups = emit_groups(e, axes);
+    attr.groups = device_groups(e, axes);
     attr.group_size = axes_size(axes);
     return graph_add(e->g, kind, &attr, 1, &x, NULL);
 }
 
-/* The digits of a place in the axes of one dimension after another, as one number each; and the
-   other way, into a place where they are 0. */
-static int32_t take_digits(const Mesh *mesh, const AxisList *axes, int32_t place)
+/* The place that has 0 for the digits of the axes, and is the same otherwise. */
+static int32_t place_without(const Mesh *mesh, const AxisList *axes, int32_t place)
 {
-    int32_t digit = axes_digit(mesh, axes, place), none = 0;
-    return place - (place_with(mesh, axes, none, digit));
+    return place - place_with(mesh, axes, 0, axes_digit(mesh, axes, place));
 }
 
 /* Digits that only `a` uses, on any dimension, in the order of the mesh. */
@@ -229,8 +229,8 @@ static int32_t source_place(const Mesh *mesh, const Sharding *before, const Shar
 {
     int32_t place = target;
     for (int d = 0; d < after->rank; d++)
-        place = take_digits(mesh, &after->dim[d].axes, place);
-    place = take_digits(mesh, left, place);
+        place = place_without(mesh, &after->dim[d].axes, place);
+    place = place_without(mesh, left, place);
     place = place_with(mesh, came, place, axes_digit(mesh, left, target));
     for (int d = 0; d < after->rank; d++)
         place = place_with(mesh, &before->dim[d].axes, place,
@@ -247,8 +247,7 @@ static cvn_value *permute(Emit *e, cvn_value *x, const Sharding *before, const S
         pair[2 * p] = mesh_device(e->mesh, source_place(e->mesh, before, after, &left, &came, p));
         pair[2 * p + 1] = mesh_device(e->mesh, p);
     }
-    OpAttr attr = {.groups = {2 * n, pair}};
-    return graph_add(e->g, OP_COLLECTIVE_PERMUTE, &attr, 1, &x, NULL);
+    return cvn_collective_permute(e->g, x, n, pair);
 }
 
 cvn_value *emit_step(Emit *e, cvn_value *x, const cvn_type *type, const Sharding *before,

@@ -41,10 +41,6 @@ cvn_value *emit_mask(Emit *e, cvn_value *x, int d, const AxisList *axes, int64_t
 /* x with dimension d cut or padded with zeros at its end. */
 cvn_value *emit_resize(Emit *e, cvn_value *x, int d, int64_t size);
 
-/* Rows of device ids for collectives along these axes: devices that differ in nothing else, in the
-   order of the digits. */
-Ints emit_groups(Emit *e, const AxisList *axes);
-
 /* A shard of shape `after` from one of x's, with pieces of other devices. */
 cvn_value *emit_pieces(Emit *e, cvn_value *x, const cvn_type *after, const Pieces *pieces);
 

@@ -142,8 +142,7 @@ static cvn_value *send(Emit *e, cvn_value *window, const PieceRound *round)
         pair[2 * i] = mesh_device(e->mesh, round->piece[i].source);
         pair[2 * i + 1] = mesh_device(e->mesh, round->piece[i].target);
     }
-    OpAttr attr = {.groups = {2 * round->n, pair}};
-    return graph_add(e->g, OP_COLLECTIVE_PERMUTE, &attr, 1, &window, NULL);
+    return cvn_collective_permute(e->g, window, round->n, pair);
 }
 
 cvn_value *emit_pieces(Emit *e, cvn_value *shard, const cvn_type *after, const Pieces *pieces)

@@ -105,9 +105,7 @@ static void slice(const Op *op, Rule *rule)
 {
     for (int d = 0; d < out(op)->rank; d++) {
         bool whole = in(op, 0)->dim[d] == out(op)->dim[d];
-        int f = add(rule, in(op, 0)->dim[d], whole ? FACTOR_PASS : FACTOR_SHIFT);
-        put(rule, 0, d, f);
-        put(rule, 1, d, f);
+        put_all(rule, d, add(rule, in(op, 0)->dim[d], whole ? FACTOR_PASS : FACTOR_SHIFT));
     }
 }
 
@@ -117,7 +115,7 @@ static void pad(const Op *op, Rule *rule)
     for (int d = 0; d < out(op)->rank; d++) {
         bool whole = !a->start.v[d] && !a->limit.v[d] && !a->stride.v[d];
         int64_t x = in(op, 0)->dim[d], y = out(op)->dim[d];
-        int f = add(rule, x > y ? x : y, whole ? FACTOR_PASS : FACTOR_SHIFT);
+        int f = add(rule, num_max(x, y), whole ? FACTOR_PASS : FACTOR_SHIFT);
         put(rule, 0, d, f);
         put(rule, 2, d, f);
     }
@@ -127,19 +125,15 @@ static void concatenate(const Op *op, Rule *rule)
 {
     for (int d = 0; d < out(op)->rank; d++) {
         bool joined = d == op->attr.axis && op->n_operands > 1;
-        int f = add(rule, out(op)->dim[d], joined ? FACTOR_SHIFT : FACTOR_PASS);
-        for (int t = 0; t < rule->n_tensors; t++)
-            put(rule, t, d, f);
+        put_all(rule, d, add(rule, out(op)->dim[d], joined ? FACTOR_SHIFT : FACTOR_PASS));
     }
 }
 
 static void reverse(const Op *op, Rule *rule)
 {
     for (int d = 0; d < out(op)->rank; d++) {
-        int f = add(rule, out(op)->dim[d],
-                    ints_contain(&op->attr.dims, d) ? FACTOR_SHIFT : FACTOR_PASS);
-        put(rule, 0, d, f);
-        put(rule, 1, d, f);
+        bool turned = ints_contain(&op->attr.dims, d);
+        put_all(rule, d, add(rule, out(op)->dim[d], turned ? FACTOR_SHIFT : FACTOR_PASS));
     }
 }
 
@@ -275,9 +269,8 @@ static void scatter(const Op *op, Rule *rule)
 static void along_axis(const Op *op, Rule *rule)
 {
     for (int d = 0; d < out(op)->rank; d++) {
-        int f = add(rule, out(op)->dim[d], d == op->attr.axis ? FACTOR_WHOLE : FACTOR_PASS);
-        for (int t = 0; t < rule->n_tensors; t++)
-            put(rule, t, d, f);
+        bool along = d == op->attr.axis;
+        put_all(rule, d, add(rule, out(op)->dim[d], along ? FACTOR_WHOLE : FACTOR_PASS));
     }
 }
 
@@ -395,11 +388,8 @@ Rule factor_rule(const Op *op, Arena *arena)
 Rule factor_identity(const cvn_type *type, Arena *arena)
 {
     Rule rule = new_rule(1, 2, arena);
-    for (int d = 0; d < type->rank; d++) {
-        int f = add(&rule, type->dim[d], FACTOR_PASS);
-        put(&rule, 0, d, f);
-        put(&rule, 1, d, f);
-    }
+    for (int d = 0; d < type->rank; d++)
+        put_all(&rule, d, add(&rule, type->dim[d], FACTOR_PASS));
     return rule;
 }
 

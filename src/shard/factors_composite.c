@@ -31,37 +31,57 @@ void factor_rope(const Op *op, Rule *rule)
     put(rule, 2, 0, add(rule, in(op, 2)->dim[0], FACTOR_WHOLE));
 }
 
-/* Queries of a later shard of seq begin later: start and length are made relative. Heads are the
-   KV heads times the group of each, so a split of heads beyond the KV heads splits the groups. */
-void factor_attention(const Op *op, Rule *rule)
+/* The factors of attention and of its gradient. */
+typedef struct AttentionFactors {
+    int seq, kv, group, head_dim, context;
+} AttentionFactors;
+
+/* Queries of a later shard of seq begin later: start and length are made relative. Heads are the KV heads times the
+   group of each, so a split of heads beyond the KV heads splits the groups. `over` is the kind of seq and group, which
+   the gradients of k and v are sums over. */
+static AttentionFactors attention_factors(const Op *op, Rule *rule, FactorKind over)
 {
     const cvn_type *q = in(op, 0), *k = in(op, 1);
-    int batch = add(rule, q->dim[0], FACTOR_PASS);
-    int seq = add_local(rule, q->dim[1], FACTOR_PASS, LOCAL_INDEX);
-    int kv = add(rule, k->dim[1], FACTOR_PASS);
-    int group = add(rule, q->dim[2] / k->dim[1], FACTOR_PASS);
-    int head_dim = add(rule, q->dim[3], FACTOR_WHOLE);
-    int context = add(rule, k->dim[2], FACTOR_WHOLE);
-    for (int t = 0; t < rule->n_tensors; t++)
-        put(rule, t, 0, batch);
-    int result = op->n_operands, scales = attention_scales(op);
-    for (int t = 0; t <= result; t += result) { /* q and the result */
-        put(rule, t, 1, seq);
-        put(rule, t, 2, kv);
-        put(rule, t, 2, group);
-        put(rule, t, 3, head_dim);
-    }
-    for (int t = 1; t <= 2; t++) { /* k and v */
-        put(rule, t, 1, kv);
-        put(rule, t, 2, context);
-        put(rule, t, 3, head_dim);
-    }
-    for (int t = scales; t >= 0 && t < scales + 2; t++) {
-        put(rule, t, 1, kv);
-        put(rule, t, 2, context);
+    AttentionFactors f;
+    put_all(rule, 0, add(rule, q->dim[0], FACTOR_PASS)); /* the batch */
+    f.seq = add_local(rule, q->dim[1], over, LOCAL_INDEX);
+    f.kv = add(rule, k->dim[1], FACTOR_PASS);
+    f.group = add(rule, q->dim[2] / k->dim[1], over);
+    f.head_dim = add(rule, q->dim[3], FACTOR_WHOLE);
+    f.context = add(rule, k->dim[2], FACTOR_WHOLE);
+    return f;
+}
+
+/* Tensor t is [batch, seq, heads, head_dim]. */
+static void put_like_q(Rule *rule, int t, const AttentionFactors *f)
+{
+    put(rule, t, 1, f->seq);
+    put(rule, t, 2, f->kv);
+    put(rule, t, 2, f->group);
+    put(rule, t, 3, f->head_dim);
+}
+
+/* Tensor t is [batch, kv_heads, context, head_dim], or a scale of it [batch, kv_heads, context, 1]. */
+static void put_like_k(Rule *rule, int t, const AttentionFactors *f, bool scale)
+{
+    put(rule, t, 1, f->kv);
+    put(rule, t, 2, f->context);
+    put(rule, t, 3, scale ? NONE : f->head_dim);
+}
+
+void factor_attention(const Op *op, Rule *rule)
+{
+    AttentionFactors f = attention_factors(op, rule, FACTOR_PASS);
+    int scales = attention_scales(op);
+    put_like_q(rule, 0, &f);
+    put_like_q(rule, op->n_operands, &f);
+    for (int i = 0; i < 2; i++) { /* k and v */
+        put_like_k(rule, 1 + i, &f, false);
+        if (scales >= 0)
+            put_like_k(rule, scales + i, &f, true);
     }
     if (attention_first(op))
-        put(rule, 5, 1, seq);
+        put(rule, 5, 1, f.seq);
 }
 
 void factor_cache_update(const Op *op, Rule *rule)
@@ -89,11 +109,8 @@ void factor_cache_update(const Op *op, Rule *rule)
 void factor_softmax_cross_entropy(const Op *op, Rule *rule)
 {
     int last = in(op, 0)->rank - 1;
-    for (int d = 0; d < last; d++) {
-        int f = add(rule, in(op, 0)->dim[d], FACTOR_PASS);
-        for (int t = 0; t < rule->n_tensors; t++)
-            put(rule, t, d, f);
-    }
+    for (int d = 0; d < last; d++)
+        put_all(rule, d, add(rule, in(op, 0)->dim[d], FACTOR_PASS));
     put(rule, 0, last, add_local(rule, in(op, 0)->dim[last], FACTOR_REDUCE, LOCAL_PARTS));
 }
 
@@ -134,30 +151,15 @@ void factor_rms_norm_backward(const Op *op, Rule *rule)
 /* dk and dv are sums over the queries, and over the heads of a group. */
 void factor_attention_backward(const Op *op, Rule *rule)
 {
-    const cvn_type *q = in(op, 0), *k = in(op, 1);
-    int batch = add(rule, q->dim[0], FACTOR_PASS);
-    int seq = add_local(rule, q->dim[1], FACTOR_REDUCE, LOCAL_INDEX);
-    int kv = add(rule, k->dim[1], FACTOR_PASS);
-    int group = add(rule, q->dim[2] / k->dim[1], FACTOR_REDUCE);
-    int head_dim = add(rule, q->dim[3], FACTOR_WHOLE);
-    int context = add(rule, k->dim[2], FACTOR_WHOLE);
     const int dq = op->n_operands; /* then dk, dv */
     const int like_q[] = {0, 5, dq}, like_k[] = {1, 2, dq + 1, dq + 2};
-    for (int t = 0; t < rule->n_tensors; t++)
-        put(rule, t, 0, batch);
-    for (int i = 0; i < 3; i++) {
-        put(rule, like_q[i], 1, seq);
-        put(rule, like_q[i], 2, kv);
-        put(rule, like_q[i], 2, group);
-        put(rule, like_q[i], 3, head_dim);
-    }
-    for (int i = 0; i < 4; i++) {
-        put(rule, like_k[i], 1, kv);
-        put(rule, like_k[i], 2, context);
-        put(rule, like_k[i], 3, head_dim);
-    }
+    AttentionFactors f = attention_factors(op, rule, FACTOR_REDUCE);
+    for (int i = 0; i < 3; i++)
+        put_like_q(rule, like_q[i], &f);
+    for (int i = 0; i < 4; i++)
+        put_like_k(rule, like_k[i], &f, false);
     if (attention_first(op))
-        put(rule, 6, 1, seq);
+        put(rule, 6, 1, f.seq);
 }
 
 /* A target outside of a device's part of the vocabulary is not outside of the vocabulary, which the
@@ -184,9 +186,9 @@ static void put_panels(const Op *op, Rule *rule, int q, int n, const cvn_type *t
                        int to, int also, int bias, int n_bias)
 {
     int end = type->rank;
-    bool panels = type->dim[end - 1] % 16 == 0;
+    bool panels = type->dim[end - 1] % PANEL_ROWS == 0;
     for (int d = first; d < end; d++) {
-        int64_t size = panels && d == end - 1 ? type->dim[d] / 16 : type->dim[d];
+        int64_t size = panels && d == end - 1 ? type->dim[d] / PANEL_ROWS : type->dim[d];
         int f = add(rule, size, panels ? FACTOR_PASS : FACTOR_WHOLE);
         put(rule, to, d, f);
         if (also >= 0)
@@ -196,7 +198,7 @@ static void put_panels(const Op *op, Rule *rule, int q, int n, const cvn_type *t
         for (int t = q; t < q + n && panels; t++)
             put(rule, t, 0, f);
     }
-    int lane = panels ? add(rule, 16, FACTOR_WHOLE) : NONE;
+    int lane = panels ? add(rule, PANEL_ROWS, FACTOR_WHOLE) : NONE;
     put(rule, to, end - 1, lane);
     if (also >= 0)
         put(rule, also, end - 1, lane);
@@ -267,11 +269,8 @@ void factor_dequantize(const Op *op, Rule *rule)
 void factor_quantize_rows(const Op *op, Rule *rule)
 {
     int last = out(op)->rank - 1;
-    for (int d = 0; d < last; d++) {
-        int f = add(rule, out(op)->dim[d], FACTOR_PASS);
-        for (int t = 0; t < 3; t++)
-            put(rule, t, d, f);
-    }
+    for (int d = 0; d < last; d++)
+        put_all(rule, d, add(rule, out(op)->dim[d], FACTOR_PASS));
     int f = add(rule, out(op)->dim[last], FACTOR_WHOLE);
     put(rule, 0, last, f);
     put(rule, 1, last, f);

@@ -43,6 +43,13 @@ static inline void put(Rule *rule, int tensor, int64_t d, int f)
     dim->factor[dim->n++] = (uint8_t)f;
 }
 
+/* The factor is dimension d of every tensor that has so many. */
+static inline void put_all(Rule *rule, int64_t d, int f)
+{
+    for (int t = 0; t < rule->n_tensors; t++)
+        put(rule, t, d, f);
+}
+
 static inline const cvn_type *in(const Op *op, int i)
 {
     return &op->operand[i]->type;

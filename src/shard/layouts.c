@@ -233,20 +233,24 @@ static bool is_file(const char *layout)
 
 /* ---- marks ---- */
 
-/* Splits dimension d of size n also by this mesh axis, as far as it goes; see
- * layouts.h. */
-static void split_as(cvn_graph *g, const Mesh *mesh, cvn_spec *spec, int d, int64_t n,
-                     const char *axis, bool evenly)
+typedef struct Marking {
+    cvn_graph *g;
+    const Mesh *mesh;
+    const Rules *rules;
+} Marking;
+
+/* Splits dimension d of size n also by this mesh axis, as far as it goes (see layouts.h); perhaps only evenly. */
+static void split(const Marking *m, cvn_spec *spec, int d, int64_t n, const char *axis, bool evenly)
 {
-    int at = mesh_axis(mesh, axis, strlen(axis));
+    int at = mesh_axis(m->mesh, axis, strlen(axis));
     int64_t shards = 1;
-    if (at < 0 || mesh->axis[at].size == 1 || spec->dim[d].n == CVN_MAX_SPEC_AXES)
+    if (at < 0 || m->mesh->axis[at].size == 1 || spec->dim[d].n == CVN_MAX_SPEC_AXES)
         return;
-    AxisRef ref = {at, 1, mesh->axis[at].size};
+    AxisRef ref = {at, 1, m->mesh->axis[at].size};
     for (int e = 0; e < spec->rank; e++)
         for (int i = 0; i < spec->dim[e].n; i++) {
             AxisRef used;
-            if (axis_parse(mesh, spec->dim[e].axis[i], &used, NULL) || axis_overlaps(used, ref))
+            if (axis_parse(m->mesh, spec->dim[e].axis[i], &used, NULL) || axis_overlaps(used, ref))
                 return;
             shards *= e == d ? used.size : 1;
         }
@@ -255,20 +259,8 @@ static void split_as(cvn_graph *g, const Mesh *mesh, cvn_spec *spec, int d, int6
     if (ref.size == 1)
         return;
     char name[AXIS_NAME_SIZE];
-    axis_name(mesh, ref, name, sizeof name);
-    spec->dim[d].axis[spec->dim[d].n++] = arena_string(&g->arena, name);
-}
-
-static void split(cvn_graph *g, const Mesh *mesh, cvn_spec *spec, int d, int64_t n,
-                  const char *axis)
-{
-    split_as(g, mesh, spec, d, n, axis, false);
-}
-
-static void split_evenly(cvn_graph *g, const Mesh *mesh, cvn_spec *spec, int d, int64_t n,
-                         const char *axis)
-{
-    split_as(g, mesh, spec, d, n, axis, true);
+    axis_name(m->mesh, ref, name, sizeof name);
+    spec->dim[d].axis[spec->dim[d].n++] = arena_string(&m->g->arena, name);
 }
 
 /* Norms and biases belong to none. */
@@ -286,111 +278,102 @@ static Group group_of(const Param *p)
     return GROUP_ATTENTION;
 }
 
-/* Splits dimension d by all rules for a logical axis of a group. */
-static void split_by_rules(cvn_graph *g, const Mesh *mesh, const Rules *rules, Group group,
-                           int axis, cvn_spec *spec, int d, int64_t n)
-{
-    for (int r = 0; r < rules->n; r++)
-        if (rules->rule[r].group == group && rules->rule[r].axis == axis)
-            split(g, mesh, spec, d, n, rules->rule[r].mesh_axis);
-}
-
-/* A matrix in panels, or its scales: rows are split by whole panels,
-   columns by whole units of what is summed, or whole groups that have
-   a scale; and only evenly, so that each device has whole ones. */
-static void mark_quantized(cvn_graph *g, const Mesh *mesh, const Rules *rules, const Param *param,
-                           cvn_value *v)
+/* Of a matrix in panels, or of its scales, in which a rule splits dimension d of the matrix: rows, the first dimension
+   of the tensor, are split by whole panels; columns, its second, by whole units of what is summed, or whole groups that
+   have a scale; and only evenly, so that each device has whole ones. Of several dimensions that are rows, or columns,
+   the outermost is split. */
+static void split_panels(const Marking *m, const Param *param, cvn_spec *spec, int d,
+                         const char *axis)
 {
     const QuantForm *q = &param->quant;
-    Group group = group_of(param);
-    cvn_spec spec = {.rank = v->type.rank, .priority = 1};
-    int n_rows = param->n_rows;
-    for (int r = 0; r < rules->n && group != GROUP_COUNT; r++)
-        for (int d = 0; d < param->rank; d++) {
-            if (rules->rule[r].group != group || (int)param->axis[d] != rules->rule[r].axis)
-                continue;
-            bool single = d < n_rows ? n_rows == 1 : param->rank - n_rows == 1;
-            bool whole = q->k == q->units * panel_unit(q->dtype);
-            int64_t grain = q->groups > 1 ? q->groups : whole ? q->units : 1;
-            int64_t n = d < n_rows ? (param->dims[n_rows - 1] % QUANT_ROWS ? 1 : q->panels) : grain;
-            if (d != 0 && d != n_rows)
-                continue; /* an inner one */
-            if (!single)
-                n = n % param->dims[d] ? 1 : param->dims[d];
-            if (d >= n_rows && q->groups <= 1 && param->form == PARAM_SCALES)
-                continue;
-            split_evenly(g, mesh, &spec, d < n_rows ? 0 : 1, n, rules->rule[r].mesh_axis);
-        }
-    cvn_mark_sharding(g, v, &spec);
+    bool row = d < param->n_rows;
+    int first = row ? 0 : param->n_rows, end = row ? param->n_rows : param->rank;
+    if (d != first || (!row && q->groups <= 1 && param->form == PARAM_SCALES))
+        return;
+    bool whole_units = q->k == q->units * panel_unit(q->dtype);
+    bool whole_panels = param->dims[param->n_rows - 1] % QUANT_ROWS == 0;
+    int64_t n = row ? (whole_panels ? q->panels : 1)
+                    : (q->groups > 1 ? q->groups
+                       : whole_units ? q->units
+                                     : 1);
+    if (end - first > 1)
+        n = n % param->dims[d] ? 1 : param->dims[d];
+    split(m, spec, row ? 0 : 1, n, axis, true);
 }
 
-static void mark_weight(cvn_graph *g, const Mesh *mesh, const Rules *rules, const Param *param,
-                        cvn_value *v)
+static void mark_weight(const Marking *m, const Param *param, cvn_value *v)
 {
     Group group = group_of(param);
     cvn_spec spec = {.rank = v->type.rank, .priority = 1};
-    if (param->form != PARAM_PLAIN) {
-        mark_quantized(g, mesh, rules, param, v);
-        return;
-    }
-    if (group == GROUP_COUNT && param->init != INIT_ONES)
+    bool plain = param->form == PARAM_PLAIN;
+    if (plain && group == GROUP_COUNT && param->init != INIT_ONES)
         return; /* biases follow what they are added to */
-    for (int r = 0; r < rules->n && group != GROUP_COUNT; r++)
-        for (int d = 0; d < param->rank; d++)
-            if (rules->rule[r].group == group && (int)param->axis[d] == rules->rule[r].axis)
-                split(g, mesh, &spec, d, param->dims[d], rules->rule[r].mesh_axis);
-    cvn_mark_sharding(g, v, &spec);
+    for (int r = 0; r < m->rules->n && group != GROUP_COUNT; r++) {
+        const Rule *rule = &m->rules->rule[r];
+        for (int d = 0; d < param->rank; d++) {
+            if (rule->group != group || (int)param->axis[d] != rule->axis)
+                continue;
+            if (plain)
+                split(m, &spec, d, param->dims[d], rule->mesh_axis, false);
+            else
+                split_panels(m, param, &spec, d, rule->mesh_axis);
+        }
+    }
+    cvn_mark_sharding(m->g, v, &spec);
 }
 
-static void mark_batch(cvn_graph *g, const Mesh *mesh, const Rules *rules, cvn_value *v)
+/* Splits dimension 0, the batch. */
+static void split_batch(const Marking *m, cvn_spec *spec, int64_t n)
+{
+    for (int r = 0; r < m->rules->n; r++)
+        if (m->rules->rule[r].group == GROUP_TOKENS)
+            split(m, spec, 0, n, m->rules->rule[r].mesh_axis, false);
+}
+
+static void mark_batch(const Marking *m, cvn_value *v)
 {
     cvn_spec spec = {.rank = v->type.rank};
-    split_by_rules(g, mesh, rules, GROUP_TOKENS, AXIS_BATCH, &spec, 0, v->type.dim[0]);
-    cvn_mark_sharding(g, v, &spec);
-}
-
-static bool has_group(const Rules *rules, Group group)
-{
-    for (int r = 0; r < rules->n; r++)
-        if (rules->rule[r].group == group)
-            return true;
-    return false;
+    split_batch(m, &spec, v->type.dim[0]);
+    cvn_mark_sharding(m->g, v, &spec);
 }
 
 /* What the embedding gives, [batch, seq, embed]; what is added to it follows. A sequence that its
    axes do not divide, as the one token of decoding, leaves them to embed. */
-static void mark_activation(cvn_graph *g, const Mesh *mesh, const Rules *rules, cvn_value *v)
+static void mark_activation(const Marking *m, cvn_value *v)
 {
     cvn_spec spec = {.rank = v->type.rank, .priority = 2};
-    if (v->type.rank != 3)
+    bool any = false;
+    for (int r = 0; r < m->rules->n; r++)
+        any = any || m->rules->rule[r].group == GROUP_ACTIVATIONS;
+    if (!any || v->type.rank != 3)
         return;
-    split_by_rules(g, mesh, rules, GROUP_TOKENS, AXIS_BATCH, &spec, 0, v->type.dim[0]);
-    for (int r = 0; r < rules->n; r++) {
-        if (rules->rule[r].group != GROUP_ACTIVATIONS)
+    split_batch(m, &spec, v->type.dim[0]);
+    for (int r = 0; r < m->rules->n; r++) {
+        const Rule *rule = &m->rules->rule[r];
+        if (rule->group != GROUP_ACTIVATIONS)
             continue;
-        int at = mesh_axis(mesh, rules->rule[r].mesh_axis, strlen(rules->rule[r].mesh_axis));
+        int at = mesh_axis(m->mesh, rule->mesh_axis, strlen(rule->mesh_axis));
         bool along =
-            rules->rule[r].axis == AXIS_SEQ && at >= 0 && v->type.dim[1] % mesh->axis[at].size == 0;
-        split(g, mesh, &spec, along ? 1 : 2, v->type.dim[along ? 1 : 2], rules->rule[r].mesh_axis);
+            rule->axis == AXIS_SEQ && at >= 0 && v->type.dim[1] % m->mesh->axis[at].size == 0;
+        int d = along ? 1 : 2;
+        split(m, &spec, d, v->type.dim[d], rule->mesh_axis, false);
     }
-    cvn_mark_sharding(g, v, &spec);
+    cvn_mark_sharding(m->g, v, &spec);
 }
 
-static void mark_activations(cvn_graph *g, const Mesh *mesh, const Rules *rules,
-                             const char *embedding)
+static void mark_activations(const Marking *m, const char *embedding)
 {
-    for (Op *op = g->first; op && has_group(rules, GROUP_ACTIVATIONS); op = op->next) {
+    for (Op *op = m->g->first; op; op = op->next) {
         const Op *table = op->n_operands ? op->operand[0]->def : NULL;
         while (table && table->kind == OP_CONVERT)
             table = table->operand[0]->def;
         if (op->kind == OP_GATHER && table->kind == OP_PARAMETER &&
             strcmp(table->attr.name, embedding) == 0)
-            mark_activation(g, mesh, rules, op->result[0]);
+            mark_activation(m, op->result[0]);
     }
 }
 
-static void mark_all(cvn_graph *g, const LlamaConfig *config, const Mesh *mesh, const Rules *rules,
-                     Arena *arena)
+static void mark_all(const Marking *m, const LlamaConfig *config, Arena *arena)
 {
     ParamList list;
     Map names;
@@ -398,20 +381,20 @@ static void mark_all(cvn_graph *g, const LlamaConfig *config, const Mesh *mesh, 
     map_init(&names, arena);
     for (int i = 0; i < list.n; i++)
         *map_put(&names, list.param[i].name, strlen(list.param[i].name), NULL) = (uint64_t)i;
-    for (int i = 0; i < g->n_parameters; i++) {
-        cvn_value *v = g->parameter[i];
+    for (int i = 0; i < m->g->n_parameters; i++) {
+        cvn_value *v = m->g->parameter[i];
         const char *name = v->def->attr.name;
         const size_t prefix = strlen(PARAM_ROUNDED);
         if (strncmp(name, PARAM_ROUNDED, prefix) == 0)
             name += prefix; /* lies as the weight that it is a copy of */
         const uint64_t *at = map_get(&names, name, strlen(name));
         if (at)
-            mark_weight(g, mesh, rules, &list.param[*at], v);
+            mark_weight(m, &list.param[*at], v);
         else if (strcmp(name, "tokens") == 0 || strcmp(name, "targets") == 0 ||
                  strcmp(name, "starts") == 0)
-            mark_batch(g, mesh, rules, v);
+            mark_batch(m, v);
     }
-    mark_activations(g, mesh, rules, params_find(&list, PARAM_EMBED, -1)->name);
+    mark_activations(m, params_find(&list, PARAM_EMBED, -1)->name);
 }
 
 static int read_rules(const char *layout, const Mesh *mesh, Arena *arena, Rules *rules,
@@ -441,7 +424,7 @@ int llama_mark(cvn_graph *g, const LlamaConfig *config, const Mesh *mesh, const 
         return CVN_EMEM;
     int code = read_rules(layout, mesh, &arena, &rules, err);
     if (code == CVN_OK) {
-        mark_all(g, config, mesh, &rules, &arena);
+        mark_all(&(Marking){g, mesh, &rules}, config, &arena);
         code = cvn_graph_check(g, err);
     }
     arena_free(&arena);

@@ -1,5 +1,7 @@
 #include "shard/propagate.h"
 
+#include "base/num.h"
+
 #include "shard/projection.h"
 
 #include <stdio.h>
@@ -96,7 +98,7 @@ static void add_node(State *s, Node node)
 static void make_nodes(State *s)
 {
     uint32_t *uses = graph_uses(s->g, &s->arena);
-    int most = 2;
+    int64_t most = 2;
     s->node = arena_array(&s->arena, (size_t)s->g->n_ops + (size_t)s->g->n_outputs, sizeof(Node));
     for (const Op *op = s->g->first; op; op = op->next) {
         Node node = {.op = op, .rule = factor_rule(op, &s->arena), .single_use = true};
@@ -107,7 +109,7 @@ static void make_nodes(State *s)
         }
         for (int t = 0; t < op->n_results; t++)
             node.tensor[op->n_operands + t] = tensor_or_null(s, op->result[t]);
-        most = node.rule.n_tensors > most ? node.rule.n_tensors : most;
+        most = num_max(most, node.rule.n_tensors);
         add_node(s, node);
     }
     for (int i = 0; i < s->g->n_outputs; i++) {
@@ -250,7 +252,7 @@ static int collect_wishes(const State *s, const Node *node, bool elementwise, Wi
                 !axes_equal(&s->seen[t].factor[f].axes, &w.axes))
                 continue;
             int64_t size = cvn_type_elements(&node->tensor[t]->type);
-            w.source_size = size > w.source_size ? size : w.source_size;
+            w.source_size = num_max(w.source_size, size);
         }
         int at = n++;
         for (; at > 0 && comes_before(&w, &wish[at - 1], elementwise); at--)
@@ -347,9 +349,13 @@ static void look_at(State *s, const Node *node)
             project(&s->out->sharding[node->tensor[t]->id], &node->rule, t, &s->seen[t]);
 }
 
+/* True when something changed; nothing is looked at where nothing around it has changed. */
 static bool visit(State *s, Node *node)
 {
     bool any = false;
+    if (!node->dirty)
+        return false;
+    node->dirty = false;
     look_at(s, node);
     for (int f = 0; f < node->rule.n_factors; f++)
         basic(s, node, f);
@@ -368,18 +374,10 @@ static void settle(State *s)
 {
     for (bool any = true; any;) {
         any = false;
-        for (int64_t i = 0; i < s->n_nodes; i++) {
-            if (!s->node[i].dirty)
-                continue;
-            s->node[i].dirty = false;
+        for (int64_t i = 0; i < s->n_nodes; i++)
             any |= visit(s, &s->node[i]);
-        }
-        for (int64_t i = s->n_nodes - 1; i >= 0; i--) {
-            if (!s->node[i].dirty)
-                continue;
-            s->node[i].dirty = false;
+        for (int64_t i = s->n_nodes - 1; i >= 0; i--)
             any |= visit(s, &s->node[i]);
-        }
     }
 }
 

@@ -1,37 +1,34 @@
 /*
  * Propagation: from a few marks to the sharding of every value.
  *
- * Each operation is looked at through its factors: what splits a factor in one
- * of its tensors should split it in the others. Values only ever get more axes,
- * never other ones, so this ends; what still disagrees then is a conflict,
- * which costs a reshard, and is reported.
+ * Each operation is looked at through its factors (factors.h): what splits a factor in one of its
+ * tensors should split it in the others. Values only ever get more axes, never other ones, so this
+ * ends; what still disagrees then is a conflict, which costs a reshard, and is reported.
  *
- *     %x: f32[8,64] <data,_>   mark          %h: f32[8,256] <data,model>
- *     %w: f32[256,64] <model,_> mark            dim 0 by data: dot_general from
- * %x; mark on %x %h = dot_general %x, %w                   dim 1 by model:
- * dot_general from %w; mark on %w
+ *     %x: f32[8,64] <data,_>            a mark
+ *     %w: f32[256,64] <model,_>         a mark
+ *     %h: f32[8,256] = dot_general %x, %w
+ *
+ *     gives %h <data,model>:            dim 0 by data: dot_general from %x; mark on %x
+ *                                       dim 1 by model: dot_general from %w; mark on %w
  *
  * In which order axes spread decides who wins where two want the same axis:
  *
- *     marks       by their priority (cvn_spec), a smaller number first and to
- * the end operations  those that only pass elements on before others,
- * contractions before broadcasts mode        first what no tensor of an
- * operation objects to, then for each tensor what it can take; then the largest
- * tensor wins
+ *     marks        by their priority (cvn_spec): those of a smaller number first, and to the end
+ *     operations   in five steps, those that only pass elements on before others and contractions
+ *                  before broadcasts (`direction` in propagate.c)
+ *     mode         in each step first what no tensor of an operation objects to, then for each
+ *                  tensor what it can take, where the largest tensor wins
  *
- * Constants and what is computed of constants alone take any sharding at each
- * use: they carry none, and link nothing. An output computed into a parameter
- * has the parameter's sharding.
+ * Constants and what is computed of constants alone take any sharding at each use: they carry none,
+ * and link nothing. An output computed into a parameter has the parameter's sharding.
  *
- * Last comes the exchange. Where both operands of a product are split along the
- * contraction by the same axes, devices hold partial sums; where the result
- * could not take an axis of its weights, because another of its dimensions has
- * it, it takes the axes of the partial sum in that place: a reduce-scatter
- * instead of an all-reduce. That is how activations lie in the published 2-D
- * layout:
+ * Last comes the exchange. Where both operands of a product are split along the contraction by the
+ * same axes, devices hold partial sums; where the result could not take an axis of its weights,
+ * because another of its dimensions has it, it takes the axes of the partial sum in that place: a
+ * reduce-scatter instead of an all-reduce. That is how activations lie in the published 2-D layout:
  *
- *     x <data,_,model> . w_q <data,_,model>   ->   q <data,_,model,_>     heads
- * wanted `data`
+ *     x <data,_,model> . w_q <data,_,model>   ->   q <data,_,model,_>     heads wanted `data`
  */
 #ifndef CVN_SHARD_PROPAGATE_H
 #define CVN_SHARD_PROPAGATE_H
@@ -77,6 +74,9 @@ typedef struct ShardResult {
  * free. */
 int shard_propagate(const cvn_graph *g, const Mesh *mesh, ShardResult *result, cvn_err *err);
 void shard_result_free(ShardResult *result);
+
+/* The step that a step followed from: how the tensor it came from got its axes; NULL: it began here. */
+const ShardOrigin *shard_origin_before(const ShardResult *result, const ShardOrigin *origin);
 
 /* Which values are made of constants alone: constant[n_values]
    by id. They have no sharding of their own. */

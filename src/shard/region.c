@@ -1,7 +1,6 @@
 #include "shard/region.h"
 
 #include "base/num.h"
-#include "shard/reshard.h"
 
 #include <string.h>
 

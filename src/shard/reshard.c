@@ -46,24 +46,6 @@ typedef struct Digits {
     uint8_t v[AXES_MAX]; /* [n] */
 } Digits;
 
-bool sharding_same(const Sharding *a, const Sharding *b)
-{
-    if (a->rank != b->rank || !axes_equal(&a->unreduced, &b->unreduced))
-        return false;
-    for (int d = 0; d < a->rank; d++)
-        if (!axes_equal(&a->dim[d].axes, &b->dim[d].axes))
-            return false;
-    return true;
-}
-
-cvn_type sharding_local(const Sharding *sharding, const cvn_type *type)
-{
-    cvn_type local = *type;
-    for (int d = 0; d < type->rank; d++)
-        local.dim[d] = sharding_chunk(sharding, d, type->dim[d]);
-    return local;
-}
-
 /* ---- digits ---- */
 
 typedef struct Borders {
@@ -101,14 +83,6 @@ static void axis_borders(const Sharding *s, int axis, Borders *borders)
         }
 }
 
-static bool uses(const Sharding *s, AxisRef ref)
-{
-    for (int l = 0; l <= s->rank; l++)
-        if (axes_overlap(list_of(s, l), ref))
-            return true;
-    return false;
-}
-
 /* Cuts the axes of both shardings into common digits; false when there are none, as for the parts 2
    and 3 of an axis of 6. */
 static bool find_digits(Search *s, const Sharding *from, const Sharding *to)
@@ -121,7 +95,7 @@ static bool find_digits(Search *s, const Sharding *from, const Sharding *to)
             if (b.v[i + 1] % b.v[i])
                 return false;
             AxisRef ref = {axis, b.v[i], b.v[i + 1] / b.v[i]};
-            if (!uses(from, ref) && !uses(to, ref))
+            if (!sharding_uses(from, ref) && !sharding_uses(to, ref))
                 continue;
             if (s->n_digits == AXES_MAX)
                 return false;

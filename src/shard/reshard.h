@@ -18,9 +18,8 @@
  *     all_gather       digits at the end of a dimension become unused
  *     permute          digits of one size change places
  *
- * Moves after which a device would hold more than it
- * does before and after all of them are left out:
- * memory is what splitting is for. Where no other moves lead to the goal, as from 2 shards of a
+ * Moves after which a device would hold more than it does before and after all of them are left
+ * out: memory is what splitting is for. Where no other moves lead to the goal, as from 2 shards of a
  * dimension to 3 others, devices exchange the pieces themselves (pieces.h), which always works.
  *
  * A move costs the bytes that each device sends, in a ring: S (n-1)/n for a gather or a scatter of
@@ -68,11 +67,5 @@ typedef struct Reshard {
 /* Plans it for a tensor of this type. What `to` has unreduced, `from` must have too. */
 Reshard reshard_plan(const Mesh *mesh, const cvn_type *type, const Sharding *from,
                      const Sharding *to, Arena *arena);
-
-/* Both mean the same: dimensions and unreduced axes are equal. */
-bool sharding_same(const Sharding *a, const Sharding *b);
-
-/* The type of a device's shard. */
-cvn_type sharding_local(const Sharding *sharding, const cvn_type *type);
 
 #endif

@@ -1,7 +1,6 @@
 /* One tensor from the host to the shards of devices and back: for tests, and for small tensors. */
 #include "shard/partition.h"
 #include "shard/region.h"
-#include "shard/reshard.h"
 
 #include <string.h>
 

@@ -72,7 +72,7 @@ static int check_list(const Mesh *mesh, const AxisList *list, AxisList *all, con
         AxisRef a = list->ref[i];
         if (a.axis < 0 || a.axis >= mesh->n_axes || a.pre < 1 || a.size < 2 ||
             a.size > mesh->axis[a.axis].size || a.pre > mesh->axis[a.axis].size ||
-            mesh->axis[a.axis].size % (a.pre * a.size))
+            mesh->axis[a.axis].size % ((int64_t)a.pre * a.size))
             return err_set(err, CVN_EINVAL, "%s is split by what is no axis of the mesh", name);
         if (axes_overlap(all, a) || all->n == AXES_MAX)
             return err_set(err, CVN_EINVAL, "%s uses the axis \"%s\" twice", name,
@@ -120,4 +120,22 @@ void sharding_range(const Mesh *mesh, const Sharding *s, int d, int64_t n, int32
     int64_t chunk = sharding_chunk(s, d, n), at = axes_digit(mesh, &s->dim[d].axes, place) * chunk;
     *first = num_min(at, n);
     *count = num_min(n - *first, chunk);
+}
+
+bool sharding_same(const Sharding *a, const Sharding *b)
+{
+    if (a->rank != b->rank || !axes_equal(&a->unreduced, &b->unreduced))
+        return false;
+    for (int d = 0; d < a->rank; d++)
+        if (!axes_equal(&a->dim[d].axes, &b->dim[d].axes))
+            return false;
+    return true;
+}
+
+cvn_type sharding_local(const Sharding *sharding, const cvn_type *type)
+{
+    cvn_type local = *type;
+    for (int d = 0; d < type->rank; d++)
+        local.dim[d] = sharding_chunk(sharding, d, type->dim[d]);
+    return local;
 }

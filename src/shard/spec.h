@@ -60,4 +60,10 @@ void sharding_range(const Mesh *mesh, const Sharding *sharding, int d, int64_t n
 /* Size of a shard with its padding: ceil(n / shards). */
 int64_t sharding_chunk(const Sharding *sharding, int d, int64_t n);
 
+/* Both mean the same: dimensions and unreduced axes are equal. */
+bool sharding_same(const Sharding *a, const Sharding *b);
+
+/* The type of a device's shard. */
+cvn_type sharding_local(const Sharding *sharding, const cvn_type *type);
+
 #endif

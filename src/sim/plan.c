@@ -103,12 +103,8 @@ static const char *chain(Sim *s, const cvn_value *v)
         }
         strbuf_printf(&text, "%s%s", o->op ? op_info[o->op->kind].name : "output",
                       o->kind == ORIGIN_EXCHANGE ? " (partial sums scattered)" : "");
-        if (!o->from || o->kind == ORIGIN_EXCHANGE || o->from_dim < 0)
-            break;
         v = o->from;
-        int dim = o->from_dim;
-        for (o = s->shards.origin[v->id]; o && o->dim != dim; o = o->next) {
-        }
+        o = shard_origin_before(&s->shards, o);
     }
     const char *kept = arena_string(&s->answer->arena, text.text ? text.text : "");
     strbuf_free(&text);
