@@ -1,5 +1,7 @@
 #include "base/cores.h"
 
+#include "base/num.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <sched.h>
@@ -11,11 +13,6 @@
 #ifdef CVN_HAVE_HWLOC
 #include <hwloc.h>
 #endif
-
-static int at_most(int n, int limit)
-{
-    return n < limit ? n : limit;
-}
 
 /* The affinity mask of the calling thread, of *bytes; the mask grows until the kernel is content with its
    size. NULL when there is none to be had. Free with CPU_FREE. */
@@ -179,7 +176,7 @@ void cores_find(Cores *cores)
     *cores = (Cores){.n_nodes = 1, .n_processors = affinity_count()};
     cores->known = find_topology(cores);
     if (!cores->known)
-        cores->n_cores = at_most(cores->n_processors, CORES_MAX);
+        cores->n_cores = (int)num_min(cores->n_processors, CORES_MAX);
     if (cores->n_nodes < 1)
         cores->n_nodes = 1;
     cores->n = quota(cores->n_cores);

@@ -19,7 +19,8 @@ typedef struct Writer {
     bool full; /* it did not fit */
 } Writer;
 
-static bool is_float(cvn_dtype dtype)
+/* What tiles, which hold f32, are read from and written to. */
+static bool is_tile_dtype(cvn_dtype dtype)
 {
     return dtype == CVN_F32 || dtype == CVN_BF16;
 }
@@ -93,7 +94,7 @@ static int read_operand(Writer *w, const Member *member, int k)
 {
     cvn_dtype dtype = member->op->operand[k]->type.dtype;
     int slot = member->in[k];
-    if (!is_float(dtype))
+    if (!is_tile_dtype(dtype))
         return -1;
     if (w->read[slot] < 0)
         w->read[slot] = place_input(w, slot, dtype);
@@ -158,7 +159,7 @@ static bool write_member(Writer *w, int i)
     TilePlace result = {
         .kind = PLACE_RESULT, .index = slot->index, .half = dtype == CVN_BF16, .choice = -1};
     TileStep step;
-    if (!is_float(dtype) || !make_step(w, i, &step))
+    if (!is_tile_dtype(dtype) || !make_step(w, i, &step))
         return false;
     bool is_result = slot->kind == SLOT_RESULT;
     if (dtype == CVN_F32) {

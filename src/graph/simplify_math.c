@@ -138,34 +138,25 @@ static cvn_value *extreme_identities(cvn_graph *g, const Op *op)
     return NULL;
 }
 
-/* pow(x, 1) = x. */
-static cvn_value *power_identities(cvn_graph *g, const Op *op)
+/* pow(x, 1) = x, and x shifted by 0. */
+static cvn_value *neutral_exponent_or_shift(cvn_graph *g, const Op *op)
 {
     (void)g;
-    return is_splat(op->operand[1], 1) ? op->operand[0] : NULL;
+    return is_splat(op->operand[1], op->kind == OP_POWER) ? op->operand[0] : NULL;
 }
 
-static cvn_value *and_identities(cvn_graph *g, const Op *op)
+/* x and x = x or x = x. Of true and false (or all bits, and none) one is neutral, and the other is the result whatever x
+   is. */
+static cvn_value *and_or_identities(cvn_graph *g, const Op *op)
 {
     (void)g;
+    bool is_and = op->kind == OP_AND;
     for (int i = 0; i < 2; i++) {
         cvn_value *x = op->operand[i], *y = op->operand[1 - i];
-        if (x == y || is_all_ones(y))
+        bool ones = is_all_ones(y), zeros = is_splat(y, 0);
+        if (x == y || (is_and ? ones : zeros))
             return x;
-        if (is_splat(y, 0))
-            return y;
-    }
-    return NULL;
-}
-
-static cvn_value *or_identities(cvn_graph *g, const Op *op)
-{
-    (void)g;
-    for (int i = 0; i < 2; i++) {
-        cvn_value *x = op->operand[i], *y = op->operand[1 - i];
-        if (x == y || is_splat(y, 0))
-            return x;
-        if (is_all_ones(y))
+        if (is_and ? zeros : ones)
             return y;
     }
     return NULL;
@@ -183,12 +174,6 @@ static cvn_value *xor_identities(cvn_graph *g, const Op *op)
             return cvn_splat(g, x->type, 0);
     }
     return NULL;
-}
-
-static cvn_value *shift_identities(cvn_graph *g, const Op *op)
-{
-    (void)g;
-    return is_splat(op->operand[1], 0) ? op->operand[0] : NULL;
 }
 
 /* -(-x) = x; -(x - y) is not y - x, which has another sign where x = y. */
@@ -335,12 +320,12 @@ Rule *const simplify_math_rules[OP_COUNT][RULES_PER_KIND] = {
     [OP_DIVIDE] = {divide_identities},
     [OP_MAXIMUM] = {extreme_identities},
     [OP_MINIMUM] = {extreme_identities},
-    [OP_POWER] = {power_identities},
-    [OP_AND] = {and_identities},
-    [OP_OR] = {or_identities},
+    [OP_POWER] = {neutral_exponent_or_shift},
+    [OP_AND] = {and_or_identities},
+    [OP_OR] = {and_or_identities},
     [OP_XOR] = {xor_identities},
-    [OP_SHIFT_LEFT] = {shift_identities},
-    [OP_SHIFT_RIGHT_LOGICAL] = {shift_identities},
+    [OP_SHIFT_LEFT] = {neutral_exponent_or_shift},
+    [OP_SHIFT_RIGHT_LOGICAL] = {neutral_exponent_or_shift},
     [OP_NEGATE] = {negate_identities},
     [OP_ABS] = {abs_identities},
     [OP_FLOOR] = {floor_identities},
