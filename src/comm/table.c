@@ -3,6 +3,14 @@
 #include <stdio.h>
 #include <string.h>
 
+static void add_row(CommRow *to, const CommRow *row, int sign)
+{
+    to->count += sign * row->count;
+    to->bytes += sign * row->bytes;
+    to->seconds += sign * row->seconds;
+    to->exposed += sign * row->exposed;
+}
+
 CommRow *comm_table_row(CommTable *table, OpKind kind, const char *axes)
 {
     for (int i = 0; i < table->n; i++)
@@ -19,12 +27,8 @@ CommRow *comm_table_row(CommTable *table, OpKind kind, const char *axes)
 void comm_table_add(CommTable *sum, const CommTable *more)
 {
     for (int i = 0; i < more->n; i++) {
-        const CommRow *from = &more->row[i];
-        CommRow *to = comm_table_row(sum, from->kind, from->axes);
-        to->count += from->count;
-        to->bytes += from->bytes;
-        to->seconds += from->seconds;
-        to->exposed += from->exposed;
+        const CommRow *row = &more->row[i];
+        add_row(comm_table_row(sum, row->kind, row->axes), row, 1);
     }
 }
 
@@ -46,12 +50,8 @@ void comm_table_since(CommTable *now, const CommTable *before)
         CommRow row = now->row[i];
         for (int j = 0; j < before->n; j++) {
             const CommRow *old = &before->row[j];
-            if (old->kind != row.kind || strcmp(old->axes, row.axes) != 0)
-                continue;
-            row.count -= old->count;
-            row.bytes -= old->bytes;
-            row.seconds -= old->seconds;
-            row.exposed -= old->exposed;
+            if (old->kind == row.kind && strcmp(old->axes, row.axes) == 0)
+                add_row(&row, old, -1);
         }
         if (row.count > 0)
             now->row[kept++] = row;
@@ -62,11 +62,7 @@ void comm_table_since(CommTable *now, const CommTable *before)
 CommRow comm_table_sum(const CommTable *table)
 {
     CommRow sum = {0};
-    for (int i = 0; i < table->n; i++) {
-        sum.count += table->row[i].count;
-        sum.bytes += table->row[i].bytes;
-        sum.seconds += table->row[i].seconds;
-        sum.exposed += table->row[i].exposed;
-    }
+    for (int i = 0; i < table->n; i++)
+        add_row(&sum, &table->row[i], 1);
     return sum;
 }

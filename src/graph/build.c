@@ -327,18 +327,18 @@ cvn_value *cvn_sort(cvn_graph *g, cvn_value *x, int axis, bool descending)
     return graph_add(g, OP_SORT, &attr, 1, &x, NULL);
 }
 
-/* The first two results of an operation that may have failed. */
-static void two_results(cvn_graph *g, cvn_value *first, cvn_value *out[2])
+/* The n results of an operation, of which `first` is the first; or the poison value in their place. */
+static void all_results(cvn_graph *g, cvn_value *first, int n, cvn_value **out)
 {
-    out[0] = first;
-    out[1] = first == g->poison ? first : first->def->result[1];
+    for (int i = 0; i < n; i++)
+        out[i] = first == g->poison ? first : first->def->result[i];
 }
 
 void cvn_sort_pair(cvn_graph *g, cvn_value *key, cvn_value *payload, int axis, bool descending,
                    cvn_value *out[2])
 {
     OpAttr attr = {.axis = axis, .flag = descending};
-    two_results(g, graph_add(g, OP_SORT, &attr, 2, (cvn_value *[]){key, payload}, NULL), out);
+    all_results(g, graph_add(g, OP_SORT, &attr, 2, (cvn_value *[]){key, payload}, NULL), 2, out);
 }
 
 cvn_value *cvn_reduce_dims(cvn_graph *g, cvn_reduce kind, cvn_value *x, int n, const int *dims)
@@ -464,7 +464,7 @@ void cvn_softmax_cross_entropy(cvn_graph *g, cvn_value *logits, cvn_value *targe
                                cvn_value *out[2])
 {
     cvn_value *operand[] = {logits, targets};
-    two_results(g, graph_add(g, OP_SOFTMAX_CROSS_ENTROPY, NULL, 2, operand, NULL), out);
+    all_results(g, graph_add(g, OP_SOFTMAX_CROSS_ENTROPY, NULL, 2, operand, NULL), 2, out);
 }
 
 cvn_value *cvn_argmax(cvn_graph *g, cvn_value *x, int axis)
@@ -485,7 +485,7 @@ cvn_value *cvn_dequantize(cvn_graph *g, cvn_value *q, cvn_value *scale, cvn_type
 
 void cvn_quantize_rows(cvn_graph *g, cvn_value *x, cvn_value *out[2])
 {
-    two_results(g, graph_add(g, OP_QUANTIZE_ROWS, NULL, 1, &x, NULL), out);
+    all_results(g, graph_add(g, OP_QUANTIZE_ROWS, NULL, 1, &x, NULL), 2, out);
 }
 
 cvn_value *cvn_linear_int8(cvn_graph *g, cvn_value *x, cvn_value *x_scale, cvn_value *q,
@@ -518,8 +518,7 @@ void cvn_linear(cvn_graph *g, cvn_value *x, const cvn_linear_spec *spec, cvn_val
     if (spec->residual)
         operand[n++] = spec->residual;
     cvn_value *first = graph_add(g, OP_LINEAR, &attr, n, operand, spec->type);
-    for (int i = 0; i < op_results(OP_LINEAR, n, &attr); i++)
-        out[i] = first == g->poison ? first : first->def->result[i];
+    all_results(g, first, op_results(OP_LINEAR, n, &attr), out);
 }
 
 void cvn_rms_norm_backward(cvn_graph *g, cvn_value *x, cvn_value *weight, cvn_value *dy, double eps,
@@ -527,7 +526,7 @@ void cvn_rms_norm_backward(cvn_graph *g, cvn_value *x, cvn_value *weight, cvn_va
 {
     OpAttr attr = {.eps = eps};
     cvn_value *operand[] = {x, weight, dy};
-    two_results(g, graph_add(g, OP_RMS_NORM_BACKWARD, &attr, 3, operand, NULL), out);
+    all_results(g, graph_add(g, OP_RMS_NORM_BACKWARD, &attr, 3, operand, NULL), 2, out);
 }
 
 void cvn_attention_backward(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value *v,
@@ -537,8 +536,7 @@ void cvn_attention_backward(cvn_graph *g, cvn_value *q, cvn_value *k, cvn_value 
     OpAttr attr = {.scale = scale};
     cvn_value *operand[] = {q, k, v, start, length, dy, first};
     cvn_value *dq = graph_add(g, OP_ATTENTION_BACKWARD, &attr, first ? 7 : 6, operand, NULL);
-    for (int i = 0; i < 3; i++)
-        out[i] = dq == g->poison ? dq : dq->def->result[i];
+    all_results(g, dq, 3, out);
 }
 
 cvn_value *cvn_softmax_cross_entropy_backward(cvn_graph *g, cvn_value *logits, cvn_value *targets,

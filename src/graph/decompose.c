@@ -121,9 +121,7 @@ static void softmax_cross_entropy(cvn_graph *g, const Op *op, cvn_value **out)
                                          spread_over(g, target, &logits->type, last));
     cvn_value *picked =
         cvn_reduce_dims(g, CVN_SUM, cvn_select(g, here, logits, like(g, logits, 0)), 1, &last);
-    cvn_value *vocab = like(g, target, (double)logits->type.dim[last]);
-    cvn_value *known = cvn_and(g, cvn_compare_values(g, CVN_GE, target, like(g, target, 0)),
-                               cvn_compare_values(g, CVN_LT, target, vocab));
+    cvn_value *known = is_known(g, target, logits->type.dim[last]);
     cvn_value *loss = cvn_select(g, known, cvn_subtract(g, lse, picked), like(g, lse, 0));
     out[0] = as(g, loss, op->result[0]->type.dtype);
     out[1] = as(g, lse, op->result[1]->type.dtype);

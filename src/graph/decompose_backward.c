@@ -35,9 +35,7 @@ void decompose_softmax_cross_entropy_backward(cvn_graph *g, const Op *op, cvn_va
     cvn_value *dloss = as(g, op->operand[3], math); /* [...] */
     cvn_value *dlse = as(g, op->operand[4], math);  /* [...] */
 
-    cvn_value *vocab = like(g, target, (double)shape->dim[last]);
-    cvn_value *known = cvn_and(g, cvn_compare_values(g, CVN_GE, target, like(g, target, 0)),
-                               cvn_compare_values(g, CVN_LT, target, vocab));
+    cvn_value *known = is_known(g, target, shape->dim[last]);
     dloss = cvn_select(g, known, dloss, like(g, dloss, 0));
     lse = cvn_select(g, cvn_is_finite(g, lse), lse, like(g, lse, 0));
     cvn_value *share = cvn_subtract(g, logits, spread_over(g, lse, shape, last));

@@ -76,10 +76,16 @@ static inline cvn_value *count_along(cvn_graph *g, const cvn_type *shape, int ax
     return cvn_iota(g, with_dtype(*shape, CVN_I32), axis);
 }
 
-/* sum of exp(x - m) along the last dimension, with m the largest element, so that nothing
-   overflows: fills the exponentials and returns m; both sum and m are without that dimension. Where
-   all elements are -inf, or one is +inf, m is taken
-   as 0, which keeps -inf - -inf from making NaN. */
+/* Whether a target [...] is in the vocabulary. */
+static inline cvn_value *is_known(cvn_graph *g, cvn_value *target, int64_t vocab)
+{
+    return cvn_and(g, cvn_compare_values(g, CVN_GE, target, like(g, target, 0)),
+                   cvn_compare_values(g, CVN_LT, target, like(g, target, (double)vocab)));
+}
+
+/* The parts of a softmax along the last dimension: peak m, the largest element, taken out so that nothing overflows;
+   power exp(x - m); and the sum of that. Where all elements are -inf, or one is +inf, m is taken as 0, which keeps
+   -inf - -inf from making NaN. */
 typedef struct Softmax {
     cvn_value *peak, *power, *sum; /* [...], [..., n], [...] */
 } Softmax;
