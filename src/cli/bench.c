@@ -8,6 +8,7 @@
 #include "cpu/registry.h"
 #include "model/presets.h"
 #include "serve/synthetic.h"
+#include "train/config.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,11 @@ enum {
     CSV,
     PROFILE
 };
+
+static const char *remat_name(size_t i)
+{
+    return i < REMAT_POLICY_COUNT ? remat_policy_names[i] : NULL;
+}
 
 static const Option *const options[] = {
     [PRESET] = &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .required = true,
@@ -78,10 +84,9 @@ static const Option *const options[] = {
                         .value = "N", .help = "tokens of a row of training [1024, or the context]"},
     [OPTIMIZER] =
         &(const Option){"optimizer", .kind = ARG_CHOICE, .needs = "train", .value = "NAME",
-                        .choice = bench_optimizer_name, .fallback = "adamw", .help = "of training"},
-    [REMAT] =
-        &(const Option){"remat", .kind = ARG_CHOICE, .needs = "train", .value = "NAME",
-                        .choice = bench_remat_name, .fallback = "none", .help = "computed again"},
+                        .choice = train_optimizer_name, .fallback = "adamw", .help = "of training"},
+    [REMAT] = &(const Option){"remat", .kind = ARG_CHOICE, .needs = "train", .value = "NAME",
+                              .choice = remat_name, .fallback = "none", .help = "computed again"},
     [DTYPE] = &option_dtype,
     [QUANTIZE] = &option_quantize,
     [KV_CACHE] = &option_kv_cache,
@@ -531,15 +536,6 @@ static int print_bench(const Bench *b)
     return EXIT_OK;
 }
 
-/* The index of a choice. */
-static int choice_of(const Value *v, const char *(*name)(size_t i))
-{
-    int i = 0;
-    while (name((size_t)i) && strcmp(name((size_t)i), v->text) != 0)
-        i++;
-    return i;
-}
-
 static int run_train(const Value *v)
 {
     static const int of_engines[] = {PREFILL, DECODE,   CONTEXT,  TABLE,      BUCKETS,
@@ -567,15 +563,14 @@ static int run_train(const Value *v)
     TrainBench bench = {.batch = v[BATCH].integer,
                         .seq = v[SEQ].given ? v[SEQ].integer : 0,
                         .compute = dtype == CVN_DTYPE_COUNT ? CVN_BF16 : dtype,
-                        .remat = (RematPolicy)choice_of(&v[REMAT], bench_remat_name),
+                        .remat = (RematPolicy)v[REMAT].integer,
                         .threads = (int)v[THREADS].integer,
                         .repeats = (int)v[REPEATS].integer,
                         .profile = v[PROFILE].text,
                         .mesh = v[MESH].text,
                         .layout = v[LAYOUT].text,
                         .cluster = cluster};
-    return bench_train(v[PRESET].text, bench,
-                       (OptimizerKind)choice_of(&v[OPTIMIZER], bench_optimizer_name), v[JSON].flag);
+    return bench_train(v[PRESET].text, bench, (OptimizerKind)v[OPTIMIZER].integer, v[JSON].flag);
 }
 
 /* That there is something to measure. */

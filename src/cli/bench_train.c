@@ -9,16 +9,6 @@
 
 #include <stdio.h>
 
-const char *bench_optimizer_name(size_t i)
-{
-    return i < OPTIMIZER_COUNT ? optimizers[i].name : NULL;
-}
-
-const char *bench_remat_name(size_t i)
-{
-    return i < REMAT_POLICY_COUNT ? remat_policy_names[i] : NULL;
-}
-
 static int print_train_json(const char *preset, const TrainBench *b, const TrainFigure *f)
 {
     json_t *ceilings =

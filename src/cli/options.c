@@ -37,11 +37,25 @@ static const char *option_at(const void *options, size_t i)
     return list[i] ? list[i]->name : NULL;
 }
 
+/* Of numbers: what they may be. */
+typedef struct Range {
+    double low, high;
+} Range;
+
+static Range range_of(const Option *option)
+{
+    Range r = {option->low, option->high};
+    if (option->range)
+        option->range(option->name, &r.low, &r.high);
+    else if (r.low == 0 && r.high == 0)
+        r.high = INFINITY;
+    return r;
+}
+
 static bool in_range(const Option *option, double value)
 {
-    if (option->low == 0 && option->high == 0)
-        return value >= 0;
-    return value >= option->low && value <= option->high;
+    Range r = range_of(option);
+    return value >= r.low && value <= r.high;
 }
 
 static int range_error(const Option *option, const Source *source, const char *text, cvn_err *err)
@@ -49,14 +63,15 @@ static int range_error(const Option *option, const Source *source, const char *t
     const char *what = option->kind == ARG_INT    ? "a whole number"
                        : option->kind == ARG_SIZE ? "a size in bytes such as 4096, 64K or 2.5G"
                                                   : "a number";
-    if (option->low == 0 && option->high == 0)
+    Range r = range_of(option);
+    if (r.high >= 0x1p62)
         return err_set(err, CVN_EINVAL, "%s is \"%s\"; give %s, 0 or more", source->name, text,
                        what);
     if (option->kind == ARG_SIZE)
         return err_set(err, CVN_EINVAL, "%s is \"%s\"; give %s from %.0f to %s", source->name, text,
-                       what, option->low, bytes_text(option->high).text);
+                       what, r.low, bytes_text(r.high).text);
     return err_set(err, CVN_EINVAL, "%s is \"%s\"; give %s from %.10g to %.10g", source->name, text,
-                   what, option->low, option->high);
+                   what, r.low, r.high);
 }
 
 static int read_int(const Option *option, const Source *source, Value *value, cvn_err *err)

@@ -46,7 +46,9 @@ typedef struct Option {
     bool tried;    /* ARG_OUTPUT: a file; that it can be written is seen before anything is done */
     bool brief;    /* ARG_CHOICE: help names some choices itself, and all are not listed */
     int group;     /* options of one group exclude each other; 0: none */
-    double low, high;  /* range of numbers; both 0: any that is not negative */
+    double low, high; /* range of numbers; both 0: any that is not negative */
+    /* Says that range where it is known elsewhere, by the option's name; or NULL */
+    void (*range)(const char *name, double *low, double *high);
     const char *needs; /* an option of the command without which this one says nothing, or NULL */
     const char *value; /* name of the value in help: "DIR", "N" */
     const char *fallback; /* value when none is given, as it would be typed; NULL: none */

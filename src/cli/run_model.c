@@ -5,6 +5,7 @@
 #include "cli/communication.h"
 #include "cli/terminal.h"
 #include "serve/engine.h"
+#include "train/config.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -32,17 +33,11 @@ const Option option_layout = {
     .needs = "mesh",  .value = "LAYOUT",
     .fallback = "2d", .help = "as dp, tp, tp-scatter, fsdp, 2d, fsdp+tp or FILE.json"};
 
-static const char *overlap_name(size_t i)
-{
-    static const char *const names[] = {"on", "off"};
-    return i < 2 ? names[i] : NULL;
-}
-
 const Option option_overlap = {"overlap",
                                .kind = ARG_CHOICE,
                                .needs = "mesh",
                                .value = "WHEN",
-                               .choice = overlap_name,
+                               .choice = train_overlap_name,
                                .fallback = "on",
                                .help = "compute while devices exchange"};
 

@@ -17,40 +17,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The choices of a key, for the option of the same name. */
-static const char *choice_of(const char *key, size_t i)
+static void range_of_key(const char *name, double *low, double *high)
 {
-    return train_key_find(key)->choice(i);
-}
-
-static const char *optimizer_name(size_t i)
-{
-    return choice_of("optimizer", i);
-}
-
-static const char *schedule_name(size_t i)
-{
-    return choice_of("schedule", i);
-}
-
-static const char *compute_name(size_t i)
-{
-    return choice_of("dtype", i);
-}
-
-static const char *remat_name(size_t i)
-{
-    return choice_of("remat", i);
-}
-
-static const char *packing_name(size_t i)
-{
-    return choice_of("packing", i);
-}
-
-static const char *overlap_name(size_t i)
-{
-    return choice_of("overlap", i);
+    const TrainKey *key = train_key_find(name);
+    *low = key->low;
+    *high = key->high;
 }
 
 /* Of a mesh; a run that goes on has one of its own, so that --mesh need not be there (check_mesh_options). */
@@ -59,7 +30,7 @@ static const Option option_run_layout = {
     .help = "as dp, tp, tp-scatter, fsdp, 2d, fsdp+tp or FILE.json"};
 static const Option option_run_overlap = {
     "overlap",        .kind = ARG_CHOICE,
-    .value = "WHEN",  .choice = overlap_name,
+    .value = "WHEN",  .choice = train_overlap_name,
     .fallback = "on", .help = "compute while devices exchange"};
 
 /* Those that are no keys of a run; the others are found by their names. */
@@ -83,51 +54,51 @@ static const Option *const options[] = {
                     .help = "train adapters only: r=16 or r=16,alpha=32,targets=q,v"},
     &(const Option){"tokenizer", .kind = ARG_INPUT, .value = "FILE",
                     .help = "file or folder; else init's, or made from the data"},
-    &(const Option){"steps", .kind = ARG_INT, .low = 1, .high = 1e12, .value = "N",
+    &(const Option){"steps", .kind = ARG_INT, .range = range_of_key, .value = "N",
                     .fallback = "1000", .help = "updates of the weights"},
-    &(const Option){"batch", .letter = 'b', .kind = ARG_INT, .high = 1 << 24, .value = "N",
+    &(const Option){"batch", .letter = 'b', .kind = ARG_INT, .range = range_of_key, .value = "N",
                     .fallback = "0", .help = "sequences per step, 0: by the model's size"},
-    &(const Option){"micro-batch", .kind = ARG_INT, .high = 1 << 24, .value = "N", .fallback = "0",
-                    .help = "sequences at once, 0: all"},
-    &(const Option){"seq", .kind = ARG_INT, .high = 1 << 24, .value = "N", .fallback = "0",
+    &(const Option){"micro-batch", .kind = ARG_INT, .range = range_of_key, .value = "N",
+                    .fallback = "0", .help = "sequences at once, 0: all"},
+    &(const Option){"seq", .kind = ARG_INT, .range = range_of_key, .value = "N", .fallback = "0",
                     .help = "tokens per sequence, 0: context, at most 1024"},
-    &(const Option){"optimizer", .kind = ARG_CHOICE, .value = "NAME", .choice = optimizer_name,
-                    .fallback = "adamw", .help = "one of"},
-    &(const Option){"lr", .kind = ARG_REAL, .high = 100, .value = "X", .fallback = "0",
+    &(const Option){"optimizer", .kind = ARG_CHOICE, .value = "NAME",
+                    .choice = train_optimizer_name, .fallback = "adamw", .help = "one of"},
+    &(const Option){"lr", .kind = ARG_REAL, .range = range_of_key, .value = "X", .fallback = "0",
                     .help = "greatest rate, 0: by size, or adafactor's own"},
-    &(const Option){"warmup", .kind = ARG_INT, .low = -1, .high = 1e12, .value = "N",
+    &(const Option){"warmup", .kind = ARG_INT, .range = range_of_key, .value = "N",
                     .fallback = "-1", .help = "steps of rising rate, -1: a tenth"},
-    &(const Option){"schedule", .kind = ARG_CHOICE, .value = "NAME", .choice = schedule_name,
+    &(const Option){"schedule", .kind = ARG_CHOICE, .value = "NAME", .choice = train_schedule_name,
                     .fallback = "cosine", .help = "one of"},
-    &(const Option){"clip", .kind = ARG_REAL, .high = 1e9, .value = "X", .fallback = "1",
+    &(const Option){"clip", .kind = ARG_REAL, .range = range_of_key, .value = "X", .fallback = "1",
                     .help = "greatest norm of the gradient, 0: any"},
-    &(const Option){"weight-decay", .kind = ARG_REAL, .low = -1, .high = 10, .value = "X",
+    &(const Option){"weight-decay", .kind = ARG_REAL, .range = range_of_key, .value = "X",
                     .fallback = "-1", .help = "of matrices, -1: 0.1, with adafactor 0"},
-    &(const Option){"z-loss", .kind = ARG_REAL, .high = 1, .value = "X", .fallback = "0",
-                    .help = "coefficient of logsumexp^2, as 1e-4"},
-    &(const Option){"seed", .letter = 's', .kind = ARG_INT, .value = "N", .fallback = "0",
-                    .help = "of the first weights and the order of the data"},
-    &(const Option){"dtype", .kind = ARG_CHOICE, .value = "TYPE", .choice = compute_name,
+    &(const Option){"z-loss", .kind = ARG_REAL, .range = range_of_key, .value = "X",
+                    .fallback = "0", .help = "coefficient of logsumexp^2, as 1e-4"},
+    &(const Option){"seed", .letter = 's', .kind = ARG_INT, .range = range_of_key, .value = "N",
+                    .fallback = "0", .help = "of the first weights and the order of the data"},
+    &(const Option){"dtype", .kind = ARG_CHOICE, .value = "TYPE", .choice = train_dtype_name,
                     .fallback = "bf16", .help = "of products; weights are f32, one of"},
-    &(const Option){"remat", .kind = ARG_CHOICE, .value = "WHAT", .choice = remat_name,
+    &(const Option){"remat", .kind = ARG_CHOICE, .value = "WHAT", .choice = train_remat_name,
                     .fallback = "auto", .help = "recomputed, one of"},
-    &(const Option){"memory", .kind = ARG_SIZE, .value = "SIZE", .fallback = "0",
-                    .help = "most memory to take, 0: what is free"},
-    &(const Option){"packing", .kind = ARG_CHOICE, .value = "HOW", .choice = packing_name,
+    &(const Option){"memory", .kind = ARG_SIZE, .range = range_of_key, .value = "SIZE",
+                    .fallback = "0", .help = "most memory to take, 0: what is free"},
+    &(const Option){"packing", .kind = ARG_CHOICE, .value = "HOW", .choice = train_packing_name,
                     .fallback = "auto", .help = "of documents, one of"},
-    &(const Option){"validation", .kind = ARG_REAL, .high = 0.5, .value = "X", .fallback = "0",
-                    .help = "part of the data to look at, not to learn"},
-    &(const Option){"evaluate-every", .kind = ARG_INT, .value = "N", .fallback = "100",
-                    .help = "steps between two looks at it"},
-    &(const Option){"save-every", .kind = ARG_INT, .value = "N", .fallback = "500",
-                    .help = "steps between checkpoints"},
-    &(const Option){"keep-last", .kind = ARG_INT, .high = 1 << 30, .value = "N", .fallback = "2",
-                    .help = "newest checkpoints to keep, 0: all"},
-    &(const Option){"sample-every", .kind = ARG_INT, .value = "N", .fallback = "0",
-                    .help = "steps between texts for the report"},
+    &(const Option){"validation", .kind = ARG_REAL, .range = range_of_key, .value = "X",
+                    .fallback = "0", .help = "part of the data to look at, not to learn"},
+    &(const Option){"evaluate-every", .kind = ARG_INT, .range = range_of_key, .value = "N",
+                    .fallback = "100", .help = "steps between two looks at it"},
+    &(const Option){"save-every", .kind = ARG_INT, .range = range_of_key, .value = "N",
+                    .fallback = "500", .help = "steps between checkpoints"},
+    &(const Option){"keep-last", .kind = ARG_INT, .range = range_of_key, .value = "N",
+                    .fallback = "2", .help = "newest checkpoints to keep, 0: all"},
+    &(const Option){"sample-every", .kind = ARG_INT, .range = range_of_key, .value = "N",
+                    .fallback = "0", .help = "steps between texts for the report"},
     &(const Option){"prompt", .kind = ARG_TEXT, .value = "TEXT", .help = "how those texts begin"},
-    &(const Option){"stop-after", .kind = ARG_INT, .value = "N", .fallback = "0",
-                    .help = "save and end after N steps, as after Ctrl-C"},
+    &(const Option){"stop-after", .kind = ARG_INT, .range = range_of_key, .value = "N",
+                    .fallback = "0", .help = "save and end after N steps, as after Ctrl-C"},
     &option_mesh,
     &option_run_layout,
     &option_run_overlap,

@@ -18,34 +18,34 @@ enum { N_COMPUTE = sizeof compute_dtypes / sizeof *compute_dtypes };
 
 /* ---- what a key may be: names in the order of an enumeration ---- */
 
-static const char *optimizer_choice(size_t i)
+const char *train_optimizer_name(size_t i)
 {
     return i < OPTIMIZER_COUNT ? optimizers[i].name : NULL;
 }
 
-static const char *schedule_choice(size_t i)
+const char *train_schedule_name(size_t i)
 {
     return i < SCHEDULE_COUNT ? schedule_names[i] : NULL;
 }
 
-static const char *dtype_choice(size_t i)
+const char *train_dtype_name(size_t i)
 {
     return i < N_COMPUTE ? cvn_dtype_name(compute_dtypes[i]) : NULL;
 }
 
-static const char *remat_choice(size_t i)
+const char *train_remat_name(size_t i)
 {
     if (i == 0)
         return "auto";
     return i <= REMAT_POLICY_COUNT ? remat_policy_names[i - 1] : NULL;
 }
 
-static const char *packing_choice(size_t i)
+const char *train_packing_name(size_t i)
 {
     return i < DATA_PACK_COUNT ? data_packing_names[i] : NULL;
 }
 
-static const char *overlap_choice(size_t i)
+const char *train_overlap_name(size_t i)
 {
     static const char *const names[] = {"on", "off"};
     return i < 2 ? names[i] : NULL;
@@ -62,16 +62,16 @@ const TrainKey train_keys[] = {
     {"lora", KEY_TEXT, KEY_FIXED, AT(lora), NULL, 0, 0},
     {"tokenizer", KEY_TEXT, KEY_FIXED, AT(tokenizer), NULL, 0, 0},
     {"out", KEY_TEXT, KEY_FIXED, AT(out), NULL, 0, 0},
-    {"seq", KEY_INT, KEY_FIXED, AT(seq), NULL, 0, 1e9},
-    {"batch", KEY_INT, KEY_FIXED, AT(batch), NULL, 0, 1e9},
-    {"micro-batch", KEY_INT, KEY_FREE, AT(micro_batch), NULL, 0, 1e9},
-    {"steps", KEY_INT, KEY_FREE, AT(steps), NULL, 1, 1e15},
-    {"stop-after", KEY_INT, KEY_FREE, AT(stop_after), NULL, 0, 1e15},
-    {"optimizer", KEY_TEXT, KEY_FIXED, AT(optimizer), optimizer_choice, 0, 0},
+    {"seq", KEY_INT, KEY_FIXED, AT(seq), NULL, 0, 1 << 24},
+    {"batch", KEY_INT, KEY_FIXED, AT(batch), NULL, 0, 1 << 24},
+    {"micro-batch", KEY_INT, KEY_FREE, AT(micro_batch), NULL, 0, 1 << 24},
+    {"steps", KEY_INT, KEY_FREE, AT(steps), NULL, 1, 1e12},
+    {"stop-after", KEY_INT, KEY_FREE, AT(stop_after), NULL, 0, 1e12},
+    {"optimizer", KEY_TEXT, KEY_FIXED, AT(optimizer), train_optimizer_name, 0, 0},
     {"lr", KEY_REAL, KEY_FREE, AT(lr), NULL, 0, 100},
-    {"warmup", KEY_INT, KEY_FREE, AT(warmup), NULL, -1, 1e15},
-    {"schedule", KEY_TEXT, KEY_FREE, AT(schedule), schedule_choice, 0, 0},
-    {"decay", KEY_INT, KEY_FREE, AT(decay), NULL, -1, 1e15},
+    {"warmup", KEY_INT, KEY_FREE, AT(warmup), NULL, -1, 1e12},
+    {"schedule", KEY_TEXT, KEY_FREE, AT(schedule), train_schedule_name, 0, 0},
+    {"decay", KEY_INT, KEY_FREE, AT(decay), NULL, -1, 1e12},
     {"final-lr", KEY_REAL, KEY_FREE, AT(final_lr), NULL, 0, 1},
     {"clip", KEY_REAL, KEY_FREE, AT(clip), NULL, 0, 1e9},
     {"weight-decay", KEY_REAL, KEY_FREE, AT(weight_decay), NULL, -1, 10},
@@ -80,21 +80,21 @@ const TrainKey train_keys[] = {
     {"eps", KEY_REAL, KEY_FREE, AT(eps), NULL, 0, 1},
     {"z-loss", KEY_REAL, KEY_FREE, AT(z_loss), NULL, 0, 1},
     {"seed", KEY_INT, KEY_FIXED, AT(seed), NULL, 0, 0x1p63},
-    {"dtype", KEY_TEXT, KEY_FREE, AT(dtype), dtype_choice, 0, 0},
-    {"remat", KEY_TEXT, KEY_FREE, AT(remat), remat_choice, 0, 0},
+    {"dtype", KEY_TEXT, KEY_FREE, AT(dtype), train_dtype_name, 0, 0},
+    {"remat", KEY_TEXT, KEY_FREE, AT(remat), train_remat_name, 0, 0},
     {"memory", KEY_SIZE, KEY_FREE, AT(memory), NULL, 0, 0x1p62},
     {"threads", KEY_INT, KEY_FREE, AT(threads), NULL, 0, 1024},
     {"mesh", KEY_TEXT, KEY_FREE, AT(mesh), NULL, 0, 0},
     {"layout", KEY_TEXT, KEY_FREE, AT(layout), NULL, 0, 0},
-    {"overlap", KEY_TEXT, KEY_FREE, AT(overlap), overlap_choice, 0, 0},
-    {"packing", KEY_TEXT, KEY_FIXED, AT(packing), packing_choice, 0, 0},
+    {"overlap", KEY_TEXT, KEY_FREE, AT(overlap), train_overlap_name, 0, 0},
+    {"packing", KEY_TEXT, KEY_FIXED, AT(packing), train_packing_name, 0, 0},
     {"cache", KEY_TEXT, KEY_FREE, AT(cache), NULL, 0, 0},
     {"validation", KEY_REAL, KEY_FIXED, AT(validation), NULL, 0, 0.5},
-    {"evaluate-every", KEY_INT, KEY_FREE, AT(evaluate_every), NULL, 0, 1e15},
-    {"save-every", KEY_INT, KEY_FREE, AT(save_every), NULL, 0, 1e15},
-    {"keep-last", KEY_INT, KEY_FREE, AT(keep_last), NULL, 0, INT32_MAX},
-    {"keep-every", KEY_INT, KEY_FREE, AT(keep_every), NULL, 0, 1e15},
-    {"sample-every", KEY_INT, KEY_FREE, AT(sample_every), NULL, 0, 1e15},
+    {"evaluate-every", KEY_INT, KEY_FREE, AT(evaluate_every), NULL, 0, 1e12},
+    {"save-every", KEY_INT, KEY_FREE, AT(save_every), NULL, 0, 1e12},
+    {"keep-last", KEY_INT, KEY_FREE, AT(keep_last), NULL, 0, 1 << 30},
+    {"keep-every", KEY_INT, KEY_FREE, AT(keep_every), NULL, 0, 1e12},
+    {"sample-every", KEY_INT, KEY_FREE, AT(sample_every), NULL, 0, 1e12},
     {"prompt", KEY_TEXT, KEY_FREE, AT(prompt), NULL, 0, 0},
 };
 const int train_n_keys = sizeof train_keys / sizeof *train_keys;

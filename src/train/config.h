@@ -77,11 +77,18 @@ typedef struct TrainKey {
     const char *name; /* as the option: "micro-batch" */
     TrainKeyType type;
     TrainKeyKind kind;
-    size_t offset; /* in TrainConfig */
-    /* Of KEY_TEXT: the i-th name that it may be, NULL past the last; or NULL. */
-    const char *(*choice)(size_t i);
-    double low, high; /* of numbers: what they may be */
+    size_t offset;                   /* in TrainConfig */
+    const char *(*choice)(size_t i); /* of KEY_TEXT: the names that it may be; NULL: any */
+    double low, high;                /* of numbers: what they may be */
 } TrainKey;
+
+/* The choices of the keys that have some: the i-th name, NULL past the last. */
+const char *train_optimizer_name(size_t i);
+const char *train_schedule_name(size_t i);
+const char *train_dtype_name(size_t i);
+const char *train_remat_name(size_t i);
+const char *train_packing_name(size_t i);
+const char *train_overlap_name(size_t i);
 
 extern const TrainKey train_keys[];
 extern const int train_n_keys;
