@@ -43,11 +43,6 @@ enum {
     PROFILE
 };
 
-static const char *remat_name(size_t i)
-{
-    return i < REMAT_POLICY_COUNT ? remat_policy_names[i] : NULL;
-}
-
 static const Option *const options[] = {
     [PRESET] = &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .required = true,
                                .group = 1, .value = "NAME", .choice = choice_of_preset,
@@ -85,8 +80,9 @@ static const Option *const options[] = {
     [OPTIMIZER] =
         &(const Option){"optimizer", .kind = ARG_CHOICE, .needs = "train", .value = "NAME",
                         .choice = train_optimizer_name, .fallback = "adamw", .help = "of training"},
-    [REMAT] = &(const Option){"remat", .kind = ARG_CHOICE, .needs = "train", .value = "NAME",
-                              .choice = remat_name, .fallback = "none", .help = "computed again"},
+    [REMAT] =
+        &(const Option){"remat", .kind = ARG_CHOICE, .needs = "train", .value = "NAME",
+                        .choice = choice_of_remat, .fallback = "none", .help = "computed again"},
     [DTYPE] = &option_dtype,
     [QUANTIZE] = &option_quantize,
     [KV_CACHE] = &option_kv_cache,

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/strbuf.h"
 #include "cli/terminal.h"
+#include "grad/remat.h"
 #include "model/presets.h"
 
 #include <errno.h>
@@ -59,6 +60,11 @@ const Option option_threads = {"threads",
 const char *choice_of_preset(size_t i)
 {
     return i < presets_count() ? preset_at(i).name : NULL;
+}
+
+const char *choice_of_remat(size_t i)
+{
+    return i < REMAT_POLICY_COUNT ? remat_policy_names[i] : NULL;
 }
 
 const char *choice_of_storage(size_t i)

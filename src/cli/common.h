@@ -17,8 +17,9 @@ extern const Option option_threads;     /* --threads N, 0: all: ARG_INT */
 extern const Option option_seed;        /* --seed N: ARG_INT */
 extern const Option option_json;        /* --json: ARG_FLAG */
 
-/* Choices (Option.choice): the names of presets; the types that weights are stored in. */
+/* Choices (Option.choice): the names of presets; of what is recomputed; the types that weights are stored in. */
 const char *choice_of_preset(size_t i);
+const char *choice_of_remat(size_t i);
 const char *choice_of_storage(size_t i);
 
 /* Warns where more threads are wanted than there are cores that this process may use. */

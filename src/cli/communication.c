@@ -1,17 +1,14 @@
 #include "cli/communication.h"
 
+#include "base/bytes.h"
 #include "cli/common.h"
-#include "cli/terminal.h"
 
 #include <inttypes.h>
 
 static void print_row(FILE *file, const char *kind, const char *axes, const CommRow *row)
 {
-    StrBuf bytes = {0};
-    add_bytes(&bytes, row->bytes);
     fprintf(file, "  %-18s %-16s %6" PRId64 "  %12s %11.3f ms %11.3f ms\n", kind, axes, row->count,
-            bytes.text ? bytes.text : "", 1e3 * row->seconds, 1e3 * row->exposed);
-    strbuf_free(&bytes);
+            bytes_text(row->bytes).text, 1e3 * row->seconds, 1e3 * row->exposed);
 }
 
 void print_communication(FILE *file, const char *title, const CommTable *table)

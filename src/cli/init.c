@@ -1,4 +1,5 @@
 /* caravan init: a folder with random weights in the shape of a preset. */
+#include "base/bytes.h"
 #include "cli/common.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
@@ -82,8 +83,8 @@ static int run(const Args *args)
     StrBuf text = {0};
     strbuf_printf(&text, "%s: %s, ", folder, args->value[PRESET].text);
     add_count(&text, size.params);
-    strbuf_printf(&text, " random parameters in %s, ", cvn_dtype_name(save.dtype));
-    add_bytes(&text, (double)model_bytes(&config, save.dtype));
+    strbuf_printf(&text, " random parameters in %s, %s", cvn_dtype_name(save.dtype),
+                  bytes_text((double)model_bytes(&config, save.dtype)).text);
     if (text.text)
         puts(text.text);
     strbuf_free(&text);

@@ -1,5 +1,7 @@
 /* caravan inspect: what a model is and what it takes, from its headers alone or from a preset. */
+#include "base/bytes.h"
 #include "cli/common.h"
+#include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "io/model.h"
 #include "model/presets.h"
@@ -149,23 +151,17 @@ static void add_sizes(StrBuf *out, const Subject *s)
     strbuf_puts(out, ", of which ");
     add_count(out, size.matmul_params);
     strbuf_puts(out, " are multiplied with every token\n");
-    if (s->from_files) {
-        strbuf_printf(out, "on disk     ");
-        add_bytes(out, s->disk_bytes);
-        strbuf_printf(out, " in %zu tensors, %zu %s\n", s->model.tensors.n, s->model.n_maps,
+    if (s->from_files)
+        strbuf_printf(out, "on disk     %s in %zu tensors, %zu %s\n",
+                      bytes_text(s->disk_bytes).text, s->model.tensors.n, s->model.n_maps,
                       s->model.n_maps == 1 ? "file" : "files");
-    }
     static const cvn_dtype dtypes[] = {CVN_BF16, CVN_F32};
     for (int i = 0; i < 2; i++) {
-        strbuf_printf(out, "%s%-4s weights ", i ? "            " : "in memory   ",
-                      cvn_dtype_name(dtypes[i]));
-        add_bytes(out, (double)model_bytes(&s->config, dtypes[i]));
         int64_t cache = kv_cache_bytes(&s->config, s->batch, s->length, dtypes[i]);
-        strbuf_puts(out, ", KV cache ");
-        if (cache < 0)
-            strbuf_puts(out, "too large to say");
-        else
-            add_bytes(out, (double)cache);
+        strbuf_printf(out, "%s%-4s weights %s, KV cache %s", i ? "            " : "in memory   ",
+                      cvn_dtype_name(dtypes[i]),
+                      bytes_text((double)model_bytes(&s->config, dtypes[i])).text,
+                      cache < 0 ? "too large to say" : bytes_text((double)cache).text);
         strbuf_printf(out, " for %" PRIi64 " x %" PRIi64 " tokens\n", s->batch, s->length);
     }
 }
@@ -219,14 +215,6 @@ static void add_tensors(StrBuf *out, const IoTensors *list)
     }
 }
 
-static json_t *ids_json(const SpecialIds *ids)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < ids->n; i++)
-        json_array_append_new(list, json_integer(ids->id[i]));
-    return list;
-}
-
 static json_t *config_json(const LlamaConfig *c)
 {
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:b, s:o, s:o}",
@@ -235,7 +223,8 @@ static json_t *config_json(const LlamaConfig *c)
                      (json_int_t)c->head_dim, "ffn", (json_int_t)c->ffn, "vocab",
                      (json_int_t)c->vocab, "context", (json_int_t)c->max_context, "rms_eps",
                      c->rms_eps, "rope_theta", c->rope_theta, "rope_scaling", rope_name(c), "tied",
-                     c->tied, "bos", ids_json(&c->bos), "eos", ids_json(&c->eos));
+                     c->tied, "bos", json_ids(c->bos.id, (size_t)c->bos.n), "eos",
+                     json_ids(c->eos.id, (size_t)c->eos.n));
 }
 
 static json_t *subject_json(const Subject *s)

@@ -1,12 +1,13 @@
 /* caravan plan: what running a model on a mesh takes, without devices or weights. */
 #include "sim/plan.h"
+#include "base/bytes.h"
 #include "base/file.h"
 #include "cli/common.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "io/model.h"
 #include "model/presets.h"
-#include "shard/layouts.h"
+#include "train/config.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -32,16 +33,6 @@ enum {
     SVG,
     JSON
 };
-
-static const char *optimizer_name(size_t i)
-{
-    return i < OPTIMIZER_COUNT ? optimizers[i].name : NULL;
-}
-
-static const char *remat_name(size_t i)
-{
-    return i < REMAT_POLICY_COUNT ? remat_policy_names[i] : NULL;
-}
 
 static const Option *const options[] = {
     [PRESET] = &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .required = true,
@@ -69,9 +60,9 @@ static const Option *const options[] = {
                         .value = "N", .help = "positions of the KV cache, else the model's"},
     [OPTIMIZER] =
         &(const Option){"optimizer", .kind = ARG_CHOICE, .value = "NAME", .fallback = "adamw",
-                        .choice = optimizer_name, .help = "of training, one of"},
+                        .choice = train_optimizer_name, .help = "of training, one of"},
     [REMAT] = &(const Option){"remat", .kind = ARG_CHOICE, .value = "POLICY", .fallback = "block",
-                              .choice = remat_name,
+                              .choice = choice_of_remat,
                               .help = "what the backward pass computes again, one of"},
     [DTYPE] = &option_dtype,
     [MEMORY] = &(const Option){"memory", .kind = ARG_SIZE, .high = 0x1p60, .value = "SIZE",
@@ -142,25 +133,23 @@ static void type_shape(StrBuf *out, const SimTensor *t)
     strbuf_puts(out, t->spec);
 }
 
-static void size_line(const char *name, double bytes, StrBuf *text)
+static void size_line(const char *name, double bytes)
 {
-    strbuf_clear(text);
-    add_bytes(text, bytes);
-    printf("  %-36s %12s\n", name, text->text);
+    printf("  %-36s %12s\n", name, bytes_text(bytes).text);
 }
 
-static void print_memory(const SimAsk *ask, const SimAnswer *a, StrBuf *text)
+static void print_memory(const SimAsk *ask, const SimAnswer *a)
 {
     printf("memory of each device\n");
     for (int role = 0; role < SIM_ACTIVATION; role++)
         if (a->role_bytes[role] > 0)
-            size_line(sim_role_names[role], a->role_bytes[role], text);
-    size_line("activations and buffers", a->temporaries, text);
+            size_line(sim_role_names[role], a->role_bytes[role]);
+    size_line("activations and buffers", a->temporaries);
     if (ask->task == SIM_TRAIN)
-        size_line("  of these gradients, at most", a->gradients, text);
+        size_line("  of these gradients, at most", a->gradients);
     if (a->peak.gathered > 0)
-        size_line("  of these gathered weights, at most", a->peak.gathered, text);
-    size_line("together", a->total, text);
+        size_line("  of these gathered weights, at most", a->peak.gathered);
+    size_line("together", a->total);
 }
 
 static void print_tensors(const SimAnswer *a, bool all, StrBuf *text)
@@ -170,17 +159,15 @@ static void print_tensors(const SimAnswer *a, bool all, StrBuf *text)
         const SimTensor *t = &a->tensor[i];
         if (!all && t->role != SIM_WEIGHT && t->role != SIM_CACHE)
             continue;
-        StrBuf bytes = {0};
         type_shape(text, t);
-        add_bytes(&bytes, t->device_bytes);
-        printf("  %-18s %6" PRId64 "  %-52s %12s\n", t->kind, t->count, text->text, bytes.text);
+        printf("  %-18s %6" PRId64 "  %-52s %12s\n", t->kind, t->count, text->text,
+               bytes_text(t->device_bytes).text);
         if (all && t->origin[0])
             printf("  %18s %6s  by %s\n", "", "", t->origin);
-        strbuf_free(&bytes);
     }
 }
 
-static void print_collectives(const SimAnswer *a, StrBuf *text)
+static void print_collectives(const SimAnswer *a)
 {
     if (a->mesh.n_devices == 1)
         return;
@@ -189,15 +176,11 @@ static void print_collectives(const SimAnswer *a, StrBuf *text)
     double sum = 0;
     for (int i = 0; i < a->n_collectives; i++) {
         const SimCollective *c = &a->collective[i];
-        strbuf_clear(text);
-        add_bytes(text, c->bytes);
         printf("  %-18s %6" PRId64 "  %-20s %8" PRId64 "  %12s\n", op_info[c->kind].name, c->count,
-               c->axes, c->devices, text->text);
+               c->axes, c->devices, bytes_text(c->bytes).text);
         sum += c->bytes;
     }
-    strbuf_clear(text);
-    add_bytes(text, sum);
-    printf("  %-18s %6s  %-20s %8s  %12s\n", "together", "", "", "", text->text);
+    printf("  %-18s %6s  %-20s %8s  %12s\n", "together", "", "", "", bytes_text(sum).text);
 }
 
 enum { PEAK_ROWS = 20 };
@@ -206,25 +189,19 @@ enum { PEAK_ROWS = 20 };
 static void print_peak(const SimAnswer *a, StrBuf *text)
 {
     const Peak *peak = &a->peak;
-    strbuf_clear(text);
-    add_bytes(text, peak->bytes);
-    printf("\nat the peak: %s alive at step %d of %" PRId64 ", %s\n", text->text, peak->step,
-           a->steps, peak->at);
+    printf("\nat the peak: %s alive at step %d of %" PRId64 ", %s\n", bytes_text(peak->bytes).text,
+           peak->step, a->steps, peak->at);
     printf("  %-12s %6s  %-14s %-28s %s\n", "bytes", "count", "name", "type, on each device",
            "made by, needed until (steps)");
     for (int i = 0; i < peak->n && i < PEAK_ROWS; i++) {
         const PeakRow *row = &peak->row[i];
-        StrBuf bytes = {0};
-        add_bytes(&bytes, row->bytes);
         strbuf_clear(text);
         type_print(text, &row->type);
-        printf("  %-12s %6" PRId64 "  %-14s %-28s %s, %s (%d-%d)\n", bytes.text, row->count,
-               row->of, text->text, row->made, row->end, row->first, row->last);
-        strbuf_free(&bytes);
+        printf("  %-12s %6" PRId64 "  %-14s %-28s %s, %s (%d-%d)\n", bytes_text(row->bytes).text,
+               row->count, row->of, text->text, row->made, row->end, row->first, row->last);
     }
     if (peak->n > PEAK_ROWS)
         printf("  and %d smaller kinds\n", peak->n - PEAK_ROWS);
-    strbuf_clear(text);
 }
 
 static int print_plan(const SimAsk *ask, const SimAnswer *a, const char *name, double memory,
@@ -238,20 +215,17 @@ static int print_plan(const SimAsk *ask, const SimAnswer *a, const char *name, d
         printf(" of %" PRId64 " tokens", ask->seq);
     printf(", %s, mesh %s, layout %s\n\n", cvn_dtype_name(ask->compute),
            ask->mesh[0] ? ask->mesh : "of one device", ask->layout);
-    print_memory(ask, a, &text);
-    if (memory > 0) {
-        StrBuf limit = {0};
-        add_bytes(&limit, memory);
-        printf("  %s %s\n", a->total <= memory ? "fits in" : "does not fit in", limit.text);
-        strbuf_free(&limit);
-    }
+    print_memory(ask, a);
+    if (memory > 0)
+        printf("  %s %s\n", a->total <= memory ? "fits in" : "does not fit in",
+               bytes_text(memory).text);
     printf("\nwork of a step\n  %-36s %12.4g\n  %-36s %12.4g\n  %-36s %12" PRId64 "\n",
            "operations, each device", a->flops, "operations of the model", a->model_flops,
            "nodes in a device's graph", a->operations);
     print_tensors(a, v[SPECS].flag, &text);
     if (v[PEAK].flag)
         print_peak(a, &text);
-    print_collectives(a, &text);
+    print_collectives(a);
     printf("\nplanned in %.2f s; %" PRId64 " involuntary gathers\n", a->seconds, a->n_involuntary);
     strbuf_free(&text);
     return EXIT_OK;

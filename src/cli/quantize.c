@@ -1,4 +1,5 @@
 /* caravan quantize: a model with its matrices in 8 or 4 bits. */
+#include "base/bytes.h"
 #include "cli/common.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
@@ -63,15 +64,9 @@ static int run(const Args *args)
     if (!code) {
         LlamaConfig config = model.config;
         config.quant = quant;
-        StrBuf text = {0};
         char name[16];
-        strbuf_printf(&text, "%s: %s in %s, ", to, from, quant_text(quant, name, sizeof name));
-        add_bytes(&text, size_of(&config, save.dtype));
-        strbuf_printf(&text, " instead of ");
-        add_bytes(&text, before);
-        if (text.text)
-            puts(text.text);
-        strbuf_free(&text);
+        printf("%s: %s in %s, %s instead of %s\n", to, from, quant_text(quant, name, sizeof name),
+               bytes_text(size_of(&config, save.dtype)).text, bytes_text(before).text);
     }
     io_close_model(&model);
     return code ? fail(&err) : EXIT_OK;

@@ -1,6 +1,5 @@
 #include "cli/terminal.h"
 
-#include "base/bytes.h"
 #include "base/threads.h"
 #include "cli/ranks.h"
 
@@ -74,11 +73,6 @@ void warn_lines(const char *lines)
             fprintf(stderr, "caravan: warning: %.*s\n", (int)n, lines);
         lines += n + (lines[n] == '\n');
     }
-}
-
-void add_bytes(StrBuf *out, double bytes)
-{
-    strbuf_puts(out, bytes_text(bytes).text);
 }
 
 void add_word(StrBuf *out, const char *word)

@@ -31,9 +31,6 @@ int fail(const cvn_err *err);
 /* Prints each line of `lines` as "caravan: warning: LINE"; nothing for "". */
 void warn_lines(const char *lines);
 
-/* Adds a number of bytes as people read it: "17 bytes", "1.50 MiB". */
-void add_bytes(StrBuf *out, double bytes);
-
 /* Adds a word as a shell reads it as one: quoted where it must be. */
 void add_word(StrBuf *out, const char *word);
 
