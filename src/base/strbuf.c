@@ -72,3 +72,23 @@ void strbuf_printf(StrBuf *buf, const char *format, ...)
     }
     va_end(again);
 }
+
+void strbuf_word(StrBuf *buf, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_./,:=@%+-";
+    size_t i = 0;
+    while (word[i] && ((unsigned char)word[i] >= 0x80 || strchr(plain, word[i])))
+        i++;
+    if (i > 0 && !word[i]) {
+        strbuf_puts(buf, word);
+        return;
+    }
+    strbuf_putc(buf, '\'');
+    for (const char *at = word; *at; at++) {
+        if (*at == '\'')
+            strbuf_puts(buf, "'\\'");
+        strbuf_putc(buf, *at);
+    }
+    strbuf_putc(buf, '\'');
+}

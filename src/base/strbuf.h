@@ -22,6 +22,8 @@ void strbuf_clear(StrBuf *buf); /* empty, capacity kept */
 void strbuf_add(StrBuf *buf, const void *bytes, size_t n);
 void strbuf_puts(StrBuf *buf, const char *text);
 void strbuf_putc(StrBuf *buf, char c);
+void strbuf_word(StrBuf *buf,
+                 const char *word); /* as a shell reads it as one: quoted where needed */
 void strbuf_printf(StrBuf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

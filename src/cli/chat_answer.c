@@ -1,4 +1,5 @@
 /* One answer: from the dialog to ids, from the session's tokens to text on the screen. */
+#include "base/map.h"
 #include "cli/chat.h"
 #include "cli/terminal.h"
 #include "serve/engine.h"
@@ -198,7 +199,7 @@ int chat_answer(Chat *chat, cvn_err *err)
     TokenIds prompt = {0};
     cvn_err refused = {0};
     int code = dialog_prompt(dialog, &prompt, &refused);
-    uint64_t hash = ranks_hash((uint64_t)refused.code, prompt.id, prompt.n * sizeof *prompt.id);
+    uint64_t hash = hash_bytes(prompt.id, prompt.n * sizeof *prompt.id) + (uint64_t)refused.code;
     if (ranks_agree("the conversation", hash, err)) {
         token_ids_free(&prompt);
         return err->code;

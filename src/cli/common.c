@@ -3,6 +3,7 @@
 #include "base/cores.h"
 #include "base/file.h"
 #include "base/strbuf.h"
+#include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "grad/remat.h"
 #include "model/presets.h"
@@ -56,6 +57,26 @@ const Option option_threads = {"threads",
                                .value = "N",
                                .fallback = "0",
                                .help = "most threads to use, 0: one per core"};
+
+const Option option_shard_size = {"shard-size",
+                                  .kind = ARG_SIZE,
+                                  .low = 1,
+                                  .high = 0x1p60,
+                                  .value = "SIZE",
+                                  .fallback = "4.5G",
+                                  .help = "most bytes of weights in one file"};
+
+const Option option_force = {"force", .letter = 'f', .kind = ARG_FLAG,
+                             .help = "write into a folder that is not empty"};
+
+SaveOptions save_options(const Args *args, cvn_dtype dtype)
+{
+    return (SaveOptions){.dtype = dtype,
+                         .shard_bytes = (uint64_t)args_value(args, &option_shard_size)->integer,
+                         .force = args_value(args, &option_force)->flag,
+                         .threads = (int)args_value(args, &option_threads)->integer,
+                         .interrupt = run_interrupt_once(false)};
+}
 
 const char *choice_of_preset(size_t i)
 {

@@ -4,6 +4,7 @@
 
 #include "caravan/dtype.h"
 #include "cli/options.h"
+#include "io/save.h"
 #include "text/bytes_json.h"
 
 #include <jansson.h>
@@ -16,6 +17,12 @@ extern const Option option_activations; /* --activations int8: ARG_CHOICE */
 extern const Option option_threads;     /* --threads N, 0: all: ARG_INT */
 extern const Option option_seed;        /* --seed N: ARG_INT */
 extern const Option option_json;        /* --json: ARG_FLAG */
+extern const Option option_shard_size;  /* --shard-size SIZE: ARG_SIZE */
+extern const Option option_force;       /* --force: ARG_FLAG */
+
+/* How a command that writes a model does so, as its --shard-size, --force and --threads say; from now on Ctrl-C ends
+   it, and takes away what is half written. */
+SaveOptions save_options(const Args *args, cvn_dtype dtype);
 
 /* Choices (Option.choice): the names of presets; of what is recomputed; the types that weights are stored in. */
 const char *choice_of_preset(size_t i);

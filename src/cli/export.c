@@ -19,13 +19,10 @@ static const Option *const options[] = {
                               .help = "adapters merged into their model, else as a PEFT folder"},
     [INIT] = &(const Option){"init", .kind = ARG_INPUT, .value = "DIR",
                              .help = "the model that they adapt, else the one the run began from"},
-    [SHARD] =
-        &(const Option){"shard-size", .kind = ARG_SIZE, .low = 1, .high = 0x1p60, .value = "SIZE",
-                        .fallback = "4.5G", .help = "most bytes of weights in one file"},
+    [SHARD] = &option_shard_size,
     [TOKENIZER] = &(const Option){"tokenizer", .kind = ARG_INPUT, .value = "FILE",
                                   .help = "tokenizer to copy, else the one the run has"},
-    [FORCE] = &(const Option){"force", .letter = 'f', .kind = ARG_FLAG,
-                              .help = "write into a folder that is not empty"},
+    [FORCE] = &option_force,
     [THREADS] = &option_threads,
     NULL,
 };
@@ -35,12 +32,8 @@ static int run(const Args *args)
     cvn_err err = {0};
     Checkpoint checkpoint;
     const char *from = args->operand[0], *to = args->operand[1];
-    SaveOptions save = {.dtype = dtype_of(&args->value[DTYPE]),
-                        .shard_bytes = (uint64_t)args->value[SHARD].integer,
-                        .force = args->value[FORCE].flag,
-                        .tokenizer = args->value[TOKENIZER].text,
-                        .threads = (int)args->value[THREADS].integer,
-                        .interrupt = run_interrupt_once()};
+    SaveOptions save = save_options(args, dtype_of(&args->value[DTYPE]));
+    save.tokenizer = args->value[TOKENIZER].text;
     if (find_checkpoint(&checkpoint, from, &args->value[STEP], &err))
         return fail(&err);
     int64_t at = checkpoint.manifest.step;

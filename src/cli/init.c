@@ -23,11 +23,8 @@ static const Option *const options[] = {
                                 .help = "positions the model is made for, else the preset's"},
     [TOKENIZER] = &(const Option){"tokenizer", .kind = ARG_INPUT, .value = "FILE",
                                   .help = "tokenizer.model or tokenizer.json to copy"},
-    [SHARD] =
-        &(const Option){"shard-size", .kind = ARG_SIZE, .low = 1, .high = 0x1p60, .value = "SIZE",
-                        .fallback = "4.5G", .help = "most bytes of weights in one file"},
-    [FORCE] = &(const Option){"force", .letter = 'f', .kind = ARG_FLAG,
-                              .help = "write into a folder that is not empty"},
+    [SHARD] = &option_shard_size,
+    [FORCE] = &option_force,
     [THREADS] = &option_threads,
     [OUTPUT] = &(const Option){"out", .letter = 'o', .kind = ARG_OUTPUT, .required = true,
                                .value = "DIR", .help = "folder to make"},
@@ -61,14 +58,9 @@ static int run(const Args *args)
         return fail(&err);
     if (args->value[CONTEXT].given)
         config.max_context = args->value[CONTEXT].integer;
-    SaveOptions save = {.dtype = config.dtype,
-                        .shard_bytes = (uint64_t)args->value[SHARD].integer,
-                        .force = args->value[FORCE].flag,
-                        .threads = (int)args->value[THREADS].integer,
-                        .interrupt = run_interrupt_once(),
-                        .tokenizer = args->value[TOKENIZER].text};
-    if (args->value[DTYPE].given)
-        save.dtype = dtype_of(&args->value[DTYPE]);
+    SaveOptions save =
+        save_options(args, args->value[DTYPE].given ? dtype_of(&args->value[DTYPE]) : config.dtype);
+    save.tokenizer = args->value[TOKENIZER].text;
     const char *folder = args->value[OUTPUT].text;
     ModelSize size = model_size(&config);
     Filling filling = {.seed = (uint64_t)args->value[SEED].integer,

@@ -19,11 +19,8 @@ static const Option *const options[] = {
     [TO] =
         &(const Option){"to", .kind = ARG_CHOICE, .value = "HOW", .choice = scheme,
                         .required = true, .help = "bits of a weight and, of 4, the group, one of"},
-    [SHARD] =
-        &(const Option){"shard-size", .kind = ARG_SIZE, .low = 1, .high = 0x1p60, .value = "SIZE",
-                        .fallback = "4.5G", .help = "most bytes of weights in one file"},
-    [FORCE] = &(const Option){"force", .letter = 'f', .kind = ARG_FLAG,
-                              .help = "write into a folder that is not empty"},
+    [SHARD] = &option_shard_size,
+    [FORCE] = &option_force,
     [THREADS] = &option_threads,
     NULL,
 };
@@ -51,12 +48,8 @@ static int run(const Args *args)
     if (io_open_model(&model, from, &err))
         return fail(&err);
     QuantScheme quant;
-    SaveOptions save = {.dtype = model.config.dtype,
-                        .shard_bytes = (uint64_t)args->value[SHARD].integer,
-                        .force = args->value[FORCE].flag,
-                        .threads = (int)args->value[THREADS].integer,
-                        .interrupt = run_interrupt_once(),
-                        .tokenizer_folder = model.kind == IO_KIND_GGUF ? NULL : from};
+    SaveOptions save = save_options(args, model.config.dtype);
+    save.tokenizer_folder = model.kind == IO_KIND_GGUF ? NULL : from;
     double before = size_of(&model.config, save.dtype);
     int code = quant_parse(args->value[TO].text, &quant, &err);
     if (!code)

@@ -1,5 +1,6 @@
 #include "cli/ranks.h"
 
+#include "base/map.h"
 #include "cpu/registry.h"
 
 #include <signal.h>
@@ -16,15 +17,6 @@ static struct {
     volatile sig_atomic_t ending;
     int speak; /* where standard error went before it was closed to this rank */
 } ranks = {.speak = STDERR_FILENO};
-
-uint64_t ranks_hash(uint64_t hash, const void *data, size_t n)
-{
-    const unsigned char *byte = data;
-    hash = hash ? hash : 0xcbf29ce484222325u;
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ byte[i]) * 0x100000001b3u;
-    return hash;
-}
 
 static void on_term(int signal_number)
 {
@@ -77,7 +69,7 @@ void ranks_command(int argc, char **argv)
     size_t n = (size_t)snprintf(ranks.settings, sizeof ranks.settings,
                                 "%s with kernels for %s:", CVN_VERSION, cpu_backend()->name);
     for (int i = 1; i < argc; i++) {
-        hash = ranks_hash(hash, argv[i], strlen(argv[i]) + 1);
+        hash = 31 * hash + hash_bytes(argv[i], strlen(argv[i]));
         if (n < sizeof ranks.settings - 60)
             n += (size_t)snprintf(ranks.settings + n, sizeof ranks.settings - 40 - n, " %s",
                                   argv[i]);

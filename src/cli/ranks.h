@@ -34,7 +34,4 @@ bool ranks_failed(const cvn_err *err);
 /* At the end of the program: waits for the others, or ends them when status is not 0. Returns status. */
 int ranks_leave(int status);
 
-/* FNV-1a, to be continued: start with 0. */
-uint64_t ranks_hash(uint64_t hash, const void *data, size_t n);
-
 #endif

@@ -29,12 +29,12 @@ static int run(const Args *args)
         return fail(&err);
     int64_t at = checkpoint.manifest.step;
     int code = checkpoint_reshard(&checkpoint, to, mesh, args->value[LAYOUT].text,
-                                  run_interrupt_once(), &err);
+                                  run_interrupt_once(false), &err);
     checkpoint_close(&checkpoint);
     if (code)
         return fail(&err);
     StrBuf word = {0};
-    add_word(&word, to);
+    strbuf_word(&word, to);
     printf("%s: step %" PRId64 " of %s, for %s%s%s; go on with: caravan train --resume %s\n", to,
            at, from, *mesh ? mesh : "one device", *mesh ? " as " : "",
            *mesh ? args->value[LAYOUT].text : "", word.text ? word.text : to);

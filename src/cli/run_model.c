@@ -1,5 +1,6 @@
 #include "cli/run_model.h"
 
+#include "base/map.h"
 #include "base/threads.h"
 #include "cli/common.h"
 #include "cli/communication.h"
@@ -106,11 +107,11 @@ volatile int *run_interrupt_keep(bool several)
     return &interrupted;
 }
 
-const volatile int *run_interrupt_once(void)
+const volatile int *run_interrupt_once(bool several)
 {
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
-    catch_interrupt(true);
-    sigaction(SIGTERM, &action, NULL); /* what is half written is taken away then, too */
+    sigaction(SIGINT, &action, NULL);
+    sigaction(several ? SIGUSR1 : SIGTERM, &action, NULL);
     return &interrupted;
 }
 
@@ -125,7 +126,7 @@ static int agree_on_model(const RunModel *run, cvn_err *err)
     const LlamaConfig *c = &run->model->io.config;
     const int64_t sizes[] = {c->vocab,    c->dim, c->n_layers,    c->n_heads,       c->n_kv_heads,
                              c->head_dim, c->ffn, c->max_context, run->model->dtype};
-    return ranks_agree("the model", ranks_hash(0, sizes, sizeof sizes), err);
+    return ranks_agree("the model", hash_bytes(sizes, sizeof sizes), err);
 }
 
 int run_join(bool mesh, Cluster **cluster, cvn_err *err)
@@ -213,7 +214,7 @@ int run_model_input(const RunModel *run, const Value *ids, const char *text, con
     if (code == CVN_OK && out->n == 0)
         code = err_set(err, CVN_EINVAL, "the text is empty; give some text to go on from");
     if (code == CVN_OK)
-        code = ranks_agree("the text", ranks_hash(0, out->id, out->n * sizeof *out->id), err);
+        code = ranks_agree("the text", hash_bytes(out->id, out->n * sizeof *out->id), err);
     return code;
 }
 

@@ -62,8 +62,10 @@ int run_model_close(RunModel *run, cvn_err *err);
 /* Becomes nonzero with Ctrl-C. A second Ctrl-C ends the program. */
 const volatile int *run_interrupt(void);
 
-/* From now on Ctrl-C sets the flag; for commands that open no model by run_model_open, which does so itself. */
-const volatile int *run_interrupt_once(void);
+/* From now on Ctrl-C and SIGTERM set the flag: what is half written is taken away, what was learnt is saved. Of several
+   processes SIGTERM is the launcher's, when one has died; it passes SIGUSR1 on to all, which takes its place. For
+   commands that open no model by run_model_open. */
+const volatile int *run_interrupt_once(bool several);
 
 /* From now on Ctrl-C only ever sets the flag, which the caller may clear, and interrupts reads; of several processes,
    which could not stop at the same step, it ends the program. */

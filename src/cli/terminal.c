@@ -75,26 +75,6 @@ void warn_lines(const char *lines)
     }
 }
 
-void add_word(StrBuf *out, const char *word)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_./,:=@%+-";
-    size_t i = 0;
-    while (word[i] && ((unsigned char)word[i] >= 0x80 || strchr(plain, word[i])))
-        i++;
-    if (i > 0 && !word[i]) {
-        strbuf_puts(out, word);
-        return;
-    }
-    strbuf_putc(out, '\'');
-    for (const char *at = word; *at; at++) {
-        if (*at == '\'')
-            strbuf_puts(out, "'\\'");
-        strbuf_putc(out, *at);
-    }
-    strbuf_putc(out, '\'');
-}
-
 void add_count(StrBuf *out, int64_t count)
 {
     char digits[24];

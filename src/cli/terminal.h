@@ -31,9 +31,6 @@ int fail(const cvn_err *err);
 /* Prints each line of `lines` as "caravan: warning: LINE"; nothing for "". */
 void warn_lines(const char *lines);
 
-/* Adds a word as a shell reads it as one: quoted where it must be. */
-void add_word(StrBuf *out, const char *word);
-
 /* Adds a count with its thousands apart: "8,030,261,248". */
 void add_count(StrBuf *out, int64_t count);
 

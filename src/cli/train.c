@@ -11,7 +11,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,23 +160,6 @@ static int check_mesh_options(const Args *args, const TrainConfig *config, cvn_e
 
 /* ---- what is seen ---- */
 
-/* Set by the handler; the second signal ends the program. */
-static volatile int stop;
-
-static void on_signal(int number)
-{
-    (void)number;
-    stop = 1;
-}
-
-/* Of a cluster SIGTERM is the launcher's, when a rank has died; it passes SIGUSR1 on to all. */
-static void catch_signals(bool alone)
-{
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(alone ? SIGTERM : SIGUSR1, &action, NULL);
-}
-
 typedef struct View {
     bool live;   /* one line on a terminal, drawn over and over */
     bool drawn;  /* it is there now */
@@ -304,7 +286,7 @@ static int on_sample(void *context, const char *folder, const char *prompt, char
                      cvn_err *err)
 {
     const View *view = context;
-    return train_sample(folder, prompt, view->threads, &stop, text, err);
+    return train_sample(folder, prompt, view->threads, run_interrupt(), text, err);
 }
 
 /* ---- the command ---- */
@@ -321,7 +303,7 @@ static void print_end(const TrainResult *result, const char *out)
         add_time(&text, result->seconds);
     }
     StrBuf word = {0};
-    add_word(&word, out);
+    strbuf_word(&word, out);
     out = word.text ? word.text : out;
     if (result->finished && result->lora)
         strbuf_printf(&text, "; the adapters are in %s: caravan export %s OUT --lora-merge", out,
@@ -346,13 +328,12 @@ static int train(const Args *args, const TrainConfig *config, const bool *given,
                           .warning = on_warning,
                           .step = on_step,
                           .sample = on_sample,
-                          .stop = &stop,
                           .profile = args->value[PROFILE].text};
     int code = ranks_join(&events.cluster, err);
     if (code)
         return code;
     warn_threads(config->threads);
-    catch_signals(!events.cluster);
+    events.stop = run_interrupt_once(events.cluster != NULL);
     code = train_run(config, given, resume, &events, result, err);
     if (view.drawn)
         fputc('\n', stderr);
@@ -391,7 +372,8 @@ static int run(const Args *args)
     if (code == CVN_OK)
         print_end(&result, config.out);
     if (code == CVN_EINTERRUPTED)
-        fputs("interrupted before the first step; nothing is kept\n", stderr);
+        fprintf(stderr, "interrupted before the first step; %s\n",
+                resume ? "the run is as it was" : "nothing is kept");
     arena_free(&arena);
     free(given);
     int status = code ? fail(&err) : EXIT_OK;

@@ -9,30 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A word for the shell, in quotes where it needs them. */
-static void put_word(StrBuf *out, const char *word)
-{
-    const char *plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%";
-    if (*word && word[strspn(word, plain)] == '\0') {
-        strbuf_puts(out, word);
-        return;
-    }
-    strbuf_putc(out, '\'');
-    for (; *word; word++) {
-        if (*word == '\'')
-            strbuf_puts(out, "'\\''");
-        else
-            strbuf_putc(out, *word);
-    }
-    strbuf_putc(out, '\'');
-}
-
 static void put_option(StrBuf *out, const char *name, const json_t *value)
 {
     char *text =
         json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
     strbuf_printf(out, " --%s ", name);
-    put_word(out, json_is_string(value) ? json_string_value(value) : text ? text : "");
+    strbuf_word(out, json_is_string(value) ? json_string_value(value) : text ? text : "");
     free(text);
 }
 
