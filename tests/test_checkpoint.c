@@ -46,7 +46,7 @@ static int64_t newest(const char *run, Toy *toy)
     cvn_err err = {0};
     Checkpoint checkpoint;
     warned[0] = '\0';
-    must(checkpoint_open_latest(&checkpoint, run, warn, NULL, &err), &err);
+    must(checkpoint_open_latest(&checkpoint, run, NULL, warn, NULL, &err), &err);
     must(checkpoint_restore(&checkpoint, &toy->state, &err), &err);
     assert_non_null(strstr(checkpoint.manifest.config, "\"preset\": \"toy\",\n  \"lr\": 1e-"));
     checkpoint_close(&checkpoint);
@@ -176,7 +176,7 @@ static void a_file_cut_short_or_missing_is_passed_over(void **state)
     assert_int_equal(unlink(file_of(run, 5, "manifest.json")), 0);
     Checkpoint checkpoint;
     cvn_err err = {0};
-    assert_int_equal(checkpoint_open_latest(&checkpoint, run, NULL, NULL, &err), CVN_EIO);
+    assert_int_equal(checkpoint_open_latest(&checkpoint, run, NULL, NULL, NULL, &err), CVN_EIO);
     assert_non_null(strstr(err.message, "holds no whole checkpoint; each one is damaged"));
 }
 
@@ -280,7 +280,7 @@ static void a_state_that_does_not_fit_is_refused_and_left_alone(void **state)
     cvn_err err = {0};
     Checkpoint checkpoint;
     train(in_scratch("fit"), 5, 5, &in_background);
-    must(checkpoint_open_latest(&checkpoint, in_scratch("fit"), NULL, NULL, &err), &err);
+    must(checkpoint_open_latest(&checkpoint, in_scratch("fit"), NULL, NULL, NULL, &err), &err);
     Toy *toy = toy_new(1), *blank = toy_new(1);
     toy->tensor[0].type = CVN_TYPE(CVN_F32, 4, 8, 16);
     assert_int_equal(checkpoint_restore(&checkpoint, &toy->state, &err), CVN_EFORMAT);

@@ -50,19 +50,16 @@ int train_ceilings(const Trainer *t, Ceilings *out, cvn_err *err)
     return code;
 }
 
-static int allocate_batch(const TrainBench *b, TrainBatch *batch, cvn_err *err)
+static int random_batch(const TrainBench *b, TrainBatch *batch, cvn_err *err)
 {
-    size_t n = (size_t)(b->batch * b->seq);
-    uint32_t seed = 1;
-    *batch = (TrainBatch){calloc(n, sizeof(int32_t)), calloc(n, sizeof(int32_t)),
-                          calloc(n, sizeof(int32_t))};
-    if (!batch->tokens || !batch->targets || !batch->starts)
-        return err_set(err, CVN_EMEM, "no memory for a batch of %zu tokens", n);
-    for (size_t i = 0; i < n; i++) {
-        batch->tokens[i] = (int32_t)(next_random(&seed) % (uint32_t)b->config->vocab);
-        batch->targets[i] = (int32_t)(next_random(&seed) % (uint32_t)b->config->vocab);
+    int64_t n = b->batch * b->seq;
+    uint32_t seed = 1, vocab = (uint32_t)b->config->vocab;
+    int code = train_batch_new(batch, n, err);
+    for (int64_t i = 0; i < n && !code; i++) {
+        batch->tokens[i] = (int32_t)(next_random(&seed) % vocab);
+        batch->targets[i] = (int32_t)(next_random(&seed) % vocab);
     }
-    return CVN_OK;
+    return code;
 }
 
 /* The steps, each between two measurements of the peak; what the first one communicates does not count either. */
@@ -111,7 +108,7 @@ static int run_trainer(const TrainBench *b, Trainer *t, TrainFigure *out, cvn_er
     if (!code)
         code = trainer_random(t, 1, err);
     if (!code)
-        code = allocate_batch(b, &batch, err);
+        code = random_batch(b, &batch, err);
     if (!code && b->profile) {
         trace = trace_begin(device, n, 0, err);
         code = trace ? CVN_OK : CVN_EMEM;
@@ -121,9 +118,7 @@ static int run_trainer(const TrainBench *b, Trainer *t, TrainFigure *out, cvn_er
     if (!code && trace)
         code = trace_write(trace, b->cluster, b->profile, err);
     trace_free(trace);
-    free(batch.tokens);
-    free(batch.targets);
-    free(batch.starts);
+    train_batch_free(&batch);
     return code;
 }
 

@@ -127,15 +127,11 @@ int checkpoint_open(Checkpoint *checkpoint, const char *folder, cvn_err *err);
 /* One sentence about a checkpoint that was passed over. */
 typedef void CheckpointWarn(void *context, const char *sentence);
 
-/* Opens the newest whole checkpoint of a run; each one that is damaged is told to `warn` (may be NULL).
- * That there is none is an error. */
-int checkpoint_open_latest(Checkpoint *checkpoint, const char *run, CheckpointWarn *warn,
-                           void *context, cvn_err *err);
-
-/* The same by all processes of a cluster (NULL: this one), which look at the checkpoints that the first one sees and
- * share the verifying of their checksums. */
-int checkpoint_open_latest_of(Checkpoint *checkpoint, const char *run, Cluster *cluster,
-                              CheckpointWarn *warn, void *context, cvn_err *err);
+/* Opens the newest whole checkpoint of a run; each one that is damaged is told to `warn` (may be NULL). That there is
+ * none is an error. All processes of a cluster (NULL: this one alone) look at the checkpoints that the first one sees,
+ * and share the verifying of their checksums. */
+int checkpoint_open_latest(Checkpoint *checkpoint, const char *run, Cluster *cluster,
+                           CheckpointWarn *warn, void *context, cvn_err *err);
 
 /* Copies the tensors and counters into a state of the same names, types and sizes; `state->config` is
  * left as it is. Nothing is copied when anything does not fit. */

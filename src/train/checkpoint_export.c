@@ -24,7 +24,7 @@ int checkpoint_find(Checkpoint *checkpoint, const char *path, int64_t step, Chec
     else if (file_exists(manifest))
         code = checkpoint_open(checkpoint, path, err);
     else if (step < 0)
-        code = checkpoint_open_latest(checkpoint, path, warn, context, err);
+        code = checkpoint_open_latest(checkpoint, path, NULL, warn, context, err);
     else if (!file_is_folder(exact))
         code = err_set(err, CVN_EIO, "'%s' has no checkpoint of step %" PRId64, path, step);
     else
@@ -59,17 +59,22 @@ const char *checkpoint_tokenizer(const Checkpoint *checkpoint, Arena *arena)
     return NULL;
 }
 
+/* The checkpoint's, where none is given. */
+static SaveOptions with_tokenizer(const Checkpoint *checkpoint, const SaveOptions *options,
+                                  Arena *arena)
+{
+    SaveOptions save = *options;
+    if (!save.tokenizer)
+        save.tokenizer = checkpoint_tokenizer(checkpoint, arena);
+    return save;
+}
+
 static int copy_into(const Checkpoint *checkpoint, const char *name, const char *folder,
                      cvn_err *err)
 {
-    FileMap map;
     char *from = file_join(checkpoint->folder, name), *to = file_join(folder, name);
-    int code = from && to ? file_map(&map, from, err)
+    int code = from && to ? file_copy(from, to, err)
                           : err_set(err, CVN_EMEM, "no memory for a name in '%s'", folder);
-    if (code == CVN_OK) {
-        code = file_write(to, map.data, map.size, err);
-        file_unmap(&map);
-    }
     free(from);
     free(to);
     return code;
@@ -133,9 +138,7 @@ static int export_slices(const Checkpoint *checkpoint, const char *folder,
             code = err_set(err, CVN_EFORMAT, "'%s' has no '%s' of the shape in its config.json",
                            checkpoint->folder, name);
     }
-    SaveOptions save = *options;
-    if (!save.tokenizer)
-        save.tokenizer = checkpoint_tokenizer(checkpoint, &arena);
+    SaveOptions save = with_tokenizer(checkpoint, options, &arena);
     if (code == CVN_OK)
         code = save_folder(folder, &config, &save, fill_from_slices, (void *)(uintptr_t)checkpoint,
                            err);
@@ -155,9 +158,7 @@ int checkpoint_export(const Checkpoint *checkpoint, const char *folder, const Sa
     int code = io_open_model(&model, checkpoint->folder, err);
     if (code != CVN_OK)
         return code;
-    SaveOptions save = *options;
-    if (!save.tokenizer)
-        save.tokenizer = checkpoint_tokenizer(checkpoint, &model.arena);
+    SaveOptions save = with_tokenizer(checkpoint, options, &model.arena);
     code = save_model(folder, &model, &save, err);
     if (code == CVN_OK)
         code = copy_companions(checkpoint, folder, options, err);
@@ -293,9 +294,7 @@ int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, con
     if (code == CVN_OK)
         code = io_open_model(&model, base ? base : named, err);
     if (code == CVN_OK) {
-        SaveOptions save = *options;
-        if (!save.tokenizer)
-            save.tokenizer = checkpoint_tokenizer(checkpoint, &arena);
+        SaveOptions save = with_tokenizer(checkpoint, options, &arena);
         code = adapt(checkpoint, &model, &lora, &arena, err);
         if (code == CVN_OK)
             code = save_model(folder, &model, &save, err);

@@ -75,12 +75,6 @@ void checkpoint_close(Checkpoint *checkpoint)
     *checkpoint = (Checkpoint){0};
 }
 
-int checkpoint_open_latest(Checkpoint *checkpoint, const char *run, CheckpointWarn *warn,
-                           void *context, cvn_err *err)
-{
-    return checkpoint_open_latest_of(checkpoint, run, NULL, warn, context, err);
-}
-
 /* The step that the first process says; its own where there is one only. */
 static int share_step(Cluster *cluster, int64_t *step, cvn_err *err)
 {
@@ -120,8 +114,8 @@ static int none_found(const char *run, const char *folder, size_t n, cvn_err *er
                    "'%s' is no run of caravan train: there is no folder checkpoints in it", run);
 }
 
-int checkpoint_open_latest_of(Checkpoint *checkpoint, const char *run, Cluster *cluster,
-                              CheckpointWarn *warn, void *context, cvn_err *err)
+int checkpoint_open_latest(Checkpoint *checkpoint, const char *run, Cluster *cluster,
+                           CheckpointWarn *warn, void *context, cvn_err *err)
 {
     int64_t *steps = NULL;
     size_t n = 0;

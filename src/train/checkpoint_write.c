@@ -164,15 +164,8 @@ static int write_index(Writing *w, const Group *group, cvn_err *err)
 
 static int copy_small(Writing *w, const char *from, const char *name, cvn_err *err)
 {
-    FileMap map;
-    int code = file_map(&map, from, err);
-    if (code == CVN_OK)
-        code =
-            file_write(arena_printf(&w->arena, "%s/%s", w->folder, name), map.data, map.size, err);
-    if (code == CVN_OK)
-        list_file(w, name, map.size, crc32c(0, map.data, map.size));
-    file_unmap(&map);
-    return code;
+    int code = file_copy(from, arena_printf(&w->arena, "%s/%s", w->folder, name), err);
+    return code == CVN_OK ? list_small(w, name, err) : code;
 }
 
 /* The tokenizer, and what stands beside it. */

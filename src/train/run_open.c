@@ -104,8 +104,8 @@ static int read_options(Run *r, const TrainConfig *config, const bool *given, bo
         return code;
     if (resume) {
         r->resuming = true;
-        code = checkpoint_open_latest_of(&r->from, config->out, r->events->cluster, warn_checkpoint,
-                                         r, err);
+        code = checkpoint_open_latest(&r->from, config->out, r->events->cluster, warn_checkpoint, r,
+                                      err);
         r->has_from = code == CVN_OK;
         if (code == CVN_OK)
             code = merge_options(r, config, given, err);
@@ -371,18 +371,6 @@ int run_measure_peak(Run *r, cvn_err *err)
     return code;
 }
 
-static int allocate_batch(Run *r, cvn_err *err)
-{
-    size_t n = (size_t)(r->config.batch * r->config.seq);
-    TrainBatch *b = &r->batch;
-    b->tokens = calloc(n, sizeof *b->tokens);
-    b->targets = calloc(n, sizeof *b->targets);
-    b->starts = calloc(n, sizeof *b->starts);
-    if (b->tokens && b->targets && b->starts)
-        return CVN_OK;
-    return err_set(err, CVN_EMEM, "no memory for a batch of %zu tokens", n);
-}
-
 int run_open(Run *r, const TrainConfig *config, const bool *given, bool resume, cvn_err *err)
 {
     r->metrics.lines.fd = r->board.fd = r->samples.lines.fd = -1;
@@ -413,7 +401,7 @@ int run_open(Run *r, const TrainConfig *config, const bool *given, bool resume, 
     if (code == CVN_OK)
         code = open_trainer(r, err);
     if (code == CVN_OK)
-        code = allocate_batch(r, err);
+        code = train_batch_new(&r->batch, r->config.batch * r->config.seq, err);
     if (code == CVN_OK)
         code = run_measure_peak(r, err);
     if (code == CVN_OK)
@@ -427,9 +415,7 @@ int run_open(Run *r, const TrainConfig *config, const bool *given, bool resume, 
 
 void run_close(Run *r)
 {
-    free(r->batch.tokens);
-    free(r->batch.targets);
-    free(r->batch.starts);
+    train_batch_free(&r->batch);
     checkpoint_writer_free(r->writer);
     samples_close(&r->samples);
     event_file_close(&r->board);

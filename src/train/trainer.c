@@ -394,6 +394,23 @@ void trainer_close(Trainer *t)
     *t = (Trainer){0};
 }
 
+int train_batch_new(TrainBatch *batch, int64_t n, cvn_err *err)
+{
+    *batch = (TrainBatch){calloc((size_t)n, sizeof(int32_t)), calloc((size_t)n, sizeof(int32_t)),
+                          calloc((size_t)n, sizeof(int32_t))};
+    if (batch->tokens && batch->targets && batch->starts)
+        return CVN_OK;
+    return err_set(err, CVN_EMEM, "no memory for a batch of %" PRId64 " tokens", n);
+}
+
+void train_batch_free(TrainBatch *batch)
+{
+    free(batch->tokens);
+    free(batch->targets);
+    free(batch->starts);
+    *batch = (TrainBatch){0};
+}
+
 bool trainer_needs(const Trainer *t, int64_t row)
 {
     return !t->need || t->need[row % t->options.micro_batch];

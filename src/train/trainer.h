@@ -111,6 +111,10 @@ typedef struct TrainBatch {
     int32_t *tokens, *targets, *starts;
 } TrainBatch;
 
+/* Memory for n tokens, all 0; free it after a failure, too. */
+int train_batch_new(TrainBatch *batch, int64_t n, cvn_err *err);
+void train_batch_free(TrainBatch *batch);
+
 /* Whether devices of this process take a row of a batch, of a step or of an evaluation: of a mesh over several processes
    each reads its own part of the data. */
 bool trainer_needs(const Trainer *trainer, int64_t row);
