@@ -26,6 +26,23 @@ static inline void fill_chains(const Trainer *t, int64_t step, int32_t *tokens, 
     }
 }
 
+/* What most trainings of a tiny model on one thread are made with; evaluation too. */
+static inline TrainerOptions learn_options(OptimizerKind optimizer, cvn_dtype compute,
+                                           int64_t batch, int64_t micro_batch, int64_t seq)
+{
+    return (TrainerOptions){.batch = batch,
+                            .micro_batch = micro_batch,
+                            .seq = seq,
+                            .compute = compute,
+                            .clip = 1,
+                            .remat = REMAT_NONE,
+                            .optimizer = optimizer_defaults(optimizer, 20000),
+                            .schedule = {.kind = SCHEDULE_CONSTANT, .steps = 100, .final = 1},
+                            .threads = 1,
+                            .memory_limit = (size_t)1 << 40,
+                            .evaluates = true};
+}
+
 /* Goes on until this step; loss[i] and norm[i] are those of step i. A document fills a row. */
 static inline void learn(Trainer *t, int64_t until, FillBatch *fill, double *loss, double *norm)
 {

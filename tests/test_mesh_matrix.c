@@ -68,17 +68,10 @@ static Curve train(const char *model, OptimizerKind optimizer, const char *mesh,
     Curve curve;
     cvn_err err = {0};
     IoModel io;
-    TrainerOptions o = {.batch = ROWS,
-                        .seq = SEQ,
-                        .compute = CVN_F32,
-                        .clip = 1,
-                        .remat = REMAT_NONE,
-                        .optimizer = optimizer_defaults(optimizer, 20000),
-                        .schedule = {.kind = SCHEDULE_CONSTANT, .steps = 100, .final = 1},
-                        .threads = 1,
-                        .memory_limit = (size_t)1 << 40,
-                        .mesh = mesh,
-                        .layout = layout};
+    TrainerOptions o = learn_options(optimizer, CVN_F32, ROWS, ROWS, SEQ);
+    o.evaluates = false;
+    o.mesh = mesh;
+    o.layout = layout;
     if (io_open_model(&io, path_of(model), &err) || trainer_open(&t, &io.config, &o, &err) ||
         trainer_from_model(&t, &io, &err))
         fail_msg("%s, %s on %s: %s", model, layout, mesh, err.message);

@@ -3,6 +3,7 @@
  * each layout on meshes of 1 to 8 devices, with both optimizers, with and without micro-batches, on models whose sizes
  * the meshes do not divide. With CARAVAN_TEST_LONG all combinations, else a part of them.
  */
+#include "learn.h"
 #include "tiny_llama.h"
 #include "train/trainer.h"
 
@@ -14,18 +15,9 @@ enum { BATCH = 6, SEQ = 8 };
 
 static TrainerOptions options_of(OptimizerKind optimizer, int64_t micro_batch)
 {
-    return (TrainerOptions){.batch = BATCH,
-                            .micro_batch = micro_batch,
-                            .seq = SEQ,
-                            .compute = CVN_F32,
-                            .clip = 1,
-                            .z_loss = 1e-4,
-                            .remat = REMAT_NONE,
-                            .optimizer = optimizer_defaults(optimizer, 20000),
-                            .schedule = {.kind = SCHEDULE_CONSTANT, .steps = 100, .final = 1},
-                            .threads = 1,
-                            .memory_limit = (size_t)1 << 40,
-                            .evaluates = true};
+    TrainerOptions o = learn_options(optimizer, CVN_F32, BATCH, micro_batch, SEQ);
+    o.z_loss = 1e-4;
+    return o;
 }
 
 static void fill_batch(uint64_t seed, int vocab, int32_t *tokens, int32_t *targets)

@@ -5,6 +5,7 @@
  */
 #include "graph/graph.h"
 #include "io/convert.h"
+#include "learn.h"
 #include "must.h"
 #include "tiny_llama.h"
 #include "train/trainer.h"
@@ -14,21 +15,6 @@
 #include <stddef.h>
 
 enum { BATCH = 6, SEQ = 8 };
-
-static TrainerOptions options_of(OptimizerKind optimizer, int64_t micro_batch)
-{
-    return (TrainerOptions){.batch = BATCH,
-                            .micro_batch = micro_batch,
-                            .seq = SEQ,
-                            .compute = CVN_BF16,
-                            .clip = 1,
-                            .remat = REMAT_NONE,
-                            .optimizer = optimizer_defaults(optimizer, 20000),
-                            .schedule = {.kind = SCHEDULE_CONSTANT, .steps = 100, .final = 1},
-                            .threads = 1,
-                            .memory_limit = (size_t)1 << 40,
-                            .evaluates = true};
-}
 
 static bool is_copy(const cvn_value *v)
 {
@@ -177,7 +163,7 @@ static void copies_are_the_weights_rounded_after_every_step(void **state)
         for (int i = model % 2; i < 4 * OPTIMIZER_COUNT; i += 2) {
             LlamaConfig config = tiny_llama_config(&tiny_llamas[model]);
             int64_t micro = i & 1 ? BATCH / 2 : BATCH;
-            TrainerOptions o = options_of((OptimizerKind)(i / 4), micro);
+            TrainerOptions o = learn_options((OptimizerKind)(i / 4), CVN_BF16, BATCH, micro, SEQ);
             double alone[4], meshed[4];
             o.remat = i & 2 ? REMAT_BLOCK : REMAT_NONE;
             train(&config, o, NULL, NULL, alone);
@@ -200,7 +186,7 @@ static void weights_that_are_filled_anew_are_rounded_anew(void **state)
     (void)state;
     LlamaConfig config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
     for (int i = 0; i < 2; i++) {
-        TrainerOptions o = options_of(OPTIMIZER_ADAFACTOR, BATCH);
+        TrainerOptions o = learn_options(OPTIMIZER_ADAFACTOR, CVN_BF16, BATCH, BATCH, SEQ);
         Trainer t;
         cvn_err err = {0};
         o.mesh = i ? "data=2" : NULL;
