@@ -298,6 +298,7 @@ static void the_format_is_found_from_the_folder(void **state)
         {"rank.model", NULL, CHAT_LLAMA3_META},
         {"spm.model", NULL, CHAT_LLAMA2},
         {"r1.json", "{}", CHAT_R1},
+        {"spm.gguf", NULL, CHAT_LLAMA3}, /* its own template says so */
         {"spm.model", "{\"chat_template\": \"{% if %} [INST] <<SYS>>\"}", CHAT_LLAMA2},
         {"rank.model", "{\"chat_template\": \"<|start_header_id|> <|eot_id|>\"}", CHAT_LLAMA3},
         {"rank.model", "{\"chat_template\": \"<|start_header_id|> Cutting Knowledge Date\"}",

@@ -54,7 +54,8 @@ static int try_read(const char *bytes, size_t n)
 }
 
 static const char *const files[] = {"spm.model",       "spm_plain.model",       "rank.model",
-                                    "byte_level.json", "metaspace_legacy.json", "strings.json"};
+                                    "byte_level.json", "metaspace_legacy.json", "strings.json",
+                                    "spm.gguf",        "byte_level.gguf"};
 
 enum { N_FILES = sizeof files / sizeof *files };
 
@@ -76,7 +77,7 @@ static void truncated_files_are_refused(void **state)
             int rc = try_read(bytes, cut);
             /* A rank file has no end mark, and the end of a SentencePiece file is settings with defaults:
              * cut there they are smaller files of their kind. JSON is closed or it is not. */
-            if (strstr(files[f], ".json") && cut < n - 1)
+            if ((strstr(files[f], ".json") && cut < n - 1) || strstr(files[f], ".gguf"))
                 assert_true(rc < 0);
             if (cut < 50)
                 assert_true(rc < 0);
@@ -371,6 +372,25 @@ static void malformed_sentencepiece_is_refused(void **state)
 /* ---- text ---- */
 
 /* A quadratic algorithm would take hours for these. */
+static void gguf_without_a_tokenizer_that_is_known_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const char none[24] = "GGUF\3"; /* no tensors, no keys */
+    cvn_err err = {0};
+    Tokenizer *t;
+    assert_int_equal(tokenizer_read(none, sizeof none, &t, &err), CVN_EIO);
+    assert_null(t);
+    size_t n;
+    char *bytes = read_data("byte_level.gguf", &n);
+    char *pre = memmem(bytes, n, "llama-bpe", 9);
+    assert_non_null(pre);
+    memcpy(pre, "other-bpe", 9);
+    err = (cvn_err){0};
+    assert_int_equal(tokenizer_read(bytes, n, &t, &err), CVN_EUNSUPPORTED);
+    assert_non_null(strstr(err.message, "other-bpe"));
+    free(bytes);
+}
+
 static void very_long_runs_are_encoded_in_linear_time(void **state)
 {
     (void)state;
@@ -494,6 +514,7 @@ int main(void)
         cmocka_unit_test(merges_cannot_make_a_special_token),
         cmocka_unit_test(malformed_rank_files_are_refused),
         cmocka_unit_test(malformed_sentencepiece_is_refused),
+        cmocka_unit_test(gguf_without_a_tokenizer_that_is_known_is_refused_by_name),
         cmocka_unit_test(very_long_runs_are_encoded_in_linear_time),
         cmocka_unit_test(every_byte_comes_back),
         cmocka_unit_test(ids_outside_the_vocabulary_are_refused),

@@ -44,6 +44,13 @@ static void sentencepiece_llama2_agrees(void **state)
     check_file(TOKENIZERS "llama2/tokenizer.model", VECTORS "llama2-sentencepiece.jsonl", 320);
 }
 
+static void sentencepiece_llama2_in_gguf_agrees(void **state)
+{
+    (void)state;
+    check_file(TOKENIZERS "llama2/ggml-vocab-llama-spm.gguf", VECTORS "llama2-sentencepiece.jsonl",
+               320);
+}
+
 static void sentencepiece_llama2_agrees_with_llamacpp(void **state)
 {
     (void)state;
@@ -183,6 +190,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sentencepiece_llama2_agrees),
         cmocka_unit_test(sentencepiece_llama2_agrees_with_llamacpp),
+        cmocka_unit_test(sentencepiece_llama2_in_gguf_agrees),
         cmocka_unit_test(sentencepiece_tok512_agrees),
         cmocka_unit_test(sentencepiece_llama2_agrees_on_books),
         cmocka_unit_test(tiktoken_llama3_agrees),

@@ -171,10 +171,6 @@ static void add_tokenizer(StrBuf *out, const Subject *s)
 {
     cvn_err err = {0};
     Tokenizer *tokenizer = NULL;
-    if (s->model.kind == IO_KIND_GGUF) {
-        strbuf_puts(out, "tokenizer   none: that of a GGUF file is not read\n");
-        return;
-    }
     if (tokenizer_open(s->name, &tokenizer, &err)) {
         strbuf_printf(out, "tokenizer   none: %s\n", err.message);
         return;

@@ -35,7 +35,7 @@ static const Option *const options[] = {
         &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .required = true, .group = 1,
                         .value = "DIR", .help = "a model folder, whose tokenizer is used"},
     [TOKENIZER] = &(const Option){"tokenizer", .kind = ARG_INPUT, .group = 1, .value = "FILE",
-                                  .help = "tokenizer.model or tokenizer.json"},
+                                  .help = "tokenizer.model, tokenizer.json or GGUF"},
     [TRAIN_BPE] = &(const Option){"train-bpe", .kind = ARG_INPUT, .group = 1, .value = "FILE",
                                   .help = "make a tokenizer from text: files and folders of text "
                                           "or JSONL"},

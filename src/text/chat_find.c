@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/json_file.h"
 #include "text/chat.h"
+#include "text/tokenizer_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -124,8 +125,9 @@ int chat_format_find(const char *folder, const Tokenizer *tokenizer, ChatFormat 
 {
     char *text;
     int rc = read_template(folder, &text, err);
-    if (!rc && text)
-        rc = by_template(folder, text, format, err);
+    const char *template = text ? text : tokenizer->chat_template;
+    if (!rc && template)
+        rc = by_template(folder, template, format, err);
     else if (!rc)
         rc = by_config(folder, tokenizer, format, err);
     free(text);

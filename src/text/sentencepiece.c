@@ -242,17 +242,6 @@ static int read_model(Proto proto, SpmModel *model, cvn_err *err)
 
 /* ---- from the model to the tokenizer's tables ---- */
 
-static bool is_utf8(const char *text, size_t n)
-{
-    for (size_t i = 0; i < n;) {
-        int length = utf8_length(text + i, n - i);
-        if (!length)
-            return false;
-        i += (size_t)length;
-    }
-    return true;
-}
-
 static int check_model(const SpmModel *model, cvn_err *err)
 {
     static const char *const names[] = {"", "unigram", "BPE", "word", "char"};
@@ -276,7 +265,7 @@ static int check_model(const SpmModel *model, cvn_err *err)
             return err_set(err, CVN_EFORMAT,
                            "SentencePiece piece %zu has %zu bytes, expected 1 to %d", i,
                            piece->length, TOKENIZER_MAX_PIECE);
-        if (!is_utf8(piece->text, piece->length))
+        if (!utf8_valid(piece->text, piece->length))
             return err_set(err, CVN_EFORMAT, "SentencePiece piece %zu is not UTF-8", i);
         if (!isfinite(piece->score))
             return err_set(err, CVN_EFORMAT,

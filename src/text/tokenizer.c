@@ -46,6 +46,8 @@ static void guess_ids(Tokenizer *t)
 int tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *err)
 {
     *out = NULL;
+    if (gguf_tokenizer_is(bytes, n))
+        return gguf_tokenizer_read(bytes, n, out, err);
     Tokenizer *t = calloc(1, sizeof *t);
     if (!t)
         return err_set(err, CVN_EMEM, "no memory for a tokenizer");
@@ -72,7 +74,7 @@ static int open_file(const char *path, Tokenizer **out, cvn_err *err)
     int rc = file_map(&map, path, err);
     if (rc)
         return rc;
-    if (map.size > MAX_FILE)
+    if (map.size > MAX_FILE && !gguf_tokenizer_is((const char *)map.data, map.size))
         rc = err_set(err, CVN_EFORMAT, "the file has %zu MiB; a tokenizer has at most %d",
                      map.size >> 20, MAX_FILE >> 20);
     else

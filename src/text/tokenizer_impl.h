@@ -1,5 +1,5 @@
 /*
- * The inside of a Tokenizer, shared by the readers (sentencepiece.c, tiktoken.c, huggingface.c)
+ * The inside of a Tokenizer, shared by the readers (sentencepiece.c, tiktoken.c, huggingface.c, gguf_tokenizer.c)
  * and by encoding and decoding. Encoding is a pipeline; a reader fills in the stages its file asks
  * for:
  *
@@ -100,7 +100,8 @@ struct Tokenizer {
     bool strip_bytes;      /* the space in front is dropped also when it is a byte piece */
     int32_t bos, eos, pad; /* ids, or -1 */
     uint64_t hash;         /* of the file's bytes */
-    Map special;           /* text of special and added tokens -> id */
+    const char *chat_template; /* of a GGUF file; arena, or NULL */
+    Map special;               /* text of special and added tokens -> id */
 };
 
 /* The readers. Each gets a zeroed Tokenizer with its arena and -1 for the ids, and the file's
@@ -112,6 +113,10 @@ int huggingface_read(Tokenizer *tokenizer, const char *bytes, size_t n, cvn_err 
 
 /* Whether the bytes begin as a rank file does. */
 bool tiktoken_is(const char *bytes, size_t n);
+
+/* The tokenizer of a GGUF file. CVN_EIO where it has none. */
+bool gguf_tokenizer_is(const char *bytes, size_t n);
+int gguf_tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *err);
 
 /* Sorts n tokens, of which `item` is an arena array, into a set. */
 void added_set_init(AddedSet *set, Added *item, size_t n);

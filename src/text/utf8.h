@@ -47,6 +47,17 @@ static inline int utf8_length(const char *text, size_t n)
     return need;
 }
 
+static inline bool utf8_valid(const char *text, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        int length = utf8_length(text + i, n - i);
+        if (!length)
+            return false;
+        i += (size_t)length;
+    }
+    return true;
+}
+
 /* The code point of a valid character of that length. */
 static inline uint32_t utf8_point(const char *text, int length)
 {
