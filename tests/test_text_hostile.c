@@ -167,6 +167,9 @@ static void json_test_suite_is_refused(void **state)
 #define VOCAB "{\"a\":0,\"b\":1,\"ab\":2,\"<s>\":3}"
 #define MODEL "\"model\":{\"type\":\"BPE\",\"vocab\":" VOCAB ",\"merges\":[\"a b\"]}"
 
+/* Makes eight bytes of one: twice is borne, three times would be 512. */
+#define LONGER "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aaaaaaaa\"}"
+
 static void what_json_asks_for_is_refused_by_name(void **state)
 {
     (void)state;
@@ -213,6 +216,12 @@ static void what_json_asks_for_is_refused_by_name(void **state)
         {"{" MODEL
          ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"\"}}",
          "String"},
+        {"{" MODEL ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[" LONGER "," LONGER
+         "]}}",
+         NULL},
+        {"{" MODEL ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[" LONGER "," LONGER
+         "," LONGER "]}}",
+         "64 times"},
         {"{" MODEL ",\"normalizer\":[]}", "normalizer"},
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}}", "BertPreTokenizer"},
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},"
@@ -252,6 +261,35 @@ static void what_json_asks_for_is_refused_by_name(void **state)
             fail_msg("%s says: %s", cases[i].json, err.message);
         tokenizer_free(t);
     }
+}
+
+static void a_hundred_thousand_tokens_that_begin_alike_do_not_slow_encoding(void **state)
+{
+    (void)state;
+    enum { TOKENS = 100000, PAIRS = 100000 };
+    StrBuf json = {0}, text = {0};
+    strbuf_puts(&json, "{" MODEL ",\"added_tokens\":[");
+    for (int i = 0; i < TOKENS; i++)
+        strbuf_printf(&json, "%s{\"id\":%d,\"content\":\"a%.*d\"}", i ? "," : "", 10 + i, 5 + i % 3,
+                      i);
+    strbuf_puts(&json, "]}");
+    Tokenizer *t;
+    TokenIds ids = {0};
+    cvn_err err = {0};
+    if (tokenizer_read(json.text, json.length, &t, &err))
+        fail_msg("%s", err.message);
+    for (int i = 0; i < PAIRS; i++)
+        strbuf_puts(&text, "ab");
+    strbuf_puts(&text, "a0000002a000001a00000"); /* the longest wins, of 12, 11 and 10 */
+    assert_int_equal(tokenizer_encode(t, text.text, text.length, 0, &ids, &err), CVN_OK);
+    assert_true(ids.n > PAIRS);
+    assert_int_equal(ids.id[ids.n - 3], 12);
+    assert_int_equal(ids.id[ids.n - 2], 11);
+    assert_int_equal(ids.id[ids.n - 1], 10);
+    token_ids_free(&ids);
+    tokenizer_free(t);
+    strbuf_free(&json);
+    strbuf_free(&text);
 }
 
 /* A merge that would make a special token is no way to forge one. */
@@ -422,17 +460,6 @@ static void very_long_runs_are_encoded_in_linear_time(void **state)
     }
 }
 
-static bool is_utf8(const char *text, size_t n)
-{
-    for (size_t i = 0; i < n;) {
-        int length = utf8_length(text + i, n - i);
-        if (!length)
-            return false;
-        i += (size_t)length;
-    }
-    return true;
-}
-
 /* Random bytes come back whole; a stream of a valid text is cut between characters only. */
 static void every_byte_comes_back(void **state)
 {
@@ -464,7 +491,7 @@ static void every_byte_comes_back(void **state)
         decoder_init(&decoder, t, 0);
         for (size_t i = 0; i < ids.n; i++) {
             assert_int_equal(decoder_push(&decoder, ids.id[i], &out, NULL), CVN_OK);
-            assert_true(is_utf8(out.length ? out.text : "", out.length));
+            assert_true(utf8_valid(out.length ? out.text : "", out.length));
         }
         assert_string_equal(out.text, valid);
         assert_int_equal(decoder.n_held, 0);
@@ -511,6 +538,7 @@ int main(void)
         cmocka_unit_test(deep_nesting_is_refused),
         cmocka_unit_test(json_test_suite_is_refused),
         cmocka_unit_test(what_json_asks_for_is_refused_by_name),
+        cmocka_unit_test(a_hundred_thousand_tokens_that_begin_alike_do_not_slow_encoding),
         cmocka_unit_test(merges_cannot_make_a_special_token),
         cmocka_unit_test(malformed_rank_files_are_refused),
         cmocka_unit_test(malformed_sentencepiece_is_refused),

@@ -17,7 +17,8 @@ static int by_text(const void *a, const void *b)
         return first_x - first_y;
     if (x->length != y->length)
         return x->length > y->length ? -1 : 1;
-    return x->id < y->id ? -1 : x->id > y->id;
+    int order = memcmp(x->text, y->text, x->length);
+    return order ? order : x->id < y->id ? -1 : x->id > y->id;
 }
 
 void added_set_init(AddedSet *set, Added *item, size_t n)
@@ -32,8 +33,12 @@ void added_set_init(AddedSet *set, Added *item, size_t n)
             i++;
     }
     set->begin[256] = (uint32_t)i;
-    for (i = 0; i < n; i++)
+    for (i = n; i-- > 0;) {
+        bool same = i + 1 < n && item[i].text[0] == item[i + 1].text[0] &&
+                    item[i].length == item[i + 1].length;
+        item[i].others = same ? item[i + 1].others : (uint32_t)i + 1;
         set->largest = item[i].kind > set->largest ? item[i].kind : set->largest;
+    }
 }
 
 static size_t spaces_before(const char *text, size_t end, size_t from)
@@ -61,12 +66,24 @@ static size_t spaces_after(const char *text, size_t begin, size_t n)
     return begin;
 }
 
+/* Length by length, and in those of a length by halves: a file may hold a million tokens that begin alike. */
 static const Added *longest_at(const AddedSet *set, const char *text, size_t n)
 {
     unsigned char first = (unsigned char)text[0];
-    for (uint32_t i = set->begin[first]; i < set->begin[first + 1]; i++)
-        if (set->item[i].length <= n && memcmp(text, set->item[i].text, set->item[i].length) == 0)
-            return &set->item[i];
+    for (uint32_t i = set->begin[first]; i < set->begin[first + 1]; i = set->item[i].others) {
+        size_t length = set->item[i].length;
+        uint32_t low = i, high = length <= n ? set->item[i].others : i;
+        while (low < high) { /* the first that is not below the text */
+            uint32_t middle = low + (high - low) / 2;
+            if (memcmp(set->item[middle].text, text, length) < 0)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        if (length <= n && low < set->item[i].others &&
+            memcmp(set->item[low].text, text, length) == 0)
+            return &set->item[low];
+    }
     return NULL;
 }
 

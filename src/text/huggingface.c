@@ -196,6 +196,9 @@ static int read_added(Reader *r, const json_t *entry, Added *added, bool *normal
         return err_set(r->err, CVN_EUNSUPPORTED,
                        "added token '%.60s' asks for \"single_word\", which is not supported",
                        content);
+    if (n > TOKENIZER_MAX_PIECE)
+        return err_set(r->err, CVN_EFORMAT, "added token '%.60s…' is longer than %d bytes", content,
+                       TOKENIZER_MAX_PIECE);
     if (n == 0)
         return CVN_OK;
     Piece *piece = &t->bpe.piece[added->id];

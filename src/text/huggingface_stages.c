@@ -58,6 +58,17 @@ static int add_step(Tokenizer *t, RewriteList *list, RewriteKind kind, const cha
     if (list->n == REWRITE_MAX)
         return err_set(err, CVN_EUNSUPPORTED, "the text is rewritten in more than %d steps",
                        REWRITE_MAX);
+    /* Replacements multiply: eight that make a hundred characters of one would make 10^16 of it. */
+    if (strlen(to) > TOKENIZER_MAX_PIECE)
+        return err_set(err, CVN_EUNSUPPORTED, "the text '%.20s…' to write is longer than %d bytes",
+                       to, TOKENIZER_MAX_PIECE);
+    list->growth = list->growth ? list->growth : 1;
+    if (kind == REWRITE_REPLACE && strlen(to) > strlen(from))
+        list->growth *= (strlen(to) + strlen(from) - 1) / strlen(from);
+    if (list->growth > REWRITE_MAX_GROWTH)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "Replace could make text more than %d times as long, at '%.40s'",
+                       REWRITE_MAX_GROWTH, from);
     list->step[list->n++] = (Rewrite){.kind = kind,
                                       .from = from ? arena_string(&t->arena, from) : NULL,
                                       .to = arena_string(&t->arena, to),

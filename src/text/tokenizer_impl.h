@@ -46,11 +46,12 @@ typedef struct Rewrite {
     SpmNormalizer spm;
 } Rewrite;
 
-enum { REWRITE_MAX = 8, SPLIT_MAX = 4 };
+enum { REWRITE_MAX = 8, REWRITE_MAX_GROWTH = 64, SPLIT_MAX = 4 };
 
 typedef struct RewriteList {
     Rewrite step[REWRITE_MAX];
     int n;
+    size_t growth; /* bytes that its replacements make of one, at most; 0 without steps */
 } RewriteList;
 
 /* When a token is looked for in text. */
@@ -63,8 +64,9 @@ typedef enum AddedKind {
 /* A token that is found in text before any merging. */
 typedef struct Added {
     const char *text; /* [length] arena; what to look for */
-    size_t length;    /* bytes, at least 1 */
+    size_t length;    /* bytes, 1 to TOKENIZER_MAX_PIECE */
     int32_t id;
+    uint32_t others; /* in a set: where items of another first byte or length begin */
     AddedKind kind;
     bool strip_left;  /* takes white space on its left along */
     bool strip_right; /* takes white space on its right along */
@@ -72,8 +74,8 @@ typedef struct Added {
 
 /* Tokens to look for, leftmost first and the longest of those that begin at the same place. */
 typedef struct AddedSet {
-    Added *item;       /* [n] sorted by first byte, then by length, longest first; arena */
-    size_t n;          /* items */
+    Added *item; /* [n] sorted by first byte, then by length, longest first, then by text; arena */
+    size_t n;    /* items */
     AddedKind largest; /* of the kinds of the items */
     /* Items that start with byte b: item[begin[b]] .. item[begin[b + 1] - 1]. */
     uint32_t begin[257];
