@@ -1,6 +1,7 @@
 /* A trained tokenizer in the form that huggingface.c describes and reads. */
 #include "text/bpe_train.h"
 #include "text/bpe_train_impl.h"
+#include "text/byte_level.h"
 #include "text/json_text.h"
 #include "text/split.h"
 
@@ -13,24 +14,11 @@ static const char *const SPECIAL[] = {
 };
 static_assert(sizeof SPECIAL / sizeof *SPECIAL == BPE_TRAIN_SPECIAL, "the vocabulary counts them");
 
-/* Bytes that the alphabet shows as the character of their number. */
-static const struct {
-    int first, last;
-} SHOWN[] = {{0x21, 0x7e}, {0xa1, 0xac}, {0xae, 0xff}};
-
-static bool is_shown(int byte)
-{
-    for (size_t i = 0; i < sizeof SHOWN / sizeof *SHOWN; i++)
-        if (byte >= SHOWN[i].first && byte <= SHOWN[i].last)
-            return true;
-    return false;
-}
-
 unsigned char bpe_train_byte(int order)
 {
     for (int pass = 1; pass >= 0; pass--)
-        for (int byte = 0; byte < 256; byte++)
-            if (is_shown(byte) == (pass == 1) && order-- == 0)
+        for (unsigned byte = 0; byte < 256; byte++)
+            if (byte_level_itself(byte) == (pass == 1) && order-- == 0)
                 return (unsigned char)byte;
     assert(false);
     return 0;
@@ -43,9 +31,10 @@ typedef struct Alphabet {
 
 static void fill(Alphabet *alphabet)
 {
-    unsigned next = 0x100;
+    uint16_t points[256];
+    byte_level_fill(points);
     for (int byte = 0; byte < 256; byte++) {
-        unsigned point = is_shown(byte) ? (unsigned)byte : next++;
+        unsigned point = points[byte];
         char *text = alphabet->text[byte];
         text[0] = (char)(point < 0x80 ? point : 0xc0 | point >> 6);
         text[1] = (char)(point < 0x80 ? 0 : 0x80 | (point & 0x3f));

@@ -7,43 +7,25 @@
  *                "ignore_merges": true, "byte_fallback": false, "unk_token": null, ...}}
  *
  * The place of a merge in its list is its rank. Two forms matter for Llama. In the byte-level form
- * (Llama 3) tokens are spelled in an alphabet that shows each of the 256 bytes as a printable character:
- * 21..7E, A1..AC and AE..FF as the character with that number, the other 68 in order as U+0100 to U+0143,
- * so that " the" is "Ġthe". In the SentencePiece form (Llama 2) tokens are text with U+2581 for spaces,
- * and bytes that no token covers are written <0x00> to <0xFF>.
+ * (Llama 3) tokens are spelled in the alphabet of byte_level.h. In the SentencePiece form (Llama 2) tokens
+ * are text with U+2581 for spaces, and bytes that no token covers are written <0x00> to <0xFF>.
  */
 #include "text/huggingface.h"
 
 #include "base/json_file.h"
+#include "text/byte_level.h"
 #include "text/utf8.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* ---- the byte-level alphabet ---- */
-
-static bool shows_itself(unsigned byte)
-{
-    return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
-}
-
-/* alphabet[c]: the byte that code point c < 0x144 shows, or -1. */
-static void fill_alphabet(int16_t alphabet[0x144])
-{
-    unsigned next = 0x100;
-    for (unsigned i = 0; i < 0x144; i++)
-        alphabet[i] = -1;
-    for (unsigned byte = 0; byte < 256; byte++)
-        alphabet[shows_itself(byte) ? byte : next++] = (int16_t)byte;
-}
-
 typedef struct Reader {
-    Tokenizer *t;            /* borrowed, being made */
-    const json_t *model;     /* borrowed */
-    HfDecoder decoder;       /* what the decoder section says */
-    int16_t alphabet[0x144]; /* of the byte-level form */
-    StrBuf buffer;           /* owned: the text of a token */
-    cvn_err *err;            /* borrowed */
+    Tokenizer *t;                     /* borrowed, being made */
+    const json_t *model;              /* borrowed */
+    HfDecoder decoder;                /* what the decoder section says */
+    int16_t alphabet[BYTE_LEVEL_END]; /* the byte that a character shows, or -1 */
+    StrBuf buffer;                    /* owned: the text of a token */
+    cvn_err *err;                     /* borrowed */
 } Reader;
 
 /* The bytes that a token of the vocabulary stands for, into r->buffer from its present end. False when
@@ -54,8 +36,8 @@ static bool spell(Reader *r, const char *token, size_t n)
     bool in_alphabet = r->t->bpe.byte_symbols;
     for (size_t i = 0; in_alphabet && i < n;) {
         int length = utf8_length(token + i, n - i);
-        uint32_t point = length ? utf8_point(token + i, length) : 0x144;
-        in_alphabet = point < 0x144 && r->alphabet[point] >= 0;
+        uint32_t point = length ? utf8_point(token + i, length) : BYTE_LEVEL_END;
+        in_alphabet = point < BYTE_LEVEL_END && r->alphabet[point] >= 0;
         if (in_alphabet)
             strbuf_putc(&r->buffer, (char)r->alphabet[point]);
         i += (size_t)length;
@@ -394,7 +376,11 @@ int huggingface_read(Tokenizer *t, const char *bytes, size_t n, cvn_err *err)
     if (!root)
         return err && err->code ? err->code : CVN_EFORMAT;
     Reader r = {.t = t, .err = err};
-    fill_alphabet(r.alphabet);
+    uint16_t point[256];
+    byte_level_fill(point);
+    memset(r.alphabet, 0xff, sizeof r.alphabet);
+    for (int byte = 0; byte < 256; byte++)
+        r.alphabet[point[byte]] = (int16_t)byte;
     t->kind = "huggingface";
     int rc = read_root(&r, root);
     strbuf_free(&r.buffer);
