@@ -294,6 +294,12 @@ static void a_missing_or_foreign_part_is_refused(void **state)
                      CVN_OK);
     assert_int_equal(io_open_model(&model, scratch, &err), CVN_ESHAPE);
     assert_non_null(strstr(err.message, "differs in shape"));
+    Bytes columns = must_load(DATA "bad_columns.pth"); /* 2^62 columns in each part */
+    static const char *const parts[] = {"consolidated.00.pth", "consolidated.01.pth"};
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(file_write(in_scratch(parts[i]), columns.data, columns.n, NULL), CVN_OK);
+    assert_true(io_open_model(&model, scratch, NULL) < 0);
+    free(columns.data);
     free(params.data);
     free(part0.data);
     free(whole.data);
@@ -308,13 +314,13 @@ static void params_json_is_read_strictly(void **state)
         {"{\"dim\":4096,\"multiple_of\":256,\"n_heads\":32,\"n_layers\":32,\"norm_eps\":1e-06,"
          "\"vocab_size\":-1}",
          "vocab"}, /* no embedding to take it from */
-        {"{\"dim\":\"x\"}", "dim is no integer"},
+        {"{\"dim\":\"x\"}", "dim is \"x\"; an integer"},
         {"{\"dim\":0}", "out of range"},
         {"{\"dim\":9223372036854775807}", "out of range"},
         {"{\"n_heads\":0}", "out of range"},
         {"{\"multiple_of\":0}", "out of range"},
         {"{\"ffn_dim_multiplier\":1e300}", "out of range"},
-        {"{\"norm_eps\":true}", "norm_eps is no number"},
+        {"{\"norm_eps\":true}", "norm_eps is true; a number"},
         {"{\"moe\":{\"num_experts\":8}}", "'moe' is not known"},
         {"{\"quantization_args\":{}}", "'quantization_args' is not known"},
         {"{\"lora_args\":null,\"vocab_size\":32000}", NULL},

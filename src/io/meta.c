@@ -1,6 +1,7 @@
 #include "io/meta.h"
 
 #include "base/json_file.h"
+#include "base/json_reader.h"
 #include "io/torch_file.h"
 
 #include <inttypes.h>
@@ -25,37 +26,7 @@ static const char *const known_keys[] = {"dim",
                                          "max_batch_size",
                                          "model_parallel_size"};
 
-/* Reading params.json: the first error is kept. */
-typedef struct Reader {
-    const char *file;
-    const json_t *json;
-    cvn_err *err;
-    int code;
-} Reader;
-
-static void get_int(Reader *r, const char *key, int64_t *out)
-{
-    const json_t *value = json_object_get(r->json, key);
-    if (!value || json_is_null(value))
-        return;
-    if (json_is_integer(value))
-        *out = json_integer_value(value);
-    else if (r->code == CVN_OK)
-        r->code = err_set(r->err, CVN_EFORMAT, "'%s': %s is no integer", r->file, key);
-}
-
-static void get_real(Reader *r, const char *key, double *out)
-{
-    const json_t *value = json_object_get(r->json, key);
-    if (!value || json_is_null(value))
-        return;
-    if (json_is_number(value))
-        *out = json_number_value(value);
-    else if (r->code == CVN_OK)
-        r->code = err_set(r->err, CVN_EFORMAT, "'%s': %s is no number", r->file, key);
-}
-
-static void check_keys(Reader *r)
+static void check_keys(JsonReader *r)
 {
     const char *key;
     json_t *value;
@@ -82,16 +53,16 @@ static int64_t feed_forward_width(int64_t dim, double multiplier, int64_t multip
     return (width + multiple_of - 1) / multiple_of * multiple_of;
 }
 
-static void read_rope(Reader *r, LlamaConfig *c)
+static void read_rope(JsonReader *r, LlamaConfig *c)
 {
     const json_t *scaled = json_object_get(r->json, "use_scaled_rope");
-    get_real(r, "rope_theta", &c->rope_theta);
+    json_get_real(r, "rope_theta", &c->rope_theta);
     c->rope_interleaved = true;
     if (!json_is_true(scaled))
         return;
     c->rope_scaling = ROPE_LLAMA3;
     c->rope_factor = c->dim < 4096 ? 32 : 8;
-    get_real(r, "rope_scaling_factor", &c->rope_factor);
+    json_get_real(r, "rope_scaling_factor", &c->rope_factor);
     c->rope_low_freq_factor = 1;
     c->rope_high_freq_factor = 4;
     c->rope_original_context = 8192;
@@ -115,20 +86,20 @@ int meta_config(LlamaConfig *config, const char *file, const json_t *params,
                 const IoTensors *tensors, cvn_err *err)
 {
     LlamaConfig c = llama_config_default();
-    Reader r = {file, params, err, CVN_OK};
+    JsonReader r = {file, params, err, CVN_OK};
     int64_t multiple_of = 256;
     double multiplier = 0;
     const IoTensor *embed = io_tensors_find(tensors, "tok_embeddings.weight");
     c.rms_eps = 1e-5;
-    get_int(&r, "dim", &c.dim);
-    get_int(&r, "n_layers", &c.n_layers);
-    get_int(&r, "n_heads", &c.n_heads);
+    json_get_int(&r, "dim", &c.dim);
+    json_get_int(&r, "n_layers", &c.n_layers);
+    json_get_int(&r, "n_heads", &c.n_heads);
     c.n_kv_heads = c.n_heads;
-    get_int(&r, "n_kv_heads", &c.n_kv_heads);
-    get_int(&r, "vocab_size", &c.vocab);
-    get_int(&r, "multiple_of", &multiple_of);
-    get_real(&r, "ffn_dim_multiplier", &multiplier);
-    get_real(&r, "norm_eps", &c.rms_eps);
+    json_get_int(&r, "n_kv_heads", &c.n_kv_heads);
+    json_get_int(&r, "vocab_size", &c.vocab);
+    json_get_int(&r, "multiple_of", &multiple_of);
+    json_get_real(&r, "ffn_dim_multiplier", &multiplier);
+    json_get_real(&r, "norm_eps", &c.rms_eps);
     check_keys(&r);
     if (r.code != CVN_OK)
         return r.code;
@@ -144,7 +115,7 @@ int meta_config(LlamaConfig *config, const char *file, const json_t *params,
         c.vocab = embed->dims[0];
     read_rope(&r, &c);
     infer_family(&c);
-    get_int(&r, "max_seq_len", &c.max_context);
+    json_get_int(&r, "max_seq_len", &c.max_context);
     c.tied = !io_tensors_find(tensors, "output.weight");
     if (embed && (embed->dtype == CVN_BF16 || embed->dtype == CVN_F16))
         c.dtype = embed->dtype;
@@ -166,7 +137,7 @@ static int split_dim(const IoTensor *part, int64_t n_parts, int64_t dim)
         if (io_ends_with(part->name, columns[i]))
             return 1;
     if (strcmp(part->name, "tok_embeddings.weight") == 0)
-        return part->dims[1] * n_parts == dim ? 1 : 0;
+        return dim % n_parts == 0 && part->dims[1] == dim / n_parts ? 1 : 0;
     return 0;
 }
 

@@ -1,6 +1,7 @@
 /* Hugging Face's config.json, key by key. */
 #include "base/file.h"
 #include "base/json_file.h"
+#include "base/json_reader.h"
 #include "model/config.h"
 
 #include <inttypes.h>
@@ -158,22 +159,12 @@ static bool is_off(const json_t *value)
            (json_is_string(value) && json_string_length(value) == 0);
 }
 
-/* A value as JSON text for a message, cut to fit. */
-static const char *value_text(const json_t *value, char *text, size_t size)
-{
-    char *all = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
-    snprintf(text, size, "%.*s%s", (int)size - 4, all ? all : "?",
-             all && strlen(all) > size - 4 ? "..." : "");
-    free(all);
-    return text;
-}
-
 static int refuse(const char *file, const char *key, const json_t *value, cvn_err *err)
 {
     char text[80];
     return err_set(err, CVN_EUNSUPPORTED,
                    "'%s': %s = %s changes the mathematics and is not supported", file, key,
-                   value_text(value, text, sizeof text));
+                   json_value_text(value, text, sizeof text));
 }
 
 /* "layer_types" spells out what every layer of Llama is anyway. */
@@ -224,69 +215,12 @@ static int check_keys(LlamaConfig *c, const char *file, const json_t *json, cvn_
     return CVN_OK;
 }
 
-/* A JSON object being read, with its file's name and the first error. Getters leave *out alone when
- * the key is absent or null. */
-typedef struct Reader {
-    const char *file;
-    const json_t *json;
-    cvn_err *err;
-    int code; /* first error */
-} Reader;
-
-static void wrong_type(Reader *r, const char *key, const json_t *value, const char *want)
-{
-    char text[80];
-    if (r->code == CVN_OK)
-        r->code = err_set(r->err, CVN_EFORMAT, "'%s': %s is %s; %s is expected", r->file, key,
-                          value_text(value, text, sizeof text), want);
-}
-
-static const json_t *find(const Reader *r, const char *key)
-{
-    const json_t *value = json_object_get(r->json, key);
-    return json_is_null(value) ? NULL : value;
-}
-
-static void get_int(Reader *r, const char *key, int64_t *out)
-{
-    const json_t *value = find(r, key);
-    if (value && !json_is_integer(value))
-        wrong_type(r, key, value, "an integer");
-    else if (value)
-        *out = json_integer_value(value);
-}
-
-static void get_real(Reader *r, const char *key, double *out)
-{
-    const json_t *value = find(r, key);
-    if (value && !json_is_number(value))
-        wrong_type(r, key, value, "a number");
-    else if (value)
-        *out = json_number_value(value);
-}
-
-static void get_bool(Reader *r, const char *key, bool *out)
-{
-    const json_t *value = find(r, key);
-    if (value && !json_is_boolean(value))
-        wrong_type(r, key, value, "true or false");
-    else if (value)
-        *out = json_is_true(value);
-}
-
-static const char *get_string(Reader *r, const char *key)
-{
-    const json_t *value = find(r, key);
-    if (value && !json_is_string(value))
-        wrong_type(r, key, value, "a string");
-    return json_string_value(value);
-}
-
-static void add_id(Reader *r, const char *key, const json_t *value, LlamaConfig *c, SpecialIds *out)
+static void add_id(JsonReader *r, const char *key, const json_t *value, LlamaConfig *c,
+                   SpecialIds *out)
 {
     json_int_t id = json_integer_value(value);
     if (!json_is_integer(value))
-        wrong_type(r, key, value, "a token id or a list of them");
+        json_wrong_type(r, key, value, "a token id or a list of them");
     else if (id < 0 || id >= c->vocab)
         llama_config_warn(
             c, "'%s': %s %" JSON_INTEGER_FORMAT " is outside of the vocabulary and ignored",
@@ -299,7 +233,7 @@ static void add_id(Reader *r, const char *key, const json_t *value, LlamaConfig 
 }
 
 /* An id or a list of ids. An explicit null says that there is none. */
-static void get_ids(Reader *r, const char *key, LlamaConfig *c, SpecialIds *out)
+static void get_ids(JsonReader *r, const char *key, LlamaConfig *c, SpecialIds *out)
 {
     const json_t *value = json_object_get(r->json, key);
     if (!value)
@@ -315,13 +249,13 @@ static void get_ids(Reader *r, const char *key, LlamaConfig *c, SpecialIds *out)
         add_id(r, key, json_array_get(value, i), c, out);
 }
 
-static void get_dtype(Reader *r, const char *key, cvn_dtype *out)
+static void get_dtype(JsonReader *r, const char *key, cvn_dtype *out)
 {
     static const struct {
         const char *name;
         cvn_dtype dtype;
     } names[] = {{"float32", CVN_F32}, {"bfloat16", CVN_BF16}, {"float16", CVN_F16}};
-    const char *text = get_string(r, key);
+    const char *text = json_get_string(r, key);
     if (!text)
         return;
     if (strncmp(text, "torch.", 6) == 0)
@@ -332,11 +266,11 @@ static void get_dtype(Reader *r, const char *key, cvn_dtype *out)
             return;
         }
     }
-    wrong_type(r, key, find(r, key), "\"float32\", \"bfloat16\" or \"float16\"");
+    json_wrong_type(r, key, json_get(r, key), "\"float32\", \"bfloat16\" or \"float16\"");
 }
 
 /* rope_scaling (transformers 4) or rope_parameters (5): {"rope_type" or "type", "factor", ...}. */
-static void read_rope_object(Reader *r, LlamaConfig *c)
+static void read_rope_object(JsonReader *r, LlamaConfig *c)
 {
     static const char *const allowed[] = {"type",
                                           "rope_type",
@@ -360,9 +294,9 @@ static void read_rope_object(Reader *r, LlamaConfig *c)
             r->code = refuse(r->file, name, value, r->err);
         }
     }
-    const char *type = get_string(r, "rope_type");
-    type = type ? type : get_string(r, "type");
-    get_real(r, "rope_theta", &c->rope_theta);
+    const char *type = json_get_string(r, "rope_type");
+    type = type ? type : json_get_string(r, "type");
+    json_get_real(r, "rope_theta", &c->rope_theta);
     if (!type || strcmp(type, "default") == 0)
         return;
     if (strcmp(type, "linear") == 0)
@@ -375,48 +309,49 @@ static void read_rope_object(Reader *r, LlamaConfig *c)
                     "'%s': rope type '%.40s' is not supported; default, linear and llama3 are",
                     r->file, type);
     c->rope_factor = 0; /* absent is an error that llama_config_check reports */
-    get_real(r, "factor", &c->rope_factor);
+    json_get_real(r, "factor", &c->rope_factor);
     if (c->rope_scaling != ROPE_LLAMA3)
         return;
-    get_real(r, "low_freq_factor", &c->rope_low_freq_factor);
-    get_real(r, "high_freq_factor", &c->rope_high_freq_factor);
+    json_get_real(r, "low_freq_factor", &c->rope_low_freq_factor);
+    json_get_real(r, "high_freq_factor", &c->rope_high_freq_factor);
     c->rope_original_context = c->max_context;
-    get_int(r, "original_max_position_embeddings", &c->rope_original_context);
+    json_get_int(r, "original_max_position_embeddings", &c->rope_original_context);
 }
 
-static void read_rope(Reader *r, LlamaConfig *c)
+static void read_rope(JsonReader *r, LlamaConfig *c)
 {
-    const json_t *scaling = find(r, "rope_scaling"), *parameters = find(r, "rope_parameters");
+    const json_t *scaling = json_get(r, "rope_scaling"),
+                 *parameters = json_get(r, "rope_parameters");
     const json_t *object = scaling ? scaling : parameters;
-    get_real(r, "rope_theta", &c->rope_theta);
+    json_get_real(r, "rope_theta", &c->rope_theta);
     if (scaling && parameters && !json_equal(scaling, parameters) && r->code == CVN_OK)
         r->code = err_set(r->err, CVN_EFORMAT,
                           "'%s' gives both rope_scaling and rope_parameters; keep one", r->file);
     if (!object)
         return;
     if (!json_is_object(object)) {
-        wrong_type(r, scaling ? "rope_scaling" : "rope_parameters", object, "an object");
+        json_wrong_type(r, scaling ? "rope_scaling" : "rope_parameters", object, "an object");
         return;
     }
-    Reader inner = {r->file, object, r->err, r->code};
+    JsonReader inner = {r->file, object, r->err, r->code};
     read_rope_object(&inner, c);
     r->code = inner.code;
     if (c->rope_scaling == ROPE_LLAMA3)
-        get_int(r, "original_max_position_embeddings", &c->rope_original_context);
+        json_get_int(r, "original_max_position_embeddings", &c->rope_original_context);
 }
 
-static void read_shape(Reader *r, LlamaConfig *c)
+static void read_shape(JsonReader *r, LlamaConfig *c)
 {
-    get_int(r, "hidden_size", &c->dim);
-    get_int(r, "intermediate_size", &c->ffn);
-    get_int(r, "num_hidden_layers", &c->n_layers);
-    get_int(r, "num_attention_heads", &c->n_heads);
+    json_get_int(r, "hidden_size", &c->dim);
+    json_get_int(r, "intermediate_size", &c->ffn);
+    json_get_int(r, "num_hidden_layers", &c->n_layers);
+    json_get_int(r, "num_attention_heads", &c->n_heads);
     c->n_kv_heads = c->n_heads;
-    get_int(r, "num_key_value_heads", &c->n_kv_heads);
-    get_int(r, "vocab_size", &c->vocab);
-    get_int(r, "max_position_embeddings", &c->max_context);
-    if (find(r, "head_dim")) {
-        get_int(r, "head_dim", &c->head_dim);
+    json_get_int(r, "num_key_value_heads", &c->n_kv_heads);
+    json_get_int(r, "vocab_size", &c->vocab);
+    json_get_int(r, "max_position_embeddings", &c->max_context);
+    if (json_get(r, "head_dim")) {
+        json_get_int(r, "head_dim", &c->head_dim);
     } else if (c->n_heads > 0 && c->dim % c->n_heads == 0) {
         c->head_dim = c->dim / c->n_heads;
     } else if (r->code == CVN_OK) {
@@ -429,20 +364,20 @@ static void read_shape(Reader *r, LlamaConfig *c)
 }
 
 /* Ours only: what others quantize lies otherwise. */
-static void read_quantization(Reader *r, LlamaConfig *c)
+static void read_quantization(JsonReader *r, LlamaConfig *c)
 {
-    const json_t *object = find(r, "quantization_config");
+    const json_t *object = json_get(r, "quantization_config");
     if (!object || is_off(object) || r->code != CVN_OK)
         return;
-    Reader q = {r->file, object, r->err, CVN_OK};
-    const char *method = json_is_object(object) ? get_string(&q, "quant_method") : NULL;
+    JsonReader q = {r->file, object, r->err, CVN_OK};
+    const char *method = json_is_object(object) ? json_get_string(&q, "quant_method") : NULL;
     int64_t bits = 0, group = 0;
     if (!method || strcmp(method, "caravan") != 0) {
         r->code = refuse(r->file, "quantization_config", object, r->err);
         return;
     }
-    get_int(&q, "bits", &bits);
-    get_int(&q, "group_size", &group);
+    json_get_int(&q, "bits", &bits);
+    json_get_int(&q, "group_size", &group);
     r->code = q.code;
     bool int8 = bits == 8 && group == 0;
     bool int4 = bits == 4 && (group == 32 || group == 64 || group == 128);
@@ -455,10 +390,10 @@ static void read_quantization(Reader *r, LlamaConfig *c)
         c->quant = (QuantScheme){.kind = int8 ? QUANT_INT8 : QUANT_INT4, .group = group};
 }
 
-static void read_kind(Reader *r)
+static void read_kind(JsonReader *r)
 {
-    const char *type = get_string(r, "model_type");
-    const char *activation = get_string(r, "hidden_act");
+    const char *type = json_get_string(r, "model_type");
+    const char *activation = json_get_string(r, "hidden_act");
     if (r->code != CVN_OK)
         return;
     if (!type || strcmp(type, "llama") != 0)
@@ -475,29 +410,29 @@ int llama_config_parse(LlamaConfig *config, const char *file, const json_t *json
                        const json_t *generation, cvn_err *err)
 {
     LlamaConfig c = llama_config_default();
-    Reader r = {file, json, err, CVN_OK};
+    JsonReader r = {file, json, err, CVN_OK};
     int64_t pad = -1;
     read_kind(&r);
     read_shape(&r, &c);
     read_rope(&r, &c);
-    get_real(&r, "rms_norm_eps", &c.rms_eps);
-    get_real(&r, "initializer_range", &c.init_range);
-    get_bool(&r, "tie_word_embeddings", &c.tied);
-    get_bool(&r, "attention_bias", &c.attention_bias);
-    get_bool(&r, "mlp_bias", &c.mlp_bias);
+    json_get_real(&r, "rms_norm_eps", &c.rms_eps);
+    json_get_real(&r, "initializer_range", &c.init_range);
+    json_get_bool(&r, "tie_word_embeddings", &c.tied);
+    json_get_bool(&r, "attention_bias", &c.attention_bias);
+    json_get_bool(&r, "mlp_bias", &c.mlp_bias);
     get_dtype(&r, "torch_dtype", &c.dtype);
     get_dtype(&r, "dtype", &c.dtype);
     read_quantization(&r, &c);
     get_ids(&r, "bos_token_id", &c, &c.bos);
     get_ids(&r, "eos_token_id", &c, &c.eos);
-    get_int(&r, "pad_token_id", &pad);
+    json_get_int(&r, "pad_token_id", &pad);
     if (r.code == CVN_OK && generation) {
-        Reader g = {"generation_config.json", generation, err, CVN_OK};
-        if (find(&g, "bos_token_id"))
+        JsonReader g = {"generation_config.json", generation, err, CVN_OK};
+        if (json_get(&g, "bos_token_id"))
             get_ids(&g, "bos_token_id", &c, &c.bos);
-        if (find(&g, "eos_token_id"))
+        if (json_get(&g, "eos_token_id"))
             get_ids(&g, "eos_token_id", &c, &c.eos);
-        get_int(&g, "pad_token_id", &pad);
+        json_get_int(&g, "pad_token_id", &pad);
         r.code = g.code;
     }
     if (r.code == CVN_OK)

@@ -73,6 +73,9 @@ write_folder("whole", [d])
 write_folder("parts2", split(d, 2, 1))
 write_folder("parts3", split(d, 2, 0))
 
+# Refused: an embedding without rows, of which the parts' columns together are more than 2^63.
+torch.save({"tok_embeddings.weight": torch.empty(0, 1 << 62, dtype=torch.bfloat16)}, f"{OUT}/bad_columns.pth")
+
 # Good: every element type, scalar, empty, slices of one storage, parameters, attributes, protocol 4.
 base = torch.arange(12, dtype=torch.float32)
 module = torch.nn.Linear(3, 2)
