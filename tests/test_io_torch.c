@@ -178,7 +178,7 @@ static void broken_pickles_are_refused(void **state)
          12, "more than 64 bits"},
         {"cos\nsystem\n.", 12, "calls 'os system'"},
         {"cos\nsystem", 10, "does not end"},
-        {"c\x1b[2J\nx\n.", 9, "control characters"},
+        {"c\x1b[2J\nx\n.", 9, "calls '?[2J x'"},
         {"NN\x93.", 4, "no string"},
         {"NNR.", 4, "no name"},
         {"NNb.", 4, "attributes"},

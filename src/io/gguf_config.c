@@ -138,7 +138,7 @@ static int read_rope(const Gguf *gguf, LlamaConfig *c, Arena *arena, cvn_err *er
         gguf_real(gguf, "llama.rope.scale_linear", &factor);
     if (type && strcmp(type, "none") != 0 && strcmp(type, "linear") != 0)
         return err_set(err, CVN_EUNSUPPORTED, "'%s': rope scaling '%.40s' is not supported",
-                       gguf->file, io_name_is_clean(type) ? type : "?");
+                       gguf->file, type);
     if (factor != 1 && !(type && strcmp(type, "none") == 0)) {
         c->rope_scaling = ROPE_LINEAR;
         c->rope_factor = factor;
@@ -195,8 +195,7 @@ int gguf_config(LlamaConfig *config, const Gguf *gguf, cvn_err *err)
     if (!architecture || strcmp(architecture, "llama") != 0)
         return err_set(err, CVN_EUNSUPPORTED,
                        "'%s': general.architecture is '%.40s'; only 'llama' is supported",
-                       gguf->file,
-                       architecture && io_name_is_clean(architecture) ? architecture : "(absent)");
+                       gguf->file, architecture ? architecture : "(absent)");
     if (gguf_int(gguf, "split.count", &parts) && parts > 1)
         return err_set(err, CVN_EUNSUPPORTED,
                        "'%s' is one of %" PRId64 " parts; join them with gguf-split --merge first",

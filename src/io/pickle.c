@@ -160,7 +160,7 @@ static int push_global(Machine *m, const char *module, int module_n, const char 
             return push(m, (PickleValue){.type = PICKLE_GLOBAL, .as.text = allowed_globals[i]});
     return err_set(m->err, CVN_EUNSUPPORTED,
                    "'%s': the pickle calls '%s', which is no part of a dictionary of tensors",
-                   m->file, io_name_is_clean(text) ? text : "(a name with control characters)");
+                   m->file, text);
 }
 
 static int op_global(Machine *m) /* two lines of text: module, name */

@@ -123,4 +123,9 @@ int engine_check_request(const cvn_request *request, int i, cvn_err *err);
 /* Whether the token ends a text by the model's own settings. */
 bool engine_is_eos(const cvn_engine *e, int32_t token);
 
+/* Whether a text ends with its newest token, the n_tokens-th generated, and why. `filled` is the fill of the row's
+   cache when it was drawn; go_on what on_token said. */
+bool engine_ends(const cvn_engine *e, const cvn_request *request, int32_t token, int64_t n_tokens,
+                 int64_t filled, bool go_on, cvn_finish *why);
+
 #endif

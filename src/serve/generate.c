@@ -43,6 +43,22 @@ bool engine_is_eos(const cvn_engine *e, int32_t token)
     return false;
 }
 
+bool engine_ends(const cvn_engine *e, const cvn_request *request, int32_t token, int64_t n_tokens,
+                 int64_t filled, bool go_on, cvn_finish *why)
+{
+    if (!request->ignore_eos && engine_is_eos(e, token))
+        *why = CVN_FINISH_EOS;
+    else if (!go_on)
+        *why = CVN_FINISH_STOPPED;
+    else if (n_tokens >= request->max_tokens)
+        *why = CVN_FINISH_LENGTH;
+    else if (filled >= e->options.context)
+        *why = CVN_FINISH_CONTEXT;
+    else
+        return false;
+    return true;
+}
+
 static void finish(Run *run, int row, cvn_finish why)
 {
     cvn_result *result = &run->result[run->row_of[row]];
@@ -66,16 +82,10 @@ static bool take_token(Run *run, int row, int32_t token, int64_t filled)
     result->n_tokens++;
     result->total_seconds = now;
     bool go_on = !run->on_token || run->on_token(run->context, r, token);
-    if (!request->ignore_eos && engine_is_eos(run->e, token))
-        finish(run, row, CVN_FINISH_EOS);
-    else if (!go_on)
-        finish(run, row, CVN_FINISH_STOPPED);
-    else if (result->n_tokens >= request->max_tokens)
-        finish(run, row, CVN_FINISH_LENGTH);
-    else if (filled >= run->e->options.context)
-        finish(run, row, CVN_FINISH_CONTEXT);
-    else
+    cvn_finish why;
+    if (!engine_ends(run->e, request, token, result->n_tokens, filled, go_on, &why))
         return true;
+    finish(run, row, why);
     return false;
 }
 

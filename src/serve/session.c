@@ -113,24 +113,14 @@ static int decode(cvn_session *s, const cvn_request *request, cvn_token_fn *on_t
         int32_t token = e->rows.tokens[s->row];
         result->n_tokens++;
         bool go_on = !on_token || on_token(context, 0, token);
-        if (!request->ignore_eos && engine_is_eos(e, token))
-            result->finish = CVN_FINISH_EOS;
-        else if (!go_on)
-            result->finish = CVN_FINISH_STOPPED;
-        else if (result->n_tokens >= request->max_tokens)
-            result->finish = CVN_FINISH_LENGTH;
-        else if (s->n >= e->options.context)
-            result->finish = CVN_FINISH_CONTEXT;
-        else if (is_set(interrupt))
+        if (engine_ends(e, request, token, result->n_tokens, s->n, go_on, &result->finish))
+            return CVN_OK;
+        if (is_set(interrupt))
             return interrupted(err);
-        else {
-            int code = engine_decode(e, err);
-            if (code)
-                return code;
-            s->cached[s->n++] = token;
-            continue;
-        }
-        return CVN_OK;
+        int code = engine_decode(e, err);
+        if (code)
+            return code;
+        s->cached[s->n++] = token;
     }
 }
 
