@@ -86,10 +86,42 @@ static void all_kinds_agree_with_the_references(void **state)
     tokenizer_free(run.gguf);
 }
 
+static void a_tokenizer_of_a_gguf_file_is_copied_as_a_file_of_its_own(void **state)
+{
+    (void)state;
+    static const char *const files[][2] = {{"spm.gguf", "tokenizer.model"},
+                                           {"byte_level.gguf", "tokenizer.json"}};
+    static const char text[] = "The 12 foxes' caf\xc3\xa9  is <|eot_id|> open.";
+    for (int f = 0; f < 2; f++) {
+        char folder[] = "/tmp/caravan-gguf-XXXXXX", path[512];
+        cvn_err err = {0};
+        TokenIds a = {0}, b = {0};
+        assert_non_null(mkdtemp(folder));
+        snprintf(path, sizeof path, "%s%s", DATA, files[f][0]);
+        if (tokenizer_copy(path, folder, &err))
+            fail_msg("%s", err.message);
+        Tokenizer *gguf = open_tokenizer(path), *copy = open_tokenizer(folder);
+        assert_int_equal(tokenizer_encode(gguf, text, sizeof text - 1, TOKENIZER_SPECIAL, &a, &err),
+                         CVN_OK);
+        assert_int_equal(tokenizer_encode(copy, text, sizeof text - 1, TOKENIZER_SPECIAL, &b, &err),
+                         CVN_OK);
+        assert_true(a.n == b.n && a.n > 10);
+        assert_memory_equal(a.id, b.id, a.n * sizeof *a.id);
+        token_ids_free(&a);
+        token_ids_free(&b);
+        tokenizer_free(gguf);
+        tokenizer_free(copy);
+        snprintf(path, sizeof path, "%s/%s", folder, files[f][1]);
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(rmdir(folder), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_kinds_agree_with_the_references),
+        cmocka_unit_test(a_tokenizer_of_a_gguf_file_is_copied_as_a_file_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

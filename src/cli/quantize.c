@@ -4,6 +4,7 @@
 #include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "io/save.h"
+#include "text/tokenizer.h"
 
 #include <stdlib.h>
 
@@ -54,6 +55,11 @@ static int run(const Args *args)
     int code = quant_parse(args->value[TO].text, &quant, &err);
     if (!code)
         code = save_model_quantized(to, &model, quant, &save, &err);
+    if (!code && model.kind == IO_KIND_GGUF) {
+        cvn_err none = {0}; /* without a tokenizer it is a model still */
+        if (tokenizer_copy(from, to, &none))
+            fprintf(stderr, "caravan: %s has no tokenizer: %s\n", to, none.message);
+    }
     if (!code) {
         LlamaConfig config = model.config;
         config.quant = quant;

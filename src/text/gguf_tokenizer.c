@@ -248,6 +248,31 @@ static int write_file(const Gguf *gguf, const Lists *lists, Arena *arena, StrBuf
     return rc;
 }
 
+/* All of it: what the file says, in the arena, and the file that is made of it. */
+static int make(Gguf *gguf, Lists *lists, Arena *arena, const char *bytes, size_t n, StrBuf *file,
+                cvn_err *err)
+{
+    int rc = gguf_read(gguf, "GGUF", (const uint8_t *)bytes, n, arena, err);
+    if (!rc && !gguf_find(gguf, KEY("model")))
+        rc = err_set(err, CVN_EIO, "the GGUF file has no tokenizer");
+    if (!rc)
+        rc = read_lists(gguf, arena, lists, err);
+    return rc ? rc : write_file(gguf, lists, arena, file, err);
+}
+
+int gguf_tokenizer_file(const char *bytes, size_t n, StrBuf *file, cvn_err *err)
+{
+    Arena arena;
+    Gguf gguf;
+    Lists lists = {0};
+    int rc = arena_init(&arena, err);
+    if (rc)
+        return rc;
+    rc = make(&gguf, &lists, &arena, bytes, n, file, err);
+    arena_free(&arena);
+    return rc;
+}
+
 int gguf_tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *err)
 {
     Arena arena;
@@ -257,13 +282,7 @@ int gguf_tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *e
     int rc = arena_init(&arena, err);
     if (rc)
         return rc;
-    rc = gguf_read(&gguf, "GGUF", (const uint8_t *)bytes, n, &arena, err);
-    if (!rc && !gguf_find(&gguf, KEY("model")))
-        rc = err_set(err, CVN_EIO, "the GGUF file has no tokenizer");
-    if (!rc)
-        rc = read_lists(&gguf, &arena, &lists, err);
-    if (!rc)
-        rc = write_file(&gguf, &lists, &arena, &file, err);
+    rc = make(&gguf, &lists, &arena, bytes, n, &file, err);
     if (!rc)
         rc = tokenizer_read(file.text, file.length, out, err);
     if (!rc) {

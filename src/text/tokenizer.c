@@ -9,6 +9,14 @@
 
 enum { MAX_FILE = 1 << 28 }; /* bytes; the largest known tokenizer.json has 4 x 10^7 */
 
+static bool is_json(const char *bytes, size_t n)
+{
+    size_t space = 0;
+    while (space < n && memchr(" \t\r\n", bytes[space], 4))
+        space++;
+    return space < n && bytes[space] == '{';
+}
+
 /*
  * Which reader a file is for: JSON is an object; a rank file begins with a line of base 64, a space and a
  * number; the rest can only be SentencePiece, whose first byte 0A (field 1) is a line feed. No
@@ -17,12 +25,9 @@ enum { MAX_FILE = 1 << 28 }; /* bytes; the largest known tokenizer.json has 4 x 
  */
 static int read_kind(Tokenizer *t, const char *bytes, size_t n, cvn_err *err)
 {
-    size_t space = 0;
-    while (space < n && memchr(" \t\r\n", bytes[space], 4))
-        space++;
     if (n == 0)
         return err_set(err, CVN_EFORMAT, "the tokenizer file is empty; fetch it again");
-    if (space < n && bytes[space] == '{')
+    if (is_json(bytes, n))
         return huggingface_read(t, bytes, n, err);
     if (tiktoken_is(bytes, n))
         return tiktoken_read(t, bytes, n, err);
@@ -146,6 +151,31 @@ int tokenizer_open(const char *path, Tokenizer **out, cvn_err *err)
     }
     return err_set(err, CVN_EIO, "folder '%s' has neither tokenizer.json nor tokenizer.model",
                    path);
+}
+
+int tokenizer_copy(const char *from, const char *folder, cvn_err *err)
+{
+    FileMap map;
+    StrBuf made = {0};
+    int rc = file_map(&map, from, err);
+    if (rc)
+        return rc;
+    const char *bytes = (const char *)map.data;
+    size_t n = map.size;
+    if (gguf_tokenizer_is(bytes, n)) {
+        rc = gguf_tokenizer_file(bytes, n, &made, err);
+        bytes = made.text;
+        n = made.length;
+    }
+    if (!rc) {
+        char *path = file_join(folder, is_json(bytes, n) ? "tokenizer.json" : "tokenizer.model");
+        rc =
+            path ? file_write(path, bytes, n, err) : err_set(err, CVN_EMEM, "no memory for a path");
+        free(path);
+    }
+    strbuf_free(&made);
+    file_unmap(&map);
+    return rc;
 }
 
 void tokenizer_free(Tokenizer *t)

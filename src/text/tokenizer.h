@@ -43,12 +43,16 @@ enum {
                                that comes from outside and must not be able to mark anything */
 };
 
-/* Opens a tokenizer file, or a model folder that has tokenizer.json or tokenizer.model. The JSON
+/* Opens a tokenizer file, a GGUF file with one in it, or a model folder that has tokenizer.json or tokenizer.model. The JSON
  * file is preferred: a fine-tuned model's added tokens are in it, while the tokenizer.model beside
  * it is often that of the base model. In a folder, tokenizer_config.json may name bos, eos and pad. */
 int tokenizer_open(const char *path, Tokenizer **out, cvn_err *err);
 
-/* The same for the bytes of a tokenizer file in memory; they are not needed afterwards. */
+/* Writes a tokenizer file, or the tokenizer of a GGUF file, into a folder under the name that tokenizer_open looks for.
+ * CVN_EIO also where the GGUF file has none. */
+int tokenizer_copy(const char *from, const char *folder, cvn_err *err);
+
+/* As tokenizer_open for the bytes of a tokenizer file in memory; they are not needed afterwards. */
 int tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *err);
 void tokenizer_free(Tokenizer *tokenizer);
 

@@ -116,7 +116,8 @@ int huggingface_read(Tokenizer *tokenizer, const char *bytes, size_t n, cvn_err 
 /* Whether the bytes begin as a rank file does. */
 bool tiktoken_is(const char *bytes, size_t n);
 
-/* The tokenizer of a GGUF file. CVN_EIO where it has none. */
+/* The tokenizer of a GGUF file, and the tokenizer.model or tokenizer.json that says the same. CVN_EIO where it has none. */
+int gguf_tokenizer_file(const char *bytes, size_t n, StrBuf *file, cvn_err *err);
 bool gguf_tokenizer_is(const char *bytes, size_t n);
 int gguf_tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *err);
 

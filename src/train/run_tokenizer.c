@@ -121,17 +121,7 @@ static int copy_tokenizer(Run *r, const char *from, cvn_err *err)
         }
         return code;
     }
-    /* A single file is named by its content, so that the folder is opened as others are. */
-    FileMap map;
-    code = file_map(&map, from, err);
-    if (code)
-        return code;
-    size_t i = 0;
-    while (i < map.size && strchr(" \t\r\n", map.data[i]))
-        i++;
-    const char *name = i < map.size && map.data[i] == '{' ? tokenizer_files[0] : tokenizer_files[1];
-    file_unmap(&map);
-    return file_copy(from, path_in(r, r->fresh, name), err);
+    return tokenizer_copy(from, r->fresh, err);
 }
 
 static void name_token(json_t *config, const char *key, const Tokenizer *tokenizer, int32_t id)
