@@ -146,6 +146,12 @@ static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
         int axis = x ? random_below(r, x->type.rank) : 0;
         return x && x->type.dim[axis] > 0 ? cvn_argmax(g, x, axis) : NULL;
     }
+    case OP_KEEP_LIKELIEST:
+        v[0] = random_of_type(r, CVN_TYPE(CVN_F32, batch, context));
+        v[1] = random_of_type(r, rows);
+        for (int i = 2; i < 4; i++)
+            v[i] = random_of_type(r, CVN_TYPE(CVN_F32, batch));
+        return cvn_keep_likeliest(g, v[0], v[1], v[2], v[3]);
     default:
         for (int i = 0; i < 4; i++)
             v[i] = random_of_type(r, CVN_TYPE(CVN_U32, batch, dim));

@@ -407,6 +407,21 @@ static void random_bits_agree_bit_for_bit(void **state)
     cvn_graph_free(g);
 }
 
+static void likeliest_logits_agree(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 24; seed++) {
+        cvn_graph *g = new_graph();
+        int64_t n = 1 + seed * 5 % 37;
+        cvn_type row = CVN_TYPE(CVN_F32, 4);
+        cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 4, n));
+        cvn_value *k = cvn_parameter(g, "k", CVN_TYPE(CVN_I32, 4));
+        cvn_value *p = cvn_parameter(g, "p", row), *min_p = cvn_parameter(g, "min_p", row);
+        cvn_output(g, cvn_keep_likeliest(g, x, k, p, min_p));
+        check(g, (uint64_t)seed, 0, 20, "keep_likeliest");
+    }
+}
+
 static void quantized_weights_agree(void **state)
 {
     (void)state;
@@ -582,6 +597,7 @@ int main(void)
         cmocka_unit_test(gradient_of_cross_entropy_agrees),
         cmocka_unit_test(argmax_agrees_with_ties_nan_and_infinities),
         cmocka_unit_test(random_bits_agree_bit_for_bit),
+        cmocka_unit_test(likeliest_logits_agree),
         cmocka_unit_test(quantized_weights_agree),
         cmocka_unit_test(products_of_normalised_rows_agree),
         cmocka_unit_test(quantized_rows_agree),

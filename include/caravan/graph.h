@@ -349,6 +349,13 @@ cvn_value *cvn_argmax(cvn_graph *g, cvn_value *x, int axis);
 cvn_value *cvn_random_bits(cvn_graph *g, cvn_value *k0, cvn_value *k1, cvn_value *c0,
                            cvn_value *c1);
 
+/* logits f32 [batch, vocab], with -inf where a row's filters leave an entry out: all but the top_k (i32 [batch]; 0 or
+   less: none is) largest; of those, softmaxed, what follows the likeliest that have the probability top_p (f32
+   [batch]; 1 or more: none is) together; and what is less than min_p (f32 [batch]) times as likely as the likeliest,
+   which always stays. Equals stay or go together. */
+cvn_value *cvn_keep_likeliest(cvn_graph *g, cvn_value *logits, cvn_value *top_k, cvn_value *top_p,
+                              cvn_value *min_p);
+
 /* A weight in panels of 16 rows as floats: q * scale, rounded to the type's dtype. q is i8 or i4,
    scale f32 or bf16 [panels, groups, 16]; or q is bf16 or f32 and scale NULL: see
    src/graph/panels.h. The first `rows` dimensions of the type are the weight's rows (output

@@ -28,7 +28,7 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 24 };
     linear_kernels_avx2, linear_float_kernels_avx2, linear_int8_kernels_avx2,                      \
         quantize_kernels_avx2, dot_kernels_avx2, elementwise_kernels_avx2, fusion_kernels_avx2,    \
         row_kernels_avx2, rope_kernels_avx2, random_kernels_avx2, attention_kernels_avx2,          \
-        attention_backward_kernels_avx2, row_backward_kernels_avx2
+        attention_backward_kernels_avx2, row_backward_kernels_avx2, likeliest_kernels_avx2
 #else
 #define TABLES_AVX2 NULL
 #endif
@@ -37,7 +37,7 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 24 };
     linear_float_kernels_avx512, quantize_kernels_avx512, dot_kernels_avx512,                      \
         elementwise_kernels_avx512, fusion_kernels_avx512, row_kernels_avx512,                     \
         rope_kernels_avx512, random_kernels_avx512, attention_kernels_avx512,                      \
-        attention_backward_kernels_avx512, row_backward_kernels_avx512
+        attention_backward_kernels_avx512, row_backward_kernels_avx512, likeliest_kernels_avx512
 #define TABLES_AVX512_BF16                                                                         \
     linear_kernels_avx512_vnni, linear_float_kernels_avx512_bf16, linear_int8_kernels_avx512_vnni, \
         dot_kernels_avx512_bf16, attention_kernels_avx512_bf16, attention_kernels_avx512_bf16few,  \
@@ -67,8 +67,8 @@ static const struct {
                            fusion_kernels_portable, row_kernels_portable, rope_kernels_portable,
                            random_kernels_portable, attention_kernels_portable,
                            attention_backward_kernels_portable, row_backward_kernels_portable,
-                           copy_kernels, index_kernels, sort_kernels, small_kernels,
-                           collective_kernels}},
+                           likeliest_kernels_portable, copy_kernels, index_kernels, sort_kernels,
+                           small_kernels, collective_kernels}},
     [CPU_ISA_AVX2] = {"avx2", {TABLES_AVX2}},
     [CPU_ISA_AVX512] = {"avx512", {TABLES_AVX512}},
     [CPU_ISA_AVX512_BF16] = {"avx512_bf16", {TABLES_AVX512_BF16}},

@@ -87,6 +87,7 @@ static const GradRow table[OP_COUNT] = {
     [OP_SOFTMAX_CROSS_ENTROPY] = {grad_softmax_cross_entropy, NULL},
     [OP_ARGMAX] = {NULL, INDEX_OF},
     [OP_RANDOM_BITS] = {NULL, WHOLE},
+    [OP_KEEP_LIKELIEST] = {NULL, STEP},
     [OP_DEQUANTIZE] = {NULL, QUANTIZED},
     [OP_QUANTIZE_ROWS] = {NULL, STEP},
     [OP_LINEAR_INT8] = {NULL, QUANTIZED},

@@ -477,6 +477,13 @@ cvn_value *cvn_random_bits(cvn_graph *g, cvn_value *k0, cvn_value *k1, cvn_value
     return graph_add(g, OP_RANDOM_BITS, NULL, 4, (cvn_value *[]){k0, k1, c0, c1}, NULL);
 }
 
+cvn_value *cvn_keep_likeliest(cvn_graph *g, cvn_value *logits, cvn_value *top_k, cvn_value *top_p,
+                              cvn_value *min_p)
+{
+    cvn_value *operand[] = {logits, top_k, top_p, min_p};
+    return graph_add(g, OP_KEEP_LIKELIEST, NULL, 4, operand, NULL);
+}
+
 cvn_value *cvn_dequantize(cvn_graph *g, cvn_value *q, cvn_value *scale, cvn_type type, int rows)
 {
     OpAttr attr = {.axis = rows};

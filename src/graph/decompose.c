@@ -176,6 +176,7 @@ static DecomposeFn *const table[OP_COUNT] = {
     [OP_SOFTMAX_CROSS_ENTROPY] = softmax_cross_entropy,
     [OP_ARGMAX] = argmax,
     [OP_RANDOM_BITS] = random_bits,
+    [OP_KEEP_LIKELIEST] = decompose_keep_likeliest,
     [OP_DEQUANTIZE] = decompose_dequantize,
     [OP_QUANTIZE_ROWS] = decompose_quantize_rows,
     [OP_LINEAR_INT8] = decompose_linear_int8,

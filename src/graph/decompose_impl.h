@@ -10,7 +10,7 @@
 typedef void DecomposeFn(cvn_graph *g, const Op *op, cvn_value **out);
 
 DecomposeFn decompose_dequantize, decompose_quantize_rows, decompose_linear_int8, decompose_linear;
-DecomposeFn decompose_attention, decompose_attention_backward;
+DecomposeFn decompose_attention, decompose_attention_backward, decompose_keep_likeliest;
 DecomposeFn decompose_rms_norm_backward, decompose_softmax_cross_entropy_backward;
 
 /* The dtype that sums and exponentials of this data are computed in. */

@@ -157,6 +157,20 @@ int infer_random_bits(const Op *op, cvn_type *type, cvn_err *err)
     return CVN_OK;
 }
 
+int infer_keep_likeliest(const Op *op, cvn_type *type, cvn_err *err)
+{
+    const cvn_type *x = in_type(op, 0);
+    if (x->dtype != CVN_F32 || x->rank != 2 || x->dim[1] > INT32_MAX)
+        return infer_fail(op, err, "logits must be f32 [batch, vocab]");
+    for (int i = 1; i < 4; i++) {
+        cvn_type row = CVN_TYPE(i == 1 ? CVN_I32 : CVN_F32, x->dim[0]);
+        if (!cvn_type_equal(in_type(op, i), &row))
+            return infer_fail(op, err, "operand %d must be %s [batch]", i, i == 1 ? "i32" : "f32");
+    }
+    type[0] = *x;
+    return CVN_OK;
+}
+
 /* Operand i is of floats, and of the shape of operand `as`. */
 static int check_gradient(const Op *op, int i, int as, const char *name, cvn_err *err)
 {

@@ -218,3 +218,41 @@ void interp_random_bits(const Op *op, const void *const *in, void *const *out)
         ((uint32_t *)out[0])[i] = word[0];
     }
 }
+
+/* What the logits above v weigh together: 1 each, or e^(logit - best). */
+static double weight_above(const float *x, int64_t n, float v, const float *best)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += !(x[i] > v) ? 0 : best ? exp((double)x[i] - (double)*best) : 1;
+    return sum;
+}
+
+/* A logit stays if those above it are fewer than k, weigh less than the share p of the k largest, and it is not too
+   unlikely. */
+void interp_keep_likeliest(const Op *op, const void *const *in, void *const *out)
+{
+    int64_t rows = interp_in(op, 0)->dim[0], n = interp_in(op, 0)->dim[1];
+    for (int64_t row = 0; row < rows; row++) {
+        const float *x = (const float *)in[0] + row * n;
+        float *y = (float *)out[0] + row * n, best = -INFINITY, p = ((const float *)in[2])[row];
+        double min_p = (double)((const float *)in[3])[row], total = 0;
+        int64_t k = ((const int32_t *)in[1])[row];
+        k = k <= 0 || k > n ? n : k;
+        for (int64_t i = 0; i < n; i++)
+            best = x[i] > best ? x[i] : best;
+        for (int64_t i = 0; i < n; i++) { /* of equals, as many as make k */
+            double above = weight_above(x, n, x[i], NULL), same = 0;
+            for (int64_t j = 0; j < n; j++)
+                same += x[j] == x[i];
+            double left = (double)k - above, part = left < same ? left / same : 1;
+            total += left > 0 && x[i] > -INFINITY ? part * exp((double)x[i] - (double)best) : 0;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            bool top_k = weight_above(x, n, x[i], NULL) < (double)k;
+            bool top_p = p >= 1 || weight_above(x, n, x[i], &best) < (double)p * total;
+            bool keep = top_k && top_p && exp((double)x[i] - (double)best) >= min_p;
+            y[i] = keep || x[i] == best ? x[i] : -INFINITY;
+        }
+    }
+}

@@ -1,7 +1,5 @@
 #include "model/sample.h"
 
-#include <math.h>
-
 /* A splat of v's type. */
 static cvn_value *like(cvn_graph *g, const cvn_value *v, double value)
 {
@@ -33,47 +31,6 @@ static cvn_value *gumbel(cvn_graph *g, const cvn_type *shape, cvn_value *key, cv
     return cvn_negate(g, cvn_log(g, cvn_negate(g, cvn_log(g, u))));
 }
 
-/* The logits with everything that the filters remove set to -inf. */
-static cvn_value *filter(cvn_graph *g, cvn_value *logits)
-{
-    const cvn_type *shape = cvn_value_type(logits);
-    int64_t batch = shape->dim[0];
-    cvn_type row = CVN_TYPE(CVN_F32, batch), row_int = CVN_TYPE(CVN_I32, batch);
-    cvn_type shape_int = *shape;
-    shape_int.dtype = CVN_I32;
-    cvn_value *top_k = cvn_parameter(g, "top_k", row_int);
-    cvn_value *top_p = along_rows(g, cvn_parameter(g, "top_p", row), shape);
-    cvn_value *min_p = along_rows(g, cvn_parameter(g, "min_p", row), shape);
-
-    cvn_value *sorted = cvn_sort(g, logits, 1, true);
-    cvn_value *rank = cvn_iota(g, shape_int, 1);
-    cvn_value *is_first = cvn_compare_values(g, CVN_EQ, rank, like(g, rank, 0));
-
-    cvn_value *off = cvn_compare_values(g, CVN_LE, top_k, like(g, top_k, 0));
-    top_k = cvn_select(g, off, like(g, top_k, (double)shape->dim[1]), top_k);
-    cvn_value *keep = cvn_compare_values(g, CVN_LT, rank, along_rows(g, top_k, &shape_int));
-
-    /* Probabilities relative to the likeliest, of what top-k left; their running sum before each
-     * entry. */
-    cvn_value *best = cvn_reduce_dims(g, CVN_MAX, sorted, 1, (int[]){1});
-    cvn_value *ratio = cvn_exponential(g, cvn_subtract(g, sorted, along_rows(g, best, shape)));
-    ratio = cvn_select(g, keep, ratio, like(g, ratio, 0));
-    cvn_value *total = cvn_reduce_dims(g, CVN_SUM, ratio, 1, (int[]){1});
-    cvn_value *before = cvn_subtract(g, cvn_cumsum(g, ratio, 1), ratio);
-    cvn_value *limit = cvn_multiply(g, top_p, along_rows(g, total, shape));
-    cvn_value *in_top_p = cvn_or(g, cvn_compare_values(g, CVN_LT, before, limit),
-                                 cvn_compare_values(g, CVN_GE, top_p, like(g, top_p, 1)));
-    keep = cvn_and(g, keep, in_top_p);
-    keep = cvn_and(g, keep, cvn_compare_values(g, CVN_GE, ratio, min_p));
-    keep = cvn_or(g, keep, is_first);
-
-    /* What is kept is a prefix of the sorted row; its smallest logit is the threshold. */
-    cvn_value *kept = cvn_select(g, keep, sorted, like(g, sorted, INFINITY));
-    cvn_value *threshold = cvn_reduce_dims(g, CVN_MIN, kept, 1, (int[]){1});
-    cvn_value *pass = cvn_compare_values(g, CVN_GE, logits, along_rows(g, threshold, shape));
-    return cvn_select(g, pass, logits, like(g, logits, -INFINITY));
-}
-
 cvn_value *sample_tokens(cvn_graph *g, SampleMode mode, cvn_value *logits, cvn_value *position)
 {
     const cvn_type *shape = cvn_value_type(logits);
@@ -86,8 +43,12 @@ cvn_value *sample_tokens(cvn_graph *g, SampleMode mode, cvn_value *logits, cvn_v
     cvn_value *greedy = cvn_compare_values(g, CVN_LE, temperature, like(g, temperature, 0));
     cvn_value *divisor = cvn_select(g, greedy, like(g, temperature, 1), temperature);
     cvn_value *scaled = cvn_divide(g, logits, along_rows(g, divisor, shape));
-    if (mode == SAMPLE_FILTER)
-        scaled = filter(g, scaled);
+    if (mode == SAMPLE_FILTER) {
+        cvn_type row = CVN_TYPE(CVN_F32, batch), row_int = CVN_TYPE(CVN_I32, batch);
+        cvn_value *top_k = cvn_parameter(g, "top_k", row_int);
+        cvn_value *top_p = cvn_parameter(g, "top_p", row), *min_p = cvn_parameter(g, "min_p", row);
+        scaled = cvn_keep_likeliest(g, scaled, top_k, top_p, min_p);
+    }
     cvn_value *noisy = cvn_add(g, scaled, gumbel(g, shape, key, position));
     return cvn_select(g, greedy, likeliest, cvn_argmax(g, noisy, 1));
 }

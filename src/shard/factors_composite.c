@@ -114,6 +114,17 @@ void factor_softmax_cross_entropy(const Op *op, Rule *rule)
     put(rule, 0, last, add_local(rule, in(op, 0)->dim[last], FACTOR_REDUCE, LOCAL_PARTS));
 }
 
+/* Rows for themselves. */
+void factor_keep_likeliest(const Op *op, Rule *rule)
+{
+    int batch = add(rule, in(op, 0)->dim[0], FACTOR_PASS);
+    int vocab = add(rule, in(op, 0)->dim[1], FACTOR_WHOLE);
+    for (int t = 0; t < rule->n_tensors; t++)
+        put(rule, t, 0, batch);
+    put(rule, 0, 1, vocab);
+    put(rule, 4, 1, vocab);
+}
+
 void factor_argmax(const Op *op, Rule *rule)
 {
     int kept = 0;

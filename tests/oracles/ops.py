@@ -558,6 +558,25 @@ def composites():
     check("composite", "random_bits", lambda *v: threefry2x32_p.bind(*v)[0],
           [draw("u32", 33) for _ in range(4)])
 
+    def keep_likeliest(x, k, p, min_p):
+        rows = jnp.arange(x.shape[0])[:, None]
+        order = jnp.argsort(-x, axis=1)
+        s = x[rows, order]
+        share = jnp.exp(s.astype(jnp.float64) - s[:, :1])
+        share = jnp.where(jnp.arange(x.shape[1]) < jnp.where(k > 0, k, x.shape[1])[:, None], share, 0)
+        before = jnp.cumsum(share, 1) - share
+        keep = (before < p[:, None] * share.sum(1, keepdims=True)) | (p[:, None] >= 1)
+        keep = (keep & (share > 0) & (share >= min_p[:, None])) | (jnp.arange(x.shape[1]) == 0)
+        least = jnp.where(keep, s, jnp.inf).min(1, keepdims=True)
+        return jnp.where(x >= least, x, -jnp.inf).astype(jnp.float32)
+
+    own = np.random.default_rng(20260102)  # what comes after draws what it drew before
+    for n in (1, 5, 40):
+        x = own.normal(0, 2, (6, n)).astype(np.float32)
+        check("composite", "keep_likeliest", keep_likeliest,
+              [x, np.array([0, 3, 7, 1, 0, 100], np.int32), np.array([0.9, 1, 0.6, 0.5, 0, 2], np.float32),
+               np.array([0, 0, 0.01, 0, 0, 0.2], np.float32)])
+
 
 def gradients():
     """Of composites, by jax's own differentiation of the same formulas. Inputs are positive, which keeps

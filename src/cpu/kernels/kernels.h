@@ -43,17 +43,18 @@ extern const Kernel linear_float_kernels_portable[], linear_float_kernels_avx2[]
 extern const Kernel dot_kernels_portable[], elementwise_kernels_portable[],
     fusion_kernels_portable[], row_kernels_portable[], rope_kernels_portable[],
     random_kernels_portable[], attention_kernels_portable[], attention_backward_kernels_portable[],
-    row_backward_kernels_portable[];
+    row_backward_kernels_portable[], likeliest_kernels_portable[];
 
 #if defined(CVN_HAVE_AVX2)
 extern const Kernel dot_kernels_avx2[], elementwise_kernels_avx2[], fusion_kernels_avx2[],
     row_kernels_avx2[], rope_kernels_avx2[], random_kernels_avx2[], attention_kernels_avx2[],
-    attention_backward_kernels_avx2[], row_backward_kernels_avx2[];
+    attention_backward_kernels_avx2[], row_backward_kernels_avx2[], likeliest_kernels_avx2[];
 #endif
 #if defined(CVN_HAVE_AVX512)
 extern const Kernel dot_kernels_avx512[], elementwise_kernels_avx512[], fusion_kernels_avx512[],
     row_kernels_avx512[], rope_kernels_avx512[], random_kernels_avx512[],
-    attention_kernels_avx512[], attention_backward_kernels_avx512[], row_backward_kernels_avx512[];
+    attention_kernels_avx512[], attention_backward_kernels_avx512[], row_backward_kernels_avx512[],
+    likeliest_kernels_avx512[];
 extern const Kernel dot_kernels_avx512_bf16[], attention_kernels_avx512_bf16[],
     attention_kernels_avx512_bf16few[], attention_backward_kernels_avx512_bf16[];
 /* The same as those of avx512, and the same bits, but for the instruction that rounds. */

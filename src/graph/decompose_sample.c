@@ -1,0 +1,45 @@
+/* The decomposition of keep_likeliest: rows are sorted, and what is kept is a prefix of that. */
+#include "graph/decompose_impl.h"
+
+/* [batch] -> [batch, vocab] */
+static cvn_value *along_rows(cvn_graph *g, cvn_value *x, const cvn_type *shape)
+{
+    return cvn_broadcast_in_dim(g, x, with_dtype(*shape, x->type.dtype), (int[]){0});
+}
+
+void decompose_keep_likeliest(cvn_graph *g, const Op *op, cvn_value **out)
+{
+    cvn_value *logits = op->operand[0], *top_k = op->operand[1];
+    const cvn_type *shape = &logits->type;
+    cvn_type shape_int = with_dtype(*shape, CVN_I32);
+    cvn_value *top_p = along_rows(g, op->operand[2], shape);
+    cvn_value *min_p = along_rows(g, op->operand[3], shape);
+
+    cvn_value *sorted = cvn_sort(g, logits, 1, true);
+    cvn_value *rank = cvn_iota(g, shape_int, 1);
+    cvn_value *is_first = cvn_compare_values(g, CVN_EQ, rank, like(g, rank, 0));
+
+    cvn_value *off = cvn_compare_values(g, CVN_LE, top_k, like(g, top_k, 0));
+    top_k = cvn_select(g, off, like(g, top_k, (double)shape->dim[1]), top_k);
+    cvn_value *keep = cvn_compare_values(g, CVN_LT, rank, along_rows(g, top_k, shape));
+
+    /* Probabilities relative to the likeliest, of what top-k left; their running sum before each
+     * entry. */
+    cvn_value *best = cvn_reduce_dims(g, CVN_MAX, sorted, 1, (int[]){1});
+    cvn_value *ratio = cvn_exponential(g, cvn_subtract(g, sorted, along_rows(g, best, shape)));
+    ratio = cvn_select(g, keep, ratio, like(g, ratio, 0));
+    cvn_value *total = cvn_reduce_dims(g, CVN_SUM, ratio, 1, (int[]){1});
+    cvn_value *before = cvn_subtract(g, cvn_cumsum(g, ratio, 1), ratio);
+    cvn_value *limit = cvn_multiply(g, top_p, along_rows(g, total, shape));
+    cvn_value *in_top_p = cvn_or(g, cvn_compare_values(g, CVN_LT, before, limit),
+                                 cvn_compare_values(g, CVN_GE, top_p, like(g, top_p, 1)));
+    keep = cvn_and(g, keep, in_top_p);
+    keep = cvn_and(g, keep, cvn_compare_values(g, CVN_GE, ratio, min_p));
+    keep = cvn_or(g, keep, is_first);
+
+    /* What is kept is a prefix of the sorted row; its smallest logit is the threshold. */
+    cvn_value *kept = cvn_select(g, keep, sorted, like(g, sorted, INFINITY));
+    cvn_value *threshold = cvn_reduce_dims(g, CVN_MIN, kept, 1, (int[]){1});
+    cvn_value *pass = cvn_compare_values(g, CVN_GE, logits, along_rows(g, threshold, shape));
+    out[0] = cvn_select(g, pass, logits, like(g, logits, -INFINITY));
+}
