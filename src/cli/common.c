@@ -3,7 +3,6 @@
 #include "base/cores.h"
 #include "base/file.h"
 #include "base/strbuf.h"
-#include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "grad/remat.h"
 #include "model/presets.h"
@@ -69,15 +68,6 @@ const Option option_shard_size = {"shard-size",
 const Option option_force = {"force", .letter = 'f', .kind = ARG_FLAG,
                              .help = "write into a folder that is not empty"};
 
-SaveOptions save_options(const Args *args, cvn_dtype dtype)
-{
-    return (SaveOptions){.dtype = dtype,
-                         .shard_bytes = (uint64_t)args_value(args, &option_shard_size)->integer,
-                         .force = args_value(args, &option_force)->flag,
-                         .threads = (int)args_value(args, &option_threads)->integer,
-                         .interrupt = run_interrupt_once(false)};
-}
-
 const char *choice_of_preset(size_t i)
 {
     return i < presets_count() ? preset_at(i).name : NULL;
@@ -138,6 +128,15 @@ int print_json(json_t *value)
         return fail(&err);
     }
     return EXIT_OK;
+}
+
+int print_text(StrBuf *text)
+{
+    bool ok = !text->failed;
+    if (text->length)
+        ok = fwrite(text->text, 1, text->length, stdout) == text->length && ok;
+    strbuf_free(text);
+    return ok ? EXIT_OK : EXIT_REFUSED;
 }
 
 int read_input(const char *path, char **text, size_t *length, cvn_err *err)

@@ -2,9 +2,9 @@
 #ifndef CVN_CLI_COMMON_H
 #define CVN_CLI_COMMON_H
 
+#include "base/strbuf.h"
 #include "caravan/dtype.h"
 #include "cli/options.h"
-#include "io/save.h"
 #include "text/bytes_json.h"
 
 #include <jansson.h>
@@ -20,10 +20,6 @@ extern const Option option_json;        /* --json: ARG_FLAG */
 extern const Option option_shard_size;  /* --shard-size SIZE: ARG_SIZE */
 extern const Option option_force;       /* --force: ARG_FLAG */
 
-/* How a command that writes a model does so, as its --shard-size, --force and --threads say; from now on Ctrl-C ends
-   it, and takes away what is half written. */
-SaveOptions save_options(const Args *args, cvn_dtype dtype);
-
 /* Choices (Option.choice): the names of presets; of what is recomputed; the types that weights are stored in. */
 const char *choice_of_preset(size_t i);
 const char *choice_of_remat(size_t i);
@@ -38,6 +34,9 @@ cvn_dtype dtype_of(const Value *value);
 /* Prints a JSON value on one line, floats with 9 significant digits, which bring back every f32.
  * Takes the reference. Returns the exit code. */
 int print_json(json_t *value);
+
+/* Prints a text, and frees it. Returns the exit code. */
+int print_text(StrBuf *text);
 
 /* Everything that standard input or a file holds, NUL-terminated; "-" is standard input. *text is
  * malloc'ed. */

@@ -259,9 +259,7 @@ static int show(const Subject *s, bool tensors)
     add_groups(&text, s);
     if (tensors && s->from_files)
         add_tensors(&text, &s->model.tensors);
-    bool ok = !text.failed && fwrite(text.text, 1, text.length, stdout) == text.length;
-    strbuf_free(&text);
-    return ok ? EXIT_OK : EXIT_REFUSED;
+    return print_text(&text);
 }
 
 static int run(const Args *args)

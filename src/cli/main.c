@@ -3,6 +3,7 @@
  * write what packages install: _commands, _man [COMMAND], _completion SHELL.
  */
 #include "base/cpu.h"
+#include "cli/common.h"
 #include "cli/completion.h"
 #include "cli/help.h"
 #include "cli/ranks.h"
@@ -41,16 +42,6 @@ static int unknown_command(const char *name)
     return EXIT_USAGE;
 }
 
-/* Prints and frees. */
-static int print(StrBuf *text)
-{
-    bool ok = !text->failed;
-    if (text->length)
-        ok = fwrite(text->text, 1, text->length, stdout) == text->length && ok;
-    strbuf_free(text);
-    return ok ? EXIT_OK : EXIT_REFUSED;
-}
-
 static int print_help(const char *name)
 {
     StrBuf text = {0};
@@ -61,7 +52,7 @@ static int print_help(const char *name)
         help_command(&text, command);
     else
         help_program(&text);
-    return print(&text);
+    return print_text(&text);
 }
 
 static int print_version(void)
@@ -127,7 +118,7 @@ static int run_hidden(int argc, char **argv)
         }
     } else
         return -1;
-    return print(&text);
+    return print_text(&text);
 }
 
 static bool has_option(const Command *command, const char *name)

@@ -254,6 +254,15 @@ int run_model_close(RunModel *run, cvn_err *err)
     return code;
 }
 
+SaveOptions save_options(const Args *args, cvn_dtype dtype)
+{
+    return (SaveOptions){.dtype = dtype,
+                         .shard_bytes = (uint64_t)args_value(args, &option_shard_size)->integer,
+                         .force = args_value(args, &option_force)->flag,
+                         .threads = (int)args_value(args, &option_threads)->integer,
+                         .interrupt = run_interrupt_once(false)};
+}
+
 json_t *json_ids(const int32_t *ids, size_t n)
 {
     json_t *array = json_array();

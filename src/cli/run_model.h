@@ -5,6 +5,7 @@
 #include "caravan/engine.h"
 #include "cli/options.h"
 #include "cli/ranks.h"
+#include "io/save.h"
 #include "text/tokenizer.h"
 
 #include <jansson.h>
@@ -70,6 +71,10 @@ const volatile int *run_interrupt_once(bool several);
 /* From now on Ctrl-C only ever sets the flag, which the caller may clear, and interrupts reads; of several processes,
    which could not stop at the same step, it ends the program. */
 volatile int *run_interrupt_keep(bool several);
+
+/* How a command that writes a model does so, as its --shard-size, --force and --threads say; from now on Ctrl-C ends
+   it, and takes away what is half written. */
+SaveOptions save_options(const Args *args, cvn_dtype dtype);
 
 json_t *json_ids(const int32_t *ids, size_t n);
 

@@ -179,19 +179,26 @@ static int read_ids(Work *work, const char *text, cvn_err *err)
     return work->ids.failed ? err_set(err, CVN_EMEM, "no memory for the ids") : CVN_OK;
 }
 
+/* The text of work->ids: as it is, or in JSON on a line. */
+static int add_decoded(Work *work, bool json, cvn_err *err)
+{
+    StrBuf text = {0};
+    int code =
+        tokenizer_decode(work->tokenizer, work->ids.id, work->ids.n, work->flags, &text, err);
+    if (code == CVN_OK && json)
+        code = add_text_line(work, &text, err);
+    else
+        strbuf_add(&work->out, text.text ? text.text : "", text.length);
+    strbuf_free(&text);
+    return code;
+}
+
 /* The whole input at once. */
 static int convert_all(Work *work, const char *text, size_t n, cvn_err *err)
 {
     int code = work->decode ? read_ids(work, text, err) : encode(work, text, n, err);
     if (code == CVN_OK && work->decode && !work->count) {
-        StrBuf decoded = {0};
-        code = tokenizer_decode(work->tokenizer, work->ids.id, work->ids.n, work->flags, &decoded,
-                                err);
-        if (code == CVN_OK && work->json)
-            code = add_text_line(work, &decoded, err);
-        else
-            strbuf_add(&work->out, decoded.text ? decoded.text : "", decoded.length);
-        strbuf_free(&decoded);
+        code = add_decoded(work, work->json, err);
     } else if (code == CVN_OK && (work->json || work->count)) {
         add_ids_line(work);
     } else if (code == CVN_OK) {
@@ -224,16 +231,10 @@ static int convert_object(Work *work, const json_t *object, cvn_err *err)
     int code = work->decode
                    ? list_ids(work, value, err)
                    : encode(work, json_string_value(value), json_string_length(value), err);
-    if (code || !work->decode || work->count) {
-        if (code == CVN_OK)
-            add_ids_line(work);
-        return code;
-    }
-    StrBuf decoded = {0};
-    code = tokenizer_decode(work->tokenizer, work->ids.id, work->ids.n, work->flags, &decoded, err);
+    if (code == CVN_OK && work->decode && !work->count)
+        return add_decoded(work, true, err);
     if (code == CVN_OK)
-        code = add_text_line(work, &decoded, err);
-    strbuf_free(&decoded);
+        add_ids_line(work);
     return code;
 }
 
