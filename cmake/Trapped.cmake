@@ -1,5 +1,6 @@
 # Tests and the program once more, as they are on a machine with AMX: what believes in one, and carries its instructions
-# out where there is none (tests/amx_trap.h). A few always, all with CVN_TRAPPED (tools/amx_trapped.sh).
+# out where there is none (tests/amx_trap.h). A few always, all with CVN_TRAPPED (tools/amx_trapped.sh). Sanitizers see the
+# kernels of AMX in test_kernels_amx*, which are slow enough there.
 if(NOT CVN_COMPILES_AMX)
   return()
 endif()
@@ -11,7 +12,7 @@ target_link_options(amx_trap INTERFACE
 target_include_directories(amx_trap INTERFACE "${CMAKE_SOURCE_DIR}/include")
 
 if(TARGET caravan)
-  add_executable(caravan_trapped ${CVN_CLI})
+  add_executable(caravan_trapped EXCLUDE_FROM_ALL ${CVN_CLI})
   target_include_directories(caravan_trapped PRIVATE src tests)
   target_compile_definitions(caravan_trapped PRIVATE CVN_VERSION="${PROJECT_VERSION}")
   target_link_libraries(caravan_trapped PRIVATE caravan_core caravan_cli_needs amx_trap)
@@ -22,7 +23,7 @@ set(CVN_TESTS_TRAPPED test_kernels_dot test_kernels_linear test_kernels_linear_i
 foreach(source ${CVN_TESTS})
   get_filename_component(name ${source} NAME_WE)
   # test_cpu holds what is said of the processor to what it has; tests of kernels of AMX always are of this kind.
-  if((CVN_TRAPPED OR name IN_LIST CVN_TESTS_TRAPPED) AND NOT name MATCHES "test_cpu$|_amx")
+  if((CVN_TRAPPED OR (name IN_LIST CVN_TESTS_TRAPPED AND NOT CVN_SANITIZE AND NOT CVN_TSAN)) AND NOT name MATCHES "test_cpu$|_amx")
     cvn_test(${source} _trapped)
   endif()
 endforeach()

@@ -58,7 +58,8 @@ static void make_whole(const Whole *f, int64_t r, const float *x, int64_t n, int
     float most = (float)(width <= LONG_ROW ? MOST : MOST * LONG_ROW / width);
     float top = vf_max_lane(high);
     top = top > 1e-30f ? top : 1e-30f; /* so that most / top is finite */
-    f->unit[r] = top / most + vf_sum(nan);
+    float fault = vf_sum(nan);         /* 0, or a NaN */
+    f->unit[r] = top / most + fault;
     vf factor = vf_splat(most / top);
     __m512i sum = _mm512_setzero_si512();
     int8_t *row = f->x + 2 * r * width;
@@ -69,7 +70,7 @@ static void make_whole(const Whole *f, int64_t r, const float *x, int64_t n, int
         vf last = i < n ? vf_load_part(x + i, n - i) : vf_zero();
         sum = store_whole(row, i, _mm512_cvtps_epi32(last * factor), sum);
     }
-    f->flip[r] = (int32_t)(-128u * (uint32_t)_mm512_reduce_add_epi32(sum));
+    f->flip[r] = fault == 0 ? -128 * _mm512_reduce_add_epi32(sum) : 0;
 }
 
 /* Of q, n floats. */
