@@ -5,16 +5,15 @@ if(NOT CVN_COMPILES_AMX)
   return()
 endif()
 
+add_library(amx_trap_objects OBJECT tests/amx_trap.c tests/amx_trap_cpu.c)
+target_include_directories(amx_trap_objects PRIVATE src include)
 add_library(amx_trap INTERFACE)
-target_sources(amx_trap INTERFACE "${CMAKE_SOURCE_DIR}/tests/amx_trap.c" "${CMAKE_SOURCE_DIR}/tests/amx_trap_cpu.c")
+target_sources(amx_trap INTERFACE $<TARGET_OBJECTS:amx_trap_objects>)
 target_link_options(amx_trap INTERFACE
   "LINKER:--wrap=cpu_features,--wrap=cpu_request_amx,--wrap=ceilings_measure,--wrap=peak_run")
-target_include_directories(amx_trap INTERFACE "${CMAKE_SOURCE_DIR}/include")
 
 if(TARGET caravan)
-  add_executable(caravan_trapped EXCLUDE_FROM_ALL ${CVN_CLI})
-  target_include_directories(caravan_trapped PRIVATE src tests)
-  target_compile_definitions(caravan_trapped PRIVATE CVN_VERSION="${PROJECT_VERSION}")
+  add_executable(caravan_trapped EXCLUDE_FROM_ALL $<TARGET_OBJECTS:caravan>)
   target_link_libraries(caravan_trapped PRIVATE caravan_core caravan_cli_needs amx_trap)
 endif()
 
