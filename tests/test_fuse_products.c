@@ -224,7 +224,20 @@ static void the_gradient_of_a_norm_takes_the_one_beside_it(void **state)
     }
 }
 
-/* The gradient of a tied embedding: rows that occur, some often, some outside. */
+/* The rows of update [n, dim] added up in a table [rows, dim]: row i at i i % 307 - 3, some often, some outside. */
+static cvn_value *gradient_of_table(cvn_graph *g, cvn_value *update, int64_t rows)
+{
+    const cvn_type type = CVN_TYPE(CVN_I32, update->type.dim[0]);
+    cvn_gather_dims dims = {
+        .n_window = 1, .window = {1}, .n_collapsed = 1, .n_index_map = 1, .index_vector_dim = 1};
+    cvn_value *i = cvn_iota(g, type, 0);
+    i = cvn_remainder(g, cvn_multiply(g, i, i), cvn_splat(g, type, 307));
+    i = cvn_subtract(g, i, cvn_splat(g, type, 3));
+    cvn_value *zeros = cvn_splat(g, CVN_TYPE(CVN_F32, rows, update->type.dim[1]), 0);
+    return cvn_scatter_add(g, zeros, i, update, &dims);
+}
+
+/* The gradient of a tied embedding. */
 static void rows_are_added_to_where_they_occur(void **state)
 {
     (void)state;
@@ -232,13 +245,7 @@ static void rows_are_added_to_where_they_occur(void **state)
     cvn_graph *g = cvn_graph_new("rows", NULL);
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, ROWS_OF, DIM));
     cvn_value *update = cvn_parameter(g, "update", CVN_TYPE(CVN_F32, N, DIM));
-    cvn_value *i = cvn_iota(g, CVN_TYPE(CVN_I32, N), 0); /* (i i) % 307 - 3 */
-    i = cvn_remainder(g, cvn_multiply(g, i, i), cvn_splat(g, CVN_TYPE(CVN_I32, N), 307));
-    i = cvn_subtract(g, i, cvn_splat(g, CVN_TYPE(CVN_I32, N), 3));
-    cvn_gather_dims dims = {
-        .n_window = 1, .window = {1}, .n_collapsed = 1, .n_index_map = 1, .index_vector_dim = 1};
-    cvn_value *zeros = cvn_splat(g, CVN_TYPE(CVN_F32, ROWS_OF, DIM), 0);
-    cvn_value *rows = cvn_scatter_add(g, zeros, i, update, &dims);
+    cvn_value *rows = gradient_of_table(g, update, ROWS_OF);
     cvn_value *y = cvn_multiply(g, x, x);
     cvn_output_into(g, cvn_add(g, y, rows), x);
     the_same_in_fewer_steps(g, 1);
@@ -254,15 +261,9 @@ static void squares_of_a_product_with_rows_are_summed_where_both_are_made(void *
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, TOKENS, ROWS_OF));
     cvn_value *y = cvn_parameter(g, "y", CVN_TYPE(CVN_F32, TOKENS, DIM));
     cvn_value *update = cvn_parameter(g, "update", CVN_TYPE(CVN_F32, N, DIM));
-    cvn_value *i = cvn_iota(g, CVN_TYPE(CVN_I32, N), 0); /* (i i) % 307 - 3 */
-    i = cvn_remainder(g, cvn_multiply(g, i, i), cvn_splat(g, CVN_TYPE(CVN_I32, N), 307));
-    i = cvn_subtract(g, i, cvn_splat(g, CVN_TYPE(CVN_I32, N), 3));
-    cvn_gather_dims dims = {
-        .n_window = 1, .window = {1}, .n_collapsed = 1, .n_index_map = 1, .index_vector_dim = 1};
-    cvn_value *zeros = cvn_splat(g, CVN_TYPE(CVN_F32, ROWS_OF, DIM), 0);
     cvn_value *table = cvn_einsum_as(g, "tv,td->vd", cvn_convert(g, x, CVN_BF16),
                                      cvn_convert(g, y, CVN_BF16), CVN_F32);
-    table = cvn_add(g, table, cvn_scatter_add(g, zeros, i, update, &dims));
+    table = cvn_add(g, table, gradient_of_table(g, update, ROWS_OF));
     cvn_output(g, optimizer_sum_of_squares(g, table));
     cvn_output(g, table);
     for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
