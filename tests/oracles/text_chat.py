@@ -1,8 +1,9 @@
 """Writes tests/data/text/chat_rendered.jsonl: conversations as the published chat templates render them.
 
-Run: python tests/oracles/text_chat.py TEMPLATES > tests/data/text/chat_rendered.jsonl   (needs jinja2)
+Run: python tests/oracles/text_chat.py [TEMPLATES]   (needs jinja2)
 
-TEMPLATES is a folder with the chat templates of the models, each as published, one file per model.
+TEMPLATES is a folder with the chat templates of the models, each as published, one file per model; without it they are
+looked for beside the checkout, in ../shared/data/chat/templates, and where they are missing nothing is made.
 The environment is the one that transformers renders templates in. A line is
 {"format", "messages", "options", "text"}; a message may have "tool_name" and "tool_arguments" (JSON text).
 """
@@ -75,7 +76,7 @@ def as_template_wants(messages):
     return out
 
 
-def main(folder):
+def main(folder, out):
     env = environment()
     for name in ("llama3", "llama3.1", "llama3.2", "r1"):
         source = LLAMA3 if name == "llama3" else open(os.path.join(folder, FILES[name]), encoding="utf-8").read()
@@ -98,7 +99,13 @@ def main(folder):
                        "options": dict(options, generation_prompt=prompt)}
                 if "tools" in options:
                     row["options"]["tools"] = json.dumps(TOOLS, ensure_ascii=False)
-                print(json.dumps(row, ensure_ascii=True))
+                out.write(json.dumps(row, ensure_ascii=True) + "\n")
 
 
-main(sys.argv[1])
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+TEMPLATES = sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "..", "shared", "data", "chat", "templates")
+if os.path.isdir(TEMPLATES):
+    with open(os.path.join(ROOT, "tests", "data", "text", "chat_rendered.jsonl"), "w", encoding="utf-8") as file:
+        main(TEMPLATES, file)
+else:
+    print("skipped: no folder of chat templates at", os.path.normpath(TEMPLATES))

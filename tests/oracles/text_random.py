@@ -1,10 +1,11 @@
 """Compares random strings with the reference libraries: ids, special tokens, decoding, streaming.
 
-Run: python tests/oracles/text_random.py N SEED TOKENIZER...   (needs a C compiler, jansson and PCRE2)
+Run: python tests/oracles/text_random.py [N SEED TOKENIZER...]   (needs a build and a C compiler)
+Without arguments: 200 strings for each tokenizer of tests/data/text.
 
-The text part of the library is compiled on the fly and called through ctypes. Strings in which bytes are
-not UTF-8 are compared as text_reference.py defines them; for tokenizer.json files, whose reference does
-not take them, only the round trip is checked. Prints the first differences and exits with 1.
+The library of the build is called through ctypes. Strings in which bytes are not UTF-8 are compared as
+text_reference.py defines them; for tokenizer.json files, whose reference does not take them, only the round
+trip is checked. Prints the first differences and exits with 1.
 """
 import ctypes
 import os
@@ -37,13 +38,16 @@ class Decoder(ctypes.Structure):
     _fields_ = [("space", ctypes.c_char * 64)]
 
 
+FUNCTIONS = ("tokenizer_open", "tokenizer_encode", "tokenizer_decode", "decoder_init", "decoder_push", "decoder_flush",
+             "token_ids_free", "strbuf_free")
+
+
 def library():
+    """What these functions need of the static library of the build, as one that ctypes opens."""
     path = os.path.join(tempfile.mkdtemp(), "libtext.so")
-    sources = []
-    for folder in ("src/text", "src/base"):
-        sources += [os.path.join(ROOT, folder, f) for f in os.listdir(os.path.join(ROOT, folder)) if f.endswith(".c") and f != "version.c"]
-    subprocess.check_call(["cc", "-O2", "-fPIC", "-shared", "-D_GNU_SOURCE", "-I" + os.path.join(ROOT, "src"),
-                           "-I" + os.path.join(ROOT, "include"), "-o", path] + sources + ["-ljansson", "-lpcre2-8", "-lm", "-lpthread"])
+    caravan = os.environ.get("CARAVAN", os.path.join(ROOT, "build", "caravan"))
+    subprocess.check_call(["cc", "-shared", "-o", path, *("-Wl,-u," + name for name in FUNCTIONS),
+                           os.path.join(os.path.dirname(caravan), "libcaravan.a"), "-ljansson", "-lpcre2-8", "-lm", "-lpthread"])
     return ctypes.CDLL(path)
 
 
@@ -87,8 +91,14 @@ class Ours:
         return a
 
 
+def stored():
+    folder = os.path.join(ROOT, "tests", "data", "text")
+    names = [name for name in sorted(os.listdir(folder)) if name.endswith((".model", ".json")) and name != "bpe_train.json"]
+    return [os.path.join(folder, name) for name in names]
+
+
 def main():
-    n, seed, paths = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    n, seed, paths = (int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]) if len(sys.argv) > 3 else (200, 1, stored())
     lib, failures = library(), 0
     for path in paths:
         rng, ours, reference = random.Random(seed), Ours(lib, path), text_reference.load(path)

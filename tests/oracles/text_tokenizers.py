@@ -1,6 +1,6 @@
 """Trains the small tokenizers of tests/data/text and stores what the reference libraries make of text.
 
-Run: python tests/oracles/text_tokenizers.py tests/data/text   (needs sentencepiece, tiktoken, tokenizers)
+Run: python tests/oracles/text_tokenizers.py   (needs sentencepiece, tiktoken, tokenizers)
 
 Nothing in them comes from a published tokenizer: they are trained on sentences made here. Files:
     spm.model          SentencePiece BPE as Llama 2 has it: byte fallback, identity; a user-defined piece
@@ -18,7 +18,6 @@ import io
 import json
 import os
 import random
-import sys
 
 import sentencepiece
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -26,7 +25,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 import text_reference
 import text_strings
 
-OUT = sys.argv[1]
+OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "text")
 
 
 def corpus():
@@ -170,7 +169,7 @@ def metaspace():
 
 
 def vectors():
-    names = sorted(n for n in os.listdir(OUT) if n.endswith(".model") or (n.endswith(".json")))
+    names = sorted(n for n in os.listdir(OUT) if n.endswith((".model", ".json")) and n != "bpe_train.json")
     rng = random.Random(7)
     with open(os.path.join(OUT, "vectors.jsonl"), "w") as file:
         for name in names:
@@ -195,7 +194,6 @@ def vectors():
 
 
 def main():
-    os.makedirs(OUT, exist_ok=True)
     train_spm("spm.model", 900, byte_fallback=True, remove_extra_whitespaces=False, user_defined_symbols=["<user>", "ab▁c"])
     train_spm("spm_plain.model", 400, byte_fallback=False, remove_extra_whitespaces=True)
     train_spm("spm_bare.model", 600, byte_fallback=True, remove_extra_whitespaces=False, add_dummy_prefix=False)

@@ -1,11 +1,11 @@
 """Writes src/text/unicode_table.inc: the code points that \\p{L}, \\p{N} and \\s mean to tiktoken.
 
-Run: python tests/oracles/text_unicode.py > src/text/unicode_table.inc   (needs tiktoken and tokenizers)
+Run: python tests/oracles/text_unicode.py   (needs tiktoken and tokenizers)
 
 The classes are read out of the two reference libraries, not out of a Unicode file, so that text is split
 as they split it. Both must agree (Unicode 16.0 in tiktoken 0.14 and tokenizers 0.23).
 """
-import sys
+import os
 
 import tiktoken
 from tokenizers import Regex, pre_tokenizers
@@ -37,7 +37,7 @@ def by_tokenizers(pattern):
     return found
 
 
-def main():
+def main(out):
     name = {}
     for pattern, label in ((r"\p{L}", "L"), (r"\p{N}", "N"), (r"\s", "S")):
         points = by_tiktoken(pattern)
@@ -49,16 +49,17 @@ def main():
             ranges[-1][1] = c
         else:
             ranges.append([c, c, name[c]])
-    print("/* Made by tests/oracles/text_unicode.py: letters (L), numbers (N) and white space (S) of Unicode 16. */")
+    out.write("/* Made by tests/oracles/text_unicode.py: letters (L), numbers (N) and white space (S) of Unicode 16. */\n")
     line = ""
     for first, last, label in ranges:
         item = "{0x%x, 0x%x, %s}," % (first, last, label)
         if len(line) + len(item) > 99:
-            print(line)
+            out.write(line + "\n")
             line = ""
         line += (" " if line else "") + item
-    print(line)
-    print(len(ranges), "ranges", file=sys.stderr)
+    out.write(line + "\n")
 
 
-main()
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+with open(os.path.join(ROOT, "src", "text", "unicode_table.inc"), "w", encoding="ascii") as file:
+    main(file)
