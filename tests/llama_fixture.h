@@ -7,6 +7,7 @@
 
 #include "graph/graph.h"
 #include "io/safetensors.h"
+#include "io/weights.h"
 #include "model/params.h"
 
 #include <stdio.h>
@@ -48,6 +49,16 @@ static IoTensors fixture_read(LlamaFixture *f, int i, const char *folder, const 
     return list;
 }
 
+static void fixture_expect(LlamaFixture *f, const char *folder, const char *file)
+{
+    IoTensors expected = fixture_read(f, 1, folder, file);
+    const IoTensor *tokens = io_tensors_find(&expected, "tokens");
+    const IoTensor *logits = io_tensors_find(&expected, "logits");
+    f->tokens = arena_copy(&f->arena, tokens->data, tokens->bytes);
+    f->n_tokens = tokens->n;
+    f->logits = arena_copy(&f->arena, logits->data, logits->bytes);
+}
+
 static void fixture_open(LlamaFixture *f, const char *variant, cvn_dtype dtype)
 {
     cvn_err err = {0};
@@ -68,12 +79,20 @@ static void fixture_open(LlamaFixture *f, const char *variant, cvn_dtype dtype)
         for (int64_t j = 0; j < p->n; j++)
             element_set(dtype, f->weight[i], j, element_get(t->dtype, t->data, j));
     }
-    IoTensors expected = fixture_read(f, 1, folder, "expected.safetensors");
-    const IoTensor *tokens = io_tensors_find(&expected, "tokens");
-    const IoTensor *logits = io_tensors_find(&expected, "logits");
-    f->tokens = arena_copy(&f->arena, tokens->data, tokens->bytes);
-    f->n_tokens = tokens->n;
-    f->logits = arena_copy(&f->arena, logits->data, logits->bytes);
+    fixture_expect(f, folder, "expected.safetensors");
+}
+
+/* An opened model with its weights, in place of a folder of tests/data/llama. */
+static inline void fixture_of(LlamaFixture *f, const IoModel *model, const Weights *weights,
+                              const char *folder, const char *expected)
+{
+    cvn_err err = {0};
+    *f = (LlamaFixture){.config = model->config, .params = model->params};
+    fixture_check(arena_init(&f->arena, &err), &err);
+    f->weight = arena_array(&f->arena, (size_t)f->params.n, sizeof *f->weight);
+    for (int i = 0; i < f->params.n; i++)
+        f->weight[i] = (void *)(uintptr_t)weights->weight[i].data;
+    fixture_expect(f, folder, expected);
 }
 
 static void fixture_close(LlamaFixture *f)

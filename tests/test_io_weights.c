@@ -3,6 +3,7 @@
 #include "base/float16.h"
 #include "graph/panels.h"
 #include "io/convert.h"
+#include "io/gguf_blocks.h"
 #include "io/safetensors.h"
 #include "io/save.h"
 #include "io/weights.h"
@@ -482,7 +483,11 @@ static void ranges_of_coded_and_split_tensors_decode(void **state)
         uint16_t scale = f16_from_f32(0.25f * (float)(b + 1));
         memcpy(blocks + 34 * b, &scale, 2);
     }
-    IoTensor q8 = {.data = blocks, .n = 96, .coding = IO_Q8_0, .dtype = CVN_F32};
+    IoTensor q8 = {.data = blocks,
+                   .n = 96,
+                   .coding = IO_BLOCKS,
+                   .dtype = CVN_F32,
+                   .block = &gguf_element(8)->block};
     float out[96];
     for (int first = 0; first < 96; first++) {
         int n = (96 - first) / 2;

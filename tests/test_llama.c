@@ -100,6 +100,25 @@ static void compare(const LlamaFixture *f, int64_t seq, cvn_dtype dtype, double 
     free_caches(f, call.cache);
 }
 
+/* A GGUF file whose matrices are in blocks of ten kinds (tests/oracles/gguf_blocks.py). */
+static void logits_of_blocks_equal_transformers_with_what_they_hold(void **state)
+{
+    (void)state;
+    cvn_err err = {0};
+    IoModel model;
+    Weights weights;
+    if (io_open_model(&model, CVN_TEST_DATA "/gguf/mixed.gguf", &err) ||
+        weights_load(&weights, &model, &(WeightsOptions){.dtype = CVN_F32, .threads = 2}, &err))
+        fail_msg("%s", err.message);
+    assert_int_equal(model.config.dtype, CVN_BF16);
+    LlamaFixture f;
+    fixture_of(&f, &model, &weights, CVN_TEST_DATA "/gguf", "mixed.safetensors");
+    compare(&f, 40, CVN_F32, 5e-5, "mixed.gguf");
+    fixture_close(&f);
+    weights_free(&weights);
+    io_close_model(&model);
+}
+
 static void logits_equal_transformers(void **state)
 {
     (void)state;
@@ -201,6 +220,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_equal_transformers),
+        cmocka_unit_test(logits_of_blocks_equal_transformers_with_what_they_hold),
         cmocka_unit_test(sections_and_single_tokens_give_the_same),
         cmocka_unit_test(interleaved_rope_is_the_same_model),
         cmocka_unit_test(bf16_is_near),

@@ -5,13 +5,10 @@
 
 #include <assert.h>
 
-/* Q8_0 block: 2 bytes of f16 scale, then 32 signed bytes; value = scale * byte. (Format: gguf.md) */
-enum { Q8_0_ELEMENTS = 32, Q8_0_BYTES = 34 };
-
 bool io_is_numeric(const IoTensor *tensor)
 {
     switch (tensor->coding) {
-    case IO_Q8_0:
+    case IO_BLOCKS:
         return true;
     case IO_PLAIN:
         return tensor->dtype == CVN_F32 || tensor->dtype == CVN_BF16 || tensor->dtype == CVN_F16 ||
@@ -30,12 +27,24 @@ static uint16_t load16(const uint8_t *p)
     return v;
 }
 
-static void decode_q8_0(const uint8_t *data, int64_t first, int64_t n, float *out)
+/* Blocks that the range begins or ends in are widened whole, beside the output. */
+static void decode_blocks(const IoTensor *tensor, int64_t first, int64_t n, float *out)
 {
-    for (int64_t i = 0; i < n; i++) {
-        const uint8_t *block = data + (first + i) / Q8_0_ELEMENTS * Q8_0_BYTES;
-        int8_t q = (int8_t)block[2 + (first + i) % Q8_0_ELEMENTS];
-        out[i] = f16_to_f32(load16(block)) * (float)q;
+    const IoBlock *block = tensor->block;
+    while (n > 0) {
+        const uint8_t *at = tensor->data + first / block->elements * block->bytes;
+        int64_t inside = first % block->elements;
+        int64_t piece = block->elements - inside < n ? block->elements - inside : n;
+        if (piece == block->elements) {
+            block->widen(at, out);
+        } else {
+            float whole[IO_MAX_BLOCK];
+            block->widen(at, whole);
+            memcpy(out, whole + inside, (size_t)piece * sizeof *out);
+        }
+        first += piece;
+        out += piece;
+        n -= piece;
     }
 }
 
@@ -85,8 +94,8 @@ void io_decode(const IoTensor *tensor, int64_t first, int64_t n, float *out)
 {
     if (tensor->n_parts > 0)
         decode_parts(tensor, first, n, out);
-    else if (tensor->coding == IO_Q8_0)
-        decode_q8_0(tensor->data, first, n, out);
+    else if (tensor->coding == IO_BLOCKS)
+        decode_blocks(tensor, first, n, out);
     else if (n > 0)
         decode_plain(tensor->dtype, tensor->data + cvn_dtype_bytes(tensor->dtype, first), n, out);
     if (tensor->adapter)

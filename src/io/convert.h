@@ -7,7 +7,7 @@
 
 #include "io/tensor.h"
 
-/* Whether io_decode can read the tensor: f64, f32, bf16, f16 and Q8_0. */
+/* Whether io_decode can read the tensor: f64, f32, bf16, f16 and blocks. */
 bool io_is_numeric(const IoTensor *tensor);
 
 /* Elements first .. first+n-1, in row-major order, to f32. The tensor must be numeric. */

@@ -1,5 +1,7 @@
 #include "io/gguf.h"
 
+#include "io/gguf_blocks.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -10,31 +12,6 @@ static const uint8_t value_bytes[GGUF_TYPE_COUNT] = {
     [GGUF_U8] = 1,  [GGUF_I8] = 1,  [GGUF_U16] = 2,  [GGUF_I16] = 2,    [GGUF_U32] = 4,
     [GGUF_I32] = 4, [GGUF_F32] = 4, [GGUF_BOOL] = 1, [GGUF_STRING] = 0, [GGUF_ARRAY] = 0,
     [GGUF_U64] = 8, [GGUF_I64] = 8, [GGUF_F64] = 8,
-};
-
-/* Element types by their number in the file: elements per block and bytes per block, so that sizes
- * can be checked also of tensors we cannot use. A NULL name is a number that was withdrawn. */
-static const struct {
-    const char *name;
-    int16_t elements, bytes;
-    int16_t coding, dtype; /* IoCoding and cvn_dtype */
-} element_types[] = {
-    [0] = {"F32", 1, 4, IO_PLAIN, CVN_F32},    [1] = {"F16", 1, 2, IO_PLAIN, CVN_F16},
-    [2] = {"Q4_0", 32, 18, IO_OPAQUE, 0},      [3] = {"Q4_1", 32, 20, IO_OPAQUE, 0},
-    [6] = {"Q5_0", 32, 22, IO_OPAQUE, 0},      [7] = {"Q5_1", 32, 24, IO_OPAQUE, 0},
-    [8] = {"Q8_0", 32, 34, IO_Q8_0, CVN_F32},  [9] = {"Q8_1", 32, 36, IO_OPAQUE, 0},
-    [10] = {"Q2_K", 256, 84, IO_OPAQUE, 0},    [11] = {"Q3_K", 256, 110, IO_OPAQUE, 0},
-    [12] = {"Q4_K", 256, 144, IO_OPAQUE, 0},   [13] = {"Q5_K", 256, 176, IO_OPAQUE, 0},
-    [14] = {"Q6_K", 256, 210, IO_OPAQUE, 0},   [15] = {"Q8_K", 256, 292, IO_OPAQUE, 0},
-    [16] = {"IQ2_XXS", 256, 66, IO_OPAQUE, 0}, [17] = {"IQ2_XS", 256, 74, IO_OPAQUE, 0},
-    [18] = {"IQ3_XXS", 256, 98, IO_OPAQUE, 0}, [19] = {"IQ1_S", 256, 50, IO_OPAQUE, 0},
-    [20] = {"IQ4_NL", 32, 18, IO_OPAQUE, 0},   [21] = {"IQ3_S", 256, 110, IO_OPAQUE, 0},
-    [22] = {"IQ2_S", 256, 82, IO_OPAQUE, 0},   [23] = {"IQ4_XS", 256, 136, IO_OPAQUE, 0},
-    [24] = {"I8", 1, 1, IO_PLAIN, CVN_I8},     [25] = {"I16", 1, 2, IO_OPAQUE, 0},
-    [26] = {"I32", 1, 4, IO_PLAIN, CVN_I32},   [27] = {"I64", 1, 8, IO_OPAQUE, 0},
-    [28] = {"F64", 1, 8, IO_PLAIN, CVN_F64},   [29] = {"IQ1_M", 256, 56, IO_OPAQUE, 0},
-    [30] = {"BF16", 1, 2, IO_PLAIN, CVN_BF16}, [34] = {"TQ1_0", 256, 54, IO_OPAQUE, 0},
-    [35] = {"TQ2_0", 256, 66, IO_OPAQUE, 0},   [39] = {"MXFP4", 32, 17, IO_OPAQUE, 0},
 };
 
 /* A position in the file that never passes its end. */
@@ -200,16 +177,23 @@ static int read_tensor(Cursor *c, IoTensor *tensor, uint64_t *offset, Arena *are
     }
     if (take_u32(c, &type) != CVN_OK || take_u64(c, offset) != CVN_OK)
         return CVN_EFORMAT;
-    if (type >= sizeof element_types / sizeof *element_types || !element_types[type].name)
+    const GgufElement *element = gguf_element(type);
+    if (!element)
         return err_set(c->err, CVN_EFORMAT, "'%s': tensor '%s' has the unknown element type %u",
                        c->file, tensor->name, type);
-    int64_t block = element_types[type].elements, row = rank ? tensor->dims[rank - 1] : 1;
-    tensor->type = element_types[type].name;
-    tensor->coding = (IoCoding)element_types[type].coding;
-    tensor->dtype = (cvn_dtype)element_types[type].dtype;
+    tensor->type = element->name;
+    tensor->coding = element->coding;
+    tensor->dtype = element->dtype;
+    tensor->block = &element->block;
+    int64_t each = element->block.elements, row = rank ? tensor->dims[rank - 1] : 1;
+    if (row % each != 0)
+        return err_set(c->err, CVN_EFORMAT,
+                       "'%s': a row of tensor '%s' has %" PRId64
+                       " elements and does not fit its type %s, whose blocks have %" PRId64,
+                       c->file, tensor->name, row, tensor->type, each);
     size_t bytes = 0;
-    if (row % block != 0 || !io_shape_size(tensor->dims, tensor->rank, 8, &tensor->n, &bytes) ||
-        __builtin_mul_overflow((size_t)(tensor->n / block), (size_t)element_types[type].bytes,
+    if (!io_shape_size(tensor->dims, tensor->rank, 8, &tensor->n, &bytes) ||
+        __builtin_mul_overflow((size_t)(tensor->n / each), (size_t)element->block.bytes,
                                &tensor->bytes))
         return err_set(c->err, CVN_EFORMAT,
                        "'%s': the shape of tensor '%s' does not fit its type %s", c->file,

@@ -130,6 +130,11 @@ static int check_tensor(const IoModel *model, const Param *param, const IoTensor
             model->path, io_shape_text(param->file_dims, param->file_rank, want, sizeof want));
     if (param->form != PARAM_PLAIN)
         return check_quantized(param, tensor, err);
+    if (tensor->coding == IO_OPAQUE && tensor->block && tensor->block->elements > 1)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "'%s': tensor '%s' is of type %s, which is not read; take the model in "
+                       "another quantization, such as Q4_K_M or Q6_K",
+                       tensor->file, tensor->name, tensor->type);
     if (!io_is_numeric(tensor))
         return err_set(err, CVN_EUNSUPPORTED,
                        "'%s': tensor '%s' is of type %s, which cannot be used as a weight",

@@ -13,9 +13,18 @@
 /* How the elements lie in the file. */
 typedef enum IoCoding {
     IO_PLAIN,  /* an array of `dtype` */
-    IO_Q8_0,   /* GGUF blocks of 32: an f16 scale, then 32 signed bytes; `dtype` is f32 */
+    IO_BLOCKS, /* an array of `block`s; `dtype` is f32 */
     IO_OPAQUE, /* known size, but nothing here computes with it; `dtype` means nothing */
 } IoCoding;
+
+enum { IO_MAX_BLOCK = 256 };
+
+/* Elements that are stored together, with what they share (gguf_blocks.c). */
+typedef struct IoBlock {
+    int elements; /* at most IO_MAX_BLOCK, and a divisor of the length of rows */
+    int bytes;
+    void (*widen)(const uint8_t *block /* [bytes] */, float *out /* [elements] */);
+} IoBlock;
 
 /* A tensor that lies in parts (Meta's model-parallel files) has data NULL and its parts, equal in
  * shape, side by side along split_dim. Use io_decode, which knows all of this. */
@@ -30,6 +39,7 @@ typedef struct IoTensor {
     int rank;                  /* dims used */
     IoCoding coding;
     cvn_dtype dtype;
+    const IoBlock *block;        /* static; of tensors in GGUF files, else NULL */
     int split_dim;               /* 0 or 1, where there are parts */
     int n_parts;                 /* 0 for a tensor in one piece */
     const struct IoTensor *part; /* [n_parts], in the list's arena */

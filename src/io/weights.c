@@ -91,7 +91,8 @@ typedef struct Job {
 static void convert_range(void *context, int thread, int n_threads)
 {
     const Job *job = context;
-    int64_t each = (job->tensor->n / n_threads + 63) & ~INT64_C(63); /* whole cache lines */
+    int64_t each =
+        (job->tensor->n / n_threads + 255) & ~INT64_C(255); /* whole cache lines, whole blocks */
     int64_t begin = each * thread < job->tensor->n ? each * thread : job->tensor->n;
     int64_t n =
         job->tensor->n - begin < each || thread == n_threads - 1 ? job->tensor->n - begin : each;
