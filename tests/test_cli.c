@@ -299,6 +299,19 @@ static void init_and_inspect_agree(void **state)
     strbuf_free(&r.output);
 }
 
+static void inspect_names_the_types_of_blocks(void **state)
+{
+    (void)state;
+    const char *file = CVN_TEST_DATA "/gguf/mixed.gguf";
+    char args[512];
+    snprintf(args, sizeof args, "inspect --tensors --model %s", file);
+    expect(0, "", args,
+           "\nweights     Q4_K, Q6_K, Q4_0, IQ4_NL, IQ4_XS, Q3_K, Q5_K, Q5_0, Q2_K, Q5_1, F32\n");
+    expect(0, "", args, "\n  IQ4_NL  [256, 256]       36864        blk.1.ffn_down.weight\n");
+    snprintf(args, sizeof args, "inspect --json --model %s", file);
+    expect(0, "", args, "\"type_bytes\": {\"Q4_K\": 165888, \"Q6_K\": 94080, ");
+}
+
 /* A model of random weights for the tests below, made once. */
 static const char *random_model(void)
 {
@@ -636,6 +649,7 @@ int main(void)
         cmocka_unit_test(numbers_out_of_range_are_refused_by_name),
         cmocka_unit_test(flags_win_over_the_environment),
         cmocka_unit_test(init_and_inspect_agree),
+        cmocka_unit_test(inspect_names_the_types_of_blocks),
         cmocka_unit_test(score_prints_what_scripts_rely_on),
         cmocka_unit_test(generate_prints_what_scripts_rely_on),
         cmocka_unit_test(the_seed_decides_the_text),

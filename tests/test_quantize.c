@@ -482,6 +482,29 @@ static void a_folder_holds_what_is_made_while_loading(void **state)
         }
 }
 
+/* In a folder, what was in GGUF's order is in that of Hugging Face: sums of its scores are made in another order. */
+static void blocks_of_a_gguf_file_are_quantized_again(void **state)
+{
+    (void)state;
+    static const char *const hows[] = {"int8", "int4:32"};
+    enum { N = 24 };
+    const char *file = CVN_TEST_DATA "/gguf/mixed.gguf";
+    float plain[N], made[N], stored[N];
+    score(file, NULL, plain, N);
+    for (int h = 0; h < 2; h++) {
+        score(file, hows[h], made, N);
+        quantize_to(file, in_scratch(hows[h]), hows[h]);
+        score(in_scratch(hows[h]), NULL, stored, N);
+        double again = 0, order = 0;
+        for (int i = 1; i < N; i++) {
+            again = fmax(again, (double)fabsf(made[i] - plain[i]));
+            order = fmax(order, (double)fabsf(made[i] - stored[i]));
+        }
+        assert_true(again > 0 && again < (h ? 1 : 0.1));
+        assert_true(order < again / 4);
+    }
+}
+
 static void arrays_of_a_quantized_folder_are_the_files_own(void **state)
 {
     (void)state;
@@ -546,6 +569,7 @@ int main(void)
         cmocka_unit_test(fusion_changes_no_result),
         cmocka_unit_test(what_is_used_elsewhere_is_not_fused_away),
         cmocka_unit_test(a_folder_holds_what_is_made_while_loading),
+        cmocka_unit_test(blocks_of_a_gguf_file_are_quantized_again),
         cmocka_unit_test(arrays_of_a_quantized_folder_are_the_files_own),
         cmocka_unit_test(what_cannot_be_is_refused),
     };

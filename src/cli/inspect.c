@@ -46,6 +46,38 @@ typedef struct Subject {
     int64_t batch, length; /* of the cache */
 } Subject;
 
+/* Tensors of one element type. */
+typedef struct TypeShare {
+    const char *name; /* as the files spell it */
+    size_t bytes;
+} TypeShare;
+
+enum { MAX_TYPES = 48 };
+
+/* The types of the files, that with the most bytes first. */
+static int collect_types(const IoTensors *list, TypeShare type[MAX_TYPES])
+{
+    int n = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        const IoTensor *t = &list->tensor[i];
+        int at = 0;
+        while (at < n && strcmp(type[at].name, t->type) != 0)
+            at++;
+        if (at == MAX_TYPES)
+            continue;
+        if (at == n)
+            type[n++] = (TypeShare){.name = t->type};
+        type[at].bytes += t->bytes;
+    }
+    for (int i = 1; i < n; i++)
+        for (int k = i; k > 0 && type[k].bytes > type[k - 1].bytes; k--) {
+            TypeShare less = type[k - 1];
+            type[k - 1] = type[k];
+            type[k] = less;
+        }
+    return n;
+}
+
 typedef struct Group {
     const char *name;
     int64_t n; /* parameters (elements), over all layers */
@@ -143,6 +175,18 @@ static void add_config(StrBuf *out, const LlamaConfig *c)
     strbuf_putc(out, '\n');
 }
 
+static void add_files(StrBuf *out, const Subject *s)
+{
+    TypeShare type[MAX_TYPES];
+    int n = collect_types(&s->model.tensors, type);
+    strbuf_printf(out, "on disk     %s in %zu tensors, %zu %s\n", bytes_text(s->disk_bytes).text,
+                  s->model.tensors.n, s->model.n_maps, s->model.n_maps == 1 ? "file" : "files");
+    strbuf_puts(out, "weights     ");
+    for (int i = 0; i < n; i++)
+        strbuf_printf(out, "%s%s", i ? ", " : "", type[i].name);
+    strbuf_puts(out, n ? "\n" : "none\n");
+}
+
 static void add_sizes(StrBuf *out, const Subject *s)
 {
     ModelSize size = model_size(&s->config);
@@ -152,9 +196,7 @@ static void add_sizes(StrBuf *out, const Subject *s)
     add_count(out, size.matmul_params);
     strbuf_puts(out, " are multiplied with every token\n");
     if (s->from_files)
-        strbuf_printf(out, "on disk     %s in %zu tensors, %zu %s\n",
-                      bytes_text(s->disk_bytes).text, s->model.tensors.n, s->model.n_maps,
-                      s->model.n_maps == 1 ? "file" : "files");
+        add_files(out, s);
     static const cvn_dtype dtypes[] = {CVN_BF16, CVN_F32};
     for (int i = 0; i < 2; i++) {
         int64_t cache = kv_cache_bytes(&s->config, s->batch, s->length, dtypes[i]);
@@ -202,11 +244,11 @@ static void add_groups(StrBuf *out, const Subject *s)
 
 static void add_tensors(StrBuf *out, const IoTensors *list)
 {
-    strbuf_puts(out, "\n  type   shape            bytes        name\n");
+    strbuf_puts(out, "\n  type    shape            bytes        name\n");
     for (size_t i = 0; i < list->n; i++) {
         char shape[128];
         const IoTensor *t = &list->tensor[i];
-        strbuf_printf(out, "  %-6s %-16s %-12zu %s\n", t->type,
+        strbuf_printf(out, "  %-7s %-16s %-12zu %s\n", t->type,
                       io_shape_text(t->dims, t->rank, shape, sizeof shape), t->bytes, t->name);
     }
 }
@@ -243,6 +285,11 @@ static json_t *subject_json(const Subject *s)
     if (all && s->from_files) {
         json_object_set_new(all, "kind", json_string(io_kind_name(s->model.kind)));
         json_object_set_new(all, "disk_bytes", json_integer((json_int_t)s->disk_bytes));
+        TypeShare type[MAX_TYPES];
+        json_t *types = json_object();
+        for (int i = 0, n_types = collect_types(&s->model.tensors, type); i < n_types; i++)
+            json_object_set_new(types, type[i].name, json_integer((json_int_t)type[i].bytes));
+        json_object_set_new(all, "type_bytes", types);
     }
     return all;
 }
