@@ -54,6 +54,15 @@ static inline int64_t panel_unit(cvn_dtype dtype)
 cvn_type panel_type(cvn_dtype dtype, int64_t rows, int64_t k);
 cvn_type panel_scale_type(cvn_dtype dtype, int64_t rows, int64_t groups);
 
+/* The panels [*begin, *end) of a product that thread t of nt reads, `panels` counted through all the weights that are joined
+   in it (graph/linear.h). Who writes weights first does it in the same shares: where a machine has several memories, a page
+   then lies near the thread that reads it. */
+static inline void panel_share(int64_t panels, int t, int nt, int64_t *begin, int64_t *end)
+{
+    *begin = panels * t / nt;
+    *end = panels * (t + 1) / nt;
+}
+
 /* Where element (row, column) is in q, as an index of elements. */
 static inline int64_t panel_index(cvn_dtype dtype, int64_t units, int64_t row, int64_t column)
 {

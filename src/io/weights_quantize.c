@@ -10,7 +10,8 @@
 
 typedef struct Job {
     const IoTensor *tensor;
-    const QuantForm *form;
+    const Param *param;
+    const QuantForm *form; /* of param */
     uint8_t *q, *scale;
     atomic_long bad; /* elements that are NaN or infinite */
     atomic_bool failed;
@@ -40,7 +41,7 @@ static const char *read_elements(Job *job, int64_t first, int64_t n, char *buffe
     return buffer;
 }
 
-/* As they are: each thread takes a range of panels. */
+/* As they are: each thread writes the panels that it will read. */
 static void pack_panels(void *context, int thread, int n_threads)
 {
     Job *job = context;
@@ -51,8 +52,9 @@ static void pack_panels(void *context, int thread, int n_threads)
         atomic_store(&job->failed, true);
         return;
     }
-    for (int64_t p = f->panels * thread / n_threads; p < f->panels * (thread + 1) / n_threads;
-         p++) {
+    int64_t begin, end;
+    param_share(job->param, thread, n_threads, &begin, &end);
+    for (int64_t p = begin; p < end; p++) {
         int64_t first = p * QUANT_ROWS;
         int64_t n = f->n - first < QUANT_ROWS ? f->n - first : QUANT_ROWS;
         const char *data = read_elements(job, first * f->k, n * f->k, buffer);
@@ -64,7 +66,7 @@ static void pack_panels(void *context, int thread, int n_threads)
     free(buffer);
 }
 
-/* Each thread takes a range of panels. */
+/* Each thread writes the panels that it will read. */
 static void quantize_panels(void *context, int thread, int n_threads)
 {
     Job *job = context;
@@ -77,8 +79,9 @@ static void quantize_panels(void *context, int thread, int n_threads)
     }
     for (int r = 0; r < QUANT_ROWS; r++)
         row[r] = rows + r * f->k;
-    for (int64_t p = f->panels * thread / n_threads; p < f->panels * (thread + 1) / n_threads;
-         p++) {
+    int64_t begin, end;
+    param_share(job->param, thread, n_threads, &begin, &end);
+    for (int64_t p = begin; p < end; p++) {
         int64_t first = p * QUANT_ROWS;
         int64_t n = f->n - first < QUANT_ROWS ? f->n - first : QUANT_ROWS;
         io_decode(job->tensor, first * f->k, n * f->k, rows);
@@ -92,7 +95,7 @@ static void quantize_panels(void *context, int thread, int n_threads)
 int64_t weights_quantize(const IoTensor *tensor, const Param *param, Pool *pool, void *q,
                          void *scale)
 {
-    Job job = {.tensor = tensor, .form = &param->quant, .q = q, .scale = scale};
+    Job job = {.tensor = tensor, .param = param, .form = &param->quant, .q = q, .scale = scale};
     pool_run(pool, job.form->groups ? quantize_panels : pack_panels, &job);
     if (tensor->n_parts == 0)
         give_back(tensor->data, tensor->bytes);

@@ -28,12 +28,10 @@ static float synthetic_value(const Param *p, int64_t i)
     return ((float)(h >> 8) * 0x1p-23f - 1.0f) * 1.732f * (float)p->std;
 }
 
-/* A quantized matrix is any bytes, with scales that give it about the spread it would have. */
-static void fill_quantized(const Fill *f, int thread, int n_threads)
+/* Bytes [begin, end) of a quantized matrix are any bytes, with scales that give it about the spread it would have. */
+static void fill_quantized(const Fill *f, int64_t begin, int64_t end)
 {
     const QuantForm *q = &f->param->quant;
-    int64_t begin, end;
-    kernel_share((int64_t)f->bytes, 4096, thread, n_threads, &begin, &end);
     float scale = 1.732f * (float)f->param->std / (q->dtype == CVN_I4 ? 8.0f : 128.0f);
     for (int64_t i = begin; i < end; i++) {
         uint32_t h = (uint32_t)i * 2654435761u;
@@ -47,28 +45,39 @@ static void fill_quantized(const Fill *f, int thread, int n_threads)
     }
 }
 
-static void fill(void *context, int thread, int n_threads)
+/* Bytes [begin, end), whole elements. */
+static void fill(const Fill *f, int64_t begin, int64_t end)
 {
-    const Fill *f = context;
-    int64_t begin, end;
-    if (f->param->form != PARAM_PLAIN && f->param->quant.groups) {
-        fill_quantized(f, thread, n_threads);
-        return;
-    }
-    kernel_share((int64_t)(f->bytes / cvn_dtype_bytes(f->dtype, 1)), 4096, thread, n_threads,
-                 &begin, &end);
-    if (f->dtype == CVN_F32)
-        for (int64_t i = begin; i < end; i++)
+    if (f->param->quant.groups)
+        fill_quantized(f, begin, end);
+    else if (f->dtype == CVN_F32)
+        for (int64_t i = begin / 4; i < end / 4; i++)
             ((float *)f->data)[i] = synthetic_value(f->param, i);
     else
-        for (int64_t i = begin; i < end; i++)
+        for (int64_t i = begin / 2; i < end / 2; i++)
             ((uint16_t *)f->data)[i] = bf16_from_f32(synthetic_value(f->param, i));
+}
+
+/* Of a matrix, each thread fills the panels that it will read. */
+static void fill_share(void *context, int thread, int n_threads)
+{
+    const Fill *f = context;
+    int64_t begin, end, bytes = (int64_t)f->bytes;
+    if (f->param->form == PARAM_PLAIN) {
+        kernel_share(bytes, 4096, thread, n_threads, &begin, &end);
+    } else {
+        int64_t panel = bytes / f->param->quant.panels;
+        param_share(f->param, thread, n_threads, &begin, &end);
+        begin *= panel;
+        end *= panel;
+    }
+    fill(f, begin, end);
 }
 
 void synthetic_shard(const Param *param, cvn_dtype dtype, int64_t n, void *data)
 {
     Fill f = {param, data, dtype, cvn_dtype_bytes(param_type(param, dtype).dtype, n)};
-    fill(&f, 0, 1);
+    fill(&f, 0, (int64_t)f.bytes);
 }
 
 static int make_weights(cvn_model *m, Pool *pool, cvn_err *err)
@@ -94,7 +103,7 @@ static int make_weights(cvn_model *m, Pool *pool, cvn_err *err)
         size_t bytes = param_bytes(p, m->dtype);
         w->weight[i] = (Weight){.data = (char *)w->block + at, .bytes = bytes, .owned = true};
         Fill f = {p, (char *)w->block + at, m->dtype, bytes};
-        pool_run(pool, fill, &f);
+        pool_run(pool, fill_share, &f);
         at += num_padded(bytes, CACHE_LINE);
         m->weight_bytes += bytes;
     }

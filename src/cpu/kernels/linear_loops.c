@@ -35,7 +35,7 @@ bool linear_next(LinearShare *share, int64_t *begin, int64_t *end)
     int n = args->n_threads, first = share->asked < 0;
     for (share->asked += first; share->asked < n; share->asked++) {
         int owner = (args->thread + share->asked) % n;
-        kernel_share(share->jobs, 1, owner, n, begin, end);
+        panel_share(share->jobs, owner, n, begin, end);
         int64_t items = share->divided ? (*end - *begin) / PART / ITEM : 0;
         int64_t tail = *end - items * ITEM, item = -1;
         if (first) {
