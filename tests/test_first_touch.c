@@ -5,6 +5,7 @@
  */
 #include "compile/fuse_linear.h"
 #include "cpu/kernels/linear_loops.h"
+#include "cpu/registry.h"
 #include "graph/simplify.h"
 #include "model/llama.h"
 
@@ -178,10 +179,128 @@ static void who_packs_a_panel_is_who_reads_it(void **state)
         }
 }
 
+/* Runs an operation's kernel on thread t of nt by itself: its results are whole only where t has its share. */
+static void run_thread(const Op *op, const void *const *in, void *out, int t, int nt)
+{
+    const Kernel *kernel = kernel_find(cpu_backend(), op);
+    size_t bytes = kernel->scratch ? kernel->scratch(op, nt) : 0;
+    void *scratch = aligned_alloc(64, (size_t)num_padded(bytes + 1, 64));
+    Barrier barrier;
+    barrier_init(&barrier, 1);
+    memset(scratch, 0, bytes);
+    KernelArgs args = {.op = op,
+                       .in = in,
+                       .out = &out,
+                       .scratch = scratch,
+                       .barrier = &barrier,
+                       .thread = t,
+                       .n_threads = nt};
+    kernel->run(&args);
+    free(scratch);
+}
+
+enum { HEAD_DIM = 16, CONTEXT = 1024 };
+
+static cvn_value *cache_of(cvn_graph *g, int rows, int kv_heads)
+{
+    return cvn_parameter(g, "cache", CVN_TYPE(CVN_F32, rows, kv_heads, CONTEXT, HEAD_DIM));
+}
+
+/* Which thread of nt adds to head h of row b of a cache: who[b * kv_heads + h]. */
+static void find_writers(int rows, int kv_heads, int nt, int8_t *who)
+{
+    cvn_graph *g = cvn_graph_new("update", NULL);
+    cvn_value *cache = cache_of(g, rows, kv_heads);
+    cvn_value *update = cvn_parameter(g, "new", CVN_TYPE(CVN_F32, rows, 1, kv_heads, HEAD_DIM));
+    const Op *op =
+        cvn_cache_update(g, cache, update, cvn_parameter(g, "start", CVN_TYPE(CVN_I32, rows)))->def;
+    int heads = rows * kv_heads;
+    float *data = malloc(cvn_type_bytes(&cache->type));
+    float *new = calloc((size_t)heads * HEAD_DIM, sizeof *new);
+    int32_t *start = calloc((size_t)rows, sizeof *start);
+    memset(who, -1, (size_t)heads);
+    for (int t = 0; t < nt; t++) {
+        memset(data, -1, cvn_type_bytes(&cache->type));
+        run_thread(op, (const void *[]){data, new, start}, data, t, nt);
+        for (int i = 0; i < heads; i++)
+            if (data[(size_t)i * CONTEXT * HEAD_DIM] == 0) {
+                assert_int_equal(who[i], -1);
+                who[i] = (int8_t)t;
+            }
+    }
+    free(data);
+    free(new);
+    free(start);
+    cvn_graph_free(g);
+}
+
+/* Which thread of nt reads it when one position is added to rows of these lengths; of a head that several read, the one
+   with its begin. */
+static void find_cache_readers(int rows, int kv_heads, int nt, const int32_t *start, int8_t *who)
+{
+    enum { GROUP = 2 };
+    cvn_graph *g = cvn_graph_new("attend", NULL);
+    cvn_value *cache = cache_of(g, rows, kv_heads);
+    cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(CVN_F32, rows, 1, kv_heads * GROUP, HEAD_DIM));
+    cvn_value *at = cvn_parameter(g, "start", CVN_TYPE(CVN_I32, rows));
+    const Op *op = cvn_attention(g, q, cache, cache, at, at, NULL, 1)->def;
+    int heads = rows * kv_heads, each = GROUP * HEAD_DIM;
+    float *data = calloc(cvn_type_bytes(&cache->type), 1);
+    float *in = calloc((size_t)(heads * each), sizeof *in),
+          *out = malloc((size_t)(heads * each) * 4);
+    int32_t *one = malloc((size_t)rows * sizeof *one);
+    for (int b = 0; b < rows; b++)
+        one[b] = 1;
+    memset(who, -1, (size_t)heads);
+    for (int t = 0; t < nt; t++) {
+        memset(out, -1, (size_t)(heads * each) * 4);
+        run_thread(op, (const void *[]){in, data, data, start, one}, out, t, nt);
+        for (int i = 0; i < heads; i++)
+            if (memcmp(&out[i * each], &(int32_t){-1}, 4) != 0) {
+                assert_int_equal(who[i], -1);
+                who[i] = (int8_t)t;
+            }
+    }
+    free(data);
+    free(in);
+    free(out);
+    free(one);
+    cvn_graph_free(g);
+}
+
+/* Rows are filled one by one, as prompts, or together; they are read together. Heads that do not divide among the threads
+   leave some that lie with two. */
+static void who_adds_to_a_head_of_a_cache_is_who_reads_it(void **state)
+{
+    (void)state;
+    static const int32_t start[] = {700, 3, 0, 1000, 256};
+    int others = 0;
+    for (int rows = 1; rows <= 5; rows++)
+        for (int kv_heads = 1; kv_heads <= 12; kv_heads++)
+            for (int nt = 1; nt <= MOST_THREADS; nt++) {
+                int8_t alone[12], together[60], reader[60];
+                find_writers(1, kv_heads, nt, alone);
+                find_writers(rows, kv_heads, nt, together);
+                find_cache_readers(rows, kv_heads, nt, start, reader);
+                for (int h = 0; h < kv_heads; h++) {
+                    int thread = ((h + 1) * nt - 1) / kv_heads; /* that has the end of the head */
+                    bool whole = h * nt / kv_heads == thread;
+                    for (int b = 0; b < rows && whole; b++) {
+                        assert_int_equal(alone[h], thread);
+                        assert_int_equal(together[b * kv_heads + h], thread);
+                        assert_int_equal(reader[b * kv_heads + h], thread);
+                    }
+                    others += !whole;
+                }
+            }
+    assert_true(others > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_packs_a_panel_is_who_reads_it),
+        cmocka_unit_test(who_adds_to_a_head_of_a_cache_is_who_reads_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,16 +8,20 @@
  *
  *     M' = max(M, m)      L' = L exp(M - M') + l exp(m - M')      O' = O exp(M - M') + o exp(m - M')
  *
- * Chunks of all rows and heads are numbered one after the other, and each thread takes an equal share of the numbers:
+ * Chunks of all heads and rows are numbered one after the other, and each thread takes an equal share of the numbers:
  *
- *     row 0, head 0        row 0, head 1        row 1, head 0   row 1, head 1        3 and 2 chunks
- *     0     1     2        3     4     5        6     7         8     9
- *     thread 0 ………………………… 4 | thread 1 …………………………………………………………
+ *     head 0, row 0        head 0, row 1   head 1, row 0        head 1, row 1        3 and 2 chunks
+ *     0     1     2        3     4         5     6     7        8     9
+ *     thread 0 ………………… 2 | thread 1 ……………………… 5 | thread 2 …………………………………………………
  *
- * A query whose chunks are all one thread's is folded on the way. One whose chunks lie with several (row 0, head 1) has
+ * A query whose chunks are all one thread's is folded on the way. One whose chunks lie with several (head 1, row 0) has
  * them written to scratch, and the thread that has its first folds them when all are there. Where a chunk ends depends
  * on nothing but the query, and the order is always the same, so the result does not depend on the number of threads
  * or on the other rows.
+ *
+ * A head is numbered through all rows because cache_update shares heads out likewise: of whichever rows, filled one by one
+ * or together, a thread reads the heads that it wrote, but for a head that lies with several. On a machine with several
+ * memories these are near it.
  *
  * Where pairs of bf16 can be multiplied (VEC_BF16), q and keys are, and scores are scaled; weights stay f32.
  * Keys and values of 8 bits become floats in registers, or where there are the instructions of VEC_BF16 meet whole numbers
@@ -392,7 +396,7 @@ static Query query_of(const Attention *a, int64_t b, int64_t h, int64_t s)
     return q;
 }
 
-/* Chunks of all queries of a row; *longest becomes at least those of one of them. */
+/* Chunks of all queries of a row, for one head; *longest becomes at least those of one of them. */
 static int64_t row_chunks(const Attention *a, int64_t b, int64_t *longest)
 {
     int64_t sum = 0;
@@ -401,7 +405,7 @@ static int64_t row_chunks(const Attention *a, int64_t b, int64_t *longest)
         *longest = n > *longest ? n : *longest;
         sum += n;
     }
-    return sum * a->kv_heads;
+    return sum;
 }
 
 static void read_query(const Attention *a, const Few *f, const Query *q)
@@ -528,14 +532,10 @@ static void attend_query(const Attention *a, const Few *f, Share *share, const Q
 
 static void attend_share(const Attention *a, const Few *f, Share *share)
 {
-    int64_t at = 0, longest = 0;
-    for (int64_t b = 0; b < a->batch && at < share->end; b++) {
-        int64_t row = row_chunks(a, b, &longest);
-        if (at + row <= share->begin) {
-            at += row;
-            continue;
-        }
-        for (int64_t h = 0; h < a->kv_heads; h++)
+    int64_t each = share->chunks / a->kv_heads; /* of a head: all see the same keys */
+    for (int64_t h = share->begin / each; h * each < share->end; h++) {
+        int64_t at = h * each;
+        for (int64_t b = 0; b < a->batch; b++)
             for (int64_t s = 0; s < a->seq; s++) {
                 Query q = query_of(a, b, h, s);
                 attend_query(a, f, share, &q, at);
@@ -567,7 +567,7 @@ static void run_few(const Attention *a, const KernelArgs *args)
                    .parts = scratch + few_bytes(a) * (size_t)args->n_threads};
     int64_t longest = 1;
     for (int64_t b = 0; b < a->batch; b++)
-        share.chunks += row_chunks(a, b, &longest);
+        share.chunks += a->kv_heads * row_chunks(a, b, &longest);
     share.begin = share_begin(&share, share.thread);
     share.end = share_begin(&share, share.thread + 1);
     attend_share(a, &f, &share);

@@ -246,27 +246,28 @@ static bool match_cache_update(const Op *op)
     return cvn_dtype_bits(operand(op, 0)->dtype) >= 8;
 }
 
-/* Threads share batch x KV heads. */
+/* Threads share KV heads x batch, as those of attention to few positions do. */
 static void run_cache_update(const KernelArgs *args)
 {
     const cvn_type *cache = operand(args->op, 0);  /* [batch, kv_heads, context, head_dim] */
     const cvn_type *update = operand(args->op, 1); /* [batch, seq, kv_heads, head_dim] */
-    int64_t kv_heads = cache->dim[1], context = cache->dim[2], seq = update->dim[1], begin, end;
+    int64_t batch = cache->dim[0], kv_heads = cache->dim[1], context = cache->dim[2];
+    int64_t seq = update->dim[1], begin, end;
     const int32_t *start = args->in[2]; /* [batch] */
     size_t row = cvn_dtype_bytes(cache->dtype, cache->dim[3]), head = (size_t)context * row;
-    char *out = args->out[0];
-    kernel_share(cache->dim[0] * kv_heads, 1, args->thread, args->n_threads, &begin, &end);
+    kernel_share(kv_heads * batch, 1, args->thread, args->n_threads, &begin, &end);
     if (row == 0)
         return;
-    if (args->out[0] != args->in[0] && end > begin)
-        memcpy(out + (size_t)begin * head, (const char *)args->in[0] + (size_t)begin * head,
-               (size_t)(end - begin) * head);
     for (int64_t i = begin; i < end; i++) {
-        int64_t b = i / kv_heads, h = i % kv_heads;
+        int64_t h = i / batch, b = i % batch;
+        size_t at = (size_t)(b * kv_heads + h) * head;
+        char *out = (char *)args->out[0] + at;
+        if (args->out[0] != args->in[0])
+            memcpy(out, (const char *)args->in[0] + at, head);
         for (int64_t s = 0; s < seq; s++) {
             int64_t place = start[b] + s;
             if (place >= 0 && place < context)
-                memcpy(out + (size_t)i * head + (size_t)place * row,
+                memcpy(out + (size_t)place * row,
                        (const char *)args->in[1] + (size_t)((b * seq + s) * kv_heads + h) * row,
                        row);
         }
