@@ -17,7 +17,7 @@ static inline Mesh mesh_of(const char *text)
     static Arena arena;
     Mesh mesh;
     cvn_err err = {0};
-    if (!arena.base && arena_init(&arena, &err))
+    if (!arena.reserved && arena_init(&arena, &err))
         fail_msg("%s", err.message);
     if (mesh_parse(&mesh, text, &arena, &err))
         fail_msg("%s", err.message);

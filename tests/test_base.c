@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -25,6 +26,55 @@ static void arena_gives_zeroed_aligned_memory(void **state)
         memset(p, 0xff, n);
     }
     assert_string_equal(arena_printf(&arena, "%d-%s", 7, "x"), "7-x");
+    arena_free(&arena);
+}
+
+static void an_arena_grows_and_what_it_gave_stays(void **state)
+{
+    (void)state;
+    enum { N = 300 };
+    Arena arena;
+    assert_int_equal(arena_init(&arena, NULL), CVN_OK);
+    size_t first = arena.reserved, bytes = 0;
+    unsigned char *given[N];
+    size_t sizes[N];
+    for (int i = 0; i < N; i++) {
+        sizes[i] = i % 50 == 49 ? 2 * first + 1
+                                : first / 64 + (size_t)i; /* larger than a chunk now and then */
+        given[i] = arena_alloc(&arena, sizes[i]);
+        assert_int_equal((uintptr_t)given[i] % 16, 0);
+        assert_int_equal(given[i][0] | given[i][sizes[i] / 2] | given[i][sizes[i] - 1], 0);
+        given[i][0] = given[i][sizes[i] - 1] = (unsigned char)(i + 1);
+        bytes += sizes[i];
+    }
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(given[i][0], (unsigned char)(i + 1));
+        assert_int_equal(given[i][sizes[i] - 1], (unsigned char)(i + 1));
+    }
+    assert_true(arena.used >= bytes && arena.reserved < 4 * bytes);
+    arena_free(&arena);
+    assert_null(arena.chunk);
+}
+
+static void an_arena_without_address_space_is_an_error(void **state)
+{
+    (void)state;
+    struct rlimit old;
+    assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
+    assert_int_equal(
+        setrlimit(RLIMIT_AS, &(struct rlimit){.rlim_cur = 1 << 20, .rlim_max = old.rlim_max}), 0);
+    Arena arena;
+    cvn_err err = {0};
+    int code = arena_init(&arena, &err);
+    struct rlimit now;
+    assert_int_equal(getrlimit(RLIMIT_AS, &now), 0);
+    assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
+    if (now.rlim_cur != 1 << 20) {
+        arena_free(&arena);
+        skip(); /* qemu-user does not limit address space */
+    }
+    assert_int_equal(code, CVN_EMEM);
+    assert_non_null(strstr(err.message, "ulimit -v"));
     arena_free(&arena);
 }
 
@@ -121,6 +171,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arena_gives_zeroed_aligned_memory),
+        cmocka_unit_test(an_arena_grows_and_what_it_gave_stays),
+        cmocka_unit_test(an_arena_without_address_space_is_an_error),
         cmocka_unit_test(the_first_error_wins),
         cmocka_unit_test(a_message_is_one_line_without_commands_to_the_terminal),
         cmocka_unit_test(strbuf_grows),

@@ -22,43 +22,78 @@ enum { REDZONE = 16 }; /* poisoned bytes between allocations, so that overruns a
 enum { REDZONE = 0 };
 #endif
 
-static const size_t LARGEST = (size_t)64 << 30, SMALLEST = (size_t)64 << 20;
+/* What stands at the start of a chunk. */
+struct ArenaChunk {
+    struct ArenaChunk *before; /* the chunk that was full, or NULL */
+    size_t size;               /* bytes of address space, with this */
+};
+
+/* A first chunk that holds most arenas whole, so that most of what has too little address space is told so by arena_init. */
+static const size_t FIRST_CHUNK = (size_t)16 << 20;
+enum { HEADER = (sizeof(struct ArenaChunk) + 15) & ~15 };
+
+static bool grow(Arena *arena, size_t size)
+{
+    void *map = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED)
+        return false;
+    struct ArenaChunk *chunk = map;
+    *chunk = (struct ArenaChunk){.before = arena->chunk, .size = size};
+    arena->chunk = chunk;
+    arena->next = (char *)map + HEADER;
+    arena->left = size - HEADER;
+    arena->reserved += size;
+    return true;
+}
 
 int arena_init(Arena *arena, cvn_err *err)
 {
-    for (size_t size = LARGEST; size >= SMALLEST; size /= 4) {
-        void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (p == MAP_FAILED)
-            continue;
-        *arena = (Arena){.base = p, .reserved = size};
-        return CVN_OK;
-    }
     *arena = (Arena){0};
+    if (grow(arena, FIRST_CHUNK))
+        return CVN_OK;
     return err_set(err, CVN_EMEM, "cannot reserve %zu MiB of address space; raise 'ulimit -v'",
-                   SMALLEST >> 20);
+                   FIRST_CHUNK >> 20);
 }
 
 void arena_free(Arena *arena)
 {
-    if (arena->base) {
+    for (struct ArenaChunk *chunk = arena->chunk, *before; chunk; chunk = before) {
+        before = chunk->before;
 #ifdef HAVE_ASAN
-        ASAN_UNPOISON_MEMORY_REGION(arena->base, arena->used);
+        ASAN_UNPOISON_MEMORY_REGION(chunk, chunk->size);
 #endif
-        munmap(arena->base, arena->reserved);
+        munmap(chunk, chunk->size);
     }
     *arena = (Arena){0};
 }
 
+/* A chunk with room for size bytes, as large as all before it together; where limits
+   do not allow that, as large as must be. What was left of the last is lost. */
+static void make_room(Arena *arena, size_t size)
+{
+    static const size_t PAGE = (size_t)64 << 10;
+    if (size > SIZE_MAX / 4)
+        abort();
+    size_t least = (size + HEADER + PAGE - 1) & ~(PAGE - 1);
+    size_t wanted = least > arena->reserved ? least : arena->reserved;
+    if (!grow(arena, wanted) && !grow(arena, least))
+        abort();
+}
+
 void *arena_alloc(Arena *arena, size_t size)
 {
-    size_t rounded = (size + 15) & ~(size_t)15;
-    if (rounded < size || rounded + REDZONE > arena->reserved - arena->used)
+    size_t rounded = ((size + 15) & ~(size_t)15) + REDZONE;
+    if (rounded < size)
         abort();
-    char *p = arena->base + arena->used;
-    arena->used += rounded + REDZONE;
+    if (rounded > arena->left)
+        make_room(arena, rounded);
+    char *p = arena->next;
+    arena->next += rounded;
+    arena->left -= rounded;
+    arena->used += rounded;
 #ifdef HAVE_ASAN
-    ASAN_POISON_MEMORY_REGION(p + size, rounded + REDZONE - size);
+    ASAN_POISON_MEMORY_REGION(p + size, rounded - size);
 #endif
     return p;
 }

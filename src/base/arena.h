@@ -3,9 +3,15 @@
  * passes make of it, a parsed header, a tokenizer's tables live in
  * one arena and die with it; nothing in an arena is freed alone.
  *
- * The arena reserves a large stretch of address space when it is made and touches it page by page,
- * so only making one can fail: arena_alloc never returns NULL. Who reads untrusted input must bound
- * it (by the size of the file, say) before it allocates from it.
+ * The arena reserves a stretch of address space when it is made, touches it page by page, and reserves more, each time
+ * as much as it has, when that is full:
+ *
+ *     used, the rest lost <- used, the rest lost <- used | left
+ *     16 MiB                 16 MiB                 32 MiB
+ *
+ * So whoever has no address space (ulimit -v) is nearly always told so when the arena is made; arena_alloc never returns
+ * NULL, and ends the process where even that fails later. Who reads untrusted input must bound it (by the size of the
+ * file, say) before it allocates from it.
  */
 #ifndef CVN_BASE_ARENA_H
 #define CVN_BASE_ARENA_H
@@ -14,19 +20,22 @@
 
 #include <stddef.h>
 
-/* Invariant: base <= base + used <= base + reserved; base is page aligned, or NULL before init. */
+struct ArenaChunk;
+
+/* Invariant: [next, next + left) is the end of chunk; all are 0 before init. */
 typedef struct Arena {
-    char *base;      /* start of the reservation, owned */
-    size_t used;     /* bytes handed out */
-    size_t reserved; /* bytes of address space */
+    struct ArenaChunk *chunk; /* what is handed out from, which knows those before it; owned */
+    char *next;               /* its first byte that is free, aligned to 16 */
+    size_t left;              /* bytes that are free there */
+    size_t used;              /* bytes handed out, of all chunks */
+    size_t reserved;          /* bytes of address space, of all chunks */
 } Arena;
 
-/* Reserves address space (64 GiB, or less where a limit on address space forces it). */
+/* Reserves address space for most arenas whole. */
 int arena_init(Arena *arena, cvn_err *err);
 void arena_free(Arena *arena);
 
-/* Zeroed memory, aligned to 16 bytes. Exceeding the
-   reservation is a bug in the caller and aborts. */
+/* Zeroed memory, aligned to 16 bytes. */
 void *arena_alloc(Arena *arena, size_t size) __attribute__((returns_nonnull, malloc));
 
 /* Zeroed array; n * size is checked for overflow. */
