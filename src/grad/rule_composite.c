@@ -37,8 +37,8 @@ void grad_attention(Grad *d, const Op *op)
         grad_refuse(d, op, "over keys and values of 8 bits");
         return;
     }
-    cvn_attention_backward(d->g, v[0], v[1], v[2], v[3], v[4], attention_first(op),
-                           grad_of(d, op, 0), op->attr.scale, out);
+    cvn_value *first = attention_first(op), *dy = grad_of(d, op, 0);
+    cvn_attention_backward(d->g, v[0], v[1], v[2], v[3], v[4], first, dy, op->attr.scale, out);
     for (int i = 0; i < 3; i++)
         grad_add(d, op, i, out[i]);
 }
@@ -61,9 +61,10 @@ void grad_cache_update(Grad *d, const Op *op)
 
 void grad_softmax_cross_entropy(Grad *d, const Op *op)
 {
-    cvn_value *dlogits = cvn_softmax_cross_entropy_backward(
-        d->g, op->operand[0], op->operand[1], op->result[1], grad_of(d, op, 0), grad_of(d, op, 1));
-    grad_add(d, op, 0, dlogits);
+    cvn_value *dloss = grad_of(d, op, 0), *dlse = grad_of(d, op, 1);
+    grad_add(d, op, 0,
+             cvn_softmax_cross_entropy_backward(d->g, op->operand[0], op->operand[1], op->result[1],
+                                                dloss, dlse));
 }
 
 /* Of the gradients themselves. */

@@ -65,7 +65,7 @@ void grad_log_plus_one(Grad *d, const Op *op)
 void grad_sqrt(Grad *d, const Op *op)
 {
     cvn_value *y = op->result[0];
-    cvn_value *half = cvn_multiply(d->g, grad_of(d, op, 0), grad_like(d->g, y, 0.5));
+    cvn_value *dy = grad_of(d, op, 0), *half = cvn_multiply(d->g, dy, grad_like(d->g, y, 0.5));
     grad_add(d, op, 0, cvn_divide(d->g, half, y));
 }
 
@@ -73,7 +73,7 @@ void grad_sqrt(Grad *d, const Op *op)
 void grad_rsqrt(Grad *d, const Op *op)
 {
     cvn_value *y = op->result[0];
-    cvn_value *half = cvn_multiply(d->g, grad_of(d, op, 0), grad_like(d->g, y, -0.5));
+    cvn_value *dy = grad_of(d, op, 0), *half = cvn_multiply(d->g, dy, grad_like(d->g, y, -0.5));
     grad_add(d, op, 0, cvn_multiply(d->g, half, cvn_divide(d->g, y, op->operand[0])));
 }
 
@@ -81,7 +81,8 @@ void grad_rsqrt(Grad *d, const Op *op)
 void grad_tanh(Grad *d, const Op *op)
 {
     cvn_value *y = op->result[0];
-    cvn_value *slope = cvn_subtract(d->g, grad_like(d->g, y, 1), cvn_multiply(d->g, y, y));
+    cvn_value *one = grad_like(d->g, y, 1);
+    cvn_value *slope = cvn_subtract(d->g, one, cvn_multiply(d->g, y, y));
     grad_add(d, op, 0, cvn_multiply(d->g, grad_of(d, op, 0), slope));
 }
 
@@ -181,7 +182,8 @@ void grad_power(Grad *d, const Op *op)
     if (grad_wants(d, op, 1)) {
         cvn_value *flat = cvn_compare_values(g, CVN_EQ, a, zero);
         cvn_value *log = cvn_log(g, cvn_select(g, flat, one, a));
-        cvn_value *slope = grad_where(g, cvn_not(g, flat), cvn_multiply(g, op->result[0], log));
+        cvn_value *slope = cvn_multiply(g, op->result[0], log);
+        slope = grad_where(g, cvn_not(g, flat), slope);
         grad_add(d, op, 1, cvn_multiply(g, dy, slope));
     }
 }

@@ -87,8 +87,8 @@ cvn_value *grad_gather_updates(cvn_graph *g, const Op *op, cvn_value *x)
         most[k] = x->type.dim[dim];
     }
     const cvn_type *shape = &indices->type;
-    cvn_value *inside = cvn_clamp(g, per_component(g, op, shape, least), indices,
-                                  per_component(g, op, shape, most));
+    cvn_value *low = per_component(g, op, shape, least), *high = per_component(g, op, shape, most);
+    cvn_value *inside = cvn_clamp(g, low, indices, high);
     inside = cvn_add(g, inside, per_component(g, op, shape, shift));
     cvn_value *zero = cvn_splat(g, cvn_scalar(x->type.dtype), 0);
     cvn_gather_dims dims = dims_of(op);

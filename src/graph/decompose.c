@@ -59,7 +59,9 @@ static cvn_value *rope_join(cvn_graph *g, cvn_value *a, cvn_value *b, const cvn_
     for (int i = 0; i <= last; i++)
         dim[i] = a->type.dim[i];
     dim[last + 1] = 1; /* [batch, seq, heads, pairs, 1] */
-    cvn_value *pair[2] = {cvn_reshape(g, a, last + 2, dim), cvn_reshape(g, b, last + 2, dim)};
+    cvn_value *pair[2] = {a, b};
+    for (int i = 0; i < 2; i++)
+        pair[i] = cvn_reshape(g, pair[i], last + 2, dim);
     return cvn_reshape(g, cvn_concatenate(g, 2, pair, last + 1), shape->rank, shape->dim);
 }
 
@@ -74,14 +76,14 @@ static void rope(cvn_graph *g, const Op *op, cvn_value **out)
 
     cvn_value *a = rope_half(g, x, 0, interleaved), *b = rope_half(g, x, 1, interleaved);
     cvn_type turn = CVN_TYPE(CVN_F32, shape->dim[0], shape->dim[1], shape->dim[3] / 2);
-    cvn_value *angle = cvn_multiply(g, spread(g, position, &turn, (const int[]){0, 1}),
-                                    spread(g, inv_freq, &turn, (const int[]){2}));
-    angle = as(g, angle, x->type.dtype);
+    position = spread(g, position, &turn, (const int[]){0, 1});
+    inv_freq = spread(g, inv_freq, &turn, (const int[]){2});
+    cvn_value *angle = as(g, cvn_multiply(g, position, inv_freq), x->type.dtype);
     const int over_heads[] = {0, 1, 3};
     cvn_value *c = spread(g, cvn_cosine(g, angle), &a->type, over_heads);
     cvn_value *s = spread(g, cvn_sine(g, angle), &a->type, over_heads);
-    cvn_value *turned_a = cvn_subtract(g, cvn_multiply(g, a, c), cvn_multiply(g, b, s));
-    cvn_value *turned_b = cvn_add(g, cvn_multiply(g, b, c), cvn_multiply(g, a, s));
+    cvn_value *ac = cvn_multiply(g, a, c), *turned_a = cvn_subtract(g, ac, cvn_multiply(g, b, s));
+    cvn_value *bc = cvn_multiply(g, b, c), *turned_b = cvn_add(g, bc, cvn_multiply(g, a, s));
     out[0] = as(g, rope_join(g, turned_a, turned_b, shape, interleaved), shape->dtype);
 }
 
@@ -102,8 +104,8 @@ static void cache_update(cvn_graph *g, const Op *op, cvn_value **out)
 {
     cvn_value *cache = op->operand[0], *update = op->operand[1], *start = op->operand[2];
     cvn_type rows = CVN_TYPE(CVN_I32, update->type.dim[0], update->type.dim[1]); /* [batch, seq] */
-    cvn_value *position =
-        cvn_add(g, count_along(g, &rows, 1), spread(g, start, &rows, (const int[]){0}));
+    start = spread(g, start, &rows, (const int[]){0});
+    cvn_value *position = cvn_add(g, count_along(g, &rows, 1), start);
     out[0] = cvn_scatter_assign(g, cache, position, update, &cache_update_dims);
 }
 
@@ -117,12 +119,14 @@ static void softmax_cross_entropy(cvn_graph *g, const Op *op, cvn_value **out)
 
     Softmax s = softmax_parts(g, logits);
     cvn_value *lse = cvn_add(g, cvn_log(g, s.sum), s.peak);
-    cvn_value *here = cvn_compare_values(g, CVN_EQ, count_along(g, &logits->type, last),
-                                         spread_over(g, target, &logits->type, last));
+    cvn_value *entry = count_along(g, &logits->type, last);
+    cvn_value *here =
+        cvn_compare_values(g, CVN_EQ, entry, spread_over(g, target, &logits->type, last));
     cvn_value *picked =
         cvn_reduce_dims(g, CVN_SUM, cvn_select(g, here, logits, like(g, logits, 0)), 1, &last);
     cvn_value *known = is_known(g, target, logits->type.dim[last]);
-    cvn_value *loss = cvn_select(g, known, cvn_subtract(g, lse, picked), like(g, lse, 0));
+    cvn_value *loss = cvn_subtract(g, lse, picked);
+    loss = cvn_select(g, known, loss, like(g, lse, 0));
     out[0] = as(g, loss, op->result[0]->type.dtype);
     out[1] = as(g, lse, op->result[1]->type.dtype);
 }
@@ -132,8 +136,10 @@ static void argmax(cvn_graph *g, const Op *op, cvn_value **out)
 {
     cvn_value *x = op->operand[0];
     int axis = (int)op->attr.axis;
-    if (dtype_is_float(x->type.dtype))
-        x = cvn_select(g, cvn_compare_values(g, CVN_EQ, x, x), x, like(g, x, -INFINITY));
+    if (dtype_is_float(x->type.dtype)) {
+        cvn_value *number = cvn_compare_values(g, CVN_EQ, x, x);
+        x = cvn_select(g, number, x, like(g, x, -INFINITY));
+    }
     cvn_value *most = cvn_reduce_dims(g, CVN_MAX, x, 1, &axis);
     cvn_value *equal = cvn_compare_values(g, CVN_EQ, x, spread_over(g, most, &x->type, axis));
     cvn_value *index = count_along(g, &x->type, axis);
@@ -143,8 +149,8 @@ static void argmax(cvn_graph *g, const Op *op, cvn_value **out)
 
 static cvn_value *rotate_left(cvn_graph *g, cvn_value *x, int bits)
 {
-    return cvn_or(g, cvn_shift_left(g, x, like(g, x, bits)),
-                  cvn_shift_right_logical(g, x, like(g, x, 32 - bits)));
+    cvn_value *high = cvn_shift_left(g, x, like(g, x, bits));
+    return cvn_or(g, high, cvn_shift_right_logical(g, x, like(g, x, 32 - bits)));
 }
 
 /* Threefry-2x32-20: five groups of four rounds, each round an add, a rotation and an xor; a key

@@ -29,8 +29,8 @@ static cvn_value *unscaled(cvn_graph *g, cvn_value *x, cvn_value *scale, cvn_dty
 static cvn_value *seen_keys(cvn_graph *g, const cvn_type *plane, cvn_value *start, cvn_value *first)
 {
     cvn_value *key = count_along(g, plane, 2);
-    cvn_value *query =
-        cvn_add(g, count_along(g, plane, 1), spread(g, start, plane, (const int[]){0}));
+    start = spread(g, start, plane, (const int[]){0});
+    cvn_value *query = cvn_add(g, count_along(g, plane, 1), start);
     cvn_value *seen = cvn_compare_values(g, CVN_LE, key, query);
     if (!first)
         return seen;
@@ -44,9 +44,10 @@ static cvn_value *visible_values(cvn_graph *g, cvn_value *v, cvn_value *start, i
 {
     cvn_type keys = CVN_TYPE(CVN_I32, v->type.dim[0], v->type.dim[2]); /* [batch, context] */
     cvn_value *end = cvn_add(g, start, like(g, start, (double)(seq - 1)));
-    cvn_value *seen = cvn_compare_values(g, CVN_LE, count_along(g, &keys, 1),
-                                         spread(g, end, &keys, (const int[]){0}));
-    return cvn_select(g, spread(g, seen, &v->type, (const int[]){0, 2}), v, like(g, v, 0));
+    end = spread(g, end, &keys, (const int[]){0});
+    cvn_value *seen = cvn_compare_values(g, CVN_LE, count_along(g, &keys, 1), end);
+    seen = spread(g, seen, &v->type, (const int[]){0, 2});
+    return cvn_select(g, seen, v, like(g, v, 0));
 }
 
 /* Sums over dim of rows [batch, seq, kv, group, dim] with keys or values [batch, kv, context, dim]:
@@ -101,14 +102,15 @@ static cvn_value *by_group(cvn_graph *g, cvn_value *x, int64_t kv)
 /* x [batch, seq, heads, dim] with 0 in the rows that are not real, bool [batch, seq]. */
 static cvn_value *real_rows(cvn_graph *g, cvn_value *x, cvn_value *real)
 {
-    return cvn_select(g, spread(g, real, &x->type, (const int[]){0, 1}), x, like(g, x, 0));
+    real = spread(g, real, &x->type, (const int[]){0, 1});
+    return cvn_select(g, real, x, like(g, x, 0));
 }
 
 /* Which queries are no padding, bool of the shape of rows [batch, seq]: query < length [batch]. */
 static cvn_value *no_padding(cvn_graph *g, const cvn_type *rows, cvn_value *length)
 {
-    return cvn_compare_values(g, CVN_LT, count_along(g, rows, 1),
-                              spread(g, length, rows, (const int[]){0}));
+    length = spread(g, length, rows, (const int[]){0});
+    return cvn_compare_values(g, CVN_LT, count_along(g, rows, 1), length);
 }
 
 /* What each query makes of the keys: q [batch, seq, kv, group, dim] and k give
@@ -154,8 +156,8 @@ static cvn_value *real_queries(cvn_graph *g, const Op *op)
     const cvn_type *q = &op->operand[0]->type, *k = &op->operand[1]->type;
     cvn_type rows = CVN_TYPE(CVN_I32, q->dim[0], q->dim[1]);
     cvn_value *first = attention_first(op), *real = no_padding(g, &rows, op->operand[4]);
-    cvn_value *position =
-        cvn_add(g, count_along(g, &rows, 1), spread(g, op->operand[3], &rows, (const int[]){0}));
+    cvn_value *start = spread(g, op->operand[3], &rows, (const int[]){0});
+    cvn_value *position = cvn_add(g, count_along(g, &rows, 1), start);
     real = cvn_and(g, real, cvn_compare_values(g, CVN_GE, position, like(g, position, 0)));
     if (!first)
         return real;

@@ -37,12 +37,13 @@ void decompose_softmax_cross_entropy_backward(cvn_graph *g, const Op *op, cvn_va
 
     cvn_value *known = is_known(g, target, shape->dim[last]);
     dloss = cvn_select(g, known, dloss, like(g, dloss, 0));
-    lse = cvn_select(g, cvn_is_finite(g, lse), lse, like(g, lse, 0));
+    cvn_value *finite = cvn_is_finite(g, lse);
+    lse = cvn_select(g, finite, lse, like(g, lse, 0));
     cvn_value *share = cvn_subtract(g, logits, spread_over(g, lse, shape, last));
-    share = cvn_multiply(g, cvn_exponential(g, share),
-                         spread_over(g, cvn_add(g, dloss, dlse), shape, last));
-    cvn_value *here = cvn_compare_values(g, CVN_EQ, count_along(g, shape, last),
-                                         spread_over(g, target, shape, last));
+    share = cvn_exponential(g, share);
+    share = cvn_multiply(g, share, spread_over(g, cvn_add(g, dloss, dlse), shape, last));
+    target = spread_over(g, target, shape, last);
+    cvn_value *here = cvn_compare_values(g, CVN_EQ, count_along(g, shape, last), target);
     cvn_value *less = cvn_subtract(g, share, spread_over(g, dloss, shape, last));
     out[0] = as(g, cvn_select(g, here, less, share), op->result[0]->type.dtype);
 }

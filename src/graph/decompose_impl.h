@@ -1,4 +1,9 @@
-/* Shared by the files of decompositions: the small steps that they are written in. */
+/*
+ * Shared by the files of decompositions: the small steps that they are written in.
+ *
+ * C leaves open which argument of a call is computed first, so at most one of them may add operations; others get a name
+ * before (everywhere, not only here: a graph must not depend on the compiler).
+ */
 #ifndef CVN_GRAPH_DECOMPOSE_IMPL_H
 #define CVN_GRAPH_DECOMPOSE_IMPL_H
 
@@ -79,8 +84,8 @@ static inline cvn_value *count_along(cvn_graph *g, const cvn_type *shape, int ax
 /* Whether a target [...] is in the vocabulary. */
 static inline cvn_value *is_known(cvn_graph *g, cvn_value *target, int64_t vocab)
 {
-    return cvn_and(g, cvn_compare_values(g, CVN_GE, target, like(g, target, 0)),
-                   cvn_compare_values(g, CVN_LT, target, like(g, target, (double)vocab)));
+    cvn_value *low = cvn_compare_values(g, CVN_GE, target, like(g, target, 0));
+    return cvn_and(g, low, cvn_compare_values(g, CVN_LT, target, like(g, target, (double)vocab)));
 }
 
 /* The parts of a softmax along the last dimension: peak m, the largest element, taken out so that nothing overflows;
@@ -95,7 +100,8 @@ static inline Softmax softmax_parts(cvn_graph *g, cvn_value *x)
     Softmax s;
     int last = x->type.rank - 1;
     cvn_value *most = cvn_reduce_dims(g, CVN_MAX, x, 1, &last);
-    s.peak = cvn_select(g, cvn_is_finite(g, most), most, like(g, most, 0));
+    cvn_value *finite = cvn_is_finite(g, most);
+    s.peak = cvn_select(g, finite, most, like(g, most, 0));
     cvn_value *shifted = cvn_subtract(g, x, spread_over(g, s.peak, &x->type, last));
     s.power = cvn_exponential(g, shifted);
     s.sum = cvn_reduce_dims(g, CVN_SUM, s.power, 1, &last);

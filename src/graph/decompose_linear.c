@@ -46,8 +46,8 @@ static cvn_value *nearest(cvn_graph *g, cvn_value *x)
     cvn_value *size = cvn_abs(g, x), *low = cvn_floor(g, size);
     cvn_value *part = cvn_subtract(g, size, low), *half = like(g, x, 0.5);
     cvn_value *odd = cvn_remainder(g, low, like(g, x, 2)), *one = like(g, x, 1);
-    cvn_value *up = cvn_and(g, cvn_compare_values(g, CVN_EQ, part, half),
-                            cvn_compare_values(g, CVN_EQ, odd, one));
+    cvn_value *tie = cvn_compare_values(g, CVN_EQ, part, half);
+    cvn_value *up = cvn_and(g, tie, cvn_compare_values(g, CVN_EQ, odd, one));
     up = cvn_or(g, up, cvn_compare_values(g, CVN_GT, part, half));
     low = cvn_add(g, low, cvn_select(g, up, one, like(g, x, 0)));
     return cvn_multiply(g, low, cvn_sign(g, x));
@@ -67,7 +67,8 @@ static void to_8_bits(cvn_graph *g, cvn_value *x, cvn_value *out[2])
     cvn_value *usable = cvn_compare_values(g, CVN_GT, step, like(g, step, 0));
     usable = spread_over(g, cvn_and(g, usable, cvn_is_finite(g, step)), &x->type, last);
     cvn_value *steps = cvn_divide(g, x, spread_over(g, step, &x->type, last));
-    steps = nearest(g, cvn_clamp(g, like(g, x, -127), steps, like(g, x, 127)));
+    cvn_value *least = like(g, x, -127);
+    steps = nearest(g, cvn_clamp(g, least, steps, like(g, x, 127)));
     out[0] = cvn_convert(g, cvn_select(g, usable, steps, like(g, x, 0)), CVN_I8);
 }
 

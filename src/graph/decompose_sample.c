@@ -31,8 +31,8 @@ void decompose_keep_likeliest(cvn_graph *g, const Op *op, cvn_value **out)
     cvn_value *total = cvn_reduce_dims(g, CVN_SUM, ratio, 1, (int[]){1});
     cvn_value *before = cvn_subtract(g, cvn_cumsum(g, ratio, 1), ratio);
     cvn_value *limit = cvn_multiply(g, top_p, along_rows(g, total, shape));
-    cvn_value *in_top_p = cvn_or(g, cvn_compare_values(g, CVN_LT, before, limit),
-                                 cvn_compare_values(g, CVN_GE, top_p, like(g, top_p, 1)));
+    cvn_value *in_top_p = cvn_compare_values(g, CVN_LT, before, limit);
+    in_top_p = cvn_or(g, in_top_p, cvn_compare_values(g, CVN_GE, top_p, like(g, top_p, 1)));
     keep = cvn_and(g, keep, in_top_p);
     keep = cvn_and(g, keep, cvn_compare_values(g, CVN_GE, ratio, min_p));
     keep = cvn_or(g, keep, is_first);

@@ -161,7 +161,9 @@ static Past with_past(Builder *b, cvn_value *x, int64_t layer, int which)
         return (Past){remember(b, cache, compute(b, x)), NULL};
     cvn_value *eight[2];
     cvn_quantize_rows(G, x, eight);
-    return (Past){remember(b, cache, eight[0]), remember(b, cache + 2, eight[1])};
+    Past past = {.x = remember(b, cache, eight[0])};
+    past.scale = remember(b, cache + 2, eight[1]);
+    return past;
 }
 
 /* Attention of q, rotated, to all that the rows hold. */
@@ -247,10 +249,11 @@ static cvn_value *rows_of_panels(Builder *b, cvn_value *table)
     const cvn_type *grid = cvn_value_type(b->tokens), *panels = cvn_value_type(table);
     int64_t units = panels->dim[1], unit = panels->dim[3], dim = b->config->dim;
     int64_t batch = grid->dim[0], seq = grid->dim[1];
-    cvn_value *token = cvn_clamp(G, cvn_splat(G, *grid, 0), b->tokens,
-                                 cvn_splat(G, *grid, (double)(b->config->vocab - 1)));
-    cvn_value *at[] = {cvn_shift_right_logical(G, token, cvn_splat(G, *grid, 4)),
-                       cvn_and(G, token, cvn_splat(G, *grid, QUANT_ROWS - 1))};
+    cvn_value *first = cvn_splat(G, *grid, 0);
+    cvn_value *last = cvn_splat(G, *grid, (double)(b->config->vocab - 1));
+    cvn_value *token = cvn_clamp(G, first, b->tokens, last), *at[2];
+    at[0] = cvn_shift_right_logical(G, token, cvn_splat(G, *grid, 4));
+    at[1] = cvn_and(G, token, cvn_splat(G, *grid, QUANT_ROWS - 1));
     for (int i = 0; i < 2; i++)
         at[i] = cvn_reshape(G, at[i], 3, (int64_t[]){batch, seq, 1});
     cvn_gather_dims dims = {.n_window = 2,
@@ -307,8 +310,8 @@ static void add_parameters(Builder *b)
     b->tokens = cvn_parameter(G, "tokens", grid);
     b->start = cvn_parameter(G, "start", rows);
     b->length = cvn_parameter(G, "length", rows);
-    b->positions =
-        cvn_add(G, cvn_iota(G, grid, 1), cvn_broadcast_in_dim(G, b->start, grid, (int[]){0}));
+    cvn_value *start = cvn_broadcast_in_dim(G, b->start, grid, (int[]){0});
+    b->positions = cvn_add(G, cvn_iota(G, grid, 1), start);
 }
 
 /* inv_freq as a constant, f32 [head_dim / 2]. */
@@ -435,11 +438,10 @@ static void add_loss(Builder *b, cvn_value *x, cvn_value *targets, LlamaLoss *lo
     const cvn_type *rows = cvn_value_type(targets);
     cvn_value *none = cvn_splat(G, *rows, 0);
     cvn_value *vocab = cvn_splat(G, *rows, (double)b->config->vocab);
-    cvn_value *known = cvn_and(G, cvn_compare_values(G, CVN_GE, targets, none),
-                               cvn_compare_values(G, CVN_LT, targets, vocab));
-    cvn_value *lse = entropy[1];
-    cvn_value *square =
-        cvn_select(G, known, cvn_multiply(G, lse, lse), cvn_splat(G, *cvn_value_type(lse), 0));
+    cvn_value *low = cvn_compare_values(G, CVN_GE, targets, none);
+    cvn_value *known = cvn_and(G, low, cvn_compare_values(G, CVN_LT, targets, vocab));
+    cvn_value *lse = entropy[1], *square = cvn_multiply(G, lse, lse);
+    square = cvn_select(G, known, square, cvn_splat(G, *cvn_value_type(lse), 0));
     loss->sum = sum_all(b, entropy[0]);
     loss->z = sum_all(b, square);
     loss->count = sum_all(b, cvn_convert(G, known, CVN_F32));

@@ -27,7 +27,8 @@ static cvn_value *gumbel(cvn_graph *g, const cvn_type *shape, cvn_value *key, cv
     cvn_value *bits = cvn_random_bits(g, word[0], word[1], vocab, where);
     bits = cvn_shift_right_logical(g, bits, like(g, bits, 9));
     cvn_value *u = cvn_convert(g, bits, CVN_F32);
-    u = cvn_multiply(g, cvn_add(g, u, like(g, u, 0.5)), like(g, u, 0x1p-23));
+    u = cvn_add(g, u, like(g, u, 0.5));
+    u = cvn_multiply(g, u, like(g, u, 0x1p-23));
     return cvn_negate(g, cvn_log(g, cvn_negate(g, cvn_log(g, u))));
 }
 
@@ -62,7 +63,7 @@ cvn_value *sample_penalty(cvn_graph *g, cvn_value *logits)
     cvn_value *seen = cvn_parameter(g, "seen", flags);
     penalty = along_rows(g, penalty, shape);
     cvn_value *positive = cvn_compare_values(g, CVN_GT, logits, like(g, logits, 0));
-    cvn_value *less =
-        cvn_select(g, positive, cvn_divide(g, logits, penalty), cvn_multiply(g, logits, penalty));
+    cvn_value *divided = cvn_divide(g, logits, penalty);
+    cvn_value *less = cvn_select(g, positive, divided, cvn_multiply(g, logits, penalty));
     return cvn_select(g, seen, less, logits);
 }

@@ -133,7 +133,8 @@ cvn_value *emit_mask(Emit *e, cvn_value *x, int d, const AxisList *axes, int64_t
     cvn_value *real = (cvn_value *)(uintptr_t)*known;
     if (!real) {
         cvn_type row = CVN_TYPE(CVN_I32, chunk);
-        cvn_value *left = cvn_subtract(e->g, emit_i32(e, n), emit_offset(e, axes, chunk));
+        cvn_value *count = emit_i32(e, n);
+        cvn_value *left = cvn_subtract(e->g, count, emit_offset(e, axes, chunk));
         left = cvn_broadcast_in_dim(e->g, left, row, NULL);
         real = cvn_compare_values(e->g, CVN_LT, cvn_iota(e->g, row, 0), left);
         *cache_of(e, 'm', axes, chunk, n) = (uintptr_t)real;

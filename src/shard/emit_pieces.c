@@ -95,8 +95,8 @@ static cvn_value *wanted(Exchange *x, const PieceRound *round)
         cvn_value *at = cvn_iota(g, row, 0);
         cvn_value *begin = cvn_broadcast_in_dim(g, number_here(x, &low, true), row, NULL);
         cvn_value *end = cvn_broadcast_in_dim(g, number_here(x, &high, true), row, NULL);
-        cvn_value *in = cvn_and(g, cvn_compare_values(g, CVN_GE, at, begin),
-                                cvn_compare_values(g, CVN_LT, at, end));
+        cvn_value *in = cvn_compare_values(g, CVN_GE, at, begin);
+        in = cvn_and(g, in, cvn_compare_values(g, CVN_LT, at, end));
         flags.dtype = CVN_BOOL;
         for (int i = 0; i < flags.rank; i++)
             flags.dim[i] = round->window[i];

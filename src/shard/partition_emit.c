@@ -177,13 +177,13 @@ static cvn_value *gather(Local *l)
     cvn_value *index = index_vectors(l, c.axis);
     const cvn_type type = index->type;
     cvn_graph *g = l->g;
-    index = cvn_clamp(g, per_vector(l, &c, c.low, &type), index, per_vector(l, &c, c.high, &type));
+    cvn_value *low = per_vector(l, &c, c.low, &type), *high = per_vector(l, &c, c.high, &type);
+    index = cvn_clamp(g, low, index, high);
     index = cvn_subtract(g, index, per_vector(l, &c, c.offset, &type));
     cvn_value *zero = cvn_splat(g, type, 0), *last = per_vector(l, &c, c.last, &type);
-    cvn_value *indexed =
-        cvn_compare_values(g, CVN_EQ, per_vector(l, &c, c.low, &type), cvn_splat(g, type, 0));
-    cvn_value *inside = cvn_and(g, cvn_compare_values(g, CVN_GE, index, zero),
-                                cvn_compare_values(g, CVN_LE, index, last));
+    cvn_value *indexed = cvn_compare_values(g, CVN_EQ, low, zero);
+    cvn_value *inside = cvn_compare_values(g, CVN_GE, index, zero);
+    inside = cvn_and(g, inside, cvn_compare_values(g, CVN_LE, index, last));
     inside = cvn_or(g, inside, cvn_not(g, indexed));
     inside = cvn_reduce_dims(g, CVN_ALL, inside, 1, &c.axis); /* [indices] */
     l->in[1] = index;
@@ -194,8 +194,8 @@ static cvn_value *gather(Local *l)
             slots[n++] = d;
     cvn_type flags = y->type;
     flags.dtype = CVN_BOOL;
-    return cvn_select(g, cvn_broadcast_in_dim(g, inside, flags, slots), y,
-                      cvn_splat(g, y->type, 0));
+    inside = cvn_broadcast_in_dim(g, inside, flags, slots);
+    return cvn_select(g, inside, y, cvn_splat(g, y->type, 0));
 }
 
 /* Updates beyond the shard are skipped as those beyond the end are. */
@@ -208,8 +208,8 @@ static cvn_value *scatter(Local *l)
             axes_add_list(&once, &l->choice->axes[f]);
     if (once.n) {
         cvn_value *zero = cvn_splat(l->g, l->in[0]->type, 0);
-        cvn_value *first =
-            cvn_compare_values(l->g, CVN_EQ, emit_digit(l->e, &once), emit_i32(l->e, 0));
+        cvn_value *first = emit_digit(l->e, &once);
+        first = cvn_compare_values(l->g, CVN_EQ, first, emit_i32(l->e, 0));
         l->in[0] = cvn_select(l->g, first, l->in[0], zero);
     }
     if (c.any) {
@@ -234,12 +234,11 @@ static cvn_value *dynamic_update_slice(Local *l)
             continue;
         int64_t n = whole(l, 0)->dim[d], update = whole(l, 1)->dim[d];
         margin[d] = update;
-        cvn_value *start = signed_index(l, l->in[2 + d]);
-        start = cvn_clamp(g, emit_i32(l->e, 0), start, emit_i32(l->e, n - update));
+        cvn_value *start = signed_index(l, l->in[2 + d]), *first = emit_i32(l->e, 0);
+        start = cvn_clamp(g, first, start, emit_i32(l->e, n - update));
         start = cvn_subtract(g, start, emit_offset(l->e, &l->choice->axes[f], shard.dim[d]));
         start = cvn_add(g, start, emit_i32(l->e, update));
-        l->in[2 + d] =
-            cvn_clamp(g, emit_i32(l->e, 0), start, emit_i32(l->e, shard.dim[d] + update));
+        l->in[2 + d] = cvn_clamp(g, first, start, emit_i32(l->e, shard.dim[d] + update));
         any = true;
     }
     if (!any)

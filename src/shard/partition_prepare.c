@@ -119,11 +119,15 @@ static void give_every_head_its_own(cvn_graph *g, Op *op)
     cvn_value **o = op->operand;
     if (op->kind == OP_ATTENTION) {
         int at = attention_scales(op);
-        cvn_value *y =
-            at < 0 ? cvn_attention(g, o[0], k, v, o[3], o[4], attention_first(op), op->attr.scale)
-                   : cvn_attention_quantized(g, o[0], k, repeat_heads(g, o[at], index), v,
-                                             repeat_heads(g, o[at + 1], index), o[3], o[4],
-                                             op->attr.scale);
+        cvn_value *y;
+        if (at < 0) {
+            y = cvn_attention(g, o[0], k, v, o[3], o[4], attention_first(op), op->attr.scale);
+        } else {
+            cvn_value *k_scale = repeat_heads(g, o[at], index);
+            cvn_value *v_scale = repeat_heads(g, o[at + 1], index);
+            y = cvn_attention_quantized(g, o[0], k, k_scale, v, v_scale, o[3], o[4],
+                                        op->attr.scale);
+        }
         y->spec = op->result[0]->spec;
         graph_replace(op->result[0], y);
         return;

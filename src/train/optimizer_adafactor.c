@@ -54,8 +54,8 @@ static cvn_value *average(const OptimizerUpdate *u, cvn_value *old, cvn_value *n
 {
     cvn_graph *g = u->g;
     const cvn_type *type = cvn_value_type(old);
-    return cvn_add(g, cvn_multiply(g, old, cvn_broadcast_to(g, u->scalar[1], type)),
-                   cvn_multiply(g, new, cvn_broadcast_to(g, u->scalar[2], type)));
+    cvn_value *kept = cvn_multiply(g, old, cvn_broadcast_to(g, u->scalar[1], type));
+    return cvn_add(g, kept, cvn_multiply(g, new, cvn_broadcast_to(g, u->scalar[2], type)));
 }
 
 /* Mean over the axes first … first + n - 1; the last is summed first. */
@@ -90,8 +90,8 @@ static cvn_value *factored(OptimizerUpdate *u, cvn_value *square)
     u->new_state[0] = row;
     u->new_state[1] = column;
     row = cvn_rsqrt(g, cvn_divide(g, row, cvn_broadcast_to(g, mean, cvn_value_type(row))));
-    cvn_value *scale =
-        cvn_multiply(g, spread(g, row, type, 0), spread(g, cvn_rsqrt(g, column), type, columns));
+    cvn_value *scale = spread(g, row, type, 0);
+    scale = cvn_multiply(g, scale, spread(g, cvn_rsqrt(g, column), type, columns));
     return cvn_multiply(g, scale, u->gradient);
 }
 
@@ -110,8 +110,8 @@ void optimizer_adafactor_update(OptimizerUpdate *u)
     square = cvn_add(g, square, cvn_splat(g, *type, square_floor));
     bool matrix = u->param->file_rank > 1;
     cvn_value *step = matrix ? factored(u, square) : whole(u, square);
-    cvn_value *scale =
-        cvn_maximum(g, optimizer_rms(g, u->weight), cvn_splat(g, cvn_scalar(CVN_F32), scale_floor));
+    cvn_value *scale = optimizer_rms(g, u->weight);
+    scale = cvn_maximum(g, scale, cvn_splat(g, cvn_scalar(CVN_F32), scale_floor));
     cvn_value *rate = cvn_multiply(g, u->scalar[0], scale);
     cvn_value *clipped = cvn_divide(g, rate, cvn_maximum(g, optimizer_rms(g, step), one));
     step = cvn_multiply(g, step, cvn_broadcast_to(g, clipped, type));

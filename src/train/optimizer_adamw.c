@@ -40,8 +40,8 @@ void optimizer_adamw_update(OptimizerUpdate *u)
     cvn_value *difference = cvn_subtract(g, gradient, m);
     m = cvn_add(g, m, cvn_multiply(g, difference, cvn_splat(g, *type, 1 - o->beta1)));
     cvn_value *square = cvn_multiply(g, gradient, gradient);
-    v = cvn_add(g, cvn_multiply(g, v, cvn_splat(g, *type, o->beta2)),
-                cvn_multiply(g, square, cvn_splat(g, *type, 1 - o->beta2)));
+    v = cvn_multiply(g, v, cvn_splat(g, *type, o->beta2));
+    v = cvn_add(g, v, cvn_multiply(g, square, cvn_splat(g, *type, 1 - o->beta2)));
     cvn_value *root = cvn_multiply(g, cvn_sqrt(g, v), correction);
     root = cvn_add(g, root, cvn_splat(g, *type, o->eps));
     if (o->weight_decay > 0 && u->param->file_rank > 1) {
