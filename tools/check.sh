@@ -139,5 +139,10 @@ while IFS= read -r hit; do
 done < <(awk 'FNR > 1 && last ~ /^ +(const )?[A-Za-z_]+( [a-z_]+)?( \*)?$/ && last !~ /^ +(else|do|return)$/ &&
               /^ +(\*?[a-z_]+|\[[^]]*\])(\[[^]]*\])*; \/\*/ { print FILENAME ":" FNR ":" $0 } { last = $0 }' "${sources[@]}")
 
+# 12. A graph does not depend on the compiler.
+while IFS= read -r hit; do
+    error "$hit"
+done < <(grep -E '^(src|include)/' "$code" >"$code.d"; awk -f tools/order.awk "$code.d" "$code.d")
+
 echo "check: $errors errors, $warnings warnings"
 [ "$errors" = 0 ]

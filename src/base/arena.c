@@ -1,5 +1,6 @@
 #include "base/arena.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -68,24 +69,31 @@ void arena_free(Arena *arena)
     *arena = (Arena){0};
 }
 
+/* The one thing that no caller is asked to handle; the sentence is what the user sees. */
+static _Noreturn void no_room(void)
+{
+    assert(!"memory for what is being built; a higher 'ulimit -v', or more memory, is needed");
+    abort();
+}
+
 /* A chunk with room for size bytes, as large as all before it together; where limits
    do not allow that, as large as must be. What was left of the last is lost. */
 static void make_room(Arena *arena, size_t size)
 {
     static const size_t PAGE = (size_t)64 << 10;
     if (size > SIZE_MAX / 4)
-        abort();
+        no_room();
     size_t least = (size + HEADER + PAGE - 1) & ~(PAGE - 1);
     size_t wanted = least > arena->reserved ? least : arena->reserved;
     if (!grow(arena, wanted) && !grow(arena, least))
-        abort();
+        no_room();
 }
 
 void *arena_alloc(Arena *arena, size_t size)
 {
     size_t rounded = ((size + 15) & ~(size_t)15) + REDZONE;
     if (rounded < size)
-        abort();
+        no_room();
     if (rounded > arena->left)
         make_room(arena, rounded);
     char *p = arena->next;
@@ -101,7 +109,7 @@ void *arena_alloc(Arena *arena, size_t size)
 void *arena_array(Arena *arena, size_t n, size_t size)
 {
     if (size && n > SIZE_MAX / size)
-        abort();
+        no_room();
     return arena_alloc(arena, n * size);
 }
 
