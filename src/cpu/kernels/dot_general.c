@@ -61,21 +61,7 @@ static void run_few(const GemmIsa *isa, const KernelArgs *args)
     gemm_few_run(isa, &gemm, args);
 }
 
-/* The functions of one row of the table; a kernel has no other way to carry its instruction set. */
-#define FEW_FUNCTIONS(isa, name)                                                                   \
-    static bool match_few_##isa(const Op *op)                                                      \
-    {                                                                                              \
-        return match_few(&gemm_##isa, name, op);                                                   \
-    }                                                                                              \
-    static size_t scratch_few_##isa(const Op *op, int n_threads)                                   \
-    {                                                                                              \
-        return scratch_few(&gemm_##isa, op, n_threads);                                            \
-    }                                                                                              \
-    static void run_few_##isa(const KernelArgs *args)                                              \
-    {                                                                                              \
-        run_few(&gemm_##isa, args);                                                                \
-    }
-
+/* The functions of an instruction set: a kernel has no other way to carry it. And its row of a table. */
 #define DOT_FUNCTIONS(isa)                                                                         \
     static size_t scratch_##isa(const Op *op, int n_threads)                                       \
     {                                                                                              \
@@ -85,6 +71,32 @@ static void run_few(const GemmIsa *isa, const KernelArgs *args)
     {                                                                                              \
         run(&gemm_##isa, args);                                                                    \
     }
+#define DOT_ROW(text, isa, matches)                                                                \
+    {                                                                                              \
+        .name = text, .kind = OP_DOT_GENERAL, .match = matches, .scratch = scratch_##isa,          \
+        .run = run_##isa, .rounds = true, .in_place = 4, .adds = true, .follows = whole_follows,   \
+        .places = true, .column_squares = true                                                     \
+    }
+
+/* The same for few rows. */
+#define FEW_FUNCTIONS(isa, text)                                                                   \
+    static bool match_few_##isa(const Op *op)                                                      \
+    {                                                                                              \
+        return match_few(&gemm_##isa, text, op);                                                   \
+    }                                                                                              \
+    static size_t scratch_few_##isa(const Op *op, int n_threads)                                   \
+    {                                                                                              \
+        return scratch_few(&gemm_##isa, op, n_threads);                                            \
+    }                                                                                              \
+    static void run_few_##isa(const KernelArgs *args)                                              \
+    {                                                                                              \
+        run_few(&gemm_##isa, args);                                                                \
+    }
+#define FEW_ROW(text, isa)                                                                         \
+    {                                                                                              \
+        .name = text, .kind = OP_DOT_GENERAL, .match = match_few_##isa,                            \
+        .scratch = scratch_few_##isa, .run = run_few_##isa, .rounds = true                         \
+    }
 
 DOT_FUNCTIONS(portable_f32)
 FEW_FUNCTIONS(portable_f32, "dot_general.portable.f32.few")
@@ -92,40 +104,10 @@ DOT_FUNCTIONS(portable_bf16)
 FEW_FUNCTIONS(portable_bf16, "dot_general.portable.bf16.few")
 
 const Kernel dot_kernels_portable[] = {
-    {.name = "dot_general.portable.f32.few",
-     .kind = OP_DOT_GENERAL,
-     .match = match_few_portable_f32,
-     .scratch = scratch_few_portable_f32,
-     .run = run_few_portable_f32,
-     .rounds = true},
-    {.name = "dot_general.portable.f32",
-     .kind = OP_DOT_GENERAL,
-     .match = match_f32,
-     .scratch = scratch_portable_f32,
-     .run = run_portable_f32,
-     .rounds = true,
-     .in_place = 4,
-     .adds = true,
-     .follows = whole_follows,
-     .places = true,
-     .column_squares = true},
-    {.name = "dot_general.portable.bf16.few",
-     .kind = OP_DOT_GENERAL,
-     .match = match_few_portable_bf16,
-     .scratch = scratch_few_portable_bf16,
-     .run = run_few_portable_bf16,
-     .rounds = true},
-    {.name = "dot_general.portable.bf16",
-     .kind = OP_DOT_GENERAL,
-     .match = match_bf16,
-     .scratch = scratch_portable_bf16,
-     .run = run_portable_bf16,
-     .rounds = true,
-     .in_place = 4,
-     .adds = true,
-     .follows = whole_follows,
-     .places = true,
-     .column_squares = true},
+    FEW_ROW("dot_general.portable.f32.few", portable_f32),
+    DOT_ROW("dot_general.portable.f32", portable_f32, match_f32),
+    FEW_ROW("dot_general.portable.bf16.few", portable_bf16),
+    DOT_ROW("dot_general.portable.bf16", portable_bf16, match_bf16),
     {0},
 };
 
@@ -136,43 +118,12 @@ DOT_FUNCTIONS(avx2_bf16)
 FEW_FUNCTIONS(avx2_bf16, "dot_general.avx2.bf16.few")
 
 const Kernel dot_kernels_avx2[] = {
-    {.name = "dot_general.avx2.f32.few",
-     .kind = OP_DOT_GENERAL,
-     .match = match_few_avx2_f32,
-     .scratch = scratch_few_avx2_f32,
-     .run = run_few_avx2_f32,
-     .rounds = true},
-    {.name = "dot_general.avx2.f32",
-     .kind = OP_DOT_GENERAL,
-     .match = match_f32,
-     .scratch = scratch_avx2_f32,
-     .run = run_avx2_f32,
-     .rounds = true,
-     .in_place = 4,
-     .adds = true,
-     .follows = whole_follows,
-     .places = true,
-     .column_squares = true},
-    {.name = "dot_general.avx2.bf16.few",
-     .kind = OP_DOT_GENERAL,
-     .match = match_few_avx2_bf16,
-     .scratch = scratch_few_avx2_bf16,
-     .run = run_few_avx2_bf16,
-     .rounds = true},
-    {.name = "dot_general.avx2.bf16",
-     .kind = OP_DOT_GENERAL,
-     .match = match_bf16,
-     .scratch = scratch_avx2_bf16,
-     .run = run_avx2_bf16,
-     .rounds = true,
-     .in_place = 4,
-     .adds = true,
-     .follows = whole_follows,
-     .places = true,
-     .column_squares = true},
+    FEW_ROW("dot_general.avx2.f32.few", avx2_f32),
+    DOT_ROW("dot_general.avx2.f32", avx2_f32, match_f32),
+    FEW_ROW("dot_general.avx2.bf16.few", avx2_bf16),
+    DOT_ROW("dot_general.avx2.bf16", avx2_bf16, match_bf16),
     {0},
 };
-
 #endif
 
 #if defined(CVN_HAVE_AVX512)
@@ -184,61 +135,16 @@ DOT_FUNCTIONS(avx512_bf16dot)
 FEW_FUNCTIONS(avx512_bf16dot, "dot_general.avx512.bf16dot.few")
 
 const Kernel dot_kernels_avx512[] = {
-    {.name = "dot_general.avx512.f32.few",
-     .kind = OP_DOT_GENERAL,
-     .match = match_few_avx512_f32,
-     .scratch = scratch_few_avx512_f32,
-     .run = run_few_avx512_f32,
-     .rounds = true},
-    {.name = "dot_general.avx512.f32",
-     .kind = OP_DOT_GENERAL,
-     .match = match_f32,
-     .scratch = scratch_avx512_f32,
-     .run = run_avx512_f32,
-     .rounds = true,
-     .in_place = 4,
-     .adds = true,
-     .follows = whole_follows,
-     .places = true,
-     .column_squares = true},
-    {.name = "dot_general.avx512.bf16.few",
-     .kind = OP_DOT_GENERAL,
-     .match = match_few_avx512_bf16,
-     .scratch = scratch_few_avx512_bf16,
-     .run = run_few_avx512_bf16,
-     .rounds = true},
-    {.name = "dot_general.avx512.bf16",
-     .kind = OP_DOT_GENERAL,
-     .match = match_bf16,
-     .scratch = scratch_avx512_bf16,
-     .run = run_avx512_bf16,
-     .rounds = true,
-     .in_place = 4,
-     .adds = true,
-     .follows = whole_follows,
-     .places = true,
-     .column_squares = true},
+    FEW_ROW("dot_general.avx512.f32.few", avx512_f32),
+    DOT_ROW("dot_general.avx512.f32", avx512_f32, match_f32),
+    FEW_ROW("dot_general.avx512.bf16.few", avx512_bf16),
+    DOT_ROW("dot_general.avx512.bf16", avx512_bf16, match_bf16),
     {0},
 };
 
 const Kernel dot_kernels_avx512_bf16[] = {
-    {.name = "dot_general.avx512.bf16dot.few",
-     .kind = OP_DOT_GENERAL,
-     .match = match_few_avx512_bf16dot,
-     .scratch = scratch_few_avx512_bf16dot,
-     .run = run_few_avx512_bf16dot,
-     .rounds = true},
-    {.name = "dot_general.avx512.bf16dot",
-     .kind = OP_DOT_GENERAL,
-     .match = match_bf16,
-     .scratch = scratch_avx512_bf16dot,
-     .run = run_avx512_bf16dot,
-     .rounds = true,
-     .in_place = 4,
-     .adds = true,
-     .follows = whole_follows,
-     .places = true,
-     .column_squares = true},
+    FEW_ROW("dot_general.avx512.bf16dot.few", avx512_bf16dot),
+    DOT_ROW("dot_general.avx512.bf16dot", avx512_bf16dot, match_bf16),
     {0},
 };
 #endif
@@ -257,17 +163,7 @@ static bool match_amx_bf16(const Op *op)
 }
 
 const Kernel dot_kernels_amx[] = {
-    {.name = "dot_general.amx.bf16",
-     .kind = OP_DOT_GENERAL,
-     .match = match_amx_bf16,
-     .scratch = scratch_amx_bf16,
-     .run = run_amx_bf16,
-     .rounds = true,
-     .in_place = 4,
-     .adds = true,
-     .follows = whole_follows,
-     .places = true,
-     .column_squares = true},
+    DOT_ROW("dot_general.amx.bf16", amx_bf16, match_amx_bf16),
     {0},
 };
 #endif

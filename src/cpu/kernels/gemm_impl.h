@@ -3,7 +3,8 @@
  * are f32, or bf16 that is widened: while packing for tile(), while loading for dots().
  *
  * The file that includes this says MR and PANELS: a tile's accumulators are MR x 16 * PANELS / VN
- * registers, and with one row of B must fit in the register file.
+ * registers, and with one row of B must fit in the register file. And MC and KC, the blocking in the caches; and, beside
+ * what vec.h asks for, ISA_FOLLOW, what its fusions are called.
  */
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/tile.h"
@@ -43,17 +44,6 @@ static void tile_f32(int64_t k, const void *a_panel, const void *b_panels, size_
 #pragma GCC unroll 16
         for (int v = 0; v < TILE_VECTORS; v++)
             vf_store(c + (r * TILE_VECTORS + v) * VN, sum[r][v]);
-}
-
-static void interleave_units(const void *const row[GEMM_PANEL], int64_t units, void *out)
-{
-    char *to = out;
-    int64_t j = 0;
-    for (; j + TRANSPOSE_UNITS <= units; j += TRANSPOSE_UNITS)
-        transpose_units(row, j, to + j * GEMM_PANEL * 4);
-    for (; j < units; j++)
-        for (int i = 0; i < GEMM_PANEL; i++)
-            memcpy(to + (j * GEMM_PANEL + i) * 4, (const char *)row[i] + j * 4, 4);
 }
 
 /* ---- dot products of rows ---- */
@@ -162,3 +152,44 @@ static void dots_bf16(int64_t m, int64_t n, int64_t k, const void *a, const void
 {
     dots_any(true, m, n, k, a, b, ldb, c, ldc);
 }
+
+const GemmIsa ISA_NAME(f32) = {
+    .name = ISA ".f32",
+    .packed = CVN_F32,
+    .kpack = 1,
+    .mr = MR,
+    .panels = PANELS,
+    .mc = MC,
+    .nc = 256,
+    .kc = KC,
+    .tile = tile_f32,
+    .interleave = interleave_units,
+    .round = tile_rows_to_bf16,
+    .add = tile_add,
+    .follow = ISA_FOLLOW,
+    .squares = tile_add_squares,
+    .dots = dots_f32,
+    .lanes = VN,
+    .source = CVN_F32,
+};
+
+/* bf16 is widened to f32 while packing. */
+const GemmIsa ISA_NAME(bf16) = {
+    .name = ISA ".bf16",
+    .packed = CVN_F32,
+    .kpack = 1,
+    .mr = MR,
+    .panels = PANELS,
+    .mc = MC,
+    .nc = 256,
+    .kc = KC,
+    .tile = tile_f32,
+    .interleave = interleave_units,
+    .round = tile_rows_to_bf16,
+    .add = tile_add,
+    .follow = ISA_FOLLOW,
+    .squares = tile_add_squares,
+    .dots = dots_bf16,
+    .lanes = VN,
+    .source = CVN_BF16,
+};

@@ -88,4 +88,17 @@ VEC_INLINE void transpose_units(const void *const row[16], int64_t at, char *out
 }
 
 #endif
+
+/* out[j][i] = row[i][j], i < 16, j < units. */
+static inline void interleave_units(const void *const row[16], int64_t units, void *out)
+{
+    char *to = out;
+    int64_t j = 0;
+    for (; j + TRANSPOSE_UNITS <= units; j += TRANSPOSE_UNITS)
+        transpose_units(row, j, to + j * 64);
+    for (; j < units; j++)
+        for (int i = 0; i < 16; i++)
+            memcpy(to + (j * 16 + i) * 4, (const char *)row[i] + j * 4, 4);
+}
+
 #endif

@@ -49,17 +49,6 @@ static void tile_bf16(int64_t k, const void *a_panel, const void *b_panels, size
             _mm512_storeu_ps(c + (r * PANELS + v) * 16, sum[r][v]);
 }
 
-static void interleave_pairs(const void *const row[GEMM_PANEL], int64_t units, void *out)
-{
-    char *to = out;
-    int64_t j = 0;
-    for (; j + TRANSPOSE_UNITS <= units; j += TRANSPOSE_UNITS)
-        transpose_units(row, j, to + j * GEMM_PANEL * 4);
-    for (; j < units; j++)
-        for (int i = 0; i < GEMM_PANEL; i++)
-            memcpy(to + (j * GEMM_PANEL + i) * 4, (const char *)row[i] + j * 4, 4);
-}
-
 static void pair_rows(const uint16_t *x, int64_t stride, int64_t units, uint32_t *out)
 {
     for (int64_t u = 0; u < units; u++, x += 2 * stride, out += GEMM_PANEL) {
@@ -151,7 +140,7 @@ const GemmIsa gemm_avx512_bf16dot = {
     .nc = 256,
     .kc = 768,
     .tile = tile_bf16,
-    .interleave = interleave_pairs,
+    .interleave = interleave_units,
     .pair = pair_rows,
     .round = tile_rows_to_bf16,
     .add = tile_add,
