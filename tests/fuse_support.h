@@ -10,6 +10,7 @@
 #include "compile/pipeline.h"
 #include "cpu/device.h"
 #include "cpu/executor.h"
+#include "cpu/kernels/fusion_whole.h"
 #include "cpu/registry.h"
 #include "graph/graph.h"
 
@@ -66,11 +67,15 @@ typedef struct Ran {
     size_t bytes;
     int n_steps, n_fusions, n_programs;
     int n_followed; /* products with a fusion behind them */
+    WholeKind
+        whole; /* the row that the last program is of those that are compiled whole, or WHOLE_COUNT */
     int64_t floats; /* the most elements that an f32 result of a step has */
     size_t arena_bytes;
 } Ran;
 
-static inline Ran run(const cvn_graph *g, const Backend *backend, int threads)
+/* Of random numbers; of parameters of one element, which may be divisors, above 0. That of the given name is `value`. */
+static inline Ran run_with(const cvn_graph *g, const Backend *backend, int threads,
+                           const char *name, float value)
 {
     cvn_err err = {0};
     Plan *plan;
@@ -85,19 +90,24 @@ static inline Ran run(const cvn_graph *g, const Backend *backend, int threads)
     for (int i = 0; i < plan->n_parameters; i++) {
         at[i] = aligned_alloc(64, (plan->parameter[i].bytes + 63) / 64 * 64);
         bool half = plan->parameter[i].type.dtype == CVN_BF16;
-        for (size_t k = 0; k < plan->parameter[i].bytes / (half ? 2 : 4); k++) {
-            float value = (float)next(&state) * 0x1p-23f - 1.0f;
+        bool given = name && strcmp(plan->parameter[i].name, name) == 0;
+        size_t n = plan->parameter[i].bytes / (half ? 2 : 4);
+        for (size_t k = 0; k < n; k++) {
+            float x = (float)next(&state) * 0x1p-23f - (n > 1 ? 1.0f : 0.0f);
+            x = given ? value : x;
             if (half)
-                ((uint16_t *)at[i])[k] = bf16_from_f32(value);
+                ((uint16_t *)at[i])[k] = bf16_from_f32(x);
             else
-                ((float *)at[i])[k] = value;
+                ((float *)at[i])[k] = x;
         }
     }
     if (executor_run(device, plan, at, out, &err))
         fail_msg("%s", err.message);
-    Ran ran = {.n_steps = plan->n_steps, .arena_bytes = plan->arena_bytes};
+    Ran ran = {.n_steps = plan->n_steps, .arena_bytes = plan->arena_bytes, .whole = WHOLE_COUNT};
     for (int i = 0; i < plan->n_steps; i++) {
         ran.n_fusions += plan->step[i].op->kind == OP_FUSION;
+        if (plan->step[i].op->kind == OP_FUSION && plan->step[i].op->attr.fusion->program)
+            ran.whole = whole_find(plan->step[i].op->attr.fusion->program);
         ran.n_followed += plan->step[i].op->kind == OP_DOT_GENERAL && plan->step[i].op->attr.fusion;
         ran.n_programs += strncmp(plan->step[i].kernel, "fusion.", 7) == 0;
         for (int k = 0; k < plan->step[i].op->n_results; k++) {
@@ -119,6 +129,11 @@ static inline Ran run(const cvn_graph *g, const Backend *backend, int threads)
     device_free(device);
     plan_free(plan);
     return ran;
+}
+
+static inline Ran run(const cvn_graph *g, const Backend *backend, int threads)
+{
+    return run_with(g, backend, threads, NULL, 0);
 }
 
 /* What else must hold of a plan beside the one that is not fused. */

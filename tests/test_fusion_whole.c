@@ -2,51 +2,18 @@
  * Programs that are compiled whole: that the optimizer's are, on every instruction set, and that they change no bit,
  * whatever is chosen and however many elements are left over.
  */
-#include "base/float16.h"
-#include "compile/fuse.h"
-#include "compile/pipeline.h"
-#include "cpu/device.h"
-#include "cpu/executor.h"
-#include "cpu/kernels/fusion_whole.h"
-#include "cpu/registry.h"
-#include "graph/graph.h"
+#include "fuse_support.h"
+
 #include "model/presets.h"
 #include "train/step.h"
 
 #include <math.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 enum {
-    KERNELS = 512,
     ROWS = 131, /* no multiple of a vector */
     MANY = 983, /* of which copies are written past the caches */
     COLUMNS = 67
 };
-
-/* A backend that has no fusions. */
-typedef struct Plain {
-    Backend backend;
-    Kernel kernel[KERNELS];
-    const Kernel *table[KERNELS];
-} Plain;
-
-static void make_plain(const Backend *best, Plain *out)
-{
-    assert_true(best->n_kernels <= KERNELS);
-    out->backend = *best;
-    out->backend.kernel = out->table;
-    for (int i = 0; i < best->n_kernels; i++) {
-        out->kernel[i] = *best->kernel[i];
-        out->kernel[i].elementwise = false;
-        out->table[i] = &out->kernel[i];
-    }
-}
 
 /* One tensor's update, with the choice not to make it, as the row of the table that it is. */
 static cvn_graph *update_graph(WholeKind kind, int64_t rows)
@@ -84,64 +51,6 @@ static cvn_graph *update_graph(WholeKind kind, int64_t rows)
     return g;
 }
 
-static WholeKind kind_of(const Plan *plan)
-{
-    WholeKind kind = WHOLE_COUNT;
-    for (int i = 0; i < plan->n_steps; i++)
-        if (plan->step[i].op->kind == OP_FUSION && plan->step[i].op->attr.fusion->program)
-            kind = whole_find(plan->step[i].op->attr.fusion->program);
-    return kind;
-}
-
-/* All results, one behind the other; *kind: the row that its program is. */
-static char *run(const cvn_graph *g, const Backend *backend, int threads, float scale,
-                 size_t *bytes, WholeKind *kind)
-{
-    cvn_err err = {0};
-    Plan *plan;
-    CompileOptions options = {.backend = backend, .n_threads = threads, .verify_plan = true};
-    if (compile_graph(g, &options, &plan, &err))
-        fail_msg("%s", err.message);
-    Device *device = device_new(threads, backend, &err);
-    assert_non_null(device);
-    void **at = calloc((size_t)plan->n_parameters + 1, sizeof *at);
-    void **out = calloc((size_t)plan->n_outputs + 1, sizeof *out);
-    uint32_t state = 7;
-    for (int i = 0; i < plan->n_parameters; i++) {
-        at[i] = aligned_alloc(64, (plan->parameter[i].bytes + 63) / 64 * 64);
-        bool half = plan->parameter[i].type.dtype == CVN_BF16;
-        size_t n = plan->parameter[i].bytes / (half ? 2 : 4);
-        for (size_t k = 0; k < n; k++) {
-            state = state * 1664525u + 1013904223u;
-            float value = (float)(state >> 8) * 0x1p-23f - (n > 1 ? 1.0f : 0.0f);
-            if (half)
-                ((uint16_t *)at[i])[k] = bf16_from_f32(value);
-            else
-                ((float *)at[i])[k] = value;
-        }
-        if (strcmp(plan->parameter[i].name, "scale") == 0)
-            *(float *)at[i] = scale;
-    }
-    if (executor_run(device, plan, at, out, &err))
-        fail_msg("%s", err.message);
-    char *all = NULL;
-    *kind = kind_of(plan);
-    *bytes = 0;
-    for (int i = 0; i < plan->n_outputs; i++) {
-        size_t n = cvn_type_bytes(&plan->output[i].type);
-        all = realloc(all, *bytes + n);
-        memcpy(all + *bytes, out[i], n);
-        *bytes += n;
-    }
-    for (int i = 0; i < plan->n_parameters; i++)
-        free(at[i]);
-    free(at);
-    free(out);
-    device_free(device);
-    plan_free(plan);
-    return all;
-}
-
 static void an_update_is_compiled_whole_and_changes_no_bit(void **state)
 {
     (void)state;
@@ -150,24 +59,23 @@ static void an_update_is_compiled_whole_and_changes_no_bit(void **state)
         if (!backend)
             continue;
         Plain *plain = calloc(1, sizeof *plain);
-        make_plain(backend, plain);
+        assert_non_null(plain);
+        make_plain_of(backend, false, plain);
         for (int i = 0; i < 12 * (WHOLE_ADAMW_HALF + 1); i++) {
-            WholeKind wanted = (WholeKind)(i / 12), kind;
-            bool taken = i & 1;
-            size_t n, same;
-            float scale = taken ? 0.5f : (float)INFINITY;
+            WholeKind wanted = (WholeKind)(i / 12);
+            float scale = i & 1 ? 0.5f : (float)INFINITY; /* whether the update is made */
             cvn_graph *g = update_graph(wanted, i / 6 & 1 ? MANY : ROWS);
-            char *apart = run(g, &plain->backend, 1, scale, &n, &kind);
-            assert_int_equal(kind, WHOLE_COUNT);
-            char *whole = run(g, backend, 1 + i / 2 % 3, scale, &same, &kind);
-            if (kind != wanted)
+            Ran apart = run_with(g, &plain->backend, 1, "scale", scale);
+            Ran whole = run_with(g, backend, 1 + i / 2 % 3, "scale", scale);
+            assert_int_equal(apart.whole, WHOLE_COUNT);
+            if (whole.whole != wanted)
                 fail_msg("%s: the update is not compiled whole; see fusion_whole.h",
                          cpu_isa_name((CpuIsa)isa));
-            assert_int_equal(n, same);
-            if (memcmp(apart, whole, n) != 0)
+            assert_int_equal(apart.bytes, whole.bytes);
+            if (memcmp(apart.data, whole.data, whole.bytes) != 0)
                 fail_msg("%s: other bits when compiled whole", cpu_isa_name((CpuIsa)isa));
-            free(apart);
-            free(whole);
+            free(apart.data);
+            free(whole.data);
             cvn_graph_free(g);
         }
         free(plain);

@@ -97,7 +97,8 @@ static int replace(Simplify *s, cvn_value *old, cvn_value *by, uint32_t first_ne
     return role ? find_roles(s, err) : CVN_OK;
 }
 
-static cvn_value *apply_rules(cvn_graph *g, Rule *const *rule, const Op *op, cvn_value *found)
+static cvn_value *apply_rules(cvn_graph *g, SimplifyRule *const *rule, const Op *op,
+                              cvn_value *found)
 {
     for (int i = 0; i < RULES_PER_KIND && rule[i] && !found; i++)
         found = rule[i](g, op);

@@ -313,7 +313,7 @@ static cvn_value *convert_identities(cvn_graph *g, const Op *op)
     return cvn_convert(g, source, to);
 }
 
-Rule *const simplify_math_rules[OP_COUNT][RULES_PER_KIND] = {
+SimplifyRule *const simplify_math_rules[OP_COUNT][RULES_PER_KIND] = {
     [OP_ADD] = {add_identities},
     [OP_SUBTRACT] = {subtract_identities},
     [OP_MULTIPLY] = {multiply_identities},

@@ -12,13 +12,13 @@
 
 #include "graph/graph.h"
 
-typedef cvn_value *Rule(cvn_graph *g, const Op *op);
+typedef cvn_value *SimplifyRule(cvn_graph *g, const Op *op);
 
 enum { RULES_PER_KIND = 6 };
 
 /* NULL-terminated rows, tried in order. */
-extern Rule *const simplify_math_rules[OP_COUNT][RULES_PER_KIND];  /* elementwise */
-extern Rule *const simplify_shape_rules[OP_COUNT][RULES_PER_KIND]; /* the others */
+extern SimplifyRule *const simplify_math_rules[OP_COUNT][RULES_PER_KIND];  /* elementwise */
+extern SimplifyRule *const simplify_shape_rules[OP_COUNT][RULES_PER_KIND]; /* the others */
 
 /* For all elementwise operations: moves a broadcast behind them. In simplify_shape.c. */
 cvn_value *simplify_broadcast_operands(cvn_graph *g, const Op *op);

@@ -565,7 +565,7 @@ static cvn_value *dot_of_widened(cvn_graph *g, const Op *op)
     return graph_add(g, OP_DOT_GENERAL, &op->attr, 2, operand, &op->result[0]->type);
 }
 
-Rule *const simplify_shape_rules[OP_COUNT][RULES_PER_KIND] = {
+SimplifyRule *const simplify_shape_rules[OP_COUNT][RULES_PER_KIND] = {
     [OP_IOTA] = {iota_of_one},
     [OP_BROADCAST_IN_DIM] = {broadcast_as_reshape, broadcast_of_broadcast, broadcast_of_transpose,
                              broadcast_of_reshape, broadcast_of_iota},

@@ -34,15 +34,15 @@ static const char *logical_name(int axis)
 }
 
 /* In a group, a logical axis is split by a mesh axis: also by it, where a rule before said so. */
-typedef struct Rule {
+typedef struct LayoutRule {
     Group group;
     int axis; /* logical */
     const char *mesh_axis;
-} Rule;
+} LayoutRule;
 
 static const struct {
     const char *layout;
-    Rule rule;
+    LayoutRule rule;
 } rows[] = {
     {"dp", {GROUP_TOKENS, AXIS_BATCH, "dcn"}},
     {"dp", {GROUP_TOKENS, AXIS_BATCH, "data"}},
@@ -84,7 +84,7 @@ enum { MOST_RULES = N_LAYOUTS * N_ROWS };
 
 typedef struct Rules {
     int n;
-    Rule rule[MOST_RULES]; /* [n] */
+    LayoutRule rule[MOST_RULES]; /* [n] */
 } Rules;
 
 /* ---- layouts by name ---- */
@@ -164,7 +164,7 @@ static int read_mesh_axis(const RuleFile *f, Group group, int axis, const json_t
                        f->path, group_names[group], logical_name(axis), name);
     if (f->rules->n == MOST_RULES)
         return err_set(f->err, CVN_EFORMAT, "%s has more than %d rules", f->path, MOST_RULES);
-    f->rules->rule[f->rules->n++] = (Rule){group, axis, arena_string(f->arena, name)};
+    f->rules->rule[f->rules->n++] = (LayoutRule){group, axis, arena_string(f->arena, name)};
     return CVN_OK;
 }
 
@@ -309,7 +309,7 @@ static void mark_weight(const Marking *m, const Param *param, cvn_value *v)
     if (plain && group == GROUP_COUNT && param->init != INIT_ONES)
         return; /* biases follow what they are added to */
     for (int r = 0; r < m->rules->n && group != GROUP_COUNT; r++) {
-        const Rule *rule = &m->rules->rule[r];
+        const LayoutRule *rule = &m->rules->rule[r];
         for (int d = 0; d < param->rank; d++) {
             if (rule->group != group || (int)param->axis[d] != rule->axis)
                 continue;
@@ -349,7 +349,7 @@ static void mark_activation(const Marking *m, cvn_value *v)
         return;
     split_batch(m, &spec, v->type.dim[0]);
     for (int r = 0; r < m->rules->n; r++) {
-        const Rule *rule = &m->rules->rule[r];
+        const LayoutRule *rule = &m->rules->rule[r];
         if (rule->group != GROUP_ACTIVATIONS)
             continue;
         int at = mesh_axis(m->mesh, rule->mesh_axis, strlen(rule->mesh_axis));
