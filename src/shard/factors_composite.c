@@ -190,32 +190,40 @@ void factor_softmax_cross_entropy_backward(const Op *op, Rule *rule)
 
 /* ---- weights in panels ---- */
 
-/* Weights in panels of 16 rows (operands q to q + n, those of scales among them) whose rows are
-   dimensions [first, end) of tensor `to` and, where it has them, of `also`, and all of those of
-   n_bias operands from `bias` on: whole panels pass. */
-static void put_panels(const Op *op, Rule *rule, int q, int n, const cvn_type *type, int first,
-                       int to, int also, int bias, int n_bias)
+/* Weights whose rows, of which there are two kinds with swiglu, give result i of a linear. */
+static int rows_together(const Op *op)
 {
-    int end = type->rank;
-    bool panels = type->dim[end - 1] % PANEL_ROWS == 0;
-    for (int d = first; d < end; d++) {
-        int64_t size = panels && d == end - 1 ? type->dim[d] / PANEL_ROWS : type->dim[d];
+    return op->attr.flag ? 2 : 1;
+}
+
+/* f is dimension d of result i of a linear, which is one of its rows' from `lead` on; and of what is added to it. */
+static void put_row(const Op *op, Rule *rule, int i, int lead, int d, int f)
+{
+    put(rule, op->n_operands + i, d, f);
+    if (linear_residual(op) >= 0)
+        put(rule, linear_residual(op), d, f);
+    for (int w = 0; w < rows_together(op) && op->attr.bias; w++)
+        put(rule, linear_bias(op, i + w), d - lead, f);
+}
+
+/* The rows of result i of a linear, its dimensions from `lead` on, and its weights in panels: whole panels pass. */
+static void put_panels(const Op *op, Rule *rule, int i, int lead)
+{
+    const cvn_type *type = &op->result[i]->type;
+    int last = type->rank - 1, q = linear_operand(op, i);
+    int end =
+        q + rows_together(op) * linear_each(op); /* of operands in panels, scales among them */
+    bool panels = type->dim[last] % PANEL_ROWS == 0;
+    for (int d = lead; d <= last; d++) {
+        int64_t size = panels && d == last ? type->dim[d] / PANEL_ROWS : type->dim[d];
         int f = add(rule, size, panels ? FACTOR_PASS : FACTOR_WHOLE);
-        put(rule, to, d, f);
-        if (also >= 0)
-            put(rule, also, d, f);
-        for (int t = bias; t < bias + n_bias; t++)
-            put(rule, t, d - first, f);
-        for (int t = q; t < q + n && panels; t++)
+        put_row(op, rule, i, lead, d, f);
+        for (int t = q; t < end && panels; t++)
             put(rule, t, 0, f);
     }
     int lane = panels ? add(rule, PANEL_ROWS, FACTOR_WHOLE) : NONE;
-    put(rule, to, end - 1, lane);
-    if (also >= 0)
-        put(rule, also, end - 1, lane);
-    for (int t = bias; t < bias + n_bias; t++)
-        put(rule, t, end - 1 - first, lane);
-    for (int t = q; t < q + n; t++)
+    put_row(op, rule, i, lead, last, lane);
+    for (int t = q; t < end; t++)
         for (int d = panels ? 1 : 0; d < in(op, t)->rank; d++)
             put(rule, t, d, panels && d == 2 ? lane : add(rule, in(op, t)->dim[d], FACTOR_WHOLE));
 }
@@ -297,13 +305,12 @@ void factor_linear_int8(const Op *op, Rule *rule)
         put(rule, 4, d, f);
     }
     put_whole(rule, 0, in(op, 0), lead);
-    put_panels(op, rule, 2, 2, out(op), lead, 4, -1, 0, 0);
+    put_panels(op, rule, 0, lead);
 }
 
 void factor_linear(const Op *op, Rule *rule)
 {
     int lead = in(op, 0)->rank - (int)op->attr.axis, residual = linear_residual(op);
-    int each = linear_each(op);
     for (int d = 0; d < lead; d++) {
         int f = add(rule, in(op, 0)->dim[d], FACTOR_PASS);
         for (int t = 0; t < rule->n_tensors; t++)
@@ -313,9 +320,6 @@ void factor_linear(const Op *op, Rule *rule)
     put_whole(rule, 0, in(op, 0), lead);
     if (op->attr.norm)
         put_whole(rule, linear_norm(op), in(op, linear_norm(op)), 0);
-    for (int i = 0; i < op->n_results; i++) {
-        int weights = op->attr.flag ? 2 : 1;
-        put_panels(op, rule, 1 + each * i, weights * each, &op->result[i]->type, lead,
-                   op->n_operands + i, residual, linear_bias(op, i), op->attr.bias ? weights : 0);
-    }
+    for (int i = 0; i < op->n_results; i++)
+        put_panels(op, rule, i, lead);
 }
