@@ -7,7 +7,10 @@ Counted, not measured: what lies in a cache is counted, too. MB per run of the g
 """
 import collections
 import json
+import signal
 import sys
+
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # | head ends it in silence, as it does other programs
 
 events = json.load(open(sys.argv[1]))
 events = [e for e in events["traceEvents"] if e.get("cat") == "step" and e["tid"] == 0]

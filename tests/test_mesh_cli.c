@@ -14,7 +14,11 @@ static StrBuf launch(const char *n, const char *command, int *status)
 static void a_mesh_scores_as_one_device_does(void **state)
 {
     (void)state;
-    static const char *const layouts[] = {"dp", "tp", "fsdp", "2d", "fsdp+tp"};
+    static const char *const layouts[][2] = {{"dp", "data=4"},
+                                             {"tp", "model=4"},
+                                             {"fsdp", "data=4"},
+                                             {"2d", "data=2,model=2"},
+                                             {"fsdp+tp", "data=2,model=2"}};
     int status;
     StrBuf whole = shell("caravan score -m model --text 'The quick brown fox' --summary", &status);
     assert_int_equal(status, 0);
@@ -23,8 +27,8 @@ static void a_mesh_scores_as_one_device_does(void **state)
         char line[256];
         snprintf(line, sizeof line,
                  "caravan score -m model --text 'The quick brown fox' --summary --mesh "
-                 "data=2,model=2 --layout %s",
-                 layouts[i]);
+                 "%s --layout %s",
+                 layouts[i][1], layouts[i][0]);
         expect(0, line, whole.text);
     }
     strbuf_free(&whole);
@@ -179,6 +183,52 @@ static void meshes_that_cannot_be_are_refused(void **state)
     expect(1, "caravan score -m model --text abc --mesh data=2 --layout 4d 2>&1", "is no layout");
 }
 
+/* Devices that only repeat what others do: no layout asks for them, so whoever did has mistyped something. */
+static void axes_that_divide_nothing_are_refused(void **state)
+{
+    (void)state;
+    static const char *const commands[] = {
+        "score -m model --text abc",
+        "generate -m model -p abc",
+        "chat -m model",
+        "bench -p tiny --prefill 8 --decode 2",
+        "bench -p stories260k --train --seq 32",
+        "plan -p tiny",
+        "train --data text -p stories260k --seq 16 --batch 2 --steps 1 --out no-run"};
+    char line[512];
+    expect(0, "for i in 1 2 3 4 5 6 7 8 9; do echo a text of the same words; done >text", "");
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        snprintf(line, sizeof line, "caravan %s --mesh data=2,foo=3 </dev/null 2>&1", commands[i]);
+        expect(1, line,
+               "caravan: the 3 devices along the mesh's axis foo would all do the same: layout 2d "
+               "divides nothing by it, only by dcn, data, model;");
+        snprintf(line, sizeof line, "caravan %s --mesh data=2,model=2 --layout tp </dev/null 2>&1",
+                 commands[i]);
+        expect(1, line,
+               "axis data would all do the same: layout tp divides nothing by it, only "
+               "by model;");
+    }
+    expect(0, "caravan plan -p tiny --mesh data=2,foo=1 2>&1", "layout 2d");
+    snprintf(line, sizeof line, "caravan %s --mesh data=2 --layout dp --batch 1 2>&1", commands[6]);
+    expect(1, line, "nothing of 1 sequence at once can be divided by it; give a larger --batch");
+    expect(0, "test ! -e no-run", "");
+}
+
+/* A batch of one row is no mistake where texts come one by one, but is told. */
+static void rows_that_do_not_divide_are_told(void **state)
+{
+    (void)state;
+    int status;
+    expect(0, "caravan score -m model --text abc --mesh data=2 --layout dp 2>&1",
+           "warning: the 2 devices along data all do the same: with layout dp nothing of 1 row ");
+    StrBuf output = shell("caravan score -m model --text abc --mesh data=2 --layout fsdp 2>&1; "
+                          "caravan score -m model --text abc --mesh model=2 --layout tp 2>&1",
+                          &status);
+    assert_int_equal(status, 0);
+    assert_null(strstr(output.text, "warning"));
+    strbuf_free(&output);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +240,8 @@ int main(void)
         cmocka_unit_test(specs_say_who_set_them),
         cmocka_unit_test(one_rank_says_what_is_wrong),
         cmocka_unit_test(meshes_that_cannot_be_are_refused),
+        cmocka_unit_test(axes_that_divide_nothing_are_refused),
+        cmocka_unit_test(rows_that_do_not_divide_are_told),
     };
     return cmocka_run_group_tests(tests, make_models, remove_scratch);
 }

@@ -183,7 +183,8 @@ static int open_bench(Bench *b, cvn_err *err)
     const Value *v = b->value;
     int threads;
     warn_threads(v[THREADS].integer);
-    if (run_join(v[MESH].given, &b->cluster, err) || count_threads(b, &threads, err))
+    if (run_join(v[MESH].given, &b->cluster, err) ||
+        check_layout(v[MESH].text, v[LAYOUT].text, err) || count_threads(b, &threads, err))
         return err->code;
     Pool *pool = pool_new(threads, err);
     if (!pool)
@@ -553,7 +554,7 @@ static int run_train(const Value *v)
         fail(&err);
         return EXIT_USAGE;
     }
-    if (run_join(v[MESH].given, &cluster, &err))
+    if (run_join(v[MESH].given, &cluster, &err) || check_layout(v[MESH].text, v[LAYOUT].text, &err))
         return fail(&err);
     cvn_dtype dtype = dtype_of(&v[DTYPE]);
     TrainBench bench = {.batch = v[BATCH].integer,

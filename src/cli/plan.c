@@ -104,6 +104,8 @@ static int make_ask(SimAsk *ask, const Value *v, cvn_err *err)
                     .compile = true,
                     .blocking = v[OVERLAP].integer == 1};
     int code = shape(v, &ask->config, err);
+    if (code == CVN_OK)
+        code = check_layout(ask->mesh, ask->layout, err);
     if (code)
         return code;
     if (ask->compute == CVN_DTYPE_COUNT)

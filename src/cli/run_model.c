@@ -4,8 +4,10 @@
 #include "base/threads.h"
 #include "cli/common.h"
 #include "cli/communication.h"
+#include "cli/ranks.h"
 #include "cli/terminal.h"
 #include "serve/engine.h"
+#include "shard/layouts.h"
 #include "train/config.h"
 
 #include <inttypes.h>
@@ -129,6 +131,21 @@ static int agree_on_model(const RunModel *run, cvn_err *err)
     return ranks_agree("the model", hash_bytes(sizes, sizeof sizes), err);
 }
 
+int check_layout(const char *mesh, const char *layout, cvn_err *err)
+{
+    Mesh parsed;
+    Arena arena;
+    if (!mesh)
+        return CVN_OK;
+    int code = arena_init(&arena, err);
+    if (code == CVN_OK)
+        code = mesh_parse(&parsed, mesh, &arena, err);
+    if (code == CVN_OK)
+        code = layout_check(layout, &parsed, err);
+    arena_free(&arena);
+    return code;
+}
+
 int run_join(bool mesh, Cluster **cluster, cvn_err *err)
 {
     *cluster = NULL;
@@ -141,7 +158,8 @@ int run_join(bool mesh, Cluster **cluster, cvn_err *err)
 
 int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err)
 {
-    if (run_join(options->mesh != NULL, &run->cluster, err))
+    if (run_join(options->mesh != NULL, &run->cluster, err) ||
+        check_layout(options->mesh, options->layout, err))
         return err->code;
     catch_interrupt(true);
     double begin = clock_seconds();
@@ -218,6 +236,19 @@ int run_model_input(const RunModel *run, const Value *ids, const char *text, con
     return code;
 }
 
+/* Devices that only repeat what others do are no mistake here: the next text may divide. But nobody should wait for them. */
+static void warn_idle(const RunModel *run, const RunOptions *options)
+{
+    const EngineMesh *m = run->engine ? run->engine->mesh : NULL;
+    int axis = m && ranks_speaks() ? mesh_devices_idle(&m->devices, m->used) : -1;
+    if (axis >= 0)
+        fprintf(stderr,
+                "caravan: warning: the %d devices along %s all do the same: with layout %s nothing "
+                "of %lld row%s can be divided by it\n",
+                (int)m->devices.mesh.axis[axis].size, m->devices.mesh.axis[axis].name,
+                options->layout, (long long)m->rows, m->rows == 1 ? "" : "s");
+}
+
 int run_model_start(RunModel *run, const RunOptions *options, int64_t n_prompt, int64_t n_new,
                     cvn_err *err)
 {
@@ -238,6 +269,7 @@ int run_model_start(RunModel *run, const RunOptions *options, int64_t n_prompt, 
     double begin = clock_seconds();
     int code = cvn_engine_new(run->model, &engine, &run->engine, err);
     run->compile_seconds = clock_seconds() - begin;
+    warn_idle(run, options);
     return code;
 }
 

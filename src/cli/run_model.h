@@ -38,6 +38,9 @@ typedef struct RunModel {
     double load_seconds, compile_seconds;
 } RunModel;
 
+/* That there is such a layout, and that it knows the axes of the mesh; NULL: no mesh. */
+int check_layout(const char *mesh, const char *layout, cvn_err *err);
+
 /* Joins the other processes, where a launcher has started several: they need a mesh. *cluster is NULL without. */
 int run_join(bool mesh, Cluster **cluster, cvn_err *err);
 

@@ -3,6 +3,7 @@
 #include "base/json_file.h"
 #include "cli/common.h"
 #include "cli/communication.h"
+#include "cli/ranks.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "cli/train_sample.h"
@@ -35,6 +36,9 @@ static const Option option_run_overlap = {
 /* Those that are no keys of a run; the others are found by their names. */
 enum { DATA, RESUME, CONFIG, OUT, PROFILE, FIRST_KEY };
 
+/* A new model or one there is: one of the two. */
+enum { BEGINNING = 1 };
+
 static const Option *const options[] = {
     [DATA] = &(const Option){"data", .kind = ARG_INPUT, .repeats = true, .value = "FILE",
                              .help = "text, JSONL or token ids, or a folder; may come again"},
@@ -46,9 +50,10 @@ static const Option *const options[] = {
                             .help = "folder of the run, and of the model in the end"},
     [PROFILE] = &option_profile,
     [FIRST_KEY] = &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .value = "NAME",
-                                  .choice = choice_of_preset, .brief = true,
+                                  .choice = choice_of_preset, .brief = true, .group = BEGINNING,
                                   .help = "shape of a new model: tiny, stories15m, llama3.2-1b"},
-    &(const Option){"init", .kind = ARG_INPUT, .value = "DIR", .help = "model to fine-tune"},
+    &(const Option){"init", .kind = ARG_INPUT, .group = BEGINNING, .value = "DIR",
+                    .help = "model to fine-tune"},
     &(const Option){"lora", .kind = ARG_TEXT, .value = "SPEC",
                     .help = "train adapters only: r=16 or r=16,alpha=32,targets=q,v"},
     &(const Option){"tokenizer", .kind = ARG_INPUT, .value = "FILE",
@@ -121,6 +126,30 @@ static json_t *value_json(const TrainKey *key, const Value *value)
     return list;
 }
 
+static bool typed(const Args *args, const char *name)
+{
+    for (int i = 0; options[i]; i++)
+        if (strcmp(options[i]->name, name) == 0)
+            return args->value[i].given;
+    return false;
+}
+
+/* --init is typed and the file says "preset", or the other way round: as always, what is typed wins. */
+static void choose_beginning(const Args *args, const char *path, TrainConfig *config, bool *given)
+{
+    static const char *const names[] = {"preset", "init"};
+    const char **place[] = {&config->preset, &config->init};
+    for (int k = 0; k < 2 && config->preset && config->init; k++) {
+        const TrainKey *key = train_key_find(names[k]);
+        if (typed(args, names[k]) || !typed(args, names[1 - k]))
+            continue;
+        *place[k] = NULL;
+        given[key - train_keys] = false;
+        if (ranks_speaks())
+            fprintf(stderr, "--%s wins over \"%s\" in %s\n", names[1 - k], names[k], path);
+    }
+}
+
 /* What was typed over what --config says over the defaults. */
 static int read_config(const Args *args, TrainConfig *config, bool *given, Arena *arena,
                        cvn_err *err)
@@ -143,6 +172,8 @@ static int read_config(const Args *args, TrainConfig *config, bool *given, Arena
         given[key - train_keys] = true;
         json_decref(value);
     }
+    if (code == CVN_OK && path)
+        choose_beginning(args, path, config, given);
     return code;
 }
 

@@ -84,3 +84,24 @@ int mesh_devices_cut(MeshDevices *m, const cvn_graph *g, cvn_graph **local, Part
     }
     return code;
 }
+
+uint32_t mesh_devices_used(const PartitionReport *report)
+{
+    uint32_t used = 0;
+    for (int i = 0; i < report->n_parameters; i++) {
+        const Sharding *s = &report->parameter[i].sharding;
+        for (int d = 0; d < s->rank; d++)
+            for (int k = 0; k < s->dim[d].axes.n; k++)
+                used |= 1u << s->dim[d].axes.ref[k].axis;
+    }
+    _Static_assert(MESH_MAX_AXES <= 32, "a bit for each axis");
+    return used;
+}
+
+int mesh_devices_idle(const MeshDevices *m, uint32_t used)
+{
+    for (int i = 0; i < m->mesh.n_axes; i++)
+        if (m->mesh.axis[i].size > 1 && !(used & 1u << i))
+            return i;
+    return -1;
+}

@@ -37,4 +37,9 @@ void mesh_devices_close(MeshDevices *m);
 int mesh_devices_cut(MeshDevices *m, const cvn_graph *g, cvn_graph **local, PartitionReport *report,
                      cvn_err *err);
 
+/* Of a graph that was cut: the axes, a bit for each, by which a parameter is divided. */
+uint32_t mesh_devices_used(const PartitionReport *report);
+/* The first axis of more than one device that is not among them, whose devices all do the same; -1: there is none. */
+int mesh_devices_idle(const MeshDevices *m, uint32_t used);
+
 #endif

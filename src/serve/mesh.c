@@ -233,6 +233,7 @@ int engine_mesh_bind(EngineMesh *m, const Plan *plan, const PartitionReport *rep
                      Arena *arena, MeshProgram *p, cvn_err *err)
 {
     int np = plan->n_parameters, no = plan->n_outputs, inputs = m->n_weights + n_caches;
+    m->used |= mesh_devices_used(report);
     *p = (MeshProgram){.plan = plan, .n_caches = n_caches};
     p->param = arena_array(arena, (size_t)m->devices.n_local * (size_t)np, sizeof *p->param);
     p->output = arena_array(arena, (size_t)m->devices.n_local * (size_t)no, sizeof *p->output);

@@ -34,6 +34,7 @@ typedef struct EngineMesh {
     int64_t positions; /* of a row of the caches */
     cvn_dtype kv_dtype;
     int64_t steps; /* run so far: what a failure of a rank says */
+    uint32_t used; /* a bit for each axis of the mesh by which some step divides something */
 } EngineMesh;
 
 /* A step, ready to run on the devices of this process. */

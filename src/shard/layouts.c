@@ -404,6 +404,37 @@ static int read_rules(const char *layout, const Mesh *mesh, Arena *arena, Rules 
                            : named_rules(layout, rules, err);
 }
 
+static bool rules_name(const Rules *rules, int n, const char *mesh_axis)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(rules->rule[i].mesh_axis, mesh_axis) == 0)
+            return true;
+    return false;
+}
+
+/* Devices along an axis that no rule names would all do the same. */
+static int check_axes(const char *layout, const Rules *rules, const Mesh *mesh, cvn_err *err)
+{
+    int lost = 0;
+    while (lost < mesh->n_axes &&
+           (mesh->axis[lost].size == 1 || rules_name(rules, rules->n, mesh->axis[lost].name)))
+        lost++;
+    if (lost == mesh->n_axes)
+        return CVN_OK;
+    StrBuf known = {0};
+    for (int i = 0; i < rules->n; i++)
+        if (!rules_name(rules, i, rules->rule[i].mesh_axis))
+            strbuf_printf(&known, "%s%s", known.length ? ", " : "", rules->rule[i].mesh_axis);
+    int code = err_set(err, CVN_EINVAL,
+                       "the %d devices along the mesh's axis %s would all do the same: layout %s "
+                       "divides nothing by it, only by %s; name such an axis, or take a layout "
+                       "that knows %s",
+                       (int)mesh->axis[lost].size, mesh->axis[lost].name, layout,
+                       known.text ? known.text : "nothing", mesh->axis[lost].name);
+    strbuf_free(&known);
+    return code;
+}
+
 int layout_check(const char *layout, const Mesh *mesh, cvn_err *err)
 {
     Rules rules = {0};
@@ -411,6 +442,8 @@ int layout_check(const char *layout, const Mesh *mesh, cvn_err *err)
     int code = arena_init(&arena, err);
     if (code == CVN_OK)
         code = read_rules(layout, mesh, &arena, &rules, err);
+    if (code == CVN_OK)
+        code = check_axes(layout, &rules, mesh, err);
     arena_free(&arena);
     return code;
 }

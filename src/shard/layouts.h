@@ -47,7 +47,8 @@
 /* Name of the i-th layout, or NULL behind the last. */
 const char *layout_name(size_t i);
 
-/* Refuses what llama_mark would refuse: no such layout, or a file of rules that do not fit the mesh. */
+/* Refuses what llama_mark would refuse: no such layout, or a file of rules that do not fit the mesh. And a mesh with an axis
+   of more than one device that the layout does not know. */
 int layout_check(const char *layout, const Mesh *mesh, cvn_err *err);
 
 /* Marks the parameters and token inputs of a graph that the model makes, by their names. Inputs

@@ -348,6 +348,12 @@ json_t *train_config_json(const TrainConfig *config)
     return json;
 }
 
+void train_config_only(json_t *json)
+{
+    json_object_del(json, TRAIN_DATA_KEY);
+    json_object_del(json, TRAIN_FOLDER_KEY);
+}
+
 /* ---- checks, and what a config that was checked says ---- */
 
 static int choice_named(const TrainConfig *c, const char *name)

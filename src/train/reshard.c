@@ -2,6 +2,7 @@
 
 #include "base/json_file.h"
 #include "io/model.h"
+#include "shard/layouts.h"
 #include "train/checkpoint_export.h"
 #include "train/checkpoint_folder.h"
 #include "train/checkpoint_write.h"
@@ -67,7 +68,7 @@ static int read_options(Reshape *r, const char *mesh, const char *layout, cvn_er
     if (*mesh)
         json_object_set_new(json, "layout", json_string(layout));
     char *changed = json_dumps(json, JSON_REAL_PRECISION(15));
-    json_object_del(json, "data-key");
+    train_config_only(json);
     r->options = train_config_defaults();
     int code = train_config_read(&r->options, path, json, NULL, &r->arena, err);
     json_decref(json);
@@ -95,6 +96,8 @@ static int lay_out(Reshape *r, const char *mesh, const char *layout, cvn_err *er
     const TrainMeshOptions options = {
         .config = &r->model, .state = &r->state, .optimizer = kind, .mesh = mesh, .layout = layout};
     int code = train_mesh_describe(&r->mesh, &options, err);
+    if (code == CVN_OK)
+        code = layout_check(layout, &r->mesh.devices.mesh, err);
     if (code)
         return code;
     cvn_graph *g = train_graph(TRAIN_STEP, &r->model, &step, err);

@@ -11,6 +11,9 @@
 #include "train/tensorboard.h"
 #include "train/trainer.h"
 
+/* Of paths that processes tell one another, with the zero at the end. */
+enum { RUN_MAX_PATH = 1024 };
+
 typedef struct Run {
     TrainConfig config;
     const TrainEvents *events; /* borrowed */
@@ -27,7 +30,9 @@ typedef struct Run {
     const char *tokenizer_folder; /* where its files lie while the run is opened */
     const char *tokenizer_file;   /* RUN/tokenizer.json or .model, or NULL */
     const char *config_text;      /* JSON for manifests */
-    IoModel init;                 /* owned: the model to fine-tune, while has_init */
+    const char *started_in; /* folder that relative paths in checkpoints start from, or NULL */
+    bool starts_there;      /* some path was found from there */
+    IoModel init;           /* owned: the model to fine-tune, while has_init */
     bool has_init;
     bool sizes_batch; /* no batch was asked for */
     Checkpoint from;  /* owned: what the run goes on from, while has_from */
@@ -58,6 +63,14 @@ typedef struct Run {
 /* Everything up to the first step. */
 int run_open(Run *run, const TrainConfig *config, const bool *given, bool resume, cvn_err *err);
 void run_close(Run *run);
+
+/* Paths of a run that goes on (run_paths.c): those in the options are found where they were, from the folder it was
+   started in, and what is not there is told unless its place is given now. Whether a path that is given now for an
+   option that may not change is the same file, or where it has gone. And the options with the paths as checkpoints keep
+   them, from run->started_in. */
+int run_find_paths(Run *run, const bool *given, cvn_err *err);
+bool run_same_path(const Run *run, const TrainConfig *now, const TrainKey *key);
+int run_keep_paths(Run *run, TrainConfig *kept, cvn_err *err);
 
 /* What all devices can do together, into run->peak. */
 int run_measure_peak(Run *run, cvn_err *err);

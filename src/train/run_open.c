@@ -13,9 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Besides the options, a manifest's config holds what tells whether the data is the same. */
-#define DATA_KEY "data-key"
-
 /* ---- options ---- */
 
 static bool on_mesh(const TrainConfig *c)
@@ -42,17 +39,22 @@ static int merge_options(Run *r, const TrainConfig *config, const bool *given, c
                                     : json_object();
     if (!json)
         return err_set(err, CVN_EMEM, "no memory to read options");
-    json_object_del(json, DATA_KEY);
+    const char *started_in = json_string_value(json_object_get(json, TRAIN_FOLDER_KEY));
+    r->started_in = started_in ? arena_string(&r->arena, started_in) : NULL;
+    train_config_only(json);
     r->config = train_config_defaults();
     int code = train_config_read(&r->config, r->from.folder, json, NULL, &r->arena, err);
     json_decref(json);
+    if (code == CVN_OK)
+        code = run_find_paths(r, given, err);
     r->config.out = config->out;
     r->config.stop_after = 0;
     for (int i = 0; i < train_n_keys && code == CVN_OK; i++) {
         const TrainKey *key = &train_keys[i];
         if (!given || !given[i] || strcmp(key->name, "out") == 0)
             continue;
-        if (key->kind == KEY_FIXED && !train_config_same(&r->config, config, key))
+        if (key->kind == KEY_FIXED && !train_config_same(&r->config, config, key) &&
+            !run_same_path(r, config, key))
             return err_set(err, CVN_EINVAL,
                            "--%s cannot change when a run goes on; leave it out, or begin another "
                            "run with --init '%s'",
@@ -173,7 +175,7 @@ static int check_data_key(Run *r, const char *key, cvn_err *err)
 {
     const char *text = r->from.manifest.config;
     json_t *json = r->has_from && text ? json_object_parse(r->out, text, strlen(text), err) : NULL;
-    const char *before = json_string_value(json_object_get(json, DATA_KEY));
+    const char *before = json_string_value(json_object_get(json, TRAIN_DATA_KEY));
     bool other = before && strcmp(before, key) != 0;
     json_decref(json);
     if (other)
@@ -237,10 +239,17 @@ static int open_data(Run *r, cvn_err *err)
              data_sequences(r->data, DATA_TRAIN) == 1 ? "" : "s",
              report.made ? "" : " (tokenised before)");
     char key[32];
+    TrainConfig kept;
     snprintf(key, sizeof key, "%016" PRIx64, data_key(r->data));
-    code = check_data_key(r, key, err);
-    json_t *json = train_config_json(c);
-    json_object_set_new(json, DATA_KEY, json_string(key));
+    code = run_keep_paths(r, &kept, err);
+    if (code == CVN_OK)
+        code = check_data_key(r, key, err);
+    if (code)
+        return code;
+    json_t *json = train_config_json(&kept);
+    json_object_set_new(json, TRAIN_DATA_KEY, json_string(key));
+    if (r->started_in)
+        json_object_set_new(json, TRAIN_FOLDER_KEY, json_string(r->started_in));
     char *text = json_dumps(json, JSON_REAL_PRECISION(15));
     json_decref(json);
     if (!text)
@@ -288,17 +297,43 @@ static TrainerOptions trainer_options(const Run *r)
                             .memory_limit = (size_t)c->memory};
 }
 
-/* What can be known to be wrong before the data are read. */
-static int check_trainer(Run *r, cvn_err *err)
+/* What can be known to be wrong before the data are read: of the mesh before a tokenizer is made, … */
+static int check_mesh(Run *r, cvn_err *err)
 {
-    TrainerOptions o = trainer_options(r);
     Mesh mesh;
     int code = CVN_OK;
     if (on_mesh(&r->config))
-        code = mesh_parse(&mesh, o.mesh, &r->arena, err);
+        code = mesh_parse(&mesh, r->config.mesh, &r->arena, err);
     if (code == CVN_OK && on_mesh(&r->config))
-        code = layout_check(o.layout, &mesh, err);
-    return code ? code : trainer_check(&r->model, &o, err);
+        code = layout_check(r->config.layout, &mesh, err);
+    return code;
+}
+
+/* … and of the step when the model is known. */
+static int check_trainer(Run *r, cvn_err *err)
+{
+    TrainerOptions o = trainer_options(r);
+    return trainer_check(&r->model, &o, err);
+}
+
+/* Devices that would all do the same, as those along `data` with a batch of one sequence and a layout that divides nothing
+   else. */
+static int check_idle(const Run *r, cvn_err *err)
+{
+    const Trainer *t = &r->trainer;
+    const MeshStep *step = t->gradient.mesh ? t->gradient.mesh : t->step.mesh;
+    if (!t->mesh || !step)
+        return CVN_OK;
+    const Mesh *mesh = &t->mesh->devices.mesh;
+    int axis = mesh_devices_idle(&t->mesh->devices, mesh_devices_used(&step->report));
+    if (axis < 0)
+        return CVN_OK;
+    return err_set(err, CVN_EINVAL,
+                   "the %d devices along the mesh's axis %s would all do the same: with layout %s "
+                   "nothing of %" PRId64 " sequence%s at once can be divided by it; give a larger "
+                   "--batch, or another --mesh or --layout",
+                   (int)mesh->axis[axis].size, mesh->axis[axis].name, t->mesh->layout,
+                   t->options.micro_batch, t->options.micro_batch == 1 ? "" : "s");
 }
 
 static int open_trainer(Run *r, cvn_err *err)
@@ -309,6 +344,8 @@ static int open_trainer(Run *r, cvn_err *err)
     int code = run_share_memory(r, &o.memory_limit, err);
     if (code == CVN_OK)
         code = trainer_open(&r->trainer, &r->model, &o, err);
+    if (code == CVN_OK)
+        code = check_idle(r, err);
     if (code)
         return code;
     run_note(r, "model: %" PRId64 " parameters; %s in all, rematerialisation %s",
@@ -387,7 +424,9 @@ int run_open(Run *r, const TrainConfig *config, const bool *given, bool resume, 
                        "several processes were started; say with --mesh how they divide the model, "
                        "for 4 of them --mesh data=2,model=2");
     warn_without_mesh(r, given);
-    code = run_make_folder(r, err);
+    code = check_mesh(r, err);
+    if (code == CVN_OK)
+        code = run_make_folder(r, err);
     if (code == CVN_OK)
         code = run_open_tokenizer(r, err);
     if (code == CVN_OK)

@@ -26,7 +26,7 @@ int run_together(const Run *r, int code, cvn_err *err)
 int run_share_path(Run *r, const char **path, cvn_err *err)
 {
     Cluster *c = r->events->cluster;
-    char own[1024] = "";
+    char own[RUN_MAX_PATH] = "";
     if (!c)
         return CVN_OK;
     if (run_is_first(r) && *path)

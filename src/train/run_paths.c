@@ -1,0 +1,118 @@
+/*
+ * Where the files of a run are when it goes on from another folder.
+ *
+ *     ~/tales$ caravan train --data story.txt --preset tiny --out run      the checkpoint: "story.txt", started in ~/tales
+ *     /tmp$    caravan train --resume ~/tales/run                          ~/tales/story.txt
+ *
+ * A checkpoint keeps paths as they were typed, and the folder they start from, however often the run goes on. Where that
+ * folder has it no longer, a path starts from the one that the run goes on in: so data that move with their folder are
+ * found, too. A checkpoint of a version that did not keep the folder has only this second way. That they are the same data
+ * is seen later, by their key.
+ */
+#include "train/run_impl.h"
+
+#include "base/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool is_given(const bool *given, const char *name)
+{
+    return given && given[train_key_find(name) - train_keys];
+}
+
+static bool is_rule_file(const char *layout)
+{
+    size_t n = layout ? strlen(layout) : 0;
+    return n > 5 && strcmp(layout + n - 5, ".json") == 0;
+}
+
+/* An absolute path is as it is, and so is one that starts from the folder we are in. */
+static const char *find_path(Run *r, const char *path)
+{
+    if (!path || *path == '/' || !r->started_in)
+        return path;
+    char *here = getcwd(NULL, 0);
+    bool same = here && strcmp(here, r->started_in) == 0;
+    free(here);
+    if (same)
+        return path;
+    const char *there = arena_printf(&r->arena, "%s/%s", r->started_in, path);
+    r->starts_there = r->starts_there || file_exists(there);
+    return file_exists(there) || !file_exists(path) ? there : path;
+}
+
+int run_find_paths(Run *r, const bool *given, cvn_err *err)
+{
+    TrainConfig *c = &r->config;
+    for (int64_t i = 0; i < c->n_data; i++) {
+        const char *path = find_path(r, c->data[i]);
+        if (!is_given(given, "data") && !file_exists(path))
+            return err_set(err, CVN_EIO,
+                           "'%s', which '%s' was trained on, is not there any more; %s", path,
+                           r->from.folder,
+                           c->n_data == 1 ? "give its new place with --data"
+                                          : "give all files again with --data, in the same order");
+        c->data[i] = path;
+    }
+    c->init = find_path(r, c->init);
+    c->tokenizer = find_path(r, c->tokenizer);
+    c->cache = find_path(r, c->cache);
+    if (is_rule_file(c->layout))
+        c->layout = find_path(r, c->layout);
+    if (c->lora && c->init && !is_given(given, "init") && !file_exists(c->init))
+        return err_set(err, CVN_EIO,
+                       "'%s', the model that '%s' adapts, is not there any more; give its new "
+                       "place with --init",
+                       c->init, r->from.folder);
+    return CVN_OK;
+}
+
+bool run_same_path(const Run *r, const TrainConfig *now, const TrainKey *key)
+{
+    bool init = strcmp(key->name, "init") == 0, tokenizer = strcmp(key->name, "tokenizer") == 0;
+    const char *a = init ? r->config.init : tokenizer ? r->config.tokenizer : NULL;
+    const char *b = init ? now->init : tokenizer ? now->tokenizer : NULL;
+    if (!a || !b)
+        return false;
+    if (init && r->config.lora && !file_exists(a))
+        return true; /* the model that adapters belong to has moved */
+    char *real_a = realpath(a, NULL), *real_b = realpath(b, NULL);
+    bool same = real_a && real_b && strcmp(real_a, real_b) == 0;
+    free(real_a);
+    free(real_b);
+    return same;
+}
+
+/* A path, used from the folder `here`, as it is kept: from r->started_in where that leads to it. */
+static const char *keep_path(Run *r, const char *here, const char *path)
+{
+    if (!path || !r->started_in || !here || strcmp(here, r->started_in) == 0)
+        return path;
+    const char *whole = *path == '/' ? path : arena_printf(&r->arena, "%s/%s", here, path);
+    size_t n = strlen(r->started_in);
+    bool below = strncmp(whole, r->started_in, n) == 0 && whole[n] == '/' && whole[n + 1];
+    return below ? whole + n + 1 : whole;
+}
+
+int run_keep_paths(Run *r, TrainConfig *kept, cvn_err *err)
+{
+    char *own = run_is_first(r) ? getcwd(NULL, 0) : NULL;
+    const char *here = own && strlen(own) < RUN_MAX_PATH ? arena_string(&r->arena, own) : NULL;
+    free(own);
+    int code = run_share_path(r, &here, err);
+    if (!r->starts_there)
+        r->started_in = here;
+    if (code == CVN_OK)
+        code = run_share_path(r, &r->started_in, err);
+    *kept = r->config;
+    for (int64_t i = 0; i < kept->n_data; i++)
+        kept->data[i] = keep_path(r, here, kept->data[i]);
+    kept->init = keep_path(r, here, kept->init);
+    kept->tokenizer = keep_path(r, here, kept->tokenizer);
+    kept->cache = keep_path(r, here, kept->cache);
+    if (is_rule_file(kept->layout))
+        kept->layout = keep_path(r, here, kept->layout);
+    return code;
+}

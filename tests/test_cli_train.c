@@ -1,0 +1,91 @@
+/* caravan train as people type it: what the command line and a file of options say together, and runs that go on from
+ * elsewhere. */
+#include "shell.h"
+
+#define SMALL "--seq 16 --batch 2 -t 1 "
+
+static void what_is_typed_wins_over_the_file(void **state)
+{
+    (void)state;
+    expect(0,
+           "echo '{\"data\": \"text\", \"preset\": \"stories260k\", \"steps\": 1}' >new.json; "
+           "echo '{\"data\": \"text\", \"init\": \"model\", \"steps\": 1}' >tune.json; "
+           "echo '{\"data\": \"text\", \"init\": \"model\", \"preset\": \"tiny\"}' >both.json",
+           "");
+    expect(0, "caravan train --config new.json --init model " SMALL "--out w1 2>&1",
+           "--init wins over \"preset\" in new.json\n");
+    expect(0, "caravan inspect -m w1", "dim 128");
+    expect(0, "! grep -q '\"preset\"' w1/checkpoints/step-*/manifest.json", "");
+    expect(0, "caravan train --config tune.json -p stories260k " SMALL "--out w2 2>&1",
+           "--preset wins over \"init\" in tune.json\n");
+    expect(0, "caravan inspect -m w2", "dim 64");
+    expect(0,
+           "CARAVAN_PRESET=stories260k caravan train --data text --init model --steps 1 " SMALL
+           "--out w3 2>&1",
+           "finished after step 1 of 1");
+    expect(2, "caravan train --data text --init model -p tiny --out w4 2>&1",
+           "give only one of --preset or --init");
+    expect(1, "caravan train --config both.json --out w4 2>&1", "give either --preset NAME");
+    expect(0, "caravan train --config both.json --init model --steps 1 " SMALL "--out w4 2>&1",
+           "--init wins over \"preset\" in both.json");
+}
+
+static void a_run_finds_its_data_from_elsewhere(void **state)
+{
+    (void)state;
+    expect(0,
+           "cp text story && caravan train --data story -p stories260k --steps 1 " SMALL
+           "--out run 2>&1",
+           "finished");
+    expect(0, "mkdir -p far && cd far && caravan train --resume ../run --steps 2 2>&1",
+           "finished after step 2 of 2");
+    /* The whole folder moves; then only the data. */
+    expect(0,
+           "mkdir new && mv run story new/ && cd new && caravan train --resume run --steps 3 2>&1",
+           "finished after step 3 of 3");
+    expect(0, "mv new/story far/tale", "");
+    expect(1, "caravan train --resume new/run --steps 4 2>&1", "/new/story', which 'new/run/");
+    expect(1, "caravan train --resume new/run --steps 4 2>&1",
+           "is not there any more; give its new place with --data");
+    expect(0, "caravan train --resume new/run --steps 4 --data far/tale 2>&1",
+           "finished after step 4 of 4");
+    expect(1, "caravan train --resume new/run --steps 5 --data text --data text 2>&1",
+           "the data is not what");
+}
+
+static void adapters_find_their_model(void **state)
+{
+    (void)state;
+    expect(0,
+           "cp -r model base && mkdir -p there && cd there && caravan train --data ../text --init "
+           "../base --lora r=2 --steps 1 " SMALL "--out ../lora 2>&1",
+           "finished");
+    expect(0, "caravan train --resume lora --steps 2 2>&1", "finished after step 2 of 2");
+    expect(0, "caravan train --resume lora --steps 3 --init base 2>&1", "finished after step 3 of");
+    expect(1, "caravan train --resume lora --steps 4 --init model 2>&1", "--init cannot change");
+    expect(0, "mv base moved", "");
+    expect(1, "caravan train --resume lora --steps 4 2>&1",
+           "is not there any more; give its new place with --init");
+    expect(0, "caravan train --resume lora --steps 4 --init moved 2>&1", "finished after step 4");
+}
+
+static int prepare(void **state)
+{
+    if (make_models(state))
+        return -1;
+    int status;
+    StrBuf output =
+        shell("for i in $(seq 40); do echo the fox ran over hill $i; done >text", &status);
+    strbuf_free(&output);
+    return status;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_typed_wins_over_the_file),
+        cmocka_unit_test(a_run_finds_its_data_from_elsewhere),
+        cmocka_unit_test(adapters_find_their_model),
+    };
+    return cmocka_run_group_tests(tests, prepare, remove_scratch);
+}
