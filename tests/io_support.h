@@ -28,10 +28,9 @@ static inline int remove_folder(const char *path)
     for (struct dirent *entry; (entry = readdir(stream));) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        char *child = file_join(path, entry->d_name);
-        if (unlink(child) != 0)
-            remove_folder(child);
-        free(child);
+        FilePath child = file_path(path, entry->d_name);
+        if (unlink(child.text) != 0)
+            remove_folder(child.text);
     }
     closedir(stream);
     return rmdir(path);

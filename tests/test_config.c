@@ -338,21 +338,20 @@ static void every_json_test_case_ends_without_harm(void **state)
     assert_non_null(stream);
     int n = 0;
     for (struct dirent *entry; (entry = readdir(stream));) {
-        char *path = file_join(folder, entry->d_name);
-        Bytes bytes = bytes_of_file(path);
+        FilePath path = file_path(folder, entry->d_name);
+        Bytes bytes = bytes_of_file(path.text);
         if (bytes.data) {
             cvn_err err = {0};
-            json_t *json = json_object_parse(path, bytes.data, bytes.n, &err);
+            json_t *json = json_object_parse(path.text, bytes.data, bytes.n, &err);
             if (json && entry->d_name[0] == 'n')
                 fail_msg("%s was accepted", entry->d_name);
             LlamaConfig config;
             if (json)
-                assert_true(llama_config_parse(&config, path, json, NULL, &err) < 0);
+                assert_true(llama_config_parse(&config, path.text, json, NULL, &err) < 0);
             json_decref(json);
             n++;
         }
         free(bytes.data);
-        free(path);
     }
     closedir(stream);
     assert_true(n > 300);

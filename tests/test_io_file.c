@@ -103,14 +103,14 @@ static void what_is_written_is_mapped_back(void **state)
 {
     (void)state;
     cvn_err err = {0};
-    char *path = file_join(scratch, "data");
+    FilePath path = file_path(scratch, "data");
     const size_t sizes[] = {0, 1, 4095, 4096, 300000, 1000003};
     uint8_t *bytes = malloc(1000003);
     for (size_t i = 0; i < 1000003; i++)
         bytes[i] = (uint8_t)(i * 2654435761u >> 24);
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         FileWriter writer;
-        assert_int_equal(file_writer_open(&writer, path, &err), CVN_OK);
+        assert_int_equal(file_writer_open(&writer, path.text, &err), CVN_OK);
         size_t piece = 1;
         for (size_t at = 0; at < sizes[s]; at += piece, piece = piece * 3 + 1) {
             piece = piece < sizes[s] - at ? piece : sizes[s] - at;
@@ -120,40 +120,38 @@ static void what_is_written_is_mapped_back(void **state)
         assert_int_equal(file_writer_commit(&writer, &err), CVN_OK);
         file_writer_free(&writer);
         FileMap map;
-        assert_int_equal(file_map(&map, path, &err), CVN_OK);
+        assert_int_equal(file_map(&map, path.text, &err), CVN_OK);
         assert_int_equal(map.size, sizes[s]);
         if (map.size)
             assert_memory_equal(map.data, bytes, map.size);
         file_unmap(&map);
     }
     free(bytes);
-    unlink(path);
-    free(path);
+    unlink(path.text);
 }
 
 static void an_uncommitted_file_leaves_the_old_one(void **state)
 {
     (void)state;
     cvn_err err = {0};
-    char *path = file_join(scratch, "data");
-    assert_int_equal(file_write(path, "old", 3, &err), CVN_OK);
+    FilePath path = file_path(scratch, "data");
+    assert_int_equal(file_write(path.text, "old", 3, &err), CVN_OK);
     FileWriter writer;
-    assert_int_equal(file_writer_open(&writer, path, &err), CVN_OK);
+    assert_int_equal(file_writer_open(&writer, path.text, &err), CVN_OK);
     assert_int_equal(file_writer_write(&writer, "new!", 4, &err), CVN_OK);
     file_writer_free(&writer);
     FileMap map;
-    assert_int_equal(file_map(&map, path, &err), CVN_OK);
+    assert_int_equal(file_map(&map, path.text, &err), CVN_OK);
     assert_int_equal(map.size, 3);
     file_unmap(&map);
-    unlink(path);
-    free(path);
+    unlink(path.text);
 }
 
 static void a_full_disk_is_an_error_and_leaves_nothing(void **state)
 {
     (void)state;
     cvn_err err = {0};
-    char *path = file_join(scratch, "data");
+    FilePath path = file_path(scratch, "data");
     struct rlimit old, tiny;
     getrlimit(RLIMIT_FSIZE, &old);
     tiny = old;
@@ -161,13 +159,12 @@ static void a_full_disk_is_an_error_and_leaves_nothing(void **state)
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &tiny);
     uint8_t *zeros = calloc(1, 400000);
-    int code = file_write(path, zeros, 400000, &err);
+    int code = file_write(path.text, zeros, 400000, &err);
     setrlimit(RLIMIT_FSIZE, &old);
     free(zeros);
     assert_int_equal(code, CVN_EIO);
-    assert_non_null(strstr(err.message, path));
-    assert_false(file_exists(path));
-    free(path);
+    assert_non_null(strstr(err.message, path.text));
+    assert_false(file_exists(path.text));
 }
 
 static void errors_name_the_path_and_the_reason(void **state)
@@ -181,11 +178,10 @@ static void errors_name_the_path_and_the_reason(void **state)
     assert_int_equal(file_map(&map, scratch, &err), CVN_EIO);
     assert_non_null(strstr(err.message, "is a folder"));
     err = (cvn_err){0};
-    char *fifo = file_join(scratch, "fifo");
-    assert_int_equal(mkfifo(fifo, 0600), 0);
-    assert_int_equal(file_map(&map, fifo, &err), CVN_EIO);
-    unlink(fifo);
-    free(fifo);
+    FilePath fifo = file_path(scratch, "fifo");
+    assert_int_equal(mkfifo(fifo.text, 0600), 0);
+    assert_int_equal(file_map(&map, fifo.text, &err), CVN_EIO);
+    unlink(fifo.text);
     err = (cvn_err){0};
     FileWriter writer;
     assert_int_equal(file_writer_open(&writer, "/no/such/file", &err), CVN_EIO);

@@ -217,9 +217,7 @@ static void rewrite(const char *from, const char *to, const Change *change)
     open_good(&model, from);
     assert_int_equal(file_make_folder(to, NULL), CVN_OK);
     assert_int_equal(llama_config_write(&model.config, to, NULL), CVN_OK);
-    char *path = file_join(to, "model.safetensors");
-    assert_int_equal(st_writer_open(&w, path, NULL), CVN_OK);
-    free(path);
+    assert_int_equal(st_writer_open(&w, file_path(to, "model.safetensors").text, NULL), CVN_OK);
     for (int pass = 0; pass < 2; pass++) {
         size_t index = 0;
         if (pass == 1)

@@ -114,7 +114,7 @@ static void what_cannot_be_written_is_said(void **state)
     metrics_close(&metrics);
     err = (cvn_err){0};
     metrics = (Metrics){.lines.fd = open("/dev/full", O_WRONLY),
-                        .lines.path = strdup("full/metrics.jsonl")};
+                        .lines.path = file_path("full", "metrics.jsonl")};
     assert_int_equal(metrics_add(&metrics, &(MetricsRow){.step = 1}, &err), CVN_EIO);
     assert_string_equal(err.message, "cannot write 'full/metrics.jsonl': No space left on device");
     metrics_close(&metrics);

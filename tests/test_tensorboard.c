@@ -50,13 +50,14 @@ static void events_are_those_of_tensorboard(void **state)
     MetricsRow second = {100000, (double)NAN, 0, (double)INFINITY, 1e6, 1, 0.001, 1.5, 0, 0, 0};
     if (event_file_open(&events, in_scratch("run"), 300, &err) != CVN_OK)
         fail_msg("%s", err.message);
-    assert_non_null(strstr(events.path, "/run/tensorboard/events.out.tfevents."));
+    assert_non_null(strstr(events.path.text, "/run/tensorboard/events.out.tfevents."));
     assert_int_equal(event_file_add(&events, &first, &err), CVN_OK);
     assert_int_equal(event_file_add(&events, &second, &err), CVN_OK);
     assert_int_equal(
         event_file_text(&events, 100000, "sample", "Once upon a time\nthere was a cárávan.", &err),
         CVN_OK);
-    Bytes got = bytes_of_file(events.path), want = bytes_of_file(CVN_TEST_DATA "/train/events.bin");
+    Bytes got = bytes_of_file(events.path.text),
+          want = bytes_of_file(CVN_TEST_DATA "/train/events.bin");
     event_file_close(&events);
     zero_wall_times(&got);
     assert_int_equal(got.n, want.n);
@@ -68,7 +69,7 @@ static void events_are_those_of_tensorboard(void **state)
 static void a_full_disk_is_said(void **state)
 {
     (void)state;
-    EventFile events = {open("/dev/full", O_WRONLY), strdup("full/events")};
+    EventFile events = {open("/dev/full", O_WRONLY), {"full/events"}};
     cvn_err err = {0};
     assert_int_equal(event_file_add(&events, &(MetricsRow){.step = 1}, &err), CVN_EIO);
     assert_string_equal(err.message, "cannot write 'full/events': No space left on device");

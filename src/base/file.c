@@ -219,6 +219,22 @@ int file_check_output(const char *path, cvn_err *err)
     return code;
 }
 
+size_t file_put(int fd, const char *path, const void *bytes, size_t n, cvn_err *err)
+{
+    size_t done = 0;
+    while (done < n) {
+        ssize_t wrote = write(fd, (const uint8_t *)bytes + done, n - done);
+        if (wrote > 0) {
+            done += (size_t)wrote;
+        } else if (wrote == 0 || errno != EINTR) {
+            err_set(err, CVN_EIO, "cannot write '%s': %s", path,
+                    wrote ? strerror(errno) : "nothing was accepted");
+            break;
+        }
+    }
+    return done;
+}
+
 int file_write(const char *path, const void *bytes, size_t n, cvn_err *err)
 {
     FileWriter writer;
@@ -260,18 +276,16 @@ int file_make_folder(const char *path, cvn_err *err)
     return err_set(err, CVN_EIO, "cannot make the folder '%s': %s", path, strerror(errno));
 }
 
-char *file_join(const char *folder, const char *name)
+FilePath file_path(const char *folder, const char *name)
 {
-    char *path;
+    FilePath path;
     size_t n = strlen(folder);
     const char *separator = n == 0 || folder[n - 1] == '/' ? "" : "/";
-    return asprintf(&path, "%s%s%s", folder, separator, name) < 0 ? NULL : path;
+    snprintf(path.text, sizeof path.text, "%s%s%s", folder, separator, name);
+    return path;
 }
 
 bool file_has(const char *path, const char *name)
 {
-    char *inside = file_join(path, name);
-    bool there = inside && file_is_folder(path) && file_exists(inside);
-    free(inside);
-    return there;
+    return file_is_folder(path) && file_exists(file_path(path, name).text);
 }

@@ -15,6 +15,7 @@
 
 #include "base/err.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -62,6 +63,10 @@ int file_write(const char *path, const void *bytes, size_t n, cvn_err *err);
 /* A copy of a file, by the same way. */
 int file_copy(const char *from, const char *to, cvn_err *err);
 
+/* Writes to a file that is open under `path`, which is for messages. Returns how many bytes were accepted: fewer than n
+   with an error. */
+size_t file_put(int fd, const char *path, const void *bytes, size_t n, cvn_err *err);
+
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
 /* True when path is a folder with something of that name in it. */
@@ -70,7 +75,14 @@ bool file_has(const char *path, const char *name);
 /* Makes a folder; that it exists already is no error. */
 int file_make_folder(const char *path, cvn_err *err);
 
-/* "FOLDER/NAME", heap; NULL when memory ran out. */
-char *file_join(const char *folder, const char *name);
+/* A path by value, "FOLDER/NAME": nothing to check, nothing to free. What is longer than a path may be is kept too long,
+   and the system refuses it.
+
+       file_exists(file_path(folder, "config.json").text) */
+typedef struct FilePath {
+    char text[PATH_MAX + 1];
+} FilePath;
+
+FilePath file_path(const char *folder, const char *name);
 
 #endif

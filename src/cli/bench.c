@@ -1,5 +1,6 @@
 /* caravan bench: how fast a model runs here, and how near to what the machine can do. */
 #include "serve/bench.h"
+#include "base/heap.h"
 #include "cli/bench_train.h"
 #include "cli/common.h"
 #include "cli/communication.h"
@@ -119,7 +120,7 @@ typedef struct Bench {
     int threads;         /* of this process, on which the ceilings were measured */
     uint64_t peak_bytes; /* weights and activations of the widest engine */
     Row *row;            /* [n_rows], owned */
-    size_t n_rows, capacity;
+    size_t n_rows;
 } Bench;
 
 /* Measured once, and printed as itself; rows of other parts are lists. */
@@ -141,7 +142,7 @@ static int count_threads(const Bench *b, int *threads, cvn_err *err)
     if (code)
         return code;
     code = mesh_parse(&mesh, v[MESH].text, &arena, err);
-    int ranks = b->cluster ? cluster_size(b->cluster) : 1;
+    int ranks = cluster_size(b->cluster);
     if (code == CVN_OK)
         *threads *= mesh.n_devices > ranks ? (int)mesh.n_devices / ranks : 1;
     arena_free(&arena);
@@ -151,10 +152,8 @@ static int count_threads(const Bench *b, int *threads, cvn_err *err)
 /* Each process has measured itself while the others did; all count as the first one does. */
 static int share_ceilings(Bench *b, cvn_err *err)
 {
-    if (!b->cluster)
-        return CVN_OK;
-    int n = cluster_size(b->cluster), code;
-    code = cluster_share(b->cluster, &b->ceilings, sizeof b->ceilings, err);
+    int n = cluster_size(b->cluster);
+    int code = cluster_share(b->cluster, &b->ceilings, sizeof b->ceilings, err);
     b->ceilings.bandwidth *= n;
     b->ceilings.flops_f32 *= n;
     b->ceilings.flops_bf16 *= n;
@@ -267,14 +266,10 @@ static int add_row(Bench *b, cvn_engine *engine, Row row, cvn_err *err)
 {
     /* A measurement of a table takes this long, in seconds, or a few steps. */
     static const double briefly = 2, as_asked = 1e9;
-    if (b->n_rows == b->capacity) {
-        size_t capacity = 2 * b->capacity + 16;
-        Row *more = realloc(b->row, capacity * sizeof *more);
-        if (!more)
-            return err_set(err, CVN_EMEM, "no memory for %zu measurements", capacity);
-        b->row = more;
-        b->capacity = capacity;
-    }
+    Row *more = heap_more(b->row, b->n_rows, sizeof *more);
+    if (!more)
+        return err_set(err, CVN_EMEM, "no memory for %zu measurements", b->n_rows + 1);
+    b->row = more;
     row.mode = row.mode ? row.mode : &bench_modes[BENCH_MODES - 1];
     int code = CVN_OK, repeats = (int)b->value[REPEATS].integer;
     int64_t steps = engine->mesh ? engine->mesh->steps : 0;
@@ -372,7 +367,7 @@ static int measure_table(Bench *b, cvn_err *err)
             Row row = {
                 .part = "table", .batch = batch, .context = contexts->ids[j], .tokens = steps};
             row.fits = bench_fits(engine, batch, row.context + steps);
-            if (b->cluster && !code)
+            if (!code)
                 code = cluster_share(b->cluster, &row.fits, sizeof row.fits, err);
             if (row.context <= widest && row.context >= 1)
                 code = add_row(b, engine, row, err);
@@ -512,7 +507,7 @@ static int print_bench(const Bench *b)
            cpu_backend()->name);
     if (b->value[MESH].given)
         printf("  mesh %s, layout %s, %d %s\n", b->value[MESH].text, b->value[LAYOUT].text,
-               b->cluster ? cluster_size(b->cluster) : 1, b->cluster ? "processes" : "process");
+               cluster_size(b->cluster), b->cluster ? "processes" : "process");
     printf("  ceilings: reads %.1f GB/s, f32 %.0f GFLOP/s, bf16 %.0f GFLOP/s, int8 %.0f GOP/s\n",
            c->bandwidth / 1e9, c->flops_f32 / 1e9, c->flops_bf16 / 1e9, c->flops_int8 / 1e9);
     for (size_t i = 0; i < b->n_rows; i++) {

@@ -40,8 +40,8 @@ static int print_train(const char *preset, const TrainBench *b, const TrainFigur
            cvn_dtype_name(b->compute), cpu_backend()->name, optimizers[b->optimizer.kind].name,
            remat_policy_names[b->remat]);
     if (b->mesh)
-        printf("  mesh %s, layout %s, %d %s\n", b->mesh, b->layout,
-               b->cluster ? cluster_size(b->cluster) : 1, b->cluster ? "processes" : "process");
+        printf("  mesh %s, layout %s, %d %s\n", b->mesh, b->layout, cluster_size(b->cluster),
+               b->cluster ? "processes" : "process");
     printf("  train, batch %lld, seq %lld: %.3f s/step %9.1f tokens/s   MFU %.1f%% of %.0f GFLOP/s"
            "   memory %.0f MiB\n",
            (long long)b->batch, (long long)b->seq, f->seconds, f->tokens_per_second, 100 * f->mfu,

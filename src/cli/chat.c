@@ -94,15 +94,6 @@ static int open_chat(Chat *chat, const Args *args, cvn_err *err)
     return code;
 }
 
-/* The file that keeps what was typed; NULL when there is no home. */
-static char *history_path(const Value *given)
-{
-    const char *home = getenv("HOME");
-    if (given->given)
-        return strdup(given->text);
-    return home && *home ? file_join(home, ".caravan_history") : NULL;
-}
-
 static bool is_blank(const char *text)
 {
     return text[strspn(text, " \t\n")] == '\0';
@@ -156,14 +147,13 @@ static int talk(Chat *chat, ChatInput *input, cvn_err *err)
 
 static int converse(Chat *chat, const Value *history, cvn_err *err)
 {
-    char *path = history_path(history);
+    const char *home = getenv("HOME"); /* without one what was typed is not kept */
+    const FilePath usual = file_path(home ? home : "", ".caravan_history");
+    const char *path = history->given ? history->text : home && *home ? usual.text : NULL;
     chat->interrupt = run_interrupt_keep(chat->run.cluster != NULL);
-    if (*chat->interrupt) {
-        free(path);
+    if (*chat->interrupt)
         return err_set(err, CVN_EINTERRUPTED, "interrupted");
-    }
     ChatInput *input = chat_input_new(ranks_first() ? path : NULL, chat->interrupt);
-    free(path);
     if (!input)
         return err_set(err, CVN_EMEM, "no memory to read what is typed");
     chat->terminal = chat_input_is_terminal(input) && isatty(STDOUT_FILENO);

@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "base/file.h"
+#include "base/heap.h"
 #include "cli/ranks.h"
 #include "cli/suggest.h"
 
@@ -183,7 +184,7 @@ static int read_flag(const Source *source, Value *value, cvn_err *err)
 
 static int add_text(Value *value, cvn_err *err)
 {
-    const char **more = realloc(value->texts, (value->n_texts + 1) * sizeof *more);
+    const char **more = heap_more(value->texts, value->n_texts, sizeof *more);
     if (!more)
         return err_set(err, CVN_EMEM, "no memory for the options");
     value->texts = more;

@@ -102,12 +102,12 @@ int ranks_join(Cluster **out, cvn_err *err)
 
 int ranks_agree(const char *what, uint64_t hash, cvn_err *err)
 {
-    return ranks.cluster ? cluster_agree(ranks.cluster, what, hash, err) : CVN_OK;
+    return cluster_agree(ranks.cluster, what, hash, err);
 }
 
 bool ranks_first(void)
 {
-    return !ranks.cluster || cluster_rank(ranks.cluster) == 0;
+    return cluster_rank(ranks.cluster) == 0;
 }
 
 int ranks_share(int64_t *number, StrBuf *text, cvn_err *err)

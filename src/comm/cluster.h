@@ -7,6 +7,8 @@
  * reported once, in a sentence with its number, machine and step, on rank 0 (or on rank 1 when it
  * is rank 0 that is gone); the callback `lost` then ends the process, and with cluster_abort all
  * others. Nothing here listens on a socket: all goes through the Transport.
+ *
+ * NULL is a process alone: rank 0 of 1, which agrees with itself. Functions that take it say so.
  */
 #ifndef CVN_COMM_CLUSTER_H
 #define CVN_COMM_CLUSTER_H
@@ -35,17 +37,20 @@ typedef struct ClusterOptions {
    error all ranks have it, with the same sentence. */
 int cluster_open(const ClusterOptions *options, Cluster **out, cvn_err *err);
 
-Transport *cluster_transport(const Cluster *cluster);
+/* NULL is allowed for rank and size. */
 int cluster_rank(const Cluster *cluster);
 int cluster_size(const Cluster *cluster);
+Transport *cluster_transport(const Cluster *cluster);
 const char *cluster_host(const Cluster *cluster, int rank);
 
-/* What failures are to say about this rank's progress; and the Comm whose devices shall stop
-   waiting when one comes (may be NULL). */
+/* What failures are to say about this rank's progress (NULL is allowed); and the Comm whose devices
+   shall stop waiting when one comes (may be NULL). */
 void cluster_set_step(Cluster *cluster, int64_t step);
 void cluster_set_comm(Cluster *cluster, Comm *comm);
 
-/* Called by all ranks, in the same order: fails on all of them, with the same sentence, when `hash`
+/* The four that follow may be given NULL.
+
+   Called by all ranks, in the same order: fails on all of them, with the same sentence, when `hash`
    is not what it is on rank 0. `what` is a noun in words: "the training data". */
 int cluster_agree(Cluster *cluster, const char *what, uint64_t hash, cvn_err *err);
 

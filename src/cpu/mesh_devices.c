@@ -17,7 +17,7 @@ int mesh_devices_open(MeshDevices *m, const char *spec, Arena *arena, Cluster *c
     int code = mesh_devices_describe(m, spec, arena, err);
     if (code)
         return code;
-    int n_ranks = cluster ? cluster_size(cluster) : 1;
+    int n_ranks = cluster_size(cluster);
     if (m->mesh.n_devices % n_ranks)
         return err_set(err, CVN_EINVAL,
                        "a mesh of %d devices cannot be divided among %d processes; start as many "

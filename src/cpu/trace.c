@@ -323,20 +323,6 @@ static int write_all(Cluster *cluster, Printer *p, FileWriter *writer, cvn_err *
     return code ? code : wrote;
 }
 
-static int write_alone(Printer *p, FileWriter *writer, cvn_err *err)
-{
-    int code = CVN_OK;
-    do {
-        strbuf_clear(&p->text);
-        print_some(p);
-        if (p->text.failed)
-            code = err_set(err, CVN_EMEM, "no memory to write a profile");
-        else if (p->text.length)
-            code = file_writer_write(writer, p->text.text, p->text.length, err);
-    } while (code == CVN_OK && p->text.length);
-    return code;
-}
-
 static int write_head(FileWriter *writer, int64_t dropped, cvn_err *err)
 {
     char text[160];
@@ -354,10 +340,10 @@ int trace_write(Trace *trace, Cluster *cluster, const char *path, cvn_err *err)
     const Comm *comm = trace->device[0]->comm;
     int n = trace->n, first = comm ? comm_first(comm) : 0;
     char where[96] = "";
-    bool writes = !cluster || cluster_rank(cluster) == 0;
+    bool writes = cluster_rank(cluster) == 0;
     Greeting greeting = greet(profile, n);
     FileWriter writer;
-    int code = cluster ? meet(cluster, &greeting, err) : CVN_OK;
+    int code = meet(cluster, &greeting, err);
     if (code)
         return code;
     if (cluster)
@@ -372,10 +358,7 @@ int trace_write(Trace *trace, Cluster *cluster, const char *path, cvn_err *err)
     int opened = writes ? file_writer_open(&writer, path, err) : CVN_OK;
     if (writes && !opened)
         opened = write_head(&writer, greeting.dropped, err);
-    if (cluster)
-        code = write_all(cluster, &p, writes && !opened ? &writer : NULL, err);
-    else if (!opened)
-        code = write_alone(&p, &writer, err);
+    code = write_all(cluster, &p, writes && !opened ? &writer : NULL, err);
     code = opened ? opened : code;
     if (!code && writes)
         code = file_writer_write(&writer, "\n]}\n", 4, err);

@@ -32,11 +32,11 @@ int st_read(IoTensors *list, const char *file, const uint8_t *data, size_t size,
  * and in pieces of any size, commit. Any failure is final: free the writer, nothing is left behind. */
 typedef struct StWriter {
     FileWriter file;
-    json_t *header;     /* owned: what was declared */
-    uint64_t *end;      /* owned, heap: [n] where in the buffer each tensor ends */
-    size_t n, capacity; /* tensors declared */
-    uint64_t at;        /* bytes of the buffer given so far */
-    bool begun;         /* the header is written */
+    json_t *header; /* owned: what was declared */
+    uint64_t *end;  /* owned, heap: [n] where in the buffer each tensor ends */
+    size_t n;       /* tensors declared */
+    uint64_t at;    /* bytes of the buffer given so far */
+    bool begun;     /* the header is written */
 } StWriter;
 
 int st_writer_open(StWriter *writer, const char *path, cvn_err *err);

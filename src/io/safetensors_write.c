@@ -1,4 +1,5 @@
 /* Writing safetensors: the header from what was declared, then a stream held to it. */
+#include "base/heap.h"
 #include "io/safetensors.h"
 
 #include <inttypes.h>
@@ -40,14 +41,10 @@ int st_writer_declare(StWriter *writer, const char *name, cvn_dtype dtype, int r
                        "'%s': cannot declare tensor '%s' (%s, rank %d): name taken, type not in "
                        "safetensors, or size overflows",
                        path, name, cvn_dtype_name(dtype), rank);
-    if (writer->n == writer->capacity) {
-        size_t capacity = writer->capacity ? writer->capacity * 2 : 64;
-        uint64_t *grown = realloc(writer->end, capacity * sizeof *grown);
-        if (!grown)
-            return err_set(err, CVN_EMEM, "no memory for the header of '%s'", path);
-        writer->end = grown;
-        writer->capacity = capacity;
-    }
+    uint64_t *more = heap_more(writer->end, writer->n, sizeof *more);
+    if (!more)
+        return err_set(err, CVN_EMEM, "no memory for the header of '%s'", path);
+    writer->end = more;
     uint64_t begin = writer->n ? writer->end[writer->n - 1] : 0, end;
     if (__builtin_add_overflow(begin, (uint64_t)bytes, &end) || end > INT64_MAX)
         return err_set(err, CVN_EINVAL, "'%s': tensor '%s' makes the file too large", path, name);

@@ -16,14 +16,7 @@ int io_tensors_add(IoTensors *list, const IoTensor *tensor, cvn_err *err)
     if (!added)
         return err_set(err, CVN_EFORMAT, "'%s' and '%s' both hold a tensor '%s'",
                        list->tensor[*index].file, tensor->file, tensor->name);
-    if (list->n == list->capacity) {
-        size_t capacity = list->capacity ? list->capacity * 2 : 64;
-        IoTensor *grown = arena_array(list->arena, capacity, sizeof *grown);
-        if (list->n)
-            memcpy(grown, list->tensor, list->n * sizeof *grown);
-        list->tensor = grown;
-        list->capacity = capacity;
-    }
+    list->tensor = arena_more(list->arena, list->tensor, list->n, sizeof *list->tensor);
     *index = list->n;
     list->tensor[list->n] = *tensor;
     list->tensor[list->n].name = arena_string(list->arena, tensor->name);

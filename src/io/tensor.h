@@ -51,7 +51,6 @@ typedef struct IoTensors {
     Arena *arena;     /* borrowed: names, the array, the map */
     IoTensor *tensor; /* [n], in the order of the files' headers */
     size_t n;
-    size_t capacity;
     Map by_name; /* name -> index */
 } IoTensors;
 

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef enum KeyKind {
@@ -447,24 +446,17 @@ int llama_config_parse(LlamaConfig *config, const char *file, const json_t *json
 
 int llama_config_read(LlamaConfig *config, const char *folder, cvn_err *err)
 {
-    json_t *json = NULL, *generation = NULL;
-    char *path = file_join(folder, "config.json");
-    char *generation_path = file_join(folder, "generation_config.json");
-    int code = CVN_EFORMAT;
-    if (!path || !generation_path) {
-        code = err_set(err, CVN_EMEM, "no memory to read the config of '%s'", folder);
-        goto done;
-    }
-    if (!(json = json_object_read(path, err)) ||
-        (file_exists(generation_path) && !(generation = json_object_read(generation_path, err)))) {
+    const FilePath path = file_path(folder, "config.json");
+    const FilePath beside = file_path(folder, "generation_config.json");
+    bool has_beside = file_exists(beside.text);
+    json_t *json = json_object_read(path.text, err);
+    json_t *generation = json && has_beside ? json_object_read(beside.text, err) : NULL;
+    int code;
+    if (json && (generation || !has_beside))
+        code = llama_config_parse(config, path.text, json, generation, err);
+    else
         code = err && err->code != CVN_OK ? err->code : CVN_EFORMAT;
-        goto done;
-    }
-    code = llama_config_parse(config, path, json, generation, err);
-done:
     json_decref(json);
     json_decref(generation);
-    free(path);
-    free(generation_path);
     return code;
 }

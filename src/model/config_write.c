@@ -4,8 +4,6 @@
 #include "base/json_file.h"
 #include "model/config.h"
 
-#include <stdlib.h>
-
 static const char *dtype_name(cvn_dtype dtype)
 {
     return dtype == CVN_BF16 ? "bfloat16" : dtype == CVN_F16 ? "float16" : "float32";
@@ -74,10 +72,8 @@ static json_t *generation_json(const LlamaConfig *c)
 /* Writes and releases `json`. */
 static int write_in(const char *folder, const char *name, json_t *json, cvn_err *err)
 {
-    char *path = file_join(folder, name);
-    int code = path && json ? json_file_write(path, json, err)
-                            : err_set(err, CVN_EMEM, "no memory to write '%s/%s'", folder, name);
-    free(path);
+    int code = json ? json_file_write(file_path(folder, name).text, json, err)
+                    : err_set(err, CVN_EMEM, "no memory to write '%s/%s'", folder, name);
     json_decref(json);
     return code;
 }

@@ -202,12 +202,10 @@ int lora_config_write(const LoraOptions *options, const char *model, const char 
                   "task_type", "CAUSAL_LM", "base_model_name_or_path", model, "inference_mode", 1,
                   "r", (json_int_t)options->rank, "lora_alpha", options->alpha, "lora_dropout", 0.0,
                   "bias", "none", "fan_in_fan_out", 0, "target_modules", modules);
-    char *path = file_join(folder, LORA_CONFIG_NAME);
-    int code = json && path
-                   ? json_file_write(path, json, err)
+    int code = json
+                   ? json_file_write(file_path(folder, LORA_CONFIG_NAME).text, json, err)
                    : err_set(err, CVN_EMEM, "no memory to write '%s/" LORA_CONFIG_NAME "'", folder);
     json_decref(json);
-    free(path);
     return code;
 }
 

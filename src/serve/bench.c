@@ -138,8 +138,7 @@ static int measure_overhead(cvn_engine *e, int64_t context, double *out, cvn_err
 static int go_on(const cvn_engine *e, double deadline, bool *go, cvn_err *err)
 {
     *go = clock_seconds() < deadline;
-    Cluster *cluster = e->options.cluster;
-    return cluster ? cluster_share(cluster, go, sizeof *go, err) : CVN_OK;
+    return cluster_share(e->options.cluster, go, sizeof *go, err);
 }
 
 /* Steps in turns with reads. */

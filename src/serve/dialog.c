@@ -1,5 +1,6 @@
 #include "serve/dialog.h"
 
+#include "base/heap.h"
 #include "base/json_file.h"
 #include "text/bytes_json.h"
 
@@ -27,7 +28,6 @@ void dialog_free(Dialog *dialog)
         dialog_pop(dialog);
     free(dialog->message);
     dialog->message = NULL;
-    dialog->capacity = 0;
 }
 
 void dialog_pop(Dialog *dialog)
@@ -37,14 +37,10 @@ void dialog_pop(Dialog *dialog)
 
 int dialog_add(Dialog *dialog, DialogRole role, const char *text, size_t n, cvn_err *err)
 {
-    if (dialog->n == dialog->capacity) {
-        size_t capacity = dialog->capacity ? 2 * dialog->capacity : 16;
-        DialogMessage *more = realloc(dialog->message, capacity * sizeof *more);
-        if (!more)
-            return err_set(err, CVN_EMEM, "no memory for %zu messages", capacity);
-        dialog->message = more;
-        dialog->capacity = capacity;
-    }
+    DialogMessage *more = heap_more(dialog->message, dialog->n, sizeof *more);
+    if (!more)
+        return err_set(err, CVN_EMEM, "no memory for %zu messages", dialog->n + 1);
+    dialog->message = more;
     DialogMessage message = {.role = role};
     strbuf_add(&message.text, text, n);
     if (message.text.failed) {

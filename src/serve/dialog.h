@@ -31,7 +31,7 @@ typedef struct Dialog {
     ChatFormat format;
     const Tokenizer *tokenizer; /* borrowed */
     DialogMessage *message;     /* [n] owned; a system message is only ever the first */
-    size_t n, capacity;
+    size_t n;
 } Dialog;
 
 void dialog_init(Dialog *dialog, ChatFormat format, const Tokenizer *tokenizer);

@@ -268,8 +268,7 @@ int engine_mesh_run(EngineMesh *m, MeshProgram *p, void *const *host, int row, v
             memcpy(param[i], host[i], p->plan->parameter[i].bytes);
     }
     m->steps++;
-    if (m->devices.cluster)
-        cluster_set_step(m->devices.cluster, m->steps);
+    cluster_set_step(m->devices.cluster, m->steps);
     int rc = group_run(m->devices.group, p->plan, p->param, p->output, err);
     if (rc)
         return rc;

@@ -85,30 +85,25 @@ static int read_template(const char *folder, char **text, cvn_err *err)
 {
     *text = NULL;
     FileMap map = {0};
-    char *path = file_join(folder, "chat_template.jinja");
-    if (!path)
-        return err_set(err, CVN_EMEM, "no memory for a path");
-    int rc = file_exists(path) ? file_map(&map, path, err) : CVN_OK;
+    const FilePath path = file_path(folder, "chat_template.jinja");
+    int rc = file_exists(path.text) ? file_map(&map, path.text, err) : CVN_OK;
     if (!rc && map.size) {
         *text = strndup((const char *)map.data, map.size);
         if (!*text)
-            rc = err_set(err, CVN_EMEM, "no memory for '%s'", path);
+            rc = err_set(err, CVN_EMEM, "no memory for '%s'", path.text);
     }
     file_unmap(&map);
-    free(path);
     return rc;
 }
 
 static int by_config(const char *folder, const Tokenizer *tokenizer, ChatFormat *format,
                      cvn_err *err)
 {
-    char *path = file_join(folder, "tokenizer_config.json");
-    if (!path)
-        return err_set(err, CVN_EMEM, "no memory for a path");
+    const FilePath path = file_path(folder, "tokenizer_config.json");
     json_t *config = NULL;
     int rc = CVN_OK;
-    if (file_exists(path)) {
-        config = json_object_read(path, err);
+    if (file_exists(path.text)) {
+        config = json_object_read(path.text, err);
         rc = config ? CVN_OK : CVN_EFORMAT;
     }
     const char *text = config_template(config);
@@ -116,7 +111,6 @@ static int by_config(const char *folder, const Tokenizer *tokenizer, ChatFormat 
         rc = text ? by_template(folder, text, format, err)
                   : by_tokens(folder, tokenizer, format, err);
     json_decref(config);
-    free(path);
     return rc;
 }
 

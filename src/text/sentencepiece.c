@@ -20,6 +20,7 @@
  * The id of a piece is its place. Only BPE models are read: a unigram model's scores mean something
  * else (log-probabilities of a path through the text), and merging by them would give wrong ids.
  */
+#include "base/heap.h"
 #include "text/tokenizer_impl.h"
 #include "text/utf8.h"
 
@@ -211,7 +212,6 @@ static int read_model(Proto proto, SpmModel *model, cvn_err *err)
                         .eos = proto_text("</s>"),
                         .pad = proto_text("<pad>"),
                         .normalizer = {true, true, true, false}};
-    size_t capacity = 0;
     Field field;
     while (next_field(&proto, &field)) {
         int rc = CVN_OK;
@@ -221,13 +221,10 @@ static int read_model(Proto proto, SpmModel *model, cvn_err *err)
             if (model->n == TOKENIZER_MAX_IDS)
                 return err_set(err, CVN_EFORMAT, "the SentencePiece model has more than %d pieces",
                                TOKENIZER_MAX_IDS);
-            if (model->n == capacity) {
-                capacity = capacity ? capacity * 2 : 1024;
-                SpmPiece *piece = realloc(model->piece, capacity * sizeof *piece);
-                if (!piece)
-                    return err_set(err, CVN_EMEM, "no memory for %zu pieces", capacity);
-                model->piece = piece;
-            }
+            SpmPiece *piece = heap_more(model->piece, model->n, sizeof *piece);
+            if (!piece)
+                return err_set(err, CVN_EMEM, "no memory for %zu pieces", model->n + 1);
+            model->piece = piece;
             rc = read_piece(field.bytes, &model->piece[model->n++], err);
         } else if (field.number == 2) {
             rc = read_trainer(field.bytes, model, err);

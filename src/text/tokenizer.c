@@ -108,23 +108,17 @@ static void read_named(const Tokenizer *t, const json_t *config, const char *key
 /* tokenizer_config.json knows best what ends a text: an instruct model's ends with <|eot_id|>. */
 static int read_config(Tokenizer *t, const char *folder, cvn_err *err)
 {
-    char *path = file_join(folder, "tokenizer_config.json");
-    if (!path)
-        return err_set(err, CVN_EMEM, "no memory for a path");
-    int rc = CVN_OK;
-    if (file_exists(path)) {
-        json_t *config = json_object_read(path, err);
-        if (config) {
-            read_named(t, config, "bos_token", &t->bos);
-            read_named(t, config, "eos_token", &t->eos);
-            read_named(t, config, "pad_token", &t->pad);
-        } else {
-            rc = err && err->code ? err->code : CVN_EFORMAT;
-        }
-        json_decref(config);
-    }
-    free(path);
-    return rc;
+    const FilePath path = file_path(folder, "tokenizer_config.json");
+    if (!file_exists(path.text))
+        return CVN_OK;
+    json_t *config = json_object_read(path.text, err);
+    if (!config)
+        return err && err->code ? err->code : CVN_EFORMAT;
+    read_named(t, config, "bos_token", &t->bos);
+    read_named(t, config, "eos_token", &t->eos);
+    read_named(t, config, "pad_token", &t->pad);
+    json_decref(config);
+    return CVN_OK;
 }
 
 int tokenizer_open(const char *path, Tokenizer **out, cvn_err *err)
@@ -134,20 +128,17 @@ int tokenizer_open(const char *path, Tokenizer **out, cvn_err *err)
     if (!file_is_folder(path))
         return open_file(path, out, err);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *file = file_join(path, names[i]);
-        if (!file)
-            return err_set(err, CVN_EMEM, "no memory for a path");
-        bool there = file_exists(file);
-        int rc = there ? open_file(file, out, err) : CVN_OK;
-        free(file);
-        if (there && !rc)
+        const FilePath file = file_path(path, names[i]);
+        if (!file_exists(file.text))
+            continue;
+        int rc = open_file(file.text, out, err);
+        if (!rc)
             rc = read_config(*out, path, err);
         if (rc) {
             tokenizer_free(*out);
             *out = NULL;
         }
-        if (there)
-            return rc;
+        return rc;
     }
     return err_set(err, CVN_EIO, "folder '%s' has neither tokenizer.json nor tokenizer.model",
                    path);
@@ -168,10 +159,8 @@ int tokenizer_copy(const char *from, const char *folder, cvn_err *err)
         n = made.length;
     }
     if (!rc) {
-        char *path = file_join(folder, is_json(bytes, n) ? "tokenizer.json" : "tokenizer.model");
-        rc =
-            path ? file_write(path, bytes, n, err) : err_set(err, CVN_EMEM, "no memory for a path");
-        free(path);
+        const char *name = is_json(bytes, n) ? "tokenizer.json" : "tokenizer.model";
+        rc = file_write(file_path(folder, name).text, bytes, n, err);
     }
     strbuf_free(&made);
     file_unmap(&map);

@@ -7,7 +7,6 @@
 #include "train/checkpoint_shards.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define ADAPTER_FILE "adapter_model.safetensors"
@@ -16,23 +15,14 @@ int checkpoint_find(Checkpoint *checkpoint, const char *path, int64_t step, Chec
                     void *context, cvn_err *err)
 {
     *checkpoint = (Checkpoint){0};
-    char *manifest = file_join(path, MANIFEST_NAME), *folder = checkpoint_folder(path);
-    char *exact = folder ? checkpoint_path(folder, step < 0 ? 0 : step, "") : NULL;
-    int code;
-    if (!manifest || !exact)
-        code = err_set(err, CVN_EMEM, "no memory for a name in '%s'", path);
-    else if (file_exists(manifest))
-        code = checkpoint_open(checkpoint, path, err);
-    else if (step < 0)
-        code = checkpoint_open_latest(checkpoint, path, NULL, warn, context, err);
-    else if (!file_is_folder(exact))
-        code = err_set(err, CVN_EIO, "'%s' has no checkpoint of step %" PRId64, path, step);
-    else
-        code = checkpoint_open(checkpoint, exact, err);
-    free(manifest);
-    free(folder);
-    free(exact);
-    return code;
+    if (file_exists(file_path(path, MANIFEST_NAME).text))
+        return checkpoint_open(checkpoint, path, err);
+    if (step < 0)
+        return checkpoint_open_latest(checkpoint, path, NULL, warn, context, err);
+    const FilePath exact = checkpoint_path(checkpoint_folder(path).text, step, "");
+    if (!file_is_folder(exact.text))
+        return err_set(err, CVN_EIO, "'%s' has no checkpoint of step %" PRId64, path, step);
+    return checkpoint_open(checkpoint, exact.text, err);
 }
 
 static bool is_companion(const char *name)
@@ -72,12 +62,7 @@ static SaveOptions with_tokenizer(const Checkpoint *checkpoint, const SaveOption
 static int copy_into(const Checkpoint *checkpoint, const char *name, const char *folder,
                      cvn_err *err)
 {
-    char *from = file_join(checkpoint->folder, name), *to = file_join(folder, name);
-    int code = from && to ? file_copy(from, to, err)
-                          : err_set(err, CVN_EMEM, "no memory for a name in '%s'", folder);
-    free(from);
-    free(to);
-    return code;
+    return file_copy(file_path(checkpoint->folder, name).text, file_path(folder, name).text, err);
 }
 
 /* What stands beside the checkpoint's tokenizer, where that is what was saved. */
@@ -253,10 +238,7 @@ static int export_adapter_slices(const Checkpoint *checkpoint, const char *folde
 int checkpoint_export_adapter(const Checkpoint *checkpoint, const char *folder, bool force,
                               cvn_err *err)
 {
-    char *there = file_join(folder, LORA_CONFIG_NAME);
-    bool exists = there && file_exists(there);
-    free(there);
-    if (exists && !force)
+    if (!force && file_exists(file_path(folder, LORA_CONFIG_NAME).text))
         return err_set(err, CVN_EIO,
                        "'%s' holds an adapter already; give another folder or --force", folder);
     int code = file_make_folder(folder, err);

@@ -1,6 +1,7 @@
 #include "train/checkpoint_folder.h"
 
 #include "base/file.h"
+#include "base/heap.h"
 #include "train/checkpoint.h"
 
 #include <dirent.h>
@@ -16,17 +17,16 @@
 #define DIGITS 8       /* at least; larger steps have more */
 #define MOST_DIGITS 18 /* fit an int64_t */
 
-char *checkpoint_folder(const char *run)
+FilePath checkpoint_folder(const char *run)
 {
-    return file_join(run, "checkpoints");
+    return file_path(run, "checkpoints");
 }
 
-char *checkpoint_path(const char *folder, int64_t step, const char *suffix)
+FilePath checkpoint_path(const char *folder, int64_t step, const char *suffix)
 {
-    char *path;
-    if (asprintf(&path, "%s/" PREFIX "%0*" PRId64 "%s", folder, DIGITS, step, suffix) < 0)
-        return NULL;
-    return path;
+    char name[64];
+    snprintf(name, sizeof name, PREFIX "%0*" PRId64 "%s", DIGITS, step, suffix);
+    return file_path(folder, name);
 }
 
 int64_t checkpoint_step_of(const char *name)
@@ -85,7 +85,6 @@ int checkpoint_folder_steps(const char *folder, int64_t **steps, size_t *n, cvn_
 {
     *steps = NULL;
     *n = 0;
-    size_t capacity = 0;
     int code = CVN_OK;
     DIR *stream = opendir(folder);
     if (!stream && (errno == ENOENT || errno == ENOTDIR))
@@ -96,16 +95,13 @@ int checkpoint_folder_steps(const char *folder, int64_t **steps, size_t *n, cvn_
         int64_t step = checkpoint_step_of(entry->d_name);
         if (step < 0)
             continue;
-        if (*n == capacity) {
-            capacity = capacity ? capacity * 2 : 16;
-            int64_t *grown = realloc(*steps, capacity * sizeof *grown);
-            if (!grown) {
-                code = err_set(err, CVN_EMEM, "no memory to list '%s'", folder);
-                break;
-            }
-            *steps = grown;
+        int64_t *more = heap_more(*steps, *n, sizeof *more);
+        if (!more) {
+            code = err_set(err, CVN_EMEM, "no memory to list '%s'", folder);
+            break;
         }
-        (*steps)[(*n)++] = step;
+        *steps = more;
+        more[(*n)++] = step;
     }
     closedir(stream);
     if (code != CVN_OK) {
@@ -129,10 +125,7 @@ int checkpoint_remove_partial(const char *folder, cvn_err *err)
         if (strncmp(entry->d_name, PREFIX, sizeof PREFIX - 1) != 0 || n < suffix ||
             strcmp(entry->d_name + n - suffix, CHECKPOINT_PARTIAL) != 0)
             continue;
-        char *path = file_join(folder, entry->d_name);
-        code = path ? checkpoint_remove(path, err)
-                    : err_set(err, CVN_EMEM, "no memory to clean '%s'", folder);
-        free(path);
+        code = checkpoint_remove(file_path(folder, entry->d_name).text, err);
     }
     closedir(stream);
     return code;
@@ -143,16 +136,14 @@ int checkpoint_remove_partial(const char *folder, cvn_err *err)
 static int move_away(const char *folder, int64_t step, const char *suffix, bool remove,
                      cvn_err *err)
 {
-    char *from = checkpoint_path(folder, step, "");
-    char *to = checkpoint_path(folder, step, suffix);
-    int code = from && to ? checkpoint_remove(to, err)
-                          : err_set(err, CVN_EMEM, "no memory for a name in '%s'", folder);
-    if (code == CVN_OK && rename(from, to) != 0)
-        code = err_set(err, CVN_EIO, "cannot rename '%s' to '%s': %s", from, to, strerror(errno));
+    const FilePath from = checkpoint_path(folder, step, "");
+    const FilePath to = checkpoint_path(folder, step, suffix);
+    int code = checkpoint_remove(to.text, err);
+    if (code == CVN_OK && rename(from.text, to.text) != 0)
+        code = err_set(err, CVN_EIO, "cannot rename '%s' to '%s': %s", from.text, to.text,
+                       strerror(errno));
     if (code == CVN_OK && remove)
-        code = checkpoint_remove(to, err);
-    free(from);
-    free(to);
+        code = checkpoint_remove(to.text, err);
     return code;
 }
 
@@ -188,11 +179,5 @@ int checkpoint_prune(const char *folder, int64_t step, int keep_last, int64_t ke
 
 int checkpoint_steps(const char *run, int64_t **steps, size_t *n, cvn_err *err)
 {
-    char *folder = checkpoint_folder(run);
-    *steps = NULL;
-    *n = 0;
-    int code = folder ? checkpoint_folder_steps(folder, steps, n, err)
-                      : err_set(err, CVN_EMEM, "no memory to list '%s'", run);
-    free(folder);
-    return code;
+    return checkpoint_folder_steps(checkpoint_folder(run).text, steps, n, err);
 }

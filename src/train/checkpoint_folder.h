@@ -3,6 +3,7 @@
 #define CVN_TRAIN_CHECKPOINT_FOLDER_H
 
 #include "base/err.h"
+#include "base/file.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,11 +13,11 @@
 #define CHECKPOINT_ASIDE ".aside"
 #define CHECKPOINT_OPTIMIZER "optimizer."
 
-/* "RUN/checkpoints", heap; NULL when memory ran out. */
-char *checkpoint_folder(const char *run);
+/* "RUN/checkpoints". */
+FilePath checkpoint_folder(const char *run);
 
-/* "FOLDER/step-00001000SUFFIX", heap; NULL when memory ran out. */
-char *checkpoint_path(const char *folder, int64_t step, const char *suffix);
+/* "FOLDER/step-00001000SUFFIX". */
+FilePath checkpoint_path(const char *folder, int64_t step, const char *suffix);
 
 /* The step of "step-00001000"; -1 for any other name. */
 int64_t checkpoint_step_of(const char *name);
@@ -33,8 +34,8 @@ int checkpoint_remove_partial(const char *folder, cvn_err *err);
 /* Renames every step-N with N > step to step-N.aside (removing one set aside before). */
 int checkpoint_set_aside(const char *folder, int64_t step, cvn_err *err);
 
-/* Deletes old checkpoints, and first what an earlier deletion or save left half done: keeps the newest `keep_last` of those up to `step` (0: all) and those whose
- * step is a multiple of keep_every. */
+/* Deletes old checkpoints, and first what an earlier deletion or save left half done: keeps the newest `keep_last` of
+ * those up to `step` (0: all) and those whose step is a multiple of keep_every. */
 int checkpoint_prune(const char *folder, int64_t step, int keep_last, int64_t keep_every,
                      cvn_err *err);
 

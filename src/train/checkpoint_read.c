@@ -75,25 +75,9 @@ void checkpoint_close(Checkpoint *checkpoint)
     *checkpoint = (Checkpoint){0};
 }
 
-/* The step that the first process says; its own where there is one only. */
-static int share_step(Cluster *cluster, int64_t *step, cvn_err *err)
-{
-    if (!cluster)
-        return CVN_OK;
-    int64_t *all = calloc((size_t)cluster_size(cluster), sizeof *all);
-    if (!all)
-        return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
-    int code = cluster_gather(cluster, CLUSTER_STEPS, step, all, sizeof *step, err);
-    *step = all[0];
-    free(all);
-    return code;
-}
-
 /* Opens it on all processes, or on none, with the error of one. */
 static int open_together(Checkpoint *checkpoint, const char *path, Cluster *cluster, cvn_err *err)
 {
-    if (!cluster)
-        return checkpoint_open(checkpoint, path, err);
     int code = open_part(checkpoint, path, cluster_rank(cluster), cluster_size(cluster), err);
     bool open = code == CVN_OK;
     code = cluster_together(cluster, CLUSTER_STEPS, code, err);
@@ -120,34 +104,25 @@ int checkpoint_open_latest(Checkpoint *checkpoint, const char *run, Cluster *clu
     int64_t *steps = NULL;
     size_t n = 0;
     *checkpoint = (Checkpoint){0};
-    char *folder = checkpoint_folder(run);
-    int code = folder ? checkpoint_folder_steps(folder, &steps, &n, err)
-                      : err_set(err, CVN_EMEM, "no memory to look into '%s'", run);
-    if (code != CVN_OK) {
-        free(folder);
+    const FilePath folder = checkpoint_folder(run);
+    int code = checkpoint_folder_steps(folder.text, &steps, &n, err);
+    if (code != CVN_OK)
         return code;
-    }
-    size_t left = n;
-    int64_t step;
     bool found = false;
-    do {
+    for (size_t left = n; !found;) {
         cvn_err damage = {0};
-        step = left > 0 ? steps[--left] : -1;
-        code = share_step(cluster, &step, err);
+        int64_t step = left > 0 ? steps[--left] : -1; /* the first process says which */
+        code = cluster_share(cluster, &step, sizeof step, err);
         if (code || step < 0)
             break;
-        char *path = checkpoint_path(folder, step, "");
-        int wrong = path ? open_together(checkpoint, path, cluster, &damage)
-                         : err_set(&damage, CVN_EMEM, "no memory for a name in '%s'", folder);
-        free(path);
-        found = wrong == CVN_OK;
+        const FilePath path = checkpoint_path(folder.text, step, "");
+        found = open_together(checkpoint, path.text, cluster, &damage) == CVN_OK;
         if (!found && warn)
             warn(context, damage.message);
-    } while (!found);
+    }
     if (code == CVN_OK && !found)
-        code = none_found(run, folder, n, err);
+        code = none_found(run, folder.text, n, err);
     free(steps);
-    free(folder);
     return code;
 }
 

@@ -203,18 +203,6 @@ static int write_companions(Writing *w, cvn_err *err)
     return code == CVN_OK && w->options->tokenizer ? copy_tokenizer(w, err) : code;
 }
 
-static bool is_first(const Writing *w)
-{
-    return !w->options->cluster || cluster_rank(w->options->cluster) == 0;
-}
-
-/* The same outcome on all processes. */
-static int together(const Writing *w, int code, cvn_err *err)
-{
-    Cluster *cluster = w->options->cluster;
-    return cluster ? cluster_together(cluster, CLUSTER_SAVES, code, err) : code;
-}
-
 /* Every process its files; then the first one has all of them listed. */
 static int write_shards(Writing *w, cvn_err *err)
 {
@@ -226,13 +214,11 @@ static int write_shards(Writing *w, cvn_err *err)
     int code = CVN_OK;
     for (int i = 0; i < shards->n_local && code == CVN_OK; i++)
         code = checkpoint_write_shard(w->folder, w->state, i, &w->arena, &here[i], err);
-    code = together(w, code, err);
-    if (code == CVN_OK && cluster)
+    code = cluster_together(cluster, CLUSTER_SAVES, code, err);
+    if (code == CVN_OK)
         code = cluster_gather(cluster, CLUSTER_SAVES, here, all, n * sizeof *here, err);
-    for (int i = 0; i < shards->n_files && code == CVN_OK; i++) {
-        const ManifestFile *file = cluster ? &all[i] : &here[i];
-        list_file(w, checkpoint_shard_name(shards, i, &w->arena), file->bytes, file->crc32c);
-    }
+    for (int i = 0; i < shards->n_files && code == CVN_OK; i++)
+        list_file(w, checkpoint_shard_name(shards, i, &w->arena), all[i].bytes, all[i].crc32c);
     return code == CVN_OK ? checkpoint_shards_text(w->state, &w->arena, &w->manifest.mesh, err)
                           : code;
 }
@@ -252,7 +238,7 @@ static int write_sharded(Writing *w, cvn_err *err)
     size_t n_files = (size_t)w->state->shards->n_files + 16;
     w->manifest.file = arena_array(&w->arena, n_files, sizeof *w->manifest.file);
     int code = write_shards(w, err);
-    return code == CVN_OK && is_first(w) ? write_manifest(w, err) : code;
+    return code || cluster_rank(w->options->cluster) ? code : write_manifest(w, err);
 }
 
 static int write_files(Writing *w, cvn_err *err)
@@ -303,12 +289,12 @@ int checkpoint_write(const char *folder, const CheckpointState *state,
                               .position = state->position,
                               .seed = state->seed,
                               .config = state->config}};
-    char *partial = checkpoint_path(folder, state->step, CHECKPOINT_PARTIAL);
-    char *final = checkpoint_path(folder, state->step, "");
-    int code = partial && final ? arena_init(&w.arena, err)
-                                : err_set(err, CVN_EMEM, "no memory for a name in '%s'", folder);
+    const FilePath partial = checkpoint_path(folder, state->step, CHECKPOINT_PARTIAL);
+    const FilePath final = checkpoint_path(folder, state->step, "");
+    const bool first = cluster_rank(options->cluster) == 0;
+    int code = arena_init(&w.arena, err);
     if (code != CVN_OK)
-        goto done;
+        return code;
     map_init(&w.param_of, &w.arena);
     if (options->config) {
         params_list(&w.params, options->config, &w.arena);
@@ -322,21 +308,17 @@ int checkpoint_write(const char *folder, const CheckpointState *state,
             *map_put(&w.param_of, name, strlen(name), NULL) = (uint64_t)i;
         }
     }
-    w.folder = partial;
-    code = is_first(&w) ? checkpoint_remove(partial, err) : CVN_OK;
-    if (code == CVN_OK && is_first(&w))
-        code = file_make_folder(partial, err);
-    code = together(&w, code, err);
+    w.folder = partial.text;
+    if (first && (code = checkpoint_remove(partial.text, err)) == CVN_OK)
+        code = file_make_folder(partial.text, err);
+    code = cluster_together(options->cluster, CLUSTER_SAVES, code, err);
     if (code == CVN_OK)
         code = write_files(&w, err);
-    if (code == CVN_OK && is_first(&w))
-        code = rename_whole(folder, partial, final, err);
-    code = together(&w, code, err);
-    if (code != CVN_OK && is_first(&w))
-        checkpoint_remove(partial, NULL);
+    if (code == CVN_OK && first)
+        code = rename_whole(folder, partial.text, final.text, err);
+    code = cluster_together(options->cluster, CLUSTER_SAVES, code, err);
+    if (code != CVN_OK && first)
+        checkpoint_remove(partial.text, NULL);
     arena_free(&w.arena);
-done:
-    free(partial);
-    free(final);
     return code;
 }

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 struct CheckpointWriter {
-    char *folder;       /* owned: RUN/checkpoints */
+    FilePath folder;    /* RUN/checkpoints */
     char *tokenizer;    /* owned: options.tokenizer */
     char *base;         /* owned: options.base */
     LoraOptions lora;   /* options.lora points here, if it is given */
@@ -50,47 +50,35 @@ static size_t aligned(size_t bytes)
 
 static int take_lock(CheckpointWriter *writer, cvn_err *err)
 {
-    char *path = file_join(writer->folder, "lock");
-    int code = CVN_OK;
-    writer->lock = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666) : -1;
-    if (!path)
-        code = err_set(err, CVN_EMEM, "no memory for a name in '%s'", writer->folder);
-    else if (writer->lock < 0)
-        code = err_set(err, CVN_EIO, "cannot create '%s': %s", path, strerror(errno));
-    else if (flock(writer->lock, LOCK_EX | LOCK_NB) != 0)
-        code = errno == EWOULDBLOCK
-                   ? err_set(err, CVN_EIO,
-                             "'%s' is held by another process that trains into this folder; stop "
-                             "it or train into another",
-                             path)
-                   : err_set(err, CVN_EIO, "cannot lock '%s': %s", path, strerror(errno));
-    free(path);
-    return code;
-}
-
-/* Of processes that write together, the one that does what is not shards. */
-static bool is_first(const CheckpointWriter *writer)
-{
-    return !writer->options.cluster || cluster_rank(writer->options.cluster) == 0;
+    const FilePath path = file_path(writer->folder.text, "lock");
+    writer->lock = open(path.text, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (writer->lock < 0)
+        return err_set(err, CVN_EIO, "cannot create '%s': %s", path.text, strerror(errno));
+    if (flock(writer->lock, LOCK_EX | LOCK_NB) == 0)
+        return CVN_OK;
+    if (errno == EWOULDBLOCK)
+        return err_set(err, CVN_EIO,
+                       "'%s' is held by another process that trains into this folder; stop it or "
+                       "train into another",
+                       path.text);
+    return err_set(err, CVN_EIO, "cannot lock '%s': %s", path.text, strerror(errno));
 }
 
 static int prepare_folder(CheckpointWriter *writer, const char *run, int64_t step, cvn_err *err)
 {
+    const CheckpointOptions *o = &writer->options;
+    const char *folder = writer->folder.text;
     int code = file_make_folder(run, err);
     if (code == CVN_OK)
-        code = file_make_folder(writer->folder, err);
+        code = file_make_folder(folder, err);
     if (code == CVN_OK)
         code = take_lock(writer, err);
     if (code == CVN_OK)
-        code = checkpoint_remove_partial(writer->folder, err);
-    if (code == CVN_OK)
-        code = checkpoint_set_aside(writer->folder, step, err);
-    if (code == CVN_OK) /* what a run that was killed between saving and deleting left */
-        code = checkpoint_prune(writer->folder, step, writer->options.keep_last,
-                                writer->options.keep_every, err);
-    if (code == CVN_OK)
-        code = checkpoint_sync(writer->folder, err);
-    return code;
+        code = checkpoint_set_aside(folder, step, err);
+    if (code ==
+        CVN_OK) /* what a run that was killed in saving, or between that and deleting, left */
+        code = checkpoint_prune(folder, step, o->keep_last, o->keep_every, err);
+    return code ? code : checkpoint_sync(folder, err);
 }
 
 CheckpointWriter *checkpoint_writer_new(const char *run, int64_t step,
@@ -115,14 +103,12 @@ CheckpointWriter *checkpoint_writer_new(const char *run, int64_t step,
         writer->config = *options->config;
         writer->options.config = &writer->config;
     }
-    int code = writer->folder && (!options->tokenizer || writer->tokenizer) &&
-                       (!options->base || writer->base)
-                   ? CVN_OK
-                   : err_set(err, CVN_EMEM, "no memory to write checkpoints");
-    if (code == CVN_OK && is_first(writer))
+    int code = CVN_OK;
+    if ((options->tokenizer && !writer->tokenizer) || (options->base && !writer->base))
+        code = err_set(err, CVN_EMEM, "no memory to write checkpoints");
+    if (code == CVN_OK && cluster_rank(options->cluster) == 0)
         code = prepare_folder(writer, run, step, err);
-    if (options->cluster)
-        code = cluster_together(options->cluster, CLUSTER_SAVES, code, err);
+    code = cluster_together(options->cluster, CLUSTER_SAVES, code, err);
     if (code != CVN_OK) {
         checkpoint_writer_free(writer);
         return NULL;
@@ -220,15 +206,16 @@ static void write_and_prune(CheckpointWriter *writer, const CheckpointState *sta
 {
     const CheckpointOptions *options = &writer->options;
     writer->err = (cvn_err){0};
-    writer->written = checkpoint_write(writer->folder, state, options, &writer->err) == CVN_OK;
+    const char *folder = writer->folder.text;
+    writer->written = checkpoint_write(folder, state, options, &writer->err) == CVN_OK;
     int code = CVN_OK;
-    if (writer->written && is_first(writer)) {
-        code = checkpoint_prune(writer->folder, state->step, options->keep_last,
-                                options->keep_every, &writer->err);
+    if (writer->written && cluster_rank(options->cluster) == 0) {
+        code = checkpoint_prune(folder, state->step, options->keep_last, options->keep_every,
+                                &writer->err);
         if (code == CVN_OK)
-            code = checkpoint_sync(writer->folder, &writer->err);
+            code = checkpoint_sync(folder, &writer->err);
     }
-    if (writer->written && options->cluster)
+    if (writer->written)
         cluster_together(options->cluster, CLUSTER_SAVES, code, &writer->err);
 }
 
@@ -286,8 +273,7 @@ int checkpoint_save(CheckpointWriter *writer, const CheckpointState *state, cvn_
     bool copies = bytes <= writer->options.copy_limit;
     if (copies)
         code = copy_state(writer, state, bytes, err);
-    if (writer->options.cluster)
-        code = cluster_together(writer->options.cluster, CLUSTER_SAVES, code, err);
+    code = cluster_together(writer->options.cluster, CLUSTER_SAVES, code, err);
     if (code) {
         free_state(writer);
         return code;
@@ -313,7 +299,6 @@ void checkpoint_writer_free(CheckpointWriter *writer)
     checkpoint_wait(writer, NULL);
     if (writer->lock >= 0)
         close(writer->lock);
-    free(writer->folder);
     free(writer->tokenizer);
     free(writer->base);
     free(writer);

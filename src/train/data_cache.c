@@ -1,6 +1,7 @@
 #include "train/data_cache.h"
 
 #include "base/crc32c.h"
+#include "base/heap.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -181,24 +182,18 @@ static int put_ids(TokenWriter *writer, const int32_t *ids, size_t n, cvn_err *e
 static int reserve(TokenWriter *writer, int64_t n_tokens, cvn_err *err)
 {
     size_t words = ((size_t)n_tokens + 63) / 64;
-    if (writer->n_documents == writer->capacity) {
-        size_t capacity = writer->capacity ? writer->capacity * 2 : 1024;
-        uint64_t *document = realloc(writer->document, capacity * sizeof *document);
-        if (!document)
-            return err_set(err, CVN_EMEM, "no memory for the index of %zu documents", capacity);
-        writer->document = document;
-        writer->capacity = capacity;
-    }
-    if (words > writer->learn_capacity) {
-        size_t capacity = words > 2 * writer->learn_capacity ? words : 2 * writer->learn_capacity;
-        uint64_t *learn = realloc(writer->learn, capacity * sizeof *learn);
+    uint64_t *document = heap_more(writer->document, writer->n_documents, sizeof *document);
+    if (!document)
+        return err_set(err, CVN_EMEM, "no memory for the index of %zu documents",
+                       writer->n_documents + 1);
+    writer->document = document;
+    while (writer->n_words < words) {
+        uint64_t *learn = heap_more(writer->learn, writer->n_words, sizeof *learn);
         if (!learn)
             return err_set(err, CVN_EMEM, "no memory to mark what is learnt of %" PRId64 " tokens",
                            n_tokens);
-        memset(learn + writer->learn_capacity, 0,
-               (capacity - writer->learn_capacity) * sizeof *learn);
         writer->learn = learn;
-        writer->learn_capacity = capacity;
+        writer->learn[writer->n_words++] = 0;
     }
     return CVN_OK;
 }

@@ -75,16 +75,15 @@ static inline bool token_file_learns(const TokenFile *file, int64_t i)
 
 /* Writes such a file, beside and renamed: tokens as they come, the rest from memory at the end. */
 typedef struct TokenWriter {
-    FileWriter file;              /* owned */
-    int width;                    /* bytes of an id */
-    int64_t vocab, n_tokens;      /* of the header */
-    uint64_t key;                 /* of the header */
-    uint32_t sum;                 /* of what was written behind the header */
-    uint64_t *document;           /* owned: [n_documents] */
-    uint64_t *learn;              /* owned: [learn_capacity] words */
-    size_t n_documents, capacity; /* of document */
-    size_t learn_capacity;        /* words of learn */
-    bool partial;                 /* some token is not to be learnt */
+    FileWriter file;         /* owned */
+    int width;               /* bytes of an id */
+    int64_t vocab, n_tokens; /* of the header */
+    uint64_t key;            /* of the header */
+    uint32_t sum;            /* of what was written behind the header */
+    uint64_t *document;      /* owned: [n_documents] */
+    uint64_t *learn;         /* owned: [n_words] a bit per token */
+    size_t n_documents, n_words;
+    bool partial; /* some token is not to be learnt */
 } TokenWriter;
 
 int token_writer_open(TokenWriter *writer, const char *path, int64_t vocab, uint64_t key,

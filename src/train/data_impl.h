@@ -21,7 +21,7 @@ typedef struct DataFile {
 /* Rows of a split: where each begins. */
 typedef struct DataRows {
     int64_t *begin; /* [n] number of the first token, ascending, owned */
-    int64_t n, capacity;
+    int64_t n;
 } DataRows;
 
 struct TrainData {

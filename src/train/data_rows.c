@@ -3,11 +3,10 @@
  * What follows in it is found again by walking on through the documents of its split, by the same rules in
  * data_cut and in data_fill.
  */
+#include "base/heap.h"
 #include "train/data_impl.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Documents that must fall to the validation split for it to be drawn by documents; with fewer, the last
  * rows are held back. */
@@ -77,14 +76,10 @@ static Cursor find(const TrainData *data, int64_t p)
 
 static int add_row(DataRows *rows, int64_t begin, cvn_err *err)
 {
-    if (rows->n == rows->capacity) {
-        int64_t capacity = rows->capacity ? 2 * rows->capacity : 1024;
-        int64_t *grown = realloc(rows->begin, (size_t)capacity * sizeof *grown);
-        if (!grown)
-            return err_set(err, CVN_EMEM, "no memory for %" PRId64 " rows", capacity);
-        rows->begin = grown;
-        rows->capacity = capacity;
-    }
+    int64_t *more = heap_more(rows->begin, (size_t)rows->n, sizeof *more);
+    if (!more)
+        return err_set(err, CVN_EMEM, "no memory for %" PRId64 " rows", rows->n + 1);
+    rows->begin = more;
     rows->begin[rows->n++] = begin;
     return CVN_OK;
 }

@@ -1,5 +1,7 @@
 #include "train/data_source.h"
 
+#include "base/heap.h"
+#include "io/tensor.h"
 #include "train/data_cache.h"
 
 #include <dirent.h>
@@ -32,11 +34,9 @@ static bool begins_as_jsonl(const char *text, size_t n)
 
 static SourceKind kind_of(const char *path, const FileMap *map)
 {
-    size_t length = strlen(path);
     if (token_file_is(map->data, map->size))
         return SOURCE_TOKENS;
-    bool named = (length > 6 && strcmp(path + length - 6, ".jsonl") == 0) ||
-                 (length > 7 && strcmp(path + length - 7, ".ndjson") == 0);
+    bool named = io_ends_with(path, ".jsonl") || io_ends_with(path, ".ndjson");
     return named || begins_as_jsonl((const char *)map->data, map->size) ? SOURCE_JSONL
                                                                         : SOURCE_TEXT;
 }
@@ -67,27 +67,19 @@ static int add_file(SourceList *list, const char *path, bool named, cvn_err *err
     if (map.size == 0)
         return named ? err_set(err, CVN_EFORMAT, "'%s' is empty; give a file with text", path)
                      : CVN_OK;
-    if (list->n == list->capacity) {
-        size_t capacity = list->capacity ? 2 * list->capacity : 16;
-        SourceFile *file = realloc(list->file, capacity * sizeof *file);
-        if (!file)
-            goto no_memory;
-        list->file = file;
-        list->capacity = capacity;
+    SourceFile file = {.path = strdup(path),
+                       .kind = kind_of(path, &map),
+                       .size = info.st_size,
+                       .modified = modified(&info)};
+    file_unmap(&map);
+    SourceFile *more = file.path ? heap_more(list->file, list->n, sizeof *more) : NULL;
+    if (!more) {
+        free(file.path);
+        return err_set(err, CVN_EMEM, "no memory for a list of %zu files", list->n + 1);
     }
-    SourceFile *file = &list->file[list->n];
-    *file = (SourceFile){.path = strdup(path),
-                         .kind = kind_of(path, &map),
-                         .size = info.st_size,
-                         .modified = modified(&info)};
-    if (!file->path)
-        goto no_memory;
-    list->n++;
-    file_unmap(&map);
+    list->file = more;
+    list->file[list->n++] = file;
     return CVN_OK;
-no_memory:
-    file_unmap(&map);
-    return err_set(err, CVN_EMEM, "no memory for a list of %zu files", list->n + 1);
 }
 
 static int shown(const struct dirent *entry)
@@ -113,11 +105,8 @@ static int add_path(SourceList *list, const char *path, int depth, cvn_err *err)
     if (n < 0)
         return err_set(err, CVN_EIO, "cannot list '%s': %s", path, strerror(errno));
     for (int i = 0; i < n; i++) {
-        char *inner = code ? NULL : file_join(path, entry[i]->d_name);
         if (!code)
-            code = inner ? add_path(list, inner, depth + 1, err)
-                         : err_set(err, CVN_EMEM, "no memory to list '%s'", path);
-        free(inner);
+            code = add_path(list, file_path(path, entry[i]->d_name).text, depth + 1, err);
         free(entry[i]);
     }
     free(entry);

@@ -27,7 +27,7 @@ typedef struct SourceFile {
 
 typedef struct SourceList {
     SourceFile *file; /* [n], owned */
-    size_t n, capacity;
+    size_t n;
 } SourceList;
 
 /* Lists files and what is in folders, without hidden files, in the order given and in folders by name. An

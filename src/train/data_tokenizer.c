@@ -58,16 +58,10 @@ static int write_out(const char *out, const StrBuf *json, cvn_err *err)
 {
     if (!file_is_folder(out))
         return file_write(out, json->text, json->length, err);
-    char *tokenizer = file_join(out, "tokenizer.json");
-    char *config = file_join(out, "tokenizer_config.json");
-    int code =
-        tokenizer && config ? CVN_OK : err_set(err, CVN_EMEM, "no memory to write '%s'", out);
+    int code = file_write(file_path(out, "tokenizer.json").text, json->text, json->length, err);
     if (!code)
-        code = file_write(tokenizer, json->text, json->length, err);
-    if (!code)
-        code = file_write(config, CONFIG, sizeof CONFIG - 1, err);
-    free(tokenizer);
-    free(config);
+        code = file_write(file_path(out, "tokenizer_config.json").text, CONFIG, sizeof CONFIG - 1,
+                          err);
     return code;
 }
 

@@ -64,7 +64,6 @@ int manifest_write(const Manifest *manifest, const char *folder, cvn_err *err)
 {
     StrBuf out = {0};
     json_t *config = NULL, *mesh = NULL;
-    int code = CVN_EMEM;
     if (manifest->config && !(config = json_object_parse("config of the run", manifest->config,
                                                          strlen(manifest->config), err)))
         return CVN_EFORMAT;
@@ -73,21 +72,19 @@ int manifest_write(const Manifest *manifest, const char *folder, cvn_err *err)
         json_decref(config);
         return CVN_EFORMAT;
     }
-    char *path = file_join(folder, MANIFEST_NAME), *text = text_of(manifest, config, mesh);
-    if (text && path) {
+    char *text = text_of(manifest, config, mesh);
+    if (text) {
         size_t n = strlen(text) - 2; /* without "\n}" */
         strbuf_add(&out, text, n);
         strbuf_printf(&out, TAIL_BEGIN "%08" PRIx32 TAIL_END, crc32c(0, text, n));
     }
-    if (text && path && !out.failed)
-        code = file_write(path, out.text, out.length, err);
-    else
-        err_set(err, CVN_EMEM, "no memory to write '%s/" MANIFEST_NAME "'", folder);
+    int code = text && !out.failed
+                   ? file_write(file_path(folder, MANIFEST_NAME).text, out.text, out.length, err)
+                   : err_set(err, CVN_EMEM, "no memory to write '%s/" MANIFEST_NAME "'", folder);
     strbuf_free(&out);
     json_decref(config);
     json_decref(mesh);
     free(text);
-    free(path);
     return code;
 }
 

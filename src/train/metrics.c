@@ -1,5 +1,7 @@
 #include "train/metrics.h"
 
+#include "base/heap.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
@@ -34,14 +36,10 @@ static double *field(MetricsRow *row, int key)
 /* False when memory ran out. */
 static bool keep_row(Metrics *metrics, const MetricsRow *row)
 {
-    if (metrics->n == metrics->capacity) {
-        size_t capacity = metrics->capacity ? metrics->capacity * 2 : 1024;
-        MetricsRow *grown = realloc(metrics->row, capacity * sizeof *grown);
-        if (!grown)
-            return false;
-        metrics->row = grown;
-        metrics->capacity = capacity;
-    }
+    MetricsRow *more = heap_more(metrics->row, metrics->n, sizeof *more);
+    if (!more)
+        return false;
+    metrics->row = more;
     metrics->row[metrics->n++] = *row;
     return true;
 }
@@ -91,9 +89,10 @@ int metrics_add(Metrics *metrics, const MetricsRow *row, cvn_err *err)
 {
     StrBuf line = {0};
     print_row(&line, row);
-    int code = line.failed || !keep_row(metrics, row)
-                   ? err_set(err, CVN_EMEM, "no memory for a line of '%s'", metrics->lines.path)
-                   : step_lines_add(&metrics->lines, line.text, line.length, err);
+    int code =
+        line.failed || !keep_row(metrics, row)
+            ? err_set(err, CVN_EMEM, "no memory for a line of '%s'", metrics->lines.path.text)
+            : step_lines_add(&metrics->lines, line.text, line.length, err);
     strbuf_free(&line);
     return code;
 }

@@ -44,9 +44,9 @@ typedef struct MetricsRow {
 
 /* The lines of a run, on the disk and in memory (88 bytes each), for the report. */
 typedef struct Metrics {
-    StepLines lines;    /* RUN/metrics.jsonl */
-    MetricsRow *row;    /* owned: [n], in order of steps */
-    size_t n, capacity; /* rows */
+    StepLines lines; /* RUN/metrics.jsonl */
+    MetricsRow *row; /* owned: [n], in order of steps */
+    size_t n;
 } Metrics;
 
 /* Opens RUN/metrics.jsonl to go on after `step` (0: from the beginning): reads the lines up to it and

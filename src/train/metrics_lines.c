@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -49,19 +48,17 @@ int step_lines_open(StepLines *lines, const char *run, const char *name, int64_t
                     StepLine *each, void *context, cvn_err *err)
 {
     size_t end = 0;
-    *lines = (StepLines){.fd = -1, .path = file_join(run, name)};
-    int code = lines->path ? file_make_folder(run, err)
-                           : err_set(err, CVN_EMEM, "no memory for a name in '%s'", run);
-    if (code == CVN_OK) {
-        lines->fd = open(lines->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-        if (lines->fd < 0)
-            code = err_set(err, CVN_EIO, "cannot open '%s' for writing: %s", lines->path,
-                           strerror(errno));
-    }
-    if (code == CVN_OK)
-        code = read_lines(lines->path, step, each, context, &end, err);
+    *lines = (StepLines){.fd = -1, .path = file_path(run, name)};
+    const char *path = lines->path.text;
+    int code = file_make_folder(run, err);
+    if (code)
+        return code;
+    lines->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (lines->fd < 0)
+        return err_set(err, CVN_EIO, "cannot open '%s' for writing: %s", path, strerror(errno));
+    code = read_lines(path, step, each, context, &end, err);
     if (code == CVN_OK && ftruncate(lines->fd, (off_t)end) != 0)
-        code = err_set(err, CVN_EIO, "cannot cut '%s' to the steps that are kept: %s", lines->path,
+        code = err_set(err, CVN_EIO, "cannot cut '%s' to the steps that are kept: %s", path,
                        strerror(errno));
     if (code != CVN_OK)
         step_lines_close(lines);
@@ -72,25 +69,15 @@ int step_lines_open(StepLines *lines, const char *run, const char *name, int64_t
 static int flush(StepLines *lines, cvn_err *err)
 {
     StrBuf *pending = &lines->pending;
-    int code = CVN_OK;
-    size_t at = 0;
+    const char *path = lines->path.text;
     if (pending->failed)
-        return err_set(err, CVN_EMEM, "no memory for a line of '%s'", lines->path);
-    while (code == CVN_OK && at < pending->length) {
-        ssize_t wrote = write(lines->fd, pending->text + at, pending->length - at);
-        if (wrote < 0 && errno == EINTR)
-            continue;
-        if (wrote <= 0)
-            code = err_set(err, CVN_EIO, "cannot write '%s': %s", lines->path,
-                           wrote < 0 ? strerror(errno) : "nothing was accepted");
-        else
-            at += (size_t)wrote;
+        return err_set(err, CVN_EMEM, "no memory for a line of '%s'", path);
+    size_t done = file_put(lines->fd, path, pending->text, pending->length, err);
+    if (done > 0) {
+        memmove(pending->text, pending->text + done, pending->length - done + 1);
+        pending->length -= done;
     }
-    if (at > 0) {
-        memmove(pending->text, pending->text + at, pending->length - at + 1);
-        pending->length -= at;
-    }
-    return code;
+    return pending->length ? CVN_EIO : CVN_OK;
 }
 
 int step_lines_add(StepLines *lines, const char *line, size_t n, cvn_err *err)
@@ -104,7 +91,7 @@ int step_lines_sync(StepLines *lines, cvn_err *err)
 {
     int code = flush(lines, err);
     if (code == CVN_OK && fsync(lines->fd) != 0)
-        code = err_set(err, CVN_EIO, "cannot flush '%s' to the disk: %s", lines->path,
+        code = err_set(err, CVN_EIO, "cannot flush '%s' to the disk: %s", lines->path.text,
                        strerror(errno));
     return code;
 }
@@ -113,7 +100,6 @@ void step_lines_close(StepLines *lines)
 {
     if (lines->fd >= 0)
         close(lines->fd);
-    free(lines->path);
     strbuf_free(&lines->pending);
     *lines = (StepLines){.fd = -1};
 }

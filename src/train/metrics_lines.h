@@ -8,6 +8,7 @@
 #define CVN_TRAIN_METRICS_LINES_H
 
 #include "base/err.h"
+#include "base/file.h"
 #include "base/strbuf.h"
 
 #include <jansson.h>
@@ -16,7 +17,7 @@
 
 typedef struct StepLines {
     int fd;         /* -1 when closed */
-    char *path;     /* owned */
+    FilePath path;  /* RUN/NAME */
     StrBuf pending; /* lines that the disk had no room for yet */
 } StepLines;
 

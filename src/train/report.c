@@ -304,11 +304,8 @@ int report_write(const char *run, const Report *report, cvn_err *err)
     put_block(&out, "Machine", report->machine);
     put_block(&out, "Command", report->command);
     strbuf_puts(&out, "</main></body></html>\n");
-    char *path = file_join(run, REPORT_NAME);
-    int code = path && !out.failed
-                   ? file_write(path, out.text, out.length, err)
-                   : err_set(err, CVN_EMEM, "no memory to write '%s/" REPORT_NAME "'", run);
-    free(path);
+    int code = out.failed ? err_set(err, CVN_EMEM, "no memory to write '%s/" REPORT_NAME "'", run)
+                          : file_write(file_path(run, REPORT_NAME).text, out.text, out.length, err);
     strbuf_free(&out);
     return code;
 }

@@ -20,9 +20,9 @@ typedef struct Sample {
 } Sample;
 
 typedef struct Samples {
-    StepLines lines;    /* RUN/samples.jsonl */
-    Sample *sample;     /* owned: [n], in order of steps */
-    size_t n, capacity; /* samples */
+    StepLines lines; /* RUN/samples.jsonl */
+    Sample *sample;  /* owned: [n], in order of steps */
+    size_t n;
 } Samples;
 
 /* Opens RUN/samples.jsonl to go on after `step`, as metrics_open. */

@@ -1,22 +1,18 @@
 /* RUN/samples.jsonl: the texts of a run, {"step":500,"prompt":"Once","text":"Once upon a time …"} on a line each. */
+#include "base/heap.h"
 #include "train/report.h"
 
 #include "text/utf8.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 static bool keep(Samples *samples, int64_t step, const char *prompt, const char *text)
 {
-    if (samples->n == samples->capacity) {
-        size_t capacity = samples->capacity ? samples->capacity * 2 : 16;
-        Sample *grown = realloc(samples->sample, capacity * sizeof *grown);
-        if (!grown)
-            return false;
-        samples->sample = grown;
-        samples->capacity = capacity;
-    }
+    Sample *more = heap_more(samples->sample, samples->n, sizeof *more);
+    if (!more)
+        return false;
+    samples->sample = more;
     Sample sample = {step, strdup(prompt), strdup(text)};
     samples->sample[samples->n++] = sample;
     return sample.prompt && sample.text;
@@ -66,9 +62,10 @@ int samples_add(Samples *samples, int64_t step, const char *prompt, const char *
                        : json_pack("{s:I, s:s, s:s}", "step", (json_int_t)step, "prompt",
                                    valid_prompt.text, "text", valid_text.text);
     char *line = json ? json_dumps(json, JSON_COMPACT) : NULL;
-    int code = line && keep(samples, step, valid_prompt.text, valid_text.text)
-                   ? step_lines_add(&samples->lines, line, strlen(line), err)
-                   : err_set(err, CVN_EMEM, "no memory for a line of '%s'", samples->lines.path);
+    int code =
+        line && keep(samples, step, valid_prompt.text, valid_text.text)
+            ? step_lines_add(&samples->lines, line, strlen(line), err)
+            : err_set(err, CVN_EMEM, "no memory for a line of '%s'", samples->lines.path.text);
     free(line);
     json_decref(json);
     strbuf_free(&valid_prompt);

@@ -132,22 +132,20 @@ static int write_run(Reshape *r, const char *folder, cvn_err *err)
     if (!is_empty(folder))
         return err_set(err, CVN_EINVAL, "'%s' is not empty; give another folder", folder);
     bool existed = file_exists(folder);
-    char *checkpoints = checkpoint_folder(folder);
-    int code = checkpoints ? file_make_folder(folder, err)
-                           : err_set(err, CVN_EMEM, "no memory for a name in '%s'", folder);
+    const FilePath checkpoints = checkpoint_folder(folder);
+    int code = file_make_folder(folder, err);
     if (code == CVN_OK)
-        code = file_make_folder(checkpoints, err);
+        code = file_make_folder(checkpoints.text, err);
     if (code == CVN_OK)
         code = checkpoint_copy_tokenizer(r->from, folder, err);
     if (code == CVN_OK)
-        code = checkpoint_write(checkpoints, &r->state.saved, &options, err);
-    if (code && checkpoints) { /* the folder was empty: what is in it is what was begun */
-        checkpoint_remove(checkpoints, NULL);
+        code = checkpoint_write(checkpoints.text, &r->state.saved, &options, err);
+    if (code) { /* the folder was empty: what is in it is what was begun */
+        checkpoint_remove(checkpoints.text, NULL);
         checkpoint_remove(folder, NULL);
         if (existed)
             file_make_folder(folder, NULL);
     }
-    free(checkpoints);
     return code;
 }
 

@@ -188,12 +188,7 @@ static void sample_checkpoint(Run *r)
             sample(r, r->out);
         return;
     }
-    char *checkpoints = checkpoint_folder(r->out);
-    char *folder = checkpoints ? checkpoint_path(checkpoints, step, "") : NULL;
-    if (folder)
-        sample(r, folder);
-    free(folder);
-    free(checkpoints);
+    sample(r, checkpoint_path(checkpoint_folder(r->out).text, step, "").text);
 }
 
 /* ---- a step ---- */
@@ -304,8 +299,7 @@ static int step(Run *r, cvn_err *err)
     double begin = clock_seconds();
     TrainReport report;
     MetricsRow row = {.validation_loss = NAN};
-    if (r->events->cluster)
-        cluster_set_step(r->events->cluster, state->step + 1);
+    cluster_set_step(r->events->cluster, state->step + 1);
     int code = fill(r, DATA_TRAIN, state->position, c->batch, err);
     if (code == CVN_OK)
         code = compute(r, &report, &row, err);

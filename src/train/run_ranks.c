@@ -14,30 +14,21 @@
 
 bool run_is_first(const Run *r)
 {
-    return !r->events->cluster || cluster_rank(r->events->cluster) == 0;
+    return cluster_rank(r->events->cluster) == 0;
 }
 
 int run_together(const Run *r, int code, cvn_err *err)
 {
-    Cluster *c = r->events->cluster;
-    return c ? cluster_together(c, CLUSTER_STEPS, code, err) : code;
+    return cluster_together(r->events->cluster, CLUSTER_STEPS, code, err);
 }
 
 int run_share_path(Run *r, const char **path, cvn_err *err)
 {
-    Cluster *c = r->events->cluster;
-    char own[RUN_MAX_PATH] = "";
-    if (!c)
-        return CVN_OK;
-    if (run_is_first(r) && *path)
-        snprintf(own, sizeof own, "%s", *path);
-    char *all = calloc((size_t)cluster_size(c), sizeof own);
-    if (!all)
-        return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
-    int code = cluster_gather(c, CLUSTER_STEPS, own, all, sizeof own, err);
-    if (code == CVN_OK && *all)
-        *path = arena_string(&r->arena, all);
-    free(all);
+    FilePath first;
+    snprintf(first.text, sizeof first.text, "%s", *path ? *path : "");
+    int code = cluster_share(r->events->cluster, &first, sizeof first, err);
+    if (code == CVN_OK && *first.text)
+        *path = arena_string(&r->arena, first.text);
     return code;
 }
 
@@ -67,8 +58,6 @@ int run_agree(const Run *r, cvn_err *err)
     const LlamaConfig *m = &r->model;
     const int64_t sizes[] = {m->vocab,      m->dim,      m->n_layers, m->n_heads,
                              m->n_kv_heads, m->head_dim, m->ffn,      m->max_context};
-    if (!c)
-        return CVN_OK;
     int code = cluster_agree(c, "the model", hash_bytes(sizes, sizeof sizes), err);
     if (code == CVN_OK)
         code = cluster_agree(c, "the training data", data_key(r->data), err);

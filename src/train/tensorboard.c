@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -118,65 +117,53 @@ static int write_record(EventFile *events, StrBuf *event, cvn_err *err)
     strbuf_add(&record, event->text, event->length);
     strbuf_add(&record, &data_crc, sizeof data_crc);
     int code = record.failed || event->failed
-                   ? err_set(err, CVN_EMEM, "no memory for an event of '%s'", events->path)
+                   ? err_set(err, CVN_EMEM, "no memory for an event of '%s'", events->path.text)
                    : CVN_OK;
     strbuf_free(event);
-    for (size_t at = 0; code == CVN_OK && at < record.length;) {
-        ssize_t wrote = write(events->fd, record.text + at, record.length - at);
-        if (wrote < 0 && errno == EINTR)
-            continue;
-        if (wrote <= 0) {
-            code = err_set(err, CVN_EIO, "cannot write '%s': %s", events->path,
-                           wrote < 0 ? strerror(errno) : "nothing was accepted");
-            cut_back(events, at);
-        } else {
-            at += (size_t)wrote;
+    if (code == CVN_OK) {
+        size_t done = file_put(events->fd, events->path.text, record.text, record.length, err);
+        if (done < record.length) {
+            code = CVN_EIO;
+            cut_back(events, done);
         }
     }
     strbuf_free(&record);
     return code;
 }
 
-/* RUN/tensorboard/events.out.tfevents.TIME.HOST.PID in events->path. */
-static int name_file(EventFile *events, const char *run, cvn_err *err)
+/* "events.out.tfevents.TIME.HOST.PID". */
+static FilePath path_in(const char *folder)
 {
     char host[65] = "host", name[160];
-    char *folder = file_join(run, "tensorboard");
-    int code = folder ? file_make_folder(run, err) : CVN_EMEM;
-    if (code == CVN_OK)
-        code = file_make_folder(folder, err);
     gethostname(host, sizeof host - 1);
     host[strcspn(host, "/")] = '\0';
     snprintf(name, sizeof name, "events.out.tfevents.%lld.%s.%ld", (long long)time(NULL), host,
              (long)getpid());
-    if (code == CVN_OK && !(events->path = file_join(folder, name)))
-        code = CVN_EMEM;
-    if (code == CVN_EMEM)
-        err_set(err, CVN_EMEM, "no memory for a name in '%s'", run);
-    free(folder);
-    return code;
+    return file_path(folder, name);
 }
 
 int event_file_open(EventFile *events, const char *run, int64_t step, cvn_err *err)
 {
     static const char version[] = "brain.Event:2";
-    *events = (EventFile){.fd = -1};
-    int code = name_file(events, run, err);
-    if (code == CVN_OK) {
-        events->fd = open(events->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-        if (events->fd < 0)
-            code = err_set(err, CVN_EIO, "cannot create '%s': %s", events->path, strerror(errno));
-    }
-    if (code == CVN_OK) {
-        StrBuf event = event_at(0);
-        put_bytes(&event, EVENT_FILE_VERSION, version, sizeof version - 1);
-        code = write_record(events, &event, err);
-    }
+    const FilePath folder = file_path(run, "tensorboard");
+    *events = (EventFile){.fd = -1, .path = path_in(folder.text)};
+    int code = file_make_folder(run, err);
+    if (code == CVN_OK)
+        code = file_make_folder(folder.text, err);
+    if (code)
+        return code;
+    const char *path = events->path.text;
+    events->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (events->fd < 0)
+        return err_set(err, CVN_EIO, "cannot create '%s': %s", path, strerror(errno));
+    StrBuf event = event_at(0);
+    put_bytes(&event, EVENT_FILE_VERSION, version, sizeof version - 1);
+    code = write_record(events, &event, err);
     if (code == CVN_OK && step > 0) {
-        StrBuf event = event_at(step + 1), session = {0};
+        StrBuf start = event_at(step + 1), session = {0};
         put_int(&session, SESSION_STATUS, STATUS_START);
-        put_message(&event, EVENT_SESSION_LOG, &session);
-        code = write_record(events, &event, err);
+        put_message(&start, EVENT_SESSION_LOG, &session);
+        code = write_record(events, &start, err);
     }
     if (code != CVN_OK)
         event_file_close(events);
@@ -242,6 +229,5 @@ void event_file_close(EventFile *events)
 {
     if (events->fd >= 0)
         close(events->fd);
-    free(events->path);
     *events = (EventFile){.fd = -1};
 }

@@ -27,11 +27,12 @@
 #define CVN_TRAIN_TENSORBOARD_H
 
 #include "base/err.h"
+#include "base/file.h"
 #include "train/metrics.h"
 
 typedef struct EventFile {
-    int fd;     /* -1 when closed */
-    char *path; /* owned */
+    int fd; /* -1 when closed */
+    FilePath path;
 } EventFile;
 
 /* A new file for a run that goes on after `step` (0: begins). The folders are made if need be. */
