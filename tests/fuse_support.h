@@ -66,10 +66,9 @@ typedef struct Ran {
     char *data;
     size_t bytes;
     int n_steps, n_fusions, n_programs;
-    int n_followed; /* products with a fusion behind them */
-    WholeKind
-        whole; /* the row that the last program is of those that are compiled whole, or WHOLE_COUNT */
-    int64_t floats; /* the most elements that an f32 result of a step has */
+    int n_followed;  /* products with a fusion behind them */
+    WholeKind whole; /* of programs compiled whole the row that the last one is, or WHOLE_COUNT */
+    int64_t floats;  /* the most elements that an f32 result of a step has */
     size_t arena_bytes;
 } Ran;
 

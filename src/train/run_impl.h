@@ -11,9 +11,6 @@
 #include "train/tensorboard.h"
 #include "train/trainer.h"
 
-/* Of paths that processes tell one another, with the zero at the end. */
-enum { RUN_MAX_PATH = 1024 };
-
 typedef struct Run {
     TrainConfig config;
     const TrainEvents *events; /* borrowed */

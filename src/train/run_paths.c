@@ -99,7 +99,8 @@ static const char *keep_path(Run *r, const char *here, const char *path)
 int run_keep_paths(Run *r, TrainConfig *kept, cvn_err *err)
 {
     char *own = run_is_first(r) ? getcwd(NULL, 0) : NULL;
-    const char *here = own && strlen(own) < RUN_MAX_PATH ? arena_string(&r->arena, own) : NULL;
+    const char *here =
+        own && strlen(own) < sizeof((FilePath){0}).text ? arena_string(&r->arena, own) : NULL;
     free(own);
     int code = run_share_path(r, &here, err);
     if (!r->starts_there)
