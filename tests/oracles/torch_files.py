@@ -117,5 +117,6 @@ with zipfile.ZipFile(f"{OUT}/protocol4.pth") as src, \
 with zipfile.ZipFile(f"{OUT}/protocol4.pth") as src, \
         zipfile.ZipFile(f"{OUT}/bad_byteorder.pth", "w") as z:
     for n in src.namelist():
-        z.writestr(n, src.read(n))
+        if n != "protocol4/byteorder":  # which torch 2 writes, and 1.13 did not
+            z.writestr(n, src.read(n))
     z.writestr("protocol4/byteorder", "big")
