@@ -198,6 +198,17 @@ struct Op {
     int line;
 };
 
+/* The type of operand i, and of result i. */
+static inline const cvn_type *op_in(const Op *op, int i)
+{
+    return &op->operand[i]->type;
+}
+
+static inline const cvn_type *op_out(const Op *op, int i)
+{
+    return &op->result[i]->type;
+}
+
 /* An output, and the parameter whose memory it is computed into, or NULL. */
 typedef struct Output {
     cvn_value *value;

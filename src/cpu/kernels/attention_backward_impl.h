@@ -16,6 +16,7 @@
  * left out: their gradient is 0 and they add nothing. Where documents share a row, blocks of keys that none of the
  * ROWS queries sees are left out too.
  */
+#include "base/num.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/tile.h"
@@ -62,24 +63,9 @@ typedef struct Strip {
     int32_t *first, *seen;            /* [ROWS]: a query sees keys first … seen - 1 */
 } Strip;
 
-static const cvn_type *operand(const Op *op, int i)
-{
-    return &op->operand[i]->type;
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t round_up(int64_t n, int64_t unit)
-{
-    return (n + unit - 1) / unit * unit;
-}
-
 static Backward backward_of(const Op *op)
 {
-    const cvn_type *q = operand(op, 0), *k = operand(op, 1);
+    const cvn_type *q = op_in(op, 0), *k = op_in(op, 1);
     return (Backward){.op = op,
                       .batch = q->dim[0],
                       .seq = q->dim[1],
@@ -95,10 +81,10 @@ static bool match(const Op *op)
 {
     static const int tensors[] = {0, 1, 2, 5};
     for (int i = 0; i < 4; i++) {
-        if (!tile_dtype(operand(op, tensors[i])->dtype))
+        if (!tile_dtype(op_in(op, tensors[i])->dtype))
             return false;
     }
-    return operand(op, 1)->dim[2] <= INT32_MAX / 2;
+    return op_in(op, 1)->dim[2] <= INT32_MAX / 2;
 }
 
 /* Bytes of a panel of `width` rows over k. */
@@ -121,8 +107,8 @@ static size_t strip_of(const Backward *a, const GemmIsa *isa, char *base, Strip 
     int64_t d = a->head_dim, columns = GEMM_PANEL * isa->panels;
     *s = (Strip){.isa = isa,
                  .columns = columns,
-                 .d_columns = round_up(d, columns),
-                 .keys = round_up(a->context, KEYS)};
+                 .d_columns = num_round_up(d, columns),
+                 .keys = num_round_up(a->context, KEYS)};
     size_t keys = (size_t)s->keys, floats = sizeof(float), d_columns = (size_t)s->d_columns;
     size_t over_d = panel_bytes(1, d);
     size_t over_keys = panel_bytes(1, KEYS), over_rows = panel_bytes(1, ROWS);
@@ -175,7 +161,7 @@ static GemmDims dims_of(int64_t size, int64_t stride)
 
 static const void *element_at(const Op *op, int i, const void *data, int64_t at)
 {
-    return (const char *)data + (size_t)at * (operand(op, i)->dtype == CVN_F32 ? 4 : 2);
+    return (const char *)data + (size_t)at * (op_in(op, i)->dtype == CVN_F32 ? 4 : 2);
 }
 
 /* The queries of a tile as A panels over head_dim, and as B panels over the queries. */
@@ -183,8 +169,8 @@ static void pack_queries(const Backward *a, const Strip *s, int i, const void *d
                          int64_t rows, char *over_d, char *over_rows)
 {
     const GemmIsa *isa = s->isa;
-    cvn_dtype dtype = operand(a->op, i)->dtype;
-    int64_t d = a->head_dim, panels = round_up(rows, isa->mr) / isa->mr;
+    cvn_dtype dtype = op_in(a->op, i)->dtype;
+    int64_t d = a->head_dim, panels = num_pieces(rows, isa->mr);
     GemmOperand by_row = {.dtype = dtype, .row = query_dims(a), .k = dims_of(d, 1)};
     gemm_pack_panels(isa, &by_row, data, r0 + rows, r0, isa->mr, panels, 0, d, over_d,
                      panel_bytes(isa->mr, d));
@@ -197,17 +183,17 @@ static void pack_queries(const Backward *a, const Strip *s, int i, const void *d
 static void pack_keys(const Backward *a, const Strip *s, const void *k, const void *v, int64_t n)
 {
     const GemmIsa *isa = s->isa;
-    int64_t d = a->head_dim, panels = round_up(n, s->columns) / GEMM_PANEL;
+    int64_t d = a->head_dim, panels = num_round_up(n, s->columns) / GEMM_PANEL;
     size_t panel = panel_bytes(GEMM_PANEL, d), block = panel_bytes(GEMM_PANEL, KEYS);
     GemmOperand by_row = {
-        .dtype = operand(a->op, 1)->dtype, .row = dims_of(n, d), .k = dims_of(d, 1)};
+        .dtype = op_in(a->op, 1)->dtype, .row = dims_of(n, d), .k = dims_of(d, 1)};
     gemm_pack_panels(isa, &by_row, k, n, 0, GEMM_PANEL, panels, 0, d, s->k_rows, panel);
     GemmOperand by_column = {.dtype = by_row.dtype, .row = dims_of(d, 1), .k = dims_of(n, d)};
     int64_t d_panels = s->d_columns / GEMM_PANEL;
     for (int64_t j = 0; j < n; j += KEYS)
-        gemm_pack_panels(isa, &by_column, k, d, 0, GEMM_PANEL, d_panels, j, least(KEYS, n - j),
+        gemm_pack_panels(isa, &by_column, k, d, 0, GEMM_PANEL, d_panels, j, num_min(KEYS, n - j),
                          s->k_columns + (size_t)(j / KEYS * d_panels) * block, block);
-    by_row.dtype = operand(a->op, 2)->dtype;
+    by_row.dtype = op_in(a->op, 2)->dtype;
     gemm_pack_panels(isa, &by_row, v, n, 0, GEMM_PANEL, panels, 0, d, s->v_rows, panel);
 }
 
@@ -226,7 +212,7 @@ VEC_INLINE vi lanes_below(int64_t n)
     vi lane;
     for (int i = 0; i < VN; i++)
         lane[i] = i;
-    return lane < (int32_t)least(n, VN);
+    return lane < (int32_t)num_min(n, VN);
 }
 
 /* Scaled scores of VN keys of a row; -inf where it does not see them. */
@@ -301,9 +287,8 @@ static void weigh_block(const Backward *a, const Strip *s, int64_t rows, int64_t
         write_line(s, ds_line, r, s->dscore);
     }
     GemmOperand flat = {.dtype = isa->packed, .row = dims_of(ROWS, KEYS), .k = dims_of(KEYS, 1)};
-    gemm_pack_panels(isa, &flat, s->dscore_flat, rows, 0, isa->mr,
-                     round_up(rows, isa->mr) / isa->mr, 0, KEYS, s->dscore_rows,
-                     panel_bytes(isa->mr, KEYS));
+    gemm_pack_panels(isa, &flat, s->dscore_flat, rows, 0, isa->mr, num_pieces(rows, isa->mr), 0,
+                     KEYS, s->dscore_rows, panel_bytes(isa->mr, KEYS));
 }
 
 /* ---- products ---- */
@@ -351,7 +336,7 @@ static void add_rows(const Backward *a, const Strip *s, int64_t rows, int64_t be
                  true);
         multiply(s, KEYS, rows, s->dscore, a_rows, s->q_columns, b_rows, s->dk + j / KEYS * tiles,
                  true);
-        multiply(s, rows, least(KEYS, n - j), s->dscore_rows, a_keys,
+        multiply(s, rows, num_min(KEYS, n - j), s->dscore_rows, a_keys,
                  s->k_columns + (size_t)(j / KEYS * (s->d_columns / GEMM_PANEL)) * b_keys, b_keys,
                  s->dq, j > begin);
     }
@@ -378,7 +363,7 @@ static void write_zeros(const Op *op, int i, void *out, int64_t at, int64_t n)
 static int64_t keys_seen(const Backward *a, int64_t b, int64_t p)
 {
     int64_t n = (int64_t)a->start[b] + p + 1;
-    return n < 0 ? 0 : least(n, a->context);
+    return n < 0 ? 0 : num_min(n, a->context);
 }
 
 /* What `rows` queries from number r0 on see. Returns the end of the keys that any of them sees, and in *begin where
@@ -393,7 +378,7 @@ static int64_t see_keys(const Backward *a, const Strip *s, int64_t b, int64_t r0
         if (from >= seen) /* none */
             from = seen = 0;
         else
-            first = least(first, from);
+            first = num_min(first, from);
         s->first[r] = (int32_t)from;
         s->seen[r] = (int32_t)seen;
         end = seen > end ? seen : end;
@@ -428,7 +413,7 @@ static void run_rows(const Backward *a, const Strip *s, int64_t b, int64_t q_at,
 /* One pair of batch and KV head. Positions from `first` to `last` see a key and are no padding. */
 static void run_head(const Backward *a, const Strip *s, int64_t b, int64_t h)
 {
-    int64_t d = a->head_dim, last = least(a->length[b], a->seq);
+    int64_t d = a->head_dim, last = num_min(a->length[b], a->seq);
     int64_t first = a->start[b] < 0 ? -(int64_t)a->start[b] : 0;
     int64_t q_at = (b * a->seq * a->heads + h * a->group) * d;
     int64_t kv_at = (b * a->kv_heads + h) * a->context * d;
@@ -438,11 +423,11 @@ static void run_head(const Backward *a, const Strip *s, int64_t b, int64_t h)
             write_zeros(a->op, 0, a->dq, q_at + p * a->heads * d, a->group * d);
     if (n > 0)
         pack_keys(a, s, element_at(a->op, 1, a->k, kv_at), element_at(a->op, 2, a->v, kv_at), n);
-    size_t bytes = (size_t)(round_up(n, KEYS) * s->d_columns) * sizeof(float);
+    size_t bytes = (size_t)(num_round_up(n, KEYS) * s->d_columns) * sizeof(float);
     memset(s->dk, 0, bytes);
     memset(s->dv, 0, bytes);
     for (int64_t r0 = first * a->group; n > 0 && r0 < last * a->group; r0 += ROWS)
-        run_rows(a, s, b, q_at, r0, least(ROWS, last * a->group - r0));
+        run_rows(a, s, b, q_at, r0, num_min(ROWS, last * a->group - r0));
     for (int64_t j = 0; j < n; j++) {
         write_row(a, s, s->dk, j, a->op->result[1]->type.dtype, a->dk, kv_at + j * d);
         write_row(a, s, s->dv, j, a->op->result[2]->type.dtype, a->dv, kv_at + j * d);

@@ -70,7 +70,8 @@ static size_t block_of(const Op *op, char *base, Block *x)
     size_t used = 0;
     *x = (Block){.a = heads_of(op), .scale = (float)op->attr.scale};
     const Heads *a = &x->a;
-    int64_t keys = round_up(a->context, KEYS), tile = TILE_BYTES, row = a->steps * TILE_ROW_BYTES;
+    int64_t keys = num_round_up(a->context, KEYS), tile = TILE_BYTES,
+            row = a->steps * TILE_ROW_BYTES;
     x->most = keys * a->head_dim > MANY_ELEMENTS ? MANY_ROWS : ROWS;
     int64_t rows = x->most;
     x->copy = a->head_dim % STEP || a->context % KEYS;
@@ -112,7 +113,7 @@ static size_t scratch(const Op *op, int n_threads)
 /* Row `key` of group g of p or dp, as many bytes wide as said. */
 static size_t kept_at(const Block *x, int64_t g, int64_t key, size_t row)
 {
-    return (size_t)(g * round_up(x->a.context, KEYS) + key) * row;
+    return (size_t)(g * num_round_up(x->a.context, KEYS) + key) * row;
 }
 
 /* ---- packing ---- */
@@ -120,12 +121,13 @@ static size_t kept_at(const Block *x, int64_t g, int64_t key, size_t row)
 static void pack_keys(Block *x)
 {
     const Heads *a = &x->a;
-    int64_t at = (x->b * a->kv_heads + x->h) * a->context * a->head_dim, all = round_up(x->n, KEYS);
+    int64_t at = (x->b * a->kv_heads + x->h) * a->context * a->head_dim,
+            all = num_round_up(x->n, KEYS);
     x->k = (const char *)(a->k + at);
     x->v = (const char *)(a->v + at);
     for (int64_t j = 0; j < all; j += STEP) {
         const uint16_t *row[STEP];
-        int64_t rows = most(least(STEP, x->n - j), 0);
+        int64_t rows = num_max(num_min(STEP, x->n - j), 0);
         for (int64_t i = 0; i < rows; i++)
             row[i] = a->k + at + (j + i) * a->head_dim;
         int64_t tile = j / KEYS * a->tiles * KEY_STEPS + j % KEYS / STEP;
@@ -148,10 +150,10 @@ static void pack_queries(const Block *x, const uint16_t *data, char *columns, ch
     for (int64_t i = 0; i < x->rows; i++)
         row[i] = data + query_at(a, x->b, x->h, x->r0 + i);
     for (int64_t i = 0; i < x->groups * WIDE; i += TILE_ROWS)
-        pack_columns(row + i, most(least(TILE_ROWS, x->rows - i), 0), a->head_dim,
+        pack_columns(row + i, num_max(num_min(TILE_ROWS, x->rows - i), 0), a->head_dim,
                      columns + i / TILE_ROWS * a->steps * TILE_BYTES);
     for (int64_t g = 0; g < x->groups; g++)
-        pack_pairs(row + g * WIDE, least(STEP, x->rows - g * WIDE), a->head_dim,
+        pack_pairs(row + g * WIDE, num_min(STEP, x->rows - g * WIDE), a->head_dim,
                    pairs + g * a->tiles * TILE_BYTES);
 }
 
@@ -383,13 +385,13 @@ static int64_t see_keys(Block *x, int64_t *begin)
 {
     int64_t end = 0, least_first = INT32_MAX;
     for (int64_t i = 0; i < x->groups * WIDE; i++) {
-        int64_t s = (x->r0 + least(i, x->rows - 1)) / x->a.group;
+        int64_t s = (x->r0 + num_min(i, x->rows - 1)) / x->a.group;
         int64_t seen = keys_seen(&x->a, x->b, s), first = first_seen(&x->a, x->b, s);
         if (first >= seen)
             first = seen = 0;
         else
-            least_first = least(least_first, first);
-        end = most(end, seen);
+            least_first = num_min(least_first, first);
+        end = num_max(end, seen);
         x->first[i] = (int32_t)first;
         x->seen[i] = (int32_t)seen;
         x->peak[i] = NONE;
@@ -404,7 +406,7 @@ static int64_t see_keys(Block *x, int64_t *begin)
 static void run_rows(Block *x)
 {
     int64_t begin;
-    x->groups = round_up(x->rows, WIDE) / WIDE;
+    x->groups = num_pieces(x->rows, WIDE);
     int64_t end = see_keys(x, &begin);
     if (end > 0) {
         pack_queries(x, x->a.q, x->q_columns, x->q_pairs);
@@ -433,21 +435,21 @@ static void run_rows(Block *x)
 static void run_head(Block *x)
 {
     const Heads *a = &x->a;
-    int64_t last = least(a->length[x->b], a->seq);
+    int64_t last = num_min(a->length[x->b], a->seq);
     int64_t first = a->start[x->b] < 0 ? -(int64_t)a->start[x->b] : 0;
     x->n = last > first ? keys_seen(a, x->b, last - 1) : 0;
     for (int64_t s = 0; s < a->seq; s++)
         if (s < first || s >= last)
             memset(x->dq + query_at(a, x->b, x->h, s * a->group), 0,
                    (size_t)(a->group * a->head_dim) * sizeof *x->dq);
-    size_t tiles = (size_t)(round_up(x->n, KEYS) / TILE_ROWS * a->tiles);
+    size_t tiles = (size_t)(num_round_up(x->n, KEYS) / TILE_ROWS * a->tiles);
     memset(x->dk_sum, 0, tiles * TILE_BYTES);
     memset(x->dv_sum, 0, tiles * TILE_BYTES);
     if (x->n > 0)
         pack_keys(x);
     for (int64_t r0 = first * a->group; r0 < last * a->group; r0 += x->most) {
         x->r0 = r0;
-        x->rows = least(x->most, last * a->group - r0);
+        x->rows = num_min(x->most, last * a->group - r0);
         run_rows(x);
     }
     write_keys(x, x->dk_sum, x->scale, x->dk);

@@ -88,16 +88,16 @@ static size_t few_bytes(const Attention *a)
     int64_t floats = a->group * (a->head_dim + KEYS) + 2 * state_floats(a) + a->head_dim;
     size_t whole = 0;
 #if defined(VEC_BF16)
-    whole = whole_bytes(a->group, round_up(a->head_dim, UNIT)) + whole_bytes(a->group, KEYS);
+    whole = whole_bytes(a->group, num_round_up(a->head_dim, UNIT)) + whole_bytes(a->group, KEYS);
 #endif
-    return (size_t)round_up(floats * (int64_t)sizeof(float) + (int64_t)whole, 64);
+    return (size_t)num_round_up(floats * (int64_t)sizeof(float) + (int64_t)whole, 64);
 }
 
 /* Bytes of the chunks of one query that lies with several threads. */
 static size_t split_bytes(const Attention *a)
 {
-    int64_t chunks = round_up(a->context, CHUNK) / CHUNK;
-    return (size_t)round_up(chunks * state_floats(a) * (int64_t)sizeof(float), 64);
+    int64_t chunks = num_pieces(a->context, CHUNK);
+    return (size_t)num_round_up(chunks * state_floats(a) * (int64_t)sizeof(float), 64);
 }
 
 static Few few_of(const Attention *a, float *at)
@@ -109,7 +109,7 @@ static Few few_of(const Attention *a, float *at)
     f.part = f.all + state_floats(a);
     f.row = f.part + state_floats(a);
 #if defined(VEC_BF16)
-    int64_t width = round_up(a->head_dim, UNIT);
+    int64_t width = num_round_up(a->head_dim, UNIT);
     char *at_whole = (char *)(f.row + a->head_dim);
     f.whole_q = whole_of(at_whole, a->group, width);
     f.weight = whole_of(at_whole + whole_bytes(a->group, width), a->group, KEYS);
@@ -392,7 +392,7 @@ typedef struct Query {
 static Query query_of(const Attention *a, int64_t b, int64_t h, int64_t s)
 {
     Query q = {.b = b, .s = s, .h = h, .begin = first_seen(a, b, s), .end = keys_seen(a, b, s)};
-    q.chunks = q.end - q.begin > CHUNK ? round_up(q.end - q.begin, CHUNK) / CHUNK : 1;
+    q.chunks = q.end - q.begin > CHUNK ? num_pieces(q.end - q.begin, CHUNK) : 1;
     return q;
 }
 
@@ -429,14 +429,14 @@ static void read_query(const Attention *a, const Few *f, const Query *q)
 /* Makes `state` what chunk c of a query gives. */
 static void attend_chunk(const Attention *a, const Few *f, const Query *q, int64_t c, float *state)
 {
-    int64_t d = a->head_dim, begin = q->begin + c * CHUNK, end = least(q->end, begin + CHUNK);
+    int64_t d = a->head_dim, begin = q->begin + c * CHUNK, end = num_min(q->end, begin + CHUNK);
     float *o = state, *peak = o + a->group * d, *sum = peak + a->group;
     memset(state, 0, (size_t)state_floats(a) * sizeof *state);
     for (int64_t r = 0; r < a->group; r++)
         peak[r] = -INFINITY;
     int64_t cache = (q->b * a->kv_heads + q->h) * a->context;
     for (int64_t j = begin; j < end; j += KEYS) {
-        int64_t keys = least(KEYS, end - j);
+        int64_t keys = num_min(KEYS, end - j);
         scores(a, f, cache + j, keys);
         for (int64_t r = 0; r < a->group; r++) {
             float factor = weigh(a, f, r, cache + j, keys, &peak[r], &sum[r]);
@@ -510,7 +510,7 @@ static float *part_of(const Attention *a, const Share *s, int64_t owner, int64_t
 static void attend_query(const Attention *a, const Few *f, Share *share, const Query *q, int64_t at)
 {
     int64_t first = share->begin > at ? share->begin - at : 0;
-    int64_t last = least(share->end - at, q->chunks);
+    int64_t last = num_min(share->end - at, q->chunks);
     if (first >= last)
         return;
     read_query(a, f, q);

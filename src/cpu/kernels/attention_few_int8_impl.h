@@ -82,7 +82,7 @@ static void whole_query(const Whole *f, int64_t r, const float *x, int64_t n)
         high = vf_max(vf_abs(v), high);
         nan = vf_fma(v, vf_zero(), nan);
     }
-    make_whole(f, r, x, n, round_up(n, UNIT), high, nan);
+    make_whole(f, r, x, n, num_round_up(n, UNIT), high, nan);
 }
 
 /* As soften, with the exponential of tiles: scores become weights, of row r of f as well, times the scales of their values. */
@@ -190,7 +190,7 @@ VEC_INLINE void load_rows(const int count, const bool whole, const bool ask, con
 VEC_INLINE void score_keys(const int R, const bool whole, const Bytes *k, const Whole *q,
                            int64_t r0, int64_t j, const uint16_t *scale, float *score)
 {
-    int64_t width = round_up(k->d, UNIT), left = k->keys - j;
+    int64_t width = num_round_up(k->d, UNIT), left = k->keys - j;
     __m512i high[4], low[4];
 #pragma GCC unroll 4
     for (int r = 0; r < R; r++) {

@@ -16,6 +16,7 @@
  * and batch x KV heads x tiles of queries here; what a query gives does not depend on the others, but few and many
  * positions sum in different orders.
  */
+#include "base/num.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/tile.h"
@@ -72,26 +73,11 @@ static bool match(const Op *op)
            op->operand[1]->type.dim[2] <= INT32_MAX;
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t round_up(int64_t n, int64_t unit)
-{
-    return (n + unit - 1) / unit * unit;
-}
-
 /* Keys that position s of a row sees; 0 for padding. */
 static int64_t keys_seen(const Attention *a, int64_t b, int64_t s)
 {
     int64_t n = (int64_t)a->start[b] + s + 1;
-    return s >= a->length[b] || n < 0 ? 0 : least(n, a->context);
+    return s >= a->length[b] || n < 0 ? 0 : num_min(n, a->context);
 }
 
 /* The first of them. */
@@ -193,10 +179,10 @@ typedef struct Many {
 static size_t many_floats(const Attention *a, const GemmIsa *isa, Many *m)
 {
     *m = (Many){.isa = isa, .columns = GEMM_PANEL * isa->panels, .keys = KEYS / isa->mr * isa->mr};
-    int64_t positions = least(a->group < ROWS ? ROWS / a->group : 1, a->seq);
+    int64_t positions = num_min(a->group < ROWS ? ROWS / a->group : 1, a->seq);
     m->rows = positions * a->group;
-    m->groups = round_up(m->rows, m->columns) / m->columns;
-    m->d_panels = round_up(a->head_dim, isa->mr) / isa->mr;
+    m->groups = num_pieces(m->rows, m->columns);
+    m->d_panels = num_pieces(a->head_dim, isa->mr);
     assert(isa->kpack == 1);
     int64_t queries = m->groups * m->columns, d_rows = m->d_panels * isa->mr;
     return (size_t)((queries + m->keys) * a->head_dim + d_rows * m->keys +
@@ -206,7 +192,7 @@ static size_t many_floats(const Attention *a, const GemmIsa *isa, Many *m)
 static size_t many_bytes(const Attention *a, const GemmIsa *isa)
 {
     Many m;
-    return (size_t)round_up((int64_t)(many_floats(a, isa, &m) * sizeof(float)), 64);
+    return (size_t)num_round_up((int64_t)(many_floats(a, isa, &m) * sizeof(float)), 64);
 }
 
 static Many many_of(const Attention *a, const GemmIsa *isa, float *at)
@@ -304,7 +290,7 @@ static void pack_values(const Attention *a, const Many *m, int64_t first, int64_
         const float *x = read_key(a, a->v, a->v_scale, first + j, m->row);
         for (int64_t i = 0; i < d; i += mr) {
             float *to = m->v + i * m->keys + j * mr;
-            int64_t n = least(mr, d - i);
+            int64_t n = num_min(mr, d - i);
             memcpy(to, x + i, (size_t)n * sizeof *to);
             memset(to + n, 0, (size_t)(mr - n) * sizeof *to);
         }
@@ -376,10 +362,10 @@ static void attend_group(const Attention *a, const Many *m, int64_t g, int64_t j
     int64_t d = a->head_dim, mr = isa->mr, tile = mr * m->columns, query = g * m->columns;
     int64_t least_seen = INT32_MAX, most_seen = 0, least_first = INT32_MAX, most_first = 0;
     for (int64_t c = query; c < query + m->columns; c++) {
-        least_seen = least(m->seen[c], least_seen);
-        most_seen = most(m->seen[c], most_seen);
-        least_first = least(m->first[c], least_first);
-        most_first = most(m->first[c], most_first);
+        least_seen = num_min(m->seen[c], least_seen);
+        most_seen = num_max(m->seen[c], most_seen);
+        least_first = num_min(m->first[c], least_first);
+        most_first = num_max(m->first[c], most_first);
     }
     if (most_seen <= j || least_first >= j + keys)
         return;
@@ -426,8 +412,8 @@ static void attend_many(const Attention *a, const Many *m, int64_t b, int64_t h,
     for (int64_t r = 0; r < queries; r++) {
         int64_t s = s0 + r / a->group, seen = r < rows ? keys_seen(a, b, s) : 0;
         int64_t first = r < rows ? first_seen(a, b, s) : INT32_MAX;
-        end = most(end, seen);
-        begin = seen > 0 ? least(begin, first) : begin;
+        end = num_max(end, seen);
+        begin = seen > 0 ? num_min(begin, first) : begin;
         m->first[r] = (int32_t)first;
         m->seen[r] = (int32_t)seen;
         m->peak[r] = -INFINITY;
@@ -438,7 +424,7 @@ static void attend_many(const Attention *a, const Many *m, int64_t b, int64_t h,
         pack_queries(a, m, b, h, s0, rows);
     int64_t cache = (b * a->kv_heads + h) * a->context;
     for (int64_t j = begin / m->keys * m->keys; j < end; j += m->keys) {
-        int64_t keys = least(m->keys, end - j);
+        int64_t keys = num_min(m->keys, end - j);
         pack_keys(a, m, cache + j, keys);
         pack_values(a, m, cache + j, keys);
         for (int64_t g = 0; g < m->groups; g++)
@@ -461,14 +447,14 @@ static void run_many(const Attention *a, const KernelArgs *args)
 {
     size_t bytes = many_bytes(a, &ISA_GEMM) * (size_t)args->thread;
     Many m = many_of(a, &ISA_GEMM, (float *)(void *)((char *)args->scratch + bytes));
-    int64_t positions = m.rows / a->group, tiles = round_up(a->seq, positions) / positions;
+    int64_t positions = m.rows / a->group, tiles = num_pieces(a->seq, positions);
     int64_t items = a->batch * a->kv_heads * tiles, threads = args->n_threads;
     for (int64_t turn = 0; turn * threads < items; turn++) {
         int64_t i = turn * threads + (turn % 2 ? threads - 1 - args->thread : args->thread);
         if (i >= items)
             continue;
         int64_t s0 = i % tiles * positions, bh = i / tiles;
-        attend_many(a, &m, bh / a->kv_heads, bh % a->kv_heads, s0, least(positions, a->seq - s0));
+        attend_many(a, &m, bh / a->kv_heads, bh % a->kv_heads, s0, num_min(positions, a->seq - s0));
     }
 }
 

@@ -17,6 +17,7 @@
 #ifndef CVN_CPU_KERNELS_ATTENTION_TILES_H
 #define CVN_CPU_KERNELS_ATTENTION_TILES_H
 
+#include "base/num.h"
 #include "cpu/kernels/power_of_two.h"
 #include "cpu/kernels/product.h"
 #include "cpu/kernels/transpose.h"
@@ -45,21 +46,6 @@ static const float NONE = -1e30f; /* the largest score of a query that has seen 
 static const float HIDDEN =
     -1e35f; /* a score that a query does not see, times exponent: a weight of 0 */
 
-static inline int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static inline int64_t round_up(int64_t n, int64_t unit)
-{
-    return (n + unit - 1) / unit * unit;
-}
-
 static inline Heads heads_of(const Op *op)
 {
     const cvn_type *q = &op->operand[0]->type, *k = &op->operand[1]->type;
@@ -71,8 +57,8 @@ static inline Heads heads_of(const Op *op)
                .context = k->dim[2],
                .exponent = (float)op->attr.scale * 1.44269504088896341f};
     a.group = a.kv_heads ? a.heads / a.kv_heads : 0;
-    a.steps = round_up(a.head_dim, STEP) / STEP;
-    a.tiles = round_up(a.head_dim, TILE_ROWS) / TILE_ROWS;
+    a.steps = num_pieces(a.head_dim, STEP);
+    a.tiles = num_pieces(a.head_dim, TILE_ROWS);
     return a;
 }
 
@@ -94,7 +80,7 @@ static inline bool heads_match(const Op *op)
 static inline int64_t keys_seen(const Heads *a, int64_t b, int64_t s)
 {
     int64_t n = (int64_t)a->start[b] + s + 1;
-    return n < 0 ? 0 : least(n, a->context);
+    return n < 0 ? 0 : num_min(n, a->context);
 }
 
 /* The first of them. */
@@ -156,10 +142,10 @@ static inline Seen seen_by(const Heads *a, const int32_t *first, const int32_t *
 {
     Seen s = {first, seen, INT32_MAX, 0, INT32_MAX, 0, a->exponent};
     for (int i = 0; i < WIDE; i++) {
-        s.least = least(seen[i], s.least);
-        s.most = most(seen[i], s.most);
-        s.least_first = least(first[i], s.least_first);
-        s.most_first = most(first[i], s.most_first);
+        s.least = num_min(seen[i], s.least);
+        s.most = num_max(seen[i], s.most);
+        s.least_first = num_min(first[i], s.least_first);
+        s.most_first = num_max(first[i], s.most_first);
     }
     return s;
 }
@@ -306,7 +292,8 @@ static inline void pack_transposed(const uint16_t *const *row, int64_t rows, int
 /* Rounds the first n <= 16 sums to bf16. */
 static inline void write_rounded(uint16_t *to, __m512 y, int64_t n)
 {
-    _mm256_mask_storeu_epi16(to, (__mmask16)elements(least(n, 16)), (__m256i)_mm512_cvtneps_pbh(y));
+    _mm256_mask_storeu_epi16(to, (__mmask16)elements(num_min(n, 16)),
+                             (__m256i)_mm512_cvtneps_pbh(y));
 }
 
 /* n rows of head_dim elements as rows of whole steps, and zeros up to `rows` of them. */
@@ -338,7 +325,7 @@ static inline void widen_rows(const Heads *a, const int8_t *x, int64_t n, int64_
 static inline void *take(char *base, size_t *used, int64_t bytes)
 {
     void *at = base ? base + *used : NULL;
-    *used += (size_t)round_up(bytes, 64);
+    *used += (size_t)num_round_up(bytes, 64);
     return at;
 }
 

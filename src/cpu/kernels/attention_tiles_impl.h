@@ -63,9 +63,9 @@ typedef struct Block {
 static size_t block_of(const Heads *a, bool eight, char *base, Block *x)
 {
     size_t used = 0;
-    int64_t positions = least(most(ROWS / a->group, 1), a->seq), tile = TILE_BYTES;
+    int64_t positions = num_min(num_max(ROWS / a->group, 1), a->seq), tile = TILE_BYTES;
     *x = (Block){.a = a, .rows = positions * a->group};
-    x->groups = round_up(x->rows, WIDE) / WIDE;
+    x->groups = num_pieces(x->rows, WIDE);
     x->q = take(base, &used, x->groups * 2 * a->steps * tile);
     x->k = take(base, &used, KEYS * a->steps * TILE_ROW_BYTES);
     x->v = take(base, &used, a->tiles * KEY_STEPS * tile);
@@ -105,7 +105,7 @@ static void pack_queries(const Block *x)
     const Heads *a = x->a;
     for (int64_t r = 0; r < x->groups * WIDE; r += TILE_ROWS) {
         const uint16_t *row[TILE_ROWS];
-        int64_t rows = most(least(TILE_ROWS, x->rows - r), 0);
+        int64_t rows = num_max(num_min(TILE_ROWS, x->rows - r), 0);
         for (int64_t i = 0; i < rows; i++)
             row[i] = a->q + query_at(a, x->b, x->h, x->r0 + r + i);
         pack_columns(row, rows, a->head_dim, x->q + r / TILE_ROWS * a->steps * TILE_BYTES);
@@ -117,7 +117,7 @@ static const uint16_t *widen_keys(Block *x, int64_t j, int64_t n)
 {
     const Heads *a = x->a;
     int64_t row = (x->b * a->kv_heads + x->h) * a->context + j;
-    widen_rows(a, a->k8 + row * a->head_dim, n, round_up(n, STEP), x->k);
+    widen_rows(a, a->k8 + row * a->head_dim, n, num_round_up(n, STEP), x->k);
     widen_rows(a, a->v8 + row * a->head_dim, n, n, x->v_rows);
     x->keys = x->k;
     for (int64_t i = 0; i < KEYS; i++) {
@@ -133,16 +133,16 @@ static void pack_keys(Block *x, int64_t j, int64_t n)
 {
     const Heads *a = x->a;
     int64_t at = ((x->b * a->kv_heads + x->h) * a->context + j) * a->head_dim;
-    bool lies = a->head_dim % STEP == 0 && j + round_up(n, STEP) <= a->context;
+    bool lies = a->head_dim % STEP == 0 && j + num_round_up(n, STEP) <= a->context;
     const uint16_t *values = x->v_rows ? widen_keys(x, j, n) : a->v + at;
     int64_t v_row = x->v_rows ? a->steps * STEP : a->head_dim; /* elements */
     if (!x->v_rows)
         x->keys = lies ? (const char *)(a->k + at) : x->k;
     if (!x->v_rows && !lies)
-        pack_rows(a, a->k + at, n, round_up(n, STEP), x->k);
+        pack_rows(a, a->k + at, n, num_round_up(n, STEP), x->k);
     for (int64_t i = 0; i < n; i += STEP) {
         const uint16_t *row[STEP];
-        int64_t rows = least(STEP, n - i);
+        int64_t rows = num_min(STEP, n - i);
         for (int64_t e = 0; e < rows; e++)
             row[e] = values + (i + e) * v_row;
         pack_transposed(row, rows, a->head_dim, KEY_STEPS * TILE_BYTES,
@@ -253,8 +253,8 @@ static void add_values(const Block *x, int64_t g, int64_t from, int64_t to, bool
 static void attend_group(const Block *x, int64_t g, int64_t j, int64_t n)
 {
     const Seen *seen = &x->group[g];
-    int64_t from = most(seen->least_first - j, 0) / STEP * STEP;
-    int64_t to = round_up(least(seen->most - j, n), STEP);
+    int64_t from = num_max(seen->least_first - j, 0) / STEP * STEP;
+    int64_t to = num_round_up(num_min(seen->most - j, n), STEP);
     if (from >= to)
         return;
     bool masked = seen->least < j + to || seen->most_first > j + from;
@@ -281,12 +281,12 @@ static void see_keys(const Block *x, int64_t *begin, int64_t *end)
     *begin = INT32_MAX;
     *end = 0;
     for (int64_t i = 0; i < x->groups * WIDE; i++) {
-        int64_t s = (x->r0 + least(i, x->rows - 1)) / x->a->group;
+        int64_t s = (x->r0 + num_min(i, x->rows - 1)) / x->a->group;
         int64_t seen = s < x->a->length[x->b] ? keys_seen(x->a, x->b, s) : 0;
         int64_t first = first_seen(x->a, x->b, s);
         if (first < seen) {
-            *begin = least(*begin, first);
-            *end = most(*end, seen);
+            *begin = num_min(*begin, first);
+            *end = num_max(*end, seen);
         }
         x->first[i] = (int32_t)first;
         x->seen[i] = (int32_t)seen;
@@ -337,7 +337,7 @@ static void attend(Block *x)
     if (begin < end)
         pack_queries(x);
     for (int64_t j = begin / KEYS * KEYS; j < end; j += KEYS) {
-        int64_t n = least(KEYS, end - j);
+        int64_t n = num_min(KEYS, end - j);
         pack_keys(x, j, n);
         for (int64_t g = 0; g < x->groups; g++)
             attend_group(x, g, j, n);
@@ -368,7 +368,7 @@ static void run(const KernelArgs *args)
     a.length = args->in[4];
     a.first = attention_first(args->op) ? args->in[5] : NULL;
     x.out = args->out[0];
-    int64_t most_rows = x.rows, blocks = round_up(a.seq * a.group, most_rows) / most_rows;
+    int64_t most_rows = x.rows, blocks = num_pieces(a.seq * a.group, most_rows);
     int64_t items = a.batch * a.kv_heads * blocks, threads = args->n_threads;
     tile_enter();
     for (int64_t turn = 0; turn * threads < items; turn++) {
@@ -378,7 +378,7 @@ static void run(const KernelArgs *args)
         x.b = i / blocks / a.kv_heads;
         x.h = i / blocks % a.kv_heads;
         x.r0 = i % blocks * most_rows;
-        x.rows = least(most_rows, a.seq * a.group - x.r0);
+        x.rows = num_min(most_rows, a.seq * a.group - x.r0);
         attend(&x);
     }
     tile_leave();

@@ -12,24 +12,14 @@
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/walk.h"
 
-static const cvn_type *operand(const Op *op, int i)
-{
-    return &op->operand[i]->type;
-}
-
-static const cvn_type *result(const Op *op)
-{
-    return &op->result[0]->type;
-}
-
 static size_t element_size(const Op *op)
 {
-    return (size_t)cvn_dtype_bits(result(op)->dtype) / 8;
+    return (size_t)cvn_dtype_bits(op_out(op, 0)->dtype) / 8;
 }
 
 static bool match_bytes(const Op *op)
 {
-    return cvn_dtype_bits(result(op)->dtype) >= 8;
+    return cvn_dtype_bits(op_out(op, 0)->dtype) >= 8;
 }
 
 static void share_and_run(Walk *w, const KernelArgs *args, int from)
@@ -40,7 +30,7 @@ static void share_and_run(Walk *w, const KernelArgs *args, int from)
 
 static void run_broadcast(const KernelArgs *args)
 {
-    const cvn_type *x = operand(args->op, 0), *y = result(args->op);
+    const cvn_type *x = op_in(args->op, 0), *y = op_out(args->op, 0);
     int64_t from[CVN_MAX_RANK], to[CVN_MAX_RANK], stride[CVN_MAX_RANK] = {0};
     walk_strides(x, from);
     walk_strides(y, to);
@@ -55,7 +45,7 @@ static void run_broadcast(const KernelArgs *args)
 
 static void run_transpose(const KernelArgs *args)
 {
-    const cvn_type *x = operand(args->op, 0), *y = result(args->op);
+    const cvn_type *x = op_in(args->op, 0), *y = op_out(args->op, 0);
     int64_t from[CVN_MAX_RANK], to[CVN_MAX_RANK];
     walk_strides(x, from);
     walk_strides(y, to);
@@ -68,9 +58,9 @@ static void run_transpose(const KernelArgs *args)
 static void run_slice(const KernelArgs *args)
 {
     const OpAttr *a = &args->op->attr;
-    const cvn_type *y = result(args->op);
+    const cvn_type *y = op_out(args->op, 0);
     int64_t from[CVN_MAX_RANK], to[CVN_MAX_RANK];
-    walk_strides(operand(args->op, 0), from);
+    walk_strides(op_in(args->op, 0), from);
     walk_strides(y, to);
     Walk w = {0};
     for (int i = 0; i < y->rank; i++) {
@@ -83,7 +73,7 @@ static void run_slice(const KernelArgs *args)
 static void run_reverse(const KernelArgs *args)
 {
     const Ints *dims = &args->op->attr.dims;
-    const cvn_type *y = result(args->op);
+    const cvn_type *y = op_out(args->op, 0);
     int64_t stride[CVN_MAX_RANK];
     walk_strides(y, stride);
     unsigned reversed = 0;
@@ -101,12 +91,12 @@ static void run_reverse(const KernelArgs *args)
 static void run_concatenate(const KernelArgs *args)
 {
     const Op *op = args->op;
-    const cvn_type *y = result(op);
+    const cvn_type *y = op_out(op, 0);
     int64_t to[CVN_MAX_RANK], from[CVN_MAX_RANK], begin = 0;
     int axis = (int)op->attr.axis;
     walk_strides(y, to);
     for (int k = 0; k < op->n_operands; k++) {
-        const cvn_type *x = operand(op, k);
+        const cvn_type *x = op_in(op, k);
         walk_strides(x, from);
         Walk w = {.to = begin * to[axis]};
         for (int i = 0; i < x->rank; i++)
@@ -128,7 +118,7 @@ static void kept_range(int64_t size, int64_t low, int64_t step, int64_t n, int64
 static void run_pad(const KernelArgs *args)
 {
     const OpAttr *a = &args->op->attr;
-    const cvn_type *x = operand(args->op, 0), *y = result(args->op);
+    const cvn_type *x = op_in(args->op, 0), *y = op_out(args->op, 0);
     int64_t from[CVN_MAX_RANK], to[CVN_MAX_RANK];
     walk_strides(x, from);
     walk_strides(y, to);
@@ -166,7 +156,7 @@ static int64_t read_start(const cvn_type *type, const void *data)
 static bool match_starts(const Op *op, int first)
 {
     for (int i = first; i < op->n_operands; i++) {
-        cvn_dtype dtype = operand(op, i)->dtype;
+        cvn_dtype dtype = op_in(op, i)->dtype;
         if (dtype != CVN_I32 && dtype != CVN_U32 && dtype != CVN_I8)
             return false;
     }
@@ -186,13 +176,13 @@ static bool match_dynamic_update(const Op *op)
 /* Clamped so that `size` elements fit in n. */
 static int64_t clamped_start(const KernelArgs *args, int i, int64_t size, int64_t n)
 {
-    int64_t start = read_start(operand(args->op, i), args->in[i]);
+    int64_t start = read_start(op_in(args->op, i), args->in[i]);
     return start < 0 ? 0 : start > n - size ? n - size : start;
 }
 
 static void run_dynamic_slice(const KernelArgs *args)
 {
-    const cvn_type *x = operand(args->op, 0), *y = result(args->op);
+    const cvn_type *x = op_in(args->op, 0), *y = op_out(args->op, 0);
     int64_t from[CVN_MAX_RANK], to[CVN_MAX_RANK];
     walk_strides(x, from);
     walk_strides(y, to);
@@ -207,7 +197,7 @@ static void run_dynamic_slice(const KernelArgs *args)
 /* Copies everything first, unless it is in place already. */
 static void run_dynamic_update(const KernelArgs *args)
 {
-    const cvn_type *x = operand(args->op, 0), *update = operand(args->op, 1);
+    const cvn_type *x = op_in(args->op, 0), *update = op_in(args->op, 1);
     int64_t from[CVN_MAX_RANK], to[CVN_MAX_RANK];
     walk_strides(update, from);
     walk_strides(x, to);

@@ -8,16 +8,6 @@
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/vec_ops.h"
 
-static const cvn_type *result(const Op *op)
-{
-    return &op->result[0]->type;
-}
-
-static const cvn_type *operand(const Op *op, int i)
-{
-    return &op->operand[i]->type;
-}
-
 static bool is_word(cvn_dtype dtype)
 {
     return dtype == CVN_I32 || dtype == CVN_U32;
@@ -27,11 +17,6 @@ static bool is_word(cvn_dtype dtype)
 static void share(const KernelArgs *args, const cvn_type *type, int64_t *begin, int64_t *end)
 {
     kernel_share(cvn_type_elements(type), KERNEL_GRAIN, args->thread, args->n_threads, begin, end);
-}
-
-static int64_t tile_length(int64_t at, int64_t end)
-{
-    return end - at < TILE ? end - at : TILE;
 }
 
 /* ---- one operand ---- */
@@ -102,16 +87,16 @@ static void unary_tile(OpKind kind, float *out, const float *x, int64_t n)
 
 static bool match_unary_float(const Op *op)
 {
-    return tile_dtype(operand(op, 0)->dtype);
+    return tile_dtype(op_in(op, 0)->dtype);
 }
 
 static void run_unary_float(const KernelArgs *args)
 {
     const Op *op = args->op;
-    cvn_dtype dtype = result(op)->dtype;
+    cvn_dtype dtype = op_out(op, 0)->dtype;
     int64_t begin, end;
     float from[TILE], to[TILE];
-    share(args, result(op), &begin, &end);
+    share(args, op_out(op, 0), &begin, &end);
     for (int64_t at = begin; at < end; at += TILE) {
         int64_t n = tile_length(at, end);
         const float *x = tile_read(dtype, args->in[0], at, n, from);
@@ -123,17 +108,17 @@ static void run_unary_float(const KernelArgs *args)
 
 static bool match_unary_int(const Op *op)
 {
-    cvn_dtype dtype = operand(op, 0)->dtype;
+    cvn_dtype dtype = op_in(op, 0)->dtype;
     return is_word(dtype) || (op->kind == OP_NOT && dtype == CVN_BOOL);
 }
 
 static void run_unary_int(const KernelArgs *args)
 {
     const Op *op = args->op;
-    bool is_signed = result(op)->dtype == CVN_I32;
+    bool is_signed = op_out(op, 0)->dtype == CVN_I32;
     int64_t begin, end;
-    share(args, result(op), &begin, &end);
-    if (result(op)->dtype == CVN_BOOL) {
+    share(args, op_out(op, 0), &begin, &end);
+    if (op_out(op, 0)->dtype == CVN_BOOL) {
         const uint8_t *x = args->in[0];
         uint8_t *y = args->out[0];
         for (int64_t i = begin; i < end; i++)
@@ -163,11 +148,11 @@ static void run_unary_int(const KernelArgs *args)
 
 static void run_is_finite(const KernelArgs *args)
 {
-    cvn_dtype dtype = operand(args->op, 0)->dtype;
+    cvn_dtype dtype = op_in(args->op, 0)->dtype;
     uint8_t *y = args->out[0];
     int64_t begin, end;
     float from[TILE];
-    share(args, result(args->op), &begin, &end);
+    share(args, op_out(args->op, 0), &begin, &end);
     for (int64_t at = begin; at < end; at += TILE) {
         int64_t n = tile_length(at, end);
         const float *x = tile_read(dtype, args->in[0], at, n, from);
@@ -180,7 +165,7 @@ static void run_is_finite(const KernelArgs *args)
 
 static bool match_convert(const Op *op)
 {
-    cvn_dtype from = operand(op, 0)->dtype, to = result(op)->dtype;
+    cvn_dtype from = op_in(op, 0)->dtype, to = op_out(op, 0)->dtype;
     return from != CVN_F64 && from != CVN_I4 && to != CVN_F64 && to != CVN_I4;
 }
 
@@ -240,11 +225,11 @@ static void floats_to_words(cvn_dtype to, const float *x, int64_t n, int32_t *ou
 
 static void run_convert(const KernelArgs *args)
 {
-    cvn_dtype from = operand(args->op, 0)->dtype, to = result(args->op)->dtype;
+    cvn_dtype from = op_in(args->op, 0)->dtype, to = op_out(args->op, 0)->dtype;
     int64_t begin, end;
     float floats[TILE], rounded[TILE];
     int32_t words[TILE];
-    share(args, result(args->op), &begin, &end);
+    share(args, op_out(args->op, 0), &begin, &end);
     if (from == to) {
         size_t size = (size_t)cvn_dtype_bits(to) / 8;
         memcpy((char *)args->out[0] + (size_t)begin * size,
@@ -320,10 +305,10 @@ static void binary_tile(OpKind kind, float *out, const float *a, const float *b,
 static void run_binary_float(const KernelArgs *args)
 {
     const Op *op = args->op;
-    cvn_dtype dtype = result(op)->dtype;
+    cvn_dtype dtype = op_out(op, 0)->dtype;
     int64_t begin, end;
     float left[TILE], right[TILE], to[TILE];
-    share(args, result(op), &begin, &end);
+    share(args, op_out(op, 0), &begin, &end);
     for (int64_t at = begin; at < end; at += TILE) {
         int64_t n = tile_length(at, end);
         const float *a = tile_read(dtype, args->in[0], at, n, left);
@@ -336,7 +321,7 @@ static void run_binary_float(const KernelArgs *args)
 
 static bool match_binary_int(const Op *op)
 {
-    return is_word(operand(op, 0)->dtype);
+    return is_word(op_in(op, 0)->dtype);
 }
 
 /* What is the same for both signs. */
@@ -400,14 +385,14 @@ static void run_binary_int(const KernelArgs *args)
     const uint32_t *a = args->in[0], *b = args->in[1];
     uint32_t *y = args->out[0];
     int64_t begin, end;
-    share(args, result(op), &begin, &end);
+    share(args, op_out(op, 0), &begin, &end);
     bool by_order = op->kind == OP_DIVIDE || op->kind == OP_REMAINDER || op->kind == OP_MAXIMUM ||
                     op->kind == OP_MINIMUM;
     if (!by_order) {
         binary_words(op->kind, y + begin, a + begin, b + begin, end - begin);
         return;
     }
-    if (result(op)->dtype == CVN_I32)
+    if (op_out(op, 0)->dtype == CVN_I32)
         for (int64_t i = begin; i < end; i++)
             y[i] = (uint32_t)ordered(op->kind, (int32_t)a[i], (int32_t)b[i]);
     else
@@ -417,7 +402,7 @@ static void run_binary_int(const KernelArgs *args)
 
 static bool match_bools(const Op *op)
 {
-    return operand(op, 0)->dtype == CVN_BOOL;
+    return op_in(op, 0)->dtype == CVN_BOOL;
 }
 
 static void run_binary_bool(const KernelArgs *args)
@@ -426,7 +411,7 @@ static void run_binary_bool(const KernelArgs *args)
     uint8_t *y = args->out[0];
     OpKind kind = args->op->kind;
     int64_t begin, end;
-    share(args, result(args->op), &begin, &end);
+    share(args, op_out(args->op, 0), &begin, &end);
     if (kind == OP_AND)
         for (int64_t i = begin; i < end; i++)
             y[i] = a[i] & b[i];
@@ -442,7 +427,7 @@ static void run_binary_bool(const KernelArgs *args)
 
 static bool match_compare(const Op *op)
 {
-    cvn_dtype dtype = operand(op, 0)->dtype;
+    cvn_dtype dtype = op_in(op, 0)->dtype;
     return tile_dtype(dtype) || is_word(dtype) || dtype == CVN_BOOL || dtype == CVN_I8;
 }
 
@@ -495,13 +480,13 @@ static void compare_words(cvn_compare direction, uint8_t *y, const int32_t *a, c
 
 static void run_compare(const KernelArgs *args)
 {
-    cvn_dtype dtype = operand(args->op, 0)->dtype;
+    cvn_dtype dtype = op_in(args->op, 0)->dtype;
     cvn_compare direction = args->op->attr.compare;
     uint8_t *y = args->out[0];
     int64_t begin, end;
     float float_a[TILE], float_b[TILE];
     int32_t word_a[TILE], word_b[TILE];
-    share(args, result(args->op), &begin, &end);
+    share(args, op_out(args->op, 0), &begin, &end);
     for (int64_t at = begin; at < end; at += TILE) {
         int64_t n = tile_length(at, end);
         if (tile_dtype(dtype)) {
@@ -522,7 +507,7 @@ static void run_compare(const KernelArgs *args)
 
 static bool match_select(const Op *op)
 {
-    int bits = cvn_dtype_bits(result(op)->dtype);
+    int bits = cvn_dtype_bits(op_out(op, 0)->dtype);
     return bits == 8 || bits == 16 || bits == 32;
 }
 
@@ -530,10 +515,10 @@ static void run_select(const KernelArgs *args)
 {
     const Op *op = args->op;
     const uint8_t *pred = args->in[0];
-    int bits = cvn_dtype_bits(result(op)->dtype);
+    int bits = cvn_dtype_bits(op_out(op, 0)->dtype);
     int64_t begin, end;
-    share(args, result(op), &begin, &end);
-    if (operand(op, 0)->rank == 0) {
+    share(args, op_out(op, 0), &begin, &end);
+    if (op_in(op, 0)->rank == 0) {
         size_t size = (size_t)bits / 8;
         memmove((char *)args->out[0] + (size_t)begin * size,
                 (const char *)args->in[*pred ? 1 : 2] + (size_t)begin * size,
@@ -567,7 +552,7 @@ static void fill(float *out, float value, int64_t n)
 /* A bound of clamp: a tile of the operand, or the scalar all over. */
 static const float *read_bound(const KernelArgs *args, int i, int64_t at, int64_t n, float *buffer)
 {
-    const cvn_type *type = operand(args->op, i);
+    const cvn_type *type = op_in(args->op, i);
     float one[1];
     if (type->rank > 0)
         return tile_read(type->dtype, args->in[i], at, n, buffer);
@@ -577,10 +562,10 @@ static const float *read_bound(const KernelArgs *args, int i, int64_t at, int64_
 
 static void run_clamp(const KernelArgs *args)
 {
-    cvn_dtype dtype = result(args->op)->dtype;
+    cvn_dtype dtype = op_out(args->op, 0)->dtype;
     int64_t begin, end;
     float low[TILE], x[TILE], high[TILE], to[TILE];
-    share(args, result(args->op), &begin, &end);
+    share(args, op_out(args->op, 0), &begin, &end);
     for (int64_t at = begin; at < end; at += TILE) {
         int64_t n = tile_length(at, end);
         const float *in = tile_read(dtype, args->in[1], at, n, x);
@@ -593,12 +578,12 @@ static void run_clamp(const KernelArgs *args)
 static void run_clamp_int(const KernelArgs *args)
 {
     const Op *op = args->op;
-    bool is_signed = result(op)->dtype == CVN_I32;
+    bool is_signed = op_out(op, 0)->dtype == CVN_I32;
     const uint32_t *low = args->in[0], *x = args->in[1], *high = args->in[2];
-    int64_t low_step = operand(op, 0)->rank > 0, high_step = operand(op, 2)->rank > 0;
+    int64_t low_step = op_in(op, 0)->rank > 0, high_step = op_in(op, 2)->rank > 0;
     uint32_t *y = args->out[0], flip = is_signed ? 0x80000000u : 0;
     int64_t begin, end;
-    share(args, result(op), &begin, &end);
+    share(args, op_out(op, 0), &begin, &end);
     for (int64_t i = begin; i < end; i++) {
         uint32_t l = low[i * low_step] ^ flip, h = high[i * high_step] ^ flip, v = x[i] ^ flip;
         v = v > l ? v : l;
@@ -608,12 +593,12 @@ static void run_clamp_int(const KernelArgs *args)
 
 static bool match_word(const Op *op)
 {
-    return is_word(result(op)->dtype);
+    return is_word(op_out(op, 0)->dtype);
 }
 
 static bool match_float(const Op *op)
 {
-    return tile_dtype(result(op)->dtype);
+    return tile_dtype(op_out(op, 0)->dtype);
 }
 
 enum { IN_PLACE_0 = 1, IN_PLACE_1 = 2, IN_PLACE_2 = 4 };

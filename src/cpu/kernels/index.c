@@ -9,17 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const cvn_type *operand(const Op *op, int i)
-{
-    return &op->operand[i]->type;
-}
-
 /* Dimension numbers that say: each index, a scalar, names a row of x [rows, row...]; the result (or updates) is
    [indices..., row...]. */
 static bool names_rows(const Op *op, const cvn_type *rows)
 {
     const OpAttr *a = &op->attr;
-    const cvn_type *x = operand(op, 0), *indices = operand(op, 1);
+    const cvn_type *x = op_in(op, 0), *indices = op_in(op, 1);
     if (cvn_dtype_bits(x->dtype) < 8 || indices->dtype != CVN_I32 || x->rank < 1 ||
         rows->rank != indices->rank + x->rank - 1 || a->operand_batch.n != 0 ||
         a->index_vector_dim != indices->rank || a->collapsed.n != 1 || a->collapsed.v[0] != 0 ||
@@ -47,11 +42,11 @@ static bool match_gather(const Op *op)
 
 static void run_gather(const KernelArgs *args)
 {
-    const cvn_type *x = operand(args->op, 0);
+    const cvn_type *x = op_in(args->op, 0);
     const int32_t *index = args->in[1];
     size_t bytes = cvn_dtype_bytes(x->dtype, row_length(x));
     int64_t begin, end;
-    kernel_share(cvn_type_elements(operand(args->op, 1)), 1, args->thread, args->n_threads, &begin,
+    kernel_share(cvn_type_elements(op_in(args->op, 1)), 1, args->thread, args->n_threads, &begin,
                  &end);
     for (int64_t i = begin; i < end; i++) {
         int64_t row = index[i] < 0 ? 0 : index[i] >= x->dim[0] ? x->dim[0] - 1 : index[i];
@@ -64,7 +59,7 @@ static void run_gather(const KernelArgs *args)
 /* Any gather: for each index vector, a box of the operand is copied. */
 static bool match_gather_boxes(const Op *op)
 {
-    return cvn_dtype_bits(operand(op, 0)->dtype) >= 8 && operand(op, 1)->dtype == CVN_I32;
+    return cvn_dtype_bits(op_in(op, 0)->dtype) >= 8 && op_in(op, 1)->dtype == CVN_I32;
 }
 
 /* What index vector number `i` says: where the box starts in the operand, and where it goes in the result. */
@@ -76,8 +71,8 @@ typedef struct Box {
 static Box box_of(const KernelArgs *args, int64_t i)
 {
     const OpAttr *a = &args->op->attr;
-    const cvn_type *x = operand(args->op, 0), *y = &args->op->result[0]->type;
-    const cvn_type *indices = operand(args->op, 1);
+    const cvn_type *x = op_in(args->op, 0), *y = &args->op->result[0]->type;
+    const cvn_type *indices = op_in(args->op, 1);
     int64_t y_stride[CVN_MAX_RANK], stride[CVN_MAX_RANK + 1] = {0}, where[CVN_MAX_RANK + 1] = {0};
     walk_strides(y, y_stride);
     walk_strides(indices, stride);
@@ -108,7 +103,7 @@ static Box box_of(const KernelArgs *args, int64_t i)
 static void run_gather_boxes(const KernelArgs *args)
 {
     const OpAttr *a = &args->op->attr;
-    const cvn_type *x = operand(args->op, 0), *y = &args->op->result[0]->type;
+    const cvn_type *x = op_in(args->op, 0), *y = &args->op->result[0]->type;
     int64_t x_stride[CVN_MAX_RANK], y_stride[CVN_MAX_RANK], boxes = 1, begin, end;
     walk_strides(x, x_stride);
     walk_strides(y, y_stride);
@@ -131,9 +126,9 @@ static void run_gather_boxes(const KernelArgs *args)
 
 static bool match_scatter(const Op *op)
 {
-    cvn_dtype dtype = operand(op, 0)->dtype;
+    cvn_dtype dtype = op_in(op, 0)->dtype;
     return (dtype == CVN_F32 || dtype == CVN_BF16) && op->attr.combine == COMBINE_ADD &&
-           names_rows(op, operand(op, 2));
+           names_rows(op, op_in(op, 2));
 }
 
 static void add_row(cvn_dtype dtype, void *to, int64_t to_at, const void *from, int64_t from_at,
@@ -162,8 +157,7 @@ static int by_row(const void *a, const void *b)
 /* A thread's list of updates, and of its columns the sum of a row and what all rows add to the squares. */
 static size_t apart_bytes(const Op *op)
 {
-    size_t n = (size_t)cvn_type_elements(operand(op, 1)),
-           length = (size_t)row_length(operand(op, 0));
+    size_t n = (size_t)cvn_type_elements(op_in(op, 1)), length = (size_t)row_length(op_in(op, 0));
     return (n * sizeof(uint64_t) + 2 * length * sizeof(float) + 63) / 64 * 64;
 }
 
@@ -185,10 +179,10 @@ static size_t scratch_scatter(const Op *op, int n_threads)
 /* Columns [begin, end) of f32: what is added to a row is the sum of its updates; other rows are not touched. */
 static void scatter_apart(const KernelArgs *args, int64_t begin, int64_t end)
 {
-    const cvn_type *x = operand(args->op, 0);
+    const cvn_type *x = op_in(args->op, 0);
     const int32_t *index = args->in[1];
     const float *update = args->in[2];
-    int64_t length = row_length(x), n = cvn_type_elements(operand(args->op, 1)), count = 0;
+    int64_t length = row_length(x), n = cvn_type_elements(op_in(args->op, 1)), count = 0;
     uint64_t *order =
         (void *)((char *)args->scratch + apart_bytes(args->op) * (size_t)args->thread);
     float *sum = (void *)(order + n), *more = sum + length, *out = args->out[0];
@@ -219,9 +213,9 @@ static void scatter_apart(const KernelArgs *args, int64_t begin, int64_t end)
 /* Each thread takes some columns of all rows, so that every element is summed in the order of the updates. */
 static void run_scatter(const KernelArgs *args)
 {
-    const cvn_type *x = operand(args->op, 0);
+    const cvn_type *x = op_in(args->op, 0);
     const int32_t *index = args->in[1];
-    int64_t length = row_length(x), n = cvn_type_elements(operand(args->op, 1)), begin, end;
+    int64_t length = row_length(x), n = cvn_type_elements(op_in(args->op, 1)), begin, end;
     size_t size = (size_t)cvn_dtype_bits(x->dtype) / 8;
     kernel_share(length, 32, args->thread, args->n_threads, &begin, &end);
     if (begin == end)
@@ -243,14 +237,14 @@ static void run_scatter(const KernelArgs *args)
 
 static bool match_cache_update(const Op *op)
 {
-    return cvn_dtype_bits(operand(op, 0)->dtype) >= 8;
+    return cvn_dtype_bits(op_in(op, 0)->dtype) >= 8;
 }
 
 /* Threads share KV heads x batch, as those of attention to few positions do. */
 static void run_cache_update(const KernelArgs *args)
 {
-    const cvn_type *cache = operand(args->op, 0);  /* [batch, kv_heads, context, head_dim] */
-    const cvn_type *update = operand(args->op, 1); /* [batch, seq, kv_heads, head_dim] */
+    const cvn_type *cache = op_in(args->op, 0);  /* [batch, kv_heads, context, head_dim] */
+    const cvn_type *update = op_in(args->op, 1); /* [batch, seq, kv_heads, head_dim] */
     int64_t batch = cache->dim[0], kv_heads = cache->dim[1], context = cache->dim[2];
     int64_t seq = update->dim[1], begin, end;
     const int32_t *start = args->in[2]; /* [batch] */

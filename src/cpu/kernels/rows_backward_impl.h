@@ -11,27 +11,17 @@
 
 enum { ROWS = 64 }; /* of a chunk */
 
-static const cvn_type *operand(const Op *op, int i)
-{
-    return &op->operand[i]->type;
-}
-
-static int64_t tile_length(int64_t at, int64_t end)
-{
-    return end - at < TILE ? end - at : TILE;
-}
-
 /* ---- rms_norm ---- */
 
 static bool match_rms_norm(const Op *op)
 {
-    return tile_dtype(operand(op, 0)->dtype) && tile_dtype(operand(op, 1)->dtype) &&
-           tile_dtype(operand(op, 2)->dtype);
+    return tile_dtype(op_in(op, 0)->dtype) && tile_dtype(op_in(op, 1)->dtype) &&
+           tile_dtype(op_in(op, 2)->dtype);
 }
 
 static int64_t row_count(const Op *op)
 {
-    const cvn_type *x = operand(op, 0);
+    const cvn_type *x = op_in(op, 0);
     int64_t d = x->dim[x->rank - 1];
     return d ? cvn_type_elements(x) / d : 0;
 }
@@ -39,8 +29,8 @@ static int64_t row_count(const Op *op)
 static size_t scratch_rms_norm(const Op *op, int n_threads)
 {
     (void)n_threads;
-    int64_t chunks = (row_count(op) + ROWS - 1) / ROWS;
-    return (size_t)(chunks * operand(op, 1)->dim[0]) * sizeof(float);
+    int64_t chunks = num_pieces(row_count(op), ROWS);
+    return (size_t)(chunks * op_in(op, 1)->dim[0]) * sizeof(float);
 }
 
 VEC_INLINE vf load_upto(const float *x, int64_t i, int64_t n)
@@ -108,8 +98,8 @@ VEC_INLINE void write_tile(const bool half, const float *x, const float *w, cons
 VEC_INLINE void norm_row(const bool half, const KernelArgs *args, int64_t row, int64_t d, float *dw)
 {
     const Op *op = args->op;
-    cvn_dtype x_dtype = operand(op, 0)->dtype, w_dtype = operand(op, 1)->dtype;
-    cvn_dtype dy_dtype = operand(op, 2)->dtype;
+    cvn_dtype x_dtype = op_in(op, 0)->dtype, w_dtype = op_in(op, 1)->dtype;
+    cvn_dtype dy_dtype = op_in(op, 2)->dtype;
     const uint16_t *bf16 = (const uint16_t *)args->in[2] + row * d;
     float x_from[TILE], w_from[TILE], dy_from[TILE], to[TILE];
     vf square = vf_zero(), along = vf_zero();
@@ -139,10 +129,10 @@ VEC_INLINE void norm_row(const bool half, const KernelArgs *args, int64_t row, i
 
 static void run_rms_norm(const KernelArgs *args)
 {
-    int64_t d = operand(args->op, 1)->dim[0], rows = row_count(args->op), begin, end;
-    int64_t chunks = (rows + ROWS - 1) / ROWS;
+    int64_t d = op_in(args->op, 1)->dim[0], rows = row_count(args->op), begin, end;
+    int64_t chunks = num_pieces(rows, ROWS);
     float *sum = args->scratch; /* [chunks, d] */
-    bool half = operand(args->op, 2)->dtype == CVN_BF16;
+    bool half = op_in(args->op, 2)->dtype == CVN_BF16;
     kernel_share(chunks, 1, args->thread, args->n_threads, &begin, &end);
     for (int64_t c = begin; c < end; c++) {
         memset(sum + c * d, 0, (size_t)d * sizeof *sum);
@@ -169,7 +159,7 @@ static void run_rms_norm(const KernelArgs *args)
 
 static bool match_cross_entropy(const Op *op)
 {
-    return tile_dtype(operand(op, 0)->dtype);
+    return tile_dtype(op_in(op, 0)->dtype);
 }
 
 /* What a row is and what its gradient is made of. */
@@ -182,7 +172,7 @@ typedef struct EntropyRow {
 /* share = exp(logit - lse) (dloss + dlse), less dloss at the target; may be written over logits of its dtype. */
 static void entropy_row(const KernelArgs *args, const EntropyRow *r)
 {
-    cvn_dtype in = operand(args->op, 0)->dtype, out = args->op->result[0]->type.dtype;
+    cvn_dtype in = op_in(args->op, 0)->dtype, out = args->op->result[0]->type.dtype;
     float from[TILE], to[TILE];
     vf base = vf_splat(isfinite(r->lse) ? r->lse : 0.0f), factor = vf_splat(r->dloss + r->dlse);
     for (int64_t at = 0; at < r->vocab; at += TILE) {
@@ -234,21 +224,21 @@ static bool is_with_loss(const Op *op)
 
 static size_t scratch_cross_entropy(const Op *op, int n_threads)
 {
-    const cvn_type *logits = operand(op, 0);
+    const cvn_type *logits = op_in(op, 0);
     size_t row = (size_t)logits->dim[logits->rank - 1] * sizeof(float);
     return is_with_loss(op) ? (row + 63) / 64 * 64 * (size_t)n_threads : 0;
 }
 
 static void run_with_loss(const KernelArgs *args)
 {
-    const cvn_type *logits = operand(args->op, 0); /* [..., vocab] */
+    const cvn_type *logits = op_in(args->op, 0); /* [..., vocab] */
     int64_t vocab = logits->dim[logits->rank - 1], begin, end;
     const int32_t *target = args->in[1];
     const float *dloss = args->in[2], *dlse = args->in[3];
     float *loss = args->out[1], *lse = args->out[2], one[1], peak;
     float *power =
         (void *)((char *)args->scratch + scratch_cross_entropy(args->op, 1) * (size_t)args->thread);
-    kernel_share(cvn_type_elements(operand(args->op, 1)), 1, args->thread, args->n_threads, &begin,
+    kernel_share(cvn_type_elements(op_in(args->op, 1)), 1, args->thread, args->n_threads, &begin,
                  &end);
     for (int64_t row = begin; row < end; row++) {
         bool known = target[row] >= 0 && target[row] < vocab;
@@ -274,11 +264,11 @@ static void run_cross_entropy(const KernelArgs *args)
         run_with_loss(args);
         return;
     }
-    const cvn_type *logits = operand(args->op, 0); /* [..., vocab] */
+    const cvn_type *logits = op_in(args->op, 0); /* [..., vocab] */
     int64_t vocab = logits->dim[logits->rank - 1], begin, end;
     const int32_t *target = args->in[1];
     const float *lse = args->in[2], *dloss = args->in[3], *dlse = args->in[4];
-    kernel_share(cvn_type_elements(operand(args->op, 1)), 1, args->thread, args->n_threads, &begin,
+    kernel_share(cvn_type_elements(op_in(args->op, 1)), 1, args->thread, args->n_threads, &begin,
                  &end);
     for (int64_t row = begin; row < end; row++) {
         bool known = target[row] >= 0 && target[row] < vocab;

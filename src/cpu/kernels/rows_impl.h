@@ -10,28 +10,14 @@
 #include "cpu/kernels/norm_impl.h"
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/vec_math.h"
-
-static const cvn_type *operand(const Op *op, int i)
-{
-    return &op->operand[i]->type;
-}
-
-static const cvn_type *result(const Op *op, int i)
-{
-    return &op->result[i]->type;
-}
-
-static int64_t tile_length(int64_t at, int64_t end)
-{
-    return end - at < TILE ? end - at : TILE;
-}
+#include "graph/reduce.h"
 
 /* ---- rms_norm ---- */
 
 static bool match_rms_norm(const Op *op)
 {
-    return tile_dtype(operand(op, 0)->dtype) && tile_dtype(operand(op, 1)->dtype) &&
-           tile_dtype(result(op, 0)->dtype);
+    return tile_dtype(op_in(op, 0)->dtype) && tile_dtype(op_in(op, 1)->dtype) &&
+           tile_dtype(op_out(op, 0)->dtype);
 }
 
 /* norm_tile, rounded to bf16. */
@@ -49,8 +35,8 @@ static void norm_tile_to_bf16(uint16_t *y, const float *x, const float *weight, 
 static void run_rms_norm(const KernelArgs *args)
 {
     const Op *op = args->op;
-    const cvn_type *x = operand(op, 0); /* [..., d] */
-    cvn_dtype in = x->dtype, weight = operand(op, 1)->dtype, out = result(op, 0)->dtype;
+    const cvn_type *x = op_in(op, 0); /* [..., d] */
+    cvn_dtype in = x->dtype, weight = op_in(op, 1)->dtype, out = op_out(op, 0)->dtype;
     int64_t d = x->dim[x->rank - 1], begin, end;
     if (d == 0)
         return;
@@ -78,16 +64,16 @@ static void run_rms_norm(const KernelArgs *args)
 
 static bool match_cross_entropy(const Op *op)
 {
-    return tile_dtype(operand(op, 0)->dtype);
+    return tile_dtype(op_in(op, 0)->dtype);
 }
 
 static void run_cross_entropy(const KernelArgs *args)
 {
-    const cvn_type *logits = operand(args->op, 0); /* [..., vocab] */
+    const cvn_type *logits = op_in(args->op, 0); /* [..., vocab] */
     int64_t vocab = logits->dim[logits->rank - 1], begin, end;
     const int32_t *target = args->in[1];
     float *loss = args->out[0], *lse = args->out[1];
-    kernel_share(cvn_type_elements(operand(args->op, 1)), 1, args->thread, args->n_threads, &begin,
+    kernel_share(cvn_type_elements(op_in(args->op, 1)), 1, args->thread, args->n_threads, &begin,
                  &end);
     for (int64_t row = begin; row < end; row++) {
         float one[1], peak,
@@ -104,7 +90,7 @@ static void run_cross_entropy(const KernelArgs *args)
 
 static bool match_argmax(const Op *op)
 {
-    return tile_dtype(operand(op, 0)->dtype);
+    return tile_dtype(op_in(op, 0)->dtype);
 }
 
 /* Along the last dimension: the largest of each tile first, then where it is. */
@@ -146,13 +132,13 @@ static int32_t argmax_line(cvn_dtype dtype, const void *data, int64_t first, int
 
 static void run_argmax(const KernelArgs *args)
 {
-    const cvn_type *x = operand(args->op, 0);
+    const cvn_type *x = op_in(args->op, 0);
     int axis = (int)args->op->attr.axis;
     int64_t inner = 1, n = x->dim[axis], begin, end;
     for (int i = axis + 1; i < x->rank; i++)
         inner *= x->dim[i];
     int32_t *y = args->out[0];
-    kernel_share(cvn_type_elements(result(args->op, 0)), 1, args->thread, args->n_threads, &begin,
+    kernel_share(cvn_type_elements(op_out(args->op, 0)), 1, args->thread, args->n_threads, &begin,
                  &end);
     for (int64_t i = begin; i < end; i++)
         y[i] = inner == 1 ? argmax_row(x->dtype, args->in[0], i * n, n)
@@ -170,7 +156,7 @@ typedef struct Middle {
 /* True when the reduced dimensions are neighbours (or of size 1). */
 static bool as_middle(const Op *op, Middle *m)
 {
-    const cvn_type *x = operand(op, 0);
+    const cvn_type *x = op_in(op, 0);
     unsigned reduced = 0;
     for (int i = 0; i < op->attr.dims.n; i++)
         reduced |= 1u << op->attr.dims.v[i];
@@ -198,15 +184,12 @@ static bool as_middle(const Op *op, Middle *m)
 static bool match_reduce_float(const Op *op)
 {
     Middle m;
-    return tile_dtype(operand(op, 0)->dtype) && as_middle(op, &m);
+    return tile_dtype(op_in(op, 0)->dtype) && as_middle(op, &m);
 }
 
 static float neutral(cvn_reduce kind)
 {
-    return kind == CVN_SUM       ? 0.0f
-           : kind == CVN_PRODUCT ? 1.0f
-           : kind == CVN_MAX     ? -INFINITY
-                                 : INFINITY;
+    return (float)reduce_neutral(kind, CVN_F32);
 }
 
 /* NaN wins. */
@@ -246,7 +229,7 @@ VEC_INLINE const float *read_terms(const KernelArgs *args, int64_t at, int64_t n
     if (op->attr.fusion)
         ISA_NAME(fusion_terms)(args, at, n, buffer);
     else
-        x = tile_read(operand(op, 0)->dtype, args->in[0], at, n, buffer);
+        x = tile_read(op_in(op, 0)->dtype, args->in[0], at, n, buffer);
     if (!op->attr.squares)
         return x;
     for (int64_t i = 0; i < n; i++)
@@ -325,7 +308,7 @@ static void reduce_block(const KernelArgs *args, const Middle *m, int64_t outer,
 {
     enum { GROUP = 128 };
     cvn_reduce kind = args->op->attr.reduce;
-    cvn_dtype dtype = result(args->op, 0)->dtype;
+    cvn_dtype dtype = op_out(args->op, 0)->dtype;
     float from[TILE], part[TILE], total[TILE];
     for (int64_t j = 0; j < width; j++)
         total[j] = neutral(kind);
@@ -343,7 +326,7 @@ static void reduce_block(const KernelArgs *args, const Middle *m, int64_t outer,
 static void run_reduce_float(const KernelArgs *args)
 {
     const Op *op = args->op;
-    cvn_dtype dtype = result(op, 0)->dtype;
+    cvn_dtype dtype = op_out(op, 0)->dtype;
     int64_t begin, end;
     Middle m;
     as_middle(op, &m);
@@ -359,19 +342,19 @@ static void run_reduce_float(const KernelArgs *args)
     }
     int64_t width =
         TILE; /* columns at a time: fewer, where there would be none for some of the threads */
-    while (width > 4 * VN && m.outer * ((m.inner + width - 1) / width) < args->n_threads)
+    while (width > 4 * VN && m.outer * (num_pieces(m.inner, width)) < args->n_threads)
         width /= 2;
-    int64_t blocks = (m.inner + width - 1) / width;
+    int64_t blocks = num_pieces(m.inner, width);
     kernel_share(m.outer * blocks, 1, args->thread, args->n_threads, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
         int64_t c = i % blocks * width;
-        reduce_block(args, &m, i / blocks, c, m.inner - c < width ? m.inner - c : width);
+        reduce_block(args, &m, i / blocks, c, num_min(m.inner - c, width));
     }
 }
 
 static bool match_reduce_int(const Op *op)
 {
-    cvn_dtype dtype = operand(op, 0)->dtype;
+    cvn_dtype dtype = op_in(op, 0)->dtype;
     Middle m;
     return (dtype == CVN_I32 || dtype == CVN_U32 || dtype == CVN_BOOL) && as_middle(op, &m);
 }
@@ -385,54 +368,20 @@ static int64_t read_int(cvn_dtype dtype, const void *data, int64_t i)
     return ((const uint8_t *)data)[i];
 }
 
-static int64_t neutral_int(cvn_reduce kind, cvn_dtype dtype)
-{
-    bool is_signed = dtype == CVN_I32;
-    switch (kind) {
-    case CVN_MAX:
-        return is_signed ? INT32_MIN : 0;
-    case CVN_MIN:
-        return is_signed ? INT32_MAX : (int64_t)UINT32_MAX;
-    case CVN_PRODUCT:
-    case CVN_ALL:
-        return 1;
-    default:
-        return 0;
-    }
-}
-
-/* Sums and products wrap: only their low 32 bits are kept. */
-static int64_t combine_int(cvn_reduce kind, int64_t a, int64_t b)
-{
-    switch (kind) {
-    case CVN_SUM:
-        return (int64_t)((uint64_t)a + (uint64_t)b);
-    case CVN_PRODUCT:
-        return (int64_t)((uint64_t)a * (uint64_t)b);
-    case CVN_MAX:
-        return a > b ? a : b;
-    case CVN_MIN:
-        return a < b ? a : b;
-    case CVN_ALL:
-        return a & b;
-    default: /* ANY */
-        return a | b;
-    }
-}
-
 static void run_reduce_int(const KernelArgs *args)
 {
     const Op *op = args->op;
-    cvn_dtype dtype = operand(op, 0)->dtype;
+    cvn_dtype dtype = op_in(op, 0)->dtype;
     int64_t begin, end;
     Middle m;
     as_middle(op, &m);
     kernel_share(m.outer * m.inner, 16, args->thread, args->n_threads, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
-        int64_t y = neutral_int(op->attr.reduce, dtype);
+        uint64_t y = (uint64_t)(int64_t)reduce_neutral(op->attr.reduce, dtype);
         int64_t first = i / m.inner * m.n * m.inner + i % m.inner;
         for (int64_t j = 0; j < m.n; j++)
-            y = combine_int(op->attr.reduce, y, read_int(dtype, args->in[0], first + j * m.inner));
+            y = reduce_integers(op->attr.reduce, y,
+                                (uint64_t)read_int(dtype, args->in[0], first + j * m.inner));
         if (dtype == CVN_BOOL)
             ((uint8_t *)args->out[0])[i] = y != 0;
         else

@@ -4,11 +4,6 @@
 #include "base/float16.h"
 #include "cpu/kernels/kernels.h"
 
-static const cvn_type *result(const Op *op)
-{
-    return &op->result[0]->type;
-}
-
 /* A tensor as [outer, n, inner] around one dimension. */
 typedef struct Lines {
     int64_t outer, n, inner;
@@ -28,7 +23,7 @@ static Lines lines_of(const cvn_type *type, int64_t axis)
 
 static bool is_number(const Op *op)
 {
-    cvn_dtype dtype = result(op)->dtype;
+    cvn_dtype dtype = op_out(op, 0)->dtype;
     return dtype == CVN_F32 || dtype == CVN_BF16 || dtype == CVN_F16 || dtype == CVN_I32 ||
            dtype == CVN_U32;
 }
@@ -46,7 +41,7 @@ static void count_up(cvn_dtype dtype, void *out, int64_t begin, int64_t end)
 
 static void run_iota(const KernelArgs *args)
 {
-    const cvn_type *type = result(args->op);
+    const cvn_type *type = op_out(args->op, 0);
     Lines l = lines_of(type, args->op->attr.axis);
     int64_t begin, end;
     kernel_share(l.outer * l.n, 64, args->thread, args->n_threads, &begin, &end);
@@ -89,7 +84,7 @@ static void write_float(cvn_dtype dtype, void *data, int64_t i, float value)
 /* Lines are shared over the threads. Floats are summed in f64: rows may be as long as a vocabulary. */
 static void run_cumsum(const KernelArgs *args)
 {
-    const cvn_type *type = result(args->op);
+    const cvn_type *type = op_out(args->op, 0);
     Lines l = lines_of(type, args->op->attr.axis);
     bool is_float = type->dtype != CVN_I32 && type->dtype != CVN_U32;
     int64_t begin, end;

@@ -22,14 +22,9 @@ typedef struct Item {
     uint32_t place; /* in the row */
 } Item;
 
-static const cvn_type *operand(const Op *op, int i)
-{
-    return &op->operand[i]->type;
-}
-
 static bool match(const Op *op)
 {
-    const cvn_type *x = operand(op, 0);
+    const cvn_type *x = op_in(op, 0);
     cvn_dtype key = x->dtype;
     if (x->rank < 1 || x->dim[op->attr.axis] > UINT32_MAX)
         return false;
@@ -37,14 +32,14 @@ static bool match(const Op *op)
         if (x->dim[i] != 1)
             return false;
     for (int i = 0; i < op->n_operands; i++)
-        if (cvn_dtype_bits(operand(op, i)->dtype) < 8)
+        if (cvn_dtype_bits(op_in(op, i)->dtype) < 8)
             return false;
     return key == CVN_F32 || key == CVN_BF16 || key == CVN_F16 || key == CVN_I32 || key == CVN_U32;
 }
 
 static size_t scratch(const Op *op, int n_threads)
 {
-    return 2 * sizeof(Item) * (size_t)operand(op, 0)->dim[op->attr.axis] * (size_t)n_threads;
+    return 2 * sizeof(Item) * (size_t)op_in(op, 0)->dim[op->attr.axis] * (size_t)n_threads;
 }
 
 static uint32_t key_of(cvn_dtype dtype, const void *data, int64_t i)
@@ -226,7 +221,7 @@ static void sort_together(const KernelArgs *args, cvn_dtype dtype, const uint32_
 static void run(const KernelArgs *args)
 {
     const Op *op = args->op;
-    const cvn_type *x = operand(op, 0);
+    const cvn_type *x = op_in(op, 0);
     int64_t n = x->dim[op->attr.axis], begin, end;
     if (n == 0)
         return;
@@ -250,7 +245,7 @@ static void run(const KernelArgs *args)
             item[i] = (Item){key_of(x->dtype, args->in[0], row * n + i) ^ flip, (uint32_t)i};
         const Item *sorted = sort_items(item, other, n);
         for (int t = 0; t < op->n_operands; t++) {
-            size_t size = (size_t)cvn_dtype_bits(operand(op, t)->dtype) / 8;
+            size_t size = (size_t)cvn_dtype_bits(op_in(op, t)->dtype) / 8;
             const char *from = (const char *)args->in[t] + (size_t)(row * n) * size;
             char *to = (char *)args->out[t] + (size_t)(row * n) * size;
             if (size == 4)

@@ -8,12 +8,19 @@
 #ifndef CVN_CPU_KERNELS_TILE_H
 #define CVN_CPU_KERNELS_TILE_H
 
+#include "base/num.h"
 #include "caravan/dtype.h"
 #include "cpu/kernels/vec.h"
 
 #include <stdbool.h>
 
 enum { TILE = 512 }; /* elements */
+
+/* Elements of the tile that begins at `at`, of those up to `end`. */
+static inline int64_t tile_length(int64_t at, int64_t end)
+{
+    return num_min(end - at, TILE);
+}
 
 /* The dtypes that tiles can be made of. */
 static inline bool tile_dtype(cvn_dtype dtype)
