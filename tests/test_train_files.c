@@ -67,6 +67,7 @@ static void adapters_are_trained_exported_and_merged(void **state)
     expect(1, "caravan train --data text --init tuned --lora r=4 --seq 32 --out more 2>&1",
            "merge them by caravan export --lora-merge");
     expect(0, "test ! -e more", "");
+    expect(0, "caravan inspect --model tuned", "tuned: adapters for the Hugging Face folder ");
     expect(0, "sed -i 's#/run\"#/gone\"#' adapter/adapter_config.json", "");
     expect(1, "caravan generate --model adapter --prompt fox 2>&1",
            "/gone', which is not there; put its path into");

@@ -109,10 +109,11 @@ static int open_subject(Subject *s, const Args *args, cvn_err *err)
     int code;
     if (s->from_files) {
         s->name = args->value[MODEL].text;
-        code = io_open_files(&s->model, s->name, err);
-        if (code) {
+        cvn_err refusal = {0}; /* of a model that cannot be run; what can be shown of it is */
+        if (io_open_model(&s->model, s->name, &refusal) &&
+            io_open_files(&s->model, s->name, NULL)) {
             s->from_files = false;
-            return code;
+            return err_set(err, refusal.code, "%s", refusal.message);
         }
         s->config = s->model.config;
         for (size_t i = 0; i < s->model.tensors.n; i++)
@@ -297,8 +298,12 @@ static json_t *subject_json(const Subject *s)
 static int show(const Subject *s, bool tensors)
 {
     StrBuf text = {0};
-    strbuf_printf(&text, "%s: %s\n", s->name,
-                  s->from_files ? io_kind_name(s->model.kind) : "preset, no files");
+    const char *kind = s->from_files ? io_kind_name(s->model.kind) : "preset, no files";
+    if (s->from_files && s->model.adapter)
+        strbuf_printf(&text, "%s: adapters for the %s %s, which is shown here\n", s->name, kind,
+                      s->model.path);
+    else
+        strbuf_printf(&text, "%s: %s\n", s->name, kind);
     add_config(&text, &s->config);
     if (s->from_files)
         add_tokenizer(&text, s);
