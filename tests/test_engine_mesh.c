@@ -115,15 +115,16 @@ static void read_part(const cvn_model *model, const char *mesh, const char *layo
     PartitionReport report;
     LlamaStep step = {
         .batch = 4, .seq = 1, .context = 16, .compute = CVN_F32, .output = LLAMA_SAMPLE};
+    const cvn_engine_options options = {.mesh = mesh, .layout = layout, .threads = 1, .rows = 4};
     cvn_graph *g = llama_step(&model->io.config, &step, &err), *local;
-    if (!g || engine_mesh_init(&m, model, mesh, layout, NULL, 1, 4, 16, CVN_F32, &err))
+    if (!g || engine_mesh_init(&m, model, &options, 16, CVN_F32, &err))
         fail_msg("%s", err.message);
     m.devices.first = d;
     m.devices.n_local = 1;
     if (engine_mesh_partition(&m, g, &local, &report, &err))
         fail_msg("%s", err.message);
     *read = m.read_bytes;
-    *held = (double)engine_mesh_weight_bytes(&m);
+    *held = (double)m.block_bytes;
     partition_report_free(&report);
     cvn_graph_free(local);
     cvn_graph_free(g);

@@ -192,7 +192,8 @@ static void a_process_reads_the_rows_of_its_devices(void **state)
         for (part.devices.first = 0; part.devices.first < t.mesh->devices.n_local;
              part.devices.first += part.devices.n_local) {
             int n = 0;
-            train_mesh_rows(&part, t.step.plan, t.step.mesh, need, BATCH);
+            train_mesh_rows(&part, t.program[TRAIN_STEP].plan, t.program[TRAIN_STEP].mesh, need,
+                            BATCH);
             for (int r = 0; r < BATCH; r++) {
                 n += need[r];
                 read[r] = read[r] || need[r];
@@ -228,7 +229,7 @@ static void measure(int64_t layers, const char *mesh, size_t *state, size_t *ste
         fail_msg("%s", err.message);
     *state =
         t.mesh ? train_mesh_state_bytes(t.mesh) / (size_t)t.mesh->devices.n_local : t.state.bytes;
-    *step = t.step.plan->arena_bytes;
+    *step = t.program[TRAIN_STEP].plan->arena_bytes;
     trainer_close(&t);
 }
 

@@ -30,6 +30,7 @@ extern "C" {
 
 typedef struct cvn_model cvn_model;
 typedef struct cvn_engine cvn_engine;
+struct cvn_cluster;
 
 typedef struct cvn_model_options {
     cvn_dtype dtype; /* of weights, activations and cache: CVN_F32 or CVN_BF16; CVN_DTYPE_COUNT: the
@@ -91,8 +92,9 @@ typedef struct cvn_engine_options {
     const char *mesh;   /* devices to run on, "data=2,model=2"; NULL: one. threads are per device */
     const char *layout; /* how the model lies on the mesh: "dp", "tp", "fsdp", "2d", "fsdp+tp" */
     bool blocking;      /* on a mesh: compute nothing while devices exchange, for comparison */
-    void *cluster;      /* other processes of the mesh (src/comm/cluster.h); NULL: all is here */
-    const char *dump_dir;     /* write each graph after each pass here, or NULL */
+    struct cvn_cluster
+        *cluster;         /* other processes of the mesh (src/comm/cluster.h); NULL: all is here */
+    const char *dump_dir; /* write each graph after each pass here, or NULL */
     const char *profile_path; /* write a Chrome trace here when the engine is freed, or NULL */
 } cvn_engine_options;
 

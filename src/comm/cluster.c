@@ -60,7 +60,7 @@ typedef struct Verdict {
     char text[504];
 } Verdict;
 
-struct Cluster {
+struct cvn_cluster {
     Transport *t; /* owned */
     ClusterOptions options;
     Card *card; /* owned [n_ranks] */

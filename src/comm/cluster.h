@@ -18,7 +18,7 @@
 
 #include <signal.h>
 
-typedef struct Cluster Cluster;
+typedef struct cvn_cluster Cluster;
 
 typedef struct ClusterOptions {
     double timeout; /* seconds without a sign of life; 0: 20 */

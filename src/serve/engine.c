@@ -36,29 +36,47 @@ static void make_inputs(Inputs *in, Arena *arena, size_t rows, size_t seq, size_
     in->seen = vocab ? arena_array(arena, rows * vocab, 1) : NULL;
 }
 
-static void *slot_address(const Inputs *in, Slot slot)
-{
-    void *const address[SLOT_COUNT] = {
-        [SLOT_TOKENS] = in->tokens,   [SLOT_START] = in->start,
-        [SLOT_LENGTH] = in->length,   [SLOT_TEMPERATURE] = in->temperature,
-        [SLOT_KEY] = in->key,         [SLOT_TOP_K] = in->top_k,
-        [SLOT_TOP_P] = in->top_p,     [SLOT_MIN_P] = in->min_p,
-        [SLOT_TARGETS] = in->targets, [SLOT_PENALTY] = in->penalty,
-        [SLOT_SEEN] = in->seen,
-    };
-    return address[slot];
-}
-
 /* The address of a graph's parameter by its name, after the weights and caches. */
 static void *named_input(const Inputs *in, const char *name)
 {
-    static const char *const names[SLOT_COUNT] = {"tokens",  "start",   "length", "temperature",
-                                                  "key",     "top_k",   "top_p",  "min_p",
-                                                  "targets", "penalty", "seen"};
-    for (int i = 0; i < SLOT_COUNT; i++)
-        if (strcmp(names[i], name) == 0)
-            return slot_address(in, (Slot)i);
+    const struct {
+        const char *name;
+        void *address;
+    } inputs[] = {
+        {"tokens", in->tokens},   {"start", in->start},     {"length", in->length},
+        {"key", in->key},         {"top_k", in->top_k},     {"top_p", in->top_p},
+        {"min_p", in->min_p},     {"targets", in->targets}, {"temperature", in->temperature},
+        {"penalty", in->penalty}, {"seen", in->seen},
+    };
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        if (strcmp(inputs[i].name, name) == 0)
+            return inputs[i].address;
     return NULL;
+}
+
+/* The table of addresses of a program whose plan is made; g is the graph of the whole step. */
+static int bind_program(cvn_engine *e, Program *p, const cvn_graph *g, const Inputs *in,
+                        cvn_err *err)
+{
+    int n_weights = e->model->io.params.n, n_caches = e->kv.n_tensors, code = CVN_OK;
+    if (p->plan->arena_bytes > e->stats.arena_bytes)
+        e->stats.arena_bytes = p->plan->arena_bytes;
+    p->first_cache = n_weights;
+    p->first_result = n_caches;
+    p->param = arena_array(&e->arena, (size_t)g->n_parameters, sizeof *p->param);
+    p->output = arena_array(&e->arena, (size_t)g->n_outputs, sizeof *p->output);
+    for (int i = 0; i < n_weights && !e->mesh; i++)
+        p->param[i] = (void *)(uintptr_t)e->model->weights.weight[i].data;
+    for (int i = 0; i < n_caches; i++)
+        p->param[n_weights + i] = kv_row(&e->kv, i, 0);
+    for (int i = n_weights + n_caches; i < g->n_parameters; i++) {
+        const char *name = g->parameter[i]->def->attr.name;
+        p->param[i] = named_input(in, name);
+        if (!p->param[i])
+            code = err_set(err, CVN_EINVAL, "graph %s has a parameter '%s' that is not bound",
+                           g->name, name);
+    }
+    return code;
 }
 
 /* Compiles one step and makes its table of addresses. */
@@ -70,42 +88,16 @@ static int make_program(cvn_engine *e, Program *p, const LlamaStep *step, const 
     if (!g)
         return err->code;
     int code = e->mesh ? engine_mesh_partition(e->mesh, g, &local, &report, err) : CVN_OK;
-    if (code) {
-        cvn_graph_free(g);
-        return code;
-    }
-    code = cache_get(&e->cache, local ? local : g, &p->plan, err);
-    if (code)
-        goto done;
-    if (p->plan->arena_bytes > e->stats.arena_bytes)
-        e->stats.arena_bytes = p->plan->arena_bytes;
-    int n_weights = e->model->io.params.n;
-    p->seq = step->seq;
-    p->n_params = g->n_parameters;
-    p->n_outputs = g->n_outputs;
-    p->first_cache = n_weights;
-    p->first_result = e->kv.n_tensors;
-    p->param = arena_array(&e->arena, (size_t)p->n_params, sizeof *p->param);
-    p->output = arena_array(&e->arena, (size_t)p->n_outputs, sizeof *p->output);
-    for (int i = 0; i < n_weights; i++)
-        p->param[i] = e->mesh ? NULL : (void *)(uintptr_t)e->model->weights.weight[i].data;
-    for (int i = 0; i < e->kv.n_tensors; i++)
-        p->param[n_weights + i] = kv_row(&e->kv, i, 0);
-    for (int i = n_weights + e->kv.n_tensors; i < p->n_params; i++) {
-        const char *name = g->parameter[i]->def->attr.name;
-        p->param[i] = named_input(in, name);
-        if (!p->param[i])
-            code = err_set(err, CVN_EINVAL, "graph %s has a parameter '%s' that is not bound",
-                           g->name, name);
-    }
-    if (e->mesh && !code)
+    if (!code)
+        code = cache_get(&e->cache, local ? local : g, &p->plan, err);
+    if (!code)
+        code = bind_program(e, p, g, in, err);
+    if (!code && e->mesh)
         code =
             engine_mesh_bind(e->mesh, p->plan, &report, e->kv.n_tensors, &e->arena, &p->mesh, err);
-done:
-    if (local) {
-        partition_report_free(&report);
-        cvn_graph_free(local);
-    }
+    p->seq = step->seq;
+    partition_report_free(&report);
+    cvn_graph_free(local);
     cvn_graph_free(g);
     return code;
 }
@@ -245,30 +237,30 @@ static int make_devices(cvn_engine *e, int64_t positions, cvn_err *err)
     e->mesh = calloc(1, sizeof *e->mesh);
     if (!e->mesh)
         return err_set(err, CVN_EMEM, "no memory for a mesh");
-    int code =
-        engine_mesh_init(e->mesh, e->model, o->mesh, o->layout ? o->layout : "2d", o->cluster,
-                         o->threads, o->rows, positions, engine_kv_dtype(e), err);
+    int code = engine_mesh_init(e->mesh, e->model, o, positions, engine_kv_dtype(e), err);
     e->stats.threads = code ? 0 : group_threads(e->mesh->devices.group);
     return code;
+}
+
+/* The devices of this process, *n of them. */
+static Device *const *local_devices(const cvn_engine *e, int *n)
+{
+    *n = e->mesh ? e->mesh->devices.n_local : 1;
+    return e->mesh ? group_devices(e->mesh->devices.group) : &e->device;
 }
 
 /* What the devices of this process hold, once all steps are known. */
 static int count_memory(cvn_engine *e, cvn_err *err)
 {
     uint64_t arena = e->stats.arena_bytes;
-    int code = CVN_OK;
-    if (!e->mesh) {
-        e->stats.weight_bytes = e->model->weight_bytes;
-        e->stats.cache_bytes = e->kv.bytes;
-        code = check_memory(e, err);
-        return code ? code : device_reserve(e->device, arena, err);
-    }
-    e->stats.weight_bytes = engine_mesh_weight_bytes(e->mesh);
-    e->stats.cache_bytes = engine_mesh_cache_bytes(e->mesh);
-    e->stats.arena_bytes = arena * (uint64_t)group_size(e->mesh->devices.group);
-    code = check_memory(e, err);
-    for (int d = 0; d < group_size(e->mesh->devices.group) && !code; d++)
-        code = device_reserve(group_device(e->mesh->devices.group, d), arena, err);
+    int n;
+    Device *const *device = local_devices(e, &n);
+    e->stats.weight_bytes = e->mesh ? e->mesh->block_bytes : e->model->weight_bytes;
+    e->stats.cache_bytes = e->mesh ? engine_mesh_cache_bytes(e->mesh) : e->kv.bytes;
+    e->stats.arena_bytes = arena * (uint64_t)n;
+    int code = check_memory(e, err);
+    for (int d = 0; d < n && !code; d++)
+        code = device_reserve(device[d], arena, err);
     return code;
 }
 
@@ -299,17 +291,13 @@ static int start_engine(cvn_engine *e, cvn_err *err)
                               .op_by_op = o->op_by_op,
                               .blocking = o->blocking,
                               .split_attention = o->split_attention};
-    if (cache_init(&e->cache, &compile, err) || compile_programs(e, err))
-        return err->code;
-    if (count_memory(e, err))
+    if (cache_init(&e->cache, &compile, err) || compile_programs(e, err) || count_memory(e, err))
         return err->code;
     if (!o->profile_path)
         return CVN_OK;
-    if (e->mesh)
-        e->trace = trace_begin(group_devices(e->mesh->devices.group),
-                               group_size(e->mesh->devices.group), 0, err);
-    else
-        e->trace = trace_begin(&e->device, 1, 0, err);
+    int n;
+    Device *const *device = local_devices(e, &n);
+    e->trace = trace_begin(device, n, 0, err);
     return e->trace ? CVN_OK : err->code;
 }
 
@@ -377,7 +365,8 @@ void engine_communication(const cvn_engine *e, CommTable *out)
 
 Device *engine_device(const cvn_engine *e)
 {
-    return e->mesh ? group_device(e->mesh->devices.group, 0) : e->device;
+    int n;
+    return local_devices(e, &n)[0];
 }
 
 void engine_release_row(cvn_engine *e, int row)

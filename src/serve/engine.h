@@ -20,23 +20,7 @@
 #include "serve/mesh.h"
 #include "serve/model.h"
 
-/* Per-row inputs of the graphs, [rows] each; in the order of the names in engine.c. */
-typedef enum Slot {
-    SLOT_TOKENS,
-    SLOT_START,
-    SLOT_LENGTH,
-    SLOT_TEMPERATURE,
-    SLOT_KEY,
-    SLOT_TOP_K,
-    SLOT_TOP_P,
-    SLOT_MIN_P,
-    SLOT_TARGETS,
-    SLOT_PENALTY,
-    SLOT_SEEN,
-    SLOT_COUNT
-} Slot;
-
-/* Inputs for `rows` rows of up to `seq` tokens. */
+/* Inputs for `rows` rows of up to `seq` tokens: [rows] each unless said otherwise. */
 typedef struct Inputs {
     int32_t *tokens, *start, *length, *top_k, *targets; /* tokens, targets: [rows * seq] */
     float *temperature, *top_p, *min_p, *penalty;
@@ -48,7 +32,6 @@ typedef struct Program {
     const Plan *plan; /* borrowed from the executable cache; NULL when not compiled */
     void **param;     /* [parameters of the graph] */
     void **output;    /* [outputs of the graph] */
-    int n_params, n_outputs;
     int first_cache;  /* index of cache.0.k among the parameters */
     int first_result; /* index of the first output after the caches */
     int64_t seq;

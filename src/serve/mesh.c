@@ -225,6 +225,7 @@ int engine_mesh_partition(EngineMesh *m, cvn_graph *g, cvn_graph **local, Partit
     if (rc) {
         cvn_graph_free(*local);
         partition_report_free(report);
+        *local = NULL;
     }
     return rc;
 }
@@ -287,17 +288,16 @@ void engine_mesh_release(EngineMesh *m, int row)
 
 /* ---- from start to end ---- */
 
-int engine_mesh_init(EngineMesh *m, const cvn_model *model, const char *spec, const char *layout,
-                     Cluster *cluster, int threads, int rows, int64_t positions, cvn_dtype kv,
-                     cvn_err *err)
+int engine_mesh_init(EngineMesh *m, const cvn_model *model, const cvn_engine_options *o,
+                     int64_t positions, cvn_dtype kv, cvn_err *err)
 {
-    *m = (EngineMesh){.model = model, .rows = rows, .positions = positions, .kv_dtype = kv};
+    *m = (EngineMesh){.model = model, .rows = o->rows, .positions = positions, .kv_dtype = kv};
     int rc = arena_init(&m->arena, err);
     if (!rc)
-        rc = mesh_devices_open(&m->devices, spec, &m->arena, cluster, threads, err);
+        rc = mesh_devices_open(&m->devices, o->mesh, &m->arena, o->cluster, o->threads, err);
     if (rc)
         return rc;
-    m->layout = arena_string(&m->arena, layout);
+    m->layout = arena_string(&m->arena, o->layout ? o->layout : "2d");
     m->n_weights = model->io.params.n;
     m->kv = arena_array(&m->arena, (size_t)m->devices.n_local, sizeof *m->kv);
     return CVN_OK;
@@ -312,11 +312,6 @@ void engine_mesh_free(EngineMesh *m)
     mesh_devices_close(&m->devices);
     arena_free(&m->arena);
     *m = (EngineMesh){0};
-}
-
-size_t engine_mesh_weight_bytes(const EngineMesh *m)
-{
-    return m->block_bytes;
 }
 
 size_t engine_mesh_cache_bytes(const EngineMesh *m)

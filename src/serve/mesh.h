@@ -46,15 +46,15 @@ typedef struct MeshProgram {
     void **param, **output; /* [n_local * parameters], [n_local * outputs] */
 } MeshProgram;
 
-/* spec: "data=2,model=2". threads: per device, 0: this machine's, divided among them. With a
-   cluster the devices are divided among its ranks, which must come out even. */
-int engine_mesh_init(EngineMesh *m, const cvn_model *model, const char *spec, const char *layout,
-                     Cluster *cluster, int threads, int rows, int64_t positions, cvn_dtype kv,
-                     cvn_err *err);
+/* Of the options its mesh, layout, cluster, threads and rows. With a cluster the devices are divided
+   among its ranks, which must come out even. */
+int engine_mesh_init(EngineMesh *m, const cvn_model *model, const cvn_engine_options *options,
+                     int64_t positions, cvn_dtype kv, cvn_err *err);
 void engine_mesh_free(EngineMesh *m);
 
 /* The graph of a device from the step's whole graph g, which is changed. With the first one the
-   weights are read and the caches made. `report` is to be freed. */
+   weights are read and the caches made. Both results are the caller's to free; after an error there
+   are none. */
 int engine_mesh_partition(EngineMesh *m, cvn_graph *g, cvn_graph **local, PartitionReport *report,
                           cvn_err *err);
 
@@ -72,8 +72,7 @@ int engine_mesh_run(EngineMesh *m, MeshProgram *p, void *const *host, int row, v
 /* Gives the memory of a row of the caches back. */
 void engine_mesh_release(EngineMesh *m, int row);
 
-/* Bytes of weights and caches (address space) of the devices of this process. */
-size_t engine_mesh_weight_bytes(const EngineMesh *m);
+/* Bytes of the caches (address space) of the devices of this process. */
 size_t engine_mesh_cache_bytes(const EngineMesh *m);
 
 #endif

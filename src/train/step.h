@@ -41,7 +41,13 @@
 #include "model/lora.h"
 #include "train/optimizer.h"
 
-typedef enum TrainGraph { TRAIN_STEP, TRAIN_GRADIENT, TRAIN_UPDATE, TRAIN_EVALUATE } TrainGraph;
+typedef enum TrainGraph {
+    TRAIN_STEP,
+    TRAIN_GRADIENT,
+    TRAIN_UPDATE,
+    TRAIN_EVALUATE,
+    TRAIN_GRAPHS
+} TrainGraph;
 
 /* Elements of the report. */
 enum {

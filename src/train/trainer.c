@@ -50,10 +50,10 @@ static int check_options(TrainerOptions *o, const LlamaConfig *config, cvn_err *
     return code;
 }
 
-static int compile_one(Trainer *t, TrainGraph kind, RematPolicy remat, TrainProgram *program,
-                       cvn_err *err)
+static int compile_one(Trainer *t, TrainGraph kind, RematPolicy remat, cvn_err *err)
 {
     const TrainerOptions *o = &t->options;
+    TrainProgram *program = &t->program[kind];
     TrainStepOptions step = {.batch = o->micro_batch,
                              .seq = o->seq,
                              .compute = o->compute,
@@ -85,9 +85,9 @@ static int compile_one(Trainer *t, TrainGraph kind, RematPolicy remat, TrainProg
 static int compile_step(Trainer *t, RematPolicy remat, cvn_err *err)
 {
     if (!accumulates(&t->options))
-        return compile_one(t, TRAIN_STEP, remat, &t->step, err);
-    int code = compile_one(t, TRAIN_GRADIENT, remat, &t->gradient, err);
-    return code ? code : compile_one(t, TRAIN_UPDATE, REMAT_NONE, &t->update, err);
+        return compile_one(t, TRAIN_STEP, remat, err);
+    int code = compile_one(t, TRAIN_GRADIENT, remat, err);
+    return code ? code : compile_one(t, TRAIN_UPDATE, REMAT_NONE, err);
 }
 
 static void *named_scalar(Trainer *t, const char *name)
@@ -101,15 +101,14 @@ static void *named_scalar(Trainer *t, const char *name)
 
 /* Addresses in the order that step.h promises: weights, slots, rounded, accumulators; tokens, targets, starts and scalars go
  * by name; what has none of these names is frozen, in its order. */
-static void bind(Trainer *t, TrainProgram *program, bool slots, bool accumulators)
+static void bind(Trainer *t, TrainGraph kind)
 {
+    TrainProgram *program = &t->program[kind];
     const Plan *plan = program->plan;
-    if (!plan)
-        return;
-    program->param = arena_array(&t->arena, (size_t)plan->n_parameters, sizeof(void *));
-    program->output = arena_array(&t->arena, (size_t)plan->n_outputs, sizeof(void *));
+    bool updates = kind == TRAIN_STEP || kind == TRAIN_UPDATE;
+    bool accumulators = kind == TRAIN_GRADIENT || kind == TRAIN_UPDATE;
     int n = 0, n_weights = t->state.n_weights;
-    int n_saved = slots ? t->state.saved.n - 1 : n_weights;
+    int n_saved = updates ? t->state.saved.n - 1 : n_weights;
     for (; n < n_saved; n++)
         program->param[n] = t->state.saved.tensor[n].data;
     for (int i = 0; i < n_weights; i++)
@@ -134,18 +133,33 @@ static void bind(Trainer *t, TrainProgram *program, bool slots, bool accumulator
 static int bind_mesh(Trainer *t, TrainProgram *program, cvn_err *err)
 {
     const Plan *plan = program->plan;
-    if (!plan)
-        return CVN_OK;
-    program->param = arena_array(&t->arena, (size_t)plan->n_parameters, sizeof(void *));
-    program->output = arena_array(&t->arena, (size_t)plan->n_outputs, sizeof(void *));
     for (int i = 0; i < plan->n_parameters; i++) {
-        if (strcmp(plan->parameter[i].name, "tokens") == 0)
+        const char *name = plan->parameter[i].name;
+        if (strcmp(name, "tokens") == 0)
             program->tokens = i;
-        program->param[i] = named_scalar(t, plan->parameter[i].name);
-        if (strcmp(plan->parameter[i].name, "total") == 0)
-            program->param[i] = t->mesh->data[t->mesh->n - 1];
+        program->param[i] =
+            strcmp(name, "total") == 0 ? t->mesh->data[t->mesh->n - 1] : named_scalar(t, name);
     }
     return train_mesh_bind(t->mesh, plan, program->mesh, &t->arena, err);
+}
+
+/* The tables of addresses of all programs that there are. */
+static int bind_all(Trainer *t, cvn_err *err)
+{
+    int code = CVN_OK;
+    for (int kind = 0; kind < TRAIN_GRAPHS && code == CVN_OK; kind++) {
+        TrainProgram *program = &t->program[kind];
+        if (!program->plan)
+            continue;
+        program->param =
+            arena_array(&t->arena, (size_t)program->plan->n_parameters, sizeof(void *));
+        program->output = arena_array(&t->arena, (size_t)program->plan->n_outputs, sizeof(void *));
+        if (t->mesh)
+            code = bind_mesh(t, program, err);
+        else
+            bind(t, (TrainGraph)kind);
+    }
+    return code;
 }
 
 static TrainStateOptions state_options(const TrainerOptions *o)
@@ -158,11 +172,10 @@ static TrainStateOptions state_options(const TrainerOptions *o)
 
 static size_t largest_arena(const Trainer *t)
 {
-    const TrainProgram *program[] = {&t->step, &t->gradient, &t->update, &t->evaluate};
     size_t most = 0;
-    for (int i = 0; i < 4; i++)
-        if (program[i]->plan && program[i]->plan->arena_bytes > most)
-            most = program[i]->plan->arena_bytes;
+    for (int i = 0; i < TRAIN_GRAPHS; i++)
+        if (t->program[i].plan && t->program[i].plan->arena_bytes > most)
+            most = t->program[i].plan->arena_bytes;
     return most;
 }
 
@@ -201,7 +214,7 @@ static int check_memory(Trainer *t, cvn_err *err)
     int code = train_state_size(&t->config, &options, &state, err);
     if (code)
         return code;
-    t->accumulator_bytes = accumulator_bytes(t->update.plan);
+    t->accumulator_bytes = accumulator_bytes(t->program[TRAIN_UPDATE].plan);
     if (t->mesh) {
         state = train_mesh_state_bytes(t->mesh);
         t->accumulator_bytes = train_mesh_sum_bytes(t->mesh);
@@ -310,14 +323,14 @@ static int open_devices(Trainer *t, cvn_err *err)
 /* The programs with a batch are marked alike, but each is asked. */
 static void find_rows(Trainer *t)
 {
-    const TrainProgram *program[] = {&t->step, &t->gradient, &t->evaluate};
     int64_t rows = t->options.micro_batch;
     t->need = arena_array(&t->arena, (size_t)rows, sizeof *t->need);
     bool *one = arena_array(&t->arena, (size_t)rows, sizeof *one);
-    for (int i = 0; i < 3; i++) {
-        if (!program[i]->plan)
+    for (int i = 0; i < TRAIN_GRAPHS; i++) {
+        const TrainProgram *program = &t->program[i];
+        if (!program->plan || i == TRAIN_UPDATE)
             continue;
-        train_mesh_rows(t->mesh, program[i]->plan, program[i]->mesh, one, rows);
+        train_mesh_rows(t->mesh, program->plan, program->mesh, one, rows);
         for (int64_t r = 0; r < rows; r++)
             t->need[r] = t->need[r] || one[r];
     }
@@ -347,23 +360,14 @@ static int open_parts(Trainer *t, cvn_err *err)
     if (code == CVN_OK)
         code = compile_within(t, err);
     if (code == CVN_OK && t->options.evaluates && !accumulates(&t->options))
-        code = compile_one(t, TRAIN_EVALUATE, REMAT_NONE, &t->evaluate, err);
+        code = compile_one(t, TRAIN_EVALUATE, REMAT_NONE, err);
     if (code == CVN_OK)
         code = allocate(t, err);
-    if (code)
-        return code;
-    TrainProgram *program[] = {&t->step, &t->gradient, &t->update, &t->evaluate};
-    for (int i = 0; t->mesh && i < 4 && code == CVN_OK; i++)
-        code = bind_mesh(t, program[i], err);
-    if (t->mesh) {
+    if (code == CVN_OK)
+        code = bind_all(t, err);
+    if (code == CVN_OK && t->mesh)
         find_rows(t);
-        return code;
-    }
-    bind(t, &t->step, true, false);
-    bind(t, &t->gradient, false, true);
-    bind(t, &t->update, true, true);
-    bind(t, &t->evaluate, false, false);
-    return CVN_OK;
+    return code;
 }
 
 int trainer_open(Trainer *t, const LlamaConfig *config, const TrainerOptions *options, cvn_err *err)
@@ -380,10 +384,9 @@ void trainer_close(Trainer *t)
 {
     if (t->accumulators)
         munmap(t->accumulators, t->accumulator_bytes);
-    TrainProgram *program[] = {&t->step, &t->gradient, &t->update, &t->evaluate};
-    for (int i = 0; i < 4; i++)
-        if (program[i]->mesh)
-            train_mesh_step_free(program[i]->mesh);
+    for (int i = 0; i < TRAIN_GRAPHS; i++)
+        if (t->program[i].mesh)
+            train_mesh_step_free(t->program[i].mesh);
     cache_free(&t->cache);
     if (t->mesh)
         train_mesh_close(t->mesh);
@@ -503,9 +506,9 @@ int trainer_restore(Trainer *t, const Checkpoint *checkpoint, cvn_err *err)
 }
 
 /* On the rows from number `first` on; batch is NULL for a program without. */
-static int run(Trainer *t, TrainProgram *program, const TrainBatch *batch, int64_t first,
-               cvn_err *err)
+static int run(Trainer *t, TrainGraph kind, const TrainBatch *batch, int64_t first, cvn_err *err)
 {
+    TrainProgram *program = &t->program[kind];
     if (batch) {
         int64_t at = first * t->options.seq;
         program->param[program->tokens] = batch->tokens + at;
@@ -533,9 +536,9 @@ static int run_accumulated(Trainer *t, const TrainBatch *batch, cvn_err *err)
     const TrainerOptions *o = &t->options;
     int code = CVN_OK;
     for (int64_t i = 0; i < o->batch && code == CVN_OK; i += o->micro_batch)
-        code = run(t, &t->gradient, batch, i, err);
+        code = run(t, TRAIN_GRADIENT, batch, i, err);
     if (code == CVN_OK)
-        code = run(t, &t->update, NULL, 0, err);
+        code = run(t, TRAIN_UPDATE, NULL, 0, err);
     if (code)
         clear_accumulators(t);
     return code;
@@ -547,10 +550,10 @@ int trainer_step(Trainer *t, const TrainBatch *batch, TrainReport *report, cvn_e
     CheckpointState *saved = &t->state.saved;
     double factor = schedule_factor(&o->schedule, saved->step + 1);
     optimizers[o->optimizer.kind].scalars(&o->optimizer, *t->state.updates + 1, factor, t->scalar);
-    int code = accumulates(o) ? run_accumulated(t, batch, err) : run(t, &t->step, batch, 0, err);
+    int code = accumulates(o) ? run_accumulated(t, batch, err) : run(t, TRAIN_STEP, batch, 0, err);
     if (code)
         return code;
-    const TrainProgram *last = accumulates(o) ? &t->update : &t->step;
+    const TrainProgram *last = &t->program[accumulates(o) ? TRAIN_UPDATE : TRAIN_STEP];
     const float *got = last->output[last->plan->n_outputs - 1];
     double count = got[TRAIN_COUNT] > 0 ? (double)got[TRAIN_COUNT] : 1;
     *report = (TrainReport){.loss = (double)got[TRAIN_SUM] / count,
@@ -570,18 +573,17 @@ int trainer_evaluate(Trainer *t, const TrainBatch *batch, double *sum, double *c
 {
     if (!t->options.evaluates)
         return err_set(err, CVN_EINVAL, "the trainer was opened without evaluation");
-    TrainProgram *program = accumulates(&t->options) ? &t->gradient : &t->evaluate;
-    int code = run(t, program, batch, 0, err);
-    const float *got;
-    if (program == &t->gradient)
-        got = program->param[program->tokens - 1]; /* "total", the last of the accumulators */
-    else
-        got = program->output[program->plan->n_outputs - 1];
+    bool sums = accumulates(&t->options);
+    TrainGraph kind = sums ? TRAIN_GRADIENT : TRAIN_EVALUATE;
+    int code = run(t, kind, batch, 0, err);
     if (code == CVN_OK) {
+        const TrainProgram *p = &t->program[kind];
+        const float *got = sums ? p->param[p->tokens - 1] /* "total", the last accumulator */
+                                : p->output[p->plan->n_outputs - 1];
         *sum += (double)got[TRAIN_SUM];
         *count += (double)got[TRAIN_COUNT];
     }
-    if (program == &t->gradient)
+    if (sums)
         clear_accumulators(t);
     return code;
 }

@@ -61,10 +61,10 @@ typedef struct Trainer {
     Device *device;         /* owned; on a mesh borrowed from it, the first one here */
     Cache cache;            /* owned: the plans */
     Arena arena;            /* owned: tables */
-    TrainProgram step, gradient, update, evaluate; /* step, or gradient and update */
-    void *accumulators;                            /* owned mapping; NULL without micro-batches */
-    size_t accumulator_bytes;                      /* of it */
-    float scalar[OPTIMIZER_MAX_SCALARS];           /* of the step that runs */
+    TrainProgram program[TRAIN_GRAPHS];  /* those that there are: step, or gradient and update */
+    void *accumulators;                  /* owned mapping; NULL without micro-batches */
+    size_t accumulator_bytes;            /* of it */
+    float scalar[OPTIMIZER_MAX_SCALARS]; /* of the step that runs */
     bool rounded; /* the rounded copies of the weights are those of the weights */
     bool *need; /* [micro_batch], the arena's: rows that devices of this process take; on a mesh */
     size_t bytes; /* of state, accumulators and plans together, in this process */
