@@ -152,6 +152,11 @@ static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
         for (int i = 2; i < 4; i++)
             v[i] = random_of_type(r, CVN_TYPE(CVN_F32, batch));
         return cvn_keep_likeliest(g, v[0], v[1], v[2], v[3]);
+    case OP_CATEGORICAL:
+        v[0] = random_of_type(r, CVN_TYPE(CVN_F32, batch, context));
+        v[1] = random_of_type(r, CVN_TYPE(CVN_BOOL, batch));
+        v[2] = random_of_type(r, CVN_TYPE(CVN_U32, batch, 2));
+        return cvn_categorical(g, v[0], v[1], v[2], random_of_type(r, rows));
     default:
         for (int i = 0; i < 4; i++)
             v[i] = random_of_type(r, CVN_TYPE(CVN_U32, batch, dim));

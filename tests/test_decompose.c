@@ -422,6 +422,21 @@ static void likeliest_logits_agree(void **state)
     }
 }
 
+static void drawn_tokens_agree(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 24; seed++) {
+        cvn_graph *g = new_graph();
+        int64_t n = 1 + seed * 5 % 37;
+        cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 4, n));
+        cvn_value *greedy = cvn_parameter(g, "greedy", CVN_TYPE(CVN_BOOL, 4));
+        cvn_value *key = cvn_parameter(g, "key", CVN_TYPE(CVN_U32, 4, 2));
+        cvn_value *position = cvn_parameter(g, "position", CVN_TYPE(CVN_I32, 4));
+        cvn_output(g, cvn_categorical(g, x, greedy, key, position));
+        check(g, (uint64_t)seed, -3, 1000, "categorical");
+    }
+}
+
 static void quantized_weights_agree(void **state)
 {
     (void)state;
@@ -598,6 +613,7 @@ int main(void)
         cmocka_unit_test(argmax_agrees_with_ties_nan_and_infinities),
         cmocka_unit_test(random_bits_agree_bit_for_bit),
         cmocka_unit_test(likeliest_logits_agree),
+        cmocka_unit_test(drawn_tokens_agree),
         cmocka_unit_test(quantized_weights_agree),
         cmocka_unit_test(products_of_normalised_rows_agree),
         cmocka_unit_test(quantized_rows_agree),

@@ -356,6 +356,13 @@ cvn_value *cvn_random_bits(cvn_graph *g, cvn_value *k0, cvn_value *k1, cvn_value
 cvn_value *cvn_keep_likeliest(cvn_graph *g, cvn_value *logits, cvn_value *top_k, cvn_value *top_p,
                               cvn_value *min_p);
 
+/* A token of each row of logits f32 [batch, vocab], i32 [batch]: of a greedy row (i1 [batch]) argmax(logits), of
+   others argmax(logits + noise), which is distributed as softmax(logits) (the Gumbel-max rule). The noise of entry v
+   is -log(-log(u)) in f32, u the uniform number ((b >> 9) + 0.5) / 2^23 in (0, 1), b = random_bits(k0, k1, v,
+   position) with the row's key (k0, k1) (u32 [batch, 2]) and position (i32 [batch]). */
+cvn_value *cvn_categorical(cvn_graph *g, cvn_value *logits, cvn_value *greedy, cvn_value *key,
+                           cvn_value *position);
+
 /* A weight in panels of 16 rows as floats: q * scale, rounded to the type's dtype. q is i8 or i4,
    scale f32 or bf16 [panels, groups, 16]; or q is bf16 or f32 and scale NULL: see
    src/graph/panels.h. The first `rows` dimensions of the type are the weight's rows (output

@@ -49,6 +49,7 @@ static double composite_flops(const Op *op)
     case OP_SOFTMAX_CROSS_ENTROPY:
         return 4 * elements(op->operand[0]); /* maximum, subtract, exp, add */
     case OP_ARGMAX:
+    case OP_CATEGORICAL: /* noise is made of few */
         return elements(op->operand[0]);
     case OP_DEQUANTIZE:
         return elements(op->result[0]);

@@ -484,6 +484,13 @@ cvn_value *cvn_keep_likeliest(cvn_graph *g, cvn_value *logits, cvn_value *top_k,
     return graph_add(g, OP_KEEP_LIKELIEST, NULL, 4, operand, NULL);
 }
 
+cvn_value *cvn_categorical(cvn_graph *g, cvn_value *logits, cvn_value *greedy, cvn_value *key,
+                           cvn_value *position)
+{
+    cvn_value *operand[] = {logits, greedy, key, position};
+    return graph_add(g, OP_CATEGORICAL, NULL, 4, operand, NULL);
+}
+
 cvn_value *cvn_dequantize(cvn_graph *g, cvn_value *q, cvn_value *scale, cvn_type type, int rows)
 {
     OpAttr attr = {.axis = rows};

@@ -131,11 +131,8 @@ static void softmax_cross_entropy(cvn_graph *g, const Op *op, cvn_value **out)
     out[1] = as(g, lse, op->result[1]->type.dtype);
 }
 
-/* The least index whose element equals the largest. */
-static void argmax(cvn_graph *g, const Op *op, cvn_value **out)
+cvn_value *decompose_index_of_max(cvn_graph *g, cvn_value *x, int axis)
 {
-    cvn_value *x = op->operand[0];
-    int axis = (int)op->attr.axis;
     if (dtype_is_float(x->type.dtype)) {
         cvn_value *number = cvn_compare_values(g, CVN_EQ, x, x);
         x = cvn_select(g, number, x, like(g, x, -INFINITY));
@@ -144,7 +141,12 @@ static void argmax(cvn_graph *g, const Op *op, cvn_value **out)
     cvn_value *equal = cvn_compare_values(g, CVN_EQ, x, spread_over(g, most, &x->type, axis));
     cvn_value *index = count_along(g, &x->type, axis);
     cvn_value *candidate = cvn_select(g, equal, index, like(g, index, INT32_MAX));
-    out[0] = cvn_reduce_dims(g, CVN_MIN, candidate, 1, &axis);
+    return cvn_reduce_dims(g, CVN_MIN, candidate, 1, &axis);
+}
+
+static void argmax(cvn_graph *g, const Op *op, cvn_value **out)
+{
+    out[0] = decompose_index_of_max(g, op->operand[0], (int)op->attr.axis);
 }
 
 static cvn_value *rotate_left(cvn_graph *g, cvn_value *x, int bits)
@@ -183,6 +185,7 @@ static DecomposeFn *const table[OP_COUNT] = {
     [OP_ARGMAX] = argmax,
     [OP_RANDOM_BITS] = random_bits,
     [OP_KEEP_LIKELIEST] = decompose_keep_likeliest,
+    [OP_CATEGORICAL] = decompose_categorical,
     [OP_DEQUANTIZE] = decompose_dequantize,
     [OP_QUANTIZE_ROWS] = decompose_quantize_rows,
     [OP_LINEAR_INT8] = decompose_linear_int8,
@@ -197,10 +200,12 @@ bool graph_can_decompose(OpKind kind)
     return table[kind] != NULL;
 }
 
-/* Builds what op stands for before it and puts that in its place. */
-static void decompose_op(cvn_graph *g, Op *op)
+/* Builds what op stands for before it and puts that in its place. Returns the first operation to look at next: of those
+   that were built, which may be composites, too. */
+static Op *decompose_op(cvn_graph *g, Op *op)
 {
     cvn_value *out[OP_MOST_RESULTS];
+    Op *before = op->prev;
     assert(op->n_results <= OP_MOST_RESULTS);
     graph_insert_before(g, op);
     cvn_at(g, op->file, op->line);
@@ -213,6 +218,8 @@ static void decompose_op(cvn_graph *g, Op *op)
             out[i]->name = old->name;
         graph_replace(old, out[i]);
     }
+    graph_remove(g, op);
+    return before ? before->next : g->first;
 }
 
 int graph_decompose(cvn_graph *g, bool (*keep)(const Op *op, void *context), void *context,
@@ -226,7 +233,7 @@ int graph_decompose(cvn_graph *g, bool (*keep)(const Op *op, void *context), voi
         graph_resolve_op(op);
         if (op_info[op->kind].class_ != CLASS_COMPOSITE || (keep && keep(op, context)))
             continue;
-        decompose_op(g, op);
+        next = decompose_op(g, op);
         any = true;
     }
     graph_insert_before(g, NULL);

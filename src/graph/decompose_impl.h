@@ -16,6 +16,7 @@ typedef void DecomposeFn(cvn_graph *g, const Op *op, cvn_value **out);
 
 DecomposeFn decompose_dequantize, decompose_quantize_rows, decompose_linear_int8, decompose_linear;
 DecomposeFn decompose_attention, decompose_attention_backward, decompose_keep_likeliest;
+DecomposeFn decompose_categorical;
 DecomposeFn decompose_rms_norm_backward, decompose_softmax_cross_entropy_backward;
 
 /* The dtype that sums and exponentials of this data are computed in. */
@@ -75,6 +76,9 @@ static inline cvn_value *decompose_norm(cvn_graph *g, cvn_value *x, cvn_value *w
     cvn_value *scale, *normed = normalise(g, as(g, x, math), eps, &scale);
     return cvn_multiply(g, normed, spread(g, as(g, weight, math), &normed->type, &last));
 }
+
+/* The least index of the largest element along an axis. */
+cvn_value *decompose_index_of_max(cvn_graph *g, cvn_value *x, int axis);
 
 static inline cvn_value *count_along(cvn_graph *g, const cvn_type *shape, int axis)
 {

@@ -1,4 +1,4 @@
-/* The decomposition of keep_likeliest: rows are sorted, and what is kept is a prefix of that. */
+/* The decompositions of sampling. */
 #include "graph/decompose_impl.h"
 
 /* [batch] -> [batch, vocab] */
@@ -7,6 +7,7 @@ static cvn_value *along_rows(cvn_graph *g, cvn_value *x, const cvn_type *shape)
     return cvn_broadcast_in_dim(g, x, with_dtype(*shape, x->type.dtype), (int[]){0});
 }
 
+/* Rows are sorted, and what is kept is a prefix of that. */
 void decompose_keep_likeliest(cvn_graph *g, const Op *op, cvn_value **out)
 {
     cvn_value *logits = op->operand[0], *top_k = op->operand[1];
@@ -42,4 +43,29 @@ void decompose_keep_likeliest(cvn_graph *g, const Op *op, cvn_value **out)
     cvn_value *threshold = cvn_reduce_dims(g, CVN_MIN, kept, 1, (int[]){1});
     cvn_value *pass = cvn_compare_values(g, CVN_GE, logits, along_rows(g, threshold, shape));
     out[0] = cvn_select(g, pass, logits, like(g, logits, -INFINITY));
+}
+
+/* Noise f32 [batch, vocab]: -log(-log(u)), u uniform in (0, 1). u is an odd multiple of 2^-24: it has 23 random bits,
+   because with 24 the largest would round to 1 and its noise be infinite. */
+static cvn_value *gumbel(cvn_graph *g, const cvn_type *shape, cvn_value *key, cvn_value *position)
+{
+    cvn_type words = with_dtype(*shape, CVN_U32);
+    cvn_value *word[2];
+    for (int i = 0; i < 2; i++)
+        word[i] = along_rows(
+            g, cvn_reshape(g, cvn_slice_axis(g, key, 1, i, i + 1), 1, &shape->dim[0]), shape);
+    cvn_value *where = along_rows(g, cvn_convert(g, position, CVN_U32), shape);
+    cvn_value *bits = cvn_random_bits(g, word[0], word[1], cvn_iota(g, words, 1), where);
+    bits = cvn_shift_right_logical(g, bits, like(g, bits, 9));
+    cvn_value *u = cvn_convert(g, bits, CVN_F32);
+    u = cvn_multiply(g, cvn_add(g, u, like(g, u, 0.5)), like(g, u, 0x1p-23));
+    return cvn_negate(g, cvn_log(g, cvn_negate(g, cvn_log(g, u))));
+}
+
+void decompose_categorical(cvn_graph *g, const Op *op, cvn_value **out)
+{
+    cvn_value *logits = op->operand[0], *greedy = along_rows(g, op->operand[1], &logits->type);
+    cvn_value *noise = gumbel(g, &logits->type, op->operand[2], op->operand[3]);
+    cvn_value *noisy = cvn_select(g, greedy, logits, cvn_add(g, logits, noise));
+    out[0] = decompose_index_of_max(g, noisy, 1);
 }

@@ -205,6 +205,7 @@ static InferFn *const infer_table[OP_COUNT] = {
     [OP_ARGMAX] = infer_argmax,
     [OP_RANDOM_BITS] = infer_random_bits,
     [OP_KEEP_LIKELIEST] = infer_keep_likeliest,
+    [OP_CATEGORICAL] = infer_categorical,
     [OP_DEQUANTIZE] = infer_dequantize,
     [OP_QUANTIZE_ROWS] = infer_quantize_rows,
     [OP_LINEAR_INT8] = infer_linear_int8,

@@ -33,7 +33,8 @@ InferFn infer_reduce, infer_cumsum, infer_dot_general;
 InferFn infer_all_reduce, infer_all_gather, infer_reduce_scatter, infer_all_to_all,
     infer_collective_permute, infer_partition_id;
 InferFn infer_rms_norm, infer_rope, infer_attention, infer_cache_update,
-    infer_softmax_cross_entropy, infer_argmax, infer_random_bits, infer_keep_likeliest;
+    infer_softmax_cross_entropy, infer_argmax, infer_random_bits, infer_keep_likeliest,
+    infer_categorical;
 InferFn infer_dequantize, infer_quantize_rows, infer_linear_int8, infer_linear;
 InferFn infer_rms_norm_backward, infer_attention_backward, infer_softmax_cross_entropy_backward;
 

@@ -171,6 +171,20 @@ int infer_keep_likeliest(const Op *op, cvn_type *type, cvn_err *err)
     return CVN_OK;
 }
 
+int infer_categorical(const Op *op, cvn_type *type, cvn_err *err)
+{
+    const cvn_type *x = in_type(op, 0);
+    if (x->dtype != CVN_F32 || x->rank != 2 || x->dim[1] < 1 || x->dim[1] > INT32_MAX)
+        return infer_fail(op, err, "logits must be f32 [batch, vocab]");
+    const cvn_type greedy = CVN_TYPE(CVN_BOOL, x->dim[0]), key = CVN_TYPE(CVN_U32, x->dim[0], 2);
+    type[0] = CVN_TYPE(CVN_I32, x->dim[0]);
+    if (!cvn_type_equal(in_type(op, 1), &greedy) || !cvn_type_equal(in_type(op, 2), &key) ||
+        !cvn_type_equal(in_type(op, 3), &type[0]))
+        return infer_fail(op, err,
+                          "greedy must be i1 [batch], key u32 [batch, 2], position i32 [batch]");
+    return CVN_OK;
+}
+
 /* Operand i is of floats, and of the shape of operand `as`. */
 static int check_gradient(const Op *op, int i, int as, const char *name, cvn_err *err)
 {

@@ -98,6 +98,7 @@ static InterpFn *const interp_table[OP_COUNT] = {
     [OP_ARGMAX] = interp_argmax,
     [OP_RANDOM_BITS] = interp_random_bits,
     [OP_KEEP_LIKELIEST] = interp_keep_likeliest,
+    [OP_CATEGORICAL] = interp_categorical,
     [OP_DEQUANTIZE] = interp_dequantize,
     [OP_QUANTIZE_ROWS] = interp_quantize_rows,
     [OP_LINEAR_INT8] = interp_linear_int8,

@@ -256,3 +256,34 @@ void interp_keep_likeliest(const Op *op, const void *const *in, void *const *out
         }
     }
 }
+
+/* The Gumbel noise of an entry, each step rounded to f32 as the decomposition's are. */
+static float gumbel(const uint32_t key[2], uint32_t entry, uint32_t position)
+{
+    uint32_t word[2];
+    rng_threefry2x32(key, (uint32_t[]){entry, position}, word);
+    float u = ((float)(word[0] >> 9) + 0.5f) * 0x1p-23f;
+    float surprise = -(float)log((double)u);
+    return -(float)log((double)surprise);
+}
+
+void interp_categorical(const Op *op, const void *const *in, void *const *out)
+{
+    int64_t rows = interp_in(op, 0)->dim[0], n = interp_in(op, 0)->dim[1];
+    const bool *greedy = in[1];
+    for (int64_t row = 0; row < rows; row++) {
+        const uint32_t *key = (const uint32_t *)in[2] + 2 * row;
+        uint32_t position = ((const uint32_t *)in[3])[row];
+        float most = -INFINITY;
+        int64_t best = 0;
+        for (int64_t i = 0; i < n; i++) {
+            float x = ((const float *)in[0])[row * n + i];
+            x = greedy[row] ? x : x + gumbel(key, (uint32_t)i, position);
+            if (x > most) { /* never so for a NaN */
+                most = x;
+                best = i;
+            }
+        }
+        ((int32_t *)out[0])[row] = (int32_t)best;
+    }
+}

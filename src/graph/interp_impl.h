@@ -122,7 +122,8 @@ InterpFn interp_dynamic_slice, interp_dynamic_update_slice, interp_gather, inter
     interp_sort;
 InterpFn interp_reduce, interp_cumsum, interp_dot_general;
 InterpFn interp_rms_norm, interp_rope, interp_attention, interp_cache_update,
-    interp_softmax_cross_entropy, interp_argmax, interp_random_bits, interp_keep_likeliest;
+    interp_softmax_cross_entropy, interp_argmax, interp_random_bits, interp_keep_likeliest,
+    interp_categorical;
 InterpFn interp_dequantize, interp_quantize_rows, interp_linear_int8, interp_linear;
 InterpFn interp_rms_norm_backward, interp_attention_backward, interp_softmax_cross_entropy_backward;
 

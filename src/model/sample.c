@@ -12,33 +12,12 @@ static cvn_value *along_rows(cvn_graph *g, cvn_value *x, const cvn_type *shape)
     return cvn_broadcast_in_dim(g, x, *shape, (int[]){0});
 }
 
-/* Gumbel noise f32 [batch, vocab]: -log(-log(u)), u uniform in (0, 1). u is an odd multiple of 2^-24: it has
-   23 random bits, because with 24 the largest would round to 1 and its noise be infinite. */
-static cvn_value *gumbel(cvn_graph *g, const cvn_type *shape, cvn_value *key, cvn_value *position)
-{
-    int64_t batch = shape->dim[0];
-    cvn_type bits_type = CVN_TYPE(CVN_U32, batch, shape->dim[1]);
-    cvn_value *word[2];
-    for (int i = 0; i < 2; i++)
-        word[i] = along_rows(g, cvn_reshape(g, cvn_slice_axis(g, key, 1, i, i + 1), 1, &batch),
-                             &bits_type);
-    cvn_value *vocab = cvn_iota(g, bits_type, 1);
-    cvn_value *where = along_rows(g, cvn_convert(g, position, CVN_U32), &bits_type);
-    cvn_value *bits = cvn_random_bits(g, word[0], word[1], vocab, where);
-    bits = cvn_shift_right_logical(g, bits, like(g, bits, 9));
-    cvn_value *u = cvn_convert(g, bits, CVN_F32);
-    u = cvn_add(g, u, like(g, u, 0.5));
-    u = cvn_multiply(g, u, like(g, u, 0x1p-23));
-    return cvn_negate(g, cvn_log(g, cvn_negate(g, cvn_log(g, u))));
-}
-
 cvn_value *sample_tokens(cvn_graph *g, SampleMode mode, cvn_value *logits, cvn_value *position)
 {
     const cvn_type *shape = cvn_value_type(logits);
     int64_t batch = shape->dim[0];
-    cvn_value *likeliest = cvn_argmax(g, logits, 1);
     if (mode == SAMPLE_GREEDY)
-        return likeliest;
+        return cvn_argmax(g, logits, 1);
     cvn_value *temperature = cvn_parameter(g, "temperature", CVN_TYPE(CVN_F32, batch));
     cvn_value *key = cvn_parameter(g, "key", CVN_TYPE(CVN_U32, batch, 2));
     cvn_value *greedy = cvn_compare_values(g, CVN_LE, temperature, like(g, temperature, 0));
@@ -50,8 +29,7 @@ cvn_value *sample_tokens(cvn_graph *g, SampleMode mode, cvn_value *logits, cvn_v
         cvn_value *top_p = cvn_parameter(g, "top_p", row), *min_p = cvn_parameter(g, "min_p", row);
         scaled = cvn_keep_likeliest(g, scaled, top_k, top_p, min_p);
     }
-    cvn_value *noisy = cvn_add(g, scaled, gumbel(g, shape, key, position));
-    return cvn_select(g, greedy, likeliest, cvn_argmax(g, noisy, 1));
+    return cvn_categorical(g, scaled, greedy, key, position);
 }
 
 cvn_value *sample_penalty(cvn_graph *g, cvn_value *logits)

@@ -19,7 +19,7 @@
 typedef enum SampleMode {
     SAMPLE_GREEDY, /* argmax; no further parameters */
     SAMPLE_RANDOM, /* temperature and key */
-    SAMPLE_FILTER, /* and top_k, top_p, min_p: sorts the vocabulary */
+    SAMPLE_FILTER, /* and top_k, top_p, min_p */
     SAMPLE_MODE_COUNT
 } SampleMode;
 

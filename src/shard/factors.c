@@ -354,6 +354,7 @@ static RuleFn *const table[OP_COUNT] = {
     [OP_ARGMAX] = factor_argmax,
     [OP_RANDOM_BITS] = pointwise,
     [OP_KEEP_LIKELIEST] = factor_keep_likeliest,
+    [OP_CATEGORICAL] = factor_categorical,
     [OP_DEQUANTIZE] = factor_dequantize,
     [OP_QUANTIZE_ROWS] = factor_quantize_rows,
     [OP_LINEAR_INT8] = factor_linear_int8,

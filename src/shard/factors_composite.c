@@ -125,6 +125,19 @@ void factor_keep_likeliest(const Op *op, Rule *rule)
     put(rule, 4, 1, vocab);
 }
 
+/* As argmax, of entries that know their number in the whole vocabulary. */
+void factor_categorical(const Op *op, Rule *rule)
+{
+    int batch = add(rule, in(op, 0)->dim[0], FACTOR_PASS);
+    int vocab = add_local(rule, in(op, 0)->dim[1], FACTOR_REDUCE, LOCAL_PARTS);
+    if (vocab != NONE)
+        rule->factor[vocab].how = CVN_MAX;
+    for (int t = 0; t < rule->n_tensors; t++)
+        put(rule, t, 0, batch);
+    put(rule, 0, 1, vocab);
+    put(rule, 2, 1, add(rule, 2, FACTOR_WHOLE));
+}
+
 void factor_argmax(const Op *op, Rule *rule)
 {
     int kept = 0;

@@ -577,6 +577,23 @@ def composites():
               [x, np.array([0, 3, 7, 1, 0, 100], np.int32), np.array([0.9, 1, 0.6, 0.5, 0, 2], np.float32),
                np.array([0, 0, 0.01, 0, 0, 0.2], np.float32)])
 
+    def categorical(x, greedy, key, position):
+        shape = x.shape
+        def rows(v):
+            return jnp.broadcast_to(v[:, None], shape)
+        entry = jnp.broadcast_to(jnp.arange(shape[1], dtype=np.uint32), shape)
+        bits, _ = threefry2x32_p.bind(rows(key[:, 0]), rows(key[:, 1]), entry,
+                                      rows(position.astype(np.uint32)))
+        u = ((bits >> 9).astype(np.float32) + 0.5) * np.float32(2 ** -23)
+        return argmax(jnp.where(greedy[:, None], x, x - jnp.log(-jnp.log(u))), 1)
+
+    for n in (1, 5, 40, 400):
+        x = own.normal(0, 2, (6, n)).astype(np.float32)
+        x[1, ::2], x[5, 1::3] = -np.inf, np.nan
+        check("composite", "categorical", categorical,
+              [x, np.array([0, 0, 1, 0, 0, 0], bool), own.integers(0, 1 << 32, (6, 2)).astype(np.uint32),
+               np.array([0, 1, 2, 77, 100000, -3], np.int32)])
+
 
 def gradients():
     """Of composites, by jax's own differentiation of the same formulas. Inputs are positive, which keeps

@@ -39,12 +39,7 @@ VEC_INLINE vf weigh(const Weight *w, vf x)
 /* Logits from i on; those past the end are -inf. */
 VEC_INLINE vf load_logits(const float *x, int64_t i, int64_t n)
 {
-    if (i + VN <= n)
-        return vf_load(x + i);
-    float lane[VN];
-    for (int64_t l = 0; l < VN; l++)
-        lane[l] = i + l < n ? x[i + l] : -INFINITY;
-    return vf_load(lane);
+    return i + VN <= n ? vf_load(x + i) : vf_load_part_or(x + i, n - i, -INFINITY);
 }
 
 /* sum, and e where v is above the cut. */

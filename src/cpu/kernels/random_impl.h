@@ -1,9 +1,22 @@
 /*
- * random_bits: Threefry-2x32 (base/rng.h) on LANES elements at a time. Compiled once per instruction set; the bits are
- * the same everywhere, because there is nothing but 32-bit additions, rotations and exclusive ors.
+ * What is drawn: random_bits, and tokens (categorical). Compiled once per instruction set; the bits are the same everywhere,
+ * because there is nothing but 32-bit additions, rotations and exclusive ors.
+ *
+ * categorical wants the largest logit + noise, and makes noise only where that can be it. The largest logit and its own
+ * noise set a mark that the winner is not below. Of the others only those within reach of the most that noise can be get
+ * random bits; and of these only those that their own bits' bound (vec_random.h) brings to the mark, a few of 32,000, get
+ * logarithms:
+ *
+ *     logits 9 and its noise -1 → mark 8       2 + 16.6 reaches it, -9 + 16.6 does not: no random bits
+ *                                              2 with bits that promise 5.5 or less: no logarithms
+ *
+ * Nothing is lost by rounding: where noise <= bound, logit + noise as rounded is no more than logit + bound as rounded,
+ * because rounding never turns an order round; and who is passed over has a bound below the mark, so that not even a tie
+ * is missed. Among equals the first wins, whatever the order they were looked at in. The token is therefore the
+ * decomposition's for any number of threads, which share each row.
  */
 #include "cpu/kernels/kernels.h"
-#include "cpu/kernels/vec.h"
+#include "cpu/kernels/vec_random.h"
 
 #include <string.h>
 
@@ -15,38 +28,6 @@ VEC_INLINE vu lanes_at(const void *words, int64_t i)
     memcpy(&x, (const uint32_t *)words + i, sizeof x);
     return x;
 }
-
-/* Four rounds, by rotations that are constants. */
-#define ROUND(by)                                                                                  \
-    x0 += x1;                                                                                      \
-    x1 = (x1 << (by) | x1 >> (32 - (by))) ^ x0
-
-/* The first word of each lane's pair. */
-VEC_INLINE vu threefry(vu k0, vu k1, vu x0, vu x1)
-{
-    vu key[3] = {k0, k1, k0 ^ k1 ^ 0x1bd11bdau};
-    x0 += key[0];
-    x1 += key[1];
-#pragma GCC unroll 5
-    for (uint32_t group = 1; group <= 5; group++) {
-        if (group % 2) {
-            ROUND(13);
-            ROUND(15);
-            ROUND(26);
-            ROUND(6);
-        } else {
-            ROUND(17);
-            ROUND(29);
-            ROUND(16);
-            ROUND(24);
-        }
-        x0 += key[group % 3];
-        x1 += key[(group + 1) % 3] + group;
-    }
-    return x0;
-}
-
-#undef ROUND
 
 static void run(const KernelArgs *args)
 {
@@ -68,7 +49,113 @@ static void run(const KernelArgs *args)
     }
 }
 
+/* ---- categorical ---- */
+
+/* The largest of some logits, noise added or not, and the first place that has it. A value of -inf: none; where NaN and
+   -inf is all there is, the first entry of the row is its token. */
+typedef struct Best {
+    float value;
+    int32_t index;
+} Best;
+
+/* The largest of x[begin, end): that of each block first, then where it is. */
+static Best largest(const float *x, int64_t begin, int64_t end)
+{
+    enum { BLOCK = 32 * VN };
+    Best best = {-INFINITY, 0};
+    for (int64_t at = begin; at < end; at += BLOCK) {
+        int64_t stop = at + BLOCK < end ? at + BLOCK : end, i = at;
+        vf most = vf_splat(best.value);
+        for (; i + VN <= stop; i += VN)
+            most = vf_max(vf_load(x + i), most);
+        if (i < stop)
+            most = vf_max(vf_load_part_or(x + i, stop - i, -INFINITY), most);
+        float peak = vf_max_lane(most);
+        if (!(peak > best.value))
+            continue;
+        for (i = at; x[i] != peak;)
+            i++;
+        best = (Best){peak, (int32_t)i};
+    }
+    return best;
+}
+
+/* Where the noise of an entry comes from: all its lanes hold the row's. */
+typedef struct Source {
+    vu k0, k1, position;
+} Source;
+
+VEC_INLINE vu bits_at(const Source *s, int64_t i)
+{
+    vu entry = (vu){0} + (uint32_t)i;
+    for (uint32_t l = 0; l < VN; l++)
+        entry[l] += l;
+    return threefry(s->k0, s->k1, entry, s->position);
+}
+
+/* The best of x[begin, end) + noise. */
+static Best drawn(const float *x, int64_t begin, int64_t end, const Source *source)
+{
+    Best best = largest(x, begin, end);
+    if (!(best.value > -INFINITY))
+        return best;
+    best.value += gumbel_noise(bits_at(source, best.index))[0];
+    for (int64_t i = begin; i < end; i += VN) {
+        vf v = i + VN <= end ? vf_load(x + i) : vf_load_part_or(x + i, end - i, -INFINITY);
+        const vf mark = vf_splat(best.value);
+        if (!vf_any_ge(v + GUMBEL_MOST, mark))
+            continue;
+        vu bits = bits_at(source, i);
+        if (!vf_any_ge(v + gumbel_bound(bits), mark))
+            continue;
+        float y[VN];
+        vf_store(y, v + gumbel_noise(bits));
+        for (int32_t l = 0; l < VN; l++) {
+            int32_t index = (int32_t)i + l;
+            if (y[l] > best.value || (y[l] == best.value && index < best.index))
+                best = (Best){y[l], index};
+        }
+    }
+    return best;
+}
+
+static size_t categorical_scratch(const Op *op, int n_threads)
+{
+    return sizeof(Best) * (size_t)op->operand[0]->type.dim[0] * (size_t)n_threads;
+}
+
+static void run_categorical(const KernelArgs *args)
+{
+    const cvn_type *type = &args->op->operand[0]->type;
+    const bool *greedy = args->in[1];
+    const uint32_t *key = args->in[2], *position = args->in[3];
+    int64_t rows = type->dim[0], n = type->dim[1], begin, end;
+    Best *part = args->scratch; /* [rows, n_threads] */
+    kernel_share(n, 64, args->thread, args->n_threads, &begin, &end);
+    for (int64_t row = 0; row < rows; row++) {
+        const float *x = (const float *)args->in[0] + row * n;
+        const Source source = {(vu){0} + key[2 * row], (vu){0} + key[2 * row + 1],
+                               (vu){0} + position[row]};
+        part[row * args->n_threads + args->thread] =
+            greedy[row] ? largest(x, begin, end) : drawn(x, begin, end, &source);
+    }
+    kernel_sync(args);
+    kernel_share(rows, 1, args->thread, args->n_threads, &begin, &end);
+    for (int64_t row = begin; row < end; row++) {
+        Best best = {-INFINITY, 0};
+        for (int t = 0; t < args->n_threads; t++) {
+            Best other = part[row * args->n_threads + t];
+            best = other.value > best.value ? other : best;
+        }
+        ((int32_t *)args->out[0])[row] = best.index;
+    }
+}
+
 const Kernel ISA_NAME(random_kernels)[] = {
     {.name = "random_bits." ISA, .kind = OP_RANDOM_BITS, .run = run, .in_place = 15},
+    {.name = "categorical." ISA,
+     .kind = OP_CATEGORICAL,
+     .scratch = categorical_scratch,
+     .run = run_categorical},
     {0},
 };

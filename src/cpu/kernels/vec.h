@@ -94,6 +94,19 @@ VEC_INLINE vf vf_load_part(const float *p, int64_t n)
 #endif
 }
 
+/* The same; the other lanes are `rest`. */
+VEC_INLINE vf vf_load_part_or(const float *p, int64_t n, float rest)
+{
+#if defined(__AVX512F__)
+    return _mm512_mask_loadu_ps(vf_splat(rest), (__mmask16)((1u << n) - 1u), p);
+#else
+    float lane[VN];
+    for (int64_t i = 0; i < VN; i++)
+        lane[i] = i < n ? p[i] : rest;
+    return vf_load(lane);
+#endif
+}
+
 VEC_INLINE void vf_store_part(float *p, vf v, int64_t n)
 {
 #if defined(__AVX512F__)
@@ -160,6 +173,23 @@ VEC_INLINE vf vf_min(vf a, vf b)
     return _mm256_min_ps(a, b);
 #else
     return vf_select(a < b, a, b);
+#endif
+}
+
+/* Whether any lane of a is as large as that of b; a NaN never is. */
+VEC_INLINE bool vf_any_ge(vf a, vf b)
+{
+#if defined(__AVX512F__)
+    return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ) != 0;
+#elif defined(__AVX2__)
+    return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GE_OQ)) != 0;
+#elif defined(__aarch64__)
+    return vmaxvq_u32(vcgeq_f32(a, b)) != 0;
+#else
+    uint64_t half[2];
+    vi ge = a >= b;
+    memcpy(half, &ge, sizeof half);
+    return (half[0] | half[1]) != 0;
 #endif
 }
 
