@@ -49,16 +49,17 @@ void decompose_keep_likeliest(cvn_graph *g, const Op *op, cvn_value **out)
    because with 24 the largest would round to 1 and its noise be infinite. */
 static cvn_value *gumbel(cvn_graph *g, const cvn_type *shape, cvn_value *key, cvn_value *position)
 {
-    cvn_type words = with_dtype(*shape, CVN_U32);
     cvn_value *word[2];
     for (int i = 0; i < 2; i++)
         word[i] = along_rows(
             g, cvn_reshape(g, cvn_slice_axis(g, key, 1, i, i + 1), 1, &shape->dim[0]), shape);
     cvn_value *where = along_rows(g, cvn_convert(g, position, CVN_U32), shape);
-    cvn_value *bits = cvn_random_bits(g, word[0], word[1], cvn_iota(g, words, 1), where);
+    cvn_value *entry = cvn_iota(g, with_dtype(*shape, CVN_U32), 1);
+    cvn_value *bits = cvn_random_bits(g, word[0], word[1], entry, where);
     bits = cvn_shift_right_logical(g, bits, like(g, bits, 9));
     cvn_value *u = cvn_convert(g, bits, CVN_F32);
-    u = cvn_multiply(g, cvn_add(g, u, like(g, u, 0.5)), like(g, u, 0x1p-23));
+    u = cvn_add(g, u, like(g, u, 0.5));
+    u = cvn_multiply(g, u, like(g, u, 0x1p-23));
     return cvn_negate(g, cvn_log(g, cvn_negate(g, cvn_log(g, u))));
 }
 
