@@ -321,7 +321,8 @@ static int check_trainer(Run *r, cvn_err *err)
 static int check_idle(const Run *r, cvn_err *err)
 {
     const Trainer *t = &r->trainer;
-    const MeshStep *step = t->gradient.mesh ? t->gradient.mesh : t->step.mesh;
+    const MeshStep *gradient = t->program[TRAIN_GRADIENT].mesh;
+    const MeshStep *step = gradient ? gradient : t->program[TRAIN_STEP].mesh;
     if (!t->mesh || !step)
         return CVN_OK;
     const Mesh *mesh = &t->mesh->devices.mesh;
