@@ -8,6 +8,7 @@
  * So lifetimes are rounded up to the stretches between the syncs that a machine of endless memory would need;
  * unless that makes the arena noticeably larger.
  */
+#include "base/num.h"
 #include "compile/lower_impl.h"
 #include "compile/moves.h"
 
@@ -24,7 +25,7 @@ static size_t keep_constant(char *constants, size_t used, const Op *op)
         move_splat(constants + used, type->dtype, cvn_type_elements(type), literal->data, 0, bytes);
     else if (constants && bytes)
         memcpy(constants + used, literal->data, bytes);
-    return used + (bytes + MEMORY_ALIGN - 1) / MEMORY_ALIGN * MEMORY_ALIGN;
+    return used + num_padded(bytes, MEMORY_ALIGN);
 }
 
 /* Lays out the constants; `places` is NULL when only their size is asked for. */
@@ -147,7 +148,7 @@ static void place_apart(Places *places)
     size_t offset = 0;
     for (int i = 0; i < places->n; i++) {
         places->lifetime[i].offset = offset;
-        offset += (places->lifetime[i].bytes + MEMORY_ALIGN - 1) / MEMORY_ALIGN * MEMORY_ALIGN;
+        offset += num_padded(places->lifetime[i].bytes, MEMORY_ALIGN);
     }
 }
 

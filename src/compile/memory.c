@@ -1,6 +1,8 @@
 /* Best fit in a few orders. Quadratic in the number of buffers, which is small. */
 #include "compile/memory.h"
 
+#include "base/num.h"
+
 #include <assert.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -10,7 +12,7 @@
 
 static size_t rounded(size_t bytes)
 {
-    return (bytes + MEMORY_ALIGN - 1) / MEMORY_ALIGN * MEMORY_ALIGN;
+    return num_padded(bytes, MEMORY_ALIGN);
 }
 
 /* Steps, bytes, or both multiplied: what is hardest to place goes first, and there is more than one way to be

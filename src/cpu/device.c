@@ -1,6 +1,7 @@
 /* Making devices, and the mapping that is their arena. */
 #include "cpu/device.h"
 
+#include "base/num.h"
 #include "cpu/registry.h"
 
 #include <errno.h>
@@ -71,7 +72,7 @@ int device_reserve(Device *device, size_t bytes, cvn_err *err)
     if (bytes > SIZE_MAX - page)
         return err_set(err, CVN_EMEM, "an arena of %zu bytes does not fit the address space",
                        bytes);
-    size_t rounded = (bytes + page - 1) / page * page;
+    size_t rounded = num_padded(bytes, page);
     if (device->arena) /* first, so that old and new never count together against a limit */
         munmap(device->arena, device->arena_bytes);
     device->arena = NULL;

@@ -55,26 +55,22 @@ typedef struct Few {
 #endif
 } Few;
 
+#if defined(VEC_BF16)
+enum { HAS_PAIRS = true };
+#else
+enum { HAS_PAIRS = false };
+#endif
+
 /* Whether q stays bf16, for products of pairs of bf16 with keys. */
 static inline bool few_pairs(cvn_dtype kv)
 {
-#if defined(VEC_BF16)
-    return kv == CVN_BF16;
-#else
-    (void)kv;
-    return false;
-#endif
+    return HAS_PAIRS && kv == CVN_BF16;
 }
 
 /* Whether keys and values meet whole numbers. */
 static inline bool few_whole(cvn_dtype kv)
 {
-#if defined(VEC_BF16)
-    return kv == CVN_I8;
-#else
-    (void)kv;
-    return false;
-#endif
+    return HAS_PAIRS && kv == CVN_I8;
 }
 
 /* Floats of o, m and l of the heads that share a KV head. */

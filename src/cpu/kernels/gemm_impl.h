@@ -6,6 +6,7 @@
  * registers, and with one row of B must fit in the register file. And MC and KC, the blocking in the caches; and, beside
  * what vec.h asks for, ISA_FOLLOW, what its fusions are called.
  */
+#include "cpu/kernels/constant_rows.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/transpose.h"
@@ -125,20 +126,7 @@ VEC_INLINE void dots_rows(const int M, bool bf16, int64_t n, int64_t k, const fl
 VEC_INLINE void dots_any(bool bf16, int64_t m, int64_t n, int64_t k, const void *a, const void *b,
                          int64_t ldb, float *c, int64_t ldc)
 {
-    switch (m) {
-    case 1:
-        dots_rows(1, bf16, n, k, a, b, ldb, c, ldc);
-        break;
-    case 2:
-        dots_rows(2, bf16, n, k, a, b, ldb, c, ldc);
-        break;
-    case 3:
-        dots_rows(3, bf16, n, k, a, b, ldb, c, ldc);
-        break;
-    default:
-        dots_rows(4, bf16, n, k, a, b, ldb, c, ldc);
-        break;
-    }
+    CONSTANT_ROWS_4(m, dots_rows, bf16, n, k, a, b, ldb, c, ldc);
 }
 
 static void dots_f32(int64_t m, int64_t n, int64_t k, const void *a, const void *b, int64_t ldb,

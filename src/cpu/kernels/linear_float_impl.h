@@ -2,6 +2,7 @@
  * Tiles of linear_direct.h on the vectors of vec.h: a weight's 16 rows are 16 / VN vectors, and each element of x goes
  * into all of their lanes. bf16 is widened on the way: of a pair, the even one is added first.
  */
+#include "cpu/kernels/constant_rows.h"
 #include "cpu/kernels/linear_direct.h"
 #include "cpu/kernels/linear_write_impl.h"
 
@@ -95,46 +96,7 @@ VEC_INLINE void float_rows(const int M, const bool bf16, const DirectTile *t)
 
 VEC_INLINE void float_tile(const bool bf16, const DirectTile *t)
 {
-    switch (t->rows) {
-    case 1:
-        float_rows(1, bf16, t);
-        break;
-    case 2:
-        float_rows(2, bf16, t);
-        break;
-    case 3:
-        float_rows(3, bf16, t);
-        break;
-    case 4:
-        float_rows(4, bf16, t);
-        break;
-    case 5:
-        float_rows(5, bf16, t);
-        break;
-    case 6:
-        float_rows(6, bf16, t);
-        break;
-    case 7:
-        float_rows(7, bf16, t);
-        break;
-    case 8:
-        float_rows(8, bf16, t);
-        break;
-    case 9:
-        float_rows(9, bf16, t);
-        break;
-    case 10:
-        float_rows(10, bf16, t);
-        break;
-    case 11:
-        float_rows(11, bf16, t);
-        break;
-    case 12:
-        float_rows(12, bf16, t);
-        break;
-    default:
-        break;
-    }
+    CONSTANT_ROWS_12(t->rows, float_rows, bf16, t);
 }
 
 static void tile_f32(const DirectTile *t)

@@ -309,12 +309,12 @@ static void reduce_block(const KernelArgs *args, const Middle *m, int64_t outer,
     enum { GROUP = 128 };
     cvn_reduce kind = args->op->attr.reduce;
     cvn_dtype dtype = op_out(args->op, 0)->dtype;
-    float from[TILE], part[TILE], total[TILE];
+    float from[TILE], part[TILE], total[TILE], none = neutral(kind);
     for (int64_t j = 0; j < width; j++)
-        total[j] = neutral(kind);
+        total[j] = none;
     for (int64_t i0 = 0; i0 < m->n; i0 += GROUP) {
         for (int64_t j = 0; j < width; j++)
-            part[j] = neutral(kind);
+            part[j] = none;
         for (int64_t i = i0; i < m->n && i < i0 + GROUP; i++)
             reduce_columns(kind, part,
                            read_terms(args, (outer * m->n + i) * m->inner + c, width, from), width);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 static void arrange(const int16_t *x, int8_t *out);
+#include "cpu/kernels/constant_rows.h"
 #include "cpu/kernels/linear_impl.h"
 
 enum { ROWS = 4, HALVES = 2 /* vectors of 8 sums */ };
@@ -130,38 +131,12 @@ VEC_INLINE void rows_i4(const int M, const LinearTile *t)
 
 static void tile_i8(const LinearTile *t)
 {
-    switch (t->rows) {
-    case 1:
-        rows_i8(1, t);
-        break;
-    case 2:
-        rows_i8(2, t);
-        break;
-    case 3:
-        rows_i8(3, t);
-        break;
-    default:
-        rows_i8(ROWS, t);
-        break;
-    }
+    CONSTANT_ROWS_4(t->rows, rows_i8, t);
 }
 
 static void tile_i4(const LinearTile *t)
 {
-    switch (t->rows) {
-    case 1:
-        rows_i4(1, t);
-        break;
-    case 2:
-        rows_i4(2, t);
-        break;
-    case 3:
-        rows_i4(3, t);
-        break;
-    default:
-        rows_i4(ROWS, t);
-        break;
-    }
+    CONSTANT_ROWS_4(t->rows, rows_i4, t);
 }
 
 const LinearIsa linear_avx2 = {

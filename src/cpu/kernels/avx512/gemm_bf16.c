@@ -4,6 +4,7 @@
  * 32 registers.
  */
 #define VEC_BF16
+#include "cpu/kernels/constant_rows.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/transpose.h"
@@ -114,20 +115,7 @@ VEC_INLINE void dots_rows(const int M, int64_t n, int64_t k, const uint16_t *a, 
 static void dots_pairs(int64_t m, int64_t n, int64_t k, const void *a, const void *b, int64_t ldb,
                        float *c, int64_t ldc)
 {
-    switch (m) {
-    case 1:
-        dots_rows(1, n, k, a, b, ldb, c, ldc);
-        break;
-    case 2:
-        dots_rows(2, n, k, a, b, ldb, c, ldc);
-        break;
-    case 3:
-        dots_rows(3, n, k, a, b, ldb, c, ldc);
-        break;
-    default:
-        dots_rows(4, n, k, a, b, ldb, c, ldc);
-        break;
-    }
+    CONSTANT_ROWS_4(m, dots_rows, n, k, a, b, ldb, c, ldc);
 }
 
 const GemmIsa gemm_avx512_bf16dot = {

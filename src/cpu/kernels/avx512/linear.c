@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 static void arrange(const int16_t *x, int8_t *out);
+#include "cpu/kernels/constant_rows.h"
 #include "cpu/kernels/linear_impl.h"
 
 enum { ROWS_I8 = 8, MANY_I8 = 6 /* of more rows than 8 */, ROWS_I4 = 8 };
@@ -233,9 +234,10 @@ VEC_INLINE void block_i4(const int M, const int P, const LinearTile *t, int pane
                     t->add);
 }
 
-/* M rows, all panels, P at a time. */
-VEC_INLINE void rows_i8(const int M, const int P, const LinearTile *t)
+/* M rows, all panels, as many at a time as registers hold. */
+VEC_INLINE void rows_i8(const int M, const LinearTile *t)
 {
+    const int P = M <= 2 ? 4 : M <= 6 ? 2 : 1;
     int panel = 0;
     for (; panel + P <= t->panels; panel += P)
         block_i8(M, P, t, panel);
@@ -243,8 +245,9 @@ VEC_INLINE void rows_i8(const int M, const int P, const LinearTile *t)
         block_i8(M, 1, t, panel);
 }
 
-VEC_INLINE void rows_i4(const int M, const int P, const LinearTile *t)
+VEC_INLINE void rows_i4(const int M, const LinearTile *t)
 {
+    const int P = M == 1 ? 4 : M <= 4 ? 2 : 1;
     int panel = 0;
     for (; panel + P <= t->panels; panel += P)
         block_i4(M, P, t, panel);
@@ -254,66 +257,12 @@ VEC_INLINE void rows_i4(const int M, const int P, const LinearTile *t)
 
 static void tile_i8(const LinearTile *t)
 {
-    switch (t->rows) {
-    case 1:
-        rows_i8(1, 4, t);
-        break;
-    case 2:
-        rows_i8(2, 4, t);
-        break;
-    case 3:
-        rows_i8(3, 2, t);
-        break;
-    case 4:
-        rows_i8(4, 2, t);
-        break;
-    case 5:
-        rows_i8(5, 2, t);
-        break;
-    case 6:
-        rows_i8(6, 2, t);
-        break;
-    case 7:
-        rows_i8(7, 1, t);
-        break;
-    case 8:
-        rows_i8(8, 1, t);
-        break;
-    default:
-        break;
-    }
+    CONSTANT_ROWS_8(t->rows, rows_i8, t);
 }
 
 static void tile_i4(const LinearTile *t)
 {
-    switch (t->rows) {
-    case 1:
-        rows_i4(1, 4, t);
-        break;
-    case 2:
-        rows_i4(2, 2, t);
-        break;
-    case 3:
-        rows_i4(3, 2, t);
-        break;
-    case 4:
-        rows_i4(4, 2, t);
-        break;
-    case 5:
-        rows_i4(5, 1, t);
-        break;
-    case 6:
-        rows_i4(6, 1, t);
-        break;
-    case 7:
-        rows_i4(7, 1, t);
-        break;
-    case 8:
-        rows_i4(8, 1, t);
-        break;
-    default:
-        break;
-    }
+    CONSTANT_ROWS_8(t->rows, rows_i4, t);
 }
 
 const LinearIsa linear_avx512_vnni = {

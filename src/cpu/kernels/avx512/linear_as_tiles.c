@@ -7,6 +7,7 @@
  * multiply-adds of widened numbers do the same. A row takes two of them for 64 bytes of weights: fewer than 16 rows are
  * limited by memory, as they are by tiles that they do not fill.
  */
+#include "cpu/kernels/constant_rows.h"
 #include "cpu/kernels/linear_direct.h"
 #include "cpu/kernels/vec.h"
 
@@ -73,20 +74,5 @@ VEC_INLINE void panels(const int M, const DirectTile *t)
 
 void linear_rows_as_tiles(const DirectTile *t)
 {
-    switch (t->rows) {
-    case 1:
-        panels(1, t);
-        break;
-    case 2:
-        panels(2, t);
-        break;
-    case 3:
-        panels(3, t);
-        break;
-    case 4:
-        panels(4, t);
-        break;
-    default:
-        break;
-    }
+    CONSTANT_ROWS_4(t->rows, panels, t);
 }

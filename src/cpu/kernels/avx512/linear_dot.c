@@ -6,6 +6,7 @@
  * Up to 6 rows take four panels at a time, up to 12 two: at most 24 sums of 32 registers.
  */
 #define VEC_BF16
+#include "cpu/kernels/constant_rows.h"
 #include "cpu/kernels/linear_rows8_impl.h"
 
 enum { ROWS = 12, FEW = 6, AHEAD = 128 * PANEL_BYTES /* what of a panel is fetched ahead */ };
@@ -68,7 +69,7 @@ VEC_INLINE void block(const bool eight, const int M, const int P, const DirectTi
 }
 
 /* M rows, all panels. */
-VEC_INLINE void rows(const bool eight, const int M, const DirectTile *t)
+VEC_INLINE void rows(const int M, const bool eight, const DirectTile *t)
 {
     const int P = M <= FEW ? 4 : 2;
     int panel = 0;
@@ -80,46 +81,7 @@ VEC_INLINE void rows(const bool eight, const int M, const DirectTile *t)
 
 VEC_INLINE void all_rows(const bool eight, const DirectTile *t)
 {
-    switch (t->rows) {
-    case 1:
-        rows(eight, 1, t);
-        break;
-    case 2:
-        rows(eight, 2, t);
-        break;
-    case 3:
-        rows(eight, 3, t);
-        break;
-    case 4:
-        rows(eight, 4, t);
-        break;
-    case 5:
-        rows(eight, 5, t);
-        break;
-    case 6:
-        rows(eight, 6, t);
-        break;
-    case 7:
-        rows(eight, 7, t);
-        break;
-    case 8:
-        rows(eight, 8, t);
-        break;
-    case 9:
-        rows(eight, 9, t);
-        break;
-    case 10:
-        rows(eight, 10, t);
-        break;
-    case 11:
-        rows(eight, 11, t);
-        break;
-    case 12:
-        rows(eight, 12, t);
-        break;
-    default:
-        break;
-    }
+    CONSTANT_ROWS_12(t->rows, rows, eight, t);
 }
 
 static void tile_bf16(const DirectTile *t)
