@@ -69,6 +69,64 @@ static void adapters_find_their_model(void **state)
     expect(0, "caravan train --resume lora --steps 4 --init moved 2>&1", "finished after step 4");
 }
 
+/* What is given for a model, a tokenizer, data or a run, and is something else, is told as what it is. */
+static void wrong_inputs_are_told_what_they_are(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"--init text", "'text' is no model"},
+        {"--init empty", "'empty' is no model"},
+        {"--init model/model.safetensors", "is a part of a model; give the folder"},
+        {"--init bare", "the model 'bare' has no tokenizer; give one with --tokenizer"},
+        {"--init bare --tokenizer large.json",
+         "the tokenizer 'large.json' has 600 pieces and the model 'bare' a vocabulary of 512"},
+        {"--data - -p tiny", "standard input cannot be training data"},
+        {"--data pipe -p tiny", "'pipe' is no regular file"},
+        {"--data /dev/stdin -p tiny", "is no regular file"},
+        {"-p tiny --seq 64 --batch 16777216", "are too many for a step; give a smaller --batch"},
+        {"--resume empty", "is no run of caravan train: there is no folder checkpoints in it"},
+        {"--resume text", "is no run of caravan train: it is a file"},
+        {"--resume begun/checkpoints",
+         "holds the checkpoints of a run; give the folder of the run"},
+    };
+    expect(0,
+           "mkdir -p empty; mkfifo pipe; for i in $(seq 3000); do echo $((i * i * 7919)) word $i; "
+           "done "
+           ">much; caravan tokenize --train-bpe much --vocab 600 --out large.json 2>&1",
+           "600 tokens");
+    expect(0, "caravan train --data text -p stories260k --steps 1 " SMALL "--out begun 2>&1",
+           "fin");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char line[256];
+        bool begins = strncmp(cases[i][0], "--resume", 8) != 0;
+        snprintf(line, sizeof line, "caravan train %s %s %s </dev/null 2>&1",
+                 begins && strncmp(cases[i][0], "--data", 6) != 0 ? "--data text" : "", cases[i][0],
+                 begins ? "--out none" : "");
+        expect(1, line, cases[i][1]);
+    }
+    expect(0, "test ! -e none", "");
+    /* Fewer pieces than the vocabulary: perhaps padding, perhaps a mistake. */
+    expect(
+        0,
+        "caravan tokenize --train-bpe much --vocab 300 --out small.json && "
+        "caravan train --data text --init model --tokenizer small.json --steps 1 " SMALL
+        "--out w5 2>&1",
+        "warning: the tokenizer 'small.json' has 300 pieces and the model 'model' a vocabulary of "
+        "512");
+}
+
+static void adapters_are_shown_with_their_model(void **state)
+{
+    (void)state;
+    expect(0,
+           "caravan train --data text --init model --lora r=2 --steps 1 " SMALL "--out shown 2>&1",
+           "finished");
+    expect(0, "caravan inspect -m shown", "shown: adapters for the Hugging Face folder /");
+    expect(0, "caravan inspect -m shown --json", "\"adapters_of\": \"/");
+    expect(0, "caravan plan -m shown", "a step of decoding");
+    expect(1, "caravan generate -m shown -p x --context 999999 2>&1", "so give at most that");
+}
+
 static int prepare(void **state)
 {
     if (make_models(state))
@@ -86,6 +144,8 @@ int main(void)
         cmocka_unit_test(what_is_typed_wins_over_the_file),
         cmocka_unit_test(a_run_finds_its_data_from_elsewhere),
         cmocka_unit_test(adapters_find_their_model),
+        cmocka_unit_test(wrong_inputs_are_told_what_they_are),
+        cmocka_unit_test(adapters_are_shown_with_their_model),
     };
     return cmocka_run_group_tests(tests, prepare, remove_scratch);
 }

@@ -109,11 +109,10 @@ static int open_subject(Subject *s, const Args *args, cvn_err *err)
     int code;
     if (s->from_files) {
         s->name = args->value[MODEL].text;
-        cvn_err refusal = {0}; /* of a model that cannot be run; what can be shown of it is */
-        if (io_open_model(&s->model, s->name, &refusal) &&
-            io_open_files(&s->model, s->name, NULL)) {
+        code = io_open_shown(&s->model, s->name, err);
+        if (code) {
             s->from_files = false;
-            return err_set(err, refusal.code, "%s", refusal.message);
+            return code;
         }
         s->config = s->model.config;
         for (size_t i = 0; i < s->model.tensors.n; i++)
@@ -285,6 +284,8 @@ static json_t *subject_json(const Subject *s)
                   (json_int_t)kv_cache_bytes(&s->config, s->batch, s->length, CVN_F32));
     if (all && s->from_files) {
         json_object_set_new(all, "kind", json_string(io_kind_name(s->model.kind)));
+        if (s->model.adapter)
+            json_object_set_new(all, "adapters_of", json_string(s->model.path));
         json_object_set_new(all, "disk_bytes", json_integer((json_int_t)s->disk_bytes));
         TypeShare type[MAX_TYPES];
         json_t *types = json_object();

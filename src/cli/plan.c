@@ -83,7 +83,7 @@ static int shape(const Value *v, LlamaConfig *config, cvn_err *err)
     if (v[PRESET].given)
         return preset_config(v[PRESET].text, config, err);
     IoModel model;
-    int code = io_open_files(&model, v[MODEL].text, err);
+    int code = io_open_shown(&model, v[MODEL].text, err);
     if (!code) {
         *config = model.config;
         io_close_model(&model);

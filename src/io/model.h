@@ -45,6 +45,8 @@ int io_open_model(IoModel *model, const char *path, cvn_err *err);
 
 /* Opens without the audit: config and tensors, for showing what a model holds. */
 int io_open_files(IoModel *model, const char *path, cvn_err *err);
+/* The same, and of a folder of adapters the files of their model. */
+int io_open_shown(IoModel *model, const char *path, cvn_err *err);
 int io_audit(IoModel *model, cvn_err *err);
 
 /* Has the matrices of an audited model quantized, or packed, when its weights are loaded: config, params and source

@@ -167,8 +167,9 @@ static int check_options(cvn_engine_options *o, const LlamaConfig *config, cvn_e
         o->context = config->max_context;
     if (o->context < 1 || o->context > config->max_context)
         return err_set(err, CVN_EINVAL,
-                       "a context of %" PRId64 " was asked for; the model has %" PRId64, o->context,
-                       config->max_context);
+                       "a context of %" PRId64 " was asked for; the model has %" PRId64
+                       ", so give at most that",
+                       o->context, config->max_context);
     if (o->rows < 1 || o->rows > 4096)
         return err_set(err, CVN_EINVAL, "%d rows were asked for; give 1 to 4096", o->rows);
     if (o->kv_cache && strcmp(o->kv_cache, "int8") != 0 && strcmp(o->kv_cache, "none") != 0)

@@ -94,6 +94,17 @@ static int none_found(const char *run, const char *folder, size_t n, cvn_err *er
                        n ? "; each one is damaged" : "");
     if (file_has(run, MANIFEST_NAME))
         return err_set(err, CVN_EIO, "'%s' is a checkpoint; give the folder of its run", run);
+    if (file_exists(run) && !file_is_folder(run))
+        return err_set(err, CVN_EIO, "'%s' is no run of caravan train: it is a file; give a folder",
+                       run);
+    int64_t *steps;
+    bool inside = checkpoint_folder_steps(run, &steps, &n, NULL) == CVN_OK && n > 0;
+    free(steps);
+    if (inside)
+        return err_set(err, CVN_EIO,
+                       "'%s' holds the checkpoints of a run; give the folder of the run, which it "
+                       "is in",
+                       run);
     return err_set(err, CVN_EIO,
                    "'%s' is no run of caravan train: there is no folder checkpoints in it", run);
 }

@@ -95,6 +95,10 @@ static int by_name(const struct dirent **a, const struct dirent **b)
 static int add_path(SourceList *list, const char *path, int depth, cvn_err *err)
 {
     struct dirent **entry = NULL;
+    if (strcmp(path, "-") == 0)
+        return err_set(err, CVN_EIO,
+                       "standard input cannot be training data, which are read more than once; "
+                       "write them into a file first");
     if (!file_is_folder(path))
         return add_file(list, path, depth == 0, err);
     if (depth > MAX_DEPTH)

@@ -127,6 +127,45 @@ static void name_ids(Run *r)
     r->model.eos = eos >= 0 ? (SpecialIds){1, {eos}} : (SpecialIds){0};
 }
 
+/* The model to begin from, where there is one: before its tokenizer, so that what is no model is told as that. */
+static int open_init(Run *r, cvn_err *err)
+{
+    const TrainConfig *c = &r->config;
+    int code = CVN_OK;
+    if (!c->init || (r->has_from && !c->lora))
+        return CVN_OK;
+    code = io_open_model(&r->init, c->init, err);
+    r->has_init = code == CVN_OK;
+    if (code == CVN_OK && c->lora && r->init.adapter)
+        return err_set(err, CVN_EINVAL,
+                       "'%s' holds adapters; merge them by caravan export --lora-merge before "
+                       "others are trained on top",
+                       c->init);
+    return code;
+}
+
+/* A tokenizer that is not the model's own: one with more pieces gives ids that the model has not, and of one with fewer
+   some ids of the model are no text. */
+static int check_tokenizer(const Run *r, cvn_err *err)
+{
+    const TrainConfig *c = &r->config;
+    int64_t pieces = tokenizer_vocab_size(r->tokenizer), vocab = r->model.vocab;
+    if (r->resuming || !c->init)
+        return CVN_OK;
+    if (pieces > vocab)
+        return err_set(err, CVN_EINVAL,
+                       "the tokenizer '%s' has %" PRId64 " pieces and the model '%s' a vocabulary "
+                       "of %" PRId64 "; give the tokenizer that belongs to the model",
+                       c->tokenizer ? c->tokenizer : c->init, pieces, c->init, vocab);
+    if (c->tokenizer && pieces < vocab)
+        run_warn(r,
+                 "the tokenizer '%s' has %" PRId64 " pieces and the model '%s' a vocabulary of "
+                 "%" PRId64 ": if it is another one than the model's own, the model has to learn "
+                 "anew what tokens mean",
+                 c->tokenizer, pieces, c->init, vocab);
+    return CVN_OK;
+}
+
 static int open_model(Run *r, cvn_err *err)
 {
     TrainConfig *c = &r->config;
@@ -138,16 +177,9 @@ static int open_model(Run *r, cvn_err *err)
     if (r->has_from && !c->lora) {
         code = llama_config_read(&r->model, r->from.folder, err);
     } else if (c->init) {
-        code = io_open_model(&r->init, c->init, err);
-        r->has_init = code == CVN_OK;
-        if (code == CVN_OK && c->lora && r->init.adapter)
-            return err_set(err, CVN_EINVAL,
-                           "'%s' holds adapters; merge them by caravan export --lora-merge before "
-                           "others are trained on top",
-                           c->init);
-        if (code == CVN_OK)
-            r->model = r->init.config;
+        r->model = r->init.config;
         r->model.rope_interleaved = false; /* the state's order is Hugging Face's */
+        code = check_tokenizer(r, err);
     } else {
         code = preset_config(c->preset, &r->model, err);
         r->model.vocab = tokenizer_vocab_size(r->tokenizer);
@@ -428,6 +460,8 @@ int run_open(Run *r, const TrainConfig *config, const bool *given, bool resume, 
     code = check_mesh(r, err);
     if (code == CVN_OK)
         code = run_make_folder(r, err);
+    if (code == CVN_OK)
+        code = open_init(r, err);
     if (code == CVN_OK)
         code = run_open_tokenizer(r, err);
     if (code == CVN_OK)

@@ -171,6 +171,15 @@ static int make_tokenizer(Run *r, cvn_err *err)
     return code;
 }
 
+/* Of a model: a file has it inside. */
+static bool has_tokenizer(const char *model)
+{
+    bool any = !file_is_folder(model);
+    for (int i = 0; i < TOKENIZER_KINDS; i++)
+        any = any || file_has(model, tokenizer_files[i]);
+    return any;
+}
+
 /* In RUN/.new-XXXXXX. */
 static int prepare_tokenizer(Run *r, cvn_err *err)
 {
@@ -180,6 +189,9 @@ static int prepare_tokenizer(Run *r, cvn_err *err)
         code = make_tokenizer(r, err);
     if (!r->resuming && from) {
         Tokenizer *look; /* what is wrong with it should name the file that was given */
+        if (from == r->config.init && !has_tokenizer(from))
+            return err_set(err, CVN_EINVAL,
+                           "the model '%s' has no tokenizer; give one with --tokenizer", from);
         code = tokenizer_open(from, &look, err);
         if (code)
             return code;

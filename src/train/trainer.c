@@ -30,7 +30,9 @@ static int check_options(TrainerOptions *o, const LlamaConfig *config, cvn_err *
                        "a batch of %" PRId64 " does not divide into micro-batches of %" PRId64,
                        o->batch, o->micro_batch);
     if (o->batch > INT32_MAX || o->seq > INT32_MAX || o->batch * o->seq > INT32_MAX / 4)
-        return err_set(err, CVN_EINVAL, "%" PRId64 " sequences of %" PRId64 " tokens are too many",
+        return err_set(err, CVN_EINVAL,
+                       "%" PRId64 " sequences of %" PRId64 " tokens are too many for a step; give "
+                       "a smaller --batch or --seq",
                        o->batch, o->seq);
     if (o->seq > config->max_context)
         return err_set(err, CVN_EINVAL,
