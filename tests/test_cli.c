@@ -3,6 +3,7 @@
 #include "base/strbuf.h"
 #include "scratch.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -532,6 +533,54 @@ static void bench_shows_its_steps_on_a_terminal(void **state)
     strbuf_free(&r.output);
 }
 
+/* Text typed at a terminal ends with one Ctrl-D at the beginning of a line. */
+static void one_ctrl_d_ends_what_is_typed(void **state)
+{
+    (void)state;
+    static const char typed[] = "abc\n\004";
+    int status, master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0)
+        skip(); /* no terminals here */
+    int terminal = open(ptsname(master), O_RDWR | O_NOCTTY);
+    assert_true(terminal >= 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        int null = open("/dev/null", O_WRONLY);
+        dup2(terminal, 0);
+        dup2(null, 1);
+        alarm(30);
+        execl(CVN_BINARY, CVN_BINARY, "tokenize", "--tokenizer",
+              CVN_TEST_DATA "/chat/tokenizer.json", (char *)NULL);
+        _exit(127);
+    }
+    assert_int_equal(write(master, typed, sizeof typed - 1), sizeof typed - 1);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    close(terminal);
+    close(master);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        fail_msg("ended with status %#x", (unsigned)status);
+}
+
+static void a_reader_of_profiles_ends_with_its_pipe(void **state)
+{
+    (void)state;
+    char args[512];
+    if (system("command -v python3 >/dev/null"))
+        skip();
+    snprintf(args, sizeof args,
+             "bench -p stories260k --prefill 8 --decode 2 --repeats 1 -t 1 --profile %s 2>&1",
+             in_scratch("steps.json"));
+    expect(0, "", args, "decode");
+    snprintf(args, sizeof args,
+             "_commands >/dev/null; (python3 " CVN_TEST_DATA "/../../bench/traffic.py %s | true) "
+             "2>&1; echo then",
+             in_scratch("steps.json"));
+    Run r = run("", args);
+    assert_string_equal(r.output.text, "then\n");
+    strbuf_free(&r.output);
+}
+
 static void output_that_does_not_arrive_is_an_error(void **state)
 {
     (void)state;
@@ -660,6 +709,8 @@ int main(void)
         cmocka_unit_test(closed_files_stay_closed),
         cmocka_unit_test(bench_measures_what_it_is_asked_for),
         cmocka_unit_test(bench_shows_its_steps_on_a_terminal),
+        cmocka_unit_test(one_ctrl_d_ends_what_is_typed),
+        cmocka_unit_test(a_reader_of_profiles_ends_with_its_pipe),
         cmocka_unit_test(output_that_does_not_arrive_is_an_error),
         cmocka_unit_test(pipes_get_no_colours),
         cmocka_unit_test(completions_are_scripts_that_offer_the_commands),

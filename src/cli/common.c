@@ -151,8 +151,10 @@ int read_input(const char *path, char **text, size_t *length, cvn_err *err)
     char piece[65536];
     size_t n;
     strbuf_add(&all, "", 0);
-    while ((n = fread(piece, 1, sizeof piece, file)) > 0)
+    do { /* a short read is the end: on a terminal another one would wait for a second Ctrl-D */
+        n = fread(piece, 1, sizeof piece, file);
         strbuf_add(&all, piece, n);
+    } while (n == sizeof piece);
     int code = CVN_OK;
     if (ferror(file))
         code = err_set(err, CVN_EIO, "cannot read %s: %s", standard ? "standard input" : path,
