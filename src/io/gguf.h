@@ -14,7 +14,7 @@
  *   …       …      zeros up to a multiple of general.alignment (32 unless given), then the data, each
  *                  tensor at the next multiple of the alignment after the one before it
  *
- * (Format: docs/gguf.md of ggml-org/ggml.) Counts and lengths are held against the bytes that are
+ * (Format: docs/gguf.md of ggml-org/ggml; element types: gguf_blocks.c.) Counts and lengths are held against the bytes that are
  * left before anything is allocated for them.
  */
 #ifndef CVN_IO_GGUF_H

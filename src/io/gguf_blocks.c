@@ -1,41 +1,44 @@
 /*
  * The element types of GGUF files, and what the bytes of their blocks mean.
  *
- * A row of a tensor is a row of blocks. A block holds a few small integers q and what they are scaled
- * with: d, m and t are f16 (d of Q8_K and the like f32), s are integers, one per group of neighbours.
+ * A row of a tensor is a row of blocks. A block holds small integers q, one per element, and what they
+ * are scaled with: d and m are f16; s and t are integers, one of each per group of neighbours.
  *
- *   type    of  bytes: field (size), in order                     element
- *   Q4_0    32  18: d 2, q 16                                     d (q - 8)
- *   Q4_1    32  20: d 2, m 2, q 16                                d q + m
- *   Q5_0    32  22: d 2, h 4, q 16                                d (q - 16)
- *   Q5_1    32  24: d 2, m 2, h 4, q 16                           d q + m
- *   Q8_0    32  34: d 2, q 32                                     d q
- *   Q2_K   256  84: s 16, q 64, d 2, m 2                          d s q - m t       groups of 16
- *   Q3_K   256 110: h 32, q 64, s 12, d 2                         d (s - 32) (q - 4)         16
- *   Q4_K   256 144: d 2, m 2, s 12, q 128                         d s q - m t                32
- *   Q5_K   256 176: d 2, m 2, s 12, h 32, q 128                   d s q - m t                32
- *   Q6_K   256 210: q 128, h 64, s 16, d 2                        d s (q - 32)               16
- *   IQ4_NL  32  18: d 2, q 16                                     d v[q]
- *   IQ4_XS 256 136: d 2, sh 2, sl 4, q 128                        d (s - 32) v[q]            32
- *   TQ1_0  256  54: q 48, q 4, d 2                                d (q - 1)
- *   TQ2_0  256  66: q 64, d 2                                     d (q - 1)
- *   MXFP4   32  17: e 1, q 16                                     2^(e - 127) f[q]
+ *   type    of  bytes: field (size), in order       element
+ *   Q4_0    32  18: d 2, q 16                       d (q - 8)
+ *   Q4_1    32  20: d 2, m 2, q 16                  d q + m
+ *   Q5_0    32  22: d 2, h 4, q 16                  d (q - 16)
+ *   Q5_1    32  24: d 2, m 2, h 4, q 16             d q + m
+ *   Q8_0    32  34: d 2, q 32                       d q
+ *   Q2_K   256  84: s and t 16, q 64, d 2, m 2      d s q - m t         groups of 16
+ *   Q3_K   256 110: h 32, q 64, s 12, d 2           d (s - 32) (q - 4)            16
+ *   Q4_K   256 144: d 2, m 2, s and t 12, q 128     d s q - m t                   32
+ *   Q5_K   256 176: d 2, m 2, s and t 12, h 32, q 128   d s q - m t               32
+ *   Q6_K   256 210: q 128, h 64, s 16, d 2          d s (q - 32)                  16
+ *   IQ4_NL  32  18: d 2, q 16                       d v[q]
+ *   IQ4_XS 256 136: d 2, sh 2, sl 4, q 128          d (s - 32) v[q]               32
+ *   TQ1_0  256  54: q 48, q 4, d 2                  d (q - 1)
+ *   TQ2_0  256  66: q 64, d 2                       d (q - 1)
+ *   MXFP4   32  17: e 1, q 16                       2^(e - 127) f[q]
  *
- * Where q has more bits than lie together, h holds the upper ones. Elements that share a byte are not
- * neighbours: in 16 bytes of 4 bits each, byte i holds elements i (low) and i + 16 (high), so that whole
- * vectors are unpacked by a mask or a shift. v are 16 unequal steps, f the numbers of 4 bits of OCP's MX.
+ * Upper bits of q for which there is no room in its bytes are in h. v are 16 unequal steps, f the
+ * numbers of 4 bits of OCP's MX. Elements that share a byte are not neighbours, so that whole vectors
+ * are unpacked by a mask or a shift: in 16 bytes of two q each, byte i holds elements i (low) and 16 + i
+ * (high). A block of Q4_0 that begins with the bytes 00 38 9f has d = 0.5, element 0 is 0.5 (15 - 8) = 3.5, and
+ * element 16 is 0.5 (9 - 8) = 0.5.
  *
  * All products here are exact in f32 (at most 24 bits), so that only the last sum, if any, rounds.
- * (Formats: ggml-quants.h and gguf-py of ggml-org.) IQ1, IQ2 and IQ3 number the points of lattices,
- * whose tables are as large as all this; Q8_1 and Q8_K are only made while computing. Their sizes are known, so that
- * files that hold them can be shown.
+ * (Formats: ggml-quants.h and gguf-py of ggml-org.)
+ *
+ * Of the types that are not read only the sizes are known, so that files that hold them can be shown: IQ1, IQ2 and
+ * IQ3 number the points of lattices, whose tables are larger than this file; Q8_1 and Q8_K are only made while
+ * computing.
  */
 #include "io/gguf_blocks.h"
 
 #include "base/float16.h"
 
 #include <math.h>
-#include <stddef.h>
 
 enum { SMALL = 32, LARGE = 256 }; /* elements of a block */
 
@@ -45,21 +48,21 @@ static float load_f16(const uint8_t *p)
 }
 
 /* out = scale * q */
-static void scale_all(const int8_t *q, int n, float scale, float *out)
+static inline void scale_all(const int8_t *q, int n, float scale, float *out)
 {
     for (int i = 0; i < n; i++)
         out[i] = scale * (float)q[i];
 }
 
 /* out = scale * q + offset */
-static void scale_and_shift(const int8_t *q, int n, float scale, float offset, float *out)
+static inline void scale_and_shift(const int8_t *q, int n, float scale, float offset, float *out)
 {
     for (int i = 0; i < n; i++)
         out[i] = scale * (float)q[i] + offset;
 }
 
 /* The low halves of n bytes are the first n numbers, the high halves the other n. `less` is taken off. */
-static void unpack_4(const uint8_t *in, int n, int less, int8_t *q)
+static inline void unpack_4(const uint8_t *in, int n, int less, int8_t *q)
 {
     for (int i = 0; i < n; i++) {
         q[i] = (int8_t)((in[i] & 15) - less);
@@ -68,7 +71,7 @@ static void unpack_4(const uint8_t *in, int n, int less, int8_t *q)
 }
 
 /* The four pairs of bits of 32 bytes, the lowest first: 128 numbers. */
-static void unpack_2(const uint8_t *in, int less, int8_t *q)
+static inline void unpack_2(const uint8_t *in, int less, int8_t *q)
 {
     for (int pair = 0; pair < 4; pair++)
         for (int i = 0; i < 32; i++)
@@ -76,7 +79,7 @@ static void unpack_2(const uint8_t *in, int less, int8_t *q)
 }
 
 /* Adds 16 to each number whose bit in h (32 bits, little endian) is set. */
-static void add_fifth_bits(const uint8_t *h, int8_t *q)
+static inline void add_fifth_bits(const uint8_t *h, int8_t *q)
 {
     for (int i = 0; i < SMALL; i++)
         q[i] = (int8_t)(q[i] + (h[i / 8] >> i % 8 & 1) * 16);
@@ -155,14 +158,14 @@ static void widen_q3_k(const uint8_t *block, float *out)
 /* 8 scales and 8 minima of 6 bits in 12 bytes. The first four of each are the low bits of bytes 0-3
  * and 4-7; the last four have their low four bits in bytes 8-11, scales below and minima above, and
  * their upper two on top of bytes 0-3 and 4-7. */
-static void unpack_scales(const uint8_t *s, int g, int *scale, int *min)
+static inline void unpack_scales(const uint8_t *s, int g, int *scale, int *min)
 {
     *scale = g < 4 ? s[g] & 63 : (s[g + 4] & 15) | s[g - 4] >> 6 << 4;
     *min = g < 4 ? s[g + 4] & 63 : s[g + 4] >> 4 | s[g] >> 6 << 4;
 }
 
 /* q, with the scales and minima of groups of 32, for Q4_K and Q5_K. */
-static void scale_groups(const uint8_t *block, const int8_t *q, float *out)
+static inline void scale_groups(const uint8_t *block, const int8_t *q, float *out)
 {
     float d = load_f16(block), m = load_f16(block + 2);
     for (int g = 0; g < 8; g++) {
@@ -216,7 +219,8 @@ static const int8_t iq4_step[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
 static const int8_t mxfp4_number[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 /* 16 bytes of indices into a table. */
-static void scale_looked_up(const uint8_t *in, const int8_t table[16], float scale, float *out)
+static inline void scale_looked_up(const uint8_t *in, const int8_t table[16], float scale,
+                                   float *out)
 {
     int8_t q[SMALL];
     unpack_4(in, 16, 0, q);
