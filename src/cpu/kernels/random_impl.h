@@ -65,12 +65,16 @@ static Best largest(const float *x, int64_t begin, int64_t end)
     Best best = {-INFINITY, 0};
     for (int64_t at = begin; at < end; at += BLOCK) {
         int64_t stop = at + BLOCK < end ? at + BLOCK : end, i = at;
-        vf most = vf_splat(best.value);
+        vf most = vf_splat(best.value), other = most; /* neither waits for the other */
+        for (; i + 2 * VN <= stop; i += 2 * VN) {
+            most = vf_max(vf_load(x + i), most);
+            other = vf_max(vf_load(x + i + VN), other);
+        }
         for (; i + VN <= stop; i += VN)
             most = vf_max(vf_load(x + i), most);
         if (i < stop)
             most = vf_max(vf_load_part_or(x + i, stop - i, -INFINITY), most);
-        float peak = vf_max_lane(most);
+        float peak = vf_max_lane(vf_max(most, other));
         if (!(peak > best.value))
             continue;
         for (i = at; x[i] != peak;)
@@ -80,17 +84,15 @@ static Best largest(const float *x, int64_t begin, int64_t end)
     return best;
 }
 
-/* Where the noise of an entry comes from: all its lanes hold the row's. */
+/* Where the noise of a row comes from, in all lanes. */
 typedef struct Source {
     vu k0, k1, position;
+    vu lane; /* 0, 1, 2, … */
 } Source;
 
 VEC_INLINE vu bits_at(const Source *s, int64_t i)
 {
-    vu entry = (vu){0} + (uint32_t)i;
-    for (uint32_t l = 0; l < VN; l++)
-        entry[l] += l;
-    return threefry(s->k0, s->k1, entry, s->position);
+    return threefry(s->k0, s->k1, s->lane + (uint32_t)i, s->position);
 }
 
 /* The best of x[begin, end) + noise. */
@@ -131,11 +133,14 @@ static void run_categorical(const KernelArgs *args)
     const uint32_t *key = args->in[2], *position = args->in[3];
     int64_t rows = type->dim[0], n = type->dim[1], begin, end;
     Best *part = args->scratch; /* [rows, n_threads] */
+    vu lane = {0};
+    for (uint32_t l = 0; l < VN; l++)
+        lane[l] = l;
     kernel_share(n, 64, args->thread, args->n_threads, &begin, &end);
     for (int64_t row = 0; row < rows; row++) {
         const float *x = (const float *)args->in[0] + row * n;
         const Source source = {(vu){0} + key[2 * row], (vu){0} + key[2 * row + 1],
-                               (vu){0} + position[row]};
+                               (vu){0} + position[row], lane};
         part[row * args->n_threads + args->thread] =
             greedy[row] ? largest(x, begin, end) : drawn(x, begin, end, &source);
     }
