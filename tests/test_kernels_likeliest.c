@@ -29,19 +29,20 @@ static float logit(Shape shape, int64_t i)
     }
 }
 
-static Check begin(int64_t n, Shape shape)
+/* Rows with the settings from `first` on. */
+static Check begin(int first, int rows, int64_t n, Shape shape)
 {
     Check c = check_begin();
-    cvn_value *x = check_parameter(&c, CVN_TYPE(CVN_F32, ROWS, n));
-    cvn_value *k = check_parameter(&c, CVN_TYPE(CVN_I32, ROWS));
-    cvn_value *p = check_parameter(&c, CVN_TYPE(CVN_F32, ROWS));
-    cvn_value *m = check_parameter(&c, CVN_TYPE(CVN_F32, ROWS));
+    cvn_value *x = check_parameter(&c, CVN_TYPE(CVN_F32, rows, n));
+    cvn_value *k = check_parameter(&c, CVN_TYPE(CVN_I32, rows));
+    cvn_value *p = check_parameter(&c, CVN_TYPE(CVN_F32, rows));
+    cvn_value *m = check_parameter(&c, CVN_TYPE(CVN_F32, rows));
     check_inputs(&c, cvn_keep_likeliest(c.g, x, k, p, m));
-    for (int64_t i = 0; i < ROWS * n; i++)
+    for (int64_t i = 0; i < rows * n; i++)
         ((float *)c.in[0].data)[i] = logit(shape, i % n);
-    memcpy(c.in[1].data, top_ks, sizeof top_ks);
-    memcpy(c.in[2].data, top_ps, sizeof top_ps);
-    memcpy(c.in[3].data, min_ps, sizeof min_ps);
+    memcpy(c.in[1].data, top_ks + first, (size_t)rows * sizeof *top_ks);
+    memcpy(c.in[2].data, top_ps + first, (size_t)rows * sizeof *top_ps);
+    memcpy(c.in[3].data, min_ps + first, (size_t)rows * sizeof *min_ps);
     return c;
 }
 
@@ -51,8 +52,55 @@ static void agrees_with_the_interpreter(void **state)
     static const int64_t sizes[] = {1, 3, 17, 31, 33, 127, 601};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (int shape = 0; shape < SHAPES; shape++) {
-            Check c = begin(sizes[s], (Shape)shape);
+            Check c = begin(0, ROWS, sizes[s], (Shape)shape);
             check_kernels(&c, 1);
+            check_end(&c);
+        }
+}
+
+/* One row, or two for three threads: all threads share each. Longer than a block of what each of them sums. */
+static void threads_that_share_a_row_agree_with_the_interpreter(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {33, 601, 1700};
+    for (int s = 0; s < 3; s++)
+        for (int shape = 0; shape < SHAPES; shape++)
+            for (int first = 0; first + 1 < ROWS; first += 1 + s) {
+                Check c = begin(first, 1 + (first + shape) % 2, sizes[s], (Shape)shape);
+                check_kernels(&c, 1);
+                check_end(&c);
+            }
+}
+
+/* A row alone, on 1 to 3 threads, keeps bit for bit what it keeps among others. */
+static void long_rows_keep_the_same_alone(void **state)
+{
+    (void)state;
+    enum { VOCAB = 32003 };
+    for (int isa = 0; isa < CPU_ISA_COUNT; isa++)
+        for (int shape = 0; shape < SHAPES && cpu_backend_of((CpuIsa)isa); shape++) {
+            Check c = begin(0, ROWS, VOCAB, (Shape)shape);
+            float *all = malloc(ROWS * VOCAB * sizeof(float)), *one = malloc(VOCAB * sizeof(float));
+            const void *in[4];
+            for (int i = 0; i < 4; i++)
+                in[i] = c.in[i].data;
+            check_run(&c, kernel_find(cpu_backend_of((CpuIsa)isa), c.op), check_pool(1), in,
+                      (void *[]){all});
+            for (int r = 0; r < ROWS; r++) {
+                Check alone = begin(r, 1, VOCAB, (Shape)shape);
+                memcpy(alone.in[0].data, (const float *)in[0] + r * VOCAB, VOCAB * sizeof(float));
+                for (int i = 0; i < 4; i++)
+                    in[i] = alone.in[i].data;
+                for (int t = 1; t <= CHECK_THREADS; t++) {
+                    check_run(&alone, kernel_find(cpu_backend_of((CpuIsa)isa), alone.op),
+                              check_pool(t), in, (void *[]){one});
+                    assert_memory_equal(one, all + r * VOCAB, VOCAB * sizeof(float));
+                }
+                in[0] = c.in[0].data;
+                check_end(&alone);
+            }
+            free(all);
+            free(one);
             check_end(&c);
         }
 }
@@ -87,7 +135,7 @@ static void long_rows_keep_what_a_sort_keeps(void **state)
     (void)state;
     enum { VOCAB = 32003 };
     for (int shape = 0; shape < SHAPES; shape++) {
-        Check c = begin(VOCAB, (Shape)shape);
+        Check c = begin(0, ROWS, VOCAB, (Shape)shape);
         const void *in[4];
         for (int i = 0; i < 4; i++)
             in[i] = c.in[i].data;
@@ -124,7 +172,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_the_interpreter),
+        cmocka_unit_test(threads_that_share_a_row_agree_with_the_interpreter),
         cmocka_unit_test(long_rows_keep_what_a_sort_keeps),
+        cmocka_unit_test(long_rows_keep_the_same_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

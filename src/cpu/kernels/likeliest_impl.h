@@ -11,8 +11,10 @@
  *     above                             | 7     | 8       | 9     more than 5 above the first: it lies over it
  *     again               7.1 7 6.9 6.8 …                         few are sorted, and counted from the top
  *
- * A row takes two passes over all of it and some over a few. One thread computes a row, and sums are made in one order, so
- * that what is kept does not depend on the number of threads or on the other rows.
+ * A row takes two passes over all of it and some over a few. Where there are fewer rows than threads, all threads share
+ * each row: sums are those of blocks of FLUSH logits, each made by one thread, added up in the order of the blocks by
+ * everyone; and the few are looked at by everyone for himself. So what is kept does not depend on the number of threads or
+ * on the other rows.
  */
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/vec_math.h"
@@ -24,6 +26,38 @@ enum {
     DEEP =
         24 /* where the first cuts end, below the best: exp(-24) is nothing yet to 128,000 logits of one text */
 };
+
+/* What threads that share a row tell each other. Places are written in turns, so that nobody writes what another still
+   reads: between two uses of a place everyone meets for the other one. */
+typedef struct Shared {
+    float *sum[2]; /* [blocks, CUTS] of each block of FLUSH logits, what lies above each cut */
+    float *
+        collected; /* [n + VN * n_threads] what each thread has collected, from `begin` + VN * thread on */
+    int64_t *count; /* [n_threads] how many */
+    float *range;   /* [n_threads, 2] least and greatest */
+} Shared;
+
+/* Logits to be summed: a row, of which this thread has a part; or a few, all for itself. */
+typedef struct Row {
+    const float *x; /* [n] */
+    int64_t n;
+    int64_t begin, end; /* this thread's part, of whole blocks */
+    int thread, n_threads;
+    int turn;               /* which of shared.sum is next */
+    const KernelArgs *args; /* for kernel_sync, where n_threads > 1 */
+    Shared shared;
+} Row;
+
+static void meet(const Row *row)
+{
+    if (row->n_threads > 1)
+        kernel_sync(row->args);
+}
+
+static Row alone(const float *x, int64_t n)
+{
+    return (Row){.x = x, .n = n, .end = n, .n_threads = 1};
+}
 
 /* What a logit weighs. */
 typedef struct Weight {
@@ -52,28 +86,43 @@ VEC_INLINE vf add_above(vf sum, vf v, vf cut, vf e)
 #endif
 }
 
-/* sum[i] = what the logits above cut[i] weigh together. */
-static void sum_above(const float *x, int64_t n, const Weight *w, const float cut[CUTS],
-                      double sum[CUTS])
+/* part[i] = what the logits above cut[i] weigh together, of one block. */
+static void sum_block(const float *x, int64_t n, const Weight *w, const float cut[CUTS],
+                      float block[CUTS])
 {
+    vf part[CUTS];
+#pragma GCC unroll 8
+    for (int i = 0; i < CUTS; i++)
+        part[i] = vf_zero();
+    for (int64_t j = 0; j < n; j += VN) {
+        vf v = load_logits(x, j, n), e = weigh(w, v);
+#pragma GCC unroll 8
+        for (int i = 0; i < CUTS; i++)
+            part[i] = add_above(part[i], v, vf_splat(cut[i]), e);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < CUTS; i++)
+        block[i] = vf_sum(part[i]);
+}
+
+/* sum[i] = what the logits above cut[i] weigh together. */
+static void sum_above(Row *row, const Weight *w, const float cut[CUTS], double sum[CUTS])
+{
+    float own[CUTS], *block = row->n_threads > 1 ? row->shared.sum[row->turn ^= 1] : NULL;
     for (int i = 0; i < CUTS; i++)
         sum[i] = 0;
-    for (int64_t at = 0; at < n; at += FLUSH) {
-        int64_t end = at + FLUSH < n ? at + FLUSH : n;
-        vf part[CUTS];
-#pragma GCC unroll 8
-        for (int i = 0; i < CUTS; i++)
-            part[i] = vf_zero();
-        for (int64_t j = at; j < end; j += VN) {
-            vf v = load_logits(x, j, n), e = weigh(w, v);
-#pragma GCC unroll 8
-            for (int i = 0; i < CUTS; i++)
-                part[i] = add_above(part[i], v, vf_splat(cut[i]), e);
-        }
-#pragma GCC unroll 8
-        for (int i = 0; i < CUTS; i++)
-            sum[i] += (double)vf_sum(part[i]);
+    for (int64_t at = row->begin; at < row->end; at += FLUSH) {
+        int64_t n = at + FLUSH < row->end ? FLUSH : row->end - at;
+        sum_block(row->x + at, n, w, cut, block ? block + at / FLUSH * CUTS : own);
+        for (int i = 0; i < CUTS && !block; i++)
+            sum[i] += (double)own[i];
     }
+    if (!block)
+        return;
+    meet(row);
+    for (int64_t b = 0; b * FLUSH < row->n; b++)
+        for (int i = 0; i < CUTS; i++)
+            sum[i] += (double)block[b * CUTS + i];
 }
 
 /* Copies the logits in (under, over] to `to`, which may be where they lie and has room for a vector more; returns how
@@ -99,6 +148,25 @@ static int64_t collect(const float *x, int64_t n, float under, float over, float
         count += (v > under) & (v <= over);
     }
     return count;
+}
+
+/* The same of all of a row. */
+static int64_t collect_row(const Row *row, float under, float over, float *to)
+{
+    if (row->n_threads == 1)
+        return collect(row->x, row->n, under, over, to);
+    const Shared *shared = &row->shared;
+    float *own = shared->collected + row->begin + VN * row->thread;
+    shared->count[row->thread] =
+        collect(row->x + row->begin, row->end - row->begin, under, over, own);
+    meet(row);
+    int64_t n = 0, begin, end;
+    for (int t = 0; t < row->n_threads; t++) {
+        kernel_share(row->n, FLUSH, t, row->n_threads, &begin, &end);
+        memcpy(to + n, shared->collected + begin + VN * t, (size_t)shared->count[t] * sizeof *to);
+        n += shared->count[t];
+    }
+    return n;
 }
 
 /* Few logits: the least with less than `limit` above it, of which `above` are greater than all of these. */
@@ -143,6 +211,22 @@ static void range(const float *x, int64_t n, float *low, float *high)
         }
 }
 
+/* The same of all of a row. */
+static void range_row(const Row *row, float *low, float *high)
+{
+    float *all = row->shared.range;
+    range(row->x + row->begin, row->end - row->begin, low, high);
+    if (row->n_threads == 1)
+        return;
+    all[2 * row->thread] = *low;
+    all[2 * row->thread + 1] = *high;
+    meet(row);
+    for (int t = 0; t < row->n_threads; t++) {
+        *low = all[2 * t] < *low ? all[2 * t] : *low;
+        *high = all[2 * t + 1] > *high ? all[2 * t + 1] : *high;
+    }
+}
+
 /* Cuts from high down to the last, evenly. */
 static void make_cuts(float high, float last, float cut[CUTS])
 {
@@ -153,16 +237,17 @@ static void make_cuts(float high, float last, float cut[CUTS])
 
 /* The least logit such that those above it weigh less than limit; -inf: all do. A limit below 0: the share p of all. low,
    high: the range of all; buffer [n + VN]. */
-static float least_kept(const float *x, int64_t n, const Weight *w, double limit, double p,
-                        float low, float high, float *buffer)
+static float least_kept(Row *row, const Weight *w, double limit, double p, float low, float high,
+                        float *buffer)
 {
+    Row few;
     double above = 0, sum[CUTS];
     float under = -INFINITY, over = INFINITY, cut[CUTS]; /* it is in (under, over] */
     make_cuts(high, w->counts || low > high - DEEP ? low : high - DEEP, cut);
     if (limit < 0)
         cut[CUTS - 1] = -INFINITY; /* below all */
     do {
-        sum_above(x, n, w, cut, sum);
+        sum_above(row, w, cut, sum);
         limit = limit < 0 ? p * sum[CUTS - 1] : limit;
         int i = 0;
         while (i < CUTS && above + sum[i] < limit)
@@ -170,54 +255,53 @@ static float least_kept(const float *x, int64_t n, const Weight *w, double limit
         under = i < CUTS ? cut[i] : under;
         over = i > 0 ? cut[i - 1] : over;
         above += i > 0 ? sum[i - 1] : 0;
-        n = collect(x, n, under, over, buffer);
-        x = buffer;
-        if (n == 0)
+        few = alone(buffer, collect_row(row, under, over, buffer));
+        row = &few;
+        if (few.n == 0)
             return under;
-        range(x, n, &low, &high);
+        range(buffer, few.n, &low, &high);
         if (low >= high)
-            return x[0];
+            return buffer[0];
         make_cuts(high, low, cut);
-    } while (n > FEW);
-    return least_of_few(buffer, n, w, above, limit);
+    } while (few.n > FEW);
+    return least_of_few(buffer, few.n, w, above, limit);
 }
 
 /* What the k largest weigh together, `least` being the last of them: of its equals, as many as make k. */
-static double weight_of(const float *x, int64_t n, const Weight *w, int64_t k, float least)
+static double weight_of(Row *row, const Weight *w, int64_t k, float least)
 {
     const Weight count = {.counts = true};
     float cut[CUTS];
     double weight[CUTS], counted[CUTS];
     for (int i = 0; i < CUTS; i++)
         cut[i] = i == 0 ? least : nextafterf(least, -INFINITY);
-    sum_above(x, n, w, cut, weight);
-    sum_above(x, n, &count, cut, counted);
+    sum_above(row, w, cut, weight);
+    sum_above(row, &count, cut, counted);
     double same = counted[1] - counted[0], left = (double)k - counted[0];
     return weight[0] + (weight[1] - weight[0]) * (left < same ? left / same : 1);
 }
 
-/* The least logit that a row's filters keep. */
-static float threshold(const float *x, int64_t n, int64_t k, float p, float *buffer)
+/* The least logit that a row's filters keep; low, high: its range. */
+static float threshold(Row *row, int64_t k, float p, float low, float high, float *buffer)
 {
-    float low, high, least = -INFINITY;
-    range(x, n, &low, &high);
+    float least = -INFINITY;
     Weight count = {.counts = true}, share = {.best = high};
     double limit = -1;
     if (!(p > 0))
         return high;
-    if (k > 0 && k < n) {
-        least = least_kept(x, n, &count, (double)k, 0, low, high, buffer);
+    if (k > 0 && k < row->n) {
+        least = least_kept(row, &count, (double)k, 0, low, high, buffer);
         if (p < 1 && least > -INFINITY)
-            limit = (double)p * weight_of(x, n, &share, k, least);
+            limit = (double)p * weight_of(row, &share, k, least);
     }
     if (p >= 1)
         return least;
-    float likely = least_kept(x, n, &share, limit, (double)p, low, high, buffer);
+    float likely = least_kept(row, &share, limit, (double)p, low, high, buffer);
     return likely > least ? likely : least;
 }
 
-/* Writes a row: logits as they are, or -inf where they are below `least` or less likely than min_p times the best. */
-static void write_row(const float *x, int64_t n, float least, float best, float min_p, float *out)
+/* Writes logits as they are, or -inf where they are below `least` or less likely than min_p times the best. */
+static void write_kept(const float *x, int64_t n, float least, float best, float min_p, float *out)
 {
     const vf none = vf_splat(-INFINITY);
     for (int64_t i = 0; i < n; i += VN) {
@@ -233,25 +317,61 @@ static void write_row(const float *x, int64_t n, float least, float best, float 
     }
 }
 
+static size_t rounded(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/* A buffer of each thread, and what they share; also the places in it, where there is memory. */
+static size_t lay_out(int64_t n, int n_threads, char *memory, Row *row, float **buffer)
+{
+    const size_t own = rounded(sizeof(float) * (size_t)(n + VN));
+    const size_t sums = rounded(sizeof(float) * CUTS * (size_t)((n + FLUSH - 1) / FLUSH));
+    const size_t collected = rounded(sizeof(float) * (size_t)(n + (int64_t)VN * n_threads));
+    const size_t counts = rounded(sizeof(int64_t) * (size_t)n_threads);
+    const size_t ranges = rounded(2 * sizeof(float) * (size_t)n_threads);
+    size_t at = own * (size_t)n_threads;
+    if (memory) {
+        *buffer = (float *)(void *)(memory + own * (size_t)row->args->thread);
+        row->shared =
+            (Shared){.sum = {(float *)(void *)(memory + at), (float *)(void *)(memory + at + sums)},
+                     .collected = (float *)(void *)(memory + at + 2 * sums),
+                     .count = (int64_t *)(void *)(memory + at + 2 * sums + collected),
+                     .range = (float *)(void *)(memory + at + 2 * sums + collected + counts)};
+    }
+    return at + 2 * sums + collected + counts + ranges;
+}
+
 static size_t scratch(const Op *op, int n_threads)
 {
-    return sizeof(float) * (size_t)(op->operand[0]->type.dim[1] + VN) * (size_t)n_threads;
+    return lay_out(op->operand[0]->type.dim[1], n_threads, NULL, NULL, NULL);
 }
 
 static void run(const KernelArgs *args)
 {
     const cvn_type *type = &args->op->operand[0]->type;
-    int64_t n = type->dim[1], begin, end;
-    float *buffer = (float *)args->scratch + (n + VN) * args->thread;
-    kernel_share(type->dim[0], 1, args->thread, args->n_threads, &begin, &end);
-    for (int64_t row = begin; row < end && n > 0; row++) {
-        const float *x = (const float *)args->in[0] + row * n;
-        float *out = (float *)args->out[0] + row * n, low, best;
-        float min_p = ((const float *)args->in[3])[row];
-        float least = threshold(x, n, ((const int32_t *)args->in[1])[row],
-                                ((const float *)args->in[2])[row], buffer);
-        range(x, n, &low, &best);
-        write_row(x, n, least, best, min_p, out);
+    int64_t rows = type->dim[0], n = type->dim[1], first, last;
+    float *buffer = NULL;
+    Row row = {.n = n, .end = n, .n_threads = 1, .args = args};
+    lay_out(n, args->n_threads, args->scratch, &row, &buffer);
+    kernel_share(rows, 1, args->thread, args->n_threads, &first, &last);
+    if (rows < args->n_threads) {
+        row.thread = args->thread;
+        row.n_threads = args->n_threads;
+        kernel_share(n, FLUSH, args->thread, args->n_threads, &row.begin, &row.end);
+        first = 0;
+        last = rows;
+    }
+    for (int64_t r = first; r < last && n > 0; r++) {
+        float low, high, min_p = ((const float *)args->in[3])[r];
+        row.x = (const float *)args->in[0] + r * n;
+        range_row(&row, &low, &high);
+        float least = threshold(&row, ((const int32_t *)args->in[1])[r],
+                                ((const float *)args->in[2])[r], low, high, buffer);
+        write_kept(row.x + row.begin, row.end - row.begin, least, high, min_p,
+                   (float *)args->out[0] + r * n + row.begin);
+        if (r + 1 < last)
+            meet(&row); /* others may still read this row's range */
     }
 }
 
