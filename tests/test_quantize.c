@@ -44,11 +44,8 @@ static QuantForm there_and_back(QuantScheme scheme, int64_t n, int64_t k, const 
     assert_int_equal(quant_panel_bytes(&form) * (size_t)form.panels, cvn_type_bytes(&q->type));
     assert_int_equal(quant_scale_bytes(&form) * (size_t)form.panels, cvn_type_bytes(&s->type));
     for (int64_t p = 0; p < form.panels; p++) {
-        const float *row[QUANT_ROWS];
-        int rows = (int)(n - p * QUANT_ROWS < QUANT_ROWS ? n - p * QUANT_ROWS : QUANT_ROWS);
-        for (int r = 0; r < rows; r++)
-            row[r] = x + (p * QUANT_ROWS + r) * k;
-        quant_panel(&form, row, rows, panels + (size_t)p * quant_panel_bytes(&form),
+        quant_panel(&form, x + p * QUANT_ROWS * k, quant_panel_rows(&form, p),
+                    panels + (size_t)p * quant_panel_bytes(&form),
                     scales + (size_t)p * quant_scale_bytes(&form));
     }
     const void *in[] = {panels, scales};
@@ -512,7 +509,7 @@ static void arrays_of_a_quantized_folder_are_the_files_own(void **state)
     IoModel model;
     Weights weights;
     quantize_to(variant_path("gqa"), in_scratch("mapped"), "int8");
-    WeightsOptions load = {.dtype = CVN_F32, .scan = SCAN_NEVER, .threads = 1};
+    WeightsOptions load = {.dtype = CVN_F32, .threads = 1};
     assert_int_equal(io_open_model(&model, in_scratch("mapped"), &err), 0);
     assert_int_equal(weights_load(&weights, &model, &load, &err), 0);
     assert_int_equal(weights.block_bytes, 0);

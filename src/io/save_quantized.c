@@ -18,14 +18,10 @@ typedef struct Job {
 static int quantize_panel(const Job *job, int64_t panel, float *rows, cvn_err *err)
 {
     const QuantForm *f = &job->param->quant;
-    const float *row[QUANT_ROWS];
-    int64_t first = panel * QUANT_ROWS;
-    int64_t n = f->n - first < QUANT_ROWS ? f->n - first : QUANT_ROWS;
-    for (int r = 0; r < QUANT_ROWS; r++)
-        row[r] = rows + r * f->k;
+    int64_t first = panel * QUANT_ROWS, n = quant_panel_rows(f, panel);
     int code = job->fill(job->context, job->param, first * f->k, n * f->k, rows, err);
     if (code == CVN_OK)
-        quant_panel(f, row, (int)n, job->q + (size_t)(panel - job->first) * quant_panel_bytes(f),
+        quant_panel(f, rows, n, job->q + (size_t)(panel - job->first) * quant_panel_bytes(f),
                     job->scale + (size_t)panel * quant_scale_bytes(f));
     return code;
 }

@@ -1,5 +1,6 @@
 #include "io/weights.h"
 
+#include "base/num.h"
 #include "base/room.h"
 #include "base/threads.h"
 #include "io/convert.h"
@@ -13,33 +14,32 @@
 #include <sys/mman.h>
 
 #define SCAN_LIMIT ((size_t)4 << 30)
-#define ALIGNMENT ((size_t)64)
 
 /* A mapping serves where it is in one piece, of the wanted type, and aligned to its elements. */
-static bool is_usable_in_place(const IoModel *model, int param, const WeightsOptions *options)
+static bool is_usable_in_place(const IoModel *model, int param, cvn_dtype wanted)
 {
     const IoTensor *tensor = model->source[param];
     const Param *p = &model->params.param[param];
-    if (options->copy || tensor->n_parts > 0 || tensor->adapter)
+    if (tensor->n_parts > 0 || tensor->adapter)
         return false;
     if (p->form == PARAM_PANELS)
         return !model->quantizes;
-    cvn_dtype dtype = param_type(p, options->dtype).dtype;
+    cvn_dtype dtype = param_type(p, wanted).dtype;
     return !(p->form == PARAM_SCALES && model->quantizes) && tensor->coding == IO_PLAIN &&
            tensor->dtype == dtype && (uintptr_t)tensor->data % cvn_dtype_bytes(dtype, 1) == 0;
 }
 
 static size_t padded_bytes(const Param *param, cvn_dtype dtype)
 {
-    return (param_bytes(param, dtype) + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
+    return num_padded(param_bytes(param, dtype), CACHE_LINE);
 }
 
-size_t weights_owned_bytes(const IoModel *model, const WeightsOptions *options)
+size_t weights_owned_bytes(const IoModel *model, cvn_dtype dtype)
 {
     size_t bytes = 0;
     for (int i = 0; i < model->params.n; i++)
-        if (!is_usable_in_place(model, i, options))
-            bytes += padded_bytes(&model->params.param[i], options->dtype);
+        if (!is_usable_in_place(model, i, dtype))
+            bytes += padded_bytes(&model->params.param[i], dtype);
     return bytes;
 }
 
@@ -53,12 +53,11 @@ static void warn(Weights *weights, const IoTensor *tensor, int64_t bad)
         weights->warnings[used] = '\0';
 }
 
-static int allocate(Weights *weights, const IoModel *model, const WeightsOptions *options,
-                    cvn_err *err)
+static int allocate(Weights *weights, const IoModel *model, cvn_dtype dtype, cvn_err *err)
 {
     weights->n = model->params.n;
-    weights->dtype = options->dtype;
-    weights->block_bytes = weights_owned_bytes(model, options);
+    weights->dtype = dtype;
+    weights->block_bytes = weights_owned_bytes(model, dtype);
     weights->weight = calloc((size_t)weights->n, sizeof *weights->weight);
     if (!weights->weight)
         return err_set(err, CVN_EMEM, "no memory for the table of weights of '%s'", model->path);
@@ -73,8 +72,7 @@ static int allocate(Weights *weights, const IoModel *model, const WeightsOptions
     if (weights->block == MAP_FAILED) {
         weights->block = NULL;
         return err_set(err, CVN_EMEM, "cannot allocate %zu bytes for the weights of '%s' as %s: %s",
-                       weights->block_bytes, model->path, cvn_dtype_name(options->dtype),
-                       strerror(errno));
+                       weights->block_bytes, model->path, cvn_dtype_name(dtype), strerror(errno));
     }
     madvise(weights->block, weights->block_bytes, MADV_HUGEPAGE);
     return CVN_OK;
@@ -112,17 +110,17 @@ static int64_t run_job(Pool *pool, const Job *job)
 }
 
 /* Where each array lies: in the files, or in the block. */
-static void place_all(Weights *weights, const IoModel *model, const WeightsOptions *options)
+static void place_all(Weights *weights, const IoModel *model)
 {
     uint8_t *next = weights->block;
     for (int i = 0; i < weights->n; i++) {
         Weight *weight = &weights->weight[i];
-        weight->bytes = param_bytes(&model->params.param[i], options->dtype);
-        weight->owned = !is_usable_in_place(model, i, options);
+        weight->bytes = param_bytes(&model->params.param[i], weights->dtype);
+        weight->owned = !is_usable_in_place(model, i, weights->dtype);
         weight->data = weight->owned ? next : model->source[i]->data;
         weight->n_nonfinite = -1;
         if (weight->owned)
-            next += padded_bytes(&model->params.param[i], options->dtype);
+            next += padded_bytes(&model->params.param[i], weights->dtype);
     }
 }
 
@@ -143,14 +141,12 @@ static int load_quantized(Weights *weights, const IoModel *model, int i, Pool *p
     return CVN_OK;
 }
 
-static int load_all(Weights *weights, const IoModel *model, const WeightsOptions *options,
-                    Pool *pool, int64_t *n_nonfinite, cvn_err *err)
+static int load_all(Weights *weights, const IoModel *model, Pool *pool, int64_t *n_nonfinite,
+                    cvn_err *err)
 {
-    cvn_dtype dtype = options->dtype;
-    bool scan =
-        options->scan == SCAN_ALWAYS ||
-        (options->scan == SCAN_AUTO && (size_t)model_bytes(&model->config, dtype) <= SCAN_LIMIT);
-    place_all(weights, model, options);
+    cvn_dtype dtype = weights->dtype;
+    bool scan = (size_t)model_bytes(&model->config, dtype) <= SCAN_LIMIT;
+    place_all(weights, model);
     for (int i = 0; i < weights->n; i++) {
         const IoTensor *tensor = model->source[i];
         Weight *weight = &weights->weight[i];
@@ -180,10 +176,10 @@ int weights_load(Weights *weights, const IoModel *model, const WeightsOptions *o
     if (!pool)
         return CVN_EINVAL;
     int64_t *n_nonfinite = calloc((size_t)pool_threads(pool), sizeof *n_nonfinite);
-    int code = n_nonfinite ? allocate(weights, model, options, err)
+    int code = n_nonfinite ? allocate(weights, model, dtype, err)
                            : err_set(err, CVN_EMEM, "no memory to load '%s'", model->path);
     if (code == CVN_OK)
-        code = load_all(weights, model, options, pool, n_nonfinite, err);
+        code = load_all(weights, model, pool, n_nonfinite, err);
     if (code != CVN_OK)
         weights_free(weights);
     free(n_nonfinite);

@@ -11,18 +11,9 @@
 
 #include "io/model.h"
 
-typedef enum WeightsScan {
-    SCAN_AUTO, /* look for NaN and infinities where data is converted, and everywhere when the whole
-                  model has at most 4 GB */
-    SCAN_NEVER,  /* only where data is converted */
-    SCAN_ALWAYS, /* reads all the data */
-} WeightsScan;
-
 typedef struct WeightsOptions {
     cvn_dtype dtype; /* f32, bf16 or f16 */
-    bool copy;       /* own every array: writable, independent of the model's files */
-    WeightsScan scan;
-    int threads; /* that convert and scan; 0: as many as the machine has */
+    int threads;     /* that convert and scan; 0: as many as the machine has */
 } WeightsOptions;
 
 typedef struct Weight {
@@ -42,13 +33,14 @@ typedef struct Weights {
     char warnings[2048]; /* tensors with NaN or infinite elements, one per line; "" when none */
 } Weights;
 
-/* The model must stay open as long as the weights, unless options->copy. */
+/* Looks for NaN and infinities where data is converted, and everywhere when the whole model has at most 4 GB. The model
+   must stay open as long as the weights. */
 int weights_load(Weights *weights, const IoModel *model, const WeightsOptions *options,
                  cvn_err *err);
 void weights_free(Weights *weights);
 
 /* Bytes that weights_load would allocate. */
-size_t weights_owned_bytes(const IoModel *model, const WeightsOptions *options);
+size_t weights_owned_bytes(const IoModel *model, cvn_dtype dtype);
 
 /* A box of one parameter in its logical shape, start[i] <= index < start[i] + size[i], converted to
  * dtype (f32, bf16 or f16) and packed row-major: how a process of a mesh reads its own shards only. */

@@ -27,12 +27,19 @@ static void give_back(const uint8_t *data, size_t bytes)
         madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
-/* Elements [first, first + n) of the tensor in the form's dtype: where they lie, or converted into buffer. */
+/* What a panel is made of. */
+static cvn_dtype source_dtype(const QuantForm *f)
+{
+    return f->groups ? CVN_F32 : f->dtype;
+}
+
+/* Elements [first, first + n) of the tensor in that type: where they lie, or converted into buffer. */
 static const char *read_elements(Job *job, int64_t first, int64_t n, char *buffer)
 {
     const IoTensor *t = job->tensor;
-    cvn_dtype dtype = job->form->dtype;
-    if (t->n_parts == 0 && !t->adapter && t->coding == IO_PLAIN && t->dtype == dtype) {
+    cvn_dtype dtype = source_dtype(job->form);
+    if (t->n_parts == 0 && !t->adapter && t->coding == IO_PLAIN && t->dtype == dtype &&
+        (uintptr_t)t->data % cvn_dtype_bytes(dtype, 1) == 0) {
         const char *data = (const char *)t->data + cvn_dtype_bytes(dtype, first);
         atomic_fetch_add(&job->bad, (long)io_count_nonfinite(dtype, data, n));
         return data;
@@ -41,13 +48,12 @@ static const char *read_elements(Job *job, int64_t first, int64_t n, char *buffe
     return buffer;
 }
 
-/* As they are: each thread writes the panels that it will read. */
-static void pack_panels(void *context, int thread, int n_threads)
+/* Each thread makes the panels that it will read. */
+static void make_panels(void *context, int thread, int n_threads)
 {
     Job *job = context;
     const QuantForm *f = job->form;
-    size_t row_bytes = cvn_dtype_bytes(f->dtype, f->k);
-    char *buffer = malloc(row_bytes * QUANT_ROWS);
+    char *buffer = malloc(cvn_dtype_bytes(source_dtype(f), f->k) * QUANT_ROWS);
     if (!buffer) {
         atomic_store(&job->failed, true);
         return;
@@ -55,48 +61,19 @@ static void pack_panels(void *context, int thread, int n_threads)
     int64_t begin, end;
     param_share(job->param, thread, n_threads, &begin, &end);
     for (int64_t p = begin; p < end; p++) {
-        int64_t first = p * QUANT_ROWS;
-        int64_t n = f->n - first < QUANT_ROWS ? f->n - first : QUANT_ROWS;
-        const char *data = read_elements(job, first * f->k, n * f->k, buffer);
-        const void *row[QUANT_ROWS];
-        for (int64_t r = 0; r < n; r++)
-            row[r] = data + (size_t)r * row_bytes;
-        quant_pack_panel(f, row, (int)n, job->q + (size_t)p * quant_panel_bytes(f));
+        int64_t n = quant_panel_rows(f, p);
+        const char *rows = read_elements(job, p * QUANT_ROWS * f->k, n * f->k, buffer);
+        quant_panel(f, rows, n, job->q + (size_t)p * quant_panel_bytes(f),
+                    f->groups ? job->scale + (size_t)p * quant_scale_bytes(f) : NULL);
     }
     free(buffer);
-}
-
-/* Each thread writes the panels that it will read. */
-static void quantize_panels(void *context, int thread, int n_threads)
-{
-    Job *job = context;
-    const QuantForm *f = job->form;
-    float *rows = malloc((size_t)f->k * QUANT_ROWS * sizeof *rows);
-    const float *row[QUANT_ROWS];
-    if (!rows) {
-        atomic_store(&job->failed, true);
-        return;
-    }
-    for (int r = 0; r < QUANT_ROWS; r++)
-        row[r] = rows + r * f->k;
-    int64_t begin, end;
-    param_share(job->param, thread, n_threads, &begin, &end);
-    for (int64_t p = begin; p < end; p++) {
-        int64_t first = p * QUANT_ROWS;
-        int64_t n = f->n - first < QUANT_ROWS ? f->n - first : QUANT_ROWS;
-        io_decode(job->tensor, first * f->k, n * f->k, rows);
-        atomic_fetch_add(&job->bad, (long)io_count_nonfinite(CVN_F32, rows, n * f->k));
-        quant_panel(f, row, (int)n, job->q + (size_t)p * quant_panel_bytes(f),
-                    job->scale + (size_t)p * quant_scale_bytes(f));
-    }
-    free(rows);
 }
 
 int64_t weights_quantize(const IoTensor *tensor, const Param *param, Pool *pool, void *q,
                          void *scale)
 {
     Job job = {.tensor = tensor, .param = param, .form = &param->quant, .q = q, .scale = scale};
-    pool_run(pool, job.form->groups ? quantize_panels : pack_panels, &job);
+    pool_run(pool, make_panels, &job);
     if (tensor->n_parts == 0)
         give_back(tensor->data, tensor->bytes);
     for (int i = 0; i < tensor->n_parts; i++)
@@ -136,26 +113,18 @@ static int quantize_box(const Slice *s, const PanelBox *box, uint8_t *q, uint8_t
                         cvn_err *err)
 {
     int64_t k = s->form.k;
-    cvn_dtype dtype = s->form.groups ? CVN_F32 : s->form.dtype; /* that a panel is made of */
+    cvn_dtype dtype = source_dtype(&s->form);
     int64_t row_bytes = (int64_t)cvn_dtype_bytes(dtype, k);
-    size_t panel = quant_panel_bytes(&s->form);
     size_t scales = s->form.groups ? quant_scale_bytes(&s->form) : 0;
     char *rows = malloc((size_t)row_bytes * QUANT_ROWS);
-    uint8_t *made = malloc(panel);
-    const void *row[QUANT_ROWS];
-    for (int r = 0; r < QUANT_ROWS && rows; r++)
-        row[r] = rows + r * row_bytes;
+    uint8_t *made = malloc(quant_panel_bytes(&s->form));
     for (int64_t p = 0; p < box->panels && rows && made; p++) {
         int64_t first = (box->panel + p) * QUANT_ROWS;
-        int64_t n = s->whole->n - first < QUANT_ROWS ? s->whole->n - first : QUANT_ROWS;
+        int64_t n = quant_panel_rows(s->whole, box->panel + p);
         for (int64_t r = 0; r < n; r++)
             io_convert(s->tensor, (first + r) * s->whole->k + s->first, k, dtype,
                        rows + r * row_bytes);
-        if (s->form.groups)
-            quant_panel(&s->form, (const float *const *)row, (int)n, made,
-                        scale + (size_t)p * scales);
-        else
-            quant_pack_panel(&s->form, row, (int)n, made);
+        quant_panel(&s->form, rows, n, made, scales ? scale + (size_t)p * scales : NULL);
         memcpy(q + (size_t)p * s->units * UNIT_BYTES, made + s->unit * UNIT_BYTES,
                s->units * UNIT_BYTES);
     }

@@ -1,6 +1,7 @@
 #include "model/quantize.h"
 
 #include "base/float16.h"
+#include "base/num.h"
 #include "graph/panels.h"
 
 #include <inttypes.h>
@@ -168,13 +169,18 @@ static void pack_words(const void *const *row, int64_t first, int64_t words, uin
     }
 }
 
-void quant_pack_panel(const QuantForm *form, const void *const *row, int rows, void *out)
+int64_t quant_panel_rows(const QuantForm *form, int64_t panel)
+{
+    return num_min(form->n - panel * QUANT_ROWS, QUANT_ROWS);
+}
+
+static void pack_panel(const QuantForm *form, const char *rows, int64_t n, void *out)
 {
     const void *all[QUANT_ROWS];
     size_t size = cvn_dtype_bytes(form->dtype, 1), bytes = (size_t)form->k * size;
     uint32_t *to = out;
     for (int r = 0; r < QUANT_ROWS; r++)
-        all[r] = row[r < rows ? r : 0];
+        all[r] = rows + (r < n ? (size_t)r * bytes : 0);
     pack_words(all, 0, (int64_t)(bytes / 4), to);
     for (int r = 0; r < QUANT_ROWS && bytes % 4; r++) { /* the last bf16, beside a 0 */
         uint16_t half;
@@ -182,18 +188,23 @@ void quant_pack_panel(const QuantForm *form, const void *const *row, int rows, v
         to[bytes / 4 * QUANT_ROWS + (size_t)r] = half;
     }
     for (int64_t u = 0; u < form->units; u++)
-        for (int r = rows; r < QUANT_ROWS; r++)
+        for (int64_t r = n; r < QUANT_ROWS; r++)
             to[u * QUANT_ROWS + r] = 0;
 }
 
-void quant_panel(const QuantForm *form, const float *const *row, int rows, void *q, void *scale)
+void quant_panel(const QuantForm *form, const void *rows, int64_t n, void *q, void *scale)
 {
+    if (form->groups == 0) {
+        pack_panel(form, rows, n, q);
+        return;
+    }
     memset(q, 0, quant_panel_bytes(form));
     memset(scale, 0, quant_scale_bytes(form));
-    for (int r = 0; r < rows; r++) {
+    for (int64_t r = 0; r < n; r++) {
+        const float *row = (const float *)rows + r * form->k;
         if (form->dtype == CVN_I8)
-            quant_row_i8(row[r], form->k, (int8_t *)q + r * PANEL_QUAD, (float *)scale + r);
+            quant_row_i8(row, form->k, (int8_t *)q + r * PANEL_QUAD, (float *)scale + r);
         else
-            quant_row_i4(form, row[r], (uint8_t *)q + r * PANEL_QUAD, (uint16_t *)scale + r);
+            quant_row_i4(form, row, (uint8_t *)q + r * PANEL_QUAD, (uint16_t *)scale + r);
     }
 }

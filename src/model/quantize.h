@@ -67,10 +67,11 @@ QuantForm quant_form(QuantScheme scheme, int64_t n, int64_t k);
 size_t quant_panel_bytes(const QuantForm *form);
 size_t quant_scale_bytes(const QuantForm *form);
 
-/* Packs one panel of a form that is not quantized: row[i] is row i of it, [k] of the form's dtype. */
-void quant_pack_panel(const QuantForm *form, const void *const *row, int rows, void *out);
+/* Rows of a panel: 16, or fewer of the last one. */
+int64_t quant_panel_rows(const QuantForm *form, int64_t panel);
 
-/* Quantizes one panel: row[i] is row i of it, f32 [k], i < rows <= 16 (the others become 0). */
-void quant_panel(const QuantForm *form, const float *const *row, int rows, void *q, void *scale);
+/* Makes one panel of n rows [n, k] (those up to 16 become 0): of f32, quantized with its scales; or, of a form that is
+   not quantized, of the form's dtype as they are. */
+void quant_panel(const QuantForm *form, const void *rows, int64_t n, void *q, void *scale);
 
 #endif

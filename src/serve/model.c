@@ -34,7 +34,7 @@ static int load_weights(cvn_model *m, const cvn_model_options *options, const ch
         return err->code;
     if (options->no_weights)
         return CVN_OK;
-    WeightsOptions load = {.dtype = dtype, .scan = SCAN_AUTO};
+    WeightsOptions load = {.dtype = dtype};
     int code = weights_load(&m->weights, &m->io, &load, err);
     if (code)
         return code;
