@@ -6,6 +6,7 @@
 #include "cli/communication.h"
 #include "cli/ranks.h"
 #include "cli/terminal.h"
+#include "cpu/mesh_devices.h"
 #include "serve/engine.h"
 #include "shard/layouts.h"
 #include "train/config.h"
@@ -150,9 +151,7 @@ int run_join(bool mesh, Cluster **cluster, cvn_err *err)
 {
     *cluster = NULL;
     if (transport_launched() && !mesh)
-        return err_set(err, CVN_EINVAL,
-                       "several processes were started; say with --mesh how they divide the model, "
-                       "for 4 of them --mesh data=2,model=2");
+        return mesh_devices_missing(err);
     return mesh ? ranks_join(cluster, err) : CVN_OK;
 }
 

@@ -37,6 +37,13 @@ int mesh_devices_open(MeshDevices *m, const char *spec, Arena *arena, Cluster *c
     return CVN_OK;
 }
 
+int mesh_devices_missing(cvn_err *err)
+{
+    return err_set(err, CVN_EINVAL,
+                   "several processes were started; say with --mesh how they divide the model, "
+                   "for 4 of them --mesh data=2,model=2");
+}
+
 void mesh_devices_close(MeshDevices *m)
 {
     if (m->cluster)

@@ -29,6 +29,9 @@ int mesh_devices_open(MeshDevices *m, const char *spec, Arena *arena, Cluster *c
 /* A mesh of which nothing is run, to see how things would lie on it: n_local is all of it. */
 int mesh_devices_describe(MeshDevices *m, const char *spec, Arena *arena, cvn_err *err);
 
+/* The error of several processes that were given no mesh. */
+int mesh_devices_missing(cvn_err *err);
+
 /* Safe on {0}, and after a failure. */
 void mesh_devices_close(MeshDevices *m);
 

@@ -157,32 +157,26 @@ static bool merges(const IoTensor *file, const cvn_type *type)
 static int check_tensor(const Checkpoint *checkpoint, const CheckpointTensor *tensor, cvn_err *err)
 {
     char have[128], want[128];
+    const cvn_type *type = &tensor->type;
     const IoTensor *file = io_tensors_find(&checkpoint->tensors, tensor->name);
     const CheckpointWhole *whole =
         checkpoint->wholes ? checkpoint_wholes_find(checkpoint->wholes, tensor->name) : NULL;
-    if (whole && cvn_type_equal(&whole->type, &tensor->type))
-        return CVN_OK;
-    if (whole)
-        return err_set(err, CVN_EFORMAT,
-                       "'%s': tensor '%s' is %s %s, but this run has it as %s %s; go on with the "
-                       "options that the run was begun with",
-                       checkpoint->folder, tensor->name, cvn_dtype_name(whole->type.dtype),
-                       io_shape_text(whole->type.dim, whole->type.rank, have, sizeof have),
-                       cvn_dtype_name(tensor->type.dtype),
-                       io_shape_text(tensor->type.dim, tensor->type.rank, want, sizeof want));
-    if (!file)
+    if (!file && !whole)
         return err_set(err, CVN_EFORMAT, "'%s' has no tensor '%s', which this run needs",
                        checkpoint->folder, tensor->name);
-    if (file->coding != IO_PLAIN || file->dtype != tensor->type.dtype ||
-        file->bytes != cvn_type_bytes(&tensor->type) || !merges(file, &tensor->type))
-        return err_set(err, CVN_EFORMAT,
-                       "'%s': tensor '%s' is %s %s, but this run has it as %s %s; go on with the "
-                       "options that the run was begun with",
-                       checkpoint->folder, tensor->name, file->type,
-                       io_shape_text(file->dims, file->rank, have, sizeof have),
-                       cvn_dtype_name(tensor->type.dtype),
-                       io_shape_text(tensor->type.dim, tensor->type.rank, want, sizeof want));
-    return CVN_OK;
+    if (whole ? cvn_type_equal(&whole->type, type)
+              : file->coding == IO_PLAIN && file->dtype == type->dtype &&
+                    file->bytes == cvn_type_bytes(type) && merges(file, type))
+        return CVN_OK;
+    const char *dtype = whole ? cvn_dtype_name(whole->type.dtype) : file->type;
+    return err_set(err, CVN_EFORMAT,
+                   "'%s': tensor '%s' is %s %s, but this run has it as %s %s; go on with the "
+                   "options that the run was begun with",
+                   checkpoint->folder, tensor->name, dtype,
+                   io_shape_text(whole ? whole->type.dim : file->dims,
+                                 whole ? whole->type.rank : file->rank, have, sizeof have),
+                   cvn_dtype_name(type->dtype),
+                   io_shape_text(type->dim, type->rank, want, sizeof want));
 }
 
 /* Names a tensor of the file that the state lacks; NULL when there is none. */
@@ -190,21 +184,17 @@ static const char *find_extra(const Checkpoint *checkpoint, const CheckpointStat
 {
     Arena arena;
     Map known;
+    const CheckpointWholes *wholes = checkpoint->wholes;
+    size_t n = wholes ? (size_t)wholes->n : checkpoint->tensors.n;
     const char *extra = NULL;
     if (arena_init(&arena, NULL) != CVN_OK)
         return "(no memory to look)";
     map_init(&known, &arena);
     for (int i = 0; i < state->n; i++)
         map_put(&known, state->tensor[i].name, strlen(state->tensor[i].name), NULL);
-    for (size_t i = 0; i < checkpoint->tensors.n && !extra; i++) {
-        const char *name = checkpoint->tensors.tensor[i].name;
-        if (!map_get(&known, name, strlen(name)))
-            extra = name;
-    }
-    for (int i = 0; checkpoint->wholes && i < checkpoint->wholes->n && !extra; i++) {
-        const char *name = checkpoint->wholes->whole[i].name;
-        if (!map_get(&known, name, strlen(name)))
-            extra = name;
+    for (size_t i = 0; i < n && !extra; i++) {
+        const char *name = wholes ? wholes->whole[i].name : checkpoint->tensors.tensor[i].name;
+        extra = map_get(&known, name, strlen(name)) ? NULL : name;
     }
     arena_free(&arena);
     return extra;

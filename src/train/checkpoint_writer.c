@@ -5,6 +5,8 @@
  * shared.
  */
 #include "train/checkpoint.h"
+
+#include "base/num.h"
 #include "train/checkpoint_folder.h"
 #include "train/checkpoint_shards.h"
 #include "train/checkpoint_write.h"
@@ -34,19 +36,14 @@ struct CheckpointWriter {
     /* The save in flight; the thread's alone while running and not finished. */
     CheckpointState state;   /* owned: tensor, names, config; their data lies in copy */
     CheckpointShards shards; /* of the state, where it has some; owned: slice */
-    uint8_t *copy;           /* owned mapping: the tensors, each at a multiple of ALIGN */
+    uint8_t *copy;           /* owned mapping: the tensors, each at a multiple of CACHE_LINE */
     size_t copy_bytes;
     cvn_err err;  /* of the save */
     bool written; /* the checkpoint is there, even if deleting old ones failed */
     atomic_bool finished;
 };
 
-enum { ALIGN = 64, NICENESS = 10 };
-
-static size_t aligned(size_t bytes)
-{
-    return (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
-}
+enum { NICENESS = 10 };
 
 static int take_lock(CheckpointWriter *writer, cvn_err *err)
 {
@@ -142,9 +139,9 @@ static size_t copy_bytes(const CheckpointState *state)
 {
     size_t bytes = 0;
     for (int i = 0; !state->shards && i < state->n; i++)
-        bytes += aligned(cvn_type_bytes(&state->tensor[i].type));
+        bytes += num_padded(cvn_type_bytes(&state->tensor[i].type), CACHE_LINE);
     for (int i = 0; state->shards && i < state->shards->n_slices; i++)
-        bytes += aligned(slice_bytes(state, &state->shards->slice[i]));
+        bytes += num_padded(slice_bytes(state, &state->shards->slice[i]), CACHE_LINE);
     return bytes;
 }
 
@@ -166,7 +163,7 @@ static int copy_slices(CheckpointWriter *writer, const CheckpointState *state, c
         to->data = writer->copy + at;
         region_copy(&from->at, from->data, &to->at, writer->copy + at,
                     cvn_dtype_bytes(state->tensor[from->tensor].type.dtype, 1));
-        at += aligned(slice_bytes(state, from));
+        at += num_padded(slice_bytes(state, from), CACHE_LINE);
     }
     return CVN_OK;
 }
@@ -178,7 +175,7 @@ static int copy_state(CheckpointWriter *writer, const CheckpointState *state, si
     writer->state = *state;
     writer->state.config = state->config ? strdup(state->config) : NULL;
     writer->state.tensor = calloc((size_t)state->n + 1, sizeof *state->tensor);
-    writer->copy_bytes = bytes + ALIGN;
+    writer->copy_bytes = bytes + CACHE_LINE;
     void *copy =
         mmap(NULL, writer->copy_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     writer->copy = copy == MAP_FAILED ? NULL : copy;
@@ -197,7 +194,7 @@ static int copy_state(CheckpointWriter *writer, const CheckpointState *state, si
             continue;
         if (n > 0)
             memcpy(tensor->data, state->tensor[i].data, n);
-        at += aligned(n);
+        at += num_padded(n, CACHE_LINE);
     }
     return state->shards ? copy_slices(writer, state, err) : CVN_OK;
 }

@@ -156,23 +156,14 @@ static const char **text_of(TrainConfig *c, const TrainKey *key)
 
 void train_config_copy(TrainConfig *to, const TrainConfig *from, const TrainKey *key)
 {
-    TrainConfig *source = (TrainConfig *)(uintptr_t)from;
-    switch (key->type) {
-    case KEY_DATA:
-        memcpy(to->data, from->data, sizeof to->data);
+    static const size_t bytes[] = {[KEY_INT] = sizeof(int64_t),
+                                   [KEY_SIZE] = sizeof(int64_t),
+                                   [KEY_REAL] = sizeof(double),
+                                   [KEY_TEXT] = sizeof(const char *),
+                                   [KEY_DATA] = sizeof from->data};
+    memcpy((char *)to + key->offset, (const char *)from + key->offset, bytes[key->type]);
+    if (key->type == KEY_DATA)
         to->n_data = from->n_data;
-        break;
-    case KEY_TEXT:
-        *text_of(to, key) = *text_of(source, key);
-        break;
-    case KEY_REAL:
-        *real_of(to, key) = *real_of(source, key);
-        break;
-    case KEY_INT:
-    case KEY_SIZE:
-        *int_of(to, key) = *int_of(source, key);
-        break;
-    }
 }
 
 static bool same_text(const char *a, const char *b)

@@ -2,7 +2,6 @@
 
 #include "base/num.h"
 #include "graph/simplify.h"
-#include "io/convert.h"
 #include "shard/layouts.h"
 #include "shard/reshard.h"
 #include "train/step.h"
@@ -228,25 +227,6 @@ void train_mesh_clear_sums(TrainMesh *m)
             memset(m->data[i], 0, cvn_type_bytes(&m->tensor[i % m->n].local));
 }
 
-/* Elements first … first + n - 1 to element `at` of a shard, in its type. */
-static int fill_run(const MeshTensor *t, const Param *param, SaveFill fill, void *context,
-                    int64_t first, int64_t n, void *shard, int64_t at, cvn_err *err)
-{
-    float piece[4096];
-    const int64_t size = sizeof piece / sizeof *piece;
-    if (t->type.dtype == CVN_F32)
-        return fill(context, param, first, n, (float *)shard + at, err);
-    for (int64_t done = 0; done < n; done += size) {
-        int64_t here = n - done < size ? n - done : size;
-        int code = fill(context, param, first + done, here, piece, err);
-        if (code)
-            return code;
-        io_encode(t->type.dtype, piece, here,
-                  (uint8_t *)shard + cvn_dtype_bytes(t->type.dtype, at + done));
-    }
-    return CVN_OK;
-}
-
 /* Tensors from number `tensor` on are those of the list. */
 static int fill_from(TrainMesh *m, int tensor, const ParamList *params, SaveFill fill,
                      void *context, cvn_err *err)
@@ -263,7 +243,8 @@ static int fill_from(TrainMesh *m, int tensor, const ParamList *params, SaveFill
             RegionWalk w;
             region_walk(&w, &part.region, &whole, &part);
             while (code == CVN_OK && region_next(&w))
-                code = fill_run(t, &params->param[i], fill, context, w.a, w.n, shard, w.b, err);
+                code = save_fill_as(fill, context, &params->param[i], w.a, w.n, t->type.dtype,
+                                    shard, w.b, err);
         }
     return code;
 }

@@ -424,8 +424,7 @@ static int open_files(Run *r, cvn_err *err)
     if (code || !run_is_first(r))
         return code;
     run_clear_left(r, true);
-    if (code == CVN_OK)
-        code = metrics_open(&r->metrics, r->out, saved->step, err);
+    code = metrics_open(&r->metrics, r->out, saved->step, err);
     if (code == CVN_OK)
         code = event_file_open(&r->board, r->out, saved->step, err);
     if (code == CVN_OK)
@@ -453,38 +452,15 @@ int run_open(Run *r, const TrainConfig *config, const bool *given, bool resume, 
         return code;
     r->out = r->config.out;
     if (r->events->cluster && !on_mesh(&r->config))
-        return err_set(err, CVN_EINVAL,
-                       "several processes were started; say with --mesh how they divide the model, "
-                       "for 4 of them --mesh data=2,model=2");
+        return mesh_devices_missing(err);
     warn_without_mesh(r, given);
-    code = check_mesh(r, err);
-    if (code == CVN_OK)
-        code = run_make_folder(r, err);
-    if (code == CVN_OK)
-        code = open_init(r, err);
-    if (code == CVN_OK)
-        code = run_open_tokenizer(r, err);
-    if (code == CVN_OK)
-        code = open_model(r, err);
-    if (code == CVN_OK)
-        code = check_trainer(r, err);
-    if (code == CVN_OK)
-        code = open_data(r, err);
-    if (code == CVN_OK)
-        code = run_agree(r, err);
-    if (code == CVN_OK)
-        code = open_trainer(r, err);
-    if (code == CVN_OK)
-        code = train_batch_new(&r->batch, r->config.batch * r->config.seq, err);
-    if (code == CVN_OK)
-        code = run_measure_peak(r, err);
-    if (code == CVN_OK)
-        code = check_stopped(r, err);
-    if (code == CVN_OK)
-        code = open_files(r, err);
-    if (code == CVN_OK)
-        code = run_keep_folder(r, err);
-    return code;
+    if (check_mesh(r, err) || run_make_folder(r, err) || open_init(r, err) ||
+        run_open_tokenizer(r, err) || open_model(r, err) || check_trainer(r, err) ||
+        open_data(r, err) || run_agree(r, err) || open_trainer(r, err) ||
+        train_batch_new(&r->batch, r->config.batch * r->config.seq, err) ||
+        run_measure_peak(r, err) || check_stopped(r, err) || open_files(r, err))
+        return err->code;
+    return run_keep_folder(r, err);
 }
 
 void run_close(Run *r)

@@ -1,7 +1,6 @@
 #include "train/state.h"
 
 #include "base/num.h"
-#include "io/convert.h"
 #include "io/save.h"
 #include "train/checkpoint_folder.h"
 #include "train/step.h"
@@ -94,6 +93,17 @@ static int describe(TrainState *s, const LlamaConfig *config, const TrainStateOp
     return CVN_OK;
 }
 
+/* Gives tensors memory from `at` on, one after another; a tensor without a name gets none. Returns what is behind. */
+static char *place(CheckpointTensor *tensor, int n, char *at)
+{
+    for (int i = 0; i < n; i++)
+        if (tensor[i].name) {
+            tensor[i].data = at;
+            at += num_padded(cvn_type_bytes(&tensor[i].type), CACHE_LINE);
+        }
+    return at;
+}
+
 int train_state_size(const LlamaConfig *config, const TrainStateOptions *options, size_t *bytes,
                      cvn_err *err)
 {
@@ -121,19 +131,10 @@ int train_state_init(TrainState *s, const LlamaConfig *config, const TrainStateO
                        s->bytes);
     (void)madvise(block, s->bytes, MADV_HUGEPAGE);
     s->block = block;
-    char *at = block;
-    for (int i = 0; i < s->saved.n; i++) {
-        s->saved.tensor[i].data = at;
-        at += num_padded(cvn_type_bytes(&s->saved.tensor[i].type), CACHE_LINE);
-    }
-    for (int i = 0; s->frozen && i < s->model.n; i++) {
-        s->frozen[i].data = at;
-        at += num_padded(cvn_type_bytes(&s->frozen[i].type), CACHE_LINE);
-    }
-    for (int i = 0; i < s->n_weights; i++) {
-        s->rounded[i].data = s->rounded[i].name ? at : NULL;
-        at += s->rounded[i].name ? num_padded(cvn_type_bytes(&s->rounded[i].type), CACHE_LINE) : 0;
-    }
+    char *at = place(s->saved.tensor, s->saved.n, block);
+    if (s->frozen)
+        at = place(s->frozen, s->model.n, at);
+    place(s->rounded, s->n_weights, at);
     s->updates = s->saved.tensor[s->saved.n - 1].data;
     return CVN_OK;
 }
@@ -146,52 +147,43 @@ void train_state_free(TrainState *s)
     *s = (TrainState){0};
 }
 
-static int fill_weights(TrainState *s, SaveFill fill, void *context, cvn_err *err)
+/* context is the seed. */
+static int fill_adapter(void *context, const Param *param, int64_t first, int64_t n, float *out,
+                        cvn_err *err)
+{
+    (void)err;
+    lora_fill(param, *(const uint64_t *)context, first, n, out);
+    return CVN_OK;
+}
+
+SaveFill train_fill_random(const TrainState *s)
+{
+    return s->lora.rank > 0 ? fill_adapter : init_fill;
+}
+
+/* The parameters of a list into their tensors. */
+static int fill_tensors(const CheckpointTensor *to, const ParamList *params, SaveFill fill,
+                        void *context, cvn_err *err)
 {
     int code = CVN_OK;
-    for (int i = 0; i < s->n_weights && code == CVN_OK; i++) {
-        const Param *p = &s->params.param[i];
-        code = fill(context, p, 0, p->n, s->saved.tensor[i].data, err);
+    for (int i = 0; i < params->n && code == CVN_OK; i++) {
+        const Param *p = &params->param[i];
+        code = save_fill_as(fill, context, p, 0, p->n, to[i].type.dtype, to[i].data, 0, err);
     }
     return code;
 }
 
 int train_state_random(TrainState *s, uint64_t seed, cvn_err *err)
 {
-    if (s->lora.rank == 0)
-        return fill_weights(s, init_fill, &seed, err);
-    for (int i = 0; i < s->n_weights; i++) {
-        const Param *p = &s->params.param[i];
-        lora_fill(p, seed, 0, p->n, s->saved.tensor[i].data);
-    }
-    return CVN_OK;
-}
-
-/* The frozen weights from a model, in pieces, in their type. */
-static int fill_frozen(TrainState *s, const IoModel *model, cvn_err *err)
-{
-    float piece[4096];
-    const int64_t size = sizeof piece / sizeof *piece;
-    for (int i = 0; i < s->model.n; i++) {
-        const Param *p = &s->model.param[i];
-        const CheckpointTensor *to = &s->frozen[i];
-        for (int64_t first = 0; first < p->n; first += size) {
-            int64_t n = p->n - first < size ? p->n - first : size;
-            int code = save_fill_model((void *)(uintptr_t)model, p, first, n, piece, err);
-            if (code)
-                return code;
-            io_encode(to->type.dtype, piece, n,
-                      (uint8_t *)to->data + cvn_dtype_bytes(to->type.dtype, first));
-        }
-    }
-    return CVN_OK;
+    return fill_tensors(s->saved.tensor, &s->params, train_fill_random(s), &seed, err);
 }
 
 int train_state_from_model(TrainState *s, const IoModel *model, cvn_err *err)
 {
-    if (s->lora.rank > 0)
-        return fill_frozen(s, model, err);
-    return fill_weights(s, save_fill_model, (void *)(uintptr_t)model, err);
+    void *context = (void *)(uintptr_t)model;
+    return s->lora.rank > 0
+               ? fill_tensors(s->frozen, &s->model, save_fill_model, context, err)
+               : fill_tensors(s->saved.tensor, &s->params, save_fill_model, context, err);
 }
 
 /* context is the TrainState. */

@@ -23,6 +23,7 @@
 #define CVN_TRAIN_STATE_H
 
 #include "io/model.h"
+#include "io/save_fill.h"
 #include "model/lora.h"
 #include "train/checkpoint.h"
 #include "train/optimizer.h"
@@ -63,8 +64,10 @@ int train_state_init(TrainState *state, const LlamaConfig *config, const TrainSt
 /* Safe on {0}. */
 void train_state_free(TrainState *state);
 
-/* Weights drawn as `caravan init` draws them from a seed; with LoRA the adapters. */
+/* Weights drawn as `caravan init` draws them from a seed; with LoRA the adapters. And what draws them: its context is a
+   pointer to the seed. */
 int train_state_random(TrainState *state, uint64_t seed, cvn_err *err);
+SaveFill train_fill_random(const TrainState *state);
 
 /* Weights of an opened and audited model whose parameters are the state's; interleaved rotary pairs are
    brought into Hugging Face's order. With LoRA they are what is frozen. */

@@ -439,15 +439,6 @@ Device *const *trainer_local(const Trainer *t, int *n)
     return t->mesh ? group_devices(t->mesh->devices.group) : &t->device;
 }
 
-/* context is the seed. */
-static int fill_adapter(void *context, const Param *param, int64_t first, int64_t n, float *out,
-                        cvn_err *err)
-{
-    (void)err;
-    lora_fill(param, *(const uint64_t *)context, first, n, out);
-    return CVN_OK;
-}
-
 /* A tensor of weights on its way to its copy. */
 typedef struct Rounding {
     const float *from;
@@ -483,8 +474,7 @@ int trainer_random(Trainer *t, uint64_t seed, cvn_err *err)
 {
     t->rounded = false;
     if (t->mesh)
-        return train_mesh_fill(t->mesh, &t->state.params,
-                               t->state.lora.rank > 0 ? fill_adapter : init_fill, &seed, err);
+        return train_mesh_fill(t->mesh, &t->state.params, train_fill_random(&t->state), &seed, err);
     return train_state_random(&t->state, seed, err);
 }
 
