@@ -616,7 +616,7 @@ const Command command_bench = {
         "bench --preset llama3.2-1b --table --batches 1,8,32\tthree batches, all contexts\n"
         "bench --preset stories110m --ladder --csv\twhat compiling and fused attention bring\n"
         "bench --train --preset stories110m --seq 1024 --batch 2\ta training step\n"
-        "bench --train --preset stories15m --mesh data=2,model=2 --layout fsdp\tthe same on 4 "
+        "bench --train --preset stories15m --mesh data=4 --layout fsdp\tthe same on 4 "
         "devices, and what they communicate\n",
     .notes =
         "Ceilings are measured first, on the same threads. MFU is the model's operations over the "
