@@ -31,8 +31,8 @@ enum {
    reads: between two uses of a place everyone meets for the other one. */
 typedef struct Shared {
     float *sum[2]; /* [blocks, CUTS] of each block of FLUSH logits, what lies above each cut */
-    float *
-        collected; /* [n + VN * n_threads] what each thread has collected, from `begin` + VN * thread on */
+    /* [n + VN * n_threads] what each thread has collected, from `begin` + VN * thread on */
+    float *collected;
     int64_t *count; /* [n_threads] how many */
     float *range;   /* [n_threads, 2] least and greatest */
 } Shared;
