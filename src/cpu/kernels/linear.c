@@ -199,6 +199,8 @@ static void multiply_panels(const Work *w, const LinearPiece *piece, const Cut *
         if (w->isa->wide)
             linear_fetch(ahead, tile, call + tile);
         (is_i4 ? w->isa->tile_i4 : w->isa->tile_i8)(t);
+        if (piece->out)
+            linear_write_tile(w->isa->write, piece->out, g, t->panels, r, t->rows);
     }
 }
 
@@ -225,8 +227,8 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
                          .x = (const char *)w->x +
                               ((span + 1) % p->spans * p->m + piece->m0) * LINEAR_ROW_BYTES,
                          .x_lines = piece->rows * LINEAR_ROW_BYTES / 64,
-                         .tiles = cut.tiles,
-                         .calls = cut.tiles * num_pieces(panels->n, cut.panels)};
+                         .unit_part = linear_part(t.units, cut.tiles)};
+    ahead.x_part = linear_part(ahead.x_lines, cut.tiles * num_pieces(panels->n, cut.panels));
     for (int64_t g = 0; g < panels->n; g += cut.panels) {
         int64_t panel = panels->first + g * panels->stride;
         int64_t at = panel * lw->groups + span * LINEAR_SPAN / p->group;
@@ -274,7 +276,7 @@ void linear_run(const LinearIsa *isa, const KernelArgs *args)
                          .multiply = multiply,
                          .work = &w,
                          .write = isa->write,
-                         .ahead = isa->wide};
+                         .many = isa->wide};
     if (isa->enter)
         isa->enter();
     linear_loops_run(&loops);

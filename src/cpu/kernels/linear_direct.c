@@ -215,23 +215,25 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
                          .units = t.units,
                          .x = w->x + (next * p->m + piece->m0) * row,
                          .x_lines = rows * row / 64,
-                         .tiles = tiles,
-                         .calls = tiles * num_pieces(panels, group)};
+                         .unit_part = linear_part(t.units, tiles)};
+    ahead.x_part = linear_part(ahead.x_lines, tiles * num_pieces(panels, group));
     for (int64_t g = 0; g < panels; g += group) {
         int64_t panel = piece->panels->first + g * piece->panels->stride, left = panels - g - group;
         t.panels = (int)num_min(group, panels - g);
         t.w = linear_panel_at(w->args, lw, piece->weight, panel, span, p->span);
         ahead.panel = left > 0 ? t.w + group * t.w_stride : piece->next;
         ahead.n = !ahead.panel ? 0 : left > 0 ? num_min(group, left) : group;
-        for (int64_t r = 0; r < rows; r += step, call++) {
+        for (int64_t r = 0, tile = 0; r < rows; r += step, tile++, call++) {
             int64_t first = span * p->m + piece->m0 + r;
             t.rows = (int)num_min(step, rows - r);
             t.x = w->x + first * row;
             t.sum = w->sum ? w->sum + first : NULL;
             t.c = c + g * t.c_stride + r * PANEL_ROWS;
             if (p->many)
-                linear_fetch(&ahead, r / step, call);
+                linear_fetch(&ahead, tile, call);
             w->isa->tile(&t);
+            if (piece->out)
+                linear_write_tile(w->isa->write, piece->out, g, t.panels, r, t.rows);
         }
     }
 }
@@ -274,7 +276,7 @@ void linear_direct_run(const DirectIsa *isa, const KernelArgs *args)
                          .multiply = multiply,
                          .work = &w,
                          .write = isa->write,
-                         .ahead = p.many};
+                         .many = p.many};
     if (p.m <= LINEAR_STREAMED)
         loops.block = p.m <= isa->few ? LINEAR_BLOCK : 2;
     if (isa->enter)

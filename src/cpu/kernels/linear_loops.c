@@ -62,8 +62,8 @@ static const void *bias_at(const KernelArgs *args, int weight, int64_t n0, cvn_d
 }
 
 /* `n` neighbouring panels from the given one on; `at` of those that the sums are of. */
-static void write_neighbours(const LinearLoops *l, int weight, int64_t panel, int64_t n, int64_t at,
-                             const LinearSums *sums)
+static LinearOut out_of(const LinearLoops *l, int weight, int64_t panel, int64_t n, int64_t at,
+                        const LinearSums *sums)
 {
     const KernelArgs *args = l->args;
     const Op *op = args->op;
@@ -81,7 +81,6 @@ static void write_neighbours(const LinearLoops *l, int weight, int64_t panel, in
         .dtype = op->result[weight]->type.dtype,
         .at = sums->m0 * lw.n + n0,
         .stride = lw.n,
-        .ahead = l->ahead,
     };
     if (lw.dtype == CVN_I8) {
         o.scale = (const float *)args->in[scale] + n0;
@@ -93,15 +92,39 @@ static void write_neighbours(const LinearLoops *l, int weight, int64_t panel, in
     }
     if (residual >= 0)
         o.residual = (const float *)args->in[residual] + o.at;
-    l->write(&o);
+    return o;
 }
 
 static void write_sums(const LinearLoops *l, int weight, const LinearPanels *panels,
                        const LinearSums *sums)
 {
     int64_t together = panels->stride == 1 ? panels->n : 1;
-    for (int64_t i = 0; i < panels->n; i += together)
-        write_neighbours(l, weight, panels->first + i * panels->stride, together, i, sums);
+    for (int64_t i = 0; i < panels->n; i += together) {
+        LinearOut o = out_of(l, weight, panels->first + i * panels->stride, together, i, sums);
+        l->write(&o);
+    }
+}
+
+void linear_write_tile(LinearWrite *write, const LinearOut *all, int64_t panel, int64_t n,
+                       int64_t r, int64_t rows)
+{
+    LinearOut o = *all;
+    const int64_t j = panel * PANEL_ROWS, c = panel * all->c_stride + r * PANEL_ROWS;
+    const int64_t at = r * all->stride + j;
+    const size_t up_bias = cvn_dtype_bytes(o.up_bias_dtype, j);
+    o.rows = (int)rows;
+    o.columns = (int)num_min(n * PANEL_ROWS, all->columns - j);
+    o.c += c;
+    o.up = o.up ? o.up + c : NULL;
+    o.step = o.step ? o.step + r : NULL;
+    o.scale = o.scale ? o.scale + j : NULL;
+    o.up_scale = o.up_scale ? o.up_scale + j : NULL;
+    o.bias = o.bias ? (const char *)o.bias + cvn_dtype_bytes(o.bias_dtype, j) : NULL;
+    o.up_bias = o.up_bias ? (const char *)o.up_bias + up_bias : NULL;
+    o.residual = o.residual ? o.residual + at : NULL;
+    o.at += at;
+    o.ahead = r + rows < all->rows ? rows * all->stride : n * PANEL_ROWS - r * all->stride;
+    write(&o);
 }
 
 /* Some panels of one result, rows [m0, m0 + rows). */
@@ -111,23 +134,29 @@ static void run_block(const LinearLoops *l, int weight, const LinearPanels *pane
     const LinearWeight *w = &l->weight[weight];
     int64_t size = l->chunk * PANEL_ROWS, behind = panels->first + panels->n;
     float *up = l->swiglu ? l->c + l->block * size : NULL;
+    LinearSums sums = {m0, rows, l->c, up, size, l->step};
+    bool by_tile = l->many && panels->stride == 1;
+    LinearOut out = out_of(l, weight, panels->first, panels->n, 0, &sums);
     for (int64_t span = 0; span < l->spans; span++) {
-        LinearPiece piece = {weight, panels, span, m0, rows, NULL};
+        LinearPiece piece = {weight, panels, span, m0, rows, NULL, NULL};
+        const LinearOut *whole = by_tile && span + 1 == l->spans ? &out : NULL;
         const char *next = NULL;
         if (span + 1 < l->spans)
             next = linear_panel_at(l->args, w, weight, panels->first, span + 1, l->span);
         else if (behind < w->panels)
             next = linear_panel_at(l->args, w, weight, behind, 0, l->span);
         piece.next = up ? linear_panel_at(l->args, w, 1, panels->first, span, l->span) : next;
+        piece.out = up ? NULL : whole;
         l->multiply(l->work, &piece, l->c);
         if (up) {
             piece.weight = 1;
             piece.next = next;
+            piece.out = whole;
             l->multiply(l->work, &piece, up);
         }
     }
-    LinearSums sums = {m0, rows, l->c, up, size, l->step};
-    write_sums(l, weight, panels, &sums);
+    if (!by_tile)
+        write_sums(l, weight, panels, &sums);
 }
 
 /* Panels [begin, end) of the results, counted through all weights, rows [m0, m0 + rows). */

@@ -56,10 +56,12 @@ typedef struct LinearOut {
     void *out;             /* the result, from element `at` on */
     cvn_dtype dtype;
     int64_t at, stride; /* elements: the first row's first column; from row to row */
-    bool ahead;         /* the place of a row is asked for some rows before it is written */
+    int64_t ahead; /* elements from a row to that whose place is asked for meanwhile; 0: none */
 } LinearOut;
 
 typedef void LinearWrite(const LinearOut *out);
+
+enum { LINEAR_FETCH = 8 }; /* lines that are asked for together */
 
 /* What a piece of many rows asks for beside its tiles: the panels that come next, and the next span of x. */
 typedef struct LinearAhead {
@@ -67,16 +69,25 @@ typedef struct LinearAhead {
     int64_t n, stride, units;
     const char *x;
     int64_t x_lines;
-    int64_t tiles, calls; /* of rows, for one group of panels and for all */
+    int64_t unit_part, x_part; /* of lines beside one tile, as linear_part says */
 } LinearAhead;
 
-/* Asks for part i of n of some lines, for the L2 cache. Inlined early: gcc takes calls of what only asks ahead for
+/* What is asked for of so many lines beside one tile of n. */
+static inline int64_t linear_part(int64_t lines, int64_t n)
+{
+    return num_round_up(num_pieces(lines, n), LINEAR_FETCH);
+}
+
+/* Asks for part i of some lines, for the L2 cache. Inlined early: gcc takes calls of what only asks ahead for
    superfluous. */
 static inline __attribute__((always_inline)) void linear_fetch_part(const char *at, int64_t lines,
-                                                                    int64_t i, int64_t n)
+                                                                    int64_t i, int64_t part)
 {
-    for (int64_t line = lines * i / n, end = lines * (i + 1) / n; line < end; line++)
-        __builtin_prefetch(at + line * 64, 0, 2);
+    for (int64_t line = i * part, end = num_min(lines, line + part); line < end;
+         line += LINEAR_FETCH)
+#pragma GCC unroll 8
+        for (int64_t j = 0; j < LINEAR_FETCH; j++)
+            __builtin_prefetch(at + (line + j) * 64, 0, 2);
 }
 
 /* Beside one tile of rows, which is number `call` of all. */
@@ -84,8 +95,8 @@ static inline __attribute__((always_inline)) void linear_fetch(const LinearAhead
                                                                int64_t call)
 {
     for (int64_t i = 0; i < a->n; i++)
-        linear_fetch_part(a->panel + i * a->stride, a->units, tile, a->tiles);
-    linear_fetch_part(a->x, a->x_lines, call, a->calls);
+        linear_fetch_part(a->panel + i * a->stride, a->units, tile, a->unit_part);
+    linear_fetch_part(a->x, a->x_lines, call, a->x_part);
 }
 
 /* What is multiplied. */
@@ -94,6 +105,8 @@ typedef struct LinearPiece {
     const LinearPanels *panels;
     int64_t span, m0, rows;
     const char *next; /* the first panel of the next piece, which has the same distances, or NULL */
+    const LinearOut *
+        out; /* where the sums of a tile go as soon as it has multiplied: all of the piece; or NULL */
 } LinearPiece;
 
 /* A product, as far as its loops are concerned. */
@@ -111,11 +124,16 @@ typedef struct LinearLoops {
     void (*multiply)(const void *work, const LinearPiece *piece, float *c);
     const void *work;
     LinearWrite *write;
-    bool ahead; /* as in LinearOut */
+    bool many; /* rows: `multiply` writes sums, tile by tile, when they are whole */
 } LinearLoops;
 
 /* Computes this thread's share of a product. */
 void linear_loops_run(const LinearLoops *loops);
+
+/* Writes the sums of a tile, while they are in L1: rows [r, r + rows) and `n` panels from the given one on of what `all`
+   has; and asks for the places of the tile that comes next. */
+void linear_write_tile(LinearWrite *write, const LinearOut *all, int64_t panel, int64_t n,
+                       int64_t r, int64_t rows);
 
 /* Where panel `panel` of a weight begins in span `span` of so many elements. */
 static inline const char *linear_panel_at(const KernelArgs *args, const LinearWeight *w, int weight,

@@ -35,32 +35,44 @@ static const float *bias_of(cvn_dtype dtype, const void *bias, int columns, floa
     return buffer;
 }
 
-/* Sums times their scale; step: of integers, or NULL. */
-VEC_INLINE vf scaled(const float *c, const float *scale, const float *step)
+/* What belongs to a vector of columns: what sums are multiplied by, and what is added. */
+typedef struct Terms {
+    vf scale, bias;
+} Terms;
+
+/* Which of them there are, and what else; known before the loops. */
+typedef struct Kinds {
+    bool integers, scale, bias, up, residual; /* integers: they are in steps of a row */
+} Kinds;
+
+VEC_INLINE vf scaled(const Kinds is, vf sum, const Terms *t, float step)
 {
-    vf sum = vf_load(c);
-    if (step)
+    if (is.integers)
         sum = __builtin_convertvector((vi)sum, vf);
-    if (scale)
-        sum *= vf_load(scale);
-    if (step)
-        sum *= vf_splat(*step);
+    if (is.scale)
+        sum *= t->scale;
+    if (is.integers)
+        sum *= vf_splat(step);
+    if (is.bias)
+        sum += t->bias;
     return sum;
 }
 
-/* One vector of sums, and of those of `up`, and what belongs to its columns; NULL where there is none. */
-VEC_INLINE vf finish(const float *c, const float *up, const float *step, const float *scale,
-                     const float *up_scale, const float *bias, const float *up_bias)
+/* The terms of columns j to j + VN - 1 of one weight. */
+VEC_INLINE Terms terms_of(const Kinds is, const float *scale, const float *bias, int j)
 {
-    vf sum = scaled(c, scale, step);
-    if (bias)
-        sum += vf_load(bias);
-    if (!up)
-        return sum;
-    vf y = scaled(up, up_scale, step);
-    if (up_bias)
-        y += vf_load(up_bias);
-    return sum * vf_logistic(sum) * y;
+    return (Terms){is.scale ? vf_load(scale + j) : vf_zero(),
+                   is.bias ? vf_load(bias + j) : vf_zero()};
+}
+
+/* One vector of sums, and those of `up`. */
+VEC_INLINE vf finish(const Kinds is, const float *c, const float *up, float step, const Terms *t,
+                     const Terms *up_t)
+{
+    vf sum = scaled(is, vf_load(c), t, step);
+    if (is.up)
+        sum = sum * vf_logistic(sum) * scaled(is, vf_load(up), up_t, step);
+    return sum;
 }
 
 /* Columns j to j + 15 of row r, of which n are there. */
@@ -76,72 +88,113 @@ static void write_part(const LinearOut *o, int r, int j, int n, const float y[PA
     tile_write(o->dtype, o->out, at, n, to);
 }
 
-/* Rows from asking for the place of a row, and its residual, to writing it. Earlier they would be driven out: rows a power of
-   two apart share few places of L2. */
-enum { WRITE_AHEAD = 4 };
-
-VEC_INLINE void fetch_row(const LinearOut *o, const cvn_dtype dtype, int r)
+/* The place of a row of a later tile, `n` panels, and its residual. */
+VEC_INLINE void fetch_row(const LinearOut *o, const cvn_dtype dtype, const int n, const float *to,
+                          const uint16_t *half, const float *residual)
 {
-    const int64_t size = dtype == CVN_F32 ? 4 : 2, at = o->at + r * o->stride;
-    if (!o->ahead || r >= o->rows)
+    if (!o->ahead)
         return;
-    for (int64_t i = 0; i < o->columns * size; i += 64)
-        __builtin_prefetch((const char *)o->out + at * size + i, 1, 2);
-    for (int64_t i = 0; o->residual && i < o->columns; i += 16)
-        __builtin_prefetch(o->residual + r * o->stride + i, 0, 2);
-}
-
-/* Row by row: half a cache line of each row of a panel would leave and come back. */
-VEC_INLINE void write_rows_of(const LinearOut *o, const cvn_dtype dtype, const float *up0,
-                              const float *steps, const float *scale, const float *up_scale,
-                              const float *bias, const float *up_bias)
-{
-    const float *residual = o->residual;
-    const int64_t c_stride = o->c_stride, stride = o->stride;
-    const int rows = o->rows, columns = o->columns;
-    for (int r = 0; r < rows; r++) {
-        fetch_row(o, dtype, r + WRITE_AHEAD);
-        const float *c = o->c + r * PANEL_ROWS, *up = up0 ? up0 + r * PANEL_ROWS : NULL;
-        float *to = (float *)o->out + o->at + r * stride;
-        uint16_t *half = (uint16_t *)o->out + o->at + r * stride;
-        const float *step = steps ? steps + r : NULL;
-        for (int j = 0; j < columns; j += PANEL_ROWS, c += c_stride, up = up ? up + c_stride : up) {
-            bool whole = j + PANEL_ROWS <= columns && dtype != CVN_F16;
-            float y[PANEL_ROWS];
-            for (int v = 0; v < PANEL_ROWS; v += VN) {
-                vf x = finish(c + v, up ? up + v : NULL, step, scale ? scale + j + v : NULL,
-                              up_scale ? up_scale + j + v : NULL, bias ? bias + j + v : NULL,
-                              up_bias ? up_bias + j + v : NULL);
-                if (residual && whole)
-                    x += vf_load(residual + r * stride + j + v);
-                if (!whole)
-                    vf_store(y + v, x);
-                else if (dtype == CVN_BF16)
-                    vf_store_bf16(half + j + v, x);
-                else
-                    vf_store(to + j + v, x);
-            }
-            if (!whole)
-                write_part(o, r, j, columns - j < PANEL_ROWS ? columns - j : PANEL_ROWS, y);
-        }
+    for (int i = 0; i < n; i++) { /* a panel's columns of f32 are a line */
+        if (dtype == CVN_F32)
+            __builtin_prefetch(to + o->ahead + i * PANEL_ROWS, 1, 2);
+        else if (i == 0)
+            __builtin_prefetch(half + o->ahead, 1, 2);
+        if (residual)
+            __builtin_prefetch(residual + o->ahead + i * PANEL_ROWS, 0, 2);
     }
 }
 
+/* Columns from j on that are no whole panel, or of a type without vectors. */
+static __attribute__((noinline)) void write_rest(const LinearOut *o, const Kinds is, int j,
+                                                 const float *bias, const float *up_bias)
+{
+    for (; j < o->columns; j += PANEL_ROWS)
+        for (int r = 0; r < o->rows; r++) {
+            const int64_t at = j / PANEL_ROWS * o->c_stride + r * PANEL_ROWS;
+            float y[PANEL_ROWS];
+            for (int v = 0; v < PANEL_ROWS; v += VN) {
+                Terms t = terms_of(is, o->scale, bias, j + v);
+                Terms up = is.up ? terms_of(is, o->up_scale, up_bias, j + v) : t;
+                vf_store(y + v, finish(is, o->c + at + v, is.up ? o->up + at + v : NULL,
+                                       is.integers ? o->step[r] : 1, &t, &up));
+            }
+            write_part(o, r, j, o->columns - j < PANEL_ROWS ? o->columns - j : PANEL_ROWS, y);
+        }
+}
+
+enum { VECTORS = PANEL_ROWS / VN };
+
+/* Columns from j on, of n panels, 1 or 2: whole cache lines of each row, and no more terms than there are registers. */
+VEC_INLINE void write_panels(const LinearOut *o, const cvn_dtype dtype, const Kinds is, int j,
+                             const int n, const float *bias, const float *up_bias)
+{
+    const int64_t first = j / PANEL_ROWS * o->c_stride, stride = o->stride;
+    const int64_t c_stride = o->c_stride;
+    const float *c = o->c + first, *up = is.up ? o->up + first : NULL, *step = o->step;
+    const float *residual = is.residual ? o->residual + j : NULL;
+    const int rows = o->rows;
+    float *to = (float *)o->out + o->at + j;
+    uint16_t *half = (uint16_t *)o->out + o->at + j;
+    Terms t[2 * VECTORS], up_t[2 * VECTORS];
+#pragma GCC unroll 8
+    for (int v = 0; v < n * VECTORS; v++) {
+        t[v] = terms_of(is, o->scale, bias, j + v * VN);
+        up_t[v] = is.up ? terms_of(is, o->up_scale, up_bias, j + v * VN) : t[v];
+    }
+    for (int r = 0; r < rows; r++) {
+        vf x[2 * VECTORS];
+#pragma GCC unroll 8
+        for (int v = 0; v < n * VECTORS; v++) {
+            const int64_t at = v / VECTORS * c_stride + v % VECTORS * VN;
+            x[v] = finish(is, c + at, is.up ? up + at : NULL, is.integers ? step[r] : 1, &t[v],
+                          &up_t[v]);
+            if (is.residual)
+                x[v] += vf_load(residual + v * VN);
+        }
+        fetch_row(o, dtype, n, to, half, residual);
+#pragma GCC unroll 8
+        for (int v = 0; v < n * VECTORS; v++)
+            if (dtype == CVN_F32)
+                vf_store(to + v * VN, x[v]);
+            else if (n == 1)
+                vf_store_bf16(half + v * VN, x[v]);
+            else if (v % 2 == 0)
+                vf_store_bf16_two(half + v * VN, x[v], x[v + 1]);
+        c += PANEL_ROWS;
+        up += is.up ? PANEL_ROWS : 0;
+        residual += is.residual ? stride : 0;
+        to += stride;
+        half += stride;
+    }
+}
+
+VEC_INLINE void write_all(const LinearOut *o, const cvn_dtype dtype, const Kinds is,
+                          const float *bias, const float *up_bias)
+{
+    int j = 0;
+    for (; j + 2 * PANEL_ROWS <= o->columns && dtype != CVN_F16; j += 2 * PANEL_ROWS)
+        write_panels(o, dtype, is, j, 2, bias, up_bias);
+    for (; j + PANEL_ROWS <= o->columns && dtype != CVN_F16; j += PANEL_ROWS)
+        write_panels(o, dtype, is, j, 1, bias, up_bias);
+    if (j < o->columns)
+        write_rest(o, is, j, bias, up_bias);
+}
+
 /* Without biases: what there is is known before the loops. */
-VEC_INLINE void write_as(const LinearOut *o, const cvn_dtype dtype)
+VEC_INLINE void write_as(const LinearOut *o, const cvn_dtype dtype, const bool residual)
 {
     if (o->step && o->up)
-        write_rows_of(o, dtype, o->up, o->step, o->scale, o->up_scale, NULL, NULL);
+        write_all(o, dtype, (Kinds){true, true, false, true, residual}, NULL, NULL);
     else if (o->step)
-        write_rows_of(o, dtype, NULL, o->step, o->scale, NULL, NULL, NULL);
+        write_all(o, dtype, (Kinds){true, true, false, false, residual}, NULL, NULL);
     else if (o->scale && o->up)
-        write_rows_of(o, dtype, o->up, NULL, o->scale, o->up_scale, NULL, NULL);
+        write_all(o, dtype, (Kinds){false, true, false, true, residual}, NULL, NULL);
     else if (o->scale)
-        write_rows_of(o, dtype, NULL, NULL, o->scale, NULL, NULL, NULL);
+        write_all(o, dtype, (Kinds){false, true, false, false, residual}, NULL, NULL);
     else if (o->up)
-        write_rows_of(o, dtype, o->up, NULL, NULL, NULL, NULL, NULL);
+        write_all(o, dtype, (Kinds){false, false, false, true, residual}, NULL, NULL);
     else
-        write_rows_of(o, dtype, NULL, NULL, NULL, NULL, NULL, NULL);
+        write_all(o, dtype, (Kinds){false, false, false, false, residual}, NULL, NULL);
 }
 
 static void write(const LinearOut *o)
@@ -149,10 +202,15 @@ static void write(const LinearOut *o)
     float biases[2][LINEAR_MOST_BLOCK * PANEL_ROWS];
     const float *bias = bias_of(o->bias_dtype, o->bias, o->columns, biases[0]);
     const float *up_bias = bias_of(o->up_bias_dtype, o->up_bias, o->columns, biases[1]);
+    const Kinds is = {o->step, o->scale, bias, o->up, o->residual};
     if (bias || o->dtype == CVN_F16)
-        write_rows_of(o, o->dtype, o->up, o->step, o->scale, o->up_scale, bias, up_bias);
+        write_all(o, o->dtype, is, bias, up_bias);
+    else if (o->dtype == CVN_BF16 && o->residual)
+        write_as(o, CVN_BF16, true);
     else if (o->dtype == CVN_BF16)
-        write_as(o, CVN_BF16);
+        write_as(o, CVN_BF16, false);
+    else if (o->residual)
+        write_as(o, CVN_F32, true);
     else
-        write_as(o, CVN_F32);
+        write_as(o, CVN_F32, false);
 }

@@ -380,6 +380,21 @@ VEC_INLINE void vf_store_bf16(uint16_t *p, vf v)
     memcpy(p, &h, sizeof h);
 }
 
+/* Two neighbouring vectors. */
+VEC_INLINE void vf_store_bf16_two(uint16_t *p, vf a, vf b)
+{
+#if defined(VEC_BF16) && defined(__AVX512BF16__) && defined(__AVX512DQ__)
+    enum { DENORMAL = 0x20 };
+    __mmask16 special = _mm512_fpclass_ps_mask(a, DENORMAL) | _mm512_fpclass_ps_mask(b, DENORMAL);
+    if (__builtin_expect(special == 0, 1)) {
+        _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh(b, a));
+        return;
+    }
+#endif
+    vf_store_bf16(p, a);
+    vf_store_bf16(p + VN, b);
+}
+
 /* The same past the caches, where whole lines are written: memory need not be read first. p is aligned to the vector; who
    has done it calls vec_streamed before others may read. */
 VEC_INLINE void vf_stream_bf16(uint16_t *p, vf v)
