@@ -2,8 +2,7 @@
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
-# -R: an arena reserves address space, of which qemu keeps a record per page.
-set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64;-R;0x1000000000)
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64)
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(PKG_CONFIG_EXECUTABLE pkg-config)
 set(ENV{PKG_CONFIG_LIBDIR} /usr/lib/aarch64-linux-gnu/pkgconfig:/usr/share/pkgconfig)

@@ -387,8 +387,10 @@ static void less_memory_means_more_computed_again(void **state)
     assert_int_equal(trainer_open(&t, &config, &options, &err), CVN_EMEM);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1) /* a test by name */
+        cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adamw_follows_torch),
         cmocka_unit_test(adafactor_follows_transformers),

@@ -1,15 +1,46 @@
 #!/usr/bin/env bash
-# arm.sh FOLDER: builds for 64-bit Arm and runs the tests of the kernels and of the model under qemu-user.
+# arm.sh FOLDER: builds for 64-bit Arm and runs, under qemu-user, the tests of kernels, of the model and of training, and
+# the program, whose texts must be those that it writes elsewhere.
 # Debian: dpkg --add-architecture arm64; apt-get install gcc-aarch64-linux-gnu qemu-user libjansson-dev:arm64
 # libpcre2-dev:arm64 libcmocka-dev:arm64
 set -euo pipefail
 folder=$1
+jobs=${JOBS:-$(nproc)}
 for tool in aarch64-linux-gnu-gcc qemu-aarch64; do
     if ! command -v "$tool" >/dev/null; then
         echo "arm: $tool is missing; tools/arm.sh says what to install" >&2
         exit 3
     fi
 done
+ulimit -d 8000000 # KiB for each program: whatever the emulator keeps, the machine stays usable
+
 cmake -S . -B "$folder" -G Ninja -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DCVN_SHARED=OFF >/dev/null
-ninja -C "$folder"
-ctest --test-dir "$folder" --timeout 1800 -R '^test_(kernels_|llama$|base$|rng$|sample$)' --output-on-failure
+tests=()
+for source in tests/test_kernels_*.c; do
+    name=$(basename "$source" .c)
+    [[ $name == *_amx* ]] || tests+=("$name")
+done
+tests+=(test_base test_rng test_threads test_sample test_llama test_engine test_kv_int8 test_quantize test_grad_llama
+    test_train_curve)
+ninja -C "$folder" -j "$jobs" caravan "${tests[@]}"
+
+# Of the curves, a short one: the rest takes minutes here.
+ctest --test-dir "$folder" -j "$jobs" --timeout 1800 --output-on-failure \
+    -R "^($(IFS='|' && echo "${tests[*]/test_train_curve/none}"))\$"
+qemu-aarch64 "$folder/test_train_curve" adamw_follows_torch
+
+model=../shared/data/checkpoints/stories260K-hf
+if [ ! -d "$model" ]; then
+    echo "arm: no texts were compared for want of $model"
+    exit 0
+fi
+story=', there was a little girl named Lily. She loved to play outside'
+for how in none int8 int4; do
+    text=$(qemu-aarch64 "$folder/caravan" generate --model "$model" --quantize "$how" --prompt 'Once upon a time' \
+        --temperature 0 --max-tokens 24 2>/dev/null)
+    if [[ $text != "$story"* ]]; then
+        echo "arm: with --quantize $how the program writes \"$text\"; elsewhere, \"$story\"" >&2
+        exit 1
+    fi
+done
+echo "arm: the texts in f32, int8 and int4 are those of other machines"
