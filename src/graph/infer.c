@@ -18,7 +18,7 @@ int infer_fail(const Op *op, cvn_err *err, const char *format, ...)
     for (int i = 0; i < op->n_operands && i < 4 && n < sizeof types; i++) {
         char type[TYPE_TEXT];
         int wrote = snprintf(types + n, sizeof types - n, "%s%s", i ? ", " : "",
-                             type_text(in_type(op, i), type, sizeof type));
+                             type_text(op_in(op, i), type, sizeof type));
         n += wrote > 0 ? (size_t)wrote : 0;
     }
     va_list args;
@@ -60,7 +60,7 @@ int infer_check_axis(const Op *op, int64_t axis, int rank, cvn_err *err)
 
 int infer_check_index(const Op *op, int i, cvn_err *err)
 {
-    cvn_dtype dtype = in_type(op, i)->dtype;
+    cvn_dtype dtype = op_in(op, i)->dtype;
     if (dtype != CVN_I32 && dtype != CVN_U32)
         return infer_fail(op, err, "operand %d holds indices and must be i32 or u32", i);
     return CVN_OK;
@@ -106,7 +106,7 @@ static int infer_iota(const Op *op, cvn_type *type, cvn_err *err)
 static int infer_unary(const Op *op, cvn_type *type, cvn_err *err)
 {
     (void)err;
-    type[0] = *in_type(op, 0);
+    type[0] = *op_in(op, 0);
     if (op->kind == OP_IS_FINITE)
         type[0].dtype = CVN_BOOL;
     return CVN_OK;
@@ -117,16 +117,16 @@ static int infer_convert(const Op *op, cvn_type *type, cvn_err *err)
     if (infer_wanted(op, type, err))
         return CVN_ESHAPE;
     cvn_dtype dtype = type[0].dtype;
-    type[0] = *in_type(op, 0);
+    type[0] = *op_in(op, 0);
     type[0].dtype = dtype;
     return CVN_OK;
 }
 
 static int infer_binary(const Op *op, cvn_type *type, cvn_err *err)
 {
-    if (!cvn_type_equal(in_type(op, 0), in_type(op, 1)))
+    if (!cvn_type_equal(op_in(op, 0), op_in(op, 1)))
         return infer_fail(op, err, "operands must have the same type");
-    type[0] = *in_type(op, 0);
+    type[0] = *op_in(op, 0);
     if (op->kind == OP_COMPARE) {
         if ((unsigned)op->attr.compare >= COMPARE_COUNT)
             return infer_fail(op, err, "unknown direction");
@@ -137,16 +137,16 @@ static int infer_binary(const Op *op, cvn_type *type, cvn_err *err)
 
 static int infer_shift(const Op *op, cvn_type *type, cvn_err *err)
 {
-    if (in_type(op, 0)->dtype == CVN_BOOL)
+    if (op_in(op, 0)->dtype == CVN_BOOL)
         return infer_fail(op, err, "cannot shift bools");
     return infer_binary(op, type, err);
 }
 
 static int infer_select(const Op *op, cvn_type *type, cvn_err *err)
 {
-    const cvn_type *pred = in_type(op, 0);
-    type[0] = *in_type(op, 1);
-    if (!cvn_type_equal(in_type(op, 1), in_type(op, 2)))
+    const cvn_type *pred = op_in(op, 0);
+    type[0] = *op_in(op, 1);
+    if (!cvn_type_equal(op_in(op, 1), op_in(op, 2)))
         return infer_fail(op, err, "both choices must have the same type");
     cvn_type mask = type[0];
     mask.dtype = CVN_BOOL;
@@ -157,9 +157,9 @@ static int infer_select(const Op *op, cvn_type *type, cvn_err *err)
 
 static int infer_clamp(const Op *op, cvn_type *type, cvn_err *err)
 {
-    type[0] = *in_type(op, 1);
+    type[0] = *op_in(op, 1);
     for (int i = 0; i <= 2; i += 2) {
-        const cvn_type *bound = in_type(op, i);
+        const cvn_type *bound = op_in(op, i);
         if (bound->dtype != type[0].dtype || (bound->rank != 0 && !cvn_type_equal(bound, type)))
             return infer_fail(op, err, "bounds must have the operand's type or be its scalars");
     }
@@ -237,7 +237,7 @@ static int check_dtypes(const Op *op, cvn_err *err)
 {
     OpDTypes allowed = op_info[op->kind].dtypes;
     for (int i = 0; i < op->n_operands; i++) {
-        cvn_dtype dtype = in_type(op, i)->dtype;
+        cvn_dtype dtype = op_in(op, i)->dtype;
         bool is_float = dtype_is_float(dtype);
         if (dtype == CVN_I4 && op->kind != OP_CONVERT && allowed != DTYPES_A)
             return infer_fail(op, err, "i4 is for storage; convert it first");

@@ -11,12 +11,6 @@ typedef int InferFn(const Op *op, cvn_type *type, cvn_err *err);
 int infer_fail(const Op *op, cvn_err *err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Type of operand i. */
-static inline const cvn_type *in_type(const Op *op, int i)
-{
-    return &op->operand[i]->type;
-}
-
 /* There is a wanted type. */
 int infer_wanted(const Op *op, const cvn_type *type, cvn_err *err);
 /* Every entry in [0, rank), no entry twice. `what` names the attribute. */

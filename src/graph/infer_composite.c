@@ -6,7 +6,7 @@
 
 int infer_rms_norm(const Op *op, cvn_type *type, cvn_err *err)
 {
-    const cvn_type *x = in_type(op, 0), *weight = in_type(op, 1);
+    const cvn_type *x = op_in(op, 0), *weight = op_in(op, 1);
     if (x->rank < 1 || weight->rank != 1 || weight->dim[0] != x->dim[x->rank - 1])
         return infer_fail(op, err, "the weight must be a vector over the last dimension");
     if (!(op->attr.eps >= 0) || isinf(op->attr.eps))
@@ -21,7 +21,7 @@ int infer_rms_norm(const Op *op, cvn_type *type, cvn_err *err)
 
 int infer_rope(const Op *op, cvn_type *type, cvn_err *err)
 {
-    const cvn_type *x = in_type(op, 0), *position = in_type(op, 1), *freq = in_type(op, 2);
+    const cvn_type *x = op_in(op, 0), *position = op_in(op, 1), *freq = op_in(op, 2);
     if (x->rank != 4 || !dtype_is_float(x->dtype))
         return infer_fail(op, err, "x must be floats [batch, seq, heads, head_dim]");
     if (position->dtype != CVN_I32 || position->rank != 2 || position->dim[0] != x->dim[0] ||
@@ -36,7 +36,7 @@ int infer_rope(const Op *op, cvn_type *type, cvn_err *err)
 /* Operand i is i32 [batch]. */
 static int check_rows(const Op *op, int i, int64_t batch, const char *name, cvn_err *err)
 {
-    const cvn_type *t = in_type(op, i);
+    const cvn_type *t = op_in(op, i);
     if (t->dtype != CVN_I32 || t->rank != 1 || t->dim[0] != batch)
         return infer_fail(op, err, "%s must be i32 [batch]", name);
     return CVN_OK;
@@ -51,10 +51,10 @@ static int check_scales(const Op *op, cvn_err *err)
             return infer_fail(op, err, "k and v have scales where they are i8, and only there");
         return CVN_OK;
     }
-    cvn_type want = *in_type(op, 1);
+    cvn_type want = *op_in(op, 1);
     want.dtype = CVN_BF16;
     want.dim[3] = 1;
-    if (!cvn_type_equal(in_type(op, at), &want) || !cvn_type_equal(in_type(op, at + 1), &want))
+    if (!cvn_type_equal(op_in(op, at), &want) || !cvn_type_equal(op_in(op, at + 1), &want))
         return infer_fail(op, err, "scales must be bf16 [batch, kv_heads, context, 1]");
     return CVN_OK;
 }
@@ -63,7 +63,7 @@ static int check_scales(const Op *op, cvn_err *err)
 static int check_first(const Op *op, cvn_err *err)
 {
     const cvn_value *first = attention_first(op);
-    cvn_type want = *in_type(op, 0);
+    cvn_type want = *op_in(op, 0);
     want.dtype = CVN_I32;
     want.rank = 2;
     want.dim[2] = want.dim[3] = 0;
@@ -74,11 +74,11 @@ static int check_first(const Op *op, cvn_err *err)
 
 int infer_attention(const Op *op, cvn_type *type, cvn_err *err)
 {
-    bool eight = op->kind == OP_ATTENTION && in_type(op, 1)->dtype == CVN_I8;
-    const cvn_type *q = in_type(op, 0), *k = in_type(op, 1);
+    bool eight = op->kind == OP_ATTENTION && op_in(op, 1)->dtype == CVN_I8;
+    const cvn_type *q = op_in(op, 0), *k = op_in(op, 1);
     if (q->rank != 4 || !dtype_is_float(q->dtype))
         return infer_fail(op, err, "q must be floats [batch, seq, heads, head_dim]");
-    if (k->rank != 4 || !(dtype_is_float(k->dtype) || eight) || !cvn_type_equal(k, in_type(op, 2)))
+    if (k->rank != 4 || !(dtype_is_float(k->dtype) || eight) || !cvn_type_equal(k, op_in(op, 2)))
         return infer_fail(op, err,
                           "k and v must be floats, or i8, [batch, kv_heads, context, head_dim]");
     if (k->dim[0] != q->dim[0] || k->dim[3] != q->dim[3])
@@ -100,7 +100,7 @@ int infer_attention(const Op *op, cvn_type *type, cvn_err *err)
 
 int infer_cache_update(const Op *op, cvn_type *type, cvn_err *err)
 {
-    const cvn_type *cache = in_type(op, 0), *update = in_type(op, 1);
+    const cvn_type *cache = op_in(op, 0), *update = op_in(op, 1);
     if (cache->rank != 4 || update->rank != 4 || cache->dtype != update->dtype ||
         cache->dtype == CVN_I4)
         return infer_fail(op, err, "cache and update must be of one dtype and rank 4");
@@ -119,7 +119,7 @@ int infer_cache_update(const Op *op, cvn_type *type, cvn_err *err)
 
 int infer_softmax_cross_entropy(const Op *op, cvn_type *type, cvn_err *err)
 {
-    const cvn_type *logits = in_type(op, 0), *targets = in_type(op, 1);
+    const cvn_type *logits = op_in(op, 0), *targets = op_in(op, 1);
     if (logits->rank < 1 || !dtype_is_float(logits->dtype) || logits->dim[logits->rank - 1] < 1)
         return infer_fail(op, err, "logits must be floats [..., vocab]");
     cvn_type rows = *logits;
@@ -135,7 +135,7 @@ int infer_softmax_cross_entropy(const Op *op, cvn_type *type, cvn_err *err)
 
 int infer_argmax(const Op *op, cvn_type *type, cvn_err *err)
 {
-    const cvn_type *x = in_type(op, 0);
+    const cvn_type *x = op_in(op, 0);
     if (infer_check_axis(op, op->attr.axis, x->rank, err))
         return CVN_ESHAPE;
     int axis = (int)op->attr.axis;
@@ -150,21 +150,21 @@ int infer_argmax(const Op *op, cvn_type *type, cvn_err *err)
 
 int infer_random_bits(const Op *op, cvn_type *type, cvn_err *err)
 {
-    type[0] = *in_type(op, 0);
+    type[0] = *op_in(op, 0);
     for (int i = 0; i < 4; i++)
-        if (in_type(op, i)->dtype != CVN_U32 || !cvn_type_equal(in_type(op, i), &type[0]))
+        if (op_in(op, i)->dtype != CVN_U32 || !cvn_type_equal(op_in(op, i), &type[0]))
             return infer_fail(op, err, "keys and counters must be u32 of one shape");
     return CVN_OK;
 }
 
 int infer_keep_likeliest(const Op *op, cvn_type *type, cvn_err *err)
 {
-    const cvn_type *x = in_type(op, 0);
+    const cvn_type *x = op_in(op, 0);
     if (x->dtype != CVN_F32 || x->rank != 2 || x->dim[1] > INT32_MAX)
         return infer_fail(op, err, "logits must be f32 [batch, vocab]");
     for (int i = 1; i < 4; i++) {
         cvn_type row = CVN_TYPE(i == 1 ? CVN_I32 : CVN_F32, x->dim[0]);
-        if (!cvn_type_equal(in_type(op, i), &row))
+        if (!cvn_type_equal(op_in(op, i), &row))
             return infer_fail(op, err, "operand %d must be %s [batch]", i, i == 1 ? "i32" : "f32");
     }
     type[0] = *x;
@@ -173,13 +173,13 @@ int infer_keep_likeliest(const Op *op, cvn_type *type, cvn_err *err)
 
 int infer_categorical(const Op *op, cvn_type *type, cvn_err *err)
 {
-    const cvn_type *x = in_type(op, 0);
+    const cvn_type *x = op_in(op, 0);
     if (x->dtype != CVN_F32 || x->rank != 2 || x->dim[1] < 1 || x->dim[1] > INT32_MAX)
         return infer_fail(op, err, "logits must be f32 [batch, vocab]");
     const cvn_type greedy = CVN_TYPE(CVN_BOOL, x->dim[0]), key = CVN_TYPE(CVN_U32, x->dim[0], 2);
     type[0] = CVN_TYPE(CVN_I32, x->dim[0]);
-    if (!cvn_type_equal(in_type(op, 1), &greedy) || !cvn_type_equal(in_type(op, 2), &key) ||
-        !cvn_type_equal(in_type(op, 3), &type[0]))
+    if (!cvn_type_equal(op_in(op, 1), &greedy) || !cvn_type_equal(op_in(op, 2), &key) ||
+        !cvn_type_equal(op_in(op, 3), &type[0]))
         return infer_fail(op, err,
                           "greedy must be i1 [batch], key u32 [batch, 2], position i32 [batch]");
     return CVN_OK;
@@ -188,9 +188,9 @@ int infer_categorical(const Op *op, cvn_type *type, cvn_err *err)
 /* Operand i is of floats, and of the shape of operand `as`. */
 static int check_gradient(const Op *op, int i, int as, const char *name, cvn_err *err)
 {
-    cvn_type shape = *in_type(op, as);
-    shape.dtype = in_type(op, i)->dtype;
-    if (!dtype_is_float(shape.dtype) || !cvn_type_equal(&shape, in_type(op, i)))
+    cvn_type shape = *op_in(op, as);
+    shape.dtype = op_in(op, i)->dtype;
+    if (!dtype_is_float(shape.dtype) || !cvn_type_equal(&shape, op_in(op, i)))
         return infer_fail(op, err, "%s must be floats of the shape of operand %d", name, as);
     return CVN_OK;
 }
@@ -200,8 +200,8 @@ int infer_rms_norm_backward(const Op *op, cvn_type *type, cvn_err *err)
     type[0].dtype = CVN_DTYPE_COUNT;
     if (infer_rms_norm(op, type, err) || check_gradient(op, 2, 0, "dy", err))
         return CVN_ESHAPE;
-    type[0] = *in_type(op, 0);
-    type[1] = *in_type(op, 1);
+    type[0] = *op_in(op, 0);
+    type[1] = *op_in(op, 1);
     return CVN_OK;
 }
 
@@ -210,7 +210,7 @@ int infer_attention_backward(const Op *op, cvn_type *type, cvn_err *err)
     if (infer_attention(op, type, err) || check_gradient(op, 5, 0, "dy", err))
         return CVN_ESHAPE;
     for (int i = 0; i < 3; i++)
-        type[i] = *in_type(op, i);
+        type[i] = *op_in(op, i);
     return CVN_OK;
 }
 
@@ -221,8 +221,8 @@ int infer_softmax_cross_entropy_backward(const Op *op, cvn_type *type, cvn_err *
     if (infer_softmax_cross_entropy(op, rows, err))
         return CVN_ESHAPE;
     for (int i = 0; i < 3; i++)
-        if (!cvn_type_equal(in_type(op, 2 + i), &rows[0]))
+        if (!cvn_type_equal(op_in(op, 2 + i), &rows[0]))
             return infer_fail(op, err, "%s must be f32, the shape of targets", names[i]);
-    type[0] = *in_type(op, 0);
+    type[0] = *op_in(op, 0);
     return CVN_OK;
 }

@@ -11,11 +11,11 @@
 
 static int check_starts(const Op *op, int first, cvn_err *err)
 {
-    int rank = in_type(op, 0)->rank;
+    int rank = op_in(op, 0)->rank;
     if (op->n_operands != first + rank)
         return infer_fail(op, err, "needs one start for each of %d dimensions", rank);
     for (int i = first; i < op->n_operands; i++) {
-        if (in_type(op, i)->rank != 0)
+        if (op_in(op, i)->rank != 0)
             return infer_fail(op, err, "start %d is not a scalar", i - first);
         if (infer_check_index(op, i, err))
             return CVN_ESHAPE;
@@ -25,7 +25,7 @@ static int check_starts(const Op *op, int first, cvn_err *err)
 
 int infer_dynamic_slice(const Op *op, cvn_type *type, cvn_err *err)
 {
-    const cvn_type *x = in_type(op, 0);
+    const cvn_type *x = op_in(op, 0);
     const Ints *sizes = &op->attr.sizes;
     if (check_starts(op, 1, err) || infer_check_count(op, sizes, x->rank, "sizes", err))
         return CVN_ESHAPE;
@@ -41,7 +41,7 @@ int infer_dynamic_slice(const Op *op, cvn_type *type, cvn_err *err)
 
 int infer_dynamic_update_slice(const Op *op, cvn_type *type, cvn_err *err)
 {
-    const cvn_type *x = in_type(op, 0), *update = in_type(op, 1);
+    const cvn_type *x = op_in(op, 0), *update = op_in(op, 1);
     if (update->dtype != x->dtype || update->rank != x->rank)
         return infer_fail(op, err, "the update must have the operand's dtype and rank");
     for (int i = 0; i < x->rank; i++)
@@ -54,7 +54,7 @@ int infer_dynamic_update_slice(const Op *op, cvn_type *type, cvn_err *err)
 /* Number of index vector components, or -1. */
 static int64_t index_components(const Op *op)
 {
-    const cvn_type *indices = in_type(op, 1);
+    const cvn_type *indices = op_in(op, 1);
     int64_t d = op->attr.index_vector_dim;
     if (d < 0 || d > indices->rank)
         return -1;
@@ -65,7 +65,7 @@ static int64_t index_components(const Op *op)
 static int check_index_dims(const Op *op, cvn_err *err)
 {
     const OpAttr *a = &op->attr;
-    const cvn_type *x = in_type(op, 0), *indices = in_type(op, 1);
+    const cvn_type *x = op_in(op, 0), *indices = op_in(op, 1);
     if (infer_check_index(op, 1, err))
         return CVN_ESHAPE;
     int64_t components = index_components(op);
@@ -99,9 +99,9 @@ static int gathered_type(const Op *op, const int64_t *window, int n_window, cvn_
                          cvn_err *err)
 {
     const OpAttr *a = &op->attr;
-    const cvn_type *indices = in_type(op, 1);
+    const cvn_type *indices = op_in(op, 1);
     int index_rank = indices->rank - (a->index_vector_dim < indices->rank);
-    type->dtype = in_type(op, 0)->dtype;
+    type->dtype = op_in(op, 0)->dtype;
     type->rank = index_rank + n_window;
     if (type->rank > CVN_MAX_RANK)
         return infer_fail(op, err, "the result would have %d dimensions", type->rank);
@@ -125,7 +125,7 @@ static int gathered_type(const Op *op, const int64_t *window, int n_window, cvn_
 int infer_gather(const Op *op, cvn_type *type, cvn_err *err)
 {
     const OpAttr *a = &op->attr;
-    const cvn_type *x = in_type(op, 0);
+    const cvn_type *x = op_in(op, 0);
     if (check_index_dims(op, err) || infer_check_count(op, &a->sizes, x->rank, "sizes", err))
         return CVN_ESHAPE;
     int64_t window[CVN_MAX_RANK];
@@ -145,7 +145,7 @@ int infer_gather(const Op *op, cvn_type *type, cvn_err *err)
 int infer_scatter(const Op *op, cvn_type *type, cvn_err *err)
 {
     const OpAttr *a = &op->attr;
-    const cvn_type *x = in_type(op, 0), *updates = in_type(op, 2);
+    const cvn_type *x = op_in(op, 0), *updates = op_in(op, 2);
     if (check_index_dims(op, err))
         return CVN_ESHAPE;
     if ((unsigned)a->combine >= COMBINE_COUNT)
@@ -178,12 +178,12 @@ int infer_scatter(const Op *op, cvn_type *type, cvn_err *err)
 
 int infer_sort(const Op *op, cvn_type *type, cvn_err *err)
 {
-    const cvn_type *key = in_type(op, 0);
+    const cvn_type *key = op_in(op, 0);
     if (key->dtype == CVN_I4 || key->dtype == CVN_BOOL)
         return infer_fail(op, err, "cannot sort by %s", cvn_dtype_name(key->dtype));
     type[0] = *key;
     if (op->n_operands == 2) {
-        type[1] = *in_type(op, 1);
+        type[1] = *op_in(op, 1);
         cvn_type shape = type[1];
         shape.dtype = key->dtype;
         if (!cvn_type_equal(&shape, key) || type[1].dtype == CVN_I4)

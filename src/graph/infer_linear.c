@@ -28,7 +28,7 @@ int linear_results(const OpAttr *attr)
 /* Operand q, and if it is quantized the scale behind it, hold a weight of n rows and k columns. */
 static int check_panels(const Op *op, int q, int64_t n, int64_t k, cvn_err *err)
 {
-    const cvn_type *type = in_type(op, q);
+    const cvn_type *type = op_in(op, q);
     if (n < 1 || k < 1)
         return infer_fail(op, err, "a weight of %lld rows and %lld columns is empty", (long long)n,
                           (long long)k);
@@ -40,7 +40,7 @@ static int check_panels(const Op *op, int q, int64_t n, int64_t k, cvn_err *err)
     }
     if (!panel_scaled(type->dtype))
         return CVN_OK;
-    const cvn_type *scale = in_type(op, q + 1);
+    const cvn_type *scale = op_in(op, q + 1);
     int64_t groups = scale->rank == 3 ? scale->dim[1] : 0;
     if ((scale->dtype != CVN_F32 && scale->dtype != CVN_BF16) || groups < 1 ||
         scale->dim[0] != want.dim[0] || scale->dim[2] != PANEL_ROWS)
@@ -79,7 +79,7 @@ int infer_dequantize(const Op *op, cvn_type *type, cvn_err *err)
     if (op->attr.axis < 1 || op->attr.axis >= type[0].rank)
         return infer_fail(op, err, "rows is %lld, but the result has %d dimensions",
                           (long long)op->attr.axis, type[0].rank);
-    if (op->n_operands != 1 + panel_scaled(in_type(op, 0)->dtype))
+    if (op->n_operands != 1 + panel_scaled(op_in(op, 0)->dtype))
         return infer_fail(op, err, "takes a scale for integers, and none for floats");
     return check_panels(op, 0, product(&type[0], 0, rows), product(&type[0], rows, type[0].rank),
                         err);
@@ -87,7 +87,7 @@ int infer_dequantize(const Op *op, cvn_type *type, cvn_err *err)
 
 int infer_quantize_rows(const Op *op, cvn_type *type, cvn_err *err)
 {
-    const cvn_type *x = in_type(op, 0);
+    const cvn_type *x = op_in(op, 0);
     if (x->rank < 1 || x->dim[x->rank - 1] < 1)
         return infer_fail(op, err, "x must be floats [..., d] with d at least 1");
     type[0] = type[1] = *x;
@@ -100,22 +100,22 @@ int infer_quantize_rows(const Op *op, cvn_type *type, cvn_err *err)
 /* Whether operand q is a weight of i8 with a scale in f32 for each row. */
 static bool takes_rows_of_8_bits(const Op *op, int q)
 {
-    if (in_type(op, q)->dtype != CVN_I8) /* then there is no scale, perhaps */
+    if (op_in(op, q)->dtype != CVN_I8) /* then there is no scale, perhaps */
         return false;
-    const cvn_type *scale = in_type(op, q + 1);
+    const cvn_type *scale = op_in(op, q + 1);
     return scale->dtype == CVN_F32 && scale->rank == 3 && scale->dim[1] == 1;
 }
 
 int infer_linear_int8(const Op *op, cvn_type *type, cvn_err *err)
 {
-    const cvn_type *x = in_type(op, 0), *y = &type[0];
+    const cvn_type *x = op_in(op, 0), *y = &type[0];
     int lead = x->rank - 1;
     if (x->dtype != CVN_I8 || lead < 0 || x->dim[lead] < 1 || x->dim[lead] > LINEAR_INT8_MOST_K)
         return infer_fail(op, err, "x must be i8 [..., k] with k from 1 to %d", LINEAR_INT8_MOST_K);
     cvn_type scales = *x;
     scales.dtype = CVN_BF16;
     scales.dim[lead] = 1;
-    if (!cvn_type_equal(&scales, in_type(op, 1)))
+    if (!cvn_type_equal(&scales, op_in(op, 1)))
         return infer_fail(op, err, "x's scales must be bf16 [..., 1]");
     if (y->dtype == CVN_DTYPE_COUNT || !dtype_is_float(y->dtype) || y->dtype == CVN_F64)
         return infer_fail(op, err, "needs a result type of f32, bf16 or f16");
@@ -129,7 +129,7 @@ int infer_linear_int8(const Op *op, cvn_type *type, cvn_err *err)
 /* A weight of k floats; one dimension of x is summed. */
 static int check_norm(const Op *op, int64_t k, cvn_err *err)
 {
-    const cvn_type *weight = in_type(op, linear_norm(op));
+    const cvn_type *weight = op_in(op, linear_norm(op));
     if (op->attr.axis != 1 || !dtype_is_float(weight->dtype) || weight->dtype == CVN_F64 ||
         weight->rank != 1 || weight->dim[0] != k)
         return infer_fail(
@@ -143,7 +143,7 @@ static int check_norm(const Op *op, int64_t k, cvn_err *err)
 /* Floats of the shape of weight i's rows, which are y's dimensions from lead on. */
 static int check_bias(const Op *op, int i, const cvn_type *y, int lead, cvn_err *err)
 {
-    const cvn_type *bias = in_type(op, linear_bias(op, i));
+    const cvn_type *bias = op_in(op, linear_bias(op, i));
     bool fits =
         dtype_is_float(bias->dtype) && bias->dtype != CVN_F64 && bias->rank == y->rank - lead;
     for (int d = lead; d < y->rank && fits; d++)
@@ -156,7 +156,7 @@ static int check_bias(const Op *op, int i, const cvn_type *y, int lead, cvn_err 
 
 int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
 {
-    const cvn_type *x = in_type(op, 0);
+    const cvn_type *x = op_in(op, 0);
     int64_t contract = op->attr.axis, weights = op->attr.group_size;
     if (weights < 1 || weights > LINEAR_WEIGHTS || (op->attr.flag && weights != 2))
         return infer_fail(op, err, "takes 1 to %d weights, and 2 with swiglu", LINEAR_WEIGHTS);
@@ -186,7 +186,7 @@ int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
         if (!begins_like(y, x, lead))
             return infer_fail(op, err, "results begin with the %d dimensions of x that are kept",
                               lead);
-        if (linear_each(op) != 1 + panel_scaled(in_type(op, 1 + each * i)->dtype))
+        if (linear_each(op) != 1 + panel_scaled(op_in(op, 1 + each * i)->dtype))
             return infer_fail(op, err, "takes weights that are all quantized, or none");
         if (op->attr.int8 && (!takes_rows_of_8_bits(op, 1 + each * i) || k > LINEAR_INT8_MOST_K))
             return infer_fail(op, err,
@@ -200,7 +200,7 @@ int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
     if (residual) {
         cvn_type like = type[0];
         like.dtype = CVN_F32;
-        if (!cvn_type_equal(&like, in_type(op, op->n_operands - 1)))
+        if (!cvn_type_equal(&like, op_in(op, op->n_operands - 1)))
             return infer_fail(op, err, "the residual must be f32 of the result's shape");
     }
     return CVN_OK;
@@ -217,7 +217,7 @@ static int summed(const Op *op)
 /* Of operand q, and of the scale behind it. */
 static LinearWeight weight_of(const Op *op, int q, int64_t n, int64_t k)
 {
-    const cvn_type *type = in_type(op, q);
+    const cvn_type *type = op_in(op, q);
     LinearWeight w = {.dtype = type->dtype,
                       .scale_dtype = CVN_F32,
                       .n = n,
@@ -225,15 +225,15 @@ static LinearWeight weight_of(const Op *op, int q, int64_t n, int64_t k)
                       .panels = type->dim[0],
                       .units = type->dim[1]};
     if (panel_scaled(type->dtype)) {
-        w.scale_dtype = in_type(op, q + 1)->dtype;
-        w.groups = in_type(op, q + 1)->dim[1];
+        w.scale_dtype = op_in(op, q + 1)->dtype;
+        w.groups = op_in(op, q + 1)->dim[1];
     }
     return w;
 }
 
 LinearWeight linear_weight(const Op *op, int i)
 {
-    const cvn_type *x = in_type(op, 0), *y = &op->result[op->attr.flag ? 0 : i]->type;
+    const cvn_type *x = op_in(op, 0), *y = &op->result[op->attr.flag ? 0 : i]->type;
     int lead = x->rank - summed(op);
     return weight_of(op, linear_operand(op, i), product(y, lead, y->rank),
                      product(x, lead, x->rank));
@@ -248,6 +248,6 @@ LinearWeight dequantize_weight(const Op *op)
 
 int64_t linear_rows(const Op *op)
 {
-    const cvn_type *x = in_type(op, 0);
+    const cvn_type *x = op_in(op, 0);
     return product(x, 0, x->rank - summed(op));
 }

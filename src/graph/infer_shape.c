@@ -5,7 +5,7 @@
 
 int infer_broadcast_in_dim(const Op *op, cvn_type *type, cvn_err *err)
 {
-    const cvn_type *x = in_type(op, 0);
+    const cvn_type *x = op_in(op, 0);
     const Ints *dims = &op->attr.dims;
     if (infer_wanted(op, type, err))
         return CVN_ESHAPE;
@@ -24,7 +24,7 @@ int infer_broadcast_in_dim(const Op *op, cvn_type *type, cvn_err *err)
 
 int infer_reshape(const Op *op, cvn_type *type, cvn_err *err)
 {
-    const cvn_type *x = in_type(op, 0);
+    const cvn_type *x = op_in(op, 0);
     if (infer_wanted(op, type, err))
         return CVN_ESHAPE;
     type[0].dtype = x->dtype;
@@ -38,7 +38,7 @@ int infer_reshape(const Op *op, cvn_type *type, cvn_err *err)
 
 int infer_transpose(const Op *op, cvn_type *type, cvn_err *err)
 {
-    const cvn_type *x = in_type(op, 0);
+    const cvn_type *x = op_in(op, 0);
     const Ints *permutation = &op->attr.dims;
     if (infer_check_count(op, permutation, x->rank, "permutation", err) ||
         infer_check_dims(op, permutation, x->rank, "permutation", err))
@@ -51,7 +51,7 @@ int infer_transpose(const Op *op, cvn_type *type, cvn_err *err)
 
 int infer_slice(const Op *op, cvn_type *type, cvn_err *err)
 {
-    const cvn_type *x = in_type(op, 0);
+    const cvn_type *x = op_in(op, 0);
     const OpAttr *a = &op->attr;
     if (infer_check_count(op, &a->start, x->rank, "start", err) ||
         infer_check_count(op, &a->limit, x->rank, "limit", err) ||
@@ -70,12 +70,12 @@ int infer_slice(const Op *op, cvn_type *type, cvn_err *err)
 
 int infer_concatenate(const Op *op, cvn_type *type, cvn_err *err)
 {
-    type[0] = *in_type(op, 0);
+    type[0] = *op_in(op, 0);
     if (infer_check_axis(op, op->attr.axis, type[0].rank, err))
         return CVN_ESHAPE;
     int axis = (int)op->attr.axis;
     for (int i = 1; i < op->n_operands; i++) {
-        cvn_type part = *in_type(op, i);
+        cvn_type part = *op_in(op, i);
         if (part.rank != type[0].rank)
             return infer_fail(op, err, "operand %d has another rank", i);
         int64_t size = part.dim[axis], sum;
@@ -103,7 +103,7 @@ static int64_t padded_size(int64_t n, int64_t low, int64_t high, int64_t interio
 
 int infer_pad(const Op *op, cvn_type *type, cvn_err *err)
 {
-    const cvn_type *x = in_type(op, 0), *value = in_type(op, 1);
+    const cvn_type *x = op_in(op, 0), *value = op_in(op, 1);
     const OpAttr *a = &op->attr;
     if (value->rank != 0 || value->dtype != x->dtype)
         return infer_fail(op, err, "the padding value must be a scalar of the operand's type");
@@ -125,7 +125,7 @@ int infer_pad(const Op *op, cvn_type *type, cvn_err *err)
 
 int infer_reverse(const Op *op, cvn_type *type, cvn_err *err)
 {
-    type[0] = *in_type(op, 0);
+    type[0] = *op_in(op, 0);
     return infer_check_dims(op, &op->attr.dims, type[0].rank, "dims", err);
 }
 
@@ -135,16 +135,16 @@ static int check_reducer(const Op *op, cvn_err *err)
     if ((unsigned)kind >= REDUCE_COUNT)
         return infer_fail(op, err, "unknown reducer");
     bool logical = kind == CVN_ALL || kind == CVN_ANY;
-    bool boolean = in_type(op, 0)->dtype == CVN_BOOL;
-    if (logical != boolean || in_type(op, 0)->dtype == CVN_I4)
-        return infer_fail(op, err, "cannot reduce %s by %s", cvn_dtype_name(in_type(op, 0)->dtype),
+    bool boolean = op_in(op, 0)->dtype == CVN_BOOL;
+    if (logical != boolean || op_in(op, 0)->dtype == CVN_I4)
+        return infer_fail(op, err, "cannot reduce %s by %s", cvn_dtype_name(op_in(op, 0)->dtype),
                           reduce_names[kind]);
     return CVN_OK;
 }
 
 int infer_reduce(const Op *op, cvn_type *type, cvn_err *err)
 {
-    const cvn_type *x = in_type(op, 0);
+    const cvn_type *x = op_in(op, 0);
     if (check_reducer(op, err) || infer_check_dims(op, &op->attr.dims, x->rank, "dims", err))
         return CVN_ESHAPE;
     unsigned reduced = 0;
@@ -159,7 +159,7 @@ int infer_reduce(const Op *op, cvn_type *type, cvn_err *err)
 
 int infer_cumsum(const Op *op, cvn_type *type, cvn_err *err)
 {
-    type[0] = *in_type(op, 0);
+    type[0] = *op_in(op, 0);
     return infer_check_axis(op, op->attr.axis, type[0].rank, err);
 }
 
@@ -167,7 +167,7 @@ int infer_cumsum(const Op *op, cvn_type *type, cvn_err *err)
 static int check_dot_side(const Op *op, int side, const Ints *batch, const Ints *contract,
                           cvn_err *err)
 {
-    int rank = in_type(op, side)->rank;
+    int rank = op_in(op, side)->rank;
     const char *name = side ? "rhs dimension numbers" : "lhs dimension numbers";
     if (batch->n + contract->n > rank)
         return infer_fail(op, err, "%s name more dimensions than there are", name);
@@ -186,7 +186,7 @@ static int check_dot_sizes(const Op *op, const Ints *l, const Ints *r, const cha
     if (l->n != r->n)
         return infer_fail(op, err, "lhs and rhs name %d and %d %s dimensions", l->n, r->n, what);
     for (int i = 0; i < l->n; i++) {
-        long long a = in_type(op, 0)->dim[l->v[i]], b = in_type(op, 1)->dim[r->v[i]];
+        long long a = op_in(op, 0)->dim[l->v[i]], b = op_in(op, 1)->dim[r->v[i]];
         if (a != b)
             return infer_fail(op, err, "%s sizes %lld and %lld differ", what, a, b);
     }
@@ -202,7 +202,7 @@ static int add_free_dims(const Op *op, int side, const Ints *batch, const Ints *
         taken |= 1u << batch->v[i];
     for (int i = 0; i < contract->n; i++)
         taken |= 1u << contract->v[i];
-    const cvn_type *x = in_type(op, side);
+    const cvn_type *x = op_in(op, side);
     for (int i = 0; i < x->rank; i++) {
         if (taken & 1u << i)
             continue;
@@ -216,8 +216,8 @@ static int add_free_dims(const Op *op, int side, const Ints *batch, const Ints *
 int infer_dot_general(const Op *op, cvn_type *type, cvn_err *err)
 {
     const OpAttr *a = &op->attr;
-    const cvn_type *lhs = in_type(op, 0);
-    if (lhs->dtype != in_type(op, 1)->dtype)
+    const cvn_type *lhs = op_in(op, 0);
+    if (lhs->dtype != op_in(op, 1)->dtype)
         return infer_fail(op, err, "operands must have the same dtype");
     if (check_dot_side(op, 0, &a->lhs_batch, &a->lhs_contract, err) ||
         check_dot_side(op, 1, &a->rhs_batch, &a->rhs_contract, err) ||
@@ -278,13 +278,13 @@ static int check_groups(const Op *op, cvn_err *err)
 
 int infer_all_reduce(const Op *op, cvn_type *type, cvn_err *err)
 {
-    type[0] = *in_type(op, 0);
+    type[0] = *op_in(op, 0);
     return check_reducer(op, err) || check_groups(op, err) ? CVN_ESHAPE : CVN_OK;
 }
 
 int infer_all_gather(const Op *op, cvn_type *type, cvn_err *err)
 {
-    type[0] = *in_type(op, 0);
+    type[0] = *op_in(op, 0);
     if (check_groups(op, err) || infer_check_axis(op, op->attr.axis, type[0].rank, err))
         return CVN_ESHAPE;
     int64_t *dim = &type[0].dim[op->attr.axis];
@@ -295,7 +295,7 @@ int infer_all_gather(const Op *op, cvn_type *type, cvn_err *err)
 
 int infer_reduce_scatter(const Op *op, cvn_type *type, cvn_err *err)
 {
-    type[0] = *in_type(op, 0);
+    type[0] = *op_in(op, 0);
     if (check_reducer(op, err) || check_groups(op, err) ||
         infer_check_axis(op, op->attr.axis, type[0].rank, err))
         return CVN_ESHAPE;
@@ -309,7 +309,7 @@ int infer_reduce_scatter(const Op *op, cvn_type *type, cvn_err *err)
 
 int infer_all_to_all(const Op *op, cvn_type *type, cvn_err *err)
 {
-    type[0] = *in_type(op, 0);
+    type[0] = *op_in(op, 0);
     if (check_groups(op, err) || infer_check_axis(op, op->attr.axis, type[0].rank, err) ||
         infer_check_axis(op, op->attr.concat_axis, type[0].rank, err))
         return CVN_ESHAPE;
@@ -326,7 +326,7 @@ int infer_all_to_all(const Op *op, cvn_type *type, cvn_err *err)
 int infer_collective_permute(const Op *op, cvn_type *type, cvn_err *err)
 {
     const Ints *pairs = &op->attr.groups;
-    type[0] = *in_type(op, 0);
+    type[0] = *op_in(op, 0);
     if (pairs->n % 2)
         return infer_fail(op, err, "pairs has an odd number of entries");
     if (check_ids(op, 0, 2, err) || check_ids(op, 1, 2, err))

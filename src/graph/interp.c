@@ -20,7 +20,7 @@ static void interp_constant(const Op *op, const void *const *in, void *const *ou
 {
     (void)in;
     const Literal *literal = &op->attr.literal;
-    const cvn_type *type = interp_out(op, 0);
+    const cvn_type *type = op_out(op, 0);
     if (!literal->splat) {
         if (literal->bytes)
             memcpy(out[0], literal->data, literal->bytes);
@@ -33,7 +33,7 @@ static void interp_constant(const Op *op, const void *const *in, void *const *ou
 static void interp_iota(const Op *op, const void *const *in, void *const *out)
 {
     (void)in;
-    const cvn_type *type = interp_out(op, 0);
+    const cvn_type *type = op_out(op, 0);
     Lines lines = interp_lines(type, op->attr.axis);
     for (int64_t k = 0, n = cvn_type_elements(type); k < n; k++) {
         int64_t i = k / lines.inner % lines.n;
@@ -126,7 +126,7 @@ void interp_op(const Op *op, const void *const *in, void *const *out)
     function_of(op->kind)(op, in, out);
     /* The nibble after an odd number of i4 is zero. */
     for (int i = 0; i < op->n_results && op->kind != OP_PARAMETER; i++) {
-        const cvn_type *type = interp_out(op, i);
+        const cvn_type *type = op_out(op, i);
         int64_t n = cvn_type_elements(type);
         if (type->dtype == CVN_I4 && n % 2)
             element_set(CVN_I4, out[i], n, 0);

@@ -10,8 +10,8 @@
 /* dx of one row, whose norm multiplies by `scale`. */
 static void norm_row(const Op *op, const void *const *in, int64_t row, double scale, void *dx)
 {
-    const cvn_type *type = interp_in(op, 0);
-    cvn_dtype x = type->dtype, w = interp_in(op, 1)->dtype, dy = interp_in(op, 2)->dtype;
+    const cvn_type *type = op_in(op, 0);
+    cvn_dtype x = type->dtype, w = op_in(op, 1)->dtype, dy = op_in(op, 2)->dtype;
     int64_t d = type->dim[type->rank - 1];
     double along = 0;
     for (int64_t i = 0; i < d; i++)
@@ -28,7 +28,7 @@ static void norm_row(const Op *op, const void *const *in, int64_t row, double sc
 void interp_rms_norm_backward(const Op *op, const void *const *in, void *const *out)
 {
     enum { PIECE = 256 };
-    const cvn_type *x = interp_in(op, 0);
+    const cvn_type *x = op_in(op, 0);
     int64_t d = x->dim[x->rank - 1], rows = d ? cvn_type_elements(x) / d : 0;
     for (int64_t row = 0; row < rows; row++)
         norm_row(op, in, row, interp_norm_scale(x->dtype, in[0], row * d, d, op->attr.eps), out[0]);
@@ -39,12 +39,12 @@ void interp_rms_norm_backward(const Op *op, const void *const *in, void *const *
             double scale = interp_norm_scale(x->dtype, in[0], row * d, d, op->attr.eps);
             for (int64_t i = 0; i < width; i++) {
                 int64_t at = row * d + first + i;
-                sum[i] += element_get(interp_in(op, 2)->dtype, in[2], at) *
+                sum[i] += element_get(op_in(op, 2)->dtype, in[2], at) *
                           element_get(x->dtype, in[0], at) * scale;
             }
         }
         for (int64_t i = 0; i < width; i++)
-            element_set(interp_out(op, 1)->dtype, out[1], first + i, sum[i]);
+            element_set(op_out(op, 1)->dtype, out[1], first + i, sum[i]);
     }
 }
 
@@ -76,8 +76,8 @@ static double row_product(const Attention *a, const Query *query, int rows, int 
     double sum = 0;
     int64_t at = key_row(a, query, key);
     for (int64_t i = 0; i < a->head_dim; i++)
-        sum += element_get(interp_in(a->op, rows)->dtype, a->in[rows], query->row + i) *
-               element_get(interp_in(a->op, keys)->dtype, a->in[keys], at + i);
+        sum += element_get(op_in(a->op, rows)->dtype, a->in[rows], query->row + i) *
+               element_get(op_in(a->op, keys)->dtype, a->in[keys], at + i);
     return sum;
 }
 
@@ -123,7 +123,7 @@ static Query attention_query(const Attention *a, int64_t b, int64_t s, int64_t h
 static void attention_dq(const Attention *a, const Query *query, void *dq)
 {
     enum { PIECE = 256 };
-    cvn_dtype k = interp_in(a->op, 1)->dtype;
+    cvn_dtype k = op_in(a->op, 1)->dtype;
     for (int64_t first = 0; first < a->head_dim; first += PIECE) {
         int64_t width = num_min(a->head_dim - first, PIECE);
         double sum[PIECE] = {0};
@@ -134,7 +134,7 @@ static void attention_dq(const Attention *a, const Query *query, void *dq)
                 sum[i] += dscore * element_get(k, a->in[1], at + i);
         }
         for (int64_t i = 0; i < width; i++)
-            element_set(interp_out(a->op, 0)->dtype, dq, query->row + first + i, sum[i]);
+            element_set(op_out(a->op, 0)->dtype, dq, query->row + first + i, sum[i]);
     }
 }
 
@@ -148,7 +148,7 @@ typedef struct KeyPiece {
 
 static void add_query(const Attention *a, const Query *query, KeyPiece *p)
 {
-    cvn_dtype q = interp_in(a->op, 0)->dtype, dy = interp_in(a->op, 5)->dtype;
+    cvn_dtype q = op_in(a->op, 0)->dtype, dy = op_in(a->op, 5)->dtype;
     for (int64_t j = 0; j < p->n_keys && p->key + j < query->n; j++) {
         if (p->key + j < query->first)
             continue;
@@ -175,16 +175,16 @@ static void attention_dkv(const Attention *a, KeyPiece *p, void *dk, void *dv)
     for (int64_t j = 0; j < p->n_keys; j++) {
         int64_t at = ((p->b * a->kv_heads + p->kv) * a->context + p->key + j) * a->head_dim;
         for (int64_t i = 0; i < p->width; i++) {
-            element_set(interp_out(a->op, 1)->dtype, dk, at + p->first + i, p->dk[j][i]);
-            element_set(interp_out(a->op, 2)->dtype, dv, at + p->first + i, p->dv[j][i]);
+            element_set(op_out(a->op, 1)->dtype, dk, at + p->first + i, p->dk[j][i]);
+            element_set(op_out(a->op, 2)->dtype, dv, at + p->first + i, p->dv[j][i]);
         }
     }
 }
 
 void interp_attention_backward(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *q = interp_in(op, 0); /* [batch, seq, heads, head_dim] */
-    const cvn_type *k = interp_in(op, 1); /* [batch, kv_heads, context, head_dim] */
+    const cvn_type *q = op_in(op, 0); /* [batch, seq, heads, head_dim] */
+    const cvn_type *k = op_in(op, 1); /* [batch, kv_heads, context, head_dim] */
     Attention a = {op, in, q->dim[0], q->dim[1], q->dim[2], k->dim[1], k->dim[2], q->dim[3]};
     for (int64_t row = 0; row < a.batch * a.seq * a.heads; row++) {
         Query query =
@@ -206,11 +206,11 @@ void interp_attention_backward(const Op *op, const void *const *in, void *const 
 
 void interp_softmax_cross_entropy_backward(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *logits = interp_in(op, 0);
+    const cvn_type *logits = op_in(op, 0);
     int64_t vocab = logits->dim[logits->rank - 1];
     const int32_t *target = in[1];
     const float *lse = in[2], *dloss = in[3], *dlse = in[4];
-    for (int64_t row = 0, n = cvn_type_elements(interp_in(op, 1)); row < n; row++) {
+    for (int64_t row = 0, n = cvn_type_elements(op_in(op, 1)); row < n; row++) {
         bool known = target[row] >= 0 && target[row] < vocab;
         double base = isfinite(lse[row]) ? (double)lse[row] : 0;
         double d = known ? (double)dloss[row] : 0;

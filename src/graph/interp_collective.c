@@ -28,7 +28,7 @@ static Fold start_fold(cvn_reduce kind, cvn_dtype dtype)
 /* Every member gets the reduction over all members. */
 static void all_reduce(const Group *g)
 {
-    const cvn_type *type = interp_in(g->op, 0);
+    const cvn_type *type = op_in(g->op, 0);
     for (int64_t i = 0, n = cvn_type_elements(type); i < n; i++) {
         Fold fold = start_fold(g->op->attr.reduce, type->dtype);
         for (int64_t j = 0; j < g->size; j++)
@@ -41,8 +41,8 @@ static void all_reduce(const Group *g)
 /* Every member gets all operands, in the order of the members, joined along the axis. */
 static void all_gather(const Group *g)
 {
-    Lines from = interp_lines(interp_in(g->op, 0), g->op->attr.axis);
-    cvn_dtype dtype = interp_in(g->op, 0)->dtype;
+    Lines from = interp_lines(op_in(g->op, 0), g->op->attr.axis);
+    cvn_dtype dtype = op_in(g->op, 0)->dtype;
     for (int64_t to = 0; to < g->size; to++)
         for (int64_t j = 0; j < g->size; j++)
             for (int64_t o = 0; o < from.outer; o++)
@@ -55,8 +55,8 @@ static void all_gather(const Group *g)
 /* Member p gets part p, along the axis, of the reduction over all members. */
 static void reduce_scatter(const Group *g)
 {
-    Lines part = interp_lines(interp_out(g->op, 0), g->op->attr.axis);
-    cvn_dtype dtype = interp_in(g->op, 0)->dtype;
+    Lines part = interp_lines(op_out(g->op, 0), g->op->attr.axis);
+    cvn_dtype dtype = op_in(g->op, 0)->dtype;
     for (int64_t p = 0; p < g->size; p++) {
         for (int64_t o = 0; o < part.outer; o++) {
             for (int64_t i = 0; i < part.n * part.inner; i++) {
@@ -74,7 +74,7 @@ static void reduce_scatter(const Group *g)
    joins what it got, in the order of the senders, along the concat axis. */
 static void all_to_all(const Group *g)
 {
-    const cvn_type *x = interp_in(g->op, 0), *y = interp_out(g->op, 0);
+    const cvn_type *x = op_in(g->op, 0), *y = op_out(g->op, 0);
     int64_t split = g->op->attr.axis, concat = g->op->attr.concat_axis;
     int64_t sent = x->dim[split] / g->size, got = y->dim[concat] / g->size;
     int64_t stride[CVN_MAX_RANK];
@@ -94,7 +94,7 @@ static void all_to_all(const Group *g)
 /* The operand of each pair's source becomes the result of its target; the other results are 0. */
 static void collective_permute(const Op *op, int n_devices, const void *const *in, void *const *out)
 {
-    size_t bytes = cvn_type_bytes(interp_out(op, 0));
+    size_t bytes = cvn_type_bytes(op_out(op, 0));
     for (int d = 0; d < n_devices; d++)
         if (bytes)
             memset(out[d], 0, bytes);

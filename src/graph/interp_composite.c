@@ -22,8 +22,8 @@ double interp_norm_scale(cvn_dtype dtype, const void *x, int64_t first, int64_t 
 
 void interp_rms_norm(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *x = interp_in(op, 0), *y = interp_out(op, 0);
-    cvn_dtype weight = interp_in(op, 1)->dtype;
+    const cvn_type *x = op_in(op, 0), *y = op_out(op, 0);
+    cvn_dtype weight = op_in(op, 1)->dtype;
     int64_t d = x->dim[x->rank - 1], rows = d ? cvn_type_elements(x) / d : 0;
     for (int64_t row = 0; row < rows; row++) {
         double scale = interp_norm_scale(x->dtype, in[0], row * d, d, op->attr.eps);
@@ -38,7 +38,7 @@ void interp_rms_norm(const Op *op, const void *const *in, void *const *out)
    at large positions that rounding is larger than any other error here. */
 void interp_rope(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *x = interp_in(op, 0); /* [batch, seq, heads, head_dim] */
+    const cvn_type *x = op_in(op, 0); /* [batch, seq, heads, head_dim] */
     int64_t heads = x->dim[2], head_dim = x->dim[3], pairs = head_dim / 2;
     bool interleaved = op->attr.flag;
     const int32_t *position = in[1]; /* [batch, seq] */
@@ -78,7 +78,7 @@ static double scale_of(const Query *query, int64_t key, int which)
 
 static double attention_score(const Query *query, int64_t key)
 {
-    cvn_dtype q = interp_in(query->op, 0)->dtype, k = interp_in(query->op, 1)->dtype;
+    cvn_dtype q = op_in(query->op, 0)->dtype, k = op_in(query->op, 1)->dtype;
     double sum = 0;
     for (int64_t i = 0; i < query->head_dim; i++)
         sum += element_get(q, query->in[0], query->q + i) *
@@ -93,7 +93,7 @@ static double attention_score(const Query *query, int64_t key)
 static void attention_query(const Query *query, void *out)
 {
     enum { PIECE = 256 };
-    cvn_dtype v = interp_in(query->op, 2)->dtype, y = interp_out(query->op, 0)->dtype;
+    cvn_dtype v = op_in(query->op, 2)->dtype, y = op_out(query->op, 0)->dtype;
     double peak = -INFINITY;
     for (int64_t key = query->first; key < query->n; key++)
         peak = reduce_max(peak, attention_score(query, key));
@@ -117,8 +117,8 @@ static void attention_query(const Query *query, void *out)
 
 void interp_attention(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *q = interp_in(op, 0); /* [batch, seq, heads, head_dim] */
-    const cvn_type *k = interp_in(op, 1); /* [batch, kv_heads, context, head_dim] */
+    const cvn_type *q = op_in(op, 0); /* [batch, seq, heads, head_dim] */
+    const cvn_type *k = op_in(op, 1); /* [batch, kv_heads, context, head_dim] */
     int64_t seq = q->dim[1], heads = q->dim[2], head_dim = q->dim[3];
     int64_t kv_heads = k->dim[1], context = k->dim[2];
     const int32_t *start = in[3], *length = in[4];             /* [batch] */
@@ -144,8 +144,8 @@ void interp_attention(const Op *op, const void *const *in, void *const *out)
 
 void interp_cache_update(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *cache = interp_in(op, 0);  /* [batch, kv_heads, context, head_dim] */
-    const cvn_type *update = interp_in(op, 1); /* [batch, seq, kv_heads, head_dim] */
+    const cvn_type *cache = op_in(op, 0);  /* [batch, kv_heads, context, head_dim] */
+    const cvn_type *update = op_in(op, 1); /* [batch, seq, kv_heads, head_dim] */
     int64_t kv_heads = cache->dim[1], context = cache->dim[2], head_dim = cache->dim[3];
     int64_t seq = update->dim[1];
     const int32_t *start = in[2]; /* [batch] */
@@ -176,22 +176,22 @@ static double logsumexp(cvn_dtype dtype, const void *x, int64_t first, int64_t n
 
 void interp_softmax_cross_entropy(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *logits = interp_in(op, 0);
+    const cvn_type *logits = op_in(op, 0);
     int64_t vocab = logits->dim[logits->rank - 1];
     const int32_t *target = in[1];
-    for (int64_t row = 0, n = cvn_type_elements(interp_in(op, 1)); row < n; row++) {
+    for (int64_t row = 0, n = cvn_type_elements(op_in(op, 1)); row < n; row++) {
         double lse = logsumexp(logits->dtype, in[0], row * vocab, vocab);
         bool known = target[row] >= 0 && target[row] < vocab;
         double logit = known ? element_get(logits->dtype, in[0], row * vocab + target[row]) : 0;
-        element_set(interp_out(op, 0)->dtype, out[0], row, known ? lse - logit : 0);
-        element_set(interp_out(op, 1)->dtype, out[1], row, lse);
+        element_set(op_out(op, 0)->dtype, out[0], row, known ? lse - logit : 0);
+        element_set(op_out(op, 1)->dtype, out[1], row, lse);
     }
 }
 
 /* The first of the largest; a NaN counts as -inf. */
 void interp_argmax(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *x = interp_in(op, 0);
+    const cvn_type *x = op_in(op, 0);
     Lines lines = interp_lines(x, op->attr.axis);
     for (int64_t o = 0; o < lines.outer; o++) {
         for (int64_t r = 0; r < lines.inner; r++) {
@@ -212,7 +212,7 @@ void interp_argmax(const Op *op, const void *const *in, void *const *out)
 void interp_random_bits(const Op *op, const void *const *in, void *const *out)
 {
     const uint32_t *k0 = in[0], *k1 = in[1], *c0 = in[2], *c1 = in[3];
-    for (int64_t i = 0, n = cvn_type_elements(interp_out(op, 0)); i < n; i++) {
+    for (int64_t i = 0, n = cvn_type_elements(op_out(op, 0)); i < n; i++) {
         uint32_t word[2];
         rng_threefry2x32((uint32_t[]){k0[i], k1[i]}, (uint32_t[]){c0[i], c1[i]}, word);
         ((uint32_t *)out[0])[i] = word[0];
@@ -232,7 +232,7 @@ static double weight_above(const float *x, int64_t n, float v, const float *best
    unlikely. */
 void interp_keep_likeliest(const Op *op, const void *const *in, void *const *out)
 {
-    int64_t rows = interp_in(op, 0)->dim[0], n = interp_in(op, 0)->dim[1];
+    int64_t rows = op_in(op, 0)->dim[0], n = op_in(op, 0)->dim[1];
     for (int64_t row = 0; row < rows; row++) {
         const float *x = (const float *)in[0] + row * n;
         float *y = (float *)out[0] + row * n, best = -INFINITY, p = ((const float *)in[2])[row];
@@ -269,7 +269,7 @@ static float gumbel(const uint32_t key[2], uint32_t entry, uint32_t position)
 
 void interp_categorical(const Op *op, const void *const *in, void *const *out)
 {
-    int64_t rows = interp_in(op, 0)->dim[0], n = interp_in(op, 0)->dim[1];
+    int64_t rows = op_in(op, 0)->dim[0], n = op_in(op, 0)->dim[1];
     const bool *greedy = in[1];
     for (int64_t row = 0; row < rows; row++) {
         const uint32_t *key = (const uint32_t *)in[2] + 2 * row;

@@ -36,7 +36,7 @@ static double unary_float(OpKind kind, double x)
 
 void interp_unary_float(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *type = interp_out(op, 0);
+    const cvn_type *type = op_out(op, 0);
     for (int64_t i = 0, n = cvn_type_elements(type); i < n; i++)
         element_set(type->dtype, out[0], i,
                     unary_float(op->kind, element_get(type->dtype, in[0], i)));
@@ -45,7 +45,7 @@ void interp_unary_float(const Op *op, const void *const *in, void *const *out)
 /* Of the least integer: itself. */
 void interp_negate(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *type = interp_out(op, 0);
+    const cvn_type *type = op_out(op, 0);
     for (int64_t i = 0, n = cvn_type_elements(type); i < n; i++) {
         if (dtype_is_float(type->dtype))
             element_set(type->dtype, out[0], i, -element_get(type->dtype, in[0], i));
@@ -57,7 +57,7 @@ void interp_negate(const Op *op, const void *const *in, void *const *out)
 /* Of the least integer: itself. */
 void interp_abs(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *type = interp_out(op, 0);
+    const cvn_type *type = op_out(op, 0);
     for (int64_t i = 0, n = cvn_type_elements(type); i < n; i++) {
         if (dtype_is_float(type->dtype)) {
             element_set(type->dtype, out[0], i, fabs(element_get(type->dtype, in[0], i)));
@@ -71,7 +71,7 @@ void interp_abs(const Op *op, const void *const *in, void *const *out)
 /* -1, 0 or 1; a zero keeps its sign, a NaN stays one. */
 void interp_sign(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *type = interp_out(op, 0);
+    const cvn_type *type = op_out(op, 0);
     for (int64_t i = 0, n = cvn_type_elements(type); i < n; i++) {
         double x = element_get(type->dtype, in[0], i);
         element_set(type->dtype, out[0], i, x > 0 ? 1 : x < 0 ? -1 : x);
@@ -81,7 +81,7 @@ void interp_sign(const Op *op, const void *const *in, void *const *out)
 /* Logical on bool, bitwise on integers. */
 void interp_not(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *type = interp_out(op, 0);
+    const cvn_type *type = op_out(op, 0);
     for (int64_t i = 0, n = cvn_type_elements(type); i < n; i++) {
         int64_t x = interp_get_int(type->dtype, in[0], i);
         interp_set_int(type->dtype, out[0], i, type->dtype == CVN_BOOL ? !x : ~x);
@@ -90,7 +90,7 @@ void interp_not(const Op *op, const void *const *in, void *const *out)
 
 void interp_is_finite(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *type = interp_in(op, 0);
+    const cvn_type *type = op_in(op, 0);
     for (int64_t i = 0, n = cvn_type_elements(type); i < n; i++)
         ((uint8_t *)out[0])[i] = isfinite(element_get(type->dtype, in[0], i)) != 0;
 }
@@ -99,9 +99,9 @@ void interp_is_finite(const Op *op, const void *const *in, void *const *out)
    anything to bool is x != 0; anything to float is rounded. */
 void interp_convert(const Op *op, const void *const *in, void *const *out)
 {
-    cvn_dtype from = interp_in(op, 0)->dtype, to = interp_out(op, 0)->dtype;
+    cvn_dtype from = op_in(op, 0)->dtype, to = op_out(op, 0)->dtype;
     bool wraps = !dtype_is_float(from) && !dtype_is_float(to) && to != CVN_BOOL;
-    for (int64_t i = 0, n = cvn_type_elements(interp_out(op, 0)); i < n; i++) {
+    for (int64_t i = 0, n = cvn_type_elements(op_out(op, 0)); i < n; i++) {
         if (from == to)
             interp_move(to, out[0], i, in[0], i);
         else if (wraps)
@@ -160,7 +160,7 @@ static int64_t binary_int(OpKind kind, int64_t a, int64_t b)
 
 void interp_arithmetic(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *type = interp_out(op, 0);
+    const cvn_type *type = op_out(op, 0);
     cvn_dtype dtype = type->dtype;
     for (int64_t i = 0, n = cvn_type_elements(type); i < n; i++) {
         if (dtype_is_float(dtype)) {
@@ -195,7 +195,7 @@ static uint64_t bitwise(OpKind kind, uint64_t a, uint64_t b, int width)
 
 void interp_bitwise(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *type = interp_out(op, 0);
+    const cvn_type *type = op_out(op, 0);
     cvn_dtype dtype = type->dtype;
     int width = cvn_dtype_bits(dtype);
     uint64_t mask = (UINT64_C(1) << width) - 1;
@@ -227,7 +227,7 @@ static bool compare(cvn_compare direction, double a, double b)
 
 void interp_compare(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *type = interp_in(op, 0);
+    const cvn_type *type = op_in(op, 0);
     for (int64_t i = 0, n = cvn_type_elements(type); i < n; i++)
         ((uint8_t *)out[0])[i] = compare(op->attr.compare, element_get(type->dtype, in[0], i),
                                          element_get(type->dtype, in[1], i));
@@ -236,8 +236,8 @@ void interp_compare(const Op *op, const void *const *in, void *const *out)
 /* pred ? a : b; a scalar pred holds for all elements. */
 void interp_select(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *type = interp_out(op, 0);
-    bool one = interp_in(op, 0)->rank == 0;
+    const cvn_type *type = op_out(op, 0);
+    bool one = op_in(op, 0)->rank == 0;
     const uint8_t *pred = in[0];
     for (int64_t i = 0, n = cvn_type_elements(type); i < n; i++)
         interp_move(type->dtype, out[0], i, pred[one ? 0 : i] ? in[1] : in[2], i);
@@ -246,9 +246,9 @@ void interp_select(const Op *op, const void *const *in, void *const *out)
 /* min(max(x, low), high): high where low > high; scalar bounds hold for all elements. */
 void interp_clamp_op(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *type = interp_out(op, 0);
+    const cvn_type *type = op_out(op, 0);
     cvn_dtype dtype = type->dtype;
-    bool one_low = interp_in(op, 0)->rank == 0, one_high = interp_in(op, 2)->rank == 0;
+    bool one_low = op_in(op, 0)->rank == 0, one_high = op_in(op, 2)->rank == 0;
     for (int64_t i = 0, n = cvn_type_elements(type); i < n; i++) {
         double low = element_get(dtype, in[0], one_low ? 0 : i);
         double high = element_get(dtype, in[2], one_high ? 0 : i);

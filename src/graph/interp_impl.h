@@ -9,16 +9,6 @@
 /* One operation: in[i] is operand i, out[i] result i. */
 typedef void InterpFn(const Op *op, const void *const *in, void *const *out);
 
-static inline const cvn_type *interp_in(const Op *op, int i)
-{
-    return &op->operand[i]->type;
-}
-
-static inline const cvn_type *interp_out(const Op *op, int i)
-{
-    return &op->result[i]->type;
-}
-
 /* An integer or bool element. All of them fit an f64 exactly. */
 static inline int64_t interp_get_int(cvn_dtype dtype, const void *data, int64_t i)
 {

@@ -17,10 +17,10 @@
 static void read_starts(const Op *op, const void *const *in, int first, const int64_t *sizes,
                         int64_t *start)
 {
-    const cvn_type *x = interp_in(op, 0);
+    const cvn_type *x = op_in(op, 0);
     for (int d = 0; d < x->rank; d++)
-        start[d] = interp_clamp(interp_get_int(interp_in(op, first + d)->dtype, in[first + d], 0),
-                                0, x->dim[d] - sizes[d]);
+        start[d] = interp_clamp(interp_get_int(op_in(op, first + d)->dtype, in[first + d], 0), 0,
+                                x->dim[d] - sizes[d]);
 }
 
 /* Offset of index start + at. */
@@ -34,7 +34,7 @@ static int64_t place_of(int rank, const int64_t *start, const int64_t *at, const
 
 void interp_dynamic_slice(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *x = interp_in(op, 0), *y = interp_out(op, 0);
+    const cvn_type *x = op_in(op, 0), *y = op_out(op, 0);
     int64_t stride[CVN_MAX_RANK], start[CVN_MAX_RANK], at[CVN_MAX_RANK] = {0};
     interp_strides(x, stride);
     read_starts(op, in, 1, op->attr.sizes.v, start);
@@ -44,7 +44,7 @@ void interp_dynamic_slice(const Op *op, const void *const *in, void *const *out)
 
 void interp_dynamic_update_slice(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *x = interp_in(op, 0), *update = interp_in(op, 1);
+    const cvn_type *x = op_in(op, 0), *update = op_in(op, 1);
     int64_t stride[CVN_MAX_RANK], start[CVN_MAX_RANK], at[CVN_MAX_RANK] = {0};
     interp_strides(x, stride);
     read_starts(op, in, 2, update->dim, start);
@@ -60,7 +60,7 @@ static void index_start(const Op *op, const void *indices, int rank, const int64
                         int64_t start[CVN_MAX_RANK])
 {
     const OpAttr *a = &op->attr;
-    const cvn_type *type = interp_in(op, 1);
+    const cvn_type *type = op_in(op, 1);
     int64_t stride[CVN_MAX_RANK + 1] = {0}, where[CVN_MAX_RANK + 1] = {0};
     interp_strides(type, stride);
     for (int d = 0, e = 0; d < rank; d++) {
@@ -85,7 +85,7 @@ static void index_start(const Op *op, const void *indices, int rank, const int64
 static void window_offset(const Op *op, const int64_t *at, int64_t offset[CVN_MAX_RANK])
 {
     const OpAttr *a = &op->attr;
-    for (int d = 0, w = 0; d < interp_in(op, 0)->rank; d++) {
+    for (int d = 0, w = 0; d < op_in(op, 0)->rank; d++) {
         bool dropped = ints_contain(&a->collapsed, d) || ints_contain(&a->operand_batch, d);
         offset[d] = dropped ? 0 : at[a->window.v[w++]];
     }
@@ -93,7 +93,7 @@ static void window_offset(const Op *op, const int64_t *at, int64_t offset[CVN_MA
 
 void interp_gather(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *x = interp_in(op, 0), *y = interp_out(op, 0);
+    const cvn_type *x = op_in(op, 0), *y = op_out(op, 0);
     int64_t stride[CVN_MAX_RANK], start[CVN_MAX_RANK], offset[CVN_MAX_RANK];
     int64_t at[CVN_MAX_RANK] = {0};
     interp_strides(x, stride);
@@ -110,7 +110,7 @@ void interp_gather(const Op *op, const void *const *in, void *const *out)
    is rounded to the dtype of the tensor. */
 void interp_scatter(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *x = interp_in(op, 0), *u = interp_in(op, 2);
+    const cvn_type *x = op_in(op, 0), *u = op_in(op, 2);
     int64_t stride[CVN_MAX_RANK], start[CVN_MAX_RANK], offset[CVN_MAX_RANK];
     int64_t at[CVN_MAX_RANK] = {0};
     interp_strides(x, stride);
@@ -251,13 +251,13 @@ static void sort_items(const SortLine *line, int64_t begin, int64_t end)
 /* Stable, without memory of its own: a merge sort with merging in place. */
 void interp_sort(const Op *op, const void *const *in, void *const *out)
 {
-    Lines lines = interp_lines(interp_out(op, 0), op->attr.axis);
+    Lines lines = interp_lines(op_out(op, 0), op->attr.axis);
     SortLine line = {.n_tensors = op->n_operands, .step = lines.inner, .descending = op->attr.flag};
     for (int t = 0; t < op->n_operands; t++) {
-        size_t bytes = cvn_type_bytes(interp_out(op, t));
+        size_t bytes = cvn_type_bytes(op_out(op, t));
         if (bytes)
             memcpy(out[t], in[t], bytes);
-        line.dtype[t] = interp_out(op, t)->dtype;
+        line.dtype[t] = op_out(op, t)->dtype;
         line.data[t] = out[t];
     }
     for (int64_t o = 0; o < lines.outer; o++) {

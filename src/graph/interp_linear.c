@@ -23,7 +23,7 @@ void interp_dequantize(const Op *op, const void *const *in, void *const *out)
     LinearWeight w = dequantize_weight(op);
     for (int64_t row = 0; row < w.n; row++)
         for (int64_t column = 0; column < w.k; column++)
-            element_set(interp_out(op, 0)->dtype, out[0], row * w.k + column,
+            element_set(op_out(op, 0)->dtype, out[0], row * w.k + column,
                         weight_get(&w, in[0], w.groups ? in[1] : NULL, row, column));
 }
 
@@ -45,8 +45,8 @@ static double steps_of(double x, float step)
 
 void interp_quantize_rows(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *x = interp_in(op, 0);
-    int64_t d = x->dim[x->rank - 1], rows = cvn_type_elements(interp_out(op, 1));
+    const cvn_type *x = op_in(op, 0);
+    int64_t d = x->dim[x->rank - 1], rows = cvn_type_elements(op_out(op, 1));
     for (int64_t row = 0; row < rows; row++) {
         double most = 0;
         for (int64_t i = row * d; i < (row + 1) * d; i++)
@@ -62,14 +62,14 @@ void interp_linear_int8(const Op *op, const void *const *in, void *const *out)
 {
     LinearWeight w = linear_weight(op, 0);
     const int8_t *x = in[0];
-    int64_t rows = cvn_type_elements(interp_in(op, 1));
+    int64_t rows = cvn_type_elements(op_in(op, 1));
     for (int64_t at = 0; at < rows * w.n; at++) {
         int64_t m = at / w.n, n = at % w.n, sum = 0;
         for (int64_t k = 0; k < w.k; k++)
             sum += x[m * w.k + k] *
                    (int64_t)element_get(CVN_I8, in[2], panel_index(CVN_I8, w.units, n, k));
         double scale = element_get(CVN_F32, in[3], n) * element_get(CVN_BF16, in[1], m);
-        element_set(interp_out(op, 0)->dtype, out[0], at, (double)sum * scale);
+        element_set(op_out(op, 0)->dtype, out[0], at, (double)sum * scale);
     }
 }
 
@@ -82,14 +82,13 @@ typedef struct RowScale {
 /* Element (m, k) of x, or with a norm x * scale * its weight, rounded. */
 static double element_of(const Op *op, const void *const *in, int64_t at, int64_t k, double scale)
 {
-    double x = element_get(interp_in(op, 0)->dtype, in[0], at);
+    double x = element_get(op_in(op, 0)->dtype, in[0], at);
     int norm = linear_norm(op);
     if (norm < 0)
         return x;
     float rounded[1] = {0};
     cvn_dtype dtype = linear_rows_dtype(op);
-    element_set(dtype, rounded, 0,
-                x * scale * element_get(interp_in(op, norm)->dtype, in[norm], k));
+    element_set(dtype, rounded, 0, x * scale * element_get(op_in(op, norm)->dtype, in[norm], k));
     return element_get(dtype, rounded, 0);
 }
 
@@ -98,7 +97,7 @@ static RowScale row_scale(const Op *op, const void *const *in, int64_t m, int64_
 {
     RowScale scale = {.norm = 1};
     if (op->attr.norm)
-        scale.norm = interp_norm_scale(interp_in(op, 0)->dtype, in[0], m * k, k, op->attr.eps);
+        scale.norm = interp_norm_scale(op_in(op, 0)->dtype, in[0], m * k, k, op->attr.eps);
     double most = 0;
     for (int64_t i = 0; i < k && op->attr.int8; i++)
         most = reduce_max(most, fabs((double)(float)element_of(op, in, m * k + i, i, scale.norm)));
@@ -119,7 +118,7 @@ static double product(const Op *op, const void *const *in, int i, int64_t m, con
             x = steps_of(x, scale->step) * (double)scale->step;
         sum += x * weight_get(&w, in[q], w.groups ? in[q + 1] : NULL, n, k);
     }
-    return bias < 0 ? sum : sum + element_get(interp_in(op, bias)->dtype, in[bias], n);
+    return bias < 0 ? sum : sum + element_get(op_in(op, bias)->dtype, in[bias], n);
 }
 
 void interp_linear(const Op *op, const void *const *in, void *const *out)
@@ -137,7 +136,7 @@ void interp_linear(const Op *op, const void *const *in, void *const *out)
                 y = y / (1 + exp(-y)) * product(op, in, 1, at / w.n, &scale, at % w.n);
             if (residual >= 0)
                 y += element_get(CVN_F32, in[residual], at);
-            element_set(interp_out(op, i)->dtype, out[i], at, y);
+            element_set(op_out(op, i)->dtype, out[i], at, y);
         }
     }
 }

@@ -53,7 +53,7 @@ static int64_t dims_offset(const Dims *dims, const int64_t *at)
 
 void interp_reduce(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *x = interp_in(op, 0), *y = interp_out(op, 0);
+    const cvn_type *x = op_in(op, 0), *y = op_out(op, 0);
     int64_t stride[CVN_MAX_RANK];
     interp_strides(x, stride);
     Dims kept = {.count = 1}, reduced = {.count = 1};
@@ -72,7 +72,7 @@ void interp_reduce(const Op *op, const void *const *in, void *const *out)
 /* y[i] = x[0] + … + x[i] along the axis. */
 void interp_cumsum(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *x = interp_in(op, 0);
+    const cvn_type *x = op_in(op, 0);
     Lines lines = interp_lines(x, op->attr.axis);
     for (int64_t o = 0; o < lines.outer; o++) {
         for (int64_t r = 0; r < lines.inner; r++) {
@@ -136,8 +136,8 @@ static void dot_element(const DotSide *lhs, const DotSide *rhs, const void *cons
 void interp_dot_general(const Op *op, const void *const *in, void *const *out)
 {
     const OpAttr *a = &op->attr;
-    DotSide lhs = dot_side(interp_in(op, 0), &a->lhs_batch, &a->lhs_contract);
-    DotSide rhs = dot_side(interp_in(op, 1), &a->rhs_batch, &a->rhs_contract);
+    DotSide lhs = dot_side(op_in(op, 0), &a->lhs_batch, &a->lhs_contract);
+    DotSide rhs = dot_side(op_in(op, 1), &a->rhs_batch, &a->rhs_contract);
     int64_t i = 0, b[CVN_MAX_RANK] = {0};
     for (int64_t nb = 0; nb < lhs.batch.count; nb++, interp_next(lhs.batch.n, lhs.batch.size, b)) {
         int64_t lb = dims_offset(&lhs.batch, b), rb = dims_offset(&rhs.batch, b);
@@ -148,7 +148,7 @@ void interp_dot_general(const Op *op, const void *const *in, void *const *out)
             for (int64_t nn = 0; nn < rhs.free_.count;
                  nn++, interp_next(rhs.free_.n, rhs.free_.size, n))
                 dot_element(&lhs, &rhs, in, l, rb + dims_offset(&rhs.free_, n),
-                            interp_out(op, 0)->dtype, out[0], i++);
+                            op_out(op, 0)->dtype, out[0], i++);
         }
     }
 }

@@ -4,7 +4,7 @@
 /* The same elements in the same order: reshape and optimization_barrier. */
 void interp_copy(const Op *op, const void *const *in, void *const *out)
 {
-    size_t bytes = cvn_type_bytes(interp_out(op, 0));
+    size_t bytes = cvn_type_bytes(op_out(op, 0));
     if (bytes)
         memcpy(out[0], in[0], bytes);
 }
@@ -17,7 +17,7 @@ typedef struct Pattern {
 
 static void read_pattern(const Op *op, const void *const *in, void *const *out, const Pattern *p)
 {
-    const cvn_type *y = interp_out(op, 0);
+    const cvn_type *y = op_out(op, 0);
     int64_t at[CVN_MAX_RANK] = {0};
     for (int64_t i = 0, n = cvn_type_elements(y); i < n; i++, interp_next(y->rank, y->dim, at)) {
         int64_t from = p->first;
@@ -30,7 +30,7 @@ static void read_pattern(const Op *op, const void *const *in, void *const *out, 
 /* y[at] = x[at of the dimensions that x has], 0 where x's size is 1. */
 void interp_broadcast_in_dim(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *x = interp_in(op, 0);
+    const cvn_type *x = op_in(op, 0);
     int64_t stride[CVN_MAX_RANK];
     Pattern p = {0};
     interp_strides(x, stride);
@@ -44,7 +44,7 @@ void interp_transpose(const Op *op, const void *const *in, void *const *out)
 {
     int64_t stride[CVN_MAX_RANK];
     Pattern p = {0};
-    interp_strides(interp_in(op, 0), stride);
+    interp_strides(op_in(op, 0), stride);
     for (int d = 0; d < op->attr.dims.n; d++)
         p.step[d] = stride[op->attr.dims.v[d]];
     read_pattern(op, in, out, &p);
@@ -53,12 +53,12 @@ void interp_transpose(const Op *op, const void *const *in, void *const *out)
 /* y[at] = x[start + at * stride]. */
 void interp_slice(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *x = interp_in(op, 0);
+    const cvn_type *x = op_in(op, 0);
     int64_t stride[CVN_MAX_RANK];
     Pattern p = {0};
     interp_strides(x, stride);
     for (int d = 0; d < x->rank; d++) {
-        bool steps = interp_out(op, 0)->dim[d] > 1; /* a stride that is not used may be anything */
+        bool steps = op_out(op, 0)->dim[d] > 1; /* a stride that is not used may be anything */
         p.first += op->attr.start.v[d] * stride[d];
         p.step[d] = steps ? op->attr.stride.v[d] * stride[d] : 0;
     }
@@ -68,7 +68,7 @@ void interp_slice(const Op *op, const void *const *in, void *const *out)
 /* y[at] = x[size - 1 - at] along the given dimensions. */
 void interp_reverse(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *x = interp_in(op, 0);
+    const cvn_type *x = op_in(op, 0);
     Pattern p = {0};
     interp_strides(x, p.step);
     for (int i = 0; i < op->attr.dims.n; i++) {
@@ -81,11 +81,11 @@ void interp_reverse(const Op *op, const void *const *in, void *const *out)
 
 void interp_concatenate(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *y = interp_out(op, 0);
+    const cvn_type *y = op_out(op, 0);
     Lines to = interp_lines(y, op->attr.axis);
     int64_t begin = 0; /* where operand k starts along the axis */
     for (int k = 0; k < op->n_operands; k++) {
-        Lines from = interp_lines(interp_in(op, k), op->attr.axis);
+        Lines from = interp_lines(op_in(op, k), op->attr.axis);
         for (int64_t o = 0; o < from.outer; o++)
             for (int64_t i = 0; i < from.n; i++)
                 for (int64_t r = 0; r < from.inner; r++)
@@ -98,7 +98,7 @@ void interp_concatenate(const Op *op, const void *const *in, void *const *out)
 /* y[low + at * (interior + 1)] = x[at] where that is in bounds, and the value elsewhere. */
 void interp_pad(const Op *op, const void *const *in, void *const *out)
 {
-    const cvn_type *x = interp_in(op, 0), *y = interp_out(op, 0);
+    const cvn_type *x = op_in(op, 0), *y = op_out(op, 0);
     int64_t stride[CVN_MAX_RANK], at[CVN_MAX_RANK] = {0};
     interp_strides(y, stride);
     for (int64_t i = 0, n = cvn_type_elements(y); i < n; i++)

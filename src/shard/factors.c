@@ -23,29 +23,29 @@ static void no_rule(const Op *op, Rule *rule)
 /* Scalars beside tensors (select's pred, clamp's bounds) have no dimensions to split. */
 static void pointwise(const Op *op, Rule *rule)
 {
-    for (int d = 0; d < out(op)->rank; d++) {
-        int f = add(rule, out(op)->dim[d], FACTOR_PASS);
+    for (int d = 0; d < op_out(op, 0)->rank; d++) {
+        int f = add(rule, op_out(op, 0)->dim[d], FACTOR_PASS);
         for (int t = 0; t < rule->n_tensors; t++)
-            if (t >= rule->n_operands || in(op, t)->rank > 0)
+            if (t >= rule->n_operands || op_in(op, t)->rank > 0)
                 put(rule, t, d, f);
     }
 }
 
 static void broadcast_in_dim(const Op *op, Rule *rule)
 {
-    for (int d = 0; d < out(op)->rank; d++) {
-        int f = add(rule, out(op)->dim[d], FACTOR_PASS);
+    for (int d = 0; d < op_out(op, 0)->rank; d++) {
+        int f = add(rule, op_out(op, 0)->dim[d], FACTOR_PASS);
         put(rule, 1, d, f);
-        for (int i = 0; i < in(op, 0)->rank; i++)
-            if (op->attr.dims.v[i] == d && in(op, 0)->dim[i] == out(op)->dim[d])
+        for (int i = 0; i < op_in(op, 0)->rank; i++)
+            if (op->attr.dims.v[i] == d && op_in(op, 0)->dim[i] == op_out(op, 0)->dim[d])
                 put(rule, 0, i, f);
     }
 }
 
 static void transpose(const Op *op, Rule *rule)
 {
-    for (int d = 0; d < out(op)->rank; d++) {
-        int f = add(rule, out(op)->dim[d], FACTOR_PASS);
+    for (int d = 0; d < op_out(op, 0)->rank; d++) {
+        int f = add(rule, op_out(op, 0)->dim[d], FACTOR_PASS);
         put(rule, 0, op->attr.dims.v[d], f);
         put(rule, 1, d, f);
     }
@@ -83,7 +83,7 @@ static void reshape_group(Rule *rule, int64_t *left[2], int i, int i_end, int o,
 
 static void reshape(const Op *op, Rule *rule)
 {
-    cvn_type a = *in(op, 0), b = *out(op);
+    cvn_type a = *op_in(op, 0), b = *op_out(op, 0);
     int64_t *left[2] = {a.dim, b.dim};
     if (cvn_type_elements(&a) == 0)
         return;
@@ -103,18 +103,18 @@ static void reshape(const Op *op, Rule *rule)
 /* Dimensions that are taken whole pass; the others need their neighbours. */
 static void slice(const Op *op, Rule *rule)
 {
-    for (int d = 0; d < out(op)->rank; d++) {
-        bool whole = in(op, 0)->dim[d] == out(op)->dim[d];
-        put_all(rule, d, add(rule, in(op, 0)->dim[d], whole ? FACTOR_PASS : FACTOR_SHIFT));
+    for (int d = 0; d < op_out(op, 0)->rank; d++) {
+        bool whole = op_in(op, 0)->dim[d] == op_out(op, 0)->dim[d];
+        put_all(rule, d, add(rule, op_in(op, 0)->dim[d], whole ? FACTOR_PASS : FACTOR_SHIFT));
     }
 }
 
 static void pad(const Op *op, Rule *rule)
 {
     const OpAttr *a = &op->attr;
-    for (int d = 0; d < out(op)->rank; d++) {
+    for (int d = 0; d < op_out(op, 0)->rank; d++) {
         bool whole = !a->start.v[d] && !a->limit.v[d] && !a->stride.v[d];
-        int64_t x = in(op, 0)->dim[d], y = out(op)->dim[d];
+        int64_t x = op_in(op, 0)->dim[d], y = op_out(op, 0)->dim[d];
         int f = add(rule, num_max(x, y), whole ? FACTOR_PASS : FACTOR_SHIFT);
         put(rule, 0, d, f);
         put(rule, 2, d, f);
@@ -123,17 +123,17 @@ static void pad(const Op *op, Rule *rule)
 
 static void concatenate(const Op *op, Rule *rule)
 {
-    for (int d = 0; d < out(op)->rank; d++) {
+    for (int d = 0; d < op_out(op, 0)->rank; d++) {
         bool joined = d == op->attr.axis && op->n_operands > 1;
-        put_all(rule, d, add(rule, out(op)->dim[d], joined ? FACTOR_SHIFT : FACTOR_PASS));
+        put_all(rule, d, add(rule, op_out(op, 0)->dim[d], joined ? FACTOR_SHIFT : FACTOR_PASS));
     }
 }
 
 static void reverse(const Op *op, Rule *rule)
 {
-    for (int d = 0; d < out(op)->rank; d++) {
+    for (int d = 0; d < op_out(op, 0)->rank; d++) {
         bool turned = ints_contain(&op->attr.dims, d);
-        put_all(rule, d, add(rule, out(op)->dim[d], turned ? FACTOR_SHIFT : FACTOR_PASS));
+        put_all(rule, d, add(rule, op_out(op, 0)->dim[d], turned ? FACTOR_SHIFT : FACTOR_PASS));
     }
 }
 
@@ -142,15 +142,15 @@ static void reverse(const Op *op, Rule *rule)
 static void dynamic_slice(const Op *op, Rule *rule)
 {
     int result = rule->n_operands;
-    for (int d = 0; d < out(op)->rank; d++) {
-        bool whole = in(op, 0)->dim[d] == out(op)->dim[d];
+    for (int d = 0; d < op_out(op, 0)->rank; d++) {
+        bool whole = op_in(op, 0)->dim[d] == op_out(op, 0)->dim[d];
         if (whole) {
-            int f = add(rule, out(op)->dim[d], FACTOR_PASS);
+            int f = add(rule, op_out(op, 0)->dim[d], FACTOR_PASS);
             put(rule, 0, d, f);
             put(rule, result, d, f);
         } else {
-            put(rule, 0, d, add(rule, in(op, 0)->dim[d], FACTOR_WHOLE));
-            put(rule, result, d, add(rule, out(op)->dim[d], FACTOR_WHOLE));
+            put(rule, 0, d, add(rule, op_in(op, 0)->dim[d], FACTOR_WHOLE));
+            put(rule, result, d, add(rule, op_out(op, 0)->dim[d], FACTOR_WHOLE));
         }
     }
 }
@@ -158,13 +158,13 @@ static void dynamic_slice(const Op *op, Rule *rule)
 static void dynamic_update_slice(const Op *op, Rule *rule)
 {
     int result = rule->n_operands;
-    for (int d = 0; d < out(op)->rank; d++) {
-        bool whole = in(op, 0)->dim[d] == in(op, 1)->dim[d];
-        int f = whole ? add(rule, out(op)->dim[d], FACTOR_PASS)
-                      : add_local(rule, out(op)->dim[d], FACTOR_PASS, LOCAL_INDEX);
+    for (int d = 0; d < op_out(op, 0)->rank; d++) {
+        bool whole = op_in(op, 0)->dim[d] == op_in(op, 1)->dim[d];
+        int f = whole ? add(rule, op_out(op, 0)->dim[d], FACTOR_PASS)
+                      : add_local(rule, op_out(op, 0)->dim[d], FACTOR_PASS, LOCAL_INDEX);
         put(rule, 0, d, f);
         put(rule, result, d, f);
-        put(rule, 1, d, whole ? f : add(rule, in(op, 1)->dim[d], FACTOR_WHOLE));
+        put(rule, 1, d, whole ? f : add(rule, op_in(op, 1)->dim[d], FACTOR_WHOLE));
     }
 }
 
@@ -189,8 +189,8 @@ static void index_dims(const Op *op, Rule *rule, int slots, const cvn_type *type
                        FactorLocal local)
 {
     const OpAttr *a = &op->attr;
-    for (int e = 0; e < in(op, 1)->rank; e++) {
-        int64_t size = in(op, 1)->dim[e];
+    for (int e = 0; e < op_in(op, 1)->rank; e++) {
+        int64_t size = op_in(op, 1)->dim[e];
         if (e == a->index_vector_dim) {
             put(rule, 1, e, add(rule, size, FACTOR_WHOLE));
             continue;
@@ -213,10 +213,10 @@ static void index_dims(const Op *op, Rule *rule, int slots, const cvn_type *type
 static void gather(const Op *op, Rule *rule)
 {
     const OpAttr *a = &op->attr;
-    cvn_dtype dtype = out(op)->dtype;
-    index_dims(op, rule, 2, out(op), FACTOR_PASS, LOCAL_PLAIN);
-    for (int d = 0, w = 0; d < in(op, 0)->rank; d++) {
-        int64_t size = in(op, 0)->dim[d];
+    cvn_dtype dtype = op_out(op, 0)->dtype;
+    index_dims(op, rule, 2, op_out(op, 0), FACTOR_PASS, LOCAL_PLAIN);
+    for (int d = 0, w = 0; d < op_in(op, 0)->rank; d++) {
+        int64_t size = op_in(op, 0)->dim[d];
         if (ints_contain(&a->operand_batch, d))
             continue;
         if (ints_contain(&a->collapsed, d)) {
@@ -241,12 +241,12 @@ static void gather(const Op *op, Rule *rule)
 static void scatter(const Op *op, Rule *rule)
 {
     const OpAttr *a = &op->attr;
-    const cvn_type *updates = in(op, 2);
+    const cvn_type *updates = op_in(op, 2);
     bool adds = a->combine == COMBINE_ADD;
     index_dims(op, rule, 2, updates, adds ? FACTOR_REDUCE : FACTOR_WHOLE,
                adds ? LOCAL_ONCE : LOCAL_PLAIN);
-    for (int d = 0, w = 0; d < out(op)->rank; d++) {
-        int64_t size = out(op)->dim[d];
+    for (int d = 0, w = 0; d < op_out(op, 0)->rank; d++) {
+        int64_t size = op_out(op, 0)->dim[d];
         int f;
         if (ints_contain(&a->operand_batch, d))
             continue;
@@ -268,9 +268,9 @@ static void scatter(const Op *op, Rule *rule)
 /* Sort and cumsum: one dimension whole. */
 static void along_axis(const Op *op, Rule *rule)
 {
-    for (int d = 0; d < out(op)->rank; d++) {
+    for (int d = 0; d < op_out(op, 0)->rank; d++) {
         bool along = d == op->attr.axis;
-        put_all(rule, d, add(rule, out(op)->dim[d], along ? FACTOR_WHOLE : FACTOR_PASS));
+        put_all(rule, d, add(rule, op_out(op, 0)->dim[d], along ? FACTOR_WHOLE : FACTOR_PASS));
     }
 }
 
@@ -279,9 +279,9 @@ static void along_axis(const Op *op, Rule *rule)
 static void reduce(const Op *op, Rule *rule)
 {
     int kept = 0;
-    for (int d = 0; d < in(op, 0)->rank; d++) {
+    for (int d = 0; d < op_in(op, 0)->rank; d++) {
         bool gone = ints_contain(&op->attr.dims, d);
-        int f = add(rule, in(op, 0)->dim[d], gone ? FACTOR_REDUCE : FACTOR_PASS);
+        int f = add(rule, op_in(op, 0)->dim[d], gone ? FACTOR_REDUCE : FACTOR_PASS);
         if (f != NONE)
             rule->factor[f].how = op->attr.reduce;
         put(rule, 0, d, f);
@@ -295,7 +295,7 @@ static void dot_general(const Op *op, Rule *rule)
     const OpAttr *a = &op->attr;
     int d = 0;
     for (int i = 0; i < a->lhs_batch.n; i++) {
-        int f = add(rule, out(op)->dim[d], FACTOR_PASS);
+        int f = add(rule, op_out(op, 0)->dim[d], FACTOR_PASS);
         put(rule, 0, a->lhs_batch.v[i], f);
         put(rule, 1, a->rhs_batch.v[i], f);
         put(rule, 2, d++, f);
@@ -303,16 +303,16 @@ static void dot_general(const Op *op, Rule *rule)
     for (int side = 0; side < 2; side++) {
         const Ints *batch = side ? &a->rhs_batch : &a->lhs_batch;
         const Ints *contract = side ? &a->rhs_contract : &a->lhs_contract;
-        for (int i = 0; i < in(op, side)->rank; i++) {
+        for (int i = 0; i < op_in(op, side)->rank; i++) {
             if (ints_contain(batch, i) || ints_contain(contract, i))
                 continue;
-            int f = add(rule, out(op)->dim[d], FACTOR_PASS);
+            int f = add(rule, op_out(op, 0)->dim[d], FACTOR_PASS);
             put(rule, side, i, f);
             put(rule, 2, d++, f);
         }
     }
     for (int i = 0; i < a->lhs_contract.n; i++) {
-        int f = add(rule, in(op, 0)->dim[a->lhs_contract.v[i]], FACTOR_REDUCE);
+        int f = add(rule, op_in(op, 0)->dim[a->lhs_contract.v[i]], FACTOR_REDUCE);
         put(rule, 0, a->lhs_contract.v[i], f);
         put(rule, 1, a->rhs_contract.v[i], f);
     }
@@ -409,8 +409,8 @@ OpAttr factor_local_attr(const Op *op, const cvn_type *shard, Arena *arena)
 {
     OpAttr attr = op->attr;
     if (op->kind == OP_SLICE)
-        attr.limit = follow(&attr.limit, in(op, 0), shard, arena);
+        attr.limit = follow(&attr.limit, op_in(op, 0), shard, arena);
     if (op->kind == OP_DYNAMIC_SLICE || op->kind == OP_GATHER)
-        attr.sizes = follow(&attr.sizes, in(op, 0), shard, arena);
+        attr.sizes = follow(&attr.sizes, op_in(op, 0), shard, arena);
     return attr;
 }

@@ -7,10 +7,10 @@
 /* The mean over the last dimension is a reduction inside; the rest passes. */
 void factor_rms_norm(const Op *op, Rule *rule)
 {
-    int last = out(op)->rank - 1;
+    int last = op_out(op, 0)->rank - 1;
     for (int d = 0; d <= last; d++) {
-        int f =
-            add_local(rule, out(op)->dim[d], FACTOR_PASS, d == last ? LOCAL_PARTS : LOCAL_PLAIN);
+        int f = add_local(rule, op_out(op, 0)->dim[d], FACTOR_PASS,
+                          d == last ? LOCAL_PARTS : LOCAL_PLAIN);
         put(rule, 0, d, f);
         put(rule, 2, d, f);
         if (d == last)
@@ -22,13 +22,13 @@ void factor_rms_norm(const Op *op, Rule *rule)
 void factor_rope(const Op *op, Rule *rule)
 {
     for (int d = 0; d < 4; d++) {
-        int f = add(rule, out(op)->dim[d], d == 3 ? FACTOR_WHOLE : FACTOR_PASS);
+        int f = add(rule, op_out(op, 0)->dim[d], d == 3 ? FACTOR_WHOLE : FACTOR_PASS);
         put(rule, 0, d, f);
         put(rule, 3, d, f);
         if (d < 2)
             put(rule, 1, d, f);
     }
-    put(rule, 2, 0, add(rule, in(op, 2)->dim[0], FACTOR_WHOLE));
+    put(rule, 2, 0, add(rule, op_in(op, 2)->dim[0], FACTOR_WHOLE));
 }
 
 /* The factors of attention and of its gradient. */
@@ -41,7 +41,7 @@ typedef struct AttentionFactors {
    the gradients of k and v are sums over. */
 static AttentionFactors attention_factors(const Op *op, Rule *rule, FactorKind over)
 {
-    const cvn_type *q = in(op, 0), *k = in(op, 1);
+    const cvn_type *q = op_in(op, 0), *k = op_in(op, 1);
     AttentionFactors f;
     put_all(rule, 0, add(rule, q->dim[0], FACTOR_PASS)); /* the batch */
     f.seq = add_local(rule, q->dim[1], over, LOCAL_INDEX);
@@ -86,7 +86,7 @@ void factor_attention(const Op *op, Rule *rule)
 
 void factor_cache_update(const Op *op, Rule *rule)
 {
-    const cvn_type *cache = in(op, 0), *update = in(op, 1);
+    const cvn_type *cache = op_in(op, 0), *update = op_in(op, 1);
     int batch = add(rule, cache->dim[0], FACTOR_PASS);
     int kv = add(rule, cache->dim[1], FACTOR_PASS);
     int context = add(rule, cache->dim[2], FACTOR_WHOLE);
@@ -108,17 +108,17 @@ void factor_cache_update(const Op *op, Rule *rule)
    (a minimum for argmax) in a row, each a small all-reduce, and logits are never gathered. */
 void factor_softmax_cross_entropy(const Op *op, Rule *rule)
 {
-    int last = in(op, 0)->rank - 1;
+    int last = op_in(op, 0)->rank - 1;
     for (int d = 0; d < last; d++)
-        put_all(rule, d, add(rule, in(op, 0)->dim[d], FACTOR_PASS));
-    put(rule, 0, last, add_local(rule, in(op, 0)->dim[last], FACTOR_REDUCE, LOCAL_PARTS));
+        put_all(rule, d, add(rule, op_in(op, 0)->dim[d], FACTOR_PASS));
+    put(rule, 0, last, add_local(rule, op_in(op, 0)->dim[last], FACTOR_REDUCE, LOCAL_PARTS));
 }
 
 /* Rows for themselves. */
 void factor_keep_likeliest(const Op *op, Rule *rule)
 {
-    int batch = add(rule, in(op, 0)->dim[0], FACTOR_PASS);
-    int vocab = add(rule, in(op, 0)->dim[1], FACTOR_WHOLE);
+    int batch = add(rule, op_in(op, 0)->dim[0], FACTOR_PASS);
+    int vocab = add(rule, op_in(op, 0)->dim[1], FACTOR_WHOLE);
     for (int t = 0; t < rule->n_tensors; t++)
         put(rule, t, 0, batch);
     put(rule, 0, 1, vocab);
@@ -128,8 +128,8 @@ void factor_keep_likeliest(const Op *op, Rule *rule)
 /* As argmax, of entries that know their number in the whole vocabulary. */
 void factor_categorical(const Op *op, Rule *rule)
 {
-    int batch = add(rule, in(op, 0)->dim[0], FACTOR_PASS);
-    int vocab = add_local(rule, in(op, 0)->dim[1], FACTOR_REDUCE, LOCAL_PARTS);
+    int batch = add(rule, op_in(op, 0)->dim[0], FACTOR_PASS);
+    int vocab = add_local(rule, op_in(op, 0)->dim[1], FACTOR_REDUCE, LOCAL_PARTS);
     if (vocab != NONE)
         rule->factor[vocab].how = CVN_MAX;
     for (int t = 0; t < rule->n_tensors; t++)
@@ -141,9 +141,9 @@ void factor_categorical(const Op *op, Rule *rule)
 void factor_argmax(const Op *op, Rule *rule)
 {
     int kept = 0;
-    for (int d = 0; d < in(op, 0)->rank; d++) {
+    for (int d = 0; d < op_in(op, 0)->rank; d++) {
         bool gone = d == op->attr.axis;
-        int f = add_local(rule, in(op, 0)->dim[d], gone ? FACTOR_REDUCE : FACTOR_PASS,
+        int f = add_local(rule, op_in(op, 0)->dim[d], gone ? FACTOR_REDUCE : FACTOR_PASS,
                           gone ? LOCAL_PARTS : LOCAL_PLAIN);
         if (gone && f != NONE)
             rule->factor[f].how = CVN_MAX;
@@ -158,10 +158,10 @@ void factor_argmax(const Op *op, Rule *rule)
 /* dx is row by row; dweight is a sum over rows. */
 void factor_rms_norm_backward(const Op *op, Rule *rule)
 {
-    int last = out(op)->rank - 1;
+    int last = op_out(op, 0)->rank - 1;
     for (int d = 0; d <= last; d++) {
-        int f = d == last ? add_local(rule, out(op)->dim[d], FACTOR_PASS, LOCAL_PARTS)
-                          : add(rule, out(op)->dim[d], FACTOR_REDUCE);
+        int f = d == last ? add_local(rule, op_out(op, 0)->dim[d], FACTOR_PASS, LOCAL_PARTS)
+                          : add(rule, op_out(op, 0)->dim[d], FACTOR_REDUCE);
         put(rule, 0, d, f);
         put(rule, 2, d, f);
         put(rule, 3, d, f);
@@ -190,10 +190,10 @@ void factor_attention_backward(const Op *op, Rule *rule)
    operation on a shard could not tell: it is decomposed. */
 void factor_softmax_cross_entropy_backward(const Op *op, Rule *rule)
 {
-    int last = out(op)->rank - 1;
+    int last = op_out(op, 0)->rank - 1;
     for (int d = 0; d <= last; d++) {
-        int f =
-            add_local(rule, out(op)->dim[d], FACTOR_PASS, d == last ? LOCAL_PARTS : LOCAL_PLAIN);
+        int f = add_local(rule, op_out(op, 0)->dim[d], FACTOR_PASS,
+                          d == last ? LOCAL_PARTS : LOCAL_PLAIN);
         put(rule, 0, d, f);
         put(rule, 5, d, f);
         for (int t = 1; t <= 4 && d < last; t++)
@@ -237,8 +237,9 @@ static void put_panels(const Op *op, Rule *rule, int i, int lead)
     int lane = panels ? add(rule, PANEL_ROWS, FACTOR_WHOLE) : NONE;
     put_row(op, rule, i, lead, last, lane);
     for (int t = q; t < end; t++)
-        for (int d = panels ? 1 : 0; d < in(op, t)->rank; d++)
-            put(rule, t, d, panels && d == 2 ? lane : add(rule, in(op, t)->dim[d], FACTOR_WHOLE));
+        for (int d = panels ? 1 : 0; d < op_in(op, t)->rank; d++)
+            put(rule, t, d,
+                panels && d == 2 ? lane : add(rule, op_in(op, t)->dim[d], FACTOR_WHOLE));
 }
 
 /* The columns of a weight in panels, from dimension `first` of the result on,
@@ -250,9 +251,9 @@ static void put_panels(const Op *op, Rule *rule, int i, int lead)
        [rows, h, 128]      q [panels, (h 32), 16, 4]    scale [panels, 1, 16] */
 static void put_columns(const Op *op, Rule *rule, int first)
 {
-    const cvn_type *type = out(op), *q = in(op, 0);
+    const cvn_type *type = op_out(op, 0), *q = op_in(op, 0);
     int result = op->n_operands;
-    int64_t units = q->dim[1], groups = result > 1 ? in(op, 1)->dim[1] : 1, k = 1;
+    int64_t units = q->dim[1], groups = result > 1 ? op_in(op, 1)->dim[1] : 1, k = 1;
     for (int d = first; d < type->rank; d++)
         k *= type->dim[d];
     int64_t grain = groups > 1 ? groups : units, size = type->dim[first];
@@ -276,11 +277,11 @@ static void put_columns(const Op *op, Rule *rule, int first)
 
 void factor_dequantize(const Op *op, Rule *rule)
 {
-    const cvn_type *type = out(op);
+    const cvn_type *type = op_out(op, 0);
     int rows = (int)op->attr.axis, result = op->n_operands;
     if (type->dim[rows - 1] % PANEL_ROWS) { /* rows of neighbours share panels */
         for (int t = 0; t < result; t++)
-            put_whole(rule, t, in(op, t), 0);
+            put_whole(rule, t, op_in(op, t), 0);
         put_whole(rule, result, type, 0);
         return;
     }
@@ -294,45 +295,45 @@ void factor_dequantize(const Op *op, Rule *rule)
     for (int t = 0; t <= result; t++)
         put(rule, t, t < result ? 2 : rows - 1, lane);
     put_columns(op, rule, rows);
-    put_whole(rule, 0, in(op, 0), 3);
+    put_whole(rule, 0, op_in(op, 0), 3);
 }
 
 /* Rows pass; each needs the largest of all of it. */
 void factor_quantize_rows(const Op *op, Rule *rule)
 {
-    int last = out(op)->rank - 1;
+    int last = op_out(op, 0)->rank - 1;
     for (int d = 0; d < last; d++)
-        put_all(rule, d, add(rule, out(op)->dim[d], FACTOR_PASS));
-    int f = add(rule, out(op)->dim[last], FACTOR_WHOLE);
+        put_all(rule, d, add(rule, op_out(op, 0)->dim[d], FACTOR_PASS));
+    int f = add(rule, op_out(op, 0)->dim[last], FACTOR_WHOLE);
     put(rule, 0, last, f);
     put(rule, 1, last, f);
 }
 
 void factor_linear_int8(const Op *op, Rule *rule)
 {
-    int lead = in(op, 0)->rank - 1;
+    int lead = op_in(op, 0)->rank - 1;
     for (int d = 0; d < lead; d++) {
-        int f = add(rule, in(op, 0)->dim[d], FACTOR_PASS);
+        int f = add(rule, op_in(op, 0)->dim[d], FACTOR_PASS);
         put(rule, 0, d, f);
         put(rule, 1, d, f);
         put(rule, 4, d, f);
     }
-    put_whole(rule, 0, in(op, 0), lead);
+    put_whole(rule, 0, op_in(op, 0), lead);
     put_panels(op, rule, 0, lead);
 }
 
 void factor_linear(const Op *op, Rule *rule)
 {
-    int lead = in(op, 0)->rank - (int)op->attr.axis, residual = linear_residual(op);
+    int lead = op_in(op, 0)->rank - (int)op->attr.axis, residual = linear_residual(op);
     for (int d = 0; d < lead; d++) {
-        int f = add(rule, in(op, 0)->dim[d], FACTOR_PASS);
+        int f = add(rule, op_in(op, 0)->dim[d], FACTOR_PASS);
         for (int t = 0; t < rule->n_tensors; t++)
             if (t == 0 || t >= op->n_operands || t == residual)
                 put(rule, t, d, f);
     }
-    put_whole(rule, 0, in(op, 0), lead);
+    put_whole(rule, 0, op_in(op, 0), lead);
     if (op->attr.norm)
-        put_whole(rule, linear_norm(op), in(op, linear_norm(op)), 0);
+        put_whole(rule, linear_norm(op), op_in(op, linear_norm(op)), 0);
     for (int i = 0; i < op->n_results; i++)
         put_panels(op, rule, i, lead);
 }

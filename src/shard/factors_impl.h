@@ -51,16 +51,6 @@ static inline void put_all(Rule *rule, int64_t d, int f)
         put(rule, t, d, f);
 }
 
-static inline const cvn_type *in(const Op *op, int i)
-{
-    return &op->operand[i]->type;
-}
-
-static inline const cvn_type *out(const Op *op)
-{
-    return &op->result[0]->type;
-}
-
 /* Every dimension of a tensor from `first` on is needed whole. */
 static inline void put_whole(Rule *rule, int tensor, const cvn_type *type, int first)
 {

@@ -105,8 +105,7 @@ typedef struct LinearPiece {
     const LinearPanels *panels;
     int64_t span, m0, rows;
     const char *next; /* the first panel of the next piece, which has the same distances, or NULL */
-    const LinearOut *
-        out; /* where the sums of a tile go as soon as it has multiplied: all of the piece; or NULL */
+    const LinearOut *out; /* where a tile's sums go at once, if the piece has them whole; or NULL */
 } LinearPiece;
 
 /* A product, as far as its loops are concerned. */
