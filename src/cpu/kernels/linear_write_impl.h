@@ -124,24 +124,24 @@ static __attribute__((noinline)) void write_rest(const LinearOut *o, const Kinds
 
 enum { VECTORS = PANEL_ROWS / VN };
 
-/* Columns from j on, of n panels, 1 or 2: whole cache lines of each row, and no more terms than there are registers. */
-VEC_INLINE void write_panels(const LinearOut *o, const cvn_dtype dtype, const Kinds is, int j,
-                             const int n, const float *bias, const float *up_bias)
+/* Rows [r, end), columns from j on, of n panels, 1 or 2: whole cache lines of each row, and no more terms than there are
+   registers. */
+VEC_INLINE void write_panels(const LinearOut *o, const cvn_dtype dtype, const Kinds is, int r,
+                             int end, int j, const int n, const float *bias, const float *up_bias)
 {
-    const int64_t first = j / PANEL_ROWS * o->c_stride, stride = o->stride;
+    const int64_t first = j / PANEL_ROWS * o->c_stride + r * PANEL_ROWS, stride = o->stride;
     const int64_t c_stride = o->c_stride;
     const float *c = o->c + first, *up = is.up ? o->up + first : NULL, *step = o->step;
-    const float *residual = is.residual ? o->residual + j : NULL;
-    const int rows = o->rows;
-    float *to = (float *)o->out + o->at + j;
-    uint16_t *half = (uint16_t *)o->out + o->at + j;
+    const float *residual = is.residual ? o->residual + r * stride + j : NULL;
+    float *to = (float *)o->out + o->at + r * stride + j;
+    uint16_t *half = (uint16_t *)o->out + o->at + r * stride + j;
     Terms t[2 * VECTORS], up_t[2 * VECTORS];
 #pragma GCC unroll 8
     for (int v = 0; v < n * VECTORS; v++) {
         t[v] = terms_of(is, o->scale, bias, j + v * VN);
         up_t[v] = is.up ? terms_of(is, o->up_scale, up_bias, j + v * VN) : t[v];
     }
-    for (int r = 0; r < rows; r++) {
+    for (; r < end; r++) {
         vf x[2 * VECTORS];
 #pragma GCC unroll 8
         for (int v = 0; v < n * VECTORS; v++) {
@@ -168,16 +168,23 @@ VEC_INLINE void write_panels(const LinearOut *o, const cvn_dtype dtype, const Ki
     }
 }
 
+/* More panels than that: few rows at a time, as what lies together in a row is to leave together. */
+enum { WRITE_ROWS = 2 };
+
 VEC_INLINE void write_all(const LinearOut *o, const cvn_dtype dtype, const Kinds is,
                           const float *bias, const float *up_bias)
 {
-    int j = 0;
-    for (; j + 2 * PANEL_ROWS <= o->columns && dtype != CVN_F16; j += 2 * PANEL_ROWS)
-        write_panels(o, dtype, is, j, 2, bias, up_bias);
-    for (; j + PANEL_ROWS <= o->columns && dtype != CVN_F16; j += PANEL_ROWS)
-        write_panels(o, dtype, is, j, 1, bias, up_bias);
-    if (j < o->columns)
-        write_rest(o, is, j, bias, up_bias);
+    const int whole = dtype == CVN_F16 ? 0 : o->columns - o->columns % PANEL_ROWS;
+    const int most = whole <= 2 * PANEL_ROWS ? o->rows : WRITE_ROWS;
+    for (int r = 0; r < o->rows; r += most) {
+        int j = 0, end = o->rows - r < most ? o->rows : r + most;
+        for (; j + 2 * PANEL_ROWS <= whole; j += 2 * PANEL_ROWS)
+            write_panels(o, dtype, is, r, end, j, 2, bias, up_bias);
+        if (j < whole)
+            write_panels(o, dtype, is, r, end, j, 1, bias, up_bias);
+    }
+    if (whole < o->columns)
+        write_rest(o, is, whole, bias, up_bias);
 }
 
 /* Without biases: what there is is known before the loops. */
