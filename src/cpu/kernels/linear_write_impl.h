@@ -187,21 +187,27 @@ VEC_INLINE void write_all(const LinearOut *o, const cvn_dtype dtype, const Kinds
         write_rest(o, is, whole, bias, up_bias);
 }
 
-/* Without biases: what there is is known before the loops. */
-VEC_INLINE void write_as(const LinearOut *o, const cvn_dtype dtype, const bool residual)
+/* Without biases: what there is is known before the loops. A residual does not follow SwiGLU in any model. */
+VEC_INLINE void write_as(const LinearOut *o, const cvn_dtype dtype)
 {
     if (o->step && o->up)
-        write_all(o, dtype, (Kinds){true, true, false, true, residual}, NULL, NULL);
+        write_all(o, dtype, (Kinds){true, true, false, true, false}, NULL, NULL);
+    else if (o->step && o->residual)
+        write_all(o, dtype, (Kinds){true, true, false, false, true}, NULL, NULL);
     else if (o->step)
-        write_all(o, dtype, (Kinds){true, true, false, false, residual}, NULL, NULL);
+        write_all(o, dtype, (Kinds){true, true, false, false, false}, NULL, NULL);
     else if (o->scale && o->up)
-        write_all(o, dtype, (Kinds){false, true, false, true, residual}, NULL, NULL);
+        write_all(o, dtype, (Kinds){false, true, false, true, false}, NULL, NULL);
+    else if (o->scale && o->residual)
+        write_all(o, dtype, (Kinds){false, true, false, false, true}, NULL, NULL);
     else if (o->scale)
-        write_all(o, dtype, (Kinds){false, true, false, false, residual}, NULL, NULL);
+        write_all(o, dtype, (Kinds){false, true, false, false, false}, NULL, NULL);
     else if (o->up)
-        write_all(o, dtype, (Kinds){false, false, false, true, residual}, NULL, NULL);
+        write_all(o, dtype, (Kinds){false, false, false, true, false}, NULL, NULL);
+    else if (o->residual)
+        write_all(o, dtype, (Kinds){false, false, false, false, true}, NULL, NULL);
     else
-        write_all(o, dtype, (Kinds){false, false, false, false, residual}, NULL, NULL);
+        write_all(o, dtype, (Kinds){false, false, false, false, false}, NULL, NULL);
 }
 
 static void write(const LinearOut *o)
@@ -210,14 +216,10 @@ static void write(const LinearOut *o)
     const float *bias = bias_of(o->bias_dtype, o->bias, o->columns, biases[0]);
     const float *up_bias = bias_of(o->up_bias_dtype, o->up_bias, o->columns, biases[1]);
     const Kinds is = {o->step, o->scale, bias, o->up, o->residual};
-    if (bias || o->dtype == CVN_F16)
+    if (bias || (o->up && o->residual) || o->dtype == CVN_F16)
         write_all(o, o->dtype, is, bias, up_bias);
-    else if (o->dtype == CVN_BF16 && o->residual)
-        write_as(o, CVN_BF16, true);
     else if (o->dtype == CVN_BF16)
-        write_as(o, CVN_BF16, false);
-    else if (o->residual)
-        write_as(o, CVN_F32, true);
+        write_as(o, CVN_BF16);
     else
-        write_as(o, CVN_F32, false);
+        write_as(o, CVN_F32);
 }
