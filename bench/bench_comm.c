@@ -74,7 +74,7 @@ static int bench(DeviceGroup *group, OpKind kind, cvn_dtype dtype, int64_t bytes
 {
     Comm *comm = group_comm(group);
     cvn_graph *g = make_graph(kind, dtype, comm_size(comm), bytes * 8 / cvn_dtype_bits(dtype));
-    CompileOptions options = {.backend = cpu_backend(), .n_threads = group_threads(group)};
+    CompileOptions options = {.backend = cpu_kernels(), .n_threads = group_threads(group)};
     Plan *plan = NULL;
     cvn_err err = {0};
     if (compile_graph(g, &options, &plan, &err)) {

@@ -54,7 +54,7 @@ static void run_kernel(void *context, int thread, int n_threads)
 
 static const Kernel *find(const Op *op)
 {
-    const Backend *backend = cpu_backend();
+    const KernelSet *backend = cpu_kernels();
     for (int i = 0; i < backend->n_kernels; i++) {
         const Kernel *kernel = backend->kernel[i];
         if (kernel->kind == op->kind && (!kernel->match || kernel->match(op)))
@@ -317,7 +317,7 @@ static cvn_value *choice_product(cvn_graph *g, const Kernel *kernel, int64_t m)
 /* The kernel that is taken instead with as many rows as the table's row leaves to others. */
 static const Kernel *other_kernel(const Kernel *kernel, const RowChoice *row)
 {
-    const Backend *backend = cpu_backend();
+    const KernelSet *backend = cpu_kernels();
     cvn_graph *g = cvn_graph_new("other", NULL);
     if (!g)
         return NULL;
@@ -370,7 +370,7 @@ static void bench_choice(Pool *pool, const Kernel *kernel, const RowChoice *row)
 
 static void bench_choices(Pool *pool, const char *part)
 {
-    const Backend *backend = cpu_backend();
+    const KernelSet *backend = cpu_kernels();
     printf("\nrow_choices of this machine: rows that a kernel is the faster one with\n");
     for (int i = 0; i < row_choices_count; i++)
         for (int k = 0; k < backend->n_kernels; k++)
@@ -394,7 +394,7 @@ int main(int argc, char **argv)
         return 1;
     }
     printf("%d threads, %s: reads %.1f GB/s, f32 %.1f GFLOP/s, bf16 %.1f GFLOP/s\n",
-           pool_threads(pool), cpu_backend()->name, c.bandwidth * 1e-9, c.flops_f32 * 1e-9,
+           pool_threads(pool), cpu_kernels()->name, c.bandwidth * 1e-9, c.flops_f32 * 1e-9,
            c.flops_bf16 * 1e-9);
 
     const char *only = argc > 2 ? argv[2] : "";

@@ -4,12 +4,11 @@
 # says what there is. Some want what is not in the repository, and are passed over without it:
 #   MODEL=DIR    the stories260K checkpoint        TEXT=FILE   60 kB of TinyStories
 #   TORCH=PYTHON a Python that has PyTorch
-# CARAVAN names the program (build/caravan); bench_kernels and amx_model are beside it (ninja -C build benches).
+# CARAVAN names the program (build/caravan); bench_kernels is beside it (ninja -C build benches).
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 caravan=${CARAVAN:-build/caravan}
 kernels=$(dirname "$caravan")/bench_kernels
-model=$(dirname "$caravan")/amx_model
 list=
 [ "${1-}" = --list ] && list=1 && shift
 
@@ -47,7 +46,8 @@ PERFORMANCE: decoding, bf16 || $caravan bench --preset llama3.2-1b --prefill 512
 PERFORMANCE: decoding, int8 || $caravan bench --preset llama3.2-1b --prefill 512 --decode 12 --table --batches 1,8,32 --contexts 32 --quantize int8
 PERFORMANCE: decoding, int4 || $caravan bench --preset llama3.2-1b --prefill 512 --decode 12 --table --batches 1,8,32 --contexts 32 --quantize int4
 PERFORMANCE: attention || $kernels 2 attention
-PERFORMANCE: AMX, predicted || $model
+PERFORMANCE: AMX, products || $kernels 2 products
+PERFORMANCE: AMX, which kernel || $kernels 2 choice
 PERFORMANCE: huge pages || $caravan bench --preset llama3.2-1b --prefill 64 --repeats 1 --decode 12 --context 32
 QUANTIZATION: perplexity | MODEL TEXT | tools/perplexity.sh $MODEL $TEXT 512 60000
 QUANTIZATION: context 8192, int8 || $caravan bench --preset llama3.2-1b --prefill 64 --decode 8 --context 8192 --quantize int8

@@ -2,8 +2,8 @@
  * is put right, or nothing would ever pass it) and a name of a checkpoint. What is accepted keeps inside of
  * the folder. */
 #include "base/crc32c.h"
-#include "train/checkpoint_folder.h"
-#include "train/manifest.h"
+#include "train/checkpoint/folder.h"
+#include "train/checkpoint/manifest.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Files of token ids: whatever is accepted can be read to its end. The input is put behind a right magic. */
-#include "train/data_cache.h"
+#include "train/data/cache.h"
 
 #include <stdint.h>
 #include <stdlib.h>

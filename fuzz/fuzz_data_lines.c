@@ -1,7 +1,7 @@
 /* Data as text, JSONL or conversations: the first byte says how the rest is read. Either an error with a
  * sentence comes of it, or ids of the vocabulary with as many marks. */
 #include "text/tokenizer.h"
-#include "train/data_encode.h"
+#include "train/data/encode.h"
 
 #include <stdint.h>
 #include <stdlib.h>

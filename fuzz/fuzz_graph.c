@@ -2,8 +2,8 @@
  * back as the same text, and stays legal when simplified and decomposed; each of these prints too. */
 #include "graph/decompose.h"
 #include "graph/simplify.h"
-#include "graph/stablehlo.h"
-#include "graph/text.h"
+#include "graph/stablehlo/stablehlo.h"
+#include "graph/text/text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The checkpoint of a mesh, from arbitrary bytes: what a manifest says of its tensors, up to a zero byte, and behind it
  * the file of a device. What is accepted has every element once, and is put together, whole and in pieces. */
 #include "io/safetensors.h"
-#include "train/checkpoint_shards.h"
+#include "train/checkpoint/shards.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,12 +6,12 @@
 #include "base/json_file.h"
 #include "graph/graph.h"
 #include "io/folder.h"
+#include "model/layouts.h"
 #include "model/llama.h"
 #include "serve/dialog.h"
-#include "shard/layouts.h"
 #include "text/chat.h"
 #include "train/config.h"
-#include "train/metrics.h"
+#include "train/report/metrics.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 
 static inline void needs_amx(void)
 {
-    if (!cpu_backend_of(CPU_ISA_AMX)) {
+    if (!cpu_kernels_of(CPU_ISA_AMX)) {
         print_message(
             "what is around the tiles needs AVX-512 with bf16, which this machine lacks\n");
         skip();

@@ -25,12 +25,12 @@ enum { KERNELS = 512 };
 
 /* A backend of which nothing is elementwise, or that has no kernel for fusions. */
 typedef struct Plain {
-    Backend backend;
+    KernelSet backend;
     Kernel kernel[KERNELS];
     const Kernel *table[KERNELS];
 } Plain;
 
-static inline void make_plain_of(const Backend *best, bool fuses, Plain *out)
+static inline void make_plain_of(const KernelSet *best, bool fuses, Plain *out)
 {
     assert_true(best->n_kernels <= KERNELS);
     out->backend = *best;
@@ -42,15 +42,8 @@ static inline void make_plain_of(const Backend *best, bool fuses, Plain *out)
         int n = out->backend.n_kernels++;
         out->kernel[n] = *best->kernel[i];
         out->kernel[n].elementwise = fuses && best->kernel[i]->elementwise;
-        out->kernel[n].squares = fuses && best->kernel[i]->squares;
-        out->kernel[n].converts = fuses && best->kernel[i]->converts;
-        out->kernel[n].rounds = fuses && best->kernel[i]->rounds;
-        out->kernel[n].adds = fuses && best->kernel[i]->adds;
-        out->kernel[n].places = fuses && best->kernel[i]->places;
-        out->kernel[n].copies = fuses && best->kernel[i]->copies;
-        out->kernel[n].follows = NULL;
-        out->kernel[n].terms = false;
-        out->kernel[n].joins = fuses && best->kernel[i]->joins;
+        out->kernel[n].fuses = fuses ? best->kernel[i]->fuses & ~(unsigned)PROLOGUE_PROGRAM : 0;
+        out->kernel[n].epilogue = NULL;
         out->table[n] = &out->kernel[n];
     }
 }
@@ -66,15 +59,14 @@ typedef struct Ran {
     char *data;
     size_t bytes;
     int n_steps, n_fusions, n_programs;
-    int n_followed;  /* products with a fusion behind them */
+    int n_epilogues; /* products with a fusion as their epilogue */
     WholeKind whole; /* of programs compiled whole the row that the last one is, or WHOLE_COUNT */
     int64_t floats;  /* the most elements that an f32 result of a step has */
     size_t arena_bytes;
 } Ran;
 
-/* Of random numbers; of parameters of one element, which may be divisors, above 0. That of the given name is `value`. */
-static inline Ran run_with(const cvn_graph *g, const Backend *backend, int threads,
-                           const char *name, float value)
+/* On what the parameters hold; those that outputs go into are written. */
+static inline Ran run_on(const cvn_graph *g, const KernelSet *backend, int threads, void *const *at)
 {
     cvn_err err = {0};
     Plan *plan;
@@ -83,23 +75,7 @@ static inline Ran run_with(const cvn_graph *g, const Backend *backend, int threa
         fail_msg("%s", err.message);
     Device *device = device_new(threads, backend, &err);
     assert_non_null(device);
-    void **at = calloc((size_t)plan->n_parameters + 1, sizeof *at);
     void **out = calloc((size_t)plan->n_outputs + 1, sizeof *out);
-    uint32_t state = 7;
-    for (int i = 0; i < plan->n_parameters; i++) {
-        at[i] = aligned_alloc(64, (plan->parameter[i].bytes + 63) / 64 * 64);
-        bool half = plan->parameter[i].type.dtype == CVN_BF16;
-        bool given = name && strcmp(plan->parameter[i].name, name) == 0;
-        size_t n = plan->parameter[i].bytes / (half ? 2 : 4);
-        for (size_t k = 0; k < n; k++) {
-            float x = (float)next(&state) * 0x1p-23f - (n > 1 ? 1.0f : 0.0f);
-            x = given ? value : x;
-            if (half)
-                ((uint16_t *)at[i])[k] = bf16_from_f32(x);
-            else
-                ((float *)at[i])[k] = x;
-        }
-    }
     if (executor_run(device, plan, at, out, &err))
         fail_msg("%s", err.message);
     Ran ran = {.n_steps = plan->n_steps, .arena_bytes = plan->arena_bytes, .whole = WHOLE_COUNT};
@@ -107,7 +83,8 @@ static inline Ran run_with(const cvn_graph *g, const Backend *backend, int threa
         ran.n_fusions += plan->step[i].op->kind == OP_FUSION;
         if (plan->step[i].op->kind == OP_FUSION && plan->step[i].op->attr.fusion->program)
             ran.whole = whole_find(plan->step[i].op->attr.fusion->program);
-        ran.n_followed += plan->step[i].op->kind == OP_DOT_GENERAL && plan->step[i].op->attr.fusion;
+        ran.n_epilogues +=
+            plan->step[i].op->kind == OP_DOT_GENERAL && plan->step[i].op->attr.fusion;
         ran.n_programs += strncmp(plan->step[i].kernel, "fusion.", 7) == 0;
         for (int k = 0; k < plan->step[i].op->n_results; k++) {
             const cvn_type *type = &plan->step[i].op->result[k]->type;
@@ -121,16 +98,42 @@ static inline Ran run_with(const cvn_graph *g, const Backend *backend, int threa
         memcpy(ran.data + ran.bytes, out[i], bytes);
         ran.bytes += bytes;
     }
-    for (int i = 0; i < plan->n_parameters; i++)
-        free(at[i]);
-    free(at);
     free(out);
     device_free(device);
     plan_free(plan);
     return ran;
 }
 
-static inline Ran run(const cvn_graph *g, const Backend *backend, int threads)
+/* Of random numbers; of parameters of one element, which may be divisors, above 0. That of the given name is `value`. */
+static inline Ran run_with(const cvn_graph *g, const KernelSet *backend, int threads,
+                           const char *name, float value)
+{
+    void **at = calloc((size_t)g->n_parameters + 1, sizeof *at);
+    uint32_t state = 7;
+    for (int i = 0; i < g->n_parameters; i++) {
+        const cvn_value *parameter = g->parameter[i];
+        size_t bytes = cvn_type_bytes(&parameter->type);
+        at[i] = aligned_alloc(64, (bytes + 63) / 64 * 64);
+        bool half = parameter->type.dtype == CVN_BF16;
+        bool given = name && strcmp(parameter->name, name) == 0;
+        size_t n = bytes / (half ? 2 : 4);
+        for (size_t k = 0; k < n; k++) {
+            float x = (float)next(&state) * 0x1p-23f - (n > 1 ? 1.0f : 0.0f);
+            x = given ? value : x;
+            if (half)
+                ((uint16_t *)at[i])[k] = bf16_from_f32(x);
+            else
+                ((float *)at[i])[k] = x;
+        }
+    }
+    Ran ran = run_on(g, backend, threads, at);
+    for (int i = 0; i < g->n_parameters; i++)
+        free(at[i]);
+    free(at);
+    return ran;
+}
+
+static inline Ran run(const cvn_graph *g, const KernelSet *backend, int threads)
 {
     return run_with(g, backend, threads, NULL, 0);
 }
@@ -142,7 +145,7 @@ typedef void FusedCheck(const void *context, const char *isa, const Ran *apart, 
 static inline void check_fused(const cvn_graph *g, FusedCheck *check, const void *context)
 {
     for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
-        const Backend *backend = cpu_backend_of((CpuIsa)isa);
+        const KernelSet *backend = cpu_kernels_of((CpuIsa)isa);
         if (!backend)
             continue;
         const char *name = cpu_isa_name((CpuIsa)isa);

@@ -12,7 +12,7 @@
 #define CVN_TESTS_GRAD_CHECK_H
 
 #include "grad/grad.h"
-#include "graph/interp.h"
+#include "graph/interp/interp.h"
 #include "random_graph.h"
 
 #include <setjmp.h>

@@ -19,7 +19,7 @@
 
 #include "base/threads.h"
 #include "cpu/registry.h"
-#include "graph/interp.h"
+#include "graph/interp/interp.h"
 #include "splitmix.h"
 
 #include <math.h>
@@ -233,10 +233,10 @@ static inline void check_kernel(Check *c, const Kernel *kernel, void *const *wan
 static inline void check_kernels(Check *c, int least)
 {
     const Op *op = c->op;
-    const Backend *all = NULL;
+    const KernelSet *all = NULL;
     for (int isa = 0; isa < CPU_ISA_COUNT; isa++)
-        if (cpu_backend_of((CpuIsa)isa))
-            all = cpu_backend_of((CpuIsa)isa);
+        if (cpu_kernels_of((CpuIsa)isa))
+            all = cpu_kernels_of((CpuIsa)isa);
     assert_non_null(all);
     const void *in[CHECK_OPERANDS];
     void *want[OP_MOST_RESULTS];

@@ -7,8 +7,8 @@
 
 #include "graph/graph.h"
 #include "io/safetensors.h"
-#include "io/weights.h"
 #include "model/params.h"
+#include "whole_weights.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,7 +83,7 @@ static void fixture_open(LlamaFixture *f, const char *variant, cvn_dtype dtype)
 }
 
 /* An opened model with its weights, in place of a folder of tests/data/llama. */
-static inline void fixture_of(LlamaFixture *f, const IoModel *model, const Weights *weights,
+static inline void fixture_of(LlamaFixture *f, const IoModel *model, const WholeWeights *weights,
                               const char *folder, const char *expected)
 {
     cvn_err err = {0};
@@ -91,7 +91,7 @@ static inline void fixture_of(LlamaFixture *f, const IoModel *model, const Weigh
     fixture_check(arena_init(&f->arena, &err), &err);
     f->weight = arena_array(&f->arena, (size_t)f->params.n, sizeof *f->weight);
     for (int i = 0; i < f->params.n; i++)
-        f->weight[i] = (void *)(uintptr_t)weights->weight[i].data;
+        f->weight[i] = weights->data[i];
     fixture_expect(f, folder, expected);
 }
 

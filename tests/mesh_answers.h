@@ -20,7 +20,7 @@ enum { ANSWER_TOKENS = 40, ANSWER_NEW = 12, ANSWER_TEXTS = 3 };
 
 typedef struct Question {
     const char *variant;  /* of tests/data/llama, or the path of a folder */
-    const char *quantize; /* while loading, or NULL; "packed": loaded with the model, in panels */
+    const char *quantize; /* while loading, or NULL */
     int rows, n_tokens;   /* of the engine; that are scored */
     int n_new;            /* of each text */
     int first,
@@ -41,13 +41,12 @@ static inline bool answers_collect(void *context, int request, int32_t token)
     return true;
 }
 
-static inline cvn_model *answers_model(const char *variant, const char *quantize, bool sharded)
+static inline cvn_model *answers_model(const char *variant, const char *quantize)
 {
     char path[512];
     cvn_err err = {0};
     cvn_model *model = NULL;
-    cvn_model_options options = {
-        .dtype = CVN_F32, .no_tokenizer = true, .no_weights = sharded, .quantize = quantize};
+    cvn_model_options options = {.dtype = CVN_F32, .no_tokenizer = true, .quantize = quantize};
     if (variant[0] == '/')
         snprintf(path, sizeof path, "%s", variant);
     else
@@ -61,9 +60,7 @@ static inline cvn_model *answers_model(const char *variant, const char *quantize
 static inline int answers_ask(const Question *q, const char *mesh, const char *layout, Answers *a,
                               cvn_err *err)
 {
-    bool packed = q->quantize && strcmp(q->quantize, "packed") == 0;
-    cvn_model *model =
-        answers_model(q->variant, packed ? NULL : q->quantize, mesh != NULL && !packed);
+    cvn_model *model = answers_model(q->variant, q->quantize);
     cvn_engine *engine = NULL;
     cvn_engine_options options = {.rows = q->rows,
                                   .threads = 1,

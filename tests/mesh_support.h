@@ -9,7 +9,7 @@
 #include "compile/pipeline.h"
 #include "cpu/group.h"
 #include "cpu/registry.h"
-#include "graph/interp.h"
+#include "graph/interp/interp.h"
 #include "random_graph.h"
 
 #include <stdio.h>
@@ -129,7 +129,7 @@ static inline int mesh_check(DeviceGroup *group, const cvn_graph *g, uint64_t se
     Comm *comm = group_comm(group);
     int n_devices = comm_size(comm), n_local = comm_local(comm), rc = -1;
     CompileOptions options = {
-        .backend = cpu_backend(), .n_threads = group_threads(group), .verify_plan = true};
+        .backend = cpu_kernels(), .n_threads = group_threads(group), .verify_plan = true};
     cvn_err err = {0};
     Plan *plan = NULL;
     if (cvn_graph_check(g, &err) || compile_graph(g, &options, &plan, &err)) {

@@ -2,7 +2,7 @@
 #ifndef TESTS_PARSED_H
 #define TESTS_PARSED_H
 
-#include "graph/text.h"
+#include "graph/text/text.h"
 #include "shard/mesh.h"
 
 #include <setjmp.h>

@@ -9,7 +9,7 @@
 #include "compile/lower.h"
 #include "compile/pipeline.h"
 #include "cpu/fallback.h"
-#include "graph/interp.h"
+#include "graph/interp/interp.h"
 #include "random_graph.h"
 
 #include <stdlib.h>
@@ -51,13 +51,13 @@ static inline void eager_kernel(const KernelArgs *args)
 }
 
 typedef struct EagerBackend {
-    Backend backend;
+    KernelSet backend;
     Kernel kernel[OP_COUNT];
     const Kernel *table[OP_COUNT];
 } EagerBackend;
 
 /* A kernel for every operation that takes scratch and may write over every operand. */
-static inline const Backend *eager_backend(EagerBackend *eager)
+static inline const KernelSet *eager_backend(EagerBackend *eager)
 {
     for (int i = 0; i < OP_COUNT; i++) {
         eager->kernel[i] = (Kernel){.name = "eager",
@@ -68,16 +68,16 @@ static inline const Backend *eager_backend(EagerBackend *eager)
                                     .single = i % 2 == 0};
         eager->table[i] = &eager->kernel[i];
     }
-    eager->backend = (Backend){
+    eager->backend = (KernelSet){
         .name = "eager", .kernel = eager->table, .n_kernels = OP_COUNT, .fallback = cpu_fallback};
     return &eager->backend;
 }
 
-static const Backend interpreter_backend = {.name = "interpreter", .fallback = cpu_fallback};
+static const KernelSet interpreter_backend = {.name = "interpreter", .fallback = cpu_fallback};
 
 /* ---- one operation after the other, each result in memory of its own, on one thread ---- */
 
-static inline void run_op_alone(const Backend *backend, const Op *op, void **memory)
+static inline void run_op_alone(const KernelSet *backend, const Op *op, void **memory)
 {
     const Kernel *kernel = lower_kernel(backend, op);
     size_t bytes = kernel && kernel->scratch ? kernel->scratch(op, 1) : 0;
@@ -103,7 +103,7 @@ static inline void run_op_alone(const Backend *backend, const Op *op, void **mem
 }
 
 /* outputs [g->n_outputs], each to be freed. */
-static inline void run_alone(const cvn_graph *g, const Backend *backend, void *const *inputs,
+static inline void run_alone(const cvn_graph *g, const KernelSet *backend, void *const *inputs,
                              void **outputs)
 {
     void **memory = calloc((size_t)g->n_values + 1, sizeof *memory);
@@ -154,11 +154,14 @@ static inline void add_hard_outputs(cvn_graph *g, uint64_t seed)
     }
 }
 
+/* Every eighth is large enough to be fused. */
 static inline cvn_graph *hard_graph(uint64_t seed)
 {
+    bool large = seed % 8 == 7;
     RandomOptions options = {.n_ops = 5 + (int)(seed % 40),
                              .n_parameters = 2 + (int)(seed % 7),
-                             .most_elements = 300,
+                             .most_elements = large ? 4 * RANDOM_LARGE : 300,
+                             .large = large,
                              .composites = seed % 3 == 0,
                              .into = true};
     cvn_graph *g = random_graph(seed, &options);

@@ -9,13 +9,14 @@
  *     … run, transform, run again, random_difference(type, a, b) < 0 for each output …
  *     random_free(inputs, g->n_parameters);
  *
- * Everything is a function of the seed. What is drawn is in random_operand.h, random_op.h and random_composite.h,
- * inputs and their comparison in random_data.h.
+ * Everything is a function of the seed. What is drawn is in random_operand.h, random_op.h, random_composite.h and
+ * random_fused.h, inputs and their comparison in random_data.h.
  */
 #ifndef TESTS_RANDOM_GRAPH_H
 #define TESTS_RANDOM_GRAPH_H
 
 #include "random_composite.h"
+#include "random_fused.h"
 #include "random_op.h"
 
 typedef cvn_value *RandomMaker(RandomGraph *r, OpKind kind);
@@ -59,6 +60,21 @@ static inline RandomMaker *random_maker(OpKind kind)
         [OP_DOT_GENERAL] = random_dot_general,
     };
     return table[kind];
+}
+
+/* Elementwise operations, what is free between them, and what they are fused with. */
+static inline OpKind random_fused_kind(RandomGraph *r)
+{
+    static const OpKind others[] = {
+        OP_RESHAPE, OP_RESHAPE, OP_OPTIMIZATION_BARRIER, OP_BROADCAST_IN_DIM, OP_SLICE,
+        OP_CONVERT, OP_CONVERT, OP_DOT_GENERAL,          OP_REDUCE,           OP_TRANSPOSE};
+    if (random_chance(r, 40))
+        return others[random_below(r, 10)];
+    for (;;) {
+        OpKind kind = (OpKind)random_below(r, OP_COUNT);
+        if (class_is_elementwise(op_info[kind].class_))
+            return kind;
+    }
 }
 
 static inline void random_note(RandomGraph *r, cvn_value *first)
@@ -126,12 +142,16 @@ static inline cvn_graph *random_graph(uint64_t seed, const RandomOptions *option
     }
     OpKind kind = OP_CONSTANT;
     for (int i = 0; i < options->n_ops && !g->err.code; i++) {
-        if (!random_chance(r, 25)) /* or the same kind again, for chains of them */
+        if (r->options.large && random_chance(r, 75))
+            kind = random_fused_kind(r);
+        else if (!random_chance(r, 25)) /* or the same kind again, for chains of them */
             kind = (OpKind)random_below(r, OP_COUNT);
         RandomMaker *maker = random_maker(kind);
         cvn_value *v = NULL;
         if (random_chance(r, 4))
             v = random_split_and_join(r, OP_CONCATENATE);
+        else if (options->large && random_chance(r, 10))
+            v = random_fused(r);
         else if (maker)
             v = maker(r, kind);
         if (v && options->marks && random_chance(r, 10))

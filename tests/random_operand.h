@@ -16,7 +16,12 @@ typedef struct RandomOptions {
     bool specials;         /* inputs hold NaN, infinities, -0 and the extremes of integers */
     bool marks;            /* some values carry a spec */
     bool into;             /* some outputs are computed into parameters */
+    /* Most tensors are large enough for fusion, and most operations are what it fuses. most_elements is to be RANDOM_LARGE
+       at least; 4 times that does not keep any operation from being drawn. */
+    bool large;
 } RandomOptions;
+
+enum { RANDOM_LARGE = 67 * 128 }; /* elements: no multiple of a tile's */
 
 typedef struct RandomGraph {
     cvn_graph *g;
@@ -43,9 +48,22 @@ static inline int64_t random_size(RandomGraph *r)
     return random_chance(r, 2) ? 0 : size[random_below(r, 10)];
 }
 
+/* The shapes of one another. */
+static inline cvn_type random_large_type(RandomGraph *r, cvn_dtype dtype)
+{
+    static const struct {
+        int rank;
+        int64_t dim[3];
+    } shape[] = {{2, {67, 128}}, {1, {RANDOM_LARGE}}, {3, {2, 67, 64}}, {2, {134, 64}}};
+    int i = random_below(r, 4);
+    return cvn_type_make(dtype, shape[i].rank, shape[i].dim);
+}
+
 static inline cvn_type random_type(RandomGraph *r, cvn_dtype dtype)
 {
     int64_t dim[CVN_MAX_RANK];
+    if (r->options.large && random_chance(r, 75))
+        return random_large_type(r, dtype);
     for (;;) {
         int rank = random_below(r, 5);
         for (int i = 0; i < rank; i++)

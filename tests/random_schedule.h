@@ -127,7 +127,7 @@ static inline int schedule_check(DeviceGroup *reference, DeviceGroup *second, ui
     cvn_err err = {0};
     for (int i = 0; i < 3 && !rc; i++) {
         Plan *plan = NULL;
-        CompileOptions options = {.backend = cpu_backend(),
+        CompileOptions options = {.backend = cpu_kernels(),
                                   .n_threads = group_threads(groups[i]),
                                   .blocking = i == 0,
                                   .link = links[seed % 4],

@@ -5,8 +5,8 @@
 #ifndef TESTS_SHARD_RUN_H
 #define TESTS_SHARD_RUN_H
 
-#include "graph/interp.h"
-#include "graph/text.h"
+#include "graph/interp/interp.h"
+#include "graph/text/text.h"
 #include "shard/partition.h"
 
 #include <math.h>

@@ -42,31 +42,26 @@ static void a_synthetic_model_runs_and_is_measured(void **state)
     (void)state;
     cvn_err err = {0};
     LlamaConfig config = config_of("stories260k");
-    Pool *pool = pool_new(2, &err);
-    assert_non_null(pool);
     for (int b = 0; b < 2; b++) {
         cvn_model *model;
         cvn_engine *engine;
-        if (model_synthetic(&config, b ? CVN_BF16 : CVN_F32, pool, &model, &err))
+        if (model_synthetic(&config, b ? CVN_BF16 : CVN_F32, &model, &err))
             fail_msg("%s", err.message);
         cvn_engine_options options = {.rows = 2, .threads = 2};
         if (cvn_engine_new(model, &options, &engine, &err))
             fail_msg("%s", err.message);
-        Ceilings ceilings = {1e9, 1e9, 1e9, 1e9};
         BenchFigure prefill = {0}, decode = {0};
-        if (bench_prefill(engine, &ceilings, 130, 3, &prefill, &err) ||
-            bench_decode(engine, &ceilings, 20, 5, 1e9, &decode, &err))
+        if (bench_prefill(engine, 130, 3, &prefill, &err) ||
+            bench_decode(engine, 20, 5, 1e9, &decode, &err))
             fail_msg("%s", err.message);
         assert_true(prefill.seconds > 0 && prefill.utilization > 0 && prefill.spread >= 0);
         assert_true(decode.seconds > 0 && decode.utilization > 0 && decode.spread >= 0);
-        assert_true(decode.bandwidth > 0 && decode.bandwidth != ceilings.bandwidth); /* its own */
-        assert_true(prefill.peak > 0 && prefill.peak != ceilings.flops_bf16);
+        assert_true(decode.bandwidth > 0 && prefill.peak > 0);
         assert_near(prefill.tokens_per_second, 130 / prefill.seconds);
         assert_near(decode.tokens_per_second, 2 / decode.seconds);
         cvn_engine_free(engine, NULL);
         cvn_model_free(model);
     }
-    pool_free(pool);
 }
 
 int main(void)

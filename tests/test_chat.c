@@ -108,7 +108,7 @@ static void mistakes_end_in_a_sentence(void **state)
            "caravan chat -m model --format llama2 </dev/null 2>&1; echo a | caravan chat -m model "
            "--format r1 2>&1",
            "which the chat format needs");
-    expect(1, "caravan chat -m bare 2>&1", "has no tokenizer.json or tokenizer.model");
+    expect(1, "caravan chat -m bare 2>&1", "neither tokenizer.json nor tokenizer.model");
     expect(1, "caravan chat -m model -c 1000 2>&1", "the model has 512");
     /* The signal is sent once the program catches it; before that, a shell's background process ignores it. */
     expect(0,

@@ -1,8 +1,8 @@
 /* Checkpoints: what was saved is what comes back; damage is seen; old ones go when they should. */
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 #include "must.h"
-#include "train/checkpoint_folder.h"
+#include "train/checkpoint/folder.h"
 #include "train_support.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
  * is tried with an end at every one of its calls; and, apart from that, a training run is killed at
  * random moments and must go on as if nothing had happened.
  */
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 #include "base/crc32c.h"
 #include "must.h"

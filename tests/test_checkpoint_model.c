@@ -1,30 +1,33 @@
 /* A checkpoint of a real model is a Hugging Face folder; exporting it keeps the weights. */
-#include "train/checkpoint_export.h"
+#include "train/checkpoint/export.h"
 
 #include "base/float16.h"
 #include "io/convert.h"
 #include "model/presets.h"
 #include "must.h"
 #include "shell.h"
-#include "train/state.h"
+#include "train/trainer.h"
 
 /* RUN with checkpoints of steps 7 (seed 1) and 9 (seed 2), in files of at most file_bytes. */
-static void make_run(TrainState *state, LlamaConfig *config, const char *run, uint64_t file_bytes)
+static void make_run(Trainer *t, LlamaConfig *config, const char *run, uint64_t file_bytes)
 {
     cvn_err err = {0};
     must(preset_config("tiny", config, &err), &err);
-    must(train_state_init(state, config, &(TrainStateOptions){.optimizer = OPTIMIZER_ADAFACTOR},
-                          &err),
-         &err);
+    const TrainerOptions of_trainer = {.batch = 1,
+                                       .seq = 8,
+                                       .compute = CVN_F32,
+                                       .optimizer = optimizer_defaults(OPTIMIZER_ADAFACTOR, 1),
+                                       .schedule = {.kind = SCHEDULE_CONSTANT, .steps = 9}};
+    must(trainer_open(t, config, &of_trainer, &err), &err);
     CheckpointOptions options = {.config = config,
                                  .tokenizer = CVN_TEST_DATA "/chat/tokenizer.json",
                                  .file_bytes = file_bytes,
                                  .copy_limit = UINT64_MAX};
     CheckpointWriter *writer = checkpoint_writer_new(run, 0, &options, &err);
     for (uint64_t seed = 1; seed <= 2 && writer; seed++) {
-        must(train_state_random(state, seed, &err), &err);
-        state->saved.step = 5 + 2 * (int64_t)seed;
-        must(checkpoint_save(writer, &state->saved, &err), &err);
+        must(trainer_random(t, seed, &err), &err);
+        t->state.saved.step = 5 + 2 * (int64_t)seed;
+        must(checkpoint_save(writer, &t->state.saved, &err), &err);
         must(checkpoint_wait(writer, &err), &err);
     }
     assert_non_null(writer);
@@ -60,14 +63,14 @@ static void a_checkpoint_is_a_model_and_exports_as_one(void **unused)
     (void)unused;
     static const uint64_t file_bytes[] = {0, 20000};
     for (int i = 0; i < 2; i++) {
-        TrainState state;
+        Trainer t;
         LlamaConfig config;
         char run[256];
         snprintf(run, sizeof run, "%s%d", in_scratch("run"), i);
-        make_run(&state, &config, run, file_bytes[i]);
+        make_run(&t, &config, run, file_bytes[i]);
         char folder[300];
         snprintf(folder, sizeof folder, "%s/checkpoints/step-00000009", run);
-        expect_weights(folder, &state, CVN_F32);
+        expect_weights(folder, &t.state, CVN_F32);
         Checkpoint checkpoint;
         cvn_err err = {0};
         must(checkpoint_find(&checkpoint, folder, -1, NULL, NULL, &err), &err);
@@ -76,18 +79,18 @@ static void a_checkpoint_is_a_model_and_exports_as_one(void **unused)
         save.dtype = CVN_BF16;
         must(checkpoint_export(&checkpoint, in_scratch("bf16"), &save, &err), &err);
         checkpoint_close(&checkpoint);
-        expect_weights(in_scratch("f32"), &state, CVN_F32);
-        expect_weights(in_scratch("bf16"), &state, CVN_BF16);
+        expect_weights(in_scratch("f32"), &t.state, CVN_F32);
+        expect_weights(in_scratch("bf16"), &t.state, CVN_BF16);
         assert_true(file_exists(in_scratch("bf16/tokenizer.json")));
         assert_false(file_exists(in_scratch("bf16/optimizer.safetensors")));
         must(checkpoint_find(&checkpoint, run, 7, NULL, NULL, &err), &err);
         must(checkpoint_export(&checkpoint, in_scratch("older"), &save, &err), &err);
         checkpoint_close(&checkpoint);
-        must(train_state_random(&state, 1, &err), &err);
-        expect_weights(in_scratch("older"), &state, CVN_BF16);
+        must(trainer_random(&t, 1, &err), &err);
+        expect_weights(in_scratch("older"), &t.state, CVN_BF16);
         assert_int_equal(checkpoint_find(&checkpoint, run, 8, NULL, NULL, &err), CVN_EIO);
         assert_non_null(strstr(err.message, "has no checkpoint of step 8"));
-        train_state_free(&state);
+        trainer_close(&t);
     }
 }
 

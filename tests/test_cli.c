@@ -501,12 +501,23 @@ static void bench_measures_what_it_is_asked_for(void **state)
     assert_non_null(strstr(r.output.text, "  prefill 3 "));
     assert_null(strstr(r.output.text, "  decode"));
     strbuf_free(&r.output);
+    /* A token waits for its step, however many rows have one; the throughput counts all of them. */
+    r = run("", "bench --preset stories260k --prefill 0 --decode 4 --batch 3 -t 1");
+    const char *row = strstr(r.output.text, "context 128");
+    double step, rate, latency;
+    assert_non_null(row);
+    assert_int_equal(
+        sscanf(row, "context 128 %lf ms %lf tokens/s %lf ms/token", &step, &rate, &latency), 3);
+    assert_true(fabs(latency - step) < 0.01 && fabs(rate * latency / 3e3 - 1) < 0.1);
+    strbuf_free(&r.output);
     expect(2, "", "bench --preset tiny --prefill 0 --decode 0 2>&1", "nothing to measure");
     expect(2, "", "bench --preset tiny --decode 0 --table 2>&1", "--decode is 0");
     expect(2, "", "bench --train --model /tmp 2>&1", "give it with --preset");
     expect(0, "",
            "bench --train --preset stories260k --seq 600 --batch 2 --repeats 1 --mesh data=2 -t 1",
-           "batch 2, seq 600");
+           " tokens/s per device   MFU ");
+    expect(0, "", "bench --preset stories260k --prefill 0 --decode 2 --batch 2 --mesh data=2 -t 1",
+           " tokens/s per device ");
 }
 
 /* What takes long says on a terminal what it is at, and leaves nothing of it behind. */

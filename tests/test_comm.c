@@ -52,7 +52,7 @@ static cvn_graph *sum_over(int n_devices, int64_t elements)
 
 static Plan *compile(const cvn_graph *g)
 {
-    CompileOptions options = {.backend = cpu_backend(), .n_threads = 1};
+    CompileOptions options = {.backend = cpu_kernels(), .n_threads = 1};
     Plan *plan = NULL;
     assert_int_equal(compile_graph(g, &options, &plan, NULL), CVN_OK);
     return plan;

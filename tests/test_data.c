@@ -1,9 +1,9 @@
 /* Training data: from files to rows. */
-#include "train/data.h"
+#include "train/data/data.h"
 
 #include "base/file.h"
 #include "scratch.h"
-#include "train/data_impl.h"
+#include "train/data/data_impl.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

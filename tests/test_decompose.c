@@ -1,6 +1,6 @@
 /* Decompositions against the interpreter's direct definitions of the composites. */
 #include "graph/decompose.h"
-#include "graph/interp.h"
+#include "graph/interp/interp.h"
 #include "graph/simplify.h"
 #include "model/llama.h"
 #include "random_graph.h"

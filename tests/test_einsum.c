@@ -1,5 +1,5 @@
 /* einsum: which operations it makes, what it refuses, and that it computes what its letters say. */
-#include "graph/interp.h"
+#include "graph/interp/interp.h"
 #include "splitmix.h"
 
 #include <setjmp.h>

@@ -192,7 +192,7 @@ static void a_long_prompt_compiles_nothing_and_runs_as_planned(void **state)
         prompt[i] = (i * i * 7 + i) % 512;
     cvn_request request = {prompt, 1500, 256, true, {.top_p = 1}};
     cvn_engine_stats before = cvn_engine_get_stats(e);
-    const void *k0 = e->decode[0].param[e->decode[0].first_cache];
+    const void *k0 = buffer_address(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, 0), 0);
     static Texts whole, other;
     generate(e, &request, 1, &whole);
     cvn_engine_stats after = cvn_engine_get_stats(e);
@@ -202,8 +202,8 @@ static void a_long_prompt_compiles_nothing_and_runs_as_planned(void **state)
     assert_int_equal(after.prefills - before.prefills, 3);
     assert_int_equal(after.decodes - before.decodes, 255);
     /* The cache was updated in place. */
-    assert_ptr_equal(e->decode[0].output[0], k0);
-    assert_ptr_equal(kv_row(&e->kv, 0, 0), k0);
+    assert_ptr_equal(program_output(&e->decode[0].program, ROLE_CACHE, 0), k0);
+    assert_ptr_equal(buffer_address(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, 0), 0), k0);
 
     /* The same in small sections, and token by token. */
     static const int64_t buckets[] = {100, 1};
@@ -245,6 +245,24 @@ static void scores_do_not_depend_on_sections(void **state)
     }
     cvn_engine_free(e, NULL);
     cvn_engine_free(f, NULL);
+    cvn_model_free(model);
+}
+
+static void scoring_is_interrupted(void **state)
+{
+    (void)state;
+    cvn_model *model = open_tiny("biases");
+    const int32_t token[] = {1, 2, 3};
+    float logprob[3];
+    int32_t argmax[3];
+    volatile int flag = 1;
+    cvn_engine *e =
+        new_engine(model, (cvn_engine_options){.rows = 1, .scoring = true, .no_generation = true});
+    cvn_engine_watch(e, &flag);
+    assert_int_equal(cvn_engine_score(e, token, 3, logprob, argmax, NULL), CVN_EINTERRUPTED);
+    flag = 0;
+    assert_int_equal(cvn_engine_score(e, token, 3, logprob, argmax, NULL), CVN_OK);
+    cvn_engine_free(e, NULL);
     cvn_model_free(model);
 }
 
@@ -576,6 +594,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(seeds_differ_and_repeat),
         cmocka_unit_test(a_long_prompt_compiles_nothing_and_runs_as_planned),
         cmocka_unit_test(scores_do_not_depend_on_sections),
+        cmocka_unit_test(scoring_is_interrupted),
         cmocka_unit_test(end_tokens_end_a_text_and_waste_little),
         cmocka_unit_test(the_context_is_filled_to_the_last_position),
         cmocka_unit_test(bad_requests_are_refused),

@@ -4,9 +4,10 @@
  */
 #include "io/save.h"
 #include "mesh_answers.h"
+#include "model/layouts.h"
 #include "model/presets.h"
 #include "scratch.h"
-#include "serve/synthetic.h"
+#include "serve/load.h"
 
 /* The answers of one device are asked for once for each model and kept. */
 static const Answers *alone(const Question *q)
@@ -101,34 +102,48 @@ static void quantized_models_give_the_same_in_parts(void **state)
         }
     char floats[64];
     snprintf(floats, sizeof floats, "%s/floats", scratch);
-    compare(floats, "packed", "data=2,model=2", "2d");
-    compare("gqa", "packed", "model=2", "tp");
+    compare(floats, NULL, "data=2,model=2", "2d");
+    compare("gqa", NULL, "model=2", "tp");
     compare("gqa", "int8", "model=2", "tp"); /* heads of 20 do not make panels of 16 */
+}
+
+typedef struct Marks {
+    const LlamaConfig *config;
+    const char *layout;
+} Marks;
+
+static int mark(void *context, cvn_graph *g, const Mesh *mesh, cvn_err *err)
+{
+    const Marks *m = context;
+    return llama_mark(g, m->config, mesh, m->layout, err);
 }
 
 /* Device d's part of a model, as a process of its own would read it. */
 static void read_part(const cvn_model *model, const char *mesh, const char *layout, int d,
                       double *read, double *held)
 {
-    EngineMesh m;
+    Runtime rt;
+    Program program;
+    LoadReport report;
     cvn_err err = {0};
-    PartitionReport report;
+    const Marks marks = {&model->io.config, layout};
     LlamaStep step = {
         .batch = 4, .seq = 1, .context = 16, .compute = CVN_F32, .output = LLAMA_SAMPLE};
-    const cvn_engine_options options = {.mesh = mesh, .layout = layout, .threads = 1, .rows = 4};
-    cvn_graph *g = llama_step(&model->io.config, &step, &err), *local;
-    if (!g || engine_mesh_init(&m, model, &options, 16, CVN_F32, &err))
+    const RuntimeOptions options = {.mesh = mesh, .devices.threads = 1};
+    const ProgramOptions how = {
+        .mark = mark, .context = (void *)(uintptr_t)&marks, .whole_inputs = true};
+    cvn_graph *g = llama_step(&model->io.config, &step, &err);
+    if (!g || runtime_open(&rt, &options, &err))
         fail_msg("%s", err.message);
-    m.devices.first = d;
-    m.devices.n_local = 1;
-    if (engine_mesh_partition(&m, g, &local, &report, &err))
+    rt.info.first = d;
+    rt.info.n_local = 1;
+    if (program_make(&program, &rt, g, &how, &err) || load_weights(&rt, model, &report, &err))
         fail_msg("%s", err.message);
-    *read = m.read_bytes;
-    *held = (double)m.block_bytes;
-    partition_report_free(&report);
-    cvn_graph_free(local);
+    *read = report.read_bytes;
+    *held = (double)runtime_role_bytes(&rt, ROLE_WEIGHT);
+    program_free(&program);
     cvn_graph_free(g);
-    engine_mesh_free(&m);
+    runtime_close(&rt);
 }
 
 /* Norms are everyone's, and little; all else is read once by the processes together. */
@@ -140,7 +155,7 @@ static void a_process_reads_and_holds_its_own_part(void **state)
     for (int f = 0; f < 3; f++) {
         char path[64];
         snprintf(path, sizeof path, "%s/%s", scratch, folders[f]);
-        cvn_model *model = answers_model(path, NULL, true);
+        cvn_model *model = answers_model(path, NULL);
         double size = 0, norms = 0;
         for (int i = 0; i < model->io.params.n; i++) {
             const Param *p = &model->io.params.param[i];
@@ -167,6 +182,42 @@ static void a_process_reads_and_holds_its_own_part(void **state)
     }
 }
 
+/* A back end whose second device has no memory. */
+static Backend full;
+
+static int alloc_on_one(Devices *devices, int d, const MemoryOptions *options, Memory **out,
+                        cvn_err *err)
+{
+    return d ? err_set(err, CVN_EMEM, "no memory")
+             : backends[0]->alloc(devices, d, options, out, err);
+}
+
+static void a_buffer_has_memory_on_all_devices_or_none(void **state)
+{
+    (void)state;
+    Runtime rt;
+    Program program;
+    cvn_err err = {0};
+    cvn_graph *g = cvn_graph_new("g", &err);
+    cvn_value *w = graph_role(cvn_parameter(g, "w", CVN_TYPE(CVN_F32, 4)), ROLE_ARRAY, 0);
+    const RuntimeOptions options = {.mesh = "data=2", .devices.threads = 1};
+    cvn_output(g, cvn_negate(g, w));
+    if (runtime_open(&rt, &options, &err) ||
+        program_make(&program, &rt, g, &(ProgramOptions){0}, &err))
+        fail_msg("%s", err.message);
+    full = *backends[0];
+    full.alloc = alloc_on_one;
+    Buffer *b = runtime_buffer(&rt, ROLE_ARRAY, 0);
+    rt.backend = &full;
+    assert_int_equal(buffer_clear(&rt, b, &err), CVN_EMEM);
+    assert_null(b->memory);
+    rt.backend = backends[0];
+    assert_int_equal(buffer_clear(&rt, b, &err), CVN_OK);
+    program_free(&program);
+    cvn_graph_free(g);
+    runtime_close(&rt);
+}
+
 static void what_cannot_be_is_refused(void **state)
 {
     (void)state;
@@ -185,6 +236,7 @@ int main(void)
         cmocka_unit_test(meshes_give_what_one_device_gives),
         cmocka_unit_test(quantized_models_give_the_same_in_parts),
         cmocka_unit_test(a_process_reads_and_holds_its_own_part),
+        cmocka_unit_test(a_buffer_has_memory_on_all_devices_or_none),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, write_models, remove_scratch);

@@ -3,12 +3,15 @@
 #include "cpu/registry.h"
 #include "plan_support.h"
 
+#include <pthread.h>
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -44,7 +47,7 @@ static void check_outputs(uint64_t seed, const char *backend, const Plan *plan, 
 
 static void run_and_compare(uint64_t seed, const cvn_graph *g, Device *device)
 {
-    const Backend *backend = device->backend;
+    const KernelSet *backend = device->backend;
     CompileOptions options = {
         .backend = backend, .n_threads = device_threads(device), .verify_plan = true};
     Plan *plan;
@@ -72,7 +75,7 @@ static void run_and_compare(uint64_t seed, const cvn_graph *g, Device *device)
     plan_free(plan);
 }
 
-static void compare_random_graphs(const Backend *backend, int n_seeds)
+static void compare_random_graphs(const KernelSet *backend, int n_seeds)
 {
     Device *device[5] = {0};
     for (int t = 1; t <= 4; t++)
@@ -105,12 +108,12 @@ static void so_they_do_where_every_result_may_go_over_every_operand(void **state
 static void so_they_do_with_the_kernels_of_this_machine(void **state)
 {
     (void)state;
-    Backend sharing = *cpu_backend_of(CPU_ISA_PORTABLE);
+    KernelSet sharing = *cpu_kernels_of(CPU_ISA_PORTABLE);
     sharing.tiny = 0; /* these graphs are small: else no step would be shared */
     compare_random_graphs(&sharing, 120);
-    sharing = *cpu_backend();
+    sharing = *cpu_kernels();
     sharing.tiny = 0;
-    if (cpu_backend() != cpu_backend_of(CPU_ISA_PORTABLE))
+    if (cpu_kernels() != cpu_kernels_of(CPU_ISA_PORTABLE))
         compare_random_graphs(&sharing, 120);
     sharing.tiny = 256; /* some are, some are not */
     compare_random_graphs(&sharing, 120);
@@ -138,7 +141,7 @@ static void begin(Case *c)
     c->q = cvn_parameter(c->g, "q", CVN_TYPE(CVN_F32, N));
 }
 
-static void run_case(Case *c, const Backend *backend)
+static void run_case(Case *c, const KernelSet *backend)
 {
     c->device = device_new(2, backend, NULL);
     assert_non_null(c->device);
@@ -328,7 +331,7 @@ static void an_interrupted_device_runs_nothing(void **state)
     begin(&c);
     cvn_output_into(c.g, cvn_add(c.g, c.p, c.q), c.p);
     run_case(&c, NULL);
-    volatile sig_atomic_t flag = 1;
+    volatile int flag = 1;
     c.device->interrupt = &flag;
     void *const parameters[] = {c.p_data, c.q_data};
     cvn_err err = {0};
@@ -337,6 +340,56 @@ static void an_interrupted_device_runs_nothing(void **state)
     flag = 0;
     assert_int_equal(executor_run(c.device, c.plan, parameters, NULL, NULL), CVN_OK);
     end(&c);
+}
+
+/* Sets the flag when the run has long begun. */
+static void *set_flag(void *flag)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 20 * 1000 * 1000}, NULL);
+    *(volatile int *)flag = 1;
+    return NULL;
+}
+
+/* The flag is not set before the run, and the run would take more than a second: it ends inside. */
+static void a_run_is_ended_inside_and_the_device_goes_on(void **state)
+{
+    (void)state;
+    enum { SIDE = 768, PRODUCTS = 200 };
+    for (int threads = 1; threads <= 2; threads++) {
+        cvn_err err = {0};
+        cvn_graph *g = cvn_graph_new("long", &err);
+        cvn_type type = CVN_TYPE(CVN_F32, SIDE, SIDE);
+        cvn_value *w = cvn_parameter(g, "w", type), *x = cvn_parameter(g, "x", type);
+        for (int i = 0; i < PRODUCTS; i++)
+            x = cvn_tanh(g, cvn_einsum(g, "ab,cb->ac", x, w));
+        cvn_output(g, x);
+        Plan *plan;
+        CompileOptions options = {.backend = cpu_kernels(), .n_threads = threads};
+        if (compile_graph(g, &options, &plan, &err))
+            fail_msg("%s", err.message);
+        Device *device = device_new(threads, cpu_kernels(), &err);
+        float *data = calloc(2 * SIDE * SIDE, sizeof *data);
+        void *const parameters[] = {data, data + SIDE * SIDE};
+        void *out[1];
+        for (int i = 0; i < 2 * SIDE * SIDE; i++)
+            data[i] = (float)(i % 7) * 0.01F;
+        volatile int flag = 0;
+        pthread_t thread;
+        device->interrupt = &flag;
+        assert_int_equal(pthread_create(&thread, NULL, set_flag, (void *)(uintptr_t)&flag), 0);
+        assert_int_equal(executor_run(device, plan, parameters, out, &err), CVN_EINTERRUPTED);
+        pthread_join(thread, NULL);
+        assert_false(device_pace(device, plan)->warm); /* its time counts for nothing */
+        flag = 0;
+        assert_int_equal(executor_run(device, plan, parameters, out, NULL), CVN_OK);
+        float first = *(float *)out[0];
+        assert_int_equal(executor_run(device, plan, parameters, out, NULL), CVN_OK);
+        assert_true(first == *(float *)out[0] && first > 0);
+        free(data);
+        device_free(device);
+        plan_free(plan);
+        cvn_graph_free(g);
+    }
 }
 
 static void a_plan_for_other_threads_is_refused(void **state)
@@ -368,6 +421,7 @@ int main(void)
         cmocka_unit_test(constants_and_large_splats_are_outputs),
         cmocka_unit_test(parameters_that_cannot_be_are_refused),
         cmocka_unit_test(an_interrupted_device_runs_nothing),
+        cmocka_unit_test(a_run_is_ended_inside_and_the_device_goes_on),
         cmocka_unit_test(a_plan_for_other_threads_is_refused),
         cmocka_unit_test(random_graphs_run_as_their_operations_do_one_by_one),
         cmocka_unit_test(so_they_do_where_every_result_may_go_over_every_operand),

@@ -3,10 +3,10 @@
  * weight, or adds a position to a cache, has to be the one that reads it when the model runs. No such machine is needed to
  * see that both go by the same shares.
  */
-#include "compile/fuse_linear.h"
+#include "compile/pack.h"
+#include "compile/pipeline.h"
 #include "cpu/kernels/linear_loops.h"
 #include "cpu/registry.h"
-#include "graph/simplify.h"
 #include "model/llama.h"
 
 #include <setjmp.h>
@@ -77,42 +77,34 @@ static void find_readers(const Op *op, int64_t m, int nt, Readers *readers)
     free(c);
 }
 
-/* The parameter of the model that an operand is. */
-static const Param *param_of(const cvn_graph *g, const ParamList *params, const cvn_value *v)
-{
-    for (int i = 0; i < params->n; i++)
-        if (g->parameter[i] == v)
-            return &params->param[i];
-    fail_msg("a product of what is no parameter");
-    return NULL;
-}
-
-/* Every panel of a product is read by the thread that param_share has write it. Returns how many shares are other than those
+/* Every panel of a product is read by the thread that pack_share has write it. Returns how many shares are other than those
    of the weight by itself. */
-static int check_product(const cvn_graph *g, const ParamList *params, const Op *op)
+static int check_product(const Plan *plan, const ParamList *params, const Step *step)
 {
     int other = 0;
     for (int nt = 1; nt <= MOST_THREADS; nt++) {
         Readers few, many;
-        find_readers(op, 1, nt, &few);
-        find_readers(op, 65, nt, &many);
+        find_readers(step->op, 1, nt, &few);
+        find_readers(step->op, 65, nt, &many);
         assert_memory_equal(few.of, many.of, sizeof few.of);
-        for (int i = 0; i < linear_weights(op); i++) {
-            const Param *p = param_of(g, params, op->operand[linear_operand(op, i)]);
-            int64_t begin, end, next = 0, alone, alone_end;
+        for (int i = 0; i < linear_weights(step->op); i++) {
+            int index = step->in[linear_operand(step->op, i)].parameter;
+            const PlanParameter *p = &plan->parameter[index];
+            const Param *param = &params->param[index];
+            int64_t begin, end, next = 0, same, same_end;
             for (int t = 0; t < nt; t++, next = end) {
-                param_share(p, t, nt, &begin, &end);
+                pack_share(p, t, nt, &begin, &end);
                 assert_true(begin == next && end >= begin);
                 for (int64_t panel = begin; panel < end; panel++)
                     assert_int_equal(few.of[i][panel], t);
-                panel_share(p->quant.panels, t, nt, &alone, &alone_end);
-                other += alone != begin || alone_end != end;
-                if (p->scale >= 0) {
-                    param_share(&params->param[p->scale], t, nt, &alone, &alone_end);
-                    assert_true(alone == begin && alone_end == end);
-                }
+                panel_share(p->type.dim[0], t, nt, &same, &same_end);
+                other += same != begin || same_end != end;
+                if (param->form != PARAM_PANELS)
+                    continue;
+                pack_share(&plan->parameter[param->scale], t, nt, &same, &same_end);
+                assert_true(same == begin && same_end == end);
             }
-            assert_int_equal(next, p->quant.panels);
+            assert_int_equal(next, p->type.dim[0]);
         }
     }
     return other;
@@ -131,21 +123,28 @@ static int check_step(const LlamaConfig *config, cvn_dtype dtype, bool int8_inpu
                       .output = LLAMA_LAST,
                       .int8_inputs = int8_inputs};
     cvn_graph *g = llama_step(config, &step, &err);
-    if (!g || graph_simplify(g, NULL, &err) || graph_fuse_linear(g, false, NULL, &err) ||
-        arena_init(&arena, &err))
+    if (!g || arena_init(&arena, &err))
+        fail_msg("%s", err.message);
+    signed char *layout = arena_array(&arena, (size_t)g->n_parameters, sizeof *layout);
+    memset(layout, PACK_FREE, (size_t)g->n_parameters);
+    CompileOptions options = {.backend = cpu_kernels(), .n_threads = 1, .layout = layout};
+    Plan *plan;
+    if (compile_graph(g, &options, &plan, &err))
         fail_msg("%s", err.message);
     params_list(&params, config, &arena);
     int products = 0, other = 0, joined = 0;
-    for (const Op *op = g->first; op; op = op->next) {
+    for (int i = 0; i < plan->n_steps; i++) {
+        const Op *op = plan->step[i].op;
         if (op->kind != OP_LINEAR)
             continue;
-        other += check_product(g, &params, op);
+        other += check_product(plan, &params, &plan->step[i]);
         joined += linear_weights(op) == 3;
         products++;
     }
     /* q, k and v are one, gate and up another; o, down; the head. */
     assert_int_equal(products, 4 * config->n_layers + 1);
     assert_int_equal(joined, config->n_layers);
+    plan_free(plan);
     cvn_graph_free(g);
     arena_free(&arena);
     return other;
@@ -157,8 +156,8 @@ static void who_packs_a_panel_is_who_reads_it(void **state)
     static const struct {
         int64_t heads, kv_heads, head_dim, ffn;
     } shapes[] = {{6, 3, 20, 70}, {4, 1, 16, 33}, {7, 7, 34, 127}, {8, 2, 64, 257}, {5, 1, 6, 16}};
-    static const QuantScheme schemes[] = {{.kind = QUANT_PACKED, .dtype = CVN_F32},
-                                          {.kind = QUANT_PACKED, .dtype = CVN_BF16},
+    static const QuantScheme schemes[] = {{.kind = QUANT_NONE}, /* in f32 */
+                                          {.kind = QUANT_NONE}, /* in bf16 */
                                           {.kind = QUANT_INT8},
                                           {.kind = QUANT_INT4, .group = 32}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
@@ -174,7 +173,7 @@ static void who_packs_a_panel_is_who_reads_it(void **state)
             c.tied = j % 3 == 0;
             c.attention_bias = c.mlp_bias = j % 2;
             c.quant = schemes[j / 2];
-            cvn_dtype dtype = c.quant.kind == QUANT_PACKED ? c.quant.dtype : CVN_BF16;
+            cvn_dtype dtype = j / 2 == 0 ? CVN_F32 : CVN_BF16;
             assert_true(check_step(&c, dtype, c.quant.kind == QUANT_INT8 && j % 2) > 0);
         }
 }
@@ -182,7 +181,7 @@ static void who_packs_a_panel_is_who_reads_it(void **state)
 /* Runs an operation's kernel on thread t of nt by itself: its results are whole only where t has its share. */
 static void run_thread(const Op *op, const void *const *in, void *out, int t, int nt)
 {
-    const Kernel *kernel = kernel_find(cpu_backend(), op);
+    const Kernel *kernel = kernel_find(cpu_kernels(), op);
     size_t bytes = kernel->scratch ? kernel->scratch(op, nt) : 0;
     void *scratch = aligned_alloc(64, (size_t)num_padded(bytes + 1, 64));
     Barrier barrier;

@@ -14,8 +14,8 @@ static Plain plain, memberwise;
 static int make_plain(void **state)
 {
     (void)state;
-    make_plain_of(cpu_backend(), false, &plain);
-    make_plain_of(cpu_backend(), true, &memberwise);
+    make_plain_of(cpu_kernels(), false, &plain);
+    make_plain_of(cpu_kernels(), true, &memberwise);
     return 0;
 }
 
@@ -122,7 +122,7 @@ static void fusion_changes_no_bit(void **state)
     int fusions = 0, fewer = 0, programs = 0;
     for (uint32_t seed = 0; seed < 120; seed++) {
         cvn_graph *g = random_chain(seed);
-        Ran apart = run(g, &plain.backend, 2), fused = run(g, cpu_backend(), 1 + (int)seed % 3);
+        Ran apart = run(g, &plain.backend, 2), fused = run(g, cpu_kernels(), 1 + (int)seed % 3);
         assert_int_equal(apart.n_fusions, 0);
         assert_int_equal(apart.bytes, fused.bytes);
         if (memcmp(apart.data, fused.data, fused.bytes) != 0)
@@ -148,7 +148,7 @@ static void every_instruction_set_changes_no_bit(void **state)
 {
     (void)state;
     for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
-        const Backend *backend = cpu_backend_of((CpuIsa)isa);
+        const KernelSet *backend = cpu_kernels_of((CpuIsa)isa);
         if (!backend)
             continue;
         Plain *apart_of = calloc(1, sizeof *apart_of);
@@ -182,7 +182,7 @@ static void a_choice_in_place_changes_no_bit(void **state)
         cvn_output_into(g, cvn_select(g, updated, w1, w), w);
         cvn_output_into(g, cvn_select(g, updated, m1, m), m);
         cvn_output(g, late);
-        Ran apart = run(g, &plain.backend, 1), fused = run(g, cpu_backend(), 2);
+        Ran apart = run(g, &plain.backend, 1), fused = run(g, cpu_kernels(), 2);
         assert_int_equal(fused.n_programs, 1);
         assert_memory_equal(apart.data, fused.data, fused.bytes);
         free(apart.data);
@@ -207,7 +207,7 @@ static void an_update_in_place_needs_no_memory(void **state)
     cvn_output_into(g, cvn_subtract(g, w, cvn_multiply(g, rate, step)), w);
     cvn_output_into(g, m1, m);
     cvn_output_into(g, v1, v);
-    Ran ran = run(g, cpu_backend(), 2);
+    Ran ran = run(g, cpu_kernels(), 2);
     assert_int_equal(ran.n_fusions, 1);
     assert_int_equal(ran.n_steps, 1);
     assert_true(ran.arena_bytes < 200000);
@@ -271,13 +271,60 @@ static void conversions_join_what_they_stand_beside(void **state)
         cvn_value *gradient =
             cvn_softmax_cross_entropy_backward(g, logits, position, lse, d, cvn_negate(g, d));
         cvn_output(g, cvn_convert(g, gradient, CVN_BF16));
-        Ran apart = run(g, &plain.backend, threads), joined = run(g, cpu_backend(), threads);
+        Ran apart = run(g, &plain.backend, threads), joined = run(g, cpu_kernels(), threads);
         assert_int_equal(joined.n_steps, apart.n_steps - 3);
         assert_memory_equal(apart.data, joined.data, joined.bytes);
         free(apart.data);
         free(joined.data);
         cvn_graph_free(g);
     }
+}
+
+/* What simplification may not fold, because a barrier or a mark stands before it. */
+static void a_fusion_may_read_nothing_but_splats(void **state)
+{
+    (void)state;
+    for (int marked = 0; marked < 2; marked++) {
+        cvn_graph *g = cvn_graph_new("splat", NULL);
+        cvn_value *splat = cvn_splat(g, wide(CVN_F32), 2);
+        if (marked)
+            cvn_mark_sharding(g, splat,
+                              &(cvn_spec){.rank = 2, .dim = {{.n = 1, .axis = {"data"}}}});
+        cvn_output(g, cvn_tanh(g, marked ? splat : cvn_optimization_barrier(g, splat)));
+        Ran apart = run(g, &plain.backend, 1), fused = run(g, cpu_kernels(), 2);
+        assert_int_equal(fused.n_steps, 1);
+        assert_memory_equal(apart.data, fused.data, fused.bytes);
+        free(apart.data);
+        free(fused.data);
+        cvn_graph_free(g);
+    }
+}
+
+static void chains_go_through_reshapes_and_barriers(void **state)
+{
+    (void)state;
+    const int64_t flat[] = {ROWS * COLUMNS}, turned[] = {COLUMNS, ROWS};
+    cvn_graph *g = cvn_graph_new("views", NULL);
+    cvn_value *x = cvn_parameter(g, "x", wide(CVN_F32)), *v = cvn_tanh(g, x);
+    v = cvn_negate(g, cvn_reshape(g, v, 1, flat));
+    v = cvn_logistic(g, cvn_optimization_barrier(g, v));
+    cvn_value *kept = cvn_reshape(g, v, 2, turned);
+    v = cvn_add(g, kept, cvn_reshape(g, cvn_abs(g, x), 2, turned));
+    cvn_output(g, cvn_reshape(g, cvn_convert(g, v, CVN_BF16), 1, flat));
+    Ran apart = run(g, &plain.backend, 1), fused = run(g, cpu_kernels(), 2);
+    assert_int_equal(fused.n_steps, 1);
+    assert_true(fused.arena_bytes < ROWS * COLUMNS * 4); /* the result, and no tensor between */
+    assert_memory_equal(apart.data, fused.data, fused.bytes);
+    free(apart.data);
+    free(fused.data);
+    /* what others read of it, under whatever shape, is there by then */
+    cvn_output(g, cvn_reduce_dims(g, CVN_SUM, kept, 1, (const int[]){0}));
+    apart = run(g, &plain.backend, 1), fused = run(g, cpu_kernels(), 2);
+    assert_int_equal(fused.n_steps, 2);
+    assert_memory_equal(apart.data, fused.data, fused.bytes);
+    free(apart.data);
+    free(fused.data);
+    cvn_graph_free(g);
 }
 
 /* More results than one fusion has. */
@@ -290,7 +337,7 @@ static void large_groups_are_split(void **state)
         y = cvn_add(g, y, x);
         cvn_output(g, y);
     }
-    Ran apart = run(g, &plain.backend, 1), fused = run(g, cpu_backend(), 2);
+    Ran apart = run(g, &plain.backend, 1), fused = run(g, cpu_kernels(), 2);
     assert_true(fused.n_fusions >= 60 / FUSION_RESULTS);
     assert_true(fused.n_steps < 20);
     assert_memory_equal(apart.data, fused.data, fused.bytes);
@@ -308,6 +355,8 @@ int main(void)
         cmocka_unit_test(an_update_in_place_needs_no_memory),
         cmocka_unit_test(a_plan_and_a_profile_name_the_members),
         cmocka_unit_test(conversions_join_what_they_stand_beside),
+        cmocka_unit_test(a_fusion_may_read_nothing_but_splats),
+        cmocka_unit_test(chains_go_through_reshapes_and_barriers),
         cmocka_unit_test(large_groups_are_split),
     };
     return cmocka_run_group_tests(tests, make_plain, NULL);

@@ -14,8 +14,8 @@ static Plain plain, memberwise;
 static int make_plain(void **state)
 {
     (void)state;
-    make_plain_of(cpu_backend(), false, &plain);
-    make_plain_of(cpu_backend(), true, &memberwise);
+    make_plain_of(cpu_kernels(), false, &plain);
+    make_plain_of(cpu_kernels(), true, &memberwise);
     return 0;
 }
 
@@ -29,7 +29,7 @@ static void a_sum_of_squares_has_no_step_of_products(void **state)
         cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 67, 129));
         cvn_output(g,
                    cvn_reduce_dims(g, CVN_SUM, cvn_multiply(g, x, x), 1 + i / 2, dims + (i > 0)));
-        Ran apart = run(g, &plain.backend, 2), joined = run(g, cpu_backend(), 3);
+        Ran apart = run(g, &plain.backend, 2), joined = run(g, cpu_kernels(), 3);
         assert_int_equal(joined.n_steps, apart.n_steps - 1);
         assert_memory_equal(apart.data, joined.data, joined.bytes);
         free(apart.data);
@@ -72,11 +72,11 @@ static void what_is_kept_for_the_backward_pass_is_the_products(void **state)
     enum { TOKENS = 40, DIM = 24, FFN = 264 };
     for (int threads = 1; threads <= 3; threads++) {
         cvn_graph *g = swiglu_graph(TOKENS, DIM, FFN);
-        Ran apart = run(g, &plain.backend, threads), fused = run(g, cpu_backend(), threads);
+        Ran apart = run(g, &plain.backend, threads), fused = run(g, cpu_kernels(), threads);
         assert_memory_equal(apart.data, fused.data, fused.bytes);
         assert_int_equal(apart.floats, TOKENS * FFN);
         assert_int_equal(fused.floats, FFN * DIM);
-        assert_int_equal(fused.n_followed,
+        assert_int_equal(fused.n_epilogues,
                          0); /* as columns are no multiple of what a product writes at once */
         Ran members = run(g, &memberwise.backend, threads);
         assert_memory_equal(apart.data, members.data, members.bytes);
@@ -87,17 +87,17 @@ static void what_is_kept_for_the_backward_pass_is_the_products(void **state)
     }
 }
 
-static void two_follow(const void *context, const char *isa, const Ran *apart, const Ran *fused)
+static void two_epilogues(const void *context, const char *isa, const Ran *apart, const Ran *fused)
 {
     const int64_t *tokens = context;
-    assert_int_equal(apart->n_followed, 0);
-    if (fused->n_followed != 2 && *tokens >= 32)
-        fail_msg("%s: %d products are followed", isa, fused->n_followed);
+    assert_int_equal(apart->n_epilogues, 0);
+    if (fused->n_epilogues != 2 && *tokens >= 32)
+        fail_msg("%s: %d products have epilogues", isa, fused->n_epilogues);
 }
 
 /* SwiGLU and its gradient are made of the sums of products, on every instruction set, with the same bits, whatever tiles and
    threads are left over; few rows are products of another kind. */
-static void elementwise_operations_follow_a_product(void **state)
+static void elementwise_operations_are_the_epilogue_of_a_product(void **state)
 {
     (void)state;
     static const struct {
@@ -105,7 +105,7 @@ static void elementwise_operations_follow_a_product(void **state)
     } shapes[] = {{40, 24, 272}, {131, 40, 528}, {50, 800, 112}, {7, 24, 1008}};
     for (int i = 0; i < 4; i++) {
         cvn_graph *g = swiglu_graph(shapes[i].tokens, shapes[i].dim, shapes[i].ffn);
-        check_fused(g, two_follow, &shapes[i].tokens);
+        check_fused(g, two_epilogues, &shapes[i].tokens);
         cvn_graph_free(g);
     }
 }
@@ -124,7 +124,7 @@ static void what_lies_in_memory_anyway_is_computed_once(void **state)
         cvn_output(g, cvn_multiply(g, cvn_multiply(g, d, a), b));
         if (i == 2)
             cvn_output(g, b);
-        Ran apart = run(g, &plain.backend, 2), fused = run(g, cpu_backend(), 2);
+        Ran apart = run(g, &plain.backend, 2), fused = run(g, cpu_kernels(), 2);
         assert_memory_equal(apart.data, fused.data, fused.bytes);
         assert_int_equal(fused.n_steps, i == 0 ? 3 : 4);
         free(apart.data);
@@ -267,7 +267,7 @@ static void squares_of_a_product_with_rows_are_summed_where_both_are_made(void *
     cvn_output(g, optimizer_sum_of_squares(g, table));
     cvn_output(g, table);
     for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
-        const Backend *backend = cpu_backend_of((CpuIsa)isa);
+        const KernelSet *backend = cpu_kernels_of((CpuIsa)isa);
         if (!backend)
             continue;
         Plain *apart_of = calloc(1, sizeof *apart_of);
@@ -398,13 +398,13 @@ static void a_loss_and_its_gradient_are_one_step(void **state)
         g, logits, target, entropy[1], cvn_splat(g, rows, 1.5), cvn_splat(g, rows, 0.25));
     cvn_output(g, gradient);
     for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
-        const Backend *backend = cpu_backend_of((CpuIsa)isa);
+        const KernelSet *backend = cpu_kernels_of((CpuIsa)isa);
         if (!backend)
             continue;
         Plain *apart_of = calloc(1, sizeof *apart_of);
         make_plain_of(backend, true, apart_of);
         for (int k = 0; k < apart_of->backend.n_kernels; k++)
-            apart_of->kernel[k].joins = false;
+            apart_of->kernel[k].fuses &= ~(unsigned)FUSES_FORWARD;
         Ran apart = run(g, &apart_of->backend, 2), joined = run(g, backend, 1 + isa % 3);
         assert_int_equal(joined.n_steps, apart.n_steps - 1);
         size_t sums = 2 * N * sizeof(float);
@@ -426,7 +426,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sum_of_squares_has_no_step_of_products),
         cmocka_unit_test(what_is_kept_for_the_backward_pass_is_the_products),
-        cmocka_unit_test(elementwise_operations_follow_a_product),
+        cmocka_unit_test(elementwise_operations_are_the_epilogue_of_a_product),
         cmocka_unit_test(what_lies_in_memory_anyway_is_computed_once),
         cmocka_unit_test(sums_of_products_are_made_as_they_are_written),
         cmocka_unit_test(heads_are_written_where_they_belong),

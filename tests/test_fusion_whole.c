@@ -55,7 +55,7 @@ static void an_update_is_compiled_whole_and_changes_no_bit(void **state)
 {
     (void)state;
     for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
-        const Backend *backend = cpu_backend_of((CpuIsa)isa);
+        const KernelSet *backend = cpu_kernels_of((CpuIsa)isa);
         if (!backend)
             continue;
         Plain *plain = calloc(1, sizeof *plain);
@@ -97,7 +97,7 @@ static void steps_of_training_have_updates_that_are_compiled_whole(void **state)
                               .clip = i & 2 ? 1 : 0,
                               .optimizer = optimizer_defaults(OPTIMIZER_ADAMW, 260000)};
         cvn_graph *g = train_graph(i & 4 ? TRAIN_UPDATE : TRAIN_STEP, &config, &o, &err);
-        CompileOptions options = {.backend = cpu_backend(), .n_threads = 2};
+        CompileOptions options = {.backend = cpu_kernels(), .n_threads = 2};
         Plan *plan;
         int n = 0;
         assert_non_null(g);

@@ -1,4 +1,5 @@
 /* `caravan generate` of several texts, and `caravan score` of long ones. */
+#include "io_support.h"
 #include "shell.h"
 
 #include <ctype.h>
@@ -125,6 +126,82 @@ static void mistakes_in_prompts_name_the_line(void **state)
     expect(1, "caravan generate -m bare --tokens 1,2 --stop x 2>&1", "no tokenizer");
 }
 
+static void put(FILE *file, const void *bytes, size_t n)
+{
+    assert_int_equal(fwrite(bytes, 1, n, file), n);
+}
+
+static void put_string(FILE *file, const char *text)
+{
+    uint64_t n = strlen(text);
+    put(file, &n, sizeof n);
+    put(file, text, n);
+}
+
+/* scratch/name: mixed.gguf with a tokenizer that cuts text in a way nobody knows. */
+static void write_odd_gguf(const char *name)
+{
+    static const uint32_t string = 8, array = 9;
+    static const uint64_t one = 1;
+    Bytes model = bytes_of_file(CVN_TEST_DATA "/gguf/mixed.gguf");
+    FILE *file = fopen(in_scratch(name), "wb");
+    assert_non_null(file);
+    enum { COUNT = 16, HEADER = 24 }; /* of the keys, before them */
+    uint64_t n_keys;
+    memcpy(&n_keys, model.data + COUNT, sizeof n_keys);
+    n_keys += 3;
+    put(file, model.data, COUNT);
+    put(file, &n_keys, sizeof n_keys);
+    put_string(file, "tokenizer.ggml.model");
+    put(file, &string, sizeof string);
+    put_string(file, "gpt2");
+    put_string(file, "tokenizer.ggml.tokens");
+    put(file, &array, sizeof array);
+    put(file, &string, sizeof string);
+    put(file, &one, sizeof one);
+    put_string(file, "a");
+    put_string(file, "tokenizer.ggml.pre");
+    put(file, &string, sizeof string);
+    put_string(
+        file,
+        "a-way-that-nobody-knows!"); /* with which all of it has 160 bytes: data stays aligned */
+    assert_int_equal(ftell(file) % 32, HEADER);
+    put(file, model.data + HEADER, model.n - HEADER);
+    assert_int_equal(fclose(file), 0);
+    free(model.data);
+}
+
+static void ids_need_no_tokenizer_that_can_be_read(void **state)
+{
+    (void)state;
+    write_odd_gguf("odd.gguf");
+    expect(0, "cp -r bare broken && echo '{}' >broken/tokenizer.json", "");
+    expect(0, "caravan generate -m odd.gguf --tokens 1,2 -n 3 --json 2>&1",
+           "'a-way-that-nobody-knows!' does, and only 'llama-bpe' is known; only token ids");
+    static const char *const models[] = {"odd.gguf", "bare", "broken"};
+    for (size_t i = 0; i < 3; i++) {
+        char line[256];
+        snprintf(line, sizeof line, "caravan generate -m %s --tokens 1,2 -n 3 --json", models[i]);
+        expect(0, line, "\"text\": null, \"finish\": \"length\"");
+        snprintf(line, sizeof line, "caravan score -m %s --tokens 1,2,3 | tail -n 1", models[i]);
+        expect(0, line, "3 tokens, mean log-probability");
+        snprintf(line, sizeof line, "caravan score -m %s --tokens 1,2,3", models[i]);
+        expect(0, line, "  2  likeliest ");
+        snprintf(line, sizeof line, "caravan generate -m %s -p a 2>&1", models[i]);
+        expect(1, line, "; give token ids with --tokens\n");
+        snprintf(line, sizeof line, "caravan score -m %s --tokens 1,2 --show 2>&1", models[i]);
+        expect(1, line, "so there is no tokenizer for text\n");
+    }
+    expect(1, "caravan chat -m odd.gguf 2>&1", "'a-way-that-nobody-knows!'");
+}
+
+/* Of a piece that is half a character, as the first byte of é, a terminal would show nothing. */
+static void pieces_that_are_no_characters_are_scored_visibly(void **state)
+{
+    (void)state;
+    expect(0, "caravan score -m model --text 'aé'", "  \"\\xc3\"  likeliest ");
+}
+
 /* The result of a score as JSON; the caller frees it. */
 static json_t *score(const char *options)
 {
@@ -179,6 +256,8 @@ int main(void)
         cmocka_unit_test(samples_differ_and_the_first_is_the_seeds_own),
         cmocka_unit_test(a_stop_text_ends_a_text_and_is_not_printed),
         cmocka_unit_test(mistakes_in_prompts_name_the_line),
+        cmocka_unit_test(ids_need_no_tokenizer_that_can_be_read),
+        cmocka_unit_test(pieces_that_are_no_characters_are_scored_visibly),
         cmocka_unit_test(a_long_text_is_scored_in_windows),
     };
     return cmocka_run_group_tests(tests, make_models, remove_scratch);

@@ -3,13 +3,16 @@
 #include "grad_check.h"
 
 #define F64(...) CVN_TYPE(CVN_F64, __VA_ARGS__)
+#define F32(...) CVN_TYPE(CVN_F32, __VA_ARGS__)
 #define I32(...) CVN_TYPE(CVN_I32, __VA_ARGS__)
 
 static void every_kind_has_a_rule_or_a_reason(void **state)
 {
     (void)state;
     for (int kind = 0; kind < OP_COUNT; kind++)
-        if (grad_has_rule((OpKind)kind) == (grad_is_flat((OpKind)kind) != NULL))
+        if (grad_has_rule((OpKind)kind) + (grad_is_flat((OpKind)kind) != NULL) +
+                (grad_is_refused((OpKind)kind) != NULL) !=
+            1)
             fail_msg("%s must have a rule or a reason for having none", op_info[kind].name);
 }
 
@@ -383,17 +386,29 @@ static void softmax_cross_entropy_rule(void **state)
     }
 }
 
+/* What is kept passes its gradient on; what is not is -inf, which exp makes 0 with a slope of 0. */
+static void keep_likeliest_rule(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 6; seed++) {
+        Trial t = trial_new("keep_likeliest", seed);
+        t.step = 1e-3;
+        t.tolerance = 3e-3;
+        cvn_value *logits = trial_real(&t, F32(2, 7), -3, 3);
+        cvn_value *k = cvn_splat(t.g, I32(2), seed % 5),
+                  *p = cvn_splat(t.g, F32(2), 0.6 + 0.1 * seed);
+        cvn_value *y = cvn_keep_likeliest(t.g, logits, k, p, cvn_splat(t.g, F32(2), 0.01));
+        grad_check_one(&t, cvn_exponential(t.g, y));
+    }
+}
+
 /* Runs after the rules. */
 static void every_rule_was_checked(void **state)
 {
     (void)state;
-    for (int kind = 0; kind < OP_COUNT; kind++) {
-        bool refused = kind == OP_LINEAR;
-        bool backward = kind == OP_RMS_NORM_BACKWARD || kind == OP_ATTENTION_BACKWARD ||
-                        kind == OP_SOFTMAX_CROSS_ENTROPY_BACKWARD;
-        if (grad_has_rule((OpKind)kind) && !grad_seen[kind] && !backward && !refused)
+    for (int kind = 0; kind < OP_COUNT; kind++)
+        if (grad_has_rule((OpKind)kind) && !grad_seen[kind])
             fail_msg("the rule of %s was not checked", op_info[kind].name);
-    }
 }
 
 /* Gradients of sum(y) at given numbers; y is built of the parameters by `make`. */
@@ -534,6 +549,134 @@ static void gradients_have_their_values_types(void **state)
     cvn_graph_free(g);
 }
 
+/* A weight of one element on its way into a product in bf16, made of v[0], and v[1] where there is another one. */
+typedef cvn_value *WeightMaker(cvn_graph *g, cvn_value *const *v);
+
+static cvn_value *half(cvn_graph *g, cvn_value *x)
+{
+    return cvn_convert(g, x, CVN_BF16);
+}
+
+static cvn_value *weight_converted(cvn_graph *g, cvn_value *const *v)
+{
+    return half(g, v[0]);
+}
+
+static cvn_value *weight_scaled(cvn_graph *g, cvn_value *const *v)
+{
+    return half(g, cvn_multiply(g, v[0], cvn_splat(g, CVN_TYPE(CVN_F32, 1, 1), 1)));
+}
+
+static cvn_value *weight_scaled_by_a_parameter(cvn_graph *g, cvn_value *const *v)
+{
+    cvn_value *scale = cvn_broadcast_in_dim(g, v[2], CVN_TYPE(CVN_F32, 1, 1), NULL);
+    return half(g, cvn_multiply(g, v[0], scale));
+}
+
+static cvn_value *weight_scaled_behind(cvn_graph *g, cvn_value *const *v)
+{
+    return cvn_multiply(g, half(g, v[0]), cvn_splat(g, CVN_TYPE(CVN_BF16, 1, 1), 1));
+}
+
+static cvn_value *weight_reshaped(cvn_graph *g, cvn_value *const *v)
+{
+    cvn_value *flat = cvn_reshape(g, v[0], 1, (const int64_t[]){1});
+    return half(g, cvn_reshape(g, flat, 2, (const int64_t[]){1, 1}));
+}
+
+static cvn_value *weight_turned_behind(cvn_graph *g, cvn_value *const *v)
+{
+    cvn_value *turned = cvn_transpose(g, half(g, v[0]), (const int[]){1, 0});
+    return cvn_reshape(g, turned, 2, (const int64_t[]){1, 1});
+}
+
+static cvn_value *weight_merged(cvn_graph *g, cvn_value *const *v)
+{
+    return half(g, cvn_add(g, v[3], cvn_einsum(g, "ij,jk->ik", v[0], v[1])));
+}
+
+static cvn_value *weight_beside_another(cvn_graph *g, cvn_value *const *v)
+{
+    return cvn_concatenate(g, 2, (cvn_value *[]){half(g, v[0]), half(g, v[1])}, 1);
+}
+
+static cvn_value *weight_cut_out(cvn_graph *g, cvn_value *const *v)
+{
+    cvn_value *both = half(g, cvn_concatenate(g, 2, (cvn_value *[]){v[1], v[0]}, 1));
+    return cvn_slice_axis(g, both, 1, 1, 2);
+}
+
+/* The gradient is that by what the product read: 257, as scale is in bf16, rounds to 256. */
+static cvn_value *weight_by_a_rounded_scale(cvn_graph *g, cvn_value *const *v)
+{
+    cvn_value *scale = half(g, cvn_divide(g, cvn_multiply(g, v[3], cvn_splat(g, v[3]->type, 257)),
+                                          cvn_splat(g, v[3]->type, 256)));
+    return cvn_multiply(g, half(g, v[0]), scale);
+}
+
+/* [tokens,1] times a weight that is 1: the gradient of the sum is the number of tokens, which bf16 does not have. */
+static void gradients_of_what_is_made_of_weights_are_not_rounded(void **state)
+{
+    (void)state;
+    enum { TOKENS = 301 };
+    static WeightMaker *const make[] = {weight_converted,
+                                        weight_scaled,
+                                        weight_scaled_by_a_parameter,
+                                        weight_scaled_behind,
+                                        weight_reshaped,
+                                        weight_turned_behind,
+                                        weight_merged,
+                                        weight_beside_another,
+                                        weight_cut_out,
+                                        weight_by_a_rounded_scale};
+    for (size_t i = 0; i < 2 * sizeof make / sizeof *make; i++) {
+        cvn_graph *g = cvn_graph_new("weight", NULL);
+        cvn_type one = CVN_TYPE(CVN_F32, 1, 1);
+        cvn_value *v[] = {cvn_parameter(g, "w", one), cvn_parameter(g, "other", one),
+                          cvn_parameter(g, "scale", cvn_scalar(CVN_F32)),
+                          cvn_parameter(g, "frozen", one)};
+        cvn_value *x = cvn_splat(g, CVN_TYPE(CVN_BF16, TOKENS, 1), 1), *d[2];
+        cvn_value *w = make[i / 2](g, v), *y = cvn_einsum_as(g, "se,ef->sf", x, w, CVN_F32);
+        if (i % 2) /* by two ways */
+            y = cvn_add(g, y, cvn_einsum_as(g, "se,ef->sf", x, w, CVN_F32));
+        cvn_value *loss = cvn_reduce_dims(g, CVN_SUM, y, 2, (const int[]){0, 1});
+        cvn_err err = {0};
+        if (graph_gradient(g, loss, 2, v, d, &err))
+            fail_msg("%s", err.message);
+        cvn_output(g, d[0]);
+        void *out;
+        const void *in[] = {(float[]){1}, (float[]){1}, (float[]){1}, (float[]){1}};
+        assert_int_equal(interp_run_one(g, in, &out, &err), 0);
+        if (((float *)out)[0] != TOKENS * (i % 2 ? 2.0f : 1.0f))
+            fail_msg("way %d: %g", (int)i, (double)((float *)out)[0]);
+        free(out);
+        cvn_graph_free(g);
+    }
+}
+
+/* %h = tanh of a product with %x, which nobody asked a gradient for: the sums of its gradient are rounded to bf16. */
+static void gradients_of_activations_are_rounded_as_they_are(void **state)
+{
+    (void)state;
+    cvn_graph *g = cvn_graph_new("activation", NULL);
+    cvn_err err = {0};
+    cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 3, 4)), *d[2];
+    cvn_value *w[] = {cvn_parameter(g, "w0", CVN_TYPE(CVN_F32, 4, 5)),
+                      cvn_parameter(g, "w1", CVN_TYPE(CVN_F32, 5, 6))};
+    cvn_value *h = half(g, cvn_tanh(g, cvn_einsum(g, "se,ef->sf", x, w[0])));
+    cvn_value *y = cvn_einsum_as(g, "se,ef->sf", h, half(g, w[1]), CVN_F32);
+    cvn_value *loss = cvn_reduce_dims(g, CVN_SUM, y, 2, (const int[]){0, 1});
+    if (graph_gradient(g, loss, 2, w, d, &err))
+        fail_msg("%s", err.message);
+    int rounded = 0, exact = 0; /* products in bf16, behind the loss */
+    for (const Op *op = loss->def->next; op; op = op->next)
+        if (op->kind == OP_DOT_GENERAL && op->operand[0]->type.dtype == CVN_BF16)
+            ++*(op->result[0]->type.dtype == CVN_BF16 ? &rounded : &exact);
+    assert_int_equal(rounded, 1);
+    assert_int_equal(exact, 1);
+    cvn_graph_free(g);
+}
+
 static void what_cannot_be_differentiated_is_said(void **state)
 {
     (void)state;
@@ -551,6 +694,36 @@ static void what_cannot_be_differentiated_is_said(void **state)
     assert_int_equal(graph_gradient(g, y, 1, &x, &dx, &err), CVN_EINVAL);
     assert_non_null(strstr(err.message, "all_reduce"));
     cvn_graph_free(g);
+}
+
+/* The loss of a product of 8 bits, by which of its operands it is differentiated, and what says so. */
+static void what_is_quantized_is_refused(void **state)
+{
+    (void)state;
+    enum { X, X_SCALE, Q_SCALE, WAYS };
+    static const char *const refuses[WAYS] = {"quantize_rows", "linear_int8", "dequantize"};
+    for (int way = 0; way < WAYS; way++)
+        for (int alone = 0; alone < 2; alone++) {
+            cvn_graph *g = cvn_graph_new("quantized", NULL);
+            cvn_value *x = cvn_parameter(g, "x", F32(2, 4)), *dx, *rows[2];
+            cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(CVN_I8, 1, 1, 16, 4));
+            cvn_value *q_scale = cvn_parameter(g, "q_scale", F32(1, 1, 16));
+            cvn_value *x_scale = cvn_parameter(g, "x_scale", CVN_TYPE(CVN_BF16, 2, 1));
+            cvn_quantize_rows(g, x, rows);
+            cvn_value *y = cvn_convert(g, rows[0], CVN_F32); /* without its scale */
+            if (way == X_SCALE || !alone)
+                y = cvn_linear_int8(g, rows[0], way == X_SCALE ? x_scale : rows[1], q, q_scale,
+                                    F32(2, 16));
+            if (way == Q_SCALE)
+                y = cvn_dequantize(g, q, q_scale, F32(16, 4), 1);
+            cvn_value *loss = cvn_reduce_dims(g, CVN_SUM, y, 2, (const int[]){0, 1});
+            cvn_err err = {0};
+            cvn_value *wrt[WAYS] = {x, x_scale, q_scale};
+            assert_int_equal(graph_gradient(g, loss, 1, &wrt[way], &dx, &err), CVN_EINVAL);
+            if (!strstr(err.message, refuses[way]))
+                fail_msg("%s", err.message);
+            cvn_graph_free(g);
+        }
 }
 
 int main(void)
@@ -577,11 +750,15 @@ int main(void)
         cmocka_unit_test(attention_rule),
         cmocka_unit_test(cache_update_rule),
         cmocka_unit_test(softmax_cross_entropy_rule),
+        cmocka_unit_test(keep_likeliest_rule),
         cmocka_unit_test(every_rule_was_checked),
+        cmocka_unit_test(what_is_quantized_is_refused),
         cmocka_unit_test(equal_elements_share),
         cmocka_unit_test(clamp_gives_each_element_to_one_operand),
         cmocka_unit_test(flat_operations_give_zero),
         cmocka_unit_test(gradients_have_their_values_types),
+        cmocka_unit_test(gradients_of_what_is_made_of_weights_are_not_rounded),
+        cmocka_unit_test(gradients_of_activations_are_rounded_as_they_are),
         cmocka_unit_test(what_cannot_be_differentiated_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

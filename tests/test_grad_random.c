@@ -8,7 +8,7 @@
  */
 #include "grad_check.h"
 #include "graph/simplify.h"
-#include "graph/text.h"
+#include "graph/text/text.h"
 
 /* Not remainder: by small divisors its jumps lie closer than any step, and differences do not tell. */
 static const OpKind kinds[] = {

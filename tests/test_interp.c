@@ -1,7 +1,7 @@
 /* The interpreter on whole graphs: devices in lockstep, outputs, memory, errors; and what XLA does
    differently. What single operations give is compared with XLA in test_interp_oracle.c, composites
    with their decompositions in test_decompose.c. */
-#include "graph/interp.h"
+#include "graph/interp/interp.h"
 
 #include <math.h>
 #include <setjmp.h>

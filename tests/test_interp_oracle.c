@@ -4,8 +4,8 @@
  * through attrs.def, and runs in the interpreter.
  */
 #include "graph/graph.h"
-#include "graph/interp.h"
-#include "graph/text.h"
+#include "graph/interp/interp.h"
+#include "graph/text/text.h"
 
 #include <jansson.h>
 #include <math.h>

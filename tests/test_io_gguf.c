@@ -2,8 +2,8 @@
 #include "base/float16.h"
 #include "io/convert.h"
 #include "io/gguf.h"
-#include "io/weights.h"
 #include "io_support.h"
+#include "whole_weights.h"
 
 #include <math.h>
 
@@ -383,7 +383,7 @@ static void a_quantized_checkpoint_is_near_the_whole_one(void **state)
     (void)state;
     need_shared_data();
     IoModel whole, quantized;
-    Weights a, b;
+    WholeWeights a, b;
     assert_int_equal(
         io_open_model(&whole, CVN_SHARED_DATA "/checkpoints/stories260K/stories260K.gguf", NULL),
         CVN_OK);
@@ -391,20 +391,19 @@ static void a_quantized_checkpoint_is_near_the_whole_one(void **state)
                                    CVN_SHARED_DATA "/checkpoints/stories260K/stories260K.q8_0.gguf",
                                    NULL),
                      CVN_OK);
-    assert_int_equal(weights_load(&a, &whole, &(WeightsOptions){.dtype = CVN_F32}, NULL), CVN_OK);
-    assert_int_equal(weights_load(&b, &quantized, &(WeightsOptions){.dtype = CVN_F32}, NULL),
-                     CVN_OK);
+    whole_load(&a, &whole, CVN_F32);
+    whole_load(&b, &quantized, CVN_F32);
     assert_int_equal(a.n, b.n);
     for (int i = 0; i < a.n; i++) {
-        const float *x = a.weight[i].data, *y = b.weight[i].data;
+        const float *x = a.data[i], *y = b.data[i];
         float most = 0;
         for (int64_t e = 0; e < whole.params.param[i].n; e++)
             most = fmaxf(most, fabsf(x[e]));
         for (int64_t e = 0; e < whole.params.param[i].n; e++)
             assert_true(fabsf(x[e] - y[e]) <= most / 127 * 0.55f);
     }
-    weights_free(&a);
-    weights_free(&b);
+    whole_free(&a);
+    whole_free(&b);
     io_close_model(&whole);
     io_close_model(&quantized);
 }

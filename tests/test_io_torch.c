@@ -5,8 +5,8 @@
 #include "io/pickle.h"
 #include "io/save.h"
 #include "io/torch_file.h"
-#include "io/weights.h"
 #include "io_support.h"
+#include "whole_weights.h"
 
 #include <math.h>
 
@@ -210,19 +210,19 @@ static void broken_pickles_are_refused(void **state)
     arena_free(&arena);
 }
 
-static void load(IoModel *model, Weights *weights, const char *path, cvn_dtype dtype)
+static void load(IoModel *model, WholeWeights *weights, const char *path, cvn_dtype dtype)
 {
     cvn_err err = {0};
-    if (io_open_model(model, path, &err) != CVN_OK ||
-        weights_load(weights, model, &(WeightsOptions){.dtype = dtype}, &err) != CVN_OK)
+    if (io_open_model(model, path, &err) != CVN_OK)
         fail_msg("%s", err.message);
+    whole_load(weights, model, dtype);
 }
 
 static void a_model_in_parts_is_the_model_in_one(void **state)
 {
     (void)state;
     IoModel whole, parts;
-    Weights a, b;
+    WholeWeights a, b;
     load(&whole, &a, DATA "whole", CVN_BF16);
     assert_int_equal(whole.kind, IO_KIND_META);
     assert_int_equal(whole.config.ffn, 44);
@@ -235,11 +235,11 @@ static void a_model_in_parts_is_the_model_in_one(void **state)
         assert_int_equal(parts.n_maps, 2);
         assert_int_equal(a.n, b.n);
         for (int i = 0; i < a.n; i++)
-            assert_memory_equal(a.weight[i].data, b.weight[i].data, a.weight[i].bytes);
-        weights_free(&b);
+            assert_memory_equal(a.data[i], b.data[i], a.bytes[i]);
+        whole_free(&b);
         io_close_model(&parts);
     }
-    weights_free(&a);
+    whole_free(&a);
     io_close_model(&whole);
 }
 
@@ -248,7 +248,7 @@ static void a_meta_model_is_saved_in_hugging_face_order(void **state)
 {
     (void)state;
     IoModel meta, hf;
-    Weights a, b;
+    WholeWeights a, b;
     cvn_err err = {0};
     load(&meta, &a, DATA "parts2", CVN_F32);
     if (save_model(in_scratch("hf"), &meta, &(SaveOptions){.dtype = CVN_F32}, &err) != CVN_OK)
@@ -257,19 +257,18 @@ static void a_meta_model_is_saved_in_hugging_face_order(void **state)
     assert_false(hf.config.rope_interleaved);
     for (int i = 0; i < b.n; i++) {
         const Param *p = &hf.params.param[i];
-        const float *x = b.weight[i].data;
-        const float *y =
-            a.weight[params_find(&meta.params, p->kind, p->layer) - meta.params.param].data;
+        const float *x = b.data[i];
+        const float *y = a.data[params_find(&meta.params, p->kind, p->layer) - meta.params.param];
         if (p->kind != PARAM_Q && p->kind != PARAM_K) {
-            assert_memory_equal(x, y, b.weight[i].bytes);
+            assert_memory_equal(x, y, b.bytes[i]);
             continue;
         }
         static const int row_of[4] = {0, 2, 1, 3}; /* head dimension 4 */
         for (int64_t row = 0; row < p->dims[0] * 4; row++)
             assert_memory_equal(x + row * 16, y + (row / 4 * 4 + row_of[row % 4]) * 16, 64);
     }
-    weights_free(&a);
-    weights_free(&b);
+    whole_free(&a);
+    whole_free(&b);
     io_close_model(&meta);
     io_close_model(&hf);
 }
@@ -412,7 +411,7 @@ static void meta_gguf_and_hugging_face_hold_the_same_model(void **state)
     (void)state;
     need_shared_data();
     IoModel hf, other;
-    Weights a, b;
+    WholeWeights a, b;
     const char *paths[] = {CVN_SHARED_DATA "/checkpoints/stories260K-meta",
                            CVN_SHARED_DATA "/checkpoints/stories260K/stories260K.gguf"};
     load(&hf, &a, CVN_SHARED_DATA "/checkpoints/stories260K-hf", CVN_F32);
@@ -423,10 +422,10 @@ static void meta_gguf_and_hugging_face_hold_the_same_model(void **state)
         for (int i = 0; i < hf.params.n; i++) {
             const Param *param = &hf.params.param[i];
             const Param *same = params_find(&other.params, param->kind, param->layer);
-            const float *x = a.weight[i].data, *y = b.weight[same - other.params.param].data;
+            const float *x = a.data[i], *y = b.data[same - other.params.param];
             assert_int_equal(param->n, same->n);
             if (param->kind != PARAM_Q && param->kind != PARAM_K) {
-                assert_memory_equal(x, y, a.weight[i].bytes);
+                assert_memory_equal(x, y, a.bytes[i]);
                 continue;
             }
             int64_t half = param->dims[1] / 2, width = param->dims[2];
@@ -437,10 +436,10 @@ static void meta_gguf_and_hugging_face_hold_the_same_model(void **state)
                                         y + (h * 2 * half + pair) * width, (size_t)width * 4);
                 }
         }
-        weights_free(&b);
+        whole_free(&b);
         io_close_model(&other);
     }
-    weights_free(&a);
+    whole_free(&a);
     io_close_model(&hf);
 }
 

@@ -1,14 +1,14 @@
-/* A model of random weights that is written, opened, audited, loaded in every type and by slices; and every
- * way in which a folder can fail the audit. */
+/* A model of random weights that is written, opened, audited and loaded in every type; and every way in which a folder can
+ * fail the audit. */
 #include "base/float16.h"
-#include "graph/panels.h"
+#include "caravan/engine.h"
 #include "io/convert.h"
 #include "io/gguf_blocks.h"
 #include "io/safetensors.h"
 #include "io/save.h"
-#include "io/weights.h"
 #include "io_support.h"
 #include "model/presets.h"
+#include "whole_weights.h"
 
 #include <math.h>
 #include <signal.h>
@@ -67,13 +67,9 @@ static void assert_holds_init(const char *folder, cvn_dtype saved)
     open_good(&model, folder);
     assert_int_equal(model.config.dtype, saved);
     for (size_t t = 0; t < 3; t++) {
-        Weights weights;
-        WeightsOptions options = {.dtype = types[t]};
-        size_t expected = weights_owned_bytes(&model, types[t]);
-        assert_int_equal(weights_load(&weights, &model, &options, NULL), CVN_OK);
-        assert_int_equal(weights.block_bytes, expected);
-        assert_int_equal(weights.n, model.params.n);
-        assert_string_equal(weights.warnings, "");
+        WholeWeights weights;
+        whole_load(&weights, &model, types[t]);
+        assert_int_equal(weights.n_nonfinite, 0);
         for (int i = 0; i < weights.n; i++) {
             const Param *p = &model.params.param[i];
             float *values = malloc((size_t)p->n * 4);
@@ -83,15 +79,13 @@ static void assert_holds_init(const char *folder, cvn_dtype saved)
             IoTensor in_file = {.data = file, .n = p->n, .dtype = saved};
             io_decode(&in_file, 0, p->n, values);
             io_encode(types[t], values, p->n, want);
-            assert_int_equal(weights.weight[i].bytes, cvn_dtype_bytes(types[t], p->n));
-            assert_memory_equal(weights.weight[i].data, want, weights.weight[i].bytes);
-            assert_int_equal(weights.weight[i].owned, types[t] != saved);
-            assert_int_equal(weights.weight[i].n_nonfinite, 0);
+            assert_int_equal(weights.bytes[i], cvn_dtype_bytes(types[t], p->n));
+            assert_memory_equal(weights.data[i], want, weights.bytes[i]);
             free(values);
             free(file);
             free(want);
         }
-        weights_free(&weights);
+        whole_free(&weights);
     }
     io_close_model(&model);
 }
@@ -142,40 +136,6 @@ static void the_same_seed_gives_the_same_bytes(void **state)
     free(a.data);
     free(b.data);
     free(c.data);
-}
-
-static void a_box_is_the_slice_of_the_whole(void **state)
-{
-    (void)state;
-    LlamaConfig config = odd_config(false, true);
-    make_model(in_scratch("m"), &config, &(SaveOptions){.dtype = CVN_F32});
-    IoModel model;
-    Weights weights;
-    open_good(&model, in_scratch("m"));
-    assert_int_equal(weights_load(&weights, &model, &(WeightsOptions){.dtype = CVN_F32}, NULL),
-                     CVN_OK);
-    int index = (int)(params_find(&model.params, PARAM_O, 1) - model.params.param);
-    const float *whole = weights.weight[index].data; /* [44, 6, 20] */
-    float box[3 * 2 * 7];
-    int64_t start[] = {40, 4, 13}, size[] = {3, 2, 7};
-    assert_int_equal(weights_read_box(&model, index, start, size, CVN_F32, box, NULL), CVN_OK);
-    for (int a = 0; a < 3; a++)
-        for (int b = 0; b < 2; b++)
-            for (int c = 0; c < 7; c++)
-                assert_true(box[(a * 2 + b) * 7 + c] ==
-                            whole[((40 + a) * 6 + 4 + b) * 20 + 13 + c]);
-    int64_t none[] = {1, 0, 7};
-    assert_int_equal(weights_read_box(&model, index, start, none, CVN_F32, NULL, NULL), CVN_OK);
-    int64_t over[] = {5, 2, 7};
-    assert_int_equal(weights_read_box(&model, index, start, over, CVN_F32, box, NULL), CVN_EINVAL);
-    int64_t huge[] = {INT64_MAX, 2, 7};
-    assert_int_equal(weights_read_box(&model, index, start, huge, CVN_F32, box, NULL), CVN_EINVAL);
-    int bias = (int)(params_find(&model.params, PARAM_K_BIAS, 0) - model.params.param);
-    assert_int_equal(
-        weights_read_box(&model, bias, (int64_t[]){1, 2}, (int64_t[]){2, 3}, CVN_F32, box, NULL),
-        CVN_OK);
-    weights_free(&weights);
-    io_close_model(&model);
 }
 
 /* The tensors of a good folder, written again with one change. */
@@ -306,47 +266,69 @@ static void many_missing_tensors_are_counted_not_listed(void **state)
     assert_non_null(strstr(err.message, ", ..."));
 }
 
-static void nan_weights_are_warned_of(void **state)
+static cvn_engine *open_engine(const char *folder, const cvn_model_options *options,
+                               const char *mesh, cvn_model **model)
+{
+    cvn_err err = {0};
+    cvn_engine *e;
+    cvn_model_options no_text = *options;
+    no_text.no_tokenizer = true;
+    cvn_engine_options engine = {.rows = 1,
+                                 .context = 64,
+                                 .threads = 2,
+                                 .scoring = true,
+                                 .no_generation = true,
+                                 .mesh = mesh,
+                                 .layout = "tp"};
+    if (cvn_model_open(folder, &no_text, model, &err) || cvn_engine_new(*model, &engine, &e, &err))
+        fail_msg("%s", err.message);
+    return e;
+}
+
+static void nan_weights_are_warned_of_and_counted_once(void **state)
 {
     (void)state;
     LlamaConfig config = odd_config(true, false);
     make_model(in_scratch("good"), &config, &(SaveOptions){.dtype = CVN_F32});
     rewrite(in_scratch("good"), in_scratch("bad"),
             &(Change){.poison = "model.layers.1.self_attn.k_proj.weight"});
-    IoModel model;
-    open_good(&model, in_scratch("bad"));
-    for (int type = 0; type < 2; type++) {
-        Weights weights;
-        WeightsOptions options = {.dtype = type ? CVN_BF16 : CVN_F32};
-        assert_int_equal(weights_load(&weights, &model, &options, NULL), CVN_OK);
-        assert_non_null(strstr(weights.warnings, "3 of 2640 elements of "
-                                                 "'model.layers.1.self_attn.k_proj.weight'"));
-        weights_free(&weights);
+    static const cvn_model_options options[] = {
+        {.dtype = CVN_F32}, {.dtype = CVN_BF16}, {.dtype = CVN_F32, .quantize = "int8"}};
+    static const char *const meshes[] = {NULL, "data=2", "data=2,model=2"};
+    for (int i = 0; i < 9; i++) {
+        cvn_model *model;
+        cvn_engine *e = open_engine(in_scratch("bad"), &options[i / 3], meshes[i % 3], &model);
+        const char *warnings = cvn_engine_warnings(e);
+        assert_non_null(strstr(warnings, ": 3 of 2640 elements of "
+                                         "'model.layers.1.self_attn.k_proj.weight' are NaN"));
+        assert_ptr_equal(strchr(warnings, '\n') + 1, strchr(warnings, '\0')); /* and no other */
+        cvn_engine_free(e, NULL);
+        cvn_model_free(model);
     }
-    io_close_model(&model);
 }
 
-static void unaligned_tensors_are_copied(void **state)
+static void unaligned_tensors_are_the_same_model(void **state)
 {
     (void)state;
+    enum { N = 40 };
     LlamaConfig config = odd_config(false, false);
     make_model(in_scratch("good"), &config, &(SaveOptions){.dtype = CVN_F32});
     rewrite(in_scratch("good"), in_scratch("odd"), &(Change){.shift = 3});
-    IoModel model, good;
-    Weights weights, want;
-    open_good(&model, in_scratch("odd"));
-    open_good(&good, in_scratch("good"));
-    WeightsOptions options = {.dtype = CVN_F32};
-    assert_int_equal(weights_load(&weights, &model, &options, NULL), CVN_OK);
-    assert_int_equal(weights_load(&want, &good, &options, NULL), CVN_OK);
-    for (int i = 0; i < weights.n; i++) {
-        assert_true(weights.weight[i].owned && !want.weight[i].owned);
-        assert_memory_equal(weights.weight[i].data, want.weight[i].data, want.weight[i].bytes);
+    const char *const names[] = {"good", "odd"};
+    float logprob[2][N];
+    int32_t token[N], argmax[2][N];
+    for (int i = 0; i < N; i++)
+        token[i] = i * 37 % 259;
+    for (int i = 0; i < 2; i++) {
+        cvn_model *model;
+        cvn_engine *e =
+            open_engine(in_scratch(names[i]), &(cvn_model_options){.dtype = CVN_F32}, NULL, &model);
+        assert_int_equal(cvn_engine_score(e, token, N, logprob[i], argmax[i], NULL), CVN_OK);
+        cvn_engine_free(e, NULL);
+        cvn_model_free(model);
     }
-    weights_free(&weights);
-    weights_free(&want);
-    io_close_model(&model);
-    io_close_model(&good);
+    assert_memory_equal(logprob[0], logprob[1], sizeof logprob[0]);
+    assert_memory_equal(argmax[0], argmax[1], sizeof argmax[0]);
 }
 
 static void a_folder_that_is_not_empty_is_kept_unless_forced(void **state)
@@ -420,25 +402,20 @@ static void what_is_no_model_is_said_so(void **state)
     assert_non_null(strstr(err.message, "is no model"));
 }
 
-static void shared_checkpoints_open_in_place(void **state)
+static void shared_checkpoints_open(void **state)
 {
     (void)state;
     need_shared_data();
     IoModel model;
-    Weights weights;
+    WholeWeights weights;
     open_good(&model, CVN_SHARED_DATA "/checkpoints/stories260K-hf");
-    assert_int_equal(weights_load(&weights, &model, &(WeightsOptions){.dtype = CVN_F32}, NULL),
-                     CVN_OK);
-    assert_int_equal(weights.block_bytes, 0);
-    weights_free(&weights);
     io_close_model(&model);
     open_good(&model, CVN_SHARED_DATA "/checkpoints/paged-infer-tiny");
     assert_int_equal(model.params.n, 2 * 9 + 3);
-    assert_int_equal(weights_load(&weights, &model, &(WeightsOptions){.dtype = CVN_F32}, NULL),
-                     CVN_OK);
-    const float *embed = weights.weight[0].data;
+    whole_load(&weights, &model, CVN_F32);
+    const float *embed = weights.data[0];
     assert_true(embed[0] == bf16_to_f32(*(const uint16_t *)(const void *)model.source[0]->data));
-    weights_free(&weights);
+    whole_free(&weights);
     io_close_model(&model);
 }
 
@@ -503,80 +480,21 @@ static void ranges_of_coded_and_split_tensors_decode(void **state)
     }
 }
 
-/* Element i of an array of bf16 or f32, as bits. */
-static uint32_t bits_at(cvn_dtype dtype, const void *data, int64_t i)
-{
-    return dtype == CVN_F32 ? ((const uint32_t *)data)[i] : ((const uint16_t *)data)[i];
-}
-
-/* Every element of a packed matrix is that of the plain one, and what pads it is 0. */
-static void assert_packed(const Param *packed, const void *panels, const void *plain)
-{
-    const QuantForm *f = &packed->quant;
-    int64_t columns = f->units * panel_unit(f->dtype);
-    for (int64_t row = 0; row < f->panels * PANEL_ROWS; row++)
-        for (int64_t column = 0; column < columns; column++) {
-            bool inside = row < f->n && column < f->k;
-            uint32_t want = inside ? bits_at(f->dtype, plain, row * f->k + column) : 0;
-            int64_t at = panel_index(f->dtype, f->units, row, column);
-            assert_int_equal(bits_at(f->dtype, panels, at), want);
-        }
-}
-
-static void packed_matrices_hold_the_same_numbers(void **state)
-{
-    (void)state;
-    static const cvn_dtype types[] = {CVN_F32, CVN_BF16};
-    LlamaConfig config = odd_config(false, true);
-    config.ffn = 71;
-    make_model(in_scratch("odd"), &config, &(SaveOptions){.dtype = CVN_BF16});
-    for (int t = 0; t < 2; t++) {
-        IoModel model, packed;
-        Weights plain, panels;
-        WeightsOptions options = {.dtype = types[t]};
-        open_good(&model, in_scratch("odd"));
-        open_good(&packed, in_scratch("odd"));
-        QuantScheme scheme = {.kind = QUANT_PACKED, .dtype = types[t]};
-        assert_int_equal(io_quantize(&packed, scheme, NULL), CVN_OK);
-        assert_int_equal(weights_load(&plain, &model, &options, NULL), CVN_OK);
-        assert_int_equal(weights_load(&panels, &packed, &options, NULL), CVN_OK);
-        assert_int_equal(plain.n, panels.n);
-        int matrices = 0;
-        for (int i = 0; i < plain.n; i++) {
-            const Param *p = &packed.params.param[i];
-            assert_int_equal(panels.weight[i].n_nonfinite, 0);
-            if (p->form == PARAM_PANELS)
-                assert_packed(p, panels.weight[i].data, plain.weight[i].data);
-            else
-                assert_memory_equal(plain.weight[i].data, panels.weight[i].data,
-                                    plain.weight[i].bytes);
-            matrices += p->form == PARAM_PANELS;
-        }
-        assert_int_equal(matrices, 7 * 2 + 1);
-        weights_free(&plain);
-        weights_free(&panels);
-        io_close_model(&model);
-        io_close_model(&packed);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(packed_matrices_hold_the_same_numbers, clean),
         cmocka_unit_test_setup(every_variant_and_type_loads_what_init_wrote, clean),
         cmocka_unit_test_setup(a_sharded_folder_holds_the_same, clean),
         cmocka_unit_test_setup(the_same_seed_gives_the_same_bytes, clean),
-        cmocka_unit_test_setup(a_box_is_the_slice_of_the_whole, clean),
         cmocka_unit_test_setup(the_audit_accounts_for_every_tensor, clean),
         cmocka_unit_test_setup(many_missing_tensors_are_counted_not_listed, clean),
-        cmocka_unit_test_setup(nan_weights_are_warned_of, clean),
-        cmocka_unit_test_setup(unaligned_tensors_are_copied, clean),
+        cmocka_unit_test_setup(nan_weights_are_warned_of_and_counted_once, clean),
+        cmocka_unit_test_setup(unaligned_tensors_are_the_same_model, clean),
         cmocka_unit_test_setup(a_folder_that_is_not_empty_is_kept_unless_forced, clean),
         cmocka_unit_test_setup(the_tokenizer_comes_along, clean),
         cmocka_unit_test_setup(a_full_disk_leaves_no_folder, clean),
         cmocka_unit_test_setup(what_is_no_model_is_said_so, clean),
-        cmocka_unit_test(shared_checkpoints_open_in_place),
+        cmocka_unit_test(shared_checkpoints_open),
         cmocka_unit_test(ranges_of_coded_and_split_tensors_decode),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

@@ -45,8 +45,8 @@ static void run(const KernelArgs *args)
     Gemm gemm;
     GemmIsa isa = isa_of_tests();
     gemm_from_op(args->op, &gemm);
-    gemm.follows = hands_on;
-    isa.follow = write_sums;
+    gemm.epilogue = hands_on;
+    isa.epilogue = write_sums;
     gemm_run(&isa, &gemm, args);
 }
 
@@ -113,7 +113,7 @@ static void many_blocks(void **state)
 }
 
 /* Each sum once, when it is whole, in all columns of a panel. */
-static void sums_are_handed_to_what_follows(void **state)
+static void sums_are_handed_to_the_epilogue(void **state)
 {
     (void)state;
     needs_amx();
@@ -222,7 +222,7 @@ int main(void)
         cmocka_unit_test(odd_shapes),
         cmocka_unit_test(blocks_larger_than_the_blocking),
         cmocka_unit_test(many_blocks),
-        cmocka_unit_test(sums_are_handed_to_what_follows),
+        cmocka_unit_test(sums_are_handed_to_the_epilogue),
         cmocka_unit_test(operands_stored_transposed_and_in_batches),
         cmocka_unit_test(tiles_are_given_back),
     };

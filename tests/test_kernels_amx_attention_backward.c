@@ -14,7 +14,7 @@ static void check(const int64_t dim[6], const int32_t *starts, const int32_t *le
     /* The interpreter takes the cube of the length: longer ones are held to the kernel in f32. */
     bool is_long = dim[1] * dim[2] * dim[3] * dim[4] * dim[4] * dim[5] > 60000000;
     check_one_kernel(&c, attention_backward_kernels_amx,
-                     is_long ? kernel_find(cpu_backend_of(CPU_ISA_AVX512), c.op) : NULL);
+                     is_long ? kernel_find(cpu_kernels_of(CPU_ISA_AVX512), c.op) : NULL);
     check_end(&c);
 }
 

@@ -75,7 +75,7 @@ static void draws_what_the_decomposition_draws(void **state)
         assert_non_null(plain);
         assert_int_equal(graph_decompose(plain, NULL, NULL, NULL, &err), 0);
         for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
-            const Backend *backend = cpu_backend_of((CpuIsa)isa);
+            const KernelSet *backend = cpu_kernels_of((CpuIsa)isa);
             if (!backend)
                 continue;
             void *in[4], *want[1];
@@ -108,9 +108,9 @@ static void no_noise_is_above_its_bound(void **state)
     assert_int_equal(cvn_graph_check(g, &err), 0);
     for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
         void *out[1];
-        if (!cpu_backend_of((CpuIsa)isa))
+        if (!cpu_kernels_of((CpuIsa)isa))
             continue;
-        run_alone(g, cpu_backend_of((CpuIsa)isa), NULL, out);
+        run_alone(g, cpu_kernels_of((CpuIsa)isa), NULL, out);
         const float *noise = out[0];
         for (uint32_t i = 0; i < ALL; i += VN) {
             vu bits = {0};

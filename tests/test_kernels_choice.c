@@ -128,7 +128,7 @@ static void every_number_of_rows_has_a_kernel(void **state)
 {
     (void)state;
     for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
-        const Backend *backend = cpu_backend_of((CpuIsa)isa);
+        const KernelSet *backend = cpu_kernels_of((CpuIsa)isa);
         for (int f = 0; backend && f < FORMS; f++) {
             const Kernel *last = NULL;
             int changes = 0;

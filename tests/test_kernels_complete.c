@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-static const Kernel *find(const Backend *backend, const Op *op)
+static const Kernel *find(const KernelSet *backend, const Op *op)
 {
     for (int i = 0; i < backend->n_kernels; i++)
         if (backend->kernel[i]->kind == op->kind &&
@@ -36,7 +36,7 @@ static void check_step(const LlamaConfig *config, const LlamaStep *step)
         fail_msg("%s", err.message);
     for (const Op *op = g->first; op; op = op->next)
         for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
-            const Backend *backend = cpu_backend_of((CpuIsa)isa);
+            const KernelSet *backend = cpu_kernels_of((CpuIsa)isa);
             if (backend && !is_alias(op->kind) && !find(backend, op)) {
                 char text[TYPE_TEXT];
                 fail_msg("%s: no kernel of level %s for %s, result %s", g->name, backend->name,
@@ -89,10 +89,10 @@ static void so_has_one_of_8_bits(void **state)
 static void names_are_unique_and_say_the_operation(void **state)
 {
     (void)state;
-    const Backend *backend = NULL;
+    const KernelSet *backend = NULL;
     for (int isa = 0; isa < CPU_ISA_COUNT; isa++)
-        if (cpu_backend_of((CpuIsa)isa))
-            backend = cpu_backend_of((CpuIsa)isa);
+        if (cpu_kernels_of((CpuIsa)isa))
+            backend = cpu_kernels_of((CpuIsa)isa);
     assert_non_null(backend);
     for (int i = 0; i < backend->n_kernels; i++) {
         const Kernel *k = backend->kernel[i];
@@ -108,7 +108,8 @@ static void levels_build_on_each_other(void **state)
 {
     (void)state;
     for (int isa = 1; isa < CPU_ISA_COUNT; isa++) {
-        const Backend *low = cpu_backend_of((CpuIsa)(isa - 1)), *high = cpu_backend_of((CpuIsa)isa);
+        const KernelSet *low = cpu_kernels_of((CpuIsa)(isa - 1)),
+                        *high = cpu_kernels_of((CpuIsa)isa);
         if (!high)
             continue;
         int more = high->n_kernels - low->n_kernels;

@@ -154,7 +154,7 @@ static void rows_do_not_depend_on_the_batch(void **state)
             cvn_value *a = check_parameter(&c, CVN_TYPE(dtypes[d], ms[i], K));
             cvn_value *b = check_parameter(&c, weight);
             c.op = cvn_einsum_as(c.g, "mk,nk->mn", a, b, CVN_F32)->def;
-            const Backend *backend = cpu_backend();
+            const KernelSet *backend = cpu_kernels();
             float got[MOST][N];
             for (int k = 0; k < backend->n_kernels; k++) {
                 if (backend->kernel[k]->kind != OP_DOT_GENERAL || !backend->kernel[k]->match(c.op))

@@ -78,13 +78,13 @@ static void long_rows_keep_the_same_alone(void **state)
     (void)state;
     enum { VOCAB = 32003 };
     for (int isa = 0; isa < CPU_ISA_COUNT; isa++)
-        for (int shape = 0; shape < SHAPES && cpu_backend_of((CpuIsa)isa); shape++) {
+        for (int shape = 0; shape < SHAPES && cpu_kernels_of((CpuIsa)isa); shape++) {
             Check c = begin(0, ROWS, VOCAB, (Shape)shape);
             float *all = malloc(ROWS * VOCAB * sizeof(float)), *one = malloc(VOCAB * sizeof(float));
             const void *in[4];
             for (int i = 0; i < 4; i++)
                 in[i] = c.in[i].data;
-            check_run(&c, kernel_find(cpu_backend_of((CpuIsa)isa), c.op), check_pool(1), in,
+            check_run(&c, kernel_find(cpu_kernels_of((CpuIsa)isa), c.op), check_pool(1), in,
                       (void *[]){all});
             for (int r = 0; r < ROWS; r++) {
                 Check alone = begin(r, 1, VOCAB, (Shape)shape);
@@ -92,7 +92,7 @@ static void long_rows_keep_the_same_alone(void **state)
                 for (int i = 0; i < 4; i++)
                     in[i] = alone.in[i].data;
                 for (int t = 1; t <= CHECK_THREADS; t++) {
-                    check_run(&alone, kernel_find(cpu_backend_of((CpuIsa)isa), alone.op),
+                    check_run(&alone, kernel_find(cpu_kernels_of((CpuIsa)isa), alone.op),
                               check_pool(t), in, (void *[]){one});
                     assert_memory_equal(one, all + r * VOCAB, VOCAB * sizeof(float));
                 }
@@ -142,7 +142,7 @@ static void long_rows_keep_what_a_sort_keeps(void **state)
         float *out[3], *sorted = malloc(VOCAB * sizeof(float));
         for (int t = 0; t < 3; t++) {
             out[t] = malloc(ROWS * VOCAB * sizeof(float));
-            check_run(&c, kernel_find(cpu_backend(), c.op), check_pool(1 + t), in,
+            check_run(&c, kernel_find(cpu_kernels(), c.op), check_pool(1 + t), in,
                       (void *[]){out[t]});
             assert_memory_equal(out[0], out[t], ROWS * VOCAB * sizeof(float));
         }

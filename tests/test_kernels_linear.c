@@ -245,7 +245,7 @@ static void a_row_has_the_same_bits_in_any_batch(void **state)
     enum { N = 37 };
     static const int64_t ms[] = {2, 7, 12, 13, 33, 300};
     for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
-        const Backend *backend = cpu_backend_of((CpuIsa)isa);
+        const KernelSet *backend = cpu_kernels_of((CpuIsa)isa);
         for (int i = 0; backend && i < backend->n_kernels; i++) {
             const Kernel *kernel = backend->kernel[i];
             if (kernel->kind != OP_LINEAR || !takes_8_bits(kernel))
@@ -395,7 +395,7 @@ static void a_row_of_floats_has_the_same_bits_in_any_batch(void **state)
     enum { N = 85 };
     static const int64_t ms[] = {2, 5, 7, 12, 13, 16, 32, 33, 300};
     for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
-        const Backend *backend = cpu_backend_of((CpuIsa)isa);
+        const KernelSet *backend = cpu_kernels_of((CpuIsa)isa);
         for (int i = 0; backend && i < backend->n_kernels; i++) {
             const Kernel *kernel = backend->kernel[i];
             for (int d = 0; d < 2 && kernel->kind == OP_LINEAR; d++) {

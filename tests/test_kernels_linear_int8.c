@@ -37,7 +37,7 @@ static void check_shape(int64_t m, int64_t k, int64_t n, cvn_dtype out, bool til
         check_fill(&step->type, c.in[1].data, 0, 1e-3);
     check_kernels(&c, 1);
 #if defined(CVN_HAVE_AMX)
-    if (tiles && cpu_backend_of(CPU_ISA_AMX)) {
+    if (tiles && cpu_kernels_of(CPU_ISA_AMX)) {
         const void *in[] = {c.in[0].data, c.in[1].data, c.in[2].data, c.in[3].data};
         void *want = malloc(cvn_type_bytes(&c.op->result[0]->type));
         assert_non_null(want);
@@ -184,7 +184,7 @@ static void a_row_has_the_same_bits_in_any_batch(void **state)
     float alone[N], among[N];
     bool known = false;
     for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
-        const Backend *backend = cpu_backend_of((CpuIsa)isa);
+        const KernelSet *backend = cpu_kernels_of((CpuIsa)isa);
         for (int i = 0; backend && i < backend->n_kernels; i++) {
             const Kernel *kernel = backend->kernel[i];
             if (kernel->kind != OP_LINEAR || !strstr(kernel->name, ".rows8"))

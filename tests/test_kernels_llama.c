@@ -147,7 +147,7 @@ static void check_rows_alone(int64_t seq, cvn_dtype kv)
             ((int32_t *)c[i].in[4].data)[r] = (int32_t)seq;
         }
     }
-    const Kernel *kernel = kernel_find(cpu_backend(), c[0].op);
+    const Kernel *kernel = kernel_find(cpu_kernels(), c[0].op);
     size_t bytes = cvn_type_bytes(&c[1].op->result[0]->type);
     char *together = malloc(bytes * ROWS), *alone = malloc(bytes);
     const void *in[7];

@@ -220,15 +220,16 @@ static void sums_into_rows(void **state)
 static void sorts_stably_in_both_directions(void **state)
 {
     (void)state;
-    static const cvn_dtype keys[] = {CVN_F32, CVN_BF16, CVN_F16, CVN_I32, CVN_U32};
+    static const cvn_dtype keys[] = {CVN_F32, CVN_BF16, CVN_F16, CVN_I32, CVN_U32, CVN_I8};
     static const int64_t sizes[] = {0, 1, 3, 64, 65, 259, 4001};
-    for (int d = 0; d < 5; d++)
+    for (int d = 0; d < 6; d++)
         for (int s = 0; s < 7; s++)
-            for (int kind = 0; kind < 4; kind++) { /* direction, with payload */
+            for (int kind = 0; kind < 8; kind++) { /* direction, with payload, lines apart */
                 Check c = check_begin();
-                cvn_value *x = check_parameter(&c, CVN_TYPE(keys[d], 3, sizes[s])), *out[2];
+                int64_t apart = kind & 4 ? 5 : 1;
+                cvn_value *x = check_parameter(&c, CVN_TYPE(keys[d], 3, sizes[s], apart)), *out[2];
                 if (kind & 2) {
-                    cvn_value *payload = check_parameter(&c, CVN_TYPE(CVN_I32, 3, sizes[s]));
+                    cvn_value *payload = check_parameter(&c, CVN_TYPE(CVN_I32, 3, sizes[s], apart));
                     cvn_sort_pair(c.g, x, payload, 1, kind & 1, out);
                 } else {
                     out[0] = cvn_sort(c.g, x, 1, kind & 1);
@@ -265,13 +266,14 @@ static void long_rows_are_sorted_by_all_threads(void **state)
 static void counts_and_running_sums(void **state)
 {
     (void)state;
-    static const cvn_dtype numbers[] = {CVN_F32, CVN_BF16, CVN_F16, CVN_I32, CVN_U32};
-    for (int d = 0; d < 5; d++)
+    static const cvn_dtype numbers[] = {CVN_F32, CVN_BF16, CVN_F16, CVN_I32,
+                                        CVN_U32, CVN_F64,  CVN_I8};
+    for (int d = 0; d < 7; d++)
         for (int axis = 0; axis < 3; axis++) {
             Check c = check_begin();
-            finish(&c, cvn_iota(c.g, CVN_TYPE(numbers[d], 3, 71, 5), axis));
+            finish(&c, cvn_iota(c.g, CVN_TYPE(numbers[d], 3, 571, 5), axis));
             c = check_begin();
-            cvn_value *x = check_parameter(&c, CVN_TYPE(numbers[d], 3, 71, 5));
+            cvn_value *x = check_parameter(&c, CVN_TYPE(numbers[d], 3, 571, 5));
             c.relative = d == 0 ? 1e-6 : 0;
             check_inputs(&c, cvn_cumsum(c.g, x, axis));
             check_fill(&x->type, c.in[0].data, 0, 9);

@@ -1,5 +1,5 @@
 /* The graph of the model, by the interpreter, against transformers for every architectural variant. */
-#include "graph/interp.h"
+#include "graph/interp/interp.h"
 #include "llama_fixture.h"
 #include "model/llama.h"
 
@@ -106,16 +106,16 @@ static void logits_of_blocks_equal_transformers_with_what_they_hold(void **state
     (void)state;
     cvn_err err = {0};
     IoModel model;
-    Weights weights;
-    if (io_open_model(&model, CVN_TEST_DATA "/gguf/mixed.gguf", &err) ||
-        weights_load(&weights, &model, &(WeightsOptions){.dtype = CVN_F32, .threads = 2}, &err))
+    WholeWeights weights;
+    if (io_open_model(&model, CVN_TEST_DATA "/gguf/mixed.gguf", &err))
         fail_msg("%s", err.message);
+    whole_load(&weights, &model, CVN_F32);
     assert_int_equal(model.config.dtype, CVN_BF16);
     LlamaFixture f;
     fixture_of(&f, &model, &weights, CVN_TEST_DATA "/gguf", "mixed.safetensors");
     compare(&f, 40, CVN_F32, 5e-5, "mixed.gguf");
     fixture_close(&f);
-    weights_free(&weights);
+    whole_free(&weights);
     io_close_model(&model);
 }
 

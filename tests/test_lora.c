@@ -4,7 +4,7 @@
 
 #include "grad/grad.h"
 #include "graph/graph.h"
-#include "graph/interp.h"
+#include "graph/interp/interp.h"
 #include "io_support.h"
 #include "model/presets.h"
 #include "splitmix.h"

@@ -69,13 +69,17 @@ static void peak_memory_is_as_predicted(void **state)
         fail_msg("%s", err.message);
     cvn_engine_stats stats = cvn_engine_get_stats(e);
 
-    /* The arena is exactly the largest plan's. */
+    /* The arena is exactly the largest program's. */
     size_t largest = 0;
-    for (size_t i = 0; i < e->cache.plans.capacity; i++) {
-        const Plan *plan = (const Plan *)(uintptr_t)e->cache.plans.slot[i].value;
-        if (e->cache.plans.slot[i].key && plan->arena_bytes > largest)
-            largest = plan->arena_bytes;
-    }
+    const EngineStep *const steps[] = {&e->fill, &e->decode[0]};
+    for (int i = 0; i < 2; i++)
+        largest = steps[i]->program.info.temporary_bytes > largest
+                      ? steps[i]->program.info.temporary_bytes
+                      : largest;
+    for (int i = 0; i < e->options.n_buckets; i++)
+        largest = e->prefill[0][i].program.info.temporary_bytes > largest
+                      ? e->prefill[0][i].program.info.temporary_bytes
+                      : largest;
     assert_int_equal(stats.arena_bytes, largest);
 
     double filled = (double)kv_cache_bytes(&config, 1, 708 + 608, CVN_BF16);

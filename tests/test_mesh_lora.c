@@ -8,7 +8,7 @@
 #include "io_support.h"
 #include "learn.h"
 #include "splitmix.h"
-#include "train/checkpoint_export.h"
+#include "train/checkpoint/export.h"
 #include "train/trainer.h"
 
 #include <math.h>
@@ -190,15 +190,15 @@ static void what_is_frozen_lies_in_parts(void **state)
         train(&t, HALF, loss, norm);
         size_t frozen = 0;
         for (int k = 0; k < t.state.model.n; k++)
-            frozen += cvn_type_bytes(&t.state.frozen[k].type);
+            frozen += cvn_type_bytes(&runtime_buffer(&t.rt, ROLE_WEIGHT, k)->type);
         trainer_close(&t);
         s.mesh = "data=2,model=2";
         open_trainer(&t, &s);
         train(&t, HALF, other, norm);
         near_losses(loss, other, HALF, i ? 5e-2 : 1e-5, &s, "loss");
         bytes[i] = 0;
-        for (int k = t.mesh->n_state; k < t.mesh->n_kept; k++)
-            bytes[i] += cvn_type_bytes(&t.mesh->tensor[k].local);
+        for (int k = 0; k < t.state.model.n; k++)
+            bytes[i] += cvn_type_bytes(&runtime_buffer(&t.rt, ROLE_WEIGHT, k)->local);
         assert_true(bytes[i] < frozen / 4 + frozen / 20);
         trainer_close(&t);
     }

@@ -10,7 +10,7 @@
 #include "io/model.h"
 #include "learn.h"
 #include "mesh_answers.h"
-#include "shard/layouts.h"
+#include "model/layouts.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { TAKEN = 5 };

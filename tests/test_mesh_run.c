@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "cpu/registry.h"
 #include "splitmix.h"
-#include "train/reshard.h"
+#include "train/checkpoint/reshard.h"
 
 #include <math.h>
 #include <sys/stat.h>
@@ -292,7 +292,7 @@ static void ranks_that_disagree_end_with_one_sentence(void **state)
                     " train " OPTIONS "--out odd --mesh data=2 2>&1");
     output = shell(line, &status);
     first = strstr(output.text, "caravan: ");
-    if (cpu_backend_of(CPU_ISA_AVX2) &&
+    if (cpu_kernels_of(CPU_ISA_AVX2) &&
         (status == 0 || !first || !strstr(output.text, "with kernels for avx2: train") ||
          !strstr(output.text, "CARAVAN_CPU") || strstr(first + 1, "caravan: ")))
         fail_msg("exit %d: %s", status, output.text);

@@ -4,7 +4,7 @@
  * same mesh gives the same bits again.
  */
 #include "mesh_support.h"
-#include "shard/layouts.h"
+#include "model/layouts.h"
 #include "shard/partition.h"
 #include "tiny_llama.h"
 
@@ -23,7 +23,7 @@ static void run_steps(const cvn_graph *local, const Mesh *mesh, const PartitionR
     int n = mesh->n_devices, np = r->n_parameters, no = r->n_outputs;
     Comm *comm = comm_new(n, NULL, &err);
     DeviceGroup *group = group_new(comm, 1 + (n == 2), NULL, &err);
-    CompileOptions options = {.backend = cpu_backend(), .n_threads = group_threads(group)};
+    CompileOptions options = {.backend = cpu_kernels(), .n_threads = group_threads(group)};
     void **in = calloc((size_t)(n * np), sizeof *in), **out = calloc((size_t)(n * no), sizeof *out);
     const void **part = calloc((size_t)n, sizeof *part);
     if (compile_graph(local, &options, &plan, &err))

@@ -1,5 +1,5 @@
 /* RUN/metrics.jsonl: every step once, through any number of deaths and returns. */
-#include "train/metrics.h"
+#include "train/report/metrics.h"
 
 #include "io_support.h"
 

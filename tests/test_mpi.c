@@ -109,7 +109,7 @@ static int rank_loop(Cluster *cluster, const char *directory, int fails)
     cvn_graph *g = cvn_graph_new("sum", NULL);
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 5000));
     cvn_output(g, cvn_all_reduce(g, x, CVN_SUM, 1, comm_size(comm), groups));
-    CompileOptions options = {.backend = cpu_backend(), .n_threads = 1};
+    CompileOptions options = {.backend = cpu_kernels(), .n_threads = 1};
     Plan *plan = NULL;
     static float data[5000];
     int rc = compile_graph(g, &options, &plan, &err);

@@ -5,8 +5,8 @@
  */
 #include "comm/account.h"
 #include "mesh_support.h"
+#include "model/layouts.h"
 #include "schedule_bound.h"
-#include "shard/layouts.h"
 #include "shard/partition.h"
 #include "tiny_llama.h"
 
@@ -59,7 +59,7 @@ static Plan *compile(const cvn_graph *g, bool blocking, Link link)
 {
     cvn_err err = {0};
     Plan *plan = NULL;
-    CompileOptions options = {.backend = cpu_backend(),
+    CompileOptions options = {.backend = cpu_kernels(),
                               .n_threads = 1,
                               .blocking = blocking,
                               .link = link,

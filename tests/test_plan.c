@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-static Plan *compile(const cvn_graph *g, const Backend *backend)
+static Plan *compile(const cvn_graph *g, const KernelSet *backend)
 {
     CompileOptions options = {.backend = backend, .n_threads = 2, .verify_plan = true};
     Plan *plan;
@@ -123,7 +123,7 @@ static void the_verifier_finds_every_planted_fault(void **state)
 {
     (void)state;
     EagerBackend eager;
-    const Backend *backends[] = {eager_backend(&eager), &interpreter_backend};
+    const KernelSet *backends[] = {eager_backend(&eager), &interpreter_backend};
     Faults faults = {0};
     for (int seed = 0; seed < 60; seed++) {
         cvn_graph *g = hard_graph((uint64_t)seed);
@@ -190,6 +190,30 @@ static void slices_that_are_not_dense_are_steps(void **state)
     cvn_graph_free(g);
 }
 
+/* Each operation once, in order; nothing is said of plans that kernels run. */
+static void steps_without_a_kernel_are_counted_and_named(void **state)
+{
+    (void)state;
+    for (int kernels = 0; kernels < 2; kernels++) {
+        cvn_graph *g = cvn_graph_new("fallbacks", NULL);
+        cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 4, 64));
+        cvn_value *y = cvn_tanh(g, cvn_sort(g, cvn_tanh(g, x), 1, false));
+        cvn_output(g, y);
+        Plan *plan = compile(g, kernels ? cpu_kernels() : &interpreter_backend);
+        StrBuf names = {0}, text = {0};
+        assert_int_equal(plan_fallbacks(plan, &names), kernels ? 0 : 3);
+        assert_int_equal(plan_fallbacks(plan, NULL), kernels ? 0 : 3);
+        plan_print(&text, plan);
+        assert_int_equal(strstr(text.text, "without a kernel") == NULL, kernels);
+        if (!kernels)
+            assert_string_equal(names.text, "tanh, sort");
+        strbuf_free(&names);
+        strbuf_free(&text);
+        plan_free(plan);
+        cvn_graph_free(g);
+    }
+}
+
 /* Two updates of a cache, one after the other, are both made in the donated memory. */
 static void a_chain_of_cache_updates_never_copies_the_cache(void **state)
 {
@@ -206,7 +230,7 @@ static void a_chain_of_cache_updates_never_copies_the_cache(void **state)
     cvn_output(g, cvn_attention(g, q, twice, twice, start, length, NULL, 1));
     cvn_output_into(g, twice, cache);
     EagerBackend eager;
-    const Backend *backends[] = {cpu_backend(), eager_backend(&eager)};
+    const KernelSet *backends[] = {cpu_kernels(), eager_backend(&eager)};
     for (int i = 0; i < 2; i++) {
         Plan *plan = compile(g, backends[i]);
         assert_int_equal(plan->n_copies, 0);
@@ -230,7 +254,7 @@ static void steps_that_share_nothing_do_not_wait(void **state)
         cvn_value *x = cvn_parameter(g, name, CVN_TYPE(CVN_F32, 100));
         cvn_output(g, cvn_tanh(g, x));
     }
-    Plan *plan = compile(g, cpu_backend());
+    Plan *plan = compile(g, cpu_kernels());
     assert_int_equal(plan->n_steps, 8);
     assert_int_equal(plan->n_syncs, 0);
     plan_free(plan);
@@ -249,7 +273,7 @@ static void steps_too_small_to_share_follow_each_other_on_one_thread(void **stat
     for (int i = 0; i < 3; i++)
         x = cvn_tanh(g, cvn_add(g, x, x));
     cvn_output(g, x);
-    Backend backend = *cpu_backend();
+    KernelSet backend = *cpu_kernels();
     Plan *plan = compile(g, &backend);
     assert_int_equal(plan->n_syncs, 2); /* before the product and after it */
     for (int i = 0; i < plan->n_steps; i++)
@@ -289,7 +313,7 @@ static void memory_is_known_and_limited_before_anything_is_allocated(void **stat
     cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_F32, 1, 636396));
     cvn_value *w = cvn_parameter(g, "w", CVN_TYPE(CVN_F32, 636396, 636396));
     cvn_output(g, cvn_einsum(g, "bd,dn->bn", x, w));
-    CompileOptions options = {.backend = cpu_backend(), .n_threads = 1};
+    CompileOptions options = {.backend = cpu_kernels(), .n_threads = 1};
     Plan *plan;
     assert_int_equal(compile_graph(g, &options, &plan, NULL), CVN_OK);
     assert_true(plan->parameter_bytes == (size_t)636396 * 4 + (size_t)636396 * 636396 * 4);
@@ -328,7 +352,7 @@ static void the_arena_of_a_model_is_close_to_what_it_must_be(void **state)
             .batch = 1, .seq = seq, .context = 256, .compute = CVN_F32, .output = LLAMA_SAMPLE};
         cvn_graph *g = llama_step(&config, &step, NULL);
         assert_non_null(g);
-        Plan *plan = compile(g, cpu_backend());
+        Plan *plan = compile(g, cpu_kernels());
         print_message("seq %d: arena %zu, lower bound %zu, %d steps, %d syncs\n", seq,
                       plan->arena_bytes, plan->arena_lower_bound, plan->n_steps, plan->n_syncs);
         assert_true((double)plan->arena_bytes <=
@@ -345,6 +369,7 @@ int main(void)
         cmocka_unit_test(the_verifier_finds_every_planted_fault),
         cmocka_unit_test(views_are_no_steps),
         cmocka_unit_test(slices_that_are_not_dense_are_steps),
+        cmocka_unit_test(steps_without_a_kernel_are_counted_and_named),
         cmocka_unit_test(a_chain_of_cache_updates_never_copies_the_cache),
         cmocka_unit_test(steps_that_share_nothing_do_not_wait),
         cmocka_unit_test(steps_too_small_to_share_follow_each_other_on_one_thread),

@@ -1,9 +1,9 @@
 /* The report: complete in itself, small whatever the run, and nothing in it is taken for HTML. */
-#include "train/report.h"
+#include "train/report/report.h"
 
 #include "io_support.h"
 #include "splitmix.h"
-#include "train/report_chart.h"
+#include "train/report/chart.h"
 
 #include <math.h>
 

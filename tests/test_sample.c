@@ -1,6 +1,6 @@
 /* Sampling: frequencies against probabilities, filters against a naive version, independence of the batch. */
 #include "base/rng.h"
-#include "graph/interp.h"
+#include "graph/interp/interp.h"
 #include "model/sample.h"
 
 #include <math.h>

@@ -48,7 +48,7 @@ static Plan *compile(const cvn_graph *g, int n_threads, bool blocking, Link link
 {
     cvn_err err = {0};
     Plan *plan = NULL;
-    CompileOptions options = {.backend = cpu_backend(),
+    CompileOptions options = {.backend = cpu_kernels(),
                               .n_threads = n_threads,
                               .blocking = blocking,
                               .link = link,

@@ -3,7 +3,7 @@
  * whole result, splitting along a reduction gives partial results that combine to it. The material
  * is every operation of random graphs, on random data.
  */
-#include "graph/interp.h"
+#include "graph/interp/interp.h"
 #include "random_graph.h"
 #include "shard/factors.h"
 

@@ -2,10 +2,10 @@
  * Whole Llamas in shards: prefill, decode, score and training, in every layout, on meshes of 1 to 8
  * devices, with sizes that do not divide; and what the partitioner makes of published models.
  */
+#include "model/layouts.h"
 #include "model/presets.h"
 #include "parsed.h"
 #include "random_graph.h"
-#include "shard/layouts.h"
 #include "shard_run.h"
 #include "tiny_llama.h"
 

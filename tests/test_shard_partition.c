@@ -7,6 +7,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -125,6 +126,40 @@ static void find_noise(const cvn_graph *g, void **inputs, void **whole, double *
     random_free(changed, g->n_parameters);
     random_free(out, g->n_outputs);
     cvn_graph_free(other);
+}
+
+/* Every dimension is split by another of 8 axes in each tensor: there are as many choices as ways to
+   pair dimensions with axes, and as many states of a reshard. */
+static void time_does_not_explode_with_the_number_of_axes(void **state)
+{
+    (void)state;
+    cvn_graph *g = graph_of("graph @g {\n"
+                            "  %x: f32[4,4,4,4,4,4,4,4]<a,b,c,d,e,f,g,h> = parameter {name=\"x\"}\n"
+                            "  %y: f32[4,4,4,4,4,4,4,4]<b,c,d,e,f,g,h,a> = parameter {name=\"y\"}\n"
+                            "  %z: f32[4,4,4,4,4,4,4,4] = add %x, %y\n"
+                            "  %w: f32[4,4,4,4,4,4,4,4]<c,d,e,f,g,h,a,b> = tanh %z\n"
+                            "  return %w\n}"),
+              *local;
+    Mesh mesh = mesh_of("a=2,b=2,c=2,d=2,e=2,f=2,g=2,h=2");
+    PartitionReport report;
+    cvn_err err = {0};
+    clock_t start = clock();
+    if (shard_make(g, &mesh, &local, &report, &err))
+        fail_msg("%s", err.message);
+    assert_true(clock() - start < CLOCKS_PER_SEC); /* 0.02 s of the processor */
+    void **inputs = random_inputs(g, 1, false), *whole[1], *parts[1];
+    if (interp_run_one(g, (const void *const *)inputs, whole, &err) ||
+        shard_run(local, &mesh, &report, (const void *const *)inputs, parts, &err))
+        fail_msg("%s", err.message);
+    assert_true(shard_difference(&g->output[0].value->type, whole[0], parts[0]) == 0);
+    assert_true(report.bytes[OP_COLLECTIVE_PERMUTE] ==
+                2 * 4 * 256); /* of a shard: once for x or y, once for w */
+    free(whole[0]);
+    free(parts[0]);
+    random_free(inputs, g->n_parameters);
+    partition_report_free(&report);
+    cvn_graph_free(local);
+    cvn_graph_free(g);
 }
 
 /* How often each kind of collective was made in all. */
@@ -326,6 +361,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_take_the_cheapest_collectives),
+        cmocka_unit_test(time_does_not_explode_with_the_number_of_axes),
         cmocka_unit_test(the_pass_makes_the_graph_of_a_device),
         cmocka_unit_test(gathered_weights_are_not_kept_for_long),
         cmocka_unit_test(a_wrong_group_is_caught),

@@ -1,10 +1,10 @@
 /* Propagation: what it must hold on any graph, small graphs by example, and Llama's layouts. */
-#include "graph/text.h"
+#include "graph/text/text.h"
+#include "model/layouts.h"
 #include "model/llama.h"
 #include "parsed.h"
 #include "random_graph.h"
 #include "shard/factors.h"
-#include "shard/layouts.h"
 #include "shard/passes.h"
 #include "shard/propagate.h"
 

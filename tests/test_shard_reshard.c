@@ -2,7 +2,7 @@
  * Reshards against brute force: every device gets its shard of a counted tensor, the planned steps
  * are run by the interpreter, and every device must hold its shard under the other sharding.
  */
-#include "graph/interp.h"
+#include "graph/interp/interp.h"
 #include "parsed.h"
 #include "shard/emit.h"
 #include "shard/partition.h"

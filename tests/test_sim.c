@@ -20,7 +20,7 @@ static SimAsk ask_of(const char *preset, const char *mesh, const char *layout, S
                   .seq = 32,
                   .context = 64,
                   .compute = CVN_BF16,
-                  .compile = true};
+                  .device = backends[0]};
     if (preset_config(preset, &ask.config, &err))
         fail_msg("%s", err.message);
     ask.train.clip = 1;
@@ -42,11 +42,11 @@ static void one_device_holds_everything(void **state)
     SimAnswer a;
     plan(&ask, &a);
     double params = (double)model_size(&ask.config).params;
-    assert_true(a.role_bytes[SIM_WEIGHT] == 4 * params);
-    assert_true(a.role_bytes[SIM_OPTIMIZER] == 8 * params);
+    assert_true(a.memory.weights == 4 * params);
+    assert_true(a.memory.optimizer == 8 * params);
     assert_true(a.gradients == 4 * params);
     assert_int_equal(a.n_collectives, 0);
-    assert_true(a.temporaries > 0 && a.flops >= 0.99 * a.model_flops);
+    assert_true(a.memory.temporaries > 0 && a.flops >= 0.99 * a.model_flops);
     sim_answer_free(&a);
 }
 
@@ -84,8 +84,8 @@ static void a_larger_mesh_takes_less_memory_per_device(void **state)
         SimAsk ask = ask_of("stories15m", meshes[i], "fsdp", SIM_TRAIN);
         SimAnswer a;
         plan(&ask, &a);
-        assert_true(a.total < last);
-        last = a.total;
+        assert_true(a.memory.total < last);
+        last = a.memory.total;
         sim_answer_free(&a);
     }
 }
@@ -96,8 +96,9 @@ static void decoding_counts_the_cache(void **state)
     SimAsk ask = ask_of("stories15m", "", "tp", SIM_DECODE);
     SimAnswer a;
     plan(&ask, &a);
-    assert_true(a.role_bytes[SIM_CACHE] ==
-                (double)kv_cache_bytes(&ask.config, ask.batch, ask.context, CVN_BF16));
+    /* as an engine allocates it: its largest section for a context of 64 may write past it */
+    assert_true(a.memory.kv_cache ==
+                (double)kv_cache_bytes(&ask.config, ask.batch, ask.context + 64, CVN_BF16));
     sim_answer_free(&a);
 }
 
@@ -160,10 +161,11 @@ static void published_runs_keep_what_a_formula_says(void **state)
         plan(&ask, &a);
         double most = bound(&ask, runs[i].data, runs[i].model);
         print_message("%s on %s: %.1f GiB of temporaries, at most %.1f\n", runs[i].preset,
-                      runs[i].mesh, a.temporaries / 0x1p30, most / 0x1p30);
-        assert_true(a.temporaries <= most);
-        assert_true(a.temporaries > most / 3); /* else the bound says nothing */
-        assert_true(a.peak.bytes <= a.temporaries && a.peak.bytes > 0.9 * a.temporaries);
+                      runs[i].mesh, a.memory.temporaries / 0x1p30, most / 0x1p30);
+        assert_true(a.memory.temporaries <= most);
+        assert_true(a.memory.temporaries > most / 3); /* else the bound says nothing */
+        assert_true(a.peak.bytes <= a.memory.temporaries &&
+                    a.peak.bytes > 0.9 * a.memory.temporaries);
         sim_answer_free(&a);
     }
 }
@@ -186,7 +188,7 @@ static void fsdp_holds_a_share_and_a_layer(void **state)
         const LlamaConfig *c = &ask.config;
         double params = (double)model_size(c).params;
         double norms = (double)((2 * c->n_layers + 1) * c->dim);
-        double held = a.role_bytes[SIM_WEIGHT] + a.role_bytes[SIM_OPTIMIZER];
+        double held = a.memory.weights + a.memory.optimizer;
         assert_true(held >= 12 * params / n && held <= 12 * (params / n + norms));
         double layer = 2 * (layer_params(c) + (double)(c->vocab * c->dim)); /* or the head */
         print_message("fsdp on %d: %.0f MiB held, %.0f MiB gathered at most, a layer is %.0f\n", n,
@@ -215,7 +217,7 @@ static void tensor_parallel_is_planned_as_published(void **state)
         SimAnswer a;
         ask.seq = 128;
         ask.context = 4096;
-        ask.compile = false;
+        ask.device = NULL;
         plan(&ask, &a);
         assert_int_equal(collectives_of(&a, OP_ALL_REDUCE), 2 * 80 + 3);
         assert_int_equal(collectives_of(&a, OP_ALL_GATHER), 0);
@@ -231,7 +233,7 @@ static void inputs_have_their_names(void **state)
     static const char *const names[] = {"tokens", "targets"};
     SimAsk ask = ask_of("tiny", "data=2", "dp", SIM_TRAIN);
     SimAnswer a;
-    ask.compile = false;
+    ask.device = NULL;
     plan(&ask, &a);
     for (int i = 0; i < 2; i++) {
         int found = 0;

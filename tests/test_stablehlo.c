@@ -5,9 +5,9 @@
  */
 #include "base/file.h"
 #include "base/map.h"
-#include "graph/interp.h"
-#include "graph/stablehlo.h"
-#include "graph/text.h"
+#include "graph/interp/interp.h"
+#include "graph/stablehlo/stablehlo.h"
+#include "graph/text/text.h"
 
 #include <dirent.h>
 #include <jansson.h>

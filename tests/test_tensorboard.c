@@ -1,5 +1,5 @@
 /* Event files against those of TensorBoard's own code (tests/oracles/tensorboard_events.py). */
-#include "train/tensorboard.h"
+#include "train/report/tensorboard.h"
 
 #include "base/crc32c.h"
 #include "io_support.h"

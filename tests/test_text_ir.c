@@ -1,7 +1,7 @@
 /* The text form: what is printed reads back as the same graph, and what is no graph is refused with
  * the place of the mistake. */
 #include "base/file.h"
-#include "graph/text.h"
+#include "graph/text/text.h"
 #include "random_graph.h"
 
 #include <setjmp.h>

@@ -45,7 +45,7 @@ static Planned planned(const char *preset, int64_t batch, OptimizerKind kind, Re
                              .clip = 1,
                              .remat = remat,
                              .optimizer = optimizer_defaults(kind, model_size(&config).params)};
-    CompileOptions options = {.backend = cpu_backend(), .n_threads = 2};
+    CompileOptions options = {.backend = cpu_kernels(), .n_threads = 2};
     Plan *plan = NULL;
     cvn_graph *g = train_graph(TRAIN_STEP, &config, &step, &err);
     if (!g || compile_graph(g, &options, &plan, &err))

@@ -51,7 +51,7 @@ static void open_trainer(Trainer *t, int64_t batch, RematPolicy remat)
                               .schedule = {.kind = SCHEDULE_CONSTANT, .steps = STEPS},
                               .evaluates = true};
     must(trainer_open(t, &model.config, &options, &err), &err);
-    must(train_state_from_model(&t->state, &model, &err), &err);
+    must(trainer_from_model(t, &model, &err), &err);
     io_close_model(&model);
 }
 

@@ -141,14 +141,15 @@ static void weights_in_shards_are_those_of_one_device(void **state)
         o.layout = layout;
         if (trainer_open(&t, &config, &o, &err) || trainer_random(&t, 7, &err))
             fail_msg("%s", err.message);
-        const void **part = calloc((size_t)t.mesh->devices.n_local, sizeof *part);
+        const Runtime *rt = &t.rt;
+        const void **part = calloc((size_t)rt->info.n_local, sizeof *part);
         for (int w = 0; w < t.state.n_weights; w++) {
-            const MeshTensor *tensor = &t.mesh->tensor[w];
+            const Buffer *tensor = runtime_buffer(rt, ROLE_TRAINED, w);
             size_t bytes = cvn_type_bytes(&tensor->type);
             void *whole = calloc(1, bytes);
-            for (int d = 0; d < t.mesh->devices.n_local; d++)
-                part[d] = t.mesh->data[d * t.mesh->n + w];
-            shard_gather(&t.mesh->devices.mesh, &tensor->sharding, &tensor->type, part, whole);
+            for (int d = 0; d < rt->info.n_local; d++)
+                part[d] = buffer_address(rt, tensor, d);
+            shard_gather(&rt->mesh, &tensor->sharding, &tensor->type, part, whole);
             if (memcmp(whole, one.state.saved.tensor[w].data, bytes) != 0)
                 fail_msg("%s by %s: %s was drawn differently", mesh, layout,
                          one.state.saved.tensor[w].name);
@@ -186,21 +187,23 @@ static void a_process_reads_the_rows_of_its_devices(void **state)
         o.layout = cases[i].layout;
         if (trainer_open(&t, &config, &o, &err))
             fail_msg("%s", err.message);
-        TrainMesh part = *t.mesh;
-        bool read[BATCH] = {false}, need[BATCH];
-        part.devices.n_local = cases[i].n_local;
-        for (part.devices.first = 0; part.devices.first < t.mesh->devices.n_local;
-             part.devices.first += part.devices.n_local) {
+        Runtime part = t.rt;
+        Program program = t.program[TRAIN_STEP];
+        bool read[BATCH] = {false};
+        program.rt = &part;
+        part.info.n_local = cases[i].n_local;
+        for (; part.info.first < t.rt.info.n_local; part.info.first += part.info.n_local) {
             int n = 0;
-            train_mesh_rows(&part, t.program[TRAIN_STEP].plan, t.program[TRAIN_STEP].mesh, need,
-                            BATCH);
             for (int r = 0; r < BATCH; r++) {
-                n += need[r];
-                read[r] = read[r] || need[r];
+                bool need = program_needs_row(&program, ROLE_TOKENS, 0, r);
+                assert_true(program_needs_row(&program, ROLE_TARGETS, 0, r) == need);
+                assert_true(program_needs_row(&program, ROLE_STARTS, 0, r) == need);
+                n += need;
+                read[r] = read[r] || need;
             }
-            if (n != cases[i].rows[part.devices.first / part.devices.n_local])
+            if (n != cases[i].rows[part.info.first / part.info.n_local])
                 fail_msg("%s on %s: device %d and %d more read %d rows", o.layout, o.mesh,
-                         part.devices.first, part.devices.n_local - 1, n);
+                         part.info.first, part.info.n_local - 1, n);
         }
         for (int r = 0; r < BATCH; r++)
             assert_true(read[r] && trainer_needs(&t, r));
@@ -227,9 +230,10 @@ static void measure(int64_t layers, const char *mesh, size_t *state, size_t *ste
     o.layout = "fsdp";
     if (trainer_open(&t, &config, &o, &err))
         fail_msg("%s", err.message);
-    *state =
-        t.mesh ? train_mesh_state_bytes(t.mesh) / (size_t)t.mesh->devices.n_local : t.state.bytes;
-    *step = t.program[TRAIN_STEP].plan->arena_bytes;
+    *state = 0;
+    for (int role = 0; role < ROLE_RESIDENT; role++)
+        *state += runtime_role_bytes(&t.rt, (Role)role) / (size_t)t.rt.info.n_local;
+    *step = t.program[TRAIN_STEP].info.temporary_bytes;
     trainer_close(&t);
 }
 

@@ -7,8 +7,8 @@
 #include "cpu/executor.h"
 #include "must.h"
 #include "tiny_llama.h"
-#include "train/data.h"
-#include "train/data_cache.h"
+#include "train/data/cache.h"
+#include "train/data/data.h"
 #include "train/step.h"
 
 #include <math.h>

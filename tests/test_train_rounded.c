@@ -67,39 +67,27 @@ static void no_step_converts_a_weight(void **state)
         }
 }
 
-/* Where trainer t has weight i and its copy on device d; returns how many elements, 0: it has no copy. */
-static int64_t find_copy(const Trainer *t, int d, int i, const float **weight,
-                         const uint16_t **copy)
-{
-    const CheckpointTensor *rounded = &t->state.rounded[i];
-    uint16_t *at = rounded->data;
-    *weight = t->state.saved.tensor[i].data;
-    if (!rounded->name)
-        return 0;
-    int64_t n = cvn_type_elements(&rounded->type);
-    if (t->mesh)
-        n = train_mesh_rounded(t->mesh, d, i, weight, &at);
-    *copy = at;
-    return n;
-}
-
 static void check_copies(const Trainer *t, const char *what)
 {
-    int n_devices = t->mesh ? t->mesh->devices.n_local : 1, n_copies = 0;
-    for (int d = 0; d < n_devices; d++)
+    const Runtime *rt = &t->rt;
+    int n_copies = 0;
+    for (int d = 0; d < rt->info.n_local; d++)
         for (int i = 0; i < t->state.n_weights; i++) {
-            const float *weight;
-            const uint16_t *copy;
-            int64_t n = find_copy(t, d, i, &weight, &copy);
+            const Buffer *weight = runtime_buffer(rt, ROLE_TRAINED, i);
+            const Buffer *copy = runtime_buffer(rt, ROLE_ROUNDED, i);
+            int64_t n = copy ? cvn_type_elements(&weight->local) : 0;
+            if (!copy)
+                continue;
+            assert_int_equal(cvn_type_elements(&copy->local), n);
             uint16_t *want = calloc((size_t)n + 1, sizeof *want);
-            io_encode(CVN_BF16, weight, n, want);
-            if (n && memcmp(want, copy, (size_t)n * sizeof *want) != 0)
+            io_encode(CVN_BF16, buffer_address(rt, weight, d), n, want);
+            if (memcmp(want, buffer_address(rt, copy, d), (size_t)n * sizeof *want) != 0)
                 fail_msg("%s: the copy of %s on device %d is not that of the weight", what,
                          t->state.params.param[i].name, d);
             free(want);
-            n_copies += n > 0;
+            n_copies++;
         }
-    assert_true(n_copies >= 7 * n_devices);
+    assert_true(n_copies >= 7 * rt->info.n_local);
 }
 
 static void fill_batch(uint64_t seed, int vocab, int32_t *tokens, int32_t *targets)
@@ -138,9 +126,8 @@ static void train(const LlamaConfig *config, TrainerOptions o, const char *mesh,
     int norm = 1; /* the first layer's, whole on every device */
     assert_int_equal(t.state.params.param[norm].kind, PARAM_ATTN_NORM);
     for (int i = 0; i < 5; i++) {
-        for (int d = 0; d < (t.mesh ? t.mesh->devices.n_local : 1); d++) {
-            float *weight =
-                t.mesh ? t.mesh->data[d * t.mesh->n + norm] : t.state.saved.tensor[norm].data;
+        for (int d = 0; d < t.rt.info.n_local; d++) {
+            float *weight = buffer_address(&t.rt, runtime_buffer(&t.rt, ROLE_TRAINED, norm), d);
             static float kept;
             if (i == 2)
                 kept = weight[3];

@@ -6,6 +6,7 @@
 #define TESTS_TINY_LLAMA_H
 
 #include "grad/grad.h"
+#include "graph/signature.h"
 #include "graph/simplify.h"
 #include "model/llama.h"
 #include "splitmix.h"
@@ -60,12 +61,13 @@ static inline cvn_graph *llama_train_graph(const LlamaConfig *config, int64_t ba
     cvn_value **weight = arena_array(&g->arena, (size_t)params.n, sizeof *weight);
     cvn_value **gradient = arena_array(&g->arena, (size_t)params.n, sizeof *gradient);
     for (int i = 0; i < params.n; i++)
-        weight[i] =
+        weight[i] = graph_role(
             cvn_parameter(g, params.param[i].name,
-                          cvn_type_make(CVN_F32, params.param[i].rank, params.param[i].dims));
+                          cvn_type_make(CVN_F32, params.param[i].rank, params.param[i].dims)),
+            ROLE_TRAINED, i);
     cvn_type grid = CVN_TYPE(CVN_I32, batch, seq);
-    LlamaBatch rows = {.tokens = cvn_parameter(g, "tokens", grid),
-                       .targets = cvn_parameter(g, "targets", grid)};
+    LlamaBatch rows = {.tokens = graph_role(cvn_parameter(g, "tokens", grid), ROLE_TOKENS, 0),
+                       .targets = graph_role(cvn_parameter(g, "targets", grid), ROLE_TARGETS, 0)};
     LlamaLoss loss;
     if (llama_loss(g, config, compute, weight, &rows, &loss, &err) ||
         graph_gradient(g, loss.mean, params.n, weight, gradient, &err))

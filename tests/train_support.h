@@ -6,7 +6,7 @@
 #define CVN_TESTS_TRAIN_SUPPORT_H
 
 #include "io_support.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 enum { TOY_TENSORS = 5 };
 

@@ -54,6 +54,12 @@ done < <(sed -nE 's/^src\/([^:]*)\.(c|h|def):[0-9]+: *# *include *"([^"]*)\.(c|h
     sed -E '/kernels/!s/_impl( |$)/\1/g' | sort -u | LC_ALL=C tsort 2>&1 >/dev/null |
     sed -E 's/^tsort: *//; s/.*contains a loop.*/;/' | tr '\n' ' ' | tr ';' '\n' | grep -E '[a-z]')
 
+# Who uses devices neither names the processor nor asks whether there are several: one is a mesh of one (src/run/).
+while IFS= read -r hit; do
+    error "$hit  <- goes through src/run/, where one device is a mesh of one"
+done < <(grep -E '^src/(serve|train|sim)/' "$code" |
+    grep -E '"cpu/|\b(cpu_kernels|cpu_backend|executor_run) *\(|[a-z]mesh *\?|\bif \(!?([eort]->)?mesh *[)&|]')
+
 # 4. A file that one can hold in mind.
 while read -r lines file; do
     [ "$file" = total ] && continue

@@ -38,7 +38,6 @@ typedef struct cvn_model_options {
     const char *quantize; /* while loading: "int8", "int4", "int4:32", "int4:64", "int4:128";
                              NULL or "none": as the file is */
     bool no_tokenizer;    /* do not look for one; text cannot go in or out */
-    bool no_weights;      /* for an engine on a mesh, whose devices read their parts themselves */
 } cvn_model_options;
 
 /* Opens a Hugging Face folder, a Meta folder or a GGUF file. options: NULL for the file's dtype.
@@ -55,6 +54,7 @@ const char *cvn_model_warnings(const cvn_model *model);
 int64_t cvn_model_context(const cvn_model *model); /* positions that it was made for */
 int64_t cvn_model_vocab(const cvn_model *model);   /* ids are from 0 to below this */
 cvn_dtype cvn_model_dtype(const cvn_model *model); /* of weights, activations and cache */
+/* A model without one takes token ids; a tokenizer that cannot be read is a warning. */
 bool cvn_model_has_tokenizer(const cvn_model *model);
 
 /* Text to ids, with the begin-of-text token in front when `bos`. *ids is malloc'ed: the caller
@@ -124,14 +124,15 @@ typedef struct cvn_sampling {
 } cvn_sampling;
 
 typedef enum cvn_finish {
-    CVN_FINISH_EOS,     /* an end token */
-    CVN_FINISH_LENGTH,  /* max_tokens */
-    CVN_FINISH_CONTEXT, /* the context is full */
-    CVN_FINISH_STOPPED  /* the callback said so */
+    CVN_FINISH_EOS,      /* an end token */
+    CVN_FINISH_LENGTH,   /* max_tokens */
+    CVN_FINISH_CONTEXT,  /* the context is full */
+    CVN_FINISH_STOPPED,  /* the callback said so */
+    CVN_FINISH_CANCELLED /* cvn_engine_cancel, or the call that submitted it was interrupted */
 } cvn_finish;
 
 typedef struct cvn_request {
-    const int32_t *prompt; /* [n_prompt] token ids, borrowed during the call */
+    const int32_t *prompt; /* [n_prompt] token ids, borrowed during the call, at most the context */
     int64_t n_prompt;      /* at least 1 */
     int64_t max_tokens;    /* most to generate; 0: none, the result is empty */
     bool ignore_eos;       /* go on past end tokens */
@@ -139,27 +140,75 @@ typedef struct cvn_request {
 } cvn_request;
 
 typedef struct cvn_result {
-    int64_t n_tokens; /* generated, the end token included */
+    int64_t n_tokens; /* generated and handed over, the end token included */
+    int64_t reused;   /* tokens of the prompt that were in the row's cache already (session.h) */
+    int64_t computed; /* tokens of the prompt that were not */
     cvn_finish finish;
-    double prefill_seconds; /* of this request's prompt */
-    double first_seconds;   /* from the start of the call to its first token (TTFT) */
-    double total_seconds;   /* from the start of the call to its last token */
+    double prefill_seconds; /* in programs that read this request's prompt */
+    double first_seconds;   /* from when it was submitted to its first token (TTFT) */
+    double total_seconds;   /* from when it was submitted to its last token */
 } cvn_result;
 
 /* Called for each token, in order within a request. Return false to stop that request. */
 typedef bool cvn_token_fn(void *context, int request, int32_t token);
 
+/* Called once, when a request has ended. */
+typedef void cvn_end_fn(void *context, int request, const cvn_result *result);
+
+/* Who hears of a request; each function may be NULL. They are called by cvn_engine_step, or by cvn_engine_cancel, on the
+   caller's thread, and may submit and cancel requests. */
+typedef struct cvn_listener {
+    cvn_token_fn *on_token;
+    cvn_end_fn *on_end;
+    void *context;
+} cvn_listener;
+
+/*
+ * Requests one by one, as a server has them:
+ *
+ *     cvn_engine_submit(engine, &request, &listener, &id, &err);        whenever one comes
+ *     while (!cvn_engine_step(engine, &left, &err) && left)             calls listeners
+ *         ;                                                             submit more, cancel some
+ *
+ * Rows are given first come first served, and each step goes on with all of them. A text depends on its request alone,
+ * not on what runs beside it. cvn_engine_generate and sessions submit and step, too; they may be called while requests are
+ * under way, which then go on meanwhile.
+ */
+
+/* Submits a request: it waits for a row until some step gives it one. The request, its prompt and the listener (NULL: nobody
+   hears of it) are copied. *id (id may be NULL) is positive, and callbacks have it as `request`. Nothing is computed.
+   CVN_EINVAL where the engine cannot do what is asked for, CVN_EMEM. */
+int cvn_engine_submit(cvn_engine *engine, const cvn_request *request, const cvn_listener *listener,
+                      int *id, cvn_err *err);
+
+/* Reads some sections of prompts, no more tokens than the largest bucket has, and decodes eos_interval tokens of all rows
+   that have read theirs; hands over what was generated. *left (left may be NULL): requests that have not ended, 0 when there
+   is nothing to do. CVN_EINVAL from within a callback. After another error, such as CVN_EINTERRUPTED, nothing is lost that was
+   handed over, nothing is half done, and the next step goes on from there. */
+int cvn_engine_step(cvn_engine *engine, int *left, cvn_err *err);
+
+/* Ends a request, whatever it is doing, with CVN_FINISH_CANCELLED: at once, or, from within a callback, at the end of the
+   step; no token of it is handed over any more. CVN_EINVAL where there is none, as it has ended already. Requests that have
+   not ended when the engine is freed are dropped, and nobody is told. */
+int cvn_engine_cancel(cvn_engine *engine, int id, cvn_err *err);
+
+/* From now on, once *flag is not 0, whatever the engine is computing ends within a fraction of a second, and calls
+ * return CVN_EINTERRUPTED until it is 0 again; requests stay as they were before the step that was ended. A handler of
+ * signals, or another thread, may set it. NULL: nobody does. With a cluster, steps are not ended but followed by the error. */
+void cvn_engine_watch(cvn_engine *engine, const volatile int *flag);
+
 /* Runs all requests, as many at once as there are rows; a row that ends is filled with the next
    request while the others decode. result: [n], the caller's. on_token and interrupt may be NULL.
    All requests are checked before anything is computed: CVN_EINVAL. `interrupt` is looked at
-   between steps: nonzero ends the call with CVN_EINTERRUPTED, results so far being filled in. */
+   between steps: nonzero ends the call with CVN_EINTERRUPTED, results so far being filled in, those of requests that had
+   not ended with CVN_FINISH_CANCELLED. */
 int cvn_engine_generate(cvn_engine *engine, const cvn_request *request, int n,
                         cvn_token_fn *on_token, void *context, const volatile int *interrupt,
                         cvn_result *result, cvn_err *err);
 
 /* logprob[i] = ln p(token[i] | tokens before it), for i >= 1; logprob[0] is 0 and means nothing.
-   argmax[i] is the likeliest token after token[0 … i]. Each is [n], the caller's. CVN_EINVAL where
-   n exceeds the context or the engine was made without options.scoring. */
+   argmax[i] is the likeliest token after token[0 … i]. Each is [n], the caller's. Uses a row that no request has.
+   CVN_EINVAL where there is none, where n exceeds the context or the engine was made without options.scoring. */
 int cvn_engine_score(cvn_engine *engine, const int32_t *token, int64_t n, float *logprob,
                      int32_t *argmax, cvn_err *err);
 
@@ -175,10 +224,15 @@ typedef struct cvn_engine_stats {
     uint64_t weight_bytes;  /* mapped or copied */
     uint64_t arena_bytes;   /* of activations: allocated = as planned */
     uint64_t cache_bytes;   /* of address space; filled as far as texts went */
+    double load_seconds;    /* of making the engine, those in which it read and packed weights */
     int threads;            /* of each device */
 } cvn_engine_stats;
 
 cvn_engine_stats cvn_engine_get_stats(const cvn_engine *engine);
+
+/* What was noticed about the weights while they were read, NaN and infinities, one line each; "" when
+   nothing. */
+const char *cvn_engine_warnings(const cvn_engine *engine);
 
 #ifdef __cplusplus
 }

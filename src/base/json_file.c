@@ -1,6 +1,7 @@
 #include "base/json_file.h"
 
 #include "base/file.h"
+#include "base/strbuf.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,18 +40,14 @@ json_t *json_object_read(const char *path, cvn_err *err)
 
 int json_file_write(const char *path, const json_t *value, cvn_err *err)
 {
-    char *text = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
-    if (!text)
-        return err_set(err, CVN_EMEM, "no memory for the JSON text of '%s'", path);
-    FileWriter writer;
-    int code = file_writer_open(&writer, path, err);
-    if (code == CVN_OK)
-        code = file_writer_write(&writer, text, strlen(text), err);
-    if (code == CVN_OK)
-        code = file_writer_write(&writer, "\n", 1, err);
-    if (code == CVN_OK)
-        code = file_writer_commit(&writer, err);
-    file_writer_free(&writer);
-    free(text);
+    StrBuf text = {0};
+    char *json = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    strbuf_puts(&text, json ? json : "");
+    strbuf_putc(&text, '\n');
+    int code = json && !text.failed
+                   ? file_write(path, text.text, text.length, err)
+                   : err_set(err, CVN_EMEM, "no memory for the JSON text of '%s'", path);
+    strbuf_free(&text);
+    free(json);
     return code;
 }

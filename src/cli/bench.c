@@ -4,6 +4,7 @@
 #include "cli/bench_train.h"
 #include "cli/common.h"
 #include "cli/communication.h"
+#include "cli/device_memory.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "cpu/registry.h"
@@ -118,7 +119,9 @@ typedef struct Bench {
     Ceilings ceilings;   /* of all processes together */
     Cluster *cluster;    /* other processes, or NULL; the program's */
     int threads;         /* of this process, on which the ceilings were measured */
+    int devices;         /* of the mesh; 1 without */
     uint64_t peak_bytes; /* weights and activations of the widest engine */
+    DeviceMemory memory; /* of a device of the first engine */
     Row *row;            /* [n_rows], owned */
     size_t n_rows;
 } Bench;
@@ -130,11 +133,12 @@ static bool is_single(const Row *row)
 }
 
 /* Threads of all devices here, 0: as many as there are cores. */
-static int count_threads(const Bench *b, int *threads, cvn_err *err)
+static int count_threads(Bench *b, int *threads, cvn_err *err)
 {
     const Value *v = b->value;
     *threads = (int)v[THREADS].integer;
-    if (!v[MESH].given || *threads == 0)
+    b->devices = 1;
+    if (!v[MESH].given)
         return CVN_OK;
     Arena arena;
     Mesh mesh;
@@ -143,8 +147,10 @@ static int count_threads(const Bench *b, int *threads, cvn_err *err)
         return code;
     code = mesh_parse(&mesh, v[MESH].text, &arena, err);
     int ranks = cluster_size(b->cluster);
-    if (code == CVN_OK)
-        *threads *= mesh.n_devices > ranks ? (int)mesh.n_devices / ranks : 1;
+    if (code == CVN_OK) {
+        b->devices = (int)mesh.n_devices;
+        *threads *= b->devices > ranks ? b->devices / ranks : 1;
+    }
     arena_free(&arena);
     return code;
 }
@@ -154,15 +160,12 @@ static int share_ceilings(Bench *b, cvn_err *err)
 {
     int n = cluster_size(b->cluster);
     int code = cluster_share(b->cluster, &b->ceilings, sizeof b->ceilings, err);
-    b->ceilings.bandwidth *= n;
-    b->ceilings.flops_f32 *= n;
-    b->ceilings.flops_bf16 *= n;
-    b->ceilings.flops_int8 *= n;
+    ceilings_scale(&b->ceilings, n);
     return code;
 }
 
-/* A shape with weights made in memory; on a mesh those of each device where it is. */
-static int make_model(Bench *b, Pool *pool, cvn_err *err)
+/* A shape whose weights are made up by whoever runs it. */
+static int make_model(Bench *b, cvn_err *err)
 {
     const Value *v = b->value;
     cvn_dtype dtype = dtype_of(&v[DTYPE]);
@@ -171,8 +174,8 @@ static int make_model(Bench *b, Pool *pool, cvn_err *err)
     if (!code)
         code = quant_parse(v[QUANTIZE].text, &config.quant, err);
     if (!code)
-        code = model_synthetic(&config, dtype == CVN_DTYPE_COUNT ? CVN_BF16 : dtype,
-                               v[MESH].given ? NULL : pool, &b->model, err);
+        code =
+            model_synthetic(&config, dtype == CVN_DTYPE_COUNT ? CVN_BF16 : dtype, &b->model, err);
     return code;
 }
 
@@ -185,24 +188,23 @@ static int open_bench(Bench *b, cvn_err *err)
     if (run_join(v[MESH].given, &b->cluster, err) ||
         check_layout(v[MESH].text, v[LAYOUT].text, err) || count_threads(b, &threads, err))
         return err->code;
-    Pool *pool = pool_new(threads, err);
-    if (!pool)
-        return CVN_EINVAL;
-    b->threads = pool_threads(pool);
+    Runtime rt;
+    const RuntimeOptions alone = {.devices.threads = threads};
     b->name = v[PRESET].given ? v[PRESET].text : v[MODEL].text;
     live_line("measuring the machine");
-    int code = ceilings_measure(pool, &b->ceilings, err);
+    int code = runtime_open(&rt, &alone, err);
+    b->threads = rt.info.threads;
+    if (!code)
+        code = rt.backend->ceilings(rt.devices, &b->ceilings, err);
+    runtime_close(&rt);
     if (!code)
         code = share_ceilings(b, err);
     live_line("loading %s", b->name);
     if (!code && v[PRESET].given)
-        code = make_model(b, pool, err);
-    pool_free(pool);
+        code = make_model(b, err);
     if (!code && !v[PRESET].given) {
-        cvn_model_options open = {.dtype = dtype_of(&v[DTYPE]),
-                                  .no_tokenizer = true,
-                                  .quantize = v[QUANTIZE].text,
-                                  .no_weights = v[MESH].given};
+        cvn_model_options open = {
+            .dtype = dtype_of(&v[DTYPE]), .no_tokenizer = true, .quantize = v[QUANTIZE].text};
         code = cvn_model_open(v[MODEL].text, &open, &b->model, err);
     }
     return code;
@@ -232,6 +234,8 @@ static int new_engine(Bench *b, const BenchMode *mode, int64_t rows, int64_t con
         cvn_engine_stats stats = cvn_engine_get_stats(*engine);
         uint64_t bytes = stats.weight_bytes + stats.arena_bytes;
         b->peak_bytes = bytes > b->peak_bytes ? bytes : b->peak_bytes;
+        if (b->memory.total == 0)
+            runtime_memory(&(*engine)->rt, &b->memory);
     }
     return code;
 }
@@ -272,19 +276,19 @@ static int add_row(Bench *b, cvn_engine *engine, Row row, cvn_err *err)
     b->row = more;
     row.mode = row.mode ? row.mode : &bench_modes[BENCH_MODES - 1];
     int code = CVN_OK, repeats = (int)b->value[REPEATS].integer;
-    int64_t steps = engine->mesh ? engine->mesh->steps : 0;
+    int64_t runs = engine->rt.runs;
     CommTable before;
     engine_communication(engine, &before);
     live_line("%s: %s", row.mode->name, row_text(&row).text);
     if (row.fits && row.prefill)
-        code = bench_prefill(engine, &b->ceilings, row.tokens, repeats, &row.figure, err);
+        code = bench_prefill(engine, row.tokens, repeats, &row.figure, err);
     else if (row.fits)
-        code = bench_decode(engine, &b->ceilings, row.context, row.tokens,
+        code = bench_decode(engine, row.context, row.tokens,
                             row.part[0] == 't' ? briefly : as_asked, &row.figure, err);
-    if (engine->mesh) /* a prefill was run once more than was measured; decoding runs once a step */
-        take_communication(engine, &before,
-                           row.prefill ? repeats + 1 : (double)(engine->mesh->steps - steps),
-                           &row.communication);
+    /* A prefill was run once more than was measured; decoding runs once a step. */
+    take_communication(engine, &before,
+                       row.prefill ? repeats + 1 : (double)(engine->rt.runs - runs),
+                       &row.communication);
     if (!code)
         b->row[b->n_rows++] = row;
     return code;
@@ -393,20 +397,23 @@ static int measure(Bench *b, cvn_err *err)
 
 /* ---- printing ---- */
 
-static json_t *row_json(const Row *row)
+static json_t *row_json(const Row *row, int devices)
 {
     const BenchFigure *f = &row->figure;
     if (row->prefill)
-        return json_pack("{s:s,s:I,s:f,s:f,s:f,s:f,s:f}", "mode", row->mode->name, "tokens",
+        return json_pack("{s:s,s:I,s:f,s:f,s:f,s:f,s:f,s:f}", "mode", row->mode->name, "tokens",
                          (json_int_t)row->tokens, "seconds", f->seconds, "tokens_per_second",
-                         f->tokens_per_second, "mfu", f->utilization, "matmul_peak", f->peak,
-                         "spread", f->spread);
+                         f->tokens_per_second, "tokens_per_second_per_device",
+                         f->tokens_per_second / devices, "mfu", f->utilization, "matmul_peak",
+                         f->peak, "spread", f->spread);
     json_t *json =
         json_pack("{s:s,s:I,s:I,s:I}", "mode", row->mode->name, "batch", (json_int_t)row->batch,
                   "context", (json_int_t)row->context, "steps", (json_int_t)row->tokens);
     json_object_set_new(json, "seconds_per_token", row->fits ? json_real(f->seconds) : json_null());
     if (row->fits) {
         json_object_set_new(json, "tokens_per_second", json_real(f->tokens_per_second));
+        json_object_set_new(json, "tokens_per_second_per_device",
+                            json_real(f->tokens_per_second / devices));
         json_object_set_new(json, "bandwidth_utilization", json_real(f->utilization));
         json_object_set_new(json, "read_bandwidth", json_real(f->bandwidth));
         json_object_set_new(json, "overhead_seconds", json_real(f->overhead));
@@ -431,21 +438,21 @@ static int print_bench_json(const Bench *b)
                   "matmul_bf16", c->flops_bf16, "matmul_int8", c->flops_int8);
     char quant[16];
     quant_text(b->model->io.config.quant, quant, sizeof quant);
-    json_t *all =
-        json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:I,s:o}", "model", b->name, "quantize", quant,
-                  "kv_cache", kv_name(b), "dtype", cvn_dtype_name(cvn_model_dtype(b->model)),
-                  "kernels", cpu_backend()->name, "threads", b->threads, "peak_bytes",
-                  (json_int_t)b->peak_bytes, "ceilings", ceilings);
+    json_t *all = json_pack(
+        "{s:s,s:s,s:s,s:s,s:s,s:i,s:I,s:o,s:o}", "model", b->name, "quantize", quant, "kv_cache",
+        kv_name(b), "dtype", cvn_dtype_name(cvn_model_dtype(b->model)), "kernels",
+        cpu_kernels()->name, "threads", b->threads, "peak_bytes", (json_int_t)b->peak_bytes,
+        "device_memory", device_memory_json(&b->memory), "ceilings", ceilings);
     for (size_t i = 0; i < b->n_rows; i++) {
         const Row *row = &b->row[i];
         if (is_single(row)) {
-            json_object_set_new(all, row->part, row_json(row));
+            json_object_set_new(all, row->part, row_json(row, b->devices));
             continue;
         }
         json_t *list = json_object_get(all, row->part);
         if (!list)
             json_object_set_new(all, row->part, list = json_array());
-        json_array_append_new(list, row_json(row));
+        json_array_append_new(list, row_json(row, b->devices));
     }
     json_t *communication = json_array();
     for (size_t i = 0; i < b->n_rows; i++)
@@ -465,7 +472,7 @@ static int print_bench_csv(const Bench *b)
         const Row *row = &b->row[i];
         const BenchFigure *f = &row->figure;
         printf("%s,%s,%s,%d,%.6g,%.6g,%s,%s,%s,%lld,%lld,%lld,", b->name,
-               cvn_dtype_name(cvn_model_dtype(b->model)), cpu_backend()->name, b->threads,
+               cvn_dtype_name(cvn_model_dtype(b->model)), cpu_kernels()->name, b->threads,
                row->prefill ? b->ceilings.bandwidth : f->bandwidth,
                row->prefill ? f->peak : b->ceilings.flops_bf16, row->part, row->mode->name,
                row->prefill ? "prefill" : "decode", (long long)row->batch, (long long)row->context,
@@ -479,7 +486,8 @@ static int print_bench_csv(const Bench *b)
     return EXIT_OK;
 }
 
-static void print_row(const Row *row)
+/* A token's latency is the time of the step that makes it, however many rows make one; a prompt's is shared by its tokens. */
+static void print_row(const Row *row, int devices)
 {
     const BenchFigure *f = &row->figure;
     RowText what = row_text(row);
@@ -487,8 +495,11 @@ static void print_row(const Row *row)
         printf("  %-36s does not fit in memory\n", what.text);
         return;
     }
-    printf("  %-36s %10.2f ms %9.1f tokens/s %9.3f ms/token %s %5.1f%%   spread %.0f%%", what.text,
-           1e3 * f->seconds, f->tokens_per_second, 1e3 / f->tokens_per_second,
+    printf("  %-36s %10.2f ms %9.1f tokens/s ", what.text, 1e3 * f->seconds, f->tokens_per_second);
+    if (devices > 1)
+        printf("%9.1f tokens/s per device ", f->tokens_per_second / devices);
+    printf("%9.3f ms/token %s %5.1f%%   spread %.0f%%",
+           1e3 * f->seconds / (row->prefill ? (double)row->tokens : 1),
            row->prefill ? "MFU      " : "bandwidth", 100 * f->utilization, 100 * f->spread);
     if (row->prefill)
         printf("   peak meanwhile %.0f GFLOP/s\n", f->peak / 1e9);
@@ -504,7 +515,7 @@ static int print_bench(const Bench *b)
     quant_text(b->model->io.config.quant, quant, sizeof quant);
     printf("%s, %s, quantized %s, KV cache %s, %d threads, %s kernels\n", b->name,
            cvn_dtype_name(cvn_model_dtype(b->model)), quant, kv_name(b), b->threads,
-           cpu_backend()->name);
+           cpu_kernels()->name);
     if (b->value[MESH].given)
         printf("  mesh %s, layout %s, %d %s\n", b->value[MESH].text, b->value[LAYOUT].text,
                cluster_size(b->cluster), b->cluster ? "processes" : "process");
@@ -516,7 +527,7 @@ static int print_bench(const Bench *b)
         bool first = i == 0 || strcmp(row->part, row[-1].part) != 0 || row->mode != row[-1].mode;
         if (!is_single(row) && first)
             printf("%s%s%s\n", row->part, ladder ? ": " : "", ladder ? row->mode->name : "");
-        print_row(row);
+        print_row(row, b->devices);
     }
     for (size_t i = 0; i < b->n_rows; i++)
         if (is_single(&b->row[i]))
@@ -619,12 +630,11 @@ const Command command_bench = {
         "bench --train --preset stories15m --mesh data=4 --layout fsdp\tthe same on 4 "
         "devices, and what they communicate\n",
     .notes =
-        "Ceilings are measured first, on the same threads. MFU is the model's operations over the "
-        "peak of its type, without what --remat repeats; bandwidth is the bytes that a step must "
-        "read over what plain reads make, measured in turns. Overhead is the time of a step "
-        "outside "
-        "of products and attention. On a mesh a table says what each device sends, how long that "
-        "takes, and how much of it is not hidden.",
+        "tokens/s is the throughput of all rows, ms/token a token's latency, in decoding a step's "
+        "time. MFU is the model's operations over the peak of its type, without what --remat "
+        "repeats; bandwidth is the bytes that a step must read over what plain reads make. A "
+        "step's overhead is its time outside of products and attention. A mesh's table says "
+        "what each device sends, and what is not hidden.",
     .options = options,
     .run = run,
 };

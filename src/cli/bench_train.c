@@ -2,6 +2,7 @@
 
 #include "cli/common.h"
 #include "cli/communication.h"
+#include "cli/device_memory.h"
 #include "cli/terminal.h"
 #include "cpu/registry.h"
 #include "model/params.h"
@@ -15,14 +16,16 @@ static int print_train_json(const char *preset, const TrainBench *b, const Train
         json_pack("{s:f,s:f,s:f}", "read_bandwidth", f->ceilings.bandwidth, "matmul_f32",
                   f->ceilings.flops_f32, "matmul_bf16", f->ceilings.flops_bf16);
     json_t *train =
-        json_pack("{s:I,s:I,s:s,s:s,s:f,s:f,s:f,s:f,s:f,s:I}", "batch", (json_int_t)b->batch, "seq",
-                  (json_int_t)b->seq, "optimizer", optimizers[b->optimizer.kind].name, "remat",
-                  remat_policy_names[b->remat], "mfu", f->mfu, "matmul_peak", f->peak,
-                  "tokens_per_second", f->tokens_per_second, "seconds_per_step", f->seconds,
-                  "flops", f->flops, "peak_memory", (json_int_t)f->peak_memory);
+        json_pack("{s:I,s:I,s:s,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:I}", "batch", (json_int_t)b->batch,
+                  "seq", (json_int_t)b->seq, "optimizer", optimizers[b->optimizer.kind].name,
+                  "remat", remat_policy_names[b->remat], "mfu", f->mfu, "matmul_peak", f->peak,
+                  "tokens_per_second", f->tokens_per_second, "tokens_per_second_per_device",
+                  f->tokens_per_second / f->devices, "seconds_per_step", f->seconds, "flops",
+                  f->flops, "peak_memory", (json_int_t)f->peak_memory);
     json_t *all =
-        json_pack("{s:s,s:s,s:s,s:o,s:o}", "model", preset, "dtype", cvn_dtype_name(b->compute),
-                  "kernels", cpu_backend()->name, "ceilings", ceilings, "train", train);
+        json_pack("{s:s,s:s,s:s,s:o,s:o,s:o}", "model", preset, "dtype", cvn_dtype_name(b->compute),
+                  "kernels", cpu_kernels()->name, "device_memory", device_memory_json(&f->memory),
+                  "ceilings", ceilings, "train", train);
     if (b->mesh) {
         json_t *communication = json_array();
         add_communication(communication, NULL, &f->communication);
@@ -37,15 +40,17 @@ static int print_train_json(const char *preset, const TrainBench *b, const Train
 static int print_train(const char *preset, const TrainBench *b, const TrainFigure *f)
 {
     printf("%s, products in %s, %s kernels, %s, recomputation %s\n", preset,
-           cvn_dtype_name(b->compute), cpu_backend()->name, optimizers[b->optimizer.kind].name,
+           cvn_dtype_name(b->compute), cpu_kernels()->name, optimizers[b->optimizer.kind].name,
            remat_policy_names[b->remat]);
     if (b->mesh)
         printf("  mesh %s, layout %s, %d %s\n", b->mesh, b->layout, cluster_size(b->cluster),
                b->cluster ? "processes" : "process");
-    printf("  train, batch %lld, seq %lld: %.3f s/step %9.1f tokens/s   MFU %.1f%% of %.0f GFLOP/s"
-           "   memory %.0f MiB\n",
-           (long long)b->batch, (long long)b->seq, f->seconds, f->tokens_per_second, 100 * f->mfu,
-           f->peak / 1e9, (double)f->peak_memory / 0x1p20);
+    printf("  train, batch %lld, seq %lld: %.3f s/step %9.1f tokens/s", (long long)b->batch,
+           (long long)b->seq, f->seconds, f->tokens_per_second);
+    if (f->devices > 1)
+        printf(" %9.1f tokens/s per device", f->tokens_per_second / f->devices);
+    printf("   MFU %.1f%% of %.0f GFLOP/s   memory %.0f MiB\n", 100 * f->mfu, f->peak / 1e9,
+           (double)f->peak_memory / 0x1p20);
     print_communication(stdout, "communication of a step, per device", &f->communication);
     return EXIT_OK;
 }

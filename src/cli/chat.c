@@ -20,12 +20,6 @@ static const char *format_name(size_t i)
 
 enum { THINKING_SHOW, THINKING_HIDE };
 
-static const char *thinking_choice(size_t i)
-{
-    static const char *const names[] = {"show", "hide", NULL};
-    return names[i];
-}
-
 static const Option *const options[] = {
     [MODEL] = &option_model,
     [SYSTEM] = &(const Option){"system", .kind = ARG_TEXT, .value = "TEXT",
@@ -34,9 +28,9 @@ static const Option *const options[] = {
                              .help = "go on with a conversation that /save wrote"},
     [FORMAT] = &(const Option){"format", .kind = ARG_CHOICE, .value = "NAME", .choice = format_name,
                                .help = "chat format, else the model's"},
-    [THINKING] =
-        &(const Option){"thinking", .kind = ARG_CHOICE, .value = "WHAT", .choice = thinking_choice,
-                        .fallback = "show", .help = "what to do with a model's thoughts"},
+    [THINKING] = &(const Option){"thinking", .kind = ARG_CHOICE, .value = "WHAT",
+                                 .choices = CHOICES("show", "hide"), .fallback = "show",
+                                 .help = "what to do with a model's thoughts"},
     [MAX_TOKENS] =
         &(const Option){"max-tokens", .letter = 'n', .kind = ARG_INT, .high = 1 << 30, .value = "N",
                         .fallback = "0", .help = "longest answer, 0: what the context holds"},
@@ -45,22 +39,8 @@ static const Option *const options[] = {
                         .fallback = "0", .help = "most tokens of the conversation, 0: the model's"},
     [HISTORY] = &(const Option){"history", .kind = ARG_OUTPUT, .value = "FILE",
                                 .help = "file of what was typed, else ~/.caravan_history"},
-    &option_temperature,
-    &option_top_k,
-    &option_top_p,
-    &option_min_p,
-    &option_repeat_penalty,
-    &option_seed,
-    &option_ignore_eos,
-    &option_dtype,
-    &option_quantize,
-    &option_kv_cache,
-    &option_activations,
-    &option_threads,
-    &option_mesh,
-    &option_layout,
-    &option_overlap,
-    &option_memory,
+    SAMPLING_OPTIONS,
+    RUN_MODEL_OPTIONS,
     NULL,
 };
 
@@ -71,27 +51,21 @@ static int open_chat(Chat *chat, const Args *args, cvn_err *err)
     run.needs_tokenizer = true;
     run.engine.rows = 1;
     run.engine.context = v[CONTEXT].integer;
-    int code = run_model_open(&chat->run, &run, err);
-    if (code)
-        return code;
+    if (run_model_open(&chat->run, &run, err))
+        return err->code;
     const Tokenizer *tokenizer = chat->run.model->tokenizer;
     ChatFormat format = (ChatFormat)v[FORMAT].integer;
     if (!v[FORMAT].given) {
         cvn_err unknown = {0};
-        code = chat_format_find(v[MODEL].text, tokenizer, &format, &unknown);
-        if (code)
-            return err_set(err, code, "%s (--format NAME)", unknown.message);
+        if (chat_format_find(v[MODEL].text, tokenizer, &format, &unknown))
+            return err_set(err, unknown.code, "%s (--format NAME)", unknown.message);
     }
     dialog_init(&chat->dialog, format, tokenizer);
-    if (v[SYSTEM].given)
-        code = dialog_set_system(&chat->dialog, v[SYSTEM].text, err);
-    if (code == CVN_OK && v[LOAD].given)
-        code = dialog_load(&chat->dialog, v[LOAD].text, err);
-    if (code == CVN_OK)
-        code = run_model_start(&chat->run, &run, 0, cvn_model_context(chat->run.model), err);
-    if (code == CVN_OK)
-        code = cvn_session_new(chat->run.engine, 0, &chat->session, err);
-    return code;
+    if ((v[SYSTEM].given && dialog_set_system(&chat->dialog, v[SYSTEM].text, err)) ||
+        (v[LOAD].given && dialog_load(&chat->dialog, v[LOAD].text, err)) ||
+        run_model_start(&chat->run, &run, 0, cvn_model_context(chat->run.model), err))
+        return err->code;
+    return cvn_session_new(chat->run.engine, 0, &chat->session, err);
 }
 
 static bool is_blank(const char *text)

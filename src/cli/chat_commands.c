@@ -1,6 +1,7 @@
 /* What a line that begins with a slash does. */
 #include "cli/chat.h"
 #include "cli/suggest.h"
+#include "cli/terminal.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -61,11 +62,6 @@ static void run_load(Chat *chat, const char *value)
         chat_refuse(chat, "%s", err.message);
     else
         printf("%s: %zu messages\n", value, chat->dialog.n);
-}
-
-static double per_second(int64_t n, double seconds)
-{
-    return seconds > 0 ? (double)n / seconds : 0;
 }
 
 static void run_stats(Chat *chat, const char *value)

@@ -6,6 +6,7 @@
 #include "cli/terminal.h"
 #include "grad/remat.h"
 #include "model/presets.h"
+#include "run/backend.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,38 +16,24 @@ const Option option_model = {
     "model",          .letter = 'm',  .kind = ARG_INPUT,
     .required = true, .value = "DIR", .help = "a Hugging Face or Meta folder, or a GGUF file"};
 
-static const char *compute_dtype(size_t i)
-{
-    static const char *const names[] = {"f32", "bf16", NULL};
-    return names[i];
-}
-
-const Option option_dtype = {"dtype", .kind = ARG_CHOICE, .value = "TYPE", .choice = compute_dtype,
+const Option option_dtype = {"dtype", .kind = ARG_CHOICE, .value = "TYPE",
+                             .choices = CHOICES("f32", "bf16"),
                              .help = "type of weights, activations and cache, else the model's"};
 
-static const char *quantization(size_t i)
-{
-    static const char *const names[] = {"none",    "int8",     "int4", "int4:32",
-                                        "int4:64", "int4:128", NULL};
-    return names[i];
-}
-
 const Option option_quantize = {
-    "quantize",     .letter = 'q',          .kind = ARG_CHOICE,
-    .value = "HOW", .choice = quantization, .help = "quantize the weights while loading, as"};
-
-static const char *none_or_int8(size_t i)
-{
-    static const char *const names[] = {"none", "int8", NULL};
-    return names[i];
-}
+    "quantize",
+    .letter = 'q',
+    .kind = ARG_CHOICE,
+    .value = "HOW",
+    .choices = CHOICES("none", "int8", "int4", "int4:32", "int4:64", "int4:128"),
+    .help = "quantize the weights while loading, as"};
 
 const Option option_kv_cache = {"kv-cache", .kind = ARG_CHOICE, .value = "HOW",
-                                .choice = none_or_int8,
+                                .choices = CHOICES("none", "int8"),
                                 .help = "keep keys and values quantized, as"};
 
 const Option option_activations = {"activations", .kind = ARG_CHOICE, .value = "HOW",
-                                   .choice = none_or_int8,
+                                   .choices = CHOICES("none", "int8"),
                                    .help = "round what enters int8 weights, to"};
 
 const Option option_threads = {"threads",
@@ -78,10 +65,11 @@ const char *choice_of_remat(size_t i)
     return i < REMAT_POLICY_COUNT ? remat_policy_names[i] : NULL;
 }
 
-const char *choice_of_storage(size_t i)
+const char *const storage_choices[] = {"f32", "bf16", "f16", NULL};
+
+const char *choice_of_device(size_t i)
 {
-    static const char *const names[] = {"f32", "bf16", "f16", NULL};
-    return names[i];
+    return backends[i] ? backends[i]->name : NULL;
 }
 
 void warn_threads(int64_t wanted)

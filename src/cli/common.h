@@ -20,10 +20,11 @@ extern const Option option_json;        /* --json: ARG_FLAG */
 extern const Option option_shard_size;  /* --shard-size SIZE: ARG_SIZE */
 extern const Option option_force;       /* --force: ARG_FLAG */
 
-/* Choices (Option.choice): the names of presets; of what is recomputed; the types that weights are stored in. */
+/* Choices: the names of presets; of what is recomputed; of back ends; the types that weights are stored in. */
 const char *choice_of_preset(size_t i);
 const char *choice_of_remat(size_t i);
-const char *choice_of_storage(size_t i);
+const char *choice_of_device(size_t i);
+extern const char *const storage_choices[];
 
 /* Warns where more threads are wanted than there are cores that this process may use. */
 void warn_threads(int64_t wanted);

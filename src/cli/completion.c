@@ -7,7 +7,7 @@
 static void add_choices(StrBuf *out, const Option *option)
 {
     const char *name;
-    for (size_t i = 0; (name = option->choice(i)); i++)
+    for (size_t i = 0; (name = option_choice(option, i)); i++)
         strbuf_printf(out, "%s%s", i ? " " : "", name);
 }
 

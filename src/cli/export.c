@@ -1,9 +1,9 @@
 /* caravan export: what a training run has learned, as a Hugging Face folder. */
+#include "train/checkpoint/export.h"
 #include "cli/common.h"
 #include "cli/find_checkpoint.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
-#include "train/checkpoint_export.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@ enum { STEP, DTYPE, MERGE, INIT, SHARD, TOKENIZER, FORCE, THREADS };
 static const Option *const options[] = {
     [STEP] = &option_step,
     [DTYPE] =
-        &(const Option){"dtype", .kind = ARG_CHOICE, .value = "TYPE", .choice = choice_of_storage,
+        &(const Option){"dtype", .kind = ARG_CHOICE, .value = "TYPE", .choices = storage_choices,
                         .fallback = "bf16", .help = "type of the weights, one of"},
     [MERGE] = &(const Option){"lora-merge", .kind = ARG_FLAG,
                               .help = "adapters merged into their model, else as a PEFT folder"},

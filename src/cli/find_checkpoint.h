@@ -3,7 +3,7 @@
 #define CVN_CLI_FIND_CHECKPOINT_H
 
 #include "cli/options.h"
-#include "train/checkpoint_export.h"
+#include "train/checkpoint/export.h"
 
 extern const Option option_step; /* --step */
 

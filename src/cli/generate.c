@@ -32,23 +32,9 @@ static const Option *const options[] = {
     [MAX_TOKENS] =
         &(const Option){"max-tokens", .letter = 'n', .kind = ARG_INT, .low = 1, .high = 1 << 30,
                         .value = "N", .fallback = "256", .help = "most tokens to generate"},
-    &option_temperature,
-    &option_top_k,
-    &option_top_p,
-    &option_min_p,
-    &option_repeat_penalty,
-    &option_seed,
-    &option_ignore_eos,
+    SAMPLING_OPTIONS,
     &option_context,
-    &option_dtype,
-    &option_quantize,
-    &option_kv_cache,
-    &option_activations,
-    &option_threads,
-    &option_memory,
-    &option_mesh,
-    &option_layout,
-    &option_overlap,
+    RUN_MODEL_OPTIONS,
     &option_json,
     &option_dump,
     &option_profile,
@@ -128,20 +114,19 @@ static json_t *timings_json(const RunModel *run, const cvn_result *result, size_
 {
     cvn_engine_stats stats = cvn_engine_get_stats(run->engine);
     double decode = result->total_seconds - result->first_seconds;
-    double decoded = (double)(result->n_tokens - 1);
     return json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:i,s:I}", "load_seconds", run->load_seconds,
                      "compile_seconds", run->compile_seconds, "prefill_seconds",
                      result->prefill_seconds, "prefill_tokens_per_second",
-                     result->prefill_seconds > 0 ? (double)n_prompt / result->prefill_seconds : 0.0,
-                     "decode_seconds", decode, "decode_tokens_per_second",
-                     decode > 0 ? decoded / decode : 0.0, "threads", stats.threads, "peak_bytes",
+                     per_second((int64_t)n_prompt, result->prefill_seconds), "decode_seconds",
+                     decode, "decode_tokens_per_second", per_second(result->n_tokens - 1, decode),
+                     "threads", stats.threads, "peak_bytes",
                      (json_int_t)(stats.weight_bytes + stats.arena_bytes));
 }
 
 /* A JSON object on a line of its own. */
 static int print_object(const Batch *b, int i)
 {
-    static const char *const finishes[] = {"eos", "length", "context", "stopped"};
+    static const char *const finishes[] = {"eos", "length", "context", "stopped", "cancelled"};
     const Text *t = &b->text[i];
     const cvn_result *result = &b->result[i];
     json_t *text =
@@ -177,10 +162,10 @@ static void print_speed(const cvn_result *result, size_t n_prompt)
     double decode = result->total_seconds - result->first_seconds;
     fprintf(stderr, "\nprompt: %zu token%s in %.2f s (%.0f tokens/s)", n_prompt,
             n_prompt == 1 ? "" : "s", result->prefill_seconds,
-            (double)n_prompt / result->prefill_seconds);
+            per_second((int64_t)n_prompt, result->prefill_seconds));
     if (result->n_tokens > 1)
         fprintf(stderr, "; generated: %lld tokens in %.2f s (%.1f tokens/s, %.2f ms each)",
-                (long long)result->n_tokens, decode, (double)(result->n_tokens - 1) / decode,
+                (long long)result->n_tokens, decode, per_second(result->n_tokens - 1, decode),
                 1e3 * decode / (double)(result->n_tokens - 1));
     fputc('\n', stderr);
 }
@@ -190,6 +175,8 @@ static void print_speeds(const Batch *b, double seconds)
     if (b->n_texts == 1) {
         if (b->result[0].n_tokens > 0)
             print_speed(&b->result[0], b->prompt[0].n);
+        else if (b->result[0].finish == CVN_FINISH_CANCELLED)
+            fprintf(stderr, "interrupted before the first token\n");
         return;
     }
     cvn_engine_stats stats = cvn_engine_get_stats(b->model.engine);
@@ -200,7 +187,7 @@ static void print_speeds(const Batch *b, double seconds)
             "\n%d texts in %.2f s: prompts of %lld tokens in %.2f s, %lld tokens generated (%.1f "
             "tokens/s in all)\n",
             b->n_texts, seconds, (long long)stats.prefill_tokens, stats.prefill_seconds,
-            (long long)generated, seconds > 0 ? (double)generated / seconds : 0.0);
+            (long long)generated, per_second(generated, seconds));
 }
 
 /* Results that were reached before Ctrl-C are printed all the same. */
@@ -351,21 +338,15 @@ static int run_batch(Batch *b, cvn_err *err)
     const Value *v = b->args->value;
     RunOptions run = run_model_options(b->args);
     run.needs_tokenizer = !v[TOKENS].given || v[STOP].given;
-    run.takes_ids = true;
-    int code = check_stops(b, err);
-    if (code == CVN_OK)
-        code = run_model_open(&b->model, &run, err);
-    if (code == CVN_OK)
-        code = read_all(b, err);
-    if (code == CVN_OK)
-        code = make_requests(b, err);
-    if (code)
-        return code;
+    run.takes_ids = !v[TOKENS].given;
+    if (check_stops(b, err) || run_model_open(&b->model, &run, err) || read_all(b, err) ||
+        make_requests(b, err))
+        return err->code;
     size_t longest = 0;
     for (size_t i = 0; i < b->n_prompts; i++)
         longest = b->prompt[i].n > longest ? b->prompt[i].n : longest;
     run.engine.rows = v[ROWS].integer < b->n_texts ? (int)v[ROWS].integer : b->n_texts;
-    code = run_model_start(&b->model, &run, (int64_t)longest, v[MAX_TOKENS].integer, err);
+    int code = run_model_start(&b->model, &run, (int64_t)longest, v[MAX_TOKENS].integer, err);
     return code ? code : generate(b, err);
 }
 

@@ -51,7 +51,7 @@ static void add_meaning(StrBuf *out, const Option *option)
     strbuf_puts(out, option->help);
     const char *choice;
     size_t n = 0;
-    while (option->kind == ARG_CHOICE && !option->brief && (choice = option->choice(n)))
+    while (option->kind == ARG_CHOICE && !option->brief && (choice = option_choice(option, n)))
         strbuf_printf(out, "%s%s", n++ ? ", " : ": ", choice);
     if (option->fallback && option->kind != ARG_FLAG)
         strbuf_printf(out, " [%s]", option->fallback);

@@ -17,7 +17,7 @@ static const Option *const options[] = {
                                .help = "shape of the model, one of"},
     [SEED] = &option_seed,
     [DTYPE] =
-        &(const Option){"dtype", .kind = ARG_CHOICE, .value = "TYPE", .choice = choice_of_storage,
+        &(const Option){"dtype", .kind = ARG_CHOICE, .value = "TYPE", .choices = storage_choices,
                         .help = "type of the weights, else the preset's"},
     [CONTEXT] = &(const Option){"context", .kind = ARG_INT, .low = 1, .high = 1 << 30, .value = "N",
                                 .help = "positions the model is made for, else the preset's"},
@@ -66,9 +66,7 @@ static int run(const Args *args)
     Filling filling = {.seed = (uint64_t)args->value[SEED].integer,
                        .progress = progress_start("writing", (double)size.params),
                        .owner = pthread_self()};
-    int code = llama_config_check(&config, args->value[PRESET].text, &err);
-    if (code == CVN_OK)
-        code = save_folder(folder, &config, &save, fill, &filling, &err);
+    int code = save_folder(folder, &config, &save, fill, &filling, &err);
     progress_end(&filling.progress);
     if (code)
         return fail(&err);

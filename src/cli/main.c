@@ -42,17 +42,24 @@ static int unknown_command(const char *name)
     return EXIT_USAGE;
 }
 
-static int print_help(const char *name)
+/* Help or the man page of a command, or of the program where none is named. */
+static int print_page(const char *name, void (*of_command)(StrBuf *, const Command *),
+                      void (*of_program)(StrBuf *))
 {
     StrBuf text = {0};
     const Command *command = name ? find_command(name) : NULL;
     if (name && !command)
         return unknown_command(name);
     if (command)
-        help_command(&text, command);
+        of_command(&text, command);
     else
-        help_program(&text);
+        of_program(&text);
     return print_text(&text);
+}
+
+static int print_help(const char *name)
+{
+    return print_page(name, help_command, help_program);
 }
 
 static int print_version(void)
@@ -63,7 +70,7 @@ static int print_version(void)
     for (int i = 0; i < CPU_FEATURE_COUNT; i++)
         if (cpu_has(features, (CpuFeature)i))
             printf(" %s", cpu_feature_name((CpuFeature)i));
-    printf("\nkernels: %s\n", cpu_backend()->name);
+    printf("\nkernels: %s\n", cpu_kernels()->name);
     static const struct {
         const char *name;
         bool there;
@@ -104,13 +111,7 @@ static int run_hidden(int argc, char **argv)
         for (int i = 0; commands[i]; i++)
             strbuf_printf(&text, "%s\n", commands[i]->name);
     } else if (strcmp(argv[1], "_man") == 0) {
-        const Command *command = operand ? find_command(operand) : NULL;
-        if (operand && !command)
-            return unknown_command(operand);
-        if (command)
-            man_command(&text, command);
-        else
-            man_program(&text);
+        return print_page(operand, man_command, man_program);
     } else if (strcmp(argv[1], "_completion") == 0) {
         if (!operand || !completion_script(&text, operand)) {
             fprintf(stderr, "caravan: _completion writes for bash, zsh or fish\n");
@@ -119,14 +120,6 @@ static int run_hidden(int argc, char **argv)
     } else
         return -1;
     return print_text(&text);
-}
-
-static bool has_option(const Command *command, const char *name)
-{
-    for (int i = 0; command->options[i]; i++)
-        if (strcmp(command->options[i]->name, name) == 0)
-            return true;
-    return false;
 }
 
 static int run_command(const Command *command, int argc, char **argv)
@@ -141,7 +134,7 @@ static int run_command(const Command *command, int argc, char **argv)
         fail(&err);
     } else if (args->help) {
         status = print_help(command->name);
-    } else if (transport_launched() && !has_option(command, "mesh")) {
+    } else if (transport_launched() && option_find(command, "mesh", 4) < 0) {
         err_set(&err, CVN_EUNSUPPORTED, "caravan %s does not run in several processes",
                 command->name);
         fail(&err);

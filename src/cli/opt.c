@@ -1,12 +1,13 @@
-/* caravan opt: runs passes on a graph in text, on any machine, and prints what they make of it. */
+/* caravan opt: runs passes on a graph in text, on any machine, and prints what they make of it; or carries it out. */
 #include "base/file.h"
 #include "cli/common.h"
+#include "cli/opt_run.h"
 #include "cli/suggest.h"
 #include "cli/terminal.h"
 #include "compile/pipeline.h"
 #include "graph/passes.h"
-#include "graph/stablehlo.h"
-#include "graph/text.h"
+#include "graph/stablehlo/stablehlo.h"
+#include "graph/text/text.h"
 #include "shard/passes.h"
 #include "shard/propagate.h"
 
@@ -14,30 +15,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PASSES, MESH, EMIT, DEVICES, DUMP, OUTPUT, QUIET };
+enum { PASSES, MESH, EMIT, DEVICES, DUMP, RUN, INPUTS, SEED, CHECK, OUTPUT, QUIET };
 enum { EMIT_TEXT, EMIT_STABLEHLO, EMIT_SPECS, EMIT_NOTHING };
-
-static const char *emit_name(size_t i)
-{
-    static const char *const names[] = {"text", "stablehlo", "specs", "nothing", NULL};
-    return names[i];
-}
 
 static const Option *const options[] = {
     [PASSES] = &(const Option){"passes", .letter = 'p', .kind = ARG_TEXT, .value = "LIST",
                                .help = "passes to run, in order, with commas between"},
-    [MESH] = &(const Option){"mesh", .letter = 'm', .kind = ARG_TEXT, .value = "MESH",
-                             .help = "devices for propagate and partition, such as data=4,model=2"},
-    [EMIT] =
-        &(const Option){"emit", .letter = 'e', .kind = ARG_CHOICE, .value = "FORM",
-                        .fallback = "text", .choice = emit_name, .help = "what to print, one of"},
+    [MESH] = &(
+        const Option){"mesh", .letter = 'm', .kind = ARG_TEXT, .value = "MESH",
+                      .help = "devices for propagate, partition and --run, such as data=4,model=2"},
+    [EMIT] = &(const Option){"emit", .letter = 'e', .kind = ARG_CHOICE, .value = "FORM", .group = 1,
+                             .fallback = "text",
+                             .choices = CHOICES("text", "stablehlo", "specs", "nothing"),
+                             .help = "what to print, one of"},
     [DEVICES] =
         &(const Option){"devices", .kind = ARG_INT, .high = 1 << 20, .value = "N", .fallback = "0",
                         .help = "devices a StableHLO module is for, 0: as many as it names"},
     [DUMP] = &(const Option){"dump", .kind = ARG_OUTPUT, .value = "DIR",
                              .help = "write the graph there before the first and after each pass"},
-    [OUTPUT] = &(const Option){"out", .letter = 'o', .kind = ARG_OUTPUT, .value = "FILE",
-                               .help = "write there, else to standard output"},
+    [RUN] = &(const Option){"run", .letter = 'r', .kind = ARG_FLAG, .group = 1,
+                            .help = "carry the graph out and print its results"},
+    [INPUTS] =
+        &(const Option){"inputs", .letter = 'i', .kind = ARG_INPUT, .needs = "run", .value = "FILE",
+                        .help = "values of parameters, by name, as safetensors"},
+    [SEED] = &(const Option){"seed", .letter = 's', .kind = ARG_INT, .needs = "run", .value = "N",
+                             .fallback = "0", .help = "of inputs that are not given, and random"},
+    [CHECK] = &(const Option){"check", .letter = 'c', .kind = ARG_FLAG, .needs = "run",
+                              .help = "hold the results to the interpreter's"},
+    [OUTPUT] =
+        &(const Option){"out", .letter = 'o', .kind = ARG_OUTPUT, .value = "FILE",
+                        .help = "write there, results as safetensors; else to standard output"},
     [QUIET] = &(const Option){"quiet", .letter = 'q', .kind = ARG_FLAG,
                               .help = "do not say what each pass did"},
     NULL,
@@ -155,6 +162,28 @@ static int write_out(const StrBuf *out, const char *path, cvn_err *err)
     return CVN_OK;
 }
 
+static int run_graph(const cvn_graph *g, const Args *args, cvn_err *err)
+{
+    const Value *value = args->value;
+    const OptRun how = {.inputs = value[INPUTS].text,
+                        .seed = (uint64_t)value[SEED].integer,
+                        .mesh = value[MESH].text,
+                        .check = value[CHECK].flag,
+                        .out = value[OUTPUT].text,
+                        .quiet = value[QUIET].flag};
+    return opt_run(g, &how, err);
+}
+
+static int print_graph(const cvn_graph *g, const Args *args, cvn_err *err)
+{
+    StrBuf out = {0};
+    int code = emit(g, args, &out, err);
+    if (code == CVN_OK)
+        code = write_out(&out, args->value[OUTPUT].text, err);
+    strbuf_free(&out);
+    return code;
+}
+
 static int run(const Args *args)
 {
     cvn_err err = {0};
@@ -176,18 +205,18 @@ static int run(const Args *args)
         g->mesh = arena_string(&g->arena, args->value[MESH].text);
     Dump dump;
     PassOptions how = {.dump = &dump, .report = args->value[QUIET].flag ? NULL : report};
-    StrBuf out = {0};
-    if (g && dump_init(&dump, args->value[DUMP].text, NULL, &err) == CVN_OK &&
-        passes_run(g, pass, n, &how, &err) == CVN_OK && emit(g, args, &out, &err) == CVN_OK)
-        write_out(&out, args->value[OUTPUT].text, &err);
-    strbuf_free(&out);
+    int code = g ? dump_init(&dump, args->value[DUMP].text, NULL, &err) : err.code;
+    if (code == CVN_OK)
+        code = passes_run(g, pass, n, &how, &err);
+    if (code == CVN_OK)
+        code = args->value[RUN].flag ? run_graph(g, args, &err) : print_graph(g, args, &err);
     cvn_graph_free(g);
-    return err.code ? fail(&err) : EXIT_OK;
+    return code ? fail(&err) : EXIT_OK;
 }
 
 const Command command_opt = {
     "opt",
-    .about = "run compiler passes on a graph in text",
+    .about = "run compiler passes on a graph in text, or the graph",
     .usage = "[options] FILE",
     .examples =
         "opt --passes simplify model.txt\tthe graph after simplification\n"
@@ -198,19 +227,29 @@ const Command command_opt = {
         "along which operations\n"
         "opt --passes propagate,partition --mesh data=2,model=2 model.txt\twhat each device "
         "runs\n"
+        "opt --run --check --mesh data=2,model=2 model.txt\tcarry it out on 4 devices, and hold "
+        "the results to the interpreter's\n"
+        "opt --run --inputs a.safetensors --out b.safetensors model.txt\ton values of one's own\n"
         "opt --emit stablehlo model.txt\ta module that XLA accepts\n"
         "opt --emit nothing model.txt\tonly check that the file holds a legal graph\n",
     .notes =
         "Passes: simplify (fold constants, merge equal operations, apply identities that are "
         "exact), decompose (replace composites by the plain operations they stand for), dead "
-        "(drop operations that no output needs), fuse_linear (make one operation of products that "
+        "(drop operations that no output needs), pack (bring weights that only products read into "
+        "the order they are read in), fuse_linear (make one operation of products that "
         "share their input, and what stands next to them), propagate (give every value the "
         "sharding that "
         "follows from those marked <data,_>, on the devices of --mesh), partition (make the graph "
         "that every one of these devices runs on its shards, with collectives between them).\n"
         "FILE may be - for standard input; docs/GRAPH.md describes the text form. The graph "
         "is verified before the first pass and after each one. What each pass did is said on "
-        "standard error.",
+        "standard error.\n"
+        "With --run it is carried out: on one device, for which marks count for nothing, or on "
+        "those of --mesh, which need not divide its sizes. Random inputs are floats of mean 0 and "
+        "variance 1, bools, and integers from 0 to 15, or below the size of what they index. With "
+        "--check it fails where a result differs from the interpreter's by more than 1e-5 of its "
+        "largest element (2e-2 where it is computed from bf16, f16 or what is quantized), or at "
+        "all in integers.",
     .operands = "FILE",
     .min_operands = 1,
     .max_operands = 1,

@@ -27,9 +27,14 @@ void option_variable(const Option *option, char *text, size_t size)
         text[i] = text[i] == '-' ? '_' : (char)toupper((unsigned char)text[i]);
 }
 
+const char *option_choice(const Option *option, size_t i)
+{
+    return option->choices ? option->choices[i] : option->choice(i);
+}
+
 static const char *choice_at(const void *option, size_t i)
 {
-    return ((const Option *)option)->choice(i);
+    return option_choice(option, i);
 }
 
 static const char *option_at(const void *options, size_t i)
@@ -120,7 +125,7 @@ static int read_size(const Option *option, const Source *source, Value *value, c
 static int read_choice(const Option *option, const Source *source, Value *value, cvn_err *err)
 {
     const char *name;
-    for (size_t i = 0; (name = option->choice(i)); i++)
+    for (size_t i = 0; (name = option_choice(option, i)); i++)
         if (strcmp(name, value->text) == 0) {
             value->integer = (int64_t)i;
             return CVN_OK;
@@ -129,7 +134,7 @@ static int read_choice(const Option *option, const Source *source, Value *value,
     char list[512] = "";
     size_t n = 0, few = 8;
     size_t i = 0;
-    for (; (name = option->choice(i)) && n < sizeof list; i++)
+    for (; (name = option_choice(option, i)) && n < sizeof list; i++)
         n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", name);
     if (near && i > few)
         return err_set(err, CVN_EINVAL, "%s is \"%s\"; did you mean %s?", source->name, value->text,
@@ -222,8 +227,7 @@ static int set_value(const Option *option, const Source *source, Value *value, c
     return option->repeats ? add_text(value, err) : CVN_OK;
 }
 
-/* Index of the option with this name (n bytes), or -1. */
-static int find_name(const Command *command, const char *name, size_t n)
+int option_find(const Command *command, const char *name, size_t n)
 {
     for (int i = 0; command->options[i]; i++)
         if (strlen(command->options[i]->name) == n &&
@@ -260,7 +264,7 @@ static int parse_option(Args *args, const Command *command, int argc, char **arg
     if (typed[1] == '-') {
         const char *equals = strchr(typed, '=');
         size_t n = equals ? (size_t)(equals - typed) - 2 : strlen(typed) - 2;
-        k = find_name(command, typed + 2, n);
+        k = option_find(command, typed + 2, n);
         if (k < 0 && n == 4 && memcmp(typed + 2, "help", 4) == 0)
             return err_set(err, CVN_EINVAL, "--help takes no value");
         if (k < 0)
@@ -377,7 +381,7 @@ static int check_needs(const Args *args, const Command *command, cvn_err *err)
         const Option *option = command->options[i];
         if (!option->needs || !args->value[i].on_command_line)
             continue;
-        int other = find_name(command, option->needs, strlen(option->needs));
+        int other = option_find(command, option->needs, strlen(option->needs));
         if (other >= 0 && !args->value[other].given)
             return err_set(err, CVN_EINVAL, "--%s has no effect without --%s; give both or neither",
                            option->name, option->needs);
@@ -436,20 +440,20 @@ static int check_output(const Option *option, const Value *value, cvn_err *err)
 /* Paths are looked at last: a mistake in the command line is told before a file that is not there. */
 static int check_paths(const Args *args, const Command *command, cvn_err *err)
 {
-    int code = CVN_OK;
-    for (int i = 0; command->options[i] && !code; i++) {
+    for (int i = 0; command->options[i]; i++) {
         const Option *option = command->options[i];
         const Value *value = &args->value[i];
-        if (option->kind == ARG_OUTPUT && value->given)
-            code = check_output(option, value, err);
+        if (option->kind == ARG_OUTPUT && value->given && check_output(option, value, err))
+            return err->code;
         if (option->kind != ARG_INPUT || !value->given)
             continue;
-        if (!option->repeats)
-            code = check_input(option, value, value->text, err);
-        for (size_t k = 0; k < value->n_texts && !code; k++)
-            code = check_input(option, value, value->texts[k], err);
+        if (!option->repeats && check_input(option, value, value->text, err))
+            return err->code;
+        for (size_t k = 0; k < value->n_texts; k++)
+            if (check_input(option, value, value->texts[k], err))
+                return err->code;
     }
-    return code;
+    return CVN_OK;
 }
 
 int args_parse(Args *args, const Command *command, int argc, char **argv, cvn_err *err)
@@ -466,9 +470,8 @@ int args_parse(Args *args, const Command *command, int argc, char **argv, cvn_er
             options = false;
             i++;
         } else if (options && word[0] == '-' && word[1]) {
-            int code = parse_option(args, command, argc, argv, &i, err);
-            if (code)
-                return code;
+            if (parse_option(args, command, argc, argv, &i, err))
+                return err->code;
         } else {
             if (args->n_operands == CLI_MAX_OPERANDS)
                 return err_set(err, CVN_EINVAL, "more than %d operands", CLI_MAX_OPERANDS);
@@ -476,16 +479,11 @@ int args_parse(Args *args, const Command *command, int argc, char **argv, cvn_er
             i++;
         }
     }
-    int code = apply_environment(args, command, err);
-    if (code == CVN_OK)
-        code = check_operands(args, command, err);
-    if (code == CVN_OK)
-        code = check_groups(args, command, err);
-    if (code == CVN_OK)
-        code = apply_fallbacks(args, command, err);
-    if (code == CVN_OK)
-        code = check_needs(args, command, err);
-    return code ? code : check_paths(args, command, err);
+    if (apply_environment(args, command, err) || check_operands(args, command, err) ||
+        check_groups(args, command, err) || apply_fallbacks(args, command, err) ||
+        check_needs(args, command, err))
+        return err->code;
+    return check_paths(args, command, err);
 }
 
 void args_free(Args *args)

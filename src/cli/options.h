@@ -51,10 +51,17 @@ typedef struct Option {
     void (*range)(const char *name, double *low, double *high);
     const char *needs; /* an option of the command without which this one says nothing, or NULL */
     const char *value; /* name of the value in help: "DIR", "N" */
-    const char *fallback; /* value when none is given, as it would be typed; NULL: none */
-    const char *(*choice)(size_t i); /* ARG_CHOICE: the i-th, NULL past the last */
-    const char *help;                /* a phrase without a full stop */
+    const char *fallback;       /* value when none is given, as it would be typed; NULL: none */
+    const char *const *choices; /* ARG_CHOICE: their names, ended by NULL; or */
+    const char *(*choice)(
+        size_t i);    /* the i-th, NULL past the last, where they are known elsewhere */
+    const char *help; /* a phrase without a full stop */
 } Option;
+
+#define CHOICES(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* The i-th name of an ARG_CHOICE, NULL past the last. */
+const char *option_choice(const Option *option, size_t i);
 
 typedef struct Value {
     bool given; /* on the command line or in the environment */
@@ -103,6 +110,9 @@ void args_free(Args *args);
 /* The value of an option that several commands share; one that was not given where this command has no such
  * option. */
 const Value *args_value(const Args *args, const Option *option);
+
+/* Index of the option with this name of n bytes, or -1. */
+int option_find(const Command *command, const char *name, size_t n);
 
 /* "CARAVAN_TOP_P" for "top-p", into text of `size` bytes. */
 void option_variable(const Option *option, char *text, size_t size);

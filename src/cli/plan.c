@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "base/file.h"
 #include "cli/common.h"
+#include "cli/device_memory.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "io/model.h"
@@ -18,6 +19,8 @@ enum {
     MODEL,
     MESH,
     LAYOUT,
+    DEVICE,
+    THREADS,
     OVERLAP,
     TRAIN,
     PREFILL,
@@ -46,6 +49,11 @@ static const Option *const options[] = {
         const Option){"layout", .letter = 'l', .kind = ARG_TEXT, .value = "NAME", .fallback = "2d",
                       .help = "how tensors lie on it: dp, tp, tp-scatter, fsdp, 2d, a product "
                               "such as fsdp+tp, or FILE.json"},
+    [DEVICE] = &(const Option){"device", .kind = ARG_CHOICE, .value = "NAME", .fallback = "cpu",
+                               .choice = choice_of_device, .help = "what it is made of, one of"},
+    [THREADS] = &(const Option){"threads", .letter = 't', .kind = ARG_INT, .low = 1, .high = 4096,
+                                .value = "N", .fallback = "1",
+                                .help = "of each device: each has scratch of its own"},
     [OVERLAP] = &option_overlap,
     [TRAIN] = &(const Option){"train", .kind = ARG_FLAG, .group = 2,
                               .help = "plan a training step; else a step of decoding"},
@@ -57,7 +65,7 @@ static const Option *const options[] = {
                               .value = "B", .fallback = "1", .help = "rows, over all devices"},
     [CONTEXT] =
         &(const Option){"context", .letter = 'c', .kind = ARG_INT, .low = 1, .high = 1 << 30,
-                        .value = "N", .help = "positions of the KV cache, else the model's"},
+                        .value = "N", .help = "tokens that a row may have, else the model's"},
     [OPTIMIZER] =
         &(const Option){"optimizer", .kind = ARG_CHOICE, .value = "NAME", .fallback = "adamw",
                         .choice = train_optimizer_name, .help = "of training, one of"},
@@ -101,13 +109,11 @@ static int make_ask(SimAsk *ask, const Value *v, cvn_err *err)
                     .batch = v[BATCH].integer,
                     .seq = v[SEQ].integer,
                     .compute = dtype_of(&v[DTYPE]),
-                    .compile = true,
+                    .device = backends[v[DEVICE].integer],
+                    .threads = (int)v[THREADS].integer,
                     .blocking = v[OVERLAP].integer == 1};
-    int code = shape(v, &ask->config, err);
-    if (code == CVN_OK)
-        code = check_layout(ask->mesh, ask->layout, err);
-    if (code)
-        return code;
+    if (shape(v, &ask->config, err) || check_layout(ask->mesh, ask->layout, err))
+        return err->code;
     if (ask->compute == CVN_DTYPE_COUNT)
         ask->compute = CVN_BF16;
     ask->context = v[CONTEXT].given ? v[CONTEXT].integer : ask->config.max_context;
@@ -142,16 +148,21 @@ static void size_line(const char *name, double bytes)
 
 static void print_memory(const SimAsk *ask, const SimAnswer *a)
 {
+    const DeviceMemory *m = &a->memory;
+    const double bytes[SIM_ACTIVATION] = {m->weights, m->rounded_weights, m->optimizer, m->kv_cache,
+                                          m->inputs};
     printf("memory of each device\n");
     for (int role = 0; role < SIM_ACTIVATION; role++)
-        if (a->role_bytes[role] > 0)
-            size_line(sim_role_names[role], a->role_bytes[role]);
-    size_line("activations and buffers", a->temporaries);
+        if (bytes[role] > 0)
+            size_line(sim_role_names[role], bytes[role]);
+    size_line("activations and buffers", m->temporaries);
+    if (m->constants > 0)
+        size_line("  of these constants", m->constants);
     if (ask->task == SIM_TRAIN)
         size_line("  of these gradients, at most", a->gradients);
     if (a->peak.gathered > 0)
         size_line("  of these gathered weights, at most", a->peak.gathered);
-    size_line("together", a->total);
+    size_line("together", m->total);
 }
 
 static void print_tensors(const SimAnswer *a, bool all, StrBuf *text)
@@ -171,13 +182,13 @@ static void print_tensors(const SimAnswer *a, bool all, StrBuf *text)
 
 static void print_collectives(const SimAnswer *a)
 {
-    if (a->mesh.n_devices == 1)
+    if (a->rt.mesh.n_devices == 1)
         return;
     printf("\n%-20s %6s  %-20s %8s  %12s\n", "collectives", "count", "axes", "devices",
            "bytes sent");
     double sum = 0;
     for (int i = 0; i < a->n_collectives; i++) {
-        const SimCollective *c = &a->collective[i];
+        const CountedCollective *c = &a->collective[i];
         printf("  %-18s %6" PRId64 "  %-20s %8" PRId64 "  %12s\n", op_info[c->kind].name, c->count,
                c->axes, c->devices, bytes_text(c->bytes).text);
         sum += c->bytes;
@@ -219,7 +230,7 @@ static int print_plan(const SimAsk *ask, const SimAnswer *a, const char *name, d
            ask->mesh[0] ? ask->mesh : "of one device", ask->layout);
     print_memory(ask, a);
     if (memory > 0)
-        printf("  %s %s\n", a->total <= memory ? "fits in" : "does not fit in",
+        printf("  %s %s\n", a->memory.total <= memory ? "fits in" : "does not fit in",
                bytes_text(memory).text);
     printf("\nwork of a step\n  %-36s %12.4g\n  %-36s %12.4g\n  %-36s %12" PRId64 "\n",
            "operations, each device", a->flops, "operations of the model", a->model_flops,
@@ -272,27 +283,24 @@ static int print_plan_json(const SimAsk *ask, const SimAnswer *a, const char *na
 {
     json_t *collectives = json_array();
     for (int i = 0; i < a->n_collectives; i++) {
-        const SimCollective *c = &a->collective[i];
+        const CountedCollective *c = &a->collective[i];
         json_array_append_new(collectives,
                               json_pack("{s:s,s:s,s:I,s:I,s:f}", "kind", op_info[c->kind].name,
                                         "axes", c->axes, "devices", (json_int_t)c->devices, "count",
                                         (json_int_t)c->count, "bytes_sent", c->bytes));
     }
-    json_t *bytes =
-        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "weights", a->role_bytes[SIM_WEIGHT],
-                  "rounded_weights", a->role_bytes[SIM_ROUNDED], "optimizer",
-                  a->role_bytes[SIM_OPTIMIZER], "kv_cache", a->role_bytes[SIM_CACHE], "inputs",
-                  a->role_bytes[SIM_INPUT], "gradients", a->gradients, "temporaries",
-                  a->temporaries, "gathered_weights", a->peak.gathered, "total", a->total);
-    json_t *all =
-        json_pack("{s:s,s:s,s:s,s:i,s:I,s:I,s:o,s:f,s:f,s:I,s:f,s:o,s:o,s:o}", "model", name,
-                  "mesh", ask->mesh, "layout", ask->layout, "devices", (int)a->mesh.n_devices,
-                  "batch", (json_int_t)ask->batch, "seq", (json_int_t)ask->seq, "device_memory",
-                  bytes, "device_flops", a->flops, "model_flops", a->model_flops,
-                  "involuntary_gathers", (json_int_t)a->n_involuntary, "seconds", a->seconds,
-                  "tensors", tensors_json(a), "collectives", collectives, "peak", peak_json(a));
+    json_t *bytes = device_memory_json(&a->memory);
+    json_object_set_new(bytes, "gradients", json_real(a->gradients));
+    json_object_set_new(bytes, "gathered_weights", json_real(a->peak.gathered));
+    json_t *all = json_pack(
+        "{s:s,s:s,s:s,s:s,s:i,s:I,s:I,s:o,s:f,s:f,s:I,s:f,s:o,s:o,s:o}", "model", name, "device",
+        a->rt.info.kind, "mesh", ask->mesh, "layout", ask->layout, "devices",
+        (int)a->rt.mesh.n_devices, "batch", (json_int_t)ask->batch, "seq", (json_int_t)ask->seq,
+        "device_memory", bytes, "device_flops", a->flops, "model_flops", a->model_flops,
+        "involuntary_gathers", (json_int_t)a->n_involuntary, "seconds", a->seconds, "tensors",
+        tensors_json(a), "collectives", collectives, "peak", peak_json(a));
     if (memory > 0)
-        json_object_set_new(all, "fits", json_boolean(a->total <= memory));
+        json_object_set_new(all, "fits", json_boolean(a->memory.total <= memory));
     return print_json(all);
 }
 
@@ -322,8 +330,8 @@ static int run(const Args *args)
         if (!code)
             exit_code = v[JSON].flag ? print_plan_json(&ask, &answer, name, memory)
                                      : print_plan(&ask, &answer, name, memory, v);
-        sim_answer_free(&answer);
     }
+    sim_answer_free(&answer);
     return code ? fail(&err) : exit_code;
 }
 
@@ -338,10 +346,14 @@ const Command command_plan = {
         "plan --preset llama2-7b --mesh data=16 --train --specs --svg mesh.svg\twho split "
         "what, and a picture\n",
     .notes =
-        "No device or weight is needed. Memory is that of one device, as the compiler plans it "
-        "with "
-        "this machine's kernels on one thread. Bytes sent are those of each device in a step, with "
-        "rings: (n - 1) / n of a tensor gathered or scattered, twice that for a sum that all get.",
+        "No device or weight is needed: the programs are made that `generate` or `train` would "
+        "run, "
+        "for devices of the kind that --device names, and memory is what one of these then holds. "
+        "A cache has --context positions and those of the largest section of a prompt, and a spare "
+        "row where rows are split. A prefill is of all rows at once. Bytes sent are those of each "
+        "device in a step, with rings: (n - 1) / n of a tensor gathered or scattered, twice that "
+        "for a sum that all get. Work of attention is what the tokens look at: in a prefill all "
+        "before them, in decoding --context.",
     .options = options,
     .run = run,
 };

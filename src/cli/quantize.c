@@ -10,15 +10,10 @@
 
 enum { TO, SHARD, FORCE, THREADS };
 
-static const char *scheme(size_t i)
-{
-    static const char *const names[] = {"int8", "int4", "int4:32", "int4:64", "int4:128", NULL};
-    return names[i];
-}
-
 static const Option *const options[] = {
     [TO] =
-        &(const Option){"to", .kind = ARG_CHOICE, .value = "HOW", .choice = scheme,
+        &(const Option){"to", .kind = ARG_CHOICE, .value = "HOW",
+                        .choices = CHOICES("int8", "int4", "int4:32", "int4:64", "int4:128"),
                         .required = true, .help = "bits of a weight and, of 4, the group, one of"},
     [SHARD] = &option_shard_size,
     [FORCE] = &option_force,

@@ -67,7 +67,7 @@ void ranks_command(int argc, char **argv)
     uint64_t hash = 0;
     /* Kernels fuse differently where processors differ, and with it the order of collectives would. */
     size_t n = (size_t)snprintf(ranks.settings, sizeof ranks.settings,
-                                "%s with kernels for %s:", CVN_VERSION, cpu_backend()->name);
+                                "%s with kernels for %s:", CVN_VERSION, cpu_kernels()->name);
     for (int i = 1; i < argc; i++) {
         hash = 31 * hash + hash_bytes(argv[i], strlen(argv[i]));
         if (n < sizeof ranks.settings - 60)

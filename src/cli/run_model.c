@@ -6,9 +6,8 @@
 #include "cli/communication.h"
 #include "cli/ranks.h"
 #include "cli/terminal.h"
-#include "cpu/mesh_devices.h"
+#include "model/layouts.h"
 #include "serve/engine.h"
-#include "shard/layouts.h"
 #include "train/config.h"
 
 #include <inttypes.h>
@@ -93,12 +92,12 @@ static void on_interrupt(int signal_number)
     interrupted = 1;
 }
 
-/* once: a second Ctrl-C ends the program. Reads are interrupted, not begun again. */
-static void catch_interrupt(bool once)
+/* once: a second one ends the program. Reads are interrupted, not begun again. */
+static void catch_signal(int number, bool once)
 {
     struct sigaction action = {.sa_handler = on_interrupt,
                                .sa_flags = once ? (int)SA_RESETHAND : 0};
-    sigaction(SIGINT, &action, NULL);
+    sigaction(number, &action, NULL);
 }
 
 volatile int *run_interrupt_keep(bool several)
@@ -106,15 +105,14 @@ volatile int *run_interrupt_keep(bool several)
     if (several)
         signal(SIGINT, SIG_DFL);
     else
-        catch_interrupt(false);
+        catch_signal(SIGINT, false);
     return &interrupted;
 }
 
 const volatile int *run_interrupt_once(bool several)
 {
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(several ? SIGUSR1 : SIGTERM, &action, NULL);
+    catch_signal(SIGINT, true);
+    catch_signal(several ? SIGUSR1 : SIGTERM, true);
     return &interrupted;
 }
 
@@ -151,7 +149,7 @@ int run_join(bool mesh, Cluster **cluster, cvn_err *err)
 {
     *cluster = NULL;
     if (transport_launched() && !mesh)
-        return mesh_devices_missing(err);
+        return runtime_mesh_missing(err);
     return mesh ? ranks_join(cluster, err) : CVN_OK;
 }
 
@@ -160,23 +158,19 @@ int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err)
     if (run_join(options->mesh != NULL, &run->cluster, err) ||
         check_layout(options->mesh, options->layout, err))
         return err->code;
-    catch_interrupt(true);
+    catch_signal(SIGINT, true);
     double begin = clock_seconds();
-    cvn_model_options open = {.dtype = options->dtype,
-                              .quantize = options->quantize,
-                              .no_weights = options->mesh != NULL};
+    cvn_model_options open = {.dtype = options->dtype, .quantize = options->quantize};
     int code = cvn_model_open(options->path, &open, &run->model, err);
     if (code)
         return code;
     run->load_seconds = clock_seconds() - begin;
-    warn_lines(cvn_model_warnings(run->model));
-    if (agree_on_model(run, err))
-        return err->code;
     if (options->needs_tokenizer && !cvn_model_has_tokenizer(run->model))
-        return err_set(err, CVN_EINVAL,
-                       "%s has no tokenizer.json or tokenizer.model, so it cannot read text%s",
-                       options->path, options->takes_ids ? "; give token ids with --tokens" : "");
-    return CVN_OK;
+        return err_set(err, CVN_EINVAL, "%s, so there is no tokenizer for text%s",
+                       run->model->tokenizer_err.message,
+                       options->takes_ids ? "; give token ids with --tokens" : "");
+    warn_lines(cvn_model_warnings(run->model));
+    return agree_on_model(run, err);
 }
 
 cvn_sampling run_model_sampling(const Args *args)
@@ -238,14 +232,16 @@ int run_model_input(const RunModel *run, const Value *ids, const char *text, con
 /* Devices that only repeat what others do are no mistake here: the next text may divide. But nobody should wait for them. */
 static void warn_idle(const RunModel *run, const RunOptions *options)
 {
-    const EngineMesh *m = run->engine ? run->engine->mesh : NULL;
-    int axis = m && ranks_speaks() ? mesh_devices_idle(&m->devices, m->used) : -1;
-    if (axis >= 0)
-        fprintf(stderr,
-                "caravan: warning: the %d devices along %s all do the same: with layout %s nothing "
-                "of %lld row%s can be divided by it\n",
-                (int)m->devices.mesh.axis[axis].size, m->devices.mesh.axis[axis].name,
-                options->layout, (long long)m->rows, m->rows == 1 ? "" : "s");
+    int axis = run->engine && ranks_speaks() ? runtime_idle_axis(&run->engine->rt) : -1;
+    if (axis < 0)
+        return;
+    const Mesh *mesh = &run->engine->rt.mesh;
+    int rows = run->engine->options.rows;
+    fprintf(stderr,
+            "caravan: warning: the %d devices along %s all do the same: with layout %s nothing "
+            "of %d row%s can be divided by it\n",
+            (int)mesh->axis[axis].size, mesh->axis[axis].name, options->layout, rows,
+            rows == 1 ? "" : "s");
 }
 
 int run_model_start(RunModel *run, const RunOptions *options, int64_t n_prompt, int64_t n_new,
@@ -267,7 +263,14 @@ int run_model_start(RunModel *run, const RunOptions *options, int64_t n_prompt, 
     warn_threads(engine.threads);
     double begin = clock_seconds();
     int code = cvn_engine_new(run->model, &engine, &run->engine, err);
-    run->compile_seconds = clock_seconds() - begin;
+    double seconds = clock_seconds() - begin;
+    if (!code) {
+        double load = cvn_engine_get_stats(run->engine).load_seconds;
+        run->load_seconds += load;
+        run->compile_seconds = seconds - load;
+        cvn_engine_watch(run->engine, run_interrupt());
+        warn_lines(cvn_engine_warnings(run->engine));
+    }
     warn_idle(run, options);
     return code;
 }

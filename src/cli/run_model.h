@@ -21,13 +21,21 @@ extern const Option option_overlap;                                 /* ARG_CHOIC
 extern const Option option_dump;                                    /* --dump DIR: ARG_OUTPUT */
 extern const Option option_profile;                                 /* --profile FILE: ARG_OUTPUT */
 
+/* Of lists of options: how to draw tokens, and how to run a model. */
+#define SAMPLING_OPTIONS                                                                           \
+    &option_temperature, &option_top_k, &option_top_p, &option_min_p, &option_repeat_penalty,      \
+        &option_seed, &option_ignore_eos
+#define RUN_MODEL_OPTIONS                                                                          \
+    &option_dtype, &option_quantize, &option_kv_cache, &option_activations, &option_threads,       \
+        &option_memory, &option_mesh, &option_layout, &option_overlap
+
 typedef struct RunOptions {
     const char *path;
     cvn_dtype dtype;           /* CVN_DTYPE_COUNT: the model's */
     const char *quantize;      /* while loading, or NULL */
     bool needs_tokenizer;      /* without one there is nothing to do */
     const char *mesh, *layout; /* of several devices; NULL: one */
-    bool takes_ids;            /* the command has --tokens, for when there is none */
+    bool takes_ids;            /* the command could be given --tokens instead */
     cvn_engine_options engine; /* context 0: as much as the run needs */
 } RunOptions;
 

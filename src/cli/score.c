@@ -26,16 +26,8 @@ static const Option *const options[] = {
     [SUMMARY] = &(const Option){"summary", .kind = ARG_FLAG, .help = "print only the last line"},
     [CONTEXT] = &option_context,
     [JSON] = &option_json,
-    &option_dtype,
-    &option_quantize,
-    &option_kv_cache,
-    &option_activations,
-    &option_threads,
+    RUN_MODEL_OPTIONS,
     &option_seed,
-    &option_memory,
-    &option_mesh,
-    &option_layout,
-    &option_overlap,
     &option_dump,
     &option_profile,
     NULL,
@@ -62,22 +54,16 @@ static int print_scores_json(const TokenIds *ids, const Scores *scores)
 /* A token as people read it: its piece, or its id where the model has no tokenizer. */
 static void print_piece(const cvn_model *model, int32_t id)
 {
-    StrBuf text = {0};
-    if (model->tokenizer)
-        tokenizer_decode(model->tokenizer, &id, 1, TOKENIZER_SPECIAL | TOKENIZER_CONTINUE, &text,
-                         NULL);
-    fputc('"', stdout);
-    for (size_t i = 0; i < text.length; i++) {
-        unsigned char c = (unsigned char)text.text[i];
-        if (c == '\n')
-            fputs("\\n", stdout);
-        else if (c < 32 || c == 127)
-            printf("\\x%02x", c);
-        else
-            fputc(c, stdout);
+    StrBuf text = {0}, shown = {0};
+    if (!model->tokenizer) {
+        printf("%d", (int)id);
+        return;
     }
-    fputc('"', stdout);
+    tokenizer_decode(model->tokenizer, &id, 1, TOKENIZER_SPECIAL | TOKENIZER_CONTINUE, &text, NULL);
+    add_visible(&shown, text.text ? text.text : "", text.length);
+    printf("\"%s\"", shown.text ? shown.text : "");
     strbuf_free(&text);
+    strbuf_free(&shown);
 }
 
 static void print_tokens(const cvn_model *model, const TokenIds *ids, const Scores *scores)
@@ -210,46 +196,50 @@ static int print_scores(const RunModel *run, const Args *args, const TokenIds *i
     return code;
 }
 
-static int run(const Args *args)
+/* Everything but printing. */
+static int score_input(const Args *args, RunModel *model, TokenIds *ids, Scores *scores,
+                       cvn_err *err)
 {
     const Value *v = args->value;
-    cvn_err err = {0};
-    RunModel model = {0};
-    TokenIds ids = {0};
-    Scores scores = {0};
     RunOptions how = run_model_options(args);
     how.needs_tokenizer = !v[TOKENS].given || v[SHOW].flag;
-    how.takes_ids = true;
+    how.takes_ids = !v[TOKENS].given;
     how.engine.rows = 1;
     how.engine.scoring = true;
     how.engine.no_generation = true;
-    int code = run_model_open(&model, &how, &err);
-    if (code == CVN_OK)
-        code = run_model_input(&model, &v[TOKENS], v[TEXT].text, v[FILE_].text, &ids, &err);
-    int64_t window = v[CONTEXT].integer;
-    if (code == CVN_OK && window == 0)
-        window = cvn_model_context(model.model);
-    int64_t needed = (int64_t)ids.n < window ? (int64_t)ids.n : window;
-    if (code == CVN_OK && ids.n < 2)
-        code = err_set(&err, CVN_EINVAL,
+    if (run_model_open(model, &how, err) ||
+        run_model_input(model, &v[TOKENS], v[TEXT].text, v[FILE_].text, ids, err))
+        return err->code;
+    int64_t n = (int64_t)ids->n, window = v[CONTEXT].integer;
+    if (window == 0)
+        window = cvn_model_context(model->model);
+    if (n < 2)
+        return err_set(err, CVN_EINVAL,
                        "%s: the first token has no probability; give a text of more than one",
-                       ids.n ? "there is only one token" : "there is nothing to score");
-    if (code == CVN_OK)
-        code = run_model_start(&model, &how, needed, 0, &err);
-    if (code == CVN_OK)
-        code = score(&model, &ids, window, v[STRIDE].integer, &scores, &err);
-    int exit_code = EXIT_OK;
-    if (code == CVN_OK && v[JSON].flag)
+                       n ? "there is only one token" : "there is nothing to score");
+    if (run_model_start(model, &how, n < window ? n : window, 0, err))
+        return err->code;
+    return score(model, ids, window, v[STRIDE].integer, scores, err);
+}
+
+static int run(const Args *args)
+{
+    cvn_err err = {0}, closing = {0};
+    RunModel model = {0};
+    TokenIds ids = {0};
+    Scores scores = {0};
+    int exit_code = EXIT_OK, code = score_input(args, &model, &ids, &scores, &err);
+    if (!code && args->value[JSON].flag)
         exit_code = print_scores_json(&ids, &scores);
-    else if (code == CVN_OK)
+    else if (!code)
         code = print_scores(&model, args, &ids, &scores, &err);
     free(scores.logprob);
     free(scores.argmax);
     token_ids_free(&ids);
-    cvn_err closing = {0};
-    if (run_model_close(&model, &closing) && code == CVN_OK)
-        return fail(&closing);
-    return code ? fail(&err) : exit_code;
+    int closed = run_model_close(&model, &closing);
+    if (code || closed)
+        return fail(code ? &err : &closing);
+    return exit_code;
 }
 
 const Command command_score = {

@@ -2,6 +2,7 @@
 
 #include "base/threads.h"
 #include "cli/ranks.h"
+#include "text/utf8.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -72,6 +73,21 @@ void warn_lines(const char *lines)
         if (n)
             fprintf(stderr, "caravan: warning: %.*s\n", (int)n, lines);
         lines += n + (lines[n] == '\n');
+    }
+}
+
+void add_visible(StrBuf *out, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        unsigned char c = (unsigned char)text[i];
+        int length = utf8_length(text + i, n - i);
+        if (c == '\n')
+            strbuf_puts(out, "\\n");
+        else if (length == 0 || c < 0x20 || c == 0x7f)
+            strbuf_printf(out, "\\x%02x", c);
+        else
+            strbuf_add(out, text + i, (size_t)length);
+        i += length ? (size_t)length : 1;
     }
 }
 

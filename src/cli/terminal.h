@@ -31,6 +31,9 @@ int fail(const cvn_err *err);
 /* Prints each line of `lines` as "caravan: warning: LINE"; nothing for "". */
 void warn_lines(const char *lines);
 
+/* Adds bytes as they are, but control characters and what is not UTF-8 as \xNN, and line ends as \n. */
+void add_visible(StrBuf *out, const char *text, size_t n);
+
 /* Adds a count with its thousands apart: "8,030,261,248". */
 void add_count(StrBuf *out, int64_t count);
 
@@ -40,6 +43,12 @@ bool terminal_live(void);
 /* Draws that line, cut where the terminal ends, and takes it away. Nothing where there is no such terminal. */
 void live_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void live_line_end(void);
+
+/* A rate for people: 0 of what took no time. */
+static inline double per_second(int64_t n, double seconds)
+{
+    return seconds > 0 ? (double)n / seconds : 0;
+}
 
 /* A bar on standard error, drawn at most ten times a second, and only on a terminal. */
 typedef struct Progress {

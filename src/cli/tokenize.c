@@ -3,9 +3,8 @@
 #include "cli/terminal.h"
 #include "text/bpe_train.h"
 #include "text/tokenizer.h"
-#include "text/utf8.h"
-#include "train/data_source.h"
-#include "train/data_tokenizer.h"
+#include "train/data/source.h"
+#include "train/data/tokenizer.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -89,22 +88,6 @@ static int print_out(Work *work, cvn_err *err)
         return err_set(err, CVN_EIO, "standard output: %s", strerror(errno));
     strbuf_clear(&work->out);
     return CVN_OK;
-}
-
-/* Adds bytes so that a terminal shows them: control characters and what is not UTF-8 as \xNN. */
-static void add_visible(StrBuf *out, const char *text, size_t n)
-{
-    for (size_t i = 0; i < n;) {
-        unsigned char c = (unsigned char)text[i];
-        int length = utf8_length(text + i, n - i);
-        if (c == '\n')
-            strbuf_puts(out, "\\n");
-        else if (length == 0 || c < 0x20 || c == 0x7f)
-            strbuf_printf(out, "\\x%02x", c);
-        else
-            strbuf_add(out, text + i, (size_t)length);
-        i += length ? (size_t)length : 1;
-    }
 }
 
 /* One id per line with the piece of the vocabulary it stands for. */
@@ -196,15 +179,15 @@ static int add_decoded(Work *work, bool json, cvn_err *err)
 /* The whole input at once. */
 static int convert_all(Work *work, const char *text, size_t n, cvn_err *err)
 {
-    int code = work->decode ? read_ids(work, text, err) : encode(work, text, n, err);
-    if (code == CVN_OK && work->decode && !work->count) {
-        code = add_decoded(work, work->json, err);
-    } else if (code == CVN_OK && (work->json || work->count)) {
+    bool decodes = work->decode && !work->count;
+    if ((work->decode ? read_ids(work, text, err) : encode(work, text, n, err)) ||
+        (decodes && add_decoded(work, work->json, err)))
+        return err->code;
+    if (!decodes && (work->json || work->count))
         add_ids_line(work);
-    } else if (code == CVN_OK) {
+    else if (!decodes)
         add_pieces(work);
-    }
-    return code ? code : print_out(work, err);
+    return print_out(work, err);
 }
 
 /* The ids of a JSON list into work->ids. */
@@ -228,14 +211,13 @@ static int convert_object(Work *work, const json_t *object, cvn_err *err)
     if (work->decode ? !json_is_array(value) : !json_is_string(value))
         return err_set(err, CVN_EFORMAT, "there is no %s \"%s\"", work->decode ? "list" : "string",
                        key);
-    int code = work->decode
-                   ? list_ids(work, value, err)
-                   : encode(work, json_string_value(value), json_string_length(value), err);
-    if (code == CVN_OK && work->decode && !work->count)
+    if (work->decode ? list_ids(work, value, err)
+                     : encode(work, json_string_value(value), json_string_length(value), err))
+        return err->code;
+    if (work->decode && !work->count)
         return add_decoded(work, true, err);
-    if (code == CVN_OK)
-        add_ids_line(work);
-    return code;
+    add_ids_line(work);
+    return CVN_OK;
 }
 
 /* A JSON object per line; empty lines are passed over. */

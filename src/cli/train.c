@@ -128,10 +128,7 @@ static json_t *value_json(const TrainKey *key, const Value *value)
 
 static bool typed(const Args *args, const char *name)
 {
-    for (int i = 0; options[i]; i++)
-        if (strcmp(options[i]->name, name) == 0)
-            return args->value[i].given;
-    return false;
+    return args->value[option_find(args->command, name, strlen(name))].given;
 }
 
 /* --init is typed and the file says "preset", or the other way round: as always, what is typed wins. */
@@ -371,44 +368,47 @@ static int train(const Args *args, const TrainConfig *config, const bool *given,
     return code;
 }
 
-static int run(const Args *args)
+/* *usage: what is missing or does not go together was forgotten on the command line, and not in a file. */
+static int run_with(const Args *args, bool *given, Arena *arena, bool *usage, cvn_err *err)
 {
-    cvn_err err = {0};
     TrainConfig config;
     TrainResult result = {0};
-    Arena arena;
-    bool *given = calloc((size_t)train_n_keys, sizeof *given);
-    int code = arena_init(&arena, &err);
-    if (code == CVN_OK && !given)
-        code = err_set(&err, CVN_EMEM, "no memory for the options");
-    if (code == CVN_OK)
-        code = read_config(args, &config, given, &arena, &err);
     const char *resume = args->value[RESUME].text;
-    if (code == CVN_OK && resume) {
-        if (args->value[OUT].given && strcmp(args->value[OUT].text, resume) != 0)
-            code = err_set(&err, CVN_EINVAL,
-                           "--resume goes on in its own folder; leave out --out, or begin a run "
-                           "with --init from one of its checkpoints");
+    if (read_config(args, &config, given, arena, err))
+        return err->code;
+    if (resume && args->value[OUT].given && strcmp(args->value[OUT].text, resume) != 0)
+        return err_set(err, CVN_EINVAL,
+                       "--resume goes on in its own folder; leave out --out, or begin a run "
+                       "with --init from one of its checkpoints");
+    if (resume) {
         config.out = resume;
+    } else {
+        *usage = !args->value[CONFIG].text;
+        if (check_mesh_options(args, &config, err) || (*usage && train_config_check(&config, err)))
+            return err->code;
+        *usage = false;
     }
-    /* What is missing or does not go together was forgotten on the command line, or in the file. */
-    bool usage = code == CVN_OK && !resume && !args->value[CONFIG].text;
-    if (code == CVN_OK && !resume)
-        code = check_mesh_options(args, &config, &err);
-    if (code == CVN_OK && usage)
-        code = train_config_check(&config, &err);
-    usage = usage && code == CVN_EINVAL;
-    if (code == CVN_OK)
-        code = train(args, &config, given, resume != NULL, &result, &err);
+    int code = train(args, &config, given, resume != NULL, &result, err);
     if (code == CVN_OK)
         print_end(&result, config.out);
     if (code == CVN_EINTERRUPTED)
         fprintf(stderr, "interrupted before the first step; %s\n",
                 resume ? "the run is as it was" : "nothing is kept");
+    return code;
+}
+
+static int run(const Args *args)
+{
+    cvn_err err = {0};
+    Arena arena;
+    bool usage = false;
+    if (arena_init(&arena, &err))
+        return fail(&err);
+    bool *given = arena_array(&arena, (size_t)train_n_keys, sizeof *given);
+    int code = run_with(args, given, &arena, &usage, &err);
     arena_free(&arena);
-    free(given);
     int status = code ? fail(&err) : EXIT_OK;
-    return usage ? EXIT_USAGE : status;
+    return usage && code == CVN_EINVAL ? EXIT_USAGE : status;
 }
 
 const Command command_train = {

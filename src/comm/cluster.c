@@ -413,17 +413,18 @@ static int compare_cards(Cluster *c, cvn_err *err)
     int rc = collect(c, TAG_CARD, &own, c->card, sizeof own, start_seconds, err);
     if (!rc)
         rc = spread(c, TAG_CARD, c->card, bytes, start_seconds, err);
-    for (int rank = 1; !rc && rank < c->t->n_ranks; rank++) {
-        if (memcmp(c->card[rank].settings, c->card[0].settings, sizeof own.settings) == 0)
-            continue;
-        rc = err_set(err, CVN_EINVAL,
-                     "rank %d on %s disagrees: it runs '%s', rank 0 on %s runs '%s'; give all "
-                     "ranks the same program and options, and where processors differ the kernels "
-                     "that all have, as in CARAVAN_CPU=avx2",
-                     rank, c->card[rank].host, c->card[rank].settings, c->card[0].host,
-                     c->card[0].settings);
-    }
-    return rc;
+    if (rc)
+        return rc;
+    for (int rank = 1; rank < c->t->n_ranks; rank++)
+        if (memcmp(c->card[rank].settings, c->card[0].settings, sizeof own.settings) != 0)
+            return err_set(
+                err, CVN_EINVAL,
+                "rank %d on %s disagrees: it runs '%s', rank 0 on %s runs '%s'; give all ranks the "
+                "same program and options, and where processors differ the kernels that all have, "
+                "as in CARAVAN_CPU=avx2",
+                rank, c->card[rank].host, c->card[rank].settings, c->card[0].host,
+                c->card[0].settings);
+    return CVN_OK;
 }
 
 int cluster_agree(Cluster *c, const char *what, uint64_t hash, cvn_err *err)

@@ -10,7 +10,7 @@
 #include "comm/comm_impl.h"
 
 #include "base/num.h"
-#include "graph/interp.h"
+#include "graph/interp/interp.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* A map from text to plan. */
 #include "compile/cache.h"
 
-#include "graph/text.h"
+#include "graph/text/text.h"
 
 int cache_init(Cache *cache, const CompileOptions *options, cvn_err *err)
 {
@@ -24,7 +24,8 @@ void cache_free(Cache *cache)
     *cache = (Cache){0};
 }
 
-int cache_get(Cache *cache, const cvn_graph *g, const Plan **out, cvn_err *err)
+int cache_get(Cache *cache, const cvn_graph *g, const signed char *layout, const Plan **out,
+              cvn_err *err)
 {
     *out = NULL;
     int rc = cvn_graph_check(g, err);
@@ -32,6 +33,8 @@ int cache_get(Cache *cache, const cvn_graph *g, const Plan **out, cvn_err *err)
         return rc;
     StrBuf text = {0};
     graph_print(&text, g);
+    for (int i = 0; layout && i < g->n_parameters; i++)
+        strbuf_putc(&text, (char)('1' + layout[i]));
     if (text.failed || !text.text) {
         strbuf_free(&text);
         return err_set(err, CVN_EMEM, "no memory for the text of graph '%s'", g->name);
@@ -43,7 +46,9 @@ int cache_get(Cache *cache, const cvn_graph *g, const Plan **out, cvn_err *err)
     } else {
         Plan *plan;
         cache->compilations++;
-        rc = compile_graph(g, &cache->options, &plan, err);
+        CompileOptions options = cache->options;
+        options.layout = layout;
+        rc = compile_graph(g, &options, &plan, err);
         if (!rc)
             *map_put(&cache->plans, text.text, text.length, NULL) = (uint64_t)(uintptr_t)plan;
         *out = plan;

@@ -26,7 +26,9 @@ int cache_init(Cache *cache, const CompileOptions *options, cvn_err *err);
 /* Frees the plans too. A cache of {0} may be freed. */
 void cache_free(Cache *cache);
 
-/* The plan of g, compiled now if it never was. It belongs to the cache. One caller at a time. */
-int cache_get(Cache *cache, const cvn_graph *g, const Plan **out, cvn_err *err);
+/* The plan of g, compiled now if it never was. It belongs to the cache. One caller at a time. How parameters lie
+   (CompileOptions.layout) is part of what a plan is known by. */
+int cache_get(Cache *cache, const cvn_graph *g, const signed char *layout, const Plan **out,
+              cvn_err *err);
 
 #endif

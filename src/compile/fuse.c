@@ -6,16 +6,18 @@
  * is closed, and its fusion put in the graph, before the first operation that needs a result of it and is not
  * elementwise; so nothing is computed earlier than it was, and groups never depend on each other in a circle.
  * What stays open for long would keep its operands alive: after PATIENCE operations a group is closed.
+ *
+ * Reshapes and barriers of what a group computes are views of it: members read through them, and they go with the group,
+ * to behind its fusion, for those that read them later. A barrier keeps passes over the graph from sharing what is
+ * computed again (grad/remat.h); here nothing is shared, and what is computed again behind one is still computed again.
  */
 #include "compile/fuse_impl.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 enum { GROUPS = 8, PATIENCE = 24 };
 
 typedef struct Group {
-    Op *op[FUSION_MEMBERS]; /* [n], in the order of the graph */
+    Op *op
+        [FUSION_MEMBERS]; /* [n] members and views of what they compute, in the order of the graph */
     int64_t position[FUSION_MEMBERS];
     int n; /* 0: not in use */
     int64_t elements;
@@ -24,9 +26,10 @@ typedef struct Group {
 
 typedef struct Fuser {
     cvn_graph *g;
-    const Backend *backend;
-    uint32_t *uses;       /* [n_values] by operations and outputs, before anything was fused */
+    const KernelSet *backend;
+    uint32_t *uses;       /* [n_values] as fuse_uses has it, before anything was fused */
     unsigned char *group; /* [n_values] 1 + the open group that computes a value, or 0 */
+    Making *making;       /* for one fusion after the other */
     Group open[GROUPS];
 } Fuser;
 
@@ -42,6 +45,44 @@ void fuse_put_before(cvn_graph *g, Op *op, Op *next)
     g->n_ops++;
 }
 
+void fuse_own_results(Op *op)
+{
+    for (int i = 0; i < op->n_results; i++) {
+        op->result[i]->def = op;
+        op->result[i]->result = i;
+    }
+}
+
+static cvn_value **with_one_more(cvn_graph *g, cvn_value *const *v, int n, cvn_value *more)
+{
+    cvn_value **out = arena_array(&g->arena, (size_t)n + 1, sizeof *out);
+    for (int i = 0; i < n; i++)
+        out[i] = v[i];
+    out[n] = more;
+    return out;
+}
+
+void fuse_add_operand(cvn_graph *g, Op *op, cvn_value *v)
+{
+    op->operand = with_one_more(g, op->operand, op->n_operands++, v);
+}
+
+void fuse_add_result(cvn_graph *g, Op *op, cvn_value *v)
+{
+    op->result = with_one_more(g, op->result, op->n_results++, v);
+    fuse_own_results(op);
+}
+
+int64_t *fuse_positions(const cvn_graph *g, Arena *arena)
+{
+    int64_t *position = arena_array(arena, g->n_values + (size_t)1, sizeof *position), n = 0;
+    for (const Op *op = g->first; op; op = op->next, n++)
+        for (int i = 0; i < op->n_results; i++)
+            position[op->result[i]->id] = n;
+    return position;
+}
+
+/* Puts the fusion in front of `next`, which may be one of its members. */
 static void put_fusion(Making *m, Op *next)
 {
     cvn_graph *g = m->g;
@@ -58,45 +99,43 @@ static void put_fusion(Making *m, Op *next)
         .file = m->op[m->n - 1]->file,
         .line = m->op[m->n - 1]->line,
     };
+    fuse_put_before(g, op, next);
     for (int i = 0; i < m->n; i++)
         graph_remove(g, m->op[i]);
-    for (int k = 0; k < m->n_results; k++) {
-        m->result[k]->def = op;
-        m->result[k]->result = k;
-    }
-    fuse_put_before(g, op, next);
+    fuse_own_results(op);
 }
 
-/* Makes a fusion of n operations; of each half where they are too many for one. What stays alone keeps its order. */
-static int fuse(const Fuser *f, Op *const *op, int n, Op *next)
+/* Makes a fusion of n operations; of each half where they are too many for one. What stays alone, and views, keep their
+   order. */
+static void fuse(const Fuser *f, Op *const *op, int n, Op *next)
 {
-    Making *m = calloc(1, sizeof *m);
-    if (!m)
-        return CVN_EMEM;
-    *m = (Making){.g = f->g, .backend = f->backend, .uses = f->uses, .op = op, .n = n};
-    int code = CVN_OK;
-    bool fits = fuse_make_members(m);
-    if (fits && (n > 1 || m->spared)) {
-        put_fusion(m, next);
-    } else if (n > 1) {
-        code = fuse(f, op, n / 2, next);
-        if (!code)
-            code = fuse(f, op + n / 2, n - n / 2, next);
-    } else {
-        graph_remove(f->g, op[0]);
-        fuse_put_before(f->g, op[0], next);
+    Op *member[FUSION_MEMBERS];
+    int n_members = 0;
+    Making *m = f->making;
+    for (int i = 0; i < n; i++) {
+        graph_remove(f->g, op[i]);
+        fuse_put_before(f->g, op[i], next);
+        if (!fuse_is_whole(op[i]))
+            member[n_members++] = op[i];
     }
-    free(m);
-    return code;
+    *m = (Making){.g = f->g, .backend = f->backend, .uses = f->uses, .op = member, .n = n_members};
+    if (fuse_make_members(m)) {
+        if (n_members > 1 || m->spared)
+            put_fusion(m, op[0]);
+    } else if (n_members > 1) {
+        fuse(f, op, n / 2, next);
+        fuse(f, op + n / 2, n - n / 2, next);
+    }
 }
 
-static int close_group(Fuser *f, Group *group, Op *next)
+static void close_group(Fuser *f, Group *group, Op *next)
 {
     int n = group->n;
     for (int i = 0; i < n; i++)
         f->group[group->op[i]->result[0]->id] = 0;
     group->n = 0;
-    return n ? fuse(f, group->op, n, next) : CVN_OK;
+    if (n > 0)
+        fuse(f, group->op, n, next);
 }
 
 /* ---- the walk ---- */
@@ -159,25 +198,18 @@ static Group *sibling_of(Fuser *f, const Op *op)
 }
 
 /* A group that is not in use; the one that waits longest is closed for it. */
-static int new_group(Fuser *f, Op *next, Group **out)
+static Group *new_group(Fuser *f, Op *next)
 {
     Group *oldest = &f->open[0];
-    for (int i = 0; i < GROUPS; i++) {
-        if (f->open[i].n == 0) {
-            f->open[i].joined = 0;
-            *out = &f->open[i];
-            return CVN_OK;
-        }
-        if (f->open[i].joined < oldest->joined)
+    for (int i = 0; i < GROUPS && oldest->n > 0; i++)
+        if (f->open[i].n == 0 || f->open[i].joined < oldest->joined)
             oldest = &f->open[i];
-    }
-    *out = oldest;
-    int code = close_group(f, oldest, next);
+    close_group(f, oldest, next);
     oldest->joined = 0;
-    return code;
+    return oldest;
 }
 
-static int join(Fuser *f, Op *op, int64_t position)
+static void join(Fuser *f, Op *op, int64_t position)
 {
     Group *group = NULL;
     int64_t elements = cvn_type_elements(&op->result[0]->type);
@@ -187,66 +219,54 @@ static int join(Fuser *f, Op *op, int64_t position)
         if (other && fits && !group)
             group = other;
         else if (other && other != group && !(fits && merge(f, group, other)))
-            if (close_group(f, other, op))
-                return CVN_EMEM;
+            close_group(f, other, op);
     }
     if (!group)
         group = sibling_of(f, op);
-    if (!group && new_group(f, op, &group))
-        return CVN_EMEM;
-    add_member(f, group, op, position);
-    return CVN_OK;
+    add_member(f, group ? group : new_group(f, op), op, position);
 }
 
 /* Closes what an operation that is not elementwise needs, and what has waited for long. */
-static int pass_by(Fuser *f, Op *op, int64_t position)
+static void pass_by(Fuser *f, Op *op, int64_t position)
 {
-    int code = CVN_OK;
-    for (int k = 0; k < op->n_operands && !code; k++) {
+    for (int k = 0; k < op->n_operands; k++) {
         Group *group = group_of(f, op->operand[k]);
         if (group)
-            code = close_group(f, group, op);
+            close_group(f, group, op);
     }
-    for (int i = 0; i < GROUPS && !code; i++)
+    for (int i = 0; i < GROUPS; i++)
         if (f->open[i].n && position - f->open[i].joined > PATIENCE)
-            code = close_group(f, &f->open[i], op);
-    return code;
+            close_group(f, &f->open[i], op);
 }
 
-static int walk(Fuser *f)
+static void walk(Fuser *f)
 {
     int64_t position = 0;
-    int code = CVN_OK;
-    for (Op *op = f->g->first, *next; op && !code; op = next, position++) {
+    for (Op *op = f->g->first, *next; op; op = next, position++) {
         next = op->next;
-        code =
-            fuse_member_kernel(f->backend, op) ? join(f, op, position) : pass_by(f, op, position);
+        if (fuse_member_kernel(f->backend, op) || (fuse_is_whole(op) && group_of(f, op->result[0])))
+            join(f, op, position);
+        else
+            pass_by(f, op, position);
     }
-    for (int i = 0; i < GROUPS && !code; i++)
-        code = close_group(f, &f->open[i], NULL);
-    return code;
+    for (int i = 0; i < GROUPS; i++)
+        close_group(f, &f->open[i], NULL);
 }
 
-int fuse_graph(cvn_graph *g, const Backend *backend, cvn_err *err)
+void fuse_graph(cvn_graph *g, const KernelSet *backend, Arena *scratch)
 {
-    Fuser *f = calloc(1, sizeof *f);
-    Arena arena;
-    int code = arena_init(&arena, err);
-    if (!f || code) {
-        free(f);
-        return code ? code : err_set(err, CVN_EMEM, "no memory to lower graph '%s'", g->name);
-    }
-    fuse_neighbours(g, backend, &arena);
-    fuse_written(g, backend, &arena);
-    fuse_again(g, backend, &arena);
-    bool failed = fuse_terms(g, backend, &arena);
-    *f = (Fuser){.g = g, .backend = backend, .uses = graph_uses(g, &arena)};
-    f->group = arena_array(&arena, g->n_values + (size_t)1, sizeof *f->group);
-    if (failed || walk(f) || fuse_follow(g, backend, f->uses, &arena))
-        code = err_set(err, CVN_EMEM, "no memory to lower graph '%s'", g->name);
-    else
-        graph_remove_dead(g);
-    arena_free(&arena);
-    free(f);
-    return code;
+    fuse_squares(g, backend, scratch);
+    fuse_convert(g, backend, scratch);
+    fuse_epilogues(g, backend, scratch);
+    fuse_squares(g, backend, scratch); /* of products with residuals, which are there now */
+    fuse_recompute(g, backend, scratch);
+    fuse_reduce(g, backend, scratch);
+    Fuser f = {.g = g,
+               .backend = backend,
+               .uses = fuse_uses(g, scratch),
+               .group = arena_array(scratch, g->n_values + (size_t)1, sizeof *f.group),
+               .making = arena_alloc(scratch, sizeof *f.making)};
+    walk(&f);
+    fuse_product(g, backend, f.uses, scratch);
+    graph_remove_dead(g);
 }

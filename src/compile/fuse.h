@@ -20,25 +20,8 @@
 
 #include "compile/fusion.h"
 
-/* Makes fusions of what the backend's kernels say is elementwise. g is verified; afterwards it can only be
-   lowered. */
-int fuse_graph(cvn_graph *g, const Backend *backend, cvn_err *err);
-
-/* Makes conversions and squares part of the operations beside them, where kernels say that they do that. Operands and
-   results may be of another float dtype afterwards than the verifier allows. */
-void fuse_neighbours(cvn_graph *g, const Backend *backend, Arena *arena);
-
-/* Makes sums, permutations and roundings of a result part of the operation that writes it, where kernels say that they
-   do that. */
-void fuse_written(cvn_graph *g, const Backend *backend, Arena *arena);
-
-/* Computes elementwise results again where they are read much later, so that they need not wait in memory. */
-void fuse_again(cvn_graph *g, const Backend *backend, Arena *arena);
-
-/* Whether a sum goes down the columns of a product: over the free dimensions of its lhs. */
-bool fuse_sums_columns(const Op *reduce, const Op *product);
-
-/* Puts an operation that is in no list before another one, or, with NULL, last. */
-void fuse_put_before(cvn_graph *g, Op *op, Op *next);
+/* Makes prologues and epilogues of what the backend's kernels say that they fuse, and fusions of what they say is
+   elementwise. g is verified; afterwards it can only be lowered. scratch: for what is not needed afterwards. */
+void fuse_graph(cvn_graph *g, const KernelSet *backend, Arena *scratch);
 
 #endif

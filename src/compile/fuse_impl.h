@@ -1,21 +1,49 @@
 /*
- * Inside fuse*.c: the making of one fusion out of operations that are to be its members.
+ * Inside fuse*.c: the rules, in the order in which they are applied, what they change the graph with, and the making of one
+ * fusion out of operations that are to be its members.
  */
 #ifndef CVN_COMPILE_FUSE_IMPL_H
 #define CVN_COMPILE_FUSE_IMPL_H
 
 #include "compile/fuse.h"
 
+/* ---- the rules: each is a file, which see ---- */
+
+void fuse_squares(cvn_graph *g, const KernelSet *backend, Arena *arena);
+void fuse_convert(cvn_graph *g, const KernelSet *backend, Arena *arena);
+void fuse_epilogues(cvn_graph *g, const KernelSet *backend, Arena *arena);
+void fuse_recompute(cvn_graph *g, const KernelSet *backend, Arena *arena);
+void fuse_reduce(cvn_graph *g, const KernelSet *backend, Arena *arena);
+/* fuse.c: chains of elementwise operations; uses: as fuse_uses has it, before anything was fused. */
+void fuse_product(cvn_graph *g, const KernelSet *backend, const uint32_t *uses, Arena *arena);
+
+/* ---- changes of the graph ---- */
+
+/* Puts an operation that is in no list before another one, or, with NULL, last. */
+void fuse_put_before(cvn_graph *g, Op *op, Op *next);
+
+/* Makes op the one that its results come from. */
+void fuse_own_results(Op *op);
+
+/* A further operand or result, the last. */
+void fuse_add_operand(cvn_graph *g, Op *op, cvn_value *v);
+void fuse_add_result(cvn_graph *g, Op *op, cvn_value *v);
+
+/* [n_values] of the operation that makes a value, counted from the first. */
+int64_t *fuse_positions(const cvn_graph *g, Arena *arena);
+
+/* ---- one fusion ---- */
+
 /* A fusion being made. */
 typedef struct Making {
     cvn_graph *g;
-    const Backend *backend;
-    const uint32_t *uses; /* [n_values] by operations and outputs, before anything was fused */
+    const KernelSet *backend;
+    const uint32_t *uses; /* [n_values] as fuse_uses has it, before anything was fused */
     Op *const *op;        /* [n] its members, in order */
     int n;
     const cvn_value *only; /* the one result that is wanted; NULL: all that others use */
-    const cvn_value *sums; /* of a product that the members follow, or NULL */
-    Slot slot[2 * FUSION_MEMBERS + FUSION_OPERANDS];
+    const cvn_value *sums; /* of a product whose epilogue it is, or NULL */
+    Slot slot[FUSION_SLOTS];
     Member member[FUSION_MEMBERS];
     cvn_value *operand[FUSION_OPERANDS], *result[FUSION_RESULTS];
     uint32_t over[FUSION_RESULTS];
@@ -27,6 +55,12 @@ typedef struct Making {
 /* What v is all of, under another shape. */
 cvn_value *fuse_root_of(cvn_value *v);
 
+/* A view of all of its operand: a reshape or barrier, most often. */
+bool fuse_is_whole(const Op *op);
+
+/* [n_values] How often operations and outputs use what has this root; views of all of it are no uses. */
+uint32_t *fuse_uses(const cvn_graph *g, Arena *arena);
+
 /* A constant of one value. */
 bool fuse_is_splat(const cvn_value *v);
 
@@ -35,18 +69,12 @@ bool fuse_is_splat(const cvn_value *v);
 bool fuse_is_spread(const cvn_value *v, int64_t *inner);
 
 /* The kernel of an operation that can be a member, or NULL. */
-const Kernel *fuse_member_kernel(const Backend *backend, const Op *op);
+const Kernel *fuse_member_kernel(const KernelSet *backend, const Op *op);
 
 /* What members read and write; false where that is more than one fusion has room for. */
 bool fuse_make_members(Making *m);
 
 /* The fusion that comes of it; m->operand and m->result are what its operation reads and makes. */
 Fusion *fuse_make(Making *m);
-
-/* What only sums and elementwise operations read becomes part of the sums, where kernels can: see fuse_terms.c. */
-int fuse_terms(cvn_graph *g, const Backend *backend, Arena *arena);
-
-/* A fusion that stands right behind a product, where kernels can do both at once, becomes part of it: see fuse_follow.c. */
-int fuse_follow(cvn_graph *g, const Backend *backend, const uint32_t *uses, Arena *arena);
 
 #endif

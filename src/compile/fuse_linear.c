@@ -47,24 +47,30 @@ static bool is_tail(const Ints *dims, int first, int rank)
     return tail;
 }
 
+int fuse_product_rows(const Op *op)
+{
+    const OpAttr *a = &op->attr;
+    if (op->kind != OP_DOT_GENERAL || a->lhs_batch.n || a->lhs_contract.n < 1 ||
+        op_in(op, 0)->dtype == CVN_F64 || op_out(op, 0)->dtype == CVN_F64)
+        return 0;
+    int summed = a->lhs_contract.n, x = op_in(op, 0)->rank, w = op_in(op, 1)->rank;
+    bool last =
+        is_tail(&a->lhs_contract, x - summed, x) && is_tail(&a->rhs_contract, w - summed, w);
+    return last ? w - summed : 0;
+}
+
 /* dot_general(x, dequantize(q, s)), the last dimensions of both being summed. */
 static void fuse_product(Fuse *f, Op *op)
 {
-    if (op->kind != OP_DOT_GENERAL || op->operand[1]->def->kind != OP_DEQUANTIZE)
+    int rows = fuse_product_rows(op);
+    if (!rows || op->operand[1]->def->kind != OP_DEQUANTIZE)
         return;
-    const OpAttr *a = &op->attr;
-    const cvn_value *x = op->operand[0], *w = op->operand[1];
-    const Op *dequantize = w->def;
-    int kept = x->type.rank - a->lhs_contract.n;
-    cvn_dtype in = x->type.dtype, out = op->result[0]->type.dtype;
-    if (a->lhs_batch.n || a->lhs_contract.n < 1 || in == CVN_F64 || out == CVN_F64 ||
-        !is_tail(&a->lhs_contract, kept, x->type.rank) ||
-        !is_tail(&a->rhs_contract, (int)dequantize->attr.axis, w->type.rank))
-        return;
+    const Op *dequantize = op->operand[1]->def;
     cvn_dtype dtype = dequantize->operand[0]->type.dtype;
-    if (!panel_scaled(dtype) && (in != dtype || w->type.dtype != dtype))
-        return; /* rounded on the way */
-    OpAttr attr = {.axis = a->lhs_contract.n, .group_size = 1};
+    bool rounded = op_in(op, 0)->dtype != dtype || op_in(op, 1)->dtype != dtype;
+    if (dequantize->attr.axis != rows || (!panel_scaled(dtype) && rounded))
+        return;
+    OpAttr attr = {.axis = op->attr.lhs_contract.n, .group_size = 1};
     cvn_value *operand[3] = {op->operand[0]};
     memcpy(operand + 1, dequantize->operand, (size_t)dequantize->n_operands * sizeof *operand);
     graph_replace(op->result[0], add_linear(f, op, &attr, 1 + dequantize->n_operands, operand,

@@ -27,6 +27,10 @@
 
 #include "graph/graph.h"
 
+/* Of a product whose weight may be in panels, x [kept …, summed …] times w [rows …, summed …]: how many dimensions of w
+   are rows; 0 of any other operation. */
+int fuse_product_rows(const Op *op);
+
 /* A pass: says in *changed whether it found anything. products_only: the first rule alone, which is what a product
    with weights in panels takes; without it they would be brought into rows each time. */
 int graph_fuse_linear(cvn_graph *g, bool products_only, bool *changed, cvn_err *err);

@@ -4,13 +4,29 @@
 #include "compile/liveness.h"
 #include "compile/tile_program.h"
 
-cvn_value *fuse_root_of(cvn_value *v)
+bool fuse_is_whole(const Op *op)
 {
     size_t offset;
-    while (op_is_view(v->def, &offset) && offset == 0 &&
-           cvn_type_bytes(&v->type) == cvn_type_bytes(&v->def->operand[0]->type))
+    return op_is_view(op, &offset) && offset == 0 &&
+           cvn_type_bytes(&op->result[0]->type) == cvn_type_bytes(&op->operand[0]->type);
+}
+
+cvn_value *fuse_root_of(cvn_value *v)
+{
+    while (fuse_is_whole(v->def))
         v = v->def->operand[0];
     return v;
+}
+
+uint32_t *fuse_uses(const cvn_graph *g, Arena *arena)
+{
+    uint32_t *uses = arena_array(arena, g->n_values + (size_t)1, sizeof *uses);
+    for (const Op *op = g->first; op; op = op->next)
+        for (int i = 0; i < op->n_operands && !fuse_is_whole(op); i++)
+            uses[fuse_root_of(op->operand[i])->id]++;
+    for (int i = 0; i < g->n_outputs; i++)
+        uses[fuse_root_of(g->output[i].value)->id]++;
+    return uses;
 }
 
 static size_t element_bytes(const cvn_value *v)
@@ -42,7 +58,7 @@ bool fuse_is_spread(const cvn_value *v, int64_t *inner)
     return true;
 }
 
-const Kernel *fuse_member_kernel(const Backend *backend, const Op *op)
+const Kernel *fuse_member_kernel(const KernelSet *backend, const Op *op)
 {
     if (op->kind == OP_PARAMETER || op->n_results != 1 || op->n_operands > 3 ||
         op->n_operands < 1 || cvn_dtype_bits(op->result[0]->type.dtype) < 8 ||
@@ -71,7 +87,7 @@ static bool is_result(const Making *m, const cvn_value *v)
         return m->only == v;
     for (int i = 0; i < m->n; i++)
         for (int k = 0; k < m->op[i]->n_operands; k++)
-            inside += m->op[i]->operand[k] == v;
+            inside += fuse_root_of(m->op[i]->operand[k]) == v;
     return m->uses[v->id] > inside;
 }
 
@@ -92,7 +108,7 @@ static int add_slot(Making *m, Slot slot)
     for (int i = 0; i < m->n_slots; i++)
         if (m->slot[i].kind == slot.kind && m->slot[i].value_id == slot.value_id)
             return i;
-    if (m->n_slots == (int)(sizeof m->slot / sizeof *m->slot))
+    if (m->n_slots == FUSION_SLOTS)
         return -1;
     m->slot[m->n_slots] = slot;
     return m->n_slots++;
@@ -169,9 +185,9 @@ static bool reads_slot(const Making *m, int i, int slot)
    multiples of a page, so that no two of them use the same places of the caches. */
 static void place_slots(Making *m)
 {
-    enum { PLACES = 2 * FUSION_MEMBERS + FUSION_OPERANDS, PAD = 192 };
+    enum { PAD = 192 };
     const size_t tile = FUSION_ELEMENTS * sizeof(double) / 2 + PAD; /* of 4 bytes or fewer */
-    int until[PLACES], n = 0; /* the last member that reads what lies there */
+    int until[FUSION_SLOTS], n = 0; /* the last member that reads what lies there */
     for (int i = 0; i < m->n_slots; i++)
         if (m->slot[i].kind == SLOT_SPREAD || m->slot[i].kind == SLOT_SPLAT) {
             m->slot[i].scratch = (size_t)n * tile;

@@ -110,7 +110,7 @@ bool kernel_overwrites(const Kernel *kernel, const Op *op, int k, int i)
         return false;
     if (op->attr.fusion && op->kind != OP_REDUCE)
         return op->attr.fusion->over[k] >> i & 1;
-    if (op->kind == OP_ROPE && (op->attr.swapped == 1 || op->attr.swapped == 2))
+    if (op->kind == OP_ROPE && (op->attr.transposed == 1 || op->attr.transposed == 2))
         return false; /* it is elsewhere that elements go */
     return k == 0 && kernel->in_place >> i & 1;
 }

@@ -10,8 +10,9 @@ enum {
     FUSION_MEMBERS = 48,
     FUSION_OPERANDS = 24,
     FUSION_RESULTS = 8,
-    FUSION_COLUMNS = 16, /* columns of a product that a fusion follows are a multiple */
-    FUSION_SUMS = -1     /* index of the sums of a product, in a slot of a fusion that follows it */
+    FUSION_SLOTS = 2 * FUSION_MEMBERS + FUSION_OPERANDS,
+    FUSION_COLUMNS = 16, /* columns of a product with a fusion as its epilogue are a multiple */
+    FUSION_SUMS = -1     /* index of the sums of a product, in a slot of its epilogue */
 };
 
 typedef enum SlotKind {
@@ -40,8 +41,9 @@ typedef struct Member {
     int in[3], out; /* slots */
 } Member;
 
-/* In the attributes of an OP_FUSION, or of a product that it follows (fuse_follow.c): then operands are those of the
-   product, its two and others, and results those of the fusion; or of a sum whose terms it makes (fuse_terms.c). Lives in the graph's arena. */
+/* In the attributes of an OP_FUSION; or of a product whose epilogue it is (fuse_product.c): then operands are those of the
+   product, its two and others, and results those of the fusion; or of a reduce whose prologue it is (fuse_reduce.c). Lives
+   in the graph's arena. */
 typedef struct Fusion {
     int64_t elements;
     Member *member; /* [n_members], in order */
@@ -51,7 +53,7 @@ typedef struct Fusion {
     size_t scratch;                    /* bytes of a thread */
     uint32_t *over;                    /* [n_results] bit i: may be written over operand i */
     const struct TileProgram *program; /* the same for kernels that run programs, or NULL */
-    int follows;                       /* behind a product: what its kernel calls the program */
+    int epilogue;                      /* of a product: what its kernel calls the program */
 } Fusion;
 
 extern const Kernel fusion_kernel;

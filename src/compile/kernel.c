@@ -3,7 +3,7 @@
 
 #include "base/threads.h"
 
-const Kernel *kernel_find(const Backend *backend, const Op *op)
+const Kernel *kernel_find(const KernelSet *backend, const Op *op)
 {
     for (int i = 0; i < backend->n_kernels; i++) {
         const Kernel *kernel = backend->kernel[i];
@@ -11,6 +11,12 @@ const Kernel *kernel_find(const Backend *backend, const Op *op)
             return kernel;
     }
     return NULL;
+}
+
+bool kernel_fuses(const KernelSet *backend, const Op *op, KernelFuses what)
+{
+    const Kernel *kernel = kernel_find(backend, op);
+    return kernel && kernel->fuses & what;
 }
 
 void kernel_sync(const KernelArgs *args)

@@ -50,11 +50,36 @@ typedef struct KernelArgs {
     int device;            /* its number there */
     KernelTail *tail;      /* [n_threads], for kernel_take; NULL: everyone does its own share */
     uint64_t turn;         /* grows from step to step and from run to run */
+    const volatile int *cancelled; /* nonzero: nobody wants the results any more; or NULL */
 } KernelArgs;
 
 typedef void KernelFn(const KernelArgs *args);
 
 enum { KERNEL_GRAIN = 512 }; /* elements */
+
+/* What a kernel does of the operations beside its own, once fusion has made them part of it: a prologue to an operand as
+   it is read, an epilogue to a result as it is written. Each rounds as the operation by itself would. */
+typedef enum KernelFuses {
+    /* Operand 0, result 0 is of any float dtype; what is computed is f32. */
+    PROLOGUE_CONVERT = 1 << 0,
+    EPILOGUE_CONVERT = 1 << 1,
+    /* Dimensions of operand 0, of result 0 are permuted: attr.dims of a product, attr.transposed of a rope. */
+    PROLOGUE_TRANSPOSE = 1 << 2,
+    EPILOGUE_TRANSPOSE = 1 << 3,
+    /* A further operand, the last, of the type of result 0, is added to it; a scatter adds the sums of its updates to
+       operand 0, where attr.residual says so. */
+    EPILOGUE_RESIDUAL = 1 << 4,
+    EPILOGUE_COPY = 1 << 5, /* a further result is a rounding of result 0 to bf16 */
+    /* Of a reduce of f32: it is squared as it is read, where attr.squares says so; attr.fusion says how what is reduced is
+       made of the operands. */
+    PROLOGUE_SQUARE = 1 << 6,
+    PROLOGUE_PROGRAM = 1 << 7,
+    /* Of a dot_general to f32, without batch dimensions: where it has a second result, f32, of its rhs's free dimensions,
+       that gets the sums of squares down the columns, as `reduce` sums them; of the exact sums, where result 0 is rounded.
+       Of a scatter with attr.residual: operand 3 is such sums of operand 0's, and result 1 the same of the result's. */
+    EPILOGUE_COLUMN_SQUARES = 1 << 8,
+    FUSES_FORWARD = 1 << 9 /* a gradient makes the results of what it is the gradient of, too */
+} KernelFuses;
 
 typedef struct Kernel {
     const char *name; /* "dot_general.avx512.bf16": operation, instruction set, what it is for */
@@ -63,39 +88,20 @@ typedef struct Kernel {
     size_t (*scratch)(const Op *op, int n_threads); /* bytes of scratch; NULL: none */
     KernelFn *run;
     unsigned in_place; /* bit i: result 0 may be written over operand i */
+    unsigned fuses;    /* KernelFuses */
     /* Element i of the result is made of elements i of the operands that have as many, and of the others as a whole;
        threads share the elements by kernel_share, in units of KERNEL_GRAIN. */
     bool elementwise;
-    /* Operand 0 and result 0 may each be of any float dtype, computed in f32: conversions beside the operation become
-       part of it. */
-    bool converts;
-    /* Result 0, computed in f32, may be of any float dtype: a rounding behind the operation becomes part of it. */
-    bool rounds;
-    /* A further operand, the last, of the type of result 0, is added to it as it is written, each rounded by itself;
-       a scatter adds to operand 0 the sums of its updates by themselves, where attr.apart says so. */
-    bool adds;
-    /* The dimensions of result 0 may be permuted: attr.dims of a product, attr.swapped of a rope. */
-    bool places;
-    /* A gradient that makes the results of what it is the gradient of, too. */
-    bool joins;
-    bool copies;  /* a further result is a rounding of result 0 to bf16 */
-    bool squares; /* of a reduce: squares f32 as it reads it, where attr.squares says so */
-    /* Of a dot_general to f32, without batch dimensions: where it has a second result, f32, of its rhs's free dimensions,
-       that gets the sums of squares down the columns, as `reduce` sums them; of the exact sums, where result 0 is rounded.
-       Of a scatter with attr.apart: operand 3 is such sums of operand 0's, and result 1 the same of the result's. */
-    bool column_squares;
-    /* Of a reduce of f32: attr.fusion says how what it sums up is made of its operands. */
-    bool terms;
-    /* Of a dot_general without batch dimensions: elementwise operations that can follow its sums before anything is written
-       (Fusion.program). Returns a number for Fusion.follows, or -1 for a program that cannot. */
-    int (*follows)(const struct Fusion *fusion);
+    /* Of a dot_general without batch dimensions: elementwise operations that are done to its sums before anything is
+       written (Fusion.program). Returns a number for Fusion.epilogue, or -1 for a program that cannot be; NULL: none. */
+    int (*epilogue)(const struct Fusion *fusion);
     bool single; /* called on thread 0 only; it may not call kernel_sync */
     /* Of a collective that can be under way while other steps run: `start`, on thread 0 only, begins it, and `done`,
        on all threads, ends it. Operand and result are left alone in between. NULL: only as a whole, by `run`. */
     KernelFn *start, *done;
 } Kernel;
 
-typedef struct Backend {
+typedef struct KernelSet {
     const char *name;
     const Kernel *const *kernel; /* [n_kernels], best first */
     int n_kernels;
@@ -103,10 +109,20 @@ typedef struct Backend {
     /* A step of no more bytes and operations than this is done by one thread before others could be told; 0: every
        step is shared. */
     size_t tiny;
-} Backend;
+} KernelSet;
 
 /* The first of the backend's kernels that matches; NULL: its fallback. */
-const Kernel *kernel_find(const Backend *backend, const Op *op);
+const Kernel *kernel_find(const KernelSet *backend, const Op *op);
+
+/* Whether that kernel fuses this. */
+bool kernel_fuses(const KernelSet *backend, const Op *op, KernelFuses what);
+
+/* Whether a kernel that takes long may leave out what it has not done yet; it still meets the other threads wherever it
+   would have. */
+static inline bool kernel_cancelled(const KernelArgs *args)
+{
+    return args->cancelled && *args->cancelled;
+}
 
 /* Waits until all threads of the device are here. */
 void kernel_sync(const KernelArgs *args);

@@ -8,7 +8,7 @@
 
 #include <assert.h>
 
-const Kernel *lower_kernel(const Backend *backend, const Op *op)
+const Kernel *lower_kernel(const KernelSet *backend, const Op *op)
 {
     if (op_is_copy(op))
         return &move_copy;
@@ -37,7 +37,7 @@ static void join_in_place(Lowering *lowering)
 
 /* Whether one thread does a step in less time than threads need to meet: then the steps around it need not wait for
    others at both of its ends, and steps like it follow each other without a sync. */
-static bool is_tiny(const Backend *backend, const Step *step)
+static bool is_tiny(const KernelSet *backend, const Step *step)
 {
     return op_info[step->op->kind].class_ != CLASS_COLLECTIVE && step->bytes <= backend->tiny &&
            step->flops <= (double)backend->tiny;
@@ -60,6 +60,7 @@ static void make_step(const Lowering *lowering, int i, Step *step)
                    .in = arena_array(arena, (size_t)op->n_operands + 1, sizeof(BufferRef)),
                    .out = arena_array(arena, (size_t)op->n_results + 1, sizeof(BufferRef)),
                    .in_place = kernel ? kernel->in_place : 0,
+                   .fallback = !kernel,
                    .single = !kernel || kernel->single || phase == STEP_START,
                    .flops = op_flops(op),
                    .bytes = phase == STEP_START ? 0 : op_bytes(op)};
@@ -126,35 +127,41 @@ static int make_plan(Lowering *lowering, Plan *plan, cvn_err *err)
     Places places;
     places_init(lowering, plan, &places);
     int rc = places_choose(lowering, &places, plan, err);
-    if (!rc)
-        make_outputs(lowering, &places, plan);
-    return rc;
+    if (rc)
+        return rc;
+    make_outputs(lowering, &places, plan);
+    return CVN_OK;
 }
 
-int lower_graph(cvn_graph *g, const Backend *backend, int n_threads, const ScheduleOptions *overlap,
-                Plan **out, cvn_err *err)
+/* Makes the plan of lowering->g; what it has allocated besides is in lowering->arena. */
+static int lower(Lowering *lowering, const ScheduleOptions *overlap, Plan **out, cvn_err *err)
 {
-    *out = NULL;
+    cvn_graph *g = lowering->g;
+    fuse_graph(g, lowering->backend, &lowering->arena);
+    int rc = overlap ? schedule_graph(g, lowering->backend, overlap, err) : CVN_OK;
+    if (rc)
+        return rc;
+    rc = lower_outputs(lowering, err);
+    if (rc)
+        return rc;
+    join_in_place(lowering);
+    *out = arena_alloc(&g->arena, sizeof **out);
+    **out =
+        (Plan){.graph = g, .name = g->name, .n_threads = lowering->n_threads, .made = clock_ns()};
+    return make_plan(lowering, *out, err);
+}
+
+int lower_graph(cvn_graph *g, const KernelSet *backend, int n_threads,
+                const ScheduleOptions *overlap, Plan **out, cvn_err *err)
+{
     Lowering lowering = {.g = g, .backend = backend, .n_threads = n_threads};
     int rc = arena_init(&lowering.arena, err);
+    if (!rc)
+        rc = lower(&lowering, overlap, out, err);
+    arena_free(&lowering.arena);
     if (rc) {
         cvn_graph_free(g);
-        return rc;
+        *out = NULL;
     }
-    rc = fuse_graph(g, backend, err);
-    if (!rc && overlap)
-        rc = schedule_graph(g, backend, overlap, err);
-    if (!rc)
-        rc = lower_outputs(&lowering, err);
-    if (!rc) {
-        join_in_place(&lowering);
-        Plan *plan = arena_alloc(&g->arena, sizeof *plan);
-        *plan = (Plan){.graph = g, .name = g->name, .n_threads = n_threads, .made = clock_ns()};
-        rc = make_plan(&lowering, plan, err);
-        *out = rc ? NULL : plan;
-    }
-    arena_free(&lowering.arena);
-    if (rc)
-        cvn_graph_free(g);
     return rc;
 }

@@ -9,7 +9,7 @@
 /* A graph on its way to a plan. */
 typedef struct Lowering {
     cvn_graph *g;
-    const Backend *backend;
+    const KernelSet *backend;
     int n_threads;
     Arena arena;           /* what is needed only while lowering */
     bool *donated;         /* [g->n_parameters] some output goes into it */

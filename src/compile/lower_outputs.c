@@ -12,7 +12,7 @@
  *     output %p into %q              them, and copied over at the end
  */
 #include "compile/lower_impl.h"
-#include "graph/interp.h"
+#include "graph/interp/interp.h"
 
 #include <assert.h>
 
@@ -51,14 +51,6 @@ static cvn_value *insert_copy(cvn_graph *g, cvn_value *v, Op *before)
     return copy;
 }
 
-static cvn_value *root_of(cvn_value *v)
-{
-    size_t offset;
-    while (op_is_view(v->def, &offset))
-        v = v->def->operand[0];
-    return v;
-}
-
 static int parameter_index(const cvn_graph *g, const cvn_value *v)
 {
     int p = 0;
@@ -74,7 +66,7 @@ static void copy_what_is_not_computed(Lowering *lowering)
     cvn_graph *g = lowering->g;
     for (int i = 0; i < g->n_outputs; i++) {
         Output *output = &g->output[i];
-        cvn_value *root = root_of(output->value);
+        cvn_value *root = op_root_of(output->value);
         Op *before = NULL;
         if (op_is_step(root->def) || root == output->into)
             continue;
@@ -136,11 +128,12 @@ int lower_outputs(Lowering *lowering, cvn_err *err)
     copy_what_is_not_computed(lowering);
     bool copied = true;
     /* The copies of the first round can be made in place: nothing runs after them. So the second is the last. */
-    for (int round = 0; copied && !rc; round++) {
+    for (int round = 0; copied; round++) {
         assert(round < 2);
         rc = analyse(lowering, err);
-        if (!rc)
-            bind_outputs(lowering, &copied);
+        if (rc)
+            return rc;
+        bind_outputs(lowering, &copied);
     }
-    return rc ? rc : cvn_graph_check(lowering->g, err);
+    return cvn_graph_check(lowering->g, err);
 }

@@ -7,8 +7,6 @@
  */
 #include "compile/lower.h"
 
-#include <stdlib.h>
-
 /* A place that a step since the last sync touched. */
 typedef struct Touch {
     BufferRef ref;
@@ -48,11 +46,9 @@ static void add(Touched *since, const BufferRef *ref, bool write, bool single)
         since->touch[since->n++] = (Touch){*ref, write, single};
 }
 
-int lower_syncs(Plan *plan, cvn_err *err)
+void lower_syncs(Plan *plan, Arena *scratch)
 {
-    Touched since = {.touch = malloc(((size_t)plan->n_refs + 1) * sizeof *since.touch)};
-    if (!since.touch)
-        return err_set(err, CVN_EMEM, "no memory to lower graph '%s'", plan->name);
+    Touched since = {.touch = arena_array(scratch, (size_t)plan->n_refs + 1, sizeof *since.touch)};
     plan->n_syncs = 0;
     for (int i = 0; i < plan->n_steps; i++) {
         Step *step = &plan->step[i];
@@ -67,6 +63,4 @@ int lower_syncs(Plan *plan, cvn_err *err)
             add(&since, &step->out[k], true, step->single);
         add(&since, &step->scratch, true, step->single);
     }
-    free(since.touch);
-    return CVN_OK;
 }

@@ -4,9 +4,17 @@
 #include "base/bytes.h"
 #include "compile/fuse_linear.h"
 #include "compile/lower.h"
+#include "compile/pack.h"
 #include "graph/decompose.h"
 
 #include <assert.h>
+#include <string.h>
+
+/* What passes are told; NULL: as caravan opt runs them. */
+typedef struct Compile {
+    const CompileOptions *options;
+    signed char *layout; /* [n_parameters] as the options have it, then as it is; or NULL */
+} Compile;
 
 static bool has_kernel(const Op *op, void *context)
 {
@@ -18,15 +26,28 @@ static bool has_kernel(const Op *op, void *context)
 
 static int decompose(cvn_graph *g, const void *context, bool *changed, cvn_err *err)
 {
-    CompileOptions options = *(const CompileOptions *)context;
+    CompileOptions options = *((const Compile *)context)->options;
     return graph_decompose(g, has_kernel, &options, changed, err);
+}
+
+static int pack(cvn_graph *g, const void *context, bool *changed, cvn_err *err)
+{
+    signed char *layout = context ? ((const Compile *)context)->layout : NULL;
+    if (!context) { /* all as the compiler likes */
+        layout = arena_array(&g->arena, (size_t)g->n_parameters + 1, sizeof *layout);
+        memset(layout, PACK_FREE, (size_t)g->n_parameters);
+    }
+    return layout ? graph_pack(g, layout, changed, err) : CVN_OK;
 }
 
 static int fuse_linear(cvn_graph *g, const void *context, bool *changed, cvn_err *err)
 {
-    const CompileOptions *options = context; /* NULL: as caravan opt runs it */
-    return graph_fuse_linear(g, options && options->op_by_op, changed, err);
+    const Compile *compile = context;
+    return graph_fuse_linear(g, compile && compile->options->op_by_op, changed, err);
 }
+
+static const GraphPass pass_pack = {
+    "pack", "bring weights that only products read into the order they are read in", pack};
 
 static const GraphPass pass_fuse_linear = {
     "fuse_linear",
@@ -36,20 +57,20 @@ static const GraphPass pass_fuse_linear = {
 static const GraphPass pass_decompose = {
     "decompose", "replace composites that the backend has no kernel for", decompose};
 
-const GraphPass *const compile_passes[] = {&pass_fuse_linear, NULL};
+const GraphPass *const compile_passes[] = {&pass_pack, &pass_fuse_linear, NULL};
 
 /* The order matters: a composite is recognised whole before it is taken apart, and what comes out of taking
    it apart has constants to fold. */
-static const GraphPass *const passes[] = {&pass_simplify, &pass_fuse_linear, &pass_decompose,
-                                          &pass_simplify};
+static const GraphPass *const passes[] = {&pass_simplify, &pass_pack, &pass_fuse_linear,
+                                          &pass_decompose, &pass_simplify};
 
 /* What a graph cannot be lowered without. */
-static const GraphPass *const needed[] = {&pass_fuse_linear, &pass_decompose};
+static const GraphPass *const needed[] = {&pass_pack, &pass_fuse_linear, &pass_decompose};
 
-static int run_passes(cvn_graph *g, const CompileOptions *options, Dump *dump, cvn_err *err)
+static int run_passes(cvn_graph *g, const Compile *compile, Dump *dump, cvn_err *err)
 {
-    PassOptions how = {.context = options, .dump = dump};
-    if (options->op_by_op)
+    PassOptions how = {.context = compile, .dump = dump};
+    if (compile->options->op_by_op)
         return passes_run(g, needed, sizeof needed / sizeof *needed, &how, err);
     return passes_run(g, passes, sizeof passes / sizeof *passes, &how, err);
 }
@@ -87,7 +108,11 @@ int compile_graph(const cvn_graph *g, const CompileOptions *options, Plan **out,
     cvn_graph *copy = graph_clone(g, err);
     if (!copy)
         return CVN_EINVAL;
-    rc = run_passes(copy, options, &dump, err);
+    size_t n = (size_t)g->n_parameters;
+    Compile compile = {.options = options};
+    if (options->layout)
+        compile.layout = arena_copy(&copy->arena, options->layout, n);
+    rc = run_passes(copy, &compile, &dump, err);
     if (rc) {
         cvn_graph_free(copy);
         return rc;
@@ -100,6 +125,7 @@ int compile_graph(const cvn_graph *g, const CompileOptions *options, Plan **out,
     if (rc)
         return rc;
     plan->op_by_op = options->op_by_op;
+    pack_describe(plan, g, compile.layout);
     rc = dump_plan(&dump, plan, err);
     if (!rc && options->verify_plan)
         rc = plan_verify(plan, err);

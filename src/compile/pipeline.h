@@ -1,7 +1,7 @@
 /*
  * Compiling: a graph goes through a table of passes, with the verifier between them, and is lowered to a plan.
  *
- *     verify → simplify → fuse products → decompose what the backend has no kernel for → simplify → lower
+ *     verify → simplify → pack weights → fuse products → decompose what the backend has no kernel for → simplify → lower
  *
  * Op by op, only the passes run that a graph cannot be lowered without: how much the others bring is then seen by
  * measuring. With a dump directory, the graph is written after each pass (graph/dump.h), and the plan.
@@ -14,8 +14,8 @@
 #include "graph/passes.h"
 
 typedef struct CompileOptions {
-    const Backend *backend; /* whose kernels; borrowed, must outlive the plan */
-    int n_threads;          /* of the device, >= 1 */
+    const KernelSet *backend; /* whose kernels; borrowed, must outlive the plan */
+    int n_threads;            /* of the device, >= 1 */
     /* Where to write graphs and the plan, made if it is not there; NULL: nowhere. */
     const char *dump_dir;
     size_t memory_limit; /* refuse plans that need more bytes in all; 0: no limit */
@@ -23,7 +23,10 @@ typedef struct CompileOptions {
     bool split_attention; /* decompose attention although there is a kernel */
     bool blocking;        /* every collective is one step, during which nothing is computed */
     Link link;            /* between devices, for the order of steps; zeros: LINK_DEFAULT */
-    bool verify_plan;     /* replay the finished plan too: slow, for tests and when in doubt */
+    /* How each parameter lies, or that the compiler may choose, as it may where the caller fills its memory accordingly:
+       see pack.h. [n_parameters] of the graph; NULL: all as the graph has them. */
+    const signed char *layout;
+    bool verify_plan; /* replay the finished plan too: slow, for tests and when in doubt */
 } CompileOptions;
 
 /* g is left as it is. Fails with CVN_EMEM when memory_limit is exceeded, and says the sum. */

@@ -51,3 +51,11 @@ bool op_is_view(const Op *op, size_t *offset)
         return false;
     }
 }
+
+cvn_value *op_root_of(cvn_value *v)
+{
+    size_t offset;
+    while (op_is_view(v->def, &offset))
+        v = v->def->operand[0];
+    return v;
+}

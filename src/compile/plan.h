@@ -46,15 +46,23 @@ typedef struct Step {
     unsigned in_place;  /* the kernel's: operands that result 0 may lie over */
     bool sync;          /* all threads meet before this step */
     bool single;        /* runs on thread 0 only, as on a device of one thread */
+    bool fallback;      /* no kernel took it: the backend's fallback runs it, slowly */
     double flops;       /* floating-point operations, counted from the shapes */
     size_t bytes;       /* read and written, counted from the shapes */
 } Step;
 
 typedef struct PlanParameter {
     const char *name;
-    cvn_type type;
-    size_t bytes;
-    bool donated; /* the plan writes it: some output goes into it */
+    cvn_type type; /* of what lies there */
+    size_t bytes;  /* of that */
+    bool donated;  /* the plan writes it: some output goes into it */
+    /* Where the compiler wants it in panels (compile/pack.h): how many leading dimensions of `plain` are rows, else 0. */
+    int rows;
+    cvn_type plain; /* what the graph has; `type`, but for those */
+    int64_t n, k;   /* of those: rows and columns */
+    /* Of every weight in panels (and its scales) that a product reads: the panels that the threads of its step share, and
+       of them those before this weight's (pack_share); 0: no product reads it. */
+    int64_t panels_joined, panels_before;
 } PlanParameter;
 
 typedef struct PlanOutput {
@@ -99,6 +107,10 @@ bool ref_overlap(const BufferRef *a, const BufferRef *b);
 /* The plan as text: the steps with their places, then the sums. For people; there is no parser. */
 void plan_print(StrBuf *out, const Plan *plan);
 
+/* Steps that run by the backend's fallback: how many, and in `names`, unless it is NULL, the operations that they are, each
+   once: "sort, pad". */
+int plan_fallbacks(const Plan *plan, StrBuf *names);
+
 /* Runs through the plan with a shadow of all memory that records which byte of which value lies where, and
    checks that each step finds its operands, that outputs hold what the graph says, that nothing else is
    written, and that no two steps between two syncs get in each other's way. O(steps * live buffers). */
@@ -120,5 +132,7 @@ static inline bool op_is_copy(const Op *op)
 
 /* Results that are a view cost nothing: *offset is where the result begins in its operand, in bytes. */
 bool op_is_view(const Op *op, size_t *offset);
+/* The value that v is bytes of, looking through views. */
+cvn_value *op_root_of(cvn_value *v);
 
 #endif

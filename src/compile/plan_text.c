@@ -42,6 +42,22 @@ static void print_step(StrBuf *out, const Plan *plan, int i)
     }
 }
 
+int plan_fallbacks(const Plan *plan, StrBuf *names)
+{
+    bool named[OP_COUNT] = {false};
+    int n = 0;
+    for (int i = 0; i < plan->n_steps; i++) {
+        OpKind kind = plan->step[i].op->kind;
+        if (!plan->step[i].fallback)
+            continue;
+        if (names && !named[kind])
+            strbuf_printf(names, "%s%s", n ? ", " : "", op_info[kind].name);
+        named[kind] = true;
+        n++;
+    }
+    return n;
+}
+
 void plan_print(StrBuf *out, const Plan *plan)
 {
     double flops = 0, bytes = 0;
@@ -50,8 +66,13 @@ void plan_print(StrBuf *out, const Plan *plan)
         const PlanParameter *parameter = &plan->parameter[i];
         strbuf_printf(out, "parameter %d %s: ", i, parameter->name);
         type_print(out, &parameter->type);
-        strbuf_printf(out, ", %zu bytes%s\n", parameter->bytes,
+        strbuf_printf(out, ", %zu bytes%s", parameter->bytes,
                       parameter->donated ? ", donated" : "");
+        if (parameter->rows) {
+            strbuf_puts(out, ", panels of ");
+            type_print(out, &parameter->plain);
+        }
+        strbuf_putc(out, '\n');
     }
     strbuf_puts(out, "\n step\n");
     for (int i = 0; i < plan->n_steps; i++) {
@@ -74,4 +95,10 @@ void plan_print(StrBuf *out, const Plan *plan)
                   plan->n_steps, plan->n_syncs, plan->n_copies, plan->copied_bytes, flops, bytes,
                   plan->parameter_bytes, plan->constant_bytes, plan->arena_bytes, plan->n_buffers,
                   plan->arena_lower_bound);
+    int fallbacks = plan_fallbacks(plan, NULL);
+    if (fallbacks == 0)
+        return;
+    strbuf_printf(out, "%d without a kernel, interpreted by one thread: ", fallbacks);
+    plan_fallbacks(plan, out);
+    strbuf_putc(out, '\n');
 }

@@ -69,8 +69,8 @@ static const cvn_value *origin(const cvn_value *v, size_t *from)
 /* v is NULL where the bytes hold no value any more. */
 static int shadow_write(Shadow *shadow, const BufferRef *ref, const cvn_value *v)
 {
-    int rc = CVN_OK;
-    for (int i = shadow->n - 1; i >= 0 && !rc; i--) {
+    int rc;
+    for (int i = shadow->n - 1; i >= 0; i--) {
         Span old = shadow->span[i];
         if (!ref_overlap(&old.ref, ref))
             continue;
@@ -80,17 +80,19 @@ static int shadow_write(Shadow *shadow, const BufferRef *ref, const cvn_value *v
         if (begin < cut) {
             BufferRef left = old.ref;
             left.bytes = cut - begin;
-            rc = add_span(shadow, left, old.value, old.from);
+            if ((rc = add_span(shadow, left, old.value, old.from)))
+                return rc;
         }
-        if (end > resume && !rc) {
+        if (end > resume) {
             BufferRef right = old.ref;
             right.offset = resume;
             right.bytes = end - resume;
-            rc = add_span(shadow, right, old.value, old.from + (resume - begin));
+            if ((rc = add_span(shadow, right, old.value, old.from + (resume - begin))))
+                return rc;
         }
     }
-    if (rc || !v || ref->bytes == 0)
-        return rc;
+    if (!v || ref->bytes == 0)
+        return CVN_OK;
     size_t from;
     const cvn_value *value = origin(v, &from);
     return add_span(shadow, *ref, value, from);
@@ -289,23 +291,25 @@ static int follow_flight(Shadow *shadow, int i, const char *who)
    not written over the operand, its memory holds nothing until then. */
 static int verify_values(Shadow *shadow, const Step *step, const char *who)
 {
-    int rc = CVN_OK;
-    for (int k = 0; k < step->op->n_operands && !rc; k++)
-        rc = shadow_read(shadow, &step->in[k], step->op->operand[k], who);
-    if (!rc)
-        rc = shadow_write(shadow, &step->scratch, NULL);
+    int rc;
+    for (int k = 0; k < step->op->n_operands; k++)
+        if ((rc = shadow_read(shadow, &step->in[k], step->op->operand[k], who)))
+            return rc;
+    if ((rc = shadow_write(shadow, &step->scratch, NULL)))
+        return rc;
     bool starts = step->phase == STEP_START;
-    for (int k = 0; k < step->op->n_results && !rc; k++)
+    for (int k = 0; k < step->op->n_results; k++)
         if (!starts || !ref_overlap(&step->out[k], &step->in[0]))
-            rc = shadow_write(shadow, &step->out[k], starts ? NULL : step->op->result[k]);
-    return rc;
+            if ((rc = shadow_write(shadow, &step->out[k], starts ? NULL : step->op->result[k])))
+                return rc;
+    return CVN_OK;
 }
 
 static int verify_steps(Shadow *shadow)
 {
     const Plan *plan = shadow->plan;
-    int since = 0, rc = CVN_OK; /* the first step after the last sync */
-    for (int i = 0; i < plan->n_steps && !rc; i++) {
+    int since = 0, rc; /* the first step after the last sync */
+    for (int i = 0; i < plan->n_steps; i++) {
         const Step *step = &plan->step[i];
         char who[96];
         snprintf(who, sizeof who, "step %d (%s)", i, op_info[step->op->kind].name);
@@ -315,16 +319,18 @@ static int verify_steps(Shadow *shadow)
         for (int j = since; j < i; j++)
             if (steps_conflict(&plan->step[j], step))
                 return err_set(shadow->err, CVN_EINVAL, "%s does not wait for step %d", who, j);
-        rc = check_flight(shadow, i, who);
-        if (!rc && (step->phase != STEP_WHOLE || (shadow->n_flight && op_is_exchange(step->op))))
-            rc = follow_flight(shadow, i, who);
-        if (!rc)
-            rc = verify_values(shadow, step, who);
+        if ((rc = check_flight(shadow, i, who)))
+            return rc;
+        if (step->phase != STEP_WHOLE || (shadow->n_flight && op_is_exchange(step->op)))
+            if ((rc = follow_flight(shadow, i, who)))
+                return rc;
+        if ((rc = verify_values(shadow, step, who)))
+            return rc;
     }
-    if (!rc && shadow->n_flight)
-        rc = err_set(shadow->err, CVN_EINVAL, "the collective of step %d never ends",
-                     shadow->flight[0]);
-    return rc;
+    if (shadow->n_flight)
+        return err_set(shadow->err, CVN_EINVAL, "the collective of step %d never ends",
+                       shadow->flight[0]);
+    return CVN_OK;
 }
 
 static int verify_outputs(const Shadow *shadow)
@@ -346,18 +352,23 @@ static int verify_outputs(const Shadow *shadow)
     return CVN_OK;
 }
 
+static int verify(Shadow *shadow)
+{
+    const Plan *plan = shadow->plan;
+    int rc;
+    for (int i = 0; i < plan->n_parameters; i++) {
+        BufferRef whole = {SPACE_PARAMETER, i, 0, plan->parameter[i].bytes};
+        if ((rc = shadow_write(shadow, &whole, plan->graph->parameter[i])))
+            return rc;
+    }
+    rc = verify_steps(shadow);
+    return rc ? rc : verify_outputs(shadow);
+}
+
 int plan_verify(const Plan *plan, cvn_err *err)
 {
     Shadow shadow = {.plan = plan, .err = err};
-    int rc = CVN_OK;
-    for (int i = 0; i < plan->n_parameters && !rc; i++) {
-        BufferRef whole = {SPACE_PARAMETER, i, 0, plan->parameter[i].bytes};
-        rc = shadow_write(&shadow, &whole, plan->graph->parameter[i]);
-    }
-    if (!rc)
-        rc = verify_steps(&shadow);
-    if (!rc)
-        rc = verify_outputs(&shadow);
+    int rc = verify(&shadow);
     free(shadow.span);
     if (rc)
         err_prefix(err, "plan '%s'", plan->name);

@@ -175,7 +175,8 @@ static void find_readers(Scheduling *s)
         }
 }
 
-static int open_graph(Scheduling *s, cvn_graph *g, const Backend *backend, Link link, cvn_err *err)
+static int open_graph(Scheduling *s, cvn_graph *g, const KernelSet *backend, Link link,
+                      cvn_err *err)
 {
     *s = (Scheduling){.g = g, .latency = link.latency};
     int rc = arena_init(&s->arena, err);
@@ -518,7 +519,7 @@ static double allowed_peak(const Scheduling *s, double peak, double largest, siz
     return allowed;
 }
 
-int schedule_graph(cvn_graph *g, const Backend *backend, const ScheduleOptions *options,
+int schedule_graph(cvn_graph *g, const KernelSet *backend, const ScheduleOptions *options,
                    cvn_err *err)
 {
     /* How much of it is tried: bringing forward what is computed, and fetching ahead. */

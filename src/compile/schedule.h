@@ -39,7 +39,7 @@ enum { COLLECTIVES_IN_FLIGHT = 64 };
 /* Splits the collectives of g that `backend` can split, and reorders. Where the peak would exceed the old one by more
    than an eighth and two of the largest collectives, or the memory limit, less is fetched ahead, at last nothing.
    Fails with CVN_EMEM. */
-int schedule_graph(cvn_graph *g, const Backend *backend, const ScheduleOptions *options,
+int schedule_graph(cvn_graph *g, const KernelSet *backend, const ScheduleOptions *options,
                    cvn_err *err);
 
 #endif

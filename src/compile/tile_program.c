@@ -7,7 +7,6 @@
 #include "base/float16.h"
 #include "compile/fusion.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct Writer {
@@ -15,8 +14,8 @@ typedef struct Writer {
     TilePlace place[TILE_PLACES];
     TileStep step[TILE_STEPS];
     int n_places, n_steps;
-    int *read; /* [f->n_slots] the place that has a slot as f32, or -1 */
-    bool full; /* it did not fit */
+    int read[FUSION_SLOTS]; /* [f->n_slots] the place that has a slot as f32, or -1 */
+    bool full;              /* it did not fit */
 } Writer;
 
 /* What tiles, which hold f32, are read from and written to. */
@@ -110,17 +109,16 @@ static bool is_read_after(const Fusion *f, int member, int slot)
     return false;
 }
 
-static bool is_unary(OpKind kind)
+static bool has_vector_form(OpKind kind)
 {
-    return kind == OP_NEGATE || kind == OP_ABS || kind == OP_SIGN || kind == OP_EXPONENTIAL ||
-           kind == OP_LOG || kind == OP_SQRT || kind == OP_RSQRT || kind == OP_TANH ||
-           kind == OP_LOGISTIC;
-}
-
-static bool is_binary(OpKind kind)
-{
-    return kind == OP_ADD || kind == OP_SUBTRACT || kind == OP_MULTIPLY || kind == OP_DIVIDE ||
-           kind == OP_MAXIMUM || kind == OP_MINIMUM;
+    switch (kind) {
+#define UNARY(kind, y) case OP_##kind:
+#define BINARY(kind, y) case OP_##kind:
+#include "compile/vector_ops.def"
+        return true;
+    default:
+        return false;
+    }
 }
 
 /* The step of member i, all but where it goes; false where there is none. TILE_COPY: it changes nothing but the dtype. */
@@ -139,16 +137,13 @@ static bool make_step(Writer *w, int i, TileStep *step)
                step->b >= 0;
     }
     step->a = read_operand(w, member, 0);
-    if (is_unary(op->kind)) {
-        step->code = TILE_UNARY;
-    } else if (is_binary(op->kind)) {
-        step->code = TILE_BINARY;
-        step->b = read_operand(w, member, 1);
-        return step->a >= 0 && step->b >= 0;
-    } else if (op->kind != OP_CONVERT) {
+    if (has_vector_form(op->kind))
+        step->code = op->n_operands == 2 ? TILE_BINARY : TILE_UNARY;
+    else if (op->kind != OP_CONVERT)
         return false;
-    }
-    return step->a >= 0;
+    if (step->code == TILE_BINARY)
+        step->b = read_operand(w, member, 1);
+    return step->a >= 0 && (step->code != TILE_BINARY || step->b >= 0);
 }
 
 static bool write_member(Writer *w, int i)
@@ -199,14 +194,8 @@ static bool pair(OpKind first, OpKind second, bool left, TileCode *code)
         int left; /* -1: either */
         TileCode code;
     } pairs[] = {
-        {OP_MULTIPLY, OP_ADD, -1, TILE_MUL_ADD},
-        {OP_MULTIPLY, OP_SUBTRACT, 1, TILE_MUL_SUB},
-        {OP_MULTIPLY, OP_SUBTRACT, 0, TILE_SUB_MUL},
-        {OP_MULTIPLY, OP_MULTIPLY, -1, TILE_MUL_MUL},
-        {OP_ADD, OP_ADD, -1, TILE_ADD_ADD},
-        {OP_ADD, OP_MULTIPLY, -1, TILE_ADD_MUL},
-        {OP_SUBTRACT, OP_MULTIPLY, -1, TILE_MINUS_MUL},
-        {OP_SUBTRACT, OP_ADD, -1, TILE_MINUS_ADD},
+#define PAIR(code, first, second, left, y) {OP_##first, OP_##second, left, TILE_##code},
+#include "compile/vector_ops.def"
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         if (pairs[i].first == first && pairs[i].second == second &&
@@ -356,31 +345,25 @@ static void number_places(Writer *w)
 
 TileProgram *tile_program_make(Arena *arena, const Fusion *f)
 {
-    Writer *w = calloc(1, sizeof *w);
-    int *read = calloc((size_t)f->n_slots + 1, sizeof *read);
-    TileProgram *program = NULL;
-    bool good = w && read;
-    if (good)
-        *w = (Writer){.f = f, .read = read};
-    for (int i = 0; i < f->n_slots && good; i++)
-        read[i] = -1;
-    for (int i = 0; i < f->n_members && good; i++)
-        good = write_member(w, i);
-    if (good && !w->full) {
-        join_pairs(w);
-        for (int i = 0; i < w->n_steps; i++)
-            place_choice(w, i);
-        if (assign_registers(w)) {
-            number_places(w);
-            program = arena_alloc(arena, sizeof *program);
-            *program = (TileProgram){
-                .n_places = w->n_places,
-                .n_steps = w->n_steps,
-                .place = arena_copy(arena, w->place, (size_t)w->n_places * sizeof *w->place),
-                .step = arena_copy(arena, w->step, (size_t)w->n_steps * sizeof *w->step)};
-        }
-    }
-    free(read);
-    free(w);
+    Writer writer = {.f = f}, *w = &writer;
+    for (int i = 0; i < f->n_slots; i++)
+        w->read[i] = -1;
+    for (int i = 0; i < f->n_members; i++)
+        if (!write_member(w, i))
+            return NULL;
+    if (w->full)
+        return NULL;
+    join_pairs(w);
+    for (int i = 0; i < w->n_steps; i++)
+        place_choice(w, i);
+    if (!assign_registers(w))
+        return NULL;
+    number_places(w);
+    TileProgram *program = arena_alloc(arena, sizeof *program);
+    *program =
+        (TileProgram){.n_places = w->n_places,
+                      .n_steps = w->n_steps,
+                      .place = arena_copy(arena, w->place, (size_t)w->n_places * sizeof *w->place),
+                      .step = arena_copy(arena, w->step, (size_t)w->n_steps * sizeof *w->step)};
     return program;
 }

@@ -22,22 +22,16 @@ enum { TILE_ELEMENTS = 512, TILE_REGISTERS = 16, TILE_PLACES = 160, TILE_STEPS =
 struct Fusion;
 
 typedef enum TileCode {
-    TILE_UNARY,     /* op(a) */
-    TILE_BINARY,    /* op(a, b) */
-    TILE_MUL_ADD,   /* a b + c */
-    TILE_MUL_SUB,   /* a b - c */
-    TILE_SUB_MUL,   /* c - a b */
-    TILE_MUL_MUL,   /* (a b) c */
-    TILE_ADD_ADD,   /* (a + b) + c */
-    TILE_ADD_MUL,   /* (a + b) c */
-    TILE_MINUS_MUL, /* (a - b) c */
-    TILE_MINUS_ADD, /* (a - b) + c */
-    TILE_COPY,      /* a */
-    TILE_WIDEN,     /* a, a bf16 operand */
-    TILE_ROUND,     /* a, rounded to bf16 */
-    TILE_NARROW,    /* a, rounded into a bf16 result */
-    TILE_SPREAD,    /* slot `a` of the fusion, a SLOT_SPREAD of more than one value */
-    TILE_SELECT     /* operand c, one bool, says which of a and b */
+    TILE_UNARY,  /* op(a) */
+    TILE_BINARY, /* op(a, b) */
+#define PAIR(code, first, second, left, y) TILE_##code,
+#include "compile/vector_ops.def"
+    TILE_COPY,   /* a */
+    TILE_WIDEN,  /* a, a bf16 operand */
+    TILE_ROUND,  /* a, rounded to bf16 */
+    TILE_NARROW, /* a, rounded into a bf16 result */
+    TILE_SPREAD, /* slot `a` of the fusion, a SLOT_SPREAD of more than one value */
+    TILE_SELECT  /* operand c, one bool, says which of a and b */
 } TileCode;
 
 typedef enum PlaceKind {

@@ -19,18 +19,6 @@ static const size_t READ_BYTES = (size_t)256 << 20;
 
 typedef uint64_t Words __attribute__((vector_size(VECTOR)));
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double median(double *sample, int n)
-{
-    qsort(sample, (size_t)n, sizeof *sample, compare);
-    return n % 2 ? sample[n / 2] : (sample[n / 2 - 1] + sample[n / 2]) / 2;
-}
-
 double median_seconds(Pool *pool, PoolFn *fn, void *context)
 {
     double seconds[REPEATS];
@@ -281,7 +269,7 @@ static Peak peak_of(cvn_dtype dtype)
 {
     Peak peak = {.run = peak_portable, .operations = 2.0 * 4 * CHAINS};
 #if defined(__x86_64__)
-    const char *level = cpu_backend()->name;
+    const char *level = cpu_kernels()->name;
     bool bf16 = dtype == CVN_BF16, int8 = dtype == CVN_I8;
     if (strncmp(level, "avx512", 6) == 0 || strcmp(level, "amx") == 0)
         peak = (Peak){.run = peak_avx512, .operations = 2.0 * 16 * CHAINS};
@@ -338,11 +326,4 @@ int ceilings_measure(Pool *pool, Ceilings *out, cvn_err *err)
     out->flops_bf16 = median_peak(pool, CVN_BF16);
     out->flops_int8 = median_peak(pool, CVN_I8);
     return CVN_OK;
-}
-
-double ceilings_flops(const Ceilings *ceilings, cvn_dtype dtype)
-{
-    if (dtype == CVN_I8)
-        return ceilings->flops_int8;
-    return dtype == CVN_BF16 ? ceilings->flops_bf16 : ceilings->flops_f32;
 }

@@ -11,14 +11,14 @@
 
 enum { HUGE_PAGE = 2 << 20 };
 
-Device *device_new(int n_threads, const Backend *backend, cvn_err *err)
+Device *device_new(int n_threads, const KernelSet *backend, cvn_err *err)
 {
     Device *device = calloc(1, sizeof *device);
     if (!device) {
         err_set(err, CVN_EMEM, "no memory for a device");
         return NULL;
     }
-    device->backend = backend ? backend : cpu_backend();
+    device->backend = backend ? backend : cpu_kernels();
     device->pool = pool_new(n_threads, err);
     if (!device->pool || device_reserve(device, 1, err)) {
         device_free(device);

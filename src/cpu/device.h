@@ -11,8 +11,6 @@
 #include "compile/plan.h"
 #include "cpu/pace.h"
 
-#include <signal.h>
-
 typedef struct Profile Profile; /* cpu/profile.h */
 
 enum { DEVICE_PACES = 64 };
@@ -24,9 +22,9 @@ typedef struct PlanPace {
 } PlanPace;
 
 typedef struct Device {
-    const Backend *backend; /* borrowed */
-    Pool *pool;             /* owned */
-    char *arena;            /* owned mapping of arena_bytes, page aligned; never NULL */
+    const KernelSet *backend; /* borrowed */
+    Pool *pool;               /* owned */
+    char *arena;              /* owned mapping of arena_bytes, page aligned; never NULL */
     size_t arena_bytes;
     void **pointer; /* owned: [n_pointers] the places of the plan that runs, as addresses */
     size_t n_pointers;
@@ -42,11 +40,11 @@ typedef struct Device {
     Comm *comm;       /* borrowed: what connects it with other devices, or NULL: it is alone */
     int comm_index;   /* its number there */
     Profile *profile; /* borrowed: where runs are recorded, or NULL */
-    const volatile sig_atomic_t *interrupt; /* borrowed: nonzero stops the next run; or NULL */
+    const volatile int *interrupt; /* borrowed: nonzero ends the run, and stops the next; or NULL */
 } Device;
 
 /* n_threads = 0 takes what the machine allows; backend NULL takes the best of this machine. */
-Device *device_new(int n_threads, const Backend *backend, cvn_err *err);
+Device *device_new(int n_threads, const KernelSet *backend, cvn_err *err);
 void device_free(Device *device);
 
 int device_threads(const Device *device);

@@ -4,6 +4,7 @@
 #include "comm/account.h"
 #include "cpu/profile.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -150,12 +151,16 @@ typedef struct Run {
     int first, last; /* steps [first, last) */
     void **at;       /* pointers of step `first` */
     uint64_t turn;   /* of step 0 */
+    /* Thread 0 has seen that the run is cancelled: set before the threads meet, so that all of them leave out the same
+       steps, but for shares of steps in which they do not meet, of which nothing is used. */
+    atomic_bool stops;
 } Run;
 
 static void walk(void *context, int thread, int n_threads)
 {
-    const Run *run = context;
+    Run *run = context;
     const Plan *plan = run->plan;
+    const volatile int *cancelled = run->device->interrupt;
     Profile *profile = run->device->profile;
     Barrier *barrier = pool_barrier(run->device->pool);
     void **at = run->at;
@@ -172,12 +177,17 @@ static void walk(void *context, int thread, int n_threads)
                            .comm = run->device->comm,
                            .device = run->device->comm_index,
                            .tail = run->device->tail,
-                           .turn = run->turn + (uint64_t)i};
+                           .turn = run->turn + (uint64_t)i,
+                           .cancelled = cancelled};
         at += n_in + n_out + 1;
         int64_t ready = profile ? clock_ns() : 0;
-        if (step->sync)
+        if (step->sync) {
+            if (thread == 0 && cancelled && *cancelled)
+                atomic_store_explicit(&run->stops, true, memory_order_relaxed);
             barrier_wait(barrier);
-        if (step->single && thread != 0)
+        }
+        if ((step->single && thread != 0) ||
+            atomic_load_explicit(&run->stops, memory_order_relaxed))
             continue;
         int64_t start = profile ? clock_ns() : 0;
         step->run(&args);
@@ -188,6 +198,11 @@ static void walk(void *context, int thread, int n_threads)
     }
 }
 
+static bool is_interrupted(const Device *device)
+{
+    return device->interrupt && *device->interrupt;
+}
+
 /* The whole plan, on as many threads as make it faster. */
 static void walk_paced(Run *run)
 {
@@ -196,13 +211,14 @@ static void walk_paced(Run *run)
     int threads = pace_threads(pace);
     int64_t begin = clock_ns(), slept = pool_slept(device->pool);
     pool_run_on(device->pool, threads, walk, run);
-    pace_add(pace, clock_ns() - begin, (pool_slept(device->pool) - slept) / threads);
+    if (!is_interrupted(device)) /* a part of a run says nothing */
+        pace_add(pace, clock_ns() - begin, (pool_slept(device->pool) - slept) / threads);
 }
 
 int executor_run(Device *device, const Plan *plan, void *const *parameters, void **outputs,
                  cvn_err *err)
 {
-    if (device->interrupt && *device->interrupt)
+    if (is_interrupted(device))
         return err_set(err, CVN_EINTERRUPTED, "interrupted before a run of '%s'", plan->name);
     if (plan->n_threads != device_threads(device))
         return err_set(err, CVN_EINVAL, "'%s' was compiled for %d threads, but the device has %d",
@@ -221,8 +237,11 @@ int executor_run(Device *device, const Plan *plan, void *const *parameters, void
     if (device->comm)
         comm_watch(device->comm, device->comm_index,
                    device->profile ? profile_watch(device->profile) : NULL);
-    Run run = {device,          plan, 0, plan->op_by_op ? 0 : plan->n_steps, device->pointer,
-               device->turn + 1};
+    Run run = {.device = device,
+               .plan = plan,
+               .last = plan->op_by_op ? 0 : plan->n_steps,
+               .at = device->pointer,
+               .turn = device->turn + 1};
     device->turn += (uint64_t)plan->n_steps;
     if (!plan->op_by_op)
         walk_paced(&run);
@@ -232,6 +251,8 @@ int executor_run(Device *device, const Plan *plan, void *const *parameters, void
         const Op *op = plan->step[run.first].op;
         run.at += op->n_operands + op->n_results + 1;
     }
+    if (is_interrupted(device))
+        return err_set(err, CVN_EINTERRUPTED, "interrupted in a run of '%s'", plan->name);
     for (int i = 0; outputs && i < plan->n_outputs; i++)
         outputs[i] = address(device, plan, parameters, &plan->output[i].ref);
     return CVN_OK;

@@ -12,8 +12,10 @@
    reads them in place, and writes only those that it says are donated, which no other parameter may overlap.
    outputs [plan->n_outputs]: set to where each result lies, which is its parameter if it was declared to go into
    one; else it stays until the next run on this device. May be NULL.
-   Fails before anything has run, or not at all: with CVN_EINVAL for parameters that cannot be, with
-   CVN_EMEM when the arena cannot grow, with CVN_EINTERRUPTED when the device's interrupt flag is set. */
+   Fails before anything has run, with CVN_EINVAL for parameters that cannot be, with CVN_EMEM when the arena cannot
+   grow; or with CVN_EINTERRUPTED when the device's interrupt flag is set before the run or while it lasts: the rest of the
+   run is left out, within a step too where its kernel looks (kernel_cancelled), and what it writes (outputs, donated
+   parameters) has no meaning. */
 int executor_run(Device *device, const Plan *plan, void *const *parameters, void **outputs,
                  cvn_err *err);
 

@@ -1,7 +1,7 @@
 /* The last resort of the executor: slow, but there for every operation. */
 #include "cpu/fallback.h"
 
-#include "graph/interp.h"
+#include "graph/interp/interp.h"
 
 void cpu_fallback(const KernelArgs *args)
 {

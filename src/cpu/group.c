@@ -2,7 +2,7 @@
 #include "cpu/group.h"
 
 #include "cpu/executor.h"
-#include "graph/interp.h"
+#include "graph/interp/interp.h"
 
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@ struct DeviceGroup {
     const Plan *checked; /* found to fit the mesh; compared, never followed */
 };
 
-DeviceGroup *group_new(Comm *comm, int n_threads, const Backend *backend, cvn_err *err)
+DeviceGroup *group_new(Comm *comm, int n_threads, const KernelSet *backend, cvn_err *err)
 {
     DeviceGroup *group = calloc(1, sizeof *group);
     if (group)
@@ -33,7 +33,7 @@ DeviceGroup *group_new(Comm *comm, int n_threads, const Backend *backend, cvn_er
         group->device[d] = device_new(n_threads, backend, err);
         if (!group->device[d])
             goto fail;
-        group->device[d]->comm = comm;
+        group->device[d]->comm = comm_size(comm) > 1 ? comm : NULL;
         group->device[d]->comm_index = comm_first(comm) + d;
     }
     group->pool = pool_new(group->n, err);
@@ -78,6 +78,11 @@ Device *const *group_devices(const DeviceGroup *group)
 Comm *group_comm(const DeviceGroup *group)
 {
     return group->comm;
+}
+
+void group_each(DeviceGroup *group, PoolFn *fn, void *context)
+{
+    pool_run(group->pool, fn, context);
 }
 
 typedef struct GroupRun {

@@ -17,7 +17,7 @@ typedef struct DeviceGroup DeviceGroup;
 
 /* n_threads per device, 0: this machine's, divided among the devices, at least 1 each. The Comm is borrowed and
    used by nobody else. */
-DeviceGroup *group_new(Comm *comm, int n_threads, const Backend *backend, cvn_err *err);
+DeviceGroup *group_new(Comm *comm, int n_threads, const KernelSet *backend, cvn_err *err);
 void group_free(DeviceGroup *group);
 
 int group_size(const DeviceGroup *group);    /* devices in this process */
@@ -26,6 +26,9 @@ int group_threads(const DeviceGroup *group); /* of each of them */
 Device *group_device(const DeviceGroup *group, int d);
 Device *const *group_devices(const DeviceGroup *group); /* all of them */
 Comm *group_comm(const DeviceGroup *group);
+
+/* Calls fn(context, d, devices here) for each device, each on a thread of its own. */
+void group_each(DeviceGroup *group, PoolFn *fn, void *context);
 
 /* Runs the plan on all devices of this process. parameters [devices here * plan->n_parameters] and outputs [devices
    here * plan->n_outputs] (may be NULL) are device-major; otherwise as executor_run. Returns the first error of any

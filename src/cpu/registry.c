@@ -22,22 +22,15 @@ enum { KERNELS_MAX = 512, TABLES_MAX = 24 };
 #define BASELINE "portable"
 #endif
 
+#define TABLE(table) table,
 /* What a compiler or processor does not know is left out of the build (cmake/Kernels.cmake). */
 #if defined(CVN_HAVE_AVX2)
-#define TABLES_AVX2                                                                                \
-    linear_kernels_avx2, linear_float_kernels_avx2, linear_int8_kernels_avx2,                      \
-        quantize_kernels_avx2, dot_kernels_avx2, elementwise_kernels_avx2, fusion_kernels_avx2,    \
-        row_kernels_avx2, rope_kernels_avx2, random_kernels_avx2, attention_kernels_avx2,          \
-        attention_backward_kernels_avx2, row_backward_kernels_avx2, likeliest_kernels_avx2
+#define TABLES_AVX2 linear_kernels_avx2, KERNELS_OF(avx2, TABLE) linear_int8_kernels_avx2
 #else
 #define TABLES_AVX2 NULL
 #endif
 #if defined(CVN_HAVE_AVX512)
-#define TABLES_AVX512                                                                              \
-    linear_float_kernels_avx512, quantize_kernels_avx512, dot_kernels_avx512,                      \
-        elementwise_kernels_avx512, fusion_kernels_avx512, row_kernels_avx512,                     \
-        rope_kernels_avx512, random_kernels_avx512, attention_kernels_avx512,                      \
-        attention_backward_kernels_avx512, row_backward_kernels_avx512, likeliest_kernels_avx512
+#define TABLES_AVX512 KERNELS_OF(avx512, TABLE)
 #define TABLES_AVX512_BF16                                                                         \
     linear_kernels_avx512_vnni, linear_float_kernels_avx512_bf16, linear_int8_kernels_avx512_vnni, \
         dot_kernels_avx512_bf16, attention_kernels_avx512_bf16, attention_kernels_avx512_bf16few,  \
@@ -61,14 +54,9 @@ static const struct {
     const Kernel *table[TABLES_MAX];
 } levels[CPU_ISA_COUNT] = {
     [CPU_ISA_PORTABLE] = {BASELINE,
-                          {linear_kernels_portable, linear_float_kernels_portable,
-                           linear_int8_kernels_portable, quantize_kernels_portable,
-                           dot_kernels_portable, elementwise_kernels_portable,
-                           fusion_kernels_portable, row_kernels_portable, rope_kernels_portable,
-                           random_kernels_portable, attention_kernels_portable,
-                           attention_backward_kernels_portable, row_backward_kernels_portable,
-                           likeliest_kernels_portable, copy_kernels, index_kernels, sort_kernels,
-                           small_kernels, collective_kernels}},
+                          {linear_kernels_portable,
+                           KERNELS_OF(portable, TABLE) linear_int8_kernels_portable, copy_kernels,
+                           index_kernels, sort_kernels, small_kernels, collective_kernels}},
     [CPU_ISA_AVX2] = {"avx2", {TABLES_AVX2}},
     [CPU_ISA_AVX512] = {"avx512", {TABLES_AVX512}},
     [CPU_ISA_AVX512_BF16] = {"avx512_bf16", {TABLES_AVX512_BF16}},
@@ -79,8 +67,8 @@ static const struct {
 static struct {
     pthread_once_t once;
     CpuIsa best; /* of this machine */
-    CpuIsa used; /* by cpu_backend: best, or lower where the environment says so */
-    Backend backend[CPU_ISA_COUNT];
+    CpuIsa used; /* by cpu_kernels: best, or lower where the environment says so */
+    KernelSet backend[CPU_ISA_COUNT];
     const Kernel *kernel[CPU_ISA_COUNT][KERNELS_MAX];
 } registry = {.once = PTHREAD_ONCE_INIT};
 
@@ -119,11 +107,11 @@ static void collect(CpuIsa isa)
                 kernel[n++] = k;
             }
     enum { TINY = 32 << 10 }; /* about a microsecond */
-    registry.backend[isa] = (Backend){.name = levels[isa].name,
-                                      .kernel = kernel,
-                                      .n_kernels = n,
-                                      .fallback = cpu_fallback,
-                                      .tiny = TINY};
+    registry.backend[isa] = (KernelSet){.name = levels[isa].name,
+                                        .kernel = kernel,
+                                        .n_kernels = n,
+                                        .fallback = cpu_fallback,
+                                        .tiny = TINY};
 }
 
 static void init(void)
@@ -137,13 +125,13 @@ static void init(void)
     }
 }
 
-const Backend *cpu_backend(void)
+const KernelSet *cpu_kernels(void)
 {
     pthread_once(&registry.once, init);
     return &registry.backend[registry.used];
 }
 
-const Backend *cpu_backend_of(CpuIsa isa)
+const KernelSet *cpu_kernels_of(CpuIsa isa)
 {
     pthread_once(&registry.once, init);
     return isa <= registry.best ? &registry.backend[isa] : NULL;

@@ -16,12 +16,12 @@ typedef enum CpuIsa {
     CPU_ISA_COUNT
 } CpuIsa;
 
-/* The best backend of this machine; the environment variable CARAVAN_CPU (portable, avx2, avx512,
+/* The best kernels of this machine; the environment variable CARAVAN_CPU (portable, avx2, avx512,
    avx512_bf16, amx) lowers it. Read once, on the first call. */
-const Backend *cpu_backend(void);
+const KernelSet *cpu_kernels(void);
 
-/* The backend of one level; NULL where this machine lacks it. */
-const Backend *cpu_backend_of(CpuIsa isa);
+/* Those of one level; NULL where this machine lacks it. */
+const KernelSet *cpu_kernels_of(CpuIsa isa);
 
 const char *cpu_isa_name(CpuIsa isa);
 

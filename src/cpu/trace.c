@@ -260,8 +260,12 @@ static int meet(Cluster *cluster, Greeting *g, cvn_err *err)
     if (!all)
         return err_set(err, CVN_EMEM, "no memory to write a profile");
     int code = cluster_gather(cluster, CLUSTER_STEPS, g, all, sizeof *g, err);
+    if (code) {
+        free(all);
+        return code;
+    }
     int64_t zero = g->origin + g->real, dropped = 0;
-    for (int i = 0; i < n && code == CVN_OK; i++) {
+    for (int i = 0; i < n; i++) {
         int64_t begun = all[i].origin + all[i].real;
         zero = begun < zero ? begun : zero;
         dropped += all[i].dropped;
@@ -270,7 +274,7 @@ static int meet(Cluster *cluster, Greeting *g, cvn_err *err)
     g->origin = zero - g->real;
     g->dropped = dropped;
     free(all);
-    return code;
+    return CVN_OK;
 }
 
 /* Everybody's next piece: [n] of them, each *bytes long with zeros at the end, to *all; *bytes is 0 when nobody has
@@ -278,12 +282,11 @@ static int meet(Cluster *cluster, Greeting *g, cvn_err *err)
 static int gather_texts(Cluster *cluster, Printer *p, char **all, size_t *bytes, cvn_err *err)
 {
     int n = cluster_size(cluster);
-    int64_t own = p->text.failed ? -1 : (int64_t)p->text.length;
+    int64_t own = p->text.failed ? -1 : (int64_t)p->text.length, most = 0;
     int64_t *length = calloc((size_t)n, sizeof *length);
     int code = length ? cluster_gather(cluster, CLUSTER_STEPS, &own, length, sizeof own, err)
                       : err_set(err, CVN_EMEM, "no memory to write a profile");
-    int64_t most = 0;
-    for (int i = 0; i < n && code == CVN_OK; i++) {
+    for (int i = 0; i < n && !code; i++) {
         most = length[i] > most ? length[i] : most;
         if (length[i] < 0)
             code = err_set(err, CVN_EMEM, "rank %d has no memory to write its profile", i);
@@ -294,31 +297,40 @@ static int gather_texts(Cluster *cluster, Printer *p, char **all, size_t *bytes,
         return code;
     char *piece = calloc(1, *bytes), *pieces = realloc(*all, (size_t)n * *bytes);
     *all = pieces ? pieces : *all;
-    if (!piece || !pieces)
-        code = err_set(err, CVN_EMEM, "no memory to write a profile");
-    else if (own > 0)
+    if (!piece || !pieces) {
+        free(piece);
+        return err_set(err, CVN_EMEM, "no memory to write a profile");
+    }
+    if (own > 0)
         memcpy(piece, p->text.text, (size_t)own);
-    if (code == CVN_OK)
-        code = cluster_gather(cluster, CLUSTER_STEPS, piece, pieces, *bytes, err);
+    code = cluster_gather(cluster, CLUSTER_STEPS, piece, pieces, *bytes, err);
     free(piece);
     strbuf_clear(&p->text);
     return code;
+}
+
+static int write_pieces(FileWriter *writer, const char *all, int n, size_t bytes, cvn_err *err)
+{
+    for (int i = 0; i < n; i++, all += bytes) {
+        int code = file_writer_write(writer, all, strnlen(all, bytes), err);
+        if (code)
+            return code;
+    }
+    return CVN_OK;
 }
 
 /* Of all processes; only rank 0 has a writer. What it cannot write does not keep the others waiting. */
 static int write_all(Cluster *cluster, Printer *p, FileWriter *writer, cvn_err *err)
 {
     char *all = NULL;
-    size_t bytes = 1;
-    int code = CVN_OK, wrote = CVN_OK;
-    while (code == CVN_OK && bytes) {
+    size_t bytes = 0;
+    int code, wrote = CVN_OK;
+    do {
         print_some(p);
         code = gather_texts(cluster, p, &all, &bytes, err);
-        for (int i = 0; i < cluster_size(cluster) && bytes && writer && !code && !wrote; i++) {
-            const char *piece = all + (size_t)i * bytes;
-            wrote = file_writer_write(writer, piece, strnlen(piece, bytes), err);
-        }
-    }
+        if (!code && bytes && writer && !wrote)
+            wrote = write_pieces(writer, all, cluster_size(cluster), bytes, err);
+    } while (!code && bytes);
     free(all);
     return code ? code : wrote;
 }

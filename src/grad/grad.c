@@ -9,93 +9,98 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* A row per kind: the rule, or the reason why there is nothing to do. */
+/* A row per kind: the rule, or why there is none. */
 typedef struct GradRow {
     GradRule *rule;
-    const char *flat; /* why no gradient goes on to the operands */
+    const char *flat;    /* why there is nothing to do: no gradient goes on to the operands */
+    const char *refused; /* why a loss that depends on an operand by way of it has no gradient */
 } GradRow;
 
 static const char LEAF[] = "it has no operands";
 static const char STEP[] = "it is constant but for jumps, where its gradient is zero";
-static const char QUANTIZED[] = "quantized weights are not trained";
+static const char QUANTIZED[] = "with respect to quantized weights, which are not trained";
+static const char ROUNDED[] =
+    "through numbers of 8 bits; differentiate the graph that computes in floats";
+static const char FUSED[] = "once it is fused"; /* which comes after the backward pass */
+static const char BACKWARD[] = "of its own";
 static const char WHOLE[] = "it is on integers or bools, which have no gradient";
 static const char INDEX_OF[] = "its result is an index, which has no gradient";
 
 static const GradRow table[OP_COUNT] = {
-    [OP_PARAMETER] = {NULL, LEAF},
-    [OP_CONSTANT] = {NULL, LEAF},
-    [OP_IOTA] = {NULL, LEAF},
-    [OP_NEGATE] = {grad_negate, NULL},
-    [OP_ABS] = {grad_abs, NULL},
-    [OP_SIGN] = {NULL, STEP},
-    [OP_EXPONENTIAL] = {grad_exponential, NULL},
-    [OP_EXPONENTIAL_MINUS_ONE] = {grad_exponential_minus_one, NULL},
-    [OP_LOG] = {grad_log, NULL},
-    [OP_LOG_PLUS_ONE] = {grad_log_plus_one, NULL},
-    [OP_SQRT] = {grad_sqrt, NULL},
-    [OP_RSQRT] = {grad_rsqrt, NULL},
-    [OP_TANH] = {grad_tanh, NULL},
-    [OP_LOGISTIC] = {grad_logistic, NULL},
-    [OP_SINE] = {grad_sine, NULL},
-    [OP_COSINE] = {grad_cosine, NULL},
-    [OP_FLOOR] = {NULL, STEP},
-    [OP_NOT] = {NULL, WHOLE},
-    [OP_IS_FINITE] = {NULL, STEP},
-    [OP_CONVERT] = {grad_convert, NULL},
-    [OP_ADD] = {grad_add_rule, NULL},
-    [OP_SUBTRACT] = {grad_subtract, NULL},
-    [OP_MULTIPLY] = {grad_multiply, NULL},
-    [OP_DIVIDE] = {grad_divide, NULL},
-    [OP_MAXIMUM] = {grad_extremum, NULL},
-    [OP_MINIMUM] = {grad_extremum, NULL},
-    [OP_POWER] = {grad_power, NULL},
-    [OP_REMAINDER] = {grad_remainder, NULL},
-    [OP_AND] = {NULL, WHOLE},
-    [OP_OR] = {NULL, WHOLE},
-    [OP_XOR] = {NULL, WHOLE},
-    [OP_SHIFT_LEFT] = {NULL, WHOLE},
-    [OP_SHIFT_RIGHT_LOGICAL] = {NULL, WHOLE},
-    [OP_COMPARE] = {NULL, STEP},
-    [OP_SELECT] = {grad_select, NULL},
-    [OP_CLAMP] = {grad_clamp, NULL},
-    [OP_BROADCAST_IN_DIM] = {grad_broadcast_in_dim, NULL},
-    [OP_RESHAPE] = {grad_reshape, NULL},
-    [OP_TRANSPOSE] = {grad_transpose, NULL},
-    [OP_SLICE] = {grad_slice, NULL},
-    [OP_CONCATENATE] = {grad_concatenate, NULL},
-    [OP_PAD] = {grad_pad, NULL},
-    [OP_REVERSE] = {grad_reverse, NULL},
-    [OP_DYNAMIC_SLICE] = {grad_dynamic_slice, NULL},
-    [OP_DYNAMIC_UPDATE_SLICE] = {grad_dynamic_update_slice, NULL},
-    [OP_GATHER] = {grad_gather, NULL},
-    [OP_SCATTER] = {grad_scatter, NULL},
-    [OP_SORT] = {grad_sort, NULL},
-    [OP_REDUCE] = {grad_reduce, NULL},
-    [OP_CUMSUM] = {grad_cumsum, NULL},
-    [OP_DOT_GENERAL] = {grad_dot_general, NULL},
-    [OP_ALL_REDUCE] = {grad_all_reduce, NULL},
-    [OP_ALL_GATHER] = {grad_all_gather, NULL},
-    [OP_REDUCE_SCATTER] = {grad_reduce_scatter, NULL},
-    [OP_ALL_TO_ALL] = {grad_all_to_all, NULL},
-    [OP_COLLECTIVE_PERMUTE] = {grad_collective_permute, NULL},
-    [OP_PARTITION_ID] = {NULL, LEAF},
-    [OP_OPTIMIZATION_BARRIER] = {grad_barrier, NULL},
-    [OP_RMS_NORM] = {grad_rms_norm, NULL},
-    [OP_ROPE] = {grad_rope, NULL},
-    [OP_ATTENTION] = {grad_attention, NULL},
-    [OP_CACHE_UPDATE] = {grad_cache_update, NULL},
-    [OP_SOFTMAX_CROSS_ENTROPY] = {grad_softmax_cross_entropy, NULL},
-    [OP_ARGMAX] = {NULL, INDEX_OF},
-    [OP_RANDOM_BITS] = {NULL, WHOLE},
-    [OP_KEEP_LIKELIEST] = {NULL, STEP},
-    [OP_CATEGORICAL] = {NULL, INDEX_OF},
-    [OP_DEQUANTIZE] = {NULL, QUANTIZED},
-    [OP_QUANTIZE_ROWS] = {NULL, STEP},
-    [OP_LINEAR_INT8] = {NULL, QUANTIZED},
-    [OP_LINEAR] = {grad_linear, NULL},
-    [OP_RMS_NORM_BACKWARD] = {grad_backward, NULL},
-    [OP_ATTENTION_BACKWARD] = {grad_backward, NULL},
-    [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = {grad_backward, NULL},
+    [OP_PARAMETER] = {.flat = LEAF},
+    [OP_CONSTANT] = {.flat = LEAF},
+    [OP_IOTA] = {.flat = LEAF},
+    [OP_NEGATE] = {.rule = grad_negate},
+    [OP_ABS] = {.rule = grad_abs},
+    [OP_SIGN] = {.flat = STEP},
+    [OP_EXPONENTIAL] = {.rule = grad_exponential},
+    [OP_EXPONENTIAL_MINUS_ONE] = {.rule = grad_exponential_minus_one},
+    [OP_LOG] = {.rule = grad_log},
+    [OP_LOG_PLUS_ONE] = {.rule = grad_log_plus_one},
+    [OP_SQRT] = {.rule = grad_sqrt},
+    [OP_RSQRT] = {.rule = grad_rsqrt},
+    [OP_TANH] = {.rule = grad_tanh},
+    [OP_LOGISTIC] = {.rule = grad_logistic},
+    [OP_SINE] = {.rule = grad_sine},
+    [OP_COSINE] = {.rule = grad_cosine},
+    [OP_FLOOR] = {.flat = STEP},
+    [OP_NOT] = {.flat = WHOLE},
+    [OP_IS_FINITE] = {.flat = STEP},
+    [OP_CONVERT] = {.rule = grad_convert},
+    [OP_ADD] = {.rule = grad_add_rule},
+    [OP_SUBTRACT] = {.rule = grad_subtract},
+    [OP_MULTIPLY] = {.rule = grad_multiply},
+    [OP_DIVIDE] = {.rule = grad_divide},
+    [OP_MAXIMUM] = {.rule = grad_extremum},
+    [OP_MINIMUM] = {.rule = grad_extremum},
+    [OP_POWER] = {.rule = grad_power},
+    [OP_REMAINDER] = {.rule = grad_remainder},
+    [OP_AND] = {.flat = WHOLE},
+    [OP_OR] = {.flat = WHOLE},
+    [OP_XOR] = {.flat = WHOLE},
+    [OP_SHIFT_LEFT] = {.flat = WHOLE},
+    [OP_SHIFT_RIGHT_LOGICAL] = {.flat = WHOLE},
+    [OP_COMPARE] = {.flat = STEP},
+    [OP_SELECT] = {.rule = grad_select},
+    [OP_CLAMP] = {.rule = grad_clamp},
+    [OP_BROADCAST_IN_DIM] = {.rule = grad_broadcast_in_dim},
+    [OP_RESHAPE] = {.rule = grad_reshape},
+    [OP_TRANSPOSE] = {.rule = grad_transpose},
+    [OP_SLICE] = {.rule = grad_slice},
+    [OP_CONCATENATE] = {.rule = grad_concatenate},
+    [OP_PAD] = {.rule = grad_pad},
+    [OP_REVERSE] = {.rule = grad_reverse},
+    [OP_DYNAMIC_SLICE] = {.rule = grad_dynamic_slice},
+    [OP_DYNAMIC_UPDATE_SLICE] = {.rule = grad_dynamic_update_slice},
+    [OP_GATHER] = {.rule = grad_gather},
+    [OP_SCATTER] = {.rule = grad_scatter},
+    [OP_SORT] = {.rule = grad_sort},
+    [OP_REDUCE] = {.rule = grad_reduce},
+    [OP_CUMSUM] = {.rule = grad_cumsum},
+    [OP_DOT_GENERAL] = {.rule = grad_dot_general},
+    [OP_ALL_REDUCE] = {.rule = grad_all_reduce},
+    [OP_ALL_GATHER] = {.rule = grad_all_gather},
+    [OP_REDUCE_SCATTER] = {.rule = grad_reduce_scatter},
+    [OP_ALL_TO_ALL] = {.rule = grad_all_to_all},
+    [OP_COLLECTIVE_PERMUTE] = {.rule = grad_collective_permute},
+    [OP_PARTITION_ID] = {.flat = LEAF},
+    [OP_OPTIMIZATION_BARRIER] = {.rule = grad_barrier},
+    [OP_RMS_NORM] = {.rule = grad_rms_norm},
+    [OP_ROPE] = {.rule = grad_rope},
+    [OP_ATTENTION] = {.rule = grad_attention},
+    [OP_CACHE_UPDATE] = {.rule = grad_cache_update},
+    [OP_SOFTMAX_CROSS_ENTROPY] = {.rule = grad_softmax_cross_entropy},
+    [OP_ARGMAX] = {.flat = INDEX_OF},
+    [OP_RANDOM_BITS] = {.flat = WHOLE},
+    [OP_KEEP_LIKELIEST] = {.rule = grad_keep_likeliest},
+    [OP_CATEGORICAL] = {.flat = INDEX_OF},
+    [OP_DEQUANTIZE] = {.refused = QUANTIZED},
+    [OP_QUANTIZE_ROWS] = {.refused = ROUNDED},
+    [OP_LINEAR_INT8] = {.refused = ROUNDED},
+    [OP_LINEAR] = {.refused = FUSED},
+    [OP_RMS_NORM_BACKWARD] = {.refused = BACKWARD},
+    [OP_ATTENTION_BACKWARD] = {.refused = BACKWARD},
+    [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = {.refused = BACKWARD},
 };
 
 bool grad_has_rule(OpKind kind)
@@ -108,6 +113,11 @@ const char *grad_is_flat(OpKind kind)
     return table[kind].flat;
 }
 
+const char *grad_is_refused(OpKind kind)
+{
+    return table[kind].refused;
+}
+
 static bool is_float(const cvn_value *v)
 {
     return dtype_is_float(v->type.dtype);
@@ -116,7 +126,7 @@ static bool is_float(const cvn_value *v)
 cvn_value *grad_of(Grad *d, const Op *op, int i)
 {
     cvn_value *v = d->gradient[op->result[i]->id];
-    return v ? v : grad_like(d->g, op->result[i], 0);
+    return v ? v : like(d->g, op->result[i], 0);
 }
 
 static void accumulate(Grad *d, cvn_value *of, cvn_value *v)
@@ -150,6 +160,56 @@ static void mark_wanted(const cvn_graph *g, int n, cvn_value *const *wrt, bool *
         for (int i = 0; i < op->n_results && any; i++)
             if (is_float(op->result[i]))
                 wanted[op->result[i]->id] = true;
+    }
+}
+
+/* By way of which operation that refuses each value depends on a wanted one: through integers too, where that operation
+   made them; but not through what is flat, or converted to integers. */
+static void mark_refused(const cvn_graph *g, const bool *wanted, const Op **refused)
+{
+    for (const Op *op = g->first; op; op = op->next) {
+        const GradRow *row = &table[op->kind];
+        const Op *by = NULL;
+        for (int i = 0; i < op->n_operands && !row->flat && !by; i++) {
+            const cvn_value *x = op->operand[i];
+            if (row->refused && wanted[x->id])
+                by = op;
+            else if (row->refused || !is_float(x) || is_float(op->result[0]))
+                by = refused[x->id];
+        }
+        for (int i = 0; i < op->n_results; i++)
+            refused[op->result[i]->id] = by;
+    }
+}
+
+static int bits(const cvn_value *v)
+{
+    return cvn_dtype_bits(v->type.dtype);
+}
+
+/*
+ * What is made of weights alone: of values asked for by sums, elementwise operations and those on shapes, also with others
+ * that are not asked for (a scale, a frozen weight that adapters are merged into), and by products of what is not rounded.
+ * Activations are not: a product made them that has read what was not asked for, or what was rounded for it.
+ */
+static void mark_weights(const cvn_graph *g, int n, cvn_value *const *wrt, Grad *d)
+{
+    for (int i = 0; i < n; i++)
+        d->weight[wrt[i]->id] = wrt[i];
+    for (const Op *op = g->first; op; op = op->next) {
+        OpClass class_ = op_info[op->kind].class_;
+        bool meets =
+            class_is_elementwise(class_) || class_ == CLASS_SHAPE || class_ == CLASS_CONTROL;
+        bool product = class_ == CLASS_CONTRACT, all = meets || product || class_ == CLASS_REDUCE;
+        const cvn_value *widest = NULL;
+        for (int i = 0; i < op->n_operands && all; i++) {
+            const cvn_value *w = d->weight[op->operand[i]->id];
+            all = w ? !product || bits(op->operand[i]) >= bits(w) : meets && !grad_wants(d, op, i);
+            if (w && (!widest || bits(w) > bits(widest)))
+                widest = w;
+        }
+        if (all && widest && !d->weight[op->result[0]->id])
+            d->weight[op->result[0]->id] = widest;
     }
 }
 
@@ -191,9 +251,14 @@ int graph_gradient(cvn_graph *g, cvn_value *loss, int n, cvn_value *const *wrt,
         return CVN_EINVAL;
     size_t n_values = g->n_values + (size_t)1;
     bool *wanted = calloc(n_values, sizeof *wanted);
-    Grad d = {.g = g, .gradient = calloc(n_values, sizeof(cvn_value *)), .wanted = wanted};
+    const Op **refused = calloc(n_values, sizeof *refused);
+    Grad d = {.g = g,
+              .gradient = calloc(n_values, sizeof(cvn_value *)),
+              .wanted = wanted,
+              .weight = calloc(n_values, sizeof(cvn_value *)),
+              .n_values = g->n_values};
     int code = CVN_EMEM;
-    if (!wanted || !d.gradient) {
+    if (!wanted || !refused || !d.gradient || !d.weight) {
         err_set(err, code, "no memory to differentiate graph '%s'", g->name);
         goto done;
     }
@@ -201,16 +266,22 @@ int graph_gradient(cvn_graph *g, cvn_value *loss, int n, cvn_value *const *wrt,
     int line = g->line;
     Op *last = g->last;
     mark_wanted(g, n, wrt, wanted);
-    accumulate(&d, loss, grad_like(g, loss, 1));
+    mark_refused(g, wanted, refused);
+    if (refused[loss->id])
+        grad_refuse(&d, refused[loss->id], table[refused[loss->id]->kind].refused);
+    mark_weights(g, n, wrt, &d);
+    accumulate(&d, loss, like(g, loss, 1));
     walk_back(&d, last);
     cvn_at(g, file, line);
     for (int i = 0; i < n; i++) {
         cvn_value *v = d.gradient[wrt[i]->id];
-        grad_out[i] = v ? v : grad_like(g, wrt[i], 0);
+        grad_out[i] = v ? v : like(g, wrt[i], 0);
     }
     code = cvn_graph_check(g, err);
 done:
     free(wanted);
+    free(refused);
     free(d.gradient);
+    free(d.weight);
     return code;
 }

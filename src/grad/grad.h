@@ -21,7 +21,8 @@
  *   - clamp: x has the gradient where low <= x <= high; then low where x < low <= high; else high;
  *   - abs at 0, and power's base at 0 under an exponent of 0, its exponent at a base of 0: 0;
  *   - sign, floor, conversions to integers and comparisons are flat: their gradient is zero;
- *   - what goes through integers, bools and random bits has no gradient.
+ *   - what goes through integers, bools and random bits has no gradient;
+ *   - what is quantized on the way is no such choice: it is refused.
  *
  * A collective is differentiated as a linear map over all devices, with the loss being the sum of
  * the devices' losses.
@@ -41,7 +42,11 @@ int graph_gradient(cvn_graph *g, cvn_value *loss, int n, cvn_value *const *wrt,
 /* Why a kind of operation passes no gradient on to its operands, or NULL where it has a rule. */
 const char *grad_is_flat(OpKind kind);
 
-/* Whether a kind has a rule. Every kind has a rule or a reason, never both. */
+/* Why a loss that depends on what is wanted by way of such a kind is refused, or NULL: "quantize_rows has no gradient
+   through numbers of 8 bits; …". */
+const char *grad_is_refused(OpKind kind);
+
+/* Whether a kind has a rule. Every kind has a rule or one of these reasons, never two of the three. */
 bool grad_has_rule(OpKind kind);
 
 #endif

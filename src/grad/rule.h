@@ -6,12 +6,16 @@
 #ifndef CVN_GRAD_RULE_H
 #define CVN_GRAD_RULE_H
 
-#include "graph/graph.h"
+#include "graph/steps.h"
 
 typedef struct Grad {
     cvn_graph *g;
     cvn_value **gradient; /* [n_values] by id: the sum so far, or NULL */
     const bool *wanted;   /* [n_values] by id: depends on a value that the user asked for */
+    /* [n_values] by id: of what is made of values asked for alone (grad.c says how), the one of the widest type of these;
+       or NULL. */
+    const cvn_value **weight;
+    uint32_t n_values; /* of the forward pass */
 } Grad;
 
 typedef void GradRule(Grad *d, const Op *op);
@@ -31,17 +35,8 @@ void grad_add(Grad *d, const Op *op, int i, cvn_value *v);
 /* Refuses: "<operation> has no gradient <why>". */
 void grad_refuse(Grad *d, const Op *op, const char *why);
 
-/* A splat of x's type. */
-cvn_value *grad_like(cvn_graph *g, const cvn_value *x, double value);
-
-/* x in another dtype; x itself where it has it. */
-cvn_value *grad_as(cvn_graph *g, cvn_value *x, cvn_dtype dtype);
-
 /* The sum of all elements. */
 cvn_value *grad_sum_all(cvn_graph *g, cvn_value *x);
-
-/* x where pred, 0 elsewhere. */
-cvn_value *grad_where(cvn_graph *g, cvn_value *pred, cvn_value *x);
 
 /* Undoes a reduction: v, which lacks the dimensions `reduced`, repeated along them to this shape (in
    v's own dtype). */
@@ -72,7 +67,7 @@ GradRule grad_reduce, grad_cumsum, grad_dot_general;
 GradRule grad_all_reduce, grad_all_gather, grad_reduce_scatter, grad_all_to_all,
     grad_collective_permute;
 /* rule_composite.c */
-GradRule grad_rms_norm, grad_rope, grad_linear, grad_attention, grad_cache_update,
-    grad_softmax_cross_entropy, grad_backward;
+GradRule grad_rms_norm, grad_rope, grad_attention, grad_cache_update, grad_softmax_cross_entropy,
+    grad_keep_likeliest;
 
 #endif

@@ -27,7 +27,7 @@ static void add_share(Grad *d, const Op *op, cvn_value *y, cvn_value *dy)
     cvn_graph *g = d->g;
     cvn_value *wins = cvn_compare_values(g, CVN_EQ, op->operand[0], y);
     cvn_value *count = sum_over_group(g, op, cvn_convert(g, wins, dy->type.dtype));
-    grad_add(d, op, 0, grad_where(g, wins, cvn_divide(g, dy, count)));
+    grad_add(d, op, 0, where(g, wins, cvn_divide(g, dy, count)));
 }
 
 void grad_all_reduce(Grad *d, const Op *op)

@@ -4,6 +4,8 @@
 #include "graph/attention.h"
 #include "graph/decompose.h"
 
+#include <math.h>
+
 void grad_rms_norm(Grad *d, const Op *op)
 {
     cvn_value *out[2];
@@ -22,12 +24,6 @@ void grad_rope(Grad *d, const Op *op)
     }
     cvn_value *back = cvn_negate(d->g, op->operand[2]);
     grad_add(d, op, 0, cvn_rope(d->g, grad_of(d, op, 0), op->operand[1], back, op->attr.flag));
-}
-
-/* Made by fusion, which comes after the backward pass. */
-void grad_linear(Grad *d, const Op *op)
-{
-    grad_refuse(d, op, "once it is fused");
 }
 
 void grad_attention(Grad *d, const Op *op)
@@ -52,8 +48,7 @@ void grad_cache_update(Grad *d, const Op *op)
     cvn_type rows = CVN_TYPE(CVN_I32, update->type.dim[0], update->type.dim[1]); /* [batch, seq] */
     cvn_value *position = cvn_broadcast_in_dim(g, start, rows, (const int[]){0});
     position = cvn_add(g, cvn_iota(g, rows, 1), position);
-    cvn_value *kept =
-        cvn_scatter_assign(g, dy, position, grad_like(g, update, 0), &cache_update_dims);
+    cvn_value *kept = cvn_scatter_assign(g, dy, position, like(g, update, 0), &cache_update_dims);
     grad_add(d, op, 0, kept);
     if (grad_wants(d, op, 1) && !g->err.code)
         grad_add(d, op, 1, grad_gather_updates(g, kept->def, dy));
@@ -67,8 +62,10 @@ void grad_softmax_cross_entropy(Grad *d, const Op *op)
                                                 dloss, dlse));
 }
 
-/* Of the gradients themselves. */
-void grad_backward(Grad *d, const Op *op)
+/* What is kept is passed on; what is not is -inf. */
+void grad_keep_likeliest(Grad *d, const Op *op)
 {
-    grad_refuse(d, op, "of its own");
+    cvn_value *y = op->result[0];
+    cvn_value *kept = cvn_compare_values(d->g, CVN_GT, y, like(d->g, y, -INFINITY));
+    grad_add(d, op, 0, where(d->g, kept, grad_of(d, op, 0)));
 }

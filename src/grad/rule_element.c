@@ -3,21 +3,6 @@
 
 #include <math.h>
 
-cvn_value *grad_like(cvn_graph *g, const cvn_value *x, double value)
-{
-    return cvn_splat(g, x->type, value);
-}
-
-cvn_value *grad_as(cvn_graph *g, cvn_value *x, cvn_dtype dtype)
-{
-    return x->type.dtype == dtype ? x : cvn_convert(g, x, dtype);
-}
-
-cvn_value *grad_where(cvn_graph *g, cvn_value *pred, cvn_value *x)
-{
-    return cvn_select(g, pred, x, grad_like(g, x, 0));
-}
-
 cvn_value *grad_sum_all(cvn_graph *g, cvn_value *x)
 {
     static const int all[CVN_MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -29,24 +14,28 @@ void grad_negate(Grad *d, const Op *op)
     grad_add(d, op, 0, cvn_negate(d->g, grad_of(d, op, 0)));
 }
 
+/* dx = dy slope */
+static void times(Grad *d, const Op *op, cvn_value *slope)
+{
+    grad_add(d, op, 0, cvn_multiply(d->g, grad_of(d, op, 0), slope));
+}
+
 void grad_abs(Grad *d, const Op *op)
 {
-    cvn_value *sign = cvn_sign(d->g, op->operand[0]);
-    grad_add(d, op, 0, cvn_multiply(d->g, grad_of(d, op, 0), sign));
+    times(d, op, cvn_sign(d->g, op->operand[0]));
 }
 
 /* dx = dy y */
 void grad_exponential(Grad *d, const Op *op)
 {
-    grad_add(d, op, 0, cvn_multiply(d->g, grad_of(d, op, 0), op->result[0]));
+    times(d, op, op->result[0]);
 }
 
 /* dx = dy (y + 1) */
 void grad_exponential_minus_one(Grad *d, const Op *op)
 {
     cvn_value *y = op->result[0];
-    cvn_value *slope = cvn_add(d->g, y, grad_like(d->g, y, 1));
-    grad_add(d, op, 0, cvn_multiply(d->g, grad_of(d, op, 0), slope));
+    times(d, op, cvn_add(d->g, y, like(d->g, y, 1)));
 }
 
 void grad_log(Grad *d, const Op *op)
@@ -57,7 +46,7 @@ void grad_log(Grad *d, const Op *op)
 void grad_log_plus_one(Grad *d, const Op *op)
 {
     cvn_value *x = op->operand[0];
-    cvn_value *shifted = cvn_add(d->g, x, grad_like(d->g, x, 1));
+    cvn_value *shifted = cvn_add(d->g, x, like(d->g, x, 1));
     grad_add(d, op, 0, cvn_divide(d->g, grad_of(d, op, 0), shifted));
 }
 
@@ -65,7 +54,7 @@ void grad_log_plus_one(Grad *d, const Op *op)
 void grad_sqrt(Grad *d, const Op *op)
 {
     cvn_value *y = op->result[0];
-    cvn_value *dy = grad_of(d, op, 0), *half = cvn_multiply(d->g, dy, grad_like(d->g, y, 0.5));
+    cvn_value *dy = grad_of(d, op, 0), *half = cvn_multiply(d->g, dy, like(d->g, y, 0.5));
     grad_add(d, op, 0, cvn_divide(d->g, half, y));
 }
 
@@ -73,7 +62,7 @@ void grad_sqrt(Grad *d, const Op *op)
 void grad_rsqrt(Grad *d, const Op *op)
 {
     cvn_value *y = op->result[0];
-    cvn_value *dy = grad_of(d, op, 0), *half = cvn_multiply(d->g, dy, grad_like(d->g, y, -0.5));
+    cvn_value *dy = grad_of(d, op, 0), *half = cvn_multiply(d->g, dy, like(d->g, y, -0.5));
     grad_add(d, op, 0, cvn_multiply(d->g, half, cvn_divide(d->g, y, op->operand[0])));
 }
 
@@ -81,41 +70,64 @@ void grad_rsqrt(Grad *d, const Op *op)
 void grad_tanh(Grad *d, const Op *op)
 {
     cvn_value *y = op->result[0];
-    cvn_value *one = grad_like(d->g, y, 1);
-    cvn_value *slope = cvn_subtract(d->g, one, cvn_multiply(d->g, y, y));
-    grad_add(d, op, 0, cvn_multiply(d->g, grad_of(d, op, 0), slope));
+    cvn_value *one = like(d->g, y, 1);
+    times(d, op, cvn_subtract(d->g, one, cvn_multiply(d->g, y, y)));
 }
 
 /* dx = dy y (1 - y) */
 void grad_logistic(Grad *d, const Op *op)
 {
     cvn_value *y = op->result[0];
-    cvn_value *slope = cvn_multiply(d->g, y, cvn_subtract(d->g, grad_like(d->g, y, 1), y));
-    grad_add(d, op, 0, cvn_multiply(d->g, grad_of(d, op, 0), slope));
+    times(d, op, cvn_multiply(d->g, y, cvn_subtract(d->g, like(d->g, y, 1), y)));
 }
 
 void grad_sine(Grad *d, const Op *op)
 {
-    cvn_value *slope = cvn_cosine(d->g, op->operand[0]);
-    grad_add(d, op, 0, cvn_multiply(d->g, grad_of(d, op, 0), slope));
+    times(d, op, cvn_cosine(d->g, op->operand[0]));
 }
 
 void grad_cosine(Grad *d, const Op *op)
 {
-    cvn_value *slope = cvn_negate(d->g, cvn_sine(d->g, op->operand[0]));
-    grad_add(d, op, 0, cvn_multiply(d->g, grad_of(d, op, 0), slope));
+    times(d, op, cvn_negate(d->g, cvn_sine(d->g, op->operand[0])));
+}
+
+/* A gradient as it was before it was rounded from dtype; NULL where it was not. Also what was rounded on its way from a
+   product to a weight and then moved, scaled or added up, but not farther than `depth` operations back. */
+static cvn_value *before_rounding(Grad *d, cvn_value *v, cvn_dtype dtype, int depth)
+{
+    const Op *op = v->def;
+    if (v->id < d->n_values) /* the forward pass did read it rounded */
+        return NULL;
+    if (op->kind == OP_CONVERT && op->operand[0]->type.dtype == dtype)
+        return op->operand[0];
+    bool moves = op->kind == OP_RESHAPE || op->kind == OP_TRANSPOSE || op->kind == OP_SLICE ||
+                 op->kind == OP_PAD;
+    bool counts = op->kind == OP_ADD || op->kind == OP_SUBTRACT || op->kind == OP_MULTIPLY ||
+                  op->kind == OP_NEGATE;
+    if (depth == 0 || !(moves || counts))
+        return NULL;
+    cvn_value *exact[2] = {NULL}, *any = NULL;
+    for (int i = 0; i < op->n_operands; i++)
+        if ((exact[i] = before_rounding(d, op->operand[i], dtype, depth - 1)))
+            any = exact[i];
+    if (!any)
+        return NULL;
+    for (int i = 0; i < op->n_operands; i++)
+        exact[i] = exact[i] ? exact[i] : as(d->g, op->operand[i], dtype);
+    cvn_type type = v->type;
+    type.dtype = dtype;
+    return graph_add(d->g, op->kind, &op->attr, op->n_operands, exact, &type);
 }
 
 /* Between floats, since others are neither wanted nor have a gradient. A gradient that has only just been rounded is
    taken as it was before. */
 void grad_convert(Grad *d, const Op *op)
 {
+    enum { DEPTH = 6 };
     cvn_value *dy = grad_of(d, op, 0);
     cvn_dtype dtype = op->operand[0]->type.dtype;
-    const Op *from = dy->def;
-    if (from->kind == OP_CONVERT && from->operand[0]->type.dtype == dtype)
-        dy = from->operand[0];
-    grad_add(d, op, 0, grad_as(d->g, dy, dtype));
+    cvn_value *exact = before_rounding(d, dy, dtype, d->weight[op->result[0]->id] ? DEPTH : 0);
+    grad_add(d, op, 0, exact ? exact : as(d->g, dy, dtype));
 }
 
 void grad_add_rule(Grad *d, const Op *op)
@@ -158,12 +170,12 @@ void grad_extremum(Grad *d, const Op *op)
 {
     cvn_graph *g = d->g;
     cvn_value *dy = grad_of(d, op, 0);
-    cvn_value *half = cvn_multiply(g, dy, grad_like(g, dy, 0.5));
+    cvn_value *half = cvn_multiply(g, dy, like(g, dy, 0.5));
     cvn_value *equal = cvn_compare_values(g, CVN_EQ, op->operand[0], op->operand[1]);
     for (int i = 0; i < 2; i++) {
         cvn_value *wins = cvn_compare_values(g, CVN_EQ, op->operand[i], op->result[0]);
         if (grad_wants(d, op, i))
-            grad_add(d, op, i, cvn_select(g, equal, half, grad_where(g, wins, dy)));
+            grad_add(d, op, i, cvn_select(g, equal, half, where(g, wins, dy)));
     }
 }
 
@@ -172,7 +184,7 @@ void grad_power(Grad *d, const Op *op)
 {
     cvn_graph *g = d->g;
     cvn_value *dy = grad_of(d, op, 0), *a = op->operand[0], *b = op->operand[1];
-    cvn_value *zero = grad_like(g, a, 0), *one = grad_like(g, a, 1);
+    cvn_value *zero = like(g, a, 0), *one = like(g, a, 1);
     if (grad_wants(d, op, 0)) {
         cvn_value *flat = cvn_compare_values(g, CVN_EQ, b, zero);
         cvn_value *less = cvn_subtract(g, cvn_select(g, flat, one, b), one);
@@ -183,7 +195,7 @@ void grad_power(Grad *d, const Op *op)
         cvn_value *flat = cvn_compare_values(g, CVN_EQ, a, zero);
         cvn_value *log = cvn_log(g, cvn_select(g, flat, one, a));
         cvn_value *slope = cvn_multiply(g, op->result[0], log);
-        slope = grad_where(g, cvn_not(g, flat), slope);
+        slope = where(g, cvn_not(g, flat), slope);
         grad_add(d, op, 1, cvn_multiply(g, dy, slope));
     }
 }
@@ -204,7 +216,7 @@ void grad_remainder(Grad *d, const Op *op)
 
 void grad_select(Grad *d, const Op *op)
 {
-    cvn_value *dy = grad_of(d, op, 0), *zero = grad_like(d->g, dy, 0);
+    cvn_value *dy = grad_of(d, op, 0), *zero = like(d->g, dy, 0);
     if (grad_wants(d, op, 1))
         grad_add(d, op, 1, cvn_select(d->g, op->operand[0], dy, zero));
     if (grad_wants(d, op, 2))
@@ -216,7 +228,7 @@ static void add_to_bound(Grad *d, const Op *op, int i, cvn_value *mask, cvn_valu
 {
     if (!grad_wants(d, op, i))
         return;
-    cvn_value *part = grad_where(d->g, mask, dy);
+    cvn_value *part = where(d->g, mask, dy);
     grad_add(d, op, i, op->operand[i]->type.rank ? part : grad_sum_all(d->g, part));
 }
 
@@ -231,7 +243,7 @@ void grad_clamp(Grad *d, const Op *op)
     cvn_value *above = cvn_compare_values(g, CVN_GT, cvn_maximum(g, x, low), high);
     cvn_value *inside = cvn_not(g, cvn_or(g, below, above));
     if (grad_wants(d, op, 1))
-        grad_add(d, op, 1, grad_where(g, inside, dy));
+        grad_add(d, op, 1, where(g, inside, dy));
     add_to_bound(d, op, 0, cvn_and(g, below, cvn_not(g, above)), dy);
     add_to_bound(d, op, 2, above, dy);
 }

@@ -61,18 +61,17 @@ void grad_gather(Grad *d, const Op *op)
     }
     cvn_value *least = cvn_splat(g, cvn_scalar(indices->type.dtype), 0);
     indices = cvn_clamp(g, least, indices, per_component(g, op, &indices->type, most));
-    cvn_type sum = x->type;
-    sum.dtype = sum_dtype(x->type.dtype);
-    cvn_value *dy = grad_as(g, grad_of(d, op, 0), sum.dtype);
+    const cvn_type sum = with_dtype(x->type, sum_dtype(x->type.dtype));
+    cvn_value *dy = as(g, grad_of(d, op, 0), sum.dtype);
     cvn_gather_dims dims = dims_of(op);
     cvn_value *dx = cvn_scatter_add(g, cvn_splat(g, sum, 0), indices, dy, &dims);
-    grad_add(d, op, 0, grad_as(g, dx, x->type.dtype));
+    grad_add(d, op, 0, as(g, dx, x->type.dtype));
 }
 
 cvn_value *grad_gather_updates(cvn_graph *g, const Op *op, cvn_value *x)
 {
     const OpAttr *a = &op->attr;
-    cvn_value *indices = grad_as(g, op->operand[1], CVN_I32);
+    cvn_value *indices = as(g, op->operand[1], CVN_I32);
     const cvn_type *updates = &op->operand[2]->type;
     int64_t size[CVN_MAX_RANK], margin[CVN_MAX_RANK] = {0}, none[CVN_MAX_RANK] = {0};
     int64_t least[CVN_MAX_RANK] = {0}, most[CVN_MAX_RANK] = {0}, shift[CVN_MAX_RANK] = {0};
@@ -104,20 +103,19 @@ static void grad_scatter_assign(Grad *d, const Op *op)
     cvn_value *dy = grad_of(d, op, 0);
     cvn_gather_dims dims = dims_of(op);
     if (grad_wants(d, op, 0)) {
-        cvn_value *zeros = grad_like(g, updates, 0);
+        cvn_value *zeros = like(g, updates, 0);
         grad_add(d, op, 0, cvn_scatter_assign(g, dy, indices, zeros, &dims));
     }
     if (!grad_wants(d, op, 2))
         return;
     int64_t n = cvn_type_elements(&updates->type);
     cvn_value *count = cvn_iota(g, CVN_TYPE(CVN_I32, n), 0);
-    count = cvn_add(g, count, grad_like(g, count, 1)); /* 0 is: none */
+    count = cvn_add(g, count, like(g, count, 1)); /* 0 is: none */
     count = cvn_reshape(g, count, updates->type.rank, updates->type.dim);
-    cvn_type places = x->type;
-    places.dtype = CVN_I32;
-    cvn_value *writer = cvn_scatter_assign(g, cvn_splat(g, places, 0), indices, count, &dims);
+    cvn_value *places = cvn_splat(g, with_dtype(x->type, CVN_I32), 0);
+    cvn_value *writer = cvn_scatter_assign(g, places, indices, count, &dims);
     cvn_value *last = cvn_compare_values(g, CVN_EQ, grad_gather_updates(g, op, writer), count);
-    grad_add(d, op, 2, grad_where(g, last, grad_gather_updates(g, op, dy)));
+    grad_add(d, op, 2, where(g, last, grad_gather_updates(g, op, dy)));
 }
 
 void grad_scatter(Grad *d, const Op *op)
@@ -134,7 +132,7 @@ void grad_scatter(Grad *d, const Op *op)
 
 void grad_dynamic_slice(Grad *d, const Op *op)
 {
-    cvn_value *zeros = grad_like(d->g, op->operand[0], 0);
+    cvn_value *zeros = like(d->g, op->operand[0], 0);
     grad_add(d, op, 0, cvn_dynamic_update_slice(d->g, zeros, grad_of(d, op, 0), op->operand + 1));
 }
 
@@ -142,7 +140,7 @@ void grad_dynamic_update_slice(Grad *d, const Op *op)
 {
     cvn_value *dy = grad_of(d, op, 0), *update = op->operand[1], **starts = op->operand + 2;
     if (grad_wants(d, op, 0))
-        grad_add(d, op, 0, cvn_dynamic_update_slice(d->g, dy, grad_like(d->g, update, 0), starts));
+        grad_add(d, op, 0, cvn_dynamic_update_slice(d->g, dy, like(d->g, update, 0), starts));
     if (grad_wants(d, op, 1))
         grad_add(d, op, 1, cvn_dynamic_slice(d->g, dy, starts, update->type.dim));
 }
@@ -153,8 +151,7 @@ void grad_sort(Grad *d, const Op *op)
 {
     cvn_graph *g = d->g;
     int axis = (int)op->attr.axis;
-    cvn_type count = op->operand[0]->type;
-    count.dtype = CVN_I32;
+    const cvn_type count = with_dtype(op->operand[0]->type, CVN_I32);
     cvn_value *sorted[2], *back[2];
     cvn_sort_pair(g, op->operand[0], cvn_iota(g, count, axis), axis, op->attr.flag, sorted);
     for (int i = 0; i < op->n_operands; i++) {

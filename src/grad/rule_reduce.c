@@ -10,8 +10,8 @@ static cvn_value *product_gradient(cvn_graph *g, const Op *op, cvn_value *dy)
     int dims[CVN_MAX_RANK];
     for (int i = 0; i < reduced->n; i++)
         dims[i] = (int)reduced->v[i];
-    cvn_value *one = grad_like(g, x, 1);
-    cvn_value *is_zero = cvn_compare_values(g, CVN_EQ, x, grad_like(g, x, 0));
+    cvn_value *one = like(g, x, 1);
+    cvn_value *is_zero = cvn_compare_values(g, CVN_EQ, x, like(g, x, 0));
     cvn_value *factor = cvn_select(g, is_zero, one, x);
     cvn_value *zeros =
         cvn_reduce_dims(g, CVN_SUM, cvn_convert(g, is_zero, CVN_I32), reduced->n, dims);
@@ -20,8 +20,8 @@ static cvn_value *product_gradient(cvn_graph *g, const Op *op, cvn_value *dy)
     zeros = grad_repeat(g, zeros, &x->type, reduced);
     /* The zeros among the other elements. */
     cvn_value *others = cvn_subtract(g, zeros, cvn_convert(g, is_zero, CVN_I32));
-    cvn_value *whole = cvn_compare_values(g, CVN_EQ, others, grad_like(g, others, 0));
-    return grad_where(g, whole, cvn_divide(g, rest, factor));
+    cvn_value *whole = cvn_compare_values(g, CVN_EQ, others, like(g, others, 0));
+    return where(g, whole, cvn_divide(g, rest, factor));
 }
 
 /* The elements that are equal to the result share its gradient. */
@@ -37,7 +37,7 @@ static cvn_value *extremum_gradient(cvn_graph *g, const Op *op, cvn_value *dy)
     cvn_value *count = cvn_convert(g, wins, CVN_I32);
     count = cvn_reduce_dims(g, CVN_SUM, count, reduced->n, dims);
     cvn_value *share = cvn_divide(g, dy, cvn_convert(g, count, dy->type.dtype));
-    return grad_where(g, wins, grad_repeat(g, share, &x->type, reduced));
+    return where(g, wins, grad_repeat(g, share, &x->type, reduced));
 }
 
 void grad_reduce(Grad *d, const Op *op)
@@ -77,13 +77,14 @@ static int free_dims(const cvn_type *type, const Ints *batch, const Ints *contra
     return n;
 }
 
-/* What a gradient is computed in: the operand's type; but that of the weight where the operand is a weight rounded for
-   the product. A sum over all tokens is not rounded to bf16 then (see grad_convert). */
-static cvn_dtype result_dtype(const cvn_value *operand)
+/* What a gradient is computed in: the operand's type; but that of the weight where the operand is made of a weight, and
+   rounded for the product. A sum over all tokens is not rounded to bf16 then (see grad_convert). */
+static cvn_dtype result_dtype(const Grad *d, const cvn_value *operand)
 {
-    const Op *op = operand->def;
-    bool rounded = op->kind == OP_CONVERT && op->operand[0]->def->kind == OP_PARAMETER;
-    return rounded ? op->operand[0]->type.dtype : operand->type.dtype;
+    const cvn_value *weight = d->weight[operand->id];
+    cvn_dtype dtype = operand->type.dtype;
+    return weight && cvn_dtype_bits(weight->type.dtype) > cvn_dtype_bits(dtype) ? weight->type.dtype
+                                                                                : dtype;
 }
 
 /*
@@ -121,10 +122,10 @@ static void grad_dot_side(Grad *d, const Op *op, int side)
         for (int k = 0; k < contract[1 - side]->n; k++)
             if (contract[1 - side]->v[k] == i)
                 place[n++] = (int)contract[side]->v[k];
-    cvn_value *own = op->operand[side], *dy = grad_as(g, grad_of(d, op, 0), other->type.dtype);
-    cvn_dtype dtype = result_dtype(own);
+    cvn_value *own = op->operand[side], *dy = as(g, grad_of(d, op, 0), other->type.dtype);
+    cvn_dtype dtype = result_dtype(d, own);
     cvn_value *product = grad_place(g, cvn_dot_general(g, dy, other, &dims, dtype), place);
-    grad_add(d, op, side, grad_as(g, product, own->type.dtype));
+    grad_add(d, op, side, as(g, product, own->type.dtype));
 }
 
 void grad_dot_general(Grad *d, const Op *op)

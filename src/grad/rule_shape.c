@@ -123,12 +123,11 @@ void grad_pad(Grad *d, const Op *op)
         grad_add(d, op, 0, cvn_slice(g, cut, none, limit, stride));
     }
     if (grad_wants(d, op, 1)) {
-        cvn_type mask = *x;
-        mask.dtype = CVN_BOOL;
+        const cvn_type mask = with_dtype(*x, CVN_BOOL);
         cvn_value *yes = cvn_splat(g, cvn_scalar(CVN_BOOL), 1);
         cvn_value *padding =
             cvn_pad(g, cvn_splat(g, mask, 0), yes, a->start.v, a->limit.v, a->stride.v);
-        grad_add(d, op, 1, grad_sum_all(g, grad_where(g, padding, dy)));
+        grad_add(d, op, 1, grad_sum_all(g, where(g, padding, dy)));
     }
 }
 

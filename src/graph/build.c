@@ -84,7 +84,7 @@ static void add_output(cvn_graph *g, cvn_value *v, cvn_value *into)
     if (g->err.code)
         return;
     g->output = arena_more(&g->arena, g->output, (size_t)g->n_outputs, sizeof *g->output);
-    g->output[g->n_outputs++] = (Output){v, into};
+    g->output[g->n_outputs++] = (Output){.value = v, .into = into};
 }
 
 void cvn_output(cvn_graph *g, cvn_value *v)

@@ -1,13 +1,8 @@
-/*
- * Shared by the files of decompositions: the small steps that they are written in.
- *
- * C leaves open which argument of a call is computed first, so at most one of them may add operations; others get a name
- * before (everywhere, not only here: a graph must not depend on the compiler).
- */
+/* Shared by the files of decompositions. */
 #ifndef CVN_GRAPH_DECOMPOSE_IMPL_H
 #define CVN_GRAPH_DECOMPOSE_IMPL_H
 
-#include "graph/graph.h"
+#include "graph/steps.h"
 
 #include <math.h>
 
@@ -23,38 +18,6 @@ DecomposeFn decompose_rms_norm_backward, decompose_softmax_cross_entropy_backwar
 static inline cvn_dtype wide(cvn_dtype dtype)
 {
     return dtype == CVN_F64 ? CVN_F64 : CVN_F32;
-}
-
-static inline cvn_value *as(cvn_graph *g, cvn_value *x, cvn_dtype dtype)
-{
-    return x->type.dtype == dtype ? x : cvn_convert(g, x, dtype);
-}
-
-static inline cvn_type with_dtype(cvn_type type, cvn_dtype dtype)
-{
-    type.dtype = dtype;
-    return type;
-}
-
-/* A splat of x's type. */
-static inline cvn_value *like(cvn_graph *g, const cvn_value *x, double value)
-{
-    return cvn_splat(g, x->type, value);
-}
-
-/* Puts dimension i of x at dims[i] of a tensor of this shape, in x's own dtype. */
-static inline cvn_value *spread(cvn_graph *g, cvn_value *x, const cvn_type *shape, const int *dims)
-{
-    return cvn_broadcast_in_dim(g, x, with_dtype(*shape, x->type.dtype), dims);
-}
-
-/* Undoes a reduction over one dimension: puts x back under `shape`, repeated along `axis`. */
-static inline cvn_value *spread_over(cvn_graph *g, cvn_value *x, const cvn_type *shape, int axis)
-{
-    int dims[CVN_MAX_RANK];
-    for (int i = 0; i < x->type.rank; i++)
-        dims[i] = i < axis ? i : i + 1;
-    return spread(g, x, shape, dims);
 }
 
 /* x [..., d] * rsqrt(mean(x^2) + eps), x being of a wide dtype; *scale is what it is multiplied by, of x's shape. */

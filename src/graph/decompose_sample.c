@@ -1,12 +1,6 @@
 /* The decompositions of sampling. */
 #include "graph/decompose_impl.h"
 
-/* [batch] -> [batch, vocab] */
-static cvn_value *along_rows(cvn_graph *g, cvn_value *x, const cvn_type *shape)
-{
-    return cvn_broadcast_in_dim(g, x, with_dtype(*shape, x->type.dtype), (int[]){0});
-}
-
 /* Rows are sorted, and what is kept is a prefix of that. */
 void decompose_keep_likeliest(cvn_graph *g, const Op *op, cvn_value **out)
 {

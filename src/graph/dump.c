@@ -2,7 +2,7 @@
 #include "graph/dump.h"
 
 #include "base/file.h"
-#include "graph/text.h"
+#include "graph/text/text.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -11,7 +11,7 @@
  */
 #include "graph/fold.h"
 
-#include "graph/interp.h"
+#include "graph/interp/interp.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -192,6 +192,8 @@ cvn_value *graph_add_like(cvn_graph *g, const Op *op, cvn_value *const *operand)
         const cvn_value *from = op->result[i];
         copy->result[i]->name = from->name ? arena_string(&g->arena, from->name) : NULL;
         copy->result[i]->spec = copy_spec(g, from->spec);
+        copy->result[i]->role = from->role;
+        copy->result[i]->index = from->index;
     }
     return first;
 }
@@ -296,6 +298,10 @@ int graph_append(cvn_graph *g, const cvn_graph *from, cvn_err *err)
             cvn_output_into(g, map[output->value->id], map[output->into->id]);
         else
             cvn_output(g, map[output->value->id]);
+        if (g->n_outputs > 0) {
+            g->output[g->n_outputs - 1].role = output->role;
+            g->output[g->n_outputs - 1].index = output->index;
+        }
     }
     free(map);
     return cvn_graph_check(g, err);

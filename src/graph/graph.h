@@ -109,13 +109,13 @@ typedef struct OpAttr {
     bool flag, norm, bias, int8;
     double eps, scale;
     const struct Fusion *
-        fusion; /* of an OP_FUSION, or in a plan what follows a product, or makes the terms of a sum */
+        fusion; /* of an OP_FUSION, or in a plan the epilogue of a product, or the prologue of a reduce */
     bool squares; /* of a reduce in a plan: it sums the squares of what it reads */
-    /* Of a scatter in a plan: updates are added up before they are added to operand 0. */
-    bool apart;
+    /* Of a scatter in a plan: operand 0 is a residual, to which the sums of the updates are added. */
+    bool residual;
     /* Of a rope in a plan: bit 0, its operand, bit 1,
        its result is [batch, heads, seq, head_dim]. */
-    unsigned swapped;
+    unsigned transposed;
 } OpAttr;
 
 /* Results of an operation: as ops.def says; of a sort as many as operands, of a linear as its
@@ -180,6 +180,7 @@ struct cvn_value {
     const char *name;     /* for the text form, or NULL; names need not be unique */
     const cvn_spec *spec; /* the sharding that a user marked, or NULL */
     cvn_value *forward;   /* during a pass: the value that replaces this one, or NULL */
+    int role, index; /* of a parameter: what it is for (graph/signature.h), and which of these */
 };
 
 struct Op {
@@ -213,6 +214,7 @@ static inline const cvn_type *op_out(const Op *op, int i)
 typedef struct Output {
     cvn_value *value;
     cvn_value *into;
+    int role, index; /* what it is for (graph/signature.h), where it goes into no parameter */
 } Output;
 
 struct cvn_graph {

@@ -73,14 +73,14 @@ int infer_wanted(const Op *op, const cvn_type *type, cvn_err *err)
     return CVN_OK;
 }
 
-static int infer_parameter(const Op *op, cvn_type *type, cvn_err *err)
+int infer_parameter(const Op *op, cvn_type *type, cvn_err *err)
 {
     if (!op->attr.name || !op->attr.name[0])
         return infer_fail(op, err, "needs a name");
     return infer_wanted(op, type, err);
 }
 
-static int infer_constant(const Op *op, cvn_type *type, cvn_err *err)
+int infer_constant(const Op *op, cvn_type *type, cvn_err *err)
 {
     if (infer_wanted(op, type, err))
         return CVN_ESHAPE;
@@ -94,7 +94,7 @@ static int infer_constant(const Op *op, cvn_type *type, cvn_err *err)
     return CVN_OK;
 }
 
-static int infer_iota(const Op *op, cvn_type *type, cvn_err *err)
+int infer_iota(const Op *op, cvn_type *type, cvn_err *err)
 {
     if (infer_wanted(op, type, err))
         return CVN_ESHAPE;
@@ -103,20 +103,15 @@ static int infer_iota(const Op *op, cvn_type *type, cvn_err *err)
     return infer_check_axis(op, op->attr.axis, type[0].rank, err);
 }
 
+/* Also of what only passes its operand on. */
 static int infer_unary(const Op *op, cvn_type *type, cvn_err *err)
 {
-    (void)err;
-    type[0] = *op_in(op, 0);
-    if (op->kind == OP_IS_FINITE)
-        type[0].dtype = CVN_BOOL;
-    return CVN_OK;
-}
-
-static int infer_convert(const Op *op, cvn_type *type, cvn_err *err)
-{
-    if (infer_wanted(op, type, err))
-        return CVN_ESHAPE;
-    cvn_dtype dtype = type[0].dtype;
+    cvn_dtype dtype = op->kind == OP_IS_FINITE ? CVN_BOOL : op_in(op, 0)->dtype;
+    if (op->kind == OP_CONVERT) {
+        if (infer_wanted(op, type, err))
+            return CVN_ESHAPE;
+        dtype = type[0].dtype;
+    }
     type[0] = *op_in(op, 0);
     type[0].dtype = dtype;
     return CVN_OK;
@@ -124,6 +119,9 @@ static int infer_convert(const Op *op, cvn_type *type, cvn_err *err)
 
 static int infer_binary(const Op *op, cvn_type *type, cvn_err *err)
 {
+    bool shifts = op->kind == OP_SHIFT_LEFT || op->kind == OP_SHIFT_RIGHT_LOGICAL;
+    if (shifts && op_in(op, 0)->dtype == CVN_BOOL)
+        return infer_fail(op, err, "cannot shift bools");
     if (!cvn_type_equal(op_in(op, 0), op_in(op, 1)))
         return infer_fail(op, err, "operands must have the same type");
     type[0] = *op_in(op, 0);
@@ -135,14 +133,7 @@ static int infer_binary(const Op *op, cvn_type *type, cvn_err *err)
     return CVN_OK;
 }
 
-static int infer_shift(const Op *op, cvn_type *type, cvn_err *err)
-{
-    if (op_in(op, 0)->dtype == CVN_BOOL)
-        return infer_fail(op, err, "cannot shift bools");
-    return infer_binary(op, type, err);
-}
-
-static int infer_select(const Op *op, cvn_type *type, cvn_err *err)
+int infer_select(const Op *op, cvn_type *type, cvn_err *err)
 {
     const cvn_type *pred = op_in(op, 0);
     type[0] = *op_in(op, 1);
@@ -155,7 +146,7 @@ static int infer_select(const Op *op, cvn_type *type, cvn_err *err)
     return CVN_OK;
 }
 
-static int infer_clamp(const Op *op, cvn_type *type, cvn_err *err)
+int infer_clamp(const Op *op, cvn_type *type, cvn_err *err)
 {
     type[0] = *op_in(op, 1);
     for (int i = 0; i <= 2; i += 2) {
@@ -166,66 +157,24 @@ static int infer_clamp(const Op *op, cvn_type *type, cvn_err *err)
     return CVN_OK;
 }
 
-static InferFn *const infer_table[OP_COUNT] = {
-    [OP_PARAMETER] = infer_parameter,
-    [OP_CONSTANT] = infer_constant,
-    [OP_IOTA] = infer_iota,
-    [OP_CONVERT] = infer_convert,
-    [OP_SHIFT_LEFT] = infer_shift,
-    [OP_SHIFT_RIGHT_LOGICAL] = infer_shift,
-    [OP_SELECT] = infer_select,
-    [OP_CLAMP] = infer_clamp,
-    [OP_BROADCAST_IN_DIM] = infer_broadcast_in_dim,
-    [OP_RESHAPE] = infer_reshape,
-    [OP_TRANSPOSE] = infer_transpose,
-    [OP_SLICE] = infer_slice,
-    [OP_CONCATENATE] = infer_concatenate,
-    [OP_PAD] = infer_pad,
-    [OP_REVERSE] = infer_reverse,
-    [OP_DYNAMIC_SLICE] = infer_dynamic_slice,
-    [OP_DYNAMIC_UPDATE_SLICE] = infer_dynamic_update_slice,
-    [OP_GATHER] = infer_gather,
-    [OP_SCATTER] = infer_scatter,
-    [OP_SORT] = infer_sort,
-    [OP_REDUCE] = infer_reduce,
-    [OP_CUMSUM] = infer_cumsum,
-    [OP_DOT_GENERAL] = infer_dot_general,
-    [OP_ALL_REDUCE] = infer_all_reduce,
-    [OP_ALL_GATHER] = infer_all_gather,
-    [OP_REDUCE_SCATTER] = infer_reduce_scatter,
-    [OP_ALL_TO_ALL] = infer_all_to_all,
-    [OP_COLLECTIVE_PERMUTE] = infer_collective_permute,
-    [OP_PARTITION_ID] = infer_partition_id,
-    [OP_OPTIMIZATION_BARRIER] = infer_unary,
-    [OP_RMS_NORM] = infer_rms_norm,
-    [OP_ROPE] = infer_rope,
-    [OP_ATTENTION] = infer_attention,
-    [OP_CACHE_UPDATE] = infer_cache_update,
-    [OP_SOFTMAX_CROSS_ENTROPY] = infer_softmax_cross_entropy,
-    [OP_ARGMAX] = infer_argmax,
-    [OP_RANDOM_BITS] = infer_random_bits,
-    [OP_KEEP_LIKELIEST] = infer_keep_likeliest,
-    [OP_CATEGORICAL] = infer_categorical,
-    [OP_DEQUANTIZE] = infer_dequantize,
-    [OP_QUANTIZE_ROWS] = infer_quantize_rows,
-    [OP_LINEAR_INT8] = infer_linear_int8,
-    [OP_LINEAR] = infer_linear,
-    [OP_RMS_NORM_BACKWARD] = infer_rms_norm_backward,
-    [OP_ATTENTION_BACKWARD] = infer_attention_backward,
-    [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = infer_softmax_cross_entropy_backward,
-};
-_Static_assert(sizeof infer_table / sizeof *infer_table == OP_COUNT,
-               "a rule for the last operation");
+/* The rule of a row of ops.def, by its class. */
+#define LEAF(name) infer_##name
+#define UNARY(name) infer_unary
+#define BINARY(name) infer_binary
+#define TERNARY(name) infer_##name
+#define SHAPE(name) infer_##name
+#define INDEX(name) infer_##name
+#define REDUCE(name) infer_##name
+#define CONTRACT(name) infer_##name
+#define COLLECTIVE(name) infer_##name
+#define CONTROL(name) infer_unary
+#define COMPOSITE(name) infer_##name
 
-/* Elementwise operations need no row: the result has the operands' type. */
-static InferFn *rule_of(OpKind kind)
-{
-    OpClass class_ = op_info[kind].class_;
-    return infer_table[kind]        ? infer_table[kind]
-           : class_ == CLASS_UNARY  ? infer_unary
-           : class_ == CLASS_BINARY ? infer_binary
-                                    : NULL;
-}
+static InferFn *const rules[OP_COUNT] = {
+#define OP(kind, name, least, most, results, class, dtypes) [OP_##kind] = class(name),
+#include "graph/ops.def"
+#undef OP
+};
 
 static int check_type(const Op *op, const cvn_type *type, cvn_err *err)
 {
@@ -258,9 +207,9 @@ int infer_types(const Op *op, cvn_type *type, cvn_err *err)
     for (int i = 0; i < op->n_results; i++)
         if (type[i].dtype != CVN_DTYPE_COUNT && check_type(op, &type[i], err))
             return CVN_ESHAPE;
-    int code = check_dtypes(op, err);
-    if (code == CVN_OK)
-        code = rule_of(op->kind)(op, type, err);
+    if (check_dtypes(op, err))
+        return CVN_ESHAPE;
+    int code = rules[op->kind](op, type, err);
     for (int i = 0; i < op->n_results && code == CVN_OK; i++)
         code = check_type(op, &type[i], err);
     return code;

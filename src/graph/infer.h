@@ -20,16 +20,9 @@ int infer_check_axis(const Op *op, int64_t axis, int rank, cvn_err *err);
 /* Operand i is an i32 (or u32) tensor. */
 int infer_check_index(const Op *op, int i, cvn_err *err);
 
-InferFn infer_broadcast_in_dim, infer_reshape, infer_transpose, infer_slice, infer_concatenate,
-    infer_pad, infer_reverse;
-InferFn infer_dynamic_slice, infer_dynamic_update_slice, infer_gather, infer_scatter, infer_sort;
-InferFn infer_reduce, infer_cumsum, infer_dot_general;
-InferFn infer_all_reduce, infer_all_gather, infer_reduce_scatter, infer_all_to_all,
-    infer_collective_permute, infer_partition_id;
-InferFn infer_rms_norm, infer_rope, infer_attention, infer_cache_update,
-    infer_softmax_cross_entropy, infer_argmax, infer_random_bits, infer_keep_likeliest,
-    infer_categorical;
-InferFn infer_dequantize, infer_quantize_rows, infer_linear_int8, infer_linear;
-InferFn infer_rms_norm_backward, infer_attention_backward, infer_softmax_cross_entropy_backward;
+/* infer_NAME of every row; where a class shares one there is none. */
+#define OP(kind, name, least, most, results, class, dtypes) InferFn infer_##name;
+#include "graph/ops.def"
+#undef OP
 
 #endif

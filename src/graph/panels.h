@@ -72,4 +72,7 @@ static inline int64_t panel_index(cvn_dtype dtype, int64_t units, int64_t row, i
                            : at * unit + column % unit;
 }
 
+/* Makes one panel of up to 16 rows of k numbers, bf16 or f32, `stride` bytes from row to row; the missing ones are 0. */
+void panel_pack(cvn_dtype dtype, int64_t k, const void *rows, size_t stride, int64_t n, void *out);
+
 #endif

@@ -1,6 +1,6 @@
 /*
  * The tables of operations and attributes as data, and functions on attributes that are loops over
- * them: equality and deep copy. (The text form is another such loop, in print.c and parse_attr.c.)
+ * them: equality and deep copy. (The text form is another such loop, in text/print.c and text/parse_attr.c.)
  */
 #include "graph/graph.h"
 #include "graph/linear.h"
@@ -10,7 +10,7 @@
 
 const OpInfo op_info[OP_COUNT + 1] = {
 #define OP(kind, name, least, most, results, class, dtypes)                                        \
-    [OP_##kind] = {name, least, most, results, CLASS_##class, DTYPES_##dtypes},
+    [OP_##kind] = {#name, least, most, results, CLASS_##class, DTYPES_##dtypes},
 #include "graph/ops.def"
 #undef OP
     [OP_FUSION] = {"fusion", 1, INT_MAX, 1, CLASS_CONTROL, DTYPES_A},

@@ -6,7 +6,7 @@
  * insert an operation, or uses one of another graph, is found whatever ids they have.
  */
 #include "graph/graph.h"
-#include "graph/lex.h"
+#include "graph/text/lex.h"
 
 #include "base/map.h"
 

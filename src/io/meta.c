@@ -142,10 +142,10 @@ static int split_dim(const IoTensor *part, int64_t n_parts, int64_t dim)
 }
 
 /* One tensor made of the same-named tensors of all parts. */
-static int merge_tensor(MetaFolder *meta, const IoTensors *parts, size_t n_parts, size_t index,
+static int merge_tensor(Folder *folder, const IoTensors *parts, size_t n_parts, size_t index,
                         int64_t dim, cvn_err *err)
 {
-    Arena *arena = meta->tensors.arena;
+    Arena *arena = folder->tensors.arena;
     const IoTensor *first = &parts[0].tensor[index];
     IoTensor *piece = arena_array(arena, n_parts, sizeof *piece);
     for (size_t i = 0; i < n_parts; i++) {
@@ -176,70 +176,63 @@ static int merge_tensor(MetaFolder *meta, const IoTensors *parts, size_t n_parts
                            first->name);
         merged.bytes *= n_parts; /* the parts are in mapped files, so their sum fits */
     }
-    return io_tensors_add(&meta->tensors, &merged, err);
+    return io_tensors_add(&folder->tensors, &merged, err);
 }
 
 /* Opens consolidated.00.pth, .01.pth, … until one is missing, each into its own list. */
-static int open_parts(MetaFolder *meta, const char *path, IoTensors *parts, Arena *arena,
+static int open_parts(Folder *folder, const char *path, IoTensors *parts, Arena *arena,
                       cvn_err *err)
 {
-    meta->map = arena_array(arena, MAX_PARTS, sizeof *meta->map);
+    folder->map = arena_array(arena, MAX_PARTS, sizeof *folder->map);
     for (int i = 0; i < MAX_PARTS; i++) {
         const char *name = arena_printf(arena, "%s/consolidated.%02d.pth", path, i);
         if (!file_exists(name) && i > 0)
             return CVN_OK;
-        FileMap *map = &meta->map[meta->n_maps];
+        FileMap *map = &folder->map[folder->n_maps];
         int code = file_map(map, name, err);
         if (code != CVN_OK)
             return code;
-        io_tensors_init(&parts[meta->n_maps++], arena);
+        io_tensors_init(&parts[folder->n_maps++], arena);
         if ((code = torch_read(&parts[i], name, map->data, map->size, err)) != CVN_OK)
             return code;
     }
     return err_set(err, CVN_EUNSUPPORTED, "'%s' has more than %d parts", path, MAX_PARTS - 1);
 }
 
-static int merge_parts(MetaFolder *meta, const IoTensors *parts, int64_t dim, cvn_err *err)
+static int merge_parts(Folder *folder, const IoTensors *parts, int64_t dim, cvn_err *err)
 {
-    for (size_t i = 1; i < meta->n_maps; i++)
+    for (size_t i = 1; i < folder->n_maps; i++)
         if (parts[i].n != parts[0].n)
             return err_set(
                 err, CVN_EFORMAT,
                 "consolidated.%02zu.pth has %zu tensors where consolidated.00.pth has %zu", i,
                 parts[i].n, parts[0].n);
-    io_tensors_init(&meta->tensors, parts[0].arena);
+    io_tensors_init(&folder->tensors, parts[0].arena);
     for (size_t i = 0; i < parts[0].n; i++) {
-        int code = merge_tensor(meta, parts, meta->n_maps, i, dim, err);
+        int code = merge_tensor(folder, parts, folder->n_maps, i, dim, err);
         if (code != CVN_OK)
             return code;
     }
     return CVN_OK;
 }
 
-int meta_open(MetaFolder *meta, const char *path, Arena *arena, cvn_err *err)
+int meta_open(Folder *folder, LlamaConfig *config, const char *path, Arena *arena, cvn_err *err)
 {
     IoTensors parts[MAX_PARTS];
     const char *params_path = arena_printf(arena, "%s/params.json", path);
-    *meta = (MetaFolder){0};
+    *folder = (Folder){0};
     json_t *params = json_object_read(params_path, err);
     if (!params)
         return CVN_EFORMAT;
-    int code = open_parts(meta, path, parts, arena, err);
-    if (code == CVN_OK && meta->n_maps == 1)
-        meta->tensors = parts[0];
+    int code = open_parts(folder, path, parts, arena, err);
+    if (code == CVN_OK && folder->n_maps == 1)
+        folder->tensors = parts[0];
     else if (code == CVN_OK)
-        code = merge_parts(meta, parts, json_integer_value(json_object_get(params, "dim")), err);
+        code = merge_parts(folder, parts, json_integer_value(json_object_get(params, "dim")), err);
     if (code == CVN_OK)
-        code = meta_config(&meta->config, params_path, params, &meta->tensors, err);
+        code = meta_config(config, params_path, params, &folder->tensors, err);
     json_decref(params);
     if (code != CVN_OK)
-        meta_close(meta);
+        folder_close(folder);
     return code;
-}
-
-void meta_close(MetaFolder *meta)
-{
-    for (size_t i = 0; i < meta->n_maps; i++)
-        file_unmap(&meta->map[i]);
-    *meta = (MetaFolder){0};
 }

@@ -15,19 +15,11 @@
 #ifndef CVN_IO_META_H
 #define CVN_IO_META_H
 
-#include "base/file.h"
-#include "io/tensor.h"
+#include "io/folder.h"
 #include "model/config.h"
 
-typedef struct MetaFolder {
-    LlamaConfig config;
-    IoTensors tensors; /* merged over the parts */
-    FileMap *map;      /* [n_maps], owned mappings; the array is in the arena */
-    size_t n_maps;
-} MetaFolder;
-
-int meta_open(MetaFolder *meta, const char *path, Arena *arena, cvn_err *err);
-void meta_close(MetaFolder *meta);
+/* Tensors are merged over the parts. */
+int meta_open(Folder *folder, LlamaConfig *config, const char *path, Arena *arena, cvn_err *err);
 
 /* The config from params.json's text and the shape of the embedding (rank 2, in one piece). */
 int meta_config(LlamaConfig *config, const char *file, const json_t *params,

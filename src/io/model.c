@@ -16,30 +16,19 @@ const char *io_kind_name(IoKind kind)
     return names[kind];
 }
 
-static int open_hf(IoModel *model, cvn_err *err)
+static int open_folder(IoModel *model, cvn_err *err)
 {
     Folder folder;
-    int code = llama_config_read(&model->config, model->path, err);
-    if (code == CVN_OK)
+    bool meta = model->kind == IO_KIND_META;
+    int code = meta ? meta_open(&folder, &model->config, model->path, &model->arena, err)
+                    : llama_config_read(&model->config, model->path, err);
+    if (code == CVN_OK && !meta)
         code = folder_open(&folder, model->path, &model->arena, err);
     if (code != CVN_OK)
         return code;
     model->tensors = folder.tensors;
     model->map = folder.map;
     model->n_maps = folder.n_maps;
-    return CVN_OK;
-}
-
-static int open_meta(IoModel *model, cvn_err *err)
-{
-    MetaFolder meta;
-    int code = meta_open(&meta, model->path, &model->arena, err);
-    if (code != CVN_OK)
-        return code;
-    model->config = meta.config;
-    model->tensors = meta.tensors;
-    model->map = meta.map;
-    model->n_maps = meta.n_maps;
     return CVN_OK;
 }
 
@@ -70,10 +59,10 @@ int io_open_files(IoModel *model, const char *path, cvn_err *err)
         code = err_set(err, CVN_EIO, "there is no '%s'", path);
     } else if (file_has(path, "config.json")) {
         model->kind = IO_KIND_HF;
-        code = open_hf(model, err);
+        code = open_folder(model, err);
     } else if (file_has(path, "params.json")) {
         model->kind = IO_KIND_META;
-        code = open_meta(model, err);
+        code = open_folder(model, err);
     } else if (!file_is_folder(path) && io_ends_with(path, ".gguf")) {
         model->kind = IO_KIND_GGUF;
         code = open_gguf(model, err);

@@ -49,7 +49,7 @@ int io_open_files(IoModel *model, const char *path, cvn_err *err);
 int io_open_shown(IoModel *model, const char *path, cvn_err *err);
 int io_audit(IoModel *model, cvn_err *err);
 
-/* Has the matrices of an audited model quantized, or packed, when its weights are loaded: config, params and source
+/* Has the matrices of an audited model quantized when its weights are loaded: config, params and source
    become those of the quantized model. Refuses a model whose files are quantized. */
 int io_quantize(IoModel *model, QuantScheme scheme, cvn_err *err);
 

@@ -1,11 +1,12 @@
 #include "io/save.h"
 
 #include "base/file.h"
-#include "base/json_file.h"
+#include "base/num.h"
 #include "base/room.h"
 #include "base/threads.h"
 #include "io/convert.h"
 #include "io/safetensors.h"
+#include "io/save_files.h"
 #include "io/save_quantized.h"
 
 #include <dirent.h>
@@ -16,8 +17,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define DEFAULT_SHARD_BYTES UINT64_C(5000000000)
-#define INDEX_NAME "model.safetensors.index.json"
 #define PIECE ((int64_t)1 << 16)
 
 const char *const tokenizer_files[] = {"tokenizer.json",
@@ -35,66 +34,46 @@ typedef struct Save {
     const SaveOptions *options;
     SaveFill fill;
     void *context;
-    Arena arena; /* params, shard_of, names */
+    Arena arena; /* params, files, names */
     ParamList params;
-    int *shard_of; /* [params.n]: shard of each parameter, from 0 */
-    int n_shards;
-    Pool *pool; /* owned */
-} Save;
-
-/* Fills shards in order of the table, opening the next one when a tensor would not fit. */
-static void plan_shards(Save *save)
-{
-    uint64_t limit = save->options->shard_bytes ? save->options->shard_bytes : DEFAULT_SHARD_BYTES;
-    uint64_t used = 0;
-    save->shard_of = arena_array(&save->arena, (size_t)save->params.n, sizeof *save->shard_of);
-    for (int i = 0; i < save->params.n; i++) {
-        const Param *param = &save->params.param[i];
-        uint64_t bytes = param_bytes(param, save->options->dtype);
-        if (param->form == PARAM_SCALES) /* beside its matrix, below */
-            continue;
-        if (param->form == PARAM_PANELS)
-            bytes += param_bytes(&save->params.param[param->scale], save->options->dtype);
-        if (i > 0 && used + bytes > limit) {
-            save->n_shards++;
-            used = 0;
-        }
-        save->shard_of[i] = save->n_shards;
-        if (param->form == PARAM_PANELS)
-            save->shard_of[param->scale] = save->n_shards;
-        used += bytes;
-    }
-    save->n_shards++;
-}
-
-static const char *shard_name(Save *save, int shard)
-{
-    if (save->n_shards == 1)
-        return "model.safetensors";
-    return arena_printf(&save->arena, "model-%05d-of-%05d.safetensors", shard + 1, save->n_shards);
-}
-
-/* What the threads do together: elements first .. first+n-1 of a parameter, each thread one range. */
-typedef struct Fill {
-    const Save *save;
+    SaveFiles files; /* by index in params */
+    Pool *pool;      /* owned */
+    /* What is being written: elements first .. first+n-1 of a parameter. */
     const Param *param;
     int64_t first, n;
     float *values;    /* [n] */
     uint8_t *encoded; /* [n] of the file's type */
     cvn_err *err;     /* [threads], the first error of each */
-} Fill;
+} Save;
 
+/* The scales of a matrix in panels are in the same file. */
+static void plan_shards(Save *save)
+{
+    save->files = save_files("model", save->options->shard_bytes, save->params.n, &save->arena);
+    for (int i = 0; i < save->params.n; i++) {
+        const Param *param = &save->params.param[i];
+        const Param *scale = param->form == PARAM_PANELS ? &save->params.param[param->scale] : NULL;
+        if (param->form == PARAM_SCALES)
+            continue;
+        uint64_t bytes = param_bytes(param, save->options->dtype);
+        bytes += scale ? param_bytes(scale, save->options->dtype) : 0;
+        save_files_add(&save->files, i, param->file_name[NAMING_HF], bytes);
+        if (scale)
+            save_files_add(&save->files, param->scale, scale->file_name[NAMING_HF], 0);
+    }
+}
+
+/* What the threads do together: elements first .. first+n-1 of a parameter, each thread one range. */
 static void fill_range(void *context, int thread, int n_threads)
 {
-    const Fill *fill = context;
-    const Save *save = fill->save;
-    int64_t begin = fill->n * thread / n_threads, end = fill->n * (thread + 1) / n_threads;
-    if (begin == end || fill->err[thread].code != CVN_OK ||
-        save->fill(save->context, fill->param, fill->first + begin, end - begin,
-                   fill->values + begin, &fill->err[thread]) != CVN_OK)
+    const Save *save = context;
+    int64_t begin = save->n * thread / n_threads, end = save->n * (thread + 1) / n_threads;
+    if (begin == end || save->err[thread].code != CVN_OK ||
+        save->fill(save->context, save->param, save->first + begin, end - begin,
+                   save->values + begin, &save->err[thread]) != CVN_OK)
         return;
-    io_encode(save->options->dtype, fill->values + begin, end - begin,
-              fill->encoded + cvn_dtype_bytes(save->options->dtype, begin));
+    io_encode(save->options->dtype, save->values + begin, end - begin,
+              save->encoded + cvn_dtype_bytes(save->options->dtype, begin));
 }
 
 static int check_interrupt(const Save *save, cvn_err *err)
@@ -105,20 +84,20 @@ static int check_interrupt(const Save *save, cvn_err *err)
                : CVN_OK;
 }
 
-static int write_param(Save *save, StWriter *writer, size_t index, Fill *fill, cvn_err *err)
+static int write_param(Save *save, StWriter *writer, size_t index, cvn_err *err)
 {
-    int64_t piece = PIECE * pool_threads(save->pool), total = fill->param->n;
-    for (fill->first = 0; fill->first < total; fill->first += piece) {
-        fill->n = total - fill->first < piece ? total - fill->first : piece;
+    int64_t piece = PIECE * pool_threads(save->pool), total = save->param->n;
+    for (save->first = 0; save->first < total; save->first += piece) {
+        save->n = num_min(total - save->first, piece);
         int code = check_interrupt(save, err);
         if (code != CVN_OK)
             return code;
-        pool_run(save->pool, fill_range, fill);
+        pool_run(save->pool, fill_range, save);
         for (int t = 0; t < pool_threads(save->pool); t++)
-            if (fill->err[t].code != CVN_OK)
-                return err_set(err, fill->err[t].code, "%s", fill->err[t].message);
-        code = st_writer_data(writer, index, fill->encoded,
-                              cvn_dtype_bytes(save->options->dtype, fill->n), err);
+            if (save->err[t].code != CVN_OK)
+                return err_set(err, save->err[t].code, "%s", save->err[t].message);
+        code = st_writer_data(writer, index, save->encoded,
+                              cvn_dtype_bytes(save->options->dtype, save->n), err);
         if (code != CVN_OK)
             return code;
     }
@@ -129,8 +108,6 @@ static int write_param(Save *save, StWriter *writer, size_t index, Fill *fill, c
 static int declare_param(Save *save, StWriter *writer, const Param *param, cvn_err *err)
 {
     bool plain = param->form == PARAM_PLAIN;
-    if (param->form == PARAM_SCALES)
-        return CVN_OK;
     int code = st_writer_declare(writer, param->file_name[NAMING_HF],
                                  plain ? save->options->dtype : CVN_I8, param->file_rank,
                                  param->file_dims, err);
@@ -141,66 +118,43 @@ static int declare_param(Save *save, StWriter *writer, const Param *param, cvn_e
                              scale->file_rank, scale->file_dims, err);
 }
 
-static int write_shard(Save *save, int shard, cvn_err *err)
+static int write_params(Save *save, StWriter *writer, int shard, cvn_err *err)
 {
-    StWriter writer;
     size_t index = 0;
-    size_t threads = (size_t)pool_threads(save->pool), piece = (size_t)PIECE * threads;
-    Fill fill = {.save = save,
-                 .values = malloc(piece * sizeof *fill.values),
-                 .encoded = malloc(piece * sizeof *fill.values),
-                 .err = calloc(threads, sizeof *fill.err)};
-    const char *path = arena_printf(&save->arena, "%s/%s", save->folder, shard_name(save, shard));
-    int code = st_writer_open(&writer, path, err);
-    if (code == CVN_OK && (!fill.values || !fill.encoded || !fill.err))
-        code = err_set(err, CVN_EMEM, "no memory to write '%s'", path);
-    if (code == CVN_OK)
-        code = st_writer_metadata(&writer, "format", "pt", err);
+    int code = CVN_OK;
     for (int i = 0; i < save->params.n && code == CVN_OK; i++) {
-        if (save->shard_of[i] == shard)
-            code = declare_param(save, &writer, &save->params.param[i], err);
-    }
-    if (code == CVN_OK)
-        code = st_writer_begin(&writer, err);
-    for (int i = 0; i < save->params.n && code == CVN_OK; i++) {
-        fill.param = &save->params.param[i];
-        if (save->shard_of[i] != shard || fill.param->form == PARAM_SCALES)
+        save->param = &save->params.param[i];
+        if (save->files.file[i] != shard || save->param->form == PARAM_SCALES)
             continue;
-        if (fill.param->form == PARAM_PLAIN) {
-            code = write_param(save, &writer, index++, &fill, err);
-        } else {
-            code = check_interrupt(save, err);
-            if (code == CVN_OK)
-                code = save_quantized(&writer, index, fill.param, save->fill, save->context,
-                                      save->pool, err);
-            index += 2;
-        }
+        bool plain = save->param->form == PARAM_PLAIN;
+        code = check_interrupt(save, err);
+        if (code == CVN_OK)
+            code = plain ? write_param(save, writer, index, err)
+                         : save_quantized(writer, index, save->param, save->fill, save->context,
+                                          save->pool, err);
+        index += plain ? 1 : 2;
     }
-    if (code == CVN_OK)
-        code = st_writer_commit(&writer, err);
-    st_writer_free(&writer);
-    free(fill.values);
-    free(fill.encoded);
-    free(fill.err);
     return code;
 }
 
-static int write_index(Save *save, cvn_err *err)
+static int write_shard(Save *save, int shard, cvn_err *err)
 {
-    json_t *weight_map = json_object();
-    uint64_t total = 0;
-    for (int i = 0; i < save->params.n; i++) {
-        const Param *param = &save->params.param[i];
-        total += param_bytes(param, save->options->dtype);
-        json_object_set_new(weight_map, param->file_name[NAMING_HF],
-                            json_string(shard_name(save, save->shard_of[i])));
-    }
-    json_t *root = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total,
-                             "weight_map", weight_map);
-    const char *path = arena_printf(&save->arena, "%s/" INDEX_NAME, save->folder);
-    int code = root ? json_file_write(path, root, err)
-                    : err_set(err, CVN_EMEM, "no memory to write '%s'", path);
-    json_decref(root);
+    StWriter writer;
+    const char *path =
+        arena_printf(&save->arena, "%s/%s", save->folder, save_files_name(&save->files, shard));
+    int code = st_writer_open(&writer, path, err);
+    if (code == CVN_OK)
+        code = st_writer_metadata(&writer, "format", "pt", err);
+    for (int i = 0; i < save->params.n && code == CVN_OK; i++)
+        if (save->files.file[i] == shard && save->params.param[i].form != PARAM_SCALES)
+            code = declare_param(save, &writer, &save->params.param[i], err);
+    if (code == CVN_OK)
+        code = st_writer_begin(&writer, err);
+    if (code == CVN_OK)
+        code = write_params(save, &writer, shard, err);
+    if (code == CVN_OK)
+        code = st_writer_commit(&writer, err);
+    st_writer_free(&writer);
     return code;
 }
 
@@ -228,10 +182,10 @@ static int copy_tokenizer(Save *save, cvn_err *err)
 static int write_all(Save *save, cvn_err *err)
 {
     int code = copy_tokenizer(save, err);
-    for (int shard = 0; shard < save->n_shards && code == CVN_OK; shard++)
+    for (int shard = 0; shard < save->files.n && code == CVN_OK; shard++)
         code = write_shard(save, shard, err);
-    if (code == CVN_OK && save->n_shards > 1)
-        code = write_index(save, err);
+    if (code == CVN_OK && save->files.n > 1)
+        code = save_files_index(&save->files, save->folder, err);
     if (code == CVN_OK)
         code = llama_config_write(save->config, save->folder, err);
     return code;
@@ -259,7 +213,7 @@ static int count_entries(const char *folder)
 static bool is_weight_file(const char *name)
 {
     int a, b, end = 0;
-    return strcmp(name, "model.safetensors") == 0 || strcmp(name, INDEX_NAME) == 0 ||
+    return strcmp(name, "model.safetensors") == 0 || strcmp(name, SAVE_INDEX) == 0 ||
            (sscanf(name, "model-%5d-of-%5d.safetensors%n", &a, &b, &end) == 2 && end > 0 &&
             name[end] == '\0');
 }
@@ -272,9 +226,9 @@ static void remove_stale_weights(Save *save)
         return;
     for (struct dirent *entry; (entry = readdir(stream));) {
         bool keep = !is_weight_file(entry->d_name) ||
-                    (save->n_shards > 1 && strcmp(entry->d_name, INDEX_NAME) == 0);
-        for (int shard = 0; shard < save->n_shards && !keep; shard++)
-            keep = strcmp(entry->d_name, shard_name(save, shard)) == 0;
+                    (save->files.n > 1 && strcmp(entry->d_name, SAVE_INDEX) == 0);
+        for (int shard = 0; shard < save->files.n && !keep; shard++)
+            keep = strcmp(entry->d_name, save_files_name(&save->files, shard)) == 0;
         if (!keep)
             unlinkat(dirfd(stream), entry->d_name, 0);
     }
@@ -312,14 +266,6 @@ static int write_staged(Save *save, const char *folder, cvn_err *err)
     return code;
 }
 
-static int check_room(const Save *save, cvn_err *err)
-{
-    uint64_t bytes = 0;
-    for (int i = 0; i < save->params.n; i++)
-        bytes += param_bytes(&save->params.param[i], save->options->dtype);
-    return room_check_disk(save->folder, bytes, err);
-}
-
 int save_folder(const char *folder, const LlamaConfig *config, const SaveOptions *options,
                 SaveFill fill, void *context, cvn_err *err)
 {
@@ -347,16 +293,15 @@ int save_folder(const char *folder, const LlamaConfig *config, const SaveOptions
     }
     params_list(&save.params, &saved, &save.arena);
     plan_shards(&save);
-    code = check_room(&save, err);
-    if (code != CVN_OK) {
-        /* nothing is begun */
-    } else if (filled) {
-        code = write_all(&save, err);
-        if (code == CVN_OK)
-            remove_stale_weights(&save);
-    } else {
-        code = write_staged(&save, folder, err);
-    }
+    size_t threads = (size_t)pool_threads(save.pool), piece = (size_t)PIECE * threads;
+    save.values = arena_array(&save.arena, piece, sizeof *save.values);
+    save.encoded = arena_array(&save.arena, piece, sizeof *save.values);
+    save.err = arena_array(&save.arena, threads, sizeof *save.err);
+    code = room_check_disk(save.folder, save.files.total, err);
+    if (code == CVN_OK)
+        code = filled ? write_all(&save, err) : write_staged(&save, folder, err);
+    if (code == CVN_OK && filled)
+        remove_stale_weights(&save);
     pool_free(save.pool);
     arena_free(&save.arena);
     return code;

@@ -9,8 +9,4 @@
 typedef int (*SaveFill)(void *context, const Param *param, int64_t first, int64_t n, float *out,
                         cvn_err *err);
 
-/* The same elements in another type, f32, bf16 or f16, to element `at` of an array. */
-int save_fill_as(SaveFill fill, void *context, const Param *param, int64_t first, int64_t n,
-                 cvn_dtype dtype, void *array, int64_t at, cvn_err *err);
-
 #endif

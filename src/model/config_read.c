@@ -377,15 +377,16 @@ static void read_quantization(JsonReader *r, LlamaConfig *c)
     }
     json_get_int(&q, "bits", &bits);
     json_get_int(&q, "group_size", &group);
-    r->code = q.code;
+    if ((r->code = q.code))
+        return;
     bool int8 = bits == 8 && group == 0;
     bool int4 = bits == 4 && (group == 32 || group == 64 || group == 128);
-    if (r->code == CVN_OK && !int8 && !int4)
+    if (!int8 && !int4)
         r->code = err_set(r->err, CVN_EUNSUPPORTED,
                           "'%s': quantization_config has bits %" PRId64 " and group_size %" PRId64
                           "; 8 without a group and 4 with 32, 64 or 128 are known",
                           r->file, bits, group);
-    if (r->code == CVN_OK)
+    else
         c->quant = (QuantScheme){.kind = int8 ? QUANT_INT8 : QUANT_INT4, .group = group};
 }
 
@@ -434,14 +435,12 @@ int llama_config_parse(LlamaConfig *config, const char *file, const json_t *json
         json_get_int(&g, "pad_token_id", &pad);
         r.code = g.code;
     }
-    if (r.code == CVN_OK)
-        r.code = check_keys(&c, file, json, err);
-    if (r.code == CVN_OK)
-        r.code = llama_config_check(&c, file, err);
+    if (r.code || (r.code = check_keys(&c, file, json, err)) ||
+        (r.code = llama_config_check(&c, file, err)))
+        return r.code;
     c.pad = pad >= 0 && pad < c.vocab ? (int32_t)pad : -1;
-    if (r.code == CVN_OK)
-        *config = c;
-    return r.code;
+    *config = c;
+    return CVN_OK;
 }
 
 int llama_config_read(LlamaConfig *config, const char *folder, cvn_err *err)

@@ -55,7 +55,7 @@ static json_t *config_json(const LlamaConfig *c)
         "rms_norm_eps", c->rms_eps, "rope_scaling", rope_scaling(c), "rope_theta", c->rope_theta,
         "tie_word_embeddings", c->tied, "torch_dtype", dtype_name(c->dtype), "use_cache", 1,
         "vocab_size", (json_int_t)c->vocab);
-    if (json && quant_is_lossy(c->quant))
+    if (json && c->quant.kind != QUANT_NONE)
         json_object_set_new(json, "quantization_config", quantization(c));
     return json;
 }

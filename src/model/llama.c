@@ -1,6 +1,7 @@
 #include "model/llama.h"
 
 #include "graph/graph.h"
+#include "graph/signature.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -87,7 +88,7 @@ static cvn_value *matrix(Builder *b, ParamKind kind, int64_t layer)
     if (p->form == PARAM_PLAIN)
         return compute(b, w);
     cvn_type type = cvn_type_make(b->compute, p->rank, p->dims);
-    return cvn_dequantize(G, w, p->scale < 0 ? NULL : b->weight[p->scale], type, p->n_rows);
+    return cvn_dequantize(G, w, b->weight[p->scale], type, p->n_rows);
 }
 
 /* Whether products with a weight take rows of 8 bits. */
@@ -242,42 +243,10 @@ static cvn_value *logits_of(Builder *b, cvn_value *x)
     return cvn_einsum_as(G, "bse,ve->bsv", h, matrix(b, head, -1), b->step ? CVN_F32 : b->compute);
 }
 
-/* [batch, seq, dim]: rows of a table that lies in panels [panels, units, 16, unit]. Token t is row t % 16 of panel
-   t / 16, and its row a box of that panel. */
-static cvn_value *rows_of_panels(Builder *b, cvn_value *table)
-{
-    const cvn_type *grid = cvn_value_type(b->tokens), *panels = cvn_value_type(table);
-    int64_t units = panels->dim[1], unit = panels->dim[3], dim = b->config->dim;
-    int64_t batch = grid->dim[0], seq = grid->dim[1];
-    cvn_value *first = cvn_splat(G, *grid, 0);
-    cvn_value *last = cvn_splat(G, *grid, (double)(b->config->vocab - 1));
-    cvn_value *token = cvn_clamp(G, first, b->tokens, last), *at[2];
-    at[0] = cvn_shift_right_logical(G, token, cvn_splat(G, *grid, 4));
-    at[1] = cvn_and(G, token, cvn_splat(G, *grid, QUANT_ROWS - 1));
-    for (int i = 0; i < 2; i++)
-        at[i] = cvn_reshape(G, at[i], 3, (int64_t[]){batch, seq, 1});
-    cvn_gather_dims dims = {.n_window = 2,
-                            .window = {2, 3},
-                            .n_collapsed = 2,
-                            .collapsed = {0, 2},
-                            .n_index_map = 2,
-                            .index_map = {0, 2},
-                            .index_vector_dim = 2};
-    int64_t sizes[] = {1, units, 1, unit};
-    cvn_value *x = cvn_gather(G, table, cvn_concatenate(G, 2, at, 2), &dims, sizes);
-    x = cvn_reshape(G, x, 3, (int64_t[]){batch, seq, units * unit});
-    if (units * unit == dim)
-        return x;
-    return cvn_slice(G, x, (int64_t[]){0, 0, 0}, (int64_t[]){batch, seq, dim}, NULL);
-}
-
 /* Tokens as rows of the embedding, f32 [batch, seq, dim]. */
 static cvn_value *embed(Builder *b)
 {
-    const Param *p = params_find(b->params, PARAM_EMBED, -1);
-    cvn_value *table = weight(b, PARAM_EMBED, -1);
-    cvn_value *x =
-        p->form == PARAM_PANELS ? rows_of_panels(b, table) : cvn_take_rows(G, table, b->tokens);
+    cvn_value *x = cvn_take_rows(G, weight(b, PARAM_EMBED, -1), b->tokens);
     return cvn_value_type(x)->dtype == CVN_F32 ? x : cvn_convert(G, x, CVN_F32);
 }
 
@@ -294,7 +263,7 @@ static void add_parameters(Builder *b)
     for (int i = 0; i < b->params->n; i++) {
         const Param *p = &b->params->param[i];
         cvn_type type = param_type(p, s->compute);
-        b->weight[i] = cvn_parameter(G, p->name, type);
+        b->weight[i] = graph_role(cvn_parameter(G, p->name, type), ROLE_WEIGHT, i);
     }
     cvn_type cache = CVN_TYPE(s->kv_int8 ? CVN_I8 : s->compute, s->batch, c->n_kv_heads, s->context,
                               c->head_dim);
@@ -304,12 +273,13 @@ static void add_parameters(Builder *b)
         int kind = (int)(i % b->caches);
         char name[64];
         snprintf(name, sizeof name, "cache.%" PRId64 ".%s", i / b->caches, kinds[kind]);
-        b->cache[i] = cvn_parameter(G, name, kind < 2 ? cache : scales);
+        b->cache[i] =
+            graph_role(cvn_parameter(G, name, kind < 2 ? cache : scales), ROLE_CACHE, (int)i);
     }
     cvn_type rows = CVN_TYPE(CVN_I32, s->batch), grid = CVN_TYPE(CVN_I32, s->batch, s->seq);
-    b->tokens = cvn_parameter(G, "tokens", grid);
-    b->start = cvn_parameter(G, "start", rows);
-    b->length = cvn_parameter(G, "length", rows);
+    b->tokens = graph_role(cvn_parameter(G, "tokens", grid), ROLE_TOKENS, 0);
+    b->start = graph_role(cvn_parameter(G, "start", rows), ROLE_START, 0);
+    b->length = graph_role(cvn_parameter(G, "length", rows), ROLE_LENGTH, 0);
     cvn_value *start = cvn_broadcast_in_dim(G, b->start, grid, (int[]){0});
     b->positions = cvn_add(G, cvn_iota(G, grid, 1), start);
 }
@@ -337,6 +307,7 @@ static void output_sample(Builder *b, cvn_value *x)
     cvn_value *position = cvn_add(G, b->start, b->length);
     cvn_value *next = sample_tokens(b->g, s->sample, logits, position);
     cvn_output(G, next);
+    graph_output_role(G, ROLE_NEXT, 0);
     if (s->seq == 1) {
         cvn_output_into(G, cvn_reshape(G, next, 2, (int64_t[]){s->batch, 1}), b->tokens);
         cvn_output_into(G, position, b->start);
@@ -347,11 +318,14 @@ static void output_score(Builder *b, cvn_value *x)
 {
     const LlamaStep *s = b->step;
     cvn_value *logits = logits_of(b, x);
-    cvn_value *targets = cvn_parameter(G, "targets", CVN_TYPE(CVN_I32, s->batch, s->seq));
+    cvn_type grid = CVN_TYPE(CVN_I32, s->batch, s->seq);
+    cvn_value *targets = graph_role(cvn_parameter(G, "targets", grid), ROLE_TARGETS, 0);
     cvn_value *loss[2];
     cvn_softmax_cross_entropy(G, logits, targets, loss);
     cvn_output(G, cvn_negate(G, loss[0]));
+    graph_output_role(G, ROLE_LOGPROB, 0);
     cvn_output(G, cvn_argmax(G, logits, 2));
+    graph_output_role(G, ROLE_ARGMAX, 0);
 }
 
 static void add_outputs(Builder *b, cvn_value *x)
@@ -363,10 +337,12 @@ static void add_outputs(Builder *b, cvn_value *x)
         break;
     case LLAMA_LOGITS:
         cvn_output(G, logits_of(b, x));
+        graph_output_role(G, ROLE_LOGITS, 0);
         break;
     case LLAMA_LAST:
         logits = logits_of(b, last_token(b, x));
         cvn_output(G, cvn_reshape(G, logits, 2, (int64_t[]){s->batch, b->config->vocab}));
+        graph_output_role(G, ROLE_LOGITS, 0);
         break;
     case LLAMA_SAMPLE:
         output_sample(b, x);

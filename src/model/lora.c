@@ -69,8 +69,8 @@ int lora_parse(LoraOptions *options, const char *text, cvn_err *err)
     *options = (LoraOptions){0};
     double rank = 0;
     bool in_targets = false;
-    int code = CVN_OK;
-    for (const char *word = text; code == CVN_OK;) {
+    for (const char *word = text;;) {
+        int code;
         size_t n = strcspn(word, ","), key = strcspn(word, "=,");
         const char *value = word + key + 1;
         if (key == n && in_targets)
@@ -85,18 +85,20 @@ int lora_parse(LoraOptions *options, const char *text, cvn_err *err)
             code = err_set(err, CVN_EINVAL,
                            "LoRA is given as r=16,alpha=32,targets=q,v; '%.60s' is none of these",
                            word);
+        if (code)
+            return code;
         if (word[n] == '\0')
             break;
         word += n + 1;
     }
-    if (code == CVN_OK && (rank < 1 || rank != floor(rank)))
-        code = err_set(err, CVN_EINVAL, "LoRA needs a rank, a whole number: r=16");
+    if (rank < 1 || rank != floor(rank))
+        return err_set(err, CVN_EINVAL, "LoRA needs a rank, a whole number: r=16");
     options->rank = (int64_t)rank;
     if (options->alpha == 0)
         options->alpha = 2 * rank;
     if (options->targets == 0)
         options->targets = all_targets();
-    return code;
+    return CVN_OK;
 }
 
 /* How many of a weight's axes, from the last, are contracted: those of its columns in the file. */

@@ -256,7 +256,7 @@ static bool is_present(const LlamaConfig *config, ParamKind kind)
     case IF_MLP_BIAS:
         return config->mlp_bias;
     case IF_UNTIED:
-        return !config->tied || quant_is_lossy(config->quant);
+        return !config->tied || config->quant.kind != QUANT_NONE;
     case ALWAYS:
         break;
     }
@@ -326,8 +326,7 @@ static void add(ParamList *list, const LlamaConfig *config, Arena *arena, ParamK
 static bool in_panels(const LlamaConfig *config, ParamKind kind)
 {
     Role role = table[kind].role;
-    bool head = config->quant.kind == QUANT_PACKED && config->tied; /* the embedding is it */
-    return config->quant.kind != QUANT_NONE && (kind != PARAM_EMBED || head) &&
+    return config->quant.kind != QUANT_NONE && kind != PARAM_EMBED &&
            (role == ROLE_WEIGHT || role == ROLE_RESIDUAL);
 }
 
@@ -339,33 +338,13 @@ static void set_form(Param *param, ParamForm form, int rank, const int64_t *file
     memcpy(param->file_dims, file_dims, (size_t)rank * sizeof *file_dims);
 }
 
-/* Brings a matrix into panels, which files have as ever where it has no scales. */
 static void put_in_panels(Param *param, const LlamaConfig *config)
 {
     int64_t n = 1;
     for (int d = 0; d < param->n_rows; d++)
         n *= param->dims[d];
     param->form = PARAM_PANELS;
-    param->scale = -1;
     param->quant = quant_form(config->quant, n, param->n / n);
-    param->panels_joined = param->quant.panels;
-}
-
-/* q, k and v of a layer are one product (compile/fuse_linear.h), whose threads share the panels of all three. Of gate and up
-   each thread takes the same panels, as of two products. */
-static void join_qkv(ParamList *list, int layer)
-{
-    static const ParamKind kind[] = {PARAM_Q, PARAM_K, PARAM_V};
-    enum { MEMBERS = sizeof kind / sizeof *kind };
-    Param *member[MEMBERS];
-    int64_t joined = 0;
-    for (int i = 0; i < MEMBERS; i++) {
-        member[i] = &list->param[list->first[kind[i]] + layer * list->per_layer];
-        member[i]->panels_before = joined;
-        joined += member[i]->quant.panels;
-    }
-    for (int i = 0; i < MEMBERS; i++)
-        member[i]->panels_joined = joined;
 }
 
 /* Appends the scales of a matrix in panels. */
@@ -380,13 +359,6 @@ static void add_scales(ParamList *list, Arena *arena, int index)
     set_form(scale, PARAM_SCALES, 3, (const int64_t[]){q->panels, q->groups, QUANT_ROWS});
     set_form(param, PARAM_PANELS, 4, (const int64_t[]){q->panels, q->units, QUANT_ROWS, 4});
     param->scale = list->n++;
-}
-
-void param_share(const Param *param, int t, int nt, int64_t *begin, int64_t *end)
-{
-    panel_share(param->panels_joined, t, nt, begin, end);
-    *begin = num_min(num_max(*begin - param->panels_before, 0), param->quant.panels);
-    *end = num_min(num_max(*end - param->panels_before, 0), param->quant.panels);
 }
 
 cvn_type param_type(const Param *param, cvn_dtype dtype)
@@ -431,10 +403,8 @@ void params_list(ParamList *list, const LlamaConfig *config, Arena *arena)
     for (int i = 0; i < plain; i++)
         if (in_panels(config, list->param[i].kind))
             put_in_panels(&list->param[i], config);
-    for (int layer = 0; layer < layers; layer++)
-        join_qkv(list, layer);
     for (int i = 0; i < plain; i++)
-        if (list->param[i].quant.groups)
+        if (list->param[i].form == PARAM_PANELS)
             add_scales(list, arena, i);
 }
 

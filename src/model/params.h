@@ -19,8 +19,7 @@
  *   biases of q … down, where the config has them
  *
  * Of a quantized config (model/quantize.h), matrices are in panels, their scales follow at the end of the list,
- * and there is a head of its own even where the two are tied. Of a packed one, matrices are in panels, also an embedding
- * that is the head.
+ * and there is a head of its own even where the two are tied.
  */
 #ifndef CVN_MODEL_PARAMS_H
 #define CVN_MODEL_PARAMS_H
@@ -82,7 +81,7 @@ typedef enum ParamInit {
 /* What an array of a parameter holds. */
 typedef enum ParamForm {
     PARAM_PLAIN,  /* floats, row-major in the logical shape */
-    PARAM_PANELS, /* a matrix in panels, quantized or packed: Param.quant */
+    PARAM_PANELS, /* a quantized matrix in panels: Param.quant */
     PARAM_SCALES, /* the scales of one */
 } ParamForm;
 
@@ -99,10 +98,8 @@ typedef struct Param {
     ParamForm form;
     int n_rows;      /* leading logical dimensions that are output channels, of matrices */
     QuantForm quant; /* of PARAM_PANELS and PARAM_SCALES */
-    int scale;       /* of PARAM_PANELS: index of its scales in the list; -1: packed, it has none */
-    /* Of both: panels of the product that reads it, which may be one of several weights, and of those before it. */
-    int64_t panels_joined, panels_before;
-    int64_t n; /* elements */
+    int scale;       /* of PARAM_PANELS: index of its scales in the list */
+    int64_t n;       /* elements */
     ParamInit init;
     double std; /* of INIT_NORMAL */
 } Param;
@@ -128,10 +125,6 @@ const Param *params_find(const ParamList *list, ParamKind kind, int layer);
 /* Type of the array that holds the parameter, floats being of the given dtype; and its bytes. */
 cvn_type param_type(const Param *param, cvn_dtype dtype);
 size_t param_bytes(const Param *param, cvn_dtype dtype);
-
-/* The panels [*begin, *end) of a matrix (its own are counted), and of its scales, that thread t of nt reads when the model
-   runs (panel_share). Whoever makes the matrix writes these on that thread. */
-void param_share(const Param *param, int t, int nt, int64_t *begin, int64_t *end);
 
 const char *model_axis_name(ModelAxis axis);
 int64_t model_axis_size(const LlamaConfig *config, ModelAxis axis);

@@ -49,10 +49,6 @@ QuantForm quant_form(QuantScheme scheme, int64_t n, int64_t k)
     int64_t group = scheme.group;
     while (group >= 8 && k % group)
         group /= 2;
-    if (scheme.kind == QUANT_PACKED) {
-        form.dtype = scheme.dtype;
-        form.groups = 0;
-    }
     if (scheme.kind == QUANT_INT4 && group >= 8) {
         form.dtype = CVN_I4;
         form.scale_dtype = CVN_BF16;
@@ -153,55 +149,17 @@ static void quant_row_i4(const QuantForm *form, const float *x, uint8_t *q, uint
     }
 }
 
-/* In words of 4 bytes (a float, or two bf16 that are neighbours) a panel is a transpose; 16 words of each row, a cache
-   line, at a time. */
-static void pack_words(const void *const *row, int64_t first, int64_t words, uint32_t *out)
-{
-    enum { LINE = 16 };
-    for (int64_t at = first; at < words; at += LINE) {
-        uint32_t line[QUANT_ROWS][LINE];
-        int64_t n = words - at < LINE ? words - at : LINE;
-        for (int r = 0; r < QUANT_ROWS; r++)
-            memcpy(line[r], (const char *)row[r] + at * 4, (size_t)n * 4);
-        for (int64_t j = 0; j < n; j++)
-            for (int r = 0; r < QUANT_ROWS; r++)
-                out[(at + j) * QUANT_ROWS + r] = line[r][j];
-    }
-}
-
 int64_t quant_panel_rows(const QuantForm *form, int64_t panel)
 {
     return num_min(form->n - panel * QUANT_ROWS, QUANT_ROWS);
 }
 
-static void pack_panel(const QuantForm *form, const char *rows, int64_t n, void *out)
+void quant_panel(const QuantForm *form, const float *rows, int64_t n, void *q, void *scale)
 {
-    const void *all[QUANT_ROWS];
-    size_t size = cvn_dtype_bytes(form->dtype, 1), bytes = (size_t)form->k * size;
-    uint32_t *to = out;
-    for (int r = 0; r < QUANT_ROWS; r++)
-        all[r] = rows + (r < n ? (size_t)r * bytes : 0);
-    pack_words(all, 0, (int64_t)(bytes / 4), to);
-    for (int r = 0; r < QUANT_ROWS && bytes % 4; r++) { /* the last bf16, beside a 0 */
-        uint16_t half;
-        memcpy(&half, (const char *)all[r] + bytes - size, size);
-        to[bytes / 4 * QUANT_ROWS + (size_t)r] = half;
-    }
-    for (int64_t u = 0; u < form->units; u++)
-        for (int64_t r = n; r < QUANT_ROWS; r++)
-            to[u * QUANT_ROWS + r] = 0;
-}
-
-void quant_panel(const QuantForm *form, const void *rows, int64_t n, void *q, void *scale)
-{
-    if (form->groups == 0) {
-        pack_panel(form, rows, n, q);
-        return;
-    }
     memset(q, 0, quant_panel_bytes(form));
     memset(scale, 0, quant_scale_bytes(form));
     for (int64_t r = 0; r < n; r++) {
-        const float *row = (const float *)rows + r * form->k;
+        const float *row = rows + r * form->k;
         if (form->dtype == CVN_I8)
             quant_row_i8(row, form->k, (int8_t *)q + r * PANEL_QUAD, (float *)scale + r);
         else

@@ -1,12 +1,11 @@
 /*
- * Weights in panels (graph/panels.h), quantized or not: which parameters, in which form, and how numbers are chosen.
+ * Quantized weights, in panels (graph/panels.h): which parameters, in which form, and how numbers are chosen.
  *
  * All matrices that every token is multiplied with are quantized: q, k, v, o, gate, up, down and the
  * output head. Norms, biases and the embedding stay as they are; where the head is tied to the
  * embedding, a quantized model has a head of its own, since a look-up reads one row of the table but
  * the product all of it.
  *
- *     packed    the numbers of the dtype that is computed with, as they are; no scales. Only in memory.
  *     int8      q in -127 … 127, one f32 scale per output channel: max |w| / 127
  *     int4:G    q in -8 … 7, one bf16 scale per output channel and G neighbours in k; of some scales
  *               the one with the least squared error, the scale being rounded first
@@ -24,26 +23,17 @@
 #include "base/err.h"
 #include "caravan/dtype.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 
 enum { QUANT_ROWS = 16, QUANT_DEFAULT_GROUP = 64 };
 
-/* QUANT_PACKED only orders the matrices as products read them: such a model is not quantized. */
-typedef enum QuantKind { QUANT_NONE, QUANT_PACKED, QUANT_INT8, QUANT_INT4 } QuantKind;
+typedef enum QuantKind { QUANT_NONE, QUANT_INT8, QUANT_INT4 } QuantKind;
 
 /* Of a whole model. */
 typedef struct QuantScheme {
     QuantKind kind;
-    int64_t group;   /* of int4: 32, 64 or 128; else 0 */
-    cvn_dtype dtype; /* of packed: bf16 or f32 */
+    int64_t group; /* of int4: 32, 64 or 128; else 0 */
 } QuantScheme;
-
-/* Whether numbers are rounded to 8 or 4 bits. */
-static inline bool quant_is_lossy(QuantScheme scheme)
-{
-    return scheme.kind == QUANT_INT8 || scheme.kind == QUANT_INT4;
-}
 
 /* "int8", "int4", "int4:32", "int4:64", "int4:128"; "none" and NULL: not quantized. */
 int quant_parse(const char *text, QuantScheme *out, cvn_err *err);
@@ -53,11 +43,11 @@ const char *quant_text(QuantScheme scheme, char *text, size_t size);
 
 /* One quantized weight of n rows and k columns. */
 typedef struct QuantForm {
-    cvn_dtype dtype;       /* CVN_I8 or CVN_I4; of packed CVN_BF16 or CVN_F32 */
+    cvn_dtype dtype;       /* CVN_I8 or CVN_I4 */
     cvn_dtype scale_dtype; /* CVN_F32 or CVN_BF16 */
     int64_t n, k;
     int64_t panels, units; /* of 64 bytes */
-    int64_t groups;        /* 0: not quantized, and no scales */
+    int64_t groups;        /* of columns that share a scale, at least 1 */
 } QuantForm;
 
 /* How the scheme, which is not QUANT_NONE, quantizes a weight. */
@@ -70,8 +60,7 @@ size_t quant_scale_bytes(const QuantForm *form);
 /* Rows of a panel: 16, or fewer of the last one. */
 int64_t quant_panel_rows(const QuantForm *form, int64_t panel);
 
-/* Makes one panel of n rows [n, k] (those up to 16 become 0): of f32, quantized with its scales; or, of a form that is
-   not quantized, of the form's dtype as they are. */
-void quant_panel(const QuantForm *form, const void *rows, int64_t n, void *q, void *scale);
+/* Quantizes one panel of n rows, f32 [n, k], with its scales; those up to 16 become 0. */
+void quant_panel(const QuantForm *form, const float *rows, int64_t n, void *q, void *scale);
 
 #endif

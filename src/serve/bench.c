@@ -1,7 +1,5 @@
 #include "serve/bench.h"
 
-#include "cpu/profile.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,7 +18,7 @@ double bench_prefill_flops(const LlamaConfig *c, int64_t n)
 static double matrix_bytes(const LlamaConfig *c, cvn_dtype dtype)
 {
     Arena arena;
-    if (!quant_is_lossy(c->quant) || arena_init(&arena, NULL))
+    if (c->quant.kind == QUANT_NONE || arena_init(&arena, NULL))
         return (double)model_size(c).matmul_params * (double)cvn_dtype_bytes(dtype, 1);
     ParamList params;
     params_list(&params, c, &arena);
@@ -53,28 +51,41 @@ static void make_prompt(const cvn_engine *e, int32_t *tokens, int64_t n)
         tokens[i] = (int32_t)(i * 7919 % e->model->io.config.vocab);
 }
 
-int bench_prefill(cvn_engine *e, const Ceilings *ceilings, int64_t n, int repeats, BenchFigure *out,
-                  cvn_err *err)
+/* That share the work, each with as much as this one, all measured at the same time. */
+static double processes(const cvn_engine *e)
+{
+    return (double)cluster_size(e->options.cluster);
+}
+
+static int prefill(cvn_engine *e, const cvn_request *request, cvn_err *err)
+{
+    RowPrompt prompt = {.row = 0, .request = request};
+    int code = CVN_OK;
+    engine_begin_row(e, 0, request, 0);
+    while (code == CVN_OK && e->filled[0] < request->n_prompt)
+        code = engine_prefill(e, &prompt, 1, err);
+    return code;
+}
+
+int bench_prefill(cvn_engine *e, int64_t n, int repeats, BenchFigure *out, cvn_err *err)
 {
     static const double TURN = 0.02;
-    const cvn_sampling greedy = {.top_p = 1};
     int32_t *tokens = calloc((size_t)n, sizeof *tokens);
+    const cvn_request request = {.prompt = tokens, .n_prompt = n};
     double *seconds = calloc((size_t)repeats, sizeof *seconds);
     double *peaks = calloc((size_t)repeats + 1, sizeof *peaks);
     cvn_dtype dtype = engine_product_dtype(e);
-    double peak = ceilings_flops(ceilings, dtype);
     int code = CVN_OK;
     if (!tokens || !seconds || !peaks)
         code = err_set(err, CVN_EMEM, "no memory for a prompt of %lld tokens", (long long)n);
     else
         make_prompt(e, tokens, n);
     for (int i = -1; i < repeats && !code; i++) {
-        engine_reset_row(e, 0);
         double begin = clock_seconds();
-        code = engine_prefill(e, 0, tokens, n, &greedy, err);
+        code = prefill(e, &request, err);
         if (i >= 0)
             seconds[i] = clock_seconds() - begin;
-        peaks[i + 1] = e->mesh ? peak : peak_run(engine_device(e)->pool, dtype, TURN);
+        peaks[i + 1] = e->rt.backend->peak(e->rt.devices, dtype, TURN) * processes(e);
     }
     if (!code) {
         *out = figure(seconds, repeats);
@@ -90,46 +101,33 @@ int bench_prefill(cvn_engine *e, const Ceilings *ceilings, int64_t n, int repeat
 }
 
 /* Makes every row active, with n positions filled. */
-static void fill_rows(cvn_engine *e, int64_t n)
+static int fill_rows(cvn_engine *e, int64_t n, cvn_err *err)
 {
     for (int row = 0; row < e->options.rows; row++) {
         engine_reset_row(e, row);
-        e->filled[row] = n;
-        e->rows.start[row] = (int32_t)n;
+        engine_set_filled(e, row, n);
         engine_set_active(e, row, true);
     }
-    engine_fill_caches(e, n);
+    return engine_fill_caches(e, err);
 }
 
-/* Products and attention: the steps that read weights and caches. */
-static bool is_traffic(const Step *step)
-{
-    OpKind kind = step->op->kind;
-    return op_info[kind].class_ == CLASS_CONTRACT || kind == OP_LINEAR || kind == OP_LINEAR_INT8 ||
-           kind == OP_ATTENTION;
-}
-
-/* Median seconds of a step with `context` positions filled in which thread 0 is in no traffic. */
+/* Median seconds of a step with `context` positions filled that are spent in no product or attention. */
 static int measure_overhead(cvn_engine *e, int64_t context, double *out, cvn_err *err)
 {
     enum { STEPS = 15 };
     double sample[STEPS];
-    Device *device = engine_device(e);
-    Profile *profile = profile_new(e->stats.threads, 1 << 16, err), *before = device->profile;
-    if (!profile)
-        return CVN_EMEM;
-    fill_rows(e, context);
-    device->profile = profile;
-    int code = CVN_OK, n = 0;
+    const Backend *backend = e->rt.backend;
+    int code = fill_rows(e, context, err), n = 0;
+    *out = 0;
+    if (code || !backend->traffic)
+        return code;
     while (n < STEPS && !code && context + n < e->options.context) {
-        profile_clear(profile);
+        backend->traffic(e->rt.devices, true);
         double begin = clock_seconds();
         code = engine_decode(e, err);
-        double traffic = (double)profile_sum(profile, 0, is_traffic) * 1e-9;
-        sample[n++] = clock_seconds() - begin - traffic;
+        double seconds = clock_seconds() - begin;
+        sample[n++] = seconds - backend->traffic(e->rt.devices, false);
     }
-    device->profile = before;
-    profile_free(profile);
     *out = code ? 0 : median(sample, n);
     return code;
 }
@@ -143,7 +141,6 @@ static int go_on(const cvn_engine *e, double deadline, bool *go, cvn_err *err)
 
 /* Steps in turns with reads. */
 typedef struct Turns {
-    ReadProbe *probe;     /* owned; NULL on a mesh, whose devices have threads of their own */
     double bytes;         /* that a step reads */
     double before;        /* bandwidth of the reads before these steps */
     double *seconds;      /* owned [most]: of the steps that count */
@@ -152,25 +149,24 @@ typedef struct Turns {
     int64_t steps, turns; /* that there are; turns <= steps */
 } Turns;
 
-static int open_turns(Turns *t, cvn_engine *e, const Ceilings *ceilings, int64_t most, cvn_err *err)
+static double reads(const cvn_engine *e, double seconds)
 {
-    t->before = ceilings->bandwidth;
+    return e->rt.backend->reads(e->rt.devices, seconds) * processes(e);
+}
+
+static int open_turns(Turns *t, cvn_engine *e, int64_t most, cvn_err *err)
+{
     t->seconds = calloc((size_t)most, sizeof *t->seconds);
     t->share = calloc((size_t)most, sizeof *t->share);
     t->bandwidth = calloc((size_t)most, sizeof *t->bandwidth);
     if (!t->seconds || !t->share || !t->bandwidth)
         return err_set(err, CVN_EMEM, "no memory for %lld steps", (long long)most);
-    if (e->mesh)
-        return CVN_OK;
-    int code = read_probe_new(engine_device(e)->pool, &t->probe, err);
-    if (!code)
-        t->before = read_probe_run(t->probe, 0);
-    return code;
+    t->before = reads(e, 0);
+    return CVN_OK;
 }
 
 static void close_turns(Turns *t)
 {
-    read_probe_free(t->probe);
     free(t->seconds);
     free(t->share);
     free(t->bandwidth);
@@ -191,13 +187,12 @@ static int take_turn(Turns *t, cvn_engine *e, int64_t most, int64_t *taken, cvn_
         end = now;
     }
     *taken = n;
-    if (t->probe && n > 1)
+    if (n > 1)
         memmove(seconds, seconds + 1, (size_t)--n * sizeof *seconds);
-    double sum = 0, after = t->before;
+    double sum = 0;
     for (int64_t i = 0; i < n; i++)
         sum += seconds[i];
-    if (t->probe)
-        after = read_probe_run(t->probe, sum < LONGEST ? sum : LONGEST);
+    double after = reads(e, sum < LONGEST ? sum : LONGEST);
     t->bandwidth[t->turns] = after;
     t->share[t->turns++] = 2 * (double)n * t->bytes / sum / (t->before + after);
     t->before = after;
@@ -205,17 +200,18 @@ static int take_turn(Turns *t, cvn_engine *e, int64_t most, int64_t *taken, cvn_
     return CVN_OK;
 }
 
-int bench_decode(cvn_engine *e, const Ceilings *ceilings, int64_t context, int64_t steps,
-                 double seconds, BenchFigure *out, cvn_err *err)
+int bench_decode(cvn_engine *e, int64_t context, int64_t steps, double seconds, BenchFigure *out,
+                 cvn_err *err)
 {
     enum { LEAST = 3 };
     int rows = e->options.rows;
     Turns t = {.bytes = bench_decode_bytes(&e->model->io.config, e->model->dtype,
                                            engine_kv_dtype(e), rows, context + 1 + steps / 2)};
-    fill_rows(e, context);
-    int code = engine_decode(e, err); /* not counted */
+    int code = fill_rows(e, context, err);
     if (!code)
-        code = open_turns(&t, e, ceilings, steps, err);
+        code = engine_decode(e, err); /* not counted */
+    if (!code)
+        code = open_turns(&t, e, steps, err);
     double start = clock_seconds();
     int64_t n = 0;
     for (bool go = true; !code && n < steps;) {

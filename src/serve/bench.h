@@ -31,7 +31,6 @@
 #ifndef CVN_SERVE_BENCH_H
 #define CVN_SERVE_BENCH_H
 
-#include "cpu/ceilings.h"
 #include "serve/engine.h"
 
 typedef struct BenchFigure {
@@ -46,13 +45,12 @@ typedef struct BenchFigure {
 } BenchFigure;
 
 /* Prefills n tokens `repeats` times on row 0. */
-int bench_prefill(cvn_engine *e, const Ceilings *ceilings, int64_t n, int repeats, BenchFigure *out,
-                  cvn_err *err);
+int bench_prefill(cvn_engine *e, int64_t n, int repeats, BenchFigure *out, cvn_err *err);
 
 /* Decodes with `context` positions of every row filled (with numbers, not by a prefill: what they
    are does not matter to the time): `steps` steps, or fewer, but 3, once `seconds` have passed. */
-int bench_decode(cvn_engine *e, const Ceilings *ceilings, int64_t context, int64_t steps,
-                 double seconds, BenchFigure *out, cvn_err *err);
+int bench_decode(cvn_engine *e, int64_t context, int64_t steps, double seconds, BenchFigure *out,
+                 cvn_err *err);
 
 /* A way of running. */
 typedef struct BenchMode {

@@ -1,63 +1,71 @@
 /*
  * The inside of an engine: compiled programs and the state of the rows.
  *
- * A program is a plan and its table of parameter addresses. Weights and, for the decode program,
- * caches never change place, so the table is made once; a prefill program, which works on one row,
- * gets that row's cache addresses before each run. Decode reads and advances the rows' state in
- * place: tokens and start are parameters that its outputs are computed into, so steps follow each
- * other with nothing in between.
+ * Everything runs through run/program.h: weights and caches are buffers that lie on the devices, one or several, and the
+ * state of the rows is host memory that programs read. Decode reads and advances it in place: tokens and start are
+ * parameters that its outputs are computed into, so that steps follow each other with nothing in between.
+ *
+ * A prefill program works on one row of each part into which the mesh splits the caches' rows: on one device on one row.
+ *
+ *     rows 0 1 2 3 on data=2      parts 0: rows 0, 1     1: rows 2, 3
+ *     prefill of row 2            tokens [2, seq], length 0 in part 0, n in part 1
  */
 #ifndef CVN_SERVE_ENGINE_H
 #define CVN_SERVE_ENGINE_H
 
 #include "base/threads.h"
-#include "comm/table.h"
-#include "compile/cache.h"
-#include "cpu/executor.h"
-#include "cpu/trace.h"
 #include "model/llama.h"
-#include "serve/kv.h"
-#include "serve/mesh.h"
+#include "run/program.h"
+#include "serve/load.h"
 #include "serve/model.h"
+#include "serve/queue.h"
+#include "serve/steps.h"
 
 /* Inputs for `rows` rows of up to `seq` tokens: [rows] each unless said otherwise. */
 typedef struct Inputs {
+    int64_t rows;
     int32_t *tokens, *start, *length, *top_k, *targets; /* tokens, targets: [rows * seq] */
     float *temperature, *top_p, *min_p, *penalty;
     uint8_t *seen; /* [rows * vocab] 1: the token is in the row; NULL without penalties */
     uint32_t *key; /* [rows * 2] */
 } Inputs;
 
-typedef struct Program {
-    const Plan *plan; /* borrowed from the executable cache; NULL when not compiled */
-    void **param;     /* [parameters of the graph] */
-    void **output;    /* [outputs of the graph] */
-    int first_cache;  /* index of cache.0.k among the parameters */
-    int first_result; /* index of the first output after the caches */
+/* A program and the tokens of a row that it takes. */
+typedef struct EngineStep {
+    Program program;
     int64_t seq;
-    int row;          /* on a mesh: whose caches a program of one row gets */
-    MeshProgram mesh; /* on a mesh: the tables of its devices */
-} Program;
+} EngineStep;
 
 struct cvn_engine {
     const cvn_model *model; /* borrowed */
     cvn_engine_options options;
     Arena arena;
-    Device *device;   /* owned; NULL on a mesh */
-    EngineMesh *mesh; /* owned; NULL on one device */
-    Trace *trace;     /* owned: what is recorded for options.profile_path; or NULL */
-    bool failed;      /* a run has: of several processes there is no trace then */
-    Cache cache;
-    KvCache kv;
-    SampleMode most; /* modes up to this one are compiled */
-    Inputs rows;     /* of the decode program: [options.rows], seq 1 */
-    Inputs one;      /* of prefill and scoring: one row of the largest bucket */
-    int64_t *filled; /* [rows] positions in the row's cache */
-    int64_t *resets; /* [rows] how often the row's text was forgotten */
-    Program fill[CVN_MAX_BUCKETS];
-    Program prefill[SAMPLE_MODE_COUNT][CVN_MAX_BUCKETS];
-    Program score[CVN_MAX_BUCKETS];
-    Program decode[SAMPLE_MODE_COUNT];
+    Runtime rt;                  /* owned: the devices, weights and caches */
+    bool opened;                 /* rt is to be closed */
+    const volatile int *watched; /* borrowed: nonzero ends what is computed; or NULL */
+    bool traces;                 /* what runs is recorded, for options.profile_path */
+    bool failed;                 /* a run has: of several processes there is no trace then */
+    StrBuf warnings;             /* about weights */
+    double read_bytes;           /* of files, that the weights here were made of */
+    Steps steps;                 /* what programs are made of */
+    SampleMode most;             /* modes up to this one are compiled */
+    int n_caches;                /* tensors of all layers */
+    int parts;                   /* into which the mesh splits the caches' rows */
+    int64_t *part_row; /* [parts] the row of each part that the next prefill works on, or -1 */
+    Inputs rows;       /* of the decode program: [options.rows], seq 1 */
+    Inputs section;    /* of prefill and scoring: a row of each part, the largest bucket */
+    int64_t *filled;   /* [rows] positions in the row's cache; rows.start is always the same */
+    int64_t *resets;   /* [rows] how often the row's text was forgotten */
+    int32_t *before;   /* [rows] tokens as they were when a decode step began */
+    Queue queue;       /* requests that have not ended (serve/scheduler.h) */
+    Job **job;         /* [rows] the request that works on the row, or NULL */
+    struct RowPrompt *prompt; /* [rows] of those that are being read */
+    int32_t *drawn;           /* [eos_interval, rows] tokens of the steps since the last look */
+    int *load;                /* [parts] rows that are taken */
+    EngineStep fill;          /* whole sections of the largest bucket that are not the last */
+    EngineStep prefill[SAMPLE_MODE_COUNT][CVN_MAX_BUCKETS];
+    EngineStep score[CVN_MAX_BUCKETS];
+    EngineStep decode[SAMPLE_MODE_COUNT];
     int n_score_buckets;
     int64_t score_bucket[CVN_MAX_BUCKETS];
     cvn_engine_stats stats;
@@ -69,20 +77,32 @@ cvn_dtype engine_kv_dtype(const cvn_engine *e);
 /* Of what enters products: the model's, or i8 where rows are brought to 8 bits. */
 cvn_dtype engine_product_dtype(const cvn_engine *e);
 
-/* Appends n >= 1 tokens to a row's cache and draws the next one, which becomes the row's token for
- * decoding. */
-int engine_prefill(cvn_engine *e, int row, const int32_t *tokens, int64_t n,
-                   const cvn_sampling *sampling, cvn_err *err);
+/* Begins a text on a row, whose cache holds the first `keep` tokens of the prompt already; the rest is to be prefilled. */
+void engine_begin_row(cvn_engine *e, int row, const cvn_request *request, int64_t keep);
+
+/* A prompt of which the row's cache holds `filled` tokens, fewer than there are. */
+typedef struct RowPrompt {
+    int row;
+    const cvn_request *request;
+    int64_t computed; /* tokens that engine_prefill computed of it */
+} RowPrompt;
+
+/* Tokens of the program that reads the next section of a prompt. */
+int64_t engine_section(const cvn_engine *e, const RowPrompt *prompt);
+
+/* Reads a section of the first of n prompts, and beside it of those others that lie in other parts and that the same
+   program takes. Where that completes a prompt the next token is drawn, which becomes the row's token for decoding. */
+int engine_prefill(cvn_engine *e, RowPrompt *prompt, int n, cvn_err *err);
 
 /* One decode step: every active row's token goes into its cache and the next is drawn into
- * rows.tokens. */
+ * rows.tokens. After an error, CVN_EINTERRUPTED among them, all rows are as they were. */
 int engine_decode(cvn_engine *e, cvn_err *err);
 
 /* A row takes part in decoding while it is active. */
 void engine_set_active(cvn_engine *e, int row, bool active);
 
-/* Says which tokens a row's repeat penalty is for; prefill and decode add theirs. */
-void engine_set_seen(cvn_engine *e, int row, const int32_t *tokens, int64_t n);
+/* What lies in a row's cache from position n on does not count any more, or, for measuring, does. */
+void engine_set_filled(cvn_engine *e, int row, int64_t n);
 
 /* Forgets a row's text. */
 void engine_reset_row(cvn_engine *e, int row);
@@ -90,25 +110,20 @@ void engine_reset_row(cvn_engine *e, int row);
 /* Gives the memory of a row's cache back. */
 void engine_release_row(cvn_engine *e, int row);
 
-/* Fills n positions of every row's cache with some number, for measuring. */
-void engine_fill_caches(cvn_engine *e, int64_t n);
+/* The row without a request whose part has the fewest requests, the first of them; -1: all have one. */
+int engine_free_row(cvn_engine *e);
+
+/* Fills every row's cache with some number, for measuring. */
+int engine_fill_caches(cvn_engine *e, cvn_err *err);
 
 /* What the devices have communicated until now; nothing on one device. */
 void engine_communication(const cvn_engine *e, CommTable *out);
 
-/* The only device, or the first one here. */
-Device *engine_device(const cvn_engine *e);
-
-/* Refuses a prompt or sampling settings that make no
-   sense; i is the request's number in messages. */
-int engine_check_request(const cvn_request *request, int i, cvn_err *err);
+/* Refuses a prompt or sampling settings that make no sense or that the engine was not made for; i is the request's number
+   in messages. */
+int engine_check_request(const cvn_engine *e, const cvn_request *request, int i, cvn_err *err);
 
 /* Whether the token ends a text by the model's own settings. */
 bool engine_is_eos(const cvn_engine *e, int32_t token);
-
-/* Whether a text ends with its newest token, the n_tokens-th generated, and why. `filled` is the fill of the row's
-   cache when it was drawn; go_on what on_token said. */
-bool engine_ends(const cvn_engine *e, const cvn_request *request, int32_t token, int64_t n_tokens,
-                 int64_t filled, bool go_on, cvn_finish *why);
 
 #endif

@@ -1,5 +1,5 @@
-/* Opening a model: files, weights in the dtype that is
-   computed with, tokenizer, and text in and out. */
+/* Opening a model: files, the dtype that is computed
+   with, tokenizer, and text in and out. */
 #include "serve/model.h"
 
 #include <stdlib.h>
@@ -15,8 +15,8 @@ static void add_warnings(StrBuf *out, const char *path, const char *text)
     }
 }
 
-static int load_weights(cvn_model *m, const cvn_model_options *options, const char *path,
-                        cvn_err *err)
+/* The type that is computed in, and whether weights are rounded to fewer bits on their way. */
+static int choose_types(cvn_model *m, const cvn_model_options *options, cvn_err *err)
 {
     cvn_dtype dtype = options->dtype;
     if (dtype == CVN_DTYPE_COUNT)
@@ -28,19 +28,27 @@ static int load_weights(cvn_model *m, const cvn_model_options *options, const ch
     QuantScheme scheme;
     if (quant_parse(options->quantize, &scheme, err))
         return err->code;
-    if (scheme.kind == QUANT_NONE && m->io.config.quant.kind == QUANT_NONE && !options->no_weights)
-        scheme = (QuantScheme){.kind = QUANT_PACKED, .dtype = dtype};
-    if (scheme.kind != QUANT_NONE && io_quantize(&m->io, scheme, err))
-        return err->code;
-    if (options->no_weights)
-        return CVN_OK;
-    WeightsOptions load = {.dtype = dtype};
-    int code = weights_load(&m->weights, &m->io, &load, err);
-    if (code)
-        return code;
-    for (int i = 0; i < m->weights.n; i++)
-        m->weight_bytes += m->weights.weight[i].bytes;
-    add_warnings(&m->warnings, path, m->weights.warnings);
+    return scheme.kind == QUANT_NONE ? CVN_OK : io_quantize(&m->io, scheme, err);
+}
+
+/* A model without a tokenizer that can be read still takes token ids: why there is none is kept for who wants text. */
+static int open_tokenizer(cvn_model *m, const char *path, cvn_err *err)
+{
+    cvn_err *why = &m->tokenizer_err;
+    if (tokenizer_open(path, &m->tokenizer, why) == CVN_EIO && m->io.adapter) {
+        *why = (cvn_err){0}; /* adapters without a tokenizer have that of their model */
+        tokenizer_open(m->io.path, &m->tokenizer, why);
+    }
+    if (why->code == CVN_EMEM)
+        return err_set(err, CVN_EMEM, "%s", why->message);
+    if (why->code && why->code != CVN_EIO)
+        strbuf_printf(&m->warnings, "%s; only token ids go in and out\n", why->message);
+    int64_t n = m->tokenizer ? tokenizer_vocab_size(m->tokenizer) : 0;
+    if (n > m->io.config.vocab)
+        strbuf_printf(&m->warnings,
+                      "%s: the tokenizer has %lld pieces, the model only %lld: some text "
+                      "cannot be scored\n",
+                      path, (long long)n, (long long)m->io.config.vocab);
     return CVN_OK;
 }
 
@@ -52,30 +60,10 @@ static int open_model(cvn_model *m, const char *path, const cvn_model_options *o
         return code;
     m->open = true;
     add_warnings(&m->warnings, path, m->io.config.warnings);
-    code = load_weights(m, options, path, err);
+    code = choose_types(m, options, err);
     if (code || options->no_tokenizer)
         return code;
-    cvn_err missing = {0};
-    if (tokenizer_open(path, &m->tokenizer, &missing) == CVN_OK) {
-        int64_t n = tokenizer_vocab_size(m->tokenizer);
-        if (n > m->io.config.vocab)
-            strbuf_printf(&m->warnings,
-                          "%s: the tokenizer has %lld pieces, the model only %lld: some text "
-                          "cannot be scored\n",
-                          path, (long long)n, (long long)m->io.config.vocab);
-        return CVN_OK;
-    }
-    /* Adapters without a tokenizer have that of their model. */
-    if (missing.code == CVN_EIO && m->io.adapter) {
-        missing = (cvn_err){0};
-        if (tokenizer_open(m->io.path, &m->tokenizer, &missing) == CVN_OK)
-            return CVN_OK;
-    }
-    /* A model without a tokenizer still takes token
-       ids; one with a broken tokenizer is an error. */
-    if (missing.code == CVN_EIO)
-        return CVN_OK;
-    return err_set(err, missing.code, "%s", missing.message);
+    return open_tokenizer(m, path, err);
 }
 
 int cvn_model_open(const char *path, const cvn_model_options *options, cvn_model **out,
@@ -102,7 +90,6 @@ void cvn_model_free(cvn_model *m)
     if (!m)
         return;
     tokenizer_free(m->tokenizer);
-    weights_free(&m->weights);
     if (m->open)
         io_close_model(&m->io);
     strbuf_free(&m->warnings);
@@ -139,7 +126,8 @@ static int need_tokenizer(const cvn_model *m, cvn_err *err)
 {
     if (m->tokenizer)
         return CVN_OK;
-    return err_set(err, CVN_EINVAL, "the model has no tokenizer, so text cannot go in or out");
+    return err_set(err, CVN_EINVAL, "the model has no tokenizer that can be read%s%s",
+                   m->tokenizer_err.code ? ": " : "", m->tokenizer_err.message);
 }
 
 int cvn_model_encode(const cvn_model *m, const char *text, size_t n, bool bos, int32_t **ids,

@@ -1,18 +1,16 @@
 /* A dialog on one row; what is cached is known by its ids. */
 #include "caravan/session.h"
 
-#include "serve/engine.h"
+#include "serve/scheduler.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct cvn_session {
-    cvn_engine *e; /* borrowed */
-    int row;
-    int32_t *cached; /* [context] ids whose keys and values the row's cache holds, owned */
-    int64_t n;       /* of cached; equals e->filled[row] while the row is ours */
-    int64_t resets;  /* e->resets[row] when the row was last ours */
+    cvn_engine *e;   /* borrowed */
+    Kept kept;       /* the row, and how many of `cached` its cache holds */
+    int32_t *cached; /* [context + 1] the ids of the dialog, owned */
     cvn_session_stats stats;
 };
 
@@ -26,15 +24,14 @@ int cvn_session_new(cvn_engine *e, int row, cvn_session **out, cvn_err *err)
         return err_set(err, CVN_EINVAL, "there is no row %d; the engine has %d", row,
                        e->options.rows);
     cvn_session *s = calloc(1, sizeof *s);
-    int32_t *cached = calloc((size_t)e->options.context, sizeof *cached);
+    int32_t *cached = calloc((size_t)e->options.context + 1, sizeof *cached);
     if (!s || !cached) {
         free(s);
         free(cached);
         return err_set(err, CVN_EMEM, "no memory for a session of %" PRId64 " tokens",
                        e->options.context);
     }
-    *s = (cvn_session){.e = e, .row = row, .cached = cached};
-    cvn_session_reset(s);
+    *s = (cvn_session){.e = e, .kept = {.row = row, .resets = -1}, .cached = cached};
     *out = s;
     return CVN_OK;
 }
@@ -48,18 +45,25 @@ void cvn_session_free(cvn_session *s)
     free(s);
 }
 
+/* Whether nobody else has used the row since. */
+static bool is_ours(const cvn_session *s)
+{
+    return s->kept.resets == s->e->resets[s->kept.row];
+}
+
 void cvn_session_reset(cvn_session *s)
 {
-    engine_reset_row(s->e, s->row);
-    engine_release_row(s->e, s->row);
-    s->resets = s->e->resets[s->row];
-    s->n = 0;
+    if (is_ours(s)) {
+        engine_reset_row(s->e, s->kept.row);
+        engine_release_row(s->e, s->kept.row);
+    }
+    s->kept.n = 0;
 }
 
 cvn_session_stats cvn_session_get_stats(const cvn_session *s)
 {
     cvn_session_stats stats = s->stats;
-    stats.cached = s->resets == s->e->resets[s->row] ? s->n : 0;
+    stats.cached = is_ours(s) ? s->kept.n : 0;
     stats.context = s->e->options.context;
     return stats;
 }
@@ -68,69 +72,53 @@ cvn_session_stats cvn_session_get_stats(const cvn_session *s)
  * is always computed, because what follows it is wanted. */
 static int64_t common_prefix(const cvn_session *s, const cvn_request *request)
 {
-    int64_t most = request->n_prompt - 1 < s->n ? request->n_prompt - 1 : s->n, n = 0;
+    int64_t most = request->n_prompt - 1, n = 0;
+    most = is_ours(s) ? most < s->kept.n ? most : s->kept.n : 0;
     while (n < most && s->cached[n] == request->prompt[n])
         n++;
     return n;
 }
 
-static bool is_set(const volatile int *interrupt)
+/* One call. */
+typedef struct Answer {
+    cvn_session *s;
+    cvn_token_fn *on_token;
+    void *context;
+    int64_t at; /* of the next token in the dialog */
+    cvn_result result;
+    int left; /* 1 until it has ended */
+} Answer;
+
+static bool hear(void *context, int id, int32_t token)
 {
-    return interrupt && *interrupt;
+    Answer *a = context;
+    (void)id;
+    a->s->cached[a->at++] =
+        token; /* the last one, which no cache holds, may be beyond the context */
+    return !a->on_token || a->on_token(a->context, 0, token);
 }
 
-static int interrupted(cvn_err *err)
+static void end(void *context, int id, const cvn_result *result)
 {
-    return err_set(err, CVN_EINTERRUPTED, "interrupted");
+    Answer *a = context;
+    (void)id;
+    a->result = *result;
+    a->left = 0;
 }
 
-/* Computes what of the prompt is not cached, in sections, so that a long one can be interrupted. */
-static int prefill(cvn_session *s, const cvn_request *request, const volatile int *interrupt,
-                   cvn_err *err)
+static int run_answer(Answer *a, const cvn_request *request, const volatile int *interrupt,
+                      cvn_err *err)
 {
-    cvn_engine *e = s->e;
-    int64_t section = e->options.bucket[e->options.n_buckets - 1];
-    while (s->n < request->n_prompt) {
-        if (is_set(interrupt))
-            return interrupted(err);
-        int64_t left = request->n_prompt - s->n, part = left < section ? left : section;
-        const int32_t *from = request->prompt + s->n;
-        int code = engine_prefill(e, s->row, from, part, &request->sampling, err);
-        if (code)
-            return code;
-        memcpy(s->cached + s->n, from, (size_t)part * sizeof *from);
-        s->n += part;
-    }
-    return CVN_OK;
-}
-
-/* Hands tokens over and decodes the next until something ends the text. */
-static int decode(cvn_session *s, const cvn_request *request, cvn_token_fn *on_token, void *context,
-                  const volatile int *interrupt, cvn_session_result *result, cvn_err *err)
-{
-    cvn_engine *e = s->e;
-    for (;;) {
-        int32_t token = e->rows.tokens[s->row];
-        result->n_tokens++;
-        bool go_on = !on_token || on_token(context, 0, token);
-        if (engine_ends(e, request, token, result->n_tokens, s->n, go_on, &result->finish))
-            return CVN_OK;
-        if (is_set(interrupt))
-            return interrupted(err);
-        int code = engine_decode(e, err);
-        if (code)
-            return code;
-        s->cached[s->n++] = token;
-    }
-}
-
-/* Goes back to the first `keep` tokens of what is cached. */
-static void truncate_to(cvn_session *s, int64_t keep)
-{
-    s->n = keep;
-    s->e->filled[s->row] = keep;
-    s->e->rows.start[s->row] = (int32_t)keep;
-    engine_set_seen(s->e, s->row, s->cached, keep);
+    cvn_session *s = a->s;
+    const cvn_listener listener = {hear, end, a};
+    int id, code = scheduler_submit(s->e, request, &listener, &s->kept, &id, err);
+    if (code)
+        return code;
+    a->left = 1;
+    code = scheduler_run(s->e, &a->left, interrupt, err);
+    if (a->left)
+        cvn_engine_cancel(s->e, id, NULL);
+    return code;
 }
 
 int cvn_session_generate(cvn_session *s, const cvn_request *request, cvn_token_fn *on_token,
@@ -139,31 +127,30 @@ int cvn_session_generate(cvn_session *s, const cvn_request *request, cvn_token_f
 {
     cvn_engine *e = s->e;
     *result = (cvn_session_result){.finish = CVN_FINISH_STOPPED};
-    if (engine_check_request(request, 0, err))
-        return CVN_EINVAL;
+    if (e->queue.busy)
+        return err_set(err, CVN_EINVAL,
+                       "a callback of a step may submit and cancel, but not generate");
     if (request->max_tokens < 1)
         return err_set(err, CVN_EINVAL,
                        "an answer of %" PRId64 " tokens was asked for; give 1 or more",
                        request->max_tokens);
-    if (s->resets != e->resets[s->row]) /* somebody else used the row */
-        cvn_session_reset(s);
     if (request->n_prompt > e->options.context) {
         result->finish = CVN_FINISH_CONTEXT;
         return CVN_OK;
     }
-    double begin = clock_seconds();
-    result->reused = common_prefix(s, request);
-    truncate_to(s, result->reused);
-    int code = prefill(s, request, interrupt, err);
-    result->computed = s->n - result->reused;
-    double first = clock_seconds();
-    result->prefill_seconds = first - begin;
-    if (code == CVN_OK) {
-        engine_set_active(e, s->row, true);
-        code = decode(s, request, on_token, context, interrupt, result, err);
-        engine_set_active(e, s->row, false);
-        result->decode_seconds = clock_seconds() - first;
-    }
+    if (engine_check_request(e, request, 0, err))
+        return CVN_EINVAL;
+    Answer a = {.s = s, .on_token = on_token, .context = context, .at = request->n_prompt};
+    s->kept.n = common_prefix(s, request);
+    memcpy(s->cached, request->prompt, (size_t)request->n_prompt * sizeof *s->cached);
+    int code = run_answer(&a, request, interrupt, err);
+    const cvn_result *r = &a.result;
+    *result = (cvn_session_result){.n_tokens = r->n_tokens,
+                                   .reused = r->reused,
+                                   .computed = r->computed,
+                                   .finish = r->finish,
+                                   .prefill_seconds = r->first_seconds,
+                                   .decode_seconds = r->total_seconds - r->first_seconds};
     s->stats.turns++;
     s->stats.reused += result->reused;
     s->stats.computed += result->computed;

@@ -3,18 +3,14 @@
 #ifndef CVN_SERVE_SYNTHETIC_H
 #define CVN_SERVE_SYNTHETIC_H
 
-#include "base/threads.h"
 #include "serve/model.h"
+#include "shard/region.h"
 
-/* Weights of dtype f32 or bf16, norms 1, the rest small and pseudo-random, filled by all threads of
-   the pool (so that pages lie near the threads); without a pool there are none, and an engine on a
-   mesh makes those of its devices.
-   Free with cvn_model_free. */
-int model_synthetic(const LlamaConfig *config, cvn_dtype dtype, Pool *pool, cvn_model **out,
-                    cvn_err *err);
+/* Norms are 1, the rest is small and pseudo-random; whatever makes the weights asks synthetic_region for them. Free with
+   cvn_model_free. */
+int model_synthetic(const LlamaConfig *config, cvn_dtype dtype, cvn_model **out, cvn_err *err);
 
-/* Fills a shard of a weight with such numbers: n elements
-   of dtype, or of a quantized one that many of its own. */
-void synthetic_shard(const Param *param, cvn_dtype dtype, int64_t n, void *data);
+/* The numbers of a region of a weight, packed, in the type of its array (param_type). */
+void synthetic_region(const Param *param, cvn_dtype dtype, const Region *region, void *out);
 
 #endif

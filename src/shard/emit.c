@@ -117,10 +117,8 @@ cvn_value *emit_offset(Emit *e, const AxisList *axes, int64_t chunk)
 /* x, or `fill` where pred [rank 1, of dimension d of x] is false. */
 static cvn_value *where(Emit *e, cvn_value *pred, cvn_value *x, int d, double fill)
 {
-    cvn_type flags = x->type;
-    flags.dtype = CVN_BOOL;
     if (x->type.rank > 1)
-        pred = cvn_broadcast_in_dim(e->g, pred, flags, &d);
+        pred = cvn_broadcast_in_dim(e->g, pred, x->type, &d);
     return cvn_select(e->g, pred, x, cvn_splat(e->g, x->type, fill));
 }
 

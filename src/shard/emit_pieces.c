@@ -91,16 +91,15 @@ static cvn_value *wanted(Exchange *x, const PieceRound *round)
                           high.first == round->window[d] && high.n_set == x->e->mesh->n_devices;
         if (everywhere)
             continue;
-        cvn_type row = CVN_TYPE(CVN_I32, round->window[d]), flags = *x->after;
+        cvn_type row = CVN_TYPE(CVN_I32, round->window[d]), shape = *x->after;
         cvn_value *at = cvn_iota(g, row, 0);
         cvn_value *begin = cvn_broadcast_in_dim(g, number_here(x, &low, true), row, NULL);
         cvn_value *end = cvn_broadcast_in_dim(g, number_here(x, &high, true), row, NULL);
         cvn_value *in = cvn_compare_values(g, CVN_GE, at, begin);
         in = cvn_and(g, in, cvn_compare_values(g, CVN_LT, at, end));
-        flags.dtype = CVN_BOOL;
-        for (int i = 0; i < flags.rank; i++)
-            flags.dim[i] = round->window[i];
-        in = cvn_broadcast_in_dim(g, in, flags, &d);
+        for (int i = 0; i < shape.rank; i++)
+            shape.dim[i] = round->window[i];
+        in = cvn_broadcast_in_dim(g, in, shape, &d);
         mask = mask ? cvn_and(g, mask, in) : in;
     }
     return mask;

@@ -1,5 +1,6 @@
 #include "shard/partition.h"
 
+#include "graph/signature.h"
 #include "shard/partition_impl.h"
 #include "shard/projection.h"
 
@@ -366,6 +367,7 @@ static void add_parameter(Part *p, const cvn_value *v)
     cvn_type local = sharding_local(sharding, &v->type);
     cvn_graph *g = p->emit.g;
     cvn_value *x = cvn_parameter(g, arena_string(&g->arena, v->def->attr.name), local);
+    graph_role(x, (Role)v->role, v->index);
     if (v->name)
         x->name = arena_string(&g->arena, v->name);
     add_version(p, v, sharding, x, false);

@@ -1,12 +1,16 @@
 /*
- * How the factors of an operation are split: what its tensors are split by is tried in every
- * combination, and what costs least is taken. Two strategies for a product, for example, with the
- * batch b and the contraction e both split by `data` in what there is:
+ * How the factors of an operation are split, at the least cost, among what its tensors are split by.
+ * Two strategies for a product, for example, with the batch b and the contraction e both split by
+ * `data` in what there is:
  *
  *     x <data,_>   w <_,data>   ->   y <data,_>
  *
  *     b by data    w is gathered                            bytes of w
  *     e by data    x goes all_to_all, y is scattered        bytes of x and y
+ *
+ * All combinations would be too many: they grow exponentially with the axes of the mesh. The search
+ * begins with what each tensor has, and changes the best of that, one or two factors at a time, as
+ * long as it gets better.
  *
  * Computing costs too, a little, so that of choices that move the same the one that splits most
  * wins.
@@ -17,10 +21,11 @@
 
 #include <string.h>
 
-enum { MOST_CANDIDATES = 6, MOST_TRIED = 2000 };
+enum { MOST_CANDIDATES = 6 };
 
 /* Bytes over the network that one step of the innermost loop is worth. */
 static const double BYTES_PER_STEP = 1.0 / 500;
+static const double NEVER = 1e300;
 
 typedef struct Choosing {
     Part *p;
@@ -29,9 +34,9 @@ typedef struct Choosing {
     AxisList candidate[FACTORS_MAX]
                       [MOST_CANDIDATES]; /* [n_factors][n_candidates], most axes first */
     int n_candidates[FACTORS_MAX];
-    Choice now, best;
+    int pick[FACTORS_MAX], best[FACTORS_MAX]; /* [n_factors] which candidates, now and at best */
+    Choice now;                               /* what pick says */
     double best_cost;
-    int tried;
 } Choosing;
 
 static void add_candidate(Choosing *c, int f, const AxisList *axes)
@@ -104,14 +109,13 @@ static double steps(const Choosing *c)
     return n;
 }
 
-static void evaluate(Choosing *c)
+/* What a choice costs; no more than `most` is worth finding out. */
+static double cost_of(Choosing *c, double most)
 {
     Part *p = c->p;
     const Op *op = c->op;
-    if (c->tried++ >= MOST_TRIED || !is_legal(c))
-        return;
-    double cost = steps(c) * BYTES_PER_STEP;
-    for (int t = 0; t < c->rule->n_tensors && cost < c->best_cost; t++) {
+    double cost = is_legal(c) ? steps(c) * BYTES_PER_STEP : NEVER;
+    for (int t = 0; t < c->rule->n_tensors && cost <= most; t++) {
         const cvn_value *v = factor_tensor(op, t);
         Sharding s = choice_sharding(c->rule, &c->now, t, v->type.rank);
         if (t < op->n_operands)
@@ -119,42 +123,122 @@ static void evaluate(Choosing *c)
         else
             cost += part_plan(p, &v->type, &s, &p->sharding[v->id])->cost;
     }
-    if (cost >= c->best_cost)
-        return;
-    c->best_cost = cost;
-    c->best = c->now;
+    return cost;
+}
+
+static bool overlap(const AxisList *a, const AxisList *b)
+{
+    for (int i = 0; i < b->n; i++)
+        if (axes_overlap(a, b->ref[i]))
+            return true;
+    return false;
 }
 
 static bool is_free(const Choosing *c, int f, const AxisList *axes)
 {
-    for (int g = 0; g < f; g++)
-        for (int i = 0; i < axes->n; i++)
-            if (axes_overlap(&c->now.axes[g], axes->ref[i]))
-                return false;
+    for (int g = 0; g < c->rule->n_factors; g++)
+        if (g != f && overlap(&c->now.axes[g], axes))
+            return false;
     return true;
 }
 
-static void try_factor(Choosing *c, int f)
+/* Takes what is at hand where it is the best so far; of those that cost the same, the one whose
+   first factors come first in the lists of candidates. */
+static void evaluate(Choosing *c)
 {
-    if (f == c->rule->n_factors) {
-        evaluate(c);
+    int f = 0;
+    while (f < c->rule->n_factors && c->pick[f] == c->best[f])
+        f++;
+    if (f == c->rule->n_factors && c->best_cost < NEVER)
         return;
+    double cost = cost_of(c, c->best_cost);
+    if (cost > c->best_cost || (cost == c->best_cost && c->pick[f] > c->best[f]))
+        return;
+    c->best_cost = cost;
+    memcpy(c->best, c->pick, sizeof c->pick);
+}
+
+static void set(Choosing *c, int f, int pick)
+{
+    c->pick[f] = pick;
+    c->now.axes[f] = c->candidate[f][pick];
+}
+
+static void set_best(Choosing *c)
+{
+    for (int f = 0; f < c->rule->n_factors; f++)
+        set(c, f, c->best[f]);
+}
+
+/* Every factor that is split by nothing takes the first of its candidates that is free; false where
+   none is. */
+static bool fill(Choosing *c)
+{
+    bool any = false;
+    for (int f = 0; f < c->rule->n_factors; f++)
+        for (int i = 0; c->now.axes[f].n == 0 && c->candidate[f][i].n; i++)
+            if (is_free(c, f, &c->candidate[f][i])) {
+                set(c, f, i);
+                any = true;
+            }
+    return any;
+}
+
+/* Factors f and g are split so; others give up what these take, and then take what is free. */
+static void change(Choosing *c, int f, int i, int g, int j)
+{
+    set_best(c);
+    set(c, f, i);
+    set(c, g, j);
+    if (overlap(&c->now.axes[f], &c->now.axes[g]) && f != g)
+        return;
+    for (int h = 0; h < c->rule->n_factors; h++)
+        if (h != f && h != g &&
+            (overlap(&c->now.axes[h], &c->now.axes[f]) ||
+             overlap(&c->now.axes[h], &c->now.axes[g])))
+            set(c, h, c->n_candidates[h] - 1);
+    evaluate(c);
+    if (fill(c))
+        evaluate(c);
+}
+
+/* Every factor is split as tensor t has it, where it has it. */
+static void follow(Choosing *c, int t)
+{
+    const cvn_value *v = factor_tensor(c->op, t);
+    Projection seen;
+    if (c->p->constant[v->id])
+        return;
+    project(&c->p->sharding[v->id], c->rule, t, &seen);
+    for (int f = 0; f < c->rule->n_factors; f++) {
+        int none = c->n_candidates[f] - 1, i = 0;
+        while (i < none && !axes_equal(&c->candidate[f][i], &seen.factor[f].axes))
+            i++;
+        set(c, f, i);
     }
-    for (int i = 0; i < c->n_candidates[f]; i++) {
-        if (!is_free(c, f, &c->candidate[f][i]))
-            continue;
-        c->now.axes[f] = c->candidate[f][i];
-        try_factor(c, f + 1);
-    }
-    c->now.axes[f] = (AxisList){0};
+    evaluate(c);
+    if (fill(c))
+        evaluate(c);
 }
 
 void part_choose(Part *p, const Op *op, const Rule *rule, Choice *choice)
 {
-    Choosing c = {.p = p, .op = op, .rule = rule, .best_cost = 1e300};
+    Choosing c = {.p = p, .op = op, .rule = rule, .best_cost = NEVER};
     collect(&c);
-    try_factor(&c, 0);
-    if (c.tried >= MOST_TRIED)
-        c.now = (Choice){0}, c.tried = 0, evaluate(&c);
-    *choice = c.best;
+    for (int f = 0; f < rule->n_factors; f++)
+        set(&c, f, c.n_candidates[f] - 1);
+    evaluate(&c);
+    for (int t = 0; t < rule->n_tensors; t++)
+        follow(&c, t);
+    for (double before = NEVER; c.best_cost < before;) {
+        before = c.best_cost;
+        for (int f = 0; f < rule->n_factors; f++)
+            for (int i = 0; i < c.n_candidates[f]; i++)
+                for (int g = 0; g <= f; g++)
+                    for (int j = 0; j < c.n_candidates[g]; j++)
+                        if (i != c.best[f] && (f == g ? j == i : j != c.best[g]))
+                            change(&c, f, i, g, j);
+    }
+    set_best(&c);
+    *choice = c.now;
 }

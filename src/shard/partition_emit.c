@@ -10,6 +10,7 @@
 
 #include "base/num.h"
 #include "graph/reduce.h"
+#include "graph/steps.h"
 
 #include <string.h>
 
@@ -93,7 +94,7 @@ static cvn_value *signed_index(Local *l, cvn_value *x)
 {
     if (x->type.dtype != CVN_U32)
         return x;
-    x = cvn_minimum(l->g, x, cvn_splat(l->g, x->type, INT32_MAX));
+    x = cvn_minimum(l->g, x, like(l->g, x, INT32_MAX));
     return cvn_convert(l->g, x, CVN_I32);
 }
 
@@ -192,10 +193,7 @@ static cvn_value *gather(Local *l)
     for (int d = 0; d < y->type.rank; d++)
         if (!ints_contain(&l->op->attr.window, d))
             slots[n++] = d;
-    cvn_type flags = y->type;
-    flags.dtype = CVN_BOOL;
-    inside = cvn_broadcast_in_dim(g, inside, flags, slots);
-    return cvn_select(g, inside, y, cvn_splat(g, y->type, 0));
+    return where(g, spread(g, inside, &y->type, slots), y);
 }
 
 /* Updates beyond the shard are skipped as those beyond the end are. */
@@ -207,7 +205,7 @@ static cvn_value *scatter(Local *l)
         if (is_split(l, f) && l->rule->factor[f].local == LOCAL_ONCE)
             axes_add_list(&once, &l->choice->axes[f]);
     if (once.n) {
-        cvn_value *zero = cvn_splat(l->g, l->in[0]->type, 0);
+        cvn_value *zero = like(l->g, l->in[0], 0);
         cvn_value *first = emit_digit(l->e, &once);
         first = cvn_compare_values(l->g, CVN_EQ, first, emit_i32(l->e, 0));
         l->in[0] = cvn_select(l->g, first, l->in[0], zero);
@@ -260,8 +258,8 @@ static void shift_queries(Local *l)
     cvn_value *start = signed_index(l, l->in[3]), *length = signed_index(l, l->in[4]);
     cvn_value *offset = emit_offset(l->e, &l->choice->axes[f], l->in[0]->type.dim[1]);
     offset = cvn_broadcast_in_dim(g, offset, start->type, NULL);
-    cvn_value *most = cvn_splat(g, length->type, (double)whole(l, 0)->dim[1]);
-    cvn_value *none = cvn_splat(g, length->type, 0);
+    cvn_value *most = like(g, length, (double)whole(l, 0)->dim[1]);
+    cvn_value *none = like(g, length, 0);
     cvn_value *left = cvn_subtract(g, cvn_clamp(g, none, length, most), offset);
     l->in[3] = cvn_add(g, start, offset);
     l->in[4] = cvn_maximum(g, left, none);

@@ -1,5 +1,6 @@
 #include "graph/attention.h"
 #include "graph/decompose.h"
+#include "graph/steps.h"
 #include "shard/partition_impl.h"
 #include "shard/projection.h"
 
@@ -80,7 +81,7 @@ static void look(Prepare *p)
 static cvn_value *kv_of_heads(cvn_graph *g, int64_t heads, int64_t kv)
 {
     cvn_value *head = cvn_iota(g, CVN_TYPE(CVN_I32, heads), 0);
-    return cvn_divide(g, head, cvn_splat(g, head->type, (double)(heads / kv)));
+    return cvn_divide(g, head, like(g, head, (double)(heads / kv)));
 }
 
 static const cvn_gather_dims by_head = {.n_window = 3,
@@ -103,9 +104,8 @@ static cvn_value *repeat_heads(cvn_graph *g, cvn_value *x, cvn_value *index)
 /* The gradient of that: sums over the heads of each group. */
 static cvn_value *sum_heads(cvn_graph *g, cvn_value *x, cvn_value *index, const cvn_type *type)
 {
-    cvn_type exact = *type;
-    exact.dtype = x->type.dtype;
-    return cvn_scatter_add(g, cvn_splat(g, exact, 0), index, x, &by_head);
+    cvn_value *none = cvn_splat(g, with_dtype(*type, x->type.dtype), 0);
+    return cvn_scatter_add(g, none, index, x, &by_head);
 }
 
 static void give_every_head_its_own(cvn_graph *g, Op *op)
@@ -191,12 +191,9 @@ static int prepare(const cvn_graph *g, const Mesh *mesh, const ShardResult *resu
     p.n_values = p.g->n_values;
     Sharding *sharding = arena_array(arena, p.n_values + (size_t)1, sizeof *sharding);
     p.sharding = sharding;
-    int code = copy_marks(g, mesh, result, *copy, sharding, arena, err);
-    if (code == CVN_OK)
-        code = rewrite(&p, err);
-    if (code == CVN_OK)
-        code = shard_propagate(*copy, mesh, again, err);
-    if (code) {
+    int code;
+    if ((code = copy_marks(g, mesh, result, *copy, sharding, arena, err)) ||
+        (code = rewrite(&p, err)) || (code = shard_propagate(*copy, mesh, again, err))) {
         cvn_graph_free(*copy);
         *copy = NULL;
     }

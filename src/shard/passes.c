@@ -22,21 +22,21 @@ static int propagate(cvn_graph *g, const void *context, bool *changed, cvn_err *
     int code = find_shards(g, "propagate", &mesh, &result, err);
     if (code)
         return code;
-    for (Op *op = g->first; op && !code; op = op->next) {
-        for (int i = 0; i < op->n_results && !code; i++) {
+    for (Op *op = g->first; op; op = op->next) {
+        for (int i = 0; i < op->n_results; i++) {
             cvn_value *v = op->result[i];
             cvn_spec spec;
             if (v->spec || !result.origin[v->id])
                 continue;
-            code =
-                sharding_check(&mesh, &result.sharding[v->id], v->name ? v->name : "a value", err);
-            if (code)
-                break;
-            code = sharding_to_spec(&mesh, &result.sharding[v->id], &g->arena, &spec, err);
+            const Sharding *sharding = &result.sharding[v->id];
+            if ((code = sharding_check(&mesh, sharding, v->name ? v->name : "a value", err)) ||
+                (code = sharding_to_spec(&mesh, sharding, &g->arena, &spec, err)))
+                goto done;
             v->spec = arena_copy(&g->arena, &spec, sizeof spec);
             *changed = true;
         }
     }
+done:
     shard_result_free(&result);
     return code;
 }

@@ -1,5 +1,5 @@
 /* The report of propagation: what came of the marks, as text. */
-#include "graph/names.h"
+#include "graph/text/names.h"
 #include "shard/factors.h"
 #include "shard/propagate.h"
 

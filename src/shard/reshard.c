@@ -1,5 +1,6 @@
 #include "shard/reshard.h"
 
+#include "base/map.h"
 #include "base/num.h"
 
 #include <math.h>
@@ -8,7 +9,7 @@
 
 /* Where a digit is: DIM * AXES_MAX + position on a dimension, or one of these. */
 enum { UNUSED = 255, UNREDUCED = 254 };
-enum { MOST_STATES = 1024 };
+enum { MOST_STATES = 1024, SLOTS = 2 * MOST_STATES };
 
 /* What a collective and each hop of it cost beside the
    bytes, in bytes, and how much slower the slow axis is. */
@@ -20,8 +21,10 @@ typedef struct State {
 
 typedef struct Node {
     State state;
-    double cost;
-    int parent; /* -1 at the start */
+    double bytes; /* that a device holds */
+    double cost;  /* of the moves to it ... */
+    double bound; /* ... and at least so much from there to the goal */
+    int parent;   /* -1 at the start */
     bool done;
     uint8_t kind, dim, from_dim, n_moved; /* the move that led here; dim UNUSED where it has none */
     uint8_t moved[AXES_MAX];              /* digits, in order */
@@ -33,11 +36,12 @@ typedef struct Search {
     int n_digits;
     AxisRef digit[AXES_MAX]; /* [n_digits] */
     State goal;
-    int frozen[CVN_MAX_RANK]; /* digits at the head of a dimension that never move */
-    double most;              /* bytes that a device may hold */
+    double most; /* bytes that a device may hold */
     cvn_reduce how;
     int n;
-    Node *node; /* [n], room for MOST_STATES */
+    Node *node;                  /* [n], room for MOST_STATES */
+    double promise[MOST_STATES]; /* [n] least cost of a way through it; INFINITY: looked at */
+    uint16_t slot[SLOTS];        /* by the hash of their states: number of a node + 1; 0: none */
 } Search;
 
 /* The digits on a dimension, in order. */
@@ -138,9 +142,9 @@ static Digits digits_on(const Search *s, const State *state, int d)
     return digits;
 }
 
-static bool same_state(const Search *s, const State *a, const State *b)
+static bool same_state(const State *a, const State *b)
 {
-    return memcmp(a->at, b->at, (size_t)s->n_digits) == 0;
+    return memcmp(a->at, b->at, sizeof a->at) == 0;
 }
 
 static Sharding sharding_at(const Search *s, const State *state)
@@ -182,10 +186,14 @@ static bool agree(const Search *s, const Digits *on, int d, int coarse, int fine
 static double local_bytes(const Search *s, const State *state)
 {
     double bytes = (double)cvn_dtype_bytes(s->type->dtype, 2) / 2;
-    for (int d = 0; d < s->type->rank; d++) {
-        Digits on = digits_on(s, state, d);
-        bytes *= (double)num_pieces(s->type->dim[d], shards_on(s, &on, on.n));
-    }
+    int64_t shards[CVN_MAX_RANK + 1];
+    for (int d = 0; d < s->type->rank; d++)
+        shards[d] = 1;
+    for (int i = 0; i < s->n_digits; i++)
+        if (state->at[i] < UNREDUCED)
+            shards[state->at[i] / AXES_MAX] *= s->digit[i].size;
+    for (int d = 0; d < s->type->rank; d++)
+        bytes *= (double)num_pieces(s->type->dim[d], shards[d]);
     return bytes;
 }
 
@@ -223,35 +231,74 @@ static bool is_slow(const Search *s, const Node *node)
 
 static double bytes_between(const Search *s, const Node *parent, const Node *node, double *group)
 {
-    double before = local_bytes(s, &parent->state), after = local_bytes(s, &node->state);
+    double before = parent->bytes, after = node->bytes;
     *group = 1;
     for (int i = 0; i < node->n_moved; i++)
         *group *= s->digit[node->moved[i]].size;
     return bytes_of((ReshardKind)node->kind, *group, fmin(before, after), fmax(before, after));
 }
 
+/* No way from a state to the goal costs less. Where slices alone do not lead there, a last move that
+   is none leaves each device no less than its shard at the goal, half of which it got in it. */
+static double bound_of(const Search *s, const State *state)
+{
+    for (int i = 0; i < s->n_digits; i++)
+        if (state->at[i] != s->goal.at[i] && state->at[i] != UNUSED)
+            return START_BYTES + local_bytes(s, &s->goal) / 2;
+    return 0;
+}
+
+/* The node of a state, or a new one; NULL where there are too many, or devices would hold too much. */
+static Node *node_at(Search *s, const State *state)
+{
+    size_t at = hash_bytes(state->at, sizeof state->at) % SLOTS;
+    for (; s->slot[at]; at = (at + 1) % SLOTS)
+        if (same_state(&s->node[s->slot[at] - 1].state, state))
+            return &s->node[s->slot[at] - 1];
+    double bytes = local_bytes(s, state);
+    if (s->n == MOST_STATES || bytes > s->most)
+        return NULL;
+    Node *node = &s->node[s->n++];
+    s->slot[at] = (uint16_t)s->n;
+    *node = (Node){.state = *state,
+                   .bytes = bytes,
+                   .cost = INFINITY,
+                   .bound = bound_of(s, state),
+                   .parent = -1};
+    return node;
+}
+
 /* Enters a state that a move leads to, or finds a cheaper way to a known one. */
-static void reach(Search *s, int parent, Node *node)
+static void reach(Search *s, int parent, Node *move)
 {
     static const double hops[RESHARD_KINDS] = {0, 1, 1, 2, 1, 0, 0};
     double group;
-    if (local_bytes(s, &node->state) > s->most)
+    Node *node = node_at(s, &move->state);
+    if (!node || node->done)
         return;
-    double bytes = bytes_between(s, &s->node[parent], node, &group);
-    double cost = bytes + START_BYTES + HOP_BYTES * hops[node->kind] * (group - 1);
-    if (node->kind == RESHARD_SLICE)
+    move->bytes = node->bytes;
+    move->bound = node->bound;
+    move->parent = parent;
+    double bytes = bytes_between(s, &s->node[parent], move, &group);
+    double cost = bytes + START_BYTES + HOP_BYTES * hops[move->kind] * (group - 1);
+    if (move->kind == RESHARD_SLICE)
         cost = 1;
-    node->cost = s->node[parent].cost + cost * (is_slow(s, node) ? SLOW : 1);
-    node->parent = parent;
-    for (int i = 0; i < s->n; i++) {
-        if (!same_state(s, &s->node[i].state, &node->state))
-            continue;
-        if (!s->node[i].done && node->cost < s->node[i].cost)
-            s->node[i] = *node;
+    move->cost = s->node[parent].cost + cost * (is_slow(s, move) ? SLOW : 1);
+    if (move->cost >= node->cost)
         return;
-    }
-    if (s->n < MOST_STATES)
-        s->node[s->n++] = *node;
+    *node = *move;
+    s->promise[node - s->node] = move->cost + move->bound;
+}
+
+/* How many digits at the head of a dimension are where they should be, and need never move. */
+static int settled(const Search *s, const Digits *on, int d)
+{
+    Digits want = digits_on(s, &s->goal, d);
+    int n = 0;
+    while (n < on->n && n < want.n && on->v[n] == want.v[n])
+        n++;
+    bool all = n == on->n && n == want.n;
+    return all || (agree(s, on, d, n, on->n) && agree(s, &want, d, n, want.n)) ? n : 0;
 }
 
 static int goal_dim(const Search *s, int digit)
@@ -295,6 +342,28 @@ static void appends(Search *s, int parent)
     }
 }
 
+/* Digits that are unused go where they should be, behind others that are: at once, since all that
+   comes later has less to move then. False where there are none. */
+static bool slices_home(Search *s, int parent)
+{
+    const State *now = &s->node[parent].state;
+    for (int d = 0; d < s->type->rank; d++) {
+        Digits want = digits_on(s, &s->goal, d), on = digits_on(s, now, d);
+        int n = on.n;
+        if (settled(s, &on, d) < n)
+            continue;
+        while (n < want.n && now->at[want.v[n]] == UNUSED)
+            n++;
+        while (n > on.n && !agree(s, &want, d, n, want.n))
+            n--;
+        if (n > on.n && agree(s, &want, d, on.n, n)) {
+            try_append(s, parent, RESHARD_SLICE, d, 0, want.v + on.n, n - on.n);
+            return true;
+        }
+    }
+    return false;
+}
+
 static void all_reduces(Search *s, int parent)
 {
     Node node = {.state = s->node[parent].state, .kind = RESHARD_ALL_REDUCE, .dim = UNUSED};
@@ -312,7 +381,7 @@ static void removals(Search *s, int parent)
 {
     for (int d = 0; d < s->type->rank; d++) {
         Digits on = digits_on(s, &s->node[parent].state, d);
-        for (int keep = s->frozen[d]; keep < on.n; keep++) {
+        for (int keep = settled(s, &on, d); keep < on.n; keep++) {
             if (!agree(s, &on, d, keep, on.n))
                 continue;
             Node node = {.state = s->node[parent].state, .kind = RESHARD_ALL_GATHER};
@@ -330,11 +399,6 @@ static void removals(Search *s, int parent)
     }
 }
 
-static bool is_frozen(const Search *s, uint8_t at)
-{
-    return at < UNREDUCED && at % AXES_MAX < s->frozen[at / AXES_MAX];
-}
-
 /* Digits of one size change places so that one is where it should be; or all at once. */
 static void permutes(Search *s, int parent)
 {
@@ -344,7 +408,7 @@ static void permutes(Search *s, int parent)
         if (want >= UNREDUCED || now.at[b] == want || now.at[b] == UNREDUCED)
             continue;
         for (int a = 0; a < s->n_digits; a++) {
-            if (now.at[a] != want || s->digit[a].size != s->digit[b].size || is_frozen(s, want))
+            if (now.at[a] != want || s->digit[a].size != s->digit[b].size)
                 continue;
             Node node = {.state = now, .kind = RESHARD_PERMUTE, .dim = UNUSED, .n_moved = 2};
             node.state.at[a] = now.at[b];
@@ -373,30 +437,22 @@ static void permutes(Search *s, int parent)
 static int search(Search *s)
 {
     for (;;) {
-        int best = -1;
-        for (int i = 0; i < s->n; i++)
-            if (!s->node[i].done && (best < 0 || s->node[i].cost < s->node[best].cost))
+        int best = 0;
+        for (int i = 1; i < s->n; i++)
+            if (s->promise[i] < s->promise[best])
                 best = i;
-        if (best < 0 || same_state(s, &s->node[best].state, &s->goal))
+        if (s->promise[best] == INFINITY)
+            return -1;
+        if (same_state(&s->node[best].state, &s->goal))
             return best;
         s->node[best].done = true;
+        s->promise[best] = INFINITY;
+        if (slices_home(s, best))
+            continue;
         appends(s, best);
         all_reduces(s, best);
         removals(s, best);
         permutes(s, best);
-    }
-}
-
-static void freeze(Search *s, const State *start)
-{
-    for (int d = 0; d < s->type->rank; d++) {
-        Digits a = digits_on(s, start, d), b = digits_on(s, &s->goal, d);
-        int n = 0;
-        while (n < a.n && n < b.n && a.v[n] == b.v[n])
-            n++;
-        s->frozen[d] = agree(s, &a, d, n, a.n) && agree(s, &b, d, n, b.n) ? n : 0;
-        if (n == a.n && n == b.n)
-            s->frozen[d] = n;
     }
 }
 
@@ -465,9 +521,9 @@ static bool plan_by_search(Search *s, const Sharding *from, const Sharding *to, 
                            Reshard *plan)
 {
     s->goal = state_of(s, to);
-    s->node[s->n++] = (Node){.state = state_of(s, from), .parent = -1};
-    s->most = fmax(local_bytes(s, &s->node[0].state), local_bytes(s, &s->goal));
-    freeze(s, &s->node[0].state);
+    const State start = state_of(s, from);
+    s->most = fmax(local_bytes(s, &start), local_bytes(s, &s->goal));
+    node_at(s, &start)->cost = s->promise[0] = 0;
     int at = search(s), n = 0;
     for (int i = at; i > 0; i = s->node[i].parent)
         n++;

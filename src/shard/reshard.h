@@ -9,7 +9,7 @@
  *
  * Axes are cut into digits that both shardings can be said in. A state is where each digit is: on a
  * dimension, in which order; unused; or unreduced. Moves change the state, and the cheapest path is
- * searched among the states within reach, which are few:
+ * searched (A*, with what a last move costs at least) among the states within reach:
  *
  *     slice            a digit that is unused goes to the end of a dimension; costs nothing
  *     reduce_scatter   the same for a digit that is unreduced
@@ -18,9 +18,11 @@
  *     all_gather       digits at the end of a dimension become unused
  *     permute          digits of one size change places
  *
- * Moves after which a device would hold more than it does before and after all of them are left
- * out: memory is what splitting is for. Where no other moves lead to the goal, as from 2 shards of a
- * dimension to 3 others, devices exchange the pieces themselves (pieces.h), which always works.
+ * A slice that brings digits to where they should be is made at once, whatever else there is to do,
+ * and they stay there. Moves after which a device would hold more than it does before and after all
+ * of them are left out: memory is what splitting is for. Where no other moves lead to the goal, as
+ * from 2 shards of a dimension to 3 others, devices exchange the pieces themselves (pieces.h), which
+ * always works.
  *
  * A move costs the bytes that each device sends, in a ring: S (n-1)/n for a gather or a scatter of
  * S bytes over n devices, twice that for an all-reduce; then a little per hop. The slow axis

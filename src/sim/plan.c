@@ -1,17 +1,10 @@
-/* Building, marking, propagating, partitioning, planning; then adding up what came of it. */
+/* Programs are made as an engine or a trainer makes them; then what came of it is added up. */
 #include "sim/plan.h"
 
 #include "base/map.h"
 #include "base/threads.h"
-#include "compile/lower.h"
-#include "compile/pipeline.h"
-#include "cpu/registry.h"
-#include "graph/simplify.h"
-#include "shard/layouts.h"
-#include "shard/partition.h"
-#include "shard/propagate.h"
+#include "serve/steps.h"
 
-#include <math.h>
 #include <string.h>
 
 const char *const sim_role_names[SIM_ROLE_COUNT] = {
@@ -27,62 +20,37 @@ const char *const sim_role_names[SIM_ROLE_COUNT] = {
 typedef struct Sim {
     const SimAsk *ask;
     SimAnswer *answer;
+    Steps steps; /* of an engine; of training the model holds */
     ParamList params;
-    Map kinds;         /* name of a parameter -> index in params, + 1 */
-    cvn_graph *global; /* owned */
-    ShardResult shards;
-    Map rows; /* what tensors have in common, as text -> index in answer->tensor */
+    ShardResult shardings; /* of the graph that is looked at */
+    Map rows;              /* what tensors have in common, as text -> index in answer->tensor */
 } Sim;
-
-/* ---- the graph ---- */
-
-static int build(Sim *s, cvn_err *err)
-{
-    const SimAsk *ask = s->ask;
-    if (ask->task == SIM_TRAIN) {
-        TrainStepOptions options = ask->train;
-        options.batch = ask->batch;
-        options.seq = ask->seq;
-        options.compute = ask->compute;
-        s->global = train_graph(TRAIN_STEP, &ask->config, &options, err);
-    } else {
-        LlamaStep step = {.batch = ask->batch,
-                          .seq = ask->task == SIM_DECODE ? 1 : ask->seq,
-                          .context = ask->context,
-                          .compute = ask->compute,
-                          .output = LLAMA_SAMPLE};
-        s->global = llama_step(&ask->config, &step, err);
-    }
-    return s->global ? CVN_OK : err->code;
-}
 
 /* ---- tensors ---- */
 
-/* "exp_avg.layers.3.q" -> "exp_avg.q", role optimizer; "cache.3.k" -> "cache.k". */
-static SimRole role_of(Sim *s, const char *name, const char **kind)
+static SimRole role_of(const cvn_value *v)
 {
-    Arena *arena = &s->answer->arena;
-    const char *weight = name;
-    for (;;) {
-        const uint64_t *at = map_get(&s->kinds, weight, strlen(weight));
-        if (at) {
-            const char *of = param_kind_name(s->params.param[*at].kind);
-            *kind =
-                weight == name ? of : arena_printf(arena, "%.*s%s", (int)(weight - name), name, of);
-            if (strncmp(name, PARAM_ROUNDED, strlen(PARAM_ROUNDED)) == 0)
-                return SIM_ROUNDED;
-            return weight == name ? SIM_WEIGHT : SIM_OPTIMIZER;
-        }
-        const char *dot = strchr(weight, '.');
-        if (!dot)
-            break;
-        weight = dot + 1;
-    }
-    bool cache = strncmp(name, "cache.", 6) == 0;
-    *kind =
-        cache ? arena_printf(arena, "cache.%s", strrchr(name, '.') + 1)
-              : arena_string(arena, name); /* the graph, whose name it is, goes before the answer */
-    return cache ? SIM_CACHE : SIM_INPUT;
+    static const SimRole roles[ROLE_RESIDENT] = {
+        [ROLE_NONE] = SIM_INPUT,     [ROLE_WEIGHT] = SIM_WEIGHT,   [ROLE_TRAINED] = SIM_WEIGHT,
+        [ROLE_ADAPTER] = SIM_WEIGHT, [ROLE_SLOT] = SIM_OPTIMIZER,  [ROLE_ROUNDED] = SIM_ROUNDED,
+        [ROLE_SUM] = SIM_OPTIMIZER,  [ROLE_TOTAL] = SIM_OPTIMIZER, [ROLE_CACHE] = SIM_CACHE,
+    };
+    return v->role < ROLE_RESIDENT ? roles[v->role] : SIM_INPUT;
+}
+
+/* "exp_avg.layers.3.q" -> "exp_avg.q"; "cache.3.k" -> "cache.k". */
+static const char *kind_of(Sim *s, const cvn_value *v)
+{
+    Arena *arena = &s->answer->rt.arena;
+    const char *name = v->def->attr.name;
+    int i = v->role == ROLE_SLOT ? v->index / OPTIMIZER_MAX_SLOTS : v->index;
+    if (v->role == ROLE_CACHE)
+        return arena_printf(arena, "cache.%s", strrchr(name, '.') + 1);
+    if (role_of(v) == SIM_INPUT || v->role == ROLE_ADAPTER || i >= s->params.n)
+        return arena_string(arena, name);
+    const Param *p = &s->params.param[i];
+    int before = (int)(strlen(name) - strlen(p->name));
+    return arena_printf(arena, "%.*s%s", before, name, param_kind_name(p->kind));
 }
 
 /* Who split v, back to a mark: "dot_general from rms_norm, mark on tokens". */
@@ -90,7 +58,7 @@ static const char *chain(Sim *s, const cvn_value *v)
 {
     enum { MOST_LINKS = 6 };
     StrBuf text = {0};
-    const ShardOrigin *o = s->shards.origin[v->id];
+    const ShardOrigin *o = s->shardings.origin[v->id];
     for (int i = 0; o; i++) {
         strbuf_puts(&text, i ? ", " : "");
         if (o->kind == ORIGIN_MARK) {
@@ -104,25 +72,25 @@ static const char *chain(Sim *s, const cvn_value *v)
         strbuf_printf(&text, "%s%s", o->op ? op_info[o->op->kind].name : "output",
                       o->kind == ORIGIN_EXCHANGE ? " (partial sums scattered)" : "");
         v = o->from;
-        o = shard_origin_before(&s->shards, o);
+        o = shard_origin_before(&s->shardings, o);
     }
-    const char *kept = arena_string(&s->answer->arena, text.text ? text.text : "");
+    const char *kept = arena_string(&s->answer->rt.arena, text.text ? text.text : "");
     strbuf_free(&text);
     return kept;
 }
 
-static void add_tensor(Sim *s, SimRole role, const char *kind, const cvn_value *v)
+static void add_tensor(Sim *s, SimRole role, const char *kind, const cvn_value *v, size_t bytes)
 {
     SimAnswer *a = s->answer;
-    const Sharding *sharding = &s->shards.sharding[v->id];
+    const Sharding *sharding = &s->shardings.sharding[v->id];
     StrBuf key = {0};
-    sharding_print(&key, &a->mesh, sharding);
-    const char *spec = arena_string(&a->arena, key.text ? key.text : "");
+    sharding_print(&key, &a->rt.mesh, sharding);
+    const char *spec = arena_string(&a->rt.arena, key.text ? key.text : "");
     strbuf_printf(&key, " %d %s ", (int)role, kind);
     type_print(&key, &v->type);
     uint64_t *at = key.failed ? NULL : map_get(&s->rows, key.text, key.length);
     if (!at) {
-        a->tensor = arena_more(&a->arena, a->tensor, (size_t)a->n_tensors, sizeof *a->tensor);
+        a->tensor = arena_more(&a->rt.arena, a->tensor, (size_t)a->n_tensors, sizeof *a->tensor);
         at = map_put(&s->rows, key.text, key.length, NULL);
         *at = (uint64_t)a->n_tensors;
         SimTensor *t = &a->tensor[a->n_tensors++];
@@ -131,15 +99,8 @@ static void add_tensor(Sim *s, SimRole role, const char *kind, const cvn_value *
         for (int d = 0; d < v->type.rank; d++)
             t->shards[d] = (int)axes_size(&sharding->dim[d].axes);
     }
-    SimTensor *t = &a->tensor[*at];
-    double bytes = (double)cvn_dtype_bits(v->type.dtype) / 8;
-    for (int d = 0; d < v->type.rank; d++)
-        bytes *= (double)sharding_chunk(sharding, d, v->type.dim[d]);
-    t->count++;
-    t->device_bytes += bytes;
-    a->role_bytes[role] += bytes;
-    if (role == SIM_WEIGHT && s->ask->task == SIM_TRAIN)
-        a->gradients += bytes;
+    a->tensor[*at].count++;
+    a->tensor[*at].device_bytes += (double)bytes;
     strbuf_free(&key);
 }
 
@@ -150,70 +111,24 @@ static bool is_activation(const Op *op)
            op->kind == OP_GATHER;
 }
 
-static void add_tensors(Sim *s)
+static void add_tensors(Sim *s, const cvn_graph *g, const Program *p)
 {
-    for (int i = 0; i < s->global->n_parameters; i++) {
-        const cvn_value *v = s->global->parameter[i];
-        const char *kind;
-        SimRole role = role_of(s, v->def->attr.name, &kind);
-        add_tensor(s, role, kind, v);
+    for (int i = 0; i < g->n_parameters; i++) {
+        const cvn_value *v = g->parameter[i];
+        add_tensor(s, role_of(v), kind_of(s, v), v,
+                   p->buffer[i] ? p->buffer[i]->bytes
+                                : cvn_type_bytes(&p->report.parameter[i].local));
     }
-    for (const Op *op = s->global->first; op; op = op->next)
-        if (is_activation(op))
-            add_tensor(s, SIM_ACTIVATION, op_info[op->kind].name, op->result[0]);
+    for (const Op *op = g->first; op; op = op->next) {
+        if (!is_activation(op))
+            continue;
+        const cvn_value *v = op->result[0];
+        const cvn_type local = sharding_local(&s->shardings.sharding[v->id], &v->type);
+        add_tensor(s, SIM_ACTIVATION, op_info[op->kind].name, v, cvn_type_bytes(&local));
+    }
 }
 
-/* ---- the device's graph ---- */
-
-/* Adds up the collectives of one kind, over the same axes. */
-static void add_collective(Sim *s, const PartitionCollective *c)
-{
-    SimAnswer *a = s->answer;
-    const OpAttr *attr = &c->op->attr;
-    int64_t n = c->op->kind == OP_COLLECTIVE_PERMUTE ? 2 : attr->group_size;
-    StrBuf text = {0};
-    axes_print(&text, &a->mesh, &c->axes);
-    const char *axes = text.text ? text.text : "";
-    int i = 0;
-    while (i < a->n_collectives &&
-           (a->collective[i].kind != c->op->kind || a->collective[i].devices != n ||
-            strcmp(a->collective[i].axes, axes) != 0))
-        i++;
-    if (i == a->n_collectives) {
-        a->collective = arena_more(&a->arena, a->collective, (size_t)i, sizeof *a->collective);
-        a->collective[a->n_collectives++] = (SimCollective){
-            .kind = c->op->kind, .axes = arena_string(&a->arena, axes), .devices = n};
-    }
-    a->collective[i].count++;
-    a->collective[i].bytes += op_ring_bytes(c->op);
-    strbuf_free(&text);
-}
-
-/* Counts what a device's graph does, and plans its memory. */
-static int study_local(Sim *s, const cvn_graph *local, const PartitionReport *report, cvn_err *err)
-{
-    SimAnswer *a = s->answer;
-    for (const Op *op = local->first; op; op = op->next) {
-        a->operations++;
-        a->flops += op_flops(op);
-    }
-    for (int64_t i = 0; i < report->n_collectives; i++)
-        add_collective(s, &report->collective[i]);
-    a->n_involuntary = report->n_involuntary;
-    if (!s->ask->compile)
-        return CVN_OK;
-    CompileOptions options = {
-        .backend = cpu_backend(), .n_threads = 1, .blocking = s->ask->blocking};
-    Plan *plan;
-    int code = compile_graph(local, &options, &plan, err);
-    if (code)
-        return code;
-    a->temporaries = (double)plan->arena_bytes + (double)plan->constant_bytes;
-    a->steps = plan->n_steps;
-    peak_find(plan, &a->arena, &a->peak);
-    plan_free(plan);
-    return CVN_OK;
-}
+/* ---- work ---- */
 
 /* 2 operations per weight and token forward and twice that backward, and causal attention. */
 static double model_flops(const SimAsk *ask)
@@ -226,63 +141,105 @@ static double model_flops(const SimAsk *ask)
     return ask->task == SIM_TRAIN ? 3 * forward : forward;
 }
 
-static int run(Sim *s, cvn_err *err)
+/* Of the positions that keys have room for, the share that queries look at: all before them. */
+static double keys_seen(const Sim *s)
+{
+    const SimAsk *ask = s->ask;
+    if (ask->task == SIM_DECODE)
+        return (double)ask->context / (double)s->steps.positions;
+    double room = (double)(ask->task == SIM_TRAIN ? ask->seq : s->steps.positions);
+    return (double)(ask->seq + 1) / 2 / room;
+}
+
+static int add_up(Sim *s, const cvn_graph *g, const Program *p, cvn_err *err)
 {
     SimAnswer *a = s->answer;
-    const SimAsk *ask = s->ask;
-    params_list(&s->params, &ask->config, &a->arena);
-    map_init(&s->kinds, &a->arena);
-    map_init(&s->rows, &a->arena);
-    for (int i = 0; i < s->params.n; i++)
-        *map_put(&s->kinds, s->params.param[i].name, strlen(s->params.param[i].name), NULL) =
-            (uint64_t)i;
-    int code = mesh_parse(&a->mesh, ask->mesh, &a->arena, err);
-    if (!code)
-        code = build(s, err);
-    if (!code &&
-        ask->task == SIM_TRAIN) /* as a trainer does (train/mesh.c), for the same collectives */
-        code = graph_simplify(s->global, NULL, err);
-    if (!code)
-        code = llama_mark(s->global, &ask->config, &a->mesh, ask->layout, err);
-    if (!code)
-        code = shard_propagate(s->global, &a->mesh, &s->shards, err);
-    if (code)
-        return code;
-    a->n_conflicts = s->shards.n_conflicts;
-    add_tensors(s);
-    cvn_graph *local = NULL;
-    PartitionReport report = {0};
-    code = shard_partition(s->global, &a->mesh, &s->shards, &local, &report, err);
-    shard_result_free(&s->shards);
-    cvn_graph_free(s->global);
-    s->global = NULL;
-    if (!code)
-        code = study_local(s, local, &report, err);
-    partition_report_free(&report);
-    cvn_graph_free(local);
-    a->model_flops = model_flops(ask);
-    a->total = a->temporaries;
-    for (int role = 0; role < SIM_ACTIVATION; role++)
-        a->total += a->role_bytes[role];
+    Runtime *rt = &a->rt;
+    if (rt->backend->run(rt->devices, p->executable, p->argument, NULL, err))
+        return err->code;
+    const Counts *counts = counting_counts(rt->devices);
+    add_tensors(s, g, p);
+    a->collective = counts->collective;
+    a->n_collectives = counts->n_collectives;
+    a->operations = counts->operations;
+    a->steps = counts->steps;
+    a->flops = counts->flops - counts->attention_flops * (1 - keys_seen(s));
+    a->model_flops = model_flops(s->ask);
+    a->n_conflicts = s->shardings.n_conflicts;
+    a->n_involuntary = p->report.n_involuntary;
+    runtime_memory(rt, &a->memory);
+    a->gradients = s->ask->task == SIM_TRAIN ? a->memory.weights : 0;
+    if (p->info.plan)
+        peak_find(p->info.plan, &rt->arena, &a->peak);
+    return CVN_OK;
+}
+
+/* ---- programs ---- */
+
+/* The program of a graph, which is freed; perhaps what comes of it. */
+static int make(Sim *s, cvn_graph *g, ProgramOptions options, bool counts, cvn_err *err)
+{
+    Program program = {0};
+    options.shardings = &s->shardings;
+    int code = g ? program_make(&program, &s->answer->rt, g, &options, err) : err->code;
+    if (code == CVN_OK && counts)
+        code = add_up(s, g, &program, err);
+    shard_result_free(&s->shardings);
+    program_free(&program);
+    cvn_graph_free(g);
     return code;
 }
 
-int sim_plan(const SimAsk *ask, SimAnswer *answer, cvn_err *err)
+static int make_engine(Sim *s, cvn_err *err)
+{
+    const SimAsk *ask = s->ask;
+    int64_t bucket[CVN_MAX_BUCKETS], largest = bucket[steps_buckets(ask->context, bucket) - 1];
+    bool decodes = ask->task == SIM_DECODE;
+    s->steps.positions = ask->context + (decodes || ask->seq < largest ? largest : ask->seq);
+    LlamaStep step = steps_decode(&s->steps);
+    int code =
+        make(s, llama_step(&ask->config, &step, err), steps_options(&s->steps), decodes, err);
+    if (code || decodes)
+        return code;
+    step = steps_section(&s->steps, ask->batch, ask->seq);
+    return make(s, llama_step(&ask->config, &step, err), steps_options(&s->steps), true, err);
+}
+
+static int make_training(Sim *s, cvn_err *err)
+{
+    TrainStepOptions step = s->ask->train;
+    const ProgramOptions options = {
+        .mark = layout_mark, .context = &s->steps.model, .layout = s->ask->layout};
+    step.batch = s->ask->batch;
+    step.seq = s->ask->seq;
+    step.compute = s->ask->compute;
+    return make(s, train_graph(TRAIN_STEP, &s->ask->config, &step, err), options, true, err);
+}
+
+int sim_plan(const SimAsk *ask, SimAnswer *a, cvn_err *err)
 {
     double begin = clock_seconds();
-    *answer = (SimAnswer){0};
-    int code = arena_init(&answer->arena, err);
-    if (code)
-        return code;
-    Sim s = {.ask = ask, .answer = answer};
-    code = run(&s, err);
-    cvn_graph_free(s.global);
-    answer->seconds = clock_seconds() - begin;
+    const RuntimeOptions options = {
+        .backend = &counting_backend,
+        .mesh = ask->mesh,
+        .devices = {.described = ask->device, .threads = ask->threads, .blocking = ask->blocking}};
+    *a = (SimAnswer){0};
+    if (runtime_open(&a->rt, &options, err))
+        return err->code;
+    Sim s = {.ask = ask,
+             .answer = a,
+             .steps = {.model = {&ask->config, ask->layout},
+                       .rows = ask->batch,
+                       .compute = ask->compute}};
+    params_list(&s.params, &ask->config, &a->rt.arena);
+    map_init(&s.rows, &a->rt.arena);
+    int code = ask->task == SIM_TRAIN ? make_training(&s, err) : make_engine(&s, err);
+    a->seconds = clock_seconds() - begin;
     return code;
 }
 
 void sim_answer_free(SimAnswer *answer)
 {
-    arena_free(&answer->arena);
+    runtime_close(&answer->rt);
     *answer = (SimAnswer){0};
 }

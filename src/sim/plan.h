@@ -1,20 +1,22 @@
 /*
- * What running a model on a mesh would take, found without devices or weights: the graph is built, its tensors
- * are marked as a layout says, shardings are propagated, the graph is partitioned and its memory planned, all
- * of it on shapes alone.
+ * What running a model on a mesh would take, found without devices or weights: the programs that an engine or a trainer
+ * would run are made (run/program.h), on shapes alone, for a back end that only adds up (sim/backend.h).
  *
  *     ask: llama2-70b, mesh data=32,model=4, layout 2d, a training step of 512 rows of 1024 tokens
  *     answer: per device 2.1 GiB of weights, 4.2 of optimizer state, …; q lies as <data,_,model>; …
  *
- * Memory is that of one device. Weights, optimizer state, KV cache and inputs are the parameters of the graph;
- * temporaries are the arena that the compiler planned: activations, gradients, buffers of collectives and
- * scratch of this machine's kernels on one thread. Gradients are counted among them, at most all at once.
+ * Memory is that of one device, for the programs that were made: of decoding the engine's program for that many rows, whose
+ * caches have as many positions as an engine's; of a prefill that one too, which says how caches lie, and then a section of
+ * all rows at once, where an engine takes one of each part into which the mesh splits them. Temporaries are what the
+ * device's compiler planned: activations, gradients, buffers of collectives and scratch of kernels. Gradients are counted
+ * among them, at most all at once.
  */
 #ifndef CVN_SIM_PLAN_H
 #define CVN_SIM_PLAN_H
 
 #include "base/strbuf.h"
-#include "shard/mesh.h"
+#include "run/runtime.h"
+#include "sim/backend.h"
 #include "sim/peak.h"
 #include "train/step.h"
 
@@ -26,11 +28,13 @@ typedef struct SimAsk {
     const char *layout; /* "2d" */
     SimTask task;
     int64_t batch, seq;     /* rows; tokens of each that a step takes, 1 when decoding */
-    int64_t context;        /* positions of the KV cache; not of training */
+    int64_t context;        /* tokens that a row may have; when decoding, that it has */
     cvn_dtype compute;      /* bf16 or f32 */
     TrainStepOptions train; /* optimizer, remat, …; batch, seq and compute are taken from above */
-    bool compile;           /* plan memory too */
-    bool blocking;          /* collectives end where they begin (see CompileOptions) */
+    const Backend
+        *device;   /* for which graphs are compiled; NULL: none are, and temporaries are 0 */
+    int threads;   /* of each device; 0: one */
+    bool blocking; /* nothing is computed while devices exchange */
 } SimAsk;
 
 /* What a tensor is kept for. */
@@ -56,39 +60,27 @@ typedef struct SimTensor {
     /* Who set the spec, and the chain of operations it came along; "" when not split. */
     const char *origin;
     int64_t count;       /* of them */
-    double device_bytes; /* of all of them, on one device, padding included */
+    double device_bytes; /* of all of them, on one device, as they lie there */
 } SimTensor;
 
-/* Collectives of one kind over the same axes. */
-typedef struct SimCollective {
-    OpKind kind;
-    const char *axes; /* "model", "data*model" */
-    int64_t devices;  /* in each group */
-    int64_t count;
-    /* That each device sends, by rings: (n - 1) / n of the whole tensor, twice for a sum. */
-    double bytes;
-} SimCollective;
-
 typedef struct SimAnswer {
-    Arena arena; /* owns everything below */
-    Mesh mesh;
+    Runtime rt;        /* owns everything below */
     SimTensor *tensor; /* [n_tensors] */
     int n_tensors;
-    SimCollective *collective; /* [n_collectives] */
+    const CountedCollective *collective; /* [n_collectives] */
     int n_collectives;
-    double role_bytes[SIM_ROLE_COUNT]; /* per device; activations: see temporaries */
+    DeviceMemory memory;
     double gradients; /* of all weights, per device, f32: part of temporaries; 0 without training */
-    double temporaries;        /* the planned arena; 0 when not compiled */
-    Peak peak;                 /* what fills the arena; no rows when not compiled */
-    double total;              /* weights + optimizer + cache + inputs + temporaries */
-    double flops;              /* of a step, per device */
+    Peak peak;        /* what fills the arena; no rows when the device does not say */
+    double flops;     /* of a step, per device; of attention what the positions need */
     double model_flops;        /* of a step, whole: 2 N or 6 N per token, and attention */
-    int64_t operations, steps; /* of the device's graph; of its plan */
+    int64_t operations, steps; /* of the device's graph; of what is compiled of it */
     int64_t n_involuntary;     /* gathers that no tensor asked for */
     int n_conflicts;           /* of propagation */
     double seconds;            /* that finding out took */
 } SimAnswer;
 
+/* On an error, too, the answer is to be freed. */
 int sim_plan(const SimAsk *ask, SimAnswer *answer, cvn_err *err);
 void sim_answer_free(SimAnswer *answer);
 

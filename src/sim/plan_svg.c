@@ -131,15 +131,15 @@ static void header(StrBuf *out, const SimAsk *ask, const SimAnswer *a, double he
     text(out, MARGIN, 38, "title", line);
     snprintf(line, sizeof line,
              "%.2f GiB per device: weights %.2f, optimizer %.2f, temporaries %.2f",
-             a->total / 0x1p30, (a->role_bytes[SIM_WEIGHT] + a->role_bytes[SIM_ROUNDED]) / 0x1p30,
-             a->role_bytes[SIM_OPTIMIZER] / 0x1p30, a->temporaries / 0x1p30);
+             a->memory.total / 0x1p30, (a->memory.weights + a->memory.rounded_weights) / 0x1p30,
+             a->memory.optimizer / 0x1p30, a->memory.temporaries / 0x1p30);
     text(out, MARGIN, 58, "note", line);
 }
 
 /* The last axis across, all others down. */
 static void mesh_grid(StrBuf *out, const SimAnswer *a, double y, double h)
 {
-    const Mesh *mesh = &a->mesh;
+    const Mesh *mesh = &a->rt.mesh;
     int columns = mesh->n_axes ? mesh->axis[mesh->n_axes - 1].size : 1;
     int rows = mesh->n_devices / columns;
     char line[128];

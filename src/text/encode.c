@@ -46,6 +46,24 @@ static int encode_plain(Encoder *e, const char *text, size_t n, bool first)
     return encode_split(e, 0, text, n);
 }
 
+typedef int EncodePart(Encoder *e, const char *text, size_t n, bool first);
+
+/* Text with the added tokens of a set in it: what lies between them goes to `part`. */
+static int encode_between(Encoder *e, const AddedSet *set, EncodePart *part, const char *text,
+                          size_t n, bool first)
+{
+    const Added *found;
+    size_t begin, end, done = 0;
+    while (added_set_find(set, text, n, done, e->least, &found, &begin, &end)) {
+        int rc = begin > done ? part(e, text + done, begin - done, first && done == 0) : CVN_OK;
+        if (rc)
+            return rc;
+        token_ids_add(e->out, found->id);
+        done = end;
+    }
+    return n > done ? part(e, text + done, n - done, first && done == 0) : CVN_OK;
+}
+
 /* Raw text that has no raw added token in it. */
 static int encode_segment(Encoder *e, const char *text, size_t n, bool first)
 {
@@ -53,32 +71,8 @@ static int encode_segment(Encoder *e, const char *text, size_t n, bool first)
     rewrite(&t->normalize, text, n, first, e->normalized, &text, &n);
     if (e->normalized[0].failed || e->normalized[1].failed)
         return err_set(e->err, CVN_EMEM, "no memory to rewrite %zu bytes of text", n);
-    const Added *found;
-    size_t begin, end, done = 0;
     e->unknown_start = e->out->n;
-    while (added_set_find(&t->normalized, text, n, done, e->least, &found, &begin, &end)) {
-        int rc = begin > done ? encode_plain(e, text + done, begin - done, first && done == 0) : 0;
-        if (rc)
-            return rc;
-        token_ids_add(e->out, found->id);
-        done = end;
-    }
-    return n > done ? encode_plain(e, text + done, n - done, first && done == 0) : CVN_OK;
-}
-
-static int encode_text(Encoder *e, const char *text, size_t n)
-{
-    const Tokenizer *t = e->tokenizer;
-    const Added *found;
-    size_t begin, end, done = 0;
-    while (added_set_find(&t->raw, text, n, done, e->least, &found, &begin, &end)) {
-        int rc = begin > done ? encode_segment(e, text + done, begin - done, done == 0) : 0;
-        if (rc)
-            return rc;
-        token_ids_add(e->out, found->id);
-        done = end;
-    }
-    return n > done ? encode_segment(e, text + done, n - done, done == 0) : CVN_OK;
+    return encode_between(e, &t->normalized, encode_plain, text, n, first);
 }
 
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t n, unsigned flags, TokenIds *out,
@@ -94,7 +88,7 @@ int tokenizer_encode(const Tokenizer *t, const char *text, size_t n, unsigned fl
     if (!rc && flags & TOKENIZER_BOS && t->bos >= 0)
         token_ids_add(out, t->bos);
     if (!rc)
-        rc = encode_text(&e, text, n);
+        rc = encode_between(&e, &t->raw, encode_segment, text, n, true);
     if (!rc && flags & TOKENIZER_EOS && t->eos >= 0)
         token_ids_add(out, t->eos);
     if (!rc && out->failed)

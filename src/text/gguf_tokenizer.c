@@ -197,7 +197,7 @@ static int write_bpe(const Gguf *gguf, const Lists *lists, Arena *arena, StrBuf 
                  strcmp(pre, "llama-v3") != 0))
         return err_set(err, CVN_EUNSUPPORTED,
                        "the GGUF file's tokenizer cuts text as '%.40s' does, and only 'llama-bpe' "
-                       "is known; use the Hugging Face folder, or token ids",
+                       "is known",
                        pre ? pre : "");
     int rc = read_texts(gguf, KEY("merges"), arena, &merge, &n_merges, err);
     if (rc)

@@ -319,13 +319,10 @@ static int read_stages(Reader *r, const json_t *root)
 {
     Tokenizer *t = r->t;
     bool byte_level = false;
-    int rc = hf_read_normalizer(t, hf_member(root, "normalizer"), r->err);
-    if (!rc)
-        rc = hf_read_pre_tokenizer(t, hf_member(root, "pre_tokenizer"), &byte_level, r->err);
-    if (!rc)
-        rc = hf_read_decoder(hf_member(root, "decoder"), &r->decoder, r->err);
-    if (rc)
-        return rc;
+    if (hf_read_normalizer(t, hf_member(root, "normalizer"), r->err) ||
+        hf_read_pre_tokenizer(t, hf_member(root, "pre_tokenizer"), &byte_level, r->err) ||
+        hf_read_decoder(hf_member(root, "decoder"), &r->decoder, r->err))
+        return r->err->code;
     if (byte_level != r->decoder.byte_level)
         return err_set(r->err, CVN_EUNSUPPORTED,
                        "the pre-tokenizer and the decoder must both be ByteLevel, or neither");
@@ -350,31 +347,23 @@ static int read_root(Reader *r, const json_t *root)
         return err_set(r->err, CVN_EUNSUPPORTED, "model '%.60s' is not supported; supported is BPE",
                        type);
     const json_t *vocab = json_object_get(r->model, "vocab");
-    int rc = count_ids(vocab, added, &n_ids, r->err);
-    if (rc)
-        return rc;
+    if (count_ids(vocab, added, &n_ids, r->err))
+        return r->err->code;
     bpe_init(&t->bpe, &t->arena, n_ids, json_object_size(vocab));
-    rc = read_stages(r, root);
-    if (!rc)
-        rc = read_vocab(r, vocab);
-    if (!rc)
-        rc = read_bytes(r);
-    if (!rc)
-        rc = read_settings(r, &ignore_merges);
-    if (!rc)
-        rc = read_all_added(r, added);
-    if (!rc)
-        rc = read_merges(r);
-    if (!rc)
-        rc = hf_read_post_processor(t, hf_member(root, "post_processor"), r->err);
-    return rc ? rc : bpe_finish(&t->bpe, ignore_merges, r->err);
+    if (read_stages(r, root) || read_vocab(r, vocab) || read_bytes(r) ||
+        read_settings(r, &ignore_merges) || read_all_added(r, added) || read_merges(r) ||
+        hf_read_post_processor(t, hf_member(root, "post_processor"), r->err))
+        return r->err->code;
+    return bpe_finish(&t->bpe, ignore_merges, r->err);
 }
 
 int huggingface_read(Tokenizer *t, const char *bytes, size_t n, cvn_err *err)
 {
+    cvn_err unseen = {0};
+    err = err ? err : &unseen;
     json_t *root = json_object_parse("tokenizer.json", bytes, n, err);
     if (!root)
-        return err && err->code ? err->code : CVN_EFORMAT;
+        return err->code;
     Reader r = {.t = t, .err = err};
     uint16_t point[256];
     byte_level_fill(point);

@@ -34,6 +34,16 @@ const char *hf_type(const json_t *section, const char *name, cvn_err *err)
     return type;
 }
 
+/* Of a Sequence the i-th section of its list, else the section itself; NULL past the last. Nesting deeper than one Sequence
+   has no use; it is refused. */
+static const json_t *part_of(const json_t *section, const char *list, size_t i)
+{
+    const char *type = json_string_value(json_object_get(section, "type"));
+    if (type && strcmp(type, "Sequence") == 0)
+        return json_array_get(json_object_get(section, list), i);
+    return i ? NULL : section;
+}
+
 static int unsupported(const char *section, const char *type, const char *known, cvn_err *err)
 {
     return err_set(err, CVN_EUNSUPPORTED, "%s '%.60s' is not supported; supported are %s", section,
@@ -91,19 +101,11 @@ static int read_replace(const json_t *section, const char *name, const char **fr
     return *to ? CVN_OK : err_set(err, CVN_EFORMAT, "%s: Replace has no \"content\"", name);
 }
 
-/* Nesting deeper than one Sequence has no use; it is refused. */
-static int read_normalizer(Tokenizer *t, const json_t *section, bool nested, cvn_err *err)
+static int read_normalizer(Tokenizer *t, const json_t *section, cvn_err *err)
 {
     const char *type = hf_type(section, "normalizer", err), *from, *to;
     if (!type)
         return CVN_EFORMAT;
-    if (strcmp(type, "Sequence") == 0 && !nested) {
-        const json_t *list = json_object_get(section, "normalizers");
-        int rc = CVN_OK;
-        for (size_t i = 0; !rc && i < json_array_size(list); i++)
-            rc = read_normalizer(t, json_array_get(list, i), true, err);
-        return rc;
-    }
     if (strcmp(type, "Prepend") == 0) {
         to = need_string(section, "prepend", "normalizer", err);
         return to ? add_step(t, &t->normalize, REWRITE_PREPEND, NULL, to, err) : CVN_EFORMAT;
@@ -117,16 +119,22 @@ static int read_normalizer(Tokenizer *t, const json_t *section, bool nested, cvn
 
 int hf_read_normalizer(Tokenizer *t, const json_t *section, cvn_err *err)
 {
-    return section ? read_normalizer(t, section, false, err) : CVN_OK;
+    const json_t *part;
+    int rc = CVN_OK;
+    for (size_t i = 0; !rc && (part = part_of(section, "normalizers", i)); i++)
+        rc = read_normalizer(t, part, err);
+    return rc;
 }
 
 /* ---- pre-tokenizer ---- */
 
-static int add_pattern(Tokenizer *t, const char *pattern, cvn_err *err)
+/* make: split_pattern_new or split_before_new. */
+static int add_split(Tokenizer *t, int (*make)(const char *, size_t, Split **, cvn_err *),
+                     const char *text, cvn_err *err)
 {
     if (t->n_split == SPLIT_MAX)
         return err_set(err, CVN_EUNSUPPORTED, "the text is split in more than %d steps", SPLIT_MAX);
-    int rc = split_pattern_new(pattern, strlen(pattern), &t->split[t->n_split], err);
+    int rc = make(text, strlen(text), &t->split[t->n_split], err);
     t->n_split += !rc;
     return rc;
 }
@@ -166,18 +174,10 @@ static int read_metaspace(Tokenizer *t, const json_t *section, cvn_err *err)
     if (!scheme || hf_flag(section, "split", true, &split, err))
         return CVN_EFORMAT;
     int rc = add_prepare(t, REWRITE_REPLACE, " ", blank, err);
-    if (!rc && strcmp(scheme, "always") == 0)
-        rc = add_prepare(t, REWRITE_PREFIX, NULL, blank, err);
-    if (!rc && strcmp(scheme, "first") == 0)
-        rc = add_prepare(t, REWRITE_PREFIX_FIRST, NULL, blank, err);
-    if (!rc && split) {
-        if (t->n_split == SPLIT_MAX)
-            return err_set(err, CVN_EUNSUPPORTED, "the text is split in more than %d steps",
-                           SPLIT_MAX);
-        rc = split_before_new(blank, strlen(blank), &t->split[t->n_split], err);
-        t->n_split += !rc;
-    }
-    return rc;
+    if (!rc && strcmp(scheme, "never") != 0)
+        rc = add_prepare(t, strcmp(scheme, "first") == 0 ? REWRITE_PREFIX_FIRST : REWRITE_PREFIX,
+                         NULL, blank, err);
+    return !rc && split ? add_split(t, split_before_new, blank, err) : rc;
 }
 
 /* A text as a pattern: \Q ... \E. */
@@ -185,7 +185,7 @@ static int add_literal(Tokenizer *t, const char *text, cvn_err *err)
 {
     if (strstr(text, "\\E"))
         return unsupported("pre-tokenizer Split by", text, "texts without \\E", err);
-    return add_pattern(t, arena_printf(&t->arena, "\\Q%s\\E", text), err);
+    return add_split(t, split_pattern_new, arena_printf(&t->arena, "\\Q%s\\E", text), err);
 }
 
 static int read_split(Tokenizer *t, const json_t *section, cvn_err *err)
@@ -199,7 +199,7 @@ static int read_split(Tokenizer *t, const json_t *section, cvn_err *err)
     if (strcmp(behavior, "Isolated") != 0)
         return unsupported("pre-tokenizer Split with behavior", behavior, "Isolated", err);
     if (regex)
-        return add_pattern(t, regex, err);
+        return add_split(t, split_pattern_new, regex, err);
     if (text && *text)
         return add_literal(t, text, err);
     return err_set(err, CVN_EFORMAT, "pre-tokenizer Split has no pattern");
@@ -213,11 +213,10 @@ static int read_byte_level(Tokenizer *t, const json_t *section, bool *byte_level
         return CVN_EFORMAT;
     *byte_level = true;
     int rc = prefix ? add_prepare(t, REWRITE_PREFIX, NULL, " ", err) : CVN_OK;
-    return !rc && regex ? add_pattern(t, SPLIT_GPT2, err) : rc;
+    return !rc && regex ? add_split(t, split_pattern_new, SPLIT_GPT2, err) : rc;
 }
 
-static int read_pre_tokenizer(Tokenizer *t, const json_t *section, bool nested, bool *byte_level,
-                              cvn_err *err)
+static int read_pre_tokenizer(Tokenizer *t, const json_t *section, bool *byte_level, cvn_err *err)
 {
     bool individual;
     const char *type = hf_type(section, "pre-tokenizer", err);
@@ -227,13 +226,6 @@ static int read_pre_tokenizer(Tokenizer *t, const json_t *section, bool nested, 
         return err_set(
             err, CVN_EUNSUPPORTED,
             "pre-tokenizer '%.60s' after ByteLevel is not supported; ByteLevel must be last", type);
-    if (strcmp(type, "Sequence") == 0 && !nested) {
-        const json_t *list = json_object_get(section, "pretokenizers");
-        int rc = CVN_OK;
-        for (size_t i = 0; !rc && i < json_array_size(list); i++)
-            rc = read_pre_tokenizer(t, json_array_get(list, i), true, byte_level, err);
-        return rc;
-    }
     if (strcmp(type, "Metaspace") == 0)
         return read_metaspace(t, section, err);
     if (strcmp(type, "Split") == 0)
@@ -243,7 +235,7 @@ static int read_pre_tokenizer(Tokenizer *t, const json_t *section, bool nested, 
     if (strcmp(type, "Digits") == 0) {
         if (hf_flag(section, "individual_digits", false, &individual, err))
             return CVN_EFORMAT;
-        return add_pattern(t, individual ? "\\p{N}" : "\\p{N}+", err);
+        return add_split(t, split_pattern_new, individual ? "\\p{N}" : "\\p{N}+", err);
     }
     return unsupported("pre-tokenizer", type, "Sequence, Split, ByteLevel, Metaspace and Digits",
                        err);
@@ -252,7 +244,11 @@ static int read_pre_tokenizer(Tokenizer *t, const json_t *section, bool nested, 
 int hf_read_pre_tokenizer(Tokenizer *t, const json_t *section, bool *byte_level, cvn_err *err)
 {
     *byte_level = false;
-    return section ? read_pre_tokenizer(t, section, false, byte_level, err) : CVN_OK;
+    const json_t *part;
+    int rc = CVN_OK;
+    for (size_t i = 0; !rc && (part = part_of(section, "pretokenizers", i)); i++)
+        rc = read_pre_tokenizer(t, part, byte_level, err);
+    return rc;
 }
 
 /* ---- decoder ---- */
@@ -269,18 +265,11 @@ static int read_strip(const json_t *section, HfDecoder *decoder, cvn_err *err)
     return CVN_OK;
 }
 
-static int read_decoder(const json_t *section, bool nested, HfDecoder *decoder, cvn_err *err)
+static int read_decoder(const json_t *section, HfDecoder *decoder, cvn_err *err)
 {
     const char *type = hf_type(section, "decoder", err), *from, *to;
     if (!type)
         return CVN_EFORMAT;
-    if (strcmp(type, "Sequence") == 0 && !nested) {
-        const json_t *list = json_object_get(section, "decoders");
-        int rc = CVN_OK;
-        for (size_t i = 0; !rc && i < json_array_size(list); i++)
-            rc = read_decoder(json_array_get(list, i), true, decoder, err);
-        return rc;
-    }
     if (strcmp(type, "ByteLevel") == 0) {
         decoder->byte_level = true;
     } else if (strcmp(type, "ByteFallback") == 0) {
@@ -314,7 +303,11 @@ static int read_decoder(const json_t *section, bool nested, HfDecoder *decoder, 
 int hf_read_decoder(const json_t *section, HfDecoder *decoder, cvn_err *err)
 {
     *decoder = (HfDecoder){.space = DECODE_KEEP_SPACE};
-    return section ? read_decoder(section, false, decoder, err) : CVN_OK;
+    const json_t *part;
+    int rc = CVN_OK;
+    for (size_t i = 0; !rc && (part = part_of(section, "decoders", i)); i++)
+        rc = read_decoder(part, decoder, err);
+    return rc;
 }
 
 /* ---- post-processor ---- */
@@ -365,18 +358,11 @@ static int read_template(Tokenizer *t, const json_t *section, cvn_err *err)
     return CVN_OK;
 }
 
-static int read_post_processor(Tokenizer *t, const json_t *section, bool nested, cvn_err *err)
+static int read_post_processor(Tokenizer *t, const json_t *section, cvn_err *err)
 {
     const char *type = hf_type(section, "post-processor", err);
     if (!type)
         return CVN_EFORMAT;
-    if (strcmp(type, "Sequence") == 0 && !nested) {
-        const json_t *list = json_object_get(section, "processors");
-        int rc = CVN_OK;
-        for (size_t i = 0; !rc && i < json_array_size(list); i++)
-            rc = read_post_processor(t, json_array_get(list, i), true, err);
-        return rc;
-    }
     if (strcmp(type, "TemplateProcessing") == 0)
         return read_template(t, section, err);
     if (strcmp(type, "ByteLevel") == 0) /* concerns offsets, not ids */
@@ -386,5 +372,9 @@ static int read_post_processor(Tokenizer *t, const json_t *section, bool nested,
 
 int hf_read_post_processor(Tokenizer *t, const json_t *section, cvn_err *err)
 {
-    return section ? read_post_processor(t, section, false, err) : CVN_OK;
+    const json_t *part;
+    int rc = CVN_OK;
+    for (size_t i = 0; !rc && (part = part_of(section, "processors", i)); i++)
+        rc = read_post_processor(t, part, err);
+    return rc;
 }

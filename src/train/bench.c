@@ -1,7 +1,6 @@
 #include "train/bench.h"
 
-#include "base/cores.h"
-#include "cpu/trace.h"
+#include "base/threads.h"
 
 #include <stdlib.h>
 
@@ -28,25 +27,16 @@ static void finish_figure(const TrainBench *b, double *seconds, double *peaks, T
     out->mfu = out->flops / out->seconds / out->peak;
 }
 
-/* What all devices can do, as a multiple of what one's threads can. */
-static double devices_over_one(const Trainer *t)
+/* That share the work, each with as much as this one, all measured at the same time. */
+static double processes(const Trainer *t)
 {
-    int threads = (t->mesh ? t->mesh->devices.n_local : 1) * device_threads(t->device);
-    int cores = cores_usable();
-    double times = trainer_devices(t);
-    if (t->mesh && threads > cores)
-        times *= (double)cores / threads;
-    return times;
+    return (double)cluster_size(t->rt.cluster);
 }
 
 int train_ceilings(const Trainer *t, Ceilings *out, cvn_err *err)
 {
-    int code = ceilings_measure(t->device->pool, out, err);
-    double times = devices_over_one(t);
-    out->flops_f32 *= times;
-    out->flops_bf16 *= times;
-    out->flops_int8 *= times;
-    out->bandwidth *= times;
+    int code = t->rt.backend->ceilings(t->rt.devices, out, err);
+    ceilings_scale(out, processes(t));
     return code;
 }
 
@@ -86,7 +76,7 @@ static int measure_steps(const TrainBench *b, Trainer *t, const TrainBatch *batc
         if (i > 0)
             seconds[i - 1] = last;
         out->loss[i > 0] = code ? 0 : report.loss;
-        peaks[i] = peak_run(t->device->pool, b->compute, TURN) * devices_over_one(t);
+        peaks[i] = t->rt.backend->peak(t->rt.devices, b->compute, TURN) * processes(t);
     }
     if (!code) {
         trainer_communication(t, &out->communication);
@@ -100,24 +90,20 @@ static int measure_steps(const TrainBench *b, Trainer *t, const TrainBatch *batc
 
 static int run_trainer(const TrainBench *b, Trainer *t, TrainFigure *out, cvn_err *err)
 {
+    const Backend *backend = t->rt.backend;
+    Devices *devices = t->rt.devices;
     TrainBatch batch = {0};
-    int n;
-    Device *const *device = trainer_local(t, &n);
-    Trace *trace = NULL;
     int code = train_ceilings(t, &out->ceilings, err);
     if (!code)
         code = trainer_random(t, 1, err);
     if (!code)
         code = random_batch(b, &batch, err);
-    if (!code && b->profile) {
-        trace = trace_begin(device, n, 0, err);
-        code = trace ? CVN_OK : CVN_EMEM;
-    }
+    if (!code && b->profile)
+        code = backend->trace_begin(devices, err);
     if (!code)
         code = measure_steps(b, t, &batch, out, err);
-    if (!code && trace)
-        code = trace_write(trace, b->cluster, b->profile, err);
-    trace_free(trace);
+    if (!code && b->profile)
+        code = backend->trace_write(devices, b->profile, err);
     train_batch_free(&batch);
     return code;
 }
@@ -142,6 +128,7 @@ int train_bench(const TrainBench *b, TrainFigure *out, cvn_err *err)
         return code;
     out->devices = trainer_devices(&trainer);
     out->peak_memory = trainer.bytes;
+    runtime_memory(&trainer.rt, &out->memory);
     code = run_trainer(b, &trainer, out, err);
     trainer_close(&trainer);
     return code;

@@ -12,7 +12,6 @@
 
 #include "comm/cluster.h"
 #include "comm/table.h"
-#include "cpu/ceilings.h"
 #include "grad/remat.h"
 #include "model/config.h"
 #include "train/optimizer.h"
@@ -45,12 +44,12 @@ typedef struct TrainFigure {
     Ceilings ceilings;       /* of all devices together */
     int devices;             /* in all processes */
     CommTable communication; /* of a step, per device */
+    DeviceMemory memory;     /* of a device */
 } TrainFigure;
 
 int train_bench(const TrainBench *bench, TrainFigure *out, cvn_err *err);
 
-/* The ceilings of all of a trainer's devices together: those of one process that share its cores do no more than the
-   cores. */
+/* The ceilings of all of a trainer's devices together, measured on all at the same time. */
 int train_ceilings(const Trainer *trainer, Ceilings *out, cvn_err *err);
 
 /* Operations of a step, as MFU counts them. */

@@ -2,7 +2,7 @@
 
 #include "grad/remat.h"
 #include "model/lora.h"
-#include "train/data.h"
+#include "train/data/data.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/arena.h"
 #include "grad/remat.h"
-#include "train/data.h"
+#include "train/data/data.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
 

@@ -2,9 +2,9 @@
  * A run of training, from its options to a model on the disk.
  *
  *   RUN/tokenizer.json …        the tokenizer, copied at the beginning
- *   RUN/checkpoints/step-N/     everything to go on exactly (checkpoint.h)
- *   RUN/metrics.jsonl           a line per step (metrics.h), and event files for TensorBoard
- *   RUN/samples.jsonl           texts made on the way; RUN/report.html: all of it to look at (report.h)
+ *   RUN/checkpoints/step-N/     everything to go on exactly (checkpoint/)
+ *   RUN/metrics.jsonl           a line per step (report/metrics.h), and event files for TensorBoard
+ *   RUN/samples.jsonl           texts made on the way; RUN/report.html: all of it to look at (report/)
  *   RUN/config.json, model.safetensors …   the model, as a Hugging Face folder, when the process ends;
  *                               with LoRA the adapters, as a PEFT folder
  *
@@ -17,7 +17,7 @@
 #include "comm/account.h"
 #include "comm/cluster.h"
 #include "train/config.h"
-#include "train/metrics.h"
+#include "train/report/metrics.h"
 
 #include <signal.h>
 

@@ -3,12 +3,12 @@
 #define CVN_TRAIN_RUN_IMPL_H
 
 #include "text/tokenizer.h"
-#include "train/checkpoint.h"
-#include "train/data.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/data/data.h"
 #include "train/outlier.h"
-#include "train/report.h"
+#include "train/report/report.h"
+#include "train/report/tensorboard.h"
 #include "train/run.h"
-#include "train/tensorboard.h"
 #include "train/trainer.h"
 
 typedef struct Run {

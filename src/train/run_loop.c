@@ -3,10 +3,9 @@
 
 #include "base/file.h"
 #include "base/threads.h"
-#include "cpu/trace.h"
 #include "train/bench.h"
-#include "train/checkpoint_export.h"
-#include "train/checkpoint_folder.h"
+#include "train/checkpoint/export.h"
+#include "train/checkpoint/folder.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -156,14 +155,12 @@ static void sample(Run *r, const char *folder)
     free(text);
 }
 
-/* The model, or the adapters, into the run's folder; of a mesh by way of the checkpoint. */
+/* The model, or the adapters, into the run's folder, by way of the checkpoint that was saved last. */
 static int export_result(Run *r, cvn_err *err)
 {
     SaveOptions save = {.dtype = r->export_dtype, .force = true};
     if (!run_is_first(r))
         return CVN_OK;
-    if (r->lora.rank == 0 && !r->trainer.mesh)
-        return train_state_export(&r->trainer.state, &r->model, r->export_dtype, r->out, NULL, err);
     Checkpoint last;
     int code = checkpoint_find(&last, r->out, state_of(r)->step, NULL, NULL, err);
     if (code == CVN_OK) {
@@ -181,7 +178,7 @@ static void sample_checkpoint(Run *r)
     save(r);
     if (look_at_save(r, true, &err) || r->saved != step)
         return;
-    if (r->trainer.mesh) { /* slices are no model that could say something */
+    if (state_of(r)->shards) { /* slices are no model that could say something */
         if (export_result(r, &err))
             run_warn(r, "no text at step %" PRId64 ": %s", step, err.message);
         else
@@ -406,17 +403,13 @@ static int run_steps(Run *r, cvn_err *err)
 /* The same, with what every thread did written to a file. */
 static int run_profiled(Run *r, cvn_err *err)
 {
+    const Backend *backend = r->trainer.rt.backend;
+    Devices *devices = r->trainer.rt.devices;
     const char *path = r->events->profile;
-    int n;
-    Device *const *device = trainer_local(&r->trainer, &n);
-    if (!path)
-        return run_steps(r, err);
-    Trace *trace = trace_begin(device, n, 0, err);
-    int code = trace ? run_steps(r, err) : CVN_EMEM;
+    int code = path ? backend->trace_begin(devices, err) : CVN_OK;
     if (code == CVN_OK)
-        code = trace_write(trace, r->events->cluster, path, err);
-    trace_free(trace);
-    return code;
+        code = run_steps(r, err);
+    return code || !path ? code : backend->trace_write(devices, path, err);
 }
 
 static int run_loop(Run *r, cvn_err *err)
@@ -435,7 +428,8 @@ static int run_loop(Run *r, cvn_err *err)
     r->result.steps = c->steps;
     r->result.finished = state->step >= c->steps;
     r->result.lora = r->lora.rank > 0;
-    r->result.compilations = (int)r->trainer.cache.compilations;
+    const Runtime *rt = &r->trainer.rt;
+    r->result.compilations = (int)rt->backend->compilations(rt->devices);
     return code;
 }
 

@@ -3,8 +3,8 @@
 
 #include "base/bytes.h"
 #include "base/json_file.h"
+#include "model/layouts.h"
 #include "model/presets.h"
-#include "shard/layouts.h"
 #include "train/bench.h"
 
 #include <inttypes.h>
@@ -323,7 +323,7 @@ static TrainerOptions trainer_options(const Run *r)
                             .lora = r->lora,
                             .threads = (int)c->threads,
                             .mesh = c->mesh,
-                            .layout = c->layout,
+                            .layout = on_mesh(c) ? c->layout : NULL,
                             .blocking = strcmp(c->overlap, "off") == 0,
                             .cluster = r->events->cluster,
                             .memory_limit = (size_t)c->memory};
@@ -333,12 +333,11 @@ static TrainerOptions trainer_options(const Run *r)
 static int check_mesh(Run *r, cvn_err *err)
 {
     Mesh mesh;
-    int code = CVN_OK;
-    if (on_mesh(&r->config))
-        code = mesh_parse(&mesh, r->config.mesh, &r->arena, err);
-    if (code == CVN_OK && on_mesh(&r->config))
-        code = layout_check(r->config.layout, &mesh, err);
-    return code;
+    if (!on_mesh(&r->config))
+        return CVN_OK;
+    return mesh_parse(&mesh, r->config.mesh, &r->arena, err)
+               ? err->code
+               : layout_check(r->config.layout, &mesh, err);
 }
 
 /* … and of the step when the model is known. */
@@ -353,19 +352,15 @@ static int check_trainer(Run *r, cvn_err *err)
 static int check_idle(const Run *r, cvn_err *err)
 {
     const Trainer *t = &r->trainer;
-    const MeshStep *gradient = t->program[TRAIN_GRADIENT].mesh;
-    const MeshStep *step = gradient ? gradient : t->program[TRAIN_STEP].mesh;
-    if (!t->mesh || !step)
-        return CVN_OK;
-    const Mesh *mesh = &t->mesh->devices.mesh;
-    int axis = mesh_devices_idle(&t->mesh->devices, mesh_devices_used(&step->report));
+    const Mesh *mesh = &t->rt.mesh;
+    int axis = runtime_idle_axis(&t->rt);
     if (axis < 0)
         return CVN_OK;
     return err_set(err, CVN_EINVAL,
                    "the %d devices along the mesh's axis %s would all do the same: with layout %s "
                    "nothing of %" PRId64 " sequence%s at once can be divided by it; give a larger "
                    "--batch, or another --mesh or --layout",
-                   (int)mesh->axis[axis].size, mesh->axis[axis].name, t->mesh->layout,
+                   (int)mesh->axis[axis].size, mesh->axis[axis].name, t->options.layout,
                    t->options.micro_batch, t->options.micro_batch == 1 ? "" : "s");
 }
 
@@ -452,7 +447,7 @@ int run_open(Run *r, const TrainConfig *config, const bool *given, bool resume, 
         return code;
     r->out = r->config.out;
     if (r->events->cluster && !on_mesh(&r->config))
-        return mesh_devices_missing(err);
+        return runtime_mesh_missing(err);
     warn_without_mesh(r, given);
     if (check_mesh(r, err) || run_make_folder(r, err) || open_init(r, err) ||
         run_open_tokenizer(r, err) || open_model(r, err) || check_trainer(r, err) ||

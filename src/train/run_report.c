@@ -45,7 +45,7 @@ static void put_machine(StrBuf *out, const Run *r)
     char brand[CPU_BRAND_SIZE];
     const TrainerOptions *o = &r->trainer.options;
     cpu_brand(brand);
-    int threads = device_threads(r->trainer.device);
+    int threads = r->trainer.rt.info.threads;
     strbuf_printf(out, "%s%s%d thread%s\n", brand, *brand ? "; " : "", threads,
                   threads == 1 ? "" : "s");
     strbuf_printf(out, "matrix products: %.1f GFLOP/s in %s, measured in the run\n", r->peak / 1e9,

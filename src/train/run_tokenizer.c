@@ -11,7 +11,7 @@
 
 #include "io/save.h"
 #include "model/presets.h"
-#include "train/data_tokenizer.h"
+#include "train/data/tokenizer.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,206 +1,144 @@
 #include "train/state.h"
 
 #include "base/num.h"
-#include "io/save.h"
-#include "train/checkpoint_folder.h"
+#include "train/checkpoint/folder.h"
+#include "train/checkpoint/shards.h"
 #include "train/step.h"
 
-#include <string.h>
-#include <sys/mman.h>
-
-static void add_tensor(TrainState *s, const char *name, cvn_type type)
+static size_t padded_bytes(const cvn_type *type)
 {
+    return num_padded(cvn_type_bytes(type), CACHE_LINE);
+}
+
+static void add_tensor(TrainState *s, Role role, int index, const char *name, cvn_type type)
+{
+    s->binding[s->saved.n] = (Binding){role, index};
     s->saved.tensor[s->saved.n++] = (CheckpointTensor){.name = name, .type = type};
-    s->bytes += num_padded(cvn_type_bytes(&type), CACHE_LINE);
+    s->bytes += padded_bytes(&type);
 }
 
-/* What LoRA leaves as it is. */
-static void list_frozen(TrainState *s, cvn_dtype dtype)
+static void add_slots(TrainState *s, const Optimizer *optimizer, int i)
 {
-    s->frozen = arena_array(&s->arena, (size_t)s->model.n, sizeof *s->frozen);
-    for (int i = 0; i < s->model.n; i++) {
-        const Param *p = &s->model.param[i];
-        s->frozen[i] = (CheckpointTensor){.name = p->file_name[NAMING_HF],
-                                          .type = cvn_type_make(dtype, p->rank, p->dims)};
-        s->bytes += num_padded(cvn_type_bytes(&s->frozen[i].type), CACHE_LINE);
-    }
-}
-
-static void list_rounded(TrainState *s, const TrainStateOptions *options)
-{
-    const TrainStepOptions step = {.compute = options->compute, .lora = options->lora};
-    s->rounded = arena_array(&s->arena, (size_t)s->n_weights, sizeof *s->rounded);
-    for (int i = 0; i < s->n_weights; i++) {
-        const Param *p = &s->params.param[i];
-        if (!train_rounds(p, &s->params, &step))
-            continue;
-        s->rounded[i] = (CheckpointTensor){.name = p->name,
-                                           .type = cvn_type_make(step.compute, p->rank, p->dims)};
-        s->bytes += num_padded(cvn_type_bytes(&s->rounded[i].type), CACHE_LINE);
-    }
+    const Param *p = &s->params.param[i];
+    OptimizerSlot slot[OPTIMIZER_MAX_SLOTS];
+    int n = optimizer->slots(p, slot);
+    for (int k = 0; k < n; k++)
+        add_tensor(s, ROLE_SLOT, i * OPTIMIZER_MAX_SLOTS + k,
+                   arena_printf(&s->arena, CHECKPOINT_OPTIMIZER "%s.%s", slot[k].name,
+                                p->file_name[NAMING_HF]),
+                   slot[k].type);
 }
 
 /* Names and types of everything, and the sum of bytes. */
-static void list_tensors(TrainState *s, const Optimizer *optimizer)
+static void list_tensors(TrainState *s, const TrainStateOptions *o)
 {
-    int n = s->params.n;
-    s->n_weights = n;
-    s->saved.tensor =
-        arena_array(&s->arena, (size_t)n * (1 + OPTIMIZER_MAX_SLOTS) + 1, sizeof *s->saved.tensor);
-    s->first_slot = arena_array(&s->arena, (size_t)n + 1, sizeof *s->first_slot);
+    int n = s->n_weights = s->params.n;
+    size_t most = (size_t)n * (1 + OPTIMIZER_MAX_SLOTS) + 1;
+    Role role = o->lora.rank > 0 ? ROLE_ADAPTER : ROLE_TRAINED;
+    s->saved.tensor = arena_array(&s->arena, most, sizeof *s->saved.tensor);
+    s->binding = arena_array(&s->arena, most, sizeof *s->binding);
     for (int i = 0; i < n; i++) {
         const Param *p = &s->params.param[i];
-        add_tensor(s, p->file_name[NAMING_HF], cvn_type_make(CVN_F32, p->rank, p->dims));
+        add_tensor(s, role, i, p->file_name[NAMING_HF], cvn_type_make(CVN_F32, p->rank, p->dims));
     }
-    for (int i = 0; i < n; i++) {
-        const Param *p = &s->params.param[i];
-        OptimizerSlot slot[OPTIMIZER_MAX_SLOTS];
-        int n_slots = optimizer->slots(p, slot);
-        s->first_slot[i] = s->saved.n;
-        for (int k = 0; k < n_slots; k++)
-            add_tensor(s,
-                       arena_printf(&s->arena, CHECKPOINT_OPTIMIZER "%s.%s", slot[k].name,
-                                    p->file_name[NAMING_HF]),
-                       slot[k].type);
-    }
-    s->first_slot[n] = s->saved.n;
-    add_tensor(s, CHECKPOINT_OPTIMIZER "updates", CVN_TYPE(CVN_I32, 1));
+    for (int i = 0; i < n; i++)
+        add_slots(s, &optimizers[o->optimizer], i);
+    add_tensor(s, ROLE_NONE, 0, CHECKPOINT_OPTIMIZER "updates", CVN_TYPE(CVN_I32, 1));
+    s->updates = arena_alloc(&s->arena, sizeof *s->updates);
+    s->saved.tensor[s->saved.n - 1].data = s->updates;
 }
 
-/* Everything but the block. */
-static int describe(TrainState *s, const LlamaConfig *config, const TrainStateOptions *options,
-                    cvn_err *err)
+/* What is not saved: what LoRA leaves as it is, and rounded copies. */
+static void add_unsaved_bytes(TrainState *s, const TrainStateOptions *o)
 {
-    *s = (TrainState){.lora = options->lora};
-    int code = llama_config_check(config, "the model", err);
-    if (code == CVN_OK)
-        code = arena_init(&s->arena, err);
-    if (code)
-        return code;
+    const TrainStepOptions step = {.compute = o->compute, .lora = o->lora};
+    for (int i = 0; i < s->model.n; i++) {
+        const Param *p = &s->model.param[i];
+        const cvn_type type = cvn_type_make(o->compute, p->rank, p->dims);
+        if (o->lora.rank > 0 || train_rounds(p, &s->model, &step))
+            s->bytes += padded_bytes(&type);
+    }
+}
+
+int train_state_init(TrainState *s, const LlamaConfig *config, const TrainStateOptions *options,
+                     cvn_err *err)
+{
+    *s = (TrainState){0};
+    if (llama_config_check(config, "the model", err) || arena_init(&s->arena, err))
+        return err->code;
     params_list(&s->model, config, &s->arena);
     s->params = s->model;
     /* The largest optimizer keeps two tensors of the weights' size: three times f32 must not overflow. */
     if (model_size(config).params > INT64_MAX / 64)
         return err_set(err, CVN_EMEM, "a model of %lld parameters cannot be trained here",
                        (long long)model_size(config).params);
-    if (s->lora.rank > 0) {
-        lora_params(&s->adapters, &s->model, &s->lora, &s->arena);
+    if (options->lora.rank > 0) {
+        lora_params(&s->adapters, &s->model, &options->lora, &s->arena);
         s->params = s->adapters.list;
-        list_frozen(s, options->compute);
     }
-    list_tensors(s, &optimizers[options->optimizer]);
-    list_rounded(s, options);
-    return CVN_OK;
-}
-
-/* Gives tensors memory from `at` on, one after another; a tensor without a name gets none. Returns what is behind. */
-static char *place(CheckpointTensor *tensor, int n, char *at)
-{
-    for (int i = 0; i < n; i++)
-        if (tensor[i].name) {
-            tensor[i].data = at;
-            at += num_padded(cvn_type_bytes(&tensor[i].type), CACHE_LINE);
-        }
-    return at;
-}
-
-int train_state_size(const LlamaConfig *config, const TrainStateOptions *options, size_t *bytes,
-                     cvn_err *err)
-{
-    TrainState s;
-    int code = describe(&s, config, options, err);
-    *bytes = s.bytes;
-    train_state_free(&s);
-    return code;
-}
-
-int train_state_init(TrainState *s, const LlamaConfig *config, const TrainStateOptions *options,
-                     cvn_err *err)
-{
-    int code = describe(s, config, options, err);
-    if (code)
-        return code;
-    if (options->elsewhere) {
-        s->updates = arena_array(&s->arena, 1, sizeof *s->updates);
-        s->saved.tensor[s->saved.n - 1].data = s->updates;
-        return CVN_OK;
-    }
-    void *block = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (block == MAP_FAILED)
-        return err_set(err, CVN_EMEM, "no memory for %zu bytes of weights and optimizer state",
-                       s->bytes);
-    (void)madvise(block, s->bytes, MADV_HUGEPAGE);
-    s->block = block;
-    char *at = place(s->saved.tensor, s->saved.n, block);
-    if (s->frozen)
-        at = place(s->frozen, s->model.n, at);
-    place(s->rounded, s->n_weights, at);
-    s->updates = s->saved.tensor[s->saved.n - 1].data;
+    list_tensors(s, options);
+    add_unsaved_bytes(s, options);
     return CVN_OK;
 }
 
 void train_state_free(TrainState *s)
 {
-    if (s->block)
-        munmap(s->block, s->bytes);
     arena_free(&s->arena);
     *s = (TrainState){0};
 }
 
-/* context is the seed. */
-static int fill_adapter(void *context, const Param *param, int64_t first, int64_t n, float *out,
-                        cvn_err *err)
+/* ---- where it lies ---- */
+
+static const char *spec_of(TrainState *s, const Mesh *mesh, const Sharding *sharding)
 {
-    (void)err;
-    lora_fill(param, *(const uint64_t *)context, first, n, out);
-    return CVN_OK;
+    StrBuf text = {0};
+    sharding_print(&text, mesh, sharding);
+    const char *spec = arena_string(&s->arena, text.text ? text.text : "");
+    strbuf_free(&text);
+    return spec;
 }
 
-SaveFill train_fill_random(const TrainState *s)
+/* What lies on no device lies whole on all. */
+static void place_shards(TrainState *s, const Runtime *rt, const char *layout,
+                         Buffer *const *buffer)
 {
-    return s->lora.rank > 0 ? fill_adapter : init_fill;
-}
-
-/* The parameters of a list into their tensors. */
-static int fill_tensors(const CheckpointTensor *to, const ParamList *params, SaveFill fill,
-                        void *context, cvn_err *err)
-{
-    int code = CVN_OK;
-    for (int i = 0; i < params->n && code == CVN_OK; i++) {
-        const Param *p = &params->param[i];
-        code = save_fill_as(fill, context, p, 0, p->n, to[i].type.dtype, to[i].data, 0, err);
+    size_t n = (size_t)s->saved.n;
+    CheckpointShards *shards = arena_alloc(&s->arena, sizeof *shards);
+    Sharding *sharding = arena_array(&s->arena, n, sizeof *sharding);
+    const char **spec = arena_array(&s->arena, n, sizeof *spec);
+    void **data = arena_array(&s->arena, n, sizeof *data);
+    *shards = (CheckpointShards){.mesh = rt->spec,
+                                 .layout = arena_string(&s->arena, layout),
+                                 .spec = spec,
+                                 .n_files = rt->mesh.n_devices,
+                                 .first = rt->info.first,
+                                 .n_local = rt->info.n_local};
+    shards->slice = arena_array(&s->arena, n * (size_t)rt->info.n_local, sizeof *shards->slice);
+    for (size_t i = 0; i < n; i++) {
+        sharding[i] = buffer[i] ? buffer[i]->sharding : sharding_open(s->saved.tensor[i].type.rank);
+        spec[i] = spec_of(s, &rt->mesh, &sharding[i]);
     }
-    return code;
+    for (int d = 0; d < rt->info.n_local; d++) {
+        for (size_t i = 0; i < n; i++)
+            data[i] = buffer[i] ? buffer_address(rt, buffer[i], d) : s->saved.tensor[i].data;
+        checkpoint_shards_add(shards, &rt->mesh, d, &s->saved, sharding, data);
+    }
+    s->saved.shards = shards;
 }
 
-int train_state_random(TrainState *s, uint64_t seed, cvn_err *err)
+int train_state_place(TrainState *s, const Runtime *rt, const char *layout, cvn_err *err)
 {
-    return fill_tensors(s->saved.tensor, &s->params, train_fill_random(s), &seed, err);
-}
-
-int train_state_from_model(TrainState *s, const IoModel *model, cvn_err *err)
-{
-    void *context = (void *)(uintptr_t)model;
-    return s->lora.rank > 0
-               ? fill_tensors(s->frozen, &s->model, save_fill_model, context, err)
-               : fill_tensors(s->saved.tensor, &s->params, save_fill_model, context, err);
-}
-
-/* context is the TrainState. */
-static int fill_from_state(void *context, const Param *param, int64_t first, int64_t n, float *out,
-                           cvn_err *err)
-{
-    const TrainState *s = context;
-    const Param *same = params_find(&s->params, param->kind, param->layer);
-    const float *data = s->saved.tensor[same - s->params.param].data;
-    (void)err;
-    memcpy(out, data + first, (size_t)n * sizeof *out);
+    Buffer **buffer = arena_array(&s->arena, (size_t)s->saved.n, sizeof(Buffer *));
+    for (int i = 0; i < s->saved.n - 1; i++) {
+        buffer[i] = runtime_buffer(rt, s->binding[i].role, s->binding[i].index);
+        if (!buffer[i])
+            return err_set(err, CVN_EUNSUPPORTED, "'%s' is in no step", s->saved.tensor[i].name);
+    }
+    if (rt->mesh.n_devices > 1) {
+        place_shards(s, rt, layout, buffer);
+        return CVN_OK;
+    }
+    for (int i = 0; i < s->saved.n - 1; i++)
+        s->saved.tensor[i].data = buffer_address(rt, buffer[i], 0);
     return CVN_OK;
-}
-
-int train_state_export(const TrainState *s, const LlamaConfig *config, cvn_dtype dtype,
-                       const char *folder, const char *tokenizer, cvn_err *err)
-{
-    SaveOptions options = {.dtype = dtype, .force = true, .tokenizer = tokenizer};
-    return save_folder(folder, config, &options, fill_from_state, (void *)(uintptr_t)s, err);
 }

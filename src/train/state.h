@@ -8,74 +8,50 @@
  *                             something was not finite do not count
  *
  * With LoRA the adapters (lora.h) stand in place of the weights, which are frozen: kept apart, in the type
- * that enters products, and not saved.
- *
- * Beside them, where products are in bf16, lie the weights rounded to it (step.h). They are not saved: whoever fills
- * the weights rounds them (trainer.h).
+ * that enters products, and not saved. Nor are the rounded copies of weights (step.h), which whoever fills the
+ * weights fills with them.
  *
  * With the counters beside them this is all that a checkpoint holds: random numbers are counter-based, so
  * the seed is their whole state, and the data's position is the number of sequences taken.
  *
- * The list is a CheckpointState and may be given to checkpoint_save and checkpoint_restore between
- * steps. Memory is one block, allocated once, page aligned; every tensor begins at a multiple of 64 bytes.
+ * The list is a CheckpointState, and is saved between steps. Its tensors are buffers of a runtime (run/runtime.h) by their
+ * bindings; the counter of updates is memory of the host.
  */
 #ifndef CVN_TRAIN_STATE_H
 #define CVN_TRAIN_STATE_H
 
-#include "io/model.h"
-#include "io/save_fill.h"
 #include "model/lora.h"
-#include "train/checkpoint.h"
+#include "run/runtime.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/optimizer.h"
 
 typedef struct TrainState {
-    CheckpointState saved;    /* tensors and counters; config is the caller's */
-    int n_weights;            /* the first of saved.tensor: what is trained */
-    int *first_slot;          /* [n_weights + 1]: index of the first slot of each weight */
-    int32_t *updates;         /* data of the last tensor */
-    ParamList params;         /* what is trained: the model's parameters, or the adapters */
-    ParamList model;          /* the model's */
-    LoraOptions lora;         /* rank 0: none */
-    LoraParams adapters;      /* with LoRA */
-    CheckpointTensor *frozen; /* [model.n] with LoRA, else NULL */
-    /* [n_weights] copies in the type of products; no name: there is none. */
-    CheckpointTensor *rounded;
-    Arena arena; /* owned: names and the lists */
-    void *block; /* owned mapping of `bytes`, zero at first */
-    size_t bytes;
+    CheckpointState saved; /* tensors and counters; config is the caller's */
+    Binding *binding;      /* [saved.n] which buffer a tensor is; of the last one ROLE_NONE */
+    int n_weights;         /* the first of saved.tensor: what is trained */
+    int32_t *updates;      /* data of the last tensor */
+    ParamList params;      /* what is trained: the model's parameters, or the adapters */
+    ParamList model;       /* the model's */
+    LoraParams adapters;   /* with LoRA */
+    size_t bytes;          /* of it on one device, with rounded copies and what is frozen */
+    Arena arena;           /* owned: names and the lists */
 } TrainState;
 
 typedef struct TrainStateOptions {
     OptimizerKind optimizer;
-    LoraOptions lora; /* rank 0: every weight is trained */
-    cvn_dtype
-        compute;    /* type of what enters products, f32 or bf16: of frozen and rounded weights */
-    bool elsewhere; /* the tensors have their data on a mesh: only that of the last is here */
+    LoraOptions lora;  /* rank 0: every weight is trained */
+    cvn_dtype compute; /* of what enters products, f32 or bf16: of frozen and rounded weights */
 } TrainStateOptions;
 
-/* Bytes of the block that train_state_init would allocate. */
-int train_state_size(const LlamaConfig *config, const TrainStateOptions *options, size_t *bytes,
-                     cvn_err *err);
-
-/* Allocates; everything is 0. */
+/* Which tensors there are; but for the counter of updates they have no data. */
 int train_state_init(TrainState *state, const LlamaConfig *config, const TrainStateOptions *options,
                      cvn_err *err);
 
 /* Safe on {0}. */
 void train_state_free(TrainState *state);
 
-/* Weights drawn as `caravan init` draws them from a seed; with LoRA the adapters. And what draws them: its context is a
-   pointer to the seed. */
-int train_state_random(TrainState *state, uint64_t seed, cvn_err *err);
-SaveFill train_fill_random(const TrainState *state);
-
-/* Weights of an opened and audited model whose parameters are the state's; interleaved rotary pairs are
-   brought into Hugging Face's order. With LoRA they are what is frozen. */
-int train_state_from_model(TrainState *state, const IoModel *model, cvn_err *err);
-
-/* Writes the weights as a Hugging Face folder; not with LoRA (checkpoint_export.h). `tokenizer`: a file to copy
-   into it, or NULL. */
-int train_state_export(const TrainState *state, const LlamaConfig *config, cvn_dtype dtype,
-                       const char *folder, const char *tokenizer, cvn_err *err);
+/* Where the tensors lie: whole, at their addresses, where the mesh is one device; else `saved` gets its shards, those of
+   this process. Of a runtime that only describes they have no data and are read when they are written. */
+int train_state_place(TrainState *state, const Runtime *rt, const char *layout, cvn_err *err);
 
 #endif

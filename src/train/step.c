@@ -2,6 +2,7 @@
 
 #include "grad/grad.h"
 #include "graph/graph.h"
+#include "graph/signature.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -60,7 +61,8 @@ static void add_slots(StepBuilder *b, int i)
     int n = b->optimizer->slots(p, slot);
     for (int k = 0; k < n; k++) {
         const char *name = arena_printf(&b->g->arena, "%s.%s", slot[k].name, p->name);
-        b->slot[i * OPTIMIZER_MAX_SLOTS + k] = cvn_parameter(G, name, slot[k].type);
+        int at = i * OPTIMIZER_MAX_SLOTS + k;
+        b->slot[at] = graph_role(cvn_parameter(G, name, slot[k].type), ROLE_SLOT, at);
     }
 }
 
@@ -77,15 +79,19 @@ static void add_rounded(StepBuilder *b, int i)
     if (!train_rounds(p, &b->params, b->options))
         return;
     const char *name = arena_printf(&b->g->arena, PARAM_ROUNDED "%s", p->name);
-    b->rounded[i] = cvn_parameter(G, name, cvn_type_make(b->options->compute, p->rank, p->dims));
+    cvn_type type = cvn_type_make(b->options->compute, p->rank, p->dims);
+    b->rounded[i] = graph_role(cvn_parameter(G, name, type), ROLE_ROUNDED, i);
 }
 
 static void add_parameters(StepBuilder *b)
 {
     const TrainStepOptions *o = b->options;
     int n = b->params.n;
-    for (int i = 0; i < n; i++)
-        b->weight[i] = cvn_parameter(G, b->params.param[i].name, type_of(&b->params.param[i]));
+    for (int i = 0; i < n; i++) {
+        const Param *p = &b->params.param[i];
+        Role role = o->lora.rank > 0 ? ROLE_ADAPTER : ROLE_TRAINED;
+        b->weight[i] = graph_role(cvn_parameter(G, p->name, type_of(p)), role, i);
+    }
     for (int i = 0; i < n && has_update(b); i++)
         add_slots(b, i);
     for (int i = 0; i < n; i++)
@@ -93,21 +99,24 @@ static void add_parameters(StepBuilder *b)
     for (int i = 0; i < n && has_accumulators(b); i++) {
         const Param *p = &b->params.param[i];
         const char *name = arena_printf(&b->g->arena, "sum.%s", p->name);
-        b->accumulator[i] = cvn_parameter(G, name, type_of(p));
+        b->accumulator[i] = graph_role(cvn_parameter(G, name, type_of(p)), ROLE_SUM, i);
     }
     if (has_accumulators(b))
-        b->total = cvn_parameter(G, "total", CVN_TYPE(CVN_F32, TRAIN_TOTALS));
+        b->total =
+            graph_role(cvn_parameter(G, "total", CVN_TYPE(CVN_F32, TRAIN_TOTALS)), ROLE_TOTAL, 0);
     if (has_batch(b)) {
         cvn_type grid = CVN_TYPE(CVN_I32, o->batch, o->seq);
-        b->batch.tokens = cvn_parameter(G, "tokens", grid);
-        b->batch.targets = cvn_parameter(G, "targets", grid);
-        b->batch.starts = cvn_parameter(G, "starts", grid);
+        b->batch.tokens = graph_role(cvn_parameter(G, "tokens", grid), ROLE_TOKENS, 0);
+        b->batch.targets = graph_role(cvn_parameter(G, "targets", grid), ROLE_TARGETS, 0);
+        b->batch.starts = graph_role(cvn_parameter(G, "starts", grid), ROLE_STARTS, 0);
     }
     for (int i = 0; i < b->optimizer->n_scalars && has_update(b); i++)
-        b->scalar[i] = cvn_parameter(G, b->optimizer->scalar[i], cvn_scalar(CVN_F32));
+        b->scalar[i] = graph_role(cvn_parameter(G, b->optimizer->scalar[i], cvn_scalar(CVN_F32)),
+                                  ROLE_SCALAR, i);
     for (int i = 0; i < b->model.n && b->lora.list.n > 0 && has_batch(b); i++) {
         const Param *p = &b->model.param[i];
-        b->frozen[i] = cvn_parameter(G, p->name, cvn_type_make(o->compute, p->rank, p->dims));
+        cvn_type type = cvn_type_make(o->compute, p->rank, p->dims);
+        b->frozen[i] = graph_role(cvn_parameter(G, p->name, type), ROLE_WEIGHT, i);
     }
 }
 
@@ -269,6 +278,7 @@ static void add_update(StepBuilder *b)
     if (b->total)
         clear_accumulators(b);
     cvn_output(G, vector(b, TRAIN_REPORT_COUNT, report));
+    graph_output_role(G, ROLE_REPORT, 0);
 }
 
 static int build(StepBuilder *b, cvn_err *err)
@@ -277,8 +287,10 @@ static int build(StepBuilder *b, cvn_err *err)
     int code = has_batch(b) ? add_passes(b, err) : CVN_OK;
     if (code)
         return code;
-    if (b->kind == TRAIN_EVALUATE)
+    if (b->kind == TRAIN_EVALUATE) {
         cvn_output(G, vector(b, TRAIN_TOTALS, (cvn_value *[]){b->sum, b->count, b->z}));
+        graph_output_role(G, ROLE_REPORT, 0);
+    }
     if (b->kind == TRAIN_GRADIENT)
         add_to_accumulators(b);
     if (b->kind == TRAIN_UPDATE)

@@ -1,5 +1,5 @@
 /*
- * A model in training, on one device or a mesh of them (mesh.h): its state, its compiled steps, and the memory they share.
+ * A model in training, on a mesh of one device or more: its state and its programs (run/program.h).
  *
  *     Trainer t;
  *     trainer_open(&t, &config, &options, &err);       compiles, says what does not fit, allocates
@@ -16,10 +16,8 @@
 #ifndef CVN_TRAIN_TRAINER_H
 #define CVN_TRAIN_TRAINER_H
 
-#include "comm/table.h"
-#include "compile/cache.h"
-#include "cpu/executor.h"
-#include "train/mesh.h"
+#include "io/model.h"
+#include "run/program.h"
 #include "train/schedule.h"
 #include "train/state.h"
 #include "train/step.h"
@@ -36,7 +34,7 @@ typedef struct TrainerOptions {
     LoraOptions lora;     /* rank 0: every weight is trained */
     int threads;          /* per device; 0: what the machine allows */
     const char *mesh;     /* "data=2,model=2"; NULL or "": one device */
-    const char *layout;   /* how the model lies on the mesh */
+    const char *layout;   /* how the model lies on the mesh; NULL: "2d" */
     bool blocking;        /* compute nothing while devices exchange */
     Cluster *cluster;     /* processes that the mesh is spread over, or NULL; borrowed */
     size_t memory_limit;  /* bytes of everything together; 0: what the machine has free now */
@@ -44,30 +42,16 @@ typedef struct TrainerOptions {
     const char *dump_dir; /* graphs and plans are written there; NULL: nowhere */
 } TrainerOptions;
 
-/* A compiled graph and its table of addresses. */
-typedef struct TrainProgram {
-    const Plan *plan; /* the cache's; NULL when there is none */
-    void **param;     /* [plan->n_parameters] */
-    void **output;    /* [plan->n_outputs] */
-    int tokens;       /* index of "tokens" among the parameters; "targets" and "starts" follow */
-    MeshStep *mesh;   /* on a mesh, the tables of its devices; `param` then has only the inputs */
-} TrainProgram;
-
 typedef struct Trainer {
     LlamaConfig config;
-    TrainerOptions options; /* with the defaults filled in, and the policy that was chosen */
-    TrainState state;       /* owned; on a mesh without the data of its tensors */
-    TrainMesh *mesh;        /* owned; NULL: one device */
-    Device *device;         /* owned; on a mesh borrowed from it, the first one here */
-    Cache cache;            /* owned: the plans */
-    Arena arena;            /* owned: tables */
-    TrainProgram program[TRAIN_GRAPHS];  /* those that there are: step, or gradient and update */
-    void *accumulators;                  /* owned mapping; NULL without micro-batches */
-    size_t accumulator_bytes;            /* of it */
+    TrainerOptions options;        /* with the defaults filled in, and the policy that was chosen */
+    Arena arena;                   /* owned: tables */
+    Runtime rt;                    /* owned: the devices and what lies on them */
+    TrainState state;              /* owned */
+    Program program[TRAIN_GRAPHS]; /* owned; those that there are: step, or gradient and update */
     float scalar[OPTIMIZER_MAX_SCALARS]; /* of the step that runs */
-    bool rounded; /* the rounded copies of the weights are those of the weights */
-    bool *need; /* [micro_batch], the arena's: rows that devices of this process take; on a mesh */
-    size_t bytes; /* of state, accumulators and plans together, in this process */
+    bool *need;   /* [micro_batch], the arena's: rows that devices of this process take */
+    size_t bytes; /* of state, accumulators and temporaries together, in this process */
 } Trainer;
 
 /* What a step was. */
@@ -91,7 +75,8 @@ int trainer_open(Trainer *trainer, const LlamaConfig *config, const TrainerOptio
 /* Safe after a failed open and on {0}. */
 void trainer_close(Trainer *trainer);
 
-/* Weights: drawn from a seed; of a model (train_state_from_model); or everything, from a checkpoint. */
+/* Weights (fill.c): drawn from a seed, with LoRA the adapters; of an opened and audited model whose parameters are the
+   trainer's, with LoRA those that are frozen; or everything, from a checkpoint of whatever mesh. */
 int trainer_random(Trainer *trainer, uint64_t seed, cvn_err *err);
 int trainer_from_model(Trainer *trainer, const IoModel *model, cvn_err *err);
 int trainer_restore(Trainer *trainer, const Checkpoint *checkpoint, cvn_err *err);
@@ -99,11 +84,12 @@ int trainer_restore(Trainer *trainer, const Checkpoint *checkpoint, cvn_err *err
 /* Devices in all processes. */
 int trainer_devices(const Trainer *trainer);
 
-/* What its devices have communicated until now; nothing on one. */
+/* What its devices have communicated until now. */
 void trainer_communication(const Trainer *trainer, CommTable *out);
 
-/* The devices of this process: *n of them. */
-Device *const *trainer_local(const Trainer *trainer, int *n);
+/* The program of a graph of training, by which the runtime knows the tensors of the state. */
+int train_program(Program *program, Runtime *rt, TrainGraph kind, const LlamaConfig *config,
+                  const TrainStepOptions *step, const char *layout, cvn_err *err);
 
 /* Rows to learn from, as data_fill gives them: [rows, seq] each. Borrowed while a step runs. Rows that trainer_needs
    says no to may hold anything. */

@@ -16,12 +16,11 @@
  * left out: their gradient is 0 and they add nothing. Where documents share a row, blocks of keys that none of the
  * ROWS queries sees are left out too.
  */
-#include "base/num.h"
+#include "cpu/kernels/attention_operands.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/vec_math.h"
-#include "graph/attention.h"
 
 #include <assert.h>
 
@@ -30,18 +29,6 @@ enum {
     KEYS = 96, /* keys whose gradients are computed at a time: whole A panels and whole C tiles */
     UNIT = 4   /* bytes of a packed f32 */
 };
-
-/* Sizes and pointers of one attention; k and v are [batch, kv_heads, context, head_dim]. */
-typedef struct Backward {
-    const Op *op;
-    int64_t batch, seq, heads, head_dim, kv_heads, context;
-    int64_t group; /* heads for each KV head */
-    float scale;
-    const void *q, *k, *v, *dy;
-    const int32_t *start, *length; /* [batch] */
-    const int32_t *first;          /* [batch, seq], or NULL for zeros */
-    void *dq, *dk, *dv;
-} Backward;
 
 /* Scratch of one thread. `columns` is the width of a C tile; mr the rows of an A panel; d_columns head_dim rounded up
    to columns. */
@@ -63,20 +50,6 @@ typedef struct Strip {
     int32_t *first, *seen;            /* [ROWS]: a query sees keys first … seen - 1 */
 } Strip;
 
-static Backward backward_of(const Op *op)
-{
-    const cvn_type *q = op_in(op, 0), *k = op_in(op, 1);
-    return (Backward){.op = op,
-                      .batch = q->dim[0],
-                      .seq = q->dim[1],
-                      .heads = q->dim[2],
-                      .head_dim = q->dim[3],
-                      .kv_heads = k->dim[1],
-                      .context = k->dim[2],
-                      .group = k->dim[1] ? q->dim[2] / k->dim[1] : 0,
-                      .scale = (float)op->attr.scale};
-}
-
 static bool match(const Op *op)
 {
     static const int tensors[] = {0, 1, 2, 5};
@@ -97,11 +70,11 @@ static size_t panel_bytes(int64_t width, int64_t k)
 static void *take(char *base, size_t *used, size_t bytes)
 {
     void *at = base ? base + *used : NULL;
-    *used += (bytes + 63) / 64 * 64;
+    *used += num_padded(bytes, CACHE_LINE);
     return at;
 }
 
-static size_t strip_of(const Backward *a, const GemmIsa *isa, char *base, Strip *s)
+static size_t strip_of(const Attention *a, const GemmIsa *isa, char *base, Strip *s)
 {
     size_t used = 0;
     int64_t d = a->head_dim, columns = GEMM_PANEL * isa->panels;
@@ -139,14 +112,14 @@ static size_t strip_of(const Backward *a, const GemmIsa *isa, char *base, Strip 
 static size_t scratch(const Op *op, int n_threads)
 {
     Strip s;
-    Backward a = backward_of(op);
+    Attention a = attention_of(op, NULL);
     return strip_of(&a, &ISA_GEMM, NULL, &s) * (size_t)n_threads;
 }
 
 /* ---- what lies where ---- */
 
 /* Query r of a pair of batch and KV head is position r / group of head r % group: its dimensions in q and dy. */
-static GemmDims query_dims(const Backward *a)
+static GemmDims query_dims(const Attention *a)
 {
     int64_t along = a->heads * a->head_dim;
     if (a->group == 1)
@@ -165,7 +138,7 @@ static const void *element_at(const Op *op, int i, const void *data, int64_t at)
 }
 
 /* The queries of a tile as A panels over head_dim, and as B panels over the queries. */
-static void pack_queries(const Backward *a, const Strip *s, int i, const void *data, int64_t r0,
+static void pack_queries(const Attention *a, const Strip *s, int i, const void *data, int64_t r0,
                          int64_t rows, char *over_d, char *over_rows)
 {
     const GemmIsa *isa = s->isa;
@@ -180,7 +153,7 @@ static void pack_queries(const Backward *a, const Strip *s, int i, const void *d
 }
 
 /* The first n keys and values of one KV head. */
-static void pack_keys(const Backward *a, const Strip *s, const void *k, const void *v, int64_t n)
+static void pack_keys(const Attention *a, const Strip *s, const void *k, const void *v, int64_t n)
 {
     const GemmIsa *isa = s->isa;
     int64_t d = a->head_dim, panels = num_round_up(n, s->columns) / GEMM_PANEL;
@@ -216,7 +189,7 @@ VEC_INLINE vi lanes_below(int64_t n)
 }
 
 /* Scaled scores of VN keys of a row; -inf where it does not see them. */
-VEC_INLINE vf scaled(const Backward *a, const Strip *s, int64_t r, int64_t key)
+VEC_INLINE vf scaled(const Attention *a, const Strip *s, int64_t r, int64_t key)
 {
     vf x = vf_load(strip_at(s, s->score, r, key)) * vf_splat(a->scale);
     int64_t left = s->seen[r] - key, before = s->first[r] - key;
@@ -227,7 +200,7 @@ VEC_INLINE vf scaled(const Backward *a, const Strip *s, int64_t r, int64_t key)
 
 /* Scores of a row become exp(scale score - peak); finds their sum and the mean of dweight under them. In the last vector
    that holds a key, what is past it becomes 0. */
-static void soften_row(const Backward *a, const Strip *s, int64_t r)
+static void soften_row(const Attention *a, const Strip *s, int64_t r)
 {
     int64_t n = s->seen[r], begin = s->first[r] / VN * VN;
     vf most = vf_splat(-INFINITY);
@@ -251,7 +224,7 @@ static void soften_row(const Backward *a, const Strip *s, int64_t r)
 }
 
 /* P and dS of VN keys of a row, 0 where it does not see them. */
-VEC_INLINE void weigh(const Backward *a, const Strip *s, int64_t r, int64_t key, vf *p, vf *ds)
+VEC_INLINE void weigh(const Attention *a, const Strip *s, int64_t r, int64_t key, vf *p, vf *ds)
 {
     *p = *ds = vf_zero();
     if (key >= s->seen[r] || key + VN <= s->first[r])
@@ -271,7 +244,7 @@ static void write_line(const Strip *s, const float *line, int64_t u, char *panel
 }
 
 /* P and dS of one block of keys, packed for the three products that use them. */
-static void weigh_block(const Backward *a, const Strip *s, int64_t rows, int64_t key)
+static void weigh_block(const Attention *a, const Strip *s, int64_t rows, int64_t key)
 {
     const GemmIsa *isa = s->isa;
     float p_line[KEYS], ds_line[KEYS];
@@ -306,7 +279,7 @@ static void multiply(const Strip *s, int64_t n_a, int64_t units, const char *a_p
 }
 
 /* Strips of scores and dweights: rows against keys [begin, n), begin a multiple of KEYS. */
-static void make_strips(const Backward *a, const Strip *s, int64_t rows, int64_t begin, int64_t n)
+static void make_strips(const Attention *a, const Strip *s, int64_t rows, int64_t begin, int64_t n)
 {
     const GemmIsa *isa = s->isa;
     int64_t d = a->head_dim;
@@ -324,7 +297,7 @@ static void make_strips(const Backward *a, const Strip *s, int64_t rows, int64_t
 }
 
 /* Adds what `rows` packed queries, which see keys [begin, n) or fewer, give to dk and dv; and makes their dq. */
-static void add_rows(const Backward *a, const Strip *s, int64_t rows, int64_t begin, int64_t n)
+static void add_rows(const Attention *a, const Strip *s, int64_t rows, int64_t begin, int64_t n)
 {
     const GemmIsa *isa = s->isa;
     int64_t mr = isa->mr, tiles = s->d_columns * KEYS;
@@ -343,7 +316,7 @@ static void add_rows(const Backward *a, const Strip *s, int64_t rows, int64_t be
 }
 
 /* Row r of C tiles, rounded to n = head_dim elements from `at` on. */
-static void write_row(const Backward *a, const Strip *s, const float *tiles, int64_t r,
+static void write_row(const Attention *a, const Strip *s, const float *tiles, int64_t r,
                       cvn_dtype dtype, void *out, int64_t at)
 {
     int64_t mr = s->isa->mr, groups = s->d_columns / s->columns;
@@ -359,22 +332,15 @@ static void write_zeros(const Op *op, int i, void *out, int64_t at, int64_t n)
     memset((char *)out + (size_t)at * size, 0, (size_t)n * size);
 }
 
-/* Keys that position p of a row sees. */
-static int64_t keys_seen(const Backward *a, int64_t b, int64_t p)
-{
-    int64_t n = (int64_t)a->start[b] + p + 1;
-    return n < 0 ? 0 : num_min(n, a->context);
-}
-
 /* What `rows` queries from number r0 on see. Returns the end of the keys that any of them sees, and in *begin where
    the block of keys begins that holds the first. */
-static int64_t see_keys(const Backward *a, const Strip *s, int64_t b, int64_t r0, int64_t rows,
+static int64_t see_keys(const Attention *a, const Strip *s, int64_t b, int64_t r0, int64_t rows,
                         int64_t *begin)
 {
     int64_t end = 0, first = INT32_MAX;
     for (int64_t r = 0; r < rows; r++) {
-        int64_t p = (r0 + r) / a->group, seen = keys_seen(a, b, p);
-        int64_t from = a->first && a->first[b * a->seq + p] > 0 ? a->first[b * a->seq + p] : 0;
+        int64_t p = (r0 + r) / a->group, seen = attention_keys(a, b, p);
+        int64_t from = attention_first_key(a, b, p);
         if (from >= seen) /* none */
             from = seen = 0;
         else
@@ -388,7 +354,7 @@ static int64_t see_keys(const Backward *a, const Strip *s, int64_t b, int64_t r0
 }
 
 /* A tile of `rows` queries from number r0 on; q_at: where those of the pair begin. */
-static void run_rows(const Backward *a, const Strip *s, int64_t b, int64_t q_at, int64_t r0,
+static void run_rows(const Attention *a, const Strip *s, int64_t b, int64_t q_at, int64_t r0,
                      int64_t rows)
 {
     int64_t d = a->head_dim, begin, end = see_keys(a, s, b, r0, rows, &begin);
@@ -411,13 +377,13 @@ static void run_rows(const Backward *a, const Strip *s, int64_t b, int64_t q_at,
 }
 
 /* One pair of batch and KV head. Positions from `first` to `last` see a key and are no padding. */
-static void run_head(const Backward *a, const Strip *s, int64_t b, int64_t h)
+static void run_head(const Attention *a, const Strip *s, int64_t b, int64_t h)
 {
     int64_t d = a->head_dim, last = num_min(a->length[b], a->seq);
     int64_t first = a->start[b] < 0 ? -(int64_t)a->start[b] : 0;
     int64_t q_at = (b * a->seq * a->heads + h * a->group) * d;
     int64_t kv_at = (b * a->kv_heads + h) * a->context * d;
-    int64_t n = last > first ? keys_seen(a, b, last - 1) : 0;
+    int64_t n = last > first ? attention_keys(a, b, last - 1) : 0;
     for (int64_t p = 0; p < a->seq; p++)
         if (p < first || p >= last || n == 0)
             write_zeros(a->op, 0, a->dq, q_at + p * a->heads * d, a->group * d);
@@ -438,23 +404,13 @@ static void run_head(const Backward *a, const Strip *s, int64_t b, int64_t h)
 
 static void run(const KernelArgs *args)
 {
-    Backward a = backward_of(args->op);
+    Attention a = attention_of(args->op, args);
     Strip s;
     int64_t begin, end;
     size_t bytes = strip_of(&a, &ISA_GEMM, NULL, &s);
     strip_of(&a, &ISA_GEMM, (char *)args->scratch + bytes * (size_t)args->thread, &s);
     assert(s.isa->kpack == 1 && ROWS % s.isa->mr == 0 && KEYS % s.isa->mr == 0 &&
            KEYS % s.columns == 0);
-    a.q = args->in[0];
-    a.k = args->in[1];
-    a.v = args->in[2];
-    a.start = args->in[3];
-    a.length = args->in[4];
-    a.dy = args->in[5];
-    a.first = attention_first(args->op) ? args->in[6] : NULL;
-    a.dq = args->out[0];
-    a.dk = args->out[1];
-    a.dv = args->out[2];
     kernel_share(a.batch * a.kv_heads, 1, args->thread, args->n_threads, &begin, &end);
     for (int64_t i = begin; i < end && a.head_dim > 0; i++)
         run_head(&a, &s, i / a.kv_heads, i % a.kv_heads);

@@ -387,7 +387,8 @@ typedef struct Query {
 
 static Query query_of(const Attention *a, int64_t b, int64_t h, int64_t s)
 {
-    Query q = {.b = b, .s = s, .h = h, .begin = first_seen(a, b, s), .end = keys_seen(a, b, s)};
+    Query q = {
+        .b = b, .s = s, .h = h, .begin = attention_first_key(a, b, s), .end = keys_seen(a, b, s)};
     q.chunks = q.end - q.begin > CHUNK ? num_pieces(q.end - q.begin, CHUNK) : 1;
     return q;
 }

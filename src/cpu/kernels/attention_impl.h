@@ -16,12 +16,11 @@
  * and batch x KV heads x tiles of queries here; what a query gives does not depend on the others, but few and many
  * positions sum in different orders.
  */
-#include "base/num.h"
+#include "cpu/kernels/attention_operands.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/vec_math.h"
-#include "graph/attention.h"
 
 #include <assert.h>
 
@@ -31,36 +30,6 @@ enum {
     ROWS = 128,  /* queries at a time, over heads and positions; a group of heads may be larger */
     FEW = 4      /* positions that are taken one by one */
 };
-
-/* Sizes, dtypes and pointers of one attention; k and v are [batch, kv_heads, context, head_dim]. */
-typedef struct Attention {
-    cvn_dtype q_dtype, kv_dtype;
-    int64_t batch, seq, heads, head_dim, kv_heads, context;
-    int64_t group; /* heads for each KV head */
-    float scale;
-    const void *q, *k, *v;
-    const int32_t *start, *length; /* [batch] */
-    const int32_t *first;          /* [batch, seq], or NULL for zeros */
-    const uint16_t *k_scale,
-        *v_scale; /* bf16 [batch, kv_heads, context] of k and v in 8 bits, or NULL */
-    void *out;
-} Attention;
-
-static Attention attention_of(const Op *op)
-{
-    const cvn_type *q = &op->operand[0]->type, *k = &op->operand[1]->type;
-    Attention a = {.q_dtype = q->dtype,
-                   .kv_dtype = k->dtype,
-                   .batch = q->dim[0],
-                   .seq = q->dim[1],
-                   .heads = q->dim[2],
-                   .head_dim = q->dim[3],
-                   .kv_heads = k->dim[1],
-                   .context = k->dim[2],
-                   .scale = (float)op->attr.scale};
-    a.group = a.heads / a.kv_heads;
-    return a;
-}
 
 static bool match(const Op *op)
 {
@@ -76,15 +45,7 @@ static bool match(const Op *op)
 /* Keys that position s of a row sees; 0 for padding. */
 static int64_t keys_seen(const Attention *a, int64_t b, int64_t s)
 {
-    int64_t n = (int64_t)a->start[b] + s + 1;
-    return s >= a->length[b] || n < 0 ? 0 : num_min(n, a->context);
-}
-
-/* The first of them. */
-static int64_t first_seen(const Attention *a, int64_t b, int64_t s)
-{
-    int32_t n = a->first ? a->first[b * a->seq + s] : 0;
-    return n > 0 ? n : 0;
+    return s >= a->length[b] ? 0 : attention_keys(a, b, s);
 }
 
 /* Element where head h of position s begins, in q and the result. */
@@ -411,7 +372,7 @@ static void attend_many(const Attention *a, const Many *m, int64_t b, int64_t h,
     int64_t begin = INT32_MAX, end = 0; /* of the keys that are seen */
     for (int64_t r = 0; r < queries; r++) {
         int64_t s = s0 + r / a->group, seen = r < rows ? keys_seen(a, b, s) : 0;
-        int64_t first = r < rows ? first_seen(a, b, s) : INT32_MAX;
+        int64_t first = r < rows ? attention_first_key(a, b, s) : INT32_MAX;
         end = num_max(end, seen);
         begin = seen > 0 ? num_min(begin, first) : begin;
         m->first[r] = (int32_t)first;
@@ -437,7 +398,7 @@ static void attend_many(const Attention *a, const Many *m, int64_t b, int64_t h,
 
 static size_t scratch(const Op *op, int n_threads)
 {
-    Attention a = attention_of(op);
+    Attention a = attention_of(op, NULL);
     return a.seq <= FEW ? few_scratch(&a, n_threads)
                         : many_bytes(&a, &ISA_GEMM) * (size_t)n_threads;
 }
@@ -449,7 +410,7 @@ static void run_many(const Attention *a, const KernelArgs *args)
     Many m = many_of(a, &ISA_GEMM, (float *)(void *)((char *)args->scratch + bytes));
     int64_t positions = m.rows / a->group, tiles = num_pieces(a->seq, positions);
     int64_t items = a->batch * a->kv_heads * tiles, threads = args->n_threads;
-    for (int64_t turn = 0; turn * threads < items; turn++) {
+    for (int64_t turn = 0; turn * threads < items && !kernel_cancelled(args); turn++) {
         int64_t i = turn * threads + (turn % 2 ? threads - 1 - args->thread : args->thread);
         if (i >= items)
             continue;
@@ -460,17 +421,7 @@ static void run_many(const Attention *a, const KernelArgs *args)
 
 static void run(const KernelArgs *args)
 {
-    Attention a = attention_of(args->op);
-    a.q = args->in[0];
-    a.k = args->in[1];
-    a.v = args->in[2];
-    a.start = args->in[3];
-    a.length = args->in[4];
-    a.first = attention_first(args->op) ? args->in[5] : NULL;
-    int scales = attention_scales(args->op);
-    a.k_scale = scales < 0 ? NULL : args->in[scales];
-    a.v_scale = scales < 0 ? NULL : args->in[scales + 1];
-    a.out = args->out[0];
+    Attention a = attention_of(args->op, args);
     if (a.batch == 0 || a.seq == 0 || a.heads == 0)
         return;
     if (a.seq <= FEW)

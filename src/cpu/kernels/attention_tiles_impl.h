@@ -20,8 +20,6 @@
  * Keys and values of 8 bits, with a scale for each row, are whole numbers that bf16 holds exactly: they are widened as
  * they are packed, scores are multiplied by the scale of their key, and weights, before they are rounded for the product
  * with the values, by the scale of their value.
- *
- * bench/amx_model predicts how fast it is on AMX (docs/PERFORMANCE.md).
  */
 #include "base/float16.h"
 #include "cpu/kernels/kernels.h"
@@ -371,7 +369,7 @@ static void run(const KernelArgs *args)
     int64_t most_rows = x.rows, blocks = num_pieces(a.seq * a.group, most_rows);
     int64_t items = a.batch * a.kv_heads * blocks, threads = args->n_threads;
     tile_enter();
-    for (int64_t turn = 0; turn * threads < items; turn++) {
+    for (int64_t turn = 0; turn * threads < items && !kernel_cancelled(args); turn++) {
         int64_t i = turn * threads + (turn % 2 ? threads - 1 - args->thread : args->thread);
         if (i >= items)
             continue;

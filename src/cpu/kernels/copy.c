@@ -24,68 +24,68 @@ static bool match_bytes(const Op *op)
 
 static void share_and_run(Walk *w, const KernelArgs *args, int from)
 {
-    if (walk_share(w, args->thread, args->n_threads))
+    if (walk_share(w, 64, args->thread, args->n_threads))
         walk_run(w, element_size(args->op), args->out[0], args->in[from]);
 }
 
-static void run_broadcast(const KernelArgs *args)
+/* Operand 0, read from element `first` on with these strides in the dimensions of the result. */
+static void read_strided(const KernelArgs *args, int64_t first, const int64_t *stride)
 {
-    const cvn_type *x = op_in(args->op, 0), *y = op_out(args->op, 0);
-    int64_t from[CVN_MAX_RANK], to[CVN_MAX_RANK], stride[CVN_MAX_RANK] = {0};
-    walk_strides(x, from);
+    const cvn_type *y = op_out(args->op, 0);
+    int64_t to[CVN_MAX_RANK];
+    Walk w = {.from = first};
     walk_strides(y, to);
-    for (int i = 0; i < x->rank; i++)
-        if (x->dim[i] != 1)
-            stride[args->op->attr.dims.v[i]] = from[i];
-    Walk w = {0};
     for (int i = 0; i < y->rank; i++)
         walk_add(&w, y->dim[i], stride[i], to[i]);
     share_and_run(&w, args, 0);
 }
 
+static void run_broadcast(const KernelArgs *args)
+{
+    const cvn_type *x = op_in(args->op, 0);
+    int64_t from[CVN_MAX_RANK], stride[CVN_MAX_RANK] = {0};
+    walk_strides(x, from);
+    for (int i = 0; i < x->rank; i++)
+        if (x->dim[i] != 1)
+            stride[args->op->attr.dims.v[i]] = from[i];
+    read_strided(args, 0, stride);
+}
+
 static void run_transpose(const KernelArgs *args)
 {
-    const cvn_type *x = op_in(args->op, 0), *y = op_out(args->op, 0);
-    int64_t from[CVN_MAX_RANK], to[CVN_MAX_RANK];
+    const cvn_type *x = op_in(args->op, 0);
+    int64_t from[CVN_MAX_RANK], stride[CVN_MAX_RANK];
     walk_strides(x, from);
-    walk_strides(y, to);
-    Walk w = {0};
-    for (int i = 0; i < y->rank; i++)
-        walk_add(&w, y->dim[i], from[args->op->attr.dims.v[i]], to[i]);
-    share_and_run(&w, args, 0);
+    for (int i = 0; i < x->rank; i++)
+        stride[i] = from[args->op->attr.dims.v[i]];
+    read_strided(args, 0, stride);
 }
 
 static void run_slice(const KernelArgs *args)
 {
     const OpAttr *a = &args->op->attr;
-    const cvn_type *y = op_out(args->op, 0);
-    int64_t from[CVN_MAX_RANK], to[CVN_MAX_RANK];
-    walk_strides(op_in(args->op, 0), from);
-    walk_strides(y, to);
-    Walk w = {0};
-    for (int i = 0; i < y->rank; i++) {
-        w.from += a->start.v[i] * from[i];
-        walk_add(&w, y->dim[i], from[i] * a->stride.v[i], to[i]);
+    const cvn_type *x = op_in(args->op, 0);
+    int64_t stride[CVN_MAX_RANK], first = 0;
+    walk_strides(x, stride);
+    for (int i = 0; i < x->rank; i++) {
+        first += a->start.v[i] * stride[i];
+        stride[i] *= a->stride.v[i];
     }
-    share_and_run(&w, args, 0);
+    read_strided(args, first, stride);
 }
 
 static void run_reverse(const KernelArgs *args)
 {
-    const Ints *dims = &args->op->attr.dims;
-    const cvn_type *y = op_out(args->op, 0);
-    int64_t stride[CVN_MAX_RANK];
-    walk_strides(y, stride);
-    unsigned reversed = 0;
-    for (int i = 0; i < dims->n; i++)
-        reversed |= 1u << dims->v[i];
-    Walk w = {0};
-    for (int i = 0; i < y->rank; i++) {
-        bool back = reversed & 1u << i;
-        w.from += back ? (y->dim[i] - 1) * stride[i] : 0;
-        walk_add(&w, y->dim[i], back ? -stride[i] : stride[i], stride[i]);
+    const cvn_type *x = op_in(args->op, 0);
+    int64_t stride[CVN_MAX_RANK], first = 0;
+    walk_strides(x, stride);
+    for (int i = 0; i < x->rank; i++) {
+        if (!ints_contain(&args->op->attr.dims, i))
+            continue;
+        first += (x->dim[i] - 1) * stride[i];
+        stride[i] = -stride[i];
     }
-    share_and_run(&w, args, 0);
+    read_strided(args, first, stride);
 }
 
 static void run_concatenate(const KernelArgs *args)
@@ -183,15 +183,11 @@ static int64_t clamped_start(const KernelArgs *args, int i, int64_t size, int64_
 static void run_dynamic_slice(const KernelArgs *args)
 {
     const cvn_type *x = op_in(args->op, 0), *y = op_out(args->op, 0);
-    int64_t from[CVN_MAX_RANK], to[CVN_MAX_RANK];
-    walk_strides(x, from);
-    walk_strides(y, to);
-    Walk w = {0};
-    for (int i = 0; i < y->rank; i++) {
-        w.from += clamped_start(args, 1 + i, y->dim[i], x->dim[i]) * from[i];
-        walk_add(&w, y->dim[i], from[i], to[i]);
-    }
-    share_and_run(&w, args, 0);
+    int64_t stride[CVN_MAX_RANK], first = 0;
+    walk_strides(x, stride);
+    for (int i = 0; i < y->rank; i++)
+        first += clamped_start(args, 1 + i, y->dim[i], x->dim[i]) * stride[i];
+    read_strided(args, first, stride);
 }
 
 /* Copies everything first, unless it is in place already. */

@@ -43,7 +43,7 @@ static bool match_few(const GemmIsa *isa, const char *name, const Op *op)
 {
     Gemm gemm;
     gemm_from_op(op, &gemm);
-    return result_fits(op) && !gemm.adds && !gemm.placed && gemm_few_match(isa, &gemm) &&
+    return result_fits(op) && !gemm.residual && !gemm.transposed && gemm_few_match(isa, &gemm) &&
            choice_takes(name, gemm.m);
 }
 
@@ -74,8 +74,9 @@ static void run_few(const GemmIsa *isa, const KernelArgs *args)
 #define DOT_ROW(text, isa, matches)                                                                \
     {                                                                                              \
         .name = text, .kind = OP_DOT_GENERAL, .match = matches, .scratch = scratch_##isa,          \
-        .run = run_##isa, .rounds = true, .in_place = 4, .adds = true, .follows = whole_follows,   \
-        .places = true, .column_squares = true                                                     \
+        .run = run_##isa, .in_place = 4, .epilogue = whole_epilogue,                               \
+        .fuses =                                                                                   \
+            EPILOGUE_CONVERT | EPILOGUE_RESIDUAL | EPILOGUE_TRANSPOSE | EPILOGUE_COLUMN_SQUARES    \
     }
 
 /* The same for few rows. */
@@ -95,7 +96,7 @@ static void run_few(const GemmIsa *isa, const KernelArgs *args)
 #define FEW_ROW(text, isa)                                                                         \
     {                                                                                              \
         .name = text, .kind = OP_DOT_GENERAL, .match = match_few_##isa,                            \
-        .scratch = scratch_few_##isa, .run = run_few_##isa, .rounds = true                         \
+        .scratch = scratch_few_##isa, .run = run_few_##isa, .fuses = EPILOGUE_CONVERT              \
     }
 
 DOT_FUNCTIONS(portable_f32)

@@ -5,10 +5,10 @@
  * by a vector, or, for one value, stays. Threads share the tiles.
  */
 #include "compile/fusion.h"
-#include "compile/tile_program.h"
 #include "cpu/kernels/fusion_whole.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/kernels.h"
+#include "cpu/kernels/tile.h"
 #include "cpu/kernels/vec_ops.h"
 
 #include <assert.h>
@@ -28,149 +28,14 @@ typedef struct Tiles {
     View view[TILE_PLACES];
 } Tiles;
 
-/* The operands of a step in one tile. */
-typedef struct Operands {
-    const float *a, *b, *c;
-    int64_t a_step, b_step, c_step;
-    float *out;
-    int64_t n;
-} Operands;
-
-VEC_INLINE vf apply(TileCode code, OpKind op, vf a, vf b, vf c)
-{
-    switch (code) {
-    case TILE_UNARY:
-        return unary_vector(op, a);
-    case TILE_BINARY:
-        return binary_vector(op, a, b);
-    case TILE_MUL_ADD:
-        return a * b + c;
-    case TILE_MUL_SUB:
-        return a * b - c;
-    case TILE_SUB_MUL:
-        return c - a * b;
-    case TILE_MUL_MUL:
-        return a * b * c;
-    case TILE_ADD_ADD:
-        return a + b + c;
-    case TILE_ADD_MUL:
-        return (a + b) * c;
-    case TILE_MINUS_MUL:
-        return (a - b) * c;
-    case TILE_MINUS_ADD:
-        return a - b + c;
-    case TILE_ROUND:
-        return vf_from_bf16(vf_to_bf16(a));
-    default:
-        return a;
-    }
-}
-
-/* The first n < VN floats, or all of them where there is one value. */
-VEC_INLINE vf load_end(const float *x, int64_t step, int64_t n)
-{
-    return step ? vf_load_part(x, n) : vf_load(x);
-}
-
-/* code and op are constants: operands that they do not read are not loaded. */
-VEC_INLINE void loop(TileCode code, OpKind op, const Operands *x)
-{
-    const bool two = code != TILE_UNARY && code != TILE_ROUND && code != TILE_COPY;
-    const bool three = two && code != TILE_BINARY;
-    const float *a = x->a, *b = x->b, *c = x->c;
-    const int64_t a_step = x->a_step, b_step = x->b_step, c_step = x->c_step, n = x->n;
-    float *out = x->out;
-    const vf none = vf_zero();
-    int64_t i = 0;
-    for (; i + VN <= n; i += VN) {
-        vf_store(out + i,
-                 apply(code, op, vf_load(a), two ? vf_load(b) : none, three ? vf_load(c) : none));
-        a += a_step;
-        b += two ? b_step : 0;
-        c += three ? c_step : 0;
-    }
-    if (i < n)
-        vf_store_part(out + i,
-                      apply(code, op, load_end(a, a_step, n - i),
-                            two ? load_end(b, b_step, n - i) : none,
-                            three ? load_end(c, c_step, n - i) : none),
-                      n - i);
-}
-
-static void run_unary(OpKind op, const Operands *x)
-{
-    switch (op) {
-    case OP_NEGATE:
-        loop(TILE_UNARY, OP_NEGATE, x);
-        break;
-    case OP_ABS:
-        loop(TILE_UNARY, OP_ABS, x);
-        break;
-    case OP_SIGN:
-        loop(TILE_UNARY, OP_SIGN, x);
-        break;
-    case OP_EXPONENTIAL:
-        loop(TILE_UNARY, OP_EXPONENTIAL, x);
-        break;
-    case OP_LOG:
-        loop(TILE_UNARY, OP_LOG, x);
-        break;
-    case OP_SQRT:
-        loop(TILE_UNARY, OP_SQRT, x);
-        break;
-    case OP_RSQRT:
-        loop(TILE_UNARY, OP_RSQRT, x);
-        break;
-    case OP_TANH:
-        loop(TILE_UNARY, OP_TANH, x);
-        break;
-    default:
-        loop(TILE_UNARY, OP_LOGISTIC, x);
-        break;
-    }
-}
-
-static void run_binary(OpKind op, const Operands *x)
-{
-    switch (op) {
-    case OP_ADD:
-        loop(TILE_BINARY, OP_ADD, x);
-        break;
-    case OP_SUBTRACT:
-        loop(TILE_BINARY, OP_SUBTRACT, x);
-        break;
-    case OP_MULTIPLY:
-        loop(TILE_BINARY, OP_MULTIPLY, x);
-        break;
-    case OP_DIVIDE:
-        loop(TILE_BINARY, OP_DIVIDE, x);
-        break;
-    case OP_MAXIMUM:
-        loop(TILE_BINARY, OP_MAXIMUM, x);
-        break;
-    default:
-        loop(TILE_BINARY, OP_MINIMUM, x);
-        break;
-    }
-}
-
-static void widen(float *out, const uint16_t *in, int64_t n)
-{
-    int64_t i = 0;
-    for (; i + VN <= n; i += VN)
-        vf_store(out + i, vf_load_bf16(in + i));
-    if (i < n)
-        vf_store_part(out + i, vf_load_bf16_part(in + i, n - i), n - i);
-}
-
-static void narrow(uint16_t *out, const Operands *x)
+static void narrow(uint16_t *out, const VecOperands *x)
 {
     const float *a = x->a;
     int64_t i = 0;
     for (; i + VN <= x->n; i += VN, a += x->a_step)
         vf_store_bf16(out + i, vf_load(a));
     if (i < x->n)
-        vf_store_bf16_part(out + i, load_end(a, x->a_step, x->n - i), x->n - i);
+        vf_store_bf16_part(out + i, vec_load_end(a, x->a_step, x->n - i), x->n - i);
 }
 
 /* Elements [begin, begin + n) of a spread: runs of one value, or of neighbours. */
@@ -189,50 +54,29 @@ static void spread(const Slot *slot, const float *from, int64_t begin, float *ou
 }
 
 /* A step whose operands are found. */
-static void run_code(const TileStep *step, const Operands *x)
+static void run_code(const TileStep *step, const VecOperands *x)
 {
     switch (step->code) {
     case TILE_UNARY:
-        run_unary(step->op, x);
-        break;
     case TILE_BINARY:
-        run_binary(step->op, x);
+        vec_tile(step->op, x);
         break;
-    case TILE_MUL_ADD:
-        loop(TILE_MUL_ADD, OP_ADD, x);
+#define PAIR(code, first, second, left, y)                                                         \
+    case TILE_##code:                                                                              \
+        vec_loop(TILE_##code, OP_##second, x);                                                     \
         break;
-    case TILE_MUL_SUB:
-        loop(TILE_MUL_SUB, OP_ADD, x);
-        break;
-    case TILE_SUB_MUL:
-        loop(TILE_SUB_MUL, OP_ADD, x);
-        break;
-    case TILE_MUL_MUL:
-        loop(TILE_MUL_MUL, OP_ADD, x);
-        break;
-    case TILE_ADD_ADD:
-        loop(TILE_ADD_ADD, OP_ADD, x);
-        break;
-    case TILE_ADD_MUL:
-        loop(TILE_ADD_MUL, OP_ADD, x);
-        break;
-    case TILE_MINUS_MUL:
-        loop(TILE_MINUS_MUL, OP_ADD, x);
-        break;
-    case TILE_MINUS_ADD:
-        loop(TILE_MINUS_ADD, OP_ADD, x);
-        break;
+#include "compile/vector_ops.def"
     case TILE_ROUND:
-        loop(TILE_ROUND, OP_CONVERT, x);
+        vec_loop(TILE_ROUND, OP_CONVERT, x);
         break;
     case TILE_WIDEN:
-        widen(x->out, (const uint16_t *)(const void *)x->a, x->n);
+        tile_from_bf16(x->out, (const uint16_t *)(const void *)x->a, x->n);
         break;
     case TILE_NARROW:
         narrow((uint16_t *)(void *)x->out, x);
         break;
     default:
-        loop(TILE_COPY, OP_CONVERT, x);
+        vec_loop(TILE_COPY, OP_CONVERT, x);
         break;
     }
 }
@@ -252,7 +96,7 @@ static void run_step(const KernelArgs *args, const TileStep *step, const Tiles *
                      int64_t n)
 {
     const View *out = &tiles->view[step->out];
-    Operands x = {.out = (float *)(void *)(out->base + at * out->advance), .n = n};
+    VecOperands x = {.out = (float *)(void *)(out->base + at * out->advance), .n = n};
     if (step->code == TILE_SPREAD) {
         const Slot *slot = &args->op->attr.fusion->slot[step->a];
         spread(slot, args->in[slot->index], at, x.out, n);
@@ -269,7 +113,7 @@ static void run_step(const KernelArgs *args, const TileStep *step, const Tiles *
     x.a = first ? x.a : x.b;
     x.a_step = first ? x.a_step : x.b_step;
     if (x.a != x.out) /* else it was computed where it goes, or is there still */
-        loop(TILE_COPY, OP_CONVERT, &x);
+        vec_loop(TILE_COPY, OP_CONVERT, &x);
 }
 
 /* Where the places are in this run. */
@@ -361,8 +205,8 @@ VEC_INLINE void whole_step(const WholeProgram *w, int s, Whole *x)
     const TileStep *step = &w->step[s];
     const bool b = step->b >= 0, c = step->c >= 0;
     if (s < w->n_steps)
-        x->value[step->out] = apply(step->code, step->op, x->value[step->a],
-                                    x->value[b ? step->b : 0], x->value[c ? step->c : 0]);
+        x->value[step->out] = vec_apply(step->code, step->op, x->value[step->a],
+                                        x->value[b ? step->b : 0], x->value[c ? step->c : 0]);
 }
 
 /* Elements [begin, end), whole vectors, of a program whose every choice is the first. */
@@ -435,7 +279,7 @@ static int64_t run_known(const KernelArgs *args, const TileProgram *program, con
 
 /* ---- terms of a sum ---- */
 
-void ISA_NAME(fusion_terms)(const KernelArgs *args, int64_t at, int64_t n, float *out)
+void ISA_NAME(fusion_prologue)(const KernelArgs *args, int64_t at, int64_t n, float *out)
 {
     const TileProgram *program = args->op->attr.fusion->program;
     Tiles tiles;
@@ -447,11 +291,11 @@ void ISA_NAME(fusion_terms)(const KernelArgs *args, int64_t at, int64_t n, float
         run_step(args, &program->step[i], &tiles, at, n);
 }
 
-/* ---- behind a product ---- */
+/* ---- the epilogue of a product ---- */
 
-/* Where the places of a program are that follows a product; returns the place of the sums. */
-static int follow_views(const KernelArgs *args, const TileProgram *program, View *view,
-                        float one[WHOLE_PLACES][VN])
+/* Where the places of an epilogue are; returns the place of the sums. */
+static int epilogue_views(const KernelArgs *args, const TileProgram *program, View *view,
+                          float one[WHOLE_PLACES][VN])
 {
     int sums = 0;
     for (int i = 0; i < program->n_places; i++) {
@@ -470,16 +314,16 @@ static int follow_views(const KernelArgs *args, const TileProgram *program, View
     return sums;
 }
 
-void ISA_NAME(fusion_follow)(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
-                             int64_t row, int64_t rows, int64_t n)
+void ISA_NAME(fusion_epilogue)(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
+                               int64_t row, int64_t rows, int64_t n)
 {
     const Fusion *f = args->op->attr.fusion;
     alignas(64) float one[WHOLE_PLACES][VN];
     View view[WHOLE_PLACES] = {0};
-    int sums = follow_views(args, f->program, view, one);
+    int sums = epilogue_views(args, f->program, view, one);
     for (int64_t i = 0; i < rows; i++, at += ld, sum += row) {
         view[sums].base = (char *)((uintptr_t)sum - (uintptr_t)at * sizeof *sum);
-        if (f->follows == WHOLE_SWIGLU)
+        if (f->epilogue == WHOLE_SWIGLU)
             run_whole(&whole_programs[WHOLE_SWIGLU], view, at, at + n, false);
         else
             run_whole(&whole_programs[WHOLE_SWIGLU_BACKWARD], view, at, at + n, false);

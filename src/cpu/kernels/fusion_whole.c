@@ -28,7 +28,7 @@ WholeKind whole_find(const TileProgram *program)
     return (WholeKind)kind;
 }
 
-int whole_follows(const Fusion *fusion)
+int whole_epilogue(const Fusion *fusion)
 {
     WholeKind kind = whole_find(fusion->program);
     return kind == WHOLE_SWIGLU || kind == WHOLE_SWIGLU_BACKWARD ? (int)kind : -1;

@@ -5,7 +5,7 @@
  * A program is a row of the list below, in the numbers that tile_program_make gives to places: those of its first steps
  * first, a, b, c and the result of each. What a row says is a constant for the compiler, which makes one loop of it
  * (run_whole in fusion_impl.h); a program that is no row is taken step by step, with the same bits. Rows are worth it
- * where a program is long and its tensors are larger than the caches; and of what follows a product (compile/fuse_follow.c)
+ * where a program is long and its tensors are larger than the caches; and of epilogues of products (compile/fuse_product.c)
  * only rows are taken, because it comes in pieces as small as a tile of sums. tests/test_fusion_whole.c holds that the
  * optimizer's programs are rows, tests/test_fuse_products.c that those of SwiGLU are.
  */
@@ -21,7 +21,7 @@ typedef enum WholeKind {
     WHOLE_ADAMW,         /* of f32 alone */
     WHOLE_ADAMW_ROUNDED, /* writes the weight in bf16, too */
     WHOLE_ADAMW_HALF,    /* and reads a gradient in bf16 */
-    WHOLE_SWIGLU,        /* behind a product */
+    WHOLE_SWIGLU,        /* epilogue of a product */
     WHOLE_SWIGLU_BACKWARD,
     WHOLE_COUNT
 } WholeKind;
@@ -108,7 +108,7 @@ static const WholeProgram whole_programs[WHOLE_COUNT] =
                           {PLACE_RESULT, 0}},
                 .step = {{TILE_WIDEN, OP_CONVERT, 0, -1, -1, 1}, ADAMW_ROUNDED_STEPS(1)},
             },
-        /* What follows the product that makes up: up rounded, and silu(gate) up. */
+        /* The epilogue of the product that makes up: up rounded, and silu(gate) up. */
         [WHOLE_SWIGLU] =
             {
                 .n_places = 8,
@@ -128,7 +128,7 @@ static const WholeProgram whole_programs[WHOLE_COUNT] =
                          {TILE_MUL_MUL, OP_MULTIPLY, 4, 5, 2, 6},
                          {TILE_NARROW, OP_CONVERT, 6, -1, -1, 7}},
             },
-        /* What follows the product that makes the gradient d of silu(gate) up: d silu(gate), and
+        /* The epilogue of the product that makes the gradient d of silu(gate) up: d silu(gate), and
        d up (s + gate (1 - s) s), s = logistic(gate). */
         [WHOLE_SWIGLU_BACKWARD] =
             {
@@ -167,12 +167,12 @@ static const WholeProgram whole_programs[WHOLE_COUNT] =
 WholeKind whole_find(const TileProgram *program);
 
 /* Elements [at, at + n), n <= TILE_ELEMENTS, of what is to be summed (fusion_impl.h). */
-void fusion_terms_portable(const KernelArgs *args, int64_t at, int64_t n, float *out);
-void fusion_terms_avx2(const KernelArgs *args, int64_t at, int64_t n, float *out);
-void fusion_terms_avx512(const KernelArgs *args, int64_t at, int64_t n, float *out);
-void fusion_terms_avx512_bf16(const KernelArgs *args, int64_t at, int64_t n, float *out);
+void fusion_prologue_portable(const KernelArgs *args, int64_t at, int64_t n, float *out);
+void fusion_prologue_avx2(const KernelArgs *args, int64_t at, int64_t n, float *out);
+void fusion_prologue_avx512(const KernelArgs *args, int64_t at, int64_t n, float *out);
+void fusion_prologue_avx512_bf16(const KernelArgs *args, int64_t at, int64_t n, float *out);
 
-/* Kernel.follows of products: a row, or -1. */
-int whole_follows(const struct Fusion *fusion);
+/* Kernel.epilogue of products: a row, or -1. */
+int whole_epilogue(const struct Fusion *fusion);
 
 #endif

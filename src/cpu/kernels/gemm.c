@@ -62,7 +62,7 @@ static int64_t operand_from_type(const cvn_type *type, const Ints *batch, const 
 }
 
 /* The result is [what is left of A, what is left of B], with its dimensions permuted. */
-static void place_result(const Op *op, Gemm *gemm)
+static void transpose_result(const Op *op, Gemm *gemm)
 {
     const cvn_type *type = &op->result[0]->type;
     const int64_t *from = op->attr.dims.v; /* dimension i of the result is from[i] of the product */
@@ -73,7 +73,7 @@ static void place_result(const Op *op, Gemm *gemm)
         stride[from[i]] = step;
         step *= type->dim[i];
     }
-    gemm->placed = true;
+    gemm->transposed = true;
     for (int i = 0; i < type->rank; i++)
         dims_add(i < n_rows ? &gemm->row_at : &gemm->column_at, size[i], stride[i]);
 }
@@ -83,8 +83,8 @@ void gemm_from_op(const Op *op, Gemm *gemm)
     const OpAttr *attr = &op->attr;
     const cvn_type *lhs = &op->operand[0]->type, *rhs = &op->operand[1]->type;
     *gemm = (Gemm){.out = op->result[0]->type.dtype,
-                   .follows = op->attr.fusion,
-                   .adds = op->n_operands == 3 && !op->attr.fusion};
+                   .epilogue = op->attr.fusion,
+                   .residual = op->n_operands == 3 && !op->attr.fusion};
     gemm->m = operand_from_type(lhs, &attr->lhs_batch, &attr->lhs_contract, &gemm->a);
     gemm->n = operand_from_type(rhs, &attr->rhs_batch, &attr->rhs_contract, &gemm->b);
     gemm->batch = gemm->k = 1;
@@ -94,7 +94,7 @@ void gemm_from_op(const Op *op, Gemm *gemm)
     for (int i = 0; i < attr->lhs_contract.n; i++)
         gemm->k *= lhs->dim[attr->lhs_contract.v[i]];
     if (attr->dims.n)
-        place_result(op, gemm);
+        transpose_result(op, gemm);
 }
 
 /* ---- few rows: B is read where it lies ---- */
@@ -285,7 +285,7 @@ static void run_product(const Work *w, const KernelArgs *args)
                          0, gemm->k, w->pack_a + (size_t)first * w->p.a_panel, w->p.a_panel);
         if (!w->p.alone)
             kernel_sync(args);
-        for (int64_t n0 = begin; n0 < end; n0 += w->p.nc) {
+        for (int64_t n0 = begin; n0 < end && !kernel_cancelled(args); n0 += w->p.nc) {
             GemmRegion block = {m0, rows, n0, num_min(w->p.nc, end - n0)};
             multiply_block(w, &block);
         }

@@ -38,7 +38,7 @@ enum {
     GEMM_ROWS = 4,       /* rows that one call of dots takes at most: they stay in L1 */
     GEMM_SQUARES = 128,  /* rows whose squares are summed at a time */
     GEMM_STEP = 32,      /* values of k in a row of a tile of AMX */
-    GEMM_TILE_PANELS = 4 /* panels of B that are multiplied at a time there */
+    GEMM_TILE_PANELS = 2 /* panels of B that are multiplied at a time there */
 };
 
 /* A product of tiles of AMX: panels of 16 rows and of 16 columns, of `steps` tiles each, one after the other. */
@@ -49,6 +49,9 @@ typedef struct GemmTiles {
     const float *from;        /* sums so far, or NULL: zeros */
     float *to;                /* sums */
     int64_t from_row, to_row; /* elements from row to row of both */
+    /* What is asked for meanwhile, a few rows beside each step: the place of the sums that come next; or NULL. */
+    const char *ask;
+    size_t ask_row, ask_bytes; /* from row to row, and of a row */
 } GemmTiles;
 
 /* What one instruction set offers for one packed dtype. */
@@ -80,10 +83,10 @@ typedef struct GemmIsa {
 
     /* out = sum rounded to `dtype` (f32 or bf16), plus addend, which out may lie over, rounded again. */
     void (*add)(cvn_dtype dtype, void *out, const float *sum, const void *addend, int64_t n);
-    /* Does what follows the product (OpAttr.fusion) to rows of sums that lie `row` floats apart: result elements [at,
+    /* Does the epilogue of the product (OpAttr.fusion) to rows of sums that lie `row` floats apart: result elements [at,
        at + n), and so on, `ld` from row to row. n is a multiple of FUSION_COLUMNS. */
-    void (*follow)(const KernelArgs *args, int64_t at, int64_t ld, const float *sum, int64_t row,
-                   int64_t rows, int64_t n);
+    void (*epilogue)(const KernelArgs *args, int64_t at, int64_t ld, const float *sum, int64_t row,
+                     int64_t rows, int64_t n);
     /* sum[j] += x[i * ld + j]^2, j < n, for i < rows in this order, each rounded by itself. */
     void (*squares)(float *restrict sum, const float *restrict x, int64_t rows, int64_t ld,
                     int64_t n);
@@ -119,16 +122,16 @@ typedef struct GemmOperand {
     GemmDims batch, row, k; /* neighbouring dimensions merged where memory allows */
 } GemmOperand;
 
-/* A product as matrices. The result is dense [batch, m, n], unless it is placed. */
+/* A product as matrices. The result is dense [batch, m, n], unless it is transposed. */
 typedef struct Gemm {
     int64_t batch, m, n, k;
     GemmOperand a, b;
     cvn_dtype out;
-    bool follows; /* what Op.attr.fusion says is done to the sums, and nothing else is written */
-    bool adds;    /* operand 2, of the type of the result, is added to it */
-    bool placed;  /* element (row, column) goes to offset(row) + offset(column); no batch */
+    bool epilogue;   /* what Op.attr.fusion says is done to the sums, and nothing else is written */
+    bool residual;   /* operand 2, of the type of the result, is added to it */
+    bool transposed; /* element (row, column) goes to offset(row) + offset(column); no batch */
     GemmDims row_at,
-        column_at; /* of a placed result; neighbouring columns lie next to each other */
+        column_at; /* of a transposed result; neighbouring columns lie next to each other */
     bool squares;  /* result 1, f32 [n], is the sum of squares of each column; batch is 1 */
 } Gemm;
 
@@ -202,15 +205,15 @@ const void *gemm_operand_at(const GemmOperand *x, const void *data, int64_t b);
 size_t gemm_tiles_scratch(const GemmIsa *isa, const Gemm *gemm, int n_threads);
 void gemm_tiles_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args);
 
-/* GemmIsa.follow (fusion_impl.h). */
-void fusion_follow_portable(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
-                            int64_t row, int64_t rows, int64_t n);
-void fusion_follow_avx2(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
-                        int64_t row, int64_t rows, int64_t n);
-void fusion_follow_avx512(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
+/* GemmIsa.epilogue (fusion_impl.h). */
+void fusion_epilogue_portable(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
+                              int64_t row, int64_t rows, int64_t n);
+void fusion_epilogue_avx2(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
                           int64_t row, int64_t rows, int64_t n);
-void fusion_follow_avx512_bf16(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
-                               int64_t row, int64_t rows, int64_t n);
+void fusion_epilogue_avx512(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
+                            int64_t row, int64_t rows, int64_t n);
+void fusion_epilogue_avx512_bf16(const KernelArgs *args, int64_t at, int64_t ld, const float *sum,
+                                 int64_t row, int64_t rows, int64_t n);
 
 extern const GemmIsa gemm_portable_f32, gemm_portable_bf16;
 #if defined(CVN_HAVE_AVX2)

@@ -4,7 +4,7 @@
  *
  * The file that includes this says MR and PANELS: a tile's accumulators are MR x 16 * PANELS / VN
  * registers, and with one row of B must fit in the register file. And MC and KC, the blocking in the caches; and, beside
- * what vec.h asks for, ISA_FOLLOW, what its fusions are called.
+ * what vec.h asks for, ISA_EPILOGUE, what its fusions are called.
  */
 #include "cpu/kernels/constant_rows.h"
 #include "cpu/kernels/gemm.h"
@@ -154,7 +154,7 @@ const GemmIsa ISA_NAME(f32) = {
     .interleave = interleave_units,
     .round = tile_rows_to_bf16,
     .add = tile_add,
-    .follow = ISA_FOLLOW,
+    .epilogue = ISA_EPILOGUE,
     .squares = tile_add_squares,
     .dots = dots_f32,
     .lanes = VN,
@@ -175,7 +175,7 @@ const GemmIsa ISA_NAME(bf16) = {
     .interleave = interleave_units,
     .round = tile_rows_to_bf16,
     .add = tile_add,
-    .follow = ISA_FOLLOW,
+    .epilogue = ISA_EPILOGUE,
     .squares = tile_add_squares,
     .dots = dots_bf16,
     .lanes = VN,

@@ -4,7 +4,7 @@
  *     for blocks of mc rows and nc columns         sums stay in L2; each thread has blocks of its own
  *       for k, kc at a time (a slab)               rows of A, mc x kc, packed, stay in L2
  *         for groups of 64 columns                 B, 64 x kc, packed, stays in L1
- *           for 32 rows                            tiles(), 160 ns
+ *           for 32 rows                            tiles(), 350 ns
  *
  * Between two calls of tiles() a piece of what comes next is packed, of the next group's B and of the next slab's A, and
  * what will be packed some pieces later is asked for: so that the processor packs, and waits for L3, while its tiles
@@ -30,13 +30,13 @@ enum {
     GROUP = GEMM_PANEL * GEMM_TILE_PANELS,
     /* Rows or columns that are packed at a time, of one step of k: whole cache lines either way. */
     PIECE = 2 * GEMM_PANEL,
-    AHEAD = 4,             /* pieces from asking for them to packing them */
-    EARLY = 3,             /* tiles from asking for their place in the result to writing them */
-    DEEP = 2048,           /* of k, where it is cut */
-    LONG = 8192,           /* k from which it is */
-    OFTEN = 4,             /* blocks that need an operand, for which it is kept packed */
-    MOST_PACKED = 5 << 20, /* bytes of an operand of a thread that are kept packed */
-    KEPT = 4 << 20         /* most bytes of sums that are kept for that */
+    AHEAD = 4,              /* pieces from asking for them to packing them */
+    EARLY = 3,              /* tiles from asking for their place in the result to writing them */
+    DEEP = 2048,            /* of k, where it is cut */
+    LONG = 8192,            /* k from which it is */
+    OFTEN = 2,              /* blocks that need an operand, for which it is kept packed */
+    MOST_PACKED = 20 << 20, /* bytes of an operand of a thread that are kept packed */
+    KEPT = 4 << 20          /* most bytes of sums that are kept for that */
 };
 
 /* The largest part of n, in units, when it is cut into equal parts of at most `most`. */
@@ -174,6 +174,7 @@ static Side side_of(const GemmIsa *isa, const GemmOperand *x, int64_t rows, bool
 
 /* One thread's view of one product of the batch. */
 typedef struct Work {
+    const KernelArgs *args;
     const GemmIsa *isa;
     const Gemm *gemm;
     Blocks p;
@@ -332,20 +333,6 @@ static inline char *packed_at(const Cursor *c, size_t *panel)
     return c->packed + (size_t)(c->row / GEMM_PANEL) * *panel + (size_t)(c->k / GEMM_STEP) * TILE;
 }
 
-/* Asks for a piece that is packed already, or for the place of one that will be. Inlined early: gcc takes calls of a
-   function that only asks ahead for superfluous. */
-static inline __attribute__((always_inline)) void fetch_packed(const Cursor *c)
-{
-    size_t panel;
-    const char *at = packed_at(c, &panel);
-    for (int64_t row = c->row; row < c->row + PIECE && row < c->count; row += GEMM_PANEL) {
-#pragma GCC unroll 16
-        for (int i = 0; i < TILE; i += 64)
-            __builtin_prefetch(at + i, 0, 2);
-        at += panel;
-    }
-}
-
 /* Packs a piece, and asks for what lies at `ahead`. */
 static void pack_piece(const Work *w, const Side *side, const Cursor *c, const uint16_t *ahead)
 {
@@ -383,11 +370,8 @@ static inline void feed(const Work *w, Feed *f, int64_t part, int64_t whole)
     const Side *side = f->side;
     for (; f->done * whole < f->all * part; f->done++) {
         const uint16_t *ahead = piece_at(side, f->fetch.is_packed ? &f->pack : &f->fetch);
-        if (f->fetch.pieces) {
-            if (side->kept)
-                fetch_packed(&f->fetch);
+        if (f->fetch.pieces)
             next_piece(w, side, &f->fetch);
-        }
         if (!f->pack.is_packed)
             pack_piece(w, side, &f->pack, ahead);
         next_piece(w, side, &f->pack);
@@ -407,37 +391,29 @@ static void feed_first(const Work *w, Feed *f, const Side *side)
 
 /* ---- products ---- */
 
-/* Asks for the part of the result that will be written next. */
-static inline __attribute__((always_inline)) void fetch_result(const GemmResult *w,
-                                                               const GemmRegion *r)
+/* The part of the result that will be written next, to be asked for. */
+static void ask_for_result(const GemmResult *w, const GemmRegion *r, GemmTiles *p)
 {
     const Gemm *gemm = w->gemm;
     size_t size = (size_t)cvn_dtype_bits(gemm->out) / 8;
-    const char *at = (const char *)w->out + (size_t)(w->at + r->m0 * gemm->n + r->n0) * size;
-    for (int64_t i = 0; i < r->rows; i++, at += (size_t)gemm->n * size)
-        for (size_t k = 0; k < (size_t)r->columns * size; k += 64)
-            __builtin_prefetch(at + k, 1, 3);
-}
-
-/* Asks for the place of sums that will be written next, as other things were there before. */
-static inline __attribute__((always_inline)) void fetch_sums(const float *c)
-{
-#pragma GCC unroll 8
-    for (int i = 0; i < ROWS * GROUP; i += 16)
-        __builtin_prefetch(c + i, 1, 3);
+    p->ask = (const char *)w->out + (size_t)(w->at + r->m0 * gemm->n + r->n0) * size;
+    p->ask_row = (size_t)gemm->n * size;
+    p->ask_bytes = (size_t)r->columns * size;
 }
 
 /* Whether sums of whole tiles are the result as they are. */
 static bool as_they_are(const GemmResult *w)
 {
     const Gemm *gemm = w->gemm;
-    return gemm->out == CVN_F32 && !gemm->follows && !gemm->adds && !gemm->placed && !w->total;
+    return gemm->out == CVN_F32 && !gemm->epilogue && !gemm->residual && !gemm->transposed &&
+           !w->total;
 }
 
 /* The sums of 32 rows of a group: from scratch, and back or to the result. */
-static void multiply_tile(const Work *w, const Slab *s, const GemmRegion *tile, const char *a,
-                          const char *b, float *c)
+static void multiply_tile(const Work *w, const Slab *s, const GemmRegion *tile,
+                          const GemmRegion *later, const char *a, const char *b, float *c)
 {
+    enum { ROW = GROUP * sizeof(float) };
     const Gemm *gemm = w->gemm;
     GemmTiles p = {.steps = num_pieces(s->length, GEMM_STEP),
                    .a = a,
@@ -447,8 +423,14 @@ static void multiply_tile(const Work *w, const Slab *s, const GemmRegion *tile, 
                    .from = s->k0 > 0 ? c : NULL,
                    .to = c,
                    .from_row = GROUP,
-                   .to_row = GROUP};
-    if (s->k0 + s->length < gemm->k) {
+                   .to_row = GROUP,
+                   .ask = (const char *)(c + ROWS * GROUP),
+                   .ask_row = ROW,
+                   .ask_bytes = ROW};
+    bool last = s->k0 + s->length >= gemm->k;
+    if (last && !gemm->transposed && !gemm->epilogue)
+        ask_for_result(&w->result, later, &p);
+    if (!last) {
         w->isa->tiles(&p);
     } else if (as_they_are(&w->result) && tile->rows % GEMM_PANEL == 0 &&
                tile->columns % GEMM_PANEL == 0) {
@@ -486,7 +468,7 @@ static void multiply_slab(const Work *w, const Slab *s, Feed *feed_a, Feed *feed
     int64_t groups = num_pieces(block->columns, GROUP), call = 0;
     size_t a_panel = (size_t)(num_round_up(s->length, GEMM_STEP) * ROWS) * 2;
     float *c = block_sums(w, block);
-    bool one = w->p.kc >= w->gemm->k, last = s->k0 + s->length >= w->gemm->k;
+    bool one = w->p.kc >= w->gemm->k;
     begin_unit(feed_a);
     const char *a = feed_a->now;
     for (int64_t g = 0; g < groups; g++) {
@@ -496,15 +478,10 @@ static void multiply_slab(const Work *w, const Slab *s, Feed *feed_a, Feed *feed
             feed(w, feed_b, i + 1, panels);
             feed(w, feed_a, ++call, panels * groups);
             GemmRegion tile = tile_at(block, g, i);
-            if (s->k0 == 0 && !one)
-                fetch_sums(c + ROWS * GROUP);
-            if (last && !w->gemm->placed && !w->gemm->follows) {
-                bool end = i + EARLY >= panels;
-                GemmRegion later =
-                    tile_at(block, end ? g + 1 : g, end ? i + EARLY - panels : i + EARLY);
-                fetch_result(&w->result, &later);
-            }
-            multiply_tile(w, s, &tile, a + (size_t)i * a_panel, b, c);
+            bool end = i + EARLY >= panels;
+            GemmRegion later =
+                tile_at(block, end ? g + 1 : g, end ? i + EARLY - panels : i + EARLY);
+            multiply_tile(w, s, &tile, &later, a + (size_t)i * a_panel, b, c);
         }
     }
 }
@@ -518,13 +495,13 @@ static void run_product(const Work *w)
         return;
     feed_first(w, &feed_a, &w->a);
     feed_first(w, &feed_b, &w->b);
-    for (; s.block.rows > 0; next_slab(w, &s))
+    for (; s.block.rows > 0 && !kernel_cancelled(w->args); next_slab(w, &s))
         multiply_slab(w, &s, &feed_a, &feed_b);
 }
 
 void gemm_tiles_run(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *args)
 {
-    Work w = {.isa = isa, .gemm = gemm, .p = plan_blocks(isa, gemm, args->n_threads)};
+    Work w = {.args = args, .isa = isa, .gemm = gemm, .p = plan_blocks(isa, gemm, args->n_threads)};
     char *scratch = args->scratch, *mine = scratch + thread_bytes(&w.p) * (size_t)args->thread;
     char *part = scratch + thread_bytes(&w.p) * (size_t)args->n_threads;
     int thread = w.p.alone ? 0 : args->thread;

@@ -1,5 +1,5 @@
 /*
- * Where sums of products go: rounded to the result's type, added to what is there, placed, and summed as squares. See
+ * Where sums of products go: rounded to the result's type, added to a residual, transposed, and summed as squares. See
  * gemm.h.
  */
 #include "cpu/kernels/gemm.h"
@@ -25,7 +25,7 @@ GemmResult gemm_result(const GemmIsa *isa, const Gemm *gemm, const KernelArgs *a
                         .gemm = gemm,
                         .args = args,
                         .out = args->out[0],
-                        .addend = gemm->adds ? args->in[2] : NULL,
+                        .addend = gemm->residual ? args->in[2] : NULL,
                         .total = gemm->squares ? args->out[1] : NULL,
                         .part = gemm->squares ? part : NULL};
 }
@@ -56,8 +56,9 @@ void gemm_write_row(const GemmIsa *isa, cvn_dtype dtype, void *out, int64_t at, 
             half[i] = f16_from_f32(sum[i]);
 }
 
-/* Sums of a row that are neighbours, from column n0 on, to where they are placed. */
-static void write_placed(const GemmResult *w, int64_t row, int64_t n0, const float *sum, int64_t n)
+/* Sums of a row that are neighbours, from column n0 on, to where they go. */
+static void write_transposed(const GemmResult *w, int64_t row, int64_t n0, const float *sum,
+                             int64_t n)
 {
     const GemmDims *columns = &w->gemm->column_at;
     int64_t size = columns->n ? columns->size[columns->n - 1] : 1, length;
@@ -99,20 +100,20 @@ void gemm_write(const GemmResult *w, const GemmRegion *t, const float *sum, int6
     size_t size = dtype_size(gemm->out);
     int64_t at = w->at + t->m0 * gemm->n + t->n0;
     const float *row = sum;
-    if (gemm->follows) {
-        w->isa->follow(w->args, at, gemm->n, sum, ld, t->rows, t->columns);
+    if (gemm->epilogue) {
+        w->isa->epilogue(w->args, at, gemm->n, sum, ld, t->rows, t->columns);
         return;
     }
     if (w->total)
         add_squares(w, t, sum, ld);
-    if (!gemm->placed && !gemm->adds && gemm->out == CVN_BF16 && w->isa->round) {
+    if (!gemm->transposed && !gemm->residual && gemm->out == CVN_BF16 && w->isa->round) {
         w->isa->round((uint16_t *)w->out + at, gemm->n, sum, ld, t->rows, t->columns);
         return;
     }
     for (int64_t i = 0; i < t->rows; i++, at += gemm->n, row += ld) {
-        if (gemm->placed)
-            write_placed(w, gemm_offset(&gemm->row_at, t->m0 + i), t->n0, row, t->columns);
-        else if (gemm->adds)
+        if (gemm->transposed)
+            write_transposed(w, gemm_offset(&gemm->row_at, t->m0 + i), t->n0, row, t->columns);
+        else if (gemm->residual)
             w->isa->add(gemm->out, (char *)w->out + (size_t)at * size, row,
                         (const char *)w->addend + (size_t)at * size, t->columns);
         else

@@ -1,10 +1,12 @@
 /*
- * Operations that address by data: gather (rows of a table, and any other), sums into rows (scatter), and the
- * update of a KV cache. Other scatters are left to the fallback.
+ * Operations that address by data: gather (rows of a table, and any other), scatter (sums into rows, and any other), and the
+ * update of a KV cache.
  */
 #include "base/float16.h"
+#include "base/num.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/walk.h"
+#include "cpu/kernels/wide.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,69 +58,98 @@ static void run_gather(const KernelArgs *args)
     }
 }
 
-/* Any gather: for each index vector, a box of the operand is copied. */
-static bool match_gather_boxes(const Op *op)
+static bool match_bytes(const Op *op)
 {
-    return cvn_dtype_bits(op_in(op, 0)->dtype) >= 8 && op_in(op, 1)->dtype == CVN_I32;
+    return wide_dtype(op_in(op, 0)->dtype);
 }
 
-/* What index vector number `i` says: where the box starts in the operand, and where it goes in the result. */
-typedef struct Box {
-    int64_t start[CVN_MAX_RANK]; /* in each dimension of the operand, clamped into bounds */
-    int64_t to;                  /* element of the result */
-} Box;
+/* The dimension numbers of a gather or scatter, resolved: "slots" are the gather's result or the scatter's updates, whose
+   elements lie in boxes, one for each index vector. */
+typedef struct Boxes {
+    int rank;                       /* of the operand; for each of its dimensions: */
+    int64_t stride[CVN_MAX_RANK];   /* elements */
+    int64_t size[CVN_MAX_RANK];     /* of a box */
+    int window[CVN_MAX_RANK];       /* the dimension of the slots that runs over it, or -1 */
+    int batch[CVN_MAX_RANK];        /* the one that is its index, or -1 */
+    int64_t slot[CVN_MAX_RANK + 1]; /* stride of the window's dimension */
+    int outer;    /* dimensions of the slots up to the last that is not in the window; for each: */
+    Walk vectors; /* how far slots (from) and index vectors (to) are apart */
+} Boxes;
 
-static Box box_of(const KernelArgs *args, int64_t i)
+static Boxes boxes_of(const Op *op, const cvn_type *slots)
 {
-    const OpAttr *a = &args->op->attr;
-    const cvn_type *x = op_in(args->op, 0), *y = &args->op->result[0]->type;
-    const cvn_type *indices = op_in(args->op, 1);
-    int64_t y_stride[CVN_MAX_RANK], stride[CVN_MAX_RANK + 1] = {0}, where[CVN_MAX_RANK + 1] = {0};
-    walk_strides(y, y_stride);
-    walk_strides(indices, stride);
-    Box box = {.to = 0};
-    int e =
-        indices->rank; /* dimensions of the indices, last first, without that of the components */
-    int64_t vector = 0, component = a->index_vector_dim < e ? stride[a->index_vector_dim] : 0;
-    for (int d = y->rank - 1; d >= 0; d--) {
+    const OpAttr *a = &op->attr;
+    const cvn_type *x = op_in(op, 0);
+    int64_t slot[CVN_MAX_RANK], vector[CVN_MAX_RANK + 1] = {0};
+    int slot_of[CVN_MAX_RANK + 1] = {0}; /* dimensions of the indices */
+    Boxes b = {.rank = x->rank};
+    walk_strides(x, b.stride);
+    walk_strides(slots, slot);
+    walk_strides(op_in(op, 1), vector);
+    for (int d = 0, e = 0; d < slots->rank; d++) {
+        b.vectors.size[d] = slots->dim[d];
+        b.vectors.from_stride[d] = slot[d];
         if (ints_contain(&a->window, d))
             continue;
-        e -= 1 + (e - 1 == a->index_vector_dim);
-        where[e] = i % y->dim[d];
-        i /= y->dim[d];
-        box.to += where[e] * y_stride[d];
-        vector += where[e] * stride[e];
+        e += e == a->index_vector_dim;
+        b.vectors.to_stride[d] = vector[e];
+        slot_of[e++] = d;
+        b.outer = d + 1;
+    }
+    for (int d = 0, k = 0; d < x->rank; d++) {
+        bool dropped = ints_contain(&a->collapsed, d) || ints_contain(&a->operand_batch, d);
+        b.window[d] = dropped ? -1 : (int)a->window.v[k++];
+        b.size[d] = dropped ? 1 : slots->dim[b.window[d]];
+        b.slot[d] = dropped ? 0 : slot[b.window[d]];
+        b.batch[d] = -1;
     }
     for (int k = 0; k < a->operand_batch.n; k++)
-        box.start[a->operand_batch.v[k]] = where[a->index_batch.v[k]];
-    for (int k = 0; k < a->index_map.n; k++) {
-        int64_t d = a->index_map.v[k];
-        int64_t at = ((const int32_t *)args->in[1])[vector + k * component];
-        int64_t most = x->dim[d] - a->sizes.v[d];
-        box.start[d] = at < 0 ? 0 : at > most ? most : at;
-    }
-    return box;
+        b.batch[a->operand_batch.v[k]] = slot_of[a->index_batch.v[k]];
+    return b;
 }
 
-static void run_gather_boxes(const KernelArgs *args)
+/* Where the box of element `at` of the slots starts in each dimension of the operand: as the index vector says, in bounds or
+   not. */
+static void box_start(const KernelArgs *args, const Boxes *b, const int64_t *at, int64_t *start)
 {
     const OpAttr *a = &args->op->attr;
-    const cvn_type *x = op_in(args->op, 0), *y = &args->op->result[0]->type;
-    int64_t x_stride[CVN_MAX_RANK], y_stride[CVN_MAX_RANK], boxes = 1, begin, end;
-    walk_strides(x, x_stride);
-    walk_strides(y, y_stride);
-    for (int d = 0; d < y->rank; d++)
-        boxes *= ints_contain(&a->window, d) ? 1 : y->dim[d];
+    const cvn_type *indices = op_in(args->op, 1);
+    int64_t vector = walk_to(&b->vectors, b->outer, at), component = 1;
+    for (int d = indices->rank - 1; d > a->index_vector_dim; d--)
+        component *= indices->dim[d];
+    for (int d = 0; d < b->rank; d++)
+        start[d] = b->batch[d] < 0 ? 0 : at[b->batch[d]];
+    for (int k = 0; k < a->index_map.n; k++, vector += component)
+        start[a->index_map.v[k]] = indices->dtype == CVN_I32
+                                       ? ((const int32_t *)args->in[1])[vector]
+                                       : (int64_t)((const uint32_t *)args->in[1])[vector];
+}
+
+/* Any gather: for each index vector, a box of the operand is copied. */
+static void run_gather_boxes(const KernelArgs *args)
+{
+    const cvn_type *x = op_in(args->op, 0), *y = op_out(args->op, 0);
+    const Boxes b = boxes_of(args->op, y);
+    int64_t count = 1, begin, end;
+    Walk w;
+    for (int d = 0; d < b.outer; d++)
+        count *= ints_contain(&args->op->attr.window, d) ? 1 : y->dim[d];
     if (cvn_type_elements(y) == 0)
         return;
-    kernel_share(boxes, 1, args->thread, args->n_threads, &begin, &end);
+    kernel_share(count, 1, args->thread, args->n_threads, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
-        Box box = box_of(args, i);
-        Walk w = {.to = box.to};
-        for (int d = 0, k = 0; d < x->rank; d++) {
-            w.from += box.start[d] * x_stride[d];
-            if (!ints_contain(&a->collapsed, d) && !ints_contain(&a->operand_batch, d))
-                walk_add(&w, a->sizes.v[d], x_stride[d], y_stride[a->window.v[k++]]);
+        int64_t at[CVN_MAX_RANK] = {0}, start[CVN_MAX_RANK], rest = i;
+        for (int d = b.outer - 1; d >= 0; d--) {
+            if (ints_contain(&args->op->attr.window, d))
+                continue;
+            at[d] = rest % y->dim[d];
+            rest /= y->dim[d];
+        }
+        box_start(args, &b, at, start);
+        walk_begin(&w, 0, walk_from(&b.vectors, b.outer, at));
+        for (int d = 0; d < x->rank; d++) {
+            w.from += num_max(0, num_min(start[d], x->dim[d] - b.size[d])) * b.stride[d];
+            walk_add(&w, b.size[d], b.stride[d], b.slot[d]);
         }
         walk_run(&w, (size_t)cvn_dtype_bits(x->dtype) / 8, args->out[0], args->in[0]);
     }
@@ -155,7 +186,7 @@ static int by_row(const void *a, const void *b)
 }
 
 /* A thread's list of updates, and of its columns the sum of a row and what all rows add to the squares. */
-static size_t apart_bytes(const Op *op)
+static size_t sums_bytes(const Op *op)
 {
     size_t n = (size_t)cvn_type_elements(op_in(op, 1)), length = (size_t)row_length(op_in(op, 0));
     return (n * sizeof(uint64_t) + 2 * length * sizeof(float) + 63) / 64 * 64;
@@ -173,18 +204,17 @@ static void add_row_and_squares(float *y, const float *sum, float *more, int64_t
 
 static size_t scratch_scatter(const Op *op, int n_threads)
 {
-    return op->attr.apart ? apart_bytes(op) * (size_t)n_threads : 0;
+    return op->attr.residual ? sums_bytes(op) * (size_t)n_threads : 0;
 }
 
 /* Columns [begin, end) of f32: what is added to a row is the sum of its updates; other rows are not touched. */
-static void scatter_apart(const KernelArgs *args, int64_t begin, int64_t end)
+static void scatter_to_residual(const KernelArgs *args, int64_t begin, int64_t end)
 {
     const cvn_type *x = op_in(args->op, 0);
     const int32_t *index = args->in[1];
     const float *update = args->in[2];
     int64_t length = row_length(x), n = cvn_type_elements(op_in(args->op, 1)), count = 0;
-    uint64_t *order =
-        (void *)((char *)args->scratch + apart_bytes(args->op) * (size_t)args->thread);
+    uint64_t *order = (void *)((char *)args->scratch + sums_bytes(args->op) * (size_t)args->thread);
     float *sum = (void *)(order + n), *more = sum + length, *out = args->out[0];
     bool squares = args->op->n_results > 1;
     memset(more, 0, (size_t)(end - begin) * sizeof *more);
@@ -225,8 +255,8 @@ static void run_scatter(const KernelArgs *args)
             memcpy((char *)args->out[0] + (size_t)(row * length + begin) * size,
                    (const char *)args->in[0] + (size_t)(row * length + begin) * size,
                    (size_t)(end - begin) * size);
-    if (args->op->attr.apart) {
-        scatter_apart(args, begin, end);
+    if (args->op->attr.residual) {
+        scatter_to_residual(args, begin, end);
         return;
     }
     for (int64_t i = 0; i < n; i++)
@@ -235,9 +265,99 @@ static void run_scatter(const KernelArgs *args)
                     i * length + begin, end - begin);
 }
 
-static bool match_cache_update(const Op *op)
+/* ---- any scatter ---- */
+
+/* The dimension of the operand that threads share: the longest of those that every box has as a whole or at any index; where
+   these are shorter than the threads are many, the longest of all. */
+static int shared_dim(const Op *op, int n_threads)
 {
-    return cvn_dtype_bits(op_in(op, 0)->dtype) >= 8;
+    const cvn_type *x = op_in(op, 0);
+    int best = 0, whole = -1;
+    for (int d = 0; d < x->rank; d++) {
+        if (x->dim[d] > x->dim[best])
+            best = d;
+        if (!ints_contain(&op->attr.index_map, d) && (whole < 0 || x->dim[d] > x->dim[whole]))
+            whole = d;
+    }
+    return whole >= 0 && x->dim[whole] >= n_threads ? whole : best;
+}
+
+/* Adds a box of updates, each sum rounded. */
+static void add_box(const KernelArgs *args, const Walk *w)
+{
+    cvn_dtype dtype = op_in(args->op, 0)->dtype;
+    int inner = w->n - 1;
+    int64_t n = inner < 0 ? 1 : w->size[inner], at[CVN_MAX_RANK] = {0};
+    int64_t from_step = inner < 0 ? 0 : w->from_stride[inner];
+    int64_t to_step = inner < 0 ? 0 : w->to_stride[inner];
+    Wide sum, update;
+    do
+        for (int64_t i = 0; i < n; i += WIDE) {
+            int64_t part = num_min(n - i, WIDE);
+            int64_t from = w->from + walk_from(w, inner, at) + i * from_step;
+            int64_t to = w->to + walk_to(w, inner, at) + i * to_step;
+            wide_read(dtype, args->out[0], to, to_step, part, &sum);
+            wide_read(dtype, args->in[2], from, from_step, part, &update);
+            wide_reduce(CVN_SUM, dtype, &sum, 0, 1, &update, part);
+            wide_write(dtype, args->out[0], to, to_step, part, &sum);
+        }
+    while (walk_next(w, inner, at));
+}
+
+/* What of the box that begins at `start` lies in [low, high). Of a window that runs over dimensions before `outer` it has one
+   element, number `at`. */
+static bool clip_box(const Boxes *b, const int64_t *at, const int64_t *start, const int64_t *low,
+                     const int64_t *high, Walk *w)
+{
+    for (int d = 0; d < b->rank; d++) {
+        bool one = b->window[d] < b->outer;
+        int64_t first = start[d] + (one && b->window[d] >= 0 ? at[b->window[d]] : 0);
+        int64_t begin = num_max(first, low[d]);
+        int64_t end = num_min(first + (one ? 1 : b->size[d]), high[d]);
+        if (begin >= end)
+            return false;
+        w->from += one ? 0 : (begin - first) * b->slot[d];
+        w->to += begin * b->stride[d];
+        walk_add(w, end - begin, b->slot[d], b->stride[d]);
+    }
+    return true;
+}
+
+/* Every thread goes through all updates, in their order, and takes those for its part of the operand, [low, high). */
+static void run_scatter_boxes(const KernelArgs *args)
+{
+    const Op *op = args->op;
+    const cvn_type *x = op_in(op, 0), *u = op_in(op, 2);
+    const Boxes b = boxes_of(op, u);
+    const size_t size = (size_t)cvn_dtype_bits(x->dtype) / 8;
+    int64_t low[CVN_MAX_RANK] = {0}, high[CVN_MAX_RANK], at[CVN_MAX_RANK] = {0};
+    int64_t start[CVN_MAX_RANK], shared = shared_dim(op, args->n_threads);
+    Walk copy = {0}, w;
+    memcpy(high, x->dim, sizeof high);
+    if (x->rank > 0)
+        kernel_share(x->dim[shared], 1, args->thread, args->n_threads, &low[shared], &high[shared]);
+    else if (args->thread > 0)
+        return;
+    for (int d = 0; d < x->rank; d++) {
+        copy.from = copy.to += low[d] * b.stride[d];
+        if (high[d] == low[d])
+            return;
+        walk_add(&copy, high[d] - low[d], b.stride[d], b.stride[d]);
+    }
+    if (args->out[0] != args->in[0])
+        walk_run(&copy, size, args->out[0], args->in[0]);
+    if (cvn_type_elements(u) == 0)
+        return;
+    do {
+        walk_begin(&w, walk_from(&b.vectors, b.outer, at), 0);
+        box_start(args, &b, at, start);
+        if (!clip_box(&b, at, start, low, high, &w))
+            continue;
+        if (op->attr.combine == COMBINE_ADD)
+            add_box(args, &w);
+        else
+            walk_run(&w, size, args->out[0], args->in[2]);
+    } while (walk_next(&b.vectors, b.outer, at));
 }
 
 /* Threads share KV heads x batch, as those of attention to few positions do. */
@@ -270,21 +390,22 @@ static void run_cache_update(const KernelArgs *args)
 
 const Kernel index_kernels[] = {
     {.name = "gather.rows", .kind = OP_GATHER, .match = match_gather, .run = run_gather},
-    {.name = "gather.boxes",
-     .kind = OP_GATHER,
-     .match = match_gather_boxes,
-     .run = run_gather_boxes},
+    {.name = "gather.boxes", .kind = OP_GATHER, .match = match_bytes, .run = run_gather_boxes},
     {.name = "scatter.add_rows",
      .kind = OP_SCATTER,
      .match = match_scatter,
      .scratch = scratch_scatter,
      .run = run_scatter,
      .in_place = 1,
-     .adds = true,
-     .column_squares = true},
+     .fuses = EPILOGUE_RESIDUAL | EPILOGUE_COLUMN_SQUARES},
+    {.name = "scatter.boxes",
+     .kind = OP_SCATTER,
+     .match = match_bytes,
+     .run = run_scatter_boxes,
+     .in_place = 1},
     {.name = "cache_update",
      .kind = OP_CACHE_UPDATE,
-     .match = match_cache_update,
+     .match = match_bytes,
      .run = run_cache_update,
      .in_place = 1},
     {0},

@@ -6,6 +6,7 @@
  *     copy, index, sort, small                    what moves or orders elements; walk.h moves a box of them
  *     elementwise, rows, rope, random,
  *     norm, quantize, fusion, attention           *_impl.h, on the vectors of vec.h
+ *     any                                         sums of f64, whole numbers and dimensions that lie apart, on wide.h
  *     dot_general, gemm*                          products of two tensors, in any layout; gemm_tiles.c for AMX
  *     linear*                                     products with weights in panels: loops (linear_loops.h) around tiles of
  *                                                 8 and 4 bits (linear.h), and of floats and rows of 8 bits (linear_direct.h)
@@ -29,40 +30,30 @@ extern const Kernel index_kernels[]; /* gather, scatter, cache_update */
 extern const Kernel sort_kernels[];  /* sort */
 extern const Kernel small_kernels[]; /* iota, cumsum */
 
-extern const Kernel quantize_kernels_portable[], quantize_kernels_avx2[],
-    quantize_kernels_avx512[]; /* quantize_rows */
+/* The tables that every set of vectors has: f(table) of each. */
+#define KERNELS_OF(isa, f)                                                                         \
+    f(linear_float_kernels_##isa) f(quantize_kernels_##isa) f(dot_kernels_##isa)                   \
+        f(elementwise_kernels_##isa) f(fusion_kernels_##isa) f(row_kernels_##isa)                  \
+            f(rope_kernels_##isa) f(random_kernels_##isa) f(attention_kernels_##isa)               \
+                f(attention_backward_kernels_##isa) f(row_backward_kernels_##isa)                  \
+                    f(likeliest_kernels_##isa) f(any_kernels_##isa)
+#define KERNELS_DECLARE(table) extern const Kernel table[];
+KERNELS_OF(portable, KERNELS_DECLARE)
+KERNELS_OF(avx2, KERNELS_DECLARE)
+KERNELS_OF(avx512, KERNELS_DECLARE)
 
 extern const Kernel linear_int8_kernels_portable[], linear_int8_kernels_avx2[],
     linear_int8_kernels_avx512_vnni[], linear_int8_kernels_amx[];
-
 extern const Kernel linear_kernels_portable[], linear_kernels_avx2[], linear_kernels_avx512_vnni[],
     linear_kernels_amx[];
-extern const Kernel linear_float_kernels_portable[], linear_float_kernels_avx2[],
-    linear_float_kernels_avx512[], linear_float_kernels_avx512_bf16[], linear_float_kernels_amx[];
+extern const Kernel linear_float_kernels_avx512_bf16[], linear_float_kernels_amx[];
 
-extern const Kernel dot_kernels_portable[], elementwise_kernels_portable[],
-    fusion_kernels_portable[], row_kernels_portable[], rope_kernels_portable[],
-    random_kernels_portable[], attention_kernels_portable[], attention_backward_kernels_portable[],
-    row_backward_kernels_portable[], likeliest_kernels_portable[];
-
-#if defined(CVN_HAVE_AVX2)
-extern const Kernel dot_kernels_avx2[], elementwise_kernels_avx2[], fusion_kernels_avx2[],
-    row_kernels_avx2[], rope_kernels_avx2[], random_kernels_avx2[], attention_kernels_avx2[],
-    attention_backward_kernels_avx2[], row_backward_kernels_avx2[], likeliest_kernels_avx2[];
-#endif
-#if defined(CVN_HAVE_AVX512)
-extern const Kernel dot_kernels_avx512[], elementwise_kernels_avx512[], fusion_kernels_avx512[],
-    row_kernels_avx512[], rope_kernels_avx512[], random_kernels_avx512[],
-    attention_kernels_avx512[], attention_backward_kernels_avx512[], row_backward_kernels_avx512[],
-    likeliest_kernels_avx512[];
 extern const Kernel dot_kernels_avx512_bf16[], attention_kernels_avx512_bf16[],
     attention_kernels_avx512_bf16few[], attention_backward_kernels_avx512_bf16[];
 /* The same as those of avx512, and the same bits, but for the instruction that rounds. */
 extern const Kernel fusion_kernels_avx512_bf16[], row_kernels_avx512_bf16[],
     rope_kernels_avx512_bf16[], row_backward_kernels_avx512_bf16[];
-#endif
-#if defined(CVN_HAVE_AMX)
+
 extern const Kernel dot_kernels_amx[], attention_kernels_amx[], attention_backward_kernels_amx[];
-#endif
 
 #endif

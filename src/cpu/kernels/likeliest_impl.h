@@ -16,6 +16,7 @@
  * everyone; and the few are looked at by everyone for himself. So what is kept does not depend on the number of threads or
  * on the other rows.
  */
+#include "base/num.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/vec_math.h"
 
@@ -317,19 +318,16 @@ static void write_kept(const float *x, int64_t n, float least, float best, float
     }
 }
 
-static size_t rounded(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
 /* A buffer of each thread, and what they share; also the places in it, where there is memory. */
 static size_t lay_out(int64_t n, int n_threads, char *memory, Row *row, float **buffer)
 {
-    const size_t own = rounded(sizeof(float) * (size_t)(n + VN));
-    const size_t sums = rounded(sizeof(float) * CUTS * (size_t)((n + FLUSH - 1) / FLUSH));
-    const size_t collected = rounded(sizeof(float) * (size_t)(n + (int64_t)VN * n_threads));
-    const size_t counts = rounded(sizeof(int64_t) * (size_t)n_threads);
-    const size_t ranges = rounded(2 * sizeof(float) * (size_t)n_threads);
+    const size_t own = num_padded(sizeof(float) * (size_t)(n + VN), CACHE_LINE);
+    const size_t sums =
+        num_padded(sizeof(float) * CUTS * (size_t)((n + FLUSH - 1) / FLUSH), CACHE_LINE);
+    const size_t collected =
+        num_padded(sizeof(float) * (size_t)(n + (int64_t)VN * n_threads), CACHE_LINE);
+    const size_t counts = num_padded(sizeof(int64_t) * (size_t)n_threads, CACHE_LINE);
+    const size_t ranges = num_padded(2 * sizeof(float) * (size_t)n_threads, CACHE_LINE);
     size_t at = own * (size_t)n_threads;
     if (memory) {
         *buffer = (float *)(void *)(memory + own * (size_t)row->args->thread);

@@ -46,7 +46,7 @@ static Product read_product(const Op *op, int n_threads, bool wide)
     p.group = p.weight[0].dtype == CVN_I4 ? p.k / p.weight[0].groups : LINEAR_SPAN;
     bool many = wide && p.m > MANY;
     p.chunk = num_min(p.m, many ? LINEAR_WIDE_CHUNK : LINEAR_CHUNK);
-    p.block = many ? LINEAR_MOST_BLOCK / (p.swiglu ? 2 : 1) : LINEAR_BLOCK;
+    p.block = many ? LINEAR_WIDE_BLOCK / (p.swiglu ? 2 : 1) : LINEAR_BLOCK;
     p.alone = n_threads > 1 && p.m * p.k <= ALONE;
     p.x_bytes = (size_t)(p.spans * p.m * LINEAR_ROW_BYTES);
     p.all_bytes = p.x_bytes + (size_t)(p.spans * p.m) * sizeof(LinearSpan);
@@ -189,6 +189,9 @@ static void multiply_panels(const Work *w, const LinearPiece *piece, const Cut *
 {
     const bool is_i4 = w->p->weight[piece->weight].dtype == CVN_I4;
     int64_t first = piece->span * w->p->m + piece->m0, call = g / cut->panels * cut->tiles;
+    const int64_t steps = LINEAR_SPAN / 64;
+    LinearBeside beside;
+    t->beside = w->isa->wide ? &beside : NULL;
     for (int64_t r = 0, tile = 0; r < piece->rows; r += cut->rows, tile++) {
         t->rows = (int)num_min(cut->rows, piece->rows - r);
         t->x = w->x + (first + r) * LINEAR_ROW_BYTES;
@@ -197,7 +200,11 @@ static void multiply_panels(const Work *w, const LinearPiece *piece, const Cut *
         for (int j = 0; j < t->panels; j++)
             t->ahead[j] = t->q + j * t->q_stride + (j % cut->tiles == tile ? cut->ahead : 0);
         if (w->isa->wide)
-            linear_fetch(ahead, tile, call + tile);
+            beside = linear_beside(ahead, tile, call + tile, num_pieces(cut->rows, 16) * steps);
+        if (w->isa->wide && piece->out)
+            linear_leaves_next(&beside, piece->out,
+                               r + cut->rows < piece->rows ? g : g + cut->panels, t->panels,
+                               r + cut->rows < piece->rows ? r + cut->rows : 0);
         (is_i4 ? w->isa->tile_i4 : w->isa->tile_i8)(t);
         if (piece->out)
             linear_write_tile(w->isa->write, piece->out, g, t->panels, r, t->rows);
@@ -227,8 +234,8 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
                          .x = (const char *)w->x +
                               ((span + 1) % p->spans * p->m + piece->m0) * LINEAR_ROW_BYTES,
                          .x_lines = piece->rows * LINEAR_ROW_BYTES / 64,
-                         .unit_part = linear_part(t.units, cut.tiles)};
-    ahead.x_part = linear_part(ahead.x_lines, cut.tiles * num_pieces(panels->n, cut.panels));
+                         .tiles = cut.tiles,
+                         .calls = cut.tiles * num_pieces(panels->n, cut.panels)};
     for (int64_t g = 0; g < panels->n; g += cut.panels) {
         int64_t panel = panels->first + g * panels->stride;
         int64_t at = panel * lw->groups + span * LINEAR_SPAN / p->group;

@@ -40,7 +40,8 @@ enum {
     LINEAR_LEAST_GROUP = 8,                         /* of i4 weights */
     LINEAR_SUMS = LINEAR_SPAN / LINEAR_LEAST_GROUP, /* sums of a row's span at most */
     LINEAR_CHUNK = 240,                             /* rows that are computed at a time */
-    LINEAR_WIDE_CHUNK = 512                         /* where an instruction set wants more */
+    LINEAR_WIDE_CHUNK = 512,                        /* where an instruction set wants more */
+    LINEAR_WIDE_BLOCK = 16
 };
 
 /* One row's span: what of it is not in the arranged bytes. */
@@ -69,6 +70,8 @@ typedef struct LinearTile {
     float *c;
     int64_t c_stride; /* floats from panel to panel */
     bool add;         /* to c, else c is overwritten */
+    const struct LinearBeside
+        *beside; /* of many rows, where the instruction set is wide; else NULL */
 } LinearTile;
 
 /* What a product that takes a norm in does with a row of x; the bits are those of the kernel of rms_norm. */
@@ -94,7 +97,7 @@ typedef struct LinearIsa {
                    are full */
     int few; /* rows up to which it takes LINEAR_BLOCK panels instead */
     int alone_i8; /* rows up to which one tile takes all there are, though it would take fewer of more; or 0 */
-    /* Of many rows LINEAR_WIDE_CHUNK and LINEAR_MOST_BLOCK panels are computed at a time, of which the next are asked for
+    /* Of many rows LINEAR_WIDE_CHUNK and LINEAR_WIDE_BLOCK panels are computed at a time, of which the next are asked for
        in L2 meanwhile, and all tiles but the last are full. */
     bool wide;
     void (*enter)(void); /* before and after the tiles of a product, on each thread; or NULL */

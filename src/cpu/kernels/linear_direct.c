@@ -11,7 +11,10 @@
 enum {
     ALONE = 32768, /* elements of x up to which every thread lays out all of it for itself */
     CHUNK = 240,   /* rows that are computed at a time, about */
-    MANY = 64      /* rows above which the instruction set may ask for other blocks */
+    MANY = 64,     /* rows above which the instruction set may ask for other blocks */
+    LINE = 2048,   /* bytes of a row of a span of x at most */
+    AMX_ROWS = 16, /* of a tile, and their bytes */
+    AMX_BYTES = 64
 };
 
 /* One product: what the operation says, and where its parts are in scratch. */
@@ -21,6 +24,7 @@ typedef struct Product {
     LinearWeight weight[LINEAR_WEIGHTS];
     int64_t m, k;
     int64_t span, spans; /* elements of one, and how many */
+    int64_t rows;        /* of x as it is laid out: with those that fill up tiles */
     int64_t jobs;        /* panels of results */
     int64_t chunk;       /* rows computed at a time */
     int64_t block;       /* panels at a time */
@@ -51,10 +55,13 @@ static Product read_product(const DirectIsa *isa, const Op *op, int n_threads)
     int64_t chunk = p.many ? isa->chunk : CHUNK, chunks = num_pieces(p.m, chunk);
     p.chunk = chunks > 1 ? num_round_up(num_pieces(p.m, chunks), isa->rows) : p.m;
     p.alone = n_threads > 1 && p.m * p.k <= ALONE;
-    p.x_bytes = (size_t)(p.spans * p.m * p.span) * p.element;
+    p.rows = isa->turned ? num_round_up(p.m, AMX_ROWS) : p.m;
+    p.x_bytes = (size_t)(p.spans * p.rows * p.span) * p.element;
     p.all_bytes = p.x_bytes;
     if (isa->x == CVN_I8)
-        p.all_bytes += (size_t)(num_round_up(p.spans * p.m, 16) + num_round_up(p.m, 16)) * 4;
+        p.all_bytes += (size_t)(num_round_up(p.spans * p.rows, 16) + num_round_up(p.m, 16)) * 4;
+    if (isa->turned)
+        p.chunk = num_round_up(p.chunk, AMX_ROWS);
     p.c_bytes = (size_t)(p.chunk * p.block * PANEL_ROWS) * sizeof(float);
     p.c_bytes *= p.swiglu ? 2 : 1;
     if (isa->x == CVN_I8 && op->attr.norm)
@@ -83,12 +90,41 @@ typedef struct Work {
     const DirectIsa *isa;
     const Product *p;
     const KernelArgs *args;
-    char *x;       /* [spans][m][span] */
-    int32_t *sum;  /* of 8 bits: [spans][m] */
+    char *x;       /* [spans][rows][span] */
+    int32_t *sum;  /* of 8 bits: [spans][rows] */
     uint16_t *row; /* and bf16 [k] */
     float *step;   /* and [m] */
     float *c;      /* [weights of a job][block][chunk][16] */
 } Work;
+
+/* Where a row of x goes in a span: at once, or into `line`, from which put() takes it. */
+typedef struct Place {
+    char *to, *line;
+} Place;
+
+static int64_t units_of(const Product *p, int64_t span)
+{
+    int64_t unit = panel_unit(p->weight[0].dtype);
+    return num_min(p->span / unit, p->weight[0].units - span * p->span / unit);
+}
+
+/* Row `row` of span s; `line` has room for a span. */
+static Place place_of(const Work *w, int64_t s, int64_t row, char *line)
+{
+    const Product *p = w->p;
+    size_t bytes = (size_t)p->span * p->element;
+    char *rows = w->x + (size_t)(s * p->rows + row / AMX_ROWS * AMX_ROWS) * bytes;
+    if (w->isa->turned && row < linear_tiled_rows(p->m) && units_of(p, s) % AMX_ROWS == 0)
+        return (Place){rows + row % AMX_ROWS * AMX_BYTES, line};
+    return (Place){NULL, rows + (size_t)(row % AMX_ROWS) * bytes};
+}
+
+static void put(const Work *w, const Place *place)
+{
+    size_t bytes = (size_t)w->p->span * w->p->element;
+    for (size_t i = 0; place->to && i < bytes; i += AMX_BYTES)
+        memcpy(place->to + i * AMX_ROWS, place->line + i, AMX_BYTES);
+}
 
 /* Elements [at, at + n) of x into a span, with zeros after them. */
 static void lay_out(const Work *w, const void *x, int64_t at, int64_t n, char *out)
@@ -112,20 +148,23 @@ static void lay_out_normalised(const Work *w)
     LinearNorm norm = linear_norm_of(w->args);
     int64_t begin = 0, end = p->m;
     uint16_t span[LINEAR_SPAN]; /* bf16 that is widened on the way */
+    char line[LINE];
     if (!p->alone)
         kernel_share(end, 1, w->args->thread, w->args->n_threads, &begin, &end);
     for (int64_t row = begin; row < end; row++) {
         float scale = w->isa->norm_scale(&norm, row);
         for (int64_t s = 0; s < p->spans; s++) {
             int64_t k0 = s * p->span, n = num_min(p->span, p->k - k0);
-            char *to = w->x + (size_t)((s * p->m + row) * p->span) * p->element;
+            Place place = place_of(w, s, row, line);
+            char *rest = place.line + (size_t)n * p->element;
             if (w->isa->x == norm.out_dtype) {
-                w->isa->norm_span(&norm, row, k0, n, scale, to);
-                memset(to + (size_t)n * p->element, 0, (size_t)(p->span - n) * p->element);
+                w->isa->norm_span(&norm, row, k0, n, scale, place.line);
+                memset(rest, 0, (size_t)(p->span - n) * p->element);
             } else {
                 w->isa->norm_span(&norm, row, k0, n, scale, span);
-                lay_out(w, span, 0, n, to);
+                lay_out(w, span, 0, n, place.line);
             }
+            put(w, &place);
         }
     }
     if (!p->alone)
@@ -136,12 +175,14 @@ static void lay_out_rows(const Work *w)
 {
     const Product *p = w->p;
     int64_t begin = 0, end = p->spans * p->m;
+    char line[LINE];
     if (!p->alone)
         kernel_share(end, 1, w->args->thread, w->args->n_threads, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
         int64_t k0 = i / p->m * p->span, row = i % p->m;
-        lay_out(w, w->args->in[0], row * p->k + k0, num_min(p->span, p->k - k0),
-                w->x + (size_t)(i * p->span) * p->element);
+        Place place = place_of(w, i / p->m, row, line);
+        lay_out(w, w->args->in[0], row * p->k + k0, num_min(p->span, p->k - k0), place.line);
+        put(w, &place);
     }
     if (!p->alone)
         kernel_sync(w->args);
@@ -152,8 +193,8 @@ static const void *normalised(const Work *w, const LinearNorm *norm, int64_t row
 {
     const Product *p = w->p;
     float scale = w->isa->norm_scale(norm, row);
-    for (int64_t k0 = 0; k0 < p->k; k0 += p->span)
-        w->isa->norm_span(norm, row, k0, num_min(p->span, p->k - k0), scale, w->row + k0);
+    for (int64_t k0 = 0; k0 < p->k; k0 += LINEAR_SPAN)
+        w->isa->norm_span(norm, row, k0, num_min(LINEAR_SPAN, p->k - k0), scale, w->row + k0);
     return w->row;
 }
 
@@ -169,15 +210,21 @@ static void lay_out_row_of_8_bits(const Work *w, const LinearNorm *norm, int64_t
         w->step[row] = bf16_to_f32(((const uint16_t *)w->args->in[1])[row]);
     } else {
         int32_t most = 0;
-        for (int64_t k0 = 0; k0 < p->k; k0 += p->span)
-            most = w->isa->largest(dtype, x, at + k0, num_min(p->span, p->k - k0), most);
+        for (int64_t k0 = 0; k0 < p->k; k0 += LINEAR_SPAN)
+            most = w->isa->largest(dtype, x, at + k0, num_min(LINEAR_SPAN, p->k - k0), most);
         w->step[row] = w->isa->step(most);
     }
     for (int64_t s = 0; s < p->spans; s++) {
-        int64_t k0 = s * p->span, n = num_min(p->span, p->k - k0), i = s * p->m + row;
-        int8_t *to = (int8_t *)w->x + i * p->span;
-        w->sum[i] = w->isa->to_8_bits(dtype, x, at + k0, n, w->step[row], to);
+        int64_t k0 = s * p->span, n = num_min(p->span, p->k - k0), i = s * p->rows + row;
+        char line[LINE];
+        Place place = place_of(w, s, row, line);
+        int8_t *to = (int8_t *)place.line;
+        w->sum[i] = 0;
+        for (int64_t j = 0; j < n; j += LINEAR_SPAN)
+            w->sum[i] += w->isa->to_8_bits(dtype, x, at + k0 + j, num_min(LINEAR_SPAN, n - j),
+                                           w->step[row], to + j);
         memset(to + n, 0, (size_t)(p->span - n));
+        put(w, &place);
     }
 }
 
@@ -213,10 +260,12 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
                     .add = span > 0};
     LinearAhead ahead = {.stride = t.w_stride,
                          .units = t.units,
-                         .x = w->x + (next * p->m + piece->m0) * row,
+                         .x = w->x + (next * p->rows + piece->m0) * row,
                          .x_lines = rows * row / 64,
-                         .unit_part = linear_part(t.units, tiles)};
-    ahead.x_part = linear_part(ahead.x_lines, tiles * num_pieces(panels, group));
+                         .tiles = tiles,
+                         .calls = tiles * num_pieces(panels, group)};
+    LinearBeside beside;
+    t.beside = p->many ? &beside : NULL;
     for (int64_t g = 0; g < panels; g += group) {
         int64_t panel = piece->panels->first + g * piece->panels->stride, left = panels - g - group;
         t.panels = (int)num_min(group, panels - g);
@@ -224,13 +273,18 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
         ahead.panel = left > 0 ? t.w + group * t.w_stride : piece->next;
         ahead.n = !ahead.panel ? 0 : left > 0 ? num_min(group, left) : group;
         for (int64_t r = 0, tile = 0; r < rows; r += step, tile++, call++) {
-            int64_t first = span * p->m + piece->m0 + r;
+            int64_t first = span * p->rows + piece->m0 + r;
             t.rows = (int)num_min(step, rows - r);
             t.x = w->x + first * row;
             t.sum = w->sum ? w->sum + first : NULL;
             t.c = c + g * t.c_stride + r * PANEL_ROWS;
             if (p->many)
-                linear_fetch(&ahead, tile, call);
+                beside = linear_beside(&ahead, tile, call, num_pieces(t.units, PANEL_ROWS));
+            if (p->many && piece->out && r + step < rows)
+                linear_leaves_next(&beside, piece->out, g, t.panels, r + step);
+            else if (p->many && piece->out)
+                linear_leaves_next(&beside, piece->out, g + group, t.panels, 0);
+            t.next = r + step < rows ? t.c + step * PANEL_ROWS : c + (g + group) * t.c_stride;
             w->isa->tile(&t);
             if (piece->out)
                 linear_write_tile(w->isa->write, piece->out, g, t.panels, r, t.rows);
@@ -253,7 +307,7 @@ void linear_direct_run(const DirectIsa *isa, const KernelArgs *args)
               .c = (float *)(void *)c};
     if (isa->x == CVN_I8) {
         w.sum = (int32_t *)(void *)(w.x + p.x_bytes);
-        w.step = (float *)(void *)(w.sum + num_round_up(p.spans * p.m, 16));
+        w.step = (float *)(void *)(w.sum + num_round_up(p.spans * p.rows, 16));
         w.row = (uint16_t *)(void *)(c + p.c_bytes);
         lay_out_8_bits(&w);
     } else if (args->op->attr.norm)
@@ -264,7 +318,7 @@ void linear_direct_run(const DirectIsa *isa, const KernelArgs *args)
                          .weight = p.weight,
                          .weights = p.weights,
                          .swiglu = p.swiglu,
-                         .divided = p.chunk == p.m && !p.many,
+                         .divided = p.chunk >= p.m && !p.many,
                          .m = p.m,
                          .jobs = p.jobs,
                          .span = p.span,

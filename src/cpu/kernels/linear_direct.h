@@ -11,7 +11,8 @@
  * their sums have no order at all: |sum| <= 128 * 127 * k fits 32 bits. Floats come of them when they are written.
  *
  * x is first laid out by spans of 512 neighbours in k, [spans][rows][512]: a tile's rows then lie together, while rows
- * a power of two apart would share a few sets of the L1 cache. The loops are those of linear.h:
+ * a power of two apart would share a few sets of the L1 cache. Tiles of AMX want 16 rows of 64 bytes in one piece: each 16
+ * whole rows are [span's 64 bytes][16][64] there, as far as a span is whole tiles. The loops are those of linear.h:
  *
  *     for rows, a chunk at a time
  *       for panels, each thread its own range, LINEAR_BLOCK (or isa->block) at a time
@@ -23,6 +24,7 @@
 #define CVN_CPU_KERNELS_LINEAR_DIRECT_H
 
 #include "cpu/kernels/linear.h"
+#include "cpu/kernels/linear_loops.h"
 
 /* Some rows of x and some neighbouring panels, over one span. */
 typedef struct DirectTile {
@@ -36,6 +38,8 @@ typedef struct DirectTile {
     float *c;           /* sums of the first panel, [rows][16]; of 8 bits they are int32_t */
     int64_t c_stride;   /* floats from panel to panel */
     bool add;           /* to c, else c is overwritten */
+    const LinearBeside *beside; /* of many rows; else NULL */
+    const float *next;          /* beside: c of the tile that comes next */
 } DirectTile;
 
 typedef struct DirectIsa {
@@ -47,7 +51,8 @@ typedef struct DirectIsa {
     int block; /* and so many panels, `group` of them for each tile of x, in spans of `span` elements; the next
                          panels and the next span of x are asked for in L2 meanwhile */
     int group, span;
-    bool even; /* rows are shared out evenly over tiles; else all tiles but the last are full */
+    bool even;   /* rows are shared out evenly over tiles; else all tiles but the last are full */
+    bool turned; /* x is laid out in tiles of AMX, where it fills them */
     void (*enter)(void); /* before and after the tiles of a product, on each thread; or NULL */
     void (*leave)(void);
     void (*tile)(const DirectTile *tile);
@@ -61,6 +66,14 @@ typedef struct DirectIsa {
                          int8_t *out);
     LinearWrite *write;
 } DirectIsa;
+
+/* Of so many rows: those that tiles of AMX take. Of the last 16, four or fewer are faster without; more are filled up to 16,
+   whatever those hold. */
+static inline int64_t linear_tiled_rows(int64_t rows)
+{
+    enum { ROWS = 16, WITHOUT = 4 };
+    return rows % ROWS > WITHOUT ? num_round_up(rows, ROWS) : rows / ROWS * ROWS;
+}
 
 bool linear_direct_match(const DirectIsa *isa, const Op *op);
 size_t linear_direct_scratch(const DirectIsa *isa, const Op *op, int n_threads);

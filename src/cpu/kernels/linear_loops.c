@@ -123,8 +123,18 @@ void linear_write_tile(LinearWrite *write, const LinearOut *all, int64_t panel, 
     o.up_bias = o.up_bias ? (const char *)o.up_bias + up_bias : NULL;
     o.residual = o.residual ? o.residual + at : NULL;
     o.at += at;
-    o.ahead = r + rows < all->rows ? rows * all->stride : n * PANEL_ROWS - r * all->stride;
     write(&o);
+}
+
+void linear_leaves_next(LinearBeside *b, const LinearOut *all, int64_t panel, int64_t panels,
+                        int64_t r)
+{
+    const int64_t element = r * all->stride + panel * PANEL_ROWS;
+    b->out = (const char *)all->out + cvn_dtype_bytes(all->dtype, all->at + element);
+    b->out_row = (int64_t)cvn_dtype_bytes(all->dtype, all->stride);
+    b->out_bytes = (int64_t)cvn_dtype_bytes(all->dtype, panels * PANEL_ROWS);
+    b->residual = all->residual ? (const char *)(all->residual + element) : NULL;
+    b->residual_row = all->stride * (int64_t)sizeof(float);
 }
 
 /* Some panels of one result, rows [m0, m0 + rows). */
@@ -137,7 +147,7 @@ static void run_block(const LinearLoops *l, int weight, const LinearPanels *pane
     LinearSums sums = {m0, rows, l->c, up, size, l->step};
     bool by_tile = l->many && panels->stride == 1;
     LinearOut out = out_of(l, weight, panels->first, panels->n, 0, &sums);
-    for (int64_t span = 0; span < l->spans; span++) {
+    for (int64_t span = 0; span < l->spans && !kernel_cancelled(l->args); span++) {
         LinearPiece piece = {weight, panels, span, m0, rows, NULL, NULL};
         const LinearOut *whole = by_tile && span + 1 == l->spans ? &out : NULL;
         const char *next = NULL;

@@ -12,7 +12,7 @@
 
 enum {
     LINEAR_BLOCK = 4,       /* panels that are computed at a time */
-    LINEAR_MOST_BLOCK = 16, /* where an instruction set wants more */
+    LINEAR_MOST_BLOCK = 32, /* where an instruction set wants more */
     LINEAR_STREAMED = 8     /* rows up to which panels are read in one go, all of their spans */
 };
 
@@ -56,12 +56,9 @@ typedef struct LinearOut {
     void *out;             /* the result, from element `at` on */
     cvn_dtype dtype;
     int64_t at, stride; /* elements: the first row's first column; from row to row */
-    int64_t ahead; /* elements from a row to that whose place is asked for meanwhile; 0: none */
 } LinearOut;
 
 typedef void LinearWrite(const LinearOut *out);
-
-enum { LINEAR_FETCH = 8 }; /* lines that are asked for together */
 
 /* What a piece of many rows asks for beside its tiles: the panels that come next, and the next span of x. */
 typedef struct LinearAhead {
@@ -69,34 +66,54 @@ typedef struct LinearAhead {
     int64_t n, stride, units;
     const char *x;
     int64_t x_lines;
-    int64_t unit_part, x_part; /* of lines beside one tile, as linear_part says */
+    int64_t tiles, calls; /* tiles of rows, and all tiles of the piece: each asks for its part */
 } LinearAhead;
 
-/* What is asked for of so many lines beside one tile of n. */
-static inline int64_t linear_part(int64_t lines, int64_t n)
+/* Its part beside one tile: lines of three places, of which each step of the tile asks for `part`. A core has 16 lines under
+   way to its L1 cache, whether loaded or asked for; those for which all was asked at once would hold up the tiles,
+   whose operands come from L2. */
+typedef struct LinearBeside {
+    const char *at[3];
+    int64_t lines[3], part[3];
+    /* Where the next tile's sums will go and what is added to them, if this tile's leave: rows, so many bytes apart. */
+    const char *out, *residual;
+    int64_t out_row, out_bytes, residual_row;
+} LinearBeside;
+
+static inline LinearBeside linear_beside(const LinearAhead *a, int64_t tile, int64_t call,
+                                         int64_t steps)
 {
-    return num_round_up(num_pieces(lines, n), LINEAR_FETCH);
+    int64_t panel = num_pieces(a->units, a->tiles), x = num_pieces(a->x_lines, a->calls);
+    LinearBeside b = {.at = {a->x + call * x * 64}, .lines = {num_min(x, a->x_lines - call * x)}};
+    for (int64_t i = 0; i < a->n && i < 2; i++) {
+        b.at[1 + i] = a->panel + i * a->stride + tile * panel * 64;
+        b.lines[1 + i] = num_min(panel, a->units - tile * panel);
+    }
+    for (int i = 0; i < 3; i++)
+        b.part[i] = num_pieces(b.lines[i], steps);
+    return b;
 }
 
-/* Asks for part i of some lines, for the L2 cache. Inlined early: gcc takes calls of what only asks ahead for
-   superfluous. */
-static inline __attribute__((always_inline)) void linear_fetch_part(const char *at, int64_t lines,
-                                                                    int64_t i, int64_t part)
+/* Beside step i of a tile, for the L2 cache. Inlined early: gcc takes calls of what only asks ahead for superfluous. */
+static inline __attribute__((always_inline)) void linear_ask(const LinearBeside *b, int64_t i)
 {
-    for (int64_t line = i * part, end = num_min(lines, line + part); line < end;
-         line += LINEAR_FETCH)
-#pragma GCC unroll 8
-        for (int64_t j = 0; j < LINEAR_FETCH; j++)
-            __builtin_prefetch(at + (line + j) * 64, 0, 2);
+    for (int k = 0; k < 3; k++) {
+        int64_t end = num_min(b->lines[k], (i + 1) * b->part[k]);
+        for (int64_t line = i * b->part[k]; line < end; line++)
+            __builtin_prefetch(b->at[k] + line * 64, 0, 2);
+    }
 }
 
-/* Beside one tile of rows, which is number `call` of all. */
-static inline __attribute__((always_inline)) void linear_fetch(const LinearAhead *a, int64_t tile,
-                                                               int64_t call)
+/* The rows of results that step i of 16 asks for: two of 32. */
+static inline __attribute__((always_inline)) void linear_ask_rows(const LinearBeside *b, int64_t i)
 {
-    for (int64_t i = 0; i < a->n; i++)
-        linear_fetch_part(a->panel + i * a->stride, a->units, tile, a->unit_part);
-    linear_fetch_part(a->x, a->x_lines, call, a->x_part);
+    enum { ROWS = 2, LINE = 64, RESIDUAL = 2 };
+    for (int64_t r = i * ROWS; r < (i + 1) * ROWS; r++) {
+        for (int64_t j = 0; j < b->out_bytes; j += LINE)
+            __builtin_prefetch(b->out + r * b->out_row + j, 1, 2);
+        for (int64_t j = 0; b->residual && j < RESIDUAL * LINE; j += LINE)
+            __builtin_prefetch(b->residual + r * b->residual_row + j, 0, 2);
+    }
 }
 
 /* What is multiplied. */
@@ -133,6 +150,10 @@ void linear_loops_run(const LinearLoops *loops);
    has; and asks for the places of the tile that comes next. */
 void linear_write_tile(LinearWrite *write, const LinearOut *all, int64_t panel, int64_t n,
                        int64_t r, int64_t rows);
+
+/* That `panels` panels from the given one on and rows from r on leave next. */
+void linear_leaves_next(LinearBeside *b, const LinearOut *all, int64_t panel, int64_t panels,
+                        int64_t r);
 
 /* Where panel `panel` of a weight begins in span `span` of so many elements. */
 static inline const char *linear_panel_at(const KernelArgs *args, const LinearWeight *w, int weight,

@@ -88,22 +88,6 @@ static void write_part(const LinearOut *o, int r, int j, int n, const float y[PA
     tile_write(o->dtype, o->out, at, n, to);
 }
 
-/* The place of a row of a later tile, `n` panels, and its residual. */
-VEC_INLINE void fetch_row(const LinearOut *o, const cvn_dtype dtype, const int n, const float *to,
-                          const uint16_t *half, const float *residual)
-{
-    if (!o->ahead)
-        return;
-    for (int i = 0; i < n; i++) { /* a panel's columns of f32 are a line */
-        if (dtype == CVN_F32)
-            __builtin_prefetch(to + o->ahead + i * PANEL_ROWS, 1, 2);
-        else if (i == 0)
-            __builtin_prefetch(half + o->ahead, 1, 2);
-        if (residual)
-            __builtin_prefetch(residual + o->ahead + i * PANEL_ROWS, 0, 2);
-    }
-}
-
 /* Columns from j on that are no whole panel, or of a type without vectors. */
 static __attribute__((noinline)) void write_rest(const LinearOut *o, const Kinds is, int j,
                                                  const float *bias, const float *up_bias)
@@ -151,7 +135,6 @@ VEC_INLINE void write_panels(const LinearOut *o, const cvn_dtype dtype, const Ki
             if (is.residual)
                 x[v] += vf_load(residual + v * VN);
         }
-        fetch_row(o, dtype, n, to, half, residual);
 #pragma GCC unroll 8
         for (int v = 0; v < n * VECTORS; v++)
             if (dtype == CVN_F32)

@@ -1,6 +1,6 @@
 /*
- * The logarithm of a sum of exponentials, along a row of any float dtype: of cross-entropy and of its gradient, which
- * takes the exponentials as well.
+ * Along a row of any float dtype: its largest element, and the logarithm of a sum of exponentials, of cross-entropy and of
+ * its gradient, which takes the exponentials as well.
  */
 #ifndef CVN_CPU_KERNELS_LOG_SUM_IMPL_H
 #define CVN_CPU_KERNELS_LOG_SUM_IMPL_H
@@ -39,6 +39,26 @@ VEC_INLINE float peak_tile(const bool half, const void *x, int64_t n, float peak
     if (i < n)
         most = vf_max(tile_end(half, x, i, n - i, peak), most);
     return vf_max_lane(vf_max(most, other));
+}
+
+/* The largest of elements [begin, end) of any float dtype, that of each tile first, and then in *at the first place that has
+   it; -inf, and *at as it was, where there is nothing but -inf and NaN. */
+static inline __attribute__((unused)) float largest_at(cvn_dtype dtype, const void *data,
+                                                       int64_t begin, int64_t end, int64_t *at)
+{
+    float from[TILE], most = -INFINITY;
+    for (int64_t first = begin; first < end; first += TILE) {
+        int64_t n = tile_length(first, end), i = 0;
+        const float *x = tile_read(dtype, data, first, n, from);
+        float peak = peak_tile(false, x, n, most);
+        if (!(peak > most))
+            continue;
+        most = peak;
+        while (x[i] != peak)
+            i++;
+        *at = first + i;
+    }
+    return most;
 }
 
 /* Adds exp(x - peak) to the sum, and writes it to `power` unless that is NULL. */

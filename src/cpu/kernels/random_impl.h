@@ -16,6 +16,7 @@
  * decomposition's for any number of threads, which share each row.
  */
 #include "cpu/kernels/kernels.h"
+#include "cpu/kernels/log_sum_impl.h"
 #include "cpu/kernels/vec_random.h"
 
 #include <string.h>
@@ -58,30 +59,12 @@ typedef struct Best {
     int32_t index;
 } Best;
 
-/* The largest of x[begin, end): that of each block first, then where it is. */
+/* The largest of x[begin, end). */
 static Best largest(const float *x, int64_t begin, int64_t end)
 {
-    enum { BLOCK = 32 * VN };
-    Best best = {-INFINITY, 0};
-    for (int64_t at = begin; at < end; at += BLOCK) {
-        int64_t stop = at + BLOCK < end ? at + BLOCK : end, i = at;
-        vf most = vf_splat(best.value), other = most; /* neither waits for the other */
-        for (; i + 2 * VN <= stop; i += 2 * VN) {
-            most = vf_max(vf_load(x + i), most);
-            other = vf_max(vf_load(x + i + VN), other);
-        }
-        for (; i + VN <= stop; i += VN)
-            most = vf_max(vf_load(x + i), most);
-        if (i < stop)
-            most = vf_max(vf_load_part_or(x + i, stop - i, -INFINITY), most);
-        float peak = vf_max_lane(vf_max(most, other));
-        if (!(peak > best.value))
-            continue;
-        for (i = at; x[i] != peak;)
-            i++;
-        best = (Best){peak, (int32_t)i};
-    }
-    return best;
+    int64_t at = 0;
+    float value = largest_at(CVN_F32, x, begin, end, &at);
+    return (Best){value, (int32_t)at};
 }
 
 /* Where the noise of a row comes from, in all lanes. */

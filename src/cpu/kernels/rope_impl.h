@@ -145,8 +145,8 @@ static void run_rope(const KernelArgs *args)
     const float *inv_freq = args->in[2];             /* [pairs] */
     Turned turned = {args->in[0], args->out[0], x->dtype, args->op->result[0]->type.dtype, 0, 0};
     bool interleaved = args->op->attr.flag;
-    unsigned swapped = args->op->attr.swapped;
-    int64_t seq = x->dim[swapped & 1 ? 2 : 1], heads = x->dim[swapped & 1 ? 1 : 2];
+    unsigned transposed = args->op->attr.transposed;
+    int64_t seq = x->dim[transposed & 1 ? 2 : 1], heads = x->dim[transposed & 1 ? 1 : 2];
     int64_t head_dim = x->dim[3], pairs = head_dim / 2, begin, end;
     float cosine[PAIRS], sine[PAIRS];
     kernel_share(x->dim[0] * seq, 1, args->thread, args->n_threads, &begin, &end);
@@ -157,8 +157,8 @@ static void run_rope(const KernelArgs *args)
             for (int64_t h = 0; h < heads; h++) {
                 int64_t plain = (row * heads + h) * head_dim;
                 int64_t other = ((row / seq * heads + h) * seq + row % seq) * head_dim;
-                turned.at = swapped & 1 ? other : plain;
-                turned.to_at = swapped & 2 ? other : plain;
+                turned.at = transposed & 1 ? other : plain;
+                turned.to_at = transposed & 2 ? other : plain;
                 if (interleaved)
                     turn_neighbours(&turned, 2 * p, cosine, sine, n);
                 else
@@ -174,7 +174,6 @@ const Kernel ISA_NAME(rope_kernels)[] = {
      .match = match_rope,
      .run = run_rope,
      .in_place = 1,
-     .converts = true,
-     .places = true},
+     .fuses = PROLOGUE_CONVERT | PROLOGUE_TRANSPOSE | EPILOGUE_CONVERT | EPILOGUE_TRANSPOSE},
     {0},
 };

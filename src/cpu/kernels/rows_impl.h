@@ -93,26 +93,12 @@ static bool match_argmax(const Op *op)
     return tile_dtype(op_in(op, 0)->dtype);
 }
 
-/* Along the last dimension: the largest of each tile first, then where it is. */
+/* Along the last dimension. */
 static int32_t argmax_row(cvn_dtype dtype, const void *data, int64_t first, int64_t n)
 {
-    float from[TILE], most = -INFINITY;
-    int64_t best = 0;
-    for (int64_t at = 0; at < n; at += TILE) {
-        int64_t length = tile_length(at, n);
-        const float *x = tile_read(dtype, data, first + at, length, from);
-        float peak = peak_tile(false, x, length, most);
-        if (!(peak > most))
-            continue;
-        most = peak;
-        for (int64_t i = 0; i < length; i++) {
-            if (x[i] == peak) {
-                best = at + i;
-                break;
-            }
-        }
-    }
-    return (int32_t)best;
+    int64_t at = first;
+    largest_at(dtype, data, first, first + n, &at);
+    return (int32_t)(at - first);
 }
 
 static int32_t argmax_line(cvn_dtype dtype, const void *data, int64_t first, int64_t n,
@@ -227,7 +213,7 @@ VEC_INLINE const float *read_terms(const KernelArgs *args, int64_t at, int64_t n
     const Op *op = args->op;
     const float *x = buffer;
     if (op->attr.fusion)
-        ISA_NAME(fusion_terms)(args, at, n, buffer);
+        ISA_NAME(fusion_prologue)(args, at, n, buffer);
     else
         x = tile_read(op_in(op, 0)->dtype, args->in[0], at, n, buffer);
     if (!op->attr.squares)
@@ -352,43 +338,6 @@ static void run_reduce_float(const KernelArgs *args)
     }
 }
 
-static bool match_reduce_int(const Op *op)
-{
-    cvn_dtype dtype = op_in(op, 0)->dtype;
-    Middle m;
-    return (dtype == CVN_I32 || dtype == CVN_U32 || dtype == CVN_BOOL) && as_middle(op, &m);
-}
-
-static int64_t read_int(cvn_dtype dtype, const void *data, int64_t i)
-{
-    if (dtype == CVN_I32)
-        return ((const int32_t *)data)[i];
-    if (dtype == CVN_U32)
-        return ((const uint32_t *)data)[i];
-    return ((const uint8_t *)data)[i];
-}
-
-static void run_reduce_int(const KernelArgs *args)
-{
-    const Op *op = args->op;
-    cvn_dtype dtype = op_in(op, 0)->dtype;
-    int64_t begin, end;
-    Middle m;
-    as_middle(op, &m);
-    kernel_share(m.outer * m.inner, 16, args->thread, args->n_threads, &begin, &end);
-    for (int64_t i = begin; i < end; i++) {
-        uint64_t y = (uint64_t)(int64_t)reduce_neutral(op->attr.reduce, dtype);
-        int64_t first = i / m.inner * m.n * m.inner + i % m.inner;
-        for (int64_t j = 0; j < m.n; j++)
-            y = reduce_integers(op->attr.reduce, y,
-                                (uint64_t)read_int(dtype, args->in[0], first + j * m.inner));
-        if (dtype == CVN_BOOL)
-            ((uint8_t *)args->out[0])[i] = y != 0;
-        else
-            ((uint32_t *)args->out[0])[i] = (uint32_t)y;
-    }
-}
-
 const Kernel ISA_NAME(row_kernels)[] = {
     {.name = "rms_norm." ISA,
      .kind = OP_RMS_NORM,
@@ -404,11 +353,6 @@ const Kernel ISA_NAME(row_kernels)[] = {
      .kind = OP_REDUCE,
      .match = match_reduce_float,
      .run = run_reduce_float,
-     .squares = true,
-     .terms = true},
-    {.name = "reduce." ISA ".int",
-     .kind = OP_REDUCE,
-     .match = match_reduce_int,
-     .run = run_reduce_int},
+     .fuses = PROLOGUE_SQUARE | PROLOGUE_PROGRAM},
     {0},
 };

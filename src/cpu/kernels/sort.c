@@ -1,5 +1,5 @@
 /*
- * sort along the last dimension: a least-significant-digit radix sort, stable, O(n).
+ * sort along one dimension: a least-significant-digit radix sort, stable, O(n). Keys of f64 are left to the fallback.
  *
  * Keys become unsigned integers that order as the elements do: the bits of a float with the sign flipped, or all
  * of them where it is negative; complemented when descending. Each key carries its place, from which the
@@ -28,13 +28,10 @@ static bool match(const Op *op)
     cvn_dtype key = x->dtype;
     if (x->rank < 1 || x->dim[op->attr.axis] > UINT32_MAX)
         return false;
-    for (int i = (int)op->attr.axis + 1; i < x->rank; i++)
-        if (x->dim[i] != 1)
-            return false;
     for (int i = 0; i < op->n_operands; i++)
         if (cvn_dtype_bits(op_in(op, i)->dtype) < 8)
             return false;
-    return key == CVN_F32 || key == CVN_BF16 || key == CVN_F16 || key == CVN_I32 || key == CVN_U32;
+    return key != CVN_F64;
 }
 
 static size_t scratch(const Op *op, int n_threads)
@@ -55,6 +52,8 @@ static uint32_t key_of(cvn_dtype dtype, const void *data, int64_t i)
         return bits ^ (bits >> 31 ? 0xffffffffu : 0x80000000u);
     case CVN_I32:
         return ((const uint32_t *)data)[i] ^ 0x80000000u;
+    case CVN_I8:
+        return (uint32_t)((const int8_t *)data)[i] ^ 0x80000000u;
     default:
         return ((const uint32_t *)data)[i];
     }
@@ -218,43 +217,54 @@ static void sort_together(const KernelArgs *args, cvn_dtype dtype, const uint32_
     kernel_sync(args); /* counts are still read */
 }
 
+/* Elements of operand t in the order of the items, `step` apart from `base` on. */
+static void place(const KernelArgs *args, int t, const Item *sorted, int64_t n, int64_t base,
+                  int64_t step)
+{
+    const size_t size = (size_t)cvn_dtype_bits(op_in(args->op, t)->dtype) / 8;
+    const char *from = (const char *)args->in[t] + (size_t)base * size;
+    char *to = (char *)args->out[t] + (size_t)base * size;
+    if (size == 4)
+        for (int64_t i = 0; i < n; i++)
+            memcpy(to + i * step * 4, from + sorted[i].place * step * 4, 4);
+    else
+        for (int64_t i = 0; i < n; i++)
+            memcpy(to + (size_t)(i * step) * size, from + (size_t)(sorted[i].place * step) * size,
+                   size);
+}
+
 static void run(const KernelArgs *args)
 {
     const Op *op = args->op;
     const cvn_type *x = op_in(op, 0);
-    int64_t n = x->dim[op->attr.axis], begin, end;
-    if (n == 0)
+    int64_t n = x->dim[op->attr.axis], step = 1, begin, end;
+    if (cvn_type_elements(x) == 0)
         return;
+    for (int i = (int)op->attr.axis + 1; i < x->rank; i++)
+        step *= x->dim[i];
     Item *item = (Item *)args->scratch + 2 * n * args->thread, *other = item + n;
     uint32_t flip = op->attr.flag ? UINT32_MAX : 0;
-    kernel_share(cvn_type_elements(x) / n, 1, args->thread, args->n_threads, &begin, &end);
-    bool keys_only = op->n_operands == 1 && cvn_dtype_bits(x->dtype) == 32 && n > 64;
-    if (keys_only && n >= LONG && cvn_type_elements(x) / n < args->n_threads) {
-        for (int64_t row = 0; row < cvn_type_elements(x) / n; row++)
+    int64_t rows = cvn_type_elements(x) / n;
+    kernel_share(rows, 1, args->thread, args->n_threads, &begin, &end);
+    bool keys_only = op->n_operands == 1 && cvn_dtype_bits(x->dtype) == 32 && n > 64 && step == 1;
+    if (keys_only && n >= LONG && rows < args->n_threads) {
+        for (int64_t row = 0; row < rows; row++)
             sort_together(args, x->dtype, (const uint32_t *)args->in[0] + row * n,
                           (uint32_t *)args->out[0] + row * n, n, flip);
         return;
     }
     for (int64_t row = begin; row < end; row++) {
+        int64_t base = row / step * n * step + row % step;
         if (keys_only) {
-            sort_row(x->dtype, (const uint32_t *)args->in[0] + row * n,
-                     (uint32_t *)args->out[0] + row * n, n, flip, &item->key);
+            sort_row(x->dtype, (const uint32_t *)args->in[0] + base,
+                     (uint32_t *)args->out[0] + base, n, flip, &item->key);
             continue;
         }
         for (int64_t i = 0; i < n; i++)
-            item[i] = (Item){key_of(x->dtype, args->in[0], row * n + i) ^ flip, (uint32_t)i};
+            item[i] = (Item){key_of(x->dtype, args->in[0], base + i * step) ^ flip, (uint32_t)i};
         const Item *sorted = sort_items(item, other, n);
-        for (int t = 0; t < op->n_operands; t++) {
-            size_t size = (size_t)cvn_dtype_bits(op_in(op, t)->dtype) / 8;
-            const char *from = (const char *)args->in[t] + (size_t)(row * n) * size;
-            char *to = (char *)args->out[t] + (size_t)(row * n) * size;
-            if (size == 4)
-                for (int64_t i = 0; i < n; i++)
-                    memcpy(to + i * 4, from + (size_t)sorted[i].place * 4, 4);
-            else
-                for (int64_t i = 0; i < n; i++)
-                    memcpy(to + (size_t)i * size, from + sorted[i].place * size, size);
-        }
+        for (int t = 0; t < op->n_operands; t++)
+            place(args, t, sorted, n, base, step);
     }
 }
 

@@ -1,35 +1,14 @@
-/* What elementwise operations on floats do to a vector: the same for an operation alone and in a tile program. */
+/*
+ * What elementwise operations on floats do to a vector, and to a tile: the same for an operation alone and in a tile program
+ * (compile/tile_program.h).
+ */
 #ifndef CVN_CPU_KERNELS_VEC_OPS_H
 #define CVN_CPU_KERNELS_VEC_OPS_H
 
+#include "compile/tile_program.h"
 #include "cpu/kernels/vec_math.h"
-#include "graph/graph.h"
 
-VEC_INLINE vf unary_vector(OpKind kind, vf x)
-{
-    switch (kind) {
-    case OP_NEGATE:
-        return (vf)((vi)x ^ INT32_MIN);
-    case OP_ABS:
-        return vf_abs(x);
-    case OP_SIGN:
-        return vf_select(x > 0.0f, vf_splat(1), vf_select(x < 0.0f, vf_splat(-1), x));
-    case OP_EXPONENTIAL:
-        return vf_exp(x);
-    case OP_LOG:
-        return vf_log(x);
-    case OP_SQRT:
-        return vf_sqrt(x);
-    case OP_RSQRT:
-        return 1.0f / vf_sqrt(x);
-    case OP_TANH:
-        return vf_tanh(x);
-    case OP_LOGISTIC:
-        return vf_logistic(x);
-    default:
-        return x;
-    }
-}
+#include <assert.h>
 
 /* NaN wins; of two zeros +0 is the larger. */
 VEC_INLINE vf maximum(vf a, vf b)
@@ -44,21 +23,109 @@ VEC_INLINE vf minimum(vf a, vf b)
     return vf_select(a != a, a, less);
 }
 
+VEC_INLINE vf unary_vector(OpKind kind, vf x)
+{
+    switch (kind) {
+#define UNARY(kind, y)                                                                             \
+    case OP_##kind:                                                                                \
+        return y;
+#include "compile/vector_ops.def"
+    default:
+        assert(!"an operation without a vector form");
+        return x;
+    }
+}
+
 VEC_INLINE vf binary_vector(OpKind kind, vf a, vf b)
 {
     switch (kind) {
-    case OP_ADD:
-        return a + b;
-    case OP_SUBTRACT:
-        return a - b;
-    case OP_MULTIPLY:
-        return a * b;
-    case OP_DIVIDE:
-        return a / b;
-    case OP_MAXIMUM:
-        return maximum(a, b);
+#define BINARY(kind, y)                                                                            \
+    case OP_##kind:                                                                                \
+        return y;
+#include "compile/vector_ops.def"
     default:
-        return minimum(a, b);
+        assert(!"an operation without a vector form");
+        return a;
+    }
+}
+
+VEC_INLINE vf vec_apply(TileCode code, OpKind op, vf a, vf b, vf c)
+{
+    switch (code) {
+    case TILE_UNARY:
+        return unary_vector(op, a);
+    case TILE_BINARY:
+        return binary_vector(op, a, b);
+#define PAIR(code, first, second, left, y)                                                         \
+    case TILE_##code:                                                                              \
+        return y;
+#include "compile/vector_ops.def"
+    case TILE_ROUND:
+        return vf_from_bf16(vf_to_bf16(a));
+    case TILE_COPY:
+    case TILE_WIDEN:
+    case TILE_NARROW:
+    case TILE_SPREAD:
+    case TILE_SELECT:
+        break;
+    }
+    return a;
+}
+
+/* The operands of an operation in one tile: vectors that are `step` floats apart, VN, or 0 for one value. */
+typedef struct VecOperands {
+    const float *a, *b, *c;
+    int64_t a_step, b_step, c_step;
+    float *out;
+    int64_t n; /* elements */
+} VecOperands;
+
+/* The first n < VN floats, or all of them where there is one value. */
+VEC_INLINE vf vec_load_end(const float *x, int64_t step, int64_t n)
+{
+    return step ? vf_load_part(x, n) : vf_load(x);
+}
+
+/* code and op are constants: operands that they do not read are not loaded. */
+VEC_INLINE void vec_loop(TileCode code, OpKind op, const VecOperands *x)
+{
+    const bool two = code != TILE_UNARY && code != TILE_ROUND && code != TILE_COPY;
+    const bool three = two && code != TILE_BINARY;
+    const float *a = x->a, *b = x->b, *c = x->c;
+    const int64_t a_step = x->a_step, b_step = x->b_step, c_step = x->c_step, n = x->n;
+    float *out = x->out;
+    const vf none = vf_zero();
+    int64_t i = 0;
+    for (; i + VN <= n; i += VN) {
+        vf_store(out + i, vec_apply(code, op, vf_load(a), two ? vf_load(b) : none,
+                                    three ? vf_load(c) : none));
+        a += a_step;
+        b += two ? b_step : 0;
+        c += three ? c_step : 0;
+    }
+    if (i < n)
+        vf_store_part(out + i,
+                      vec_apply(code, op, vec_load_end(a, a_step, n - i),
+                                two ? vec_load_end(b, b_step, n - i) : none,
+                                three ? vec_load_end(c, c_step, n - i) : none),
+                      n - i);
+}
+
+/* A tile; false, and nothing done, for what vectors do not do. */
+static inline __attribute__((unused)) bool vec_tile(OpKind op, const VecOperands *x)
+{
+    switch (op) {
+#define UNARY(kind, y)                                                                             \
+    case OP_##kind:                                                                                \
+        vec_loop(TILE_UNARY, OP_##kind, x);                                                        \
+        return true;
+#define BINARY(kind, y)                                                                            \
+    case OP_##kind:                                                                                \
+        vec_loop(TILE_BINARY, OP_##kind, x);                                                       \
+        return true;
+#include "compile/vector_ops.def"
+    default:
+        return false;
     }
 }
 

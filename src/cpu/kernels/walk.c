@@ -31,7 +31,7 @@ void walk_add(Walk *w, int64_t size, int64_t from_stride, int64_t to_stride)
     w->to_stride[w->n++] = to_stride;
 }
 
-bool walk_share(Walk *w, int thread, int n_threads)
+bool walk_share(Walk *w, int64_t grain, int thread, int n_threads)
 {
     int longest = 0;
     for (int i = 0; i < w->n; i++) {
@@ -42,8 +42,9 @@ bool walk_share(Walk *w, int thread, int n_threads)
     }
     if (w->n == 0)
         return thread == 0;
-    int64_t begin, end, grain = longest == w->n - 1 ? 64 : 1;
-    kernel_share(w->size[longest], grain, thread, n_threads, &begin, &end);
+    int64_t begin, end;
+    kernel_share(w->size[longest], longest == w->n - 1 ? grain : 1, thread, n_threads, &begin,
+                 &end);
     w->from += begin * w->from_stride[longest];
     w->to += begin * w->to_stride[longest];
     w->size[longest] = end - begin;

@@ -7,12 +7,9 @@
  *           4 5    A, rows 0-15, 16-31
  *           6 7    B, columns 0-15, 16-31
  *
- * On the processors this was designed for, a product of tiles takes 4.9 ns, and a load 2.6 ns from
- * L1, 6.2 from L2: four products 19.6, and their loads 10.4 to 24.8. Here 64 columns of B stay in L1 (kc = 128: 16 KiB);
- * 32 rows of A come from L2 for the first 32 columns, 17.6, and are still in L1 for the others. With a longer kc these rows,
- * those before them and sums drive B out. (16 rows by 64 columns, with kc = 192, come out the same.)
- *
- * What is around it is in gemm_tiles.c; bench/amx_model says what other sizes cost.
+ * On two cores with 2.9 to 3.5 GHz a product of tiles takes 4.6 to 5.5 ns, and a load 2.2 from L1, 5.5 from L2, 34 from L3:
+ * with one operand in L1 four products run at the peak. Here 32 columns of B stay there (kc = 512: 32 KiB), and A comes
+ * past them from L2. Sums cost 80 ns and more for each 32 x 32 of them, whose products take 350 (docs/PERFORMANCE.md).
  *
  * Few rows are left to the kernels of AVX-512, which read B where it lies.
  */
@@ -22,10 +19,20 @@
 #include "cpu/kernels/amx/tiles.h"
 #include "cpu/kernels/tile.h"
 
-/* Sums of 32 rows and 32 columns; rows of bytes. */
-static void tiles_four(int64_t steps, const char *a, const char *b, size_t panel, const char *from,
-                       size_t from_row, char *to, size_t to_row)
+/* Asks for rows of what comes next, beside step i. */
+static inline __attribute__((always_inline)) void ask(const GemmTiles *p, int64_t i, int64_t rows)
 {
+    const char *at = p->ask + (size_t)(i * rows) * p->ask_row;
+    for (int64_t r = 0; r < rows; r++, at += p->ask_row)
+        for (size_t j = 0; j < p->ask_bytes; j += 64)
+            __builtin_prefetch(at + j, 1, 3);
+}
+
+/* Sums of 32 rows and 32 columns; rows of bytes. */
+static void tiles_four(const GemmTiles *p, const char *a, const char *b, size_t panel,
+                       const char *from, size_t from_row, char *to, size_t to_row)
+{
+    const int64_t steps = p->steps, rows = p->ask ? (2 * TILE_ROWS + steps - 1) / steps : 0;
     if (from) {
         tile_load(0, from, from_row);
         tile_load(1, from + TILE_ROW_BYTES, from_row);
@@ -38,14 +45,16 @@ static void tiles_four(int64_t steps, const char *a, const char *b, size_t panel
         tile_zero(3);
     }
     for (int64_t i = 0; i < steps; i++, a += TILE_BYTES, b += TILE_BYTES) {
-        tile_load(4, a, TILE_ROW_BYTES);
+        tile_stream(4, a, TILE_ROW_BYTES);
         tile_load(6, b, TILE_ROW_BYTES);
         tile_bf16(0, 4, 6);
         tile_load(7, b + panel, TILE_ROW_BYTES);
         tile_bf16(1, 4, 7);
-        tile_load(5, a + panel, TILE_ROW_BYTES);
+        tile_stream(5, a + panel, TILE_ROW_BYTES);
         tile_bf16(2, 5, 6);
         tile_bf16(3, 5, 7);
+        ask(p, i, rows);
+        tile_awake(i, 4);
     }
     tile_store(0, to, to_row);
     tile_store(1, to + TILE_ROW_BYTES, to_row);
@@ -76,7 +85,7 @@ static void tile_products(const GemmTiles *p)
     char *to = (char *)p->to;
     for (int j = 0; j < p->columns; j += 2, b += 2 * panel, to += 2 * TILE_ROW_BYTES) {
         if (p->rows == 2 && j + 2 <= p->columns) {
-            tiles_four(p->steps, a, b, panel, from, from_row, to, to_row);
+            tiles_four(p, a, b, panel, from, from_row, to, to_row);
         } else {
             for (int t = 0; t < 4; t++) {
                 size_t i = (size_t)t / 2, k = (size_t)t % 2;
@@ -107,8 +116,8 @@ const GemmIsa gemm_amx_bf16 = {
     .mr = GEMM_PANEL,
     .panels = GEMM_TILE_PANELS,
     .mc = 512,
-    .nc = 384,
-    .kc = 128,
+    .nc = 256,
+    .kc = 512,
     .enter = tile_enter,
     .leave = tile_leave,
     .tiles = tile_products,
@@ -117,6 +126,6 @@ const GemmIsa gemm_amx_bf16 = {
     .pair = pair_rows,
     .round = tile_rows_to_bf16,
     .add = tile_add,
-    .follow = fusion_follow_avx512_bf16,
+    .epilogue = fusion_epilogue_avx512_bf16,
     .squares = tile_add_squares,
 };

@@ -12,6 +12,7 @@
  * a row has the same bits here and there: what does not fill tiles is left to that.
  */
 #include "cpu/kernels/linear.h"
+#include "cpu/kernels/linear_loops.h"
 
 #include "cpu/kernels/amx/tiles.h"
 
@@ -33,8 +34,8 @@ static void add_rows(const LinearTile *t, float *c, int32_t high[TILE_ROWS][16],
     }
 }
 
-/* 16 rows with one or two panels. */
-static void tiles_16(const LinearTile *t)
+/* 16 rows with one or two panels; step: of all steps of a tile, the first. */
+static void tiles_16(const LinearTile *t, int64_t step)
 {
     int32_t sum[4][TILE_ROWS][16] __attribute__((aligned(64)));
     const bool second = t->panels == 2;
@@ -45,7 +46,7 @@ static void tiles_16(const LinearTile *t)
     tile_zero(2);
     tile_zero(3);
     for (int64_t u = 0; u < t->units;
-         u += STEP_UNITS, x += TILE_ROWS * PANEL_QUAD, q += TILE_BYTES) {
+         u += STEP_UNITS, x += TILE_ROWS * PANEL_QUAD, q += TILE_BYTES, step++) {
         tile_load(6, q, PANEL_BYTES);
         tile_load(4, x, LINEAR_ROW_BYTES);
         tile_s8(0, 4, 6);
@@ -55,6 +56,10 @@ static void tiles_16(const LinearTile *t)
             tile_load(7, q + t->q_stride, PANEL_BYTES);
             tile_s8(2, 4, 7);
             tile_s8(3, 5, 7);
+        }
+        if (t->beside) {
+            linear_ask(t->beside, step);
+            linear_ask_rows(t->beside, step);
         }
     }
     tile_store(0, sum[0], TILE_ROW_BYTES);
@@ -86,7 +91,7 @@ static void tile_i8(const LinearTile *t)
     int r = 0;
     for (; t->units % STEP_UNITS == 0 && t->rows - r >= TILE_ROWS; r += TILE_ROWS) {
         LinearTile tile = rows_from(t, r, TILE_ROWS);
-        tiles_16(&tile);
+        tiles_16(&tile, r / TILE_ROWS * (t->units / STEP_UNITS));
     }
     for (int begin = r, panel = 0; panel < t->panels; panel++)
         for (r = begin; r < t->rows; r += vnni->rows_i8) {

@@ -2,10 +2,8 @@
  * Products with weights in bf16 on AMX tiles, and for what does not fill tiles in AVX-512, with the same bits
  * (avx512/linear_as_tiles.c).
  *
- * 512 rows and 16 panels are taken at a time: a span of x (512 KiB) and the sums (512 KiB, twice that of SwiGLU) stay in
- * L2, two panels (32 KiB) in L1. Weights then come from memory once for 512 rows, 32 KiB in the 5 us that tiles take for
- * them: 6.5 GB/s for a core, fetched ahead. With 240 rows, which is what suits AVX-512, memory would need as long as
- * the tiles. A span of x comes from L3 once for 16 panels, 512 KiB in 40 us.
+ * 512 rows and 32 panels are taken at a time: a span of x (512 KiB) and the sums (1 MiB) stay in L2, two panels (32 KiB) in
+ * L1, past which x goes (tile_stream). Weights then come from memory once for 512 rows, fetched ahead beside the tiles.
  */
 #include "cpu/kernels/amx/linear_block.h"
 
@@ -62,9 +60,10 @@ const DirectIsa linear_amx_bf16 = {.weight = CVN_BF16,
                                    .x = CVN_BF16,
                                    .rows = BLOCK_ROWS,
                                    .chunk = 512,
-                                   .block = 16,
+                                   .block = 32,
                                    .group = 2,
-                                   .span = 256,
+                                   .turned = true,
+                                   .span = 512,
                                    .enter = enter,
                                    .leave = leave,
                                    .tile = tile,

@@ -6,7 +6,7 @@
  *           4 5    x, 16 rows of 64 bytes, as laid out
  *           6 7    16 units of each panel, as they lie
  *
- * What does not fill 16 rows or 16 units is left to AVX-512. In all of this `eight` is a constant: of 8 bits.
+ * What is far from filling 16 rows, or 16 units, is left to AVX-512. In all of this `eight` is a constant: of 8 bits.
  */
 #ifndef CVN_CPU_KERNELS_AMX_LINEAR_BLOCK_H
 #define CVN_CPU_KERNELS_AMX_LINEAR_BLOCK_H
@@ -17,41 +17,39 @@
 
 enum { BLOCK_ROWS = 2 * TILE_ROWS, BLOCK_UNITS = TILE_ROWS };
 
-/* The products of one or both panels with rows 0 to 15, whose x is in tile 4. */
-static inline __attribute__((always_inline)) void products_above(const bool eight, bool second,
-                                                                 const char *w_second)
+/* tile_load or, of what comes past what is to stay in L1, tile_stream. */
+#define LOAD(t, p, stride)                                                                         \
+    do {                                                                                           \
+        if (past)                                                                                  \
+            tile_stream(t, p, stride);                                                             \
+        else                                                                                       \
+            tile_load(t, p, stride);                                                               \
+    } while (0)
+#define MULTIPLY(c, a, b)                                                                          \
+    do {                                                                                           \
+        if (eight)                                                                                 \
+            tile_s8(c, a, b);                                                                      \
+        else                                                                                       \
+            tile_bf16(c, a, b);                                                                    \
+    } while (0)
+
+/* Asks for the place of sums, beside step i. */
+static inline __attribute__((always_inline)) void ask_for_sums(const DirectTile *t, int64_t i)
 {
-    if (eight)
-        tile_s8(0, 4, 6);
-    else
-        tile_bf16(0, 4, 6);
-    if (second) {
-        tile_load(7, w_second, TILE_ROW_BYTES);
-        if (eight)
-            tile_s8(1, 4, 7);
-        else
-            tile_bf16(1, 4, 7);
-    }
+    const char *at = (const char *)t->next + i * 2 * PANEL_BYTES;
+    const size_t panel = (size_t)t->c_stride * sizeof(float);
+    __builtin_prefetch(at, 1, 3);
+    __builtin_prefetch(at + PANEL_BYTES, 1, 3);
+    __builtin_prefetch(at + panel, 1, 3);
+    __builtin_prefetch(at + panel + PANEL_BYTES, 1, 3);
 }
 
-/* And with rows 16 to 31, in tile 5. */
-static inline __attribute__((always_inline)) void products_below(const bool eight, bool second)
-{
-    if (eight)
-        tile_s8(2, 5, 6);
-    else
-        tile_bf16(2, 5, 6);
-    if (second) {
-        if (eight)
-            tile_s8(3, 5, 7);
-        else
-            tile_bf16(3, 5, 7);
-    }
-}
-
-/* 16 or 32 rows with one or two panels; x_row: bytes of a row of x. */
-static inline __attribute__((always_inline)) void tile_block(const bool eight, const DirectTile *t,
-                                                             size_t x_row, bool below, bool second)
+/* 16 or 32 rows with one or two panels; below_bytes: from x of 16 rows to that of the next; past: x comes past the panels, and other things are asked
+   for meanwhile. */
+static inline __attribute__((always_inline)) void tile_block(const bool eight, const bool past,
+                                                             const DirectTile *t,
+                                                             size_t below_bytes, bool below,
+                                                             bool second)
 {
     const size_t row = PANEL_ROWS * sizeof(float);
     float *c0 = t->c, *c1 = t->c + t->c_stride;
@@ -70,13 +68,25 @@ static inline __attribute__((always_inline)) void tile_block(const bool eight, c
         if (below && second)
             tile_load(3, c3, row);
     }
-    for (int64_t u = 0; u < t->units; u += BLOCK_UNITS, x += PANEL_BYTES, w += TILE_BYTES) {
+    for (int64_t i = 0, n = t->units / BLOCK_UNITS; i < n; i++, x += TILE_BYTES, w += TILE_BYTES) {
         tile_load(6, w, TILE_ROW_BYTES);
-        tile_load(4, x, x_row);
-        products_above(eight, second, w + t->w_stride);
+        LOAD(4, x, TILE_ROW_BYTES);
+        MULTIPLY(0, 4, 6);
+        if (second) {
+            tile_load(7, w + t->w_stride, TILE_ROW_BYTES);
+            MULTIPLY(1, 4, 7);
+        }
         if (below) {
-            tile_load(5, x + TILE_ROWS * x_row, x_row);
-            products_below(eight, second);
+            LOAD(5, x + below_bytes, TILE_ROW_BYTES);
+            MULTIPLY(2, 5, 6);
+            if (second)
+                MULTIPLY(3, 5, 7);
+        }
+        tile_awake(i, 4);
+        if (past) {
+            linear_ask(t->beside, i);
+            linear_ask_rows(t->beside, i);
+            ask_for_sums(t, i);
         }
     }
     tile_store(0, c0, row);
@@ -92,15 +102,17 @@ static inline __attribute__((always_inline)) void tile_block(const bool eight, c
 static inline __attribute__((always_inline)) void
 tile_panels(const bool eight, const DirectTile *t, void (*rest)(const DirectTile *t, int r))
 {
-    const size_t x_row = (size_t)t->x_stride * (eight ? 1 : 2);
+    const size_t below = (size_t)(TILE_ROWS * t->x_stride) * (eight ? 1 : 2);
     for (int panel = 0; panel < t->panels; panel += 2) {
         DirectTile two = *t;
         two.panels = t->panels - panel < 2 ? t->panels - panel : 2;
         two.w = t->w + panel * t->w_stride;
         two.c = t->c + panel * t->c_stride;
-        int whole = t->units % BLOCK_UNITS ? 0 : t->rows / TILE_ROWS * TILE_ROWS;
-        if (whole)
-            tile_block(eight, &two, x_row, whole == BLOCK_ROWS, two.panels == 2);
+        int whole = t->units % BLOCK_UNITS ? 0 : (int)linear_tiled_rows(t->rows);
+        if (whole == BLOCK_ROWS && two.panels == 2 && t->beside)
+            tile_block(eight, true, &two, below, true, true);
+        else if (whole)
+            tile_block(eight, false, &two, below, whole == BLOCK_ROWS, two.panels == 2);
         if (whole < t->rows)
             rest(&two, whole);
     }

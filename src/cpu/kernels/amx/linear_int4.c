@@ -20,6 +20,7 @@
  * tiles are three times as fast as vpdpbusd, and give away half of what tiles of bf16 would reach.
  */
 #include "cpu/kernels/linear.h"
+#include "cpu/kernels/linear_loops.h"
 
 #include "cpu/kernels/amx/tiles.h"
 
@@ -98,6 +99,11 @@ static inline __attribute__((always_inline)) void group_of(const LinearTile *t, 
             tile_load(7, w[1].tile[s], PANEL_BYTES);
             tile_s8(2, 4, 7);
             tile_s8(3, 5, 7);
+        }
+        if (t->beside) {
+            int64_t step = first / TILE_ROWS * (LINEAR_SPAN / TILE_COLUMNS) + at / TILE_COLUMNS;
+            linear_ask(t->beside, step);
+            linear_ask_rows(t->beside, step);
         }
     }
     tile_store(0, sum->high[0], TILE_ROW_BYTES);

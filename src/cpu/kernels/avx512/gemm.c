@@ -3,6 +3,6 @@
  */
 #define ISA "avx512"
 #define ISA_NAME(x) gemm_avx512_##x
-#define ISA_FOLLOW fusion_follow_avx512
+#define ISA_EPILOGUE fusion_epilogue_avx512
 enum { MR = 12, PANELS = 2, MC = 516, KC = 384 };
 #include "cpu/kernels/gemm_impl.h"

@@ -4,7 +4,7 @@
  */
 #define ISA "portable"
 #define ISA_NAME(x) gemm_portable_##x
-#define ISA_FOLLOW fusion_follow_portable
+#define ISA_EPILOGUE fusion_epilogue_portable
 #if defined(__aarch64__)
 enum { MR = 6, PANELS = 1, MC = 510, KC = 256 };
 #else

@@ -1,0 +1,329 @@
+/*
+ * caravan/run.h: meshes, programs and arrays, over src/run.
+ *
+ * Every parameter of a program of the public interface is a tensor that may stay on the devices, ROLE_ARRAY with a number
+ * of its own on the mesh: so marks spread to all of them, and those that are updated may be split. One that is an array
+ * has the array's number in every program. The others are bound to memory of the host for the length of a run, and never
+ * get memory on the devices that outlives it.
+ */
+#include "caravan/run.h"
+
+#include "run/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct cvn_mesh {
+    Runtime rt;
+    int n_tensors; /* numbers of ROLE_ARRAY that are given away */
+};
+
+struct cvn_array {
+    cvn_mesh *mesh; /* borrowed */
+    int index;      /* of ROLE_ARRAY */
+};
+
+struct cvn_program {
+    Program program;
+    cvn_array **array; /* [parameters] borrowed; NULL: an input */
+};
+
+/* ---- meshes ---- */
+
+static int find_backend(const char *name, const Backend **out, cvn_err *err)
+{
+    StrBuf names = {0};
+    for (int i = 0; backends[i]; i++) {
+        if (!name || strcmp(backends[i]->name, name) == 0) {
+            *out = backends[i];
+            strbuf_free(&names);
+            return CVN_OK;
+        }
+        strbuf_printf(&names, "%s%s", i ? ", " : "", backends[i]->name);
+    }
+    err_set(err, CVN_EINVAL, "there are no devices of the kind '%.60s'; there are %s", name,
+            names.text);
+    strbuf_free(&names);
+    return CVN_EINVAL;
+}
+
+cvn_mesh *cvn_mesh_new(const char *spec, const cvn_mesh_options *options, cvn_err *err)
+{
+    cvn_err mine = {0};
+    cvn_mesh *mesh = calloc(1, sizeof *mesh);
+    RuntimeOptions how = {.mesh = spec};
+    if (!err)
+        err = &mine;
+    if (options)
+        how.devices.threads = options->threads;
+    if (!mesh)
+        err_set(err, CVN_EMEM, "no memory for a mesh");
+    else if (how.devices.threads < 0)
+        err_set(err, CVN_EINVAL, "devices of %d threads cannot be", how.devices.threads);
+    else if (find_backend(options ? options->backend : NULL, &how.backend, err) == CVN_OK &&
+             runtime_open(&mesh->rt, &how, err) == CVN_OK)
+        return mesh;
+    cvn_mesh_free(mesh);
+    return NULL;
+}
+
+void cvn_mesh_free(cvn_mesh *mesh)
+{
+    if (mesh)
+        runtime_close(&mesh->rt);
+    free(mesh);
+}
+
+int cvn_mesh_devices(const cvn_mesh *mesh)
+{
+    return mesh->rt.mesh.n_devices;
+}
+
+int cvn_mesh_threads(const cvn_mesh *mesh)
+{
+    return mesh->rt.info.threads;
+}
+
+/* ---- programs ---- */
+
+static Buffer *buffer_of(const cvn_array *array)
+{
+    return runtime_buffer(&array->mesh->rt, ROLE_ARRAY, array->index);
+}
+
+/* Whether parameter i may be this array. */
+static int check_array(const cvn_graph *g, int i, cvn_array *const *arrays, const cvn_mesh *mesh,
+                       cvn_err *err)
+{
+    const cvn_array *array = arrays[i];
+    const cvn_value *v = g->parameter[i];
+    const char *name = v->def->attr.name;
+    const Buffer *b = buffer_of(array);
+    char has[TYPE_TEXT], wants[TYPE_TEXT];
+    for (int k = 0; k < i; k++)
+        if (arrays[k] == array)
+            return err_set(err, CVN_EINVAL, "parameters '%s' and '%s' are given the same array",
+                           g->parameter[k]->def->attr.name, name);
+    if (array->mesh != mesh)
+        return err_set(err, CVN_EINVAL, "the array for parameter '%s' is of another mesh", name);
+    if (v->type.dtype == CVN_I4)
+        return err_set(err, CVN_EUNSUPPORTED, "parameter '%s' is of i4, and arrays are not", name);
+    if (b && !cvn_type_equal(&b->type, &v->type))
+        return err_set(err, CVN_ESHAPE, "parameter '%s' is %s, and its array %s", name,
+                       type_text(&v->type, wants, sizeof wants),
+                       type_text(&b->type, has, sizeof has));
+    return CVN_OK;
+}
+
+/* Says what parameters and outputs are for; on a mesh without axes marks are taken away. */
+static int assign(cvn_mesh *mesh, cvn_graph *g, cvn_array *const *arrays, cvn_err *err)
+{
+    for (int i = 0; i < g->n_parameters; i++) {
+        if (arrays && arrays[i] && check_array(g, i, arrays, mesh, err))
+            return err->code;
+        int index = arrays && arrays[i] ? arrays[i]->index : mesh->n_tensors++;
+        graph_role(g->parameter[i], ROLE_ARRAY, index);
+    }
+    for (int i = 0; i < g->n_outputs; i++)
+        g->output[i].role = ROLE_NONE;
+    for (Op *op = mesh->rt.mesh.n_axes ? NULL : g->first; op; op = op->next)
+        for (int i = 0; i < op->n_results; i++)
+            op->result[i]->spec = NULL;
+    return CVN_OK;
+}
+
+static int make(cvn_program *program, cvn_mesh *mesh, cvn_graph *g, cvn_array *const *arrays,
+                cvn_err *err)
+{
+    const ProgramOptions options = {.layout = NULL};
+    size_t n = (size_t)g->n_parameters;
+    program->array = calloc(n + 1, sizeof(cvn_array *));
+    if (!program->array)
+        return err_set(err, CVN_EMEM, "no memory for a program");
+    if (arrays && n)
+        memcpy(program->array, arrays, n * sizeof(cvn_array *));
+    if (graph_verify(g, err) || assign(mesh, g, arrays, err))
+        return err->code;
+    return program_make(&program->program, &mesh->rt, g, &options, err);
+}
+
+cvn_program *cvn_compile_arrays(cvn_mesh *mesh, const cvn_graph *g, cvn_array *const *arrays,
+                                cvn_err *err)
+{
+    cvn_err mine = {0};
+    if (!err)
+        err = &mine;
+    if (!mesh || !g) {
+        err_set(err, CVN_EINVAL, "there is no %s to compile", mesh ? "graph" : "mesh");
+        return NULL;
+    }
+    cvn_program *program = calloc(1, sizeof *program);
+    cvn_graph *copy = program ? graph_clone(g, err) : NULL;
+    if (!program)
+        err_set(err, CVN_EMEM, "no memory for a program");
+    if (copy && make(program, mesh, copy, arrays, err)) {
+        cvn_program_free(program);
+        program = NULL;
+    } else if (!copy) {
+        free(program);
+        program = NULL;
+    }
+    cvn_graph_free(copy);
+    return program;
+}
+
+cvn_program *cvn_compile(cvn_mesh *mesh, const cvn_graph *g, cvn_err *err)
+{
+    return cvn_compile_arrays(mesh, g, NULL, err);
+}
+
+void cvn_program_free(cvn_program *program)
+{
+    if (!program)
+        return;
+    program_free(&program->program);
+    free(program->array);
+    free(program);
+}
+
+/* Where the parameters are in this run. */
+static int bind(cvn_program *program, void *const *inputs, cvn_err *err)
+{
+    Program *p = &program->program;
+    for (int i = 0; i < p->signature.n_parameters; i++) {
+        Buffer *b = p->buffer[i];
+        if (program->array[i] && !b->memory && buffer_clear(p->rt, b, err))
+            return err->code;
+        if (program->array[i])
+            continue;
+        if (!inputs || !inputs[i])
+            return err_set(err, CVN_EINVAL, "input %d, '%s', is not given", i, b->name);
+        p->host[i] = inputs[i];
+    }
+    return CVN_OK;
+}
+
+int cvn_run(cvn_program *program, void *const *inputs, void *const *outputs, cvn_err *err)
+{
+    cvn_err mine = {0};
+    if (!err)
+        err = &mine;
+    if (!program)
+        return err_set(err, CVN_EINVAL, "there is no program to run");
+    Program *p = &program->program;
+    if (bind(program, inputs, err) || program_run(p, err))
+        return err->code;
+    for (int i = 0; outputs && i < p->signature.n_outputs; i++) {
+        int into = p->signature.into[i];
+        const void *from = into < 0 ? p->output[i] : p->host[into];
+        if (!outputs[i])
+            continue;
+        if (into >= 0 && program->array[into]) {
+            if (cvn_array_read(program->array[into], outputs[i], err))
+                return err->code;
+        } else if (from != outputs[i]) {
+            memcpy(outputs[i], from, cvn_type_bytes(&p->report.output[i].global));
+        }
+    }
+    return CVN_OK;
+}
+
+/* ---- arrays ---- */
+
+cvn_array *cvn_array_new(cvn_mesh *mesh, cvn_err *err)
+{
+    cvn_array *array = mesh ? malloc(sizeof *array) : NULL;
+    if (array)
+        *array = (cvn_array){.mesh = mesh, .index = mesh->n_tensors++};
+    else
+        err_set(err, mesh ? CVN_EMEM : CVN_EINVAL, "no %s for an array", mesh ? "memory" : "mesh");
+    return array;
+}
+
+void cvn_array_free(cvn_array *array)
+{
+    Buffer *b = array ? buffer_of(array) : NULL;
+    if (b)
+        buffer_release(&array->mesh->rt, b);
+    free(array);
+}
+
+/* The buffer of an array that some program takes. */
+static int known(const cvn_array *array, Buffer **out, cvn_err *err)
+{
+    *out = array ? buffer_of(array) : NULL;
+    if (!array)
+        return err_set(err, CVN_EINVAL, "there is no array");
+    if (!*out || !(*out)->executable)
+        return err_set(err, CVN_EINVAL,
+                       "no program takes this array, so that its type is not known; compile one "
+                       "by cvn_compile_arrays first");
+    return CVN_OK;
+}
+
+typedef struct Filling {
+    cvn_fill_fn *fill; /* NULL: from data */
+    void *context;
+    cvn_type type;
+    const void *data;
+} Filling;
+
+static int read_filling(void *context, const Region *region, void *out, cvn_err *err)
+{
+    const Filling *f = context;
+    if (f->fill)
+        return f->fill(f->context, region->first, region->count, out, err);
+    const Region whole = region_whole(&f->type);
+    const RegionArray from = region_packed(&whole), to = region_packed(region);
+    region_copy(&from, f->data, &to, out, cvn_dtype_bytes(f->type.dtype, 1));
+    return CVN_OK;
+}
+
+static int fill_array(cvn_array *array, Filling filling, cvn_err *err)
+{
+    Buffer *b;
+    cvn_err mine = {0};
+    if (!err)
+        err = &mine;
+    if (known(array, &b, err))
+        return err->code;
+    filling.type = b->type;
+    const Source source = {.read = read_filling, .context = &filling};
+    return buffer_fill(&array->mesh->rt, b, &source, err);
+}
+
+int cvn_array_write(cvn_array *array, const void *data, cvn_err *err)
+{
+    return fill_array(array, (Filling){.data = data}, err);
+}
+
+int cvn_array_fill(cvn_array *array, cvn_fill_fn *fill, void *context, cvn_err *err)
+{
+    return fill_array(array, (Filling){.fill = fill, .context = context}, err);
+}
+
+int cvn_array_read(cvn_array *array, void *data, cvn_err *err)
+{
+    Buffer *b;
+    cvn_err mine = {0};
+    if (!err)
+        err = &mine;
+    if (known(array, &b, err))
+        return err->code;
+    Runtime *rt = &array->mesh->rt;
+    size_t n = (size_t)rt->info.n_local, bytes = cvn_type_bytes(&b->local);
+    if (!b->memory && buffer_clear(rt, b, err))
+        return err->code;
+    const void **part = malloc(n * sizeof *part);
+    char *all = malloc(n * bytes + 1);
+    int code = part && all ? CVN_OK : err_set(err, CVN_EMEM, "no memory to read '%s'", b->name);
+    for (size_t d = 0; d < n && code == CVN_OK; d++) {
+        part[d] = all + d * bytes;
+        code = rt->backend->download(rt->devices, b->memory[d], 0, bytes, all + d * bytes, err);
+    }
+    if (code == CVN_OK)
+        shard_gather(&rt->mesh, &b->sharding, &b->type, part, data);
+    free(all);
+    free(part);
+    return code;
+}

@@ -1,0 +1,249 @@
+/*
+ * A graph is carried out by the public interface (caravan/run.h), as a program of its user would; and its results are
+ * printed, written, or held to the interpreter's.
+ *
+ *     %y: f32[2,9] = [[0.25, 1, -3, …, 7, 8, 9], [1, 2, 3, …, 4, 5, 6]]
+ *
+ * A result that is computed into a parameter is called as the parameter is, so that --inputs of what --out wrote is the
+ * next step.
+ */
+#include "cli/opt_run.h"
+
+#include "base/num.h"
+#include "base/room.h"
+#include "caravan/run.h"
+#include "cli/opt_values.h"
+#include "graph/interp/interp.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Run {
+    const cvn_graph *g;
+    const OptRun *how;
+    void **input;    /* [parameters] owned */
+    void **output;   /* [outputs] owned */
+    void **expected; /* [outputs] owned, of the interpreter; or NULLs */
+} Run;
+
+/* ---- printing ---- */
+
+/* Elements that are shown at each end of a dimension: as many as make at most some hundred numbers. */
+static int64_t shown_ends(const cvn_type *type)
+{
+    for (int64_t ends = 8;; ends--) {
+        double n = 1;
+        for (int d = 0; d < type->rank; d++)
+            n *= (double)num_min(type->dim[d], 2 * ends);
+        if (n <= 256 || ends == 1)
+            return ends;
+    }
+}
+
+static void put_element(StrBuf *out, cvn_dtype dtype, const void *data, int64_t i)
+{
+    double value = element_get(dtype, data, i);
+    if (dtype == CVN_BOOL)
+        strbuf_puts(out, value != 0 ? "true" : "false");
+    else
+        strbuf_printf(out, dtype_is_float(dtype) ? "%.6g" : "%.0f", value);
+}
+
+/* Dimensions from d on, of which the first element is `at`. */
+static void put_elements(StrBuf *out, const cvn_type *type, const void *data, int d, int64_t at,
+                         int64_t ends)
+{
+    if (d == type->rank) {
+        put_element(out, type->dtype, data, at);
+        return;
+    }
+    int64_t inner = 1, n = type->dim[d];
+    for (int k = d + 1; k < type->rank; k++)
+        inner *= type->dim[k];
+    strbuf_putc(out, '[');
+    for (int64_t i = 0; i < n; i++) {
+        strbuf_puts(out, i ? ", " : "");
+        if (n > 2 * ends && i == ends) {
+            strbuf_puts(out, "…, ");
+            i = n - ends;
+        }
+        put_elements(out, type, data, d + 1, at + i * inner, ends);
+    }
+    strbuf_putc(out, ']');
+}
+
+static int print(const Run *r, cvn_err *err)
+{
+    StrBuf out = {0};
+    char name[RESULT_NAME];
+    for (int i = 0; i < r->g->n_outputs; i++) {
+        const cvn_type *type = &r->g->output[i].value->type;
+        strbuf_printf(&out, "%%%s: ", result_name(r->g, i, name));
+        type_print(&out, type);
+        strbuf_puts(&out, " = ");
+        put_elements(&out, type, r->output[i], 0, 0, shown_ends(type));
+        strbuf_putc(&out, '\n');
+    }
+    int code = CVN_OK;
+    if (out.failed)
+        code = err_set(err, CVN_EMEM, "no memory to print the results");
+    else if (out.length && fwrite(out.text, 1, out.length, stdout) != out.length)
+        code = err_set(err, CVN_EIO, "the results could not be written to standard output");
+    strbuf_free(&out);
+    return code;
+}
+
+/* ---- checking ---- */
+
+#define FINE 1e-5
+#define COARSE 2e-2
+
+/* What the coarsest of the numbers that a value is computed from allows it to differ by, in parts of the largest element:
+   tolerance [values]. Composites of quantized numbers may bring the others to fixed point. */
+static void find_tolerances(const cvn_graph *g, double *tolerance)
+{
+    for (const Op *op = g->first; op; op = op->next)
+        for (int i = 0; i < op->n_results; i++) {
+            cvn_dtype dtype = op_out(op, i)->dtype;
+            bool coarse = dtype == CVN_BF16 || dtype == CVN_F16;
+            double most = coarse ? COARSE : FINE;
+            for (int k = 0; k < op->n_operands; k++) {
+                most = fmax(most, tolerance[op->operand[k]->id]);
+                if (op_info[op->kind].class_ == CLASS_COMPOSITE &&
+                    cvn_dtype_bits(op_in(op, k)->dtype) <= 8 && op_in(op, k)->dtype != CVN_BOOL)
+                    most = COARSE;
+            }
+            tolerance[op->result[i]->id] = most;
+        }
+}
+
+static int differs(const Run *r, int output, int64_t at, double got, double expected, cvn_err *err)
+{
+    const cvn_type *type = &r->g->output[output].value->type;
+    char name[RESULT_NAME];
+    StrBuf place = {0};
+    int64_t inner = cvn_type_elements(type);
+    for (int d = 0; d < type->rank; d++) {
+        inner /= type->dim[d];
+        strbuf_printf(&place, "%s%" PRId64, d ? "," : "", at / inner % type->dim[d]);
+    }
+    int code =
+        err_set(err, CVN_EINVAL, "result '%s' is %.9g at [%s], where the interpreter has %.9g",
+                result_name(r->g, output, name), got, place.text ? place.text : "", expected);
+    strbuf_free(&place);
+    return code;
+}
+
+static int check(const Run *r, cvn_err *err)
+{
+    const cvn_graph *g = r->g;
+    double *tolerance = calloc(g->n_values + (size_t)1, sizeof *tolerance);
+    if (!tolerance)
+        return err_set(err, CVN_EMEM, "no memory to check the results");
+    find_tolerances(g, tolerance);
+    int code = CVN_OK;
+    for (int i = 0; i < g->n_outputs; i++) {
+        const cvn_value *v = g->output[i].value;
+        cvn_dtype dtype = v->type.dtype;
+        int64_t n = cvn_type_elements(&v->type);
+        double largest = 0;
+        for (int64_t k = 0; k < n; k++) {
+            double x = fabs(element_get(dtype, r->expected[i], k));
+            largest = isfinite(x) ? fmax(largest, x) : largest;
+        }
+        double most = dtype_is_float(dtype) ? tolerance[v->id] * largest : 0;
+        for (int64_t k = 0; k < n && code == CVN_OK; k++) {
+            double got = element_get(dtype, r->output[i], k);
+            double expected = element_get(dtype, r->expected[i], k);
+            bool same = got == expected || (isnan(got) && isnan(expected));
+            if (!same && !(fabs(got - expected) <= most))
+                code = differs(r, i, k, got, expected, err);
+        }
+    }
+    free(tolerance);
+    return code;
+}
+
+/* ---- running ---- */
+
+/* Inputs and results alone; a graph in text may ask for anything. */
+static int check_room(const cvn_graph *g, cvn_err *err)
+{
+    char what[128];
+    uint64_t bytes = 0, sum;
+    snprintf(what, sizeof what, "the inputs and results of graph '%.60s'", g->name);
+    for (int i = 0; i < g->n_parameters + g->n_outputs; i++) {
+        const cvn_value *v =
+            i < g->n_parameters ? g->parameter[i] : g->output[i - g->n_parameters].value;
+        bytes = __builtin_add_overflow(bytes, (uint64_t)cvn_type_bytes(&v->type), &sum) ? UINT64_MAX
+                                                                                        : sum;
+    }
+    return room_check_memory(bytes, what, err);
+}
+
+static int allocate(Run *r, cvn_err *err)
+{
+    const cvn_graph *g = r->g;
+    if (check_room(g, err))
+        return err->code;
+    r->input = calloc((size_t)g->n_parameters + 1, sizeof(void *));
+    r->output = calloc((size_t)g->n_outputs + 1, sizeof(void *));
+    r->expected = calloc((size_t)g->n_outputs + 1, sizeof(void *));
+    bool enough = r->input && r->output && r->expected;
+    for (int i = 0; i < g->n_outputs && enough; i++) {
+        r->output[i] = malloc(cvn_type_bytes(&g->output[i].value->type) + 1);
+        enough = r->output[i];
+    }
+    return enough ? CVN_OK : err_set(err, CVN_EMEM, "no memory for the results");
+}
+
+static int carry_out(Run *r, cvn_err *err)
+{
+    cvn_mesh *mesh = cvn_mesh_new(r->how->mesh, NULL, err);
+    cvn_program *program = cvn_compile(mesh, r->g, err);
+    int code = program ? CVN_OK : err->code;
+    /* Before it runs: what is updated is written to the inputs. */
+    if (code == CVN_OK && r->how->check)
+        code = interp_run_one(r->g, (const void *const *)r->input, r->expected, err);
+    if (code == CVN_OK)
+        code = cvn_run(program, r->input, r->output, err);
+    cvn_program_free(program);
+    cvn_mesh_free(mesh);
+    return code;
+}
+
+static int run(Run *r, cvn_err *err)
+{
+    const OptRun *how = r->how;
+    if (allocate(r, err) || (how->inputs && inputs_read(r->g, how->inputs, r->input, err)) ||
+        inputs_random(r->g, how->seed, r->input, err))
+        return err->code;
+    if (carry_out(r, err) ||
+        (how->out ? results_write(r->g, how->out, r->output, err) : print(r, err)) ||
+        (how->check && check(r, err)))
+        return err->code;
+    if (how->check && !how->quiet)
+        fprintf(stderr, "check: %d result%s the interpreter's\n", r->g->n_outputs,
+                r->g->n_outputs == 1 ? " is" : "s are");
+    return CVN_OK;
+}
+
+static void free_all(void **data, int n)
+{
+    for (int i = 0; data && i < n; i++)
+        free(data[i]);
+    free(data);
+}
+
+int opt_run(const cvn_graph *g, const OptRun *how, cvn_err *err)
+{
+    Run r = {.g = g, .how = how};
+    int code = run(&r, err);
+    free_all(r.input, g->n_parameters);
+    free_all(r.output, g->n_outputs);
+    free_all(r.expected, g->n_outputs);
+    return code;
+}

@@ -1,0 +1,57 @@
+/*
+ * Conversions beside an operation whose kernel reads or writes any float dtype, computing in f32, are its prologue and
+ * epilogue:
+ *
+ *     %f = convert %x : f32 …
+ *     %y = rope %f, … : f32 …          %h = rope %x, … : bf16 …
+ *     %h = convert %y : bf16 …
+ *
+ * The bits are the same: what is read is widened, which is exact, and what is written is rounded once. A rounding that
+ * cannot join goes where what it rounds is made, so that both may be in one fusion and the exact tensor is never written.
+ */
+#include "compile/fuse_impl.h"
+
+static bool is_half(cvn_dtype dtype)
+{
+    return dtype == CVN_BF16 || dtype == CVN_F16;
+}
+
+/* A result that only a rounding reads is rounded where it is made, or right behind. */
+static void take_rounding(cvn_graph *g, const KernelSet *backend, const uint32_t *uses, Op *convert)
+{
+    cvn_value *exact = convert->operand[0];
+    Op *op = exact->def;
+    if (exact->type.dtype != CVN_F32 || !is_half(convert->result[0]->type.dtype) ||
+        uses[exact->id] != 1 || op->kind == OP_PARAMETER)
+        return;
+    graph_remove(g, convert);
+    if (exact->result != 0 || !kernel_fuses(backend, op, EPILOGUE_CONVERT)) {
+        fuse_put_before(g, convert, op->next);
+        return;
+    }
+    op->result[0] = convert->result[0];
+    fuse_own_results(op);
+}
+
+/* What was widened for this operation alone is read as it is. */
+static void take_widening(const KernelSet *backend, const uint32_t *uses, Op *op)
+{
+    const Op *convert = op->n_operands > 0 ? op->operand[0]->def : NULL;
+    if (convert && convert->kind == OP_CONVERT && uses[op->operand[0]->id] == 1 &&
+        op->operand[0]->type.dtype == CVN_F32 && is_half(convert->operand[0]->type.dtype) &&
+        kernel_fuses(backend, op, PROLOGUE_CONVERT))
+        op->operand[0] = convert->operand[0];
+}
+
+void fuse_convert(cvn_graph *g, const KernelSet *backend, Arena *arena)
+{
+    const uint32_t *uses = graph_uses(g, arena);
+    for (Op *op = g->first, *next; op; op = next) {
+        next = op->next;
+        if (op->kind == OP_CONVERT)
+            take_rounding(g, backend, uses, op);
+        else
+            take_widening(backend, uses, op);
+    }
+    graph_remove_dead(g);
+}

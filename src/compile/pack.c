@@ -1,0 +1,329 @@
+/* Which weights come in panels, and the graph that reads them so. */
+#include "compile/pack.h"
+
+#include "base/num.h"
+#include "compile/fuse_linear.h"
+#include "graph/linear.h"
+
+#include <string.h>
+
+enum { OTHER_USE = -1 };
+
+/* A parameter, or what was moved of one. */
+typedef struct Weight {
+    int parameter;
+    cvn_type type;     /* of its rows */
+    cvn_value *panels; /* where it is packed */
+    cvn_value *rows;   /* brought back from those, where something wants them; or NULL */
+} Weight;
+
+typedef struct Pack {
+    cvn_graph *g;
+    uint32_t n;      /* values at the start */
+    Weight **weight; /* [n] by the ids of values; NULL: it is none */
+    signed char *layout;
+    bool changed;
+} Pack;
+
+static Weight *weight_of(const Pack *p, const cvn_value *v)
+{
+    return v->id < p->n ? p->weight[v->id] : NULL;
+}
+
+static void add_weight(Pack *p, const cvn_value *v, int parameter)
+{
+    Weight *w = arena_alloc(&p->g->arena, sizeof *w);
+    *w = (Weight){.parameter = parameter, .type = v->type};
+    p->weight[v->id] = w;
+}
+
+/* Whether a weight may be another device's in what the operation gives. */
+static bool moves(const Op *op)
+{
+    return op->kind == OP_ALL_GATHER || op->kind == OP_ALL_TO_ALL;
+}
+
+static void find_weights(Pack *p)
+{
+    cvn_graph *g = p->g;
+    p->n = g->n_values;
+    p->weight = arena_array(&g->arena, (size_t)p->n + 1, sizeof *p->weight);
+    for (int i = 0; i < g->n_parameters; i++)
+        add_weight(p, g->parameter[i], i);
+    for (const Op *op = g->first; op; op = op->next)
+        if (moves(op) && weight_of(p, op->operand[0]))
+            add_weight(p, op->result[0], weight_of(p, op->operand[0])->parameter);
+}
+
+/* Elements of the dimensions from `from` up to `to`. */
+static int64_t span(const cvn_type *type, int from, int to)
+{
+    int64_t n = 1;
+    for (int d = from; d < to; d++)
+        n *= type->dim[d];
+    return n;
+}
+
+/* Whether a weight of this type can be in panels at all, its first dimensions being rows. */
+static bool is_packable(const cvn_type *type, int rows)
+{
+    return panel_dtype(type->dtype) && !panel_scaled(type->dtype) && rows >= 1 &&
+           rows < type->rank && cvn_type_elements(type) > 0;
+}
+
+static bool is_one(const Ints *list, int64_t x)
+{
+    return list->n == 1 && list->v[0] == x;
+}
+
+/* Operand k is a table [vocab, embed], and the result has its rows, whole, in its last dimension. */
+static bool is_look_up(const Op *op, int k, const cvn_type *table)
+{
+    const OpAttr *a = &op->attr;
+    return k == 0 && op->kind == OP_GATHER && table->rank == 2 && a->operand_batch.n == 0 &&
+           is_one(&a->collapsed, 0) && is_one(&a->index_map, 0) &&
+           is_one(&a->window, op_out(op, 0)->rank - 1) &&
+           a->index_vector_dim >= op_out(op, 0)->rank - 1 && a->sizes.v[1] == table->dim[1] &&
+           (op_in(op, 1)->dtype == CVN_I32 || op_in(op, 1)->dtype == CVN_U32);
+}
+
+/* The dimension of panels that so many pieces of a weight lie along that lie along `axis` of its rows; -1 where they
+   are not of whole panels or units. */
+static int64_t panel_axis(const cvn_type *type, int rows, int64_t axis, int64_t pieces)
+{
+    int64_t n = span(type, 0, rows), k = span(type, rows, type->rank);
+    if (axis == 0 && n % (pieces * PANEL_ROWS) == 0)
+        return 0;
+    return axis == rows && k % (pieces * panel_unit(type->dtype)) == 0 ? 1 : -1;
+}
+
+/* An operation that moves a weight, as it moves the panels; false where it cannot. */
+static bool move_panels(const Op *op, int rows, OpAttr *attr)
+{
+    bool gather = op->kind == OP_ALL_GATHER;
+    int64_t size = op->attr.group_size, joined = gather ? op->attr.axis : op->attr.concat_axis;
+    int64_t to = panel_axis(op_out(op, 0), rows, joined, size);
+    int64_t from = gather ? to : panel_axis(op_in(op, 0), rows, op->attr.axis, size);
+    *attr = op->attr;
+    attr->axis = from;
+    attr->concat_axis = gather ? 0 : to;
+    return from >= 0 && to >= 0;
+}
+
+/* What operand k, which is w, says of it: how many dimensions are rows; 0: nothing, it may lie anyhow. */
+static int use_of(const Op *op, int k, const Weight *w)
+{
+    int rows = k == 1 ? fuse_product_rows(op) : 0;
+    if (rows && is_packable(&w->type, rows))
+        return rows;
+    return moves(op) || is_look_up(op, k, &w->type) ? 0 : OTHER_USE;
+}
+
+static void note_use(const Pack *p, const cvn_value *v, int use, signed char *seen)
+{
+    const Weight *w = v ? weight_of(p, v) : NULL;
+    if (!w || use == 0)
+        return;
+    signed char *at = &seen[w->parameter];
+    *at = (signed char)(*at == 0 || *at == use ? use : OTHER_USE);
+}
+
+/* Looks at all uses. */
+static void choose(Pack *p)
+{
+    cvn_graph *g = p->g;
+    signed char *seen = arena_array(&g->arena, (size_t)g->n_parameters + 1, sizeof *seen);
+    for (const Op *op = g->first; op; op = op->next)
+        for (int k = 0; k < op->n_operands; k++)
+            if (weight_of(p, op->operand[k]))
+                note_use(p, op->operand[k], use_of(op, k, weight_of(p, op->operand[k])), seen);
+    for (int i = 0; i < g->n_outputs; i++) {
+        note_use(p, g->output[i].value, OTHER_USE, seen);
+        note_use(p, g->output[i].into, OTHER_USE, seen);
+    }
+    for (const Op *op = g->first; op; op = op->next) {
+        const Weight *w = moves(op) ? weight_of(p, op->operand[0]) : NULL;
+        OpAttr attr;
+        if (w && seen[w->parameter] > 0 && !move_panels(op, seen[w->parameter], &attr))
+            seen[w->parameter] = OTHER_USE;
+    }
+    for (int i = 0; i < g->n_parameters; i++)
+        if (p->layout[i] == PACK_FREE)
+            p->layout[i] = seen[i] > 0 ? seen[i] : PACK_PLAIN;
+}
+
+/* ---- the graph that reads them ---- */
+
+/* Makes the parameters what they are now. */
+static void retype(Pack *p)
+{
+    cvn_graph *g = p->g;
+    for (int i = 0; i < g->n_parameters; i++) {
+        cvn_value *v = g->parameter[i];
+        Weight *w = p->weight[v->id];
+        int rows = p->layout[i];
+        bool written = false;
+        for (int o = 0; o < g->n_outputs; o++)
+            written = written || g->output[o].into == v;
+        if (rows <= 0)
+            continue;
+        if (written || !is_packable(&w->type, rows)) {
+            char text[TYPE_TEXT];
+            graph_fail(g, CVN_EINVAL,
+                       "parameter '%s' of %s cannot lie in panels of its first %d dimensions",
+                       v->def->attr.name, type_text(&w->type, text, sizeof text), rows);
+            return;
+        }
+        w->panels = v;
+        v->type =
+            panel_type(w->type.dtype, span(&w->type, 0, rows), span(&w->type, rows, w->type.rank));
+        v->spec = NULL;
+        p->changed = true;
+    }
+}
+
+/* The weight in rows, made where it is wanted first. */
+static cvn_value *rows_of(Pack *p, Weight *w)
+{
+    if (!w->rows)
+        w->rows = cvn_dequantize(p->g, w->panels, NULL, w->type, p->layout[w->parameter]);
+    return w->rows;
+}
+
+/* A look-up in panels [panels, units, 16, unit]. Row t is row t % 16 of panel t / 16: a box of it. */
+static cvn_value *look_up(cvn_graph *g, const Op *op, const Weight *w)
+{
+    const cvn_type *y = op_out(op, 0), *panels = &w->panels->type;
+    const cvn_type *grid = op_in(op, 1);
+    int last = y->rank - 1;
+    int64_t pair[CVN_MAX_RANK] = {0}, none[CVN_MAX_RANK] = {0};
+    cvn_value *least = cvn_splat(g, *grid, 0), *at[2];
+    cvn_value *most = cvn_splat(g, *grid, (double)(w->type.dim[0] - 1));
+    cvn_value *row = cvn_clamp(g, least, op->operand[1], most);
+    _Static_assert(PANEL_ROWS == 1 << 4, "a shift by 4 divides by them");
+    at[0] = cvn_shift_right_logical(g, row, cvn_splat(g, *grid, 4));
+    at[1] = cvn_and(g, row, cvn_splat(g, *grid, PANEL_ROWS - 1));
+    memcpy(pair, y->dim, (size_t)last * sizeof *pair);
+    pair[last] = 1;
+    for (int i = 0; i < 2; i++)
+        at[i] = cvn_reshape(g, at[i], y->rank, pair);
+    cvn_gather_dims dims = {.n_window = 2,
+                            .window = {last, last + 1},
+                            .n_collapsed = 2,
+                            .collapsed = {0, 2},
+                            .n_index_map = 2,
+                            .index_map = {0, 2},
+                            .index_vector_dim = last};
+    int64_t sizes[] = {1, panels->dim[1], 1, panels->dim[3]};
+    cvn_value *x = cvn_gather(g, w->panels, cvn_concatenate(g, 2, at, last), &dims, sizes);
+    cvn_type wide = *y; /* rows with what fills their last unit */
+    wide.dim[last] = panels->dim[1] * panels->dim[3];
+    x = cvn_reshape(g, x, wide.rank, wide.dim);
+    return wide.dim[last] == y->dim[last] ? x : cvn_slice(g, x, none, y->dim, NULL);
+}
+
+/* Operand k, which is w, in panels. */
+static void read_panels(Pack *p, Op *op, int k, Weight *w)
+{
+    cvn_graph *g = p->g;
+    graph_insert_before(g, op);
+    cvn_at(g, op->file, op->line);
+    if (moves(op)) {
+        Weight *moved = p->weight[op->result[0]->id];
+        OpAttr attr;
+        if (move_panels(op, p->layout[w->parameter], &attr)) {
+            moved->panels = graph_add(g, op->kind, &attr, 1, &w->panels, NULL);
+            return;
+        }
+        p->weight[op->result[0]->id] = NULL;
+    }
+    if (is_look_up(op, k, &w->type))
+        graph_replace(op->result[0], look_up(g, op, w));
+    else
+        op->operand[k] = rows_of(p, w);
+}
+
+static void rewrite(Pack *p)
+{
+    cvn_graph *g = p->g;
+    for (Op *op = g->first; op && !g->err.code; op = op->next)
+        for (int k = 0; k < op->n_operands; k++) {
+            Weight *w = weight_of(p, op->operand[k]);
+            if (w && w->panels)
+                read_panels(p, op, k, w);
+        }
+    graph_insert_before(g, NULL);
+    for (int i = 0; i < g->n_outputs; i++) {
+        Weight *w = weight_of(p, g->output[i].value);
+        if (w && w->panels)
+            g->output[i].value = rows_of(p, w);
+    }
+    graph_resolve(g);
+    graph_remove_dead(g);
+}
+
+int graph_pack(cvn_graph *g, signed char *layout, bool *changed, cvn_err *err)
+{
+    const char *file = g->file;
+    int line = g->line;
+    Pack p = {.g = g, .layout = layout};
+    find_weights(&p);
+    choose(&p);
+    retype(&p);
+    if (p.changed && !g->err.code)
+        rewrite(&p);
+    cvn_at(g, file, line);
+    *changed = p.changed;
+    return cvn_graph_check(g, err);
+}
+
+/* ---- the plan ---- */
+
+/* The weights of a product, panels counted through those that its threads share. Gate and up of a SwiGLU are taken
+   side by side, each thread the same panels of both. */
+static void describe_product(Plan *plan, const Step *step)
+{
+    const Op *op = step->op;
+    int64_t joined = 0, before = 0;
+    for (int i = 0; i < linear_weights(op); i++)
+        joined += linear_weight(op, i).panels;
+    for (int i = 0; i < linear_weights(op); i++) {
+        int64_t own = linear_weight(op, i).panels;
+        int first = linear_operand(op, i);
+        int end = first + 1 + panel_scaled(op_in(op, first)->dtype);
+        for (int k = first; k < end; k++) {
+            PlanParameter *parameter = &plan->parameter[step->in[k].parameter];
+            if (step->in[k].space != SPACE_PARAMETER || parameter->panels_joined)
+                continue;
+            parameter->panels_joined = op->attr.flag ? own : joined;
+            parameter->panels_before = op->attr.flag ? 0 : before;
+        }
+        before += own;
+    }
+}
+
+void pack_describe(Plan *plan, const cvn_graph *g, const signed char *layout)
+{
+    for (int i = 0; i < plan->n_steps; i++)
+        if (plan->step[i].op->kind == OP_LINEAR || plan->step[i].op->kind == OP_LINEAR_INT8)
+            describe_product(plan, &plan->step[i]);
+    for (int i = 0; i < plan->n_parameters; i++) {
+        PlanParameter *parameter = &plan->parameter[i];
+        parameter->plain = g->parameter[i]->type;
+        parameter->rows = layout && layout[i] > 0 ? layout[i] : 0;
+        if (!parameter->rows)
+            continue;
+        parameter->n = span(&parameter->plain, 0, parameter->rows);
+        parameter->k = span(&parameter->plain, parameter->rows, parameter->plain.rank);
+        if (!parameter->panels_joined)
+            parameter->panels_joined = parameter->type.dim[0];
+    }
+}
+
+void pack_share(const PlanParameter *parameter, int t, int nt, int64_t *begin, int64_t *end)
+{
+    int64_t own = parameter->type.dim[0], before = parameter->panels_before;
+    panel_share(parameter->panels_joined, t, nt, begin, end);
+    *begin = num_min(num_max(*begin - before, 0), own);
+    *end = num_min(num_max(*end - before, 0), own);
+}

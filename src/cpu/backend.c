@@ -1,0 +1,609 @@
+/*
+ * Each device is some threads that walk plans (executor.h), with an arena; several meet in collectives through a Comm
+ * (group.h). Memory of a shard is a mapping of its own, or the place in a mapped file where it lies already.
+ */
+#include "cpu/backend.h"
+
+#include "base/num.h"
+#include "comm/account.h"
+#include "compile/cache.h"
+#include "compile/pack.h"
+#include "cpu/ceilings.h"
+#include "cpu/group.h"
+#include "cpu/registry.h"
+#include "cpu/trace.h"
+#include "graph/panels.h"
+#include "shard/axes.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct Executable {
+    const Plan *plan; /* the cache's */
+    ExecutableInfo info;
+    void **parameter, **output; /* [local devices * …], of a run */
+};
+
+typedef struct Block Block;
+
+struct Devices {
+    Arena arena; /* of executables */
+    Cluster *cluster;
+    int n_local; /* 0: only graphs are compiled, and there is no comm and no group */
+    Comm *comm;
+    DeviceGroup *group;
+    Cache cache;
+    Map executables;   /* Plan * -> Executable * */
+    Trace *trace;      /* owned; NULL: nothing is recorded */
+    Profile *traffic;  /* owned: of the last run of the first device that was recorded; or NULL */
+    Profile *before;   /* what that device has when it is not */
+    ReadProbe **probe; /* [local devices] owned; NULL before reads were measured */
+    double *sample;    /* [local devices] */
+    Block **block;     /* [local devices] owned: the newest of each */
+    char kind[64];
+};
+
+/* Memory of many tensors. */
+struct Block {
+    char *map; /* owned mapping of `bytes` */
+    size_t bytes, used;
+    Block *next;
+};
+
+struct Memory {
+    char *data;                  /* the shard */
+    cvn_type type;               /* of it, as the graph has it */
+    const PlanParameter *panels; /* it lies in panels, as this says; or NULL */
+    size_t bytes;                /* there */
+    void *map; /* owned mapping of them; NULL: they are in a block, or in a mapped file */
+};
+
+/* ---- devices ---- */
+
+static void cpu_close(Devices *c)
+{
+    if (!c)
+        return;
+    if (c->cluster)
+        cluster_set_comm(c->cluster, NULL);
+    trace_free(c->trace);
+    for (int d = 0; c->group && d < group_size(c->group); d++) {
+        read_probe_free(c->probe[d]);
+        for (const Block *b = c->block[d]; b; b = b->next)
+            munmap(b->map, b->bytes);
+    }
+    group_free(c->group);
+    profile_free(c->traffic);
+    comm_free(c->comm);
+    cache_free(&c->cache);
+    arena_free(&c->arena);
+    free(c);
+}
+
+static int start_devices(Devices *c, const DeviceOptions *o, cvn_err *err)
+{
+    c->comm = comm_new(c->n_local, o->cluster ? cluster_transport(o->cluster) : NULL, err);
+    c->group = c->comm ? group_new(c->comm, o->threads, cpu_kernels(), err) : NULL;
+    if (!c->group)
+        return err->code;
+    c->probe = arena_array(&c->arena, (size_t)c->n_local, sizeof(ReadProbe *));
+    c->block = arena_array(&c->arena, (size_t)c->n_local, sizeof(Block *));
+    c->sample = arena_array(&c->arena, (size_t)c->n_local, sizeof *c->sample);
+    c->cluster = o->cluster;
+    if (c->cluster)
+        cluster_set_comm(c->cluster, c->comm);
+    return CVN_OK;
+}
+
+static int open_devices(Devices *c, const DeviceOptions *o, cvn_err *err)
+{
+    c->n_local = o->n_devices / cluster_size(o->cluster);
+    if (arena_init(&c->arena, err) || (c->n_local && start_devices(c, o, err)))
+        return err->code;
+    map_init(&c->executables, &c->arena);
+    int threads = c->group ? group_threads(c->group) : o->threads;
+    const CompileOptions compile = {.backend = cpu_kernels(),
+                                    .n_threads = threads ? threads : 1,
+                                    .dump_dir = o->dump_dir,
+                                    .op_by_op = o->op_by_op,
+                                    .blocking = o->blocking,
+                                    .split_attention = o->split_attention};
+    snprintf(c->kind, sizeof c->kind, "cpu %s", cpu_kernels()->name);
+    return cache_init(&c->cache, &compile, err);
+}
+
+static int cpu_open(const DeviceOptions *o, Devices **out, cvn_err *err)
+{
+    Devices *c = calloc(1, sizeof *c);
+    *out = NULL;
+    if (!c)
+        return err_set(err, CVN_EMEM, "no memory for devices");
+    int code = open_devices(c, o, err);
+    if (code)
+        cpu_close(c);
+    else
+        *out = c;
+    return code;
+}
+
+static void cpu_describe(const Devices *c, DeviceInfo *out)
+{
+    *out = (DeviceInfo){.kind = c->kind,
+                        .n_local = c->n_local,
+                        .first = c->comm ? comm_first(c->comm) : 0,
+                        .threads = c->cache.options.n_threads};
+}
+
+/* ---- executables ---- */
+
+/* So that communication is told by the axes that it runs along. */
+static int name_axes(Devices *c, const PartitionReport *report, const Mesh *mesh, cvn_err *err)
+{
+    StrBuf axes = {0};
+    int code = CVN_OK;
+    for (int64_t i = 0; c->comm && i < report->n_collectives && code == CVN_OK; i++) {
+        const OpAttr *attr = &report->collective[i].op->attr;
+        strbuf_clear(&axes);
+        axes_print(&axes, mesh, &report->collective[i].axes);
+        code = comm_name_axes(c->comm, &attr->groups, attr->group_size, axes.text ? axes.text : "",
+                              err);
+    }
+    strbuf_free(&axes);
+    return code;
+}
+
+static const Executable *describe_plan(Devices *c, const cvn_graph *local, const Plan *plan)
+{
+    size_t n = (size_t)plan->n_parameters, n_local = (size_t)c->n_local;
+    MemoryLayout *layout = arena_array(&c->arena, n, sizeof *layout);
+    size_t *bytes = arena_array(&c->arena, n, sizeof *bytes);
+    Executable *x = arena_alloc(&c->arena, sizeof *x);
+    for (size_t i = 0; i < n; i++) {
+        layout[i] = plan->parameter[i].rows; /* 0: plain */
+        bytes[i] = plan->parameter[i].bytes;
+    }
+    *x = (Executable){
+        .plan = plan,
+        .info = {.temporary_bytes = plan->arena_bytes,
+                 .constant_bytes = plan->constant_bytes,
+                 .n_steps = plan->n_steps,
+                 .layout = layout,
+                 .parameter_bytes = bytes,
+                 .plan = plan},
+        .parameter = arena_array(&c->arena, n_local * n, sizeof(void *)),
+        .output = arena_array(&c->arena, n_local * (size_t)plan->n_outputs, sizeof(void *))};
+    for (const Op *op = local->first; op; op = op->next) {
+        x->info.n_operations++;
+        x->info.flops += op_flops(op);
+    }
+    return x;
+}
+
+static int cpu_compile(Devices *c, const cvn_graph *local, const PartitionReport *report,
+                       const Mesh *mesh, const MemoryLayout *layout, const Executable **out,
+                       cvn_err *err)
+{
+    const Plan *plan;
+    size_t n = (size_t)local->n_parameters;
+    signed char *pack = malloc(n + 1);
+    if (!pack)
+        return err_set(err, CVN_EMEM, "no memory to compile '%s'", local->name);
+    for (size_t i = 0; i < n; i++)
+        pack[i] = (signed char)layout[i];
+    int code = name_axes(c, report, mesh, err);
+    if (code == CVN_OK)
+        code = cache_get(&c->cache, local, pack, &plan, err);
+    free(pack);
+    if (code)
+        return code;
+    bool added;
+    uint64_t *at = map_put(&c->executables, &plan, sizeof plan, &added);
+    if (added)
+        *at = (uint64_t)(uintptr_t)describe_plan(c, local, plan);
+    *out = (const Executable *)(uintptr_t)*at;
+    return CVN_OK;
+}
+
+static void cpu_executable(const Executable *x, ExecutableInfo *out)
+{
+    *out = x->info;
+}
+
+static int64_t cpu_compilations(const Devices *c)
+{
+    return c->cache.compilations;
+}
+
+/* ---- memory ---- */
+
+enum { HUGE_PAGE = 2 << 20 };
+
+/* Address space of its own; pages come as they are touched, large ones where the system has them and it is asked for. */
+static int map_memory(size_t bytes, bool large, void **out, cvn_err *err)
+{
+    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED)
+        return err_set(err, CVN_EMEM, "the system refused %.1f MiB for tensors: %s",
+                       (double)bytes / 0x1p20, strerror(errno));
+    if (large)
+        madvise(map, bytes, MADV_HUGEPAGE);
+    *out = map;
+    return CVN_OK;
+}
+
+/* The next `bytes` of a device's block, of a new one where the last has no room. What lies side by side shares large pages. */
+static int take_from_block(Devices *c, int d, size_t bytes, size_t all, char **out, cvn_err *err)
+{
+    Block *block = c->block[d];
+    bytes = num_padded(bytes, CACHE_LINE);
+    if (!block || block->bytes - block->used < bytes) {
+        size_t size =
+            num_padded(all > bytes ? all + CACHE_LINE * 1024 : bytes, HUGE_PAGE) + HUGE_PAGE;
+        void *map;
+        if (map_memory(size, size > 2 * HUGE_PAGE, &map, err))
+            return err->code;
+        block = arena_alloc(&c->arena, sizeof *block);
+        *block = (Block){.map = map, .bytes = size, .next = c->block[d]};
+        block->used = num_padded((uintptr_t)map, HUGE_PAGE) - (uintptr_t)map;
+        if (block->bytes - block->used < bytes)
+            block->used = 0;
+        c->block[d] = block;
+    }
+    *out = block->map + block->used;
+    block->used += bytes;
+    return CVN_OK;
+}
+
+static int cpu_alloc(Devices *c, int d, const MemoryOptions *o, Memory **out, cvn_err *err)
+{
+    const PlanParameter *panels =
+        o->layout > LAYOUT_PLAIN ? &o->executable->plan->parameter[o->parameter] : NULL;
+    size_t bytes = panels ? panels->bytes : cvn_type_bytes(&o->type);
+    Memory *m = calloc(1, sizeof *m);
+    *out = NULL;
+    if (!m)
+        return err_set(err, CVN_EMEM, "no memory for a tensor");
+    *m = (Memory){.type = o->type, .panels = panels, .bytes = o->sparse ? bytes + 1 : bytes};
+    int code = o->sparse ? map_memory(m->bytes, false, &m->map, err)
+                         : take_from_block(c, d, bytes, o->all_bytes, &m->data, err);
+    if (code) {
+        free(m);
+        return code;
+    }
+    if (o->sparse)
+        m->data = m->map;
+    *out = m;
+    return CVN_OK;
+}
+
+static void *cpu_address(Memory *m)
+{
+    return m->panels ? NULL : m->data;
+}
+
+static int cpu_download(Devices *c, const Memory *m, size_t offset, size_t bytes, void *out,
+                        cvn_err *err)
+{
+    (void)c;
+    (void)err;
+    memcpy(out, m->data + offset, bytes);
+    return CVN_OK;
+}
+
+static void cpu_discard(Devices *c, Memory *m, size_t offset, size_t bytes)
+{
+    (void)c;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)m->data + offset;
+    uintptr_t first = num_padded(at, page), last = (at + bytes) / page * page;
+    if (first < last)
+        madvise((void *)first, last - first, MADV_DONTNEED);
+}
+
+static void cpu_free(Devices *c, Memory *m)
+{
+    if (m && m->map)
+        munmap(m->map, m->bytes);
+    else if (m) /* the block's address space is not had again */
+        cpu_discard(c, m, 0, m->bytes);
+    free(m);
+}
+
+/* What the threads of a device do together: each fills some of the outermost elements. */
+typedef struct Upload {
+    Memory *memory;
+    const RegionArray *shard;
+    const Source *source;
+    atomic_flag failed;
+    cvn_err err; /* of the first that failed */
+} Upload;
+
+/* Elements `first` up to `end` of the outermost dimension of the shard, with its padding, to an array of their own. */
+static int read_slices(const Upload *u, int64_t first, int64_t end, char *out, cvn_err *err)
+{
+    RegionArray to = *u->shard;
+    Region *part = &to.region;
+    size_t size = cvn_dtype_bytes(u->memory->type.dtype, 1);
+    bool dense = true;
+    if (part->rank > 0) {
+        int64_t there = part->count[0] < end ? part->count[0] : end;
+        part->first[0] += first;
+        part->count[0] = there > first ? there - first : 0;
+        to.dim[0] = end - first;
+    }
+    for (int k = 1; k < part->rank; k++)
+        dense = dense && to.dim[k] == part->count[k];
+    if (region_elements(part) == 0)
+        return CVN_OK;
+    if (dense)
+        return u->source->read(u->source->context, part, out, err);
+    char *packed = malloc((size_t)region_elements(part) * size);
+    if (!packed)
+        return err_set(err, CVN_EMEM, "no memory for a part of a tensor");
+    int code = u->source->read(u->source->context, part, packed, err);
+    const RegionArray from = region_packed(part);
+    if (code == CVN_OK)
+        region_copy(&from, packed, &to, out, size);
+    free(packed);
+    return code;
+}
+
+/* Panels `begin` up to `end`: rows are read a few slices of the outermost dimension at a time. */
+static int upload_panels(const Upload *u, int64_t begin, int64_t end, cvn_err *err)
+{
+    const PlanParameter *p = u->memory->panels;
+    const cvn_dtype dtype = p->plain.dtype;
+    const int64_t inner = p->n / p->plain.dim[0]; /* rows of a slice */
+    const int64_t step = 4 * num_pieces(inner, PANEL_ROWS);
+    const size_t row = cvn_dtype_bytes(dtype, p->k);
+    int code = CVN_OK;
+    char *slices = malloc((size_t)(step * PANEL_ROWS + 2 * inner) * row);
+    if (!slices)
+        return err_set(err, CVN_EMEM, "no memory for rows of '%s'", p->name);
+    for (int64_t at = begin; at < end && code == CVN_OK; at += step) {
+        int64_t last = num_min(at + step, end), first = at * PANEL_ROWS / inner;
+        int64_t rows = num_min(last * PANEL_ROWS, p->n), until = num_pieces(rows, inner);
+        memset(slices, 0, (size_t)((until - first) * inner) * row);
+        code = read_slices(u, first, until, slices, err);
+        for (int64_t i = at; i < last && code == CVN_OK; i++)
+            panel_pack(dtype, p->k, slices + (size_t)(i * PANEL_ROWS - first * inner) * row, row,
+                       num_min(rows - i * PANEL_ROWS, PANEL_ROWS),
+                       u->memory->data + (size_t)(i * p->type.dim[1]) * PANEL_BYTES);
+    }
+    free(slices);
+    return code;
+}
+
+static void upload_share(void *context, int thread, int n_threads)
+{
+    Upload *u = context;
+    Memory *m = u->memory;
+    const RegionArray *shard = u->shard;
+    int64_t begin = 0, end = 1, rows = shard->region.rank ? shard->dim[0] : 1;
+    cvn_err err = {0};
+    if (m->panels)
+        pack_share(m->panels, thread, n_threads, &begin, &end);
+    else
+        kernel_share(rows, 1, thread, n_threads, &begin, &end);
+    if (begin >= end)
+        return;
+    int64_t slice = shard->region.rank ? cvn_type_elements(&m->type) / m->type.dim[0] : 1;
+    size_t at = cvn_dtype_bytes(m->type.dtype, slice * begin);
+    int code = m->panels ? upload_panels(u, begin, end, &err)
+                         : read_slices(u, begin, end, m->data + at, &err);
+    if (code && !atomic_flag_test_and_set(&u->failed)) {
+        err_set(&err, code, "a tensor could not be filled, and nothing was said why");
+        u->err = err;
+    }
+}
+
+static int cpu_upload(Devices *c, int d, Memory *m, const RegionArray *shard, const Source *source,
+                      cvn_err *err)
+{
+    int bits = cvn_dtype_bits(m->type.dtype);
+    if (source->mapped && !m->panels &&
+        (uintptr_t)source->mapped % (bits < 8 ? 1 : (size_t)bits / 8) == 0) {
+        m->data = (char *)(uintptr_t)source->mapped; /* read only: nobody donates it … */
+        m->bytes = 0;                                /* … nor gives it back */
+        return CVN_OK;
+    }
+    Upload u = {.memory = m, .shard = shard, .source = source, .failed = ATOMIC_FLAG_INIT};
+    pool_run(group_device(c->group, d)->pool, upload_share, &u);
+    return u.err.code ? err_set(err, u.err.code, "%s", u.err.message) : CVN_OK;
+}
+
+static int cpu_reserve(Devices *c, size_t bytes, cvn_err *err)
+{
+    for (int d = 0; d < group_size(c->group); d++)
+        if (device_reserve(group_device(c->group, d), bytes, err))
+            return err->code;
+    return CVN_OK;
+}
+
+/* ---- running ---- */
+
+static int cpu_run(Devices *c, const Executable *x, const Argument *argument, const void **output,
+                   cvn_err *err)
+{
+    const Plan *plan = x->plan;
+    int n = plan->n_parameters;
+    for (int i = 0; i < n * comm_local(c->comm); i++) {
+        const Argument *a = &argument[i];
+        size_t row = a->memory && a->row ? cvn_type_bytes(&a->memory->type) /
+                                               (size_t)a->memory->type.dim[0] * (size_t)a->row
+                                         : 0;
+        x->parameter[i] = a->memory ? a->memory->data + row : a->host;
+    }
+    if (c->traffic)
+        profile_clear(c->traffic);
+    int code = group_run(c->group, plan, x->parameter, x->output, err);
+    for (int i = 0; output && i < plan->n_outputs; i++)
+        output[i] = x->output[i];
+    return code;
+}
+
+/* A run has ended when it returns: the caller's thread is one of the device's. */
+static int cpu_wait(Devices *c, cvn_err *err)
+{
+    (void)c;
+    (void)err;
+    return CVN_OK;
+}
+
+static void cpu_watch(Devices *c, const volatile int *flag)
+{
+    for (int d = 0; d < group_size(c->group) && !c->cluster; d++)
+        group_device(c->group, d)->interrupt = flag;
+}
+
+/* ---- looking on ---- */
+
+static void cpu_communication(const Devices *c, CommTable *out)
+{
+    comm_table(c->comm, out);
+}
+
+static int cpu_trace_begin(Devices *c, cvn_err *err)
+{
+    c->trace = trace_begin(group_devices(c->group), group_size(c->group), 0, err);
+    return c->trace ? CVN_OK : err->code;
+}
+
+static int cpu_trace_write(Devices *c, const char *path, cvn_err *err)
+{
+    return trace_write(c->trace, c->cluster, path, err);
+}
+
+/* What is measured of each device, all at the same time. */
+typedef struct Probe {
+    Devices *devices;
+    cvn_dtype dtype;
+    double seconds;
+    Ceilings *ceilings; /* [local devices] */
+    double *sample;     /* [local devices] */
+    _Atomic int code;   /* of one that failed */
+} Probe;
+
+static Pool *pool_of(const Probe *p, int d)
+{
+    return group_device(p->devices->group, d)->pool;
+}
+
+static void probe_ceilings(void *context, int d, int n)
+{
+    Probe *p = context;
+    (void)n;
+    if (ceilings_measure(pool_of(p, d), &p->ceilings[d], NULL))
+        p->code = CVN_EMEM;
+}
+
+static int cpu_ceilings(Devices *c, Ceilings *out, cvn_err *err)
+{
+    size_t n = (size_t)group_size(c->group);
+    Probe p = {.devices = c, .ceilings = calloc(n, sizeof *p.ceilings)};
+    *out = (Ceilings){0};
+    if (!p.ceilings)
+        return err_set(err, CVN_EMEM, "no memory to measure %zu devices", n);
+    group_each(c->group, probe_ceilings, &p);
+    for (size_t d = 0; d < n; d++) {
+        out->bandwidth += p.ceilings[d].bandwidth;
+        out->flops_f32 += p.ceilings[d].flops_f32;
+        out->flops_bf16 += p.ceilings[d].flops_bf16;
+        out->flops_int8 += p.ceilings[d].flops_int8;
+    }
+    free(p.ceilings);
+    return p.code ? err_set(err, p.code, "no memory to measure what the machine can do") : CVN_OK;
+}
+
+static void probe_peak(void *context, int d, int n)
+{
+    Probe *p = context;
+    (void)n;
+    p->sample[d] = peak_run(pool_of(p, d), p->dtype, p->seconds);
+}
+
+static void probe_reads(void *context, int d, int n)
+{
+    Probe *p = context;
+    ReadProbe **probe = &p->devices->probe[d];
+    (void)n;
+    if (*probe || read_probe_new(pool_of(p, d), probe, NULL) == CVN_OK)
+        p->sample[d] = read_probe_run(*probe, p->seconds);
+}
+
+static double sample_all(Devices *c, PoolFn *fn, cvn_dtype dtype, double seconds)
+{
+    double *sample = c->sample, sum = 0;
+    Probe p = {.devices = c, .dtype = dtype, .seconds = seconds, .sample = sample};
+    memset(sample, 0, (size_t)group_size(c->group) * sizeof *sample);
+    group_each(c->group, fn, &p);
+    for (int d = 0; d < group_size(c->group); d++)
+        sum += sample[d];
+    return sum;
+}
+
+static double cpu_peak(Devices *c, cvn_dtype dtype, double seconds)
+{
+    return sample_all(c, probe_peak, dtype, seconds);
+}
+
+static double cpu_reads(Devices *c, double seconds)
+{
+    return sample_all(c, probe_reads, CVN_F32, seconds);
+}
+
+/* Products and attention. */
+static bool is_traffic(const Step *step)
+{
+    OpKind kind = step->op->kind;
+    return op_info[kind].class_ == CLASS_CONTRACT || kind == OP_LINEAR || kind == OP_LINEAR_INT8 ||
+           kind == OP_ATTENTION;
+}
+
+static double cpu_traffic(Devices *c, bool record)
+{
+    Device *first = group_device(c->group, 0);
+    double seconds = c->traffic ? (double)profile_sum(c->traffic, 0, is_traffic) * 1e-9 : 0;
+    bool recorded = c->traffic && first->profile == c->traffic;
+    if (record && !c->traffic)
+        c->traffic = profile_new(device_threads(first), 1 << 16, NULL);
+    if (record && c->traffic && !recorded) {
+        c->before = first->profile;
+        first->profile = c->traffic;
+    } else if (!record && recorded) {
+        first->profile = c->before;
+    }
+    return seconds;
+}
+
+const Backend cpu_backend = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .describe = cpu_describe,
+    .compile = cpu_compile,
+    .executable = cpu_executable,
+    .compilations = cpu_compilations,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .upload = cpu_upload,
+    .address = cpu_address,
+    .download = cpu_download,
+    .discard = cpu_discard,
+    .reserve = cpu_reserve,
+    .run = cpu_run,
+    .wait = cpu_wait,
+    .watch = cpu_watch,
+    .communication = cpu_communication,
+    .trace_begin = cpu_trace_begin,
+    .trace_write = cpu_trace_write,
+    .ceilings = cpu_ceilings,
+    .peak = cpu_peak,
+    .reads = cpu_reads,
+    .traffic = cpu_traffic,
+};

@@ -1,0 +1,78 @@
+/* The sizes, dtypes and operands of an attention, and of its gradient, in one place for the kernels of both. */
+#ifndef CVN_CPU_KERNELS_ATTENTION_OPERANDS_H
+#define CVN_CPU_KERNELS_ATTENTION_OPERANDS_H
+
+#include "base/num.h"
+#include "compile/kernel.h"
+#include "graph/attention.h"
+
+/* k and v are [batch, kv_heads, context, head_dim]. */
+typedef struct Attention {
+    const Op *op;
+    cvn_dtype q_dtype, kv_dtype;
+    int64_t batch, seq, heads, head_dim, kv_heads, context;
+    int64_t group; /* heads for each KV head */
+    float scale;
+    const void *q, *k, *v;
+    const int32_t *start, *length; /* [batch] */
+    const int32_t *first;          /* [batch, seq], or NULL for zeros */
+    const uint16_t *k_scale,
+        *v_scale;       /* bf16 [batch, kv_heads, context] of k and v in 8 bits, or NULL */
+    void *out;          /* of an attention */
+    const void *dy;     /* of a gradient, as out */
+    void *dq, *dk, *dv; /* likewise */
+} Attention;
+
+/* Sizes and dtypes alone where there are no args. */
+static inline Attention attention_of(const Op *op, const KernelArgs *args)
+{
+    const cvn_type *q = op_in(op, 0), *k = op_in(op, 1);
+    Attention a = {.op = op,
+                   .q_dtype = q->dtype,
+                   .kv_dtype = k->dtype,
+                   .batch = q->dim[0],
+                   .seq = q->dim[1],
+                   .heads = q->dim[2],
+                   .head_dim = q->dim[3],
+                   .kv_heads = k->dim[1],
+                   .context = k->dim[2],
+                   .group = k->dim[1] ? q->dim[2] / k->dim[1] : 0,
+                   .scale = (float)op->attr.scale};
+    if (!args)
+        return a;
+    int scales = attention_scales(op);
+    bool backward = op->kind == OP_ATTENTION_BACKWARD;
+    a.q = args->in[0];
+    a.k = args->in[1];
+    a.v = args->in[2];
+    a.start = args->in[3];
+    a.length = args->in[4];
+    a.first = attention_first(op) ? args->in[backward ? 6 : 5] : NULL;
+    a.k_scale = scales < 0 ? NULL : args->in[scales];
+    a.v_scale = scales < 0 ? NULL : args->in[scales + 1];
+    if (!backward) {
+        a.out = args->out[0];
+        return a;
+    }
+    a.dy = args->in[5];
+    a.dq = args->out[0];
+    a.dk = args->out[1];
+    a.dv = args->out[2];
+    return a;
+}
+
+/* Keys that position s of a row sees, as far as the context goes; its padding is not looked at. */
+static inline int64_t attention_keys(const Attention *a, int64_t b, int64_t s)
+{
+    int64_t n = (int64_t)a->start[b] + s + 1;
+    return n < 0 ? 0 : num_min(n, a->context);
+}
+
+/* The first of them. */
+static inline int64_t attention_first_key(const Attention *a, int64_t b, int64_t s)
+{
+    int32_t n = a->first ? a->first[b * a->seq + s] : 0;
+    return n > 0 ? n : 0;
+}
+
+#endif

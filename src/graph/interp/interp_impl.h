@@ -1,0 +1,114 @@
+/* Shared by the files of the interpreter: walking tensors element by element. */
+#ifndef CVN_GRAPH_INTERP_INTERP_IMPL_H
+#define CVN_GRAPH_INTERP_INTERP_IMPL_H
+
+#include "graph/interp/interp.h"
+
+#include <string.h>
+
+/* One operation: in[i] is operand i, out[i] result i. */
+typedef void InterpFn(const Op *op, const void *const *in, void *const *out);
+
+/* An integer or bool element. All of them fit an f64 exactly. */
+static inline int64_t interp_get_int(cvn_dtype dtype, const void *data, int64_t i)
+{
+    return (int64_t)element_get(dtype, data, i);
+}
+
+/* Stores the low bits of an integer, as two's complement arithmetic of that width would. */
+static inline void interp_set_int(cvn_dtype dtype, void *data, int64_t i, int64_t value)
+{
+    switch (dtype) {
+    case CVN_I32:
+    case CVN_U32:
+        ((uint32_t *)data)[i] = (uint32_t)value;
+        break;
+    case CVN_I8:
+        ((uint8_t *)data)[i] = (uint8_t)value;
+        break;
+    case CVN_I4:
+        element_set(CVN_I4, data, i, (double)((int)((value & 15) ^ 8) - 8));
+        break;
+    default:
+        element_set(dtype, data, i, (double)value);
+    }
+}
+
+/* to[i] = from[j], bit for bit. */
+static inline void interp_move(cvn_dtype dtype, void *to, int64_t i, const void *from, int64_t j)
+{
+    if (dtype == CVN_I4) {
+        element_set(dtype, to, i, element_get(dtype, from, j));
+        return;
+    }
+    size_t size = (size_t)cvn_dtype_bits(dtype) / 8;
+    memcpy((char *)to + (size_t)i * size, (const char *)from + (size_t)j * size, size);
+}
+
+/* Elements between neighbours in each dimension of a row-major tensor. */
+static inline void interp_strides(const cvn_type *type, int64_t stride[CVN_MAX_RANK])
+{
+    int64_t step = 1;
+    for (int d = type->rank - 1; d >= 0; d--) {
+        stride[d] = step;
+        step *= type->dim[d];
+    }
+}
+
+/* The index after `at` in row-major order over `rank` dimensions of these sizes; back to all zeros
+   after the last. */
+static inline void interp_next(int rank, const int64_t *dim, int64_t *at)
+{
+    for (int d = rank - 1; d >= 0; d--) {
+        if (++at[d] < dim[d])
+            return;
+        at[d] = 0;
+    }
+}
+
+/* A tensor seen as [outer, n, inner], n being one of its dimensions: element (o, i, r) is at
+   (o * n + i) * inner + r. */
+typedef struct Lines {
+    int64_t outer, n, inner;
+} Lines;
+
+static inline Lines interp_lines(const cvn_type *type, int64_t axis)
+{
+    Lines lines = {1, type->dim[axis], 1};
+    for (int d = 0; d < type->rank; d++)
+        if (d != axis)
+            *(d < axis ? &lines.outer : &lines.inner) *= type->dim[d];
+    return lines;
+}
+
+static inline int64_t interp_within(int64_t x, int64_t low, int64_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+/* What RMS norm multiplies a row of d elements by, besides its weight: 1 / sqrt(mean(x^2) + eps). The row begins at
+   element `first`. */
+double interp_norm_scale(cvn_dtype dtype, const void *x, int64_t first, int64_t d, double eps);
+
+/* A running reduction: floats in f64, integers and bools in wrapping 64-bit arithmetic. */
+typedef struct Fold {
+    cvn_reduce kind;
+    bool is_float;
+    double real;
+    uint64_t integer; /* two's complement */
+} Fold;
+
+/* Starts with the neutral element. */
+Fold interp_fold(cvn_reduce kind, cvn_dtype dtype);
+void interp_fold_add(Fold *fold, cvn_dtype dtype, const void *data, int64_t i);
+void interp_fold_store(const Fold *fold, cvn_dtype dtype, void *data, int64_t i);
+
+/* interp_NAME of every row of ops.def; where a class shares one there is none. */
+#define OP(kind, name, least, most, results, class, dtypes) InterpFn interp_##name;
+#include "graph/ops.def"
+#undef OP
+
+/* Of what only passes its first operand on, and of what graph/scalar.h says. */
+InterpFn interp_copy, interp_unary, interp_binary;
+
+#endif

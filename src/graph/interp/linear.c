@@ -1,0 +1,142 @@
+/* What weights in panels and products with them mean, element by element. */
+#include "graph/linear.h"
+#include "graph/interp/interp_impl.h"
+#include "graph/panels.h"
+#include "graph/reduce.h"
+
+#include <math.h>
+
+/* Element (row, column) of a weight. */
+static double weight_get(const LinearWeight *w, const void *q, const void *scale, int64_t row,
+                         int64_t column)
+{
+    double value = element_get(w->dtype, q, panel_index(w->dtype, w->units, row, column));
+    if (!w->groups)
+        return value;
+    int64_t group = column / ((w->units * panel_unit(w->dtype)) / w->groups);
+    int64_t at = (row / PANEL_ROWS * w->groups + group) * PANEL_ROWS + row % PANEL_ROWS;
+    return value * element_get(w->scale_dtype, scale, at);
+}
+
+void interp_dequantize(const Op *op, const void *const *in, void *const *out)
+{
+    LinearWeight w = dequantize_weight(op);
+    for (int64_t row = 0; row < w.n; row++)
+        for (int64_t column = 0; column < w.k; column++)
+            element_set(op_out(op, 0)->dtype, out[0], row * w.k + column,
+                        weight_get(&w, in[0], w.groups ? in[1] : NULL, row, column));
+}
+
+/* A step of a row in 8 bits, of its largest magnitude. In f32, like the kernels: what lies between two steps must round
+   to the same one everywhere. */
+static float step_of(double most)
+{
+    uint16_t step[1];
+    element_set(CVN_BF16, step, 0, (double)((float)most / 127.0f));
+    return (float)element_get(CVN_BF16, step, 0);
+}
+
+/* x in steps. */
+static double steps_of(double x, float step)
+{
+    float steps = isfinite(step) && step > 0 ? rintf((float)x / step) : 0;
+    return fmin(fmax((double)steps, -127), 127);
+}
+
+void interp_quantize_rows(const Op *op, const void *const *in, void *const *out)
+{
+    const cvn_type *x = op_in(op, 0);
+    int64_t d = x->dim[x->rank - 1], rows = cvn_type_elements(op_out(op, 1));
+    for (int64_t row = 0; row < rows; row++) {
+        double most = 0;
+        for (int64_t i = row * d; i < (row + 1) * d; i++)
+            most = reduce_max(most, fabs((double)(float)element_get(x->dtype, in[0], i)));
+        float step = step_of(most);
+        element_set(CVN_BF16, out[1], row, (double)step);
+        for (int64_t i = row * d; i < (row + 1) * d; i++)
+            element_set(CVN_I8, out[0], i, steps_of(element_get(x->dtype, in[0], i), step));
+    }
+}
+
+void interp_linear_int8(const Op *op, const void *const *in, void *const *out)
+{
+    LinearWeight w = linear_weight(op, 0);
+    const int8_t *x = in[0];
+    int64_t rows = cvn_type_elements(op_in(op, 1));
+    for (int64_t at = 0; at < rows * w.n; at++) {
+        int64_t m = at / w.n, n = at % w.n, sum = 0;
+        for (int64_t k = 0; k < w.k; k++)
+            sum += x[m * w.k + k] *
+                   (int64_t)element_get(CVN_I8, in[2], panel_index(CVN_I8, w.units, n, k));
+        double scale = element_get(CVN_F32, in[3], n) * element_get(CVN_BF16, in[1], m);
+        element_set(op_out(op, 0)->dtype, out[0], at, (double)sum * scale);
+    }
+}
+
+/* What is done with a row of x before it is multiplied. */
+typedef struct RowScale {
+    double norm; /* what the norm multiplies it by */
+    float step;  /* in 8 bits */
+} RowScale;
+
+/* Element (m, k) of x, or with a norm x * scale * its weight, rounded. */
+static double element_of(const Op *op, const void *const *in, int64_t at, int64_t k, double scale)
+{
+    double x = element_get(op_in(op, 0)->dtype, in[0], at);
+    int norm = linear_norm(op);
+    if (norm < 0)
+        return x;
+    float rounded[1] = {0};
+    cvn_dtype dtype = linear_rows_dtype(op);
+    element_set(dtype, rounded, 0, x * scale * element_get(op_in(op, norm)->dtype, in[norm], k));
+    return element_get(dtype, rounded, 0);
+}
+
+/* Of row m of k elements. */
+static RowScale row_scale(const Op *op, const void *const *in, int64_t m, int64_t k)
+{
+    RowScale scale = {.norm = 1};
+    if (op->attr.norm)
+        scale.norm = interp_norm_scale(op_in(op, 0)->dtype, in[0], m * k, k, op->attr.eps);
+    double most = 0;
+    for (int64_t i = 0; i < k && op->attr.int8; i++)
+        most = reduce_max(most, fabs((double)(float)element_of(op, in, m * k + i, i, scale.norm)));
+    scale.step = step_of(most);
+    return scale;
+}
+
+/* Row m of x times row n of weight i, and its bias. */
+static double product(const Op *op, const void *const *in, int i, int64_t m, const RowScale *scale,
+                      int64_t n)
+{
+    LinearWeight w = linear_weight(op, i);
+    int q = linear_operand(op, i), bias = linear_bias(op, i);
+    double sum = 0;
+    for (int64_t k = 0; k < w.k; k++) {
+        double x = element_of(op, in, m * w.k + k, k, scale->norm);
+        if (op->attr.int8)
+            x = steps_of(x, scale->step) * (double)scale->step;
+        sum += x * weight_get(&w, in[q], w.groups ? in[q + 1] : NULL, n, k);
+    }
+    return bias < 0 ? sum : sum + element_get(op_in(op, bias)->dtype, in[bias], n);
+}
+
+void interp_linear(const Op *op, const void *const *in, void *const *out)
+{
+    int64_t rows = linear_rows(op);
+    int residual = linear_residual(op);
+    for (int i = 0; i < op->n_results; i++) {
+        LinearWeight w = linear_weight(op, i);
+        RowScale scale = {1, 0};
+        for (int64_t at = 0; at < rows * w.n; at++) {
+            if (at % w.n == 0)
+                scale = row_scale(op, in, at / w.n, w.k);
+            double y = product(op, in, i, at / w.n, &scale, at % w.n);
+            if (op->attr.flag)
+                y = y / (1 + exp(-y)) * product(op, in, 1, at / w.n, &scale, at % w.n);
+            if (residual >= 0)
+                y += element_get(CVN_F32, in[residual], at);
+            element_set(op_out(op, i)->dtype, out[i], at, y);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+#include "graph/stablehlo/stablehlo_impl.h"
+
+#include "graph/decompose.h"
+#include "graph/text/lex.h"
+#include "graph/text/names.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Parameters are arguments of the function. */
+static void parameter(Hlo *h, const Op *op)
+{
+    (void)h;
+    (void)op;
+}
+
+static void constant(Hlo *h, const Op *op)
+{
+    const Literal *literal = &op->attr.literal;
+    const char *dense = hlo_dense(h, &op->result[0]->type, literal->data, literal->splat);
+    hlo_op(h, op, "constant", NULL, arena_printf(&h->arena, "value = %s", dense));
+}
+
+/* StableHLO has abs and sign of signed numbers only. */
+static void absolute(Hlo *h, const Op *op)
+{
+    hlo_op(h, op, op->result[0]->type.dtype == CVN_U32 ? "convert" : "abs", NULL, NULL);
+}
+
+static void sign(Hlo *h, const Op *op)
+{
+    const cvn_type *type = &op->result[0]->type;
+    if (type->dtype != CVN_U32) {
+        hlo_op(h, op, "sign", NULL, NULL);
+        return;
+    }
+    const char *t = hlo_tensor(h, type), *one = hlo_splat(h, type, 1);
+    hlo_call(h, &(HloCall){.result = hlo_results(h, op),
+                           .name = "minimum",
+                           .operands = arena_printf(&h->arena, "%s, %s", hlo_operands(h, op), one),
+                           .operand_types = arena_printf(&h->arena, "%s, %s", t, t),
+                           .result_types = t});
+}
+
+static void compare(Hlo *h, const Op *op)
+{
+    static const char *const direction[COMPARE_COUNT] = {"EQ", "NE", "LT", "LE", "GT", "GE"};
+    cvn_dtype dtype = op->operand[0]->type.dtype;
+    const char *type = dtype == CVN_U32 || dtype == CVN_BOOL ? "UNSIGNED"
+                       : dtype_is_float(dtype)               ? "FLOAT"
+                                                             : "SIGNED";
+    hlo_op(h, op, "compare", NULL,
+           arena_printf(&h->arena,
+                        "comparison_direction = #stablehlo<comparison_direction %s>, "
+                        "compare_type = #stablehlo<comparison_type %s>",
+                        direction[op->attr.compare], type));
+}
+
+/* The starts of a dynamic slice or update, operands first, first + 1, …, have one type in StableHLO: i64 where ours
+   differ. */
+static void dynamic(Hlo *h, const Op *op, int first)
+{
+    const char *operands = NULL, *types = NULL;
+    bool same = true;
+    for (int i = first; i < op->n_operands; i++)
+        same &= op->operand[i]->type.dtype == op->operand[first]->type.dtype;
+    for (int i = 0; i < op->n_operands; i++) {
+        const char *text = hlo_ref(h, op->operand[i]);
+        const char *type = hlo_tensor(h, &op->operand[i]->type);
+        if (i >= first && !same) {
+            const char *temp = hlo_temp(h);
+            hlo_call(h, &(HloCall){.result = temp,
+                                   .name = "convert",
+                                   .operands = text,
+                                   .operand_types = type,
+                                   .result_types = "tensor<i64>"});
+            text = temp;
+            type = "tensor<i64>";
+        }
+        operands = i ? arena_printf(&h->arena, "%s, %s", operands, text) : text;
+        types = i ? arena_printf(&h->arena, "%s, %s", types, type) : type;
+    }
+    hlo_call(h, &(HloCall){.result = hlo_results(h, op),
+                           .name = op_info[op->kind].name,
+                           .operands = operands,
+                           .operand_types = types,
+                           .attrs = hlo_attrs(h, op),
+                           .result_types = hlo_tensor(h, &op->result[0]->type)});
+}
+
+static void dynamic_slice(Hlo *h, const Op *op)
+{
+    dynamic(h, op, 1);
+}
+
+static void dynamic_update_slice(Hlo *h, const Op *op)
+{
+    dynamic(h, op, 2);
+}
+
+static void device_id(Hlo *h, const Op *op)
+{
+    hlo_op(h, op, "replica_id", NULL, NULL);
+}
+
+/* How operations are written that are more than their name, their operands and the plain attributes of attrs.def.
+   Composites are not written: they have been decomposed. */
+static HloFn *const table[OP_COUNT] = {
+    [OP_PARAMETER] = parameter,
+    [OP_CONSTANT] = constant,
+    [OP_ABS] = absolute,
+    [OP_SIGN] = sign,
+    [OP_COMPARE] = compare,
+    [OP_DYNAMIC_SLICE] = dynamic_slice,
+    [OP_DYNAMIC_UPDATE_SLICE] = dynamic_update_slice,
+    [OP_GATHER] = hlo_gather,
+    [OP_SCATTER] = hlo_scatter,
+    [OP_SORT] = hlo_sort,
+    [OP_REDUCE] = hlo_reduce,
+    [OP_CUMSUM] = hlo_cumsum,
+    [OP_DOT_GENERAL] = hlo_dot_general,
+    [OP_ALL_REDUCE] = hlo_reducing_collective,
+    [OP_ALL_GATHER] = hlo_collective,
+    [OP_REDUCE_SCATTER] = hlo_reducing_collective,
+    [OP_ALL_TO_ALL] = hlo_collective,
+    [OP_COLLECTIVE_PERMUTE] = hlo_collective_permute,
+    [OP_PARTITION_ID] = device_id,
+};
+
+static void put_op(Hlo *h, const Op *op)
+{
+    if (table[op->kind])
+        table[op->kind](h, op);
+    else
+        hlo_op(h, op, op_info[op->kind].name, NULL, hlo_attrs(h, op));
+}
+
+/* One more than the largest device id that a collective names. */
+static int64_t count_devices(const cvn_graph *g)
+{
+    int64_t n = 1;
+    for (const Op *op = g->first; op; op = op->next)
+        for (int i = 0; i < op->attr.groups.n; i++)
+            if (op->attr.groups.v[i] >= n) /* an id of 2^63 - 1 is too many anyway */
+                n = op->attr.groups.v[i] + (op->attr.groups.v[i] < INT64_MAX);
+    return n;
+}
+
+/* The output computed into this parameter, or -1. */
+static int alias_of(const cvn_graph *g, const cvn_value *parameter)
+{
+    for (int i = 0; i < g->n_outputs; i++)
+        if (g->output[i].into == parameter)
+            return i;
+    return -1;
+}
+
+static void put_signature(Hlo *h, const cvn_graph *g)
+{
+    strbuf_puts(h->out, "  func.func public @main(");
+    for (int i = 0; i < g->n_parameters; i++) {
+        const cvn_value *v = g->parameter[i];
+        int alias = alias_of(g, v);
+        strbuf_printf(h->out, "%s%s: %s", i ? ", " : "", hlo_ref(h, v), hlo_tensor(h, &v->type));
+        if (alias >= 0)
+            strbuf_printf(h->out, " {tf.aliasing_output = %d : i32}", alias);
+    }
+    strbuf_puts(h->out, ") -> (");
+    for (int i = 0; i < g->n_outputs; i++)
+        strbuf_printf(h->out, "%s%s", i ? ", " : "", hlo_tensor(h, &g->output[i].value->type));
+    strbuf_puts(h->out, ") {\n");
+}
+
+static void put_module(Hlo *h, const cvn_graph *g, int64_t n_devices)
+{
+    strbuf_printf(h->out,
+                  "module @%s attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = "
+                  "%" PRId64 " : i32} {\n",
+                  lex_is_plain_name(g->name) ? g->name : "graph", n_devices);
+    put_signature(h, g);
+    for (const Op *op = g->first; op; op = op->next)
+        put_op(h, op);
+    strbuf_puts(h->out, "    \"func.return\"(");
+    for (int i = 0; i < g->n_outputs; i++)
+        strbuf_printf(h->out, "%s%s", i ? ", " : "", hlo_ref(h, g->output[i].value));
+    strbuf_puts(h->out, ") : (");
+    for (int i = 0; i < g->n_outputs; i++)
+        strbuf_printf(h->out, "%s%s", i ? ", " : "", hlo_tensor(h, &g->output[i].value->type));
+    strbuf_puts(h->out, ") -> ()\n  }\n}\n");
+}
+
+int graph_print_stablehlo(StrBuf *out, const cvn_graph *g, const StableHloOptions *options,
+                          cvn_err *err)
+{
+    cvn_err local = {0};
+    Hlo h = {.out = out};
+    cvn_graph *copy = graph_clone(g, &local);
+    int64_t named = count_devices(g);
+    int64_t n_devices = options && options->n_devices ? options->n_devices : named;
+    if (n_devices < named || n_devices > INT32_MAX)
+        err_set(&local, CVN_EINVAL,
+                "graph '%s' names devices up to %" PRId64 ", but the module is for %" PRId64,
+                g->name, named - 1, n_devices);
+    if (!local.code && graph_decompose(copy, NULL, NULL, NULL, &local) == CVN_OK &&
+        arena_init(&h.arena, &local) == CVN_OK) {
+        h.name = names_choose(copy, &h.arena);
+        put_module(&h, copy, n_devices);
+        arena_free(&h.arena);
+        if (out->failed)
+            err_set(&local, CVN_EMEM, "no memory for the module of graph '%s'", g->name);
+    }
+    cvn_graph_free(copy);
+    return local.code ? err_set_at(err, local.code, local.file, local.line, "%s", local.message)
+                      : CVN_OK;
+}

@@ -1,0 +1,29 @@
+/*
+ * A graph as a StableHLO module in MLIR text, for XLA and whatever else reads it
+ * (https://openxla.org/stablehlo/spec). Operations are written in MLIR's generic form:
+ *
+ *     module @decode attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 8 : i32} {
+ *       func.func public @main(%x: tensor<2xf32>, %k: tensor<2xf32> {tf.aliasing_output = 0 : i32}) ... {
+ *         %y = "stablehlo.add"(%x, %k) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+ *
+ * Composites are decomposed first. Where StableHLO leaves to the implementation what this project
+ * defines, the module says it: sums of 16-bit floats are made in f32, a matrix product of f32 asks
+ * for the highest precision. Devices are replicas: partition_id becomes replica_id, the groups of
+ * collectives are ids of replicas, and XLA runs the module as it stands, without its partitioner.
+ * Parameters are in order; an output computed into a parameter is an alias of it
+ * (tf.aliasing_output). Marked specs are not written.
+ */
+#ifndef CVN_GRAPH_STABLEHLO_STABLEHLO_H
+#define CVN_GRAPH_STABLEHLO_STABLEHLO_H
+
+#include "graph/graph.h"
+
+typedef struct StableHloOptions {
+    int64_t n_devices; /* that will run the module; 0: as many as its collectives name */
+} StableHloOptions;
+
+/* Appends the module; options may be NULL. The graph is not changed. */
+int graph_print_stablehlo(StrBuf *out, const cvn_graph *g, const StableHloOptions *options,
+                          cvn_err *err);
+
+#endif

@@ -1,0 +1,61 @@
+/* Shared by the files of the StableHLO printer: the
+   state, and the pieces that lines are made of. */
+#ifndef CVN_GRAPH_STABLEHLO_STABLEHLO_IMPL_H
+#define CVN_GRAPH_STABLEHLO_STABLEHLO_IMPL_H
+
+#include "graph/stablehlo/stablehlo.h"
+
+typedef struct Hlo {
+    StrBuf *out;
+    Arena arena;     /* of all pieces of text; freed at the end */
+    char **name;     /* [n_values] */
+    int64_t n_temps; /* intermediate values that the graph has no name for: %$0, %$1, ... */
+} Hlo;
+
+/* One operation in the generic form. Pieces may be ""; types are lists without parentheses. */
+typedef struct HloCall {
+    const char *result; /* "%y", or "%y:2" */
+    const char *name;   /* without "stablehlo." */
+    const char *operands, *operand_types;
+    const char *region;
+    const char *attrs;
+    const char *result_types;
+    int n_results; /* 0 counts as 1 */
+} HloCall;
+
+typedef void HloFn(Hlo *h, const Op *op);
+
+void hlo_call(Hlo *h, const HloCall *call);
+/* The call that op is: its results from its operands, in their types. Region and attributes may be NULL. */
+void hlo_op(Hlo *h, const Op *op, const char *name, const char *region, const char *attrs);
+/* The plain attributes of op, those that attrs.def has StableHLO's name for: "dimension = 1 : i64"; NULL: none. */
+const char *hlo_attrs(Hlo *h, const Op *op);
+const char *hlo_temp(Hlo *h);
+/* "%x", "%x#1" */
+const char *hlo_ref(Hlo *h, const cvn_value *v);
+/* "%x", "%x:2": the left side of a definition */
+const char *hlo_results(Hlo *h, const Op *op);
+/* "%a, %b": all operands */
+const char *hlo_operands(Hlo *h, const Op *op);
+/* "tensor<2xf32>, tensor<i32>": the types of n values */
+const char *hlo_types(Hlo *h, cvn_value *const *v, int n);
+/* "tensor<4x1xf32>" */
+const char *hlo_tensor(Hlo *h, const cvn_type *type);
+/* "array<i64: 1, 2>"; "[1, 2]" */
+const char *hlo_array(Hlo *h, const Ints *ints);
+const char *hlo_list(Hlo *h, const Ints *ints);
+/* "dense<…> : tensor<…>" of packed data: one element, or all of them */
+const char *hlo_dense(Hlo *h, const cvn_type *type, const void *data, bool splat);
+/* "dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>" */
+const char *hlo_rows(Hlo *h, const Ints *ints, int64_t columns);
+/* A new value: `text`, of type `type`, converted to another dtype; text itself if it has it. */
+const char *hlo_convert(Hlo *h, const char *text, const cvn_type *type, cvn_dtype to);
+/* A new constant of this type that holds `value` everywhere. */
+const char *hlo_splat(Hlo *h, const cvn_type *type, double value);
+/* The region that combines two scalars of this dtype. */
+const char *hlo_reducer(Hlo *h, cvn_reduce kind, cvn_dtype dtype);
+
+HloFn hlo_sort, hlo_reduce, hlo_cumsum, hlo_dot_general, hlo_gather, hlo_scatter;
+HloFn hlo_collective, hlo_reducing_collective, hlo_collective_permute;
+
+#endif

@@ -1,0 +1,373 @@
+/*
+ * Reads the text form. One pass, no recursion:
+ *
+ *     graph      = "graph" "@" (name | string) "{" operation* "return" [output ("," output)*] "}"
+ *     operation  = result ("," result)* "=" name [value ("," value)*] ["{" attributes "}"]
+ *     result     = value ":" type ["<" [int ":"] split ("," split)* ">"]
+ *     split      = "_" | axis ("*" axis)*
+ *     output     = value ["into" value]
+ *     attributes = [name "=" attribute ("," name "=" attribute)*]
+ *
+ * What is allocated is bounded by the length of the text (about 100 bytes for each of it): lists
+ * and dense constants are as long as they are written, and a splat stays one element.
+ */
+#include "graph/text/parse.h"
+#include "graph/text/text.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const size_t LONGEST_TEXT = (size_t)256 << 20; /* its graph fits in an arena */
+
+/* ---- types, specs and values ---- */
+
+/* "f32[4,1]" */
+static int parse_type(Parser *p, cvn_type *type)
+{
+    Lexer *lex = &p->lex;
+    char text[16] = "";
+    Span name;
+    *type = (cvn_type){0};
+    if (lex_name(lex, &name, "a type such as f32[4,1]"))
+        return CVN_EFORMAT;
+    if (name.n < sizeof text)
+        memcpy(text, name.p, name.n);
+    if (!cvn_dtype_parse(text, &type->dtype)) {
+        lex->p = name.p;
+        return lex_expected(lex, "an element type: f64, f32, bf16, f16, i32, u32, i8, i4 or i1");
+    }
+    if (lex_need(lex, '[', "and the sizes of the type"))
+        return CVN_EFORMAT;
+    if (lex_take(lex, ']'))
+        return CVN_OK;
+    do {
+        if (type->rank == CVN_MAX_RANK)
+            return lex_fail_at(lex, lex->p, "a type has more than %d dimensions", CVN_MAX_RANK);
+        lex_space(lex);
+        const char *at = lex->p;
+        int64_t *dim = &type->dim[type->rank++];
+        if (lex_int(lex, dim, "a size"))
+            return CVN_EFORMAT;
+        if (*dim < 0)
+            return lex_fail_at(lex, at, "found size %lld, expected 0 or more", (long long)*dim);
+    } while (lex_take(lex, ','));
+    return lex_need(lex, ']', "after the sizes of the type");
+}
+
+static bool uses_axis(const cvn_spec *spec, const char *name)
+{
+    for (int d = 0; d < spec->rank; d++)
+        for (int i = 0; i < spec->dim[d].n; i++)
+            if (strcmp(spec->dim[d].axis[i], name) == 0)
+                return true;
+    return false;
+}
+
+/* One dimension of a spec. */
+static int parse_split(Parser *p, cvn_spec *spec, int d)
+{
+    Lexer *lex = &p->lex;
+    do {
+        Span axis;
+        if (lex_name(lex, &axis, "a mesh axis or '_'"))
+            return CVN_EFORMAT;
+        if (span_is(axis, "_") && spec->dim[d].n == 0)
+            return CVN_OK;
+        const char *name = arena_stringn(&p->g->arena, axis.p, axis.n);
+        if (!lex_is_plain_name(name) || span_is(axis, "_"))
+            return lex_fail_at(lex, axis.p, "found '%.40s', expected the name of a mesh axis",
+                               name);
+        if (spec->dim[d].n == CVN_MAX_SPEC_AXES)
+            return lex_fail_at(lex, axis.p, "a dimension is split by more than %d axes",
+                               CVN_MAX_SPEC_AXES);
+        if (uses_axis(spec, name))
+            return lex_fail_at(lex, axis.p, "axis %s is used twice in a spec", name);
+        spec->dim[d].axis[spec->dim[d].n++] = name;
+    } while (lex_take(lex, '*'));
+    return CVN_OK;
+}
+
+/* "1:" in front of a spec, if that is what comes next: no axis begins with a digit,
+   so a number without a colon is refused by parse_split. */
+static int parse_priority(Parser *p, cvn_spec *spec)
+{
+    Lexer *lex = &p->lex;
+    int64_t priority = 0;
+    lex_space(lex);
+    const char *at = lex->p, *digit = at;
+    digit += digit < lex->end && *digit == '-';
+    if (digit == lex->end || !isdigit((unsigned char)*digit))
+        return CVN_OK;
+    if (lex_int(lex, &priority, "a priority"))
+        return CVN_EFORMAT;
+    if (!lex_take(lex, ':')) {
+        lex->p = at;
+        return CVN_OK;
+    }
+    if (priority <= INT32_MIN || priority > INT32_MAX)
+        return lex_fail_at(lex, at, "the priority of a spec is out of range");
+    spec->priority = (int)priority;
+    return CVN_OK;
+}
+
+/* "data*model,_>", or with a priority in front, "1:data,_>" */
+static int parse_spec(Parser *p, Declared *declared)
+{
+    Lexer *lex = &p->lex;
+    const char *at = lex->p;
+    cvn_spec *spec = &declared->spec;
+    declared->has_spec = true;
+    *spec = (cvn_spec){0};
+    if (parse_priority(p, spec))
+        return CVN_EFORMAT;
+    if (!lex_take(lex, '>')) {
+        do {
+            if (spec->rank == CVN_MAX_RANK)
+                return lex_fail_at(lex, lex->p, "a spec has more than %d dimensions", CVN_MAX_RANK);
+            if (parse_split(p, spec, spec->rank++))
+                return CVN_EFORMAT;
+        } while (lex_take(lex, ','));
+        if (lex_need(lex, '>', "after the spec"))
+            return CVN_EFORMAT;
+    }
+    if (spec->rank != declared->type.rank)
+        return lex_fail_at(lex, at, "found a spec of %d dimensions, expected %d as in the type",
+                           spec->rank, declared->type.rank);
+    return CVN_OK;
+}
+
+/* "%name"; names are not looked up here. */
+static int parse_value_name(Parser *p, Span *name)
+{
+    Lexer *lex = &p->lex;
+    if (!lex_take(lex, '%'))
+        return lex_expected(lex, "a value such as %x");
+    if (lex->p == lex->end || !lex_is_name_char(*lex->p))
+        return lex_expected(lex, "the name of a value after '%'");
+    return lex_name(lex, name, "the name of a value");
+}
+
+static int parse_use(Parser *p, cvn_value **value)
+{
+    Span name;
+    if (parse_value_name(p, &name))
+        return CVN_EFORMAT;
+    const uint64_t *entry = map_get(&p->values, name.p, name.n);
+    if (!entry)
+        return lex_fail_at(&p->lex, name.p - 1,
+                           "found '%%%.*s', expected a value that is defined above",
+                           name.n < 60 ? (int)name.n : 60, name.p);
+    *value = (cvn_value *)(uintptr_t)*entry;
+    return CVN_OK;
+}
+
+static int parse_declared(Parser *p, Declared *declared)
+{
+    lex_space(&p->lex);
+    *declared = (Declared){.at = p->lex.p};
+    if (parse_value_name(p, &declared->name))
+        return CVN_EFORMAT;
+    if (map_get(&p->values, declared->name.p, declared->name.n))
+        return lex_fail_at(&p->lex, declared->at, "value '%%%.*s' is defined twice",
+                           declared->name.n < 60 ? (int)declared->name.n : 60, declared->name.p);
+    if (lex_need(&p->lex, ':', "and the type of the value") || parse_type(p, &declared->type))
+        return CVN_EFORMAT;
+    return lex_take(&p->lex, '<') ? parse_spec(p, declared) : CVN_OK;
+}
+
+/* ---- operations ---- */
+
+static int parse_kind(Parser *p, OpKind *kind)
+{
+    Span name;
+    if (lex_name(&p->lex, &name, "the name of an operation"))
+        return CVN_EFORMAT;
+    for (int i = 0; i < OP_COUNT; i++) {
+        if (span_is(name, op_info[i].name)) {
+            *kind = (OpKind)i;
+            return CVN_OK;
+        }
+    }
+    p->lex.p = name.p;
+    return lex_expected(&p->lex, "the name of an operation, such as add");
+}
+
+static int parse_operands(Parser *p, OpKind kind)
+{
+    const OpInfo *info = &op_info[kind];
+    const char *at = p->lex.p;
+    p->operands.n = 0;
+    lex_space(&p->lex);
+    /* A '%' after an operation that takes no operands begins the next one. */
+    if (info->most > 0 && p->lex.p < p->lex.end && *p->lex.p == '%') {
+        do {
+            cvn_value **operand = parse_append(p, &p->operands, sizeof(cvn_value *));
+            if (!operand)
+                return CVN_EMEM;
+            if (parse_use(p, operand))
+                return CVN_EFORMAT;
+        } while (lex_take(&p->lex, ','));
+    }
+    int n = p->operands.n > (size_t)info->most ? info->most + 1 : (int)p->operands.n;
+    if (n < info->least || n > info->most)
+        return lex_fail_at(&p->lex, at, "found %zu operands of %s, expected %d to %d",
+                           p->operands.n, info->name, info->least, info->most);
+    return CVN_OK;
+}
+
+static int source_line(Parser *p, const char *at)
+{
+    for (; p->counted_to < at; p->counted_to++)
+        p->line += *p->counted_to == '\n';
+    return p->line;
+}
+
+/* Names, marks and remembers a result; its inferred type must be the declared one. */
+static int define(Parser *p, const Declared *declared, cvn_value *v)
+{
+    char a[TYPE_TEXT], b[TYPE_TEXT];
+    if (!cvn_type_equal(&declared->type, &v->type))
+        return lex_fail_at(&p->lex, declared->at, "found type %s, but %s gives %s",
+                           type_text(&declared->type, a, sizeof a), op_info[v->def->kind].name,
+                           type_text(&v->type, b, sizeof b));
+    if (declared->name.p[0] < '0' || declared->name.p[0] > '9')
+        v->name = arena_stringn(&p->g->arena, declared->name.p, declared->name.n);
+    if (declared->has_spec)
+        v->spec = arena_copy(&p->g->arena, &declared->spec, sizeof declared->spec);
+    bool added;
+    uint64_t *entry = map_put(&p->values, declared->name.p, declared->name.n, &added);
+    if (!added)
+        return lex_fail_at(&p->lex, declared->at, "the value is defined twice");
+    *entry = (uintptr_t)v;
+    return CVN_OK;
+}
+
+/* Parameters have names of their own, and no two the same. */
+static int check_parameter(Parser *p, const OpAttr *attr, const char *at)
+{
+    bool added = true;
+    if (attr->name)
+        map_put(&p->parameters, attr->name, strlen(attr->name), &added);
+    return added ? CVN_OK
+                 : lex_fail_at(&p->lex, at, "a parameter above has the name \"%.200s\" already",
+                               attr->name);
+}
+
+static int parse_op(Parser *p)
+{
+    Declared declared[OP_MOST_RESULTS];
+    int n = 0;
+    OpKind kind = OP_COUNT;
+    OpAttr attr = {0};
+    const char *name_at = NULL;
+    do {
+        if (n == OP_MOST_RESULTS)
+            return lex_expected(&p->lex, "'=': no operation has more than three results");
+        if (parse_declared(p, &declared[n++]))
+            return CVN_EFORMAT;
+    } while (lex_take(&p->lex, ','));
+    if (lex_need(&p->lex, '=', "and the operation") || parse_kind(p, &kind) ||
+        parse_operands(p, kind) || parse_attrs(p, kind, &declared[0], &attr, &name_at))
+        return CVN_EFORMAT;
+    int n_operands = (int)p->operands.n;
+    int n_results = op_results(kind, n_operands, &attr);
+    if (n != n_results)
+        return lex_fail_at(&p->lex, declared[0].at, "found %d results of %s, expected %d", n,
+                           op_info[kind].name, n_results);
+    if (kind == OP_PARAMETER && check_parameter(p, &attr, name_at))
+        return CVN_EFORMAT;
+    cvn_type want[OP_MOST_RESULTS];
+    for (int i = 0; i < n; i++)
+        want[i] = declared[i].type;
+    cvn_value *first = graph_add(p->g, kind, &attr, n_operands, p->operands.data, want);
+    if (p->g->err.code)
+        return lex_fail_at(&p->lex, declared[0].at, "%s", p->g->err.message);
+    first->def->file = p->filename;
+    first->def->line = source_line(p, declared[0].at);
+    for (int i = 0; i < n; i++)
+        if (define(p, &declared[i], first->def->result[i]))
+            return CVN_EFORMAT;
+    return CVN_OK;
+}
+
+/* What follows "return", up to the end of the text. */
+static int parse_outputs(Parser *p)
+{
+    Lexer *lex = &p->lex;
+    if (!lex_take(lex, '}')) {
+        do {
+            cvn_value *value, *into;
+            lex_space(lex);
+            const char *at = lex->p;
+            if (parse_use(p, &value))
+                return CVN_EFORMAT;
+            if (!lex_take_word(lex, "into"))
+                cvn_output(p->g, value);
+            else if (parse_use(p, &into))
+                return CVN_EFORMAT;
+            else
+                cvn_output_into(p->g, value, into);
+            if (p->g->err.code)
+                return lex_fail_at(lex, at, "%s", p->g->err.message);
+        } while (lex_take(lex, ','));
+        if (lex_need(lex, '}', "and the end of the graph"))
+            return CVN_EFORMAT;
+    }
+    lex_space(lex);
+    return lex->p == lex->end ? CVN_OK : lex_expected(lex, "the end of the text");
+}
+
+static int parse_graph(Parser *p)
+{
+    Lexer *lex = &p->lex;
+    if (!lex_take_word(lex, "graph"))
+        return lex_expected(lex, "'graph @name {'");
+    if (lex_need(lex, '@', "and the name of the graph"))
+        return CVN_EFORMAT;
+    Span name;
+    if (lex->p < lex->end && *lex->p == '"') {
+        if (lex_string(lex, &p->g->arena, &p->g->name))
+            return CVN_EFORMAT;
+    } else if (lex_name(lex, &name, "the name of the graph")) {
+        return CVN_EFORMAT;
+    } else {
+        p->g->name = arena_stringn(&p->g->arena, name.p, name.n);
+    }
+    if (lex_need(lex, '{', "and the operations"))
+        return CVN_EFORMAT;
+    while (!lex_take_word(lex, "return")) {
+        lex_space(lex);
+        if (lex->p == lex->end || *lex->p != '%')
+            return lex_expected(lex, "an operation (%x: f32[4] = ...) or 'return'");
+        if (parse_op(p))
+            return CVN_EFORMAT;
+    }
+    return parse_outputs(p);
+}
+
+cvn_graph *graph_parse(const char *text, size_t n, const char *filename, cvn_err *err)
+{
+    cvn_err local = {0}; /* so that what failed is known when the caller does not want to know */
+    Parser p = {.lex = {filename, text, text + n, text, &local}, .line = 1, .counted_to = text};
+    if (n > LONGEST_TEXT)
+        err_set(&local, CVN_EFORMAT, "%s has %zu bytes; a graph in text has at most %zu", filename,
+                n, LONGEST_TEXT);
+    else if (arena_init(&p.scratch, &local) == CVN_OK)
+        p.g = cvn_graph_new("", &local);
+    if (p.g) {
+        p.filename = arena_string(&p.g->arena, filename);
+        map_init(&p.values, &p.scratch);
+        map_init(&p.parameters, &p.scratch);
+        parse_graph(&p);
+    }
+    free(p.numbers.data);
+    free(p.ints.data);
+    free(p.operands.data);
+    arena_free(&p.scratch);
+    if (local.code == CVN_OK)
+        return p.g;
+    err_set_at(err, local.code, local.file, local.line, "%s", local.message);
+    cvn_graph_free(p.g);
+    return NULL;
+}

@@ -1,0 +1,199 @@
+/* Writes the text form. */
+#include "graph/text/text.h"
+
+#include "graph/text/lex.h"
+#include "graph/text/names.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the printer knows beside the graph: how each value is called. */
+typedef struct Printer {
+    StrBuf *out;
+    Arena arena;
+    char **name; /* [n_values], without the % */
+} Printer;
+
+static void put_value(Printer *p, const cvn_value *v)
+{
+    strbuf_printf(p->out, "%%%s", p->name[v->id]);
+}
+
+static void put_spec(StrBuf *out, const cvn_spec *spec)
+{
+    strbuf_putc(out, '<');
+    if (spec->priority)
+        strbuf_printf(out, "%d:", spec->priority);
+    for (int d = 0; d < spec->rank; d++) {
+        strbuf_puts(out, d ? "," : "");
+        if (spec->dim[d].n == 0)
+            strbuf_putc(out, '_');
+        for (int i = 0; i < spec->dim[d].n; i++)
+            strbuf_printf(out, "%s%s", i ? "*" : "", spec->dim[d].axis[i]);
+    }
+    strbuf_putc(out, '>');
+}
+
+static void put_string(StrBuf *out, const char *text)
+{
+    strbuf_putc(out, '"');
+    for (const char *p = text; *p; p++) {
+        unsigned char c = (unsigned char)*p;
+        if (c == '"' || c == '\\')
+            strbuf_printf(out, "\\%c", c);
+        else if (c < 32 || c == 127)
+            strbuf_printf(out, "\\x%02x", c);
+        else
+            strbuf_putc(out, (char)c);
+    }
+    strbuf_putc(out, '"');
+}
+
+/* The shortest decimal that reads back as the same value of this element type. */
+static void put_number(StrBuf *out, cvn_dtype dtype, double value)
+{
+    char text[40];
+    double bits[1] = {0};
+    if (isnan(value)) {
+        strbuf_puts(out, signbit(value) ? "-nan" : "nan");
+        return;
+    }
+    if (fabs(value) < 1e15 && value == trunc(value)) {
+        strbuf_printf(out, "%.0f", value);
+        return;
+    }
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        element_set(dtype, bits, 0, strtod(text, NULL));
+        if (element_get(dtype, bits, 0) == value)
+            break;
+    }
+    strbuf_puts(out, text);
+}
+
+static void put_literal(StrBuf *out, const Literal *literal, const cvn_type *type)
+{
+    int64_t n = literal->splat ? 1 : cvn_type_elements(type);
+    strbuf_puts(out, literal->splat ? "splat " : "[");
+    for (int64_t i = 0; i < n; i++) {
+        strbuf_puts(out, i ? ", " : "");
+        put_number(out, type->dtype, element_get(type->dtype, literal->data, i));
+    }
+    strbuf_puts(out, literal->splat ? "" : "]");
+}
+
+/* Groups of a large mesh are most of a graph's text. */
+static void put_int(StrBuf *out, int64_t n)
+{
+    char digits[24], *end = digits + sizeof digits, *at = end;
+    uint64_t left = n < 0 ? 0 - (uint64_t)n : (uint64_t)n;
+    do
+        *--at = (char)('0' + left % 10);
+    while (left /= 10);
+    if (n < 0)
+        *--at = '-';
+    strbuf_add(out, at, (size_t)(end - at));
+}
+
+static void put_ints(StrBuf *out, const Ints *ints)
+{
+    strbuf_putc(out, '[');
+    for (int i = 0; i < ints->n; i++) {
+        if (i)
+            strbuf_putc(out, ',');
+        put_int(out, ints->v[i]);
+    }
+    strbuf_putc(out, ']');
+}
+
+static void put_attr(StrBuf *out, const AttrInfo *row, const void *field, const cvn_type *type)
+{
+    strbuf_printf(out, "%s=", row->name);
+    switch (row->type) {
+    case ATTR_INT:
+        put_int(out, *(const int64_t *)field);
+        break;
+    case ATTR_INTS:
+        put_ints(out, field);
+        break;
+    case ATTR_FLOAT:
+        put_number(out, CVN_F64, *(const double *)field);
+        break;
+    case ATTR_STRING:
+        put_string(out, *(const char *const *)field);
+        break;
+    case ATTR_LITERAL:
+        put_literal(out, field, type);
+        break;
+    case ATTR_BOOL:
+        strbuf_puts(out, attr_types[row->type].names[*(const bool *)field]);
+        break;
+    default:
+        strbuf_puts(out, attr_types[row->type].names[*(const unsigned *)field]);
+    }
+}
+
+static void put_attrs(StrBuf *out, const Op *op)
+{
+    int n = 0;
+    for (int i = 0; i < attr_info_count; i++) {
+        const AttrInfo *row = &attr_info[i];
+        if (row->kind != op->kind ||
+            (attr_types[row->type].optional && attr_is_zero(&op->attr, row)))
+            continue;
+        strbuf_puts(out, n++ ? ", " : " {");
+        put_attr(out, row, attr_field(&op->attr, row), &op->result[0]->type);
+    }
+    strbuf_puts(out, n ? "}" : "");
+}
+
+static void put_op(Printer *p, const Op *op)
+{
+    strbuf_puts(p->out, "  ");
+    for (int i = 0; i < op->n_results; i++) {
+        strbuf_puts(p->out, i ? ", " : "");
+        put_value(p, op->result[i]);
+        strbuf_puts(p->out, ": ");
+        type_print(p->out, &op->result[i]->type);
+        if (op->result[i]->spec)
+            put_spec(p->out, op->result[i]->spec);
+    }
+    strbuf_printf(p->out, " = %s", op_info[op->kind].name);
+    for (int i = 0; i < op->n_operands; i++) {
+        strbuf_puts(p->out, i ? ", " : " ");
+        put_value(p, op->operand[i]);
+    }
+    put_attrs(p->out, op);
+    strbuf_putc(p->out, '\n');
+}
+
+void graph_print(StrBuf *out, const cvn_graph *g)
+{
+    Printer p = {.out = out};
+    if (arena_init(&p.arena, NULL)) {
+        out->failed = true;
+        return;
+    }
+    p.name = names_choose(g, &p.arena);
+    strbuf_puts(out, "graph @");
+    if (lex_is_plain_name(g->name))
+        strbuf_puts(out, g->name);
+    else
+        put_string(out, g->name);
+    strbuf_puts(out, " {\n");
+    for (const Op *op = g->first; op; op = op->next)
+        put_op(&p, op);
+    strbuf_puts(out, "  return");
+    for (int i = 0; i < g->n_outputs; i++) {
+        strbuf_puts(out, i ? ", " : " ");
+        put_value(&p, g->output[i].value);
+        if (g->output[i].into) {
+            strbuf_puts(out, " into ");
+            put_value(&p, g->output[i].into);
+        }
+    }
+    strbuf_puts(out, "\n}\n");
+    arena_free(&p.arena);
+}

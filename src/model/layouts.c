@@ -1,0 +1,520 @@
+#include "model/layouts.h"
+
+#include "base/json_file.h"
+#include "base/num.h"
+#include "graph/panels.h"
+#include "graph/signature.h"
+#include "model/params.h"
+#include "shard/axes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What a layout treats alike. */
+typedef enum Group {
+    GROUP_TOKENS,
+    GROUP_TABLES,
+    GROUP_ATTENTION,
+    GROUP_MLP,
+    GROUP_CACHE,
+    GROUP_ACTIVATIONS, /* between blocks: what the embedding gives, and all that is added to it */
+    GROUP_COUNT
+} Group;
+
+static const char *const group_names[GROUP_COUNT] = {"tokens", "tables", "attention",
+                                                     "mlp",    "cache",  "activations"};
+
+/* Logical axes: those of parameters, and of tokens and activations. */
+enum { AXIS_BATCH = AXIS_COUNT, AXIS_SEQ, LOGICAL_AXES };
+
+static const char *logical_name(int axis)
+{
+    return axis == AXIS_BATCH ? "batch"
+           : axis == AXIS_SEQ ? "seq"
+                              : model_axis_name((ModelAxis)axis);
+}
+
+/* In a group, a logical axis is split by a mesh axis: also by it, where a rule before said so. */
+typedef struct LayoutRule {
+    Group group;
+    int axis; /* logical */
+    const char *mesh_axis;
+} LayoutRule;
+
+static const struct {
+    const char *layout;
+    LayoutRule rule;
+} rows[] = {
+    {"dp", {GROUP_TOKENS, AXIS_BATCH, "dcn"}},
+    {"dp", {GROUP_TOKENS, AXIS_BATCH, "data"}},
+    {"dp", {GROUP_CACHE, AXIS_BATCH, "dcn"}},
+    {"dp", {GROUP_CACHE, AXIS_BATCH, "data"}},
+    {"tp", {GROUP_TABLES, AXIS_VOCAB, "model"}},
+    {"tp", {GROUP_ATTENTION, AXIS_HEADS, "model"}},
+    {"tp", {GROUP_ATTENTION, AXIS_KV_HEADS, "model"}},
+    {"tp", {GROUP_MLP, AXIS_FFN, "model"}},
+    {"tp", {GROUP_CACHE, AXIS_KV_HEADS, "model"}},
+    {"tp-scatter", {GROUP_TABLES, AXIS_VOCAB, "model"}},
+    {"tp-scatter", {GROUP_ATTENTION, AXIS_HEADS, "model"}},
+    {"tp-scatter", {GROUP_ATTENTION, AXIS_KV_HEADS, "model"}},
+    {"tp-scatter", {GROUP_MLP, AXIS_FFN, "model"}},
+    {"tp-scatter", {GROUP_CACHE, AXIS_KV_HEADS, "model"}},
+    {"tp-scatter", {GROUP_ACTIVATIONS, AXIS_SEQ, "model"}},
+    {"fsdp", {GROUP_TOKENS, AXIS_BATCH, "dcn"}},
+    {"fsdp", {GROUP_TOKENS, AXIS_BATCH, "data"}},
+    {"fsdp", {GROUP_TABLES, AXIS_EMBED, "data"}},
+    {"fsdp", {GROUP_ATTENTION, AXIS_EMBED, "data"}},
+    {"fsdp", {GROUP_MLP, AXIS_EMBED, "data"}},
+    {"fsdp", {GROUP_CACHE, AXIS_BATCH, "dcn"}},
+    {"fsdp", {GROUP_CACHE, AXIS_BATCH, "data"}},
+    {"2d", {GROUP_TOKENS, AXIS_BATCH, "dcn"}},
+    {"2d", {GROUP_TOKENS, AXIS_BATCH, "data"}},
+    {"2d", {GROUP_TABLES, AXIS_VOCAB, "model"}},
+    {"2d", {GROUP_TABLES, AXIS_EMBED, "data"}},
+    {"2d", {GROUP_ATTENTION, AXIS_HEADS, "data"}},
+    {"2d", {GROUP_ATTENTION, AXIS_KV_HEADS, "data"}},
+    {"2d", {GROUP_ATTENTION, AXIS_EMBED, "model"}},
+    {"2d", {GROUP_MLP, AXIS_FFN, "model"}},
+    {"2d", {GROUP_MLP, AXIS_EMBED, "data"}},
+    {"2d", {GROUP_CACHE, AXIS_BATCH, "dcn"}},
+    {"2d", {GROUP_CACHE, AXIS_BATCH, "data"}},
+    {"2d", {GROUP_CACHE, AXIS_KV_HEADS, "model"}},
+};
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+static const char *const layouts[] = {"dp", "tp", "tp-scatter", "fsdp", "2d"};
+enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
+
+const char *layout_name(size_t i)
+{
+    return i < N_LAYOUTS ? layouts[i] : NULL;
+}
+
+enum { MOST_RULES = N_LAYOUTS * N_ROWS };
+
+typedef struct Rules {
+    int n;
+    LayoutRule rule[MOST_RULES]; /* [n] */
+} Rules;
+
+/* ---- layouts by name ---- */
+
+static int no_layout(const char *text, cvn_err *err)
+{
+    char names[16 * N_LAYOUTS] = "";
+    for (size_t i = 0, at = 0; i < N_LAYOUTS; i++)
+        at += (size_t)snprintf(names + at, sizeof names - at, "%s, ", layout_name(i));
+    return err_set(err, CVN_EINVAL,
+                   "\"%.64s\" is no layout; there are %sproducts of them such as fsdp+tp, and "
+                   "rules in a file, FILE.json",
+                   text, names);
+}
+
+static int named_rules(const char *text, Rules *rules, cvn_err *err)
+{
+    bool named[N_LAYOUTS] = {false};
+    for (const char *p = text;; p++) {
+        size_t length = strcspn(p, "+"), i = 0;
+        while (i < N_LAYOUTS &&
+               (strlen(layouts[i]) != length || memcmp(layouts[i], p, length) != 0))
+            i++;
+        if (i == N_LAYOUTS || named[i])
+            return no_layout(text, err);
+        named[i] = true;
+        for (int r = 0; r < N_ROWS; r++)
+            if (strcmp(rows[r].layout, layouts[i]) == 0)
+                rules->rule[rules->n++] = rows[r].rule;
+        p += length;
+        if (!*p)
+            return CVN_OK;
+    }
+}
+
+/* ---- rules from a file ---- */
+
+typedef struct RuleFile {
+    const char *path;
+    const Mesh *mesh;
+    Arena *arena;
+    Rules *rules;
+    cvn_err *err;
+} RuleFile;
+
+/* Which logical axes a group has. */
+static bool group_has(Group group, int axis)
+{
+    switch (group) {
+    case GROUP_TOKENS:
+        return axis == AXIS_BATCH;
+    case GROUP_CACHE:
+        return axis == AXIS_BATCH || axis == AXIS_KV_HEADS;
+    case GROUP_ACTIVATIONS:
+        return axis == AXIS_SEQ || axis == AXIS_EMBED;
+    case GROUP_TABLES:
+        return axis == AXIS_VOCAB || axis == AXIS_EMBED;
+    case GROUP_ATTENTION:
+        return axis == AXIS_HEADS || axis == AXIS_KV_HEADS || axis == AXIS_HEAD_DIM ||
+               axis == AXIS_EMBED;
+    case GROUP_MLP:
+        return axis == AXIS_FFN || axis == AXIS_EMBED;
+    case GROUP_COUNT:
+        break;
+    }
+    return false;
+}
+
+static int read_mesh_axis(const RuleFile *f, Group group, int axis, const json_t *value)
+{
+    const char *name = json_string_value(value);
+    if (!name)
+        return err_set(f->err, CVN_EFORMAT,
+                       "%s: %s.%s must be the name of a mesh axis, or a list of such", f->path,
+                       group_names[group], logical_name(axis));
+    if (mesh_axis(f->mesh, name, strlen(name)) < 0)
+        return err_set(f->err, CVN_EINVAL,
+                       "%s: %s.%s names \"%.64s\", which is no axis of the mesh; see --mesh",
+                       f->path, group_names[group], logical_name(axis), name);
+    if (f->rules->n == MOST_RULES)
+        return err_set(f->err, CVN_EFORMAT, "%s has more than %d rules", f->path, MOST_RULES);
+    f->rules->rule[f->rules->n++] = (LayoutRule){group, axis, arena_string(f->arena, name)};
+    return CVN_OK;
+}
+
+static int read_axis(const RuleFile *f, Group group, const char *name, const json_t *value)
+{
+    int axis = 0;
+    while (axis < LOGICAL_AXES &&
+           (!group_has(group, axis) || strcmp(logical_name(axis), name) != 0))
+        axis++;
+    if (axis == LOGICAL_AXES)
+        return err_set(f->err, CVN_EFORMAT, "%s: %s have no axis \"%.64s\"; see docs/SHARDING.md",
+                       f->path, group_names[group], name);
+    if (!json_is_array(value))
+        return read_mesh_axis(f, group, axis, value);
+    for (size_t i = 0; i < json_array_size(value); i++)
+        if (read_mesh_axis(f, group, axis, json_array_get(value, i)))
+            return f->err->code;
+    return CVN_OK;
+}
+
+static int read_group(const RuleFile *f, const char *name, json_t *value)
+{
+    int group = 0;
+    const char *axis;
+    json_t *mesh_axes;
+    while (group < GROUP_COUNT && strcmp(group_names[group], name) != 0)
+        group++;
+    if (group == GROUP_COUNT)
+        return err_set(
+            f->err, CVN_EFORMAT,
+            "%s: \"%.64s\" is none of tokens, tables, attention, mlp, cache, activations", f->path,
+            name);
+    if (!json_is_object(value))
+        return err_set(f->err, CVN_EFORMAT, "%s: %s must be an object", f->path, name);
+    json_object_foreach(value, axis, mesh_axes)
+    {
+        if (read_axis(f, (Group)group, axis, mesh_axes))
+            return f->err->code;
+    }
+    return CVN_OK;
+}
+
+static void add_cache_rules(Rules *rules);
+
+static int rules_from_file(const char *path, const Mesh *mesh, Arena *arena, Rules *rules,
+                           cvn_err *err)
+{
+    cvn_err own = {0};
+    RuleFile f = {path, mesh, arena, rules, err ? err : &own};
+    json_t *root = json_object_read(path, f.err);
+    const char *name;
+    json_t *value;
+    int code = root ? CVN_OK : f.err->code;
+    json_object_foreach(root, name, value)
+    {
+        code = read_group(&f, name, value);
+        if (code)
+            break;
+    }
+    json_decref(root);
+    if (code == CVN_OK)
+        add_cache_rules(rules);
+    return code;
+}
+
+/* Caches of which a file says nothing lie as what is computed from them: rows as tokens, heads as attention's. */
+static void add_cache_rules(Rules *rules)
+{
+    int n = rules->n;
+    for (int i = 0; i < n; i++)
+        if (rules->rule[i].group == GROUP_CACHE)
+            return;
+    for (int i = 0; i < n && rules->n < MOST_RULES; i++) {
+        LayoutRule rule = rules->rule[i];
+        if (rule.group != GROUP_TOKENS &&
+            (rule.group != GROUP_ATTENTION || rule.axis != AXIS_KV_HEADS))
+            continue;
+        rule.group = GROUP_CACHE;
+        rules->rule[rules->n++] = rule;
+    }
+}
+
+static bool is_file(const char *layout)
+{
+    size_t n = strlen(layout);
+    return n > 5 && strcmp(layout + n - 5, ".json") == 0;
+}
+
+/* ---- marks ---- */
+
+typedef struct Marking {
+    cvn_graph *g;
+    const Mesh *mesh;
+    const Rules *rules;
+} Marking;
+
+/* Splits dimension d of size n also by this mesh axis, as far as it goes (see layouts.h); perhaps only evenly. */
+static void split(const Marking *m, cvn_spec *spec, int d, int64_t n, const char *axis, bool evenly)
+{
+    int at = mesh_axis(m->mesh, axis, strlen(axis));
+    int64_t shards = 1;
+    if (at < 0 || m->mesh->axis[at].size == 1 || spec->dim[d].n == CVN_MAX_SPEC_AXES)
+        return;
+    AxisRef ref = {at, 1, m->mesh->axis[at].size};
+    for (int e = 0; e < spec->rank; e++)
+        for (int i = 0; i < spec->dim[e].n; i++) {
+            AxisRef used;
+            if (axis_parse(m->mesh, spec->dim[e].axis[i], &used, NULL) || axis_overlaps(used, ref))
+                return;
+            shards *= e == d ? used.size : 1;
+        }
+    if (shards * ref.size > n || (evenly && n % (shards * ref.size)))
+        ref = axis_first(ref, n % shards ? 1 : (int32_t)num_gcd(ref.size, n / shards));
+    if (ref.size == 1)
+        return;
+    char name[AXIS_NAME_SIZE];
+    axis_name(m->mesh, ref, name, sizeof name);
+    spec->dim[d].axis[spec->dim[d].n++] = arena_string(&m->g->arena, name);
+}
+
+/* Norms and biases belong to none. */
+static Group group_of(const Param *p)
+{
+    if (p->rank < 2 || p->kind == PARAM_Q_BIAS || p->kind == PARAM_K_BIAS ||
+        p->kind == PARAM_V_BIAS)
+        return GROUP_COUNT;
+    for (int d = 0; d < p->rank; d++) {
+        if (p->axis[d] == AXIS_VOCAB)
+            return GROUP_TABLES;
+        if (p->axis[d] == AXIS_FFN)
+            return GROUP_MLP;
+    }
+    return GROUP_ATTENTION;
+}
+
+/* Of a matrix in panels, or of its scales, in which a rule splits dimension d of the matrix: rows, the first dimension
+   of the tensor, are split by whole panels; columns, its second, by whole units of what is summed, or whole groups that
+   have a scale; and only evenly, so that each device has whole ones. Of several dimensions that are rows, or columns,
+   the outermost is split. */
+static void split_panels(const Marking *m, const Param *param, cvn_spec *spec, int d,
+                         const char *axis)
+{
+    const QuantForm *q = &param->quant;
+    bool row = d < param->n_rows;
+    int first = row ? 0 : param->n_rows, end = row ? param->n_rows : param->rank;
+    if (d != first || (!row && q->groups <= 1 && param->form == PARAM_SCALES))
+        return;
+    bool whole_units = q->k == q->units * panel_unit(q->dtype);
+    bool whole_panels = param->dims[param->n_rows - 1] % QUANT_ROWS == 0;
+    int64_t n = row ? (whole_panels ? q->panels : 1)
+                    : (q->groups > 1 ? q->groups
+                       : whole_units ? q->units
+                                     : 1);
+    if (end - first > 1)
+        n = n % param->dims[d] ? 1 : param->dims[d];
+    split(m, spec, row ? 0 : 1, n, axis, true);
+}
+
+static void mark_weight(const Marking *m, const Param *param, cvn_value *v)
+{
+    Group group = group_of(param);
+    cvn_spec spec = {.rank = v->type.rank, .priority = 1};
+    bool plain = param->form == PARAM_PLAIN;
+    if (plain && group == GROUP_COUNT && param->init != INIT_ONES)
+        return; /* biases follow what they are added to */
+    for (int r = 0; r < m->rules->n && group != GROUP_COUNT; r++) {
+        const LayoutRule *rule = &m->rules->rule[r];
+        for (int d = 0; d < param->rank; d++) {
+            if (rule->group != group || (int)param->axis[d] != rule->axis)
+                continue;
+            if (plain)
+                split(m, &spec, d, param->dims[d], rule->mesh_axis, false);
+            else
+                split_panels(m, param, &spec, d, rule->mesh_axis);
+        }
+    }
+    cvn_mark_sharding(m->g, v, &spec);
+}
+
+/* Splits dimension 0, the batch. */
+static void split_batch(const Marking *m, cvn_spec *spec, int64_t n)
+{
+    for (int r = 0; r < m->rules->n; r++)
+        if (m->rules->rule[r].group == GROUP_TOKENS)
+            split(m, spec, 0, n, m->rules->rule[r].mesh_axis, false);
+}
+
+static void mark_batch(const Marking *m, cvn_value *v)
+{
+    cvn_spec spec = {.rank = v->type.rank};
+    split_batch(m, &spec, v->type.dim[0]);
+    cvn_mark_sharding(m->g, v, &spec);
+}
+
+/* What the embedding gives, [batch, seq, embed]; what is added to it follows. A sequence that its
+   axes do not divide, as the one token of decoding, leaves them to embed. */
+static void mark_activation(const Marking *m, cvn_value *v)
+{
+    cvn_spec spec = {.rank = v->type.rank, .priority = 2};
+    bool any = false;
+    for (int r = 0; r < m->rules->n; r++)
+        any = any || m->rules->rule[r].group == GROUP_ACTIVATIONS;
+    if (!any || v->type.rank != 3)
+        return;
+    split_batch(m, &spec, v->type.dim[0]);
+    for (int r = 0; r < m->rules->n; r++) {
+        const LayoutRule *rule = &m->rules->rule[r];
+        if (rule->group != GROUP_ACTIVATIONS)
+            continue;
+        int at = mesh_axis(m->mesh, rule->mesh_axis, strlen(rule->mesh_axis));
+        bool along =
+            rule->axis == AXIS_SEQ && at >= 0 && v->type.dim[1] % m->mesh->axis[at].size == 0;
+        int d = along ? 1 : 2;
+        split(m, &spec, d, v->type.dim[d], rule->mesh_axis, false);
+    }
+    cvn_mark_sharding(m->g, v, &spec);
+}
+
+static void mark_activations(const Marking *m, int embedding)
+{
+    for (Op *op = m->g->first; op; op = op->next) {
+        const Op *table = op->n_operands ? op->operand[0]->def : NULL;
+        while (table && table->kind == OP_CONVERT)
+            table = table->operand[0]->def;
+        const cvn_value *v = op->kind == OP_GATHER ? table->result[0] : NULL;
+        if (v && (v->role == ROLE_WEIGHT || v->role == ROLE_TRAINED) && v->index == embedding)
+            mark_activation(m, op->result[0]);
+    }
+}
+
+/* [rows, kv_heads, positions, …]: rows by whole axes, so that each part has as many. */
+static void mark_cache(const Marking *m, cvn_value *v)
+{
+    cvn_spec spec = {.rank = v->type.rank};
+    for (int r = 0; r < m->rules->n; r++) {
+        const LayoutRule *rule = &m->rules->rule[r];
+        int d = rule->axis == AXIS_BATCH ? 0 : 1;
+        if (rule->group == GROUP_CACHE)
+            split(m, &spec, d, v->type.dim[d], rule->mesh_axis, true);
+    }
+    cvn_mark_sharding(m->g, v, &spec);
+}
+
+static void mark_all(const Marking *m, const LlamaConfig *config, Arena *arena)
+{
+    ParamList list;
+    params_list(&list, config, arena);
+    for (int i = 0; i < m->g->n_parameters; i++) {
+        cvn_value *v = m->g->parameter[i];
+        switch ((Role)v->role) {
+        case ROLE_WEIGHT:
+        case ROLE_TRAINED:
+        case ROLE_ROUNDED: /* lies as the weight that it is a copy of */
+            mark_weight(m, &list.param[v->index], v);
+            break;
+        case ROLE_CACHE:
+            mark_cache(m, v);
+            break;
+        case ROLE_TOKENS:
+        case ROLE_TARGETS:
+        case ROLE_STARTS:
+            mark_batch(m, v);
+            break;
+        default:
+            break;
+        }
+    }
+    mark_activations(m, list.first[PARAM_EMBED]);
+}
+
+static int read_rules(const char *layout, const Mesh *mesh, Arena *arena, Rules *rules,
+                      cvn_err *err)
+{
+    return is_file(layout) ? rules_from_file(layout, mesh, arena, rules, err)
+                           : named_rules(layout, rules, err);
+}
+
+static bool rules_name(const Rules *rules, int n, const char *mesh_axis)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(rules->rule[i].mesh_axis, mesh_axis) == 0)
+            return true;
+    return false;
+}
+
+/* Devices along an axis that no rule names would all do the same. */
+static int check_axes(const char *layout, const Rules *rules, const Mesh *mesh, cvn_err *err)
+{
+    int lost = 0;
+    while (lost < mesh->n_axes &&
+           (mesh->axis[lost].size == 1 || rules_name(rules, rules->n, mesh->axis[lost].name)))
+        lost++;
+    if (lost == mesh->n_axes)
+        return CVN_OK;
+    StrBuf known = {0};
+    for (int i = 0; i < rules->n; i++)
+        if (!rules_name(rules, i, rules->rule[i].mesh_axis))
+            strbuf_printf(&known, "%s%s", known.length ? ", " : "", rules->rule[i].mesh_axis);
+    int code = err_set(err, CVN_EINVAL,
+                       "the %d devices along the mesh's axis %s would all do the same: layout %s "
+                       "divides nothing by it, only by %s; name such an axis, or take a layout "
+                       "that knows %s",
+                       (int)mesh->axis[lost].size, mesh->axis[lost].name, layout,
+                       known.text ? known.text : "nothing", mesh->axis[lost].name);
+    strbuf_free(&known);
+    return code;
+}
+
+int layout_check(const char *layout, const Mesh *mesh, cvn_err *err)
+{
+    Rules rules = {0};
+    Arena arena;
+    if (arena_init(&arena, err))
+        return CVN_EMEM;
+    int code = read_rules(layout, mesh, &arena, &rules, err);
+    code = code ? code : check_axes(layout, &rules, mesh, err);
+    arena_free(&arena);
+    return code;
+}
+
+int llama_mark(cvn_graph *g, const LlamaConfig *config, const Mesh *mesh, const char *layout,
+               cvn_err *err)
+{
+    Rules rules = {0};
+    Arena arena;
+    if (arena_init(&arena, err))
+        return CVN_EMEM;
+    int code = read_rules(layout, mesh, &arena, &rules, err);
+    if (code == CVN_OK) {
+        mark_all(&(Marking){g, mesh, &rules}, config, &arena);
+        code = cvn_graph_check(g, err);
+    }
+    arena_free(&arena);
+    return code;
+}
+
+int layout_mark(void *context, cvn_graph *g, const Mesh *mesh, cvn_err *err)
+{
+    const ModelLayout *of = context;
+    return llama_mark(g, of->config, mesh, of->layout, err);
+}

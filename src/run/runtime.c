@@ -1,0 +1,196 @@
+#include "run/runtime.h"
+
+#include "base/map.h"
+#include "base/num.h"
+
+#include <string.h>
+
+int runtime_open(Runtime *rt, const RuntimeOptions *options, cvn_err *err)
+{
+    *rt = (Runtime){.backend = options->backend ? options->backend : backends[0],
+                    .cluster = options->devices.cluster};
+    DeviceOptions devices = options->devices;
+    int n_ranks = cluster_size(rt->cluster);
+    if (arena_init(&rt->arena, err))
+        return err->code;
+    map_init(&rt->buffers, &rt->arena);
+    rt->spec = arena_string(&rt->arena, options->mesh ? options->mesh : "");
+    if (mesh_parse(&rt->mesh, rt->spec, &rt->arena, err))
+        return err->code;
+    if (rt->mesh.n_devices % n_ranks)
+        return err_set(err, CVN_EINVAL,
+                       "a mesh of %d devices cannot be divided among %d processes; start as many "
+                       "processes as there are devices, or a divisor of that",
+                       (int)rt->mesh.n_devices, n_ranks);
+    rt->info.n_local = rt->mesh.n_devices;
+    if (options->describes)
+        return CVN_OK;
+    devices.n_devices = rt->mesh.n_devices;
+    if (rt->backend->open(&devices, &rt->devices, err))
+        return err->code;
+    rt->backend->describe(rt->devices, &rt->info);
+    return CVN_OK;
+}
+
+void buffer_release(Runtime *rt, Buffer *b)
+{
+    for (int d = 0; b->memory && d < rt->info.n_local; d++)
+        rt->backend->free(rt->devices, b->memory[d]);
+    b->memory = NULL;
+}
+
+void runtime_close(Runtime *rt)
+{
+    for (Buffer *b = rt->first; b; b = b->next)
+        buffer_release(rt, b);
+    if (rt->devices)
+        rt->backend->close(rt->devices);
+    arena_free(&rt->arena);
+    *rt = (Runtime){0};
+}
+
+int runtime_mesh_missing(cvn_err *err)
+{
+    return err_set(err, CVN_EINVAL,
+                   "several processes were started; say with --mesh how they divide the model, "
+                   "for 4 of them --mesh data=2,model=2");
+}
+
+int runtime_idle_axis(const Runtime *rt)
+{
+    for (int i = 0; i < rt->mesh.n_axes; i++)
+        if (rt->mesh.axis[i].size > 1 && !(rt->used & 1u << i))
+            return i;
+    return -1;
+}
+
+Buffer *runtime_buffer(const Runtime *rt, Role role, int index)
+{
+    const int key[] = {(int)role, index};
+    const uint64_t *at = map_get(&rt->buffers, key, sizeof key);
+    return at ? (Buffer *)(uintptr_t)*at : NULL;
+}
+
+size_t runtime_role_bytes(const Runtime *rt, Role role)
+{
+    size_t bytes = 0;
+    for (const Buffer *b = rt->first; b; b = b->next)
+        bytes += b->role == role ? b->bytes : 0;
+    return bytes * (size_t)rt->info.n_local;
+}
+
+void runtime_memory(const Runtime *rt, DeviceMemory *m)
+{
+    *m = (DeviceMemory){.inputs = (double)rt->input_bytes,
+                        .temporaries = (double)(rt->temporary_bytes + rt->constant_bytes),
+                        .constants = (double)rt->constant_bytes};
+    double *const of[ROLE_RESIDENT] = {
+        [ROLE_WEIGHT] = &m->weights,
+        [ROLE_TRAINED] = &m->weights,
+        [ROLE_ADAPTER] = &m->weights,
+        [ROLE_SLOT] = &m->optimizer,
+        [ROLE_ROUNDED] = &m->rounded_weights,
+        [ROLE_SUM] = &m->sums,
+        [ROLE_TOTAL] = &m->sums,
+        [ROLE_CACHE] = &m->kv_cache,
+    };
+    m->total = m->inputs + m->temporaries;
+    for (const Buffer *b = rt->first; b; b = b->next) {
+        *of[b->role] += (double)b->bytes;
+        m->total += (double)b->bytes;
+    }
+}
+
+static int allocate(Runtime *rt, Buffer *b, cvn_err *err)
+{
+    if (b->memory)
+        return CVN_OK;
+    const MemoryOptions options = {.type = b->local,
+                                   .layout = b->layout,
+                                   .executable = b->executable,
+                                   .parameter = b->parameter,
+                                   .sparse = b->role == ROLE_CACHE,
+                                   .all_bytes =
+                                       runtime_role_bytes(rt, b->role) / (size_t)rt->info.n_local};
+    b->memory = arena_array(&rt->arena, (size_t)rt->info.n_local, sizeof(Memory *));
+    int code = CVN_OK;
+    for (int d = 0; d < rt->info.n_local && code == CVN_OK; d++)
+        code = rt->backend->alloc(rt->devices, d, &options, &b->memory[d], err);
+    if (code)
+        buffer_release(rt, b);
+    return code;
+}
+
+int runtime_allocate(Runtime *rt, Role role, cvn_err *err)
+{
+    for (Buffer *b = rt->first; b; b = b->next)
+        if (b->role == role && allocate(rt, b, err))
+            return err->code;
+    return CVN_OK;
+}
+
+int runtime_reserve(Runtime *rt, cvn_err *err)
+{
+    return rt->backend->reserve(rt->devices, rt->temporary_bytes, err);
+}
+
+RegionArray buffer_shard(const Runtime *rt, const Buffer *b, int d)
+{
+    return region_of_shard(&rt->mesh, &b->sharding, &b->type, rt->info.first + d);
+}
+
+int buffer_fill(Runtime *rt, Buffer *b, const Source *source, cvn_err *err)
+{
+    if (allocate(rt, b, err))
+        return err->code;
+    for (int d = 0; d < rt->info.n_local; d++) {
+        const RegionArray shard = buffer_shard(rt, b, d);
+        const Region whole = region_whole(&b->type);
+        Source from = *source;
+        if (!region_same(&whole, &shard.region) || !cvn_type_equal(&b->type, &b->local))
+            from.mapped = NULL;
+        if (rt->backend->upload(rt->devices, d, b->memory[d], &shard, &from, err))
+            return err->code;
+    }
+    return CVN_OK;
+}
+
+static int read_zeros(void *context, const Region *region, void *out, cvn_err *err)
+{
+    const Buffer *b = context;
+    memset(out, 0, cvn_dtype_bytes(b->type.dtype, region_elements(region)));
+    (void)err;
+    return CVN_OK;
+}
+
+int buffer_clear(Runtime *rt, Buffer *b, cvn_err *err)
+{
+    const Source zeros = {.read = read_zeros, .context = b};
+    return buffer_fill(rt, b, &zeros, err);
+}
+
+void *buffer_address(const Runtime *rt, const Buffer *b, int d)
+{
+    return b->memory ? rt->backend->address(b->memory[d]) : NULL;
+}
+
+int buffer_row_parts(const Buffer *b)
+{
+    return b->type.rank ? (int)axes_size(&b->sharding.dim[0].axes) : 1;
+}
+
+int buffer_row_part(const Buffer *b, int64_t row)
+{
+    return (int)(row / sharding_chunk(&b->sharding, 0, b->type.dim[0]));
+}
+
+void buffer_discard_row(Runtime *rt, Buffer *b, int64_t row)
+{
+    size_t bytes = cvn_type_bytes(&b->local) / (size_t)b->local.dim[0];
+    for (int d = 0; b->memory && d < rt->info.n_local; d++) {
+        const Region part = buffer_shard(rt, b, d).region;
+        if (row >= part.first[0] && row < part.first[0] + part.count[0])
+            rt->backend->discard(rt->devices, b->memory[d], (size_t)(row - part.first[0]) * bytes,
+                                 bytes);
+    }
+}

@@ -1,0 +1,20 @@
+/*
+ * Weights on their way to the devices: from a model's files, shard by shard, or made up where the model has none
+ * (serve/synthetic.h). Each device reads what it holds and nothing else. A tensor that a device wants as the file has it is
+ * used where it lies in the mapping; the others are converted as they are read, and the file's pages given back.
+ */
+#ifndef CVN_SERVE_LOAD_H
+#define CVN_SERVE_LOAD_H
+
+#include "run/runtime.h"
+#include "serve/model.h"
+
+typedef struct LoadReport {
+    double read_bytes; /* of files, that weights were made of or lie in */
+    StrBuf warnings;   /* tensors with NaN or infinite elements, one a line; the caller's to free */
+} LoadReport;
+
+/* Fills every weight that the runtime knows. */
+int load_weights(Runtime *rt, const cvn_model *model, LoadReport *report, cvn_err *err);
+
+#endif

@@ -1,0 +1,45 @@
+/* Requests that were submitted and have not ended, in the order in which they came. */
+#ifndef CVN_SERVE_QUEUE_H
+#define CVN_SERVE_QUEUE_H
+
+#include "caravan/engine.h"
+
+/* A row that keeps its cache from request to request. */
+typedef struct Kept {
+    int row;
+    int64_t n;      /* tokens that the cache holds … */
+    int64_t resets; /* … if the row's text was forgotten so often, and not once more */
+} Kept;
+
+typedef struct Job {
+    struct Job *before, *next; /* in the queue; next: also among those that have ended */
+    int id;
+    cvn_request request; /* the prompt, too, is the job's own */
+    cvn_listener listener;
+    Kept *kept; /* borrowed: the row that it must have; NULL: any */
+    int row;    /* that it works on; -1: it waits for one */
+    bool cancelled;
+    double begin; /* when it was submitted */
+    cvn_result result;
+} Job;
+
+typedef struct Queue {
+    Job *first, *last; /* owned */
+    Job *ended;        /* owned: to be freed when nobody looks at them any more */
+    int n, running;    /* in the queue; that have a row */
+    int cancelled;     /* in the queue, marked so */
+    int last_id;
+    bool busy; /* a step, or a cancellation, is under way: callbacks may be, too */
+} Queue;
+
+/* At the end; the request and its prompt are copied. NULL: no memory. */
+Job *queue_add(Queue *queue, const cvn_request *request);
+/* NULL: it has ended, or never was. */
+Job *queue_find(const Queue *queue, int id);
+/* Out of the queue, until it is freed by queue_drop. */
+void queue_end(Queue *queue, Job *job);
+/* Frees those that have ended. */
+void queue_drop(Queue *queue);
+void queue_free(Queue *queue);
+
+#endif

@@ -1,0 +1,371 @@
+/*
+ * The rows: what each holds, and the runs of programs that go on from there. A row's state, its fill and its token, advances
+ * after a run that succeeded and not before, so that a run which was interrupted is as if it had not been: what it
+ * left in caches lies beyond their fill and is written again.
+ */
+#include "serve/engine.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static int run_program(cvn_engine *e, Program *program, cvn_err *err)
+{
+    cluster_set_step(e->options.cluster, e->rt.runs + 1);
+    int code = program_run(program, err);
+    e->failed = e->failed || (code && code != CVN_EINTERRUPTED);
+    return code;
+}
+
+void engine_release_row(cvn_engine *e, int row)
+{
+    for (int i = 0; i < e->n_caches; i++)
+        buffer_discard_row(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, i), row);
+}
+
+void engine_set_active(cvn_engine *e, int row, bool active)
+{
+    e->rows.length[row] = active;
+}
+
+/* Marks tokens, which are in the vocabulary, as being in a row. */
+static void add_seen(cvn_engine *e, int row, const int32_t *tokens, int64_t n)
+{
+    size_t vocab = (size_t)e->model->io.config.vocab;
+    for (int64_t i = 0; e->rows.seen && i < n; i++)
+        e->rows.seen[(size_t)row * vocab + (size_t)tokens[i]] = 1;
+}
+
+static void set_seen(cvn_engine *e, int row, const int32_t *tokens, int64_t n)
+{
+    size_t vocab = (size_t)e->model->io.config.vocab;
+    if (e->rows.seen)
+        memset(e->rows.seen + (size_t)row * vocab, 0, vocab);
+    add_seen(e, row, tokens, n);
+}
+
+void engine_set_filled(cvn_engine *e, int row, int64_t n)
+{
+    e->filled[row] = n;
+    e->rows.start[row] = (int32_t)n;
+}
+
+void engine_reset_row(cvn_engine *e, int row)
+{
+    engine_set_filled(e, row, 0);
+    e->resets[row]++;
+    e->rows.tokens[row] = 0;
+    e->rows.length[row] = 0;
+    e->rows.temperature[row] = 0;
+    e->rows.top_p[row] = 1;
+    e->rows.penalty[row] = 1;
+    set_seen(e, row, NULL, 0);
+}
+
+static void set_sampling(Inputs *in, int row, const cvn_sampling *s)
+{
+    in->temperature[row] = s->temperature;
+    in->top_k[row] = s->top_k;
+    in->top_p[row] = s->top_p > 0 ? s->top_p : 1; /* 0: of a greedy request */
+    in->min_p[row] = s->min_p;
+    in->penalty[row] = s->repeat_penalty > 0 ? s->repeat_penalty : 1;
+    in->key[2 * row] = (uint32_t)s->seed;
+    in->key[2 * row + 1] = (uint32_t)(s->seed >> 32);
+}
+
+/* The cheapest program that draws so. */
+static SampleMode sampling_mode(const cvn_sampling *s, int64_t vocab)
+{
+    if (s->temperature <= 0)
+        return SAMPLE_GREEDY;
+    bool filters = (s->top_k > 0 && s->top_k < vocab) || s->top_p < 1 || s->min_p > 0;
+    return filters ? SAMPLE_FILTER : SAMPLE_RANDOM;
+}
+
+static SampleMode row_mode(const cvn_engine *e, int row)
+{
+    const Inputs *in = &e->rows;
+    const cvn_sampling sampling = {.temperature = in->temperature[row],
+                                   .top_k = in->top_k[row],
+                                   .top_p = in->top_p[row],
+                                   .min_p = in->min_p[row]};
+    return sampling_mode(&sampling, e->model->io.config.vocab);
+}
+
+/* The part of the caches' rows that a row is in: its place among the rows of a section. */
+static int row_part(const cvn_engine *e, int row)
+{
+    return e->parts == 1 ? 0 : buffer_row_part(runtime_buffer(&e->rt, ROLE_CACHE, 0), row);
+}
+
+/* A section in which no row has anything to do. */
+static void clear_section(cvn_engine *e, int64_t seq)
+{
+    Inputs *in = &e->section;
+    for (int i = 0; i < e->parts; i++) {
+        e->part_row[i] = -1;
+        in->start[i] = in->length[i] = 0;
+    }
+    memset(in->tokens, 0, (size_t)(e->parts * seq) * sizeof *in->tokens);
+}
+
+/* Stages a section of a row's tokens; returns the row's part. */
+static int stage_section(cvn_engine *e, int64_t seq, int row, const int32_t *tokens, int64_t n)
+{
+    int part = row_part(e, row);
+    Inputs *in = &e->section;
+    const Inputs *from = &e->rows;
+    e->part_row[part] = row;
+    in->start[part] = from->start[row];
+    in->length[part] = (int32_t)n;
+    in->temperature[part] = from->temperature[row];
+    in->top_k[part] = from->top_k[row];
+    in->top_p[part] = from->top_p[row];
+    in->min_p[part] = from->min_p[row];
+    in->penalty[part] = from->penalty[row];
+    memcpy(in->key + 2 * part, from->key + 2 * row, 2 * sizeof *in->key);
+    memcpy(in->tokens + part * seq, tokens, (size_t)n * sizeof *tokens);
+    size_t vocab = (size_t)e->model->io.config.vocab;
+    if (in->seen)
+        memcpy(in->seen + (size_t)part * vocab, from->seen + (size_t)row * vocab, vocab);
+    return part;
+}
+
+/* Runs a program on the section that is staged. */
+static int run_section(cvn_engine *e, EngineStep *step, cvn_err *err)
+{
+    double begin = clock_seconds();
+    program_set_rows(&step->program, e->part_row);
+    if (run_program(e, &step->program, err))
+        return err->code;
+    e->stats.prefills++;
+    e->stats.prefill_seconds += clock_seconds() - begin;
+    for (int i = 0; i < e->parts; i++) {
+        int64_t row = e->part_row[i];
+        if (row >= 0)
+            engine_set_filled(e, (int)row, e->filled[row] + e->section.length[i]);
+        e->stats.prefill_tokens += e->section.length[i];
+    }
+    return CVN_OK;
+}
+
+/* The smallest bucket that holds n tokens, or the largest there is. */
+static int choose_bucket(const int64_t *bucket, int n_buckets, int64_t n)
+{
+    int i = 0;
+    while (i < n_buckets - 1 && bucket[i] < n)
+        i++;
+    return i;
+}
+
+static int check_tokens(const cvn_engine *e, const int32_t *tokens, int64_t n, cvn_err *err)
+{
+    int64_t context = e->options.context, vocab = e->model->io.config.vocab;
+    if (n > context)
+        return err_set(err, CVN_EINVAL,
+                       "%" PRId64 " tokens do not fit in a context of %" PRId64
+                       "; shorten the prompt or raise --context",
+                       n, context);
+    for (int64_t i = 0; i < n; i++)
+        if (tokens[i] < 0 || tokens[i] >= vocab)
+            return err_set(err, CVN_EINVAL,
+                           "token %d at place %" PRId64 " is not in the vocabulary of %" PRId64,
+                           (int)tokens[i], i, vocab);
+    return CVN_OK;
+}
+
+static int check_sampling(const cvn_engine *e, const cvn_sampling *s, cvn_err *err)
+{
+    if (!(s->temperature >= 0) || isinf(s->temperature) ||
+        (s->temperature > 0 && s->temperature < 1e-3f))
+        return err_set(err, CVN_EINVAL, "a temperature of %g is not 0, nor 0.001 or more",
+                       (double)s->temperature);
+    if (s->temperature > 0 && !(s->top_p > 0))
+        return err_set(err, CVN_EINVAL,
+                       "a top-p of %g leaves no token; give one above 0, 1 for all",
+                       (double)s->top_p);
+    if (s->top_k < 0 || isnan(s->top_p) || s->top_p < 0 || !(s->min_p >= 0) || s->min_p > 1)
+        return err_set(
+            err, CVN_EINVAL,
+            "top-k %d, top-p %g, min-p %g: expected top-k >= 0, top-p >= 0, min-p in 0 to 1",
+            (int)s->top_k, (double)s->top_p, (double)s->min_p);
+    if (!(s->repeat_penalty >= 0) || isinf(s->repeat_penalty))
+        return err_set(err, CVN_EINVAL, "a repeat penalty of %g is no positive number",
+                       (double)s->repeat_penalty);
+    SampleMode mode = sampling_mode(s, e->model->io.config.vocab);
+    if (mode > e->most)
+        return err_set(err, CVN_EINVAL,
+                       "the request samples with %s; make the engine with options.%s",
+                       mode == SAMPLE_FILTER ? "top-k, top-p or min-p" : "a temperature",
+                       mode == SAMPLE_FILTER ? "filters" : "sampling");
+    /* 1 stands for no penalty, exactly */
+    if (s->repeat_penalty > 0 && s->repeat_penalty != 1 && !e->options.penalties)
+        return err_set(err, CVN_EINVAL,
+                       "the request has a repeat penalty; make the engine with options.penalties");
+    return CVN_OK;
+}
+
+int engine_check_request(const cvn_engine *e, const cvn_request *r, int i, cvn_err *err)
+{
+    if (e->options.no_generation)
+        return err_set(err, CVN_EINVAL,
+                       "the engine cannot generate; make it without options.no_generation");
+    if (!r->prompt || r->n_prompt < 1)
+        return err_set(err, CVN_EINVAL, "prompt %d has no tokens", i);
+    int code = check_tokens(e, r->prompt, r->n_prompt, err);
+    return code ? code : check_sampling(e, &r->sampling, err);
+}
+
+bool engine_is_eos(const cvn_engine *e, int32_t token)
+{
+    const SpecialIds *eos = &e->model->io.config.eos;
+    for (int i = 0; i < eos->n; i++)
+        if (eos->id[i] == token)
+            return true;
+    return false;
+}
+
+void engine_begin_row(cvn_engine *e, int row, const cvn_request *request, int64_t keep)
+{
+    if (keep == 0)
+        engine_reset_row(e, row);
+    engine_set_filled(e, row, keep);
+    set_sampling(&e->rows, row, &request->sampling);
+    set_seen(e, row, request->prompt, request->n_prompt);
+}
+
+int engine_free_row(cvn_engine *e)
+{
+    int best = -1;
+    memset(e->load, 0, (size_t)e->parts * sizeof *e->load);
+    for (int i = 0; i < e->options.rows; i++)
+        e->load[row_part(e, i)] += e->job[i] != NULL;
+    for (int i = 0; i < e->options.rows; i++)
+        if (!e->job[i] && (best < 0 || e->load[row_part(e, i)] < e->load[row_part(e, best)]))
+            best = i;
+    return best;
+}
+
+/* How the rest of a prompt is read next: the bucket, and whether that is its last section. */
+static int next_section(const cvn_engine *e, const RowPrompt *p, bool *last)
+{
+    const cvn_engine_options *o = &e->options;
+    int64_t rest = p->request->n_prompt - e->filled[p->row];
+    int b = choose_bucket(o->bucket, o->n_buckets, rest);
+    *last = rest <= o->bucket[b];
+    return b;
+}
+
+int64_t engine_section(const cvn_engine *e, const RowPrompt *prompt)
+{
+    bool last;
+    return e->options.bucket[next_section(e, prompt, &last)];
+}
+
+int engine_prefill(cvn_engine *e, RowPrompt *prompt, int n, cvn_err *err)
+{
+    bool last, too;
+    int b = next_section(e, &prompt[0], &last);
+    int64_t seq = e->options.bucket[b];
+    SampleMode mode = SAMPLE_GREEDY;
+    clear_section(e, seq);
+    for (int i = 0; i < n; i++) {
+        RowPrompt *p = &prompt[i];
+        const cvn_request *r = p->request;
+        p->computed = 0;
+        if (e->part_row[row_part(e, p->row)] >= 0 || next_section(e, p, &too) != b || too != last)
+            continue;
+        int64_t filled = e->filled[p->row], rest = r->n_prompt - filled;
+        SampleMode wanted = row_mode(e, p->row);
+        mode = wanted > mode ? wanted : mode;
+        p->computed = rest < seq ? rest : seq;
+        stage_section(e, seq, p->row, r->prompt + filled, p->computed);
+    }
+    EngineStep *step = last ? &e->prefill[mode][b] : &e->fill;
+    if (run_section(e, step, err))
+        return err->code;
+    const int32_t *next = last ? program_output(&step->program, ROLE_NEXT, 0) : NULL;
+    for (int i = 0; i < e->parts && last; i++)
+        if (e->part_row[i] >= 0)
+            e->rows.tokens[e->part_row[i]] = next[i];
+    return CVN_OK;
+}
+
+int engine_decode(cvn_engine *e, cvn_err *err)
+{
+    SampleMode mode = SAMPLE_GREEDY;
+    int rows = e->options.rows;
+    for (int i = 0; i < rows; i++) {
+        if (!e->rows.length[i])
+            continue;
+        add_seen(e, i, &e->rows.tokens[i], 1);
+        SampleMode wanted = row_mode(e, i);
+        mode = wanted > mode ? wanted : mode;
+        if (e->filled[i] >= e->options.context)
+            return err_set(err, CVN_EINVAL, "row %d has filled its context of %" PRId64, i,
+                           e->options.context);
+    }
+    double begin = clock_seconds();
+    memcpy(e->before, e->rows.tokens, (size_t)rows * sizeof *e->before);
+    int code = run_program(e, &e->decode[mode].program, err);
+    if (code) /* some of it may have run: the program advances tokens and start where they are */
+        memcpy(e->rows.tokens, e->before, (size_t)rows * sizeof *e->before);
+    for (int i = 0; i < rows; i++) {
+        int64_t new = code ? 0 : e->rows.length[i];
+        engine_set_filled(e, i, e->filled[i] + new);
+        e->stats.decoded_tokens += new;
+    }
+    if (code)
+        return code;
+    e->stats.decodes++;
+    e->stats.decode_seconds += clock_seconds() - begin;
+    return CVN_OK;
+}
+
+static int score_row(cvn_engine *e, int row, const int32_t *token, int64_t n, float *logprob,
+                     int32_t *argmax, cvn_err *err)
+{
+    for (int64_t done = 0; done < n;) {
+        int b = choose_bucket(e->score_bucket, e->n_score_buckets, n - done);
+        EngineStep *step = &e->score[b];
+        int64_t here = n - done < step->seq ? n - done : step->seq;
+        clear_section(e, step->seq);
+        int64_t at = stage_section(e, step->seq, row, token + done, here) * step->seq;
+        for (int64_t i = 0; i < e->parts * step->seq; i++)
+            e->section.targets[i] = -1;
+        for (int64_t i = 0; i < step->seq && done + i + 1 < n; i++)
+            e->section.targets[at + i] = token[done + i + 1];
+        if (run_section(e, step, err))
+            return err->code;
+        const float *got = program_output(&step->program, ROLE_LOGPROB, 0);
+        const int32_t *likeliest = program_output(&step->program, ROLE_ARGMAX, 0);
+        for (int64_t i = 0; i < here && done + i + 1 < n; i++)
+            logprob[done + i + 1] = got[at + i];
+        memcpy(argmax + done, likeliest + at, (size_t)here * sizeof *argmax);
+        done += here;
+    }
+    return CVN_OK;
+}
+
+int cvn_engine_score(cvn_engine *e, const int32_t *token, int64_t n, float *logprob,
+                     int32_t *argmax, cvn_err *err)
+{
+    cvn_err local = {0};
+    err = err ? err : &local;
+    if (!e->n_score_buckets)
+        return err_set(err, CVN_EINVAL, "the engine cannot score; make it with options.scoring");
+    if (n < 1)
+        return err_set(err, CVN_EINVAL, "the text has no tokens");
+    int row = engine_free_row(e);
+    if (check_tokens(e, token, n, err))
+        return CVN_EINVAL;
+    if (row < 0)
+        return err_set(err, CVN_EINVAL,
+                       "all %d rows generate; score when a request has ended or was cancelled",
+                       e->options.rows);
+    engine_reset_row(e, row);
+    logprob[0] = 0;
+    int code = score_row(e, row, token, n, logprob, argmax, err);
+    engine_reset_row(e, row);
+    return code;
+}

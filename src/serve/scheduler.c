@@ -1,0 +1,275 @@
+#include "serve/scheduler.h"
+
+#include <string.h>
+
+int scheduler_submit(cvn_engine *e, const cvn_request *request, const cvn_listener *listener,
+                     Kept *kept, int *id, cvn_err *err)
+{
+    int code = engine_check_request(e, request, 0, err);
+    if (code)
+        return code;
+    Job *job = queue_add(&e->queue, request);
+    if (!job)
+        return err_set(err, CVN_EMEM, "no memory for a request");
+    if (listener)
+        job->listener = *listener;
+    job->kept = kept;
+    job->begin = clock_seconds();
+    if (id)
+        *id = job->id;
+    return CVN_OK;
+}
+
+int cvn_engine_submit(cvn_engine *e, const cvn_request *request, const cvn_listener *listener,
+                      int *id, cvn_err *err)
+{
+    return scheduler_submit(e, request, listener, NULL, id, err);
+}
+
+/* Takes its row away, and says so. A row that is kept holds what was read and decoded until the last token that was
+   handed over, and nothing that was decoded behind it. */
+static void finish(cvn_engine *e, Job *job, cvn_finish why)
+{
+    int row = job->row;
+    job->result.finish = why;
+    queue_end(&e->queue, job);
+    if (row >= 0) {
+        engine_set_active(e, row, false);
+        e->job[row] = NULL;
+        e->queue.running--;
+    }
+    if (row >= 0 && job->kept) {
+        if (job->result.n_tokens)
+            engine_set_filled(e, row, job->request.n_prompt + job->result.n_tokens - 1);
+        job->kept->n = e->filled[row];
+    } else if (row >= 0) {
+        engine_reset_row(e, row);
+        engine_release_row(e, row);
+    }
+    if (job->listener.on_end)
+        job->listener.on_end(job->listener.context, job->id, &job->result);
+}
+
+/* Ends those that were cancelled. Callbacks may cancel others meanwhile. */
+static void sweep(cvn_engine *e)
+{
+    while (e->queue.cancelled)
+        for (Job *job = e->queue.first, *next; job; job = next) {
+            next = job->next;
+            if (job->cancelled)
+                finish(e, job, CVN_FINISH_CANCELLED);
+        }
+}
+
+int cvn_engine_cancel(cvn_engine *e, int id, cvn_err *err)
+{
+    Queue *q = &e->queue;
+    Job *job = queue_find(q, id);
+    if (!job)
+        return err_set(err, CVN_EINVAL, "there is no request %d, or it has ended", id);
+    q->cancelled += !job->cancelled;
+    job->cancelled = true;
+    if (q->busy) /* by a callback: the step does it */
+        return CVN_OK;
+    q->busy = true;
+    sweep(e);
+    queue_drop(q);
+    q->busy = false;
+    return CVN_OK;
+}
+
+/* ---- rows ---- */
+
+static void begin(cvn_engine *e, Job *job, int row)
+{
+    Kept *kept = job->kept;
+    int64_t keep = kept && kept->resets == e->resets[row] ? kept->n : 0;
+    job->row = row;
+    e->job[row] = job;
+    e->queue.running++;
+    engine_begin_row(e, row, &job->request, keep);
+    job->result.reused = keep;
+    if (kept)
+        kept->resets = e->resets[row];
+}
+
+/* Gives free rows to those that wait, in their order. */
+static void give_rows(cvn_engine *e)
+{
+    Queue *q = &e->queue;
+    for (Job *job = q->first, *next; job && q->running < e->options.rows; job = next) {
+        next = job->next;
+        if (job->row >= 0 || job->cancelled)
+            continue;
+        int row = job->kept ? job->kept->row : engine_free_row(e);
+        if (job->request.max_tokens < 1)
+            finish(e, job, CVN_FINISH_LENGTH);
+        else if (!e->job[row])
+            begin(e, job, row);
+    }
+}
+
+/* ---- tokens ---- */
+
+static bool has_ended(const cvn_engine *e, const Job *job, int32_t token, bool go_on,
+                      cvn_finish *why)
+{
+    int64_t filled = job->request.n_prompt + job->result.n_tokens - 1; /* when it was drawn */
+    if (!job->request.ignore_eos && engine_is_eos(e, token))
+        *why = CVN_FINISH_EOS;
+    else if (job->cancelled)
+        *why = CVN_FINISH_CANCELLED;
+    else if (!go_on)
+        *why = CVN_FINISH_STOPPED;
+    else if (job->result.n_tokens >= job->request.max_tokens)
+        *why = CVN_FINISH_LENGTH;
+    else if (filled >= e->options.context)
+        *why = CVN_FINISH_CONTEXT;
+    else
+        return false;
+    return true;
+}
+
+/* Hands a token over; true while the request goes on. */
+static bool take_token(cvn_engine *e, Job *job, int32_t token)
+{
+    const cvn_listener *l = &job->listener;
+    cvn_result *result = &job->result;
+    cvn_finish why;
+    result->total_seconds = clock_seconds() - job->begin;
+    if (result->n_tokens++ == 0)
+        result->first_seconds = result->total_seconds;
+    bool go_on = !l->on_token || l->on_token(l->context, job->id, token);
+    if (!has_ended(e, job, token, go_on, &why))
+        return true;
+    finish(e, job, why);
+    return false;
+}
+
+/* ---- a step ---- */
+
+/* Those that have a row and whose prompts are not read, in their order. */
+static int list_prompts(const cvn_engine *e)
+{
+    int n = 0, seen = 0;
+    for (Job *job = e->queue.first; job && seen < e->queue.running; job = job->next) {
+        if (job->row < 0)
+            continue;
+        seen++;
+        if (!job->cancelled && e->filled[job->row] < job->request.n_prompt)
+            e->prompt[n++] = (RowPrompt){.row = job->row, .request = &job->request};
+    }
+    return n;
+}
+
+static int read_prompts(cvn_engine *e, cvn_err *err)
+{
+    int64_t most = e->options.bucket[e->options.n_buckets - 1], read = 0;
+    for (;;) {
+        give_rows(e);
+        int n = list_prompts(e);
+        int64_t section = n ? engine_section(e, &e->prompt[0]) : 0;
+        if (!n || read + section > most)
+            return CVN_OK;
+        read += section;
+        double start = clock_seconds();
+        if (engine_prefill(e, e->prompt, n, err))
+            return err->code;
+        double seconds = clock_seconds() - start;
+        for (int i = 0; i < n; i++) {
+            const RowPrompt *p = &e->prompt[i];
+            Job *job = e->job[p->row];
+            if (!p->computed)
+                continue;
+            job->result.computed += p->computed;
+            job->result.prefill_seconds += seconds;
+            if (e->filled[p->row] < job->request.n_prompt)
+                continue;
+            engine_set_active(e, p->row, true);
+            take_token(e, job, e->rows.tokens[p->row]);
+        }
+    }
+}
+
+/* Steps until the next look: no row may outrun its
+   context or its limit. 0 when no row decodes. */
+static int64_t steps_ahead(const cvn_engine *e)
+{
+    int64_t steps = e->options.eos_interval;
+    bool any = false;
+    for (int row = 0; row < e->options.rows; row++) {
+        const Job *job = e->job[row];
+        if (!job || !e->rows.length[row])
+            continue;
+        any = true;
+        int64_t room = e->options.context - e->filled[row];
+        int64_t left = job->request.max_tokens - job->result.n_tokens;
+        steps = room < steps ? room : steps;
+        steps = left < steps ? left : steps;
+    }
+    return any ? steps : 0;
+}
+
+/* What was decoded before an error is handed over, too. */
+static int decode(cvn_engine *e, cvn_err *err)
+{
+    int rows = e->options.rows, code = CVN_OK;
+    int64_t most = steps_ahead(e), steps = 0;
+    while (steps < most && (code = engine_decode(e, err)) == CVN_OK)
+        memcpy(e->drawn + steps++ * rows, e->rows.tokens, (size_t)rows * sizeof *e->drawn);
+    for (int row = 0; row < rows; row++) {
+        Job *job = e->job[row];
+        bool goes_on = job && e->rows.length[row];
+        for (int64_t s = 0; s < steps && goes_on; s++) {
+            goes_on = !job->cancelled && take_token(e, job, e->drawn[s * rows + row]);
+            if (!goes_on)
+                e->stats.wasted_tokens += steps - 1 - s;
+        }
+    }
+    return code;
+}
+
+static int check_idle(const cvn_engine *e, cvn_err *err)
+{
+    if (!e->queue.busy)
+        return CVN_OK;
+    return err_set(err, CVN_EINVAL, "a callback of a step may submit and cancel, but not step");
+}
+
+int cvn_engine_step(cvn_engine *e, int *left, cvn_err *err)
+{
+    cvn_err local = {0};
+    err = err ? err : &local;
+    int code = check_idle(e, err);
+    if (code)
+        return code;
+    e->queue.busy = true;
+    code = read_prompts(e, err);
+    if (code == CVN_OK)
+        code = decode(e, err);
+    sweep(e);
+    queue_drop(&e->queue);
+    e->queue.busy = false;
+    if (left)
+        *left = e->queue.n;
+    return code;
+}
+
+void cvn_engine_watch(cvn_engine *e, const volatile int *flag)
+{
+    e->watched = flag;
+    e->rt.backend->watch(e->rt.devices, flag);
+}
+
+int scheduler_run(cvn_engine *e, const int *left, const volatile int *interrupt, cvn_err *err)
+{
+    const volatile int *before = e->watched;
+    int code = CVN_OK;
+    if (interrupt)
+        cvn_engine_watch(e, interrupt);
+    while (*left && code == CVN_OK)
+        code = e->watched && *e->watched ? err_set(err, CVN_EINTERRUPTED, "interrupted")
+                                         : cvn_engine_step(e, NULL, err);
+    cvn_engine_watch(e, before);
+    return code;
+}

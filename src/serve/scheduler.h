@@ -1,0 +1,30 @@
+/*
+ * Many requests on few rows (continuous batching): cvn_engine_submit, cvn_engine_step and cvn_engine_cancel. All that
+ * generates is a client of it: cvn_engine_generate, sessions, a server.
+ *
+ *     rows     steps →
+ *     0        P0 d d d d E P3 d d d d …
+ *     1        P1 P1 P1 d d E P2 d d d d …        P a section of a prompt, d decode, E end token
+ *
+ * Rows are given first come first served. A step reads sections of prompts, the oldest first and no more tokens than the
+ * largest bucket has, and then decodes: a long prompt does not stop the texts beside it. Where the mesh splits rows into
+ * parts, rows are taken from all parts alike, and prompts of different parts are read side by side. What a row says depends
+ * on its request alone: which program reads a section follows from the prompt's length, never from who else is there.
+ *
+ * Looking at tokens may be dear where they are not in host memory, so a step decodes eos_interval times; what a row
+ * decoded past its end is dropped, at most eos_interval - 1 tokens.
+ */
+#ifndef CVN_SERVE_SCHEDULER_H
+#define CVN_SERVE_SCHEDULER_H
+
+#include "serve/engine.h"
+
+/* As cvn_engine_submit; on the row of `kept`, unless it is NULL: of whose tokens the prompt begins with the first kept->n.
+   It is borrowed until the request has ended, and then says what the row's cache holds. */
+int scheduler_submit(cvn_engine *e, const cvn_request *request, const cvn_listener *listener,
+                     Kept *kept, int *id, cvn_err *err);
+
+/* Steps until *left is 0, which callbacks make it, or CVN_EINTERRUPTED once *interrupt (NULL: never) is not 0. */
+int scheduler_run(cvn_engine *e, const int *left, const volatile int *interrupt, cvn_err *err);
+
+#endif

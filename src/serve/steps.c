@@ -1,0 +1,42 @@
+#include "serve/steps.h"
+
+/* The published ones, and below them what keeps a turn of a dialog from paying for 128 tokens. */
+int steps_buckets(int64_t context, int64_t bucket[CVN_MAX_BUCKETS])
+{
+    static const int64_t buckets[] = {16, 32, 64, 128, 256, 384, 512};
+    enum { BUCKETS = sizeof buckets / sizeof buckets[0] };
+    int n = 0;
+    do
+        bucket[n] = buckets[n];
+    while (bucket[n++] < context && n < BUCKETS);
+    return n;
+}
+
+LlamaStep steps_decode(const Steps *s)
+{
+    return steps_section(s, s->rows, 1);
+}
+
+LlamaStep steps_section(const Steps *s, int64_t rows, int64_t seq)
+{
+    return (LlamaStep){.batch = rows,
+                       .seq = seq,
+                       .context = s->positions,
+                       .compute = s->compute,
+                       .output = LLAMA_SAMPLE,
+                       .kv_int8 = s->kv_int8,
+                       .int8_inputs = s->int8_inputs,
+                       .penalty = s->penalty};
+}
+
+int steps_parts(const Runtime *rt)
+{
+    const Buffer *cache = runtime_buffer(rt, ROLE_CACHE, 0);
+    return cache ? buffer_row_parts(cache) : 1;
+}
+
+ProgramOptions steps_options(Steps *s)
+{
+    return (ProgramOptions){
+        .mark = layout_mark, .context = &s->model, .layout = s->model.layout, .whole_inputs = true};
+}

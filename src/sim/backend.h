@@ -1,0 +1,43 @@
+/*
+ * A back end that runs nothing and adds up: what a device of another back end would hold, compute and send.
+ *
+ *     RuntimeOptions options = {.backend = &counting_backend,
+ *                               .mesh = "data=512,model=8",
+ *                               .devices.described = backends[0]};
+ *
+ * Whatever runs graphs runs them on it unchanged. Graphs are compiled by the back end that it describes, which opens no
+ * device for that. All devices of a mesh do the same and hold as much, so that one local device, the first, stands for them
+ * all: nothing here grows with the mesh. Results read as 0.
+ */
+#ifndef CVN_SIM_BACKEND_H
+#define CVN_SIM_BACKEND_H
+
+#include "run/backend.h"
+
+extern const Backend counting_backend;
+
+/* Collectives of one kind over the same axes. */
+typedef struct CountedCollective {
+    OpKind kind;
+    const char *axes; /* "model", "data*model" */
+    int64_t devices;  /* in each group */
+    int64_t count;
+    /* That each device sends, by rings: (n - 1) / n of the whole tensor, twice for a sum. */
+    double bytes;
+} CountedCollective;
+
+/* What one device has come to. */
+typedef struct Counts {
+    size_t bytes; /* allocated, and reserved for temporaries */
+    size_t reserved;
+    int64_t operations, steps; /* of all runs: of the graphs, and of what was compiled of them */
+    double flops;
+    double attention_flops; /* of these, of attention over all positions that keys have room for */
+    CountedCollective *collective; /* [n_collectives] in the order of first runs */
+    int n_collectives;
+} Counts;
+
+/* Until now; the devices'. */
+const Counts *counting_counts(const Devices *devices);
+
+#endif

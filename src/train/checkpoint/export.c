@@ -1,0 +1,289 @@
+#include "train/checkpoint/export.h"
+
+#include "io/adapter.h"
+#include "io/safetensors.h"
+#include "io/save.h"
+#include "train/checkpoint/folder.h"
+#include "train/checkpoint/shards.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define ADAPTER_FILE "adapter_model.safetensors"
+
+int checkpoint_find(Checkpoint *checkpoint, const char *path, int64_t step, CheckpointWarn *warn,
+                    void *context, cvn_err *err)
+{
+    *checkpoint = (Checkpoint){0};
+    if (file_exists(file_path(path, MANIFEST_NAME).text))
+        return checkpoint_open(checkpoint, path, err);
+    if (step < 0)
+        return checkpoint_open_latest(checkpoint, path, NULL, warn, context, err);
+    const FilePath exact = checkpoint_path(checkpoint_folder(path).text, step, "");
+    if (!file_is_folder(exact.text))
+        return err_set(err, CVN_EIO, "'%s' has no checkpoint of step %" PRId64, path, step);
+    return checkpoint_open(checkpoint, exact.text, err);
+}
+
+static bool is_companion(const char *name)
+{
+    for (int i = TOKENIZER_KINDS; tokenizer_files[i]; i++)
+        if (strcmp(name, tokenizer_files[i]) == 0)
+            return true;
+    return false;
+}
+
+/* The tokenizer's file among those of a checkpoint; NULL when there is none. */
+const char *checkpoint_tokenizer(const Checkpoint *checkpoint, Arena *arena)
+{
+    static const char *const others[] = {"config.json", "generation_config.json", LORA_CONFIG_NAME,
+                                         "model.safetensors.index.json"};
+    for (size_t i = 0; i < checkpoint->manifest.n; i++) {
+        const char *name = checkpoint->manifest.file[i].name, *dot = strrchr(name, '.');
+        bool known = is_companion(name) || (dot && strcmp(dot, ".safetensors") == 0);
+        for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+            known |= strcmp(name, others[k]) == 0;
+        if (!known)
+            return arena_printf(arena, "%s/%s", checkpoint->folder, name);
+    }
+    return NULL;
+}
+
+/* The checkpoint's, where none is given. */
+static SaveOptions with_tokenizer(const Checkpoint *checkpoint, const SaveOptions *options,
+                                  Arena *arena)
+{
+    SaveOptions save = *options;
+    if (!save.tokenizer)
+        save.tokenizer = checkpoint_tokenizer(checkpoint, arena);
+    return save;
+}
+
+static int copy_into(const Checkpoint *checkpoint, const char *name, const char *folder,
+                     cvn_err *err)
+{
+    return file_copy(file_path(checkpoint->folder, name).text, file_path(folder, name).text, err);
+}
+
+/* What stands beside the checkpoint's tokenizer, where that is what was saved. */
+static int copy_companions(const Checkpoint *checkpoint, const char *folder,
+                           const SaveOptions *options, cvn_err *err)
+{
+    int code = CVN_OK;
+    for (size_t i = 0; i < checkpoint->manifest.n && !options->tokenizer && code == CVN_OK; i++)
+        if (is_companion(checkpoint->manifest.file[i].name))
+            code = copy_into(checkpoint, checkpoint->manifest.file[i].name, folder, err);
+    return code;
+}
+
+int checkpoint_copy_tokenizer(const Checkpoint *checkpoint, const char *folder, cvn_err *err)
+{
+    Arena arena;
+    int code = arena_init(&arena, err);
+    if (code)
+        return code;
+    const char *path = checkpoint_tokenizer(checkpoint, &arena);
+    if (path)
+        code = copy_into(checkpoint, strrchr(path, '/') + 1, folder, err);
+    if (code == CVN_OK)
+        code = copy_companions(checkpoint, folder, &(SaveOptions){0}, err);
+    arena_free(&arena);
+    return code;
+}
+
+/* context is the Checkpoint. */
+static int fill_from_slices(void *context, const Param *param, int64_t first, int64_t n, float *out,
+                            cvn_err *err)
+{
+    const Checkpoint *checkpoint = context;
+    (void)err;
+    checkpoint_whole_range(checkpoint_wholes_find(checkpoint->wholes, param->file_name[NAMING_HF]),
+                           first, n, out);
+    return CVN_OK;
+}
+
+/* Of a mesh: the model is put together piece by piece. */
+static int export_slices(const Checkpoint *checkpoint, const char *folder,
+                         const SaveOptions *options, cvn_err *err)
+{
+    LlamaConfig config;
+    ParamList params;
+    Arena arena;
+    int code = arena_init(&arena, err);
+    if (code == CVN_OK)
+        code = llama_config_read(&config, checkpoint->folder, err);
+    if (code)
+        goto done;
+    params_list(&params, &config, &arena);
+    for (int i = 0; i < params.n && code == CVN_OK; i++) {
+        const char *name = params.param[i].file_name[NAMING_HF];
+        const CheckpointWhole *whole = checkpoint_wholes_find(checkpoint->wholes, name);
+        if (!whole || whole->type.dtype != CVN_F32 ||
+            cvn_type_elements(&whole->type) != params.param[i].n)
+            code = err_set(err, CVN_EFORMAT, "'%s' has no '%s' of the shape in its config.json",
+                           checkpoint->folder, name);
+    }
+    SaveOptions save = with_tokenizer(checkpoint, options, &arena);
+    if (code == CVN_OK)
+        code = save_folder(folder, &config, &save, fill_from_slices, (void *)(uintptr_t)checkpoint,
+                           err);
+    if (code == CVN_OK)
+        code = copy_companions(checkpoint, folder, options, err);
+done:
+    arena_free(&arena);
+    return code;
+}
+
+int checkpoint_export(const Checkpoint *checkpoint, const char *folder, const SaveOptions *options,
+                      cvn_err *err)
+{
+    if (checkpoint->wholes)
+        return export_slices(checkpoint, folder, options, err);
+    IoModel model;
+    int code = io_open_model(&model, checkpoint->folder, err);
+    if (code != CVN_OK)
+        return code;
+    SaveOptions save = with_tokenizer(checkpoint, options, &model.arena);
+    code = save_model(folder, &model, &save, err);
+    if (code == CVN_OK)
+        code = copy_companions(checkpoint, folder, options, err);
+    io_close_model(&model);
+    return code;
+}
+
+bool checkpoint_is_lora(const Checkpoint *checkpoint)
+{
+    for (size_t i = 0; i < checkpoint->manifest.n; i++)
+        if (strcmp(checkpoint->manifest.file[i].name, LORA_CONFIG_NAME) == 0)
+            return true;
+    return false;
+}
+
+/* The shape that PEFT has: axes of the model that are apart here are one, A [rank, in], B [out, rank]. */
+static void flatten(const cvn_type *type, IoTensor *tensor)
+{
+    bool first = strstr(tensor->name, ".lora_A.") != NULL;
+    tensor->rank = 2;
+    tensor->n = tensor->dims[0] = tensor->dims[1] = 1;
+    for (int d = 0; d < type->rank; d++) {
+        bool row = first ? d == 0 : d < type->rank - 1;
+        tensor->dims[row ? 0 : 1] *= type->dim[d];
+        tensor->n *= type->dim[d];
+    }
+}
+
+/* Adapters that lie in the slices of a mesh, put together in the arena. */
+static int gather_adapters(const Checkpoint *checkpoint, IoTensors *list, Arena *arena,
+                           cvn_err *err)
+{
+    io_tensors_init(list, arena);
+    for (int i = 0; i < checkpoint->wholes->n; i++) {
+        const CheckpointWhole *whole = &checkpoint->wholes->whole[i];
+        IoTensor tensor = {.name = whole->name,
+                           .type = "F32",
+                           .file = checkpoint->folder,
+                           .bytes = cvn_type_bytes(&whole->type),
+                           .dtype = CVN_F32};
+        if (strncmp(whole->name, CHECKPOINT_OPTIMIZER, sizeof CHECKPOINT_OPTIMIZER - 1) == 0)
+            continue;
+        if (whole->type.dtype != CVN_F32 || whole->type.rank < 2)
+            return err_set(err, CVN_EFORMAT, "'%s': '%s' is no adapter", checkpoint->folder,
+                           whole->name);
+        flatten(&whole->type, &tensor);
+        Region region = region_whole(&whole->type);
+        RegionArray all = region_packed(&region);
+        uint8_t *data = arena_array(arena, tensor.bytes, 1);
+        checkpoint_whole_copy(whole, &all, data);
+        tensor.data = data;
+        int code = io_tensors_add(list, &tensor, err);
+        if (code)
+            return code;
+    }
+    return CVN_OK;
+}
+
+static int write_adapters(const IoTensors *list, const char *path, cvn_err *err)
+{
+    StWriter writer;
+    int code = st_writer_open(&writer, path, err);
+    if (code == CVN_OK)
+        code = st_writer_metadata(&writer, "format", "pt", err);
+    for (size_t i = 0; i < list->n && code == CVN_OK; i++)
+        code = st_writer_declare(&writer, list->tensor[i].name, CVN_F32, list->tensor[i].rank,
+                                 list->tensor[i].dims, err);
+    if (code == CVN_OK)
+        code = st_writer_begin(&writer, err);
+    for (size_t i = 0; i < list->n && code == CVN_OK; i++)
+        code = st_writer_data(&writer, i, list->tensor[i].data, list->tensor[i].bytes, err);
+    if (code == CVN_OK)
+        code = st_writer_commit(&writer, err);
+    st_writer_free(&writer);
+    return code;
+}
+
+static int export_adapter_slices(const Checkpoint *checkpoint, const char *folder, cvn_err *err)
+{
+    Arena arena;
+    IoTensors list;
+    int code = arena_init(&arena, err);
+    if (code)
+        return code;
+    code = gather_adapters(checkpoint, &list, &arena, err);
+    if (code == CVN_OK)
+        code = write_adapters(&list, arena_printf(&arena, "%s/" ADAPTER_FILE, folder), err);
+    arena_free(&arena);
+    return code;
+}
+
+int checkpoint_export_adapter(const Checkpoint *checkpoint, const char *folder, bool force,
+                              cvn_err *err)
+{
+    if (!force && file_exists(file_path(folder, LORA_CONFIG_NAME).text))
+        return err_set(err, CVN_EIO,
+                       "'%s' holds an adapter already; give another folder or --force", folder);
+    int code = file_make_folder(folder, err);
+    if (code == CVN_OK)
+        code = checkpoint->wholes ? export_adapter_slices(checkpoint, folder, err)
+                                  : copy_into(checkpoint, ADAPTER_FILE, folder, err);
+    return code == CVN_OK ? copy_into(checkpoint, LORA_CONFIG_NAME, folder, err) : code;
+}
+
+static int adapt(const Checkpoint *checkpoint, IoModel *model, const LoraOptions *lora,
+                 Arena *arena, cvn_err *err)
+{
+    IoTensors list;
+    if (!checkpoint->wholes)
+        return io_adapt(model, checkpoint->folder, lora, err);
+    int code = gather_adapters(checkpoint, &list, arena, err);
+    return code ? code : io_adapt_by(model, &list, checkpoint->folder, lora, err);
+}
+
+int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, const char *folder,
+                             const SaveOptions *options, cvn_err *err)
+{
+    IoModel model = {0};
+    Arena arena;
+    LoraOptions lora;
+    const char *named;
+    int code = arena_init(&arena, err);
+    if (code != CVN_OK)
+        return code;
+    code = lora_config_read(&lora, &named, checkpoint->folder, &arena, err);
+    if (code == CVN_OK && !base && !named)
+        code =
+            err_set(err, CVN_EINVAL, "'%s' does not say which model it adapts; give it by --init",
+                    checkpoint->folder);
+    if (code == CVN_OK)
+        code = io_open_model(&model, base ? base : named, err);
+    if (code == CVN_OK) {
+        SaveOptions save = with_tokenizer(checkpoint, options, &arena);
+        code = adapt(checkpoint, &model, &lora, &arena, err);
+        if (code == CVN_OK)
+            code = save_model(folder, &model, &save, err);
+        if (code == CVN_OK)
+            code = copy_companions(checkpoint, folder, options, err);
+        io_close_model(&model);
+    }
+    arena_free(&arena);
+    return code;
+}

@@ -1,0 +1,211 @@
+#include "train/checkpoint/manifest.h"
+
+#include "base/crc32c.h"
+#include "base/file.h"
+#include "base/json_file.h"
+#include "base/strbuf.h"
+#include "io/tensor.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FORMAT "caravan checkpoint"
+#define HEX_SIZE 9
+#define TAIL_BEGIN ",\n  \"checksum\": \""
+#define TAIL_END "\"\n}\n"
+#define TAIL_SIZE (sizeof TAIL_BEGIN - 1 + HEX_SIZE - 1 + sizeof TAIL_END - 1)
+#define MANIFEST_MAX_FILES 100000
+
+static void to_hex(uint32_t crc, char text[HEX_SIZE])
+{
+    snprintf(text, HEX_SIZE, "%08" PRIx32, crc);
+}
+
+static bool from_hex(const char *text, uint32_t *crc)
+{
+    if (!text || strlen(text) != HEX_SIZE - 1 || strspn(text, "0123456789abcdef") != HEX_SIZE - 1)
+        return false;
+    *crc = (uint32_t)strtoul(text, NULL, 16);
+    return true;
+}
+
+static json_t *files_json(const Manifest *manifest)
+{
+    json_t *files = json_array();
+    for (size_t i = 0; i < manifest->n; i++) {
+        char hex[HEX_SIZE];
+        const ManifestFile *file = &manifest->file[i];
+        to_hex(file->crc32c, hex);
+        json_array_append_new(files, json_pack("{s:s, s:I, s:s}", "name", file->name, "bytes",
+                                               (json_int_t)file->bytes, "crc32c", hex));
+    }
+    return files;
+}
+
+/* The text of a manifest without its last line; NULL when memory ran out. */
+static char *text_of(const Manifest *manifest, json_t *config, json_t *mesh)
+{
+    char seed[24];
+    snprintf(seed, sizeof seed, "%" PRIu64, manifest->seed);
+    json_t *root =
+        json_pack("{s:s, s:i, s:I, s:I, s:I, s:s, s:O*, s:O*, s:o}", "format", FORMAT, "version",
+                  mesh ? MANIFEST_VERSION : 1, "step", (json_int_t)manifest->step, "tokens",
+                  (json_int_t)manifest->tokens, "position", (json_int_t)manifest->position, "seed",
+                  seed, "config", config, "mesh", mesh, "files", files_json(manifest));
+    char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
+    json_decref(root);
+    return text;
+}
+
+int manifest_write(const Manifest *manifest, const char *folder, cvn_err *err)
+{
+    StrBuf out = {0};
+    json_t *config = NULL, *mesh = NULL;
+    if (manifest->config && !(config = json_object_parse("config of the run", manifest->config,
+                                                         strlen(manifest->config), err)))
+        return CVN_EFORMAT;
+    if (manifest->mesh && !(mesh = json_object_parse("mesh of the run", manifest->mesh,
+                                                     strlen(manifest->mesh), err))) {
+        json_decref(config);
+        return CVN_EFORMAT;
+    }
+    char *text = text_of(manifest, config, mesh);
+    if (text) {
+        size_t n = strlen(text) - 2; /* without "\n}" */
+        strbuf_add(&out, text, n);
+        strbuf_printf(&out, TAIL_BEGIN "%08" PRIx32 TAIL_END, crc32c(0, text, n));
+    }
+    int code = text && !out.failed
+                   ? file_write(file_path(folder, MANIFEST_NAME).text, out.text, out.length, err)
+                   : err_set(err, CVN_EMEM, "no memory to write '%s/" MANIFEST_NAME "'", folder);
+    strbuf_free(&out);
+    json_decref(config);
+    json_decref(mesh);
+    free(text);
+    return code;
+}
+
+/* Whether the last line is there and holds the checksum of what precedes it. */
+static bool is_whole(const char *text, size_t n)
+{
+    char hex[HEX_SIZE] = "";
+    uint32_t crc;
+    if (n < TAIL_SIZE)
+        return false;
+    const char *tail = text + n - TAIL_SIZE;
+    memcpy(hex, tail + sizeof TAIL_BEGIN - 1, HEX_SIZE - 1);
+    return memcmp(tail, TAIL_BEGIN, sizeof TAIL_BEGIN - 1) == 0 &&
+           memcmp(text + n - (sizeof TAIL_END - 1), TAIL_END, sizeof TAIL_END - 1) == 0 &&
+           from_hex(hex, &crc) && crc == crc32c(0, text, n - TAIL_SIZE);
+}
+
+static bool count_of(const json_t *root, const char *key, int64_t *count)
+{
+    const json_t *value = json_object_get(root, key);
+    *count = json_integer_value(value);
+    return json_is_integer(value) && *count >= 0;
+}
+
+static bool seed_of(const json_t *root, uint64_t *seed)
+{
+    const char *text = json_string_value(json_object_get(root, "seed"));
+    char *end;
+    if (!text || text[0] < '0' || text[0] > '9')
+        return false;
+    errno = 0;
+    *seed = strtoull(text, &end, 10);
+    return errno == 0 && *end == '\0';
+}
+
+static int parse_files(Manifest *manifest, const char *path, const json_t *files, Arena *arena,
+                       cvn_err *err)
+{
+    size_t n = json_array_size(files);
+    if (!json_is_array(files) || n > MANIFEST_MAX_FILES)
+        return err_set(err, CVN_EFORMAT, "'%s' has no list of \"files\"", path);
+    manifest->file = arena_array(arena, n, sizeof *manifest->file);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *entry = json_array_get(files, i);
+        const char *name = json_string_value(json_object_get(entry, "name"));
+        int64_t bytes;
+        uint32_t crc;
+        if (!name || !io_name_is_clean(name) || name[0] == '.' || strchr(name, '/') ||
+            !count_of(entry, "bytes", &bytes) ||
+            !from_hex(json_string_value(json_object_get(entry, "crc32c")), &crc))
+            return err_set(err, CVN_EFORMAT,
+                           "'%s': entry %zu of \"files\" is no {name, bytes, crc32c} of a file of "
+                           "that folder",
+                           path, i);
+        manifest->file[i] = (ManifestFile){arena_string(arena, name), (uint64_t)bytes, crc};
+    }
+    manifest->n = n;
+    return CVN_OK;
+}
+
+/* NULL for no object, or when memory ran out. */
+static const char *text_in(Arena *arena, const json_t *object)
+{
+    char *text = object ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
+    const char *copy = text ? arena_string(arena, text) : NULL;
+    free(text);
+    return copy;
+}
+
+static int parse_root(Manifest *manifest, const char *path, json_t *root, Arena *arena,
+                      cvn_err *err)
+{
+    const char *format = json_string_value(json_object_get(root, "format"));
+    json_int_t version = json_integer_value(json_object_get(root, "version"));
+    const json_t *config = json_object_get(root, "config"), *mesh = json_object_get(root, "mesh");
+    if (!format || strcmp(format, FORMAT) != 0)
+        return err_set(err, CVN_EFORMAT, "'%s' is no manifest of a checkpoint", path);
+    if (version < 1 || version > MANIFEST_VERSION)
+        return err_set(err, CVN_EFORMAT,
+                       "'%s' has version %" JSON_INTEGER_FORMAT
+                       "; this program reads versions 1 to %d",
+                       path, version, MANIFEST_VERSION);
+    if (!count_of(root, "step", &manifest->step) || !count_of(root, "tokens", &manifest->tokens) ||
+        !count_of(root, "position", &manifest->position) || !seed_of(root, &manifest->seed))
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': step, tokens, position and seed must be whole numbers from 0", path);
+    if ((config && !json_is_object(config)) || (mesh && !json_is_object(mesh)))
+        return err_set(err, CVN_EFORMAT, "'%s': \"%s\" is no object", path,
+                       mesh && !json_is_object(mesh) ? "mesh" : "config");
+    manifest->config = text_in(arena, config);
+    manifest->mesh = text_in(arena, mesh);
+    if ((config && !manifest->config) || (mesh && !manifest->mesh))
+        return err_set(err, CVN_EMEM, "no memory for the config in '%s'", path);
+    return parse_files(manifest, path, json_object_get(root, "files"), arena, err);
+}
+
+int manifest_parse(Manifest *manifest, const char *path, const void *text, size_t n, Arena *arena,
+                   cvn_err *err)
+{
+    *manifest = (Manifest){0};
+    if (!is_whole(text, n))
+        return err_set(err, CVN_EFORMAT,
+                       "'%s' is damaged: it does not end with the checksum of its text", path);
+    json_t *root = json_object_parse(path, text, n, err);
+    if (!root)
+        return CVN_EFORMAT;
+    int code = parse_root(manifest, path, root, arena, err);
+    json_decref(root);
+    return code;
+}
+
+int manifest_read(Manifest *manifest, const char *folder, Arena *arena, cvn_err *err)
+{
+    FileMap map;
+    const char *path = arena_printf(arena, "%s/" MANIFEST_NAME, folder);
+    int code = file_map(&map, path, err);
+    if (code == CVN_OK && map.size > JSON_FILE_MAX)
+        code = err_set(err, CVN_EFORMAT, "'%s' has %zu bytes; a manifest has at most %zu", path,
+                       map.size, JSON_FILE_MAX);
+    if (code == CVN_OK)
+        code = manifest_parse(manifest, path, map.data, map.size, arena, err);
+    file_unmap(&map);
+    return code;
+}

@@ -1,0 +1,245 @@
+/* Opening a checkpoint, finding the newest whole one, and putting it back into a state. */
+#include "base/crc32c.h"
+#include "base/file.h"
+#include "io/safetensors.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/folder.h"
+#include "train/checkpoint/shards.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Maps one file of the manifest, holds it to its size and checksum, and reads its tensors. */
+static int open_file(Checkpoint *checkpoint, const ManifestFile *file, bool verify, cvn_err *err)
+{
+    FileMap *map = &checkpoint->map[checkpoint->n_maps];
+    const char *path = arena_printf(&checkpoint->arena, "%s/%s", checkpoint->folder, file->name);
+    int code = file_map(map, path, err);
+    if (code != CVN_OK)
+        return code;
+    checkpoint->n_maps++;
+    if (map->size != file->bytes)
+        return err_set(err, CVN_EFORMAT, "'%s' has %zu bytes; its manifest says %" PRIu64, path,
+                       map->size, file->bytes);
+    if (verify && crc32c(0, map->data, map->size) != file->crc32c)
+        return err_set(err, CVN_EFORMAT,
+                       "'%s' is damaged: its checksum is not that of its manifest", path);
+    if (!io_ends_with(file->name, ".safetensors"))
+        return CVN_OK;
+    if (checkpoint->wholes)
+        return checkpoint_wholes_add(checkpoint->wholes, path, map->data, map->size,
+                                     &checkpoint->arena, err);
+    return st_read(&checkpoint->tensors, path, map->data, map->size, NULL, err);
+}
+
+/* As one of `n` processes that each verify the checksums of a part of the files: this one part number `part`. */
+static int open_part(Checkpoint *checkpoint, const char *folder, int part, int n, cvn_err *err)
+{
+    *checkpoint = (Checkpoint){0};
+    int code = arena_init(&checkpoint->arena, err);
+    if (code != CVN_OK)
+        return code;
+    checkpoint->folder = arena_string(&checkpoint->arena, folder);
+    io_tensors_init(&checkpoint->tensors, &checkpoint->arena);
+    code = manifest_read(&checkpoint->manifest, folder, &checkpoint->arena, err);
+    if (code == CVN_OK)
+        checkpoint->map =
+            arena_array(&checkpoint->arena, checkpoint->manifest.n, sizeof *checkpoint->map);
+    if (code == CVN_OK && checkpoint->manifest.mesh) {
+        checkpoint->wholes = arena_alloc(&checkpoint->arena, sizeof *checkpoint->wholes);
+        code = checkpoint_wholes_read(checkpoint->wholes, checkpoint->folder,
+                                      checkpoint->manifest.mesh, &checkpoint->arena, err);
+    }
+    size_t files = checkpoint->manifest.n;
+    for (size_t i = 0; i < files && code == CVN_OK; i++)
+        code = open_file(checkpoint, &checkpoint->manifest.file[i],
+                         i * (size_t)n / files == (size_t)part, err);
+    if (code == CVN_OK && checkpoint->wholes)
+        code = checkpoint_wholes_check(checkpoint->wholes, checkpoint->folder, err);
+    if (code != CVN_OK)
+        checkpoint_close(checkpoint);
+    return code;
+}
+
+int checkpoint_open(Checkpoint *checkpoint, const char *folder, cvn_err *err)
+{
+    return open_part(checkpoint, folder, 0, 1, err);
+}
+
+void checkpoint_close(Checkpoint *checkpoint)
+{
+    for (size_t i = 0; i < checkpoint->n_maps; i++)
+        file_unmap(&checkpoint->map[i]);
+    arena_free(&checkpoint->arena);
+    *checkpoint = (Checkpoint){0};
+}
+
+/* Opens it on all processes, or on none, with the error of one. */
+static int open_together(Checkpoint *checkpoint, const char *path, Cluster *cluster, cvn_err *err)
+{
+    int code = open_part(checkpoint, path, cluster_rank(cluster), cluster_size(cluster), err);
+    bool open = code == CVN_OK;
+    code = cluster_together(cluster, CLUSTER_STEPS, code, err);
+    if (code && open)
+        checkpoint_close(checkpoint);
+    return code;
+}
+
+/* n: how many there are, none of them whole. */
+static int none_found(const char *run, const char *folder, size_t n, cvn_err *err)
+{
+    if (n || file_is_folder(folder))
+        return err_set(err, CVN_EIO, "'%s' holds no whole checkpoint%s", folder,
+                       n ? "; each one is damaged" : "");
+    if (file_has(run, MANIFEST_NAME))
+        return err_set(err, CVN_EIO, "'%s' is a checkpoint; give the folder of its run", run);
+    if (file_exists(run) && !file_is_folder(run))
+        return err_set(err, CVN_EIO, "'%s' is no run of caravan train: it is a file; give a folder",
+                       run);
+    int64_t *steps;
+    bool inside = checkpoint_folder_steps(run, &steps, &n, NULL) == CVN_OK && n > 0;
+    free(steps);
+    if (inside)
+        return err_set(err, CVN_EIO,
+                       "'%s' holds the checkpoints of a run; give the folder of the run, which it "
+                       "is in",
+                       run);
+    return err_set(err, CVN_EIO,
+                   "'%s' is no run of caravan train: there is no folder checkpoints in it", run);
+}
+
+int checkpoint_open_latest(Checkpoint *checkpoint, const char *run, Cluster *cluster,
+                           CheckpointWarn *warn, void *context, cvn_err *err)
+{
+    int64_t *steps = NULL;
+    size_t n = 0;
+    *checkpoint = (Checkpoint){0};
+    const FilePath folder = checkpoint_folder(run);
+    int code = checkpoint_folder_steps(folder.text, &steps, &n, err);
+    if (code != CVN_OK)
+        return code;
+    bool found = false;
+    for (size_t left = n; !found;) {
+        cvn_err damage = {0};
+        int64_t step = left > 0 ? steps[--left] : -1; /* the first process says which */
+        code = cluster_share(cluster, &step, sizeof step, err);
+        if (code || step < 0)
+            break;
+        const FilePath path = checkpoint_path(folder.text, step, "");
+        found = open_together(checkpoint, path.text, cluster, &damage) == CVN_OK;
+        if (!found && warn)
+            warn(context, damage.message);
+    }
+    if (code == CVN_OK && !found)
+        code = none_found(run, folder.text, n, err);
+    free(steps);
+    return code;
+}
+
+/* Whether the shape of a file is that of the tensor with neighbouring axes merged: [64, 16] holds a
+ * tensor [4, 16, 16], but not [16, 64]. Axes of size 1 fit anywhere. */
+static bool merges(const IoTensor *file, const cvn_type *type)
+{
+    int axis = 0;
+    for (int i = 0; i < file->rank; i++) {
+        int64_t merged = 1;
+        while (axis < type->rank && merged < file->dims[i])
+            merged *= type->dim[axis++];
+        if (merged != file->dims[i])
+            return false;
+    }
+    while (axis < type->rank && type->dim[axis] == 1)
+        axis++;
+    return axis == type->rank;
+}
+
+static int check_tensor(const Checkpoint *checkpoint, const CheckpointTensor *tensor, cvn_err *err)
+{
+    char have[128], want[128];
+    const cvn_type *type = &tensor->type;
+    const IoTensor *file = io_tensors_find(&checkpoint->tensors, tensor->name);
+    const CheckpointWhole *whole =
+        checkpoint->wholes ? checkpoint_wholes_find(checkpoint->wholes, tensor->name) : NULL;
+    if (!file && !whole)
+        return err_set(err, CVN_EFORMAT, "'%s' has no tensor '%s', which this run needs",
+                       checkpoint->folder, tensor->name);
+    if (whole ? cvn_type_equal(&whole->type, type)
+              : file->coding == IO_PLAIN && file->dtype == type->dtype &&
+                    file->bytes == cvn_type_bytes(type) && merges(file, type))
+        return CVN_OK;
+    const char *dtype = whole ? cvn_dtype_name(whole->type.dtype) : file->type;
+    return err_set(err, CVN_EFORMAT,
+                   "'%s': tensor '%s' is %s %s, but this run has it as %s %s; go on with the "
+                   "options that the run was begun with",
+                   checkpoint->folder, tensor->name, dtype,
+                   io_shape_text(whole ? whole->type.dim : file->dims,
+                                 whole ? whole->type.rank : file->rank, have, sizeof have),
+                   cvn_dtype_name(type->dtype),
+                   io_shape_text(type->dim, type->rank, want, sizeof want));
+}
+
+/* Names a tensor of the file that the state lacks; NULL when there is none. */
+static const char *find_extra(const Checkpoint *checkpoint, const CheckpointState *state)
+{
+    Arena arena;
+    Map known;
+    const CheckpointWholes *wholes = checkpoint->wholes;
+    size_t n = wholes ? (size_t)wholes->n : checkpoint->tensors.n;
+    const char *extra = NULL;
+    if (arena_init(&arena, NULL) != CVN_OK)
+        return "(no memory to look)";
+    map_init(&known, &arena);
+    for (int i = 0; i < state->n; i++)
+        map_put(&known, state->tensor[i].name, strlen(state->tensor[i].name), NULL);
+    for (size_t i = 0; i < n && !extra; i++) {
+        const char *name = wholes ? wholes->whole[i].name : checkpoint->tensors.tensor[i].name;
+        extra = map_get(&known, name, strlen(name)) ? NULL : name;
+    }
+    arena_free(&arena);
+    return extra;
+}
+
+int checkpoint_restore(const Checkpoint *checkpoint, CheckpointState *state, cvn_err *err)
+{
+    int code = checkpoint_restore_counters(checkpoint, state, err);
+    for (int i = 0; i < state->n && code == CVN_OK; i++) {
+        Region region = region_whole(&state->tensor[i].type);
+        RegionArray to = region_packed(&region);
+        checkpoint_restore_part(checkpoint, &state->tensor[i], &to, state->tensor[i].data);
+    }
+    return code;
+}
+
+void checkpoint_restore_part(const Checkpoint *checkpoint, const CheckpointTensor *tensor,
+                             const RegionArray *to, void *target)
+{
+    if (checkpoint->wholes) {
+        checkpoint_whole_copy(checkpoint_wholes_find(checkpoint->wholes, tensor->name), to, target);
+        return;
+    }
+    Region region = region_whole(&tensor->type);
+    RegionArray from = region_packed(&region);
+    region_copy(&from, io_tensors_find(&checkpoint->tensors, tensor->name)->data, to, target,
+                cvn_dtype_bytes(tensor->type.dtype, 1));
+}
+
+int checkpoint_restore_counters(const Checkpoint *checkpoint, CheckpointState *state, cvn_err *err)
+{
+    for (int i = 0; i < state->n; i++) {
+        int code = check_tensor(checkpoint, &state->tensor[i], err);
+        if (code != CVN_OK)
+            return code;
+    }
+    const char *extra = find_extra(checkpoint, state);
+    if (extra)
+        return err_set(err, CVN_EFORMAT,
+                       "'%s' has the tensor '%s', which this run does not; go on with the options "
+                       "that the run was begun with",
+                       checkpoint->folder, extra);
+    state->step = checkpoint->manifest.step;
+    state->tokens = checkpoint->manifest.tokens;
+    state->position = checkpoint->manifest.position;
+    state->seed = checkpoint->manifest.seed;
+    return CVN_OK;
+}

@@ -1,0 +1,169 @@
+#include "train/checkpoint/reshard.h"
+
+#include "base/json_file.h"
+#include "io/model.h"
+#include "model/layouts.h"
+#include "train/checkpoint/export.h"
+#include "train/checkpoint/folder.h"
+#include "train/checkpoint/write.h"
+#include "train/config.h"
+#include "train/trainer.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Reshape {
+    const Checkpoint *from;
+    const volatile int *interrupt; /* nonzero ends it; or NULL */
+    Arena arena;
+    TrainConfig options; /* of the run */
+    const char *config;  /* the same as text, with the mesh that it is to have; the arena's */
+    LlamaConfig model;
+    LoraOptions lora; /* rank 0: the whole model is trained */
+    const char *base; /* of adapters: the model that they adapt; the arena's */
+    TrainState state; /* its tensors have no data: they are read when they are written */
+    Runtime rt;       /* of the target, which nothing runs on; {0} for a whole one */
+} Reshape;
+
+static int read_slice(void *context, int tensor, const RegionArray *to, void *target, cvn_err *err)
+{
+    const Reshape *r = context;
+    if (r->interrupt && *r->interrupt)
+        return err_set(err, CVN_EINTERRUPTED, "interrupted");
+    checkpoint_restore_part(r->from, &r->state.saved.tensor[tensor], to, target);
+    return CVN_OK;
+}
+
+/* The shape of the model: the checkpoint's own or, of adapters, that of what they adapt. */
+static int read_model(Reshape *r, cvn_err *err)
+{
+    const char *folder = r->from->folder;
+    IoModel model;
+    if (!checkpoint_is_lora(r->from))
+        return llama_config_read(&r->model, folder, err);
+    int code = lora_config_read(&r->lora, &r->base, folder, &r->arena, err);
+    if (code == CVN_OK && !r->base)
+        code = err_set(err, CVN_EINVAL, "'%s' does not say which model it adapts", folder);
+    if (code == CVN_OK)
+        code = io_open_model(&model, r->base, err);
+    if (code)
+        return code;
+    r->model = model.config;
+    r->model.rope_interleaved = false;
+    io_close_model(&model);
+    return CVN_OK;
+}
+
+/* The options that the run has, with the mesh that it is to have. */
+static int read_options(Reshape *r, const char *mesh, const char *layout, cvn_err *err)
+{
+    const char *path = r->from->folder, *text = r->from->manifest.config;
+    if (!text)
+        return err_set(err, CVN_EFORMAT, "'%s' has no options of the run that it is of", path);
+    json_t *json = json_object_parse(path, text, strlen(text), err);
+    if (!json)
+        return CVN_EFORMAT;
+    json_object_set_new(json, "mesh", json_string(mesh));
+    if (*mesh)
+        json_object_set_new(json, "layout", json_string(layout));
+    char *changed = json_dumps(json, JSON_REAL_PRECISION(15));
+    train_config_only(json);
+    r->options = train_config_defaults();
+    int code = train_config_read(&r->options, path, json, NULL, &r->arena, err);
+    json_decref(json);
+    if (code == CVN_OK && (code = train_config_check(&r->options, err)) != CVN_OK)
+        err_prefix(err, "%s: the options of the run", path);
+    if (!changed)
+        return err_set(err, CVN_EMEM, "no memory for the options");
+    r->config = arena_string(&r->arena, changed);
+    free(changed);
+    return code;
+}
+
+/* How the state lies on the mesh: as a step of the run would have it. */
+static int lay_out(Reshape *r, const char *mesh, const char *layout, cvn_err *err)
+{
+    OptimizerKind kind = train_config_optimizer(&r->options);
+    TrainStepOptions step = {.batch = r->options.batch ? r->options.batch : 1,
+                             .seq = r->options.seq ? r->options.seq : r->model.max_context,
+                             .compute = CVN_F32,
+                             .clip = 1,
+                             .optimizer = optimizer_defaults(kind, 1),
+                             .lora = r->lora};
+    const RuntimeOptions runtime = {.mesh = mesh, .describes = true};
+    Program program = {0};
+    if (runtime_open(&r->rt, &runtime, err) || layout_check(layout, &r->rt.mesh, err) ||
+        train_program(&program, &r->rt, TRAIN_STEP, &r->model, &step, layout, err))
+        return err->code;
+    program_free(&program);
+    return train_state_place(&r->state, &r->rt, layout, err);
+}
+
+static bool is_empty(const char *folder)
+{
+    DIR *stream = opendir(folder);
+    bool empty = true;
+    for (struct dirent *entry; stream && (entry = readdir(stream));)
+        empty = empty && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0);
+    if (stream)
+        closedir(stream);
+    return empty;
+}
+
+static int write_run(Reshape *r, const char *folder, cvn_err *err)
+{
+    CheckpointOptions options = {.config = &r->model,
+                                 .lora = r->lora.rank > 0 ? &r->lora : NULL,
+                                 .base = r->base,
+                                 .tokenizer = checkpoint_tokenizer(r->from, &r->arena)};
+    if (!is_empty(folder))
+        return err_set(err, CVN_EINVAL, "'%s' is not empty; give another folder", folder);
+    bool existed = file_exists(folder);
+    const FilePath checkpoints = checkpoint_folder(folder);
+    int code = file_make_folder(folder, err);
+    if (code == CVN_OK)
+        code = file_make_folder(checkpoints.text, err);
+    if (code == CVN_OK)
+        code = checkpoint_copy_tokenizer(r->from, folder, err);
+    if (code == CVN_OK)
+        code = checkpoint_write(checkpoints.text, &r->state.saved, &options, err);
+    if (code) { /* the folder was empty: what is in it is what was begun */
+        checkpoint_remove(checkpoints.text, NULL);
+        checkpoint_remove(folder, NULL);
+        if (existed)
+            file_make_folder(folder, NULL);
+    }
+    return code;
+}
+
+static int reshape(Reshape *r, const char *folder, const char *mesh, const char *layout,
+                   cvn_err *err)
+{
+    if (arena_init(&r->arena, err) || read_model(r, err) || read_options(r, mesh, layout, err))
+        return err->code;
+    const TrainStateOptions options = {train_config_optimizer(&r->options), r->lora, CVN_F32};
+    CheckpointState *saved = &r->state.saved;
+    if (train_state_init(&r->state, &r->model, &options, err) ||
+        checkpoint_restore_counters(r->from, saved, err))
+        return err->code;
+    saved->config = r->config;
+    saved->read = read_slice;
+    saved->context = r;
+    saved->tensor[saved->n - 1].data = NULL; /* read like the others */
+    if (*mesh && lay_out(r, mesh, layout, err))
+        return err->code;
+    return write_run(r, folder, err);
+}
+
+int checkpoint_reshard(const Checkpoint *from, const char *folder, const char *mesh,
+                       const char *layout, const volatile int *interrupt, cvn_err *err)
+{
+    Reshape r = {.from = from, .interrupt = interrupt};
+    cvn_err local = {0};
+    int code = reshape(&r, folder, mesh ? mesh : "", layout, err ? err : &local);
+    runtime_close(&r.rt);
+    train_state_free(&r.state);
+    arena_free(&r.arena);
+    return code;
+}

@@ -1,0 +1,187 @@
+/* Reading: the tensors of a checkpoint of a mesh, found among the slices of its files. */
+#include "base/json_file.h"
+#include "io/safetensors.h"
+#include "train/checkpoint/shards.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int parse_tensor(CheckpointWhole *whole, const char *folder, const json_t *entry,
+                        Arena *arena, cvn_err *err)
+{
+    const char *name = json_string_value(json_object_get(entry, "name"));
+    const char *dtype = json_string_value(json_object_get(entry, "dtype"));
+    const json_t *shape = json_object_get(entry, "shape");
+    size_t rank = json_array_size(shape), bytes;
+    int64_t n;
+    bool good = name && io_name_is_clean(name) && dtype && json_is_array(shape) &&
+                rank <= CVN_MAX_RANK && cvn_dtype_parse(dtype, &whole->type.dtype);
+    whole->type.rank = good ? (int)rank : 0;
+    for (size_t d = 0; good && d < rank; d++) {
+        whole->type.dim[d] = json_integer_value(json_array_get(shape, d));
+        good = json_is_integer(json_array_get(shape, d)) && whole->type.dim[d] >= 0;
+    }
+    good = good && st_dtype_name(whole->type.dtype) &&
+           io_shape_size(whole->type.dim, (int)rank, cvn_dtype_bits(whole->type.dtype), &n, &bytes);
+    if (!good)
+        return err_set(err, CVN_EFORMAT,
+                       "'%s/" MANIFEST_NAME "': a tensor of \"mesh\" is no {name, dtype, shape}",
+                       folder);
+    whole->name = arena_string(arena, name);
+    return CVN_OK;
+}
+
+int checkpoint_wholes_read(CheckpointWholes *wholes, const char *folder, const char *text,
+                           Arena *arena, cvn_err *err)
+{
+    *wholes = (CheckpointWholes){0};
+    map_init(&wholes->by_name, arena);
+    json_t *root = json_object_parse(folder, text, strlen(text), err);
+    if (!root)
+        return CVN_EFORMAT;
+    const json_t *tensors = json_object_get(root, "tensors");
+    size_t n = json_array_size(tensors);
+    int code = CVN_OK;
+    wholes->whole = arena_array(arena, n, sizeof *wholes->whole);
+    for (size_t i = 0; i < n && code == CVN_OK; i++) {
+        CheckpointWhole *whole = &wholes->whole[i];
+        bool added;
+        code = parse_tensor(whole, folder, json_array_get(tensors, i), arena, err);
+        if (code)
+            break;
+        *map_put(&wholes->by_name, whole->name, strlen(whole->name), &added) = i;
+        if (!added)
+            code = err_set(err, CVN_EFORMAT, "'%s/" MANIFEST_NAME "' names '%s' twice", folder,
+                           whole->name);
+        wholes->n++;
+    }
+    json_decref(root);
+    return code;
+}
+
+const CheckpointWhole *checkpoint_wholes_find(const CheckpointWholes *wholes, const char *name)
+{
+    const uint64_t *at = map_get(&wholes->by_name, name, strlen(name));
+    return at ? &wholes->whole[*at] : NULL;
+}
+
+static bool parse_number(const char **text, int64_t *value)
+{
+    char *end;
+    if (**text < '0' || **text > '9')
+        return false;
+    *value = strtoll(*text, &end, 10);
+    *text = end;
+    return true;
+}
+
+/* "0+16 8+8" within a type; see region_text in shards.c. */
+static bool parse_region(const char *text, const cvn_type *type, Region *region)
+{
+    *region = (Region){.rank = type->rank};
+    if (type->rank == 0)
+        return strcmp(text, "all") == 0;
+    for (int d = 0; d < type->rank; d++) {
+        int64_t *first = &region->first[d], *count = &region->count[d];
+        if (d > 0 && *text++ != ' ')
+            return false;
+        if (!parse_number(&text, first) || *text++ != '+' || !parse_number(&text, count))
+            return false;
+        if (*first > type->dim[d] || *count > type->dim[d] - *first)
+            return false;
+    }
+    return *text == '\0';
+}
+
+static int add_slice(CheckpointWholes *wholes, const char *path, const IoTensor *slice,
+                     const Map *metadata, Arena *arena, cvn_err *err)
+{
+    CheckpointWhole *whole =
+        (CheckpointWhole *)(uintptr_t)checkpoint_wholes_find(wholes, slice->name);
+    const uint64_t *text = map_get(metadata, slice->name, strlen(slice->name));
+    CheckpointPart part = {.data = slice->data};
+    bool good = whole && text && slice->coding == IO_PLAIN && slice->dtype == whole->type.dtype &&
+                parse_region((const char *)(uintptr_t)*text, &whole->type, &part.region) &&
+                slice->rank == whole->type.rank;
+    for (int d = 0; good && d < slice->rank; d++)
+        good = slice->dims[d] == part.region.count[d];
+    if (!good)
+        return err_set(err, CVN_EFORMAT,
+                       "'%s': tensor '%s' is no slice of one that the manifest names", path,
+                       slice->name);
+    part.next = whole->part;
+    whole->part = arena_copy(arena, &part, sizeof part);
+    return CVN_OK;
+}
+
+int checkpoint_wholes_add(CheckpointWholes *wholes, const char *path, const uint8_t *data,
+                          size_t size, Arena *arena, cvn_err *err)
+{
+    IoTensors slices;
+    Map metadata;
+    io_tensors_init(&slices, arena);
+    map_init(&metadata, arena);
+    int code = st_read(&slices, path, data, size, &metadata, err);
+    for (size_t i = 0; i < slices.n && code == CVN_OK; i++)
+        code = add_slice(wholes, path, &slices.tensor[i], &metadata, arena, err);
+    return code;
+}
+
+int checkpoint_wholes_check(const CheckpointWholes *wholes, const char *folder, cvn_err *err)
+{
+    for (int i = 0; i < wholes->n; i++) {
+        const CheckpointWhole *whole = &wholes->whole[i];
+        Region common;
+        int64_t n = 0;
+        bool twice = false;
+        for (const CheckpointPart *a = whole->part; a; a = a->next) {
+            n += region_elements(&a->region);
+            for (const CheckpointPart *b = a->next; b && !twice; b = b->next)
+                twice = region_intersect(&a->region, &b->region, &common);
+        }
+        if (twice || n != cvn_type_elements(&whole->type))
+            return err_set(err, CVN_EFORMAT,
+                           "'%s': the slices of '%s' do not make it up: %" PRId64 " of %" PRId64
+                           " elements%s",
+                           folder, whole->name, n, cvn_type_elements(&whole->type),
+                           twice ? ", some of them twice" : "");
+    }
+    return CVN_OK;
+}
+
+void checkpoint_whole_copy(const CheckpointWhole *whole, const RegionArray *to, void *target)
+{
+    for (const CheckpointPart *part = whole->part; part; part = part->next) {
+        RegionArray from = region_packed(&part->region);
+        region_copy(&from, part->data, to, target, cvn_dtype_bytes(whole->type.dtype, 1));
+    }
+}
+
+/* The elements lie in rows, along the last dimension: each is looked for in every part. */
+void checkpoint_whole_range(const CheckpointWhole *whole, int64_t first, int64_t n, void *target)
+{
+    const cvn_type *type = &whole->type;
+    int last = type->rank - 1;
+    int64_t length = type->rank ? type->dim[last] : 1;
+    size_t size = cvn_dtype_bytes(type->dtype, 1);
+    while (n > 0) {
+        int64_t row = first / length, column = first % length;
+        int64_t here = length - column < n ? length - column : n;
+        Region region = {.rank = type->rank};
+        for (int d = last - 1; d >= 0; d--) {
+            region.first[d] = row % type->dim[d];
+            region.count[d] = 1;
+            row /= type->dim[d];
+        }
+        if (type->rank) {
+            region.first[last] = column;
+            region.count[last] = here;
+        }
+        RegionArray to = region_packed(&region);
+        checkpoint_whole_copy(whole, &to, target);
+        target = (char *)target + (size_t)here * size;
+        first += here;
+        n -= here;
+    }
+}

@@ -1,0 +1,274 @@
+#include "train/checkpoint/write.h"
+
+#include "base/crc32c.h"
+#include "io/safetensors.h"
+#include "io/save.h"
+#include "io/save_files.h"
+#include "train/checkpoint/folder.h"
+#include "train/checkpoint/shards.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Writing {
+    const CheckpointState *state;
+    const CheckpointOptions *options;
+    const char *folder; /* step-N.partial */
+    Arena arena;        /* names, params, the manifest */
+    ParamList params;   /* of the config; n = 0 without one */
+    Map param_of;       /* Hugging Face name -> index in params */
+    Manifest manifest;  /* grows as files are written; file has room for all */
+} Writing;
+
+static bool is_optimizer(const CheckpointTensor *tensor)
+{
+    return strncmp(tensor->name, CHECKPOINT_OPTIMIZER, sizeof CHECKPOINT_OPTIMIZER - 1) == 0;
+}
+
+/* "model" or "optimizer": tensors of one kind, by their index in the state. */
+static SaveFiles make_group(Writing *w, const char *name, bool optimizer, uint64_t limit)
+{
+    const CheckpointState *state = w->state;
+    SaveFiles files = save_files(name, limit, state->n, &w->arena);
+    for (int i = 0; i < state->n; i++)
+        if (is_optimizer(&state->tensor[i]) == optimizer)
+            save_files_add(&files, i, state->tensor[i].name,
+                           cvn_type_bytes(&state->tensor[i].type));
+    return files;
+}
+
+/* The shape in the file: Hugging Face's where the tensor is a parameter of the config. */
+static int declare(Writing *w, StWriter *writer, const CheckpointTensor *tensor, cvn_err *err)
+{
+    const uint64_t *index = map_get(&w->param_of, tensor->name, strlen(tensor->name));
+    const Param *param = index ? &w->params.param[*index] : NULL;
+    if (param && param->n == cvn_type_elements(&tensor->type))
+        return st_writer_declare(writer, tensor->name, tensor->type.dtype, param->file_rank,
+                                 param->file_dims, err);
+    return st_writer_declare(writer, tensor->name, tensor->type.dtype, tensor->type.rank,
+                             tensor->type.dim, err);
+}
+
+static void list_file(Writing *w, const char *name, uint64_t bytes, uint32_t crc)
+{
+    w->manifest.file[w->manifest.n++] = (ManifestFile){name, bytes, crc};
+}
+
+static int write_whole(Writing *w, StWriter *writer, size_t index, const CheckpointTensor *tensor,
+                       cvn_err *err)
+{
+    size_t bytes = cvn_type_bytes(&tensor->type);
+    if (tensor->data || bytes == 0)
+        return st_writer_data(writer, index, tensor->data, bytes, err);
+    Region region = region_whole(&tensor->type);
+    RegionArray all = region_packed(&region);
+    void *data = malloc(bytes);
+    int code =
+        data ? w->state->read(w->state->context, (int)(tensor - w->state->tensor), &all, data, err)
+             : err_set(err, CVN_EMEM, "no memory for '%s'", tensor->name);
+    if (code == CVN_OK)
+        code = st_writer_data(writer, index, data, bytes, err);
+    free(data);
+    return code;
+}
+
+static int write_tensors(Writing *w, const SaveFiles *group, int file, cvn_err *err)
+{
+    StWriter writer;
+    const char *name = save_files_name(group, file);
+    int code = st_writer_open(&writer, arena_printf(&w->arena, "%s/%s", w->folder, name), err);
+    if (code == CVN_OK)
+        code = st_writer_metadata(&writer, "format", "pt", err);
+    for (int i = 0; i < w->state->n && code == CVN_OK; i++)
+        if (group->file[i] == file)
+            code = declare(w, &writer, &w->state->tensor[i], err);
+    if (code == CVN_OK)
+        code = st_writer_begin(&writer, err);
+    size_t index = 0;
+    for (int i = 0; i < w->state->n && code == CVN_OK; i++)
+        if (group->file[i] == file)
+            code = write_whole(w, &writer, index++, &w->state->tensor[i], err);
+    if (code == CVN_OK)
+        code = st_writer_commit(&writer, err);
+    if (code == CVN_OK)
+        list_file(w, name, writer.file.position, writer.file.crc);
+    st_writer_free(&writer);
+    return code;
+}
+
+/* Lists a file that was written by other means, as it reads back. */
+static int list_small(Writing *w, const char *name, cvn_err *err)
+{
+    FileMap map;
+    int code = file_map(&map, arena_printf(&w->arena, "%s/%s", w->folder, name), err);
+    if (code == CVN_OK)
+        list_file(w, name, map.size, crc32c(0, map.data, map.size));
+    file_unmap(&map);
+    return code;
+}
+
+static int copy_small(Writing *w, const char *from, const char *name, cvn_err *err)
+{
+    int code = file_copy(from, arena_printf(&w->arena, "%s/%s", w->folder, name), err);
+    return code == CVN_OK ? list_small(w, name, err) : code;
+}
+
+/* The tokenizer, and what stands beside it. */
+static int copy_tokenizer(Writing *w, cvn_err *err)
+{
+    const char *from = w->options->tokenizer, *slash = strrchr(from, '/');
+    int beside = slash ? (int)(slash - from) + 1 : 0;
+    int code = copy_small(w, from, arena_string(&w->arena, from + beside), err);
+    for (int i = TOKENIZER_KINDS; tokenizer_files[i] && code == CVN_OK; i++) {
+        const char *name = tokenizer_files[i];
+        const char *path = arena_printf(&w->arena, "%.*s%s", beside, from, name);
+        if (file_exists(path))
+            code = copy_small(w, path, name, err);
+    }
+    return code;
+}
+
+/* What makes the folder one that other programs load: configs and the tokenizer. */
+static int write_companions(Writing *w, cvn_err *err)
+{
+    int code = CVN_OK;
+    if (w->options->lora) {
+        code = lora_config_write(w->options->lora, w->options->base, w->folder, err);
+        if (code == CVN_OK)
+            code = list_small(w, LORA_CONFIG_NAME, err);
+    } else if (w->options->config) {
+        LlamaConfig config = *w->options->config;
+        config.dtype = CVN_F32;
+        code = llama_config_write(&config, w->folder, err);
+        if (code == CVN_OK)
+            code = list_small(w, "config.json", err);
+        if (code == CVN_OK)
+            code = list_small(w, "generation_config.json", err);
+    }
+    return code == CVN_OK && w->options->tokenizer ? copy_tokenizer(w, err) : code;
+}
+
+/* Every process its files; then the first one has all of them listed. */
+static int write_shards(Writing *w, cvn_err *err)
+{
+    const CheckpointShards *shards = w->state->shards;
+    Cluster *cluster = w->options->cluster;
+    size_t n = (size_t)shards->n_local;
+    ManifestFile *here = arena_array(&w->arena, n, sizeof *here);
+    ManifestFile *all = arena_array(&w->arena, (size_t)shards->n_files, sizeof *all);
+    int code = CVN_OK;
+    for (int i = 0; i < shards->n_local && code == CVN_OK; i++)
+        code = checkpoint_write_shard(w->folder, w->state, i, &w->arena, &here[i], err);
+    code = cluster_together(cluster, CLUSTER_SAVES, code, err);
+    if (code == CVN_OK)
+        code = cluster_gather(cluster, CLUSTER_SAVES, here, all, n * sizeof *here, err);
+    for (int i = 0; i < shards->n_files && code == CVN_OK; i++)
+        list_file(w, checkpoint_shard_name(shards, i, &w->arena), all[i].bytes, all[i].crc32c);
+    return code == CVN_OK ? checkpoint_shards_text(w->state, &w->arena, &w->manifest.mesh, err)
+                          : code;
+}
+
+static int write_manifest(Writing *w, cvn_err *err)
+{
+    int code = write_companions(w, err);
+    if (code == CVN_OK)
+        code = manifest_write(&w->manifest, w->folder, err);
+    if (code == CVN_OK)
+        code = checkpoint_sync(w->folder, err);
+    return code;
+}
+
+static int write_sharded(Writing *w, cvn_err *err)
+{
+    size_t n_files = (size_t)w->state->shards->n_files + 16;
+    w->manifest.file = arena_array(&w->arena, n_files, sizeof *w->manifest.file);
+    int code = write_shards(w, err);
+    return code || cluster_rank(w->options->cluster) ? code : write_manifest(w, err);
+}
+
+static int write_files(Writing *w, cvn_err *err)
+{
+    if (w->state->shards)
+        return write_sharded(w, err);
+    const uint64_t limit = w->options->file_bytes;
+    /* PEFT knows no split adapters. */
+    SaveFiles group[] = {w->options->lora ? make_group(w, "adapter_model", false, UINT64_MAX)
+                                          : make_group(w, "model", false, limit),
+                         make_group(w, "optimizer", true, limit)};
+    size_t n_files = (size_t)group[0].n + (size_t)group[1].n + 16;
+    w->manifest.file = arena_array(&w->arena, n_files, sizeof *w->manifest.file);
+    int code = CVN_OK;
+    for (int g = 0; g < 2; g++)
+        for (int file = 0; file < group[g].n && code == CVN_OK; file++)
+            code = write_tensors(w, &group[g], file, err);
+    if (code == CVN_OK && group[0].n > 1)
+        code = save_files_index(&group[0], w->folder, err);
+    if (code == CVN_OK && group[0].n > 1)
+        code = list_small(w, SAVE_INDEX, err);
+    return code == CVN_OK ? write_manifest(w, err) : code;
+}
+
+/* Gives the folder its name. Where that is taken the two are exchanged, and what was there before
+ * (now under the partial name) is removed. */
+static int rename_whole(const char *folder, const char *partial, const char *final, cvn_err *err)
+{
+    int code = CVN_OK;
+    if (!file_exists(final)) {
+        if (rename(partial, final) != 0)
+            code = err_set(err, CVN_EIO, "cannot rename '%s' to '%s': %s", partial, final,
+                           strerror(errno));
+        return code == CVN_OK ? checkpoint_sync(folder, err) : code;
+    }
+    if (renameat2(AT_FDCWD, partial, AT_FDCWD, final, RENAME_EXCHANGE) != 0)
+        return err_set(err, CVN_EIO, "cannot exchange '%s' and '%s': %s", partial, final,
+                       strerror(errno));
+    code = checkpoint_sync(folder, err);
+    return code == CVN_OK ? checkpoint_remove(partial, err) : code;
+}
+
+int checkpoint_write(const char *folder, const CheckpointState *state,
+                     const CheckpointOptions *options, cvn_err *err)
+{
+    Writing w = {.state = state,
+                 .options = options,
+                 .manifest = {.step = state->step,
+                              .tokens = state->tokens,
+                              .position = state->position,
+                              .seed = state->seed,
+                              .config = state->config}};
+    const FilePath partial = checkpoint_path(folder, state->step, CHECKPOINT_PARTIAL);
+    const FilePath final = checkpoint_path(folder, state->step, "");
+    const bool first = cluster_rank(options->cluster) == 0;
+    int code = arena_init(&w.arena, err);
+    if (code != CVN_OK)
+        return code;
+    map_init(&w.param_of, &w.arena);
+    if (options->config) {
+        params_list(&w.params, options->config, &w.arena);
+        if (options->lora) {
+            LoraParams adapters;
+            lora_params(&adapters, &w.params, options->lora, &w.arena);
+            w.params = adapters.list;
+        }
+        for (int i = 0; i < w.params.n; i++) {
+            const char *name = w.params.param[i].file_name[NAMING_HF];
+            *map_put(&w.param_of, name, strlen(name), NULL) = (uint64_t)i;
+        }
+    }
+    w.folder = partial.text;
+    if (first && (code = checkpoint_remove(partial.text, err)) == CVN_OK)
+        code = file_make_folder(partial.text, err);
+    code = cluster_together(options->cluster, CLUSTER_SAVES, code, err);
+    if (code == CVN_OK)
+        code = write_files(&w, err);
+    if (code == CVN_OK && first)
+        code = rename_whole(folder, partial.text, final.text, err);
+    code = cluster_together(options->cluster, CLUSTER_SAVES, code, err);
+    if (code != CVN_OK && first)
+        checkpoint_remove(partial.text, NULL);
+    arena_free(&w.arena);
+    return code;
+}

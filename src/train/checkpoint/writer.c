@@ -1,0 +1,302 @@
+/*
+ * The writer in the background. Its whole protocol: the training thread makes a copy of the state and
+ * starts a thread with it; the thread writes, stores its error, and sets `finished` (release); the
+ * training thread sees `finished` (acquire) or joins, and only then looks at the rest. Nothing else is
+ * shared.
+ */
+#include "train/checkpoint/checkpoint.h"
+
+#include "base/num.h"
+#include "train/checkpoint/folder.h"
+#include "train/checkpoint/shards.h"
+#include "train/checkpoint/write.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+struct CheckpointWriter {
+    FilePath folder;    /* RUN/checkpoints */
+    char *tokenizer;    /* owned: options.tokenizer */
+    char *base;         /* owned: options.base */
+    LoraOptions lora;   /* options.lora points here, if it is given */
+    LlamaConfig config; /* options.config points here, if it is given */
+    CheckpointOptions options;
+    int lock;      /* file descriptor that holds the lock, or -1 */
+    int64_t saved; /* step of the newest checkpoint completed, or -1 */
+    bool running;  /* a thread was started and not joined */
+    pthread_t thread;
+    /* The save in flight; the thread's alone while running and not finished. */
+    CheckpointState state;   /* owned: tensor, names, config; their data lies in copy */
+    CheckpointShards shards; /* of the state, where it has some; owned: slice */
+    uint8_t *copy;           /* owned mapping: the tensors, each at a multiple of CACHE_LINE */
+    size_t copy_bytes;
+    cvn_err err;  /* of the save */
+    bool written; /* the checkpoint is there, even if deleting old ones failed */
+    atomic_bool finished;
+};
+
+enum { NICENESS = 10 };
+
+static int take_lock(CheckpointWriter *writer, cvn_err *err)
+{
+    const FilePath path = file_path(writer->folder.text, "lock");
+    writer->lock = open(path.text, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (writer->lock < 0)
+        return err_set(err, CVN_EIO, "cannot create '%s': %s", path.text, strerror(errno));
+    if (flock(writer->lock, LOCK_EX | LOCK_NB) == 0)
+        return CVN_OK;
+    if (errno == EWOULDBLOCK)
+        return err_set(err, CVN_EIO,
+                       "'%s' is held by another process that trains into this folder; stop it or "
+                       "train into another",
+                       path.text);
+    return err_set(err, CVN_EIO, "cannot lock '%s': %s", path.text, strerror(errno));
+}
+
+static int prepare_folder(CheckpointWriter *writer, const char *run, int64_t step, cvn_err *err)
+{
+    const CheckpointOptions *o = &writer->options;
+    const char *folder = writer->folder.text;
+    int code = file_make_folder(run, err);
+    if (code == CVN_OK)
+        code = file_make_folder(folder, err);
+    if (code == CVN_OK)
+        code = take_lock(writer, err);
+    if (code == CVN_OK)
+        code = checkpoint_set_aside(folder, step, err);
+    if (code ==
+        CVN_OK) /* what a run that was killed in saving, or between that and deleting, left */
+        code = checkpoint_prune(folder, step, o->keep_last, o->keep_every, err);
+    return code ? code : checkpoint_sync(folder, err);
+}
+
+CheckpointWriter *checkpoint_writer_new(const char *run, int64_t step,
+                                        const CheckpointOptions *options, cvn_err *err)
+{
+    CheckpointWriter *writer = calloc(1, sizeof *writer);
+    if (!writer) {
+        err_set(err, CVN_EMEM, "no memory to write checkpoints");
+        return NULL;
+    }
+    *writer = (CheckpointWriter){.options = *options, .lock = -1, .saved = -1};
+    writer->folder = checkpoint_folder(run);
+    if (options->tokenizer)
+        writer->options.tokenizer = writer->tokenizer = strdup(options->tokenizer);
+    if (options->base)
+        writer->options.base = writer->base = strdup(options->base);
+    if (options->lora) {
+        writer->lora = *options->lora;
+        writer->options.lora = &writer->lora;
+    }
+    if (options->config) {
+        writer->config = *options->config;
+        writer->options.config = &writer->config;
+    }
+    int code = CVN_OK;
+    if ((options->tokenizer && !writer->tokenizer) || (options->base && !writer->base))
+        code = err_set(err, CVN_EMEM, "no memory to write checkpoints");
+    if (code == CVN_OK && cluster_rank(options->cluster) == 0)
+        code = prepare_folder(writer, run, step, err);
+    code = cluster_together(options->cluster, CLUSTER_SAVES, code, err);
+    if (code != CVN_OK) {
+        checkpoint_writer_free(writer);
+        return NULL;
+    }
+    return writer;
+}
+
+static void free_state(CheckpointWriter *writer)
+{
+    if (writer->copy)
+        munmap(writer->copy, writer->copy_bytes);
+    for (int i = 0; writer->state.tensor && i < writer->state.n; i++)
+        free((void *)(uintptr_t)writer->state.tensor[i].name);
+    free(writer->state.tensor);
+    free((void *)(uintptr_t)writer->state.config);
+    if (writer->state.shards)
+        free(writer->shards.slice);
+    writer->shards = (CheckpointShards){0};
+    writer->state = (CheckpointState){0};
+    writer->copy = NULL;
+}
+
+static size_t slice_bytes(const CheckpointState *state, const CheckpointSlice *slice)
+{
+    return cvn_dtype_bytes(state->tensor[slice->tensor].type.dtype,
+                           region_elements(&slice->at.region));
+}
+
+/* Bytes of a copy: of the tensors, or of the slices of them that are here. */
+static size_t copy_bytes(const CheckpointState *state)
+{
+    size_t bytes = 0;
+    for (int i = 0; !state->shards && i < state->n; i++)
+        bytes += num_padded(cvn_type_bytes(&state->tensor[i].type), CACHE_LINE);
+    for (int i = 0; state->shards && i < state->shards->n_slices; i++)
+        bytes += num_padded(slice_bytes(state, &state->shards->slice[i]), CACHE_LINE);
+    return bytes;
+}
+
+/* Slices lie one behind another in the copy, without their padding. */
+static int copy_slices(CheckpointWriter *writer, const CheckpointState *state, cvn_err *err)
+{
+    int n = state->shards->n_slices;
+    size_t at = 0;
+    writer->shards = *state->shards;
+    writer->state.shards = &writer->shards;
+    writer->shards.slice = calloc((size_t)n + 1, sizeof *writer->shards.slice);
+    if (!writer->shards.slice)
+        return err_set(err, CVN_EMEM, "no memory for the slices of a checkpoint");
+    for (int i = 0; i < n; i++) {
+        const CheckpointSlice *from = &state->shards->slice[i];
+        CheckpointSlice *to = &writer->shards.slice[i];
+        *to = *from;
+        to->at = region_packed(&from->at.region);
+        to->data = writer->copy + at;
+        region_copy(&from->at, from->data, &to->at, writer->copy + at,
+                    cvn_dtype_bytes(state->tensor[from->tensor].type.dtype, 1));
+        at += num_padded(slice_bytes(state, from), CACHE_LINE);
+    }
+    return CVN_OK;
+}
+
+/* Copies names, config and data. */
+static int copy_state(CheckpointWriter *writer, const CheckpointState *state, size_t bytes,
+                      cvn_err *err)
+{
+    writer->state = *state;
+    writer->state.config = state->config ? strdup(state->config) : NULL;
+    writer->state.tensor = calloc((size_t)state->n + 1, sizeof *state->tensor);
+    writer->copy_bytes = bytes + CACHE_LINE;
+    void *copy =
+        mmap(NULL, writer->copy_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    writer->copy = copy == MAP_FAILED ? NULL : copy;
+    if (!writer->copy || !writer->state.tensor || (state->config && !writer->state.config))
+        return err_set(err, CVN_EMEM, "no memory to copy a state of %zu bytes for a checkpoint",
+                       bytes);
+    size_t at = 0;
+    for (int i = 0; i < state->n; i++) {
+        CheckpointTensor *tensor = &writer->state.tensor[i];
+        size_t n = cvn_type_bytes(&state->tensor[i].type);
+        *tensor = (CheckpointTensor){strdup(state->tensor[i].name), state->tensor[i].type,
+                                     writer->copy + at};
+        if (!tensor->name)
+            return err_set(err, CVN_EMEM, "no memory for the names of a checkpoint's tensors");
+        if (state->shards)
+            continue;
+        if (n > 0)
+            memcpy(tensor->data, state->tensor[i].data, n);
+        at += num_padded(n, CACHE_LINE);
+    }
+    return state->shards ? copy_slices(writer, state, err) : CVN_OK;
+}
+
+static void write_and_prune(CheckpointWriter *writer, const CheckpointState *state)
+{
+    const CheckpointOptions *options = &writer->options;
+    writer->err = (cvn_err){0};
+    const char *folder = writer->folder.text;
+    writer->written = checkpoint_write(folder, state, options, &writer->err) == CVN_OK;
+    int code = CVN_OK;
+    if (writer->written && cluster_rank(options->cluster) == 0) {
+        code = checkpoint_prune(folder, state->step, options->keep_last, options->keep_every,
+                                &writer->err);
+        if (code == CVN_OK)
+            code = checkpoint_sync(folder, &writer->err);
+    }
+    if (writer->written)
+        cluster_together(options->cluster, CLUSTER_SAVES, code, &writer->err);
+}
+
+static void *run_thread(void *context)
+{
+    CheckpointWriter *writer = context;
+    /* Of this thread only, on Linux: the threads that train spin at barriers and go first. */
+    setpriority(PRIO_PROCESS, 0, NICENESS);
+    write_and_prune(writer, &writer->state);
+    atomic_store_explicit(&writer->finished, true, memory_order_release);
+    return NULL;
+}
+
+/* What a save that has ended leaves behind. */
+static int take_result(CheckpointWriter *writer, int64_t step, cvn_err *err)
+{
+    if (writer->written)
+        writer->saved = step;
+    writer->written = false;
+    if (writer->err.code == CVN_OK)
+        return CVN_OK;
+    if (err && err->code == CVN_OK)
+        *err = writer->err;
+    return writer->err.code;
+}
+
+int checkpoint_wait(CheckpointWriter *writer, cvn_err *err)
+{
+    if (!writer->running)
+        return CVN_OK;
+    pthread_join(writer->thread, NULL);
+    writer->running = false;
+    int64_t step = writer->state.step;
+    free_state(writer);
+    return take_result(writer, step, err);
+}
+
+int checkpoint_poll(CheckpointWriter *writer, int64_t *saved, cvn_err *err)
+{
+    int code = CVN_OK;
+    if (writer->running && !writer->options.cluster &&
+        atomic_load_explicit(&writer->finished, memory_order_acquire))
+        code = checkpoint_wait(writer, err);
+    if (saved)
+        *saved = writer->saved;
+    return code;
+}
+
+int checkpoint_save(CheckpointWriter *writer, const CheckpointState *state, cvn_err *err)
+{
+    int code = checkpoint_wait(writer, err);
+    if (code != CVN_OK)
+        return code;
+    size_t bytes = copy_bytes(state);
+    bool copies = bytes <= writer->options.copy_limit;
+    if (copies)
+        code = copy_state(writer, state, bytes, err);
+    code = cluster_together(writer->options.cluster, CLUSTER_SAVES, code, err);
+    if (code) {
+        free_state(writer);
+        return code;
+    }
+    if (!copies) {
+        write_and_prune(writer, state);
+        return take_result(writer, state->step, err);
+    }
+    atomic_store_explicit(&writer->finished, false, memory_order_relaxed);
+    if (pthread_create(&writer->thread, NULL, run_thread, writer) != 0) {
+        write_and_prune(writer, &writer->state);
+        free_state(writer);
+        return take_result(writer, state->step, err);
+    }
+    writer->running = true;
+    return CVN_OK;
+}
+
+void checkpoint_writer_free(CheckpointWriter *writer)
+{
+    if (!writer)
+        return;
+    checkpoint_wait(writer, NULL);
+    if (writer->lock >= 0)
+        close(writer->lock);
+    free(writer->tokenizer);
+    free(writer->base);
+    free(writer);
+}

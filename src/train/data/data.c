@@ -1,0 +1,174 @@
+#include "train/data/data.h"
+
+#include "base/map.h"
+#include "train/data/data_impl.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int check_options(const DataOptions *o, cvn_err *err)
+{
+    if (o->n_paths == 0)
+        return err_set(err, CVN_EINVAL, "no data was named; give a file or a folder");
+    if (o->seq < 1 || o->seq > INT32_MAX)
+        return err_set(err, CVN_EINVAL, "a sequence of %" PRId64 " tokens is none; give 1 or more",
+                       o->seq);
+    if (!(o->validation >= 0 && o->validation <= 0.5))
+        return err_set(err, CVN_EINVAL, "%g is no part of the data for validation; give 0 to 0.5",
+                       o->validation);
+    if (o->separator && !o->separator[0])
+        return err_set(err, CVN_EINVAL, "the separator of documents is empty; give some text");
+    return CVN_OK;
+}
+
+/* Opens what the list names: one cache for all the text in it, and each file of ids as it is. */
+static int open_files(TrainData *data, const SourceList *list, const DataOptions *options,
+                      cvn_err *err)
+{
+    size_t n = list->n;
+    bool text = false;
+    for (size_t i = 0; i < list->n; i++)
+        text |= list->file[i].kind != SOURCE_TOKENS;
+    data->file = arena_array(&data->arena, n + 1, sizeof *data->file);
+    if (text) {
+        int code = data_make(data, list, options, &data->file[0], err);
+        if (code)
+            return code;
+        data->n_files++;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (list->file[i].kind != SOURCE_TOKENS)
+            continue;
+        DataFile *file = &data->file[data->n_files];
+        file->path = arena_string(&data->arena, list->file[i].path);
+        int code = token_file_open(&file->tokens, file->path, err);
+        if (code)
+            return code;
+        data->n_files++;
+    }
+    if (!data->report.cache)
+        data->report.cache = data->file[0].path;
+    return CVN_OK;
+}
+
+static int number_files(TrainData *data, cvn_err *err)
+{
+    for (size_t i = 0; i < data->n_files; i++) {
+        DataFile *file = &data->file[i];
+        file->first_token = data->n_tokens;
+        file->first_document = data->n_documents;
+        data->n_tokens += file->tokens.n_tokens;
+        data->n_documents += file->tokens.n_documents;
+        if (file->tokens.vocab > data->vocab)
+            return err_set(err, CVN_EINVAL,
+                           "'%s' has ids of a vocabulary of %" PRId64
+                           ", and the model's has %" PRId32
+                           "; tokenise with the tokenizer of the model",
+                           file->path, file->tokens.vocab, data->vocab);
+    }
+    return CVN_OK;
+}
+
+const char *const data_packing_names[DATA_PACK_COUNT] = {
+    [DATA_PACK_AUTO] = "auto",
+    [DATA_PACK_STREAM] = "stream",
+    [DATA_PACK_WHOLE] = "whole",
+    [DATA_PACK_ONE] = "one",
+};
+
+static DataPacking packing_of(const TrainData *data, DataPacking wanted)
+{
+    if (wanted != DATA_PACK_AUTO)
+        return wanted;
+    for (size_t i = 0; i < data->n_files; i++)
+        if (data->file[i].tokens.learn)
+            return DATA_PACK_WHOLE;
+    return DATA_PACK_STREAM;
+}
+
+static uint64_t key_of(const TrainData *data, const DataOptions *options)
+{
+    StrBuf text = {0};
+    strbuf_printf(&text, "%" PRId64 " %" PRIu64 " %a %d %" PRId32 "\n", data->seq, options->seed,
+                  options->validation, data->packing, data->pad);
+    for (size_t i = 0; i < data->n_files; i++)
+        strbuf_printf(&text, "%" PRId64 " %" PRId64 " %08" PRIx32 "\n",
+                      data->file[i].tokens.n_tokens, data->file[i].tokens.n_documents,
+                      data->file[i].tokens.sum);
+    uint64_t key = hash_bytes(text.text, text.length);
+    strbuf_free(&text);
+    return key;
+}
+
+int data_open(TrainData **out, const DataOptions *options, cvn_err *err)
+{
+    SourceList list = {0};
+    *out = NULL;
+    int code = check_options(options, err);
+    if (code)
+        return code;
+    TrainData *data = calloc(1, sizeof *data);
+    if (!data)
+        return err_set(err, CVN_EMEM, "no memory to open the data");
+    code = arena_init(&data->arena, err);
+    if (code)
+        goto fail;
+    int32_t eos = options->tokenizer ? tokenizer_eos(options->tokenizer) : -1;
+    data->seq = options->seq;
+    data->pad = eos >= 0 ? eos : 0;
+    data->vocab = options->vocab       ? options->vocab
+                  : options->tokenizer ? tokenizer_vocab_size(options->tokenizer)
+                                       : INT32_MAX;
+    if ((code = source_list(&list, options->paths, options->n_paths, err)) ||
+        (code = open_files(data, &list, options, err)) || (code = number_files(data, err)))
+        goto fail;
+    data->packing = packing_of(data, options->packing);
+    if ((code = data_cut(data, options, err)))
+        goto fail;
+    data->key = key_of(data, options);
+    source_list_free(&list);
+    *out = data;
+    return CVN_OK;
+fail:
+    source_list_free(&list);
+    data_free(data);
+    return code;
+}
+
+void data_free(TrainData *data)
+{
+    if (!data)
+        return;
+    for (size_t i = 0; i < data->n_files; i++)
+        token_file_close(&data->file[i].tokens);
+    for (int split = 0; split < DATA_SPLITS; split++)
+        free(data->rows[split].begin);
+    arena_free(&data->arena);
+    free(data);
+}
+
+int64_t data_sequences(const TrainData *data, DataSplit split)
+{
+    return data->rows[split].n;
+}
+
+int64_t data_tokens(const TrainData *data)
+{
+    return data->n_tokens;
+}
+
+int64_t data_documents(const TrainData *data)
+{
+    return data->n_documents;
+}
+
+uint64_t data_key(const TrainData *data)
+{
+    return data->key;
+}
+
+DataReport data_report(const TrainData *data)
+{
+    return data->report;
+}

@@ -1,0 +1,55 @@
+/*
+ * The inside of a TrainData, between opening (data.c), making the cache (make.c) and cutting rows
+ * (rows.c). Tokens are numbered through all files, and so are documents.
+ */
+#ifndef CVN_TRAIN_DATA_DATA_IMPL_H
+#define CVN_TRAIN_DATA_DATA_IMPL_H
+
+#include "base/arena.h"
+#include "base/rng.h"
+#include "train/data/cache.h"
+#include "train/data/data.h"
+#include "train/data/source.h"
+
+typedef struct DataFile {
+    TokenFile tokens;    /* owned */
+    char *path;          /* arena */
+    int64_t first_token; /* number of its first token */
+    int64_t first_document;
+} DataFile;
+
+/* Rows of a split: where each begins. */
+typedef struct DataRows {
+    int64_t *begin; /* [n] number of the first token, ascending, owned */
+    int64_t n;
+} DataRows;
+
+struct TrainData {
+    Arena arena;    /* owned: paths, file */
+    DataFile *file; /* [n_files] the cache, then the shards */
+    size_t n_files;
+    int64_t n_tokens, n_documents;
+    int32_t vocab;       /* ids are below */
+    int32_t pad;         /* id in padding */
+    int64_t seq;         /* tokens of a row */
+    DataPacking packing; /* not AUTO */
+    uint32_t held_back;  /* a document validates when its 32 random bits are below; 0: none does */
+    RngKey split;        /* of these bits */
+    RngKey order;        /* of the order of rows */
+    DataRows rows[DATA_SPLITS];
+    uint64_t key;
+    DataReport report;
+};
+
+/* Opens the cache of the text and JSONL files of `list` into *file, making it first where there is none or
+ * it is damaged. */
+int data_make(TrainData *data, const SourceList *list, const DataOptions *options, DataFile *file,
+              cvn_err *err);
+
+/* Cuts the rows of both splits. */
+int data_cut(TrainData *data, const DataOptions *options, cvn_err *err);
+
+/* Place i of the permutation of 0 … n - 1 that a key and an epoch stand for. */
+int64_t data_permute(RngKey key, uint64_t epoch, int64_t i, int64_t n);
+
+#endif

@@ -1,0 +1,89 @@
+#include "train/data/tokenizer.h"
+
+#include "base/file.h"
+#include "text/bpe_train.h"
+#include "train/data/encode.h"
+#include "train/data/source.h"
+
+#include <stdlib.h>
+
+enum { BATCH = 1024, BATCH_BYTES = 1 << 24 };
+
+static int add_text(void *context, const char *text, size_t n, cvn_err *err)
+{
+    return bpe_trainer_add(context, text, n, err);
+}
+
+static int count_words(BpeTrainer *trainer, const SourceList *list,
+                       const DataTokenizerOptions *options, cvn_err *err)
+{
+    SourceReader *reader = calloc(1, sizeof *reader);
+    SourceUnit *unit = calloc(BATCH, sizeof *unit);
+    size_t n = 0;
+    int64_t total = 0;
+    int code = reader && unit ? CVN_OK : err_set(err, CVN_EMEM, "no memory to read the text");
+    if (code)
+        goto done;
+    reader->list = list;
+    reader->separator = options->separator ? options->separator : SOURCE_SEPARATOR;
+    for (size_t i = 0; i < list->n; i++)
+        total += list->file[i].kind == SOURCE_TOKENS ? 0 : list->file[i].size;
+    do {
+        code = source_batch(reader, unit, BATCH, BATCH_BYTES, &n, err);
+        for (size_t i = 0; i < n && !code; i++)
+            code = data_unit_text(&unit[i], add_text, trainer, err);
+        if (!code && options->progress &&
+            !options->progress(options->context, source_position(reader), total))
+            code = err_set(err, CVN_EINTERRUPTED, "interrupted while reading the text");
+    } while (!code && n);
+done:
+    if (reader)
+        source_reader_free(reader);
+    free(reader);
+    free(unit);
+    return code;
+}
+
+/* What transformers wants to know besides. */
+static const char CONFIG[] = "{\n"
+                             "  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n"
+                             "  \"bos_token\": \"<|begin_of_text|>\",\n"
+                             "  \"eos_token\": \"<|end_of_text|>\",\n"
+                             "  \"pad_token\": \"<|finetune_right_pad_id|>\",\n"
+                             "  \"clean_up_tokenization_spaces\": false,\n"
+                             "  \"model_input_names\": [\"input_ids\", \"attention_mask\"]\n"
+                             "}\n";
+
+static int write_out(const char *out, const StrBuf *json, cvn_err *err)
+{
+    if (!file_is_folder(out))
+        return file_write(out, json->text, json->length, err);
+    int code = file_write(file_path(out, "tokenizer.json").text, json->text, json->length, err);
+    if (!code)
+        code = file_write(file_path(out, "tokenizer_config.json").text, CONFIG, sizeof CONFIG - 1,
+                          err);
+    return code;
+}
+
+int data_train_tokenizer(const DataTokenizerOptions *options, int32_t *reached, cvn_err *err)
+{
+    SourceList list = {0};
+    StrBuf json = {0};
+    int32_t vocab = 0;
+    BpeTrainer *trainer = NULL;
+    int code = source_list(&list, options->paths, options->n_paths, err);
+    if (!code && !(trainer = bpe_trainer_new(err)))
+        code = CVN_EMEM;
+    if (!code)
+        code = count_words(trainer, &list, options, err);
+    if (!code && (code = bpe_trainer_run(trainer, options->vocab, &json, &vocab, err)))
+        err_prefix(err, "'%s'", list.file[0].path);
+    if (!code)
+        code = write_out(options->out, &json, err);
+    if (!code && reached)
+        *reached = vocab;
+    bpe_trainer_free(trainer);
+    source_list_free(&list);
+    strbuf_free(&json);
+    return code;
+}

@@ -1,0 +1,135 @@
+/*
+ * Where a trainer's numbers come from: drawn from a seed, a model, a checkpoint. Each is a source of regions of a tensor in
+ * f32, whatever lies on the devices; a weight that has a rounded copy fills both.
+ */
+#include "io/convert.h"
+#include "io/save.h"
+#include "train/trainer.h"
+
+#include <stdlib.h>
+
+/* Another source's numbers in another type, row by row. */
+typedef struct Rounding {
+    const Source *of;
+    cvn_dtype dtype;
+} Rounding;
+
+static int read_rounded(void *context, const Region *region, void *out, cvn_err *err)
+{
+    const Rounding *r = context;
+    Region row = *region;
+    int64_t rows = region->rank > 0 ? region->count[0] : 1;
+    if (region->rank > 0)
+        row.count[0] = 1;
+    int64_t n = region_elements(&row);
+    float *exact = malloc((size_t)n * sizeof *exact + 1);
+    int code = exact ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a row of a tensor");
+    for (int64_t i = 0; i < rows && code == CVN_OK; i++) {
+        code = r->of->read(r->of->context, &row, exact, err);
+        if (code == CVN_OK)
+            io_encode(r->dtype, exact, n, (char *)out + cvn_dtype_bytes(r->dtype, i * n));
+        row.first[0]++;
+    }
+    free(exact);
+    return code;
+}
+
+/* A buffer, if a program has it. */
+static int fill(Trainer *t, Role role, int index, const Source *exact, cvn_err *err)
+{
+    Buffer *b = runtime_buffer(&t->rt, role, index);
+    if (!b || b->type.dtype != CVN_BF16)
+        return b ? buffer_fill(&t->rt, b, exact, err) : CVN_OK;
+    Rounding rounding = {exact, b->type.dtype};
+    return buffer_fill(&t->rt, b, &(Source){.read = read_rounded, .context = &rounding}, err);
+}
+
+/* ---- parameters ---- */
+
+typedef struct Given {
+    const Param *param;
+    SaveFill fill;
+    void *context;
+} Given;
+
+static int read_param(void *context, const Region *region, void *out, cvn_err *err)
+{
+    const Given *g = context;
+    const cvn_type type = cvn_type_make(CVN_F32, g->param->rank, g->param->dims);
+    const Region all = region_whole(&type);
+    const RegionArray whole = region_packed(&all), part = region_packed(region);
+    RegionWalk w;
+    int code = CVN_OK;
+    region_walk(&w, region, &whole, &part);
+    while (code == CVN_OK && region_next(&w))
+        code = g->fill(g->context, g->param, w.a, w.n, (float *)out + w.b, err);
+    return code;
+}
+
+static int fill_params(Trainer *t, Role role, const ParamList *list, SaveFill from, void *context,
+                       cvn_err *err)
+{
+    for (int i = 0; i < list->n; i++) {
+        Given given = {&list->param[i], from, context};
+        const Source source = {.read = read_param, .context = &given};
+        if (fill(t, role, i, &source, err) || fill(t, ROLE_ROUNDED, i, &source, err))
+            return err->code;
+    }
+    return CVN_OK;
+}
+
+/* context is the seed. */
+static int draw_adapter(void *context, const Param *param, int64_t first, int64_t n, float *out,
+                        cvn_err *err)
+{
+    (void)err;
+    lora_fill(param, *(const uint64_t *)context, first, n, out);
+    return CVN_OK;
+}
+
+int trainer_random(Trainer *t, uint64_t seed, cvn_err *err)
+{
+    bool lora = t->options.lora.rank > 0;
+    return fill_params(t, lora ? ROLE_ADAPTER : ROLE_TRAINED, &t->state.params,
+                       lora ? draw_adapter : init_fill, &seed, err);
+}
+
+int trainer_from_model(Trainer *t, const IoModel *model, cvn_err *err)
+{
+    bool lora = t->options.lora.rank > 0;
+    return fill_params(t, lora ? ROLE_WEIGHT : ROLE_TRAINED, &t->state.model, save_fill_model,
+                       (void *)(uintptr_t)model, err);
+}
+
+/* ---- checkpoints ---- */
+
+typedef struct Saved {
+    const Checkpoint *checkpoint;
+    const CheckpointTensor *tensor;
+} Saved;
+
+static int read_saved(void *context, const Region *region, void *out, cvn_err *err)
+{
+    const Saved *s = context;
+    const RegionArray to = region_packed(region);
+    (void)err;
+    checkpoint_restore_part(s->checkpoint, s->tensor, &to, out);
+    return CVN_OK;
+}
+
+int trainer_restore(Trainer *t, const Checkpoint *checkpoint, cvn_err *err)
+{
+    TrainState *s = &t->state;
+    if (checkpoint_restore_counters(checkpoint, &s->saved, err))
+        return err->code;
+    for (int i = 0; i < s->saved.n - 1; i++) {
+        Saved saved = {checkpoint, &s->saved.tensor[i]};
+        const Source source = {.read = read_saved, .context = &saved};
+        if (fill(t, s->binding[i].role, s->binding[i].index, &source, err) ||
+            (i < s->n_weights && fill(t, ROLE_ROUNDED, i, &source, err)))
+            return err->code;
+    }
+    const CheckpointTensor *updates = &s->saved.tensor[s->saved.n - 1];
+    const Region all = region_whole(&updates->type);
+    return read_saved(&(Saved){checkpoint, updates}, &all, s->updates, err);
+}

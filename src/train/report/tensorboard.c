@@ -1,0 +1,233 @@
+#include "train/report/tensorboard.h"
+
+#include "base/crc32c.h"
+#include "base/file.h"
+#include "base/strbuf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum WireType { WIRE_VARINT = 0, WIRE_EIGHT = 1, WIRE_BYTES = 2, WIRE_FOUR = 5 };
+
+/* Field numbers; see the header. */
+enum {
+    EVENT_WALL_TIME = 1,
+    EVENT_STEP = 2,
+    EVENT_FILE_VERSION = 3,
+    EVENT_SUMMARY = 5,
+    EVENT_SESSION_LOG = 7,
+    SESSION_STATUS = 1,
+    SUMMARY_VALUE = 1,
+    VALUE_TAG = 1,
+    VALUE_SIMPLE = 2,
+    VALUE_TENSOR = 8,
+    VALUE_METADATA = 9,
+    METADATA_PLUGIN = 1,
+    PLUGIN_NAME = 1,
+    TENSOR_DTYPE = 1,
+    TENSOR_SHAPE = 2,
+    TENSOR_STRING = 8,
+    SHAPE_DIM = 2,
+    DIM_SIZE = 1,
+};
+
+enum { STATUS_START = 1, DTYPE_STRING = 7 };
+
+static void put_varint(StrBuf *out, uint64_t value)
+{
+    for (; value >= 0x80; value >>= 7)
+        strbuf_putc(out, (char)(value | 0x80));
+    strbuf_putc(out, (char)value);
+}
+
+static void put_key(StrBuf *out, int field, enum WireType type)
+{
+    put_varint(out, (uint64_t)field << 3 | type);
+}
+
+static void put_int(StrBuf *out, int field, int64_t value)
+{
+    put_key(out, field, WIRE_VARINT);
+    put_varint(out, (uint64_t)value);
+}
+
+static void put_float(StrBuf *out, int field, float value)
+{
+    put_key(out, field, WIRE_FOUR);
+    strbuf_add(out, &value, sizeof value);
+}
+
+static void put_bytes(StrBuf *out, int field, const void *bytes, size_t n)
+{
+    put_key(out, field, WIRE_BYTES);
+    put_varint(out, n);
+    strbuf_add(out, bytes, n);
+}
+
+/* Puts a message that was built apart, and empties it. */
+static void put_message(StrBuf *out, int field, StrBuf *message)
+{
+    put_bytes(out, field, message->text ? message->text : "", message->length);
+    out->failed |= message->failed;
+    strbuf_free(message);
+}
+
+static StrBuf event_at(int64_t step)
+{
+    StrBuf event = {0};
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    double seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    put_key(&event, EVENT_WALL_TIME, WIRE_EIGHT);
+    strbuf_add(&event, &seconds, sizeof seconds);
+    put_int(&event, EVENT_STEP, step);
+    return event;
+}
+
+static uint32_t masked(const void *bytes, size_t n)
+{
+    uint32_t crc = crc32c(0, bytes, n);
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+/* Takes back the n bytes written last: readers stop at a record cut short. Where that cannot be, the
+ * file is closed. */
+static void cut_back(EventFile *events, size_t n)
+{
+    off_t end = lseek(events->fd, 0, SEEK_END);
+    if (n > 0 && (end < (off_t)n || ftruncate(events->fd, end - (off_t)n) != 0)) {
+        close(events->fd);
+        events->fd = -1;
+    }
+}
+
+/* Writes an event as one record, in one call, and frees it. */
+static int write_record(EventFile *events, StrBuf *event, cvn_err *err)
+{
+    StrBuf record = {0};
+    uint64_t n = event->length;
+    uint32_t length_crc = masked(&n, sizeof n), data_crc = masked(event->text, event->length);
+    strbuf_add(&record, &n, sizeof n);
+    strbuf_add(&record, &length_crc, sizeof length_crc);
+    strbuf_add(&record, event->text, event->length);
+    strbuf_add(&record, &data_crc, sizeof data_crc);
+    int code = record.failed || event->failed
+                   ? err_set(err, CVN_EMEM, "no memory for an event of '%s'", events->path.text)
+                   : CVN_OK;
+    strbuf_free(event);
+    if (code == CVN_OK) {
+        size_t done = file_put(events->fd, events->path.text, record.text, record.length, err);
+        if (done < record.length) {
+            code = CVN_EIO;
+            cut_back(events, done);
+        }
+    }
+    strbuf_free(&record);
+    return code;
+}
+
+/* "events.out.tfevents.TIME.HOST.PID". */
+static FilePath path_in(const char *folder)
+{
+    char host[65] = "host", name[160];
+    gethostname(host, sizeof host - 1);
+    host[strcspn(host, "/")] = '\0';
+    snprintf(name, sizeof name, "events.out.tfevents.%lld.%s.%ld", (long long)time(NULL), host,
+             (long)getpid());
+    return file_path(folder, name);
+}
+
+int event_file_open(EventFile *events, const char *run, int64_t step, cvn_err *err)
+{
+    static const char version[] = "brain.Event:2";
+    const FilePath folder = file_path(run, "tensorboard");
+    *events = (EventFile){.fd = -1, .path = path_in(folder.text)};
+    int code = file_make_folder(run, err);
+    if (code == CVN_OK)
+        code = file_make_folder(folder.text, err);
+    if (code)
+        return code;
+    const char *path = events->path.text;
+    events->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (events->fd < 0)
+        return err_set(err, CVN_EIO, "cannot create '%s': %s", path, strerror(errno));
+    StrBuf event = event_at(0);
+    put_bytes(&event, EVENT_FILE_VERSION, version, sizeof version - 1);
+    code = write_record(events, &event, err);
+    if (code == CVN_OK && step > 0) {
+        StrBuf start = event_at(step + 1), session = {0};
+        put_int(&session, SESSION_STATUS, STATUS_START);
+        put_message(&start, EVENT_SESSION_LOG, &session);
+        code = write_record(events, &start, err);
+    }
+    if (code != CVN_OK)
+        event_file_close(events);
+    return code;
+}
+
+static void put_scalar(StrBuf *summary, const char *tag, double number)
+{
+    StrBuf value = {0};
+    put_bytes(&value, VALUE_TAG, tag, strlen(tag));
+    put_float(&value, VALUE_SIMPLE, (float)number);
+    put_message(summary, SUMMARY_VALUE, &value);
+}
+
+int event_file_add(EventFile *events, const MetricsRow *row, cvn_err *err)
+{
+    StrBuf event = event_at(row->step), summary = {0};
+    put_scalar(&summary, "train/loss", row->loss);
+    put_scalar(&summary, "train/lr", row->lr);
+    put_scalar(&summary, "train/grad_norm", row->grad_norm);
+    put_scalar(&summary, "speed/tokens_per_second", row->tokens_per_second);
+    put_scalar(&summary, "speed/mfu", row->mfu);
+    put_scalar(&summary, "speed/seconds", row->seconds);
+    if (!isnan(row->validation_loss))
+        put_scalar(&summary, "validation/loss", row->validation_loss);
+    if (row->comm_seconds > 0) {
+        put_scalar(&summary, "communication/seconds", row->comm_seconds);
+        put_scalar(&summary, "communication/exposed_seconds", row->comm_exposed_seconds);
+        put_scalar(&summary, "communication/bytes", row->comm_bytes);
+    }
+    put_message(&event, EVENT_SUMMARY, &summary);
+    return write_record(events, &event, err);
+}
+
+int event_file_text(EventFile *events, int64_t step, const char *tag, const char *text,
+                    cvn_err *err)
+{
+    StrBuf event = event_at(step), summary = {0}, value = {0}, part = {0}, inner = {0};
+    StrBuf tensor = {0}, indented = {0};
+    put_bytes(&value, VALUE_TAG, tag, strlen(tag));
+    put_int(&tensor, TENSOR_DTYPE, DTYPE_STRING);
+    put_int(&inner, DIM_SIZE, 1);
+    put_message(&part, SHAPE_DIM, &inner);
+    put_message(&tensor, TENSOR_SHAPE, &part);
+    for (const char *line = text; *line;) {
+        size_t n = strcspn(line, "\n");
+        n += line[n] == '\n';
+        strbuf_puts(&indented, "    ");
+        strbuf_add(&indented, line, n);
+        line += n;
+    }
+    put_message(&tensor, TENSOR_STRING, &indented);
+    put_message(&value, VALUE_TENSOR, &tensor);
+    put_bytes(&inner, PLUGIN_NAME, "text", 4);
+    put_message(&part, METADATA_PLUGIN, &inner);
+    put_message(&value, VALUE_METADATA, &part);
+    put_message(&summary, SUMMARY_VALUE, &value);
+    put_message(&event, EVENT_SUMMARY, &summary);
+    return write_record(events, &event, err);
+}
+
+void event_file_close(EventFile *events)
+{
+    if (events->fd >= 0)
+        close(events->fd);
+    *events = (EventFile){.fd = -1};
+}

@@ -1,0 +1,83 @@
+/* What kernels fuse with their own operation (compile/kernel.h), of large tensors: drawn where options.large says so. Rows that
+   are added to a product are not: they change the sign of zeros. */
+#ifndef TESTS_RANDOM_FUSED_H
+#define TESTS_RANDOM_FUSED_H
+
+#include "random_op.h"
+
+/* Heads as attention has them: as many elements as any large tensor. */
+static inline cvn_type random_heads_type(cvn_dtype dtype)
+{
+    return CVN_TYPE(dtype, 2, 67, 2, 32);
+}
+
+/* [batch, seq, heads, head_dim] to [batch, heads, seq, head_dim], or back. */
+static inline cvn_value *random_swap(RandomGraph *r, cvn_value *v)
+{
+    return cvn_transpose(r->g, v, (const int[]){0, 2, 1, 3});
+}
+
+/* A product or a norm's gradient, in f32 or bf16, now and then of heads. */
+static inline cvn_value *random_producer(RandomGraph *r)
+{
+    cvn_graph *g = r->g;
+    cvn_dtype dtype = random_chance(r, 70) ? CVN_BF16 : CVN_F32;
+    cvn_value *out[2];
+    switch (random_below(r, 3)) {
+    case 0:
+        return random_large_product(r);
+    case 1:
+        return cvn_einsum_as(g, "bse,ehd->bshd", random_of_type(r, CVN_TYPE(dtype, 2, 67, 64)),
+                             random_of_type(r, CVN_TYPE(dtype, 64, 2, 32)),
+                             random_chance(r, 50) ? dtype : CVN_F32);
+    default:
+        cvn_rms_norm_backward(g, random_of_type(r, CVN_TYPE(CVN_F32, 67, 128)),
+                              random_of_type(r, CVN_TYPE(CVN_F32, 128)),
+                              random_of_type(r, CVN_TYPE(CVN_F32, 67, 128)), 1e-5, out);
+        return out[0];
+    }
+}
+
+/* One more operation that may become part of what made v. */
+static inline cvn_value *random_epilogue(RandomGraph *r, cvn_value *v)
+{
+    cvn_graph *g = r->g;
+    cvn_value *other;
+    switch (random_below(r, 5)) {
+    case 0:
+        other = random_of_type(r, v->type);
+        return random_chance(r, 50) ? cvn_add(g, v, other) : cvn_add(g, other, v);
+    case 1:
+        return random_is_float(v->type.dtype) ? cvn_convert(g, v, CVN_BF16) : v;
+    case 2:
+        return v->type.rank == 4 ? random_swap(r, v) : v;
+    case 3: /* squares down the columns, beside what they are of */
+        if (v->type.dtype == CVN_F32 && v->type.rank == 2)
+            cvn_output(g, cvn_reduce_dims(g, CVN_SUM, cvn_multiply(g, v, v), 1, (int[]){0}));
+        return v;
+    default:
+        return cvn_optimization_barrier(g, v);
+    }
+}
+
+/* Rope of heads, widened, turned round before or behind. */
+static inline cvn_value *random_turned(RandomGraph *r)
+{
+    bool before = random_chance(r, 50);
+    cvn_value *x = random_of_type(r, random_heads_type(random_chance(r, 50) ? CVN_BF16 : CVN_F32));
+    cvn_value *freq = random_of_type(r, CVN_TYPE(CVN_F32, 16));
+    x = before ? random_swap(r, random_swap(r, x)) : x;
+    x = x->type.dtype == CVN_BF16 && random_chance(r, 60) ? cvn_convert(r->g, x, CVN_F32) : x;
+    x = cvn_rope(r->g, x, cvn_iota(r->g, CVN_TYPE(CVN_I32, 2, 67), 1), freq, random_chance(r, 50));
+    return random_chance(r, 50) ? cvn_convert(r->g, x, CVN_BF16) : x;
+}
+
+static inline cvn_value *random_fused(RandomGraph *r)
+{
+    cvn_value *v = random_chance(r, 75) ? random_producer(r) : random_turned(r);
+    for (int n = random_below(r, 5); n > 0; n--)
+        v = random_epilogue(r, v);
+    return v;
+}
+
+#endif
