@@ -8,6 +8,7 @@
 #include "random_schedule.h"
 #include "ranks.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -85,6 +86,81 @@ static int rank_overlap(Cluster *cluster, int n_local)
     return rc;
 }
 
+/* Sets a flag in so many microseconds. */
+typedef struct Alarm {
+    volatile int flag;
+    int delay;
+    pthread_t thread;
+} Alarm;
+
+static void *ring(void *context)
+{
+    Alarm *alarm = context;
+    usleep((useconds_t)alarm->delay);
+    alarm->flag = 1;
+    return NULL;
+}
+
+/* A flag on the last rank, set at any time, ends a run on all ranks or on none; afterwards runs give the bits that they gave
+   before. */
+static int rank_interrupt(Cluster *cluster, int n_local)
+{
+    const int own_threads = 2;
+    char why[256] = "";
+    cvn_err err = {0};
+    Comm *comm = comm_new(n_local, cluster_transport(cluster), &err);
+    Comm *alone = comm_new(comm_size(comm), NULL, &err);
+    DeviceGroup *group = group_new(comm, own_threads, NULL, &err);
+    DeviceGroup *threads = group_new(alone, own_threads, NULL, &err);
+    Alarm alarm = {0};
+    bool last = cluster_rank(cluster) == cluster_size(cluster) - 1;
+    int ended = 0, split = 0, rc = 0, first = comm_first(comm);
+    cluster_set_comm(cluster, comm);
+    for (uint64_t seed = 0; seed < 40 && !rc; seed++) {
+        Plan *plan = NULL;
+        CompileOptions options = {
+            .backend = cpu_kernels(), .n_threads = own_threads, .link = {1e-7, 1e9}};
+        cvn_graph *g = random_schedule(seed, comm_size(comm));
+        rc = compile_graph(g, &options, &plan, &err);
+        for (int d = 0; d < n_local; d++) {
+            group_device(group, d)->interrupt = &alarm.flag;
+            group_device(group, d)->agree_seconds = seed % 2 ? 0 : 1e-9;
+        }
+        for (int turn = 0; turn < 8 && !rc; turn++) {
+            alarm.delay = turn * 100;
+            alarm.flag = last && turn == 0;
+            if (last && turn && pthread_create(&alarm.thread, NULL, ring, &alarm))
+                cluster_abort(cluster, 1);
+            float *bits = schedule_run(group, plan, first, n_local, &err);
+            if (last && turn)
+                pthread_join(alarm.thread, NULL);
+            int own = bits ? 0 : err.code, all[64];
+            free(bits);
+            rc = cluster_gather(cluster, CLUSTER_STEPS, &own, all, sizeof own, &err);
+            for (int i = 0; i < cluster_size(cluster) && !rc; i++)
+                rc = all[i] != own || (own && own != CVN_EINTERRUPTED) || (turn == 0 && !own);
+            ended += own != 0;
+            alarm.flag = 0;
+        }
+        plan_free(plan);
+        cvn_graph_free(g);
+        rc = rc ? rc : schedule_check(threads, group, seed, &split, why, sizeof why);
+        if (rc)
+            fprintf(stderr, "rank %d, seed %d: %s\n", cluster_rank(cluster), (int)seed, why);
+    }
+    if (rc)
+        cluster_abort(cluster, 1);
+    if (cluster_rank(cluster) == 0)
+        printf("%d devices agree on %s runs to end\n", comm_size(comm),
+               ended > 45 ? "many" : "few");
+    cluster_set_comm(cluster, NULL);
+    group_free(group);
+    group_free(threads);
+    comm_free(comm);
+    comm_free(alone);
+    return rc;
+}
+
 static void leave_pid(const char *directory, int rank)
 {
     char path[512];
@@ -153,6 +229,8 @@ static int rank_main(int argc, char **argv)
         rc = rank_bits(cluster, (int)strtol(argv[2], NULL, 10));
     else if (strcmp(argv[1], "overlap") == 0)
         rc = rank_overlap(cluster, (int)strtol(argv[2], NULL, 10));
+    else if (strcmp(argv[1], "interrupt") == 0)
+        rc = rank_interrupt(cluster, (int)strtol(argv[2], NULL, 10));
     else if (strcmp(argv[1], "loop") == 0)
         rc = rank_loop(cluster, argv[2], (int)strtol(argv[3], NULL, 10));
     else if (strcmp(argv[1], "data") == 0) {
@@ -210,6 +288,14 @@ static void overlap_gives_the_bits_of_threads(void **state)
     expect(2, "overlap 1", true, "2 devices overlap");
     expect(2, "overlap 2", true, "4 devices overlap");
     expect(3, "overlap 1", true, "3 devices overlap");
+}
+
+static void a_flag_on_one_rank_ends_runs_on_all(void **state)
+{
+    (void)state;
+    need_mpirun();
+    expect(2, "interrupt 1", true, "2 devices agree on many");
+    expect(2, "interrupt 2", true, "4 devices agree on many");
 }
 
 static void ranks_that_disagree_end_with_a_sentence(void **state)
@@ -434,6 +520,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_give_the_bits_of_the_interpreter),
         cmocka_unit_test(overlap_gives_the_bits_of_threads),
+        cmocka_unit_test(a_flag_on_one_rank_ends_runs_on_all),
         cmocka_unit_test(ranks_that_disagree_end_with_a_sentence),
         cmocka_unit_test(a_launcher_is_known_by_its_environment),
         cmocka_unit_test(processes_that_cannot_join_say_so_and_end),

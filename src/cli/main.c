@@ -216,5 +216,6 @@ int main(int argc, char **argv)
     signal(SIGXFSZ,
            SIG_IGN); /* a limit on the size of files is an error of the write, like a full disk */
     ranks_command(argc, argv);
-    return ranks_leave(check_printed(dispatch(argc, argv)));
+    int status = check_printed(dispatch(argc, argv));
+    return ranks_leave(status, status == EXIT_INTERRUPTED); /* on which all have agreed */
 }

@@ -136,11 +136,11 @@ bool ranks_failed(const cvn_err *err)
     return !ranks.cluster || cluster_claim(ranks.cluster);
 }
 
-int ranks_leave(int status)
+int ranks_leave(int status, bool together)
 {
     if (!ranks.cluster)
         return status;
-    if (status) {
+    if (status && !together) {
         fflush(stdout);
         if (cluster_rank(ranks.cluster) > 0)
             usleep(500000); /* an error that all have is rank 0's to tell */

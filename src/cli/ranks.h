@@ -31,7 +31,8 @@ int ranks_share(int64_t *number, StrBuf *text, cvn_err *err);
    already. */
 bool ranks_failed(const cvn_err *err);
 
-/* At the end of the program: waits for the others, or ends them when status is not 0. Returns status. */
-int ranks_leave(int status);
+/* At the end of the program: waits for the others, or ends them when status is not 0 and they do not end together with
+   it. Returns status. */
+int ranks_leave(int status, bool together);
 
 #endif

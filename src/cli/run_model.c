@@ -159,6 +159,8 @@ int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err)
         check_layout(options->mesh, options->layout, err))
         return err->code;
     catch_signal(SIGINT, true);
+    if (run->cluster) /* what mpirun hands on to its processes */
+        catch_signal(SIGUSR1, true);
     double begin = clock_seconds();
     cvn_model_options open = {.dtype = options->dtype, .quantize = options->quantize};
     int code = cvn_model_open(options->path, &open, &run->model, err);

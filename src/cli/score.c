@@ -145,8 +145,6 @@ static int score_windows(RunModel *run, const TokenIds *ids, int64_t window, int
     for (int64_t begin = 0; code == CVN_OK && done < n; begin += stride) {
         int64_t end = n - begin < window ? n : begin + window;
         code = cvn_engine_score(run->engine, ids->id + begin, end - begin, logprob, argmax, err);
-        if (code == CVN_OK && *run_interrupt())
-            code = err_set(err, CVN_EINTERRUPTED, "interrupted");
         for (int64_t i = done; i < end && code == CVN_OK; i++) {
             scores->logprob[i] = logprob[i - begin];
             scores->argmax[i] = argmax[i - begin];

@@ -276,13 +276,39 @@ void comm_done(const KernelArgs *args, unsigned number)
         if (code)
             comm_fail(comm, &err);
         clear_last_nibble(&e->op->result[0]->type, e->out);
-        count_bytes(comm, args->device, e);
-        account_add(comm, own, e, asked);
+        if (e->op != &comm->any.op) {
+            count_bytes(comm, args->device, e);
+            account_add(comm, own, e, asked);
+        }
     }
     if (args->thread == 0) {
         own->current->open = false;
         atomic_fetch_sub(&own->open, 1);
     }
+}
+
+bool comm_any(const KernelArgs *args, bool wish)
+{
+    CommDevice *own = comm_device(args->comm, args->device);
+    unsigned number = 0;
+    if (args->thread == 0) {
+        own->wish = wish;
+        number = comm_start(args->comm, args->device, &args->comm->any.op, &own->wish, &own->any);
+    }
+    comm_done(args, number);
+    kernel_sync(args);
+    bool any = own->any != 0;
+    kernel_sync(args); /* others write it once the next one has begun */
+    return any;
+}
+
+bool comm_is_open(Comm *comm, int device, const Op *op)
+{
+    const CommDevice *own = comm_device(comm, device);
+    for (int i = 0; i < COMM_IN_FLIGHT; i++)
+        if (own->exchange[i].open && own->exchange[i].op == op)
+            return true;
+    return false;
 }
 
 void comm_after_step(Comm *comm, int device, const Op *op)

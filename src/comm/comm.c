@@ -20,6 +20,28 @@ enum {
     LOOK_NS = 20000000     /* a sleeper looks this often whether the others have failed */
 };
 
+/* The operation of comm_any. */
+static int make_any(Comm *comm)
+{
+    struct CommAny *any = &comm->any;
+    any->member = calloc((size_t)comm->size, sizeof *any->member);
+    if (!any->member)
+        return CVN_EMEM;
+    for (int i = 0; i < comm->size; i++)
+        any->member[i] = i;
+    any->value.type = (cvn_type){.dtype = CVN_I32, .rank = 1, .dim = {1}};
+    any->values = &any->value;
+    any->op = (Op){.kind = OP_ALL_REDUCE,
+                   .n_operands = 1,
+                   .n_results = 1,
+                   .operand = &any->values,
+                   .result = &any->values,
+                   .attr = {.groups = {.n = comm->size, .v = any->member},
+                            .group_size = comm->size,
+                            .reduce = CVN_MAX}};
+    return CVN_OK;
+}
+
 Comm *comm_new(int n_local, Transport *transport, cvn_err *err)
 {
     int most = transport ? RANK_DEVICES_MAX : THREADS_MAX;
@@ -45,6 +67,11 @@ Comm *comm_new(int n_local, Transport *transport, cvn_err *err)
     comm->device = device;
     comm->spins = n_local <= threads_available() ? SPINS : SPINS_CROWDED;
     pthread_mutex_init(&comm->lock, NULL);
+    if (make_any(comm)) {
+        comm_free(comm);
+        err_set(err, CVN_EMEM, "no memory for %d devices", n_local);
+        return NULL;
+    }
     return comm;
 }
 
@@ -71,6 +98,7 @@ void comm_free(Comm *comm)
     }
     pthread_mutex_destroy(&comm->lock);
     free_names(&comm->names);
+    free(comm->any.member);
     free(comm->device);
     free(comm);
 }

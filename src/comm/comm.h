@@ -90,6 +90,14 @@ unsigned comm_start(Comm *comm, int device, const Op *op, const void *in, void *
    Called by all threads of the device, with the arguments of the step. */
 void comm_done(const KernelArgs *args, unsigned number);
 
+/* Whether any device of the mesh wishes so: the same answer on all of them. Called by all threads of every device, in
+   the same place among its exchanges; of `wish` only thread 0's counts. Nothing of it is accounted for. Where the Comm has
+   failed the answer has no meaning. */
+bool comm_any(const KernelArgs *args, bool wish);
+
+/* Whether the device has begun the operation and not ended it. */
+bool comm_is_open(Comm *comm, int device, const Op *op);
+
 /* What a transport has to carry. What collectives
    cost, and in how much time, is in comm/account.h. */
 typedef struct CommStats {

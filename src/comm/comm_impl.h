@@ -84,6 +84,7 @@ typedef struct CommDevice {
     CommTable account; /* of this device's exchanges, added up; its thread 0's */
     unsigned looked;   /* number of the first exchange that account_look has not seen arrive */
     const struct CommWatch *watch; /* borrowed: who is told of each exchange, or NULL */
+    int32_t wish, any;             /* of comm_any: this device's answer, and all of theirs */
 } CommDevice;
 
 struct Comm {
@@ -94,6 +95,11 @@ struct Comm {
     Link link;          /* see comm_set_link */
     StepSeconds *clock; /* see comm_set_clock */
     CommNames names;    /* owned */
+    struct CommAny {    /* comm_any's all_reduce of i32[1] over all devices, as if a graph had it */
+        Op op;
+        cvn_value value, *values;
+        int64_t *member; /* owned [size] */
+    } any;
     atomic_bool failed;
     pthread_mutex_t lock; /* of error */
     cvn_err error;        /* the first, once failed */

@@ -457,7 +457,7 @@ static int cpu_wait(Devices *c, cvn_err *err)
 
 static void cpu_watch(Devices *c, const volatile int *flag)
 {
-    for (int d = 0; d < group_size(c->group) && !c->cluster; d++)
+    for (int d = 0; d < group_size(c->group); d++)
         group_device(c->group, d)->interrupt = flag;
 }
 

@@ -41,6 +41,8 @@ typedef struct Device {
     int comm_index;   /* its number there */
     Profile *profile; /* borrowed: where runs are recorded, or NULL */
     const volatile int *interrupt; /* borrowed: nonzero ends the run, and stops the next; or NULL */
+    bool agrees; /* other processes take part in runs: all devices agree before one is ended … */
+    double agree_seconds; /* … and ask each other about so often, which costs a small all_reduce */
 } Device;
 
 /* n_threads = 0 takes what the machine allows; backend NULL takes the best of this machine. */

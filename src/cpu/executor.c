@@ -154,7 +154,14 @@ typedef struct Run {
     /* Thread 0 has seen that the run is cancelled: set before the threads meet, so that all of them leave out the same
        steps, but for shares of steps in which they do not meet, of which nothing is used. */
     atomic_bool stops;
+    bool agrees; /* as the device's, while somebody watches */
 } Run;
+
+/* About how long a step takes, at rates that every machine reaches: the same on all devices, for Device.agree_seconds. */
+static double step_seconds(const Step *step)
+{
+    return step->flops / 5e10 + (double)step->bytes / 1e10;
+}
 
 static void walk(void *context, int thread, int n_threads)
 {
@@ -164,6 +171,8 @@ static void walk(void *context, int thread, int n_threads)
     Profile *profile = run->device->profile;
     Barrier *barrier = pool_barrier(run->device->pool);
     void **at = run->at;
+    double since = run->device->agree_seconds;
+    bool stops = false;
     for (int i = run->first; i < run->last; i++) {
         const Step *step = &plan->step[i];
         int n_in = step->op->n_operands, n_out = step->op->n_results;
@@ -178,16 +187,30 @@ static void walk(void *context, int thread, int n_threads)
                            .device = run->device->comm_index,
                            .tail = run->device->tail,
                            .turn = run->turn + (uint64_t)i,
-                           .cancelled = cancelled};
+                           .cancelled = run->agrees ? NULL : cancelled};
         at += n_in + n_out + 1;
         int64_t ready = profile ? clock_ns() : 0;
+        if (run->agrees && !stops && since >= run->device->agree_seconds) {
+            args.n_threads = n_threads;
+            stops = comm_any(&args, thread == 0 && *cancelled);
+            args.n_threads = step->single ? 1 : n_threads;
+            since = 0;
+            if (stops && thread == 0)
+                atomic_store_explicit(&run->stops, true, memory_order_relaxed);
+        }
+        since += step_seconds(step);
         if (step->sync) {
-            if (thread == 0 && cancelled && *cancelled)
+            if (thread == 0 && !run->agrees && cancelled && *cancelled)
                 atomic_store_explicit(&run->stops, true, memory_order_relaxed);
             barrier_wait(barrier);
         }
-        if ((step->single && thread != 0) ||
-            atomic_load_explicit(&run->stops, memory_order_relaxed))
+        bool arrives = run->agrees && step->phase == STEP_DONE; /* from other processes */
+        if (arrives && stops)
+            barrier_wait(barrier);
+        if (step->single && thread != 0)
+            continue;
+        stops = stops || atomic_load_explicit(&run->stops, memory_order_relaxed);
+        if (stops && !(arrives && comm_is_open(args.comm, args.device, step->op)))
             continue;
         int64_t start = profile ? clock_ns() : 0;
         step->run(&args);
@@ -218,7 +241,8 @@ static void walk_paced(Run *run)
 int executor_run(Device *device, const Plan *plan, void *const *parameters, void **outputs,
                  cvn_err *err)
 {
-    if (is_interrupted(device))
+    bool agrees = device->agrees && device->interrupt;
+    if (!agrees && is_interrupted(device))
         return err_set(err, CVN_EINTERRUPTED, "interrupted before a run of '%s'", plan->name);
     if (plan->n_threads != device_threads(device))
         return err_set(err, CVN_EINVAL, "'%s' was compiled for %d threads, but the device has %d",
@@ -241,7 +265,8 @@ int executor_run(Device *device, const Plan *plan, void *const *parameters, void
                .plan = plan,
                .last = plan->op_by_op ? 0 : plan->n_steps,
                .at = device->pointer,
-               .turn = device->turn + 1};
+               .turn = device->turn + 1,
+               .agrees = agrees};
     device->turn += (uint64_t)plan->n_steps;
     if (!plan->op_by_op)
         walk_paced(&run);
@@ -251,7 +276,7 @@ int executor_run(Device *device, const Plan *plan, void *const *parameters, void
         const Op *op = plan->step[run.first].op;
         run.at += op->n_operands + op->n_results + 1;
     }
-    if (is_interrupted(device))
+    if (agrees ? atomic_load(&run.stops) : is_interrupted(device))
         return err_set(err, CVN_EINTERRUPTED, "interrupted in a run of '%s'", plan->name);
     for (int i = 0; outputs && i < plan->n_outputs; i++)
         outputs[i] = address(device, plan, parameters, &plan->output[i].ref);

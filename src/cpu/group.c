@@ -4,6 +4,7 @@
 #include "cpu/executor.h"
 #include "graph/interp/interp.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 struct DeviceGroup {
@@ -35,6 +36,8 @@ DeviceGroup *group_new(Comm *comm, int n_threads, const KernelSet *backend, cvn_
             goto fail;
         group->device[d]->comm = comm_size(comm) > 1 ? comm : NULL;
         group->device[d]->comm_index = comm_first(comm) + d;
+        group->device[d]->agrees = comm_size(comm) > comm_local(comm);
+        group->device[d]->agree_seconds = 0.02;
     }
     group->pool = pool_new(group->n, err);
     if (group->pool)
@@ -90,17 +93,23 @@ typedef struct GroupRun {
     const Plan *plan;
     void *const *parameters;
     void **outputs;
+    atomic_bool interrupted; /* as all devices of all processes agreed: no failure */
 } GroupRun;
 
 /* On one thread per device. A device that cannot begin says so to the others, which may be waiting for it. */
 static void run_device(void *context, int d, int n)
 {
-    const GroupRun *run = context;
+    GroupRun *run = context;
+    Device *device = run->group->device[d];
     (void)n;
     cvn_err err = {0};
     void **outputs = run->outputs ? run->outputs + (size_t)d * (size_t)run->plan->n_outputs : NULL;
-    if (executor_run(run->group->device[d], run->plan,
-                     run->parameters + (size_t)d * (size_t)run->plan->n_parameters, outputs, &err))
+    int code =
+        executor_run(device, run->plan,
+                     run->parameters + (size_t)d * (size_t)run->plan->n_parameters, outputs, &err);
+    if (code == CVN_EINTERRUPTED && device->agrees)
+        atomic_store(&run->interrupted, true);
+    else if (code)
         comm_fail(run->group->comm, &err);
 }
 
@@ -114,7 +123,10 @@ int group_run(DeviceGroup *group, const Plan *plan, void *const *parameters, voi
         group->checked = plan;
     }
     comm_reset(group->comm);
-    GroupRun run = {group, plan, parameters, outputs};
+    GroupRun run = {.group = group, .plan = plan, .parameters = parameters, .outputs = outputs};
     pool_run(group->pool, run_device, &run);
-    return comm_failed(group->comm, err);
+    int code = comm_failed(group->comm, err);
+    if (!code && atomic_load(&run.interrupted))
+        code = err_set(err, CVN_EINTERRUPTED, "interrupted in a run of '%s'", plan->name);
+    return code;
 }

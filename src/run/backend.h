@@ -137,8 +137,8 @@ typedef struct Backend {
                const void **output, cvn_err *err);
     int (*wait)(Devices *devices, cvn_err *err);
     /* From now on, once *flag is not 0, a run ends as soon as it can, with CVN_EINTERRUPTED: what it was to write has no
-       meaning then. Signal handlers and other threads may set it. NULL: nobody ends runs. Of a mesh in several processes,
-       which would have to agree, runs are not ended. */
+       meaning then. Signal handlers and other threads may set it. NULL: nobody ends runs. Of a mesh in several processes
+       all watch or none, and they agree: a flag that one of them sees ends the run in all. */
     void (*watch)(Devices *devices, const volatile int *flag);
 
     /* What its devices have communicated until now. */
