@@ -80,7 +80,7 @@ static cvn_engine *new_engine(int rows, int eos_interval, const char *mesh)
                                   .penalties = true,
                                   .eos_interval = eos_interval,
                                   .n_buckets = 2,
-                                  .bucket = {16, 48},
+                                  .bucket = {16, 64},
                                   .mesh = mesh};
     if (cvn_engine_new(model, &options, &e, &err))
         fail_msg("%s", err.message);
@@ -260,6 +260,32 @@ static void prompts_of_different_parts_are_read_side_by_side(void **state)
     cvn_engine_free(e, NULL);
 }
 
+/* On one device short prompts of rows that lie together are read by one run, whatever else is on the fourth of them. */
+static void short_prompts_are_read_as_a_batch(void **state)
+{
+    (void)state;
+    static const int r[5] = {1, 0, 2, 4, 6};
+    for (int others = 0; others < 2; others++) { /* beside one that decodes, or another prompt */
+        cvn_engine *e = new_engine(5, 1, NULL);
+        Heard h[5];
+        memset(h, 0, sizeof h);
+        for (int i = others; i < 5; i++) {
+            submit(e, r[i], &h[i]);
+            if (i == 0)
+                while (!h[0].n)
+                    step(e);
+        }
+        int64_t before = cvn_engine_get_stats(e).prefills;
+        step(e);
+        assert_int_equal(cvn_engine_get_stats(e).prefills, before + (others ? 1 : 2));
+        while (step(e))
+            ;
+        for (int i = others; i < 5; i++)
+            assert_whole(&h[i], r[i]);
+        cvn_engine_free(e, NULL);
+    }
+}
+
 static void a_long_prompt_does_not_stop_others(void **state)
 {
     (void)state;
@@ -268,13 +294,11 @@ static void a_long_prompt_does_not_stop_others(void **state)
     memset(h, 0, sizeof h);
     submit(e, 0, &h[0]);
     step(e);
-    submit(e, 1, &h[1]); /* 120 = 48 + 48 + 24 tokens */
-    for (int i = 0; i < 2; i++) {
-        int before = h[0].n;
-        step(e);
-        assert_int_equal(h[0].n, before + 1);
-        assert_int_equal(h[1].n, 0);
-    }
+    submit(e, 1, &h[1]); /* 120 = 64 + 56 tokens */
+    int before = h[0].n;
+    step(e);
+    assert_int_equal(h[0].n, before + 1);
+    assert_int_equal(h[1].n, 0);
     while (step(e))
         ;
     assert_whole(&h[0], 0);
@@ -426,6 +450,7 @@ int main(void)
         cmocka_unit_test(texts_do_not_depend_on_company),
         cmocka_unit_test(nor_does_it_on_meshes),
         cmocka_unit_test(prompts_of_different_parts_are_read_side_by_side),
+        cmocka_unit_test(short_prompts_are_read_as_a_batch),
         cmocka_unit_test(a_long_prompt_does_not_stop_others),
         cmocka_unit_test(listeners_may_submit_and_cancel),
         cmocka_unit_test(interrupted_runs_are_taken_back),

@@ -88,11 +88,14 @@ static Buffer *add_buffer(Program *p, int parameter)
     return b;
 }
 
-/* Whether a program's parameter is the buffer, or some rows of it: one of each part. */
+/* Whether a program's parameter is the buffer, or some rows of it: one of each part, or, where rows are not split, as many
+   as the program likes. */
 static bool fits(const Buffer *b, const PartitionTensor *t)
 {
     cvn_type type = t->global;
-    if (type.rank && b->role == ROLE_CACHE && type.dim[0] == buffer_row_parts(b))
+    int parts = buffer_row_parts(b);
+    if (type.rank && b->role == ROLE_CACHE &&
+        (type.dim[0] == parts || (parts == 1 && type.dim[0] <= b->type.dim[0])))
         type.dim[0] = b->type.dim[0];
     return cvn_type_equal(&b->type, &type) && sharding_same(&b->sharding, &t->sharding);
 }

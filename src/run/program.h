@@ -49,8 +49,8 @@ void program_free(Program *p);
    it has. One that stays on the devices lies there instead, as if it had no buffer: in a mesh of one process only. */
 bool program_bind(Program *p, Role role, int index, void *host);
 
-/* Rows of caches that the program works on, where it has fewer than there are: rows[i] in part i of the caches' rows
-   (buffer_row_part), -1: none, for each of its rows. */
+/* Rows of caches that the program works on, where it has fewer than there are: of part i of the caches' rows
+   (buffer_row_part) rows[i], -1: none; of caches whose rows are not split rows[0] and those behind it. */
 void program_set_rows(Program *p, const int64_t *rows);
 
 /* All parameters must be bound and all buffers allocated. */

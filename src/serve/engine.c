@@ -66,6 +66,7 @@ static int make_step(cvn_engine *e, EngineStep *out, const LlamaStep *step, cvn_
     if (!g)
         return err->code;
     int code = program_make(&out->program, &e->rt, g, &options, err);
+    out->rows = step->batch;
     out->seq = step->seq;
     cvn_graph_free(g);
     return code;
@@ -108,10 +109,11 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
         bind_inputs(&e->decode[m].program, &e->rows);
     }
     e->parts = steps_parts(&e->rt);
-    e->part_row = arena_array(&e->arena, (size_t)e->parts, sizeof *e->part_row);
+    int side_by_side = e->parts == 1 && o->rows >= SECTION_ROWS ? SECTION_ROWS : e->parts;
+    e->section_row = arena_array(&e->arena, (size_t)side_by_side, sizeof *e->section_row);
     e->load = arena_array(&e->arena, (size_t)e->parts, sizeof *e->load);
-    make_inputs(&e->section, &e->arena, e->parts, (size_t)largest, seen);
-    for (int i = 0; i < e->parts; i++)
+    make_inputs(&e->section, &e->arena, side_by_side, (size_t)largest, seen);
+    for (int i = 0; i < side_by_side; i++)
         e->section.top_p[i] = e->section.penalty[i] = 1;
     for (int i = 0; i < o->n_buckets && !o->no_generation; i++) {
         step = steps_section(&e->steps, e->parts, o->bucket[i]);
@@ -124,6 +126,14 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
             if (make_step(e, &e->prefill[m][i], &step, err))
                 return err->code;
             bind_inputs(&e->prefill[m][i].program, &e->section);
+            LlamaStep wide = step;
+            wide.batch = side_by_side;
+            if (wide.batch == e->parts || wide.seq > SECTION_MOST ||
+                wide.batch * wide.seq > largest)
+                continue;
+            if (make_step(e, &e->batch[m][i], &wide, err))
+                return err->code;
+            bind_inputs(&e->batch[m][i].program, &e->section);
         }
     }
     if (!o->no_generation)
@@ -316,9 +326,9 @@ int cvn_engine_free(cvn_engine *e, cvn_err *err)
     int code = CVN_OK;
     if (e->traces && e->options.profile_path && !(e->failed && e->options.cluster))
         code = e->rt.backend->trace_write(e->rt.devices, e->options.profile_path, err);
-    EngineStep *const steps[] = {&e->fill, &e->prefill[0][0], e->score, e->decode};
-    const size_t n[] = {1, sizeof e->prefill / sizeof **e->prefill, CVN_MAX_BUCKETS,
-                        SAMPLE_MODE_COUNT};
+    EngineStep *const steps[] = {&e->fill, &e->prefill[0][0], &e->batch[0][0], e->score, e->decode};
+    const size_t prefills = sizeof e->prefill / sizeof **e->prefill;
+    const size_t n[] = {1, prefills, prefills, CVN_MAX_BUCKETS, SAMPLE_MODE_COUNT};
     for (size_t k = 0; k < sizeof n / sizeof *n; k++)
         for (size_t i = 0; i < n[k]; i++)
             program_free(&steps[k][i].program);

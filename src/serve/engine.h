@@ -9,6 +9,9 @@
  *
  *     rows 0 1 2 3 on data=2      parts 0: rows 0, 1     1: rows 2, 3
  *     prefill of row 2            tokens [2, seq], length 0 in part 0, n in part 1
+ *
+ * Where rows are not split, short sections, which take almost as long as reading the weights does, are also made for
+ * SECTION_ROWS rows side by side: those that have nothing to do have length 0. A row has the same bits in either.
  */
 #ifndef CVN_SERVE_ENGINE_H
 #define CVN_SERVE_ENGINE_H
@@ -30,11 +33,17 @@ typedef struct Inputs {
     uint32_t *key; /* [rows * 2] */
 } Inputs;
 
-/* A program and the tokens of a row that it takes. */
+/* A program, the rows that it works on and the tokens of each that it takes. */
 typedef struct EngineStep {
     Program program;
-    int64_t seq;
+    int64_t rows, seq;
 } EngineStep;
+
+enum {
+    SECTION_ROWS = 4,   /* of a batch of short sections, … */
+    SECTION_FEWEST = 3, /* … which is faster than one by one from so many on … */
+    SECTION_MOST = 32   /* … and up to so many tokens of each */
+};
 
 struct cvn_engine {
     const cvn_model *model; /* borrowed */
@@ -51,19 +60,22 @@ struct cvn_engine {
     SampleMode most;             /* modes up to this one are compiled */
     int n_caches;                /* tensors of all layers */
     int parts;                   /* into which the mesh splits the caches' rows */
-    int64_t *part_row; /* [parts] the row of each part that the next prefill works on, or -1 */
-    Inputs rows;       /* of the decode program: [options.rows], seq 1 */
-    Inputs section;    /* of prefill and scoring: a row of each part, the largest bucket */
-    int64_t *filled;   /* [rows] positions in the row's cache; rows.start is always the same */
-    int64_t *resets;   /* [rows] how often the row's text was forgotten */
-    int32_t *before;   /* [rows] tokens as they were when a decode step began */
-    Queue queue;       /* requests that have not ended (serve/scheduler.h) */
-    Job **job;         /* [rows] the request that works on the row, or NULL */
+    int64_t *section_row; /* [section.rows] the row of each that the next prefill works on, or -1 */
+    Inputs rows;          /* of the decode program: [options.rows], seq 1 */
+    /* of prefill and scoring: a row of each part, or SECTION_ROWS; the largest bucket */
+    Inputs section;
+    int64_t *filled; /* [rows] positions in the row's cache; rows.start is always the same */
+    int64_t *resets; /* [rows] how often the row's text was forgotten */
+    int32_t *before; /* [rows] tokens as they were when a decode step began */
+    Queue queue;     /* requests that have not ended (serve/scheduler.h) */
+    Job **job;       /* [rows] the request that works on the row, or NULL */
     struct RowPrompt *prompt; /* [rows] of those that are being read */
     int32_t *drawn;           /* [eos_interval, rows] tokens of the steps since the last look */
     int *load;                /* [parts] rows that are taken */
     EngineStep fill;          /* whole sections of the largest bucket that are not the last */
     EngineStep prefill[SAMPLE_MODE_COUNT][CVN_MAX_BUCKETS];
+    EngineStep batch[SAMPLE_MODE_COUNT]
+                    [CVN_MAX_BUCKETS]; /* prefill of SECTION_ROWS; rows 0: none */
     EngineStep score[CVN_MAX_BUCKETS];
     EngineStep decode[SAMPLE_MODE_COUNT];
     int n_score_buckets;
@@ -90,8 +102,8 @@ typedef struct RowPrompt {
 /* Tokens of the program that reads the next section of a prompt. */
 int64_t engine_section(const cvn_engine *e, const RowPrompt *prompt);
 
-/* Reads a section of the first of n prompts, and beside it of those others that lie in other parts and that the same
-   program takes. Where that completes a prompt the next token is drawn, which becomes the row's token for decoding. */
+/* Reads a section of the first of n prompts, and beside it of those others that the same program takes: that lie in other
+   parts, or near it. Where that completes a prompt the next token is drawn, which becomes the row's token for decoding. */
 int engine_prefill(cvn_engine *e, RowPrompt *prompt, int n, cvn_err *err);
 
 /* One decode step: every active row's token goes into its cache and the next is drawn into

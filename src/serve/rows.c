@@ -99,52 +99,52 @@ static int row_part(const cvn_engine *e, int row)
 }
 
 /* A section in which no row has anything to do. */
-static void clear_section(cvn_engine *e, int64_t seq)
+static void clear_section(cvn_engine *e, const EngineStep *step)
 {
     Inputs *in = &e->section;
-    for (int i = 0; i < e->parts; i++) {
-        e->part_row[i] = -1;
+    for (int64_t i = 0; i < step->rows; i++) {
+        e->section_row[i] = -1;
         in->start[i] = in->length[i] = 0;
     }
-    memset(in->tokens, 0, (size_t)(e->parts * seq) * sizeof *in->tokens);
+    memset(in->tokens, 0, (size_t)(step->rows * step->seq) * sizeof *in->tokens);
 }
 
-/* Stages a section of a row's tokens; returns the row's part. */
-static int stage_section(cvn_engine *e, int64_t seq, int row, const int32_t *tokens, int64_t n)
+/* Stages a section of a row's tokens at a place in it. */
+static void stage_section(cvn_engine *e, const EngineStep *step, int64_t at, int row,
+                          const int32_t *tokens, int64_t n)
 {
-    int part = row_part(e, row);
     Inputs *in = &e->section;
     const Inputs *from = &e->rows;
-    e->part_row[part] = row;
-    in->start[part] = from->start[row];
-    in->length[part] = (int32_t)n;
-    in->temperature[part] = from->temperature[row];
-    in->top_k[part] = from->top_k[row];
-    in->top_p[part] = from->top_p[row];
-    in->min_p[part] = from->min_p[row];
-    in->penalty[part] = from->penalty[row];
-    memcpy(in->key + 2 * part, from->key + 2 * row, 2 * sizeof *in->key);
-    memcpy(in->tokens + part * seq, tokens, (size_t)n * sizeof *tokens);
+    e->section_row[at] = row;
+    in->start[at] = from->start[row];
+    in->length[at] = (int32_t)n;
+    in->temperature[at] = from->temperature[row];
+    in->top_k[at] = from->top_k[row];
+    in->top_p[at] = from->top_p[row];
+    in->min_p[at] = from->min_p[row];
+    in->penalty[at] = from->penalty[row];
+    memcpy(in->key + 2 * at, from->key + 2 * row, 2 * sizeof *in->key);
+    memcpy(in->tokens + at * step->seq, tokens, (size_t)n * sizeof *tokens);
     size_t vocab = (size_t)e->model->io.config.vocab;
     if (in->seen)
-        memcpy(in->seen + (size_t)part * vocab, from->seen + (size_t)row * vocab, vocab);
-    return part;
+        memcpy(in->seen + (size_t)at * vocab, from->seen + (size_t)row * vocab, vocab);
 }
 
 /* Runs a program on the section that is staged. */
 static int run_section(cvn_engine *e, EngineStep *step, cvn_err *err)
 {
     double begin = clock_seconds();
-    program_set_rows(&step->program, e->part_row);
+    program_set_rows(&step->program, e->section_row);
     if (run_program(e, &step->program, err))
         return err->code;
     e->stats.prefills++;
     e->stats.prefill_seconds += clock_seconds() - begin;
-    for (int i = 0; i < e->parts; i++) {
-        int64_t row = e->part_row[i];
-        if (row >= 0)
-            engine_set_filled(e, (int)row, e->filled[row] + e->section.length[i]);
-        e->stats.prefill_tokens += e->section.length[i];
+    for (int64_t i = 0; i < step->rows; i++) {
+        int row = (int)e->section_row[i];
+        int64_t n = e->section.length[i];
+        if (n)
+            engine_set_filled(e, row, e->filled[row] + n);
+        e->stats.prefill_tokens += n;
     }
     return CVN_OK;
 }
@@ -262,32 +262,64 @@ int64_t engine_section(const cvn_engine *e, const RowPrompt *prompt)
     return e->options.bucket[next_section(e, prompt, &last)];
 }
 
+/* The first of SECTION_ROWS rows side by side that a batch with a row is of. */
+static int batch_begin(const cvn_engine *e, int row)
+{
+    int begin = row - row % SECTION_ROWS, last = e->options.rows - SECTION_ROWS;
+    return begin < last ? begin : last;
+}
+
+/* Whether a prompt's next section is read by bucket b, and is its last one or not. */
+static bool section_is(const cvn_engine *e, const RowPrompt *p, int b, bool last)
+{
+    bool own;
+    return next_section(e, p, &own) == b && own == last;
+}
+
+/* Of n prompts, those near the first one whose last section has the same length. */
+static int count_near(const cvn_engine *e, const RowPrompt *prompt, int n, int b)
+{
+    int begin = batch_begin(e, prompt[0].row), near = 0;
+    for (int i = 0; i < n; i++)
+        near += prompt[i].row >= begin && prompt[i].row < begin + SECTION_ROWS &&
+                section_is(e, &prompt[i], b, true);
+    return near;
+}
+
 int engine_prefill(cvn_engine *e, RowPrompt *prompt, int n, cvn_err *err)
 {
-    bool last, too;
+    bool last;
     int b = next_section(e, &prompt[0], &last);
     int64_t seq = e->options.bucket[b];
     SampleMode mode = SAMPLE_GREEDY;
-    clear_section(e, seq);
+    bool batch = last && e->batch[0][b].rows && count_near(e, prompt, n, b) >= SECTION_FEWEST;
+    const EngineStep *like = batch ? &e->batch[0][b] : &e->prefill[0][b];
+    int begin = batch ? batch_begin(e, prompt[0].row) : 0;
+    clear_section(e, like);
+    for (int64_t i = 0; i < like->rows && batch; i++) {
+        e->section_row[i] = begin + i; /* those with nothing to do lie there as well, … */
+        e->section.start[i] = e->rows.start[begin + i]; /* … and go on where they ended */
+    }
     for (int i = 0; i < n; i++) {
         RowPrompt *p = &prompt[i];
         const cvn_request *r = p->request;
+        int64_t at = batch ? p->row - begin : row_part(e, p->row);
         p->computed = 0;
-        if (e->part_row[row_part(e, p->row)] >= 0 || next_section(e, p, &too) != b || too != last)
+        if (at < 0 || at >= like->rows || e->section.length[at] || !section_is(e, p, b, last))
             continue;
         int64_t filled = e->filled[p->row], rest = r->n_prompt - filled;
         SampleMode wanted = row_mode(e, p->row);
         mode = wanted > mode ? wanted : mode;
         p->computed = rest < seq ? rest : seq;
-        stage_section(e, seq, p->row, r->prompt + filled, p->computed);
+        stage_section(e, like, at, p->row, r->prompt + filled, p->computed);
     }
-    EngineStep *step = last ? &e->prefill[mode][b] : &e->fill;
+    EngineStep *step = batch ? &e->batch[mode][b] : last ? &e->prefill[mode][b] : &e->fill;
     if (run_section(e, step, err))
         return err->code;
     const int32_t *next = last ? program_output(&step->program, ROLE_NEXT, 0) : NULL;
-    for (int i = 0; i < e->parts && last; i++)
-        if (e->part_row[i] >= 0)
-            e->rows.tokens[e->part_row[i]] = next[i];
+    for (int64_t i = 0; i < step->rows && last; i++)
+        if (e->section.length[i])
+            e->rows.tokens[e->section_row[i]] = next[i];
     return CVN_OK;
 }
 
@@ -329,9 +361,10 @@ static int score_row(cvn_engine *e, int row, const int32_t *token, int64_t n, fl
         int b = choose_bucket(e->score_bucket, e->n_score_buckets, n - done);
         EngineStep *step = &e->score[b];
         int64_t here = n - done < step->seq ? n - done : step->seq;
-        clear_section(e, step->seq);
-        int64_t at = stage_section(e, step->seq, row, token + done, here) * step->seq;
-        for (int64_t i = 0; i < e->parts * step->seq; i++)
+        int64_t at = row_part(e, row) * step->seq;
+        clear_section(e, step);
+        stage_section(e, step, row_part(e, row), row, token + done, here);
+        for (int64_t i = 0; i < step->rows * step->seq; i++)
             e->section.targets[i] = -1;
         for (int64_t i = 0; i < step->seq && done + i + 1 < n; i++)
             e->section.targets[at + i] = token[done + i + 1];
