@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FILE = 1 << 28 }; /* bytes; the largest known tokenizer.json has 4 x 10^7 */
+enum {
+    MAX_FILE = 1 << 28,     /* bytes; the largest known tokenizer.json has 4 x 10^7 */
+    MAX_TEMPLATE = 1 << 20, /* bytes of a chat template; the largest known has 3 x 10^4 */
+};
 
 static bool is_json(const char *bytes, size_t n)
 {
@@ -105,6 +108,20 @@ static void read_named(const Tokenizer *t, const json_t *config, const char *key
         *id = found;
 }
 
+/* "chat_template": a string, or a list of {"name", "template"} of which "default" counts. */
+static const char *config_template(const json_t *config)
+{
+    const json_t *value = json_object_get(config, "chat_template"), *entry;
+    size_t i;
+    json_array_foreach(value, i, entry)
+    {
+        const char *name = json_string_value(json_object_get(entry, "name"));
+        if (name && strcmp(name, "default") == 0)
+            return json_string_value(json_object_get(entry, "template"));
+    }
+    return json_string_value(value);
+}
+
 /* tokenizer_config.json knows best what ends a text: an instruct model's ends with <|eot_id|>. */
 static int read_config(Tokenizer *t, const char *folder, cvn_err *err)
 {
@@ -117,8 +134,26 @@ static int read_config(Tokenizer *t, const char *folder, cvn_err *err)
     read_named(t, config, "bos_token", &t->bos);
     read_named(t, config, "eos_token", &t->eos);
     read_named(t, config, "pad_token", &t->pad);
+    const char *template = config_template(config);
+    if (template)
+        t->chat_template = arena_string(&t->arena, template);
     json_decref(config);
     return CVN_OK;
+}
+
+/* A template that is a file of its own. */
+static int read_template(Tokenizer *t, const char *folder, cvn_err *err)
+{
+    const FilePath path = file_path(folder, "chat_template.jinja");
+    FileMap map = {0};
+    int rc = file_exists(path.text) ? file_map(&map, path.text, err) : CVN_OK;
+    if (!rc && (map.size > MAX_TEMPLATE || (map.size && memchr(map.data, 0, map.size))))
+        rc = err_set(err, CVN_EFORMAT, "'%s' must be a text of at most %d bytes", path.text,
+                     MAX_TEMPLATE);
+    if (!rc && map.size)
+        t->chat_template = arena_stringn(&t->arena, (const char *)map.data, map.size);
+    file_unmap(&map);
+    return rc;
 }
 
 int tokenizer_open(const char *path, Tokenizer **out, cvn_err *err)
@@ -134,6 +169,8 @@ int tokenizer_open(const char *path, Tokenizer **out, cvn_err *err)
         int rc = open_file(file.text, out, err);
         if (!rc)
             rc = read_config(*out, path, err);
+        if (!rc)
+            rc = read_template(*out, path, err);
         if (rc) {
             tokenizer_free(*out);
             *out = NULL;
@@ -209,6 +246,11 @@ int32_t tokenizer_eos(const Tokenizer *t)
 int32_t tokenizer_pad(const Tokenizer *t)
 {
     return t->pad;
+}
+
+const char *tokenizer_chat_template(const Tokenizer *t)
+{
+    return t->chat_template;
 }
 
 const char *tokenizer_piece(const Tokenizer *t, int32_t id, size_t *length)

@@ -103,6 +103,11 @@ int32_t tokenizer_pad(const Tokenizer *tokenizer);
  * possible. */
 const char *tokenizer_piece(const Tokenizer *tokenizer, int32_t id, size_t *length);
 
+/* The source of the chat template that belongs to the tokenizer, or NULL: of a folder its chat_template.jinja, else
+ * "chat_template" of its tokenizer_config.json (of a list of named ones, "default"); of a GGUF file
+ * tokenizer.chat_template. */
+const char *tokenizer_chat_template(const Tokenizer *tokenizer);
+
 /* The id of a special or added token by its text ("<|eot_id|>"), or -1. */
 int32_t tokenizer_special(const Tokenizer *tokenizer, const char *text);
 

@@ -102,7 +102,7 @@ struct Tokenizer {
     bool strip_bytes;      /* the space in front is dropped also when it is a byte piece */
     int32_t bos, eos, pad; /* ids, or -1 */
     uint64_t hash;         /* of the file's bytes */
-    const char *chat_template; /* of a GGUF file; arena, or NULL */
+    const char *chat_template; /* source of the template, arena, or NULL */
     Map special;               /* text of special and added tokens -> id */
 };
 
