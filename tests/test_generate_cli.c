@@ -177,7 +177,7 @@ static void ids_need_no_tokenizer_that_can_be_read(void **state)
     write_odd_gguf("odd.gguf");
     expect(0, "cp -r bare broken && echo '{}' >broken/tokenizer.json", "");
     expect(0, "caravan generate -m odd.gguf --tokens 1,2 -n 3 --json 2>&1",
-           "'a-way-that-nobody-knows!' does, and only 'llama-bpe' is known; only token ids");
+           "'a-way-that-nobody-knows!' does, which is not known; only token ids");
     static const char *const models[] = {"odd.gguf", "bare", "broken"};
     for (size_t i = 0; i < 3; i++) {
         char line[256];

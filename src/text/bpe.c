@@ -390,6 +390,8 @@ static int first_symbols(const Bpe *bpe, BpeWork *work, const char *text, size_t
         } else if (bpe->unknown >= 0) {
             work->symbol[count++] = bpe->unknown;
             i = end;
+        } else if (bpe->byte_symbols) {
+            i = end; /* left out, as the references do: some vocabularies lack control characters */
         } else {
             return no_symbol((unsigned char)text[i], err);
         }

@@ -85,7 +85,7 @@ int tokenizer_encode(const Tokenizer *t, const char *text, size_t n, unsigned fl
     int rc = CVN_OK;
     for (int i = 0; !rc && i < t->n_split; i++)
         rc = split_work_new(t->split[i], &e.split[i], err);
-    if (!rc && flags & TOKENIZER_BOS && t->bos >= 0)
+    if (!rc && flags & TOKENIZER_BOS && t->begins && t->bos >= 0)
         token_ids_add(out, t->bos);
     if (!rc)
         rc = encode_between(&e, &t->raw, encode_segment, text, n, true);

@@ -1,21 +1,23 @@
 /*
  * The tokenizer inside of a GGUF file. It is told as lists, whose n-th element belongs to id n:
  *
- *   tokenizer.ggml.model        "llama": SentencePiece; "gpt2": byte-level BPE
- *   tokenizer.ggml.pre          of "gpt2", how text is cut into words; "llama-bpe" is Llama 3's way
+ *   tokenizer.ggml.model        "llama": SentencePiece; "gpt2": byte-level BPE; "gemma4": BPE spelled as SentencePiece
+ *   tokenizer.ggml.pre          of "gpt2", how text is cut into words (gguf_pre.h)
  *   tokenizer.ggml.tokens       texts, of "gpt2" in the byte-level alphabet
- *   tokenizer.ggml.scores       floats, of "llama"
- *   tokenizer.ggml.token_type   1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte
- *   tokenizer.ggml.merges       of "gpt2": "left right", the first of the list merges first
- *   tokenizer.ggml.bos_token_id, eos_token_id, padding_token_id; add_space_prefix of "llama"
+ *   tokenizer.ggml.scores       of "llama": floats or integers; all 0 where there are none
+ *   tokenizer.ggml.token_type   1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte; all 1 where there are none
+ *   tokenizer.ggml.merges       of BPE: "left right", the first of the list merges first
+ *   tokenizer.ggml.bos_token_id, eos_token_id, eot_token_id, eom_token_id, unknown_token_id, padding_token_id
+ *   tokenizer.ggml.add_bos_token     whether a text begins with bos
+ *   tokenizer.ggml.add_space_prefix  of "llama", whether a space is put in front of a text
  *   tokenizer.chat_template
  *
  * (Format: docs/gguf.md of ggml-org/ggml.) The lists are what tokenizer.model and tokenizer.json hold, so such a
- * file is written in memory and read as any other.
+ * file is written in memory and read as any other. add_eos_token is not followed: who wants a text ended says so.
  */
 #include "io/gguf.h"
+#include "text/gguf_pre.h"
 #include "text/json_text.h"
-#include "text/split.h"
 #include "text/tokenizer_impl.h"
 #include "text/utf8.h"
 
@@ -24,7 +26,7 @@
 
 #define KEY(name) "tokenizer.ggml." name
 
-enum { TYPE_NORMAL = 1, TYPE_CONTROL = 3, TYPE_USER = 4, TYPE_UNUSED = 5 };
+enum { TYPE_NORMAL = 1, TYPE_UNKNOWN, TYPE_CONTROL, TYPE_USER, TYPE_UNUSED, TYPE_BYTE };
 
 typedef struct Text {
     const char *p; /* [n] in the file */
@@ -34,9 +36,12 @@ typedef struct Text {
 /* The lists of a file, all of n elements; they point into it. */
 typedef struct Lists {
     Text *token;           /* [n] arena */
-    const uint8_t *score;  /* [n] f32, unaligned; NULL where there are none */
-    const uint8_t *type;   /* [n] i32, unaligned; NULL: all normal */
+    float *score;          /* [n] arena */
+    uint8_t *type;         /* [n] arena; TYPE_* */
     int64_t bos, eos, pad; /* ids, or -1 */
+    int64_t unknown;       /* the one id of TYPE_UNKNOWN, or -1 */
+    const GgufPre *pre;    /* of a BPE tokenizer, else NULL */
+    bool begins;           /* a text begins with bos */
     uint64_t n;
 } Lists;
 
@@ -72,17 +77,42 @@ static int read_texts(const Gguf *gguf, const char *key, Arena *arena, Text **te
     return CVN_OK;
 }
 
-/* An array of n numbers of 4 bytes; NULL where it is absent. */
-static int read_numbers(const Gguf *gguf, const char *key, GgufType element, uint64_t n,
-                        const uint8_t **numbers, cvn_err *err)
+/* The n numbers of an array; false where it is absent. */
+static int read_scores(const Gguf *gguf, Lists *lists, Arena *arena, cvn_err *err)
 {
-    const GgufValue *value = gguf_find(gguf, key);
-    *numbers = NULL;
+    const GgufValue *value = gguf_find(gguf, KEY("scores"));
+    lists->score = arena_array(arena, (size_t)lists->n + 1, sizeof *lists->score);
     if (!value)
         return CVN_OK;
-    if (value->type != GGUF_ARRAY || value->element != element || value->n != n)
-        return malformed(key, err);
-    *numbers = value->data;
+    if (value->type != GGUF_ARRAY || value->n != lists->n ||
+        (value->element != GGUF_F32 && value->element != GGUF_I32))
+        return malformed(KEY("scores"), err);
+    for (uint64_t i = 0; i < lists->n; i++) {
+        int32_t whole;
+        memcpy(&whole, value->data + 4 * i, sizeof whole);
+        memcpy(&lists->score[i], value->data + 4 * i, sizeof whole);
+        if (value->element == GGUF_I32)
+            lists->score[i] = (float)whole;
+    }
+    return CVN_OK;
+}
+
+static int read_types(const Gguf *gguf, Lists *lists, Arena *arena, cvn_err *err)
+{
+    const GgufValue *value = gguf_find(gguf, KEY("token_type"));
+    lists->type = arena_array(arena, (size_t)lists->n + 1, sizeof *lists->type);
+    memset(lists->type, TYPE_NORMAL, (size_t)lists->n);
+    if (!value)
+        return CVN_OK;
+    if (value->type != GGUF_ARRAY || value->element != GGUF_I32 || value->n != lists->n)
+        return malformed(KEY("token_type"), err);
+    for (uint64_t i = 0; i < lists->n; i++) {
+        int32_t type;
+        memcpy(&type, value->data + 4 * i, sizeof type);
+        if (type < 0 || type > TYPE_BYTE)
+            return malformed(KEY("token_type"), err);
+        lists->type[i] = type ? (uint8_t)type : TYPE_NORMAL;
+    }
     return CVN_OK;
 }
 
@@ -93,25 +123,55 @@ static int64_t read_id(const Gguf *gguf, const char *key, uint64_t n)
     return gguf_int(gguf, key, &id) && id >= 0 && (uint64_t)id < n ? id : -1;
 }
 
+static bool read_flag(const Gguf *gguf, const char *key, bool otherwise)
+{
+    const GgufValue *value = gguf_find(gguf, key);
+    return value && value->type == GGUF_BOOL ? *value->data != 0 : otherwise;
+}
+
+/* What begins or ends a text is a control token, whatever a file of an early converter says, if it looks like one. */
+static void correct_control(const Gguf *gguf, Lists *lists)
+{
+    static const char *const keys[] = {KEY("bos_token_id"), KEY("eos_token_id"),
+                                       KEY("eot_token_id"), KEY("eom_token_id")};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        int64_t id = read_id(gguf, keys[i], lists->n);
+        const Text *token = id >= 0 ? &lists->token[id] : NULL;
+        if (token && token->n > 2 && token->p[0] == '<' && token->p[token->n - 1] == '>')
+            lists->type[id] = TYPE_CONTROL;
+    }
+}
+
+/* One token at most stands for what is unknown; others of that type fill up the vocabulary. */
+static void correct_unknown(const Gguf *gguf, Lists *lists)
+{
+    lists->unknown = read_id(gguf, KEY("unknown_token_id"), lists->n);
+    for (uint64_t i = 0; i < lists->n; i++) {
+        if (lists->type[i] != TYPE_UNKNOWN)
+            continue;
+        if (lists->unknown < 0)
+            lists->unknown = (int64_t)i;
+        lists->type[i] = TYPE_UNUSED;
+    }
+    if (lists->unknown < 0 && lists->n > 0)
+        lists->unknown = 0;
+}
+
 static int read_lists(const Gguf *gguf, Arena *arena, Lists *lists, cvn_err *err)
 {
     int rc = read_texts(gguf, KEY("tokens"), arena, &lists->token, &lists->n, err);
     if (!rc)
-        rc = read_numbers(gguf, KEY("scores"), GGUF_F32, lists->n, &lists->score, err);
+        rc = read_scores(gguf, lists, arena, err);
     if (!rc)
-        rc = read_numbers(gguf, KEY("token_type"), GGUF_I32, lists->n, &lists->type, err);
+        rc = read_types(gguf, lists, arena, err);
+    if (rc)
+        return rc;
     lists->bos = read_id(gguf, KEY("bos_token_id"), lists->n);
     lists->eos = read_id(gguf, KEY("eos_token_id"), lists->n);
     lists->pad = read_id(gguf, KEY("padding_token_id"), lists->n);
-    return rc;
-}
-
-static uint32_t type_of(const Lists *lists, uint64_t id)
-{
-    uint32_t type = TYPE_NORMAL;
-    if (lists->type)
-        memcpy(&type, lists->type + 4 * id, sizeof type);
-    return type;
+    correct_control(gguf, lists);
+    correct_unknown(gguf, lists);
+    return CVN_OK;
 }
 
 /* ---- as tokenizer.model (the fields are told in sentencepiece.c) ---- */
@@ -136,33 +196,40 @@ static void put_bytes(StrBuf *out, unsigned field, const char *p, size_t n)
     strbuf_add(out, p, n);
 }
 
-static int write_sentencepiece(const Gguf *gguf, const Lists *lists, StrBuf *out, cvn_err *err)
+static int write_sentencepiece(const Gguf *gguf, const Lists *lists, StrBuf *out)
 {
     enum { PIECES = 1, TRAINER = 2, NORMALIZER = 3 };
     const int64_t ids[] = {lists->bos, lists->eos, lists->pad};
-    const GgufValue *prefix = gguf_find(gguf, KEY("add_space_prefix"));
     StrBuf part = {0};
-    if (!lists->score)
-        return malformed(KEY("scores"), err);
+    size_t n_bytes = 0;
     for (uint64_t i = 0; i < lists->n && !out->failed; i++) {
+        const Text *token = &lists->token[i];
+        unsigned type = lists->type[i];
+        if ((int64_t)i == lists->unknown)
+            type = TYPE_UNKNOWN;
+        else if (type == TYPE_UNUSED)
+            type = TYPE_CONTROL; /* no text becomes one */
+        else if (type == TYPE_NORMAL && piece_byte(token->p, token->n) >= 0)
+            type = TYPE_BYTE;
+        n_bytes += type == TYPE_BYTE;
         strbuf_clear(&part);
-        put_bytes(&part, 1, lists->token[i].p, lists->token[i].n);
+        put_bytes(&part, 1, token->p, token->n);
         put_varint(&part, 2 << 3 | 5);
-        strbuf_add(&part, (const char *)lists->score + 4 * i, 4);
-        put_number(&part, 3, type_of(lists, i));
+        strbuf_add(&part, (const char *)&lists->score[i], sizeof lists->score[i]);
+        put_number(&part, 3, type);
         put_bytes(out, PIECES, part.text, part.length);
         out->failed |= part.failed;
     }
     strbuf_clear(&part);
-    put_number(&part, 3, 2);  /* model_type BPE */
-    put_number(&part, 35, 1); /* byte_fallback */
+    put_number(&part, 3, 2);               /* model_type BPE */
+    put_number(&part, 35, n_bytes == 256); /* byte_fallback */
     for (unsigned i = 0; i < 3; i++)
         if (ids[i] >= 0)
             put_bytes(&part, 46 + i, lists->token[ids[i]].p, lists->token[ids[i]].n);
     put_bytes(out, TRAINER, part.text, part.length);
     out->failed |= part.failed;
     strbuf_clear(&part);
-    put_number(&part, 3, !prefix || prefix->type != GGUF_BOOL || *prefix->data);
+    put_number(&part, 3, read_flag(gguf, KEY("add_space_prefix"), true));
     put_number(&part, 4, 0); /* white space stays as it is */
     put_bytes(out, NORMALIZER, part.text, part.length);
     out->failed |= part.failed;
@@ -172,56 +239,105 @@ static int write_sentencepiece(const Gguf *gguf, const Lists *lists, StrBuf *out
 
 /* ---- as tokenizer.json ---- */
 
+/* The tokens that are added and, else, those of the vocabulary. */
+static bool is_added(const Lists *lists, uint64_t id)
+{
+    unsigned type = lists->type[id];
+    return type == TYPE_CONTROL || type == TYPE_USER || type == TYPE_UNUSED;
+}
+
 static void put_added(const Lists *lists, StrBuf *out)
 {
     const char *between = "";
     strbuf_puts(out, "{\"added_tokens\": [");
     for (uint64_t i = 0; i < lists->n; i++) {
-        uint32_t type = type_of(lists, i);
-        if (type != TYPE_CONTROL && type != TYPE_USER)
+        if (!is_added(lists, i))
             continue;
         strbuf_printf(out, "%s{\"id\": %llu, \"content\": ", between, (unsigned long long)i);
         json_text_string(lists->token[i].p, lists->token[i].n, out);
-        strbuf_printf(out, ", \"special\": %s}", type == TYPE_CONTROL ? "true" : "false");
+        bool user = lists->type[i] == TYPE_USER;
+        strbuf_printf(out,
+                      ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
+                      "\"normalized\": %s, \"special\": %s}",
+                      user ? "true" : "false", user ? "false" : "true");
         between = ", ";
     }
     strbuf_puts(out, "], ");
 }
 
-static int write_bpe(const Gguf *gguf, const Lists *lists, Arena *arena, StrBuf *out, cvn_err *err)
+static void put_vocabulary(const Lists *lists, StrBuf *out)
 {
-    const char *pre = gguf_string(gguf, KEY("pre"), arena);
-    Text *merge;
-    uint64_t n_merges;
-    if (!pre || (strcmp(pre, "llama-bpe") != 0 && strcmp(pre, "llama3") != 0 &&
-                 strcmp(pre, "llama-v3") != 0))
-        return err_set(err, CVN_EUNSUPPORTED,
-                       "the GGUF file's tokenizer cuts text as '%.40s' does, and only 'llama-bpe' "
-                       "is known",
-                       pre ? pre : "");
-    int rc = read_texts(gguf, KEY("merges"), arena, &merge, &n_merges, err);
-    if (rc)
-        return rc;
     const char *between = "";
-    put_added(lists, out);
-    strbuf_puts(out, "\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": "
-                     "\"Split\", \"pattern\": {\"Regex\": ");
-    json_text_string(SPLIT_LLAMA3, strlen(SPLIT_LLAMA3), out);
-    strbuf_puts(out,
-                "}, \"behavior\": \"Isolated\", \"invert\": false}, {\"type\": \"ByteLevel\", "
-                "\"add_prefix_space\": false, \"use_regex\": false}]}, \"decoder\": {\"type\": "
-                "\"ByteLevel\"}, \"model\": {\"type\": \"BPE\", \"ignore_merges\": true, "
-                "\"vocab\": {");
+    strbuf_puts(out, "\"vocab\": {");
     for (uint64_t i = 0; i < lists->n; i++) {
-        uint32_t type = type_of(lists, i);
-        if (type == TYPE_CONTROL || type == TYPE_USER || type == TYPE_UNUSED)
+        if (is_added(lists, i) || lists->token[i].n == 0)
             continue;
         strbuf_puts(out, between);
         json_text_string(lists->token[i].p, lists->token[i].n, out);
         strbuf_printf(out, ": %llu", (unsigned long long)i);
         between = ", ";
     }
-    strbuf_puts(out, "}, \"merges\": [");
+    strbuf_puts(out, "}, ");
+}
+
+/* What happens to text before and after. */
+static void put_stages(const GgufPre *pre, StrBuf *out)
+{
+    if (pre->blanks) {
+        strbuf_puts(out,
+                    "\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, "
+                    "\"content\": \"\xe2\x96\x81\"}, \"decoder\": {\"type\": \"Sequence\", "
+                    "\"decoders\": [{\"type\": \"Replace\", \"pattern\": {\"String\": "
+                    "\"\xe2\x96\x81\"}, \"content\": \" \"}, {\"type\": \"ByteFallback\"}, "
+                    "{\"type\": \"Fuse\"}]}, ");
+        return;
+    }
+    strbuf_puts(out, "\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [");
+    for (size_t i = 0; i < SPLIT_MAX && pre->split[i]; i++) {
+        strbuf_puts(out, "{\"type\": \"Split\", \"pattern\": {\"Regex\": ");
+        json_text_string(pre->split[i], strlen(pre->split[i]), out);
+        strbuf_puts(out, "}, \"behavior\": \"Isolated\", \"invert\": false}, ");
+    }
+    strbuf_puts(out, "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": "
+                     "false, \"use_regex\": false}]}, \"decoder\": {\"type\": \"ByteLevel\", "
+                     "\"add_prefix_space\": false, \"trim_offsets\": false, \"use_regex\": "
+                     "false}, ");
+}
+
+/* A post-processor that puts bos in front of a text. */
+static void put_begin(const Lists *lists, StrBuf *out)
+{
+    StrBuf name = {0};
+    json_text_string(lists->token[lists->bos].p, lists->token[lists->bos].n, &name);
+    const char *bos = name.length ? name.text : "";
+    strbuf_printf(
+        out,
+        "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": "
+        "[{\"SpecialToken\": {\"id\": %s, \"type_id\": 0}}, {\"Sequence\": {\"id\": \"A\", "
+        "\"type_id\": 0}}], \"pair\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, "
+        "{\"Sequence\": {\"id\": \"B\", \"type_id\": 1}}], \"special_tokens\": {%s: "
+        "{\"id\": %s, \"ids\": [%lld], \"tokens\": [%s]}}}, ",
+        bos, bos, bos, (long long)lists->bos, bos);
+    out->failed |= name.failed;
+    strbuf_free(&name);
+}
+
+static int write_bpe(const Gguf *gguf, const Lists *lists, Arena *arena, StrBuf *out, cvn_err *err)
+{
+    Text *merge;
+    uint64_t n_merges;
+    int rc = read_texts(gguf, KEY("merges"), arena, &merge, &n_merges, err);
+    if (rc)
+        return rc;
+    put_added(lists, out);
+    put_stages(lists->pre, out);
+    if (lists->begins && lists->bos >= 0)
+        put_begin(lists, out);
+    strbuf_printf(out,
+                  "\"model\": {\"type\": \"BPE\", \"byte_fallback\": %s, \"ignore_merges\": %s, ",
+                  lists->pre->blanks ? "true" : "false", lists->pre->whole ? "true" : "false");
+    put_vocabulary(lists, out);
+    strbuf_puts(out, "\"merges\": [");
     for (uint64_t i = 0; i < n_merges; i++) {
         strbuf_puts(out, i ? ", " : "");
         json_text_string(merge[i].p, merge[i].n, out);
@@ -230,19 +346,37 @@ static int write_bpe(const Gguf *gguf, const Lists *lists, Arena *arena, StrBuf 
     return CVN_OK;
 }
 
-static int write_file(const Gguf *gguf, const Lists *lists, Arena *arena, StrBuf *out, cvn_err *err)
+/* ---- both ---- */
+
+/* Which of the two files to write, by tokenizer.ggml.model and pre. */
+static int read_kind(const Gguf *gguf, Lists *lists, Arena *arena, cvn_err *err)
 {
     const char *model = gguf_string(gguf, KEY("model"), arena);
-    int rc;
-    if (model && strcmp(model, "llama") == 0)
-        rc = write_sentencepiece(gguf, lists, out, err);
-    else if (model && strcmp(model, "gpt2") == 0)
-        rc = write_bpe(gguf, lists, arena, out, err);
-    else
-        rc = err_set(
-            err, CVN_EUNSUPPORTED,
-            "the GGUF file's tokenizer is of the model '%.40s'; 'llama' and 'gpt2' are read",
-            model ? model : "");
+    const char *pre =
+        gguf_find(gguf, KEY("pre")) ? gguf_string(gguf, KEY("pre"), arena) : "default";
+    model = model ? model : "";
+    bool sentencepiece = strcmp(model, "llama") == 0, gemma = strcmp(model, "gemma4") == 0;
+    if (!sentencepiece && !gemma && strcmp(model, "gpt2") != 0)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "the GGUF file's tokenizer is of the model '%.40s'; 'llama', 'gpt2' and "
+                       "'gemma4' are read",
+                       model);
+    if (!sentencepiece) {
+        lists->pre = gguf_pre_find(gemma ? model : pre ? pre : "");
+        if (!lists->pre)
+            return err_set(
+                err, CVN_EUNSUPPORTED,
+                "the GGUF file's tokenizer cuts text as '%.40s' does, which is not known",
+                pre ? pre : "");
+    }
+    lists->begins = read_flag(gguf, KEY("add_bos_token"), sentencepiece || lists->pre->bos);
+    return CVN_OK;
+}
+
+static int write_file(const Gguf *gguf, const Lists *lists, Arena *arena, StrBuf *out, cvn_err *err)
+{
+    int rc = lists->pre ? write_bpe(gguf, lists, arena, out, err)
+                        : write_sentencepiece(gguf, lists, out);
     if (!rc && out->failed)
         rc = err_set(err, CVN_EMEM, "no memory for the tokenizer of a GGUF file");
     return rc;
@@ -255,6 +389,8 @@ static int make(Gguf *gguf, Lists *lists, Arena *arena, const char *bytes, size_
     int rc = gguf_read(gguf, "GGUF", (const uint8_t *)bytes, n, arena, err);
     if (!rc && !gguf_find(gguf, KEY("model")))
         rc = err_set(err, CVN_EIO, "the GGUF file has no tokenizer");
+    if (!rc)
+        rc = read_kind(gguf, lists, arena, err);
     if (!rc)
         rc = read_lists(gguf, arena, lists, err);
     return rc ? rc : write_file(gguf, lists, arena, file, err);
@@ -290,6 +426,7 @@ int gguf_tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *e
         t->bos = lists.bos >= 0 ? (int32_t)lists.bos : t->bos;
         t->eos = lists.eos >= 0 ? (int32_t)lists.eos : t->eos;
         t->pad = lists.pad >= 0 ? (int32_t)lists.pad : t->pad;
+        t->begins = lists.begins;
         t->chat_template = gguf_string(&gguf, "tokenizer.chat_template", &t->arena);
     }
     strbuf_free(&file);

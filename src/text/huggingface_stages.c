@@ -5,10 +5,6 @@
 
 #include <string.h>
 
-/* The pattern of GPT-2, which a ByteLevel pre-tokenizer with use_regex splits by. */
-static const char SPLIT_GPT2[] =
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-
 static const char BLANK[] = "\xe2\x96\x81"; /* U+2581 */
 
 json_t *hf_member(const json_t *object, const char *key)

@@ -5,6 +5,7 @@
 #include "text/unicode.h"
 #include "text/utf8.h"
 
+#include <ctype.h>
 #include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,9 @@
 const char SPLIT_LLAMA3[] =
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+const char SPLIT_GPT2[] =
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 struct Split {
     pcre2_code *code; /* owned; NULL: the other two */
@@ -27,6 +31,7 @@ struct SplitWork {
     size_t run_begin, run_end;    /* the stretch of valid UTF-8 in which the last word lay */
 };
 
+enum { PCRE2_SCRIPTS = PCRE2_MAJOR > 10 || PCRE2_MINOR >= 40 };
 enum { JIT_STACK_START = 1 << 15, JIT_STACK_MAX = 1 << 23, MATCH_STEPS = 10000000 };
 
 /* ---- Llama 3's pattern by hand ---- */
@@ -221,8 +226,22 @@ static size_t literal(const char *pattern, size_t n, size_t i, bool in_class)
     return found ? (size_t)(found - (pattern + i)) + 2 : n - i;
 }
 
+/* Bytes of \p{Han} and the like at pattern[i], an escape; 0 where it is none of a script. */
+static size_t script(const char *pattern, size_t n, size_t i)
+{
+    static const char *const names[] = {"Han",   "Hiragana", "Katakana", "Hangul", "Latin",
+                                        "Greek", "Cyrillic", "Arabic",   "Hebrew", "Devanagari"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        size_t length = strlen(names[k]);
+        if (n - i >= length + 4 && (pattern[i + 1] | 0x20) == 'p' && pattern[i + 2] == '{' &&
+            memcmp(pattern + i + 3, names[k], length) == 0 && pattern[i + 3 + length] == '}')
+            return length + 4;
+    }
+    return 0;
+}
+
 /* PCRE2's \s has one character more than Unicode's White_Space, and than the references': U+180E. So \s and
- * \S are written out. */
+ * \S are written out. From 10.40 on its \p{Han} has characters besides that several scripts share; \p{sc:Han} has not. */
 static void respell(const char *pattern, size_t n, StrBuf *out)
 {
     bool in_class = false;
@@ -238,7 +257,15 @@ static void respell(const char *pattern, size_t n, StrBuf *out)
             i += 2;
             continue;
         }
-        size_t length = literal(pattern, n, i, in_class);
+        size_t length = escape && PCRE2_SCRIPTS ? script(pattern, n, i) : 0;
+        if (length) {
+            strbuf_add(out, pattern + i, 3);
+            strbuf_puts(out, "sc:");
+            strbuf_add(out, pattern + i + 3, length - 3);
+            i += length;
+            continue;
+        }
+        length = literal(pattern, n, i, in_class);
         if (!in_class && pattern[i] == '[') {
             in_class = true;
             length += i + length < n && pattern[i + length] == '^';

@@ -9,8 +9,12 @@
 
 #include <stddef.h>
 
-/* tiktoken's pattern for Llama 3 (meta-llama/llama-models, models/llama3/tokenizer.py). */
-extern const char SPLIT_LLAMA3[];
+/* tiktoken's pattern for Llama 3 (meta-llama/llama-models, models/llama3/tokenizer.py), and GPT-2's, by which a ByteLevel
+ * pre-tokenizer splits, too. */
+extern const char SPLIT_LLAMA3[], SPLIT_GPT2[];
+
+/* Splits of a tokenizer, each of which cuts what the one before it left. */
+enum { SPLIT_MAX = 6 };
 
 typedef struct Split Split;
 

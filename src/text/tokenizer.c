@@ -69,6 +69,7 @@ int tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *err)
     if (rc)
         goto fail;
     guess_ids(t);
+    t->begins = t->bos >= 0; /* what tokenizer_config.json may call bos besides is for templates */
     *out = t;
     return CVN_OK;
 fail:
@@ -122,7 +123,7 @@ static const char *config_template(const json_t *config)
     return json_string_value(value);
 }
 
-/* tokenizer_config.json knows best what ends a text: an instruct model's ends with <|eot_id|>. */
+/* tokenizer_config.json knows best what begins and ends a text: an instruct model's ends with <|eot_id|>. */
 static int read_config(Tokenizer *t, const char *folder, cvn_err *err)
 {
     const FilePath path = file_path(folder, "tokenizer_config.json");
@@ -134,6 +135,9 @@ static int read_config(Tokenizer *t, const char *folder, cvn_err *err)
     read_named(t, config, "bos_token", &t->bos);
     read_named(t, config, "eos_token", &t->eos);
     read_named(t, config, "pad_token", &t->pad);
+    const json_t *begins = json_object_get(config, "add_bos_token");
+    if (json_is_boolean(begins))
+        t->begins = json_is_true(begins);
     const char *template = config_template(config);
     if (template)
         t->chat_template = arena_string(&t->arena, template);
@@ -224,7 +228,7 @@ uint64_t tokenizer_hash(const Tokenizer *t)
     struct {
         uint64_t file;
         int32_t ids[4];
-    } all = {t->hash, {t->bos, t->eos, t->pad, 0}};
+    } all = {t->hash, {t->bos, t->eos, t->pad, t->bos >= 0 && !t->begins}};
     return hash_bytes(&all, sizeof all);
 }
 

@@ -17,6 +17,7 @@
 
 #include "base/map.h"
 #include "text/bpe.h"
+#include "text/split.h"
 #include "text/tokenizer.h"
 
 /* Ids and lengths above these are taken for a malformed file. The largest vocabularies have 2^18
@@ -46,7 +47,7 @@ typedef struct Rewrite {
     SpmNormalizer spm;
 } Rewrite;
 
-enum { REWRITE_MAX = 8, REWRITE_MAX_GROWTH = 64, SPLIT_MAX = 4 };
+enum { REWRITE_MAX = 8, REWRITE_MAX_GROWTH = 64 };
 
 typedef struct RewriteList {
     Rewrite step[REWRITE_MAX];
@@ -95,12 +96,13 @@ struct Tokenizer {
     AddedSet raw;        /* tokens looked for in the text as given */
     AddedSet normalized; /* tokens looked for after rewriting */
     RewriteList normalize, prepare;
-    struct Split *split[SPLIT_MAX]; /* [n_split] each cuts what the one before it left; owned */
+    Split *split[SPLIT_MAX]; /* [n_split] each cuts what the one before it left; owned */
     int n_split;
     bool joined;           /* no splits: text is cut where no merge can cross (bpe_encode_joined) */
     DecodeSpace space;     /* what decoding does with the space in front */
     bool strip_bytes;      /* the space in front is dropped also when it is a byte piece */
     int32_t bos, eos, pad; /* ids, or -1 */
+    bool begins;           /* a text begins with bos, if there is one */
     uint64_t hash;         /* of the file's bytes */
     const char *chat_template; /* source of the template, arena, or NULL */
     Map special;               /* text of special and added tokens -> id */
