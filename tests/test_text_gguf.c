@@ -201,11 +201,378 @@ static void expected_ids_agree_for_each_vocabulary(void **state)
     json_decref(rows);
 }
 
+/* ---- files made here ---- */
+
+enum { U32 = 4, I32 = 5, F32 = 6, BOOL = 7, STRING = 8, ARRAY = 9 };
+
+/* A GGUF file without tensors. */
+typedef struct File {
+    StrBuf pairs;
+    uint64_t n;
+} File;
+
+static void put(StrBuf *out, uint64_t value, size_t bytes)
+{
+    strbuf_add(out, (const char *)&value, bytes);
+}
+
+static void put_text(StrBuf *out, const char *text)
+{
+    put(out, strlen(text), 8);
+    strbuf_puts(out, text);
+}
+
+static void add_key(File *file, const char *key, unsigned type)
+{
+    put_text(&file->pairs, key);
+    put(&file->pairs, type, 4);
+    file->n++;
+}
+
+static void add_text(File *file, const char *key, const char *text)
+{
+    add_key(file, key, STRING);
+    put_text(&file->pairs, text);
+}
+
+static void add_number(File *file, const char *key, uint32_t value)
+{
+    add_key(file, key, U32);
+    put(&file->pairs, value, 4);
+}
+
+static void add_flag(File *file, const char *key, bool value)
+{
+    add_key(file, key, BOOL);
+    put(&file->pairs, value, 1);
+}
+
+static void add_texts(File *file, const char *key, const char *const *text, size_t n)
+{
+    add_key(file, key, ARRAY);
+    put(&file->pairs, STRING, 4);
+    put(&file->pairs, n, 8);
+    for (size_t i = 0; i < n; i++)
+        put_text(&file->pairs, text[i]);
+}
+
+static void add_numbers(File *file, const char *key, unsigned type, const int32_t *value, size_t n)
+{
+    add_key(file, key, ARRAY);
+    put(&file->pairs, type, 4);
+    put(&file->pairs, n, 8);
+    strbuf_add(&file->pairs, (const char *)value, 4 * n);
+}
+
+static int read_file(File *file, Tokenizer **t, cvn_err *err)
+{
+    StrBuf bytes = {0};
+    strbuf_puts(&bytes, "GGUF");
+    put(&bytes, 3, 4);
+    put(&bytes, 0, 8);
+    put(&bytes, file->n, 8);
+    strbuf_add(&bytes, file->pairs.text, file->pairs.length);
+    int rc = tokenizer_read(bytes.text, bytes.length, t, err);
+    strbuf_free(&bytes);
+    strbuf_free(&file->pairs);
+    *file = (File){0};
+    return rc;
+}
+
+static Tokenizer *open_file(File *file)
+{
+    Tokenizer *t = NULL;
+    cvn_err err = {0};
+    if (read_file(file, &t, &err))
+        fail_msg("%s", err.message);
+    return t;
+}
+
+/* `ids` as "1 2 3". */
+static void check(const Tokenizer *t, const char *text, unsigned flags, const char *ids)
+{
+    TokenIds got = {0};
+    StrBuf line = {0};
+    cvn_err err = {0};
+    if (tokenizer_encode(t, text, strlen(text), flags, &got, &err))
+        fail_msg("%s", err.message);
+    for (size_t i = 0; i < got.n; i++)
+        strbuf_printf(&line, i ? " %d" : "%d", got.id[i]);
+    if (strcmp(line.length ? line.text : "", ids) != 0)
+        fail_msg("'%s' is %s, expected %s", text, line.length ? line.text : "nothing", ids);
+    strbuf_free(&line);
+    token_ids_free(&got);
+}
+
+/* Ids 0 to 9, and from 10 on the 256 bytes. */
+static const char *const SPM[] = {
+    "<unk>", "<s>", "</s>", "\xe2\x96\x81", "a",
+    "b",     "ab",  "ba",   "<|m|>",        "\xe2\x96\x81\xe2\x96\x81"};
+enum { N_SPM = sizeof SPM / sizeof *SPM };
+
+static void start_spm(File *file, bool bytes)
+{
+    const char *token[N_SPM + 256];
+    char names[256][8];
+    memcpy(token, SPM, sizeof SPM);
+    for (unsigned i = 0; i < 256; i++) {
+        snprintf(names[i], sizeof names[i], "<0x%02X>", i);
+        token[N_SPM + i] = names[i];
+    }
+    add_text(file, "tokenizer.ggml.model", "llama");
+    add_texts(file, "tokenizer.ggml.tokens", token, N_SPM + (bytes ? 256 : 0));
+    add_number(file, "tokenizer.ggml.bos_token_id", 1);
+    add_number(file, "tokenizer.ggml.eos_token_id", 2);
+}
+
+static void add_spm_types(File *file, bool bytes)
+{
+    int32_t type[N_SPM + 256] = {2, 3, 3, 1, 1, 1, 1, 1, 4, 4};
+    for (size_t i = N_SPM; i < N_SPM + 256; i++)
+        type[i] = 6;
+    add_numbers(file, "tokenizer.ggml.token_type", I32, type, N_SPM + (bytes ? 256 : 0));
+}
+
+static void sentencepiece_is_read_without_scores_and_types(void **state)
+{
+    (void)state;
+    File file = {0};
+    start_spm(&file, true);
+    Tokenizer *t = open_file(&file);
+    assert_int_equal(tokenizer_vocab_size(t), N_SPM + 256);
+    check(t, "aba", TOKENIZER_BOS, "1 3 6 4"); /* of equal scores, from the left */
+    check(t, "C", 0, "3 77");
+    check(t, "<s>", TOKENIZER_SPECIAL, "1");
+    tokenizer_free(t);
+}
+
+static void scores_may_be_integers(void **state)
+{
+    (void)state;
+    static const int32_t score[N_SPM + 256] = {[6] = -2, [7] = -1};
+    File file = {0};
+    start_spm(&file, true);
+    add_spm_types(&file, true);
+    add_numbers(&file, "tokenizer.ggml.scores", I32, score, N_SPM + 256);
+    Tokenizer *t = open_file(&file);
+    check(t, "aba", 0, "3 4 7");
+    tokenizer_free(t);
+}
+
+static void keys_say_what_stands_in_front(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        File file = {0};
+        start_spm(&file, true);
+        add_spm_types(&file, true);
+        add_flag(&file, "tokenizer.ggml.add_bos_token", i & 1);
+        add_flag(&file, "tokenizer.ggml.add_space_prefix", i & 2);
+        Tokenizer *t = open_file(&file);
+        char ids[32];
+        snprintf(ids, sizeof ids, "%s%s4", i & 1 ? "1 " : "", i & 2 ? "3 " : "");
+        check(t, "a", TOKENIZER_BOS, ids);
+        assert_int_equal(tokenizer_bos(t), 1);
+        tokenizer_free(t);
+    }
+}
+
+static void without_bytes_there_is_the_unknown_piece(void **state)
+{
+    (void)state;
+    File file = {0};
+    start_spm(&file, false);
+    add_spm_types(&file, false);
+    add_flag(&file, "tokenizer.ggml.add_space_prefix", false);
+    Tokenizer *t = open_file(&file);
+    check(t, "axxb", 0, "4 0 5");
+    tokenizer_free(t);
+}
+
+/* Phi-3's files fill their vocabulary up with unknown tokens. */
+static void one_unknown_token_counts(void **state)
+{
+    (void)state;
+    static const char *const token[] = {"<unk>", "<s>", "a", "[PAD3]", "[PAD4]"};
+    static const int32_t type[] = {3, 3, 1, 2, 2};
+    File file = {0};
+    add_text(&file, "tokenizer.ggml.model", "llama");
+    add_texts(&file, "tokenizer.ggml.tokens", token, 5);
+    add_numbers(&file, "tokenizer.ggml.token_type", I32, type, 5);
+    add_number(&file, "tokenizer.ggml.unknown_token_id", 0);
+    add_flag(&file, "tokenizer.ggml.add_space_prefix", false);
+    Tokenizer *t = open_file(&file);
+    check(t, "xa", 0, "0 2");
+    check(t, "[PAD3]a", 0, "0 2");
+    assert_int_equal(tokenizer_vocab_size(t), 5);
+    tokenizer_free(t);
+}
+
+/* A user-defined piece that the template writes is no text of those who write messages; white space is. */
+static void a_message_forges_no_marker_of_the_template(void **state)
+{
+    (void)state;
+    File file = {0};
+    start_spm(&file, true);
+    add_spm_types(&file, true);
+    add_flag(&file, "tokenizer.ggml.add_space_prefix", false);
+    add_text(&file, "tokenizer.chat_template", "<|m|>{{ messages }}");
+    Tokenizer *t = open_file(&file);
+    check(t, "<|m|>a", TOKENIZER_SPECIAL, "8 4");
+    check(t, "<|m|>a", 0, "8 4");
+    check(t, "<|m|>a", TOKENIZER_PLAIN, "70 134 119 134 72 4");
+    check(t, "a  b", TOKENIZER_PLAIN, "4 9 5");
+    assert_string_equal(tokenizer_chat_template(t), "<|m|>{{ messages }}");
+    tokenizer_free(t);
+}
+
+/* ---- byte-pair encodings ---- */
+
+static const char *const BPE[] = {"a", "b", "ab", "<|begin|>", "<|end|>", "[PAD5]", "", "1", "[7]"};
+enum { N_BPE = sizeof BPE / sizeof *BPE };
+
+static void start_bpe(File *file, const char *pre)
+{
+    static const char *const merge[] = {"a b"};
+    static const int32_t type[N_BPE] = {1, 1, 1, 3, 1, 5, 1, 1, 4};
+    add_text(file, "tokenizer.ggml.model", "gpt2");
+    if (pre)
+        add_text(file, "tokenizer.ggml.pre", pre);
+    add_texts(file, "tokenizer.ggml.tokens", BPE, N_BPE);
+    add_numbers(file, "tokenizer.ggml.token_type", I32, type, N_BPE);
+    add_texts(file, "tokenizer.ggml.merges", merge, 1);
+    add_number(file, "tokenizer.ggml.bos_token_id", 3);
+    add_number(file, "tokenizer.ggml.eos_token_id", 4);
+}
+
+static void bos_is_put_in_front_as_the_name_or_the_key_says(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pre;
+        int key; /* -1: absent */
+        const char *ids;
+    } cases[] = {{"smollm", -1, "2"},   {"smollm", 1, "3 2"},  {"llama-bpe", -1, "3 2"},
+                 {"llama-bpe", 0, "2"}, {"tekken", -1, "3 2"}, {NULL, -1, "2"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        File file = {0};
+        start_bpe(&file, cases[i].pre);
+        if (cases[i].key >= 0)
+            add_flag(&file, "tokenizer.ggml.add_bos_token", cases[i].key);
+        Tokenizer *t = open_file(&file);
+        check(t, "ab", TOKENIZER_BOS, cases[i].ids);
+        check(t, "ab", 0, "2");
+        assert_int_equal(tokenizer_bos(t), 3);
+        tokenizer_free(t);
+    }
+}
+
+static void types_of_tokens_say_what_text_becomes_them(void **state)
+{
+    (void)state;
+    File file = {0};
+    start_bpe(&file, "gpt-2");
+    Tokenizer *t = open_file(&file);
+    assert_int_equal(tokenizer_vocab_size(t), N_BPE);
+    check(t, "a<|begin|>", 0, "0 1"); /* characters that no token has are left out */
+    check(t, "a<|begin|>", TOKENIZER_SPECIAL, "0 3");
+    check(t, "<|end|>a", TOKENIZER_SPECIAL, "4 0"); /* said to be normal, but it ends a text */
+    check(t, "<|end|>a", 0, "0");
+    check(t, "a[PAD5]b", TOKENIZER_SPECIAL, "0 5 1");
+    check(t, "a[PAD5]b", 0, "0 1");
+    check(t, "a[7]b", 0, "0 8 1");
+    check(t, "a[7]b", TOKENIZER_PLAIN, "0 1");
+    tokenizer_free(t);
+}
+
+/* Gemma's: spaces are U+2581, no words, bytes for what is missing. */
+static void a_byte_pair_encoding_may_be_spelled_as_sentencepiece(void **state)
+{
+    (void)state;
+    static const char *const merge[] = {"\xe2\x96\x81 a", "\n \n",
+                                        "\xe2\x96\x81"
+                                        "a \xe2\x96\x81"
+                                        "a"};
+    const char *token[8 + 256] = {"<bos>",
+                                  "a",
+                                  "\xe2\x96\x81",
+                                  "\xe2\x96\x81"
+                                  "a",
+                                  "\xe2\x96\x81"
+                                  "a\xe2\x96\x81"
+                                  "a",
+                                  "\n",
+                                  "\n\n",
+                                  "<eos>"};
+    int32_t type[8 + 256] = {3, 1, 1, 1, 1, 1, 1, 3};
+    char names[256][8];
+    for (unsigned i = 0; i < 256; i++) {
+        snprintf(names[i], sizeof names[i], "<0x%02X>", i);
+        token[8 + i] = names[i];
+        type[8 + i] = 6;
+    }
+    File file = {0};
+    add_text(&file, "tokenizer.ggml.model", "gemma4");
+    add_texts(&file, "tokenizer.ggml.tokens", token, 8 + 256);
+    add_numbers(&file, "tokenizer.ggml.token_type", I32, type, 8 + 256);
+    add_texts(&file, "tokenizer.ggml.merges", merge, 3);
+    add_number(&file, "tokenizer.ggml.bos_token_id", 0);
+    Tokenizer *t = open_file(&file);
+    check(t, " a a\n\na\xc3\xa9", TOKENIZER_BOS, "0 4 6 1 203 177");
+    static const int32_t ids[] = {4, 6, 203, 177};
+    check_decode(t, ids, 4, 0, " a a\n\n\xc3\xa9", 8);
+    tokenizer_free(t);
+}
+
+static void other_tokenizers_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"bert", "t5", "rwkv", "plamo2", "no_vocab", "whitespace"};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        File file = {0};
+        Tokenizer *t;
+        cvn_err err = {0};
+        add_text(&file, "tokenizer.ggml.model", models[i]);
+        assert_int_equal(read_file(&file, &t, &err), CVN_EUNSUPPORTED);
+        assert_non_null(strstr(err.message, models[i]));
+    }
+}
+
+static void lists_of_another_form_are_refused(void **state)
+{
+    (void)state;
+    static const int32_t type[N_BPE] = {1, 1, 1, 3, 7};
+    for (int i = 0; i < 3; i++) {
+        File file = {0};
+        Tokenizer *t;
+        cvn_err err = {0};
+        add_text(&file, "tokenizer.ggml.model", i == 2 ? "llama" : "gpt2");
+        add_texts(&file, "tokenizer.ggml.tokens", BPE, N_BPE);
+        if (i < 2)
+            add_numbers(&file, "tokenizer.ggml.token_type", I32, type, i ? 3 : N_BPE);
+        else
+            add_numbers(&file, "tokenizer.ggml.scores", U32, type, N_BPE);
+        assert_int_equal(read_file(&file, &t, &err), CVN_EFORMAT);
+        assert_non_null(strstr(err.message, i < 2 ? "token_type" : "scores"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_is_cut_as_the_name_says),
         cmocka_unit_test(names_stand_for_one_rule),
+        cmocka_unit_test(sentencepiece_is_read_without_scores_and_types),
+        cmocka_unit_test(scores_may_be_integers),
+        cmocka_unit_test(keys_say_what_stands_in_front),
+        cmocka_unit_test(without_bytes_there_is_the_unknown_piece),
+        cmocka_unit_test(one_unknown_token_counts),
+        cmocka_unit_test(a_message_forges_no_marker_of_the_template),
+        cmocka_unit_test(bos_is_put_in_front_as_the_name_or_the_key_says),
+        cmocka_unit_test(types_of_tokens_say_what_text_becomes_them),
+        cmocka_unit_test(a_byte_pair_encoding_may_be_spelled_as_sentencepiece),
+        cmocka_unit_test(other_tokenizers_are_refused_by_name),
+        cmocka_unit_test(lists_of_another_form_are_refused),
         cmocka_unit_test(random_strings_agree_for_each_vocabulary),
         cmocka_unit_test(expected_ids_agree_for_each_vocabulary),
     };

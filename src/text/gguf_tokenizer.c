@@ -409,6 +409,47 @@ int gguf_tokenizer_file(const char *bytes, size_t n, StrBuf *file, cvn_err *err)
     return rc;
 }
 
+/* Whether a user-defined piece stands for text that everybody writes: runs of white space, the tags of HTML. Where it is one
+ * of the template's markers, it is not found in text that must not mark anything. */
+static bool is_marker(const Added *piece, const char *template)
+{
+    static const char *const spaces[] = {" ", "\t", "\n", "\r", "\xe2\x96\x81"};
+    for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++)
+        if (strncmp(piece->text, spaces[i], strlen(spaces[i])) == 0)
+            return false;
+    return !template || strstr(template, piece->text);
+}
+
+/* Phi-3's tokens take white space on their right along, which its files say nowhere but by the name of the model. */
+static bool is_phi3(const Gguf *gguf, Arena *arena)
+{
+    const char *name = gguf_string(gguf, "general.name", arena);
+    return name && (strcasestr(name, "phi-3") || strcasestr(name, "phi3"));
+}
+
+/* What the file says and the two formats that it is written as do not. */
+static void finish(Tokenizer *t, const Gguf *gguf, const Lists *lists, Arena *arena)
+{
+    static const char *const no_strip[] = {"<unk>", "<s>", "<|endoftext|>"};
+    t->bos = lists->bos >= 0 ? (int32_t)lists->bos : t->bos;
+    t->eos = lists->eos >= 0 ? (int32_t)lists->eos : t->eos;
+    t->pad = lists->pad >= 0 ? (int32_t)lists->pad : t->pad;
+    t->begins = lists->begins;
+    t->chat_template = gguf_string(gguf, "tokenizer.chat_template", &t->arena);
+    for (size_t i = 0; i < t->normalized.n; i++) {
+        Added *piece = &t->normalized.item[i];
+        if (piece->kind == ADDED_PIECE && is_marker(piece, t->chat_template))
+            piece->kind = ADDED_TEXT;
+    }
+    bool phi3 = is_phi3(gguf, arena);
+    for (size_t i = 0; phi3 && i < t->raw.n; i++) {
+        Added *token = &t->raw.item[i];
+        token->strip_right = true;
+        for (size_t k = 0; k < sizeof no_strip / sizeof *no_strip; k++)
+            token->strip_right &= strcmp(token->text, no_strip[k]) != 0;
+    }
+}
+
 int gguf_tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *err)
 {
     Arena arena;
@@ -421,14 +462,8 @@ int gguf_tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *e
     rc = make(&gguf, &lists, &arena, bytes, n, &file, err);
     if (!rc)
         rc = tokenizer_read(file.text, file.length, out, err);
-    if (!rc) {
-        Tokenizer *t = *out;
-        t->bos = lists.bos >= 0 ? (int32_t)lists.bos : t->bos;
-        t->eos = lists.eos >= 0 ? (int32_t)lists.eos : t->eos;
-        t->pad = lists.pad >= 0 ? (int32_t)lists.pad : t->pad;
-        t->begins = lists.begins;
-        t->chat_template = gguf_string(&gguf, "tokenizer.chat_template", &t->arena);
-    }
+    if (!rc)
+        finish(*out, &gguf, &lists, &arena);
     strbuf_free(&file);
     arena_free(&arena);
     return rc;

@@ -372,7 +372,7 @@ static int32_t control_id(const Tokenizer *t, Proto text)
     return id && t->bpe.piece[*id].kind == PIECE_SPECIAL ? (int32_t)*id : -1;
 }
 
-/* Control pieces are looked for in raw text when asked for, user-defined ones always, after
+/* Control pieces and the unknown one are looked for in raw text when asked for, user-defined ones always, after
  * rewriting. */
 static void add_tokens(Tokenizer *t, const SpmModel *model)
 {
@@ -382,8 +382,8 @@ static void add_tokens(Tokenizer *t, const SpmModel *model)
     for (int32_t id = 0; id < t->bpe.n_ids; id++) {
         const Piece *piece = &t->bpe.piece[id];
         Added added = {.text = piece->text, .length = (size_t)piece->length, .id = id};
-        added.kind = piece->kind == PIECE_SPECIAL ? ADDED_SPECIAL : ADDED_PIECE;
-        if (piece->kind == PIECE_SPECIAL)
+        added.kind = piece->kind == PIECE_USER ? ADDED_PIECE : ADDED_SPECIAL;
+        if (piece->kind == PIECE_SPECIAL || piece->kind == PIECE_UNKNOWN)
             control[n_control++] = added;
         else if (piece->kind == PIECE_USER)
             user[n_user++] = added;
