@@ -33,7 +33,8 @@
 typedef struct Tokenizer Tokenizer;
 
 enum {
-    TOKENIZER_BOS = 1, /* encode: the begin-of-sequence id in front, where the tokenizer has one and its texts begin with it */
+    TOKENIZER_BOS =
+        1, /* encode: the begin-of-sequence id in front, where the tokenizer has one and its texts begin with it */
     TOKENIZER_EOS = 2, /* encode: the end-of-sequence id behind, where the tokenizer has one */
     TOKENIZER_SPECIAL =
         4, /* encode: special tokens in the text become their ids (else they are plain
