@@ -7,7 +7,7 @@
  *     tiktoken         tokenizer.model      the Llama 3 pattern       rank of the merged bytes
  *     huggingface      tokenizer.json       what the file says        order of its merge list
  *
- * All three are byte-pair encodings and end up in the same tables (bpe.h). Encoding is exact to the
+ * All three are byte-pair encodings and end up in the same tables (bpe.h); a GGUF file has one of the first and the last in it. Encoding is exact to the
  * id against the reference libraries. Text is bytes: what is not UTF-8 is encoded byte by byte and
  * comes back unchanged, where the references would replace it by U+FFFD.
  *
