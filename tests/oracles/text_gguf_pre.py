@@ -94,10 +94,7 @@ def hash_ids(all_ids):
 
 def llama_ids(path, texts):
     llama = Llama(str(path), vocab_only=True, verbose=False)
-    texts = [t.encode() for t in texts]
-    if hasattr(llama, "tokenize_many"):
-        return llama.tokenize_many(texts)
-    return [llama.tokenize(t, add_bos=False, special=False) for t in texts]
+    return [llama.tokenize(t.encode(), add_bos=False, special=False) for t in texts]
 
 
 def vocabulary():
