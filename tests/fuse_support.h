@@ -13,6 +13,7 @@
 #include "cpu/kernels/fusion_whole.h"
 #include "cpu/registry.h"
 #include "graph/graph.h"
+#include "plan_verify.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -70,8 +71,8 @@ static inline Ran run_on(const cvn_graph *g, const KernelSet *backend, int threa
 {
     cvn_err err = {0};
     Plan *plan;
-    CompileOptions options = {.backend = backend, .n_threads = threads, .verify_plan = true};
-    if (compile_graph(g, &options, &plan, &err))
+    CompileOptions options = {.backend = backend, .n_threads = threads};
+    if (compile_verified(g, &options, &plan, &err))
         fail_msg("%s", err.message);
     Device *device = device_new(threads, backend, &err);
     assert_non_null(device);

@@ -10,6 +10,7 @@
 #include "cpu/group.h"
 #include "cpu/registry.h"
 #include "graph/interp/interp.h"
+#include "plan_verify.h"
 #include "random_graph.h"
 
 #include <stdio.h>
@@ -128,11 +129,10 @@ static inline int mesh_check(DeviceGroup *group, const cvn_graph *g, uint64_t se
 {
     Comm *comm = group_comm(group);
     int n_devices = comm_size(comm), n_local = comm_local(comm), rc = -1;
-    CompileOptions options = {
-        .backend = cpu_kernels(), .n_threads = group_threads(group), .verify_plan = true};
+    CompileOptions options = {.backend = cpu_kernels(), .n_threads = group_threads(group)};
     cvn_err err = {0};
     Plan *plan = NULL;
-    if (cvn_graph_check(g, &err) || compile_graph(g, &options, &plan, &err)) {
+    if (cvn_graph_check(g, &err) || compile_verified(g, &options, &plan, &err)) {
         snprintf(why, size, "%s", err.message);
         return -1;
     }

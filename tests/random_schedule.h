@@ -130,10 +130,9 @@ static inline int schedule_check(DeviceGroup *reference, DeviceGroup *second, ui
         CompileOptions options = {.backend = cpu_kernels(),
                                   .n_threads = group_threads(groups[i]),
                                   .blocking = i == 0,
-                                  .link = links[seed % 4],
-                                  .verify_plan = true};
+                                  .link = links[seed % 4]};
         float *got = NULL;
-        if (!cvn_graph_check(g, &err) && !compile_graph(g, &options, &plan, &err))
+        if (!cvn_graph_check(g, &err) && !compile_verified(g, &options, &plan, &err))
             got = schedule_run(groups[i], plan, first, n, &err);
         for (int k = 0; got && k < plan->n_steps; k++)
             *split += plan->step[k].phase == STEP_START;

@@ -169,4 +169,50 @@ static inline double schedule_bound(const cvn_graph *g, Link link, StepSeconds *
     return bound;
 }
 
+/* ---- what an order costs ---- */
+
+/* What the order of a graph's steps is estimated to cost. */
+typedef struct ScheduleCost {
+    double compute; /* seconds of computing */
+    double link;    /* seconds that the link is busy, and latencies */
+    double exposed; /* of these, that the device has nothing to compute */
+    double peak;    /* most bytes alive, outputs and temporaries, rounded as nothing is */
+} ScheduleCost;
+
+/* A collective starts now, and its bytes go when those before have gone. Returns when the link is free again. */
+static inline double send(const Op *op, Link link, double now, double link_free, double *there,
+                          ScheduleCost *cost)
+{
+    double seconds = link_seconds(op, link);
+    link_free = (link_free > now ? link_free : now) + seconds;
+    there[op->result[0]->id] = link_free + link.latency;
+    cost->link += seconds + link.latency;
+    return link_free;
+}
+
+static inline ScheduleCost schedule_cost(const cvn_graph *g, Link link)
+{
+    ScheduleCost cost = {0};
+    link = link_or_default(link);
+    double now = 0, link_free = 0;
+    double *there = calloc((size_t)g->n_values + 1, sizeof *there); /* when results arrive */
+    if (!there)
+        return cost;
+    for (const Op *op = g->first; op; op = op->next) {
+        for (const Op *c = op->starts; c; c = c->next_start)
+            link_free = send(c, link, now, link_free, there, &cost);
+        if (op_is_exchange(op) && !op->split)
+            link_free = send(op, link, now, link_free, there, &cost);
+        double wait = op_is_exchange(op) ? there[op->result[0]->id] - now : 0;
+        cost.exposed += wait > 0 ? wait : 0;
+        now += wait > 0 ? wait : 0;
+        now += compute_seconds(op);
+        cost.compute += compute_seconds(op);
+    }
+    free(there);
+    if (graph_peak(g, &cost.peak, NULL))
+        cost.peak = 0;
+    return cost;
+}
+
 #endif

@@ -2,6 +2,7 @@
 #include "cpu/executor.h"
 #include "cpu/registry.h"
 #include "plan_support.h"
+#include "plan_verify.h"
 
 #include <pthread.h>
 
@@ -48,11 +49,10 @@ static void check_outputs(uint64_t seed, const char *backend, const Plan *plan, 
 static void run_and_compare(uint64_t seed, const cvn_graph *g, Device *device)
 {
     const KernelSet *backend = device->backend;
-    CompileOptions options = {
-        .backend = backend, .n_threads = device_threads(device), .verify_plan = true};
+    CompileOptions options = {.backend = backend, .n_threads = device_threads(device)};
     Plan *plan;
     cvn_err err = {0};
-    if (compile_graph(g, &options, &plan, &err))
+    if (compile_verified(g, &options, &plan, &err))
         fail_msg("seed %d, %s: %s", (int)seed, backend->name, err.message);
     void **inputs = random_inputs(g, seed, false);
     void **want = calloc((size_t)plan->n_outputs + 1, sizeof *want);
@@ -145,9 +145,9 @@ static void run_case(Case *c, const KernelSet *backend)
 {
     c->device = device_new(2, backend, NULL);
     assert_non_null(c->device);
-    CompileOptions options = {.backend = c->device->backend, .n_threads = 2, .verify_plan = true};
+    CompileOptions options = {.backend = c->device->backend, .n_threads = 2};
     cvn_err err = {0};
-    if (compile_graph(c->g, &options, &c->plan, &err))
+    if (compile_verified(c->g, &options, &c->plan, &err))
         fail_msg("%s", err.message);
     for (int i = 0; i < N; i++) {
         c->p_data[i] = (float)i;

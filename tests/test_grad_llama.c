@@ -11,6 +11,7 @@
 #include "io/safetensors.h"
 #include "llama_fixture.h"
 #include "model/llama.h"
+#include "plan_verify.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -78,9 +79,8 @@ static void run_kernels(const cvn_graph *g, int threads, const void **input, voi
     Plan *plan;
     Device *device = device_new(threads, NULL, &err);
     assert_non_null(device);
-    CompileOptions options = {
-        .backend = device->backend, .n_threads = threads, .verify_plan = true};
-    if (compile_graph(g, &options, &plan, &err))
+    CompileOptions options = {.backend = device->backend, .n_threads = threads};
+    if (compile_verified(g, &options, &plan, &err))
         fail_msg("%s", err.message);
     for (int i = 0; i < plan->n_steps; i++) /* nothing on the way is left to the interpreter */
         if (plan->step[i].flops > 1000)

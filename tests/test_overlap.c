@@ -59,12 +59,9 @@ static Plan *compile(const cvn_graph *g, bool blocking, Link link)
 {
     cvn_err err = {0};
     Plan *plan = NULL;
-    CompileOptions options = {.backend = cpu_kernels(),
-                              .n_threads = 1,
-                              .blocking = blocking,
-                              .link = link,
-                              .verify_plan = true};
-    if (compile_graph(g, &options, &plan, &err))
+    CompileOptions options = {
+        .backend = cpu_kernels(), .n_threads = 1, .blocking = blocking, .link = link};
+    if (compile_verified(g, &options, &plan, &err))
         fail_msg("%s", err.message);
     return plan;
 }

@@ -12,6 +12,7 @@
 #include "model/layouts.h"
 #include "model/presets.h"
 #include "parsed.h"
+#include "plan_verify.h"
 #include "random_graph.h"
 #include "shard_run.h"
 #include "tiny_llama.h"
@@ -93,14 +94,11 @@ static void *as_planned(const PlanParameter *p, void *plain)
 
 static Plan *plan_of(const cvn_graph *local, const signed char *layout, bool op_by_op)
 {
-    CompileOptions options = {.backend = cpu_kernels(),
-                              .n_threads = 2,
-                              .layout = layout,
-                              .op_by_op = op_by_op,
-                              .verify_plan = true};
+    CompileOptions options = {
+        .backend = cpu_kernels(), .n_threads = 2, .layout = layout, .op_by_op = op_by_op};
     cvn_err err = {0};
     Plan *plan = NULL;
-    if (compile_graph(local, &options, &plan, &err))
+    if (compile_verified(local, &options, &plan, &err))
         fail_msg("%s", err.message);
     return plan;
 }

@@ -12,6 +12,7 @@
 #include "io/save.h"
 #include "llama_fixture.h"
 #include "model/llama.h"
+#include "plan_verify.h"
 #include "random_graph.h"
 #include "serve/engine.h"
 
@@ -303,9 +304,8 @@ static int run_plan(cvn_graph *g, bool op_by_op, int threads, void **in, void **
 {
     cvn_err err = {0};
     Plan *plan;
-    CompileOptions options = {
-        .backend = cpu_kernels(), .n_threads = threads, .verify_plan = true, .op_by_op = op_by_op};
-    if (compile_graph(g, &options, &plan, &err))
+    CompileOptions options = {.backend = cpu_kernels(), .n_threads = threads, .op_by_op = op_by_op};
+    if (compile_verified(g, &options, &plan, &err))
         fail_msg("%s", err.message);
     Device *device = device_new(threads, cpu_kernels(), &err);
     assert_non_null(device);

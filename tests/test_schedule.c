@@ -48,12 +48,9 @@ static Plan *compile(const cvn_graph *g, int n_threads, bool blocking, Link link
 {
     cvn_err err = {0};
     Plan *plan = NULL;
-    CompileOptions options = {.backend = cpu_kernels(),
-                              .n_threads = n_threads,
-                              .blocking = blocking,
-                              .link = link,
-                              .verify_plan = true};
-    if (cvn_graph_check(g, &err) || compile_graph(g, &options, &plan, &err))
+    CompileOptions options = {
+        .backend = cpu_kernels(), .n_threads = n_threads, .blocking = blocking, .link = link};
+    if (cvn_graph_check(g, &err) || compile_verified(g, &options, &plan, &err))
         fail_msg("%s", err.message);
     return plan;
 }

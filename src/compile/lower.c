@@ -134,11 +134,11 @@ static int make_plan(Lowering *lowering, Plan *plan, cvn_err *err)
 }
 
 /* Makes the plan of lowering->g; what it has allocated besides is in lowering->arena. */
-static int lower(Lowering *lowering, const ScheduleOptions *overlap, Plan **out, cvn_err *err)
+static int lower(Lowering *lowering, const Link *link, Plan **out, cvn_err *err)
 {
     cvn_graph *g = lowering->g;
     fuse_graph(g, lowering->backend, &lowering->arena);
-    int rc = overlap ? schedule_graph(g, lowering->backend, overlap, err) : CVN_OK;
+    int rc = link ? schedule_graph(g, lowering->backend, *link, err) : CVN_OK;
     if (rc)
         return rc;
     rc = lower_outputs(lowering, err);
@@ -151,13 +151,13 @@ static int lower(Lowering *lowering, const ScheduleOptions *overlap, Plan **out,
     return make_plan(lowering, *out, err);
 }
 
-int lower_graph(cvn_graph *g, const KernelSet *backend, int n_threads,
-                const ScheduleOptions *overlap, Plan **out, cvn_err *err)
+int lower_graph(cvn_graph *g, const KernelSet *backend, int n_threads, const Link *link, Plan **out,
+                cvn_err *err)
 {
     Lowering lowering = {.g = g, .backend = backend, .n_threads = n_threads};
     int rc = arena_init(&lowering.arena, err);
     if (!rc)
-        rc = lower(&lowering, overlap, out, err);
+        rc = lower(&lowering, link, out, err);
     arena_free(&lowering.arena);
     if (rc) {
         cvn_graph_free(g);

@@ -13,10 +13,10 @@
 /* The kernel of an operation: the backend's, or, of what only lowering makes, our own. NULL: the backend's fallback. */
 const Kernel *lower_kernel(const KernelSet *backend, const Op *op);
 
-/* Lowers g, which is taken over whatever the result: the plan owns it, or it is freed. With `overlap` collectives are
+/* Lowers g, which is taken over whatever the result: the plan owns it, or it is freed. With a link collectives are
    scheduled; NULL: each is one step. */
-int lower_graph(cvn_graph *g, const KernelSet *backend, int n_threads,
-                const ScheduleOptions *overlap, Plan **out, cvn_err *err);
+int lower_graph(cvn_graph *g, const KernelSet *backend, int n_threads, const Link *link, Plan **out,
+                cvn_err *err);
 
 /* Sets `sync` of every step: see plan.h. Two steps of thread 0 alone never need one between them. */
 void lower_syncs(Plan *plan, Arena *scratch);

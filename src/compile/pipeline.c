@@ -1,7 +1,6 @@
 /* The passes of a compilation, the way through them, and what is checked of the plan. */
 #include "compile/pipeline.h"
 
-#include "base/bytes.h"
 #include "compile/fuse_linear.h"
 #include "compile/lower.h"
 #include "compile/pack.h"
@@ -83,20 +82,6 @@ static int dump_plan(Dump *dump, const Plan *plan, cvn_err *err)
     return dump_text(dump, "plan", &text, err);
 }
 
-static int check_memory(const Plan *plan, size_t limit, cvn_err *err)
-{
-    size_t need = plan->parameter_bytes + plan->constant_bytes + plan->arena_bytes;
-    if (limit == 0 || need <= limit)
-        return CVN_OK;
-    return err_set(err, CVN_EMEM,
-                   "'%s' needs %s (parameters %s, constants %s, temporaries %s) and the limit is "
-                   "%s; lower the batch or the context, or raise the limit",
-                   plan->name, bytes_text((double)need).text,
-                   bytes_text((double)plan->parameter_bytes).text,
-                   bytes_text((double)plan->constant_bytes).text,
-                   bytes_text((double)plan->arena_bytes).text, bytes_text((double)limit).text);
-}
-
 int compile_graph(const cvn_graph *g, const CompileOptions *options, Plan **out, cvn_err *err)
 {
     *out = NULL;
@@ -118,19 +103,14 @@ int compile_graph(const cvn_graph *g, const CompileOptions *options, Plan **out,
         return rc;
     }
     Plan *plan;
-    ScheduleOptions overlap = {.link = options->link, .memory_limit = options->memory_limit};
     bool blocking = options->blocking || options->op_by_op;
-    rc = lower_graph(copy, options->backend, options->n_threads, blocking ? NULL : &overlap, &plan,
-                     err);
+    rc = lower_graph(copy, options->backend, options->n_threads, blocking ? NULL : &options->link,
+                     &plan, err);
     if (rc)
         return rc;
     plan->op_by_op = options->op_by_op;
     pack_describe(plan, g, compile.layout);
     rc = dump_plan(&dump, plan, err);
-    if (!rc && options->verify_plan)
-        rc = plan_verify(plan, err);
-    if (!rc)
-        rc = check_memory(plan, options->memory_limit, err);
     if (rc)
         plan_free(plan);
     else

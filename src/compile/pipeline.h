@@ -18,7 +18,6 @@ typedef struct CompileOptions {
     int n_threads;            /* of the device, >= 1 */
     /* Where to write graphs and the plan, made if it is not there; NULL: nowhere. */
     const char *dump_dir;
-    size_t memory_limit; /* refuse plans that need more bytes in all; 0: no limit */
     bool op_by_op; /* only what lowering needs: no simplification, threads meet at every step */
     bool split_attention; /* decompose attention although there is a kernel */
     bool blocking;        /* every collective is one step, during which nothing is computed */
@@ -26,10 +25,9 @@ typedef struct CompileOptions {
     /* How each parameter lies, or that the compiler may choose, as it may where the caller fills its memory accordingly:
        see pack.h. [n_parameters] of the graph; NULL: all as the graph has them. */
     const signed char *layout;
-    bool verify_plan; /* replay the finished plan too: slow, for tests and when in doubt */
 } CompileOptions;
 
-/* g is left as it is. Fails with CVN_EMEM when memory_limit is exceeded, and says the sum. */
+/* g is left as it is. */
 int compile_graph(const cvn_graph *g, const CompileOptions *options, Plan **out, cvn_err *err);
 
 /* The passes of this folder that caravan opt runs too, ended by NULL. */

@@ -111,11 +111,6 @@ void plan_print(StrBuf *out, const Plan *plan);
    once: "sort, pad". */
 int plan_fallbacks(const Plan *plan, StrBuf *names);
 
-/* Runs through the plan with a shadow of all memory that records which byte of which value lies where, and
-   checks that each step finds its operands, that outputs hold what the graph says, that nothing else is
-   written, and that no two steps between two syncs get in each other's way. O(steps * live buffers). */
-int plan_verify(const Plan *plan, cvn_err *err);
-
 /* Work of an operation by its shapes: floating-point operations (a multiply-add is two; attention counts the
    whole context), and bytes that must move at least (a gather reads its slices, not its table). */
 double op_flops(const Op *op);

@@ -507,20 +507,7 @@ static void restore(Scheduling *s)
 
 /* ---- memory ---- */
 
-/* What may be alive at most, given what was in the graph's own order. */
-static double allowed_peak(const Scheduling *s, double peak, double largest, size_t memory_limit)
-{
-    double allowed = peak + peak / 8 + 2 * largest, parameters = 0;
-    for (int i = 0; i < s->g->n_parameters; i++)
-        parameters += (double)cvn_type_bytes(&s->g->parameter[i]->type);
-    double limit = (double)memory_limit - parameters;
-    if (memory_limit && allowed > limit)
-        allowed = limit > peak ? limit : peak;
-    return allowed;
-}
-
-int schedule_graph(cvn_graph *g, const KernelSet *backend, const ScheduleOptions *options,
-                   cvn_err *err)
+int schedule_graph(cvn_graph *g, const KernelSet *backend, Link link, cvn_err *err)
 {
     /* How much of it is tried: bringing forward what is computed, and fetching ahead. */
     static const double windows[] = {1, 0.25, 0, 0, 0}, rooms[] = {1, 0.5, 1, 0.25, 0};
@@ -530,7 +517,7 @@ int schedule_graph(cvn_graph *g, const KernelSet *backend, const ScheduleOptions
     if (!any)
         return CVN_OK;
     Scheduling s;
-    int rc = open_graph(&s, g, backend, link_or_default(options->link), err);
+    int rc = open_graph(&s, g, backend, link_or_default(link), err);
     if (rc)
         return rc;
     double before = 0, peak = 0, largest = 0, window = 0, longest = 0;
@@ -542,7 +529,7 @@ int schedule_graph(cvn_graph *g, const KernelSet *backend, const ScheduleOptions
     }
     window = 2 * (window + longest);
     rc = graph_peak(g, &before, err);
-    double allowed = allowed_peak(&s, before, largest, options->memory_limit);
+    double allowed = before + before / 8 + 2 * largest; /* to be alive at most */
     double room = before / 4 > 2 * largest ? before / 4 : 2 * largest;
     bool fits = false;
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms && !rc && !fits; i++) {

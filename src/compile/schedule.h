@@ -28,18 +28,12 @@
 #include "compile/kernel.h"
 #include "compile/schedule_cost.h"
 
-typedef struct ScheduleOptions {
-    Link link;           /* zeros: a network of 50 us and 2 GB/s */
-    size_t memory_limit; /* bytes; 0: none is given */
-} ScheduleOptions;
-
 /* Collectives that a device may have under way: the k-th to start, only once the one this many before it is done. */
 enum { COLLECTIVES_IN_FLIGHT = 64 };
 
 /* Splits the collectives of g that `backend` can split, and reorders. Where the peak would exceed the old one by more
-   than an eighth and two of the largest collectives, or the memory limit, less is fetched ahead, at last nothing.
-   Fails with CVN_EMEM. */
-int schedule_graph(cvn_graph *g, const KernelSet *backend, const ScheduleOptions *options,
-                   cvn_err *err);
+   than an eighth and two of the largest collectives, less is fetched ahead, at last nothing. A link of zeros: a network of
+   50 us and 2 GB/s. Fails with CVN_EMEM. */
+int schedule_graph(cvn_graph *g, const KernelSet *backend, Link link, cvn_err *err);
 
 #endif

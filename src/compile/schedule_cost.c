@@ -3,7 +3,6 @@
 
 #include "compile/liveness.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* What a device computes and moves in a second. Only the ratio to the link counts; where the device is slower, what
@@ -61,40 +60,4 @@ int graph_peak(const cvn_graph *g, double *peak, cvn_err *err)
     }
     arena_free(&arena);
     return CVN_OK;
-}
-
-/* A collective starts now, and its bytes go when those before have gone. Returns when the link is free again. */
-static double send(const Op *op, Link link, double now, double link_free, double *there,
-                   ScheduleCost *cost)
-{
-    double seconds = link_seconds(op, link);
-    link_free = (link_free > now ? link_free : now) + seconds;
-    there[op->result[0]->id] = link_free + link.latency;
-    cost->link += seconds + link.latency;
-    return link_free;
-}
-
-ScheduleCost schedule_cost(const cvn_graph *g, Link link)
-{
-    ScheduleCost cost = {0};
-    link = link_or_default(link);
-    double now = 0, link_free = 0;
-    double *there = calloc((size_t)g->n_values + 1, sizeof *there); /* when results arrive */
-    if (!there)
-        return cost;
-    for (const Op *op = g->first; op; op = op->next) {
-        for (const Op *c = op->starts; c; c = c->next_start)
-            link_free = send(c, link, now, link_free, there, &cost);
-        if (op_is_exchange(op) && !op->split)
-            link_free = send(op, link, now, link_free, there, &cost);
-        double wait = op_is_exchange(op) ? there[op->result[0]->id] - now : 0;
-        cost.exposed += wait > 0 ? wait : 0;
-        now += wait > 0 ? wait : 0;
-        now += compute_seconds(op);
-        cost.compute += compute_seconds(op);
-    }
-    free(there);
-    if (graph_peak(g, &cost.peak, NULL))
-        cost.peak = 0;
-    return cost;
 }

@@ -1,5 +1,5 @@
 /*
- * What a schedule costs, by estimates: of constants, the shapes and the link, the same on every device, because all
+ * What operations cost, by estimates: of constants, the shapes and the link, the same on every device, because all
  * devices must start the same collectives in the same order.
  */
 #ifndef CVN_COMPILE_SCHEDULE_COST_H
@@ -27,15 +27,5 @@ bool op_is_exchange(const Op *op);
 
 /* Most bytes of results alive, in the order of the graph. */
 int graph_peak(const cvn_graph *g, double *peak, cvn_err *err);
-
-/* What the order of a graph's steps is estimated to cost. */
-typedef struct ScheduleCost {
-    double compute; /* seconds of computing */
-    double link;    /* seconds that the link is busy, and latencies */
-    double exposed; /* of these, that the device has nothing to compute */
-    double peak;    /* most bytes alive, outputs and temporaries, rounded as nothing is */
-} ScheduleCost;
-
-ScheduleCost schedule_cost(const cvn_graph *g, Link link);
 
 #endif

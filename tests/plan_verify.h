@@ -1,5 +1,7 @@
 /*
- * The plan, replayed on a shadow of memory. The shadow is a set of spans that never overlap; a span says which
+ * The plan, replayed on a shadow of memory that records which byte of which value lies where: each step finds its
+ * operands, outputs hold what the graph says, nothing else is written, and no two steps between two syncs get in each
+ * other's way. O(steps * live buffers). The shadow is a set of spans that never overlap; a span says which
  * value the bytes of a place hold, and from which byte of it:
  *
  *     step 3 writes %x to arena 0 … 63         span arena 0-63: %x from 0
@@ -9,9 +11,12 @@
  * What a step should read is taken from the graph, not from what lowering believed: a view stands for bytes of
  * what it views, a copy for what it copied.
  */
+#ifndef PLAN_VERIFY_H
+#define PLAN_VERIFY_H
+
 #include "compile/fusion.h"
 #include "compile/moves.h"
-#include "compile/plan.h"
+#include "compile/pipeline.h"
 #include "compile/schedule.h"
 
 #include <inttypes.h>
@@ -35,12 +40,12 @@ typedef struct Shadow {
     cvn_err *err;
 } Shadow;
 
-static int out_of_memory(const Shadow *shadow)
+static inline int out_of_memory(const Shadow *shadow)
 {
     return err_set(shadow->err, CVN_EMEM, "no memory to verify plan '%s'", shadow->plan->name);
 }
 
-static int add_span(Shadow *shadow, BufferRef ref, const cvn_value *value, size_t from)
+static inline int add_span(Shadow *shadow, BufferRef ref, const cvn_value *value, size_t from)
 {
     if (shadow->n == shadow->capacity) {
         int capacity = shadow->capacity ? shadow->capacity * 2 : 64;
@@ -55,7 +60,7 @@ static int add_span(Shadow *shadow, BufferRef ref, const cvn_value *value, size_
 }
 
 /* What value v is bytes of, looking through views and copies; *from is its first byte in that. */
-static const cvn_value *origin(const cvn_value *v, size_t *from)
+static inline const cvn_value *origin(const cvn_value *v, size_t *from)
 {
     size_t offset;
     *from = 0;
@@ -67,7 +72,7 @@ static const cvn_value *origin(const cvn_value *v, size_t *from)
 }
 
 /* v is NULL where the bytes hold no value any more. */
-static int shadow_write(Shadow *shadow, const BufferRef *ref, const cvn_value *v)
+static inline int shadow_write(Shadow *shadow, const BufferRef *ref, const cvn_value *v)
 {
     int rc;
     for (int i = shadow->n - 1; i >= 0; i--) {
@@ -99,8 +104,8 @@ static int shadow_write(Shadow *shadow, const BufferRef *ref, const cvn_value *v
 }
 
 /* The bytes of a constant that the plan keeps must be the literal's. */
-static int check_constant(const Shadow *shadow, const BufferRef *ref, const cvn_value *value,
-                          size_t from, const char *who)
+static inline int check_constant(const Shadow *shadow, const BufferRef *ref, const cvn_value *value,
+                                 size_t from, const char *who)
 {
     const Literal *literal = &value->def->attr.literal;
     const char *kept = (const char *)shadow->plan->constants + ref->offset;
@@ -123,8 +128,8 @@ static int check_constant(const Shadow *shadow, const BufferRef *ref, const cvn_
     return CVN_OK;
 }
 
-static int shadow_read(const Shadow *shadow, const BufferRef *ref, const cvn_value *v,
-                       const char *who)
+static inline int shadow_read(const Shadow *shadow, const BufferRef *ref, const cvn_value *v,
+                              const char *who)
 {
     size_t from, good = 0;
     const cvn_value *value = origin(v, &from);
@@ -154,7 +159,7 @@ static int shadow_read(const Shadow *shadow, const BufferRef *ref, const cvn_val
 }
 
 /* Inside its memory, aligned, and where it is written, writable. */
-static bool ref_legal(const Plan *plan, const BufferRef *ref, size_t bytes, bool write)
+static inline bool ref_legal(const Plan *plan, const BufferRef *ref, size_t bytes, bool write)
 {
     size_t size = plan->arena_bytes;
     if (ref->space == SPACE_PARAMETER) {
@@ -172,14 +177,14 @@ static bool ref_legal(const Plan *plan, const BufferRef *ref, size_t bytes, bool
 }
 
 /* May result k lie over operand i? */
-static bool step_overwrites(const Step *step, int k, int i)
+static inline bool step_overwrites(const Step *step, int k, int i)
 {
     const Kernel kernel = {.in_place = step->in_place};
     return kernel_overwrites(&kernel, step->op, k, i);
 }
 
 /* The places of one step, by themselves. */
-static bool step_legal(const Plan *plan, const Step *step)
+static inline bool step_legal(const Plan *plan, const Step *step)
 {
     const Op *op = step->op;
     for (int i = 0; i < op->n_operands; i++)
@@ -206,7 +211,7 @@ static bool step_legal(const Plan *plan, const Step *step)
 }
 
 /* True when b must wait for a. */
-static bool steps_conflict(const Step *a, const Step *b)
+static inline bool steps_conflict(const Step *a, const Step *b)
 {
     if (a->single && b->single)
         return false;
@@ -238,7 +243,7 @@ static bool steps_conflict(const Step *a, const Step *b)
 }
 
 /* Between start and end nobody writes a collective's operand, or touches its result. */
-static int check_flight(const Shadow *shadow, int i, const char *who)
+static inline int check_flight(const Shadow *shadow, int i, const char *who)
 {
     const Plan *plan = shadow->plan;
     const Step *step = &plan->step[i];
@@ -262,7 +267,7 @@ static int check_flight(const Shadow *shadow, int i, const char *who)
 }
 
 /* Keeps account of what is under way: every collective takes a place among those, also one that ends at once. */
-static int follow_flight(Shadow *shadow, int i, const char *who)
+static inline int follow_flight(Shadow *shadow, int i, const char *who)
 {
     const Step *step = &shadow->plan->step[i];
     if (step->phase != STEP_DONE) {
@@ -289,7 +294,7 @@ static int follow_flight(Shadow *shadow, int i, const char *who)
 
 /* What a step reads is there, and then what it writes. The result of a collective is there at its end; where it is
    not written over the operand, its memory holds nothing until then. */
-static int verify_values(Shadow *shadow, const Step *step, const char *who)
+static inline int verify_values(Shadow *shadow, const Step *step, const char *who)
 {
     int rc;
     for (int k = 0; k < step->op->n_operands; k++)
@@ -305,7 +310,7 @@ static int verify_values(Shadow *shadow, const Step *step, const char *who)
     return CVN_OK;
 }
 
-static int verify_steps(Shadow *shadow)
+static inline int verify_steps(Shadow *shadow)
 {
     const Plan *plan = shadow->plan;
     int since = 0, rc; /* the first step after the last sync */
@@ -333,7 +338,7 @@ static int verify_steps(Shadow *shadow)
     return CVN_OK;
 }
 
-static int verify_outputs(const Shadow *shadow)
+static inline int verify_outputs(const Shadow *shadow)
 {
     const Plan *plan = shadow->plan;
     for (int i = 0; i < plan->n_outputs; i++) {
@@ -352,7 +357,7 @@ static int verify_outputs(const Shadow *shadow)
     return CVN_OK;
 }
 
-static int verify(Shadow *shadow)
+static inline int verify(Shadow *shadow)
 {
     const Plan *plan = shadow->plan;
     int rc;
@@ -365,7 +370,7 @@ static int verify(Shadow *shadow)
     return rc ? rc : verify_outputs(shadow);
 }
 
-int plan_verify(const Plan *plan, cvn_err *err)
+static inline int plan_verify(const Plan *plan, cvn_err *err)
 {
     Shadow shadow = {.plan = plan, .err = err};
     int rc = verify(&shadow);
@@ -374,3 +379,17 @@ int plan_verify(const Plan *plan, cvn_err *err)
         err_prefix(err, "plan '%s'", plan->name);
     return rc;
 }
+
+/* compile_graph, and its plan replayed. */
+static inline int compile_verified(const cvn_graph *g, const CompileOptions *options, Plan **plan,
+                                   cvn_err *err)
+{
+    int rc = compile_graph(g, options, plan, err);
+    if (rc || (rc = plan_verify(*plan, err)) == CVN_OK)
+        return rc;
+    plan_free(*plan);
+    *plan = NULL;
+    return rc;
+}
+
+#endif
