@@ -13,11 +13,11 @@
  *     choice                                      how many rows each kernel of a product takes
  *
  * A new kernel is a row in a table of its file, with all that kernel.h asks for; a new table is declared here and listed in
- * registry.c. A body that every instruction set is to have is a *_impl.h, with a file of three lines in each folder.
+ * registry.c. A body that every instruction set is to have is a *_impl.h, of which cmake/Kernels.cmake makes a source for each.
  *
- * A new instruction set is a folder with such files, its flags in cmake/Kernels.cmake, a level in registry.h, and in registry.c
- * its tables and what a processor must have for it. What the folder leaves out, the levels below it do. Every test of kernels
- * then runs for it, too.
+ * A new instruction set is a folder for what only it has, its flags and bodies in cmake/Kernels.cmake, a level in registry.h,
+ * and in registry.c its tables and what a processor must have for it. What it leaves out, the levels below it do. Every test
+ * of kernels then runs for it, too.
  */
 #ifndef CVN_CPU_KERNELS_KERNELS_H
 #define CVN_CPU_KERNELS_KERNELS_H
