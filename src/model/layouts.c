@@ -41,47 +41,33 @@ typedef struct LayoutRule {
     const char *mesh_axis;
 } LayoutRule;
 
+enum { DP = 1, TP = 2, SCATTER = 4, FSDP = 8, TWO_D = 16 };
+
+/* A bit for each layout that has the rule. */
 static const struct {
-    const char *layout;
+    int layouts;
     LayoutRule rule;
 } rows[] = {
-    {"dp", {GROUP_TOKENS, AXIS_BATCH, "dcn"}},
-    {"dp", {GROUP_TOKENS, AXIS_BATCH, "data"}},
-    {"dp", {GROUP_CACHE, AXIS_BATCH, "dcn"}},
-    {"dp", {GROUP_CACHE, AXIS_BATCH, "data"}},
-    {"tp", {GROUP_TABLES, AXIS_VOCAB, "model"}},
-    {"tp", {GROUP_ATTENTION, AXIS_HEADS, "model"}},
-    {"tp", {GROUP_ATTENTION, AXIS_KV_HEADS, "model"}},
-    {"tp", {GROUP_MLP, AXIS_FFN, "model"}},
-    {"tp", {GROUP_CACHE, AXIS_KV_HEADS, "model"}},
-    {"tp-scatter", {GROUP_TABLES, AXIS_VOCAB, "model"}},
-    {"tp-scatter", {GROUP_ATTENTION, AXIS_HEADS, "model"}},
-    {"tp-scatter", {GROUP_ATTENTION, AXIS_KV_HEADS, "model"}},
-    {"tp-scatter", {GROUP_MLP, AXIS_FFN, "model"}},
-    {"tp-scatter", {GROUP_CACHE, AXIS_KV_HEADS, "model"}},
-    {"tp-scatter", {GROUP_ACTIVATIONS, AXIS_SEQ, "model"}},
-    {"fsdp", {GROUP_TOKENS, AXIS_BATCH, "dcn"}},
-    {"fsdp", {GROUP_TOKENS, AXIS_BATCH, "data"}},
-    {"fsdp", {GROUP_TABLES, AXIS_EMBED, "data"}},
-    {"fsdp", {GROUP_ATTENTION, AXIS_EMBED, "data"}},
-    {"fsdp", {GROUP_MLP, AXIS_EMBED, "data"}},
-    {"fsdp", {GROUP_CACHE, AXIS_BATCH, "dcn"}},
-    {"fsdp", {GROUP_CACHE, AXIS_BATCH, "data"}},
-    {"2d", {GROUP_TOKENS, AXIS_BATCH, "dcn"}},
-    {"2d", {GROUP_TOKENS, AXIS_BATCH, "data"}},
-    {"2d", {GROUP_TABLES, AXIS_VOCAB, "model"}},
-    {"2d", {GROUP_TABLES, AXIS_EMBED, "data"}},
-    {"2d", {GROUP_ATTENTION, AXIS_HEADS, "data"}},
-    {"2d", {GROUP_ATTENTION, AXIS_KV_HEADS, "data"}},
-    {"2d", {GROUP_ATTENTION, AXIS_EMBED, "model"}},
-    {"2d", {GROUP_MLP, AXIS_FFN, "model"}},
-    {"2d", {GROUP_MLP, AXIS_EMBED, "data"}},
-    {"2d", {GROUP_CACHE, AXIS_BATCH, "dcn"}},
-    {"2d", {GROUP_CACHE, AXIS_BATCH, "data"}},
-    {"2d", {GROUP_CACHE, AXIS_KV_HEADS, "model"}},
+    {DP | FSDP | TWO_D, {GROUP_TOKENS, AXIS_BATCH, "dcn"}},
+    {DP | FSDP | TWO_D, {GROUP_TOKENS, AXIS_BATCH, "data"}},
+    {TP | SCATTER | TWO_D, {GROUP_TABLES, AXIS_VOCAB, "model"}},
+    {FSDP | TWO_D, {GROUP_TABLES, AXIS_EMBED, "data"}},
+    {TP | SCATTER, {GROUP_ATTENTION, AXIS_HEADS, "model"}},
+    {TP | SCATTER, {GROUP_ATTENTION, AXIS_KV_HEADS, "model"}},
+    {FSDP, {GROUP_ATTENTION, AXIS_EMBED, "data"}},
+    {TWO_D, {GROUP_ATTENTION, AXIS_HEADS, "data"}},
+    {TWO_D, {GROUP_ATTENTION, AXIS_KV_HEADS, "data"}},
+    {TWO_D, {GROUP_ATTENTION, AXIS_EMBED, "model"}},
+    {TP | SCATTER | TWO_D, {GROUP_MLP, AXIS_FFN, "model"}},
+    {FSDP | TWO_D, {GROUP_MLP, AXIS_EMBED, "data"}},
+    {DP | FSDP | TWO_D, {GROUP_CACHE, AXIS_BATCH, "dcn"}},
+    {DP | FSDP | TWO_D, {GROUP_CACHE, AXIS_BATCH, "data"}},
+    {TP | SCATTER | TWO_D, {GROUP_CACHE, AXIS_KV_HEADS, "model"}},
+    {SCATTER, {GROUP_ACTIVATIONS, AXIS_SEQ, "model"}},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
+/* In the order of the bits. */
 static const char *const layouts[] = {"dp", "tp", "tp-scatter", "fsdp", "2d"};
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
@@ -122,7 +108,7 @@ static int named_rules(const char *text, Rules *rules, cvn_err *err)
             return no_layout(text, err);
         named[i] = true;
         for (int r = 0; r < N_ROWS; r++)
-            if (strcmp(rows[r].layout, layouts[i]) == 0)
+            if (rows[r].layouts >> i & 1)
                 rules->rule[rules->n++] = rows[r].rule;
         p += length;
         if (!*p)
