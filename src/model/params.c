@@ -14,12 +14,9 @@ typedef enum Presence { ALWAYS, IF_ATTENTION_BIAS, IF_MLP_BIAS, IF_UNTIED } Pres
 /* Initialisers by role: see init_of. */
 typedef enum Role { ROLE_NORM, ROLE_BIAS, ROLE_WEIGHT, ROLE_RESIDUAL } Role;
 
-#define V AXIS_VOCAB
-#define E AXIS_EMBED
-#define H AXIS_HEADS
-#define KV AXIS_KV_HEADS
-#define D AXIS_HEAD_DIM
-#define F AXIS_FFN
+#define OUTSIDE false
+#define LAYER true
+#define AXIS_NONE AXIS_COUNT
 
 static const struct {
     const char *name; /* ours, inside of a layer where per_layer */
@@ -28,187 +25,19 @@ static const struct {
     Role role;
     int rank;
     ModelAxis axis[PARAM_MAX_RANK];
-    const char *hf, *meta, *gguf; /* names in files, after the layer's prefix where per_layer */
+    const char *file_name[NAMING_COUNT]; /* after the layer's prefix where per_layer */
 } table[PARAM_KIND_COUNT] = {
-    [PARAM_EMBED] = {"embed",
-                     false,
-                     ALWAYS,
-                     ROLE_WEIGHT,
-                     2,
-                     {V, E},
-                     "model.embed_tokens.weight",
-                     "tok_embeddings.weight",
-                     "token_embd.weight"},
-    [PARAM_ATTN_NORM] = {"attn_norm",
-                         true,
-                         ALWAYS,
-                         ROLE_NORM,
-                         1,
-                         {E},
-                         "input_layernorm.weight",
-                         "attention_norm.weight",
-                         "attn_norm.weight"},
-    [PARAM_Q] = {"q",
-                 true,
-                 ALWAYS,
-                 ROLE_WEIGHT,
-                 3,
-                 {H, D, E},
-                 "self_attn.q_proj.weight",
-                 "attention.wq.weight",
-                 "attn_q.weight"},
-    [PARAM_Q_BIAS] = {"q_bias",
-                      true,
-                      IF_ATTENTION_BIAS,
-                      ROLE_BIAS,
-                      2,
-                      {H, D},
-                      "self_attn.q_proj.bias",
-                      "attention.wq.bias",
-                      "attn_q.bias"},
-    [PARAM_K] = {"k",
-                 true,
-                 ALWAYS,
-                 ROLE_WEIGHT,
-                 3,
-                 {KV, D, E},
-                 "self_attn.k_proj.weight",
-                 "attention.wk.weight",
-                 "attn_k.weight"},
-    [PARAM_K_BIAS] = {"k_bias",
-                      true,
-                      IF_ATTENTION_BIAS,
-                      ROLE_BIAS,
-                      2,
-                      {KV, D},
-                      "self_attn.k_proj.bias",
-                      "attention.wk.bias",
-                      "attn_k.bias"},
-    [PARAM_V] = {"v",
-                 true,
-                 ALWAYS,
-                 ROLE_WEIGHT,
-                 3,
-                 {KV, D, E},
-                 "self_attn.v_proj.weight",
-                 "attention.wv.weight",
-                 "attn_v.weight"},
-    [PARAM_V_BIAS] = {"v_bias",
-                      true,
-                      IF_ATTENTION_BIAS,
-                      ROLE_BIAS,
-                      2,
-                      {KV, D},
-                      "self_attn.v_proj.bias",
-                      "attention.wv.bias",
-                      "attn_v.bias"},
-    [PARAM_O] = {"o",
-                 true,
-                 ALWAYS,
-                 ROLE_RESIDUAL,
-                 3,
-                 {E, H, D},
-                 "self_attn.o_proj.weight",
-                 "attention.wo.weight",
-                 "attn_output.weight"},
-    [PARAM_O_BIAS] = {"o_bias",
-                      true,
-                      IF_ATTENTION_BIAS,
-                      ROLE_BIAS,
-                      1,
-                      {E},
-                      "self_attn.o_proj.bias",
-                      "attention.wo.bias",
-                      "attn_output.bias"},
-    [PARAM_MLP_NORM] = {"mlp_norm",
-                        true,
-                        ALWAYS,
-                        ROLE_NORM,
-                        1,
-                        {E},
-                        "post_attention_layernorm.weight",
-                        "ffn_norm.weight",
-                        "ffn_norm.weight"},
-    [PARAM_GATE] = {"gate",
-                    true,
-                    ALWAYS,
-                    ROLE_WEIGHT,
-                    2,
-                    {F, E},
-                    "mlp.gate_proj.weight",
-                    "feed_forward.w1.weight",
-                    "ffn_gate.weight"},
-    [PARAM_GATE_BIAS] = {"gate_bias",
-                         true,
-                         IF_MLP_BIAS,
-                         ROLE_BIAS,
-                         1,
-                         {F},
-                         "mlp.gate_proj.bias",
-                         "feed_forward.w1.bias",
-                         "ffn_gate.bias"},
-    [PARAM_UP] = {"up",
-                  true,
-                  ALWAYS,
-                  ROLE_WEIGHT,
-                  2,
-                  {F, E},
-                  "mlp.up_proj.weight",
-                  "feed_forward.w3.weight",
-                  "ffn_up.weight"},
-    [PARAM_UP_BIAS] = {"up_bias",
-                       true,
-                       IF_MLP_BIAS,
-                       ROLE_BIAS,
-                       1,
-                       {F},
-                       "mlp.up_proj.bias",
-                       "feed_forward.w3.bias",
-                       "ffn_up.bias"},
-    [PARAM_DOWN] = {"down",
-                    true,
-                    ALWAYS,
-                    ROLE_RESIDUAL,
-                    2,
-                    {E, F},
-                    "mlp.down_proj.weight",
-                    "feed_forward.w2.weight",
-                    "ffn_down.weight"},
-    [PARAM_DOWN_BIAS] = {"down_bias",
-                         true,
-                         IF_MLP_BIAS,
-                         ROLE_BIAS,
-                         1,
-                         {E},
-                         "mlp.down_proj.bias",
-                         "feed_forward.w2.bias",
-                         "ffn_down.bias"},
-    [PARAM_FINAL_NORM] = {"final_norm",
-                          false,
-                          ALWAYS,
-                          ROLE_NORM,
-                          1,
-                          {E},
-                          "model.norm.weight",
-                          "norm.weight",
-                          "output_norm.weight"},
-    [PARAM_LM_HEAD] = {"lm_head",
-                       false,
-                       IF_UNTIED,
-                       ROLE_WEIGHT,
-                       2,
-                       {V, E},
-                       "lm_head.weight",
-                       "output.weight",
-                       "output.weight"},
+#define PARAM(KIND, name, place, presence, role, a, b, c, hf, meta, gguf)                          \
+    [PARAM_##KIND] = {#name,                                                                       \
+                      place,                                                                       \
+                      presence,                                                                    \
+                      ROLE_##role,                                                                 \
+                      1 + (AXIS_##b != AXIS_NONE) + (AXIS_##c != AXIS_NONE),                       \
+                      {AXIS_##a, AXIS_##b, AXIS_##c},                                              \
+                      {hf, meta, gguf}},
+#include "model/params.def"
+#undef PARAM
 };
-
-#undef V
-#undef E
-#undef H
-#undef KV
-#undef D
-#undef F
 
 static const char *const layer_prefix[NAMING_COUNT] = {
     [NAMING_HF] = "model.layers.", [NAMING_META] = "layers.", [NAMING_GGUF] = "blk."};
@@ -297,17 +126,18 @@ static void set_shape(Param *param, const LlamaConfig *config)
 
 static void set_names(Param *param, Arena *arena)
 {
-    const char *in_file[NAMING_COUNT] = {[NAMING_HF] = table[param->kind].hf,
-                                         [NAMING_META] = table[param->kind].meta,
-                                         [NAMING_GGUF] = table[param->kind].gguf};
     bool per_layer = table[param->kind].per_layer;
+    const char *ending = table[param->kind].role == ROLE_BIAS ? "bias" : "weight";
     param->name = per_layer
                       ? arena_printf(arena, "layers.%d.%s", param->layer, table[param->kind].name)
                       : table[param->kind].name;
-    for (int naming = 0; naming < NAMING_COUNT; naming++)
-        param->file_name[naming] = per_layer ? arena_printf(arena, "%s%d.%s", layer_prefix[naming],
-                                                            param->layer, in_file[naming])
-                                             : in_file[naming];
+    for (int naming = 0; naming < NAMING_COUNT; naming++) {
+        const char *name = table[param->kind].file_name[naming];
+        param->file_name[naming] = per_layer
+                                       ? arena_printf(arena, "%s%d.%s.%s", layer_prefix[naming],
+                                                      param->layer, name, ending)
+                                       : arena_printf(arena, "%s.%s", name, ending);
+    }
 }
 
 static void add(ParamList *list, const LlamaConfig *config, Arena *arena, ParamKind kind, int layer)

@@ -6,17 +6,9 @@
  * embed]. In a file, where frameworks flatten, it is [heads * head_dim, embed]: the same bytes. The
  * only rule is that "head_dim" is merged into the axis before it.
  *
- *   kind               logical shape                in Hugging Face files
- *   embed              [vocab, embed]               model.embed_tokens.weight
- *   attn_norm          [embed]                      model.layers.N.input_layernorm.weight
- *   q, k, v            [(kv_)heads, head_dim, embed] model.layers.N.self_attn.{q,k,v}_proj.weight
- *   o                  [embed, heads, head_dim]     model.layers.N.self_attn.o_proj.weight
- *   mlp_norm           [embed]                      model.layers.N.post_attention_layernorm.weight
- *   gate, up           [ffn, embed]                 model.layers.N.mlp.{gate,up}_proj.weight
- *   down               [embed, ffn]                 model.layers.N.mlp.down_proj.weight
- *   final_norm         [embed]                      model.norm.weight
- *   lm_head            [vocab, embed]               lm_head.weight, when not tied
- *   biases of q … down, where the config has them
+ *   kind q             [heads, head_dim, embed]     model.layers.N.self_attn.q_proj.weight in Hugging Face files
+ *
+ * The rows are in params.def.
  *
  * Of a quantized config (model/quantize.h), matrices are in panels, their scales follow at the end of the list,
  * and there is a head of its own even where the two are tied.
@@ -39,25 +31,9 @@ typedef enum ModelAxis {
 } ModelAxis;
 
 typedef enum ParamKind {
-    PARAM_EMBED,
-    PARAM_ATTN_NORM,
-    PARAM_Q,
-    PARAM_Q_BIAS,
-    PARAM_K,
-    PARAM_K_BIAS,
-    PARAM_V,
-    PARAM_V_BIAS,
-    PARAM_O,
-    PARAM_O_BIAS,
-    PARAM_MLP_NORM,
-    PARAM_GATE,
-    PARAM_GATE_BIAS,
-    PARAM_UP,
-    PARAM_UP_BIAS,
-    PARAM_DOWN,
-    PARAM_DOWN_BIAS,
-    PARAM_FINAL_NORM,
-    PARAM_LM_HEAD,
+#define PARAM(KIND, name, place, presence, role, a, b, c, hf, meta, gguf) PARAM_##KIND,
+#include "model/params.def"
+#undef PARAM
     PARAM_KIND_COUNT
 } ParamKind;
 
