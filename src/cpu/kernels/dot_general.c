@@ -25,52 +25,33 @@ static bool match_bf16(const Op *op)
     return op->operand[0]->type.dtype == CVN_BF16 && result_fits(op);
 }
 
-static size_t scratch(const GemmIsa *isa, const Op *op, int n_threads)
+static Gemm gemm_of(const Op *op)
 {
     Gemm gemm;
     gemm_from_op(op, &gemm);
-    return gemm_scratch(isa, &gemm, n_threads);
-}
-
-static void run(const GemmIsa *isa, const KernelArgs *args)
-{
-    Gemm gemm;
-    gemm_from_op(args->op, &gemm);
-    gemm_run(isa, &gemm, args);
+    return gemm;
 }
 
 static bool match_few(const GemmIsa *isa, const char *name, const Op *op)
 {
-    Gemm gemm;
-    gemm_from_op(op, &gemm);
+    Gemm gemm = gemm_of(op);
     return result_fits(op) && !gemm.residual && !gemm.transposed && gemm_few_match(isa, &gemm) &&
            choice_takes(name, gemm.m);
 }
 
-static size_t scratch_few(const GemmIsa *isa, const Op *op, int n_threads)
-{
-    Gemm gemm;
-    gemm_from_op(op, &gemm);
-    return gemm_few_scratch(isa, &gemm, n_threads);
-}
-
-static void run_few(const GemmIsa *isa, const KernelArgs *args)
-{
-    Gemm gemm;
-    gemm_from_op(args->op, &gemm);
-    gemm_few_run(isa, &gemm, args);
-}
-
-/* The functions of an instruction set: a kernel has no other way to carry it. And its row of a table. */
-#define DOT_FUNCTIONS(isa)                                                                         \
-    static size_t scratch_##isa(const Op *op, int n_threads)                                       \
+/* The functions of an instruction set, all or for few rows: a kernel has no other way to carry it. And its row of a table. */
+#define FUNCTIONS(isa, few)                                                                        \
+    static size_t scratch##few##_##isa(const Op *op, int n_threads)                                \
     {                                                                                              \
-        return scratch(&gemm_##isa, op, n_threads);                                                \
+        Gemm gemm = gemm_of(op);                                                                   \
+        return gemm##few##_scratch(&gemm_##isa, &gemm, n_threads);                                 \
     }                                                                                              \
-    static void run_##isa(const KernelArgs *args)                                                  \
+    static void run##few##_##isa(const KernelArgs *args)                                           \
     {                                                                                              \
-        run(&gemm_##isa, args);                                                                    \
+        Gemm gemm = gemm_of(args->op);                                                             \
+        gemm##few##_run(&gemm_##isa, &gemm, args);                                                 \
     }
+#define DOT_FUNCTIONS(isa) FUNCTIONS(isa, )
 #define DOT_ROW(text, isa, matches)                                                                \
     {                                                                                              \
         .name = text, .kind = OP_DOT_GENERAL, .match = matches, .scratch = scratch_##isa,          \
@@ -85,14 +66,7 @@ static void run_few(const GemmIsa *isa, const KernelArgs *args)
     {                                                                                              \
         return match_few(&gemm_##isa, text, op);                                                   \
     }                                                                                              \
-    static size_t scratch_few_##isa(const Op *op, int n_threads)                                   \
-    {                                                                                              \
-        return scratch_few(&gemm_##isa, op, n_threads);                                            \
-    }                                                                                              \
-    static void run_few_##isa(const KernelArgs *args)                                              \
-    {                                                                                              \
-        run_few(&gemm_##isa, args);                                                                \
-    }
+    FUNCTIONS(isa, _few)
 #define FEW_ROW(text, isa)                                                                         \
     {                                                                                              \
         .name = text, .kind = OP_DOT_GENERAL, .match = match_few_##isa,                            \
@@ -156,11 +130,7 @@ DOT_FUNCTIONS(amx_bf16)
 /* Tiles take whole panels; a few rows are read where they lie by the next level. */
 static bool match_amx_bf16(const Op *op)
 {
-    Gemm gemm;
-    if (!match_bf16(op))
-        return false;
-    gemm_from_op(op, &gemm);
-    return choice_takes("dot_general.amx.bf16", gemm.m);
+    return match_bf16(op) && choice_takes("dot_general.amx.bf16", gemm_of(op).m);
 }
 
 const Kernel dot_kernels_amx[] = {
