@@ -37,10 +37,7 @@ enum {
 
 /* Scratch of one thread, and what it is at: keys [0, n) of KV head h of row b, queries r0 … r0 + rows - 1. */
 typedef struct Block {
-    Heads a;
-    const uint16_t *dy; /* as q */
-    float scale;
-    uint16_t *dq, *dk, *dv;
+    Attention a;
     int64_t most;                      /* queries at a time: ROWS or MANY_ROWS */
     int64_t b, h, n, r0, rows, groups; /* groups: of WIDE queries */
     size_t key_row;                    /* bytes between rows of keys and values */
@@ -65,11 +62,10 @@ typedef struct Block {
     int32_t *first, *seen; /* [most]: a query sees keys first … seen - 1 */
 } Block;
 
-static size_t block_of(const Op *op, char *base, Block *x)
+static size_t block_of(const Attention *a, char *base, Block *x)
 {
     size_t used = 0;
-    *x = (Block){.a = heads_of(op), .scale = (float)op->attr.scale};
-    const Heads *a = &x->a;
+    *x = (Block){.a = *a};
     int64_t keys = num_round_up(a->context, KEYS), tile = TILE_BYTES,
             row = a->steps * TILE_ROW_BYTES;
     x->most = keys * a->head_dim > MANY_ELEMENTS ? MANY_ROWS : ROWS;
@@ -107,7 +103,8 @@ static size_t block_of(const Op *op, char *base, Block *x)
 static size_t scratch(const Op *op, int n_threads)
 {
     Block x;
-    return block_of(op, NULL, &x) * (size_t)n_threads;
+    Attention a = attention_of(op, NULL);
+    return block_of(&a, NULL, &x) * (size_t)n_threads;
 }
 
 /* Row `key` of group g of p or dp, as many bytes wide as said. */
@@ -120,24 +117,25 @@ static size_t kept_at(const Block *x, int64_t g, int64_t key, size_t row)
 
 static void pack_keys(Block *x)
 {
-    const Heads *a = &x->a;
+    const Attention *a = &x->a;
     int64_t at = (x->b * a->kv_heads + x->h) * a->context * a->head_dim,
             all = num_round_up(x->n, KEYS);
-    x->k = (const char *)(a->k + at);
-    x->v = (const char *)(a->v + at);
+    const uint16_t *k = (const uint16_t *)a->k + at, *v = (const uint16_t *)a->v + at;
+    x->k = (const char *)k;
+    x->v = (const char *)v;
     for (int64_t j = 0; j < all; j += STEP) {
         const uint16_t *row[STEP];
         int64_t rows = num_max(num_min(STEP, x->n - j), 0);
         for (int64_t i = 0; i < rows; i++)
-            row[i] = a->k + at + (j + i) * a->head_dim;
+            row[i] = k + (j + i) * a->head_dim;
         int64_t tile = j / KEYS * a->tiles * KEY_STEPS + j % KEYS / STEP;
         pack_transposed(row, rows, a->head_dim, KEY_STEPS * TILE_BYTES,
                         x->k_across + tile * TILE_BYTES);
     }
     if (!x->copy)
         return;
-    pack_rows(a, a->k + at, x->n, all, x->k_copy);
-    pack_rows(a, a->v + at, x->n, all, x->v_copy);
+    pack_rows(a, k, x->n, all, x->k_copy);
+    pack_rows(a, v, x->n, all, x->v_copy);
     x->k = x->k_copy;
     x->v = x->v_copy;
 }
@@ -145,7 +143,7 @@ static void pack_keys(Block *x)
 /* The queries of a tile, or their gradients; those past the end are zeros. */
 static void pack_queries(const Block *x, const uint16_t *data, char *columns, char *pairs)
 {
-    const Heads *a = &x->a;
+    const Attention *a = &x->a;
     const uint16_t *row[MANY_ROWS];
     for (int64_t i = 0; i < x->rows; i++)
         row[i] = data + query_at(a, x->b, x->h, x->r0 + i);
@@ -340,7 +338,7 @@ static void add_queries(const Block *x, int64_t g, int64_t j, bool add)
 /* 16 columns of tiles, `apart` floats from tile to tile, become rows of head_dim. */
 static void write_columns(const Block *x, int64_t g, int tile)
 {
-    const Heads *a = &x->a;
+    const Attention *a = &x->a;
     const float *from = x->dq_sum + (g * a->tiles * 2 + tile) * TILE_FLOATS;
     for (int64_t t = 0; t < a->tiles; t++, from += 2 * TILE_FLOATS) {
         const void *line[TILE_ROWS];
@@ -352,10 +350,10 @@ static void write_columns(const Block *x, int64_t g, int tile)
         int64_t i = g * WIDE + column_query(tile, c);
         if (i >= x->rows)
             continue;
-        uint16_t *to = x->dq + query_at(a, x->b, x->h, x->r0 + i);
+        uint16_t *to = (uint16_t *)a->dq + query_at(a, x->b, x->h, x->r0 + i);
         for (int64_t t = 0; t < a->tiles; t++) {
             __m512 y = _mm512_loadu_ps(x->row + t * TILE_FLOATS + c * 16);
-            write_rounded(to + t * 16, _mm512_mul_ps(y, _mm512_set1_ps(x->scale)),
+            write_rounded(to + t * 16, _mm512_mul_ps(y, _mm512_set1_ps(x->a.scale)),
                           a->head_dim - t * 16);
         }
     }
@@ -364,7 +362,7 @@ static void write_columns(const Block *x, int64_t g, int tile)
 /* dk or dv of a head: rows of tiles, times scale; zeros for keys that no query sees. */
 static void write_keys(const Block *x, const float *sum, float scale, uint16_t *out)
 {
-    const Heads *a = &x->a;
+    const Attention *a = &x->a;
     out += (x->b * a->kv_heads + x->h) * a->context * a->head_dim;
     for (int64_t j = 0; j < x->n; j++)
         for (int64_t t = 0; t < a->tiles; t++) {
@@ -386,7 +384,7 @@ static int64_t see_keys(Block *x, int64_t *begin)
     int64_t end = 0, least_first = INT32_MAX;
     for (int64_t i = 0; i < x->groups * WIDE; i++) {
         int64_t s = (x->r0 + num_min(i, x->rows - 1)) / x->a.group;
-        int64_t seen = keys_seen(&x->a, x->b, s), first = first_seen(&x->a, x->b, s);
+        int64_t seen = attention_keys(&x->a, x->b, s), first = attention_first_key(&x->a, x->b, s);
         if (first >= seen)
             first = seen = 0;
         else
@@ -410,7 +408,7 @@ static void run_rows(Block *x)
     int64_t end = see_keys(x, &begin);
     if (end > 0) {
         pack_queries(x, x->a.q, x->q_columns, x->q_pairs);
-        pack_queries(x, x->dy, x->dy_columns, x->dy_pairs);
+        pack_queries(x, x->a.dy, x->dy_columns, x->dy_pairs);
     }
     for (int64_t j = begin; j < end; j += KEYS)
         for (int64_t g = 0; g < x->groups; g++)
@@ -434,14 +432,14 @@ static void run_rows(Block *x)
 /* Positions from `first` to `last` see a key and are no padding. */
 static void run_head(Block *x)
 {
-    const Heads *a = &x->a;
+    const Attention *a = &x->a;
     int64_t last = num_min(a->length[x->b], a->seq);
     int64_t first = a->start[x->b] < 0 ? -(int64_t)a->start[x->b] : 0;
-    x->n = last > first ? keys_seen(a, x->b, last - 1) : 0;
+    x->n = last > first ? attention_keys(a, x->b, last - 1) : 0;
     for (int64_t s = 0; s < a->seq; s++)
         if (s < first || s >= last)
-            memset(x->dq + query_at(a, x->b, x->h, s * a->group), 0,
-                   (size_t)(a->group * a->head_dim) * sizeof *x->dq);
+            memset((uint16_t *)a->dq + query_at(a, x->b, x->h, s * a->group), 0,
+                   (size_t)(a->group * a->head_dim) * sizeof(uint16_t));
     size_t tiles = (size_t)(num_round_up(x->n, KEYS) / TILE_ROWS * a->tiles);
     memset(x->dk_sum, 0, tiles * TILE_BYTES);
     memset(x->dv_sum, 0, tiles * TILE_BYTES);
@@ -452,26 +450,17 @@ static void run_head(Block *x)
         x->rows = num_min(x->most, last * a->group - r0);
         run_rows(x);
     }
-    write_keys(x, x->dk_sum, x->scale, x->dk);
-    write_keys(x, x->dv_sum, 1, x->dv);
+    write_keys(x, x->dk_sum, x->a.scale, a->dk);
+    write_keys(x, x->dv_sum, 1, a->dv);
 }
 
 static void run(const KernelArgs *args)
 {
     Block x;
     int64_t begin, end;
-    size_t bytes = block_of(args->op, NULL, &x);
-    block_of(args->op, (char *)args->scratch + bytes * (size_t)args->thread, &x);
-    x.a.q = args->in[0];
-    x.a.k = args->in[1];
-    x.a.v = args->in[2];
-    x.a.start = args->in[3];
-    x.a.length = args->in[4];
-    x.a.first = attention_first(args->op) ? args->in[6] : NULL;
-    x.dy = args->in[5];
-    x.dq = args->out[0];
-    x.dk = args->out[1];
-    x.dv = args->out[2];
+    Attention a = attention_of(args->op, args);
+    size_t bytes = block_of(&a, NULL, &x);
+    block_of(&a, (char *)args->scratch + bytes * (size_t)args->thread, &x);
     kernel_share(x.a.batch * x.a.kv_heads, 1, args->thread, args->n_threads, &begin, &end);
     tile_enter();
     for (int64_t i = begin; i < end; i++) {
@@ -484,7 +473,7 @@ static void run(const KernelArgs *args)
 
 static bool match(const Op *op)
 {
-    return heads_match(op) && op->operand[5]->type.dtype == CVN_BF16;
+    return match_tiles(op) && op->operand[5]->type.dtype == CVN_BF16;
 }
 
 const Kernel ISA_NAME(attention_backward_kernels)[] = {

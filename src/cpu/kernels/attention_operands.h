@@ -11,8 +11,10 @@ typedef struct Attention {
     const Op *op;
     cvn_dtype q_dtype, kv_dtype;
     int64_t batch, seq, heads, head_dim, kv_heads, context;
-    int64_t group; /* heads for each KV head */
+    int64_t group;        /* heads for each KV head */
+    int64_t steps, tiles; /* of 32 and of 16 elements in head_dim, rounded up */
     float scale;
+    float exponent; /* scale * log2(e): weights are 2^(exponent * (score - peak)) */
     const void *q, *k, *v;
     const int32_t *start, *length; /* [batch] */
     const int32_t *first;          /* [batch, seq], or NULL for zeros */
@@ -37,7 +39,10 @@ static inline Attention attention_of(const Op *op, const KernelArgs *args)
                    .kv_heads = k->dim[1],
                    .context = k->dim[2],
                    .group = k->dim[1] ? q->dim[2] / k->dim[1] : 0,
-                   .scale = (float)op->attr.scale};
+                   .steps = num_pieces(q->dim[3], 32),
+                   .tiles = num_pieces(q->dim[3], 16),
+                   .scale = (float)op->attr.scale,
+                   .exponent = (float)op->attr.scale * 1.44269504088896341f};
     if (!args)
         return a;
     int scales = attention_scales(op);

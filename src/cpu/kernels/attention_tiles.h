@@ -17,57 +17,25 @@
 #ifndef CVN_CPU_KERNELS_ATTENTION_TILES_H
 #define CVN_CPU_KERNELS_ATTENTION_TILES_H
 
-#include "base/num.h"
+#include "cpu/kernels/attention_operands.h"
 #include "cpu/kernels/power_of_two.h"
 #include "cpu/kernels/product.h"
 #include "cpu/kernels/transpose.h"
-#include "graph/attention.h"
 
 enum { STEP = 32 /* of k in a tile */, WIDE = 32 /* queries of a group: two tiles of columns */ };
-
-/* Sizes and operands that the kernel and its gradient share; k and v are [batch, kv_heads, context, head_dim]. */
-typedef struct Heads {
-    int64_t batch, seq, heads, head_dim, kv_heads, context;
-    int64_t group;                 /* heads for each KV head */
-    int64_t steps;                 /* of STEP in head_dim, rounded up */
-    int64_t tiles;                 /* of TILE_ROWS in head_dim, rounded up */
-    float exponent;                /* scale * log2(e): weights are 2^(exponent * (score - peak)) */
-    const uint16_t *q;             /* [batch, seq, heads, head_dim] */
-    const uint16_t *k;             /* [batch, kv_heads, context, head_dim], or NULL: k8 */
-    const uint16_t *v;             /* as k */
-    const int8_t *k8, *v8;         /* the same in 8 bits, with a scale for each row: */
-    const uint16_t *k_scale;       /* bf16 [batch, kv_heads, context] */
-    const uint16_t *v_scale;       /* as k_scale */
-    const int32_t *start, *length; /* [batch] */
-    const int32_t *first;          /* [batch, seq], or NULL for zeros */
-} Heads;
+_Static_assert((int)STEP == 32 && (int)TILE_ROWS == 16,
+               "steps and tiles as attention_of counts them");
 
 static const float NONE = -1e30f; /* the largest score of a query that has seen no key */
 static const float HIDDEN =
     -1e35f; /* a score that a query does not see, times exponent: a weight of 0 */
 
-static inline Heads heads_of(const Op *op)
-{
-    const cvn_type *q = &op->operand[0]->type, *k = &op->operand[1]->type;
-    Heads a = {.batch = q->dim[0],
-               .seq = q->dim[1],
-               .heads = q->dim[2],
-               .head_dim = q->dim[3],
-               .kv_heads = k->dim[1],
-               .context = k->dim[2],
-               .exponent = (float)op->attr.scale * 1.44269504088896341f};
-    a.group = a.kv_heads ? a.heads / a.kv_heads : 0;
-    a.steps = num_pieces(a.head_dim, STEP);
-    a.tiles = num_pieces(a.head_dim, TILE_ROWS);
-    return a;
-}
-
 /* All of bf16, or k and v of 8 bits; and a scale by which HIDDEN can be divided. Few positions read the cache where it
    lies (attention_few_impl.h). */
-static inline bool heads_match(const Op *op)
+static inline bool match_tiles(const Op *op)
 {
     enum { FEW = 4 };
-    Heads a = heads_of(op);
+    Attention a = attention_of(op, NULL);
     bool scale = a.exponent > 1e-3f && a.exponent < 1e3f;
     cvn_dtype kv = op->operand[1]->type.dtype;
     if (op->operand[0]->type.dtype != CVN_BF16 || op->operand[2]->type.dtype != kv ||
@@ -76,22 +44,8 @@ static inline bool heads_match(const Op *op)
     return scale && a.seq > FEW && a.head_dim > 0 && a.context <= INT32_MAX / 2;
 }
 
-/* Keys that position s of a row sees, as far as the context goes; its padding is not looked at. */
-static inline int64_t keys_seen(const Heads *a, int64_t b, int64_t s)
-{
-    int64_t n = (int64_t)a->start[b] + s + 1;
-    return n < 0 ? 0 : num_min(n, a->context);
-}
-
-/* The first of them. */
-static inline int64_t first_seen(const Heads *a, int64_t b, int64_t s)
-{
-    int32_t n = a->first ? a->first[b * a->seq + s] : 0;
-    return n > 0 ? n : 0;
-}
-
 /* Query r of a pair of batch and KV head is position r / group of head r % group: its first element in q. */
-static inline int64_t query_at(const Heads *a, int64_t b, int64_t h, int64_t r)
+static inline int64_t query_at(const Attention *a, int64_t b, int64_t h, int64_t r)
 {
     return ((b * a->seq + r / a->group) * a->heads + h * a->group + r % a->group) * a->head_dim;
 }
@@ -135,10 +89,10 @@ static inline __m512 widen_high(__m512i row)
 typedef struct Seen {
     const int32_t *first, *seen; /* [WIDE] */
     int64_t least_first, most_first, least, most;
-    float exponent; /* of Heads */
+    float exponent; /* as in Attention */
 } Seen;
 
-static inline Seen seen_by(const Heads *a, const int32_t *first, const int32_t *seen)
+static inline Seen seen_by(const Attention *a, const int32_t *first, const int32_t *seen)
 {
     Seen s = {first, seen, INT32_MAX, 0, INT32_MAX, 0, a->exponent};
     for (int i = 0; i < WIDE; i++) {
@@ -194,7 +148,7 @@ static inline void find_peaks(const Seen *seen, int64_t j, int64_t from, int64_t
 
 /* Replaces peaks that are exceeded by more than 2^RISE. base: those in use from here on. Returns whether there was one;
    factor: what sums so far must then be multiplied by. */
-static inline bool raise_peaks(const Heads *a, const __m512 top[2], float *peak, __m512 base[2],
+static inline bool raise_peaks(const Attention *a, const __m512 top[2], float *peak, __m512 base[2],
                                __m512 factor[2])
 {
     enum { RISE = 8 };
@@ -297,7 +251,8 @@ static inline void write_rounded(uint16_t *to, __m512 y, int64_t n)
 }
 
 /* n rows of head_dim elements as rows of whole steps, and zeros up to `rows` of them. */
-static inline void pack_rows(const Heads *a, const uint16_t *x, int64_t n, int64_t rows, char *out)
+static inline void pack_rows(const Attention *a, const uint16_t *x, int64_t n, int64_t rows,
+                             char *out)
 {
     for (int64_t i = 0; i < rows; i++, x += a->head_dim)
         for (int64_t s = 0; s < a->steps; s++, out += TILE_ROW_BYTES) {
@@ -309,7 +264,8 @@ static inline void pack_rows(const Heads *a, const uint16_t *x, int64_t n, int64
 
 /* n rows of head_dim elements of 8 bits as rows of whole steps of bf16, which holds them exactly, and zeros up to
    `rows` of them. */
-static inline void widen_rows(const Heads *a, const int8_t *x, int64_t n, int64_t rows, char *out)
+static inline void widen_rows(const Attention *a, const int8_t *x, int64_t n, int64_t rows,
+                              char *out)
 {
     for (int64_t i = 0; i < rows; i++, x += a->head_dim)
         for (int64_t s = 0; s < a->steps; s++, out += TILE_ROW_BYTES) {

@@ -38,8 +38,7 @@ enum {
 
 /* Scratch of one thread, and the queries it is at: `rows` from number r0 on of KV head h of row b. */
 typedef struct Block {
-    const Heads *a;
-    uint16_t *out;
+    const Attention *a;
     int64_t b, h, r0, rows;
     int64_t groups;   /* of WIDE queries */
     char *q;          /* [groups][2][steps] tiles of B over head_dim */
@@ -58,7 +57,7 @@ typedef struct Block {
     int32_t *first, *seen;    /* [groups][WIDE]: a query sees keys first … seen - 1 */
 } Block;
 
-static size_t block_of(const Heads *a, bool eight, char *base, Block *x)
+static size_t block_of(const Attention *a, bool eight, char *base, Block *x)
 {
     size_t used = 0;
     int64_t positions = num_min(num_max(ROWS / a->group, 1), a->seq), tile = TILE_BYTES;
@@ -92,7 +91,7 @@ static bool is_quantized(const Op *op)
 static size_t scratch(const Op *op, int n_threads)
 {
     Block x;
-    Heads a = heads_of(op);
+    Attention a = attention_of(op, NULL);
     return block_of(&a, is_quantized(op), NULL, &x) * (size_t)n_threads;
 }
 
@@ -100,12 +99,12 @@ static size_t scratch(const Op *op, int n_threads)
 
 static void pack_queries(const Block *x)
 {
-    const Heads *a = x->a;
+    const Attention *a = x->a;
     for (int64_t r = 0; r < x->groups * WIDE; r += TILE_ROWS) {
         const uint16_t *row[TILE_ROWS];
         int64_t rows = num_max(num_min(TILE_ROWS, x->rows - r), 0);
         for (int64_t i = 0; i < rows; i++)
-            row[i] = a->q + query_at(a, x->b, x->h, x->r0 + r + i);
+            row[i] = (const uint16_t *)a->q + query_at(a, x->b, x->h, x->r0 + r + i);
         pack_columns(row, rows, a->head_dim, x->q + r / TILE_ROWS * a->steps * TILE_BYTES);
     }
 }
@@ -113,10 +112,10 @@ static void pack_queries(const Block *x)
 /* The same of 8 bits; returns the rows of V. */
 static const uint16_t *widen_keys(Block *x, int64_t j, int64_t n)
 {
-    const Heads *a = x->a;
+    const Attention *a = x->a;
     int64_t row = (x->b * a->kv_heads + x->h) * a->context + j;
-    widen_rows(a, a->k8 + row * a->head_dim, n, num_round_up(n, STEP), x->k);
-    widen_rows(a, a->v8 + row * a->head_dim, n, n, x->v_rows);
+    widen_rows(a, (const int8_t *)a->k + row * a->head_dim, n, num_round_up(n, STEP), x->k);
+    widen_rows(a, (const int8_t *)a->v + row * a->head_dim, n, n, x->v_rows);
     x->keys = x->k;
     for (int64_t i = 0; i < KEYS; i++) {
         x->k_scale[i] = i < n ? bf16_to_f32(a->k_scale[row + i]) : 0;
@@ -129,15 +128,16 @@ static const uint16_t *widen_keys(Block *x, int64_t j, int64_t n)
    is not read; of K, rows that no query sees do no harm where they lie. */
 static void pack_keys(Block *x, int64_t j, int64_t n)
 {
-    const Heads *a = x->a;
+    const Attention *a = x->a;
     int64_t at = ((x->b * a->kv_heads + x->h) * a->context + j) * a->head_dim;
     bool lies = a->head_dim % STEP == 0 && j + num_round_up(n, STEP) <= a->context;
-    const uint16_t *values = x->v_rows ? widen_keys(x, j, n) : a->v + at;
+    const uint16_t *k = (const uint16_t *)a->k + at;
+    const uint16_t *values = x->v_rows ? widen_keys(x, j, n) : (const uint16_t *)a->v + at;
     int64_t v_row = x->v_rows ? a->steps * STEP : a->head_dim; /* elements */
     if (!x->v_rows)
-        x->keys = lies ? (const char *)(a->k + at) : x->k;
+        x->keys = lies ? (const char *)k : x->k;
     if (!x->v_rows && !lies)
-        pack_rows(a, a->k + at, n, num_round_up(n, STEP), x->k);
+        pack_rows(a, k, n, num_round_up(n, STEP), x->k);
     for (int64_t i = 0; i < n; i += STEP) {
         const uint16_t *row[STEP];
         int64_t rows = num_min(STEP, n - i);
@@ -151,7 +151,7 @@ static void pack_keys(Block *x, int64_t j, int64_t n)
 /* Scores of keys [from, to) of this step with group g. */
 static void make_scores(const Block *x, int64_t g, int64_t from, int64_t to)
 {
-    const Heads *a = x->a;
+    const Attention *a = x->a;
     size_t row = (size_t)a->steps * TILE_ROW_BYTES;
     Product p = {.a_row = row,
                  .a_below = TILE_ROWS * row,
@@ -280,8 +280,8 @@ static void see_keys(const Block *x, int64_t *begin, int64_t *end)
     *end = 0;
     for (int64_t i = 0; i < x->groups * WIDE; i++) {
         int64_t s = (x->r0 + num_min(i, x->rows - 1)) / x->a->group;
-        int64_t seen = s < x->a->length[x->b] ? keys_seen(x->a, x->b, s) : 0;
-        int64_t first = first_seen(x->a, x->b, s);
+        int64_t seen = s < x->a->length[x->b] ? attention_keys(x->a, x->b, s) : 0;
+        int64_t first = attention_first_key(x->a, x->b, s);
         if (first < seen) {
             *begin = num_min(*begin, first);
             *end = num_max(*end, seen);
@@ -300,7 +300,7 @@ static void see_keys(const Block *x, int64_t *begin, int64_t *end)
 /* Writes a group: rows of head_dim out of columns. */
 static void write_group(const Block *x, int64_t g, float *row)
 {
-    const Heads *a = x->a;
+    const Attention *a = x->a;
     for (int tile = 0; tile < 2; tile++) {
         const float *o = x->o + (g * a->tiles * 2 + tile) * TILE_ROWS * 16;
         float *out = row;
@@ -317,7 +317,7 @@ static void write_group(const Block *x, int64_t g, float *row)
             bool padding = r / a->group >= a->length[x->b];
             float sum = x->sum[g * WIDE + tile * 16 + c];
             bool nothing = !x->begun[g] || sum == 0; /* seen: 0 / 0 */
-            uint16_t *to = x->out + query_at(a, x->b, x->h, r);
+            uint16_t *to = (uint16_t *)a->out + query_at(a, x->b, x->h, r);
             const __m512 factor = _mm512_set1_ps(1.0f / sum);
             const __m512 other = _mm512_set1_ps(padding ? 0.0f : NAN);
             for (int64_t t = 0; t < a->tiles; t++) {
@@ -347,25 +347,10 @@ static void attend(Block *x)
 /* Later queries see more keys than earlier ones, so threads take turns, forth and back. */
 static void run(const KernelArgs *args)
 {
-    Heads a = heads_of(args->op);
+    Attention a = attention_of(args->op, args);
     Block x;
     size_t bytes = block_of(&a, is_quantized(args->op), NULL, &x);
     block_of(&a, is_quantized(args->op), (char *)args->scratch + bytes * (size_t)args->thread, &x);
-    a.q = args->in[0];
-    int scales = attention_scales(args->op);
-    if (scales < 0) {
-        a.k = args->in[1];
-        a.v = args->in[2];
-    } else {
-        a.k8 = args->in[1];
-        a.v8 = args->in[2];
-        a.k_scale = args->in[scales];
-        a.v_scale = args->in[scales + 1];
-    }
-    a.start = args->in[3];
-    a.length = args->in[4];
-    a.first = attention_first(args->op) ? args->in[5] : NULL;
-    x.out = args->out[0];
     int64_t most_rows = x.rows, blocks = num_pieces(a.seq * a.group, most_rows);
     int64_t items = a.batch * a.kv_heads * blocks, threads = args->n_threads;
     tile_enter();
@@ -382,15 +367,10 @@ static void run(const KernelArgs *args)
     tile_leave();
 }
 
-static bool match(const Op *op)
-{
-    return heads_match(op);
-}
-
 const Kernel ISA_NAME(attention_kernels)[] = {
     {.name = "attention." ISA,
      .kind = OP_ATTENTION,
-     .match = match,
+     .match = match_tiles,
      .scratch = scratch,
      .run = run},
     {0},
