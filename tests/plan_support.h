@@ -8,7 +8,7 @@
 #include "base/threads.h"
 #include "compile/lower.h"
 #include "compile/pipeline.h"
-#include "cpu/fallback.h"
+#include "cpu/registry.h"
 #include "graph/interp/interp.h"
 #include "random_graph.h"
 

@@ -38,7 +38,6 @@ struct Devices {
     Comm *comm;
     DeviceGroup *group;
     Cache cache;
-    Map executables;   /* Plan * -> Executable * */
     Trace *trace;      /* owned; NULL: nothing is recorded */
     Profile *traffic;  /* owned: of the last run of the first device that was recorded; or NULL */
     Profile *before;   /* what that device has when it is not */
@@ -105,7 +104,6 @@ static int open_devices(Devices *c, const DeviceOptions *o, cvn_err *err)
     c->n_local = o->n_devices / cluster_size(o->cluster);
     if (arena_init(&c->arena, err) || (c->n_local && start_devices(c, o, err)))
         return err->code;
-    map_init(&c->executables, &c->arena);
     int threads = c->group ? group_threads(c->group) : o->threads;
     const CompileOptions compile = {.backend = cpu_kernels(),
                                     .n_threads = threads ? threads : 1,
@@ -199,14 +197,9 @@ static int cpu_compile(Devices *c, const cvn_graph *local, const PartitionReport
     if (code == CVN_OK)
         code = cache_get(&c->cache, local, pack, &plan, err);
     free(pack);
-    if (code)
-        return code;
-    bool added;
-    uint64_t *at = map_put(&c->executables, &plan, sizeof plan, &added);
-    if (added)
-        *at = (uint64_t)(uintptr_t)describe_plan(c, local, plan);
-    *out = (const Executable *)(uintptr_t)*at;
-    return CVN_OK;
+    if (code == CVN_OK)
+        *out = describe_plan(c, local, plan);
+    return code;
 }
 
 static void cpu_executable(const Executable *x, ExecutableInfo *out)

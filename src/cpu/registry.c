@@ -5,8 +5,8 @@
 
 #include "base/cpu.h"
 #include "comm/comm.h"
-#include "cpu/fallback.h"
 #include "cpu/kernels/kernels.h"
+#include "graph/interp/interp.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -112,6 +112,12 @@ static void collect(CpuIsa isa)
                                         .n_kernels = n,
                                         .fallback = cpu_fallback,
                                         .tiny = TINY};
+}
+
+void cpu_fallback(const KernelArgs *args)
+{
+    if (args->thread == 0)
+        interp_op(args->op, args->in, args->out);
 }
 
 static void init(void)

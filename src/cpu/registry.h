@@ -25,4 +25,8 @@ const KernelSet *cpu_kernels_of(CpuIsa isa);
 
 const char *cpu_isa_name(CpuIsa isa);
 
+/* The last resort of all of them, slow, but there for every operation: the interpreter, on thread 0. Results may not overlap
+   operands. Operations between devices work only where a device is alone; a plan takes them from src/comm. */
+void cpu_fallback(const KernelArgs *args);
+
 #endif

@@ -24,23 +24,14 @@ static cvn_value *per_component(cvn_graph *g, const Op *op, const cvn_type *indi
     return cvn_broadcast_in_dim(g, row, *indices, &at);
 }
 
-static cvn_gather_dims dims_of(const Op *op)
+/* A scatter with the dimension numbers of op, which is a scatter or a gather. */
+static cvn_value *scatter_like(cvn_graph *g, const Op *op, Combine combine, cvn_value *x,
+                               cvn_value *indices, cvn_value *updates)
 {
-    const OpAttr *a = &op->attr;
-    cvn_gather_dims dims = {.n_window = a->window.n,
-                            .n_collapsed = a->collapsed.n,
-                            .n_operand_batch = a->operand_batch.n,
-                            .n_index_batch = a->index_batch.n,
-                            .n_index_map = a->index_map.n,
-                            .index_vector_dim = a->index_vector_dim};
-    for (int i = 0; i < CVN_MAX_RANK; i++) {
-        dims.window[i] = i < a->window.n ? a->window.v[i] : 0;
-        dims.collapsed[i] = i < a->collapsed.n ? a->collapsed.v[i] : 0;
-        dims.operand_batch[i] = i < a->operand_batch.n ? a->operand_batch.v[i] : 0;
-        dims.index_batch[i] = i < a->index_batch.n ? a->index_batch.v[i] : 0;
-        dims.index_map[i] = i < a->index_map.n ? a->index_map.v[i] : 0;
-    }
-    return dims;
+    OpAttr attr = op->attr;
+    attr.combine = combine;
+    attr.sizes = (Ints){0};
+    return graph_add(g, OP_SCATTER, &attr, 3, (cvn_value *[]){x, indices, updates}, NULL);
 }
 
 /* Sums of 16-bit floats are kept in f32 while they are being added up. */
@@ -63,8 +54,8 @@ void grad_gather(Grad *d, const Op *op)
     indices = cvn_clamp(g, least, indices, per_component(g, op, &indices->type, most));
     const cvn_type sum = with_dtype(x->type, sum_dtype(x->type.dtype));
     cvn_value *dy = as(g, grad_of(d, op, 0), sum.dtype);
-    cvn_gather_dims dims = dims_of(op);
-    cvn_value *dx = cvn_scatter_add(g, cvn_splat(g, sum, 0), indices, dy, &dims);
+    cvn_value *zeros = cvn_splat(g, sum, 0);
+    cvn_value *dx = scatter_like(g, op, COMBINE_ADD, zeros, indices, dy);
     grad_add(d, op, 0, as(g, dx, x->type.dtype));
 }
 
@@ -90,8 +81,11 @@ cvn_value *grad_gather_updates(cvn_graph *g, const Op *op, cvn_value *x)
     cvn_value *inside = cvn_clamp(g, low, indices, high);
     inside = cvn_add(g, inside, per_component(g, op, shape, shift));
     cvn_value *zero = cvn_splat(g, cvn_scalar(x->type.dtype), 0);
-    cvn_gather_dims dims = dims_of(op);
-    return cvn_gather(g, cvn_pad(g, x, zero, margin, margin, none), inside, &dims, size);
+    OpAttr attr = op->attr;
+    attr.combine = COMBINE_ASSIGN; /* 0, as a gather has none */
+    attr.sizes = graph_ints(g, x->type.rank, size);
+    x = cvn_pad(g, x, zero, margin, margin, none);
+    return graph_add(g, OP_GATHER, &attr, 2, (cvn_value *[]){x, inside}, NULL);
 }
 
 /* An assignment: what was overwritten has no gradient, and of updates to one place only the last has
@@ -101,10 +95,9 @@ static void grad_scatter_assign(Grad *d, const Op *op)
     cvn_graph *g = d->g;
     cvn_value *x = op->operand[0], *indices = op->operand[1], *updates = op->operand[2];
     cvn_value *dy = grad_of(d, op, 0);
-    cvn_gather_dims dims = dims_of(op);
     if (grad_wants(d, op, 0)) {
         cvn_value *zeros = like(g, updates, 0);
-        grad_add(d, op, 0, cvn_scatter_assign(g, dy, indices, zeros, &dims));
+        grad_add(d, op, 0, scatter_like(g, op, COMBINE_ASSIGN, dy, indices, zeros));
     }
     if (!grad_wants(d, op, 2))
         return;
@@ -113,7 +106,7 @@ static void grad_scatter_assign(Grad *d, const Op *op)
     count = cvn_add(g, count, like(g, count, 1)); /* 0 is: none */
     count = cvn_reshape(g, count, updates->type.rank, updates->type.dim);
     cvn_value *places = cvn_splat(g, with_dtype(x->type, CVN_I32), 0);
-    cvn_value *writer = cvn_scatter_assign(g, places, indices, count, &dims);
+    cvn_value *writer = scatter_like(g, op, COMBINE_ASSIGN, places, indices, count);
     cvn_value *last = cvn_compare_values(g, CVN_EQ, grad_gather_updates(g, op, writer), count);
     grad_add(d, op, 2, where(g, last, grad_gather_updates(g, op, dy)));
 }

@@ -78,10 +78,8 @@ static Buffer *add_buffer(Program *p, int parameter)
                   .type = t->global,
                   .local = t->local,
                   .sharding = t->sharding};
-    if (is->role == ROLE_CACHE && buffer_row_parts(b) > 1) {
-        b->spare = true;
-        b->local.dim[0]++;
-    }
+    if (is->role == ROLE_CACHE && buffer_row_parts(b) > 1)
+        b->local.dim[0]++; /* the spare row */
     *map_put(&rt->buffers, key, sizeof key, NULL) = (uint64_t)(uintptr_t)b;
     *(rt->last ? &rt->last->next : &rt->first) = b;
     rt->last = b;
@@ -107,10 +105,8 @@ static int take_buffers(Program *p, const cvn_graph *g, const char *layout, cvn_
         const Binding *is = &p->signature.parameter[i];
         const PartitionTensor *t = &p->report.parameter[i];
         const char *name = g->parameter[i]->def->attr.name;
-        bool whole = cvn_type_equal(&t->local, &t->global);
-        p->staged[i] = !whole || (p->signature.donated[i] && p->rt->info.n_local > 1);
         if (is_input(is)) {
-            if (!whole && p->signature.donated[i])
+            if (p->signature.donated[i] && !cvn_type_equal(&t->local, &t->global))
                 return err_set(err, CVN_EUNSUPPORTED,
                                "input '%s' is updated and would be split over devices", name);
             continue;
@@ -196,7 +192,6 @@ static void make_tables(Program *p)
     size_t n = (size_t)p->signature.n_parameters;
     p->buffer = arena_array(arena, n, sizeof(Buffer *));
     p->host = arena_array(arena, n, sizeof(void *));
-    p->staged = arena_array(arena, n, sizeof *p->staged);
     p->argument = arena_array(arena, n * (size_t)p->rt->info.n_local, sizeof *p->argument);
     p->output = arena_array(arena, (size_t)p->signature.n_outputs, sizeof(void *));
 }
@@ -255,6 +250,14 @@ void program_set_rows(Program *p, const int64_t *rows)
     }
 }
 
+/* Whether devices have their own copies or parts of a parameter that lies with the host. */
+static bool is_staged(const Program *p, int i)
+{
+    const PartitionTensor *t = &p->report.parameter[i];
+    return !cvn_type_equal(&t->local, &t->global) ||
+           (p->signature.donated[i] && p->rt->info.n_local > 1);
+}
+
 /* The first time; what devices have of their own is taken. */
 static void stage(Program *p, int i, int d)
 {
@@ -295,7 +298,7 @@ int program_run(Program *p, cvn_err *err)
             a->memory = NULL;
             if (p->buffer[i] && !p->host[i])
                 a->memory = p->buffer[i]->memory ? p->buffer[i]->memory[d] : NULL;
-            else if (p->staged[i])
+            else if (is_staged(p, i))
                 stage(p, i, d);
             else
                 a->host = p->host[i];
@@ -305,7 +308,7 @@ int program_run(Program *p, cvn_err *err)
         rt->backend->wait(rt->devices, err))
         return err->code;
     for (int i = 0; i < n; i++)
-        if (p->host[i] && p->staged[i] && p->signature.donated[i] && write_back(p, i, err))
+        if (p->host[i] && p->signature.donated[i] && is_staged(p, i) && write_back(p, i, err))
             return err->code;
     return CVN_OK;
 }

@@ -35,7 +35,6 @@ typedef struct Program {
     PartitionReport report; /* owned */
     Buffer **buffer;        /* [parameters] of those that stay on the devices; else NULL */
     void **host;            /* [parameters] where the whole is in this process; NULL: its buffer */
-    bool *staged;           /* [parameters] devices have their own copies or parts of it */
     Argument *argument;     /* [local devices * parameters] */
     const void **output;    /* [outputs] of the last run */
 } Program;

@@ -32,7 +32,6 @@ typedef struct Buffer {
     cvn_type type,
         local; /* of the whole; of a shard, with its padding and, where rows are split, a spare row */
     Sharding sharding;            /* on the mesh */
-    bool spare;                   /* it has that row */
     MemoryLayout layout;          /* of its shards */
     const Executable *executable; /* the first that has it, as its parameter number … */
     int parameter;
