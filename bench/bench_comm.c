@@ -72,9 +72,10 @@ static double measure(DeviceGroup *group, const Plan *plan, void *const *paramet
 
 static int bench(DeviceGroup *group, OpKind kind, cvn_dtype dtype, int64_t bytes, bool prints)
 {
-    Comm *comm = group_comm(group);
+    Comm *comm = group->comm;
     cvn_graph *g = make_graph(kind, dtype, comm_size(comm), bytes * 8 / cvn_dtype_bits(dtype));
-    CompileOptions options = {.backend = cpu_kernels(), .n_threads = group_threads(group)};
+    CompileOptions options = {.backend = cpu_kernels(),
+                              .n_threads = device_threads(group->device[0])};
     Plan *plan = NULL;
     cvn_err err = {0};
     if (compile_graph(g, &options, &plan, &err)) {
@@ -117,8 +118,8 @@ int main(int argc, char **argv)
     bool prints = !cluster || cluster_rank(cluster) == 0;
     if (prints)
         printf("%d devices, %d in each of %d processes, %d threads each, %lld KiB per device\n",
-               comm_size(comm), n_local, comm_size(comm) / n_local, group_threads(group),
-               (long long)bytes / 1024);
+               comm_size(comm), n_local, comm_size(comm) / n_local,
+               device_threads(group->device[0]), (long long)bytes / 1024);
     for (int k = 0; k < 5 && !rc; k++)
         rc = bench(group, kinds[k], CVN_F32, bytes, prints) ||
              bench(group, kinds[k], CVN_BF16, bytes, prints);

@@ -127,9 +127,10 @@ static inline void **mesh_inputs(const cvn_graph *g, uint64_t seed, int n_device
 static inline int mesh_check(DeviceGroup *group, const cvn_graph *g, uint64_t seed, char *why,
                              size_t size)
 {
-    Comm *comm = group_comm(group);
+    Comm *comm = group->comm;
     int n_devices = comm_size(comm), n_local = comm_local(comm), rc = -1;
-    CompileOptions options = {.backend = cpu_kernels(), .n_threads = group_threads(group)};
+    CompileOptions options = {.backend = cpu_kernels(),
+                              .n_threads = device_threads(group->device[0])};
     cvn_err err = {0};
     Plan *plan = NULL;
     if (cvn_graph_check(g, &err) || compile_verified(g, &options, &plan, &err)) {
@@ -170,7 +171,7 @@ static inline int mesh_check_all(DeviceGroup *group, int repeats, char *why, siz
 {
     static const OpKind kinds[] = {OP_ALL_REDUCE, OP_ALL_GATHER, OP_REDUCE_SCATTER, OP_ALL_TO_ALL,
                                    OP_COLLECTIVE_PERMUTE};
-    int n = comm_size(group_comm(group));
+    int n = comm_size(group->comm);
     uint64_t seed = 1;
     for (int repeat = 0; repeat < repeats; repeat++)
         for (int k = 0; k < 5; k++)

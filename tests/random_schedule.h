@@ -84,7 +84,7 @@ static inline float *schedule_run(DeviceGroup *group, const Plan *plan, int firs
                                   cvn_err *err)
 {
     enum { N = SCHEDULE_ELEMENTS };
-    Comm *comm = group_comm(group);
+    Comm *comm = group->comm;
     int np = plan->n_parameters, no = plan->n_outputs, own = comm_first(comm);
     int n_local = comm_local(comm);
     float *inputs = calloc((size_t)(n_local * np) * N + 1, sizeof *inputs), *at;
@@ -119,7 +119,7 @@ static inline int schedule_check(DeviceGroup *reference, DeviceGroup *second, ui
 {
     static const Link links[] = {{0, 0}, {1e-9, 0}, {1e-7, 1e9}, {1e-3, 1e9}};
     DeviceGroup *const groups[] = {reference, reference, second};
-    Comm *comm = group_comm(second);
+    Comm *comm = second->comm;
     int first = comm_first(comm), n = comm_local(comm), rc = 0;
     cvn_graph *g = random_schedule(seed, comm_size(comm));
     size_t bytes = (size_t)(n * (g->n_parameters + g->n_outputs)) * SCHEDULE_ELEMENTS * 4;
@@ -128,7 +128,7 @@ static inline int schedule_check(DeviceGroup *reference, DeviceGroup *second, ui
     for (int i = 0; i < 3 && !rc; i++) {
         Plan *plan = NULL;
         CompileOptions options = {.backend = cpu_kernels(),
-                                  .n_threads = group_threads(groups[i]),
+                                  .n_threads = device_threads(groups[i]->device[0]),
                                   .blocking = i == 0,
                                   .link = links[seed % 4]};
         float *got = NULL;

@@ -107,11 +107,11 @@ static void every_exchange_is_counted_named_and_told(void **state)
     comm_watch(comm, 2, &watch);
     assert_int_equal(group_run(group, plan, parameters, NULL, &err), CVN_OK);
     assert_int_equal(seen.n, 0);
-    Trace *trace = trace_begin(group_devices(group), 4, 0, &err);
+    Trace *trace = trace_begin(group->device, 4, 0, &err);
     assert_non_null(trace);
     assert_int_equal(group_run(group, plan, parameters, NULL, &err), CVN_OK);
     size_t n;
-    const CommEvent *event = profile_collectives(group_device(group, 2)->profile, &n);
+    const CommEvent *event = profile_collectives(group->device[2]->profile, &n);
     assert_int_equal(n, 4);
     for (size_t i = 0; i < n; i++)
         count_event(&seen, &event[i]);

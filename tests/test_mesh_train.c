@@ -23,7 +23,8 @@ static void run_steps(const cvn_graph *local, const Mesh *mesh, const PartitionR
     int n = mesh->n_devices, np = r->n_parameters, no = r->n_outputs;
     Comm *comm = comm_new(n, NULL, &err);
     DeviceGroup *group = group_new(comm, 1 + (n == 2), NULL, &err);
-    CompileOptions options = {.backend = cpu_kernels(), .n_threads = group_threads(group)};
+    CompileOptions options = {.backend = cpu_kernels(),
+                              .n_threads = device_threads(group->device[0])};
     void **in = calloc((size_t)(n * np), sizeof *in), **out = calloc((size_t)(n * no), sizeof *out);
     const void **part = calloc((size_t)n, sizeof *part);
     if (compile_graph(local, &options, &plan, &err))

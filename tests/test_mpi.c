@@ -123,8 +123,8 @@ static int rank_interrupt(Cluster *cluster, int n_local)
         cvn_graph *g = random_schedule(seed, comm_size(comm));
         rc = compile_graph(g, &options, &plan, &err);
         for (int d = 0; d < n_local; d++) {
-            group_device(group, d)->interrupt = &alarm.flag;
-            group_device(group, d)->agree_seconds = seed % 2 ? 0 : 1e-9;
+            group->device[d]->interrupt = &alarm.flag;
+            group->device[d]->agree_seconds = seed % 2 ? 0 : 1e-9;
         }
         for (int turn = 0; turn < 8 && !rc; turn++) {
             alarm.delay = turn * 100;

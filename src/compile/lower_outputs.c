@@ -16,29 +16,21 @@
 
 #include <assert.h>
 
-static int find_donated(Lowering *lowering, cvn_err *err)
+static int parameter_index(const cvn_graph *g, const cvn_value *v)
+{
+    int p = 0;
+    while (g->parameter[p] != v)
+        p++;
+    return p;
+}
+
+static void find_donated(Lowering *lowering)
 {
     const cvn_graph *g = lowering->g;
     lowering->donated = arena_array(&lowering->arena, (size_t)g->n_parameters + 1, sizeof(bool));
-    for (int i = 0; i < g->n_outputs; i++) {
-        const cvn_value *into = g->output[i].into;
-        if (!into)
-            continue;
-        int p = 0;
-        while (p < g->n_parameters && g->parameter[p] != into)
-            p++;
-        if (p == g->n_parameters || !cvn_type_equal(&into->type, &g->output[i].value->type))
-            return err_set(err, CVN_EINVAL,
-                           "output %d of graph '%s' goes into something that is not a parameter of "
-                           "its type",
-                           i, g->name);
-        if (lowering->donated[p])
-            return err_set(err, CVN_EINVAL,
-                           "two outputs of graph '%s' go into parameter '%s'; only one can",
-                           g->name, into->def->attr.name);
-        lowering->donated[p] = true;
-    }
-    return CVN_OK;
+    for (int i = 0; i < g->n_outputs; i++)
+        if (g->output[i].into)
+            lowering->donated[parameter_index(g, g->output[i].into)] = true;
 }
 
 /* Inserts a copy of v before an operation (NULL: at the end). */
@@ -49,14 +41,6 @@ static cvn_value *insert_copy(cvn_graph *g, cvn_value *v, Op *before)
     cvn_value *copy = graph_add(g, OP_OPTIMIZATION_BARRIER, &attr, 1, &v, NULL);
     graph_insert_before(g, NULL);
     return copy;
-}
-
-static int parameter_index(const cvn_graph *g, const cvn_value *v)
-{
-    int p = 0;
-    while (g->parameter[p] != v)
-        p++;
-    return p;
 }
 
 /* Copies outputs that are (views of) parameters and constants: at the end, but what will be overwritten as
@@ -122,15 +106,13 @@ static void bind_outputs(Lowering *lowering, bool *copied)
 
 int lower_outputs(Lowering *lowering, cvn_err *err)
 {
-    int rc = find_donated(lowering, err);
-    if (rc)
-        return rc;
+    find_donated(lowering);
     copy_what_is_not_computed(lowering);
     bool copied = true;
     /* The copies of the first round can be made in place: nothing runs after them. So the second is the last. */
     for (int round = 0; copied; round++) {
         assert(round < 2);
-        rc = analyse(lowering, err);
+        int rc = analyse(lowering, err);
         if (rc)
             return rc;
         bind_outputs(lowering, &copied);

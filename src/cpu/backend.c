@@ -71,7 +71,7 @@ static void cpu_close(Devices *c)
     if (c->cluster)
         cluster_set_comm(c->cluster, NULL);
     trace_free(c->trace);
-    for (int d = 0; c->group && d < group_size(c->group); d++) {
+    for (int d = 0; c->group && d < c->group->n; d++) {
         read_probe_free(c->probe[d]);
         for (const Block *b = c->block[d]; b; b = b->next)
             munmap(b->map, b->bytes);
@@ -104,7 +104,7 @@ static int open_devices(Devices *c, const DeviceOptions *o, cvn_err *err)
     c->n_local = o->n_devices / cluster_size(o->cluster);
     if (arena_init(&c->arena, err) || (c->n_local && start_devices(c, o, err)))
         return err->code;
-    int threads = c->group ? group_threads(c->group) : o->threads;
+    int threads = c->group ? device_threads(c->group->device[0]) : o->threads;
     const CompileOptions compile = {.backend = cpu_kernels(),
                                     .n_threads = threads ? threads : 1,
                                     .dump_dir = o->dump_dir,
@@ -406,14 +406,14 @@ static int cpu_upload(Devices *c, int d, Memory *m, const RegionArray *shard, co
         return CVN_OK;
     }
     Upload u = {.memory = m, .shard = shard, .source = source, .failed = ATOMIC_FLAG_INIT};
-    pool_run(group_device(c->group, d)->pool, upload_share, &u);
+    pool_run(c->group->device[d]->pool, upload_share, &u);
     return u.err.code ? err_set(err, u.err.code, "%s", u.err.message) : CVN_OK;
 }
 
 static int cpu_reserve(Devices *c, size_t bytes, cvn_err *err)
 {
-    for (int d = 0; d < group_size(c->group); d++)
-        if (device_reserve(group_device(c->group, d), bytes, err))
+    for (int d = 0; d < c->group->n; d++)
+        if (device_reserve(c->group->device[d], bytes, err))
             return err->code;
     return CVN_OK;
 }
@@ -450,8 +450,8 @@ static int cpu_wait(Devices *c, cvn_err *err)
 
 static void cpu_watch(Devices *c, const volatile int *flag)
 {
-    for (int d = 0; d < group_size(c->group); d++)
-        group_device(c->group, d)->interrupt = flag;
+    for (int d = 0; d < c->group->n; d++)
+        c->group->device[d]->interrupt = flag;
 }
 
 /* ---- looking on ---- */
@@ -463,7 +463,7 @@ static void cpu_communication(const Devices *c, CommTable *out)
 
 static int cpu_trace_begin(Devices *c, cvn_err *err)
 {
-    c->trace = trace_begin(group_devices(c->group), group_size(c->group), 0, err);
+    c->trace = trace_begin(c->group->device, c->group->n, 0, err);
     return c->trace ? CVN_OK : err->code;
 }
 
@@ -484,7 +484,7 @@ typedef struct Probe {
 
 static Pool *pool_of(const Probe *p, int d)
 {
-    return group_device(p->devices->group, d)->pool;
+    return p->devices->group->device[d]->pool;
 }
 
 static void probe_ceilings(void *context, int d, int n)
@@ -497,7 +497,7 @@ static void probe_ceilings(void *context, int d, int n)
 
 static int cpu_ceilings(Devices *c, Ceilings *out, cvn_err *err)
 {
-    size_t n = (size_t)group_size(c->group);
+    size_t n = (size_t)c->group->n;
     Probe p = {.devices = c, .ceilings = calloc(n, sizeof *p.ceilings)};
     *out = (Ceilings){0};
     if (!p.ceilings)
@@ -533,9 +533,9 @@ static double sample_all(Devices *c, PoolFn *fn, cvn_dtype dtype, double seconds
 {
     double *sample = c->sample, sum = 0;
     Probe p = {.devices = c, .dtype = dtype, .seconds = seconds, .sample = sample};
-    memset(sample, 0, (size_t)group_size(c->group) * sizeof *sample);
+    memset(sample, 0, (size_t)c->group->n * sizeof *sample);
     group_each(c->group, fn, &p);
-    for (int d = 0; d < group_size(c->group); d++)
+    for (int d = 0; d < c->group->n; d++)
         sum += sample[d];
     return sum;
 }
@@ -560,7 +560,7 @@ static bool is_traffic(const Step *step)
 
 static double cpu_traffic(Devices *c, bool record)
 {
-    Device *first = group_device(c->group, 0);
+    Device *first = c->group->device[0];
     double seconds = c->traffic ? (double)profile_sum(c->traffic, 0, is_traffic) * 1e-9 : 0;
     bool recorded = c->traffic && first->profile == c->traffic;
     if (record && !c->traffic)

@@ -7,14 +7,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-struct DeviceGroup {
-    Comm *comm;          /* borrowed */
-    Device **device;     /* owned [n] */
-    int n;               /* devices in this process */
-    Pool *pool;          /* owned: a thread per device */
-    const Plan *checked; /* found to fit the mesh; compared, never followed */
-};
-
 DeviceGroup *group_new(Comm *comm, int n_threads, const KernelSet *backend, cvn_err *err)
 {
     DeviceGroup *group = calloc(1, sizeof *group);
@@ -56,31 +48,6 @@ void group_free(DeviceGroup *group)
         device_free(group->device[d]);
     free(group->device);
     free(group);
-}
-
-int group_size(const DeviceGroup *group)
-{
-    return group->n;
-}
-
-int group_threads(const DeviceGroup *group)
-{
-    return device_threads(group->device[0]);
-}
-
-Device *group_device(const DeviceGroup *group, int d)
-{
-    return group->device[d];
-}
-
-Device *const *group_devices(const DeviceGroup *group)
-{
-    return group->device;
-}
-
-Comm *group_comm(const DeviceGroup *group)
-{
-    return group->comm;
 }
 
 void group_each(DeviceGroup *group, PoolFn *fn, void *context)

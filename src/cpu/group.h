@@ -13,19 +13,18 @@
 #include "comm/comm.h"
 #include "cpu/device.h"
 
-typedef struct DeviceGroup DeviceGroup;
+typedef struct DeviceGroup {
+    Comm *comm;          /* borrowed */
+    Device **device;     /* owned [n]; the d-th has the number comm_first + d on the mesh */
+    int n;               /* devices in this process */
+    Pool *pool;          /* owned: a thread per device */
+    const Plan *checked; /* found to fit the mesh; compared, never followed */
+} DeviceGroup;
 
 /* n_threads per device, 0: this machine's, divided among the devices, at least 1 each. The Comm is borrowed and
    used by nobody else. */
 DeviceGroup *group_new(Comm *comm, int n_threads, const KernelSet *backend, cvn_err *err);
 void group_free(DeviceGroup *group);
-
-int group_size(const DeviceGroup *group);    /* devices in this process */
-int group_threads(const DeviceGroup *group); /* of each of them */
-/* The d-th device of this process; its number on the mesh is comm_first + d. */
-Device *group_device(const DeviceGroup *group, int d);
-Device *const *group_devices(const DeviceGroup *group); /* all of them */
-Comm *group_comm(const DeviceGroup *group);
 
 /* Calls fn(context, d, devices here) for each device, each on a thread of its own. */
 void group_each(DeviceGroup *group, PoolFn *fn, void *context);
