@@ -47,7 +47,7 @@ static int64_t newest(const char *run, Toy *toy)
     Checkpoint checkpoint;
     warned[0] = '\0';
     must(checkpoint_open_latest(&checkpoint, run, NULL, warn, NULL, &err), &err);
-    must(checkpoint_restore(&checkpoint, &toy->state, &err), &err);
+    must(toy_restore(&checkpoint, &toy->state, &err), &err);
     assert_non_null(strstr(checkpoint.manifest.config, "\"preset\": \"toy\",\n  \"lr\": 1e-"));
     checkpoint_close(&checkpoint);
     return toy->state.step;
@@ -66,7 +66,7 @@ static void expect_steps(const char *run, size_t n, const int64_t *want)
 {
     int64_t *steps;
     size_t got;
-    must(checkpoint_steps(run, &steps, &got, NULL), &(cvn_err){0});
+    must(checkpoint_steps(checkpoint_folder(run).text, &steps, &got, NULL), &(cvn_err){0});
     assert_int_equal(got, n);
     for (size_t i = 0; i < n; i++)
         assert_int_equal(steps[i], want[i]);
@@ -283,28 +283,28 @@ static void a_state_that_does_not_fit_is_refused_and_left_alone(void **state)
     must(checkpoint_open_latest(&checkpoint, in_scratch("fit"), NULL, NULL, NULL, &err), &err);
     Toy *toy = toy_new(1), *blank = toy_new(1);
     toy->tensor[0].type = CVN_TYPE(CVN_F32, 4, 8, 16);
-    assert_int_equal(checkpoint_restore(&checkpoint, &toy->state, &err), CVN_EFORMAT);
+    assert_int_equal(toy_restore(&checkpoint, &toy->state, &err), CVN_EFORMAT);
     assert_non_null(strstr(err.message, "model.embed_tokens.weight' is F32 [16, 4, 8], but"));
     toy->tensor[0].type = CVN_TYPE(CVN_F32, 2, 8, 32); /* splits 16 and 4 x 8, merges nothing */
-    assert_int_equal(checkpoint_restore(&checkpoint, &toy->state, &(cvn_err){0}), CVN_EFORMAT);
+    assert_int_equal(toy_restore(&checkpoint, &toy->state, &(cvn_err){0}), CVN_EFORMAT);
     toy->tensor[0].type = blank->tensor[0].type;
     toy->tensor[3].type.dtype = CVN_F16;
-    assert_int_equal(checkpoint_restore(&checkpoint, &toy->state, &(cvn_err){0}), CVN_EFORMAT);
+    assert_int_equal(toy_restore(&checkpoint, &toy->state, &(cvn_err){0}), CVN_EFORMAT);
     toy->tensor[3].type.dtype = CVN_BF16;
     toy->tensor[4].name = "optimizer.number";
     err = (cvn_err){0};
-    assert_int_equal(checkpoint_restore(&checkpoint, &toy->state, &err), CVN_EFORMAT);
+    assert_int_equal(toy_restore(&checkpoint, &toy->state, &err), CVN_EFORMAT);
     assert_non_null(strstr(err.message, "no tensor 'optimizer.number'"));
     toy->state.n--;
     err = (cvn_err){0};
-    assert_int_equal(checkpoint_restore(&checkpoint, &toy->state, &err), CVN_EFORMAT);
+    assert_int_equal(toy_restore(&checkpoint, &toy->state, &err), CVN_EFORMAT);
     assert_non_null(strstr(err.message, "has the tensor 'optimizer.count'"));
     toy->tensor[4].name = "optimizer.count";
     toy->state.n++;
     assert_true(toy_equal(toy, blank));
     toy->tensor[0].type = CVN_TYPE(CVN_F32, 16, 2, 2, 2, 4); /* the same axes, kept apart */
     err = (cvn_err){0};
-    assert_int_equal(checkpoint_restore(&checkpoint, &toy->state, &err), CVN_OK);
+    assert_int_equal(toy_restore(&checkpoint, &toy->state, &err), CVN_OK);
     checkpoint_close(&checkpoint);
     toy_free(toy);
     toy_free(blank);

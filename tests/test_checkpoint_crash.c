@@ -88,7 +88,7 @@ static int64_t newest(const char *run, Toy *toy)
     cvn_err err = {0};
     Checkpoint checkpoint;
     must(checkpoint_open_latest(&checkpoint, run, NULL, NULL, NULL, &err), &err);
-    must(checkpoint_restore(&checkpoint, &toy->state, &err), &err);
+    must(toy_restore(&checkpoint, &toy->state, &err), &err);
     checkpoint_close(&checkpoint);
     return toy->state.step;
 }
@@ -264,7 +264,7 @@ static int live(const char *run, Shared *shared)
     Checkpoint checkpoint;
     const CheckpointOptions options = {.keep_last = 2, .copy_limit = UINT64_MAX};
     if (checkpoint_open_latest(&checkpoint, run, NULL, NULL, NULL, &err) == CVN_OK) {
-        if (checkpoint_restore(&checkpoint, &toy->state, &err) != CVN_OK)
+        if (toy_restore(&checkpoint, &toy->state, &err) != CVN_OK)
             goto failed;
         checkpoint_close(&checkpoint);
     }

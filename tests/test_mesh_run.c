@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "cpu/registry.h"
 #include "splitmix.h"
-#include "train/checkpoint/reshard.h"
+#include "train/checkpoint/export.h"
 
 #include <math.h>
 #include <sys/stat.h>

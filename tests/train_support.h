@@ -6,6 +6,7 @@
 #define CVN_TESTS_TRAIN_SUPPORT_H
 
 #include "io_support.h"
+#include "shard/region.h"
 #include "train/checkpoint/checkpoint.h"
 
 enum { TOY_TENSORS = 5 };
@@ -67,6 +68,18 @@ static inline bool toy_equal(const Toy *a, const Toy *b)
         equal &=
             memcmp(a->tensor[i].data, b->tensor[i].data, cvn_type_bytes(&a->tensor[i].type)) == 0;
     return equal;
+}
+
+/* What the trainer does with buffers, with the toy's own memory. */
+static inline int toy_restore(const Checkpoint *checkpoint, CheckpointState *state, cvn_err *err)
+{
+    int code = checkpoint_restore_counters(checkpoint, state, err);
+    for (int i = 0; i < state->n && code == CVN_OK; i++) {
+        const Region region = region_whole(&state->tensor[i].type);
+        const RegionArray to = region_packed(&region);
+        checkpoint_restore_part(checkpoint, &state->tensor[i], &to, state->tensor[i].data);
+    }
+    return code;
 }
 
 /* A run that was never interrupted, after `step` steps. */

@@ -19,6 +19,14 @@
 int err_set_at(cvn_err *err, int code, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
+/* Returns from the function with the code of a call that failed; for where there is nothing to clean up. */
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        int try_code = (call);                                                                     \
+        if (try_code)                                                                              \
+            return try_code;                                                                       \
+    } while (0)
+
 /* Puts "context: " before the message already in *err; used when a caller knows the file's name. */
 void err_prefix(cvn_err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

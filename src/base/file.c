@@ -3,6 +3,7 @@
 #include "base/crc32c.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -158,19 +159,6 @@ int file_writer_patch(FileWriter *writer, uint64_t offset, const void *bytes, si
     return code;
 }
 
-/* Makes a rename durable. A file system that cannot sync a folder is not an error. */
-static void sync_folder_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-    int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    if (fd >= 0) {
-        fsync(fd);
-        close(fd);
-    }
-    free(folder);
-}
-
 int file_writer_commit(FileWriter *writer, cvn_err *err)
 {
     if (writer->fd < 0)
@@ -191,7 +179,12 @@ int file_writer_commit(FileWriter *writer, cvn_err *err)
                        writer->path, strerror(errno));
     free(writer->temporary);
     writer->temporary = NULL;
-    sync_folder_of(writer->path);
+    /* What cannot be synced is renamed all the same. */
+    const char *slash = strrchr(writer->path, '/');
+    char *folder = slash ? strndup(writer->path, (size_t)(slash - writer->path) + 1) : strdup(".");
+    if (folder)
+        file_sync_folder(folder, NULL);
+    free(folder);
     return CVN_OK;
 }
 
@@ -274,6 +267,55 @@ int file_make_folder(const char *path, cvn_err *err)
     if (mkdir(path, 0777) == 0 || (errno == EEXIST && file_is_folder(path)))
         return CVN_OK;
     return err_set(err, CVN_EIO, "cannot make the folder '%s': %s", path, strerror(errno));
+}
+
+static bool is_dot(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+int file_remove_folder(const char *path, cvn_err *err)
+{
+    DIR *stream = opendir(path);
+    if (!stream && errno == ENOENT)
+        return CVN_OK;
+    if (!stream)
+        return err_set(err, CVN_EIO, "cannot open the folder '%s': %s", path, strerror(errno));
+    int code = CVN_OK;
+    for (struct dirent *entry; code == CVN_OK && (entry = readdir(stream));)
+        if (!is_dot(entry->d_name) && unlinkat(dirfd(stream), entry->d_name, 0) != 0 &&
+            errno != ENOENT)
+            code = err_set(err, CVN_EIO, "cannot remove '%s/%s': %s", path, entry->d_name,
+                           strerror(errno));
+    closedir(stream);
+    if (code == CVN_OK && rmdir(path) != 0 && errno != ENOENT)
+        code = err_set(err, CVN_EIO, "cannot remove the folder '%s': %s", path, strerror(errno));
+    return code;
+}
+
+int file_sync_folder(const char *path, cvn_err *err)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return err_set(err, CVN_EIO, "cannot open the folder '%s': %s", path, strerror(errno));
+    int code = CVN_OK;
+    /* EINVAL: a file system that cannot sync folders. */
+    if (fsync(fd) != 0 && errno != EINVAL)
+        code = err_set(err, CVN_EIO, "cannot flush the folder '%s' to the disk: %s", path,
+                       strerror(errno));
+    close(fd);
+    return code;
+}
+
+bool file_folder_is_empty(const char *path)
+{
+    DIR *stream = opendir(path);
+    bool empty = true;
+    for (struct dirent *entry; stream && (entry = readdir(stream));)
+        empty = empty && is_dot(entry->d_name);
+    if (stream)
+        closedir(stream);
+    return empty;
 }
 
 FilePath file_path(const char *folder, const char *name)

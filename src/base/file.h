@@ -75,6 +75,15 @@ bool file_has(const char *path, const char *name);
 /* Makes a folder; that it exists already is no error. */
 int file_make_folder(const char *path, cvn_err *err);
 
+/* Removes a folder of plain files; one that does not exist is removed already. */
+int file_remove_folder(const char *path, cvn_err *err);
+
+/* fsync of a folder, so that a rename or a removal in it is on the disk. */
+int file_sync_folder(const char *path, cvn_err *err);
+
+/* True when nothing is in the folder, or it is not there. */
+bool file_folder_is_empty(const char *path);
+
 /* A path by value, "FOLDER/NAME": nothing to check, nothing to free. What is longer than a path may be is kept too long,
    and the system refuses it.
 

@@ -1,10 +1,8 @@
 /* caravan reshard: a checkpoint from one mesh to another. */
-#include "train/checkpoint/reshard.h"
 #include "cli/common.h"
 #include "cli/find_checkpoint.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
-#include "train/checkpoint/export.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -7,7 +7,6 @@
 #include "io/convert.h"
 #include "io/safetensors.h"
 #include "io/save_files.h"
-#include "io/save_quantized.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,6 +17,7 @@
 #include <unistd.h>
 
 #define PIECE ((int64_t)1 << 16)
+enum { TOGETHER = 8 }; /* panels of a thread between two writes */
 
 const char *const tokenizer_files[] = {"tokenizer.json",
                                        "tokenizer.model",
@@ -38,12 +38,13 @@ typedef struct Save {
     ParamList params;
     SaveFiles files; /* by index in params */
     Pool *pool;      /* owned */
-    /* What is being written: elements first .. first+n-1 of a parameter. */
+    /* What is being written: elements, or of a matrix in panels these, first .. first+n-1 of a parameter. */
     const Param *param;
     int64_t first, n;
-    float *values;    /* [n] */
-    uint8_t *encoded; /* [n] of the file's type */
-    cvn_err *err;     /* [threads], the first error of each */
+    float *values;      /* [n] elements */
+    uint8_t *encoded;   /* [n] elements of the file's type */
+    uint8_t *q, *scale; /* owned: [n] panels; the scales of the whole parameter */
+    cvn_err *err;       /* [threads], the first error of each */
 } Save;
 
 /* The scales of a matrix in panels are in the same file. */
@@ -84,24 +85,76 @@ static int check_interrupt(const Save *save, cvn_err *err)
                : CVN_OK;
 }
 
+static int run_threads(Save *save, void (*work)(void *, int, int), cvn_err *err)
+{
+    pool_run(save->pool, work, save);
+    for (int t = 0; t < pool_threads(save->pool); t++)
+        if (save->err[t].code != CVN_OK)
+            return err_set(err, save->err[t].code, "%s", save->err[t].message);
+    return CVN_OK;
+}
+
 static int write_param(Save *save, StWriter *writer, size_t index, cvn_err *err)
 {
     int64_t piece = PIECE * pool_threads(save->pool), total = save->param->n;
     for (save->first = 0; save->first < total; save->first += piece) {
         save->n = num_min(total - save->first, piece);
-        int code = check_interrupt(save, err);
-        if (code != CVN_OK)
-            return code;
-        pool_run(save->pool, fill_range, save);
-        for (int t = 0; t < pool_threads(save->pool); t++)
-            if (save->err[t].code != CVN_OK)
-                return err_set(err, save->err[t].code, "%s", save->err[t].message);
-        code = st_writer_data(writer, index, save->encoded,
-                              cvn_dtype_bytes(save->options->dtype, save->n), err);
-        if (code != CVN_OK)
-            return code;
+        TRY(check_interrupt(save, err));
+        TRY(run_threads(save, fill_range, err));
+        TRY(st_writer_data(writer, index, save->encoded,
+                           cvn_dtype_bytes(save->options->dtype, save->n), err));
     }
     return CVN_OK;
+}
+
+/* What the threads do together: panels first .. first+n-1, each thread a range of them. */
+static void quantize_range(void *context, int thread, int n_threads)
+{
+    const Save *save = context;
+    const QuantForm *f = &save->param->quant;
+    cvn_err *err = &save->err[thread];
+    int64_t begin = save->n * thread / n_threads, end = save->n * (thread + 1) / n_threads;
+    if (begin == end || err->code)
+        return;
+    float *rows = malloc((size_t)f->k * QUANT_ROWS * sizeof *rows);
+    if (!rows)
+        err_set(err, CVN_EMEM, "no memory to quantize '%s'", save->param->name);
+    for (int64_t i = begin; i < end && !err->code; i++) {
+        int64_t panel = save->first + i, n = quant_panel_rows(f, panel);
+        if (save->fill(save->context, save->param, panel * QUANT_ROWS * f->k, n * f->k, rows,
+                       err) == CVN_OK)
+            quant_panel(f, rows, n, save->q + (size_t)i * quant_panel_bytes(f),
+                        save->scale + (size_t)panel * quant_scale_bytes(f));
+    }
+    free(rows);
+}
+
+static int write_panels(Save *save, StWriter *writer, size_t index, cvn_err *err)
+{
+    const QuantForm *f = &save->param->quant;
+    int64_t together = (int64_t)TOGETHER * pool_threads(save->pool);
+    if (!save->q || !save->scale)
+        return err_set(err, CVN_EMEM, "no memory to quantize '%s'", save->param->name);
+    for (save->first = 0; save->first < f->panels; save->first += together) {
+        save->n = num_min(f->panels - save->first, together);
+        TRY(run_threads(save, quantize_range, err));
+        TRY(st_writer_data(writer, index, save->q, (size_t)save->n * quant_panel_bytes(f), err));
+    }
+    return st_writer_data(writer, index + 1, save->scale, (size_t)f->panels * quant_scale_bytes(f),
+                          err);
+}
+
+/* A quantized matrix is written as it is made: some panels per thread as they are filled, then its scales as the tensor
+   after it. */
+static int write_quantized(Save *save, StWriter *writer, size_t index, cvn_err *err)
+{
+    const QuantForm *f = &save->param->quant;
+    save->q = malloc(TOGETHER * (size_t)pool_threads(save->pool) * quant_panel_bytes(f));
+    save->scale = malloc((size_t)f->panels * quant_scale_bytes(f));
+    int code = write_panels(save, writer, index, err);
+    free(save->q);
+    free(save->scale);
+    return code;
 }
 
 /* A matrix in panels is followed by its scales. */
@@ -121,20 +174,21 @@ static int declare_param(Save *save, StWriter *writer, const Param *param, cvn_e
 static int write_params(Save *save, StWriter *writer, int shard, cvn_err *err)
 {
     size_t index = 0;
-    int code = CVN_OK;
-    for (int i = 0; i < save->params.n && code == CVN_OK; i++) {
+    TRY(st_writer_metadata(writer, "format", "pt", err));
+    for (int i = 0; i < save->params.n; i++)
+        if (save->files.file[i] == shard && save->params.param[i].form != PARAM_SCALES)
+            TRY(declare_param(save, writer, &save->params.param[i], err));
+    TRY(st_writer_begin(writer, err));
+    for (int i = 0; i < save->params.n; i++) {
         save->param = &save->params.param[i];
         if (save->files.file[i] != shard || save->param->form == PARAM_SCALES)
             continue;
         bool plain = save->param->form == PARAM_PLAIN;
-        code = check_interrupt(save, err);
-        if (code == CVN_OK)
-            code = plain ? write_param(save, writer, index, err)
-                         : save_quantized(writer, index, save->param, save->fill, save->context,
-                                          save->pool, err);
+        TRY(check_interrupt(save, err));
+        TRY((plain ? write_param : write_quantized)(save, writer, index, err));
         index += plain ? 1 : 2;
     }
-    return code;
+    return st_writer_commit(writer, err);
 }
 
 static int write_shard(Save *save, int shard, cvn_err *err)
@@ -144,16 +198,7 @@ static int write_shard(Save *save, int shard, cvn_err *err)
         arena_printf(&save->arena, "%s/%s", save->folder, save_files_name(&save->files, shard));
     int code = st_writer_open(&writer, path, err);
     if (code == CVN_OK)
-        code = st_writer_metadata(&writer, "format", "pt", err);
-    for (int i = 0; i < save->params.n && code == CVN_OK; i++)
-        if (save->files.file[i] == shard && save->params.param[i].form != PARAM_SCALES)
-            code = declare_param(save, &writer, &save->params.param[i], err);
-    if (code == CVN_OK)
-        code = st_writer_begin(&writer, err);
-    if (code == CVN_OK)
         code = write_params(save, &writer, shard, err);
-    if (code == CVN_OK)
-        code = st_writer_commit(&writer, err);
     st_writer_free(&writer);
     return code;
 }
@@ -168,45 +213,26 @@ static int copy_into(Save *save, const char *from, cvn_err *err)
 static int copy_tokenizer(Save *save, cvn_err *err)
 {
     const SaveOptions *o = save->options;
-    int code = o->tokenizer ? copy_into(save, o->tokenizer, err) : CVN_OK;
-    for (size_t i = 0; o->tokenizer_folder && tokenizer_files[i] && !code; i++) {
+    if (o->tokenizer)
+        TRY(copy_into(save, o->tokenizer, err));
+    for (size_t i = 0; o->tokenizer_folder && tokenizer_files[i]; i++) {
         const char *path =
             arena_printf(&save->arena, "%s/%s", o->tokenizer_folder, tokenizer_files[i]);
         if (file_exists(path))
-            code = copy_into(save, path, err);
+            TRY(copy_into(save, path, err));
     }
-    return code;
+    return CVN_OK;
 }
 
 /* Everything into save->folder, the config last: without it a folder is no model. */
 static int write_all(Save *save, cvn_err *err)
 {
-    int code = copy_tokenizer(save, err);
-    for (int shard = 0; shard < save->files.n && code == CVN_OK; shard++)
-        code = write_shard(save, shard, err);
-    if (code == CVN_OK && save->files.n > 1)
-        code = save_files_index(&save->files, save->folder, err);
-    if (code == CVN_OK)
-        code = llama_config_write(save->config, save->folder, err);
-    return code;
-}
-
-static bool is_dot(const char *name)
-{
-    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-}
-
-/* Entries of a folder; 0 when it does not exist. */
-static int count_entries(const char *folder)
-{
-    DIR *stream = opendir(folder);
-    int n = 0;
-    if (!stream)
-        return 0;
-    for (struct dirent *entry; (entry = readdir(stream));)
-        n += !is_dot(entry->d_name);
-    closedir(stream);
-    return n;
+    TRY(copy_tokenizer(save, err));
+    for (int shard = 0; shard < save->files.n; shard++)
+        TRY(write_shard(save, shard, err));
+    if (save->files.n > 1)
+        TRY(save_files_index(&save->files, save->folder, err));
+    return llama_config_write(save->config, save->folder, err);
 }
 
 /* Whether a file of a model folder is one that we write weights to. */
@@ -235,19 +261,6 @@ static void remove_stale_weights(Save *save)
     closedir(stream);
 }
 
-/* The staging folder holds plain files only, all of them ours. */
-static void remove_staging(const char *folder)
-{
-    DIR *stream = opendir(folder);
-    if (!stream)
-        return;
-    for (struct dirent *entry; (entry = readdir(stream));)
-        if (!is_dot(entry->d_name))
-            unlinkat(dirfd(stream), entry->d_name, 0);
-    closedir(stream);
-    rmdir(folder);
-}
-
 static int write_staged(Save *save, const char *folder, cvn_err *err)
 {
     size_t n = strlen(folder);
@@ -262,7 +275,7 @@ static int write_staged(Save *save, const char *folder, cvn_err *err)
         code = err_set(err, CVN_EIO, "cannot rename '%s' to '%s': %s", save->folder, final,
                        strerror(errno));
     if (code != CVN_OK)
-        remove_staging(save->folder);
+        file_remove_folder(save->folder, NULL);
     return code;
 }
 
@@ -274,10 +287,8 @@ int save_folder(const char *folder, const LlamaConfig *config, const SaveOptions
     Save save = {
         .folder = folder, .config = &saved, .options = options, .fill = fill, .context = context};
     bool exists = file_exists(folder);
-    bool filled = exists && count_entries(folder) > 0;
-    int code = llama_config_check(&saved, folder, err);
-    if (code != CVN_OK)
-        return code;
+    bool filled = exists && !file_folder_is_empty(folder);
+    TRY(llama_config_check(&saved, folder, err));
     if (saved.rope_interleaved)
         return err_set(err, CVN_EINVAL, "'%s': interleaved rotary pairs have no Hugging Face form",
                        folder);
@@ -285,8 +296,7 @@ int save_folder(const char *folder, const LlamaConfig *config, const SaveOptions
         return err_set(err, CVN_EIO, "'%s' exists and is no folder", folder);
     if (filled && !options->force)
         return err_set(err, CVN_EIO, "'%s' is not empty; give another folder or --force", folder);
-    if ((code = arena_init(&save.arena, err)) != CVN_OK)
-        return code;
+    TRY(arena_init(&save.arena, err));
     if (!(save.pool = pool_new(options->threads, err))) {
         arena_free(&save.arena);
         return CVN_EINVAL;
@@ -297,7 +307,7 @@ int save_folder(const char *folder, const LlamaConfig *config, const SaveOptions
     save.values = arena_array(&save.arena, piece, sizeof *save.values);
     save.encoded = arena_array(&save.arena, piece, sizeof *save.values);
     save.err = arena_array(&save.arena, threads, sizeof *save.err);
-    code = room_check_disk(save.folder, save.files.total, err);
+    int code = room_check_disk(save.folder, save.files.total, err);
     if (code == CVN_OK)
         code = filled ? write_all(&save, err) : write_staged(&save, folder, err);
     if (code == CVN_OK && filled)

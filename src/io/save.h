@@ -11,12 +11,16 @@
 #define CVN_IO_SAVE_H
 
 #include "io/model.h"
-#include "io/save_fill.h"
 
 /* What the tokenizer of a folder may consist of, ended by NULL: first those that are one, in the order in which they
  * are looked for, then what describes it. */
 extern const char *const tokenizer_files[];
 enum { TOKENIZER_KINDS = 2 };
+
+/* Gives elements first .. first+n-1 of a parameter, row-major in its logical shape, as f32. Called from
+ * several threads at once, for different ranges. */
+typedef int (*SaveFill)(void *context, const Param *param, int64_t first, int64_t n, float *out,
+                        cvn_err *err);
 
 typedef struct SaveOptions {
     cvn_dtype dtype;       /* f32, bf16 or f16: of the file; also written into the config */

@@ -72,15 +72,11 @@ static int evaluate(Run *r, double *loss, cvn_err *err)
     const TrainBatch *b = &r->batch;
     double sum = 0, count = 0;
     for (int64_t i = 0; i < n; i += micro) {
-        int code = fill(r, DATA_VALIDATION, i, micro, err);
-        if (code)
-            return code;
+        TRY(fill(r, DATA_VALIDATION, i, micro, err));
         /* Rows past the last would count twice. */
         for (int64_t k = n - i < micro ? (n - i) * seq : micro * seq; k < micro * seq; k++)
             b->targets[k] = -1;
-        code = trainer_evaluate(&r->trainer, b, &sum, &count, err);
-        if (code)
-            return code;
+        TRY(trainer_evaluate(&r->trainer, b, &sum, &count, err));
     }
     *loss = sum / count;
     return CVN_OK;
@@ -260,9 +256,7 @@ static int compute(Run *r, TrainReport *report, MetricsRow *row, cvn_err *err)
 {
     CommTable before, after;
     trainer_communication(&r->trainer, &before);
-    int code = trainer_step(&r->trainer, &r->batch, report, err);
-    if (code)
-        return code;
+    TRY(trainer_step(&r->trainer, &r->batch, report, err));
     trainer_communication(&r->trainer, &after);
     comm_table_since(&after, &before);
     comm_table_add(&r->communication, &after);
@@ -297,13 +291,9 @@ static int step(Run *r, cvn_err *err)
     TrainReport report;
     MetricsRow row = {.validation_loss = NAN};
     cluster_set_step(r->events->cluster, state->step + 1);
-    int code = fill(r, DATA_TRAIN, state->position, c->batch, err);
-    if (code == CVN_OK)
-        code = compute(r, &report, &row, err);
-    if (code == CVN_OK)
-        code = run_check_step(r, &report, err);
-    if (code)
-        return code;
+    TRY(fill(r, DATA_TRAIN, state->position, c->batch, err));
+    TRY(compute(r, &report, &row, err));
+    TRY(run_check_step(r, &report, err));
     double seconds = clock_seconds() - begin;
     row.step = state->step;
     row.loss = report.loss;
@@ -315,9 +305,7 @@ static int step(Run *r, cvn_err *err)
     bool last = state->step == c->steps;
     bool look = c->evaluate_every > 0 && (last || state->step % c->evaluate_every == 0);
     if (look && r->trainer.options.evaluates)
-        code = evaluate(r, &row.validation_loss, err);
-    if (code)
-        return code;
+        TRY(evaluate(r, &row.validation_loss, err));
     record(r, &row);
     r->result.loss = row.loss;
     r->result.seconds += seconds;
@@ -343,7 +331,8 @@ static bool has_checkpoint(const Run *r)
 {
     int64_t *steps = NULL;
     size_t n = 0;
-    bool has = checkpoint_steps(r->out, &steps, &n, NULL) == CVN_OK && n > 0;
+    bool has =
+        checkpoint_steps(checkpoint_folder(r->out).text, &steps, &n, NULL) == CVN_OK && n > 0;
     free(steps);
     return has;
 }

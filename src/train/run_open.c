@@ -6,6 +6,7 @@
 #include "model/layouts.h"
 #include "model/presets.h"
 #include "train/bench.h"
+#include "train/checkpoint/folder.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -86,9 +87,7 @@ static int check_folder(const char *out, cvn_err *err)
                        "'%s' holds a model, over which training would write its own; give "
                        "another --out",
                        out);
-    int code = checkpoint_steps(out, &steps, &n, err);
-    if (code)
-        return code;
+    TRY(checkpoint_steps(checkpoint_folder(out).text, &steps, &n, err));
     free(steps);
     if (n > 0)
         return err_set(err, CVN_EINVAL,
@@ -101,21 +100,16 @@ static int check_folder(const char *out, cvn_err *err)
 static int read_options(Run *r, const TrainConfig *config, const bool *given, bool resume,
                         cvn_err *err)
 {
-    int code = config->out ? CVN_OK : train_config_check(config, err);
-    if (code)
-        return code;
-    if (resume) {
-        r->resuming = true;
-        code = checkpoint_open_latest(&r->from, config->out, r->events->cluster, warn_checkpoint, r,
-                                      err);
-        r->has_from = code == CVN_OK;
-        if (code == CVN_OK)
-            code = merge_options(r, config, given, err);
-        return code ? code : train_config_check(&r->config, err);
+    if (!resume || !config->out) {
+        r->config = *config;
+        TRY(train_config_check(config, err));
+        return check_folder(config->out, err);
     }
-    r->config = *config;
-    code = train_config_check(config, err);
-    return code ? code : check_folder(config->out, err);
+    r->resuming = true;
+    TRY(checkpoint_open_latest(&r->from, config->out, r->events->cluster, warn_checkpoint, r, err));
+    r->has_from = true;
+    TRY(merge_options(r, config, given, err));
+    return train_config_check(&r->config, err);
 }
 
 /* ---- model ---- */
@@ -273,11 +267,8 @@ static int open_data(Run *r, cvn_err *err)
     char key[32];
     TrainConfig kept;
     snprintf(key, sizeof key, "%016" PRIx64, data_key(r->data));
-    code = run_keep_paths(r, &kept, err);
-    if (code == CVN_OK)
-        code = check_data_key(r, key, err);
-    if (code)
-        return code;
+    TRY(run_keep_paths(r, &kept, err));
+    TRY(check_data_key(r, key, err));
     json_t *json = train_config_json(&kept);
     json_object_set_new(json, TRAIN_DATA_KEY, json_string(key));
     if (r->started_in)
@@ -369,31 +360,26 @@ static int open_trainer(Run *r, cvn_err *err)
     const TrainConfig *c = &r->config;
     TrainerOptions o = trainer_options(r);
     o.evaluates = data_sequences(r->data, DATA_VALIDATION) > 0;
-    int code = run_share_memory(r, &o.memory_limit, err);
-    if (code == CVN_OK)
-        code = trainer_open(&r->trainer, &r->model, &o, err);
-    if (code == CVN_OK)
-        code = check_idle(r, err);
-    if (code)
-        return code;
+    TRY(run_share_memory(r, &o.memory_limit, err));
+    TRY(trainer_open(&r->trainer, &r->model, &o, err));
+    TRY(check_idle(r, err));
     run_note(r, "model: %" PRId64 " parameters; %s in all, rematerialisation %s",
              model_size(&r->model).params, bytes_text((double)r->trainer.bytes).text,
              remat_policy_names[r->trainer.options.remat]);
     TrainState *state = &r->trainer.state;
     state->saved.seed = (uint64_t)c->seed;
     if (r->has_init)
-        code = trainer_from_model(&r->trainer, &r->init, err);
-    if (code == CVN_OK && r->has_from)
-        code = trainer_restore(&r->trainer, &r->from, err);
-    else if (code == CVN_OK && (!r->has_init || c->lora))
-        code = trainer_random(&r->trainer, (uint64_t)c->seed, err);
-    if (code == CVN_OK && r->has_from) {
+        TRY(trainer_from_model(&r->trainer, &r->init, err));
+    if (!r->has_from && (!r->has_init || c->lora))
+        TRY(trainer_random(&r->trainer, (uint64_t)c->seed, err));
+    if (r->has_from) {
+        TRY(trainer_restore(&r->trainer, &r->from, err));
         checkpoint_close(&r->from); /* or its space on the disk is held while the run lasts */
         r->has_from = false;
         r->resumed = true;
     }
     state->saved.config = r->config_text;
-    return code;
+    return CVN_OK;
 }
 
 /* ---- files ---- */
@@ -419,12 +405,9 @@ static int open_files(Run *r, cvn_err *err)
     if (code || !run_is_first(r))
         return code;
     run_clear_left(r, true);
-    code = metrics_open(&r->metrics, r->out, saved->step, err);
-    if (code == CVN_OK)
-        code = event_file_open(&r->board, r->out, saved->step, err);
-    if (code == CVN_OK)
-        code = samples_open(&r->samples, r->out, saved->step, err);
-    return code;
+    TRY(metrics_open(&r->metrics, r->out, saved->step, err));
+    TRY(event_file_open(&r->board, r->out, saved->step, err));
+    return samples_open(&r->samples, r->out, saved->step, err);
 }
 
 int run_measure_peak(Run *r, cvn_err *err)
@@ -440,11 +423,8 @@ int run_open(Run *r, const TrainConfig *config, const bool *given, bool resume, 
     r->metrics.lines.fd = r->board.fd = r->samples.lines.fd = -1;
     r->saved = -1;
     r->result.loss = NAN;
-    int code = arena_init(&r->arena, err);
-    if (code == CVN_OK)
-        code = read_options(r, config, given, resume, err);
-    if (code)
-        return code;
+    TRY(arena_init(&r->arena, err));
+    TRY(read_options(r, config, given, resume, err));
     r->out = r->config.out;
     if (r->events->cluster && !on_mesh(&r->config))
         return runtime_mesh_missing(err);

@@ -32,16 +32,13 @@ static const char *path_in(Run *r, const char *folder, const char *name)
 }
 
 /* Removes RUN/.new-XXXXXX of a process that is no more; one that lives holds the lock on its own. */
-static void clear_stale(Run *r, const char *folder)
+static void clear_stale(const char *folder)
 {
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-        for (int i = 0; tokenizer_files[i]; i++)
-            unlink(path_in(r, folder, tokenizer_files[i]));
-        rmdir(folder);
-    }
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        file_remove_folder(folder, NULL);
     close(fd);
 }
 
@@ -62,7 +59,7 @@ void run_clear_left(Run *r, bool locked)
     for (struct dirent *entry; (entry = readdir(stream));) {
         const char *name = entry->d_name;
         if (strncmp(name, FRESH, sizeof FRESH - 1) == 0)
-            clear_stale(r, path_in(r, r->out, name));
+            clear_stale(path_in(r, r->out, name));
         else if (locked && is_half_written(name))
             unlink(path_in(r, r->out, name));
     }
@@ -192,9 +189,7 @@ static int prepare_tokenizer(Run *r, cvn_err *err)
         if (from == r->config.init && !has_tokenizer(from))
             return err_set(err, CVN_EINVAL,
                            "the model '%s' has no tokenizer; give one with --tokenizer", from);
-        code = tokenizer_open(from, &look, err);
-        if (code)
-            return code;
+        TRY(tokenizer_open(from, &look, err));
         code = copy_tokenizer(r, from, err);
         if (code == CVN_OK)
             code = describe_tokenizer(r, look, err);
@@ -236,12 +231,10 @@ int run_keep_folder(Run *r, cvn_err *err)
 
 void run_clear_folder(Run *r)
 {
-    for (int i = 0; tokenizer_files[i] && r->fresh; i++)
-        unlink(path_in(r, r->fresh, tokenizer_files[i]));
-    if (r->fresh) {
-        rmdir(r->fresh);
-        close(r->fresh_lock);
-    }
-    if (r->made_folder && r->fresh)
+    if (!r->fresh)
+        return;
+    file_remove_folder(r->fresh, NULL);
+    close(r->fresh_lock);
+    if (r->made_folder)
         rmdir(r->out);
 }

@@ -86,6 +86,12 @@ typedef struct CheckpointOptions {
     Cluster *cluster;
 } CheckpointOptions;
 
+/* Writes one checkpoint from beginning to end: FOLDER/step-N.partial, which is renamed to FOLDER/step-N; what was there
+ * under that name is replaced. After an error FOLDER/step-N is what it was. */
+int checkpoint_write(const char *folder, const CheckpointState *state,
+                     const CheckpointOptions *options, cvn_err *err);
+
+/* Writes them in the background. */
 typedef struct CheckpointWriter CheckpointWriter;
 
 /* Takes RUN/checkpoints for this process (another that trains into it is an error), makes it if need
@@ -133,21 +139,14 @@ typedef void CheckpointWarn(void *context, const char *sentence);
 int checkpoint_open_latest(Checkpoint *checkpoint, const char *run, Cluster *cluster,
                            CheckpointWarn *warn, void *context, cvn_err *err);
 
-/* Copies the tensors and counters into a state of the same names, types and sizes; `state->config` is
- * left as it is. Nothing is copied when anything does not fit. */
-int checkpoint_restore(const Checkpoint *checkpoint, CheckpointState *state, cvn_err *err);
-
-/* The same in two steps, for states whose data is elsewhere: that everything fits, and the counters are copied;
- * then what of a tensor lies in `to`, wherever the checkpoint has it. */
+/* Puts a checkpoint back into a state of the same names, types and sizes, whose data may be elsewhere: first that
+ * everything fits, and the counters are copied (`state->config` is left as it is); then what of a tensor lies in `to`,
+ * wherever the checkpoint has it. */
 int checkpoint_restore_counters(const Checkpoint *checkpoint, CheckpointState *state, cvn_err *err);
 void checkpoint_restore_part(const Checkpoint *checkpoint, const CheckpointTensor *tensor,
                              const struct RegionArray *to, void *target);
 
 /* Safe after a failed open and on {0}. */
 void checkpoint_close(Checkpoint *checkpoint);
-
-/* Steps of the folders named step-N in RUN/checkpoints, ascending, on the heap (*steps is NULL when
- * there are none). Only names are looked at. A missing folder holds none. */
-int checkpoint_steps(const char *run, int64_t **steps, size_t *n, cvn_err *err);
 
 #endif

@@ -79,12 +79,9 @@ static int copy_companions(const Checkpoint *checkpoint, const char *folder,
 int checkpoint_copy_tokenizer(const Checkpoint *checkpoint, const char *folder, cvn_err *err)
 {
     Arena arena;
-    int code = arena_init(&arena, err);
-    if (code)
-        return code;
+    TRY(arena_init(&arena, err));
     const char *path = checkpoint_tokenizer(checkpoint, &arena);
-    if (path)
-        code = copy_into(checkpoint, strrchr(path, '/') + 1, folder, err);
+    int code = path ? copy_into(checkpoint, strrchr(path, '/') + 1, folder, err) : CVN_OK;
     if (code == CVN_OK)
         code = copy_companions(checkpoint, folder, &(SaveOptions){0}, err);
     arena_free(&arena);
@@ -140,11 +137,9 @@ int checkpoint_export(const Checkpoint *checkpoint, const char *folder, const Sa
     if (checkpoint->wholes)
         return export_slices(checkpoint, folder, options, err);
     IoModel model;
-    int code = io_open_model(&model, checkpoint->folder, err);
-    if (code != CVN_OK)
-        return code;
+    TRY(io_open_model(&model, checkpoint->folder, err));
     SaveOptions save = with_tokenizer(checkpoint, options, &model.arena);
-    code = save_model(folder, &model, &save, err);
+    int code = save_model(folder, &model, &save, err);
     if (code == CVN_OK)
         code = copy_companions(checkpoint, folder, options, err);
     io_close_model(&model);
@@ -195,9 +190,7 @@ static int gather_adapters(const Checkpoint *checkpoint, IoTensors *list, Arena 
         uint8_t *data = arena_array(arena, tensor.bytes, 1);
         checkpoint_whole_copy(whole, &all, data);
         tensor.data = data;
-        int code = io_tensors_add(list, &tensor, err);
-        if (code)
-            return code;
+        TRY(io_tensors_add(list, &tensor, err));
     }
     return CVN_OK;
 }
@@ -225,10 +218,8 @@ static int export_adapter_slices(const Checkpoint *checkpoint, const char *folde
 {
     Arena arena;
     IoTensors list;
-    int code = arena_init(&arena, err);
-    if (code)
-        return code;
-    code = gather_adapters(checkpoint, &list, &arena, err);
+    TRY(arena_init(&arena, err));
+    int code = gather_adapters(checkpoint, &list, &arena, err);
     if (code == CVN_OK)
         code = write_adapters(&list, arena_printf(&arena, "%s/" ADAPTER_FILE, folder), err);
     arena_free(&arena);
@@ -241,11 +232,10 @@ int checkpoint_export_adapter(const Checkpoint *checkpoint, const char *folder, 
     if (!force && file_exists(file_path(folder, LORA_CONFIG_NAME).text))
         return err_set(err, CVN_EIO,
                        "'%s' holds an adapter already; give another folder or --force", folder);
-    int code = file_make_folder(folder, err);
-    if (code == CVN_OK)
-        code = checkpoint->wholes ? export_adapter_slices(checkpoint, folder, err)
-                                  : copy_into(checkpoint, ADAPTER_FILE, folder, err);
-    return code == CVN_OK ? copy_into(checkpoint, LORA_CONFIG_NAME, folder, err) : code;
+    TRY(file_make_folder(folder, err));
+    TRY(checkpoint->wholes ? export_adapter_slices(checkpoint, folder, err)
+                           : copy_into(checkpoint, ADAPTER_FILE, folder, err));
+    return copy_into(checkpoint, LORA_CONFIG_NAME, folder, err);
 }
 
 static int adapt(const Checkpoint *checkpoint, IoModel *model, const LoraOptions *lora,
@@ -254,8 +244,8 @@ static int adapt(const Checkpoint *checkpoint, IoModel *model, const LoraOptions
     IoTensors list;
     if (!checkpoint->wholes)
         return io_adapt(model, checkpoint->folder, lora, err);
-    int code = gather_adapters(checkpoint, &list, arena, err);
-    return code ? code : io_adapt_by(model, &list, checkpoint->folder, lora, err);
+    TRY(gather_adapters(checkpoint, &list, arena, err));
+    return io_adapt_by(model, &list, checkpoint->folder, lora, err);
 }
 
 int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, const char *folder,
@@ -265,10 +255,8 @@ int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, con
     Arena arena;
     LoraOptions lora;
     const char *named;
-    int code = arena_init(&arena, err);
-    if (code != CVN_OK)
-        return code;
-    code = lora_config_read(&lora, &named, checkpoint->folder, &arena, err);
+    TRY(arena_init(&arena, err));
+    int code = lora_config_read(&lora, &named, checkpoint->folder, &arena, err);
     if (code == CVN_OK && !base && !named)
         code =
             err_set(err, CVN_EINVAL, "'%s' does not say which model it adapts; give it by --init",

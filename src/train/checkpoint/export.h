@@ -30,6 +30,13 @@ int checkpoint_export_adapter(const Checkpoint *checkpoint, const char *folder, 
 int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, const char *folder,
                              const SaveOptions *options, cvn_err *err);
 
+/* From one mesh to another, without devices, tensor by tensor in the memory of one: writes an open checkpoint as that of
+ * a run in `folder`, which must be new or empty: FOLDER/checkpoints/step-N and the tokenizer, with which `caravan train
+ * --resume` goes on. mesh "" or NULL: whole, as of one device. What *interrupt ends (CVN_EINTERRUPTED, or NULL) or an
+ * error leaves nothing behind. */
+int checkpoint_reshard(const Checkpoint *checkpoint, const char *folder, const char *mesh,
+                       const char *layout, const volatile int *interrupt, cvn_err *err);
+
 /* The tokenizer's file in a checkpoint, its path in the arena; NULL: it has none. And a copy of it, with what stands
  * beside it. */
 const char *checkpoint_tokenizer(const Checkpoint *checkpoint, Arena *arena);

@@ -40,57 +40,22 @@ int64_t checkpoint_step_of(const char *name)
     return strtoll(digits, NULL, 10);
 }
 
-int checkpoint_sync(const char *folder, cvn_err *err)
-{
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return err_set(err, CVN_EIO, "cannot open the folder '%s': %s", folder, strerror(errno));
-    int code = CVN_OK;
-    /* EINVAL: a file system that cannot sync folders. */
-    if (fsync(fd) != 0 && errno != EINVAL)
-        code = err_set(err, CVN_EIO, "cannot flush the folder '%s' to the disk: %s", folder,
-                       strerror(errno));
-    close(fd);
-    return code;
-}
-
-int checkpoint_remove(const char *folder, cvn_err *err)
-{
-    DIR *stream = opendir(folder);
-    if (!stream && errno == ENOENT)
-        return CVN_OK;
-    if (!stream)
-        return err_set(err, CVN_EIO, "cannot open the folder '%s': %s", folder, strerror(errno));
-    int code = CVN_OK;
-    for (struct dirent *entry; code == CVN_OK && (entry = readdir(stream));) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        if (unlinkat(dirfd(stream), entry->d_name, 0) != 0 && errno != ENOENT)
-            code = err_set(err, CVN_EIO, "cannot remove '%s/%s': %s", folder, entry->d_name,
-                           strerror(errno));
-    }
-    closedir(stream);
-    if (code == CVN_OK && rmdir(folder) != 0 && errno != ENOENT)
-        code = err_set(err, CVN_EIO, "cannot remove the folder '%s': %s", folder, strerror(errno));
-    return code;
-}
-
 static int compare_steps(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;
     return (*x > *y) - (*x < *y);
 }
 
-int checkpoint_folder_steps(const char *folder, int64_t **steps, size_t *n, cvn_err *err)
+int checkpoint_steps(const char *folder, int64_t **steps, size_t *n, cvn_err *err)
 {
     *steps = NULL;
     *n = 0;
-    int code = CVN_OK;
     DIR *stream = opendir(folder);
     if (!stream && (errno == ENOENT || errno == ENOTDIR))
         return CVN_OK;
     if (!stream)
         return err_set(err, CVN_EIO, "cannot read the folder '%s': %s", folder, strerror(errno));
+    int code = CVN_OK;
     for (struct dirent *entry; code == CVN_OK && (entry = readdir(stream));) {
         int64_t step = checkpoint_step_of(entry->d_name);
         if (step < 0)
@@ -114,7 +79,8 @@ int checkpoint_folder_steps(const char *folder, int64_t **steps, size_t *n, cvn_
     return code;
 }
 
-int checkpoint_remove_partial(const char *folder, cvn_err *err)
+/* Removes every *.partial in the folder. */
+static int remove_partial(const char *folder, cvn_err *err)
 {
     int code = CVN_OK;
     DIR *stream = opendir(folder);
@@ -125,7 +91,7 @@ int checkpoint_remove_partial(const char *folder, cvn_err *err)
         if (strncmp(entry->d_name, PREFIX, sizeof PREFIX - 1) != 0 || n < suffix ||
             strcmp(entry->d_name + n - suffix, CHECKPOINT_PARTIAL) != 0)
             continue;
-        code = checkpoint_remove(file_path(folder, entry->d_name).text, err);
+        code = file_remove_folder(file_path(folder, entry->d_name).text, err);
     }
     closedir(stream);
     return code;
@@ -138,20 +104,18 @@ static int move_away(const char *folder, int64_t step, const char *suffix, bool 
 {
     const FilePath from = checkpoint_path(folder, step, "");
     const FilePath to = checkpoint_path(folder, step, suffix);
-    int code = checkpoint_remove(to.text, err);
-    if (code == CVN_OK && rename(from.text, to.text) != 0)
-        code = err_set(err, CVN_EIO, "cannot rename '%s' to '%s': %s", from.text, to.text,
+    TRY(file_remove_folder(to.text, err));
+    if (rename(from.text, to.text) != 0)
+        return err_set(err, CVN_EIO, "cannot rename '%s' to '%s': %s", from.text, to.text,
                        strerror(errno));
-    if (code == CVN_OK && remove)
-        code = checkpoint_remove(to.text, err);
-    return code;
+    return remove ? file_remove_folder(to.text, err) : CVN_OK;
 }
 
 int checkpoint_set_aside(const char *folder, int64_t step, cvn_err *err)
 {
     int64_t *steps;
     size_t n;
-    int code = checkpoint_folder_steps(folder, &steps, &n, err);
+    int code = checkpoint_steps(folder, &steps, &n, err);
     for (size_t i = 0; i < n && code == CVN_OK; i++)
         if (steps[i] > step)
             code = move_away(folder, steps[i], CHECKPOINT_ASIDE, false, err);
@@ -164,20 +128,15 @@ int checkpoint_prune(const char *folder, int64_t step, int keep_last, int64_t ke
 {
     int64_t *steps;
     size_t n, newest = 0;
-    int code = checkpoint_folder_steps(folder, &steps, &n, err);
+    int code = checkpoint_steps(folder, &steps, &n, err);
     while (newest < n && steps[newest] <= step)
         newest++;
     size_t keep = keep_last > 0 ? (size_t)keep_last : newest;
     if (code == CVN_OK)
-        code = checkpoint_remove_partial(folder, err);
+        code = remove_partial(folder, err);
     for (size_t i = 0; i + keep < newest && code == CVN_OK; i++)
         if (keep_every <= 0 || steps[i] % keep_every != 0)
             code = move_away(folder, steps[i], CHECKPOINT_PARTIAL, true, err);
     free(steps);
     return code;
-}
-
-int checkpoint_steps(const char *run, int64_t **steps, size_t *n, cvn_err *err)
-{
-    return checkpoint_folder_steps(checkpoint_folder(run).text, steps, n, err);
 }

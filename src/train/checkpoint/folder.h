@@ -22,15 +22,6 @@ FilePath checkpoint_path(const char *folder, int64_t step, const char *suffix);
 /* The step of "step-00001000"; -1 for any other name. */
 int64_t checkpoint_step_of(const char *name);
 
-/* Removes a folder of plain files; one that does not exist is removed already. */
-int checkpoint_remove(const char *folder, cvn_err *err);
-
-/* fsync of a folder, so that a rename or a removal in it is on the disk. */
-int checkpoint_sync(const char *folder, cvn_err *err);
-
-/* Removes every *.partial in the folder. */
-int checkpoint_remove_partial(const char *folder, cvn_err *err);
-
 /* Renames every step-N with N > step to step-N.aside (removing one set aside before). */
 int checkpoint_set_aside(const char *folder, int64_t step, cvn_err *err);
 
@@ -39,7 +30,8 @@ int checkpoint_set_aside(const char *folder, int64_t step, cvn_err *err);
 int checkpoint_prune(const char *folder, int64_t step, int keep_last, int64_t keep_every,
                      cvn_err *err);
 
-/* The steps in a folder, as checkpoint_steps. */
-int checkpoint_folder_steps(const char *folder, int64_t **steps, size_t *n, cvn_err *err);
+/* Steps of the folders named step-N in RUN/checkpoints, ascending, on the heap (*steps is NULL when there are none).
+ * Only names are looked at. A missing folder holds none. */
+int checkpoint_steps(const char *folder, int64_t **steps, size_t *n, cvn_err *err);
 
 #endif

@@ -15,9 +15,7 @@ static int open_file(Checkpoint *checkpoint, const ManifestFile *file, bool veri
 {
     FileMap *map = &checkpoint->map[checkpoint->n_maps];
     const char *path = arena_printf(&checkpoint->arena, "%s/%s", checkpoint->folder, file->name);
-    int code = file_map(map, path, err);
-    if (code != CVN_OK)
-        return code;
+    TRY(file_map(map, path, err));
     checkpoint->n_maps++;
     if (map->size != file->bytes)
         return err_set(err, CVN_EFORMAT, "'%s' has %zu bytes; its manifest says %" PRIu64, path,
@@ -37,12 +35,10 @@ static int open_file(Checkpoint *checkpoint, const ManifestFile *file, bool veri
 static int open_part(Checkpoint *checkpoint, const char *folder, int part, int n, cvn_err *err)
 {
     *checkpoint = (Checkpoint){0};
-    int code = arena_init(&checkpoint->arena, err);
-    if (code != CVN_OK)
-        return code;
+    TRY(arena_init(&checkpoint->arena, err));
     checkpoint->folder = arena_string(&checkpoint->arena, folder);
     io_tensors_init(&checkpoint->tensors, &checkpoint->arena);
-    code = manifest_read(&checkpoint->manifest, folder, &checkpoint->arena, err);
+    int code = manifest_read(&checkpoint->manifest, folder, &checkpoint->arena, err);
     if (code == CVN_OK)
         checkpoint->map =
             arena_array(&checkpoint->arena, checkpoint->manifest.n, sizeof *checkpoint->map);
@@ -98,7 +94,7 @@ static int none_found(const char *run, const char *folder, size_t n, cvn_err *er
         return err_set(err, CVN_EIO, "'%s' is no run of caravan train: it is a file; give a folder",
                        run);
     int64_t *steps;
-    bool inside = checkpoint_folder_steps(run, &steps, &n, NULL) == CVN_OK && n > 0;
+    bool inside = checkpoint_steps(run, &steps, &n, NULL) == CVN_OK && n > 0;
     free(steps);
     if (inside)
         return err_set(err, CVN_EIO,
@@ -116,10 +112,9 @@ int checkpoint_open_latest(Checkpoint *checkpoint, const char *run, Cluster *clu
     size_t n = 0;
     *checkpoint = (Checkpoint){0};
     const FilePath folder = checkpoint_folder(run);
-    int code = checkpoint_folder_steps(folder.text, &steps, &n, err);
-    if (code != CVN_OK)
-        return code;
+    TRY(checkpoint_steps(folder.text, &steps, &n, err));
     bool found = false;
+    int code = CVN_OK;
     for (size_t left = n; !found;) {
         cvn_err damage = {0};
         int64_t step = left > 0 ? steps[--left] : -1; /* the first process says which */
@@ -200,17 +195,6 @@ static const char *find_extra(const Checkpoint *checkpoint, const CheckpointStat
     return extra;
 }
 
-int checkpoint_restore(const Checkpoint *checkpoint, CheckpointState *state, cvn_err *err)
-{
-    int code = checkpoint_restore_counters(checkpoint, state, err);
-    for (int i = 0; i < state->n && code == CVN_OK; i++) {
-        Region region = region_whole(&state->tensor[i].type);
-        RegionArray to = region_packed(&region);
-        checkpoint_restore_part(checkpoint, &state->tensor[i], &to, state->tensor[i].data);
-    }
-    return code;
-}
-
 void checkpoint_restore_part(const Checkpoint *checkpoint, const CheckpointTensor *tensor,
                              const RegionArray *to, void *target)
 {
@@ -227,9 +211,7 @@ void checkpoint_restore_part(const Checkpoint *checkpoint, const CheckpointTenso
 int checkpoint_restore_counters(const Checkpoint *checkpoint, CheckpointState *state, cvn_err *err)
 {
     for (int i = 0; i < state->n; i++) {
-        int code = check_tensor(checkpoint, &state->tensor[i], err);
-        if (code != CVN_OK)
-            return code;
+        TRY(check_tensor(checkpoint, &state->tensor[i], err));
     }
     const char *extra = find_extra(checkpoint, state);
     if (extra)

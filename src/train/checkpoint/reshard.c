@@ -1,15 +1,12 @@
-#include "train/checkpoint/reshard.h"
+#include "train/checkpoint/export.h"
 
 #include "base/json_file.h"
 #include "io/model.h"
 #include "model/layouts.h"
-#include "train/checkpoint/export.h"
 #include "train/checkpoint/folder.h"
-#include "train/checkpoint/write.h"
 #include "train/config.h"
 #include "train/trainer.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,13 +39,10 @@ static int read_model(Reshape *r, cvn_err *err)
     IoModel model;
     if (!checkpoint_is_lora(r->from))
         return llama_config_read(&r->model, folder, err);
-    int code = lora_config_read(&r->lora, &r->base, folder, &r->arena, err);
-    if (code == CVN_OK && !r->base)
-        code = err_set(err, CVN_EINVAL, "'%s' does not say which model it adapts", folder);
-    if (code == CVN_OK)
-        code = io_open_model(&model, r->base, err);
-    if (code)
-        return code;
+    TRY(lora_config_read(&r->lora, &r->base, folder, &r->arena, err));
+    if (!r->base)
+        TRY(err_set(err, CVN_EINVAL, "'%s' does not say which model it adapts", folder));
+    TRY(io_open_model(&model, r->base, err));
     r->model = model.config;
     r->model.rope_interleaved = false;
     io_close_model(&model);
@@ -100,24 +94,13 @@ static int lay_out(Reshape *r, const char *mesh, const char *layout, cvn_err *er
     return train_state_place(&r->state, &r->rt, layout, err);
 }
 
-static bool is_empty(const char *folder)
-{
-    DIR *stream = opendir(folder);
-    bool empty = true;
-    for (struct dirent *entry; stream && (entry = readdir(stream));)
-        empty = empty && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0);
-    if (stream)
-        closedir(stream);
-    return empty;
-}
-
 static int write_run(Reshape *r, const char *folder, cvn_err *err)
 {
     CheckpointOptions options = {.config = &r->model,
                                  .lora = r->lora.rank > 0 ? &r->lora : NULL,
                                  .base = r->base,
                                  .tokenizer = checkpoint_tokenizer(r->from, &r->arena)};
-    if (!is_empty(folder))
+    if (!file_folder_is_empty(folder))
         return err_set(err, CVN_EINVAL, "'%s' is not empty; give another folder", folder);
     bool existed = file_exists(folder);
     const FilePath checkpoints = checkpoint_folder(folder);
@@ -129,8 +112,8 @@ static int write_run(Reshape *r, const char *folder, cvn_err *err)
     if (code == CVN_OK)
         code = checkpoint_write(checkpoints.text, &r->state.saved, &options, err);
     if (code) { /* the folder was empty: what is in it is what was begun */
-        checkpoint_remove(checkpoints.text, NULL);
-        checkpoint_remove(folder, NULL);
+        file_remove_folder(checkpoints.text, NULL);
+        file_remove_folder(folder, NULL);
         if (existed)
             file_make_folder(folder, NULL);
     }

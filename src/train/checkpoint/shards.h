@@ -41,9 +41,12 @@ void checkpoint_shards_add(struct CheckpointShards *shards, const Mesh *mesh, in
                            const CheckpointState *state, const Sharding *sharding,
                            void *const *data);
 
-/* Writes one file of this process into FOLDER and says what it is; its name goes into the arena. */
-int checkpoint_write_shard(const char *folder, const CheckpointState *state, int file, Arena *arena,
-                           ManifestFile *listed, cvn_err *err);
+/* What this process writes of a state: its slices; or the tensors, each a slice that is the whole. */
+int checkpoint_pieces(const CheckpointState *state);
+CheckpointSlice checkpoint_piece(const CheckpointState *state, int i);
+
+/* Where a slice lies, as its file says it; in the arena. */
+const char *checkpoint_region_text(const Region *region, Arena *arena);
 
 /* The name of a file, counted over all devices. */
 const char *checkpoint_shard_name(const struct CheckpointShards *shards, int file, Arena *arena);

@@ -1,4 +1,4 @@
-#include "train/checkpoint/write.h"
+#include "train/checkpoint/checkpoint.h"
 
 #include "base/crc32c.h"
 #include "io/safetensors.h"
@@ -40,61 +40,96 @@ static SaveFiles make_group(Writing *w, const char *name, bool optimizer, uint64
     return files;
 }
 
-/* The shape in the file: Hugging Face's where the tensor is a parameter of the config. */
-static int declare(Writing *w, StWriter *writer, const CheckpointTensor *tensor, cvn_err *err)
-{
-    const uint64_t *index = map_get(&w->param_of, tensor->name, strlen(tensor->name));
-    const Param *param = index ? &w->params.param[*index] : NULL;
-    if (param && param->n == cvn_type_elements(&tensor->type))
-        return st_writer_declare(writer, tensor->name, tensor->type.dtype, param->file_rank,
-                                 param->file_dims, err);
-    return st_writer_declare(writer, tensor->name, tensor->type.dtype, tensor->type.rank,
-                             tensor->type.dim, err);
-}
-
 static void list_file(Writing *w, const char *name, uint64_t bytes, uint32_t crc)
 {
     w->manifest.file[w->manifest.n++] = (ManifestFile){name, bytes, crc};
 }
 
-static int write_whole(Writing *w, StWriter *writer, size_t index, const CheckpointTensor *tensor,
+/* A slice says where it lies. Of a whole tensor the shape in the file is Hugging Face's, where it is a parameter of the
+   config. */
+static int declare(Writing *w, StWriter *writer, const CheckpointSlice *piece, cvn_err *err)
+{
+    const CheckpointTensor *tensor = &w->state->tensor[piece->tensor];
+    const Region *region = &piece->at.region;
+    const uint64_t *index = map_get(&w->param_of, tensor->name, strlen(tensor->name));
+    const Param *param = index ? &w->params.param[*index] : NULL;
+    if (w->state->shards)
+        TRY(st_writer_metadata(writer, tensor->name, checkpoint_region_text(region, &w->arena),
+                               err));
+    else if (param && param->n == cvn_type_elements(&tensor->type))
+        return st_writer_declare(writer, tensor->name, tensor->type.dtype, param->file_rank,
+                                 param->file_dims, err);
+    return st_writer_declare(writer, tensor->name, tensor->type.dtype, region->rank, region->count,
+                             err);
+}
+
+/* Of the array that holds a piece, without its padding. */
+static int write_runs(StWriter *writer, size_t index, const RegionArray *at, const void *data,
+                      size_t size, cvn_err *err)
+{
+    const RegionArray packed = region_packed(&at->region);
+    RegionWalk w;
+    region_walk(&w, &packed.region, at, &packed);
+    while (region_next(&w))
+        TRY(st_writer_data(writer, index, (const char *)data + (size_t)w.a * size,
+                           (size_t)w.n * size, err));
+    return CVN_OK;
+}
+
+static int write_piece(Writing *w, StWriter *writer, size_t index, const CheckpointSlice *piece,
                        cvn_err *err)
 {
-    size_t bytes = cvn_type_bytes(&tensor->type);
-    if (tensor->data || bytes == 0)
-        return st_writer_data(writer, index, tensor->data, bytes, err);
-    Region region = region_whole(&tensor->type);
-    RegionArray all = region_packed(&region);
+    const CheckpointTensor *tensor = &w->state->tensor[piece->tensor];
+    const RegionArray packed = region_packed(&piece->at.region);
+    size_t size = cvn_dtype_bytes(tensor->type.dtype, 1);
+    size_t bytes = (size_t)region_elements(&packed.region) * size;
+    if (piece->data || bytes == 0)
+        return write_runs(writer, index, &piece->at, piece->data, size, err);
     void *data = malloc(bytes);
-    int code =
-        data ? w->state->read(w->state->context, (int)(tensor - w->state->tensor), &all, data, err)
-             : err_set(err, CVN_EMEM, "no memory for '%s'", tensor->name);
+    int code = data ? w->state->read(w->state->context, piece->tensor, &packed, data, err)
+                    : err_set(err, CVN_EMEM, "no memory for '%s'", tensor->name);
     if (code == CVN_OK)
         code = st_writer_data(writer, index, data, bytes, err);
     free(data);
     return code;
 }
 
-static int write_tensors(Writing *w, const SaveFiles *group, int file, cvn_err *err)
+/* Which file, of those of a group or of those of this process (group NULL), a piece goes into. */
+static int file_of(const SaveFiles *group, const CheckpointSlice *piece)
+{
+    return group ? group->file[piece->tensor] : piece->file;
+}
+
+static int write_pieces(Writing *w, StWriter *writer, const SaveFiles *group, int file,
+                        cvn_err *err)
+{
+    int n = checkpoint_pieces(w->state);
+    size_t index = 0;
+    if (group)
+        TRY(st_writer_metadata(writer, "format", "pt", err));
+    for (int i = 0; i < n; i++) {
+        const CheckpointSlice piece = checkpoint_piece(w->state, i);
+        if (file_of(group, &piece) == file)
+            TRY(declare(w, writer, &piece, err));
+    }
+    TRY(st_writer_begin(writer, err));
+    for (int i = 0; i < n; i++) {
+        const CheckpointSlice piece = checkpoint_piece(w->state, i);
+        if (file_of(group, &piece) == file)
+            TRY(write_piece(w, writer, index++, &piece, err));
+    }
+    return st_writer_commit(writer, err);
+}
+
+static int write_file(Writing *w, const char *name, const SaveFiles *group, int file,
+                      ManifestFile *listed, cvn_err *err)
 {
     StWriter writer;
-    const char *name = save_files_name(group, file);
     int code = st_writer_open(&writer, arena_printf(&w->arena, "%s/%s", w->folder, name), err);
     if (code == CVN_OK)
-        code = st_writer_metadata(&writer, "format", "pt", err);
-    for (int i = 0; i < w->state->n && code == CVN_OK; i++)
-        if (group->file[i] == file)
-            code = declare(w, &writer, &w->state->tensor[i], err);
+        code = write_pieces(w, &writer, group, file, err);
     if (code == CVN_OK)
-        code = st_writer_begin(&writer, err);
-    size_t index = 0;
-    for (int i = 0; i < w->state->n && code == CVN_OK; i++)
-        if (group->file[i] == file)
-            code = write_whole(w, &writer, index++, &w->state->tensor[i], err);
-    if (code == CVN_OK)
-        code = st_writer_commit(&writer, err);
-    if (code == CVN_OK)
-        list_file(w, name, writer.file.position, writer.file.crc);
+        *listed = (ManifestFile){name, writer.file.position, writer.file.crc};
     st_writer_free(&writer);
     return code;
 }
@@ -112,8 +147,8 @@ static int list_small(Writing *w, const char *name, cvn_err *err)
 
 static int copy_small(Writing *w, const char *from, const char *name, cvn_err *err)
 {
-    int code = file_copy(from, arena_printf(&w->arena, "%s/%s", w->folder, name), err);
-    return code == CVN_OK ? list_small(w, name, err) : code;
+    TRY(file_copy(from, arena_printf(&w->arena, "%s/%s", w->folder, name), err));
+    return list_small(w, name, err);
 }
 
 /* The tokenizer, and what stands beside it. */
@@ -134,21 +169,17 @@ static int copy_tokenizer(Writing *w, cvn_err *err)
 /* What makes the folder one that other programs load: configs and the tokenizer. */
 static int write_companions(Writing *w, cvn_err *err)
 {
-    int code = CVN_OK;
     if (w->options->lora) {
-        code = lora_config_write(w->options->lora, w->options->base, w->folder, err);
-        if (code == CVN_OK)
-            code = list_small(w, LORA_CONFIG_NAME, err);
+        TRY(lora_config_write(w->options->lora, w->options->base, w->folder, err));
+        TRY(list_small(w, LORA_CONFIG_NAME, err));
     } else if (w->options->config) {
         LlamaConfig config = *w->options->config;
         config.dtype = CVN_F32;
-        code = llama_config_write(&config, w->folder, err);
-        if (code == CVN_OK)
-            code = list_small(w, "config.json", err);
-        if (code == CVN_OK)
-            code = list_small(w, "generation_config.json", err);
+        TRY(llama_config_write(&config, w->folder, err));
+        TRY(list_small(w, "config.json", err));
+        TRY(list_small(w, "generation_config.json", err));
     }
-    return code == CVN_OK && w->options->tokenizer ? copy_tokenizer(w, err) : code;
+    return w->options->tokenizer ? copy_tokenizer(w, err) : CVN_OK;
 }
 
 /* Every process its files; then the first one has all of them listed. */
@@ -161,54 +192,43 @@ static int write_shards(Writing *w, cvn_err *err)
     ManifestFile *all = arena_array(&w->arena, (size_t)shards->n_files, sizeof *all);
     int code = CVN_OK;
     for (int i = 0; i < shards->n_local && code == CVN_OK; i++)
-        code = checkpoint_write_shard(w->folder, w->state, i, &w->arena, &here[i], err);
-    code = cluster_together(cluster, CLUSTER_SAVES, code, err);
-    if (code == CVN_OK)
-        code = cluster_gather(cluster, CLUSTER_SAVES, here, all, n * sizeof *here, err);
-    for (int i = 0; i < shards->n_files && code == CVN_OK; i++)
+        code = write_file(w, checkpoint_shard_name(shards, shards->first + i, &w->arena), NULL, i,
+                          &here[i], err);
+    TRY(cluster_together(cluster, CLUSTER_SAVES, code, err));
+    TRY(cluster_gather(cluster, CLUSTER_SAVES, here, all, n * sizeof *here, err));
+    for (int i = 0; i < shards->n_files; i++)
         list_file(w, checkpoint_shard_name(shards, i, &w->arena), all[i].bytes, all[i].crc32c);
-    return code == CVN_OK ? checkpoint_shards_text(w->state, &w->arena, &w->manifest.mesh, err)
-                          : code;
+    return checkpoint_shards_text(w->state, &w->arena, &w->manifest.mesh, err);
 }
 
-static int write_manifest(Writing *w, cvn_err *err)
+static int write_wholes(Writing *w, const SaveFiles *group, cvn_err *err)
 {
-    int code = write_companions(w, err);
-    if (code == CVN_OK)
-        code = manifest_write(&w->manifest, w->folder, err);
-    if (code == CVN_OK)
-        code = checkpoint_sync(w->folder, err);
-    return code;
-}
-
-static int write_sharded(Writing *w, cvn_err *err)
-{
-    size_t n_files = (size_t)w->state->shards->n_files + 16;
-    w->manifest.file = arena_array(&w->arena, n_files, sizeof *w->manifest.file);
-    int code = write_shards(w, err);
-    return code || cluster_rank(w->options->cluster) ? code : write_manifest(w, err);
+    for (int g = 0; g < 2; g++)
+        for (int file = 0; file < group[g].n; file++)
+            TRY(write_file(w, save_files_name(&group[g], file), &group[g], file,
+                           &w->manifest.file[w->manifest.n++], err));
+    if (group[0].n < 2)
+        return CVN_OK;
+    TRY(save_files_index(&group[0], w->folder, err));
+    return list_small(w, SAVE_INDEX, err);
 }
 
 static int write_files(Writing *w, cvn_err *err)
 {
-    if (w->state->shards)
-        return write_sharded(w, err);
     const uint64_t limit = w->options->file_bytes;
     /* PEFT knows no split adapters. */
     SaveFiles group[] = {w->options->lora ? make_group(w, "adapter_model", false, UINT64_MAX)
                                           : make_group(w, "model", false, limit),
                          make_group(w, "optimizer", true, limit)};
-    size_t n_files = (size_t)group[0].n + (size_t)group[1].n + 16;
-    w->manifest.file = arena_array(&w->arena, n_files, sizeof *w->manifest.file);
-    int code = CVN_OK;
-    for (int g = 0; g < 2; g++)
-        for (int file = 0; file < group[g].n && code == CVN_OK; file++)
-            code = write_tensors(w, &group[g], file, err);
-    if (code == CVN_OK && group[0].n > 1)
-        code = save_files_index(&group[0], w->folder, err);
-    if (code == CVN_OK && group[0].n > 1)
-        code = list_small(w, SAVE_INDEX, err);
-    return code == CVN_OK ? write_manifest(w, err) : code;
+    size_t n_files =
+        w->state->shards ? (size_t)w->state->shards->n_files : (size_t)(group[0].n + group[1].n);
+    w->manifest.file = arena_array(&w->arena, n_files + 16, sizeof *w->manifest.file);
+    TRY(w->state->shards ? write_shards(w, err) : write_wholes(w, group, err));
+    if (cluster_rank(w->options->cluster))
+        return CVN_OK;
+    TRY(write_companions(w, err));
+    TRY(manifest_write(&w->manifest, w->folder, err));
+    return file_sync_folder(w->folder, err);
 }
 
 /* Gives the folder its name. Where that is taken the two are exchanged, and what was there before
@@ -220,13 +240,13 @@ static int rename_whole(const char *folder, const char *partial, const char *fin
         if (rename(partial, final) != 0)
             code = err_set(err, CVN_EIO, "cannot rename '%s' to '%s': %s", partial, final,
                            strerror(errno));
-        return code == CVN_OK ? checkpoint_sync(folder, err) : code;
+        return code == CVN_OK ? file_sync_folder(folder, err) : code;
     }
     if (renameat2(AT_FDCWD, partial, AT_FDCWD, final, RENAME_EXCHANGE) != 0)
         return err_set(err, CVN_EIO, "cannot exchange '%s' and '%s': %s", partial, final,
                        strerror(errno));
-    code = checkpoint_sync(folder, err);
-    return code == CVN_OK ? checkpoint_remove(partial, err) : code;
+    TRY(file_sync_folder(folder, err));
+    return file_remove_folder(partial, err);
 }
 
 int checkpoint_write(const char *folder, const CheckpointState *state,
@@ -242,9 +262,7 @@ int checkpoint_write(const char *folder, const CheckpointState *state,
     const FilePath partial = checkpoint_path(folder, state->step, CHECKPOINT_PARTIAL);
     const FilePath final = checkpoint_path(folder, state->step, "");
     const bool first = cluster_rank(options->cluster) == 0;
-    int code = arena_init(&w.arena, err);
-    if (code != CVN_OK)
-        return code;
+    TRY(arena_init(&w.arena, err));
     map_init(&w.param_of, &w.arena);
     if (options->config) {
         params_list(&w.params, options->config, &w.arena);
@@ -259,7 +277,8 @@ int checkpoint_write(const char *folder, const CheckpointState *state,
         }
     }
     w.folder = partial.text;
-    if (first && (code = checkpoint_remove(partial.text, err)) == CVN_OK)
+    int code = first ? file_remove_folder(partial.text, err) : CVN_OK;
+    if (code == CVN_OK && first)
         code = file_make_folder(partial.text, err);
     code = cluster_together(options->cluster, CLUSTER_SAVES, code, err);
     if (code == CVN_OK)
@@ -268,7 +287,7 @@ int checkpoint_write(const char *folder, const CheckpointState *state,
         code = rename_whole(folder, partial.text, final.text, err);
     code = cluster_together(options->cluster, CLUSTER_SAVES, code, err);
     if (code != CVN_OK && first)
-        checkpoint_remove(partial.text, NULL);
+        file_remove_folder(partial.text, NULL);
     arena_free(&w.arena);
     return code;
 }

@@ -9,7 +9,6 @@
 #include "base/num.h"
 #include "train/checkpoint/folder.h"
 #include "train/checkpoint/shards.h"
-#include "train/checkpoint/write.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -75,7 +74,7 @@ static int prepare_folder(CheckpointWriter *writer, const char *run, int64_t ste
     if (code ==
         CVN_OK) /* what a run that was killed in saving, or between that and deleting, left */
         code = checkpoint_prune(folder, step, o->keep_last, o->keep_every, err);
-    return code ? code : checkpoint_sync(folder, err);
+    return code ? code : file_sync_folder(folder, err);
 }
 
 CheckpointWriter *checkpoint_writer_new(const char *run, int64_t step,
@@ -128,44 +127,38 @@ static void free_state(CheckpointWriter *writer)
     writer->copy = NULL;
 }
 
-static size_t slice_bytes(const CheckpointState *state, const CheckpointSlice *slice)
+static size_t piece_bytes(const CheckpointState *state, const CheckpointSlice *piece)
 {
-    return cvn_dtype_bytes(state->tensor[slice->tensor].type.dtype,
-                           region_elements(&slice->at.region));
+    return num_padded(cvn_dtype_bytes(state->tensor[piece->tensor].type.dtype,
+                                      region_elements(&piece->at.region)),
+                      CACHE_LINE);
 }
 
-/* Bytes of a copy: of the tensors, or of the slices of them that are here. */
 static size_t copy_bytes(const CheckpointState *state)
 {
     size_t bytes = 0;
-    for (int i = 0; !state->shards && i < state->n; i++)
-        bytes += num_padded(cvn_type_bytes(&state->tensor[i].type), CACHE_LINE);
-    for (int i = 0; state->shards && i < state->shards->n_slices; i++)
-        bytes += num_padded(slice_bytes(state, &state->shards->slice[i]), CACHE_LINE);
+    for (int i = 0; i < checkpoint_pieces(state); i++) {
+        const CheckpointSlice piece = checkpoint_piece(state, i);
+        bytes += piece_bytes(state, &piece);
+    }
     return bytes;
 }
 
-/* Slices lie one behind another in the copy, without their padding. */
-static int copy_slices(CheckpointWriter *writer, const CheckpointState *state, cvn_err *err)
+/* Pieces lie one behind another in the copy, without their padding. */
+static void copy_pieces(CheckpointWriter *writer, const CheckpointState *state)
 {
-    int n = state->shards->n_slices;
-    size_t at = 0;
-    writer->shards = *state->shards;
-    writer->state.shards = &writer->shards;
-    writer->shards.slice = calloc((size_t)n + 1, sizeof *writer->shards.slice);
-    if (!writer->shards.slice)
-        return err_set(err, CVN_EMEM, "no memory for the slices of a checkpoint");
-    for (int i = 0; i < n; i++) {
-        const CheckpointSlice *from = &state->shards->slice[i];
-        CheckpointSlice *to = &writer->shards.slice[i];
-        *to = *from;
-        to->at = region_packed(&from->at.region);
-        to->data = writer->copy + at;
-        region_copy(&from->at, from->data, &to->at, writer->copy + at,
-                    cvn_dtype_bytes(state->tensor[from->tensor].type.dtype, 1));
-        at += num_padded(slice_bytes(state, from), CACHE_LINE);
+    uint8_t *at = writer->copy;
+    for (int i = 0; i < checkpoint_pieces(state); i++) {
+        const CheckpointSlice from = checkpoint_piece(state, i);
+        const RegionArray packed = region_packed(&from.at.region);
+        region_copy(&from.at, from.data, &packed, at,
+                    cvn_dtype_bytes(state->tensor[from.tensor].type.dtype, 1));
+        if (state->shards)
+            writer->shards.slice[i] = (CheckpointSlice){from.tensor, from.file, packed, at};
+        else
+            writer->state.tensor[i].data = at;
+        at += piece_bytes(state, &from);
     }
-    return CVN_OK;
 }
 
 /* Copies names, config and data. */
@@ -182,21 +175,23 @@ static int copy_state(CheckpointWriter *writer, const CheckpointState *state, si
     if (!writer->copy || !writer->state.tensor || (state->config && !writer->state.config))
         return err_set(err, CVN_EMEM, "no memory to copy a state of %zu bytes for a checkpoint",
                        bytes);
-    size_t at = 0;
     for (int i = 0; i < state->n; i++) {
-        CheckpointTensor *tensor = &writer->state.tensor[i];
-        size_t n = cvn_type_bytes(&state->tensor[i].type);
-        *tensor = (CheckpointTensor){strdup(state->tensor[i].name), state->tensor[i].type,
-                                     writer->copy + at};
-        if (!tensor->name)
+        const CheckpointTensor *from = &state->tensor[i];
+        writer->state.tensor[i] =
+            (CheckpointTensor){.name = strdup(from->name), .type = from->type};
+        if (!writer->state.tensor[i].name)
             return err_set(err, CVN_EMEM, "no memory for the names of a checkpoint's tensors");
-        if (state->shards)
-            continue;
-        if (n > 0)
-            memcpy(tensor->data, state->tensor[i].data, n);
-        at += num_padded(n, CACHE_LINE);
     }
-    return state->shards ? copy_slices(writer, state, err) : CVN_OK;
+    if (state->shards) {
+        writer->shards = *state->shards;
+        writer->state.shards = &writer->shards;
+        writer->shards.slice =
+            calloc((size_t)state->shards->n_slices + 1, sizeof *writer->shards.slice);
+        if (!writer->shards.slice)
+            return err_set(err, CVN_EMEM, "no memory for the slices of a checkpoint");
+    }
+    copy_pieces(writer, state);
+    return CVN_OK;
 }
 
 static void write_and_prune(CheckpointWriter *writer, const CheckpointState *state)
@@ -210,7 +205,7 @@ static void write_and_prune(CheckpointWriter *writer, const CheckpointState *sta
         code = checkpoint_prune(folder, state->step, options->keep_last, options->keep_every,
                                 &writer->err);
         if (code == CVN_OK)
-            code = checkpoint_sync(folder, &writer->err);
+            code = file_sync_folder(folder, &writer->err);
     }
     if (writer->written)
         cluster_together(options->cluster, CLUSTER_SAVES, code, &writer->err);
@@ -263,13 +258,10 @@ int checkpoint_poll(CheckpointWriter *writer, int64_t *saved, cvn_err *err)
 
 int checkpoint_save(CheckpointWriter *writer, const CheckpointState *state, cvn_err *err)
 {
-    int code = checkpoint_wait(writer, err);
-    if (code != CVN_OK)
-        return code;
+    TRY(checkpoint_wait(writer, err));
     size_t bytes = copy_bytes(state);
     bool copies = bytes <= writer->options.copy_limit;
-    if (copies)
-        code = copy_state(writer, state, bytes, err);
+    int code = copies ? copy_state(writer, state, bytes, err) : CVN_OK;
     code = cluster_together(writer->options.cluster, CLUSTER_SAVES, code, err);
     if (code) {
         free_state(writer);
