@@ -142,10 +142,8 @@ static int count_threads(Bench *b, int *threads, cvn_err *err)
         return CVN_OK;
     Arena arena;
     Mesh mesh;
-    int code = arena_init(&arena, err);
-    if (code)
-        return code;
-    code = mesh_parse(&mesh, v[MESH].text, &arena, err);
+    TRY(arena_init(&arena, err));
+    int code = mesh_parse(&mesh, v[MESH].text, &arena, err);
     int ranks = cluster_size(b->cluster);
     if (code == CVN_OK) {
         b->devices = (int)mesh.n_devices;
@@ -170,13 +168,9 @@ static int make_model(Bench *b, cvn_err *err)
     const Value *v = b->value;
     cvn_dtype dtype = dtype_of(&v[DTYPE]);
     LlamaConfig config;
-    int code = preset_config(v[PRESET].text, &config, err);
-    if (!code)
-        code = quant_parse(v[QUANTIZE].text, &config.quant, err);
-    if (!code)
-        code =
-            model_synthetic(&config, dtype == CVN_DTYPE_COUNT ? CVN_BF16 : dtype, &b->model, err);
-    return code;
+    TRY(preset_config(v[PRESET].text, &config, err));
+    TRY(quant_parse(v[QUANTIZE].text, &config.quant, err));
+    return model_synthetic(&config, dtype == CVN_DTYPE_COUNT ? CVN_BF16 : dtype, &b->model, err);
 }
 
 /* Ceilings first, on the threads that will run the model; then the model, if it is to be made. */

@@ -51,8 +51,7 @@ static int open_chat(Chat *chat, const Args *args, cvn_err *err)
     run.needs_tokenizer = true;
     run.engine.rows = 1;
     run.engine.context = v[CONTEXT].integer;
-    if (run_model_open(&chat->run, &run, err))
-        return err->code;
+    TRY(run_model_open(&chat->run, &run, err));
     const Tokenizer *tokenizer = chat->run.model->tokenizer;
     ChatFormat format = (ChatFormat)v[FORMAT].integer;
     if (!v[FORMAT].given) {

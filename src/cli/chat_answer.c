@@ -145,10 +145,8 @@ static int keep(Answer *a, cvn_err *err)
     Dialog *dialog = &a->chat->dialog;
     if (a->ids.failed || a->text.failed || a->thought.failed)
         return err_set(err, CVN_EMEM, "no memory for the answer");
-    int code = dialog_add(dialog, DIALOG_ASSISTANT, a->text.length ? a->text.text : "",
-                          a->text.length, err);
-    if (code)
-        return code;
+    TRY(dialog_add(dialog, DIALOG_ASSISTANT, a->text.length ? a->text.text : "", a->text.length,
+                   err));
     DialogMessage *message = &dialog->message[dialog->n - 1];
     message->ids = a->ids;
     message->thought = a->thought;
@@ -177,9 +175,7 @@ static int generate(Answer *a, const TokenIds *prompt, cvn_err *err)
             say_full(chat, request.n_prompt);
     } else {
         finish_text(a);
-        code = keep(a, err);
-        if (code)
-            return code;
+        TRY(keep(a, err));
         if (chat->was.finish == CVN_FINISH_CONTEXT)
             say_full(chat, 0);
     }

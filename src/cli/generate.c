@@ -213,8 +213,7 @@ static int generate(Batch *b, cvn_err *err)
             return err_set(err, CVN_EIO, "the result could not be printed");
     }
     if (!b->json) {
-        if (print_texts(b, err))
-            return err->code;
+        TRY(print_texts(b, err));
         print_speeds(b, seconds);
     }
     return stopped ? err_set(err, CVN_EINTERRUPTED, "interrupted") : CVN_OK;
@@ -245,14 +244,11 @@ static int read_prompts(Batch *b, const char *path, cvn_err *err)
 {
     char *text = NULL;
     size_t length = 0, number = 0, most = 1;
-    int code = read_input(path, &text, &length, err);
-    if (code)
-        return code;
+    TRY(read_input(path, &text, &length, err));
     for (size_t i = 0; i < length; i++)
         most += text[i] == '\n';
     b->prompt = calloc(most, sizeof *b->prompt);
-    if (!b->prompt)
-        code = err_set(err, CVN_EMEM, "no memory for %zu prompts", most);
+    int code = b->prompt ? CVN_OK : err_set(err, CVN_EMEM, "no memory for %zu prompts", most);
     for (size_t at = 0; at < length && code == CVN_OK; number++) {
         const char *line = text + at, *end = memchr(line, '\n', length - at);
         size_t n = end ? (size_t)(end - line) : length - at;
@@ -346,8 +342,8 @@ static int run_batch(Batch *b, cvn_err *err)
     for (size_t i = 0; i < b->n_prompts; i++)
         longest = b->prompt[i].n > longest ? b->prompt[i].n : longest;
     run.engine.rows = v[ROWS].integer < b->n_texts ? (int)v[ROWS].integer : b->n_texts;
-    int code = run_model_start(&b->model, &run, (int64_t)longest, v[MAX_TOKENS].integer, err);
-    return code ? code : generate(b, err);
+    TRY(run_model_start(&b->model, &run, (int64_t)longest, v[MAX_TOKENS].integer, err));
+    return generate(b, err);
 }
 
 static void free_batch(Batch *b)

@@ -118,13 +118,9 @@ static int open_subject(Subject *s, const Args *args, cvn_err *err)
         for (size_t i = 0; i < s->model.tensors.n; i++)
             s->disk_bytes += (double)s->model.tensors.tensor[i].bytes;
     } else {
-        code = preset_config(s->name, &s->config, err);
-        if (code)
-            return code;
+        TRY(preset_config(s->name, &s->config, err));
     }
-    code = arena_init(&s->arena, err);
-    if (code)
-        return code;
+    TRY(arena_init(&s->arena, err));
     params_list(&s->params, &s->config, &s->arena);
     s->batch = args->value[BATCH].integer;
     s->length = args->value[LENGTH].given ? args->value[LENGTH].integer : s->config.max_context;

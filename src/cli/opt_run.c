@@ -187,8 +187,7 @@ static int check_room(const cvn_graph *g, cvn_err *err)
 static int allocate(Run *r, cvn_err *err)
 {
     const cvn_graph *g = r->g;
-    if (check_room(g, err))
-        return err->code;
+    TRY(check_room(g, err));
     r->input = calloc((size_t)g->n_parameters + 1, sizeof(void *));
     r->output = calloc((size_t)g->n_outputs + 1, sizeof(void *));
     r->expected = calloc((size_t)g->n_outputs + 1, sizeof(void *));

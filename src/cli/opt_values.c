@@ -97,8 +97,7 @@ static int take(const cvn_graph *g, const IoTensor *t, const char *path, void **
         return err_set(err, CVN_ESHAPE, "%s: '%s' is %s, and the parameter %s", path, t->name,
                        plain ? type_text(&is, has, sizeof has) : t->type,
                        type_text(type, wants, sizeof wants));
-    if (allocate(g, i, data, err))
-        return err->code;
+    TRY(allocate(g, i, data, err));
     if (t->bytes)
         memcpy(data[i], t->data, t->bytes);
     return CVN_OK;
@@ -109,8 +108,7 @@ int inputs_read(const cvn_graph *g, const char *path, void **data, cvn_err *err)
     FileMap map = {0};
     IoTensors tensors;
     Arena arena;
-    if (arena_init(&arena, err))
-        return err->code;
+    TRY(arena_init(&arena, err));
     io_tensors_init(&tensors, &arena);
     int code = file_map(&map, path, err);
     if (code == CVN_OK)

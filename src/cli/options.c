@@ -311,9 +311,7 @@ static int apply_environment(Args *args, const Command *command, cvn_err *err)
         if (!text || !*text || args->value[i].given ||
             group_on_command_line(args, command, option->group))
             continue;
-        int code = set_value(option, &source, &args->value[i], text, err);
-        if (code)
-            return code;
+        TRY(set_value(option, &source, &args->value[i], text, err));
     }
     return CVN_OK;
 }
@@ -327,9 +325,7 @@ static int apply_fallbacks(Args *args, const Command *command, cvn_err *err)
             continue;
         Source source = {0};
         snprintf(source.name, sizeof source.name, "--%s", option->name);
-        int code = set_value(option, &source, value, option->fallback, err);
-        if (code)
-            return code;
+        TRY(set_value(option, &source, value, option->fallback, err));
         value->given = false;
     }
     return CVN_OK;
@@ -450,8 +446,7 @@ static int check_paths(const Args *args, const Command *command, cvn_err *err)
         if (!option->repeats && check_input(option, value, value->text, err))
             return err->code;
         for (size_t k = 0; k < value->n_texts; k++)
-            if (check_input(option, value, value->texts[k], err))
-                return err->code;
+            TRY(check_input(option, value, value->texts[k], err));
     }
     return CVN_OK;
 }
@@ -470,8 +465,7 @@ int args_parse(Args *args, const Command *command, int argc, char **argv, cvn_er
             options = false;
             i++;
         } else if (options && word[0] == '-' && word[1]) {
-            if (parse_option(args, command, argc, argv, &i, err))
-                return err->code;
+            TRY(parse_option(args, command, argc, argv, &i, err));
         } else {
             if (args->n_operands == CLI_MAX_OPERANDS)
                 return err_set(err, CVN_EINVAL, "more than %d operands", CLI_MAX_OPERANDS);

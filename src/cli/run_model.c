@@ -163,9 +163,7 @@ int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err)
         catch_signal(SIGUSR1, true);
     double begin = clock_seconds();
     cvn_model_options open = {.dtype = options->dtype, .quantize = options->quantize};
-    int code = cvn_model_open(options->path, &open, &run->model, err);
-    if (code)
-        return code;
+    TRY(cvn_model_open(options->path, &open, &run->model, err));
     run->load_seconds = clock_seconds() - begin;
     if (options->needs_tokenizer && !cvn_model_has_tokenizer(run->model))
         return err_set(err, CVN_EINVAL, "%s, so there is no tokenizer for text%s",

@@ -215,8 +215,7 @@ static int score_input(const Args *args, RunModel *model, TokenIds *ids, Scores 
         return err_set(err, CVN_EINVAL,
                        "%s: the first token has no probability; give a text of more than one",
                        n ? "there is only one token" : "there is nothing to score");
-    if (run_model_start(model, &how, n < window ? n : window, 0, err))
-        return err->code;
+    TRY(run_model_start(model, &how, n < window ? n : window, 0, err));
     return score(model, ids, window, v[STRIDE].integer, scores, err);
 }
 

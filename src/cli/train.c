@@ -357,12 +357,10 @@ static int train(const Args *args, const TrainConfig *config, const bool *given,
                           .step = on_step,
                           .sample = on_sample,
                           .profile = args->value[PROFILE].text};
-    int code = ranks_join(&events.cluster, err);
-    if (code)
-        return code;
+    TRY(ranks_join(&events.cluster, err));
     warn_threads(config->threads);
     events.stop = run_interrupt_once(events.cluster != NULL);
-    code = train_run(config, given, resume, &events, result, err);
+    int code = train_run(config, given, resume, &events, result, err);
     if (view.drawn)
         fputc('\n', stderr);
     return code;
@@ -374,8 +372,7 @@ static int run_with(const Args *args, bool *given, Arena *arena, bool *usage, cv
     TrainConfig config;
     TrainResult result = {0};
     const char *resume = args->value[RESUME].text;
-    if (read_config(args, &config, given, arena, err))
-        return err->code;
+    TRY(read_config(args, &config, given, arena, err));
     if (resume && args->value[OUT].given && strcmp(args->value[OUT].text, resume) != 0)
         return err_set(err, CVN_EINVAL,
                        "--resume goes on in its own folder; leave out --out, or begin a run "

@@ -61,11 +61,9 @@ int train_sample(const char *folder, const char *prompt, int threads, const vola
     options.threads = threads;
     options.sampling = options.filters = true;
     *text = NULL;
-    int code = cvn_model_open(folder, &(cvn_model_options){.dtype = CVN_DTYPE_COUNT}, &model, err);
-    if (code)
-        return code;
+    TRY(cvn_model_open(folder, &(cvn_model_options){.dtype = CVN_DTYPE_COUNT}, &model, err));
     options.context = cvn_model_context(model) < 1024 ? cvn_model_context(model) : 1024;
-    code = cvn_engine_new(model, &options, &engine, err);
+    int code = cvn_engine_new(model, &options, &engine, err);
     if (code == CVN_OK) {
         code = generate(model, engine, prompt, stop, text, err);
         cvn_engine_free(engine, NULL);

@@ -410,11 +410,8 @@ static int compare_cards(Cluster *c, cvn_err *err)
     snprintf(own.settings, sizeof own.settings, "%s",
              c->options.settings ? c->options.settings : "");
     size_t bytes = sizeof own * (size_t)c->t->n_ranks;
-    int rc = collect(c, TAG_CARD, &own, c->card, sizeof own, start_seconds, err);
-    if (!rc)
-        rc = spread(c, TAG_CARD, c->card, bytes, start_seconds, err);
-    if (rc)
-        return rc;
+    TRY(collect(c, TAG_CARD, &own, c->card, sizeof own, start_seconds, err));
+    TRY(spread(c, TAG_CARD, c->card, bytes, start_seconds, err));
     for (int rank = 1; rank < c->t->n_ranks; rank++)
         if (memcmp(c->card[rank].settings, c->card[0].settings, sizeof own.settings) != 0)
             return err_set(
@@ -459,8 +456,8 @@ int cluster_gather(Cluster *c, ClusterChannel channel, const void *own, void *al
         memcpy(all, own, bytes);
         return CVN_OK;
     }
-    int rc = collect(c, tag, own, all, bytes, agree_seconds, err);
-    return rc ? rc : spread(c, tag + 1, all, bytes * (size_t)c->t->n_ranks, agree_seconds, err);
+    TRY(collect(c, tag, own, all, bytes, agree_seconds, err));
+    return spread(c, tag + 1, all, bytes * (size_t)c->t->n_ranks, agree_seconds, err);
 }
 
 int cluster_together(Cluster *c, ClusterChannel channel, int code, cvn_err *err)

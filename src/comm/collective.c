@@ -113,15 +113,14 @@ static int gather_sources(Comm *comm, Exchange *e, cvn_err *err)
         Exchange *peer = peer_of(comm, e, e->member[j]);
         if (!milestone_wait(comm, &peer->started, e->number + 1))
             return comm_failed(comm, err);
-        if (check_agreement(e, e->member[j], peer, err))
-            return err->code;
+        TRY(check_agreement(e, e->member[j], peer, err));
         Box box;
         Source to;
         piece_of(e->op, e->size, j, e->self, &box, &e->source[j], &to);
         e->source[j].base = peer->in;
     }
-    int rc = comm->transport ? remote_done(comm, e, err) : CVN_OK;
-    return rc ? rc : link_wait(comm, e, err);
+    TRY(comm->transport ? remote_done(comm, e, err) : CVN_OK);
+    return link_wait(comm, e, err);
 }
 
 /* Waits until nobody touches this device's operand and result any more. */

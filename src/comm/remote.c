@@ -164,11 +164,8 @@ int remote_done(Comm *comm, Exchange *e, cvn_err *err)
     Transport *t = comm->transport;
     for (int i = 0; e->n_transfers; i++) {
         bool done = false;
-        int rc = t->test(t, e->transfer, e->n_transfers, &done, err);
-        if (!rc)
-            rc = comm_failed(comm, err);
-        if (rc)
-            return rc;
+        TRY(t->test(t, e->transfer, e->n_transfers, &done, err));
+        TRY(comm_failed(comm, err));
         if (done)
             e->n_transfers = 0;
         else if (i < 2000)

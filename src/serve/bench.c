@@ -179,9 +179,7 @@ static int take_turn(Turns *t, cvn_engine *e, int64_t most, int64_t *taken, cvn_
     double begin = clock_seconds(), end = begin, *seconds = t->seconds + t->steps;
     int64_t n = 0;
     while (n < most && end - begin < TURN) {
-        int code = engine_decode(e, err);
-        if (code)
-            return code;
+        TRY(engine_decode(e, err));
         double now = clock_seconds();
         seconds[n++] = now - end;
         end = now;

@@ -69,9 +69,7 @@ static size_t has_system(const Dialog *dialog)
 int dialog_set_system(Dialog *dialog, const char *text, cvn_err *err)
 {
     if (*text) {
-        int code = dialog_add(dialog, DIALOG_SYSTEM, text, strlen(text), err);
-        if (code)
-            return code;
+        TRY(dialog_add(dialog, DIALOG_SYSTEM, text, strlen(text), err));
     }
     DialogMessage added = *text ? dialog->message[--dialog->n] : (DialogMessage){0};
     if (has_system(dialog))
@@ -214,9 +212,7 @@ static int load_messages(Dialog *dialog, const char *path, const json_t *json, c
     size_t i;
     json_array_foreach(list, i, item)
     {
-        int code = load_message(dialog, path, i, item, err);
-        if (code)
-            return code;
+        TRY(load_message(dialog, path, i, item, err));
     }
     if (dialog->n > 0 && dialog->message[dialog->n - 1].role == DIALOG_USER)
         return err_set(err, CVN_EFORMAT,

@@ -104,8 +104,7 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
     size_t seen = o->penalties ? (size_t)e->model->io.config.vocab : 0;
     for (int m = 0; m <= (int)e->most && !o->no_generation; m++) {
         step.sample = (SampleMode)m;
-        if (make_step(e, &e->decode[m], &step, err))
-            return err->code;
+        TRY(make_step(e, &e->decode[m], &step, err));
         bind_inputs(&e->decode[m].program, &e->rows);
     }
     e->parts = steps_parts(&e->rt);
@@ -123,8 +122,7 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
         step.output = LLAMA_SAMPLE;
         for (int m = 0; m <= (int)e->most; m++) {
             step.sample = (SampleMode)m;
-            if (make_step(e, &e->prefill[m][i], &step, err))
-                return err->code;
+            TRY(make_step(e, &e->prefill[m][i], &step, err));
             bind_inputs(&e->prefill[m][i].program, &e->section);
             LlamaStep wide = step;
             wide.batch = side_by_side;
@@ -141,8 +139,7 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
     for (int i = 0; i < e->n_score_buckets; i++) {
         step = steps_section(&e->steps, e->parts, e->score_bucket[i]);
         step.output = LLAMA_SCORE;
-        if (make_step(e, &e->score[i], &step, err))
-            return err->code;
+        TRY(make_step(e, &e->score[i], &step, err));
         bind_inputs(&e->score[i].program, &e->section);
     }
     return CVN_OK;
@@ -263,8 +260,7 @@ static int start_engine(cvn_engine *e, cvn_err *err)
 {
     cvn_engine_options *o = &e->options;
     const LlamaConfig *config = &e->model->io.config;
-    if (check_options(o, config, err))
-        return err->code;
+    TRY(check_options(o, config, err));
     o->layout = o->layout ? o->layout : "2d";
     e->most = !o->sampling ? SAMPLE_GREEDY : o->filters ? SAMPLE_FILTER : SAMPLE_RANDOM;
     e->n_caches =
@@ -365,8 +361,7 @@ int engine_fill_caches(cvn_engine *e, cvn_err *err)
     for (int i = 0; i < e->n_caches; i++) {
         Buffer *cache = runtime_buffer(&e->rt, ROLE_CACHE, i);
         const Source source = {.read = read_number, .context = cache};
-        if (buffer_fill(&e->rt, cache, &source, err))
-            return err->code;
+        TRY(buffer_fill(&e->rt, cache, &source, err));
     }
     return CVN_OK;
 }

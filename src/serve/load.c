@@ -226,10 +226,8 @@ int load_weights(Runtime *rt, const cvn_model *model, LoadReport *report, cvn_er
         snprintf(what, sizeof what, "the weights of '%.200s' in memory", model->io.path);
     else
         snprintf(what, sizeof what, "the weights of this shape");
-    if (room_check_memory(bytes, what, err))
-        return err->code;
+    TRY(room_check_memory(bytes, what, err));
     for (int i = 0; i < model->io.params.n; i++)
-        if (load_one(rt, model, i, report, err))
-            return err->code;
+        TRY(load_one(rt, model, i, report, err));
     return CVN_OK;
 }

@@ -26,8 +26,7 @@ static int choose_types(cvn_model *m, const cvn_model_options *options, cvn_err 
                        cvn_dtype_name(dtype));
     m->dtype = dtype;
     QuantScheme scheme;
-    if (quant_parse(options->quantize, &scheme, err))
-        return err->code;
+    TRY(quant_parse(options->quantize, &scheme, err));
     return scheme.kind == QUANT_NONE ? CVN_OK : io_quantize(&m->io, scheme, err);
 }
 
@@ -55,12 +54,10 @@ static int open_tokenizer(cvn_model *m, const char *path, cvn_err *err)
 static int open_model(cvn_model *m, const char *path, const cvn_model_options *options,
                       cvn_err *err)
 {
-    int code = io_open_model(&m->io, path, err);
-    if (code)
-        return code;
+    TRY(io_open_model(&m->io, path, err));
     m->open = true;
     add_warnings(&m->warnings, path, m->io.config.warnings);
-    code = choose_types(m, options, err);
+    int code = choose_types(m, options, err);
     if (code || options->no_tokenizer)
         return code;
     return open_tokenizer(m, path, err);

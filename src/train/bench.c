@@ -123,13 +123,11 @@ int train_bench(const TrainBench *b, TrainFigure *out, cvn_err *err)
                               .cluster = b->cluster};
     Trainer trainer;
     *out = (TrainFigure){.flops = train_flops(b->config, b->batch, b->seq)};
-    int code = trainer_open(&trainer, b->config, &options, err);
-    if (code)
-        return code;
+    TRY(trainer_open(&trainer, b->config, &options, err));
     out->devices = trainer_devices(&trainer);
     out->peak_memory = trainer.bytes;
     runtime_memory(&trainer.rt, &out->memory);
-    code = run_trainer(b, &trainer, out, err);
+    int code = run_trainer(b, &trainer, out, err);
     trainer_close(&trainer);
     return code;
 }

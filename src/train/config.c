@@ -296,9 +296,7 @@ int train_config_read(TrainConfig *c, const char *file, const json_t *json, bool
             return err_set(err, CVN_EFORMAT,
                            "%s: there is no option \"%.60s\"; see caravan train --help", file,
                            name);
-        int code = train_config_set(c, key, file, value, arena, err);
-        if (code)
-            return code;
+        TRY(train_config_set(c, key, file, value, arena, err));
         if (given)
             given[key - train_keys] = true;
     }

@@ -120,8 +120,7 @@ static int read_saved(void *context, const Region *region, void *out, cvn_err *e
 int trainer_restore(Trainer *t, const Checkpoint *checkpoint, cvn_err *err)
 {
     TrainState *s = &t->state;
-    if (checkpoint_restore_counters(checkpoint, &s->saved, err))
-        return err->code;
+    TRY(checkpoint_restore_counters(checkpoint, &s->saved, err));
     for (int i = 0; i < s->saved.n - 1; i++) {
         Saved saved = {checkpoint, &s->saved.tensor[i]};
         const Source source = {.read = read_saved, .context = &saved};

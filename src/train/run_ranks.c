@@ -58,13 +58,9 @@ int run_agree(const Run *r, cvn_err *err)
     const LlamaConfig *m = &r->model;
     const int64_t sizes[] = {m->vocab,      m->dim,      m->n_layers, m->n_heads,
                              m->n_kv_heads, m->head_dim, m->ffn,      m->max_context};
-    int code = cluster_agree(c, "the model", hash_bytes(sizes, sizeof sizes), err);
-    if (code == CVN_OK)
-        code = cluster_agree(c, "the training data", data_key(r->data), err);
-    if (code == CVN_OK)
-        code = cluster_agree(c, "the options", hash_bytes(r->config_text, strlen(r->config_text)),
-                             err);
-    return code;
+    TRY(cluster_agree(c, "the model", hash_bytes(sizes, sizeof sizes), err));
+    TRY(cluster_agree(c, "the training data", data_key(r->data), err));
+    return cluster_agree(c, "the options", hash_bytes(r->config_text, strlen(r->config_text)), err);
 }
 
 /* What a step was, to be compared. */

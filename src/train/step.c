@@ -168,9 +168,7 @@ static int add_passes(StepBuilder *b, cvn_err *err)
 {
     const TrainStepOptions *o = b->options;
     LlamaLoss loss;
-    int code = add_loss(b, &loss, err);
-    if (code)
-        return code;
+    TRY(add_loss(b, &loss, err));
     b->sum = loss.sum;
     b->count = loss.count;
     b->z = loss.z;
@@ -182,7 +180,7 @@ static int add_passes(StepBuilder *b, cvn_err *err)
     if (o->z_loss > 0)
         whole = cvn_add(G, whole, cvn_multiply(G, loss.z, number(b, o->z_loss)));
     Op *last = b->g->last;
-    code = graph_gradient(b->g, whole, b->params.n, b->weight, b->gradient, err);
+    int code = graph_gradient(b->g, whole, b->params.n, b->weight, b->gradient, err);
     if (code == CVN_OK && o->remat != REMAT_NONE)
         code = graph_remat(b->g, o->remat, loss.n_blocks, loss.block, last->next, err);
     if (code == CVN_OK)
@@ -284,9 +282,7 @@ static void add_update(StepBuilder *b)
 static int build(StepBuilder *b, cvn_err *err)
 {
     add_parameters(b);
-    int code = has_batch(b) ? add_passes(b, err) : CVN_OK;
-    if (code)
-        return code;
+    TRY(has_batch(b) ? add_passes(b, err) : CVN_OK);
     if (b->kind == TRAIN_EVALUATE) {
         cvn_output(G, vector(b, TRAIN_TOTALS, (cvn_value *[]){b->sum, b->count, b->z}));
         graph_output_role(G, ROLE_REPORT, 0);

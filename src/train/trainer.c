@@ -84,8 +84,8 @@ static int compile_step(Trainer *t, RematPolicy remat, cvn_err *err)
 {
     if (!accumulates(&t->options))
         return compile_one(t, TRAIN_STEP, remat, err);
-    int code = compile_one(t, TRAIN_GRADIENT, remat, err);
-    return code ? code : compile_one(t, TRAIN_UPDATE, REMAT_NONE, err);
+    TRY(compile_one(t, TRAIN_GRADIENT, remat, err));
+    return compile_one(t, TRAIN_UPDATE, REMAT_NONE, err);
 }
 
 /* ---- memory ---- */
@@ -185,8 +185,7 @@ static int allocate(Trainer *t, cvn_err *err)
 {
     Runtime *rt = &t->rt;
     for (int role = ROLE_WEIGHT; role < ROLE_RESIDENT; role++)
-        if (runtime_allocate(rt, (Role)role, err))
-            return err->code;
+        TRY(runtime_allocate(rt, (Role)role, err));
     if (rt->backend->reserve(rt->devices, temporary_bytes(t), err))
         return err->code;
     return train_state_place(&t->state, rt, t->options.layout, err);
@@ -197,8 +196,7 @@ static int begin(Trainer *t, const LlamaConfig *config, const TrainerOptions *op
 {
     *t = (Trainer){.config = *config, .options = *options};
     TrainerOptions *o = &t->options;
-    if (check_options(o, config, err))
-        return err->code;
+    TRY(check_options(o, config, err));
     o->layout = o->layout ? o->layout : "2d";
     o->memory_limit = o->memory_limit ? o->memory_limit : room_memory();
     const TrainStateOptions state = {o->optimizer.kind, o->lora, o->compute};
@@ -338,9 +336,7 @@ int trainer_step(Trainer *t, const TrainBatch *batch, TrainReport *report, cvn_e
     CheckpointState *saved = &t->state.saved;
     double factor = schedule_factor(&o->schedule, saved->step + 1);
     optimizers[o->optimizer.kind].scalars(&o->optimizer, *t->state.updates + 1, factor, t->scalar);
-    int code = accumulates(o) ? run_accumulated(t, batch, err) : run(t, TRAIN_STEP, batch, 0, err);
-    if (code)
-        return code;
+    TRY(accumulates(o) ? run_accumulated(t, batch, err) : run(t, TRAIN_STEP, batch, 0, err));
     TrainGraph last = accumulates(o) ? TRAIN_UPDATE : TRAIN_STEP;
     const float *got = program_output(&t->program[last], ROLE_REPORT, 0);
     double count = got[TRAIN_COUNT] > 0 ? (double)got[TRAIN_COUNT] : 1;
@@ -363,8 +359,7 @@ int trainer_evaluate(Trainer *t, const TrainBatch *batch, double *sum, double *c
         return err_set(err, CVN_EINVAL, "the trainer was opened without evaluation");
     float got[TRAIN_TOTALS];
     TrainGraph kind = accumulates(&t->options) ? TRAIN_GRADIENT : TRAIN_EVALUATE;
-    if (run(t, kind, batch, 0, err))
-        return err->code;
+    TRY(run(t, kind, batch, 0, err));
     const float *report = program_output(&t->program[kind], ROLE_REPORT, 0);
     const Buffer *total = runtime_buffer(&t->rt, ROLE_TOTAL, 0);
     if (report)

@@ -97,9 +97,7 @@ int token_file_parse(TokenFile *file, const char *name, const void *bytes, size_
     *file = (TokenFile){0};
     if (n)
         memcpy(&h, bytes, n < sizeof h ? n : sizeof h);
-    int code = check_header(&h, name, n, err);
-    if (code)
-        return code;
+    TRY(check_header(&h, name, n, err));
     if (!sizes_fit(&h, n, &ids))
         return err_set(err, CVN_EFORMAT,
                        "'%s' has %zu bytes, which is not what %" PRIu64 " tokens of %" PRIu32
@@ -119,20 +117,18 @@ int token_file_parse(TokenFile *file, const char *name, const void *bytes, size_
     file->sum = crc32c(0, at, n - sizeof h);
     if (h.flags & FLAG_SUM && h.sum != file->sum)
         return err_set(err, CVN_EFORMAT, "'%s' does not have its checksum: it was damaged", name);
-    code = check_documents(file, name, err);
-    if (!code && !(h.flags & FLAG_SUM))
-        code = check_ids(file, name, err);
-    return code;
+    TRY(check_documents(file, name, err));
+    if (!(h.flags & FLAG_SUM))
+        TRY(check_ids(file, name, err));
+    return CVN_OK;
 }
 
 int token_file_open(TokenFile *file, const char *path, cvn_err *err)
 {
     FileMap map;
     *file = (TokenFile){0};
-    int code = file_map(&map, path, err);
-    if (code)
-        return code;
-    code = token_file_parse(file, path, map.data, map.size, err);
+    TRY(file_map(&map, path, err));
+    int code = token_file_parse(file, path, map.data, map.size, err);
     file->map = map;
     if (code)
         token_file_close(file);
@@ -152,8 +148,8 @@ int token_writer_open(TokenWriter *writer, const char *path, int64_t vocab, uint
 {
     *writer = (TokenWriter){.vocab = vocab, .key = key, .width = vocab > 1 << 16 ? 4 : 2};
     Header empty = {0};
-    int code = file_writer_open(&writer->file, path, err);
-    return code ? code : file_writer_write(&writer->file, &empty, sizeof empty, err);
+    TRY(file_writer_open(&writer->file, path, err));
+    return file_writer_write(&writer->file, &empty, sizeof empty, err);
 }
 
 static int put(TokenWriter *writer, const void *bytes, size_t n, cvn_err *err)

@@ -32,9 +32,7 @@ static int open_files(TrainData *data, const SourceList *list, const DataOptions
         text |= list->file[i].kind != SOURCE_TOKENS;
     data->file = arena_array(&data->arena, n + 1, sizeof *data->file);
     if (text) {
-        int code = data_make(data, list, options, &data->file[0], err);
-        if (code)
-            return code;
+        TRY(data_make(data, list, options, &data->file[0], err));
         data->n_files++;
     }
     for (size_t i = 0; i < n; i++) {
@@ -42,9 +40,7 @@ static int open_files(TrainData *data, const SourceList *list, const DataOptions
             continue;
         DataFile *file = &data->file[data->n_files];
         file->path = arena_string(&data->arena, list->file[i].path);
-        int code = token_file_open(&file->tokens, file->path, err);
-        if (code)
-            return code;
+        TRY(token_file_open(&file->tokens, file->path, err));
         data->n_files++;
     }
     if (!data->report.cache)
@@ -105,13 +101,11 @@ int data_open(TrainData **out, const DataOptions *options, cvn_err *err)
 {
     SourceList list = {0};
     *out = NULL;
-    int code = check_options(options, err);
-    if (code)
-        return code;
+    TRY(check_options(options, err));
     TrainData *data = calloc(1, sizeof *data);
     if (!data)
         return err_set(err, CVN_EMEM, "no memory to open the data");
-    code = arena_init(&data->arena, err);
+    int code = arena_init(&data->arena, err);
     if (code)
         goto fail;
     int32_t eos = options->tokenizer ? tokenizer_eos(options->tokenizer) : -1;

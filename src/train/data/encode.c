@@ -73,20 +73,18 @@ static int mark_answer(const DataEncoder *e, const ChatMessage *messages, size_t
     const TokenIds *all = &out->ids;
     size_t begin = 0, end = all->n;
     part->n = 0;
-    int code = chat_encode(*e->chat, e->tokenizer, messages, i, &ask, part, NULL, err);
-    if (code)
-        return code;
+    TRY(chat_encode(*e->chat, e->tokenizer, messages, i, &ask, part, NULL, err));
     while (begin < part->n && begin < all->n && part->id[begin] == all->id[begin])
         begin++;
     if (i + 1 < n) {
         part->n = 0;
-        code = chat_encode(*e->chat, e->tokenizer, messages, i + 1, &whole, part, NULL, err);
+        TRY(chat_encode(*e->chat, e->tokenizer, messages, i + 1, &whole, part, NULL, err));
         for (end = begin; end < part->n && end < all->n && part->id[end] == all->id[end];)
             end++;
     }
-    if (!code && end > begin)
+    if (end > begin)
         memset(out->learn.text + begin, 1, end - begin);
-    return code;
+    return CVN_OK;
 }
 
 static int encode_messages(const DataEncoder *e, const ChatMessage *messages, size_t n,
@@ -194,8 +192,8 @@ int data_unit_text(const SourceUnit *unit,
 {
     int code = CVN_OK;
     if (unit->file->kind != SOURCE_JSONL) {
-        code = check_utf8(unit, err);
-        return code ? code : take(context, unit->text, unit->n, err);
+        TRY(check_utf8(unit, err));
+        return take(context, unit->text, unit->n, err);
     }
     json_t *line = parse_line(unit, err);
     if (!line)

@@ -144,12 +144,10 @@ int data_cut(TrainData *data, const DataOptions *options, cvn_err *err)
     data->order = rng_key(options->seed, "order of rows");
     if ((double)data->n_documents * part >= LEAST_DRAWN)
         data->held_back = (uint32_t)(part * 4294967296.0);
-    int code = cut_split(data, DATA_TRAIN, err);
-    if (!code && part > 0)
-        code = data->held_back ? cut_split(data, DATA_VALIDATION, err)
-                               : hold_back_rows(data, part, err);
-    if (code)
-        return code;
+    TRY(cut_split(data, DATA_TRAIN, err));
+    if (part > 0)
+        TRY(data->held_back ? cut_split(data, DATA_VALIDATION, err)
+                            : hold_back_rows(data, part, err));
     if (data->rows[DATA_TRAIN].n == 0)
         return err_set(err, CVN_EINVAL,
                        "the data has %" PRId64

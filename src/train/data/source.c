@@ -61,9 +61,7 @@ static int add_file(SourceList *list, const char *path, bool named, cvn_err *err
                        "'%s' is no regular file, and data are read more than once; write them into "
                        "a file first",
                        path);
-    int code = file_map(&map, path, err);
-    if (code)
-        return code;
+    TRY(file_map(&map, path, err));
     if (map.size == 0)
         return named ? err_set(err, CVN_EFORMAT, "'%s' is empty; give a file with text", path)
                      : CVN_OK;
@@ -165,13 +163,11 @@ static int open_next(SourceReader *r, cvn_err *err)
     FileMap map;
     if (file->kind == SOURCE_TOKENS)
         return CVN_OK;
-    int code = file_map(&map, file->path, err);
-    if (code)
-        return code;
+    TRY(file_map(&map, file->path, err));
     if ((int64_t)map.size != file->size) {
         file_unmap(&map);
-        code = source_unchanged(file, err);
-        return code ? code : err_set(err, CVN_EIO, "'%s' was changed; start again", file->path);
+        TRY(source_unchanged(file, err));
+        return err_set(err, CVN_EIO, "'%s' was changed; start again", file->path);
     }
     r->map[r->n_maps++] = map;
     r->file = file;
@@ -263,9 +259,7 @@ int source_batch(SourceReader *r, SourceUnit *unit, size_t most, size_t bytes, s
         r->file = NULL;
         if (r->next_file == r->list->n || r->n_maps == SOURCE_BATCH_FILES)
             break;
-        int code = open_next(r, err);
-        if (code)
-            return code;
+        TRY(open_next(r, err));
     }
     return CVN_OK;
 }

@@ -58,11 +58,8 @@ static int write_out(const char *out, const StrBuf *json, cvn_err *err)
 {
     if (!file_is_folder(out))
         return file_write(out, json->text, json->length, err);
-    int code = file_write(file_path(out, "tokenizer.json").text, json->text, json->length, err);
-    if (!code)
-        code = file_write(file_path(out, "tokenizer_config.json").text, CONFIG, sizeof CONFIG - 1,
-                          err);
-    return code;
+    TRY(file_write(file_path(out, "tokenizer.json").text, json->text, json->length, err));
+    return file_write(file_path(out, "tokenizer_config.json").text, CONFIG, sizeof CONFIG - 1, err);
 }
 
 int data_train_tokenizer(const DataTokenizerOptions *options, int32_t *reached, cvn_err *err)

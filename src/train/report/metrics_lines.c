@@ -50,13 +50,11 @@ int step_lines_open(StepLines *lines, const char *run, const char *name, int64_t
     size_t end = 0;
     *lines = (StepLines){.fd = -1, .path = file_path(run, name)};
     const char *path = lines->path.text;
-    int code = file_make_folder(run, err);
-    if (code)
-        return code;
+    TRY(file_make_folder(run, err));
     lines->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (lines->fd < 0)
         return err_set(err, CVN_EIO, "cannot open '%s' for writing: %s", path, strerror(errno));
-    code = read_lines(path, step, each, context, &end, err);
+    int code = read_lines(path, step, each, context, &end, err);
     if (code == CVN_OK && ftruncate(lines->fd, (off_t)end) != 0)
         code = err_set(err, CVN_EIO, "cannot cut '%s' to the steps that are kept: %s", path,
                        strerror(errno));
@@ -89,11 +87,11 @@ int step_lines_add(StepLines *lines, const char *line, size_t n, cvn_err *err)
 
 int step_lines_sync(StepLines *lines, cvn_err *err)
 {
-    int code = flush(lines, err);
-    if (code == CVN_OK && fsync(lines->fd) != 0)
-        code = err_set(err, CVN_EIO, "cannot flush '%s' to the disk: %s", lines->path.text,
-                       strerror(errno));
-    return code;
+    TRY(flush(lines, err));
+    if (fsync(lines->fd) != 0)
+        TRY(err_set(err, CVN_EIO, "cannot flush '%s' to the disk: %s", lines->path.text,
+                    strerror(errno)));
+    return CVN_OK;
 }
 
 void step_lines_close(StepLines *lines)

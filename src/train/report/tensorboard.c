@@ -147,18 +147,15 @@ int event_file_open(EventFile *events, const char *run, int64_t step, cvn_err *e
     static const char version[] = "brain.Event:2";
     const FilePath folder = file_path(run, "tensorboard");
     *events = (EventFile){.fd = -1, .path = path_in(folder.text)};
-    int code = file_make_folder(run, err);
-    if (code == CVN_OK)
-        code = file_make_folder(folder.text, err);
-    if (code)
-        return code;
+    TRY(file_make_folder(run, err));
+    TRY(file_make_folder(folder.text, err));
     const char *path = events->path.text;
     events->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (events->fd < 0)
         return err_set(err, CVN_EIO, "cannot create '%s': %s", path, strerror(errno));
     StrBuf event = event_at(0);
     put_bytes(&event, EVENT_FILE_VERSION, version, sizeof version - 1);
-    code = write_record(events, &event, err);
+    int code = write_record(events, &event, err);
     if (code == CVN_OK && step > 0) {
         StrBuf start = event_at(step + 1), session = {0};
         put_int(&session, SESSION_STATUS, STATUS_START);
