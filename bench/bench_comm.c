@@ -8,6 +8,7 @@
  * Times are medians of a run of 8 collectives after each other, per collective. Bandwidth is what
  * one device takes from others (2 S (n - 1) / n bytes for an all_reduce of S) over that time.
  */
+#include "comm/account.h"
 #include "comm/cluster.h"
 #include "compile/pipeline.h"
 #include "cpu/group.h"
@@ -86,10 +87,12 @@ static int bench(DeviceGroup *group, OpKind kind, cvn_dtype dtype, int64_t bytes
     void **parameters = calloc((size_t)(n * plan->n_parameters), sizeof *parameters);
     for (int i = 0; i < n * plan->n_parameters; i++)
         parameters[i] = calloc(1, (size_t)bytes);
-    CommStats before = comm_stats(comm);
+    CommTable before, after;
+    comm_table(comm, &before);
     double seconds = measure(group, plan, parameters);
-    CommStats after = comm_stats(comm);
-    double moved = (double)(after.bytes - before.bytes) / (CHAIN * (REPEATS + 1) * n);
+    comm_table(comm, &after);
+    double moved =
+        (comm_table_sum(&after).bytes - comm_table_sum(&before).bytes) / (CHAIN * (REPEATS + 1));
     if (prints)
         printf("%-20s %-5s %10.0f bytes %10.1f us %8.2f GB/s per device\n", op_info[kind].name,
                cvn_dtype_name(dtype), moved, seconds * 1e6, moved / seconds * 1e-9);

@@ -51,8 +51,7 @@ static int rank_bits(Cluster *cluster, int n_local)
         cluster_abort(cluster, 1);
     rc = cluster_agree(cluster, "the end", 42, &err);
     if (cluster_rank(cluster) == 0)
-        printf("%d devices agree, %lld bytes between ranks\n", comm_size(comm),
-               (long long)comm_stats(comm).wire_bytes);
+        printf("%d devices agree\n", comm_size(comm));
     group_free(group);
     comm_free(comm);
     return rc;

@@ -3,8 +3,7 @@
 #include "base/heap.h"
 #include "cli/bench_train.h"
 #include "cli/common.h"
-#include "cli/communication.h"
-#include "cli/device_memory.h"
+#include "cli/figures.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "cpu/registry.h"
@@ -85,17 +84,17 @@ static const Option *const options[] = {
     [REMAT] =
         &(const Option){"remat", .kind = ARG_CHOICE, .needs = "train", .value = "NAME",
                         .choice = choice_of_remat, .fallback = "none", .help = "computed again"},
-    [DTYPE] = &option_dtype,
-    [QUANTIZE] = &option_quantize,
-    [KV_CACHE] = &option_kv_cache,
-    [ACTIVATIONS] = &option_activations,
-    [THREADS] = &option_threads,
-    [MESH] = &option_mesh,
-    [LAYOUT] = &option_layout,
-    [OVERLAP] = &option_overlap,
-    [JSON] = &option_json,
+    [DTYPE] = SHARED(DTYPE),
+    [QUANTIZE] = SHARED(QUANTIZE),
+    [KV_CACHE] = SHARED(KV_CACHE),
+    [ACTIVATIONS] = SHARED(ACTIVATIONS),
+    [THREADS] = SHARED(THREADS),
+    [MESH] = SHARED(MESH),
+    [LAYOUT] = SHARED(LAYOUT),
+    [OVERLAP] = SHARED(OVERLAP),
+    [JSON] = SHARED(JSON),
     [CSV] = &(const Option){"csv", .kind = ARG_FLAG, .help = "a row per measurement, for scripts"},
-    [PROFILE] = &option_profile,
+    [PROFILE] = SHARED(PROFILE),
     NULL,
 };
 

@@ -1,8 +1,7 @@
 #include "cli/bench_train.h"
 
 #include "cli/common.h"
-#include "cli/communication.h"
-#include "cli/device_memory.h"
+#include "cli/figures.h"
 #include "cli/terminal.h"
 #include "cpu/registry.h"
 #include "model/params.h"

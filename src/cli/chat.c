@@ -21,7 +21,7 @@ static const char *format_name(size_t i)
 enum { THINKING_SHOW, THINKING_HIDE };
 
 static const Option *const options[] = {
-    [MODEL] = &option_model,
+    [MODEL] = SHARED(MODEL),
     [SYSTEM] = &(const Option){"system", .kind = ARG_TEXT, .value = "TEXT",
                                .help = "what the model is told before the conversation"},
     [LOAD] = &(const Option){"load", .kind = ARG_INPUT, .value = "FILE",
@@ -151,7 +151,7 @@ static int run(const Args *args)
     cvn_err err = {0};
     Chat chat = {.shows_thoughts = v[THINKING].integer == THINKING_SHOW,
                  .request = {.max_tokens = v[MAX_TOKENS].integer,
-                             .ignore_eos = args_value(args, &option_ignore_eos)->flag,
+                             .ignore_eos = args_value(args, SHARED(IGNORE_EOS))->flag,
                              .sampling = run_model_sampling(args)}};
     int code = open_chat(&chat, args, &err);
     if (code == CVN_OK)

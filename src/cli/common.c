@@ -7,53 +7,72 @@
 #include "grad/remat.h"
 #include "model/presets.h"
 #include "run/backend.h"
+#include "train/config.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-const Option option_model = {
-    "model",          .letter = 'm',  .kind = ARG_INPUT,
-    .required = true, .value = "DIR", .help = "a Hugging Face or Meta folder, or a GGUF file"};
-
-const Option option_dtype = {"dtype", .kind = ARG_CHOICE, .value = "TYPE",
-                             .choices = CHOICES("f32", "bf16"),
-                             .help = "type of weights, activations and cache, else the model's"};
-
-const Option option_quantize = {
-    "quantize",
-    .letter = 'q',
-    .kind = ARG_CHOICE,
-    .value = "HOW",
-    .choices = CHOICES("none", "int8", "int4", "int4:32", "int4:64", "int4:128"),
-    .help = "quantize the weights while loading, as"};
-
-const Option option_kv_cache = {"kv-cache", .kind = ARG_CHOICE, .value = "HOW",
-                                .choices = CHOICES("none", "int8"),
-                                .help = "keep keys and values quantized, as"};
-
-const Option option_activations = {"activations", .kind = ARG_CHOICE, .value = "HOW",
-                                   .choices = CHOICES("none", "int8"),
-                                   .help = "round what enters int8 weights, to"};
-
-const Option option_threads = {"threads",
-                               .letter = 't',
-                               .kind = ARG_INT,
-                               .high = 1024,
-                               .value = "N",
-                               .fallback = "0",
-                               .help = "most threads to use, 0: one per core"};
-
-const Option option_shard_size = {"shard-size",
-                                  .kind = ARG_SIZE,
-                                  .low = 1,
-                                  .high = 0x1p60,
-                                  .value = "SIZE",
-                                  .fallback = "4.5G",
-                                  .help = "most bytes of weights in one file"};
-
-const Option option_force = {"force", .letter = 'f', .kind = ARG_FLAG,
-                             .help = "write into a folder that is not empty"};
+const Option shared_options[SHARED_OPTIONS] = {
+    [SHARED_MODEL] = {"model", .letter = 'm', .kind = ARG_INPUT, .required = true, .value = "DIR",
+                      .help = "a Hugging Face or Meta folder, or a GGUF file"},
+    [SHARED_DTYPE] = {"dtype", .kind = ARG_CHOICE, .value = "TYPE",
+                      .choices = CHOICES("f32", "bf16"),
+                      .help = "type of weights, activations and cache, else the model's"},
+    [SHARED_QUANTIZE] = {"quantize", .letter = 'q', .kind = ARG_CHOICE, .value = "HOW",
+                         .choices =
+                             CHOICES("none", "int8", "int4", "int4:32", "int4:64", "int4:128"),
+                         .help = "quantize the weights while loading, as"},
+    [SHARED_KV_CACHE] = {"kv-cache", .kind = ARG_CHOICE, .value = "HOW",
+                         .choices = CHOICES("none", "int8"),
+                         .help = "keep keys and values quantized, as"},
+    [SHARED_ACTIVATIONS] = {"activations", .kind = ARG_CHOICE, .value = "HOW",
+                            .choices = CHOICES("none", "int8"),
+                            .help = "round what enters int8 weights, to"},
+    [SHARED_THREADS] = {"threads", .letter = 't', .kind = ARG_INT, .high = 1024, .value = "N",
+                        .fallback = "0", .help = "most threads to use, 0: one per core"},
+    [SHARED_SHARD_SIZE] = {"shard-size", .kind = ARG_SIZE, .low = 1, .high = 0x1p60,
+                           .value = "SIZE", .fallback = "4.5G",
+                           .help = "most bytes of weights in one file"},
+    [SHARED_FORCE] = {"force", .letter = 'f', .kind = ARG_FLAG,
+                      .help = "write into a folder that is not empty"},
+    [SHARED_SEED] = {"seed", .letter = 's', .kind = ARG_INT, .value = "N", .fallback = "0",
+                     .help = "same seed, same result"},
+    [SHARED_STEP] = {"step", .letter = 's', .kind = ARG_INT, .high = 1e15, .value = "N",
+                     .help = "the checkpoint of that step, else the newest whole one"},
+    [SHARED_JSON] = {"json", .kind = ARG_FLAG, .help = "print one JSON object"},
+    [SHARED_CONTEXT] = {"context", .letter = 'c', .kind = ARG_INT, .high = 1 << 30, .value = "N",
+                        .fallback = "0", .help = "most positions, 0: what the text needs"},
+    [SHARED_MEMORY] = {"memory", .kind = ARG_SIZE, .high = 0x1p60, .value = "SIZE", .fallback = "0",
+                       .help = "refuse to start when more would be needed, 0: no limit"},
+    [SHARED_MESH] = {"mesh", .kind = ARG_TEXT, .value = "MESH",
+                     .help = "devices to divide the model among, data=2,model=2"},
+    [SHARED_LAYOUT] = {"layout", .kind = ARG_TEXT, .needs = "mesh", .value = "LAYOUT",
+                       .fallback = "2d",
+                       .help = "as dp, tp, tp-scatter, fsdp, 2d, fsdp+tp or FILE.json"},
+    [SHARED_OVERLAP] = {"overlap", .kind = ARG_CHOICE, .needs = "mesh", .value = "WHEN",
+                        .choice = train_overlap_name, .fallback = "on",
+                        .help = "compute while devices exchange"},
+    [SHARED_DUMP] = {"dump", .kind = ARG_OUTPUT, .value = "DIR",
+                     .help = "write every graph after each pass, and the plans"},
+    [SHARED_PROFILE] = {"profile", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
+                        .help = "write a trace that Perfetto and Chrome open"},
+    [SHARED_TEMPERATURE] = {"temperature", .kind = ARG_REAL, .high = 100, .value = "T",
+                            .fallback = "0.8",
+                            .help = "0: always the likeliest token; higher: more varied"},
+    [SHARED_TOP_K] = {"top-k", .kind = ARG_INT, .high = 1 << 30, .value = "K", .fallback = "0",
+                      .help = "draw from the K likeliest tokens, 0: from all"},
+    [SHARED_TOP_P] = {"top-p", .kind = ARG_REAL, .low = 1e-6, .high = 1, .value = "P",
+                      .fallback = "0.95",
+                      .help = "draw from the likeliest tokens of probability P together"},
+    [SHARED_MIN_P] = {"min-p", .kind = ARG_REAL, .high = 1, .value = "P", .fallback = "0",
+                      .help = "leave out what is P times less likely than the likeliest"},
+    [SHARED_REPEAT_PENALTY] = {"repeat-penalty", .kind = ARG_REAL, .low = 0.01, .high = 100,
+                               .value = "R", .fallback = "1",
+                               .help = "make tokens that were there before less likely, 1: off"},
+    [SHARED_IGNORE_EOS] = {"ignore-eos", .kind = ARG_FLAG,
+                           .help = "go on past the end of the text"},
+};
 
 const char *choice_of_preset(size_t i)
 {
@@ -86,11 +105,6 @@ void warn_threads(int64_t wanted)
         "and fewer are used where that is faster\n",
         (long long)wanted, cores.n, cores.n == 1 ? "" : "s");
 }
-
-const Option option_seed = {"seed",       .letter = 's',   .kind = ARG_INT,
-                            .value = "N", .fallback = "0", .help = "same seed, same result"};
-
-const Option option_json = {"json", .kind = ARG_FLAG, .help = "print one JSON object"};
 
 cvn_dtype dtype_of(const Value *value)
 {
@@ -158,4 +172,18 @@ int read_input(const char *path, char **text, size_t *length, cvn_err *err)
     *text = all.text;
     *length = all.length;
     return CVN_OK;
+}
+
+static void warn_of_damage(void *context, const char *sentence)
+{
+    (void)context;
+    fprintf(stderr, "caravan: warning: %s; the checkpoint before it is looked at\n", sentence);
+}
+
+int find_checkpoint(Checkpoint *checkpoint, const char *run, const Value *step, cvn_err *err)
+{
+    if (!file_exists(run))
+        return err_set(err, CVN_EIO, "there is no folder '%s'", run);
+    return checkpoint_find(checkpoint, run, step->given ? step->integer : -1, warn_of_damage, NULL,
+                           err);
 }

@@ -1,4 +1,4 @@
-/* Options that several commands share, so that they are spelt and explained alike everywhere. */
+/* What several commands share: options, choices, printing. */
 #ifndef CVN_CLI_COMMON_H
 #define CVN_CLI_COMMON_H
 
@@ -6,19 +6,42 @@
 #include "caravan/dtype.h"
 #include "cli/options.h"
 #include "text/bytes_json.h"
+#include "train/checkpoint/export.h"
 
 #include <jansson.h>
 
-extern const Option option_model;       /* --model, required: ARG_INPUT */
-extern const Option option_dtype;       /* --dtype f32|bf16 of computation: dtype_of */
-extern const Option option_quantize;    /* --quantize int8|int4[:group]: ARG_CHOICE */
-extern const Option option_kv_cache;    /* --kv-cache int8: ARG_CHOICE */
-extern const Option option_activations; /* --activations int8: ARG_CHOICE */
-extern const Option option_threads;     /* --threads N, 0: all: ARG_INT */
-extern const Option option_seed;        /* --seed N: ARG_INT */
-extern const Option option_json;        /* --json: ARG_FLAG */
-extern const Option option_shard_size;  /* --shard-size SIZE: ARG_SIZE */
-extern const Option option_force;       /* --force: ARG_FLAG */
+/* Options that several commands have, so that they are spelt and explained alike everywhere. */
+typedef enum SharedOption {
+    SHARED_MODEL,
+    SHARED_DTYPE,
+    SHARED_QUANTIZE,
+    SHARED_KV_CACHE,
+    SHARED_ACTIVATIONS,
+    SHARED_THREADS,
+    SHARED_SHARD_SIZE,
+    SHARED_FORCE,
+    SHARED_SEED,
+    SHARED_STEP,
+    SHARED_JSON,
+    SHARED_CONTEXT,
+    SHARED_MEMORY,
+    SHARED_MESH,
+    SHARED_LAYOUT,
+    SHARED_OVERLAP,
+    SHARED_DUMP,
+    SHARED_PROFILE,
+    SHARED_TEMPERATURE,
+    SHARED_TOP_K,
+    SHARED_TOP_P,
+    SHARED_MIN_P,
+    SHARED_REPEAT_PENALTY,
+    SHARED_IGNORE_EOS,
+    SHARED_OPTIONS
+} SharedOption;
+extern const Option shared_options[SHARED_OPTIONS];
+
+/* SHARED(TOP_P): its address. */
+#define SHARED(name) (&shared_options[SHARED_##name])
 
 /* Choices: the names of presets; of what is recomputed; of back ends; the types that weights are stored in. */
 const char *choice_of_preset(size_t i);
@@ -42,5 +65,9 @@ int print_text(StrBuf *text);
 /* Everything that standard input or a file holds, NUL-terminated; "-" is standard input. *text is
  * malloc'ed. */
 int read_input(const char *path, char **text, size_t *length, cvn_err *err);
+
+/* A checkpoint as export and reshard are told it: RUN, or the folder of one of its checkpoints, and --step. A damaged one
+ * that is passed over is warned of. */
+int find_checkpoint(Checkpoint *checkpoint, const char *run, const Value *step, cvn_err *err);
 
 #endif

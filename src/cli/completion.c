@@ -1,6 +1,4 @@
-#include "cli/completion.h"
-
-#include "cli/options.h"
+#include "cli/help.h"
 
 #include <string.h>
 

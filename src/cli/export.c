@@ -1,7 +1,5 @@
 /* caravan export: what a training run has learned, as a Hugging Face folder. */
-#include "train/checkpoint/export.h"
 #include "cli/common.h"
-#include "cli/find_checkpoint.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
 
@@ -11,7 +9,7 @@
 enum { STEP, DTYPE, MERGE, INIT, SHARD, TOKENIZER, FORCE, THREADS };
 
 static const Option *const options[] = {
-    [STEP] = &option_step,
+    [STEP] = SHARED(STEP),
     [DTYPE] =
         &(const Option){"dtype", .kind = ARG_CHOICE, .value = "TYPE", .choices = storage_choices,
                         .fallback = "bf16", .help = "type of the weights, one of"},
@@ -19,11 +17,11 @@ static const Option *const options[] = {
                               .help = "adapters merged into their model, else as a PEFT folder"},
     [INIT] = &(const Option){"init", .kind = ARG_INPUT, .value = "DIR",
                              .help = "the model that they adapt, else the one the run began from"},
-    [SHARD] = &option_shard_size,
+    [SHARD] = SHARED(SHARD_SIZE),
     [TOKENIZER] = &(const Option){"tokenizer", .kind = ARG_INPUT, .value = "FILE",
                                   .help = "tokenizer to copy, else the one the run has"},
-    [FORCE] = &option_force,
-    [THREADS] = &option_threads,
+    [FORCE] = SHARED(FORCE),
+    [THREADS] = SHARED(THREADS),
     NULL,
 };
 

@@ -13,7 +13,7 @@
 enum { MODEL, PROMPT, FILE_, TOKENS, PROMPTS, SAMPLES, ROWS, STOP, MAX_TOKENS };
 
 static const Option *const options[] = {
-    [MODEL] = &option_model,
+    [MODEL] = SHARED(MODEL),
     [PROMPT] = &(const Option){"prompt", .letter = 'p', .kind = ARG_TEXT, .required = true,
                                .group = 1, .value = "TEXT", .help = "text to go on from"},
     [FILE_] =
@@ -33,11 +33,11 @@ static const Option *const options[] = {
         &(const Option){"max-tokens", .letter = 'n', .kind = ARG_INT, .low = 1, .high = 1 << 30,
                         .value = "N", .fallback = "256", .help = "most tokens to generate"},
     SAMPLING_OPTIONS,
-    &option_context,
+    SHARED(CONTEXT),
     RUN_MODEL_OPTIONS,
-    &option_json,
-    &option_dump,
-    &option_profile,
+    SHARED(JSON),
+    SHARED(DUMP),
+    SHARED(PROFILE),
     NULL,
 };
 
@@ -301,7 +301,7 @@ static int make_requests(Batch *b, cvn_err *err)
     b->n_texts = (int)n;
     b->most = (double)n * (double)v[MAX_TOKENS].integer;
     b->decodes = b->model.model->tokenizer != NULL;
-    b->json = args_value(b->args, &option_json)->flag;
+    b->json = args_value(b->args, SHARED(JSON))->flag;
     b->streams = n == 1 && !b->json;
     for (size_t i = 0; i < n; i++) {
         Text *t = &b->text[i];
@@ -313,7 +313,7 @@ static int make_requests(Batch *b, cvn_err *err)
         *r = (cvn_request){.prompt = t->prompt->id,
                            .n_prompt = (int64_t)t->prompt->n,
                            .max_tokens = v[MAX_TOKENS].integer,
-                           .ignore_eos = args_value(b->args, &option_ignore_eos)->flag,
+                           .ignore_eos = args_value(b->args, SHARED(IGNORE_EOS))->flag,
                            .sampling = run_model_sampling(b->args)};
         r->sampling.seed = sample_seed(r->sampling.seed, i % samples);
     }

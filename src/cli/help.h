@@ -1,4 +1,4 @@
-/* Help pages and man pages, made of a command's own table. */
+/* Help pages, man pages and shell completions, made of the commands' own tables. */
 #ifndef CVN_CLI_HELP_H
 #define CVN_CLI_HELP_H
 
@@ -14,5 +14,8 @@ void help_program(StrBuf *out);
 /* The same two as man(7) source. */
 void man_command(StrBuf *out, const Command *command);
 void man_program(StrBuf *out);
+
+/* The script for "bash", "zsh" or "fish"; false for another shell (completion.c). */
+bool completion_script(StrBuf *out, const char *shell);
 
 #endif

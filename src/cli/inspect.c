@@ -30,7 +30,7 @@ static const Option *const options[] = {
                         .help = "positions of the KV cache to reckon with, else the context"},
     [TENSORS] =
         &(const Option){"tensors", .kind = ARG_FLAG, .help = "list every tensor of the files"},
-    [JSON] = &option_json,
+    [JSON] = SHARED(JSON),
     NULL,
 };
 

@@ -4,7 +4,6 @@
  */
 #include "base/cpu.h"
 #include "cli/common.h"
-#include "cli/completion.h"
 #include "cli/help.h"
 #include "cli/ranks.h"
 #include "cli/suggest.h"

@@ -4,7 +4,7 @@
  *
  *     enum { MODEL, TOP_P };
  *     static const Option *const options[] = {
- *         [MODEL] = &option_model,
+ *         [MODEL] = SHARED(MODEL),
  *         [TOP_P] = &(const Option){"top-p", .kind = ARG_REAL, .high = 1, .value = "P",
  *                                   .fallback = "1", .help = "keep the likeliest tokens of sum P"},
  *         NULL,

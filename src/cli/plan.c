@@ -3,7 +3,7 @@
 #include "base/bytes.h"
 #include "base/file.h"
 #include "cli/common.h"
-#include "cli/device_memory.h"
+#include "cli/figures.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "io/model.h"
@@ -54,7 +54,7 @@ static const Option *const options[] = {
     [THREADS] = &(const Option){"threads", .letter = 't', .kind = ARG_INT, .low = 1, .high = 4096,
                                 .value = "N", .fallback = "1",
                                 .help = "of each device: each has scratch of its own"},
-    [OVERLAP] = &option_overlap,
+    [OVERLAP] = SHARED(OVERLAP),
     [TRAIN] = &(const Option){"train", .kind = ARG_FLAG, .group = 2,
                               .help = "plan a training step; else a step of decoding"},
     [PREFILL] = &(const Option){"prefill", .kind = ARG_FLAG, .group = 2,
@@ -72,7 +72,7 @@ static const Option *const options[] = {
     [REMAT] = &(const Option){"remat", .kind = ARG_CHOICE, .value = "POLICY", .fallback = "block",
                               .choice = choice_of_remat,
                               .help = "what the backward pass computes again, one of"},
-    [DTYPE] = &option_dtype,
+    [DTYPE] = SHARED(DTYPE),
     [MEMORY] = &(const Option){"memory", .kind = ARG_SIZE, .high = 0x1p60, .value = "SIZE",
                                .fallback = "0",
                                .help = "of each device: say whether it is enough, 0: do not"},
@@ -82,7 +82,7 @@ static const Option *const options[] = {
                              .help = "list what lives where temporaries take most"},
     [SVG] = &(const Option){"svg", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
                             .help = "draw the mesh and how the weights lie on it"},
-    [JSON] = &option_json,
+    [JSON] = SHARED(JSON),
     NULL,
 };
 

@@ -15,9 +15,9 @@ static const Option *const options[] = {
         &(const Option){"to", .kind = ARG_CHOICE, .value = "HOW",
                         .choices = CHOICES("int8", "int4", "int4:32", "int4:64", "int4:128"),
                         .required = true, .help = "bits of a weight and, of 4, the group, one of"},
-    [SHARD] = &option_shard_size,
-    [FORCE] = &option_force,
-    [THREADS] = &option_threads,
+    [SHARD] = SHARED(SHARD_SIZE),
+    [FORCE] = SHARED(FORCE),
+    [THREADS] = SHARED(THREADS),
     NULL,
 };
 

@@ -1,6 +1,5 @@
 /* caravan reshard: a checkpoint from one mesh to another. */
 #include "cli/common.h"
-#include "cli/find_checkpoint.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
 
@@ -10,10 +9,10 @@
 enum { STEP, MESH, LAYOUT };
 
 static const Option *const options[] = {
-    [STEP] = &option_step,
+    [STEP] = SHARED(STEP),
     [MESH] = &(const Option){"mesh", .kind = ARG_TEXT, .value = "MESH",
                              .help = "devices that it is for, data=2,model=2; none: one device"},
-    [LAYOUT] = &option_layout,
+    [LAYOUT] = SHARED(LAYOUT),
     NULL,
 };
 

@@ -3,7 +3,7 @@
 #include "base/map.h"
 #include "base/threads.h"
 #include "cli/common.h"
-#include "cli/communication.h"
+#include "cli/figures.h"
 #include "cli/ranks.h"
 #include "cli/terminal.h"
 #include "model/layouts.h"
@@ -14,74 +14,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-
-const Option option_context = {"context",
-                               .letter = 'c',
-                               .kind = ARG_INT,
-                               .high = 1 << 30,
-                               .value = "N",
-                               .fallback = "0",
-                               .help = "most positions, 0: what the text needs"};
-
-const Option option_memory = {
-    "memory",        .kind = ARG_SIZE,
-    .high = 0x1p60,  .value = "SIZE",
-    .fallback = "0", .help = "refuse to start when more would be needed, 0: no limit"};
-
-const Option option_mesh = {"mesh", .kind = ARG_TEXT, .value = "MESH",
-                            .help = "devices to divide the model among, data=2,model=2"};
-
-const Option option_layout = {
-    "layout",         .kind = ARG_TEXT,
-    .needs = "mesh",  .value = "LAYOUT",
-    .fallback = "2d", .help = "as dp, tp, tp-scatter, fsdp, 2d, fsdp+tp or FILE.json"};
-
-const Option option_overlap = {"overlap",
-                               .kind = ARG_CHOICE,
-                               .needs = "mesh",
-                               .value = "WHEN",
-                               .choice = train_overlap_name,
-                               .fallback = "on",
-                               .help = "compute while devices exchange"};
-
-const Option option_dump = {"dump", .kind = ARG_OUTPUT, .value = "DIR",
-                            .help = "write every graph after each pass, and the plans"};
-
-const Option option_profile = {"profile", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
-                               .help = "write a trace that Perfetto and Chrome open"};
-
-const Option option_temperature = {
-    "temperature", .kind = ARG_REAL,  .high = 100,
-    .value = "T",  .fallback = "0.8", .help = "0: always the likeliest token; higher: more varied"};
-
-const Option option_top_k = {
-    "top-k",      .kind = ARG_INT, .high = 1 << 30,
-    .value = "K", .fallback = "0", .help = "draw from the K likeliest tokens, 0: from all"};
-
-const Option option_top_p = {"top-p",
-                             .kind = ARG_REAL,
-                             .low = 1e-6,
-                             .high = 1,
-                             .value = "P",
-                             .fallback = "0.95",
-                             .help = "draw from the likeliest tokens of probability P together"};
-
-const Option option_min_p = {
-    "min-p",         .kind = ARG_REAL,
-    .high = 1,       .value = "P",
-    .fallback = "0", .help = "leave out what is P times less likely than the likeliest"};
-
-const Option option_repeat_penalty = {"repeat-penalty",
-                                      .kind = ARG_REAL,
-                                      .low = 0.01,
-                                      .high = 100,
-                                      .value = "R",
-                                      .fallback = "1",
-                                      .help =
-                                          "make tokens that were there before less likely, 1: off"};
-
-const Option option_ignore_eos = {"ignore-eos", .kind = ARG_FLAG,
-                                  .help = "go on past the end of the text"};
 
 /* Set by the handler; the one piece of state that a signal leaves no other place for. */
 static volatile int interrupted;
@@ -175,12 +107,12 @@ int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err)
 
 cvn_sampling run_model_sampling(const Args *args)
 {
-    return (cvn_sampling){.temperature = (float)args_value(args, &option_temperature)->real,
-                          .top_k = (int32_t)args_value(args, &option_top_k)->integer,
-                          .top_p = (float)args_value(args, &option_top_p)->real,
-                          .min_p = (float)args_value(args, &option_min_p)->real,
-                          .repeat_penalty = (float)args_value(args, &option_repeat_penalty)->real,
-                          .seed = (uint64_t)args_value(args, &option_seed)->integer};
+    return (cvn_sampling){.temperature = (float)args_value(args, SHARED(TEMPERATURE))->real,
+                          .top_k = (int32_t)args_value(args, SHARED(TOP_K))->integer,
+                          .top_p = (float)args_value(args, SHARED(TOP_P))->real,
+                          .min_p = (float)args_value(args, SHARED(MIN_P))->real,
+                          .repeat_penalty = (float)args_value(args, SHARED(REPEAT_PENALTY))->real,
+                          .seed = (uint64_t)args_value(args, SHARED(SEED))->integer};
 }
 
 RunOptions run_model_options(const Args *args)
@@ -188,19 +120,19 @@ RunOptions run_model_options(const Args *args)
     cvn_sampling s = run_model_sampling(args);
     bool samples = s.temperature > 0;
     return (RunOptions){
-        .path = args_value(args, &option_model)->text,
-        .dtype = dtype_of(args_value(args, &option_dtype)),
-        .quantize = args_value(args, &option_quantize)->text,
-        .mesh = args_value(args, &option_mesh)->text,
-        .layout = args_value(args, &option_layout)->text,
-        .engine = {.threads = (int)args_value(args, &option_threads)->integer,
-                   .context = args_value(args, &option_context)->integer,
-                   .kv_cache = args_value(args, &option_kv_cache)->text,
-                   .activations = args_value(args, &option_activations)->text,
-                   .memory_limit = (uint64_t)args_value(args, &option_memory)->integer,
-                   .blocking = args_value(args, &option_overlap)->integer == 1,
-                   .dump_dir = args_value(args, &option_dump)->text,
-                   .profile_path = args_value(args, &option_profile)->text,
+        .path = args_value(args, SHARED(MODEL))->text,
+        .dtype = dtype_of(args_value(args, SHARED(DTYPE))),
+        .quantize = args_value(args, SHARED(QUANTIZE))->text,
+        .mesh = args_value(args, SHARED(MESH))->text,
+        .layout = args_value(args, SHARED(LAYOUT))->text,
+        .engine = {.threads = (int)args_value(args, SHARED(THREADS))->integer,
+                   .context = args_value(args, SHARED(CONTEXT))->integer,
+                   .kv_cache = args_value(args, SHARED(KV_CACHE))->text,
+                   .activations = args_value(args, SHARED(ACTIVATIONS))->text,
+                   .memory_limit = (uint64_t)args_value(args, SHARED(MEMORY))->integer,
+                   .blocking = args_value(args, SHARED(OVERLAP))->integer == 1,
+                   .dump_dir = args_value(args, SHARED(DUMP))->text,
+                   .profile_path = args_value(args, SHARED(PROFILE))->text,
                    .sampling = samples,
                    .filters = samples && (s.top_k > 0 || s.top_p < 1 || s.min_p > 0),
                    .penalties =
@@ -291,9 +223,9 @@ int run_model_close(RunModel *run, cvn_err *err)
 SaveOptions save_options(const Args *args, cvn_dtype dtype)
 {
     return (SaveOptions){.dtype = dtype,
-                         .shard_bytes = (uint64_t)args_value(args, &option_shard_size)->integer,
-                         .force = args_value(args, &option_force)->flag,
-                         .threads = (int)args_value(args, &option_threads)->integer,
+                         .shard_bytes = (uint64_t)args_value(args, SHARED(SHARD_SIZE))->integer,
+                         .force = args_value(args, SHARED(FORCE))->flag,
+                         .threads = (int)args_value(args, SHARED(THREADS))->integer,
                          .interrupt = run_interrupt_once(false)};
 }
 

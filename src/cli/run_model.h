@@ -10,24 +10,13 @@
 
 #include <jansson.h>
 
-extern const Option option_context;                                 /* --context N: ARG_INT */
-extern const Option option_memory;                                  /* --memory SIZE: ARG_SIZE */
-extern const Option option_temperature, option_top_p, option_min_p; /* ARG_REAL */
-extern const Option option_repeat_penalty;                          /* ARG_REAL */
-extern const Option option_top_k;                                   /* ARG_INT */
-extern const Option option_ignore_eos;                              /* ARG_FLAG */
-extern const Option option_mesh, option_layout;                     /* ARG_TEXT */
-extern const Option option_overlap;                                 /* ARG_CHOICE */
-extern const Option option_dump;                                    /* --dump DIR: ARG_OUTPUT */
-extern const Option option_profile;                                 /* --profile FILE: ARG_OUTPUT */
-
 /* Of lists of options: how to draw tokens, and how to run a model. */
 #define SAMPLING_OPTIONS                                                                           \
-    &option_temperature, &option_top_k, &option_top_p, &option_min_p, &option_repeat_penalty,      \
-        &option_seed, &option_ignore_eos
+    SHARED(TEMPERATURE), SHARED(TOP_K), SHARED(TOP_P), SHARED(MIN_P), SHARED(REPEAT_PENALTY),      \
+        SHARED(SEED), SHARED(IGNORE_EOS)
 #define RUN_MODEL_OPTIONS                                                                          \
-    &option_dtype, &option_quantize, &option_kv_cache, &option_activations, &option_threads,       \
-        &option_memory, &option_mesh, &option_layout, &option_overlap
+    SHARED(DTYPE), SHARED(QUANTIZE), SHARED(KV_CACHE), SHARED(ACTIVATIONS), SHARED(THREADS),       \
+        SHARED(MEMORY), SHARED(MESH), SHARED(LAYOUT), SHARED(OVERLAP)
 
 typedef struct RunOptions {
     const char *path;

@@ -10,7 +10,7 @@
 enum { MODEL, TEXT, FILE_, TOKENS, STRIDE, SHOW, SUMMARY, CONTEXT, JSON };
 
 static const Option *const options[] = {
-    [MODEL] = &option_model,
+    [MODEL] = SHARED(MODEL),
     [TEXT] = &(const Option){"text", .kind = ARG_TEXT, .required = true, .group = 1,
                              .value = "TEXT", .help = "text to score"},
     [FILE_] =
@@ -24,12 +24,12 @@ static const Option *const options[] = {
     [SHOW] = &(const Option){"show", .kind = ARG_FLAG,
                              .help = "show the text, coloured by how likely each token was"},
     [SUMMARY] = &(const Option){"summary", .kind = ARG_FLAG, .help = "print only the last line"},
-    [CONTEXT] = &option_context,
-    [JSON] = &option_json,
+    [CONTEXT] = SHARED(CONTEXT),
+    [JSON] = SHARED(JSON),
     RUN_MODEL_OPTIONS,
-    &option_seed,
-    &option_dump,
-    &option_profile,
+    SHARED(SEED),
+    SHARED(DUMP),
+    SHARED(PROFILE),
     NULL,
 };
 

@@ -3,8 +3,8 @@
 #include "cli/terminal.h"
 #include "text/bpe_train.h"
 #include "text/tokenizer.h"
+#include "train/data/data.h"
 #include "train/data/source.h"
-#include "train/data/tokenizer.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -65,7 +65,7 @@ static const Option *const options[] = {
                                         "writes them out"},
     [COUNT] = &(const Option){"count", .letter = 'c', .kind = ARG_FLAG,
                               .help = "print the number of tokens only"},
-    [JSON] = &option_json,
+    [JSON] = SHARED(JSON),
     NULL,
 };
 
@@ -270,13 +270,11 @@ static int train(const Args *args, cvn_err *err)
     int32_t vocab = (int32_t)args->value[VOCAB].integer, reached;
     for (int i = 0; i < args->n_operands; i++)
         path[1 + i] = args->operand[i];
-    int code =
-        data_train_tokenizer(&(DataTokenizerOptions){.paths = path,
-                                                     .n_paths = 1 + (size_t)args->n_operands,
-                                                     .vocab = vocab,
-                                                     .separator = args->value[SEPARATOR].text,
-                                                     .out = out},
-                             &reached, err);
+    const DataOptions data = {.paths = path,
+                              .n_paths = 1 + (size_t)args->n_operands,
+                              .vocab = vocab,
+                              .separator = args->value[SEPARATOR].text};
+    int code = data_train_tokenizer(&data, out, &reached, err);
     if (!code && reached < vocab)
         printf("%s: %" PRId32 " tokens, not %" PRId32 ": no two neighbours in this text occur "
                "twice any more\n",

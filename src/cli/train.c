@@ -1,12 +1,12 @@
 /* caravan train: a model from text, or a model trained further. */
 #include "base/bytes.h"
 #include "base/json_file.h"
+#include "caravan/engine.h"
 #include "cli/common.h"
-#include "cli/communication.h"
+#include "cli/figures.h"
 #include "cli/ranks.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
-#include "cli/train_sample.h"
 #include "train/config.h"
 #include "train/run.h"
 
@@ -48,7 +48,7 @@ static const Option *const options[] = {
                                .help = "these options as a JSON object; those beside it win"},
     [OUT] = &(const Option){"out", .letter = 'o', .kind = ARG_OUTPUT, .value = "DIR",
                             .help = "folder of the run, and of the model in the end"},
-    [PROFILE] = &option_profile,
+    [PROFILE] = SHARED(PROFILE),
     [FIRST_KEY] = &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .value = "NAME",
                                   .choice = choice_of_preset, .brief = true, .group = BEGINNING,
                                   .help = "shape of a new model: tiny, stories15m, llama3.2-1b"},
@@ -103,10 +103,10 @@ static const Option *const options[] = {
     &(const Option){"prompt", .kind = ARG_TEXT, .value = "TEXT", .help = "how those texts begin"},
     &(const Option){"stop-after", .kind = ARG_INT, .range = range_of_key, .value = "N",
                     .fallback = "0", .help = "save and end after N steps, as after Ctrl-C"},
-    &option_mesh,
+    SHARED(MESH),
     &option_run_layout,
     &option_run_overlap,
-    &option_threads,
+    SHARED(THREADS),
     NULL,
 };
 
@@ -310,11 +310,76 @@ static void on_step(void *context, const TrainProgress *p)
     strbuf_free(&line);
 }
 
+/* ---- texts, for the report ---- */
+
+enum { MOST_TOKENS = 200 };
+
+typedef struct Generated {
+    int32_t id[MOST_TOKENS];
+    int64_t n;
+} Generated;
+
+static bool take_token(void *context, int request, int32_t token)
+{
+    Generated *g = context;
+    (void)request;
+    if (g->n < MOST_TOKENS)
+        g->id[g->n++] = token;
+    return true;
+}
+
+/* The prompt's ids; a model whose tokenizer has no begin of text starts from a line end. */
+static int encode(const cvn_model *model, const char *prompt, int32_t **ids, int64_t *n,
+                  cvn_err *err)
+{
+    int code = cvn_model_encode(model, prompt, strlen(prompt), true, ids, n, err);
+    if (code || *n > 0)
+        return code;
+    free(*ids);
+    return cvn_model_encode(model, "\n", 1, true, ids, n, err);
+}
+
+static int write_sample(const cvn_model *model, cvn_engine *engine, const char *prompt, char **text,
+                        cvn_err *err)
+{
+    int32_t *ids = NULL;
+    size_t length;
+    Generated generated = {0};
+    cvn_result result;
+    cvn_request request = {.sampling = {.temperature = 0.7F, .top_p = 0.95F, .seed = 1}};
+    int code = encode(model, prompt, &ids, &request.n_prompt, err);
+    int64_t room = cvn_model_context(model) - request.n_prompt;
+    request.prompt = ids;
+    request.max_tokens = room < MOST_TOKENS ? room : MOST_TOKENS;
+    if (code == CVN_OK)
+        code = cvn_engine_generate(engine, &request, 1, take_token, &generated, run_interrupt(),
+                                   &result, err);
+    if (code == CVN_OK)
+        code = cvn_model_decode(model, generated.id, generated.n, text, &length, err);
+    free(ids);
+    return code;
+}
+
+/* A text by the model in a folder, which goes on from `prompt`, by at most MOST_TOKENS and always with the same seed. */
 static int on_sample(void *context, const char *folder, const char *prompt, char **text,
                      cvn_err *err)
 {
     const View *view = context;
-    return train_sample(folder, prompt, view->threads, run_interrupt(), text, err);
+    cvn_model *model;
+    cvn_engine *engine;
+    cvn_engine_options how = cvn_engine_defaults();
+    how.threads = view->threads;
+    how.sampling = how.filters = true;
+    *text = NULL;
+    TRY(cvn_model_open(folder, &(cvn_model_options){.dtype = CVN_DTYPE_COUNT}, &model, err));
+    how.context = cvn_model_context(model) < 1024 ? cvn_model_context(model) : 1024;
+    int code = cvn_engine_new(model, &how, &engine, err);
+    if (code == CVN_OK) {
+        code = write_sample(model, engine, prompt, text, err);
+        cvn_engine_free(engine, NULL);
+    }
+    cvn_model_free(model);
+    return code;
 }
 
 /* ---- the command ---- */

@@ -207,32 +207,6 @@ static void clear_last_nibble(const cvn_type *type, void *data)
         element_set(CVN_I4, data, n, 0);
 }
 
-/* Bytes that this device takes from others: of the pieces
-   given to it, and for an all_reduce of the other parts. */
-static void count_bytes(const Comm *comm, int device, const Exchange *e)
-{
-    int64_t bytes = 0, wire = 0;
-    for (int64_t j = 0; j < e->size; j++) {
-        if (e->member[j] == device)
-            continue;
-        Box box;
-        Source in, out;
-        piece_of(e->op, e->size, j, e->self, &box, &in, &out);
-        int64_t n = box_elements(&box);
-        if (e->op->kind == OP_ALL_REDUCE) {
-            piece_of(e->op, e->size, e->self, j, &box, &in, &out);
-            n += box_elements(&box);
-        }
-        int64_t taken = (int64_t)cvn_dtype_bytes(box.dtype, n);
-        bytes += taken;
-        wire += comm_is_local(comm, e->member[j]) ? 0 : taken;
-    }
-    CommStats *moved = &comm_device(comm, device)->moved;
-    moved->exchanges++;
-    moved->bytes += bytes;
-    moved->wire_bytes += wire;
-}
-
 /* Where a device waits: until all members are here, and what they give has arrived. */
 static void wait_for_members(Comm *comm, CommDevice *own, Exchange *e)
 {
@@ -275,10 +249,8 @@ void comm_done(const KernelArgs *args, unsigned number)
         if (code)
             comm_fail(comm, &err);
         clear_last_nibble(&e->op->result[0]->type, e->out);
-        if (e->op != &comm->any.op) {
-            count_bytes(comm, args->device, e);
+        if (e->op != &comm->any.op)
             account_add(comm, own, e, asked);
-        }
     }
     if (args->thread == 0) {
         own->current->open = false;

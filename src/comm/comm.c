@@ -190,18 +190,6 @@ bool comm_busy(const Comm *comm)
     return false;
 }
 
-CommStats comm_stats(const Comm *comm)
-{
-    CommStats stats = {0};
-    for (int d = 0; d < comm->n_local; d++) {
-        const CommStats *moved = &comm->device[d].moved;
-        stats.exchanges += moved->exchanges;
-        stats.bytes += moved->bytes;
-        stats.wire_bytes += moved->wire_bytes;
-    }
-    return stats;
-}
-
 /* ---- waiting ---- */
 
 static bool reached(Milestone *milestone, unsigned target, unsigned *seen)

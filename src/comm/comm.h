@@ -98,18 +98,6 @@ bool comm_any(const KernelArgs *args, bool wish);
 /* Whether the device has begun the operation and not ended it. */
 bool comm_is_open(Comm *comm, int device, const Op *op);
 
-/* What a transport has to carry. What collectives
-   cost, and in how much time, is in comm/account.h. */
-typedef struct CommStats {
-    int64_t exchanges;
-    int64_t bytes;      /* that devices took from other devices */
-    int64_t wire_bytes; /* of these, what was received from other processes */
-} CommStats;
-
-/* What was moved since the Comm was made, over all
-   devices of this process. No device may be running. */
-CommStats comm_stats(const Comm *comm);
-
 /* A row per collective operation: what a backend runs them with. Ended by a row without a name. */
 extern const Kernel collective_kernels[];
 

@@ -78,7 +78,6 @@ typedef struct CommDevice {
     Exchange *current; /* that comm_done works on; written by thread 0 between barriers */
     atomic_uint open;  /* exchanges under way */
     unsigned next;     /* number of the next exchange; its starting thread's */
-    CommStats moved;   /* by its exchanges; its thread 0's */
     int64_t link_free; /* comm_now at which its link has sent all that was started; thread 0's */
     int64_t clock;     /* ns, with comm_set_clock; thread 0's */
     CommTable account; /* of this device's exchanges, added up; its thread 0's */

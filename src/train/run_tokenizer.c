@@ -11,7 +11,6 @@
 
 #include "io/save.h"
 #include "model/presets.h"
-#include "train/data/tokenizer.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -155,14 +154,13 @@ static int make_tokenizer(Run *r, cvn_err *err)
     LlamaConfig preset;
     int32_t reached;
     int code = preset_config(r->config.preset, &preset, err);
-    DataTokenizerOptions options = {.paths = r->config.data,
-                                    .n_paths = (size_t)r->config.n_data,
-                                    .vocab = (int32_t)preset.vocab,
-                                    .out = r->fresh,
-                                    .progress = run_goes_on,
-                                    .context = r};
+    DataOptions options = {.paths = r->config.data,
+                           .n_paths = (size_t)r->config.n_data,
+                           .vocab = (int32_t)preset.vocab,
+                           .progress = run_goes_on,
+                           .context = r};
     if (code == CVN_OK)
-        code = data_train_tokenizer(&options, &reached, err);
+        code = data_train_tokenizer(&options, r->fresh, &reached, err);
     if (code == CVN_OK)
         run_note(r, "tokenizer: %d pieces, made from the data", (int)reached);
     return code;

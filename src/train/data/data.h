@@ -115,4 +115,10 @@ DataReport data_report(const TrainData *data);
 int data_fill(const TrainData *data, DataSplit split, int64_t first, int64_t n, int32_t *tokens,
               int32_t *targets, int32_t *starts, cvn_err *err);
 
+/* Trains a tokenizer on text and writes it to `out`: tokenizer.json; or a folder, where tokenizer_config.json comes with
+ * it. Of the options paths, separator and progress count, and vocab: ids wanted, special tokens included; *reached (may be
+ * NULL) are fewer where the text is too small. Errors as those of data_open. */
+int data_train_tokenizer(const DataOptions *options, const char *out, int32_t *reached,
+                         cvn_err *err);
+
 #endif

@@ -1,4 +1,5 @@
-#include "train/data/tokenizer.h"
+/* A tokenizer made from training data (text/bpe_train.h). */
+#include "train/data/data.h"
 
 #include "base/file.h"
 #include "text/bpe_train.h"
@@ -14,8 +15,8 @@ static int add_text(void *context, const char *text, size_t n, cvn_err *err)
     return bpe_trainer_add(context, text, n, err);
 }
 
-static int count_words(BpeTrainer *trainer, const SourceList *list,
-                       const DataTokenizerOptions *options, cvn_err *err)
+static int count_words(BpeTrainer *trainer, const SourceList *list, const DataOptions *options,
+                       cvn_err *err)
 {
     SourceReader *reader = calloc(1, sizeof *reader);
     SourceUnit *unit = calloc(BATCH, sizeof *unit);
@@ -62,7 +63,8 @@ static int write_out(const char *out, const StrBuf *json, cvn_err *err)
     return file_write(file_path(out, "tokenizer_config.json").text, CONFIG, sizeof CONFIG - 1, err);
 }
 
-int data_train_tokenizer(const DataTokenizerOptions *options, int32_t *reached, cvn_err *err)
+int data_train_tokenizer(const DataOptions *options, const char *out, int32_t *reached,
+                         cvn_err *err)
 {
     SourceList list = {0};
     StrBuf json = {0};
@@ -76,7 +78,7 @@ int data_train_tokenizer(const DataTokenizerOptions *options, int32_t *reached, 
     if (!code && (code = bpe_trainer_run(trainer, options->vocab, &json, &vocab, err)))
         err_prefix(err, "'%s'", list.file[0].path);
     if (!code)
-        code = write_out(options->out, &json, err);
+        code = write_out(out, &json, err);
     if (!code && reached)
         *reached = vocab;
     bpe_trainer_free(trainer);

@@ -1,8 +1,7 @@
 /* RUN/samples.jsonl: the texts of a run, {"step":500,"prompt":"Once","text":"Once upon a time …"} on a line each. */
 #include "base/heap.h"
+#include "text/bytes_json.h"
 #include "train/report/report.h"
-
-#include "text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,40 +35,21 @@ int samples_open(Samples *samples, const char *run, int64_t step, cvn_err *err)
     return code;
 }
 
-/* A copy in which every byte that begins no character is U+FFFD. */
-static StrBuf valid_utf8(const char *text)
-{
-    StrBuf out = {0};
-    size_t left = strlen(text);
-    strbuf_puts(&out, "");
-    while (left > 0) {
-        int n = utf8_length(text, left);
-        if (n > 0)
-            strbuf_add(&out, text, (size_t)n);
-        else
-            strbuf_puts(&out, "\xef\xbf\xbd");
-        text += n > 0 ? n : 1;
-        left -= n > 0 ? (size_t)n : 1;
-    }
-    return out;
-}
-
 int samples_add(Samples *samples, int64_t step, const char *prompt, const char *text, cvn_err *err)
 {
-    StrBuf valid_prompt = valid_utf8(prompt), valid_text = valid_utf8(text);
-    json_t *json = valid_prompt.failed || valid_text.failed
-                       ? NULL
-                       : json_pack("{s:I, s:s, s:s}", "step", (json_int_t)step, "prompt",
-                                   valid_prompt.text, "text", valid_text.text);
+    json_t *valid_prompt = bytes_json(prompt, strlen(prompt));
+    json_t *valid_text = bytes_json(text, strlen(text));
+    json_t *json = json_pack("{s:I, s:O, s:O}", "step", (json_int_t)step, "prompt", valid_prompt,
+                             "text", valid_text);
     char *line = json ? json_dumps(json, JSON_COMPACT) : NULL;
     int code =
-        line && keep(samples, step, valid_prompt.text, valid_text.text)
+        line && keep(samples, step, json_string_value(valid_prompt), json_string_value(valid_text))
             ? step_lines_add(&samples->lines, line, strlen(line), err)
             : err_set(err, CVN_EMEM, "no memory for a line of '%s'", samples->lines.path.text);
     free(line);
     json_decref(json);
-    strbuf_free(&valid_prompt);
-    strbuf_free(&valid_text);
+    json_decref(valid_prompt);
+    json_decref(valid_text);
     return code;
 }
 

@@ -1,8 +1,9 @@
-/* What collectives came to, for people and for scripts. */
-#ifndef CVN_CLI_COMMUNICATION_H
-#define CVN_CLI_COMMUNICATION_H
+/* What collectives came to, for people and for scripts; and what a device holds. */
+#ifndef CVN_CLI_FIGURES_H
+#define CVN_CLI_FIGURES_H
 
 #include "comm/account.h"
+#include "run/runtime.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -13,5 +14,8 @@ void print_communication(FILE *file, const char *title, const CommTable *table);
 /* Appends an object per row to a list: collective, axis, count, bytes, seconds, exposed_seconds; and `part`, which says
    what of, unless it is NULL. */
 void add_communication(json_t *list, const char *part, const CommTable *table);
+
+/* The same keys whether it was planned or measured. */
+json_t *device_memory_json(const DeviceMemory *memory);
 
 #endif

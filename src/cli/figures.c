@@ -1,4 +1,4 @@
-#include "cli/communication.h"
+#include "cli/figures.h"
 
 #include "base/bytes.h"
 #include "cli/common.h"
@@ -35,4 +35,12 @@ void add_communication(json_t *list, const char *part, const CommTable *table)
             json_object_set_new(object, "part", json_string(part));
         json_array_append_new(list, object);
     }
+}
+
+json_t *device_memory_json(const DeviceMemory *m)
+{
+    return json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "weights", m->weights,
+                     "rounded_weights", m->rounded_weights, "optimizer", m->optimizer,
+                     "gradient_sums", m->sums, "kv_cache", m->kv_cache, "inputs", m->inputs,
+                     "temporaries", m->temporaries, "constants", m->constants, "total", m->total);
 }
