@@ -97,12 +97,12 @@ static void a_step_runs_and_is_measured(void **state)
     LlamaConfig config = config_of("stories260k");
     for (int i = 0; i < OPTIMIZER_COUNT; i++) {
         TrainBench bench = {.config = &config,
-                            .batch = 2,
-                            .seq = 33,
-                            .compute = i ? CVN_F32 : CVN_BF16,
-                            .remat = (RematPolicy)i,
-                            .optimizer = optimizer_defaults((OptimizerKind)i, 260000),
-                            .threads = 2,
+                            .trainer = {.batch = 2,
+                                        .seq = 33,
+                                        .compute = i ? CVN_F32 : CVN_BF16,
+                                        .remat = (RematPolicy)i,
+                                        .optimizer = optimizer_defaults((OptimizerKind)i, 260000),
+                                        .threads = 2},
                             .repeats = 2};
         TrainFigure figure;
         if (train_bench(&bench, &figure, &err))

@@ -556,16 +556,16 @@ static int run_train(const Value *v)
     if (run_join(v[MESH].given, &cluster, &err) || check_layout(v[MESH].text, v[LAYOUT].text, &err))
         return fail(&err);
     cvn_dtype dtype = dtype_of(&v[DTYPE]);
-    TrainBench bench = {.batch = v[BATCH].integer,
-                        .seq = v[SEQ].given ? v[SEQ].integer : 0,
-                        .compute = dtype == CVN_DTYPE_COUNT ? CVN_BF16 : dtype,
-                        .remat = (RematPolicy)v[REMAT].integer,
-                        .threads = (int)v[THREADS].integer,
+    TrainBench bench = {.trainer = {.batch = v[BATCH].integer,
+                                    .seq = v[SEQ].given ? v[SEQ].integer : 0,
+                                    .compute = dtype == CVN_DTYPE_COUNT ? CVN_BF16 : dtype,
+                                    .remat = (RematPolicy)v[REMAT].integer,
+                                    .threads = (int)v[THREADS].integer,
+                                    .mesh = v[MESH].text,
+                                    .layout = v[LAYOUT].text,
+                                    .cluster = cluster},
                         .repeats = (int)v[REPEATS].integer,
-                        .profile = v[PROFILE].text,
-                        .mesh = v[MESH].text,
-                        .layout = v[LAYOUT].text,
-                        .cluster = cluster};
+                        .profile = v[PROFILE].text};
     return bench_train(v[PRESET].text, bench, (OptimizerKind)v[OPTIMIZER].integer, v[JSON].flag);
 }
 

@@ -9,43 +9,43 @@
 
 #include <stdio.h>
 
-static int print_train_json(const char *preset, const TrainBench *b, const TrainFigure *f)
+static int print_train_json(const char *preset, const TrainerOptions *o, const TrainFigure *f)
 {
     json_t *ceilings =
         json_pack("{s:f,s:f,s:f}", "read_bandwidth", f->ceilings.bandwidth, "matmul_f32",
                   f->ceilings.flops_f32, "matmul_bf16", f->ceilings.flops_bf16);
     json_t *train =
-        json_pack("{s:I,s:I,s:s,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:I}", "batch", (json_int_t)b->batch,
-                  "seq", (json_int_t)b->seq, "optimizer", optimizers[b->optimizer.kind].name,
-                  "remat", remat_policy_names[b->remat], "mfu", f->mfu, "matmul_peak", f->peak,
+        json_pack("{s:I,s:I,s:s,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:I}", "batch", (json_int_t)o->batch,
+                  "seq", (json_int_t)o->seq, "optimizer", optimizers[o->optimizer.kind].name,
+                  "remat", remat_policy_names[o->remat], "mfu", f->mfu, "matmul_peak", f->peak,
                   "tokens_per_second", f->tokens_per_second, "tokens_per_second_per_device",
                   f->tokens_per_second / f->devices, "seconds_per_step", f->seconds, "flops",
                   f->flops, "peak_memory", (json_int_t)f->peak_memory);
     json_t *all =
-        json_pack("{s:s,s:s,s:s,s:o,s:o,s:o}", "model", preset, "dtype", cvn_dtype_name(b->compute),
+        json_pack("{s:s,s:s,s:s,s:o,s:o,s:o}", "model", preset, "dtype", cvn_dtype_name(o->compute),
                   "kernels", cpu_kernels()->name, "device_memory", device_memory_json(&f->memory),
                   "ceilings", ceilings, "train", train);
-    if (b->mesh) {
+    if (o->mesh) {
         json_t *communication = json_array();
         add_communication(communication, NULL, &f->communication);
-        json_object_set_new(all, "mesh", json_string(b->mesh));
-        json_object_set_new(all, "layout", json_string(b->layout));
+        json_object_set_new(all, "mesh", json_string(o->mesh));
+        json_object_set_new(all, "layout", json_string(o->layout));
         json_object_set_new(all, "devices", json_integer(f->devices));
         json_object_set_new(all, "communication", communication);
     }
     return print_json(all);
 }
 
-static int print_train(const char *preset, const TrainBench *b, const TrainFigure *f)
+static int print_train(const char *preset, const TrainerOptions *o, const TrainFigure *f)
 {
     printf("%s, products in %s, %s kernels, %s, recomputation %s\n", preset,
-           cvn_dtype_name(b->compute), cpu_kernels()->name, optimizers[b->optimizer.kind].name,
-           remat_policy_names[b->remat]);
-    if (b->mesh)
-        printf("  mesh %s, layout %s, %d %s\n", b->mesh, b->layout, cluster_size(b->cluster),
-               b->cluster ? "processes" : "process");
-    printf("  train, batch %lld, seq %lld: %.3f s/step %9.1f tokens/s", (long long)b->batch,
-           (long long)b->seq, f->seconds, f->tokens_per_second);
+           cvn_dtype_name(o->compute), cpu_kernels()->name, optimizers[o->optimizer.kind].name,
+           remat_policy_names[o->remat]);
+    if (o->mesh)
+        printf("  mesh %s, layout %s, %d %s\n", o->mesh, o->layout, cluster_size(o->cluster),
+               o->cluster ? "processes" : "process");
+    printf("  train, batch %lld, seq %lld: %.3f s/step %9.1f tokens/s", (long long)o->batch,
+           (long long)o->seq, f->seconds, f->tokens_per_second);
     if (f->devices > 1)
         printf(" %9.1f tokens/s per device", f->tokens_per_second / f->devices);
     printf("   MFU %.1f%% of %.0f GFLOP/s   memory %.0f MiB\n", 100 * f->mfu, f->peak / 1e9,
@@ -67,18 +67,18 @@ int bench_train(const char *preset, TrainBench bench, OptimizerKind kind, bool a
     TrainFigure figure;
     if (preset_config(preset, &config, &err))
         return fail(&err);
-    if (bench.seq == 0)
-        bench.seq = config.max_context < SEQ ? config.max_context : SEQ;
-    if (bench.seq > config.max_context)
-        config.max_context = bench.seq; /* as caravan train makes a new model */
+    if (bench.trainer.seq == 0)
+        bench.trainer.seq = config.max_context < SEQ ? config.max_context : SEQ;
+    if (bench.trainer.seq > config.max_context)
+        config.max_context = bench.trainer.seq; /* as caravan train makes a new model */
     bench.config = &config;
-    bench.optimizer = optimizer_defaults(kind, model_size(&config).params);
+    bench.trainer.optimizer = optimizer_defaults(kind, model_size(&config).params);
     bench.step = say_step;
     live_line("compiling the step");
     int code = train_bench(&bench, &figure, &err);
     live_line_end();
     if (code)
         return fail(&err);
-    return as_json ? print_train_json(preset, &bench, &figure)
-                   : print_train(preset, &bench, &figure);
+    return as_json ? print_train_json(preset, &bench.trainer, &figure)
+                   : print_train(preset, &bench.trainer, &figure);
 }

@@ -23,7 +23,7 @@ static void finish_figure(const TrainBench *b, double *seconds, double *peaks, T
 {
     out->peak = median(peaks, b->repeats + 1);
     out->seconds = median(seconds, b->repeats);
-    out->tokens_per_second = (double)(b->batch * b->seq) / out->seconds;
+    out->tokens_per_second = (double)(b->trainer.batch * b->trainer.seq) / out->seconds;
     out->mfu = out->flops / out->seconds / out->peak;
 }
 
@@ -42,7 +42,7 @@ int train_ceilings(const Trainer *t, Ceilings *out, cvn_err *err)
 
 static int random_batch(const TrainBench *b, TrainBatch *batch, cvn_err *err)
 {
-    int64_t n = b->batch * b->seq;
+    int64_t n = b->trainer.batch * b->trainer.seq;
     uint32_t seed = 1, vocab = (uint32_t)b->config->vocab;
     int code = train_batch_new(batch, n, err);
     for (int64_t i = 0; i < n && !code; i++) {
@@ -63,7 +63,8 @@ static int measure_steps(const TrainBench *b, Trainer *t, const TrainBatch *batc
     if (!seconds)
         return err_set(err, CVN_EMEM, "no memory for %d times", b->repeats);
     double *peaks = seconds + b->repeats;
-    double last = out->flops / ceilings_flops(&out->ceilings, b->compute); /* what a step took */
+    double last =
+        out->flops / ceilings_flops(&out->ceilings, b->trainer.compute); /* what a step took */
     for (int i = 0; i <= b->repeats && !code; i++) {
         TrainReport report;
         if (i == 1)
@@ -76,7 +77,7 @@ static int measure_steps(const TrainBench *b, Trainer *t, const TrainBatch *batc
         if (i > 0)
             seconds[i - 1] = last;
         out->loss[i > 0] = code ? 0 : report.loss;
-        peaks[i] = t->rt.backend->peak(t->rt.devices, b->compute, TURN) * processes(t);
+        peaks[i] = t->rt.backend->peak(t->rt.devices, b->trainer.compute, TURN) * processes(t);
     }
     if (!code) {
         trainer_communication(t, &out->communication);
@@ -93,36 +94,24 @@ static int run_trainer(const TrainBench *b, Trainer *t, TrainFigure *out, cvn_er
     const Backend *backend = t->rt.backend;
     Devices *devices = t->rt.devices;
     TrainBatch batch = {0};
-    int code = train_ceilings(t, &out->ceilings, err);
-    if (!code)
-        code = trainer_random(t, 1, err);
-    if (!code)
-        code = random_batch(b, &batch, err);
-    if (!code && b->profile)
-        code = backend->trace_begin(devices, err);
+    TRY(train_ceilings(t, &out->ceilings, err));
+    TRY(trainer_random(t, 1, err));
+    if (b->profile)
+        TRY(backend->trace_begin(devices, err));
+    int code = random_batch(b, &batch, err);
     if (!code)
         code = measure_steps(b, t, &batch, out, err);
-    if (!code && b->profile)
-        code = backend->trace_write(devices, b->profile, err);
     train_batch_free(&batch);
-    return code;
+    return code || !b->profile ? code : backend->trace_write(devices, b->profile, err);
 }
 
 int train_bench(const TrainBench *b, TrainFigure *out, cvn_err *err)
 {
-    TrainerOptions options = {.batch = b->batch,
-                              .seq = b->seq,
-                              .compute = b->compute,
-                              .clip = 1,
-                              .remat = b->remat,
-                              .optimizer = b->optimizer,
-                              .schedule = {.steps = b->repeats + 1},
-                              .threads = b->threads,
-                              .mesh = b->mesh,
-                              .layout = b->layout,
-                              .cluster = b->cluster};
     Trainer trainer;
-    *out = (TrainFigure){.flops = train_flops(b->config, b->batch, b->seq)};
+    TrainerOptions options = b->trainer;
+    options.clip = 1;
+    options.schedule = (Schedule){.steps = b->repeats + 1};
+    *out = (TrainFigure){.flops = train_flops(b->config, options.batch, options.seq)};
     TRY(trainer_open(&trainer, b->config, &options, err));
     out->devices = trainer_devices(&trainer);
     out->peak_memory = trainer.bytes;

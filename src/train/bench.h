@@ -10,25 +10,13 @@
 #ifndef CVN_TRAIN_BENCH_H
 #define CVN_TRAIN_BENCH_H
 
-#include "comm/cluster.h"
-#include "comm/table.h"
-#include "grad/remat.h"
-#include "model/config.h"
-#include "train/optimizer.h"
 #include "train/trainer.h"
 
 typedef struct TrainBench {
     const LlamaConfig *config;
-    int64_t batch, seq;
-    cvn_dtype compute; /* bf16 or f32 */
-    RematPolicy remat;
-    OptimizerOptions optimizer;
-    int threads;         /* 0: what the machine allows */
-    int repeats;         /* steps that are measured, after one that is not */
-    const char *profile; /* where to write what every thread did when, or NULL */
-    const char *mesh;    /* "data=2,model=2"; NULL: one device */
-    const char *layout;  /* how the model lies on it; NULL: 2d */
-    Cluster *cluster;    /* borrowed: the processes that the mesh is spread over, or NULL */
+    TrainerOptions trainer; /* but clip and schedule, which are the bench's own */
+    int repeats;            /* steps that are measured, after one that is not */
+    const char *profile;    /* where to write what every thread did when, or NULL */
     /* Before step i = 1 … n: a step takes so many seconds, the first one at least so many; or NULL */
     void (*step)(int i, int n, double seconds);
 } TrainBench;

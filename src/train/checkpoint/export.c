@@ -69,11 +69,10 @@ static int copy_into(const Checkpoint *checkpoint, const char *name, const char 
 static int copy_companions(const Checkpoint *checkpoint, const char *folder,
                            const SaveOptions *options, cvn_err *err)
 {
-    int code = CVN_OK;
-    for (size_t i = 0; i < checkpoint->manifest.n && !options->tokenizer && code == CVN_OK; i++)
+    for (size_t i = 0; i < checkpoint->manifest.n && !options->tokenizer; i++)
         if (is_companion(checkpoint->manifest.file[i].name))
-            code = copy_into(checkpoint, checkpoint->manifest.file[i].name, folder, err);
-    return code;
+            TRY(copy_into(checkpoint, checkpoint->manifest.file[i].name, folder, err));
+    return CVN_OK;
 }
 
 int checkpoint_copy_tokenizer(const Checkpoint *checkpoint, const char *folder, cvn_err *err)
@@ -101,42 +100,36 @@ static int fill_from_slices(void *context, const Param *param, int64_t first, in
 
 /* Of a mesh: the model is put together piece by piece. */
 static int export_slices(const Checkpoint *checkpoint, const char *folder,
-                         const SaveOptions *options, cvn_err *err)
+                         const SaveOptions *options, Arena *arena, cvn_err *err)
 {
     LlamaConfig config;
     ParamList params;
-    Arena arena;
-    int code = arena_init(&arena, err);
-    if (code == CVN_OK)
-        code = llama_config_read(&config, checkpoint->folder, err);
-    if (code)
-        goto done;
-    params_list(&params, &config, &arena);
-    for (int i = 0; i < params.n && code == CVN_OK; i++) {
+    TRY(llama_config_read(&config, checkpoint->folder, err));
+    params_list(&params, &config, arena);
+    for (int i = 0; i < params.n; i++) {
         const char *name = params.param[i].file_name[NAMING_HF];
         const CheckpointWhole *whole = checkpoint_wholes_find(checkpoint->wholes, name);
         if (!whole || whole->type.dtype != CVN_F32 ||
             cvn_type_elements(&whole->type) != params.param[i].n)
-            code = err_set(err, CVN_EFORMAT, "'%s' has no '%s' of the shape in its config.json",
+            return err_set(err, CVN_EFORMAT, "'%s' has no '%s' of the shape in its config.json",
                            checkpoint->folder, name);
     }
-    SaveOptions save = with_tokenizer(checkpoint, options, &arena);
-    if (code == CVN_OK)
-        code = save_folder(folder, &config, &save, fill_from_slices, (void *)(uintptr_t)checkpoint,
-                           err);
-    if (code == CVN_OK)
-        code = copy_companions(checkpoint, folder, options, err);
-done:
-    arena_free(&arena);
-    return code;
+    SaveOptions save = with_tokenizer(checkpoint, options, arena);
+    TRY(save_folder(folder, &config, &save, fill_from_slices, (void *)(uintptr_t)checkpoint, err));
+    return copy_companions(checkpoint, folder, options, err);
 }
 
 int checkpoint_export(const Checkpoint *checkpoint, const char *folder, const SaveOptions *options,
                       cvn_err *err)
 {
-    if (checkpoint->wholes)
-        return export_slices(checkpoint, folder, options, err);
     IoModel model;
+    if (checkpoint->wholes) {
+        Arena arena;
+        TRY(arena_init(&arena, err));
+        int code = export_slices(checkpoint, folder, options, &arena, err);
+        arena_free(&arena);
+        return code;
+    }
     TRY(io_open_model(&model, checkpoint->folder, err));
     SaveOptions save = with_tokenizer(checkpoint, options, &model.arena);
     int code = save_model(folder, &model, &save, err);
@@ -195,33 +188,30 @@ static int gather_adapters(const Checkpoint *checkpoint, IoTensors *list, Arena 
     return CVN_OK;
 }
 
-static int write_adapters(const IoTensors *list, const char *path, cvn_err *err)
+static int write_adapters(StWriter *writer, const IoTensors *list, cvn_err *err)
 {
-    StWriter writer;
-    int code = st_writer_open(&writer, path, err);
-    if (code == CVN_OK)
-        code = st_writer_metadata(&writer, "format", "pt", err);
-    for (size_t i = 0; i < list->n && code == CVN_OK; i++)
-        code = st_writer_declare(&writer, list->tensor[i].name, CVN_F32, list->tensor[i].rank,
-                                 list->tensor[i].dims, err);
-    if (code == CVN_OK)
-        code = st_writer_begin(&writer, err);
-    for (size_t i = 0; i < list->n && code == CVN_OK; i++)
-        code = st_writer_data(&writer, i, list->tensor[i].data, list->tensor[i].bytes, err);
-    if (code == CVN_OK)
-        code = st_writer_commit(&writer, err);
-    st_writer_free(&writer);
-    return code;
+    TRY(st_writer_metadata(writer, "format", "pt", err));
+    for (size_t i = 0; i < list->n; i++)
+        TRY(st_writer_declare(writer, list->tensor[i].name, CVN_F32, list->tensor[i].rank,
+                              list->tensor[i].dims, err));
+    TRY(st_writer_begin(writer, err));
+    for (size_t i = 0; i < list->n; i++)
+        TRY(st_writer_data(writer, i, list->tensor[i].data, list->tensor[i].bytes, err));
+    return st_writer_commit(writer, err);
 }
 
 static int export_adapter_slices(const Checkpoint *checkpoint, const char *folder, cvn_err *err)
 {
     Arena arena;
     IoTensors list;
+    StWriter writer = {.file = {.fd = -1}};
     TRY(arena_init(&arena, err));
     int code = gather_adapters(checkpoint, &list, &arena, err);
     if (code == CVN_OK)
-        code = write_adapters(&list, arena_printf(&arena, "%s/" ADAPTER_FILE, folder), err);
+        code = st_writer_open(&writer, file_path(folder, ADAPTER_FILE).text, err);
+    if (code == CVN_OK)
+        code = write_adapters(&writer, &list, err);
+    st_writer_free(&writer);
     arena_free(&arena);
     return code;
 }
@@ -248,30 +238,32 @@ static int adapt(const Checkpoint *checkpoint, IoModel *model, const LoraOptions
     return io_adapt_by(model, &list, checkpoint->folder, lora, err);
 }
 
+static int export_merged(const Checkpoint *checkpoint, const char *base, const char *folder,
+                         const SaveOptions *options, Arena *arena, cvn_err *err)
+{
+    IoModel model;
+    LoraOptions lora;
+    const char *named;
+    TRY(lora_config_read(&lora, &named, checkpoint->folder, arena, err));
+    if (!base && !named)
+        return err_set(err, CVN_EINVAL,
+                       "'%s' does not say which model it adapts; give it by --init",
+                       checkpoint->folder);
+    TRY(io_open_model(&model, base ? base : named, err));
+    SaveOptions save = with_tokenizer(checkpoint, options, arena);
+    int code = adapt(checkpoint, &model, &lora, arena, err);
+    if (code == CVN_OK)
+        code = save_model(folder, &model, &save, err);
+    io_close_model(&model);
+    return code ? code : copy_companions(checkpoint, folder, options, err);
+}
+
 int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, const char *folder,
                              const SaveOptions *options, cvn_err *err)
 {
-    IoModel model = {0};
     Arena arena;
-    LoraOptions lora;
-    const char *named;
     TRY(arena_init(&arena, err));
-    int code = lora_config_read(&lora, &named, checkpoint->folder, &arena, err);
-    if (code == CVN_OK && !base && !named)
-        code =
-            err_set(err, CVN_EINVAL, "'%s' does not say which model it adapts; give it by --init",
-                    checkpoint->folder);
-    if (code == CVN_OK)
-        code = io_open_model(&model, base ? base : named, err);
-    if (code == CVN_OK) {
-        SaveOptions save = with_tokenizer(checkpoint, options, &arena);
-        code = adapt(checkpoint, &model, &lora, &arena, err);
-        if (code == CVN_OK)
-            code = save_model(folder, &model, &save, err);
-        if (code == CVN_OK)
-            code = copy_companions(checkpoint, folder, options, err);
-        io_close_model(&model);
-    }
+    int code = export_merged(checkpoint, base, folder, options, &arena, err);
     arena_free(&arena);
     return code;
 }
