@@ -190,17 +190,14 @@ static int open_bench(Bench *b, cvn_err *err)
     if (!code)
         code = rt.backend->ceilings(rt.devices, &b->ceilings, err);
     runtime_close(&rt);
-    if (!code)
-        code = share_ceilings(b, err);
+    TRY(code);
+    TRY(share_ceilings(b, err));
     live_line("loading %s", b->name);
-    if (!code && v[PRESET].given)
-        code = make_model(b, err);
-    if (!code && !v[PRESET].given) {
-        cvn_model_options open = {
-            .dtype = dtype_of(&v[DTYPE]), .no_tokenizer = true, .quantize = v[QUANTIZE].text};
-        code = cvn_model_open(v[MODEL].text, &open, &b->model, err);
-    }
-    return code;
+    if (v[PRESET].given)
+        return make_model(b, err);
+    cvn_model_options open = {
+        .dtype = dtype_of(&v[DTYPE]), .no_tokenizer = true, .quantize = v[QUANTIZE].text};
+    return cvn_model_open(v[MODEL].text, &open, &b->model, err);
 }
 
 /* ---- measuring ---- */
@@ -222,15 +219,13 @@ static int new_engine(Bench *b, const BenchMode *mode, int64_t rows, int64_t con
     wanted.split_attention = mode->split_attention;
     wanted.profile_path = b->value[PROFILE].text;
     live_line("%s: compiling", mode->name);
-    int code = cvn_engine_new(b->model, &wanted, engine, err);
-    if (!code) {
-        cvn_engine_stats stats = cvn_engine_get_stats(*engine);
-        uint64_t bytes = stats.weight_bytes + stats.arena_bytes;
-        b->peak_bytes = bytes > b->peak_bytes ? bytes : b->peak_bytes;
-        if (b->memory.total == 0)
-            runtime_memory(&(*engine)->rt, &b->memory);
-    }
-    return code;
+    TRY(cvn_engine_new(b->model, &wanted, engine, err));
+    cvn_engine_stats stats = cvn_engine_get_stats(*engine);
+    uint64_t bytes = stats.weight_bytes + stats.arena_bytes;
+    b->peak_bytes = bytes > b->peak_bytes ? bytes : b->peak_bytes;
+    if (b->memory.total == 0)
+        runtime_memory(&(*engine)->rt, &b->memory);
+    return CVN_OK;
 }
 
 /* What one of n runs has communicated, on average, since `before`. */
@@ -378,14 +373,14 @@ static int measure_table(Bench *b, cvn_err *err)
 static int measure(Bench *b, cvn_err *err)
 {
     const Value *v = b->value;
-    int code = measure_both(b, "prefill", "decode", &bench_modes[BENCH_MODES - 1], err);
-    if (!code && v[BUCKETS].flag)
-        code = measure_buckets(b, err);
-    if (!code && v[TABLE].flag)
-        code = measure_table(b, err);
-    for (int i = 0; !code && v[LADDER].flag && i < BENCH_MODES; i++)
-        code = measure_both(b, "ladder", "ladder", &bench_modes[i], err);
-    return code;
+    TRY(measure_both(b, "prefill", "decode", &bench_modes[BENCH_MODES - 1], err));
+    if (v[BUCKETS].flag)
+        TRY(measure_buckets(b, err));
+    if (v[TABLE].flag)
+        TRY(measure_table(b, err));
+    for (int i = 0; v[LADDER].flag && i < BENCH_MODES; i++)
+        TRY(measure_both(b, "ladder", "ladder", &bench_modes[i], err));
+    return CVN_OK;
 }
 
 /* ---- printing ---- */
@@ -402,16 +397,17 @@ static json_t *row_json(const Row *row, int devices)
     json_t *json =
         json_pack("{s:s,s:I,s:I,s:I}", "mode", row->mode->name, "batch", (json_int_t)row->batch,
                   "context", (json_int_t)row->context, "steps", (json_int_t)row->tokens);
-    json_object_set_new(json, "seconds_per_token", row->fits ? json_real(f->seconds) : json_null());
-    if (row->fits) {
-        json_object_set_new(json, "tokens_per_second", json_real(f->tokens_per_second));
-        json_object_set_new(json, "tokens_per_second_per_device",
-                            json_real(f->tokens_per_second / devices));
-        json_object_set_new(json, "bandwidth_utilization", json_real(f->utilization));
-        json_object_set_new(json, "read_bandwidth", json_real(f->bandwidth));
-        json_object_set_new(json, "overhead_seconds", json_real(f->overhead));
-        json_object_set_new(json, "spread", json_real(f->spread));
+    if (!row->fits) {
+        json_object_set_new(json, "seconds_per_token", json_null());
+        return json;
     }
+    json_t *figures = json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "seconds_per_token", f->seconds,
+                                "tokens_per_second", f->tokens_per_second,
+                                "tokens_per_second_per_device", f->tokens_per_second / devices,
+                                "bandwidth_utilization", f->utilization, "read_bandwidth",
+                                f->bandwidth, "overhead_seconds", f->overhead, "spread", f->spread);
+    json_object_update(json, figures);
+    json_decref(figures);
     return json;
 }
 
@@ -573,6 +569,8 @@ static int run_train(const Value *v)
 static int check_work(const Value *v, cvn_err *err)
 {
     bool decodes = v[DECODE].integer > 0;
+    if (v[JSON].flag && v[CSV].flag)
+        return err_set(err, CVN_EINVAL, "--json and --csv are two formats; give one of them");
     if (v[TABLE].flag && !decodes)
         return err_set(err, CVN_EINVAL, "--table measures decoding, and --decode is 0");
     if (!decodes && v[PREFILL].integer == 0 && !v[BUCKETS].flag)
@@ -588,16 +586,12 @@ static int run(const Args *args)
         return run_train(args->value);
 
     Bench bench = {.value = args->value};
-    int code = CVN_OK, exit_code = EXIT_OK;
-    if (args->value[JSON].flag && args->value[CSV].flag)
-        code = err_set(&err, CVN_EINVAL, "--json and --csv are two formats; give one of them");
-    if (!code)
-        code = check_work(args->value, &err);
-    if (code) {
+    int exit_code = EXIT_OK;
+    if (check_work(args->value, &err)) {
         fail(&err);
         return EXIT_USAGE;
     }
-    code = open_bench(&bench, &err);
+    int code = open_bench(&bench, &err);
     if (!code)
         code = measure(&bench, &err);
     live_line_end();

@@ -68,9 +68,8 @@ int check_layout(const char *mesh, const char *layout, cvn_err *err)
     Arena arena;
     if (!mesh)
         return CVN_OK;
-    int code = arena_init(&arena, err);
-    if (code == CVN_OK)
-        code = mesh_parse(&parsed, mesh, &arena, err);
+    TRY(arena_init(&arena, err));
+    int code = mesh_parse(&parsed, mesh, &arena, err);
     if (code == CVN_OK)
         code = layout_check(layout, &parsed, err);
     arena_free(&arena);
@@ -149,22 +148,21 @@ int run_model_input(const RunModel *run, const Value *ids, const char *text, con
     }
     char *all = NULL;
     size_t n = text ? strlen(text) : 0;
-    int code = file ? read_input(file, &all, &n, err) : CVN_OK;
-    if (code == CVN_OK)
-        code =
-            tokenizer_encode(run->model->tokenizer, file ? all : text, n, TOKENIZER_BOS, out, err);
+    if (file)
+        TRY(read_input(file, &all, &n, err));
+    int code =
+        tokenizer_encode(run->model->tokenizer, file ? all : text, n, TOKENIZER_BOS, out, err);
     free(all);
-    if (code == CVN_OK && out->n == 0)
-        code = err_set(err, CVN_EINVAL, "the text is empty; give some text to go on from");
-    if (code == CVN_OK)
-        code = ranks_agree("the text", hash_bytes(out->id, out->n * sizeof *out->id), err);
-    return code;
+    TRY(code);
+    if (out->n == 0)
+        return err_set(err, CVN_EINVAL, "the text is empty; give some text to go on from");
+    return ranks_agree("the text", hash_bytes(out->id, out->n * sizeof *out->id), err);
 }
 
 /* Devices that only repeat what others do are no mistake here: the next text may divide. But nobody should wait for them. */
 static void warn_idle(const RunModel *run, const RunOptions *options)
 {
-    int axis = run->engine && ranks_speaks() ? runtime_idle_axis(&run->engine->rt) : -1;
+    int axis = ranks_speaks() ? runtime_idle_axis(&run->engine->rt) : -1;
     if (axis < 0)
         return;
     const Mesh *mesh = &run->engine->rt.mesh;
@@ -194,17 +192,14 @@ int run_model_start(RunModel *run, const RunOptions *options, int64_t n_prompt, 
                        engine.context < most ? " or raise --context" : "");
     warn_threads(engine.threads);
     double begin = clock_seconds();
-    int code = cvn_engine_new(run->model, &engine, &run->engine, err);
-    double seconds = clock_seconds() - begin;
-    if (!code) {
-        double load = cvn_engine_get_stats(run->engine).load_seconds;
-        run->load_seconds += load;
-        run->compile_seconds = seconds - load;
-        cvn_engine_watch(run->engine, run_interrupt());
-        warn_lines(cvn_engine_warnings(run->engine));
-    }
+    TRY(cvn_engine_new(run->model, &engine, &run->engine, err));
+    double load = cvn_engine_get_stats(run->engine).load_seconds;
+    run->load_seconds += load;
+    run->compile_seconds = clock_seconds() - begin - load;
+    cvn_engine_watch(run->engine, run_interrupt());
+    warn_lines(cvn_engine_warnings(run->engine));
     warn_idle(run, options);
-    return code;
+    return CVN_OK;
 }
 
 int run_model_close(RunModel *run, cvn_err *err)

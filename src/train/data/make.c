@@ -59,35 +59,35 @@ static int write_units(Maker *m, cvn_err *err)
             *err = m->errors[t];
             return err->code;
         }
-    int code = CVN_OK;
-    for (size_t i = 0; i < m->n && !code; i++) {
+    for (size_t i = 0; i < m->n; i++) {
         const EncodedUnit *e = &m->encoded[i];
-        code = token_writer_add(&m->writer, e->ids.id, e->ids.n,
-                                e->learn.length ? (const uint8_t *)e->learn.text : NULL,
-                                m->unit[i].begins, err);
+        TRY(token_writer_add(&m->writer, e->ids.id, e->ids.n,
+                             e->learn.length ? (const uint8_t *)e->learn.text : NULL,
+                             m->unit[i].begins, err));
     }
-    return code;
+    return CVN_OK;
 }
 
 static int make_all(Maker *m, const SourceList *list, const DataOptions *options, int64_t total,
                     cvn_err *err)
 {
-    int code;
     do {
-        code = source_batch(&m->reader, m->unit, BATCH_UNITS, BATCH_BYTES, &m->n, err);
+        TRY(source_batch(&m->reader, m->unit, BATCH_UNITS, BATCH_BYTES, &m->n, err));
         atomic_store(&m->next, 0);
         atomic_store(&m->failed, m->n);
-        if (!code && m->n)
+        if (m->n)
             pool_run(m->pool, encode_units, m);
-        if (!code)
-            code = write_units(m, err);
-        if (!code && options->progress &&
+        TRY(write_units(m, err));
+        if (options->progress &&
             !options->progress(options->context, source_position(&m->reader), total))
-            code = err_set(err, CVN_EINTERRUPTED, "interrupted while tokenising");
-    } while (!code && m->n);
-    for (size_t i = 0; i < list->n && !code; i++)
-        code = source_unchanged(&list->file[i], err);
-    return code;
+            return err_set(err, CVN_EINTERRUPTED, "interrupted while tokenising");
+    } while (m->n);
+    for (size_t i = 0; i < list->n; i++)
+        TRY(source_unchanged(&list->file[i], err));
+    if (m->writer.n_tokens == 0)
+        return err_set(err, CVN_EFORMAT, "'%s' has no text in it; give a file with text",
+                       list->file[0].path);
+    return token_writer_commit(&m->writer, err);
 }
 
 static int write_cache(const SourceList *list, const DataOptions *options, const char *path,
@@ -115,11 +115,6 @@ static int write_cache(const SourceList *list, const DataOptions *options, const
         code = token_writer_open(&m->writer, path, vocab, key, &inner);
     if (!code)
         code = make_all(m, list, options, total, &inner);
-    if (!code && m->writer.n_tokens == 0)
-        code = err_set(&inner, CVN_EFORMAT, "'%s' has no text in it; give a file with text",
-                       list->file[0].path);
-    if (!code)
-        code = token_writer_commit(&m->writer, &inner);
     token_writer_free(&m->writer);
     source_reader_free(&m->reader);
     for (size_t i = 0; m->encoded && i < BATCH_UNITS; i++)
@@ -215,17 +210,15 @@ int data_make(TrainData *data, const SourceList *list, const DataOptions *option
         return CVN_OK;
     for (size_t i = 0; i < list->n; i++)
         total += list->file[i].kind == SOURCE_TOKENS ? 0 : list->file[i].size;
-    int code = make_folders(&data->arena, folder, &inner);
-    if (code)
-        err_set(err, code,
-                "there is no place for the tokenised data: %s; name a folder in $XDG_CACHE_HOME",
-                inner.message);
-    if (!code)
-        code = write_cache(list, options, file->path, key, total, err);
-    if (!code)
-        code = token_file_open(&file->tokens, file->path, err);
+    if (make_folders(&data->arena, folder, &inner))
+        return err_set(
+            err, inner.code,
+            "there is no place for the tokenised data: %s; name a folder in $XDG_CACHE_HOME",
+            inner.message);
+    TRY(write_cache(list, options, file->path, key, total, err));
+    TRY(token_file_open(&file->tokens, file->path, err));
     data->report.made = true;
     data->report.bytes = total;
     data->report.seconds = (double)(clock_ns() - begin) * 1e-9;
-    return code;
+    return CVN_OK;
 }

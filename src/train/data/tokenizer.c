@@ -15,34 +15,22 @@ static int add_text(void *context, const char *text, size_t n, cvn_err *err)
     return bpe_trainer_add(context, text, n, err);
 }
 
-static int count_words(BpeTrainer *trainer, const SourceList *list, const DataOptions *options,
-                       cvn_err *err)
+static int count_words(BpeTrainer *trainer, SourceReader *reader, SourceUnit *unit,
+                       const DataOptions *options, cvn_err *err)
 {
-    SourceReader *reader = calloc(1, sizeof *reader);
-    SourceUnit *unit = calloc(BATCH, sizeof *unit);
     size_t n = 0;
     int64_t total = 0;
-    int code = reader && unit ? CVN_OK : err_set(err, CVN_EMEM, "no memory to read the text");
-    if (code)
-        goto done;
-    reader->list = list;
-    reader->separator = options->separator ? options->separator : SOURCE_SEPARATOR;
-    for (size_t i = 0; i < list->n; i++)
-        total += list->file[i].kind == SOURCE_TOKENS ? 0 : list->file[i].size;
+    for (size_t i = 0; i < reader->list->n; i++)
+        total += reader->list->file[i].kind == SOURCE_TOKENS ? 0 : reader->list->file[i].size;
     do {
-        code = source_batch(reader, unit, BATCH, BATCH_BYTES, &n, err);
-        for (size_t i = 0; i < n && !code; i++)
-            code = data_unit_text(&unit[i], add_text, trainer, err);
-        if (!code && options->progress &&
+        TRY(source_batch(reader, unit, BATCH, BATCH_BYTES, &n, err));
+        for (size_t i = 0; i < n; i++)
+            TRY(data_unit_text(&unit[i], add_text, trainer, err));
+        if (options->progress &&
             !options->progress(options->context, source_position(reader), total))
-            code = err_set(err, CVN_EINTERRUPTED, "interrupted while reading the text");
-    } while (!code && n);
-done:
-    if (reader)
-        source_reader_free(reader);
-    free(reader);
-    free(unit);
-    return code;
+            return err_set(err, CVN_EINTERRUPTED, "interrupted while reading the text");
+    } while (n);
+    return CVN_OK;
 }
 
 /* What transformers wants to know besides. */
@@ -69,18 +57,28 @@ int data_train_tokenizer(const DataOptions *options, const char *out, int32_t *r
     SourceList list = {0};
     StrBuf json = {0};
     int32_t vocab = 0;
-    BpeTrainer *trainer = NULL;
-    int code = source_list(&list, options->paths, options->n_paths, err);
-    if (!code && !(trainer = bpe_trainer_new(err)))
-        code = CVN_EMEM;
+    TRY(source_list(&list, options->paths, options->n_paths, err));
+    SourceReader *reader = calloc(1, sizeof *reader);
+    SourceUnit *unit = calloc(BATCH, sizeof *unit);
+    BpeTrainer *trainer = bpe_trainer_new(err);
+    int code = trainer ? CVN_OK : CVN_EMEM;
+    if (!reader || !unit)
+        code = err_set(err, CVN_EMEM, "no memory to read the text");
+    else
+        *reader = (SourceReader){
+            .list = &list, .separator = options->separator ? options->separator : SOURCE_SEPARATOR};
     if (!code)
-        code = count_words(trainer, &list, options, err);
+        code = count_words(trainer, reader, unit, options, err);
     if (!code && (code = bpe_trainer_run(trainer, options->vocab, &json, &vocab, err)))
         err_prefix(err, "'%s'", list.file[0].path);
     if (!code)
         code = write_out(out, &json, err);
     if (!code && reached)
         *reached = vocab;
+    if (reader)
+        source_reader_free(reader);
+    free(reader);
+    free(unit);
     bpe_trainer_free(trainer);
     source_list_free(&list);
     strbuf_free(&json);
