@@ -51,3 +51,19 @@ int json_file_write(const char *path, const json_t *value, cvn_err *err)
     free(json);
     return code;
 }
+
+const char *json_arena_text(const json_t *value, size_t flags, Arena *arena)
+{
+    char *text = value ? json_dumps(value, flags) : NULL;
+    const char *copy = text ? arena_string(arena, text) : NULL;
+    free(text);
+    return copy;
+}
+
+json_t *json_integers(const int64_t *number, int n)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, json_integer(number[i]));
+    return list;
+}

@@ -6,7 +6,7 @@
 #ifndef CVN_BASE_JSON_FILE_H
 #define CVN_BASE_JSON_FILE_H
 
-#include "base/err.h"
+#include "base/arena.h"
 
 #include <jansson.h>
 
@@ -23,5 +23,11 @@ json_t *json_object_read(const char *path, cvn_err *err);
 /* Writes a JSON value as indented text, beside and renamed; reals with 15 significant digits, so
  * that a decimal somebody typed (1e-05) comes out as typed. */
 int json_file_write(const char *path, const json_t *value, cvn_err *err);
+
+/* A value as text in the arena, by the flags of json_dumps; NULL for no value, or when memory ran out. */
+const char *json_arena_text(const json_t *value, size_t flags, Arena *arena);
+
+/* A list of n numbers. */
+json_t *json_integers(const int64_t *number, int n);
 
 #endif

@@ -92,3 +92,14 @@ void strbuf_word(StrBuf *buf, const char *word)
     }
     strbuf_putc(buf, '\'');
 }
+
+void strbuf_count(StrBuf *buf, int64_t count)
+{
+    char digits[24];
+    int n = snprintf(digits, sizeof digits, "%lld", (long long)count);
+    for (int i = 0; i < n; i++) {
+        if (i > 0 && (n - i) % 3 == 0 && digits[i - 1] != '-')
+            strbuf_putc(buf, ',');
+        strbuf_putc(buf, digits[i]);
+    }
+}

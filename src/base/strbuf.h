@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct StrBuf {
     char *text;      /* owned, heap */
@@ -23,7 +24,8 @@ void strbuf_add(StrBuf *buf, const void *bytes, size_t n);
 void strbuf_puts(StrBuf *buf, const char *text);
 void strbuf_putc(StrBuf *buf, char c);
 void strbuf_word(StrBuf *buf,
-                 const char *word); /* as a shell reads it as one: quoted where needed */
+                 const char *word);            /* as a shell reads it as one: quoted where needed */
+void strbuf_count(StrBuf *buf, int64_t count); /* its thousands apart: "8,030,261,248" */
 void strbuf_printf(StrBuf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -155,10 +155,9 @@ static int count_threads(Bench *b, int *threads, cvn_err *err)
 /* Each process has measured itself while the others did; all count as the first one does. */
 static int share_ceilings(Bench *b, cvn_err *err)
 {
-    int n = cluster_size(b->cluster);
-    int code = cluster_share(b->cluster, &b->ceilings, sizeof b->ceilings, err);
-    ceilings_scale(&b->ceilings, n);
-    return code;
+    TRY(cluster_share(b->cluster, &b->ceilings, sizeof b->ceilings, err));
+    ceilings_scale(&b->ceilings, cluster_size(b->cluster));
+    return CVN_OK;
 }
 
 /* A shape whose weights are made up by whoever runs it. */
@@ -228,15 +227,6 @@ static int new_engine(Bench *b, const BenchMode *mode, int64_t rows, int64_t con
     return CVN_OK;
 }
 
-/* What one of n runs has communicated, on average, since `before`. */
-static void take_communication(const cvn_engine *engine, const CommTable *before, double n,
-                               CommTable *out)
-{
-    engine_communication(engine, out);
-    comm_table_since(out, before);
-    comm_table_divide(out, n > 0 ? n : 1);
-}
-
 /* What is measured, for people. */
 typedef struct RowText {
     char text[80];
@@ -273,13 +263,14 @@ static int add_row(Bench *b, cvn_engine *engine, Row row, cvn_err *err)
     else if (row.fits)
         code = bench_decode(engine, row.context, row.tokens,
                             row.part[0] == 't' ? briefly : as_asked, &row.figure, err);
+    TRY(code);
     /* A prefill was run once more than was measured; decoding runs once a step. */
-    take_communication(engine, &before,
-                       row.prefill ? repeats + 1 : (double)(engine->rt.runs - runs),
-                       &row.communication);
-    if (!code)
-        b->row[b->n_rows++] = row;
-    return code;
+    double n = row.prefill ? repeats + 1 : (double)(engine->rt.runs - runs);
+    engine_communication(engine, &row.communication);
+    comm_table_since(&row.communication, &before);
+    comm_table_divide(&row.communication, n > 0 ? n : 1);
+    b->row[b->n_rows++] = row;
+    return CVN_OK;
 }
 
 /* The prefill and the decode that were asked for, run in one way. */

@@ -153,13 +153,11 @@ static int run(const Args *args)
                  .request = {.max_tokens = v[MAX_TOKENS].integer,
                              .ignore_eos = args_value(args, SHARED(IGNORE_EOS))->flag,
                              .sampling = run_model_sampling(args)}};
-    int code = open_chat(&chat, args, &err);
-    if (code == CVN_OK)
-        code = converse(&chat, &v[HISTORY], &err);
+    bool failed = open_chat(&chat, args, &err) || converse(&chat, &v[HISTORY], &err);
     dialog_free(&chat.dialog);
     cvn_session_free(chat.session);
     run_model_close(&chat.run, NULL);
-    if (code)
+    if (failed)
         return fail(&err);
     return chat.refused && !chat.terminal ? EXIT_REFUSED : EXIT_OK;
 }

@@ -72,7 +72,7 @@ static int run(const Args *args)
         return fail(&err);
     StrBuf text = {0};
     strbuf_printf(&text, "%s: %s, ", folder, args->value[PRESET].text);
-    add_count(&text, size.params);
+    strbuf_count(&text, size.params);
     strbuf_printf(&text, " random parameters in %s, %s", cvn_dtype_name(save.dtype),
                   bytes_text((double)model_bytes(&config, save.dtype)).text);
     if (text.text)

@@ -187,9 +187,9 @@ static void add_sizes(StrBuf *out, const Subject *s)
 {
     ModelSize size = model_size(&s->config);
     strbuf_puts(out, "parameters  ");
-    add_count(out, size.params);
+    strbuf_count(out, size.params);
     strbuf_puts(out, ", of which ");
-    add_count(out, size.matmul_params);
+    strbuf_count(out, size.matmul_params);
     strbuf_puts(out, " are multiplied with every token\n");
     if (s->from_files)
         add_files(out, s);
@@ -231,7 +231,7 @@ static void add_groups(StrBuf *out, const Subject *s)
     strbuf_puts(out, "\n  group          tensors       parameters   share\n");
     for (int i = 0; i < n; i++) {
         StrBuf count = {0};
-        add_count(&count, group[i].n);
+        strbuf_count(&count, group[i].n);
         strbuf_printf(out, "  %-12s %9" PRIi64 " %16s  %5.1f%%\n", group[i].name, group[i].tensors,
                       count.text ? count.text : "", 100 * (double)group[i].n / (double)all);
         strbuf_free(&count);

@@ -203,13 +203,11 @@ static int run(const Args *args)
         g->mesh = arena_string(&g->arena, args->value[MESH].text);
     Dump dump;
     PassOptions how = {.dump = &dump, .report = args->value[QUIET].flag ? NULL : report};
-    int code = g ? dump_init(&dump, args->value[DUMP].text, NULL, &err) : err.code;
-    if (code == CVN_OK)
-        code = passes_run(g, pass, n, &how, &err);
-    if (code == CVN_OK)
-        code = args->value[RUN].flag ? run_graph(g, args, &err) : print_graph(g, args, &err);
+    bool failed = !g || dump_init(&dump, args->value[DUMP].text, NULL, &err) ||
+                  passes_run(g, pass, n, &how, &err) ||
+                  (args->value[RUN].flag ? run_graph : print_graph)(g, args, &err);
     cvn_graph_free(g);
-    return code ? fail(&err) : EXIT_OK;
+    return failed ? fail(&err) : EXIT_OK;
 }
 
 const Command command_opt = {

@@ -2,6 +2,7 @@
 #include "sim/plan.h"
 #include "base/bytes.h"
 #include "base/file.h"
+#include "base/json_file.h"
 #include "cli/common.h"
 #include "cli/figures.h"
 #include "cli/run_model.h"
@@ -91,12 +92,10 @@ static int shape(const Value *v, LlamaConfig *config, cvn_err *err)
     if (v[PRESET].given)
         return preset_config(v[PRESET].text, config, err);
     IoModel model;
-    int code = io_open_shown(&model, v[MODEL].text, err);
-    if (!code) {
-        *config = model.config;
-        io_close_model(&model);
-    }
-    return code;
+    TRY(io_open_shown(&model, v[MODEL].text, err));
+    *config = model.config;
+    io_close_model(&model);
+    return CVN_OK;
 }
 
 static int make_ask(SimAsk *ask, const Value *v, cvn_err *err)
@@ -134,13 +133,6 @@ static int make_ask(SimAsk *ask, const Value *v, cvn_err *err)
 
 /* ---- printing ---- */
 
-static void type_shape(StrBuf *out, const SimTensor *t)
-{
-    strbuf_clear(out);
-    type_print(out, &t->type);
-    strbuf_puts(out, t->spec);
-}
-
 static void size_line(const char *name, double bytes)
 {
     printf("  %-36s %12s\n", name, bytes_text(bytes).text);
@@ -172,7 +164,9 @@ static void print_tensors(const SimAnswer *a, bool all, StrBuf *text)
         const SimTensor *t = &a->tensor[i];
         if (!all && t->role != SIM_WEIGHT && t->role != SIM_CACHE)
             continue;
-        type_shape(text, t);
+        strbuf_clear(text);
+        type_print(text, &t->type);
+        strbuf_puts(text, t->spec);
         printf("  %-18s %6" PRId64 "  %-52s %12s\n", t->kind, t->count, text->text,
                bytes_text(t->device_bytes).text);
         if (all && t->origin[0])
@@ -249,9 +243,7 @@ static json_t *tensors_json(const SimAnswer *a)
     json_t *list = json_array();
     for (int i = 0; i < a->n_tensors; i++) {
         const SimTensor *t = &a->tensor[i];
-        json_t *dims = json_array();
-        for (int d = 0; d < t->type.rank; d++)
-            json_array_append_new(dims, json_integer(t->type.dim[d]));
+        json_t *dims = json_integers(t->type.dim, t->type.rank);
         json_array_append_new(
             list, json_pack("{s:s,s:s,s:s,s:o,s:s,s:s,s:I,s:f}", "role", sim_role_names[t->role],
                             "kind", t->kind, "dtype", cvn_dtype_name(t->type.dtype), "shape", dims,
@@ -266,9 +258,7 @@ static json_t *peak_json(const SimAnswer *a)
     json_t *list = json_array();
     for (int i = 0; i < a->peak.n; i++) {
         const PeakRow *row = &a->peak.row[i];
-        json_t *dims = json_array();
-        for (int d = 0; d < row->type.rank; d++)
-            json_array_append_new(dims, json_integer(row->type.dim[d]));
+        json_t *dims = json_integers(row->type.dim, row->type.rank);
         json_array_append_new(
             list, json_pack("{s:s,s:s,s:o,s:s,s:s,s:i,s:i,s:I,s:f}", "name", row->of, "dtype",
                             cvn_dtype_name(row->type.dtype), "shape", dims, "made_by", row->made,
@@ -322,17 +312,13 @@ static int run(const Args *args)
     cvn_err err = {0};
     SimAsk ask;
     SimAnswer answer = {0};
-    int exit_code = EXIT_OK, code = make_ask(&ask, v, &err);
-    if (!code) {
-        code = sim_plan(&ask, &answer, &err);
-        if (!code && v[SVG].given)
-            code = draw(v[SVG].text, &ask, &answer, &err);
-        if (!code)
-            exit_code = v[JSON].flag ? print_plan_json(&ask, &answer, name, memory)
-                                     : print_plan(&ask, &answer, name, memory, v);
-    }
+    bool failed = make_ask(&ask, v, &err) || sim_plan(&ask, &answer, &err) ||
+                  (v[SVG].given && draw(v[SVG].text, &ask, &answer, &err));
+    int exit_code = failed         ? fail(&err)
+                    : v[JSON].flag ? print_plan_json(&ask, &answer, name, memory)
+                                   : print_plan(&ask, &answer, name, memory, v);
     sim_answer_free(&answer);
-    return code ? fail(&err) : exit_code;
+    return exit_code;
 }
 
 const Command command_plan = {

@@ -47,15 +47,14 @@ static int run(const Args *args)
     SaveOptions save = save_options(args, model.config.dtype);
     save.tokenizer_folder = model.kind == IO_KIND_GGUF ? NULL : from;
     double before = size_of(&model.config, save.dtype);
-    int code = quant_parse(args->value[TO].text, &quant, &err);
-    if (!code)
-        code = save_model_quantized(to, &model, quant, &save, &err);
-    if (!code && model.kind == IO_KIND_GGUF) {
+    bool failed = quant_parse(args->value[TO].text, &quant, &err) ||
+                  save_model_quantized(to, &model, quant, &save, &err);
+    if (!failed && model.kind == IO_KIND_GGUF) {
         cvn_err none = {0}; /* without a tokenizer it is a model still */
         if (tokenizer_copy(from, to, &none))
             fprintf(stderr, "caravan: %s has no tokenizer: %s\n", to, none.message);
     }
-    if (!code) {
+    if (!failed) {
         LlamaConfig config = model.config;
         config.quant = quant;
         char name[16];
@@ -63,7 +62,7 @@ static int run(const Args *args)
                bytes_text(size_of(&config, save.dtype)).text, bytes_text(before).text);
     }
     io_close_model(&model);
-    return code ? fail(&err) : EXIT_OK;
+    return failed ? fail(&err) : EXIT_OK;
 }
 
 const Command command_quantize = {

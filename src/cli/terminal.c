@@ -91,17 +91,6 @@ void add_visible(StrBuf *out, const char *text, size_t n)
     }
 }
 
-void add_count(StrBuf *out, int64_t count)
-{
-    char digits[24];
-    int n = snprintf(digits, sizeof digits, "%" PRIi64, count);
-    for (int i = 0; i < n; i++) {
-        if (i > 0 && (n - i) % 3 == 0 && digits[i - 1] != '-')
-            strbuf_putc(out, ',');
-        strbuf_putc(out, digits[i]);
-    }
-}
-
 bool terminal_live(void)
 {
     const char *term = getenv("TERM");

@@ -34,9 +34,6 @@ void warn_lines(const char *lines);
 /* Adds bytes as they are, but control characters and what is not UTF-8 as \xNN, and line ends as \n. */
 void add_visible(StrBuf *out, const char *text, size_t n);
 
-/* Adds a count with its thousands apart: "8,030,261,248". */
-void add_count(StrBuf *out, int64_t count);
-
 /* Whether standard error is a terminal on which a line can be drawn over and over. */
 bool terminal_live(void);
 

@@ -103,12 +103,6 @@ static void add_pieces(Work *work)
     }
 }
 
-static void add_ids(StrBuf *out, const TokenIds *ids)
-{
-    for (size_t i = 0; i < ids->n; i++)
-        strbuf_printf(out, "%s%" PRIi32, i ? "," : "", ids->id[i]);
-}
-
 /* {"ids":[…]} on one line, or the number of ids. */
 static void add_ids_line(Work *work)
 {
@@ -117,7 +111,8 @@ static void add_ids_line(Work *work)
         return;
     }
     strbuf_puts(&work->out, "{\"ids\":[");
-    add_ids(&work->out, &work->ids);
+    for (size_t i = 0; i < work->ids.n; i++)
+        strbuf_printf(&work->out, "%s%" PRIi32, i ? "," : "", work->ids.id[i]);
     strbuf_puts(&work->out, "]}\n");
 }
 
@@ -250,14 +245,11 @@ static int convert(Work *work, const Args *args, cvn_err *err)
     const Value *text = &args->value[TEXT], *file = &args->value[FILE_];
     char *read = NULL;
     size_t n = text->given ? strlen(text->text) : 0;
-    int code = CVN_OK;
     work->source = text->given ? "--text" : file->given ? file->text : "standard input";
     if (!text->given)
-        code = read_input(file->given ? file->text : "-", &read, &n, err);
+        TRY(read_input(file->given ? file->text : "-", &read, &n, err));
     const char *input = text->given ? text->text : read;
-    if (code == CVN_OK)
-        code = args->value[JSONL].flag ? convert_lines(work, input, n, err)
-                                       : convert_all(work, input, n, err);
+    int code = (args->value[JSONL].flag ? convert_lines : convert_all)(work, input, n, err);
     free(read);
     return code;
 }
@@ -274,14 +266,14 @@ static int train(const Args *args, cvn_err *err)
                               .n_paths = 1 + (size_t)args->n_operands,
                               .vocab = vocab,
                               .separator = args->value[SEPARATOR].text};
-    int code = data_train_tokenizer(&data, out, &reached, err);
-    if (!code && reached < vocab)
+    TRY(data_train_tokenizer(&data, out, &reached, err));
+    if (reached < vocab)
         printf("%s: %" PRId32 " tokens, not %" PRId32 ": no two neighbours in this text occur "
                "twice any more\n",
                out, reached, vocab);
-    else if (!code)
+    else
         printf("%s: %" PRId32 " tokens\n", out, reached);
-    return code;
+    return CVN_OK;
 }
 
 static int run(const Args *args)

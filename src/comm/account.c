@@ -48,8 +48,7 @@ static bool is_there(Comm *comm, const Exchange *e)
     for (int64_t j = 0; j < e->size; j++) {
         if (!comm_is_local(comm, e->member[j]))
             continue;
-        Exchange *peer = &comm_device(comm, e->member[j])->exchange[e->number % COMM_IN_FLIGHT];
-        if (!milestone_reached(&peer->started, e->number + 1))
+        if (!milestone_reached(&comm_peer(comm, e, e->member[j])->started, e->number + 1))
             return false;
     }
     return link_is_done(comm, e);

@@ -87,11 +87,6 @@ unsigned comm_start(Comm *comm, int device, const Op *op, const void *in, void *
 
 /* ---- done ---- */
 
-static Exchange *peer_of(const Comm *comm, const Exchange *e, int64_t id)
-{
-    return &comm_device(comm, id)->exchange[e->number % COMM_IN_FLIGHT];
-}
-
 static int check_agreement(const Exchange *e, int64_t id, const Exchange *peer, cvn_err *err)
 {
     const Op *a = e->op, *b = peer->op;
@@ -110,7 +105,7 @@ static int gather_sources(Comm *comm, Exchange *e, cvn_err *err)
     for (int64_t j = 0; j < e->size; j++) {
         if (!comm_is_local(comm, e->member[j]))
             continue;
-        Exchange *peer = peer_of(comm, e, e->member[j]);
+        Exchange *peer = comm_peer(comm, e, e->member[j]);
         if (!milestone_wait(comm, &peer->started, e->number + 1))
             return comm_failed(comm, err);
         TRY(check_agreement(e, e->member[j], peer, err));
@@ -130,12 +125,12 @@ static int wait_for_peers(Comm *comm, Exchange *e, cvn_err *err)
     bool there = true;
     if (e->op->kind == OP_COLLECTIVE_PERMUTE) {
         if (e->target >= 0 && comm_is_local(comm, e->target))
-            there = milestone_wait(comm, &peer_of(comm, e, e->target)->finished, e->number + 1);
+            there = milestone_wait(comm, &comm_peer(comm, e, e->target)->finished, e->number + 1);
     } else {
         for (int64_t j = 0; there && j < e->size; j++)
             if (comm_is_local(comm, e->member[j]))
-                there =
-                    milestone_wait(comm, &peer_of(comm, e, e->member[j])->finished, e->number + 1);
+                there = milestone_wait(comm, &comm_peer(comm, e, e->member[j])->finished,
+                                       e->number + 1);
     }
     return there ? CVN_OK : comm_failed(comm, err);
 }
@@ -155,7 +150,7 @@ static void reduce_to_all(const KernelArgs *args, const Exchange *e)
         fold_run(box.dtype, e->op->attr.reduce, e->source, e->size, 0, i, n, e->out, at);
         for (int64_t j = 0; j < e->size; j++)
             if (j != e->self && comm_is_local(args->comm, e->member[j]))
-                memcpy(at_element(box.dtype, peer_of(args->comm, e, e->member[j])->out, at),
+                memcpy(at_element(box.dtype, comm_peer(args->comm, e, e->member[j])->out, at),
                        at_element(box.dtype, e->out, at), cvn_dtype_bytes(box.dtype, n));
     }
 }

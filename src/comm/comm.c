@@ -75,14 +75,6 @@ Comm *comm_new(int n_local, Transport *transport, cvn_err *err)
     return comm;
 }
 
-static void free_names(CommNames *names)
-{
-    for (int i = 0; i < names->n; i++)
-        free(names->name[i].groups);
-    free(names->name);
-    *names = (CommNames){0};
-}
-
 void comm_free(Comm *comm)
 {
     if (!comm)
@@ -97,7 +89,9 @@ void comm_free(Comm *comm)
         }
     }
     pthread_mutex_destroy(&comm->lock);
-    free_names(&comm->names);
+    for (int i = 0; i < comm->names.n; i++)
+        free(comm->names.name[i].groups);
+    free(comm->names.name);
     free(comm->any.member);
     free(comm->device);
     free(comm);

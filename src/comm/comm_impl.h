@@ -108,6 +108,11 @@ struct Comm {
 
 CommDevice *comm_device(const Comm *comm, int64_t id);
 bool comm_is_local(const Comm *comm, int64_t id);
+/* The same exchange of a member that is here. */
+static inline Exchange *comm_peer(const Comm *comm, const Exchange *e, int64_t id)
+{
+    return &comm_device(comm, id)->exchange[e->number % COMM_IN_FLIGHT];
+}
 
 /* Waits until it has reached `target`; false when the Comm failed first. */
 bool milestone_wait(const Comm *comm, Milestone *milestone, unsigned target);

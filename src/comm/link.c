@@ -37,15 +37,10 @@ void link_send(const Comm *comm, CommDevice *own, Exchange *e)
 /* By comm_now; 0 without links. All members here have started. */
 static int64_t arrival(const Comm *comm, const Exchange *e)
 {
-    const CommDevice *own = comm_device(comm, e->id);
     int64_t until = 0;
-    for (int64_t j = 0; j < e->size; j++) {
-        bool local = e->member[j] != e->id && comm_is_local(comm, e->member[j]);
-        const CommDevice *peer = local ? comm_device(comm, e->member[j]) : own;
-        int64_t leaves =
-            local ? atomic_load(&peer->exchange[e->number % COMM_IN_FLIGHT].leaves) : 0;
-        until = num_max(until, leaves);
-    }
+    for (int64_t j = 0; j < e->size; j++)
+        if (e->member[j] != e->id && comm_is_local(comm, e->member[j]))
+            until = num_max(until, atomic_load(&comm_peer(comm, e, e->member[j])->leaves));
     return until ? until + (int64_t)(comm->link.latency * 1e9) : 0;
 }
 

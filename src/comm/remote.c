@@ -26,11 +26,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-static int rank_of(const Comm *comm, int64_t id)
-{
-    return (int)(id / comm->n_local);
-}
-
 static int tag_of(const Comm *comm, const Exchange *e, int64_t from, int64_t to, int half)
 {
     int64_t n = comm->n_local;
@@ -76,8 +71,8 @@ static int begin(Comm *comm, Exchange *e, bool sends, int64_t id, int tag, void 
                  cvn_err *err)
 {
     for (;;) {
-        int code = transport_begin(comm->transport, sends, rank_of(comm, id), tag, data, bytes,
-                                   &e->transfer[e->n_transfers], 1, err);
+        int code = transport_begin(comm->transport, sends, (int)(id / comm->n_local), tag, data,
+                                   bytes, &e->transfer[e->n_transfers], 1, err);
         e->n_transfers += code == CVN_OK;
         if (code != CVN_EINTERRUPTED || comm_failed(comm, NULL))
             return code;
@@ -145,17 +140,16 @@ int remote_start(Comm *comm, Exchange *e, cvn_err *err)
         if (!comm_is_local(comm, target_of(e, j)) && !in_place(&box, &in))
             packed += padded_bytes(&box);
     }
-    int rc = room(&e->stage, &e->stage_bytes, stage, err);
-    if (!rc)
-        rc = room(&e->packed, &e->packed_bytes, packed, err);
+    TRY(room(&e->stage, &e->stage_bytes, stage, err));
+    TRY(room(&e->packed, &e->packed_bytes, packed, err));
     stage = packed = 0;
-    for (int64_t j = 0; !rc && j < e->size; j++)
+    for (int64_t j = 0; j < e->size; j++)
         if (!comm_is_local(comm, e->member[j]))
-            rc = begin_receive(comm, e, j, &stage, err);
-    for (int64_t j = 0; !rc && j < n_targets(e); j++)
+            TRY(begin_receive(comm, e, j, &stage, err));
+    for (int64_t j = 0; j < n_targets(e); j++)
         if (!comm_is_local(comm, target_of(e, j)))
-            rc = begin_send(comm, e, j, target_of(e, j), &packed, err);
-    return rc;
+            TRY(begin_send(comm, e, j, target_of(e, j), &packed, err));
+    return CVN_OK;
 }
 
 /* Until all transfers have ended, or the Comm has failed. */
@@ -188,8 +182,7 @@ bool remote_is_done(Comm *comm, Exchange *e)
 
 int remote_share(Comm *comm, Exchange *e, cvn_err *err)
 {
-    int rc = CVN_OK;
-    for (int64_t j = 0; !rc && j < e->size; j++) {
+    for (int64_t j = 0; j < e->size; j++) {
         if (comm_is_local(comm, e->member[j]))
             continue;
         Box own, other;
@@ -197,13 +190,12 @@ int remote_share(Comm *comm, Exchange *e, cvn_err *err)
         piece_of(e->op, e->size, e->self, e->self, &own, &in, &from);
         piece_of(e->op, e->size, j, j, &other, &in, &to);
         int64_t id = e->member[j];
-        rc = begin(comm, e, false, id, tag_of(comm, e, id, e->id, 1),
-                   at_element(other.dtype, e->out, to.at),
-                   cvn_dtype_bytes(other.dtype, box_elements(&other)), err);
-        if (!rc)
-            rc = begin(comm, e, true, id, tag_of(comm, e, e->id, id, 1),
-                       at_element(own.dtype, e->out, from.at),
-                       cvn_dtype_bytes(own.dtype, box_elements(&own)), err);
+        TRY(begin(comm, e, false, id, tag_of(comm, e, id, e->id, 1),
+                  at_element(other.dtype, e->out, to.at),
+                  cvn_dtype_bytes(other.dtype, box_elements(&other)), err));
+        TRY(begin(comm, e, true, id, tag_of(comm, e, e->id, id, 1),
+                  at_element(own.dtype, e->out, from.at),
+                  cvn_dtype_bytes(own.dtype, box_elements(&own)), err));
     }
-    return rc ? rc : remote_done(comm, e, err);
+    return remote_done(comm, e, err);
 }

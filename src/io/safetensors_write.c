@@ -1,5 +1,6 @@
 /* Writing safetensors: the header from what was declared, then a stream held to it. */
 #include "base/heap.h"
+#include "base/json_file.h"
 #include "io/safetensors.h"
 
 #include <inttypes.h>
@@ -48,9 +49,7 @@ int st_writer_declare(StWriter *writer, const char *name, cvn_dtype dtype, int r
     uint64_t begin = writer->n ? writer->end[writer->n - 1] : 0, end;
     if (__builtin_add_overflow(begin, (uint64_t)bytes, &end) || end > INT64_MAX)
         return err_set(err, CVN_EINVAL, "'%s': tensor '%s' makes the file too large", path, name);
-    json_t *shape = json_array();
-    for (int i = 0; i < rank; i++)
-        json_array_append_new(shape, json_integer(dims[i]));
+    json_t *shape = json_integers(dims, rank);
     json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", type, "shape", shape, "data_offsets",
                               (json_int_t)begin, (json_int_t)end);
     if (!entry || json_object_set_new(writer->header, name, entry) != 0)
@@ -58,6 +57,19 @@ int st_writer_declare(StWriter *writer, const char *name, cvn_dtype dtype, int r
                        name);
     writer->end[writer->n++] = end;
     return CVN_OK;
+}
+
+static int write_header(StWriter *writer, const char *text, size_t n, uint64_t padded, cvn_err *err)
+{
+    char spaces[64];
+    memset(spaces, ' ', sizeof spaces);
+    if (padded > ST_HEADER_MAX)
+        return err_set(err, CVN_EINVAL,
+                       "'%s': a header of %" PRIu64 " bytes is over the limit of %zu",
+                       writer->file.path, padded, ST_HEADER_MAX);
+    TRY(file_writer_write(&writer->file, &padded, 8, err));
+    TRY(file_writer_write(&writer->file, text, n, err));
+    return file_writer_write(&writer->file, spaces, padded - n, err);
 }
 
 int st_writer_begin(StWriter *writer, cvn_err *err)
@@ -70,19 +82,7 @@ int st_writer_begin(StWriter *writer, cvn_err *err)
         return err_set(err, CVN_EMEM, "no memory for the header of '%s'", path);
     /* Spaces up to a multiple of 64, so that the data starts on a cache line of the mapping. */
     size_t n = strlen(text), padded = ((8 + n + 63) & ~(size_t)63) - 8;
-    int code = CVN_OK;
-    if (padded > ST_HEADER_MAX)
-        code = err_set(err, CVN_EINVAL, "'%s': a header of %zu bytes is over the limit of %zu",
-                       path, padded, ST_HEADER_MAX);
-    uint64_t size = padded;
-    char spaces[64];
-    memset(spaces, ' ', sizeof spaces);
-    if (code == CVN_OK)
-        code = file_writer_write(&writer->file, &size, 8, err);
-    if (code == CVN_OK)
-        code = file_writer_write(&writer->file, text, n, err);
-    if (code == CVN_OK)
-        code = file_writer_write(&writer->file, spaces, padded - n, err);
+    int code = write_header(writer, text, n, padded, err);
     free(text);
     writer->begun = code == CVN_OK;
     return code;

@@ -45,12 +45,6 @@ static BenchFigure figure(double *seconds, int n)
     return f;
 }
 
-static void make_prompt(const cvn_engine *e, int32_t *tokens, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        tokens[i] = (int32_t)(i * 7919 % e->model->io.config.vocab);
-}
-
 /* That share the work, each with as much as this one, all measured at the same time. */
 static double processes(const cvn_engine *e)
 {
@@ -60,11 +54,10 @@ static double processes(const cvn_engine *e)
 static int prefill(cvn_engine *e, const cvn_request *request, cvn_err *err)
 {
     RowPrompt prompt = {.row = 0, .request = request};
-    int code = CVN_OK;
     engine_begin_row(e, 0, request, 0);
-    while (code == CVN_OK && e->filled[0] < request->n_prompt)
-        code = engine_prefill(e, &prompt, 1, err);
-    return code;
+    while (e->filled[0] < request->n_prompt)
+        TRY(engine_prefill(e, &prompt, 1, err));
+    return CVN_OK;
 }
 
 int bench_prefill(cvn_engine *e, int64_t n, int repeats, BenchFigure *out, cvn_err *err)
@@ -78,8 +71,8 @@ int bench_prefill(cvn_engine *e, int64_t n, int repeats, BenchFigure *out, cvn_e
     int code = CVN_OK;
     if (!tokens || !seconds || !peaks)
         code = err_set(err, CVN_EMEM, "no memory for a prompt of %lld tokens", (long long)n);
-    else
-        make_prompt(e, tokens, n);
+    for (int64_t i = 0; i < n && !code; i++)
+        tokens[i] = (int32_t)(i * 7919 % e->model->io.config.vocab);
     for (int i = -1; i < repeats && !code; i++) {
         double begin = clock_seconds();
         code = prefill(e, &request, err);
@@ -165,13 +158,6 @@ static int open_turns(Turns *t, cvn_engine *e, int64_t most, cvn_err *err)
     return CVN_OK;
 }
 
-static void close_turns(Turns *t)
-{
-    free(t->seconds);
-    free(t->share);
-    free(t->bandwidth);
-}
-
 /* Runs steps for TURN seconds, but no more than `most`, and then reads for as long. */
 static int take_turn(Turns *t, cvn_engine *e, int64_t most, int64_t *taken, cvn_err *err)
 {
@@ -228,7 +214,9 @@ int bench_decode(cvn_engine *e, int64_t context, int64_t steps, double seconds, 
     }
     for (int row = 0; row < rows; row++)
         engine_reset_row(e, row);
-    close_turns(&t);
+    free(t.seconds);
+    free(t.share);
+    free(t.bandwidth);
     return code;
 }
 

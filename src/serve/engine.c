@@ -268,21 +268,15 @@ static int start_engine(cvn_engine *e, cvn_err *err)
     choose_score_buckets(e);
     make_inputs(&e->rows, &e->arena, o->rows, 1, o->penalties ? (size_t)config->vocab : 0);
     make_rows(e, (size_t)o->rows);
-    LoadReport report = {0};
-    int code = open_runtime(e, err);
-    if (code == CVN_OK)
-        code = check_cache(e, err);
-    if (code == CVN_OK)
-        code = compile_programs(e, err);
-    if (code == CVN_OK)
-        code = check_memory(e, err);
-    if (code == CVN_OK)
-        code = runtime_reserve(&e->rt, err);
-    if (code == CVN_OK)
-        code = runtime_allocate(&e->rt, ROLE_CACHE, err);
+    LoadReport report;
+    TRY(open_runtime(e, err));
+    TRY(check_cache(e, err));
+    TRY(compile_programs(e, err));
+    TRY(check_memory(e, err));
+    TRY(runtime_reserve(&e->rt, err));
+    TRY(runtime_allocate(&e->rt, ROLE_CACHE, err));
     double begin = clock_seconds();
-    if (code == CVN_OK)
-        code = load_weights(&e->rt, e->model, &report, err);
+    int code = load_weights(&e->rt, e->model, &report, err);
     e->stats.load_seconds = clock_seconds() - begin;
     e->warnings = report.warnings;
     e->read_bytes = report.read_bytes;

@@ -133,9 +133,8 @@ int cvn_model_encode(const cvn_model *m, const char *text, size_t n, bool bos, i
     *ids = NULL;
     *n_ids = 0;
     TokenIds list = {0};
-    int code = need_tokenizer(m, err);
-    if (!code)
-        code = tokenizer_encode(m->tokenizer, text, n, bos ? TOKENIZER_BOS : 0, &list, err);
+    TRY(need_tokenizer(m, err));
+    int code = tokenizer_encode(m->tokenizer, text, n, bos ? TOKENIZER_BOS : 0, &list, err);
     if (!code && list.failed)
         code = err_set(err, CVN_EMEM, "no memory for the ids of %zu bytes of text", n);
     if (code) {
@@ -153,10 +152,9 @@ int cvn_model_decode(const cvn_model *m, const int32_t *ids, int64_t n, char **t
     *text = NULL;
     *length = 0;
     StrBuf out = {0};
+    TRY(need_tokenizer(m, err));
     strbuf_add(&out, "", 0);
-    int code = need_tokenizer(m, err);
-    if (!code)
-        code = tokenizer_decode(m->tokenizer, ids, (size_t)n, 0, &out, err);
+    int code = tokenizer_decode(m->tokenizer, ids, (size_t)n, 0, &out, err);
     if (!code && out.failed)
         code = err_set(err, CVN_EMEM, "no memory for the text of %lld ids", (long long)n);
     if (code) {

@@ -18,15 +18,6 @@ static uint32_t next_random(uint32_t *state)
     return *state >> 8;
 }
 
-/* What steps that took so long come to, beside peaks measured in turns with them. Sorts both. */
-static void finish_figure(const TrainBench *b, double *seconds, double *peaks, TrainFigure *out)
-{
-    out->peak = median(peaks, b->repeats + 1);
-    out->seconds = median(seconds, b->repeats);
-    out->tokens_per_second = (double)(b->trainer.batch * b->trainer.seq) / out->seconds;
-    out->mfu = out->flops / out->seconds / out->peak;
-}
-
 /* That share the work, each with as much as this one, all measured at the same time. */
 static double processes(const Trainer *t)
 {
@@ -83,7 +74,10 @@ static int measure_steps(const TrainBench *b, Trainer *t, const TrainBatch *batc
         trainer_communication(t, &out->communication);
         comm_table_since(&out->communication, &before);
         comm_table_divide(&out->communication, b->repeats);
-        finish_figure(b, seconds, peaks, out);
+        out->peak = median(peaks, b->repeats + 1);
+        out->seconds = median(seconds, b->repeats);
+        out->tokens_per_second = (double)(b->trainer.batch * b->trainer.seq) / out->seconds;
+        out->mfu = out->flops / out->seconds / out->peak;
     }
     free(seconds);
     return code;

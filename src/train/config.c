@@ -384,11 +384,8 @@ DataPacking train_config_packing(const TrainConfig *c)
 
 int train_config_check(const TrainConfig *c, cvn_err *err)
 {
-    int code = CVN_OK;
-    for (int i = 0; i < train_n_keys && code == CVN_OK; i++)
-        code = check_value(c, &train_keys[i], err);
-    if (code)
-        return code;
+    for (int i = 0; i < train_n_keys; i++)
+        TRY(check_value(c, &train_keys[i], err));
     if (c->n_data == 0)
         return err_set(err, CVN_EINVAL, "say what to train on: --data FILE");
     if (!c->preset == !c->init)
@@ -407,8 +404,8 @@ int train_config_check(const TrainConfig *c, cvn_err *err)
                        c->batch, c->micro_batch);
     LoraOptions lora;
     Schedule schedule = train_config_schedule(c);
-    if (c->lora && (code = lora_parse(&lora, c->lora, err)) != CVN_OK)
-        return code;
+    if (c->lora)
+        TRY(lora_parse(&lora, c->lora, err));
     return schedule_check(&schedule, err);
 }
 

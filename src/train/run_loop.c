@@ -49,16 +49,15 @@ static int fill(Run *r, DataSplit split, int64_t first, int64_t n, cvn_err *err)
 {
     const TrainBatch *b = &r->batch;
     int64_t seq = r->config.seq;
-    int code = CVN_OK;
-    for (int64_t i = 0, end; i < n && code == CVN_OK; i = end) {
+    for (int64_t i = 0, end; i < n; i = end) {
         bool needed = trainer_needs(&r->trainer, i);
         for (end = i + 1; end < n && trainer_needs(&r->trainer, end) == needed;)
             end++;
         if (needed)
-            code = data_fill(r->data, split, first + i, end - i, b->tokens + i * seq,
-                             b->targets + i * seq, b->starts + i * seq, err);
+            TRY(data_fill(r->data, split, first + i, end - i, b->tokens + i * seq,
+                          b->targets + i * seq, b->starts + i * seq, err));
     }
-    return code;
+    return CVN_OK;
 }
 
 /* ---- validation ---- */
@@ -158,12 +157,10 @@ static int export_result(Run *r, cvn_err *err)
     if (!run_is_first(r))
         return CVN_OK;
     Checkpoint last;
-    int code = checkpoint_find(&last, r->out, state_of(r)->step, NULL, NULL, err);
-    if (code == CVN_OK) {
-        code = r->lora.rank > 0 ? checkpoint_export_adapter(&last, r->out, true, err)
+    TRY(checkpoint_find(&last, r->out, state_of(r)->step, NULL, NULL, err));
+    int code = r->lora.rank > 0 ? checkpoint_export_adapter(&last, r->out, true, err)
                                 : checkpoint_export(&last, r->out, &save, err);
-        checkpoint_close(&last);
-    }
+    checkpoint_close(&last);
     return code;
 }
 
@@ -370,11 +367,8 @@ static int run_steps(Run *r, cvn_err *err)
 {
     const TrainConfig *c = &r->config;
     const CheckpointState *state = state_of(r);
-    int code = CVN_OK;
-    while (code == CVN_OK && state->step < c->steps && !is_stopped(r)) {
-        code = step(r, err);
-        if (code)
-            break;
+    while (state->step < c->steps && !is_stopped(r)) {
+        TRY(step(r, err));
         cvn_err told = {0};
         look_at_save(r, false, &told);
         if (state->step == c->steps)
@@ -386,7 +380,7 @@ static int run_steps(Run *r, cvn_err *err)
         if (divides(c->sample_every, state->step))
             sample_checkpoint(r);
     }
-    return code;
+    return CVN_OK;
 }
 
 /* The same, with what every thread did written to a file. */
@@ -395,10 +389,10 @@ static int run_profiled(Run *r, cvn_err *err)
     const Backend *backend = r->trainer.rt.backend;
     Devices *devices = r->trainer.rt.devices;
     const char *path = r->events->profile;
-    int code = path ? backend->trace_begin(devices, err) : CVN_OK;
-    if (code == CVN_OK)
-        code = run_steps(r, err);
-    return code || !path ? code : backend->trace_write(devices, path, err);
+    if (path)
+        TRY(backend->trace_begin(devices, err));
+    TRY(run_steps(r, err));
+    return path ? backend->trace_write(devices, path, err) : CVN_OK;
 }
 
 static int run_loop(Run *r, cvn_err *err)

@@ -46,11 +46,11 @@ static int merge_options(Run *r, const TrainConfig *config, const bool *given, c
     r->config = train_config_defaults();
     int code = train_config_read(&r->config, r->from.folder, json, NULL, &r->arena, err);
     json_decref(json);
-    if (code == CVN_OK)
-        code = run_find_paths(r, given, err);
+    TRY(code);
+    TRY(run_find_paths(r, given, err));
     r->config.out = config->out;
     r->config.stop_after = 0;
-    for (int i = 0; i < train_n_keys && code == CVN_OK; i++) {
+    for (int i = 0; i < train_n_keys; i++) {
         const TrainKey *key = &train_keys[i];
         if (!given || !given[i] || strcmp(key->name, "out") == 0)
             continue;
@@ -62,12 +62,12 @@ static int merge_options(Run *r, const TrainConfig *config, const bool *given, c
                            key->name, r->from.folder);
         train_config_copy(&r->config, config, key);
     }
-    if (code == CVN_OK && r->config.steps < manifest->step)
+    if (r->config.steps < manifest->step)
         return err_set(err, CVN_EINVAL,
                        "'%s' has done %" PRId64 " steps; --steps is of the whole run, so give more "
                        "than that to go on",
                        r->from.folder, manifest->step);
-    return code;
+    return CVN_OK;
 }
 
 static void warn_checkpoint(void *context, const char *sentence)
@@ -248,12 +248,9 @@ static int open_data(Run *r, cvn_err *err)
                            .progress = run_goes_on,
                            .context = r};
     /* The others find the cache that the first one makes. */
-    int code = run_is_first(r) ? data_open(&r->data, &options, err) : CVN_OK;
-    code = run_together(r, code, err);
-    if (code == CVN_OK && !run_is_first(r))
-        code = data_open(&r->data, &options, err);
-    if (code)
-        return code;
+    TRY(run_together(r, run_is_first(r) ? data_open(&r->data, &options, err) : CVN_OK, err));
+    if (!run_is_first(r))
+        TRY(data_open(&r->data, &options, err));
     /* A batch that was not asked for has no sequence twice. */
     while (r->sizes_batch && !c->micro_batch && c->batch > 1 &&
            c->batch > data_sequences(r->data, DATA_TRAIN))
@@ -273,13 +270,9 @@ static int open_data(Run *r, cvn_err *err)
     json_object_set_new(json, TRAIN_DATA_KEY, json_string(key));
     if (r->started_in)
         json_object_set_new(json, TRAIN_FOLDER_KEY, json_string(r->started_in));
-    char *text = json_dumps(json, JSON_REAL_PRECISION(15));
+    r->config_text = json_arena_text(json, JSON_REAL_PRECISION(15), &r->arena);
     json_decref(json);
-    if (!text)
-        return err_set(err, CVN_EMEM, "no memory for the options");
-    r->config_text = arena_string(&r->arena, text);
-    free(text);
-    return code;
+    return r->config_text ? CVN_OK : err_set(err, CVN_EMEM, "no memory for the options");
 }
 
 /* ---- the trainer ---- */

@@ -101,23 +101,20 @@ static int make_folder(Run *r, cvn_err *err)
 
 int run_make_folder(Run *r, cvn_err *err)
 {
-    int code = run_is_first(r) ? make_folder(r, err) : CVN_OK;
-    return run_together(r, code, err);
+    return run_together(r, run_is_first(r) ? make_folder(r, err) : CVN_OK, err);
 }
 
 /* Copies the tokenizer and what describes it from a file or folder. */
 static int copy_tokenizer(Run *r, const char *from, cvn_err *err)
 {
-    int code = CVN_OK;
-    if (file_is_folder(from)) {
-        for (int i = 0; tokenizer_files[i] && code == CVN_OK; i++) {
-            const char *path = path_in(r, from, tokenizer_files[i]);
-            if (file_exists(path))
-                code = file_copy(path, path_in(r, r->fresh, tokenizer_files[i]), err);
-        }
-        return code;
+    if (!file_is_folder(from))
+        return tokenizer_copy(from, r->fresh, err);
+    for (int i = 0; tokenizer_files[i]; i++) {
+        const char *path = path_in(r, from, tokenizer_files[i]);
+        if (file_exists(path))
+            TRY(file_copy(path, path_in(r, r->fresh, tokenizer_files[i]), err));
     }
-    return tokenizer_copy(from, r->fresh, err);
+    return CVN_OK;
 }
 
 static void name_token(json_t *config, const char *key, const Tokenizer *tokenizer, int32_t id)
@@ -153,17 +150,15 @@ static int make_tokenizer(Run *r, cvn_err *err)
 {
     LlamaConfig preset;
     int32_t reached;
-    int code = preset_config(r->config.preset, &preset, err);
+    TRY(preset_config(r->config.preset, &preset, err));
     DataOptions options = {.paths = r->config.data,
                            .n_paths = (size_t)r->config.n_data,
                            .vocab = (int32_t)preset.vocab,
                            .progress = run_goes_on,
                            .context = r};
-    if (code == CVN_OK)
-        code = data_train_tokenizer(&options, r->fresh, &reached, err);
-    if (code == CVN_OK)
-        run_note(r, "tokenizer: %d pieces, made from the data", (int)reached);
-    return code;
+    TRY(data_train_tokenizer(&options, r->fresh, &reached, err));
+    run_note(r, "tokenizer: %d pieces, made from the data", (int)reached);
+    return CVN_OK;
 }
 
 /* Of a model: a file has it inside. */
@@ -179,36 +174,32 @@ static bool has_tokenizer(const char *model)
 static int prepare_tokenizer(Run *r, cvn_err *err)
 {
     const char *from = r->config.tokenizer ? r->config.tokenizer : r->config.init;
-    int code = CVN_OK;
-    if (!r->resuming && !from)
-        code = make_tokenizer(r, err);
-    if (!r->resuming && from) {
-        Tokenizer *look; /* what is wrong with it should name the file that was given */
-        if (from == r->config.init && !has_tokenizer(from))
-            return err_set(err, CVN_EINVAL,
-                           "the model '%s' has no tokenizer; give one with --tokenizer", from);
-        TRY(tokenizer_open(from, &look, err));
-        code = copy_tokenizer(r, from, err);
-        if (code == CVN_OK)
-            code = describe_tokenizer(r, look, err);
-        tokenizer_free(look);
-    }
+    Tokenizer *look; /* what is wrong with it should name the file that was given */
+    if (r->resuming)
+        return CVN_OK;
+    if (!from)
+        return make_tokenizer(r, err);
+    if (from == r->config.init && !has_tokenizer(from))
+        return err_set(err, CVN_EINVAL,
+                       "the model '%s' has no tokenizer; give one with --tokenizer", from);
+    TRY(tokenizer_open(from, &look, err));
+    int code = copy_tokenizer(r, from, err);
+    if (code == CVN_OK)
+        code = describe_tokenizer(r, look, err);
+    tokenizer_free(look);
     return code;
 }
 
 int run_open_tokenizer(Run *r, cvn_err *err)
 {
     r->tokenizer_folder = r->resuming ? r->out : r->fresh;
-    int code = run_is_first(r) ? prepare_tokenizer(r, err) : CVN_OK;
-    code = run_together(r, code, err);
-    if (code == CVN_OK)
-        code = run_share_path(r, &r->tokenizer_folder, err);
-    if (code == CVN_OK)
-        code = tokenizer_open(r->tokenizer_folder, &r->tokenizer, err);
-    for (int i = 0; i < TOKENIZER_KINDS && code == CVN_OK && !r->tokenizer_file; i++)
+    TRY(run_together(r, run_is_first(r) ? prepare_tokenizer(r, err) : CVN_OK, err));
+    TRY(run_share_path(r, &r->tokenizer_folder, err));
+    TRY(tokenizer_open(r->tokenizer_folder, &r->tokenizer, err));
+    for (int i = 0; i < TOKENIZER_KINDS && !r->tokenizer_file; i++)
         if (file_exists(path_in(r, r->tokenizer_folder, tokenizer_files[i])))
             r->tokenizer_file = path_in(r, r->out, tokenizer_files[i]);
-    return code;
+    return CVN_OK;
 }
 
 int run_keep_folder(Run *r, cvn_err *err)

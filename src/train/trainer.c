@@ -37,15 +37,14 @@ static int check_options(TrainerOptions *o, const LlamaConfig *config, cvn_err *
                        o->seq, config->max_context);
     if (config->rope_interleaved)
         return err_set(err, CVN_EINVAL, "the model's rotary pairs are not in Hugging Face's order");
-    int code = optimizer_check(&o->optimizer, err);
-    if (code == CVN_OK)
-        code = schedule_check(&o->schedule, err);
-    if (code == CVN_OK && o->compute != CVN_F32 && o->compute != CVN_BF16)
-        code = err_set(err, CVN_EUNSUPPORTED, "cannot compute in %s; use f32 or bf16",
+    TRY(optimizer_check(&o->optimizer, err));
+    TRY(schedule_check(&o->schedule, err));
+    if (o->compute != CVN_F32 && o->compute != CVN_BF16)
+        return err_set(err, CVN_EUNSUPPORTED, "cannot compute in %s; use f32 or bf16",
                        cvn_dtype_name(o->compute));
-    if (code == CVN_OK && !(o->clip >= 0 && o->z_loss >= 0))
-        code = err_set(err, CVN_EINVAL, "clip and z-loss are numbers from 0 up");
-    return code;
+    if (!(o->clip >= 0 && o->z_loss >= 0))
+        return err_set(err, CVN_EINVAL, "clip and z-loss are numbers from 0 up");
+    return CVN_OK;
 }
 
 int train_program(Program *program, Runtime *rt, TrainGraph kind, const LlamaConfig *config,
@@ -74,10 +73,10 @@ static int compile_one(Trainer *t, TrainGraph kind, RematPolicy remat, cvn_err *
                                    .lora = o->lora};
     Program *p = &t->program[kind];
     program_free(p); /* of another policy */
-    int code = train_program(p, &t->rt, kind, &t->config, &step, o->layout, err);
-    for (int i = 0; i < OPTIMIZER_MAX_SCALARS && code == CVN_OK; i++)
+    TRY(train_program(p, &t->rt, kind, &t->config, &step, o->layout, err));
+    for (int i = 0; i < OPTIMIZER_MAX_SCALARS; i++)
         program_bind(p, ROLE_SCALAR, i, &t->scalar[i]);
-    return code;
+    return CVN_OK;
 }
 
 static int compile_step(Trainer *t, RematPolicy remat, cvn_err *err)

@@ -13,16 +13,12 @@
 #include <string.h>
 
 #define FORMAT "caravan checkpoint"
+#define TEXT_FLAGS (JSON_INDENT(2) | JSON_REAL_PRECISION(15))
 #define HEX_SIZE 9
 #define TAIL_BEGIN ",\n  \"checksum\": \""
 #define TAIL_END "\"\n}\n"
 #define TAIL_SIZE (sizeof TAIL_BEGIN - 1 + HEX_SIZE - 1 + sizeof TAIL_END - 1)
 #define MANIFEST_MAX_FILES 100000
-
-static void to_hex(uint32_t crc, char text[HEX_SIZE])
-{
-    snprintf(text, HEX_SIZE, "%08" PRIx32, crc);
-}
 
 static bool from_hex(const char *text, uint32_t *crc)
 {
@@ -38,7 +34,7 @@ static json_t *files_json(const Manifest *manifest)
     for (size_t i = 0; i < manifest->n; i++) {
         char hex[HEX_SIZE];
         const ManifestFile *file = &manifest->file[i];
-        to_hex(file->crc32c, hex);
+        snprintf(hex, sizeof hex, "%08" PRIx32, file->crc32c);
         json_array_append_new(files, json_pack("{s:s, s:I, s:s}", "name", file->name, "bytes",
                                                (json_int_t)file->bytes, "crc32c", hex));
     }
@@ -55,7 +51,7 @@ static char *text_of(const Manifest *manifest, json_t *config, json_t *mesh)
                   mesh ? MANIFEST_VERSION : 1, "step", (json_int_t)manifest->step, "tokens",
                   (json_int_t)manifest->tokens, "position", (json_int_t)manifest->position, "seed",
                   seed, "config", config, "mesh", mesh, "files", files_json(manifest));
-    char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
+    char *text = root ? json_dumps(root, TEXT_FLAGS) : NULL;
     json_decref(root);
     return text;
 }
@@ -145,15 +141,6 @@ static int parse_files(Manifest *manifest, const char *path, const json_t *files
     return CVN_OK;
 }
 
-/* NULL for no object, or when memory ran out. */
-static const char *text_in(Arena *arena, const json_t *object)
-{
-    char *text = object ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
-    const char *copy = text ? arena_string(arena, text) : NULL;
-    free(text);
-    return copy;
-}
-
 static int parse_root(Manifest *manifest, const char *path, json_t *root, Arena *arena,
                       cvn_err *err)
 {
@@ -174,8 +161,8 @@ static int parse_root(Manifest *manifest, const char *path, json_t *root, Arena 
     if ((config && !json_is_object(config)) || (mesh && !json_is_object(mesh)))
         return err_set(err, CVN_EFORMAT, "'%s': \"%s\" is no object", path,
                        mesh && !json_is_object(mesh) ? "mesh" : "config");
-    manifest->config = text_in(arena, config);
-    manifest->mesh = text_in(arena, mesh);
+    manifest->config = json_arena_text(config, TEXT_FLAGS, arena);
+    manifest->mesh = json_arena_text(mesh, TEXT_FLAGS, arena);
     if ((config && !manifest->config) || (mesh && !manifest->mesh))
         return err_set(err, CVN_EMEM, "no memory for the config in '%s'", path);
     return parse_files(manifest, path, json_object_get(root, "files"), arena, err);

@@ -32,27 +32,31 @@ static int open_file(Checkpoint *checkpoint, const ManifestFile *file, bool veri
 }
 
 /* As one of `n` processes that each verify the checksums of a part of the files: this one part number `part`. */
+static int open_files(Checkpoint *checkpoint, int part, int n, cvn_err *err)
+{
+    Arena *arena = &checkpoint->arena;
+    TRY(manifest_read(&checkpoint->manifest, checkpoint->folder, arena, err));
+    const size_t files = checkpoint->manifest.n;
+    checkpoint->map = arena_array(arena, files, sizeof *checkpoint->map);
+    if (checkpoint->manifest.mesh) {
+        checkpoint->wholes = arena_alloc(arena, sizeof *checkpoint->wholes);
+        TRY(checkpoint_wholes_read(checkpoint->wholes, checkpoint->folder,
+                                   checkpoint->manifest.mesh, arena, err));
+    }
+    for (size_t i = 0; i < files; i++)
+        TRY(open_file(checkpoint, &checkpoint->manifest.file[i],
+                      i * (size_t)n / files == (size_t)part, err));
+    return checkpoint->wholes ? checkpoint_wholes_check(checkpoint->wholes, checkpoint->folder, err)
+                              : CVN_OK;
+}
+
 static int open_part(Checkpoint *checkpoint, const char *folder, int part, int n, cvn_err *err)
 {
     *checkpoint = (Checkpoint){0};
     TRY(arena_init(&checkpoint->arena, err));
     checkpoint->folder = arena_string(&checkpoint->arena, folder);
     io_tensors_init(&checkpoint->tensors, &checkpoint->arena);
-    int code = manifest_read(&checkpoint->manifest, folder, &checkpoint->arena, err);
-    if (code == CVN_OK)
-        checkpoint->map =
-            arena_array(&checkpoint->arena, checkpoint->manifest.n, sizeof *checkpoint->map);
-    if (code == CVN_OK && checkpoint->manifest.mesh) {
-        checkpoint->wholes = arena_alloc(&checkpoint->arena, sizeof *checkpoint->wholes);
-        code = checkpoint_wholes_read(checkpoint->wholes, checkpoint->folder,
-                                      checkpoint->manifest.mesh, &checkpoint->arena, err);
-    }
-    size_t files = checkpoint->manifest.n;
-    for (size_t i = 0; i < files && code == CVN_OK; i++)
-        code = open_file(checkpoint, &checkpoint->manifest.file[i],
-                         i * (size_t)n / files == (size_t)part, err);
-    if (code == CVN_OK && checkpoint->wholes)
-        code = checkpoint_wholes_check(checkpoint->wholes, checkpoint->folder, err);
+    int code = open_files(checkpoint, part, n, err);
     if (code != CVN_OK)
         checkpoint_close(checkpoint);
     return code;

@@ -41,7 +41,7 @@ static int read_model(Reshape *r, cvn_err *err)
         return llama_config_read(&r->model, folder, err);
     TRY(lora_config_read(&r->lora, &r->base, folder, &r->arena, err));
     if (!r->base)
-        TRY(err_set(err, CVN_EINVAL, "'%s' does not say which model it adapts", folder));
+        return err_set(err, CVN_EINVAL, "'%s' does not say which model it adapts", folder);
     TRY(io_open_model(&model, r->base, err));
     r->model = model.config;
     r->model.rope_interleaved = false;
@@ -61,18 +61,14 @@ static int read_options(Reshape *r, const char *mesh, const char *layout, cvn_er
     json_object_set_new(json, "mesh", json_string(mesh));
     if (*mesh)
         json_object_set_new(json, "layout", json_string(layout));
-    char *changed = json_dumps(json, JSON_REAL_PRECISION(15));
+    r->config = json_arena_text(json, JSON_REAL_PRECISION(15), &r->arena);
     train_config_only(json);
     r->options = train_config_defaults();
     int code = train_config_read(&r->options, path, json, NULL, &r->arena, err);
     json_decref(json);
     if (code == CVN_OK && (code = train_config_check(&r->options, err)) != CVN_OK)
         err_prefix(err, "%s: the options of the run", path);
-    if (!changed)
-        return err_set(err, CVN_EMEM, "no memory for the options");
-    r->config = arena_string(&r->arena, changed);
-    free(changed);
-    return code;
+    return r->config ? code : err_set(err, CVN_EMEM, "no memory for the options");
 }
 
 /* How the state lies on the mesh: as a step of the run would have it. */

@@ -1,8 +1,9 @@
 /* Writing: which slices a device writes. */
 #include "train/checkpoint/shards.h"
 
+#include "base/json_file.h"
+
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,18 +72,14 @@ int checkpoint_shards_text(const CheckpointState *state, Arena *arena, const cha
     json_t *tensors = json_array();
     for (int i = 0; i < state->n; i++) {
         const CheckpointTensor *tensor = &state->tensor[i];
-        json_t *shape = json_array();
-        for (int d = 0; d < tensor->type.rank; d++)
-            json_array_append_new(shape, json_integer(tensor->type.dim[d]));
+        json_t *shape = json_integers(tensor->type.dim, tensor->type.rank);
         json_array_append_new(tensors, json_pack("{s:s, s:s, s:o, s:s}", "name", tensor->name,
                                                  "dtype", cvn_dtype_name(tensor->type.dtype),
                                                  "shape", shape, "spec", shards->spec[i]));
     }
     json_t *root = json_pack("{s:s, s:s, s:i, s:o}", "axes", shards->mesh, "layout", shards->layout,
                              "files", shards->n_files, "tensors", tensors);
-    char *dumped = root ? json_dumps(root, JSON_COMPACT) : NULL;
-    *text = dumped ? arena_string(arena, dumped) : NULL;
+    *text = json_arena_text(root, JSON_COMPACT, arena);
     json_decref(root);
-    free(dumped);
     return *text ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a manifest");
 }

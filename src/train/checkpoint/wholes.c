@@ -122,10 +122,10 @@ int checkpoint_wholes_add(CheckpointWholes *wholes, const char *path, const uint
     Map metadata;
     io_tensors_init(&slices, arena);
     map_init(&metadata, arena);
-    int code = st_read(&slices, path, data, size, &metadata, err);
-    for (size_t i = 0; i < slices.n && code == CVN_OK; i++)
-        code = add_slice(wholes, path, &slices.tensor[i], &metadata, arena, err);
-    return code;
+    TRY(st_read(&slices, path, data, size, &metadata, err));
+    for (size_t i = 0; i < slices.n; i++)
+        TRY(add_slice(wholes, path, &slices.tensor[i], &metadata, arena, err));
+    return CVN_OK;
 }
 
 int checkpoint_wholes_check(const CheckpointWholes *wholes, const char *folder, cvn_err *err)

@@ -156,14 +156,14 @@ static int copy_tokenizer(Writing *w, cvn_err *err)
 {
     const char *from = w->options->tokenizer, *slash = strrchr(from, '/');
     int beside = slash ? (int)(slash - from) + 1 : 0;
-    int code = copy_small(w, from, arena_string(&w->arena, from + beside), err);
-    for (int i = TOKENIZER_KINDS; tokenizer_files[i] && code == CVN_OK; i++) {
+    TRY(copy_small(w, from, arena_string(&w->arena, from + beside), err));
+    for (int i = TOKENIZER_KINDS; tokenizer_files[i]; i++) {
         const char *name = tokenizer_files[i];
         const char *path = arena_printf(&w->arena, "%.*s%s", beside, from, name);
         if (file_exists(path))
-            code = copy_small(w, path, name, err);
+            TRY(copy_small(w, path, name, err));
     }
-    return code;
+    return CVN_OK;
 }
 
 /* What makes the folder one that other programs load: configs and the tokenizer. */

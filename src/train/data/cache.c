@@ -161,17 +161,16 @@ static int put(TokenWriter *writer, const void *bytes, size_t n, cvn_err *err)
 static int put_ids(TokenWriter *writer, const int32_t *ids, size_t n, cvn_err *err)
 {
     uint16_t narrow[4096];
-    int code = CVN_OK;
     if (writer->width == 4)
         return put(writer, ids, n * sizeof *ids, err);
-    for (size_t i = 0; i < n && !code; i += sizeof narrow / sizeof *narrow) {
+    for (size_t i = 0; i < n; i += sizeof narrow / sizeof *narrow) {
         size_t part =
             n - i < sizeof narrow / sizeof *narrow ? n - i : sizeof narrow / sizeof *narrow;
         for (size_t j = 0; j < part; j++)
             narrow[j] = (uint16_t)ids[i + j];
-        code = put(writer, narrow, part * sizeof *narrow, err);
+        TRY(put(writer, narrow, part * sizeof *narrow, err));
     }
-    return code;
+    return CVN_OK;
 }
 
 /* Room for one more document and for the learn bits of tokens up to n_tokens. */
@@ -225,16 +224,14 @@ int token_writer_commit(TokenWriter *writer, cvn_err *err)
                 .documents = writer->n_documents,
                 .flags = FLAG_SUM | (writer->partial ? FLAG_LEARN : 0),
                 .key = writer->key};
-    int code = put(writer, zeros, -(n * h.width) % 8, err);
-    if (!code)
-        code = put(writer, writer->document, writer->n_documents * 8, err);
-    if (!code && writer->partial)
-        code = put(writer, writer->learn, (n + 63) / 64 * 8, err);
+    TRY(put(writer, zeros, -(n * h.width) % 8, err));
+    TRY(put(writer, writer->document, writer->n_documents * 8, err));
+    if (writer->partial)
+        TRY(put(writer, writer->learn, (n + 63) / 64 * 8, err));
     h.sum = writer->sum;
     h.header_sum = crc32c(0, &h, sizeof h - 4);
-    if (!code)
-        code = file_writer_patch(&writer->file, 0, &h, sizeof h, err);
-    return code ? code : file_writer_commit(&writer->file, err);
+    TRY(file_writer_patch(&writer->file, 0, &h, sizeof h, err));
+    return file_writer_commit(&writer->file, err);
 }
 
 void token_writer_free(TokenWriter *writer)

@@ -57,11 +57,6 @@ static int read_message(const json_t *item, size_t i, ChatMessage *message, cvn_
     return CVN_OK;
 }
 
-static bool is_answer(const ChatMessage *message)
-{
-    return strcmp(message->role, "assistant") == 0;
-}
-
 /*
  * The ids of messages[0 … i] that go beyond those of the prompt for the answer i are that answer. A prompt
  * that opens more than the whole conversation has there (<think>) counts as far as the two agree.
@@ -99,7 +94,7 @@ static int encode_messages(const DataEncoder *e, const ChatMessage *messages, si
     if (!code && out->learn.failed)
         code = err_set(err, CVN_EMEM, "no memory for a conversation");
     for (size_t i = 1; i < n && !code; i++) {
-        if (!is_answer(&messages[i]))
+        if (strcmp(messages[i].role, "assistant") != 0)
             continue;
         code = mark_answer(e, messages, i, n, out, &part, err);
         answers++;

@@ -98,13 +98,12 @@ static int cut_split(TrainData *data, DataSplit split, cvn_err *err)
     bool stream = data->packing == DATA_PACK_STREAM;
     Cursor c = {.file = data->file, .d = -1};
     int64_t used = 0, begin = 0;
-    int code = CVN_OK;
-    while (!code && advance(data, split, &c)) {
+    while (advance(data, split, &c)) {
         if (used > 0 && !follows(data, used, c.end - c.begin)) {
-            code = add_row(rows, begin, err);
+            TRY(add_row(rows, begin, err));
             used = 0;
         }
-        for (int64_t p = c.begin; p < c.end && !code;) {
+        for (int64_t p = c.begin; p < c.end;) {
             /* The last token of a document that was cut has been a target: alone it teaches nothing. */
             if (used == 0 && !stream && p > c.begin && p + 1 == c.end)
                 break;
@@ -113,14 +112,12 @@ static int cut_split(TrainData *data, DataSplit split, cvn_err *err)
             p += take;
             used += take;
             if (used == data->seq) {
-                code = add_row(rows, begin, err);
+                TRY(add_row(rows, begin, err));
                 used = 0;
             }
         }
     }
-    if (!code && used > 0 && !stream)
-        code = add_row(rows, begin, err);
-    return code;
+    return used > 0 && !stream ? add_row(rows, begin, err) : CVN_OK;
 }
 
 /* Moves the last rows of the training split to the validation split. */
@@ -128,13 +125,13 @@ static int hold_back_rows(TrainData *data, double part, cvn_err *err)
 {
     DataRows *train = &data->rows[DATA_TRAIN];
     int64_t n = (int64_t)((double)train->n * part + 0.5);
-    int code = CVN_OK;
     n = n > 0 ? n : 1;
-    for (int64_t i = train->n - n; i < train->n && !code && n < train->n; i++)
-        code = add_row(&data->rows[DATA_VALIDATION], train->begin[i], err);
-    if (!code && n < train->n)
-        train->n -= n;
-    return code;
+    if (n >= train->n)
+        return CVN_OK;
+    for (int64_t i = train->n - n; i < train->n; i++)
+        TRY(add_row(&data->rows[DATA_VALIDATION], train->begin[i], err));
+    train->n -= n;
+    return CVN_OK;
 }
 
 int data_cut(TrainData *data, const DataOptions *options, cvn_err *err)
@@ -239,36 +236,33 @@ static int fill_row(const TrainData *data, DataSplit split, int64_t begin, Row *
 {
     Cursor c = find(data, begin);
     int64_t p = begin;
-    int code = CVN_OK;
     do {
         int64_t room = data->seq - row->used, n = c.end - p < room ? c.end - p : room;
-        code = fill_piece(data, &c, p, n, row, err);
-        if (code || row->used == data->seq || !advance(data, split, &c))
+        TRY(fill_piece(data, &c, p, n, row, err));
+        if (row->used == data->seq || !advance(data, split, &c))
             break;
         p = c.begin;
     } while (follows(data, row->used, c.end - c.begin));
-    if (!code)
-        pad_row(data, row);
-    return code;
+    pad_row(data, row);
+    return CVN_OK;
 }
 
 int data_fill(const TrainData *data, DataSplit split, int64_t first, int64_t n, int32_t *tokens,
               int32_t *targets, int32_t *starts, cvn_err *err)
 {
     const DataRows *rows = &data->rows[split];
-    int code = CVN_OK;
     if (first < 0 || n < 0 || first > INT64_MAX - n)
         return err_set(err, CVN_EINVAL, "there are no rows %" PRId64 " to %" PRId64, first,
                        first + (n - 1));
     if (rows->n == 0 && n > 0)
         return err_set(err, CVN_EINVAL, "no data was held back for validation");
-    for (int64_t i = 0; i < n && !code; i++) {
+    for (int64_t i = 0; i < n; i++) {
         int64_t epoch = (first + i) / rows->n, place = (first + i) % rows->n;
         if (split == DATA_TRAIN)
             place = data_permute(data->order, (uint64_t)epoch, place, rows->n);
         Row row = {tokens + i * data->seq, targets + i * data->seq,
                    starts ? starts + i * data->seq : NULL, 0};
-        code = fill_row(data, split, rows->begin[place], &row, err);
+        TRY(fill_row(data, split, rows->begin[place], &row, err));
     }
-    return code;
+    return CVN_OK;
 }

@@ -35,13 +35,6 @@ typedef struct Drawing {
     double x0, x1, y0, y1; /* steps and numbers at the edges of the plot */
 } Drawing;
 
-static double number_of(const MetricsRow *row, size_t offset)
-{
-    double number;
-    memcpy(&number, (const char *)row + offset, sizeof number);
-    return number;
-}
-
 int chart_ticks(double low, double high, int wanted, double tick[CHART_TICKS])
 {
     /* Where the range is nothing beside the numbers, room is made around them. */
@@ -70,21 +63,6 @@ int chart_ticks(double low, double high, int wanted, double tick[CHART_TICKS])
     return 2;
 }
 
-/* Digits in groups of three: "9,120". */
-static void put_grouped(StrBuf *out, double whole)
-{
-    char digits[32];
-    snprintf(digits, sizeof digits, "%.0f", fabs(whole));
-    size_t n = strlen(digits);
-    if (whole < 0)
-        strbuf_puts(out, "-");
-    for (size_t i = 0; i < n; i++) {
-        if (i > 0 && (n - i) % 3 == 0)
-            strbuf_putc(out, ',');
-        strbuf_putc(out, digits[i]);
-    }
-}
-
 void chart_number(StrBuf *out, double number)
 {
     double size = fabs(number);
@@ -97,7 +75,7 @@ void chart_number(StrBuf *out, double number)
     else if (size >= 999999.5)
         strbuf_printf(out, "%.4gM", number / 1e6);
     else if (size >= 999.95)
-        put_grouped(out, round(number));
+        strbuf_count(out, (int64_t)round(number));
     else
         strbuf_printf(out, "%.4g", number);
 }
@@ -132,7 +110,7 @@ static void fill_buckets(Drawing *d, const MetricsRow *row, size_t n)
                          .low = (double)NAN,
                          .high = (double)NAN};
         for (size_t i = begin; i < end; i++) {
-            double number = number_of(&row[i], d->chart->offset);
+            double number = metrics_number(&row[i], d->chart->offset);
             if (!isfinite(number))
                 continue;
             finite++;
@@ -191,7 +169,7 @@ static bool find_range(const Drawing *d, const MetricsRow *row, size_t n, double
         most = fmin(most, to + room);
     }
     for (size_t i = 0; i < n && d->chart->points; i++) {
-        double number = number_of(&row[i], d->chart->points);
+        double number = metrics_number(&row[i], d->chart->points);
         least = isfinite(number) ? fmin(least, number) : least;
         most = isfinite(number) ? fmax(most, number) : most;
     }
@@ -281,12 +259,12 @@ static void draw_line(Drawing *d, const char *class_, bool smooth)
 static void draw_points(Drawing *d, const MetricsRow *row, size_t n)
 {
     for (size_t i = 0; i < n && d->chart->points; i++) {
-        double number = number_of(&row[i], d->chart->points);
+        double number = metrics_number(&row[i], d->chart->points);
         if (!isfinite(number))
             continue;
         strbuf_printf(d->out, "<circle class=point cx=%.1f cy=%.1f r=3.5><title>step ",
                       place_x(d, (double)row[i].step), place_y(d, clamp_y(d, number)));
-        put_grouped(d->out, (double)row[i].step);
+        strbuf_count(d->out, row[i].step);
         strbuf_printf(d->out, ", %s: ", d->chart->points_name);
         put_value(d->out, d->chart, number);
         strbuf_puts(d->out, "</title></circle>\n");
@@ -296,7 +274,7 @@ static void draw_points(Drawing *d, const MetricsRow *row, size_t n)
 static bool has_points(const Chart *chart, const MetricsRow *row, size_t n)
 {
     for (size_t i = 0; i < n && chart->points; i++)
-        if (isfinite(number_of(&row[i], chart->points)))
+        if (isfinite(metrics_number(&row[i], chart->points)))
             return true;
     return false;
 }
@@ -310,7 +288,7 @@ static void draw_columns(Drawing *d)
         const Bucket *bucket = &d->bucket[(d->n - 1) * (long)c / (n > 1 ? n - 1 : 1)];
         strbuf_printf(d->out, "<rect class=column x=%.1f y=%d width=%.1f height=%d><title>step ",
                       LEFT + c * width, TOP, width, d->height - TOP - BOTTOM);
-        put_grouped(d->out, (double)bucket->last);
+        strbuf_count(d->out, bucket->last);
         strbuf_printf(d->out, ", %s: ", d->chart->title);
         put_value(d->out, d->chart, d->chart->smooth ? bucket->smooth : bucket->mean);
         strbuf_puts(d->out, "</title></rect>");

@@ -28,11 +28,6 @@ static const struct Key {
 
 enum { KEYS = sizeof keys / sizeof *keys };
 
-static double *field(MetricsRow *row, int key)
-{
-    return (double *)(void *)((char *)row + keys[key].offset);
-}
-
 /* False when memory ran out. */
 static bool keep_row(Metrics *metrics, const MetricsRow *row)
 {
@@ -52,7 +47,8 @@ static int take_line(void *context, int64_t step, const json_t *line)
     for (int key = 0; key < KEYS; key++) {
         const json_t *value = json_object_get(line, keys[key].name);
         double absent = keys[key].zero ? 0 : (double)NAN;
-        *field(&row, key) = json_is_number(value) ? json_number_value(value) : absent;
+        *(double *)(void *)((char *)&row + keys[key].offset) =
+            json_is_number(value) ? json_number_value(value) : absent;
         if (!keys[key].optional && !json_is_number(value) && !json_is_null(value))
             return CVN_EFORMAT;
     }
@@ -74,7 +70,7 @@ static void print_row(StrBuf *line, const MetricsRow *row)
 {
     strbuf_printf(line, "{\"step\":%" PRId64, row->step);
     for (int key = 0; key < KEYS; key++) {
-        double value = *field((MetricsRow *)(uintptr_t)row, key);
+        double value = metrics_number(row, keys[key].offset);
         if (keys[key].zero && !(value > 0))
             continue;
         if (isfinite(value))

@@ -42,6 +42,12 @@ typedef struct MetricsRow {
     double comm_seconds, comm_exposed_seconds, comm_bytes;
 } MetricsRow;
 
+/* The number at an offset of the row. */
+static inline double metrics_number(const MetricsRow *row, size_t offset)
+{
+    return *(const double *)(const void *)((const char *)row + offset);
+}
+
 /* The lines of a run, on the disk and in memory (88 bytes each), for the report. */
 typedef struct Metrics {
     StepLines lines; /* RUN/metrics.jsonl */

@@ -89,8 +89,8 @@ int step_lines_sync(StepLines *lines, cvn_err *err)
 {
     TRY(flush(lines, err));
     if (fsync(lines->fd) != 0)
-        TRY(err_set(err, CVN_EIO, "cannot flush '%s' to the disk: %s", lines->path.text,
-                    strerror(errno)));
+        return err_set(err, CVN_EIO, "cannot flush '%s' to the disk: %s", lines->path.text,
+                       strerror(errno));
     return CVN_OK;
 }
 

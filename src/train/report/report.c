@@ -110,8 +110,7 @@ static double recent(const Metrics *metrics, size_t offset)
     double sum = 0;
     int finite = 0;
     for (size_t i = first; i < n; i++) {
-        double number;
-        memcpy(&number, (const char *)&metrics->row[i] + offset, sizeof number);
+        double number = metrics_number(&metrics->row[i], offset);
         if (isfinite(number)) {
             sum += number;
             finite++;

@@ -56,12 +56,6 @@ static void put_int(StrBuf *out, int field, int64_t value)
     put_varint(out, (uint64_t)value);
 }
 
-static void put_float(StrBuf *out, int field, float value)
-{
-    put_key(out, field, WIRE_FOUR);
-    strbuf_add(out, &value, sizeof value);
-}
-
 static void put_bytes(StrBuf *out, int field, const void *bytes, size_t n)
 {
     put_key(out, field, WIRE_BYTES);
@@ -170,8 +164,10 @@ int event_file_open(EventFile *events, const char *run, int64_t step, cvn_err *e
 static void put_scalar(StrBuf *summary, const char *tag, double number)
 {
     StrBuf value = {0};
+    float simple = (float)number;
     put_bytes(&value, VALUE_TAG, tag, strlen(tag));
-    put_float(&value, VALUE_SIMPLE, (float)number);
+    put_key(&value, VALUE_SIMPLE, WIRE_FOUR);
+    strbuf_add(&value, &simple, sizeof simple);
     put_message(summary, SUMMARY_VALUE, &value);
 }
 
