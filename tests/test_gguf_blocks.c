@@ -33,7 +33,7 @@ static void the_table_says_the_same_of_a_type_in_every_column(void **state)
             continue;
         assert_in_range(e->block.elements, 1, IO_MAX_BLOCK);
         assert_true(e->block.bytes > 0);
-        assert_int_equal(e->coding == IO_BLOCKS, e->block.widen != NULL);
+        assert_int_equal(e->coding == IO_BLOCKS, e->block.kind != BLOCK_NONE);
         if (e->coding == IO_PLAIN)
             assert_int_equal(cvn_dtype_bytes(e->dtype, 1), e->block.bytes);
         if (e->coding != IO_OPAQUE)

@@ -33,11 +33,13 @@ typedef struct cvn_engine cvn_engine;
 struct cvn_cluster;
 
 typedef struct cvn_model_options {
-    cvn_dtype dtype; /* of weights, activations and cache: CVN_F32 or CVN_BF16; CVN_DTYPE_COUNT: the
-                        file's, or bf16 where the file's is f16 */
-    const char *quantize; /* while loading: "int8", "int4", "int4:32", "int4:64", "int4:128";
-                             NULL or "none": as the file is */
-    bool no_tokenizer;    /* do not look for one; text cannot go in or out */
+    /* Of weights that are not quantized, activations and cache: CVN_F32 or CVN_BF16; CVN_DTYPE_COUNT: the file's, or bf16
+       where the file's is f16. */
+    cvn_dtype dtype;
+    /* While loading: "int8", "int4", "int4:32", "int4:64", "int4:128"; NULL: as the file is; "none": the same, but what it
+       has in blocks (GGUF) is widened to dtype. */
+    const char *quantize;
+    bool no_tokenizer; /* do not look for one; text cannot go in or out */
 } cvn_model_options;
 
 /* Opens a Hugging Face folder, a Meta folder or a GGUF file. options: NULL for the file's dtype.

@@ -369,6 +369,11 @@ cvn_value *cvn_categorical(cvn_graph *g, cvn_value *logits, cvn_value *greedy, c
    channels), the others its columns. */
 cvn_value *cvn_dequantize(cvn_graph *g, cvn_value *q, cvn_value *scale, cvn_type type, int rows);
 
+/* A weight that is stored in blocks of a kind that GGUF files have ("q4_0", "q4_k", …, src/graph/blocks.h): w is i8 [rows …,
+   blocks, bytes of one], the type [rows …, columns …], of whole blocks. The numbers are those that the file means,
+   rounded to the type's dtype. */
+cvn_value *cvn_dequantize_blocks(cvn_graph *g, cvn_value *w, const char *kind, cvn_type type);
+
 /* Rows in 8 bits, each by its largest: x floats [..., d], d >= 1; out[1] = scale bf16 [..., 1] =
    max |x| / 127 over the row, rounded from f32; out[0] = i8 [..., d] = x / scale in f32, rounded to
    the nearest whole number (halves to even) and clamped to -127 … 127. Where the scale is 0 or not
@@ -394,10 +399,12 @@ cvn_value *cvn_linear_int8(cvn_graph *g, cvn_value *x, cvn_value *x_scale, cvn_v
    multiplied, x or what its norm is rounded to, is brought to 8 bits as cvn_quantize_rows does it,
    and each product is that of cvn_linear_int8 in f32. */
 typedef struct cvn_linear_spec {
-    int contract, n_weights;    /* 1 to 3 weights */
-    bool swiglu;                /* of two weights */
-    bool int8;                  /* of weights of 8 bits with a scale in f32 for each row */
-    cvn_value *q[3], *scale[3]; /* no scales (NULL) of bf16 and f32 */
+    int contract, n_weights; /* 1 to 3 weights */
+    bool swiglu;             /* of two weights */
+    bool int8;               /* of weights of 8 bits with a scale in f32 for each row */
+    /* Weights are panels of blocks of this kind (src/graph/blocks.h); or NULL. */
+    const char *blocks;
+    cvn_value *q[3], *scale[3]; /* no scales (NULL) of bf16, f32 and blocks */
     cvn_value *norm;            /* weight of the norm, or NULL */
     double eps;                 /* of the norm */
     cvn_value *bias[3];         /* of every weight, or NULL of every one */

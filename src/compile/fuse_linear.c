@@ -70,7 +70,8 @@ static void fuse_product(Fuse *f, Op *op)
     bool rounded = op_in(op, 0)->dtype != dtype || op_in(op, 1)->dtype != dtype;
     if (dequantize->attr.axis != rows || (!panel_scaled(dtype) && rounded))
         return;
-    OpAttr attr = {.axis = op->attr.lhs_contract.n, .group_size = 1};
+    OpAttr attr = {
+        .axis = op->attr.lhs_contract.n, .group_size = 1, .blocks = dequantize->attr.blocks};
     cvn_value *operand[3] = {op->operand[0]};
     memcpy(operand + 1, dequantize->operand, (size_t)dequantize->n_operands * sizeof *operand);
     graph_replace(op->result[0], add_linear(f, op, &attr, 1 + dequantize->n_operands, operand,
@@ -146,8 +147,8 @@ static bool share_input(const Op *a, const Op *b)
         a->attr.bias != b->attr.bias)
         return false;
     LinearWeight v = linear_weight(a, 0), w = linear_weight(b, 0);
-    return a->attr.int8 == b->attr.int8 && v.dtype == w.dtype && v.scale_dtype == w.scale_dtype &&
-           v.groups == w.groups;
+    return a->attr.int8 == b->attr.int8 && v.blocks == w.blocks && v.dtype == w.dtype &&
+           v.scale_dtype == w.scale_dtype && v.groups == w.groups;
 }
 
 /* Operands of n simple linears of one x as one: the weights, then their biases. */
@@ -184,7 +185,8 @@ static void fuse_swiglu(Fuse *f, Op *op)
                        .group_size = 2,
                        .flag = true,
                        .bias = a->attr.bias,
-                       .int8 = a->attr.int8};
+                       .int8 = a->attr.int8,
+                       .blocks = a->attr.blocks};
         cvn_value *operand[LINEAR_OPERANDS];
         int n = join_operands((const Op *[]){a, b}, 2, operand);
         graph_replace(op->result[0], add_linear(f, op, &attr, n, operand, &op->result[0]->type));
@@ -245,8 +247,11 @@ static void fuse_siblings(Fuse *f, Op *op)
     }
     if (n == 1)
         return;
-    OpAttr attr = {
-        .axis = op->attr.axis, .group_size = n, .bias = op->attr.bias, .int8 = op->attr.int8};
+    OpAttr attr = {.axis = op->attr.axis,
+                   .group_size = n,
+                   .bias = op->attr.bias,
+                   .int8 = op->attr.int8,
+                   .blocks = op->attr.blocks};
     cvn_value *operand[LINEAR_OPERANDS];
     cvn_type type[LINEAR_WEIGHTS];
     for (int i = 0; i < n; i++)

@@ -3,6 +3,7 @@
 
 #include "base/num.h"
 #include "compile/fuse_linear.h"
+#include "graph/blocks.h"
 #include "graph/linear.h"
 
 #include <string.h>
@@ -12,7 +13,7 @@ enum { OTHER_USE = -1 };
 /* A parameter, or what was moved of one. */
 typedef struct Weight {
     int parameter;
-    cvn_type type;     /* of its rows */
+    cvn_type type;     /* of its rows; of blocks, of these */
     cvn_value *panels; /* where it is packed */
     cvn_value *rows;   /* brought back from those, where something wants them; or NULL */
 } Weight;
@@ -22,6 +23,7 @@ typedef struct Pack {
     uint32_t n;      /* values at the start */
     Weight **weight; /* [n] by the ids of values; NULL: it is none */
     signed char *layout;
+    BlockKind *blocks; /* [parameters] that its uses say */
     bool changed;
 } Pack;
 
@@ -47,12 +49,15 @@ static void find_weights(Pack *p)
 {
     cvn_graph *g = p->g;
     p->n = g->n_values;
+    p->blocks = arena_array(&g->arena, (size_t)g->n_parameters + 1, sizeof *p->blocks);
     p->weight = arena_array(&g->arena, (size_t)p->n + 1, sizeof *p->weight);
     for (int i = 0; i < g->n_parameters; i++)
         add_weight(p, g->parameter[i], i);
     for (const Op *op = g->first; op; op = op->next)
         if (moves(op) && weight_of(p, op->operand[0]))
             add_weight(p, op->result[0], weight_of(p, op->operand[0])->parameter);
+        else if (op->kind == OP_DEQUANTIZE && weight_of(p, op->operand[0]))
+            p->blocks[weight_of(p, op->operand[0])->parameter] = op->attr.blocks;
 }
 
 /* Elements of the dimensions from `from` up to `to`. */
@@ -89,8 +94,18 @@ static bool is_look_up(const Op *op, int k, const cvn_type *table)
 
 /* The dimension of panels that so many pieces of a weight lie along that lie along `axis` of its rows; -1 where they
    are not of whole panels or units. */
-static int64_t panel_axis(const cvn_type *type, int rows, int64_t axis, int64_t pieces)
+static int64_t panel_axis(const cvn_type *type, BlockKind blocks, int rows, int64_t axis,
+                          int64_t pieces)
 {
+    if (blocks) { /* chunks of the pieces are those of the whole */
+        int64_t whole = type->dim[rows] * block_info[blocks].elements;
+        if (axis == rows)
+            return whole % pieces == 0 && block_chunk(blocks, whole).columns ==
+                                              block_chunk(blocks, whole / pieces).columns
+                       ? 1
+                       : -1;
+        return axis == 0 && span(type, 0, rows) % (pieces * PANEL_ROWS) == 0 ? 0 : -1;
+    }
     int64_t n = span(type, 0, rows), k = span(type, rows, type->rank);
     if (axis == 0 && n % (pieces * PANEL_ROWS) == 0)
         return 0;
@@ -98,21 +113,42 @@ static int64_t panel_axis(const cvn_type *type, int rows, int64_t axis, int64_t 
 }
 
 /* An operation that moves a weight, as it moves the panels; false where it cannot. */
-static bool move_panels(const Op *op, int rows, OpAttr *attr)
+static bool move_panels(const Op *op, BlockKind blocks, int rows, OpAttr *attr)
 {
     bool gather = op->kind == OP_ALL_GATHER;
     int64_t size = op->attr.group_size, joined = gather ? op->attr.axis : op->attr.concat_axis;
-    int64_t to = panel_axis(op_out(op, 0), rows, joined, size);
-    int64_t from = gather ? to : panel_axis(op_in(op, 0), rows, op->attr.axis, size);
+    int64_t to = panel_axis(op_out(op, 0), blocks, rows, joined, size);
+    int64_t from = gather ? to : panel_axis(op_in(op, 0), blocks, rows, op->attr.axis, size);
     *attr = op->attr;
     attr->axis = from;
     attr->concat_axis = gather ? 0 : to;
     return from >= 0 && to >= 0;
 }
 
-/* What operand k, which is w, says of it: how many dimensions are rows; 0: nothing, it may lie anyhow. */
-static int use_of(const Op *op, int k, const Weight *w)
+/* Of what makes numbers of blocks: how many dimensions are rows, if nothing but products reads them; else OTHER_USE. */
+static int use_of_blocks(const Pack *p, const Op *op)
 {
+    int rows = op_in(op, 0)->rank - 2;
+    bool read = false;
+    for (const Op *use = op->next; use; use = use->next)
+        for (int k = 0; k < use->n_operands; k++) {
+            if (use->operand[k] != op->result[0])
+                continue;
+            if (k != 1 || fuse_product_rows(use) != rows)
+                return OTHER_USE;
+            read = true;
+        }
+    for (int i = 0; i < p->g->n_outputs; i++)
+        if (p->g->output[i].value == op->result[0])
+            return OTHER_USE;
+    return read && rows >= 1 ? rows : OTHER_USE;
+}
+
+/* What operand k, which is w, says of it: how many dimensions are rows; 0: nothing, it may lie anyhow. */
+static int use_of(const Pack *p, const Op *op, int k, const Weight *w)
+{
+    if (op->kind == OP_DEQUANTIZE && op->attr.blocks && op->attr.axis == 0)
+        return use_of_blocks(p, op);
     int rows = k == 1 ? fuse_product_rows(op) : 0;
     if (rows && is_packable(&w->type, rows))
         return rows;
@@ -136,7 +172,7 @@ static void choose(Pack *p)
     for (const Op *op = g->first; op; op = op->next)
         for (int k = 0; k < op->n_operands; k++)
             if (weight_of(p, op->operand[k]))
-                note_use(p, op->operand[k], use_of(op, k, weight_of(p, op->operand[k])), seen);
+                note_use(p, op->operand[k], use_of(p, op, k, weight_of(p, op->operand[k])), seen);
     for (int i = 0; i < g->n_outputs; i++) {
         note_use(p, g->output[i].value, OTHER_USE, seen);
         note_use(p, g->output[i].into, OTHER_USE, seen);
@@ -144,7 +180,8 @@ static void choose(Pack *p)
     for (const Op *op = g->first; op; op = op->next) {
         const Weight *w = moves(op) ? weight_of(p, op->operand[0]) : NULL;
         OpAttr attr;
-        if (w && seen[w->parameter] > 0 && !move_panels(op, seen[w->parameter], &attr))
+        if (w && seen[w->parameter] > 0 &&
+            !move_panels(op, p->blocks[w->parameter], seen[w->parameter], &attr))
             seen[w->parameter] = OTHER_USE;
     }
     for (int i = 0; i < g->n_parameters; i++)
@@ -154,6 +191,15 @@ static void choose(Pack *p)
 
 /* ---- the graph that reads them ---- */
 
+/* Panels of a weight whose first dimensions are rows. */
+static cvn_type panels_of(BlockKind blocks, const cvn_type *type, int rows)
+{
+    int64_t n = span(type, 0, rows);
+    if (blocks)
+        return block_panel_type(blocks, n, type->dim[rows] * block_info[blocks].elements);
+    return panel_type(type->dtype, n, span(type, rows, type->rank));
+}
+
 /* Makes the parameters what they are now. */
 static void retype(Pack *p)
 {
@@ -162,12 +208,13 @@ static void retype(Pack *p)
         cvn_value *v = g->parameter[i];
         Weight *w = p->weight[v->id];
         int rows = p->layout[i];
+        BlockKind blocks = p->blocks[i];
         bool written = false;
         for (int o = 0; o < g->n_outputs; o++)
             written = written || g->output[o].into == v;
-        if (rows <= 0)
+        if (rows <= 0 || (w->type.dtype == CVN_I8 && !blocks)) /* or nothing reads it here */
             continue;
-        if (written || !is_packable(&w->type, rows)) {
+        if (written || (!blocks && !is_packable(&w->type, rows))) {
             char text[TYPE_TEXT];
             graph_fail(g, CVN_EINVAL,
                        "parameter '%s' of %s cannot lie in panels of its first %d dimensions",
@@ -175,8 +222,7 @@ static void retype(Pack *p)
             return;
         }
         w->panels = v;
-        v->type =
-            panel_type(w->type.dtype, span(&w->type, 0, rows), span(&w->type, rows, w->type.rank));
+        v->type = panels_of(blocks, &w->type, rows);
         v->spec = NULL;
         p->changed = true;
     }
@@ -222,6 +268,50 @@ static cvn_value *look_up(cvn_graph *g, const Op *op, const Weight *w)
     return wide.dim[last] == y->dim[last] ? x : cvn_slice(g, x, none, y->dim, NULL);
 }
 
+/* The dtype that blocks which are moved are brought to. */
+static cvn_dtype dtype_behind(const Op *move)
+{
+    for (const Op *op = move->next; op; op = op->next)
+        if (op->kind == OP_DEQUANTIZE && op->operand[0] == move->result[0])
+            return op_out(op, 0)->dtype;
+    return CVN_F32;
+}
+
+/* Blocks whose panels cannot be moved as such: their numbers are, [rows …, columns]. */
+static void move_numbers(Pack *p, const Op *op, const Weight *w, Weight *moved)
+{
+    int rows = p->layout[w->parameter];
+    cvn_type type = w->type;
+    type.dtype = dtype_behind(op);
+    type.rank = rows + 1;
+    type.dim[rows] *= block_info[p->blocks[w->parameter]].elements;
+    const OpAttr attr = {.axis = rows, .blocks = p->blocks[w->parameter]};
+    cvn_value *panels = w->panels, *numbers = w->rows;
+    if (!numbers)
+        numbers = graph_add(p->g, OP_DEQUANTIZE, &attr, 1, &panels, &type);
+    moved->rows = graph_add(p->g, op->kind, &op->attr, 1, &numbers, NULL);
+}
+
+/* Numbers of blocks in panels, or that were moved. */
+static void read_blocks(Pack *p, Op *op, const Weight *w)
+{
+    cvn_graph *g = p->g;
+    const cvn_type *type = op_out(op, 0);
+    if (op->kind != OP_DEQUANTIZE) {
+        graph_fail(g, CVN_EUNSUPPORTED,
+                   "'%s' lies in panels, and %s would read its blocks; take another layout",
+                   g->parameter[w->parameter]->def->attr.name, op_info[op->kind].name);
+        return;
+    }
+    const OpAttr attr = {.axis = p->layout[w->parameter], .blocks = op->attr.blocks};
+    cvn_value *panels = w->panels;
+    cvn_value *numbers = panels ? graph_add(g, OP_DEQUANTIZE, &attr, 1, &panels, type)
+                                : cvn_reshape(g, w->rows, type->rank, type->dim);
+    if (numbers->type.dtype != type->dtype)
+        numbers = cvn_convert(g, numbers, type->dtype);
+    graph_replace(op->result[0], numbers);
+}
+
 /* Operand k, which is w, in panels. */
 static void read_panels(Pack *p, Op *op, int k, Weight *w)
 {
@@ -231,11 +321,19 @@ static void read_panels(Pack *p, Op *op, int k, Weight *w)
     if (moves(op)) {
         Weight *moved = p->weight[op->result[0]->id];
         OpAttr attr;
-        if (move_panels(op, p->layout[w->parameter], &attr)) {
+        if (w->panels && move_panels(op, p->blocks[w->parameter], p->layout[w->parameter], &attr)) {
             moved->panels = graph_add(g, op->kind, &attr, 1, &w->panels, NULL);
             return;
         }
+        if (p->blocks[w->parameter]) {
+            move_numbers(p, op, w, moved);
+            return;
+        }
         p->weight[op->result[0]->id] = NULL;
+    }
+    if (p->blocks[w->parameter]) {
+        read_blocks(p, op, w);
+        return;
     }
     if (is_look_up(op, k, &w->type))
         graph_replace(op->result[0], look_up(g, op, w));
@@ -249,7 +347,7 @@ static void rewrite(Pack *p)
     for (Op *op = g->first; op && !g->err.code; op = op->next)
         for (int k = 0; k < op->n_operands; k++) {
             Weight *w = weight_of(p, op->operand[k]);
-            if (w && w->panels)
+            if (w && (w->panels || (p->blocks[w->parameter] && w->rows)))
                 read_panels(p, op, k, w);
         }
     graph_insert_before(g, NULL);
@@ -289,8 +387,7 @@ static void describe_product(Plan *plan, const Step *step)
         joined += linear_weight(op, i).panels;
     for (int i = 0; i < linear_weights(op); i++) {
         int64_t own = linear_weight(op, i).panels;
-        int first = linear_operand(op, i);
-        int end = first + 1 + panel_scaled(op_in(op, first)->dtype);
+        int first = linear_operand(op, i), end = first + linear_each(op);
         for (int k = first; k < end; k++) {
             PlanParameter *parameter = &plan->parameter[step->in[k].parameter];
             if (step->in[k].space != SPACE_PARAMETER || parameter->panels_joined)
@@ -300,6 +397,20 @@ static void describe_product(Plan *plan, const Step *step)
         }
         before += own;
     }
+}
+
+/* The kind of blocks of a parameter, as what reads it says. */
+static BlockKind blocks_of(const cvn_graph *g, const cvn_value *v)
+{
+    if (v->type.dtype != CVN_I8)
+        return BLOCK_NONE;
+    for (const Op *op = g->first; op; op = op->next) {
+        if (moves(op) && op->operand[0] == v && blocks_of(g, op->result[0]))
+            return blocks_of(g, op->result[0]);
+        if (op->kind == OP_DEQUANTIZE && op->operand[0] == v)
+            return op->attr.blocks;
+    }
+    return BLOCK_NONE;
 }
 
 void pack_describe(Plan *plan, const cvn_graph *g, const signed char *layout)
@@ -315,6 +426,10 @@ void pack_describe(Plan *plan, const cvn_graph *g, const signed char *layout)
             continue;
         parameter->n = span(&parameter->plain, 0, parameter->rows);
         parameter->k = span(&parameter->plain, parameter->rows, parameter->plain.rank);
+        parameter->blocks = blocks_of(g, g->parameter[i]);
+        if (parameter->blocks)
+            parameter->k =
+                parameter->plain.dim[parameter->rows] * block_info[parameter->blocks].elements;
         if (!parameter->panels_joined)
             parameter->panels_joined = parameter->type.dim[0];
     }

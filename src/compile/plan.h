@@ -58,8 +58,9 @@ typedef struct PlanParameter {
     bool donated;  /* the plan writes it: some output goes into it */
     /* Where the compiler wants it in panels (compile/pack.h): how many leading dimensions of `plain` are rows, else 0. */
     int rows;
-    cvn_type plain; /* what the graph has; `type`, but for those */
-    int64_t n, k;   /* of those: rows and columns */
+    BlockKind blocks; /* and of blocks of which kind it is */
+    cvn_type plain;   /* what the graph has; `type`, but for those */
+    int64_t n, k;     /* of those: rows and columns */
     /* Of every weight in panels (and its scales) that a product reads: the panels that the threads of its step share, and
        of them those before this weight's (pack_share); 0: no product reads it. */
     int64_t panels_joined, panels_before;

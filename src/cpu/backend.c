@@ -12,6 +12,7 @@
 #include "cpu/group.h"
 #include "cpu/registry.h"
 #include "cpu/trace.h"
+#include "graph/blocks.h"
 #include "graph/panels.h"
 #include "shard/axes.h"
 
@@ -353,7 +354,9 @@ static int upload_panels(const Upload *u, int64_t begin, int64_t end, cvn_err *e
     const cvn_dtype dtype = p->plain.dtype;
     const int64_t inner = p->n / p->plain.dim[0]; /* rows of a slice */
     const int64_t step = 4 * num_pieces(inner, PANEL_ROWS);
-    const size_t row = cvn_dtype_bytes(dtype, p->k);
+    const size_t row = p->blocks ? (size_t)(p->plain.dim[p->rows] * p->plain.dim[p->rows + 1])
+                                 : cvn_dtype_bytes(dtype, p->k);
+    const size_t panel = p->bytes / (size_t)p->type.dim[0];
     int code = CVN_OK;
     char *slices = malloc((size_t)(step * PANEL_ROWS + 2 * inner) * row);
     if (!slices)
@@ -363,10 +366,15 @@ static int upload_panels(const Upload *u, int64_t begin, int64_t end, cvn_err *e
         int64_t rows = num_min(last * PANEL_ROWS, p->n), until = num_pieces(rows, inner);
         memset(slices, 0, (size_t)((until - first) * inner) * row);
         code = read_slices(u, first, until, slices, err);
-        for (int64_t i = at; i < last && code == CVN_OK; i++)
-            panel_pack(dtype, p->k, slices + (size_t)(i * PANEL_ROWS - first * inner) * row, row,
-                       num_min(rows - i * PANEL_ROWS, PANEL_ROWS),
-                       u->memory->data + (size_t)(i * p->type.dim[1]) * PANEL_BYTES);
+        for (int64_t i = at; i < last && code == CVN_OK; i++) {
+            const char *from = slices + (size_t)(i * PANEL_ROWS - first * inner) * row;
+            char *to = u->memory->data + (size_t)i * panel;
+            int64_t n = num_min(rows - i * PANEL_ROWS, PANEL_ROWS);
+            if (p->blocks)
+                block_pack(p->blocks, p->k, from, row, n, to);
+            else
+                panel_pack(dtype, p->k, from, row, n, to);
+        }
     }
     free(slices);
     return code;

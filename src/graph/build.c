@@ -4,6 +4,7 @@
  * returned, so values are never NULL; after an error everything is the poison value and graph_add
  * does nothing).
  */
+#include "graph/blocks.h"
 #include "graph/graph.h"
 
 #include <string.h>
@@ -497,6 +498,21 @@ cvn_value *cvn_dequantize(cvn_graph *g, cvn_value *q, cvn_value *scale, cvn_type
     return graph_add(g, OP_DEQUANTIZE, &attr, scale ? 2 : 1, (cvn_value *[]){q, scale}, &type);
 }
 
+static BlockKind block_kind(cvn_graph *g, const char *name)
+{
+    for (int i = 1; i < BLOCK_KINDS; i++)
+        if (strcmp(block_names[i], name) == 0)
+            return (BlockKind)i;
+    graph_fail(g, CVN_EINVAL, "'%.40s' is no kind of blocks", name);
+    return BLOCK_NONE;
+}
+
+cvn_value *cvn_dequantize_blocks(cvn_graph *g, cvn_value *w, const char *kind, cvn_type type)
+{
+    OpAttr attr = {.blocks = block_kind(g, kind)};
+    return graph_add(g, OP_DEQUANTIZE, &attr, 1, &w, &type);
+}
+
 void cvn_quantize_rows(cvn_graph *g, cvn_value *x, cvn_value *out[2])
 {
     all_results(g, graph_add(g, OP_QUANTIZE_ROWS, NULL, 1, &x, NULL), 2, out);
@@ -516,7 +532,8 @@ void cvn_linear(cvn_graph *g, cvn_value *x, const cvn_linear_spec *spec, cvn_val
                    .norm = spec->norm != NULL,
                    .eps = spec->norm ? spec->eps : 0,
                    .bias = spec->bias[0] != NULL,
-                   .int8 = spec->int8};
+                   .int8 = spec->int8,
+                   .blocks = spec->blocks ? block_kind(g, spec->blocks) : BLOCK_NONE};
     cvn_value *operand[3 + 3 * OP_MOST_RESULTS] = {x};
     int n = 1;
     for (int i = 0; i < spec->n_weights && i < OP_MOST_RESULTS; i++) {

@@ -12,6 +12,11 @@
 /* f32 [n, k]; scale: NULL of a weight that is not quantized */
 static cvn_value *rows_of(cvn_graph *g, cvn_value *q, cvn_value *scale, const LinearWeight *w)
 {
+    if (w->blocks) {
+        const OpAttr attr = {.axis = 1, .blocks = w->blocks};
+        const cvn_type type = CVN_TYPE(CVN_F32, w->n, w->k);
+        return graph_add(g, OP_DEQUANTIZE, &attr, 1, &q, &type);
+    }
     int64_t rows = w->panels * PANEL_ROWS, columns = w->units * panel_unit(w->dtype);
     int64_t groups = scale ? w->groups : 1;
     const int64_t grouped[] = {rows, groups, columns / groups};
@@ -33,6 +38,13 @@ static cvn_value *rows_of(cvn_graph *g, cvn_value *q, cvn_value *scale, const Li
 void decompose_dequantize(cvn_graph *g, const Op *op, cvn_value **out)
 {
     const cvn_type *type = &op->result[0]->type;
+    if (op->attr.blocks) {
+        graph_fail(g, CVN_EUNSUPPORTED,
+                   "weights in blocks of %s have no form in plain operations; take the model with "
+                   "--quantize none",
+                   block_info[op->attr.blocks].name);
+        return;
+    }
     LinearWeight w = dequantize_weight(op);
     cvn_value *scale = w.groups ? op->operand[1] : NULL;
     cvn_value *value = rows_of(g, op->operand[0], scale, &w);

@@ -25,6 +25,22 @@ int linear_results(const OpAttr *attr)
     return attr->flag ? 1 : (int)attr->group_size;
 }
 
+/* Operand q holds panels of blocks of a weight of n rows and k columns. */
+static int check_blocks(const Op *op, int q, int64_t n, int64_t k, cvn_err *err)
+{
+    const BlockInfo *info = &block_info[op->attr.blocks];
+    if (k % info->elements)
+        return infer_fail(op, err, "%lld columns do not make whole blocks of %s, which have %d",
+                          (long long)k, info->name, info->elements);
+    cvn_type want = block_panel_type(op->attr.blocks, n, k);
+    char text[TYPE_TEXT];
+    if (!cvn_type_equal(op_in(op, q), &want))
+        return infer_fail(op, err, "a weight of %lld rows and %lld columns in %s lies in %s",
+                          (long long)n, (long long)k, info->name,
+                          type_text(&want, text, sizeof text));
+    return CVN_OK;
+}
+
 /* Operand q, and if it is quantized the scale behind it, hold a weight of n rows and k columns. */
 static int check_panels(const Op *op, int q, int64_t n, int64_t k, cvn_err *err)
 {
@@ -32,6 +48,8 @@ static int check_panels(const Op *op, int q, int64_t n, int64_t k, cvn_err *err)
     if (n < 1 || k < 1)
         return infer_fail(op, err, "a weight of %lld rows and %lld columns is empty", (long long)n,
                           (long long)k);
+    if (op->attr.blocks)
+        return check_blocks(op, q, n, k, err);
     cvn_type want = panel_type(type->dtype, n, k);
     if (!cvn_type_equal(type, &want)) {
         char text[TYPE_TEXT];
@@ -71,15 +89,37 @@ static bool begins_like(const cvn_type *y, const cvn_type *x, int lead)
     return like;
 }
 
+/* An array of blocks, not in panels. */
+static int infer_blocks(const Op *op, const cvn_type *type, cvn_err *err)
+{
+    const BlockInfo *info = &block_info[op->attr.blocks];
+    int rows = op_in(op, 0)->rank - 2;
+    if (rows < 0 || type->rank <= rows || product(type, rows, type->rank) % info->elements)
+        return infer_fail(op, err,
+                          "takes i8 [rows …, blocks, bytes] and makes [rows …, columns …]"
+                          " of whole blocks of %s, which have %d",
+                          info->name, info->elements);
+    cvn_type want = block_type(op->attr.blocks, type, rows);
+    char text[TYPE_TEXT];
+    if (!cvn_type_equal(op_in(op, 0), &want))
+        return infer_fail(op, err, "this in blocks of %s lies in %s", info->name,
+                          type_text(&want, text, sizeof text));
+    return CVN_OK;
+}
+
 int infer_dequantize(const Op *op, cvn_type *type, cvn_err *err)
 {
     if (type[0].dtype == CVN_DTYPE_COUNT || !dtype_is_float(type[0].dtype))
         return infer_fail(op, err, "needs a result type of floats");
+    if (op->attr.blocks && op->n_operands != 1)
+        return infer_fail(op, err, "takes blocks without a scale");
+    if (op->attr.blocks && op->attr.axis == 0)
+        return infer_blocks(op, &type[0], err);
     int rows = (int)op->attr.axis;
     if (op->attr.axis < 1 || op->attr.axis >= type[0].rank)
         return infer_fail(op, err, "rows is %lld, but the result has %d dimensions",
                           (long long)op->attr.axis, type[0].rank);
-    if (op->n_operands != 1 + panel_scaled(op_in(op, 0)->dtype))
+    if (op->n_operands != 1 + (!op->attr.blocks && panel_scaled(op_in(op, 0)->dtype)))
         return infer_fail(op, err, "takes a scale for integers, and none for floats");
     return check_panels(op, 0, product(&type[0], 0, rows), product(&type[0], rows, type[0].rank),
                         err);
@@ -186,9 +226,10 @@ int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
         if (!begins_like(y, x, lead))
             return infer_fail(op, err, "results begin with the %d dimensions of x that are kept",
                               lead);
-        if (linear_each(op) != 1 + panel_scaled(op_in(op, 1 + each * i)->dtype))
+        if (!op->attr.blocks && each != 1 + panel_scaled(op_in(op, 1 + each * i)->dtype))
             return infer_fail(op, err, "takes weights that are all quantized, or none");
-        if (op->attr.int8 && (!takes_rows_of_8_bits(op, 1 + each * i) || k > LINEAR_INT8_MOST_K))
+        if (op->attr.int8 &&
+            (op->attr.blocks || !takes_rows_of_8_bits(op, 1 + each * i) || k > LINEAR_INT8_MOST_K))
             return infer_fail(op, err,
                               "with int8 takes weights of i8 of at most %d columns with a scale in "
                               "f32 for each row",
@@ -222,9 +263,11 @@ static LinearWeight weight_of(const Op *op, int q, int64_t n, int64_t k)
                       .scale_dtype = CVN_F32,
                       .n = n,
                       .k = k,
+                      .blocks = op->kind == OP_LINEAR_INT8 ? BLOCK_NONE : op->attr.blocks,
                       .panels = type->dim[0],
                       .units = type->dim[1]};
-    if (panel_scaled(type->dtype)) {
+    w.panel_bytes = cvn_type_bytes(type) / (size_t)w.panels;
+    if (panel_scaled(type->dtype) && !w.blocks) {
         w.scale_dtype = op_in(op, q + 1)->dtype;
         w.groups = op_in(op, q + 1)->dim[1];
     }

@@ -9,12 +9,15 @@
  *                with eps; bias; int8: rows are brought to 8 bits before they are multiplied
  *     results    one per weight, [kept …, the weight's rows …]; with swiglu only one
  *
+ * With `blocks` each weight is one operand, panels of blocks of that kind (graph/blocks.h).
+ *
  * `linear_int8` reads as a linear of one weight whose rows are of 8 bits already: its operands are x, x's scales, the
  * weight.
  */
 #ifndef CVN_GRAPH_LINEAR_H
 #define CVN_GRAPH_LINEAR_H
 
+#include "graph/blocks.h"
 #include "graph/graph.h"
 #include "graph/panels.h"
 
@@ -29,17 +32,20 @@ int linear_results(const OpAttr *attr);
 
 /* One weight of a linear or a dequantize. */
 typedef struct LinearWeight {
-    cvn_dtype dtype;       /* i8 or i4, bf16 or f32 */
+    cvn_dtype dtype; /* i8 or i4, bf16 or f32; of blocks i8 */
+    BlockKind blocks;
     cvn_dtype scale_dtype; /* f32 or bf16 */
     int64_t n, k;          /* rows and columns */
-    int64_t panels, units; /* of q */
-    int64_t groups;        /* scales of a row; 0: not quantized */
+    int64_t panels, units; /* of q; of blocks chunks */
+    int64_t groups;        /* scales of a row; 0: not quantized, or in blocks */
+    size_t panel_bytes;    /* of q, from panel to panel */
 } LinearWeight;
 
 /* Operands of each weight of a linear: 2 where weights are quantized, else 1. */
 static inline int linear_each(const Op *op)
 {
-    return 1 + (op->kind == OP_LINEAR_INT8 || panel_scaled(op->operand[1]->type.dtype));
+    return 1 + (op->kind == OP_LINEAR_INT8 ||
+                (!op->attr.blocks && panel_scaled(op->operand[1]->type.dtype)));
 }
 
 /* The operand that is weight i; its scale is the next. */

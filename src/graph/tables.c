@@ -2,6 +2,7 @@
  * The tables of operations and attributes as data, and functions on attributes that are loops over
  * them: equality and deep copy. (The text form is another such loop, in text/print.c and text/parse_attr.c.)
  */
+#include "graph/blocks.h"
 #include "graph/graph.h"
 #include "graph/linear.h"
 
@@ -38,10 +39,11 @@ const AttrTypeInfo attr_types[ATTR_TYPES] = {
     [ATTR_COMPARE] = {sizeof(cvn_compare), false, compare_names, COMPARE_COUNT},
     [ATTR_REDUCE] = {sizeof(cvn_reduce), false, reduce_names, REDUCE_COUNT},
     [ATTR_COMBINE] = {sizeof(Combine), false, combine_names, COMBINE_COUNT},
+    [ATTR_BLOCKS] = {sizeof(BlockKind), true, block_names, BLOCK_KINDS},
     [ATTR_LITERAL] = {sizeof(Literal), false, NULL, 0},
 };
 _Static_assert(sizeof(cvn_compare) == sizeof(unsigned) && sizeof(cvn_reduce) == sizeof(unsigned) &&
-                   sizeof(Combine) == sizeof(unsigned),
+                   sizeof(Combine) == sizeof(unsigned) && sizeof(BlockKind) == sizeof(unsigned),
                "enums are read and written as unsigned");
 
 int op_results(OpKind kind, int n_operands, const OpAttr *attr)

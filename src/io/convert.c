@@ -31,15 +31,16 @@ static uint16_t load16(const uint8_t *p)
 static void decode_blocks(const IoTensor *tensor, int64_t first, int64_t n, float *out)
 {
     const IoBlock *block = tensor->block;
+    const BlockInfo *info = &block_info[block->kind];
     while (n > 0) {
         const uint8_t *at = tensor->data + first / block->elements * block->bytes;
         int64_t inside = first % block->elements;
         int64_t piece = block->elements - inside < n ? block->elements - inside : n;
         if (piece == block->elements) {
-            block->widen(at, out);
+            info->widen(at, out);
         } else {
             float whole[IO_MAX_BLOCK];
-            block->widen(at, whole);
+            info->widen(at, whole);
             memcpy(out, whole + inside, (size_t)piece * sizeof *out);
         }
         first += piece;

@@ -6,7 +6,7 @@
 
 typedef struct GgufElement {
     const char *name;
-    IoBlock block;   /* one element of a plain type is a block; widen is NULL where not IO_BLOCKS */
+    IoBlock block;   /* one element of a plain type is a block */
     IoCoding coding; /* IO_OPAQUE: only the size is known */
     cvn_dtype dtype; /* of IO_PLAIN; else f32 */
 } GgufElement;

@@ -222,6 +222,33 @@ int io_quantize(IoModel *model, QuantScheme scheme, cvn_err *err)
     return CVN_OK;
 }
 
+static BlockKind kept_blocks(const Param *param, const IoTensor *t)
+{
+    bool kept = t->coding == IO_BLOCKS && t->n_parts == 0 && !t->adapter && param->rank >= 2 &&
+                param->init == INIT_NORMAL;
+    return kept ? t->block->kind : BLOCK_NONE;
+}
+
+void io_keep_blocks(IoModel *model)
+{
+    int n = model->params.n;
+    const IoTensor **source = arena_array(&model->arena, (size_t)n + 1, sizeof *source);
+    unsigned char *blocks = arena_array(&model->arena, (size_t)n + 1, sizeof *blocks);
+    bool any = false;
+    for (int i = 0; i < n; i++) {
+        source[i] = model->source[i];
+        blocks[i] = (unsigned char)kept_blocks(&model->params.param[i], source[i]);
+        any = any || blocks[i];
+    }
+    source[n] = source[0]; /* the head of a tied model */
+    blocks[n] = blocks[0];
+    if (!any || model->config.quant.kind != QUANT_NONE)
+        return;
+    model->config.blocks = blocks;
+    model->source = source;
+    params_list(&model->params, &model->config, &model->arena);
+}
+
 void io_close_model(IoModel *model)
 {
     for (size_t i = 0; i < model->n_maps; i++)

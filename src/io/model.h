@@ -53,6 +53,10 @@ int io_audit(IoModel *model, cvn_err *err);
    become those of the quantized model. Refuses a model whose files are quantized. */
 int io_quantize(IoModel *model, QuantScheme scheme, cvn_err *err);
 
+/* Has the matrices that are stored in blocks of GGUF types stay so: config, params and source become those of a model in
+   blocks. What is cut into parts, or has adapters, is widened as before. */
+void io_keep_blocks(IoModel *model);
+
 void io_close_model(IoModel *model);
 
 /* "Hugging Face folder", ... */

@@ -7,6 +7,7 @@
 
 #include "base/map.h"
 #include "caravan/dtype.h"
+#include "graph/blocks.h"
 
 #define IO_MAX_RANK 8
 
@@ -17,13 +18,13 @@ typedef enum IoCoding {
     IO_OPAQUE, /* known size, but nothing here computes with it; `dtype` means nothing */
 } IoCoding;
 
-enum { IO_MAX_BLOCK = 256 };
+enum { IO_MAX_BLOCK = BLOCK_MOST };
 
-/* Elements that are stored together, with what they share (gguf_blocks.c). */
+/* Elements that are stored together, with what they share. */
 typedef struct IoBlock {
     int elements; /* at most IO_MAX_BLOCK, and a divisor of the length of rows */
     int bytes;
-    void (*widen)(const uint8_t *block /* [bytes] */, float *out /* [elements] */);
+    BlockKind kind; /* of IO_BLOCKS */
 } IoBlock;
 
 /* A tensor that lies in parts (Meta's model-parallel files) has data NULL and its parts, equal in

@@ -55,6 +55,8 @@ typedef struct LlamaConfig {
     bool mlp_bias;                 /* gate, up, down have biases */
     double init_range;             /* standard deviation of fresh weights (initializer_range) */
     QuantScheme quant;             /* how the matrices are quantized */
+    const unsigned char *blocks;   /* [parameters] of each its kind of blocks, or BLOCK_NONE
+                                      (graph/blocks.h); borrowed of a model's files; NULL: none */
     cvn_dtype dtype;               /* type the weights were saved in: f32, bf16 or f16 */
     SpecialIds bos;                /* begin of text */
     SpecialIds eos;                /* any of them ends a text */

@@ -321,6 +321,17 @@ static void split_panels(const Marking *m, const Param *param, cvn_spec *spec, i
     split(m, spec, row ? 0 : 1, n, axis, true);
 }
 
+/* Of a matrix in blocks [rows …, blocks, bytes]: the outermost dimension of columns is split by whole blocks. */
+static void split_blocks(const Marking *m, const Param *param, cvn_spec *spec, int d,
+                         const char *axis)
+{
+    int from = param->n_rows;
+    if (d < from)
+        split(m, spec, d, param->dims[d], axis, false);
+    else if (d == from)
+        split(m, spec, d, num_gcd(param->dims[d], param_type(param, CVN_F32).dim[d]), axis, true);
+}
+
 static void mark_weight(const Marking *m, const Param *param, cvn_value *v)
 {
     Group group = group_of(param);
@@ -333,7 +344,9 @@ static void mark_weight(const Marking *m, const Param *param, cvn_value *v)
         for (int d = 0; d < param->rank; d++) {
             if (rule->group != group || (int)param->axis[d] != rule->axis)
                 continue;
-            if (plain)
+            if (param->form == PARAM_BLOCKS)
+                split_blocks(m, param, &spec, d, rule->mesh_axis);
+            else if (plain)
                 split(m, &spec, d, param->dims[d], rule->mesh_axis, false);
             else
                 split_panels(m, param, &spec, d, rule->mesh_axis);
@@ -384,10 +397,13 @@ static void mark_activation(const Marking *m, cvn_value *v)
 static void mark_activations(const Marking *m, int embedding)
 {
     for (Op *op = m->g->first; op; op = op->next) {
-        const Op *table = op->n_operands ? op->operand[0]->def : NULL;
+        const Op *gather = op;
+        if (op->kind == OP_DEQUANTIZE && op->attr.blocks) /* rows that were looked up */
+            gather = op->operand[0]->def;
+        const Op *table = gather->n_operands ? gather->operand[0]->def : NULL;
         while (table && table->kind == OP_CONVERT)
             table = table->operand[0]->def;
-        const cvn_value *v = op->kind == OP_GATHER ? table->result[0] : NULL;
+        const cvn_value *v = gather->kind == OP_GATHER ? table->result[0] : NULL;
         if (v && (v->role == ROLE_WEIGHT || v->role == ROLE_TRAINED) && v->index == embedding)
             mark_activation(m, op->result[0]);
     }

@@ -88,6 +88,8 @@ static cvn_value *matrix(Builder *b, ParamKind kind, int64_t layer)
     if (p->form == PARAM_PLAIN)
         return compute(b, w);
     cvn_type type = cvn_type_make(b->compute, p->rank, p->dims);
+    if (p->form == PARAM_BLOCKS)
+        return cvn_dequantize_blocks(G, w, block_info[p->blocks].name, type);
     return cvn_dequantize(G, w, b->weight[p->scale], type, p->n_rows);
 }
 
@@ -246,7 +248,13 @@ static cvn_value *logits_of(Builder *b, cvn_value *x)
 /* Tokens as rows of the embedding, f32 [batch, seq, dim]. */
 static cvn_value *embed(Builder *b)
 {
+    const Param *table = params_find(b->params, PARAM_EMBED, -1);
     cvn_value *x = cvn_take_rows(G, weight(b, PARAM_EMBED, -1), b->tokens);
+    if (table->form == PARAM_BLOCKS) {
+        const cvn_type *grid = cvn_value_type(b->tokens);
+        const cvn_type rows = CVN_TYPE(CVN_F32, grid->dim[0], grid->dim[1], b->config->dim);
+        return cvn_dequantize_blocks(G, x, block_info[table->blocks].name, rows);
+    }
     return cvn_value_type(x)->dtype == CVN_F32 ? x : cvn_convert(G, x, CVN_F32);
 }
 

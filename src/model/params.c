@@ -85,7 +85,8 @@ static bool is_present(const LlamaConfig *config, ParamKind kind)
     case IF_MLP_BIAS:
         return config->mlp_bias;
     case IF_UNTIED:
-        return !config->tied || config->quant.kind != QUANT_NONE;
+        return !config->tied || config->quant.kind != QUANT_NONE ||
+               (config->blocks && config->blocks[0]); /* the embedding is the first */
     case ALWAYS:
         break;
     }
@@ -197,6 +198,10 @@ cvn_type param_type(const Param *param, cvn_dtype dtype)
     switch (param->form) {
     case PARAM_PANELS:
         return panel_type(q->dtype, q->n, q->k);
+    case PARAM_BLOCKS: {
+        cvn_type plain = cvn_type_make(dtype, param->rank, param->dims);
+        return block_type(param->blocks, &plain, param->n_rows);
+    }
     case PARAM_SCALES:
         return panel_scale_type(q->scale_dtype, q->n, q->groups);
     default:
@@ -233,6 +238,11 @@ void params_list(ParamList *list, const LlamaConfig *config, Arena *arena)
     for (int i = 0; i < plain; i++)
         if (in_panels(config, list->param[i].kind))
             put_in_panels(&list->param[i], config);
+    for (int i = 0; i < plain && config->blocks; i++)
+        if (config->blocks[i]) {
+            list->param[i].form = PARAM_BLOCKS;
+            list->param[i].blocks = (BlockKind)config->blocks[i];
+        }
     for (int i = 0; i < plain; i++)
         if (list->param[i].form == PARAM_PANELS)
             add_scales(list, arena, i);

@@ -11,13 +11,15 @@
  * The rows are in params.def.
  *
  * Of a quantized config (model/quantize.h), matrices are in panels, their scales follow at the end of the list,
- * and there is a head of its own even where the two are tied.
+ * and there is a head of its own even where the two are tied: so there is of an embedding that is in blocks as its GGUF file has
+ * it (LlamaConfig.blocks), since products read panels, and a look-up reads one row in the file.
  */
 #ifndef CVN_MODEL_PARAMS_H
 #define CVN_MODEL_PARAMS_H
 
 #include "base/arena.h"
 #include "caravan/graph.h"
+#include "graph/blocks.h"
 #include "model/config.h"
 
 typedef enum ModelAxis {
@@ -59,6 +61,7 @@ typedef enum ParamForm {
     PARAM_PLAIN,  /* floats, row-major in the logical shape */
     PARAM_PANELS, /* a quantized matrix in panels: Param.quant */
     PARAM_SCALES, /* the scales of one */
+    PARAM_BLOCKS, /* a matrix in blocks, as it is in its file: Param.blocks */
 } ParamForm;
 
 typedef struct Param {
@@ -72,10 +75,11 @@ typedef struct Param {
     int file_rank;                       /* head_dim merged into the axis before it */
     int64_t file_dims[PARAM_FILE_RANK];  /* [file_rank], row-major as in Hugging Face */
     ParamForm form;
-    int n_rows;      /* leading logical dimensions that are output channels, of matrices */
-    QuantForm quant; /* of PARAM_PANELS and PARAM_SCALES */
-    int scale;       /* of PARAM_PANELS: index of its scales in the list */
-    int64_t n;       /* elements */
+    int n_rows;       /* leading logical dimensions that are output channels, of matrices */
+    QuantForm quant;  /* of PARAM_PANELS and PARAM_SCALES */
+    BlockKind blocks; /* of PARAM_BLOCKS */
+    int scale;        /* of PARAM_PANELS: index of its scales in the list */
+    int64_t n;        /* elements */
     ParamInit init;
     double std; /* of INIT_NORMAL */
 } Param;

@@ -18,14 +18,18 @@ double bench_prefill_flops(const LlamaConfig *c, int64_t n)
 static double matrix_bytes(const LlamaConfig *c, cvn_dtype dtype)
 {
     Arena arena;
-    if (c->quant.kind == QUANT_NONE || arena_init(&arena, NULL))
+    if ((c->quant.kind == QUANT_NONE && !c->blocks) || arena_init(&arena, NULL))
         return (double)model_size(c).matmul_params * (double)cvn_dtype_bytes(dtype, 1);
     ParamList params;
     params_list(&params, c, &arena);
     double bytes = 0;
-    for (int i = 0; i < params.n; i++)
-        if (params.param[i].form != PARAM_PLAIN)
-            bytes += (double)param_bytes(&params.param[i], dtype);
+    bool tied = !params_find(&params, PARAM_LM_HEAD, -1);
+    for (int i = 0; i < params.n; i++) {
+        const Param *p = &params.param[i];
+        bool matrix = p->rank >= 2 && p->init == INIT_NORMAL;
+        if ((matrix || p->form == PARAM_SCALES) && (p->kind != PARAM_EMBED || tied))
+            bytes += (double)param_bytes(p, dtype);
+    }
     arena_free(&arena);
     return bytes;
 }

@@ -78,6 +78,17 @@ static int read_panels(Load *l, const Region *region, void *out, cvn_err *err)
     return code;
 }
 
+/* The bytes as they are in the file. */
+static int read_blocks(Load *l, const Region *region, void *out)
+{
+    const cvn_type type = param_type(l->param, l->model->dtype);
+    const Region all = region_whole(&type);
+    const RegionArray whole = region_packed(&all), part = region_packed(region);
+    region_copy(&whole, l->model->io.source[l->index]->data, &part, out, 1);
+    atomic_fetch_add(&l->done, region_elements(region));
+    return CVN_OK;
+}
+
 static int read_weight(void *context, const Region *region, void *out, cvn_err *err)
 {
     Load *l = context;
@@ -85,8 +96,9 @@ static int read_weight(void *context, const Region *region, void *out, cvn_err *
         synthetic_region(l->param, l->model->dtype, region, out);
         return CVN_OK;
     }
-    return l->param->form == PARAM_PANELS ? read_panels(l, region, out, err)
-                                          : read_plain(l, region, out);
+    return l->param->form == PARAM_PANELS   ? read_panels(l, region, out, err)
+           : l->param->form == PARAM_BLOCKS ? read_blocks(l, region, out)
+                                            : read_plain(l, region, out);
 }
 
 /* Scales that were made with their numbers, or that lie in the files: [panels, groups, 16]. */
@@ -163,7 +175,8 @@ static void report_weight(const Load *l, bool in_place, LoadReport *report)
                       "'%s': %" PRId64 " of %" PRId64 " elements of '%s' are NaN or infinite\n",
                       t->file, bad, t->n, t->name);
     const QuantForm *f = &l->param->quant;
-    int64_t all = l->param->form == PARAM_PANELS ? f->panels * f->units : l->param->n;
+    const cvn_type type = param_type(l->param, l->model->dtype);
+    int64_t all = l->param->form == PARAM_PANELS ? f->panels * f->units : cvn_type_elements(&type);
     double part = in_place ? 1 : (double)atomic_load(&l->done) / (double)all;
     report->read_bytes += tensor_bytes(t) * part;
 }

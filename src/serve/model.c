@@ -26,6 +26,10 @@ static int choose_types(cvn_model *m, const cvn_model_options *options, cvn_err 
                        cvn_dtype_name(dtype));
     m->dtype = dtype;
     QuantScheme scheme;
+    if (!options->quantize) {
+        io_keep_blocks(&m->io);
+        return CVN_OK;
+    }
     TRY(quant_parse(options->quantize, &scheme, err));
     return scheme.kind == QUANT_NONE ? CVN_OK : io_quantize(&m->io, scheme, err);
 }

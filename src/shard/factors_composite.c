@@ -1,4 +1,5 @@
 /* Factor rules of the composites, of their gradients, and of weights in panels. */
+#include "base/num.h"
 #include "graph/attention.h"
 #include "graph/linear.h"
 #include "graph/panels.h"
@@ -275,11 +276,31 @@ static void put_columns(const Op *op, Rule *rule, int first)
     put_whole(rule, result, type, first + 1);
 }
 
+/* An array of blocks [rows …, blocks, bytes]: rows pass, and of columns as many parts as whole blocks and the outermost
+   dimension of columns have in common. */
+static void factor_blocks(const Op *op, Rule *rule)
+{
+    const cvn_type *in = op_in(op, 0), *type = op_out(op, 0);
+    int rows = in->rank - 2;
+    for (int d = 0; d < rows; d++)
+        put_all(rule, d, add(rule, type->dim[d], FACTOR_PASS));
+    int64_t blocks = in->dim[rows], size = type->dim[rows], parts = num_gcd(blocks, size);
+    put_all(rule, rows, add(rule, parts, FACTOR_PASS));
+    put(rule, 0, rows, add(rule, blocks / parts, FACTOR_WHOLE));
+    put(rule, 1, rows, add(rule, size / parts, FACTOR_WHOLE));
+    put_whole(rule, 0, in, rows + 1);
+    put_whole(rule, 1, type, rows + 1);
+}
+
 void factor_dequantize(const Op *op, Rule *rule)
 {
     const cvn_type *type = op_out(op, 0);
     int rows = (int)op->attr.axis, result = op->n_operands;
-    if (type->dim[rows - 1] % PANEL_ROWS) { /* rows of neighbours share panels */
+    if (op->attr.blocks && rows == 0) {
+        factor_blocks(op, rule);
+        return;
+    }
+    if (type->dim[rows - 1] % PANEL_ROWS || op->attr.blocks) { /* rows of neighbours share panels */
         for (int t = 0; t < result; t++)
             put_whole(rule, t, op_in(op, t), 0);
         put_whole(rule, result, type, 0);

@@ -3,7 +3,7 @@
  * instruction set first. compile/kernel.h is the contract of a kernel. Tables of one instruction set end in its name; the
  * others run everywhere.
  *
- *     copy, index, sort, small                    what moves or orders elements; walk.h moves a box of them
+ *     copy, index, sort, small, blocks                   what moves or orders elements; walk.h moves a box of them
  *     elementwise, rows, rope, random,
  *     norm, quantize, fusion, attention           *_impl.h, on the vectors of vec.h
  *     any                                         sums of f64, whole numbers and dimensions that lie apart, on wide.h
@@ -26,9 +26,10 @@
 
 extern const Kernel
     copy_kernels[]; /* broadcast_in_dim, transpose, slice, reverse, concatenate, pad, … */
-extern const Kernel index_kernels[]; /* gather, scatter, cache_update */
-extern const Kernel sort_kernels[];  /* sort */
-extern const Kernel small_kernels[]; /* iota, cumsum */
+extern const Kernel index_kernels[];  /* gather, scatter, cache_update */
+extern const Kernel blocks_kernels[]; /* dequantize, of blocks */
+extern const Kernel sort_kernels[];   /* sort */
+extern const Kernel small_kernels[];  /* iota, cumsum */
 
 /* The tables that every set of vectors has: f(table) of each. */
 #define KERNELS_OF(isa, f)                                                                         \

@@ -19,8 +19,10 @@ typedef struct Product {
     int weights, residual; /* the residual's operand, or -1 */
     bool swiglu;
     LinearWeight weight[LINEAR_WEIGHTS];
+    BlockChunk chunk_of; /* of blocks */
     int64_t m, k, spans;
     int64_t group;    /* columns of a group; LINEAR_SPAN for i8 */
+    int64_t rest;     /* rows of x's spans from one to what it rounded off; 0: that is left away */
     int64_t jobs;     /* panels of results */
     int64_t chunk;    /* rows computed at a time */
     int64_t block;    /* panels computed at a time, of each weight of swiglu */
@@ -44,12 +46,18 @@ static Product read_product(const Op *op, int n_threads, bool wide)
     p.k = p.weight[0].k;
     p.spans = num_pieces(p.k, LINEAR_SPAN);
     p.group = p.weight[0].dtype == CVN_I4 ? p.k / p.weight[0].groups : LINEAR_SPAN;
+    if (p.weight[0].blocks) {
+        p.group = block_info[p.weight[0].blocks].form.group;
+        p.chunk_of = block_chunk(p.weight[0].blocks, p.k);
+    }
     bool many = wide && p.m > MANY;
     p.chunk = num_min(p.m, many ? LINEAR_WIDE_CHUNK : LINEAR_CHUNK);
     p.block = many ? LINEAR_WIDE_BLOCK / (p.swiglu ? 2 : 1) : LINEAR_BLOCK;
     p.alone = n_threads > 1 && p.m * p.k <= ALONE;
-    p.x_bytes = (size_t)(p.spans * p.m * LINEAR_ROW_BYTES);
-    p.all_bytes = p.x_bytes + (size_t)(p.spans * p.m) * sizeof(LinearSpan);
+    p.rest = p.weight[0].blocks && linear_rows_dtype(op) == CVN_F32 ? p.spans * p.m : 0;
+    int64_t rows = p.spans * p.m + p.rest;
+    p.x_bytes = (size_t)(rows * LINEAR_ROW_BYTES);
+    p.all_bytes = p.x_bytes + (size_t)rows * sizeof(LinearSpan);
     p.all_bytes = (size_t)num_round_up((int64_t)p.all_bytes, 64);
     p.c_bytes = (size_t)(p.chunk * p.block * PANEL_ROWS) * sizeof(float);
     p.c_bytes *= p.swiglu ? 2 : 1;
@@ -60,6 +68,8 @@ static Product read_product(const Op *op, int n_threads, bool wide)
 bool linear_match(const Op *op)
 {
     LinearWeight first = linear_weight(op, 0);
+    if (first.blocks)
+        return !op->attr.int8;
     if (!panel_scaled(first.dtype) || op->attr.int8)
         return false;
     for (int i = 0; i < (int)op->attr.group_size; i++) {
@@ -97,8 +107,8 @@ typedef struct Work {
     const LinearIsa *isa;
     const Product *p;
     const KernelArgs *args;
-    int8_t *x;        /* [spans][m][LINEAR_ROW_BYTES] */
-    LinearSpan *span; /* [spans][m] */
+    int8_t *x;        /* [spans][m][LINEAR_ROW_BYTES], and what those rounded off */
+    LinearSpan *span; /* [spans][m], and of that */
     float *c;         /* [weights of a job][LINEAR_BLOCK][chunk][16] */
 } Work;
 
@@ -130,7 +140,7 @@ static void quantize_normalised(const Work *w)
             int64_t k0 = s * LINEAR_SPAN, n = num_min(LINEAR_SPAN, p->k - k0), i = s * p->m + row;
             w->isa->norm_span(&norm, row, k0, n, scale, span);
             w->isa->quantize(CVN_BF16, span, 0, n, p->group, w->x + i * LINEAR_ROW_BYTES,
-                             &w->span[i]);
+                             &w->span[i], 0);
         }
     }
     if (!p->alone)
@@ -147,7 +157,7 @@ static void quantize_rows(const Work *w)
         int64_t k0 = i / p->m * LINEAR_SPAN, row = i % p->m;
         w->isa->quantize(p->op->operand[0]->type.dtype, w->args->in[0], row * p->k + k0,
                          num_min(LINEAR_SPAN, p->k - k0), p->group, w->x + i * LINEAR_ROW_BYTES,
-                         &w->span[i]);
+                         &w->span[i], p->rest);
     }
     if (!p->alone)
         kernel_sync(w->args);
@@ -166,20 +176,22 @@ typedef struct Cut {
     int64_t ahead;       /* bytes of a panel between what a tile reads and what it asks for */
 } Cut;
 
-static Cut cut_piece(const LinearIsa *isa, cvn_dtype weight, int64_t rows)
+static Cut cut_piece(const LinearIsa *isa, const LinearWeight *w, int64_t rows)
 {
-    bool is_i4 = weight == CVN_I4;
-    int64_t most = is_i4 ? isa->rows_i4 : isa->rows_i8;
-    bool alone = !is_i4 && rows > most && rows <= isa->alone_i8;
+    bool is_i4 = w->dtype == CVN_I4, blocks = w->blocks != BLOCK_NONE;
+    int64_t most = blocks ? isa->rows_blocks : is_i4 ? isa->rows_i4 : isa->rows_i8;
+    bool alone = !is_i4 && !blocks && rows > most && rows <= isa->alone_i8;
     Cut c = {.panels = panels_of_tile(isa, rows), .rows = alone ? rows : most};
     c.tiles = num_pieces(rows, c.rows);
     if (isa->panels && !isa->wide)
         c.rows = num_pieces(rows, c.tiles);
     /* As measured for one tile of rows; of more rows, several tiles of which each asks for a part, what the next span
        reads. */
-    c.ahead = is_i4 ? 4096 : 2048;
-    if (alone || c.tiles > 1)
-        c.ahead = LINEAR_SPAN / panel_unit(weight) * PANEL_BYTES;
+    c.ahead = is_i4 || blocks ? 4096 : 2048;
+    if ((alone || c.tiles > 1) && blocks)
+        c.ahead = LINEAR_SPAN * w->units / w->k * ((int64_t)w->panel_bytes / w->units);
+    else if (alone || c.tiles > 1)
+        c.ahead = LINEAR_SPAN / panel_unit(w->dtype) * PANEL_BYTES;
     return c;
 }
 
@@ -188,6 +200,9 @@ static void multiply_panels(const Work *w, const LinearPiece *piece, const Cut *
                             const LinearAhead *ahead, LinearTile *t, float *c, int64_t g)
 {
     const bool is_i4 = w->p->weight[piece->weight].dtype == CVN_I4;
+    void (*tile_of)(const LinearTile *) = t->blocks ? w->isa->tile_blocks
+                                          : is_i4   ? w->isa->tile_i4
+                                                    : w->isa->tile_i8;
     int64_t first = piece->span * w->p->m + piece->m0, call = g / cut->panels * cut->tiles;
     const int64_t steps = LINEAR_SPAN / 64;
     LinearBeside beside;
@@ -205,7 +220,14 @@ static void multiply_panels(const Work *w, const LinearPiece *piece, const Cut *
             linear_leaves_next(&beside, piece->out,
                                r + cut->rows < piece->rows ? g : g + cut->panels, t->panels,
                                r + cut->rows < piece->rows ? r + cut->rows : 0);
-        (is_i4 ? w->isa->tile_i4 : w->isa->tile_i8)(t);
+        tile_of(t);
+        if (w->p->rest) {
+            LinearTile rest = *t;
+            rest.x += w->p->rest * LINEAR_ROW_BYTES;
+            rest.span += w->p->rest;
+            rest.add = true;
+            tile_of(&rest);
+        }
         if (piece->out)
             linear_write_tile(w->isa->write, piece->out, g, t->panels, r, t->rows);
     }
@@ -218,11 +240,13 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
     const Product *p = w->p;
     const LinearPanels *panels = piece->panels;
     const LinearWeight *lw = &p->weight[piece->weight];
-    const int64_t span = piece->span, unit = panel_unit(lw->dtype);
+    const int64_t span = piece->span, unit = lw->blocks ? lw->k / lw->units : panel_unit(lw->dtype);
     const int64_t scale_bytes = lw->scale_dtype == CVN_F32 ? 4 : 2;
-    const char *scale = w->args->in[2 + 2 * piece->weight];
-    Cut cut = cut_piece(w->isa, lw->dtype, piece->rows);
-    LinearTile t = {.q_stride = panels->stride * lw->units * PANEL_BYTES,
+    const char *scale = lw->blocks ? NULL : w->args->in[2 + 2 * piece->weight];
+    Cut cut = cut_piece(w->isa, lw, piece->rows);
+    LinearTile t = {.q_stride = panels->stride * (int64_t)lw->panel_bytes,
+                    .blocks = lw->blocks,
+                    .chunk = &p->chunk_of,
                     .units = num_min(LINEAR_SPAN / unit, lw->units - span * LINEAR_SPAN / unit),
                     .group = p->group / unit,
                     .scale_stride = panels->stride * lw->groups * PANEL_ROWS,
@@ -243,7 +267,8 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
         t.panels = (int)num_min(cut.panels, panels->n - g);
         t.q =
             (const uint8_t *)linear_panel_at(w->args, lw, piece->weight, panel, span, LINEAR_SPAN);
-        t.scale = scale + at * PANEL_ROWS * scale_bytes;
+        if (scale)
+            t.scale = scale + at * PANEL_ROWS * scale_bytes;
         ahead.panel = last ? piece->next : (const char *)t.q + cut.panels * t.q_stride;
         ahead.n = ahead.panel ? t.panels : 0;
         multiply_panels(w, piece, &cut, &ahead, &t, c + g * t.c_stride, g);
@@ -319,7 +344,7 @@ LINEAR_FUNCTION(amx_int8)
 
 static bool match_amx_int8(const Op *op)
 {
-    return linear_match(op) && linear_weight(op, 0).dtype == CVN_I8 &&
+    return linear_match(op) && linear_weight(op, 0).dtype == CVN_I8 && !op->attr.blocks &&
            choice_takes("linear.amx.int8", linear_rows(op));
 }
 

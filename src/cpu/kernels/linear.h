@@ -16,6 +16,17 @@
  * Rounding to 16 bits of the largest element of a span disturbs a sum less than that element's own
  * rounding to bf16 does. A span with a NaN or an infinity makes the row's results NaN.
  *
+ * Weights in blocks (graph/blocks.h) are read as they lie in their chunks, which divide a span, by tile_blocks. With X the sum
+ * of a row's fixed point over a group, and c its codes,
+ *
+ *     y = sum over spans of s * (sum over groups of scale * (sum of (c - offset) x) - minimum * X)
+ *
+ * An instruction set may take codes as they are, unsigned, and take offset * X off; or have whole chunks made numbers of 8
+ * bits first (linear_blocks_impl.h), which is right for every kind there is.
+ *
+ * Of weights in blocks, whose numbers are to be a file's in f32 too, a row of x in f32 is two rows of fixed point, the second
+ * of what the first rounded off, and both products are added.
+ *
  * What holds for results: integer sums have no order, and the spans of a row are added in one order
  * whatever else is computed, so that a row has the same bits in any batch, in prefill and decode, at
  * any place, on any number of threads.
@@ -33,6 +44,7 @@
 #define CVN_CPU_KERNELS_LINEAR_H
 
 #include "cpu/kernels/linear_loops.h"
+#include "graph/blocks.h"
 
 enum {
     LINEAR_SPAN = 512,                              /* elements of k with one scale */
@@ -48,8 +60,8 @@ enum {
 typedef struct LinearSpan {
     float scale;
     int32_t minus8
-        [LINEAR_SUMS]; /* -8 times the sum of X over each group of an i4 weight, over the span for i8: for
-                                    instructions that take weights as unsigned */
+        [LINEAR_SUMS]; /* -8 times the sum of X over each group of an i4 weight or of blocks, over the span for
+                                    i8: for instructions that take weights as unsigned */
 } LinearSpan;
 
 /* One tile: some rows of x and some neighbouring panels, over one span. */
@@ -61,10 +73,12 @@ typedef struct LinearTile {
     const uint8_t *q;                   /* [units][64] of the first panel, from the span on */
     int64_t q_stride;                   /* bytes from panel to panel */
     const uint8_t *ahead[LINEAR_BLOCK]; /* of each panel: [units][64] to ask for in the meantime */
-    int64_t units;                      /* of q in this span */
-    int64_t group;                      /* units of an i4 group */
-    const void *scale;                  /* i4: [groups][16] of the first panel, from the span on */
-    int64_t scale_stride;               /* elements from panel to panel */
+    int64_t units;                      /* of q in this span; of blocks, chunks */
+    BlockKind blocks;                   /* then q is chunks of this kind, as `chunk` says */
+    const BlockChunk *chunk;
+    int64_t group;        /* units of an i4 group */
+    const void *scale;    /* i4: [groups][16] of the first panel, from the span on */
+    int64_t scale_stride; /* elements from panel to panel */
     cvn_dtype scale_dtype;
     /* [rows][16] of the first panel, f32 sums; i8: still to be multiplied by the weight's scale. */
     float *c;
@@ -93,6 +107,7 @@ LinearNorm linear_norm_of(const KernelArgs *args);
 
 typedef struct LinearIsa {
     int rows_i8, rows_i4; /* of a tile at most */
+    int rows_blocks;
     int panels; /* that a tile takes, and rows are shared out evenly over tiles; 0: one, and all tiles but the last
                    are full */
     int few; /* rows up to which it takes LINEAR_BLOCK panels instead */
@@ -102,11 +117,13 @@ typedef struct LinearIsa {
     bool wide;
     void (*enter)(void); /* before and after the tiles of a product, on each thread; or NULL */
     void (*leave)(void);
-    /* Row of x, n <= 512 elements from `at` on, to fixed point; group: elements of a sum. */
+    /* Row of x, n <= 512 elements from `at` on, to fixed point; group: elements of a sum. Where rest is not 0, what that
+       rounds off is brought to fixed point, too, as the row so many rows on. */
     void (*quantize)(cvn_dtype dtype, const void *x, int64_t at, int64_t n, int64_t group,
-                     int8_t *out, LinearSpan *span);
+                     int8_t *out, LinearSpan *span, int64_t rest);
     void (*tile_i8)(const LinearTile *tile);
     void (*tile_i4)(const LinearTile *tile);
+    void (*tile_blocks)(const LinearTile *tile);
     LinearNormScale *norm_scale;
     LinearNormSpan *norm_span;
     LinearWrite *write;
@@ -117,6 +134,9 @@ size_t linear_scratch(const Op *op, int n_threads);
 size_t linear_wide_scratch(const Op *op, int n_threads); /* of an instruction set that is wide */
 void linear_run(const LinearIsa *isa, const KernelArgs *args);
 
+#if defined(CVN_HAVE_AVX512)
+void linear_avx512_tile_blocks(const LinearTile *tile);
+#endif
 extern const LinearIsa linear_portable;
 #if defined(CVN_HAVE_AVX2)
 extern const LinearIsa linear_avx2;

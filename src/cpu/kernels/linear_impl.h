@@ -24,26 +24,24 @@ static float largest(const float *x)
     return value;
 }
 
-static void quantize(cvn_dtype dtype, const void *x, int64_t at, int64_t n, int64_t group,
-                     int8_t *out, LinearSpan *span)
+/* Leaves in `value` what it was rounded by. */
+static void to_fixed(float value[LINEAR_SPAN], int64_t group, int8_t *out, LinearSpan *span)
 {
-    float buffer[TILE], value[LINEAR_SPAN];
     int16_t fixed[LINEAR_SPAN];
-    memcpy(value, tile_read(dtype, x, at, n, buffer), (size_t)n * sizeof *value);
-    memset(value + n, 0, (size_t)(LINEAR_SPAN - n) * sizeof *value);
     float most = largest(value);
     float inverse = 32512.0f / most;
     span->scale = most * (1.0f / 32512.0f);
     if (!(most < INFINITY) || !(inverse < INFINITY)) { /* or all 0, or nearly */
         span->scale = most < INFINITY ? 0 : NAN;
         inverse = 0;
-        memset(value, 0, sizeof value);
+        memset(value, 0, LINEAR_SPAN * sizeof *value);
     }
     for (int64_t i = 0; i < LINEAR_SPAN; i++) {
         float shifted = value[i] * inverse + 12582912.0f; /* the nearest integer in the low bits */
         int32_t bits;
         memcpy(&bits, &shifted, 4);
         fixed[i] = (int16_t)(bits - 0x4b400000);
+        value[i] = (float)((double)value[i] - (double)fixed[i] * (double)span->scale);
     }
     for (int64_t g = 0; g < LINEAR_SPAN / group; g++) {
         int32_t sum = 0;
@@ -52,4 +50,15 @@ static void quantize(cvn_dtype dtype, const void *x, int64_t at, int64_t n, int6
         span->minus8[g] = -8 * sum;
     }
     arrange(fixed, out);
+}
+
+static void quantize(cvn_dtype dtype, const void *x, int64_t at, int64_t n, int64_t group,
+                     int8_t *out, LinearSpan *span, int64_t rest)
+{
+    float buffer[TILE], value[LINEAR_SPAN];
+    memcpy(value, tile_read(dtype, x, at, n, buffer), (size_t)n * sizeof *value);
+    memset(value + n, 0, (size_t)(LINEAR_SPAN - n) * sizeof *value);
+    to_fixed(value, group, out, span);
+    if (rest)
+        to_fixed(value, group, out + rest * LINEAR_ROW_BYTES, span + rest);
 }

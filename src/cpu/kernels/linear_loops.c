@@ -82,7 +82,7 @@ static LinearOut out_of(const LinearLoops *l, int weight, int64_t panel, int64_t
         .at = sums->m0 * lw.n + n0,
         .stride = lw.n,
     };
-    if (lw.dtype == CVN_I8) {
+    if (lw.dtype == CVN_I8 && !lw.blocks) {
         o.scale = (const float *)args->in[scale] + n0;
         o.up_scale = o.up ? (const float *)args->in[linear_operand(op, 1) + 1] + n0 : NULL;
     }

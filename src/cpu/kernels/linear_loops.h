@@ -159,8 +159,11 @@ void linear_leaves_next(LinearBeside *b, const LinearOut *all, int64_t panel, in
 static inline const char *linear_panel_at(const KernelArgs *args, const LinearWeight *w, int weight,
                                           int64_t panel, int64_t span, int64_t elements)
 {
-    int64_t at = panel * w->units + span * elements / panel_unit(w->dtype);
-    return (const char *)args->in[linear_operand(args->op, weight)] + at * PANEL_BYTES;
+    const char *at =
+        (const char *)args->in[linear_operand(args->op, weight)] + panel * (int64_t)w->panel_bytes;
+    if (w->blocks)
+        return at + span * elements * w->units / w->k * ((int64_t)w->panel_bytes / w->units);
+    return at + span * elements / panel_unit(w->dtype) * PANEL_BYTES;
 }
 
 #endif

@@ -18,13 +18,48 @@ static double weight_get(const LinearWeight *w, const void *q, const void *scale
     return value * element_get(w->scale_dtype, scale, at);
 }
 
+/* Columns of row `row` from `column` on, as many as a chunk of blocks has or else one; returns how many. */
+static int64_t weight_columns(const LinearWeight *w, const void *q, const void *scale, int64_t row,
+                              int64_t column, double out[BLOCK_MOST])
+{
+    float element[BLOCK_MOST];
+    if (!w->blocks) {
+        out[0] = weight_get(w, q, scale, row, column);
+        return 1;
+    }
+    const BlockChunk c = block_chunk(w->blocks, w->k);
+    int64_t at = (row / PANEL_ROWS * w->units + column / c.columns) * c.bytes;
+    block_chunk_row(w->blocks, &c, (const uint8_t *)q + at, (int)(row % PANEL_ROWS), element);
+    for (int64_t i = 0; i < c.columns; i++)
+        out[i] = (double)element[i];
+    return c.columns;
+}
+
+static void widen_blocks(const Op *op, const uint8_t *in, void *out)
+{
+    const BlockInfo *info = &block_info[op->attr.blocks];
+    float element[BLOCK_MOST];
+    int64_t n = cvn_type_elements(op_out(op, 0));
+    for (int64_t i = 0; i < n; i++) {
+        if (i % info->elements == 0)
+            info->widen(in + i / info->elements * info->bytes, element);
+        element_set(op_out(op, 0)->dtype, out, i, (double)element[i % info->elements]);
+    }
+}
+
 void interp_dequantize(const Op *op, const void *const *in, void *const *out)
 {
+    if (op->attr.blocks && op->attr.axis == 0) {
+        widen_blocks(op, in[0], out[0]);
+        return;
+    }
     LinearWeight w = dequantize_weight(op);
-    for (int64_t row = 0; row < w.n; row++)
-        for (int64_t column = 0; column < w.k; column++)
-            element_set(op_out(op, 0)->dtype, out[0], row * w.k + column,
-                        weight_get(&w, in[0], w.groups ? in[1] : NULL, row, column));
+    double element[BLOCK_MOST];
+    for (int64_t at = 0, n = 0; at < w.n * w.k; at += n) {
+        n = weight_columns(&w, in[0], w.groups ? in[1] : NULL, at / w.k, at % w.k, element);
+        for (int64_t i = 0; i < n; i++)
+            element_set(op_out(op, 0)->dtype, out[0], at + i, element[i]);
+    }
 }
 
 /* A step of a row in 8 bits, of its largest magnitude. In f32, like the kernels: what lies between two steps must round
@@ -111,12 +146,14 @@ static double product(const Op *op, const void *const *in, int i, int64_t m, con
 {
     LinearWeight w = linear_weight(op, i);
     int q = linear_operand(op, i), bias = linear_bias(op, i);
-    double sum = 0;
-    for (int64_t k = 0; k < w.k; k++) {
+    double sum = 0, weight[BLOCK_MOST];
+    for (int64_t k = 0, from = 0, until = 0; k < w.k; k++) {
+        if (k == until)
+            until += weight_columns(&w, in[q], w.groups ? in[q + 1] : NULL, n, from = k, weight);
         double x = element_of(op, in, m * w.k + k, k, scale->norm);
         if (op->attr.int8)
             x = steps_of(x, scale->step) * (double)scale->step;
-        sum += x * weight_get(&w, in[q], w.groups ? in[q + 1] : NULL, n, k);
+        sum += x * weight[k - from];
     }
     return bias < 0 ? sum : sum + element_get(op_in(op, bias)->dtype, in[bias], n);
 }

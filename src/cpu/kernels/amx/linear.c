@@ -106,9 +106,9 @@ static void tile_i8(const LinearTile *t)
 }
 
 static void quantize_row(cvn_dtype dtype, const void *x, int64_t at, int64_t n, int64_t group,
-                         int8_t *out, LinearSpan *span)
+                         int8_t *out, LinearSpan *span, int64_t rest)
 {
-    linear_avx512_vnni.quantize(dtype, x, at, n, group, out, span);
+    linear_avx512_vnni.quantize(dtype, x, at, n, group, out, span, rest);
 }
 
 static float norm_scale(const LinearNorm *norm, int64_t row)

@@ -139,12 +139,31 @@ static void tile_i4(const LinearTile *t)
     CONSTANT_ROWS_4(t->rows, rows_i4, t);
 }
 
+static void group_sums(const int8_t *number, int64_t units, const int8_t *x,
+                       int32_t sum[PANEL_ROWS])
+{
+    __m256i all[HALVES] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    for (int64_t u = 0; u < units; u++, x += 2 * PANEL_QUAD)
+#pragma GCC unroll 2
+        for (int h = 0; h < HALVES; h++) {
+            __m256i q = load((const uint8_t *)number + u * PANEL_BYTES + 32 * h);
+            all[h] =
+                multiply_add(all[h], _mm256_srai_epi16(_mm256_slli_epi16(q, 8), 8), pair_at(x));
+            all[h] = multiply_add(all[h], _mm256_srai_epi16(q, 8), pair_at(x + 4));
+        }
+    memcpy(sum, all, sizeof all);
+}
+
+#include "cpu/kernels/linear_blocks_impl.h"
+
 const LinearIsa linear_avx2 = {
     .rows_i8 = ROWS,
     .rows_i4 = ROWS,
     .quantize = quantize,
     .tile_i8 = tile_i8,
     .tile_i4 = tile_i4,
+    .rows_blocks = LINEAR_ROWS_BLOCKS,
+    .tile_blocks = tile_blocks,
     .norm_scale = norm_row_scale,
     .norm_span = norm_row_span,
     .write = write,

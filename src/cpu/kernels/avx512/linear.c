@@ -15,7 +15,7 @@ static void arrange(const int16_t *x, int8_t *out);
 #include "cpu/kernels/constant_rows.h"
 #include "cpu/kernels/linear_impl.h"
 
-enum { ROWS_I8 = 8, MANY_I8 = 6 /* of more rows than 8 */, ROWS_I4 = 8 };
+enum { ROWS_I8 = 8, MANY_I8 = 6 /* of more rows than 8 */, ROWS_I4 = 8, ROWS_BLOCKS = 8 };
 
 /* [hi of 512][lo of 512] */
 static void arrange(const int16_t *x, int8_t *out)
@@ -274,6 +274,8 @@ const LinearIsa linear_avx512_vnni = {
     .quantize = quantize,
     .tile_i8 = tile_i8,
     .tile_i4 = tile_i4,
+    .rows_blocks = ROWS_BLOCKS,
+    .tile_blocks = linear_avx512_tile_blocks,
     .norm_scale = norm_row_scale,
     .norm_span = norm_row_span,
     .write = write,

@@ -74,12 +74,26 @@ static void tile_i4(const LinearTile *t)
     }
 }
 
+static void group_sums(const int8_t *number, int64_t units, const int8_t *x,
+                       int32_t sum[PANEL_ROWS])
+{
+    int16_t from[LINEAR_SPAN];
+    memcpy(from, x, (size_t)(units * PANEL_QUAD) * sizeof *from);
+    memset(sum, 0, PANEL_ROWS * sizeof *sum);
+    for (int64_t u = 0; u < units; u++)
+        add_quads(number + u * PANEL_BYTES, from + u * PANEL_QUAD, sum);
+}
+
+#include "cpu/kernels/linear_blocks_impl.h"
+
 const LinearIsa linear_portable = {
     .rows_i8 = ROWS,
     .rows_i4 = ROWS,
     .quantize = quantize,
     .tile_i8 = tile_i8,
     .tile_i4 = tile_i4,
+    .rows_blocks = LINEAR_ROWS_BLOCKS,
+    .tile_blocks = tile_blocks,
     .norm_scale = norm_row_scale,
     .norm_span = norm_row_span,
     .write = write,

@@ -1,0 +1,169 @@
+/*
+ * Weights in blocks: quantized numbers as GGUF files store them. A row of a weight is a row of blocks; each holds a small
+ * code per element and what they are scaled with.
+ *
+ * In graphs such a weight is an array of bytes, [rows …, blocks, bytes of one], and `dequantize` with the kind of its
+ * blocks says the numbers:
+ *
+ *     %w: i8[32,64,8,144] = parameter
+ *     %0: bf16[32,64,2048] = dequantize %w {blocks=q4_k}
+ *
+ * so that it is cut, gathered and looked up like any other array, a block being the least there is of a row. Every kind is
+ * of one form, which is data (BlockForm): with c an element's code, and a scale and a minimum for each group of neighbours,
+ *
+ *     element = scale * (c - offset) - minimum         or scale * table[c]
+ *
+ * where scale and minimum are floats of 16 bits, or whole numbers times such a float of the block. All products are exact
+ * in f32 (at most 24 bits), so that only the last difference, if any, rounds: that is what ggml computes.
+ *
+ * Panels of 16 rows (graph/panels.h) are what products read. A panel is a row of chunks, [panels, chunks, bytes], each all
+ * there is of 16 rows and `columns` neighbours (256; of kinds whose blocks are of 32, the largest of 256, 128, 64, 32 that
+ * divides the rows), in planes one after the other:
+ *
+ *     codes   base 4:  [columns / 8][64]   as of i4, without a sign: in byte b of row r of unit u (byte 4 r + b) the low half is
+ *                                          of column 8 u + b, the high half of column 8 u + 4 + b
+ *             base 8:  [columns / 4][64]   as of i8, with the highest bit flipped: code c is the byte c ^ 128
+ *             two:     [columns / 16][64]  two more bits: bits 2 i and 2 i + 1 of byte 4 r + b of unit u are of column
+ *                                          16 u + 4 i + b
+ *             one:     [columns / 4][8]    one more bit: bit 4 r + b of unit u's 64 is of column 4 u + b
+ *     scales  [columns / group][16]        f16 (bf16 of mxfp4); or in bytes, whole numbers (of q2_k the minimum's above)
+ *     minima  [columns / group][16]        likewise, where there are any
+ *     d, m    [16] each                    f16, which the whole numbers of scales and of minima are multiples of
+ *
+ * The bytes of a chunk are at most 1.04 times those of its blocks (mxfp4 1.06, tq1_0 1.23).
+ */
+#ifndef CVN_GRAPH_BLOCKS_H
+#define CVN_GRAPH_BLOCKS_H
+
+#include "graph/graph.h"
+
+enum {
+    BLOCK_MOST = 256,       /* elements of a block, and columns of a chunk */
+    BLOCK_LEAST_GROUP = 16, /* columns that share a scale */
+    BLOCK_GROUPS = BLOCK_MOST / BLOCK_LEAST_GROUP
+};
+
+/* How scales (and minima) are kept. */
+typedef enum BlockScale {
+    BLOCK_F16, /* of each group a float */
+    BLOCK_BF16,
+    BLOCK_WHOLE,  /* of each group a whole number, signed, in a byte */
+    BLOCK_NIBBLES /* scale and minimum, without sign, in one */
+} BlockScale;
+
+typedef struct BlockForm {
+    int base; /* low bits of a code that lie in units of i4 or i8: 0, 4 or 8 */
+    int two,
+        one; /* the bits of a code from which on the planes of two bits and of one have theirs; or NO_PLANE */
+    int offset;          /* taken off codes */
+    const int8_t *table; /* [16] what codes of 4 bits stand for; or NULL */
+    int group;           /* columns that share a scale */
+    BlockScale scale;
+    bool minimum;
+} BlockForm;
+
+enum { NO_PLANE = -1 };
+
+extern const int8_t block_iq4_step[16], block_mxfp4_number[16];
+
+/* The form of each kind, for what is compiled for one. */
+#define BLOCK_HALF .base = 4, .two = NO_PLANE, .one = NO_PLANE
+#define BLOCK_FORM_q4_0                                                                            \
+    {                                                                                              \
+        BLOCK_HALF, .offset = 8, .group = 32                                                       \
+    }
+#define BLOCK_FORM_q4_1                                                                            \
+    {                                                                                              \
+        BLOCK_HALF, .group = 32, .minimum = true                                                   \
+    }
+#define BLOCK_FORM_q5_0                                                                            \
+    {                                                                                              \
+        .base = 4, .two = NO_PLANE, .one = 4, .offset = 16, .group = 32                            \
+    }
+#define BLOCK_FORM_q5_1                                                                            \
+    {                                                                                              \
+        .base = 4, .two = NO_PLANE, .one = 4, .group = 32, .minimum = true                         \
+    }
+#define BLOCK_FORM_q8_0                                                                            \
+    {                                                                                              \
+        .base = 8, .two = NO_PLANE, .one = NO_PLANE, .offset = 128, .group = 32                    \
+    }
+#define BLOCK_FORM_q2_k                                                                            \
+    {                                                                                              \
+        .one = NO_PLANE, .group = 16, .scale = BLOCK_NIBBLES, .minimum = true                      \
+    }
+#define BLOCK_FORM_q3_k                                                                            \
+    {                                                                                              \
+        .one = 2, .offset = 4, .group = 16, .scale = BLOCK_WHOLE                                   \
+    }
+#define BLOCK_FORM_q4_k                                                                            \
+    {                                                                                              \
+        BLOCK_HALF, .group = 32, .scale = BLOCK_WHOLE, .minimum = true                             \
+    }
+#define BLOCK_FORM_q5_k                                                                            \
+    {                                                                                              \
+        .base = 4, .two = NO_PLANE, .one = 4, .group = 32, .scale = BLOCK_WHOLE, .minimum = true   \
+    }
+#define BLOCK_FORM_q6_k                                                                            \
+    {                                                                                              \
+        .base = 4, .two = 4, .one = NO_PLANE, .offset = 32, .group = 16, .scale = BLOCK_WHOLE      \
+    }
+#define BLOCK_FORM_iq4_nl                                                                          \
+    {                                                                                              \
+        BLOCK_HALF, .table = block_iq4_step, .group = 32                                           \
+    }
+#define BLOCK_FORM_iq4_xs                                                                          \
+    {                                                                                              \
+        BLOCK_HALF, .table = block_iq4_step, .group = 32, .scale = BLOCK_WHOLE                     \
+    }
+#define BLOCK_FORM_tq1_0                                                                           \
+    {                                                                                              \
+        .one = NO_PLANE, .offset = 1, .group = BLOCK_MOST                                          \
+    }
+#define BLOCK_FORM_tq2_0 BLOCK_FORM_tq1_0
+#define BLOCK_FORM_mxfp4                                                                           \
+    {                                                                                              \
+        BLOCK_HALF, .table = block_mxfp4_number, .group = 32, .scale = BLOCK_BF16                  \
+    }
+
+/* A block taken apart. */
+typedef struct BlockParts {
+    uint8_t code[BLOCK_MOST];
+    int8_t scale[BLOCK_GROUPS], minimum[BLOCK_GROUPS]; /* whole numbers of the groups */
+    uint16_t d,
+        m; /* floats of 16 bits: scale and minimum of a form without whole numbers, else what those are times */
+} BlockParts;
+
+typedef struct BlockInfo {
+    const char *name;    /* "q4_k" */
+    int elements, bytes; /* of a block */
+    BlockForm form;
+    void (*open)(const uint8_t *block, BlockParts *out);
+    void (*widen)(const uint8_t *block, float *out); /* its elements */
+} BlockInfo;
+
+extern const BlockInfo block_info[BLOCK_KINDS]; /* BLOCK_NONE has no name */
+extern const char *const block_names[BLOCK_KINDS];
+
+/* The chunks that k columns are cut into, and how one lies. Offsets are bytes from its beginning. */
+typedef struct BlockChunk {
+    int64_t columns, groups;
+    int64_t two, one, scale, minimum, d, m;
+    int64_t bytes;
+} BlockChunk;
+
+BlockChunk block_chunk(BlockKind kind, int64_t k);
+
+/* The array of bytes of a weight of this type, whose first `rows` dimensions are rows; and the panels of one of n rows and k
+   columns. k is a multiple of the block's elements. */
+cvn_type block_type(BlockKind kind, const cvn_type *weight, int rows);
+cvn_type block_panel_type(BlockKind kind, int64_t n, int64_t k);
+
+/* Makes one panel of up to 16 rows, `stride` bytes from row to row; the missing ones are 0. */
+void block_pack(BlockKind kind, int64_t k, const void *rows, size_t stride, int64_t n, void *out);
+
+/* Elements of a row of a chunk. */
+void block_chunk_row(BlockKind kind, const BlockChunk *chunk, const uint8_t *at, int row,
+                     float *out);
+
+#endif

@@ -1,0 +1,252 @@
+/* Weights in blocks: panels hold a file's numbers bit for bit, in hardly more bytes; every instruction set multiplies them as the
+   interpreter does; a model that keeps its blocks says what it says widened, on any mesh. */
+#include "kernel_check.h"
+
+#include "base/num.h"
+#include "caravan/engine.h"
+#include "graph/blocks.h"
+#include "graph/panels.h"
+#include "io_support.h"
+
+#include <ctype.h>
+
+enum { KINDS = BLOCK_KINDS };
+
+/* tests/data/gguf/Q4_0.blocks, … (tests/oracles/gguf_blocks.py) */
+static Bytes data_of(BlockKind kind, const char *what)
+{
+    char path[512], name[16];
+    size_t n = strlen(block_names[kind]);
+    for (size_t i = 0; i <= n; i++)
+        name[i] = (char)toupper((unsigned char)block_names[kind][i]);
+    snprintf(path, sizeof path, "%s/gguf/%s.%s", CVN_TEST_DATA, name, what);
+    return bytes_of_file(path);
+}
+
+static void panels_hold_the_numbers_of_the_file(void **state)
+{
+    (void)state;
+    for (int kind = 1; kind < KINDS; kind++) {
+        const BlockInfo *info = &block_info[kind];
+        Bytes blocks = data_of((BlockKind)kind, "blocks"), want = data_of((BlockKind)kind, "f32");
+        int64_t elements = (int64_t)(want.n / sizeof(float));
+        /* Rows of several lengths, so that there are chunks of every size. */
+        for (int64_t k = info->elements; k <= elements && k <= 1024; k += info->elements) {
+            const BlockChunk c = block_chunk((BlockKind)kind, k);
+            int64_t n = num_min(elements / k, 37);
+            cvn_type type = block_panel_type((BlockKind)kind, n, k);
+            size_t row = (size_t)(k / info->elements * info->bytes);
+            size_t panel = (size_t)(type.dim[1] * type.dim[2]);
+            uint8_t *out = malloc(panel * (size_t)type.dim[0]);
+            for (int64_t p = 0; p < type.dim[0]; p++)
+                block_pack((BlockKind)kind, k, blocks.data + (size_t)(p * PANEL_ROWS) * row, row,
+                           num_min(n - p * PANEL_ROWS, PANEL_ROWS), out + (size_t)p * panel);
+            double most = kind == BLOCK_TQ1_0 ? 1.23 : kind == BLOCK_MXFP4 ? 1.06 : 1.04;
+            assert_true((double)panel <= most * 16 * (double)row);
+            for (int64_t r = 0; r < n; r++)
+                for (int64_t i = 0; i < type.dim[1]; i++) {
+                    float got[BLOCK_MOST];
+                    const uint8_t *at = out + (size_t)(r / 16) * panel + (size_t)(i * c.bytes);
+                    block_chunk_row((BlockKind)kind, &c, at, (int)(r % 16), got);
+                    if (memcmp(got, want.data + 4 * (size_t)(r * k + i * c.columns),
+                               4 * (size_t)c.columns) != 0)
+                        fail_msg("%s: rows of %d: row %d, chunk %d", info->name, (int)k, (int)r,
+                                 (int)i);
+                }
+            free(out);
+        }
+        free(blocks.data);
+        free(want.data);
+    }
+}
+
+/* ---- kernels ---- */
+
+static void put_floats(uint8_t *at, int64_t n, bool bf16, double most)
+{
+    for (int64_t i = 0; i < n; i++)
+        element_set(bf16 ? CVN_BF16 : CVN_F16, at, i, (2 * check_uniform() - 1) * most);
+}
+
+/* Any codes and whole numbers; floats that make elements of about 1. */
+static void fill_panels(BlockKind kind, int64_t k, const cvn_type *type, uint8_t *data)
+{
+    const BlockForm *f = &block_info[kind].form;
+    const BlockChunk c = block_chunk(kind, k);
+    const double codes = f->base == 8 || f->table ? 128 : f->base == 4 ? 32 : 4;
+    check_fill(type, data, -128, 128);
+    for (int64_t i = 0; i < type->dim[0] * type->dim[1]; i++, data += c.bytes) {
+        bool whole = f->scale >= BLOCK_WHOLE, nibbles = f->scale == BLOCK_NIBBLES;
+        double most = 1 / codes / (nibbles ? 16 : whole ? 128 : 1);
+        put_floats(data + (whole ? c.d : c.scale), (whole ? 1 : c.groups) * 16,
+                   f->scale == BLOCK_BF16, most);
+        if (f->minimum)
+            put_floats(data + (whole ? c.m : c.minimum), (whole ? 1 : c.groups) * 16, false,
+                       1.0 / (nibbles ? 16
+                              : whole ? 128
+                                      : 1));
+    }
+}
+
+typedef struct Shape {
+    BlockKind kind;
+    int64_t m, k;
+    int n_weights;
+    int64_t n;
+    bool swiglu, residual, norm;
+    cvn_dtype x, out;
+} Shape;
+
+static void check_linear(const Shape *s)
+{
+    Check c = check_begin();
+    cvn_linear_spec spec = {.contract = 1,
+                            .n_weights = s->n_weights,
+                            .swiglu = s->swiglu,
+                            .blocks = block_names[s->kind]};
+    cvn_value *x = check_parameter(&c, CVN_TYPE(s->x, s->m, s->k)), *out[3];
+    for (int i = 0; i < s->n_weights; i++) {
+        spec.q[i] = check_parameter(&c, block_panel_type(s->kind, s->n, s->k));
+        spec.type[i] = CVN_TYPE(s->out, s->m, s->n);
+    }
+    if (s->norm) {
+        spec.norm = check_parameter(&c, CVN_TYPE(CVN_BF16, s->k));
+        spec.eps = 1e-5;
+    }
+    if (s->residual)
+        spec.residual = check_parameter(&c, CVN_TYPE(CVN_F32, s->m, s->n));
+    cvn_linear(c.g, x, &spec, out);
+    check_inputs(&c, out[0]);
+    for (int i = 1; i <= s->n_weights; i++)
+        fill_panels(s->kind, s->k, &c.op->operand[i]->type, c.in[i].data);
+    /* Sums of f32, and of x in bf16 its rounding to 16 bits. */
+    double each = s->x == CVN_F32 && !s->norm ? 4e-7 : 8e-5;
+    c.absolute =
+        each * (s->norm ? 4 : 1) * sqrt((double)s->k) * (s->swiglu ? sqrt((double)s->k) : 1);
+    c.relative = s->out == CVN_BF16 ? 0x1p-7 : 2e-5;
+    check_kernels(&c, 1);
+    check_end(&c);
+}
+
+static void every_kind_is_multiplied_everywhere(void **state)
+{
+    (void)state;
+    static const int64_t ms[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 17, 33};
+    for (int kind = 1; kind < KINDS; kind++)
+        for (int i = 0; i < 11; i++) {
+            int64_t least = block_info[kind].elements;
+            Shape s = {.kind = (BlockKind)kind,
+                       .m = ms[i],
+                       .k = least * (i % 3 == 0   ? 256 / least
+                                     : i % 3 == 1 ? 3
+                                                  : 2),
+                       .n_weights = 1 + i % 3,
+                       .n = i % 2 ? 37 : 130,
+                       .x = i % 2 ? CVN_F32 : CVN_BF16,
+                       .out = i % 4 == 1 ? CVN_BF16 : CVN_F32};
+            s.residual = s.n_weights == 1;
+            s.swiglu = s.n_weights == 2;
+            s.norm = s.n_weights == 3;
+            check_linear(&s);
+        }
+}
+
+static void spans_and_many_rows(void **state)
+{
+    (void)state;
+    static const BlockKind kinds[] = {BLOCK_Q4_0, BLOCK_Q8_0, BLOCK_Q4_K, BLOCK_Q6_K, BLOCK_Q5_1};
+    for (int i = 0; i < 5; i++)
+        for (int64_t m = 1; m < 300; m *= 6)
+            check_linear(&(Shape){.kind = kinds[i],
+                                  .m = m,
+                                  .k = m == 36 ? 1536 : 768,
+                                  .n_weights = 1,
+                                  .n = 70,
+                                  .x = i % 2 ? CVN_F32 : CVN_BF16,
+                                  .out = CVN_F32});
+}
+
+static void blocks_become_numbers(void **state)
+{
+    (void)state;
+    for (int kind = 1; kind < KINDS; kind++)
+        for (int panels = 0; panels < 2; panels++) {
+            Check c = check_begin();
+            const cvn_type type = CVN_TYPE(kind % 2 ? CVN_F32 : CVN_BF16, 3, 7, 512);
+            Bytes blocks = data_of((BlockKind)kind, "blocks");
+            cvn_type from = panels ? block_panel_type((BlockKind)kind, 21, 512)
+                                   : block_type((BlockKind)kind, &type, 2);
+            const OpAttr attr = {.axis = panels ? 2 : 0, .blocks = (BlockKind)kind};
+            cvn_value *w = check_parameter(&c, from);
+            check_inputs(&c, graph_add(c.g, OP_DEQUANTIZE, &attr, 1, &w, &type));
+            if (panels)
+                fill_panels((BlockKind)kind, 512, &from, c.in[0].data);
+            for (size_t i = 0; i < c.in[0].bytes && !panels; i++)
+                ((uint8_t *)c.in[0].data)[i] = blocks.data[i % blocks.n];
+            check_kernels(&c, 1);
+            check_end(&c);
+            free(blocks.data);
+        }
+}
+
+/* ---- a model ---- */
+
+enum { TOKENS = 40 };
+
+static void score(const char *quantize, const char *mesh, const char *layout, cvn_dtype dtype,
+                  float *logprob)
+{
+    cvn_err err = {0};
+    cvn_model *model;
+    cvn_engine *engine;
+    cvn_model_options open = {.dtype = dtype, .quantize = quantize, .no_tokenizer = true};
+    cvn_engine_options options = {
+        .threads = 1, .rows = 1, .scoring = true, .mesh = mesh, .layout = layout};
+    int32_t token[TOKENS], argmax[TOKENS];
+    if (cvn_model_open(CVN_TEST_DATA "/gguf/mixed.gguf", &open, &model, &err) ||
+        cvn_engine_new(model, &options, &engine, &err))
+        fail_msg("%s", err.message);
+    for (int i = 0; i < TOKENS; i++)
+        token[i] = (int32_t)((i * i * 7 + i * 3) % cvn_model_vocab(model));
+    if (cvn_engine_score(engine, token, TOKENS, logprob, argmax, &err))
+        fail_msg("%s", err.message);
+    cvn_engine_free(engine, NULL);
+    cvn_model_free(model);
+}
+
+static double difference(const float *a, const float *b)
+{
+    double most = 0;
+    for (int i = 1; i < TOKENS; i++)
+        most = fmax(most, fabs((double)a[i] - (double)b[i]));
+    return most;
+}
+
+static void a_model_in_blocks_says_what_it_says_widened(void **state)
+{
+    (void)state;
+    static const char *const meshes[][2] = {
+        {NULL, NULL}, {"model=2", "tp"}, {"data=2", "fsdp"}, {"data=2,model=2", "2d"}};
+    float want[TOKENS], got[TOKENS];
+    for (int d = 0; d < 2; d++) {
+        score("none", NULL, NULL, d ? CVN_BF16 : CVN_F32, want);
+        for (int i = 0; i < 4; i++) {
+            score(NULL, meshes[i][0], meshes[i][1], d ? CVN_BF16 : CVN_F32, got);
+            double most = difference(want, got);
+            if (!(most <= (d ? 0.1 : 2e-5)))
+                fail_msg("%s: log-probabilities differ by %g", meshes[i][0], most);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(panels_hold_the_numbers_of_the_file),
+        cmocka_unit_test(every_kind_is_multiplied_everywhere),
+        cmocka_unit_test(spans_and_many_rows),
+        cmocka_unit_test(blocks_become_numbers),
+        cmocka_unit_test(a_model_in_blocks_says_what_it_says_widened),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
