@@ -33,6 +33,7 @@ cvn_may(EDIT libedit)
 cvn_may(HWLOC hwloc>=2.0)
 cvn_may(CMOCKA cmocka)
 cvn_may(MPI ompi-c)
+cvn_may(MICROHTTPD libmicrohttpd>=0.9.71)
 
 add_library(caravan_needs INTERFACE)
 target_link_libraries(caravan_needs INTERFACE m ${CMAKE_DL_LIBS} Threads::Threads PkgConfig::JANSSON PkgConfig::PCRE2)

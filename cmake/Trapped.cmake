@@ -14,7 +14,7 @@ target_link_options(amx_trap INTERFACE
 
 if(TARGET caravan)
   add_executable(caravan_trapped EXCLUDE_FROM_ALL $<TARGET_OBJECTS:caravan>)
-  target_link_libraries(caravan_trapped PRIVATE caravan_core caravan_cli_needs amx_trap)
+  target_link_libraries(caravan_trapped PRIVATE caravan_server caravan_core caravan_cli_needs amx_trap)
 endif()
 
 set(CVN_TESTS_TRAPPED test_kernels_dot test_kernels_linear test_kernels_linear_int8 test_kernels_llama test_engine

@@ -17,6 +17,7 @@ optional  libedit-dev        pkg-config --exists libedit
 optional  libopenmpi-dev     pkg-config --exists ompi-c
 optional  openmpi-bin        command -v mpirun
 optional  libhwloc-dev       pkg-config --exists hwloc
+optional  libmicrohttpd-dev  pkg-config --exists libmicrohttpd
 '
 
 if [ "${1-}" = --list ]; then

@@ -12,17 +12,20 @@ void stops_free(Stops *stops)
     strbuf_free(&stops->held);
 }
 
-/* Length of the longest stop text that text[0 … n) ends with, or 0. */
-static size_t ends_with_stop(const Stops *stops, const char *text, size_t n)
+/* The longest stop text that text[0 … n) ends with, or NULL. */
+static const char *ends_with_stop(const Stops *stops, const char *text, size_t n)
 {
+    const char *met = NULL;
     size_t longest = 0;
     for (size_t i = 0; i < stops->n; i++) {
         size_t length = strlen(stops->text[i]);
         if (length <= n && length > longest &&
-            memcmp(text + n - length, stops->text[i], length) == 0)
+            memcmp(text + n - length, stops->text[i], length) == 0) {
             longest = length;
+            met = stops->text[i];
+        }
     }
-    return longest;
+    return met;
 }
 
 /* Length of the longest end of text[0 … n) with which a stop text begins. */
@@ -45,11 +48,12 @@ bool stops_push(Stops *stops, const char *text, size_t n, StrBuf *out)
     StrBuf *held = &stops->held;
     for (size_t i = 0; i < n; i++) {
         strbuf_putc(held, text[i]);
-        size_t stop = held->failed ? 0 : ends_with_stop(stops, held->text, held->length);
+        const char *stop = held->failed ? NULL : ends_with_stop(stops, held->text, held->length);
         if (stop) {
-            strbuf_add(out, held->text, held->length - stop);
+            strbuf_add(out, held->text, held->length - strlen(stop));
             strbuf_clear(held);
             stops->stopped = true;
+            stops->met = stop;
             return false;
         }
     }

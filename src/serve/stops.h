@@ -17,8 +17,9 @@
 typedef struct Stops {
     const char *const *text; /* [n] borrowed, none empty */
     size_t n;
-    StrBuf held;  /* owned: the longest end of what was pushed that may begin a stop text */
-    bool stopped; /* a stop text came: nothing follows */
+    StrBuf held;     /* owned: the longest end of what was pushed that may begin a stop text */
+    bool stopped;    /* a stop text came: nothing follows */
+    const char *met; /* which, one of `text`; or NULL */
 } Stops;
 
 void stops_init(Stops *stops, const char *const *text, size_t n);

@@ -1,0 +1,95 @@
+#include "server/ask.h"
+
+#include <stdlib.h>
+
+void ask_init(Ask *a)
+{
+    *a = (Ask){.n = 1,
+               .max_tokens = -1,
+               .temperature = 1,
+               .top_p = 1,
+               .repetition_penalty = 1,
+               .add_generation_prompt = true,
+               .add_special_tokens = true,
+               .skip_special_tokens = true,
+               .normalize = true};
+}
+
+void ask_free(Ask *a)
+{
+    for (size_t i = 0; i < a->n_messages; i++)
+        strbuf_free(&a->content[i]);
+    for (int i = 0; i < a->n_prompts; i++)
+        token_ids_free(&a->prompt[i]);
+    free(a->message);
+    free(a->content);
+    free(a->prompt);
+    free(a->stop);
+    token_ids_free(&a->stop_ids);
+    strbuf_free(&a->ignored);
+    json_decref(a->body);
+    *a = (Ask){0};
+}
+
+/* How deeply arrays and objects lie in each other: known before anything recursive reads them. */
+static int depth_of(const char *text, size_t n)
+{
+    int depth = 0, most = 0;
+    bool quoted = false;
+    for (size_t i = 0; i < n; i++) {
+        char c = text[i];
+        if (quoted && c == '\\')
+            i++;
+        else if (c == '"')
+            quoted = !quoted;
+        else if (!quoted && (c == '[' || c == '{'))
+            most = ++depth > most ? depth : most;
+        else if (!quoted && (c == ']' || c == '}'))
+            depth--;
+    }
+    return most;
+}
+
+int ask_parse(const char *text, size_t n, json_t **out, Refusal *why)
+{
+    json_error_t where;
+    *out = NULL;
+    if (depth_of(text, n) > ASK_MAX_DEPTH)
+        return refuse(why, 400, NULL, "the body has more than %d levels of arrays and objects",
+                      ASK_MAX_DEPTH);
+    json_t *json = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
+    if (!json)
+        return refuse(why, 400, NULL, "the body is no JSON: line %d, column %d: %s", where.line,
+                      where.column, where.text);
+    if (!json_is_object(json)) {
+        json_decref(json);
+        return refuse(why, 400, NULL, "the body is no JSON object");
+    }
+    *out = json;
+    return 0;
+}
+
+uint64_t ask_seed(uint64_t seed, uint64_t i)
+{
+    uint64_t x = seed + i * UINT64_C(0x9e3779b97f4a7c15);
+    if (i == 0)
+        return seed;
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+cvn_request ask_request(const Ask *a, int index, uint64_t seed)
+{
+    const TokenIds *prompt = &a->prompt[index / a->n];
+    return (cvn_request){.prompt = prompt->id,
+                         .n_prompt = (int64_t)prompt->n,
+                         .max_tokens = a->max_tokens < 0 ? INT64_MAX : a->max_tokens,
+                         .ignore_eos = a->ignore_eos,
+                         .sampling = {.temperature = (float)a->temperature,
+                                      .top_k = (int32_t)(a->top_k > 0 ? a->top_k : 0),
+                                      .top_p = (float)(a->top_p > 1e-6 ? a->top_p : 1e-6),
+                                      .min_p = (float)a->min_p,
+                                      .repeat_penalty = (float)a->repetition_penalty,
+                                      .seed = ask_seed(seed, (uint64_t)(index % a->n))}};
+}

@@ -1,0 +1,76 @@
+/*
+ * What a request asks for, whatever dialect it is written in. A dialect is tables of fields (fields.h): what reads them
+ * fills an Ask, and nothing after that knows JSON.
+ */
+#ifndef CVN_SERVER_ASK_H
+#define CVN_SERVER_ASK_H
+
+#include "caravan/engine.h"
+#include "server/refusal.h"
+#include "text/chat.h"
+
+#include <jansson.h>
+
+enum {
+    ASK_MAX_DEPTH = 64,        /* of arrays and objects in a body */
+    ASK_MAX_STOPS = 64,        /* texts */
+    ASK_MAX_STOP_BYTES = 1024, /* of one of them */
+    ASK_MAX_PROMPTS = 1024,
+    ASK_MAX_MESSAGES = 1 << 14,
+    ASK_MAX_TOP_LOGPROBS = 20,
+};
+
+typedef struct Ask {
+    json_t *body;      /* owned: strings below lie in it */
+    const char *model; /* NULL: the only one */
+
+    /* What to go on from: messages, or prompts. */
+    ChatMessage *message; /* [n_messages] owned; their texts lie in content */
+    StrBuf *content;      /* [n_messages] owned */
+    size_t n_messages;
+    TokenIds *prompt; /* [n_prompts] owned */
+    int n_prompts;
+    const json_t *prompts; /* of completions, as they were given */
+    bool add_generation_prompt, continue_final_message;
+
+    /* How to go on; numbers as they were given. */
+    int64_t n;          /* texts per prompt */
+    int64_t max_tokens; /* -1: not said */
+    int64_t min_tokens;
+    double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
+    int64_t top_k; /* 0 and -1: all */
+    int64_t seed;
+    bool has_seed, ignore_eos, skip_special_tokens;
+    const char **stop; /* [n_stops] owned, the texts lie in the body */
+    size_t n_stops;
+    TokenIds stop_ids;      /* tokens that end a text, and are no part of it */
+    int64_t priority;       /* lower goes first */
+    const char *cache_salt; /* caches are shared with those only that have the same; or NULL */
+
+    /* How to answer. */
+    bool stream, include_usage, continuous_usage;
+    bool echo;            /* the prompt is part of the text */
+    bool logprobs;        /* of each token … */
+    int64_t top_logprobs; /* … and of so many of the likeliest */
+    bool prompt_logprobs;
+    bool return_token_ids;
+    bool add_special_tokens, return_token_strs; /* of /tokenize */
+    bool normalize;                             /* embeddings have length 1 */
+
+    StrBuf ignored; /* owned: unknown fields that --lenient let pass, "a, b" */
+} Ask;
+
+/* The defaults that all dialects share. */
+void ask_init(Ask *ask);
+void ask_free(Ask *ask);
+
+/* The body of a request, n bytes of JSON that must be an object: *out is the caller's. Returns 0 or a status. */
+int ask_parse(const char *text, size_t n, json_t **out, Refusal *why);
+
+/* Seed number i of a request: number 0 is the seed itself, so that it is the text that the request gives alone. */
+uint64_t ask_seed(uint64_t seed, uint64_t i);
+
+/* What the engine is asked for text number `index`, of which there are n per prompt. It borrows from the Ask. */
+cvn_request ask_request(const Ask *ask, int index, uint64_t seed);
+
+#endif

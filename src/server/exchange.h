@@ -1,0 +1,72 @@
+/*
+ * An exchange: a request for texts, and what has been generated for it. Two hold it, the connection and the engine's thread,
+ * and it is freed when both are done. What the engine's thread writes and connections read is guarded by the server's lock.
+ */
+#ifndef CVN_SERVER_EXCHANGE_H
+#define CVN_SERVER_EXCHANGE_H
+
+#include "serve/stops.h"
+#include "server/ask.h"
+
+#include <stdatomic.h>
+
+struct Server;
+struct Dialect;
+
+/* One text. */
+typedef struct Choice {
+    struct Exchange *x; /* borrowed */
+    int index, prompt;  /* its number; that of its prompt */
+    int id;             /* the engine's; 0: not submitted */
+    Decoder decoder;
+    Stops stops;
+    Thinking thinking;
+    StrBuf piece; /* of one token */
+    StrBuf thought, text;
+    TokenIds tokens;                             /* all that were generated */
+    size_t thought_sent, text_sent, tokens_sent; /* of a stream */
+    const char *met;                             /* the stop text that ended it, or NULL */
+    bool met_id;                                 /* a token did that ends an answer here */
+    bool ended, end_sent;
+    cvn_result result;
+} Choice;
+
+typedef struct Exchange {
+    struct Server *server;          /* borrowed */
+    const struct Dialect *dialect;  /* borrowed */
+    struct Exchange *before, *next; /* among those that the engine has, or is to get */
+    Ask ask;
+    Choice *choice; /* [n_choices] owned */
+    int n_choices, n_ended;
+    int refs;                  /* who holds it */
+    atomic_bool cancelled;     /* nobody waits for it any more */
+    bool submitted;            /* the engine has it */
+    void *connection;          /* while there is one */
+    int fd;                    /* of the connection; -1: it is gone */
+    bool suspended;            /* it waits for something to send */
+    Refusal failed;            /* of the engine */
+    double begin, first, last; /* seconds of clock_seconds: it came; the first and the last token */
+    int64_t created;           /* seconds since 1970 */
+    char id[32];               /* without the prefix that dialects want */
+    StrBuf out;                /* of a stream: what is being sent … */
+    size_t out_sent;           /* … and how much of it was */
+    int stage;                 /* of a stream: what has been written; 0: nothing */
+    int item, item_index;      /* the part of the answer that is open in it, and its number */
+    int sequence;              /* of its next event */
+} Exchange;
+
+/* Takes the Ask over, also after an error; its prompts are token ids. */
+Exchange *exchange_new(struct Server *server, const struct Dialect *dialect, Ask *ask);
+void exchange_free(Exchange *x);
+
+/* A token of a choice, from the engine's thread; false: it ends here. */
+bool choice_push(Choice *c, int32_t token);
+void choice_end(Choice *c, const cvn_result *result);
+
+/* Tokens of all prompts; of all texts; of prompts that were in caches. */
+typedef struct Usage {
+    int64_t prompt, completion, cached;
+} Usage;
+Usage exchange_usage(const Exchange *x);
+
+#endif

@@ -1,0 +1,538 @@
+#include "server/fields.h"
+
+#include "base/json_reader.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what no kind of field can say ---- */
+
+static int wrong_type(const char *name, const json_t *value, const char *want, Refusal *why)
+{
+    char text[80];
+    return refuse(why, 400, name, "%s is %s; %s is expected", name,
+                  json_value_text(value, text, sizeof text), want);
+}
+
+static int add_stop(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    if (!json_is_string(value))
+        return wrong_type(name, value, "a string, or an array of strings,", why);
+    size_t n = json_string_length(value);
+    if (n == 0 || n > ASK_MAX_STOP_BYTES || strlen(json_string_value(value)) != n)
+        return refuse(
+            why, 400, name,
+            "a text of %s has %zu bytes, or a NUL among them; give 1 to %d bytes, without "
+            "NUL",
+            name, n, ASK_MAX_STOP_BYTES);
+    a->stop[a->n_stops++] = json_string_value(value);
+    return 0;
+}
+
+static int read_stop(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    size_t n = json_is_array(value) ? json_array_size(value) : 1;
+    if (n > ASK_MAX_STOPS)
+        return refuse(why, 400, name, "%s has %zu texts; give at most %d", name, n, ASK_MAX_STOPS);
+    a->stop = calloc(n + 1, sizeof *a->stop);
+    if (!a->stop)
+        return refuse(why, 500, NULL, "no memory for the request");
+    if (!json_is_array(value))
+        return add_stop(a, name, value, why);
+    int status = 0;
+    for (size_t i = 0; i < n && !status; i++)
+        status = add_stop(a, name, json_array_get(value, i), why);
+    return status;
+}
+
+static int read_stop_ids(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    if (!json_is_array(value) || json_array_size(value) > ASK_MAX_STOPS)
+        return wrong_type(name, value, "an array of at most 64 token ids", why);
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *id = json_array_get(value, i);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+            json_integer_value(id) > INT32_MAX)
+            return wrong_type(name, id, "a token id", why);
+        token_ids_add(&a->stop_ids, (int32_t)json_integer_value(id));
+    }
+    return a->stop_ids.failed ? refuse(why, 500, NULL, "no memory for the request") : 0;
+}
+
+static int read_seed(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    if (!json_is_integer(value))
+        return wrong_type(name, value, "an integer", why);
+    a->has_seed = true;
+    a->seed = json_integer_value(value);
+    return 0;
+}
+
+static int read_stream_options(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    static const struct {
+        const char *name;
+        size_t at;
+    } flags[] = {{"include_usage", offsetof(Ask, include_usage)},
+                 {"continuous_usage_stats", offsetof(Ask, continuous_usage)}};
+    const char *key;
+    json_t *flag;
+    if (!json_is_object(value))
+        return wrong_type(name, value, "an object", why);
+    json_object_foreach((json_t *)(uintptr_t)value, key, flag)
+    {
+        size_t i = 0;
+        while (i < 2 && strcmp(key, flags[i].name) != 0)
+            i++;
+        /* include_obfuscation: padding against listeners, which no answer depends on */
+        if (i == 2 && strcmp(key, "include_obfuscation") != 0)
+            return refuse(why, 400, name,
+                          "%s has an unknown field %.60s; include_usage and continuous_usage_stats "
+                          "are known",
+                          name, key);
+        if (!json_is_boolean(flag))
+            return wrong_type(key, flag, "true or false", why);
+        if (i < 2)
+            *(bool *)((char *)a + flags[i].at) = json_is_true(flag);
+    }
+    return 0;
+}
+
+/* ---- messages ---- */
+
+static int add_text(StrBuf *out, const json_t *part, const char *name, Refusal *why)
+{
+    static const char *const kinds[] = {"text", "input_text", "output_text"};
+    const json_t *type = json_object_get(part, "type"), *text = json_object_get(part, "text");
+    const char *kind = json_string_value(type);
+    bool known = false;
+    for (size_t i = 0; i < 3; i++)
+        known = known || (kind && strcmp(kind, kinds[i]) == 0);
+    if (!known)
+        return refuse(why, 400, name,
+                      "a part of a message has the type %.40s; this server takes text only",
+                      kind ? kind : "(none)");
+    if (!json_is_string(text))
+        return refuse(why, 400, name, "a part of a message has no text");
+    const char *key;
+    json_t *other;
+    json_object_foreach((json_t *)(uintptr_t)part, key, other)
+    {
+        static const char *const neutral[] = {"type",        "text",     "cache_control",
+                                              "annotations", "logprobs", "citations"};
+        bool fine = json_is_null(other);
+        for (size_t i = 0; i < sizeof neutral / sizeof *neutral; i++)
+            fine = fine || strcmp(key, neutral[i]) == 0;
+        if (!fine)
+            return refuse(why, 400, name, "a part of a message has an unknown field %.60s", key);
+    }
+    strbuf_add(out, json_string_value(text), json_string_length(text));
+    return 0;
+}
+
+/* A string, or an array of parts that are text. */
+static int read_content(StrBuf *out, const json_t *content, const char *name, Refusal *why)
+{
+    strbuf_add(out, "", 0);
+    if (json_is_string(content)) {
+        strbuf_add(out, json_string_value(content), json_string_length(content));
+    } else if (json_is_array(content)) {
+        for (size_t i = 0; i < json_array_size(content); i++)
+            if (add_text(out, json_array_get(content, i), name, why))
+                return why->status;
+    } else {
+        return refuse(why, 400, name,
+                      "the content of a message is neither a string nor an array of parts");
+    }
+    return out->failed ? refuse(why, 500, NULL, "no memory for the request") : 0;
+}
+
+static int make_messages(Ask *a, size_t n, Refusal *why)
+{
+    if (n > ASK_MAX_MESSAGES)
+        return refuse(why, 400, "messages", "there are %zu messages; send at most %d", n,
+                      ASK_MAX_MESSAGES);
+    /* one more: a system message may come from a field of its own */
+    if (!a->message) {
+        a->message = calloc(n + 1, sizeof *a->message);
+        a->content = calloc(n + 1, sizeof *a->content);
+    } else {
+        ChatMessage *message = realloc(a->message, (n + 1) * sizeof *message);
+        a->message = message ? message : a->message;
+        StrBuf *content = message ? realloc(a->content, (n + 1) * sizeof *content) : NULL;
+        if (!content)
+            return refuse(why, 500, NULL, "no memory for the request");
+        a->content = content;
+    }
+    return a->message && a->content ? 0 : refuse(why, 500, NULL, "no memory for the request");
+}
+
+/* Message number `at`; the others move up. */
+static int insert_message(Ask *a, size_t at, const char *role, const json_t *content,
+                          const char *name, Refusal *why)
+{
+    memmove(a->message + at + 1, a->message + at, (a->n_messages - at) * sizeof *a->message);
+    memmove(a->content + at + 1, a->content + at, (a->n_messages - at) * sizeof *a->content);
+    a->content[at] = (StrBuf){0};
+    a->n_messages++;
+    int status = read_content(&a->content[at], content, name, why);
+    a->message[at] = (ChatMessage){
+        .role = role, .content = a->content[at].text, .length = a->content[at].length};
+    return status;
+}
+
+static int add_message(Ask *a, const char *name, const json_t *message, Refusal *why)
+{
+    const char *role = json_string_value(json_object_get(message, "role")), *key;
+    const char *type = json_string_value(json_object_get(message, "type"));
+    json_t *value;
+    if (!json_is_object(message))
+        return wrong_type(name, message, "an array of messages with role and content", why);
+    if (type && strcmp(type, "message") != 0)
+        return refuse(why, 400, name, "an item has the type %.40s; this server takes messages only",
+                      type);
+    if (!role)
+        return refuse(why, 400, name, "a message has no role");
+    json_object_foreach((json_t *)(uintptr_t)message, key, value)
+    {
+        static const char *const known[] = {
+            "role", "content", "type", "id", "status", "name", "annotations", "reasoning_content"};
+        bool fine = json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0);
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+            fine = fine || strcmp(key, known[i]) == 0;
+        if (!fine)
+            return refuse(why, 400, name, "a message has the field %.60s, which is not carried out",
+                          key);
+        /* No format of this family writes names. */
+        if (strcmp(key, "name") == 0 && json_is_string(value))
+            return refuse(why, 400, name, "a message has a name, which no chat format here writes");
+    }
+    if (strcmp(role, "developer") == 0)
+        role = "system";
+    static const char *const roles[] = {"system", "user", "assistant"};
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (strcmp(role, roles[i]) == 0)
+            return insert_message(a, a->n_messages, role, json_object_get(message, "content"), name,
+                                  why);
+    return refuse(why, 400, name, "a message has the role %.40s; give system, user or assistant",
+                  role);
+}
+
+static int read_messages(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    size_t n = json_array_size(value);
+    if (!json_is_array(value) || n == 0)
+        return wrong_type(name, value, "an array of messages", why);
+    int status = make_messages(a, a->n_messages + n, why);
+    for (size_t i = 0; i < n && !status; i++)
+        status = add_message(a, name, json_array_get(value, i), why);
+    return status;
+}
+
+/* A system message that is a field of its own: before all messages, whichever field comes first. */
+static int read_system(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    int status = make_messages(a, a->n_messages + 1, why);
+    return status ? status : insert_message(a, 0, "system", value, name, why);
+}
+
+static int read_input(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    if (!json_is_string(value))
+        return read_messages(a, name, value, why);
+    int status = make_messages(a, a->n_messages + 1, why);
+    return status ? status : insert_message(a, a->n_messages, "user", value, name, why);
+}
+
+/* ---- completions ---- */
+
+/* It is read when the tokenizer is at hand. */
+static int read_prompts(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    if (!json_is_string(value) && !json_is_array(value))
+        return wrong_type(name, value, "a string, token ids, or an array of such", why);
+    a->prompts = value;
+    return 0;
+}
+
+/* ---- the tables ---- */
+
+#define AT(member) offsetof(Ask, member)
+
+static const Field sampling[] = {
+    {.name = "model", .kind = FIELD_STRING, .at = AT(model)},
+    {.name = "temperature", .kind = FIELD_REAL, .high = 100, .at = AT(temperature)},
+    {.name = "top_p", .kind = FIELD_REAL, .high = 1, .at = AT(top_p)},
+    {.name = "top_k", .kind = FIELD_INT, .low = -1, .high = INT32_MAX, .at = AT(top_k)},
+    {.name = "stream", .kind = FIELD_BOOL, .at = AT(stream)},
+    {.name = "metadata", .kind = FIELD_NEUTRAL},
+    {.name = "service_tier", .kind = FIELD_NEUTRAL},
+    {0},
+};
+
+/* What both of OpenAI's older dialects have, vLLM's additions among it. */
+static const Field openai[] = {
+    {.name = "n", .kind = FIELD_INT, .low = 1, .high = 128, .at = AT(n)},
+    {.name = "seed", .kind = FIELD_READ, .read = read_seed},
+    {.name = "stop", .kind = FIELD_READ, .read = read_stop},
+    {.name = "stop_token_ids", .kind = FIELD_READ, .read = read_stop_ids},
+    {.name = "max_tokens", .kind = FIELD_INT, .high = 1 << 30, .at = AT(max_tokens)},
+    {.name = "min_p", .kind = FIELD_REAL, .high = 1, .at = AT(min_p)},
+    {.name = "repetition_penalty",
+     .kind = FIELD_REAL,
+     .low = 0.01,
+     .high = 100,
+     .at = AT(repetition_penalty)},
+    {.name = "ignore_eos", .kind = FIELD_BOOL, .at = AT(ignore_eos)},
+    {.name = "stream_options", .kind = FIELD_READ, .read = read_stream_options},
+    {.name = "return_token_ids", .kind = FIELD_BOOL, .at = AT(return_token_ids)},
+    {.name = "skip_special_tokens", .kind = FIELD_BOOL, .at = AT(skip_special_tokens)},
+    {.name = "user", .kind = FIELD_NEUTRAL},
+    {.name = "request_id", .kind = FIELD_NEUTRAL},
+    {.name = "session_id", .kind = FIELD_NEUTRAL},
+    {.name = "spaces_between_special_tokens", .kind = FIELD_ONLY, .only = "[false]"},
+    {.name = "include_stop_str_in_output", .kind = FIELD_ONLY, .only = "[false]"},
+    {.name = "presence_penalty", .kind = FIELD_ONLY, .only = "[0, 0.0]"},
+    {.name = "frequency_penalty", .kind = FIELD_ONLY, .only = "[0, 0.0]"},
+    {.name = "logit_bias", .kind = FIELD_ONLY, .only = "[{}]"},
+    {.name = "min_tokens", .kind = FIELD_ONLY, .only = "[0]"},
+    {.name = "bad_words", .kind = FIELD_ONLY, .only = "[[]]"},
+    {.name = "allowed_token_ids", .kind = FIELD_ONLY, .only = "[]"},
+    {.name = "logprob_token_ids", .kind = FIELD_ONLY, .only = "[]"},
+    {.name = "prompt_logprobs", .kind = FIELD_ONLY, .only = "[]"},
+    {.name = "truncate_prompt_tokens", .kind = FIELD_ONLY, .only = "[]"},
+    {.name = "priority", .kind = FIELD_ONLY, .only = "[0]"},
+    {.name = "cache_salt", .kind = FIELD_NEUTRAL},
+    {.name = "return_tokens_as_token_ids", .kind = FIELD_ONLY, .only = "[false]"},
+    {.name = "best_of", .kind = FIELD_ONLY, .only = "[1]"},
+    {.name = "response_format", .kind = FIELD_ONLY, .only = "[{\"type\": \"text\"}]"},
+    {.name = "structured_outputs", .kind = FIELD_ONLY, .only = "[]"},
+    {.name = "adapter", .kind = FIELD_ONLY, .only = "[]"},
+    {0},
+};
+
+static const Field chat[] = {
+    {.name = "messages", .kind = FIELD_READ, .read = read_messages},
+    {.name = "max_completion_tokens", .kind = FIELD_INT, .high = 1 << 30, .at = AT(max_tokens)},
+    {.name = "logprobs", .kind = FIELD_ONLY, .only = "[false]"},
+    {.name = "top_logprobs", .kind = FIELD_ONLY, .only = "[0]"},
+    {.name = "add_generation_prompt", .kind = FIELD_ONLY, .only = "[true]"},
+    {.name = "continue_final_message", .kind = FIELD_ONLY, .only = "[false]"},
+    {.name = "echo", .kind = FIELD_ONLY, .only = "[false]"},
+    {.name = "chat_template", .kind = FIELD_ONLY, .only = "[]"},
+    {.name = "chat_template_kwargs", .kind = FIELD_ONLY, .only = "[{}]"},
+    {.name = "documents", .kind = FIELD_ONLY, .only = "[[]]"},
+    {.name = "tools", .kind = FIELD_ONLY, .only = "[[]]"},
+    {.name = "tool_choice", .kind = FIELD_ONLY, .only = "[\"none\", \"auto\"]"},
+    {.name = "parallel_tool_calls", .kind = FIELD_NEUTRAL}, /* there are no tools */
+    {.name = "functions", .kind = FIELD_ONLY, .only = "[[]]"},
+    {.name = "function_call", .kind = FIELD_ONLY, .only = "[\"none\", \"auto\"]"},
+    {.name = "reasoning_effort", .kind = FIELD_ONLY, .only = "[]"},
+    {.name = "thinking_token_budget", .kind = FIELD_ONLY, .only = "[]"},
+    {.name = "verbosity", .kind = FIELD_ONLY, .only = "[\"medium\"]"},
+    {.name = "modalities", .kind = FIELD_ONLY, .only = "[[\"text\"]]"},
+    {.name = "audio", .kind = FIELD_ONLY, .only = "[]"},
+    {.name = "prediction", .kind = FIELD_ONLY, .only = "[]"},
+    {.name = "web_search_options", .kind = FIELD_ONLY, .only = "[]"},
+    {.name = "store", .kind = FIELD_ONLY, .only = "[false]"},
+    {.name = "safety_identifier", .kind = FIELD_NEUTRAL},
+    {.name = "prompt_cache_key", .kind = FIELD_NEUTRAL},
+    {.name = "prompt_cache_retention", .kind = FIELD_NEUTRAL},
+    {0},
+};
+
+static const Field completions[] = {
+    {.name = "prompt", .kind = FIELD_READ, .read = read_prompts},
+    {.name = "echo", .kind = FIELD_BOOL, .at = AT(echo)},
+    {.name = "logprobs", .kind = FIELD_ONLY, .only = "[]"},
+    {.name = "suffix", .kind = FIELD_ONLY, .only = "[\"\"]"},
+    {0},
+};
+
+static const Field responses[] = {
+    {.name = "input", .kind = FIELD_READ, .read = read_input},
+    {.name = "instructions", .kind = FIELD_READ, .read = read_system},
+    {.name = "max_output_tokens",
+     .kind = FIELD_INT,
+     .low = 1,
+     .high = 1 << 30,
+     .at = AT(max_tokens)},
+    {.name = "seed", .kind = FIELD_READ, .read = read_seed},
+    {.name = "min_p", .kind = FIELD_REAL, .high = 1, .at = AT(min_p)},
+    {.name = "store", .kind = FIELD_ONLY, .only = "[false]"},
+    {.name = "background", .kind = FIELD_ONLY, .only = "[false]"},
+    {.name = "conversation", .kind = FIELD_ONLY, .only = "[]"},
+    {.name = "previous_response_id", .kind = FIELD_ONLY, .only = "[]"},
+    {.name = "prompt", .kind = FIELD_ONLY, .only = "[]"},
+    {.name = "include", .kind = FIELD_ONLY, .only = "[[]]"},
+    {.name = "reasoning", .kind = FIELD_ONLY, .only = "[{}]"},
+    {.name = "text",
+     .kind = FIELD_ONLY,
+     .only = "[{}, {\"format\": {\"type\": \"text\"}}, {\"format\": {\"type\": \"text\"}, "
+             "\"verbosity\": \"medium\"}]"},
+    {.name = "tools", .kind = FIELD_ONLY, .only = "[[]]"},
+    {.name = "tool_choice", .kind = FIELD_ONLY, .only = "[\"none\", \"auto\"]"},
+    {.name = "max_tool_calls", .kind = FIELD_ONLY, .only = "[]"},
+    {.name = "parallel_tool_calls", .kind = FIELD_NEUTRAL},
+    {.name = "top_logprobs", .kind = FIELD_ONLY, .only = "[0]"},
+    {.name = "truncation", .kind = FIELD_ONLY, .only = "[\"disabled\"]"},
+    {.name = "stream_options", .kind = FIELD_READ, .read = read_stream_options},
+    {.name = "user", .kind = FIELD_NEUTRAL},
+    {.name = "safety_identifier", .kind = FIELD_NEUTRAL},
+    {.name = "prompt_cache_key", .kind = FIELD_NEUTRAL},
+    {.name = "prompt_cache_retention", .kind = FIELD_NEUTRAL},
+    {0},
+};
+
+static const Field messages[] = {
+    {.name = "messages", .kind = FIELD_READ, .read = read_messages},
+    {.name = "system", .kind = FIELD_READ, .read = read_system},
+    {.name = "tools", .kind = FIELD_ONLY, .only = "[[]]"},
+    {.name = "tool_choice",
+     .kind = FIELD_ONLY,
+     .only = "[{\"type\": \"auto\"}, {\"type\": \"none\"}]"},
+    {.name = "thinking", .kind = FIELD_ONLY, .only = "[{\"type\": \"disabled\"}]"},
+    {.name = "cache_control", .kind = FIELD_NEUTRAL},
+    {.name = "context_management", .kind = FIELD_ONLY, .only = "[]"},
+    {.name = "mcp_servers", .kind = FIELD_ONLY, .only = "[[]]"},
+    {.name = "output_config", .kind = FIELD_ONLY, .only = "[{}]"},
+    {.name = "output_format", .kind = FIELD_ONLY, .only = "[]"},
+    {0},
+};
+
+static const Field messages_answer[] = {
+    {.name = "max_tokens", .kind = FIELD_INT, .low = 1, .high = 1 << 30, .at = AT(max_tokens)},
+    {.name = "stop_sequences", .kind = FIELD_READ, .read = read_stop},
+    {.name = "seed", .kind = FIELD_READ, .read = read_seed},
+    {.name = "container", .kind = FIELD_ONLY, .only = "[]"},
+    {.name = "inference_geo", .kind = FIELD_NEUTRAL},
+    {0},
+};
+
+static const Field count[] = {{.name = "model", .kind = FIELD_STRING, .at = AT(model)}, {0}};
+
+/* What turns into a prompt, without an answer. */
+static const Field tokenize[] = {
+    {.name = "prompt", .kind = FIELD_READ, .read = read_prompts},
+    {.name = "messages", .kind = FIELD_READ, .read = read_messages},
+    {.name = "add_special_tokens", .kind = FIELD_BOOL, .at = AT(add_special_tokens)},
+    {.name = "return_token_strs", .kind = FIELD_BOOL, .at = AT(return_token_strs)},
+    {.name = "add_generation_prompt", .kind = FIELD_ONLY, .only = "[true]"},
+    {0},
+};
+
+static const Field detokenize[] = {
+    {.name = "tokens", .kind = FIELD_READ, .read = read_prompts},
+    {0},
+};
+
+static const Field apply_template[] = {
+    {.name = "messages", .kind = FIELD_READ, .read = read_messages},
+    {.name = "add_generation_prompt", .kind = FIELD_ONLY, .only = "[true]"},
+    {0},
+};
+
+const Fields fields_chat = {"chat.completions",
+                            (const Field *const[]){sampling, openai, chat, NULL}};
+const Fields fields_completions = {"completions",
+                                   (const Field *const[]){sampling, openai, completions, NULL}};
+const Fields fields_responses = {"responses", (const Field *const[]){sampling, responses, NULL}};
+const Fields fields_messages = {"messages",
+                                (const Field *const[]){sampling, messages, messages_answer, NULL}};
+const Fields fields_count_tokens = {"messages/count_tokens",
+                                    (const Field *const[]){count, messages, NULL}};
+const Fields fields_tokenize = {"tokenize", (const Field *const[]){count, tokenize, NULL}};
+const Fields fields_detokenize = {"detokenize", (const Field *const[]){count, detokenize, NULL}};
+const Fields fields_apply_template = {"apply-template",
+                                      (const Field *const[]){count, apply_template, NULL}};
+
+/* ---- reading ---- */
+
+static const Field *find(const Fields *fields, const char *name)
+{
+    for (const Field *const *table = fields->tables; *table; table++)
+        for (const Field *f = *table; f->name; f++)
+            if (strcmp(f->name, name) == 0)
+                return f;
+    return NULL;
+}
+
+static int read_number(Ask *a, const Field *f, const json_t *value, Refusal *why)
+{
+    bool whole = f->kind == FIELD_INT;
+    if (whole ? !json_is_integer(value) : !json_is_number(value))
+        return wrong_type(f->name, value, whole ? "an integer" : "a number", why);
+    double x = json_number_value(value);
+    if ((f->low < f->high && (x < f->low || x > f->high)) || !isfinite(x))
+        return refuse(why, 400, f->name, "%s is %g; give %g to %g", f->name, x, f->low, f->high);
+    if (whole)
+        *(int64_t *)((char *)a + f->at) = json_integer_value(value);
+    else
+        *(double *)((char *)a + f->at) = x;
+    return 0;
+}
+
+static int read_only(const Field *f, const json_t *value, Refusal *why)
+{
+    json_t *accepted = json_loads(f->only, 0, NULL);
+    bool fine = false;
+    for (size_t i = 0; i < json_array_size(accepted); i++)
+        fine = fine || json_equal(json_array_get(accepted, i), value);
+    json_decref(accepted);
+    char text[80];
+    return fine ? 0
+                : refuse(why, 400, f->name, "%s is %s, which this server does not carry out",
+                         f->name, json_value_text(value, text, sizeof text));
+}
+
+static int read_field(Ask *a, const Field *f, const json_t *value, Refusal *why)
+{
+    switch (f->kind) {
+    case FIELD_INT:
+    case FIELD_REAL:
+        return read_number(a, f, value, why);
+    case FIELD_BOOL:
+        if (!json_is_boolean(value))
+            return wrong_type(f->name, value, "true or false", why);
+        *(bool *)((char *)a + f->at) = json_is_true(value);
+        return 0;
+    case FIELD_STRING:
+        if (!json_is_string(value) || strlen(json_string_value(value)) != json_string_length(value))
+            return wrong_type(f->name, value, "a string", why);
+        *(const char **)((char *)a + f->at) = json_string_value(value);
+        return 0;
+    case FIELD_READ:
+        return f->read(a, f->name, value, why);
+    case FIELD_ONLY:
+        return read_only(f, value, why);
+    case FIELD_NEUTRAL:
+        break;
+    }
+    return 0;
+}
+
+int fields_read(const Fields *fields, Ask *a, bool lenient, Refusal *why)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(a->body, name, value)
+    {
+        const Field *f = find(fields, name);
+        if (json_is_null(value) && f)
+            continue;
+        Refusal here = {0};
+        if (f)
+            read_field(a, f, value, &here);
+        else
+            refuse(&here, 400, name, "%.60s is no field of %s", name, fields->name);
+        if (here.status && lenient && (!f || f->kind == FIELD_ONLY)) {
+            strbuf_printf(&a->ignored, "%s%.60s", a->ignored.length ? ", " : "", name);
+        } else if (here.status) {
+            *why = here;
+            return here.status;
+        }
+    }
+    return 0;
+}

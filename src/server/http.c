@@ -1,0 +1,600 @@
+/*
+ * HTTP, by libmicrohttpd. A connection is in one of three states: its request is coming in, its answer is going out, or it
+ * is suspended, because what it is to send has not been generated yet. No thread ever waits for a client or for the engine.
+ *
+ * Threads. The lock is taken inside of libmicrohttpd's call-backs, and held where a connection is suspended or resumed, so
+ * that nothing can be generated between a look and going to sleep. libmicrohttpd calls back with no lock of its own that
+ * suspending or resuming takes.
+ */
+#include "server/internal.h"
+
+#include "base/threads.h"
+#include "server/listen.h"
+#include "server/routes.h"
+
+#include <microhttpd.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    HTTP_THREADS = 2,
+    HTTP_CONNECTION_BYTES = 64 << 10, /* of headers */
+    HTTP_BLOCK = 16 << 10,            /* bytes of a stream sent at once */
+    BODY_SECONDS = 120,               /* that a body may take to come in */
+    FLUSH_SECONDS = 10,               /* for what has been answered to leave, at the end */
+};
+
+struct Http {
+    struct MHD_Daemon *daemon;
+    int open; /* connections that have an exchange; guarded by the server's lock */
+};
+
+/* A request on a connection. */
+typedef struct Visit {
+    Server *server;
+    const Route *route;  /* NULL: there is none */
+    char *path, *method; /* owned, for the log */
+    StrBuf body;
+    bool too_big;
+    int key;      /* that it came with; -1: none */
+    int status;   /* that was answered; 0: none yet */
+    Exchange *x;  /* held, or NULL */
+    double begin; /* of clock_seconds */
+    char id[80];  /* of the request */
+    char trace[80];
+} Visit;
+
+void http_wake(Exchange *x)
+{
+    if (x->suspended && x->connection)
+        MHD_resume_connection(x->connection);
+    x->suspended = false;
+}
+
+/* ---- sending ---- */
+
+static const char *header(struct MHD_Connection *c, const char *name)
+{
+    return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
+}
+
+static void add_headers(Visit *v, struct MHD_Connection *c, struct MHD_Response *r)
+{
+    MHD_add_response_header(r, "X-Request-Id", v->id);
+    MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+    MHD_add_response_header(r, "Cache-Control", "no-store");
+    const char *origin = header(c, "Origin");
+    if (origin && v->server->options.cors && strcmp(origin, v->server->options.cors) == 0) {
+        MHD_add_response_header(r, "Access-Control-Allow-Origin", origin);
+        MHD_add_response_header(r, "Vary", "Origin");
+    }
+}
+
+static enum MHD_Result send_bytes(Visit *v, struct MHD_Connection *c, int status, const char *type,
+                                  char *bytes, size_t n, enum MHD_ResponseMemoryMode mode)
+{
+    struct MHD_Response *r = MHD_create_response_from_buffer(n, bytes, mode);
+    if (!r) {
+        if (mode == MHD_RESPMEM_MUST_FREE)
+            free(bytes);
+        return MHD_NO;
+    }
+    add_headers(v, c, r);
+    MHD_add_response_header(r, "Content-Type", type);
+    v->status = status;
+    enum MHD_Result sent = MHD_queue_response(c, (unsigned)status, r);
+    MHD_destroy_response(r);
+    return sent;
+}
+
+/* What was let pass, in a header: a name holds whatever its client wrote. */
+static void name_ignored(struct MHD_Response *r, const StrBuf *ignored)
+{
+    if (!ignored->length)
+        return;
+    char clean[512];
+    size_t n = ignored->length < sizeof clean - 1 ? ignored->length : sizeof clean - 1;
+    for (size_t i = 0; i < n; i++)
+        clean[i] = ignored->text[i] > ' ' && ignored->text[i] < 127 ? ignored->text[i] : ' ';
+    clean[n] = '\0';
+    MHD_add_response_header(r, "X-Ignored-Fields", clean);
+}
+
+static enum MHD_Result send_json(Visit *v, struct MHD_Connection *c, int status, json_t *json,
+                                 const Refusal *why, const StrBuf *ignored)
+{
+    char *text = json_dumps(json, JSON_COMPACT);
+    json_decref(json);
+    if (!text)
+        return MHD_NO;
+    struct MHD_Response *r =
+        MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
+    if (!r) {
+        free(text);
+        return MHD_NO;
+    }
+    add_headers(v, c, r);
+    MHD_add_response_header(r, "Content-Type", "application/json");
+    if (ignored)
+        name_ignored(r, ignored);
+    if (why && why->retry) {
+        char seconds[16];
+        snprintf(seconds, sizeof seconds, "%d", why->retry);
+        MHD_add_response_header(r, "Retry-After", seconds);
+    }
+    if (why && status == 401)
+        MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
+    if (why && status == 405 && v->route)
+        MHD_add_response_header(r, "Allow", v->route->method);
+    v->status = status;
+    enum MHD_Result sent = MHD_queue_response(c, (unsigned)status, r);
+    MHD_destroy_response(r);
+    return sent;
+}
+
+static enum MHD_Result send_refusal(Visit *v, struct MHD_Connection *c, const Refusal *why)
+{
+    Server *s = v->server;
+    pthread_mutex_lock(&s->lock);
+    s->metrics.refused++;
+    pthread_mutex_unlock(&s->lock);
+    return send_json(v, c, why->status, dialect_error(v->path, why), why, NULL);
+}
+
+/* ---- texts ---- */
+
+/* Some more of a stream. */
+static ssize_t read_stream(void *context, uint64_t at, char *out, size_t most)
+{
+    Exchange *x = context;
+    Server *s = x->server;
+    (void)at;
+    ssize_t n = 0;
+    pthread_mutex_lock(&s->lock);
+    if (x->out_sent == x->out.length) {
+        strbuf_clear(&x->out);
+        x->out_sent = 0;
+        x->dialect->stream(x);
+    }
+    size_t left = x->out.length - x->out_sent;
+    n = (ssize_t)(left < most ? left : most);
+    if (x->out.failed) {
+        n = MHD_CONTENT_READER_END_WITH_ERROR;
+    } else if (n) {
+        memcpy(out, x->out.text + x->out_sent, (size_t)n);
+        x->out_sent += (size_t)n;
+    } else if (x->n_ended == x->n_choices) {
+        n = MHD_CONTENT_READER_END_OF_STREAM;
+    } else {
+        x->suspended = true;
+        MHD_suspend_connection(x->connection);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+static enum MHD_Result send_stream(Visit *v, struct MHD_Connection *c)
+{
+    Exchange *x = v->x;
+    struct MHD_Response *r =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, HTTP_BLOCK, read_stream, x, NULL);
+    if (!r)
+        return MHD_NO;
+    add_headers(v, c, r);
+    MHD_add_response_header(r, "Content-Type", "text/event-stream; charset=utf-8");
+    MHD_add_response_header(r, "X-Accel-Buffering", "no");
+    name_ignored(r, &x->ask.ignored);
+    v->status = 200;
+    enum MHD_Result sent = MHD_queue_response(c, 200, r);
+    MHD_destroy_response(r);
+    return sent;
+}
+
+/* The answer, or sleep until there is one: then this is called again. */
+static enum MHD_Result go_on(Visit *v, struct MHD_Connection *c)
+{
+    Exchange *x = v->x;
+    Server *s = v->server;
+    pthread_mutex_lock(&s->lock);
+    bool ended = x->n_ended == x->n_choices;
+    if (!ended && !x->ask.stream) {
+        x->suspended = true;
+        MHD_suspend_connection(c);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (x->ask.stream)
+        return send_stream(v, c);
+    if (!ended)
+        return MHD_YES;
+    /* The engine is done with it: nobody writes to it any more. */
+    if (x->failed.status)
+        return send_refusal(v, c, &x->failed);
+    return send_json(v, c, 200, x->dialect->whole(x), NULL, &x->ask.ignored);
+}
+
+static int generate(Visit *v, struct MHD_Connection *c, Ask *ask, Refusal *why)
+{
+    Server *s = v->server;
+    const Dialect *dialect = v->route->dialect;
+    if (fields_read(dialect->fields, ask, s->options.lenient, why) || dialect->finish(s, ask, why))
+        return why->status;
+    if (!ask->has_seed)
+        ask->seed = (int64_t)routes_random();
+    Exchange *x = exchange_new(s, dialect, ask);
+    if (!x)
+        return refuse(why, 500, NULL, "no memory for the request");
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    x->connection = c;
+    x->fd = info ? info->connect_fd : -1;
+    x->begin = v->begin;
+    if (worker_add(s, x, why)) {
+        exchange_free(x);
+        return why->status;
+    }
+    pthread_mutex_lock(&s->lock);
+    s->http->open++;
+    pthread_mutex_unlock(&s->lock);
+    v->x = x;
+    return 0;
+}
+
+/* ---- requests ---- */
+
+/* Nothing of the model is looked at before this says that it is there. */
+static int check_ready(Server *s, Refusal *why)
+{
+    pthread_mutex_lock(&s->lock);
+    bool ready = s->state != SERVER_LOADING;
+    pthread_mutex_unlock(&s->lock);
+    if (ready)
+        return 0;
+    why->retry = 5;
+    return refuse(why, 503, NULL, "the server is loading the model");
+}
+
+static enum MHD_Result handle(Visit *v, struct MHD_Connection *c)
+{
+    Server *s = v->server;
+    Refusal why = {0};
+    Ask ask;
+    json_t *answer = NULL;
+    ask_init(&ask);
+    const Route *route = v->route;
+    if (v->too_big || v->body.failed)
+        refuse(&why, 413, NULL, "the body has more than %lld bytes",
+               (long long)s->options.max_body);
+    else if (route->page)
+        return send_bytes(v, c, 200, route->type, (char *)(uintptr_t)route->page, route->page_bytes,
+                          MHD_RESPMEM_PERSISTENT);
+    else if (route->text) {
+        StrBuf text = {0};
+        strbuf_add(&text, "", 0);
+        route->text(s, &text);
+        return send_bytes(v, c, 200, route->type, text.text, text.length, MHD_RESPMEM_MUST_FREE);
+    } else if (strcmp(route->method, "POST") == 0 && !check_ready(s, &why))
+        ask_parse(v->body.text ? v->body.text : "", v->body.length, &ask.body, &why);
+    strbuf_free(&v->body);
+    int status = 200;
+    if (!why.status && route->dialect)
+        generate(v, c, &ask, &why);
+    else if (!why.status)
+        status = route->answer(s, &ask, &answer, &why);
+    StrBuf ignored = ask.ignored;
+    ask.ignored = (StrBuf){0};
+    ask_free(&ask);
+    enum MHD_Result sent = why.status ? send_refusal(v, c, &why)
+                           : v->x     ? go_on(v, c)
+                                      : send_json(v, c, status, answer, NULL, &ignored);
+    strbuf_free(&ignored);
+    return sent;
+}
+
+static int check_key(Visit *v, struct MHD_Connection *c, Refusal *why)
+{
+    Server *s = v->server;
+    const char *given = header(c, "Authorization");
+    static const char bearer[] = "Bearer ";
+    if (given && strncasecmp(given, bearer, sizeof bearer - 1) == 0)
+        given += sizeof bearer - 1;
+    else
+        given = header(c, "x-api-key");
+    pthread_mutex_lock(&s->lock);
+    bool wanted = s->keys.n > 0;
+    v->key = wanted && given ? keys_find(&s->keys, given, strlen(given)) : -1;
+    pthread_mutex_unlock(&s->lock);
+    if (!wanted || v->key >= 0 || (v->route && v->route->is_public))
+        return 0;
+    refuse(why, 401, NULL,
+           given ? "the key is not known here"
+                 : "a key is wanted: send Authorization: Bearer KEY, or x-api-key: KEY");
+    why->code = "invalid_api_key";
+    return why->status;
+}
+
+/* A web page of somebody else must not be able to use a server that listens to this machine only. */
+static int check_origin(const Visit *v, struct MHD_Connection *c, Refusal *why)
+{
+    const Server *s = v->server;
+    const char *origin = header(c, "Origin"), *host = header(c, "Host");
+    bool local = s->options.socket_path || listen_is_local_name(host);
+    if (s->loopback && !local)
+        return refuse(why, 403, NULL,
+                      "this server listens to its own machine, and the request is addressed to "
+                      "%.100s",
+                      host);
+    if (!origin || (s->options.cors && strcmp(origin, s->options.cors) == 0))
+        return 0;
+    const char *name = strstr(origin, "://");
+    if (name && host && strcmp(name + 3, host) == 0)
+        return 0;
+    return refuse(why, 403, NULL, "pages of %.100s may not use this server (--cors)", origin);
+}
+
+static void copy_header(char *out, size_t size, const char *value)
+{
+    size_t n = 0;
+    for (; value && value[n] && n < size - 1; n++)
+        out[n] = value[n] > ' ' && value[n] < 127 && !strchr("\"\\", value[n]) ? value[n] : '_';
+    out[n] = '\0';
+}
+
+/* The headers are here. */
+static enum MHD_Result arrive(Server *s, struct MHD_Connection *c, const char *url,
+                              const char *method, void **context)
+{
+    Visit *v = calloc(1, sizeof *v);
+    if (!v)
+        return MHD_NO;
+    *context = v;
+    *v = (Visit){.server = s, .key = -1, .begin = clock_seconds()};
+    v->path = strdup(url);
+    v->method = strdup(method);
+    const char *id = header(c, "X-Request-Id");
+    copy_header(v->trace, sizeof v->trace, header(c, "traceparent"));
+    copy_header(v->id, sizeof v->id, id);
+    if (!*v->id)
+        snprintf(v->id, sizeof v->id, "req_%016llx", (unsigned long long)routes_random());
+    if (!v->path || !v->method)
+        return MHD_NO;
+    Refusal why = {0};
+    const char *length = header(c, "Content-Length");
+    bool is_get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+    v->route = routes_find(url, is_get ? "GET" : method);
+    if (check_origin(v, c, &why) || check_key(v, c, &why))
+        ;
+    else if (!v->route)
+        refuse(&why, 404, NULL, "there is nothing at %.200s", url);
+    else if (strcmp(v->route->method, is_get ? "GET" : method) != 0)
+        refuse(&why, 405, NULL, "%s takes %s, not %.20s", v->route->path, v->route->method, method);
+    else if (length && strtoll(length, NULL, 10) > s->options.max_body)
+        refuse(&why, 413, NULL, "the body has %.20s bytes; at most %lld are read", length,
+               (long long)s->options.max_body);
+    return why.status ? send_refusal(v, c, &why) : MHD_YES;
+}
+
+static enum MHD_Result take_body(Visit *v, const char *data, size_t n)
+{
+    size_t most = (size_t)v->server->options.max_body;
+    if (clock_seconds() - v->begin > BODY_SECONDS)
+        return MHD_NO;
+    v->too_big = v->too_big || v->body.length + n > most;
+    if (v->too_big) /* of unknown length; nobody sends that much for an error */
+        return MHD_NO;
+    strbuf_add(&v->body, data, n);
+    return MHD_YES;
+}
+
+static enum MHD_Result on_request(void *context, struct MHD_Connection *c, const char *url,
+                                  const char *method, const char *version, const char *data,
+                                  size_t *n, void **visit)
+{
+    Visit *v = *visit;
+    (void)version;
+    if (!v)
+        return arrive(context, c, url, method, visit);
+    if (*n) {
+        size_t here = *n;
+        *n = 0;
+        return v->status ? MHD_YES : take_body(v, data, here);
+    }
+    if (v->status)
+        return MHD_YES;
+    return v->x ? go_on(v, c) : handle(v, c);
+}
+
+/* ---- the end of a request ---- */
+
+static void put_text_field(StrBuf *out, const char *name, const char *text)
+{
+    json_t *json = json_text_of(text, strlen(text));
+    char *quoted = json_dumps(json, JSON_ENCODE_ANY);
+    strbuf_printf(out, ",\"%s\":%s", name, quoted ? quoted : "\"\"");
+    free(quoted);
+    json_decref(json);
+}
+
+static void write_log(const Visit *v, bool gone)
+{
+    const Server *s = v->server;
+    StrBuf line = {0};
+    struct timespec now;
+    struct tm utc;
+    char date[40];
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &utc);
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &utc);
+    strbuf_printf(&line, "{\"time\":\"%s.%03ldZ\",\"id\":\"%s\"", date, now.tv_nsec / 1000000,
+                  v->id);
+    put_text_field(&line, "method", v->method);
+    put_text_field(&line, "path", v->path);
+    strbuf_printf(&line, ",\"status\":%d,\"seconds\":%.4f", v->status, clock_seconds() - v->begin);
+    if (v->key >= 0)
+        strbuf_printf(&line, ",\"key\":%d", v->key);
+    if (*v->trace)
+        strbuf_printf(&line, ",\"traceparent\":\"%s\"", v->trace);
+    if (v->x) {
+        Usage u = exchange_usage(v->x);
+        strbuf_printf(&line,
+                      ",\"stream\":%s,\"prompt_tokens\":%lld,\"cached_tokens\":%lld,"
+                      "\"completion_tokens\":%lld,\"first_token_seconds\":%.4f,\"reason\":\"%s\"",
+                      v->x->ask.stream ? "true" : "false", (long long)u.prompt, (long long)u.cached,
+                      (long long)u.completion, v->x->first > 0 ? v->x->first - v->begin : 0,
+                      gone ? "disconnected" : finish_reason(&v->x->choice[0]));
+    }
+    strbuf_puts(&line, "}");
+    if (!line.failed)
+        s->options.access(s->options.access_context, line.text);
+    strbuf_free(&line);
+}
+
+static void on_completed(void *context, struct MHD_Connection *c, void **visit,
+                         enum MHD_RequestTerminationCode code)
+{
+    Server *s = context;
+    Visit *v = *visit;
+    (void)c;
+    if (!v)
+        return;
+    pthread_mutex_lock(&s->lock);
+    bool gone = v->x && v->x->n_ended < v->x->n_choices;
+    if (v->x) {
+        v->x->connection = NULL;
+        v->x->fd = -1;
+        v->x->cancelled = v->x->cancelled || gone;
+    }
+    if (s->options.access && v->path && v->method)
+        write_log(v, gone || (v->x && code != MHD_REQUEST_TERMINATED_COMPLETED_OK));
+    if (v->x) {
+        exchange_drop(v->x);
+        s->http->open--;
+    }
+    pthread_cond_broadcast(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+    strbuf_free(&v->body);
+    free(v->path);
+    free(v->method);
+    free(v);
+    *visit = NULL;
+}
+
+/* ---- the server ---- */
+
+static int start(Server *s, cvn_err *err)
+{
+    const ServerOptions *o = &s->options;
+    int fd = listen_open(o, &s->port, &s->loopback, err);
+    if (fd < 0)
+        return err->code;
+    if (!s->loopback && !s->keys.n && !o->open) {
+        close(fd);
+        return err_set(err, CVN_EINVAL,
+                       "%s can be reached from other machines, and no key is wanted; give "
+                       "--api-key-file FILE, or --open to serve everyone",
+                       o->host);
+    }
+    s->http = calloc(1, sizeof *s->http);
+    if (!s->http) {
+        close(fd);
+        return err_set(err, CVN_EMEM, "no memory for a server");
+    }
+    s->http->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, s,
+        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s,
+        MHD_OPTION_THREAD_POOL_SIZE, (unsigned)HTTP_THREADS, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)o->max_connections, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)o->idle_seconds,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_CONNECTION_BYTES, MHD_OPTION_END);
+    if (s->http->daemon)
+        return CVN_OK;
+    close(fd);
+    return err_set(err, CVN_EIO, "libmicrohttpd could not be started");
+}
+
+int server_new(const ServerOptions *options, Server **out, cvn_err *err)
+{
+    *out = NULL;
+    Server *s = calloc(1, sizeof *s);
+    if (!s)
+        return err_set(err, CVN_EMEM, "no memory for a server");
+    s->options = *options;
+    s->started = clock_seconds();
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->wake, NULL);
+    int code = options->key_file ? keys_read(&s->keys, options->key_file, err) : CVN_OK;
+    if (code == CVN_OK)
+        code = start(s, err);
+    if (code) {
+        server_free(s);
+        return code;
+    }
+    *out = s;
+    return CVN_OK;
+}
+
+int server_port(const Server *s)
+{
+    return s->port;
+}
+
+int server_reload(Server *s, cvn_err *err)
+{
+    Keys keys, old;
+    if (!s->options.key_file)
+        return CVN_OK;
+    int code = keys_read(&keys, s->options.key_file, err);
+    if (code)
+        return code;
+    pthread_mutex_lock(&s->lock);
+    old = s->keys;
+    s->keys = keys;
+    pthread_mutex_unlock(&s->lock);
+    keys_free(&old);
+    return CVN_OK;
+}
+
+bool server_drain(Server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    bool runs = s->state != SERVER_LOADING;
+    if (s->state == SERVER_READY)
+        s->state = SERVER_DRAINING;
+    pthread_cond_broadcast(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+    return runs;
+}
+
+void server_abort(Server *s)
+{
+    s->aborting = 1;
+    server_drain(s);
+}
+
+/* What has been answered leaves before connections are closed. */
+static void flush(Server *s)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += FLUSH_SECONDS;
+    pthread_mutex_lock(&s->lock);
+    while (s->http->open && pthread_cond_timedwait(&s->wake, &s->lock, &until) == 0)
+        ;
+    pthread_mutex_unlock(&s->lock);
+}
+
+void server_free(Server *s)
+{
+    if (!s)
+        return;
+    if (s->http && s->http->daemon) {
+        flush(s);
+        MHD_stop_daemon(s->http->daemon);
+    }
+    if (s->options.socket_path && s->http)
+        unlink(s->options.socket_path);
+    free(s->http);
+    keys_free(&s->keys);
+    pthread_cond_destroy(&s->wake);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}

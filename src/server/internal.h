@@ -1,0 +1,109 @@
+/* The inside of the server, shared by its files. */
+#ifndef CVN_SERVER_INTERNAL_H
+#define CVN_SERVER_INTERNAL_H
+
+#include "serve/engine.h"
+#include "server/exchange.h"
+#include "server/fields.h"
+#include "server/keys.h"
+#include "server/metrics.h"
+#include "server/server.h"
+
+#include <pthread.h>
+#include <string.h>
+
+typedef enum ServerState {
+    SERVER_LOADING,
+    SERVER_READY,
+    SERVER_DRAINING, /* what is new is refused */
+    SERVER_ENDED,
+} ServerState;
+
+/* How conversations become ids. */
+typedef struct ChatKind {
+    bool there;
+    ChatFormat format;
+    int32_t stops[4]; /* [n_stops] ids that end an answer */
+    size_t n_stops;
+    cvn_err why; /* there is none */
+} ChatKind;
+
+struct Server {
+    ServerOptions options;
+    pthread_mutex_t lock; /* of all below, and of exchanges */
+    pthread_cond_t wake;  /* of the engine's thread */
+    ServerState state;
+    volatile int aborting;  /* what the engine watches */
+    Exchange *first, *last; /* those that the engine has, or is to get */
+    int n_choices;          /* of theirs, that have not ended */
+    Keys keys;
+    Metrics metrics;
+    double started;
+    double looked;          /* when connections were last looked at */
+    cvn_engine_stats stats; /* after the last step … */
+    int running;            /* … and texts that have a row */
+    int64_t filled;         /* positions of all rows */
+
+    /* Known once it is ready, and then not changed. */
+    const cvn_model *model;
+    cvn_engine *engine;         /* its thread's: others only check requests by it */
+    const Tokenizer *tokenizer; /* or NULL */
+    int64_t context;
+    int rows;
+    ChatKind chat;
+    char fingerprint[24]; /* of weights, tokenizer and program */
+
+    struct Http *http; /* what listens */
+    int port;
+    bool loopback; /* only this machine can reach it */
+};
+
+/* ---- dialects ---- */
+
+/* How a request for texts is read, and how its answer is written. */
+typedef struct Dialect {
+    const char *path;
+    const Fields *fields;
+    const char *name; /* in logs */
+    /* Checks what concerns several fields, and makes prompts. */
+    int (*finish)(Server *s, Ask *ask, Refusal *why);
+    /* The answer in one piece. */
+    json_t *(*whole)(const Exchange *x);
+    /* What a stream has to say now: events into x->out. Called while the lock is held. */
+    void (*stream)(Exchange *x);
+} Dialect;
+
+extern const Dialect dialect_chat, dialect_completions, dialect_responses, dialect_messages;
+
+/* An error in the shape that clients of this path expect. */
+json_t *dialect_error(const char *path, const Refusal *why);
+
+/* ---- prompts.c ---- */
+
+int prompt_of_messages(Server *s, Ask *ask, Refusal *why);
+int prompts_of_completion(Server *s, Ask *ask, Refusal *why);
+/* That a model of this name is here. */
+int check_model(Server *s, const Ask *ask, Refusal *why);
+int find_chat_format(Server *s, cvn_err *err);
+
+/* ---- writing ---- */
+
+/* A JSON string of bytes; what is no UTF-8 becomes U+FFFD. */
+json_t *json_text_of(const char *text, size_t n);
+/* "data: {…}\n\n", with "event: NAME\n" in front unless it is NULL. Takes the reference. */
+void put_event(StrBuf *out, const char *name, json_t *json);
+/* "stop", "length" or "abort". */
+const char *finish_reason(const Choice *c);
+
+/* ---- worker.c ---- */
+
+/* Puts it where the engine's thread finds it; a status where it may not wait there. */
+int worker_add(Server *s, Exchange *x, Refusal *why);
+/* One who holds it lets go. The lock is held. */
+void exchange_drop(Exchange *x);
+/* Whether there is something to send. The lock is held. */
+bool exchange_has_news(const Exchange *x);
+/* The connection goes on. The lock is held. */
+void http_wake(Exchange *x);
+
+#endif

@@ -1,0 +1,136 @@
+/*
+ * Messages as Anthropic defined them. A stream has a block for what was thought, where there is such, and one for the answer:
+ *
+ *     message_start  [ content_block_start  content_block_delta …  content_block_stop ]…  message_delta  message_stop
+ */
+#include "server/internal.h"
+
+enum { BLOCK_NONE, BLOCK_THOUGHT, BLOCK_ANSWER };
+
+static int finish(Server *s, Ask *a, Refusal *why)
+{
+    if (a->max_tokens < 0)
+        return refuse(why, 400, "max_tokens", "max_tokens is missing");
+    if (a->temperature > 1)
+        return refuse(why, 400, "temperature", "temperature is %g; give 0 to 1", a->temperature);
+    return prompt_of_messages(s, a, why);
+}
+
+/* Tokens that were in a cache are counted apart. */
+static json_t *usage_json(const Exchange *x, bool whole)
+{
+    Usage u = exchange_usage(x);
+    return json_pack("{s:I,s:I,s:i,s:I}", "input_tokens", (json_int_t)(u.prompt - u.cached),
+                     "output_tokens", (json_int_t)(whole ? u.completion : 0),
+                     "cache_creation_input_tokens", 0, "cache_read_input_tokens",
+                     (json_int_t)u.cached);
+}
+
+static json_t *block(const Choice *c, int kind, bool whole)
+{
+    if (kind == BLOCK_THOUGHT)
+        return json_pack("{s:s,s:o,s:s}", "type", "thinking", "thinking",
+                         json_text_of(c->thought.text, whole ? c->thought.length : 0), "signature",
+                         "");
+    return json_pack("{s:s,s:o}", "type", "text", "text",
+                     json_text_of(c->text.text, whole ? c->text.length : 0));
+}
+
+static const char *stop_reason(const Choice *c)
+{
+    const char *reason = finish_reason(c);
+    return c->met ? "stop_sequence" : strcmp(reason, "length") == 0 ? "max_tokens" : "end_turn";
+}
+
+static json_t *message(const Exchange *x, bool whole)
+{
+    const Choice *c = &x->choice[0];
+    char id[48];
+    snprintf(id, sizeof id, "msg_%s", x->id);
+    json_t *content = json_array();
+    if (whole && c->thought.length)
+        json_array_append_new(content, block(c, BLOCK_THOUGHT, true));
+    if (whole)
+        json_array_append_new(content, block(c, BLOCK_ANSWER, true));
+    return json_pack("{s:s,s:s,s:s,s:s,s:o,s:s?,s:s?,s:o}", "id", id, "type", "message", "role",
+                     "assistant", "model", x->server->options.model_name, "content", content,
+                     "stop_reason", whole ? stop_reason(c) : NULL, "stop_sequence",
+                     whole ? c->met : NULL, "usage", usage_json(x, whole));
+}
+
+static json_t *whole(const Exchange *x)
+{
+    return message(x, true);
+}
+
+/* ---- the stream ---- */
+
+static void put(Exchange *x, const char *name, json_t *event)
+{
+    json_object_set_new(event, "type", json_string(name));
+    put_event(&x->out, name, event);
+}
+
+static void close_block(Exchange *x)
+{
+    if (x->item == BLOCK_NONE)
+        return;
+    put(x, "content_block_stop", json_pack("{s:i}", "index", x->item_index++));
+    x->item = BLOCK_NONE;
+}
+
+static void put_news(Exchange *x, int kind, const StrBuf *text, size_t *sent)
+{
+    const Choice *c = &x->choice[0];
+    if (text->length == *sent && !(kind == BLOCK_ANSWER && c->ended))
+        return;
+    if (x->item != kind) {
+        close_block(x);
+        x->item = kind;
+        put(x, "content_block_start",
+            json_pack("{s:i,s:o}", "index", x->item_index, "content_block", block(c, kind, false)));
+    }
+    if (text->length > *sent) {
+        bool answer = kind == BLOCK_ANSWER;
+        json_t *delta = json_pack("{s:s,s:o}", "type", answer ? "text_delta" : "thinking_delta",
+                                  answer ? "text" : "thinking",
+                                  json_text_of(text->text + *sent, text->length - *sent));
+        put(x, "content_block_delta",
+            json_pack("{s:i,s:o}", "index", x->item_index, "delta", delta));
+    }
+    *sent = text->length;
+}
+
+static void stream(Exchange *x)
+{
+    enum { BEGIN, TEXT, END };
+    Choice *c = &x->choice[0];
+    if (x->stage == BEGIN)
+        put(x, "message_start", json_pack("{s:o}", "message", message(x, false)));
+    if (x->stage == END)
+        return;
+    x->stage = TEXT;
+    if (x->failed.status) {
+        put_event(&x->out, "error", dialect_error(x->dialect->path, &x->failed));
+        x->stage = END;
+        return;
+    }
+    put_news(x, BLOCK_THOUGHT, &c->thought, &c->thought_sent);
+    put_news(x, BLOCK_ANSWER, &c->text, &c->text_sent);
+    if (!c->ended)
+        return;
+    close_block(x);
+    put(x, "message_delta",
+        json_pack("{s:{s:s,s:s?},s:o}", "delta", "stop_reason", stop_reason(c), "stop_sequence",
+                  c->met, "usage", usage_json(x, true)));
+    put(x, "message_stop", json_object());
+    c->end_sent = true;
+    x->stage = END;
+}
+
+const Dialect dialect_messages = {.path = "/v1/messages",
+                                  .fields = &fields_messages,
+                                  .name = "messages",
+                                  .finish = finish,
+                                  .whole = whole,
+                                  .stream = stream};

@@ -1,0 +1,137 @@
+#include "server/metrics.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const double SECONDS[] = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
+                                 1,     2.5,   5,    7.5,  10,   20,   40,   80,  160,  640, 2560};
+static const double BETWEEN[] = {0.001, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4,
+                                 0.5,   0.75,  1,    2.5,   5,    7.5,   10,  20,   40,  80};
+static const double COUNTS[] = {1,   2,    5,    10,   20,    50,    100,   200,
+                                500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
+
+#define BOUNDS(list) list, sizeof list / sizeof *list
+
+static const struct {
+    const char *name, *help;
+    const double *bound;
+    size_t n;
+} histograms[HIST_COUNT] = {
+    [HIST_FIRST_TOKEN] = {"time_to_first_token_seconds", "From a request to its first token",
+                          BOUNDS(SECONDS)},
+    [HIST_INTER_TOKEN] = {"inter_token_latency_seconds", "From a token to the next",
+                          BOUNDS(BETWEEN)},
+    [HIST_WHOLE] = {"e2e_request_latency_seconds", "From a request to its last token",
+                    BOUNDS(SECONDS)},
+    [HIST_QUEUE] = {"request_queue_time_seconds", "Waiting for a row", BOUNDS(SECONDS)},
+    [HIST_PREFILL] = {"request_prefill_time_seconds", "Reading the prompt", BOUNDS(SECONDS)},
+    [HIST_DECODE] = {"request_decode_time_seconds", "From the first token to the last",
+                     BOUNDS(SECONDS)},
+    [HIST_INFERENCE] = {"request_inference_time_seconds", "On a row", BOUNDS(SECONDS)},
+    [HIST_PROMPT_TOKENS] = {"request_prompt_tokens", "Tokens of prompts", BOUNDS(COUNTS)},
+    [HIST_GENERATION_TOKENS] = {"request_generation_tokens", "Tokens generated", BOUNDS(COUNTS)},
+    [HIST_STEP_TOKENS] = {"iteration_tokens_total", "Tokens of a step, read and generated",
+                          BOUNDS(COUNTS)},
+};
+
+_Static_assert(sizeof SECONDS / sizeof *SECONDS <= METRICS_MAX_BUCKETS, "bounds that have buckets");
+_Static_assert(sizeof BETWEEN / sizeof *BETWEEN <= METRICS_MAX_BUCKETS, "bounds that have buckets");
+_Static_assert(sizeof COUNTS / sizeof *COUNTS <= METRICS_MAX_BUCKETS, "bounds that have buckets");
+
+void metrics_observe(Metrics *m, Histogram which, double value)
+{
+    size_t i = 0;
+    while (i < histograms[which].n && value > histograms[which].bound[i])
+        i++;
+    m->histogram[which].bucket[i]++;
+    m->histogram[which].sum += value;
+    m->histogram[which].count++;
+}
+
+/* A label's value: what would end it is left out. */
+static void put_label(StrBuf *out, const char *text)
+{
+    for (; *text; text++)
+        if (*text != '"' && *text != '\\' && *text != '\n')
+            strbuf_putc(out, *text);
+}
+
+static void put_head(StrBuf *out, const char *name, const char *type, const char *help)
+{
+    strbuf_printf(out, "# HELP vllm:%s %s\n# TYPE vllm:%s %s\n", name, help, name, type);
+}
+
+static void put_line(StrBuf *out, const char *name, const char *label, const char *value,
+                     const char *model, double x)
+{
+    strbuf_printf(out, "vllm:%s{model_name=\"", name);
+    put_label(out, model);
+    strbuf_puts(out, "\"");
+    if (label)
+        strbuf_printf(out, ",%s=\"%s\"", label, value);
+    strbuf_printf(out, "} %.15g\n", x);
+}
+
+static void put_histogram(StrBuf *out, const Metrics *m, Histogram which, const char *model)
+{
+    const char *name = histograms[which].name;
+    char line[96], bound[32];
+    uint64_t sum = 0;
+    put_head(out, name, "histogram", histograms[which].help);
+    snprintf(line, sizeof line, "%s_bucket", name);
+    for (size_t i = 0; i <= histograms[which].n; i++) {
+        sum += m->histogram[which].bucket[i];
+        snprintf(bound, sizeof bound, "%.15g",
+                 i < histograms[which].n ? histograms[which].bound[i] : 0);
+        put_line(out, line, "le", i < histograms[which].n ? bound : "+Inf", model, (double)sum);
+    }
+    snprintf(line, sizeof line, "%s_sum", name);
+    put_line(out, line, NULL, NULL, model, m->histogram[which].sum);
+    snprintf(line, sizeof line, "%s_count", name);
+    put_line(out, line, NULL, NULL, model, (double)m->histogram[which].count);
+}
+
+void metrics_text(const Metrics *m, const Gauges *g, StrBuf *out)
+{
+    static const char *const reasons[REASON_COUNT] = {"stop", "length", "abort"};
+    const struct {
+        const char *name, *type, *help;
+        double value;
+    } plain[] = {
+        {"num_requests_running", "gauge", "Texts that have a row", g->running},
+        {"num_requests_waiting", "gauge", "Texts that wait for one", g->waiting},
+        {"kv_cache_usage_perc", "gauge", "Share of the caches that is filled, 0 to 1",
+         g->cache_share},
+        {"prompt_tokens_total", "counter", "Tokens of prompts", (double)m->prompt_tokens},
+        {"generation_tokens_total", "counter", "Tokens generated", (double)m->generation_tokens},
+        {"prefix_cache_queries", "counter", "Tokens of prompts that caches were asked for",
+         (double)m->queried_tokens},
+        {"prefix_cache_hits", "counter", "Tokens of prompts that were in caches",
+         (double)m->cached_tokens},
+        {"num_preemptions_total", "counter", "Texts that lost their row: none ever does", 0},
+    };
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+        put_head(out, plain[i].name, plain[i].type, plain[i].help);
+        put_line(out, plain[i].name, NULL, NULL, g->model, plain[i].value);
+    }
+    put_head(out, "request_success_total", "counter", "Texts that have ended, by why");
+    for (int i = 0; i < REASON_COUNT; i++)
+        put_line(out, "request_success_total", "finished_reason", reasons[i], g->model,
+                 (double)m->finished[i]);
+    for (int i = 0; i < HIST_COUNT; i++)
+        put_histogram(out, m, (Histogram)i, g->model);
+    put_head(out, "cache_config_info", "gauge", "Rows, and positions of each");
+    char value[64];
+    snprintf(value, sizeof value, "%" PRId64, g->context);
+    strbuf_printf(out, "vllm:cache_config_info{rows=\"%d\",context=\"%s\"} 1\n", g->rows, value);
+    strbuf_printf(out,
+                  "# HELP caravan:weight_bytes_per_second Weights that decoding reads\n"
+                  "# TYPE caravan:weight_bytes_per_second gauge\n"
+                  "caravan:weight_bytes_per_second %.6g\n"
+                  "# HELP caravan:requests_refused_total Requests answered with an error\n"
+                  "# TYPE caravan:requests_refused_total counter\n"
+                  "caravan:requests_refused_total %" PRIu64 "\n",
+                  g->decode_seconds > 0 ? g->weight_bytes * (double)g->decodes / g->decode_seconds
+                                        : 0,
+                  m->refused);
+}

@@ -1,0 +1,60 @@
+/*
+ * What Prometheus reads at /metrics, under the names and types that vLLM gave them, for which dashboards and gateways exist.
+ * Guarded by the server's lock.
+ */
+#ifndef CVN_SERVER_METRICS_H
+#define CVN_SERVER_METRICS_H
+
+#include "base/strbuf.h"
+
+#include <stdint.h>
+
+typedef enum Histogram {
+    HIST_FIRST_TOKEN,
+    HIST_INTER_TOKEN,
+    HIST_WHOLE,
+    HIST_QUEUE,
+    HIST_PREFILL,
+    HIST_DECODE,
+    HIST_INFERENCE,
+    HIST_PROMPT_TOKENS,
+    HIST_GENERATION_TOKENS,
+    HIST_STEP_TOKENS,
+    HIST_COUNT
+} Histogram;
+
+typedef enum FinishedReason {
+    REASON_STOP,
+    REASON_LENGTH,
+    REASON_ABORT,
+    REASON_COUNT
+} FinishedReason;
+
+enum { METRICS_MAX_BUCKETS = 24 };
+
+typedef struct Metrics {
+    struct {
+        uint64_t bucket[METRICS_MAX_BUCKETS +
+                        1]; /* values up to that bound, and not up to the one before */
+        double sum;
+        uint64_t count;
+    } histogram[HIST_COUNT];
+    uint64_t finished[REASON_COUNT];
+    uint64_t prompt_tokens, generation_tokens, cached_tokens, queried_tokens;
+    uint64_t refused; /* requests that were answered with an error */
+} Metrics;
+
+/* What is so at this moment. */
+typedef struct Gauges {
+    const char *model;
+    int running, waiting, rows;
+    double cache_share; /* of the positions of all rows, 0 to 1 */
+    int64_t context;
+    double weight_bytes, decode_seconds; /* of weights; in decode steps */
+    int64_t decodes;
+} Gauges;
+
+void metrics_observe(Metrics *metrics, Histogram which, double value);
+void metrics_text(const Metrics *metrics, const Gauges *gauges, StrBuf *out);
+
+#endif

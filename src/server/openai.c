@@ -1,0 +1,256 @@
+/* Chat completions and completions as OpenAI defined them, with vLLM's additions. */
+#include "server/internal.h"
+
+#include "text/utf8.h"
+
+#include <stdlib.h>
+
+json_t *json_text_of(const char *text, size_t n)
+{
+    if (!n)
+        return json_string("");
+    json_t *whole = utf8_valid(text, n) ? json_stringn_nocheck(text, n) : NULL;
+    if (whole)
+        return whole;
+    StrBuf clean = {0};
+    for (size_t i = 0; i < n;) {
+        int length = utf8_length(text + i, n - i);
+        strbuf_add(&clean, length ? text + i : "\xef\xbf\xbd", length ? (size_t)length : 3);
+        i += length ? (size_t)length : 1;
+    }
+    whole = json_stringn_nocheck(clean.text ? clean.text : "", clean.length);
+    strbuf_free(&clean);
+    return whole;
+}
+
+void put_event(StrBuf *out, const char *name, json_t *json)
+{
+    char *text = json_dumps(json, JSON_COMPACT);
+    if (name)
+        strbuf_printf(out, "event: %s\n", name);
+    strbuf_puts(out, "data: ");
+    strbuf_puts(out, text ? text : "{}");
+    strbuf_puts(out, "\n\n");
+    out->failed = out->failed || !text;
+    free(text);
+    json_decref(json);
+}
+
+const char *finish_reason(const Choice *c)
+{
+    switch (c->result.finish) {
+    case CVN_FINISH_EOS:
+    case CVN_FINISH_STOPPED:
+        return "stop";
+    case CVN_FINISH_LENGTH:
+    case CVN_FINISH_CONTEXT:
+        return "length";
+    case CVN_FINISH_CANCELLED:
+        break;
+    }
+    return "abort";
+}
+
+static bool is_chat(const Exchange *x)
+{
+    return x->dialect == &dialect_chat;
+}
+
+static json_t *usage_json(const Exchange *x)
+{
+    Usage u = exchange_usage(x);
+    return json_pack("{s:I,s:I,s:I,s:{s:I}}", "prompt_tokens", (json_int_t)u.prompt,
+                     "completion_tokens", (json_int_t)u.completion, "total_tokens",
+                     (json_int_t)(u.prompt + u.completion), "prompt_tokens_details",
+                     "cached_tokens", (json_int_t)u.cached);
+}
+
+/* What every answer and every chunk begins with. */
+static json_t *head(const Exchange *x, const char *object)
+{
+    char id[48];
+    snprintf(id, sizeof id, "%s-%s", is_chat(x) ? "chatcmpl" : "cmpl", x->id);
+    return json_pack("{s:s,s:s,s:I,s:s,s:s}", "id", id, "object", object, "created",
+                     (json_int_t)x->created, "model", x->server->options.model_name,
+                     "system_fingerprint", x->server->fingerprint);
+}
+
+static json_t *ids_json(const TokenIds *ids, size_t from)
+{
+    json_t *array = json_array();
+    for (size_t i = from; i < ids->n; i++)
+        json_array_append_new(array, json_integer(ids->id[i]));
+    return array;
+}
+
+static void set_finish(json_t *choice, const Choice *c)
+{
+    json_object_set_new(choice, "logprobs", json_null());
+    json_object_set_new(choice, "finish_reason",
+                        c->ended ? json_string(finish_reason(c)) : json_null());
+    if (c->ended)
+        json_object_set_new(choice, "stop_reason", c->met ? json_string(c->met) : json_null());
+}
+
+/* The prompt's text, which echo puts in front. */
+static void put_prompt(const Choice *c, StrBuf *out)
+{
+    const Exchange *x = c->x;
+    const TokenIds *prompt = &x->ask.prompt[c->prompt];
+    if (x->ask.echo && x->server->tokenizer)
+        tokenizer_decode(x->server->tokenizer, prompt->id, prompt->n, 0, out, NULL);
+}
+
+static json_t *whole_choice(const Choice *c)
+{
+    const Ask *a = &c->x->ask;
+    json_t *choice = json_pack("{s:i}", "index", c->index);
+    if (is_chat(c->x)) {
+        json_t *message = json_pack("{s:s,s:o}", "role", "assistant", "content",
+                                    json_text_of(c->text.text, c->text.length));
+        if (c->thought.length)
+            json_object_set_new(message, "reasoning_content",
+                                json_text_of(c->thought.text, c->thought.length));
+        json_object_set_new(choice, "message", message);
+    } else {
+        StrBuf text = {0};
+        put_prompt(c, &text);
+        strbuf_add(&text, c->text.text ? c->text.text : "", c->text.length);
+        json_object_set_new(choice, "text", json_text_of(text.text, text.length));
+        strbuf_free(&text);
+    }
+    set_finish(choice, c);
+    if (a->return_token_ids) {
+        json_object_set_new(choice, "token_ids", ids_json(&c->tokens, 0));
+        json_object_set_new(choice, "prompt_token_ids", ids_json(&a->prompt[c->prompt], 0));
+    }
+    return choice;
+}
+
+static json_t *whole(const Exchange *x)
+{
+    json_t *answer = head(x, is_chat(x) ? "chat.completion" : "text_completion");
+    json_t *choices = json_array();
+    for (int i = 0; i < x->n_choices; i++)
+        json_array_append_new(choices, whole_choice(&x->choice[i]));
+    json_object_set_new(answer, "choices", choices);
+    json_object_set_new(answer, "usage", usage_json(x));
+    return answer;
+}
+
+/* ---- streams ---- */
+
+static void put_chunk(Exchange *x, json_t *choice)
+{
+    json_t *chunk = head(x, is_chat(x) ? "chat.completion.chunk" : "text_completion");
+    json_t *choices = json_array();
+    if (choice)
+        json_array_append_new(choices, choice);
+    json_object_set_new(chunk, "choices", choices);
+    bool last = !choice;
+    if (x->ask.include_usage)
+        json_object_set_new(chunk, "usage",
+                            last || x->ask.continuous_usage ? usage_json(x) : json_null());
+    put_event(&x->out, NULL, chunk);
+}
+
+static json_t *delta_of(Choice *c, bool *something)
+{
+    json_t *delta = json_object();
+    size_t thought = c->thought.length - c->thought_sent, text = c->text.length - c->text_sent;
+    if (thought)
+        json_object_set_new(delta, "reasoning_content",
+                            json_text_of(c->thought.text + c->thought_sent, thought));
+    if (text)
+        json_object_set_new(delta, "content", json_text_of(c->text.text + c->text_sent, text));
+    *something = thought || text;
+    return delta;
+}
+
+static void put_news(Choice *c)
+{
+    Exchange *x = c->x;
+    json_t *choice = json_pack("{s:i}", "index", c->index);
+    bool something = c->text.length > c->text_sent;
+    if (is_chat(x))
+        json_object_set_new(choice, "delta", delta_of(c, &something));
+    else
+        json_object_set_new(
+            choice, "text",
+            json_text_of(c->text.text + c->text_sent, c->text.length - c->text_sent));
+    set_finish(choice, c);
+    if (x->ask.return_token_ids)
+        json_object_set_new(choice, "token_ids", ids_json(&c->tokens, c->tokens_sent));
+    c->text_sent = c->text.length;
+    c->thought_sent = c->thought.length;
+    c->tokens_sent = c->tokens.n;
+    c->end_sent = c->ended;
+    if (something || c->ended)
+        put_chunk(x, choice);
+    else
+        json_decref(choice);
+}
+
+/* Chat: the role of each choice. Completions: the prompt, if it is wanted. */
+static void put_first(Choice *c)
+{
+    StrBuf text = {0};
+    json_t *choice = json_pack("{s:i}", "index", c->index);
+    put_prompt(c, &text);
+    if (is_chat(c->x))
+        json_object_set_new(choice, "delta",
+                            json_pack("{s:s,s:s}", "role", "assistant", "content", ""));
+    else
+        json_object_set_new(choice, "text", json_text_of(text.text, text.length));
+    set_finish(choice, c);
+    if (c->x->ask.return_token_ids)
+        json_object_set_new(choice, "prompt_token_ids", ids_json(&c->x->ask.prompt[c->prompt], 0));
+    if (is_chat(c->x) || text.length || c->x->ask.return_token_ids)
+        put_chunk(c->x, choice);
+    else
+        json_decref(choice);
+    strbuf_free(&text);
+}
+
+enum { STAGE_BEGIN, STAGE_TEXT, STAGE_END };
+
+static void stream(Exchange *x)
+{
+    if (x->stage == STAGE_BEGIN)
+        for (int i = 0; i < x->n_choices; i++) {
+            bool ended = x->choice[i].ended; /* the first chunk does not say so */
+            x->choice[i].ended = false;
+            put_first(&x->choice[i]);
+            x->choice[i].ended = ended;
+        }
+    if (x->stage == STAGE_BEGIN)
+        x->stage = STAGE_TEXT;
+    for (int i = 0; i < x->n_choices && !x->failed.status; i++) {
+        Choice *c = &x->choice[i];
+        if (!c->end_sent &&
+            (c->ended || c->text.length > c->text_sent || c->thought.length > c->thought_sent))
+            put_news(c);
+    }
+    if (x->stage == STAGE_TEXT && x->n_ended == x->n_choices) {
+        if (x->failed.status)
+            put_event(&x->out, NULL, dialect_error(x->dialect->path, &x->failed));
+        else if (x->ask.include_usage)
+            put_chunk(x, NULL);
+        strbuf_puts(&x->out, "data: [DONE]\n\n");
+        x->stage = STAGE_END;
+    }
+}
+
+const Dialect dialect_chat = {.path = "/v1/chat/completions",
+                              .fields = &fields_chat,
+                              .name = "chat",
+                              .finish = prompt_of_messages,
+                              .whole = whole,
+                              .stream = stream};
+
+const Dialect dialect_completions = {.path = "/v1/completions",
+                                     .fields = &fields_completions,
+                                     .name = "completions",
+                                     .finish = prompts_of_completion,
+                                     .whole = whole,
+                                     .stream = stream};

@@ -1,0 +1,206 @@
+/*
+ * Responses as OpenAI defined them, without memory between requests. A stream opens and closes an item for what was
+ * thought, where there is such, and one for the answer:
+ *
+ *     created  in_progress  [ item added  part added  delta …  done  part done  item done ]…  completed
+ */
+#include "server/internal.h"
+
+enum { ITEM_NONE, ITEM_THOUGHT, ITEM_ANSWER };
+
+static json_t *usage_json(const Exchange *x)
+{
+    Usage u = exchange_usage(x);
+    return json_pack("{s:I,s:{s:I},s:I,s:{s:i},s:I}", "input_tokens", (json_int_t)u.prompt,
+                     "input_tokens_details", "cached_tokens", (json_int_t)u.cached, "output_tokens",
+                     (json_int_t)u.completion, "output_tokens_details", "reasoning_tokens", 0,
+                     "total_tokens", (json_int_t)(u.prompt + u.completion));
+}
+
+static json_t *part(const Choice *c, int kind, bool whole)
+{
+    const StrBuf *text = kind == ITEM_THOUGHT ? &c->thought : &c->text;
+    json_t *json = json_text_of(text->text, whole ? text->length : 0);
+    if (kind == ITEM_THOUGHT)
+        return json_pack("{s:s,s:o}", "type", "reasoning_text", "text", json);
+    return json_pack("{s:s,s:o,s:[],s:[]}", "type", "output_text", "text", json, "annotations",
+                     "logprobs");
+}
+
+static const char *status_of(const Choice *c)
+{
+    return !c->ended ? "in_progress"
+           : c->result.finish == CVN_FINISH_LENGTH || c->result.finish == CVN_FINISH_CONTEXT
+               ? "incomplete"
+               : "completed";
+}
+
+static void item_id(const Exchange *x, int kind, char *out, size_t size)
+{
+    snprintf(out, size, "%s_%s", kind == ITEM_THOUGHT ? "rs" : "msg", x->id);
+}
+
+static json_t *item(const Choice *c, int kind, bool whole)
+{
+    char id[48];
+    item_id(c->x, kind, id, sizeof id);
+    json_t *content = json_array();
+    if (whole)
+        json_array_append_new(content, part(c, kind, true));
+    const char *status = whole ? kind == ITEM_THOUGHT ? "completed" : status_of(c) : "in_progress";
+    if (kind == ITEM_THOUGHT)
+        return json_pack("{s:s,s:s,s:[],s:o,s:s}", "id", id, "type", "reasoning", "summary",
+                         "content", content, "status", status);
+    return json_pack("{s:s,s:s,s:s,s:s,s:o}", "id", id, "type", "message", "status", status, "role",
+                     "assistant", "content", content);
+}
+
+static json_t *response(const Exchange *x, bool whole)
+{
+    char id[48];
+    const Choice *c = &x->choice[0];
+    const Ask *a = &x->ask;
+    const json_t *instructions = json_object_get(a->body, "instructions");
+    const json_t *metadata = json_object_get(a->body, "metadata");
+    bool cut = whole && strcmp(status_of(c), "incomplete") == 0;
+    snprintf(id, sizeof id, "resp_%s", x->id);
+    json_t *output = json_array();
+    if (whole && c->thought.length)
+        json_array_append_new(output, item(c, ITEM_THOUGHT, true));
+    if (whole)
+        json_array_append_new(output, item(c, ITEM_ANSWER, true));
+    json_t *r =
+        json_pack("{s:s,s:s,s:I,s:s,s:n,s:o,s:s,s:o,s:b,s:n,s:b,s:f,s:f,s:s,s:[],s:s,s:{s:{s:s}},s:"
+                  "{s:n,s:n}}",
+                  "id", id, "object", "response", "created_at", (json_int_t)x->created, "status",
+                  whole ? status_of(c) : "in_progress", "error", "incomplete_details",
+                  cut ? json_pack("{s:s}", "reason", "max_output_tokens") : json_null(), "model",
+                  x->server->options.model_name, "output", output, "parallel_tool_calls", 1,
+                  "previous_response_id", "store", 0, "temperature", a->temperature, "top_p",
+                  a->top_p, "tool_choice", "auto", "tools", "truncation", "disabled", "text",
+                  "format", "type", "text", "reasoning", "effort", "summary");
+    json_object_set_new(r, "usage", whole ? usage_json(x) : json_null());
+    json_object_set_new(r, "max_output_tokens",
+                        a->max_tokens < 0 ? json_null() : json_integer(a->max_tokens));
+    json_object_set_new(r, "instructions",
+                        instructions ? json_deep_copy(instructions) : json_null());
+    json_object_set_new(r, "metadata", metadata ? json_deep_copy(metadata) : json_object());
+    return r;
+}
+
+static json_t *whole(const Exchange *x)
+{
+    return response(x, true);
+}
+
+/* ---- the stream ---- */
+
+static void put(Exchange *x, const char *name, json_t *event)
+{
+    json_object_set_new(event, "type", json_string(name));
+    json_object_set_new(event, "sequence_number", json_integer(x->sequence++));
+    put_event(&x->out, name, event);
+}
+
+/* An event about a part of the item that is open. */
+static json_t *about_part(const Exchange *x, int kind)
+{
+    char id[48];
+    item_id(x, kind, id, sizeof id);
+    return json_pack("{s:s,s:i,s:i}", "item_id", id, "output_index", x->item_index, "content_index",
+                     0);
+}
+
+static void open_item(Exchange *x, int kind)
+{
+    const Choice *c = &x->choice[0];
+    x->item = kind;
+    put(x, "response.output_item.added",
+        json_pack("{s:i,s:o}", "output_index", x->item_index, "item", item(c, kind, false)));
+    json_t *event = about_part(x, kind);
+    json_object_set_new(event, "part", part(c, kind, false));
+    put(x, "response.content_part.added", event);
+}
+
+static void put_delta(Exchange *x, int kind, const char *text, size_t n)
+{
+    json_t *event = about_part(x, kind);
+    json_object_set_new(event, "delta", json_text_of(text, n));
+    if (kind == ITEM_ANSWER)
+        json_object_set_new(event, "logprobs", json_array());
+    put(x, kind == ITEM_ANSWER ? "response.output_text.delta" : "response.reasoning_text.delta",
+        event);
+}
+
+static void close_item(Exchange *x)
+{
+    const Choice *c = &x->choice[0];
+    int kind = x->item;
+    const StrBuf *text = kind == ITEM_ANSWER ? &c->text : &c->thought;
+    if (kind == ITEM_NONE)
+        return;
+    json_t *event = about_part(x, kind);
+    json_object_set_new(event, "text", json_text_of(text->text, text->length));
+    if (kind == ITEM_ANSWER)
+        json_object_set_new(event, "logprobs", json_array());
+    put(x, kind == ITEM_ANSWER ? "response.output_text.done" : "response.reasoning_text.done",
+        event);
+    event = about_part(x, kind);
+    json_object_set_new(event, "part", part(c, kind, true));
+    put(x, "response.content_part.done", event);
+    put(x, "response.output_item.done",
+        json_pack("{s:i,s:o}", "output_index", x->item_index, "item", item(c, kind, true)));
+    x->item = ITEM_NONE;
+    x->item_index++;
+}
+
+static void put_news(Exchange *x, int kind, const StrBuf *text, size_t *sent)
+{
+    if (text->length == *sent && !(kind == ITEM_ANSWER && x->choice[0].ended))
+        return;
+    if (x->item != kind) {
+        close_item(x);
+        open_item(x, kind);
+    }
+    if (text->length > *sent)
+        put_delta(x, kind, text->text + *sent, text->length - *sent);
+    *sent = text->length;
+}
+
+static void stream(Exchange *x)
+{
+    enum { BEGIN, TEXT, END };
+    Choice *c = &x->choice[0];
+    if (x->stage == BEGIN) {
+        put(x, "response.created", json_pack("{s:o}", "response", response(x, false)));
+        put(x, "response.in_progress", json_pack("{s:o}", "response", response(x, false)));
+        x->stage = TEXT;
+    }
+    if (x->stage == END)
+        return;
+    if (x->failed.status) {
+        json_t *event =
+            json_pack("{s:s,s:o,s:n}", "code", "server_error", "message",
+                      json_text_of(x->failed.err.message, strlen(x->failed.err.message)), "param");
+        put(x, "error", event);
+        x->stage = END;
+        return;
+    }
+    put_news(x, ITEM_THOUGHT, &c->thought, &c->thought_sent);
+    put_news(x, ITEM_ANSWER, &c->text, &c->text_sent);
+    if (!c->ended)
+        return;
+    close_item(x);
+    bool cut = strcmp(status_of(c), "incomplete") == 0;
+    put(x, cut ? "response.incomplete" : "response.completed",
+        json_pack("{s:o}", "response", response(x, true)));
+    c->end_sent = true;
+    x->stage = END;
+}
+
+const Dialect dialect_responses = {.path = "/v1/responses",
+                                   .fields = &fields_responses,
+                                   .name = "responses",
+                                   .finish = prompt_of_messages,
+                                   .whole = whole,
+                                   .stream = stream};

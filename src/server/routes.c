@@ -1,0 +1,94 @@
+#include "server/routes.h"
+
+#include "base/threads.h"
+
+#include <sys/random.h>
+#include <time.h>
+
+uint64_t routes_random(void)
+{
+    uint64_t random = 0;
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        random = (uint64_t)clock_ns() * UINT64_C(0x9e3779b97f4a7c15);
+    return random;
+}
+
+static int health(Server *s, Ask *ask, json_t **out, Refusal *why)
+{
+    static const char *const states[] = {"loading", "ok", "draining", "stopped"};
+    (void)ask;
+    (void)why;
+    pthread_mutex_lock(&s->lock);
+    ServerState state = s->state;
+    pthread_mutex_unlock(&s->lock);
+    *out = json_pack("{s:s,s:f}", "status", states[state], "seconds", clock_seconds() - s->started);
+    return state == SERVER_READY ? 200 : 503;
+}
+
+static int version(Server *s, Ask *ask, json_t **out, Refusal *why)
+{
+    (void)s;
+    (void)ask;
+    (void)why;
+    *out = json_pack("{s:s}", "version", CVN_VERSION);
+    return 200;
+}
+
+static int models(Server *s, Ask *ask, json_t **out, Refusal *why)
+{
+    (void)ask;
+    pthread_mutex_lock(&s->lock);
+    bool ready = s->state != SERVER_LOADING;
+    pthread_mutex_unlock(&s->lock);
+    if (!ready)
+        return refuse(why, 503, NULL, "the server is loading the model");
+    *out = json_pack("{s:s,s:[{s:s,s:s,s:I,s:s,s:I}]}", "object", "list", "data", "id",
+                     s->options.model_name, "object", "model", "created", (json_int_t)time(NULL),
+                     "owned_by", "caravan", "max_model_len", (json_int_t)s->context);
+    return 200;
+}
+
+static void metrics(Server *s, StrBuf *out)
+{
+    pthread_mutex_lock(&s->lock);
+    double positions = (double)s->rows * (double)s->context;
+    int waiting = s->n_choices - s->running;
+    const Gauges now = {.model = s->options.model_name,
+                        .running = s->first ? s->running : 0,
+                        .waiting = s->first && waiting > 0 ? waiting : 0,
+                        .rows = s->rows,
+                        .cache_share = positions > 0 ? (double)s->filled / positions : 0,
+                        .context = s->context,
+                        .weight_bytes = (double)s->stats.weight_bytes,
+                        .decode_seconds = s->stats.decode_seconds,
+                        .decodes = s->stats.decodes};
+    metrics_text(&s->metrics, &now, out);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static const Route routes[] = {
+    {"POST", "/v1/chat/completions", .dialect = &dialect_chat},
+    {"POST", "/v1/completions", .dialect = &dialect_completions},
+    {"POST", "/v1/responses", .dialect = &dialect_responses},
+    {"POST", "/v1/messages", .dialect = &dialect_messages},
+    {"POST", "/v1/messages/count_tokens", .answer = answer_count_tokens},
+    {"POST", "/tokenize", .answer = answer_tokenize},
+    {"POST", "/detokenize", .answer = answer_detokenize},
+    {"POST", "/apply-template", .answer = answer_apply_template},
+    {"GET", "/v1/models", .answer = models},
+    {"GET", "/health", .answer = health, .is_public = true},
+    {"GET", "/version", .answer = version},
+    {"GET", "/metrics", .text = metrics, .type = "text/plain; version=0.0.4; charset=utf-8"},
+};
+
+const Route *routes_find(const char *path, const char *method)
+{
+    const Route *found = NULL;
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
+        if (strcmp(routes[i].path, path) == 0) {
+            found = found ? found : &routes[i];
+            if (strcmp(routes[i].method, method) == 0)
+                return &routes[i];
+        }
+    return found;
+}

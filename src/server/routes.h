@@ -1,0 +1,30 @@
+/* What is where: the table of paths. */
+#ifndef CVN_SERVER_ROUTES_H
+#define CVN_SERVER_ROUTES_H
+
+#include "server/internal.h"
+
+typedef struct Route {
+    const char *method, *path;
+    bool is_public;                                                 /* wants no key */
+    const Dialect *dialect;                                         /* texts are generated; or */
+    int (*answer)(Server *s, Ask *ask, json_t **out, Refusal *why); /* returns the status; or */
+    void (*text)(Server *s, StrBuf *out);                           /* of `type`; or */
+    const char *page;                                               /* [page_bytes] of `type` */
+    size_t page_bytes;
+    const char *type;
+} Route;
+
+/* The route of a path and method, or else one of the path with another method; NULL: there is nothing. */
+const Route *routes_find(const char *path, const char *method);
+
+/* utilities.c */
+int answer_count_tokens(Server *s, Ask *ask, json_t **out, Refusal *why);
+int answer_tokenize(Server *s, Ask *ask, json_t **out, Refusal *why);
+int answer_detokenize(Server *s, Ask *ask, json_t **out, Refusal *why);
+int answer_apply_template(Server *s, Ask *ask, json_t **out, Refusal *why);
+
+/* 64 bits that nobody can guess. */
+uint64_t routes_random(void);
+
+#endif

@@ -1,0 +1,63 @@
+/*
+ * The server: HTTP in front of the scheduler (serve/scheduler.h), in the dialects that clients speak.
+ *
+ *     connections       epoll threads of libmicrohttpd     read requests, write answers; wait for nothing
+ *         |  exchanges: a request and what has been generated for it, under one lock
+ *     the engine        the thread that called server_run   submits, steps, cancels
+ *
+ * A request is read whole and checked (fields.h), becomes token ids, and is put where the engine's thread finds it before
+ * its next step. Tokens become text on the engine's thread, because a stop text ends a row; they become JSON on the
+ * threads of connections. A connection that has nothing to send is suspended, and costs nothing until there is something.
+ */
+#ifndef CVN_SERVER_SERVER_H
+#define CVN_SERVER_SERVER_H
+
+#include "caravan/engine.h"
+
+#include <stdbool.h>
+
+typedef struct Server Server;
+
+/* A line, without its end, that goes to a log. Called by several threads at once. */
+typedef void ServerLog(void *context, const char *line);
+
+typedef struct ServerOptions {
+    const char *host;        /* address to listen at, "127.0.0.1" */
+    int port;                /* 0: one that is free */
+    const char *socket_path; /* listen there instead; or NULL */
+    const char *model_path;  /* where chat formats are looked for */
+    const char *model_name;  /* what clients call it */
+    const char *chat_format; /* name of the format, or NULL: the model's */
+    const char *key_file;    /* a key per line, or NULL: none is wanted */
+    bool open;               /* strangers may come without a key */
+    const char *cors;        /* the origin whose pages may use it, or NULL: none but its own */
+    bool lenient;            /* unknown fields are named in a header, not refused */
+    int max_waiting;         /* texts that wait for a row; more are told to come back */
+    int64_t max_body;        /* bytes of a request */
+    int max_connections;
+    int idle_seconds;  /* until a connection is closed on which nothing moves */
+    ServerLog *access; /* a JSON line for each request; or NULL */
+    void *access_context;
+} ServerOptions;
+
+/* Listens, and answers that it is loading. Strings are borrowed until the server is freed. */
+int server_new(const ServerOptions *options, Server **out, cvn_err *err);
+
+/* The port it listens at; 0 at a path. */
+int server_port(const Server *server);
+
+/* Answers requests until server_drain and its end, or server_abort: 0, or the engine's error. The engine, made for all
+   kinds of sampling, is this thread's meanwhile. */
+int server_run(Server *server, const cvn_model *model, cvn_engine *engine, cvn_err *err);
+
+/* From other threads. What runs is finished, what is new is refused; once more: nothing is finished. False: it has not begun
+   to run. */
+bool server_drain(Server *server);
+void server_abort(Server *server);
+/* Reads the file of keys again; after an error the old ones stay. */
+int server_reload(Server *server, cvn_err *err);
+
+/* Closes all connections. NULL is allowed. */
+void server_free(Server *server);
+
+#endif

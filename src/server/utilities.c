@@ -1,0 +1,79 @@
+/* Text to tokens and back, and conversations to text: what is asked about prompts, without an answer. */
+#include "server/routes.h"
+
+static json_t *ids_json(const TokenIds *ids)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < ids->n; i++)
+        json_array_append_new(array, json_integer(ids->id[i]));
+    return array;
+}
+
+int answer_count_tokens(Server *s, Ask *a, json_t **out, Refusal *why)
+{
+    if (fields_read(&fields_count_tokens, a, s->options.lenient, why) ||
+        prompt_of_messages(s, a, why))
+        return why->status;
+    *out = json_pack("{s:I}", "input_tokens", (json_int_t)a->prompt->n);
+    return 200;
+}
+
+int answer_tokenize(Server *s, Ask *a, json_t **out, Refusal *why)
+{
+    if (fields_read(&fields_tokenize, a, s->options.lenient, why))
+        return why->status;
+    if (a->prompts && a->n_messages)
+        return refuse(why, 400, "prompt", "there are a prompt and messages; send one of them");
+    if (a->prompts && !json_is_string(a->prompts))
+        return refuse(why, 400, "prompt", "the prompt is no string");
+    if (a->n_messages ? prompt_of_messages(s, a, why) : prompts_of_completion(s, a, why))
+        return why->status;
+    const TokenIds *ids = a->prompt;
+    *out = json_pack("{s:I,s:I,s:o}", "count", (json_int_t)ids->n, "max_model_len",
+                     (json_int_t)s->context, "tokens", ids_json(ids));
+    json_t *pieces = a->return_token_strs ? json_array() : json_null();
+    for (size_t i = 0; i < ids->n && a->return_token_strs; i++) {
+        size_t n = 0;
+        const char *piece = tokenizer_piece(s->tokenizer, ids->id[i], &n);
+        json_array_append_new(pieces, json_text_of(piece, n));
+    }
+    json_object_set_new(*out, "token_strs", pieces);
+    return 200;
+}
+
+int answer_detokenize(Server *s, Ask *a, json_t **out, Refusal *why)
+{
+    if (fields_read(&fields_detokenize, a, s->options.lenient, why))
+        return why->status;
+    if (!s->tokenizer)
+        return refuse(why, 400, "tokens", "the model has no tokenizer");
+    if (!a->prompts ||
+        (json_array_size(a->prompts) && !json_is_integer(json_array_get(a->prompts, 0))))
+        return refuse(why, 400, "tokens", "tokens are no array of token ids");
+    StrBuf text = {0};
+    if (json_array_size(a->prompts)) {
+        if (prompts_of_completion(s, a, why))
+            return why->status;
+        cvn_err err = {0};
+        if (tokenizer_decode(s->tokenizer, a->prompt->id, a->prompt->n, TOKENIZER_SPECIAL, &text,
+                             &err)) {
+            strbuf_free(&text);
+            return refuse(why, 400, "tokens", "%s", err.message);
+        }
+    }
+    *out = json_pack("{s:o}", "prompt", json_text_of(text.text, text.length));
+    strbuf_free(&text);
+    return 200;
+}
+
+int answer_apply_template(Server *s, Ask *a, json_t **out, Refusal *why)
+{
+    if (fields_read(&fields_apply_template, a, s->options.lenient, why) ||
+        prompt_of_messages(s, a, why))
+        return why->status;
+    StrBuf text = {0};
+    tokenizer_decode(s->tokenizer, a->prompt->id, a->prompt->n, TOKENIZER_SPECIAL, &text, NULL);
+    *out = json_pack("{s:o}", "prompt", json_text_of(text.text, text.length));
+    strbuf_free(&text);
+    return 200;
+}

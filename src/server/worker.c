@@ -1,0 +1,318 @@
+/* The engine's thread: requests in, tokens out, and what nobody waits for any more is cancelled. */
+#include "server/internal.h"
+
+#include "base/map.h"
+#include "base/threads.h"
+#include "serve/engine.h"
+
+#include <poll.h>
+#include <stdlib.h>
+
+enum { LOOK_MS = 20, POLL_AT_ONCE = 256 };
+
+bool exchange_has_news(const Exchange *x)
+{
+    bool news = x->stage == 0 || x->n_ended == x->n_choices;
+    for (int i = 0; i < x->n_choices && !news; i++) {
+        const Choice *c = &x->choice[i];
+        news = c->text.length > c->text_sent || c->thought.length > c->thought_sent ||
+               c->ended > c->end_sent;
+    }
+    return news;
+}
+
+void exchange_drop(Exchange *x)
+{
+    if (--x->refs == 0)
+        exchange_free(x);
+}
+
+static void unlink_exchange(Server *s, Exchange *x)
+{
+    *(x->before ? &x->before->next : &s->first) = x->next;
+    *(x->next ? &x->next->before : &s->last) = x->before;
+    x->before = x->next = NULL;
+}
+
+int worker_add(Server *s, Exchange *x, Refusal *why)
+{
+    pthread_mutex_lock(&s->lock);
+    cvn_err err = {0};
+    bool ready = s->state == SERVER_READY;
+    for (int i = 0; i < x->ask.n_prompts && ready; i++) {
+        const cvn_request request = ask_request(&x->ask, i * (int)x->ask.n, 0);
+        if (engine_check_request(s->engine, &request, i, &err))
+            refuse(why, 400, NULL, "%s", err.message);
+    }
+    if (why->status) {
+        ;
+    } else if (s->state != SERVER_READY) {
+        refuse(why, 503, NULL, "the server is %s",
+               s->state == SERVER_LOADING ? "loading the model" : "shutting down");
+        why->retry = 5;
+    } else if (s->n_choices + x->n_choices > s->rows + s->options.max_waiting) {
+        refuse(why, 429, NULL,
+               "%d texts are under way or wait, and %d more were asked for; at most "
+               "%d may be",
+               s->n_choices, x->n_choices, s->rows + s->options.max_waiting);
+        why->code = "rate_limit_exceeded";
+        why->retry = 1;
+    } else {
+        x->refs++;
+        x->before = s->last;
+        *(s->last ? &s->last->next : &s->first) = x;
+        s->last = x;
+        s->n_choices += x->n_choices;
+        pthread_cond_signal(&s->wake);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return why->status;
+}
+
+/* ---- what the engine says, on its thread, without the lock ---- */
+
+static bool hear(void *context, int id, int32_t token)
+{
+    Choice *c = context;
+    Exchange *x = c->x;
+    Server *s = x->server;
+    (void)id;
+    double now = clock_seconds();
+    pthread_mutex_lock(&s->lock);
+    if (c->tokens.n)
+        metrics_observe(&s->metrics, HIST_INTER_TOKEN, now - x->last);
+    else
+        metrics_observe(&s->metrics, HIST_FIRST_TOKEN, now - x->begin);
+    x->first = x->first > 0 ? x->first : now;
+    x->last = now;
+    bool go_on = choice_push(c, token) && !x->cancelled;
+    s->metrics.generation_tokens++;
+    if (x->ask.stream && exchange_has_news(x))
+        http_wake(x);
+    pthread_mutex_unlock(&s->lock);
+    return go_on;
+}
+
+static void note_end(Server *s, const Choice *c)
+{
+    Metrics *m = &s->metrics;
+    const cvn_result *r = &c->result;
+    bool gone = r->finish == CVN_FINISH_CANCELLED;
+    m->finished[gone ? REASON_ABORT
+                : r->finish == CVN_FINISH_LENGTH || r->finish == CVN_FINISH_CONTEXT
+                    ? REASON_LENGTH
+                    : REASON_STOP]++;
+    int64_t n_prompt = (int64_t)c->x->ask.prompt[c->prompt].n;
+    m->prompt_tokens += (uint64_t)n_prompt;
+    m->queried_tokens += (uint64_t)n_prompt;
+    m->cached_tokens += (uint64_t)r->reused;
+    if (gone)
+        return;
+    double queue = r->first_seconds - r->prefill_seconds;
+    metrics_observe(m, HIST_WHOLE, r->total_seconds);
+    metrics_observe(m, HIST_QUEUE, queue > 0 ? queue : 0);
+    metrics_observe(m, HIST_PREFILL, r->prefill_seconds);
+    metrics_observe(m, HIST_DECODE, r->total_seconds - r->first_seconds);
+    metrics_observe(m, HIST_INFERENCE, r->total_seconds - (queue > 0 ? queue : 0));
+    metrics_observe(m, HIST_PROMPT_TOKENS, (double)n_prompt);
+    metrics_observe(m, HIST_GENERATION_TOKENS, (double)r->n_tokens);
+}
+
+static void end(void *context, int id, const cvn_result *result)
+{
+    Choice *c = context;
+    Exchange *x = c->x;
+    Server *s = x->server;
+    (void)id;
+    pthread_mutex_lock(&s->lock);
+    choice_end(c, result);
+    s->n_choices--;
+    note_end(s, c);
+    if (x->n_ended == x->n_choices || x->ask.stream)
+        http_wake(x);
+    if (x->n_ended == x->n_choices) {
+        unlink_exchange(s, x);
+        exchange_drop(x);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- what it is told ---- */
+
+/* Ends what is left of it; `why`: what its client is told, NULL where there is none any more. */
+static void end_exchange(Server *s, Exchange *x, const cvn_err *why)
+{
+    static const cvn_result none = {.finish = CVN_FINISH_CANCELLED};
+    pthread_mutex_lock(&s->lock);
+    if (why)
+        refuse(&x->failed, 500, NULL, "%s", why->message);
+    x->refs++; /* the last end would free it */
+    pthread_mutex_unlock(&s->lock);
+    for (int i = 0; i < x->n_choices; i++) {
+        Choice *c = &x->choice[i];
+        if (!c->ended && (!c->id || cvn_engine_cancel(s->engine, c->id, NULL)))
+            end(c, 0, &none);
+    }
+    pthread_mutex_lock(&s->lock);
+    exchange_drop(x);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void submit(Server *s, Exchange *x)
+{
+    cvn_err err = {0};
+    uint64_t seed = (uint64_t)x->ask.seed;
+    x->submitted = true;
+    for (int i = 0; i < x->n_choices; i++) {
+        Choice *c = &x->choice[i];
+        const cvn_listener listener = {hear, end, c};
+        const cvn_request request = ask_request(&x->ask, c->index, seed);
+        if (cvn_engine_submit(s->engine, &request, &listener, &c->id, &err)) {
+            end_exchange(s, x, &err);
+            return;
+        }
+    }
+}
+
+/* The first exchange that is new, or that nobody waits for any more; the lock is held. */
+static Exchange *find_work(const Server *s)
+{
+    Exchange *x = s->first;
+    while (x && x->submitted && !x->cancelled)
+        x = x->next;
+    return x;
+}
+
+static void take_work(Server *s)
+{
+    for (;;) {
+        pthread_mutex_lock(&s->lock);
+        Exchange *x = find_work(s);
+        pthread_mutex_unlock(&s->lock);
+        if (!x)
+            return;
+        if (x->cancelled)
+            end_exchange(s, x, NULL);
+        else
+            submit(s, x);
+    }
+}
+
+/* A client that went away while its connection was suspended is noticed here. */
+static void look_at_connections(Server *s)
+{
+    struct pollfd fd[POLL_AT_ONCE];
+    Exchange *of[POLL_AT_ONCE];
+    double now = clock_seconds();
+    if (now - s->looked < LOOK_MS * 1e-3)
+        return;
+    s->looked = now;
+    pthread_mutex_lock(&s->lock);
+    for (Exchange *x = s->first; x;) {
+        nfds_t n = 0;
+        for (; x && n < POLL_AT_ONCE; x = x->next) {
+            if (x->fd < 0)
+                continue;
+            fd[n] = (struct pollfd){.fd = x->fd, .events = POLLRDHUP};
+            of[n++] = x;
+        }
+        if (poll(fd, n, 0) <= 0)
+            continue;
+        for (nfds_t i = 0; i < n; i++)
+            if (fd[i].revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL))
+                of[i]->cancelled = true;
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- the loop ---- */
+
+/* Waits until there is something to do; false: there never will be. */
+static bool wait_for_work(Server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    while (!s->first && s->state == SERVER_READY)
+        pthread_cond_wait(&s->wake, &s->lock);
+    bool more = s->first != NULL;
+    pthread_mutex_unlock(&s->lock);
+    return more;
+}
+
+static void end_all(Server *s, const cvn_err *why)
+{
+    for (;;) {
+        pthread_mutex_lock(&s->lock);
+        Exchange *x = s->first;
+        pthread_mutex_unlock(&s->lock);
+        if (!x)
+            return;
+        end_exchange(s, x, why);
+    }
+}
+
+static void note_step(Server *s, const cvn_engine_stats *before)
+{
+    cvn_engine_stats now = cvn_engine_get_stats(s->engine);
+    int64_t tokens =
+        now.prefill_tokens - before->prefill_tokens + now.decoded_tokens - before->decoded_tokens;
+    pthread_mutex_lock(&s->lock);
+    metrics_observe(&s->metrics, HIST_STEP_TOKENS, (double)tokens);
+    s->stats = now;
+    s->running = s->engine->queue.running;
+    s->filled = 0;
+    for (int i = 0; i < s->rows; i++)
+        s->filled += s->engine->filled[i];
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Digests that tell apart what would answer otherwise: sizes of the model, its files' weights are not read for it. */
+static void make_fingerprint(Server *s, const cvn_model *model)
+{
+    const LlamaConfig *c = &model->io.config;
+    const int64_t of[] = {
+        c->vocab,     c->dim,        c->n_layers,
+        c->n_heads,   c->ffn,        c->head_dim,
+        model->dtype, c->quant.kind, s->tokenizer ? (int64_t)tokenizer_hash(s->tokenizer) : 0};
+    snprintf(s->fingerprint, sizeof s->fingerprint, "fp_%016llx",
+             (unsigned long long)hash_bytes(of, sizeof of));
+}
+
+static int begin(Server *s, const cvn_model *model, cvn_engine *e, cvn_err *err)
+{
+    s->model = model;
+    s->engine = e;
+    s->tokenizer = model->tokenizer;
+    s->context = e->options.context;
+    s->rows = e->options.rows;
+    make_fingerprint(s, model);
+    cvn_engine_watch(e, &s->aborting);
+    if (find_chat_format(s, err))
+        return err->code;
+    s->stats = cvn_engine_get_stats(e);
+    pthread_mutex_lock(&s->lock);
+    if (s->state == SERVER_LOADING)
+        s->state = SERVER_READY;
+    pthread_mutex_unlock(&s->lock);
+    return CVN_OK;
+}
+
+int server_run(Server *s, const cvn_model *model, cvn_engine *e, cvn_err *err)
+{
+    int code = begin(s, model, e, err);
+    while (code == CVN_OK && !s->aborting && wait_for_work(s)) {
+        cvn_err local = {0};
+        take_work(s);
+        cvn_engine_stats before = s->stats;
+        int failed = cvn_engine_step(e, NULL, &local);
+        if (failed && failed != CVN_EINTERRUPTED)
+            end_all(s, &local);
+        note_step(s, &before);
+        look_at_connections(s);
+    }
+    const cvn_err ended = {.code = CVN_EINTERRUPTED, .message = "the server was stopped"};
+    end_all(s, &ended);
+    pthread_mutex_lock(&s->lock);
+    s->state = SERVER_ENDED;
+    pthread_mutex_unlock(&s->lock);
+    return code;
+}

@@ -1,0 +1,761 @@
+/*
+ * The server over HTTP: what it answers is what the model says, whole or streamed, alone or in company, in every dialect; what
+ * it does not carry out it refuses by name; and clients that leave, lie or flood take nothing from the others.
+ */
+#include "http_client.h"
+#include "server/server.h"
+#include "shell.h"
+
+#ifdef CVN_HAVE_MICROHTTPD
+
+#include "base/threads.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+enum { ROWS = 3, WAITING = 40, CONTEXT = 256 };
+
+static cvn_model *model;
+
+/* A server on a thread of its own. */
+typedef struct Running {
+    Server *server;
+    cvn_engine *engine;
+    pthread_t thread;
+    int port, code;
+    cvn_err err;
+} Running;
+
+static void *run_server(void *context)
+{
+    Running *r = context;
+    r->code = server_run(r->server, model, r->engine, &r->err);
+    return NULL;
+}
+
+static ServerOptions usual_options(void)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/model", scratch);
+    return (ServerOptions){.host = "127.0.0.1",
+                           .model_path = path,
+                           .model_name = "tiny",
+                           .max_waiting = WAITING,
+                           .max_body = 1 << 20,
+                           .max_connections = 200,
+                           .idle_seconds = 30};
+}
+
+static void make_server(Running *r, const ServerOptions *options)
+{
+    *r = (Running){0};
+    const cvn_engine_options engine = {.rows = ROWS,
+                                       .context = CONTEXT,
+                                       .threads = 1,
+                                       .sampling = true,
+                                       .filters = true,
+                                       .penalties = true,
+                                       .n_buckets = 2,
+                                       .bucket = {16, 64}};
+    if (cvn_engine_new(model, &engine, &r->engine, &r->err) ||
+        server_new(options, &r->server, &r->err))
+        fail_msg("%s", r->err.message);
+    r->port = server_port(r->server);
+}
+
+static void start_server(Running *r, const ServerOptions *options)
+{
+    make_server(r, options);
+    assert_int_equal(pthread_create(&r->thread, NULL, run_server, r), 0);
+    for (int i = 0; i < 500; i++) {
+        Reply reply = http_ask(r->port, "GET", "/health", "", NULL);
+        int status = reply.status;
+        reply_free(&reply);
+        if (status == 200)
+            return;
+        usleep(10000);
+    }
+    fail_msg("the server did not become ready");
+}
+
+static void stop_server(Running *r)
+{
+    server_drain(r->server);
+    pthread_join(r->thread, NULL);
+    assert_int_equal(r->code, CVN_OK);
+    server_free(r->server);
+    assert_int_equal(cvn_engine_free(r->engine, NULL), CVN_OK);
+}
+
+static Reply post(int port, const char *path, const char *body)
+{
+    return http_ask(port, "POST", path, "Content-Type: application/json\r\n", body);
+}
+
+static json_t *json_of(const Reply *r)
+{
+    json_t *json = json_loadb(r->body.text, r->body.length, 0, NULL);
+    if (!json)
+        fail_msg("status %d, no JSON: %s", r->status, r->body.text);
+    return json;
+}
+
+/* The string at a path of an answer, to be freed. */
+static char *string_at(const Reply *r, const char *path)
+{
+    json_t *json = json_of(r);
+    const char *text = json_string_value(json_at(json, path));
+    if (!text)
+        fail_msg("status %d, nothing at %s of %s", r->status, path, r->body.text);
+    char *copy = strdup(text);
+    json_decref(json);
+    return copy;
+}
+
+static void expect_status(int port, const char *path, const char *body, int status,
+                          const char *piece)
+{
+    Reply r = post(port, path, body);
+    if (r.status != status || !strstr(r.body.text, piece))
+        fail_msg("%s %s\nstatus %d, expected %d and \"%s\" in: %s", path, body, r.status, status,
+                 piece, r.body.text);
+    reply_free(&r);
+}
+
+static double metric(int port, const char *name)
+{
+    Reply r = http_ask(port, "GET", "/metrics", "", NULL);
+    char line[128];
+    snprintf(line, sizeof line, "\n%s", name);
+    const char *at = strstr(r.body.text, line);
+    assert_non_null(at);
+    double value = strtod(strchr(at + 1, ' '), NULL);
+    reply_free(&r);
+    return value;
+}
+
+static void wait_for(int port, const char *name, double value)
+{
+    for (int i = 0; i < 1000; i++) {
+        if (metric(port, name) == value)
+            return;
+        usleep(10000);
+    }
+    fail_msg("%s did not become %g", name, value);
+}
+
+#define RUNNING "vllm:num_requests_running{"
+#define WAITS "vllm:num_requests_waiting{"
+
+/* ---- loading ---- */
+
+static void it_answers_while_it_loads(void **state)
+{
+    Running r;
+    const ServerOptions options = usual_options();
+    (void)state;
+    make_server(&r, &options);
+    Reply reply = http_ask(r.port, "GET", "/health", "", NULL);
+    assert_int_equal(reply.status, 503);
+    assert_non_null(strstr(reply.body.text, "loading"));
+    reply_free(&reply);
+    static const char *const paths[] = {
+        "/v1/chat/completions", "/v1/completions", "/v1/responses",
+        "/v1/messages",         "/tokenize",       "/v1/messages/count_tokens"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        reply = post(r.port, paths[i], "{\"prompt\": \"x\", \"messages\": []}");
+        assert_int_equal(reply.status, 503);
+        assert_non_null(strstr(reply.head.text, "Retry-After:"));
+        reply_free(&reply);
+    }
+    assert_false(server_drain(r.server));
+    server_free(r.server);
+    cvn_engine_free(r.engine, NULL);
+}
+
+/* ---- answers ---- */
+
+typedef struct Question {
+    const char *path, *body;  /* an object without its braces */
+    const char *text, *delta; /* where the text is in a whole answer, and in events */
+} Question;
+
+static const Question questions[] = {
+    {"/v1/completions", "\"prompt\": \"Once\", \"max_tokens\": 30, \"seed\": 3", "choices.0.text",
+     "choices.0.text"},
+    {"/v1/completions", "\"prompt\": [5, 6, 7], \"max_tokens\": 30, \"temperature\": 0",
+     "choices.0.text", "choices.0.text"},
+    {"/v1/chat/completions",
+     "\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"max_tokens\": 30, \"seed\": "
+     "4, "
+     "\"top_k\": 20",
+     "choices.0.message.content", "choices.0.delta.content"},
+    {"/v1/responses",
+     "\"input\": \"Hello\", \"instructions\": \"Be brief.\", \"max_output_tokens\": 30, \"seed\": "
+     "5",
+     "output.0.content.0.text", "delta"},
+    {"/v1/messages",
+     "\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"Hi\"}]}], "
+     "\"max_tokens\": 30, \"seed\": 6, \"system\": \"Be brief.\"",
+     "content.0.text", "delta.text"},
+    {"/v1/chat/completions",
+     "\"messages\": [{\"role\": \"system\", \"content\": \"A\"}, {\"role\": \"user\", \"content\": "
+     "\"Hello there, what is this long text about, and who wrote it?\"}], \"max_tokens\": 60, "
+     "\"seed\": 7, \"min_p\": 0.01, \"repetition_penalty\": 1.2, \"ignore_eos\": true",
+     "choices.0.message.content", "choices.0.delta.content"},
+};
+enum { QUESTIONS = sizeof questions / sizeof *questions };
+
+static char *answer(int port, const Question *q, bool stream)
+{
+    StrBuf body = {0};
+    strbuf_printf(&body, "{%s%s}", q->body, stream ? ", \"stream\": true" : "");
+    Reply r = post(port, q->path, body.text);
+    if (r.status != 200)
+        fail_msg("%s %s\nstatus %d: %s", q->path, body.text, r.status, r.body.text);
+    char *text = stream ? stream_text(&r, q->delta) : string_at(&r, q->text);
+    strbuf_free(&body);
+    reply_free(&r);
+    return text;
+}
+
+static void a_stream_says_what_a_whole_answer_says(void **state)
+{
+    const Running *r = *state;
+    int said = 0;
+    for (int i = 0; i < QUESTIONS; i++) {
+        char *whole = answer(r->port, &questions[i], false);
+        char *streamed = answer(r->port, &questions[i], true);
+        assert_string_equal(whole, streamed);
+        said += *whole != 0;
+        free(whole);
+        free(streamed);
+    }
+    assert_true(said > 3);
+}
+
+/* One of the clients that ask all at once. */
+typedef struct Client {
+    pthread_t thread;
+    int port, number;
+    char *const *alone; /* [QUESTIONS] */
+    int wrong;
+} Client;
+
+static void *ask_all(void *context)
+{
+    Client *c = context;
+    for (int i = 0; i < QUESTIONS; i++) {
+        int q = (i + c->number) % QUESTIONS;
+        /* some leave in the middle of an answer */
+        if ((i + c->number) % 3 == 0) {
+            int fd = http_connect(c->port);
+            http_send(
+                fd, "POST", "/v1/completions", "",
+                "{\"prompt\": \"x\", \"max_tokens\": 200, \"ignore_eos\": true, \"stream\": true}");
+            usleep(2000);
+            close(fd);
+        }
+        char *text = answer(c->port, &questions[q], c->number % 2);
+        c->wrong += strcmp(text, c->alone[q]) != 0;
+        free(text);
+    }
+    return NULL;
+}
+
+static void an_answer_does_not_depend_on_company(void **state)
+{
+    enum { CLIENTS = 6 };
+    const Running *r = *state;
+    char *alone[QUESTIONS];
+    Client client[CLIENTS];
+    for (int i = 0; i < QUESTIONS; i++)
+        alone[i] = answer(r->port, &questions[i], false);
+    for (int i = 0; i < CLIENTS; i++) {
+        client[i] = (Client){.port = r->port, .number = i, .alone = alone};
+        assert_int_equal(pthread_create(&client[i].thread, NULL, ask_all, &client[i]), 0);
+    }
+    for (int i = 0; i < CLIENTS; i++)
+        pthread_join(client[i].thread, NULL);
+    for (int i = 0; i < CLIENTS; i++)
+        assert_int_equal(client[i].wrong, 0);
+    for (int i = 0; i < QUESTIONS; i++)
+        free(alone[i]);
+    wait_for(r->port, RUNNING, 0);
+}
+
+static void texts_of_one_request_are_those_of_their_own_seeds(void **state)
+{
+    const Running *r = *state;
+    Reply one = post(r->port, "/v1/completions", "{\"prompt\": [\"a\", \"b\"], \"seed\": 9}");
+    Reply two = post(r->port, "/v1/completions",
+                     "{\"prompt\": [\"a\", \"b\"], \"seed\": 9, \"n\": 2, \"echo\": true}");
+    json_t *first = json_of(&one), *second = json_of(&two);
+    assert_int_equal(json_array_size(json_object_get(first, "choices")), 2);
+    assert_int_equal(json_array_size(json_object_get(second, "choices")), 4);
+    for (int prompt = 0; prompt < 2; prompt++) {
+        const json_t *a = json_array_get(json_object_get(first, "choices"), (size_t)prompt);
+        const json_t *b = json_array_get(json_object_get(second, "choices"), 2 * (size_t)prompt);
+        const json_t *c =
+            json_array_get(json_object_get(second, "choices"), 2 * (size_t)prompt + 1);
+        const char *echoed = json_string_value(json_object_get(b, "text"));
+        assert_int_equal(echoed[0], "ab"[prompt]);
+        assert_string_equal(json_string_value(json_object_get(a, "text")), echoed + 1);
+        assert_string_not_equal(echoed, json_string_value(json_object_get(c, "text")));
+    }
+    assert_int_equal(json_integer_value(json_at(second, "usage.prompt_tokens")),
+                     json_integer_value(json_at(first, "usage.prompt_tokens")));
+    json_decref(first);
+    json_decref(second);
+    reply_free(&one);
+    reply_free(&two);
+}
+
+static void a_stop_text_is_never_seen(void **state)
+{
+    const Running *r = *state;
+    const Question plain = {
+        "/v1/completions",
+        "\"prompt\": \"Once\", \"max_tokens\": 60, \"seed\": 3, \"ignore_eos\": true",
+        "choices.0.text", "choices.0.text"};
+    char *whole = answer(r->port, &plain, false), body[400];
+    size_t n = strlen(whole);
+    assert_true(n > 20);
+    json_t *stop = NULL;
+    size_t at = 8;
+    while (!stop && at < n) /* three bytes of text that is UTF-8 there */
+        stop = json_stringn(whole + at++, 3);
+    at--;
+    char *quoted = json_dumps(stop, JSON_ENCODE_ANY);
+    size_t first = (size_t)(strstr(whole, json_string_value(stop)) - whole);
+    snprintf(body, sizeof body, "%s, \"stop\": [\"never, never\", %s]", plain.body, quoted);
+    const Question stopped = {plain.path, body, plain.text, plain.delta};
+    for (int stream = 0; stream < 2; stream++) {
+        char *text = answer(r->port, &stopped, stream);
+        assert_int_equal(strlen(text), first);
+        assert_memory_equal(text, whole, first);
+        free(text);
+    }
+    free(quoted);
+    json_decref(stop);
+    free(whole);
+}
+
+static void ids_and_text_are_turned_into_each_other(void **state)
+{
+    const Running *r = *state;
+    char body[256];
+    Reply reply = post(r->port, "/tokenize",
+                       "{\"prompt\": \"Hello <|eot_id|>\", \"add_special_tokens\": false}");
+    json_t *json = json_of(&reply);
+    char *ids = json_dumps(json_object_get(json, "tokens"), JSON_COMPACT);
+    snprintf(body, sizeof body, "{\"tokens\": %s}", ids);
+    free(ids);
+    json_decref(json);
+    reply_free(&reply);
+    expect_status(r->port, "/detokenize", body, 200, "{\"prompt\":\"Hello <|eot_id|>\"}");
+    expect_status(r->port, "/v1/messages/count_tokens",
+                  "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}", 200,
+                  "input_tokens");
+    expect_status(r->port, "/apply-template",
+                  "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}", 200,
+                  "<|start_header_id|>assistant");
+}
+
+/* ---- refusals ---- */
+
+static void what_is_not_carried_out_is_refused_by_name(void **state)
+{
+    const Running *r = *state;
+    static const struct {
+        const char *path, *field, *value;
+    } refused[] = {
+        {"/v1/completions", "foo", "1"},
+        {"/v1/completions", "temperature", "-1"},
+        {"/v1/completions", "temperature", "\"1\""},
+        {"/v1/completions", "top_p", "1.5"},
+        {"/v1/completions", "n", "0"},
+        {"/v1/completions", "n", "1.5"},
+        {"/v1/completions", "max_tokens", "-1"},
+        {"/v1/completions", "seed", "\"x\""},
+        {"/v1/completions", "stop", "[\"\"]"},
+        {"/v1/completions", "stop", "[1]"},
+        {"/v1/completions", "stop_token_ids", "[-1]"},
+        {"/v1/completions", "stream_options", "{\"x\": true}"},
+        {"/v1/completions", "suffix", "\"x\""},
+        {"/v1/completions", "best_of", "2"},
+        {"/v1/chat/completions", "tools", "[{\"type\": \"function\"}]"},
+        {"/v1/chat/completions", "response_format", "{\"type\": \"json_object\"}"},
+        {"/v1/chat/completions", "store", "true"},
+        {"/v1/responses", "previous_response_id", "\"x\""},
+        {"/v1/responses", "background", "true"},
+        {"/v1/messages", "stop_sequences", "1"},
+        {"/v1/messages", "thinking", "{\"type\": \"enabled\", \"budget_tokens\": 1024}"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        char body[400], wanted[64];
+        snprintf(body, sizeof body, "{\"%s\": \"x\", \"max_%stokens\": 4, \"%s\": %s}",
+                 strstr(refused[i].path, "chat") || strstr(refused[i].path, "messages") ? "model"
+                 : strstr(refused[i].path, "responses")                                 ? "input"
+                                                                                        : "prompt",
+                 strstr(refused[i].path, "responses") ? "output_" : "", refused[i].field,
+                 refused[i].value);
+        bool anthropic = strstr(refused[i].path, "messages");
+        snprintf(wanted, sizeof wanted, anthropic ? "%s" : "\"param\":\"%s\"", refused[i].field);
+        if (strcmp(refused[i].field, "max_tokens") == 0)
+            snprintf(body, sizeof body, "{\"prompt\": \"x\", \"max_tokens\": -1}");
+        expect_status(r->port, refused[i].path, body, 400, wanted);
+    }
+}
+
+static void what_asks_for_nothing_is_accepted(void **state)
+{
+    const Running *r = *state;
+    expect_status(
+        r->port, "/v1/chat/completions",
+        "{\"model\": \"tiny\", \"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], "
+        "\"max_completion_tokens\": 2, \"user\": \"me\", \"metadata\": {\"a\": \"b\"}, "
+        "\"store\": false, \"tools\": [], \"tool_choice\": \"auto\", \"logit_bias\": {}, "
+        "\"service_tier\": \"auto\", \"response_format\": {\"type\": \"text\"}, "
+        "\"presence_penalty\": 0, \"frequency_penalty\": 0.0, \"stop\": null}",
+        200, "\"finish_reason\"");
+}
+
+static void bad_bodies_are_refused(void **state)
+{
+    const Running *r = *state;
+    StrBuf deep = {0}, large = {0};
+    for (int i = 0; i < 5000; i++)
+        strbuf_puts(&deep, "{\"a\":[");
+    strbuf_puts(&large, "{\"prompt\": \"");
+    for (int i = 0; i < 1 << 17; i++)
+        strbuf_puts(&large, "0123456789abcdef");
+    strbuf_puts(&large, "\"}");
+    static const char *const bad[] = {"",
+                                      "x",
+                                      "[]",
+                                      "{",
+                                      "{\"prompt\": \"a\", \"prompt\": \"b\"}",
+                                      "{\"prompt\": \"\xff\"}",
+                                      "null",
+                                      "{}",
+                                      "1",
+                                      "{\"prompt\": []}",
+                                      "{\"prompt\": [[]]}",
+                                      "{\"prompt\": [-1]}",
+                                      "{\"prompt\": [99999999]}",
+                                      "{\"prompt\": [1, \"a\"]}",
+                                      "{\"prompt\": {}}",
+                                      "{\"prompt\": \"a\", \"max_tokens\": 1e400}",
+                                      "{\"prompt\": [1e10]}",
+                                      "{\"prompt\": \"a\"} x",
+                                      "{\"prompt\": \"a\", \"seed\": 99999999999999999999}"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        expect_status(r->port, "/v1/completions", bad[i], 400, "invalid_request_error");
+    expect_status(r->port, "/v1/completions", deep.text, 400, "levels");
+    expect_status(r->port, "/v1/completions", large.text, 413, "bytes");
+    strbuf_free(&deep);
+    strbuf_clear(&large);
+    strbuf_puts(&large, "{\"prompt\": [1");
+    for (int i = 0; i < CONTEXT; i++)
+        strbuf_puts(&large, ", 1");
+    strbuf_puts(&large, "]}");
+    expect_status(r->port, "/v1/completions", large.text, 400, "maximum context length");
+    strbuf_free(&large);
+    expect_status(r->port, "/v1/completions", "{\"model\": \"other\", \"prompt\": \"a\"}", 404,
+                  "model_not_found");
+    expect_status(r->port, "/v1/messages",
+                  "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", 400,
+                  "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\"");
+    expect_status(r->port, "/nowhere", "{}", 404, "nothing");
+    Reply reply = http_ask(r->port, "GET", "/v1/completions", "", NULL);
+    assert_int_equal(reply.status, 405);
+    assert_non_null(strstr(reply.head.text, "Allow: POST"));
+    reply_free(&reply);
+    reply = http_ask(r->port, "HEAD", "/health", "", NULL);
+    assert_int_equal(reply.status, 200);
+    reply_free(&reply);
+}
+
+static void web_pages_of_others_are_refused(void **state)
+{
+    const Running *r = *state;
+    static const struct {
+        const char *headers;
+        int status;
+    } cases[] = {
+        {"Host: evil.example\r\n", 403},
+        {"Host: evil.example\r\nOrigin: http://evil.example\r\n", 403},
+        {"Host: localhost:80\r\nOrigin: http://evil.example\r\n", 403},
+        {"Host: localhost:80\r\nOrigin: null\r\n", 403},
+        {"Host: localhost:80\r\nOrigin: http://localhost:80\r\n", 200},
+        {"Host: 127.0.0.1:80\r\n", 200},
+        {"Host: [::1]:80\r\n", 200},
+        {"Host: 127.0.0.1.evil.example\r\n", 403},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Reply reply = http_ask(r->port, "GET", "/v1/models", cases[i].headers, NULL);
+        assert_int_equal(reply.status, cases[i].status);
+        reply_free(&reply);
+    }
+}
+
+/* ---- clients that leave ---- */
+
+static int ask_long(int port, bool stream)
+{
+    char body[160];
+    int fd = http_connect(port);
+    assert_true(fd >= 0);
+    snprintf(body, sizeof body,
+             "{\"prompt\": \"x\", \"max_tokens\": 100000, \"ignore_eos\": true, \"n\": 30%s}",
+             stream ? ", \"stream\": true" : "");
+    http_send(fd, "POST", "/v1/completions", "", body);
+    return fd;
+}
+
+static void a_client_that_leaves_frees_its_rows(void **state)
+{
+    const Running *r = *state;
+    double aborted = metric(
+        r->port, "vllm:request_success_total{model_name=\"tiny\",finished_reason=\"abort\"}");
+    for (int stream = 0; stream < 2; stream++) {
+        int fd = ask_long(r->port, stream);
+        for (int i = 0; i < 1000 && metric(r->port, RUNNING) == 0; i++)
+            usleep(100);
+        close(fd);
+        wait_for(r->port, RUNNING, 0);
+        wait_for(r->port, WAITS, 0);
+    }
+    assert_true(
+        metric(r->port,
+               "vllm:request_success_total{model_name=\"tiny\",finished_reason=\"abort\"}") >
+        aborted);
+}
+
+static void too_many_are_told_to_come_back(void **state)
+{
+    const Running *r = *state;
+    int fd = ask_long(r->port, true);
+    for (int i = 0; i < 1000 && metric(r->port, RUNNING) == 0; i++)
+        usleep(100);
+    Reply reply = post(r->port, "/v1/completions", "{\"prompt\": \"x\", \"n\": 44}");
+    assert_int_equal(reply.status, 429);
+    assert_non_null(strstr(reply.head.text, "Retry-After:"));
+    assert_non_null(strstr(reply.body.text, "rate_limit"));
+    reply_free(&reply);
+    close(fd);
+    wait_for(r->port, WAITS, 0);
+}
+
+/* ---- keys ---- */
+
+static void keys_are_wanted_on_all_but_health(void **state)
+{
+    Running r;
+    ServerOptions options = usual_options();
+    (void)state;
+    const char *path = in_scratch("keys");
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("# ours\nsecret-1\n\nsecret-22\r\n", file);
+    fclose(file);
+    options.key_file = path;
+    options.lenient = true;
+    start_server(&r, &options);
+    static const struct {
+        const char *headers;
+        int status;
+    } cases[] = {
+        {"", 401},
+        {"Authorization: Bearer secret-2\r\n", 401},
+        {"Authorization: Bearer secret-222\r\n", 401},
+        {"Authorization: Bearer \r\n", 401},
+        {"Authorization: Bearer # ours\r\n", 401},
+        {"Authorization: Bearer secret-1\r\n", 200},
+        {"Authorization: bearer secret-22\r\n", 200},
+        {"x-api-key: secret-1\r\n", 200},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static const char *const paths[] = {"/v1/models", "/metrics", "/version", "/health",
+                                            "/nowhere"};
+        for (int p = 0; p < 5; p++) {
+            Reply reply = http_ask(r.port, "GET", paths[p], cases[i].headers, NULL);
+            int expected = p == 3 ? 200 : p == 4 && cases[i].status == 200 ? 404 : cases[i].status;
+            assert_int_equal(reply.status, expected);
+            reply_free(&reply);
+        }
+    }
+    file = fopen(path, "w");
+    fputs("other\n", file);
+    fclose(file);
+    assert_int_equal(server_reload(r.server, &r.err), CVN_OK);
+    Reply reply = http_ask(r.port, "GET", "/v1/models", "x-api-key: secret-1\r\n", NULL);
+    assert_int_equal(reply.status, 401);
+    reply_free(&reply);
+    /* lenient: what is unknown is named in a header */
+    reply =
+        http_ask(r.port, "POST", "/v1/completions", "x-api-key: other\r\n",
+                 "{\"prompt\": \"x\", \"foo\\r\\nSet-Cookie: a\": 1, \"tools\": 3, \"bar\": 1}");
+    assert_int_equal(reply.status, 200);
+    assert_non_null(strstr(reply.head.text, "X-Ignored-Fields: foo  Set-Cookie: a, tools, bar"));
+    reply_free(&reply);
+    stop_server(&r);
+}
+
+static void strangers_want_a_key(void **state)
+{
+    (void)state;
+    ServerOptions options = usual_options();
+    Server *server;
+    cvn_err err = {0};
+    options.host = "0.0.0.0";
+    assert_int_equal(server_new(&options, &server, &err), CVN_EINVAL);
+    assert_non_null(strstr(err.message, "--api-key-file"));
+    options.open = true;
+    assert_int_equal(server_new(&options, &server, NULL), CVN_OK);
+    server_free(server);
+}
+
+/* ---- the end ---- */
+
+static void what_runs_is_finished(void **state)
+{
+    Running r;
+    const ServerOptions options = usual_options();
+    (void)state;
+    start_server(&r, &options);
+    int fd[2];
+    for (int i = 0; i < 2; i++) {
+        fd[i] = http_connect(r.port);
+        http_send(fd[i], "POST", "/v1/completions", "",
+                  i ? "{\"prompt\": \"x\", \"max_tokens\": 200, \"ignore_eos\": true, \"n\": 4}"
+                    : "{\"prompt\": \"x\", \"max_tokens\": 200, \"ignore_eos\": true, \"n\": 4, "
+                      "\"stream\": true}");
+    }
+    for (int i = 0; i < 10000 && metric(r.port, RUNNING) + metric(r.port, WAITS) < 8; i++)
+        usleep(100);
+    assert_true(server_drain(r.server));
+    Reply late = post(r.port, "/v1/completions", "{\"prompt\": \"x\"}");
+    assert_true(late.status == 503 || late.status == 0);
+    reply_free(&late);
+    pthread_join(r.thread, NULL);
+    assert_int_equal(r.code, CVN_OK);
+    server_free(r.server);
+    for (int i = 0; i < 2; i++) {
+        Reply reply = http_receive(fd[i]);
+        assert_int_equal(reply.status, 200);
+        if (i == 0)
+            assert_non_null(strstr(reply.body.text, "data: [DONE]"));
+        else
+            assert_non_null(strstr(reply.body.text, "\"completion_tokens\":800"));
+        reply_free(&reply);
+    }
+    cvn_engine_free(r.engine, NULL);
+}
+
+static void a_second_signal_ends_what_runs(void **state)
+{
+    Running r;
+    const ServerOptions options = usual_options();
+    (void)state;
+    start_server(&r, &options);
+    int fd = ask_long(r.port, false);
+    for (int i = 0; i < 10000 && metric(r.port, RUNNING) == 0; i++)
+        usleep(100);
+    server_abort(r.server);
+    pthread_join(r.thread, NULL);
+    server_free(r.server);
+    Reply reply = http_receive(fd);
+    assert_int_equal(reply.status, 500);
+    reply_free(&reply);
+    cvn_engine_free(r.engine, NULL);
+}
+
+static void the_command_serves_and_ends_with_a_signal(void **state)
+{
+    (void)state;
+    expect(0,
+           CVN_BINARY " serve -m model --port 0 --rows 2 --access-log log > out & "
+                      "for i in $(seq 300); do grep -q listening out && break; sleep 0.05; done; "
+                      "url=$(sed -n 's/^listening at //p' out); "
+                      "sleep 1; kill -TERM $!; wait $!; echo ended $? $url",
+           "ended 0 http://127.0.0.1:");
+    expect(1, "caravan serve -m model --host 0.0.0.0 --port 0 2>&1", "--api-key-file");
+}
+
+static int open_model(void **state)
+{
+    cvn_err err = {0};
+    if (make_models(state))
+        return -1;
+    if (cvn_model_open(in_scratch("model"), NULL, &model, &err)) {
+        fprintf(stderr, "%s\n", err.message);
+        return -1;
+    }
+    return 0;
+}
+
+static int close_model(void **state)
+{
+    cvn_model_free(model);
+    return remove_scratch(state);
+}
+
+static int start(void **state)
+{
+    static Running running;
+    const ServerOptions options = usual_options();
+    start_server(&running, &options);
+    *state = &running;
+    return 0;
+}
+
+static int stop(void **state)
+{
+    stop_server(*state);
+    return 0;
+}
+
+#define WITH_SERVER(f) cmocka_unit_test_setup_teardown(f, start, stop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_answers_while_it_loads),
+        WITH_SERVER(a_stream_says_what_a_whole_answer_says),
+        WITH_SERVER(an_answer_does_not_depend_on_company),
+        WITH_SERVER(texts_of_one_request_are_those_of_their_own_seeds),
+        WITH_SERVER(a_stop_text_is_never_seen),
+        WITH_SERVER(ids_and_text_are_turned_into_each_other),
+        WITH_SERVER(what_is_not_carried_out_is_refused_by_name),
+        WITH_SERVER(what_asks_for_nothing_is_accepted),
+        WITH_SERVER(bad_bodies_are_refused),
+        WITH_SERVER(web_pages_of_others_are_refused),
+        WITH_SERVER(a_client_that_leaves_frees_its_rows),
+        WITH_SERVER(too_many_are_told_to_come_back),
+        cmocka_unit_test(keys_are_wanted_on_all_but_health),
+        cmocka_unit_test(strangers_want_a_key),
+        cmocka_unit_test(what_runs_is_finished),
+        cmocka_unit_test(a_second_signal_ends_what_runs),
+        cmocka_unit_test(the_command_serves_and_ends_with_a_signal),
+    };
+    signal(SIGPIPE, SIG_IGN);
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}
+
+#else
+
+static void the_command_says_what_is_missing(void **state)
+{
+    (void)state;
+    expect(1, "caravan serve -m model 2>&1", "libmicrohttpd");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_command_says_what_is_missing)};
+    return cmocka_run_group_tests(tests, make_models, remove_scratch);
+}
+
+#endif
