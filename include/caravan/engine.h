@@ -81,9 +81,12 @@ typedef struct cvn_engine_options {
     bool no_generation; /* leave out what only cvn_engine_generate needs */
     bool op_by_op;      /* neither simplify nor fuse, and meet at every operation: for comparison */
     bool split_attention; /* attention in its parts instead of one kernel: for comparison */
-    int eos_interval;     /* decode steps between two looks at the tokens: what a row makes behind
+    /* Rows keep what they hold when a request has ended, and a prompt that begins alike computes only what is new in it.
+       Texts stay what they are; memory that was filled is not given back. */
+    bool reuse;
+    int eos_interval; /* decode steps between two looks at the tokens: what a row makes behind
                              its end until then is thrown away; 0: 1 */
-    int n_buckets;        /* prefill lengths, ascending; 0: 16, 32, 64, 128, 256, 384, 512 */
+    int n_buckets;    /* prefill lengths, ascending; 0: 16, 32, 64, 128, 256, 384, 512 */
     int64_t bucket[CVN_MAX_BUCKETS]; /* [n_buckets] tokens */
     /* Keys and values in "int8", half the bytes of bf16; NULL or "none": in the model's dtype. */
     const char *kv_cache;
@@ -139,6 +142,8 @@ typedef struct cvn_request {
     int64_t max_tokens;    /* most to generate; 0: none, the result is empty */
     bool ignore_eos;       /* go on past end tokens */
     cvn_sampling sampling; /* what it asks for must be among the engine's options */
+    uint64_t
+        cache_salt; /* with options.reuse: only requests of the same salt share what rows hold */
 } cvn_request;
 
 typedef struct cvn_result {

@@ -67,6 +67,9 @@ struct cvn_engine {
     int64_t *filled; /* [rows] positions in the row's cache; rows.start is always the same */
     int64_t *resets; /* [rows] how often the row's text was forgotten */
     int32_t *before; /* [rows] tokens as they were when a decode step began */
+    struct PrefixRow
+        *prefix;      /* [rows] with options.reuse: what they hold (serve/prefix.h); else NULL */
+    int64_t requests; /* that were given a row */
     Queue queue;     /* requests that have not ended (serve/scheduler.h) */
     Job **job;       /* [rows] the request that works on the row, or NULL */
     struct RowPrompt *prompt; /* [rows] of those that are being read */

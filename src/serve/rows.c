@@ -3,7 +3,7 @@
  * after a run that succeeded and not before, so that a run which was interrupted is as if it had not been: what it
  * left in caches lies beyond their fill and is written again.
  */
-#include "serve/engine.h"
+#include "serve/prefix.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -54,6 +54,8 @@ void engine_reset_row(cvn_engine *e, int row)
 {
     engine_set_filled(e, row, 0);
     e->resets[row]++;
+    if (e->prefix)
+        e->prefix[row].n = 0;
     e->rows.tokens[row] = 0;
     e->rows.length[row] = 0;
     e->rows.temperature[row] = 0;

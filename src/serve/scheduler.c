@@ -1,5 +1,7 @@
 #include "serve/scheduler.h"
 
+#include "serve/prefix.h"
+
 #include <string.h>
 
 int scheduler_submit(cvn_engine *e, const cvn_request *request, const cvn_listener *listener,
@@ -42,6 +44,8 @@ static void finish(cvn_engine *e, Job *job, cvn_finish why)
         if (job->result.n_tokens)
             engine_set_filled(e, row, job->request.n_prompt + job->result.n_tokens - 1);
         job->kept->n = e->filled[row];
+    } else if (row >= 0 && e->prefix) {
+        prefix_end(e, row);
     } else if (row >= 0) {
         engine_reset_row(e, row);
         engine_release_row(e, row);
@@ -80,17 +84,23 @@ int cvn_engine_cancel(cvn_engine *e, int id, cvn_err *err)
 
 /* ---- rows ---- */
 
-static void begin(cvn_engine *e, Job *job, int row)
+/* A row that is kept holds what its owner knows of, unless somebody else has had it; others what prompts have in common. */
+static void begin(cvn_engine *e, Job *job, int row, int64_t keep)
 {
     Kept *kept = job->kept;
-    int64_t keep = kept && kept->resets == e->resets[row] ? kept->n : 0;
+    if (kept)
+        keep = kept->resets == e->resets[row] ? kept->n : 0;
     job->row = row;
     e->job[row] = job;
     e->queue.running++;
     engine_begin_row(e, row, &job->request, keep);
     job->result.reused = keep;
-    if (kept)
+    if (kept) {
         kept->resets = e->resets[row];
+    } else if (e->prefix) {
+        e->resets[row]++; /* whoever kept it has lost it */
+        prefix_begin(e, row, &job->request);
+    }
 }
 
 /* Gives free rows to those that wait, in their order. */
@@ -101,11 +111,16 @@ static void give_rows(cvn_engine *e)
         next = job->next;
         if (job->row >= 0 || job->cancelled)
             continue;
-        int row = job->kept ? job->kept->row : engine_free_row(e);
-        if (job->request.max_tokens < 1)
+        int64_t keep = 0;
+        if (job->request.max_tokens < 1) {
             finish(e, job, CVN_FINISH_LENGTH);
-        else if (!e->job[row])
-            begin(e, job, row);
+            continue;
+        }
+        int row = job->kept   ? job->kept->row
+                  : e->prefix ? prefix_take_row(e, &job->request, &keep)
+                              : engine_free_row(e);
+        if (!e->job[row])
+            begin(e, job, row, keep);
     }
 }
 
@@ -139,6 +154,8 @@ static bool take_token(cvn_engine *e, Job *job, int32_t token)
     result->total_seconds = clock_seconds() - job->begin;
     if (result->n_tokens++ == 0)
         result->first_seconds = result->total_seconds;
+    if (e->prefix && !job->kept)
+        prefix_add(e, job->row, token);
     bool go_on = !l->on_token || l->on_token(l->context, job->id, token);
     if (!has_ended(e, job, token, go_on, &why))
         return true;

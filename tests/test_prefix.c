@@ -1,0 +1,227 @@
+/* What rows hold is used again, and changes no text: with the same requests, engines that keep it and that do not agree. */
+#include "serve/engine.h"
+#include "splitmix.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { CONTEXT = 200, REQUESTS = 40, MOST = 24, VOCAB = 259 };
+
+/* A request, and what came of it. */
+typedef struct Turn {
+    int32_t prompt[CONTEXT], token[MOST + 1];
+    int64_t n_prompt;
+    int n;
+    cvn_request request;
+    cvn_result result;
+} Turn;
+
+static bool hear(void *context, int id, int32_t token)
+{
+    Turn *t = context;
+    (void)id;
+    t->token[t->n++] = token;
+    return true;
+}
+
+static void end(void *context, int id, const cvn_result *result)
+{
+    Turn *t = context;
+    (void)id;
+    t->result = *result;
+}
+
+static cvn_engine *new_engine(const cvn_model *model, int rows, const char *mesh, const char *kv,
+                              bool reuse)
+{
+    cvn_err err = {0};
+    cvn_engine *e = NULL;
+    const cvn_engine_options options = {.rows = rows,
+                                        .context = CONTEXT,
+                                        .threads = 1,
+                                        .sampling = true,
+                                        .filters = true,
+                                        .penalties = true,
+                                        .reuse = reuse,
+                                        .n_buckets = 2,
+                                        .bucket = {16, 48},
+                                        .kv_cache = kv,
+                                        .mesh = mesh,
+                                        .layout = "tp"};
+    if (cvn_engine_new(model, &options, &e, &err))
+        fail_msg("%s", err.message);
+    return e;
+}
+
+static void step(cvn_engine *e, int *left)
+{
+    cvn_err err = {0};
+    if (cvn_engine_step(e, left, &err))
+        fail_msg("%s", err.message);
+}
+
+/* Prompts that go on from earlier ones and their answers, that begin as they do, or that are new. */
+static void make_prompt(Turn *turn, int i, uint64_t *random)
+{
+    Turn *t = &turn[i];
+    const Turn *old = &turn[i ? splitmix(random) % (uint64_t)i : 0];
+    int64_t keep = i ? (int64_t)(splitmix(random) % (uint64_t)(old->n_prompt + 1)) : 0;
+    if (i && splitmix(random) % 2)
+        keep = old->n_prompt;
+    memcpy(t->prompt, old->prompt, (size_t)keep * sizeof *t->prompt);
+    t->n_prompt = keep;
+    if (i && keep == old->n_prompt)
+        for (int k = 0; k < old->n && t->n_prompt < CONTEXT - MOST; k++)
+            t->prompt[t->n_prompt++] = old->token[k];
+    int64_t more = 1 + (int64_t)(splitmix(random) % 60);
+    while (more-- && t->n_prompt < CONTEXT - MOST)
+        t->prompt[t->n_prompt++] = (int32_t)(splitmix(random) % VOCAB);
+    t->request = (cvn_request){.prompt = t->prompt,
+                               .n_prompt = t->n_prompt,
+                               .max_tokens = 1 + (int64_t)(splitmix(random) % MOST),
+                               .ignore_eos = true,
+                               .sampling = {.temperature = i % 3 ? 1.f : 0,
+                                            .top_p = 1,
+                                            .top_k = i % 4 ? 0 : 40,
+                                            .repeat_penalty = i % 5 ? 1 : 1.2f,
+                                            .seed = splitmix(random)},
+                               .cache_salt = i % 7 == 6};
+}
+
+static void reuse_changes_no_text(const char *variant, cvn_dtype dtype, const char *mesh,
+                                  const char *kv, int rows)
+{
+    static Turn kept[REQUESTS], plain[REQUESTS];
+    cvn_err err = {0};
+    cvn_model *model;
+    char path[512];
+    const cvn_model_options options = {.dtype = dtype, .no_tokenizer = true};
+    snprintf(path, sizeof path, "%s/llama/%s", CVN_TEST_DATA, variant);
+    if (cvn_model_open(path, &options, &model, &err))
+        fail_msg("%s", err.message);
+    assert_true(cvn_model_vocab(model) >= VOCAB);
+    cvn_engine *with = new_engine(model, rows, mesh, kv, true);
+    cvn_engine *without = new_engine(model, 1, mesh, kv, false);
+    uint64_t random = 7 + (uint64_t)rows;
+    int64_t reused = 0, prompts = 0;
+    memset(kept, 0, sizeof kept);
+    memset(plain, 0, sizeof plain);
+    for (int i = 0; i < REQUESTS; i++) {
+        const cvn_listener listener = {hear, end, &kept[i]};
+        int left = 1, id;
+        make_prompt(kept, i, &random);
+        assert_int_equal(cvn_engine_submit(with, &kept[i].request, &listener, &id, &err), CVN_OK);
+        /* some run beside others, and some are cancelled; those after them need what they said */
+        for (int steps = 0; left && (i % 4 != 1 || steps < 2); steps++)
+            step(with, &left);
+        if (i % 9 == 8)
+            cvn_engine_cancel(with, id, NULL);
+        if (i % 4 == 2)
+            while (left)
+                step(with, &left);
+    }
+    for (int left = 1; left;)
+        step(with, &left);
+    for (int i = 0; i < REQUESTS; i++) {
+        const cvn_listener listener = {hear, end, &plain[i]};
+        assert_int_equal(cvn_engine_submit(without, &kept[i].request, &listener, NULL, &err),
+                         CVN_OK);
+        for (int left = 1; left;)
+            step(without, &left);
+        if (kept[i].result.finish != CVN_FINISH_CANCELLED)
+            assert_int_equal(kept[i].n, plain[i].n);
+        for (int k = 0; k < kept[i].n; k++)
+            if (kept[i].token[k] != plain[i].token[k])
+                fail_msg("%s, %s, %d rows, request %d of %lld tokens, %lld reused: token %d is %d, "
+                         "not %d",
+                         variant, cvn_dtype_name(dtype), rows, i, (long long)kept[i].n_prompt,
+                         (long long)kept[i].result.reused, k, kept[i].token[k], plain[i].token[k]);
+        reused += kept[i].result.reused;
+        prompts += kept[i].n_prompt;
+        if (kept[i].result.finish != CVN_FINISH_CANCELLED)
+            assert_int_equal(kept[i].result.reused + kept[i].result.computed, kept[i].n_prompt);
+    }
+    assert_true(reused * (rows < 3 ? 50 : 5) > prompts);
+    cvn_engine_free(with, NULL);
+    cvn_engine_free(without, NULL);
+    cvn_model_free(model);
+}
+
+static void in_f32(void **state)
+{
+    (void)state;
+    reuse_changes_no_text("gqa", CVN_F32, NULL, NULL, 1);
+    reuse_changes_no_text("gqa", CVN_F32, NULL, NULL, 4);
+    reuse_changes_no_text("mha", CVN_F32, NULL, NULL, 3);
+}
+
+static void in_bf16(void **state)
+{
+    (void)state;
+    reuse_changes_no_text("gqa", CVN_BF16, NULL, NULL, 4);
+    reuse_changes_no_text("llama3_rope", CVN_BF16, NULL, NULL, 2);
+}
+
+static void with_a_cache_of_8_bits(void **state)
+{
+    (void)state;
+    reuse_changes_no_text("gqa", CVN_BF16, NULL, "int8", 4);
+}
+
+static void on_a_mesh(void **state)
+{
+    (void)state;
+    reuse_changes_no_text("gqa", CVN_F32, "model=2", NULL, 4);
+}
+
+/* The second of two that begin alike, at once, on rows of their own. */
+static void a_row_that_works_is_copied_from(void **state)
+{
+    static Turn turn[3];
+    cvn_err err = {0};
+    cvn_model *model;
+    const cvn_model_options options = {.dtype = CVN_F32, .no_tokenizer = true};
+    (void)state;
+    if (cvn_model_open(CVN_TEST_DATA "/llama/gqa", &options, &model, &err))
+        fail_msg("%s", err.message);
+    cvn_engine *e = new_engine(model, 2, NULL, NULL, true);
+    for (int i = 0; i < 3; i++) {
+        Turn *t = &turn[i];
+        for (int k = 0; k < 100; k++)
+            t->prompt[k] = k;
+        t->prompt[90] = i; /* they differ from here */
+        t->request = (cvn_request){.prompt = t->prompt,
+                                   .n_prompt = 100,
+                                   .max_tokens = MOST,
+                                   .ignore_eos = true,
+                                   .cache_salt = i == 2};
+        const cvn_listener listener = {hear, end, t};
+        assert_int_equal(cvn_engine_submit(e, &t->request, &listener, NULL, &err), CVN_OK);
+        for (int k = 0; k < 4; k++)
+            step(e, NULL);
+    }
+    for (int left = 1; left;)
+        step(e, &left);
+    assert_int_equal(turn[0].result.reused, 0);
+    assert_int_equal(turn[1].result.reused, 90);
+    assert_int_equal(turn[2].result.reused, 0); /* another salt */
+    cvn_engine_free(e, NULL);
+    cvn_model_free(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_f32),
+        cmocka_unit_test(in_bf16),
+        cmocka_unit_test(with_a_cache_of_8_bits),
+        cmocka_unit_test(on_a_mesh),
+        cmocka_unit_test(a_row_that_works_is_copied_from),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
