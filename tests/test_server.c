@@ -55,6 +55,7 @@ static void make_server(Running *r, const ServerOptions *options)
                                        .sampling = true,
                                        .filters = true,
                                        .penalties = true,
+                                       .reuse = true,
                                        .n_buckets = 2,
                                        .bucket = {16, 64}};
     if (cvn_engine_new(model, &engine, &r->engine, &r->err) ||
@@ -339,6 +340,30 @@ static void a_stop_text_is_never_seen(void **state)
     free(quoted);
     json_decref(stop);
     free(whole);
+}
+
+static int64_t cached(int port, const char *salt)
+{
+    char body[400];
+    snprintf(body, sizeof body,
+             "{\"prompt\": \"A prompt that is long enough to be worth keeping\", \"seed\": 1, "
+             "\"cache_salt\": \"%s\"}",
+             salt);
+    Reply r = post(port, "/v1/completions", body);
+    json_t *json = json_of(&r);
+    int64_t n = json_integer_value(json_at(json, "usage.prompt_tokens_details.cached_tokens"));
+    json_decref(json);
+    reply_free(&r);
+    return n;
+}
+
+static void a_prompt_is_read_once_for_all_who_share_a_salt(void **state)
+{
+    const Running *r = *state;
+    assert_int_equal(cached(r->port, "a"), 0);
+    assert_true(cached(r->port, "a") > 5);
+    assert_int_equal(cached(r->port, "b"), 0);
+    assert_true(cached(r->port, "b") > 5);
 }
 
 static void ids_and_text_are_turned_into_each_other(void **state)
@@ -727,6 +752,7 @@ int main(void)
         WITH_SERVER(an_answer_does_not_depend_on_company),
         WITH_SERVER(texts_of_one_request_are_those_of_their_own_seeds),
         WITH_SERVER(a_stop_text_is_never_seen),
+        WITH_SERVER(a_prompt_is_read_once_for_all_who_share_a_salt),
         WITH_SERVER(ids_and_text_are_turned_into_each_other),
         WITH_SERVER(what_is_not_carried_out_is_refused_by_name),
         WITH_SERVER(what_asks_for_nothing_is_accepted),

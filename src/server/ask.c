@@ -1,6 +1,9 @@
 #include "server/ask.h"
 
+#include "base/map.h"
+
 #include <stdlib.h>
+#include <string.h>
 
 void ask_init(Ask *a)
 {
@@ -86,6 +89,8 @@ cvn_request ask_request(const Ask *a, int index, uint64_t seed)
                          .n_prompt = (int64_t)prompt->n,
                          .max_tokens = a->max_tokens < 0 ? INT64_MAX : a->max_tokens,
                          .ignore_eos = a->ignore_eos,
+                         .cache_salt =
+                             a->cache_salt ? hash_bytes(a->cache_salt, strlen(a->cache_salt)) : 0,
                          .sampling = {.temperature = (float)a->temperature,
                                       .top_k = (int32_t)(a->top_k > 0 ? a->top_k : 0),
                                       .top_p = (float)(a->top_p > 1e-6 ? a->top_p : 1e-6),

@@ -304,7 +304,7 @@ static const Field openai[] = {
     {.name = "prompt_logprobs", .kind = FIELD_ONLY, .only = "[]"},
     {.name = "truncate_prompt_tokens", .kind = FIELD_ONLY, .only = "[]"},
     {.name = "priority", .kind = FIELD_ONLY, .only = "[0]"},
-    {.name = "cache_salt", .kind = FIELD_NEUTRAL},
+    {.name = "cache_salt", .kind = FIELD_STRING, .at = AT(cache_salt)},
     {.name = "return_tokens_as_token_ids", .kind = FIELD_ONLY, .only = "[false]"},
     {.name = "best_of", .kind = FIELD_ONLY, .only = "[1]"},
     {.name = "response_format", .kind = FIELD_ONLY, .only = "[{\"type\": \"text\"}]"},

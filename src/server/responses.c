@@ -11,8 +11,8 @@ enum { ITEM_NONE, ITEM_THOUGHT, ITEM_ANSWER };
 static json_t *usage_json(const Exchange *x)
 {
     Usage u = exchange_usage(x);
-    return json_pack("{s:I,s:{s:I},s:I,s:{s:i},s:I}", "input_tokens", (json_int_t)u.prompt,
-                     "input_tokens_details", "cached_tokens", (json_int_t)u.cached, "output_tokens",
+    return json_pack("{s:I,s:{s:I,s:i},s:I,s:{s:i},s:I}", "input_tokens", (json_int_t)u.prompt,
+                     "input_tokens_details", "cached_tokens", (json_int_t)u.cached, "cache_write_tokens", 0, "output_tokens",
                      (json_int_t)u.completion, "output_tokens_details", "reasoning_tokens", 0,
                      "total_tokens", (json_int_t)(u.prompt + u.completion));
 }

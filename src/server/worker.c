@@ -261,7 +261,7 @@ static void note_step(Server *s, const cvn_engine_stats *before)
     s->running = s->engine->queue.running;
     s->filled = 0;
     for (int i = 0; i < s->rows; i++)
-        s->filled += s->engine->filled[i];
+        s->filled += s->engine->job[i] ? s->engine->filled[i] : 0;
     pthread_mutex_unlock(&s->lock);
 }
 
