@@ -71,12 +71,15 @@ int cvn_model_decode(const cvn_model *model, const int32_t *ids, int64_t n, char
 enum { CVN_MAX_BUCKETS = 16 };
 
 typedef struct cvn_engine_options {
-    int rows;           /* texts generated at once, 1 to 4096 */
-    int64_t context;    /* positions per row; 0: the model's */
-    int threads;        /* 0: one per core that this process may use */
-    bool sampling;      /* compile for temperature; without it only greedy requests */
-    bool filters;       /* and for top-k, top-p, min-p */
-    bool penalties;     /* and for repeat penalties, with any of these */
+    int rows;        /* texts generated at once, 1 to 4096 */
+    int64_t context; /* positions per row; 0: the model's */
+    int threads;     /* 0: one per core that this process may use */
+    bool sampling;   /* compile for temperature; without it only greedy requests */
+    bool filters;    /* and for top-k, top-p, min-p */
+    bool penalties;  /* and for repeat penalties, with any of these */
+    /* And for all that a request says of single tokens: bias, presence and frequency penalties, min_tokens, on_logits. It
+       includes sampling and filters. What it costs is paid by steps with such a request. */
+    bool adjust;
     bool scoring;       /* compile for cvn_engine_score */
     bool no_generation; /* leave out what only cvn_engine_generate needs */
     bool op_by_op;      /* neither simplify nor fuse, and meet at every operation: for comparison */
@@ -125,6 +128,8 @@ typedef struct cvn_sampling {
     /* 1 or 0: off. Tokens that are in the row already have their logits divided by it where
        positive and multiplied where negative (Keskar et al., CTRL, 2019). */
     float repeat_penalty;
+    /* With options.adjust. Taken from the logit of each token that was generated, once; for each time that it was. */
+    float presence_penalty, frequency_penalty;
     uint64_t seed; /* same seed, same text, whatever else runs beside it */
 } cvn_sampling;
 
@@ -136,14 +141,28 @@ typedef enum cvn_finish {
     CVN_FINISH_CANCELLED /* cvn_engine_cancel, or the call that submitted it was interrupted */
 } cvn_finish;
 
+/* Added to the logit of a token. */
+typedef struct cvn_bias {
+    int32_t token;
+    float bias;
+} cvn_bias;
+
+/* The model's own logits [vocab], of which the token was drawn that on_token is called for next. */
+typedef void cvn_logits_fn(void *context, int request, const float *logits, int32_t token);
+
 typedef struct cvn_request {
     const int32_t *prompt; /* [n_prompt] token ids, borrowed during the call, at most the context */
     int64_t n_prompt;      /* at least 1 */
     int64_t max_tokens;    /* most to generate; 0: none, the result is empty */
     bool ignore_eos;       /* go on past end tokens */
     cvn_sampling sampling; /* what it asks for must be among the engine's options */
-    uint64_t
-        cache_salt; /* with options.reuse: only requests of the same salt share what rows hold */
+    const cvn_bias
+        *bias; /* [n_bias] borrowed during the call; with options.adjust, as what follows */
+    int64_t n_bias;
+    int64_t min_tokens;       /* no end token before there are so many */
+    cvn_logits_fn *on_logits; /* called with the listener's context, or NULL */
+    /* With options.reuse: only requests of the same salt share what rows hold. */
+    uint64_t cache_salt;
 } cvn_request;
 
 typedef struct cvn_result {

@@ -42,6 +42,7 @@ typedef enum Role {
     ROLE_MIN_P,
     ROLE_PENALTY,
     ROLE_SEEN,   /* bool [rows, vocab] */
+    ROLE_BIAS,   /* of logits, [rows, vocab] */
     ROLE_SCALAR, /* of the optimizer: index in its list */
     /* Results. */
     ROLE_NEXT, /* tokens drawn, [rows] */

@@ -310,12 +310,19 @@ static void output_sample(Builder *b, cvn_value *x)
     const LlamaStep *s = b->step;
     cvn_value *logits = logits_of(b, last_token(b, x));
     logits = cvn_reshape(G, logits, 2, (int64_t[]){s->batch, b->config->vocab});
+    cvn_value *own = logits;
     if (s->penalty)
         logits = sample_penalty(b->g, logits);
+    if (s->sample == SAMPLE_ADJUSTED)
+        logits = sample_bias(b->g, logits);
     cvn_value *position = cvn_add(G, b->start, b->length);
     cvn_value *next = sample_tokens(b->g, s->sample, logits, position);
     cvn_output(G, next);
     graph_output_role(G, ROLE_NEXT, 0);
+    if (s->sample == SAMPLE_ADJUSTED) {
+        cvn_output(G, own);
+        graph_output_role(G, ROLE_LOGITS, 0);
+    }
     if (s->seq == 1) {
         cvn_output_into(G, cvn_reshape(G, next, 2, (int64_t[]){s->batch, 1}), b->tokens);
         cvn_output_into(G, position, b->start);
@@ -381,7 +388,7 @@ static int build(Builder *b, cvn_err *err)
 static void step_name(const LlamaStep *s, char *name, size_t size)
 {
     static const char *const outputs[] = {"fill", "logits", "last", "sample", "score"};
-    static const char *const modes[] = {"greedy", "random", "filter"};
+    static const char *const modes[] = {"greedy", "random", "filter", "adjusted"};
     bool sample = s->output == LLAMA_SAMPLE;
     snprintf(name, size, "%s_b%" PRId64 "_s%" PRId64 "%s%s",
              sample && s->seq == 1 ? "decode" : outputs[s->output], s->batch, s->seq,

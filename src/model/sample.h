@@ -20,6 +20,8 @@ typedef enum SampleMode {
     SAMPLE_GREEDY, /* argmax; no further parameters */
     SAMPLE_RANDOM, /* temperature and key */
     SAMPLE_FILTER, /* and top_k, top_p, min_p */
+    /* The same, of logits to which sample_bias was added. */
+    SAMPLE_ADJUSTED,
     SAMPLE_MODE_COUNT
 } SampleMode;
 
@@ -33,5 +35,8 @@ cvn_value *sample_tokens(cvn_graph *g, SampleMode mode, cvn_value *logits, cvn_v
    multiplied where negative (Keskar et al., CTRL, 2019, with the sign heeded).
    Parameters: penalty f32 [batch] (1: off), seen i1 [batch, vocab]. */
 cvn_value *sample_penalty(cvn_graph *g, cvn_value *logits);
+
+/* The logits f32 [batch, vocab] with a bias added. Parameter: bias f32 [batch, vocab]. */
+cvn_value *sample_bias(cvn_graph *g, cvn_value *logits);
 
 #endif

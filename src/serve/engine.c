@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "base/threads.h"
 
+#include "serve/adjust.h"
 #include "serve/prefix.h"
 
 #include <inttypes.h>
@@ -21,8 +22,9 @@ cvn_engine_stats cvn_engine_get_stats(const cvn_engine *e)
     return stats;
 }
 
-/* vocab: of the flags of tokens seen; 0 where there are none. */
-static void make_inputs(Inputs *in, Arena *arena, int64_t n, size_t seq, size_t vocab)
+/* vocab, biased: of the flags of tokens seen, and of biases; 0 where there are none. */
+static void make_inputs(Inputs *in, Arena *arena, int64_t n, size_t seq, size_t vocab,
+                        size_t biased)
 {
     size_t rows = (size_t)n;
     in->rows = n;
@@ -37,6 +39,7 @@ static void make_inputs(Inputs *in, Arena *arena, int64_t n, size_t seq, size_t 
     in->key = arena_array(arena, rows * 2, sizeof *in->key);
     in->penalty = arena_array(arena, rows, sizeof *in->penalty);
     in->seen = vocab ? arena_array(arena, rows * vocab, 1) : NULL;
+    in->bias = biased ? arena_array(arena, rows * biased, sizeof *in->bias) : NULL;
 }
 
 static void bind_inputs(Program *p, const Inputs *in)
@@ -45,17 +48,12 @@ static void bind_inputs(Program *p, const Inputs *in)
         Role role;
         void *host;
     } inputs[] = {
-        {ROLE_TOKENS, in->tokens},
-        {ROLE_START, in->start},
-        {ROLE_LENGTH, in->length},
-        {ROLE_KEY, in->key},
-        {ROLE_TOP_K, in->top_k},
-        {ROLE_TOP_P, in->top_p},
-        {ROLE_MIN_P, in->min_p},
-        {ROLE_SEEN, in->seen},
-        {ROLE_TEMPERATURE, in->temperature},
-        {ROLE_PENALTY, in->penalty},
-        {ROLE_TARGETS, in->targets},
+        {ROLE_TOKENS, in->tokens},   {ROLE_START, in->start},
+        {ROLE_LENGTH, in->length},   {ROLE_KEY, in->key},
+        {ROLE_TOP_K, in->top_k},     {ROLE_TOP_P, in->top_p},
+        {ROLE_MIN_P, in->min_p},     {ROLE_SEEN, in->seen},
+        {ROLE_BIAS, in->bias},       {ROLE_TEMPERATURE, in->temperature},
+        {ROLE_PENALTY, in->penalty}, {ROLE_TARGETS, in->targets},
     };
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
         program_bind(p, inputs[i].role, 0, inputs[i].host);
@@ -90,6 +88,12 @@ cvn_dtype engine_product_dtype(const cvn_engine *e)
     return int8_activations(&e->options) ? CVN_I8 : e->model->dtype;
 }
 
+/* Of an engine that adjusts, only the programs that do look at tokens one by one. */
+static bool has_penalty(const cvn_engine_options *o, SampleMode mode)
+{
+    return o->penalties && (!o->adjust || mode == SAMPLE_ADJUSTED);
+}
+
 /* All programs that the options ask for. Decode comes first: it has all rows, and so says how caches lie. */
 static int compile_programs(cvn_engine *e, cvn_err *err)
 {
@@ -101,11 +105,12 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
                        .compute = e->model->dtype,
                        .kv_int8 = engine_kv_dtype(e) == CVN_I8,
                        .int8_inputs = int8_activations(o),
-                       .penalty = o->penalties};
+                       .penalty = o->penalties && !o->adjust};
     LlamaStep step = steps_decode(&e->steps);
-    size_t seen = o->penalties ? (size_t)e->model->io.config.vocab : 0;
+    size_t vocab = (size_t)e->model->io.config.vocab, seen = o->penalties ? vocab : 0;
     for (int m = 0; m <= (int)e->most && !o->no_generation; m++) {
         step.sample = (SampleMode)m;
+        step.penalty = has_penalty(o, step.sample);
         TRY(make_step(e, &e->decode[m], &step, err));
         bind_inputs(&e->decode[m].program, &e->rows);
     }
@@ -113,7 +118,7 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
     int side_by_side = e->parts == 1 && o->rows >= SECTION_ROWS ? SECTION_ROWS : e->parts;
     e->section_row = arena_array(&e->arena, (size_t)side_by_side, sizeof *e->section_row);
     e->load = arena_array(&e->arena, (size_t)e->parts, sizeof *e->load);
-    make_inputs(&e->section, &e->arena, side_by_side, (size_t)largest, seen);
+    make_inputs(&e->section, &e->arena, side_by_side, (size_t)largest, seen, o->adjust ? vocab : 0);
     for (int i = 0; i < side_by_side; i++)
         e->section.top_p[i] = e->section.penalty[i] = 1;
     for (int i = 0; i < o->n_buckets && !o->no_generation; i++) {
@@ -124,6 +129,7 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
         step.output = LLAMA_SAMPLE;
         for (int m = 0; m <= (int)e->most; m++) {
             step.sample = (SampleMode)m;
+            step.penalty = has_penalty(o, step.sample);
             TRY(make_step(e, &e->prefill[m][i], &step, err));
             bind_inputs(&e->prefill[m][i].program, &e->section);
             LlamaStep wide = step;
@@ -256,6 +262,8 @@ static void make_rows(cvn_engine *e, size_t rows)
     e->drawn = arena_array(&e->arena, history, sizeof *e->drawn);
     if (e->options.reuse)
         prefix_init(e);
+    if (e->options.adjust)
+        adjust_init(e);
     for (size_t i = 0; i < rows; i++)
         engine_reset_row(e, (int)i);
 }
@@ -266,11 +274,15 @@ static int start_engine(cvn_engine *e, cvn_err *err)
     const LlamaConfig *config = &e->model->io.config;
     TRY(check_options(o, config, err));
     o->layout = o->layout ? o->layout : "2d";
-    e->most = !o->sampling ? SAMPLE_GREEDY : o->filters ? SAMPLE_FILTER : SAMPLE_RANDOM;
+    e->most = o->adjust      ? SAMPLE_ADJUSTED
+              : !o->sampling ? SAMPLE_GREEDY
+              : o->filters   ? SAMPLE_FILTER
+                             : SAMPLE_RANDOM;
     e->n_caches =
         (int)((engine_kv_dtype(e) == CVN_I8 ? LLAMA_CACHES_INT8 : LLAMA_CACHES) * config->n_layers);
     choose_score_buckets(e);
-    make_inputs(&e->rows, &e->arena, o->rows, 1, o->penalties ? (size_t)config->vocab : 0);
+    make_inputs(&e->rows, &e->arena, o->rows, 1, o->penalties ? (size_t)config->vocab : 0,
+                o->adjust ? (size_t)config->vocab : 0);
     make_rows(e, (size_t)o->rows);
     LoadReport report;
     TRY(open_runtime(e, err));

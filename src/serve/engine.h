@@ -30,6 +30,7 @@ typedef struct Inputs {
     int32_t *tokens, *start, *length, *top_k, *targets; /* tokens, targets: [rows * seq] */
     float *temperature, *top_p, *min_p, *penalty;
     uint8_t *seen; /* [rows * vocab] 1: the token is in the row; NULL without penalties */
+    float *bias;   /* [rows * vocab] of logits; NULL without options.adjust */
     uint32_t *key; /* [rows * 2] */
 } Inputs;
 
@@ -67,11 +68,12 @@ struct cvn_engine {
     int64_t *filled; /* [rows] positions in the row's cache; rows.start is always the same */
     int64_t *resets; /* [rows] how often the row's text was forgotten */
     int32_t *before; /* [rows] tokens as they were when a decode step began */
+    struct RowAdjust *adjust; /* [rows] with options.adjust (serve/adjust.h); else NULL */
     struct PrefixRow
         *prefix;      /* [rows] with options.reuse: what they hold (serve/prefix.h); else NULL */
     int64_t requests; /* that were given a row */
-    Queue queue;     /* requests that have not ended (serve/scheduler.h) */
-    Job **job;       /* [rows] the request that works on the row, or NULL */
+    Queue queue;      /* requests that have not ended (serve/scheduler.h) */
+    Job **job;        /* [rows] the request that works on the row, or NULL */
     struct RowPrompt *prompt; /* [rows] of those that are being read */
     int32_t *drawn;           /* [eos_interval, rows] tokens of the steps since the last look */
     int *load;                /* [parts] rows that are taken */

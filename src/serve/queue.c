@@ -9,15 +9,20 @@ Job *queue_add(Queue *q, const cvn_request *request)
     size_t bytes = (size_t)request->n_prompt * sizeof *request->prompt;
     Job *job = calloc(1, sizeof *job);
     int32_t *prompt = malloc(bytes);
-    if (!job || !prompt) {
+    cvn_bias *bias = calloc((size_t)request->n_bias + 1, sizeof *bias);
+    if (!job || !prompt || !bias) {
         free(job);
         free(prompt);
+        free(bias);
         return NULL;
     }
     memcpy(prompt, request->prompt, bytes);
     q->last_id = q->last_id == INT_MAX ? 1 : q->last_id + 1;
     *job = (Job){.before = q->last, .id = q->last_id, .request = *request, .row = -1};
     job->request.prompt = prompt;
+    if (request->n_bias)
+        memcpy(bias, request->bias, (size_t)request->n_bias * sizeof *bias);
+    job->request.bias = bias;
     *(q->last ? &q->last->next : &q->first) = job;
     q->last = job;
     q->n++;
@@ -48,6 +53,7 @@ void queue_drop(Queue *q)
         Job *job = q->ended;
         q->ended = job->next;
         free((int32_t *)(uintptr_t)job->request.prompt);
+        free((cvn_bias *)(uintptr_t)job->request.bias);
         free(job);
     }
 }

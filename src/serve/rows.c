@@ -3,6 +3,7 @@
  * after a run that succeeded and not before, so that a run which was interrupted is as if it had not been: what it
  * left in caches lies beyond their fill and is written again.
  */
+#include "serve/adjust.h"
 #include "serve/prefix.h"
 
 #include <inttypes.h>
@@ -87,6 +88,8 @@ static SampleMode sampling_mode(const cvn_sampling *s, int64_t vocab)
 static SampleMode row_mode(const cvn_engine *e, int row)
 {
     const Inputs *in = &e->rows;
+    if (e->adjust && e->adjust[row].request)
+        return SAMPLE_ADJUSTED;
     const cvn_sampling sampling = {.temperature = in->temperature[row],
                                    .top_k = in->top_k[row],
                                    .top_p = in->top_p[row],
@@ -130,6 +133,9 @@ static void stage_section(cvn_engine *e, const EngineStep *step, int64_t at, int
     size_t vocab = (size_t)e->model->io.config.vocab;
     if (in->seen)
         memcpy(in->seen + (size_t)at * vocab, from->seen + (size_t)row * vocab, vocab);
+    if (in->bias)
+        memcpy(in->bias + (size_t)at * vocab, from->bias + (size_t)row * vocab,
+               vocab * sizeof *in->bias);
 }
 
 /* Runs a program on the section that is staged. */
@@ -215,7 +221,9 @@ int engine_check_request(const cvn_engine *e, const cvn_request *r, int i, cvn_e
     if (!r->prompt || r->n_prompt < 1)
         return err_set(err, CVN_EINVAL, "prompt %d has no tokens", i);
     int code = check_tokens(e, r->prompt, r->n_prompt, err);
-    return code ? code : check_sampling(e, &r->sampling, err);
+    if (code == CVN_OK)
+        code = check_sampling(e, &r->sampling, err);
+    return code ? code : adjust_check(e, r, err);
 }
 
 bool engine_is_eos(const cvn_engine *e, int32_t token)
@@ -234,6 +242,17 @@ void engine_begin_row(cvn_engine *e, int row, const cvn_request *request, int64_
     engine_set_filled(e, row, keep);
     set_sampling(&e->rows, row, &request->sampling);
     set_seen(e, row, request->prompt, request->n_prompt);
+    if (e->adjust)
+        adjust_begin(e, row, request);
+}
+
+/* A run has drawn a row's next token: the row of the program's outputs was `at`. */
+static void note_drawn(cvn_engine *e, const EngineStep *step, int row, int64_t at)
+{
+    if (!e->adjust || !e->adjust[row].request)
+        return;
+    const float *logits = program_output(&step->program, ROLE_LOGITS, 0);
+    adjust_drawn(e, row, e->rows.tokens[row], logits + at * e->model->io.config.vocab);
 }
 
 int engine_free_row(cvn_engine *e)
@@ -320,8 +339,10 @@ int engine_prefill(cvn_engine *e, RowPrompt *prompt, int n, cvn_err *err)
         return err->code;
     const int32_t *next = last ? program_output(&step->program, ROLE_NEXT, 0) : NULL;
     for (int64_t i = 0; i < step->rows && last; i++)
-        if (e->section.length[i])
+        if (e->section.length[i]) {
             e->rows.tokens[e->section_row[i]] = next[i];
+            note_drawn(e, step, (int)e->section_row[i], i);
+        }
     return CVN_OK;
 }
 
@@ -351,6 +372,9 @@ int engine_decode(cvn_engine *e, cvn_err *err)
     }
     if (code)
         return code;
+    for (int i = 0; i < rows; i++)
+        if (e->rows.length[i])
+            note_drawn(e, &e->decode[mode], i, i);
     e->stats.decodes++;
     e->stats.decode_seconds += clock_seconds() - begin;
     return CVN_OK;

@@ -1,5 +1,6 @@
 #include "serve/scheduler.h"
 
+#include "serve/adjust.h"
 #include "serve/prefix.h"
 
 #include <string.h>
@@ -36,6 +37,8 @@ static void finish(cvn_engine *e, Job *job, cvn_finish why)
     job->result.finish = why;
     queue_end(&e->queue, job);
     if (row >= 0) {
+        if (e->adjust)
+            adjust_begin(e, row, NULL);
         engine_set_active(e, row, false);
         e->job[row] = NULL;
         e->queue.running--;
@@ -154,6 +157,8 @@ static bool take_token(cvn_engine *e, Job *job, int32_t token)
     result->total_seconds = clock_seconds() - job->begin;
     if (result->n_tokens++ == 0)
         result->first_seconds = result->total_seconds;
+    if (e->adjust && e->adjust[job->row].logits && job->request.on_logits)
+        job->request.on_logits(l->context, job->id, e->adjust[job->row].logits, token);
     if (e->prefix && !job->kept)
         prefix_add(e, job->row, token);
     bool go_on = !l->on_token || l->on_token(l->context, job->id, token);
@@ -219,6 +224,8 @@ static int64_t steps_ahead(const cvn_engine *e)
         if (!job || !e->rows.length[row])
             continue;
         any = true;
+        if (job->request.on_logits) /* they last until the next run */
+            steps = 1;
         int64_t room = e->options.context - e->filled[row];
         int64_t left = job->request.max_tokens - job->result.n_tokens;
         steps = room < steps ? room : steps;

@@ -1,0 +1,30 @@
+/*
+ * What a request says of single tokens: biases, penalties on what was generated, a text's least length, and that it wants to
+ * see logits. All but the last is a bias for each entry of the vocabulary, which moves as tokens are drawn: rows that ask for
+ * nothing of the kind have a bias of 0, which changes no bit.
+ */
+#ifndef CVN_SERVE_ADJUST_H
+#define CVN_SERVE_ADJUST_H
+
+#include "serve/engine.h"
+
+typedef struct RowAdjust {
+    const cvn_request *request; /* of the row, borrowed; NULL: it asks for nothing of the kind */
+    int64_t drawn;              /* tokens so far */
+    uint8_t *seen;              /* [vocab] 1: was drawn */
+    const float *logits;        /* [vocab] of the last run, until the next; or NULL */
+} RowAdjust;
+
+void adjust_init(cvn_engine *e);
+
+/* Whether a request needs programs that adjust. */
+bool adjust_wanted(const cvn_engine *e, const cvn_request *request);
+/* Refuses what makes no sense, or what the engine was not made for. */
+int adjust_check(const cvn_engine *e, const cvn_request *request, cvn_err *err);
+
+/* The row's request is another; NULL: none. */
+void adjust_begin(cvn_engine *e, int row, const cvn_request *request);
+/* It has drawn a token, of these logits. */
+void adjust_drawn(cvn_engine *e, int row, int32_t token, const float *logits);
+
+#endif
