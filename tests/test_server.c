@@ -56,6 +56,7 @@ static void make_server(Running *r, const ServerOptions *options)
                                        .filters = true,
                                        .penalties = true,
                                        .reuse = true,
+                                       .adjust = true,
                                        .n_buckets = 2,
                                        .bucket = {16, 64}};
     if (cvn_engine_new(model, &engine, &r->engine, &r->err) ||
@@ -364,6 +365,56 @@ static void a_prompt_is_read_once_for_all_who_share_a_salt(void **state)
     assert_true(cached(r->port, "a") > 5);
     assert_int_equal(cached(r->port, "b"), 0);
     assert_true(cached(r->port, "b") > 5);
+}
+
+static void logprobs_are_of_the_tokens(void **state)
+{
+    const Running *r = *state;
+    Reply reply =
+        post(r->port, "/v1/chat/completions",
+             "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"max_tokens\": 5, "
+             "\"temperature\": 0, \"logprobs\": true, \"top_logprobs\": 3, \"ignore_eos\": true}");
+    json_t *json = json_of(&reply);
+    const json_t *content = json_at(json, "choices.0.logprobs.content");
+    assert_int_equal(json_array_size(content), 5);
+    for (size_t i = 0; i < 5; i++) {
+        const json_t *token = json_array_get(content, i);
+        double p = json_number_value(json_at(token, "logprob"));
+        assert_true(p < 0 && p > -20);
+        assert_int_equal(json_array_size(json_at(token, "top_logprobs")), 3);
+        /* greedy: the likeliest is the token */
+        assert_true(json_number_value(json_at(token, "top_logprobs.0.logprob")) == p);
+        assert_true(json_number_value(json_at(token, "top_logprobs.1.logprob")) <= p);
+    }
+    json_decref(json);
+    reply_free(&reply);
+    reply = post(
+        r->port, "/v1/completions",
+        "{\"prompt\": \"x\", \"max_tokens\": 5, \"logprobs\": 2, \"logit_bias\": {\"5\": 100}, "
+        "\"presence_penalty\": 0.5, \"frequency_penalty\": -0.5, \"min_tokens\": 5}");
+    json = json_of(&reply);
+    assert_int_equal(json_array_size(json_at(json, "choices.0.logprobs.tokens")), 5);
+    assert_int_equal(json_array_size(json_at(json, "choices.0.logprobs.token_logprobs")), 5);
+    json_decref(json);
+    reply_free(&reply);
+    /* of a stream: all of them, once */
+    reply = post(r->port, "/v1/completions",
+                 "{\"prompt\": \"x\", \"max_tokens\": 7, \"logprobs\": 0, \"ignore_eos\": true, "
+                 "\"stream\": true}");
+    size_t tokens = 0;
+    for (const char *at = strstr(reply.body.text, "{\"id\""); at; at = strstr(at + 1, "{\"id\"")) {
+        json = json_loadb(at, strcspn(at, "\n"), 0, NULL);
+        tokens += json_array_size(json_at(json, "choices.0.logprobs.tokens"));
+        json_decref(json);
+    }
+    assert_int_equal(tokens, 7);
+    reply_free(&reply);
+    expect_status(r->port, "/v1/completions",
+                  "{\"prompt\": \"x\", \"logit_bias\": {\"99999999\": 1}}", 400, "vocabulary");
+    expect_status(r->port, "/v1/completions", "{\"prompt\": \"x\", \"logit_bias\": {\"a\": 1}}",
+                  400, "logit_bias");
+    expect_status(r->port, "/v1/completions", "{\"prompt\": \"x\", \"logit_bias\": {\"1\": 101}}",
+                  400, "logit_bias");
 }
 
 static void ids_and_text_are_turned_into_each_other(void **state)
@@ -753,6 +804,7 @@ int main(void)
         WITH_SERVER(texts_of_one_request_are_those_of_their_own_seeds),
         WITH_SERVER(a_stop_text_is_never_seen),
         WITH_SERVER(a_prompt_is_read_once_for_all_who_share_a_salt),
+        WITH_SERVER(logprobs_are_of_the_tokens),
         WITH_SERVER(ids_and_text_are_turned_into_each_other),
         WITH_SERVER(what_is_not_carried_out_is_refused_by_name),
         WITH_SERVER(what_asks_for_nothing_is_accepted),

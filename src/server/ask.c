@@ -28,6 +28,7 @@ void ask_free(Ask *a)
     free(a->content);
     free(a->prompt);
     free(a->stop);
+    free(a->bias);
     token_ids_free(&a->stop_ids);
     strbuf_free(&a->ignored);
     json_decref(a->body);
@@ -89,6 +90,9 @@ cvn_request ask_request(const Ask *a, int index, uint64_t seed)
                          .n_prompt = (int64_t)prompt->n,
                          .max_tokens = a->max_tokens < 0 ? INT64_MAX : a->max_tokens,
                          .ignore_eos = a->ignore_eos,
+                         .bias = a->bias,
+                         .n_bias = a->n_bias,
+                         .min_tokens = a->min_tokens,
                          .cache_salt =
                              a->cache_salt ? hash_bytes(a->cache_salt, strlen(a->cache_salt)) : 0,
                          .sampling = {.temperature = (float)a->temperature,
@@ -96,5 +100,7 @@ cvn_request ask_request(const Ask *a, int index, uint64_t seed)
                                       .top_p = (float)(a->top_p > 1e-6 ? a->top_p : 1e-6),
                                       .min_p = (float)a->min_p,
                                       .repeat_penalty = (float)a->repetition_penalty,
+                                      .presence_penalty = (float)a->presence_penalty,
+                                      .frequency_penalty = (float)a->frequency_penalty,
                                       .seed = ask_seed(seed, (uint64_t)(index % a->n))}};
 }

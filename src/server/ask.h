@@ -18,6 +18,7 @@ enum {
     ASK_MAX_PROMPTS = 1024,
     ASK_MAX_MESSAGES = 1 << 14,
     ASK_MAX_TOP_LOGPROBS = 20,
+    ASK_MAX_BIAS = 1024, /* tokens */
 };
 
 typedef struct Ask {
@@ -43,7 +44,9 @@ typedef struct Ask {
     bool has_seed, ignore_eos, skip_special_tokens;
     const char **stop; /* [n_stops] owned, the texts lie in the body */
     size_t n_stops;
-    TokenIds stop_ids;      /* tokens that end a text, and are no part of it */
+    TokenIds stop_ids; /* tokens that end a text, and are no part of it */
+    cvn_bias *bias;    /* [n_bias] owned */
+    int n_bias;
     int64_t priority;       /* lower goes first */
     const char *cache_salt; /* caches are shared with those only that have the same; or NULL */
 

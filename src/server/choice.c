@@ -3,6 +3,7 @@
 #include "base/threads.h"
 #include "server/internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <time.h>
@@ -63,6 +64,7 @@ void exchange_free(Exchange *x)
         strbuf_free(&c->thought);
         strbuf_free(&c->text);
         token_ids_free(&c->tokens);
+        free(c->likely);
     }
     free(x->choice);
     strbuf_free(&x->out);
@@ -112,6 +114,46 @@ bool choice_push(Choice *c, int32_t token)
     if (c->x->server->tokenizer)
         decoder_push(&c->decoder, token, &c->piece, NULL);
     return add_piece(c);
+}
+
+/* The n likeliest, in order; of equals the lower id. */
+static void find_top(Likely *out, const float *logits, int64_t vocab, int n, double sum)
+{
+    for (int64_t v = 0; v < vocab; v++) {
+        int at = out->n_top;
+        if (at == n && (n == 0 || !(logits[v] > out->top[n - 1].logprob)))
+            continue;
+        at -= at == n;
+        for (; at > 0 && logits[v] > out->top[at - 1].logprob; at--)
+            out->top[at] = out->top[at - 1];
+        out->top[at].token = (int32_t)v;
+        out->top[at].logprob = logits[v];
+        out->n_top += out->n_top < n;
+    }
+    for (int i = 0; i < out->n_top; i++)
+        out->top[i].logprob = (float)(out->top[i].logprob - sum);
+}
+
+void choice_see(Choice *c, const float *logits, int64_t vocab, int32_t token)
+{
+    if (c->n_likely == c->likely_capacity) {
+        size_t capacity = c->likely_capacity ? 2 * c->likely_capacity : 16;
+        Likely *more = realloc(c->likely, capacity * sizeof *more);
+        if (!more)
+            return; /* the answer then has fewer than tokens */
+        c->likely = more;
+        c->likely_capacity = capacity;
+    }
+    float most = logits[0];
+    double sum = 0;
+    for (int64_t v = 1; v < vocab; v++)
+        most = logits[v] > most ? logits[v] : most;
+    for (int64_t v = 0; v < vocab; v++)
+        sum += expf(logits[v] - most);
+    sum = most + log(sum);
+    Likely *l = &c->likely[c->n_likely++];
+    *l = (Likely){.logprob = (float)(logits[token] - sum)};
+    find_top(l, logits, vocab, (int)c->x->ask.top_logprobs, sum);
 }
 
 void choice_end(Choice *c, const cvn_result *result)

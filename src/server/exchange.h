@@ -13,6 +13,16 @@
 struct Server;
 struct Dialect;
 
+/* How likely a token was, by the model's own logits, and which were the likeliest. */
+typedef struct Likely {
+    float logprob;
+    int n_top;
+    struct {
+        int32_t token;
+        float logprob;
+    } top[ASK_MAX_TOP_LOGPROBS];
+} Likely;
+
 /* One text. */
 typedef struct Choice {
     struct Exchange *x; /* borrowed */
@@ -23,7 +33,9 @@ typedef struct Choice {
     Thinking thinking;
     StrBuf piece; /* of one token */
     StrBuf thought, text;
-    TokenIds tokens;                             /* all that were generated */
+    TokenIds tokens; /* all that were generated */
+    Likely *likely;  /* [capacity] owned, of each token; NULL where nobody asked */
+    size_t n_likely, likely_capacity;
     size_t thought_sent, text_sent, tokens_sent; /* of a stream */
     const char *met;                             /* the stop text that ended it, or NULL */
     bool met_id;                                 /* a token did that ends an answer here */
@@ -61,6 +73,8 @@ void exchange_free(Exchange *x);
 
 /* A token of a choice, from the engine's thread; false: it ends here. */
 bool choice_push(Choice *c, int32_t token);
+/* The logits [vocab] that the next token was drawn from. */
+void choice_see(Choice *c, const float *logits, int64_t vocab, int32_t token);
 void choice_end(Choice *c, const cvn_result *result);
 
 /* Tokens of all prompts; of all texts; of prompts that were in caches. */

@@ -257,6 +257,45 @@ static int read_prompts(Ask *a, const char *name, const json_t *value, Refusal *
     return 0;
 }
 
+/* {"50256": -100}, with OpenAI's range. */
+static int read_bias(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    const char *key;
+    json_t *bias;
+    if (!json_is_object(value))
+        return wrong_type(name, value, "an object of token ids and biases", why);
+    if (json_object_size(value) > ASK_MAX_BIAS)
+        return refuse(why, 400, name, "%s has %zu tokens; give at most %d", name,
+                      json_object_size(value), ASK_MAX_BIAS);
+    a->bias = calloc(json_object_size(value) + 1, sizeof *a->bias);
+    if (!a->bias)
+        return refuse(why, 500, NULL, "no memory for the request");
+    json_object_foreach((json_t *)(uintptr_t)value, key, bias)
+    {
+        char *end;
+        long id = strtol(key, &end, 10);
+        double x = json_number_value(bias);
+        if (*end || end == key || id < 0 || id > INT32_MAX)
+            return refuse(why, 400, name, "%.40s is no token id", key);
+        if (!json_is_number(bias) || !(x >= -100 && x <= 100))
+            return refuse(why, 400, name, "the bias of token %ld is no number from -100 to 100",
+                          id);
+        a->bias[a->n_bias++] = (cvn_bias){.token = (int32_t)id, .bias = (float)x};
+    }
+    return 0;
+}
+
+/* How many of the likeliest tokens: a number, 0 or more, asks for logprobs too. */
+static int read_logprobs(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < 0 ||
+        json_integer_value(value) > ASK_MAX_TOP_LOGPROBS)
+        return wrong_type(name, value, "an integer from 0 to 20", why);
+    a->logprobs = true;
+    a->top_logprobs = json_integer_value(value);
+    return 0;
+}
+
 /* ---- the tables ---- */
 
 #define AT(member) offsetof(Ask, member)
@@ -294,10 +333,18 @@ static const Field openai[] = {
     {.name = "session_id", .kind = FIELD_NEUTRAL},
     {.name = "spaces_between_special_tokens", .kind = FIELD_ONLY, .only = "[false]"},
     {.name = "include_stop_str_in_output", .kind = FIELD_ONLY, .only = "[false]"},
-    {.name = "presence_penalty", .kind = FIELD_ONLY, .only = "[0, 0.0]"},
-    {.name = "frequency_penalty", .kind = FIELD_ONLY, .only = "[0, 0.0]"},
-    {.name = "logit_bias", .kind = FIELD_ONLY, .only = "[{}]"},
-    {.name = "min_tokens", .kind = FIELD_ONLY, .only = "[0]"},
+    {.name = "presence_penalty",
+     .kind = FIELD_REAL,
+     .low = -2,
+     .high = 2,
+     .at = AT(presence_penalty)},
+    {.name = "frequency_penalty",
+     .kind = FIELD_REAL,
+     .low = -2,
+     .high = 2,
+     .at = AT(frequency_penalty)},
+    {.name = "logit_bias", .kind = FIELD_READ, .read = read_bias},
+    {.name = "min_tokens", .kind = FIELD_INT, .high = 1 << 30, .at = AT(min_tokens)},
     {.name = "bad_words", .kind = FIELD_ONLY, .only = "[[]]"},
     {.name = "allowed_token_ids", .kind = FIELD_ONLY, .only = "[]"},
     {.name = "logprob_token_ids", .kind = FIELD_ONLY, .only = "[]"},
@@ -316,8 +363,11 @@ static const Field openai[] = {
 static const Field chat[] = {
     {.name = "messages", .kind = FIELD_READ, .read = read_messages},
     {.name = "max_completion_tokens", .kind = FIELD_INT, .high = 1 << 30, .at = AT(max_tokens)},
-    {.name = "logprobs", .kind = FIELD_ONLY, .only = "[false]"},
-    {.name = "top_logprobs", .kind = FIELD_ONLY, .only = "[0]"},
+    {.name = "logprobs", .kind = FIELD_BOOL, .at = AT(logprobs)},
+    {.name = "top_logprobs",
+     .kind = FIELD_INT,
+     .high = ASK_MAX_TOP_LOGPROBS,
+     .at = AT(top_logprobs)},
     {.name = "add_generation_prompt", .kind = FIELD_ONLY, .only = "[true]"},
     {.name = "continue_final_message", .kind = FIELD_ONLY, .only = "[false]"},
     {.name = "echo", .kind = FIELD_ONLY, .only = "[false]"},
@@ -346,7 +396,7 @@ static const Field chat[] = {
 static const Field completions[] = {
     {.name = "prompt", .kind = FIELD_READ, .read = read_prompts},
     {.name = "echo", .kind = FIELD_BOOL, .at = AT(echo)},
-    {.name = "logprobs", .kind = FIELD_ONLY, .only = "[]"},
+    {.name = "logprobs", .kind = FIELD_READ, .read = read_logprobs},
     {.name = "suffix", .kind = FIELD_ONLY, .only = "[\"\"]"},
     {0},
 };

@@ -83,9 +83,94 @@ static json_t *ids_json(const TokenIds *ids, size_t from)
     return array;
 }
 
+/* A token's own bytes. */
+static json_t *token_text(const Choice *c, int32_t token, StrBuf *bytes)
+{
+    strbuf_clear(bytes);
+    if (c->x->server->tokenizer)
+        tokenizer_decode(c->x->server->tokenizer, &token, 1, TOKENIZER_SPECIAL | TOKENIZER_CONTINUE,
+                         bytes, NULL);
+    return json_text_of(bytes->text, bytes->length);
+}
+
+/* JSON has no infinity; OpenAI writes this instead. */
+static json_t *logprob_json(float x)
+{
+    return json_real(x > -9999.f ? (double)x : -9999.0);
+}
+
+static json_t *likely_json(const Choice *c, int32_t token, float logprob, StrBuf *bytes)
+{
+    json_t *json = json_pack("{s:o,s:o}", "token", token_text(c, token, bytes), "logprob",
+                             logprob_json(logprob));
+    json_t *numbers = json_array();
+    for (size_t i = 0; i < bytes->length; i++)
+        json_array_append_new(numbers, json_integer((unsigned char)bytes->text[i]));
+    json_object_set_new(json, "bytes", numbers);
+    return json;
+}
+
+/* Of tokens from number `from` on, as chat has it. */
+static json_t *chat_logprobs(const Choice *c, size_t from)
+{
+    StrBuf bytes = {0};
+    json_t *content = json_array();
+    for (size_t i = from; i < c->n_likely && i < c->tokens.n; i++) {
+        const Likely *l = &c->likely[i];
+        json_t *token = likely_json(c, c->tokens.id[i], l->logprob, &bytes), *top = json_array();
+        for (int k = 0; k < l->n_top; k++)
+            json_array_append_new(top, likely_json(c, l->top[k].token, l->top[k].logprob, &bytes));
+        json_object_set_new(token, "top_logprobs", top);
+        json_array_append_new(content, token);
+    }
+    strbuf_free(&bytes);
+    return json_pack("{s:o,s:n}", "content", content, "refusal");
+}
+
+/* As completions have it: the token itself is among the likeliest, whatever it is. */
+static json_t *completion_logprobs(const Choice *c, size_t from)
+{
+    StrBuf bytes = {0};
+    json_t *tokens = json_array(), *logprobs = json_array(), *tops = json_array(),
+           *offsets = json_array();
+    size_t offset = 0;
+    for (size_t i = 0; i < c->n_likely && i < c->tokens.n; i++) {
+        const Likely *l = &c->likely[i];
+        json_t *text = token_text(c, c->tokens.id[i], &bytes);
+        size_t at = offset;
+        offset += bytes.length;
+        if (i < from) {
+            json_decref(text);
+            continue;
+        }
+        json_t *top = json_object();
+        json_object_set_new_nocheck(top, json_string_value(text), logprob_json(l->logprob));
+        for (int k = 0; k < l->n_top; k++) {
+            json_t *name = token_text(c, l->top[k].token, &bytes);
+            json_object_set_new_nocheck(top, json_string_value(name),
+                                        logprob_json(l->top[k].logprob));
+            json_decref(name);
+        }
+        json_array_append_new(tokens, text);
+        json_array_append_new(logprobs, logprob_json(l->logprob));
+        json_array_append_new(tops, top);
+        json_array_append_new(offsets, json_integer((json_int_t)at));
+    }
+    strbuf_free(&bytes);
+    return json_pack("{s:o,s:o,s:o,s:o}", "tokens", tokens, "token_logprobs", logprobs,
+                     "top_logprobs", tops, "text_offset", offsets);
+}
+
+static json_t *logprobs_json(const Choice *c, size_t from)
+{
+    return !c->x->ask.logprobs ? json_null()
+           : is_chat(c->x)     ? chat_logprobs(c, from)
+                               : completion_logprobs(c, from);
+}
+
 static void set_finish(json_t *choice, const Choice *c)
 {
-    json_object_set_new(choice, "logprobs", json_null());
+    json_object_set_new(choice, "logprobs", logprobs_json(c, c->tokens_sent));
     json_object_set_new(choice, "finish_reason",
                         c->ended ? json_string(finish_reason(c)) : json_null());
     if (c->ended)
@@ -202,7 +287,8 @@ static void put_first(Choice *c)
                             json_pack("{s:s,s:s}", "role", "assistant", "content", ""));
     else
         json_object_set_new(choice, "text", json_text_of(text.text, text.length));
-    set_finish(choice, c);
+    json_object_set_new(choice, "logprobs", json_null());
+    json_object_set_new(choice, "finish_reason", json_null());
     if (c->x->ask.return_token_ids)
         json_object_set_new(choice, "prompt_token_ids", ids_json(&c->x->ask.prompt[c->prompt], 0));
     if (is_chat(c->x) || text.length || c->x->ask.return_token_ids)
@@ -217,12 +303,8 @@ enum { STAGE_BEGIN, STAGE_TEXT, STAGE_END };
 static void stream(Exchange *x)
 {
     if (x->stage == STAGE_BEGIN)
-        for (int i = 0; i < x->n_choices; i++) {
-            bool ended = x->choice[i].ended; /* the first chunk does not say so */
-            x->choice[i].ended = false;
+        for (int i = 0; i < x->n_choices; i++)
             put_first(&x->choice[i]);
-            x->choice[i].ended = ended;
-        }
     if (x->stage == STAGE_BEGIN)
         x->stage = STAGE_TEXT;
     for (int i = 0; i < x->n_choices && !x->failed.status; i++) {

@@ -69,6 +69,8 @@ int prompt_of_messages(Server *s, Ask *a, Refusal *why)
 {
     if (check_model(s, a, why))
         return why->status;
+    if (a->top_logprobs && !a->logprobs)
+        return refuse(why, 400, "top_logprobs", "top_logprobs says something with logprobs only");
     if (!a->n_messages)
         return refuse(why, 400, "messages", "messages are missing");
     if (!s->chat.there)
@@ -138,6 +140,10 @@ int prompts_of_completion(Server *s, Ask *a, Refusal *why)
         if (why->status)
             return why->status;
     }
+    if (a->echo && a->logprobs)
+        return refuse(why, 400, "echo",
+                      "echo with logprobs is not carried out: the prompt's are "
+                      "not computed");
     if (a->max_tokens < 0)
         a->max_tokens = 16; /* OpenAI's default */
     return 0;

@@ -12,9 +12,10 @@ static json_t *usage_json(const Exchange *x)
 {
     Usage u = exchange_usage(x);
     return json_pack("{s:I,s:{s:I,s:i},s:I,s:{s:i},s:I}", "input_tokens", (json_int_t)u.prompt,
-                     "input_tokens_details", "cached_tokens", (json_int_t)u.cached, "cache_write_tokens", 0, "output_tokens",
-                     (json_int_t)u.completion, "output_tokens_details", "reasoning_tokens", 0,
-                     "total_tokens", (json_int_t)(u.prompt + u.completion));
+                     "input_tokens_details", "cached_tokens", (json_int_t)u.cached,
+                     "cache_write_tokens", 0, "output_tokens", (json_int_t)u.completion,
+                     "output_tokens_details", "reasoning_tokens", 0, "total_tokens",
+                     (json_int_t)(u.prompt + u.completion));
 }
 
 static json_t *part(const Choice *c, int kind, bool whole)

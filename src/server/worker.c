@@ -93,6 +93,16 @@ static bool hear(void *context, int id, int32_t token)
     return go_on;
 }
 
+static void look(void *context, int id, const float *logits, int32_t token)
+{
+    Choice *c = context;
+    Server *s = c->x->server;
+    (void)id;
+    pthread_mutex_lock(&s->lock);
+    choice_see(c, logits, cvn_model_vocab(s->model), token);
+    pthread_mutex_unlock(&s->lock);
+}
+
 static void note_end(Server *s, const Choice *c)
 {
     Metrics *m = &s->metrics;
@@ -166,7 +176,8 @@ static void submit(Server *s, Exchange *x)
     for (int i = 0; i < x->n_choices; i++) {
         Choice *c = &x->choice[i];
         const cvn_listener listener = {hear, end, c};
-        const cvn_request request = ask_request(&x->ask, c->index, seed);
+        cvn_request request = ask_request(&x->ask, c->index, seed);
+        request.on_logits = x->ask.logprobs ? look : NULL;
         if (cvn_engine_submit(s->engine, &request, &listener, &c->id, &err)) {
             end_exchange(s, x, &err);
             return;

@@ -1,0 +1,95 @@
+"""The official clients of OpenAI and Anthropic against a server that runs: they parse every field of every answer.
+
+    pip install openai anthropic
+    caravan serve -m MODEL --port 8080 &
+    python tests/oracles/server_clients.py http://127.0.0.1:8080 [KEY]
+
+Prints a line per check and ends with status 1 where one fails.
+"""
+import sys
+
+import anthropic
+import openai
+
+url = sys.argv[1].rstrip("/")
+key = sys.argv[2] if len(sys.argv) > 2 else "none"
+failed = 0
+
+
+def check(name, ok, what=""):
+    global failed
+    failed += not ok
+    print(("ok    " if ok else "FAILED"), name, "" if ok else repr(what))
+
+
+# Strict: what does not fit the clients' types is an error, not a warning.
+o = openai.OpenAI(base_url=url + "/v1", api_key=key, max_retries=0, _strict_response_validation=True)
+a = anthropic.Anthropic(base_url=url, api_key=key, max_retries=0, _strict_response_validation=True)
+# A chunk of a completion has a finish_reason of null until the last, as OpenAI's own; its client's types have no such.
+loose = openai.OpenAI(base_url=url + "/v1", api_key=key, max_retries=0)
+messages = [{"role": "user", "content": "Once upon a time"}]
+
+models = list(o.models.list())
+model = models[0].id
+check("models", len(models) == 1)
+
+whole = o.chat.completions.create(model=model, messages=messages, max_tokens=20, seed=1)
+text = whole.choices[0].message.content
+check("chat", whole.usage.completion_tokens > 0 and whole.choices[0].finish_reason in ("stop", "length"), whole)
+pieces, usage = "", None
+for chunk in o.chat.completions.create(model=model, messages=messages, max_tokens=20, seed=1, stream=True,
+                                       stream_options={"include_usage": True}):
+    usage = chunk.usage or usage
+    if chunk.choices:
+        pieces += chunk.choices[0].delta.content or ""
+check("chat, streamed", pieces == text, (pieces, text))
+check("chat, usage of a stream", usage == whole.usage, usage)
+
+whole = o.completions.create(model=model, prompt=["Once", "There"], n=2, max_tokens=8, seed=1, echo=True)
+check("completions", len(whole.choices) == 4 and whole.choices[2].text.startswith("There"), whole)
+pieces = ["", "", "", ""]
+for chunk in loose.completions.create(model=model, prompt=["Once", "There"], n=2, max_tokens=8, seed=1, echo=True,
+                                      stream=True):
+    pieces[chunk.choices[0].index] += chunk.choices[0].text
+check("completions, streamed", pieces == [c.text for c in whole.choices], pieces)
+
+whole = o.responses.create(model=model, input="Once upon a time", max_output_tokens=20, store=False,
+                           extra_body={"seed": 1})
+check("responses", whole.output_text and whole.usage.total_tokens > 0, whole)
+with o.responses.stream(model=model, input="Once upon a time", max_output_tokens=20, store=False,
+                        extra_body={"seed": 1}) as stream:
+    kinds = [event.type for event in stream]
+    final = stream.get_final_response() if "response.completed" in kinds else None
+check("responses, streamed", kinds[0] == "response.created" and kinds[-1] in
+      ("response.completed", "response.incomplete"), kinds)
+check("responses, final", final is None or final.output_text == whole.output_text, final)
+
+whole = a.messages.create(model=model, messages=messages, max_tokens=20, system="Be brief.", extra_body={"seed": 1})
+check("messages", whole.content[0].type == "text" and whole.stop_reason in ("end_turn", "max_tokens"), whole)
+with a.messages.stream(model=model, messages=messages, max_tokens=20, system="Be brief.",
+                       extra_body={"seed": 1}) as stream:
+    pieces = "".join(stream.text_stream)
+    final = stream.get_final_message()
+check("messages, streamed", pieces == whole.content[0].text == final.content[0].text, (pieces, whole))
+check("messages, usage of a stream", final.usage.output_tokens == whole.usage.output_tokens, final)
+counted = a.messages.count_tokens(model=model, messages=messages, system="Be brief.")
+check("count_tokens", counted.input_tokens == whole.usage.input_tokens + whole.usage.cache_read_input_tokens, counted)
+
+
+def refused(name, kind, call):
+    try:
+        call()
+        check(name, False, "was answered")
+    except kind as e:
+        check(name, bool(e.message), e)
+
+
+refused("unknown model", openai.NotFoundError,
+        lambda: o.chat.completions.create(model="other", messages=messages))
+refused("refused field", openai.BadRequestError,
+        lambda: o.chat.completions.create(model=model, messages=messages, modalities=["audio"]))
+refused("unknown field", openai.BadRequestError,
+        lambda: o.chat.completions.create(model=model, messages=messages, extra_body={"foo": 1}))
+refused("unknown field of messages", anthropic.BadRequestError,
+        lambda: a.messages.create(model=model, messages=messages, max_tokens=4, extra_body={"foo": 1}))
+sys.exit(failed > 0)
