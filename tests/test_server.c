@@ -3,11 +3,13 @@
  * it does not carry out it refuses by name; and clients that leave, lie or flood take nothing from the others.
  */
 #include "http_client.h"
+#include "server/fields.h"
 #include "server/server.h"
 #include "shell.h"
 
 #ifdef CVN_HAVE_MICROHTTPD
 
+#include "base/file.h"
 #include "base/threads.h"
 
 #include <pthread.h>
@@ -576,6 +578,28 @@ static void web_pages_of_others_are_refused(void **state)
     }
 }
 
+/* The page names every field of every dialect. */
+static void fields_are_in_the_page(void **state)
+{
+    static const Fields *const all[] = {
+        &fields_chat,         &fields_completions, &fields_responses,  &fields_messages,
+        &fields_count_tokens, &fields_tokenize,    &fields_detokenize, &fields_apply_template};
+    FileMap page;
+    cvn_err err = {0};
+    (void)state;
+    if (file_map(&page, CVN_TEST_DATA "/../../docs/SERVING.md", &err))
+        fail_msg("%s", err.message);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (const Field *const *table = all[i]->tables; *table; table++)
+            for (const Field *f = *table; f->name; f++) {
+                char quoted[80];
+                snprintf(quoted, sizeof quoted, "`%s`", f->name);
+                if (!memmem(page.data, page.size, quoted, strlen(quoted)))
+                    fail_msg("docs/SERVING.md does not name %s of %s", f->name, all[i]->name);
+            }
+    file_unmap(&page);
+}
+
 /* ---- clients that leave ---- */
 
 static int ask_long(int port, bool stream)
@@ -810,6 +834,7 @@ int main(void)
         WITH_SERVER(what_asks_for_nothing_is_accepted),
         WITH_SERVER(bad_bodies_are_refused),
         WITH_SERVER(web_pages_of_others_are_refused),
+        cmocka_unit_test(fields_are_in_the_page),
         WITH_SERVER(a_client_that_leaves_frees_its_rows),
         WITH_SERVER(too_many_are_told_to_come_back),
         cmocka_unit_test(keys_are_wanted_on_all_but_health),

@@ -1,17 +1,30 @@
-"""The official clients of OpenAI and Anthropic against a server that runs: they parse every field of every answer.
+"""The official clients of OpenAI and Anthropic against the server: they parse every field of every answer.
 
-    pip install openai anthropic
-    caravan serve -m MODEL --port 8080 &
-    python tests/oracles/server_clients.py http://127.0.0.1:8080 [KEY]
+    python tests/oracles/server_clients.py                              a server of its own, with a small model
+    python tests/oracles/server_clients.py http://127.0.0.1:8080 [KEY]  one that runs
 
-Prints a line per check and ends with status 1 where one fails.
+Prints a line per check and ends with status 1 where one fails. Stores nothing.
 """
+import os
+import subprocess
 import sys
+import tempfile
 
 import anthropic
 import openai
 
-url = sys.argv[1].rstrip("/")
+server = None
+if len(sys.argv) > 1:
+    url = sys.argv[1].rstrip("/")
+else:
+    caravan = os.environ.get("CARAVAN", "build/caravan")
+    folder = tempfile.TemporaryDirectory()
+    here = os.path.dirname(os.path.abspath(__file__))
+    subprocess.run([caravan, "init", "-p", "tiny", "-s", "3", "--tokenizer", here + "/../data/chat/tokenizer.json", "-o",
+                    folder.name + "/model"], check=True, stdout=subprocess.DEVNULL)
+    server = subprocess.Popen([caravan, "serve", "-m", folder.name + "/model", "--port", "0"], stdout=subprocess.PIPE,
+                              text=True)
+    url = server.stdout.readline().split()[-1]
 key = sys.argv[2] if len(sys.argv) > 2 else "none"
 failed = 0
 
@@ -28,6 +41,12 @@ a = anthropic.Anthropic(base_url=url, api_key=key, max_retries=0, _strict_respon
 # A chunk of a completion has a finish_reason of null until the last, as OpenAI's own; its client's types have no such.
 loose = openai.OpenAI(base_url=url + "/v1", api_key=key, max_retries=0)
 messages = [{"role": "user", "content": "Once upon a time"}]
+while server:  # until the model is loaded
+    try:
+        o.models.list()
+        break
+    except openai.APIStatusError:
+        pass
 
 models = list(o.models.list())
 model = models[0].id
@@ -43,7 +62,13 @@ for chunk in o.chat.completions.create(model=model, messages=messages, max_token
     if chunk.choices:
         pieces += chunk.choices[0].delta.content or ""
 check("chat, streamed", pieces == text, (pieces, text))
-check("chat, usage of a stream", usage == whole.usage, usage)
+check("chat, usage of a stream", usage.total_tokens == whole.usage.total_tokens, usage)
+
+whole = o.chat.completions.create(model=model, messages=messages, max_tokens=4, logprobs=True, top_logprobs=2,
+                                  presence_penalty=0.5, logit_bias={"5": 1})
+check("chat, logprobs", len(whole.choices[0].logprobs.content) == whole.usage.completion_tokens, whole)
+whole = o.completions.create(model=model, prompt="Once", max_tokens=4, logprobs=2)
+check("completions, logprobs", len(whole.choices[0].logprobs.tokens) == whole.usage.completion_tokens, whole)
 
 whole = o.completions.create(model=model, prompt=["Once", "There"], n=2, max_tokens=8, seed=1, echo=True)
 check("completions", len(whole.choices) == 4 and whole.choices[2].text.startswith("There"), whole)
@@ -92,4 +117,7 @@ refused("unknown field", openai.BadRequestError,
         lambda: o.chat.completions.create(model=model, messages=messages, extra_body={"foo": 1}))
 refused("unknown field of messages", anthropic.BadRequestError,
         lambda: a.messages.create(model=model, messages=messages, max_tokens=4, extra_body={"foo": 1}))
+if server:
+    server.terminate()
+    check("the server ends when it is told to", server.wait(60) == 0, server.returncode)
 sys.exit(failed > 0)
