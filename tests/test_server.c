@@ -784,8 +784,11 @@ static void the_command_serves_and_ends_with_a_signal(void **state)
     expect(1, "caravan serve -m model --host 0.0.0.0 --port 0 2>&1", "--api-key-file");
 }
 
-static int open_model(void **state)
+/* One server for all tests that need nothing special of it. */
+static int begin(void **state)
 {
+    static Running running;
+    const ServerOptions options = usual_options();
     cvn_err err = {0};
     if (make_models(state))
         return -1;
@@ -793,50 +796,36 @@ static int open_model(void **state)
         fprintf(stderr, "%s\n", err.message);
         return -1;
     }
-    return 0;
-}
-
-static int close_model(void **state)
-{
-    cvn_model_free(model);
-    return remove_scratch(state);
-}
-
-static int start(void **state)
-{
-    static Running running;
-    const ServerOptions options = usual_options();
     start_server(&running, &options);
     *state = &running;
     return 0;
 }
 
-static int stop(void **state)
+static int finish(void **state)
 {
     stop_server(*state);
-    return 0;
+    cvn_model_free(model);
+    return remove_scratch(state);
 }
-
-#define WITH_SERVER(f) cmocka_unit_test_setup_teardown(f, start, stop)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_answers_while_it_loads),
-        WITH_SERVER(a_stream_says_what_a_whole_answer_says),
-        WITH_SERVER(an_answer_does_not_depend_on_company),
-        WITH_SERVER(texts_of_one_request_are_those_of_their_own_seeds),
-        WITH_SERVER(a_stop_text_is_never_seen),
-        WITH_SERVER(a_prompt_is_read_once_for_all_who_share_a_salt),
-        WITH_SERVER(logprobs_are_of_the_tokens),
-        WITH_SERVER(ids_and_text_are_turned_into_each_other),
-        WITH_SERVER(what_is_not_carried_out_is_refused_by_name),
-        WITH_SERVER(what_asks_for_nothing_is_accepted),
-        WITH_SERVER(bad_bodies_are_refused),
-        WITH_SERVER(web_pages_of_others_are_refused),
+        cmocka_unit_test(a_stream_says_what_a_whole_answer_says),
+        cmocka_unit_test(an_answer_does_not_depend_on_company),
+        cmocka_unit_test(texts_of_one_request_are_those_of_their_own_seeds),
+        cmocka_unit_test(a_stop_text_is_never_seen),
+        cmocka_unit_test(a_prompt_is_read_once_for_all_who_share_a_salt),
+        cmocka_unit_test(logprobs_are_of_the_tokens),
+        cmocka_unit_test(ids_and_text_are_turned_into_each_other),
+        cmocka_unit_test(what_is_not_carried_out_is_refused_by_name),
+        cmocka_unit_test(what_asks_for_nothing_is_accepted),
+        cmocka_unit_test(bad_bodies_are_refused),
+        cmocka_unit_test(web_pages_of_others_are_refused),
         cmocka_unit_test(fields_are_in_the_page),
-        WITH_SERVER(a_client_that_leaves_frees_its_rows),
-        WITH_SERVER(too_many_are_told_to_come_back),
+        cmocka_unit_test(a_client_that_leaves_frees_its_rows),
+        cmocka_unit_test(too_many_are_told_to_come_back),
         cmocka_unit_test(keys_are_wanted_on_all_but_health),
         cmocka_unit_test(strangers_want_a_key),
         cmocka_unit_test(what_runs_is_finished),
@@ -844,7 +833,7 @@ int main(void)
         cmocka_unit_test(the_command_serves_and_ends_with_a_signal),
     };
     signal(SIGPIPE, SIG_IGN);
-    return cmocka_run_group_tests(tests, open_model, close_model);
+    return cmocka_run_group_tests(tests, begin, finish);
 }
 
 #else

@@ -35,6 +35,18 @@ void ask_free(Ask *a)
     *a = (Ask){0};
 }
 
+void ask_forget_text(Ask *a)
+{
+    for (size_t i = 0; i < a->n_messages; i++) {
+        strbuf_free(&a->content[i]);
+        a->message[i] = (ChatMessage){0};
+    }
+    a->prompts = NULL;
+    static const char *const texts[] = {"prompt", "messages", "input", "system"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        json_object_del(a->body, texts[i]);
+}
+
 /* How deeply arrays and objects lie in each other: known before anything recursive reads them. */
 static int depth_of(const char *text, size_t n)
 {

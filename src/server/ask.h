@@ -67,6 +67,9 @@ typedef struct Ask {
 void ask_init(Ask *ask);
 void ask_free(Ask *ask);
 
+/* What the prompts were made of is not needed any more: its memory goes. */
+void ask_forget_text(Ask *ask);
+
 /* The body of a request, n bytes of JSON that must be an object: *out is the caller's. Returns 0 or a status. */
 int ask_parse(const char *text, size_t n, json_t **out, Refusal *why);
 

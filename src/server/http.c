@@ -22,12 +22,15 @@ enum {
     HTTP_CONNECTION_BYTES = 64 << 10, /* of headers */
     HTTP_BLOCK = 16 << 10,            /* bytes of a stream sent at once */
     BODY_SECONDS = 120,               /* that a body may take to come in */
+    BODIES_AT_ONCE = 8,               /* of the longest kind: memory for requests that come in */
     FLUSH_SECONDS = 10,               /* for what has been answered to leave, at the end */
 };
 
 struct Http {
     struct MHD_Daemon *daemon;
-    int open; /* connections that have an exchange; guarded by the server's lock */
+    /* Guarded by the server's lock. */
+    int open;       /* connections that have an exchange */
+    int64_t bodies; /* bytes that bodies which come in may have */
 };
 
 /* A request on a connection. */
@@ -37,11 +40,12 @@ typedef struct Visit {
     char *path, *method; /* owned, for the log */
     StrBuf body;
     bool too_big;
-    int key;      /* that it came with; -1: none */
-    int status;   /* that was answered; 0: none yet */
-    Exchange *x;  /* held, or NULL */
-    double begin; /* of clock_seconds */
-    char id[80];  /* of the request */
+    int64_t reserved; /* bytes that the body may have */
+    int key;          /* that it came with; -1: none */
+    int status;       /* that was answered; 0: none yet */
+    Exchange *x;      /* held, or NULL */
+    double begin;     /* of clock_seconds */
+    char id[80];      /* of the request */
     char trace[80];
 } Visit;
 
@@ -219,6 +223,7 @@ static int generate(Visit *v, struct MHD_Connection *c, Ask *ask, Refusal *why)
     const Dialect *dialect = v->route->dialect;
     if (fields_read(dialect->fields, ask, s->options.lenient, why) || dialect->finish(s, ask, why))
         return why->status;
+    ask_forget_text(ask);
     if (!ask->has_seed)
         ask->seed = (int64_t)routes_random();
     Exchange *x = exchange_new(s, dialect, ask);
@@ -241,6 +246,38 @@ static int generate(Visit *v, struct MHD_Connection *c, Ask *ask, Refusal *why)
 }
 
 /* ---- requests ---- */
+
+static void release_body(Visit *v)
+{
+    Server *s = v->server;
+    strbuf_free(&v->body);
+    v->body = (StrBuf){0};
+    pthread_mutex_lock(&s->lock);
+    s->http->bodies -= v->reserved;
+    pthread_mutex_unlock(&s->lock);
+    v->reserved = 0;
+}
+
+/* Room for a body; one of unknown length may become as long as any. */
+static int reserve_body(Visit *v, const char *length, Refusal *why)
+{
+    Server *s = v->server;
+    int64_t most = s->options.max_body, bytes = length ? strtoll(length, NULL, 10) : most;
+    if (bytes > most || bytes < 0)
+        return refuse(why, 413, NULL, "the body has %.20s bytes; at most %lld are read", length,
+                      (long long)most);
+    pthread_mutex_lock(&s->lock);
+    if (s->http->bodies + bytes <= BODIES_AT_ONCE * most) {
+        v->reserved = bytes;
+        s->http->bodies += bytes;
+    } else {
+        refuse(why, 429, NULL, "requests of %lld bytes are coming in already",
+               (long long)s->http->bodies);
+        why->retry = 1;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return why->status;
+}
 
 /* Nothing of the model is looked at before this says that it is there. */
 static int check_ready(Server *s, Refusal *why)
@@ -275,7 +312,7 @@ static enum MHD_Result handle(Visit *v, struct MHD_Connection *c)
         return send_bytes(v, c, 200, route->type, text.text, text.length, MHD_RESPMEM_MUST_FREE);
     } else if (strcmp(route->method, "POST") == 0 && !check_ready(s, &why))
         ask_parse(v->body.text ? v->body.text : "", v->body.length, &ask.body, &why);
-    strbuf_free(&v->body);
+    release_body(v);
     int status = 200;
     if (!why.status && route->dialect)
         generate(v, c, &ask, &why);
@@ -368,9 +405,8 @@ static enum MHD_Result arrive(Server *s, struct MHD_Connection *c, const char *u
         refuse(&why, 404, NULL, "there is nothing at %.200s", url);
     else if (strcmp(v->route->method, is_get ? "GET" : method) != 0)
         refuse(&why, 405, NULL, "%s takes %s, not %.20s", v->route->path, v->route->method, method);
-    else if (length && strtoll(length, NULL, 10) > s->options.max_body)
-        refuse(&why, 413, NULL, "the body has %.20s bytes; at most %lld are read", length,
-               (long long)s->options.max_body);
+    else if (!is_get)
+        reserve_body(v, length, &why);
     return why.status ? send_refusal(v, c, &why) : MHD_YES;
 }
 
@@ -472,7 +508,7 @@ static void on_completed(void *context, struct MHD_Connection *c, void **visit,
     }
     pthread_cond_broadcast(&s->wake);
     pthread_mutex_unlock(&s->lock);
-    strbuf_free(&v->body);
+    release_body(v);
     free(v->path);
     free(v->method);
     free(v);
@@ -519,6 +555,7 @@ int server_new(const ServerOptions *options, Server **out, cvn_err *err)
         return err_set(err, CVN_EMEM, "no memory for a server");
     s->options = *options;
     s->started = clock_seconds();
+    s->created = (json_int_t)time(NULL);
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->wake, NULL);
     int code = options->key_file ? keys_read(&s->keys, options->key_file, err) : CVN_OK;

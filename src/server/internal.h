@@ -39,6 +39,7 @@ struct Server {
     Keys keys;
     Metrics metrics;
     double started;
+    json_int_t created;     /* seconds since 1970 */
     double looked;          /* when connections were last looked at */
     cvn_engine_stats stats; /* after the last step … */
     int running;            /* … and texts that have a row */

@@ -3,7 +3,6 @@
 #include "base/threads.h"
 
 #include <sys/random.h>
-#include <time.h>
 
 uint64_t routes_random(void)
 {
@@ -43,8 +42,8 @@ static int models(Server *s, Ask *ask, json_t **out, Refusal *why)
     if (!ready)
         return refuse(why, 503, NULL, "the server is loading the model");
     *out = json_pack("{s:s,s:[{s:s,s:s,s:I,s:s,s:I}]}", "object", "list", "data", "id",
-                     s->options.model_name, "object", "model", "created", (json_int_t)time(NULL),
-                     "owned_by", "caravan", "max_model_len", (json_int_t)s->context);
+                     s->options.model_name, "object", "model", "created", s->created, "owned_by",
+                     "caravan", "max_model_len", (json_int_t)s->context);
     return 200;
 }
 
