@@ -156,8 +156,8 @@ typedef struct cvn_request {
     int64_t max_tokens;    /* most to generate; 0: none, the result is empty */
     bool ignore_eos;       /* go on past end tokens */
     cvn_sampling sampling; /* what it asks for must be among the engine's options */
-    const cvn_bias
-        *bias; /* [n_bias] borrowed during the call; with options.adjust, as what follows */
+    /* [n_bias] borrowed during the call; with options.adjust, as what follows. */
+    const cvn_bias *bias;
     int64_t n_bias;
     int64_t min_tokens;       /* no end token before there are so many */
     cvn_logits_fn *on_logits; /* called with the listener's context, or NULL */

@@ -3,9 +3,6 @@
 #include "base/bytes.h"
 #include "base/threads.h"
 
-#include "serve/adjust.h"
-#include "serve/prefix.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -260,10 +257,7 @@ static void make_rows(cvn_engine *e, size_t rows)
     e->job = arena_array(&e->arena, rows, sizeof(Job *));
     e->prompt = arena_array(&e->arena, rows, sizeof *e->prompt);
     e->drawn = arena_array(&e->arena, history, sizeof *e->drawn);
-    if (e->options.reuse)
-        prefix_init(e);
-    if (e->options.adjust)
-        adjust_init(e);
+    engine_init_rows(e);
     for (size_t i = 0; i < rows; i++)
         engine_reset_row(e, (int)i);
 }

@@ -94,6 +94,9 @@ cvn_dtype engine_kv_dtype(const cvn_engine *e);
 /* Of what enters products: the model's, or i8 where rows are brought to 8 bits. */
 cvn_dtype engine_product_dtype(const cvn_engine *e);
 
+/* What rows have only with options.reuse and options.adjust. */
+void engine_init_rows(cvn_engine *e);
+
 /* Begins a text on a row, whose cache holds the first `keep` tokens of the prompt already; the rest is to be prefilled. */
 void engine_begin_row(cvn_engine *e, int row, const cvn_request *request, int64_t keep);
 

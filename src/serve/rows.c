@@ -18,6 +18,14 @@ static int run_program(cvn_engine *e, Program *program, cvn_err *err)
     return code;
 }
 
+void engine_init_rows(cvn_engine *e)
+{
+    if (e->options.reuse)
+        prefix_init(e);
+    if (e->options.adjust)
+        adjust_init(e);
+}
+
 void engine_release_row(cvn_engine *e, int row)
 {
     for (int i = 0; i < e->n_caches; i++)
