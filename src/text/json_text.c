@@ -20,8 +20,7 @@ void json_text_string(const char *text, size_t n, StrBuf *out)
     strbuf_putc(out, '"');
 }
 
-/* The shortest decimal that reads back as the same number; an exponent below 1e-4 and from 1e16 on. */
-static void write_real(double x, StrBuf *out)
+void json_text_real(double x, StrBuf *out)
 {
     char digits[40];
     int precision = 0;
@@ -96,7 +95,7 @@ static void write_value(const json_t *value, int indent, int level, StrBuf *out)
         strbuf_printf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
         break;
     case JSON_REAL:
-        write_real(json_real_value(value), out);
+        json_text_real(json_real_value(value), out);
         break;
     case JSON_TRUE:
         strbuf_puts(out, "true");
