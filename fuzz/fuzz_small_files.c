@@ -62,9 +62,18 @@ static int read_chat_format(const char *folder, const char *path, cvn_err *err)
 {
     (void)path;
     ChatFormat format;
-    int code = chat_format_find(folder, tokenizer(), &format, err);
+    Tokenizer *beside;
+    const FilePath file = file_path(folder, "tokenizer.json");
+    if (file_write(file.text, TOKENIZER, sizeof TOKENIZER - 1, NULL))
+        abort();
+    int code = tokenizer_open(folder, &beside, err);
+    unlink(file.text);
+    if (code)
+        return code;
+    code = chat_format_find(folder, beside, &format, err);
     if (code == CVN_OK && !chat_format_name(format))
         abort();
+    tokenizer_free(beside);
     return code;
 }
 

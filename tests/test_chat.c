@@ -1,4 +1,5 @@
 /* `caravan chat` as scripts and people meet it, with a small model of random weights. */
+#include "serve/dialog.h"
 #include "shell.h"
 
 static void a_line_is_a_turn(void **state)
@@ -32,6 +33,100 @@ static void only_new_tokens_are_computed(void **state)
            "printf 'what is this\\nand then\\n/stats\\n' | "
            "caravan chat -m model -n 12 --ignore-eos --format llama3-meta",
            "last turn  41 tokens reused,");
+}
+
+/* A folder's own template is used, and of what it renders only what is new is computed. */
+static void the_models_template_writes_the_conversation(void **state)
+{
+    (void)state;
+    static const char make[] =
+        "rm -rf tmpl && cp -r model tmpl && printf '%s' \"{%- for m in messages -%}"
+        "<|start_header_id|>{{ m.role }}<|end_header_id|>\n{{ m.content.split('</think>')[-1] | "
+        "trim }}<|eot_id|>"
+        "{%- endfor -%}{%- if add_generation_prompt "
+        "-%}<|start_header_id|>assistant<|end_header_id|>\n{%- endif -%}\" "
+        "> tmpl/chat_template.jinja; ";
+    char line[2048];
+    snprintf(line, sizeof line,
+             "%s caravan inspect -m tmpl; printf 'what is this\\n/stats\\nand then\\n/save "
+             "t.json\\n/stats\\n' | "
+             "caravan chat -m tmpl -n 12 --ignore-eos; cat t.json",
+             make);
+    int status;
+    StrBuf text = shell(line, &status);
+    assert_int_equal(status, 0);
+    assert_non_null(strstr(text.text, "chat        template of the model"));
+    assert_non_null(strstr(text.text, "\"format\": \"template\""));
+    /* The second turn begins as the first did: all of that prompt was there. */
+    long first = -1, reused = -1, computed = -1;
+    char *stats = strstr(text.text, "last turn");
+    assert_non_null(stats);
+    sscanf(stats, "last turn 0 tokens reused, %ld computed", &first);
+    stats = strstr(stats + 1, "last turn");
+    assert_non_null(stats);
+    sscanf(stats, "last turn %ld tokens reused, %ld computed", &reused, &computed);
+    assert_true(first > 8 && reused >= first && computed > 0);
+    strbuf_free(&text);
+    /* A template that is not understood is named, and a format built in can be used instead. */
+    expect(
+        1,
+        "printf '{{ a | nosuch }}' > tmpl/chat_template.jinja; echo a | caravan chat -m tmpl 2>&1",
+        "line 1 of the chat template: the filter 'nosuch' is not known (--format NAME)");
+    expect(0, "echo a | caravan chat -m tmpl --format llama3-meta -n 4 2>&1", "");
+    /* What it says of a conversation is said, and the turn taken back. */
+    expect(1,
+           "printf '{{ raise_exception(\"no turns today\") }}' > tmpl/chat_template.jinja; "
+           "echo a | caravan chat -m tmpl 2>&1",
+           "no turns today");
+}
+
+/* Thoughts leave the conversation with the next turn, as the template wants: what follows them is computed anew. */
+static void thoughts_that_a_template_drops_are_no_longer_in_the_cache(void **state)
+{
+    (void)state;
+    Tokenizer *t;
+    ChatTemplate *chat;
+    Dialog d;
+    int status;
+    StrBuf out =
+        shell("rm -rf thinks && cp -r model thinks && printf '%s' \"{%- for m in messages -%}"
+              "<|start_header_id|>{{ m.role }}<|end_header_id|>{% if m.reasoning_content and "
+              "loop.last %}<think>{{ m.reasoning_content }}"
+              "</think>{% endif %}{{ m.content }}<|eot_id|>{%- endfor "
+              "-%}<|start_header_id|>assistant<|end_header_id|><think>\n\" "
+              "> thinks/chat_template.jinja; pwd",
+              &status);
+    assert_int_equal(status, 0);
+    char folder[600];
+    snprintf(folder, sizeof folder, "%.*s/thinks", (int)strcspn(out.text, "\n"), out.text);
+    assert_int_equal(tokenizer_open(folder, &t, NULL), CVN_OK);
+    assert_int_equal(chat_template_open(t, &chat, NULL), CVN_OK);
+    dialog_init(&d, CHAT_R1, t);
+    d.template = chat;
+    assert_int_equal(dialog_add(&d, DIALOG_USER, "a story", 7, NULL), CVN_OK);
+    TokenIds first = {0}, second = {0};
+    assert_int_equal(dialog_prompt(&d, &first, NULL), CVN_OK);
+    assert_true(dialog_thinks(&d) && dialog_in_thought(&d, &first));
+    assert_int_equal(dialog_add(&d, DIALOG_ASSISTANT, "the end", 7, NULL), CVN_OK);
+    strbuf_puts(&d.message[1].thought, "hm, hm");
+    assert_int_equal(dialog_add(&d, DIALOG_USER, "more", 4, NULL), CVN_OK);
+    assert_int_equal(dialog_prompt(&d, &second, NULL), CVN_OK);
+    StrBuf text = {0};
+    assert_int_equal(tokenizer_decode(t, second.id, second.n, TOKENIZER_SPECIAL, &text, NULL),
+                     CVN_OK);
+    assert_non_null(strstr(text.text, "<|end_header_id|>the end<|eot_id|>"));
+    assert_null(strstr(text.text, "hm, hm"));
+    size_t same = 0;
+    while (same < first.n && first.id[same] == second.id[same])
+        same++;
+    assert_true(same > 4 && same < first.n); /* up to the thought, which is gone */
+    strbuf_free(&text);
+    strbuf_free(&out);
+    token_ids_free(&first);
+    token_ids_free(&second);
+    dialog_free(&d);
+    chat_template_free(chat);
+    tokenizer_free(t);
 }
 
 static void turns_of_several_lines(void **state)
@@ -141,6 +236,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_line_is_a_turn),
         cmocka_unit_test(only_new_tokens_are_computed),
+        cmocka_unit_test(the_models_template_writes_the_conversation),
+        cmocka_unit_test(thoughts_that_a_template_drops_are_no_longer_in_the_cache),
         cmocka_unit_test(turns_of_several_lines),
         cmocka_unit_test(a_full_context_says_what_can_be_done),
         cmocka_unit_test(conversations_are_saved_and_loaded),

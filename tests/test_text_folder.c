@@ -54,6 +54,8 @@ static void the_chat_template_is_the_folders(void **state)
             write_file(folder, "chat_template.jinja", cases[i].jinja, strlen(cases[i].jinja));
         Tokenizer *t = open_tokenizer(folder);
         const char *template = tokenizer_chat_template(t);
+        assert_int_equal(tokenizer_tool_template(t) != NULL,
+                         cases[i].config && strstr(cases[i].config, "tool_use"));
         if (cases[i].template)
             assert_string_equal(template, cases[i].template);
         else

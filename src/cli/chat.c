@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MODEL, SYSTEM, LOAD, FORMAT, THINKING, MAX_TOKENS, CONTEXT, HISTORY };
@@ -44,6 +45,17 @@ static const Option *const options[] = {
     NULL,
 };
 
+/* What templates are told the time is, all through the conversation: one that changed would change its beginning. */
+static int set_clock(struct tm *now, cvn_err *err)
+{
+    int64_t seconds = time(NULL);
+    int code = ranks_share(&seconds, NULL, err);
+    const time_t clock = (time_t)seconds;
+    if (!code && !localtime_r(&clock, now))
+        code = err_set(err, CVN_EIO, "the clock of this machine shows no time");
+    return code;
+}
+
 static int open_chat(Chat *chat, const Args *args, cvn_err *err)
 {
     const Value *v = args->value;
@@ -56,11 +68,16 @@ static int open_chat(Chat *chat, const Args *args, cvn_err *err)
     ChatFormat format = (ChatFormat)v[FORMAT].integer;
     if (!v[FORMAT].given) {
         cvn_err unknown = {0};
-        if (chat_format_find(v[MODEL].text, tokenizer, &format, &unknown))
-            return err_set(err, unknown.code, "%s (--format NAME)", unknown.message);
+        int code = chat_template_open(tokenizer, &chat->template, &unknown);
+        if (!code && !chat->template)
+            code = chat_format_find(v[MODEL].text, tokenizer, &format, &unknown);
+        if (code)
+            return err_set(err, code, "%s (--format NAME)", unknown.message);
     }
     dialog_init(&chat->dialog, format, tokenizer);
-    if ((v[SYSTEM].given && dialog_set_system(&chat->dialog, v[SYSTEM].text, err)) ||
+    chat->dialog.template = chat->template;
+    if (set_clock(&chat->dialog.now, err) ||
+        (v[SYSTEM].given && dialog_set_system(&chat->dialog, v[SYSTEM].text, err)) ||
         (v[LOAD].given && dialog_load(&chat->dialog, v[LOAD].text, err)) ||
         run_model_start(&chat->run, &run, 0, cvn_model_context(chat->run.model), err))
         return err->code;
@@ -134,7 +151,7 @@ static int converse(Chat *chat, const Value *history, cvn_err *err)
     if (chat->terminal)
         printf("Chat format %s, %lld tokens of context.\n"
                "/help lists commands, Ctrl-C stops an answer, Ctrl-D leaves.\n",
-               chat_format_name(chat->dialog.format),
+               dialog_format_name(&chat->dialog),
                (long long)cvn_session_get_stats(chat->session).context);
     int64_t terminal = chat->terminal;
     int code = ranks_share(&terminal, NULL, err);
@@ -156,6 +173,7 @@ static int run(const Args *args)
     bool failed = open_chat(&chat, args, &err) || converse(&chat, &v[HISTORY], &err);
     dialog_free(&chat.dialog);
     cvn_session_free(chat.session);
+    chat_template_free(chat.template);
     run_model_close(&chat.run, NULL);
     if (failed)
         return fail(&err);
@@ -171,8 +189,9 @@ const Command command_chat = {
         "chat -m my-llama --system 'Answer in one sentence.' --temperature 0\tset the tone\n"
         "chat -m my-llama < questions.txt\ta line is a turn\n"
         "chat -m my-llama --mesh model=2 --layout tp\ta model divided among two devices\n",
-    .notes = "The model's chat format is found from its folder: Llama 2, Llama 3 to 3.3, or the "
-             "R1 distillations, whose thoughts are shown dimmed. What was said stays in the KV "
+    .notes = "The conversation is written by the model's chat template, or, where it has none, in "
+             "the format that its special tokens are of: Llama 2, Llama 3 or the R1 distillations. "
+             "Thoughts are shown dimmed. What was said stays in the KV "
              "cache, so that a turn costs no more than its own length. With the same seed the "
              "same conversation comes out. Under mpirun, rank 0 has the terminal, and Ctrl-C ends "
              "the conversation.",

@@ -7,10 +7,11 @@
 #include "serve/dialog.h"
 
 typedef struct Chat {
-    RunModel run;         /* owned */
-    cvn_session *session; /* owned */
-    Dialog dialog;        /* owned */
-    cvn_request request;  /* sampling, ignore_eos and max_tokens (0: what fits) of every answer */
+    RunModel run;           /* owned */
+    cvn_session *session;   /* owned */
+    ChatTemplate *template; /* owned: the model's, or NULL */
+    Dialog dialog;          /* owned */
+    cvn_request request;    /* sampling, ignore_eos and max_tokens (0: what fits) of every answer */
     volatile int *interrupt;
     bool terminal;          /* a person types and reads */
     bool colors;            /* thoughts are dimmed */

@@ -15,6 +15,7 @@ typedef struct Answer {
     size_t n_stops;
     TokenIds ids; /* all but the end token */
     Decoder decoder;
+    bool thinks; /* it may begin with thoughts */
     Thinking thinking;
     StrBuf piece;         /* text of one token */
     StrBuf thought, text; /* all of it */
@@ -77,7 +78,7 @@ static void show(Answer *a)
 static void add_piece(Answer *a)
 {
     const char *piece = a->piece.length ? a->piece.text : "";
-    if (chat_thinks(a->chat->dialog.format))
+    if (a->thinks)
         thinking_push(&a->thinking, piece, a->piece.length, &a->thought, &a->text);
     else
         strbuf_add(&a->text, piece, a->piece.length);
@@ -204,9 +205,10 @@ int chat_answer(Chat *chat, cvn_err *err)
         dialog_pop(dialog);
         chat_refuse(chat, "%s", refused.message);
     } else {
-        a.n_stops = chat_stops(dialog->format, dialog->tokenizer, a.stops);
+        a.n_stops = dialog_stops(dialog, a.stops);
+        a.thinks = dialog_thinks(dialog);
         decoder_init(&a.decoder, dialog->tokenizer, 0);
-        thinking_init(&a.thinking, dialog->format == CHAT_R1);
+        thinking_init(&a.thinking, dialog_in_thought(dialog, &prompt));
         code = generate(&a, &prompt, err);
     }
     token_ids_free(&prompt);

@@ -6,6 +6,7 @@
 #include "io/model.h"
 #include "model/presets.h"
 #include "text/chat.h"
+#include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 #include <inttypes.h>
@@ -216,10 +217,14 @@ static void add_tokenizer(StrBuf *out, const Subject *s)
     strbuf_printf(out, "tokenizer   %s, %" PRIi32 " pieces\n", tokenizer_kind(tokenizer),
                   tokenizer_vocab_size(tokenizer));
     ChatFormat format;
-    if (chat_format_find(s->name, tokenizer, &format, &err) == CVN_OK)
+    ChatTemplate *template = NULL;
+    if (chat_template_open(tokenizer, &template, &err) == CVN_OK && template)
+        strbuf_puts(out, "chat        template of the model\n");
+    else if (!err.code && chat_format_find(s->name, tokenizer, &format, &err) == CVN_OK)
         strbuf_printf(out, "chat        format %s\n", chat_format_name(format));
     else
         strbuf_printf(out, "chat        none: %s\n", err.message);
+    chat_template_free(template);
     tokenizer_free(tokenizer);
 }
 

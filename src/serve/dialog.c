@@ -10,6 +10,11 @@
 static const char *const ROLE[] = {"system", "user", "assistant"};
 enum { ROLES = sizeof ROLE / sizeof *ROLE };
 
+static json_t *bytes_of(const StrBuf *text)
+{
+    return bytes_json(text->length ? text->text : "", text->length);
+}
+
 void dialog_init(Dialog *dialog, ChatFormat format, const Tokenizer *tokenizer)
 {
     *dialog = (Dialog){.format = format, .tokenizer = tokenizer};
@@ -129,8 +134,31 @@ static void add_end(const Dialog *dialog, TokenIds *ids)
         token_ids_add(ids, stops[n - 1]);
 }
 
+/* By the model's template: messages as JSON, with thoughts beside answers. */
+static int encode_by_template(const Dialog *dialog, TokenIds *ids, cvn_err *err)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < dialog->n; i++) {
+        const DialogMessage *message = &dialog->message[i];
+        json_t *object = json_pack("{s:s,s:o}", "role", ROLE[message->role], "content",
+                                   bytes_of(&message->text));
+        if (message->thought.length)
+            json_object_set_new(object, "reasoning_content", bytes_of(&message->thought));
+        json_array_append_new(list, object);
+    }
+    const ChatInput input = {.messages = list, .generation_prompt = true, .now = &dialog->now};
+    int code =
+        json_array_size(list) == dialog->n
+            ? chat_template_encode(dialog->template, dialog->tokenizer, &input, ids, NULL, err)
+            : err_set(err, CVN_EMEM, "no memory for the conversation");
+    json_decref(list);
+    return code;
+}
+
 int dialog_prompt(const Dialog *dialog, TokenIds *ids, cvn_err *err)
 {
+    if (dialog->template)
+        return encode_by_template(dialog, ids, err);
     size_t from = 0, before = ids->n;
     int code = CVN_OK;
     for (size_t i = 0; i < dialog->n && !code && !chat_thinks(dialog->format); i++) {
@@ -152,9 +180,39 @@ int dialog_prompt(const Dialog *dialog, TokenIds *ids, cvn_err *err)
     return code;
 }
 
-static json_t *bytes_of(const StrBuf *text)
+size_t dialog_stops(const Dialog *dialog, int32_t stops[4])
 {
-    return bytes_json(text->length ? text->text : "", text->length);
+    return dialog->template ? chat_template_stops(dialog->template, dialog->tokenizer, stops)
+                            : chat_stops(dialog->format, dialog->tokenizer, stops);
+}
+
+bool dialog_thinks(const Dialog *dialog)
+{
+    return dialog->template ? chat_template_thinks(dialog->template) : chat_thinks(dialog->format);
+}
+
+bool dialog_in_thought(const Dialog *dialog, const TokenIds *prompt)
+{
+    static const char open[] = "<think>";
+    enum { TAIL = 16 }; /* ids: as many as the tag and white space behind it may have */
+    size_t n = prompt->n < TAIL ? prompt->n : TAIL;
+    StrBuf text = {0};
+    bool inside = false;
+    if (dialog_thinks(dialog) && n &&
+        tokenizer_decode(dialog->tokenizer, prompt->id + prompt->n - n, n,
+                         TOKENIZER_SPECIAL | TOKENIZER_CONTINUE, &text, NULL) == CVN_OK) {
+        while (text.length && strchr(" \t\n", text.text[text.length - 1]))
+            text.length--;
+        inside = text.length >= sizeof open - 1 &&
+                 memcmp(text.text + text.length - (sizeof open - 1), open, sizeof open - 1) == 0;
+    }
+    strbuf_free(&text);
+    return inside;
+}
+
+const char *dialog_format_name(const Dialog *dialog)
+{
+    return dialog->template ? "template" : chat_format_name(dialog->format);
 }
 
 int dialog_save(const Dialog *dialog, const char *path, cvn_err *err)
@@ -169,8 +227,7 @@ int dialog_save(const Dialog *dialog, const char *path, cvn_err *err)
         json_array_append_new(list, object);
     }
     bool whole = json_array_size(list) == dialog->n;
-    json_t *json =
-        json_pack("{s:s,s:o}", "format", chat_format_name(dialog->format), "messages", list);
+    json_t *json = json_pack("{s:s,s:o}", "format", dialog_format_name(dialog), "messages", list);
     int code = json && whole ? json_file_write(path, json, err)
                              : err_set(err, CVN_EMEM, "%s: no memory for the conversation", path);
     json_decref(json);
@@ -238,6 +295,8 @@ int dialog_load(Dialog *dialog, const char *path, cvn_err *err)
         return CVN_EFORMAT;
     Dialog loaded;
     dialog_init(&loaded, dialog->format, dialog->tokenizer);
+    loaded.template = dialog->template;
+    loaded.now = dialog->now;
     int code = load_messages(&loaded, path, json, err);
     json_decref(json);
     if (code) {

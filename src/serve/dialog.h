@@ -1,7 +1,9 @@
 /*
  * A conversation: its messages, and the ids a model is given to answer it.
  *
- * An answer keeps the ids it was generated as. The prompt of the next turn repeats them, so that it
+ * It is written by the model's chat template where there is one, else in a format built in. The template is given the
+ * whole conversation each time, answers as text and thoughts beside them, and makes of them what it likes: the KV cache
+ * keeps what its ids have in common with those before. In the formats, an answer keeps the ids it was generated as. The prompt of the next turn repeats them, so that it
  * begins with what the KV cache holds and only the new turn is computed.
  * (Encoding the answer's text again may give other ids for the same text.)
  * Formats that think are the exception: their thoughts leave the conversation
@@ -17,6 +19,7 @@
 #define CVN_SERVE_DIALOG_H
 
 #include "text/chat.h"
+#include "text/chat_template.h"
 
 typedef enum DialogRole { DIALOG_SYSTEM, DIALOG_USER, DIALOG_ASSISTANT } DialogRole;
 
@@ -29,11 +32,14 @@ typedef struct DialogMessage {
 
 typedef struct Dialog {
     ChatFormat format;
-    const Tokenizer *tokenizer; /* borrowed */
-    DialogMessage *message;     /* [n] owned; a system message is only ever the first */
+    const ChatTemplate *template; /* borrowed: is used instead of the format; or NULL */
+    struct tm now;                /* what the template takes for now: when the conversation began */
+    const Tokenizer *tokenizer;   /* borrowed */
+    DialogMessage *message;       /* [n] owned; a system message is only ever the first */
     size_t n;
 } Dialog;
 
+/* The caller may set `template` and `now`. */
 void dialog_init(Dialog *dialog, ChatFormat format, const Tokenizer *tokenizer);
 void dialog_free(Dialog *dialog);
 
@@ -55,6 +61,16 @@ bool dialog_drop_oldest(Dialog *dialog);
 /* Appends the ids of the whole conversation, whose last message is a user's, and of the header
  * after which the assistant speaks. */
 int dialog_prompt(const Dialog *dialog, TokenIds *ids, cvn_err *err);
+
+/* The ids that end an answer, at most 4; their number. */
+size_t dialog_stops(const Dialog *dialog, int32_t stops[4]);
+
+/* Whether answers may begin with thoughts, and whether a prompt has begun them. */
+bool dialog_thinks(const Dialog *dialog);
+bool dialog_in_thought(const Dialog *dialog, const TokenIds *prompt);
+
+/* Of the format, or "template". */
+const char *dialog_format_name(const Dialog *dialog);
 
 /* Written beside and renamed. */
 int dialog_save(const Dialog *dialog, const char *path, cvn_err *err);

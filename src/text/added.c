@@ -87,13 +87,26 @@ static const Added *longest_at(const AddedSet *set, const char *text, size_t n)
     return NULL;
 }
 
-bool added_set_find(const AddedSet *set, const char *text, size_t n, size_t from, AddedKind least,
-                    const Added **found, size_t *begin, size_t *end)
+/* Bytes from `i` on that have no mark. */
+static size_t unmarked(const char *mark, size_t i, size_t n, size_t *run_end)
 {
+    if (!mark)
+        return n - i;
+    if (*run_end <= i)
+        for (*run_end = i; *run_end < n && !mark[*run_end];)
+            ++*run_end;
+    return *run_end - i;
+}
+
+bool added_set_find(const AddedSet *set, const char *text, const char *mark, size_t n, size_t from,
+                    AddedKind least, const Added **found, size_t *begin, size_t *end)
+{
+    size_t run_end = 0;
     if (set->n == 0 || set->largest < least)
         return false;
     for (size_t i = from; i < n;) {
-        const Added *item = longest_at(set, text + i, n - i);
+        size_t most = unmarked(mark, i, n, &run_end);
+        const Added *item = most ? longest_at(set, text + i, most) : NULL;
         if (!item) {
             i++;
         } else if (item->kind < least) {

@@ -3,6 +3,7 @@
 #include "text/tokenizer_impl.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct Encoder {
     const Tokenizer *tokenizer;  /* borrowed */
@@ -35,8 +36,9 @@ static int encode_split(Encoder *e, int stage, const char *text, size_t n)
 }
 
 /* Normalized text that has no added token in it. */
-static int encode_plain(Encoder *e, const char *text, size_t n, bool first)
+static int encode_plain(Encoder *e, const char *text, const char *mark, size_t n, bool first)
 {
+    (void)mark;
     const Tokenizer *t = e->tokenizer;
     rewrite(&t->prepare, text, n, first, e->prepared, &text, &n);
     if (e->prepared[0].failed || e->prepared[1].failed)
@@ -46,37 +48,76 @@ static int encode_plain(Encoder *e, const char *text, size_t n, bool first)
     return encode_split(e, 0, text, n);
 }
 
-typedef int EncodePart(Encoder *e, const char *text, size_t n, bool first);
+typedef int EncodePart(Encoder *e, const char *text, const char *mark, size_t n, bool first);
 
-/* Text with the added tokens of a set in it: what lies between them goes to `part`. */
+/* Text with the added tokens of a set in it: what lies between them goes to `part`. mark: [n], or NULL. */
 static int encode_between(Encoder *e, const AddedSet *set, EncodePart *part, const char *text,
-                          size_t n, bool first)
+                          const char *mark, size_t n, bool first)
 {
     const Added *found;
     size_t begin, end, done = 0;
-    while (added_set_find(set, text, n, done, e->least, &found, &begin, &end)) {
-        int rc = begin > done ? part(e, text + done, begin - done, first && done == 0) : CVN_OK;
-        if (rc)
-            return rc;
+    int rc = CVN_OK;
+    while (!rc && added_set_find(set, text, mark, n, done, e->least, &found, &begin, &end)) {
+        if (begin > done)
+            rc = part(e, text + done, mark ? mark + done : NULL, begin - done, first && done == 0);
         token_ids_add(e->out, found->id);
         done = end;
     }
-    return n > done ? part(e, text + done, n - done, first && done == 0) : CVN_OK;
+    if (!rc && n > done)
+        rc = part(e, text + done, mark ? mark + done : NULL, n - done, first && done == 0);
+    return rc;
 }
 
-/* Raw text that has no raw added token in it. */
-static int encode_segment(Encoder *e, const char *text, size_t n, bool first)
+/* Raw text in which tokens that are looked for after rewriting are found. */
+static int encode_rewritten(Encoder *e, const char *text, const char *mark, size_t n, bool first)
 {
+    (void)mark;
     const Tokenizer *t = e->tokenizer;
     rewrite(&t->normalize, text, n, first, e->normalized, &text, &n);
     if (e->normalized[0].failed || e->normalized[1].failed)
         return err_set(e->err, CVN_EMEM, "no memory to rewrite %zu bytes of text", n);
     e->unknown_start = e->out->n;
-    return encode_between(e, &t->normalized, encode_plain, text, n, first);
+    return encode_between(e, &t->normalized, encode_plain, text, NULL, n, first);
 }
 
-int tokenizer_encode(const Tokenizer *t, const char *text, size_t n, unsigned flags, TokenIds *out,
-                     cvn_err *err)
+/* The next token of text[from..n) that has no mark and that plain text would not have. */
+static bool find_unmarked(const AddedSet *set, const char *text, const char *mark, size_t n,
+                          size_t from, const Added **found, size_t *begin, size_t *end)
+{
+    while (added_set_find(set, text, mark, n, from, ADDED_SPECIAL, found, begin, end)) {
+        if ((*found)->kind < ADDED_PIECE)
+            return true;
+        from = *end;
+    }
+    return false;
+}
+
+/* Raw text that has no raw added token in it. Rewriting does not take marks along: where the text has both, tokens
+ * that are looked for after it are found before it, and the rest has none. */
+static int encode_segment(Encoder *e, const char *text, const char *mark, size_t n, bool first)
+{
+    if (!mark || !memchr(mark, 1, n))
+        return encode_rewritten(e, text, NULL, n, first);
+    const Added *found;
+    size_t begin, end, done = 0;
+    AddedKind least = e->least;
+    int rc = CVN_OK;
+    e->least = ADDED_PIECE;
+    while (!rc &&
+           find_unmarked(&e->tokenizer->normalized, text, mark, n, done, &found, &begin, &end)) {
+        if (begin > done)
+            rc = encode_rewritten(e, text + done, NULL, begin - done, first && done == 0);
+        token_ids_add(e->out, found->id);
+        done = end;
+    }
+    if (!rc && n > done)
+        rc = encode_rewritten(e, text + done, NULL, n - done, first && done == 0);
+    e->least = least;
+    return rc;
+}
+
+static int encode(const Tokenizer *t, const char *text, const char *mark, size_t n, unsigned flags,
+                  TokenIds *out, cvn_err *err)
 {
     size_t before = out->n;
     Encoder e = {.tokenizer = t, .out = out, .err = err, .least = ADDED_TEXT};
@@ -88,7 +129,7 @@ int tokenizer_encode(const Tokenizer *t, const char *text, size_t n, unsigned fl
     if (!rc && flags & TOKENIZER_BOS && t->begins && t->bos >= 0)
         token_ids_add(out, t->bos);
     if (!rc)
-        rc = encode_between(&e, &t->raw, encode_segment, text, n, true);
+        rc = encode_between(&e, &t->raw, encode_segment, text, mark, n, true);
     if (!rc && flags & TOKENIZER_EOS && t->eos >= 0)
         token_ids_add(out, t->eos);
     if (!rc && out->failed)
@@ -103,4 +144,16 @@ int tokenizer_encode(const Tokenizer *t, const char *text, size_t n, unsigned fl
     for (int i = 0; i < t->n_split; i++)
         split_work_free(e.split[i]);
     return rc;
+}
+
+int tokenizer_encode(const Tokenizer *t, const char *text, size_t n, unsigned flags, TokenIds *out,
+                     cvn_err *err)
+{
+    return encode(t, text, NULL, n, flags, out, err);
+}
+
+int tokenizer_encode_marked(const Tokenizer *t, const char *text, const char *mark, size_t n,
+                            TokenIds *out, cvn_err *err)
+{
+    return encode(t, text, mark, n, TOKENIZER_SPECIAL, out, err);
 }

@@ -436,6 +436,7 @@ static void finish(Tokenizer *t, const Gguf *gguf, const Lists *lists, Arena *ar
     t->pad = lists->pad >= 0 ? (int32_t)lists->pad : t->pad;
     t->begins = lists->begins;
     t->chat_template = gguf_string(gguf, "tokenizer.chat_template", &t->arena);
+    t->tool_template = gguf_string(gguf, "tokenizer.chat_template.tool_use", &t->arena);
     for (size_t i = 0; i < t->normalized.n; i++) {
         Added *piece = &t->normalized.item[i];
         if (piece->kind == ADDED_PIECE && is_marker(piece, t->chat_template))

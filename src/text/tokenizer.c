@@ -109,18 +109,18 @@ static void read_named(const Tokenizer *t, const json_t *config, const char *key
         *id = found;
 }
 
-/* "chat_template": a string, or a list of {"name", "template"} of which "default" counts. */
-static const char *config_template(const json_t *config)
+/* "chat_template": a string, which is the "default", or a list of {"name", "template"}. */
+static const char *config_template(const json_t *config, const char *which)
 {
     const json_t *value = json_object_get(config, "chat_template"), *entry;
     size_t i;
     json_array_foreach(value, i, entry)
     {
         const char *name = json_string_value(json_object_get(entry, "name"));
-        if (name && strcmp(name, "default") == 0)
+        if (name && strcmp(name, which) == 0)
             return json_string_value(json_object_get(entry, "template"));
     }
-    return json_string_value(value);
+    return strcmp(which, "default") == 0 ? json_string_value(value) : NULL;
 }
 
 /* tokenizer_config.json knows best what begins and ends a text: an instruct model's ends with <|eot_id|>. */
@@ -138,9 +138,10 @@ static int read_config(Tokenizer *t, const char *folder, cvn_err *err)
     const json_t *begins = json_object_get(config, "add_bos_token");
     if (json_is_boolean(begins))
         t->begins = json_is_true(begins);
-    const char *template = config_template(config);
-    if (template)
-        t->chat_template = arena_string(&t->arena, template);
+    const char *template = config_template(config, "default"),
+               *tools = config_template(config, "tool_use");
+    t->chat_template = template ? arena_string(&t->arena, template) : NULL;
+    t->tool_template = tools ? arena_string(&t->arena, tools) : NULL;
     json_decref(config);
     return CVN_OK;
 }
@@ -255,6 +256,11 @@ int32_t tokenizer_pad(const Tokenizer *t)
 const char *tokenizer_chat_template(const Tokenizer *t)
 {
     return t->chat_template;
+}
+
+const char *tokenizer_tool_template(const Tokenizer *t)
+{
+    return t->tool_template;
 }
 
 const char *tokenizer_piece(const Tokenizer *t, int32_t id, size_t *length)

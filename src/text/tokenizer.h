@@ -63,6 +63,12 @@ void tokenizer_free(Tokenizer *tokenizer);
 int tokenizer_encode(const Tokenizer *tokenizer, const char *text, size_t n, unsigned flags,
                      TokenIds *out, cvn_err *err);
 
+/* The same for text of which some was made by whom one trusts and some was not: mark[i] is 0 where byte i may be of a
+ * special token, which then becomes its id, as with TOKENIZER_SPECIAL; 1 where it is plain text, as with TOKENIZER_PLAIN.
+ * Otherwise the text is one: words and merges go across. */
+int tokenizer_encode_marked(const Tokenizer *tokenizer, const char *text, const char *mark,
+                            size_t n, TokenIds *out, cvn_err *err);
+
 /* Appends the bytes of n ids: CVN_EINVAL for an id outside the vocabulary. */
 int tokenizer_decode(const Tokenizer *tokenizer, const int32_t *ids, size_t n, unsigned flags,
                      StrBuf *out, cvn_err *err);
@@ -108,6 +114,10 @@ const char *tokenizer_piece(const Tokenizer *tokenizer, int32_t id, size_t *leng
  * "chat_template" of its tokenizer_config.json (of a list of named ones, "default"); of a GGUF file
  * tokenizer.chat_template. */
 const char *tokenizer_chat_template(const Tokenizer *tokenizer);
+
+/* That of conversations with tools where it is another, or NULL: of a list of named ones "tool_use", of a GGUF file
+ * tokenizer.chat_template.tool_use. */
+const char *tokenizer_tool_template(const Tokenizer *tokenizer);
 
 /* The id of a special or added token by its text ("<|eot_id|>"), or -1. */
 int32_t tokenizer_special(const Tokenizer *tokenizer, const char *text);

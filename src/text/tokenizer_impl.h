@@ -105,6 +105,7 @@ struct Tokenizer {
     bool begins;           /* a text begins with bos, if there is one */
     uint64_t hash;         /* of the file's bytes */
     const char *chat_template; /* source of the template, arena, or NULL */
+    const char *tool_template; /* of the one for tools, where that is another; arena, or NULL */
     Map special;               /* text of special and added tokens -> id */
 };
 
@@ -127,9 +128,9 @@ int gguf_tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *e
 void added_set_init(AddedSet *set, Added *item, size_t n);
 
 /* The first token in text[from..n) and where it begins and ends; false when there is none. Tokens of a
- * kind below `least` are passed over as text. */
-bool added_set_find(const AddedSet *set, const char *text, size_t n, size_t from, AddedKind least,
-                    const Added **found, size_t *begin, size_t *end);
+ * kind below `least` are passed over as text, and so are those that have a byte with a mark; mark: [n], or NULL. */
+bool added_set_find(const AddedSet *set, const char *text, const char *mark, size_t n, size_t from,
+                    AddedKind least, const Added **found, size_t *begin, size_t *end);
 
 /* Runs the steps; *result and *n are the rewritten text, in one of the two buffers or `text`
  * itself. `first` says that the whole text begins here. */

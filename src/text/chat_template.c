@@ -1,0 +1,306 @@
+#include "text/chat_template.h"
+
+#include "text/jinja/jinja.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct ChatTemplate {
+    JinjaTemplate *plain; /* owned */
+    JinjaTemplate *tools; /* owned: for conversations with tools; NULL: the same */
+    char *source[2];      /* owned: the text of both */
+};
+
+/* Roles that may be part of a marker. None of them is one by itself. */
+static const char *const CHAT_ROLES[] = {"system",      "user",        "assistant", "tool",
+                                         "developer",   "ipython",     "function",  "model",
+                                         "environment", "observation", "documents", NULL};
+
+static const char *const REASONING[] = {"reasoning_content", "thinking", "reasoning"};
+enum { REASONINGS = sizeof REASONING / sizeof *REASONING };
+
+static int open_one(const char *source, JinjaTemplate **out, char **kept, cvn_err *err)
+{
+    if (!source)
+        return CVN_OK;
+    *kept = strdup(source);
+    return *kept ? jinja_read(source, strlen(source), out, err)
+                 : err_set(err, CVN_EMEM, "no memory for a chat template");
+}
+
+int chat_template_open(const Tokenizer *tokenizer, ChatTemplate **out, cvn_err *err)
+{
+    *out = NULL;
+    if (!tokenizer_chat_template(tokenizer))
+        return CVN_OK;
+    ChatTemplate *chat = calloc(1, sizeof *chat);
+    if (!chat)
+        return err_set(err, CVN_EMEM, "no memory for a chat template");
+    int rc = open_one(tokenizer_chat_template(tokenizer), &chat->plain, &chat->source[0], err);
+    if (!rc)
+        rc = open_one(tokenizer_tool_template(tokenizer), &chat->tools, &chat->source[1], err);
+    if (rc)
+        chat_template_free(chat);
+    else
+        *out = chat;
+    return rc;
+}
+
+void chat_template_free(ChatTemplate *chat)
+{
+    if (!chat)
+        return;
+    jinja_free(chat->plain);
+    jinja_free(chat->tools);
+    free(chat->source[0]);
+    free(chat->source[1]);
+    free(chat);
+}
+
+/* ---- what a template is given ---- */
+
+/* A copy without the members that are null, and with the reasoning under the names that templates read. */
+static json_t *copy_message(const json_t *message)
+{
+    json_t *copy = json_object(), *value;
+    const char *key;
+    const json_t *reasoning = NULL;
+    for (size_t i = 0; i < REASONINGS && !reasoning; i++) {
+        reasoning = json_object_get(message, REASONING[i]);
+        reasoning = json_is_null(reasoning) ? NULL : reasoning;
+    }
+    if (reasoning && !json_object_get(message, "thinking"))
+        json_object_set(copy, "thinking", (json_t *)reasoning);
+    json_object_foreach((json_t *)message, key, value)
+    {
+        if (!json_is_null(value))
+            json_object_set(copy, key, value);
+    }
+    if (reasoning)
+        json_object_set(copy, REASONING[0], (json_t *)reasoning);
+    return copy;
+}
+
+static int check(const ChatInput *input, cvn_err *err)
+{
+    const struct {
+        const char *name;
+        const json_t *list;
+    } lists[] = {
+        {"messages", input->messages}, {"tools", input->tools}, {"documents", input->documents}};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        bool right = !lists[i].list || json_is_array(lists[i].list);
+        for (size_t k = 0; right && k < json_array_size(lists[i].list); k++)
+            right = json_is_object(json_array_get(lists[i].list, k));
+        if (!right)
+            return err_set(err, CVN_EINVAL, "'%s' is not a list of objects", lists[i].name);
+    }
+    if (json_array_size(input->messages) == 0)
+        return err_set(err, CVN_EINVAL, "the conversation has no message");
+    if (input->variables && !json_is_object(input->variables))
+        return err_set(err, CVN_EINVAL, "the variables of a chat template are an object");
+    if (input->continues && input->generation_prompt)
+        return err_set(
+            err, CVN_EINVAL,
+            "the last message is to be continued, and a new one to be begun; choose one of them");
+    return CVN_OK;
+}
+
+static void set_token(json_t *own, const Tokenizer *tokenizer, const char *name, int32_t id)
+{
+    size_t n;
+    const char *piece = id < 0 ? NULL : tokenizer_piece(tokenizer, id, &n);
+    json_t *text = piece ? json_stringn(piece, n) : NULL; /* NULL also where it is not UTF-8 */
+    if (text)
+        json_object_set_new(own, name, text);
+}
+
+/* ---- a message that is to be continued ---- */
+
+static const char TAG[] = "CONTINUE_FINAL_MESSAGE_TAG ";
+
+/* The text that the last message ends with: that of the member, or of its last part that has one. */
+static json_t *last_text(json_t *message, const char *member, json_t **holder, const char **key)
+{
+    json_t *value = json_object_get(message, member);
+    *holder = message;
+    *key = member;
+    for (size_t i = json_array_size(value); i-- > 0;) {
+        json_t *part = json_array_get(value, i);
+        *holder = part;
+        *key = "text";
+        if (json_object_get(part, "text"))
+            return json_object_get(part, "text");
+    }
+    return value;
+}
+
+/* Puts the tag behind the text of the last message. *text, the text without it, is to be freed. */
+static int tag_last(json_t *messages, const char *member, StrBuf *text, cvn_err *err)
+{
+    json_t *holder, *message = json_array_get(messages, json_array_size(messages) - 1);
+    json_t *whole = json_deep_copy(message);
+    const char *key;
+    json_array_set_new(messages, json_array_size(messages) - 1, whole);
+    const json_t *value = last_text(whole, member, &holder, &key);
+    if (!json_is_string(value))
+        return err_set(err, CVN_EINVAL, "the last message has no text '%.40s' to continue", member);
+    strbuf_add(text, json_string_value(value), json_string_length(value));
+    StrBuf tagged = {0};
+    strbuf_add(&tagged, json_string_value(value), json_string_length(value));
+    strbuf_puts(&tagged, TAG);
+    json_t *new = tagged.failed || text->failed ? NULL : json_stringn(tagged.text, tagged.length);
+    strbuf_free(&tagged);
+    bool reasons = false;
+    for (size_t i = 0; i < REASONINGS; i++)
+        reasons |= holder == whole && strcmp(key, REASONING[i]) == 0;
+    for (size_t i = 0; new &&reasons &&i < REASONINGS; i++)
+        if (json_object_get(whole, REASONING[i]))
+            json_object_set(whole, REASONING[i], new);
+    return new &&json_object_set_new(holder, key, new) == 0
+               ? CVN_OK
+               : err_set(err, CVN_EMEM, "no memory for a message");
+}
+
+static bool ends_in_space(const JinjaText *out)
+{
+    size_t n = out->text.length;
+    return n && strchr(" \t\n\r\f\v", out->text.text[n - 1]) != NULL;
+}
+
+/* Ends the rendered text where the tag stands; white space in front of it goes where the template dropped that behind. */
+static int cut_at_tag(JinjaText *out, cvn_err *err)
+{
+    const size_t word = sizeof TAG - 2, n = out->text.length;
+    const char *text = n ? out->text.text : "";
+    size_t at = n;
+    for (size_t i = 0; i + word <= n; i++)
+        if (memcmp(text + i, TAG, word) == 0)
+            at = i;
+    if (at == n)
+        return err_set(err, CVN_EINVAL,
+                       "the chat template does not write the last message as it is, so that it "
+                       "cannot be continued");
+    bool whole = at + word < n && text[at + word] == ' ';
+    out->text.length = out->mark.length = at;
+    while (!whole && ends_in_space(out))
+        out->mark.length = --out->text.length;
+    return CVN_OK;
+}
+
+/* ---- rendering ---- */
+
+/* The variables of one rendering; both are new. */
+static int make_variables(const ChatInput *input, const Tokenizer *tokenizer, json_t **data,
+                          json_t **own, StrBuf *tagged, cvn_err *err)
+{
+    json_t *messages = json_array();
+    *data = input->variables ? json_copy((json_t *)input->variables) : json_object();
+    *own = json_object();
+    for (size_t i = 0; i < json_array_size(input->messages); i++)
+        json_array_append_new(messages, copy_message(json_array_get(input->messages, i)));
+    bool whole = json_array_size(messages) == json_array_size(input->messages);
+    int rc = whole ? CVN_OK : err_set(err, CVN_EMEM, "no memory for the conversation");
+    if (!rc && input->continues)
+        rc = tag_last(messages, input->continues, tagged, err);
+    json_object_set_new(*data, "tools",
+                        input->tools ? json_incref((json_t *)input->tools) : json_null());
+    json_object_set_new(*data, "documents",
+                        input->documents ? json_incref((json_t *)input->documents) : json_null());
+    json_object_set_new(*data, "add_generation_prompt", json_boolean(input->generation_prompt));
+    if (json_object_set_new(*data, "messages", messages) && !rc)
+        rc = err_set(err, CVN_EMEM, "no memory for the conversation");
+    set_token(*own, tokenizer, "bos_token", tokenizer_bos(tokenizer));
+    set_token(*own, tokenizer, "eos_token", tokenizer_eos(tokenizer));
+    set_token(*own, tokenizer, "pad_token", tokenizer_pad(tokenizer));
+    return rc;
+}
+
+static int render(const ChatTemplate *chat, const Tokenizer *tokenizer, const ChatInput *input,
+                  JinjaText *out, cvn_err *err)
+{
+    json_t *data = NULL, *own = NULL;
+    StrBuf tagged = {0};
+    int rc = check(input, err);
+    if (rc)
+        return rc;
+    rc = make_variables(input, tokenizer, &data, &own, &tagged, err);
+    if (!rc) {
+        const JinjaInput variables = {.data = data,
+                                      .own = own,
+                                      .now = input->now,
+                                      .own_key = "role",
+                                      .own_words = CHAT_ROLES};
+        rc = jinja_render(input->tools && chat->tools ? chat->tools : chat->plain, &variables, out,
+                          err);
+    }
+    if (!rc && input->continues)
+        rc = cut_at_tag(out, err);
+    json_decref(data);
+    json_decref(own);
+    strbuf_free(&tagged);
+    return rc;
+}
+
+int chat_template_encode(const ChatTemplate *chat, const Tokenizer *tokenizer,
+                         const ChatInput *input, TokenIds *ids, StrBuf *text, cvn_err *err)
+{
+    JinjaText out = {0};
+    int rc = render(chat, tokenizer, input, &out, err);
+    const char *bytes = out.text.length ? out.text.text : "";
+    if (!rc)
+        rc = tokenizer_encode_marked(tokenizer, bytes, out.mark.text, out.text.length, ids, err);
+    if (!rc && text)
+        strbuf_add(text, bytes, out.text.length);
+    jinja_text_free(&out);
+    return rc;
+}
+
+/* ---- what a template says of answers ---- */
+
+/* The special token that stands behind an assistant's message, or -1. */
+static int32_t turn_end(const ChatTemplate *chat, const Tokenizer *tokenizer)
+{
+    static const struct tm then = {.tm_year = 124, .tm_mday = 1};
+    json_t *messages = json_pack("[{s:s,s:s},{s:s,s:s}]", "role", "user", "content", "a", "role",
+                                 "assistant", "content", "b");
+    const ChatInput input = {.messages = messages, .now = &then};
+    JinjaText out = {0};
+    TokenIds ids = {0};
+    int32_t end = -1;
+    if (messages && render(chat, tokenizer, &input, &out, NULL) == CVN_OK && out.text.length) {
+        const char *last = memrchr(out.mark.text, JINJA_DATA, out.mark.length);
+        size_t from = last ? (size_t)(last - out.mark.text) + 1 : out.text.length;
+        while (from < out.text.length && strchr(" \n", out.text.text[from]))
+            from++;
+        size_t n = 0;
+        const char *piece = NULL;
+        if (from < out.text.length &&
+            tokenizer_encode(tokenizer, out.text.text + from, out.text.length - from,
+                             TOKENIZER_SPECIAL, &ids, NULL) == CVN_OK &&
+            ids.n)
+            piece = tokenizer_piece(tokenizer, ids.id[0], &n);
+        if (piece && tokenizer_special(tokenizer, piece) == ids.id[0])
+            end = ids.id[0];
+    }
+    json_decref(messages);
+    jinja_text_free(&out);
+    token_ids_free(&ids);
+    return end;
+}
+
+size_t chat_template_stops(const ChatTemplate *chat, const Tokenizer *tokenizer, int32_t stops[4])
+{
+    const int32_t eos = tokenizer_eos(tokenizer), end = turn_end(chat, tokenizer);
+    size_t n = 0;
+    if (eos >= 0)
+        stops[n++] = eos;
+    if (end >= 0 && end != eos)
+        stops[n++] = end;
+    return n;
+}
+
+bool chat_template_thinks(const ChatTemplate *chat)
+{
+    return strstr(chat->source[0], "</think>") != NULL;
+}
