@@ -1,0 +1,339 @@
+/* caravan constrain: what a schema, expression or grammar lets through, without a model. */
+#include "caravan/constrain.h"
+
+#include "cli/common.h"
+#include "cli/terminal.h"
+#include "constrain/json.h"
+#include "text/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { CASES, SCHEMA, INSTANCES, TOKENIZER, DRAFT, FORMAT, JSON };
+
+static const Option *const options[] = {
+    [CASES] =
+        &(const Option){
+            "cases", .kind = ARG_INPUT, .required = true, .group = 1, .value = "FILE",
+            .help = "a JSON object per line: {\"id\":…,\"schema\":…,\"tests\":[{\"text\":…},…]}"},
+    [SCHEMA] = &(const Option){"schema", .kind = ARG_INPUT, .group = 1, .value = "FILE",
+                               .help = "a JSON schema"},
+    [INSTANCES] = &(const Option){"instances", .kind = ARG_INPUT, .value = "FILE",
+                                  .help = "with --schema: a JSON value per line"},
+    [TOKENIZER] =
+        &(const Option){"tokenizer", .kind = ARG_INPUT, .value = "FILE",
+                        .help = "tokenizer.model, tokenizer.json, GGUF or a model folder: texts "
+                                "are taken token by token, under masks; without, byte by byte"},
+    [DRAFT] = &(const Option){"draft", .kind = ARG_CHOICE, .choices = CHOICES("7", "2020-12"),
+                              .fallback = "2020-12", .value = "DRAFT",
+                              .help = "of JSON Schema, where a schema does not say"},
+    [FORMAT] = &(const Option){"format", .kind = ARG_CHOICE,
+                               .choices = CHOICES("assert", "annotate"), .fallback = "assert",
+                               .value = "HOW", .help = "whether the keyword format asks something"},
+    [JSON] = &option_json,
+    NULL,
+};
+
+/* What one run works with. */
+typedef struct Work {
+    Tokenizer *tokenizer;       /* owned, or NULL */
+    cvn_vocabulary *vocabulary; /* owned, or NULL */
+    int32_t n_tokens;
+    uint32_t *mask; /* [CVN_MASK_WORDS(n_tokens)] owned */
+    TokenIds ids;
+    Arena arena;          /* of the line that is read */
+    double *microseconds; /* [n_masks] of the masks of a line */
+    size_t n_masks;
+    cvn_constrain_options options;
+    bool json;
+    bool failed; /* a text was undecided */
+} Work;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+static int open_vocabulary(Work *w, const char *path, cvn_err *err)
+{
+    if (tokenizer_open(path, &w->tokenizer, err))
+        return err->code;
+    int32_t n = tokenizer_vocab_size(w->tokenizer), eos = tokenizer_eos(w->tokenizer);
+    StrBuf text = {0};
+    size_t *length = calloc((size_t)n + 1, sizeof *length),
+           *begin = calloc((size_t)n + 1, sizeof *begin);
+    const char **piece = calloc((size_t)n + 1, sizeof *piece);
+    w->mask = calloc(CVN_MASK_WORDS(n) + 1, sizeof *w->mask);
+    w->n_tokens = n;
+    int code = length && begin && piece && w->mask
+                   ? CVN_OK
+                   : err_set(err, CVN_EMEM, "no memory for the vocabulary");
+    for (int32_t i = 0; i < n && !code; i++) {
+        begin[i] = text.length;
+        code = tokenizer_decode(w->tokenizer, &i, 1, TOKENIZER_CONTINUE, &text, err);
+        length[i] = text.length - begin[i];
+    }
+    for (int32_t i = 0; i < n && !code; i++)
+        piece[i] = text.text + begin[i];
+    if (!code)
+        code = cvn_vocabulary_new(piece, length, n, &eos, eos >= 0, &w->vocabulary, err);
+    strbuf_free(&text);
+    free(length);
+    free(begin);
+    free(piece);
+    return code;
+}
+
+/* The ids of a text, if they stand for its very bytes. */
+static bool encode(Work *w, const char *text, size_t n)
+{
+    StrBuf back = {0};
+    w->ids.n = 0;
+    bool same =
+        !tokenizer_encode(w->tokenizer, text, n, TOKENIZER_PLAIN, &w->ids, NULL) &&
+        !tokenizer_decode(w->tokenizer, w->ids.id, w->ids.n, TOKENIZER_CONTINUE, &back, NULL) &&
+        back.length == n && (n == 0 || memcmp(back.text, text, n) == 0);
+    strbuf_free(&back);
+    return same;
+}
+
+static void note_time(Work *w, double microseconds)
+{
+    double *more = realloc(w->microseconds, (w->n_masks + 1) * sizeof *more);
+    if (!more)
+        return;
+    w->microseconds = more;
+    w->microseconds[w->n_masks++] = microseconds;
+}
+
+/* 1: accepted to its end, 0: not, -1 with *err set: not decided. */
+static int accepts_tokens(Work *w, cvn_constrained *text, cvn_err *err)
+{
+    for (size_t i = 0; i < w->ids.n; i++) {
+        int32_t id = w->ids.id[i];
+        double begin = now();
+        if (cvn_constrained_mask(text, w->mask, err))
+            return -1;
+        note_time(w, now() - begin);
+        if (!(w->mask[id / 32] >> (id % 32) & 1))
+            return 0;
+        if (cvn_constrained_advance(text, id, err))
+            return -1;
+    }
+    return cvn_constrained_complete(text);
+}
+
+static int accepts(Work *w, cvn_constraint *constraint, const char *bytes, size_t n, cvn_err *err)
+{
+    cvn_constrained *text;
+    int result;
+    if (cvn_constrained_new(constraint, w->vocabulary, &text, err))
+        return -1;
+    if (w->vocabulary && encode(w, bytes, n)) {
+        result = accepts_tokens(w, text, err);
+    } else {
+        cvn_err why = {0};
+        int code = cvn_constrained_advance_bytes(text, bytes, n, &why);
+        result = code == CVN_OK ? cvn_constrained_complete(text) : code == CVN_EINVAL ? 0 : -1;
+        if (result < 0)
+            err_set(err, why.code, "%s", why.message);
+    }
+    cvn_constrained_free(text);
+    return result;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static json_t *times(Work *w)
+{
+    double sum = 0;
+    if (!w->n_masks)
+        return json_null();
+    qsort(w->microseconds, w->n_masks, sizeof *w->microseconds, by_size);
+    for (size_t i = 0; i < w->n_masks; i++)
+        sum += w->microseconds[i];
+    return json_pack("{s:f,s:f,s:f}", "mean", sum / (double)w->n_masks, "p50",
+                     w->microseconds[w->n_masks / 2], "p99",
+                     w->microseconds[(size_t)((double)w->n_masks * 0.99)]);
+}
+
+static int print_line(Work *w, const char *id, size_t n_id, const char *refused, json_t *results,
+                      double first)
+{
+    json_error_t error;
+    json_t *line = json_object(),
+           *name = json_loadb(id, n_id, JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
+    json_object_set_new(line, "id", name ? name : json_null());
+    json_object_set_new(line, "refused",
+                        refused ? bytes_json(refused, strlen(refused)) : json_null());
+    json_object_set_new(line, "results", results);
+    json_object_set_new(line, "first_mask_us", first >= 0 ? json_real(first) : json_null());
+    json_object_set_new(line, "mask_us", times(w));
+    return print_json(line);
+}
+
+static const JsonValue *member(const JsonValue *line, const char *name)
+{
+    return json_member(line, name, strlen(name));
+}
+
+static int run_case(Work *w, const JsonValue *line, cvn_err *err)
+{
+    const JsonValue *schema = member(line, "schema"), *tests = member(line, "tests"),
+                    *id = member(line, "id");
+    const JsonValue *draft = member(line, "draft"), *format = member(line, "format");
+    cvn_constrain_options o = w->options;
+    cvn_constraint *constraint = NULL;
+    cvn_err refused = {0};
+    StrBuf schema_text = {0}, id_text = {0};
+    double begin, first = -1;
+    if (!schema || !tests || tests->kind != JSON_K_ARRAY)
+        return err_set(err, CVN_EFORMAT, "a case has \"schema\" and \"tests\"");
+    if (draft && !json_is(draft, "7") && !json_is(draft, "2020-12"))
+        return err_set(err, CVN_EFORMAT, "\"draft\" is \"7\" or \"2020-12\"");
+    o.draft = draft ? (json_is(draft, "7") ? 7 : 2020) : o.draft;
+    o.annotate_format = format ? json_is(format, "annotate") : o.annotate_format;
+    json_write(schema, &schema_text);
+    if (id)
+        json_write(id, &id_text);
+    else
+        strbuf_puts(&id_text, "null");
+    w->n_masks = 0;
+    begin = now();
+    int code =
+        cvn_constraint_schema(schema_text.text, schema_text.length, &o, &constraint, &refused);
+    if (!code && w->vocabulary) {
+        cvn_constrained *text;
+        code = cvn_constrained_new(constraint, w->vocabulary, &text, &refused);
+        if (!code)
+            code = cvn_constrained_mask(text, w->mask, &refused);
+        cvn_constrained_free(text);
+        first = now() - begin;
+    }
+    json_t *results = json_array();
+    for (size_t i = 0; i < tests->n && !code; i++) {
+        const JsonValue *text = member(tests->item[i], "text");
+        if (!text || text->kind != JSON_K_STRING) {
+            code = err_set(err, CVN_EFORMAT, "test %zu has no \"text\"", i);
+            break;
+        }
+        int result = accepts(w, constraint, text->text, text->length, &refused);
+        json_array_append_new(results, result < 0 ? json_null() : json_boolean(result));
+        if (result < 0)
+            code = refused.code;
+    }
+    cvn_constraint_free(constraint);
+    if (!err->code) {
+        if (refused.code)
+            json_array_clear(results);
+        code = print_line(w, id_text.text, id_text.length, refused.code ? refused.message : NULL,
+                          results, first)
+                   ? CVN_EIO
+                   : CVN_OK;
+    }
+    strbuf_free(&schema_text);
+    strbuf_free(&id_text);
+    return err->code ? err->code : code;
+}
+
+/* Calls for each line that is not blank. */
+static int each_line(Work *w, const char *path,
+                     int (*call)(Work *, const char *, size_t, size_t, void *, cvn_err *),
+                     void *data, cvn_err *err)
+{
+    char *text = NULL;
+    size_t n = 0, number = 1;
+    int code = read_input(path, &text, &n, err);
+    for (const char *at = text, *end = text + n; !code && at < end; number++) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        size_t length = newline ? (size_t)(newline - at) : (size_t)(end - at);
+        if (strspn(at, " \t\r") < length)
+            code = call(w, at, length, number, data, err);
+        if (code)
+            err_prefix(err, "%s:%zu", path, number);
+        at += length + (newline != NULL);
+    }
+    free(text);
+    return code;
+}
+
+static int case_line(Work *w, const char *text, size_t n, size_t number, void *data, cvn_err *err)
+{
+    (void)number;
+    (void)data;
+    if (arena_init(&w->arena, err))
+        return CVN_EMEM;
+    const JsonValue *line = json_tree(&w->arena, text, n, err);
+    int code = line ? run_case(w, line, err) : CVN_EFORMAT;
+    arena_free(&w->arena);
+    return code;
+}
+
+static int instance_line(Work *w, const char *text, size_t n, size_t number, void *data,
+                         cvn_err *err)
+{
+    int result = accepts(w, data, text, n, err);
+    if (result < 0)
+        return err->code;
+    if (w->json)
+        printf("{\"line\":%zu,\"valid\":%s}\n", number, result ? "true" : "false");
+    else
+        printf("%zu: %s\n", number, result ? "valid" : "invalid");
+    w->failed = w->failed || !result;
+    return CVN_OK;
+}
+
+static int check_instances(Work *w, const Args *args, cvn_err *err)
+{
+    char *schema = NULL;
+    size_t n;
+    cvn_constraint *constraint = NULL;
+    int code = read_input(args->value[SCHEMA].text, &schema, &n, err);
+    if (!code && (code = cvn_constraint_schema(schema, n, &w->options, &constraint, err)))
+        err_prefix(err, "%s", args->value[SCHEMA].text);
+    if (!code && args->value[INSTANCES].given)
+        code = each_line(w, args->value[INSTANCES].text, instance_line, constraint, err);
+    cvn_constraint_free(constraint);
+    free(schema);
+    return code;
+}
+
+static int run(const Args *args)
+{
+    cvn_err err = {0};
+    Work w = {.json = args->value[JSON].flag,
+              .options = {.draft = args->value[DRAFT].integer == 0 ? 7 : 2020,
+                          .annotate_format = args->value[FORMAT].integer == 1}};
+    int code = args->value[TOKENIZER].given ? open_vocabulary(&w, args->value[TOKENIZER].text, &err)
+                                            : CVN_OK;
+    if (!code)
+        code = args->value[CASES].given
+                   ? each_line(&w, args->value[CASES].text, case_line, NULL, &err)
+                   : check_instances(&w, args, &err);
+    cvn_vocabulary_free(w.vocabulary);
+    tokenizer_free(w.tokenizer);
+    token_ids_free(&w.ids);
+    free(w.mask);
+    free(w.microseconds);
+    return code ? fail(&err) : w.failed ? EXIT_REFUSED : EXIT_OK;
+}
+
+const Command command_constrain = {
+    "constrain",
+    .about = "check what a JSON schema lets a model say",
+    .usage = "(--schema FILE --instances FILE | --cases FILE) [options]",
+    .examples =
+        "constrain --schema schema.json --instances values.jsonl\twhich values the schema accepts\n"
+        "constrain --cases cases.jsonl --tokenizer my-llama --json\ttoken by token, under masks\n",
+    .notes = "A schema is decided exactly, or refused with the path of the keyword that is not "
+             "supported.",
+    .options = options,
+    .run = run,
+};

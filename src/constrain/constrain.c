@@ -1,0 +1,237 @@
+/* The public interface: constraints, texts that fulfil them, masks. */
+#include "caravan/constrain.h"
+
+#include "constrain/explore.h"
+#include "constrain/machine.h"
+#include "constrain/pattern.h"
+#include "constrain/schema.h"
+#include "constrain/vocabulary.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct cvn_constraint {
+    Machine m;
+};
+
+struct cvn_constrained {
+    cvn_constraint *of;
+    const cvn_vocabulary *vocabulary;
+    uint32_t state;
+    bool ended; /* an end token came */
+};
+
+static int new_constraint(const cvn_constrain_options *options, cvn_constraint **out, cvn_err *err)
+{
+    cvn_constraint *c = calloc(1, sizeof *c);
+    if (!c || machine_init(&c->m, err)) {
+        free(c);
+        return err_set(err, CVN_EMEM, "there is no memory for the constraint");
+    }
+    c->m.compact = options && options->compact;
+    c->m.e.in_order = options && options->in_order;
+    *out = c;
+    return CVN_OK;
+}
+
+void cvn_constraint_free(cvn_constraint *constraint)
+{
+    if (!constraint)
+        return;
+    machine_free(&constraint->m);
+    free(constraint);
+}
+
+/* Hands the constraint over, or frees it where it was refused. */
+static int finish(cvn_constraint *c, cvn_constraint **out, cvn_err *err)
+{
+    if (!c->m.e.failed[0]) {
+        *out = c;
+        return CVN_OK;
+    }
+    int code = err_set(err, CVN_EUNSUPPORTED, "%s", c->m.e.failed);
+    cvn_constraint_free(c);
+    return code;
+}
+
+/* Whether an object in the tree has a member of this name. */
+static bool mentions(const JsonValue *value, const char *name)
+{
+    if (json_member(value, name, strlen(name)))
+        return true;
+    for (size_t i = 0; i < value->n; i++)
+        if (mentions(value->item[i], name))
+            return true;
+    return false;
+}
+
+int cvn_constraint_schema(const char *schema, size_t n, const cvn_constrain_options *options,
+                          cvn_constraint **out, cvn_err *err)
+{
+    cvn_constraint *c;
+    if (new_constraint(options, &c, err))
+        return CVN_EMEM;
+    const JsonValue *document = json_tree(&c->m.e.arena, schema, n, err);
+    if (!document) {
+        err_prefix(err, "the schema");
+        cvn_constraint_free(c);
+        return CVN_EFORMAT;
+    }
+    Draft draft = options && options->draft == 7 ? DRAFT_7 : DRAFT_2020;
+    c->m.reads = mentions(document, "uniqueItems");
+    Formula f = schema_read(&c->m.e, document, draft, !options || !options->annotate_format);
+    machine_begin_json(&c->m, f);
+    explore(&c->m.e, f);
+    return finish(c, out, err);
+}
+
+int cvn_constraint_json(const cvn_constrain_options *options, cvn_constraint **out, cvn_err *err)
+{
+    return cvn_constraint_schema("true", 4, options, out, err);
+}
+
+int cvn_constraint_regex(const char *regex, size_t n, cvn_constraint **out, cvn_err *err)
+{
+    cvn_constraint *c;
+    Term term;
+    if (new_constraint(NULL, &c, err))
+        return CVN_EMEM;
+    int code = pattern_term(&c->m.e.terms, regex, n, true, &term, err);
+    if (code) {
+        cvn_constraint_free(c);
+        return code;
+    }
+    machine_begin_text(&c->m, term);
+    return finish(c, out, err);
+}
+
+int cvn_constraint_choices(const char *const *choice, const size_t *length, size_t n,
+                           cvn_constraint **out, cvn_err *err)
+{
+    cvn_constraint *c;
+    if (new_constraint(NULL, &c, err))
+        return CVN_EMEM;
+    Term *list = arena_array(&c->m.e.arena, n + 1, sizeof *list);
+    for (size_t i = 0; i < n; i++)
+        list[i] = term_text(&c->m.e.terms, choice[i], length[i]);
+    machine_begin_text(&c->m, term_or(&c->m.e.terms, list, n));
+    return finish(c, out, err);
+}
+
+int cvn_constrained_new(cvn_constraint *constraint, const cvn_vocabulary *vocabulary,
+                        cvn_constrained **out, cvn_err *err)
+{
+    cvn_constrained *text = calloc(1, sizeof *text);
+    if (!text)
+        return err_set(err, CVN_EMEM, "there is no memory for a text");
+    *text =
+        (cvn_constrained){.of = constraint, .vocabulary = vocabulary, .state = constraint->m.begin};
+    *out = text;
+    return CVN_OK;
+}
+
+cvn_constrained *cvn_constrained_clone(const cvn_constrained *text)
+{
+    cvn_constrained *clone = malloc(sizeof *clone);
+    if (clone)
+        *clone = *text;
+    return clone;
+}
+
+void cvn_constrained_free(cvn_constrained *text)
+{
+    free(text);
+}
+
+static int check(const cvn_constrained *text, cvn_err *err)
+{
+    const char *failed = text->of->m.e.failed;
+    return failed[0] ? err_set(err, CVN_EUNSUPPORTED, "%s", failed) : CVN_OK;
+}
+
+int cvn_constrained_mask(cvn_constrained *text, uint32_t *mask, cvn_err *err)
+{
+    Machine *m = &text->of->m;
+    const cvn_vocabulary *v = text->vocabulary;
+    uint32_t at[TOKEN_BYTES + 1] = {text->state};
+    m->e.work = 0;
+    memset(mask, 0, CVN_MASK_WORDS(v->n) * sizeof *mask);
+    if (text->ended)
+        return CVN_OK;
+    for (uint32_t i = 0; i < v->n_nodes;) {
+        const TrieNode *node = &v->node[i];
+        uint32_t next = machine_next(m, at[node->depth], node->byte);
+        if (next == STATE_DEAD) {
+            i = node->after;
+            continue;
+        }
+        at[node->depth + 1] = next;
+        for (uint32_t k = 0; k < node->n; k++) {
+            cvn_token token = v->token[node->first + k];
+            mask[token / 32] |= 1u << (token % 32);
+        }
+        i++;
+    }
+    for (size_t i = 0; i < v->n_end && m->state[text->state].can_end; i++)
+        if (v->end[i] >= 0 && v->end[i] < v->n)
+            mask[v->end[i] / 32] |= 1u << (v->end[i] % 32);
+    return check(text, err);
+}
+
+int cvn_constrained_advance_bytes(cvn_constrained *text, const char *bytes, size_t n, cvn_err *err)
+{
+    uint32_t state = text->state;
+    text->of->m.e.work = 0;
+    for (size_t i = 0; i < n && state != STATE_DEAD; i++)
+        state = machine_next(&text->of->m, state, (unsigned char)bytes[i]);
+    if (check(text, err))
+        return CVN_EUNSUPPORTED;
+    if (state == STATE_DEAD || text->ended)
+        return err_set(err, CVN_EINVAL, "the text may not go on like this");
+    text->state = state;
+    return CVN_OK;
+}
+
+int cvn_constrained_advance(cvn_constrained *text, cvn_token token, cvn_err *err)
+{
+    const cvn_vocabulary *v = text->vocabulary;
+    for (size_t i = 0; i < v->n_end; i++) {
+        if (v->end[i] != token)
+            continue;
+        if (text->ended || !cvn_constrained_complete(text))
+            return err_set(err, CVN_EINVAL, "the text may not end here");
+        text->ended = true;
+        return CVN_OK;
+    }
+    if (token < 0 || token >= v->n || !v->length[token])
+        return err_set(err, CVN_EINVAL, "token %d has no text and may not come", (int)token);
+    return cvn_constrained_advance_bytes(text, v->piece[token], v->length[token], err);
+}
+
+bool cvn_constrained_complete(const cvn_constrained *text)
+{
+    return text->of->m.state[text->state].can_end;
+}
+
+size_t cvn_constrained_forced(cvn_constrained *text, char *bytes, size_t size, cvn_err *err)
+{
+    Machine *m = &text->of->m;
+    size_t n = 0;
+    m->e.work = 0;
+    for (uint32_t state = text->state; n < size && !m->state[state].can_end;) {
+        uint32_t only = STATE_DEAD;
+        int byte = -1;
+        for (int b = 0; b < 256 && byte > -2; b++) {
+            uint32_t next = machine_next(m, state, (unsigned char)b);
+            if (next == STATE_DEAD)
+                continue;
+            byte = byte == -1 ? b : -2;
+            only = next;
+        }
+        if (byte < 0)
+            break;
+        bytes[n++] = (char)byte;
+        state = only;
+    }
+    return check(text, err) ? 0 : n;
+}

@@ -1,0 +1,11 @@
+/* Looks ahead at what a schema leads to, so that what is refused is refused when the constraint is made. */
+#ifndef CVN_CONSTRAIN_EXPLORE_H
+#define CVN_CONSTRAIN_EXPLORE_H
+
+#include "constrain/formula.h"
+
+enum { EXPLORE_VALUES = 4000 }; /* formulas of values that are looked at */
+
+void explore(Engine *e, Formula f);
+
+#endif

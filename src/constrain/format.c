@@ -1,0 +1,146 @@
+/*
+ * The formats of JSON Schema as regular languages, each from the grammar of its document: RFC 3339 for dates and times,
+ * its appendix A for durations, RFC 5321 for mailboxes, RFC 3986 and 3987 for URIs and IRIs, RFC 6570 for templates,
+ * RFC 6901 for pointers, RFC 4122 for UUIDs. They are written as those grammars are, as rules that name each other:
+ *
+ *     ipv4 = <octet>(\.<octet>){3}
+ *
+ * Those that are no such language are refused: hostnames have rules on what their xn-- labels mean, a regular expression
+ * nests.
+ */
+#include "base/strbuf.h"
+#include "constrain/pattern.h"
+#include "constrain/schema.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct Rule {
+    const char *name, *pattern;
+} Rule;
+
+/* A rule names only those before it. In <ucs> and <private> is what IRIs have besides. */
+static const Rule rules[] = {
+    {"ucs", "\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef\\u{10000}-\\u{1fffd}\\u{20000}-\\u{"
+            "2fffd}\\u{30000}-\\u{3fffd}\\u{40000}-\\u{4fffd}"
+            "\\u{50000}-\\u{5fffd}\\u{60000}-\\u{6fffd}\\u{70000}-\\u{7fffd}\\u{80000}-\\u{8fffd}"
+            "\\u{90000}-\\u{9fffd}\\u{a0000}-\\u{afffd}"
+            "\\u{b0000}-\\u{bfffd}\\u{c0000}-\\u{cfffd}\\u{d0000}-\\u{dfffd}\\u{e1000}-\\u{efffd}"},
+    {"private", "\\ue000-\\uf8ff\\u{f0000}-\\u{ffffd}\\u{100000}-\\u{10fffd}"},
+    {"leap", "([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"},
+    {"date", "([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|"
+             "30)|02-(0[1-9]|1[0-9]|2[0-8]))|<leap>-02-29)"},
+    {"fraction", "(\\.[0-9]+)?"},
+    {"time",
+     "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]<fraction>([zZ]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"},
+    {"clock", "(T([0-9]+H([0-9]+M([0-9]+S)?)?|[0-9]+M([0-9]+S)?|[0-9]+S))"},
+    {"duration",
+     "P([0-9]+W|([0-9]+Y([0-9]+M([0-9]+D)?)?|[0-9]+M([0-9]+D)?|[0-9]+D)<clock>?|<clock>)"},
+    {"octet", "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"},
+    {"ipv4", "(<octet>(\\.<octet>){3})"},
+    {"h", "[0-9A-Fa-f]{1,4}"},
+    {"ls", "(<h>:<h>|<ipv4>)"},
+    {"ipv6", "((<h>:){6}<ls>|::(<h>:){5}<ls>|(<h>)?::(<h>:){4}<ls>|((<h>:){0,1}<h>)?::(<h>:){3}<ls>"
+             "|((<h>:){0,2}<h>)?::(<h>:){2}<ls>|"
+             "((<h>:){0,3}<h>)?::<h>:<ls>|((<h>:){0,4}<h>)?::<ls>|((<h>:){0,5}<h>)?::<h>|((<h>:){0,"
+             "6}<h>)?::)"},
+    {"pct", "%[0-9A-Fa-f]{2}"},
+    {"sub", "A-Za-z0-9._~!$&'()*+,;="},
+    {"pchar", "([<sub><ucs>:@-]|<pct>)"},
+    {"host", "(\\[(<ipv6>|[vV][0-9A-Fa-f]+\\.[<sub>:-]+)\\]|([<sub><ucs>-]|<pct>)*)"},
+    {"authority", "//(([<sub><ucs>:-]|<pct>)*@)?<host>(:[0-9]*)?"},
+    {"segments", "(/<pchar>*)*"},
+    {"tail", "(\\?([<sub><ucs><private>:@/?-]|<pct>)*)?(#([<sub><ucs>:@/?-]|<pct>)*)?"},
+    {"uri", "([A-Za-z][A-Za-z0-9+.-]*:(<authority><segments>|/"
+            "(<pchar>+<segments>)?|(<pchar>+<segments>)?)<tail>)"},
+    {"uri-reference", "(<uri>|(<authority><segments>|/"
+                      "(<pchar>+<segments>)?|(([<sub><ucs>@-]|<pct>)+<segments>)?)<tail>)"},
+    {"iri", "<uri>"},
+    {"iri-reference", "<uri-reference>"},
+    {"variable", "([A-Za-z0-9_]|<pct>)(\\.?([A-Za-z0-9_]|<pct>))*(:[1-9][0-9]{0,3}|\\*)?"},
+    {"uri-template",
+     "([!#$&-;=?-\\[\\]_a-z~<ucs><private>]|<pct>|\\{[+#./;?&=,!@|]?<variable>(,<variable>)*\\})*"},
+    {"atext", "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"},
+    {"label", "[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"},
+    {"email", "(<atext>(\\.<atext>)*|\"([ !#-\\[\\]-~]|\\\\[ "
+              "-~])*\")@(<label>(\\.<label>)*|\\[(<ipv4>|IPv6:<ipv6>)\\])"},
+    {"json-pointer", "(/([^~/]|~[01])*)*"},
+    {"relative-json-pointer", "(0|[1-9][0-9]*)(#|<json-pointer>)"},
+    {"uuid", "[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"},
+};
+
+/* Formats whose names are rules, and formats that are refused. */
+static const char *const known[] = {"date",          "duration",      "email",
+                                    "ipv4",          "ipv6",          "iri",
+                                    "iri-reference", "json-pointer",  "relative-json-pointer",
+                                    "uri",           "uri-reference", "uri-template",
+                                    "uuid"};
+static const char *const refused[] = {"hostname", "idn-email", "idn-hostname", "regex"};
+
+/* Appends a pattern with what its rules stand for. */
+static void expand(const char *pattern, size_t n_rules, bool international, StrBuf *out)
+{
+    for (const char *at = pattern; *at; at++) {
+        if (*at != '<') {
+            strbuf_putc(out, *at);
+            continue;
+        }
+        size_t n = strcspn(++at, ">");
+        bool wide =
+            (n == 3 && memcmp(at, "ucs", n) == 0) || (n == 7 && memcmp(at, "private", n) == 0);
+        for (size_t i = 0; i < n_rules && (international || !wide); i++)
+            if (strlen(rules[i].name) == n && memcmp(rules[i].name, at, n) == 0)
+                expand(rules[i].pattern, i, international, out);
+        at += n;
+    }
+}
+
+static Term term_of(Terms *terms, const char *pattern, bool international)
+{
+    StrBuf text = {0};
+    Term term = TERM_NONE;
+    expand(pattern, sizeof rules / sizeof *rules, international, &text);
+    if (text.failed || pattern_term(terms, text.text, text.length, true, &term, NULL))
+        terms->failed = terms->failed ? terms->failed : "there is no memory for a format";
+    strbuf_free(&text);
+    return term;
+}
+
+/* Leap seconds come at 23:59:60 of UTC: the offset that a local time of day has then is known. */
+static Term leap_seconds(Terms *terms)
+{
+    enum { DAY = 24 * 60 };
+    Term list[DAY];
+    for (int local = 0; local < DAY; local++) {
+        char text[160];
+        int ahead = (local + 1) % DAY, behind = (DAY - ahead) % DAY; /* of UTC, modulo a day */
+        snprintf(text, sizeof text, "%02d:%02d:60<fraction>(%s\\+%02d:%02d|-%02d:%02d)", local / 60,
+                 local % 60, ahead ? "" : "[zZ]|", ahead / 60, ahead % 60, behind / 60,
+                 behind % 60);
+        list[local] = term_of(terms, text, false);
+    }
+    return term_or(terms, list, DAY);
+}
+
+int format_term(Terms *terms, const JsonValue *name, Term *out)
+{
+    bool time = json_is(name, "time");
+    if (time || json_is(name, "date-time")) {
+        Term times = term_or2(terms, term_of(terms, "<time>", false), leap_seconds(terms));
+        *out = time ? times : term_cat(terms, term_of(terms, "<date>[tT]", false), times);
+        return 1;
+    }
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (json_is(name, refused[i]))
+            return -1;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        char rule[40];
+        if (!json_is(name, known[i]))
+            continue;
+        snprintf(rule, sizeof rule, "<%s>", known[i]);
+        *out = term_of(terms, rule,
+                       strncmp(known[i], "uri", 3) != 0 || strcmp(known[i], "uri-template") == 0);
+        return 1;
+    }
+    return 0;
+}

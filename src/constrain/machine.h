@@ -1,0 +1,105 @@
+/*
+ * The acceptor: which bytes may follow, byte by byte. It is a pushdown automaton that may be in several configurations at
+ * once. A configuration is a stack of frames, of which each says what it waits for:
+ *
+ *     {"a": [1, 2|          number 2 … < array, after an item < object, after a member < end
+ *
+ * Frames are kept once, by content, and point to the frame below, so that a configuration is one number, and a state a
+ * sorted list of numbers. States are kept once, too; where they lead is computed when it is asked for first. What can no
+ * longer be fulfilled is never entered (solve.h): a state has a configuration only if some text completes it.
+ *
+ * Arrays with unique items need their items' text: then states remember what was read, each its own.
+ */
+#ifndef CVN_CONSTRAIN_MACHINE_H
+#define CVN_CONSTRAIN_MACHINE_H
+
+#include "constrain/formula.h"
+#include "constrain/solve.h"
+
+enum {
+    MACHINE_FRAMES = 2000000,      /* frames that are kept */
+    MACHINE_STATES = 1000000,      /* states that are kept */
+    MACHINE_CONFIGURATIONS = 4096, /* in one state */
+};
+
+typedef enum FrameKind {
+    FRAME_END,    /* after the text, where only blanks follow */
+    FRAME_RAW,    /* a: term of what follows, b: u; no JSON */
+    FRAME_VALUE,  /* a: formula of the value that begins here */
+    FRAME_WORD,   /* a: null, false or true, b: characters that are there */
+    FRAME_STRING, /* a: term of the rest of its characters, b: escape */
+    FRAME_NUMBER, /* a: formula, b: name id of its text, if the formula asks for it, c: phase */
+    FRAME_OBJECT, /* a: formula of the rest, b: alphabet, c: seen, d: place */
+    FRAME_NAME, /* of a member, one of those from a to b - 1 of the alphabet; c: bytes that are there, d: escape */
+    FRAME_OTHER, /* a name of a class; a: key, b: term of the rest, d: escape */
+    FRAME_COLON, /* a: key */
+    FRAME_ARRAY, /* a: formula of the rest, d: place */
+    FRAME_ITEM,  /* of an array with unique items, a: where its text begins */
+} FrameKind;
+
+typedef struct Frame {
+    uint32_t kind, a, b, c, d;
+    uint32_t below; /* the frame that goes on when this one ends */
+} Frame;
+
+/* What was read, last byte first. */
+typedef struct Read {
+    const struct Read *before;
+    uint32_t length;
+    unsigned char byte;
+} Read;
+
+typedef struct State {
+    const uint32_t *frame; /* [n] sorted */
+    uint32_t n;
+    const Read *read; /* NULL where nothing needs it */
+    uint32_t *next;   /* [256] states, UINT32_MAX where not known; or NULL */
+    bool can_end;
+    struct Mask *mask; /* what tokens may follow, or NULL */
+} State;
+
+/* The state from which nothing may follow, and which is no end. */
+enum { STATE_DEAD = 0 };
+
+typedef struct ObjectKeys {
+    int8_t *allowed;   /* [keys] 1, 0; -1: not known */
+    Branches **branch; /* [keys] */
+} ObjectKeys;
+
+typedef struct Machine {
+    Engine e;
+    Frame *frame;
+    uint32_t n_frames;
+    ObjectKeys **keys; /* [n_frames] of objects, or NULL */
+    bool *in_item;     /* [n_frames] FRAME_ITEM is at or below it */
+    State *state;
+    uint32_t n_states;
+    Map frames, states, seens, arrays;
+    uint64_t **seen; /* [n_seens] */
+    uint32_t n_seens;
+    uint32_t begin; /* state */
+    bool compact;   /* no blanks but in strings */
+    bool reads; /* there are arrays with unique items: states within them remember what was read */
+} Machine;
+
+int machine_init(Machine *m, cvn_err *err);
+void machine_free(Machine *m);
+
+/* From a formula of JSON values; from a term of whole texts. False with m->e.failed set. */
+bool machine_begin_json(Machine *m, Formula f);
+bool machine_begin_text(Machine *m, Term term);
+
+/* The state after a byte; STATE_DEAD with m->e.failed set where that could not be found out. */
+uint32_t machine_next(Machine *m, uint32_t state, unsigned char byte);
+
+/* Inside: frames of a state that is being made. */
+typedef struct FrameList {
+    uint32_t *at;
+    uint32_t n, room;
+} FrameList;
+
+uint32_t machine_frame(Machine *m, const Frame *frame);
+void machine_add(Machine *m, FrameList *list, const Frame *frame);
+uint32_t machine_state(Machine *m, FrameList *list, const Read *read);
+
+#endif

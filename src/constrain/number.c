@@ -1,0 +1,307 @@
+/*
+ * Numbers, exactly. A text that has begun can become any number that starts with its digits, at any power of ten, since
+ * an exponent may follow; one whose exponent has begun has its digits, and the powers of ten that begin so.
+ *
+ *     12      [12, 13), [120, 130), [1.2, 1.3), …       1.2e1     12, 1.2e10 to 1.2e19, 1.2e100 …
+ *
+ * Whether one of them fulfils what is asked is a question about intervals and the multiples in them.
+ */
+#include "base/num.h"
+#include "constrain/solve.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TRIED_MULTIPLES = 1000 };
+
+int number_step(NumberPhase phase, unsigned char byte)
+{
+    bool digit = byte >= '0' && byte <= '9';
+    switch (phase) {
+    case NUMBER_BEGIN:
+        if (byte == '-')
+            return NUMBER_MINUS;
+        /* fall through */
+    case NUMBER_MINUS:
+        return byte == '0' ? NUMBER_ZERO : digit ? NUMBER_INTEGER : -1;
+    case NUMBER_ZERO:
+    case NUMBER_INTEGER:
+        if (digit)
+            return phase == NUMBER_INTEGER ? NUMBER_INTEGER : -1;
+        return byte == '.' ? NUMBER_POINT : (byte | 32) == 'e' ? NUMBER_E : -1;
+    case NUMBER_POINT:
+        return digit ? NUMBER_FRACTION : -1;
+    case NUMBER_FRACTION:
+        return digit ? NUMBER_FRACTION : (byte | 32) == 'e' ? NUMBER_E : -1;
+    case NUMBER_E:
+        if (byte == '+' || byte == '-')
+            return NUMBER_SIGN;
+        /* fall through */
+    case NUMBER_SIGN:
+    case NUMBER_EXPONENT:
+        return digit ? NUMBER_EXPONENT : -1;
+    }
+    return -1;
+}
+
+static bool holds(const Engine *e, Formula of, const Decimal *value)
+{
+    const FormulaNode *f = &e->node[of];
+    if (f->kind == F_K_AND || f->kind == F_K_OR) {
+        bool all = f->kind == F_K_AND;
+        for (uint32_t i = 0; i < f->n; i++)
+            if (holds(e, f->list[i], value) != all)
+                return !all;
+        return all;
+    }
+    if (f->kind != F_K_NUMBER)
+        return of == F_TRUE;
+    const Decimal *bound = &e->number[f->b];
+    int order = decimal_compare(value, bound);
+    switch ((NumberOp)f->a) {
+    case NUMBER_GE:
+        return order >= 0;
+    case NUMBER_GT:
+        return order > 0;
+    case NUMBER_LE:
+        return order <= 0;
+    case NUMBER_LT:
+        return order < 0;
+    case NUMBER_NE:
+        return order != 0;
+    case NUMBER_MULTIPLE:
+        return decimal_is_multiple(value, bound);
+    case NUMBER_NO_MULTIPLE:
+        return !decimal_is_multiple(value, bound);
+    }
+    return false;
+}
+
+bool number_is(Engine *e, Formula f, const char *text, size_t n)
+{
+    if (f == F_TRUE)
+        return true;
+    Decimal value = decimal_read(&e->arena, text, n);
+    return holds(e, f, &value);
+}
+
+/* Sizes, without their sign. */
+typedef struct Interval {
+    Decimal low, high;
+    bool low_open, high_open, bounded;
+} Interval;
+
+static void raise_low(Interval *i, const Decimal *value, bool open)
+{
+    int order = decimal_compare(value, &i->low);
+    if (order > 0)
+        i->low = *value;
+    i->low_open = order > 0 ? open : i->low_open || (order == 0 && open);
+}
+
+static void lower_high(Interval *i, const Decimal *value, bool open)
+{
+    int order = i->bounded ? decimal_compare(value, &i->high) : -1;
+    if (order < 0)
+        i->high = *value;
+    i->high_open = order < 0 ? open : i->high_open || (order == 0 && open);
+    i->bounded = true;
+}
+
+typedef struct Begun {
+    NumberPhase phase;
+    bool negative;
+    const char *digits; /* [n] of its significand, without leading zeros */
+    size_t n;
+    Formula f;
+    Decimal *found; /* the number that was found, where it matters; NULL else */
+    bool *dense;    /* with found: as many as one likes are there */
+} Begun;
+
+/* Whether a number in the interval is wanted: f holds for it; all wanted are multiples of *unit, where there is one. */
+static bool wanted_in(Engine *e, const Begun *b, const Interval *i, const Decimal *unit)
+{
+    int order = i->bounded ? decimal_compare(&i->low, &i->high) : -1;
+    Decimal value = i->low;
+    engine_work(e, 4);
+    if (order > 0 || (order == 0 && (i->low_open || i->high_open)))
+        return false;
+    if (order < 0 && !unit && b->dense)
+        *b->dense = true;
+    if (order < 0 && !unit)
+        return true; /* too many for single numbers and multiples of another to be all of them */
+    if (order == 0) {
+        value.negative = b->negative && value.n;
+        if (b->found)
+            *b->found = value;
+        return holds(e, b->f, &value);
+    }
+    bool above = i->low_open;
+    for (int tried = 0; tried < TRIED_MULTIPLES; tried++, above = true) {
+        if (!decimal_multiple_from(&e->arena, &value, unit, above, &value))
+            return engine_fail(e, "bounds and multipleOf need too many digits"), false;
+        order = i->bounded ? decimal_compare(&value, &i->high) : -1;
+        if (order > 0 || (order == 0 && i->high_open))
+            return false;
+        Decimal number = value;
+        number.negative = b->negative && value.n;
+        if (b->found)
+            *b->found = number;
+        if (holds(e, b->f, &number))
+            return true;
+        engine_work(e, 4);
+    }
+    return engine_fail(e, "multipleOf that is combined in this way is not supported"), false;
+}
+
+static Interval cut(Engine *e, const Interval *whole, const Begun *b, int64_t power)
+{
+    Interval i = *whole;
+    char digits[NUMBER_TEXT + 2];
+    size_t n = b->n;
+    Decimal low = decimal_of(&e->arena, false, b->digits, n, power);
+    memcpy(digits + 1, b->digits, n);
+    digits[0] = '0';
+    size_t at = n;
+    for (; digits[at] == '9'; at--)
+        digits[at] = '0';
+    digits[at]++;
+    Decimal high = decimal_of(&e->arena, false, digits, n + 1, power);
+    raise_low(&i, &low, false);
+    lower_high(&i, &high, true);
+    return i;
+}
+
+static bool conjunction_exists(Engine *e, const Formula *atom, size_t n, void *data)
+{
+    const Begun *b = data;
+    Interval whole = {.low = {0}};
+    const Decimal *unit = NULL;
+    for (size_t i = 0; i < n; i++) {
+        const FormulaNode *f = &e->node[atom[i]];
+        if (f->kind != F_K_NUMBER)
+            continue;
+        const Decimal *value = &e->number[f->b];
+        Decimal size = *value;
+        size.negative = value->n && value->negative != b->negative;
+        bool low = f->a == NUMBER_GE || f->a == NUMBER_GT,
+             open = f->a == NUMBER_GT || f->a == NUMBER_LT;
+        if (f->a == NUMBER_MULTIPLE && (!unit || decimal_compare(value, unit) > 0))
+            unit = value;
+        if (f->a >= NUMBER_NE)
+            continue;
+        if (low != b->negative)
+            raise_low(&whole, &size, open);
+        else
+            lower_high(&whole, &size, open);
+    }
+    if (whole.bounded && whole.high.negative)
+        return false;
+    if (!b->n)
+        return wanted_in(e, b, &whole, unit);
+    int64_t digits = (int64_t)b->n, unit_size = unit ? decimal_magnitude(unit) : 0;
+    int64_t low = whole.low.n ? decimal_magnitude(&whole.low) : INT64_MIN;
+    if (!unit && (!whole.bounded || (!whole.low.n && whole.high.n)))
+        return true;
+    if (whole.bounded && !whole.high.n)
+        return false;
+    if (!whole.bounded) {
+        Interval i =
+            cut(e, &whole, b, num_max(low == INT64_MIN ? 0 : low - digits + 1, unit_size) + 1);
+        return wanted_in(e, b, &i, unit);
+    }
+    int64_t first = unit ? num_max(low, unit_size) : low, last = decimal_magnitude(&whole.high);
+    for (int64_t power = first - digits - 1; power <= last - digits + 1; power++) {
+        Interval i = cut(e, &whole, b, power);
+        if (wanted_in(e, b, &i, unit))
+            return true;
+    }
+    return false;
+}
+
+/* The largest power of ten that makes a difference to an atom of f. */
+static int64_t reach(const Engine *e, Formula of)
+{
+    const FormulaNode *f = &e->node[of];
+    int64_t most = 0;
+    for (uint32_t i = 0; i < f->n; i++)
+        most = num_max(most, reach(e, f->list[i]));
+    if (f->kind == F_K_NUMBER)
+        most = llabs(e->number[f->b].exp) + e->number[f->b].n;
+    return most;
+}
+
+/* Whether an exponent that begins with these digits ("" and 0: any) can be j. */
+static bool can_become(int64_t j, int sign, const char *digits, size_t n)
+{
+    char text[24];
+    if ((sign > 0 && j < 0) || (sign < 0 && j > 0))
+        return false;
+    while (n && *digits == '0') {
+        digits++;
+        n--;
+    }
+    int length = snprintf(text, sizeof text, "%lld", llabs((long long)j));
+    return n == 0 || (n <= (size_t)length && memcmp(text, digits, n) == 0);
+}
+
+static bool exponent_exists(Engine *e, Formula f, const char *text, size_t n)
+{
+    size_t at = 0;
+    while ((text[at] | 32) != 'e')
+        at++;
+    Decimal value = decimal_read(&e->arena, text, at);
+    at++;
+    int sign = at < n && text[at] == '-' ? -1 : at < n ? 1 : 0;
+    at += at < n && (text[at] == '-' || text[at] == '+');
+    if (!value.n)
+        return holds(e, f, &value);
+    int64_t most = 64 + reach(e, f) + llabs(value.exp) + value.n;
+    for (int64_t j = -most - 1; j <= most + 1; j++) {
+        Decimal scaled = value;
+        scaled.exp += j;
+        bool far = llabs(j) > most; /* stands for all that are further */
+        if (far ? sign != (j < 0 ? 1 : -1) : can_become(j, sign, text + at, n - at))
+            if (holds(e, f, &scaled))
+                return true;
+        engine_work(e, 1);
+    }
+    return false;
+}
+
+bool number_exists(Engine *e, Formula f, NumberPhase phase, const char *text, size_t n)
+{
+    if (f <= F_TRUE)
+        return f;
+    if (n > NUMBER_TEXT)
+        return false;
+    if (phase >= NUMBER_E)
+        return exponent_exists(e, f, text, n);
+    char digits[NUMBER_TEXT];
+    Begun b = {.phase = phase, .negative = n && text[0] == '-', .digits = digits, .f = f};
+    for (size_t i = 0; i < n; i++)
+        if (text[i] >= '0' && text[i] <= '9' && (b.n || text[i] != '0'))
+            digits[b.n++] = text[i];
+    if (each_conjunction(e, f, conjunction_exists, &b))
+        return true;
+    b.negative = true;
+    return phase == NUMBER_BEGIN && each_conjunction(e, f, conjunction_exists, &b);
+}
+
+bool number_has(Engine *e, Formula f, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        Decimal found = {0};
+        bool dense = f == F_TRUE;
+        Begun b = {.phase = NUMBER_BEGIN, .f = f, .digits = "", .found = &found, .dense = &dense};
+        bool exists =
+            f == F_TRUE || (f != F_FALSE && each_conjunction(e, f, conjunction_exists, &b));
+        b.negative = true;
+        exists = exists || (f != F_FALSE && each_conjunction(e, f, conjunction_exists, &b));
+        if (!exists || dense)
+            return exists;
+        f = f_and2(e, f, f_number(e, NUMBER_NE, &found));
+    }
+    return true;
+}

@@ -1,0 +1,814 @@
+#include "constrain/solve.h"
+
+#include "base/num.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Conjunctions {
+    Engine *e;
+    Formula *atom; /* [room] */
+    size_t n, room;
+    bool (*each)(Engine *, const Formula *, size_t, void *);
+    void *data;
+} Conjunctions;
+
+/* What is still to be taken apart, innermost first. */
+typedef struct Pending {
+    Formula f;
+    const struct Pending *more;
+} Pending;
+
+static bool conjunctions(Conjunctions *c, const Pending *pending)
+{
+    Engine *e = c->e;
+    if (!engine_work(e, 1))
+        return false;
+    if (!pending)
+        return c->each(e, c->atom, c->n, c->data);
+    Formula of = pending->f;
+    FormulaNode f = e->node[of];
+    bool found = false;
+    size_t before = c->n;
+    if (of == F_FALSE)
+        return false;
+    if (f.kind == F_K_AND) { /* the atoms first, then the alternatives */
+        Pending *rest = malloc((f.n + 1) * sizeof *rest);
+        const Pending *next = pending->more;
+        if (!rest)
+            return engine_fail(e, "there is no memory"), false;
+        size_t alternatives = 0;
+        if (c->n + f.n > c->room) {
+            Formula *more = realloc(c->atom, (c->n + f.n) * 2 * sizeof *more);
+            if (!more) {
+                free(rest);
+                return engine_fail(e, "there is no memory"), false;
+            }
+            c->atom = more;
+            c->room = (c->n + f.n) * 2;
+        }
+        for (uint32_t i = 0; i < f.n; i++) {
+            if (e->node[f.list[i]].kind == F_K_OR) {
+                rest[alternatives] = (Pending){f.list[i], next};
+                next = &rest[alternatives++];
+            } else {
+                c->atom[c->n++] = f.list[i];
+            }
+        }
+        found = conjunctions(c, next);
+        free(rest);
+    } else if (f.kind == F_K_OR) {
+        if (++e->depth > FORMULA_DEPTH)
+            engine_fail(e, "its alternatives are nested too deeply");
+        for (uint32_t i = 0; i < f.n && !found && !e->failed[0]; i++) {
+            found = conjunctions(c, &(Pending){f.list[i], pending->more});
+            c->n = before;
+        }
+        e->depth--;
+    } else {
+        if (of != F_TRUE) {
+            if (c->n == c->room) {
+                Formula *more = realloc(c->atom, (c->room * 2 + 16) * sizeof *more);
+                if (!more)
+                    return engine_fail(e, "there is no memory"), false;
+                c->atom = more;
+                c->room = c->room * 2 + 16;
+            }
+            c->atom[c->n++] = of;
+        }
+        found = conjunctions(c, pending->more);
+    }
+    c->n = before;
+    return found;
+}
+
+bool each_conjunction(Engine *e, Formula f, bool (*each)(Engine *, const Formula *, size_t, void *),
+                      void *data)
+{
+    Conjunctions c = {.e = e, .each = each, .data = data};
+    bool found = conjunctions(&c, &(Pending){f, NULL});
+    free(c.atom);
+    return found && !e->failed[0];
+}
+
+/* Names in the order of their bytes. */
+typedef struct Named {
+    const JsonName *name;
+    uint32_t id;
+} Named;
+
+static int by_name(const void *a, const void *b)
+{
+    const JsonName *x = ((const Named *)a)->name, *y = ((const Named *)b)->name;
+    int order = memcmp(x->text, y->text, x->length < y->length ? x->length : y->length);
+    return order ? order : (x->length > y->length) - (x->length < y->length);
+}
+
+typedef struct Collected {
+    Map seen; /* of names: id -> 1; of sets */
+    Map seen_sets;
+    uint32_t *name, n_names;
+    uint32_t *set, n_sets;
+} Collected;
+
+static void collect_name(Engine *e, Collected *c, uint32_t id)
+{
+    bool added;
+    map_put(&c->seen, &id, sizeof id, &added);
+    if (!added)
+        return;
+    c->name = arena_more(&e->arena, c->name, c->n_names, sizeof *c->name);
+    c->name[c->n_names++] = id;
+}
+
+static void collect(Engine *e, Collected *c, Formula of)
+{
+    const FormulaNode *f = &e->node[of];
+    for (uint32_t i = 0; i < f->n; i++)
+        collect(e, c, f->list[i]);
+    if (f->kind != F_K_ALL_KEYS && f->kind != F_K_SOME_KEY)
+        return;
+    const KeySet *set = &e->set[f->a];
+    bool added;
+    map_put(&c->seen_sets, &f->a, sizeof f->a, &added);
+    if (!added)
+        return;
+    if (set->name != UINT32_MAX) {
+        collect_name(e, c, set->name);
+        return;
+    }
+    for (uint32_t i = 0; i < set->n_known; i++)
+        collect_name(e, c, set->known[i]);
+    c->set = arena_more(&e->arena, c->set, c->n_sets, sizeof *c->set);
+    c->set[c->n_sets++] = f->a;
+}
+
+static Term other_names(Engine *e, const Collected *c)
+{
+    Term *list = arena_array(&e->arena, c->n_names + 1, sizeof *list);
+    for (uint32_t i = 0; i < c->n_names; i++)
+        list[i] = term_text(&e->terms, e->name[c->name[i]].text, e->name[c->name[i]].length);
+    return term_not(&e->terms, term_or(&e->terms, list, c->n_names));
+}
+
+/* Cuts the names that are not listed into classes; a class of few names is listed instead, and all begins again. */
+static void find_classes(Engine *e, Collected *c, Alphabet *a)
+{
+    for (bool again = true; again && engine_work(e, 1);) {
+        Term class[2 * SOLVE_CLASSES];
+        uint32_t n = 1;
+        again = false;
+        class[0] = other_names(e, c);
+        for (uint32_t s = 0; s < c->n_sets && n <= SOLVE_CLASSES; s++) {
+            uint32_t kept = 0;
+            Term cut[2 * SOLVE_CLASSES];
+            for (uint32_t i = 0; i < n; i++) {
+                Term term = e->set[c->set[s]].term;
+                Term in = term_and2(&e->terms, class[i], term),
+                     out = term_and2(&e->terms, class[i], term_not(&e->terms, term));
+                if (term_alive(&e->terms, in, 0))
+                    cut[kept++] = in;
+                if (term_alive(&e->terms, out, 0))
+                    cut[kept++] = out;
+            }
+            memcpy(class, cut, kept * sizeof *cut);
+            n = kept;
+        }
+        if (n > SOLVE_CLASSES) {
+            engine_fail(e, "its patternProperties and the like cut names into more than %d classes",
+                        SOLVE_CLASSES);
+            return;
+        }
+        for (uint32_t i = 0; i < n && !again; i++) {
+            const char *word[SOLVE_WORDS];
+            size_t length[SOLVE_WORDS],
+                words = term_words(&e->terms, class[i], SOLVE_WORDS, word, length);
+            again = words <= SOLVE_WORDS && words > 0;
+            for (size_t w = 0; again && w < words; w++)
+                collect_name(e, c, name_id(e, word[w], length[w]));
+        }
+        a->class = arena_copy(&e->arena, class, n * sizeof *class);
+        a->n_classes = n;
+    }
+}
+
+static bool set_has_class(Engine *e, uint32_t set, Term class)
+{
+    return term_alive(&e->terms, term_and2(&e->terms, class, e->set[set].term), 0);
+}
+
+uint32_t alphabet_of(Engine *e, Formula f)
+{
+    uint64_t *known = map_get(&e->types, &f, sizeof f);
+    if (known)
+        return (uint32_t)*known;
+    Collected c = {0};
+    Alphabet *a = arena_alloc(&e->arena, sizeof *a);
+    map_init(&c.seen, &e->arena);
+    map_init(&c.seen_sets, &e->arena);
+    collect(e, &c, f);
+    find_classes(e, &c, a);
+    a->n_names = c.n_names;
+    a->set = c.set;
+    a->n_sets = c.n_sets;
+    a->name = arena_array(&e->arena, c.n_names + 1, sizeof *a->name);
+    a->rank = arena_array(&e->arena, c.n_names + 1, sizeof *a->rank);
+    Named *sorted = arena_array(&e->arena, c.n_names + 1, sizeof *sorted);
+    for (uint32_t i = 0; i < c.n_names; i++)
+        sorted[i] = (Named){&e->name[c.name[i]], c.name[i]};
+    qsort(sorted, c.n_names, sizeof *sorted, by_name);
+    for (uint32_t i = 0; i < c.n_names; i++) {
+        a->name[i] = sorted[i].id;
+        a->rank[i] = sorted[i].id; /* names get their numbers as the schema is read */
+    }
+    uint32_t keys = a->n_names + a->n_classes;
+    a->has = arena_array(&e->arena, (size_t)keys * a->n_sets + 1, sizeof *a->has);
+    for (uint32_t k = 0; k < keys && engine_work(e, 1); k++)
+        for (uint32_t s = 0; s < a->n_sets; s++)
+            a->has[(size_t)k * a->n_sets + s] =
+                k < a->n_names ? set_has_name(e, a->set[s], a->name[k])
+                               : set_has_class(e, a->set[s], a->class[k - a->n_names]);
+    e->alphabet = arena_more(&e->arena, e->alphabet, e->n_alphabets, sizeof *e->alphabet);
+    e->alphabet[e->n_alphabets] = a;
+    *map_put(&e->types, &f, sizeof f, NULL) = e->n_alphabets;
+    return e->n_alphabets++;
+}
+
+static bool set_has_key(const Engine *e, const Alphabet *a, uint32_t set, uint32_t key)
+{
+    if (e->set[set].name != UINT32_MAX)
+        return key < a->n_names && a->name[key] == e->set[set].name;
+    for (uint32_t s = 0; s < a->n_sets; s++)
+        if (a->set[s] == set)
+            return a->has[(size_t)key * a->n_sets + s];
+    return false;
+}
+
+/* The index of a name, which is in the alphabet. */
+static uint32_t key_of_name(const Engine *e, const Alphabet *a, uint32_t name)
+{
+    const Named *found;
+    uint32_t low = 0, high = a->n_names;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        Named x = {&e->name[a->name[middle]], 0}, y = {&e->name[name], 0};
+        found = &x;
+        if (by_name(found, &y) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool is_seen(const uint64_t *seen, uint32_t key)
+{
+    return seen[key >> 6] >> (key & 63) & 1;
+}
+
+/* One conjunction that the rest of an object shall fulfil. */
+typedef struct Rest {
+    const Alphabet *a;
+    const uint64_t *seen;
+    const Formula *atom; /* [n] */
+    size_t n;
+    uint32_t min, max;
+    uint32_t *all; /* [n_all] atoms all_keys of single names, in the order of names */
+    size_t n_all;
+    Formula *wide; /* [n_wide] atoms all_keys of terms */
+    size_t n_wide;
+    Formula *open; /* [n_open] atoms some_key of terms */
+    size_t n_open;
+    uint32_t *key;  /* [n_keys] members that shall come */
+    Formula *value; /* [n_keys] what is asked of them */
+    size_t n_keys;
+} Rest;
+
+/* What all_keys ask of a member. */
+static Formula value_of_key(Engine *e, const Rest *r, uint32_t key)
+{
+    Formula f = F_TRUE;
+    if (key < r->a->n_names) {
+        size_t low = 0, high = r->n_all;
+        while (low < high) {
+            size_t middle = (low + high) / 2;
+            if (e->set[e->node[r->all[middle]].a].name < r->a->name[key])
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        for (; low < r->n_all && e->set[e->node[r->all[low]].a].name == r->a->name[key]; low++)
+            f = f_and2(e, f, e->node[r->all[low]].b);
+    }
+    for (size_t i = 0; i < r->n_wide; i++)
+        if (set_has_key(e, r->a, e->node[r->wide[i]].a, key))
+            f = f_and2(e, f, e->node[r->wide[i]].b);
+    return f;
+}
+
+static bool is_taken(const Rest *r, uint32_t key)
+{
+    for (size_t i = 0; i < r->n_keys; i++)
+        if (r->key[i] == key)
+            return true;
+    return false;
+}
+
+/* Whether there are names enough for the least number of members. */
+static bool enough_keys(Engine *e, const Rest *r)
+{
+    size_t have = r->n_keys;
+    if (have > r->max)
+        return false;
+    for (uint32_t k = r->a->n_names; k < r->a->n_names + r->a->n_classes && have < r->min; k++)
+        if (value_exists(e, value_of_key(e, r, k)))
+            return true;
+    for (uint32_t k = 0; k < r->a->n_names && have < r->min; k++)
+        if (!is_seen(r->seen, k) && !is_taken(r, k) && value_exists(e, value_of_key(e, r, k)))
+            have++;
+    return have >= r->min;
+}
+
+/* Finds a member for each of the atoms some_key from the i-th on: one that comes anyhow, or another. */
+static bool place_open(Engine *e, Rest *r, size_t i)
+{
+    if (!engine_work(e, 1) || r->n_keys > r->max)
+        return false;
+    if (i == r->n_open)
+        return enough_keys(e, r);
+    FormulaNode some = e->node[r->open[i]];
+    for (size_t k = 0; k < r->n_keys; k++) {
+        Formula before = r->value[k], both;
+        if (!set_has_key(e, r->a, some.a, r->key[k]) ||
+            !value_exists(e, both = f_and2(e, before, some.b)))
+            continue;
+        r->value[k] = both;
+        if (place_open(e, r, i + 1))
+            return true;
+        r->value[k] = before;
+    }
+    for (uint32_t key = r->a->n_names + r->a->n_classes; key-- > 0;) {
+        bool name = key < r->a->n_names;
+        if (!set_has_key(e, r->a, some.a, key) ||
+            (name && (is_seen(r->seen, key) || is_taken(r, key))))
+            continue;
+        Formula value = f_and2(e, value_of_key(e, r, key), some.b);
+        if (!value_exists(e, value))
+            continue;
+        r->key[r->n_keys] = key;
+        r->value[r->n_keys++] = value;
+        if (place_open(e, r, i + 1))
+            return true;
+        r->n_keys--;
+    }
+    return false;
+}
+
+typedef struct ByName {
+    uint32_t name;
+    Formula atom;
+} ByName;
+
+static int by_set_name(const void *a, const void *b)
+{
+    const ByName *x = a, *y = b;
+    return x->name != y->name ? (x->name > y->name ? 1 : -1)
+                              : (x->atom > y->atom) - (x->atom < y->atom);
+}
+
+static bool rest_exists(Engine *e, Rest *r)
+{
+    ByName *named = malloc((2 * r->n + 2) * sizeof *named), *wanted = named + r->n + 1;
+    size_t n_wanted = 0;
+    bool possible = named != NULL;
+    if (!named)
+        return engine_fail(e, "there is no memory"), false;
+    for (size_t i = 0; i < r->n && possible; i++) {
+        const FormulaNode *f = &e->node[r->atom[i]];
+        uint32_t name = f->kind == F_K_KEY_COUNT ? 0 : e->set[f->a].name;
+        if (f->kind == F_K_KEY_COUNT) {
+            r->min = f->c > r->min ? f->c : r->min;
+            r->max = f->d < r->max ? f->d : r->max;
+        } else if (f->kind == F_K_ALL_KEYS && name != UINT32_MAX) {
+            named[r->n_all++] = (ByName){name, r->atom[i]};
+        } else if (f->kind == F_K_ALL_KEYS) {
+            r->wide[r->n_wide++] = r->atom[i];
+        } else if (name != UINT32_MAX) {
+            wanted[n_wanted++] = (ByName){name, r->atom[i]};
+        } else {
+            r->open[r->n_open++] = r->atom[i];
+        }
+    }
+    qsort(named, r->n_all, sizeof *named, by_set_name);
+    qsort(wanted, n_wanted, sizeof *wanted, by_set_name);
+    for (size_t i = 0; i < r->n_all; i++)
+        r->all[i] = named[i].atom;
+    for (size_t i = 0, end; i < n_wanted && possible; i = end) {
+        uint32_t key = key_of_name(e, r->a, wanted[i].name);
+        Formula value = F_TRUE;
+        for (end = i; end < n_wanted && wanted[end].name == wanted[i].name; end++)
+            value = f_and2(e, value, e->node[wanted[end].atom].b);
+        possible = !is_seen(r->seen, key);
+        if (possible)
+            value = f_and2(e, value, value_of_key(e, r, key));
+        possible = possible && value_exists(e, value);
+        r->key[r->n_keys] = key;
+        r->value[r->n_keys++] = value;
+    }
+    free(named);
+    return possible && r->n_keys <= r->max && place_open(e, r, 0);
+}
+
+static bool try_rest(Engine *e, const Formula *atom, size_t n, void *data)
+{
+    const Rest *of = data;
+    Rest r = {.a = of->a, .seen = of->seen, .atom = atom, .n = n, .max = FORMULA_MANY};
+    uint32_t *room = malloc((5 * n + 5) * sizeof *room);
+    if (!room)
+        return engine_fail(e, "there is no memory"), false;
+    r.all = room;
+    r.wide = room + n;
+    r.open = room + 2 * n;
+    r.key = room + 3 * n;
+    r.value = room + 4 * n;
+    bool exists = rest_exists(e, &r);
+    free(room);
+    engine_work(e, n);
+    return exists;
+}
+
+/* A `no` that was found while the answer for something around it was not known is not kept. */
+static bool keeps(const Engine *e, uint64_t assumed)
+{
+    return e->assumed == assumed || e->visiting == 0;
+}
+
+bool object_exists(Engine *e, Formula f, uint32_t alphabet, const uint64_t *seen)
+{
+    if (f <= F_TRUE)
+        return f;
+    const Alphabet *a = e->alphabet[alphabet];
+    size_t words = (a->n_names + 63) / 64, size = 8 + words * sizeof *seen;
+    uint64_t few[20], *key = words < 18 ? few : malloc(size + 8), assumed = e->assumed;
+    if (!key)
+        return engine_fail(e, "there is no memory"), false;
+    key[0] = (uint64_t)f << 32 | alphabet;
+    if (words)
+        memcpy(key + 1, seen, words * sizeof *seen);
+    uint64_t *known = map_get(&e->solved, key, size);
+    bool exists = known ? *known : false;
+    if (!known) {
+        Rest r = {.a = a, .seen = seen};
+        exists = each_conjunction(e, f, try_rest, &r);
+        if (exists || keeps(e, assumed))
+            *map_put(&e->solved, key, size, NULL) = exists;
+    }
+    if (key != few)
+        free(key);
+    return exists;
+}
+
+/* Whether f holds where nothing more comes. */
+static bool holds_at_end(const Engine *e, Formula of)
+{
+    const FormulaNode *f = &e->node[of];
+    switch ((FormulaKind)f->kind) {
+    case F_K_AND:
+    case F_K_OR:
+        for (uint32_t i = 0; i < f->n; i++)
+            if (holds_at_end(e, f->list[i]) != (f->kind == F_K_AND))
+                return f->kind == F_K_OR;
+        return f->kind == F_K_AND;
+    case F_K_KEY_COUNT:
+    case F_K_LENGTH:
+    case F_K_CONTAINS:
+        return f->c == 0;
+    case F_K_FALSE:
+    case F_K_SOME_KEY:
+        return false;
+    default:
+        return true;
+    }
+}
+
+bool object_can_end(const Engine *e, Formula f)
+{
+    return holds_at_end(e, f);
+}
+
+bool array_can_end(const Engine *e, Formula f)
+{
+    return holds_at_end(e, f);
+}
+
+/* A step in the making: what atoms that the member or item concerns become. */
+typedef struct Step {
+    Formula f; /* restricted to the kind */
+    uint32_t kind;
+    Formula atom[64];    /* [n] those with a choice, or that the value depends on */
+    Formula becomes[64]; /* [n] */
+    size_t n;
+    const Alphabet *a; /* of objects, with */
+    uint32_t key;
+    Branches *out;
+} Step;
+
+/* What becomes of the others. */
+static Formula shifted(Engine *e, Formula of)
+{
+    FormulaNode f = e->node[of];
+    uint32_t min = f.c ? f.c - 1 : 0, max = f.d == FORMULA_MANY ? f.d : f.d - 1;
+    switch ((FormulaKind)f.kind) {
+    case F_K_KEY_COUNT:
+        return f.d ? f_key_count(e, min, max) : F_FALSE;
+    case F_K_LENGTH:
+        return f.d ? f_length(e, min, max) : F_FALSE;
+    case F_K_ITEM:
+        return f_item(e, f.a - 1, f.b);
+    case F_K_ITEMS:
+        return f_items(e, f.a ? f.a - 1 : 0, f.b);
+    case F_K_CONTAINS:
+        return f_contains(e, f.a ? f.a - 1 : 0, f.b, f.c, f.d);
+    default:
+        return of;
+    }
+}
+
+static Formula step_atom(Engine *e, Formula atom, void *data)
+{
+    const Step *s = data;
+    for (size_t i = 0; i < s->n; i++)
+        if (s->atom[i] == atom)
+            return s->becomes[i];
+    return shifted(e, atom);
+}
+
+static bool is_concerned(const Engine *e, const Step *s, Formula atom)
+{
+    const FormulaNode *f = &e->node[atom];
+    if (f->kind == F_K_ALL_KEYS || f->kind == F_K_SOME_KEY)
+        return set_has_key(e, s->a, f->a, s->key);
+    return (f->kind == F_K_ITEM || f->kind == F_K_ITEMS || f->kind == F_K_CONTAINS) && f->a == 0;
+}
+
+static void find_concerned(Engine *e, Step *s, Formula of)
+{
+    const FormulaNode *f = &e->node[of];
+    if (f->kind == F_K_AND || f->kind == F_K_OR) {
+        for (uint32_t i = 0; i < f->n; i++)
+            find_concerned(e, s, f->list[i]);
+        return;
+    }
+    if (!is_concerned(e, s, of))
+        return;
+    for (size_t i = 0; i < s->n; i++)
+        if (s->atom[i] == of)
+            return;
+    if (s->n == sizeof s->atom / sizeof *s->atom)
+        engine_fail(e, "more than %zu of its keywords concern the same value", s->n);
+    else
+        s->atom[s->n++] = of;
+}
+
+static bool must_hold(const Engine *e, const Step *s, Formula atom)
+{
+    const FormulaNode *f = &e->node[s->f];
+    if (s->f == atom)
+        return true;
+    for (uint32_t i = 0; f->kind == F_K_AND && i < f->n; i++)
+        if (f->list[i] == atom)
+            return true;
+    return false;
+}
+
+/* Decides for the atoms from the i-th on whether the value fulfils them. */
+static void decide(Engine *e, Step *s, size_t i, Formula value)
+{
+    if (value == F_FALSE || !engine_work(e, 1))
+        return;
+    if (i == s->n) {
+        Formula rest = f_restrict(e, f_replace(e, s->f, step_atom, s), s->kind);
+        if (rest == F_FALSE || !value_exists(e, value))
+            return;
+        for (size_t k = 0; k < s->out->n; k++)
+            if (s->out->at[k].value == value && s->out->at[k].rest == rest)
+                return;
+        if (s->out->n == SOLVE_BRANCHES)
+            engine_fail(e, "its alternatives multiply: a value has more than %d", SOLVE_BRANCHES);
+        else
+            s->out->at[s->out->n++] = (Branch){value, rest};
+        return;
+    }
+    FormulaNode f = e->node[s->atom[i]];
+    bool name =
+        (f.kind == F_K_ALL_KEYS || f.kind == F_K_SOME_KEY) && e->set[f.a].name != UINT32_MAX;
+    Formula if_so = s->atom[i], if_not = F_FALSE, other = F_TRUE;
+    if (f.kind == F_K_ITEM || (f.kind == F_K_ALL_KEYS && name) || f.kind == F_K_SOME_KEY)
+        if_so = F_TRUE;
+    if (f.kind == F_K_SOME_KEY && !name)
+        if_not = s->atom[i];
+    if (f.kind == F_K_CONTAINS) {
+        if_so = f.d ? f_contains(e, 0, f.b, f.c ? f.c - 1 : 0, f.d == FORMULA_MANY ? f.d : f.d - 1)
+                    : F_FALSE;
+        if_not = s->atom[i];
+        other = f.d == FORMULA_MANY ? F_TRUE : f_not(e, f.b);
+    }
+    bool must = must_hold(e, s, s->atom[i]);
+    if (f.b != F_FALSE && !(must && if_so == F_FALSE)) {
+        s->becomes[i] = if_so;
+        decide(e, s, i + 1, f_and2(e, value, f.b));
+    }
+    if (f.b != F_TRUE && !(must && if_not == F_FALSE)) {
+        s->becomes[i] = if_not;
+        decide(e, s, i + 1, f_and2(e, value, other));
+    }
+}
+
+void object_step(Engine *e, Formula f, uint32_t alphabet, uint32_t key, Branches *out)
+{
+    Step s = {.f = f, .kind = KIND_OBJECT, .a = e->alphabet[alphabet], .key = key, .out = out};
+    out->n = 0;
+    find_concerned(e, &s, f);
+    decide(e, &s, 0, F_TRUE);
+}
+
+typedef struct Unique {
+    uint32_t list;
+    bool there;
+} Unique;
+
+static void find_unique(const Engine *e, Formula of, Unique *unique)
+{
+    const FormulaNode *f = &e->node[of];
+    for (uint32_t i = 0; i < f->n; i++)
+        find_unique(e, f->list[i], unique);
+    if (f->kind == F_K_UNIQUE)
+        *unique = (Unique){f->a, true};
+}
+
+void array_step(Engine *e, Formula f, Branches *out)
+{
+    Step s = {.f = f, .kind = KIND_ARRAY, .out = out};
+    Unique unique = {0};
+    Formula value = F_TRUE;
+    out->n = 0;
+    find_concerned(e, &s, f);
+    find_unique(e, f, &unique);
+    if (unique.there && unique.list)
+        value = e->values[unique.list].differs;
+    decide(e, &s, 0, value);
+}
+
+/* An array of which single items, the rest and the length are asked: the rest need not be walked through. */
+static int plain_array(Engine *e, Formula of)
+{
+    const FormulaNode *f = &e->node[of];
+    uint32_t n = f->kind == F_K_AND ? f->n : 1, min = 0, last = 0;
+    const Formula *list = f->kind == F_K_AND ? f->list : &of;
+    for (uint32_t i = 0; i < n; i++) {
+        const FormulaNode *atom = &e->node[list[i]];
+        if (atom->kind == F_K_LENGTH)
+            min = atom->c;
+        else if (atom->kind == F_K_ITEM || atom->kind == F_K_ITEMS)
+            last = atom->a > last ? atom->a : last;
+        else
+            return -1;
+    }
+    for (uint32_t k = 0; k < min && k <= last && engine_work(e, 1); k++) {
+        Formula value = F_TRUE;
+        for (uint32_t i = 0; i < n; i++) {
+            FormulaNode atom = e->node[list[i]];
+            if ((atom.kind == F_K_ITEM && atom.a == k) || (atom.kind == F_K_ITEMS && atom.a <= k))
+                value = f_and2(e, value, atom.b);
+        }
+        if (!value_exists(e, value))
+            return 0;
+    }
+    return 1;
+}
+
+/* Depth first through the formulas that items lead to, until one is found where the array can end. */
+static bool walk_array(Engine *e, Formula f)
+{
+    Formula *stack = NULL, *seen = NULL;
+    size_t n = 0, n_seen = 0;
+    bool exists = false;
+    Branches *branches = malloc(sizeof *branches);
+    Map visited;
+    Arena arena;
+    if (!branches || arena_init(&arena, NULL)) {
+        free(branches);
+        return engine_fail(e, "there is no memory"), false;
+    }
+    map_init(&visited, &arena);
+    stack = arena_more(&arena, stack, n, sizeof *stack);
+    stack[n++] = f;
+    while (n && !exists && engine_work(e, 1)) {
+        Formula at = stack[--n];
+        bool added;
+        map_put(&visited, &at, sizeof at, &added);
+        int plain = plain_array(e, at);
+        exists = array_can_end(e, at) || plain == 1;
+        if (!added || exists || plain == 0)
+            continue;
+        seen = arena_more(&arena, seen, n_seen, sizeof *seen);
+        seen[n_seen++] = at;
+        array_step(e, at, branches);
+        for (size_t i = branches->n; i-- > 0;) { /* what fulfils most is looked at first */
+            stack = arena_more(&arena, stack, n, sizeof *stack);
+            stack[n++] = branches->at[i].rest;
+        }
+    }
+    free(branches);
+    arena_free(&arena);
+    return exists;
+}
+
+bool array_exists(Engine *e, Formula f)
+{
+    if (f <= F_TRUE)
+        return f;
+    uint64_t key = (uint64_t)f << 32 | UINT32_MAX, assumed = e->assumed;
+    uint64_t *known = map_get(&e->solved, &key, sizeof key);
+    if (known)
+        return *known;
+    bool exists = walk_array(e, f);
+    if (exists || keeps(e, assumed))
+        *map_put(&e->solved, &key, sizeof key, NULL) = exists;
+    return exists;
+}
+
+static bool find_value(Engine *e, Formula f)
+{
+    for (uint32_t kind = KIND_NULL; kind <= KIND_OBJECT; kind <<= 1) {
+        Formula of = f_restrict(e, f, kind);
+        if (e->failed[0])
+            return false;
+        if (of == F_FALSE)
+            continue;
+        if (of == F_TRUE || kind < KIND_NUMBER)
+            return true;
+        if (kind == KIND_NUMBER && number_exists(e, of, NUMBER_BEGIN, "", 0))
+            return true;
+        if (kind == KIND_STRING && term_alive(&e->terms, e->node[of].a, 0))
+            return true;
+        if (kind == KIND_ARRAY && array_exists(e, of))
+            return true;
+        if (kind == KIND_OBJECT) {
+            uint32_t alphabet = alphabet_of(e, of);
+            size_t words = (e->alphabet[alphabet]->n_names + 63) / 64;
+            if (object_exists(e, of, alphabet, arena_array(&e->arena, words + 1, sizeof(uint64_t))))
+                return true;
+        }
+    }
+    return false;
+}
+
+bool value_exists(Engine *e, Formula f)
+{
+    if (e->node[f].satisfied >= 0)
+        return e->node[f].satisfied;
+    if (e->node[f].visiting) { /* not by way of itself */
+        e->assumed++;
+        return false;
+    }
+    uint64_t assumed = e->assumed;
+    if (++e->depth > FORMULA_DEPTH) {
+        e->depth--;
+        return engine_fail(e, "schemas are nested too deeply"), false;
+    }
+    e->node[f].visiting = true;
+    e->visiting++;
+    bool exists = find_value(e, f);
+    e->visiting--;
+    e->node[f].visiting = false;
+    e->depth--;
+    if (!e->failed[0] && (exists || keeps(e, assumed)))
+        e->node[f].satisfied = exists;
+    return exists;
+}
+
+bool array_is_unique(const Engine *e, Formula f)
+{
+    Unique unique = {0};
+    find_unique(e, f, &unique);
+    return unique.there;
+}
+
+static Formula replace_unique(Engine *e, Formula of, void *data)
+{
+    FormulaNode f = e->node[of];
+    const Formula *differs = data;
+    if (f.kind != F_K_UNIQUE)
+        return of;
+    e->values = arena_more(&e->arena, e->values, e->n_values, sizeof *e->values);
+    Formula before = f.a ? e->values[f.a].differs : F_TRUE;
+    e->values[e->n_values] = (Values){.before = f.a, .differs = f_and2(e, before, *differs)};
+    return f_unique(e, e->n_values++);
+}
+
+Formula array_after_unique(Engine *e, Formula f, Formula value)
+{
+    Formula differs = f_not(e, value);
+    return f_replace(e, f, replace_unique, &differs);
+}

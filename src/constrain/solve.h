@@ -1,0 +1,101 @@
+/*
+ * Whether what is asked can be fulfilled: of a value, of the rest of an object or array, of a number whose first
+ * characters are there. A mask that knows this never leads into a dead end.
+ *
+ * Objects. The alphabet of a formula is every name that it speaks of, and classes of all other names, of which each is
+ * inside or outside of each of its key sets:
+ *
+ *     properties a, b; patternProperties ^x; additionalProperties false        a   b   ^x, but not a or b   the rest
+ *
+ * A member takes the formula f to another one, by what it decides to be true of its value:
+ *
+ *     some_key("a", g) and rest      with "a": a value of g leaves rest
+ *     contains(0, g, 1, many)        an item of g leaves nothing; any other leaves it as it is
+ *
+ * so a step may have several branches, and of each the value and the rest are satisfiable, or it is not there.
+ */
+#ifndef CVN_CONSTRAIN_SOLVE_H
+#define CVN_CONSTRAIN_SOLVE_H
+
+#include "constrain/formula.h"
+
+enum {
+    SOLVE_BRANCHES = 256, /* of one step */
+    SOLVE_CLASSES = 64,   /* of names */
+    SOLVE_WORDS = 64,     /* a class with so few names is listed */
+    NUMBER_TEXT = 400,    /* characters of a number of which something is asked */
+};
+
+typedef struct Branch {
+    Formula value, rest;
+} Branch;
+
+typedef struct Branches {
+    size_t n;
+    Branch at[SOLVE_BRANCHES]; /* [n]; those that are kept have room for n only */
+} Branches;
+
+/* The keys 0 to n_names - 1 are names, then come classes. */
+typedef struct Alphabet {
+    uint32_t *name; /* [n_names] ids, in the order of their bytes */
+    uint32_t *rank; /* [n_names] by when the schema speaks of it first */
+    uint32_t n_names;
+    Term *class; /* [n_classes] */
+    uint32_t n_classes;
+    uint32_t *set; /* [n_sets] key sets that are terms */
+    uint32_t n_sets;
+    bool *has; /* [n_names + n_classes, n_sets] */
+} Alphabet;
+
+/* Whether some value fulfils f. */
+bool value_exists(Engine *e, Formula f);
+
+/* Index of the alphabet of a formula that is restricted to objects. */
+uint32_t alphabet_of(Engine *e, Formula f);
+
+/* seen: [(n_names + 63) / 64] a bit per name that came already. */
+bool object_can_end(const Engine *e, Formula f);
+bool object_exists(Engine *e, Formula f, uint32_t alphabet, const uint64_t *seen);
+void object_step(Engine *e, Formula f, uint32_t alphabet, uint32_t key, Branches *out);
+
+bool array_can_end(const Engine *e, Formula f);
+bool array_exists(Engine *e, Formula f);
+void array_step(Engine *e, Formula f, Branches *out);
+
+/* Whether f asks for unique items; f after an item that is equal to what `value` says. */
+bool array_is_unique(const Engine *e, Formula f);
+Formula array_after_unique(Engine *e, Formula f, Formula value);
+
+/* Where in a number a text stands. */
+typedef enum NumberPhase {
+    NUMBER_BEGIN,
+    NUMBER_MINUS,
+    NUMBER_ZERO,
+    NUMBER_INTEGER,
+    NUMBER_POINT,
+    NUMBER_FRACTION,
+    NUMBER_E,
+    NUMBER_SIGN,
+    NUMBER_EXPONENT
+} NumberPhase;
+
+/* The next phase, or -1. */
+int number_step(NumberPhase phase, unsigned char byte);
+
+static inline bool number_can_end(NumberPhase phase)
+{
+    return phase == NUMBER_ZERO || phase == NUMBER_INTEGER || phase == NUMBER_FRACTION ||
+           phase == NUMBER_EXPONENT;
+}
+
+bool number_is(Engine *e, Formula f, const char *text, size_t n);
+bool number_exists(Engine *e, Formula f, NumberPhase phase, const char *text, size_t n);
+
+/* Whether there are so many numbers. */
+bool number_has(Engine *e, Formula f, uint32_t count);
+
+/* Calls `each` for the conjunctions of atoms whose alternatives f is, until it returns true: returns whether it did. */
+bool each_conjunction(Engine *e, Formula f,
+                      bool (*each)(Engine *, const Formula *atom, size_t n, void *), void *data);
+
+#endif

@@ -1,0 +1,692 @@
+#include "constrain/term.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { UNKNOWN = -1 };
+#define NOT_KNOWN UINT32_MAX
+
+static uint32_t add_node(Terms *t, const TermNode *like)
+{
+    t->node = arena_more(t->arena, t->node, t->n, sizeof *t->node);
+    t->node[t->n] = *like;
+    return t->n++;
+}
+
+void terms_init(Terms *terms, Arena *arena)
+{
+    *terms = (Terms){.arena = arena};
+    map_init(&terms->ids, arena);
+    add_node(terms, &(TermNode){.kind = TERM_K_NONE});
+    add_node(terms, &(TermNode){.kind = TERM_K_EMPTY, .nullable = true, .plain = true});
+    add_node(terms, &(TermNode){.kind = TERM_K_ALL, .nullable = true, .plain = true});
+}
+
+static Term fail(Terms *t, const char *what)
+{
+    if (!t->failed)
+        t->failed = what;
+    return TERM_NONE;
+}
+
+/* The id of a node with this content. */
+static Term intern(Terms *t, TermKind kind, const ByteSet *set, uint32_t min, uint32_t max,
+                   const Term *list, size_t n, bool nullable, bool plain)
+{
+    enum { SHORT = 64 };
+    uint32_t few[SHORT];
+    size_t words = 3 + (set ? 8 : n);
+    uint32_t *key = words <= SHORT ? few : arena_array(t->arena, words, sizeof *key);
+    key[0] = kind;
+    key[1] = min;
+    key[2] = max;
+    memcpy(key + 3, set ? (const void *)set : list, (words - 3) * sizeof *key);
+    bool added;
+    uint64_t *id = map_put(&t->ids, key, words * sizeof *key, &added);
+    if (!added)
+        return (Term)*id;
+    *id = TERM_NONE;
+    if (t->n >= TERM_LIMIT)
+        return fail(t, "the pattern needs too many states");
+    TermNode node = {.kind = (uint8_t)kind,
+                     .min = min,
+                     .max = max,
+                     .n = (uint32_t)n,
+                     .nullable = nullable,
+                     .plain = plain};
+    if (set)
+        node.set = *set;
+    else
+        node.list = arena_copy(t->arena, list, n * sizeof *list);
+    *id = add_node(t, &node);
+    return (Term)*id;
+}
+
+Term term_bytes(Terms *t, const ByteSet *set)
+{
+    if (!(set->bit[0] | set->bit[1] | set->bit[2] | set->bit[3]))
+        return TERM_NONE;
+    return intern(t, TERM_K_BYTES, set, 0, 0, NULL, 0, false, true);
+}
+
+static bool set_has(const ByteSet *set, unsigned char byte)
+{
+    return set->bit[byte >> 6] >> (byte & 63) & 1;
+}
+
+Term term_range(Terms *t, unsigned char low, unsigned char high)
+{
+    ByteSet set = {{0}};
+    for (unsigned b = low; b <= high; b++)
+        set.bit[b >> 6] |= 1ull << (b & 63);
+    return term_bytes(t, &set);
+}
+
+Term term_text(Terms *t, const char *text, size_t n)
+{
+    Term term = TERM_EMPTY;
+    while (n--)
+        term = term_cat(t, term_range(t, (unsigned char)text[n], (unsigned char)text[n]), term);
+    return term;
+}
+
+/* Concatenations nest to the right; one that is itself the left side is taken apart, from its end. */
+Term term_cat(Terms *t, Term a, Term b)
+{
+    enum { FEW = 32 };
+    if (a == TERM_NONE || b == TERM_NONE)
+        return TERM_NONE;
+    if (a == TERM_EMPTY || (a == TERM_ALL && b == TERM_ALL))
+        return b;
+    if (b == TERM_EMPTY)
+        return a;
+    Term few[FEW], *part = few;
+    size_t n = 1;
+    for (Term at = a; t->node[at].kind == TERM_K_CAT; at = t->node[at].list[1])
+        n++;
+    if (n > FEW)
+        part = arena_array(t->arena, n, sizeof *part);
+    for (size_t i = 0; i + 1 < n; i++, a = t->node[a].list[1])
+        part[i] = t->node[a].list[0];
+    part[n - 1] = a;
+    for (size_t i = n; i-- > 0;) {
+        if (part[i] == TERM_ALL && b == TERM_ALL)
+            continue;
+        if (part[i] == TERM_ALL && t->node[b].kind == TERM_K_CAT && t->node[b].list[0] == TERM_ALL)
+            continue;
+        Term list[2] = {part[i], b};
+        const TermNode *x = &t->node[part[i]], *y = &t->node[b];
+        b = intern(t, TERM_K_CAT, NULL, 0, 0, list, 2, x->nullable && y->nullable,
+                   x->plain && y->plain);
+    }
+    return b;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    Term x = *(const Term *)a, y = *(const Term *)b;
+    return (x > y) - (x < y);
+}
+
+/* Copies what is not `neutral`, taking lists of the same kind apart; sorts; drops doubles. Returns the number, or 0
+   with *whole set where something makes the whole of it `absorbing`. */
+static size_t collect(Terms *t, TermKind kind, const Term *list, size_t n, Term neutral,
+                      Term absorbing, Term **out, bool *whole)
+{
+    size_t room = 0, count = 0;
+    for (size_t i = 0; i < n; i++)
+        room += t->node[list[i]].kind == kind ? t->node[list[i]].n : 1;
+    Term *all = malloc((room + !room) * sizeof *all);
+    *whole = false;
+    *out = all;
+    if (!all)
+        return fail(t, "there is no memory for the pattern");
+    for (size_t i = 0; i < n; i++) {
+        const TermNode *node = &t->node[list[i]];
+        *whole = *whole || list[i] == absorbing;
+        if (node->kind == kind) {
+            memcpy(all + count, node->list, node->n * sizeof *all);
+            count += node->n;
+        } else if (list[i] != neutral) {
+            all[count++] = list[i];
+        }
+    }
+    qsort(all, count, sizeof *all, by_id);
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!kept || all[kept - 1] != all[i])
+            all[kept++] = all[i];
+    return kept;
+}
+
+/* The bytes that a term begins with, where it is bytes or bytes followed by something. */
+static Term head_of(const Terms *t, Term a)
+{
+    const TermNode *node = &t->node[a];
+    if (node->kind == TERM_K_BYTES)
+        return a;
+    return node->kind == TERM_K_CAT && t->node[node->list[0]].kind == TERM_K_BYTES ? node->list[0]
+                                                                                   : TERM_NONE;
+}
+
+typedef struct Headed {
+    Term head, term;
+} Headed;
+
+static int by_head(const void *a, const void *b)
+{
+    const Headed *x = a, *y = b;
+    if (x->head != y->head)
+        return x->head > y->head ? 1 : -1;
+    return (x->term > y->term) - (x->term < y->term);
+}
+
+/* ab|ac is a(b|c): what a union of words becomes is a tree, of which each byte keeps one branch. */
+static size_t factor(Terms *t, Term *list, size_t n)
+{
+    Headed *headed = malloc((n + !n) * sizeof *headed);
+    if (!headed)
+        return fail(t, "there is no memory for the pattern");
+    for (size_t i = 0; i < n; i++)
+        headed[i] = (Headed){head_of(t, list[i]), list[i]};
+    qsort(headed, n, sizeof *headed, by_head);
+    size_t kept = 0;
+    for (size_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && headed[end].head == headed[i].head && headed[i].head;)
+            end++;
+        if (end == i + 1) {
+            list[kept++] = headed[i].term;
+            continue;
+        }
+        Term *tail = malloc((end - i) * sizeof *tail);
+        if (!tail) {
+            free(headed);
+            return fail(t, "there is no memory for the pattern");
+        }
+        for (size_t k = i; k < end; k++)
+            tail[k - i] = t->node[headed[k].term].kind == TERM_K_BYTES
+                              ? TERM_EMPTY
+                              : t->node[headed[k].term].list[1];
+        list[kept++] = term_cat(t, headed[i].head, term_or(t, tail, end - i));
+        free(tail);
+    }
+    free(headed);
+    qsort(list, kept, sizeof *list, by_id);
+    return kept;
+}
+
+/* Sets of bytes in a union are one set. */
+static size_t merge_sets(Terms *t, Term *list, size_t n)
+{
+    ByteSet set = {{0}};
+    size_t kept = 0, sets = 0;
+    for (size_t i = 0; i < n; i++)
+        if (t->node[list[i]].kind == TERM_K_BYTES) {
+            sets++;
+            for (int w = 0; w < 4; w++)
+                set.bit[w] |= t->node[list[i]].set.bit[w];
+        }
+    if (sets < 2)
+        return n;
+    for (size_t i = 0; i < n; i++)
+        if (t->node[list[i]].kind != TERM_K_BYTES)
+            list[kept++] = list[i];
+    list[kept++] = term_bytes(t, &set);
+    qsort(list, kept, sizeof *list, by_id);
+    return kept;
+}
+
+Term term_or(Terms *t, const Term *given, size_t n)
+{
+    bool whole;
+    Term *list, term = TERM_NONE;
+    size_t count = collect(t, TERM_K_OR, given, n, TERM_NONE, TERM_ALL, &list, &whole);
+    if (t->failed || whole) {
+        free(list);
+        return t->failed ? TERM_NONE : TERM_ALL;
+    }
+    count = merge_sets(t, list, count);
+    if (t->depth < TERM_DEPTH / 10) {
+        t->depth++;
+        count = factor(t, list, count);
+        t->depth--;
+    }
+    bool nullable = false, plain = true;
+    for (size_t i = 0; i < count; i++) {
+        nullable = nullable || t->node[list[i]].nullable;
+        plain = plain && t->node[list[i]].plain;
+    }
+    if (count == 1)
+        term = list[0];
+    else if (count)
+        term = intern(t, TERM_K_OR, NULL, 0, 0, list, count, nullable, plain);
+    free(list);
+    return term;
+}
+
+Term term_or2(Terms *t, Term a, Term b)
+{
+    return term_or(t, (Term[]){a, b}, 2);
+}
+
+Term term_and(Terms *t, const Term *given, size_t n)
+{
+    bool whole;
+    Term *list, term = TERM_ALL;
+    size_t count = collect(t, TERM_K_AND, given, n, TERM_ALL, TERM_NONE, &list, &whole);
+    if (t->failed || whole) {
+        free(list);
+        return TERM_NONE;
+    }
+    bool nullable = true;
+    for (size_t i = 0; i < count; i++) {
+        const TermNode *node = &t->node[list[i]];
+        nullable = nullable && node->nullable;
+        if (node->kind == TERM_K_NOT && bsearch(node->list, list, count, sizeof *list, by_id))
+            whole = true; /* x and not x */
+    }
+    if (whole) {
+        free(list);
+        return TERM_NONE;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (list[i] == TERM_EMPTY) { /* the empty text, or nothing */
+            free(list);
+            return nullable ? TERM_EMPTY : TERM_NONE;
+        }
+    if (count == 1)
+        term = list[0];
+    else if (count)
+        term = intern(t, TERM_K_AND, NULL, 0, 0, list, count, nullable, false);
+    free(list);
+    return term;
+}
+
+Term term_and2(Terms *t, Term a, Term b)
+{
+    return term_and(t, (Term[]){a, b}, 2);
+}
+
+Term term_not(Terms *t, Term a)
+{
+    if (a == TERM_NONE || a == TERM_ALL)
+        return a == TERM_NONE ? TERM_ALL : TERM_NONE;
+    if (t->node[a].kind == TERM_K_NOT)
+        return t->node[a].list[0];
+    return intern(t, TERM_K_NOT, NULL, 0, 0, &a, 1, !t->node[a].nullable, false);
+}
+
+Term term_rep(Terms *t, Term a, uint32_t min, uint32_t max)
+{
+    if (max == 0 || a == TERM_EMPTY)
+        return TERM_EMPTY;
+    if (a == TERM_NONE)
+        return min == 0 ? TERM_EMPTY : TERM_NONE;
+    if (a == TERM_ALL || (min == 1 && max == 1))
+        return a;
+    if (t->node[a].nullable)
+        min = 0;
+    if (t->node[a].kind == TERM_K_REP && t->node[a].min == 0 && t->node[a].max == TERM_MANY)
+        return a;
+    bool nullable = min == 0;
+    return intern(t, TERM_K_REP, NULL, min, max, &a, 1, nullable, t->node[a].plain);
+}
+
+/* The derivative by a byte; *same is narrowed to bytes that all have this derivative. */
+static Term derive(Terms *t, Term a, unsigned char byte, ByteSet *same)
+{
+    TermNode node = t->node[a]; /* a copy: the nodes move when one is added */
+    if (t->failed)
+        return TERM_NONE;
+    if (++t->depth > TERM_DEPTH) {
+        t->depth--;
+        return fail(t, "the pattern is nested too deeply");
+    }
+    Term result = TERM_NONE;
+    switch ((TermKind)node.kind) {
+    case TERM_K_NONE:
+    case TERM_K_EMPTY:
+        break;
+    case TERM_K_ALL:
+        result = TERM_ALL;
+        break;
+    case TERM_K_BYTES: {
+        bool in = set_has(&node.set, byte);
+        for (int w = 0; w < 4; w++)
+            same->bit[w] &= in ? node.set.bit[w] : ~node.set.bit[w];
+        result = in ? TERM_EMPTY : TERM_NONE;
+        break;
+    }
+    case TERM_K_CAT:
+        result = term_cat(t, derive(t, node.list[0], byte, same), node.list[1]);
+        if (t->node[node.list[0]].nullable)
+            result = term_or2(t, result, derive(t, node.list[1], byte, same));
+        break;
+    case TERM_K_OR:
+    case TERM_K_AND: {
+        Term *list = malloc(node.n * sizeof *list);
+        size_t n = 0;
+        bool dead = false;
+        for (size_t i = 0; list && i < node.n && !dead; i++) {
+            list[n++] = derive(t, node.list[i], byte, same);
+            dead = node.kind == TERM_K_AND && list[n - 1] == TERM_NONE;
+        }
+        if (!list)
+            fail(t, "there is no memory for the pattern");
+        else
+            result = node.kind == TERM_K_OR ? term_or(t, list, n) : term_and(t, list, n);
+        free(list);
+        break;
+    }
+    case TERM_K_NOT:
+        result = term_not(t, derive(t, node.list[0], byte, same));
+        break;
+    case TERM_K_REP:
+        result = term_cat(t, derive(t, node.list[0], byte, same),
+                          term_rep(t, node.list[0], node.min ? node.min - 1 : 0,
+                                   node.max == TERM_MANY ? TERM_MANY : node.max - 1));
+        break;
+    }
+    t->depth--;
+    return result;
+}
+
+Term term_next(Terms *t, Term a, unsigned char byte)
+{
+    if (a <= TERM_ALL)
+        return a == TERM_ALL ? TERM_ALL : TERM_NONE;
+    if (!t->node[a].next) {
+        Term *next = arena_array(t->arena, 256, sizeof *next);
+        memset(next, 0xff, 256 * sizeof *next);
+        t->node[a].next = next;
+    }
+    if (t->node[a].next[byte] == NOT_KNOWN) {
+        ByteSet same = {{UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX}};
+        Term next = derive(t, a, byte, &same);
+        if (t->failed)
+            return TERM_NONE;
+        for (unsigned b = 0; b < 256; b++)
+            if (set_has(&same, (unsigned char)b))
+                t->node[a].next[b] = next;
+    }
+    return t->node[a].next[byte];
+}
+
+Term term_after(Terms *t, Term a, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n && a != TERM_NONE; i++)
+        a = term_next(t, a, (unsigned char)text[i]);
+    return a;
+}
+
+bool term_ends(const Terms *t, Term a)
+{
+    return t->node[a].nullable;
+}
+
+bool term_has(Terms *t, Term a, const char *text, size_t n)
+{
+    return term_ends(t, term_after(t, a, text, n));
+}
+
+/* 0: between characters; 1, 2, 3: so many bytes are owed; 4, 5, 6, 7: after E0, ED, F0, F4. */
+int utf8_step(int u, unsigned char byte)
+{
+    if (u == 0) {
+        if (byte < 0x80)
+            return 0;
+        if (byte < 0xc2 || byte > 0xf4)
+            return -1;
+        return byte < 0xe0    ? 1
+               : byte == 0xe0 ? 4
+               : byte == 0xed ? 5
+               : byte < 0xf0  ? 2
+               : byte == 0xf0 ? 6
+               : byte == 0xf4 ? 7
+                              : 3;
+    }
+    static const unsigned char low[] = {0, 0x80, 0x80, 0x80, 0xa0, 0x80, 0x90, 0x80};
+    static const unsigned char high[] = {0, 0xbf, 0xbf, 0xbf, 0xbf, 0x9f, 0xbf, 0x8f};
+    static const signed char then[] = {0, 0, 1, 2, 1, 1, 2, 2};
+    return byte >= low[u] && byte <= high[u] ? then[u] : -1;
+}
+
+typedef struct Search {
+    Term term;
+    uint8_t u;
+    uint16_t byte; /* that is tried next */
+} Search;
+
+static int known(const Terms *t, Term a, int u)
+{
+    const TermNode *node = &t->node[a];
+    if (a == TERM_NONE || (node->alive[1] >> u & 1))
+        return 0;
+    if (a == TERM_ALL || (u == 0 && (node->plain || node->nullable)) || (node->alive[0] >> u & 1))
+        return 1;
+    return UNKNOWN;
+}
+
+/* Depth first, until a text is found: then all on the way are alive. Where none is, all that was seen is dead. */
+static bool search(Terms *t, Term a, int u)
+{
+    Search *way = NULL, *seen = NULL;
+    size_t depth = 0, n_seen = 0, room = 0;
+    bool found = false;
+    Map visited;
+    Arena arena;
+    if (arena_init(&arena, NULL))
+        return fail(t, "there is no memory for the pattern"), false;
+    map_init(&visited, &arena);
+    Search next = {a, (uint8_t)u, 0};
+    for (bool push = true; !found;) {
+        if (push) {
+            uint64_t key = (uint64_t)next.term << 3 | next.u;
+            bool added;
+            map_put(&visited, &key, sizeof key, &added);
+            if (added) {
+                if (depth == room) {
+                    room = room ? room * 2 : 256;
+                    Search *more = realloc(way, room * sizeof *way);
+                    if (!more) {
+                        fail(t, "there is no memory for the pattern");
+                        break;
+                    }
+                    way = more;
+                }
+                way[depth++] = next;
+                seen = arena_more(&arena, seen, n_seen, sizeof *seen);
+                seen[n_seen++] = next;
+                if (n_seen > TERM_SEARCH) {
+                    fail(t, "whether patterns that are combined leave any text takes too long to "
+                            "find out");
+                    break;
+                }
+            }
+        }
+        push = false;
+        if (!depth || t->failed)
+            break;
+        Search *top = &way[depth - 1];
+        Term last = TERM_NONE;
+        for (; top->byte < 256 && !push && !found; top->byte++) {
+            int then = utf8_step(top->u, (unsigned char)top->byte);
+            if (then < 0)
+                continue;
+            Term term = term_next(t, top->term, (unsigned char)top->byte);
+            int is = term == last && then == 0 ? 0 : known(t, term, then);
+            last = then == 0 ? term : TERM_NONE;
+            found = is == 1;
+            push = is == UNKNOWN;
+            next = (Search){term, (uint8_t)then, 0};
+        }
+        if (!push && !found)
+            depth--;
+    }
+    for (size_t i = 0; i < depth && found; i++)
+        t->node[way[i].term].alive[0] |= (uint8_t)(1u << way[i].u);
+    for (size_t i = 0; i < n_seen && !found && !t->failed; i++)
+        t->node[seen[i].term].alive[1] |= (uint8_t)(1u << seen[i].u);
+    free(way);
+    arena_free(&arena);
+    return found;
+}
+
+bool term_alive(Terms *t, Term a, int u)
+{
+    int is = known(t, a, u);
+    return is == UNKNOWN ? !t->failed && search(t, a, u) : is;
+}
+
+/* A range of code points whose characters have equally many bytes, as bytes: [low, high] agree in their first bytes, or
+   go from the first to the last of what continues. */
+typedef struct ByteRanges {
+    int n;
+    unsigned char low[4], high[4];
+} ByteRanges;
+
+static int encode(uint32_t point, unsigned char *out)
+{
+    int n = point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
+    static const unsigned char mark[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    for (int i = n - 1; i > 0; i--, point >>= 6)
+        out[i] = (unsigned char)(0x80 | (point & 0x3f));
+    out[0] = (unsigned char)(mark[n] | point);
+    return n;
+}
+
+/* Cuts [low, high] so that each piece is a product of ranges of bytes; calls `each` until it returns true. */
+static bool each_ranges(uint32_t low, uint32_t high, bool (*each)(void *, const ByteRanges *),
+                        void *data)
+{
+    static const uint32_t ends[] = {0x7f, 0x7ff, 0xd7ff, 0xdfff, 0xffff, 0x10ffff};
+    while (low <= high) {
+        uint32_t last = high;
+        for (size_t i = 0; i < 6; i++)
+            if (low <= ends[i] && last > ends[i])
+                last = ends[i];
+        if (low >= 0xd800 && low <= 0xdfff) {
+            low = last + 1;
+            continue;
+        }
+        for (int bits = 18; bits > 0;
+             bits -= 6) { /* the parts below must be whole, or the parts above be equal */
+            uint32_t mask = (1u << bits) - 1;
+            if ((low & ~mask) == (last & ~mask))
+                continue;
+            if (low & mask)
+                last = low | mask;
+            else if ((last & mask) != mask)
+                last = (last & ~mask) - 1;
+        }
+        ByteRanges ranges;
+        ranges.n = encode(low, ranges.low);
+        encode(last, ranges.high);
+        if (each(data, &ranges))
+            return true;
+        if (last == 0x10ffff)
+            return false;
+        low = last + 1;
+    }
+    return false;
+}
+
+typedef struct Points {
+    Terms *t;
+    Term *list;
+    size_t n;
+    Term term;
+} Points;
+
+static bool add_points(void *data, const ByteRanges *ranges)
+{
+    Points *p = data;
+    Term term = TERM_EMPTY;
+    for (int i = ranges->n; i-- > 0;)
+        term = term_cat(p->t, term_range(p->t, ranges->low[i], ranges->high[i]), term);
+    p->list = arena_more(p->t->arena, p->list, p->n, sizeof *p->list);
+    p->list[p->n++] = term;
+    return false;
+}
+
+Term term_points(Terms *t, const uint32_t *range, size_t n_ranges)
+{
+    Points p = {.t = t};
+    for (size_t i = 0; i < n_ranges; i++)
+        each_ranges(range[2 * i], range[2 * i + 1], add_points, &p);
+    return term_or(t, p.list, p.n);
+}
+
+Term term_any_character(Terms *t)
+{
+    return term_points(t, (const uint32_t[]){0, 0x10ffff}, 1);
+}
+
+static bool alive_through(Terms *t, Term a, const ByteRanges *ranges, int i)
+{
+    if (i == ranges->n)
+        return term_alive(t, a, 0);
+    Term last = TERM_NONE;
+    for (unsigned b = ranges->low[i]; b <= ranges->high[i]; b++) {
+        Term next = term_next(t, a, (unsigned char)b);
+        if (next != TERM_NONE && next != last && alive_through(t, next, ranges, i + 1))
+            return true;
+        last = next;
+    }
+    return false;
+}
+
+static bool is_alive_through(void *data, const ByteRanges *ranges)
+{
+    Points *p = data;
+    return alive_through(p->t, p->term, ranges, 0);
+}
+
+bool term_alive_between(Terms *t, Term a, uint32_t low, uint32_t high)
+{
+    Points p = {.t = t, .term = a};
+    return each_ranges(low, high, is_alive_through, &p);
+}
+
+typedef struct Words {
+    Terms *t;
+    size_t n, most;
+    const char **word;
+    size_t *length;
+    char text[TERM_WORD];
+} Words;
+
+static void add_words(Words *w, Term a, int u, size_t depth)
+{
+    if (w->n > w->most || w->t->failed)
+        return;
+    if (u == 0 && term_ends(w->t, a)) {
+        if (w->n < w->most) {
+            w->word[w->n] = arena_stringn(w->t->arena, w->text, depth);
+            w->length[w->n] = depth;
+        }
+        w->n++;
+    }
+    for (unsigned b = 0; b < 256 && w->n <= w->most; b++) {
+        int then = utf8_step(u, (unsigned char)b);
+        Term next = then < 0 ? TERM_NONE : term_next(w->t, a, (unsigned char)b);
+        if (next == TERM_NONE || !term_alive(w->t, next, then))
+            continue;
+        if (depth == TERM_WORD) {
+            w->n = w->most + 1;
+            return;
+        }
+        w->text[depth] = (char)b;
+        add_words(w, next, then, depth + 1);
+    }
+}
+
+size_t term_words(Terms *t, Term a, size_t most, const char **word, size_t *length)
+{
+    Words w = {.t = t, .most = most, .word = word, .length = length};
+    if (a == TERM_ALL)
+        return most + 1;
+    add_words(&w, a, 0, 0);
+    return w.n;
+}

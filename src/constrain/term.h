@@ -1,0 +1,111 @@
+/*
+ * Regular languages over bytes, as terms whose derivatives are taken (Brzozowski 1964): what may follow after a byte is
+ * again a term. Intersection and complement are terms like any other, which automata make hard and JSON Schema needs.
+ *
+ *     ab|ac   after 'a':  b|c      after 'b':  nothing more, and the end is allowed
+ *
+ * Equal terms have equal ids, so that states can be compared, and transitions are computed once:
+ *
+ *     bytes(set)   cat(a, b)   or(…)   and(…)   not(a)   rep(a, min, max)
+ *
+ * All languages are meant as sets of UTF-8 texts: `u` is where in a character a text stands (utf8_step), and a term is
+ * alive where some end of it makes valid UTF-8. Bytes outside UTF-8 never get here.
+ */
+#ifndef CVN_CONSTRAIN_TERM_H
+#define CVN_CONSTRAIN_TERM_H
+
+#include "base/map.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef uint32_t Term;
+
+enum {
+    TERM_NONE = 0,  /* no text at all */
+    TERM_EMPTY = 1, /* the empty text */
+    TERM_ALL = 2,   /* every text */
+};
+
+#define TERM_MANY UINT32_MAX /* no upper bound of a repetition */
+
+enum {
+    TERM_LIMIT = 1000000, /* terms of one constraint */
+    TERM_DEPTH = 3000,    /* how deep terms nest */
+    TERM_SEARCH = 200000, /* states that are looked at to find whether a text exists */
+};
+
+typedef struct ByteSet {
+    uint64_t bit[4];
+} ByteSet;
+
+typedef enum TermKind {
+    TERM_K_NONE,
+    TERM_K_EMPTY,
+    TERM_K_ALL,
+    TERM_K_BYTES,
+    TERM_K_CAT,
+    TERM_K_OR,
+    TERM_K_AND,
+    TERM_K_NOT,
+    TERM_K_REP
+} TermKind;
+
+typedef struct TermNode {
+    uint8_t kind;
+    bool nullable;     /* contains the empty text */
+    bool plain;        /* made without and, not: contains a text */
+    uint8_t alive[2];  /* for each u, a bit: known to be alive; known to be dead */
+    uint32_t min, max; /* REP */
+    uint32_t n;        /* of list */
+    const Term *list;  /* [n] CAT: two; OR, AND: sorted; NOT, REP: one */
+    ByteSet set;       /* BYTES */
+    Term *next;        /* [256] derivatives, UINT32_MAX where not known; or NULL */
+} TermNode;
+
+typedef struct Terms {
+    Arena *arena; /* borrowed */
+    Map ids;      /* of a node's content */
+    TermNode *node;
+    uint32_t n;
+    int depth;          /* of what is being computed */
+    const char *failed; /* the limit that was met, or NULL; then results mean nothing */
+} Terms;
+
+void terms_init(Terms *terms, Arena *arena);
+
+Term term_bytes(Terms *t, const ByteSet *set);
+Term term_range(Terms *t, unsigned char low, unsigned char high);
+Term term_text(Terms *t, const char *text, size_t n);
+Term term_cat(Terms *t, Term a, Term b);
+Term term_or(Terms *t, const Term *list, size_t n);
+Term term_or2(Terms *t, Term a, Term b);
+Term term_and(Terms *t, const Term *list, size_t n);
+Term term_and2(Terms *t, Term a, Term b);
+Term term_not(Terms *t, Term a);
+Term term_rep(Terms *t, Term a, uint32_t min, uint32_t max);
+
+/* Characters of ranges of code points [low, high], two numbers each, sorted or not; surrogates are left out. */
+Term term_points(Terms *t, const uint32_t *range, size_t n_ranges);
+Term term_any_character(Terms *t);
+
+/* What may follow a byte. */
+Term term_next(Terms *t, Term a, unsigned char byte);
+Term term_after(Terms *t, Term a, const char *text, size_t n);
+bool term_ends(const Terms *t, Term a);
+bool term_has(Terms *t, Term a, const char *text, size_t n);
+
+/* Whether some text of the language follows, where u bytes of a character are owed. */
+bool term_alive(Terms *t, Term a, int u);
+
+/* Whether a character between two code points may come next, and the rest after it. */
+bool term_alive_between(Terms *t, Term a, uint32_t low, uint32_t high);
+
+/* Up to `most` texts, as NUL-ended strings in the arena; more, or one longer than TERM_WORD bytes: most + 1 is returned. */
+enum { TERM_WORD = 64 };
+size_t term_words(Terms *t, Term a, size_t most, const char **word, size_t *length);
+
+/* The state after a byte, from state 0 between characters; -1 for a byte that cannot be there. */
+int utf8_step(int u, unsigned char byte);
+
+#endif

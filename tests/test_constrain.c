@@ -1,0 +1,325 @@
+/* What may follow in a text under a constraint: exactly what some complete text goes on with, and nothing else. */
+#include "caravan/constrain.h"
+
+#include "must.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static cvn_constraint *schema(const char *text, const cvn_constrain_options *options)
+{
+    cvn_constraint *constraint;
+    cvn_err err = {0};
+    must(cvn_constraint_schema(text, strlen(text), options, &constraint, &err), &err);
+    return constraint;
+}
+
+/* 'y': accepted to its end; 'p': a prefix of something that is; 'n': neither. */
+static char verdict(cvn_constraint *constraint, const char *text)
+{
+    cvn_constrained *state;
+    cvn_err err = {0};
+    must(cvn_constrained_new(constraint, NULL, &state, &err), &err);
+    int code = cvn_constrained_advance_bytes(state, text, strlen(text), &err);
+    char answer = code ? 'n' : cvn_constrained_complete(state) ? 'y' : 'p';
+    assert_true(code == CVN_OK || code == CVN_EINVAL);
+    cvn_constrained_free(state);
+    return answer;
+}
+
+static void expect(const char *of, const char *text, char want)
+{
+    cvn_constraint *constraint = schema(of, NULL);
+    char got = verdict(constraint, text);
+    if (got != want)
+        fail_msg("%s: %s is '%c', not '%c'", of, text, got, want);
+    cvn_constraint_free(constraint);
+}
+
+static void prefixes_without_an_end_are_not_let_in(void **unused)
+{
+    static const struct {
+        const char *schema, *text;
+        char want;
+    } cases[] = {
+        {"{\"enum\":[\"ab\",\"ac\"]}", "\"a", 'p'},
+        {"{\"enum\":[\"ab\",\"ac\"]}", "\"ad", 'n'},
+        {"{\"enum\":[\"ab\",\"ac\"]}", "\"\\u0061\\u006", 'p'},
+        {"{\"enum\":[\"ab\",\"ac\"]}", "\"\\u0061\\u007", 'n'},
+        {"{\"pattern\":\"^a+$\",\"not\":{\"pattern\":\"^aa$\"},\"maxLength\":2}", "\"a\"", 'y'},
+        {"{\"pattern\":\"^a+$\",\"not\":{\"pattern\":\"^aa$\"},\"maxLength\":2,\"type\":"
+         "\"string\"}",
+         "\"aa", 'n'},
+        {"{\"type\":\"integer\",\"minimum\":10,\"maximum\":12}", "1", 'p'},
+        {"{\"type\":\"integer\",\"minimum\":10,\"maximum\":12}", "2", 'n'},
+        {"{\"type\":\"integer\",\"minimum\":10,\"maximum\":12}", "0.01", 'p'},
+        {"{\"type\":\"integer\",\"minimum\":10,\"maximum\":12}", "1.1e1", 'y'},
+        {"{\"type\":\"integer\",\"minimum\":10,\"maximum\":12}", "1.15", 'n'},
+        {"{\"type\":\"integer\",\"minimum\":10,\"maximum\":12}", "1.10000", 'p'},
+        {"{\"type\":\"integer\",\"minimum\":10,\"maximum\":12}", "-", 'n'},
+        {"{\"multipleOf\":0.3,\"minimum\":0.5,\"maximum\":0.7}", "0.60", 'y'},
+        {"{\"type\":\"number\",\"multipleOf\":0.3,\"minimum\":0.5,\"maximum\":0.7}", "0.5", 'n'},
+        {"{\"type\":\"number\",\"multipleOf\":7,\"minimum\":50,\"maximum\":55}", "5", 'n'},
+        {"{\"type\":\"number\",\"exclusiveMinimum\":0,\"exclusiveMaximum\":1e-300}", "0.00", 'p'},
+        {"{\"type\":\"array\",\"items\":{\"enum\":[1,true]},\"uniqueItems\":true}", "[1.0, t", 'p'},
+        {"{\"type\":\"array\",\"items\":{\"enum\":[1,true]},\"uniqueItems\":true}", "[1, 1", 'n'},
+        {"{\"type\":\"array\",\"items\":{\"enum\":[1,true]},\"uniqueItems\":true}", "[1,true,",
+         'n'},
+        {"{\"uniqueItems\":true}", "[{\"a\":1,\"b\":2},{\"b\":2.0,\"a\":1}", 'n'},
+        {"{\"uniqueItems\":true}", "[{\"a\":1},{\"a\":1", 'p'},
+        {"{\"type\":\"array\",\"contains\":{\"const\":5},\"maxItems\":2}", "[1,", 'p'},
+        {"{\"type\":\"array\",\"contains\":{\"const\":5},\"maxItems\":2}", "[1,6", 'n'},
+        {"{\"type\":\"object\",\"required\":[\"a\"],\"additionalProperties\":false,\"properties\":{"
+         "\"a\":false}}",
+         "{", 'n'},
+        {"{\"type\":\"object\",\"required\":[\"a\"],\"maxProperties\":1}", "{\"b", 'n'},
+        {"{\"type\":\"object\",\"required\":[\"a\"],\"maxProperties\":1}", "{\"a\":1,", 'n'},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{}}}", "{\"a\":1,\"a", 'p'},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"additionalProperties\":false}",
+         "{\"a\":1,", 'n'},
+        {"{\"minProperties\":2,\"propertyNames\":{\"enum\":[\"x\"]}}", "{", 'n'},
+        {"{\"oneOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]}]}", "{\"a\":1,\"b\"", 'n'},
+        {"{\"$defs\":{\"n\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/"
+         "n\"},\"minItems\":1}},\"$ref\":\"#/$defs/n\"}",
+         "[", 'n'},
+        {"{\"$defs\":{\"n\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/"
+         "n\"},\"maxItems\":1}},\"$ref\":\"#/$defs/n\"}",
+         "[[[]]]", 'y'},
+        {"{\"format\":\"date\",\"type\":\"string\"}", "\"2023-02-2", 'p'},
+        {"{\"format\":\"date\",\"type\":\"string\"}", "\"2023-02-29", 'n'},
+        {"{\"format\":\"date\",\"type\":\"string\"}", "\"2024-02-29\"", 'y'},
+        {"true", "\"\\ud800\"", 'n'},
+        {"true", "\"\\ud83d\\ude00\" \n", 'y'},
+        {"true", "[1,]", 'n'},
+        {"true", "01", 'n'},
+        {"false", "1", 'n'},
+    };
+    (void)unused;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect(cases[i].schema, cases[i].text, cases[i].want);
+}
+
+static void what_is_not_supported_is_refused_with_its_path(void **unused)
+{
+    static const struct {
+        const char *schema, *says;
+    } cases[] = {
+        {"{\"properties\":{\"a\":{\"$dynamicRef\":\"#b\"}}}", "#/properties/a/$dynamicRef"},
+        {"{\"items\":{\"pattern\":\"(a)\\\\1\"}}", "#/items/pattern"},
+        {"{\"$ref\":\"https://example.com/other\"}", "#/$ref"},
+        {"{\"format\":\"idn-hostname\"}", "#/format"},
+        {"{\"not\":{\"uniqueItems\":true}}", "uniqueItems"},
+        {"{\"$ref\":\"#\"}", "$ref"},
+        {"{\"multipleOf\":0}", "#/multipleOf"},
+        {"{\"type\":\"strong\"}", "#/type"},
+        {"{\"$schema\":\"http://json-schema.org/draft-04/schema#\"}", "#/$schema"},
+        {"[]", "#"},
+    };
+    (void)unused;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cvn_constraint *constraint;
+        cvn_err err = {0};
+        if (!cvn_constraint_schema(cases[i].schema, strlen(cases[i].schema), NULL, &constraint,
+                                   &err))
+            fail_msg("%s was not refused", cases[i].schema);
+        if (!strstr(err.message, cases[i].says))
+            fail_msg("%s: '%s' does not say %s", cases[i].schema, err.message, cases[i].says);
+    }
+}
+
+static void regular_expressions_are_those_of_ecma_262(void **unused)
+{
+    static const struct {
+        const char *regex, *text;
+        char want;
+    } cases[] = {
+        {"a{2,3}", "a", 'p'},
+        {"a{2,3}", "aaa", 'y'},
+        {"a{2,3}", "aaaa", 'n'},
+        {"(?:ab|cd)+", "abc", 'p'},
+        {"[^a-c]", "\xc3\xa9", 'y'},
+        {"[^a-c]", "\xc3", 'p'},
+        {"\\d+", "12", 'y'},
+        {"\\d", "\xd9\xa1", 'n'},
+        {".", "\n", 'n'},
+        {"\\u{1f600}", "\xf0\x9f\x98\x80", 'y'},
+        {"a(?=b)b", "ab", 'y'},
+        {"a(?!b).", "ab", 'n'},
+        {"a(?!b).", "ac", 'y'},
+        {"^a$", "a", 'y'},
+        {"a|b$|^c", "c", 'y'},
+        {"\\p{L}+", "\xc3\xa9", 'y'},
+        {"a*?b", "aab", 'y'},
+        {"[\\w-]+", "a-b", 'y'},
+        {"\\cA", "\x01", 'y'},
+        {"", "", 'y'},
+    };
+    (void)unused;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cvn_constraint *constraint;
+        cvn_err err = {0};
+        must(cvn_constraint_regex(cases[i].regex, strlen(cases[i].regex), &constraint, &err), &err);
+        char got = verdict(constraint, cases[i].text);
+        if (got != cases[i].want)
+            fail_msg("%s: '%s' is '%c', not '%c'", cases[i].regex, cases[i].text, got,
+                     cases[i].want);
+        cvn_constraint_free(constraint);
+    }
+    static const char *const bad[] = {"(",       ")",   "[a",  "a**", "\\",    "a{2,1}",
+                                      "(?<=a)b", "\\1", "\\b", "\\a", "[b-a]", "*"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        cvn_constraint *constraint;
+        assert_int_not_equal(cvn_constraint_regex(bad[i], strlen(bad[i]), &constraint, NULL),
+                             CVN_OK);
+    }
+}
+
+static const char *const walked[] = {
+    "true",
+    "{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":"
+    "99},\"tags\":{\"type\":\"array\",\"items\":{\"type\":\"string\","
+    "\"pattern\":\"^[a-z]{1,4}$\"},\"maxItems\":3,\"uniqueItems\":true}},\"required\":[\"id\"],"
+    "\"additionalProperties\":false}",
+    "{\"oneOf\":[{\"properties\":{\"k\":{\"const\":\"a\"},\"x\":{\"type\":\"number\"}},"
+    "\"required\":[\"k\",\"x\"]},{\"properties\":{\"k\":{\"const\":\"b\"}},"
+    "\"required\":[\"k\"],\"maxProperties\":1}],\"type\":\"object\"}",
+    "{\"if\":{\"properties\":{\"a\":{\"const\":1}},\"required\":[\"a\"]},\"then\":{\"required\":["
+    "\"b\"]},\"else\":{\"maxProperties\":1},\"type\":\"object\"}",
+    "{\"type\":\"array\",\"contains\":{\"type\":\"string\"},\"minContains\":2,\"maxContains\":2,"
+    "\"items\":{\"type\":[\"string\",\"null\"],\"maxLength\":3},\"maxItems\":4}",
+    "{\"anyOf\":[{\"format\":\"date-time\"},{\"format\":\"ipv4\"}],\"type\":\"string\"}",
+    "{\"type\":\"number\",\"multipleOf\":0.25,\"exclusiveMinimum\":-3,\"maximum\":7}",
+};
+
+/* Bytes are drawn at random from those that may come. */
+static void no_walk_under_masks_ends_before_the_text_does(void **unused)
+{
+    (void)unused;
+    uint64_t seed = 7;
+    for (size_t s = 0; s < sizeof walked / sizeof *walked; s++) {
+        cvn_constraint *constraint = schema(walked[s], &(cvn_constrain_options){.compact = true});
+        for (int walk = 0; walk < 20; walk++) {
+            cvn_constrained *text;
+            cvn_err err = {0};
+            must(cvn_constrained_new(constraint, NULL, &text, &err), &err);
+            for (int step = 0; step < 30; step++) {
+                char may[256];
+                size_t n = 0;
+                for (int b = 0; b < 256; b++) {
+                    char byte = (char)b;
+                    cvn_constrained *next = cvn_constrained_clone(text);
+                    if (!cvn_constrained_advance_bytes(next, &byte, 1, NULL))
+                        may[n++] = byte;
+                    cvn_constrained_free(next);
+                }
+                if (!n) {
+                    assert_true(cvn_constrained_complete(text));
+                    break;
+                }
+                seed = seed * 6364136223846793005u + 1442695040888963407u;
+                must(cvn_constrained_advance_bytes(text, &may[(seed >> 33) % n], 1, &err), &err);
+            }
+            cvn_constrained_free(text);
+        }
+        cvn_constraint_free(constraint);
+    }
+}
+
+static void masks_allow_what_bytes_allow(void **unused)
+{
+    static const char *const piece[] = {"{",      "\"", "a",  "\":", "1", "}",  ",",   "{\"a\":1}",
+                                        "\"a\":", " ",  "2}", "",    "b", "12", "</s>"};
+    enum { N = sizeof piece / sizeof *piece, END = N - 1 };
+    size_t length[N];
+    cvn_vocabulary *vocabulary;
+    cvn_constrained *text;
+    cvn_err err = {0};
+    (void)unused;
+    for (size_t i = 0; i < N; i++)
+        length[i] = strlen(piece[i]);
+    must(cvn_vocabulary_new(piece, length, N, &(cvn_token){END}, 1, &vocabulary, &err), &err);
+    cvn_constraint *constraint =
+        schema("{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"maximum\":9}},"
+               "\"required\":[\"a\"],\"additionalProperties\":false}",
+               NULL);
+    must(cvn_constrained_new(constraint, vocabulary, &text, &err), &err);
+    static const cvn_token said[] = {0, 1, 2, 3, 4, 5, END};
+    for (size_t step = 0; step < sizeof said / sizeof *said; step++) {
+        uint32_t mask[CVN_MASK_WORDS(N)];
+        must(cvn_constrained_mask(text, mask, &err), &err);
+        for (cvn_token i = 0; i < N; i++) {
+            cvn_constrained *next = cvn_constrained_clone(text);
+            bool may = cvn_constrained_advance(next, i, NULL) == CVN_OK;
+            cvn_constrained_free(next);
+            if (may != (mask[i / 32] >> (i % 32) & 1))
+                fail_msg("step %zu, token '%s': the mask says %d", step, piece[i], !may);
+        }
+        must(cvn_constrained_advance(text, said[step], &err), &err);
+    }
+    cvn_constrained_free(text);
+    cvn_constraint_free(constraint);
+    cvn_vocabulary_free(vocabulary);
+}
+
+static void forced_bytes_are_those_without_a_choice(void **unused)
+{
+    cvn_constraint *constraint =
+        schema("{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"}},\"required\":["
+               "\"name\"],\"additionalProperties\":false}",
+               &(cvn_constrain_options){.compact = true});
+    cvn_constrained *text;
+    cvn_err err = {0};
+    char bytes[64];
+    (void)unused;
+    must(cvn_constrained_new(constraint, NULL, &text, &err), &err);
+    size_t n = cvn_constrained_forced(text, bytes, sizeof bytes, &err);
+    assert_int_equal(n, 2); /* then an escape may stand for the n */
+    assert_memory_equal(bytes, "{\"", n);
+    cvn_constrained_free(text);
+    cvn_constraint_free(constraint);
+}
+
+static void members_come_in_order_where_that_is_asked(void **unused)
+{
+    static const char of[] = "{\"type\":\"object\",\"properties\":{\"b\":{},\"a\":{},\"c\":{}},"
+                             "\"required\":[\"a\"],\"additionalProperties\":false}";
+    cvn_constraint *constraint =
+        schema(of, &(cvn_constrain_options){.compact = true, .in_order = true});
+    (void)unused;
+    assert_int_equal(verdict(constraint, "{\"b\":1,\"a\":1,\"c\":1}"), 'y');
+    assert_int_equal(verdict(constraint, "{\"a\":1,\"c\":1}"), 'y');
+    assert_int_equal(verdict(constraint, "{\"a\":1,\"b"), 'n');
+    assert_int_equal(verdict(constraint, "{\"c"), 'n');
+    assert_int_equal(verdict(constraint, "{\"a\": "), 'n');
+    cvn_constraint_free(constraint);
+}
+
+static void choices_are_whole_texts(void **unused)
+{
+    static const char *const choice[] = {"yes", "yesterday", "no"};
+    static const size_t length[] = {3, 9, 2};
+    cvn_constraint *constraint;
+    cvn_err err = {0};
+    (void)unused;
+    must(cvn_constraint_choices(choice, length, 3, &constraint, &err), &err);
+    assert_int_equal(verdict(constraint, "yes"), 'y');
+    assert_int_equal(verdict(constraint, "yest"), 'p');
+    assert_int_equal(verdict(constraint, "not"), 'n');
+    cvn_constraint_free(constraint);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prefixes_without_an_end_are_not_let_in),
+        cmocka_unit_test(what_is_not_supported_is_refused_with_its_path),
+        cmocka_unit_test(regular_expressions_are_those_of_ecma_262),
+        cmocka_unit_test(no_walk_under_masks_ends_before_the_text_does),
+        cmocka_unit_test(masks_allow_what_bytes_allow),
+        cmocka_unit_test(forced_bytes_are_those_without_a_choice),
+        cmocka_unit_test(members_come_in_order_where_that_is_asked),
+        cmocka_unit_test(choices_are_whole_texts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
