@@ -3,6 +3,7 @@
 
 #include "constrain/explore.h"
 #include "constrain/machine.h"
+#include "constrain/mask.h"
 #include "constrain/pattern.h"
 #include "constrain/schema.h"
 #include "constrain/vocabulary.h"
@@ -12,6 +13,7 @@
 
 struct cvn_constraint {
     Machine m;
+    Masks masks; /* of the vocabulary that was asked about last */
 };
 
 struct cvn_constrained {
@@ -38,6 +40,8 @@ void cvn_constraint_free(cvn_constraint *constraint)
 {
     if (!constraint)
         return;
+    if (constraint->masks.vocabulary)
+        masks_free(&constraint->masks);
     machine_free(&constraint->m);
     free(constraint);
 }
@@ -153,25 +157,19 @@ int cvn_constrained_mask(cvn_constrained *text, uint32_t *mask, cvn_err *err)
 {
     Machine *m = &text->of->m;
     const cvn_vocabulary *v = text->vocabulary;
-    uint32_t at[TOKEN_BYTES + 1] = {text->state};
+    Masks *masks = &text->of->masks;
     m->e.work = 0;
-    memset(mask, 0, CVN_MASK_WORDS(v->n) * sizeof *mask);
-    if (text->ended)
+    if (text->ended) {
+        memset(mask, 0, CVN_MASK_WORDS(v->n) * sizeof *mask);
         return CVN_OK;
-    for (uint32_t i = 0; i < v->n_nodes;) {
-        const TrieNode *node = &v->node[i];
-        uint32_t next = machine_next(m, at[node->depth], node->byte);
-        if (next == STATE_DEAD) {
-            i = node->after;
-            continue;
-        }
-        at[node->depth + 1] = next;
-        for (uint32_t k = 0; k < node->n; k++) {
-            cvn_token token = v->token[node->first + k];
-            mask[token / 32] |= 1u << (token % 32);
-        }
-        i++;
     }
+    if (masks->vocabulary != v) {
+        if (masks->vocabulary)
+            masks_free(masks);
+        if (masks_init(masks, v, err))
+            return CVN_EMEM;
+    }
+    masks_fill(masks, m, text->state, mask);
     for (size_t i = 0; i < v->n_end && m->state[text->state].can_end; i++)
         if (v->end[i] >= 0 && v->end[i] < v->n)
             mask[v->end[i] / 32] |= 1u << (v->end[i] % 32);

@@ -313,14 +313,13 @@ static void step_name(Walk *w, const Frame *of)
     }
 }
 
-/* Whether a term can go on from an escape that has begun. */
-static bool alive_escape(Machine *m, Term term, uint32_t escape)
+bool alive_in_string(Terms *t, Term term, uint32_t escape)
 {
     uint32_t low, high;
     if (term == TERM_ALL || escape_is_plain(escape))
-        return term_alive(&m->e.terms, term, escape_u(escape));
+        return term_alive(t, term, escape_u(escape));
     for (int part = 0; escape_points(escape, part, &low, &high); part++)
-        if (term_alive_between(&m->e.terms, term, low, high))
+        if (term_alive_between(t, term, low, high))
             return true;
     return false;
 }
@@ -339,7 +338,7 @@ static bool step_characters(Walk *w, Term *term, uint32_t *escape, bool *ended)
     for (int i = 0; i < escaped.n; i++)
         *term = term_next(&w->m->e.terms, *term, escaped.byte[i]);
     *escape = escaped.state;
-    return alive_escape(w->m, *term, *escape);
+    return alive_in_string(&w->m->e.terms, *term, *escape);
 }
 
 /* A value has ended above this frame. */

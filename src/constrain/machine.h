@@ -55,7 +55,6 @@ typedef struct State {
     const Read *read; /* NULL where nothing needs it */
     uint32_t *next;   /* [256] states, UINT32_MAX where not known; or NULL */
     bool can_end;
-    struct Mask *mask; /* what tokens may follow, or NULL */
 } State;
 
 /* The state from which nothing may follow, and which is no end. */
@@ -91,6 +90,9 @@ bool machine_begin_text(Machine *m, Term term);
 
 /* The state after a byte; STATE_DEAD with m->e.failed set where that could not be found out. */
 uint32_t machine_next(Machine *m, uint32_t state, unsigned char byte);
+
+/* Whether a string can go on in this state of an escape. */
+bool alive_in_string(Terms *t, Term term, uint32_t escape);
 
 /* Inside: frames of a state that is being made. */
 typedef struct FrameList {

@@ -19,16 +19,32 @@ typedef struct TrieNode {
     unsigned char byte;
 } TrieNode;
 
+typedef struct Trie {
+    TrieNode *node;   /* [n_nodes] owned */
+    cvn_token *token; /* ids, in the order of nodes; owned */
+    uint32_t n_nodes;
+} Trie;
+
+typedef struct TriePiece {
+    const char *text;
+    size_t length; /* 1 to TOKEN_BYTES */
+    cvn_token id;
+} TriePiece;
+
+/* Of n pieces, which are sorted. False where memory ran out. */
+bool trie_make(Trie *trie, TriePiece *piece, size_t n);
+void trie_free(Trie *trie);
+
 struct cvn_vocabulary {
     Arena arena;
-    TrieNode *node;
-    uint32_t n_nodes;
-    cvn_token *token; /* ids, in the order of nodes */
+    Trie trie;
     cvn_token n;
     const char **piece; /* [n] */
     size_t *length;     /* [n] */
+    uint32_t longest;   /* of length */
     cvn_token *end;     /* [n_end] */
     size_t n_end;
+    struct StringMask *free_text; /* mask.h; owned */
 };
 
 #endif

@@ -1,0 +1,338 @@
+#include "constrain/mask.h"
+
+#include "constrain/escape.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void set_bit(uint32_t *bits, cvn_token token)
+{
+    bits[token / 32] |= 1u << (token % 32);
+}
+
+void string_mask_free(StringMask *mask)
+{
+    if (!mask)
+        return;
+    free(mask->bits);
+    free(mask->exit);
+    trie_free(&mask->tail);
+    free(mask);
+}
+
+int masks_init(Masks *masks, const cvn_vocabulary *vocabulary, cvn_err *err)
+{
+    *masks = (Masks){.vocabulary = vocabulary};
+    if (arena_init(&masks->arena, err))
+        return CVN_EMEM;
+    map_init(&masks->strings, &masks->arena);
+    return CVN_OK;
+}
+
+void masks_free(Masks *masks)
+{
+    for (uint32_t i = 0; i < masks->n_strings; i++)
+        string_mask_free(masks->string[i]);
+    for (uint32_t i = 0; i < masks->n_frames; i++)
+        free(masks->frame[i].list);
+    free(masks->string);
+    free(masks->frame);
+    arena_free(&masks->arena);
+    *masks = (Masks){0};
+}
+
+/* Where in a string a walk is. */
+typedef struct Inside {
+    Term term;
+    uint32_t escape; /* of raw text: u */
+} Inside;
+
+/* What is being collected of one string mask. */
+typedef struct Strings {
+    const cvn_vocabulary *v;
+    Terms *terms; /* NULL where nothing is asked */
+    bool raw;
+    StringMask *mask;
+    TriePiece *tail; /* [n_tail] */
+    size_t n_tail, room;
+} Strings;
+
+static bool add_tail(Strings *s, uint32_t node)
+{
+    const Trie *trie = &s->v->trie;
+    uint32_t *more = realloc(s->mask->exit, (s->mask->n_exits + 1) * sizeof *more);
+    if (!more)
+        return false;
+    s->mask->exit = more;
+    s->mask->exit[s->mask->n_exits++] = node;
+    size_t depth = trie->node[node].depth + 1u;
+    for (uint32_t i = node + 1; i < trie->node[node].after; i++)
+        for (uint32_t k = 0; k < trie->node[i].n; k++) {
+            cvn_token token = trie->token[trie->node[i].first + k];
+            if (s->n_tail == s->room) {
+                s->room = s->room * 2 + 64;
+                TriePiece *tail = realloc(s->tail, s->room * sizeof *tail);
+                if (!tail)
+                    return false;
+                s->tail = tail;
+            }
+            s->tail[s->n_tail++] =
+                (TriePiece){s->v->piece[token] + depth, s->v->length[token] - depth, token};
+        }
+    return true;
+}
+
+/* 1: goes on, 0: does not, 2: has ended. */
+static int step_inside(const Strings *s, Inside *at, unsigned char byte)
+{
+    Escaped escaped = {.state = 0, .n = 1, .byte = {byte}};
+    if (s->raw) {
+        int u = utf8_step((int)at->escape, byte);
+        if (u < 0)
+            return 0;
+        escaped.state = (uint32_t)u;
+    } else if (!escape_step(at->escape, byte, &escaped)) {
+        return 0;
+    }
+    if (escaped.end)
+        return term_ends(s->terms, at->term) ? 2 : 0;
+    for (int i = 0; i < escaped.n; i++)
+        at->term = term_next(s->terms, at->term, escaped.byte[i]);
+    at->escape = escaped.state;
+    return s->raw ? term_alive(s->terms, at->term, (int)at->escape)
+                  : alive_in_string(s->terms, at->term, at->escape);
+}
+
+static StringMask *make_string_mask(Strings *s, Inside begin)
+{
+    const Trie *trie = &s->v->trie;
+    Inside at[TOKEN_BYTES + 1] = {begin};
+    s->mask = calloc(1, sizeof *s->mask);
+    if (s->mask)
+        s->mask->bits = calloc(CVN_MASK_WORDS(s->v->n) + 1, sizeof *s->mask->bits);
+    bool good = s->mask && s->mask->bits;
+    for (uint32_t i = 0; i < trie->n_nodes && good;) {
+        const TrieNode *node = &trie->node[i];
+        Inside *next = &at[node->depth + 1];
+        *next = at[node->depth];
+        int step = step_inside(s, next, node->byte);
+        for (uint32_t k = 0; k < node->n && step; k++)
+            set_bit(s->mask->bits, trie->token[node->first + k]);
+        if (step == 2 && node->after > i + 1)
+            good = add_tail(s, i);
+        i = step == 1 ? i + 1 : node->after;
+    }
+    good = good && trie_make(&s->mask->tail, s->tail, s->n_tail);
+    free(s->tail);
+    if (good)
+        return s->mask;
+    string_mask_free(s->mask);
+    return NULL;
+}
+
+StringMask *string_mask_free_text(const cvn_vocabulary *vocabulary)
+{
+    Arena arena;
+    Terms terms;
+    if (arena_init(&arena, NULL))
+        return NULL;
+    terms_init(&terms, &arena);
+    Strings s = {.v = vocabulary, .terms = &terms};
+    StringMask *mask = make_string_mask(&s, (Inside){TERM_ALL, 0});
+    arena_free(&arena);
+    return mask;
+}
+
+/* The term with the ends of repetitions that a token cannot reach taken away. */
+static Term nearby(Terms *t, Term term, uint32_t reach)
+{
+    TermNode node = t->node[term];
+    if (!node.plain)
+        return term;
+    if (node.kind == TERM_K_CAT && t->node[node.list[0]].kind == TERM_K_REP)
+        return term_cat(t, nearby(t, node.list[0], reach), node.list[1]);
+    if (node.kind != TERM_K_REP)
+        return term;
+    uint32_t min = node.min > reach ? reach + 1 : node.min,
+             max = node.max > reach ? TERM_MANY : node.max;
+    return term_rep(t, node.list[0], min, max);
+}
+
+static const StringMask *string_mask(Masks *masks, Machine *m, Term term, uint32_t escape, bool raw)
+{
+    const cvn_vocabulary *v = masks->vocabulary;
+    term = nearby(&m->e.terms, term, v->longest);
+    if (!raw && escape == 0 &&
+        (term == TERM_ALL ||
+         term == term_rep(&m->e.terms, term_any_character(&m->e.terms), 0, TERM_MANY)))
+        return v->free_text;
+    uint32_t key[3] = {term, escape, raw};
+    uint64_t *known = map_get(&masks->strings, key, sizeof key);
+    if (known)
+        return masks->string[*known];
+    Strings s = {.v = v, .terms = &m->e.terms, .raw = raw};
+    StringMask **more = realloc(masks->string, (masks->n_strings + 1) * sizeof(StringMask *));
+    StringMask *mask = more ? make_string_mask(&s, (Inside){term, escape}) : NULL;
+    if (more)
+        masks->string = more;
+    if (!mask) {
+        engine_fail(&m->e, "there is no memory for masks");
+        return NULL;
+    }
+    masks->string[masks->n_strings] = mask;
+    *map_put(&masks->strings, key, sizeof key, NULL) = masks->n_strings++;
+    masks->bytes += CVN_MASK_WORDS(v->n) * sizeof(uint32_t);
+    return mask;
+}
+
+/* Tokens that are found by a walk. */
+typedef struct Found {
+    cvn_token *list;
+    uint32_t n, room;
+} Found;
+
+static void add_tokens(Machine *m, Found *found, const Trie *trie, const TrieNode *node)
+{
+    if (found->n + node->n > found->room) {
+        uint32_t room = (found->n + node->n) * 2 + 64;
+        cvn_token *more = realloc(found->list, room * sizeof *more);
+        if (!more) {
+            engine_fail(&m->e, "there is no memory for masks");
+            return;
+        }
+        found->list = more;
+        found->room = room;
+    }
+    memcpy(found->list + found->n, trie->token + node->first, node->n * sizeof *found->list);
+    found->n += node->n;
+}
+
+static void walk(Machine *m, const Trie *trie, uint32_t from, uint32_t to, uint32_t *at,
+                 Found *found)
+{
+    for (uint32_t i = from; i < to && !m->e.failed[0];) {
+        const TrieNode *node = &trie->node[i];
+        uint32_t next = machine_next(m, at[node->depth], node->byte);
+        if (next == STATE_DEAD) {
+            i = node->after;
+            continue;
+        }
+        at[node->depth + 1] = next;
+        if (node->n)
+            add_tokens(m, found, trie, node);
+        i++;
+    }
+}
+
+static uint32_t state_of_frame(Machine *m, uint32_t frame)
+{
+    FrameList list = {&frame, 1, 1};
+    return machine_state(m, &list, NULL);
+}
+
+/* A frame within an array of unique items, where what follows depends on all that was read: the tokens that go on behind
+   the end of a string are tried one by one. */
+static void walk_exits(Machine *m, const cvn_vocabulary *v, const StringMask *mask, uint32_t state,
+                       Found *found)
+{
+    uint32_t at[TOKEN_BYTES + 1] = {state};
+    for (uint32_t i = 0; i < mask->n_exits; i++) {
+        const TrieNode *node = &v->trie.node[mask->exit[i]];
+        const char *text = v->piece[v->trie.token[v->trie.node[mask->exit[i] + 1].first]];
+        for (uint32_t k = mask->exit[i] + 1; !v->trie.node[k].n; k++)
+            text = v->piece[v->trie.token[v->trie.node[k + 1].first]];
+        uint32_t reached = state;
+        for (uint16_t k = 0; k <= node->depth && reached != STATE_DEAD; k++)
+            reached = machine_next(m, reached, (unsigned char)text[k]);
+        at[node->depth + 1] = reached;
+        if (reached != STATE_DEAD)
+            walk(m, &v->trie, mask->exit[i] + 1, node->after, at, found);
+    }
+}
+
+static FrameMask make_frame_mask(Masks *masks, Machine *m, uint32_t id, uint32_t state)
+{
+    const cvn_vocabulary *v = masks->vocabulary;
+    Frame f = m->frame[id];
+    FrameMask mask = {.known = true};
+    Found found = {0};
+    uint32_t at[TOKEN_BYTES + 1] = {0};
+    if (f.kind == FRAME_RAW) {
+        mask.string = string_mask(masks, m, f.a, f.b, true);
+    } else if (f.kind == FRAME_STRING || f.kind == FRAME_OTHER) {
+        bool name = f.kind == FRAME_OTHER;
+        mask.string = string_mask(masks, m, name ? f.b : f.a, name ? f.d : f.b, false);
+        if (mask.string && !name && m->in_item[id]) {
+            walk_exits(m, v, mask.string, state, &found);
+        } else if (mask.string) {
+            at[0] = state_of_frame(
+                m, name
+                       ? machine_frame(m, &(Frame){.kind = FRAME_COLON, .a = f.a, .below = f.below})
+                       : f.below);
+            walk(m, &mask.string->tail, 0, mask.string->tail.n_nodes, at, &found);
+        }
+    } else {
+        at[0] = m->in_item[id] ? state : state_of_frame(m, id);
+        walk(m, &v->trie, 0, v->trie.n_nodes, at, &found);
+    }
+    mask.list = found.list;
+    mask.n = found.n;
+    return mask;
+}
+
+static void add_mask(const Masks *masks, const FrameMask *mask, uint32_t *bits)
+{
+    size_t words = CVN_MASK_WORDS(masks->vocabulary->n);
+    for (size_t i = 0; i < words && mask->string; i++)
+        bits[i] |= mask->string->bits[i];
+    for (uint32_t i = 0; i < mask->n; i++)
+        set_bit(bits, mask->list[i]);
+}
+
+static bool room_for_frame(Masks *masks, uint32_t id)
+{
+    if (id < masks->n_frames)
+        return true;
+    uint32_t n = id + id / 2 + 64;
+    FrameMask *more = realloc(masks->frame, n * sizeof *more);
+    if (!more)
+        return false;
+    memset(more + masks->n_frames, 0, (n - masks->n_frames) * sizeof *more);
+    masks->frame = more;
+    masks->n_frames = n;
+    return true;
+}
+
+void masks_fill(Masks *masks, Machine *m, uint32_t state, uint32_t *bits)
+{
+    const uint32_t *frame = m->state[state].frame;
+    uint32_t n = m->state[state].n;
+    const cvn_vocabulary *v = masks->vocabulary;
+    memset(bits, 0, CVN_MASK_WORDS(v->n) * sizeof *bits);
+    if (masks->bytes > MASK_BYTES) {
+        masks_free(masks);
+        if (masks_init(masks, v, NULL))
+            engine_fail(&m->e, "there is no memory for masks");
+    }
+    for (uint32_t i = 0; i < n && !m->e.failed[0]; i++) {
+        bool keeps = !m->in_item[frame[i]];
+        if (keeps && !room_for_frame(masks, frame[i])) {
+            engine_fail(&m->e, "there is no memory for masks");
+            return;
+        }
+        if (keeps && masks->frame[frame[i]].known) {
+            add_mask(masks, &masks->frame[frame[i]], bits);
+            continue;
+        }
+        FrameMask mask = make_frame_mask(masks, m, frame[i], state);
+        add_mask(masks, &mask, bits);
+        if (keeps && !m->e.failed[0]) {
+            masks->frame[frame[i]] = mask;
+            masks->bytes += mask.n * sizeof *mask.list;
+        } else {
+            free(mask.list);
+        }
+        if (!keeps && mask.string == NULL)
+            break; /* the walk was that of the whole state */
+    }
+}
