@@ -106,20 +106,41 @@ static Term term_of(Terms *terms, const char *pattern, bool international)
     return term;
 }
 
-/* Leap seconds come at 23:59:60 of UTC: the offset that a local time of day has then is known. */
+/* Texts "HH:MM:60.123+hh:mm" in which two numbers are given, the others any: -1. */
+static Term clock_text(Terms *terms, Term fraction, int hour, int minute, char sign, int off_hour,
+                       int off_minute)
+{
+    Term digit = term_range(terms, '0', '9'), two = term_cat(terms, digit, digit), part[4];
+    int number[4] = {hour, minute, off_hour, off_minute};
+    for (int i = 0; i < 4; i++) {
+        char text[3] = {(char)('0' + number[i] / 10), (char)('0' + number[i] % 10), 0};
+        part[i] = number[i] < 0 ? two : term_text(terms, text, 2);
+    }
+    Term colon = term_text(terms, ":", 1),
+         term = term_cat(terms, part[2], term_cat(terms, colon, part[3]));
+    term = term_cat(terms, fraction, term_cat(terms, term_text(terms, &sign, 1), term));
+    term = term_cat(terms, part[1], term_cat(terms, term_text(terms, ":60", 3), term));
+    return term_cat(terms, part[0], term_cat(terms, colon, term));
+}
+
+/* Leap seconds come at 23:59:60 of UTC, so a local time HH:MM has the offset -(23 - HH):(59 - MM), or +HH:(MM + 1), with a
+   carry for MM = 59: relations between the hours, and between the minutes, that hold together. */
 static Term leap_seconds(Terms *terms)
 {
-    enum { DAY = 24 * 60 };
-    Term list[DAY];
-    for (int local = 0; local < DAY; local++) {
-        char text[160];
-        int ahead = (local + 1) % DAY, behind = (DAY - ahead) % DAY; /* of UTC, modulo a day */
-        snprintf(text, sizeof text, "%02d:%02d:60<fraction>(%s\\+%02d:%02d|-%02d:%02d)", local / 60,
-                 local % 60, ahead ? "" : "[zZ]|", ahead / 60, ahead % 60, behind / 60,
-                 behind % 60);
-        list[local] = term_of(terms, text, false);
+    Term fraction = term_of(terms, "<fraction>", false), behind[2] = {0}, ahead[2] = {0};
+    Term any = term_of(terms, "23:59:60<fraction>[zZ]", false);
+    for (int h = 0; h < 24; h++) {
+        behind[0] = term_or2(terms, behind[0], clock_text(terms, fraction, h, -1, '-', 23 - h, -1));
+        ahead[0] = term_or2(terms, ahead[0], clock_text(terms, fraction, h, -1, '+', h, -1));
+        any = term_or2(terms, any, clock_text(terms, fraction, h, 59, '+', (h + 1) % 24, 0));
     }
-    return term_or(terms, list, DAY);
+    for (int m = 0; m < 60; m++) {
+        behind[1] = term_or2(terms, behind[1], clock_text(terms, fraction, -1, m, '-', -1, 59 - m));
+        if (m < 59)
+            ahead[1] =
+                term_or2(terms, ahead[1], clock_text(terms, fraction, -1, m, '+', -1, m + 1));
+    }
+    return term_or(terms, (Term[]){any, term_and(terms, behind, 2), term_and(terms, ahead, 2)}, 3);
 }
 
 int format_term(Terms *terms, const JsonValue *name, Term *out)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Places in an object or array. */
-enum { AT_FIRST, AT_NEXT, AT_AFTER };
+enum { AT_FIRST, AT_NEXT, AT_AFTER, AT_PENDING };
 
 #define NOT_KNOWN UINT32_MAX
 
@@ -36,6 +36,7 @@ int machine_init(Machine *m, cvn_err *err)
 
 void machine_free(Machine *m)
 {
+    free(m->scratch);
     engine_free(&m->e);
 }
 
@@ -54,8 +55,9 @@ uint32_t machine_frame(Machine *m, const Frame *frame)
     m->keys = arena_more(&m->e.arena, m->keys, m->n_frames, sizeof *m->keys);
     m->keys[m->n_frames] = NULL;
     m->in_item = arena_more(&m->e.arena, m->in_item, m->n_frames, sizeof *m->in_item);
-    m->in_item[m->n_frames] =
-        frame->kind == FRAME_ITEM || (m->n_frames && m->in_item[frame->below]);
+    m->in_item[m->n_frames] = frame->kind == FRAME_ITEM ||
+                              (frame->kind == FRAME_ARRAY && frame->d == AT_PENDING) ||
+                              (m->n_frames && m->in_item[frame->below]);
     m->frame[m->n_frames] = *frame;
     return m->n_frames++;
 }
@@ -120,6 +122,21 @@ uint32_t machine_state(Machine *m, FrameList *list, const Read *read)
     uint64_t *id = read ? NULL : map_put(&m->states, list->at, n * sizeof *list->at, &added);
     if (!added)
         return (uint32_t)*id;
+    if (read && m->scratching) {
+        if (m->n_scratch == m->scratch_room) {
+            uint32_t room = m->scratch_room * 2 + 256;
+            State *more = realloc(m->scratch, room * sizeof *more);
+            if (!more)
+                return engine_fail(&m->e, "there is no memory");
+            m->scratch = more;
+            m->scratch_room = room;
+        }
+        m->scratch[m->n_scratch] =
+            (State){.n = n,
+                    .frame = arena_copy(&m->scratch_arena, list->at, n * sizeof *list->at),
+                    .read = read};
+        return SCRATCH | m->n_scratch++;
+    }
     if (m->n_states >= MACHINE_STATES) {
         engine_fail(&m->e, "the text and its schema need more than %d states", MACHINE_STATES);
         return STATE_DEAD;
@@ -350,18 +367,30 @@ static void add_below(Walk *w, uint32_t below, const Read *read)
         add_id(m, w->out, below);
         return;
     }
-    /* A value of an array with unique items: those that follow differ from it. */
-    Arena *arena = &m->e.arena;
-    size_t n = read->length - f.a;
-    char *text = arena_alloc(arena, n + 1);
-    for (const Read *at = read; n; at = at->before)
-        text[--n] = (char)at->byte;
-    const JsonValue *value = json_tree(arena, text, read->length - f.a, NULL);
+    /* A value of an array with unique items: what it is matters when another follows. */
     Frame array = m->frame[f.below];
-    Formula rest = value ? array_after_unique(&m->e, array.a, f_const(&m->e, value)) : F_FALSE;
-    if (array_exists(&m->e, rest))
-        machine_add(m, w->out,
-                    &(Frame){.kind = FRAME_ARRAY, .a = rest, .d = AT_AFTER, .below = array.below});
+    machine_add(m, w->out,
+                &(Frame){.kind = FRAME_ARRAY,
+                         .a = array.a,
+                         .b = f.a,
+                         .c = read->length,
+                         .d = AT_PENDING,
+                         .below = array.below});
+}
+
+/* What is asked of the rest after an item whose text was read from f->b to f->c. */
+static Formula after_item(Walk *w, const Frame *f)
+{
+    Arena *arena = &w->m->e.arena;
+    size_t n = f->c - f->b;
+    char *text = arena_alloc(arena, n + 1);
+    const Read *at = w->before;
+    while (at->length > f->c)
+        at = at->before;
+    for (; n; at = at->before)
+        text[--n] = (char)at->byte;
+    const JsonValue *value = json_tree(arena, text, f->c - f->b, NULL);
+    return value ? array_after_unique(&w->m->e, f->a, f_const(&w->m->e, value)) : F_FALSE;
 }
 
 static void step_frame(Walk *w, uint32_t id);
@@ -432,9 +461,10 @@ static void step_number(Walk *w, const Frame *f)
             return;
         memcpy(text, e->name[f->b].text, n);
         text[n] = (char)w->byte;
-        if (!number_exists(e, f->a, phase, text, n + 1))
+        n = number_simplify(e, f->a, (NumberPhase)phase, text, n + 1);
+        if (!number_exists(e, f->a, (NumberPhase)phase, text, n))
             return;
-        next.b = name_id(e, text, n + 1);
+        next.b = name_id(e, text, n);
     }
     machine_add(m, w->out, &next);
 }
@@ -476,11 +506,14 @@ static void step_array(Walk *w, const Frame *f)
             add_below(w, f->below, w->after);
         return;
     }
-    const Branches *branches = branches_of_array(m, f->a);
-    if (f->d == AT_AFTER) {
-        if (w->byte == ',' && branches)
+    if (f->d >= AT_AFTER && w->byte != ',')
+        return;
+    Formula rest = f->d == AT_PENDING ? after_item(w, f) : f->a;
+    const Branches *branches = branches_of_array(m, rest);
+    if (f->d >= AT_AFTER) {
+        if (branches)
             machine_add(m, w->out,
-                        &(Frame){.kind = FRAME_ARRAY, .a = f->a, .d = AT_NEXT, .below = f->below});
+                        &(Frame){.kind = FRAME_ARRAY, .a = rest, .d = AT_NEXT, .below = f->below});
         return;
     }
     for (size_t i = 0; branches && i < branches->n; i++) {
@@ -623,32 +656,46 @@ bool machine_begin_text(Machine *m, Term term)
     return engine_work(&m->e, 1);
 }
 
+bool machine_look_ahead(Machine *m)
+{
+    if (arena_init(&m->scratch_arena, NULL)) {
+        engine_fail(&m->e, "there is no memory");
+        return false;
+    }
+    m->scratching = true;
+    return true;
+}
+
+void machine_look_back(Machine *m)
+{
+    arena_free(&m->scratch_arena);
+    m->n_scratch = 0;
+    m->scratching = false;
+}
+
 uint32_t machine_next(Machine *m, uint32_t id, unsigned char byte)
 {
-    State *state = &m->state[id];
-    if (id == STATE_DEAD || (state->next && state->next[byte] != NOT_KNOWN))
-        return id == STATE_DEAD ? STATE_DEAD : state->next[byte];
-    bool keeps = !state->read;
-    if (!state->next && keeps) {
-        state->next = arena_array(&m->e.arena, 256, sizeof *state->next);
-        memset(state->next, 0xff, 256 * sizeof *state->next);
+    State state = *machine_at(m, id); /* a copy: states move when one is added */
+    if (id == STATE_DEAD || (state.next && state.next[byte] != NOT_KNOWN))
+        return id == STATE_DEAD ? STATE_DEAD : state.next[byte];
+    if (!state.next && !state.read) {
+        state.next = arena_array(&m->e.arena, 256, sizeof *state.next);
+        memset(state.next, 0xff, 256 * sizeof *state.next);
+        m->state[id].next = state.next;
     }
     FrameList list = {0};
-    Walk w = {.m = m, .byte = byte, .before = state->read, .after = state->read, .out = &list};
+    Walk w = {.m = m, .byte = byte, .before = state.read, .after = state.read, .out = &list};
     if (m->reads) {
-        Read *read = arena_alloc(&m->e.arena, sizeof *read);
-        *read = (Read){.before = state->read,
-                       .length = state->read ? state->read->length + 1 : 1,
-                       .byte = byte};
+        Read *read = arena_alloc(m->scratching ? &m->scratch_arena : &m->e.arena, sizeof *read);
+        *read = (Read){
+            .before = state.read, .length = state.read ? state.read->length + 1 : 1, .byte = byte};
         w.after = read;
     }
-    const uint32_t *frame = state->frame; /* in the arena; the state itself may move */
-    uint32_t n = state->n;
-    for (uint32_t i = 0; i < n; i++)
-        step_frame(&w, frame[i]);
+    for (uint32_t i = 0; i < state.n; i++)
+        step_frame(&w, state.frame[i]);
     uint32_t next = machine_state(m, &list, m->reads ? w.after : NULL);
     free(list.at);
-    if (keeps && !m->e.failed[0])
-        m->state[id].next[byte] = next;
+    if (!state.read && !(next & SCRATCH) && !m->e.failed[0])
+        state.next[byte] = next;
     return next;
 }

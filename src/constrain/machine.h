@@ -76,6 +76,10 @@ typedef struct Machine {
     Map frames, states, seens, arrays;
     uint64_t **seen; /* [n_seens] */
     uint32_t n_seens;
+    State *scratch; /* [n_scratch] states of a walk that looks ahead, with what they read; owned */
+    uint32_t n_scratch, scratch_room;
+    Arena scratch_arena;
+    bool scratching;
     uint32_t begin; /* state */
     bool compact;   /* no blanks but in strings */
     bool reads; /* there are arrays with unique items: states within them remember what was read */
@@ -90,6 +94,17 @@ bool machine_begin_text(Machine *m, Term term);
 
 /* The state after a byte; STATE_DEAD with m->e.failed set where that could not be found out. */
 uint32_t machine_next(Machine *m, uint32_t state, unsigned char byte);
+
+/* A state by its number, which is SCRATCH and more for those of a walk that looks ahead. Good until the next is made. */
+#define SCRATCH 0x80000000u
+static inline const State *machine_at(const Machine *m, uint32_t state)
+{
+    return state & SCRATCH ? &m->scratch[state & ~SCRATCH] : &m->state[state];
+}
+
+/* Between these, states that remember what was read are forgotten. */
+bool machine_look_ahead(Machine *m);
+void machine_look_back(Machine *m);
 
 /* Whether a string can go on in this state of an escape. */
 bool alive_in_string(Terms *t, Term term, uint32_t escape);

@@ -16,6 +16,7 @@ void string_mask_free(StringMask *mask)
         return;
     free(mask->bits);
     free(mask->exit);
+    free(mask->piece);
     trie_free(&mask->tail);
     free(mask);
 }
@@ -103,27 +104,84 @@ static int step_inside(const Strings *s, Inside *at, unsigned char byte)
                   : alive_in_string(s->terms, at->term, at->escape);
 }
 
+static uint32_t tokens_end(const Trie *trie, uint32_t node)
+{
+    uint32_t after = trie->node[node].after;
+    return after < trie->n_nodes ? trie->node[after].first : trie->n_tokens;
+}
+
+/* Whether more bytes than not lead to where nothing is asked any more. */
+static bool is_wide(const Strings *s, Inside begin)
+{
+    int free_bytes = 0;
+    for (int b = 0; b < 128 && !s->raw && begin.escape == 0; b++)
+        free_bytes += term_next(s->terms, begin.term, (unsigned char)b) == TERM_ALL;
+    return free_bytes > 64;
+}
+
+/* Tails of strings of which nothing is asked, without those of tokens that were looked at. */
+static bool add_free_tails(Strings *s, const uint32_t *seen)
+{
+    const StringMask *base = s->v->free_text;
+    TriePiece *more = realloc(s->tail, (s->n_tail + base->tail.n_tokens + 1) * sizeof *more);
+    if (!more)
+        return false;
+    s->tail = more;
+    for (uint32_t i = 0; i < base->tail.n_tokens; i++)
+        if (!(seen[base->piece[i].id / 32] >> (base->piece[i].id % 32) & 1))
+            s->tail[s->n_tail++] = base->piece[i];
+    uint32_t *exits =
+        realloc(s->mask->exit, (s->mask->n_exits + base->n_exits + 1) * sizeof *exits);
+    if (!exits)
+        return false;
+    s->mask->exit = exits;
+    for (uint32_t i = 0; i < base->n_exits; i++) {
+        cvn_token below = s->v->trie.token[s->v->trie.node[base->exit[i] + 1].first];
+        if (!(seen[below / 32] >> (below % 32) & 1))
+            s->mask->exit[s->mask->n_exits++] = base->exit[i];
+    }
+    return true;
+}
+
+/* A walk through the vocabulary; where most is as in strings of which nothing is asked, only through what is not. */
 static StringMask *make_string_mask(Strings *s, Inside begin)
 {
     const Trie *trie = &s->v->trie;
+    size_t words = CVN_MASK_WORDS(s->v->n) + 1;
     Inside at[TOKEN_BYTES + 1] = {begin};
+    bool wide = s->v->free_text && is_wide(s, begin);
+    uint32_t *seen = calloc(words, sizeof *seen);
     s->mask = calloc(1, sizeof *s->mask);
     if (s->mask)
-        s->mask->bits = calloc(CVN_MASK_WORDS(s->v->n) + 1, sizeof *s->mask->bits);
-    bool good = s->mask && s->mask->bits;
+        s->mask->bits = calloc(words, sizeof *s->mask->bits);
+    bool good = s->mask && s->mask->bits && seen;
+    if (good && wide)
+        memcpy(s->mask->bits, s->v->free_text->bits, (words - 1) * sizeof *seen);
     for (uint32_t i = 0; i < trie->n_nodes && good;) {
         const TrieNode *node = &trie->node[i];
         Inside *next = &at[node->depth + 1];
         *next = at[node->depth];
         int step = step_inside(s, next, node->byte);
+        if (wide && step == 1 && next->term == TERM_ALL && next->escape == 0) {
+            i = node->after;
+            continue;
+        }
+        uint32_t end = step == 1 ? node->first + node->n : tokens_end(trie, i);
+        for (uint32_t k = node->first; wide && k < end; k++) {
+            set_bit(seen, trie->token[k]);
+            s->mask->bits[trie->token[k] / 32] &= ~(1u << (trie->token[k] % 32));
+        }
         for (uint32_t k = 0; k < node->n && step; k++)
             set_bit(s->mask->bits, trie->token[node->first + k]);
         if (step == 2 && node->after > i + 1)
             good = add_tail(s, i);
         i = step == 1 ? i + 1 : node->after;
     }
-    good = good && trie_make(&s->mask->tail, s->tail, s->n_tail);
-    free(s->tail);
+    good =
+        good && (!wide || add_free_tails(s, seen)) && trie_make(&s->mask->tail, s->tail, s->n_tail);
+    free(seen);
+    if (s->mask)
+        s->mask->piece = s->tail;
     if (good)
         return s->mask;
     string_mask_free(s->mask);
@@ -324,7 +382,10 @@ void masks_fill(Masks *masks, Machine *m, uint32_t state, uint32_t *bits)
             add_mask(masks, &masks->frame[frame[i]], bits);
             continue;
         }
+        if (!machine_look_ahead(m))
+            return;
         FrameMask mask = make_frame_mask(masks, m, frame[i], state);
+        machine_look_back(m);
         add_mask(masks, &mask, bits);
         if (keeps && !m->e.failed[0]) {
             masks->frame[frame[i]] = mask;

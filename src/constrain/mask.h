@@ -19,8 +19,9 @@
 enum { MASK_BYTES = 64 << 20 }; /* of masks that are kept: more, and all are made anew */
 
 typedef struct StringMask {
-    uint32_t *bits; /* [CVN_MASK_WORDS(n)] */
-    Trie tail;      /* what follows the quote, of tokens that go on behind it */
+    uint32_t *bits;   /* [CVN_MASK_WORDS(n)] */
+    TriePiece *piece; /* [tail.n_tokens] that it is made of, sorted */
+    Trie tail;        /* what follows the quote, of tokens that go on behind it */
     uint32_t
         *exit; /* [n_exits] nodes of the vocabulary where the string ends and a token goes on */
     uint32_t n_exits;

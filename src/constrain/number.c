@@ -276,6 +276,9 @@ bool number_exists(Engine *e, Formula f, NumberPhase phase, const char *text, si
         return f;
     if (n > NUMBER_TEXT)
         return false;
+    const FormulaNode *node = &e->node[f];
+    if (phase < NUMBER_E && node->kind == F_K_NUMBER && node->a == NUMBER_MULTIPLE)
+        return true; /* by an exponent, if need be */
     if (phase >= NUMBER_E)
         return exponent_exists(e, f, text, n);
     char digits[NUMBER_TEXT];
@@ -287,6 +290,53 @@ bool number_exists(Engine *e, Formula f, NumberPhase phase, const char *text, si
         return true;
     b.negative = true;
     return phase == NUMBER_BEGIN && each_conjunction(e, f, conjunction_exists, &b);
+}
+
+/* Of integers, and of bounds at 0, a text says three things: its sign, whether it is zero, and how many zeros it ends
+   with. So digits are replaced by others, and texts that say the same are the same. */
+static bool asks_little(const Engine *e, Formula of)
+{
+    const FormulaNode *f = &e->node[of];
+    uint32_t n = f->kind == F_K_AND ? f->n : 1;
+    const Formula *list = f->kind == F_K_AND ? f->list : &of;
+    bool whole = false, from_one = false;
+    for (uint32_t i = 0; i < n; i++) {
+        const FormulaNode *atom = &e->node[list[i]];
+        if (atom->kind != F_K_NUMBER)
+            return false;
+        const Decimal *value = &e->number[atom->b];
+        bool one = value->n == 1 && value->digits[0] == '1' && !value->exp && !value->negative;
+        if (atom->a == NUMBER_MULTIPLE && one)
+            whole = true;
+        else if (atom->a == NUMBER_GE && one)
+            from_one = true;
+        else if (atom->a > NUMBER_LT || value->n)
+            return false;
+    }
+    return whole || !from_one;
+}
+
+size_t number_simplify(const Engine *e, Formula f, NumberPhase phase, char *text, size_t n)
+{
+    if (phase >= NUMBER_E || phase < NUMBER_ZERO || !asks_little(e, f))
+        return n;
+    size_t begin = n && text[0] == '-', point = begin, out = begin;
+    while (point < n && text[point] != '.')
+        point++;
+    size_t last = n; /* digit of the fraction that is not 0 */
+    for (size_t i = point; i < n; i++)
+        if (text[i] >= '1' && text[i] <= '9')
+            last = i;
+    size_t zeros = 0;
+    while (point - zeros > begin + 1 && text[point - zeros - 1] == '0')
+        zeros++;
+    bool zero = text[begin] == '0';
+    text[out++] = zero && last == n ? '0' : '1';
+    for (size_t i = 0; i < zeros && last == n; i++)
+        text[out++] = '0';
+    for (size_t i = point; i < n; i++)
+        text[out++] = text[i] == '.' ? '.' : i == last ? '1' : '0';
+    return out;
 }
 
 bool number_has(Engine *e, Formula f, uint32_t count)

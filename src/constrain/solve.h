@@ -91,6 +91,9 @@ static inline bool number_can_end(NumberPhase phase)
 bool number_is(Engine *e, Formula f, const char *text, size_t n);
 bool number_exists(Engine *e, Formula f, NumberPhase phase, const char *text, size_t n);
 
+/* Replaces a text by one that f makes no difference between, whatever follows; returns its length. */
+size_t number_simplify(const Engine *e, Formula f, NumberPhase phase, char *text, size_t n);
+
 /* Whether there are so many numbers. */
 bool number_has(Engine *e, Formula f, uint32_t count);
 

@@ -46,15 +46,14 @@ bool trie_make(Trie *trie, TriePiece *piece, size_t n)
             open[depth] = trie->n_nodes;
             if (!add_node(trie, &piece[i], depth))
                 return false;
+            trie->node[open[depth]].first = (uint32_t)i;
         }
-        TrieNode *last = &trie->node[open[depth - 1]];
-        if (!last->n)
-            last->first = (uint32_t)i;
-        last->n++;
+        trie->node[open[depth - 1]].n++;
         trie->token[i] = piece[i].id;
     }
     for (; depth > 0; depth--)
         trie->node[open[depth - 1]].after = trie->n_nodes;
+    trie->n_tokens = (uint32_t)n;
     return true;
 }
 

@@ -22,7 +22,7 @@ typedef struct TrieNode {
 typedef struct Trie {
     TrieNode *node;   /* [n_nodes] owned */
     cvn_token *token; /* ids, in the order of nodes; owned */
-    uint32_t n_nodes;
+    uint32_t n_nodes, n_tokens;
 } Trie;
 
 typedef struct TriePiece {
