@@ -262,6 +262,67 @@ static void masks_allow_what_bytes_allow(void **unused)
     cvn_vocabulary_free(vocabulary);
 }
 
+/* Every byte is a token, and some texts are, with quotes, commas and halves of characters in them. */
+static void masks_of_all_kinds_allow_what_bytes_allow(void **unused)
+{
+    static const char *const more[] = {
+        "ab\"",   "a\",",  "\"x\"",   "\xc3\xa9", "\xc3\xa9\"", "12",    "1,",   "0.5",
+        "99]",    "\\u00", "\\u0061", "\":",      "\",\"",      "\"},",  "abcd", "abcdefgh",
+        "abc\"]", "e-1",   "e1}",     "\":\"a\"", "[1,",        "\xa9\""};
+    static const struct {
+        const char *schema, *text;
+    } cases[] = {
+        {"{\"type\":\"string\",\"minLength\":3,\"maxLength\":6}", "\"abcde\""},
+        {"{\"type\":\"string\",\"maxLength\":2}", "\"a\xc3\xa9\""},
+        {"{\"items\":{\"type\":\"integer\",\"minimum\":10,\"maximum\":99},\"type\":\"array\"}",
+         "[12,1.3e1]"},
+        {"{\"items\":{\"type\":\"integer\",\"minimum\":1},\"type\":\"array\"}", "[1200,13.00,5e1]"},
+        {"{\"items\":{\"type\":\"number\"},\"uniqueItems\":true}", "[1,12,99]"},
+        {"{\"items\":{\"type\":\"string\"},\"uniqueItems\":true}", "[\"ab\",\"a\"]"},
+        {"{\"properties\":{\"ab\":{\"type\":\"string\"}},\"type\":\"object\"}",
+         "{\"ab\":\"x\",\"abcd\":[1,2]}"},
+        {"{\"patternProperties\":{\"b$\":{\"type\":\"null\"}},\"type\":\"object\"}",
+         "{\"ab\":null,\"a\":1}"},
+        {"true", "{\"a\":[\"\\u0061\xc3\xa9\",-0.5e1,true]}"},
+    };
+    enum { MORE = sizeof more / sizeof *more, ALL = 256 + MORE };
+    static char bytes[256];
+    const char *piece[ALL];
+    size_t length[ALL];
+    cvn_vocabulary *vocabulary;
+    cvn_err err = {0};
+    (void)unused;
+    for (size_t i = 0; i < ALL; i++) {
+        if (i < 256)
+            bytes[i] = (char)i;
+        piece[i] = i < 256 ? &bytes[i] : more[i - 256];
+        length[i] = i < 256 ? 1 : strlen(more[i - 256]);
+    }
+    must(cvn_vocabulary_new(piece, length, ALL, NULL, 0, &vocabulary, &err), &err);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        cvn_constraint *constraint = schema(cases[c].schema, NULL);
+        cvn_constrained *text;
+        must(cvn_constrained_new(constraint, vocabulary, &text, &err), &err);
+        for (const char *at = cases[c].text; *at; at++) {
+            uint32_t mask[CVN_MASK_WORDS(ALL)];
+            must(cvn_constrained_mask(text, mask, &err), &err);
+            for (cvn_token i = 0; i < ALL; i++) {
+                cvn_constrained *next = cvn_constrained_clone(text);
+                bool may = cvn_constrained_advance_bytes(next, piece[i], length[i], NULL) == CVN_OK;
+                cvn_constrained_free(next);
+                if (may != (mask[i / 32] >> (i % 32) & 1))
+                    fail_msg("%s before %s, token '%s' (%d): the mask says %d", cases[c].schema, at,
+                             piece[i], (int)i, !may);
+            }
+            must(cvn_constrained_advance(text, (unsigned char)*at, &err), &err);
+        }
+        assert_true(cvn_constrained_complete(text));
+        cvn_constrained_free(text);
+        cvn_constraint_free(constraint);
+    }
+    cvn_vocabulary_free(vocabulary);
+}
+
 static void forced_bytes_are_those_without_a_choice(void **unused)
 {
     cvn_constraint *constraint =
@@ -317,6 +378,7 @@ int main(void)
         cmocka_unit_test(regular_expressions_are_those_of_ecma_262),
         cmocka_unit_test(no_walk_under_masks_ends_before_the_text_does),
         cmocka_unit_test(masks_allow_what_bytes_allow),
+        cmocka_unit_test(masks_of_all_kinds_allow_what_bytes_allow),
         cmocka_unit_test(forced_bytes_are_those_without_a_choice),
         cmocka_unit_test(members_come_in_order_where_that_is_asked),
         cmocka_unit_test(choices_are_whole_texts),

@@ -519,9 +519,10 @@ static uint32_t kind_of_atom(FormulaKind kind)
     return kinds[kind];
 }
 
+#define BEING_DONE UINT32_MAX
+
 Formula f_restrict(Engine *e, Formula of, uint32_t kind)
 {
-    enum { BEING_DONE = UINT32_MAX };
     if (of <= F_TRUE || e->failed[0])
         return of;
     FormulaNode f = e->node[of];

@@ -17,6 +17,9 @@ void string_mask_free(StringMask *mask)
     free(mask->bits);
     free(mask->exit);
     free(mask->piece);
+    free(mask->quote);
+    free(mask->before);
+    free(mask->characters);
     trie_free(&mask->tail);
     free(mask);
 }
@@ -45,7 +48,8 @@ void masks_free(Masks *masks)
 /* Where in a string a walk is. */
 typedef struct Inside {
     Term term;
-    uint32_t escape; /* of raw text: u */
+    uint32_t escape;     /* of raw text: u */
+    uint16_t characters; /* that began */
 } Inside;
 
 /* What is being collected of one string mask. */
@@ -95,6 +99,8 @@ static int step_inside(const Strings *s, Inside *at, unsigned char byte)
     } else if (!escape_step(at->escape, byte, &escaped)) {
         return 0;
     }
+    if (at->escape == 0 && !escaped.end)
+        at->characters++;
     if (escaped.end)
         return term_ends(s->terms, at->term) ? 2 : 0;
     for (int i = 0; i < escaped.n; i++)
@@ -143,6 +149,61 @@ static bool add_free_tails(Strings *s, const uint32_t *seen)
     return true;
 }
 
+/* Of strings of which nothing is asked: how long a token is in them. */
+static bool note_characters(Strings *s, uint32_t node, const Inside *at, int step)
+{
+    const Trie *trie = &s->v->trie;
+    StringMask *mask = s->mask;
+    uint32_t end = step == 2 ? tokens_end(trie, node) : trie->node[node].first + trie->node[node].n;
+    for (uint32_t k = trie->node[node].first; k < end; k++)
+        mask->characters[trie->token[k]] = at->characters;
+    if (step != 2)
+        return true;
+    uint32_t *quote = realloc(mask->quote, (mask->n_quotes + 1) * sizeof *quote);
+    uint16_t *before = realloc(mask->before, (mask->n_quotes + 1) * sizeof *before);
+    mask->quote = quote ? quote : mask->quote;
+    mask->before = before ? before : mask->before;
+    if (!quote || !before)
+        return false;
+    quote[mask->n_quotes] = node;
+    before[mask->n_quotes++] = at->characters;
+    return true;
+}
+
+/* Of strings of which only the length is asked: what is too long, or ends too early, is taken away. */
+static StringMask *make_length_mask(Strings *s, uint32_t min, uint32_t max)
+{
+    const StringMask *base = s->v->free_text;
+    const Trie *trie = &s->v->trie;
+    size_t words = CVN_MASK_WORDS(s->v->n) + 1;
+    uint32_t *seen = calloc(words, sizeof *seen);
+    s->mask = calloc(1, sizeof *s->mask);
+    if (s->mask)
+        s->mask->bits = calloc(words, sizeof *s->mask->bits);
+    bool good = s->mask && s->mask->bits && seen;
+    if (good)
+        memcpy(s->mask->bits, base->bits, (words - 1) * sizeof *seen);
+    for (uint32_t i = 0; i < base->n_quotes && good; i++)
+        for (uint32_t k = trie->node[base->quote[i]].first;
+             k < tokens_end(trie, base->quote[i]) &&
+             (base->before[i] < min || base->before[i] > max);
+             k++)
+            set_bit(seen, trie->token[k]);
+    for (cvn_token i = 0; i < s->v->n && good && max != TERM_MANY; i++)
+        if (base->characters[i] > max)
+            set_bit(seen, i);
+    for (size_t i = 0; i < words && good; i++)
+        s->mask->bits[i] &= ~seen[i];
+    good = good && add_free_tails(s, seen) && trie_make(&s->mask->tail, s->tail, s->n_tail);
+    free(seen);
+    if (s->mask)
+        s->mask->piece = s->tail;
+    if (good)
+        return s->mask;
+    string_mask_free(s->mask);
+    return NULL;
+}
+
 /* A walk through the vocabulary; where most is as in strings of which nothing is asked, only through what is not. */
 static StringMask *make_string_mask(Strings *s, Inside begin)
 {
@@ -154,7 +215,9 @@ static StringMask *make_string_mask(Strings *s, Inside begin)
     s->mask = calloc(1, sizeof *s->mask);
     if (s->mask)
         s->mask->bits = calloc(words, sizeof *s->mask->bits);
-    bool good = s->mask && s->mask->bits && seen;
+    bool good = s->mask && s->mask->bits && seen, base = !s->v->free_text;
+    if (good && base)
+        good = (s->mask->characters = calloc((size_t)s->v->n + 1, sizeof(uint16_t))) != NULL;
     if (good && wide)
         memcpy(s->mask->bits, s->v->free_text->bits, (words - 1) * sizeof *seen);
     for (uint32_t i = 0; i < trie->n_nodes && good;) {
@@ -162,6 +225,8 @@ static StringMask *make_string_mask(Strings *s, Inside begin)
         Inside *next = &at[node->depth + 1];
         *next = at[node->depth];
         int step = step_inside(s, next, node->byte);
+        if (base && step)
+            good = note_characters(s, i, next, step);
         if (wide && step == 1 && next->term == TERM_ALL && next->escape == 0) {
             i = node->after;
             continue;
@@ -173,7 +238,7 @@ static StringMask *make_string_mask(Strings *s, Inside begin)
         }
         for (uint32_t k = 0; k < node->n && step; k++)
             set_bit(s->mask->bits, trie->token[node->first + k]);
-        if (step == 2 && node->after > i + 1)
+        if (good && step == 2 && node->after > i + 1)
             good = add_tail(s, i);
         i = step == 1 ? i + 1 : node->after;
     }
@@ -196,7 +261,7 @@ StringMask *string_mask_free_text(const cvn_vocabulary *vocabulary)
         return NULL;
     terms_init(&terms, &arena);
     Strings s = {.v = vocabulary, .terms = &terms};
-    StringMask *mask = make_string_mask(&s, (Inside){TERM_ALL, 0});
+    StringMask *mask = make_string_mask(&s, (Inside){TERM_ALL, 0, 0});
     arena_free(&arena);
     return mask;
 }
@@ -230,7 +295,13 @@ static const StringMask *string_mask(Masks *masks, Machine *m, Term term, uint32
         return masks->string[*known];
     Strings s = {.v = v, .terms = &m->e.terms, .raw = raw};
     StringMask **more = realloc(masks->string, (masks->n_strings + 1) * sizeof(StringMask *));
-    StringMask *mask = more ? make_string_mask(&s, (Inside){term, escape}) : NULL;
+    TermNode node = m->e.terms.node[term];
+    bool length = !raw && escape == 0 && node.kind == TERM_K_REP &&
+                  node.list[0] == term_any_character(&m->e.terms);
+    StringMask *mask = NULL;
+    if (more)
+        mask = length ? make_length_mask(&s, node.min, node.max)
+                      : make_string_mask(&s, (Inside){term, escape, 0});
     if (more)
         masks->string = more;
     if (!mask) {
@@ -308,6 +379,38 @@ static void walk_exits(Machine *m, const cvn_vocabulary *v, const StringMask *ma
     }
 }
 
+/* A number that is being written, without a frame for each of its texts. */
+static void walk_number(Machine *m, const Trie *trie, const Frame *f, Found *found)
+{
+    uint32_t at[TOKEN_BYTES + 1] = {0}; /* states behind the number, or 0 */
+    NumberPhase phase[TOKEN_BYTES + 1] = {(NumberPhase)f->c};
+    char text[NUMBER_TEXT + TOKEN_BYTES + 1];
+    Engine *e = &m->e;
+    size_t n = f->a == F_TRUE ? 0 : e->name[f->b].length;
+    uint32_t below = state_of_frame(m, f->below);
+    memcpy(text, n ? e->name[f->b].text : "", n);
+    for (uint32_t i = 0; i < trie->n_nodes && !e->failed[0];) {
+        const TrieNode *node = &trie->node[i];
+        size_t length = n + node->depth, d = node->depth;
+        int next = at[d] ? -1 : number_step(phase[d], node->byte);
+        bool goes_on = next >= 0;
+        at[d + 1] = 0;
+        if (goes_on) {
+            phase[d + 1] = (NumberPhase)next;
+            text[length] = (char)node->byte;
+            goes_on = f->a == F_TRUE || (length < NUMBER_TEXT &&
+                                         number_exists(e, f->a, phase[d + 1], text, length + 1));
+        } else if (at[d] || (number_can_end(phase[d]) &&
+                             (f->a == F_TRUE || number_is(e, f->a, text, length)))) {
+            at[d + 1] = machine_next(m, at[d] ? at[d] : below, node->byte);
+            goes_on = at[d + 1] != STATE_DEAD;
+        }
+        if (goes_on && node->n)
+            add_tokens(m, found, trie, node);
+        i = goes_on ? i + 1 : node->after;
+    }
+}
+
 static FrameMask make_frame_mask(Masks *masks, Machine *m, uint32_t id, uint32_t state)
 {
     const cvn_vocabulary *v = masks->vocabulary;
@@ -329,6 +432,8 @@ static FrameMask make_frame_mask(Masks *masks, Machine *m, uint32_t id, uint32_t
                        : f.below);
             walk(m, &mask.string->tail, 0, mask.string->tail.n_nodes, at, &found);
         }
+    } else if (f.kind == FRAME_NUMBER && !m->in_item[id]) {
+        walk_number(m, &v->trie, &f, &found);
     } else {
         at[0] = m->in_item[id] ? state : state_of_frame(m, id);
         walk(m, &v->trie, 0, v->trie.n_nodes, at, &found);

@@ -25,6 +25,11 @@ typedef struct StringMask {
     uint32_t
         *exit; /* [n_exits] nodes of the vocabulary where the string ends and a token goes on */
     uint32_t n_exits;
+    uint32_t *
+        quote; /* [n_quotes] nodes where the string ends; of strings of which nothing is asked, as are */
+    uint16_t *before; /* [n_quotes] characters before the quote */
+    uint32_t n_quotes;
+    uint16_t *characters; /* [tokens] that a token begins in the string, as far as it is in it */
 } StringMask;
 
 typedef struct FrameMask {
