@@ -1,39 +1,8 @@
-/*
- * The tokens of a vocabulary as a tree of their bytes, in the order in which a walk meets its nodes: what follows a byte
- * that may not come is left out in one step.
- *
- *     "a" "ab" "b"      node 0: a, depth 0, after 2, token "a"    1: b, depth 1, token "ab"    2: b, depth 0, token "b"
- */
+/* A vocabulary: its tokens' bytes, as a tree too, and what is the same in every string. */
 #ifndef CVN_CONSTRAIN_VOCABULARY_H
 #define CVN_CONSTRAIN_VOCABULARY_H
 
-#include "base/arena.h"
-#include "caravan/constrain.h"
-
-enum { TOKEN_BYTES = 512 }; /* longer tokens are never allowed */
-
-typedef struct TrieNode {
-    uint32_t after;    /* the node behind all that begin with this one */
-    uint32_t first, n; /* its tokens, in `token` */
-    uint16_t depth;    /* bytes before this one */
-    unsigned char byte;
-} TrieNode;
-
-typedef struct Trie {
-    TrieNode *node;   /* [n_nodes] owned */
-    cvn_token *token; /* ids, in the order of nodes; owned */
-    uint32_t n_nodes, n_tokens;
-} Trie;
-
-typedef struct TriePiece {
-    const char *text;
-    size_t length; /* 1 to TOKEN_BYTES */
-    cvn_token id;
-} TriePiece;
-
-/* Of n pieces, which are sorted. False where memory ran out. */
-bool trie_make(Trie *trie, TriePiece *piece, size_t n);
-void trie_free(Trie *trie);
+#include "constrain/trie.h"
 
 struct cvn_vocabulary {
     Arena arena;

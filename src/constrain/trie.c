@@ -1,7 +1,6 @@
-#include "constrain/vocabulary.h"
+#include "constrain/trie.h"
 
 #include "base/heap.h"
-#include "constrain/mask.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,48 +60,4 @@ void trie_free(Trie *trie)
 {
     free(trie->node);
     free(trie->token);
-}
-
-int cvn_vocabulary_new(const char *const *piece, const size_t *length, cvn_token n,
-                       const cvn_token *end, size_t n_end, cvn_vocabulary **out, cvn_err *err)
-{
-    cvn_vocabulary *v = calloc(1, sizeof *v);
-    size_t count = 0;
-    if (!v || arena_init(&v->arena, err)) {
-        free(v);
-        return err_set(err, CVN_EMEM, "there is no memory for the vocabulary");
-    }
-    v->n = n > 0 ? n : 0;
-    v->piece = arena_array(&v->arena, (size_t)v->n + 1, sizeof *v->piece);
-    v->length = arena_array(&v->arena, (size_t)v->n + 1, sizeof *v->length);
-    v->end = arena_copy(&v->arena, end, n_end * sizeof *end);
-    v->n_end = n_end;
-    TriePiece *sorted = arena_array(&v->arena, (size_t)v->n + 1, sizeof *sorted);
-    for (cvn_token i = 0; i < v->n; i++) {
-        bool ends = false;
-        for (size_t k = 0; k < n_end; k++)
-            ends = ends || end[k] == i;
-        v->length[i] = ends || length[i] > TOKEN_BYTES ? 0 : length[i];
-        v->piece[i] = arena_copy(&v->arena, piece[i], v->length[i]);
-        if (v->length[i] > v->longest)
-            v->longest = (uint32_t)v->length[i];
-        if (v->length[i])
-            sorted[count++] = (TriePiece){v->piece[i], v->length[i], i};
-    }
-    if (!trie_make(&v->trie, sorted, count) || !(v->free_text = string_mask_free_text(v))) {
-        cvn_vocabulary_free(v);
-        return err_set(err, CVN_EMEM, "there is no memory for the vocabulary");
-    }
-    *out = v;
-    return CVN_OK;
-}
-
-void cvn_vocabulary_free(cvn_vocabulary *vocabulary)
-{
-    if (!vocabulary)
-        return;
-    trie_free(&vocabulary->trie);
-    string_mask_free(vocabulary->free_text);
-    arena_free(&vocabulary->arena);
-    free(vocabulary);
 }
