@@ -193,21 +193,7 @@ bool dialog_thinks(const Dialog *dialog)
 
 bool dialog_in_thought(const Dialog *dialog, const TokenIds *prompt)
 {
-    static const char open[] = "<think>";
-    enum { TAIL = 16 }; /* ids: as many as the tag and white space behind it may have */
-    size_t n = prompt->n < TAIL ? prompt->n : TAIL;
-    StrBuf text = {0};
-    bool inside = false;
-    if (dialog_thinks(dialog) && n &&
-        tokenizer_decode(dialog->tokenizer, prompt->id + prompt->n - n, n,
-                         TOKENIZER_SPECIAL | TOKENIZER_CONTINUE, &text, NULL) == CVN_OK) {
-        while (text.length && strchr(" \t\n", text.text[text.length - 1]))
-            text.length--;
-        inside = text.length >= sizeof open - 1 &&
-                 memcmp(text.text + text.length - (sizeof open - 1), open, sizeof open - 1) == 0;
-    }
-    strbuf_free(&text);
-    return inside;
+    return dialog_thinks(dialog) && thinking_begun(dialog->tokenizer, prompt);
 }
 
 const char *dialog_format_name(const Dialog *dialog)

@@ -36,7 +36,7 @@ static bool copy_row(cvn_engine *e, int from, int to, int64_t n)
     for (int i = 0; i < e->n_caches; i++) {
         const Buffer *cache = runtime_buffer(&e->rt, ROLE_CACHE, i);
         const cvn_type *t = &cache->local; /* [rows, kv_heads, positions, width] */
-        if (cache->layout != LAYOUT_PLAIN || cache->spare || t->rank != 4)
+        if (cache->layout != LAYOUT_PLAIN || t->rank != 4)
             return false;
         size_t position = cvn_dtype_bytes(t->dtype, t->dim[3]);
         size_t head = position * (size_t)t->dim[2], row = head * (size_t)t->dim[1];

@@ -21,7 +21,8 @@ static void choice_init(Exchange *x, int i)
     if (s->tokenizer)
         decoder_init(&c->decoder, s->tokenizer, flags);
     stops_init(&c->stops, a->stop, a->n_stops);
-    thinking_init(&c->thinking, s->chat.format == CHAT_R1);
+    thinking_init(&c->thinking,
+                  chat && s->chat.thinks && thinking_begun(s->tokenizer, &a->prompt[c->prompt]));
 }
 
 Exchange *exchange_new(Server *s, const Dialect *dialect, Ask *ask)
@@ -91,7 +92,7 @@ static bool add_piece(Choice *c)
     const char *piece = c->piece.length ? c->piece.text : "";
     StrBuf answer = {0};
     bool go_on = true;
-    if (c->x->ask.n_messages && chat_thinks(c->x->server->chat.format)) {
+    if (c->x->ask.n_messages && c->x->server->chat.thinks) {
         thinking_push(&c->thinking, piece, c->piece.length, &c->thought, &answer);
         if (c->ended)
             thinking_flush(&c->thinking, &c->thought, &answer);

@@ -631,6 +631,7 @@ void server_free(Server *s)
         unlink(s->options.socket_path);
     free(s->http);
     keys_free(&s->keys);
+    chat_template_free(s->chat.template);
     pthread_cond_destroy(&s->wake);
     pthread_mutex_destroy(&s->lock);
     free(s);

@@ -8,6 +8,7 @@
 #include "server/keys.h"
 #include "server/metrics.h"
 #include "server/server.h"
+#include "text/chat_template.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -22,7 +23,9 @@ typedef enum ServerState {
 /* How conversations become ids. */
 typedef struct ChatKind {
     bool there;
+    ChatTemplate *template; /* owned: the model's own; NULL: the format counts */
     ChatFormat format;
+    bool thinks;      /* answers may begin with thoughts */
     int32_t stops[4]; /* [n_stops] ids that end an answer */
     size_t n_stops;
     cvn_err why; /* there is none */

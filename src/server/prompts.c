@@ -20,12 +20,17 @@ int find_chat_format(Server *s, cvn_err *err)
         }
         if (!chat->there)
             return err_set(err, CVN_EINVAL, "there is no chat format %s", wanted);
-    } else {
-        chat->there = chat_format_find(s->options.model_path, s->tokenizer, &chat->format,
-                                       &chat->why) == CVN_OK;
+    } else if (chat_template_open(s->tokenizer, &chat->template, &chat->why) == CVN_OK) {
+        chat->there = chat->template || chat_format_find(s->options.model_path, s->tokenizer,
+                                                         &chat->format, &chat->why) == CVN_OK;
     }
-    if (chat->there)
+    if (chat->template) {
+        chat->n_stops = chat_template_stops(chat->template, s->tokenizer, chat->stops);
+        chat->thinks = chat_template_thinks(chat->template);
+    } else if (chat->there) {
         chat->n_stops = chat_stops(chat->format, s->tokenizer, chat->stops);
+        chat->thinks = chat_thinks(chat->format);
+    }
     return CVN_OK;
 }
 
@@ -65,6 +70,27 @@ static int check_prompt(const Server *s, const TokenIds *prompt, const char *fie
     return why->status;
 }
 
+/* By the model's own template, and the time in this place. */
+static int encode_by_template(const Server *s, const Ask *a, TokenIds *prompt, cvn_err *err)
+{
+    time_t clock = time(NULL);
+    struct tm now;
+    json_t *messages = json_array();
+    for (size_t i = 0; i < a->n_messages; i++) {
+        const ChatMessage *m = &a->message[i];
+        json_array_append_new(messages,
+                              json_pack("{s:s,s:o}", "role", m->role, "content",
+                                        json_text_of(m->content ? m->content : "", m->length)));
+    }
+    const ChatInput input = {
+        .messages = messages, .generation_prompt = true, .now = localtime_r(&clock, &now)};
+    int code = json_array_size(messages) == a->n_messages
+                   ? chat_template_encode(s->chat.template, s->tokenizer, &input, prompt, NULL, err)
+                   : err_set(err, CVN_EMEM, "no memory for the conversation");
+    json_decref(messages);
+    return code;
+}
+
 int prompt_of_messages(Server *s, Ask *a, Refusal *why)
 {
     if (check_model(s, a, why))
@@ -79,8 +105,10 @@ int prompt_of_messages(Server *s, Ask *a, Refusal *why)
         return why->status;
     cvn_err err = {0};
     const ChatOptions options = {.generation_prompt = true};
-    if (chat_encode(s->chat.format, s->tokenizer, a->message, a->n_messages, &options, a->prompt,
-                    NULL, &err))
+    int code = s->chat.template ? encode_by_template(s, a, a->prompt, &err)
+                                : chat_encode(s->chat.format, s->tokenizer, a->message,
+                                              a->n_messages, &options, a->prompt, NULL, &err);
+    if (code)
         return refuse(why, err.code == CVN_EMEM ? 500 : 400, "messages", "%s", err.message);
     return check_prompt(s, a->prompt, "messages", why);
 }

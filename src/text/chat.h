@@ -77,7 +77,10 @@ typedef struct Thinking {
     char held[8];  /* the beginning of a tag, perhaps */
 } Thinking;
 
-/* `inside`: the prompt ended in <think> (CHAT_R1). */
+/* Whether a prompt ends with <think>, but for white space behind it. */
+bool thinking_begun(const Tokenizer *tokenizer, const TokenIds *prompt);
+
+/* `inside`: the prompt ended so. */
 void thinking_init(Thinking *thinking, bool inside);
 void thinking_push(Thinking *thinking, const char *text, size_t n, StrBuf *thought, StrBuf *answer);
 void thinking_flush(Thinking *thinking, StrBuf *thought, StrBuf *answer);

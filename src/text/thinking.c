@@ -60,3 +60,20 @@ void thinking_flush(Thinking *thinking, StrBuf *thought, StrBuf *answer)
 {
     put_held(thinking, thought, answer);
 }
+
+bool thinking_begun(const Tokenizer *tokenizer, const TokenIds *prompt)
+{
+    enum { TAIL = 16 }; /* ids: as many as the tag and white space behind it may have */
+    size_t n = prompt->n < TAIL ? prompt->n : TAIL;
+    StrBuf text = {0};
+    bool begun = false;
+    if (n && tokenizer_decode(tokenizer, prompt->id + prompt->n - n, n,
+                              TOKENIZER_SPECIAL | TOKENIZER_CONTINUE, &text, NULL) == CVN_OK) {
+        while (text.length && strchr(" \t\n", text.text[text.length - 1]))
+            text.length--;
+        begun = text.length >= sizeof OPEN - 1 &&
+                memcmp(text.text + text.length - (sizeof OPEN - 1), OPEN, sizeof OPEN - 1) == 0;
+    }
+    strbuf_free(&text);
+    return begun;
+}
