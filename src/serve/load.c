@@ -78,13 +78,36 @@ static int read_panels(Load *l, const Region *region, void *out, cvn_err *err)
     return code;
 }
 
-/* The bytes as they are in the file. */
+/* Tells the system that mapped bytes will not be read again. Parts of pages at the ends are left. */
+static void give_back_bytes(const uint8_t *data, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t begin = num_padded((uintptr_t)data, page);
+    uintptr_t end = ((uintptr_t)data + bytes) / page * page;
+    if (end > begin)
+        madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
+static void give_back(const IoTensor *t)
+{
+    for (int i = 0; i < (t->n_parts ? t->n_parts : 1); i++) {
+        const IoTensor *part = t->n_parts ? &t->part[i] : t;
+        give_back_bytes(part->data, part->bytes);
+    }
+}
+
+/* The bytes as they are in the file, of which those that are whole slices are given back at once: a table is large, and what is
+   made of it is there besides. */
 static int read_blocks(Load *l, const Region *region, void *out)
 {
     const cvn_type type = param_type(l->param, l->model->dtype);
     const Region all = region_whole(&type);
     const RegionArray whole = region_packed(&all), part = region_packed(region);
-    region_copy(&whole, l->model->io.source[l->index]->data, &part, out, 1);
+    const uint8_t *data = l->model->io.source[l->index]->data;
+    int64_t slice = cvn_type_elements(&type) / type.dim[0];
+    region_copy(&whole, data, &part, out, 1);
+    if (region_elements(region) == slice * region->count[0])
+        give_back_bytes(data + slice * region->first[0], (size_t)(slice * region->count[0]));
     atomic_fetch_add(&l->done, region_elements(region));
     return CVN_OK;
 }
@@ -125,19 +148,6 @@ static const void *mapped_at(const Load *l)
         return NULL;
     bool same = l->param->form != PARAM_PLAIN || (t->coding == IO_PLAIN && t->dtype == dtype);
     return same ? t->data : NULL;
-}
-
-/* Tells the system that mapped bytes will not be read again. Parts of pages at the ends are left. */
-static void give_back(const IoTensor *t)
-{
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    for (int i = 0; i < (t->n_parts ? t->n_parts : 1); i++) {
-        const IoTensor *part = t->n_parts ? &t->part[i] : t;
-        uintptr_t begin = num_padded((uintptr_t)part->data, page);
-        uintptr_t end = ((uintptr_t)part->data + part->bytes) / page * page;
-        if (end > begin)
-            madvise((void *)begin, end - begin, MADV_DONTNEED);
-    }
 }
 
 static double tensor_bytes(const IoTensor *t)
