@@ -190,7 +190,11 @@ static void a_long_prompt_compiles_nothing_and_runs_as_planned(void **state)
     int32_t prompt[1500];
     for (int i = 0; i < 1500; i++)
         prompt[i] = (i * i * 7 + i) % 512;
-    cvn_request request = {prompt, 1500, 256, true, {.top_p = 1}};
+    cvn_request request = {.prompt = prompt,
+                           .n_prompt = 1500,
+                           .max_tokens = 256,
+                           .ignore_eos = true,
+                           .sampling = {.top_p = 1}};
     cvn_engine_stats before = cvn_engine_get_stats(e);
     const void *k0 = buffer_address(&e->rt, runtime_buffer(&e->rt, ROLE_CACHE, 0), 0);
     static Texts whole, other;
@@ -340,7 +344,11 @@ static void bad_requests_are_refused(void **state)
     cvn_engine *e = new_engine(model, (cvn_engine_options){.rows = 2, .context = 64});
     int32_t prompt[80] = {0};
     cvn_result result;
-    cvn_request request = {prompt, 80, 5, true, {.top_p = 1}};
+    cvn_request request = {.prompt = prompt,
+                           .n_prompt = 80,
+                           .max_tokens = 5,
+                           .ignore_eos = true,
+                           .sampling = {.top_p = 1}};
     cvn_err err = {0};
     assert_refused(cvn_engine_generate(e, &request, 1, NULL, NULL, NULL, &result, &err), &err,
                    "80 tokens do not fit in a context of 64");
@@ -496,7 +504,11 @@ static void the_trained_model_says_what_it_said_elsewhere(void **state)
             int32_t prompt[64], expected[64], argmax[64];
             int64_t n = ids_of(json_object_get(c, "prompt_ids"), prompt);
             int64_t n_expected = ids_of(json_object_get(c, "greedy_ids"), expected);
-            cvn_request request = {prompt, n, n_expected, true, {.top_p = 1}};
+            cvn_request request = {.prompt = prompt,
+                                   .n_prompt = n,
+                                   .max_tokens = n_expected,
+                                   .ignore_eos = true,
+                                   .sampling = {.top_p = 1}};
             static Texts t;
             generate(e, &request, 1, &t);
             assert_int_equal(t.n[0], n_expected);

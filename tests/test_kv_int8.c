@@ -95,7 +95,11 @@ static void make_requests(cvn_request *request, int32_t prompt[][N_TOKENS], int6
 {
     for (int r = 0; r < N_TEXTS; r++) {
         make_tokens(prompt[r], N_TOKENS, vocab, r);
-        request[r] = (cvn_request){prompt[r], 1 + r * 7, N_NEW, true, {.top_p = 1}};
+        request[r] = (cvn_request){.prompt = prompt[r],
+                                   .n_prompt = 1 + r * 7,
+                                   .max_tokens = N_NEW,
+                                   .ignore_eos = true,
+                                   .sampling = {.top_p = 1}};
     }
 }
 
@@ -158,7 +162,11 @@ static void a_dialog_that_is_rolled_back_is_as_if_new(void **state)
         static Texts mine, other;
         cvn_session_result result;
         token[20 + turn] = (token[20 + turn] + 1) % (int32_t)cvn_model_vocab(model);
-        cvn_request request = {token, 30, N_NEW, true, {.top_p = 1}};
+        cvn_request request = {.prompt = token,
+                               .n_prompt = 30,
+                               .max_tokens = N_NEW,
+                               .ignore_eos = true,
+                               .sampling = {.top_p = 1}};
         memset(&mine, 0, sizeof mine);
         if (cvn_session_generate(s, &request, collect, &mine, NULL, &result, &err))
             fail_msg("%s", err.message);

@@ -31,7 +31,7 @@ static const Option *const options[] = {
     [FORMAT] = &(const Option){"format", .kind = ARG_CHOICE,
                                .choices = CHOICES("assert", "annotate"), .fallback = "assert",
                                .value = "HOW", .help = "whether the keyword format asks something"},
-    [JSON] = &option_json,
+    [JSON] = SHARED(JSON),
     NULL,
 };
 

@@ -41,7 +41,7 @@ static const char *format_name(size_t i)
 }
 
 static const Option *const options[] = {
-    [MODEL] = &option_model,
+    [MODEL] = SHARED(MODEL),
     [NAME] = &(const Option){"name", .kind = ARG_TEXT, .value = "NAME",
                              .help = "what clients call the model, else its folder's name"},
     [HOST] = &(const Option){"host", .kind = ARG_TEXT, .value = "ADDRESS", .fallback = "127.0.0.1",
@@ -73,9 +73,9 @@ static const Option *const options[] = {
                         .fallback = "1000", .help = "most connections at once"},
     [IDLE] = &(const Option){"idle", .kind = ARG_INT, .low = 1, .high = 86400, .value = "SECONDS",
                              .fallback = "60", .help = "close connections on which nothing moves"},
-    &option_context,
+    SHARED(CONTEXT),
     RUN_MODEL_OPTIONS,
-    &option_profile,
+    SHARED(PROFILE),
     NULL,
 };
 

@@ -5,7 +5,7 @@
  */
 #include "server/internal.h"
 
-enum { BLOCK_NONE, BLOCK_THOUGHT, BLOCK_ANSWER };
+enum { PART_NONE, PART_THOUGHT, PART_ANSWER };
 
 static int finish(Server *s, Ask *a, Refusal *why)
 {
@@ -28,7 +28,7 @@ static json_t *usage_json(const Exchange *x, bool whole)
 
 static json_t *block(const Choice *c, int kind, bool whole)
 {
-    if (kind == BLOCK_THOUGHT)
+    if (kind == PART_THOUGHT)
         return json_pack("{s:s,s:o,s:s}", "type", "thinking", "thinking",
                          json_text_of(c->thought.text, whole ? c->thought.length : 0), "signature",
                          "");
@@ -49,9 +49,9 @@ static json_t *message(const Exchange *x, bool whole)
     snprintf(id, sizeof id, "msg_%s", x->id);
     json_t *content = json_array();
     if (whole && c->thought.length)
-        json_array_append_new(content, block(c, BLOCK_THOUGHT, true));
+        json_array_append_new(content, block(c, PART_THOUGHT, true));
     if (whole)
-        json_array_append_new(content, block(c, BLOCK_ANSWER, true));
+        json_array_append_new(content, block(c, PART_ANSWER, true));
     return json_pack("{s:s,s:s,s:s,s:s,s:o,s:s?,s:s?,s:o}", "id", id, "type", "message", "role",
                      "assistant", "model", x->server->options.model_name, "content", content,
                      "stop_reason", whole ? stop_reason(c) : NULL, "stop_sequence",
@@ -73,16 +73,16 @@ static void put(Exchange *x, const char *name, json_t *event)
 
 static void close_block(Exchange *x)
 {
-    if (x->item == BLOCK_NONE)
+    if (x->item == PART_NONE)
         return;
     put(x, "content_block_stop", json_pack("{s:i}", "index", x->item_index++));
-    x->item = BLOCK_NONE;
+    x->item = PART_NONE;
 }
 
 static void put_news(Exchange *x, int kind, const StrBuf *text, size_t *sent)
 {
     const Choice *c = &x->choice[0];
-    if (text->length == *sent && !(kind == BLOCK_ANSWER && c->ended))
+    if (text->length == *sent && !(kind == PART_ANSWER && c->ended))
         return;
     if (x->item != kind) {
         close_block(x);
@@ -91,7 +91,7 @@ static void put_news(Exchange *x, int kind, const StrBuf *text, size_t *sent)
             json_pack("{s:i,s:o}", "index", x->item_index, "content_block", block(c, kind, false)));
     }
     if (text->length > *sent) {
-        bool answer = kind == BLOCK_ANSWER;
+        bool answer = kind == PART_ANSWER;
         json_t *delta = json_pack("{s:s,s:o}", "type", answer ? "text_delta" : "thinking_delta",
                                   answer ? "text" : "thinking",
                                   json_text_of(text->text + *sent, text->length - *sent));
@@ -115,8 +115,8 @@ static void stream(Exchange *x)
         x->stage = END;
         return;
     }
-    put_news(x, BLOCK_THOUGHT, &c->thought, &c->thought_sent);
-    put_news(x, BLOCK_ANSWER, &c->text, &c->text_sent);
+    put_news(x, PART_THOUGHT, &c->thought, &c->thought_sent);
+    put_news(x, PART_ANSWER, &c->text, &c->text_sent);
     if (!c->ended)
         return;
     close_block(x);
