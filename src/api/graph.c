@@ -7,11 +7,26 @@
 #include "graph/text/text.h"
 #include "shard/passes.h"
 
+typedef struct Gradient {
+    cvn_graph *g;
+    cvn_value *loss;
+    int n;
+    cvn_value *const *wrt;
+    cvn_value **out;
+} Gradient;
+
+static int differentiate(void *of, cvn_err *err)
+{
+    const Gradient *d = of;
+    return graph_gradient(d->g, d->loss, d->n, d->wrt, d->out, err);
+}
+
 int cvn_gradient(cvn_graph *g, cvn_value *loss, int n, cvn_value *const *wrt, cvn_value **out,
                  cvn_err *err)
 {
     cvn_err mine = {0};
-    return graph_gradient(g, loss, n, wrt, out, err ? err : &mine);
+    Gradient d = {g, loss, n, wrt, out};
+    return protect(differentiate, &d, "differentiating a graph", err ? err : &mine);
 }
 
 /* The text, or NULL where there is none. */
@@ -30,42 +45,70 @@ static int check(const cvn_graph *g, cvn_err *err)
     return g ? cvn_graph_check(g, err) : err_set(err, CVN_EINVAL, "there is no graph");
 }
 
+typedef struct Printing {
+    const cvn_graph *g;
+    StrBuf text;
+    bool stablehlo;
+} Printing;
+
+static int print(void *of, cvn_err *err)
+{
+    Printing *p = of;
+    if (check(p->g, err))
+        return err->code;
+    if (p->stablehlo)
+        return graph_print_stablehlo(&p->text, p->g, NULL, err);
+    graph_print(&p->text, p->g);
+    return CVN_OK;
+}
+
+static char *print_either(const cvn_graph *g, bool stablehlo, cvn_err *err)
+{
+    Printing p = {.g = g, .stablehlo = stablehlo};
+    cvn_err mine = {0};
+    int code = protect(print, &p, "printing a graph", err ? err : &mine);
+    return finish(&p.text, code, err);
+}
+
 char *cvn_graph_print(const cvn_graph *g, cvn_err *err)
 {
-    StrBuf text = {0};
-    int code = check(g, err);
-    if (code == CVN_OK)
-        graph_print(&text, g);
-    return finish(&text, code, err);
+    return print_either(g, false, err);
 }
 
 char *cvn_graph_stablehlo(const cvn_graph *g, cvn_err *err)
 {
-    StrBuf text = {0};
-    cvn_err mine = {0};
-    int code = check(g, err);
-    if (code == CVN_OK)
-        code = graph_print_stablehlo(&text, g, NULL, err ? err : &mine);
-    return finish(&text, code, err);
+    return print_either(g, true, err);
 }
 
-cvn_graph *cvn_partition(const cvn_graph *g, const char *mesh, cvn_err *err)
+typedef struct Cutting {
+    const cvn_graph *g;
+    const char *mesh;
+    cvn_graph *local;
+} Cutting;
+
+static int cut(void *of, cvn_err *err)
 {
     static const GraphPass *const passes[] = {&pass_simplify, &pass_partition};
-    cvn_err mine = {0};
-    if (!err)
-        err = &mine;
-    cvn_graph *local = check(g, err) ? NULL : graph_clone(g, err);
+    Cutting *c = of;
+    cvn_graph *local = check(c->g, err) ? NULL : graph_clone(c->g, err);
     if (!local)
-        return NULL;
-    local->mesh = arena_string(&local->arena, mesh ? mesh : "");
+        return err->code;
+    local->mesh = arena_string(&local->arena, c->mesh ? c->mesh : "");
     for (int i = 0; i < local->n_outputs; i++) { /* results are whole, as cvn_run gives them */
         cvn_value *v = local->output[i].value;
         if (!local->output[i].into)
             cvn_mark_sharding(local, v, &(cvn_spec){.rank = v->type.rank});
     }
     if (passes_run(local, passes, 2, NULL, err) == CVN_OK)
-        return local;
-    cvn_graph_free(local);
-    return NULL;
+        c->local = local;
+    else
+        cvn_graph_free(local);
+    return err->code;
+}
+
+cvn_graph *cvn_partition(const cvn_graph *g, const char *mesh, cvn_err *err)
+{
+    cvn_err mine = {0};
+    Cutting c = {.g = g, .mesh = mesh};
+    return protect(cut, &c, "cutting a graph", err ? err : &mine) ? NULL : c.local;
 }

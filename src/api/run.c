@@ -132,10 +132,19 @@ static int assign(cvn_mesh *mesh, cvn_graph *g, cvn_array *const *arrays, cvn_er
     return CVN_OK;
 }
 
-static int make(cvn_program *program, cvn_mesh *mesh, cvn_graph *g, cvn_array *const *arrays,
-                cvn_err *err)
+typedef struct Making {
+    cvn_program *program;
+    cvn_mesh *mesh;
+    const cvn_graph *g;
+    cvn_array *const *arrays;
+} Making;
+
+static int make(Making *m, cvn_graph *g, cvn_err *err)
 {
     const ProgramOptions options = {.layout = NULL};
+    cvn_program *program = m->program;
+    cvn_mesh *mesh = m->mesh;
+    cvn_array *const *arrays = m->arrays;
     size_t n = (size_t)g->n_parameters;
     program->array = calloc(n + 1, sizeof(cvn_array *));
     if (!program->array)
@@ -145,6 +154,15 @@ static int make(cvn_program *program, cvn_mesh *mesh, cvn_graph *g, cvn_array *c
     if (graph_verify(g, err) || assign(mesh, g, arrays, err))
         return err->code;
     return program_make(&program->program, &mesh->rt, g, &options, err);
+}
+
+static int make_of_copy(void *of, cvn_err *err)
+{
+    Making *m = of;
+    cvn_graph *copy = graph_clone(m->g, err);
+    int code = copy ? make(m, copy, err) : err->code;
+    cvn_graph_free(copy);
+    return code;
 }
 
 cvn_program *cvn_compile_arrays(cvn_mesh *mesh, const cvn_graph *g, cvn_array *const *arrays,
@@ -157,19 +175,13 @@ cvn_program *cvn_compile_arrays(cvn_mesh *mesh, const cvn_graph *g, cvn_array *c
         err_set(err, CVN_EINVAL, "there is no %s to compile", mesh ? "graph" : "mesh");
         return NULL;
     }
-    cvn_program *program = calloc(1, sizeof *program);
-    cvn_graph *copy = program ? graph_clone(g, err) : NULL;
-    if (!program)
+    Making m = {calloc(1, sizeof *m.program), mesh, g, arrays};
+    if (!m.program)
         err_set(err, CVN_EMEM, "no memory for a program");
-    if (copy && make(program, mesh, copy, arrays, err)) {
-        cvn_program_free(program);
-        program = NULL;
-    } else if (!copy) {
-        free(program);
-        program = NULL;
-    }
-    cvn_graph_free(copy);
-    return program;
+    else if (protect(make_of_copy, &m, "compiling a graph", err) == CVN_OK)
+        return m.program;
+    cvn_program_free(m.program);
+    return NULL;
 }
 
 cvn_program *cvn_compile(cvn_mesh *mesh, const cvn_graph *g, cvn_err *err)

@@ -1,6 +1,5 @@
 #include "base/arena.h"
 
-#include <assert.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,7 +28,7 @@ struct ArenaChunk {
     size_t size;               /* bytes of address space, with this */
 };
 
-/* A first chunk that holds most arenas whole, so that most of what has too little address space is told so by arena_init. */
+/* A first chunk that holds most arenas whole, so that what has too little address space is mostly told so by arena_init. */
 static const size_t FIRST_CHUNK = (size_t)16 << 20;
 enum { HEADER = (sizeof(struct ArenaChunk) + 15) & ~15 };
 
@@ -57,8 +56,28 @@ int arena_init(Arena *arena, cvn_err *err)
                    FIRST_CHUNK >> 20);
 }
 
+static void free_local(void *arena)
+{
+    arena_free(arena);
+}
+
+int arena_begin(Arena *arena, cvn_err *err)
+{
+    int code = arena_init(arena, err);
+    if (code == CVN_OK)
+        hold(&arena->held, free_local, arena);
+    return code;
+}
+
+void arena_keep(Arena *arena)
+{
+    held_keep(&arena->held);
+    arena->held = (Held){0};
+}
+
 void arena_free(Arena *arena)
 {
+    arena_keep(arena);
     for (struct ArenaChunk *chunk = arena->chunk, *before; chunk; chunk = before) {
         before = chunk->before;
 #ifdef HAVE_ASAN
@@ -69,33 +88,23 @@ void arena_free(Arena *arena)
     *arena = (Arena){0};
 }
 
-/* The one thing that no caller is asked to handle; the sentence is what the user sees. */
-static _Noreturn void no_room(void)
-{
-    assert(!"memory for what is being built; a higher 'ulimit -v', or more memory, is needed");
-    abort();
-}
-
 /* A chunk with room for size bytes, as large as all before it together; where limits
    do not allow that, as large as must be. What was left of the last is lost. */
-static void make_room(Arena *arena, size_t size)
+static bool make_room(Arena *arena, size_t size)
 {
     static const size_t PAGE = (size_t)64 << 10;
     if (size > SIZE_MAX / 4)
-        no_room();
+        return false;
     size_t least = (size + HEADER + PAGE - 1) & ~(PAGE - 1);
     size_t wanted = least > arena->reserved ? least : arena->reserved;
-    if (!grow(arena, wanted) && !grow(arena, least))
-        no_room();
+    return grow(arena, wanted) || grow(arena, least);
 }
 
-void *arena_alloc(Arena *arena, size_t size)
+void *arena_try(Arena *arena, size_t size)
 {
     size_t rounded = ((size + 15) & ~(size_t)15) + REDZONE;
-    if (rounded < size)
-        no_room();
-    if (rounded > arena->left)
-        make_room(arena, rounded);
+    if (rounded < size || (rounded > arena->left && !make_room(arena, rounded)))
+        return NULL;
     char *p = arena->next;
     arena->next += rounded;
     arena->left -= rounded;
@@ -106,10 +115,18 @@ void *arena_alloc(Arena *arena, size_t size)
     return p;
 }
 
+void *arena_alloc(Arena *arena, size_t size)
+{
+    void *p = arena_try(arena, size);
+    if (!p)
+        protect_give_up(size);
+    return p;
+}
+
 void *arena_array(Arena *arena, size_t n, size_t size)
 {
     if (size && n > SIZE_MAX / size)
-        no_room();
+        protect_give_up(SIZE_MAX);
     return arena_alloc(arena, n * size);
 }
 

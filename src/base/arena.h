@@ -9,14 +9,14 @@
  *     used, the rest lost <- used, the rest lost <- used | left
  *     16 MiB                 16 MiB                 32 MiB
  *
- * So whoever has no address space (ulimit -v) is nearly always told so when the arena is made; arena_alloc never returns
- * NULL, and ends the process where even that fails later. Who reads untrusted input must bound it (by the size of the
- * file, say) before it allocates from it.
+ * So whoever has no address space (ulimit -v) is nearly always told so when the arena is made. arena_alloc never returns
+ * NULL: where even that fails later, the nearest protected call ends with an error (base/protect.h). Who reads untrusted
+ * input must bound it (by the size of the file, say) before it allocates from it.
  */
 #ifndef CVN_BASE_ARENA_H
 #define CVN_BASE_ARENA_H
 
-#include "base/err.h"
+#include "base/protect.h"
 
 #include <stddef.h>
 
@@ -29,14 +29,22 @@ typedef struct Arena {
     size_t left;              /* bytes that are free there */
     size_t used;              /* bytes handed out, of all chunks */
     size_t reserved;          /* bytes of address space, of all chunks */
+    Held held;                /* of an arena of one function; or {0} */
 } Arena;
 
 /* Reserves address space for most arenas whole. */
 int arena_init(Arena *arena, cvn_err *err);
+/* The same for an arena of one function, which frees it before it returns: freed, too, where a protected call gives up. */
+int arena_begin(Arena *arena, cvn_err *err);
 void arena_free(Arena *arena);
+/* An arena that was begun has an owner from now on, who frees it in any case. */
+void arena_keep(Arena *arena);
 
 /* Zeroed memory, aligned to 16 bytes. */
 void *arena_alloc(Arena *arena, size_t size) __attribute__((returns_nonnull, malloc));
+
+/* The same, or NULL. */
+void *arena_try(Arena *arena, size_t size) __attribute__((malloc));
 
 /* Zeroed array; n * size is checked for overflow. */
 void *arena_array(Arena *arena, size_t n, size_t size) __attribute__((returns_nonnull, malloc));

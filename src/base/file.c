@@ -64,6 +64,11 @@ close_file:
     return code;
 }
 
+void file_map_release(void *map)
+{
+    file_unmap(map);
+}
+
 void file_unmap(FileMap *map)
 {
     if (map->data)

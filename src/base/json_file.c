@@ -6,6 +6,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+void json_release(void *value)
+{
+    json_decref((json_t *)value);
+}
+
+static json_t *whole(json_t *all, int failed)
+{
+    if (!failed)
+        return all;
+    json_decref(all);
+    return NULL;
+}
+
+json_t *json_with(json_t *object, const char *key, json_t *value)
+{
+    return whole(object, json_object_set_new(object, key, value));
+}
+
+json_t *json_append(json_t *list, json_t *value)
+{
+    return whole(list, json_array_append_new(list, value));
+}
+
 json_t *json_object_parse(const char *file, const void *text, size_t n, cvn_err *err)
 {
     json_error_t where;
@@ -55,8 +78,10 @@ int json_file_write(const char *path, const json_t *value, cvn_err *err)
 const char *json_arena_text(const json_t *value, size_t flags, Arena *arena)
 {
     char *text = value ? json_dumps(value, flags) : NULL;
+    Held held;
+    hold(&held, free, text);
     const char *copy = text ? arena_string(arena, text) : NULL;
-    free(text);
+    held_release(&held);
     return copy;
 }
 
@@ -64,6 +89,6 @@ json_t *json_integers(const int64_t *number, int n)
 {
     json_t *list = json_array();
     for (int i = 0; i < n; i++)
-        json_array_append_new(list, json_integer(number[i]));
+        list = json_append(list, json_integer(number[i]));
     return list;
 }

@@ -14,6 +14,14 @@
    indexes; tokenizers have their own reader). */
 #define JSON_FILE_MAX ((size_t)64 << 20)
 
+/* json_decref, to hold a value (base/protect.h); NULL is allowed. */
+void json_release(void *value);
+
+/* The object with one more member, and the list with one more element, both stolen: NULL, and all is released, where there
+   is no memory for it, or was none before. So what is written is whole, by one look at the end. */
+json_t *json_with(json_t *object, const char *key, json_t *value);
+json_t *json_append(json_t *list, json_t *value);
+
 /* Parses n bytes that must be one JSON object. `file` is for messages. NULL after an error. */
 json_t *json_object_parse(const char *file, const void *text, size_t n, cvn_err *err);
 

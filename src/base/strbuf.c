@@ -11,6 +11,11 @@ void strbuf_free(StrBuf *buf)
     *buf = (StrBuf){0};
 }
 
+void strbuf_release(void *buf)
+{
+    strbuf_free(buf);
+}
+
 void strbuf_clear(StrBuf *buf)
 {
     buf->length = 0;

@@ -141,7 +141,7 @@ static int count_threads(Bench *b, int *threads, cvn_err *err)
         return CVN_OK;
     Arena arena;
     Mesh mesh;
-    TRY(arena_init(&arena, err));
+    TRY(arena_begin(&arena, err));
     int code = mesh_parse(&mesh, v[MESH].text, &arena, err);
     int ranks = cluster_size(b->cluster);
     if (code == CVN_OK) {

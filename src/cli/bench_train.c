@@ -1,5 +1,6 @@
 #include "cli/bench_train.h"
 
+#include "base/json_file.h"
 #include "cli/common.h"
 #include "cli/figures.h"
 #include "cli/terminal.h"
@@ -28,10 +29,10 @@ static int print_train_json(const char *preset, const TrainerOptions *o, const T
     if (o->mesh) {
         json_t *communication = json_array();
         add_communication(communication, NULL, &f->communication);
-        json_object_set_new(all, "mesh", json_string(o->mesh));
-        json_object_set_new(all, "layout", json_string(o->layout));
-        json_object_set_new(all, "devices", json_integer(f->devices));
-        json_object_set_new(all, "communication", communication);
+        all = json_with(all, "mesh", json_string(o->mesh));
+        all = json_with(all, "layout", json_string(o->layout));
+        all = json_with(all, "devices", json_integer(f->devices));
+        all = json_with(all, "communication", communication);
     }
     return print_json(all);
 }

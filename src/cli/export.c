@@ -25,15 +25,22 @@ static const Option *const options[] = {
     NULL,
 };
 
+static void close_checkpoint(void *checkpoint)
+{
+    checkpoint_close(checkpoint);
+}
+
 static int run(const Args *args)
 {
     cvn_err err = {0};
     Checkpoint checkpoint;
+    Held held;
     const char *from = args->operand[0], *to = args->operand[1];
     SaveOptions save = save_options(args, dtype_of(&args->value[DTYPE]));
     save.tokenizer = args->value[TOKENIZER].text;
     if (find_checkpoint(&checkpoint, from, &args->value[STEP], &err))
         return fail(&err);
+    hold(&held, close_checkpoint, &checkpoint);
     int64_t at = checkpoint.manifest.step;
     bool lora = checkpoint_is_lora(&checkpoint), merge = args->value[MERGE].flag;
     int code;
@@ -48,7 +55,7 @@ static int run(const Args *args)
         code = checkpoint_export_merged(&checkpoint, args->value[INIT].text, to, &save, &err);
     else
         code = checkpoint_export_adapter(&checkpoint, to, save.force, &err);
-    checkpoint_close(&checkpoint);
+    held_release(&held);
     if (code)
         return fail(&err);
     printf("%s: %sstep %" PRId64 " of %s, in %s\n", to, lora && !merge ? "adapters of " : "", at,

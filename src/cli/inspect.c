@@ -1,5 +1,6 @@
 /* caravan inspect: what a model is and what it takes, from its headers alone or from a preset. */
 #include "base/bytes.h"
+#include "base/json_file.h"
 #include "cli/common.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
@@ -104,6 +105,14 @@ static int collect_groups(const ParamList *params, Group group[PARAM_KIND_COUNT]
     return n;
 }
 
+static void close_subject(void *subject)
+{
+    Subject *s = subject;
+    if (s->from_files)
+        io_close_model(&s->model);
+    arena_free(&s->arena);
+}
+
 static int open_subject(Subject *s, const Args *args, cvn_err *err)
 {
     *s = (Subject){.name = args->value[PRESET].text, .from_files = !args->value[PRESET].given};
@@ -122,17 +131,13 @@ static int open_subject(Subject *s, const Args *args, cvn_err *err)
         TRY(preset_config(s->name, &s->config, err));
     }
     TRY(arena_init(&s->arena, err));
+    Held held;
+    hold(&held, close_subject, s);
     params_list(&s->params, &s->config, &s->arena);
+    held_keep(&held);
     s->batch = args->value[BATCH].integer;
     s->length = args->value[LENGTH].given ? args->value[LENGTH].integer : s->config.max_context;
     return CVN_OK;
-}
-
-static void close_subject(Subject *s)
-{
-    if (s->from_files)
-        io_close_model(&s->model);
-    arena_free(&s->arena);
 }
 
 static const char *rope_name(const LlamaConfig *config)
@@ -272,7 +277,7 @@ static json_t *subject_json(const Subject *s)
     int n = collect_groups(&s->params, group);
     json_t *groups = json_object();
     for (int i = 0; i < n; i++)
-        json_object_set_new(groups, group[i].name, json_integer(group[i].n));
+        groups = json_with(groups, group[i].name, json_integer(group[i].n));
     ModelSize size = model_size(&s->config);
     json_t *all =
         json_pack("{s:s, s:o, s:I, s:I, s:o, s:{s:I, s:I}, s:{s:I, s:I, s:I, s:I}}", "name",
@@ -284,15 +289,15 @@ static json_t *subject_json(const Subject *s)
                   (json_int_t)kv_cache_bytes(&s->config, s->batch, s->length, CVN_BF16), "f32",
                   (json_int_t)kv_cache_bytes(&s->config, s->batch, s->length, CVN_F32));
     if (all && s->from_files) {
-        json_object_set_new(all, "kind", json_string(io_kind_name(s->model.kind)));
+        all = json_with(all, "kind", json_string(io_kind_name(s->model.kind)));
         if (s->model.adapter)
-            json_object_set_new(all, "adapters_of", json_string(s->model.path));
-        json_object_set_new(all, "disk_bytes", json_integer((json_int_t)s->disk_bytes));
+            all = json_with(all, "adapters_of", json_string(s->model.path));
+        all = json_with(all, "disk_bytes", json_integer((json_int_t)s->disk_bytes));
         TypeShare type[MAX_TYPES];
         json_t *types = json_object();
         for (int i = 0, n_types = collect_types(&s->model.tensors, type); i < n_types; i++)
-            json_object_set_new(types, type[i].name, json_integer((json_int_t)type[i].bytes));
-        json_object_set_new(all, "type_bytes", types);
+            types = json_with(types, type[i].name, json_integer((json_int_t)type[i].bytes));
+        all = json_with(all, "type_bytes", types);
     }
     return all;
 }

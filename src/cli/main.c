@@ -121,13 +121,29 @@ static int run_hidden(int argc, char **argv)
     return print_text(&text);
 }
 
+typedef struct Call {
+    const Command *command;
+    const Args *args;
+    int status;
+} Call;
+
+static int run_call(void *of, cvn_err *err)
+{
+    Call *call = of;
+    (void)err;
+    call->status = call->command->run(call->args);
+    return CVN_OK;
+}
+
 static int run_command(const Command *command, int argc, char **argv)
 {
     cvn_err err = {0};
     Args *args = calloc(1, sizeof *args);
     int status = EXIT_REFUSED;
-    if (!args)
-        return status;
+    if (!args) {
+        err_set(&err, CVN_EMEM, "no memory to begin");
+        return fail(&err);
+    }
     if (args_parse(args, command, argc, argv, &err)) {
         status = err.code == CVN_EINVAL ? EXIT_USAGE : EXIT_REFUSED;
         fail(&err);
@@ -138,7 +154,8 @@ static int run_command(const Command *command, int argc, char **argv)
                 command->name);
         fail(&err);
     } else {
-        status = command->run(args);
+        Call call = {.command = command, .args = args};
+        status = protect(run_call, &call, "running the command", &err) ? fail(&err) : call.status;
     }
     if (status == EXIT_USAGE)
         fprintf(stderr, "caravan %s --help shows examples and all options\n", command->name);

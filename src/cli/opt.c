@@ -121,7 +121,7 @@ static int emit_specs(const cvn_graph *g, StrBuf *out, cvn_err *err)
     Arena arena;
     if (!g->mesh)
         return err_set(err, CVN_EINVAL, "specs are of a mesh; give one with --mesh data=2,model=2");
-    TRY(arena_init(&arena, err));
+    TRY(arena_begin(&arena, err));
     int code = mesh_parse(&mesh, g->mesh, &arena, err);
     if (code == CVN_OK)
         code = shard_propagate(g, &mesh, &result, err);

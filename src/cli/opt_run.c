@@ -129,16 +129,18 @@ static int take_tensor(const cvn_graph *g, const IoTensor *t, const char *path, 
 static int inputs_read(const cvn_graph *g, const char *path, void **data, cvn_err *err)
 {
     FileMap map = {0};
+    Held held;
     IoTensors tensors;
     Arena arena;
-    TRY(arena_init(&arena, err));
+    TRY(arena_begin(&arena, err));
     io_tensors_init(&tensors, &arena);
     int code = file_map(&map, path, err);
+    hold(&held, file_map_release, &map);
     if (code == CVN_OK)
         code = st_read(&tensors, path, map.data, map.size, NULL, err);
     for (size_t i = 0; i < tensors.n && code == CVN_OK; i++)
         code = take_tensor(g, &tensors.tensor[i], path, data, err);
-    file_unmap(&map);
+    held_release(&held);
     arena_free(&arena);
     return code;
 }
@@ -435,8 +437,9 @@ static int carry_out(Run *r, cvn_err *err)
     return code;
 }
 
-static int run(Run *r, cvn_err *err)
+static int run(void *of, cvn_err *err)
 {
+    Run *r = of;
     const OptRun *how = r->how;
     if (allocate(r, err) || (how->inputs && inputs_read(r->g, how->inputs, r->input, err)) ||
         inputs_random(r->g, how->seed, r->input, err))
@@ -461,7 +464,7 @@ static void free_all(void **data, int n)
 int opt_run(const cvn_graph *g, const OptRun *how, cvn_err *err)
 {
     Run r = {.g = g, .how = how};
-    int code = run(&r, err);
+    int code = protect(run, &r, "running a graph", err);
     free_all(r.input, g->n_parameters);
     free_all(r.output, g->n_outputs);
     free_all(r.expected, g->n_outputs);

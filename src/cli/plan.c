@@ -274,14 +274,14 @@ static int print_plan_json(const SimAsk *ask, const SimAnswer *a, const char *na
     json_t *collectives = json_array();
     for (int i = 0; i < a->n_collectives; i++) {
         const CountedCollective *c = &a->collective[i];
-        json_array_append_new(collectives,
-                              json_pack("{s:s,s:s,s:I,s:I,s:f}", "kind", op_info[c->kind].name,
-                                        "axes", c->axes, "devices", (json_int_t)c->devices, "count",
-                                        (json_int_t)c->count, "bytes_sent", c->bytes));
+        collectives = json_append(collectives,
+                                  json_pack("{s:s,s:s,s:I,s:I,s:f}", "kind", op_info[c->kind].name,
+                                            "axes", c->axes, "devices", (json_int_t)c->devices,
+                                            "count", (json_int_t)c->count, "bytes_sent", c->bytes));
     }
     json_t *bytes = device_memory_json(&a->memory);
-    json_object_set_new(bytes, "gradients", json_real(a->gradients));
-    json_object_set_new(bytes, "gathered_weights", json_real(a->peak.gathered));
+    bytes = json_with(bytes, "gradients", json_real(a->gradients));
+    bytes = json_with(bytes, "gathered_weights", json_real(a->peak.gathered));
     json_t *all = json_pack(
         "{s:s,s:s,s:s,s:s,s:i,s:I,s:I,s:o,s:f,s:f,s:I,s:f,s:o,s:o,s:o}", "model", name, "device",
         a->rt.info.kind, "mesh", ask->mesh, "layout", ask->layout, "devices",
@@ -290,7 +290,7 @@ static int print_plan_json(const SimAsk *ask, const SimAnswer *a, const char *na
         "involuntary_gathers", (json_int_t)a->n_involuntary, "seconds", a->seconds, "tensors",
         tensors_json(a), "collectives", collectives, "peak", peak_json(a));
     if (memory > 0)
-        json_object_set_new(all, "fits", json_boolean(a->memory.total <= memory));
+        all = json_with(all, "fits", json_boolean(a->memory.total <= memory));
     return print_json(all);
 }
 

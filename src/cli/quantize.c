@@ -27,7 +27,7 @@ static double size_of(const LlamaConfig *config, cvn_dtype dtype)
     Arena arena;
     ParamList params;
     double bytes = 0;
-    if (arena_init(&arena, NULL))
+    if (arena_begin(&arena, NULL))
         return 0;
     params_list(&params, config, &arena);
     for (int i = 0; i < params.n; i++)

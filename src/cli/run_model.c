@@ -1,5 +1,6 @@
 #include "cli/run_model.h"
 
+#include "base/json_file.h"
 #include "base/map.h"
 #include "base/threads.h"
 #include "cli/common.h"
@@ -68,7 +69,7 @@ int check_layout(const char *mesh, const char *layout, cvn_err *err)
     Arena arena;
     if (!mesh)
         return CVN_OK;
-    TRY(arena_init(&arena, err));
+    TRY(arena_begin(&arena, err));
     int code = mesh_parse(&parsed, mesh, &arena, err);
     if (code == CVN_OK)
         code = layout_check(layout, &parsed, err);
@@ -228,6 +229,6 @@ json_t *json_ids(const int32_t *ids, size_t n)
 {
     json_t *array = json_array();
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(array, json_integer(ids[i]));
+        array = json_append(array, json_integer(ids[i]));
     return array;
 }

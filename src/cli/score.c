@@ -1,4 +1,5 @@
 /* caravan score: how likely a model finds a text. */
+#include "base/json_file.h"
 #include "cli/common.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
@@ -44,7 +45,7 @@ static int print_scores_json(const TokenIds *ids, const Scores *scores)
 {
     json_t *logprobs = json_array();
     for (size_t i = 0; i < ids->n; i++)
-        json_array_append_new(logprobs, i ? json_real((double)scores->logprob[i]) : json_null());
+        logprobs = json_append(logprobs, i ? json_real((double)scores->logprob[i]) : json_null());
     json_t *perplexity = isfinite(exp(-scores->mean)) ? json_real(exp(-scores->mean)) : json_null();
     return print_json(json_pack("{s:o,s:o,s:o,s:o}", "tokens", json_ids(ids->id, ids->n),
                                 "logprobs", logprobs, "argmax", json_ids(scores->argmax, ids->n),

@@ -122,7 +122,7 @@ static json_t *value_json(const TrainKey *key, const Value *value)
         return json_integer(value->integer);
     json_t *list = json_array();
     for (size_t i = 0; i < value->n_texts; i++)
-        json_array_append_new(list, json_string(value->texts[i]));
+        list = json_append(list, json_string(value->texts[i]));
     return list;
 }
 
@@ -156,18 +156,22 @@ static int read_config(const Args *args, TrainConfig *config, bool *given, Arena
     *config = train_config_defaults();
     if (path) {
         json_t *json = json_object_read(path, err);
+        Held held;
+        hold(&held, json_release, json);
         code = json ? train_config_read(config, path, json, given, arena, err) : err->code;
-        json_decref(json);
+        held_release(&held);
     }
     for (int i = 0; options[i] && code == CVN_OK; i++) {
         const TrainKey *key = train_key_find(options[i]->name);
         if (!key || !args->value[i].given)
             continue;
+        Held held;
         json_t *value = value_json(key, &args->value[i]);
+        hold(&held, json_release, value);
         code = value ? train_config_set(config, key, "the command line", value, arena, err)
                      : err_set(err, CVN_EFORMAT, "--%s is not UTF-8", key->name);
         given[key - train_keys] = true;
-        json_decref(value);
+        held_release(&held);
     }
     if (code == CVN_OK && path)
         choose_beginning(args, path, config, given);
@@ -464,7 +468,7 @@ static int run(const Args *args)
     cvn_err err = {0};
     Arena arena;
     bool usage = false;
-    if (arena_init(&arena, &err))
+    if (arena_begin(&arena, &err))
         return fail(&err);
     bool *given = arena_array(&arena, (size_t)train_n_keys, sizeof *given);
     int code = run_with(args, given, &arena, &usage, &err);

@@ -32,11 +32,13 @@ int cache_get(Cache *cache, const cvn_graph *g, const signed char *layout, const
     if (rc)
         return rc;
     StrBuf text = {0};
+    Held held;
+    hold(&held, strbuf_release, &text);
     graph_print(&text, g);
     for (int i = 0; layout && i < g->n_parameters; i++)
         strbuf_putc(&text, (char)('1' + layout[i]));
     if (text.failed || !text.text) {
-        strbuf_free(&text);
+        held_release(&held);
         return err_set(err, CVN_EMEM, "no memory for the text of graph '%s'", g->name);
     }
     const uint64_t *found = map_get(&cache->plans, text.text, text.length);
@@ -49,10 +51,12 @@ int cache_get(Cache *cache, const cvn_graph *g, const signed char *layout, const
         CompileOptions options = cache->options;
         options.layout = layout;
         rc = compile_graph(g, &options, &plan, err);
-        if (!rc)
+        if (!rc) {
             *map_put(&cache->plans, text.text, text.length, NULL) = (uint64_t)(uintptr_t)plan;
+            graph_keep(plan->graph);
+        }
         *out = plan;
     }
-    strbuf_free(&text);
+    held_release(&held);
     return rc;
 }

@@ -155,7 +155,7 @@ int lower_graph(cvn_graph *g, const KernelSet *backend, int n_threads, const Lin
                 cvn_err *err)
 {
     Lowering lowering = {.g = g, .backend = backend, .n_threads = n_threads};
-    int rc = arena_init(&lowering.arena, err);
+    int rc = arena_begin(&lowering.arena, err);
     if (!rc)
         rc = lower(&lowering, link, out, err);
     arena_free(&lowering.arena);

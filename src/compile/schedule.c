@@ -179,7 +179,7 @@ static int open_graph(Scheduling *s, cvn_graph *g, const KernelSet *backend, Lin
                       cvn_err *err)
 {
     *s = (Scheduling){.g = g, .latency = link.latency};
-    int rc = arena_init(&s->arena, err);
+    int rc = arena_begin(&s->arena, err);
     if (rc)
         return rc;
     size_t most = (size_t)g->n_ops + 1;

@@ -38,7 +38,7 @@ int graph_peak(const cvn_graph *g, double *peak, cvn_err *err)
 {
     Arena arena;
     Liveness live;
-    int rc = arena_init(&arena, err);
+    int rc = arena_begin(&arena, err);
     if (rc)
         return rc;
     liveness_find(g, &arena, &live);

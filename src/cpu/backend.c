@@ -72,7 +72,7 @@ static void cpu_close(Devices *c)
     if (c->cluster)
         cluster_set_comm(c->cluster, NULL);
     trace_free(c->trace);
-    for (int d = 0; c->group && d < c->group->n; d++) {
+    for (int d = 0; c->sample && d < c->group->n; d++) { /* the last of the lists that are made */
         read_probe_free(c->probe[d]);
         for (const Block *b = c->block[d]; b; b = b->next)
             munmap(b->map, b->bytes);
@@ -100,8 +100,15 @@ static int start_devices(Devices *c, const DeviceOptions *o, cvn_err *err)
     return CVN_OK;
 }
 
-static int open_devices(Devices *c, const DeviceOptions *o, cvn_err *err)
+typedef struct Opening {
+    Devices *devices;
+    const DeviceOptions *options;
+} Opening;
+
+static int open_devices(void *of, cvn_err *err)
 {
+    Devices *c = ((Opening *)of)->devices;
+    const DeviceOptions *o = ((Opening *)of)->options;
     c->n_local = o->n_devices / cluster_size(o->cluster);
     if (arena_init(&c->arena, err) || (c->n_local && start_devices(c, o, err)))
         return err->code;
@@ -122,7 +129,7 @@ static int cpu_open(const DeviceOptions *o, Devices **out, cvn_err *err)
     *out = NULL;
     if (!c)
         return err_set(err, CVN_EMEM, "no memory for devices");
-    int code = open_devices(c, o, err);
+    int code = protect(open_devices, &(Opening){c, o}, "opening the devices", err);
     if (code)
         cpu_close(c);
     else
@@ -190,14 +197,16 @@ static int cpu_compile(Devices *c, const cvn_graph *local, const PartitionReport
     const Plan *plan;
     size_t n = (size_t)local->n_parameters;
     signed char *pack = malloc(n + 1);
+    Held held;
     if (!pack)
         return err_set(err, CVN_EMEM, "no memory to compile '%s'", local->name);
+    hold(&held, free, pack);
     for (size_t i = 0; i < n; i++)
         pack[i] = (signed char)layout[i];
     int code = name_axes(c, report, mesh, err);
     if (code == CVN_OK)
         code = cache_get(&c->cache, local, pack, &plan, err);
-    free(pack);
+    held_release(&held);
     if (code == CVN_OK)
         *out = describe_plan(c, local, plan);
     return code;
@@ -240,9 +249,12 @@ static int take_from_block(Devices *c, int d, size_t bytes, size_t all, char **o
         size_t size =
             num_padded(all > bytes ? all + CACHE_LINE * 1024 : bytes, HUGE_PAGE) + HUGE_PAGE;
         void *map;
+        block = arena_try(&c->arena, sizeof *block);
+        if (!block)
+            return err_set(err, CVN_EMEM, "no memory for %.1f MiB of tensors",
+                           (double)size / 0x1p20);
         if (map_memory(size, size > 2 * HUGE_PAGE, &map, err))
             return err->code;
-        block = arena_alloc(&c->arena, sizeof *block);
         *block = (Block){.map = map, .bytes = size, .next = c->block[d]};
         block->used = num_padded((uintptr_t)map, HUGE_PAGE) - (uintptr_t)map;
         if (block->bytes - block->used < bytes)

@@ -250,18 +250,16 @@ int graph_gradient(cvn_graph *g, cvn_value *loss, int n, cvn_value *const *wrt,
     if (check_arguments(loss, n, wrt, err))
         return CVN_EINVAL;
     size_t n_values = g->n_values + (size_t)1;
-    bool *wanted = calloc(n_values, sizeof *wanted);
-    const Op **refused = calloc(n_values, sizeof *refused);
+    Arena arena;
+    if (arena_begin(&arena, err))
+        return CVN_EMEM;
+    bool *wanted = arena_array(&arena, n_values, sizeof *wanted);
+    const Op **refused = arena_array(&arena, n_values, sizeof *refused);
     Grad d = {.g = g,
-              .gradient = calloc(n_values, sizeof(cvn_value *)),
+              .gradient = arena_array(&arena, n_values, sizeof(cvn_value *)),
               .wanted = wanted,
-              .weight = calloc(n_values, sizeof(cvn_value *)),
+              .weight = arena_array(&arena, n_values, sizeof(cvn_value *)),
               .n_values = g->n_values};
-    int code = CVN_EMEM;
-    if (!wanted || !refused || !d.gradient || !d.weight) {
-        err_set(err, code, "no memory to differentiate graph '%s'", g->name);
-        goto done;
-    }
     const char *file = g->file;
     int line = g->line;
     Op *last = g->last;
@@ -277,11 +275,6 @@ int graph_gradient(cvn_graph *g, cvn_value *loss, int n, cvn_value *const *wrt,
         cvn_value *v = d.gradient[wrt[i]->id];
         grad_out[i] = v ? v : like(g, wrt[i], 0);
     }
-    code = cvn_graph_check(g, err);
-done:
-    free(wanted);
-    free(refused);
-    free(d.gradient);
-    free(d.weight);
-    return code;
+    arena_free(&arena);
+    return cvn_graph_check(g, err);
 }

@@ -161,21 +161,17 @@ int graph_remat(cvn_graph *g, RematPolicy policy, int n_blocks, cvn_value *const
                        "before its backward pass",
                        g->name);
     size_t n = g->n_values + (size_t)1;
+    Arena arena;
+    if (arena_begin(&arena, err))
+        return CVN_EMEM;
     Remat r = {.g = g,
                .policy = policy,
                .backward = backward,
                .n_values = g->n_values,
-               .fate = calloc(n, 1),
-               .again = calloc(n, sizeof(cvn_value *))};
-    int code = CVN_EMEM;
-    if (r.fate && r.again) {
-        for (int i = 0; i < n_blocks && !g->err.code; i++)
-            remat_block(&r, boundary[i], boundary[i + 1]);
-        code = cvn_graph_check(g, err);
-    } else {
-        err_set(err, code, "no memory to rematerialise graph '%s'", g->name);
-    }
-    free(r.fate);
-    free(r.again);
-    return code;
+               .fate = arena_alloc(&arena, n),
+               .again = arena_array(&arena, n, sizeof(cvn_value *))};
+    for (int i = 0; i < n_blocks && !g->err.code; i++)
+        remat_block(&r, boundary[i], boundary[i + 1]);
+    arena_free(&arena);
+    return cvn_graph_check(g, err);
 }

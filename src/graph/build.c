@@ -73,7 +73,7 @@ static Ints int_list(cvn_graph *g, int n, const int *v)
 
 cvn_value *cvn_parameter(cvn_graph *g, const char *name, cvn_type type)
 {
-    OpAttr attr = {.name = arena_string(&g->arena, name ? name : "")};
+    OpAttr attr = {.name = graph_string(g, name ? name : "")};
     cvn_value *v = graph_add(g, OP_PARAMETER, &attr, 0, NULL, &type);
     if (v != g->poison)
         v->name = attr.name;
@@ -84,7 +84,10 @@ static void add_output(cvn_graph *g, cvn_value *v, cvn_value *into)
 {
     if (g->err.code)
         return;
-    g->output = arena_more(&g->arena, g->output, (size_t)g->n_outputs, sizeof *g->output);
+    Output *list = graph_more(g, g->output, (size_t)g->n_outputs, sizeof *g->output);
+    if (!list)
+        return;
+    g->output = list;
     g->output[g->n_outputs++] = (Output){.value = v, .into = into};
 }
 
@@ -119,7 +122,9 @@ cvn_value *cvn_splat(cvn_graph *g, cvn_type type, double value)
         return g->poison;
     }
     size_t bytes = cvn_dtype_bytes(type.dtype, 1);
-    void *data = arena_alloc(&g->arena, bytes);
+    void *data = graph_alloc(g, bytes);
+    if (!data)
+        return g->poison;
     element_set(type.dtype, data, 0, value);
     OpAttr attr = {.literal = {true, bytes, data}};
     return graph_add(g, OP_CONSTANT, &attr, 0, NULL, &type);
@@ -133,7 +138,12 @@ cvn_value *cvn_constant(cvn_graph *g, cvn_type type, const void *data)
         return g->poison;
     }
     size_t bytes = cvn_type_bytes(&type);
-    OpAttr attr = {.literal = {false, bytes, arena_copy(&g->arena, data, bytes)}};
+    void *copy = graph_alloc(g, bytes);
+    if (!copy)
+        return g->poison;
+    if (bytes)
+        memcpy(copy, data, bytes);
+    OpAttr attr = {.literal = {false, bytes, copy}};
     return graph_add(g, OP_CONSTANT, &attr, 0, NULL, &type);
 }
 

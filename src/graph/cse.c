@@ -120,12 +120,12 @@ static bool same(const Op *a, const Op *b)
     return true;
 }
 
-static bool grow(Cse *cse)
+static void grow(Cse *cse)
 {
     size_t capacity = cse->capacity ? cse->capacity * 2 : 256;
     Op **slot = calloc(capacity, sizeof *slot);
     if (!slot)
-        return false;
+        protect_give_up(capacity * sizeof *slot);
     for (size_t i = 0; i < cse->capacity; i++) {
         Op *op = cse->slot[i];
         if (!op)
@@ -138,13 +138,14 @@ static bool grow(Cse *cse)
     free(cse->slot);
     cse->slot = slot;
     cse->capacity = capacity;
-    return true;
 }
 
 Op *cse_find(Cse *cse, Op *op)
 {
-    if (!may_merge(op) || (cse->n * 2 >= cse->capacity && !grow(cse)))
+    if (!may_merge(op))
         return NULL;
+    if (cse->n * 2 >= cse->capacity)
+        grow(cse);
     size_t at = hash_op(op) & (cse->capacity - 1);
     for (; cse->slot[at]; at = (at + 1) & (cse->capacity - 1))
         if (same(cse->slot[at], op))

@@ -23,7 +23,7 @@ typedef struct Cse {
 void cse_free(Cse *cse);
 
 /* An operation of the table that computes what op does; NULL, and op is added, when there is none.
-   Operands must be resolved. Without memory nothing is added, which is always right. */
+   Operands must be resolved. */
 Op *cse_find(Cse *cse, Op *op);
 
 /* Both NULL or the same names for every dimension. */

@@ -176,22 +176,20 @@ static cvn_value *fold_small(cvn_graph *g, const Op *op)
     enum { MOST = 16 };
     void *owned[MOST] = {0};
     const void *in[MOST];
-    cvn_value *folded = NULL;
     if (op->n_operands > MOST || !worth_storing(op))
         return NULL;
-    for (int i = 0; i < op->n_operands; i++) {
-        in[i] = elements_of(op->operand[i], &owned[i]);
-        if (!in[i])
-            goto done;
-    }
     size_t bytes = cvn_type_bytes(&op->result[0]->type);
     void *data = arena_alloc(&g->arena, bytes ? bytes : 1);
-    interp_op(op, in, &data);
-    folded = make_constant(g, &op->result[0]->type, data);
-done:
+    bool all = true;
+    for (int i = 0; i < op->n_operands && all; i++) {
+        in[i] = elements_of(op->operand[i], &owned[i]);
+        all = in[i] != NULL;
+    }
+    if (all)
+        interp_op(op, in, &data);
     for (int i = 0; i < op->n_operands; i++)
         free(owned[i]);
-    return folded;
+    return all ? make_constant(g, &op->result[0]->type, data) : NULL;
 }
 
 cvn_value *fold_op(cvn_graph *g, const Op *op)

@@ -9,23 +9,52 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void release(void *graph)
+{
+    cvn_graph_free(graph);
+}
+
+typedef struct Beginning {
+    Arena arena;
+    cvn_graph *g;
+    const char *name;
+} Beginning;
+
+static int begin(void *of, cvn_err *err)
+{
+    Beginning *b = of;
+    (void)err;
+    b->g = arena_alloc(&b->arena, sizeof *b->g);
+    b->g->name = arena_string(&b->arena, b->name);
+    b->g->poison = arena_alloc(&b->arena, sizeof *b->g->poison);
+    b->g->poison->type = cvn_scalar(CVN_F32);
+    return CVN_OK;
+}
+
 cvn_graph *cvn_graph_new(const char *name, cvn_err *err)
 {
-    Arena arena;
-    if (arena_init(&arena, err))
+    Beginning b = {.name = name};
+    if (arena_init(&b.arena, err))
         return NULL;
-    cvn_graph *g = arena_alloc(&arena, sizeof *g);
-    g->arena = arena;
-    g->name = arena_string(&g->arena, name);
-    g->poison = arena_alloc(&g->arena, sizeof *g->poison);
-    g->poison->type = cvn_scalar(CVN_F32);
-    return g;
+    if (protect(begin, &b, "beginning a graph", err)) {
+        arena_free(&b.arena);
+        return NULL;
+    }
+    b.g->arena = b.arena;
+    hold(&b.g->held, release, b.g);
+    return b.g;
+}
+
+void graph_keep(cvn_graph *g)
+{
+    held_keep(&g->held);
 }
 
 void cvn_graph_free(cvn_graph *g)
 {
     if (!g)
         return;
+    held_keep(&g->held);
     Arena arena = g->arena;
     arena_free(&arena);
 }
@@ -64,21 +93,67 @@ void graph_fail(cvn_graph *g, int code, const char *format, ...)
         err_set(&g->err, code, "%s", message);
 }
 
+void *graph_alloc(cvn_graph *g, size_t bytes)
+{
+    if (protected_here())
+        return arena_alloc(&g->arena, bytes);
+    void *p = g->err.code ? NULL : arena_try(&g->arena, bytes);
+    if (!p)
+        graph_fail(g, CVN_EMEM, "no memory for %zu more bytes of graph '%s'", bytes, g->name);
+    return p;
+}
+
+char *graph_string(cvn_graph *g, const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    char *copy = graph_alloc(g, bytes);
+    return copy ? memcpy(copy, text, bytes) : NULL;
+}
+
+typedef struct More {
+    Arena *arena;
+    void *array;
+    size_t n, size;
+} More;
+
+static int more(void *of, cvn_err *err)
+{
+    More *m = of;
+    (void)err;
+    m->array = arena_more(m->arena, m->array, m->n, m->size);
+    return CVN_OK;
+}
+
+void *graph_more(cvn_graph *g, void *array, size_t n, size_t size)
+{
+    More m = {&g->arena, array, n, size};
+    if (protected_here())
+        more(&m, NULL);
+    else if (protect(more, &m, "building a graph", &g->err))
+        return NULL;
+    return m.array;
+}
+
 Ints graph_ints(cvn_graph *g, int n, const int64_t *v)
 {
     if (n <= 0)
         return (Ints){0};
-    return (Ints){n, arena_copy(&g->arena, v, (size_t)n * sizeof *v)};
+    int64_t *copy = graph_alloc(g, (size_t)n * sizeof *v);
+    return copy ? (Ints){n, memcpy(copy, v, (size_t)n * sizeof *v)} : (Ints){0};
 }
 
 static const cvn_spec *copy_spec(cvn_graph *g, const cvn_spec *spec)
 {
     if (!spec)
         return NULL;
-    cvn_spec *copy = arena_copy(&g->arena, spec, sizeof *spec);
+    cvn_spec *copy = graph_alloc(g, sizeof *spec);
+    if (!copy)
+        return NULL;
+    *copy = *spec;
     for (int d = 0; d < spec->rank; d++)
         for (int i = 0; i < spec->dim[d].n; i++)
-            copy->dim[d].axis[i] = arena_string(&g->arena, spec->dim[d].axis[i]);
+            if (!(copy->dim[d].axis[i] = graph_string(g, spec->dim[d].axis[i])))
+                return NULL;
     return copy;
 }
 
@@ -140,10 +215,13 @@ cvn_value *graph_add(cvn_graph *g, OpKind kind, const OpAttr *attr, int n,
                    info->most, n);
         return g->poison;
     }
-    Op *op = arena_alloc(&g->arena, sizeof *op);
+    Op *op = graph_alloc(g, sizeof *op);
+    cvn_value **operands = op ? graph_alloc(g, (size_t)n * sizeof *operands) : NULL;
+    if (!operands)
+        return g->poison;
     op->kind = kind;
     op->n_operands = n;
-    op->operand = arena_array(&g->arena, (size_t)n, sizeof *op->operand);
+    op->operand = operands;
     if (n)
         memcpy(op->operand, operand, (size_t)n * sizeof *operand);
     if (attr)
@@ -156,21 +234,26 @@ cvn_value *graph_add(cvn_graph *g, OpKind kind, const OpAttr *attr, int n,
     }
     op->file = g->file;
     op->line = g->line;
-    op->result = arena_array(&g->arena, (size_t)op->n_results, sizeof *op->result);
+    op->result = graph_alloc(g, (size_t)op->n_results * sizeof *op->result);
     for (int i = 0; i < op->n_results; i++) {
-        cvn_value *v = arena_alloc(&g->arena, sizeof *v);
+        cvn_value *v = op->result ? graph_alloc(g, sizeof *v) : NULL;
+        if (!v)
+            return g->poison;
         *v = (cvn_value){.id = g->n_values + (uint32_t)i, .result = i, .def = op};
         op->result[i] = v;
     }
     if (type_results(g, op, want))
         return g->poison;
-    g->n_values += (uint32_t)op->n_results;
-    link_op(g, op);
     if (kind == OP_PARAMETER) {
-        g->parameter =
-            arena_more(&g->arena, g->parameter, (size_t)g->n_parameters, sizeof *g->parameter);
+        cvn_value **list =
+            graph_more(g, g->parameter, (size_t)g->n_parameters, sizeof *g->parameter);
+        if (!list)
+            return g->poison;
+        g->parameter = list;
         g->parameter[g->n_parameters++] = op->result[0];
     }
+    g->n_values += (uint32_t)op->n_results;
+    link_op(g, op);
     return op->result[0];
 }
 
@@ -190,7 +273,7 @@ cvn_value *graph_add_like(cvn_graph *g, const Op *op, cvn_value *const *operand)
     copy->line = op->line;
     for (int i = 0; i < op->n_results; i++) {
         const cvn_value *from = op->result[i];
-        copy->result[i]->name = from->name ? arena_string(&g->arena, from->name) : NULL;
+        copy->result[i]->name = from->name ? graph_string(g, from->name) : NULL;
         copy->result[i]->spec = copy_spec(g, from->spec);
         copy->result[i]->role = from->role;
         copy->result[i]->index = from->index;
@@ -281,9 +364,10 @@ uint32_t *graph_uses(const cvn_graph *g, Arena *arena)
 
 int graph_append(cvn_graph *g, const cvn_graph *from, cvn_err *err)
 {
-    cvn_value **map = calloc(from->n_values + (size_t)1, sizeof *map);
-    if (!map)
-        return err_set(err, CVN_EMEM, "no memory to copy graph '%s'", from->name);
+    Arena arena;
+    if (arena_begin(&arena, err))
+        return CVN_EMEM;
+    cvn_value **map = arena_array(&arena, from->n_values + (size_t)1, sizeof *map);
     for (const Op *op = from->first; op && !g->err.code; op = op->next) {
         cvn_value **operand = arena_array(&g->arena, (size_t)op->n_operands, sizeof *operand);
         for (int i = 0; i < op->n_operands; i++)
@@ -303,7 +387,7 @@ int graph_append(cvn_graph *g, const cvn_graph *from, cvn_err *err)
             g->output[g->n_outputs - 1].index = output->index;
         }
     }
-    free(map);
+    arena_free(&arena);
     return cvn_graph_check(g, err);
 }
 

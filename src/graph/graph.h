@@ -261,7 +261,19 @@ struct cvn_graph {
     const char *mesh;  /* "data=4,model=2", what specs are about, or NULL; see shard/mesh.h */
     const char *file;  /* source position for errors, from cvn_at */
     int line;
+    Held held; /* by who works on it, until it is freed or has an owner (graph_keep) */
 };
+
+/* What is being protected frees a graph that was made in it, and came to nothing; not when the graph has an owner who
+   does. */
+void graph_keep(cvn_graph *g);
+
+/* Zeroed memory in the graph's arena. NULL with the graph's error set, where there is none and nothing is protected
+   (base/protect.h): for who builds graphs by the public functions. */
+void *graph_alloc(cvn_graph *g, size_t bytes);
+char *graph_string(cvn_graph *g, const char *text);
+/* As arena_more. */
+void *graph_more(cvn_graph *g, void *array, size_t n, size_t size);
 
 Ints graph_ints(cvn_graph *g, int n, const int64_t *v);
 

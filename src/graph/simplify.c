@@ -157,6 +157,13 @@ static int simplify_round(Simplify *s, cvn_err *err)
     return code;
 }
 
+static void release(void *of)
+{
+    Simplify *s = of;
+    cse_free(&s->cse);
+    free(s->role);
+}
+
 int graph_simplify(cvn_graph *g, bool *changed, cvn_err *err)
 {
     if (cvn_graph_check(g, err))
@@ -165,13 +172,15 @@ int graph_simplify(cvn_graph *g, bool *changed, cvn_err *err)
     const char *file = g->file;
     int line = g->line, code = CVN_OK;
     bool any = false;
+    Held held;
+    hold(&held, release, &s);
     for (int round = 0; round < MOST_ROUNDS && code == CVN_OK; round++) {
         code = simplify_round(&s, err);
         any |= s.changed;
         if (!s.changed)
             break;
     }
-    free(s.role);
+    held_release(&held);
     cvn_at(g, file, line);
     if (changed)
         *changed = any;

@@ -250,17 +250,12 @@ int graph_verify(const cvn_graph *g, cvn_err *err)
     Verifier v = {.g = g, .err = &local};
     if (cvn_graph_check(g, err))
         return g->err.code;
-    v.seen = calloc(g->n_values + (size_t)1, sizeof *v.seen);
-    bool *taken = calloc(g->n_values + (size_t)1, sizeof *taken);
-    if (!v.seen || !taken)
-        err_set(&local, CVN_EMEM, "no memory to verify graph '%s'", g->name);
-    else if (arena_init(&v.arena, &local) == CVN_OK) {
+    if (arena_begin(&v.arena, &local) == CVN_OK) {
         map_init(&v.names, &v.arena);
-        check_graph(&v, taken);
+        v.seen = arena_array(&v.arena, g->n_values + (size_t)1, sizeof *v.seen);
+        check_graph(&v, arena_array(&v.arena, g->n_values + (size_t)1, sizeof(bool)));
         arena_free(&v.arena);
     }
-    free(v.seen);
-    free(taken);
     if (local.code)
         err_set_at(err, local.code, local.file, local.line, "%s", local.message);
     return local.code;

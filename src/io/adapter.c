@@ -81,15 +81,17 @@ int io_adapt_by(IoModel *model, const IoTensors *tensors, const char *folder,
 int io_adapt(IoModel *model, const char *folder, const LoraOptions *options, cvn_err *err)
 {
     FileMap map;
+    Held held;
     IoTensors tensors;
     const char *path = arena_printf(&model->arena, "%s/adapter_model.safetensors", folder);
     int code = file_map(&map, path, err);
     if (code)
         return code;
+    hold(&held, file_map_release, &map);
     io_tensors_init(&tensors, &model->arena);
     code = st_read(&tensors, path, map.data, map.size, NULL, err);
     if (code == CVN_OK)
         code = io_adapt_by(model, &tensors, folder, options, err);
-    file_unmap(&map);
+    held_release(&held);
     return code;
 }

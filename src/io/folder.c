@@ -90,6 +90,8 @@ static int open_indexed(Folder *folder, const char *path, const char *index, cvn
     if (!root)
         return CVN_EFORMAT;
     int code;
+    Held held;
+    hold(&held, json_release, root);
     json_t *weight_map = json_object_get(root, "weight_map");
     if (!json_is_object(weight_map) || json_object_size(weight_map) == 0) {
         code = err_set(err, CVN_EFORMAT, "'%s' has no \"weight_map\" object with tensors", index);
@@ -103,8 +105,13 @@ static int open_indexed(Folder *folder, const char *path, const char *index, cvn
     if ((code = open_shards(folder, path, index, weight_map, &shard_of, err)) == CVN_OK)
         code = check_index(folder, index, weight_map, &shard_of, err);
 done:
-    json_decref(root);
+    held_release(&held);
     return code;
+}
+
+static void close_folder(void *stream)
+{
+    closedir(stream);
 }
 
 /* The one *.safetensors file of the folder, in the arena; NULL with an error when it is not one. */
@@ -113,11 +120,13 @@ static const char *only_file(const char *path, Arena *arena, cvn_err *err)
     const char *found = NULL;
     int n = 0;
     bool pickled = false, slices = false;
+    Held held;
     DIR *stream = opendir(path);
     if (!stream) {
         err_set(err, CVN_EIO, "cannot read the folder '%s': %s", path, strerror(errno));
         return NULL;
     }
+    hold(&held, close_folder, stream);
     for (struct dirent *entry; (entry = readdir(stream));) {
         pickled |= io_ends_with(entry->d_name, ".bin") || io_ends_with(entry->d_name, ".pth") ||
                    io_ends_with(entry->d_name, ".pt");
@@ -127,7 +136,7 @@ static const char *only_file(const char *path, Arena *arena, cvn_err *err)
         n++;
         found = arena_printf(arena, "%s/%s", path, entry->d_name);
     }
-    closedir(stream);
+    held_release(&held);
     if (slices && file_exists(arena_printf(arena, "%s/manifest.json", path))) {
         err_set(
             err, CVN_EFORMAT,
@@ -151,22 +160,31 @@ static const char *only_file(const char *path, Arena *arena, cvn_err *err)
 
 int folder_open(Folder *folder, const char *path, Arena *arena, cvn_err *err)
 {
+    Held held;
     *folder = (Folder){0};
+    hold(&held, folder_release, folder);
     io_tensors_init(&folder->tensors, arena);
     const char *single = arena_printf(arena, "%s/model" SUFFIX, path);
     const char *index = arena_printf(arena, "%s/model" SUFFIX ".index.json", path);
     int code;
     if (!file_exists(single) && file_exists(index)) {
         code = open_indexed(folder, path, index, err);
+    } else if (!file_exists(single) && !(single = only_file(path, arena, err))) {
+        code = CVN_EIO;
     } else {
-        if (!file_exists(single) && !(single = only_file(path, arena, err)))
-            return CVN_EIO;
         folder->map = arena_alloc(arena, sizeof *folder->map);
         code = add_file(folder, single, err);
     }
     if (code != CVN_OK)
-        folder_close(folder);
+        held_release(&held);
+    else
+        held_keep(&held);
     return code;
+}
+
+void folder_release(void *folder)
+{
+    folder_close(folder);
 }
 
 void folder_close(Folder *folder)

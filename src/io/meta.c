@@ -219,11 +219,14 @@ static int merge_parts(Folder *folder, const IoTensors *parts, int64_t dim, cvn_
 int meta_open(Folder *folder, LlamaConfig *config, const char *path, Arena *arena, cvn_err *err)
 {
     IoTensors parts[MAX_PARTS];
+    Held held[2];
     const char *params_path = arena_printf(arena, "%s/params.json", path);
     *folder = (Folder){0};
     json_t *params = json_object_read(params_path, err);
     if (!params)
         return CVN_EFORMAT;
+    hold(&held[0], folder_release, folder);
+    hold(&held[1], json_release, params);
     int code = open_parts(folder, path, parts, arena, err);
     if (code == CVN_OK && folder->n_maps == 1)
         folder->tensors = parts[0];
@@ -231,8 +234,10 @@ int meta_open(Folder *folder, LlamaConfig *config, const char *path, Arena *aren
         code = merge_parts(folder, parts, json_integer_value(json_object_get(params, "dim")), err);
     if (code == CVN_OK)
         code = meta_config(config, params_path, params, &folder->tensors, err);
-    json_decref(params);
+    held_release(&held[1]);
     if (code != CVN_OK)
-        folder_close(folder);
+        held_release(&held[0]);
+    else
+        held_keep(&held[0]);
     return code;
 }

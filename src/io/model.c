@@ -25,7 +25,7 @@ static int open_folder(IoModel *model, cvn_err *err)
     if (code == CVN_OK && !meta)
         code = folder_open(&folder, model->path, &model->arena, err);
     if (code != CVN_OK)
-        return code;
+        return code; /* nothing is allocated from here on: the model has the files */
     model->tensors = folder.tensors;
     model->map = folder.map;
     model->n_maps = folder.n_maps;
@@ -172,7 +172,7 @@ static int report(const IoModel *model, int n_missing, const StrBuf *missing, in
 int io_audit(IoModel *model, cvn_err *err)
 {
     ParamNaming naming = naming_of(model->kind);
-    StrBuf missing = {0}, unknown = {0};
+    StrBuf missing = {0}, unknown = {0}; /* added to when nothing is allocated any more */
     int n_missing = 0, n_unknown = 0, code = CVN_OK;
     params_list(&model->params, &model->config, &model->arena);
     const IoTensor **source = arena_array(&model->arena, (size_t)model->params.n, sizeof *source);

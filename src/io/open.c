@@ -33,7 +33,7 @@ static int open_adapted(IoModel *model, const char *folder, bool files, cvn_err 
     Arena arena;
     LoraOptions options;
     const char *base;
-    int code = arena_init(&arena, err);
+    int code = arena_begin(&arena, err);
     if (code != CVN_OK)
         return code;
     code = read_adapters(folder, &options, &base, &arena, err);
@@ -47,16 +47,36 @@ static int open_adapted(IoModel *model, const char *folder, bool files, cvn_err 
     return code;
 }
 
+typedef struct Opening {
+    IoModel *model;
+    const char *path;
+    bool shown; /* files only */
+} Opening;
+
+static int open_either(void *of, cvn_err *err)
+{
+    const Opening *o = of;
+    if (holds_adapters(o->path))
+        return open_adapted(o->model, o->path, o->shown, err);
+    return (o->shown ? io_open_files : open_plain)(o->model, o->path, err);
+}
+
+static int open_whole(IoModel *model, const char *path, bool shown, cvn_err *err)
+{
+    Opening o = {model, path, shown};
+    *model = (IoModel){0};
+    int code = protect(open_either, &o, "opening a model", err);
+    if (code != CVN_OK)
+        io_close_model(model);
+    return code;
+}
+
 int io_open_model(IoModel *model, const char *path, cvn_err *err)
 {
-    *model = (IoModel){0};
-    return holds_adapters(path) ? open_adapted(model, path, false, err)
-                                : open_plain(model, path, err);
+    return open_whole(model, path, false, err);
 }
 
 int io_open_shown(IoModel *model, const char *path, cvn_err *err)
 {
-    *model = (IoModel){0};
-    return holds_adapters(path) ? open_adapted(model, path, true, err)
-                                : io_open_files(model, path, err);
+    return open_whole(model, path, true, err);
 }

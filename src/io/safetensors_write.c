@@ -109,6 +109,11 @@ int st_writer_commit(StWriter *writer, cvn_err *err)
     return file_writer_commit(&writer->file, err);
 }
 
+void st_writer_release(void *writer)
+{
+    st_writer_free(writer);
+}
+
 void st_writer_free(StWriter *writer)
 {
     file_writer_free(&writer->file);

@@ -196,10 +196,12 @@ static int write_shard(Save *save, int shard, cvn_err *err)
     StWriter writer;
     const char *path =
         arena_printf(&save->arena, "%s/%s", save->folder, save_files_name(&save->files, shard));
+    Held held;
     int code = st_writer_open(&writer, path, err);
+    hold(&held, st_writer_release, &writer);
     if (code == CVN_OK)
         code = write_params(save, &writer, shard, err);
-    st_writer_free(&writer);
+    held_release(&held);
     return code;
 }
 
@@ -261,6 +263,12 @@ static void remove_stale_weights(Save *save)
     closedir(stream);
 }
 
+/* The staging folder holds plain files only, all of them ours. */
+static void remove_staging(void *save)
+{
+    file_remove_folder(((const Save *)save)->folder, NULL);
+}
+
 static int write_staged(Save *save, const char *folder, cvn_err *err)
 {
     size_t n = strlen(folder);
@@ -268,14 +276,62 @@ static int write_staged(Save *save, const char *folder, cvn_err *err)
         n--;
     const char *final = arena_stringn(&save->arena, folder, n);
     save->folder = arena_printf(&save->arena, "%s.tmp-%ld", final, (long)getpid());
+    Held held;
     if (mkdir(save->folder, 0777) != 0 && errno != EEXIST)
         return err_set(err, CVN_EIO, "cannot make the folder '%s': %s", final, strerror(errno));
+    hold(&held, remove_staging, save);
     int code = write_all(save, err);
     if (code == CVN_OK && rename(save->folder, final) != 0)
         code = err_set(err, CVN_EIO, "cannot rename '%s' to '%s': %s", save->folder, final,
                        strerror(errno));
     if (code != CVN_OK)
-        file_remove_folder(save->folder, NULL);
+        held_release(&held);
+    else
+        held_keep(&held);
+    return code;
+}
+
+static void free_pool(void *pool)
+{
+    pool_free(pool);
+}
+
+static int save_all(void *of, cvn_err *err)
+{
+    Save *save = of;
+    const LlamaConfig *saved = save->config;
+    const SaveOptions *options = save->options;
+    const char *folder = save->folder;
+    Held held;
+    bool exists = file_exists(folder);
+    bool filled = exists && !file_folder_is_empty(folder);
+    TRY(llama_config_check(saved, folder, err));
+    if (saved->rope_interleaved)
+        return err_set(err, CVN_EINVAL, "'%s': interleaved rotary pairs have no Hugging Face form",
+                       folder);
+    if (exists && !file_is_folder(folder))
+        return err_set(err, CVN_EIO, "'%s' exists and is no folder", folder);
+    if (filled && !options->force)
+        return err_set(err, CVN_EIO, "'%s' is not empty; give another folder or --force", folder);
+    TRY(arena_begin(&save->arena, err));
+    if (!(save->pool = pool_new(options->threads, err))) {
+        arena_free(&save->arena);
+        return CVN_EINVAL;
+    }
+    hold(&held, free_pool, save->pool);
+    params_list(&save->params, saved, &save->arena);
+    plan_shards(save);
+    size_t threads = (size_t)pool_threads(save->pool), piece = (size_t)PIECE * threads;
+    save->values = arena_array(&save->arena, piece, sizeof *save->values);
+    save->encoded = arena_array(&save->arena, piece, sizeof *save->values);
+    save->err = arena_array(&save->arena, threads, sizeof *save->err);
+    int code = room_check_disk(save->folder, save->files.total, err);
+    if (code == CVN_OK)
+        code = filled ? write_all(save, err) : write_staged(save, folder, err);
+    if (code == CVN_OK && filled)
+        remove_stale_weights(save);
+    held_release(&held);
+    arena_free(&save->arena);
     return code;
 }
 
@@ -286,33 +342,5 @@ int save_folder(const char *folder, const LlamaConfig *config, const SaveOptions
     saved.dtype = options->dtype;
     Save save = {
         .folder = folder, .config = &saved, .options = options, .fill = fill, .context = context};
-    bool exists = file_exists(folder);
-    bool filled = exists && !file_folder_is_empty(folder);
-    TRY(llama_config_check(&saved, folder, err));
-    if (saved.rope_interleaved)
-        return err_set(err, CVN_EINVAL, "'%s': interleaved rotary pairs have no Hugging Face form",
-                       folder);
-    if (exists && !file_is_folder(folder))
-        return err_set(err, CVN_EIO, "'%s' exists and is no folder", folder);
-    if (filled && !options->force)
-        return err_set(err, CVN_EIO, "'%s' is not empty; give another folder or --force", folder);
-    TRY(arena_init(&save.arena, err));
-    if (!(save.pool = pool_new(options->threads, err))) {
-        arena_free(&save.arena);
-        return CVN_EINVAL;
-    }
-    params_list(&save.params, &saved, &save.arena);
-    plan_shards(&save);
-    size_t threads = (size_t)pool_threads(save.pool), piece = (size_t)PIECE * threads;
-    save.values = arena_array(&save.arena, piece, sizeof *save.values);
-    save.encoded = arena_array(&save.arena, piece, sizeof *save.values);
-    save.err = arena_array(&save.arena, threads, sizeof *save.err);
-    int code = room_check_disk(save.folder, save.files.total, err);
-    if (code == CVN_OK)
-        code = filled ? write_all(&save, err) : write_staged(&save, folder, err);
-    if (code == CVN_OK && filled)
-        remove_stale_weights(&save);
-    pool_free(save.pool);
-    arena_free(&save.arena);
-    return code;
+    return protect(save_all, &save, "writing a model", err);
 }

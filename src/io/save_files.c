@@ -40,8 +40,8 @@ int save_files_index(const SaveFiles *files, const char *folder, cvn_err *err)
     json_t *weight_map = json_object();
     for (int i = 0; i < files->n_tensors; i++)
         if (files->file[i] >= 0)
-            json_object_set_new(weight_map, files->tensor[i],
-                                json_string(save_files_name(files, files->file[i])));
+            weight_map = json_with(weight_map, files->tensor[i],
+                                   json_string(save_files_name(files, files->file[i])));
     json_t *root = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)files->total,
                              "weight_map", weight_map);
     int code = root ? json_file_write(path, root, err)

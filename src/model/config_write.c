@@ -28,7 +28,7 @@ static json_t *token_ids(const SpecialIds *ids)
         return ids->n ? json_integer(ids->id[0]) : json_null();
     json_t *list = json_array();
     for (int i = 0; i < ids->n; i++)
-        json_array_append_new(list, json_integer(ids->id[i]));
+        list = json_append(list, json_integer(ids->id[i]));
     return list;
 }
 
@@ -56,7 +56,7 @@ static json_t *config_json(const LlamaConfig *c)
         "tie_word_embeddings", c->tied, "torch_dtype", dtype_name(c->dtype), "use_cache", 1,
         "vocab_size", (json_int_t)c->vocab);
     if (json && c->quant.kind != QUANT_NONE)
-        json_object_set_new(json, "quantization_config", quantization(c));
+        json = json_with(json, "quantization_config", quantization(c));
     return json;
 }
 
@@ -65,7 +65,7 @@ static json_t *generation_json(const LlamaConfig *c)
     json_t *json = json_pack("{s:b, s:o, s:o}", "_from_model_config", 1, "bos_token_id",
                              token_ids(&c->bos), "eos_token_id", token_ids(&c->eos));
     if (json && c->pad >= 0)
-        json_object_set_new(json, "pad_token_id", json_integer(c->pad));
+        json = json_with(json, "pad_token_id", json_integer(c->pad));
     return json;
 }
 

@@ -216,13 +216,15 @@ static int rules_from_file(const char *path, const Mesh *mesh, Arena *arena, Rul
     const char *name;
     json_t *value;
     int code = root ? CVN_OK : f.err->code;
+    Held held;
+    hold(&held, json_release, root);
     json_object_foreach(root, name, value)
     {
         code = read_group(&f, name, value);
         if (code)
             break;
     }
-    json_decref(root);
+    held_release(&held);
     if (code == CVN_OK)
         add_cache_rules(rules);
     return code;
@@ -491,7 +493,7 @@ int layout_check(const char *layout, const Mesh *mesh, cvn_err *err)
 {
     Rules rules = {0};
     Arena arena;
-    if (arena_init(&arena, err))
+    if (arena_begin(&arena, err))
         return CVN_EMEM;
     int code = read_rules(layout, mesh, &arena, &rules, err);
     code = code ? code : check_axes(layout, &rules, mesh, err);
@@ -504,7 +506,7 @@ int llama_mark(cvn_graph *g, const LlamaConfig *config, const Mesh *mesh, const 
 {
     Rules rules = {0};
     Arena arena;
-    if (arena_init(&arena, err))
+    if (arena_begin(&arena, err))
         return CVN_EMEM;
     int code = read_rules(layout, mesh, &arena, &rules, err);
     if (code == CVN_OK) {

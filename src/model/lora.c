@@ -198,7 +198,7 @@ int lora_config_write(const LoraOptions *options, const char *model, const char 
     json_t *modules = json_array();
     for (int i = 0; i < TARGETS; i++)
         if (options->targets >> targets[i].kind & 1)
-            json_array_append_new(modules, json_string(targets[i].module));
+            modules = json_append(modules, json_string(targets[i].module));
     json_t *json =
         json_pack("{s:s, s:s, s:s?, s:b, s:I, s:f, s:f, s:s, s:b, s:o}", "peft_type", "LORA",
                   "task_type", "CAUSAL_LM", "base_model_name_or_path", model, "inference_mode", 1,
@@ -284,10 +284,12 @@ int lora_config_read(LoraOptions *options, const char **model, const char *folde
     json_t *json = json_object_read(path, err);
     if (!json)
         return CVN_EFORMAT;
+    Held held;
+    hold(&held, json_release, json);
     const char *base = json_string_value(json_object_get(json, "base_model_name_or_path"));
     int code = read_json(options, path, json, err);
     if (code == CVN_OK && base)
         *model = arena_string(arena, base);
-    json_decref(json);
+    held_release(&held);
     return code;
 }

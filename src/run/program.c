@@ -211,10 +211,12 @@ int program_make(Program *p, Runtime *rt, cvn_graph *g, const ProgramOptions *o,
     if (code == CVN_OK && rt->devices)
         code = compile(p, local, err);
     cvn_graph_free(local);
-    if (code)
+    if (code) {
         program_free(p);
-    else
+    } else {
+        arena_keep(&p->report.arena);
         note_used_axes(p);
+    }
     return code;
 }
 
@@ -259,14 +261,17 @@ static bool is_staged(const Program *p, int i)
 }
 
 /* The first time; what devices have of their own is taken. */
-static void stage(Program *p, int i, int d)
+static int stage(Program *p, int i, int d, cvn_err *err)
 {
     Argument *a = &p->argument[d * p->signature.n_parameters + i];
     const PartitionTensor *t = &p->report.parameter[i];
-    if (!a->host)
-        a->host = arena_array(&p->rt->arena, cvn_type_bytes(&t->local) + 1, 1);
+    size_t bytes = cvn_type_bytes(&t->local);
+    if (!a->host && !(a->host = arena_try(&p->rt->arena, bytes + 1)))
+        return err_set(err, CVN_EMEM, "no memory for a device's %zu bytes of input %d of '%s'",
+                       bytes, i, p->name);
     shard_scatter(&p->rt->mesh, &t->sharding, &t->global, p->host[i], p->rt->info.first + d,
                   a->host);
+    return CVN_OK;
 }
 
 /* What a run updated of what devices had their own copies or parts of. */
@@ -298,10 +303,10 @@ int program_run(Program *p, cvn_err *err)
             a->memory = NULL;
             if (p->buffer[i] && !p->host[i])
                 a->memory = p->buffer[i]->memory ? p->buffer[i]->memory[d] : NULL;
-            else if (is_staged(p, i))
-                stage(p, i, d);
-            else
+            else if (!is_staged(p, i))
                 a->host = p->host[i];
+            else if (stage(p, i, d, err))
+                return err->code;
         }
     rt->runs++;
     if (rt->backend->run(rt->devices, p->executable, p->argument, p->output, err) ||

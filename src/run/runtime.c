@@ -5,6 +5,18 @@
 
 #include <string.h>
 
+typedef struct Reading {
+    Runtime *rt;
+    const char *mesh; /* or NULL */
+} Reading;
+
+static int read_mesh(void *of, cvn_err *err)
+{
+    const Reading *r = of;
+    r->rt->spec = arena_string(&r->rt->arena, r->mesh ? r->mesh : "");
+    return mesh_parse(&r->rt->mesh, r->rt->spec, &r->rt->arena, err);
+}
+
 int runtime_open(Runtime *rt, const RuntimeOptions *options, cvn_err *err)
 {
     *rt = (Runtime){.backend = options->backend ? options->backend : backends[0],
@@ -14,8 +26,7 @@ int runtime_open(Runtime *rt, const RuntimeOptions *options, cvn_err *err)
     if (arena_init(&rt->arena, err))
         return err->code;
     map_init(&rt->buffers, &rt->arena);
-    rt->spec = arena_string(&rt->arena, options->mesh ? options->mesh : "");
-    if (mesh_parse(&rt->mesh, rt->spec, &rt->arena, err))
+    if (protect(read_mesh, &(Reading){rt, options->mesh}, "reading a mesh", err))
         return err->code;
     if (rt->mesh.n_devices % n_ranks)
         return err_set(err, CVN_EINVAL,
@@ -112,7 +123,9 @@ static int allocate(Runtime *rt, Buffer *b, cvn_err *err)
                                    .sparse = b->role == ROLE_CACHE,
                                    .all_bytes =
                                        runtime_role_bytes(rt, b->role) / (size_t)rt->info.n_local};
-    b->memory = arena_array(&rt->arena, (size_t)rt->info.n_local, sizeof(Memory *));
+    b->memory = arena_try(&rt->arena, (size_t)rt->info.n_local * sizeof(Memory *));
+    if (!b->memory)
+        return err_set(err, CVN_EMEM, "no memory for tensors");
     int code = CVN_OK;
     for (int d = 0; d < rt->info.n_local && code == CVN_OK; d++)
         code = rt->backend->alloc(rt->devices, d, &options, &b->memory[d], err);

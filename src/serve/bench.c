@@ -18,7 +18,7 @@ double bench_prefill_flops(const LlamaConfig *c, int64_t n)
 static double matrix_bytes(const LlamaConfig *c, cvn_dtype dtype)
 {
     Arena arena;
-    if ((c->quant.kind == QUANT_NONE && !c->blocks) || arena_init(&arena, NULL))
+    if ((c->quant.kind == QUANT_NONE && !c->blocks) || arena_begin(&arena, NULL))
         return (double)model_size(c).matmul_params * (double)cvn_dtype_bytes(dtype, 1);
     ParamList params;
     params_list(&params, c, &arena);

@@ -209,8 +209,8 @@ int dialog_save(const Dialog *dialog, const char *path, cvn_err *err)
         json_t *object = json_pack("{s:s,s:o}", "role", ROLE[message->role], "content",
                                    bytes_of(&message->text));
         if (message->thought.length)
-            json_object_set_new(object, "thinking", bytes_of(&message->thought));
-        json_array_append_new(list, object);
+            object = json_with(object, "thinking", bytes_of(&message->thought));
+        list = json_append(list, object);
     }
     bool whole = json_array_size(list) == dialog->n;
     json_t *json = json_pack("{s:s,s:o}", "format", dialog_format_name(dialog), "messages", list);

@@ -262,8 +262,9 @@ static void make_rows(cvn_engine *e, size_t rows)
         engine_reset_row(e, (int)i);
 }
 
-static int start_engine(cvn_engine *e, cvn_err *err)
+static int start_engine(void *engine, cvn_err *err)
 {
+    cvn_engine *e = engine;
     cvn_engine_options *o = &e->options;
     const LlamaConfig *config = &e->model->io.config;
     TRY(check_options(o, config, err));
@@ -309,7 +310,7 @@ int cvn_engine_new(const cvn_model *model, const cvn_engine_options *options, cv
     e->options = options ? *options : cvn_engine_defaults();
     int code = arena_init(&e->arena, err);
     if (code == CVN_OK)
-        code = start_engine(e, err);
+        code = protect(start_engine, e, "starting an engine", err);
     if (code) {
         e->options.profile_path = NULL;
         cvn_engine_free(e, NULL);

@@ -55,9 +55,18 @@ static int open_tokenizer(cvn_model *m, const char *path, cvn_err *err)
     return CVN_OK;
 }
 
-static int open_model(cvn_model *m, const char *path, const cvn_model_options *options,
-                      cvn_err *err)
+typedef struct Opening {
+    cvn_model *m;
+    const char *path;
+    const cvn_model_options *options;
+} Opening;
+
+static int open_model(void *of, cvn_err *err)
 {
+    const Opening *o = of;
+    const cvn_model_options *options = o->options;
+    const char *path = o->path;
+    cvn_model *m = o->m;
     TRY(io_open_model(&m->io, path, err));
     m->open = true;
     add_warnings(&m->warnings, path, m->io.config.warnings);
@@ -78,7 +87,7 @@ int cvn_model_open(const char *path, const cvn_model_options *options, cvn_model
     cvn_model *m = calloc(1, sizeof *m);
     if (!m)
         return err_set(err, CVN_EMEM, "no memory for a model");
-    int code = open_model(m, path, options, err);
+    int code = protect(open_model, &(Opening){m, path, options}, "opening a model", err);
     if (code)
         cvn_model_free(m);
     else

@@ -55,6 +55,14 @@ void synthetic_region(const Param *param, cvn_dtype dtype, const Region *region,
         fill(param, type.dtype, w.a, w.n, out, w.b);
 }
 
+static int list(void *of, cvn_err *err)
+{
+    cvn_model *m = of;
+    (void)err;
+    params_list(&m->io.params, &m->io.config, &m->io.arena);
+    return CVN_OK;
+}
+
 int model_synthetic(const LlamaConfig *config, cvn_dtype dtype, cvn_model **out, cvn_err *err)
 {
     *out = NULL;
@@ -71,7 +79,10 @@ int model_synthetic(const LlamaConfig *config, cvn_dtype dtype, cvn_model **out,
     m->open = true;
     m->dtype = dtype;
     m->io.config = *config;
-    params_list(&m->io.params, &m->io.config, &m->io.arena);
-    *out = m;
-    return CVN_OK;
+    int code = protect(list, m, "listing the weights of a model", err);
+    if (code)
+        cvn_model_free(m);
+    else
+        *out = m;
+    return code;
 }

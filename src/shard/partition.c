@@ -46,7 +46,9 @@ static void add_key(StrBuf *key, const Sharding *s)
 const Reshard *part_plan(Part *p, const cvn_type *type, const Sharding *from, const Sharding *to)
 {
     StrBuf key = {0};
+    Held held;
     bool added = true;
+    hold(&held, strbuf_release, &key);
     strbuf_add(&key, type, sizeof *type);
     strbuf_putc(&key, (char)from->how);
     add_key(&key, from);
@@ -54,7 +56,7 @@ const Reshard *part_plan(Part *p, const cvn_type *type, const Sharding *from, co
     uint64_t unkept, *at = &unkept; /* without memory for the key the plan is not remembered */
     if (!key.failed)
         at = map_put(&p->plans, key.text, key.length, &added);
-    strbuf_free(&key);
+    held_release(&held);
     if (added) {
         Reshard plan = reshard_plan(p->mesh, type, from, to, &p->arena);
         *at = (uintptr_t)arena_copy(&p->arena, &plan, sizeof plan);
@@ -449,7 +451,7 @@ static int run(const cvn_graph *g, const Mesh *mesh, const ShardResult *result, 
     cvn_graph *out = cvn_graph_new(g->name, err);
     if (!out)
         return CVN_EMEM;
-    if (arena_init(&p.arena, err)) {
+    if (arena_begin(&p.arena, err)) {
         cvn_graph_free(out);
         return CVN_EMEM;
     }
@@ -472,7 +474,7 @@ int shard_partition(const cvn_graph *global, const Mesh *mesh, const ShardResult
     *local = NULL;
     if (check_whole(global, err))
         return CVN_EUNSUPPORTED;
-    if (arena_init(&report->arena, err))
+    if (arena_begin(&report->arena, err))
         return CVN_EMEM;
     int code = part_prepare(global, mesh, result, &copy, &again, err);
     if (code == CVN_OK)

@@ -205,7 +205,7 @@ int part_prepare(const cvn_graph *g, const Mesh *mesh, const ShardResult *result
 {
     Arena arena;
     *copy = NULL;
-    if (arena_init(&arena, err))
+    if (arena_begin(&arena, err))
         return CVN_EMEM;
     int code = prepare(g, mesh, result, &arena, copy, again, err);
     arena_free(&arena);

@@ -54,9 +54,9 @@ static int partition(cvn_graph *g, const void *context, bool *changed, cvn_err *
         return code;
     code = shard_partition(g, &mesh, &result, &local, &report, err);
     shard_result_free(&result);
+    partition_report_free(&report);
     if (code)
         return code;
-    partition_report_free(&report);
     g->first = g->last = NULL;
     g->n_ops = g->n_values = 0;
     g->n_parameters = g->n_outputs = 0;

@@ -547,9 +547,9 @@ int shard_propagate(const cvn_graph *g, const Mesh *mesh, ShardResult *result, c
     State s = {.g = g, .mesh = mesh, .out = result};
     size_t n = g->n_values + (size_t)1;
     *result = (ShardResult){.n_values = g->n_values};
-    if (arena_init(&result->arena, err))
+    if (arena_begin(&result->arena, err))
         return CVN_EMEM;
-    if (arena_init(&s.arena, err)) {
+    if (arena_begin(&s.arena, err)) {
         arena_free(&result->arena);
         return CVN_EMEM;
     }

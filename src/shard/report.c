@@ -96,7 +96,7 @@ static void print_conflict(Report *r, const ShardConflict *c)
 void shard_report(StrBuf *out, const cvn_graph *g, const Mesh *mesh, const ShardResult *found)
 {
     Report r = {.out = out, .mesh = mesh, .found = found};
-    if (arena_init(&r.arena, NULL)) {
+    if (arena_begin(&r.arena, NULL)) {
         out->failed = true;
         return;
     }

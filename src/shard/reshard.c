@@ -571,8 +571,12 @@ Reshard reshard_plan(const Mesh *mesh, const cvn_type *type, const Sharding *fro
     if (sharding_same(from, to))
         return plan;
     s.node = malloc(MOST_STATES * sizeof *s.node);
-    bool found = s.node && find_digits(&s, from, to) && plan_by_search(&s, from, to, arena, &plan);
-    free(s.node);
+    if (!s.node)
+        protect_give_up(MOST_STATES * sizeof *s.node);
+    Held held;
+    hold(&held, free, s.node);
+    bool found = find_digits(&s, from, to) && plan_by_search(&s, from, to, arena, &plan);
+    held_release(&held);
     if (!found)
         plan_by_pieces(mesh, type, from, to, arena, &plan);
     plan.involuntary = holds_too_much(from, to, &plan);

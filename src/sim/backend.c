@@ -56,7 +56,7 @@ static int counting_open(const DeviceOptions *o, Devices **out, cvn_err *err)
         free(c);
         return err_set(err, CVN_EMEM, "no memory for devices");
     }
-    map_init(&c->axes, &c->arena);
+    map_init(&c->axes, &c->arena); /* which allocates nothing yet */
     c->info = (DeviceInfo){.kind = "any", .threads = o->threads ? o->threads : 1};
     c->described = o->described;
     if (c->described && c->described->open(&none, &c->compiler, err)) {
@@ -103,10 +103,12 @@ static void add_collective(Devices *c, Counts *counts, const CountedCollective *
 static uint64_t *name_of_groups(Devices *c, const Op *op, bool *added)
 {
     StrBuf key = {0};
+    Held held;
+    hold(&held, strbuf_release, &key);
     strbuf_add(&key, &op->attr.group_size, sizeof op->attr.group_size);
     strbuf_add(&key, op->attr.groups.v, (size_t)op->attr.groups.n * sizeof *op->attr.groups.v);
     uint64_t *at = map_put(&c->axes, key.failed ? "" : key.text, key.length, added);
-    strbuf_free(&key);
+    held_release(&held);
     return at;
 }
 
@@ -116,11 +118,13 @@ static void name_axes(Devices *c, const PartitionReport *report, const Mesh *mes
         bool added;
         uint64_t *at = name_of_groups(c, report->collective[i].op, &added);
         StrBuf axes = {0};
+        Held held;
         if (!added)
             continue;
+        hold(&held, strbuf_release, &axes);
         axes_print(&axes, mesh, &report->collective[i].axes);
         *at = (uint64_t)(uintptr_t)arena_string(&c->arena, axes.text ? axes.text : "");
-        strbuf_free(&axes);
+        held_release(&held);
     }
 }
 

@@ -96,11 +96,13 @@ static void add_row(Peaking *p, const char *of, const cvn_type *type, const char
                     const char *end, int first, int last, double bytes)
 {
     StrBuf key = {0};
+    Held held;
+    hold(&held, strbuf_release, &key);
     strbuf_printf(&key, "%s|%s|%s|", of, made, end);
     type_print(&key, type);
     bool added;
     uint64_t *at = map_put(&p->rows, key.failed ? "" : key.text, key.length, &added);
-    strbuf_free(&key);
+    held_release(&held);
     if (added) {
         *at = (uint64_t)p->peak->n;
         p->peak->row[p->peak->n++] = (PeakRow){
@@ -153,7 +155,7 @@ void peak_find(const Plan *plan, Arena *arena, Peak *peak)
 {
     *peak = (Peak){.at = ""};
     Peaking p = {.plan = plan, .arena = arena, .peak = peak};
-    if (plan->n_steps == 0 || arena_init(&p.scratch, NULL))
+    if (plan->n_steps == 0 || arena_begin(&p.scratch, NULL))
         return;
     map_init(&p.rows, &p.scratch);
     liveness_find(plan->graph, &p.scratch, &p.live);

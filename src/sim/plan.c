@@ -58,6 +58,8 @@ static const char *chain(Sim *s, const cvn_value *v)
 {
     enum { MOST_LINKS = 6 };
     StrBuf text = {0};
+    Held held;
+    hold(&held, strbuf_release, &text);
     const ShardOrigin *o = s->shardings.origin[v->id];
     for (int i = 0; o; i++) {
         strbuf_puts(&text, i ? ", " : "");
@@ -75,7 +77,7 @@ static const char *chain(Sim *s, const cvn_value *v)
         o = shard_origin_before(&s->shardings, o);
     }
     const char *kept = arena_string(&s->answer->rt.arena, text.text ? text.text : "");
-    strbuf_free(&text);
+    held_release(&held);
     return kept;
 }
 
@@ -84,6 +86,8 @@ static void add_tensor(Sim *s, SimRole role, const char *kind, const cvn_value *
     SimAnswer *a = s->answer;
     const Sharding *sharding = &s->shardings.sharding[v->id];
     StrBuf key = {0};
+    Held held;
+    hold(&held, strbuf_release, &key);
     sharding_print(&key, &a->rt.mesh, sharding);
     const char *spec = arena_string(&a->rt.arena, key.text ? key.text : "");
     strbuf_printf(&key, " %d %s ", (int)role, kind);
@@ -101,7 +105,7 @@ static void add_tensor(Sim *s, SimRole role, const char *kind, const cvn_value *
     }
     a->tensor[*at].count++;
     a->tensor[*at].device_bytes += (double)bytes;
-    strbuf_free(&key);
+    held_release(&held);
 }
 
 /* Results that the field gives names to: of products, attention, norms and look-ups. */
@@ -176,16 +180,23 @@ static int add_up(Sim *s, const cvn_graph *g, const Program *p, cvn_err *err)
 
 /* ---- programs ---- */
 
+static void free_program(void *program)
+{
+    program_free(program);
+}
+
 /* The program of a graph, which is freed; perhaps what comes of it. */
 static int make(Sim *s, cvn_graph *g, ProgramOptions options, bool counts, cvn_err *err)
 {
     Program program = {0};
+    Held held;
+    hold(&held, free_program, &program);
     options.shardings = &s->shardings;
     int code = g ? program_make(&program, &s->answer->rt, g, &options, err) : err->code;
     if (code == CVN_OK && counts)
         code = add_up(s, g, &program, err);
     shard_result_free(&s->shardings);
-    program_free(&program);
+    held_release(&held);
     cvn_graph_free(g);
     return code;
 }
@@ -216,6 +227,14 @@ static int make_training(Sim *s, cvn_err *err)
     return make(s, train_graph(TRAIN_STEP, &s->ask->config, &step, err), options, true, err);
 }
 
+static int make_either(void *of, cvn_err *err)
+{
+    Sim *s = of;
+    params_list(&s->params, &s->ask->config, &s->answer->rt.arena);
+    map_init(&s->rows, &s->answer->rt.arena);
+    return s->ask->task == SIM_TRAIN ? make_training(s, err) : make_engine(s, err);
+}
+
 int sim_plan(const SimAsk *ask, SimAnswer *a, cvn_err *err)
 {
     double begin = clock_seconds();
@@ -231,9 +250,7 @@ int sim_plan(const SimAsk *ask, SimAnswer *a, cvn_err *err)
              .steps = {.model = {&ask->config, ask->layout},
                        .rows = ask->batch,
                        .compute = ask->compute}};
-    params_list(&s.params, &ask->config, &a->rt.arena);
-    map_init(&s.rows, &a->rt.arena);
-    int code = ask->task == SIM_TRAIN ? make_training(&s, err) : make_engine(&s, err);
+    int code = protect(make_either, &s, "planning", err);
     a->seconds = clock_seconds() - begin;
     return code;
 }

@@ -70,6 +70,8 @@ static bool grow(BpeTrainer *t, void **array, size_t n, size_t *capacity, size_t
     return true;
 }
 
+#define TRAINING "training a tokenizer"
+
 /* ---- words ---- */
 
 BpeTrainer *bpe_trainer_new(cvn_err *err)
@@ -105,8 +107,21 @@ void bpe_trainer_free(BpeTrainer *t)
     free(t);
 }
 
-int bpe_trainer_add(BpeTrainer *t, const char *text, size_t n, cvn_err *err)
+/* What is being protected, of a text that is added or of a vocabulary that is made. */
+typedef struct Training {
+    BpeTrainer *t;
+    const char *text; /* [n] */
+    size_t n;
+    int32_t vocab, *reached;
+    StrBuf *json;
+} Training;
+
+static int add(void *of, cvn_err *err)
 {
+    const Training *a = of;
+    BpeTrainer *t = a->t;
+    const char *text = a->text;
+    size_t n = a->n;
     for (size_t begin = 0, end = 0; begin < n; begin = end) {
         int code = split_next(t->split, NULL, text, n, begin, &end, err);
         if (code)
@@ -117,6 +132,11 @@ int bpe_trainer_add(BpeTrainer *t, const char *text, size_t n, cvn_err *err)
         }
     }
     return CVN_OK;
+}
+
+int bpe_trainer_add(BpeTrainer *t, const char *text, size_t n, cvn_err *err)
+{
+    return protect(add, &(Training){.t = t, .text = text, .n = n}, TRAINING, err);
 }
 
 /* ---- pairs ---- */
@@ -346,8 +366,11 @@ static void merge_pair(BpeTrainer *t, Pair *pair)
         push(t, t->touched[i]);
 }
 
-int bpe_trainer_run(BpeTrainer *t, int32_t vocab, StrBuf *json, int32_t *reached, cvn_err *err)
+static int run(void *of, cvn_err *err)
 {
+    const Training *r = of;
+    BpeTrainer *t = r->t;
+    int32_t vocab = r->vocab;
     if (vocab < BPE_TRAIN_LEAST || vocab > 1 << 22)
         return err_set(err, CVN_EINVAL,
                        "a vocabulary of %" PRId32 " is not possible; give %d (bytes and special "
@@ -372,8 +395,14 @@ int bpe_trainer_run(BpeTrainer *t, int32_t vocab, StrBuf *json, int32_t *reached
          t->n_symbols < vocab - BPE_TRAIN_SPECIAL && !t->failed && (pair = best_pair(t));)
         merge_pair(t, pair);
     if (!t->failed)
-        bpe_train_json(t->symbol, t->n_symbols, t->merge, t->n_merges, json);
-    *reached = t->n_symbols + BPE_TRAIN_SPECIAL;
-    return t->failed || json->failed ? err_set(err, CVN_EMEM, "no memory to train a tokenizer")
-                                     : CVN_OK;
+        bpe_train_json(t->symbol, t->n_symbols, t->merge, t->n_merges, r->json);
+    *r->reached = t->n_symbols + BPE_TRAIN_SPECIAL;
+    return t->failed || r->json->failed ? err_set(err, CVN_EMEM, "no memory to train a tokenizer")
+                                        : CVN_OK;
+}
+
+int bpe_trainer_run(BpeTrainer *t, int32_t vocab, StrBuf *json, int32_t *reached, cvn_err *err)
+{
+    Training r = {.t = t, .vocab = vocab, .json = json, .reached = reached};
+    return protect(run, &r, TRAINING, err);
 }

@@ -396,19 +396,6 @@ static int make(Gguf *gguf, Lists *lists, Arena *arena, const char *bytes, size_
     return rc ? rc : write_file(gguf, lists, arena, file, err);
 }
 
-int gguf_tokenizer_file(const char *bytes, size_t n, StrBuf *file, cvn_err *err)
-{
-    Arena arena;
-    Gguf gguf;
-    Lists lists = {0};
-    int rc = arena_init(&arena, err);
-    if (rc)
-        return rc;
-    rc = make(&gguf, &lists, &arena, bytes, n, file, err);
-    arena_free(&arena);
-    return rc;
-}
-
 /* Whether a user-defined piece stands for text that everybody writes: runs of white space, the tags of HTML. Where it is one
  * of the template's markers, it is not found in text that must not mark anything. */
 static bool is_marker(const Added *piece, const char *template)
@@ -451,21 +438,48 @@ static void finish(Tokenizer *t, const Gguf *gguf, const Lists *lists, Arena *ar
     }
 }
 
-int gguf_tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *err)
+#define READING "reading the tokenizer of a GGUF file"
+
+typedef struct Reading {
+    const char *bytes; /* [n] of the GGUF file */
+    size_t n;
+    StrBuf *file; /* what is made of it */
+    Tokenizer *t; /* made of that, owned by who asks; NULL: nobody asks */
+    bool wanted;  /* somebody asks */
+} Reading;
+
+static int read_gguf(void *of, cvn_err *err)
 {
+    Reading *r = of;
     Arena arena;
     Gguf gguf;
     Lists lists = {0};
-    StrBuf file = {0};
-    int rc = arena_init(&arena, err);
+    int rc = arena_begin(&arena, err);
     if (rc)
         return rc;
-    rc = make(&gguf, &lists, &arena, bytes, n, &file, err);
-    if (!rc)
-        rc = tokenizer_read(file.text, file.length, out, err);
-    if (!rc)
-        finish(*out, &gguf, &lists, &arena);
-    strbuf_free(&file);
+    rc = make(&gguf, &lists, &arena, r->bytes, r->n, r->file, err);
+    if (!rc && r->wanted)
+        rc = tokenizer_read(r->file->text, r->file->length, &r->t, err);
+    if (!rc && r->wanted)
+        finish(r->t, &gguf, &lists, &arena);
     arena_free(&arena);
+    return rc;
+}
+
+int gguf_tokenizer_file(const char *bytes, size_t n, StrBuf *file, cvn_err *err)
+{
+    Reading r = {.bytes = bytes, .n = n, .file = file};
+    return protect(read_gguf, &r, READING, err);
+}
+
+int gguf_tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *err)
+{
+    StrBuf file = {0};
+    Reading r = {.bytes = bytes, .n = n, .file = &file, .wanted = true};
+    int rc = protect(read_gguf, &r, READING, err);
+    strbuf_free(&file);
+    if (rc)
+        tokenizer_free(r.t);
+    *out = rc ? NULL : r.t;
     return rc;
 }

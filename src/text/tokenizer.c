@@ -51,6 +51,28 @@ static void guess_ids(Tokenizer *t)
         t->pad = tokenizer_special(t, pad[i]);
 }
 
+#define READING "reading a tokenizer"
+
+typedef struct Reading {
+    Tokenizer *t;
+    const char *bytes; /* [n] */
+    size_t n;
+} Reading;
+
+static int read_bytes(void *of, cvn_err *err)
+{
+    const Reading *r = of;
+    map_init(&r->t->special, &r->t->arena);
+    r->t->hash = hash_bytes(r->bytes, r->n);
+    int rc = read_kind(r->t, r->bytes, r->n, err);
+    if (rc)
+        return rc;
+    guess_ids(r->t);
+    /* what tokenizer_config.json may call bos besides is for templates */
+    r->t->begins = r->t->bos >= 0;
+    return CVN_OK;
+}
+
 int tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *err)
 {
     *out = NULL;
@@ -61,19 +83,12 @@ int tokenizer_read(const char *bytes, size_t n, Tokenizer **out, cvn_err *err)
         return err_set(err, CVN_EMEM, "no memory for a tokenizer");
     t->bos = t->eos = t->pad = -1;
     int rc = arena_init(&t->arena, err);
+    if (!rc)
+        rc = protect(read_bytes, &(Reading){t, bytes, n}, READING, err);
     if (rc)
-        goto fail;
-    map_init(&t->special, &t->arena);
-    t->hash = hash_bytes(bytes, n);
-    rc = read_kind(t, bytes, n, err);
-    if (rc)
-        goto fail;
-    guess_ids(t);
-    t->begins = t->bos >= 0; /* what tokenizer_config.json may call bos besides is for templates */
-    *out = t;
-    return CVN_OK;
-fail:
-    tokenizer_free(t);
+        tokenizer_free(t);
+    else
+        *out = t;
     return rc;
 }
 
@@ -132,6 +147,8 @@ static int read_config(Tokenizer *t, const char *folder, cvn_err *err)
     json_t *config = json_object_read(path.text, err);
     if (!config)
         return err && err->code ? err->code : CVN_EFORMAT;
+    Held held;
+    hold(&held, json_release, config);
     read_named(t, config, "bos_token", &t->bos);
     read_named(t, config, "eos_token", &t->eos);
     read_named(t, config, "pad_token", &t->pad);
@@ -142,7 +159,7 @@ static int read_config(Tokenizer *t, const char *folder, cvn_err *err)
                *tools = config_template(config, "tool_use");
     t->chat_template = template ? arena_string(&t->arena, template) : NULL;
     t->tool_template = tools ? arena_string(&t->arena, tools) : NULL;
-    json_decref(config);
+    held_release(&held);
     return CVN_OK;
 }
 
@@ -151,14 +168,28 @@ static int read_template(Tokenizer *t, const char *folder, cvn_err *err)
 {
     const FilePath path = file_path(folder, "chat_template.jinja");
     FileMap map = {0};
+    Held held;
     int rc = file_exists(path.text) ? file_map(&map, path.text, err) : CVN_OK;
+    hold(&held, file_map_release, &map);
     if (!rc && (map.size > MAX_TEMPLATE || (map.size && memchr(map.data, 0, map.size))))
         rc = err_set(err, CVN_EFORMAT, "'%s' must be a text of at most %d bytes", path.text,
                      MAX_TEMPLATE);
     if (!rc && map.size)
         t->chat_template = arena_stringn(&t->arena, (const char *)map.data, map.size);
-    file_unmap(&map);
+    held_release(&held);
     return rc;
+}
+
+typedef struct Beside {
+    Tokenizer *t;
+    const char *folder;
+} Beside;
+
+static int read_beside(void *of, cvn_err *err)
+{
+    const Beside *b = of;
+    TRY(read_config(b->t, b->folder, err));
+    return read_template(b->t, b->folder, err);
 }
 
 int tokenizer_open(const char *path, Tokenizer **out, cvn_err *err)
@@ -173,9 +204,7 @@ int tokenizer_open(const char *path, Tokenizer **out, cvn_err *err)
             continue;
         int rc = open_file(file.text, out, err);
         if (!rc)
-            rc = read_config(*out, path, err);
-        if (!rc)
-            rc = read_template(*out, path, err);
+            rc = protect(read_beside, &(Beside){*out, path}, READING, err);
         if (rc) {
             tokenizer_free(*out);
             *out = NULL;

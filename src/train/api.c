@@ -39,11 +39,20 @@ static void on_step(void *context, const TrainProgress *p)
         e->step(e->context, &step);
 }
 
-static int train(const char *options, const char *run, const cvn_train_events *given_events,
-                 cvn_train_result *out, cvn_err *err)
+#define DOING "reading the options of a run"
+
+typedef struct Asked {
+    const char *options;
+    const char *run; /* that goes on; NULL: a new one */
+    const cvn_train_events *events;
+    cvn_train_result *out;
+} Asked;
+
+static int train(void *of, cvn_err *err)
 {
     static const cvn_train_events silent = {0};
-    const cvn_train_events *public = given_events ? given_events : &silent;
+    const Asked *a = of;
+    const cvn_train_events *public = a->events ? a->events : &silent;
     TrainEvents events = {.context = (void *)(uintptr_t) public,
                           .note = on_note,
                           .warning = on_warning,
@@ -52,25 +61,23 @@ static int train(const char *options, const char *run, const cvn_train_events *g
     TrainResult result = {0};
     TrainConfig config = train_config_defaults();
     Arena arena;
-    json_t *json = json_object_parse("the options", options, strlen(options), err);
-    bool *given = calloc((size_t)train_n_keys, sizeof *given);
-    int code = arena_init(&arena, err);
-    if (!json)
-        code = err->code;
-    else if (!given)
-        code = err_set(err, CVN_EMEM, "no memory for the options");
+    Held held;
+    int code = arena_begin(&arena, err);
+    if (code)
+        return code;
+    bool *given = arena_array(&arena, (size_t)train_n_keys, sizeof *given);
+    json_t *json = json_object_parse("the options", a->options, strlen(a->options), err);
+    hold(&held, json_release, json);
+    code = json ? train_config_read(&config, "the options", json, given, &arena, err) : err->code;
+    config.out = a->run ? a->run : config.out;
     if (code == CVN_OK)
-        code = train_config_read(&config, "the options", json, given, &arena, err);
-    config.out = run ? run : config.out;
-    if (code == CVN_OK)
-        code = train_run(&config, given, run != NULL, &events, &result, err);
-    *out = (cvn_train_result){.step = result.step,
-                              .steps = result.steps,
-                              .finished = result.finished,
-                              .loss = result.loss};
-    json_decref(json);
-    free(given);
+        code = train_run(&config, given, a->run != NULL, &events, &result, err);
+    held_release(&held);
     arena_free(&arena);
+    *a->out = (cvn_train_result){.step = result.step,
+                                 .steps = result.steps,
+                                 .finished = result.finished,
+                                 .loss = result.loss};
     return code;
 }
 
@@ -78,12 +85,14 @@ int cvn_train(const char *options, const cvn_train_events *events, cvn_train_res
               cvn_err *err)
 {
     cvn_err unseen = {0};
-    return train(options, NULL, events, result, err ? err : &unseen);
+    Asked asked = {options, NULL, events, result};
+    return protect(train, &asked, DOING, err ? err : &unseen);
 }
 
 int cvn_train_resume(const char *run, const char *options, const cvn_train_events *events,
                      cvn_train_result *result, cvn_err *err)
 {
     cvn_err unseen = {0};
-    return train(options ? options : "{}", run, events, result, err ? err : &unseen);
+    Asked asked = {options ? options : "{}", run, events, result};
+    return protect(train, &asked, DOING, err ? err : &unseen);
 }

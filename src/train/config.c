@@ -1,5 +1,6 @@
 #include "train/config.h"
 
+#include "base/json_file.h"
 #include "grad/remat.h"
 #include "model/lora.h"
 #include "train/data/data.h"
@@ -310,7 +311,7 @@ static json_t *key_json(TrainConfig *c, const TrainKey *key)
     case KEY_DATA:
         list = json_array();
         for (int64_t i = 0; i < c->n_data; i++)
-            json_array_append_new(list, json_string(c->data[i]));
+            list = json_append(list, json_string(c->data[i]));
         return list;
     case KEY_TEXT:
         return json_string(*text_of(c, key));
@@ -332,7 +333,7 @@ json_t *train_config_json(const TrainConfig *config)
         bool unset =
             key->type == KEY_TEXT ? !*text_of(c, key) : key->type == KEY_DATA && !c->n_data;
         if (!unset)
-            json_object_set_new(json, key->name, key_json(c, key));
+            json = json_with(json, key->name, key_json(c, key));
     }
     return json;
 }

@@ -395,8 +395,9 @@ static int run_profiled(Run *r, cvn_err *err)
     return path ? backend->trace_write(devices, path, err) : CVN_OK;
 }
 
-static int run_loop(Run *r, cvn_err *err)
+static int run_loop(void *run, cvn_err *err)
 {
+    Run *r = run;
     const TrainConfig *c = &r->config;
     const CheckpointState *state = state_of(r);
     r->first = state->step;
@@ -423,7 +424,7 @@ int train_run(const TrainConfig *config, const bool *given, bool resume, const T
     Run run = {.events = events ? events : &silent};
     int code = run_open(&run, config, given, resume, err);
     if (code == CVN_OK)
-        code = run_loop(&run, err);
+        code = protect(run_loop, &run, "training", err);
     *result = run.result;
     run_close(&run);
     return code;

@@ -40,12 +40,14 @@ static int merge_options(Run *r, const TrainConfig *config, const bool *given, c
                                     : json_object();
     if (!json)
         return err_set(err, CVN_EMEM, "no memory to read options");
+    Held held;
+    hold(&held, json_release, json);
     const char *started_in = json_string_value(json_object_get(json, TRAIN_FOLDER_KEY));
     r->started_in = started_in ? arena_string(&r->arena, started_in) : NULL;
     train_config_only(json);
     r->config = train_config_defaults();
     int code = train_config_read(&r->config, r->from.folder, json, NULL, &r->arena, err);
-    json_decref(json);
+    held_release(&held);
     TRY(code);
     TRY(run_find_paths(r, given, err));
     r->config.out = config->out;
@@ -267,11 +269,14 @@ static int open_data(Run *r, cvn_err *err)
     TRY(run_keep_paths(r, &kept, err));
     TRY(check_data_key(r, key, err));
     json_t *json = train_config_json(&kept);
-    json_object_set_new(json, TRAIN_DATA_KEY, json_string(key));
-    if (r->started_in)
-        json_object_set_new(json, TRAIN_FOLDER_KEY, json_string(r->started_in));
+    json = json_with(json, TRAIN_DATA_KEY, json_string(key));
+    json_t *folder = r->started_in ? json_string(r->started_in) : NULL;
+    if (folder) /* it is UTF-8 */
+        json = json_with(json, TRAIN_FOLDER_KEY, folder);
+    Held held;
+    hold(&held, json_release, json);
     r->config_text = json_arena_text(json, JSON_REAL_PRECISION(15), &r->arena);
-    json_decref(json);
+    held_release(&held);
     return r->config_text ? CVN_OK : err_set(err, CVN_EMEM, "no memory for the options");
 }
 
@@ -411,8 +416,19 @@ int run_measure_peak(Run *r, cvn_err *err)
     return code;
 }
 
-int run_open(Run *r, const TrainConfig *config, const bool *given, bool resume, cvn_err *err)
+typedef struct Opening {
+    Run *run;
+    const TrainConfig *config;
+    const bool *given;
+    bool resume;
+} Opening;
+
+static int open_all(void *of, cvn_err *err)
 {
+    const Opening *o = of;
+    const TrainConfig *config = o->config;
+    const bool *given = o->given, resume = o->resume;
+    Run *r = o->run;
     r->metrics.lines.fd = r->board.fd = r->samples.lines.fd = -1;
     r->saved = -1;
     r->result.loss = NAN;
@@ -429,6 +445,11 @@ int run_open(Run *r, const TrainConfig *config, const bool *given, bool resume, 
         run_measure_peak(r, err) || check_stopped(r, err) || open_files(r, err))
         return err->code;
     return run_keep_folder(r, err);
+}
+
+int run_open(Run *r, const TrainConfig *config, const bool *given, bool resume, cvn_err *err)
+{
+    return protect(open_all, &(Opening){r, config, given, resume}, "opening a run", err);
 }
 
 void run_close(Run *r)

@@ -92,9 +92,11 @@ void train_state_free(TrainState *s)
 static const char *spec_of(TrainState *s, const Mesh *mesh, const Sharding *sharding)
 {
     StrBuf text = {0};
+    Held held;
+    hold(&held, strbuf_release, &text);
     sharding_print(&text, mesh, sharding);
     const char *spec = arena_string(&s->arena, text.text ? text.text : "");
-    strbuf_free(&text);
+    held_release(&held);
     return spec;
 }
 

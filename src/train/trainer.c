@@ -202,10 +202,27 @@ static int begin(Trainer *t, const LlamaConfig *config, const TrainerOptions *op
     return train_state_init(&t->state, config, &state, err) ? err->code : check_state(t, err);
 }
 
+typedef struct Opening {
+    Trainer *t;
+    const LlamaConfig *config;
+    const TrainerOptions *options;
+    bool checks; /* and nothing more */
+} Opening;
+
+static int open_parts(Trainer *t, cvn_err *err);
+
+static int open_all(void *of, cvn_err *err)
+{
+    const Opening *o = of;
+    int code = begin(o->t, o->config, o->options, err);
+    return code || o->checks ? code : open_parts(o->t, err);
+}
+
 int trainer_check(const LlamaConfig *config, const TrainerOptions *options, cvn_err *err)
 {
-    Trainer t;
-    int code = begin(&t, config, options, err);
+    Trainer t = {0};
+    int code =
+        protect(open_all, &(Opening){&t, config, options, true}, "listing a trainer's state", err);
     trainer_close(&t);
     return code;
 }
@@ -241,9 +258,9 @@ int trainer_open(Trainer *t, const LlamaConfig *config, const TrainerOptions *op
 {
     cvn_err local = {0};
     err = err ? err : &local;
-    int code = begin(t, config, options, err);
-    if (code == CVN_OK)
-        code = open_parts(t, err);
+    *t = (Trainer){0};
+    int code =
+        protect(open_all, &(Opening){t, config, options, false}, "building the training step", err);
     if (code)
         trainer_close(t);
     return code;

@@ -132,7 +132,7 @@ int interp_run(const cvn_graph *g, int n_devices, const void *const *inputs, voi
         outputs[i] = NULL;
 
     Run run = {.g = g, .n_devices = n_devices};
-    if (arena_init(&run.arena, err))
+    if (arena_begin(&run.arena, err))
         return CVN_EMEM;
     run.buffer = arena_array(&run.arena, g->n_values + (size_t)1, devices * sizeof(void *));
     run.in = arena_array(&run.arena, most_operands(g), sizeof *run.in);

@@ -202,7 +202,7 @@ int graph_print_stablehlo(StrBuf *out, const cvn_graph *g, const StableHloOption
                 "graph '%s' names devices up to %" PRId64 ", but the module is for %" PRId64,
                 g->name, named - 1, n_devices);
     if (!local.code && graph_decompose(copy, NULL, NULL, NULL, &local) == CVN_OK &&
-        arena_init(&h.arena, &local) == CVN_OK) {
+        arena_begin(&h.arena, &local) == CVN_OK) {
         h.name = names_choose(copy, &h.arena);
         put_module(&h, copy, n_devices);
         arena_free(&h.arena);

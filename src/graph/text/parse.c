@@ -346,6 +346,14 @@ static int parse_graph(Parser *p)
     return parse_outputs(p);
 }
 
+static void release(void *of)
+{
+    Parser *p = of;
+    free(p->numbers.data);
+    free(p->ints.data);
+    free(p->operands.data);
+}
+
 cvn_graph *graph_parse(const char *text, size_t n, const char *filename, cvn_err *err)
 {
     cvn_err local = {0}; /* so that what failed is known when the caller does not want to know */
@@ -353,17 +361,17 @@ cvn_graph *graph_parse(const char *text, size_t n, const char *filename, cvn_err
     if (n > LONGEST_TEXT)
         err_set(&local, CVN_EFORMAT, "%s has %zu bytes; a graph in text has at most %zu", filename,
                 n, LONGEST_TEXT);
-    else if (arena_init(&p.scratch, &local) == CVN_OK)
+    else if (arena_begin(&p.scratch, &local) == CVN_OK)
         p.g = cvn_graph_new("", &local);
+    Held held;
+    hold(&held, release, &p);
     if (p.g) {
         p.filename = arena_string(&p.g->arena, filename);
         map_init(&p.values, &p.scratch);
         map_init(&p.parameters, &p.scratch);
         parse_graph(&p);
     }
-    free(p.numbers.data);
-    free(p.ints.data);
-    free(p.operands.data);
+    held_release(&held);
     arena_free(&p.scratch);
     if (local.code == CVN_OK)
         return p.g;

@@ -172,7 +172,7 @@ static void put_op(Printer *p, const Op *op)
 void graph_print(StrBuf *out, const cvn_graph *g)
 {
     Printer p = {.out = out};
-    if (arena_init(&p.arena, NULL)) {
+    if (arena_begin(&p.arena, NULL)) {
         out->failed = true;
         return;
     }

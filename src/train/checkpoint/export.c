@@ -78,7 +78,7 @@ static int copy_companions(const Checkpoint *checkpoint, const char *folder,
 int checkpoint_copy_tokenizer(const Checkpoint *checkpoint, const char *folder, cvn_err *err)
 {
     Arena arena;
-    TRY(arena_init(&arena, err));
+    TRY(arena_begin(&arena, err));
     const char *path = checkpoint_tokenizer(checkpoint, &arena);
     int code = path ? copy_into(checkpoint, strrchr(path, '/') + 1, folder, err) : CVN_OK;
     if (code == CVN_OK)
@@ -119,23 +119,30 @@ static int export_slices(const Checkpoint *checkpoint, const char *folder,
     return copy_companions(checkpoint, folder, options, err);
 }
 
+static void close_model(void *model)
+{
+    io_close_model(model);
+}
+
 int checkpoint_export(const Checkpoint *checkpoint, const char *folder, const SaveOptions *options,
                       cvn_err *err)
 {
     IoModel model;
+    Held held;
     if (checkpoint->wholes) {
         Arena arena;
-        TRY(arena_init(&arena, err));
+        TRY(arena_begin(&arena, err));
         int code = export_slices(checkpoint, folder, options, &arena, err);
         arena_free(&arena);
         return code;
     }
     TRY(io_open_model(&model, checkpoint->folder, err));
+    hold(&held, close_model, &model);
     SaveOptions save = with_tokenizer(checkpoint, options, &model.arena);
     int code = save_model(folder, &model, &save, err);
     if (code == CVN_OK)
         code = copy_companions(checkpoint, folder, options, err);
-    io_close_model(&model);
+    held_release(&held);
     return code;
 }
 
@@ -205,7 +212,7 @@ static int export_adapter_slices(const Checkpoint *checkpoint, const char *folde
     Arena arena;
     IoTensors list;
     StWriter writer = {.file = {.fd = -1}};
-    TRY(arena_init(&arena, err));
+    TRY(arena_begin(&arena, err));
     int code = gather_adapters(checkpoint, &list, &arena, err);
     if (code == CVN_OK)
         code = st_writer_open(&writer, file_path(folder, ADAPTER_FILE).text, err);
@@ -242,6 +249,7 @@ static int export_merged(const Checkpoint *checkpoint, const char *base, const c
                          const SaveOptions *options, Arena *arena, cvn_err *err)
 {
     IoModel model;
+    Held held;
     LoraOptions lora;
     const char *named;
     TRY(lora_config_read(&lora, &named, checkpoint->folder, arena, err));
@@ -250,11 +258,12 @@ static int export_merged(const Checkpoint *checkpoint, const char *base, const c
                        "'%s' does not say which model it adapts; give it by --init",
                        checkpoint->folder);
     TRY(io_open_model(&model, base ? base : named, err));
+    hold(&held, close_model, &model);
     SaveOptions save = with_tokenizer(checkpoint, options, arena);
     int code = adapt(checkpoint, &model, &lora, arena, err);
     if (code == CVN_OK)
         code = save_model(folder, &model, &save, err);
-    io_close_model(&model);
+    held_release(&held);
     return code ? code : copy_companions(checkpoint, folder, options, err);
 }
 
@@ -262,7 +271,7 @@ int checkpoint_export_merged(const Checkpoint *checkpoint, const char *base, con
                              const SaveOptions *options, cvn_err *err)
 {
     Arena arena;
-    TRY(arena_init(&arena, err));
+    TRY(arena_begin(&arena, err));
     int code = export_merged(checkpoint, base, folder, options, &arena, err);
     arena_free(&arena);
     return code;

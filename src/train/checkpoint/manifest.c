@@ -35,8 +35,8 @@ static json_t *files_json(const Manifest *manifest)
         char hex[HEX_SIZE];
         const ManifestFile *file = &manifest->file[i];
         snprintf(hex, sizeof hex, "%08" PRIx32, file->crc32c);
-        json_array_append_new(files, json_pack("{s:s, s:I, s:s}", "name", file->name, "bytes",
-                                               (json_int_t)file->bytes, "crc32c", hex));
+        files = json_append(files, json_pack("{s:s, s:I, s:s}", "name", file->name, "bytes",
+                                             (json_int_t)file->bytes, "crc32c", hex));
     }
     return files;
 }
@@ -178,21 +178,25 @@ int manifest_parse(Manifest *manifest, const char *path, const void *text, size_
     json_t *root = json_object_parse(path, text, n, err);
     if (!root)
         return CVN_EFORMAT;
+    Held held;
+    hold(&held, json_release, root);
     int code = parse_root(manifest, path, root, arena, err);
-    json_decref(root);
+    held_release(&held);
     return code;
 }
 
 int manifest_read(Manifest *manifest, const char *folder, Arena *arena, cvn_err *err)
 {
     FileMap map;
+    Held held;
     const char *path = arena_printf(arena, "%s/" MANIFEST_NAME, folder);
     int code = file_map(&map, path, err);
+    hold(&held, file_map_release, &map);
     if (code == CVN_OK && map.size > JSON_FILE_MAX)
         code = err_set(err, CVN_EFORMAT, "'%s' has %zu bytes; a manifest has at most %zu", path,
                        map.size, JSON_FILE_MAX);
     if (code == CVN_OK)
         code = manifest_parse(manifest, path, map.data, map.size, arena, err);
-    file_unmap(&map);
+    held_release(&held);
     return code;
 }

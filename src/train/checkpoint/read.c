@@ -31,10 +31,20 @@ static int open_file(Checkpoint *checkpoint, const ManifestFile *file, bool veri
     return st_read(&checkpoint->tensors, path, map->data, map->size, NULL, err);
 }
 
-/* As one of `n` processes that each verify the checksums of a part of the files: this one part number `part`. */
-static int open_files(Checkpoint *checkpoint, int part, int n, cvn_err *err)
+typedef struct Opening {
+    Checkpoint *checkpoint;
+    const char *folder;
+    int part, n;
+} Opening;
+
+static int open_files(void *of, cvn_err *err)
 {
+    const Opening *o = of;
+    Checkpoint *checkpoint = o->checkpoint;
     Arena *arena = &checkpoint->arena;
+    TRY(arena_init(arena, err));
+    checkpoint->folder = arena_string(arena, o->folder);
+    io_tensors_init(&checkpoint->tensors, arena);
     TRY(manifest_read(&checkpoint->manifest, checkpoint->folder, arena, err));
     const size_t files = checkpoint->manifest.n;
     checkpoint->map = arena_array(arena, files, sizeof *checkpoint->map);
@@ -45,18 +55,17 @@ static int open_files(Checkpoint *checkpoint, int part, int n, cvn_err *err)
     }
     for (size_t i = 0; i < files; i++)
         TRY(open_file(checkpoint, &checkpoint->manifest.file[i],
-                      i * (size_t)n / files == (size_t)part, err));
+                      i * (size_t)o->n / files == (size_t)o->part, err));
     return checkpoint->wholes ? checkpoint_wholes_check(checkpoint->wholes, checkpoint->folder, err)
                               : CVN_OK;
 }
 
+/* As one of `n` processes that each verify the checksums of a part of the files: this one part number `part`. */
 static int open_part(Checkpoint *checkpoint, const char *folder, int part, int n, cvn_err *err)
 {
+    Opening o = {checkpoint, folder, part, n};
     *checkpoint = (Checkpoint){0};
-    TRY(arena_init(&checkpoint->arena, err));
-    checkpoint->folder = arena_string(&checkpoint->arena, folder);
-    io_tensors_init(&checkpoint->tensors, &checkpoint->arena);
-    int code = open_files(checkpoint, part, n, err);
+    int code = protect(open_files, &o, "opening a checkpoint", err);
     if (code != CVN_OK)
         checkpoint_close(checkpoint);
     return code;
@@ -186,7 +195,7 @@ static const char *find_extra(const Checkpoint *checkpoint, const CheckpointStat
     const CheckpointWholes *wholes = checkpoint->wholes;
     size_t n = wholes ? (size_t)wholes->n : checkpoint->tensors.n;
     const char *extra = NULL;
-    if (arena_init(&arena, NULL) != CVN_OK)
+    if (arena_begin(&arena, NULL) != CVN_OK)
         return "(no memory to look)";
     map_init(&known, &arena);
     for (int i = 0; i < state->n; i++)

@@ -12,7 +12,8 @@
 
 typedef struct Reshape {
     const Checkpoint *from;
-    const volatile int *interrupt; /* nonzero ends it; or NULL */
+    const char *folder, *to_mesh, *layout; /* of the run to be made */
+    const volatile int *interrupt;         /* nonzero ends it; or NULL */
     Arena arena;
     TrainConfig options; /* of the run */
     const char *config;  /* the same as text, with the mesh that it is to have; the arena's */
@@ -55,17 +56,21 @@ static int read_options(Reshape *r, const char *mesh, const char *layout, cvn_er
     const char *path = r->from->folder, *text = r->from->manifest.config;
     if (!text)
         return err_set(err, CVN_EFORMAT, "'%s' has no options of the run that it is of", path);
+    Held held;
     json_t *json = json_object_parse(path, text, strlen(text), err);
     if (!json)
         return CVN_EFORMAT;
-    json_object_set_new(json, "mesh", json_string(mesh));
+    json = json_with(json, "mesh", json_string(mesh));
     if (*mesh)
-        json_object_set_new(json, "layout", json_string(layout));
+        json = json_with(json, "layout", json_string(layout));
+    if (!json)
+        return err_set(err, CVN_EMEM, "no memory for the options");
+    hold(&held, json_release, json);
     r->config = json_arena_text(json, JSON_REAL_PRECISION(15), &r->arena);
     train_config_only(json);
     r->options = train_config_defaults();
     int code = train_config_read(&r->options, path, json, NULL, &r->arena, err);
-    json_decref(json);
+    held_release(&held);
     if (code == CVN_OK && (code = train_config_check(&r->options, err)) != CVN_OK)
         err_prefix(err, "%s: the options of the run", path);
     return r->config ? code : err_set(err, CVN_EMEM, "no memory for the options");
@@ -116,9 +121,10 @@ static int write_run(Reshape *r, const char *folder, cvn_err *err)
     return code;
 }
 
-static int reshape(Reshape *r, const char *folder, const char *mesh, const char *layout,
-                   cvn_err *err)
+static int reshape(void *of, cvn_err *err)
 {
+    Reshape *r = of;
+    const char *folder = r->folder, *mesh = r->to_mesh, *layout = r->layout;
     if (arena_init(&r->arena, err) || read_model(r, err) || read_options(r, mesh, layout, err))
         return err->code;
     const TrainStateOptions options = {train_config_optimizer(&r->options), r->lora, CVN_F32};
@@ -138,9 +144,13 @@ static int reshape(Reshape *r, const char *folder, const char *mesh, const char 
 int checkpoint_reshard(const Checkpoint *from, const char *folder, const char *mesh,
                        const char *layout, const volatile int *interrupt, cvn_err *err)
 {
-    Reshape r = {.from = from, .interrupt = interrupt};
+    Reshape r = {.from = from,
+                 .folder = folder,
+                 .to_mesh = mesh ? mesh : "",
+                 .layout = layout,
+                 .interrupt = interrupt};
     cvn_err local = {0};
-    int code = reshape(&r, folder, mesh ? mesh : "", layout, err ? err : &local);
+    int code = protect(reshape, &r, "laying a run out on other devices", err ? err : &local);
     runtime_close(&r.rt);
     train_state_free(&r.state);
     arena_free(&r.arena);

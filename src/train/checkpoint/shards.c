@@ -73,13 +73,15 @@ int checkpoint_shards_text(const CheckpointState *state, Arena *arena, const cha
     for (int i = 0; i < state->n; i++) {
         const CheckpointTensor *tensor = &state->tensor[i];
         json_t *shape = json_integers(tensor->type.dim, tensor->type.rank);
-        json_array_append_new(tensors, json_pack("{s:s, s:s, s:o, s:s}", "name", tensor->name,
+        tensors = json_append(tensors, json_pack("{s:s, s:s, s:o, s:s}", "name", tensor->name,
                                                  "dtype", cvn_dtype_name(tensor->type.dtype),
                                                  "shape", shape, "spec", shards->spec[i]));
     }
     json_t *root = json_pack("{s:s, s:s, s:i, s:o}", "axes", shards->mesh, "layout", shards->layout,
                              "files", shards->n_files, "tensors", tensors);
+    Held held;
+    hold(&held, json_release, root);
     *text = json_arena_text(root, JSON_COMPACT, arena);
-    json_decref(root);
+    held_release(&held);
     return *text ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a manifest");
 }

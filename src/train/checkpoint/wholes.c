@@ -40,6 +40,8 @@ int checkpoint_wholes_read(CheckpointWholes *wholes, const char *folder, const c
     json_t *root = json_object_parse(folder, text, strlen(text), err);
     if (!root)
         return CVN_EFORMAT;
+    Held held;
+    hold(&held, json_release, root);
     const json_t *tensors = json_object_get(root, "tensors");
     size_t n = json_array_size(tensors);
     int code = CVN_OK;
@@ -56,7 +58,7 @@ int checkpoint_wholes_read(CheckpointWholes *wholes, const char *folder, const c
                            whole->name);
         wholes->n++;
     }
-    json_decref(root);
+    held_release(&held);
     return code;
 }
 

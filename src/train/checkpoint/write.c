@@ -21,7 +21,12 @@ typedef struct Writing {
     ParamList params;   /* of the config; n = 0 without one */
     Map param_of;       /* Hugging Face name -> index in params */
     Manifest manifest;  /* grows as files are written; file has room for all */
+    SaveFiles group[2]; /* of whole tensors: the model's, the optimizer's */
+    ManifestFile *here; /* [n_local] of shards: the files of this process; the arena's */
+    ManifestFile *all;  /* [n_files] those of all processes; the arena's */
 } Writing;
+
+#define WRITING "writing a checkpoint"
 
 static bool is_optimizer(const CheckpointTensor *tensor)
 {
@@ -125,12 +130,14 @@ static int write_file(Writing *w, const char *name, const SaveFiles *group, int 
                       ManifestFile *listed, cvn_err *err)
 {
     StWriter writer;
+    Held held;
     int code = st_writer_open(&writer, arena_printf(&w->arena, "%s/%s", w->folder, name), err);
+    hold(&held, st_writer_release, &writer);
     if (code == CVN_OK)
         code = write_pieces(w, &writer, group, file, err);
     if (code == CVN_OK)
         *listed = (ManifestFile){name, writer.file.position, writer.file.crc};
-    st_writer_free(&writer);
+    held_release(&held);
     return code;
 }
 
@@ -182,27 +189,33 @@ static int write_companions(Writing *w, cvn_err *err)
     return w->options->tokenizer ? copy_tokenizer(w, err) : CVN_OK;
 }
 
+static int write_own_shards(void *of, cvn_err *err)
+{
+    Writing *w = of;
+    const CheckpointShards *shards = w->state->shards;
+    for (int i = 0; i < shards->n_local; i++)
+        TRY(write_file(w, checkpoint_shard_name(shards, shards->first + i, &w->arena), NULL, i,
+                       &w->here[i], err));
+    return CVN_OK;
+}
+
 /* Every process its files; then the first one has all of them listed. */
 static int write_shards(Writing *w, cvn_err *err)
 {
     const CheckpointShards *shards = w->state->shards;
     Cluster *cluster = w->options->cluster;
-    size_t n = (size_t)shards->n_local;
-    ManifestFile *here = arena_array(&w->arena, n, sizeof *here);
-    ManifestFile *all = arena_array(&w->arena, (size_t)shards->n_files, sizeof *all);
-    int code = CVN_OK;
-    for (int i = 0; i < shards->n_local && code == CVN_OK; i++)
-        code = write_file(w, checkpoint_shard_name(shards, shards->first + i, &w->arena), NULL, i,
-                          &here[i], err);
-    TRY(cluster_together(cluster, CLUSTER_SAVES, code, err));
-    TRY(cluster_gather(cluster, CLUSTER_SAVES, here, all, n * sizeof *here, err));
+    size_t bytes = (size_t)shards->n_local * sizeof *w->here;
+    TRY(cluster_together(cluster, CLUSTER_SAVES, protect(write_own_shards, w, WRITING, err), err));
+    TRY(cluster_gather(cluster, CLUSTER_SAVES, w->here, w->all, bytes, err));
     for (int i = 0; i < shards->n_files; i++)
-        list_file(w, checkpoint_shard_name(shards, i, &w->arena), all[i].bytes, all[i].crc32c);
+        list_file(w, checkpoint_shard_name(shards, i, &w->arena), w->all[i].bytes,
+                  w->all[i].crc32c);
     return checkpoint_shards_text(w->state, &w->arena, &w->manifest.mesh, err);
 }
 
-static int write_wholes(Writing *w, const SaveFiles *group, cvn_err *err)
+static int write_wholes(Writing *w, cvn_err *err)
 {
+    const SaveFiles *group = w->group;
     for (int g = 0; g < 2; g++)
         for (int file = 0; file < group[g].n; file++)
             TRY(write_file(w, save_files_name(&group[g], file), &group[g], file,
@@ -213,17 +226,10 @@ static int write_wholes(Writing *w, const SaveFiles *group, cvn_err *err)
     return list_small(w, SAVE_INDEX, err);
 }
 
-static int write_files(Writing *w, cvn_err *err)
+static int write_files(void *of, cvn_err *err)
 {
-    const uint64_t limit = w->options->file_bytes;
-    /* PEFT knows no split adapters. */
-    SaveFiles group[] = {w->options->lora ? make_group(w, "adapter_model", false, UINT64_MAX)
-                                          : make_group(w, "model", false, limit),
-                         make_group(w, "optimizer", true, limit)};
-    size_t n_files =
-        w->state->shards ? (size_t)w->state->shards->n_files : (size_t)(group[0].n + group[1].n);
-    w->manifest.file = arena_array(&w->arena, n_files + 16, sizeof *w->manifest.file);
-    TRY(w->state->shards ? write_shards(w, err) : write_wholes(w, group, err));
+    Writing *w = of;
+    TRY(w->state->shards ? write_shards(w, err) : write_wholes(w, err));
     if (cluster_rank(w->options->cluster))
         return CVN_OK;
     TRY(write_companions(w, err));
@@ -249,6 +255,46 @@ static int rename_whole(const char *folder, const char *partial, const char *fin
     return file_remove_folder(partial, err);
 }
 
+static void list_params(Writing *w)
+{
+    const CheckpointOptions *options = w->options;
+    if (!options->config)
+        return;
+    params_list(&w->params, options->config, &w->arena);
+    if (options->lora) {
+        LoraParams adapters;
+        lora_params(&adapters, &w->params, options->lora, &w->arena);
+        w->params = adapters.list;
+    }
+    for (int i = 0; i < w->params.n; i++) {
+        const char *name = w->params.param[i].file_name[NAMING_HF];
+        *map_put(&w->param_of, name, strlen(name), NULL) = (uint64_t)i;
+    }
+}
+
+/* All that is allocated before the processes write their files, so that none of them gives up where the others meet. */
+static int prepare(void *of, cvn_err *err)
+{
+    Writing *w = of;
+    const CheckpointShards *shards = w->state->shards;
+    const uint64_t limit = w->options->file_bytes;
+    (void)err;
+    list_params(w);
+    size_t n_files = 16; /* and those beside the tensors */
+    if (shards) {
+        w->here = arena_array(&w->arena, (size_t)shards->n_local, sizeof *w->here);
+        w->all = arena_array(&w->arena, (size_t)shards->n_files, sizeof *w->all);
+        n_files += (size_t)shards->n_files;
+    } else { /* PEFT knows no split adapters. */
+        w->group[0] = w->options->lora ? make_group(w, "adapter_model", false, UINT64_MAX)
+                                       : make_group(w, "model", false, limit);
+        w->group[1] = make_group(w, "optimizer", true, limit);
+        n_files += (size_t)(w->group[0].n + w->group[1].n);
+    }
+    w->manifest.file = arena_array(&w->arena, n_files, sizeof *w->manifest.file);
+    return CVN_OK;
+}
+
 int checkpoint_write(const char *folder, const CheckpointState *state,
                      const CheckpointOptions *options, cvn_err *err)
 {
@@ -262,27 +308,17 @@ int checkpoint_write(const char *folder, const CheckpointState *state,
     const FilePath partial = checkpoint_path(folder, state->step, CHECKPOINT_PARTIAL);
     const FilePath final = checkpoint_path(folder, state->step, "");
     const bool first = cluster_rank(options->cluster) == 0;
-    TRY(arena_init(&w.arena, err));
+    TRY(arena_begin(&w.arena, err));
     map_init(&w.param_of, &w.arena);
-    if (options->config) {
-        params_list(&w.params, options->config, &w.arena);
-        if (options->lora) {
-            LoraParams adapters;
-            lora_params(&adapters, &w.params, options->lora, &w.arena);
-            w.params = adapters.list;
-        }
-        for (int i = 0; i < w.params.n; i++) {
-            const char *name = w.params.param[i].file_name[NAMING_HF];
-            *map_put(&w.param_of, name, strlen(name), NULL) = (uint64_t)i;
-        }
-    }
     w.folder = partial.text;
-    int code = first ? file_remove_folder(partial.text, err) : CVN_OK;
+    int code = protect(prepare, &w, WRITING, err);
+    if (code == CVN_OK && first)
+        code = file_remove_folder(partial.text, err);
     if (code == CVN_OK && first)
         code = file_make_folder(partial.text, err);
     code = cluster_together(options->cluster, CLUSTER_SAVES, code, err);
     if (code == CVN_OK)
-        code = write_files(&w, err);
+        code = protect(write_files, &w, WRITING, err);
     if (code == CVN_OK && first)
         code = rename_whole(folder, partial.text, final.text, err);
     code = cluster_together(options->cluster, CLUSTER_SAVES, code, err);

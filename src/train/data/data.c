@@ -97,36 +97,46 @@ static uint64_t key_of(const TrainData *data, const DataOptions *options)
     return key;
 }
 
-int data_open(TrainData **out, const DataOptions *options, cvn_err *err)
+typedef struct Opening {
+    TrainData *data;
+    SourceList list;
+    const DataOptions *options;
+} Opening;
+
+static int open_sources(void *of, cvn_err *err)
 {
-    SourceList list = {0};
-    *out = NULL;
-    TRY(check_options(options, err));
-    TrainData *data = calloc(1, sizeof *data);
-    if (!data)
-        return err_set(err, CVN_EMEM, "no memory to open the data");
-    int code = arena_init(&data->arena, err);
-    if (code)
-        goto fail;
+    Opening *o = of;
+    TrainData *data = o->data;
+    const DataOptions *options = o->options;
+    TRY(arena_init(&data->arena, err));
     int32_t eos = options->tokenizer ? tokenizer_eos(options->tokenizer) : -1;
     data->seq = options->seq;
     data->pad = eos >= 0 ? eos : 0;
     data->vocab = options->vocab       ? options->vocab
                   : options->tokenizer ? tokenizer_vocab_size(options->tokenizer)
                                        : INT32_MAX;
-    if ((code = source_list(&list, options->paths, options->n_paths, err)) ||
-        (code = open_files(data, &list, options, err)) || (code = number_files(data, err)))
-        goto fail;
+    TRY(source_list(&o->list, options->paths, options->n_paths, err));
+    TRY(open_files(data, &o->list, options, err));
+    TRY(number_files(data, err));
     data->packing = packing_of(data, options->packing);
-    if ((code = data_cut(data, options, err)))
-        goto fail;
+    TRY(data_cut(data, options, err));
     data->key = key_of(data, options);
-    source_list_free(&list);
-    *out = data;
     return CVN_OK;
-fail:
-    source_list_free(&list);
-    data_free(data);
+}
+
+int data_open(TrainData **out, const DataOptions *options, cvn_err *err)
+{
+    *out = NULL;
+    TRY(check_options(options, err));
+    Opening o = {.data = calloc(1, sizeof(TrainData)), .options = options};
+    if (!o.data)
+        return err_set(err, CVN_EMEM, "no memory to open the data");
+    int code = protect(open_sources, &o, "opening the data", err);
+    source_list_free(&o.list);
+    if (code)
+        data_free(o.data);
+    else
+        *out = o.data;
     return code;
 }
 

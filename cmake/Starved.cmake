@@ -1,0 +1,15 @@
+# The program once more, with memory that can be made to run out (tests/starve.c).
+if(NOT TARGET caravan OR CMAKE_CROSSCOMPILING OR CVN_FUZZ OR CVN_TSAN)
+  return()
+endif()
+add_executable(caravan_starved $<TARGET_OBJECTS:caravan> tests/starve.c)
+target_include_directories(caravan_starved PRIVATE src)
+target_link_libraries(caravan_starved PRIVATE caravan_core caravan_cli_needs)
+foreach(function malloc calloc realloc reallocarray aligned_alloc strdup strndup asprintf fopen opendir pthread_create mmap
+    munmap arena_try arena_alloc arena_array arena_more arena_copy arena_string arena_stringn arena_printf)
+  target_link_options(caravan_starved PRIVATE "LINKER:--wrap=${function}")
+endforeach()
+foreach(command generate train)
+  add_test(NAME memory_failure_${command} COMMAND bash "${CMAKE_SOURCE_DIR}/tools/starve.sh" "${CMAKE_BINARY_DIR}" ${command})
+  set_tests_properties(memory_failure_${command} PROPERTIES TIMEOUT 600 ENVIRONMENT "SAMPLE=40")
+endforeach()
