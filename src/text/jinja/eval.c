@@ -611,19 +611,30 @@ const char *j_name_find(const JinjaTemplate *jinja, const char *text, size_t n)
     return found ? (const char *)(uintptr_t)*found : NULL;
 }
 
+typedef struct Reading {
+    JinjaTemplate *jinja;
+    const char *source; /* [n] */
+    size_t n;
+} Reading;
+
+static int read_source(void *of, cvn_err *err)
+{
+    const Reading *reading = of;
+    Token *tokens = NULL;
+    map_init(&reading->jinja->names, &reading->jinja->arena);
+    TRY(jinja_lex(reading->source, reading->n, &reading->jinja->arena, &tokens, err));
+    return jinja_parse(reading->jinja, tokens, err);
+}
+
 int jinja_read(const char *source, size_t n, JinjaTemplate **out, cvn_err *err)
 {
-    Token *tokens = NULL;
     *out = NULL;
     JinjaTemplate *jinja = calloc(1, sizeof *jinja);
     if (!jinja)
         return err_set(err, CVN_EMEM, "no memory for a chat template");
     int rc = arena_init(&jinja->arena, err);
-    map_init(&jinja->names, &jinja->arena);
     if (!rc)
-        rc = jinja_lex(source, n, &jinja->arena, &tokens, err);
-    if (!rc)
-        rc = jinja_parse(jinja, tokens, err);
+        rc = protect(read_source, &(Reading){jinja, source, n}, "reading a chat template", err);
     if (rc)
         jinja_free(jinja);
     else
@@ -664,6 +675,24 @@ static void run_free(Run *r)
     arena_free(&r->arena);
 }
 
+/* What is rendered goes to *text, in the run's arena. */
+typedef struct Rendering {
+    Run *r;
+    Text text;
+} Rendering;
+
+static int render(void *of, cvn_err *err)
+{
+    Rendering *to = of;
+    Run *r = to->r;
+    (void)err; /* the run's */
+    set_variables(r, r->input->own, JINJA_OWN);
+    set_variables(r, r->input->data, JINJA_DATA);
+    exec(r, r->jinja->body, &r->root, &to->text);
+    j_take(r, 1); /* looks at what has been taken */
+    return r->rc;
+}
+
 int jinja_render(const JinjaTemplate *jinja, const JinjaInput *input, JinjaText *out, cvn_err *err)
 {
     Run r = {.jinja = jinja,
@@ -672,19 +701,15 @@ int jinja_render(const JinjaTemplate *jinja, const JinjaInput *input, JinjaText 
              .line = 1,
              .max_memory = input->max_memory ? input->max_memory : JINJA_MAX_MEMORY,
              .steps = input->max_steps ? input->max_steps : JINJA_MAX_STEPS};
-    Text text = {0};
-    r.rc = arena_init(&r.arena, err);
-    if (r.rc)
-        return r.rc;
-    set_variables(&r, input->own, JINJA_OWN);
-    set_variables(&r, input->data, JINJA_DATA);
-    exec(&r, jinja->body, &r.root, &text);
-    j_take(&r, 1); /* looks at what has been taken */
+    Rendering to = {.r = &r};
+    const Text *text = &to.text;
+    TRY(arena_init(&r.arena, err));
+    r.rc = protect(render, &to, "rendering a chat template", err);
     if (!r.rc) {
-        strbuf_add(&out->text, text.n ? text.text : "", text.n);
-        strbuf_add(&out->mark, text.n ? text.mark : "", text.n);
+        strbuf_add(&out->text, text->n ? text->text : "", text->n);
+        strbuf_add(&out->mark, text->n ? text->mark : "", text->n);
         if (out->text.failed || out->mark.failed)
-            r.rc = err_set(err, CVN_EMEM, "no memory for %zu bytes of a conversation", text.n);
+            r.rc = err_set(err, CVN_EMEM, "no memory for %zu bytes of a conversation", text->n);
     }
     run_free(&r);
     return r.rc;
