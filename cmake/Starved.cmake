@@ -4,7 +4,7 @@ if(NOT TARGET caravan OR CMAKE_CROSSCOMPILING OR CVN_FUZZ OR CVN_TSAN)
 endif()
 add_executable(caravan_starved $<TARGET_OBJECTS:caravan> tests/starve.c)
 target_include_directories(caravan_starved PRIVATE src)
-target_link_libraries(caravan_starved PRIVATE caravan_core caravan_cli_needs)
+target_link_libraries(caravan_starved PRIVATE caravan_server caravan_core caravan_cli_needs)
 foreach(function malloc calloc realloc reallocarray aligned_alloc strdup strndup asprintf fopen opendir pthread_create mmap
     munmap arena_try arena_alloc arena_array arena_more arena_copy arena_string arena_stringn arena_printf)
   target_link_options(caravan_starved PRIVATE "LINKER:--wrap=${function}")

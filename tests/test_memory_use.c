@@ -62,10 +62,8 @@ static void peak_memory_is_as_predicted(void **state)
     static int32_t prompt[700];
     for (int i = 0; i < 700; i++)
         prompt[i] = i * 31 % 32000;
-    const cvn_request like = {.prompt = prompt,
-                              .max_tokens = 8,
-                              .ignore_eos = true,
-                              .sampling = {.top_p = 1}};
+    const cvn_request like = {
+        .prompt = prompt, .max_tokens = 8, .ignore_eos = true, .sampling = {.top_p = 1}};
     cvn_request request[2] = {like, like};
     request[0].n_prompt = 700;
     request[1].n_prompt = 600;
