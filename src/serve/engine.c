@@ -131,8 +131,7 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
             bind_inputs(&e->prefill[m][i].program, &e->section);
             LlamaStep wide = step;
             wide.batch = side_by_side;
-            if (wide.batch == e->parts || wide.seq > SECTION_MOST ||
-                wide.batch * wide.seq > largest)
+            if (wide.batch == e->parts || wide.seq > SECTION_MOST)
                 continue;
             if (make_step(e, &e->batch[m][i], &wide, err))
                 return err->code;
