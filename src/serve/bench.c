@@ -166,13 +166,14 @@ static int open_turns(Turns *t, cvn_engine *e, int64_t most, cvn_err *err)
 static int take_turn(Turns *t, cvn_engine *e, int64_t most, int64_t *taken, cvn_err *err)
 {
     static const double TURN = 0.01, LONGEST = 0.05;
-    double begin = clock_seconds(), end = begin, *seconds = t->seconds + t->steps;
+    const double end = clock_seconds() + TURN;
+    double *seconds = t->seconds + t->steps;
     int64_t n = 0;
-    while (n < most && end - begin < TURN) {
+    for (bool go = true; go && n < most;) {
+        double begin = clock_seconds();
         TRY(engine_decode(e, err));
-        double now = clock_seconds();
-        seconds[n++] = now - end;
-        end = now;
+        seconds[n++] = clock_seconds() - begin;
+        TRY(go_on(e, end, &go, err));
     }
     *taken = n;
     if (n > 1)
