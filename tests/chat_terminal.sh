@@ -1,55 +1,59 @@
 #!/bin/sh
 # A person at a terminal, played by tmux: chat_terminal.sh CARAVAN MODEL SCRATCH. Ends with 77 where tmux is
-# missing, with 1 and the screen where something is not seen in time.
+# missing or ends before the program that runs in it, with 1 and the screen where something is not seen in time.
 caravan=$1 model=$2 scratch=$3
 command -v tmux >/dev/null || { echo "tmux is not installed"; exit 77; }
 export LC_ALL=C.UTF-8 TMUX= HOME=$scratch TMUX_TMPDIR=$scratch
 tm() { tmux -L chat -f /dev/null "$@"; }
 
-show() { tm capture-pane -p -S -100 -t chat; }
+show() { tm capture-pane -p -S -100 -t chat 2>/dev/null; }
 
-# see PATTERN: wait until a line of the screen matches.
-see() {
-    for _ in $(seq 1200); do
-        show | grep -q -e "$1" && return
-        sleep 0.05
-    done
-    echo "not seen: $1"; show | tail -20; tm kill-server; exit 1
+# give_up WHAT: it was not seen.
+give_up() {
+    if ! tm has-session -t chat 2>/dev/null && [ ! -e "$scratch/left" ]; then
+        echo "tmux ended by itself, waiting for this: $1"
+        exit 77
+    fi
+    echo "$1"
+    show | grep -v "^ *\$" | tail -15
+    tm kill-server
+    exit 1
 }
 
-# see_times N PATTERN: wait until N lines match.
-see_times() {
+# until_true WHAT CONDITION…: wait for a condition, which is a command; the program must not have ended before.
+until_true() {
+    what=$1
+    shift
     for _ in $(seq 1200); do
-        [ "$(show | grep -c -e "$2")" -ge "$1" ] && return
+        "$@" && return
+        tm has-session -t chat 2>/dev/null || break
         sleep 0.05
     done
-    echo "not seen $1 times: $2"; show | tail -20; tm kill-server; exit 1
+    give_up "$what"
 }
 
-# see_last PATTERN: wait until it matches the last line that is not empty.
-see_last() {
-    for _ in $(seq 1200); do
-        show | grep -v '^ *$' | tail -1 | grep -q -e "$1" && return
-        sleep 0.05
-    done
-    echo "not the last line: $1"; show | tail -20; tm kill-server; exit 1
-}
+matches() { show | grep -q -e "$1"; }
+matches_times() { [ "$(show | grep -c -e "$2")" -ge "$1" ]; }
+matches_last() { show | grep -v '^ *$' | tail -1 | grep -q -e "$1"; }
+answers() { stty -a <"$tty" | grep -q '[^-]icanon' && ! matches_last "$1"; }
 
-# see_answer PATTERN: wait until a turn, whose last line matches, is being answered: the terminal makes a signal of
-# Ctrl-C (while a line is edited it does not), and something stands below that line.
+# see PATTERN: a line of the screen matches; see_times N PATTERN: N lines do; see_last PATTERN: the last that is not
+# empty does.
+see() { until_true "not seen: $1" matches "$1"; }
+see_times() { until_true "not seen $1 times: $2" matches_times "$1" "$2"; }
+see_last() { until_true "not the last line: $1" matches_last "$1"; }
+
+# see_answer PATTERN: a turn, whose last line matches, is being answered: the terminal makes a signal of Ctrl-C
+# (while a line is edited it does not), and something stands below that line.
 see_answer() {
     tty=$(tm display-message -p -t chat '#{pane_tty}')
-    for _ in $(seq 1200); do
-        stty -a <"$tty" | grep -q '[^-]icanon' && ! show | grep -v '^ *$' | tail -1 | grep -q -e "$1" && return
-        sleep 0.05
-    done
-    echo "no answer: $1"; show | tail -20; tm kill-server; exit 1
+    until_true "no answer: $1" answers "$1"
 }
 
 type() { tm send-keys -t chat "$@"; }
 
 tm new-session -d -s chat -x 70 -y 20 \
-    "'$caravan' chat -m '$model' --ignore-eos --threads 1; echo left with \$?; sleep 60" || exit 77
+    "'$caravan' chat -m '$model' --ignore-eos --threads 1; echo left with \$? | tee '$scratch/left'; sleep 600" || exit 77
 see 'Ctrl-D leaves'
 see_last '^> *$'
 
