@@ -38,7 +38,7 @@ static StrBuf shell(const char *line, int *status)
 }
 
 /* Runs a line, and holds its exit code and pieces of what it prints to what is expected. */
-static void expect(int status, const char *line, const char *piece)
+static inline void expect(int status, const char *line, const char *piece)
 {
     int got;
     StrBuf output = shell(line, &got);

@@ -19,7 +19,8 @@
  *
  * A mask never leads into a dead end: whatever is sampled under it can be completed. A constraint is exact: it accepts
  * the texts that fulfil it and no others; where that cannot be, it is refused when it is made (docs/CONSTRAIN.md says
- * what is). What a constraint finds out is kept in it, so its texts are asked from one thread at a time.
+ * what is). What a constraint finds out is kept in it, so its texts are asked from one thread at a time. An engine does
+ * all this for requests that have a constraint (engine.h).
  */
 #ifndef CARAVAN_CONSTRAIN_H
 #define CARAVAN_CONSTRAIN_H

@@ -31,6 +31,7 @@ extern "C" {
 typedef struct cvn_model cvn_model;
 typedef struct cvn_engine cvn_engine;
 struct cvn_cluster;
+struct cvn_constraint;
 
 typedef struct cvn_model_options {
     /* Of weights that are not quantized, activations and cache: CVN_F32 or CVN_BF16; CVN_DTYPE_COUNT: the file's, or bf16
@@ -77,8 +78,8 @@ typedef struct cvn_engine_options {
     bool sampling;   /* compile for temperature; without it only greedy requests */
     bool filters;    /* and for top-k, top-p, min-p */
     bool penalties;  /* and for repeat penalties, with any of these */
-    /* And for all that a request says of single tokens: bias, presence and frequency penalties, min_tokens, on_logits. It
-       includes sampling and filters. What it costs is paid by steps with such a request. */
+    /* And for all that a request says of single tokens: bias, presence and frequency penalties, min_tokens, on_logits,
+       constraint. It includes sampling and filters. What it costs is paid by steps with such a request. */
     bool adjust;
     bool scoring;       /* compile for cvn_engine_score */
     bool no_generation; /* leave out what only cvn_engine_generate needs */
@@ -134,11 +135,12 @@ typedef struct cvn_sampling {
 } cvn_sampling;
 
 typedef enum cvn_finish {
-    CVN_FINISH_EOS,      /* an end token */
-    CVN_FINISH_LENGTH,   /* max_tokens */
-    CVN_FINISH_CONTEXT,  /* the context is full */
-    CVN_FINISH_STOPPED,  /* the callback said so */
-    CVN_FINISH_CANCELLED /* cvn_engine_cancel, or the call that submitted it was interrupted */
+    CVN_FINISH_EOS,       /* an end token */
+    CVN_FINISH_LENGTH,    /* max_tokens */
+    CVN_FINISH_CONTEXT,   /* the context is full */
+    CVN_FINISH_STOPPED,   /* the callback said so */
+    CVN_FINISH_CANCELLED, /* cvn_engine_cancel, or the call that submitted it was interrupted */
+    CVN_FINISH_CONSTRAINT /* what its constraint lets come next could not be found out: cvn_result.why */
 } cvn_finish;
 
 /* Added to the logit of a token. */
@@ -161,6 +163,14 @@ typedef struct cvn_request {
     int64_t n_bias;
     int64_t min_tokens;       /* no end token before there are so many */
     cvn_logits_fn *on_logits; /* called with the listener's context, or NULL */
+    /* What the text must be (constrain.h), or NULL. Borrowed until the request has ended; requests of one engine may share
+       it. Nothing that it does not allow is drawn, whatever logits and biases are. End tokens are drawn only where the text
+       is complete, and end it whatever ignore_eos says; where nothing else may come, before min_tokens, too. What
+       CVN_FINISH_LENGTH or CVN_FINISH_CONTEXT ended is only the beginning of such a text. The model needs a tokenizer. */
+    struct cvn_constraint *constraint;
+    /* [n_end] borrowed during the call: tokens that end the text as the model's own end tokens do. */
+    const int32_t *end;
+    int64_t n_end;
     /* With options.reuse: only requests of the same salt share what rows hold. */
     uint64_t cache_salt;
 } cvn_request;
@@ -170,6 +180,7 @@ typedef struct cvn_result {
     int64_t reused;   /* tokens of the prompt that were in the row's cache already (session.h) */
     int64_t computed; /* tokens of the prompt that were not */
     cvn_finish finish;
+    const char *why; /* of CVN_FINISH_CONSTRAINT, until the engine is used again; else NULL */
     double prefill_seconds; /* in programs that read this request's prompt */
     double first_seconds;   /* from when it was submitted to its first token (TTFT) */
     double total_seconds;   /* from when it was submitted to its last token */

@@ -11,9 +11,9 @@
 /* An answer as it comes. */
 typedef struct Answer {
     Chat *chat;
-    int32_t stops[4]; /* [n_stops] ids that end it, by the chat format */
-    size_t n_stops;
-    TokenIds ids; /* all but the end token */
+    cvn_request request;
+    int32_t stops[4]; /* [request.n_end] ids that end it, by the chat format */
+    TokenIds ids;     /* all but the end token */
     Decoder decoder;
     bool thinks; /* it may begin with thoughts */
     Thinking thinking;
@@ -22,14 +22,6 @@ typedef struct Answer {
     size_t thought_shown, text_shown;
     cvn_err err; /* of decoding or printing */
 } Answer;
-
-static bool is_end(const Answer *a, int32_t token)
-{
-    for (size_t i = 0; i < a->n_stops; i++)
-        if (a->stops[i] == token)
-            return true;
-    return engine_is_eos(a->chat->run.engine, token);
-}
 
 static void show_thought(Answer *a)
 {
@@ -90,7 +82,7 @@ static bool on_token(void *context, int request, int32_t token)
 {
     (void)request;
     Answer *a = context;
-    if (!a->chat->request.ignore_eos && is_end(a, token))
+    if (engine_ends(a->chat->run.engine, &a->request, token))
         return false;
     token_ids_add(&a->ids, token);
     decoder_push(&a->decoder, token, &a->piece, &a->err);
@@ -159,13 +151,13 @@ static int keep(Answer *a, cvn_err *err)
 static int generate(Answer *a, const TokenIds *prompt, cvn_err *err)
 {
     Chat *chat = a->chat;
-    cvn_request request = chat->request;
-    request.prompt = prompt->id;
-    request.n_prompt = (int64_t)prompt->n;
-    if (request.max_tokens == 0)
-        request.max_tokens = INT64_MAX;
+    cvn_request *request = &a->request;
+    request->prompt = prompt->id;
+    request->n_prompt = (int64_t)prompt->n;
+    if (request->max_tokens == 0)
+        request->max_tokens = INT64_MAX;
     cvn_err local = {0};
-    int code = cvn_session_generate(chat->session, &request, on_token, a, chat->interrupt,
+    int code = cvn_session_generate(chat->session, request, on_token, a, chat->interrupt,
                                     &chat->was, &local);
     bool stopped = code == CVN_EINTERRUPTED;
     if (code && !stopped)
@@ -173,7 +165,7 @@ static int generate(Answer *a, const TokenIds *prompt, cvn_err *err)
     if (chat->was.n_tokens == 0) {
         dialog_pop(&chat->dialog);
         if (!stopped)
-            say_full(chat, request.n_prompt);
+            say_full(chat, request->n_prompt);
     } else {
         finish_text(a);
         TRY(keep(a, err));
@@ -192,7 +184,7 @@ static int generate(Answer *a, const TokenIds *prompt, cvn_err *err)
 int chat_answer(Chat *chat, cvn_err *err)
 {
     Dialog *dialog = &chat->dialog;
-    Answer a = {.chat = chat};
+    Answer a = {.chat = chat, .request = chat->request};
     TokenIds prompt = {0};
     cvn_err refused = {0};
     int code = dialog_prompt(dialog, &prompt, &refused);
@@ -205,7 +197,8 @@ int chat_answer(Chat *chat, cvn_err *err)
         dialog_pop(dialog);
         chat_refuse(chat, "%s", refused.message);
     } else {
-        a.n_stops = dialog_stops(dialog, a.stops);
+        a.request.end = a.stops;
+        a.request.n_end = (int64_t)dialog_stops(dialog, a.stops);
         a.thinks = dialog_thinks(dialog);
         decoder_init(&a.decoder, dialog->tokenizer, 0);
         thinking_init(&a.thinking, dialog_in_thought(dialog, &prompt));

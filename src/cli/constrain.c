@@ -4,6 +4,7 @@
 #include "cli/common.h"
 #include "cli/terminal.h"
 #include "constrain/json.h"
+#include "constrain/tokens.h"
 #include "text/tokenizer.h"
 
 #include <stdlib.h>
@@ -61,30 +62,12 @@ static int open_vocabulary(Work *w, const char *path, cvn_err *err)
 {
     if (tokenizer_open(path, &w->tokenizer, err))
         return err->code;
-    int32_t n = tokenizer_vocab_size(w->tokenizer), eos = tokenizer_eos(w->tokenizer);
-    StrBuf text = {0};
-    size_t *length = calloc((size_t)n + 1, sizeof *length),
-           *begin = calloc((size_t)n + 1, sizeof *begin);
-    const char **piece = calloc((size_t)n + 1, sizeof *piece);
-    w->mask = calloc(CVN_MASK_WORDS(n) + 1, sizeof *w->mask);
-    w->n_tokens = n;
-    int code = length && begin && piece && w->mask
-                   ? CVN_OK
-                   : err_set(err, CVN_EMEM, "no memory for the vocabulary");
-    for (int32_t i = 0; i < n && !code; i++) {
-        begin[i] = text.length;
-        code = tokenizer_decode(w->tokenizer, &i, 1, TOKENIZER_CONTINUE, &text, err);
-        length[i] = text.length - begin[i];
-    }
-    for (int32_t i = 0; i < n && !code; i++)
-        piece[i] = text.text + begin[i];
-    if (!code)
-        code = cvn_vocabulary_new(piece, length, n, &eos, eos >= 0, &w->vocabulary, err);
-    strbuf_free(&text);
-    free(length);
-    free(begin);
-    free(piece);
-    return code;
+    w->n_tokens = tokenizer_vocab_size(w->tokenizer);
+    w->mask = calloc(CVN_MASK_WORDS(w->n_tokens) + 1, sizeof *w->mask);
+    if (!w->mask)
+        return err_set(err, CVN_EMEM, "no memory for the vocabulary");
+    const int32_t eos = tokenizer_eos(w->tokenizer);
+    return vocabulary_of(w->tokenizer, w->n_tokens, &eos, eos >= 0, &w->vocabulary, err);
 }
 
 /* The ids of a text, if they stand for its very bytes. */

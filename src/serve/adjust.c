@@ -1,7 +1,10 @@
 #include "serve/adjust.h"
 
+#include "constrain/tokens.h"
+
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What no logit outweighs, and no sum of logits and biases makes infinite. */
@@ -21,6 +24,16 @@ void adjust_init(cvn_engine *e)
         e->adjust[i].seen = seen + i * vocab;
 }
 
+void adjust_free(cvn_engine *e)
+{
+    for (int i = 0; e->adjust && i < e->options.rows; i++) {
+        cvn_constrained_free(e->adjust[i].text);
+        free(e->adjust[i].base);
+        free(e->adjust[i].mask);
+    }
+    cvn_vocabulary_free(e->words);
+}
+
 static bool is_on(float x, float off)
 {
     return x < off || x > off;
@@ -30,7 +43,7 @@ bool adjust_wanted(const cvn_engine *e, const cvn_request *r)
 {
     const cvn_sampling *s = &r->sampling;
     bool penalty = e->options.adjust && s->repeat_penalty > 0 && is_on(s->repeat_penalty, 1);
-    return r->n_bias || r->min_tokens > 0 || r->on_logits || penalty ||
+    return r->n_bias || r->min_tokens > 0 || r->on_logits || r->constraint || penalty ||
            is_on(s->presence_penalty, 0) || is_on(s->frequency_penalty, 0);
 }
 
@@ -41,12 +54,21 @@ int adjust_check(const cvn_engine *e, const cvn_request *r, cvn_err *err)
         return err_set(err, CVN_EINVAL,
                        "presence and frequency penalties are %g and %g; give -100 to 100",
                        (double)s->presence_penalty, (double)s->frequency_penalty);
+    for (int64_t i = 0; i < r->n_end; i++)
+        if (r->end[i] < 0 || r->end[i] >= e->model->io.config.vocab)
+            return err_set(err, CVN_EINVAL, "end token %d is not in the vocabulary of %" PRId64,
+                           (int)r->end[i], e->model->io.config.vocab);
     if (!adjust_wanted(e, r))
         return CVN_OK;
     if (!e->options.adjust)
         return err_set(err, CVN_EINVAL,
-                       "the request has biases, penalties, min_tokens or wants logits; make the "
-                       "engine with options.adjust");
+                       "the request has a constraint, biases, penalties, min_tokens or wants "
+                       "logits; make the engine with options.adjust");
+    if (r->constraint && !e->model->tokenizer)
+        return err_set(err, CVN_EINVAL,
+                       "the request has a constraint, and the model no tokenizer that could be "
+                       "read%s%s",
+                       e->model->tokenizer_err.code ? ": " : "", e->model->tokenizer_err.message);
     for (int64_t i = 0; i < r->n_bias; i++) {
         if (r->bias[i].token < 0 || r->bias[i].token >= e->model->io.config.vocab)
             return err_set(err, CVN_EINVAL,
@@ -59,9 +81,24 @@ int adjust_check(const cvn_engine *e, const cvn_request *r, cvn_err *err)
     return CVN_OK;
 }
 
-static float *bias_of(const cvn_engine *e, int row)
+int adjust_prepare(cvn_engine *e, const cvn_request *r, cvn_err *err)
+{
+    const SpecialIds *eos = &e->model->io.config.eos;
+    if (!r->constraint || e->words)
+        return CVN_OK;
+    return vocabulary_of(e->model->tokenizer, (cvn_token)vocab_of(e), eos->id, (size_t)eos->n,
+                         &e->words, err);
+}
+
+static float *added_to(const cvn_engine *e, int row)
 {
     return e->rows.bias + (size_t)row * vocab_of(e);
+}
+
+/* What is added to the logits of a row, where they are allowed. */
+static float *bias_of(const cvn_engine *e, int row)
+{
+    return e->adjust[row].text ? e->adjust[row].base : added_to(e, row);
 }
 
 /* Ends of text have this bias, or, for 0, what the request itself gives them. */
@@ -69,37 +106,90 @@ static void set_end(cvn_engine *e, int row, float bias)
 {
     const cvn_request *r = e->adjust[row].request;
     const SpecialIds *eos = &e->model->io.config.eos;
-    for (int i = 0; i < eos->n; i++) {
+    for (int64_t i = 0; i < eos->n + r->n_end; i++) {
+        int32_t id = i < eos->n ? eos->id[i] : r->end[i - eos->n];
         float sum = bias;
         for (int64_t k = 0; k < r->n_bias; k++)
-            sum += r->bias[k].token == eos->id[i] ? r->bias[k].bias : 0;
-        if (eos->id[i] >= 0 && (size_t)eos->id[i] < vocab_of(e))
-            bias_of(e, row)[eos->id[i]] = sum;
+            sum += r->bias[k].token == id ? r->bias[k].bias : 0;
+        if (id >= 0 && (size_t)id < vocab_of(e))
+            bias_of(e, row)[id] = sum;
     }
+}
+
+static bool allows(const RowAdjust *a, int32_t token)
+{
+    return a->mask[token / 32] >> (token % 32) & 1;
+}
+
+static void begin_text(cvn_engine *e, RowAdjust *a)
+{
+    size_t vocab = vocab_of(e);
+    a->base = a->base ? a->base : malloc(vocab * sizeof *a->base);
+    a->mask = a->mask ? a->mask : malloc(CVN_MASK_WORDS(vocab) * sizeof *a->mask);
+    if (!a->base || !a->mask) {
+        err_set(&a->err, CVN_EMEM, "no memory for the constraint of a request");
+        return;
+    }
+    memset(a->base, 0, vocab * sizeof *a->base);
+    cvn_constrained_new(a->request->constraint, e->words, &a->text, &a->err);
+}
+
+/* Lets only those tokens through with which the text goes on. */
+static void put_mask(cvn_engine *e, int row)
+{
+    RowAdjust *a = &e->adjust[row];
+    const cvn_request *r = a->request;
+    size_t vocab = vocab_of(e);
+    float *added = added_to(e, row);
+    uint32_t any = 0;
+    if (cvn_constrained_mask(a->text, a->mask, &a->err))
+        return;
+    for (int64_t i = 0; i < r->n_end && cvn_constrained_complete(a->text); i++)
+        a->mask[r->end[i] / 32] |= 1u << (r->end[i] % 32);
+    for (size_t w = 0; w * 32 < vocab; w++) {
+        size_t from = w * 32, n = vocab - from < 32 ? vocab - from : 32;
+        uint32_t word = a->mask[w];
+        any |= word;
+        for (size_t i = 0; i < n; i++)
+            added[from + i] = word >> i & 1 ? a->base[from + i] : -INFINITY;
+    }
+    if (!any)
+        err_set(&a->err, CVN_EUNSUPPORTED, "no token of the vocabulary goes on with this text");
 }
 
 void adjust_begin(cvn_engine *e, int row, const cvn_request *r)
 {
     RowAdjust *a = &e->adjust[row];
     if (a->request) { /* what it left */
-        memset(bias_of(e, row), 0, vocab_of(e) * sizeof(float));
+        memset(added_to(e, row), 0, vocab_of(e) * sizeof(float));
         memset(a->seen, 0, vocab_of(e));
+        cvn_constrained_free(a->text);
+        a->text = NULL;
     }
     a->request = r && adjust_wanted(e, r) ? r : NULL;
     a->drawn = 0;
     a->logits = NULL;
+    if (r)
+        a->err = (cvn_err){0};
     if (!a->request)
         return;
+    if (r->constraint)
+        begin_text(e, a);
     for (int64_t i = 0; i < r->n_bias; i++)
         bias_of(e, row)[r->bias[i].token] += r->bias[i].bias;
     if (r->min_tokens > 0)
         set_end(e, row, NEVER);
+    if (a->text)
+        put_mask(e, row);
 }
 
-void adjust_drawn(cvn_engine *e, int row, int32_t token, const float *logits)
+int32_t adjust_drawn(cvn_engine *e, int row, int32_t token, const float *logits)
 {
     RowAdjust *a = &e->adjust[row];
     const cvn_request *r = a->request;
+    for (int32_t i = 0; a->text && !a->err.code && !allows(a, token); i++)
+        if (allows(a, i))
+            token = i;
     a->logits = r->on_logits ? logits : NULL;
     if (++a->drawn == r->min_tokens)
         set_end(e, row, 0);
@@ -107,4 +197,8 @@ void adjust_drawn(cvn_engine *e, int row, int32_t token, const float *logits)
     bias[token] -= r->sampling.frequency_penalty;
     bias[token] -= a->seen[token] ? 0 : r->sampling.presence_penalty;
     a->seen[token] = 1;
+    if (a->text && !a->err.code && !engine_ends(e, r, token) &&
+        cvn_constrained_advance(a->text, token, &a->err) == CVN_OK)
+        put_mask(e, row);
+    return token;
 }

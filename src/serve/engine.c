@@ -335,6 +335,7 @@ int cvn_engine_free(cvn_engine *e, cvn_err *err)
     if (e->opened)
         runtime_close(&e->rt);
     queue_free(&e->queue);
+    engine_free_rows(e);
     strbuf_free(&e->warnings);
     arena_free(&e->arena);
     free(e);

@@ -68,7 +68,8 @@ struct cvn_engine {
     int64_t *filled; /* [rows] positions in the row's cache; rows.start is always the same */
     int64_t *resets; /* [rows] how often the row's text was forgotten */
     int32_t *before; /* [rows] tokens as they were when a decode step began */
-    struct RowAdjust *adjust; /* [rows] with options.adjust (serve/adjust.h); else NULL */
+    struct RowAdjust *adjust;     /* [rows] with options.adjust (serve/adjust.h); else NULL */
+    struct cvn_vocabulary *words; /* owned: of the tokenizer, once a request has a constraint */
     struct PrefixRow
         *prefix;      /* [rows] with options.reuse: what they hold (serve/prefix.h); else NULL */
     int64_t requests; /* that were given a row */
@@ -96,6 +97,7 @@ cvn_dtype engine_product_dtype(const cvn_engine *e);
 
 /* What rows have only with options.reuse and options.adjust. */
 void engine_init_rows(cvn_engine *e);
+void engine_free_rows(cvn_engine *e);
 
 /* Begins a text on a row, whose cache holds the first `keep` tokens of the prompt already; the rest is to be prefilled. */
 void engine_begin_row(cvn_engine *e, int row, const cvn_request *request, int64_t keep);
@@ -143,7 +145,7 @@ void engine_communication(const cvn_engine *e, CommTable *out);
    in messages. */
 int engine_check_request(const cvn_engine *e, const cvn_request *request, int i, cvn_err *err);
 
-/* Whether the token ends a text by the model's own settings. */
-bool engine_is_eos(const cvn_engine *e, int32_t token);
+/* Whether the token ends the text of a request. */
+bool engine_ends(const cvn_engine *e, const cvn_request *request, int32_t token);
 
 #endif

@@ -10,10 +10,12 @@ Job *queue_add(Queue *q, const cvn_request *request)
     Job *job = calloc(1, sizeof *job);
     int32_t *prompt = malloc(bytes);
     cvn_bias *bias = calloc((size_t)request->n_bias + 1, sizeof *bias);
-    if (!job || !prompt || !bias) {
+    int32_t *end = calloc((size_t)request->n_end + 1, sizeof *end);
+    if (!job || !prompt || !bias || !end) {
         free(job);
         free(prompt);
         free(bias);
+        free(end);
         return NULL;
     }
     memcpy(prompt, request->prompt, bytes);
@@ -23,6 +25,9 @@ Job *queue_add(Queue *q, const cvn_request *request)
     if (request->n_bias)
         memcpy(bias, request->bias, (size_t)request->n_bias * sizeof *bias);
     job->request.bias = bias;
+    if (request->n_end)
+        memcpy(end, request->end, (size_t)request->n_end * sizeof *end);
+    job->request.end = end;
     *(q->last ? &q->last->next : &q->first) = job;
     q->last = job;
     q->n++;
@@ -54,6 +59,7 @@ void queue_drop(Queue *q)
         q->ended = job->next;
         free((int32_t *)(uintptr_t)job->request.prompt);
         free((cvn_bias *)(uintptr_t)job->request.bias);
+        free((int32_t *)(uintptr_t)job->request.end);
         free(job);
     }
 }

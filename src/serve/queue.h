@@ -32,7 +32,7 @@ typedef struct Queue {
     bool busy; /* a step, or a cancellation, is under way: callbacks may be, too */
 } Queue;
 
-/* At the end; the request, its prompt and its biases are copied. NULL: no memory. */
+/* At the end; the request, its prompt, biases and end tokens are copied. NULL: no memory. */
 Job *queue_add(Queue *queue, const cvn_request *request);
 /* NULL: it has ended, or never was. */
 Job *queue_find(const Queue *queue, int id);

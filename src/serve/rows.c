@@ -26,6 +26,11 @@ void engine_init_rows(cvn_engine *e)
         adjust_init(e);
 }
 
+void engine_free_rows(cvn_engine *e)
+{
+    adjust_free(e);
+}
+
 void engine_release_row(cvn_engine *e, int row)
 {
     for (int i = 0; i < e->n_caches; i++)
@@ -234,13 +239,15 @@ int engine_check_request(const cvn_engine *e, const cvn_request *r, int i, cvn_e
     return code ? code : adjust_check(e, r, err);
 }
 
-bool engine_is_eos(const cvn_engine *e, int32_t token)
+bool engine_ends(const cvn_engine *e, const cvn_request *r, int32_t token)
 {
     const SpecialIds *eos = &e->model->io.config.eos;
+    bool ends = false;
     for (int i = 0; i < eos->n; i++)
-        if (eos->id[i] == token)
-            return true;
-    return false;
+        ends = ends || eos->id[i] == token;
+    for (int64_t i = 0; i < r->n_end; i++)
+        ends = ends || r->end[i] == token;
+    return ends && (r->constraint || !r->ignore_eos);
 }
 
 void engine_begin_row(cvn_engine *e, int row, const cvn_request *request, int64_t keep)
@@ -260,7 +267,8 @@ static void note_drawn(cvn_engine *e, const EngineStep *step, int row, int64_t a
     if (!e->adjust || !e->adjust[row].request)
         return;
     const float *logits = program_output(&step->program, ROLE_LOGITS, 0);
-    adjust_drawn(e, row, e->rows.tokens[row], logits + at * e->model->io.config.vocab);
+    logits += at * e->model->io.config.vocab;
+    e->rows.tokens[row] = adjust_drawn(e, row, e->rows.tokens[row], logits);
 }
 
 int engine_free_row(cvn_engine *e)

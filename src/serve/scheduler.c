@@ -8,9 +8,8 @@
 int scheduler_submit(cvn_engine *e, const cvn_request *request, const cvn_listener *listener,
                      Kept *kept, int *id, cvn_err *err)
 {
-    int code = engine_check_request(e, request, 0, err);
-    if (code)
-        return code;
+    TRY(engine_check_request(e, request, 0, err));
+    TRY(adjust_prepare(e, request, err));
     Job *job = queue_add(&e->queue, request);
     if (!job)
         return err_set(err, CVN_EMEM, "no memory for a request");
@@ -133,7 +132,7 @@ static bool has_ended(const cvn_engine *e, const Job *job, int32_t token, bool g
                       cvn_finish *why)
 {
     int64_t filled = job->request.n_prompt + job->result.n_tokens - 1; /* when it was drawn */
-    if (!job->request.ignore_eos && engine_is_eos(e, token))
+    if (engine_ends(e, &job->request, token))
         *why = CVN_FINISH_EOS;
     else if (job->cancelled)
         *why = CVN_FINISH_CANCELLED;
@@ -154,6 +153,11 @@ static bool take_token(cvn_engine *e, Job *job, int32_t token)
     const cvn_listener *l = &job->listener;
     cvn_result *result = &job->result;
     cvn_finish why;
+    if (e->adjust && e->adjust[job->row].err.code) {
+        result->why = e->adjust[job->row].err.message;
+        finish(e, job, CVN_FINISH_CONSTRAINT);
+        return false;
+    }
     result->total_seconds = clock_seconds() - job->begin;
     if (result->n_tokens++ == 0)
         result->first_seconds = result->total_seconds;
@@ -224,7 +228,8 @@ static int64_t steps_ahead(const cvn_engine *e)
         if (!job || !e->rows.length[row])
             continue;
         any = true;
-        if (job->request.on_logits) /* they last until the next run */
+        /* logits last until the next run, and the next mask depends on the token */
+        if (job->request.on_logits || job->request.constraint)
             steps = 1;
         int64_t room = e->options.context - e->filled[row];
         int64_t left = job->request.max_tokens - job->result.n_tokens;

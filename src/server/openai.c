@@ -46,6 +46,7 @@ const char *finish_reason(const Choice *c)
     case CVN_FINISH_CONTEXT:
         return "length";
     case CVN_FINISH_CANCELLED:
+    case CVN_FINISH_CONSTRAINT:
         break;
     }
     return "abort";

@@ -1,0 +1,282 @@
+/* Texts under constraints, as an engine writes them: whatever its logits are, what comes out is what was asked for. */
+#include "caravan/constrain.h"
+
+#include "serve/engine.h"
+#include "shell.h"
+
+enum { MOST = 400, N_PROMPT = 5, VOCAB = 512 };
+
+static cvn_model *model, *bare;
+static const int32_t prompt[N_PROMPT] = {1, 70, 80, 90, 100};
+
+typedef struct Text {
+    int32_t token[MOST];
+    int n;
+    cvn_result result;
+} Text;
+
+static bool hear(void *context, int id, int32_t token)
+{
+    Text *t = context;
+    (void)id;
+    t->token[t->n++] = token;
+    return true;
+}
+
+static void end(void *context, int id, const cvn_result *result)
+{
+    Text *t = context;
+    (void)id;
+    t->result = *result;
+}
+
+static cvn_engine *new_engine(const cvn_model *of, int rows, bool adjust)
+{
+    cvn_err err = {0};
+    cvn_engine *e = NULL;
+    const cvn_engine_options options = {.rows = rows,
+                                        .context = MOST + N_PROMPT,
+                                        .threads = 1,
+                                        .penalties = true,
+                                        .sampling = true,
+                                        .adjust = adjust,
+                                        .eos_interval = 3,
+                                        .n_buckets = 1,
+                                        .bucket = {16}};
+    if (cvn_engine_new(of, &options, &e, &err))
+        fail_msg("%s", err.message);
+    return e;
+}
+
+static void run(cvn_engine *e, const cvn_request *request, int n, Text *text)
+{
+    cvn_err err = {0};
+    for (int i = 0; i < n; i++) {
+        const cvn_listener listener = {hear, end, &text[i]};
+        text[i].n = 0;
+        if (cvn_engine_submit(e, &request[i], &listener, NULL, &err))
+            fail_msg("%s", err.message);
+    }
+    for (int left = 1; left;)
+        if (cvn_engine_step(e, &left, &err))
+            fail_msg("%s", err.message);
+}
+
+static cvn_constraint *constraint_of(const char *text)
+{
+    cvn_constraint *c;
+    cvn_err err = {0};
+    bool schema = text[0] == '{';
+    if (schema ? cvn_constraint_schema(text, strlen(text), NULL, &c, &err)
+               : cvn_constraint_regex(text, strlen(text), &c, &err))
+        fail_msg("%s: %s", text, err.message);
+    return c;
+}
+
+static cvn_request ask(cvn_constraint *constraint, float temperature, uint64_t seed)
+{
+    return (cvn_request){.prompt = prompt,
+                         .n_prompt = N_PROMPT,
+                         .max_tokens = MOST,
+                         .constraint = constraint,
+                         .sampling = {.temperature = temperature, .top_p = 1, .seed = seed}};
+}
+
+/* The text is whole where its end token came, else the beginning of one that could have been. */
+static void assert_fulfils(const Text *t, const char *of)
+{
+    cvn_constraint *c = constraint_of(of);
+    cvn_constrained *read;
+    cvn_err err = {0};
+    char *text;
+    size_t length;
+    bool ended = t->result.finish == CVN_FINISH_EOS;
+    assert_int_equal(cvn_model_decode(model, t->token, t->n - ended, &text, &length, &err), CVN_OK);
+    assert_int_equal(cvn_constrained_new(c, NULL, &read, &err), CVN_OK);
+    if (cvn_constrained_advance_bytes(read, text, length, &err) ||
+        (ended && !cvn_constrained_complete(read)))
+        fail_msg("%s: finish %d: %s", of, (int)t->result.finish, text);
+    assert_true(ended || t->result.finish == CVN_FINISH_LENGTH);
+    cvn_constrained_free(read);
+    cvn_constraint_free(c);
+    free(text);
+}
+
+static const char *const asked[] = {
+    "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":-9,\"maximum\":"
+    "99}"
+    ",\"b\":{\"enum\":[\"x\",\"yy\",null]}},\"required\":[\"a\",\"b\"],\"additionalProperties\":"
+    "false}",
+    "[ab]{3,9}c|(?:yes|no)!",
+    "{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"minItems\":3,\"maxItems\":5}",
+    "{\"type\":\"string\",\"pattern\":\"^[0-9]{4}-[0-9]{2}$\"}",
+};
+enum { ASKED = sizeof asked / sizeof *asked, TEXTS = 24 };
+
+static void texts_fulfil_what_is_asked_of_their_row(void **state)
+{
+    static Text text[TEXTS], other[TEXTS];
+    cvn_request request[TEXTS];
+    cvn_constraint *c[ASKED];
+    int ended = 0;
+    (void)state;
+    cvn_engine *three = new_engine(model, 3, true), *one = new_engine(model, 1, true);
+    for (int i = 0; i < ASKED; i++)
+        c[i] = constraint_of(asked[i]);
+    for (int i = 0; i < TEXTS; i++) {
+        request[i] = ask(c[i % ASKED], i < ASKED ? 0 : 1.5f, (uint64_t)i);
+        request[i].ignore_eos = i % 3 == 0;
+        request[i].sampling.repeat_penalty = i % 5 == 1 ? 1.5f : 1;
+        request[i].sampling.frequency_penalty = i % 5 == 2 ? 2 : 0;
+        request[i].sampling.top_k = i % 5 == 3 ? 3 : 0;
+        request[i].max_tokens = i % 7 == 6 ? 2 : MOST;
+    }
+    run(three, request, TEXTS, text);
+    run(one, request, TEXTS, other);
+    for (int i = 0; i < TEXTS; i++) {
+        assert_fulfils(&text[i], asked[i % ASKED]);
+        ended += text[i].result.finish == CVN_FINISH_EOS;
+        assert_int_equal(text[i].n, other[i].n);
+        assert_memory_equal(text[i].token, other[i].token, (size_t)text[i].n * sizeof(int32_t));
+    }
+    assert_true(ended > TEXTS / 2);
+    for (int i = 0; i < ASKED; i++)
+        cvn_constraint_free(c[i]);
+    cvn_engine_free(three, NULL);
+    cvn_engine_free(one, NULL);
+}
+
+static void rows_beside_are_as_they_were(void **state)
+{
+    static Text alone, beside[2];
+    (void)state;
+    cvn_engine *e = new_engine(model, 2, true), *without = new_engine(model, 1, false);
+    cvn_constraint *c = constraint_of(asked[0]);
+    cvn_request request[2] = {ask(c, 1, 1), ask(NULL, 1, 7)};
+    request[1].max_tokens = 50;
+    run(e, request, 2, beside);
+    run(without, &request[1], 1, &alone);
+    assert_int_equal(beside[1].n, alone.n);
+    assert_memory_equal(beside[1].token, alone.token, (size_t)alone.n * sizeof(int32_t));
+    /* a row that had a constraint forgets it */
+    run(e, &request[1], 1, beside);
+    assert_memory_equal(beside[0].token, alone.token, (size_t)alone.n * sizeof(int32_t));
+    cvn_constraint_free(c);
+    cvn_engine_free(e, NULL);
+    cvn_engine_free(without, NULL);
+}
+
+static void no_bias_outweighs_a_constraint(void **state)
+{
+    static Text text[2];
+    static cvn_bias bias[VOCAB];
+    (void)state;
+    cvn_engine *e = new_engine(model, 2, true);
+    cvn_constraint *c = constraint_of("a{2}b*");
+    int32_t *ids = NULL;
+    int64_t n_ids;
+    assert_int_equal(cvn_model_encode(model, "a", 1, false, &ids, &n_ids, NULL), CVN_OK);
+    assert_int_equal(n_ids, 1);
+    for (int i = 0; i < VOCAB; i++)
+        bias[i] = (cvn_bias){i, i == ids[0] ? -1e6f : 1e6f};
+    cvn_request request[2] = {ask(c, 0, 0), ask(c, 1.5f, 3)};
+    for (int i = 0; i < 2; i++) {
+        request[i].bias = bias;
+        request[i].n_bias = cvn_model_vocab(model);
+        request[i].min_tokens = 8;
+    }
+    run(e, request, 2, text);
+    for (int i = 0; i < 2; i++) {
+        assert_fulfils(&text[i], "a{2}b*");
+        assert_true(text[i].n > 8);
+    }
+    free(ids);
+    cvn_constraint_free(c);
+    cvn_engine_free(e, NULL);
+}
+
+static void an_end_comes_only_where_the_text_is_complete(void **state)
+{
+    static Text text[3];
+    (void)state;
+    cvn_engine *e = new_engine(model, 3, true);
+    cvn_constraint *c = constraint_of("[ab]{4}"), *d = constraint_of("x*");
+    const int32_t marks[] = {5, 6}; /* special tokens that are no ends of the model's own */
+    const cvn_bias wanted = {.token = 6, .bias = 1000};
+    cvn_request request[3] = {ask(c, 1, 2), ask(d, 1, 2), ask(d, 1, 3)};
+    for (int i = 0; i < 3; i++) {
+        request[i].bias = &wanted;
+        request[i].n_bias = 1;
+        request[i].end = marks;
+        request[i].n_end = i < 2 ? 2 : 0;
+    }
+    request[0].min_tokens = 300; /* no token but an end may come after four */
+    run(e, request, 3, text);
+    assert_fulfils(&text[0], "[ab]{4}");
+    assert_true(text[0].n <= 5);
+    assert_int_equal(text[0].token[text[0].n - 1], 6);
+    assert_int_equal(text[1].n, 1);
+    assert_int_equal(text[1].result.finish, CVN_FINISH_EOS);
+    assert_fulfils(&text[2], "x*");
+    for (int i = 0; i < text[2].n; i++)
+        assert_int_not_equal(text[2].token[i], 6);
+    cvn_constraint_free(c);
+    cvn_constraint_free(d);
+    cvn_engine_free(e, NULL);
+}
+
+static void what_cannot_be_done_is_refused(void **state)
+{
+    (void)state;
+    cvn_constraint *c = constraint_of("a");
+    cvn_request request = ask(c, 0, 0);
+    cvn_engine *without = new_engine(model, 1, false), *wordless = new_engine(bare, 1, true);
+    cvn_err err = {0};
+    assert_int_equal(cvn_engine_submit(without, &request, NULL, NULL, &err), CVN_EINVAL);
+    assert_non_null(strstr(err.message, "options.adjust"));
+    err = (cvn_err){0};
+    assert_int_equal(cvn_engine_submit(wordless, &request, NULL, NULL, &err), CVN_EINVAL);
+    assert_non_null(strstr(err.message, "tokenizer"));
+    request = ask(NULL, 0, 0);
+    request.end = &(const int32_t){1 << 20};
+    request.n_end = 1;
+    assert_int_equal(cvn_engine_submit(without, &request, NULL, NULL, &err), CVN_EINVAL);
+    cvn_constraint_free(c);
+    cvn_engine_free(without, NULL);
+    cvn_engine_free(wordless, NULL);
+}
+
+static int open_models(void **state)
+{
+    cvn_err err = {0};
+    char path[512];
+    if (make_models(state))
+        return -1;
+    snprintf(path, sizeof path, "%s/model", scratch);
+    int code = cvn_model_open(path, NULL, &model, &err);
+    snprintf(path, sizeof path, "%s/bare", scratch);
+    if (!code)
+        code = cvn_model_open(path, NULL, &bare, &err);
+    if (code)
+        fprintf(stderr, "%s\n", err.message);
+    return code;
+}
+
+static int close_models(void **state)
+{
+    cvn_model_free(model);
+    cvn_model_free(bare);
+    return remove_scratch(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_fulfil_what_is_asked_of_their_row),
+        cmocka_unit_test(rows_beside_are_as_they_were),
+        cmocka_unit_test(no_bias_outweighs_a_constraint),
+        cmocka_unit_test(an_end_comes_only_where_the_text_is_complete),
+        cmocka_unit_test(what_cannot_be_done_is_refused),
+    };
+    return cmocka_run_group_tests(tests, open_models, close_models);
+}
