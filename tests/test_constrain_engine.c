@@ -246,6 +246,35 @@ static void what_cannot_be_done_is_refused(void **state)
     cvn_engine_free(wordless, NULL);
 }
 
+static void commands_take_schemas_expressions_and_choices(void **state)
+{
+    (void)state;
+    expect(0, "caravan generate -m model -p Once --json-schema '{\"const\":[null,[true]]}' 2>&1",
+           "[null,[true]]");
+    expect(2, "caravan generate -m model -p Once --pretty 2>&1", "--json-schema");
+    expect(0,
+           "echo '{\"const\":[true]}' > s.json; caravan generate -m model -p Once --json "
+           "--json-schema s.json",
+           "\"text\": \"[true]\", \"finish\": \"eos\"");
+    expect(0, "caravan generate -m model -p Once --regex 'x{3}' -n 2 --json",
+           "\"finish\": \"length\"");
+    expect(0, "caravan generate -m model -p Once --regex 'x{300}' -n 2 2>&1",
+           "1 of 1 texts met the limit of tokens before they were whole");
+    expect(0,
+           "for i in 1 2 3; do caravan generate -m model -p Once --choice yes --choice no -s $i "
+           "2> log; echo; done | grep -cx 'yes\\|no'",
+           "3");
+    expect(0,
+           "printf 'hi\nyou\n' | caravan chat -m model --regex '[ab]{2,5}c' | grep -cx "
+           "'[ab]*c'",
+           "2");
+    expect(1, "caravan generate -m model -p Once --regex '(a' 2>&1", "--regex: the regular");
+    expect(1, "caravan generate -m model -p Once --json-schema '{\"$dynamicRef\":\"x\"}' 2>&1",
+           "--json-schema: #/$dynamicRef");
+    expect(2, "caravan generate -m model -p Once --regex a --choice b 2>&1", "--regex");
+    expect(1, "caravan generate -m bare --tokens 1 --regex a 2>&1", "tokenizer");
+}
+
 static int open_models(void **state)
 {
     cvn_err err = {0};
@@ -277,6 +306,7 @@ int main(void)
         cmocka_unit_test(no_bias_outweighs_a_constraint),
         cmocka_unit_test(an_end_comes_only_where_the_text_is_complete),
         cmocka_unit_test(what_cannot_be_done_is_refused),
+        cmocka_unit_test(commands_take_schemas_expressions_and_choices),
     };
     return cmocka_run_group_tests(tests, open_models, close_models);
 }

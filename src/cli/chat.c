@@ -41,6 +41,8 @@ static const Option *const options[] = {
     [HISTORY] = &(const Option){"history", .kind = ARG_OUTPUT, .value = "FILE",
                                 .help = "file of what was typed, else ~/.caravan_history"},
     SAMPLING_OPTIONS,
+    SHARED(JSON_SCHEMA),
+    SHARED(REGEX),
     RUN_MODEL_OPTIONS,
     NULL,
 };
@@ -170,11 +172,13 @@ static int run(const Args *args)
                  .request = {.max_tokens = v[MAX_TOKENS].integer,
                              .ignore_eos = args_value(args, SHARED(IGNORE_EOS))->flag,
                              .sampling = run_model_sampling(args)}};
-    bool failed = open_chat(&chat, args, &err) || converse(&chat, &v[HISTORY], &err);
+    bool failed = run_model_constraint(args, &chat.request.constraint, &err) ||
+                  open_chat(&chat, args, &err) || converse(&chat, &v[HISTORY], &err);
     dialog_free(&chat.dialog);
     cvn_session_free(chat.session);
     chat_template_free(chat.template);
     run_model_close(&chat.run, NULL);
+    cvn_constraint_free(chat.request.constraint);
     if (failed)
         return fail(&err);
     return chat.refused && !chat.terminal ? EXIT_REFUSED : EXIT_OK;

@@ -171,6 +171,8 @@ static int generate(Answer *a, const TokenIds *prompt, cvn_err *err)
         TRY(keep(a, err));
         if (chat->was.finish == CVN_FINISH_CONTEXT)
             say_full(chat, 0);
+        if (request->constraint && chat->was.finish != CVN_FINISH_EOS)
+            chat_refuse(chat, "the answer ended before it was whole");
     }
     if (a->err.code)
         return err_set(err, a->err.code, "%s", a->err.message);
@@ -200,7 +202,8 @@ int chat_answer(Chat *chat, cvn_err *err)
         a.request.end = a.stops;
         a.request.n_end = (int64_t)dialog_stops(dialog, a.stops);
         a.thinks = dialog_thinks(dialog);
-        decoder_init(&a.decoder, dialog->tokenizer, 0);
+        /* under a constraint every blank counts, that in front as well */
+        decoder_init(&a.decoder, dialog->tokenizer, a.request.constraint ? TOKENIZER_CONTINUE : 0);
         thinking_init(&a.thinking, dialog_in_thought(dialog, &prompt));
         code = generate(&a, &prompt, err);
     }

@@ -36,6 +36,11 @@ typedef enum SharedOption {
     SHARED_MIN_P,
     SHARED_REPEAT_PENALTY,
     SHARED_IGNORE_EOS,
+    SHARED_JSON_SCHEMA,
+    SHARED_REGEX,
+    SHARED_ONE_OF,
+    SHARED_ANY_ORDER,
+    SHARED_PRETTY,
     SHARED_OPTIONS
 } SharedOption;
 extern const Option shared_options[SHARED_OPTIONS];

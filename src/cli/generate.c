@@ -33,6 +33,7 @@ static const Option *const options[] = {
         &(const Option){"max-tokens", .letter = 'n', .kind = ARG_INT, .low = 1, .high = 1 << 30,
                         .value = "N", .fallback = "256", .help = "most tokens to generate"},
     SAMPLING_OPTIONS,
+    CONSTRAINT_OPTIONS,
     SHARED(CONTEXT),
     RUN_MODEL_OPTIONS,
     SHARED(JSON),
@@ -58,7 +59,8 @@ typedef struct Batch {
     RunModel model;
     TokenIds *prompt; /* [n_prompts] owned */
     size_t n_prompts;
-    Text *text; /* [n_texts] owned: the samples of prompt 0, of prompt 1, … */
+    Text *text;                 /* [n_texts] owned: the samples of prompt 0, of prompt 1, … */
+    cvn_constraint *constraint; /* of all texts; owned, or NULL */
     cvn_request *request;
     cvn_result *result;
     int n_texts;
@@ -126,7 +128,8 @@ static json_t *timings_json(const RunModel *run, const cvn_result *result, size_
 /* A JSON object on a line of its own. */
 static int print_object(const Batch *b, int i)
 {
-    static const char *const finishes[] = {"eos", "length", "context", "stopped", "cancelled"};
+    static const char *const finishes[] = {"eos",     "length",    "context",
+                                           "stopped", "cancelled", "constraint"};
     const Text *t = &b->text[i];
     const cvn_result *result = &b->result[i];
     json_t *text =
@@ -190,6 +193,26 @@ static void print_speeds(const Batch *b, double seconds)
             (long long)generated, per_second(generated, seconds));
 }
 
+/* Texts under a constraint that were ended before they were complete. */
+static int check_whole(const Batch *b, cvn_err *err)
+{
+    int cut = 0, undecided = 0;
+    for (int i = 0; i < b->n_texts; i++) {
+        cvn_finish finish = b->result[i].finish;
+        cut += finish == CVN_FINISH_LENGTH || finish == CVN_FINISH_CONTEXT;
+        undecided += finish == CVN_FINISH_CONSTRAINT;
+    }
+    if (cut && !b->json)
+        fprintf(stderr, "caravan: %d of %d texts met the limit of tokens before they were whole\n",
+                cut, b->n_texts);
+    if (undecided)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "%d of %d texts ended early: finding out what may come next takes more "
+                       "than its limits, or tokens that the vocabulary lacks",
+                       undecided, b->n_texts);
+    return CVN_OK;
+}
+
 /* Results that were reached before Ctrl-C are printed all the same. */
 static int generate(Batch *b, cvn_err *err)
 {
@@ -216,7 +239,9 @@ static int generate(Batch *b, cvn_err *err)
         TRY(print_texts(b, err));
         print_speeds(b, seconds);
     }
-    return stopped ? err_set(err, CVN_EINTERRUPTED, "interrupted") : CVN_OK;
+    if (!stopped)
+        return b->constraint ? check_whole(b, err) : CVN_OK;
+    return err_set(err, CVN_EINTERRUPTED, "interrupted");
 }
 
 /* One line of a prompts file, n bytes: a JSON string, to ids. */
@@ -314,6 +339,7 @@ static int make_requests(Batch *b, cvn_err *err)
                            .n_prompt = (int64_t)t->prompt->n,
                            .max_tokens = v[MAX_TOKENS].integer,
                            .ignore_eos = args_value(b->args, SHARED(IGNORE_EOS))->flag,
+                           .constraint = b->constraint,
                            .sampling = run_model_sampling(b->args)};
         r->sampling.seed = sample_seed(r->sampling.seed, i % samples);
     }
@@ -335,8 +361,8 @@ static int run_batch(Batch *b, cvn_err *err)
     RunOptions run = run_model_options(b->args);
     run.needs_tokenizer = !v[TOKENS].given || v[STOP].given;
     run.takes_ids = !v[TOKENS].given;
-    if (check_stops(b, err) || run_model_open(&b->model, &run, err) || read_all(b, err) ||
-        make_requests(b, err))
+    if (check_stops(b, err) || run_model_constraint(b->args, &b->constraint, err) ||
+        run_model_open(&b->model, &run, err) || read_all(b, err) || make_requests(b, err))
         return err->code;
     size_t longest = 0;
     for (size_t i = 0; i < b->n_prompts; i++)
@@ -359,6 +385,7 @@ static void free_batch(Batch *b)
     free(b->text);
     free(b->request);
     free(b->result);
+    cvn_constraint_free(b->constraint);
 }
 
 static int run(const Args *args)
@@ -366,8 +393,8 @@ static int run(const Args *args)
     cvn_err err = {0}, closing = {0};
     Batch b = {.args = args};
     int code = run_batch(&b, &err);
-    free_batch(&b);
     int closed = run_model_close(&b.model, &closing);
+    free_batch(&b);
     if (code || closed)
         return fail(code ? &err : &closing);
     return EXIT_OK;
@@ -382,11 +409,11 @@ const Command command_generate = {
         "generate -m my-llama -f notes.txt --temperature 0 -n 100\tthe likeliest 100 tokens\n"
         "generate -m my-llama --prompts all.jsonl --json\tmany prompts at once, an object each\n"
         "generate -m my-llama -p 'Q: Why?' --stop $'\\nQ:' --n 3\tthree answers that end in time\n"
-        "generate -m my-llama --tokens 1,15043 --json\tids in, one JSON object out\n",
+        "generate -m my-llama -p 'Paris in JSON: ' --json-schema city.json\tnothing but such "
+        "JSON\n",
     .notes = "The text goes to standard output, speeds go to standard error. Ctrl-C ends the text. "
              "With the same seed a prompt gives the same text. Of several texts, --json prints an "
-             "object "
-             "per line; prompts come in the order of the file, each with its samples.",
+             "object per line, prompts in the order of the file.",
     .options = options,
     .run = run,
 };

@@ -115,10 +115,59 @@ cvn_sampling run_model_sampling(const Args *args)
                           .seed = (uint64_t)args_value(args, SHARED(SEED))->integer};
 }
 
+/* A file, or the schema itself. */
+static int constraint_of_schema(const Args *args, const char *schema, cvn_constraint **out,
+                                cvn_err *err)
+{
+    const cvn_constrain_options options = {
+        .compact = !args_value(args, SHARED(PRETTY))->flag,
+        .in_order = !args_value(args, SHARED(ANY_ORDER))->flag,
+    };
+    char *text = NULL;
+    size_t n = strlen(schema);
+    bool file = schema[strspn(schema, " \t\r\n")] != '{';
+    if (file)
+        TRY(read_input(schema, &text, &n, err));
+    int code = cvn_constraint_schema(file ? text : schema, n, &options, out, err);
+    if (code)
+        err_prefix(err, "%s", file ? schema : "--json-schema");
+    free(text);
+    return code;
+}
+
+int run_model_constraint(const Args *args, cvn_constraint **out, cvn_err *err)
+{
+    const Value *schema = args_value(args, SHARED(JSON_SCHEMA)),
+                *regex = args_value(args, SHARED(REGEX)),
+                *choice = args_value(args, SHARED(ONE_OF));
+    int code = CVN_OK;
+    *out = NULL;
+    if (schema->given)
+        return constraint_of_schema(args, schema->text, out, err);
+    if (regex->given) {
+        code = cvn_constraint_regex(regex->text, strlen(regex->text), out, err);
+        if (code)
+            err_prefix(err, "--regex");
+    }
+    if (choice->given) {
+        size_t *length = calloc(choice->n_texts, sizeof *length);
+        if (!length)
+            return err_set(err, CVN_EMEM, "no memory for %zu choices", choice->n_texts);
+        for (size_t i = 0; i < choice->n_texts; i++)
+            length[i] = strlen(choice->texts[i]);
+        code = cvn_constraint_choices(choice->texts, length, choice->n_texts, out, err);
+        free(length);
+    }
+    return code;
+}
+
 RunOptions run_model_options(const Args *args)
 {
     cvn_sampling s = run_model_sampling(args);
     bool samples = s.temperature > 0;
+    bool constrained = args_value(args, SHARED(JSON_SCHEMA))->given ||
+                       args_value(args, SHARED(REGEX))->given ||
+                       args_value(args, SHARED(ONE_OF))->given;
     return (RunOptions){
         .path = args_value(args, SHARED(MODEL))->text,
         .dtype = dtype_of(args_value(args, SHARED(DTYPE))),
@@ -133,6 +182,7 @@ RunOptions run_model_options(const Args *args)
                    .blocking = args_value(args, SHARED(OVERLAP))->integer == 1,
                    .dump_dir = args_value(args, SHARED(DUMP))->text,
                    .profile_path = args_value(args, SHARED(PROFILE))->text,
+                   .adjust = constrained,
                    .sampling = samples,
                    .filters = samples && (s.top_k > 0 || s.top_p < 1 || s.min_p > 0),
                    .penalties =

@@ -2,6 +2,7 @@
 #ifndef CVN_CLI_RUN_MODEL_H
 #define CVN_CLI_RUN_MODEL_H
 
+#include "caravan/constrain.h"
 #include "caravan/engine.h"
 #include "cli/options.h"
 #include "cli/ranks.h"
@@ -14,6 +15,8 @@
 #define SAMPLING_OPTIONS                                                                           \
     SHARED(TEMPERATURE), SHARED(TOP_K), SHARED(TOP_P), SHARED(MIN_P), SHARED(REPEAT_PENALTY),      \
         SHARED(SEED), SHARED(IGNORE_EOS)
+#define CONSTRAINT_OPTIONS                                                                         \
+    SHARED(JSON_SCHEMA), SHARED(REGEX), SHARED(ONE_OF), SHARED(ANY_ORDER), SHARED(PRETTY)
 #define RUN_MODEL_OPTIONS                                                                          \
     SHARED(DTYPE), SHARED(QUANTIZE), SHARED(KV_CACHE), SHARED(ACTIVATIONS), SHARED(THREADS),       \
         SHARED(MEMORY), SHARED(MESH), SHARED(LAYOUT), SHARED(OVERLAP)
@@ -43,6 +46,9 @@ int run_join(bool mesh, Cluster **cluster, cvn_err *err);
 
 /* What --temperature and its like say. */
 cvn_sampling run_model_sampling(const Args *args);
+
+/* What --json-schema and its like ask of the text; NULL: nothing. */
+int run_model_constraint(const Args *args, cvn_constraint **out, cvn_err *err);
 
 /* What the options say that commands share: those above and --model, --dtype, --quantize, --threads, --seed. The rest
    is the command's to set. The engine can sample as the options say, and no more. */
