@@ -205,6 +205,93 @@ static void values_of_every_shape_are_found(void **state)
     free(copy.data);
 }
 
+static void put_turns(Builder *b)
+{
+    static const char *const texts[] = {"a", "<|endoftext|>", "<|im_end|>", "<|im_end|> "};
+    put_u32_pair(b, "tokenizer.ggml.eos_token_id", 2);
+    put_string(b, "tokenizer.ggml.tokens");
+    put_u32(b, GGUF_ARRAY);
+    put_u32(b, GGUF_STRING);
+    put_u64(b, 4);
+    for (int i = 0; i < 4; i++)
+        put_string(b, texts[i]);
+}
+
+static void what_ends_a_turn_is_known_by_its_text(void **state)
+{
+    (void)state;
+    static Builder b;
+    build(&b, put_turns, 2, NULL);
+    Read read = read_image(b.data, b.n, true);
+    assert_int_equal(read.code, CVN_OK);
+    assert_int_equal(read.config.eos.n, 2);
+    assert_int_equal(read.config.eos.id[0], 2);
+    assert_int_equal(read.config.eos.id[1], 1);
+    arena_free(&read.arena);
+}
+
+static void put_first_part(Builder *b)
+{
+    put_u32_pair(b, "split.no", 0);
+    put_u32_pair(b, "split.count", 2);
+    put_u32_pair(b, "split.tensors.count", 2);
+}
+
+/* The second of two files, whose header says so (or lies): output_norm.weight, four numbers. */
+static void write_second_part(Builder *b, const char *path, uint32_t no, uint32_t count)
+{
+    b->n = 0;
+    put(b, "GGUF", 4);
+    put_u32(b, 3);
+    put_u64(b, 1);
+    put_u64(b, 2);
+    put_u32_pair(b, "split.no", no);
+    put_u32_pair(b, "split.count", count);
+    put_string(b, "output_norm.weight");
+    put_u32(b, 1);
+    put_u64(b, 4);
+    put_u32(b, 0);
+    put_u64(b, 0);
+    while (b->n % 32 != 0)
+        put(b, "", 1);
+    put(b, (float[]){1, 2, 3, 4}, 16);
+    assert_int_equal(file_write(path, b->data, b->n, NULL), CVN_OK);
+}
+
+static void expect_open(const char *path, const char *message)
+{
+    IoModel model;
+    cvn_err err = {0};
+    int code = io_open_files(&model, path, &err);
+    if (code == CVN_OK || !strstr(err.message, message))
+        fail_msg("%s: %s", message, err.message);
+}
+
+static void files_that_are_parts_are_one_model(void **state)
+{
+    (void)state;
+    static Builder b;
+    const char *first = in_scratch("m-00001-of-00002.gguf");
+    const char *second = in_scratch("m-00002-of-00002.gguf");
+    build(&b, put_first_part, 3, NULL);
+    assert_int_equal(file_write(first, b.data, b.n, NULL), CVN_OK);
+    assert_int_equal(file_write(in_scratch("other.gguf"), b.data, b.n, NULL), CVN_OK);
+    expect_open(first, "m-00002-of-00002.gguf");
+    expect_open(in_scratch("other.gguf"), "ends with '-00001-of-00002.gguf'");
+    write_second_part(&b, second, 1, 3);
+    expect_open(first, "says that it is part 2 of 3 where part 2 of 2 is expected");
+    write_second_part(&b, second, 1, 2);
+    expect_open(second, "give the first");
+    IoModel model;
+    float out[4];
+    assert_int_equal(io_open_files(&model, first, NULL), CVN_OK);
+    assert_int_equal(model.n_maps, 2);
+    assert_int_equal(model.tensors.n, 2);
+    io_decode(io_tensors_find(&model.tensors, "output_norm.weight"), 0, 4, out);
+    assert_true(out[0] == 1 && out[3] == 4);
+    io_close_model(&model);
+}
+
 static void put_experts(Builder *b)
 {
     put_u32_pair(b, "llama.expert_count", 8);
@@ -218,11 +305,6 @@ static void put_partial_rope(Builder *b)
 static void put_yarn(Builder *b)
 {
     put_string_pair(b, "llama.rope.scaling.type", "yarn");
-}
-
-static void put_split(Builder *b)
-{
-    put_u32_pair(b, "split.count", 2);
 }
 
 static void put_odd_kv(Builder *b)
@@ -252,7 +334,6 @@ static void settings_are_refused_by_name(void **state)
         {put_experts, 1, "'llama.expert_count' is not known"},
         {put_partial_rope, 1, "4 rotary dimensions"},
         {put_yarn, 1, "rope scaling 'yarn'"},
-        {put_split, 1, "one of 2 parts"},
         {put_odd_kv, 1, "2 heads cannot share 3"},
         {put_kv_string, 1, "head_count_kv' is missing or no integer"},
         {put_linear, 2, NULL},
@@ -414,6 +495,8 @@ int main(void)
         cmocka_unit_test(the_shared_samples_are_judged_as_expected),
         cmocka_unit_test(a_config_is_read_from_the_keys),
         cmocka_unit_test(values_of_every_shape_are_found),
+        cmocka_unit_test(what_ends_a_turn_is_known_by_its_text),
+        cmocka_unit_test(files_that_are_parts_are_one_model),
         cmocka_unit_test(settings_are_refused_by_name),
         cmocka_unit_test(factors_stand_for_a_llama3_scaling),
         cmocka_unit_test(a_cut_or_flipped_file_never_reads_outside),

@@ -20,6 +20,7 @@
 #ifndef CVN_IO_GGUF_H
 #define CVN_IO_GGUF_H
 
+#include "base/file.h"
 #include "io/tensor.h"
 #include "model/config.h"
 
@@ -58,6 +59,11 @@ typedef struct Gguf {
 
 /* From a file image; everything points into data or lives in the arena. */
 int gguf_read(Gguf *gguf, const char *file, const uint8_t *data, size_t size, Arena *arena,
+              cvn_err *err);
+
+/* The file at `path`, mapped, and where it is the first of several all of them, as one. What was mapped is in (*map)[*n_maps],
+   an array in the arena, also after an error: who calls unmaps it. */
+int gguf_open(Gguf *gguf, FileMap **map, size_t *n_maps, const char *path, Arena *arena,
               cvn_err *err);
 
 /* NULL when the key is absent. */

@@ -152,16 +152,42 @@ static int read_rope(const Gguf *gguf, LlamaConfig *c, Arena *arena, cvn_err *er
     return code == CVN_OK ? read_factors(gguf, factors, c, err) : code;
 }
 
-static void add_id(const Gguf *gguf, const char *key, const LlamaConfig *c, SpecialIds *ids)
+static void add_unless_there(SpecialIds *ids, int64_t id)
 {
-    int64_t id = -1;
-    if (!gguf_int(gguf, key, &id) || id < 0 || id >= c->vocab)
-        return; /* 4294967295 says that there is none */
     for (int i = 0; i < ids->n; i++)
         if (ids->id[i] == id)
             return;
     if (ids->n < CONFIG_MAX_IDS)
         ids->id[ids->n++] = (int32_t)id;
+}
+
+static void add_id(const Gguf *gguf, const char *key, const LlamaConfig *c, SpecialIds *ids)
+{
+    int64_t id = -1;
+    if (!gguf_int(gguf, key, &id) || id < 0 || id >= c->vocab)
+        return; /* 4294967295 says that there is none */
+    add_unless_there(ids, id);
+}
+
+/* Many files name one token that ends a text and leave out those that end a turn, which are known by their texts. */
+static void add_ends(const Gguf *gguf, const LlamaConfig *c, SpecialIds *ids)
+{
+    static const char *const ends[] = {"<|eot_id|>",    "<|eom_id|>",        "<|im_end|>",
+                                       "<|end|>",       "<|endoftext|>",     "<|end_of_text|>",
+                                       "<end_of_turn>", "<end_of_utterance>"};
+    const GgufValue *tokens = gguf_find(gguf, "tokenizer.ggml.tokens");
+    if (!tokens || tokens->type != GGUF_ARRAY || tokens->element != GGUF_STRING)
+        return;
+    const uint8_t *p = tokens->data; /* gguf_read has gone over all lengths */
+    for (int64_t id = 0; id < c->vocab && (uint64_t)id < tokens->n; id++) {
+        uint64_t length;
+        memcpy(&length, p, sizeof length);
+        p += sizeof length;
+        for (size_t e = 0; e < sizeof ends / sizeof *ends; e++)
+            if (length == strlen(ends[e]) && memcmp(p, ends[e], (size_t)length) == 0)
+                add_unless_there(ids, id);
+        p += length;
+    }
 }
 
 static void read_tokens(const Gguf *gguf, LlamaConfig *c)
@@ -172,6 +198,7 @@ static void read_tokens(const Gguf *gguf, LlamaConfig *c)
     add_id(gguf, "tokenizer.ggml.eos_token_id", c, &c->eos);
     add_id(gguf, "tokenizer.ggml.eot_token_id", c, &c->eos);
     add_id(gguf, "tokenizer.ggml.eom_token_id", c, &c->eos);
+    add_ends(gguf, c, &c->eos);
     add_id(gguf, "tokenizer.ggml.padding_token_id", c, &pad);
     c->pad = pad.n ? pad.id[0] : -1;
 }
@@ -190,16 +217,11 @@ int gguf_config(LlamaConfig *config, const Gguf *gguf, cvn_err *err)
     Arena *arena = gguf->tensors.arena;
     const char *architecture = gguf_string(gguf, "general.architecture", arena);
     LlamaConfig c = llama_config_default();
-    int64_t parts = 1;
     int code;
     if (!architecture || strcmp(architecture, "llama") != 0)
         return err_set(err, CVN_EUNSUPPORTED,
                        "'%s': general.architecture is '%.40s'; only 'llama' is supported",
                        gguf->file, architecture ? architecture : "(absent)");
-    if (gguf_int(gguf, "split.count", &parts) && parts > 1)
-        return err_set(err, CVN_EUNSUPPORTED,
-                       "'%s' is one of %" PRId64 " parts; join them with gguf-split --merge first",
-                       gguf->file, parts);
     if ((code = check_keys(gguf, err)) != CVN_OK || (code = read_shape(gguf, &c, err)) != CVN_OK)
         return code;
     if (!gguf_real(gguf, "llama.attention.layer_norm_rms_epsilon", &c.rms_eps))

@@ -35,13 +35,8 @@ static int open_folder(IoModel *model, cvn_err *err)
 static int open_gguf(IoModel *model, cvn_err *err)
 {
     model->gguf = arena_alloc(&model->arena, sizeof *model->gguf);
-    model->map = arena_alloc(&model->arena, sizeof *model->map);
-    int code = file_map(model->map, model->path, err);
-    if (code != CVN_OK)
-        return code;
-    model->n_maps = 1;
-    code =
-        gguf_read(model->gguf, model->path, model->map->data, model->map->size, &model->arena, err);
+    int code =
+        gguf_open(model->gguf, &model->map, &model->n_maps, model->path, &model->arena, err);
     if (code == CVN_OK)
         code = gguf_config(&model->config, model->gguf, err);
     model->tensors = model->gguf->tensors;
