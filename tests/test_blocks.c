@@ -6,6 +6,7 @@
 #include "caravan/engine.h"
 #include "graph/blocks.h"
 #include "graph/panels.h"
+#include "io/model.h"
 #include "io_support.h"
 
 #include <ctype.h>
@@ -239,6 +240,57 @@ static void a_model_in_blocks_says_what_it_says_widened(void **state)
     }
 }
 
+/* Every place of a block in turn is made the f16 that is no number: it counts where numbers come of it that are none. */
+static void scales_that_are_no_numbers_are_counted(void **state)
+{
+    (void)state;
+    for (int kind = 1; kind < KINDS; kind++) {
+        const BlockInfo *info = &block_info[kind];
+        Bytes blocks = data_of((BlockKind)kind, "blocks");
+        for (int place = -1; place < info->bytes - 1 && kind != BLOCK_MXFP4; place++) {
+            uint8_t block[512];
+            float out[BLOCK_MOST];
+            bool bad = false;
+            memcpy(block, blocks.data, (size_t)info->bytes);
+            if (place >= 0)
+                memcpy(block + place, "\x00\x7e", 2);
+            info->widen(block, out);
+            for (int i = 0; i < info->elements; i++)
+                bad |= !isfinite(out[i]);
+            if (block_count_nonfinite((BlockKind)kind, block, info->bytes) != bad)
+                fail_msg("%s: byte %d", info->name, place);
+        }
+        free(blocks.data);
+    }
+}
+
+static void a_scale_that_is_no_number_is_warned_of(void **state)
+{
+    (void)state;
+    const char *path = in_scratch("nan.gguf");
+    Bytes file = bytes_of_file(CVN_TEST_DATA "/gguf/mixed.gguf");
+    IoModel io;
+    cvn_err err = {0};
+    cvn_model *model;
+    cvn_engine *engine;
+    assert_int_equal(io_open_model(&io, CVN_TEST_DATA "/gguf/mixed.gguf", NULL), CVN_OK);
+    const IoTensor *t = io_tensors_find(&io.tensors, "blk.1.attn_k.weight");
+    memcpy(file.data + (t->data - io.map->data) + t->block->bytes, "\x00\x7e", 2);
+    io_close_model(&io);
+    assert_int_equal(file_write(path, file.data, file.n, NULL), CVN_OK);
+    cvn_engine_options options = {.threads = 1, .rows = 1};
+    if (cvn_model_open(path, &(cvn_model_options){.dtype = CVN_BF16, .no_tokenizer = true}, &model,
+                       &err) ||
+        cvn_engine_new(model, &options, &engine, &err))
+        fail_msg("%s", err.message);
+    assert_non_null(strstr(cvn_engine_warnings(engine), "'blk.1.attn_k.weight' are NaN"));
+    /* All that is in blocks, but the table that is looked up in the file. */
+    assert_true(cvn_engine_get_stats(engine).weight_bytes < file.n);
+    cvn_engine_free(engine, NULL);
+    cvn_model_free(model);
+    free(file.data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,7 +298,9 @@ int main(void)
         cmocka_unit_test(every_kind_is_multiplied_everywhere),
         cmocka_unit_test(spans_and_many_rows),
         cmocka_unit_test(blocks_become_numbers),
+        cmocka_unit_test(scales_that_are_no_numbers_are_counted),
+        cmocka_unit_test(a_scale_that_is_no_number_is_warned_of),
         cmocka_unit_test(a_model_in_blocks_says_what_it_says_widened),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -311,6 +311,12 @@ static void inspect_names_the_types_of_blocks(void **state)
     expect(0, "", args, "\n  IQ4_NL  [256, 256]       36864        blk.1.ffn_down.weight\n");
     snprintf(args, sizeof args, "inspect --json --model %s", file);
     expect(0, "", args, "\"type_bytes\": {\"Q4_K\": 165888, \"Q6_K\": 94080, ");
+    snprintf(args, sizeof args, "inspect --stats --model %s", file);
+    expect(0, "", args,
+           "\n  Q5_1    [64, 256]        12288        -0.31665    0.34412     0.0018371   -     "
+           "token_embd.weight");
+    snprintf(args, sizeof args, "plan --model %s", file);
+    expect(0, "", args, ", weights Q4_K, Q6_K, ");
 }
 
 /* A model of random weights for the tests below, made once. */

@@ -258,11 +258,12 @@ typedef struct cvn_engine_stats {
     double decode_seconds;  /* in the decode graph */
     int64_t decoded_tokens; /* by decode steps, over all rows */
     int64_t prefill_tokens; /* real ones, without padding */
-    uint64_t weight_bytes;  /* mapped or copied */
-    uint64_t arena_bytes;   /* of activations: allocated = as planned */
-    uint64_t cache_bytes;   /* of address space; filled as far as texts went */
-    double load_seconds;    /* of making the engine, those in which it read and packed weights */
-    int threads;            /* of each device */
+    uint64_t
+        weight_bytes; /* mapped or copied, without a table of which rows are looked up in the file */
+    uint64_t arena_bytes; /* of activations: allocated = as planned */
+    uint64_t cache_bytes; /* of address space; filled as far as texts went */
+    double load_seconds;  /* of making the engine, those in which it read and packed weights */
+    int threads;          /* of each device */
 } cvn_engine_stats;
 
 cvn_engine_stats cvn_engine_get_stats(const cvn_engine *engine);

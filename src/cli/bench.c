@@ -7,6 +7,7 @@
 #include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "cpu/registry.h"
+#include "io/stats.h"
 #include "model/presets.h"
 #include "serve/synthetic.h"
 #include "train/config.h"
@@ -410,19 +411,32 @@ static const char *kv_name(const Bench *b)
     return eight ? v->text : cvn_dtype_name(cvn_model_dtype(b->model));
 }
 
+/* How the weights are quantized: "int8", or the types of a file that runs as it is. */
+static const char *weights_text(const Bench *b, StrBuf *out)
+{
+    const IoModel *io = &b->model->io;
+    char quant[16];
+    if (io->config.blocks)
+        io_types_text(&io->tensors, out);
+    else
+        strbuf_puts(out, quant_text(io->config.quant, quant, sizeof quant));
+    return out->text ? out->text : "";
+}
+
 static int print_bench_json(const Bench *b)
 {
     const Ceilings *c = &b->ceilings;
     json_t *ceilings =
         json_pack("{s:f,s:f,s:f,s:f}", "read_bandwidth", c->bandwidth, "matmul_f32", c->flops_f32,
                   "matmul_bf16", c->flops_bf16, "matmul_int8", c->flops_int8);
-    char quant[16];
-    quant_text(b->model->io.config.quant, quant, sizeof quant);
-    json_t *all = json_pack(
-        "{s:s,s:s,s:s,s:s,s:s,s:i,s:I,s:o,s:o}", "model", b->name, "quantize", quant, "kv_cache",
-        kv_name(b), "dtype", cvn_dtype_name(cvn_model_dtype(b->model)), "kernels",
-        cpu_kernels()->name, "threads", b->threads, "peak_bytes", (json_int_t)b->peak_bytes,
-        "device_memory", device_memory_json(&b->memory), "ceilings", ceilings);
+    StrBuf quant = {0};
+    json_t *all =
+        json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:I,s:o,s:o}", "model", b->name, "quantize",
+                  weights_text(b, &quant), "kv_cache", kv_name(b), "dtype",
+                  cvn_dtype_name(cvn_model_dtype(b->model)), "kernels", cpu_kernels()->name,
+                  "threads", b->threads, "peak_bytes", (json_int_t)b->peak_bytes, "device_memory",
+                  device_memory_json(&b->memory), "ceilings", ceilings);
+    strbuf_free(&quant);
     for (size_t i = 0; i < b->n_rows; i++) {
         const Row *row = &b->row[i];
         if (is_single(row)) {
@@ -491,11 +505,12 @@ static void print_row(const Row *row, int devices)
 static int print_bench(const Bench *b)
 {
     const Ceilings *c = &b->ceilings;
-    char quant[16];
-    quant_text(b->model->io.config.quant, quant, sizeof quant);
-    printf("%s, %s, quantized %s, KV cache %s, %d threads, %s kernels\n", b->name,
-           cvn_dtype_name(cvn_model_dtype(b->model)), quant, kv_name(b), b->threads,
-           cpu_kernels()->name);
+    StrBuf quant = {0};
+    printf("%s, %s, %s %s, KV cache %s, %d threads, %s kernels\n", b->name,
+           cvn_dtype_name(cvn_model_dtype(b->model)),
+           b->model->io.config.blocks ? "weights" : "quantized", weights_text(b, &quant),
+           kv_name(b), b->threads, cpu_kernels()->name);
+    strbuf_free(&quant);
     if (b->value[MESH].given)
         printf("  mesh %s, layout %s, %d %s\n", b->value[MESH].text, b->value[LAYOUT].text,
                cluster_size(b->cluster), b->cluster ? "processes" : "process");

@@ -4,7 +4,9 @@
 #include "cli/common.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
+#include "io/convert.h"
 #include "io/model.h"
+#include "io/stats.h"
 #include "model/presets.h"
 #include "text/chat.h"
 #include "text/chat_template.h"
@@ -14,7 +16,7 @@
 #include <jansson.h>
 #include <string.h>
 
-enum { MODEL, PRESET, BATCH, LENGTH, TENSORS, JSON };
+enum { MODEL, PRESET, BATCH, LENGTH, TENSORS, STATS, JSON };
 
 static const Option *const options[] = {
     [MODEL] =
@@ -32,6 +34,9 @@ static const Option *const options[] = {
                         .help = "positions of the KV cache to reckon with, else the context"},
     [TENSORS] =
         &(const Option){"tensors", .kind = ARG_FLAG, .help = "list every tensor of the files"},
+    [STATS] = &(const Option){"stats", .kind = ARG_FLAG,
+                              .help = "list them with least, largest and mean element, and how "
+                                      "many are NaN or infinite"},
     [JSON] = SHARED(JSON),
     NULL,
 };
@@ -41,44 +46,13 @@ typedef struct Subject {
     const char *name; /* path or preset */
     IoModel model;    /* when from_files */
     bool from_files;
+    cvn_err audit; /* why the files cannot be run, if so */
     LlamaConfig config;
     ParamList params;      /* of config */
     Arena arena;           /* owns params */
     double disk_bytes;     /* of all tensors in files */
     int64_t batch, length; /* of the cache */
 } Subject;
-
-/* Tensors of one element type. */
-typedef struct TypeShare {
-    const char *name; /* as the files spell it */
-    size_t bytes;
-} TypeShare;
-
-enum { MAX_TYPES = 48 };
-
-/* The types of the files, that with the most bytes first. */
-static int collect_types(const IoTensors *list, TypeShare type[MAX_TYPES])
-{
-    int n = 0;
-    for (size_t i = 0; i < list->n; i++) {
-        const IoTensor *t = &list->tensor[i];
-        int at = 0;
-        while (at < n && strcmp(type[at].name, t->type) != 0)
-            at++;
-        if (at == MAX_TYPES)
-            continue;
-        if (at == n)
-            type[n++] = (TypeShare){.name = t->type};
-        type[at].bytes += t->bytes;
-    }
-    for (int i = 1; i < n; i++)
-        for (int k = i; k > 0 && type[k].bytes > type[k - 1].bytes; k--) {
-            TypeShare less = type[k - 1];
-            type[k - 1] = type[k];
-            type[k] = less;
-        }
-    return n;
-}
 
 typedef struct Group {
     const char *name;
@@ -125,6 +99,8 @@ static int open_subject(Subject *s, const Args *args, cvn_err *err)
             return code;
         }
         s->config = s->model.config;
+        if (io_audit(&s->model, &s->audit) == CVN_OK)
+            io_keep_blocks(&s->model);
         for (size_t i = 0; i < s->model.tensors.n; i++)
             s->disk_bytes += (double)s->model.tensors.tensor[i].bytes;
     } else {
@@ -179,14 +155,23 @@ static void add_config(StrBuf *out, const LlamaConfig *c)
 
 static void add_files(StrBuf *out, const Subject *s)
 {
-    TypeShare type[MAX_TYPES];
-    int n = collect_types(&s->model.tensors, type);
     strbuf_printf(out, "on disk     %s in %zu tensors, %zu %s\n", bytes_text(s->disk_bytes).text,
                   s->model.tensors.n, s->model.n_maps, s->model.n_maps == 1 ? "file" : "files");
     strbuf_puts(out, "weights     ");
-    for (int i = 0; i < n; i++)
-        strbuf_printf(out, "%s%s", i ? ", " : "", type[i].name);
-    strbuf_puts(out, n ? "\n" : "none\n");
+    io_types_text(&s->model.tensors, out);
+    strbuf_puts(out, s->model.tensors.n ? "\n" : "none\n");
+}
+
+/* Of a model that runs in the blocks that its files have: bytes of its weights with `dtype` for what is in none; else 0. A table
+   in which rows are looked up stays in its file. */
+static double block_bytes(const Subject *s, cvn_dtype dtype)
+{
+    const ParamList *params = &s->model.params;
+    double bytes = 0;
+    for (int i = 0; s->model.config.blocks && i < params->n; i++)
+        if (params->param[i].kind != PARAM_EMBED || params->param[i].form == PARAM_PLAIN)
+            bytes += (double)param_bytes(&params->param[i], dtype);
+    return bytes;
 }
 
 static void add_sizes(StrBuf *out, const Subject *s)
@@ -200,9 +185,16 @@ static void add_sizes(StrBuf *out, const Subject *s)
     if (s->from_files)
         add_files(out, s);
     static const cvn_dtype dtypes[] = {CVN_BF16, CVN_F32};
+    double in_blocks = block_bytes(s, CVN_BF16);
+    const char *label = "in memory   ";
+    if (in_blocks > 0) {
+        strbuf_printf(out, "%sas they are %s, and the KV cache; widened:\n", label,
+                      bytes_text(in_blocks).text);
+        label = "            ";
+    }
     for (int i = 0; i < 2; i++) {
         int64_t cache = kv_cache_bytes(&s->config, s->batch, s->length, dtypes[i]);
-        strbuf_printf(out, "%s%-4s weights %s, KV cache %s", i ? "            " : "in memory   ",
+        strbuf_printf(out, "%s%-4s weights %s, KV cache %s", i ? "            " : label,
                       cvn_dtype_name(dtypes[i]),
                       bytes_text((double)model_bytes(&s->config, dtypes[i])).text,
                       cache < 0 ? "too large to say" : bytes_text((double)cache).text);
@@ -248,14 +240,32 @@ static void add_groups(StrBuf *out, const Subject *s)
     }
 }
 
-static void add_tensors(StrBuf *out, const IoTensors *list)
+static void add_stats(StrBuf *out, const IoTensor *t)
 {
-    strbuf_puts(out, "\n  type    shape            bytes        name\n");
+    if (!io_is_numeric(t)) {
+        strbuf_printf(out, "%-42s", "no numbers that are read");
+        return;
+    }
+    IoStats s = io_stats(t);
+    strbuf_printf(out, "%-11.5g %-11.5g %-11.5g ", s.min, s.max, s.mean);
+    if (s.nan + s.infinite)
+        strbuf_printf(out, "%" PRIi64 " ", s.nan + s.infinite);
+    else
+        strbuf_puts(out, "-     ");
+}
+
+static void add_tensors(StrBuf *out, const IoTensors *list, bool stats)
+{
+    strbuf_printf(out, "\n  type    shape            bytes        %sname\n",
+                  stats ? "least       largest     mean        bad   " : "");
     for (size_t i = 0; i < list->n; i++) {
         char shape[128];
         const IoTensor *t = &list->tensor[i];
-        strbuf_printf(out, "  %-7s %-16s %-12zu %s\n", t->type,
-                      io_shape_text(t->dims, t->rank, shape, sizeof shape), t->bytes, t->name);
+        strbuf_printf(out, "  %-7s %-16s %-12zu ", t->type,
+                      io_shape_text(t->dims, t->rank, shape, sizeof shape), t->bytes);
+        if (stats)
+            add_stats(out, t);
+        strbuf_printf(out, "%s\n", t->name);
     }
 }
 
@@ -271,7 +281,27 @@ static json_t *config_json(const LlamaConfig *c)
                      json_ids(c->eos.id, (size_t)c->eos.n));
 }
 
-static json_t *subject_json(const Subject *s)
+static json_t *tensors_json(const IoTensors *list, bool stats)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < list->n; i++) {
+        const IoTensor *t = &list->tensor[i];
+        json_t *one = json_pack("{s:s, s:s, s:o, s:I}", "name", t->name, "type", t->type, "shape",
+                                json_integers(t->dims, t->rank), "bytes", (json_int_t)t->bytes);
+        if (stats && io_is_numeric(t)) {
+            IoStats of = io_stats(t);
+            one = json_with(one, "min", json_real(of.min));
+            one = json_with(one, "max", json_real(of.max));
+            one = json_with(one, "mean", json_real(of.mean));
+            one = json_with(one, "nan", json_integer(of.nan));
+            one = json_with(one, "infinite", json_integer(of.infinite));
+        }
+        json_array_append_new(all, one);
+    }
+    return all;
+}
+
+static json_t *subject_json(const Subject *s, bool tensors, bool stats)
 {
     Group group[PARAM_KIND_COUNT];
     int n = collect_groups(&s->params, group);
@@ -293,16 +323,20 @@ static json_t *subject_json(const Subject *s)
         if (s->model.adapter)
             all = json_with(all, "adapters_of", json_string(s->model.path));
         all = json_with(all, "disk_bytes", json_integer((json_int_t)s->disk_bytes));
-        TypeShare type[MAX_TYPES];
+        IoTypeShare type[IO_MAX_TYPES];
         json_t *types = json_object();
-        for (int i = 0, n_types = collect_types(&s->model.tensors, type); i < n_types; i++)
+        for (int i = 0, n_types = io_types(&s->model.tensors, type); i < n_types; i++)
             types = json_with(types, type[i].name, json_integer((json_int_t)type[i].bytes));
         all = json_with(all, "type_bytes", types);
+        if (s->model.config.blocks)
+            all = json_with(all, "block_bytes", json_integer((json_int_t)block_bytes(s, CVN_BF16)));
+        if (tensors || stats)
+            all = json_with(all, "tensors", tensors_json(&s->model.tensors, stats));
     }
     return all;
 }
 
-static int show(const Subject *s, bool tensors)
+static int show(const Subject *s, bool tensors, bool stats)
 {
     StrBuf text = {0};
     const char *kind = s->from_files ? io_kind_name(s->model.kind) : "preset, no files";
@@ -316,8 +350,8 @@ static int show(const Subject *s, bool tensors)
         add_tokenizer(&text, s);
     add_sizes(&text, s);
     add_groups(&text, s);
-    if (tensors && s->from_files)
-        add_tensors(&text, &s->model.tensors);
+    if ((tensors || stats) && s->from_files)
+        add_tensors(&text, &s->model.tensors, stats);
     return print_text(&text);
 }
 
@@ -330,11 +364,12 @@ static int run(const Args *args)
         status = fail(&err);
     } else {
         warn_lines(s.config.warnings);
-        status = args->value[JSON].flag ? print_json(subject_json(&s))
-                                        : show(&s, args->value[TENSORS].flag);
+        bool tensors = args->value[TENSORS].flag, stats = args->value[STATS].flag;
+        status = args->value[JSON].flag ? print_json(subject_json(&s, tensors, stats))
+                                        : show(&s, tensors, stats);
         /* What can be shown has been; a model that cannot be run is refused all the same. */
-        if (status == EXIT_OK && s.from_files && io_audit(&s.model, &err))
-            status = fail(&err);
+        if (status == EXIT_OK && s.audit.code)
+            status = fail(&s.audit);
     }
     close_subject(&s);
     return status;
@@ -348,8 +383,10 @@ const Command command_inspect = {
         "inspect --model my-llama\tshape, parameters by group, bytes on disk and in memory\n"
         "inspect --preset llama3.1-405b --batch 8 --length 8192\twhat a shape would take, "
         "without any files\n"
-        "inspect --model my-llama --tensors\tevery tensor with its type and shape\n",
-    .notes = "Only headers are read. After showing what it found, inspect checks that every "
+        "inspect --model my-llama --tensors\tevery tensor with its type and shape\n"
+        "inspect --model my-llama --stats\tand with what is in it\n",
+    .notes = "Only headers are read, but with --stats. After showing what it found, inspect checks "
+             "that every "
              "parameter is there exactly once with its shape, as loading does; a model that cannot "
              "be run ends with exit status 1.",
     .options = options,

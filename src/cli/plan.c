@@ -8,6 +8,7 @@
 #include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "io/model.h"
+#include "io/stats.h"
 #include "model/presets.h"
 #include "train/config.h"
 
@@ -87,18 +88,20 @@ static const Option *const options[] = {
     NULL,
 };
 
-static int shape(const Value *v, LlamaConfig *config, cvn_err *err)
+/* Weights in blocks are planned as they run, but for training, which widens them. */
+static int shape(const Value *v, IoModel *model, LlamaConfig *config, cvn_err *err)
 {
     if (v[PRESET].given)
         return preset_config(v[PRESET].text, config, err);
-    IoModel model;
-    TRY(io_open_shown(&model, v[MODEL].text, err));
-    *config = model.config;
-    io_close_model(&model);
+    TRY(io_open_shown(model, v[MODEL].text, err));
+    if (!v[TRAIN].flag && io_audit(model, NULL) == CVN_OK)
+        io_keep_blocks(model);
+    *config = model->config;
     return CVN_OK;
 }
 
-static int make_ask(SimAsk *ask, const Value *v, cvn_err *err)
+/* The config may borrow from the model. */
+static int make_ask(SimAsk *ask, IoModel *model, const Value *v, cvn_err *err)
 {
     *ask = (SimAsk){.mesh = v[MESH].text,
                     .layout = v[LAYOUT].text,
@@ -111,7 +114,7 @@ static int make_ask(SimAsk *ask, const Value *v, cvn_err *err)
                     .device = backends[v[DEVICE].integer],
                     .threads = (int)v[THREADS].integer,
                     .blocking = v[OVERLAP].integer == 1};
-    if (shape(v, &ask->config, err) || check_layout(ask->mesh, ask->layout, err))
+    if (shape(v, model, &ask->config, err) || check_layout(ask->mesh, ask->layout, err))
         return err->code;
     if (ask->compute == CVN_DTYPE_COUNT)
         ask->compute = CVN_BF16;
@@ -211,16 +214,20 @@ static void print_peak(const SimAnswer *a, StrBuf *text)
         printf("  and %d smaller kinds\n", peak->n - PEAK_ROWS);
 }
 
-static int print_plan(const SimAsk *ask, const SimAnswer *a, const char *name, double memory,
+static int print_plan(const SimAsk *ask, const SimAnswer *a, const char *name, const IoModel *model,
                       const Value *v)
 {
+    double memory = (double)v[MEMORY].integer;
     static const char *const tasks[] = {"a training step", "a prefill", "a step of decoding"};
     StrBuf text = {0};
     printf("%s, %s of %" PRId64 " row%s", name, tasks[ask->task], ask->batch,
            ask->batch == 1 ? "" : "s");
     if (ask->task != SIM_DECODE)
         printf(" of %" PRId64 " tokens", ask->seq);
-    printf(", %s, mesh %s, layout %s\n\n", cvn_dtype_name(ask->compute),
+    if (ask->config.blocks)
+        io_types_text(&model->tensors, &text);
+    printf(", %s%s%s, mesh %s, layout %s\n\n", cvn_dtype_name(ask->compute),
+           text.length ? ", weights " : "", text.length ? text.text : "",
            ask->mesh[0] ? ask->mesh : "of one device", ask->layout);
     print_memory(ask, a);
     if (memory > 0)
@@ -308,16 +315,17 @@ static int run(const Args *args)
 {
     const Value *v = args->value;
     const char *name = v[PRESET].given ? v[PRESET].text : v[MODEL].text;
-    double memory = (double)v[MEMORY].integer;
     cvn_err err = {0};
     SimAsk ask;
+    IoModel model = {0};
     SimAnswer answer = {0};
-    bool failed = make_ask(&ask, v, &err) || sim_plan(&ask, &answer, &err) ||
+    bool failed = make_ask(&ask, &model, v, &err) || sim_plan(&ask, &answer, &err) ||
                   (v[SVG].given && draw(v[SVG].text, &ask, &answer, &err));
     int exit_code = failed         ? fail(&err)
-                    : v[JSON].flag ? print_plan_json(&ask, &answer, name, memory)
-                                   : print_plan(&ask, &answer, name, memory, v);
+                    : v[JSON].flag ? print_plan_json(&ask, &answer, name, (double)v[MEMORY].integer)
+                                   : print_plan(&ask, &answer, name, &model, v);
     sim_answer_free(&answer);
+    io_close_model(&model);
     return exit_code;
 }
 

@@ -293,3 +293,29 @@ const BlockInfo block_info[BLOCK_KINDS] = {
 const char *const block_names[BLOCK_KINDS] = {[BLOCK_NONE] = "none",
 #define NAME(kind, name, elements, bytes) [BLOCK_##kind] = #name,
                                               CVN_BLOCKS(NAME)};
+
+/* Where in a block the floats d and m are; -1 where there is none. The e of mxfp4 is always a number. */
+static const struct {
+    int d, m;
+} half_place[BLOCK_KINDS] = {
+    [BLOCK_NONE] = {-1, -1},  [BLOCK_Q4_0] = {0, -1},   [BLOCK_Q4_1] = {0, 2},
+    [BLOCK_Q5_0] = {0, -1},   [BLOCK_Q5_1] = {0, 2},    [BLOCK_Q8_0] = {0, -1},
+    [BLOCK_Q2_K] = {80, 82},  [BLOCK_Q3_K] = {108, -1}, [BLOCK_Q4_K] = {0, 2},
+    [BLOCK_Q5_K] = {0, 2},    [BLOCK_Q6_K] = {208, -1}, [BLOCK_IQ4_NL] = {0, -1},
+    [BLOCK_IQ4_XS] = {0, -1}, [BLOCK_TQ1_0] = {52, -1}, [BLOCK_TQ2_0] = {64, -1},
+    [BLOCK_MXFP4] = {-1, -1},
+};
+
+static bool nonfinite_at(const uint8_t *block, int place)
+{
+    return place >= 0 && (half_at(block + place) & 0x7c00) == 0x7c00;
+}
+
+int64_t block_count_nonfinite(BlockKind kind, const uint8_t *blocks, int64_t bytes)
+{
+    int64_t bad = 0;
+    for (int64_t at = 0; at < bytes; at += block_info[kind].bytes)
+        bad += nonfinite_at(blocks + at, half_place[kind].d) ||
+               nonfinite_at(blocks + at, half_place[kind].m);
+    return bad;
+}

@@ -145,6 +145,9 @@ typedef struct BlockInfo {
 extern const BlockInfo block_info[BLOCK_KINDS]; /* BLOCK_NONE has no name */
 extern const char *const block_names[BLOCK_KINDS];
 
+/* How many blocks of an array of so many bytes have a scale or minimum that is NaN or infinite. */
+int64_t block_count_nonfinite(BlockKind kind, const uint8_t *blocks, int64_t bytes);
+
 /* The chunks that k columns are cut into, and how one lies. Offsets are bytes from its beginning. */
 typedef struct BlockChunk {
     int64_t columns, groups;

@@ -216,7 +216,8 @@ static int check_cache(const cvn_engine *e, cvn_err *err)
 static int check_memory(cvn_engine *e, cvn_err *err)
 {
     cvn_engine_stats *s = &e->stats;
-    s->weight_bytes = runtime_role_bytes(&e->rt, ROLE_WEIGHT);
+    s->weight_bytes =
+        runtime_role_bytes(&e->rt, ROLE_WEIGHT) - load_looked_up_bytes(&e->rt, e->model);
     s->cache_bytes = runtime_role_bytes(&e->rt, ROLE_CACHE);
     s->arena_bytes = e->rt.temporary_bytes * (uint64_t)e->rt.info.n_local;
     uint64_t sum = s->weight_bytes + s->cache_bytes + s->arena_bytes;

@@ -106,6 +106,8 @@ static int read_blocks(Load *l, const Region *region, void *out)
     const uint8_t *data = l->model->io.source[l->index]->data;
     int64_t slice = cvn_type_elements(&type) / type.dim[0];
     region_copy(&whole, data, &part, out, 1);
+    atomic_fetch_add(&l->nonfinite,
+                     (long)block_count_nonfinite(l->param->blocks, out, region_elements(region)));
     if (region_elements(region) == slice * region->count[0])
         give_back_bytes(data + slice * region->first[0], (size_t)(slice * region->count[0]));
     atomic_fetch_add(&l->done, region_elements(region));
@@ -189,6 +191,19 @@ static void report_weight(const Load *l, bool in_place, LoadReport *report)
     int64_t all = l->param->form == PARAM_PANELS ? f->panels * f->units : cvn_type_elements(&type);
     double part = in_place ? 1 : (double)atomic_load(&l->done) / (double)all;
     report->read_bytes += tensor_bytes(t) * part;
+}
+
+size_t load_looked_up_bytes(const Runtime *rt, const cvn_model *model)
+{
+    const ParamList *params = &model->io.params;
+    const Param *embed = params_find(params, PARAM_EMBED, -1);
+    const Load l = {.model = model, .param = embed, .index = (int)(embed - params->param)};
+    const Buffer *b = runtime_buffer(rt, ROLE_WEIGHT, l.index);
+    bool apart = b && model->io.source && params_find(params, PARAM_LM_HEAD, -1);
+    return apart && rt->info.n_local == 1 && b->layout == LAYOUT_PLAIN &&
+                   cvn_type_equal(&b->type, &b->local) && mapped_at(&l)
+               ? b->bytes
+               : 0;
 }
 
 static int load_one(Runtime *rt, const cvn_model *model, int index, LoadReport *report,

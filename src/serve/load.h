@@ -17,4 +17,7 @@ typedef struct LoadReport {
 /* Fills every weight that the runtime knows. */
 int load_weights(Runtime *rt, const cvn_model *model, LoadReport *report, cvn_err *err);
 
+/* Bytes of the embedding's buffer where it lies in the file and there is a head besides: of it only rows are looked up. */
+size_t load_looked_up_bytes(const Runtime *rt, const cvn_model *model);
+
 #endif
