@@ -8,6 +8,7 @@
 #include "io/safetensors.h"
 #include "io/save_files.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -26,6 +27,8 @@ const char *const tokenizer_files[] = {"tokenizer.json",
                                        "added_tokens.json",
                                        "chat_template.jinja",
                                        NULL};
+static_assert(sizeof tokenizer_files / sizeof *tokenizer_files == TOKENIZER_FILES + 1,
+              "their number is said in save.h");
 
 /* One save: what is written, and into which folder at the moment. */
 typedef struct Save {
@@ -237,30 +240,59 @@ static int write_all(Save *save, cvn_err *err)
     return llama_config_write(save->config, save->folder, err);
 }
 
-/* Whether a file of a model folder is one that we write weights to. */
-static bool is_weight_file(const char *name)
+/* Whether a file of a folder is of a model in it, or of adapters: other files there are somebody's own. */
+static bool is_of_model(const char *name)
 {
+    static const char *const fixed[] = {
+        "config.json",         "generation_config.json",    "model.safetensors", SAVE_INDEX,
+        "adapter_config.json", "adapter_model.safetensors", "params.json",       NULL};
     int a, b, end = 0;
-    return strcmp(name, "model.safetensors") == 0 || strcmp(name, SAVE_INDEX) == 0 ||
-           (sscanf(name, "model-%5d-of-%5d.safetensors%n", &a, &b, &end) == 2 && end > 0 &&
-            name[end] == '\0');
+    for (int i = 0; fixed[i]; i++)
+        if (strcmp(name, fixed[i]) == 0)
+            return true;
+    for (int i = 0; tokenizer_files[i]; i++)
+        if (strcmp(name, tokenizer_files[i]) == 0)
+            return true;
+    return (sscanf(name, "model-%5d-of-%5d.safetensors%n", &a, &b, &end) == 2 && end > 0 &&
+            name[end] == '\0') ||
+           (sscanf(name, "consolidated.%2d.pth%n", &a, &end) == 1 && end > 0 && name[end] == '\0');
 }
 
-/* Removes weight files that this save has not written: they belong to the model before it. */
-static void remove_stale_weights(Save *save)
+void save_remove_others(const char *folder, const char *const *written, size_t n)
 {
-    DIR *stream = opendir(save->folder);
+    DIR *stream = opendir(folder);
     if (!stream)
         return;
     for (struct dirent *entry; (entry = readdir(stream));) {
-        bool keep = !is_weight_file(entry->d_name) ||
-                    (save->files.n > 1 && strcmp(entry->d_name, SAVE_INDEX) == 0);
-        for (int shard = 0; shard < save->files.n && !keep; shard++)
-            keep = strcmp(entry->d_name, save_files_name(&save->files, shard)) == 0;
+        bool keep = !is_of_model(entry->d_name);
+        for (size_t i = 0; i < n && !keep; i++)
+            keep = strcmp(entry->d_name, written[i]) == 0;
         if (!keep)
             unlinkat(dirfd(stream), entry->d_name, 0);
     }
     closedir(stream);
+}
+
+/* What belongs to the model that was in the folder, and is not replaced by this one's. */
+static void remove_old_model(Save *save)
+{
+    const SaveOptions *o = save->options;
+    const char *slash = o->tokenizer ? strrchr(o->tokenizer, '/') : NULL;
+    const char **written =
+        arena_array(&save->arena, (size_t)save->files.n + TOKENIZER_FILES + 4, sizeof *written);
+    size_t n = 0;
+    written[n++] = "config.json";
+    written[n++] = "generation_config.json";
+    for (int shard = 0; shard < save->files.n; shard++)
+        written[n++] = save_files_name(&save->files, shard);
+    if (save->files.n > 1)
+        written[n++] = SAVE_INDEX;
+    if (o->tokenizer)
+        written[n++] = slash ? slash + 1 : o->tokenizer;
+    for (int i = 0; o->tokenizer_folder && tokenizer_files[i]; i++)
+        if (file_has(o->tokenizer_folder, tokenizer_files[i]))
+            written[n++] = tokenizer_files[i];
+    save_remove_others(save->folder, written, n);
 }
 
 /* The staging folder holds plain files only, all of them ours. */
@@ -329,7 +361,7 @@ static int save_all(void *of, cvn_err *err)
     if (code == CVN_OK)
         code = filled ? write_all(save, err) : write_staged(save, folder, err);
     if (code == CVN_OK && filled)
-        remove_stale_weights(save);
+        remove_old_model(save);
     held_release(&held);
     arena_free(&save->arena);
     return code;

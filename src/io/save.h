@@ -5,7 +5,7 @@
  *
  * A new folder is filled beside ("OUT.tmp-PID") and renamed, so OUT is absent or complete. With
  * `force` on a folder that is not empty, its files are replaced one by one, each whole, the config
- * last; weight files of the old model that the new one does not have are removed.
+ * last; what else the old model consisted of, its tokenizer too, is removed. Files of nobody's model stay.
  */
 #ifndef CVN_IO_SAVE_H
 #define CVN_IO_SAVE_H
@@ -15,7 +15,7 @@
 /* What the tokenizer of a folder may consist of, ended by NULL: first those that are one, in the order in which they
  * are looked for, then what describes it. */
 extern const char *const tokenizer_files[];
-enum { TOKENIZER_KINDS = 2 };
+enum { TOKENIZER_KINDS = 2, TOKENIZER_FILES = 6 };
 
 /* Gives elements first .. first+n-1 of a parameter, row-major in its logical shape, as f32. Called from
  * several threads at once, for different ranges. */
@@ -35,6 +35,9 @@ typedef struct SaveOptions {
 
 int save_folder(const char *folder, const LlamaConfig *config, const SaveOptions *options,
                 SaveFill fill, void *context, cvn_err *err);
+
+/* Removes the files of a model, or of adapters, from a folder, but those of these n names. */
+void save_remove_others(const char *folder, const char *const *written, size_t n);
 
 /* An opened and audited model of any form, as a Hugging Face folder: interleaved rotary pairs are brought
  * into Hugging Face's order. */

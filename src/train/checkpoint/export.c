@@ -232,7 +232,12 @@ int checkpoint_export_adapter(const Checkpoint *checkpoint, const char *folder, 
     TRY(file_make_folder(folder, err));
     TRY(checkpoint->wholes ? export_adapter_slices(checkpoint, folder, err)
                            : copy_into(checkpoint, ADAPTER_FILE, folder, err));
-    return copy_into(checkpoint, LORA_CONFIG_NAME, folder, err);
+    TRY(copy_into(checkpoint, LORA_CONFIG_NAME, folder, err));
+    /* A tokenizer is no other model: that of a run stands beside its adapters. */
+    const char *written[2 + TOKENIZER_FILES] = {ADAPTER_FILE, LORA_CONFIG_NAME};
+    memcpy(written + 2, tokenizer_files, TOKENIZER_FILES * sizeof *written);
+    save_remove_others(folder, written, sizeof written / sizeof *written);
+    return CVN_OK;
 }
 
 static int adapt(const Checkpoint *checkpoint, IoModel *model, const LoraOptions *lora,
