@@ -17,10 +17,36 @@ static void a_folder_that_is_written_anew_holds_nothing_of_the_old_model(void **
            "tokenizer.json ");
 }
 
+#define STOP                                                                                       \
+    "yes 'the fox ran over a hill and saw two birds' | head -c 60000 >text; rm -rf run; "          \
+    "(exec " CVN_BINARY                                                                            \
+    " train --data text --preset tiny --tokenizer model --seq 256 --batch 8 -t 1 "                 \
+    "--steps 1000 --out run >log 2>&1) & pid=$!; "                                                 \
+    "for i in $(seq 6000); do grep -q 'step 1/' log && break; sleep 0.01; done; "
+
+/* The second Ctrl-C of who has not seen the first one's answer yet, or a terminal that is closed, costs nothing. */
+static void a_run_that_is_stopped_is_saved_and_says_so_at_once(void **state)
+{
+    (void)state;
+    expect(130,
+           STOP "kill -INT $pid; sleep 0.05; kill -INT $pid; wait $pid; code=$?; cat log; "
+                "ls run/checkpoints; exit $code",
+           "step-0000");
+    expect(0, "head -n 50 log", "\nstopping after this step; Ctrl-C again ends now\n");
+    expect(130, STOP "kill -HUP $pid; wait $pid; code=$?; cat log; exit $code",
+           "go on with: caravan train --resume run");
+    expect(0, "caravan train --resume run --stop-after 1 2>&1", "stopped after step");
+    expect(0,
+           "echo '{\"save-minutes\": 1e-6}' >config && caravan train --resume run --config config "
+           "--save-every 0 --stop-after 3 --keep-last 0 2>&1 && ls run/checkpoints | grep -c step-",
+           "\n5\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_folder_that_is_written_anew_holds_nothing_of_the_old_model),
+        cmocka_unit_test(a_run_that_is_stopped_is_saved_and_says_so_at_once),
     };
     return cmocka_run_group_tests(tests, make_models, remove_scratch);
 }

@@ -10,7 +10,7 @@ static const char about_environment[] =
     "such as CARAVAN_THREADS=4. Options win.";
 static const char about_exit[] =
     "Exit status: 0 done, 1 refused (one sentence says why), 2 a mistake in the command line, "
-    "130 ended by Ctrl-C.";
+    "130 ended by Ctrl-C, and of train also by SIGTERM or SIGHUP.";
 
 /* Adds text as lines of at most WIDTH columns; the first begins at column `at`, the rest are indented
  * to `indent`. */

@@ -15,6 +15,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 /* Set by the handler; the one piece of state that a signal leaves no other place for. */
 static volatile int interrupted;
@@ -23,6 +25,47 @@ static void on_interrupt(int signal_number)
 {
     (void)signal_number;
     interrupted = 1;
+}
+
+#define STOPPING "stopping after this step; Ctrl-C again ends now\n"
+enum {
+    TWICE_MS = 1000
+}; /* keys and shells repeat themselves: what comes within it is the same wish */
+
+/* Says at once that it was heard: a step may take minutes. Only functions that a handler may call. */
+static void on_stop(int number)
+{
+    static volatile int64_t first;
+    static const char line[] = "\r\033[K" STOPPING;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    int64_t now = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    if (interrupted && now - first < TWICE_MS)
+        return;
+    if (interrupted && number != SIGHUP) {
+        signal(number, SIG_DFL);
+        raise(number);
+        return;
+    }
+    if (interrupted)
+        return;
+    interrupted = 1;
+    first = now;
+    size_t skip = isatty(STDERR_FILENO) ? 0 : sizeof line - sizeof STOPPING;
+    if (write(STDERR_FILENO, line + skip, sizeof line - 1 - skip) < 0)
+        return; /* nobody listens any more */
+}
+
+const volatile int *run_interrupt_step(bool several)
+{
+    const int numbers[] = {SIGINT, several ? SIGUSR1 : SIGTERM, SIGHUP};
+    struct sigaction stop = {.sa_handler = on_stop, .sa_flags = SA_RESTART}, before;
+    for (int i = 0; i < 3; i++)
+        if (numbers[i] != SIGHUP || sigaction(SIGHUP, NULL, &before) != 0 ||
+            before.sa_handler != SIG_IGN) /* nohup */
+            sigaction(numbers[i], &stop, NULL);
+    signal(SIGPIPE, SIG_IGN); /* `train | tee log`: Ctrl-C ends tee, and the run is to be saved */
+    return &interrupted;
 }
 
 /* once: a second one ends the program. Reads are interrupted, not begun again. */

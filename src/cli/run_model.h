@@ -74,6 +74,10 @@ const volatile int *run_interrupt(void);
    commands that open no model by run_model_open. */
 const volatile int *run_interrupt_once(bool several);
 
+/* The same for steps that take long: with SIGHUP, and it is said at once that the flag is set. What comes within a second is
+   the same wish; a later Ctrl-C or SIGTERM ends the program. */
+const volatile int *run_interrupt_step(bool several);
+
 /* From now on Ctrl-C only ever sets the flag, which the caller may clear, and interrupts reads; of several processes,
    which could not stop at the same step, it ends the program. */
 volatile int *run_interrupt_keep(bool several);

@@ -428,15 +428,17 @@ static int train(const Args *args, const TrainConfig *config, const bool *given,
                           .profile = args->value[PROFILE].text};
     TRY(ranks_join(&events.cluster, err));
     warn_threads(config->threads);
-    events.stop = run_interrupt_once(events.cluster != NULL);
+    events.stop = run_interrupt_step(events.cluster != NULL);
     int code = train_run(config, given, resume, &events, result, err);
     if (view.drawn)
         fputc('\n', stderr);
     return code;
 }
 
-/* *usage: what is missing or does not go together was forgotten on the command line, and not in a file. */
-static int run_with(const Args *args, bool *given, Arena *arena, bool *usage, cvn_err *err)
+/* *usage: what is missing or does not go together was forgotten on the command line, and not in a file. *stopped: all went
+ * well, and not all was done. */
+static int run_with(const Args *args, bool *given, Arena *arena, bool *usage, bool *stopped,
+                    cvn_err *err)
 {
     TrainConfig config;
     TrainResult result = {0};
@@ -457,6 +459,7 @@ static int run_with(const Args *args, bool *given, Arena *arena, bool *usage, cv
     int code = train(args, &config, given, resume != NULL, &result, err);
     if (code == CVN_OK)
         print_end(&result, config.out);
+    *stopped = result.stopped;
     if (code == CVN_EINTERRUPTED)
         fprintf(stderr, "interrupted before the first step; %s\n",
                 resume ? "the run is as it was" : "nothing is kept");
@@ -467,13 +470,13 @@ static int run(const Args *args)
 {
     cvn_err err = {0};
     Arena arena;
-    bool usage = false;
+    bool usage = false, stopped = false;
     if (arena_begin(&arena, &err))
         return fail(&err);
     bool *given = arena_array(&arena, (size_t)train_n_keys, sizeof *given);
-    int code = run_with(args, given, &arena, &usage, &err);
+    int code = run_with(args, given, &arena, &usage, &stopped, &err);
     arena_free(&arena);
-    int status = code ? fail(&err) : EXIT_OK;
+    int status = code ? fail(&err) : stopped ? EXIT_INTERRUPTED : EXIT_OK;
     return usage && code == CVN_EINVAL ? EXIT_USAGE : status;
 }
 
@@ -494,9 +497,9 @@ const Command command_train = {
         "mpirun on several machines\n",
     .notes =
         "The folder of the run holds checkpoints, metrics.jsonl, report.html, TensorBoard's event "
-        "files and, in the end, the model as a Hugging Face folder. Ctrl-C ends after the step and "
-        "saves; --resume then computes the same as if nothing had happened. More options for "
-        "--config: docs/TRAINING.md.\n",
+        "files and, in the end, the model as a Hugging Face folder. Ctrl-C saves after the step "
+        "and ends with 130; --resume then computes the same as if nothing had happened. More "
+        "options for --config: docs/TRAINING.md.\n",
     .options = options,
     .run = run,
 };

@@ -93,6 +93,7 @@ const TrainKey train_keys[] = {
     {"validation", KEY_REAL, KEY_FIXED, AT(validation), NULL, 0, 0.5},
     {"evaluate-every", KEY_INT, KEY_FREE, AT(evaluate_every), NULL, 0, 1e12},
     {"save-every", KEY_INT, KEY_FREE, AT(save_every), NULL, 0, 1e12},
+    {"save-minutes", KEY_REAL, KEY_FREE, AT(save_minutes), NULL, 0, 1e9},
     {"keep-last", KEY_INT, KEY_FREE, AT(keep_last), NULL, 0, 1 << 30},
     {"keep-every", KEY_INT, KEY_FREE, AT(keep_every), NULL, 0, 1e12},
     {"sample-every", KEY_INT, KEY_FREE, AT(sample_every), NULL, 0, 1e12},
@@ -135,6 +136,7 @@ TrainConfig train_config_defaults(void)
                          .packing = "auto",
                          .evaluate_every = 100,
                          .save_every = 500,
+                         .save_minutes = 10,
                          .keep_last = 2};
 }
 

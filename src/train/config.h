@@ -58,7 +58,8 @@ typedef struct TrainConfig {
     const char *cache;      /* folder of tokenised data; NULL: the user's cache */
     double validation;      /* part of the data that is held back */
     int64_t evaluate_every; /* steps between two looks at it */
-    int64_t save_every;     /* steps between checkpoints; 0: at the end only */
+    int64_t save_every;     /* steps between checkpoints; 0: none by steps */
+    double save_minutes;    /* also when so many have passed since the last; 0: none by time */
     int64_t keep_last;      /* checkpoints to keep; 0: all */
     int64_t keep_every;     /* also those of multiples of this; 0: none */
     int64_t sample_every;   /* steps between texts; 0: at the end only */

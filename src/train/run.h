@@ -50,6 +50,7 @@ typedef struct TrainResult {
     int64_t steps;
     double loss;             /* of the last step; NAN where none was done */
     bool finished;           /* all steps are done */
+    bool stopped;            /* they are not, because somebody said so */
     bool lora;               /* what is in the folder are adapters */
     double seconds;          /* of all steps of this process */
     int64_t tokens;          /* in them */

@@ -51,6 +51,8 @@ typedef struct Run {
     int n_skipped;            /* steps skipped in a row */
     double mean_seconds;      /* of a step, a running mean */
     CommTable communication;  /* of all steps of this process */
+    double saved_at;          /* when the last save began, or the run; seconds of the clock */
+    bool save_due;            /* that was long enough ago; known after a step */
     bool stopped;             /* a process was told to stop; known after a step */
     bool no_room;             /* the metrics wait for room, and that was said */
     Outlier loss, norm;

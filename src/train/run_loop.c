@@ -116,6 +116,7 @@ static void save(Run *r)
 {
     cvn_err err = {0};
     int64_t step = state_of(r)->step;
+    r->saved_at = clock_seconds();
     if (r->saved == step)
         return;
     /* The one before may be in flight still; that it fails must not keep this one from being tried. */
@@ -373,7 +374,7 @@ static int run_steps(Run *r, cvn_err *err)
         look_at_save(r, false, &told);
         if (state->step == c->steps)
             break;
-        if (divides(c->save_every, state->step)) {
+        if (divides(c->save_every, state->step) || r->save_due) {
             save(r);
             run_report(r);
         }
@@ -402,6 +403,7 @@ static int run_loop(void *run, cvn_err *err)
     const CheckpointState *state = state_of(r);
     r->first = state->step;
     r->saved = r->resumed ? state->step : -1;
+    r->saved_at = clock_seconds();
     if (state->step > 0)
         run_note(r, "goes on after step %" PRId64 " of %" PRId64, state->step, c->steps);
     int code = run_profiled(r, err);
@@ -411,6 +413,8 @@ static int run_loop(void *run, cvn_err *err)
     r->result.step = state->step;
     r->result.steps = c->steps;
     r->result.finished = state->step >= c->steps;
+    r->result.stopped =
+        !r->result.finished && (r->stopped || (r->events->stop && *r->events->stop));
     r->result.lora = r->lora.rank > 0;
     const Runtime *rt = &r->trainer.rt;
     r->result.compilations = (int)rt->backend->compilations(rt->devices);

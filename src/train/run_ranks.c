@@ -8,6 +8,8 @@
 #include "base/room.h"
 #include "train/run_impl.h"
 
+#include "base/threads.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,16 +69,23 @@ int run_agree(const Run *r, cvn_err *err)
 typedef struct Card {
     int64_t step, position; /* done; rows of data taken */
     double loss, norm;
-    int64_t stop; /* not compared: somebody was told to stop */
+    int64_t stop; /* from here on not compared: somebody was told to stop */
+    int64_t save; /* it is time to save, by the clock of rank 0 */
 } Card;
 
 int run_check_step(Run *r, const TrainReport *report, cvn_err *err)
 {
     Cluster *c = r->events->cluster;
     const CheckpointState *saved = &r->trainer.state.saved;
-    Card own = {saved->step, saved->position, report->loss, report->grad_norm,
-                r->events->stop && *r->events->stop};
+    Card own = {saved->step,
+                saved->position,
+                report->loss,
+                report->grad_norm,
+                r->events->stop && *r->events->stop,
+                r->config.save_minutes > 0 &&
+                    clock_seconds() - r->saved_at >= 60 * r->config.save_minutes};
     r->stopped = own.stop;
+    r->save_due = own.save;
     if (!c)
         return CVN_OK;
     int n = cluster_size(c);
@@ -84,6 +93,7 @@ int run_check_step(Run *r, const TrainReport *report, cvn_err *err)
     if (!all)
         return err_set(err, CVN_EMEM, "no memory to talk to other ranks");
     int code = cluster_gather(c, CLUSTER_STEPS, &own, all, sizeof own, err);
+    r->save_due = all[0].save;
     for (int i = 0; i < n && code == CVN_OK; i++) {
         r->stopped = r->stopped || all[i].stop;
         if (memcmp(&all[i], &all[0], offsetof(Card, stop)) == 0)
