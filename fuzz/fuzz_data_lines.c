@@ -2,6 +2,7 @@
  * sentence comes of it, or ids of the vocabulary with as many marks. */
 #include "text/tokenizer.h"
 #include "train/data/encode.h"
+#include "train/data/record.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -58,6 +59,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             newline && file.kind == SOURCE_JSONL ? (size_t)(newline - text) - at : n - at;
         SourceUnit unit = {text + at, length, &file, 1, (int64_t)at, true, true};
         check(&encoder, &unit, &out);
+        if (record_extent(text + at, length) > length)
+            abort();
         at += length + 1;
     }
     encoded_unit_free(&out);

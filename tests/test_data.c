@@ -411,6 +411,76 @@ static void of_conversations_the_answers_are_learnt(void **state)
     }
 }
 
+/* Conversations as other programs write them, in files of which no name says what they are. */
+static void conversations_of_every_shape_are_learnt(void **state)
+{
+    (void)state;
+    static const ChatFormat format = CHAT_LLAMA31;
+    static const struct {
+        const char *text, *learnt;
+    } cases[] = {
+#define ASK "{\"role\": \"user\", \"content\": \"Hello\"}, "
+#define SAY(text) "{\"role\": \"assistant\", \"content\": " text "}"
+        {" [\n{\"messages\": [" ASK SAY("\"Hi\"") "]},\n{\"messages\": [" ASK SAY(
+             "\"Ho\"") "]}\n]\n",
+         "Hi<|eot_id|>|Ho<|eot_id|>|"},
+        {"{\n  \"messages\": [\n" ASK SAY("\"Hi\"") "]\n}\n{\n\"messages\": [" ASK SAY(
+             "\"Ho\"") "]}",
+         "Hi<|eot_id|>|Ho<|eot_id|>|"},
+        {"[" ASK SAY("\"Hi\"") "]\n[" ASK SAY("\"Ho\"") "]\n", "Hi<|eot_id|>|Ho<|eot_id|>|"},
+        {"[[" ASK SAY("\"Hi ]}\\\" \"") "], [" ASK SAY("\"Ho\"") "]]",
+         "Hi ]}\"<|eot_id|>|Ho<|eot_id|>|"},
+        {"{\"messages\": [" ASK SAY(
+             "[{\"type\": \"text\", \"text\": \"Hi\"}, {\"text\": \" there\"}]") "]}",
+         "Hi there<|eot_id|>|"},
+        {"{\"messages\": [" ASK
+         "{\"role\": \"assistant\", \"content\": \"no\", \"weight\": 0}, " ASK
+         "{\"role\": \"assistant\", \"content\": \"yes\", \"weight\": 1}]}",
+         "yes<|eot_id|>|"},
+        {"{\"messages\": [" ASK
+         "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": "
+         "\"1\", \"type\": \"function\", \"function\": {\"name\": \"look\", \"arguments\": "
+         "\"{\\\"at\\\": 1}\"}}]}]}",
+         "{\"name\": \"look\", \"parameters\": {\"at\": 1}}<|eot_id|>|"},
+        {"{\"conversations\": [{\"from\": \"system\", \"value\": \"Be kind\"}, {\"from\": "
+         "\"human\", "
+         "\"value\": \"Hello\"}, {\"from\": \"gpt\", \"value\": \"Hi\"}]}",
+         "Hi<|eot_id|>|"},
+        {"[{\"instruction\": \"Add\", \"input\": \"1 and 2\", \"output\": \"3\"}]", "3<|eot_id|>|"},
+        {"{\"prompt\": \"Once upon\", \"completion\": \" a time\"}", " a time<|end_of_text|>|"},
+        {"{\"prompt\": [" ASK SAY("\"Hi\"") "], \"completion\": [" SAY("\"Ho\"") "]}",
+         "Ho<|eot_id|>|"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "shape%zu", i);
+        const char *path = put_text(name, cases[i].text);
+        DataOptions options = options_for(&path, 128);
+        options.chat = &format;
+        TrainData *data = open_data(&options);
+        StrBuf text = learnt(data);
+        assert_string_equal(text.text, cases[i].learnt);
+        strbuf_free(&text);
+        data_free(data);
+    }
+    static const char *const unknown[][2] = {
+        {"[{\"question\": \"x\"}, {\"question\": \"y\"}]", "odd:1: "},
+        {"{\"question\": \"x\"}\n", "odd:1: "},
+        {"{\n\"messages\": 1\n}", "odd:1: "},
+        {"[{\"text\": \"x\"},\n{\"question\": \"y\"}]", "odd:2: this is neither a text nor"},
+        {"[{\"text\": \"x\"},\n{\"text\": \"y\"}", "odd:2: no JSON object"},
+        {"[{\"text\": \"x\"}]]", "odd:1: no JSON object"},
+    };
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        const char *path = put_text("odd", unknown[i][0]);
+        DataOptions options = options_for(&path, 4);
+        refuse(&options, CVN_EFORMAT, unknown[i][1], unknown[i][1]);
+    }
+    const char *path = put_text("words", "[Verse 1] {oh} {\"no\"");
+    DataOptions options = options_for(&path, 4);
+    expect_text(&options, 1, BEGIN "[Verse 1] {oh} {\"no\"" END);
+}
+
 static void broken_lines_are_named(void **state)
 {
     (void)state;
@@ -425,7 +495,17 @@ static void broken_lines_are_named(void **state)
         {"{\"text\": \"\xff\"}", "byte 0xff"},
         {"{\"messages\": []}", "\"messages\" is empty"},
         {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"I begin\"}]}", "no answer"},
-        {"{\"messages\": [{\"role\": \"user\"}]}", "message 1"},
+        {"{\"messages\": [{\"role\": \"user\"}]}", "message 0: it must have"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}]}",
+         "message 0: part 0 of its content is of type \"image_url\""},
+        {"{\"conversations\": [{\"from\": \"narrator\", \"value\": \"x\"}]}", "from \"narrator\""},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"x\", \"weight\": 0.5}]}",
+         "neither 0 nor 1"},
+        {"{\"prompt\": 1, \"completion\": \"x\"}", "two strings or two lists"},
+        {"{\"role\": \"user\", \"content\": \"x\"}", "a message alone"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"assistant\", "
+         "\"content\": null, \"tool_calls\": [1, 2]}]}",
+         "message 1: it calls 2 functions at once"},
         {"{\"messages\": [{\"role\": \"judge\", \"content\": \"x\"}]}", "judge"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -437,8 +517,8 @@ static void broken_lines_are_named(void **state)
         const char *path = put_text("broken.jsonl", text);
         DataOptions options = options_for(&path, 4);
         options.chat = &format;
-        refuse(&options, CVN_EFORMAT * (i != 8) + CVN_EINVAL * (i == 8),
-               "broken.jsonl:3: ", cases[i].piece);
+        bool judge = strstr(cases[i].line, "judge");
+        refuse(&options, judge ? CVN_EINVAL : CVN_EFORMAT, "broken.jsonl:3: ", cases[i].piece);
     }
     const char *path = put_text("talk.jsonl", TALK);
     DataOptions options = options_for(&path, 4);
@@ -744,6 +824,7 @@ int main(void)
         cmocka_unit_test(special_tokens_in_text_are_plain_text),
         cmocka_unit_test(lines_of_json_are_documents),
         cmocka_unit_test(of_conversations_the_answers_are_learnt),
+        cmocka_unit_test(conversations_of_every_shape_are_learnt),
         cmocka_unit_test(broken_lines_are_named),
         cmocka_unit_test(bad_files_are_refused_with_what_to_do),
         cmocka_unit_test(a_cache_is_made_once_and_again_when_anything_changes),

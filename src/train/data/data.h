@@ -18,8 +18,8 @@
  * their names:
  *
  *     "CVNTOKEN"       token ids (cache.h): a cache, or a shard somebody made
- *     a JSON object    one per line: {"text": "…"}, or {"messages": [{"role": …, "content": …}, …]}, where
- *                      only what the assistant says is to be learnt
+ *     JSON             records (record.h), in lines or a list; of conversations only what the assistant says
+ *                      is to be learnt
  *     anything else    UTF-8 text; documents end at <|endoftext|> and at the end of a file
  *
  * A document is: begin-of-text id, its ids, end-of-text id, where the tokenizer has these. How rows are cut

@@ -1,6 +1,7 @@
 #include "train/data/encode.h"
 
 #include "text/utf8.h"
+#include "train/data/record.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -44,17 +45,15 @@ static int encode_text(const DataEncoder *e, const char *text, size_t n, bool be
 
 /* ---- conversations ---- */
 
-/* Reads {"role", "content"} into *message, which borrows from the JSON. */
-static int read_message(const json_t *item, size_t i, ChatMessage *message, cvn_err *err)
+/* A message of a record that was read (record.h), which it borrows from. */
+static ChatMessage message_of(const json_t *item)
 {
-    const json_t *role = json_object_get(item, "role"), *content = json_object_get(item, "content");
-    if (!json_is_string(role) || !json_is_string(content))
-        return err_set(err, CVN_EFORMAT,
-                       "message %zu must have the strings \"role\" and \"content\"", i + 1);
-    *message = (ChatMessage){.role = json_string_value(role),
-                             .content = json_string_value(content),
-                             .length = json_string_length(content)};
-    return CVN_OK;
+    const json_t *content = json_object_get(item, "content");
+    return (ChatMessage){.role = json_string_value(json_object_get(item, "role")),
+                         .content = json_string_value(content),
+                         .length = json_string_length(content),
+                         .tool_name = json_string_value(json_object_get(item, "call")),
+                         .tool_arguments = json_string_value(json_object_get(item, "arguments"))};
 }
 
 /*
@@ -62,9 +61,10 @@ static int read_message(const json_t *item, size_t i, ChatMessage *message, cvn_
  * that opens more than the whole conversation has there (<think>) counts as far as the two agree.
  */
 static int mark_answer(const DataEncoder *e, const ChatMessage *messages, size_t i, size_t n,
-                       EncodedUnit *out, TokenIds *part, cvn_err *err)
+                       const ChatOptions *how, EncodedUnit *out, TokenIds *part, cvn_err *err)
 {
-    ChatOptions ask = {.generation_prompt = true}, whole = {0};
+    ChatOptions ask = *how, whole = *how;
+    ask.generation_prompt = true;
     const TokenIds *all = &out->ids;
     size_t begin = 0, end = all->n;
     part->n = 0;
@@ -82,21 +82,27 @@ static int mark_answer(const DataEncoder *e, const ChatMessage *messages, size_t
     return CVN_OK;
 }
 
-static int encode_messages(const DataEncoder *e, const ChatMessage *messages, size_t n,
-                           EncodedUnit *out, cvn_err *err)
+/* From here on a record's tokens are not learnt unless they are marked. */
+static int clear_learn(EncodedUnit *out, cvn_err *err)
 {
-    ChatOptions whole = {0};
-    TokenIds part = {0};
-    size_t answers = 0;
-    int code = chat_encode(*e->chat, e->tokenizer, messages, n, &whole, &out->ids, NULL, err);
-    for (size_t i = 0; !code && i < out->ids.n; i++)
+    for (size_t i = 0; i < out->ids.n; i++)
         strbuf_putc(&out->learn, 0);
-    if (!code && out->learn.failed)
-        code = err_set(err, CVN_EMEM, "no memory for a conversation");
+    return out->learn.failed ? err_set(err, CVN_EMEM, "no memory for a record") : CVN_OK;
+}
+
+static int encode_messages(const DataEncoder *e, const json_t *list, const ChatMessage *messages,
+                           const ChatOptions *how, EncodedUnit *out, cvn_err *err)
+{
+    TokenIds part = {0};
+    size_t n = json_array_size(list), answers = 0;
+    int code = chat_encode(*e->chat, e->tokenizer, messages, n, how, &out->ids, NULL, err);
+    if (!code)
+        code = clear_learn(out, err);
     for (size_t i = 1; i < n && !code; i++) {
-        if (strcmp(messages[i].role, "assistant") != 0)
+        if (strcmp(messages[i].role, "assistant") != 0 ||
+            json_object_get(json_array_get(list, i), "mute"))
             continue;
-        code = mark_answer(e, messages, i, n, out, &part, err);
+        code = mark_answer(e, messages, i, n, how, out, &part, err);
         answers++;
     }
     if (!code && answers == 0)
@@ -107,63 +113,87 @@ static int encode_messages(const DataEncoder *e, const ChatMessage *messages, si
     return code;
 }
 
-static int encode_conversation(const DataEncoder *e, const json_t *list, EncodedUnit *out,
+static int encode_conversation(const DataEncoder *e, const json_t *record, EncodedUnit *out,
                                cvn_err *err)
 {
+    const json_t *list = json_object_get(record, "messages");
+    ChatOptions how = {.tools = json_string_value(json_object_get(record, "tools"))};
     size_t n = json_array_size(list);
     if (!e->chat)
         return err_set(err, CVN_EINVAL,
                        "there are messages here, and no chat format is known to write them in; "
                        "name one");
-    ChatMessage *messages = calloc(n ? n : 1, sizeof *messages);
+    ChatMessage *messages = calloc(n, sizeof *messages);
     if (!messages)
         return err_set(err, CVN_EMEM, "no memory for %zu messages", n);
-    int code = CVN_OK;
-    for (size_t i = 0; i < n && !code; i++)
-        code = read_message(json_array_get(list, i), i, &messages[i], err);
-    if (!code)
-        code = encode_messages(e, messages, n, out, err);
+    for (size_t i = 0; i < n; i++)
+        messages[i] = message_of(json_array_get(list, i));
+    int code = encode_messages(e, list, messages, &how, out, err);
     free(messages);
+    return code;
+}
+
+/* Of a prompt and its completion the ids that go beyond those of the prompt are learnt. */
+static int encode_completion(const DataEncoder *e, const json_t *prompt, const json_t *completion,
+                             EncodedUnit *out, cvn_err *err)
+{
+    StrBuf both = {0};
+    TokenIds part = {0};
+    size_t n = json_string_length(prompt), begin = 0;
+    strbuf_add(&both, json_string_value(prompt), n);
+    strbuf_add(&both, json_string_value(completion), json_string_length(completion));
+    int code = both.failed ? err_set(err, CVN_EMEM, "no memory for a record") : CVN_OK;
+    if (!code)
+        code = tokenizer_encode(e->tokenizer, both.text, n, TOKENIZER_PLAIN | TOKENIZER_BOS, &part,
+                                err);
+    if (!code)
+        code = encode_text(e, both.text, both.length, true, true, out, err);
+    if (!code)
+        code = clear_learn(out, err);
+    while (!code && begin < part.n && begin < out->ids.n && part.id[begin] == out->ids.id[begin])
+        begin++;
+    if (!code && out->ids.n > begin)
+        memset(out->learn.text + begin, 1, out->ids.n - begin);
+    token_ids_free(&part);
+    strbuf_free(&both);
     return code;
 }
 
 /* ---- units ---- */
 
-/* The JSON object of a line; NULL with *err set when it is none, or has nothing to learn from. */
-static json_t *parse_line(const SourceUnit *unit, cvn_err *err)
+/* The record of a unit, a new reference; NULL with an error that names its line. */
+static json_t *read_unit(const SourceUnit *unit, cvn_err *err)
 {
     json_error_t where;
-    json_t *line = json_loadb(unit->text, unit->n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &where);
-    const json_t *messages = json_object_get(line, "messages");
-    if (json_array_size(messages) > 0 ||
-        (!json_is_array(messages) && json_is_string(json_object_get(line, "text"))))
-        return line;
-    if (!line)
-        err_set(err, CVN_EFORMAT, "%s:%" PRId64 ": no JSON object: %s", unit->file->path,
-                unit->line, where.text);
-    else if (json_is_array(messages))
-        err_set(err, CVN_EFORMAT, "%s:%" PRId64 ": \"messages\" is empty; take the line out",
-                unit->file->path, unit->line);
+    json_t *record = NULL, *value = json_loadb(unit->text, unit->n,
+                                               JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &where);
+    if (value)
+        record = record_read(value, err);
     else
-        err_set(err, CVN_EFORMAT,
-                "%s:%" PRId64 ": there is neither a string \"text\" nor a list \"messages\" here",
-                unit->file->path, unit->line);
-    json_decref(line);
-    return NULL;
+        err_set(err, CVN_EFORMAT, "no JSON object: %s", where.text);
+    json_decref(value);
+    if (!record)
+        err_prefix(err, "%s:%" PRId64, unit->file->path, unit->line);
+    return record;
 }
 
-static int encode_line(const DataEncoder *e, const SourceUnit *unit, EncodedUnit *out, cvn_err *err)
+static int encode_record(const DataEncoder *e, const SourceUnit *unit, EncodedUnit *out,
+                         cvn_err *err)
 {
-    json_t *line = parse_line(unit, err);
-    if (!line)
-        return CVN_EFORMAT;
-    const json_t *text = json_object_get(line, "text");
-    const json_t *messages = json_object_get(line, "messages");
-    int code = json_is_array(messages)
-                   ? encode_conversation(e, messages, out, err)
-                   : encode_text(e, json_string_value(text), json_string_length(text), true, true,
-                                 out, err);
-    json_decref(line);
+    json_t *record = read_unit(unit, err);
+    if (!record)
+        return err->code;
+    const json_t *text = json_object_get(record, "text");
+    const json_t *completion = json_object_get(record, "completion");
+    int code;
+    if (!text)
+        code = encode_conversation(e, record, out, err);
+    else if (completion)
+        code = encode_completion(e, text, completion, out, err);
+    else
+        code =
+            encode_text(e, json_string_value(text), json_string_length(text), true, true, out, err);
+    json_decref(record);
     if (code)
         err_prefix(err, "%s:%" PRId64, unit->file->path, unit->line);
     return code;
@@ -173,8 +203,8 @@ int data_encode(const DataEncoder *e, const SourceUnit *unit, EncodedUnit *out, 
 {
     out->ids.n = 0;
     strbuf_clear(&out->learn);
-    if (unit->file->kind == SOURCE_JSONL)
-        return encode_line(e, unit, out, err);
+    if (unit->file->kind != SOURCE_TEXT)
+        return encode_record(e, unit, out, err);
     int code = check_utf8(unit, err);
     if (!code && (code = encode_text(e, unit->text, unit->n, unit->begins, unit->ends, out, err)))
         err_prefix(err, "'%s' at byte %" PRId64, unit->file->path, unit->offset);
@@ -186,25 +216,24 @@ int data_unit_text(const SourceUnit *unit,
                    void *context, cvn_err *err)
 {
     int code = CVN_OK;
-    if (unit->file->kind != SOURCE_JSONL) {
+    if (unit->file->kind == SOURCE_TEXT) {
         TRY(check_utf8(unit, err));
         return take(context, unit->text, unit->n, err);
     }
-    json_t *line = parse_line(unit, err);
-    if (!line)
-        return CVN_EFORMAT;
-    const json_t *text = json_object_get(line, "text");
-    const json_t *messages = json_object_get(line, "messages");
-    if (!json_is_array(messages))
-        code = take(context, json_string_value(text), json_string_length(text), err);
-    for (size_t i = 0; i < json_array_size(messages) && !code; i++) {
-        ChatMessage message;
-        code = read_message(json_array_get(messages, i), i, &message, err);
-        if (code)
-            err_prefix(err, "%s:%" PRId64, unit->file->path, unit->line);
-        else
-            code = take(context, message.content, message.length, err);
+    json_t *record = read_unit(unit, err);
+    if (!record)
+        return err->code;
+    static const char *const keys[] = {"text", "completion"};
+    for (size_t i = 0; i < 2 && !code; i++) {
+        const json_t *text = json_object_get(record, keys[i]);
+        if (text)
+            code = take(context, json_string_value(text), json_string_length(text), err);
     }
-    json_decref(line);
+    const json_t *messages = json_object_get(record, "messages");
+    for (size_t i = 0; i < json_array_size(messages) && !code; i++) {
+        ChatMessage message = message_of(json_array_get(messages, i));
+        code = take(context, message.content, message.length, err);
+    }
+    json_decref(record);
     return code;
 }

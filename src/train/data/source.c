@@ -3,6 +3,7 @@
 #include "base/heap.h"
 #include "io/tensor.h"
 #include "train/data/cache.h"
+#include "train/data/record.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,30 +16,69 @@ enum { MAX_DEPTH = 32 };
 
 /* ---- which files ---- */
 
-/* Whether the first line that is not blank is a JSON object with text or messages. */
-static bool begins_as_jsonl(const char *text, size_t n)
+static const char BYTE_ORDER_MARK[] = "\xef\xbb\xbf";
+
+static size_t skip_mark(const char *text, size_t n)
 {
-    size_t begin = 0;
-    while (begin < n && memchr(" \t\r\n", text[begin], 4))
-        begin++;
-    if (begin == n || text[begin] != '{')
+    return n >= 3 && memcmp(text, BYTE_ORDER_MARK, 3) == 0 ? 3 : 0;
+}
+
+static size_t skip_blank(const char *text, size_t n, size_t at)
+{
+    while (at < n && memchr(" \t\r\n", text[at], 4))
+        at++;
+    return at;
+}
+
+/* Whether a text begins as JSON does, and no text in words: `{"`, `[{"`, `[[{"`, with white space between. */
+static bool looks_like_json(const char *text, size_t n, size_t at)
+{
+    for (int depth = 0; depth < 2 && at < n && text[at] == '['; depth++)
+        at = skip_blank(text, n, at + 1);
+    if (at >= n || text[at] != '{')
         return false;
-    const char *newline = memchr(text + begin, '\n', n - begin);
-    size_t length = newline ? (size_t)(newline - text) - begin : n - begin;
-    json_t *object = json_loadb(text + begin, length, JSON_ALLOW_NUL, NULL);
-    bool is = json_is_string(json_object_get(object, "text")) ||
-              json_is_array(json_object_get(object, "messages"));
-    json_decref(object);
+    at = skip_blank(text, n, at + 1);
+    return at < n && text[at] == '"';
+}
+
+/* Whether these n bytes are JSON; of a shape that is known. */
+static bool is_json(const char *text, size_t n, bool *known)
+{
+    json_t *value = json_loadb(text, n, JSON_ALLOW_NUL, NULL);
+    bool is = value;
+    *known = record_is(value);
+    json_decref(value);
     return is;
 }
 
-static SourceKind kind_of(const char *path, const FileMap *map)
+/*
+ * A file that begins as JSON is records, one per line where its first line is one, else one after the other, in a list or
+ * not. Where it was named, records of a shape that nobody knows are for who reads them to refuse; in a folder, which may
+ * be of source code, they are text.
+ */
+static SourceKind kind_of_text(const char *text, size_t n, bool named)
+{
+    size_t begin = skip_blank(text, n, skip_mark(text, n));
+    bool known;
+    if (!looks_like_json(text, n, begin))
+        return SOURCE_TEXT;
+    const char *newline = memchr(text + begin, '\n', n - begin);
+    size_t line = newline ? (size_t)(newline - text) - begin : n - begin;
+    if (is_json(text + begin, line, &known) && (text[begin] == '{' || (known && newline)))
+        return known || named ? SOURCE_JSONL : SOURCE_TEXT;
+    size_t first = text[begin] == '[' ? skip_blank(text, n, begin + 1) : begin;
+    if (!is_json(text + first, record_extent(text + first, n - first), &known) || !known)
+        return named ? SOURCE_RECORDS : SOURCE_TEXT;
+    return SOURCE_RECORDS;
+}
+
+static SourceKind kind_of(const char *path, const FileMap *map, bool named)
 {
     if (token_file_is(map->data, map->size))
         return SOURCE_TOKENS;
-    bool named = io_ends_with(path, ".jsonl") || io_ends_with(path, ".ndjson");
-    return named || begins_as_jsonl((const char *)map->data, map->size) ? SOURCE_JSONL
-                                                                        : SOURCE_TEXT;
+    if (io_ends_with(path, ".jsonl") || io_ends_with(path, ".ndjson"))
+        return SOURCE_JSONL;
+    return kind_of_text((const char *)map->data, map->size, named);
 }
 
 static int64_t modified(const struct stat *info)
@@ -66,7 +106,7 @@ static int add_file(SourceList *list, const char *path, bool named, cvn_err *err
         return named ? err_set(err, CVN_EFORMAT, "'%s' is empty; give a file with text", path)
                      : CVN_OK;
     SourceFile file = {.path = strdup(path),
-                       .kind = kind_of(path, &map),
+                       .kind = kind_of(path, &map, named),
                        .size = info.st_size,
                        .modified = modified(&info)};
     file_unmap(&map);
@@ -171,7 +211,7 @@ static int open_next(SourceReader *r, cvn_err *err)
     }
     r->map[r->n_maps++] = map;
     r->file = file;
-    r->at = map.size >= 3 && memcmp(map.data, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    r->at = skip_mark((const char *)map.data, map.size);
     r->inside = false;
     r->line = 0;
     return CVN_OK;
@@ -194,6 +234,32 @@ static bool next_line(SourceReader *r, SourceUnit *unit)
             return true;
     }
     return false;
+}
+
+/* The next of records that follow one another, with commas and brackets around them. */
+static bool next_record(SourceReader *r, SourceUnit *unit)
+{
+    const char *text = bytes_of(r);
+    size_t n = (size_t)r->file->size, begin = r->at;
+    while (begin < n &&
+           (memchr(" \t\r\n,", text[begin], 5) || text[begin] == (r->inside ? ']' : '['))) {
+        r->inside ^= text[begin] == '[' || text[begin] == ']';
+        r->line += text[begin++] == '\n';
+    }
+    r->at = begin;
+    if (begin == n && !r->inside)
+        return false;
+    r->at += record_extent(text + begin, n - begin);
+    if (r->at ==
+        begin) { /* a bracket too many, or a list without its last: for the parser to name */
+        r->at = n;
+        r->inside = false;
+    }
+    *unit =
+        (SourceUnit){text + begin, r->at - begin, r->file, r->line + 1, (int64_t)begin, true, true};
+    for (size_t i = begin; i < r->at; i++)
+        r->line += text[i] == '\n';
+    return true;
 }
 
 /* Where a piece that begins at `begin` and may not be the whole text up to `end` is cut: behind a line whose
@@ -250,7 +316,9 @@ int source_batch(SourceReader *r, SourceUnit *unit, size_t most, size_t bytes, s
     r->n_maps = keep;
     *n = 0;
     while (*n < most && total < bytes) {
-        if (r->file && (r->file->kind == SOURCE_JSONL ? next_line : next_piece)(r, &unit[*n])) {
+        static bool (*const next[])(SourceReader *, SourceUnit *) = {
+            [SOURCE_TEXT] = next_piece, [SOURCE_JSONL] = next_line, [SOURCE_RECORDS] = next_record};
+        if (r->file && next[r->file->kind](r, &unit[*n])) {
             total += unit[(*n)++].n;
             continue;
         }

@@ -1,6 +1,5 @@
 /*
- * The files that training data comes from, and the pieces they are tokenised in. A unit is a line of a
- * JSONL file, or a document of a text file; a text of more than SOURCE_PIECE bytes is cut into several, at
+ * The files that training data comes from, and the pieces they are tokenised in. A unit is a record of JSON (record.h), or a document of a text file; a text of more than SOURCE_PIECE bytes is cut into several, at
  * ends of lines, so that memory stays bounded whatever the file. (At such a cut alone the ids may differ
  * from those of the text as one.)
  *
@@ -16,7 +15,12 @@ enum { SOURCE_PIECE = 4 << 20, SOURCE_BATCH_FILES = 1024 };
 
 #define SOURCE_SEPARATOR "<|endoftext|>"
 
-typedef enum SourceKind { SOURCE_TEXT, SOURCE_JSONL, SOURCE_TOKENS } SourceKind;
+typedef enum SourceKind {
+    SOURCE_TEXT,
+    SOURCE_JSONL,   /* a record in each line */
+    SOURCE_RECORDS, /* records wherever lines end, in a list or not */
+    SOURCE_TOKENS
+} SourceKind;
 
 typedef struct SourceFile {
     char *path; /* owned */
@@ -42,7 +46,7 @@ typedef struct SourceUnit {
     const char *text; /* [n] bytes, good until the next source_batch */
     size_t n;
     const SourceFile *file; /* borrowed */
-    int64_t line;           /* JSONL: from 1 */
+    int64_t line;           /* of records: from 1 */
     int64_t offset;         /* of text in the file, bytes */
     bool begins, ends;      /* a document */
 } SourceUnit;
@@ -56,7 +60,7 @@ typedef struct SourceReader {
     size_t n_maps;
     const SourceFile *file; /* that is being read, the last of map; NULL: none */
     size_t at, end;         /* in it: the next byte; end of the present document */
-    bool inside;            /* a document has begun and not ended */
+    bool inside;            /* a document, or the list of records, has begun and not ended */
     int64_t line;           /* lines seen */
     int64_t done;           /* bytes of the files before */
 } SourceReader;

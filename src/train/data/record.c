@@ -1,0 +1,316 @@
+#include "train/data/record.h"
+
+#include "base/json_file.h"
+#include "base/strbuf.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum Shape {
+    SHAPE_MESSAGES,
+    SHAPE_SHAREGPT,
+    SHAPE_ALPACA,
+    SHAPE_COMPLETION,
+    SHAPE_TEXT,
+    SHAPE_LIST,
+    SHAPE_NONE
+} Shape;
+
+static Shape shape_of(const json_t *value)
+{
+    const json_t *completion = json_object_get(value, "completion");
+    const json_t *first = json_array_get(value, 0);
+    if (json_is_array(json_object_get(value, "messages")))
+        return SHAPE_MESSAGES;
+    if (json_is_array(json_object_get(value, "conversations")))
+        return SHAPE_SHAREGPT;
+    if (json_is_string(json_object_get(value, "instruction")) &&
+        json_is_string(json_object_get(value, "output")))
+        return SHAPE_ALPACA;
+    if (json_is_string(completion) || json_is_array(completion))
+        return SHAPE_COMPLETION;
+    if (json_is_string(json_object_get(value, "text")))
+        return SHAPE_TEXT;
+    if (json_object_get(first, "role") || json_object_get(first, "from"))
+        return SHAPE_LIST;
+    return SHAPE_NONE;
+}
+
+bool record_is(const json_t *value)
+{
+    return shape_of(value) != SHAPE_NONE;
+}
+
+/* ---- messages ---- */
+
+/* What was put together, NUL bytes and all. */
+static json_t *string_of(StrBuf *text, cvn_err *err)
+{
+    json_t *value = text->failed ? NULL : json_stringn(text->text ? text->text : "", text->length);
+    strbuf_free(text);
+    if (!value)
+        err_set(err, CVN_EMEM, "no memory for a message");
+    return value;
+}
+
+static void add_string(StrBuf *out, const json_t *value)
+{
+    strbuf_add(out, json_string_value(value), json_string_length(value));
+}
+
+/* The text of a list of parts, {"type": "text", "text": …}; a part of another kind is an error. */
+static json_t *join_parts(const json_t *parts, cvn_err *err)
+{
+    StrBuf joined = {0};
+    for (size_t i = 0; i < json_array_size(parts); i++) {
+        const json_t *part = json_array_get(parts, i), *text = json_object_get(part, "text");
+        const char *type = json_string_value(json_object_get(part, "type"));
+        if (!json_is_string(text) || (type && strcmp(type, "text") != 0)) {
+            strbuf_free(&joined);
+            err_set(err, CVN_EFORMAT,
+                    "part %zu of its content is of type \"%.40s\", and only text can be learnt", i,
+                    type ? type : "?");
+            return NULL;
+        }
+        add_string(&joined, text);
+    }
+    return string_of(&joined, err);
+}
+
+/* The one function that a message calls, into "call" and "arguments". */
+static int add_call(json_t *message, const json_t *calls, cvn_err *err)
+{
+    const json_t *function = json_object_get(json_array_get(calls, 0), "function");
+    const json_t *arguments = json_object_get(function, "arguments");
+    if (json_array_size(calls) != 1)
+        return err_set(err, CVN_EFORMAT,
+                       "it calls %zu functions at once, which no format here can write; make it "
+                       "one in each message",
+                       json_array_size(calls));
+    if (!json_is_string(json_object_get(function, "name")) ||
+        (!json_is_string(arguments) && !json_is_object(arguments)))
+        return err_set(err, CVN_EFORMAT,
+                       "its \"tool_calls\" have no \"function\" with \"name\" and \"arguments\"");
+    json_object_set(message, "call", json_object_get(function, "name"));
+    if (json_is_string(arguments))
+        return json_object_set(message, "arguments", (json_t *)(uintptr_t)arguments);
+    char *text = json_dumps(arguments, JSON_COMPACT | JSON_ENSURE_ASCII);
+    int failed = json_object_set_new(message, "arguments", text ? json_string(text) : NULL);
+    free(text);
+    return failed ? err_set(err, CVN_EMEM, "no memory for a message") : CVN_OK;
+}
+
+static const char *role_of_sharegpt(const char *from)
+{
+    static const char *const names[][2] = {
+        {"human", "user"},          {"user", "user"},         {"gpt", "assistant"},
+        {"assistant", "assistant"}, {"chatgpt", "assistant"}, {"bing", "assistant"},
+        {"bard", "assistant"},      {"model", "assistant"},   {"system", "system"},
+        {"observation", "tool"},    {"tool", "tool"},
+    };
+    for (size_t i = 0; from && i < sizeof names / sizeof *names; i++)
+        if (strcmp(from, names[i][0]) == 0)
+            return names[i][1];
+    return NULL;
+}
+
+static json_t *make_message(json_t *role, json_t *content, cvn_err *err)
+{
+    json_t *message = json_with(json_object(), "role", role);
+    message = json_with(message, "content", content);
+    if (!message)
+        err_set(err, CVN_EMEM, "no memory for a message");
+    return message;
+}
+
+static json_t *read_sharegpt(const json_t *item, const char *from, cvn_err *err)
+{
+    const char *role = role_of_sharegpt(from);
+    json_t *value = json_object_get(item, "value");
+    if (role && json_is_string(value))
+        return make_message(json_string(role), json_incref(value), err);
+    err_set(err, CVN_EFORMAT,
+            role ? "it has no string \"value\""
+                 : "it is from \"%.40s\"; human, gpt, system and tool are known",
+            from);
+    return NULL;
+}
+
+/* What a message must be besides having a role and a content. */
+static int check_message(const json_t *item, const json_t *content, bool calls, cvn_err *err)
+{
+    const json_t *weight = json_object_get(item, "weight");
+    double w = json_number_value(weight);
+    if (!json_is_string(json_object_get(item, "role")) || !json_is_string(content))
+        return err_set(err, CVN_EFORMAT, "it must have the strings \"role\" and \"content\"");
+    if (json_is_object(json_object_get(item, "function_call")))
+        return err_set(err, CVN_EFORMAT, "it has \"function_call\"; make it \"tool_calls\"");
+    if (calls && json_string_length(content) > 0)
+        return err_set(err, CVN_EFORMAT, "it speaks and calls a function; make it two messages");
+    if (weight && !json_is_null(weight) &&
+        (!json_is_number(weight) || (w < 0 || w > 1) || (w > 0 && w < 1)))
+        return err_set(err, CVN_EFORMAT, "its \"weight\" is neither 0 nor 1");
+    return CVN_OK;
+}
+
+/* A message of any kind as one with strings: a new reference, or NULL with an error. */
+static json_t *read_message(json_t *item, cvn_err *err)
+{
+    const json_t *calls = json_object_get(item, "tool_calls");
+    const json_t *weight = json_object_get(item, "weight");
+    const char *from = json_string_value(json_object_get(item, "from"));
+    json_t *role = json_object_get(item, "role"), *content = json_object_get(item, "content");
+    bool called = json_array_size(calls) > 0;
+    if (!role && from)
+        return read_sharegpt(item, from, err);
+    if (json_is_array(content))
+        content = join_parts(content, err);
+    else if (called && (!content || json_is_null(content)))
+        content = json_string("");
+    else
+        json_incref(content);
+    json_t *message = NULL;
+    if (err->code == CVN_OK && check_message(item, content, called, err) == CVN_OK)
+        message = make_message(json_incref(role), json_incref(content), err);
+    json_decref(content);
+    if (message && json_is_number(weight) && !(json_number_value(weight) > 0))
+        json_object_set_new(message, "mute", json_true());
+    if (message && called && add_call(message, calls, err)) {
+        json_decref(message);
+        return NULL;
+    }
+    return message;
+}
+
+/* Appends the messages of a list; mute: none of them is learnt. */
+static int add_messages(json_t *to, const json_t *list, bool mute, cvn_err *err)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *message = read_message(json_array_get(list, i), err);
+        if (!message) {
+            err_prefix(err, "message %zu", i);
+            return err->code;
+        }
+        if (mute)
+            json_object_set_new(message, "mute", json_true());
+        if (json_array_append_new(to, message))
+            return err_set(err, CVN_EMEM, "no memory for a conversation");
+    }
+    return CVN_OK;
+}
+
+static int add_alpaca(json_t *to, const json_t *value, cvn_err *err)
+{
+    const json_t *input = json_object_get(value, "input"),
+                 *system = json_object_get(value, "system");
+    json_t *question[] = {json_object_get(value, "instruction"), json_object_get(value, "output")};
+    static const char *const roles[] = {"user", "assistant"};
+    StrBuf asked = {0};
+    add_string(&asked, question[0]);
+    if (json_string_length(input) > 0) {
+        strbuf_puts(&asked, "\n\n");
+        add_string(&asked, input);
+    }
+    question[0] = string_of(&asked, err);
+    json_incref(question[1]);
+    bool failed =
+        json_string_length(system) > 0 &&
+        json_array_append_new(
+            to, make_message(json_string("system"), json_incref((json_t *)(uintptr_t)system), err));
+    for (int i = 0; i < 2; i++)
+        failed |=
+            json_array_append_new(to, make_message(json_string(roles[i]), question[i], err)) != 0;
+    return failed ? err_set(err, CVN_EMEM, "no memory for a conversation") : CVN_OK;
+}
+
+/* ---- records ---- */
+
+static json_t *read_conversation(json_t *value, Shape shape, cvn_err *err)
+{
+    json_t *messages = json_array(), *record = NULL;
+    const json_t *prompt = json_object_get(value, "prompt");
+    const json_t *tools = json_object_get(value, "tools");
+    int code = CVN_OK;
+    if (!messages)
+        code = err_set(err, CVN_EMEM, "no memory for a conversation");
+    else if (shape == SHAPE_ALPACA)
+        code = add_alpaca(messages, value, err);
+    else if (shape == SHAPE_COMPLETION) {
+        code = add_messages(messages, prompt, true, err);
+        if (code == CVN_OK)
+            code = add_messages(messages, json_object_get(value, "completion"), false, err);
+    } else {
+        const char *key = shape == SHAPE_MESSAGES ? "messages" : "conversations";
+        const json_t *list = shape == SHAPE_LIST ? value : json_object_get(value, key);
+        if (json_array_size(list) == 0)
+            code = err_set(err, CVN_EFORMAT, "\"%s\" is empty; take the record out", key);
+        else
+            code = add_messages(messages, list, false, err);
+    }
+    if (code == CVN_OK)
+        record = json_with(json_object(), "messages", json_incref(messages));
+    if (record && json_array_size(tools) > 0) {
+        char *text = json_dumps(tools, 0);
+        record = json_with(record, "tools", text ? json_string(text) : NULL);
+        free(text);
+    }
+    json_decref(messages);
+    if (!record && code == CVN_OK)
+        err_set(err, CVN_EMEM, "no memory for a conversation");
+    return record;
+}
+
+json_t *record_read(json_t *value, cvn_err *err)
+{
+    Shape shape = shape_of(value);
+    json_t *prompt = json_object_get(value, "prompt");
+    json_t *completion = json_object_get(value, "completion"), *record;
+    if (shape == SHAPE_TEXT)
+        return json_incref(value);
+    if (shape == SHAPE_NONE) {
+        bool message = json_object_get(value, "role") || json_object_get(value, "from");
+        err_set(err, CVN_EFORMAT, "%s",
+                message ? "this is a message alone; a conversation is {\"messages\": […]}"
+                        : "this is neither a text nor a conversation; give {\"text\": …}, "
+                          "{\"messages\": […]}, {\"conversations\": […]}, {\"instruction\": …, "
+                          "\"output\": …} or {\"prompt\": …, \"completion\": …}");
+        return NULL;
+    }
+    if (shape != SHAPE_COMPLETION || (json_is_array(prompt) && json_is_array(completion)))
+        return read_conversation(value, shape, err);
+    if (!json_is_string(prompt) || !json_is_string(completion)) {
+        err_set(err, CVN_EFORMAT,
+                "\"prompt\" and \"completion\" must be two strings or two lists of messages");
+        return NULL;
+    }
+    record = json_with(json_object(), "text", json_incref(prompt));
+    record = json_with(record, "completion", json_incref(completion));
+    if (!record)
+        err_set(err, CVN_EMEM, "no memory for a record");
+    return record;
+}
+
+size_t record_extent(const char *text, size_t n)
+{
+    size_t depth = 0, i = 0;
+    for (bool quoted = false; i < n; i++) {
+        char c = text[i];
+        if (quoted) {
+            i += c == '\\';
+            quoted = c != '"';
+        } else if (c == '"') {
+            quoted = true;
+        } else if (c == '{' || c == '[') {
+            depth++;
+        } else if (c == '}' || c == ']') {
+            if (depth == 0)
+                return i;
+            if (--depth == 0)
+                return i + 1;
+        } else if (depth == 0 && memchr(", \t\r\n", c, 5)) {
+            return i;
+        }
+    }
+    return n;
+}

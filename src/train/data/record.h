@@ -1,0 +1,33 @@
+/*
+ * A record of training data in JSON, in any of the shapes that people have, becomes one of three:
+ *
+ *     {"text": …}                                  learnt whole                            {"text"}
+ *     {"prompt": …, "completion": …}               of texts the completion is learnt       {"text", "completion"}
+ *     {"messages": [{"role", "content"}]}          the answers are learnt                  {"messages", "tools"?}
+ *     {"conversations": [{"from", "value"}]}       the same, of ShareGPT                   the same
+ *     {"instruction", "input"?, "output"}          a question and its answer, of Alpaca    the same
+ *     {"prompt": […], "completion": […]}           messages, of which the latter's answers are learnt
+ *     [{"role", "content"}, …]                     a conversation
+ *
+ * A content may be a list of parts of text; it may be null where the assistant calls a function ("tool_calls"); "weight": 0
+ * keeps an answer from being learnt. What cannot be carried out is refused by name: nothing is left out in silence.
+ */
+#ifndef CVN_TRAIN_DATA_RECORD_H
+#define CVN_TRAIN_DATA_RECORD_H
+
+#include "base/err.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+/* Whether it has one of these shapes. */
+bool record_is(const json_t *value);
+
+/* The record as one of the three, a new reference; NULL with an error. Messages there have the strings "role" and
+ * "content" and, where they matter, "call", "arguments" (strings) and "mute" (true: it is not learnt). */
+json_t *record_read(json_t *value, cvn_err *err);
+
+/* The bytes of the JSON value that begins at text, which is not white space; n where it does not end. */
+size_t record_extent(const char *text, size_t n);
+
+#endif
