@@ -86,6 +86,22 @@ static void prefixes_without_an_end_are_not_let_in(void **unused)
         {"{\"$defs\":{\"n\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/"
          "n\"},\"maxItems\":1}},\"$ref\":\"#/$defs/n\"}",
          "[[[]]]", 'y'},
+        {"{\"minProperties\":2}", "{\"x\":1,\"x\"", 'n'},
+        {"{\"minProperties\":2}", "{\"x\":1,\"\\u0078", 'p'},
+        {"{\"minProperties\":2}", "{\"x\":1,\"\\u0078\"", 'n'},
+        {"{\"minProperties\":2}", "{\"x\":1,\"xy\":1}", 'y'},
+        {"{\"minProperties\":2}", "{\"x\":1,\"y\":1,\"x\"", 'n'},
+        {"{\"minProperties\":1}", "{\"x\":1,\"x\":1}", 'y'},
+        {"{\"minProperties\":2,\"properties\":{\"a\":{}}}", "{\"a\":1,\"x\":{\"x\":[]}}", 'y'},
+        {"{\"type\":\"object\",\"not\":{\"additionalProperties\":{\"type\":\"null\"}}}",
+         "{\"x\":1,\"x\"", 'n'},
+        {"{\"type\":\"object\",\"not\":{\"additionalProperties\":{\"type\":\"null\"}}}",
+         "{\"x\":1,\"y\":null}", 'y'},
+        {"{\"type\":\"object\",\"not\":{\"additionalProperties\":{\"type\":\"null\"}}}",
+         "{\"x\":null}", 'n'},
+        {"{\"minProperties\":2,\"patternProperties\":{\"^[ab]{30}$\":{}},\"additionalProperties\":"
+         "{\"type\":\"null\"}}",
+         "{\"aa\":null,\"b\":null,\"c\":null}", 'y'},
         {"{\"format\":\"date\",\"type\":\"string\"}", "\"2023-02-2", 'p'},
         {"{\"format\":\"date\",\"type\":\"string\"}", "\"2023-02-29", 'n'},
         {"{\"format\":\"date\",\"type\":\"string\"}", "\"2024-02-29\"", 'y'},
@@ -112,6 +128,8 @@ static void what_is_not_supported_is_refused_with_its_path(void **unused)
         {"{\"not\":{\"uniqueItems\":true}}", "uniqueItems"},
         {"{\"$ref\":\"#\"}", "$ref"},
         {"{\"multipleOf\":0}", "#/multipleOf"},
+        {"{\"minProperties\":2,\"propertyNames\":{\"pattern\":\"^a{90}b?$\"}}", "few names"},
+        {"{\"minProperties\":2,\"propertyNames\":{\"pattern\":\"^[a-z]{3}$\"}}", "few names"},
         {"{\"type\":\"strong\"}", "#/type"},
         {"{\"$schema\":\"http://json-schema.org/draft-04/schema#\"}", "#/$schema"},
         {"[]", "#"},
@@ -266,9 +284,10 @@ static void masks_allow_what_bytes_allow(void **unused)
 static void masks_of_all_kinds_allow_what_bytes_allow(void **unused)
 {
     static const char *const more[] = {
-        "ab\"",   "a\",",  "\"x\"",   "\xc3\xa9", "\xc3\xa9\"", "12",    "1,",   "0.5",
-        "99]",    "\\u00", "\\u0061", "\":",      "\",\"",      "\"},",  "abcd", "abcdefgh",
-        "abc\"]", "e-1",   "e1}",     "\":\"a\"", "[1,",        "\xa9\""};
+        "ab\"",   "a\",",        "\"x\"",       "\xc3\xa9",  "\xc3\xa9\"", "12",       "1,",
+        "0.5",    "99]",         "\\u00",       "\\u0061",   "\":",        "\",\"",    "\"},",
+        "abcd",   "abcdefgh",    "abc\"]",      "e-1",       "e1}",        "\":\"a\"", "[1,",
+        "\xa9\"", "\":1,\"a\":", "\":1,\"b\":", "\":1,\"\":"};
     static const struct {
         const char *schema, *text;
     } cases[] = {
@@ -283,6 +302,7 @@ static void masks_of_all_kinds_allow_what_bytes_allow(void **unused)
          "{\"ab\":\"x\",\"abcd\":[1,2]}"},
         {"{\"patternProperties\":{\"b$\":{\"type\":\"null\"}},\"type\":\"object\"}",
          "{\"ab\":null,\"a\":1}"},
+        {"{\"minProperties\":2}", "{\"a\":1,\"b\":\"ab\",\"\\u0063\":2}"},
         {"true", "{\"a\":[\"\\u0061\xc3\xa9\",-0.5e1,true]}"},
     };
     enum { MORE = sizeof more / sizeof *more, ALL = 256 + MORE };

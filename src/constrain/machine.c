@@ -260,12 +260,19 @@ static void begin_name(Walk *w, uint32_t object)
     const Alphabet *a = w->m->e.alphabet[w->m->frame[object].b];
     if (any_key(w->m, object, 0, a->n_names))
         machine_add(w->m, w->out, &(Frame){.kind = FRAME_NAME, .b = a->n_names, .below = object});
-    for (uint32_t k = a->n_names; k < a->n_names + a->n_classes; k++)
+    uint32_t used = w->m->frame[object].used;
+    for (uint32_t k = a->n_names; k < a->n_names + a->n_classes; k++) {
+        Term term = a->class[k - a->n_names];
+        if (used)
+            term = term_and2(&w->m->e.terms, term, term_not(&w->m->e.terms, used - 1));
         if (branches_of(w->m, object, k))
-            machine_add(
-                w->m, w->out,
-                &(Frame){
-                    .kind = FRAME_OTHER, .a = k, .b = a->class[k - a->n_names], .below = object});
+            machine_add(w->m, w->out,
+                        &(Frame){.kind = FRAME_OTHER,
+                                 .a = k,
+                                 .b = term,
+                                 .below = object,
+                                 .used = used ? 1 + name_id(&w->m->e, "", 0) : 0});
+    }
 }
 
 static int byte_at(const Machine *m, const Alphabet *a, uint32_t key, uint32_t depth)
@@ -343,20 +350,16 @@ bool alive_in_string(Terms *t, Term term, uint32_t escape)
     return false;
 }
 
-/* The characters of a string; *ended where its quote was read and it may end. False where it cannot go on. */
-static bool step_characters(Walk *w, Term *term, uint32_t *escape, bool *ended)
+/* The characters of a string; read->end where its quote was read and it may end. False where it cannot go on. */
+static bool step_characters(Walk *w, Term *term, uint32_t *escape, Escaped *read)
 {
-    Escaped escaped;
-    *ended = false;
-    if (!escape_step(*escape, w->byte, &escaped))
+    if (!escape_step(*escape, w->byte, read))
         return false;
-    if (escaped.end) {
-        *ended = term_ends(&w->m->e.terms, *term);
-        return *ended;
-    }
-    for (int i = 0; i < escaped.n; i++)
-        *term = term_next(&w->m->e.terms, *term, escaped.byte[i]);
-    *escape = escaped.state;
+    if (read->end)
+        return term_ends(&w->m->e.terms, *term);
+    for (int i = 0; i < read->n; i++)
+        *term = term_next(&w->m->e.terms, *term, read->byte[i]);
+    *escape = read->state;
     return alive_in_string(&w->m->e.terms, *term, *escape);
 }
 
@@ -413,7 +416,8 @@ static void begin_value(Walk *w, Formula f, uint32_t below)
                                  .b = alphabet,
                                  .c = seen,
                                  .d = AT_FIRST,
-                                 .below = below});
+                                 .below = below,
+                                 .used = object_is_distinct(e, of, alphabet) ? 1 + TERM_NONE : 0});
     } else if (w->byte == '[' && (of = f_restrict(e, f, KIND_ARRAY)) != F_FALSE) {
         if (array_exists(e, of))
             machine_add(m, w->out,
@@ -555,24 +559,42 @@ static void step_colon(Walk *w, const Frame *f)
     Machine *m = w->m;
     const Branches *branches = branches_of(m, f->below, f->a);
     Frame object = m->frame[f->below];
-    uint32_t seen = seen_after(m, &object, f->a);
+    uint32_t seen = seen_after(m, &object, f->a), used = object.used;
+    if (f->used) {
+        const JsonName *name = &m->e.name[f->used - 1];
+        Term came = term_text(&m->e.terms, name->text, name->length);
+        used = 1 + term_or2(&m->e.terms, used - 1, came);
+    }
     for (size_t i = 0; branches && i < branches->n; i++) {
         uint32_t below = machine_frame(m, &(Frame){.kind = FRAME_OBJECT,
                                                    .a = branches->at[i].rest,
                                                    .b = object.b,
                                                    .c = seen,
                                                    .d = AT_AFTER,
-                                                   .below = object.below});
+                                                   .below = object.below,
+                                                   .used = used});
         machine_add(m, w->out,
                     &(Frame){.kind = FRAME_VALUE, .a = branches->at[i].value, .below = below});
     }
+}
+
+/* A name with the characters behind it that a byte has completed. */
+static uint32_t longer_name(Engine *e, uint32_t id, const Escaped *read)
+{
+    const JsonName *name = &e->name[id];
+    char *text = arena_alloc(&e->arena, name->length + sizeof read->byte);
+    if (!read->n)
+        return id;
+    memcpy(text, name->text, name->length);
+    memcpy(text + name->length, read->byte, (size_t)read->n);
+    return name_id(e, text, name->length + (size_t)read->n);
 }
 
 static void step_frame(Walk *w, uint32_t id)
 {
     Machine *m = w->m;
     Frame f = m->frame[id]; /* a copy: frames move when one is added */
-    bool ended;
+    Escaped read;
     if (!engine_work(&m->e, 1))
         return;
     switch ((FrameKind)f.kind) {
@@ -611,9 +633,9 @@ static void step_frame(Walk *w, uint32_t id)
             add_below(w, f.below, w->after);
         break;
     case FRAME_STRING:
-        if (!step_characters(w, &f.a, &f.b, &ended))
+        if (!step_characters(w, &f.a, &f.b, &read))
             break;
-        if (ended)
+        if (read.end)
             add_below(w, f.below, w->after);
         else
             machine_add(m, w->out, &f);
@@ -625,10 +647,12 @@ static void step_frame(Walk *w, uint32_t id)
         step_name(w, &f);
         break;
     case FRAME_OTHER:
-        if (!step_characters(w, &f.b, &f.d, &ended))
+        if (!step_characters(w, &f.b, &f.d, &read))
             break;
-        if (ended)
-            machine_add(m, w->out, &(Frame){.kind = FRAME_COLON, .a = f.a, .below = f.below});
+        f.used = f.used ? 1 + longer_name(&m->e, f.used - 1, &read) : 0;
+        if (read.end)
+            machine_add(m, w->out,
+                        &(Frame){.kind = FRAME_COLON, .a = f.a, .below = f.below, .used = f.used});
         else
             machine_add(m, w->out, &f);
         break;

@@ -29,10 +29,10 @@ typedef enum FrameKind {
     FRAME_WORD,   /* a: null, false or true, b: characters that are there */
     FRAME_STRING, /* a: term of the rest of its characters, b: escape */
     FRAME_NUMBER, /* a: formula, b: name id of its text, if the formula asks for it, c: phase */
-    FRAME_OBJECT, /* a: formula of the rest, b: alphabet, c: seen, d: place */
+    FRAME_OBJECT, /* a: formula of the rest, b: alphabet, c: seen, d: place, used */
     FRAME_NAME, /* of a member, one of those from a to b - 1 of the alphabet; c: bytes that are there, d: escape */
-    FRAME_OTHER, /* a name of a class; a: key, b: term of the rest, d: escape */
-    FRAME_COLON, /* a: key */
+    FRAME_OTHER, /* a name of a class; a: key, b: term of the rest, d: escape, used: what is there */
+    FRAME_COLON, /* a: key, used: the name */
     FRAME_ARRAY, /* a: formula of the rest, d: place */
     FRAME_ITEM,  /* of an array with unique items, a: where its text begins */
 } FrameKind;
@@ -40,6 +40,9 @@ typedef enum FrameKind {
 typedef struct Frame {
     uint32_t kind, a, b, c, d;
     uint32_t below; /* the frame that goes on when this one ends */
+    /* Of objects of which no name may come again (object_is_distinct): 1 + the term of those of classes that came. In a name
+       1 + id of it as far as it is there. 0: of other objects. */
+    uint32_t used;
 } Frame;
 
 /* What was read, last byte first. */

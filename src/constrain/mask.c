@@ -379,6 +379,25 @@ static void walk_exits(Machine *m, const cvn_vocabulary *v, const StringMask *ma
     }
 }
 
+/* The tails of names were tried without the name itself, which may not come again: that matters to tokens with another
+   name in them, which begins and ends with quotes. */
+static void keep_distinct(Machine *m, const cvn_vocabulary *v, uint32_t frame, Found *found)
+{
+    uint32_t begin = state_of_frame(m, frame), kept = 0;
+    for (uint32_t i = 0; i < found->n; i++) {
+        cvn_token token = found->list[i];
+        const char *text = v->piece[token];
+        uint32_t quotes = 0, state = begin;
+        for (size_t k = 0; k < v->length[token]; k++)
+            quotes += text[k] == '"';
+        for (size_t k = 0; quotes > 2 && k < v->length[token] && state != STATE_DEAD; k++)
+            state = machine_next(m, state, (unsigned char)text[k]);
+        if (state != STATE_DEAD)
+            found->list[kept++] = token;
+    }
+    found->n = kept;
+}
+
 /* A number that is being written, without a frame for each of its texts. */
 static void walk_number(Machine *m, const Trie *trie, const Frame *f, Found *found)
 {
@@ -431,6 +450,8 @@ static FrameMask make_frame_mask(Masks *masks, Machine *m, uint32_t id, uint32_t
                        ? machine_frame(m, &(Frame){.kind = FRAME_COLON, .a = f.a, .below = f.below})
                        : f.below);
             walk(m, &mask.string->tail, 0, mask.string->tail.n_nodes, at, &found);
+            if (f.used)
+                keep_distinct(m, v, id, &found);
         }
     } else if (f.kind == FRAME_NUMBER && !m->in_item[id]) {
         walk_number(m, &v->trie, &f, &found);

@@ -204,6 +204,7 @@ uint32_t alphabet_of(Engine *e, Formula f)
         return (uint32_t)*known;
     Collected c = {0};
     Alphabet *a = arena_alloc(&e->arena, sizeof *a);
+    a->large = -1;
     map_init(&c.seen, &e->arena);
     map_init(&c.seen_sets, &e->arena);
     collect(e, &c, f);
@@ -494,6 +495,31 @@ static bool holds_at_end(const Engine *e, Formula of)
 bool object_can_end(const Engine *e, Formula f)
 {
     return holds_at_end(e, f);
+}
+
+static bool tells_names_apart(const Engine *e, Formula of)
+{
+    const FormulaNode *f = &e->node[of];
+    for (uint32_t i = 0; i < f->n; i++)
+        if (tells_names_apart(e, f->list[i]))
+            return true;
+    return (f->kind == F_K_KEY_COUNT && f->c > 1) ||
+           (f->kind == F_K_SOME_KEY && f->b != F_TRUE && e->set[f->a].name == UINT32_MAX);
+}
+
+bool object_is_distinct(Engine *e, Formula f, uint32_t alphabet)
+{
+    Alphabet *a = e->alphabet[alphabet];
+    if (!a->n_classes || !tells_names_apart(e, f))
+        return false;
+    for (uint32_t i = 0; i < a->n_classes && a->large; i++)
+        a->large = term_is_large(&e->terms, a->class[i]);
+    if (!a->large)
+        engine_fail(e,
+                    "members are counted, or one of them is asked for, and a pattern lets few "
+                    "names come, but more than %d or longer than %d bytes",
+                    SOLVE_WORDS, TERM_WORD);
+    return true;
 }
 
 bool array_can_end(const Engine *e, Formula f)

@@ -44,7 +44,8 @@ typedef struct Alphabet {
     uint32_t n_classes;
     uint32_t *set; /* [n_sets] key sets that are terms */
     uint32_t n_sets;
-    bool *has; /* [n_names + n_classes, n_sets] */
+    bool *has;    /* [n_names + n_classes, n_sets] */
+    int8_t large; /* whether each class has more names than will ever come; -1: not known */
 } Alphabet;
 
 /* Whether some value fulfils f. */
@@ -55,6 +56,10 @@ uint32_t alphabet_of(Engine *e, Formula f);
 
 /* seen: [(n_names + 63) / 64] a bit per name that came already. */
 bool object_can_end(const Engine *e, Formula f);
+
+/* Whether f makes a difference between a name that comes again and two names: where it counts members, or asks for a value
+   under some name of a class. Then none may come again, and classes must not run out of names: else it is refused. */
+bool object_is_distinct(Engine *e, Formula f, uint32_t alphabet);
 bool object_exists(Engine *e, Formula f, uint32_t alphabet, const uint64_t *seen);
 void object_step(Engine *e, Formula f, uint32_t alphabet, uint32_t key, Branches *out);
 

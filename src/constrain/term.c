@@ -690,3 +690,39 @@ size_t term_words(Terms *t, Term a, size_t most, const char **word, size_t *leng
     add_words(&w, a, 0, 0);
     return w.n;
 }
+
+/* Counting texts: TERM_TEXTS for a term that the count is within, of which there is no end. */
+typedef struct Count {
+    Terms *t;
+    Map known; /* (term, u) -> texts */
+    int depth;
+} Count;
+
+static uint32_t count_texts(Count *c, Term a, int u)
+{
+    const uint32_t key[2] = {a, (uint32_t)u};
+    bool added;
+    uint64_t *known = map_put(&c->known, key, sizeof key, &added);
+    if (!added)
+        return (uint32_t)*known;
+    *known = TERM_TEXTS;
+    if (++c->depth > TERM_DEPTH || c->known.n > TERM_SEARCH)
+        fail(c->t, "it has names that are too long, or too many, to be counted");
+    uint32_t n = u == 0 && term_ends(c->t, a);
+    for (unsigned b = 0; b < 256 && n < TERM_TEXTS && !c->t->failed; b++) {
+        int then = utf8_step(u, (unsigned char)b);
+        Term next = then < 0 ? TERM_NONE : term_next(c->t, a, (unsigned char)b);
+        if (next != TERM_NONE && term_alive(c->t, next, then))
+            n += count_texts(c, next, then);
+    }
+    c->depth--;
+    *map_get(&c->known, key, sizeof key) = n = n < TERM_TEXTS ? n : TERM_TEXTS;
+    return n;
+}
+
+bool term_is_large(Terms *t, Term a)
+{
+    Count c = {.t = t};
+    map_init(&c.known, t->arena);
+    return count_texts(&c, a, 0) == TERM_TEXTS;
+}
