@@ -62,6 +62,8 @@ int cvn_constraint_schema(const char *schema, size_t n, const cvn_constrain_opti
                           cvn_constraint **out, cvn_err *err);
 int cvn_constraint_json(const cvn_constrain_options *options, cvn_constraint **out, cvn_err *err);
 int cvn_constraint_regex(const char *regex, size_t n, cvn_constraint **out, cvn_err *err);
+/* A context-free grammar as llama.cpp (GBNF) or Lark writes them; docs/CONSTRAIN.md says what of them is read. */
+int cvn_constraint_grammar(const char *grammar, size_t n, cvn_constraint **out, cvn_err *err);
 int cvn_constraint_choices(const char *const *choice, const size_t *length, size_t n,
                            cvn_constraint **out, cvn_err *err);
 void cvn_constraint_free(cvn_constraint *constraint);

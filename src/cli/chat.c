@@ -43,6 +43,7 @@ static const Option *const options[] = {
     SAMPLING_OPTIONS,
     SHARED(JSON_SCHEMA),
     SHARED(REGEX),
+    SHARED(GRAMMAR),
     RUN_MODEL_OPTIONS,
     NULL,
 };

@@ -18,7 +18,7 @@ const Option shared_options[SHARED_OPTIONS] = {
                       .help = "a Hugging Face or Meta folder, or a GGUF file"},
     [SHARED_DTYPE] = {"dtype", .kind = ARG_CHOICE, .value = "TYPE",
                       .choices = CHOICES("f32", "bf16"),
-                      .help = "of weights, activations and cache, else the model's"},
+                      .help = "of weights and cache, else the model's"},
     [SHARED_QUANTIZE] = {"quantize", .letter = 'q', .kind = ARG_CHOICE, .value = "HOW",
                          .choices =
                              CHOICES("none", "int8", "int4", "int4:32", "int4:64", "int4:128"),
@@ -76,6 +76,8 @@ const Option shared_options[SHARED_OPTIONS] = {
                             .help = "let only JSON of this schema come, a file or {…}"},
     [SHARED_REGEX] = {"regex", .kind = ARG_TEXT, .group = 2, .value = "REGEX",
                       .help = "let only what matches this come, from end to end"},
+    [SHARED_GRAMMAR] = {"grammar", .kind = ARG_INPUT, .group = 2, .value = "FILE",
+                        .help = "let only texts of this grammar come (GBNF or Lark)"},
     [SHARED_ONE_OF] = {"choice", .kind = ARG_TEXT, .repeats = true, .group = 2, .value = "TEXT",
                        .help = "let only this come, or another that is given so"},
     [SHARED_ANY_ORDER] = {"any-order", .kind = ARG_FLAG, .needs = "json-schema",

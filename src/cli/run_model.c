@@ -158,6 +158,18 @@ cvn_sampling run_model_sampling(const Args *args)
                           .seed = (uint64_t)args_value(args, SHARED(SEED))->integer};
 }
 
+static int constraint_of_grammar(const char *path, cvn_constraint **out, cvn_err *err)
+{
+    char *text = NULL;
+    size_t n;
+    TRY(read_input(path, &text, &n, err));
+    int code = cvn_constraint_grammar(text, n, out, err);
+    if (code)
+        err_prefix(err, "%s", path);
+    free(text);
+    return code;
+}
+
 /* A file, or the schema itself. */
 static int constraint_of_schema(const Args *args, const char *schema, cvn_constraint **out,
                                 cvn_err *err)
@@ -182,11 +194,14 @@ int run_model_constraint(const Args *args, cvn_constraint **out, cvn_err *err)
 {
     const Value *schema = args_value(args, SHARED(JSON_SCHEMA)),
                 *regex = args_value(args, SHARED(REGEX)),
+                *grammar = args_value(args, SHARED(GRAMMAR)),
                 *choice = args_value(args, SHARED(ONE_OF));
     int code = CVN_OK;
     *out = NULL;
     if (schema->given)
         return constraint_of_schema(args, schema->text, out, err);
+    if (grammar->given)
+        return constraint_of_grammar(grammar->text, out, err);
     if (regex->given) {
         code = cvn_constraint_regex(regex->text, strlen(regex->text), out, err);
         if (code)
@@ -208,9 +223,9 @@ RunOptions run_model_options(const Args *args)
 {
     cvn_sampling s = run_model_sampling(args);
     bool samples = s.temperature > 0;
-    bool constrained = args_value(args, SHARED(JSON_SCHEMA))->given ||
-                       args_value(args, SHARED(REGEX))->given ||
-                       args_value(args, SHARED(ONE_OF))->given;
+    bool constrained =
+        args_value(args, SHARED(JSON_SCHEMA))->given || args_value(args, SHARED(REGEX))->given ||
+        args_value(args, SHARED(GRAMMAR))->given || args_value(args, SHARED(ONE_OF))->given;
     return (RunOptions){
         .path = args_value(args, SHARED(MODEL))->text,
         .dtype = dtype_of(args_value(args, SHARED(DTYPE))),

@@ -153,6 +153,20 @@ int cvn_constraint_regex(const char *regex, size_t n, cvn_constraint **out, cvn_
     return finish(c, out, err);
 }
 
+int cvn_constraint_grammar(const char *grammar, size_t n, cvn_constraint **out, cvn_err *err)
+{
+    cvn_constraint *c;
+    if (new_constraint(NULL, &c, err))
+        return CVN_EMEM;
+    int code = grammar_read(&c->m.e, grammar, n, &c->m.grammar, err);
+    if (code) {
+        cvn_constraint_free(c);
+        return code;
+    }
+    machine_begin_grammar(&c->m);
+    return finish(c, out, err);
+}
+
 int cvn_constraint_choices(const char *const *choice, const size_t *length, size_t n,
                            cvn_constraint **out, cvn_err *err)
 {

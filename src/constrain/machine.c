@@ -54,6 +54,8 @@ uint32_t machine_frame(Machine *m, const Frame *frame)
     m->frame = arena_more(&m->e.arena, m->frame, m->n_frames, sizeof *m->frame);
     m->keys = arena_more(&m->e.arena, m->keys, m->n_frames, sizeof *m->keys);
     m->keys[m->n_frames] = NULL;
+    m->met = arena_more(&m->e.arena, m->met, m->n_frames, sizeof *m->met);
+    m->met[m->n_frames] = 0;
     m->in_item = arena_more(&m->e.arena, m->in_item, m->n_frames, sizeof *m->in_item);
     m->in_item[m->n_frames] = frame->kind == FRAME_ITEM ||
                               (frame->kind == FRAME_ARRAY && frame->d == AT_PENDING) ||
@@ -96,10 +98,8 @@ static int by_id(const void *a, const void *b)
 static bool frame_can_end(Machine *m, uint32_t id)
 {
     Frame f = m->frame[id];
-    if (f.kind == FRAME_END)
+    if (f.kind == FRAME_END || f.kind == FRAME_DONE)
         return true;
-    if (f.kind == FRAME_RAW)
-        return f.b == 0 && term_ends(&m->e.terms, f.a);
     if (f.kind != FRAME_NUMBER || m->frame[f.below].kind != FRAME_END || !number_can_end(f.c))
         return false;
     return f.a == F_TRUE || number_is(&m->e, f.a, m->e.name[f.b].text, m->e.name[f.b].length);
@@ -578,6 +578,43 @@ static void step_colon(Walk *w, const Frame *f)
     }
 }
 
+/* Adds a frame that a grammar leads to, once in a round. */
+static void meet(Machine *m, FrameList *list, uint32_t id)
+{
+    if (m->met[id] != m->rounds)
+        add_id(m, list, id);
+    m->met[id] = m->rounds;
+}
+
+/* What may come where a frame of a grammar goes on: terms, and the end. */
+static void begin_lines(Machine *m, uint32_t frame, FrameList *out)
+{
+    FrameList list = {0};
+    m->rounds++;
+    meet(m, &list, frame);
+    for (uint32_t i = 0; i < list.n && engine_work(&m->e, 1); i++) {
+        Frame f = m->frame[list.at[i]];
+        const uint32_t *symbol = m->grammar.symbol + f.a;
+        if (f.kind == FRAME_DONE) {
+            add_id(m, out, list.at[i]);
+            continue;
+        }
+        uint32_t what = *symbol >> SYMBOL_BITS, kind = *symbol & ((1 << SYMBOL_BITS) - 1),
+                 below = f.below;
+        if (kind != SYMBOL_END && symbol[1] != SYMBOL_END)
+            below = machine_frame(m, &(Frame){.kind = FRAME_LINE, .a = f.a + 1, .below = f.below});
+        if (kind == SYMBOL_TERM)
+            machine_add(m, out, &(Frame){.kind = FRAME_TERM, .a = what, .below = below});
+        if (kind == SYMBOL_END || (kind == SYMBOL_TERM && term_ends(&m->e.terms, what)))
+            meet(m, &list, below);
+        const Rule *rule = &m->grammar.rule[kind == SYMBOL_RULE ? what : 0];
+        for (uint32_t k = 0; kind == SYMBOL_RULE && k < rule->n; k++)
+            meet(m, &list,
+                 machine_frame(m, &(Frame){.kind = FRAME_LINE, .a = rule->at[k], .below = below}));
+    }
+    free(list.at);
+}
+
 /* A name with the characters behind it that a byte has completed. */
 static uint32_t longer_name(Engine *e, uint32_t id, const Escaped *read)
 {
@@ -615,14 +652,21 @@ static void step_frame(Walk *w, uint32_t id)
             step_colon(w, &f);
         }
         break;
-    case FRAME_RAW: {
+    case FRAME_TERM: {
         int u = utf8_step((int)f.b, w->byte);
         f.a = term_next(&m->e.terms, f.a, w->byte);
         f.b = (uint32_t)u;
-        if (u >= 0 && term_alive(&m->e.terms, f.a, u))
+        if (u < 0 || !term_alive(&m->e.terms, f.a, u))
+            break;
+        if (f.a != TERM_EMPTY)
             machine_add(m, w->out, &f);
+        if (u == 0 && term_ends(&m->e.terms, f.a))
+            begin_lines(m, f.below, w->out);
         break;
     }
+    case FRAME_DONE:
+    case FRAME_LINE:
+        break;
     case FRAME_WORD:
         if (w->byte != (unsigned char)words[f.a][f.b])
             break;
@@ -674,12 +718,39 @@ bool machine_begin_json(Machine *m, Formula f)
 
 bool machine_begin_text(Machine *m, Term term)
 {
+    uint32_t *symbol = arena_array(&m->e.arena, 2, sizeof *symbol),
+             *first = arena_array(&m->e.arena, 1, sizeof *first);
+    Rule *rule = arena_alloc(&m->e.arena, sizeof *rule);
+    symbol[0] = term << SYMBOL_BITS | SYMBOL_TERM;
+    *rule = (Rule){first, term_alive(&m->e.terms, term, 0)};
+    m->grammar = (Grammar){symbol, rule};
+    return machine_begin_grammar(m);
+}
+
+bool machine_begin_grammar(Machine *m)
+{
     FrameList list = {0};
-    if (term_alive(&m->e.terms, term, 0))
-        machine_add(m, &list, &(Frame){.kind = FRAME_RAW, .a = term});
+    uint32_t done = machine_frame(m, &(Frame){.kind = FRAME_DONE});
+    const Rule *start = m->grammar.rule;
+    for (uint32_t i = 0; i < start->n; i++)
+        begin_lines(
+            m, machine_frame(m, &(Frame){.kind = FRAME_LINE, .a = start->at[i], .below = done}),
+            &list);
     m->begin = machine_state(m, &list, NULL);
     free(list.at);
     return engine_work(&m->e, 1);
+}
+
+uint32_t machine_state_of(Machine *m, uint32_t frame)
+{
+    FrameList list = {0};
+    if (m->frame[frame].kind == FRAME_LINE)
+        begin_lines(m, frame, &list);
+    else
+        add_id(m, &list, frame);
+    uint32_t state = machine_state(m, &list, NULL);
+    free(list.at);
+    return state;
 }
 
 bool machine_look_ahead(Machine *m)

@@ -14,6 +14,7 @@
 #define CVN_CONSTRAIN_MACHINE_H
 
 #include "constrain/formula.h"
+#include "constrain/grammar.h"
 #include "constrain/solve.h"
 
 enum {
@@ -24,7 +25,9 @@ enum {
 
 typedef enum FrameKind {
     FRAME_END,    /* after the text, where only blanks follow */
-    FRAME_RAW,    /* a: term of what follows, b: u; no JSON */
+    FRAME_DONE,   /* after a text that is no JSON, where nothing follows */
+    FRAME_TERM,   /* no JSON; a: term of what follows, b: u */
+    FRAME_LINE,   /* a: symbol of the grammar that follows; in no state: what may begin there is */
     FRAME_VALUE,  /* a: formula of the value that begins here */
     FRAME_WORD,   /* a: null, false or true, b: characters that are there */
     FRAME_STRING, /* a: term of the rest of its characters, b: escape */
@@ -72,6 +75,9 @@ typedef struct Machine {
     Engine e;
     Frame *frame;
     uint32_t n_frames;
+    uint32_t *met; /* [n_frames] round in which a grammar led to it last */
+    uint32_t rounds;
+    Grammar grammar;   /* of no JSON */
     ObjectKeys **keys; /* [n_frames] of objects, or NULL */
     bool *in_item;     /* [n_frames] FRAME_ITEM is at or below it */
     State *state;
@@ -91,9 +97,13 @@ typedef struct Machine {
 int machine_init(Machine *m, cvn_err *err);
 void machine_free(Machine *m);
 
-/* From a formula of JSON values; from a term of whole texts. False with m->e.failed set. */
+/* From a formula of JSON values; from a term of whole texts; from m->grammar. False with m->e.failed set. */
 bool machine_begin_json(Machine *m, Formula f);
 bool machine_begin_text(Machine *m, Term term);
+bool machine_begin_grammar(Machine *m);
+
+/* The state in which a frame alone goes on. */
+uint32_t machine_state_of(Machine *m, uint32_t frame);
 
 /* The state after a byte; STATE_DEAD with m->e.failed set where that could not be found out. */
 uint32_t machine_next(Machine *m, uint32_t state, unsigned char byte);

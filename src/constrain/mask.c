@@ -56,7 +56,8 @@ typedef struct Inside {
 typedef struct Strings {
     const cvn_vocabulary *v;
     Terms *terms; /* NULL where nothing is asked */
-    bool raw;
+    bool raw;     /* no JSON string, but a text of the term … */
+    bool tails;   /* … behind which another may follow */
     StringMask *mask;
     TriePiece *tail; /* [n_tail] */
     size_t n_tail, room;
@@ -238,7 +239,10 @@ static StringMask *make_string_mask(Strings *s, Inside begin)
         }
         for (uint32_t k = 0; k < node->n && step; k++)
             set_bit(s->mask->bits, trie->token[node->first + k]);
-        if (good && step == 2 && node->after > i + 1)
+        bool ends =
+            step == 2 || (s->tails && step && next->escape == 0 && term_ends(s->terms, next->term));
+        s->mask->no_tails = s->n_tail > 4 * (size_t)s->v->n;
+        if (good && ends && node->after > i + 1 && !s->mask->no_tails)
             good = add_tail(s, i);
         i = step == 1 ? i + 1 : node->after;
     }
@@ -281,7 +285,8 @@ static Term nearby(Terms *t, Term term, uint32_t reach)
     return term_rep(t, node.list[0], min, max);
 }
 
-static const StringMask *string_mask(Masks *masks, Machine *m, Term term, uint32_t escape, bool raw)
+static const StringMask *string_mask(Masks *masks, Machine *m, Term term, uint32_t escape, bool raw,
+                                     bool tails)
 {
     const cvn_vocabulary *v = masks->vocabulary;
     term = nearby(&m->e.terms, term, v->longest);
@@ -289,11 +294,11 @@ static const StringMask *string_mask(Masks *masks, Machine *m, Term term, uint32
         (term == TERM_ALL ||
          term == term_rep(&m->e.terms, term_any_character(&m->e.terms), 0, TERM_MANY)))
         return v->free_text;
-    uint32_t key[3] = {term, escape, raw};
+    uint32_t key[3] = {term, escape, (uint32_t)raw + (uint32_t)tails};
     uint64_t *known = map_get(&masks->strings, key, sizeof key);
     if (known)
         return masks->string[*known];
-    Strings s = {.v = v, .terms = &m->e.terms, .raw = raw};
+    Strings s = {.v = v, .terms = &m->e.terms, .raw = raw, .tails = tails};
     StringMask **more = realloc(masks->string, (masks->n_strings + 1) * sizeof(StringMask *));
     TermNode node = m->e.terms.node[term];
     bool length = !raw && escape == 0 && node.kind == TERM_K_REP &&
@@ -353,12 +358,6 @@ static void walk(Machine *m, const Trie *trie, uint32_t from, uint32_t to, uint3
     }
 }
 
-static uint32_t state_of_frame(Machine *m, uint32_t frame)
-{
-    FrameList list = {&frame, 1, 1};
-    return machine_state(m, &list, NULL);
-}
-
 /* A frame within an array of unique items, where what follows depends on all that was read: the tokens that go on behind
    the end of a string are tried one by one. */
 static void walk_exits(Machine *m, const cvn_vocabulary *v, const StringMask *mask, uint32_t state,
@@ -383,7 +382,7 @@ static void walk_exits(Machine *m, const cvn_vocabulary *v, const StringMask *ma
    name in them, which begins and ends with quotes. */
 static void keep_distinct(Machine *m, const cvn_vocabulary *v, uint32_t frame, Found *found)
 {
-    uint32_t begin = state_of_frame(m, frame), kept = 0;
+    uint32_t begin = machine_state_of(m, frame), kept = 0;
     for (uint32_t i = 0; i < found->n; i++) {
         cvn_token token = found->list[i];
         const char *text = v->piece[token];
@@ -406,7 +405,7 @@ static void walk_number(Machine *m, const Trie *trie, const Frame *f, Found *fou
     char text[NUMBER_TEXT + TOKEN_BYTES + 1];
     Engine *e = &m->e;
     size_t n = f->a == F_TRUE ? 0 : e->name[f->b].length;
-    uint32_t below = state_of_frame(m, f->below);
+    uint32_t below = machine_state_of(m, f->below);
     memcpy(text, n ? e->name[f->b].text : "", n);
     for (uint32_t i = 0; i < trie->n_nodes && !e->failed[0];) {
         const TrieNode *node = &trie->node[i];
@@ -437,15 +436,22 @@ static FrameMask make_frame_mask(Masks *masks, Machine *m, uint32_t id, uint32_t
     FrameMask mask = {.known = true};
     Found found = {0};
     uint32_t at[TOKEN_BYTES + 1] = {0};
-    if (f.kind == FRAME_RAW) {
-        mask.string = string_mask(masks, m, f.a, f.b, true);
+    if (f.kind == FRAME_TERM) {
+        bool goes_on = m->frame[f.below].kind != FRAME_DONE;
+        mask.string = string_mask(masks, m, f.a, f.b, true, goes_on);
+        bool whole = mask.string && mask.string->no_tails;
+        at[0] = goes_on ? machine_state_of(m, whole ? id : f.below) : STATE_DEAD;
+        if (whole)
+            walk(m, &v->trie, 0, v->trie.n_nodes, at, &found);
+        else if (mask.string)
+            walk(m, &mask.string->tail, 0, mask.string->tail.n_nodes, at, &found);
     } else if (f.kind == FRAME_STRING || f.kind == FRAME_OTHER) {
         bool name = f.kind == FRAME_OTHER;
-        mask.string = string_mask(masks, m, name ? f.b : f.a, name ? f.d : f.b, false);
+        mask.string = string_mask(masks, m, name ? f.b : f.a, name ? f.d : f.b, false, false);
         if (mask.string && !name && m->in_item[id]) {
             walk_exits(m, v, mask.string, state, &found);
         } else if (mask.string) {
-            at[0] = state_of_frame(
+            at[0] = machine_state_of(
                 m, name
                        ? machine_frame(m, &(Frame){.kind = FRAME_COLON, .a = f.a, .below = f.below})
                        : f.below);
@@ -456,7 +462,7 @@ static FrameMask make_frame_mask(Masks *masks, Machine *m, uint32_t id, uint32_t
     } else if (f.kind == FRAME_NUMBER && !m->in_item[id]) {
         walk_number(m, &v->trie, &f, &found);
     } else {
-        at[0] = m->in_item[id] ? state : state_of_frame(m, id);
+        at[0] = m->in_item[id] ? state : machine_state_of(m, id);
         walk(m, &v->trie, 0, v->trie.n_nodes, at, &found);
     }
     mask.list = found.list;

@@ -25,6 +25,7 @@ typedef struct StringMask {
     uint32_t
         *exit; /* [n_exits] nodes of the vocabulary where the string ends and a token goes on */
     uint32_t n_exits;
+    bool no_tails; /* they would be most of the vocabulary: tokens have to be walked whole */
     uint32_t *
         quote; /* [n_quotes] nodes where the string ends; of strings of which nothing is asked, as are */
     uint16_t *before; /* [n_quotes] characters before the quote */

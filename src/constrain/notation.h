@@ -1,0 +1,51 @@
+/* The inside of grammar.h: what is read, before rules are made of it. */
+#ifndef CVN_CONSTRAIN_NOTATION_H
+#define CVN_CONSTRAIN_NOTATION_H
+
+#include "constrain/grammar.h"
+
+typedef enum PartKind {
+    PART_TERM,
+    PART_RULE,
+    PART_ALL,   /* one after the other */
+    PART_ONE,   /* of several */
+    PART_REPEAT /* the first and only, min to max times */
+} PartKind;
+
+typedef struct Part {
+    uint8_t kind;
+    Term term;         /* PART_TERM */
+    uint32_t rule;     /* PART_RULE: of Notation.rule */
+    uint32_t min, max; /* PART_REPEAT; TERM_MANY: no end */
+    struct Part **part;
+    uint32_t n;
+} Part;
+
+typedef struct NamedRule {
+    const char *name;
+    size_t length;
+    Part *body; /* NULL: not defined */
+    Term term;  /* of those that are regular, once it is known */
+    uint8_t state;
+} NamedRule;
+
+typedef struct Notation {
+    Engine *e;
+    Map names;
+    NamedRule *rule;
+    uint32_t n_rules;
+    uint32_t start;
+} Notation;
+
+Part *part_term(Engine *e, Term term);
+Part *part_rule(Engine *e, uint32_t rule);
+Part *part_repeat(Engine *e, Part *of, uint32_t min, uint32_t max);
+/* Of parts that are copied; one alone is itself. */
+Part *part_list(Engine *e, PartKind kind, Part **part, uint32_t n);
+
+/* The number of a rule, which may be defined later. */
+uint32_t notation_rule(Notation *notation, const char *name, size_t n);
+
+int notation_read(Notation *notation, const char *text, size_t n, cvn_err *err);
+
+#endif
