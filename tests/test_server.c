@@ -578,6 +578,48 @@ static void web_pages_of_others_are_refused(void **state)
     }
 }
 
+static void the_page_and_its_files_want_no_key_and_name_nothing_elsewhere(void **state)
+{
+    const Running *r = *state;
+    static const struct {
+        const char *path, *type, *piece;
+    } files[] = {{"/", "text/html", "<script src=\"/page.js\""},
+                 {"/page.css", "text/css", "prefers-color-scheme"},
+                 {"/page.js", "text/javascript", "'use strict';"}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        Reply reply = http_ask(r->port, "GET", files[i].path, "", NULL);
+        assert_int_equal(reply.status, 200);
+        assert_non_null(strstr(reply.head.text, files[i].type));
+        assert_non_null(strstr(reply.head.text, "Content-Security-Policy: default-src 'none'; "
+                                                "script-src 'self'"));
+        assert_non_null(strstr(reply.body.text, files[i].piece));
+        assert_null(strstr(reply.body.text, "https://"));
+        assert_null(strstr(reply.body.text, "innerHTML"));
+        reply_free(&reply);
+    }
+}
+
+static void only_the_origin_that_is_named_may_ask_from_elsewhere(void **state)
+{
+    Running r;
+    ServerOptions options = usual_options();
+    (void)state;
+    options.cors = "https://example.org";
+    start_server(&r, &options);
+    static const char asks[] = "Host: localhost\r\nOrigin: %s\r\n"
+                               "Access-Control-Request-Method: POST\r\n";
+    for (int i = 0; i < 2; i++) {
+        char headers[200];
+        snprintf(headers, sizeof headers, asks, i ? "https://other.example" : options.cors);
+        Reply reply = http_ask(r.port, "OPTIONS", "/v1/completions", headers, NULL);
+        assert_int_equal(reply.status, i ? 403 : 204);
+        assert_int_equal(strstr(reply.head.text, "Access-Control-Allow-Headers: auth") != NULL, !i);
+        assert_int_equal(strstr(reply.head.text, "Allow-Origin: https://example.org") != NULL, !i);
+        reply_free(&reply);
+    }
+    stop_server(&r);
+}
+
 /* The page names every field of every dialect. */
 static void fields_are_in_the_page(void **state)
 {
@@ -650,7 +692,7 @@ static void too_many_are_told_to_come_back(void **state)
 
 /* ---- keys ---- */
 
-static void keys_are_wanted_on_all_but_health(void **state)
+static void keys_are_wanted_on_all_but_health_and_the_page(void **state)
 {
     Running r;
     ServerOptions options = usual_options();
@@ -678,10 +720,12 @@ static void keys_are_wanted_on_all_but_health(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         static const char *const paths[] = {"/v1/models", "/metrics", "/version", "/health",
-                                            "/nowhere"};
-        for (int p = 0; p < 5; p++) {
+                                            "/nowhere",   "/",        "/page.js"};
+        for (int p = 0; p < 7; p++) {
             Reply reply = http_ask(r.port, "GET", paths[p], cases[i].headers, NULL);
-            int expected = p == 3 ? 200 : p == 4 && cases[i].status == 200 ? 404 : cases[i].status;
+            int expected = p == 3 || p > 4                    ? 200
+                           : p == 4 && cases[i].status == 200 ? 404
+                                                              : cases[i].status;
             assert_int_equal(reply.status, expected);
             reply_free(&reply);
         }
@@ -823,10 +867,12 @@ int main(void)
         cmocka_unit_test(what_asks_for_nothing_is_accepted),
         cmocka_unit_test(bad_bodies_are_refused),
         cmocka_unit_test(web_pages_of_others_are_refused),
+        cmocka_unit_test(the_page_and_its_files_want_no_key_and_name_nothing_elsewhere),
+        cmocka_unit_test(only_the_origin_that_is_named_may_ask_from_elsewhere),
         cmocka_unit_test(fields_are_in_the_page),
         cmocka_unit_test(a_client_that_leaves_frees_its_rows),
         cmocka_unit_test(too_many_are_told_to_come_back),
-        cmocka_unit_test(keys_are_wanted_on_all_but_health),
+        cmocka_unit_test(keys_are_wanted_on_all_but_health_and_the_page),
         cmocka_unit_test(strangers_want_a_key),
         cmocka_unit_test(what_runs_is_finished),
         cmocka_unit_test(a_second_signal_ends_what_runs),

@@ -68,6 +68,11 @@ static void add_headers(Visit *v, struct MHD_Connection *c, struct MHD_Response 
     MHD_add_response_header(r, "X-Request-Id", v->id);
     MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
     MHD_add_response_header(r, "Cache-Control", "no-store");
+    MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
+    MHD_add_response_header(r, "Content-Security-Policy",
+                            "default-src 'none'; script-src 'self'; style-src 'self'; "
+                            "connect-src 'self'; img-src data:; base-uri 'none'; form-action "
+                            "'none'; frame-ancestors 'none'; require-trusted-types-for 'script'");
     const char *origin = header(c, "Origin");
     if (origin && v->server->options.cors && strcmp(origin, v->server->options.cors) == 0) {
         MHD_add_response_header(r, "Access-Control-Allow-Origin", origin);
@@ -303,8 +308,8 @@ static enum MHD_Result handle(Visit *v, struct MHD_Connection *c)
         refuse(&why, 413, NULL, "the body has more than %lld bytes",
                (long long)s->options.max_body);
     else if (route->page)
-        return send_bytes(v, c, 200, route->type, (char *)(uintptr_t)route->page, route->page_bytes,
-                          MHD_RESPMEM_PERSISTENT);
+        return send_bytes(v, c, 200, route->type, (char *)(uintptr_t)route->page,
+                          (size_t)(route->page_end - route->page), MHD_RESPMEM_PERSISTENT);
     else if (route->text) {
         StrBuf text = {0};
         strbuf_add(&text, "", 0);
@@ -377,6 +382,25 @@ static void copy_header(char *out, size_t size, const char *value)
     out[n] = '\0';
 }
 
+/* A browser asks for another page whether that may ask; keys come with the request itself. */
+static enum MHD_Result send_permission(Visit *v, struct MHD_Connection *c)
+{
+    static char nothing[1];
+    struct MHD_Response *r = MHD_create_response_from_buffer(0, nothing, MHD_RESPMEM_PERSISTENT);
+    if (!r)
+        return MHD_NO;
+    add_headers(v, c, r);
+    MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST");
+    MHD_add_response_header(r, "Access-Control-Allow-Headers",
+                            "authorization, content-type, x-api-key, x-request-id, traceparent, "
+                            "anthropic-version, anthropic-beta");
+    MHD_add_response_header(r, "Access-Control-Max-Age", "600");
+    v->status = 204;
+    enum MHD_Result sent = MHD_queue_response(c, 204, r);
+    MHD_destroy_response(r);
+    return sent;
+}
+
 /* The headers are here. */
 static enum MHD_Result arrive(Server *s, struct MHD_Connection *c, const char *url,
                               const char *method, void **context)
@@ -399,7 +423,11 @@ static enum MHD_Result arrive(Server *s, struct MHD_Connection *c, const char *u
     const char *length = header(c, "Content-Length");
     bool is_get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
     v->route = routes_find(url, is_get ? "GET" : method);
-    if (check_origin(v, c, &why) || check_key(v, c, &why))
+    if (check_origin(v, c, &why))
+        ;
+    else if (strcmp(method, "OPTIONS") == 0 && header(c, "Access-Control-Request-Method"))
+        return send_permission(v, c);
+    else if (check_key(v, c, &why))
         ;
     else if (!v->route)
         refuse(&why, 404, NULL, "there is nothing at %.200s", url);

@@ -65,6 +65,8 @@ static void metrics(Server *s, StrBuf *out)
     pthread_mutex_unlock(&s->lock);
 }
 
+#define PAGE(kind) .is_public = true, .page = page_##kind, .page_end = page_##kind##_end
+
 static const Route routes[] = {
     {"POST", "/v1/chat/completions", .dialect = &dialect_chat},
     {"POST", "/v1/completions", .dialect = &dialect_completions},
@@ -77,6 +79,9 @@ static const Route routes[] = {
     {"GET", "/v1/models", .answer = models},
     {"GET", "/health", .answer = health, .is_public = true},
     {"GET", "/version", .answer = version},
+    {"GET", "/", PAGE(html), .type = "text/html; charset=utf-8"},
+    {"GET", "/page.css", PAGE(css), .type = "text/css; charset=utf-8"},
+    {"GET", "/page.js", PAGE(js), .type = "text/javascript; charset=utf-8"},
     {"GET", "/metrics", .text = metrics, .type = "text/plain; version=0.0.4; charset=utf-8"},
 };
 

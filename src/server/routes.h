@@ -10,8 +10,7 @@ typedef struct Route {
     const Dialect *dialect;                                         /* texts are generated; or */
     int (*answer)(Server *s, Ask *ask, json_t **out, Refusal *why); /* returns the status; or */
     void (*text)(Server *s, StrBuf *out);                           /* of `type`; or */
-    const char *page;                                               /* [page_bytes] of `type` */
-    size_t page_bytes;
+    const char *page, *page_end;                                    /* bytes of `type` */
     const char *type;
 } Route;
 
@@ -23,6 +22,10 @@ int answer_count_tokens(Server *s, Ask *ask, json_t **out, Refusal *why);
 int answer_tokenize(Server *s, Ask *ask, json_t **out, Refusal *why);
 int answer_detokenize(Server *s, Ask *ask, json_t **out, Refusal *why);
 int answer_apply_template(Server *s, Ask *ask, json_t **out, Refusal *why);
+
+/* page.c: the page, which is compiled in; each ends where its other name says. */
+extern const char page_html[], page_html_end[], page_css[], page_css_end[], page_js[],
+    page_js_end[];
 
 /* 64 bits that nobody can guess. */
 uint64_t routes_random(void);
