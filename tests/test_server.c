@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/threads.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 
@@ -59,6 +60,7 @@ static void make_server(Running *r, const ServerOptions *options)
                                        .penalties = true,
                                        .reuse = true,
                                        .adjust = true,
+                                       .scoring = true,
                                        .n_buckets = 2,
                                        .bucket = {16, 64}};
     if (cvn_engine_new(model, &engine, &r->engine, &r->err) ||
@@ -98,7 +100,7 @@ static Reply post(int port, const char *path, const char *body)
 
 static json_t *json_of(const Reply *r)
 {
-    json_t *json = json_loadb(r->body.text, r->body.length, 0, NULL);
+    json_t *json = json_loadb(r->body.text, r->body.length, JSON_ALLOW_NUL, NULL);
     if (!json)
         fail_msg("status %d, no JSON: %s", r->status, r->body.text);
     return json;
@@ -419,6 +421,70 @@ static void logprobs_are_of_the_tokens(void **state)
                   400, "logit_bias");
 }
 
+/* What evaluation harnesses ask: how likely is a text that is given? */
+static void a_prompt_that_is_echoed_has_logprobs(void **state)
+{
+    const Running *r = *state;
+    static const char body[] = "{\"prompt\": [[35, 36, 37, 38], [39, 40]], \"max_tokens\": 3, "
+                               "\"echo\": true, \"logprobs\": 2, "
+                               "\"temperature\": 0, \"ignore_eos\": true";
+    char text[300];
+    snprintf(text, sizeof text, "%s, \"prompt_logprobs\": 1}", body);
+    Reply reply = post(r->port, "/v1/completions", text);
+    json_t *json = json_of(&reply);
+    const json_t *all = json_at(json, "choices.0.logprobs.token_logprobs");
+    assert_int_equal(json_array_size(all), 7);
+    assert_int_equal(json_array_size(json_at(json, "choices.1.logprobs.token_logprobs")), 5);
+    assert_true(json_is_null(json_array_get(all, 0)));
+    assert_true(json_is_null(json_at(json, "choices.0.logprobs.top_logprobs.0")));
+    const json_t *prompt = json_at(json, "choices.0.prompt_logprobs");
+    assert_int_equal(json_array_size(prompt), 4);
+    assert_true(json_number_value(json_at(json_array_get(prompt, 2), "37.logprob")) ==
+                json_number_value(json_array_get(all, 2)));
+    assert_int_equal(json_string_length(json_at(json, "choices.0.text")),
+                     json_integer_value(json_at(json, "choices.0.logprobs.text_offset.6")) +
+                         json_string_length(json_at(json, "choices.0.logprobs.tokens.6")));
+    /* what is generated there has, where it is given, the same number */
+    Reply again = post(r->port, "/v1/completions",
+                       "{\"prompt\": [35, 36, 37, 38], \"max_tokens\": 1, \"temperature\": 0, "
+                       "\"return_token_ids\": true, \"ignore_eos\": true}");
+    json_t *next = json_of(&again);
+    int token = (int)json_integer_value(json_at(next, "choices.0.token_ids.0"));
+    json_decref(next);
+    reply_free(&again);
+    snprintf(
+        text, sizeof text,
+        "{\"prompt\": [35, 36, 37, 38, %d], \"max_tokens\": 0, \"echo\": true, \"logprobs\": 1}",
+        token);
+    again = post(r->port, "/v1/completions", text);
+    next = json_of(&again);
+    assert_int_equal(json_array_size(json_at(next, "choices.0.logprobs.tokens")), 5);
+    double given = json_number_value(json_at(next, "choices.0.logprobs.token_logprobs.4"));
+    assert_true(fabs(given - json_number_value(json_array_get(all, 4))) < 1e-4);
+    json_decref(next);
+    reply_free(&again);
+    /* a stream says all of it, once */
+    snprintf(text, sizeof text, "%s, \"stream\": true}", body);
+    again = post(r->port, "/v1/completions", text);
+    size_t tokens = 0;
+    for (const char *at = strstr(again.body.text, "{\"id\""); at; at = strstr(at + 1, "{\"id\"")) {
+        next = json_loadb(at, strcspn(at, "\n"), JSON_ALLOW_NUL, NULL);
+        tokens += json_array_size(json_at(next, "choices.0.logprobs.tokens"));
+        json_decref(next);
+    }
+    assert_int_equal(tokens, 12);
+    reply_free(&again);
+    json_decref(json);
+    reply_free(&reply);
+    expect_status(r->port, "/v1/chat/completions",
+                  "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"max_tokens\": 1, "
+                  "\"prompt_logprobs\": 0}",
+                  200, "\"prompt_logprobs\":[null,{");
+    expect_status(r->port, "/v1/completions",
+                  "{\"prompt\": \"x\", \"stream\": true, \"prompt_logprobs\": 1}", 400,
+                  "\"param\":\"prompt_logprobs\"");
+}
+
 static void ids_and_text_are_turned_into_each_other(void **state)
 {
     const Running *r = *state;
@@ -438,6 +504,89 @@ static void ids_and_text_are_turned_into_each_other(void **state)
     expect_status(r->port, "/apply-template",
                   "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}", 200,
                   "<|start_header_id|>assistant");
+}
+
+/* Fails unless /apply-template makes `text` of the rest of a body. */
+static void expect_prompt(int port, const char *rest, const char *text)
+{
+    char body[400];
+    snprintf(body, sizeof body, "{%s}", rest);
+    Reply r = post(port, "/apply-template", body);
+    char *prompt = string_at(&r, "prompt");
+    assert_string_equal(prompt, text);
+    free(prompt);
+    reply_free(&r);
+}
+
+static void a_template_has_variables_and_messages_are_gone_on_in(void **state)
+{
+    Running r;
+    cvn_model *plain = model;
+    cvn_err err = {0};
+    ServerOptions options = usual_options();
+    (void)state;
+    expect(0,
+           "cp -r model templated && printf '%s' '{% for m in messages %}<|start_header_id|>{{ "
+           "m.role }}<|end_header_id|>{{ m.content }}<|eot_id|>{% endfor %}{% if "
+           "add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>{{ mood }}{% "
+           "endif %}' > templated/chat_template.jinja",
+           "");
+    char path[300];
+    snprintf(path, sizeof path, "%s/templated", scratch);
+    options.model_path = path;
+    assert_int_equal(cvn_model_open(path, NULL, &model, &err), CVN_OK);
+    start_server(&r, &options);
+#define HI "\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}"
+#define HI_TEXT "<|start_header_id|>user<|end_header_id|>Hi<|eot_id|>"
+#define HEADER "<|start_header_id|>assistant<|end_header_id|>"
+    expect_prompt(r.port, HI "]", HI_TEXT HEADER);
+    expect_prompt(r.port, HI "], \"chat_template_kwargs\": {\"mood\": \"happy\"}",
+                  HI_TEXT HEADER "happy");
+    expect_prompt(r.port, HI "], \"add_generation_prompt\": false", HI_TEXT);
+    expect_prompt(
+        r.port,
+        HI ", {\"role\": \"assistant\", \"content\": \"So\"}], \"continue_final_message\": true",
+        HI_TEXT HEADER "So");
+    expect_status(r.port, "/v1/messages/count_tokens",
+                  "{" HI ", {\"role\": \"assistant\", \"content\": \"So\"}]}", 200, "input_tokens");
+    expect_status(r.port, "/apply-template",
+                  "{" HI "], \"chat_template_kwargs\": {\"messages\": []}}", 400, "messages");
+    expect_status(r.port, "/apply-template",
+                  "{" HI "], \"continue_final_message\": true, \"add_generation_prompt\": true}",
+                  400, "contradict");
+    stop_server(&r);
+    cvn_model_free(model);
+    model = plain;
+}
+
+/* Another model of the same shape, and the same one. */
+static void the_fingerprint_is_of_the_weights(void **state)
+{
+    const Running *r = *state;
+    cvn_model *first = model;
+    cvn_err err = {0};
+    const ServerOptions options = usual_options();
+    char *print[3];
+    expect(0, "caravan init -p tiny -s 4 --tokenizer model/tokenizer.json -o other", "");
+    for (int i = 0; i < 3; i++) {
+        Running other = {.port = r->port};
+        if (i && cvn_model_open(in_scratch(i == 1 ? "other" : "model"), NULL, &model, &err))
+            fail_msg("%s", err.message);
+        if (i)
+            start_server(&other, &options);
+        Reply reply = post(other.port, "/v1/completions", "{\"prompt\": \"x\", \"max_tokens\": 1}");
+        print[i] = string_at(&reply, "system_fingerprint");
+        reply_free(&reply);
+        if (i) {
+            stop_server(&other);
+            cvn_model_free(model);
+        }
+    }
+    model = first;
+    assert_string_not_equal(print[0], print[1]);
+    assert_string_equal(print[0], print[2]);
+    for (int i = 0; i < 3; i++)
+        free(print[i]);
 }
 
 /* ---- refusals ---- */
@@ -862,7 +1011,10 @@ int main(void)
         cmocka_unit_test(a_stop_text_is_never_seen),
         cmocka_unit_test(a_prompt_is_read_once_for_all_who_share_a_salt),
         cmocka_unit_test(logprobs_are_of_the_tokens),
+        cmocka_unit_test(a_prompt_that_is_echoed_has_logprobs),
         cmocka_unit_test(ids_and_text_are_turned_into_each_other),
+        cmocka_unit_test(a_template_has_variables_and_messages_are_gone_on_in),
+        cmocka_unit_test(the_fingerprint_is_of_the_weights),
         cmocka_unit_test(what_is_not_carried_out_is_refused_by_name),
         cmocka_unit_test(what_asks_for_nothing_is_accepted),
         cmocka_unit_test(bad_bodies_are_refused),

@@ -249,6 +249,11 @@ int cvn_engine_generate(cvn_engine *engine, const cvn_request *request, int n,
 int cvn_engine_score(cvn_engine *engine, const int32_t *token, int64_t n, float *logprob,
                      int32_t *argmax, cvn_err *err);
 
+/* The same for whoever wants more of each place: on_logits(context, i, the logits [vocab] after the tokens before it,
+   token[i]) for each i >= 1, in order. With options.scoring and options.adjust. */
+int cvn_engine_score_logits(cvn_engine *engine, const int32_t *token, int64_t n,
+                            cvn_logits_fn *on_logits, void *context, cvn_err *err);
+
 typedef struct cvn_engine_stats {
     int64_t compilations;   /* since the engine was made, its warm-up included */
     int64_t prefills;       /* executions of prefill graphs */

@@ -181,7 +181,7 @@ static int load(Serve *serve, cvn_err *err)
     double begin = clock_seconds();
     run.engine.rows = (int)v[ROWS].integer;
     run.engine.sampling = run.engine.filters = run.engine.penalties = run.engine.reuse =
-        run.engine.adjust = true;
+        run.engine.adjust = run.engine.scoring = true;
     int code = run_model_open(&serve->model, &run, err);
     if (code == CVN_OK)
         code = run_model_start(&serve->model, &run, 0, cvn_model_context(serve->model.model), err);

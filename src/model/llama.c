@@ -341,6 +341,10 @@ static void output_score(Builder *b, cvn_value *x)
     graph_output_role(G, ROLE_LOGPROB, 0);
     cvn_output(G, cvn_argmax(G, logits, 2));
     graph_output_role(G, ROLE_ARGMAX, 0);
+    if (s->keep_logits) {
+        cvn_output(G, logits);
+        graph_output_role(G, ROLE_LOGITS, 0);
+    }
 }
 
 static void add_outputs(Builder *b, cvn_value *x)

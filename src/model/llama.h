@@ -51,6 +51,7 @@ typedef struct LlamaStep {
     bool kv_int8;      /* the cache is of 8 bits, with a scale for each position of a head */
     bool int8_inputs;  /* what enters matrices of 8 bits is rounded to 8 bits too, but the head's */
     bool penalty;      /* for LLAMA_SAMPLE: with the parameters of sample_penalty */
+    bool keep_logits;  /* for LLAMA_SCORE: gives logits f32 [batch, seq, vocab] too */
     /* SAMPLE_ADJUSTED has the parameters of sample_bias, and gives the model's own logits f32 [batch, vocab] too. */
 } LlamaStep;
 

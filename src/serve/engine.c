@@ -143,6 +143,7 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
     for (int i = 0; i < e->n_score_buckets; i++) {
         step = steps_section(&e->steps, e->parts, e->score_bucket[i]);
         step.output = LLAMA_SCORE;
+        step.keep_logits = o->adjust;
         TRY(make_step(e, &e->score[i], &step, err));
         bind_inputs(&e->score[i].program, &e->section);
     }

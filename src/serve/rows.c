@@ -396,9 +396,18 @@ int engine_decode(cvn_engine *e, cvn_err *err)
     return CVN_OK;
 }
 
-static int score_row(cvn_engine *e, int row, const int32_t *token, int64_t n, float *logprob,
-                     int32_t *argmax, cvn_err *err)
+/* What is wanted of a text that is scored: some of these. */
+typedef struct Score {
+    float *logprob;
+    int32_t *argmax;
+    cvn_logits_fn *on_logits;
+    void *context;
+} Score;
+
+static int score_row(cvn_engine *e, int row, const int32_t *token, int64_t n, const Score *want,
+                     cvn_err *err)
 {
+    size_t vocab = (size_t)e->model->io.config.vocab;
     for (int64_t done = 0; done < n;) {
         int b = choose_bucket(e->score_bucket, e->n_score_buckets, n - done);
         EngineStep *step = &e->score[b];
@@ -414,16 +423,23 @@ static int score_row(cvn_engine *e, int row, const int32_t *token, int64_t n, fl
             return err->code;
         const float *got = program_output(&step->program, ROLE_LOGPROB, 0);
         const int32_t *likeliest = program_output(&step->program, ROLE_ARGMAX, 0);
-        for (int64_t i = 0; i < here && done + i + 1 < n; i++)
-            logprob[done + i + 1] = got[at + i];
-        memcpy(argmax + done, likeliest + at, (size_t)here * sizeof *argmax);
+        const float *logits =
+            want->on_logits ? program_output(&step->program, ROLE_LOGITS, 0) : NULL;
+        for (int64_t i = 0; i < here && done + i + 1 < n; i++) {
+            if (want->logprob)
+                want->logprob[done + i + 1] = got[at + i];
+            if (logits)
+                want->on_logits(want->context, (int)(done + i + 1),
+                                logits + (size_t)(at + i) * vocab, token[done + i + 1]);
+        }
+        if (want->argmax)
+            memcpy(want->argmax + done, likeliest + at, (size_t)here * sizeof *likeliest);
         done += here;
     }
     return CVN_OK;
 }
 
-int cvn_engine_score(cvn_engine *e, const int32_t *token, int64_t n, float *logprob,
-                     int32_t *argmax, cvn_err *err)
+static int score(cvn_engine *e, const int32_t *token, int64_t n, const Score *want, cvn_err *err)
 {
     cvn_err local = {0};
     err = err ? err : &local;
@@ -439,8 +455,26 @@ int cvn_engine_score(cvn_engine *e, const int32_t *token, int64_t n, float *logp
                        "all %d rows generate; score when a request has ended or was cancelled",
                        e->options.rows);
     engine_reset_row(e, row);
-    logprob[0] = 0;
-    int code = score_row(e, row, token, n, logprob, argmax, err);
+    int code = score_row(e, row, token, n, want, err);
     engine_reset_row(e, row);
     return code;
+}
+
+int cvn_engine_score(cvn_engine *e, const int32_t *token, int64_t n, float *logprob,
+                     int32_t *argmax, cvn_err *err)
+{
+    const Score want = {.logprob = logprob, .argmax = argmax};
+    if (n > 0)
+        logprob[0] = 0;
+    return score(e, token, n, &want, err);
+}
+
+int cvn_engine_score_logits(cvn_engine *e, const int32_t *token, int64_t n,
+                            cvn_logits_fn *on_logits, void *context, cvn_err *err)
+{
+    const Score want = {.on_logits = on_logits, .context = context};
+    if (!e->options.adjust)
+        return err_set(err, CVN_EINVAL,
+                       "the engine shows no logits; make it with options.scoring and adjust");
+    return score(e, token, n, &want, err);
 }

@@ -9,6 +9,7 @@ void ask_init(Ask *a)
 {
     *a = (Ask){.n = 1,
                .max_tokens = -1,
+               .prompt_logprobs = -1,
                .temperature = 1,
                .top_p = 1,
                .repetition_penalty = 1,
@@ -41,8 +42,9 @@ void ask_forget_text(Ask *a)
         strbuf_free(&a->content[i]);
         a->message[i] = (ChatMessage){0};
     }
-    a->prompts = NULL;
-    static const char *const texts[] = {"prompt", "messages", "input", "system"};
+    a->prompts = a->template_variables = NULL;
+    static const char *const texts[] = {"prompt", "messages", "input", "system",
+                                        "chat_template_kwargs"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         json_object_del(a->body, texts[i]);
 }
@@ -93,6 +95,12 @@ uint64_t ask_seed(uint64_t seed, uint64_t i)
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
     return x ^ x >> 31;
+}
+
+int ask_prompt_top(const Ask *a)
+{
+    int64_t echoed = a->echo && a->logprobs ? a->top_logprobs : -1;
+    return (int)(echoed > a->prompt_logprobs ? echoed : a->prompt_logprobs);
 }
 
 cvn_request ask_request(const Ask *a, int index, uint64_t seed)

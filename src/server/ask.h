@@ -33,6 +33,7 @@ typedef struct Ask {
     int n_prompts;
     const json_t *prompts; /* of completions, as they were given */
     bool add_generation_prompt, continue_final_message;
+    const json_t *template_variables; /* object in the body, or NULL */
 
     /* How to go on; numbers as they were given. */
     int64_t n;          /* texts per prompt */
@@ -52,10 +53,10 @@ typedef struct Ask {
 
     /* How to answer. */
     bool stream, include_usage, continuous_usage;
-    bool echo;            /* the prompt is part of the text */
-    bool logprobs;        /* of each token … */
-    int64_t top_logprobs; /* … and of so many of the likeliest */
-    bool prompt_logprobs;
+    bool echo;               /* the prompt is part of the text */
+    bool logprobs;           /* of each token … */
+    int64_t top_logprobs;    /* … and of so many of the likeliest */
+    int64_t prompt_logprobs; /* the same of each token of the prompts; -1: not */
     bool return_token_ids;
     bool add_special_tokens, return_token_strs; /* of /tokenize */
     bool normalize;                             /* embeddings have length 1 */
@@ -75,6 +76,9 @@ int ask_parse(const char *text, size_t n, json_t **out, Refusal *why);
 
 /* Seed number i of a request: number 0 is the seed itself, so that it is the text that the request gives alone. */
 uint64_t ask_seed(uint64_t seed, uint64_t i);
+
+/* How many of the likeliest tokens are wanted at each place of a prompt; -1: nothing is said of prompts. */
+int ask_prompt_top(const Ask *ask);
 
 /* What the engine is asked for text number `index`, of which there are n per prompt. It borrows from the Ask. */
 cvn_request ask_request(const Ask *ask, int index, uint64_t seed);

@@ -68,6 +68,9 @@ void exchange_free(Exchange *x)
         free(c->likely);
     }
     free(x->choice);
+    for (int i = 0; x->seen && i < x->ask.n_prompts; i++)
+        free(x->seen[i]);
+    free(x->seen);
     strbuf_free(&x->out);
     ask_free(&x->ask);
     free(x);
@@ -135,6 +138,23 @@ static void find_top(Likely *out, const float *logits, int64_t vocab, int n, dou
         out->top[i].logprob = (float)(out->top[i].logprob - sum);
 }
 
+Likely likely_of(const float *logits, int64_t vocab, int32_t token, int n_top)
+{
+    Likely l = {.rank = 1};
+    float most = logits[0];
+    double sum = 0;
+    for (int64_t v = 1; v < vocab; v++)
+        most = logits[v] > most ? logits[v] : most;
+    for (int64_t v = 0; v < vocab; v++) {
+        sum += expf(logits[v] - most);
+        l.rank += logits[v] > logits[token];
+    }
+    sum = most + log(sum);
+    l.logprob = (float)(logits[token] - sum);
+    find_top(&l, logits, vocab, n_top, sum);
+    return l;
+}
+
 void choice_see(Choice *c, const float *logits, int64_t vocab, int32_t token)
 {
     if (c->n_likely == c->likely_capacity) {
@@ -145,16 +165,7 @@ void choice_see(Choice *c, const float *logits, int64_t vocab, int32_t token)
         c->likely = more;
         c->likely_capacity = capacity;
     }
-    float most = logits[0];
-    double sum = 0;
-    for (int64_t v = 1; v < vocab; v++)
-        most = logits[v] > most ? logits[v] : most;
-    for (int64_t v = 0; v < vocab; v++)
-        sum += expf(logits[v] - most);
-    sum = most + log(sum);
-    Likely *l = &c->likely[c->n_likely++];
-    *l = (Likely){.logprob = (float)(logits[token] - sum)};
-    find_top(l, logits, vocab, (int)c->x->ask.top_logprobs, sum);
+    c->likely[c->n_likely++] = likely_of(logits, vocab, token, (int)c->x->ask.top_logprobs);
 }
 
 void choice_end(Choice *c, const cvn_result *result)

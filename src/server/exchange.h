@@ -16,6 +16,7 @@ struct Dialect;
 /* How likely a token was, by the model's own logits, and which were the likeliest. */
 typedef struct Likely {
     float logprob;
+    int rank; /* 1: the likeliest; of equals all have the same */
     int n_top;
     struct {
         int32_t token;
@@ -49,6 +50,8 @@ typedef struct Exchange {
     struct Exchange *before, *next; /* among those that the engine has, or is to get */
     Ask ask;
     Choice *choice; /* [n_choices] owned */
+    Likely **seen;  /* [ask.n_prompts] owned: of each token of a prompt; NULL where nobody asked */
+    int n_seen;     /* prompts for which that is known */
     int n_choices, n_ended;
     int refs;                  /* who holds it */
     atomic_bool cancelled;     /* nobody waits for it any more */
@@ -73,6 +76,8 @@ void exchange_free(Exchange *x);
 
 /* A token of a choice, from the engine's thread; false: it ends here. */
 bool choice_push(Choice *c, int32_t token);
+/* What logits [vocab] say of a token, and the n_top likeliest. */
+Likely likely_of(const float *logits, int64_t vocab, int32_t token, int n_top);
 /* The logits [vocab] that the next token was drawn from. */
 void choice_see(Choice *c, const float *logits, int64_t vocab, int32_t token);
 void choice_end(Choice *c, const cvn_result *result);

@@ -296,6 +296,20 @@ static int read_logprobs(Ask *a, const char *name, const json_t *value, Refusal 
     return 0;
 }
 
+/* Variables of the chat template. Those that it has for itself are fields of a request, or nothing to ask for. */
+static int read_template_variables(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    static const char *const own[] = {"messages", "tools", "documents", "add_generation_prompt"};
+    if (!json_is_object(value))
+        return wrong_type(name, value, "an object", why);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (json_object_get(value, own[i]))
+            return refuse(why, 400, name, "%s gives %s, which is no variable of one's own", name,
+                          own[i]);
+    a->template_variables = value;
+    return 0;
+}
+
 /* ---- the tables ---- */
 
 #define AT(member) offsetof(Ask, member)
@@ -348,7 +362,10 @@ static const Field openai[] = {
     {.name = "bad_words", .kind = FIELD_ONLY, .only = "[[]]"},
     {.name = "allowed_token_ids", .kind = FIELD_ONLY, .only = "[]"},
     {.name = "logprob_token_ids", .kind = FIELD_ONLY, .only = "[]"},
-    {.name = "prompt_logprobs", .kind = FIELD_ONLY, .only = "[]"},
+    {.name = "prompt_logprobs",
+     .kind = FIELD_INT,
+     .high = ASK_MAX_TOP_LOGPROBS,
+     .at = AT(prompt_logprobs)},
     {.name = "truncate_prompt_tokens", .kind = FIELD_ONLY, .only = "[]"},
     {.name = "priority", .kind = FIELD_ONLY, .only = "[0]"},
     {.name = "cache_salt", .kind = FIELD_STRING, .at = AT(cache_salt)},
@@ -360,6 +377,14 @@ static const Field openai[] = {
     {0},
 };
 
+/* How a conversation becomes a prompt. */
+static const Field by_template[] = {
+    {.name = "add_generation_prompt", .kind = FIELD_BOOL, .at = AT(add_generation_prompt)},
+    {.name = "continue_final_message", .kind = FIELD_BOOL, .at = AT(continue_final_message)},
+    {.name = "chat_template_kwargs", .kind = FIELD_READ, .read = read_template_variables},
+    {0},
+};
+
 static const Field chat[] = {
     {.name = "messages", .kind = FIELD_READ, .read = read_messages},
     {.name = "max_completion_tokens", .kind = FIELD_INT, .high = 1 << 30, .at = AT(max_tokens)},
@@ -368,11 +393,8 @@ static const Field chat[] = {
      .kind = FIELD_INT,
      .high = ASK_MAX_TOP_LOGPROBS,
      .at = AT(top_logprobs)},
-    {.name = "add_generation_prompt", .kind = FIELD_ONLY, .only = "[true]"},
-    {.name = "continue_final_message", .kind = FIELD_ONLY, .only = "[false]"},
     {.name = "echo", .kind = FIELD_ONLY, .only = "[false]"},
     {.name = "chat_template", .kind = FIELD_ONLY, .only = "[]"},
-    {.name = "chat_template_kwargs", .kind = FIELD_ONLY, .only = "[{}]"},
     {.name = "documents", .kind = FIELD_ONLY, .only = "[[]]"},
     {.name = "tools", .kind = FIELD_ONLY, .only = "[[]]"},
     {.name = "tool_choice", .kind = FIELD_ONLY, .only = "[\"none\", \"auto\"]"},
@@ -469,7 +491,6 @@ static const Field tokenize[] = {
     {.name = "messages", .kind = FIELD_READ, .read = read_messages},
     {.name = "add_special_tokens", .kind = FIELD_BOOL, .at = AT(add_special_tokens)},
     {.name = "return_token_strs", .kind = FIELD_BOOL, .at = AT(return_token_strs)},
-    {.name = "add_generation_prompt", .kind = FIELD_ONLY, .only = "[true]"},
     {0},
 };
 
@@ -480,12 +501,11 @@ static const Field detokenize[] = {
 
 static const Field apply_template[] = {
     {.name = "messages", .kind = FIELD_READ, .read = read_messages},
-    {.name = "add_generation_prompt", .kind = FIELD_ONLY, .only = "[true]"},
     {0},
 };
 
 const Fields fields_chat = {"chat.completions",
-                            (const Field *const[]){sampling, openai, chat, NULL}};
+                            (const Field *const[]){sampling, openai, by_template, chat, NULL}};
 const Fields fields_completions = {"completions",
                                    (const Field *const[]){sampling, openai, completions, NULL}};
 const Fields fields_responses = {"responses", (const Field *const[]){sampling, responses, NULL}};
@@ -493,10 +513,11 @@ const Fields fields_messages = {"messages",
                                 (const Field *const[]){sampling, messages, messages_answer, NULL}};
 const Fields fields_count_tokens = {"messages/count_tokens",
                                     (const Field *const[]){count, messages, NULL}};
-const Fields fields_tokenize = {"tokenize", (const Field *const[]){count, tokenize, NULL}};
+const Fields fields_tokenize = {"tokenize",
+                                (const Field *const[]){count, by_template, tokenize, NULL}};
 const Fields fields_detokenize = {"detokenize", (const Field *const[]){count, detokenize, NULL}};
-const Fields fields_apply_template = {"apply-template",
-                                      (const Field *const[]){count, apply_template, NULL}};
+const Fields fields_apply_template = {
+    "apply-template", (const Field *const[]){count, by_template, apply_template, NULL}};
 
 /* ---- reading ---- */
 

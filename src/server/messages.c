@@ -13,6 +13,9 @@ static int finish(Server *s, Ask *a, Refusal *why)
         return refuse(why, 400, "max_tokens", "max_tokens is missing");
     if (a->temperature > 1)
         return refuse(why, 400, "temperature", "temperature is %g; give 0 to 1", a->temperature);
+    /* an answer goes on in the last message where that is the assistant's */
+    a->continue_final_message =
+        a->n_messages && strcmp(a->message[a->n_messages - 1].role, "assistant") == 0;
     return prompt_of_messages(s, a, why);
 }
 

@@ -128,50 +128,99 @@ static json_t *chat_logprobs(const Choice *c, size_t from)
     return json_pack("{s:o,s:n}", "content", content, "refusal");
 }
 
-/* As completions have it: the token itself is among the likeliest, whatever it is. */
-static json_t *completion_logprobs(const Choice *c, size_t from)
+/* The likeliest tokens of a place, and the token itself whatever it is: a text and its log-probability. */
+static json_t *top_json(const Choice *c, const Likely *l, const char *token)
 {
+    StrBuf bytes = {0};
+    json_t *top = json_object();
+    json_object_set_new_nocheck(top, token, logprob_json(l->logprob));
+    for (int k = 0; k < l->n_top; k++) {
+        json_t *name = token_text(c, l->top[k].token, &bytes);
+        json_object_set_new_nocheck(top, json_string_value(name), logprob_json(l->top[k].logprob));
+        json_decref(name);
+    }
+    strbuf_free(&bytes);
+    return top;
+}
+
+static bool echoes_logprobs(const Choice *c)
+{
+    return c->x->ask.echo && c->x->seen;
+}
+
+/* As completions have it, of tokens [from, to): those of the prompt come first where it is echoed, and of the very first
+   nothing can be said. */
+static json_t *completion_logprobs(const Choice *c, size_t from, size_t to)
+{
+    const TokenIds *prompt = &c->x->ask.prompt[c->prompt];
+    const Likely *seen = echoes_logprobs(c) ? c->x->seen[c->prompt] : NULL;
+    size_t echoed = seen ? prompt->n : 0, offset = 0;
     StrBuf bytes = {0};
     json_t *tokens = json_array(), *logprobs = json_array(), *tops = json_array(),
            *offsets = json_array();
-    size_t offset = 0;
-    for (size_t i = 0; i < c->n_likely && i < c->tokens.n; i++) {
-        const Likely *l = &c->likely[i];
-        json_t *text = token_text(c, c->tokens.id[i], &bytes);
-        size_t at = offset;
+    for (size_t i = 0; i < to && i < echoed + c->n_likely && i < echoed + c->tokens.n; i++) {
+        const Likely *l = i < echoed ? &seen[i] : &c->likely[i - echoed];
+        json_t *text = token_text(c, i < echoed ? prompt->id[i] : c->tokens.id[i - echoed], &bytes);
+        bool said = i > 0 || !echoed;
+        if (i >= from) {
+            json_array_append_new(logprobs, said ? logprob_json(l->logprob) : json_null());
+            json_array_append_new(tops,
+                                  said ? top_json(c, l, json_string_value(text)) : json_null());
+            json_array_append_new(offsets, json_integer((json_int_t)offset));
+            json_array_append(tokens, text);
+        }
+        json_decref(text);
         offset += bytes.length;
-        if (i < from) {
-            json_decref(text);
-            continue;
-        }
-        json_t *top = json_object();
-        json_object_set_new_nocheck(top, json_string_value(text), logprob_json(l->logprob));
-        for (int k = 0; k < l->n_top; k++) {
-            json_t *name = token_text(c, l->top[k].token, &bytes);
-            json_object_set_new_nocheck(top, json_string_value(name),
-                                        logprob_json(l->top[k].logprob));
-            json_decref(name);
-        }
-        json_array_append_new(tokens, text);
-        json_array_append_new(logprobs, logprob_json(l->logprob));
-        json_array_append_new(tops, top);
-        json_array_append_new(offsets, json_integer((json_int_t)at));
     }
     strbuf_free(&bytes);
     return json_pack("{s:o,s:o,s:o,s:o}", "tokens", tokens, "token_logprobs", logprobs,
                      "top_logprobs", tops, "text_offset", offsets);
 }
 
+/* Of each token of a prompt but the first: what it was, and the likeliest, by their ids. */
+static json_t *prompt_logprobs(const Choice *c)
+{
+    const TokenIds *prompt = &c->x->ask.prompt[c->prompt];
+    const Likely *seen = c->x->seen[c->prompt];
+    StrBuf bytes = {0};
+    json_t *all = json_array();
+    json_array_append_new(all, json_null());
+    for (size_t i = 1; i < prompt->n; i++) {
+        json_t *place = json_object();
+        for (int k = seen[i].n_top; k-- >= 0;) { /* the token itself comes last, and counts */
+            int32_t token = k >= 0 ? seen[i].top[k].token : prompt->id[i];
+            char id[16];
+            snprintf(id, sizeof id, "%d", (int)token);
+            json_object_set_new(
+                place, id,
+                json_pack("{s:o,s:i,s:o}", "logprob",
+                          logprob_json(k >= 0 ? seen[i].top[k].logprob : seen[i].logprob), "rank",
+                          k >= 0 ? k + 1 : seen[i].rank, "decoded_token",
+                          token_text(c, token, &bytes)));
+        }
+        json_array_append_new(all, place);
+    }
+    strbuf_free(&bytes);
+    return all;
+}
+
 static json_t *logprobs_json(const Choice *c, size_t from)
 {
     return !c->x->ask.logprobs ? json_null()
            : is_chat(c->x)     ? chat_logprobs(c, from)
-                               : completion_logprobs(c, from);
+                               : completion_logprobs(c, from, SIZE_MAX);
+}
+
+/* The first token that is not sent yet, where that of a prompt is echoed. */
+static size_t logprobs_from(const Choice *c)
+{
+    bool echoed = echoes_logprobs(c) && c->x->ask.stream;
+    return c->tokens_sent + (echoed ? c->x->ask.prompt[c->prompt].n : 0);
 }
 
 static void set_finish(json_t *choice, const Choice *c)
 {
-    json_object_set_new(choice, "logprobs", logprobs_json(c, c->tokens_sent));
+    json_object_set_new(choice, "logprobs", logprobs_json(c, logprobs_from(c)));
     json_object_set_new(choice, "finish_reason",
                         c->ended ? json_string(finish_reason(c)) : json_null());
     if (c->ended)
@@ -206,6 +255,8 @@ static json_t *whole_choice(const Choice *c)
         strbuf_free(&text);
     }
     set_finish(choice, c);
+    if (a->prompt_logprobs >= 0 && !is_chat(c->x))
+        json_object_set_new(choice, "prompt_logprobs", prompt_logprobs(c));
     if (a->return_token_ids) {
         json_object_set_new(choice, "token_ids", ids_json(&c->tokens, 0));
         json_object_set_new(choice, "prompt_token_ids", ids_json(&a->prompt[c->prompt], 0));
@@ -221,6 +272,8 @@ static json_t *whole(const Exchange *x)
         json_array_append_new(choices, whole_choice(&x->choice[i]));
     json_object_set_new(answer, "choices", choices);
     json_object_set_new(answer, "usage", usage_json(x));
+    if (is_chat(x) && x->ask.prompt_logprobs >= 0)
+        json_object_set_new(answer, "prompt_logprobs", prompt_logprobs(&x->choice[0]));
     return answer;
 }
 
@@ -288,7 +341,10 @@ static void put_first(Choice *c)
                             json_pack("{s:s,s:s}", "role", "assistant", "content", ""));
     else
         json_object_set_new(choice, "text", json_text_of(text.text, text.length));
-    json_object_set_new(choice, "logprobs", json_null());
+    json_object_set_new(choice, "logprobs",
+                        echoes_logprobs(c)
+                            ? completion_logprobs(c, 0, c->x->ask.prompt[c->prompt].n)
+                            : json_null());
     json_object_set_new(choice, "finish_reason", json_null());
     if (c->x->ask.return_token_ids)
         json_object_set_new(choice, "prompt_token_ids", ids_json(&c->x->ask.prompt[c->prompt], 0));
@@ -303,6 +359,10 @@ enum { STAGE_BEGIN, STAGE_TEXT, STAGE_END };
 
 static void stream(Exchange *x)
 {
+    const Choice *first = &x->choice[0];
+    if (x->stage == STAGE_BEGIN && x->ask.echo && x->ask.logprobs && !first->tokens.n &&
+        !x->n_ended)
+        return; /* the prompt is being looked at */
     if (x->stage == STAGE_BEGIN)
         for (int i = 0; i < x->n_choices; i++)
             put_first(&x->choice[i]);

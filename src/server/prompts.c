@@ -70,6 +70,24 @@ static int check_prompt(const Server *s, const TokenIds *prompt, const char *fie
     return why->status;
 }
 
+/* What is said of each token of a prompt is kept until the answer is written. */
+static int check_scoring(const Server *s, const Ask *a, Refusal *why)
+{
+    int64_t tokens = 0, most = s->context * s->rows;
+    if (ask_prompt_top(a) < 0)
+        return 0;
+    if (a->stream && a->prompt_logprobs >= 0)
+        return refuse(why, 400, "prompt_logprobs", "prompt_logprobs are not streamed");
+    for (int i = 0; i < a->n_prompts; i++)
+        tokens += (int64_t)a->prompt[i].n;
+    return tokens <= most
+               ? 0
+               : refuse(why, 400, "prompt",
+                        "the prompts have %" PRId64 " tokens, and log-probabilities are computed "
+                        "for at most %" PRId64,
+                        tokens, most);
+}
+
 /* By the model's own template, and the time in this place. */
 static int encode_by_template(const Server *s, const Ask *a, TokenIds *prompt, cvn_err *err)
 {
@@ -82,8 +100,12 @@ static int encode_by_template(const Server *s, const Ask *a, TokenIds *prompt, c
                               json_pack("{s:s,s:o}", "role", m->role, "content",
                                         json_text_of(m->content ? m->content : "", m->length)));
     }
-    const ChatInput input = {
-        .messages = messages, .generation_prompt = true, .now = localtime_r(&clock, &now)};
+    const ChatInput input = {.messages = messages,
+                             .variables = a->template_variables,
+                             .generation_prompt =
+                                 a->add_generation_prompt && !a->continue_final_message,
+                             .continues = a->continue_final_message ? "content" : NULL,
+                             .now = localtime_r(&clock, &now)};
     int code = json_array_size(messages) == a->n_messages
                    ? chat_template_encode(s->chat.template, s->tokenizer, &input, prompt, NULL, err)
                    : err_set(err, CVN_EMEM, "no memory for the conversation");
@@ -103,14 +125,26 @@ int prompt_of_messages(Server *s, Ask *a, Refusal *why)
         return refuse(why, 400, "messages", "there is no chat format: %s", s->chat.why.message);
     if (make_prompts(a, 1, "messages", why))
         return why->status;
+    bool own = a->continue_final_message || json_object_size(a->template_variables);
+    if (own && !s->chat.template)
+        return refuse(why, 400,
+                      a->continue_final_message ? "continue_final_message" : "chat_template_kwargs",
+                      "the model has no chat template; the format %s neither goes on in a message "
+                      "nor has variables",
+                      chat_format_name(s->chat.format));
+    if (a->continue_final_message &&
+        json_is_true(json_object_get(a->body, "add_generation_prompt")))
+        return refuse(why, 400, "continue_final_message",
+                      "continue_final_message and add_generation_prompt contradict each other");
     cvn_err err = {0};
-    const ChatOptions options = {.generation_prompt = true};
+    const ChatOptions options = {.generation_prompt = a->add_generation_prompt};
     int code = s->chat.template ? encode_by_template(s, a, a->prompt, &err)
                                 : chat_encode(s->chat.format, s->tokenizer, a->message,
                                               a->n_messages, &options, a->prompt, NULL, &err);
     if (code)
         return refuse(why, err.code == CVN_EMEM ? 500 : 400, "messages", "%s", err.message);
-    return check_prompt(s, a->prompt, "messages", why);
+    return check_prompt(s, a->prompt, "messages", why) || check_scoring(s, a, why) ? why->status
+                                                                                   : 0;
 }
 
 static int encode_text(const Server *s, const json_t *text, bool add_special, TokenIds *out,
@@ -168,11 +202,7 @@ int prompts_of_completion(Server *s, Ask *a, Refusal *why)
         if (why->status)
             return why->status;
     }
-    if (a->echo && a->logprobs)
-        return refuse(why, 400, "echo",
-                      "echo with logprobs is not carried out: the prompt's are "
-                      "not computed");
     if (a->max_tokens < 0)
         a->max_tokens = 16; /* OpenAI's default */
-    return 0;
+    return check_scoring(s, a, why);
 }

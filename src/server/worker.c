@@ -168,6 +168,42 @@ static void end_exchange(Server *s, Exchange *x, const cvn_err *why)
     pthread_mutex_unlock(&s->lock);
 }
 
+typedef struct Seeing {
+    const Server *server;
+    Likely *likely;
+    int n_top;
+} Seeing;
+
+static void see(void *context, int at, const float *logits, int32_t token)
+{
+    const Seeing *seeing = context;
+    seeing->likely[at] =
+        likely_of(logits, cvn_model_vocab(seeing->server->model), token, seeing->n_top);
+}
+
+/* Computes what is said of the prompts' own tokens, on a row that is free; false: none is. */
+static bool see_prompts(Server *s, Exchange *x, cvn_err *err)
+{
+    const Ask *a = &x->ask;
+    int n_top = ask_prompt_top(a);
+    x->seen = n_top >= 0 && !x->seen ? calloc((size_t)a->n_prompts, sizeof *x->seen) : x->seen;
+    for (; n_top >= 0 && x->n_seen < a->n_prompts && !x->cancelled; x->n_seen++) {
+        const TokenIds *p = &a->prompt[x->n_seen];
+        if (s->engine->queue.running == s->rows)
+            return false;
+        Seeing seeing = {s, calloc(p->n, sizeof(Likely)), n_top};
+        if (!x->seen || !seeing.likely) {
+            free(seeing.likely);
+            err_set(err, CVN_EMEM, "no memory for log-probabilities of %zu tokens", p->n);
+            return true;
+        }
+        x->seen[x->n_seen] = seeing.likely;
+        if (cvn_engine_score_logits(s->engine, p->id, (int64_t)p->n, see, &seeing, err))
+            return true;
+    }
+    return true;
+}
+
 static void submit(Server *s, Exchange *x)
 {
     cvn_err err = {0};
@@ -202,8 +238,13 @@ static void take_work(Server *s)
         pthread_mutex_unlock(&s->lock);
         if (!x)
             return;
+        cvn_err err = {0};
         if (x->cancelled)
             end_exchange(s, x, NULL);
+        else if (!see_prompts(s, x, &err))
+            return; /* those behind it wait, too: a row will be free */
+        else if (err.code)
+            end_exchange(s, x, &err);
         else
             submit(s, x);
     }
@@ -276,16 +317,49 @@ static void note_step(Server *s, const cvn_engine_stats *before)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Digests that tell apart what would answer otherwise: sizes of the model, its files' weights are not read for it. */
+/* FNV-1a, over one thing after another. */
+static void digest(uint64_t *sum, const void *bytes, size_t n)
+{
+    *sum = (*sum ^ hash_bytes(bytes, n)) * UINT64_C(0x100000001b3);
+}
+
+static void digest_text(uint64_t *sum, const char *text)
+{
+    digest(sum, text ? text : "", text ? strlen(text) : 0);
+}
+
+/* A tensor's name, type and place, and pieces of its bytes from the first to the last: training moves all of them. To read
+   all of a model would take as long as loading it. */
+static void digest_tensor(uint64_t *sum, const IoTensor *t)
+{
+    enum { PIECES = 8, PIECE_BYTES = 64 };
+    digest_text(sum, t->name);
+    digest_text(sum, t->type);
+    digest(sum, t->dims, (size_t)t->rank * sizeof *t->dims);
+    size_t piece = t->bytes < PIECE_BYTES ? t->bytes : PIECE_BYTES;
+    for (size_t i = 0; i < PIECES && t->data; i++)
+        digest(sum, t->data + (t->bytes - piece) / (PIECES - 1) * i, piece);
+    for (int i = 0; i < t->n_parts; i++)
+        digest_tensor(sum, &t->part[i]);
+}
+
+/* Tells apart what would answer otherwise: weights, tokenizer, and what programs are made of. */
 static void make_fingerprint(Server *s, const cvn_model *model)
 {
-    const LlamaConfig *c = &model->io.config;
-    const int64_t of[] = {
-        c->vocab,     c->dim,        c->n_layers,
-        c->n_heads,   c->ffn,        c->head_dim,
-        model->dtype, c->quant.kind, s->tokenizer ? (int64_t)tokenizer_hash(s->tokenizer) : 0};
-    snprintf(s->fingerprint, sizeof s->fingerprint, "fp_%016llx",
-             (unsigned long long)hash_bytes(of, sizeof of));
+    const cvn_engine_options *o = &s->engine->options;
+    const int64_t of[] = {model->dtype, model->io.config.quant.kind,
+                          s->tokenizer ? (int64_t)tokenizer_hash(s->tokenizer) : 0};
+    uint64_t sum = 0;
+    digest(&sum, of, sizeof of);
+    digest(&sum, o->bucket, (size_t)o->n_buckets * sizeof *o->bucket);
+    const char *const texts[] = {
+        CVN_VERSION, s->engine->rt.info.kind, o->kv_cache, o->activations, o->mesh,
+        o->layout,   model->io.adapter};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        digest_text(&sum, texts[i]);
+    for (size_t i = 0; i < model->io.tensors.n; i++)
+        digest_tensor(&sum, &model->io.tensors.tensor[i]);
+    snprintf(s->fingerprint, sizeof s->fingerprint, "fp_%016llx", (unsigned long long)sum);
 }
 
 static int begin(Server *s, const cvn_model *model, cvn_engine *e, cvn_err *err)
