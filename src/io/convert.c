@@ -1,6 +1,7 @@
 #include "io/convert.h"
 
 #include "base/float16.h"
+#include "io/packed.h"
 #include "model/lora.h"
 
 #include <assert.h>
@@ -9,6 +10,7 @@ bool io_is_numeric(const IoTensor *tensor)
 {
     switch (tensor->coding) {
     case IO_BLOCKS:
+    case IO_PACKED:
         return true;
     case IO_PLAIN:
         return tensor->dtype == CVN_F32 || tensor->dtype == CVN_BF16 || tensor->dtype == CVN_F16 ||
@@ -93,7 +95,9 @@ static void decode_parts(const IoTensor *tensor, int64_t first, int64_t n, float
 
 void io_decode(const IoTensor *tensor, int64_t first, int64_t n, float *out)
 {
-    if (tensor->n_parts > 0)
+    if (tensor->coding == IO_PACKED)
+        packed_decode(tensor, first, n, out);
+    else if (tensor->n_parts > 0)
         decode_parts(tensor, first, n, out);
     else if (tensor->coding == IO_BLOCKS)
         decode_blocks(tensor, first, n, out);

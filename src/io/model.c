@@ -5,6 +5,7 @@
 #include "io/folder.h"
 #include "io/gguf.h"
 #include "io/meta.h"
+#include "io/packed.h"
 
 #include <string.h>
 
@@ -29,14 +30,13 @@ static int open_folder(IoModel *model, cvn_err *err)
     model->tensors = folder.tensors;
     model->map = folder.map;
     model->n_maps = folder.n_maps;
-    return CVN_OK;
+    return meta ? CVN_OK : packed_join(&model->tensors, model->path, err);
 }
 
 static int open_gguf(IoModel *model, cvn_err *err)
 {
     model->gguf = arena_alloc(&model->arena, sizeof *model->gguf);
-    int code =
-        gguf_open(model->gguf, &model->map, &model->n_maps, model->path, &model->arena, err);
+    int code = gguf_open(model->gguf, &model->map, &model->n_maps, model->path, &model->arena, err);
     if (code == CVN_OK)
         code = gguf_config(&model->config, model->gguf, err);
     model->tensors = model->gguf->tensors;

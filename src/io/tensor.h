@@ -15,6 +15,7 @@
 typedef enum IoCoding {
     IO_PLAIN,  /* an array of `dtype` */
     IO_BLOCKS, /* an array of `block`s; `dtype` is f32 */
+    IO_PACKED, /* a matrix that lies in several tensors, its parts, in a way of its own; `dtype` is f32 */
     IO_OPAQUE, /* known size, but nothing here computes with it; `dtype` means nothing */
 } IoCoding;
 
@@ -40,10 +41,11 @@ typedef struct IoTensor {
     int rank;                  /* dims used */
     IoCoding coding;
     cvn_dtype dtype;
-    const IoBlock *block;        /* static; of tensors in GGUF files, else NULL */
-    int split_dim;               /* 0 or 1, where there are parts */
-    int n_parts;                 /* 0 for a tensor in one piece */
-    const struct IoTensor *part; /* [n_parts], in the list's arena */
+    const IoBlock *block;          /* static; of tensors in GGUF files, else NULL */
+    int split_dim;                 /* 0 or 1, where there are parts */
+    int n_parts;                   /* 0 for a tensor in one piece */
+    const struct IoTensor *part;   /* [n_parts], in the list's arena */
+    const struct IoPacked *packed; /* of IO_PACKED: how (packed.h) */
     /* Added to the elements when they are read, or NULL (adapter.h). */
     const struct LoraProduct *adapter;
 } IoTensor;

@@ -45,6 +45,7 @@ static const struct {
     {"torch_dtype", KEY_USED, 0},
     {"dtype", KEY_USED, 0},
     {"quantization_config", KEY_USED, 0},
+    {"compression_config", KEY_USED, 0}, /* an older name of the same */
 
     {"architectures", KEY_HARMLESS, 0},
     {"transformers_version", KEY_HARMLESS, 0},
@@ -115,7 +116,6 @@ static const struct {
     {"decoder_start_token_id", KEY_HARMLESS, 0},
 
     {"auto_map", KEY_REFUSED, NAN}, /* the model comes with code of its own */
-    {"compression_config", KEY_REFUSED, NAN},
     {"sliding_window", KEY_REFUSED, NAN},
     {"use_sliding_window", KEY_REFUSED, NAN},
     {"max_window_layers", KEY_REFUSED, NAN},
@@ -362,7 +362,7 @@ static void read_shape(JsonReader *r, LlamaConfig *c)
     }
 }
 
-/* Ours only: what others quantize lies otherwise. */
+/* Ours only: what others quantize is numbers to the model, and known where files are read (io/packed.h). */
 static void read_quantization(JsonReader *r, LlamaConfig *c)
 {
     const json_t *object = json_get(r, "quantization_config");
@@ -371,10 +371,10 @@ static void read_quantization(JsonReader *r, LlamaConfig *c)
     JsonReader q = {r->file, object, r->err, CVN_OK};
     const char *method = json_is_object(object) ? json_get_string(&q, "quant_method") : NULL;
     int64_t bits = 0, group = 0;
-    if (!method || strcmp(method, "caravan") != 0) {
+    if (!method)
         r->code = refuse(r->file, "quantization_config", object, r->err);
+    if (!method || strcmp(method, "caravan") != 0)
         return;
-    }
     json_get_int(&q, "bits", &bits);
     json_get_int(&q, "group_size", &group);
     if ((r->code = q.code))

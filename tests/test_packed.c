@@ -1,0 +1,142 @@
+/* Checkpoints that other programs have quantized (tests/oracles/quantized.py): read to the bit, run, refused by name. */
+#include "io/packed.h"
+
+#include "base/json_file.h"
+#include "caravan/engine.h"
+#include "io/convert.h"
+#include "io/model.h"
+#include "io/safetensors.h"
+#include "io_support.h"
+
+#include <math.h>
+
+static const char *const cases[] = {"gptq4-act",       "gptq8",   "awq",  "w4a16",
+                                    "w4a16-zeros-act", "w8a16",   "int8", "fp8-tensor",
+                                    "fp8-block",       "fp8-rows"};
+enum { CASES = sizeof cases / sizeof *cases, MATRICES = 7 };
+
+static const char *case_path(const char *name, const char *file)
+{
+    static char path[2][512];
+    static int next;
+    next = !next;
+    snprintf(path[next], sizeof path[next], "%s/quantized/%s%s%s", CVN_TEST_DATA, name,
+             file ? "/" : "", file ? file : "");
+    return path[next];
+}
+
+static void matrices_are_the_numbers_that_they_stand_for(void **state)
+{
+    (void)state;
+    for (int c = 0; c < CASES; c++) {
+        IoModel model;
+        IoTensors meant;
+        FileMap map;
+        cvn_err err = {0};
+        if (io_open_model(&model, case_path(cases[c], NULL), &err))
+            fail_msg("%s: %s", cases[c], err.message);
+        assert_int_equal(file_map(&map, case_path(cases[c], "numbers.safetensors"), NULL), CVN_OK);
+        io_tensors_init(&meant, &model.arena);
+        assert_int_equal(st_read(&meant, "numbers", map.data, map.size, NULL, NULL), CVN_OK);
+        assert_int_equal(meant.n, MATRICES);
+        for (size_t i = 0; i < meant.n; i++) {
+            const IoTensor *want = &meant.tensor[i];
+            const IoTensor *got = io_tensors_find(&model.tensors, want->name);
+            assert_true(got && got->coding == IO_PACKED && got->n == want->n);
+            float a[512], b[512];
+            io_decode(want, 0, want->n, a);
+            for (int64_t first = 0, n = 1; first < want->n; first += n, n = n % 37 + 5) {
+                n = first + n > want->n ? want->n - first : n;
+                io_decode(got, first, n, b + first);
+            }
+            if (memcmp(a, b, (size_t)want->n * sizeof *a) != 0)
+                fail_msg("%s: %s", cases[c], want->name);
+        }
+        file_unmap(&map);
+        io_close_model(&model);
+    }
+}
+
+static void they_run_and_can_be_quantized(void **state)
+{
+    (void)state;
+    static const char *const how[] = {NULL, "int8"};
+    for (int c = 0; c < CASES; c++)
+        for (int h = 0; h < 2; h++) {
+            cvn_model *model;
+            cvn_engine *engine;
+            cvn_err err = {0};
+            cvn_model_options open = {.dtype = CVN_F32, .quantize = how[h], .no_tokenizer = true};
+            cvn_engine_options options = {.threads = 1, .rows = 1, .scoring = true};
+            const int32_t token[4] = {1, 5, 9, 3};
+            float logprob[4];
+            int32_t argmax[4];
+            if (cvn_model_open(case_path(cases[c], NULL), &open, &model, &err) ||
+                cvn_engine_new(model, &options, &engine, &err) ||
+                cvn_engine_score(engine, token, 4, logprob, argmax, &err))
+                fail_msg("%s: %s", cases[c], err.message);
+            assert_true(isfinite(logprob[3]) && logprob[3] < 0);
+            assert_string_equal(cvn_engine_warnings(engine), "");
+            cvn_engine_free(engine, NULL);
+            cvn_model_free(model);
+        }
+}
+
+/* What is said of a case's tensors with other settings. */
+static void expect_refusal(const char *name, const char *settings, const char *message)
+{
+    Arena arena;
+    IoTensors list;
+    FileMap map;
+    cvn_err err = {0};
+    assert_int_equal(arena_init(&arena, NULL), CVN_OK);
+    assert_int_equal(file_map(&map, case_path(name, "model.safetensors"), NULL), CVN_OK);
+    io_tensors_init(&list, &arena);
+    assert_int_equal(st_read(&list, "model", map.data, map.size, NULL, NULL), CVN_OK);
+    json_t *json = json_object_parse("settings", settings, strlen(settings), NULL);
+    assert_non_null(json);
+    int code = packed_join_by(&list, "config.json", json, &err);
+    if (code == CVN_OK || !strstr(err.message, message))
+        fail_msg("%s: %s", settings, err.message);
+    json_decref(json);
+    file_unmap(&map);
+    arena_free(&arena);
+}
+
+static void what_does_not_fit_is_refused_by_name(void **state)
+{
+    (void)state;
+#define GPTQ "{\"quant_method\": \"gptq\", "
+    static const struct {
+        const char *name, *settings, *message;
+    } refused[] = {
+        {"gptq4-act", "{\"quant_method\": \"hqq\"}", "quantized by 'hqq' are not read"},
+        {"w4a16", "{\"quant_method\": \"compressed-tensors\", \"format\": \"marlin-24\"}",
+         "'compressed-tensors' as marlin-24"},
+        {"gptq4-act", GPTQ "\"bits\": 3, \"group_size\": 8}", "weights of 3 bits are not read"},
+        {"gptq4-act", GPTQ "\"bits\": 4, \"group_size\": 0}", "group_size is 0"},
+        {"gptq4-act", GPTQ "\"bits\": 8, \"group_size\": 8}", "where F16, BF16 or F32 [1, 16]"},
+        {"gptq4-act", GPTQ "\"bits\": 4, \"group_size\": 4}", "where F16, BF16 or F32 [4, 16]"},
+        {"gptq4-act", GPTQ "\"bits\": 4, \"checkpoint_format\": \"marlin\"}", "checkpoint_format"},
+        {"gptq4-act", GPTQ "\"bits\": 4, \"dynamic\": {\"-:.*\": {}}}", "dynamic"},
+        {"awq", "{\"quant_method\": \"awq\", \"bits\": 4, \"version\": \"gemv\"}", "version"},
+        {"awq", GPTQ "\"bits\": 4, \"group_size\": 8}", "scales"},
+        {"fp8-block", "{\"quant_method\": \"fp8\", \"weight_block_size\": [16]}", "two sizes"},
+        {"fp8-block", "{\"quant_method\": \"fp8\", \"weight_block_size\": [8, 8]}", "F32 [2, 2]"},
+        {"fp8-block", "{\"quant_method\": \"fp8\"}", "F32 [16, 1]"},
+        {"w4a16", "{\"quant_method\": \"compressed-tensors\", \"format\": \"pack-quantized\"}",
+         "config_groups"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        expect_refusal(refused[i].name, refused[i].settings, refused[i].message);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(matrices_are_the_numbers_that_they_stand_for),
+        cmocka_unit_test(they_run_and_can_be_quantized),
+        cmocka_unit_test(what_does_not_fit_is_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
