@@ -491,8 +491,9 @@ static void the_trained_model_says_what_it_said_elsewhere(void **state)
     (void)state;
     json_t *json = golden("stories260K.json");
     static const char *const checkpoints[] = {"stories260K-hf", "stories260K-meta",
-                                              "stories260K/stories260K.gguf"};
-    for (int m = 0; m < 3; m++) {
+                                              "stories260K/stories260K.gguf",
+                                              "stories260K/stories260K.bin"};
+    for (int m = 0; m < 4; m++) {
         char path[512];
         snprintf(path, sizeof path, "%s/checkpoints/%s", CVN_SHARED_DATA, checkpoints[m]);
         cvn_model *model = open_model(path, CVN_F32);

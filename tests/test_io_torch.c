@@ -405,19 +405,21 @@ static void shared_samples_are_judged_rightly(void **state)
     }
 }
 
-/* The trained checkpoint in all three forms: the same numbers, up to the order of rotary pairs. */
-static void meta_gguf_and_hugging_face_hold_the_same_model(void **state)
+/* The trained checkpoint in all forms: the same numbers, up to the order of rotary pairs. */
+static void every_form_holds_the_same_model(void **state)
 {
     (void)state;
     need_shared_data();
     IoModel hf, other;
     WholeWeights a, b;
     const char *paths[] = {CVN_SHARED_DATA "/checkpoints/stories260K-meta",
-                           CVN_SHARED_DATA "/checkpoints/stories260K/stories260K.gguf"};
+                           CVN_SHARED_DATA "/checkpoints/stories260K/stories260K.gguf",
+                           CVN_SHARED_DATA "/checkpoints/stories260K/stories260K.bin",
+                           CVN_SHARED_DATA "/checkpoints/stories260K/stories260K.v1.bin"};
     load(&hf, &a, CVN_SHARED_DATA "/checkpoints/stories260K-hf", CVN_F32);
-    for (int p = 0; p < 2; p++) {
+    for (int p = 0; p < 4; p++) {
         load(&other, &b, paths[p], CVN_F32);
-        assert_true(other.config.rope_interleaved && !other.config.tied);
+        assert_true(other.config.rope_interleaved && other.config.tied == (p >= 2));
         assert_true(fabs(other.config.rms_eps - 1e-5) < 1e-10);
         for (int i = 0; i < hf.params.n; i++) {
             const Param *param = &hf.params.param[i];
@@ -457,7 +459,7 @@ int main(void)
         cmocka_unit_test(params_json_is_read_strictly),
         cmocka_unit_test(published_models_are_inferred),
         cmocka_unit_test(shared_samples_are_judged_rightly),
-        cmocka_unit_test(meta_gguf_and_hugging_face_hold_the_same_model),
+        cmocka_unit_test(every_form_holds_the_same_model),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

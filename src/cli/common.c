@@ -15,7 +15,7 @@
 
 const Option shared_options[SHARED_OPTIONS] = {
     [SHARED_MODEL] = {"model", .letter = 'm', .kind = ARG_INPUT, .required = true, .value = "DIR",
-                      .help = "a Hugging Face or Meta folder, or a GGUF file"},
+                      .help = "a Hugging Face or Meta folder, a GGUF file, or llama2.c's .bin"},
     [SHARED_DTYPE] = {"dtype", .kind = ARG_CHOICE, .value = "TYPE",
                       .choices = CHOICES("f32", "bf16"),
                       .help = "of weights and cache, else the model's"},

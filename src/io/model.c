@@ -4,6 +4,7 @@
 #include "io/convert.h"
 #include "io/folder.h"
 #include "io/gguf.h"
+#include "io/llama2c.h"
 #include "io/meta.h"
 #include "io/packed.h"
 
@@ -13,7 +14,8 @@ const char *io_kind_name(IoKind kind)
 {
     static const char *const names[] = {[IO_KIND_HF] = "Hugging Face folder",
                                         [IO_KIND_META] = "Meta folder",
-                                        [IO_KIND_GGUF] = "GGUF file"};
+                                        [IO_KIND_GGUF] = "GGUF file",
+                                        [IO_KIND_LLAMA2C] = "llama2.c file"};
     return names[kind];
 }
 
@@ -43,6 +45,16 @@ static int open_gguf(IoModel *model, cvn_err *err)
     return code;
 }
 
+static int open_llama2c(IoModel *model, cvn_err *err)
+{
+    model->map = arena_alloc(&model->arena, sizeof *model->map);
+    TRY(file_map(model->map, model->path, err));
+    model->n_maps = 1;
+    io_tensors_init(&model->tensors, &model->arena);
+    return llama2c_read(&model->tensors, &model->config, model->path, model->map->data,
+                        model->map->size, err);
+}
+
 int io_open_files(IoModel *model, const char *path, cvn_err *err)
 {
     *model = (IoModel){0};
@@ -61,6 +73,9 @@ int io_open_files(IoModel *model, const char *path, cvn_err *err)
     } else if (!file_is_folder(path) && io_ends_with(path, ".gguf")) {
         model->kind = IO_KIND_GGUF;
         code = open_gguf(model, err);
+    } else if (!file_is_folder(path) && io_ends_with(path, ".bin")) {
+        model->kind = IO_KIND_LLAMA2C;
+        code = open_llama2c(model, err);
     } else if (!file_is_folder(path) &&
                (io_ends_with(path, "/config.json") || io_ends_with(path, ".safetensors"))) {
         code = err_set(err, CVN_EUNSUPPORTED,
@@ -75,7 +90,7 @@ int io_open_files(IoModel *model, const char *path, cvn_err *err)
         code =
             err_set(err, CVN_EUNSUPPORTED,
                     "'%s' is no model: a folder with config.json and *.safetensors, a folder with "
-                    "params.json and consolidated.00.pth, or a file *.gguf is expected",
+                    "params.json and consolidated.00.pth, or a file *.gguf or *.bin is expected",
                     path);
     }
     if (code != CVN_OK)
@@ -83,9 +98,9 @@ int io_open_files(IoModel *model, const char *path, cvn_err *err)
     return code;
 }
 
-static ParamNaming naming_of(IoKind kind)
+ParamNaming io_naming(IoKind kind)
 {
-    return kind == IO_KIND_HF ? NAMING_HF : kind == IO_KIND_META ? NAMING_META : NAMING_GGUF;
+    return kind == IO_KIND_HF ? NAMING_HF : kind == IO_KIND_GGUF ? NAMING_GGUF : NAMING_META;
 }
 
 /* Panels are stored as bytes, since i4 has no name in safetensors. */
@@ -135,7 +150,7 @@ static bool is_tolerated(const IoModel *model, const IoTensor *tensor)
         strcmp(tensor->name, "rope.freqs") == 0 ||
         (model->kind == IO_KIND_GGUF && strcmp(tensor->name, "rope_freqs.weight") == 0))
         return true;
-    return model->config.tied && strcmp(tensor->name, head[naming_of(model->kind)]) == 0 &&
+    return model->config.tied && strcmp(tensor->name, head[io_naming(model->kind)]) == 0 &&
            tensor->rank == 2 && tensor->dims[0] == model->config.vocab &&
            tensor->dims[1] == model->config.dim;
 }
@@ -166,7 +181,7 @@ static int report(const IoModel *model, int n_missing, const StrBuf *missing, in
 
 int io_audit(IoModel *model, cvn_err *err)
 {
-    ParamNaming naming = naming_of(model->kind);
+    ParamNaming naming = io_naming(model->kind);
     StrBuf missing = {0}, unknown = {0}; /* added to when nothing is allocated any more */
     int n_missing = 0, n_unknown = 0, code = CVN_OK;
     params_list(&model->params, &model->config, &model->arena);

@@ -5,6 +5,7 @@
  *   a folder with config.json and *.safetensors      Hugging Face
  *   a folder with params.json and consolidated.*.pth Meta
  *   a file *.gguf                                    GGUF
+ *   a file *.bin                                     llama2.c
  *   a folder with adapter_config.json                PEFT: the model it names, and adapters (adapter.h)
  *
  * Opening maps the files and reads their headers, never the weights. The audit holds the files to
@@ -22,7 +23,7 @@
 #include "io/tensor.h"
 #include "model/params.h"
 
-typedef enum IoKind { IO_KIND_HF, IO_KIND_META, IO_KIND_GGUF } IoKind;
+typedef enum IoKind { IO_KIND_HF, IO_KIND_META, IO_KIND_GGUF, IO_KIND_LLAMA2C } IoKind;
 
 typedef struct IoModel {
     Arena arena;         /* owned: everything below but the mappings */
@@ -58,6 +59,9 @@ int io_quantize(IoModel *model, QuantScheme scheme, cvn_err *err);
 void io_keep_blocks(IoModel *model);
 
 void io_close_model(IoModel *model);
+
+/* How the files of a kind name their tensors. */
+ParamNaming io_naming(IoKind kind);
 
 /* "Hugging Face folder", ... */
 const char *io_kind_name(IoKind kind);

@@ -192,12 +192,25 @@ static int read_beside(void *of, cvn_err *err)
     return read_template(b->t, b->folder, err);
 }
 
+static bool is_llama2c(const char *path)
+{
+    size_t n = strlen(path);
+    return n > 4 && strcmp(path + n - 4, ".bin") == 0 && !file_is_folder(path);
+}
+
 int tokenizer_open(const char *path, Tokenizer **out, cvn_err *err)
 {
     static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
+    const char *slash = strrchr(path, '/');
+    FilePath folder;
     *out = NULL;
-    if (!file_is_folder(path))
+    if (is_llama2c(path)) { /* its tokenizer lies beside it */
+        snprintf(folder.text, sizeof folder.text, "%.*s", slash ? (int)(slash - path + 1) : 1,
+                 slash ? path : ".");
+        path = folder.text;
+    } else if (!file_is_folder(path)) {
         return open_file(path, out, err);
+    }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const FilePath file = file_path(path, names[i]);
         if (!file_exists(file.text))

@@ -44,7 +44,8 @@ enum {
                                that comes from outside and must not be able to mark anything */
 };
 
-/* Opens a tokenizer file, a GGUF file with one in it, or a model folder that has tokenizer.json or tokenizer.model. The JSON
+/* Opens a tokenizer file, a GGUF file with one in it, or a model folder that has tokenizer.json or tokenizer.model (of a model
+ * NAME.bin, the folder that it is in). The JSON
  * file is preferred: a fine-tuned model's added tokens are in it, while the tokenizer.model beside
  * it is often that of the base model. In a folder, tokenizer_config.json may name bos, eos and pad. */
 int tokenizer_open(const char *path, Tokenizer **out, cvn_err *err);
