@@ -525,6 +525,48 @@ static void broken_lines_are_named(void **state)
     refuse(&options, CVN_EINVAL, "talk.jsonl:1: ", "chat format");
 }
 
+/* Rows of a mixture are those of its parts, each in its own order, as often as the weights say. */
+static void a_mixture_has_its_parts_by_weight(void **state)
+{
+    (void)state;
+    const int length[] = {100, 100};
+    char a[160], b[160], c[160];
+    const char *alone = put_documents("mix_a", length, 1);
+    snprintf(a, sizeof a, "%s=7", alone);
+    snprintf(b, sizeof b, "%s=3", put_documents("mix_b", length, 2));
+    snprintf(c, sizeof c, "%s", put_documents("mix_c", length, 1));
+    const char *paths[] = {a, b};
+    DataOptions options = {
+        .paths = paths, .n_paths = 2, .seq = 10, .vocab = 32000, .seed = 5, .held = c};
+    TrainData *data = open_data(&options);
+    cvn_err err = {0};
+    int of_a = 0;
+    assert_int_equal(data_sequences(data, DATA_TRAIN), 30);
+    assert_int_equal(data_sequences(data, DATA_VALIDATION), 10);
+    bool seen[10] = {0};
+    for (int i = 0; i < 1000; i++) {
+        int32_t tokens[10], targets[10];
+        assert_int_equal(data_fill(data, DATA_TRAIN, i, 1, tokens, targets, NULL, &err), 0);
+        DataPlace at = data_place(data, DATA_TRAIN, i);
+        of_a += at.data == data->part[0];
+        seen[tokens[0] / 10 % 10] |= at.data == data->part[0] && at.i < 10;
+    }
+    assert_int_equal(of_a, 700);
+    for (int i = 0; i < 10; i++) /* an epoch of it has every row */
+        assert_true(seen[i]);
+    for (int i = 0; i < 3; i++) {
+        int32_t tokens[10], targets[10];
+        assert_int_equal(data_fill(data, DATA_VALIDATION, i, 1, tokens, targets, NULL, &err), 0);
+        assert_int_equal(tokens[0], 10 * i); /* in the order of the file */
+    }
+    data_free(data);
+    paths[1] = alone;
+    refuse(&options, CVN_EINVAL, "some of the data have a weight", "");
+    snprintf(b, sizeof b, "%s=0.001", alone);
+    paths[1] = b;
+    refuse(&options, CVN_EINVAL, "less than a thousandth", "");
+}
+
 /* ---- what cannot be data ---- */
 
 static void bad_files_are_refused_with_what_to_do(void **state)
@@ -825,6 +867,7 @@ int main(void)
         cmocka_unit_test(lines_of_json_are_documents),
         cmocka_unit_test(of_conversations_the_answers_are_learnt),
         cmocka_unit_test(conversations_of_every_shape_are_learnt),
+        cmocka_unit_test(a_mixture_has_its_parts_by_weight),
         cmocka_unit_test(broken_lines_are_named),
         cmocka_unit_test(bad_files_are_refused_with_what_to_do),
         cmocka_unit_test(a_cache_is_made_once_and_again_when_anything_changes),

@@ -42,10 +42,26 @@ static void a_run_that_is_stopped_is_saved_and_says_so_at_once(void **state)
            "\n5\n");
 }
 
+static void data_are_mixed_and_looked_at(void **state)
+{
+    (void)state;
+    expect(
+        0,
+        "yes 'the fox ran over a hill' | head -c 9000 >a; yes 'two birds sang' | head -c 9000 >b; "
+        "mkdir elsewhere; caravan train --data a=0.75 --data b=0.25 --validation b --preset "
+        "stories260k --tokenizer model --seq 32 --batch 2 -t 1 --steps 2 --evaluate-every 1 "
+        "--stop-after 1 --out mixed-run 2>&1",
+        "  validation ");
+    expect(0, "cd elsewhere && caravan train --resume ../mixed-run 2>&1", "finished after step 2");
+    expect(1, "caravan train --data a=0.75 --data b --preset tiny --tokenizer model --out no 2>&1",
+           "give all of them one, or none");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_folder_that_is_written_anew_holds_nothing_of_the_old_model),
+        cmocka_unit_test(data_are_mixed_and_looked_at),
         cmocka_unit_test(a_run_that_is_stopped_is_saved_and_says_so_at_once),
     };
     return cmocka_run_group_tests(tests, make_models, remove_scratch);

@@ -5,6 +5,7 @@
 #include "base/heap.h"
 #include "cli/ranks.h"
 #include "cli/suggest.h"
+#include "train/data/source.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -405,7 +406,8 @@ static int check_input(const Option *option, const Value *value, const char *pat
 {
     char name[64];
     StrBuf near = {0};
-    if (strcmp(path, "-") == 0 || file_exists(path))
+    if (strcmp(path, "-") == 0 || file_exists(path) ||
+        (option->weighed && file_exists(source_path(path, NULL).text)))
         return CVN_OK;
     if (value->on_command_line)
         snprintf(name, sizeof name, "--%s", option->name);

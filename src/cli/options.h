@@ -44,6 +44,7 @@ typedef struct Option {
     bool required; /* some option of the group must be given, or this one when group is 0 */
     bool repeats;  /* ARG_TEXT, ARG_INPUT: may be given several times; Value.texts */
     bool tried;    /* ARG_OUTPUT: a file; that it can be written is seen before anything is done */
+    bool weighed;  /* ARG_INPUT: may have a weight behind it, as FILE=0.7 */
     bool brief;    /* ARG_CHOICE: help names some choices itself, and all are not listed */
     int group;     /* options of one group exclude each other; 0: none */
     double low, high; /* range of numbers; both 0: any that is not negative */

@@ -33,6 +33,11 @@ static const Option option_run_overlap = {
     .value = "WHEN",  .choice = train_overlap_name,
     .fallback = "on", .help = "compute while devices exchange"};
 
+/* Two keys in one. */
+static const Option option_validation = {
+    "validation", .kind = ARG_TEXT, .value = "X", .fallback = "0",
+    .help = "part of the data, or FILE, to look at, not to learn"};
+
 /* Those that are no keys of a run; the others are found by their names. */
 enum { DATA, RESUME, CONFIG, OUT, PROFILE, FIRST_KEY };
 
@@ -40,8 +45,9 @@ enum { DATA, RESUME, CONFIG, OUT, PROFILE, FIRST_KEY };
 enum { BEGINNING = 1 };
 
 static const Option *const options[] = {
-    [DATA] = &(const Option){"data", .kind = ARG_INPUT, .repeats = true, .value = "FILE",
-                             .help = "text, JSONL or token ids, or a folder; may come again"},
+    [DATA] = &(const Option){"data", .kind = ARG_INPUT, .repeats = true, .weighed = true,
+                             .value = "FILE",
+                             .help = "text, JSON or ids, or a folder; again, also FILE=WEIGHT"},
     [RESUME] = &(const Option){"resume", .kind = ARG_INPUT, .value = "DIR",
                                .help = "go on with the run in this folder"},
     [CONFIG] = &(const Option){"config", .kind = ARG_INPUT, .value = "FILE",
@@ -90,8 +96,7 @@ static const Option *const options[] = {
                     .fallback = "0", .help = "most memory to take, 0: what is free"},
     &(const Option){"packing", .kind = ARG_CHOICE, .value = "HOW", .choice = train_packing_name,
                     .fallback = "auto", .help = "of documents, one of"},
-    &(const Option){"validation", .kind = ARG_REAL, .range = range_of_key, .value = "X",
-                    .fallback = "0", .help = "part of the data to look at, not to learn"},
+    &option_validation,
     &(const Option){"evaluate-every", .kind = ARG_INT, .range = range_of_key, .value = "N",
                     .fallback = "100", .help = "steps between two looks at it"},
     &(const Option){"save-every", .kind = ARG_INT, .range = range_of_key, .value = "N",
@@ -114,6 +119,8 @@ static const Option *const options[] = {
 
 static json_t *value_json(const TrainKey *key, const Value *value)
 {
+    if (strcmp(key->name, option_validation.name) == 0)
+        return json_real(strtod(value->text, NULL));
     if (key->type == KEY_REAL)
         return json_real(value->real);
     if (key->type == KEY_TEXT)
@@ -165,6 +172,10 @@ static int read_config(const Args *args, TrainConfig *config, bool *given, Arena
         const TrainKey *key = train_key_find(options[i]->name);
         if (!key || !args->value[i].given)
             continue;
+        char *end;
+        if (options[i] == &option_validation &&
+            (strtod(args->value[i].text, &end), *end || end == args->value[i].text))
+            key = train_key_find("validation-file");
         Held held;
         json_t *value = value_json(key, &args->value[i]);
         hold(&held, json_release, value);

@@ -91,6 +91,7 @@ const TrainKey train_keys[] = {
     {"packing", KEY_TEXT, KEY_FIXED, AT(packing), train_packing_name, 0, 0},
     {"cache", KEY_TEXT, KEY_FREE, AT(cache), NULL, 0, 0},
     {"validation", KEY_REAL, KEY_FIXED, AT(validation), NULL, 0, 0.5},
+    {"validation-file", KEY_TEXT, KEY_FREE, AT(validation_file), NULL, 0, 0},
     {"evaluate-every", KEY_INT, KEY_FREE, AT(evaluate_every), NULL, 0, 1e12},
     {"save-every", KEY_INT, KEY_FREE, AT(save_every), NULL, 0, 1e12},
     {"save-minutes", KEY_REAL, KEY_FREE, AT(save_minutes), NULL, 0, 1e9},

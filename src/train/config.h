@@ -47,23 +47,24 @@ typedef struct TrainConfig {
     double beta1, beta2, eps; /* AdamW's */
     double z_loss;            /* coefficient; 0: none */
     int64_t seed;
-    const char *dtype;      /* of what enters products: "f32", "bf16" */
-    const char *remat;      /* "auto", or one of remat_policy_names */
-    int64_t memory;         /* most bytes; 0: what is free */
-    int64_t threads;        /* per device; 0: one per core, divided among the devices */
-    const char *mesh;       /* "data=2,model=2"; NULL or "": one device */
-    const char *layout;     /* how the model lies on the mesh */
-    const char *overlap;    /* "on", "off": compute while devices exchange */
-    const char *packing;    /* one of data_packing_names */
-    const char *cache;      /* folder of tokenised data; NULL: the user's cache */
-    double validation;      /* part of the data that is held back */
-    int64_t evaluate_every; /* steps between two looks at it */
-    int64_t save_every;     /* steps between checkpoints; 0: none by steps */
-    double save_minutes;    /* also when so many have passed since the last; 0: none by time */
-    int64_t keep_last;      /* checkpoints to keep; 0: all */
-    int64_t keep_every;     /* also those of multiples of this; 0: none */
-    int64_t sample_every;   /* steps between texts; 0: at the end only */
-    const char *prompt;     /* of the texts */
+    const char *dtype;           /* of what enters products: "f32", "bf16" */
+    const char *remat;           /* "auto", or one of remat_policy_names */
+    int64_t memory;              /* most bytes; 0: what is free */
+    int64_t threads;             /* per device; 0: one per core, divided among the devices */
+    const char *mesh;            /* "data=2,model=2"; NULL or "": one device */
+    const char *layout;          /* how the model lies on the mesh */
+    const char *overlap;         /* "on", "off": compute while devices exchange */
+    const char *packing;         /* one of data_packing_names */
+    const char *cache;           /* folder of tokenised data; NULL: the user's cache */
+    double validation;           /* part of the data that is held back, or … */
+    const char *validation_file; /* … a file or folder that is looked at instead; or NULL */
+    int64_t evaluate_every;      /* steps between two looks at it */
+    int64_t save_every;          /* steps between checkpoints; 0: none by steps */
+    double save_minutes;         /* also when so many have passed since the last; 0: none by time */
+    int64_t keep_last;           /* checkpoints to keep; 0: all */
+    int64_t keep_every;          /* also those of multiples of this; 0: none */
+    int64_t sample_every;        /* steps between texts; 0: at the end only */
+    const char *prompt;          /* of the texts */
 } TrainConfig;
 
 typedef enum TrainKeyType { KEY_INT, KEY_REAL, KEY_TEXT, KEY_SIZE, KEY_DATA } TrainKeyType;

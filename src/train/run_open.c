@@ -244,6 +244,7 @@ static int open_data(Run *r, cvn_err *err)
                            .seq = c->seq,
                            .seed = (uint64_t)c->seed,
                            .validation = c->validation,
+                           .held = c->validation_file,
                            .packing = train_config_packing(c),
                            .cache = c->cache,
                            .threads = (int)c->threads,

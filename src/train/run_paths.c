@@ -12,6 +12,7 @@
 #include "train/run_impl.h"
 
 #include "base/file.h"
+#include "train/data/source.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,12 @@ static bool is_rule_file(const char *layout)
     return n > 5 && strcmp(layout + n - 5, ".json") == 0;
 }
 
+/* Data may have a weight behind their path. */
+static bool exists(const char *path)
+{
+    return file_exists(source_path(path, NULL).text);
+}
+
 /* An absolute path is as it is, and so is one that starts from the folder we are in. */
 static const char *find_path(Run *r, const char *path)
 {
@@ -39,8 +46,8 @@ static const char *find_path(Run *r, const char *path)
     if (same)
         return path;
     const char *there = arena_printf(&r->arena, "%s/%s", r->started_in, path);
-    r->starts_there = r->starts_there || file_exists(there);
-    return file_exists(there) || !file_exists(path) ? there : path;
+    r->starts_there = r->starts_there || exists(there);
+    return exists(there) || !exists(path) ? there : path;
 }
 
 int run_find_paths(Run *r, const bool *given, cvn_err *err)
@@ -48,7 +55,7 @@ int run_find_paths(Run *r, const bool *given, cvn_err *err)
     TrainConfig *c = &r->config;
     for (int64_t i = 0; i < c->n_data; i++) {
         const char *path = find_path(r, c->data[i]);
-        if (!is_given(given, "data") && !file_exists(path))
+        if (!is_given(given, "data") && !exists(path))
             return err_set(err, CVN_EIO,
                            "'%s', which '%s' was trained on, is not there any more; %s", path,
                            r->from.folder,
@@ -59,6 +66,7 @@ int run_find_paths(Run *r, const bool *given, cvn_err *err)
     c->init = find_path(r, c->init);
     c->tokenizer = find_path(r, c->tokenizer);
     c->cache = find_path(r, c->cache);
+    c->validation_file = find_path(r, c->validation_file);
     if (is_rule_file(c->layout))
         c->layout = find_path(r, c->layout);
     if (c->lora && c->init && !is_given(given, "init") && !file_exists(c->init))
@@ -113,6 +121,7 @@ int run_keep_paths(Run *r, TrainConfig *kept, cvn_err *err)
     kept->init = keep_path(r, here, kept->init);
     kept->tokenizer = keep_path(r, here, kept->tokenizer);
     kept->cache = keep_path(r, here, kept->cache);
+    kept->validation_file = keep_path(r, here, kept->validation_file);
     if (is_rule_file(kept->layout))
         kept->layout = keep_path(r, here, kept->layout);
     return code;

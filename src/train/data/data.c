@@ -88,6 +88,8 @@ static uint64_t key_of(const TrainData *data, const DataOptions *options)
     StrBuf text = {0};
     strbuf_printf(&text, "%" PRId64 " %" PRIu64 " %a %d %" PRId32 "\n", data->seq, options->seed,
                   options->validation, data->packing, data->pad);
+    for (size_t i = 0; i < data->n_parts; i++)
+        strbuf_printf(&text, "%016" PRIx64 " %" PRId64 "\n", data->part[i]->key, data->share[i]);
     for (size_t i = 0; i < data->n_files; i++)
         strbuf_printf(&text, "%" PRId64 " %" PRId64 " %08" PRIx32 "\n",
                       data->file[i].tokens.n_tokens, data->file[i].tokens.n_documents,
@@ -115,6 +117,12 @@ static int open_sources(void *of, cvn_err *err)
     data->vocab = options->vocab       ? options->vocab
                   : options->tokenizer ? tokenizer_vocab_size(options->tokenizer)
                                        : INT32_MAX;
+    TRY(data_held_open(data, options, err));
+    TRY(data_mix_open(data, options, err));
+    if (data->n_parts) {
+        data->key = key_of(data, options);
+        return CVN_OK;
+    }
     TRY(source_list(&o->list, options->paths, options->n_paths, err));
     TRY(open_files(data, &o->list, options, err));
     TRY(number_files(data, err));
@@ -144,6 +152,9 @@ void data_free(TrainData *data)
 {
     if (!data)
         return;
+    for (size_t i = 0; i < data->n_parts; i++)
+        data_free(data->part[i]);
+    data_free(data->held);
     for (size_t i = 0; i < data->n_files; i++)
         token_file_close(&data->file[i].tokens);
     for (int split = 0; split < DATA_SPLITS; split++)

@@ -25,8 +25,13 @@ typedef struct DataRows {
 } DataRows;
 
 struct TrainData {
-    Arena arena;    /* owned: paths, file */
-    DataFile *file; /* [n_files] the cache, then the shards */
+    Arena arena; /* owned: paths, file, part, share */
+    /* Of a mixture: its parts, owned, and how many of a block of rows each has (mix.c); then there are no files here. */
+    TrainData **part; /* [n_parts] */
+    int64_t *share;   /* [n_parts] */
+    size_t n_parts;
+    TrainData *held; /* owned: what validates, where that is a file of its own; NULL */
+    DataFile *file;  /* [n_files] the cache, then the shards */
     size_t n_files;
     int64_t n_tokens, n_documents;
     int32_t vocab;       /* ids are below */
@@ -45,6 +50,19 @@ struct TrainData {
  * it is damaged. */
 int data_make(TrainData *data, const SourceList *list, const DataOptions *options, DataFile *file,
               cvn_err *err);
+
+/* Opens the parts, where the paths have weights; and the file that validates, where there is one. */
+int data_mix_open(TrainData *data, const DataOptions *options, cvn_err *err);
+int data_held_open(TrainData *data, const DataOptions *options, cvn_err *err);
+
+/* Where row i of a split, counted over epochs, is: in which data without parts, and of which split there. */
+typedef struct DataPlace {
+    const TrainData *data;
+    DataSplit split;
+    int64_t i;
+    bool in_order; /* rows are not permuted */
+} DataPlace;
+DataPlace data_place(const TrainData *data, DataSplit split, int64_t i);
 
 /* Cuts the rows of both splits. */
 int data_cut(TrainData *data, const DataOptions *options, cvn_err *err);

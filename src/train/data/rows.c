@@ -257,12 +257,14 @@ int data_fill(const TrainData *data, DataSplit split, int64_t first, int64_t n, 
     if (rows->n == 0 && n > 0)
         return err_set(err, CVN_EINVAL, "no data was held back for validation");
     for (int64_t i = 0; i < n; i++) {
-        int64_t epoch = (first + i) / rows->n, place = (first + i) % rows->n;
-        if (split == DATA_TRAIN)
-            place = data_permute(data->order, (uint64_t)epoch, place, rows->n);
+        const DataPlace at = data_place(data, split, first + i);
+        const DataRows *there = &at.data->rows[at.split];
+        int64_t epoch = at.i / there->n, place = at.i % there->n;
+        if (!at.in_order)
+            place = data_permute(at.data->order, (uint64_t)epoch, place, there->n);
         Row row = {tokens + i * data->seq, targets + i * data->seq,
                    starts ? starts + i * data->seq : NULL, 0};
-        TRY(fill_row(data, split, rows->begin[place], &row, err));
+        TRY(fill_row(at.data, at.split, there->begin[place], &row, err));
     }
     return CVN_OK;
 }

@@ -155,12 +155,27 @@ static int add_path(SourceList *list, const char *path, int depth, cvn_err *err)
     return code;
 }
 
+FilePath source_path(const char *named, double *weight)
+{
+    FilePath path = file_path("", named);
+    const char *equals = strrchr(named, '=');
+    char *end;
+    double value = equals && !file_exists(named) ? strtod(equals + 1, &end) : 0;
+    if (value > 0 && value <= 1e9 && *end == '\0' && (size_t)(equals - named) < sizeof path.text)
+        path.text[equals - named] = '\0';
+    else
+        value = 0;
+    if (weight)
+        *weight = value;
+    return path;
+}
+
 int source_list(SourceList *list, const char *const *paths, size_t n, cvn_err *err)
 {
     *list = (SourceList){0};
     int code = CVN_OK;
     for (size_t i = 0; i < n && !code; i++)
-        code = add_path(list, paths[i], 0, err);
+        code = add_path(list, source_path(paths[i], NULL).text, 0, err);
     if (!code && list->n == 0)
         code = n ? err_set(err, CVN_EFORMAT, "'%s' has no file with text in it", paths[0])
                  : err_set(err, CVN_EINVAL, "no data was named; give a file or a folder");

@@ -34,6 +34,10 @@ typedef struct SourceList {
     size_t n;
 } SourceList;
 
+/* A path as it was named, without the weight that may stand behind it: of "a.jsonl=0.7", where there is no such file, 0.7
+ * goes to *weight, else 0. */
+FilePath source_path(const char *named, double *weight);
+
 /* Lists files and what is in folders, without hidden files, in the order given and in folders by name. An
  * empty file is an error when it was named, and passed over in a folder. */
 int source_list(SourceList *list, const char *const *paths, size_t n, cvn_err *err);
