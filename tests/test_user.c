@@ -57,11 +57,39 @@ static void data_are_mixed_and_looked_at(void **state)
            "give all of them one, or none");
 }
 
+/* A disk of its own, where the system allows one: the last checkpoint waits until there is room. */
+static void a_disk_that_is_full_at_the_end_does_not_lose_the_run(void **state)
+{
+    (void)state;
+    if (system("unshare -rm sh -c 'mount -t tmpfs none /mnt' 2>/dev/null") != 0)
+        skip();
+    const char *const small =
+        "yes 'the fox ran over a hill' | head -c 9000 >a; unshare -rm sh -c 'mount -t tmpfs -o "
+        "size=8M none /mnt; "
+        "head -c %s /dev/zero >/mnt/ballast; " CVN_BINARY " train --data a --preset stories260k "
+        "--tokenizer model --seq 32 --batch 2 -t 1 --steps 2 --save-every 1 --out /mnt/run 2>&1 & "
+        "pid=$!; "
+        "%s wait $pid; echo code $?; ls /mnt/run/checkpoints 2>&1; true'";
+    char line[1024];
+    snprintf(line, sizeof line, small, "6M", "");
+    expect(0, line, "no step is done: a checkpoint would not fit: '/mnt/run/checkpoints' takes 2");
+    /* Room for one checkpoint and no second one beside it. */
+    snprintf(line, sizeof line, small, "3M",
+             "for i in $(seq 300); do sleep 0.1; [ -e /mnt/run/checkpoints/step-00000001 ] && "
+             "break; done; "
+             "sleep 0.5; rm /mnt/ballast;");
+    strncat(line, " >log", sizeof line - strlen(line) - 1);
+    expect(0, line, "");
+    expect(0, "cat log", "code 0\nlock\nstep-00000001\nstep-00000002\n");
+    expect(0, "cat log", "caravan: warning: step 2 has no room: ");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_folder_that_is_written_anew_holds_nothing_of_the_old_model),
         cmocka_unit_test(data_are_mixed_and_looked_at),
+        cmocka_unit_test(a_disk_that_is_full_at_the_end_does_not_lose_the_run),
         cmocka_unit_test(a_run_that_is_stopped_is_saved_and_says_so_at_once),
     };
     return cmocka_run_group_tests(tests, make_models, remove_scratch);

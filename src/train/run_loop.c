@@ -2,6 +2,7 @@
 #include "train/run_impl.h"
 
 #include "base/file.h"
+#include "base/room.h"
 #include "base/threads.h"
 #include "train/bench.h"
 #include "train/checkpoint/export.h"
@@ -12,7 +13,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+enum { WAIT = 1, LONGEST_WAIT = 1800 }; /* seconds */
 enum { MOST_SKIPPED = 20, MOST_VALIDATION = 256, STEPS_BETWEEN_PEAKS = 20 };
 
 void run_note(const Run *run, const char *format, ...)
@@ -318,10 +321,15 @@ static bool divides(int64_t every, int64_t step)
     return every > 0 && step % every == 0;
 }
 
+static bool has_stop(const Run *r)
+{
+    return r->events->stop && *r->events->stop;
+}
+
 static bool is_stopped(const Run *r)
 {
     int64_t here = r->trainer.state.saved.step - r->first;
-    return r->stopped || (!r->events->cluster && r->events->stop && *r->events->stop) ||
+    return r->stopped || (!r->events->cluster && has_stop(r)) ||
            (r->config.stop_after > 0 && here >= r->config.stop_after);
 }
 
@@ -335,11 +343,33 @@ static bool has_checkpoint(const Run *r)
     return has;
 }
 
+/* A disk that is full at the end must not lose the run: room may be made, and then it is saved. */
+static void save_when_there_is_room(Run *r)
+{
+    cvn_err err = {0};
+    for (int waited = 0; waited < LONGEST_WAIT; waited += WAIT) {
+        save(r);
+        look_at_save(r, true, &err);
+        if (r->saved == state_of(r)->step || r->events->cluster || has_stop(r) ||
+            room_check_disk(checkpoint_folder(r->out).text, checkpoint_bytes(state_of(r)), &err) ==
+                CVN_OK)
+            return;
+        if (waited == 0)
+            run_warn(r,
+                     "step %" PRId64 " has no room: %s; it is tried again for half an hour, and "
+                     "Ctrl-C gives it up",
+                     state_of(r)->step, r->unsaved.message);
+        for (int i = 0; i < 10 * WAIT && !has_stop(r); i++)
+            usleep(100000);
+        err = (cvn_err){0};
+    }
+}
+
 /* The last checkpoint, the model as a folder, a last text and the report. */
 static int finish(Run *r, cvn_err *err)
 {
     r->ending = true;
-    save(r);
+    save_when_there_is_room(r);
     int code = look_at_save(r, true, err);
     if (code == CVN_OK && r->saved != state_of(r)->step) {
         *err = r->unsaved;
@@ -413,8 +443,7 @@ static int run_loop(void *run, cvn_err *err)
     r->result.step = state->step;
     r->result.steps = c->steps;
     r->result.finished = state->step >= c->steps;
-    r->result.stopped =
-        !r->result.finished && (r->stopped || (r->events->stop && *r->events->stop));
+    r->result.stopped = !r->result.finished && (r->stopped || has_stop(r));
     r->result.lora = r->lora.rank > 0;
     const Runtime *rt = &r->trainer.rt;
     r->result.compilations = (int)rt->backend->compilations(rt->devices);

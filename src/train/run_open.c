@@ -3,6 +3,7 @@
 
 #include "base/bytes.h"
 #include "base/json_file.h"
+#include "base/room.h"
 #include "model/layouts.h"
 #include "model/presets.h"
 #include "train/bench.h"
@@ -383,6 +384,16 @@ static int open_trainer(Run *r, cvn_err *err)
 
 /* ---- files ---- */
 
+/* Where not even one checkpoint fits, nothing that the run learns could be kept. */
+static int check_room(Run *r, cvn_err *err)
+{
+    const FilePath folder = checkpoint_folder(r->out);
+    int code = room_check_disk(folder.text, checkpoint_bytes(&r->trainer.state.saved), err);
+    if (code)
+        err_prefix(err, "no step is done: a checkpoint would not fit");
+    return code;
+}
+
 /* The writer comes first: it holds the lock, and without it none of the other files may be touched. */
 static int open_files(Run *r, cvn_err *err)
 {
@@ -398,6 +409,7 @@ static int open_files(Run *r, cvn_err *err)
                                  .base = base,
                                  .tokenizer = r->tokenizer_file,
                                  .cluster = r->events->cluster};
+    TRY(run_together(r, run_is_first(r) ? check_room(r, err) : CVN_OK, err));
     r->writer = checkpoint_writer_new(r->out, saved->step, &options, err);
     free(base);
     int code = r->writer ? CVN_OK : err->code;

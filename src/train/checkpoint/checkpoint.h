@@ -105,6 +105,9 @@ CheckpointWriter *checkpoint_writer_new(const char *run, int64_t step,
  * checkpoints that were there are still there, and another save may be tried. */
 int checkpoint_save(CheckpointWriter *writer, const CheckpointState *state, cvn_err *err);
 
+/* What a checkpoint of that state takes on the disk, nearly: of all processes together. */
+uint64_t checkpoint_bytes(const CheckpointState *state);
+
 /* Whether a save has failed since this was last asked: to be called after every step. Never waits. Where
  * processes write together it says nothing, for it would not say it to all of them at the same step.
  * *saved (may be NULL) gets the step of the newest checkpoint that this writer completed, or -1. */

@@ -245,6 +245,14 @@ int checkpoint_wait(CheckpointWriter *writer, cvn_err *err)
     return take_result(writer, step, err);
 }
 
+uint64_t checkpoint_bytes(const CheckpointState *state)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < state->n; i++)
+        bytes += cvn_type_bytes(&state->tensor[i].type);
+    return bytes;
+}
+
 int checkpoint_poll(CheckpointWriter *writer, int64_t *saved, cvn_err *err)
 {
     int code = CVN_OK;
