@@ -793,16 +793,21 @@ static void fields_are_in_the_page(void **state)
 
 /* ---- clients that leave ---- */
 
-static int ask_long(int port, bool stream)
+static int ask_many(int port, int n, bool stream)
 {
     char body[160];
     int fd = http_connect(port);
     assert_true(fd >= 0);
     snprintf(body, sizeof body,
-             "{\"prompt\": \"x\", \"max_tokens\": 100000, \"ignore_eos\": true, \"n\": 30%s}",
+             "{\"prompt\": \"x\", \"max_tokens\": 100000, \"ignore_eos\": true, \"n\": %d%s}", n,
              stream ? ", \"stream\": true" : "");
     http_send(fd, "POST", "/v1/completions", "", body);
     return fd;
+}
+
+static int ask_long(int port, bool stream)
+{
+    return ask_many(port, 30, stream);
 }
 
 static void a_client_that_leaves_frees_its_rows(void **state)
@@ -977,6 +982,52 @@ static void the_command_serves_and_ends_with_a_signal(void **state)
     expect(1, "caravan serve -m model --host 0.0.0.0 --port 0 2>&1", "--api-key-file");
 }
 
+/* By curl, which checks the certificate; with openssl, which makes it. */
+static void tls_has_the_certificate_that_was_read_last(void **state)
+{
+    int status;
+    (void)state;
+    StrBuf tools = shell("command -v curl openssl", &status);
+    strbuf_free(&tools);
+    if (status)
+        skip();
+    expect(0,
+           "for i in 1 2; do openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes "
+           "-subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 -days 2 -keyout key$i -out "
+           "cert$i 2>/dev/null; done; cp cert1 cert; cp key1 key; " CVN_BINARY
+           " serve -m model --port 0 --rows 2 --tls-cert cert --tls-key key > out 2> err & pid=$!; "
+           "for i in $(seq 300); do grep -q ready err && break; sleep 0.05; done; "
+           "url=$(sed -n 's/^listening at //p' out); "
+           "ask() { curl -s -o answer -w '%{http_code} ' --max-time 20 --cacert $1 $url/health; }; "
+           "ask cert1; ask cert2; cp cert2 cert; cp key2 key; kill -HUP $pid; sleep 0.5; "
+           "ask cert1; ask cert2; echo garbage > key; kill -HUP $pid; sleep 0.5; ask cert2; "
+           "curl -s -o answer -w '%{http_code} ' --max-time 5 http${url#https}/health; "
+           "kill -TERM $pid; wait $pid; echo ended $?; grep -o 'what was read before stays' err",
+           "200 000 000 200 200 000 ended 0\nwhat was read before stays");
+    expect(1, "caravan serve -m model --port 0 --tls-cert cert 2>&1", "its key");
+    expect(1, "caravan serve -m model --port 0 --tls-cert cert1 --tls-key key2 2>&1", "PEM");
+}
+
+static void a_request_that_takes_too_long_is_ended(void **state)
+{
+    Running r;
+    ServerOptions options = usual_options();
+    (void)state;
+    options.deadline_seconds = 1;
+    options.max_waiting = 300;
+    start_server(&r, &options);
+    /* the context ends them otherwise, after more than a second */
+    int fd[2] = {ask_many(r.port, 100, false), ask_many(r.port, 100, true)};
+    for (int i = 0; i < 2; i++) {
+        Reply reply = http_receive(fd[i]);
+        assert_int_equal(reply.status, i ? 200 : 504);
+        assert_non_null(strstr(reply.body.text, "longer than 1 seconds"));
+        reply_free(&reply);
+    }
+    wait_for(r.port, RUNNING, 0);
+    stop_server(&r);
+}
+
 /* One server for all tests that need nothing special of it. */
 static int begin(void **state)
 {
@@ -1026,6 +1077,8 @@ int main(void)
         cmocka_unit_test(too_many_are_told_to_come_back),
         cmocka_unit_test(keys_are_wanted_on_all_but_health_and_the_page),
         cmocka_unit_test(strangers_want_a_key),
+        cmocka_unit_test(tls_has_the_certificate_that_was_read_last),
+        cmocka_unit_test(a_request_that_takes_too_long_is_ended),
         cmocka_unit_test(what_runs_is_finished),
         cmocka_unit_test(a_second_signal_ends_what_runs),
         cmocka_unit_test(the_command_serves_and_ends_with_a_signal),

@@ -23,6 +23,8 @@ enum {
     PORT,
     SOCKET,
     KEYS,
+    TLS_CERT,
+    TLS_KEY,
     OPEN,
     CORS,
     ROWS,
@@ -33,6 +35,7 @@ enum {
     BODY,
     CONNECTIONS,
     IDLE,
+    DEADLINE,
 };
 
 static const char *format_name(size_t i)
@@ -52,6 +55,10 @@ static const Option *const options[] = {
                                .help = "listen at a path of this machine instead"},
     [KEYS] = &(const Option){"api-key-file", .kind = ARG_INPUT, .value = "FILE",
                              .help = "answer those only that have one of its keys, one per line"},
+    [TLS_CERT] = &(const Option){"tls-cert", .kind = ARG_INPUT, .value = "FILE",
+                                 .help = "speak TLS with this chain of certificates, in PEM"},
+    [TLS_KEY] = &(const Option){"tls-key", .kind = ARG_INPUT, .value = "FILE",
+                                .help = "the certificate's key, in PEM"},
     [OPEN] = &(const Option){"open", .kind = ARG_FLAG,
                              .help = "answer everyone who reaches the address, without a key"},
     [CORS] = &(const Option){"cors", .kind = ARG_TEXT, .value = "ORIGIN",
@@ -73,6 +80,8 @@ static const Option *const options[] = {
                         .fallback = "1000", .help = "most connections at once"},
     [IDLE] = &(const Option){"idle", .kind = ARG_INT, .low = 1, .high = 86400, .value = "SECONDS",
                              .fallback = "60", .help = "close connections on which nothing moves"},
+    [DEADLINE] = &(const Option){"deadline", .kind = ARG_INT, .high = 86400, .value = "SECONDS",
+                                 .fallback = "0", .help = "most that a request may take, 0: any"},
     SHARED(CONTEXT),
     RUN_MODEL_OPTIONS,
     SHARED(PROFILE),
@@ -112,7 +121,7 @@ static void *wait_for_signals(void *context)
         cvn_err err = {0};
         if (number == SIGHUP) {
             if (server_reload(serve->server, &err))
-                fprintf(stderr, "caravan: %s; the keys stay as they were\n", err.message);
+                fprintf(stderr, "caravan: %s; what was read before stays\n", err.message);
         } else if (asked++ == 0) {
             if (!server_drain(serve->server))
                 _exit(EXIT_OK); /* nothing has begun */
@@ -156,6 +165,9 @@ static int listen_for_requests(Serve *serve, cvn_err *err)
                              .model_name = serve->name,
                              .chat_format = v[FORMAT].given ? v[FORMAT].text : NULL,
                              .key_file = v[KEYS].text,
+                             .tls_cert = v[TLS_CERT].text,
+                             .tls_key = v[TLS_KEY].text,
+                             .deadline_seconds = (int)v[DEADLINE].integer,
                              .open = v[OPEN].flag,
                              .cors = v[CORS].text,
                              .lenient = v[LENIENT].flag,
@@ -199,8 +211,9 @@ static void say_where(const Serve *serve)
     if (v[SOCKET].given)
         printf("listening at %s\n", v[SOCKET].text);
     else
-        printf("listening at http://%s%s%s:%d\n", strchr(v[HOST].text, ':') ? "[" : "",
-               v[HOST].text, strchr(v[HOST].text, ':') ? "]" : "", server_port(serve->server));
+        printf("listening at http%s://%s%s%s:%d\n", v[TLS_CERT].given ? "s" : "",
+               strchr(v[HOST].text, ':') ? "[" : "", v[HOST].text,
+               strchr(v[HOST].text, ':') ? "]" : "", server_port(serve->server));
     fflush(stdout);
 }
 
@@ -265,7 +278,8 @@ const Command command_serve = {
         "serve -m my-llama --socket /run/caravan.sock\tbehind another server\n",
     .notes =
         "SIGTERM and Ctrl-C end the server when it has answered what it has accepted; a second "
-        "signal ends it at once. SIGHUP reads the file of keys again. /health says 503 until the "
+        "signal ends it at once. SIGHUP reads the files of keys and certificates again. /health "
+        "says 503 until the "
         "model is loaded. What a request is answered depends on nothing that runs beside it.",
     .options = options,
     .run = run,

@@ -14,6 +14,7 @@ static const struct {
     {415, "invalid_request_error", "invalid_request_error"},
     {429, "rate_limit_error", "rate_limit_error"},
     {503, "service_unavailable_error", "overloaded_error"},
+    {504, "timeout_error", "timeout_error"},
     {500, "server_error", "api_error"},
 };
 

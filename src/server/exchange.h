@@ -56,6 +56,7 @@ typedef struct Exchange {
     int refs;                  /* who holds it */
     atomic_bool cancelled;     /* nobody waits for it any more */
     bool submitted;            /* the engine has it */
+    bool late;                 /* its deadline has passed */
     void *connection;          /* while there is one */
     int fd;                    /* of the connection; -1: it is gone */
     bool suspended;            /* it waits for something to send */

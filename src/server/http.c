@@ -8,10 +8,12 @@
  */
 #include "server/internal.h"
 
+#include "base/file.h"
 #include "base/threads.h"
 #include "server/listen.h"
 #include "server/routes.h"
 
+#include <fcntl.h>
 #include <microhttpd.h>
 #include <stdlib.h>
 #include <time.h>
@@ -26,8 +28,23 @@ enum {
     FLUSH_SECONDS = 10,               /* for what has been answered to leave, at the end */
 };
 
+enum {
+    DAEMONS = 8 /* most that are at work: one, and those that finish what came before a reload */
+};
+
+/* What takes connections, or has taken some that go on. It has a descriptor of the socket of its own, which libmicrohttpd
+   closes where it cannot start, and at the end unless it has stopped listening. */
+typedef struct Daemon {
+    struct MHD_Daemon *mhd;
+    int left; /* the descriptor, once it has stopped listening; else -1 */
+} Daemon;
+
 struct Http {
-    struct MHD_Daemon *daemon;
+    int fd; /* listens */
+    /* [n_daemons] the last one listens; those before have an older certificate. Guarded by `reload`. */
+    Daemon daemon[DAEMONS];
+    int n_daemons;
+    pthread_mutex_t reload;
     /* Guarded by the server's lock. */
     int open;       /* connections that have an exchange */
     int64_t bodies; /* bytes that bodies which come in may have */
@@ -545,8 +562,110 @@ static void on_completed(void *context, struct MHD_Connection *c, void **visit,
 
 /* ---- the server ---- */
 
+/* A PEM file as a string, owned; NULL after an error. */
+static char *read_pem(const char *path, cvn_err *err)
+{
+    enum { PEM_MAX_BYTES = 1 << 20 };
+    FileMap map;
+    if (file_map(&map, path, err))
+        return NULL;
+    char *text = map.size <= PEM_MAX_BYTES ? calloc(map.size + 1, 1) : NULL;
+    if (text && map.size)
+        memcpy(text, map.data, map.size);
+    if (!text)
+        err_set(err, CVN_EFORMAT, "%s: a PEM file of at most %d bytes is expected", path,
+                PEM_MAX_BYTES);
+    file_unmap(&map);
+    return text;
+}
+
+static void forget(char *secret)
+{
+    if (secret)
+        explicit_bzero(secret, strlen(secret));
+    free(secret);
+}
+
+static void stop_daemon(Daemon *d)
+{
+    MHD_stop_daemon(d->mhd);
+    if (d->left >= 0)
+        close(d->left);
+}
+
+/* One that listens at the server's socket. */
+static struct MHD_Daemon *make_daemon(Server *s, cvn_err *err)
+{
+    const ServerOptions *o = &s->options;
+    char *cert = o->tls_cert ? read_pem(o->tls_cert, err) : NULL;
+    char *key = cert ? read_pem(o->tls_key, err) : NULL;
+    struct MHD_Daemon *daemon = NULL;
+    const struct MHD_OptionItem tls[] = {
+        {MHD_OPTION_HTTPS_MEM_CERT, 0, cert},
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, key},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (char[]){"NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"}},
+        {MHD_OPTION_END, 0, NULL}};
+    static const struct MHD_OptionItem plain[] = {{MHD_OPTION_END, 0, NULL}};
+    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC;
+    int fd = !o->tls_cert || key ? fcntl(s->http->fd, F_DUPFD_CLOEXEC, 0) : -1;
+    if (fd >= 0)
+        daemon = MHD_start_daemon(
+            flags | (key ? MHD_USE_TLS : 0), 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET,
+            fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_THREAD_POOL_SIZE,
+            (unsigned)HTTP_THREADS, MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->max_connections,
+            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)o->idle_seconds,
+            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_CONNECTION_BYTES, MHD_OPTION_ARRAY,
+            key ? tls : plain, MHD_OPTION_END);
+    if (!daemon && key)
+        err_set(err, CVN_EINVAL,
+                "TLS cannot be had with the certificate %s and the key %s: both must be PEM files, "
+                "and of each other",
+                o->tls_cert, o->tls_key);
+    else if (!daemon && !o->tls_cert)
+        err_set(err, CVN_EIO, "libmicrohttpd could not be started");
+    free(cert);
+    forget(key);
+    return daemon;
+}
+
+/* Takes the place of the one that listens, whose connections go on. */
+static int add_daemon(Server *s, cvn_err *err)
+{
+    struct Http *h = s->http;
+    int code = CVN_OK, kept = 0;
+    pthread_mutex_lock(&h->reload);
+    for (int i = 0; i < h->n_daemons; i++) {
+        const union MHD_DaemonInfo *info =
+            MHD_get_daemon_info(h->daemon[i].mhd, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+        if (i < h->n_daemons - 1 && info && info->num_connections == 0)
+            stop_daemon(&h->daemon[i]);
+        else
+            h->daemon[kept++] = h->daemon[i];
+    }
+    h->n_daemons = kept;
+    struct MHD_Daemon *new = NULL;
+    if (kept == DAEMONS)
+        code = err_set(err, CVN_EINVAL,
+                       "connections go on with %d older certificates; reload again when they have "
+                       "ended",
+                       DAEMONS - 1);
+    else if (!(new = make_daemon(s, err)))
+        code = err->code;
+    if (new) {
+        if (kept)
+            h->daemon[kept - 1].left = MHD_quiesce_daemon(h->daemon[kept - 1].mhd);
+        h->daemon[h->n_daemons++] = (Daemon){new, -1};
+    }
+    pthread_mutex_unlock(&h->reload);
+    return code;
+}
+
 static int start(Server *s, cvn_err *err)
 {
+    if (!s->options.tls_cert != !s->options.tls_key)
+        return err_set(err, CVN_EINVAL, "TLS wants both a certificate and its key");
+    if (s->options.tls_cert && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+        return err_set(err, CVN_EUNSUPPORTED, "libmicrohttpd was built without TLS");
     const ServerOptions *o = &s->options;
     int fd = listen_open(o, &s->port, &s->loopback, err);
     if (fd < 0)
@@ -563,16 +682,9 @@ static int start(Server *s, cvn_err *err)
         close(fd);
         return err_set(err, CVN_EMEM, "no memory for a server");
     }
-    s->http->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, s,
-        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s,
-        MHD_OPTION_THREAD_POOL_SIZE, (unsigned)HTTP_THREADS, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)o->max_connections, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)o->idle_seconds,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_CONNECTION_BYTES, MHD_OPTION_END);
-    if (s->http->daemon)
-        return CVN_OK;
-    close(fd);
-    return err_set(err, CVN_EIO, "libmicrohttpd could not be started");
+    s->http->fd = fd;
+    pthread_mutex_init(&s->http->reload, NULL);
+    return add_daemon(s, err);
 }
 
 int server_new(const ServerOptions *options, Server **out, cvn_err *err)
@@ -605,6 +717,8 @@ int server_port(const Server *s)
 int server_reload(Server *s, cvn_err *err)
 {
     Keys keys, old;
+    if (s->options.tls_cert && add_daemon(s, err))
+        return err->code;
     if (!s->options.key_file)
         return CVN_OK;
     int code = keys_read(&keys, s->options.key_file, err);
@@ -651,12 +765,15 @@ void server_free(Server *s)
 {
     if (!s)
         return;
-    if (s->http && s->http->daemon) {
+    if (s->http) {
         flush(s);
-        MHD_stop_daemon(s->http->daemon);
+        for (int i = 0; i < s->http->n_daemons; i++)
+            stop_daemon(&s->http->daemon[i]);
+        close(s->http->fd);
+        pthread_mutex_destroy(&s->http->reload);
+        if (s->options.socket_path)
+            unlink(s->options.socket_path);
     }
-    if (s->options.socket_path && s->http)
-        unlink(s->options.socket_path);
     free(s->http);
     keys_free(&s->keys);
     chat_template_free(s->chat.template);

@@ -22,21 +22,23 @@ typedef struct Server Server;
 typedef void ServerLog(void *context, const char *line);
 
 typedef struct ServerOptions {
-    const char *host;        /* address to listen at, "127.0.0.1" */
-    int port;                /* 0: one that is free */
-    const char *socket_path; /* listen there instead; or NULL */
-    const char *model_path;  /* where chat formats are looked for */
-    const char *model_name;  /* what clients call it */
-    const char *chat_format; /* name of the format, or NULL: the model's */
-    const char *key_file;    /* a key per line, or NULL: none is wanted */
-    bool open;               /* strangers may come without a key */
-    const char *cors;        /* the origin whose pages may use it, or NULL: none but its own */
-    bool lenient;            /* unknown fields are named in a header, not refused */
-    int max_waiting;         /* texts that wait for a row; more are told to come back */
-    int64_t max_body;        /* bytes of a request */
+    const char *host;               /* address to listen at, "127.0.0.1" */
+    int port;                       /* 0: one that is free */
+    const char *socket_path;        /* listen there instead; or NULL */
+    const char *model_path;         /* where chat formats are looked for */
+    const char *model_name;         /* what clients call it */
+    const char *chat_format;        /* name of the format, or NULL: the model's */
+    const char *key_file;           /* a key per line, or NULL: none is wanted */
+    const char *tls_cert, *tls_key; /* PEM files, the chain and its key; or NULL: no TLS */
+    bool open;                      /* strangers may come without a key */
+    const char *cors; /* the origin whose pages may use it, or NULL: none but its own */
+    bool lenient;     /* unknown fields are named in a header, not refused */
+    int max_waiting;  /* texts that wait for a row; more are told to come back */
+    int64_t max_body; /* bytes of a request */
     int max_connections;
-    int idle_seconds;  /* until a connection is closed on which nothing moves */
-    ServerLog *access; /* a JSON line for each request; or NULL */
+    int deadline_seconds; /* that a request may take, from its coming to its end; 0: any */
+    int idle_seconds;     /* until a connection is closed on which nothing moves */
+    ServerLog *access;    /* a JSON line for each request; or NULL */
     void *access_context;
 } ServerOptions;
 
@@ -54,7 +56,8 @@ int server_run(Server *server, const cvn_model *model, cvn_engine *engine, cvn_e
    to run. */
 bool server_drain(Server *server);
 void server_abort(Server *server);
-/* Reads the file of keys again; after an error the old ones stay. */
+/* Reads the files of keys and certificates again; after an error what was read before stays. Connections go on with the
+   certificate that they began with. */
 int server_reload(Server *server, cvn_err *err);
 
 /* Closes all connections. NULL is allowed. */

@@ -150,12 +150,12 @@ static void end(void *context, int id, const cvn_result *result)
 /* ---- what it is told ---- */
 
 /* Ends what is left of it; `why`: what its client is told, NULL where there is none any more. */
-static void end_exchange(Server *s, Exchange *x, const cvn_err *why)
+static void end_exchange(Server *s, Exchange *x, int status, const cvn_err *why)
 {
     static const cvn_result none = {.finish = CVN_FINISH_CANCELLED};
     pthread_mutex_lock(&s->lock);
     if (why)
-        refuse(&x->failed, 500, NULL, "%s", why->message);
+        refuse(&x->failed, status, NULL, "%s", why->message);
     x->refs++; /* the last end would free it */
     pthread_mutex_unlock(&s->lock);
     for (int i = 0; i < x->n_choices; i++) {
@@ -215,7 +215,7 @@ static void submit(Server *s, Exchange *x)
         cvn_request request = ask_request(&x->ask, c->index, seed);
         request.on_logits = x->ask.logprobs ? look : NULL;
         if (cvn_engine_submit(s->engine, &request, &listener, &c->id, &err)) {
-            end_exchange(s, x, &err);
+            end_exchange(s, x, 500, &err);
             return;
         }
     }
@@ -225,7 +225,7 @@ static void submit(Server *s, Exchange *x)
 static Exchange *find_work(const Server *s)
 {
     Exchange *x = s->first;
-    while (x && x->submitted && !x->cancelled)
+    while (x && x->submitted && !x->cancelled && !x->late)
         x = x->next;
     return x;
 }
@@ -239,12 +239,17 @@ static void take_work(Server *s)
         if (!x)
             return;
         cvn_err err = {0};
+        if (x->late)
+            err_set(&err, CVN_EINTERRUPTED, "the request took longer than %d seconds",
+                    s->options.deadline_seconds);
         if (x->cancelled)
-            end_exchange(s, x, NULL);
+            end_exchange(s, x, 0, NULL);
+        else if (x->late)
+            end_exchange(s, x, 504, &err);
         else if (!see_prompts(s, x, &err))
             return; /* those behind it wait, too: a row will be free */
         else if (err.code)
-            end_exchange(s, x, &err);
+            end_exchange(s, x, 500, &err);
         else
             submit(s, x);
     }
@@ -259,10 +264,12 @@ static void look_at_connections(Server *s)
     if (now - s->looked < LOOK_MS * 1e-3)
         return;
     s->looked = now;
+    int most = s->options.deadline_seconds;
     pthread_mutex_lock(&s->lock);
     for (Exchange *x = s->first; x;) {
         nfds_t n = 0;
         for (; x && n < POLL_AT_ONCE; x = x->next) {
+            x->late = most && now - x->begin > most;
             if (x->fd < 0)
                 continue;
             fd[n] = (struct pollfd){.fd = x->fd, .events = POLLRDHUP};
@@ -298,7 +305,7 @@ static void end_all(Server *s, const cvn_err *why)
         pthread_mutex_unlock(&s->lock);
         if (!x)
             return;
-        end_exchange(s, x, why);
+        end_exchange(s, x, 500, why);
     }
 }
 
