@@ -84,12 +84,34 @@ static void a_disk_that_is_full_at_the_end_does_not_lose_the_run(void **state)
     expect(0, "cat log", "caravan: warning: step 2 has no room: ");
 }
 
+/* What a killed process left goes with the next one that writes there; what a living one fills, or is somebody's own, stays. */
+static void what_was_left_half_written_is_taken_away(void **state)
+{
+    (void)state;
+    expect(0,
+           "mkdir left && cd left && mkdir out.tmp-1 out.tmp-77 out.tmp-x && touch "
+           "out.tmp-1/config.json "
+           "out.tmp-77/config.json && flock out.tmp-77 " CVN_BINARY
+           " quantize ../model out --to int8 && ls -A | tr '\\n' ' '",
+           "out out.tmp-77 out.tmp-x ");
+    expect(0,
+           "cd left && touch out/model.safetensors.tmp-5-0 out/mine.tmp-5-x && " CVN_BINARY
+           " quantize ../model out --to int4 --force && ls -A out | tr '\\n' ' '",
+           "mine.tmp-5-x model.safetensors tokenizer.json ");
+    expect(0,
+           "cd left && touch ids.tmp-9-3 && yes 'the fox' | head -c 900 >text && " CVN_BINARY
+           " tokenize --train-bpe text --vocab 265 --out ids && ls -A | grep ids",
+           "ids\n");
+    expect(1, "ls -A left | grep -F ids.tmp", "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_folder_that_is_written_anew_holds_nothing_of_the_old_model),
         cmocka_unit_test(data_are_mixed_and_looked_at),
         cmocka_unit_test(a_disk_that_is_full_at_the_end_does_not_lose_the_run),
+        cmocka_unit_test(what_was_left_half_written_is_taken_away),
         cmocka_unit_test(a_run_that_is_stopped_is_saved_and_says_so_at_once),
     };
     return cmocka_run_group_tests(tests, make_models, remove_scratch);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -76,9 +77,88 @@ void file_unmap(FileMap *map)
     *map = (FileMap){0};
 }
 
-int file_writer_open(FileWriter *writer, const char *path, cvn_err *err)
+#define DIGITS "0123456789"
+
+/* Of NAME.tmp-PID or NAME.tmp-PID-N; of any name where it is NULL. */
+static bool is_half_written(const char *entry, const char *name)
+{
+    const char *at = name ? entry + strlen(name) : strstr(entry, ".tmp-");
+    if (!at || (name && strncmp(entry, name, strlen(name)) != 0) || strncmp(at, ".tmp-", 5) != 0)
+        return false;
+    at += 5;
+    size_t pid = strspn(at, DIGITS), serial = at[pid] == '-' ? strspn(at + pid + 1, DIGITS) : 0;
+    return pid > 0 && at[pid + (serial ? serial + 1 : 0)] == '\0';
+}
+
+void file_clear_left(const char *folder, const char *name)
+{
+    DIR *stream = opendir(folder);
+    for (struct dirent *entry; stream && (entry = readdir(stream));) {
+        if (!is_half_written(entry->d_name, name))
+            continue;
+        const FilePath path = file_path(folder, entry->d_name);
+        int fd = open(path.text, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
+            if (file_is_folder(path.text))
+                file_remove_folder(path.text, NULL);
+            else
+                unlink(path.text);
+        }
+        if (fd >= 0)
+            close(fd);
+    }
+    if (stream)
+        closedir(stream);
+}
+
+/* The folder that a path lies in, and its name there. */
+static FilePath folder_of(const char *path, const char **name)
+{
+    const char *slash = strrchr(path, '/');
+    FilePath folder = file_path(slash ? path : ".", "");
+    *name = slash ? slash + 1 : path;
+    if (slash && (size_t)(slash - path) + 1 < sizeof folder.text)
+        folder.text[slash - path + 1] = '\0';
+    return folder;
+}
+
+int file_lock_new(const char *path, int fd)
+{
+    struct stat info;
+    /* A system without locks: nothing is cleared there. */
+    if (flock(fd, LOCK_EX) != 0)
+        return 0;
+    return fstat(fd, &info) != 0 || info.st_nlink == 0 || !file_exists(path);
+}
+
+/* Creates writer->temporary; again where a process that clears up took it for a dead one's before it was locked. */
+static int open_temporary(FileWriter *writer, cvn_err *err)
 {
     static atomic_uint serial;
+    for (;;) {
+        if (asprintf(&writer->temporary, "%s.tmp-%ld-%u", writer->path, (long)getpid(),
+                     atomic_fetch_add(&serial, 1)) < 0) {
+            writer->temporary = NULL;
+            return err_set(err, CVN_EMEM, "no memory to write '%s'", writer->path);
+        }
+        writer->fd = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (writer->fd >= 0 && file_lock_new(writer->temporary, writer->fd) == 0)
+            return CVN_OK;
+        int code = writer->fd < 0 ? err_set(err, CVN_EIO, "cannot create '%s': %s", writer->path,
+                                            strerror(errno))
+                                  : CVN_OK;
+        if (writer->fd >= 0)
+            close(writer->fd);
+        writer->fd = -1;
+        free(writer->temporary);
+        writer->temporary = NULL;
+        if (code)
+            return code;
+    }
+}
+
+int file_writer_open(FileWriter *writer, const char *path, cvn_err *err)
+{
     *writer = (FileWriter){.fd = -1};
     struct stat there;
     if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
@@ -87,20 +167,12 @@ int file_writer_open(FileWriter *writer, const char *path, cvn_err *err)
             "'%s' is not a regular file, and writing would replace it; name another file", path);
     writer->path = strdup(path);
     writer->buffer = malloc(FILE_BUFFER);
-    if (!writer->path || !writer->buffer ||
-        asprintf(&writer->temporary, "%s.tmp-%ld-%u", path, (long)getpid(),
-                 atomic_fetch_add(&serial, 1)) < 0) {
-        writer->temporary = NULL;
+    if (!writer->path || !writer->buffer)
         return err_set(err, CVN_EMEM, "no memory to write '%s'", path);
-    }
-    writer->fd = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (writer->fd < 0) {
-        int code = err_set(err, CVN_EIO, "cannot create '%s': %s", writer->path, strerror(errno));
-        free(writer->temporary);
-        writer->temporary = NULL;
-        return code;
-    }
-    return CVN_OK;
+    const char *name;
+    const FilePath folder = folder_of(path, &name);
+    file_clear_left(folder.text, name);
+    return open_temporary(writer, err);
 }
 
 static int write_all(FileWriter *writer, const uint8_t *bytes, size_t n, cvn_err *err)
@@ -175,21 +247,17 @@ int file_writer_commit(FileWriter *writer, cvn_err *err)
     if (fsync(writer->fd) != 0)
         return err_set(err, CVN_EIO, "cannot flush '%s' to the disk: %s", writer->path,
                        strerror(errno));
-    int fd = writer->fd;
-    writer->fd = -1;
-    if (close(fd) != 0)
-        return err_set(err, CVN_EIO, "cannot close '%s': %s", writer->path, strerror(errno));
+    /* Locked up to here, or it could be taken for a dead process's. */
     if (rename(writer->temporary, writer->path) != 0)
         return err_set(err, CVN_EIO, "cannot rename '%s' to '%s': %s", writer->temporary,
                        writer->path, strerror(errno));
+    close(writer->fd);
+    writer->fd = -1;
     free(writer->temporary);
     writer->temporary = NULL;
     /* What cannot be synced is renamed all the same. */
-    const char *slash = strrchr(writer->path, '/');
-    char *folder = slash ? strndup(writer->path, (size_t)(slash - writer->path) + 1) : strdup(".");
-    if (folder)
-        file_sync_folder(folder, NULL);
-    free(folder);
+    const char *name;
+    file_sync_folder(folder_of(writer->path, &name).text, NULL);
     return CVN_OK;
 }
 

@@ -6,7 +6,9 @@
  * files are replaced by renaming, which is what the writer here does.)
  *
  * A writer fills "NAME.tmp-PID-N" in the same folder; commit flushes it to the disk and renames it
- * to NAME, so that NAME is at all times absent, the old file, or the new one, whole.
+ * to NAME, so that NAME is at all times absent, the old file, or the new one, whole. It holds a lock
+ * on what it fills: what bears such a name and is not locked was left by a process that was killed,
+ * and the next writer of NAME takes it away.
  *
  * Every error names the path and what the system said.
  */
@@ -53,6 +55,13 @@ int file_writer_commit(FileWriter *writer, cvn_err *err);
 
 /* Frees; a file that was not committed is removed. Safe after a failed open and on {.fd = -1}. */
 void file_writer_free(FileWriter *writer);
+
+/* Locks what was just made at a path and is open; nonzero when it was cleared away in between: make another. */
+int file_lock_new(const char *path, int fd);
+
+/* Takes away what processes that were killed left half written in a folder: files and folders NAME.tmp-PID and
+   NAME.tmp-PID-N, of that name or, where it is NULL, of any. What a living process holds the lock of stays. */
+void file_clear_left(const char *folder, const char *name);
 
 /* Whether a file could be written to `path` now: one is begun there, and taken away. For what is written at the end of
    something long. */

@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,7 @@ static_assert(sizeof tokenizer_files / sizeof *tokenizer_files == TOKENIZER_FILE
 /* One save: what is written, and into which folder at the moment. */
 typedef struct Save {
     const char *folder;        /* being filled: the staging folder, or the final one when forced */
+    int lock;                  /* of the staging folder, open */
     const LlamaConfig *config; /* with the file's dtype */
     const SaveOptions *options;
     SaveFill fill;
@@ -296,9 +298,32 @@ static void remove_old_model(Save *save)
 }
 
 /* The staging folder holds plain files only, all of them ours. */
-static void remove_staging(void *save)
+static void remove_staging(void *of)
 {
-    file_remove_folder(((const Save *)save)->folder, NULL);
+    const Save *save = of;
+    file_remove_folder(save->folder, NULL);
+    close(save->lock);
+}
+
+static int make_staging(Save *save, const char *final, cvn_err *err)
+{
+    const char *slash = strrchr(final, '/');
+    const char *beside =
+        slash ? arena_stringn(&save->arena, final, (size_t)(slash - final) + 1) : ".";
+    file_clear_left(beside, slash ? slash + 1 : final);
+    save->folder = arena_printf(&save->arena, "%s.tmp-%ld", final, (long)getpid());
+    for (;;) { /* again where another process took it for a dead one's before it was locked */
+        if (mkdir(save->folder, 0777) != 0 && errno != EEXIST)
+            return err_set(err, CVN_EIO, "cannot make the folder '%s': %s", final, strerror(errno));
+        save->lock = open(save->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (save->lock < 0 && errno != ENOENT)
+            return err_set(err, CVN_EIO, "cannot open the folder '%s': %s", save->folder,
+                           strerror(errno));
+        if (save->lock >= 0 && file_lock_new(save->folder, save->lock) == 0)
+            return CVN_OK;
+        if (save->lock >= 0)
+            close(save->lock);
+    }
 }
 
 static int write_staged(Save *save, const char *folder, cvn_err *err)
@@ -307,20 +332,20 @@ static int write_staged(Save *save, const char *folder, cvn_err *err)
     while (n > 1 && folder[n - 1] == '/')
         n--;
     const char *final = arena_stringn(&save->arena, folder, n);
-    save->folder = arena_printf(&save->arena, "%s.tmp-%ld", final, (long)getpid());
     Held held;
-    if (mkdir(save->folder, 0777) != 0 && errno != EEXIST)
-        return err_set(err, CVN_EIO, "cannot make the folder '%s': %s", final, strerror(errno));
+    TRY(make_staging(save, final, err));
     hold(&held, remove_staging, save);
     int code = write_all(save, err);
     if (code == CVN_OK && rename(save->folder, final) != 0)
         code = err_set(err, CVN_EIO, "cannot rename '%s' to '%s': %s", save->folder, final,
                        strerror(errno));
-    if (code != CVN_OK)
+    if (code != CVN_OK) {
         held_release(&held);
-    else
-        held_keep(&held);
-    return code;
+        return code;
+    }
+    held_keep(&held);
+    close(save->lock);
+    return CVN_OK;
 }
 
 static void free_pool(void *pool)
@@ -357,6 +382,8 @@ static int save_all(void *of, cvn_err *err)
     save->values = arena_array(&save->arena, piece, sizeof *save->values);
     save->encoded = arena_array(&save->arena, piece, sizeof *save->values);
     save->err = arena_array(&save->arena, threads, sizeof *save->err);
+    if (filled)
+        file_clear_left(save->folder, NULL);
     int code = room_check_disk(save->folder, save->files.total, err);
     if (code == CVN_OK)
         code = filled ? write_all(save, err) : write_staged(save, folder, err);

@@ -415,7 +415,6 @@ static int open_files(Run *r, cvn_err *err)
     int code = r->writer ? CVN_OK : err->code;
     if (code || !run_is_first(r))
         return code;
-    run_clear_left(r, true);
     TRY(metrics_open(&r->metrics, r->out, saved->step, err));
     TRY(event_file_open(&r->board, r->out, saved->step, err));
     return samples_open(&r->samples, r->out, saved->step, err);

@@ -23,7 +23,6 @@
 #include <unistd.h>
 
 #define FRESH ".new-"
-#define DIGITS "0123456789"
 
 static const char *path_in(Run *r, const char *folder, const char *name)
 {
@@ -41,16 +40,7 @@ static void clear_stale(const char *folder)
     close(fd);
 }
 
-/* Of NAME.tmp-PID-N: what file_writer names a file that is being written. */
-static bool is_half_written(const char *name)
-{
-    const char *at = strstr(name, ".tmp-");
-    size_t pid = at ? strspn(at + 5, DIGITS) : 0;
-    const char *rest = at ? at + 5 + pid : "";
-    return pid > 0 && *rest == '-' && rest[1] && rest[1 + strspn(rest + 1, DIGITS)] == '\0';
-}
-
-void run_clear_left(Run *r, bool locked)
+void run_clear_left(Run *r)
 {
     DIR *stream = opendir(r->out);
     if (!stream)
@@ -59,10 +49,9 @@ void run_clear_left(Run *r, bool locked)
         const char *name = entry->d_name;
         if (strncmp(name, FRESH, sizeof FRESH - 1) == 0)
             clear_stale(path_in(r, r->out, name));
-        else if (locked && is_half_written(name))
-            unlink(path_in(r, r->out, name));
     }
     closedir(stream);
+    file_clear_left(r->out, NULL);
 }
 
 /* RUN/.new-XXXXXX, locked. Again where another process took it for a dead one's in between. */
@@ -95,7 +84,7 @@ static int make_folder(Run *r, cvn_err *err)
             err_set(err, CVN_EIO, "nothing can be written into '%s': %s", r->out, strerror(errno));
     if (code)
         return code;
-    run_clear_left(r, false);
+    run_clear_left(r);
     return r->resuming ? CVN_OK : make_fresh(r, err);
 }
 
