@@ -1,6 +1,8 @@
 /* Looking at the values of a GGUF file. */
 #include "io/gguf.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const GgufValue *gguf_find(const Gguf *gguf, const char *key)
@@ -49,13 +51,22 @@ static int64_t load_int(GgufType type, const uint8_t *p)
     }
 }
 
+/* The decimal of at most 7 digits that a setting was before it was rounded to f32, if there is one: 1e-5 is 1e-5. */
+static double decimal_of(float f)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.7g", (double)f);
+    double d = strtod(text, NULL);
+    return (float)d == f ? d : (double)f;
+}
+
 static double load_real(GgufType type, const uint8_t *p)
 {
     float f;
     double d;
     if (type == GGUF_F32) {
         memcpy(&f, p, 4);
-        return (double)f;
+        return decimal_of(f);
     }
     if (type == GGUF_F64) {
         memcpy(&d, p, 8);

@@ -34,16 +34,21 @@ const char *save_files_name(const SaveFiles *files, int file)
                         files->n);
 }
 
-int save_files_index(const SaveFiles *files, const char *folder, cvn_err *err)
+json_t *save_files_json(const SaveFiles *files)
 {
-    const char *path = arena_printf(files->arena, "%s/" SAVE_INDEX, folder);
     json_t *weight_map = json_object();
     for (int i = 0; i < files->n_tensors; i++)
         if (files->file[i] >= 0)
             weight_map = json_with(weight_map, files->tensor[i],
                                    json_string(save_files_name(files, files->file[i])));
-    json_t *root = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)files->total,
-                             "weight_map", weight_map);
+    return json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)files->total,
+                     "weight_map", weight_map);
+}
+
+int save_files_index(const SaveFiles *files, const char *folder, cvn_err *err)
+{
+    const char *path = arena_printf(files->arena, "%s/" SAVE_INDEX, folder);
+    json_t *root = save_files_json(files);
     int code = root ? json_file_write(path, root, err)
                     : err_set(err, CVN_EMEM, "no memory to write '%s'", path);
     json_decref(root);

@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 
+#include <jansson.h>
 #include <stdint.h>
 
 #define SAVE_INDEX "model.safetensors.index.json"
@@ -29,6 +30,9 @@ void save_files_add(SaveFiles *files, int i, const char *tensor, uint64_t bytes)
 
 /* Once all are added: what a file is called. */
 const char *save_files_name(const SaveFiles *files, int file);
+
+/* SAVE_INDEX as JSON; NULL where there is no memory. */
+json_t *save_files_json(const SaveFiles *files);
 
 /* SAVE_INDEX, which Hugging Face's readers want where a model has several files. */
 int save_files_index(const SaveFiles *files, const char *folder, cvn_err *err);

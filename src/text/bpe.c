@@ -98,8 +98,7 @@ static uint64_t pair_of(int32_t left, int32_t right)
     return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
 }
 
-/* The pair's entry, or NULL when the two do not merge. */
-static const BpePair *find_pair(const Bpe *bpe, int32_t left, int32_t right)
+const BpePair *bpe_find_pair(const Bpe *bpe, int32_t left, int32_t right)
 {
     const BpePair *slot = find_slot(bpe, pair_of(left, right));
     return slot->pair == UINT64_MAX ? NULL : slot;
@@ -293,7 +292,7 @@ static void sift_up(uint64_t *heap, size_t i)
 static int append_candidate(const Bpe *bpe, BpeWork *work, int32_t place, cvn_err *err)
 {
     int32_t right = work->next[place];
-    const BpePair *pair = find_pair(bpe, work->symbol[place], work->symbol[right]);
+    const BpePair *pair = bpe_find_pair(bpe, work->symbol[place], work->symbol[right]);
     if (!pair)
         return CVN_OK;
     if (work->n_heap == work->heap_capacity) {
@@ -336,7 +335,7 @@ static int merge(const Bpe *bpe, BpeWork *work, int32_t n, cvn_err *err)
         int32_t left = (int32_t)(best & UINT32_MAX), right = work->next[left];
         if (work->symbol[left] == BPE_DEAD || right < 0)
             continue;
-        const BpePair *pair = find_pair(bpe, work->symbol[left], work->symbol[right]);
+        const BpePair *pair = bpe_find_pair(bpe, work->symbol[left], work->symbol[right]);
         if (!pair || pair->rank != best >> 32)
             continue; /* one of the two has grown since; the pair they make now has its own entry */
         work->symbol[left] = pair->merged;

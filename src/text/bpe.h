@@ -115,6 +115,9 @@ int32_t bpe_character(Bpe *bpe, const char *text, size_t n);
 /* left, right -> merged; replaces what was said of the pair before. */
 void bpe_add_pair(Bpe *bpe, int32_t left, int32_t right, uint32_t rank, int32_t merged);
 
+/* The pair's entry, or NULL when the two do not merge. */
+const BpePair *bpe_find_pair(const Bpe *bpe, int32_t left, int32_t right);
+
 /* All ways to make a piece of two symbols, with the same rank. */
 void bpe_add_splits(Bpe *bpe, int32_t id, uint32_t rank);
 

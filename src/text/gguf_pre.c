@@ -148,3 +148,18 @@ const GgufPre *gguf_pre_find(const char *name)
             return &TABLE[i];
     return NULL;
 }
+
+const GgufPre *gguf_pre_of(const char *const *pattern, bool whole)
+{
+    for (size_t row = 0; row < sizeof TABLE / sizeof *TABLE; row++) {
+        const GgufPre *pre = &TABLE[row];
+        int i = 0;
+        while (i < SPLIT_MAX && pre->split[i] && pattern[i] &&
+               strcmp(pre->split[i], pattern[i]) == 0)
+            i++;
+        bool same = i == SPLIT_MAX || (!pre->split[i] && !pattern[i]);
+        if (i > 0 && same && pre->whole == whole && !pre->blanks)
+            return pre;
+    }
+    return NULL;
+}

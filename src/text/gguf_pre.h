@@ -22,4 +22,7 @@ typedef struct GgufPre {
 /* NULL for a name that is not known. */
 const GgufPre *gguf_pre_find(const char *name);
 
+/* The other way: what cuts by patterns that are given in the same form, ended by NULL; or NULL. */
+const GgufPre *gguf_pre_of(const char *const *pattern, bool whole);
+
 #endif

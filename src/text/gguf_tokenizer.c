@@ -10,6 +10,7 @@
  *   tokenizer.ggml.bos_token_id, eos_token_id, eot_token_id, eom_token_id, unknown_token_id, padding_token_id
  *   tokenizer.ggml.add_bos_token     whether a text begins with bos
  *   tokenizer.ggml.add_space_prefix  of "llama", whether a space is put in front of a text
+ *   tokenizer.ggml.remove_extra_whitespaces  of "llama", whether runs of them are one, and none at the ends
  *   tokenizer.chat_template
  *
  * (Format: docs/gguf.md of ggml-org/ggml.) The lists are what tokenizer.model and tokenizer.json hold, so such a
@@ -230,7 +231,7 @@ static int write_sentencepiece(const Gguf *gguf, const Lists *lists, StrBuf *out
     out->failed |= part.failed;
     strbuf_clear(&part);
     put_number(&part, 3, read_flag(gguf, KEY("add_space_prefix"), true));
-    put_number(&part, 4, 0); /* white space stays as it is */
+    put_number(&part, 4, read_flag(gguf, KEY("remove_extra_whitespaces"), false));
     put_bytes(out, NORMALIZER, part.text, part.length);
     out->failed |= part.failed;
     strbuf_free(&part);

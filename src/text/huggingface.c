@@ -357,6 +357,7 @@ static int read_root(Reader *r, const json_t *root)
         read_settings(r, &ignore_merges) || read_all_added(r, added) || read_merges(r) ||
         hf_read_post_processor(t, hf_member(root, "post_processor"), r->err))
         return r->err->code;
+    t->whole = ignore_merges;
     return bpe_finish(&t->bpe, ignore_merges, r->err);
 }
 

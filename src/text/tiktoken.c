@@ -186,6 +186,8 @@ int tiktoken_read(Tokenizer *t, const char *bytes, size_t n, cvn_err *err)
     t->bos = tokenizer_special(t, "<|begin_of_text|>");
     t->eos = tokenizer_special(t, "<|end_of_text|>");
     t->pad = tokenizer_special(t, "<|finetune_right_pad_id|>");
+    t->pattern[0] = SPLIT_LLAMA3;
+    t->whole = true;
     rc = split_pattern_new(SPLIT_LLAMA3, strlen(SPLIT_LLAMA3), &t->split[t->n_split], err);
     if (rc)
         return rc;

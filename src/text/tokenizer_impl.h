@@ -97,7 +97,11 @@ struct Tokenizer {
     AddedSet normalized; /* tokens looked for after rewriting */
     RewriteList normalize, prepare;
     Split *split[SPLIT_MAX]; /* [n_split] each cuts what the one before it left; owned */
+    const char
+        *pattern[SPLIT_MAX +
+                 1]; /* what they cut by; NULL behind the last, and where it is no pattern; arena */
     int n_split;
+    bool whole;            /* a word that is a token stays one, whatever the merges */
     bool joined;           /* no splits: text is cut where no merge can cross (bpe_encode_joined) */
     DecodeSpace space;     /* what decoding does with the space in front */
     bool strip_bytes;      /* the space in front is dropped also when it is a byte piece */

@@ -1,0 +1,339 @@
+/* caravan convert: a model from one form of files into another. */
+#include "base/bytes.h"
+#include "base/json_file.h"
+#include "cli/common.h"
+#include "cli/run_model.h"
+#include "cli/terminal.h"
+#include "io/forms.h"
+#include "io/save.h"
+#include "text/gguf_write.h"
+#include "text/tokenizer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { TO, TYPE, PARTS, SHARD, FORCE, THREADS };
+
+static const struct {
+    const char *name;
+    int (*make)(Out *out, const FormOptions *options, cvn_err *err);
+    bool file; /* OUT is a file, not a folder */
+} forms[] = {{"hf", form_hf, false},
+             {"meta", form_meta, false},
+             {"gguf", form_gguf, true},
+             {"llama2c", form_llama2c, true}};
+enum { HF, META, GGUF, LLAMA2C, FORMS };
+
+static const char *form_name(size_t i)
+{
+    return i < FORMS ? forms[i].name : NULL;
+}
+
+static const Option *const options[] = {
+    [TO] = &(const Option){"to", .kind = ARG_CHOICE, .value = "FORM", .choice = form_name,
+                           .help = "form of OUT, else gguf for *.gguf, llama2c for *.bin, else hf"},
+    [TYPE] =
+        &(const Option){"type", .kind = ARG_CHOICE, .value = "TYPE",
+                        .choices = CHOICES("f32", "f16", "bf16", "q8_0", "q4_0", "q4_k_m", "q6_k",
+                                           "int8", "int4", "int4:32", "int4:64", "int4:128"),
+                        .help = "type of the weights, else that of IN: of gguf also q8_0 to q6_k, "
+                                "of hf int8 and int4 (docs/QUANTIZATION.md)"},
+    [PARTS] = &(const Option){"parts", .kind = ARG_INT, .low = 1, .high = 63, .value = "N",
+                              .fallback = "1", .help = "files of a Meta folder"},
+    [SHARD] = SHARED(SHARD_SIZE),
+    [FORCE] = SHARED(FORCE),
+    [THREADS] = SHARED(THREADS),
+    NULL,
+};
+
+/* A conversion, and where it is filled: a folder beside OUT, which an attempt that ended early leaves to the next. */
+typedef struct Convert {
+    const Args *args;
+    const Value *value;
+    const char *from, *to, *staging; /* arena */
+    IoModel model;
+    Arena arena;
+    int form;
+    FormOptions form_options;
+    GgufKeys keys; /* the tokenizer's, of GGUF */
+    Out out;
+    cvn_err no_tokenizer; /* why OUT has none, if so */
+    bool resumed;
+} Convert;
+
+#define RECORD ".source"
+
+/* What is converted into what: an attempt is gone on with where all of it is the same. */
+static int put_record(const Convert *c, StrBuf *text, cvn_err *err)
+{
+    const IoTensors *list = &c->model.tensors;
+    const char *last = NULL;
+    strbuf_printf(text, "%s %s %d %.0f\n", forms[c->form].name, c->form_options.type->name,
+                  c->form_options.parts, (double)c->form_options.shard_bytes);
+    for (size_t i = 0; i < list->n; i++) {
+        const IoTensor *t = &list->tensor[i];
+        struct stat s;
+        if (t->file == last)
+            continue;
+        last = t->file;
+        if (stat(t->file, &s) != 0)
+            return err_set(err, CVN_EIO, "cannot look at '%s': %s", t->file, strerror(errno));
+        strbuf_printf(text, "%s %lld %lld.%09ld\n", t->file, (long long)s.st_size,
+                      (long long)s.st_mtim.tv_sec, (long)s.st_mtim.tv_nsec);
+    }
+    return text->failed ? err_set(err, CVN_EMEM, "no memory for a record") : CVN_OK;
+}
+
+static bool is_same_file(const char *path, const StrBuf *text)
+{
+    FileMap map;
+    if (!file_exists(path) || file_map(&map, path, NULL))
+        return false;
+    bool same = map.size == text->length && memcmp(map.data, text->text, map.size) == 0;
+    file_unmap(&map);
+    return same;
+}
+
+static int open_staging(Convert *c, cvn_err *err)
+{
+    StrBuf record = {0};
+    const FilePath path = file_path(c->staging, RECORD);
+    int code = put_record(c, &record, err);
+    c->resumed = code == CVN_OK && is_same_file(path.text, &record);
+    if (code == CVN_OK && !c->resumed && (code = file_remove_folder(c->staging, err)) == CVN_OK &&
+        (code = file_make_folder(c->staging, err)) == CVN_OK)
+        code = file_write(path.text, record.text, record.length, err);
+    strbuf_free(&record);
+    return code;
+}
+
+/* Whole now: under its name. */
+static int commit(Convert *c, cvn_err *err)
+{
+    const FilePath record = file_path(c->staging, RECORD);
+    const FilePath file = file_path(c->staging, c->form_options.file ? c->form_options.file : "");
+    const char *from = forms[c->form].file ? file.text : c->staging;
+    if (!forms[c->form].file && remove(record.text) != 0)
+        return err_set(err, CVN_EIO, "cannot remove '%s': %s", record.text, strerror(errno));
+    TRY(file_sync_folder(c->staging, err));
+    if (rename(from, c->to) != 0)
+        return err_set(err, CVN_EIO, "cannot rename '%s' to '%s': %s", from, c->to,
+                       strerror(errno));
+    return forms[c->form].file ? file_remove_folder(c->staging, err) : CVN_OK;
+}
+
+/* ---- what stands beside the weights ---- */
+
+/* The folder in which the tokenizer's files are. */
+static const char *folder_of_source(Convert *c)
+{
+    const char *slash = strrchr(c->from, '/');
+    if (file_is_folder(c->from))
+        return c->from;
+    return slash ? arena_stringn(&c->arena, c->from, (size_t)(slash - c->from)) : ".";
+}
+
+static json_t *piece_json(const Tokenizer *t, int32_t id)
+{
+    size_t n = 0;
+    const char *text = tokenizer_piece(t, id, &n);
+    return text ? json_stringn(text, n) : json_null();
+}
+
+/* What a GGUF file says of its tokenizer beyond the tokens. */
+static int write_tokenizer_config(Convert *c, cvn_err *err)
+{
+    Tokenizer *t;
+    TRY(tokenizer_open(c->from, &t, err));
+    const char *template = tokenizer_chat_template(t);
+    json_t *json = json_pack("{s:o, s:o}", "bos_token", piece_json(t, tokenizer_bos(t)),
+                             "eos_token", piece_json(t, tokenizer_eos(t)));
+    if (template)
+        json = json_with(json, "chat_template", json_string(template));
+    tokenizer_free(t);
+    int code = json
+                   ? json_file_write(file_path(c->staging, "tokenizer_config.json").text, json, err)
+                   : err_set(err, CVN_EMEM, "no memory for tokenizer_config.json");
+    json_decref(json);
+    return code;
+}
+
+/* A model without a tokenizer is one still. */
+static int copy_tokenizer(Convert *c, cvn_err *err)
+{
+    const char *folder = folder_of_source(c);
+    if (c->model.kind == IO_KIND_GGUF) {
+        if (tokenizer_copy(c->from, c->staging, &c->no_tokenizer))
+            return CVN_OK;
+        return write_tokenizer_config(c, err);
+    }
+    for (size_t i = 0; tokenizer_files[i]; i++) {
+        const FilePath file = file_path(folder, tokenizer_files[i]);
+        if (file_exists(file.text))
+            TRY(file_copy(file.text, file_path(c->staging, tokenizer_files[i]).text, err));
+    }
+    return CVN_OK;
+}
+
+static int tokenizer_keys(Convert *c, cvn_err *err)
+{
+    Tokenizer *t;
+    if (c->model.kind == IO_KIND_GGUF) {
+        gguf_copy_tokenizer(c->model.gguf, &c->keys);
+        c->form_options.tokenizer = &c->keys;
+        return CVN_OK;
+    }
+    if (tokenizer_open(c->from, &t, &c->no_tokenizer))
+        return CVN_OK;
+    GgufKeys keys = {0};
+    int code = gguf_write_tokenizer(t, &keys, &c->no_tokenizer);
+    tokenizer_free(t);
+    c->keys = keys;
+    if (code == CVN_OK)
+        c->form_options.tokenizer = &c->keys;
+    return code == CVN_EMEM ? err_set(err, code, "%s", c->no_tokenizer.message) : CVN_OK;
+}
+
+static int write_companions(Convert *c, cvn_err *err)
+{
+    LlamaConfig config = c->model.config;
+    if (forms[c->form].file)
+        return CVN_OK;
+    TRY(copy_tokenizer(c, err));
+    if (c->form != HF)
+        return CVN_OK;
+    config.rope_interleaved = false;
+    config.dtype = c->form_options.type->type.dtype;
+    return llama_config_write(&config, c->staging, err);
+}
+
+/* ---- the command ---- */
+
+static int choose_form(const Value *v, const char *to)
+{
+    size_t n = strlen(to);
+    if (v[TO].given)
+        return (int)v[TO].integer;
+    return n > 5 && strcmp(to + n - 5, ".gguf") == 0  ? GGUF
+           : n > 4 && strcmp(to + n - 4, ".bin") == 0 ? LLAMA2C
+                                                      : HF;
+}
+
+static const FormType *choose_type(const Convert *c)
+{
+    const Value *v = &c->value[TYPE];
+    const char *name = v->given             ? v->text
+                       : c->form == LLAMA2C ? "f32"
+                                            : cvn_dtype_name(c->model.config.dtype);
+    for (const FormType *t = form_types; t->name; t++)
+        if (strcmp(t->name, name) == 0)
+            return t;
+    return NULL;
+}
+
+static int check_out(const Convert *c, cvn_err *err)
+{
+    bool there = file_exists(c->to), file = forms[c->form].file;
+    if (there && file_is_folder(c->to) == file)
+        return err_set(err, CVN_EIO, "'%s' exists and is %s folder", c->to, file ? "a" : "no");
+    if (there && file && !c->value[FORCE].flag)
+        return err_set(err, CVN_EIO, "'%s' exists; give another name or --force", c->to);
+    if (there && !file && !file_folder_is_empty(c->to))
+        return err_set(err, CVN_EIO, "'%s' is not empty; give another folder", c->to);
+    return CVN_OK;
+}
+
+static int convert_all(void *of, cvn_err *err)
+{
+    Convert *c = of;
+    const Value *v = c->value;
+    size_t n = strlen(c->to);
+    while (n > 1 && c->to[n - 1] == '/')
+        n--;
+    c->to = arena_stringn(&c->arena, c->to, n);
+    c->staging = arena_printf(&c->arena, "%s.part", c->to);
+    c->form = choose_form(v, c->to);
+    const char *slash = strrchr(c->to, '/'), *source = strrchr(c->from, '/');
+    c->form_options = (FormOptions){.type = choose_type(c),
+                                    .file = forms[c->form].file ? slash ? slash + 1 : c->to : NULL,
+                                    .name = source && source[1] ? source + 1 : c->from,
+                                    .parts = (int)v[PARTS].integer,
+                                    .shard_bytes = (uint64_t)v[SHARD].integer};
+    c->out = (Out){.arena = &c->arena,
+                   .model = &c->model,
+                   .threads = (int)v[THREADS].integer,
+                   .interrupt = run_interrupt_once(false)};
+    TRY(check_out(c, err));
+    if (c->form == GGUF)
+        TRY(tokenizer_keys(c, err));
+    TRY(forms[c->form].make(&c->out, &c->form_options, err));
+    TRY(open_staging(c, err));
+    TRY(out_write(&c->out, c->staging, err));
+    TRY(write_companions(c, err));
+    return commit(c, err);
+}
+
+/* Our own quantized folders are written by who knows their panels. */
+static int quantize(Convert *c, cvn_err *err)
+{
+    QuantScheme scheme;
+    SaveOptions save = save_options(c->args, c->model.config.dtype);
+    TRY(quant_parse(c->value[TYPE].text, &scheme, err));
+    save.tokenizer_folder = c->model.kind == IO_KIND_GGUF ? NULL : folder_of_source(c);
+    TRY(save_model_quantized(c->to, &c->model, scheme, &save, err));
+    c->staging = c->to;
+    return c->model.kind == IO_KIND_GGUF ? copy_tokenizer(c, err) : CVN_OK;
+}
+
+static int run(const Args *args)
+{
+    cvn_err err = {0};
+    Convert c = {
+        .args = args, .value = args->value, .from = args->operand[0], .to = args->operand[1]};
+    if (io_open_model(&c.model, c.from, &err))
+        return fail(&err);
+    int code = arena_init(&c.arena, &err);
+    bool ours = c.value[TYPE].given && strncmp(c.value[TYPE].text, "int", 3) == 0;
+    if (!code && c.model.config.quant.kind != QUANT_NONE)
+        code = err_set(&err, CVN_EUNSUPPORTED,
+                       "'%s' is quantized; convert the model it was made from", c.from);
+    if (!code)
+        code = ours ? quantize(&c, &err) : protect(convert_all, &c, "converting a model", &err);
+    if (!code) {
+        if (c.no_tokenizer.code)
+            fprintf(stderr, "caravan: %s has no tokenizer: %s\n", c.to, c.no_tokenizer.message);
+        if (c.out.too_large)
+            fprintf(stderr, "caravan: warning: %" PRId64 " numbers are too large for f16\n",
+                    c.out.too_large);
+        printf("%s: %s in %s%s\n", c.to, c.from,
+               ours ? c.value[TYPE].text : c.form_options.type->name,
+               c.resumed ? ", gone on with" : "");
+    }
+    strbuf_free(&c.keys.bytes);
+    arena_free(&c.arena);
+    io_close_model(&c.model);
+    return code ? fail(&err) : EXIT_OK;
+}
+
+const Command command_convert = {
+    "convert",
+    .about = "write a model in another form of files",
+    .usage = "IN OUT [options]",
+    .examples = "convert my-llama my-llama.gguf --type q4_k_m\tfor llama.cpp, in 4 bits\n"
+                "convert my-llama.gguf my-llama\tfor transformers, vLLM and training\n"
+                "convert my-llama meta --to meta --parts 8\tconsolidated.00.pth to .07.pth\n"
+                "convert stories.bin stories --type int8\tfrom llama2.c, into a quantized folder\n",
+    .notes =
+        "IN is whatever --model takes elsewhere. Weights go through a little at a time, and the "
+        "tokenizer and the chat template come along. OUT is complete or absent: it is filled "
+        "in OUT.part, and the same command goes on there after it was interrupted. Blocks of "
+        "the type asked for are copied; of others, the numbers are rounded.",
+    .operands = "IN and OUT",
+    .min_operands = 2,
+    .max_operands = 2,
+    .options = options,
+    .run = run,
+};

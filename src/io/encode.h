@@ -1,0 +1,17 @@
+/*
+ * Numbers into blocks (graph/blocks.h): for each group that shares a scale, of some scales the one with the least squared
+ * error, for each of which the best factor follows from the codes, sum x q / sum q q. Scales are rounded first, and codes
+ * chosen for them as they are stored.
+ */
+#ifndef CVN_IO_ENCODE_H
+#define CVN_IO_ENCODE_H
+
+#include "graph/blocks.h"
+
+/* Whether there is an encoder: of Q4_0, Q8_0, Q4_K and Q6_K. */
+bool block_encodes(BlockKind kind);
+
+/* n elements, whole blocks. */
+void block_encode(BlockKind kind, const float *in, int64_t n, uint8_t *out);
+
+#endif

@@ -1,0 +1,278 @@
+/* The forms that are little more than a header: Hugging Face's, GGUF and llama2.c's. */
+#include "io/forms.h"
+
+#include "base/json_file.h"
+#include "io/gguf_blocks.h"
+#include "io/llama2c.h"
+#include "io/safetensors.h"
+#include "io/save_files.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+const FormType form_types[] = {
+    {"f32", {.dtype = CVN_F32}, 0},
+    {"f16", {.dtype = CVN_F16}, 1},
+    {"bf16", {.dtype = CVN_BF16}, 32},
+    {"q8_0", {.dtype = CVN_F32, .block = BLOCK_Q8_0}, 7},
+    {"q4_0", {.dtype = CVN_F32, .block = BLOCK_Q4_0}, 2},
+    {"q4_k_m", {.dtype = CVN_F32, .block = BLOCK_Q4_K}, 15},
+    {"q6_k", {.dtype = CVN_F32, .block = BLOCK_Q6_K}, 18},
+    {0},
+};
+
+static int need_plain(const FormOptions *o, const char *form, cvn_err *err)
+{
+    if (!o->type->type.block)
+        return CVN_OK;
+    return err_set(err, CVN_EINVAL, "%s is no type of %s; f32, f16 and bf16 are", o->type->name,
+                   form);
+}
+
+/* ---- Hugging Face ---- */
+
+/* The header of safetensors for the tensors of one file, and these. */
+static int put_safetensors(Out *out, const SaveFiles *files, int file, OutType type, cvn_err *err)
+{
+    const ParamList *params = &out->model->params;
+    uint64_t at = 0;
+    StrBuf text = {0};
+    strbuf_puts(&text, "{\"__metadata__\":{\"format\":\"pt\"}");
+    for (int i = 0; i < params->n; i++) {
+        const Param *p = &params->param[i];
+        if (files->file[i] != file)
+            continue;
+        uint64_t end = at + out_type_bytes(type, p->n);
+        strbuf_printf(&text, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", p->file_name[NAMING_HF],
+                      st_dtype_name(type.dtype));
+        for (int d = 0; d < p->file_rank; d++)
+            strbuf_printf(&text, "%s%" PRId64, d ? "," : "", p->file_dims[d]);
+        strbuf_printf(&text, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", at, end);
+        at = end;
+    }
+    strbuf_putc(&text, '}');
+    while ((text.length + 8) % 64 != 0 && !text.failed)
+        strbuf_putc(&text, ' ');
+    if (text.failed)
+        return err_set(err, CVN_EMEM, "no memory for the header of a file");
+    uint64_t n = text.length;
+    out_file(out, save_files_name(files, file));
+    out_bytes(out, &n, sizeof n);
+    out_text(out, &text);
+    for (int i = 0; i < params->n; i++)
+        if (files->file[i] == file)
+            out_param(out, &params->param[i], type, -1, 0, 1);
+    return CVN_OK;
+}
+
+int form_hf(Out *out, const FormOptions *o, cvn_err *err)
+{
+    const ParamList *params = &out->model->params;
+    TRY(need_plain(o, "Hugging Face folders", err));
+    SaveFiles files = save_files("model", o->shard_bytes, params->n, out->arena);
+    for (int i = 0; i < params->n; i++)
+        save_files_add(&files, i, params->param[i].file_name[NAMING_HF],
+                       out_type_bytes(o->type->type, params->param[i].n));
+    for (int file = 0; file < files.n; file++)
+        TRY(put_safetensors(out, &files, file, o->type->type, err));
+    json_t *index = files.n > 1 ? save_files_json(&files) : NULL;
+    if (files.n > 1) {
+        const char *text = json_arena_text(index, JSON_INDENT(2), out->arena);
+        json_decref(index);
+        if (!text)
+            return err_set(err, CVN_EMEM, "no memory for an index");
+        out_file(out, SAVE_INDEX);
+        out_bytes(out, text, strlen(text));
+    }
+    return CVN_OK;
+}
+
+/* ---- GGUF ---- */
+
+/* Q4_K_M spends more on what errors come through most: as llama.cpp does, on v and down of the first and last eighth of the
+   layers and of every third between. */
+static bool is_worth_more(const Param *p, const LlamaConfig *c)
+{
+    int64_t n = c->n_layers, i = p->layer;
+    return (p->kind == PARAM_V || p->kind == PARAM_DOWN) &&
+           (i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2);
+}
+
+static OutType gguf_type(const Param *p, const LlamaConfig *c, OutType asked)
+{
+    bool head = p->kind == PARAM_LM_HEAD || (p->kind == PARAM_EMBED && c->tied);
+    OutType type = asked;
+    if (p->file_rank < 2)
+        return (OutType){.dtype = CVN_F32};
+    if ((type.block == BLOCK_Q4_K && (head || is_worth_more(p, c))) ||
+        (type.block == BLOCK_Q4_0 && head))
+        type.block = BLOCK_Q6_K;
+    if (type.block && p->file_dims[1] % block_info[type.block].elements != 0)
+        type.block = BLOCK_Q8_0;
+    if (type.block && p->file_dims[1] % block_info[type.block].elements != 0)
+        type = (OutType){.dtype = CVN_F16};
+    return type;
+}
+
+static uint32_t gguf_number(OutType type)
+{
+    for (uint32_t number = 0;; number++) {
+        const GgufElement *e = gguf_element(number);
+        if (e && (type.block ? e->block.kind == type.block
+                             : e->coding == IO_PLAIN && e->dtype == type.dtype))
+            return number;
+    }
+}
+
+static void put_ids(GgufKeys *keys, const LlamaConfig *c)
+{
+    const int32_t *eos = c->eos.id;
+    if (c->bos.n)
+        gguf_key_u32(keys, "tokenizer.ggml.bos_token_id", c->bos.id[0]);
+    if (c->eos.n)
+        gguf_key_u32(keys, "tokenizer.ggml.eos_token_id", eos[0]);
+    if (c->eos.n > 1)
+        gguf_key_u32(keys, "tokenizer.ggml.eot_token_id", eos[c->eos.n - 1]);
+    if (c->eos.n > 2)
+        gguf_key_u32(keys, "tokenizer.ggml.eom_token_id", eos[1]);
+    if (c->pad >= 0)
+        gguf_key_u32(keys, "tokenizer.ggml.padding_token_id", c->pad);
+}
+
+static void put_config(GgufKeys *keys, const LlamaConfig *c, const FormOptions *o)
+{
+    gguf_key_text(keys, "general.architecture", "llama");
+    gguf_key_text(keys, "general.name", o->name);
+    gguf_key_u32(keys, "general.file_type", o->type->gguf);
+    if (o->type->type.block)
+        gguf_key_u32(keys, "general.quantization_version", 2);
+    gguf_key_u32(keys, "llama.block_count", c->n_layers);
+    gguf_key_u32(keys, "llama.context_length", c->max_context);
+    gguf_key_u32(keys, "llama.embedding_length", c->dim);
+    gguf_key_u32(keys, "llama.feed_forward_length", c->ffn);
+    gguf_key_u32(keys, "llama.attention.head_count", c->n_heads);
+    gguf_key_u32(keys, "llama.attention.head_count_kv", c->n_kv_heads);
+    if (c->head_dim * c->n_heads != c->dim) {
+        gguf_key_u32(keys, "llama.attention.key_length", c->head_dim);
+        gguf_key_u32(keys, "llama.attention.value_length", c->head_dim);
+    }
+    gguf_key_f32(keys, "llama.attention.layer_norm_rms_epsilon", c->rms_eps);
+    gguf_key_u32(keys, "llama.rope.dimension_count", c->head_dim);
+    gguf_key_f32(keys, "llama.rope.freq_base", c->rope_theta);
+    gguf_key_u32(keys, "llama.vocab_size", c->vocab);
+    if (c->rope_scaling == ROPE_LINEAR) {
+        gguf_key_text(keys, "llama.rope.scaling.type", "linear");
+        gguf_key_f32(keys, "llama.rope.scaling.factor", c->rope_factor);
+    }
+    put_ids(keys, c);
+}
+
+static void put_tensor(StrBuf *out, const char *name, int rank, const int64_t *dims, OutType type,
+                       uint64_t *at, int64_t n)
+{
+    uint32_t number = gguf_number(type), n_dims = (uint32_t)rank;
+    gguf_put_text(out, name, strlen(name));
+    gguf_put_raw(out, &n_dims, sizeof n_dims);
+    for (int d = rank - 1; d >= 0; d--)
+        gguf_put_raw(out, &dims[d], sizeof dims[d]);
+    gguf_put_raw(out, &number, sizeof number);
+    gguf_put_raw(out, at, sizeof *at);
+    *at += (out_type_bytes(type, n) + 31) / 32 * 32;
+}
+
+/* What llama3's scaling divides each frequency by. */
+static void put_factors(Out *out, const LlamaConfig *c)
+{
+    LlamaConfig unscaled = *c;
+    int64_t n = c->head_dim / 2;
+    double *plain = arena_array(out->arena, (size_t)n, sizeof *plain);
+    double *scaled = arena_array(out->arena, (size_t)n, sizeof *scaled);
+    float *factor = arena_array(out->arena, (size_t)n, sizeof *factor);
+    unscaled.rope_scaling = ROPE_PLAIN;
+    llama_rope_frequencies(&unscaled, plain);
+    llama_rope_frequencies(c, scaled);
+    for (int64_t i = 0; i < n; i++)
+        factor[i] = (float)(plain[i] / scaled[i]);
+    out_bytes(out, factor, (size_t)n * sizeof *factor);
+    out_padding(out, 32);
+}
+
+int form_gguf(Out *out, const FormOptions *o, cvn_err *err)
+{
+    const LlamaConfig *c = &out->model->config;
+    const ParamList *params = &out->model->params;
+    bool factors = c->rope_scaling == ROPE_LLAMA3;
+    uint32_t version = 3;
+    uint64_t at = 0, n = (uint64_t)params->n + factors;
+    GgufKeys keys = {0};
+    StrBuf head = {0};
+    put_config(&keys, c, o);
+    if (!o->tokenizer)
+        gguf_key_text(&keys, "tokenizer.ggml.model", "no_vocab");
+    uint64_t n_keys = keys.n + (o->tokenizer ? o->tokenizer->n : 0);
+    gguf_put_raw(&head, "GGUF", 4);
+    gguf_put_raw(&head, &version, sizeof version);
+    gguf_put_raw(&head, &n, sizeof n);
+    gguf_put_raw(&head, &n_keys, sizeof n_keys);
+    strbuf_add(&head, keys.bytes.text, keys.bytes.length);
+    if (o->tokenizer)
+        strbuf_add(&head, o->tokenizer->bytes.text, o->tokenizer->bytes.length);
+    int64_t half = c->head_dim / 2;
+    if (factors)
+        put_tensor(&head, "rope_freqs.weight", 1, &half, (OutType){.dtype = CVN_F32}, &at, half);
+    for (int i = 0; i < params->n; i++) {
+        const Param *p = &params->param[i];
+        put_tensor(&head, p->file_name[NAMING_GGUF], p->file_rank, p->file_dims,
+                   gguf_type(p, c, o->type->type), &at, p->n);
+    }
+    bool failed = keys.bytes.failed || head.failed;
+    strbuf_free(&keys.bytes);
+    out_file(out, o->file);
+    out_text(out, &head);
+    if (failed)
+        return err_set(err, CVN_EMEM, "no memory for the header of a GGUF file");
+    out->interleaved = true;
+    out_padding(out, 32);
+    if (factors)
+        put_factors(out, c);
+    for (int i = 0; i < params->n; i++) {
+        out_param(out, &params->param[i], gguf_type(&params->param[i], c, o->type->type), -1, 0, 1);
+        out_padding(out, 32);
+    }
+    return CVN_OK;
+}
+
+/* ---- llama2.c ---- */
+
+int form_llama2c(Out *out, const FormOptions *o, cvn_err *err)
+{
+    const LlamaConfig *c = &out->model->config;
+    const ParamList *params = &out->model->params;
+    const char *refused = c->attention_bias || c->mlp_bias     ? "biases"
+                          : c->head_dim * c->n_heads != c->dim ? "heads of another width"
+                          : c->rope_scaling != ROPE_PLAIN      ? "scaled rotary frequencies"
+                          : c->rope_theta != 10000             ? "another rotary base than 10000"
+                          : c->rms_eps < 0.9e-5 || c->rms_eps > 1.1e-5 ? "another eps than 1e-5"
+                                                                       : NULL;
+    if (refused)
+        return err_set(err, CVN_EUNSUPPORTED, "a file of llama2.c cannot say that '%s' has %s",
+                       out->model->path, refused);
+    if (o->type->type.block || o->type->type.dtype != CVN_F32)
+        return err_set(err, CVN_EINVAL, "%s is no type of llama2.c's files; f32 is", o->type->name);
+    uint8_t head[LLAMA2C_HEADER] = {0};
+    const int32_t numbers[9] = {LLAMA2C_MAGIC,          1,
+                                (int32_t)c->dim,        (int32_t)c->ffn,
+                                (int32_t)c->n_layers,   (int32_t)c->n_heads,
+                                (int32_t)c->n_kv_heads, (int32_t)c->vocab,
+                                (int32_t)c->max_context};
+    memcpy(head, numbers, sizeof numbers);
+    head[sizeof numbers] = c->tied;
+    out->interleaved = true;
+    out_file(out, o->file);
+    out_bytes(out, head, sizeof head);
+    for (int k = 0; k < LLAMA2C_KINDS; k++)
+        for (int i = 0; i < params->n; i++)
+            if (params->param[i].kind == llama2c_order[1][k])
+                out_param(out, &params->param[i], o->type->type, -1, 0, 1);
+    return CVN_OK;
+}

@@ -1,0 +1,41 @@
+/*
+ * What files other programs have a model in, as rows of pieces (out.h):
+ *
+ *     form_hf        model.safetensors, or several with an index
+ *     form_meta      consolidated.00.pth, … in as many parts as wanted, and params.json
+ *     form_gguf      one file, with the tokenizer's keys in it
+ *     form_llama2c   one file of version 1 (llama2c.h)
+ *
+ * A config that a form cannot say is refused. Norms and biases are f32 in GGUF files, where all else is of the type asked for;
+ * in Q4_K_M some matrices, and in Q4_0 the head, are of Q6_K, as llama.cpp has them.
+ */
+#ifndef CVN_IO_FORMS_H
+#define CVN_IO_FORMS_H
+
+#include "io/gguf_keys.h"
+#include "io/out.h"
+
+/* A type that files are written in, by the name that the user gives it. */
+typedef struct FormType {
+    const char *name;
+    OutType type;
+    int gguf; /* general.file_type of llama.cpp */
+} FormType;
+
+extern const FormType form_types[]; /* ended by a NULL name; plain types first */
+
+typedef struct FormOptions {
+    const FormType *type;
+    const char *file;          /* name of the one file of GGUF and llama2.c */
+    const char *name;          /* of the model, for general.name */
+    int parts;                 /* of Meta */
+    uint64_t shard_bytes;      /* of Hugging Face: most in a file */
+    const GgufKeys *tokenizer; /* or NULL */
+} FormOptions;
+
+int form_hf(Out *out, const FormOptions *options, cvn_err *err);
+int form_meta(Out *out, const FormOptions *options, cvn_err *err);
+int form_gguf(Out *out, const FormOptions *options, cvn_err *err);
+int form_llama2c(Out *out, const FormOptions *options, cvn_err *err);
+
+#endif

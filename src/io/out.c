@@ -1,0 +1,323 @@
+#include "io/out.h"
+
+#include "base/crc32.h"
+#include "base/num.h"
+#include "base/room.h"
+#include "base/threads.h"
+#include "io/convert.h"
+#include "io/encode.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { ELEMENTS = 1 << 16 /* of a thread between two writes */, F16_MOST = 65504 };
+
+void out_file(Out *out, const char *name)
+{
+    out->file = arena_more(out->arena, out->file, out->n_files, sizeof *out->file);
+    out->file[out->n_files++] = (OutFile){.name = name};
+}
+
+static OutPiece *add(Out *out, OutPiece piece)
+{
+    OutFile *f = &out->file[out->n_files - 1];
+    f->piece = arena_more(out->arena, f->piece, f->n, sizeof *f->piece);
+    f->piece[f->n] = piece;
+    f->bytes += piece.n;
+    return &f->piece[f->n++];
+}
+
+uint8_t *out_bytes(Out *out, const void *bytes, size_t n)
+{
+    return add(out, (OutPiece){.bytes = arena_copy(out->arena, bytes, n), .n = n})->bytes;
+}
+
+void out_text(Out *out, StrBuf *text)
+{
+    out_bytes(out, text->text, text->length);
+    strbuf_free(text);
+}
+
+void out_padding(Out *out, uint64_t multiple)
+{
+    static const uint8_t zeros[1 << 12];
+    uint64_t n = (multiple - out->file[out->n_files - 1].bytes % multiple) % multiple;
+    if (n)
+        out_bytes(out, zeros, (size_t)n);
+}
+
+uint64_t out_type_bytes(OutType type, int64_t n)
+{
+    const BlockInfo *info = &block_info[type.block];
+    return type.block ? (uint64_t)(n / info->elements) * (uint64_t)info->bytes
+                      : (uint64_t)cvn_dtype_bytes(type.dtype, n);
+}
+
+static bool is_turned(const Param *p)
+{
+    return p->kind == PARAM_Q || p->kind == PARAM_K || p->kind == PARAM_Q_BIAS ||
+           p->kind == PARAM_K_BIAS;
+}
+
+OutPiece *out_param(Out *out, const Param *param, OutType type, int dim, int part, int parts)
+{
+    bool matrix = param->file_rank == 2, column = !matrix && is_turned(param);
+    OutPiece piece = {.param = param, .type = type};
+    piece.rows = matrix ? param->file_dims[0] : column ? param->n : 1;
+    piece.columns = param->n / piece.rows;
+    if (dim == 0) {
+        piece.rows /= parts;
+        piece.row = part * piece.rows;
+    } else if (dim == 1) {
+        piece.columns /= parts;
+        piece.column = part * piece.columns;
+    }
+    piece.n = out_type_bytes(type, piece.rows * piece.columns);
+    return add(out, piece);
+}
+
+/* ---- one weight ---- */
+
+/* A weight being written, some rows at a time. */
+typedef struct Rows {
+    Out *out;
+    const OutPiece *piece;
+    const IoTensor *tensor;
+    int64_t first, n;   /* of the piece's rows, in this turn */
+    size_t row_bytes;   /* of one, encoded */
+    float *values;      /* [n * columns] */
+    uint8_t *encoded;   /* [n * row_bytes] */
+    int64_t *too_large; /* [threads] */
+} Rows;
+
+/* Where row `row` of what is written is in the model: rotary pairs lie side by side or half a head apart. */
+static int64_t row_in_model(const Out *out, const Param *p, int64_t row)
+{
+    int64_t size = out->model->config.head_dim, half = size / 2, d = row % size;
+    if (!is_turned(p) || out->interleaved == out->model->config.rope_interleaved)
+        return row;
+    return row - d + (out->interleaved ? d % 2 * half + d / 2 : d % half * 2 + d / half);
+}
+
+static void encode_rows(void *context, int thread, int n_threads)
+{
+    const Rows *r = context;
+    const OutPiece *p = r->piece;
+    const IoTensor *t = r->tensor;
+    int64_t begin = r->n * thread / n_threads, end = r->n * (thread + 1) / n_threads;
+    int64_t width = p->param->n / (p->param->file_rank == 2 ? p->param->file_dims[0]
+                                   : p->columns == 1        ? p->param->n
+                                                            : 1);
+    bool same = t->coding == IO_BLOCKS && t->block->kind == p->type.block && !t->n_parts &&
+                !t->adapter && p->columns == width;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t from = row_in_model(r->out, p->param, p->row + r->first + i);
+        float *values = r->values + i * p->columns;
+        uint8_t *to = r->encoded + (size_t)i * r->row_bytes;
+        if (same) {
+            memcpy(to, t->data + (size_t)from * r->row_bytes, r->row_bytes);
+            continue;
+        }
+        io_decode(t, from * width + p->column, p->columns, values);
+        for (int64_t c = 0; p->type.dtype == CVN_F16 && !p->type.block && c < p->columns; c++)
+            r->too_large[thread] += isfinite(values[c]) && fabsf(values[c]) > F16_MOST;
+        if (p->type.block)
+            block_encode(p->type.block, values, p->columns, to);
+        else
+            io_encode(p->type.dtype, values, p->columns, to);
+    }
+}
+
+/* ---- a file ---- */
+
+typedef struct Writing {
+    Out *out;
+    Pool *pool;
+    const char *path;
+    int fd;
+    uint64_t at, there; /* bytes written or passed over; bytes that an earlier attempt left */
+    Crc32 *crc;
+    void *buffer; /* owned: what a weight goes through */
+} Writing;
+
+static int io_failed(const Writing *w, const char *what, cvn_err *err)
+{
+    return err_set(err, CVN_EIO, "cannot %s '%s': %s", what, w->path, strerror(errno));
+}
+
+static int put(Writing *w, const void *bytes, uint64_t n, cvn_err *err)
+{
+    const uint8_t *from = bytes;
+    while (n > 0) {
+        ssize_t done = pwrite(w->fd, from, (size_t)n, (off_t)w->at);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return io_failed(w, "write", err);
+        from += done;
+        w->at += (uint64_t)done;
+        n -= (uint64_t)done;
+    }
+    return CVN_OK;
+}
+
+/* Bytes at `at` of those that are there. */
+static int get(Writing *w, void *bytes, size_t n, uint64_t at, cvn_err *err)
+{
+    uint8_t *to = bytes;
+    while (n > 0) {
+        ssize_t done = pread(w->fd, to, n, (off_t)at);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return io_failed(w, "read", err);
+        to += done;
+        at += (uint64_t)done;
+        n -= (size_t)done;
+    }
+    return CVN_OK;
+}
+
+/* Bytes as they are. Where others are there, all behind belongs to something else. */
+static int write_bytes(Writing *w, const OutPiece *p, cvn_err *err)
+{
+    uint64_t left = w->there > w->at ? w->there - w->at : 0;
+    if (left >= p->n && p->n > 0) {
+        uint8_t *found = malloc((size_t)p->n);
+        int code = found ? get(w, found, (size_t)p->n, w->at, err)
+                         : err_set(err, CVN_EMEM, "no memory to compare '%s'", w->path);
+        bool same = code == CVN_OK && memcmp(found, p->bytes, (size_t)p->n) == 0;
+        free(found);
+        TRY(code);
+        if (same) {
+            w->at += p->n;
+            return CVN_OK;
+        }
+    }
+    w->there = 0;
+    return put(w, p->bytes, p->n, err);
+}
+
+static void keep_crc(const OutPiece *p, uint32_t crc)
+{
+    for (int i = 0; i < 2; i++)
+        if (p->crc[i])
+            memcpy(p->crc[i], &crc, sizeof crc);
+}
+
+/* A weight that is there already: only its checksum is wanted. */
+static int pass_over(Writing *w, const OutPiece *p, cvn_err *err)
+{
+    uint8_t piece[1 << 14];
+    uint32_t crc = 0;
+    for (uint64_t done = 0; p->crc[0] && done < p->n;) {
+        size_t n = p->n - done < sizeof piece ? (size_t)(p->n - done) : sizeof piece;
+        TRY(get(w, piece, n, w->at + done, err));
+        crc = crc32(w->crc, crc, piece, n);
+        done += n;
+    }
+    keep_crc(p, crc);
+    w->at += p->n;
+    return CVN_OK;
+}
+
+static int write_rows(Writing *w, const OutPiece *p, Rows *r, int64_t together, cvn_err *err)
+{
+    uint32_t crc = 0;
+    for (r->first = 0; r->first < p->rows; r->first += together) {
+        r->n = num_min(p->rows - r->first, together);
+        if (w->out->interrupt && *w->out->interrupt)
+            return err_set(err, CVN_EINTERRUPTED,
+                           "interrupted while writing '%s'; the same command goes on there",
+                           w->path);
+        pool_run(w->pool, encode_rows, r);
+        size_t bytes = (size_t)r->n * r->row_bytes;
+        if (p->crc[0])
+            crc = crc32(w->crc, crc, r->encoded, bytes);
+        TRY(put(w, r->encoded, bytes, err));
+    }
+    keep_crc(p, crc);
+    return CVN_OK;
+}
+
+static int write_param(Writing *w, const OutPiece *p, cvn_err *err)
+{
+    const ParamList *params = &w->out->model->params;
+    const Param *same = params_find(params, p->param->kind, p->param->layer);
+    int64_t too_large[THREADS_MAX] = {0};
+    if (w->there >= w->at + p->n)
+        return pass_over(w, p, err);
+    w->there = 0;
+    int threads = pool_threads(w->pool);
+    int64_t together = (int64_t)ELEMENTS * threads / p->columns;
+    together = num_min(together ? together : 1, p->rows);
+    Rows r = {.out = w->out,
+              .piece = p,
+              .tensor = w->out->model->source[same - params->param],
+              .row_bytes = (size_t)out_type_bytes(p->type, p->columns),
+              .too_large = too_large};
+    r.values = malloc((size_t)(together * p->columns) * sizeof *r.values);
+    r.encoded = malloc((size_t)together * r.row_bytes);
+    int code = r.values && r.encoded
+                   ? write_rows(w, p, &r, together, err)
+                   : err_set(err, CVN_EMEM, "no memory to write '%s'", p->param->name);
+    free(r.values);
+    free(r.encoded);
+    for (int t = 0; t < threads; t++)
+        w->out->too_large += too_large[t];
+    return code;
+}
+
+static int write_pieces(Writing *w, const OutFile *file, cvn_err *err)
+{
+    struct stat found;
+    if (fstat(w->fd, &found) != 0)
+        return io_failed(w, "look at", err);
+    w->there = (uint64_t)found.st_size;
+    for (size_t i = 0; i < file->n; i++)
+        TRY((file->piece[i].param ? write_param : write_bytes)(w, &file->piece[i], err));
+    if (ftruncate(w->fd, (off_t)w->at) != 0 || fsync(w->fd) != 0)
+        return io_failed(w, "finish", err);
+    return CVN_OK;
+}
+
+static int write_file(Out *out, Pool *pool, Crc32 *crc, const char *folder, const OutFile *file,
+                      cvn_err *err)
+{
+    const FilePath path = file_path(folder, file->name);
+    Writing w = {.out = out, .pool = pool, .path = path.text, .crc = crc};
+    w.fd = open(path.text, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (w.fd < 0)
+        return io_failed(&w, "write", err);
+    int code = write_pieces(&w, file, err);
+    if (close(w.fd) != 0 && code == CVN_OK)
+        code = io_failed(&w, "finish", err);
+    return code;
+}
+
+int out_write(Out *out, const char *folder, cvn_err *err)
+{
+    uint64_t bytes = 0;
+    Pool *pool = pool_new(out->threads, err);
+    Crc32 crc;
+    if (!pool)
+        return CVN_EINVAL;
+    crc32_init(&crc);
+    for (size_t i = 0; i < out->n_files; i++) {
+        struct stat there;
+        const FilePath path = file_path(folder, out->file[i].name);
+        bytes += out->file[i].bytes;
+        if (stat(path.text, &there) == 0)
+            bytes -= num_min((int64_t)out->file[i].bytes, (int64_t)there.st_size);
+    }
+    int code = room_check_disk(folder, bytes, err);
+    for (size_t i = 0; i < out->n_files && code == CVN_OK; i++)
+        code = write_file(out, pool, &crc, folder, &out->file[i], err);
+    pool_free(pool);
+    return code;
+}

@@ -1,0 +1,64 @@
+/*
+ * Models on their way into other files. A file is a row of pieces whose sizes are known before any is written: bytes as they
+ * are (headers, padding), and weights, of which a run of rows and columns is read, turned, encoded and written a little at a
+ * time, by all threads.
+ *
+ *     consolidated.01.pth     [zip header] [pickle] [header] [wq rows 64-127] [checksum] … [directory]
+ *
+ * What is written is the same each time, so a folder of files that an earlier attempt left is gone on with: bytes are compared,
+ * and weights that are whole are passed over.
+ */
+#ifndef CVN_IO_OUT_H
+#define CVN_IO_OUT_H
+
+#include "base/strbuf.h"
+#include "io/model.h"
+
+/* Elements as they are stored. */
+typedef struct OutType {
+    cvn_dtype dtype; /* f32, bf16 or f16 */
+    BlockKind block; /* or, if not BLOCK_NONE, these blocks (io/encode.h) */
+} OutType;
+
+typedef struct OutPiece {
+    uint8_t *bytes; /* [n], arena; or NULL, and then a weight: */
+    uint64_t n;     /* bytes in the file */
+    const Param *param;
+    OutType type;
+    int64_t row, rows, column, columns; /* of it as a matrix; one row of what is none */
+    uint8_t *crc[2]; /* where the CRC-32 of these bytes goes, in pieces behind; or NULL */
+} OutPiece;
+
+typedef struct OutFile {
+    const char *name; /* in the folder */
+    OutPiece *piece;  /* [n] */
+    size_t n;
+    uint64_t bytes;
+} OutFile;
+
+typedef struct Out {
+    Arena *arena;         /* borrowed: all below is in it */
+    const IoModel *model; /* opened and audited */
+    bool interleaved;     /* order of rotary pairs that is written */
+    OutFile *file;        /* [n_files] */
+    size_t n_files;
+    int threads; /* 0: as many as the machine has */
+    const volatile int *interrupt;
+    int64_t too_large; /* numbers that became infinite in f16 */
+} Out;
+
+/* Adds a file, and pieces to the one added last. */
+void out_file(Out *out, const char *name);
+uint8_t *out_bytes(Out *out, const void *bytes, size_t n); /* copied; where they are */
+void out_text(Out *out, StrBuf *text);                     /* the same, and frees it */
+void out_padding(Out *out, uint64_t multiple);
+/* A whole parameter, or part `part` of `parts` along `dim` of its matrix. */
+OutPiece *out_param(Out *out, const Param *param, OutType type, int dim, int part, int parts);
+
+/* Bytes of elements stored so; the row of a block type must divide into blocks. */
+uint64_t out_type_bytes(OutType type, int64_t n);
+
+/* Writes all files into a folder that exists, or goes on where another attempt ended. */
+int out_write(Out *out, const char *folder, cvn_err *err);
+
+#endif
