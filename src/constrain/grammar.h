@@ -27,7 +27,6 @@
 #include "constrain/formula.h"
 
 enum {
-    GRAMMAR_DEPTH = 100,      /* groups within groups */
     GRAMMAR_RULES = 20000,    /* those that are made on the way, too */
     GRAMMAR_SYMBOLS = 200000, /* of all rules */
     GRAMMAR_REPEAT = 2000     /* most times of a repetition of what is no term */

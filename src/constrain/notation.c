@@ -71,7 +71,7 @@ Part *part_list(Engine *e, PartKind kind, Part **part, uint32_t n)
 {
     if (n == 1)
         return part[0];
-    Part *list = new_part(e, (Part){.kind = kind, .n = n});
+    Part *list = new_part(e, (Part){.kind = (uint8_t)kind, .n = n});
     list->part = arena_array(&e->arena, n + 1, sizeof *part);
     if (n)
         memcpy(list->part, part, n * sizeof *part);

@@ -2,7 +2,9 @@
 #ifndef CVN_CONSTRAIN_NOTATION_H
 #define CVN_CONSTRAIN_NOTATION_H
 
-#include "constrain/grammar.h"
+#include "constrain/formula.h"
+
+enum { GRAMMAR_DEPTH = 100 }; /* groups within groups */
 
 typedef enum PartKind {
     PART_TERM,
