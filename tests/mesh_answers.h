@@ -25,6 +25,7 @@ typedef struct Question {
     int n_new;            /* of each text */
     int first,
         more; /* length of the first prompt, and of each by how much more than the one before */
+    const char *device; /* NULL: the CPU */
 } Question;
 
 typedef struct Answers {
@@ -69,6 +70,7 @@ static inline int answers_ask(const Question *q, const char *mesh, const char *l
                                   .eos_interval = 2,
                                   .n_buckets = 1,
                                   .bucket = {16},
+                                  .device = q->device,
                                   .mesh = mesh,
                                   .layout = layout};
     int32_t token[ANSWER_TOKENS];

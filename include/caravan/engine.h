@@ -98,6 +98,7 @@ typedef struct cvn_engine_options {
        of several texts, up to twice as fast and costs some accuracy; NULL or "none": not. */
     const char *activations;
     uint64_t memory_limit; /* refuse to start when more would be needed; 0: no limit */
+    const char *device;    /* "cpu", "tpu", "cuda", "pjrt:PLUGIN,option=value"; NULL: "cpu" */
     const char *mesh;   /* devices to run on, "data=2,model=2"; NULL: one. threads are per device */
     const char *layout; /* how the model lies on the mesh: "dp", "tp", "fsdp", "2d", "fsdp+tp" */
     bool blocking;      /* on a mesh: compute nothing while devices exchange, for comparison */

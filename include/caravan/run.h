@@ -48,7 +48,7 @@ typedef struct cvn_array cvn_array;
 /* All 0: the defaults. */
 typedef struct cvn_mesh_options {
     int threads; /* of each device; 0: the cores of this machine, divided among the devices */
-    const char *backend; /* the kind of devices: "cpu"; NULL: the first that there is */
+    const char *backend; /* the kind of devices: "cpu", "tpu", "cuda", "pjrt:PATH"; NULL: "cpu" */
 } cvn_mesh_options;
 
 /* The devices of "data=2,model=2", all in this process; of "" or NULL a single one. options: NULL for the defaults.

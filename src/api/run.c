@@ -30,23 +30,6 @@ struct cvn_program {
 
 /* ---- meshes ---- */
 
-static int find_backend(const char *name, const Backend **out, cvn_err *err)
-{
-    StrBuf names = {0};
-    for (int i = 0; backends[i]; i++) {
-        if (!name || strcmp(backends[i]->name, name) == 0) {
-            *out = backends[i];
-            strbuf_free(&names);
-            return CVN_OK;
-        }
-        strbuf_printf(&names, "%s%s", i ? ", " : "", backends[i]->name);
-    }
-    err_set(err, CVN_EINVAL, "there are no devices of the kind '%.60s'; there are %s", name,
-            names.text);
-    strbuf_free(&names);
-    return CVN_EINVAL;
-}
-
 cvn_mesh *cvn_mesh_new(const char *spec, const cvn_mesh_options *options, cvn_err *err)
 {
     cvn_err mine = {0};
@@ -55,13 +38,12 @@ cvn_mesh *cvn_mesh_new(const char *spec, const cvn_mesh_options *options, cvn_er
     if (!err)
         err = &mine;
     if (options)
-        how.devices.threads = options->threads;
+        how.devices = (DeviceOptions){.threads = options->threads, .device = options->backend};
     if (!mesh)
         err_set(err, CVN_EMEM, "no memory for a mesh");
     else if (how.devices.threads < 0)
         err_set(err, CVN_EINVAL, "devices of %d threads cannot be", how.devices.threads);
-    else if (find_backend(options ? options->backend : NULL, &how.backend, err) == CVN_OK &&
-             runtime_open(&mesh->rt, &how, err) == CVN_OK)
+    else if (runtime_open(&mesh->rt, &how, err) == CVN_OK)
         return mesh;
     cvn_mesh_free(mesh);
     return NULL;

@@ -6,7 +6,6 @@
 #include "cli/terminal.h"
 #include "grad/remat.h"
 #include "model/presets.h"
-#include "run/backend.h"
 #include "train/config.h"
 
 #include <errno.h>
@@ -45,6 +44,8 @@ const Option shared_options[SHARED_OPTIONS] = {
                         .fallback = "0", .help = "most positions, 0: what the text needs"},
     [SHARED_MEMORY] = {"memory", .kind = ARG_SIZE, .high = 0x1p60, .value = "SIZE", .fallback = "0",
                        .help = "refuse to start when more would be needed, 0: no limit"},
+    [SHARED_DEVICE] = {"device", .kind = ARG_TEXT, .value = "DEVICE", .fallback = "cpu",
+                       .help = "cpu, tpu, cuda or pjrt:PLUGIN,option=value"},
     [SHARED_MESH] = {"mesh", .kind = ARG_TEXT, .value = "MESH",
                      .help = "devices to divide the model among, data=2,model=2"},
     [SHARED_LAYOUT] = {"layout", .kind = ARG_TEXT, .needs = "mesh", .value = "LAYOUT",
@@ -97,11 +98,6 @@ const char *choice_of_remat(size_t i)
 }
 
 const char *const storage_choices[] = {"f32", "bf16", "f16", NULL};
-
-const char *choice_of_device(size_t i)
-{
-    return backends[i] ? backends[i]->name : NULL;
-}
 
 void warn_threads(int64_t wanted)
 {

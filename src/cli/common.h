@@ -25,6 +25,7 @@ typedef enum SharedOption {
     SHARED_JSON,
     SHARED_CONTEXT,
     SHARED_MEMORY,
+    SHARED_DEVICE,
     SHARED_MESH,
     SHARED_LAYOUT,
     SHARED_OVERLAP,
@@ -49,10 +50,9 @@ extern const Option shared_options[SHARED_OPTIONS];
 /* SHARED(TOP_P): its address. */
 #define SHARED(name) (&shared_options[SHARED_##name])
 
-/* Choices: the names of presets; of what is recomputed; of back ends; the types that weights are stored in. */
+/* Choices: the names of presets; of what is recomputed; the types that weights are stored in. */
 const char *choice_of_preset(size_t i);
 const char *choice_of_remat(size_t i);
-const char *choice_of_device(size_t i);
 extern const char *const storage_choices[];
 
 /* Warns where more threads are wanted than there are cores that this process may use. */

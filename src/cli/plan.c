@@ -51,8 +51,7 @@ static const Option *const options[] = {
         const Option){"layout", .letter = 'l', .kind = ARG_TEXT, .value = "NAME", .fallback = "2d",
                       .help = "how tensors lie on it: dp, tp, tp-scatter, fsdp, 2d, a product "
                               "such as fsdp+tp, or FILE.json"},
-    [DEVICE] = &(const Option){"device", .kind = ARG_CHOICE, .value = "NAME", .fallback = "cpu",
-                               .choice = choice_of_device, .help = "what it is made of, one of"},
+    [DEVICE] = SHARED(DEVICE),
     [THREADS] = &(const Option){"threads", .letter = 't', .kind = ARG_INT, .low = 1, .high = 4096,
                                 .value = "N", .fallback = "1",
                                 .help = "of each device: each has scratch of its own"},
@@ -111,10 +110,11 @@ static int make_ask(SimAsk *ask, IoModel *model, const Value *v, cvn_err *err)
                     .batch = v[BATCH].integer,
                     .seq = v[SEQ].integer,
                     .compute = dtype_of(&v[DTYPE]),
-                    .device = backends[v[DEVICE].integer],
+                    .name = v[DEVICE].text,
                     .threads = (int)v[THREADS].integer,
                     .blocking = v[OVERLAP].integer == 1};
-    if (shape(v, model, &ask->config, err) || check_layout(ask->mesh, ask->layout, err))
+    if (backend_find(ask->name, &ask->device, err) || shape(v, model, &ask->config, err) ||
+        check_layout(ask->mesh, ask->layout, err))
         return err->code;
     if (ask->compute == CVN_DTYPE_COUNT)
         ask->compute = CVN_BF16;

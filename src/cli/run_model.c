@@ -236,6 +236,7 @@ RunOptions run_model_options(const Args *args)
                    .context = args_value(args, SHARED(CONTEXT))->integer,
                    .kv_cache = args_value(args, SHARED(KV_CACHE))->text,
                    .activations = args_value(args, SHARED(ACTIVATIONS))->text,
+                   .device = args_value(args, SHARED(DEVICE))->text,
                    .memory_limit = (uint64_t)args_value(args, SHARED(MEMORY))->integer,
                    .blocking = args_value(args, SHARED(OVERLAP))->integer == 1,
                    .dump_dir = args_value(args, SHARED(DUMP))->text,

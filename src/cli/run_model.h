@@ -20,7 +20,7 @@
         SHARED(PRETTY)
 #define RUN_MODEL_OPTIONS                                                                          \
     SHARED(DTYPE), SHARED(QUANTIZE), SHARED(KV_CACHE), SHARED(ACTIVATIONS), SHARED(THREADS),       \
-        SHARED(MEMORY), SHARED(MESH), SHARED(LAYOUT), SHARED(OVERLAP)
+        SHARED(MEMORY), SHARED(DEVICE), SHARED(MESH), SHARED(LAYOUT), SHARED(OVERLAP)
 
 typedef struct RunOptions {
     const char *path;

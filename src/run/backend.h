@@ -39,6 +39,7 @@ typedef struct DeviceOptions {
     int n_devices;
     Cluster *cluster;     /* the other processes, borrowed; NULL: all devices are here */
     int threads;          /* per device; 0: this machine's, divided among its devices */
+    const char *device;   /* as backend_find reads it; NULL: the default */
     const char *dump_dir; /* where graphs and plans are written while compiling; NULL: nowhere */
     bool op_by_op;        /* operations one by one, nothing fused */
     bool split_attention; /* attention as the operations that it stands for */
@@ -106,11 +107,12 @@ typedef struct Backend {
             *devices); /* NULL is allowed; all memory is freed and no executable used any more */
     void (*describe)(const Devices *devices, DeviceInfo *out);
 
-    /* The graph of a device, which is not changed, with the report that it was cut with; layout [parameters]. The same
-       graph with the same layouts is compiled once, and belongs to the devices. */
+    /* The graph of a device, which is not changed, with the report that it was cut with; layout [parameters]; rows
+       [parameters]: of the shard that a parameter is some rows of (Argument.row), 0: it is all of it. The same graph with
+       the same layouts is compiled once, and belongs to the devices. */
     int (*compile)(Devices *devices, const cvn_graph *local, const PartitionReport *report,
-                   const Mesh *mesh, const MemoryLayout *layout, const Executable **out,
-                   cvn_err *err);
+                   const Mesh *mesh, const MemoryLayout *layout, const int64_t *rows,
+                   const Executable **out, cvn_err *err);
     void (*executable)(const Executable *executable, ExecutableInfo *out);
     int64_t (*compilations)(const Devices *devices); /* so far */
 
@@ -158,5 +160,8 @@ typedef struct Backend {
 
 /* The back ends of this program, ended by NULL; the first one is the default. (backends.c, below all of them.) */
 extern const Backend *const backends[];
+
+/* The back end of a device, "cpu", "tpu", "pjrt:PATH,option=value"; NULL: the default. */
+int backend_find(const char *device, const Backend **out, cvn_err *err);
 
 #endif

@@ -157,15 +157,17 @@ static int compile(Program *p, const cvn_graph *local, cvn_err *err)
     Runtime *rt = p->rt;
     int n = p->signature.n_parameters;
     MemoryLayout *layout = arena_array(&rt->arena, (size_t)n, sizeof *layout);
+    int64_t *rows = arena_array(&rt->arena, (size_t)n, sizeof *rows);
     size_t input_bytes = 0;
     for (int i = 0; i < n; i++) {
         const Buffer *b = p->buffer[i];
         input_bytes += b ? 0 : cvn_type_bytes(&p->report.parameter[i].local);
         bool free = b && b->role == ROLE_WEIGHT && !p->signature.donated[i];
         layout[i] = b && b->executable ? b->layout : free ? LAYOUT_FREE : LAYOUT_PLAIN;
+        rows[i] = b && b->role == ROLE_CACHE ? b->local.dim[0] : 0;
     }
-    if (rt->backend->compile(rt->devices, local, &p->report, &rt->mesh, layout, &p->executable,
-                             err))
+    if (rt->backend->compile(rt->devices, local, &p->report, &rt->mesh, layout, rows,
+                             &p->executable, err))
         return err->code;
     rt->backend->executable(p->executable, &p->info);
     for (int i = 0; i < n; i++) {

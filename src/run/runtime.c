@@ -19,11 +19,11 @@ static int read_mesh(void *of, cvn_err *err)
 
 int runtime_open(Runtime *rt, const RuntimeOptions *options, cvn_err *err)
 {
-    *rt = (Runtime){.backend = options->backend ? options->backend : backends[0],
-                    .cluster = options->devices.cluster};
+    *rt = (Runtime){.backend = options->backend, .cluster = options->devices.cluster};
     DeviceOptions devices = options->devices;
     int n_ranks = cluster_size(rt->cluster);
-    if (arena_init(&rt->arena, err))
+    if (arena_init(&rt->arena, err) ||
+        (!rt->backend && backend_find(devices.device, &rt->backend, err)))
         return err->code;
     map_init(&rt->buffers, &rt->arena);
     if (protect(read_mesh, &(Reading){rt, options->mesh}, "reading a mesh", err))

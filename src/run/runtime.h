@@ -41,7 +41,7 @@ typedef struct Buffer {
 } Buffer;
 
 typedef struct RuntimeOptions {
-    const Backend *backend; /* NULL: the default */
+    const Backend *backend; /* NULL: that of devices.device */
     const char *mesh;       /* "data=2,model=2"; NULL or "": one device */
     DeviceOptions devices;  /* n_devices is taken from the mesh */
     bool describes; /* nothing will run: there are no devices, programs are cut and not compiled,

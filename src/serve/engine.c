@@ -237,7 +237,8 @@ static int open_runtime(cvn_engine *e, cvn_err *err)
 {
     const cvn_engine_options *o = &e->options;
     const RuntimeOptions options = {.mesh = o->mesh,
-                                    .devices = {.cluster = o->cluster,
+                                    .devices = {.device = o->device,
+                                                .cluster = o->cluster,
                                                 .threads = o->threads,
                                                 .dump_dir = o->dump_dir,
                                                 .op_by_op = o->op_by_op,

@@ -238,10 +238,12 @@ static int make_either(void *of, cvn_err *err)
 int sim_plan(const SimAsk *ask, SimAnswer *a, cvn_err *err)
 {
     double begin = clock_seconds();
-    const RuntimeOptions options = {
-        .backend = &counting_backend,
-        .mesh = ask->mesh,
-        .devices = {.described = ask->device, .threads = ask->threads, .blocking = ask->blocking}};
+    const RuntimeOptions options = {.backend = &counting_backend,
+                                    .mesh = ask->mesh,
+                                    .devices = {.described = ask->device,
+                                                .device = ask->name,
+                                                .threads = ask->threads,
+                                                .blocking = ask->blocking}};
     *a = (SimAnswer){0};
     if (runtime_open(&a->rt, &options, err))
         return err->code;

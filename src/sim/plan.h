@@ -32,9 +32,10 @@ typedef struct SimAsk {
     cvn_dtype compute;      /* bf16 or f32 */
     TrainStepOptions train; /* optimizer, remat, …; batch, seq and compute are taken from above */
     const Backend
-        *device;   /* for which graphs are compiled; NULL: none are, and temporaries are 0 */
-    int threads;   /* of each device; 0: one */
-    bool blocking; /* nothing is computed while devices exchange */
+        *device;      /* for which graphs are compiled; NULL: none are, and temporaries are 0 */
+    const char *name; /* which of its devices (DeviceOptions); NULL: as it likes */
+    int threads;      /* of each device; 0: one */
+    bool blocking;    /* nothing is computed while devices exchange */
 } SimAsk;
 
 /* What a tensor is kept for. */
