@@ -108,6 +108,7 @@ static const Option *const options[] = {
     &(const Option){"prompt", .kind = ARG_TEXT, .value = "TEXT", .help = "how those texts begin"},
     &(const Option){"stop-after", .kind = ARG_INT, .range = range_of_key, .value = "N",
                     .fallback = "0", .help = "save and end after N steps, as after Ctrl-C"},
+    SHARED(DEVICE),
     SHARED(MESH),
     &option_run_layout,
     &option_run_overlap,

@@ -85,6 +85,7 @@ const TrainKey train_keys[] = {
     {"remat", KEY_TEXT, KEY_FREE, AT(remat), train_remat_name, 0, 0},
     {"memory", KEY_SIZE, KEY_FREE, AT(memory), NULL, 0, 0x1p62},
     {"threads", KEY_INT, KEY_FREE, AT(threads), NULL, 0, 1024},
+    {"device", KEY_TEXT, KEY_FREE, AT(device), NULL, 0, 0},
     {"mesh", KEY_TEXT, KEY_FREE, AT(mesh), NULL, 0, 0},
     {"layout", KEY_TEXT, KEY_FREE, AT(layout), NULL, 0, 0},
     {"overlap", KEY_TEXT, KEY_FREE, AT(overlap), train_overlap_name, 0, 0},

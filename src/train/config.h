@@ -51,6 +51,7 @@ typedef struct TrainConfig {
     const char *remat;           /* "auto", or one of remat_policy_names */
     int64_t memory;              /* most bytes; 0: what is free */
     int64_t threads;             /* per device; 0: one per core, divided among the devices */
+    const char *device;          /* "cpu", "tpu", "pjrt:PATH" */
     const char *mesh;            /* "data=2,model=2"; NULL or "": one device */
     const char *layout;          /* how the model lies on the mesh */
     const char *overlap;         /* "on", "off": compute while devices exchange */

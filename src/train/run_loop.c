@@ -126,6 +126,8 @@ static void save(Run *r)
     look_at_save(r, true, &err);
     err = (cvn_err){0};
     int code = run_is_first(r) ? metrics_sync(&r->metrics, &err) : CVN_OK;
+    if (code == CVN_OK)
+        code = train_state_fetch(&r->trainer.state, &r->trainer.rt, &err);
     code = run_together(r, code, &err);
     if (code == CVN_OK)
         code = checkpoint_save(r->writer, state_of(r), &err);
@@ -281,7 +283,7 @@ static double mfu_of(Run *r, double seconds)
         if (run_measure_peak(r, &ignored) || r->peak < before)
             r->peak = before;
     }
-    return rate / r->peak;
+    return r->peak > 0 ? rate / r->peak : 0;
 }
 
 static int step(Run *r, cvn_err *err)

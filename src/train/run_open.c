@@ -313,6 +313,7 @@ static TrainerOptions trainer_options(const Run *r)
                             .schedule = train_config_schedule(c),
                             .lora = r->lora,
                             .threads = (int)c->threads,
+                            .device = c->device,
                             .mesh = c->mesh,
                             .layout = on_mesh(c) ? c->layout : NULL,
                             .blocking = strcmp(c->overlap, "off") == 0,

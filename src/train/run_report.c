@@ -46,10 +46,14 @@ static void put_machine(StrBuf *out, const Run *r)
     const TrainerOptions *o = &r->trainer.options;
     cpu_brand(brand);
     int threads = r->trainer.rt.info.threads;
-    strbuf_printf(out, "%s%s%d thread%s\n", brand, *brand ? "; " : "", threads,
-                  threads == 1 ? "" : "s");
-    strbuf_printf(out, "matrix products: %.1f GFLOP/s in %s, measured in the run\n", r->peak / 1e9,
-                  cvn_dtype_name(o->compute));
+    if (r->peak > 0)
+        strbuf_printf(out,
+                      "%s%s%d thread%s\n"
+                      "matrix products: %.1f GFLOP/s in %s, measured in the run\n",
+                      brand, *brand ? "; " : "", threads, threads == 1 ? "" : "s", r->peak / 1e9,
+                      cvn_dtype_name(o->compute));
+    else
+        strbuf_printf(out, "%s\n", r->trainer.rt.info.kind);
     strbuf_printf(out, "memory: %s of weights, optimizer and temporaries; recomputed: %s",
                   bytes_text((double)r->trainer.bytes).text, remat_policy_names[o->remat]);
 }

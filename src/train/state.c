@@ -100,6 +100,34 @@ static const char *spec_of(TrainState *s, const Mesh *mesh, const Sharding *shar
     return spec;
 }
 
+typedef struct Fetched {
+    const Buffer *buffer;
+    int device;
+    void *to;
+} Fetched;
+
+/* Where a shard can be read when the state is saved. */
+static void *data_of(TrainState *s, const Runtime *rt, const Buffer *b, int d)
+{
+    void *at = buffer_address(rt, b, d);
+    if (at || !rt->devices)
+        return at;
+    s->fetched = arena_more(&s->arena, s->fetched, (size_t)s->n_fetched, sizeof *s->fetched);
+    Fetched *f = &s->fetched[s->n_fetched++];
+    *f = (Fetched){b, d, arena_alloc(&s->arena, cvn_type_bytes(&b->local))};
+    return f->to;
+}
+
+int train_state_fetch(TrainState *s, const Runtime *rt, cvn_err *err)
+{
+    for (int i = 0; i < s->n_fetched; i++) {
+        const Fetched *f = &s->fetched[i];
+        TRY(rt->backend->download(rt->devices, f->buffer->memory[f->device], 0,
+                                  cvn_type_bytes(&f->buffer->local), f->to, err));
+    }
+    return CVN_OK;
+}
+
 /* What lies on no device lies whole on all. */
 static void place_shards(TrainState *s, const Runtime *rt, const char *layout,
                          Buffer *const *buffer)
@@ -122,7 +150,7 @@ static void place_shards(TrainState *s, const Runtime *rt, const char *layout,
     }
     for (int d = 0; d < rt->info.n_local; d++) {
         for (size_t i = 0; i < n; i++)
-            data[i] = buffer[i] ? buffer_address(rt, buffer[i], d) : s->saved.tensor[i].data;
+            data[i] = buffer[i] ? data_of(s, rt, buffer[i], d) : s->saved.tensor[i].data;
         checkpoint_shards_add(shards, &rt->mesh, d, &s->saved, sharding, data);
     }
     s->saved.shards = shards;
@@ -141,6 +169,6 @@ int train_state_place(TrainState *s, const Runtime *rt, const char *layout, cvn_
         return CVN_OK;
     }
     for (int i = 0; i < s->saved.n - 1; i++)
-        s->saved.tensor[i].data = buffer_address(rt, buffer[i], 0);
+        s->saved.tensor[i].data = data_of(s, rt, buffer[i], 0);
     return CVN_OK;
 }

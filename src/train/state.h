@@ -34,7 +34,10 @@ typedef struct TrainState {
     ParamList model;       /* the model's */
     LoraParams adapters;   /* with LoRA */
     size_t bytes;          /* of it on one device, with rounded copies and what is frozen */
-    Arena arena;           /* owned: names and the lists */
+    struct Fetched
+        *fetched; /* [n_fetched] tensors whose back end gives no address: copies of them */
+    int n_fetched;
+    Arena arena; /* owned: names and the lists */
 } TrainState;
 
 typedef struct TrainStateOptions {
@@ -53,5 +56,8 @@ void train_state_free(TrainState *state);
 /* Where the tensors lie: whole, at their addresses, where the mesh is one device; else `saved` gets its shards, those of
    this process. Of a runtime that only describes they have no data and are read when they are written. */
 int train_state_place(TrainState *state, const Runtime *rt, const char *layout, cvn_err *err);
+
+/* Before it is saved: brings what lies where the host cannot address it. */
+int train_state_fetch(TrainState *state, const Runtime *rt, cvn_err *err);
 
 #endif

@@ -242,7 +242,8 @@ static int open_parts(Trainer *t, cvn_err *err)
 {
     const TrainerOptions *o = &t->options;
     const RuntimeOptions runtime = {.mesh = o->mesh,
-                                    .devices = {.cluster = o->cluster,
+                                    .devices = {.device = o->device,
+                                                .cluster = o->cluster,
                                                 .threads = o->threads,
                                                 .dump_dir = o->dump_dir,
                                                 .blocking = o->blocking}};

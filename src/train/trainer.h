@@ -33,6 +33,7 @@ typedef struct TrainerOptions {
     Schedule schedule;
     LoraOptions lora;     /* rank 0: every weight is trained */
     int threads;          /* per device; 0: what the machine allows */
+    const char *device;   /* as backend_find reads it; NULL: the CPU */
     const char *mesh;     /* "data=2,model=2"; NULL or "": one device */
     const char *layout;   /* how the model lies on the mesh; NULL: "2d" */
     bool blocking;        /* compute nothing while devices exchange */
