@@ -7,7 +7,7 @@
 extern const Command command_chat, command_generate, command_score, command_bench, command_init,
     command_export, command_quantize, command_inspect, command_tokenize, command_train,
     command_plan, command_opt, command_reshard, command_serve, command_constrain, command_convert,
-    command_devices;
+    command_devices, command_compile;
 
 const Command *const commands[] = {
     &command_train,    &command_chat,      &command_serve,
@@ -15,5 +15,6 @@ const Command *const commands[] = {
     &command_init,     &command_export,    &command_convert,
     &command_reshard,  &command_quantize,  &command_inspect,
     &command_tokenize, &command_plan,      &command_opt,
-    &command_devices,  &command_constrain, NULL, /* ends the list */
+    &command_devices,  &command_compile,   &command_constrain,
+    NULL, /* ends the list */
 };

@@ -1,79 +1,21 @@
 /* caravan plan: what running a model on a mesh takes, without devices or weights. */
-#include "sim/plan.h"
 #include "base/bytes.h"
 #include "base/file.h"
 #include "base/json_file.h"
-#include "cli/common.h"
 #include "cli/figures.h"
-#include "cli/run_model.h"
+#include "cli/plan_ask.h"
 #include "cli/terminal.h"
 #include "io/model.h"
 #include "io/stats.h"
-#include "model/presets.h"
-#include "train/config.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    PRESET,
-    MODEL,
-    MESH,
-    LAYOUT,
-    DEVICE,
-    THREADS,
-    OVERLAP,
-    TRAIN,
-    PREFILL,
-    SEQ,
-    BATCH,
-    CONTEXT,
-    OPTIMIZER,
-    REMAT,
-    DTYPE,
-    MEMORY,
-    SPECS,
-    PEAK,
-    SVG,
-    JSON
-};
+enum { MEMORY = ASK_OPTIONS, SPECS, PEAK, SVG, JSON };
 
 static const Option *const options[] = {
-    [PRESET] = &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .required = true,
-                               .group = 1, .value = "NAME", .choice = choice_of_preset,
-                               .help = "the shape to plan, one of"},
-    [MODEL] = &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .required = true,
-                              .group = 1, .value = "DIR", .help = "the shape of a model on disk"},
-    [MESH] = &(const Option){"mesh", .kind = ARG_TEXT, .value = "MESH", .fallback = "",
-                             .help = "devices, such as data=32,model=4; none: one device"},
-    [LAYOUT] = &(
-        const Option){"layout", .letter = 'l', .kind = ARG_TEXT, .value = "NAME", .fallback = "2d",
-                      .help = "how tensors lie on it: dp, tp, tp-scatter, fsdp, 2d, a product "
-                              "such as fsdp+tp, or FILE.json"},
-    [DEVICE] = SHARED(DEVICE),
-    [THREADS] = &(const Option){"threads", .letter = 't', .kind = ARG_INT, .low = 1, .high = 4096,
-                                .value = "N", .fallback = "1",
-                                .help = "of each device: each has scratch of its own"},
-    [OVERLAP] = SHARED(OVERLAP),
-    [TRAIN] = &(const Option){"train", .kind = ARG_FLAG, .group = 2,
-                              .help = "plan a training step; else a step of decoding"},
-    [PREFILL] = &(const Option){"prefill", .kind = ARG_FLAG, .group = 2,
-                                .help = "plan a prefill of --seq tokens"},
-    [SEQ] = &(const Option){"seq", .letter = 's', .kind = ARG_INT, .low = 1, .high = 1 << 24,
-                            .value = "N", .fallback = "1024", .help = "tokens per row"},
-    [BATCH] = &(const Option){"batch", .letter = 'b', .kind = ARG_INT, .low = 1, .high = 1 << 20,
-                              .value = "B", .fallback = "1", .help = "rows, over all devices"},
-    [CONTEXT] =
-        &(const Option){"context", .letter = 'c', .kind = ARG_INT, .low = 1, .high = 1 << 30,
-                        .value = "N", .help = "tokens that a row may have, else the model's"},
-    [OPTIMIZER] =
-        &(const Option){"optimizer", .kind = ARG_CHOICE, .value = "NAME", .fallback = "adamw",
-                        .choice = train_optimizer_name, .help = "of training, one of"},
-    [REMAT] = &(const Option){"remat", .kind = ARG_CHOICE, .value = "POLICY", .fallback = "block",
-                              .choice = choice_of_remat,
-                              .help = "what the backward pass computes again, one of"},
-    [DTYPE] = SHARED(DTYPE),
+    PLAN_ASK_OPTIONS,
     [MEMORY] = &(const Option){"memory", .kind = ARG_SIZE, .high = 0x1p60, .value = "SIZE",
                                .fallback = "0",
                                .help = "of each device: say whether it is enough, 0: do not"},
@@ -86,53 +28,6 @@ static const Option *const options[] = {
     [JSON] = SHARED(JSON),
     NULL,
 };
-
-/* Weights in blocks are planned as they run, but for training, which widens them. */
-static int shape(const Value *v, IoModel *model, LlamaConfig *config, cvn_err *err)
-{
-    if (v[PRESET].given)
-        return preset_config(v[PRESET].text, config, err);
-    TRY(io_open_shown(model, v[MODEL].text, err));
-    if (!v[TRAIN].flag && io_audit(model, NULL) == CVN_OK)
-        io_keep_blocks(model);
-    *config = model->config;
-    return CVN_OK;
-}
-
-/* The config may borrow from the model. */
-static int make_ask(SimAsk *ask, IoModel *model, const Value *v, cvn_err *err)
-{
-    *ask = (SimAsk){.mesh = v[MESH].text,
-                    .layout = v[LAYOUT].text,
-                    .task = v[TRAIN].flag     ? SIM_TRAIN
-                            : v[PREFILL].flag ? SIM_PREFILL
-                                              : SIM_DECODE,
-                    .batch = v[BATCH].integer,
-                    .seq = v[SEQ].integer,
-                    .compute = dtype_of(&v[DTYPE]),
-                    .name = v[DEVICE].text,
-                    .threads = (int)v[THREADS].integer,
-                    .blocking = v[OVERLAP].integer == 1};
-    if (backend_find(ask->name, &ask->device, err) || shape(v, model, &ask->config, err) ||
-        check_layout(ask->mesh, ask->layout, err))
-        return err->code;
-    if (ask->compute == CVN_DTYPE_COUNT)
-        ask->compute = CVN_BF16;
-    ask->context = v[CONTEXT].given ? v[CONTEXT].integer : ask->config.max_context;
-    ask->train =
-        (TrainStepOptions){.clip = 1,
-                           .remat = (RematPolicy)v[REMAT].integer,
-                           .optimizer = optimizer_defaults((OptimizerKind)v[OPTIMIZER].integer,
-                                                           model_size(&ask->config).params)};
-    if (ask->task == SIM_TRAIN && ask->seq > ask->config.max_context)
-        ask->config.max_context = ask->seq;
-    if (ask->task == SIM_PREFILL && ask->seq > ask->context)
-        return err_set(err, CVN_EINVAL,
-                       "--seq %" PRId64 " does not fit in a context of %" PRId64
-                       "; shorten it or raise --context",
-                       ask->seq, ask->context);
-    return CVN_OK;
-}
 
 /* ---- printing ---- */
 
@@ -286,16 +181,13 @@ static int print_plan_json(const SimAsk *ask, const SimAnswer *a, const char *na
                                             "axes", c->axes, "devices", (json_int_t)c->devices,
                                             "count", (json_int_t)c->count, "bytes_sent", c->bytes));
     }
-    json_t *bytes = device_memory_json(&a->memory);
-    bytes = json_with(bytes, "gradients", json_real(a->gradients));
-    bytes = json_with(bytes, "gathered_weights", json_real(a->peak.gathered));
     json_t *all = json_pack(
         "{s:s,s:s,s:s,s:s,s:i,s:I,s:I,s:o,s:f,s:f,s:I,s:f,s:o,s:o,s:o}", "model", name, "device",
         a->rt.info.kind, "mesh", ask->mesh, "layout", ask->layout, "devices",
         (int)a->rt.mesh.n_devices, "batch", (json_int_t)ask->batch, "seq", (json_int_t)ask->seq,
-        "device_memory", bytes, "device_flops", a->flops, "model_flops", a->model_flops,
-        "involuntary_gathers", (json_int_t)a->n_involuntary, "seconds", a->seconds, "tensors",
-        tensors_json(a), "collectives", collectives, "peak", peak_json(a));
+        "device_memory", plan_memory_json(a), "device_flops", a->flops, "model_flops",
+        a->model_flops, "involuntary_gathers", (json_int_t)a->n_involuntary, "seconds", a->seconds,
+        "tensors", tensors_json(a), "collectives", collectives, "peak", peak_json(a));
     if (memory > 0)
         all = json_with(all, "fits", json_boolean(a->memory.total <= memory));
     return print_json(all);
@@ -319,7 +211,7 @@ static int run(const Args *args)
     SimAsk ask;
     IoModel model = {0};
     SimAnswer answer = {0};
-    bool failed = make_ask(&ask, &model, v, &err) || sim_plan(&ask, &answer, &err) ||
+    bool failed = plan_ask(&ask, &model, v, &err) || sim_plan(&ask, &answer, &err) ||
                   (v[SVG].given && draw(v[SVG].text, &ask, &answer, &err));
     int exit_code = failed         ? fail(&err)
                     : v[JSON].flag ? print_plan_json(&ask, &answer, name, (double)v[MEMORY].integer)

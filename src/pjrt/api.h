@@ -42,6 +42,7 @@ typedef enum PjrtFunction {
     PJRT_DEVICE_MEMORY_STATS = 34,
     PJRT_EXECUTABLE_DESTROY = 40,
     PJRT_EXECUTABLE_OPTIMIZED_PROGRAM = 48,
+    PJRT_EXECUTABLE_SERIALIZE = 49,
     PJRT_LOADED_DESTROY = 50,
     PJRT_LOADED_EXECUTABLE = 51,
     PJRT_LOADED_EXECUTE = 55,
@@ -172,6 +173,9 @@ PJRT_ARGS(ClientCompile, PjrtClient *client; const PjrtProgram *program; PjrtTex
 PJRT_ARGS(Compile, const PjrtTopology *topology; const PjrtProgram *program; PjrtText options;
           PjrtClient * client; PjrtExecutable * executable;);
 PJRT_ARGS(LoadedExecutable, PjrtLoaded *loaded; PjrtExecutable * executable;);
+/* The bytes are there until they are let go of. */
+PJRT_ARGS(Serialize, const PjrtExecutable *executable; PjrtText bytes; void *owner;
+          void (*release)(void *owner););
 PJRT_ARGS(Optimized, PjrtExecutable *executable; PjrtProgram * program;);
 PJRT_ARGS(CompiledMemory, PjrtExecutable *executable;
           int64_t code, arguments, outputs, aliased, temporaries, host_code, host_arguments,

@@ -16,13 +16,15 @@
 #include "graph/stablehlo/stablehlo.h"
 #include "pjrt/options.h"
 #include "pjrt/plugin.h"
+#include "pjrt/topology.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct Executable {
-    PjrtLoaded *loaded; /* owned */
+    PjrtLoaded *loaded; /* owned; NULL: it was compiled for chips that are not here */
+    Compiled compiled;
     const char *name;
     ExecutableInfo info;
     Signature signature;
@@ -50,6 +52,8 @@ struct Devices {
     PjrtDevice **device; /* [n] of the mesh */
     int64_t *id;         /* [n] the plugin's numbers of them */
     int n;               /* 0: graphs are only compiled */
+    Topology topology;   /* that they are compiled for, where there is no client */
+    const char *save;
     const char *kind;
     Map modules; /* text -> Executable * */
     Executable *first;
@@ -75,6 +79,7 @@ static void pjrt_close(Devices *c)
         return;
     for (Executable *x = c->first; x; x = x->next)
         destroy_executable(c, x);
+    plugin_destroy(&c->plugin, PJRT_TOPOLOGY_DESTROY, c->topology.topology);
     plugin_destroy(&c->plugin, PJRT_CLIENT_DESTROY, c->client);
     arena_free(&c->arena);
     free(c);
@@ -118,6 +123,10 @@ static int open_devices(void *of, cvn_err *err)
         return err_set(err, CVN_EUNSUPPORTED,
                        "the devices of a plugin are those of one process; start no others");
     TRY(plugin_open(&c->plugin, o->device, &c->arena, err));
+    c->save = o->save;
+    c->kind = o->topology;
+    if (o->topology)
+        return topology_open(&c->topology, &c->plugin, o->topology, &c->arena, err);
     TRY(plugin_client(&c->plugin, &c->client, err));
     return take_devices(c, o->n_devices, err);
 }
@@ -213,38 +222,41 @@ static cvn_graph *take_whole(const cvn_graph *local, const int64_t *rows, Execut
     return g;
 }
 
+/* For the devices that are here. */
+static int load_module(Devices *c, Executable *x, const PjrtProgram *program, PjrtText options,
+                       cvn_err *err)
+{
+    PjrtClientCompileArgs args = PJRT_NEW(PjrtClientCompileArgs, loaded, .client = c->client,
+                                          .program = program, .options = options);
+    TRY(plugin_call(&c->plugin, PJRT_CLIENT_COMPILE, &args, err, "compile '%s'", x->name));
+    x->loaded = args.loaded;
+    PjrtLoadedExecutableArgs of =
+        PJRT_NEW(PjrtLoadedExecutableArgs, executable, .loaded = x->loaded);
+    TRY(plugin_call(&c->plugin, PJRT_LOADED_EXECUTABLE, &of, err, "describe '%s'", x->name));
+    compiled_memory(&c->plugin, of.executable, &x->compiled);
+    plugin_destroy(&c->plugin, PJRT_EXECUTABLE_DESTROY, of.executable);
+    return CVN_OK;
+}
+
 static int compile_module(Devices *c, Executable *x, StrBuf *text, int n, cvn_err *err)
 {
     StrBuf options = {0};
     Held held;
     hold(&held, strbuf_release, &options);
     compile_options_print(&options, n, c->id);
-    PjrtProgram program = PJRT_NEW(PjrtProgram, format, .code = text->text, .n_code = text->length,
-                                   .format = {"mlir", 4});
-    PjrtClientCompileArgs args =
-        PJRT_NEW(PjrtClientCompileArgs, loaded, .client = c->client, .program = &program,
-                 .options = {options.text, options.length});
+    const PjrtProgram program = PJRT_NEW(PjrtProgram, format, .code = text->text,
+                                         .n_code = text->length, .format = {"mlir", 4});
+    const PjrtText how = {options.text, options.length};
     int code = options.failed ? err_set(err, CVN_EMEM, "no memory to compile '%s'", x->name)
-                              : plugin_call(&c->plugin, PJRT_CLIENT_COMPILE, &args, err,
-                                            "compile '%s'", x->name);
+               : c->topology.topology
+                   ? topology_compile(&c->topology, &c->plugin, x->name, &program, how, n, c->save,
+                                      &x->compiled, err)
+                   : load_module(c, x, &program, how, err);
     held_release(&held);
-    x->loaded = code ? NULL : args.loaded;
+    x->info.temporary_bytes = (size_t)x->compiled.temporaries;
+    x->info.compiled = c->topology.topology ? &x->compiled : NULL;
     c->compilations += !code;
     return code;
-}
-
-/* What the plugin says of it. */
-static int ask_memory(Devices *c, Executable *x, cvn_err *err)
-{
-    PjrtLoadedExecutableArgs of =
-        PJRT_NEW(PjrtLoadedExecutableArgs, executable, .loaded = x->loaded);
-    TRY(plugin_call(&c->plugin, PJRT_LOADED_EXECUTABLE, &of, err, "describe '%s'", x->name));
-    PjrtCompiledMemoryArgs memory =
-        PJRT_NEW(PjrtCompiledMemoryArgs, peak, .executable = of.executable);
-    if (plugin_call(&c->plugin, PJRT_EXECUTABLE_MEMORY_STATS, &memory, NULL, "describe it") == 0)
-        x->info.temporary_bytes = (size_t)memory.temporaries;
-    plugin_destroy(&c->plugin, PJRT_EXECUTABLE_DESTROY, of.executable);
-    return CVN_OK;
 }
 
 static void describe(Devices *c, Executable *x, const cvn_graph *local, const cvn_graph *module)
@@ -297,8 +309,6 @@ static int compile_text(Devices *c, Executable *x, const cvn_graph *local, const
         x->next = c->first;
         c->first = x;
         code = compile_module(c, x, &text, n, err);
-        if (code == CVN_OK)
-            code = ask_memory(c, x, err);
         if (code == CVN_OK)
             *map_put(&c->modules, text.text, text.length, NULL) = (uint64_t)(uintptr_t)x;
     }

@@ -37,9 +37,12 @@ typedef struct DeviceOptions {
     /* Of the mesh, in all processes; divides among the ranks of the cluster. 0: none; graphs are only compiled, to be
        looked at, and nothing else is asked of the back end than to describe itself. */
     int n_devices;
-    Cluster *cluster;     /* the other processes, borrowed; NULL: all devices are here */
-    int threads;          /* per device; 0: this machine's, divided among its devices */
-    const char *device;   /* as backend_find reads it; NULL: the default */
+    Cluster *cluster;   /* the other processes, borrowed; NULL: all devices are here */
+    int threads;        /* per device; 0: this machine's, divided among its devices */
+    const char *device; /* as backend_find reads it; NULL: the default */
+    /* Of a back end that compiles for chips that are not here: which ("v5e:4x4"), and where it writes what it compiled last;
+       NULL: for its own, nowhere. */
+    const char *topology, *save;
     const char *dump_dir; /* where graphs and plans are written while compiling; NULL: nowhere */
     bool op_by_op;        /* operations one by one, nothing fused */
     bool split_attention; /* attention as the operations that it stands for */
@@ -60,6 +63,19 @@ typedef struct DeviceInfo {
 typedef int MemoryLayout;
 enum { LAYOUT_FREE = -1, LAYOUT_PLAIN = 0 };
 
+/* What a compiler of others says of a program, of one device. */
+typedef struct Compiled {
+    int64_t arguments, outputs, aliased,
+        temporaries; /* bytes; aliased: outputs in arguments' place */
+    int64_t peak;    /* of all of these together */
+    double cycles;   /* estimated, summed over the schedule; 0: it does not say */
+    double clock;    /* of the chip, in Hz; 0: nobody knows */
+    struct {
+        const char *kind; /* "all-reduce" */
+        int64_t count;
+    } collective[5];
+} Compiled;
+
 /* What is known of a compiled graph. Bytes and operations are of one device. */
 typedef struct ExecutableInfo {
     size_t temporary_bytes; /* while it runs, beside parameters */
@@ -70,6 +86,7 @@ typedef struct ExecutableInfo {
     const size_t *parameter_bytes; /* [parameters] of a device's memory, in that layout */
     /* What was made of it, to be looked at (compile/plan.h); NULL: the back end does not say. */
     const struct Plan *plan;
+    const Compiled *compiled; /* for chips that are not here; else NULL */
 } ExecutableInfo;
 
 typedef struct MemoryOptions {

@@ -165,6 +165,7 @@ static int add_up(Sim *s, const cvn_graph *g, const Program *p, cvn_err *err)
     add_tensors(s, g, p);
     a->collective = counts->collective;
     a->n_collectives = counts->n_collectives;
+    a->compiled = p->info.compiled;
     a->operations = counts->operations;
     a->steps = counts->steps;
     a->flops = counts->flops - counts->attention_flops * (1 - keys_seen(s));
@@ -242,6 +243,8 @@ int sim_plan(const SimAsk *ask, SimAnswer *a, cvn_err *err)
                                     .mesh = ask->mesh,
                                     .devices = {.described = ask->device,
                                                 .device = ask->name,
+                                                .topology = ask->topology,
+                                                .save = ask->save,
                                                 .threads = ask->threads,
                                                 .blocking = ask->blocking}};
     *a = (SimAnswer){0};

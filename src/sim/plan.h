@@ -34,8 +34,9 @@ typedef struct SimAsk {
     const Backend
         *device;      /* for which graphs are compiled; NULL: none are, and temporaries are 0 */
     const char *name; /* which of its devices (DeviceOptions); NULL: as it likes */
-    int threads;      /* of each device; 0: one */
-    bool blocking;    /* nothing is computed while devices exchange */
+    const char *topology, *save; /* as there */
+    int threads;                 /* of each device; 0: one */
+    bool blocking;               /* nothing is computed while devices exchange */
 } SimAsk;
 
 /* What a tensor is kept for. */
@@ -73,7 +74,8 @@ typedef struct SimAnswer {
     DeviceMemory memory;
     double gradients; /* of all weights, per device, f32: part of temporaries; 0 without training */
     Peak peak;        /* what fills the arena; no rows when the device does not say */
-    double flops;     /* of a step, per device; of attention what the positions need */
+    const Compiled *compiled;  /* what the device's compiler says, or NULL */
+    double flops;              /* of a step, per device; of attention what the positions need */
     double model_flops;        /* of a step, whole: 2 N or 6 N per token, and attention */
     int64_t operations, steps; /* of the device's graph; of what is compiled of it */
     int64_t n_involuntary;     /* gathers that no tensor asked for */

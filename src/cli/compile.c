@@ -1,0 +1,133 @@
+/* caravan compile: a step for chips that are not here, by their own compiler. */
+#include "base/bytes.h"
+#include "base/json_file.h"
+#include "cli/plan_ask.h"
+#include "cli/run_model.h"
+#include "cli/terminal.h"
+#include "run/backend.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOPOLOGY = ASK_OPTIONS, DECODE, OUT, JSON };
+
+static const Option *const options[] = {
+    PLAN_ASK_OPTIONS,
+    [TOPOLOGY] = &(const Option){"topology", .kind = ARG_TEXT, .required = true, .value = "CHIPS",
+                                 .help = "chips to compile for: v5e:4x4, v4:2x2x4, h100:8"},
+    [DECODE] = &(const Option){"decode", .kind = ARG_FLAG, .group = 2,
+                               .help = "a step of decoding, as without any of these"},
+    [OUT] = &(const Option){"out", .letter = 'o', .kind = ARG_OUTPUT, .tried = true,
+                            .value = "FILE", .help = "write the executable"},
+    [JSON] = SHARED(JSON),
+    NULL,
+};
+
+static void size_row(const char *name, int64_t bytes)
+{
+    printf("  %-16s %16" PRId64 "  %12s\n", name, bytes, bytes_text((double)bytes).text);
+}
+
+static void print_compiled(const Compiled *c, const SimAnswer *plan, double seconds)
+{
+    const DeviceMemory *m = &plan->memory;
+    printf("memory of each device, by its compiler\n");
+    size_row("arguments", c->arguments);
+    size_row("outputs", c->outputs);
+    size_row("  in their place", c->aliased);
+    size_row("temporaries", c->temporaries);
+    size_row("peak", c->peak);
+    printf("as planned\n");
+    size_row("arguments", (int64_t)(m->total - m->temporaries));
+    size_row("temporaries", (int64_t)m->temporaries);
+    size_row("together", (int64_t)m->total);
+    if (c->cycles > 0)
+        printf("cycles, estimated  %.0f", c->cycles);
+    if (c->cycles > 0 && c->clock > 0)
+        printf(": %.3f ms at %.2f GHz", c->cycles / c->clock * 1e3, c->clock / 1e9);
+    if (c->cycles > 0)
+        putchar('\n');
+    for (size_t i = 0; i < sizeof c->collective / sizeof *c->collective; i++)
+        if (c->collective[i].count)
+            printf("%-18s %" PRId64 "\n", c->collective[i].kind, c->collective[i].count);
+    printf("compiled in %.1f s\n", seconds);
+}
+
+static json_t *number_or_null(double x)
+{
+    return x > 0 ? json_real(x) : json_null();
+}
+
+static int print_compiled_json(const Compiled *c, const SimAnswer *plan, double seconds)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < sizeof c->collective / sizeof *c->collective; i++)
+        if (c->collective[i].count)
+            json_array_append_new(list, json_pack("{s:s,s:I}", "kind", c->collective[i].kind,
+                                                  "count", (json_int_t)c->collective[i].count));
+    return print_json(json_pack("{s:{s:I,s:I,s:I,s:I,s:I},s:{s:o},s:o,s:o,s:o,s:f}",
+                                "device_memory", "arguments", (json_int_t)c->arguments, "outputs",
+                                (json_int_t)c->outputs, "aliased", (json_int_t)c->aliased,
+                                "temporaries", (json_int_t)c->temporaries, "peak",
+                                (json_int_t)c->peak, "plan", "device_memory",
+                                plan_memory_json(plan), "cycles", number_or_null(c->cycles),
+                                "seconds", number_or_null(c->clock > 0 ? c->cycles / c->clock : 0),
+                                "collectives", list, "compile_seconds", seconds));
+}
+
+/* The chip's compiler first: what it cannot do need not be planned. */
+static int compile(const Value *v, IoModel *model, SimAnswer *compiled, SimAnswer *plan,
+                   cvn_err *err)
+{
+    SimAsk planned, ask;
+    TRY(plan_ask(&planned, model, v, err));
+    ask = planned;
+    ask.name = v[DEVICE].text;
+    TRY(backend_find(ask.name, &ask.device, err));
+    if (ask.device == planned.device)
+        return err_set(err, CVN_EINVAL,
+                       "compiling for chips takes their compiler: give --device tpu, cuda or "
+                       "pjrt:PLUGIN");
+    ask.topology = v[TOPOLOGY].text;
+    ask.save = v[OUT].text;
+    TRY(sim_plan(&ask, compiled, err));
+    return sim_plan(&planned, plan, err);
+}
+
+static int run(const Args *args)
+{
+    const Value *v = args->value;
+    cvn_err err = {0};
+    IoModel model = {0};
+    SimAnswer compiled = {0}, plan = {0};
+    int code = compile(v, &model, &compiled, &plan, &err);
+    if (code)
+        code = fail(&err);
+    else if (v[JSON].flag)
+        code = print_compiled_json(compiled.compiled, &plan, compiled.seconds);
+    else
+        print_compiled(compiled.compiled, &plan, compiled.seconds);
+    sim_answer_free(&compiled);
+    sim_answer_free(&plan);
+    io_close_model(&model);
+    return code;
+}
+
+const Command command_compile = {
+    "compile",
+    .about = "compile a step for TPUs or GPUs that are not here",
+    .usage = "--topology CHIPS --device DEVICE (--preset NAME | --model DIR) [options]",
+    .examples =
+        "compile --topology v5e:4x4 --device tpu --preset llama3.1-70b --mesh model=16 --layout "
+        "tp --batch 8 --context 2048\tdoes it fit, and how long does a step take?\n"
+        "compile --topology v5e:2x2 --device pjrt:libtpu.so --preset llama3.2-1b --mesh data=4 "
+        "--layout fsdp --train --seq 1024 --batch 8 --json\ta training step\n",
+    .notes = "The step that --device would run is compiled by the plugin's own compiler, for "
+             "--topology, and what that says of its memory is shown beside what `caravan plan` "
+             "says. No chip is needed. The mesh has as many devices as the topology. Cycles are "
+             "the compiler's estimates, added up over all operations, as if none ran beside "
+             "another.",
+    .options = options,
+    .run = run,
+};
