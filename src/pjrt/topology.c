@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "pjrt/optimized.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,18 +16,83 @@ static const struct {
     double clock;
 } tpus[] = {{"v4", 1.05e9}, {"v5e", 1.5e9}, {"v5", 1.75e9}, {"v6e", 1.75e9}};
 
-static double clock_of(const char *name)
+/* GPUs: what NVIDIA publishes of them, and their drivers say. */
+typedef struct Gpu {
+    const char *name, *long_name;
+    int64_t bandwidth, memory, l2, shared, shared_block; /* bytes, a second or in all */
+    int cores, fpus, major;                              /* of a core; of the compute capability */
+    const char *clock;                                   /* GHz */
+} Gpu;
+
+static const Gpu gpus[] = {
+    {"h100", "NVIDIA H100 80GB HBM3", 3352320000000, 84942979072, 52428800, 233472, 232448, 132,
+     128, 9, "1.98"},
+    {"h200", "NVIDIA H200 141GB HBM3e", 4800000000000, 151397597184, 52428800, 233472, 232448, 132,
+     128, 9, "1.98"},
+    {"a100", "NVIDIA A100-SXM4-80GB", 2039040000000, 85100068864, 41943040, 167936, 166912, 108, 64,
+     8, "1.41"},
+};
+
+static bool begins(const char *name, const char *chip)
 {
     size_t n = strcspn(name, ":");
+    return strlen(chip) == n && strncmp(name, chip, n) == 0;
+}
+
+static double clock_of(const char *name)
+{
     for (size_t i = 0; i < sizeof tpus / sizeof *tpus; i++)
-        if (strlen(tpus[i].name) == n && strncmp(name, tpus[i].name, n) == 0)
+        if (begins(name, tpus[i].name))
             return tpus[i].clock;
+    return 0;
+}
+
+/* A chip as XLA's GpuTargetConfigProto, in text. */
+static const char *describe_gpu(const Gpu *g, Arena *arena)
+{
+    return arena_printf(
+        arena,
+        "gpu_device_info { threads_per_block_limit: 1024 threads_per_warp: 32 "
+        "shared_memory_per_block: 49152 shared_memory_per_core: %" PRId64
+        " threads_per_core_limit: 2048 core_count: %d fpus_per_core: %d "
+        "block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535 "
+        "memory_bandwidth: %" PRId64 " l2_cache_size: %" PRId64
+        " clock_rate_ghz: %s device_memory_size: %" PRId64
+        " shared_memory_per_block_optin: %" PRId64
+        " cuda_compute_capability { major: %d } registers_per_core_limit: 65536 "
+        "registers_per_block_limit: 65536 } platform_name: \"CUDA\" "
+        "dnn_version_info { major: 9 minor: 10 } device_description_str: \"%s\"",
+        g->shared, g->cores, g->fpus, g->bandwidth, g->l2, g->clock, g->memory, g->shared_block,
+        g->major, g->long_name);
+}
+
+static PjrtNamed text_option(const char *name, const char *value)
+{
+    return (PjrtNamed)PJRT_NEW(PjrtNamed, n, .name = {name, strlen(name)}, .kind = PJRT_STRING,
+                               .string = value, .n = strlen(value));
+}
+
+/* The options of a topology of GPUs, 2 of them; 0: it is none. */
+static size_t gpu_options(const char *name, PjrtNamed *option, Arena *arena)
+{
+    for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
+        if (!begins(name, gpus[i].name))
+            continue;
+        const char *count = name + strlen(gpus[i].name);
+        option[0] = text_option("target_config", describe_gpu(&gpus[i], arena));
+        option[1] =
+            text_option("topology", arena_printf(arena, "1x1x%s", *count ? count + 1 : "1"));
+        return 2;
+    }
     return 0;
 }
 
 int topology_open(Topology *t, const Plugin *p, const char *name, Arena *arena, cvn_err *err)
 {
-    PjrtTopologyArgs args = PJRT_NEW(PjrtTopologyArgs, topology, .name = {name, strlen(name)});
+    PjrtNamed option[2];
+    PjrtTopologyArgs args =
+        PJRT_NEW(PjrtTopologyArgs, topology, .name = {name, strlen(name)}, .option = option,
+                 .n_options = gpu_options(name, option, arena));
     *t = (Topology){.name = arena_string(arena, name), .clock = clock_of(name)};
     TRY(plugin_call(p, PJRT_TOPOLOGY_CREATE, &args, err, "compile for '%s'", name));
     t->topology = args.topology;
@@ -48,9 +114,10 @@ void compiled_memory(const Plugin *p, PjrtExecutable *executable, Compiled *out)
     out->outputs = memory.outputs;
     out->aliased = memory.aliased;
     out->temporaries = memory.temporaries;
-    out->peak = memory.peak > 0
-                    ? memory.peak
-                    : memory.arguments + memory.outputs - memory.aliased + memory.temporaries;
+    int64_t kept = memory.arguments + memory.outputs - memory.aliased;
+    out->peak = memory.peak > 0 ? memory.peak : kept + memory.temporaries;
+    if (out->temporaries == 0 && out->peak > kept) /* libtpu's, of large programs */
+        out->temporaries = out->peak - kept;
 }
 
 /* It is worth something without this. */
