@@ -1,0 +1,329 @@
+/*
+ * A PJRT plugin that computes nothing: results are 0. It counts what it handed out and was not given back, and fails when it
+ * is told to: the n-th call of a function from now on returns an error. Whoever tests loads it by dlopen, too, and finds
+ *
+ *     void fake_fail(int function, int n);       0: never again; another call begins to count anew
+ *     int fake_failed(void);                     whether it did
+ *     int fake_live(void);                       objects that are out
+ *     void fake_table(int major, int minor, size_t bytes);     what the next GetPjrtApi says of itself
+ */
+#include "pjrt/api.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEVICES = 4, ALL = 118 };
+
+typedef struct Object {
+    int64_t n; /* of an executable: its outputs; of a topology: its devices */
+} Object;
+
+static struct {
+    size_t size;
+    void *extension;
+    struct {
+        size_t size;
+        void *extension;
+        int major, minor;
+    } version;
+    PjrtCall *call[ALL];
+} table;
+
+static int live, fail_function = -1, fail_n, failed;
+static char devices[DEVICES];
+static PjrtDevice *device_list[DEVICES];
+
+void fake_fail(int function, int n);
+int fake_failed(void);
+int fake_live(void);
+void fake_table(int major, int minor, size_t bytes);
+const void *GetPjrtApi(void);
+
+void fake_fail(int function, int n)
+{
+    fail_function = function;
+    fail_n = n;
+    failed = 0;
+}
+
+int fake_failed(void)
+{
+    return failed;
+}
+
+int fake_live(void)
+{
+    return live;
+}
+
+static void *new_object(int64_t n)
+{
+    Object *o = malloc(sizeof *o);
+    if (!o)
+        abort();
+    o->n = n;
+    live++;
+    return o;
+}
+
+static PjrtError *destroy(void *of)
+{
+    PjrtObjectArgs *args = of;
+    live--;
+    free(args->object);
+    return NULL;
+}
+
+static PjrtError *injected(int function)
+{
+    if (function != fail_function || fail_n == 0 || --fail_n > 0)
+        return NULL;
+    failed = 1;
+    return new_object(0);
+}
+
+static PjrtError *nothing(void *of)
+{
+    (void)of;
+    return NULL;
+}
+
+static PjrtText text(const char *s)
+{
+    return (PjrtText){s, strlen(s)};
+}
+
+static PjrtError *message(void *of)
+{
+    ((PjrtMessageArgs *)of)->text = text("injected\nin two lines");
+    return NULL;
+}
+
+static PjrtError *code(void *of)
+{
+    ((PjrtCodeArgs *)of)->code = PJRT_RESOURCE_EXHAUSTED;
+    return injected(PJRT_ERROR_CODE);
+}
+
+static PjrtError *client_create(void *of)
+{
+    ((PjrtCreateArgs *)of)->client = new_object(0);
+    return NULL;
+}
+
+static PjrtError *client_name(void *of)
+{
+    ((PjrtClientTextArgs *)of)->text = text("fake");
+    return NULL;
+}
+
+static PjrtError *client_devices(void *of)
+{
+    PjrtDevicesArgs *args = of;
+    args->device = device_list;
+    args->n = DEVICES;
+    return NULL;
+}
+
+static PjrtError *describe(void *of)
+{
+    PjrtDescribeArgs *args = of;
+    args->description = (PjrtDescription *)args->device;
+    return NULL;
+}
+
+static PjrtError *description_id(void *of)
+{
+    PjrtDescriptionIdArgs *args = of;
+    args->id = (int)((char *)args->description - devices);
+    return NULL;
+}
+
+static PjrtError *description_kind(void *of)
+{
+    ((PjrtDescriptionTextArgs *)of)->text = text("abacus");
+    return NULL;
+}
+
+/* Results of the module's function: "… -> (tensor<2xf32>, tensor<i32>) {" */
+static int64_t count_outputs(const PjrtProgram *program)
+{
+    char *all = malloc(program->n_code + 1);
+    int64_t n = 0;
+    memcpy(all, program->code, program->n_code);
+    all[program->n_code] = 0;
+    const char *at = strstr(all, ") -> ("), *end = strstr(at ? at : all, ") {\n");
+    for (; at && at < end; at++)
+        n += strncmp(at, "tensor<", 7) == 0;
+    free(all);
+    return n;
+}
+
+static PjrtError *client_compile(void *of)
+{
+    PjrtClientCompileArgs *args = of;
+    args->loaded = new_object(count_outputs(args->program));
+    return NULL;
+}
+
+static PjrtError *loaded_executable(void *of)
+{
+    ((PjrtLoadedExecutableArgs *)of)->executable = new_object(0);
+    return NULL;
+}
+
+static PjrtError *from_host(void *of)
+{
+    PjrtFromHostArgs *args = of;
+    args->buffer = new_object(0);
+    args->done = new_object(0);
+    return NULL;
+}
+
+static PjrtError *to_host(void *of)
+{
+    PjrtToHostArgs *args = of;
+    memset(args->target, 0, args->bytes);
+    args->event = new_object(0);
+    return NULL;
+}
+
+static PjrtError *execute(void *of)
+{
+    PjrtExecuteArgs *args = of;
+    const Object *loaded = (const Object *)(void *)args->loaded;
+    for (size_t d = 0; d < args->n_devices; d++) {
+        for (int64_t i = 0; i < loaded->n; i++)
+            args->output[d][i] = new_object(0);
+        args->event[d] = new_object(0);
+    }
+    return NULL;
+}
+
+static PjrtError *topology_create(void *of)
+{
+    PjrtTopologyArgs *args = of;
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)args->name.n, args->name.text);
+    args->topology = new_object(strtol(name + strcspn(name, "0123456789"), NULL, 10));
+    return NULL;
+}
+
+static PjrtError *topology_devices(void *of)
+{
+    PjrtTopologyDevicesArgs *args = of;
+    args->n = (size_t)((const Object *)(const void *)args->topology)->n;
+    return NULL;
+}
+
+static PjrtError *compile(void *of)
+{
+    ((PjrtCompileArgs *)of)->executable = new_object(0);
+    return NULL;
+}
+
+static PjrtError *memory_stats(void *of)
+{
+    PjrtCompiledMemoryArgs *args = of;
+    args->arguments = 1000;
+    args->outputs = args->aliased = 100;
+    args->temporaries = 10;
+    return NULL;
+}
+
+static PjrtError *optimized(void *of)
+{
+    /* One computation of two instructions. */
+    static const char program[] = "\x0a\x39\x1a\x37"
+                                  "\x12\x12\x12\x10"
+                                  "all-reduce-start"
+                                  "\x12\x21\xda\x02\x1e"
+                                  "{\"estimated_cycles\":\"1234567\"}";
+    PjrtOptimizedArgs *args = of;
+    if (args->program->code)
+        memcpy(args->program->code, program, args->program->n_code);
+    else
+        args->program->n_code = sizeof program - 1;
+    return NULL;
+}
+
+static void release(void *owner)
+{
+    live--;
+    free(owner);
+}
+
+static PjrtError *serialize(void *of)
+{
+    PjrtSerializeArgs *args = of;
+    args->bytes = text("an executable");
+    args->owner = new_object(0);
+    args->release = release;
+    return NULL;
+}
+
+/* X(function, what it does) */
+#define FUNCTIONS(X)                                                                               \
+    X(PJRT_PLUGIN_INITIALIZE, nothing)                                                             \
+    X(PJRT_EVENT_AWAIT, nothing)                                                                   \
+    X(PJRT_CLIENT_CREATE, client_create)                                                           \
+    X(PJRT_CLIENT_PLATFORM_NAME, client_name)                                                      \
+    X(PJRT_CLIENT_PLATFORM_VERSION, client_name)                                                   \
+    X(PJRT_CLIENT_ADDRESSABLE_DEVICES, client_devices)                                             \
+    X(PJRT_CLIENT_COMPILE, client_compile)                                                         \
+    X(PJRT_CLIENT_BUFFER_FROM_HOST, from_host)                                                     \
+    X(PJRT_DESCRIPTION_ID, description_id)                                                         \
+    X(PJRT_DESCRIPTION_KIND, description_kind)                                                     \
+    X(PJRT_DEVICE_DESCRIPTION, describe)                                                           \
+    X(PJRT_DEVICE_MEMORY_STATS, nothing)                                                           \
+    X(PJRT_EXECUTABLE_OPTIMIZED_PROGRAM, optimized)                                                \
+    X(PJRT_EXECUTABLE_SERIALIZE, serialize)                                                        \
+    X(PJRT_LOADED_EXECUTABLE, loaded_executable)                                                   \
+    X(PJRT_LOADED_EXECUTE, execute)                                                                \
+    X(PJRT_BUFFER_TO_HOST, to_host)                                                                \
+    X(PJRT_TOPOLOGY_CREATE, topology_create)                                                       \
+    X(PJRT_TOPOLOGY_DEVICES, topology_devices)                                                     \
+    X(PJRT_COMPILE, compile)                                                                       \
+    X(PJRT_EXECUTABLE_MEMORY_STATS, memory_stats)                                                  \
+    X(PJRT_EVENT_DESTROY, destroy)                                                                 \
+    X(PJRT_CLIENT_DESTROY, destroy)                                                                \
+    X(PJRT_EXECUTABLE_DESTROY, destroy)                                                            \
+    X(PJRT_LOADED_DESTROY, destroy)                                                                \
+    X(PJRT_BUFFER_DESTROY, destroy)                                                                \
+    X(PJRT_TOPOLOGY_DESTROY, destroy)
+
+/* What destroys has done so when it fails; the others have done nothing. */
+#define CALL(function, does)                                                                       \
+    static PjrtError *call_##function(void *of)                                                    \
+    {                                                                                              \
+        bool destroys = (does) == destroy;                                                         \
+        PjrtError *error = injected(function);                                                     \
+        if (!error || destroys)                                                                    \
+            (does)(of);                                                                            \
+        return error;                                                                              \
+    }
+FUNCTIONS(CALL)
+#undef CALL
+
+void fake_table(int major, int minor, size_t bytes)
+{
+    table.size = bytes;
+    table.version.major = major;
+    table.version.minor = minor;
+}
+
+const void *GetPjrtApi(void)
+{
+    for (int i = 0; i < DEVICES; i++)
+        device_list[i] = (PjrtDevice *)(void *)&devices[i];
+    if (!table.size)
+        fake_table(0, PJRT_OLDEST, sizeof table);
+    table.call[PJRT_ERROR_DESTROY] = destroy;
+    table.call[PJRT_ERROR_MESSAGE] = message;
+    table.call[PJRT_ERROR_CODE] = code;
+#define PLACE(function, does) table.call[function] = call_##function;
+    FUNCTIONS(PLACE)
+#undef PLACE
+    return &table;
+}
