@@ -100,7 +100,7 @@ typedef struct Command {
     int (*run)(const Args *args); /* returns the exit code */
 } Command;
 
-/* The commands there are, ended by NULL (commands.c). */
+/* The commands there are, ended by NULL (commands.def). */
 extern const Command *const commands[];
 
 /* Reads argv[0 … argc-1], which follow the command's name. CVN_EINVAL is a mistake in what was typed,

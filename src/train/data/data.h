@@ -48,11 +48,9 @@ typedef enum DataPacking {
 extern const char *const data_packing_names[DATA_PACK_COUNT]; /* "auto", … */
 
 typedef struct DataOptions {
-    const char *const
-        *paths; /* [n_paths] files and folders; all as PATH=0.7: a mixture by weights */
+    const char *const *paths; /* [n_paths] files and folders; PATH=0.7: a mixture by weights */
     size_t n_paths;
-    const char
-        *held; /* file or folder that validates, in place of a part of the data; NULL: none */
+    const char *held;           /* what validates, in place of a part of the data; NULL: none */
     const Tokenizer *tokenizer; /* borrowed until data_open returns; NULL: all paths hold ids */
     const ChatFormat *chat;     /* how messages are written; NULL: messages are an error */
     int32_t vocab;              /* of the model: ids must be below; 0: the tokenizer's vocabulary */
