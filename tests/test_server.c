@@ -2,131 +2,18 @@
  * The server over HTTP: what it answers is what the model says, whole or streamed, alone or in company, in every dialect; what
  * it does not carry out it refuses by name; and clients that leave, lie or flood take nothing from the others.
  */
-#include "http_client.h"
-#include "server/fields.h"
-#include "server/server.h"
 #include "shell.h"
 
 #ifdef CVN_HAVE_MICROHTTPD
+
+#include "server/fields.h"
+#include "server_run.h"
 
 #include "base/file.h"
 #include "base/threads.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <signal.h>
-
-enum { ROWS = 3, WAITING = 40, CONTEXT = 256 };
-
-static cvn_model *model;
-
-/* A server on a thread of its own. */
-typedef struct Running {
-    Server *server;
-    cvn_engine *engine;
-    pthread_t thread;
-    int port, code;
-    cvn_err err;
-} Running;
-
-static void *run_server(void *context)
-{
-    Running *r = context;
-    r->code = server_run(r->server, model, r->engine, &r->err);
-    return NULL;
-}
-
-static ServerOptions usual_options(void)
-{
-    static char path[256];
-    snprintf(path, sizeof path, "%s/model", scratch);
-    return (ServerOptions){.host = "127.0.0.1",
-                           .model_path = path,
-                           .model_name = "tiny",
-                           .max_waiting = WAITING,
-                           .max_body = 1 << 20,
-                           .max_connections = 200,
-                           .idle_seconds = 30};
-}
-
-static void make_server(Running *r, const ServerOptions *options)
-{
-    *r = (Running){0};
-    const cvn_engine_options engine = {.rows = ROWS,
-                                       .context = CONTEXT,
-                                       .threads = 1,
-                                       .sampling = true,
-                                       .filters = true,
-                                       .penalties = true,
-                                       .reuse = true,
-                                       .adjust = true,
-                                       .scoring = true,
-                                       .n_buckets = 2,
-                                       .bucket = {16, 64}};
-    if (cvn_engine_new(model, &engine, &r->engine, &r->err) ||
-        server_new(options, &r->server, &r->err))
-        fail_msg("%s", r->err.message);
-    r->port = server_port(r->server);
-}
-
-static void start_server(Running *r, const ServerOptions *options)
-{
-    make_server(r, options);
-    assert_int_equal(pthread_create(&r->thread, NULL, run_server, r), 0);
-    for (int i = 0; i < 500; i++) {
-        Reply reply = http_ask(r->port, "GET", "/health", "", NULL);
-        int status = reply.status;
-        reply_free(&reply);
-        if (status == 200)
-            return;
-        usleep(10000);
-    }
-    fail_msg("the server did not become ready");
-}
-
-static void stop_server(Running *r)
-{
-    server_drain(r->server);
-    pthread_join(r->thread, NULL);
-    assert_int_equal(r->code, CVN_OK);
-    server_free(r->server);
-    assert_int_equal(cvn_engine_free(r->engine, NULL), CVN_OK);
-}
-
-static Reply post(int port, const char *path, const char *body)
-{
-    return http_ask(port, "POST", path, "Content-Type: application/json\r\n", body);
-}
-
-static json_t *json_of(const Reply *r)
-{
-    json_t *json = json_loadb(r->body.text, r->body.length, JSON_ALLOW_NUL, NULL);
-    if (!json)
-        fail_msg("status %d, no JSON: %s", r->status, r->body.text);
-    return json;
-}
-
-/* The string at a path of an answer, to be freed. */
-static char *string_at(const Reply *r, const char *path)
-{
-    json_t *json = json_of(r);
-    const char *text = json_string_value(json_at(json, path));
-    if (!text)
-        fail_msg("status %d, nothing at %s of %s", r->status, path, r->body.text);
-    char *copy = strdup(text);
-    json_decref(json);
-    return copy;
-}
-
-static void expect_status(int port, const char *path, const char *body, int status,
-                          const char *piece)
-{
-    Reply r = post(port, path, body);
-    if (r.status != status || !strstr(r.body.text, piece))
-        fail_msg("%s %s\nstatus %d, expected %d and \"%s\" in: %s", path, body, r.status, status,
-                 piece, r.body.text);
-    reply_free(&r);
-}
 
 static double metric(int port, const char *name)
 {
@@ -181,11 +68,6 @@ static void it_answers_while_it_loads(void **state)
 
 /* ---- answers ---- */
 
-typedef struct Question {
-    const char *path, *body;  /* an object without its braces */
-    const char *text, *delta; /* where the text is in a whole answer, and in events */
-} Question;
-
 static const Question questions[] = {
     {"/v1/completions", "\"prompt\": \"Once\", \"max_tokens\": 30, \"seed\": 3", "choices.0.text",
      "choices.0.text"},
@@ -211,19 +93,6 @@ static const Question questions[] = {
      "choices.0.message.content", "choices.0.delta.content"},
 };
 enum { QUESTIONS = sizeof questions / sizeof *questions };
-
-static char *answer(int port, const Question *q, bool stream)
-{
-    StrBuf body = {0};
-    strbuf_printf(&body, "{%s%s}", q->body, stream ? ", \"stream\": true" : "");
-    Reply r = post(port, q->path, body.text);
-    if (r.status != 200)
-        fail_msg("%s %s\nstatus %d: %s", q->path, body.text, r.status, r.body.text);
-    char *text = stream ? stream_text(&r, q->delta) : string_at(&r, q->text);
-    strbuf_free(&body);
-    reply_free(&r);
-    return text;
-}
 
 static void a_stream_says_what_a_whole_answer_says(void **state)
 {
@@ -612,7 +481,7 @@ static void what_is_not_carried_out_is_refused_by_name(void **state)
         {"/v1/completions", "suffix", "\"x\""},
         {"/v1/completions", "best_of", "2"},
         {"/v1/chat/completions", "tools", "[{\"type\": \"function\"}]"},
-        {"/v1/chat/completions", "response_format", "{\"type\": \"json_object\"}"},
+        {"/v1/chat/completions", "response_format", "{\"type\": \"xml\"}"},
         {"/v1/chat/completions", "store", "true"},
         {"/v1/responses", "previous_response_id", "\"x\""},
         {"/v1/responses", "background", "true"},

@@ -14,6 +14,7 @@ void ask_init(Ask *a)
                .top_p = 1,
                .repetition_penalty = 1,
                .add_generation_prompt = true,
+               .parallel_tool_calls = true,
                .add_special_tokens = true,
                .skip_special_tokens = true,
                .normalize = true};
@@ -21,12 +22,16 @@ void ask_init(Ask *a)
 
 void ask_free(Ask *a)
 {
-    for (size_t i = 0; i < a->n_messages; i++)
-        strbuf_free(&a->content[i]);
     for (int i = 0; i < a->n_prompts; i++)
         token_ids_free(&a->prompt[i]);
-    free(a->message);
-    free(a->content);
+    for (int i = 0; i < a->n_tools; i++)
+        cvn_constraint_free(a->tool[i].arguments);
+    cvn_constraint_free(a->constraint);
+    cvn_constraint_free(a->names);
+    cvn_constraint_free(a->again);
+    free(a->tool);
+    json_decref(a->tools);
+    json_decref(a->messages);
     free(a->prompt);
     free(a->stop);
     free(a->bias);
@@ -38,10 +43,8 @@ void ask_free(Ask *a)
 
 void ask_forget_text(Ask *a)
 {
-    for (size_t i = 0; i < a->n_messages; i++) {
-        strbuf_free(&a->content[i]);
-        a->message[i] = (ChatMessage){0};
-    }
+    json_decref(a->messages);
+    a->messages = NULL;
     a->prompts = a->template_variables = NULL;
     static const char *const texts[] = {"prompt", "messages", "input", "system",
                                         "chat_template_kwargs"};
@@ -113,6 +116,7 @@ cvn_request ask_request(const Ask *a, int index, uint64_t seed)
                          .bias = a->bias,
                          .n_bias = a->n_bias,
                          .min_tokens = a->min_tokens,
+                         .constraint = a->constraint,
                          .cache_salt =
                              a->cache_salt ? hash_bytes(a->cache_salt, strlen(a->cache_salt)) : 0,
                          .sampling = {.temperature = (float)a->temperature,

@@ -5,6 +5,7 @@
 #ifndef CVN_SERVER_ASK_H
 #define CVN_SERVER_ASK_H
 
+#include "caravan/constrain.h"
 #include "caravan/engine.h"
 #include "server/refusal.h"
 #include "text/chat.h"
@@ -21,15 +22,27 @@ enum {
     ASK_MAX_BIAS = 1024, /* tokens */
 };
 
+typedef enum ToolChoice {
+    TOOLS_AUTO,
+    TOOLS_NONE,
+    TOOLS_REQUIRED, /* and those above are called, whatever else */
+    TOOLS_NAMED,
+} ToolChoice;
+
+typedef struct Tool {
+    const char *name;          /* in Ask.tools */
+    cvn_constraint *arguments; /* owned: what they are */
+} Tool;
+
 typedef struct Ask {
     json_t *body;      /* owned: strings below lie in it */
     const char *model; /* NULL: the only one */
 
     /* What to go on from: messages, or prompts. */
-    ChatMessage *message; /* [n_messages] owned; their texts lie in content */
-    StrBuf *content;      /* [n_messages] owned */
-    size_t n_messages;
-    TokenIds *prompt; /* [n_prompts] owned */
+    json_t *messages;  /* owned array, as templates want them (conversation.c); or NULL */
+    bool anthropic;    /* they came in blocks of Anthropic's kinds */
+    size_t n_messages; /* once there is a prompt; 0: of no conversation */
+    TokenIds *prompt;  /* [n_prompts] owned */
     int n_prompts;
     const json_t *prompts; /* of completions, as they were given */
     bool add_generation_prompt, continue_final_message;
@@ -48,8 +61,22 @@ typedef struct Ask {
     TokenIds stop_ids; /* tokens that end a text, and are no part of it */
     cvn_bias *bias;    /* [n_bias] owned */
     int n_bias;
-    int64_t priority;       /* lower goes first */
+    cvn_constraint *constraint;   /* owned: what the answer is, or NULL; … */
+    const char *constraint_field; /* … and who said so */
+    int64_t priority;             /* lower goes first */
     const char *cache_salt; /* caches are shared with those only that have the same; or NULL */
+
+    /* What may be called (tools.h). */
+    json_t *tools; /* owned array, as templates want them; or NULL */
+    Tool *tool;    /* [n_tools] owned */
+    int n_tools;
+    ToolChoice tool_choice;
+    const char *named_tool; /* in the body */
+    bool parallel_tool_calls;
+    int only_tool;         /* the one that can be called, or -1 */
+    cvn_constraint *names; /* owned: of the tools; NULL: nothing is called */
+    cvn_constraint *again; /* owned: what comes behind a call, another or the end, … */
+    size_t same_end;       /* … but for so many bytes that both begin with; NULL: one call only */
 
     /* How to answer. */
     bool stream, include_usage, continuous_usage;

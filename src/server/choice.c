@@ -8,21 +8,89 @@
 #include <sys/random.h>
 #include <time.h>
 
+/* Tools may be called. */
+static bool may_call(const Choice *c)
+{
+    return c->x->ask.names != NULL;
+}
+
+static bool must_call(const Choice *c)
+{
+    return may_call(c) && c->x->ask.tool_choice >= TOOLS_REQUIRED;
+}
+
+static const CallSyntax *syntax_of(const Choice *c)
+{
+    return &c->x->server->chat.calls;
+}
+
+/* Text that nobody draws. */
+static void give(Choice *c, const char *text, size_t n)
+{
+    tokenizer_encode(c->x->server->tokenizer, text, n, TOKENIZER_SPECIAL, &c->tokens, NULL);
+}
+
+static void give_text(Choice *c, const char *text)
+{
+    give(c, text, strlen(text));
+}
+
+static void begin_phase(Choice *c, Phase phase)
+{
+    c->phase = phase;
+    c->next = c->met_id = false;
+    strbuf_clear(&c->picked);
+    decoder_init(&c->decoder, c->x->server->tokenizer, TOKENIZER_CONTINUE);
+}
+
+/* Behind its name, or what stands for it where there is one only. */
+static void begin_arguments(Choice *c, const Tool *tool)
+{
+    Call *call = &c->call[c->n_calls++];
+    unsigned char random[8];
+    *call = (Call){.tool = tool};
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        memset(random, c->n_calls, sizeof random);
+    for (size_t i = 0; i < sizeof random; i++)
+        call->id[i] = "0123456789abcdefghijklmnopqrstuv"[random[i] % 32];
+    call->id[sizeof random] = (char)('a' + c->n_calls % 26);
+    give_text(c, syntax_of(c)->between);
+    begin_phase(c, PHASE_ARGUMENTS);
+}
+
+/* What stands in front of a name has been given. */
+static void begin_call(Choice *c)
+{
+    const Ask *a = &c->x->ask;
+    begin_phase(c, PHASE_NAME);
+    if (a->only_tool >= 0) {
+        give_text(c, a->tool[a->only_tool].name);
+        begin_arguments(c, &a->tool[a->only_tool]);
+    }
+}
+
 static void choice_init(Exchange *x, int i)
 {
     Server *s = x->server;
     Choice *c = &x->choice[i];
     const Ask *a = &x->ask;
-    *c = (Choice){.x = x, .index = i, .prompt = (int)(i / a->n)};
+    *c = (Choice){.x = x, .index = i, .prompt = (int)(i / a->n), .call = c->call};
     bool chat = a->n_messages > 0;
+    bool thinks = chat && s->chat.thinks && thinking_begun(s->tokenizer, &a->prompt[c->prompt]);
     unsigned flags = chat ? 0 : TOKENIZER_CONTINUE;
     if (!a->skip_special_tokens)
         flags |= TOKENIZER_SPECIAL;
     if (s->tokenizer)
         decoder_init(&c->decoder, s->tokenizer, flags);
-    stops_init(&c->stops, a->stop, a->n_stops);
-    thinking_init(&c->thinking,
-                  chat && s->chat.thinks && thinking_begun(s->tokenizer, &a->prompt[c->prompt]));
+    /* the mark of a call stands behind the stop texts */
+    stops_init(&c->stops, a->stop, a->n_stops + (may_call(c) && syntax_of(c)->mark));
+    thinking_init(&c->thinking, thinks);
+    c->head_done = !may_call(c) || syntax_of(c)->mark;
+    c->waits = thinks && (a->constraint || must_call(c));
+    if (must_call(c) && !c->waits) {
+        give_text(c, syntax_of(c)->before);
+        begin_call(c);
+    }
 }
 
 Exchange *exchange_new(Server *s, const Dialect *dialect, Ask *ask)
@@ -46,6 +114,18 @@ Exchange *exchange_new(Server *s, const Dialect *dialect, Ask *ask)
                     .begin = clock_seconds(),
                     .created = (int64_t)time(NULL)};
     *ask = (Ask){0};
+    for (int i = 0; i < (int)n && x->ask.names; i++)
+        choice[i].call = calloc(EXCHANGE_MAX_CALLS, sizeof *choice[i].call);
+    const char **stops = realloc(x->ask.stop, (x->ask.n_stops + 1) * sizeof *stops);
+    bool failed = !stops;
+    for (size_t i = 0; i < n; i++)
+        failed = failed || (x->ask.names && !choice[i].call);
+    if (failed) {
+        exchange_free(x);
+        return NULL;
+    }
+    stops[x->ask.n_stops] = s->chat.calls.mark;
+    x->ask.stop = stops;
     for (int i = 0; i < (int)n; i++)
         choice_init(x, i);
     unsigned char random[12];
@@ -65,6 +145,12 @@ void exchange_free(Exchange *x)
         strbuf_free(&c->thought);
         strbuf_free(&c->text);
         token_ids_free(&c->tokens);
+        token_ids_free(&c->joined);
+        strbuf_free(&c->head);
+        strbuf_free(&c->picked);
+        for (int k = 0; k < c->n_calls; k++)
+            strbuf_free(&c->call[k].arguments);
+        free(c->call);
         free(c->likely);
     }
     free(x->choice);
@@ -89,35 +175,210 @@ static bool ends_answer(const Choice *c, int32_t token)
     return false;
 }
 
+/* Whether text is, but for white space, what a call begins with (1), may become that (0), or is not (-1). */
+static int like_call(const char *text, size_t n, const char *before)
+{
+    size_t i = 0;
+    for (;; before++) {
+        before += strspn(before, " \n\t\r");
+        while (i < n && strchr(" \n\t\r", text[i]))
+            i++;
+        if (!*before)
+            return 1;
+        if (i == n)
+            return 0;
+        if (text[i++] != *before)
+            return -1;
+    }
+}
+
+/* Some more of the answer itself; false: a stop text or a call has come, and nothing follows. */
+static bool add_answer(Choice *c, const StrBuf *answer)
+{
+    const char *text = answer->length ? answer->text : "";
+    size_t n = answer->length;
+    if (!c->head_done) {
+        strbuf_add(&c->head, text, n);
+        int like =
+            like_call(c->head.length ? c->head.text : "", c->head.length, syntax_of(c)->before);
+        c->next = like > 0;
+        c->head_done = like < 0 || c->ended;
+        if (!c->head_done)
+            return !c->next;
+        text = c->head.length ? c->head.text : "";
+        n = c->head.length;
+    }
+    bool go_on = stops_push(&c->stops, text, n, &c->text);
+    if (!go_on && may_call(c) && c->stops.met == syntax_of(c)->mark)
+        c->next = true;
+    return go_on;
+}
+
 /* What the decoder has let go of, or at the end all that is left. */
 static bool add_piece(Choice *c)
 {
-    const char *piece = c->piece.length ? c->piece.text : "";
     StrBuf answer = {0};
     bool go_on = true;
     if (c->x->ask.n_messages && c->x->server->chat.thinks) {
-        thinking_push(&c->thinking, piece, c->piece.length, &c->thought, &answer);
+        thinking_push(&c->thinking, c->piece.length ? c->piece.text : "", c->piece.length,
+                      &c->thought, &answer);
         if (c->ended)
             thinking_flush(&c->thinking, &c->thought, &answer);
-        go_on = stops_push(&c->stops, answer.length ? answer.text : "", answer.length, &c->text);
+        go_on = add_answer(c, &answer);
+        strbuf_free(&answer);
     } else {
-        go_on = stops_push(&c->stops, piece, c->piece.length, &c->text);
+        go_on = add_answer(c, &c->piece);
     }
-    strbuf_free(&answer);
     strbuf_clear(&c->piece);
-    return go_on;
+    c->next = c->next || (c->waits && !c->thinking.inside);
+    return go_on && !c->next;
 }
 
 bool choice_push(Choice *c, int32_t token)
 {
+    bool text = c->phase == PHASE_TEXT;
+    c->n_drawn++;
     token_ids_add(&c->tokens, token);
     if (ends_answer(c, token)) {
         c->met_id = true;
         return false;
     }
+    if (text && may_call(c) && !c->thinking.inside && token == syntax_of(c)->mark_token) {
+        c->next = true;
+        return false;
+    }
     if (c->x->server->tokenizer)
         decoder_push(&c->decoder, token, &c->piece, NULL);
-    return add_piece(c);
+    if (text)
+        return add_piece(c);
+    strbuf_add(c->phase == PHASE_ARGUMENTS ? &c->call[c->n_calls - 1].arguments : &c->picked,
+               c->piece.length ? c->piece.text : "", c->piece.length);
+    strbuf_clear(&c->piece);
+    return true;
+}
+
+/* ---- phases ---- */
+
+cvn_request choice_request(Choice *c, uint64_t seed)
+{
+    const Ask *a = &c->x->ask;
+    const ChatKind *chat = &c->x->server->chat;
+    cvn_request r = ask_request(a, c->index, seed);
+    if (a->n_messages && !a->ignore_eos) {
+        r.end = chat->stops;
+        r.n_end = (int64_t)chat->n_stops;
+    }
+    r.constraint = c->phase == PHASE_NAME        ? a->names
+                   : c->phase == PHASE_AGAIN     ? a->again
+                   : c->phase == PHASE_ARGUMENTS ? c->call[c->n_calls - 1].tool->arguments
+                   : c->waits                    ? NULL
+                                                 : a->constraint;
+    if (c->phase != PHASE_TEXT)
+        r.min_tokens = 0;
+    if (!c->tokens.n)
+        return r;
+    const TokenIds *prompt = &a->prompt[c->prompt];
+    c->joined.n = 0;
+    for (size_t i = 0; i < prompt->n + c->tokens.n; i++)
+        token_ids_add(&c->joined, i < prompt->n ? prompt->id[i] : c->tokens.id[i - prompt->n]);
+    r.prompt = c->joined.id;
+    r.n_prompt = (int64_t)c->joined.n;
+    r.max_tokens -= r.max_tokens > (int64_t)c->tokens.n ? (int64_t)c->tokens.n : r.max_tokens;
+    return r;
+}
+
+/* The last bytes that were generated, from where `mark` or the answer's beginning stands, are taken back, and what a call
+   begins with is given in their place. */
+static void replace_mark(Choice *c)
+{
+    const Tokenizer *tokenizer = c->x->server->tokenizer;
+    const CallSyntax *y = syntax_of(c);
+    StrBuf all = {0}, kept = {0}, text = {0};
+    tokenizer_decode(tokenizer, c->tokens.id, c->tokens.n, TOKENIZER_CONTINUE, &all, NULL);
+    size_t from = all.length - (c->head.length < all.length ? c->head.length : all.length);
+    for (size_t i = 0; y->mark && i + strlen(y->mark) <= all.length; i++)
+        if (memcmp(all.text + i, y->mark, strlen(y->mark)) == 0)
+            from = i;
+    Decoder decoder;
+    size_t n = 0;
+    for (decoder_init(&decoder, tokenizer, TOKENIZER_CONTINUE); n < c->tokens.n; n++) {
+        size_t before = kept.length;
+        decoder_push(&decoder, c->tokens.id[n], &kept, NULL);
+        if (kept.length > from) {
+            kept.length = before;
+            break;
+        }
+    }
+    c->tokens.n = n;
+    /* a token that held other text, too, is written anew */
+    strbuf_add(&text, "", 0);
+    if (all.length && from > kept.length)
+        strbuf_add(&text, all.text + kept.length, from - kept.length);
+    strbuf_puts(&text, y->before);
+    give(c, text.text, text.length);
+    strbuf_free(&all);
+    strbuf_free(&kept);
+    strbuf_free(&text);
+}
+
+static bool next_after_text(Choice *c)
+{
+    const Ask *a = &c->x->ask;
+    if (!c->next)
+        return false;
+    if (c->waits) {
+        c->waits = c->next = false;
+        if (a->constraint)
+            return true;
+        give_text(c, syntax_of(c)->before);
+    } else if (c->tokens.n && c->tokens.id[c->tokens.n - 1] == syntax_of(c)->mark_token) {
+        c->tokens.n--;
+        give_text(c, syntax_of(c)->before);
+    } else {
+        replace_mark(c);
+    }
+    c->stops.met = NULL;
+    begin_call(c);
+    return true;
+}
+
+static bool is_picked(const Choice *c, const char *text)
+{
+    return strcmp(c->picked.length ? c->picked.text : "", text) == 0;
+}
+
+static bool next_after_constraint(Choice *c)
+{
+    const Ask *a = &c->x->ask;
+    const CallSyntax *y = syntax_of(c);
+    c->tokens.n -= c->tokens.n > 0; /* the end of the phase, which is not that of the answer */
+    if (c->phase == PHASE_NAME) {
+        int i = 0;
+        while (i < a->n_tools - 1 && !is_picked(c, a->tool[i].name))
+            i++;
+        begin_arguments(c, &a->tool[i]);
+        return true;
+    }
+    if (c->phase == PHASE_ARGUMENTS && a->again && c->n_calls < EXCHANGE_MAX_CALLS) {
+        give(c, y->after, a->same_end);
+        begin_phase(c, PHASE_AGAIN);
+        return true;
+    }
+    if (c->phase != PHASE_AGAIN || !is_picked(c, y->again + a->same_end))
+        return false;
+    begin_call(c);
+    return true;
+}
+
+bool choice_next(Choice *c, const cvn_result *r)
+{
+    if (!(c->begun > 0)) {
+        c->begun = r->first_seconds;
+        c->reused = r->reused;
+    }
+    c->seconds += r->total_seconds;
+    bool ended = r->finish == CVN_FINISH_EOS || r->finish == CVN_FINISH_STOPPED;
+    return ended && (c->phase == PHASE_TEXT ? next_after_text(c) : next_after_constraint(c));
 }
 
 /* The n likeliest, in order; of equals the lower id. */
@@ -171,8 +432,14 @@ void choice_see(Choice *c, const float *logits, int64_t vocab, int32_t token)
 void choice_end(Choice *c, const cvn_result *result)
 {
     c->result = *result;
+    if (c->begun > 0) {
+        c->result.first_seconds = c->begun;
+        c->result.total_seconds = c->seconds;
+        c->result.reused = c->reused;
+    }
+    c->result.n_tokens = (int64_t)c->tokens.n;
     c->ended = true;
-    if (!c->stops.stopped) {
+    if (c->phase == PHASE_TEXT && !c->stops.stopped) {
         if (c->x->server->tokenizer)
             decoder_flush(&c->decoder, &c->piece);
         if (add_piece(c))

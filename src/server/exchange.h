@@ -24,6 +24,26 @@ typedef struct Likely {
     } top[ASK_MAX_TOP_LOGPROBS];
 } Likely;
 
+/* A text is generated in phases, each a request to the engine that goes on where the one before it ended:
+ *
+ *     TEXT        an answer, until it ends, or what was thought ends, or a call begins
+ *     NAME        which tool is called           what stands around it is given (CallSyntax)
+ *     ARGUMENTS   under its schema
+ *     AGAIN       whether another call follows
+ */
+typedef enum Phase { PHASE_TEXT, PHASE_NAME, PHASE_ARGUMENTS, PHASE_AGAIN } Phase;
+
+enum { EXCHANGE_MAX_CALLS = 64 };
+
+/* A call of a tool. */
+typedef struct Call {
+    char id[12]; /* letters and digits, 9 of them: what the strictest template takes */
+    const Tool *tool;
+    StrBuf arguments; /* as far as they are known */
+    size_t sent;      /* of a stream */
+    bool opened;      /* in a stream */
+} Call;
+
 /* One text. */
 typedef struct Choice {
     struct Exchange *x; /* borrowed */
@@ -33,8 +53,21 @@ typedef struct Choice {
     Stops stops;
     Thinking thinking;
     StrBuf piece; /* of one token */
+    Phase phase;
+    bool waits;     /* for the end of what is thought, behind which something else begins */
+    bool next;      /* what this phase waited for has come */
+    StrBuf head;    /* the beginning of the answer, while it may be that of a call */
+    bool head_done; /* it is known which */
+    StrBuf picked;  /* of NAME and AGAIN */
+    Call *call;     /* [n_calls] owned */
+    int n_calls;
+    TokenIds joined; /* the prompt and what came since: what the next phase goes on from */
+    double seconds,
+        begun;      /* that earlier phases took; that the first token took; 0: there were none */
+    int64_t reused; /* tokens of the prompt that were in caches when the first phase began */
     StrBuf thought, text;
-    TokenIds tokens; /* all that were generated */
+    TokenIds tokens; /* all that were generated, those that were given among them */
+    int64_t n_drawn; /* in all phases */
     Likely *likely;  /* [capacity] owned, of each token; NULL where nobody asked */
     size_t n_likely, likely_capacity;
     size_t thought_sent, text_sent, tokens_sent; /* of a stream */
@@ -74,6 +107,11 @@ typedef struct Exchange {
 /* Takes the Ask over, also after an error; its prompts are token ids. */
 Exchange *exchange_new(struct Server *server, const struct Dialect *dialect, Ask *ask);
 void exchange_free(Exchange *x);
+
+/* What the engine is asked for next. It borrows from the choice. */
+cvn_request choice_request(Choice *c, uint64_t seed);
+/* A phase has ended: whether another follows, which choice_request then says. */
+bool choice_next(Choice *c, const cvn_result *result);
 
 /* A token of a choice, from the engine's thread; false: it ends here. */
 bool choice_push(Choice *c, int32_t token);

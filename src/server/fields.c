@@ -1,6 +1,8 @@
 #include "server/fields.h"
 
 #include "base/json_reader.h"
+#include "server/conversation.h"
+#include "server/tools.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -98,152 +100,6 @@ static int read_stream_options(Ask *a, const char *name, const json_t *value, Re
             *(bool *)((char *)a + flags[i].at) = json_is_true(flag);
     }
     return 0;
-}
-
-/* ---- messages ---- */
-
-static int add_text(StrBuf *out, const json_t *part, const char *name, Refusal *why)
-{
-    static const char *const kinds[] = {"text", "input_text", "output_text"};
-    const json_t *type = json_object_get(part, "type"), *text = json_object_get(part, "text");
-    const char *kind = json_string_value(type);
-    bool known = false;
-    for (size_t i = 0; i < 3; i++)
-        known = known || (kind && strcmp(kind, kinds[i]) == 0);
-    if (!known)
-        return refuse(why, 400, name,
-                      "a part of a message has the type %.40s; this server takes text only",
-                      kind ? kind : "(none)");
-    if (!json_is_string(text))
-        return refuse(why, 400, name, "a part of a message has no text");
-    const char *key;
-    json_t *other;
-    json_object_foreach((json_t *)(uintptr_t)part, key, other)
-    {
-        static const char *const neutral[] = {"type",        "text",     "cache_control",
-                                              "annotations", "logprobs", "citations"};
-        bool fine = json_is_null(other);
-        for (size_t i = 0; i < sizeof neutral / sizeof *neutral; i++)
-            fine = fine || strcmp(key, neutral[i]) == 0;
-        if (!fine)
-            return refuse(why, 400, name, "a part of a message has an unknown field %.60s", key);
-    }
-    strbuf_add(out, json_string_value(text), json_string_length(text));
-    return 0;
-}
-
-/* A string, or an array of parts that are text. */
-static int read_content(StrBuf *out, const json_t *content, const char *name, Refusal *why)
-{
-    strbuf_add(out, "", 0);
-    if (json_is_string(content)) {
-        strbuf_add(out, json_string_value(content), json_string_length(content));
-    } else if (json_is_array(content)) {
-        for (size_t i = 0; i < json_array_size(content); i++)
-            if (add_text(out, json_array_get(content, i), name, why))
-                return why->status;
-    } else {
-        return refuse(why, 400, name,
-                      "the content of a message is neither a string nor an array of parts");
-    }
-    return out->failed ? refuse(why, 500, NULL, "no memory for the request") : 0;
-}
-
-static int make_messages(Ask *a, size_t n, Refusal *why)
-{
-    if (n > ASK_MAX_MESSAGES)
-        return refuse(why, 400, "messages", "there are %zu messages; send at most %d", n,
-                      ASK_MAX_MESSAGES);
-    /* one more: a system message may come from a field of its own */
-    if (!a->message) {
-        a->message = calloc(n + 1, sizeof *a->message);
-        a->content = calloc(n + 1, sizeof *a->content);
-    } else {
-        ChatMessage *message = realloc(a->message, (n + 1) * sizeof *message);
-        a->message = message ? message : a->message;
-        StrBuf *content = message ? realloc(a->content, (n + 1) * sizeof *content) : NULL;
-        if (!content)
-            return refuse(why, 500, NULL, "no memory for the request");
-        a->content = content;
-    }
-    return a->message && a->content ? 0 : refuse(why, 500, NULL, "no memory for the request");
-}
-
-/* Message number `at`; the others move up. */
-static int insert_message(Ask *a, size_t at, const char *role, const json_t *content,
-                          const char *name, Refusal *why)
-{
-    memmove(a->message + at + 1, a->message + at, (a->n_messages - at) * sizeof *a->message);
-    memmove(a->content + at + 1, a->content + at, (a->n_messages - at) * sizeof *a->content);
-    a->content[at] = (StrBuf){0};
-    a->n_messages++;
-    int status = read_content(&a->content[at], content, name, why);
-    a->message[at] = (ChatMessage){
-        .role = role, .content = a->content[at].text, .length = a->content[at].length};
-    return status;
-}
-
-static int add_message(Ask *a, const char *name, const json_t *message, Refusal *why)
-{
-    const char *role = json_string_value(json_object_get(message, "role")), *key;
-    const char *type = json_string_value(json_object_get(message, "type"));
-    json_t *value;
-    if (!json_is_object(message))
-        return wrong_type(name, message, "an array of messages with role and content", why);
-    if (type && strcmp(type, "message") != 0)
-        return refuse(why, 400, name, "an item has the type %.40s; this server takes messages only",
-                      type);
-    if (!role)
-        return refuse(why, 400, name, "a message has no role");
-    json_object_foreach((json_t *)(uintptr_t)message, key, value)
-    {
-        static const char *const known[] = {
-            "role", "content", "type", "id", "status", "name", "annotations", "reasoning_content"};
-        bool fine = json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0);
-        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-            fine = fine || strcmp(key, known[i]) == 0;
-        if (!fine)
-            return refuse(why, 400, name, "a message has the field %.60s, which is not carried out",
-                          key);
-        /* No format of this family writes names. */
-        if (strcmp(key, "name") == 0 && json_is_string(value))
-            return refuse(why, 400, name, "a message has a name, which no chat format here writes");
-    }
-    if (strcmp(role, "developer") == 0)
-        role = "system";
-    static const char *const roles[] = {"system", "user", "assistant"};
-    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-        if (strcmp(role, roles[i]) == 0)
-            return insert_message(a, a->n_messages, role, json_object_get(message, "content"), name,
-                                  why);
-    return refuse(why, 400, name, "a message has the role %.40s; give system, user or assistant",
-                  role);
-}
-
-static int read_messages(Ask *a, const char *name, const json_t *value, Refusal *why)
-{
-    size_t n = json_array_size(value);
-    if (!json_is_array(value) || n == 0)
-        return wrong_type(name, value, "an array of messages", why);
-    int status = make_messages(a, a->n_messages + n, why);
-    for (size_t i = 0; i < n && !status; i++)
-        status = add_message(a, name, json_array_get(value, i), why);
-    return status;
-}
-
-/* A system message that is a field of its own: before all messages, whichever field comes first. */
-static int read_system(Ask *a, const char *name, const json_t *value, Refusal *why)
-{
-    int status = make_messages(a, a->n_messages + 1, why);
-    return status ? status : insert_message(a, 0, "system", value, name, why);
-}
-
-static int read_input(Ask *a, const char *name, const json_t *value, Refusal *why)
-{
-    if (!json_is_string(value))
-        return read_messages(a, name, value, why);
-    int status = make_messages(a, a->n_messages + 1, why);
-    return status ? status : insert_message(a, a->n_messages, "user", value, name, why);
 }
 
 /* ---- completions ---- */
@@ -371,8 +227,8 @@ static const Field openai[] = {
     {.name = "cache_salt", .kind = FIELD_STRING, .at = AT(cache_salt)},
     {.name = "return_tokens_as_token_ids", .kind = FIELD_ONLY, .only = "[false]"},
     {.name = "best_of", .kind = FIELD_ONLY, .only = "[1]"},
-    {.name = "response_format", .kind = FIELD_ONLY, .only = "[{\"type\": \"text\"}]"},
-    {.name = "structured_outputs", .kind = FIELD_ONLY, .only = "[]"},
+    {.name = "response_format", .kind = FIELD_READ, .read = read_response_format},
+    {.name = "structured_outputs", .kind = FIELD_READ, .read = read_structured_outputs},
     {.name = "adapter", .kind = FIELD_ONLY, .only = "[]"},
     {0},
 };
@@ -396,9 +252,9 @@ static const Field chat[] = {
     {.name = "echo", .kind = FIELD_ONLY, .only = "[false]"},
     {.name = "chat_template", .kind = FIELD_ONLY, .only = "[]"},
     {.name = "documents", .kind = FIELD_ONLY, .only = "[[]]"},
-    {.name = "tools", .kind = FIELD_ONLY, .only = "[[]]"},
-    {.name = "tool_choice", .kind = FIELD_ONLY, .only = "[\"none\", \"auto\"]"},
-    {.name = "parallel_tool_calls", .kind = FIELD_NEUTRAL}, /* there are no tools */
+    {.name = "tools", .kind = FIELD_READ, .read = read_chat_tools},
+    {.name = "tool_choice", .kind = FIELD_READ, .read = read_tool_choice},
+    {.name = "parallel_tool_calls", .kind = FIELD_BOOL, .at = AT(parallel_tool_calls)},
     {.name = "functions", .kind = FIELD_ONLY, .only = "[[]]"},
     {.name = "function_call", .kind = FIELD_ONLY, .only = "[\"none\", \"auto\"]"},
     {.name = "reasoning_effort", .kind = FIELD_ONLY, .only = "[]"},
@@ -424,7 +280,7 @@ static const Field completions[] = {
 };
 
 static const Field responses[] = {
-    {.name = "input", .kind = FIELD_READ, .read = read_input},
+    {.name = "input", .kind = FIELD_READ, .read = read_responses_input},
     {.name = "instructions", .kind = FIELD_READ, .read = read_system},
     {.name = "max_output_tokens",
      .kind = FIELD_INT,
@@ -440,14 +296,11 @@ static const Field responses[] = {
     {.name = "prompt", .kind = FIELD_ONLY, .only = "[]"},
     {.name = "include", .kind = FIELD_ONLY, .only = "[[]]"},
     {.name = "reasoning", .kind = FIELD_ONLY, .only = "[{}]"},
-    {.name = "text",
-     .kind = FIELD_ONLY,
-     .only = "[{}, {\"format\": {\"type\": \"text\"}}, {\"format\": {\"type\": \"text\"}, "
-             "\"verbosity\": \"medium\"}]"},
-    {.name = "tools", .kind = FIELD_ONLY, .only = "[[]]"},
-    {.name = "tool_choice", .kind = FIELD_ONLY, .only = "[\"none\", \"auto\"]"},
+    {.name = "text", .kind = FIELD_READ, .read = read_responses_text},
+    {.name = "tools", .kind = FIELD_READ, .read = read_responses_tools},
+    {.name = "tool_choice", .kind = FIELD_READ, .read = read_tool_choice},
     {.name = "max_tool_calls", .kind = FIELD_ONLY, .only = "[]"},
-    {.name = "parallel_tool_calls", .kind = FIELD_NEUTRAL},
+    {.name = "parallel_tool_calls", .kind = FIELD_BOOL, .at = AT(parallel_tool_calls)},
     {.name = "top_logprobs", .kind = FIELD_ONLY, .only = "[0]"},
     {.name = "truncation", .kind = FIELD_ONLY, .only = "[\"disabled\"]"},
     {.name = "stream_options", .kind = FIELD_READ, .read = read_stream_options},
@@ -459,18 +312,16 @@ static const Field responses[] = {
 };
 
 static const Field messages[] = {
-    {.name = "messages", .kind = FIELD_READ, .read = read_messages},
+    {.name = "messages", .kind = FIELD_READ, .read = read_anthropic_messages},
     {.name = "system", .kind = FIELD_READ, .read = read_system},
-    {.name = "tools", .kind = FIELD_ONLY, .only = "[[]]"},
-    {.name = "tool_choice",
-     .kind = FIELD_ONLY,
-     .only = "[{\"type\": \"auto\"}, {\"type\": \"none\"}]"},
+    {.name = "tools", .kind = FIELD_READ, .read = read_messages_tools},
+    {.name = "tool_choice", .kind = FIELD_READ, .read = read_messages_tool_choice},
     {.name = "thinking", .kind = FIELD_ONLY, .only = "[{\"type\": \"disabled\"}]"},
     {.name = "cache_control", .kind = FIELD_NEUTRAL},
     {.name = "context_management", .kind = FIELD_ONLY, .only = "[]"},
     {.name = "mcp_servers", .kind = FIELD_ONLY, .only = "[[]]"},
-    {.name = "output_config", .kind = FIELD_ONLY, .only = "[{}]"},
-    {.name = "output_format", .kind = FIELD_ONLY, .only = "[]"},
+    {.name = "output_config", .kind = FIELD_READ, .read = read_output_config},
+    {.name = "output_format", .kind = FIELD_READ, .read = read_output_format},
     {0},
 };
 
@@ -487,6 +338,7 @@ static const Field count[] = {{.name = "model", .kind = FIELD_STRING, .at = AT(m
 
 /* What turns into a prompt, without an answer. */
 static const Field tokenize[] = {
+    {.name = "tools", .kind = FIELD_READ, .read = read_chat_tools},
     {.name = "prompt", .kind = FIELD_READ, .read = read_prompts},
     {.name = "messages", .kind = FIELD_READ, .read = read_messages},
     {.name = "add_special_tokens", .kind = FIELD_BOOL, .at = AT(add_special_tokens)},
@@ -500,6 +352,7 @@ static const Field detokenize[] = {
 };
 
 static const Field apply_template[] = {
+    {.name = "tools", .kind = FIELD_READ, .read = read_chat_tools},
     {.name = "messages", .kind = FIELD_READ, .read = read_messages},
     {0},
 };

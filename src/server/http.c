@@ -777,6 +777,7 @@ void server_free(Server *s)
     free(s->http);
     keys_free(&s->keys);
     chat_template_free(s->chat.template);
+    call_syntax_free(&s->chat.calls);
     pthread_cond_destroy(&s->wake);
     pthread_mutex_destroy(&s->lock);
     free(s);

@@ -8,6 +8,7 @@
 #include "server/keys.h"
 #include "server/metrics.h"
 #include "server/server.h"
+#include "server/tools.h"
 #include "text/chat_template.h"
 
 #include <pthread.h>
@@ -26,6 +27,7 @@ typedef struct ChatKind {
     ChatTemplate *template; /* owned: the model's own; NULL: the format counts */
     ChatFormat format;
     bool thinks;      /* answers may begin with thoughts */
+    CallSyntax calls; /* owned: how tools are called */
     int32_t stops[4]; /* [n_stops] ids that end an answer */
     size_t n_stops;
     cvn_err why; /* there is none */
@@ -98,6 +100,8 @@ json_t *json_text_of(const char *text, size_t n);
 void put_event(StrBuf *out, const char *name, json_t *json);
 /* "stop", "length" or "abort". */
 const char *finish_reason(const Choice *c);
+/* What it ends with is that it calls tools. */
+bool ends_in_calls(const Choice *c);
 
 /* ---- worker.c ---- */
 
@@ -106,6 +110,7 @@ int worker_add(Server *s, Exchange *x, Refusal *why);
 /* One who holds it lets go. The lock is held. */
 void exchange_drop(Exchange *x);
 /* Whether there is something to send. The lock is held. */
+bool choice_has_news(const Choice *c);
 bool exchange_has_news(const Exchange *x);
 /* The connection goes on. The lock is held. */
 void http_wake(Exchange *x);

@@ -5,7 +5,7 @@
  */
 #include "server/internal.h"
 
-enum { PART_NONE, PART_THOUGHT, PART_ANSWER };
+enum { PART_NONE, PART_THOUGHT, PART_ANSWER, PART_CALL /* and the number of the call */ };
 
 static int finish(Server *s, Ask *a, Refusal *why)
 {
@@ -14,8 +14,9 @@ static int finish(Server *s, Ask *a, Refusal *why)
     if (a->temperature > 1)
         return refuse(why, 400, "temperature", "temperature is %g; give 0 to 1", a->temperature);
     /* an answer goes on in the last message where that is the assistant's */
-    a->continue_final_message =
-        a->n_messages && strcmp(a->message[a->n_messages - 1].role, "assistant") == 0;
+    const json_t *last = json_array_get(a->messages, json_array_size(a->messages) - 1);
+    const char *role = json_string_value(json_object_get(last, "role"));
+    a->continue_final_message = role && strcmp(role, "assistant") == 0;
     return prompt_of_messages(s, a, why);
 }
 
@@ -31,6 +32,15 @@ static json_t *usage_json(const Exchange *x, bool whole)
 
 static json_t *block(const Choice *c, int kind, bool whole)
 {
+    if (kind >= PART_CALL) {
+        const Call *call = &c->call[kind - PART_CALL];
+        json_t *input =
+            whole && call->arguments.length
+                ? json_loadb(call->arguments.text, call->arguments.length, JSON_ALLOW_NUL, NULL)
+                : NULL;
+        return json_pack("{s:s,s:s,s:s,s:o}", "type", "tool_use", "id", call->id, "name",
+                         call->tool->name, "input", input ? input : json_object());
+    }
     if (kind == PART_THOUGHT)
         return json_pack("{s:s,s:o,s:s}", "type", "thinking", "thinking",
                          json_text_of(c->thought.text, whole ? c->thought.length : 0), "signature",
@@ -42,7 +52,10 @@ static json_t *block(const Choice *c, int kind, bool whole)
 static const char *stop_reason(const Choice *c)
 {
     const char *reason = finish_reason(c);
-    return c->met ? "stop_sequence" : strcmp(reason, "length") == 0 ? "max_tokens" : "end_turn";
+    return ends_in_calls(c)                ? "tool_use"
+           : c->met                        ? "stop_sequence"
+           : strcmp(reason, "length") == 0 ? "max_tokens"
+                                           : "end_turn";
 }
 
 static json_t *message(const Exchange *x, bool whole)
@@ -53,8 +66,10 @@ static json_t *message(const Exchange *x, bool whole)
     json_t *content = json_array();
     if (whole && c->thought.length)
         json_array_append_new(content, block(c, PART_THOUGHT, true));
-    if (whole)
+    if (whole && (c->text.length || !c->n_calls))
         json_array_append_new(content, block(c, PART_ANSWER, true));
+    for (int k = 0; k < c->n_calls && whole; k++)
+        json_array_append_new(content, block(c, PART_CALL + k, true));
     return json_pack("{s:s,s:s,s:s,s:s,s:o,s:s?,s:s?,s:o}", "id", id, "type", "message", "role",
                      "assistant", "model", x->server->options.model_name, "content", content,
                      "stop_reason", whole ? stop_reason(c) : NULL, "stop_sequence",
@@ -85,7 +100,8 @@ static void close_block(Exchange *x)
 static void put_news(Exchange *x, int kind, const StrBuf *text, size_t *sent)
 {
     const Choice *c = &x->choice[0];
-    if (text->length == *sent && !(kind == PART_ANSWER && c->ended))
+    bool wanted = kind == PART_ANSWER && c->ended && !c->n_calls;
+    if (text->length == *sent && !wanted && kind < PART_CALL)
         return;
     if (x->item != kind) {
         close_block(x);
@@ -94,9 +110,13 @@ static void put_news(Exchange *x, int kind, const StrBuf *text, size_t *sent)
             json_pack("{s:i,s:o}", "index", x->item_index, "content_block", block(c, kind, false)));
     }
     if (text->length > *sent) {
-        bool answer = kind == PART_ANSWER;
-        json_t *delta = json_pack("{s:s,s:o}", "type", answer ? "text_delta" : "thinking_delta",
-                                  answer ? "text" : "thinking",
+        static const struct {
+            const char *type, *name;
+        } deltas[] = {[PART_THOUGHT] = {"thinking_delta", "thinking"},
+                      [PART_ANSWER] = {"text_delta", "text"},
+                      [PART_CALL] = {"input_json_delta", "partial_json"}};
+        int i = kind < PART_CALL ? kind : PART_CALL;
+        json_t *delta = json_pack("{s:s,s:o}", "type", deltas[i].type, deltas[i].name,
                                   json_text_of(text->text + *sent, text->length - *sent));
         put(x, "content_block_delta",
             json_pack("{s:i,s:o}", "index", x->item_index, "delta", delta));
@@ -120,6 +140,12 @@ static void stream(Exchange *x)
     }
     put_news(x, PART_THOUGHT, &c->thought, &c->thought_sent);
     put_news(x, PART_ANSWER, &c->text, &c->text_sent);
+    for (int k = 0; k < c->n_calls; k++) {
+        Call *call = &c->call[k];
+        if (!call->opened || call->arguments.length > call->sent)
+            put_news(x, PART_CALL + k, &call->arguments, &call->sent);
+        call->opened = true;
+    }
     if (!c->ended)
         return;
     close_block(x);

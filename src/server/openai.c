@@ -36,6 +36,12 @@ void put_event(StrBuf *out, const char *name, json_t *json)
     json_decref(json);
 }
 
+bool ends_in_calls(const Choice *c)
+{
+    return c->n_calls &&
+           (c->result.finish == CVN_FINISH_EOS || c->result.finish == CVN_FINISH_STOPPED);
+}
+
 const char *finish_reason(const Choice *c)
 {
     switch (c->result.finish) {
@@ -221,8 +227,8 @@ static size_t logprobs_from(const Choice *c)
 static void set_finish(json_t *choice, const Choice *c)
 {
     json_object_set_new(choice, "logprobs", logprobs_json(c, logprobs_from(c)));
-    json_object_set_new(choice, "finish_reason",
-                        c->ended ? json_string(finish_reason(c)) : json_null());
+    const char *reason = ends_in_calls(c) ? "tool_calls" : finish_reason(c);
+    json_object_set_new(choice, "finish_reason", c->ended ? json_string(reason) : json_null());
     if (c->ended)
         json_object_set_new(choice, "stop_reason", c->met ? json_string(c->met) : json_null());
 }
@@ -236,6 +242,25 @@ static void put_prompt(const Choice *c, StrBuf *out)
         tokenizer_decode(x->server->tokenizer, prompt->id, prompt->n, 0, out, NULL);
 }
 
+/* Call number k; its arguments from byte `from` on; where it is not the first that is told of it, no more than these. */
+static json_t *call_json(const Choice *c, int k, size_t from, bool first, bool streamed)
+{
+    const Call *call = &c->call[k];
+    json_t *function =
+        json_pack("{s:o}", "arguments",
+                  json_text_of(call->arguments.length ? call->arguments.text + from : "",
+                               call->arguments.length - from));
+    json_t *json = json_pack("{s:o}", "function", function);
+    if (streamed)
+        json_object_set_new(json, "index", json_integer(k));
+    if (first) {
+        json_object_set_new(function, "name", json_string(call->tool->name));
+        json_object_set_new(json, "id", json_string(call->id));
+        json_object_set_new(json, "type", json_string("function"));
+    }
+    return json;
+}
+
 static json_t *whole_choice(const Choice *c)
 {
     const Ask *a = &c->x->ask;
@@ -246,6 +271,13 @@ static json_t *whole_choice(const Choice *c)
         if (c->thought.length)
             json_object_set_new(message, "reasoning_content",
                                 json_text_of(c->thought.text, c->thought.length));
+        json_t *calls = c->n_calls ? json_array() : NULL;
+        for (int k = 0; k < c->n_calls; k++)
+            json_array_append_new(calls, call_json(c, k, 0, true, false));
+        if (calls)
+            json_object_set_new(message, "tool_calls", calls);
+        if (calls && !c->text.length)
+            json_object_set_new(message, "content", json_null());
         json_object_set_new(choice, "message", message);
     } else {
         StrBuf text = {0};
@@ -302,7 +334,19 @@ static json_t *delta_of(Choice *c, bool *something)
                             json_text_of(c->thought.text + c->thought_sent, thought));
     if (text)
         json_object_set_new(delta, "content", json_text_of(c->text.text + c->text_sent, text));
-    *something = thought || text;
+    json_t *calls = json_array();
+    for (int k = 0; k < c->n_calls; k++) {
+        Call *call = &c->call[k];
+        if (!call->opened || call->arguments.length > call->sent)
+            json_array_append_new(calls, call_json(c, k, call->sent, !call->opened, true));
+        call->opened = true;
+        call->sent = call->arguments.length;
+    }
+    *something = thought || text || json_array_size(calls);
+    if (json_array_size(calls))
+        json_object_set_new(delta, "tool_calls", calls);
+    else
+        json_decref(calls);
     return delta;
 }
 
@@ -370,8 +414,7 @@ static void stream(Exchange *x)
         x->stage = STAGE_TEXT;
     for (int i = 0; i < x->n_choices && !x->failed.status; i++) {
         Choice *c = &x->choice[i];
-        if (!c->end_sent &&
-            (c->ended || c->text.length > c->text_sent || c->thought.length > c->thought_sent))
+        if (!c->end_sent && choice_has_news(c))
             put_news(c);
     }
     if (x->stage == STAGE_TEXT && x->n_ended == x->n_choices) {

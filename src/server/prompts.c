@@ -27,6 +27,7 @@ int find_chat_format(Server *s, cvn_err *err)
     if (chat->template) {
         chat->n_stops = chat_template_stops(chat->template, s->tokenizer, chat->stops);
         chat->thinks = chat_template_thinks(chat->template);
+        call_syntax_learn(&chat->calls, chat->template, s->tokenizer, chat->stops, chat->n_stops);
     } else if (chat->there) {
         chat->n_stops = chat_stops(chat->format, s->tokenizer, chat->stops);
         chat->thinks = chat_thinks(chat->format);
@@ -93,23 +94,36 @@ static int encode_by_template(const Server *s, const Ask *a, TokenIds *prompt, c
 {
     time_t clock = time(NULL);
     struct tm now;
-    json_t *messages = json_array();
-    for (size_t i = 0; i < a->n_messages; i++) {
-        const ChatMessage *m = &a->message[i];
-        json_array_append_new(messages,
-                              json_pack("{s:s,s:o}", "role", m->role, "content",
-                                        json_text_of(m->content ? m->content : "", m->length)));
-    }
-    const ChatInput input = {.messages = messages,
+    const ChatInput input = {.messages = a->messages,
+                             .tools = a->n_tools && a->tool_choice != TOOLS_NONE ? a->tools : NULL,
                              .variables = a->template_variables,
                              .generation_prompt =
                                  a->add_generation_prompt && !a->continue_final_message,
                              .continues = a->continue_final_message ? "content" : NULL,
                              .now = localtime_r(&clock, &now)};
-    int code = json_array_size(messages) == a->n_messages
-                   ? chat_template_encode(s->chat.template, s->tokenizer, &input, prompt, NULL, err)
-                   : err_set(err, CVN_EMEM, "no memory for the conversation");
-    json_decref(messages);
+    return chat_template_encode(s->chat.template, s->tokenizer, &input, prompt, NULL, err);
+}
+
+/* By a format that is known by its name, of those who have no template. */
+static int encode_by_format(const Server *s, const Ask *a, TokenIds *prompt, cvn_err *err)
+{
+    const ChatOptions options = {.generation_prompt = a->add_generation_prompt};
+    size_t n = json_array_size(a->messages);
+    ChatMessage *message = calloc(n + 1, sizeof *message);
+    int code = message ? CVN_OK : err_set(err, CVN_EMEM, "no memory for the conversation");
+    for (size_t i = 0; i < n && code == CVN_OK; i++) {
+        const json_t *m = json_array_get(a->messages, i), *text = json_object_get(m, "content");
+        message[i] = (ChatMessage){.role = json_string_value(json_object_get(m, "role")),
+                                   .content = json_string_value(text),
+                                   .length = json_string_length(text)};
+        if (json_object_get(m, "tool_calls") || json_object_get(m, "tool_call_id"))
+            code = err_set(err, CVN_EUNSUPPORTED,
+                           "the model has no chat template; the format %s knows no calls of tools",
+                           chat_format_name(s->chat.format));
+    }
+    if (code == CVN_OK)
+        code = chat_encode(s->chat.format, s->tokenizer, message, n, &options, prompt, NULL, err);
+    free(message);
     return code;
 }
 
@@ -119,11 +133,12 @@ int prompt_of_messages(Server *s, Ask *a, Refusal *why)
         return why->status;
     if (a->top_logprobs && !a->logprobs)
         return refuse(why, 400, "top_logprobs", "top_logprobs says something with logprobs only");
+    a->n_messages = json_array_size(a->messages);
     if (!a->n_messages)
         return refuse(why, 400, "messages", "messages are missing");
     if (!s->chat.there)
         return refuse(why, 400, "messages", "there is no chat format: %s", s->chat.why.message);
-    if (make_prompts(a, 1, "messages", why))
+    if (tools_finish(a, &s->chat.calls, why) || make_prompts(a, 1, "messages", why))
         return why->status;
     bool own = a->continue_final_message || json_object_size(a->template_variables);
     if (own && !s->chat.template)
@@ -137,10 +152,8 @@ int prompt_of_messages(Server *s, Ask *a, Refusal *why)
         return refuse(why, 400, "continue_final_message",
                       "continue_final_message and add_generation_prompt contradict each other");
     cvn_err err = {0};
-    const ChatOptions options = {.generation_prompt = a->add_generation_prompt};
     int code = s->chat.template ? encode_by_template(s, a, a->prompt, &err)
-                                : chat_encode(s->chat.format, s->tokenizer, a->message,
-                                              a->n_messages, &options, a->prompt, NULL, &err);
+                                : encode_by_format(s, a, a->prompt, &err);
     if (code)
         return refuse(why, err.code == CVN_EMEM ? 500 : 400, "messages", "%s", err.message);
     return check_prompt(s, a->prompt, "messages", why) || check_scoring(s, a, why) ? why->status

@@ -6,7 +6,7 @@
  */
 #include "server/internal.h"
 
-enum { ITEM_NONE, ITEM_THOUGHT, ITEM_ANSWER };
+enum { ITEM_NONE, ITEM_THOUGHT, ITEM_ANSWER, ITEM_CALL /* and the number of the call */ };
 
 static json_t *usage_json(const Exchange *x)
 {
@@ -38,13 +38,23 @@ static const char *status_of(const Choice *c)
 
 static void item_id(const Exchange *x, int kind, char *out, size_t size)
 {
-    snprintf(out, size, "%s_%s", kind == ITEM_THOUGHT ? "rs" : "msg", x->id);
+    if (kind >= ITEM_CALL)
+        snprintf(out, size, "fc_%s_%d", x->id, kind - ITEM_CALL);
+    else
+        snprintf(out, size, "%s_%s", kind == ITEM_THOUGHT ? "rs" : "msg", x->id);
 }
 
 static json_t *item(const Choice *c, int kind, bool whole)
 {
     char id[48];
     item_id(c->x, kind, id, sizeof id);
+    if (kind >= ITEM_CALL) {
+        const Call *call = &c->call[kind - ITEM_CALL];
+        return json_pack("{s:s,s:s,s:s,s:s,s:s,s:o}", "id", id, "type", "function_call", "call_id",
+                         call->id, "name", call->tool->name, "status",
+                         whole ? status_of(c) : "in_progress", "arguments",
+                         json_text_of(call->arguments.text, whole ? call->arguments.length : 0));
+    }
     json_t *content = json_array();
     if (whole)
         json_array_append_new(content, part(c, kind, true));
@@ -68,8 +78,10 @@ static json_t *response(const Exchange *x, bool whole)
     json_t *output = json_array();
     if (whole && c->thought.length)
         json_array_append_new(output, item(c, ITEM_THOUGHT, true));
-    if (whole)
+    if (whole && (c->text.length || !c->n_calls))
         json_array_append_new(output, item(c, ITEM_ANSWER, true));
+    for (int k = 0; k < c->n_calls && whole; k++)
+        json_array_append_new(output, item(c, ITEM_CALL + k, true));
     json_t *r =
         json_pack("{s:s,s:s,s:I,s:s,s:n,s:o,s:s,s:o,s:b,s:n,s:b,s:f,s:f,s:s,s:[],s:s,s:{s:{s:s}},s:"
                   "{s:n,s:n}}",
@@ -80,6 +92,12 @@ static json_t *response(const Exchange *x, bool whole)
                   "previous_response_id", "store", 0, "temperature", a->temperature, "top_p",
                   a->top_p, "tool_choice", "auto", "tools", "truncation", "disabled", "text",
                   "format", "type", "text", "reasoning", "effort", "summary");
+    static const char *const as_given[] = {"tools", "tool_choice", "parallel_tool_calls", "text"};
+    for (size_t i = 0; i < sizeof as_given / sizeof *as_given; i++) {
+        json_t *given = json_object_get(a->body, as_given[i]);
+        if (given && !json_is_null(given) && json_object_size(given) + !json_is_object(given))
+            json_object_set_new(r, as_given[i], json_deep_copy(given));
+    }
     json_object_set_new(r, "usage", whole ? usage_json(x) : json_null());
     json_object_set_new(r, "max_output_tokens",
                         a->max_tokens < 0 ? json_null() : json_integer(a->max_tokens));
@@ -112,12 +130,22 @@ static json_t *about_part(const Exchange *x, int kind)
                      0);
 }
 
+/* An event about a call. */
+static json_t *about_call(const Exchange *x, int kind)
+{
+    char id[48];
+    item_id(x, kind, id, sizeof id);
+    return json_pack("{s:s,s:i}", "item_id", id, "output_index", x->item_index);
+}
+
 static void open_item(Exchange *x, int kind)
 {
     const Choice *c = &x->choice[0];
     x->item = kind;
     put(x, "response.output_item.added",
         json_pack("{s:i,s:o}", "output_index", x->item_index, "item", item(c, kind, false)));
+    if (kind >= ITEM_CALL)
+        return;
     json_t *event = about_part(x, kind);
     json_object_set_new(event, "part", part(c, kind, false));
     put(x, "response.content_part.added", event);
@@ -125,18 +153,41 @@ static void open_item(Exchange *x, int kind)
 
 static void put_delta(Exchange *x, int kind, const char *text, size_t n)
 {
-    json_t *event = about_part(x, kind);
+    json_t *event = kind >= ITEM_CALL ? about_call(x, kind) : about_part(x, kind);
     json_object_set_new(event, "delta", json_text_of(text, n));
+    if (kind >= ITEM_CALL) {
+        put(x, "response.function_call_arguments.delta", event);
+        return;
+    }
     if (kind == ITEM_ANSWER)
         json_object_set_new(event, "logprobs", json_array());
     put(x, kind == ITEM_ANSWER ? "response.output_text.delta" : "response.reasoning_text.delta",
         event);
 }
 
+static void close_call(Exchange *x, int kind)
+{
+    const Choice *c = &x->choice[0];
+    const Call *call = &c->call[kind - ITEM_CALL];
+    json_t *event = about_call(x, kind);
+    json_object_set_new(event, "name", json_string(call->tool->name));
+    json_object_set_new(event, "arguments",
+                        json_text_of(call->arguments.text, call->arguments.length));
+    put(x, "response.function_call_arguments.done", event);
+    put(x, "response.output_item.done",
+        json_pack("{s:i,s:o}", "output_index", x->item_index, "item", item(c, kind, true)));
+}
+
 static void close_item(Exchange *x)
 {
     const Choice *c = &x->choice[0];
     int kind = x->item;
+    if (kind >= ITEM_CALL) {
+        close_call(x, kind);
+        x->item = ITEM_NONE;
+        x->item_index++;
+        return;
+    }
     const StrBuf *text = kind == ITEM_ANSWER ? &c->text : &c->thought;
     if (kind == ITEM_NONE)
         return;
@@ -157,7 +208,9 @@ static void close_item(Exchange *x)
 
 static void put_news(Exchange *x, int kind, const StrBuf *text, size_t *sent)
 {
-    if (text->length == *sent && !(kind == ITEM_ANSWER && x->choice[0].ended))
+    const Choice *c = &x->choice[0];
+    bool wanted = kind == ITEM_ANSWER && c->ended && !c->n_calls;
+    if (text->length == *sent && !wanted && kind < ITEM_CALL)
         return;
     if (x->item != kind) {
         close_item(x);
@@ -189,6 +242,12 @@ static void stream(Exchange *x)
     }
     put_news(x, ITEM_THOUGHT, &c->thought, &c->thought_sent);
     put_news(x, ITEM_ANSWER, &c->text, &c->text_sent);
+    for (int k = 0; k < c->n_calls; k++) {
+        Call *call = &c->call[k];
+        if (!call->opened || call->arguments.length > call->sent)
+            put_news(x, ITEM_CALL + k, &call->arguments, &call->sent);
+        call->opened = true;
+    }
     if (!c->ended)
         return;
     close_item(x);

@@ -22,11 +22,11 @@ int answer_tokenize(Server *s, Ask *a, json_t **out, Refusal *why)
 {
     if (fields_read(&fields_tokenize, a, s->options.lenient, why))
         return why->status;
-    if (a->prompts && a->n_messages)
+    if (a->prompts && a->messages)
         return refuse(why, 400, "prompt", "there are a prompt and messages; send one of them");
     if (a->prompts && !json_is_string(a->prompts))
         return refuse(why, 400, "prompt", "the prompt is no string");
-    if (a->n_messages ? prompt_of_messages(s, a, why) : prompts_of_completion(s, a, why))
+    if (a->messages ? prompt_of_messages(s, a, why) : prompts_of_completion(s, a, why))
         return why->status;
     const TokenIds *ids = a->prompt;
     *out = json_pack("{s:I,s:I,s:o}", "count", (json_int_t)ids->n, "max_model_len",

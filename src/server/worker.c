@@ -10,14 +10,20 @@
 
 enum { LOOK_MS = 20, POLL_AT_ONCE = 256 };
 
+bool choice_has_news(const Choice *c)
+{
+    bool news = c->text.length > c->text_sent || c->thought.length > c->thought_sent ||
+                c->ended > c->end_sent;
+    for (int k = 0; k < c->n_calls && !news; k++)
+        news = !c->call[k].opened || c->call[k].arguments.length > c->call[k].sent;
+    return news;
+}
+
 bool exchange_has_news(const Exchange *x)
 {
     bool news = x->stage == 0 || x->n_ended == x->n_choices;
-    for (int i = 0; i < x->n_choices && !news; i++) {
-        const Choice *c = &x->choice[i];
-        news = c->text.length > c->text_sent || c->thought.length > c->thought_sent ||
-               c->ended > c->end_sent;
-    }
+    for (int i = 0; i < x->n_choices && !news; i++)
+        news = choice_has_news(&x->choice[i]);
     return news;
 }
 
@@ -79,7 +85,7 @@ static bool hear(void *context, int id, int32_t token)
     (void)id;
     double now = clock_seconds();
     pthread_mutex_lock(&s->lock);
-    if (c->tokens.n)
+    if (c->n_drawn)
         metrics_observe(&s->metrics, HIST_INTER_TOKEN, now - x->last);
     else
         metrics_observe(&s->metrics, HIST_FIRST_TOKEN, now - x->begin);
@@ -128,13 +134,25 @@ static void note_end(Server *s, const Choice *c)
     metrics_observe(m, HIST_GENERATION_TOKENS, (double)r->n_tokens);
 }
 
+static int submit_choice(Choice *c, cvn_err *err);
+
 static void end(void *context, int id, const cvn_result *result)
 {
     Choice *c = context;
     Exchange *x = c->x;
     Server *s = x->server;
+    cvn_err err = {0};
     (void)id;
     pthread_mutex_lock(&s->lock);
+    bool more = choice_next(c, result) && !x->cancelled;
+    pthread_mutex_unlock(&s->lock);
+    if (more && submit_choice(c, &err) == CVN_OK)
+        return;
+    pthread_mutex_lock(&s->lock);
+    if (err.code)
+        refuse(&x->failed, 500, NULL, "%s", err.message);
+    if (result->finish == CVN_FINISH_CONSTRAINT)
+        refuse(&x->failed, 500, NULL, "%s", result->why);
     choice_end(c, result);
     s->n_choices--;
     note_end(s, c);
@@ -204,21 +222,32 @@ static bool see_prompts(Server *s, Exchange *x, cvn_err *err)
     return true;
 }
 
+/* What it is to generate next. Past its context nothing is: the answer ends there. */
+static int submit_choice(Choice *c, cvn_err *err)
+{
+    const Exchange *x = c->x;
+    const Server *s = x->server;
+    const cvn_listener listener = {hear, end, c};
+    cvn_request request = choice_request(c, (uint64_t)x->ask.seed);
+    request.on_logits = x->ask.logprobs ? look : NULL;
+    if (c->tokens.failed || c->joined.failed)
+        return err_set(err, CVN_EMEM, "no memory for an answer");
+    if (request.n_prompt > s->context) {
+        request.n_prompt = s->context;
+        request.max_tokens = 0;
+    }
+    return cvn_engine_submit(s->engine, &request, &listener, &c->id, err);
+}
+
 static void submit(Server *s, Exchange *x)
 {
     cvn_err err = {0};
-    uint64_t seed = (uint64_t)x->ask.seed;
     x->submitted = true;
-    for (int i = 0; i < x->n_choices; i++) {
-        Choice *c = &x->choice[i];
-        const cvn_listener listener = {hear, end, c};
-        cvn_request request = ask_request(&x->ask, c->index, seed);
-        request.on_logits = x->ask.logprobs ? look : NULL;
-        if (cvn_engine_submit(s->engine, &request, &listener, &c->id, &err)) {
+    for (int i = 0; i < x->n_choices; i++)
+        if (submit_choice(&x->choice[i], &err)) {
             end_exchange(s, x, 500, &err);
             return;
         }
-    }
 }
 
 /* The first exchange that is new, or that nobody waits for any more; the lock is held. */

@@ -1,0 +1,492 @@
+#include "server/tools.h"
+
+#include "base/json_reader.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const char *string_of(const json_t *object, const char *name)
+{
+    return json_string_value(json_object_get(object, name));
+}
+
+static bool is(const char *word, const char *other)
+{
+    return word && strcmp(word, other) == 0;
+}
+
+/* ---- how calls are written ---- */
+
+static const char NAME[] = "cvn_tool_name", ARGUMENT[] = "cvn_argument";
+
+/* A conversation with n calls as the template writes it; 0 calls: up to where the answer begins. */
+static bool show(const ChatTemplate *chat, const Tokenizer *tokenizer, int n, StrBuf *text)
+{
+    static const struct tm then = {.tm_year = 124, .tm_mday = 1};
+    json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "question");
+    json_t *tools = json_pack("[{s:s,s:{s:s,s:s,s:{s:s,s:{s:{s:s}}}}}]", "type", "function",
+                              "function", "name", NAME, "description", "a tool", "parameters",
+                              "type", "object", "properties", ARGUMENT, "type", "integer");
+    json_t *calls = json_array();
+    for (int i = 0; i < n; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "call%05d", i);
+        json_array_append_new(calls,
+                              json_pack("{s:s,s:s,s:{s:s,s:{s:i}}}", "id", id, "type", "function",
+                                        "function", "name", NAME, "arguments", ARGUMENT, 1));
+    }
+    if (n)
+        json_array_append_new(messages, json_pack("{s:s,s:s,s:O}", "role", "assistant", "content",
+                                                  "", "tool_calls", calls));
+    const ChatInput input = {
+        .messages = messages, .tools = tools, .generation_prompt = !n, .now = &then};
+    TokenIds ids = {0};
+    int code = chat_template_encode(chat, tokenizer, &input, &ids, text, NULL);
+    token_ids_free(&ids);
+    json_decref(messages);
+    json_decref(tools);
+    json_decref(calls);
+    return code == CVN_OK && text->length;
+}
+
+static char *find_in(const char *text, const char *piece)
+{
+    return text ? strstr(text, piece) : NULL;
+}
+
+static char *find_arguments(const char *text, size_t *n)
+{
+    static const char *const forms[] = {"{\"cvn_argument\": 1}", "{\"cvn_argument\":1}"};
+    for (size_t i = 0; i < 2; i++) {
+        char *at = find_in(text, forms[i]);
+        *n = strlen(forms[i]);
+        if (at)
+            return at;
+    }
+    return NULL;
+}
+
+/* Ends the text where the first token stands that ends an answer. */
+static void cut_at_stop(char *text, const Tokenizer *tokenizer, const int32_t *stops, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t length = 0;
+        const char *piece = tokenizer_piece(tokenizer, stops[i], &length);
+        char *at = piece && length ? memmem(text, strlen(text), piece, length) : NULL;
+        if (at)
+            *at = '\0';
+    }
+}
+
+static void find_mark(CallSyntax *y, const Tokenizer *tokenizer)
+{
+    TokenIds ids = {0};
+    const char *from = y->before + strspn(y->before, " \n");
+    size_t n = *from == '<' ? strcspn(from, ">") + 1 : *from == '[' ? strcspn(from, "]") + 1 : 0;
+    if (n < 3 || n > strlen(from))
+        return;
+    y->mark = strndup(from, n);
+    y->mark_token = y->mark ? tokenizer_special(tokenizer, y->mark) : -1;
+    token_ids_free(&ids);
+}
+
+void call_syntax_learn(CallSyntax *y, const ChatTemplate *chat, const Tokenizer *tokenizer,
+                       const int32_t *stops, size_t n_stops)
+{
+    StrBuf prompt = {0}, one = {0}, two = {0};
+    *y = (CallSyntax){.mark_token = -1};
+    bool shown = show(chat, tokenizer, 0, &prompt) && show(chat, tokenizer, 1, &one);
+    size_t common = 0, n;
+    while (shown && common < prompt.length && prompt.text[common] == one.text[common])
+        common++;
+    char *name = shown ? find_in(one.text + common, NAME) : NULL;
+    char *arguments = name ? find_arguments(name, &n) : NULL;
+    if (arguments) {
+        const char *between = name + strlen(NAME);
+        y->before = strndup(one.text + common, (size_t)(name - one.text) - common);
+        y->between = strndup(between, (size_t)(arguments - between));
+        y->after = strdup(arguments + n);
+        y->known = y->before && y->between && y->after;
+    }
+    if (y->known) {
+        cut_at_stop(y->after, tokenizer, stops, n_stops);
+        find_mark(y, tokenizer);
+    }
+    if (y->known && show(chat, tokenizer, 2, &two)) {
+        const char *first = find_arguments(two.text + common, &n);
+        const char *next = first ? find_in(first, NAME) : NULL;
+        if (next)
+            y->again = strndup(first + n, (size_t)(next - first) - n);
+    }
+    strbuf_free(&prompt);
+    strbuf_free(&one);
+    strbuf_free(&two);
+}
+
+void call_syntax_free(CallSyntax *y)
+{
+    free(y->before);
+    free(y->between);
+    free(y->after);
+    free(y->again);
+    free(y->mark);
+    *y = (CallSyntax){0};
+}
+
+/* ---- what answers must be ---- */
+
+static const cvn_constrain_options WRITTEN = {.compact = true, .in_order = true};
+
+static int make_schema(const json_t *schema, const char *field, cvn_constraint **out, Refusal *why)
+{
+    cvn_err err = {0};
+    char *text = json_dumps(schema, JSON_COMPACT | JSON_ENCODE_ANY);
+    if (!text)
+        return refuse(why, 500, NULL, "no memory for a schema");
+    if (cvn_constraint_schema(text, strlen(text), &WRITTEN, out, &err))
+        refuse(why, 400, field, "the schema of %s: %s", field, err.message);
+    free(text);
+    return why->status;
+}
+
+static int set_constraint(Ask *a, const char *field, int code, const cvn_err *err, Refusal *why)
+{
+    a->constraint_field = field;
+    return code ? refuse(why, code == CVN_EMEM ? 500 : 400, field, "%s: %s", field, err->message)
+                : 0;
+}
+
+static int check_one(const Ask *a, const char *field, Refusal *why)
+{
+    return a->constraint ? refuse(why, 400, field, "%s and %s both say what an answer must be",
+                                  a->constraint_field, field)
+                         : 0;
+}
+
+static int set_schema(Ask *a, const char *field, const json_t *schema, Refusal *why)
+{
+    if (check_one(a, field, why))
+        return why->status;
+    if (!json_is_object(schema) && !json_is_boolean(schema))
+        return refuse(why, 400, field, "%s has no schema", field);
+    a->constraint_field = field;
+    return make_schema(schema, field, &a->constraint, why);
+}
+
+static int set_any_object(Ask *a, const char *field, Refusal *why)
+{
+    static const char any[] = "{\"type\":\"object\"}";
+    cvn_err err = {0};
+    if (check_one(a, field, why))
+        return why->status;
+    int code = cvn_constraint_schema(any, sizeof any - 1, &WRITTEN, &a->constraint, &err);
+    return set_constraint(a, field, code, &err, why);
+}
+
+/* {"type": "json_schema", …}: `schema` lies in it, or one level deeper. */
+static int read_format(Ask *a, const char *field, const json_t *value, bool nested, Refusal *why)
+{
+    const char *type = string_of(value, "type");
+    if (is(type, "text"))
+        return 0;
+    if (is(type, "json_object"))
+        return set_any_object(a, field, why);
+    if (is(type, "json_schema"))
+        return set_schema(
+            a, field,
+            json_object_get(nested ? json_object_get(value, "json_schema") : value, "schema"), why);
+    return refuse(why, 400, field, "%s is of no known type; give text, json_object or json_schema",
+                  field);
+}
+
+int read_response_format(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    return read_format(a, name, value, true, why);
+}
+
+int read_output_format(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    return read_format(a, name, value, false, why);
+}
+
+int read_output_config(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    const char *key;
+    json_t *member;
+    if (!json_is_object(value))
+        return refuse(why, 400, name, "%s is no object", name);
+    json_object_foreach((json_t *)(uintptr_t)value, key, member)
+    {
+        if (json_is_null(member))
+            continue;
+        if (strcmp(key, "format") != 0)
+            return refuse(why, 400, name, "%s has %.60s, which this server does not carry out",
+                          name, key);
+        if (read_format(a, name, member, false, why))
+            return why->status;
+    }
+    return 0;
+}
+
+int read_responses_text(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    json_t *rest = json_is_object(value) ? json_copy((json_t *)(uintptr_t)value) : NULL;
+    if (is(string_of(rest, "verbosity"), "medium"))
+        json_object_del(rest, "verbosity");
+    if (rest)
+        read_output_config(a, name, rest, why);
+    else
+        refuse(why, 400, name, "%s is no object", name);
+    json_decref(rest);
+    return why->status;
+}
+
+static int set_choices(Ask *a, const char *field, const json_t *list, Refusal *why)
+{
+    enum { MOST = 1024 };
+    const char *text[MOST];
+    size_t length[MOST], n = json_array_size(list);
+    cvn_err err = {0};
+    if (n == 0 || n > MOST)
+        return refuse(why, 400, field, "%s: choice is an array of 1 to %d texts", field, MOST);
+    for (size_t i = 0; i < n; i++) {
+        text[i] = json_string_value(json_array_get(list, i));
+        length[i] = json_string_length(json_array_get(list, i));
+        if (!text[i])
+            return refuse(why, 400, field, "%s: choice %zu is no text", field, i);
+    }
+    int code = cvn_constraint_choices(text, length, n, &a->constraint, &err);
+    return set_constraint(a, field, code, &err, why);
+}
+
+/* vLLM's: {"json": schema}, {"regex": …}, {"choice": […]} or {"json_object": true}. */
+int read_structured_outputs(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    const char *key;
+    json_t *member;
+    if (!json_is_object(value))
+        return refuse(why, 400, name, "%s is no object", name);
+    json_object_foreach((json_t *)(uintptr_t)value, key, member)
+    {
+        cvn_err err = {0};
+        json_t *parsed = NULL;
+        if (json_is_null(member) || json_is_false(member))
+            continue;
+        if (check_one(a, name, why))
+            return why->status;
+        if (is(key, "json") && json_is_string(member)) {
+            ask_parse(json_string_value(member), json_string_length(member), &parsed, why);
+            if (!why->status)
+                set_schema(a, name, parsed, why);
+            json_decref(parsed);
+        } else if (is(key, "json")) {
+            set_schema(a, name, member, why);
+        } else if (is(key, "json_object")) {
+            set_any_object(a, name, why);
+        } else if (is(key, "choice")) {
+            set_choices(a, name, member, why);
+        } else if (is(key, "regex") && json_is_string(member)) {
+            int code = cvn_constraint_regex(json_string_value(member), json_string_length(member),
+                                            &a->constraint, &err);
+            set_constraint(a, name, code, &err, why);
+        } else {
+            refuse(why, 400, name, "%s has %.60s, which this server does not carry out", name, key);
+        }
+        if (why->status)
+            return why->status;
+    }
+    return 0;
+}
+
+/* ---- tools ---- */
+
+enum { MAX_TOOLS = 256, MAX_NAME = 128 };
+
+static bool is_name(const char *name)
+{
+    size_t n =
+        name ? strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
+             : 0;
+    return n && n <= MAX_NAME && !name[n];
+}
+
+/* A tool, in the shape that chat templates know; its schema is `parameters`. */
+static int add_tool(Ask *a, const char *field, const json_t *tool, const json_t *parameters,
+                    Refusal *why)
+{
+    const char *name = string_of(tool, "name");
+    const json_t *text = json_object_get(tool, "description");
+    if (!is_name(name))
+        return refuse(why, 400, field,
+                      "a tool's name is not of 1 to %d letters, digits, _, - and .", MAX_NAME);
+    for (int i = 0; i < a->n_tools; i++)
+        if (strcmp(a->tool[i].name, name) == 0)
+            return refuse(why, 400, field, "there are two tools called %s", name);
+    bool given = parameters && !json_is_null(parameters);
+    json_t *schema = given ? json_incref((json_t *)(uintptr_t)parameters)
+                           : json_pack("{s:s,s:{}}", "type", "object", "properties");
+    Tool *t = &a->tool[a->n_tools];
+    json_t *function =
+        json_pack("{s:s,s:s,s:o}", "name", name, "description",
+                  json_is_string(text) ? json_string_value(text) : "", "parameters", schema);
+    json_t *shown = json_pack("{s:s,s:o}", "type", "function", "function", function);
+    if (!shown || json_array_append_new(a->tools, shown))
+        return refuse(why, 500, NULL, "no memory for tools");
+    *t = (Tool){.name = string_of(function, "name")};
+    a->n_tools++;
+    if (!json_is_object(schema))
+        return refuse(why, 400, field, "the parameters of the tool %s are no schema", name);
+    if (make_schema(schema, field, &t->arguments, why) == 0 ||
+        json_is_true(json_object_get(tool, "strict")) || why->status != 400)
+        return why->status;
+    /* what cannot be decided is not asked for, but the arguments are an object all the same */
+    *why = (Refusal){0};
+    json_t *any = json_pack("{s:s}", "type", "object");
+    make_schema(any, field, &t->arguments, why);
+    json_decref(any);
+    return why->status;
+}
+
+static int begin_tools(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    size_t n = json_array_size(value);
+    if (!json_is_array(value) || n > MAX_TOOLS)
+        return refuse(why, 400, name, "%s: an array of at most %d tools is expected", name,
+                      MAX_TOOLS);
+    a->tools = json_array();
+    a->tool = calloc(n + 1, sizeof *a->tool);
+    return a->tool && a->tools ? 0 : refuse(why, 500, NULL, "no memory for tools");
+}
+
+static int wrong_kind(const json_t *tool, const char *field, Refusal *why)
+{
+    const char *type = string_of(tool, "type");
+    return refuse(why, 400, field, "a tool is of the type %.40s; this server knows functions only",
+                  type ? type : "(none)");
+}
+
+int read_chat_tools(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    begin_tools(a, name, value, why);
+    for (size_t i = 0; i < json_array_size(value) && !why->status; i++) {
+        const json_t *tool = json_array_get(value, i), *f = json_object_get(tool, "function");
+        if (!is(string_of(tool, "type"), "function") || !json_is_object(f))
+            return wrong_kind(tool, name, why);
+        add_tool(a, name, f, json_object_get(f, "parameters"), why);
+    }
+    return why->status;
+}
+
+int read_responses_tools(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    begin_tools(a, name, value, why);
+    for (size_t i = 0; i < json_array_size(value) && !why->status; i++) {
+        const json_t *tool = json_array_get(value, i);
+        if (!is(string_of(tool, "type"), "function"))
+            return wrong_kind(tool, name, why);
+        add_tool(a, name, tool, json_object_get(tool, "parameters"), why);
+    }
+    return why->status;
+}
+
+int read_messages_tools(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    begin_tools(a, name, value, why);
+    for (size_t i = 0; i < json_array_size(value) && !why->status; i++) {
+        const json_t *tool = json_array_get(value, i);
+        const char *type = string_of(tool, "type");
+        if (type && !is(type, "custom"))
+            return wrong_kind(tool, name, why);
+        add_tool(a, name, tool, json_object_get(tool, "input_schema"), why);
+    }
+    return why->status;
+}
+
+/* A word, or an object that names a function, in the shape of either of OpenAI's dialects. */
+int read_tool_choice(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    const char *word = json_string_value(value);
+    const json_t *function = json_object_get(value, "function");
+    a->tool_choice = is(word, "none")       ? TOOLS_NONE
+                     : is(word, "required") ? TOOLS_REQUIRED
+                                            : TOOLS_AUTO;
+    if (word && (a->tool_choice != TOOLS_AUTO || is(word, "auto")))
+        return 0;
+    a->named_tool = string_of(function ? function : value, "name");
+    if (!is(string_of(value, "type"), "function") || !a->named_tool)
+        return refuse(why, 400, name, "%s: give none, auto, required or a function by its name",
+                      name);
+    a->tool_choice = TOOLS_NAMED;
+    return 0;
+}
+
+int read_messages_tool_choice(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    static const char *const words[] = {"auto", "none", "any", "tool"};
+    const char *type = string_of(value, "type");
+    int i = 0;
+    while (i < 4 && !is(type, words[i]))
+        i++;
+    a->tool_choice = (ToolChoice)i;
+    a->parallel_tool_calls = !json_is_true(json_object_get(value, "disable_parallel_tool_use"));
+    a->named_tool = string_of(value, "name");
+    if (i == 4 || (a->tool_choice == TOOLS_NAMED && !a->named_tool))
+        return refuse(why, 400, name, "%s: give the type auto, any, none, or tool with its name",
+                      name);
+    return 0;
+}
+
+/* What comes behind a call: another, or its end. What both begin with is no choice. */
+static int make_again(Ask *a, const CallSyntax *y, Refusal *why)
+{
+    cvn_err err = {0};
+    size_t same = 0;
+    while (y->again[same] && y->again[same] == y->after[same])
+        same++;
+    const char *const texts[] = {y->again + same, y->after + same};
+    const size_t lengths[] = {strlen(texts[0]), strlen(texts[1])};
+    a->same_end = same;
+    if (cvn_constraint_choices(texts, lengths, 2, &a->again, &err))
+        refuse(why, 500, NULL, "%s", err.message);
+    return why->status;
+}
+
+int tools_finish(Ask *a, const CallSyntax *y, Refusal *why)
+{
+    if (a->tool_choice >= TOOLS_REQUIRED && !a->n_tools)
+        return refuse(why, 400, "tool_choice", "a call is wanted, and there are no tools");
+    if (!a->n_tools)
+        return 0;
+    if (!y->known)
+        return refuse(why, 400, "tools",
+                      "the model has no chat template that says how it calls tools");
+    a->only_tool = a->n_tools == 1 ? 0 : -1;
+    for (int i = 0; i < a->n_tools && a->named_tool; i++)
+        a->only_tool = is(a->named_tool, a->tool[i].name) ? i : a->only_tool;
+    if (a->tool_choice == TOOLS_NAMED &&
+        (a->only_tool < 0 || !is(a->named_tool, a->tool[a->only_tool].name)))
+        return refuse(why, 400, "tool_choice", "there is no tool %.100s", a->named_tool);
+    if (a->constraint && a->tool_choice != TOOLS_NONE)
+        return refuse(why, 400, "tools",
+                      "%s says what the answer must be; tool_choice: none goes "
+                      "with it",
+                      a->constraint_field);
+    if (a->tool_choice == TOOLS_NONE)
+        return 0;
+    if (a->logprobs || a->return_token_ids)
+        return refuse(why, 400, a->logprobs ? "logprobs" : "return_token_ids",
+                      "what is told of single tokens does not go with calls of tools");
+    const char *names[MAX_TOOLS];
+    size_t lengths[MAX_TOOLS];
+    cvn_err err = {0};
+    for (int i = 0; i < a->n_tools; i++) {
+        names[i] = a->tool[i].name;
+        lengths[i] = strlen(names[i]);
+    }
+    if (cvn_constraint_choices(names, lengths, (size_t)a->n_tools, &a->names, &err))
+        return refuse(why, 500, NULL, "%s", err.message);
+    return a->parallel_tool_calls && y->again && a->tool_choice != TOOLS_NAMED
+               ? make_again(a, y, why)
+               : 0;
+}
