@@ -151,17 +151,43 @@ static void a_full_context_says_what_can_be_done(void **state)
 {
     (void)state;
     expect(1,
-           "printf 'one\\ntwo\\n/stats\\n' | caravan chat -m model --ignore-eos -c 64 -n 100 2>&1",
+           "printf 'one\\ntwo\\n/stats\\n' | caravan chat -m model --ignore-eos -c 64 -n 100 "
+           "--no-shift 2>&1",
            "the context of 64 tokens is full, so the answer ends here: /drop forgets the oldest "
            "turn, /reset all of them, or start with --context up to 512");
     expect(1,
-           "printf 'one\\ntwo\\n/stats\\n' | caravan chat -m model --ignore-eos -c 64 -n 100 2>&1",
+           "printf 'one\\ntwo\\n/stats\\n' | caravan chat -m model --ignore-eos -c 64 -n 100 "
+           "--no-shift 2>&1",
            "tokens and the context only 64: /drop");
     /* Dropping helps. */
     expect(1,
            "printf 'one\\n/drop\\ntwo\\n/stats\\n' | "
-           "caravan chat -m model --ignore-eos -c 64 -n 100 2>&1",
+           "caravan chat -m model --ignore-eos -c 64 -n 100 --no-shift 2>&1",
            "all        2 turns");
+}
+
+/* Of many turns the oldest make room, the system message stays, and an answer that fills the context goes on. */
+static void a_full_context_is_shifted(void **state)
+{
+    (void)state;
+    expect(
+        0,
+        "for i in 1 2 3 4 5 6 7 8; do echo number $i; done >many; echo /save kept.json >>many; "
+        "caravan chat -m model --ignore-eos -c 96 -n 20 --system Brief <many 2>&1",
+        "caravan: the context of 96 tokens is full: from here on the oldest turns are forgotten");
+    expect(0, "caravan chat -m model --ignore-eos -c 96 -n 20 <many 2>&1 | grep -ac forgotten",
+           "1\n");
+    expect(0, "cat kept.json", "\"content\": \"number 8\"");
+    expect(1, "grep -e 'number 1' kept.json", "");
+    expect(0,
+           "caravan chat -m model --ignore-eos -c 96 -n 20 --system Brief <many 2>/dev/null >&2; "
+           "cat kept.json",
+           "Brief");
+    /* Longer than what is left beside the first turn, shorter than what is left without it. */
+    expect(0,
+           "printf 'one\\n/save a.json\\ntwo\\n/stats\\n' | caravan chat -m model --ignore-eos -c "
+           "96 -n 40 2>&1",
+           "all        3 turns");
 }
 
 static void conversations_are_saved_and_loaded(void **state)
@@ -188,7 +214,11 @@ static void commands_are_found_or_suggested(void **state)
     (void)state;
     expect(0, "echo /help | caravan chat -m model", "/load FILE");
     expect(1, "echo /sats | caravan chat -m model 2>&1", "did you mean /stats?");
-    expect(1, "echo /quit now | caravan chat -m model 2>&1", "/help lists what there is");
+    expect(1, "echo /quit now | caravan chat -m model 2>&1", "/quit takes nothing after it");
+    expect(0,
+           "printf '/exit\\n/stats\\n' | caravan chat -m model | grep -c context; printf "
+           "'/bye\\n/nothing\\n' | caravan chat -m model",
+           "0\n");
     expect(1, "echo /reset now | caravan chat -m model 2>&1", "/reset takes nothing after it");
     expect(0, "echo /usr/bin is a folder | caravan chat -m model -n 3", "\n");
     expect(0, "printf '' | caravan chat -m model && echo left", "left");
@@ -198,6 +228,7 @@ static void mistakes_end_in_a_sentence(void **state)
 {
     (void)state;
     expect(2, "caravan chat 2>&1", "--model DIR is missing");
+    expect(1, "mkdir typed; caravan chat -m model --history typed </dev/null 2>&1", "typed");
     expect(2, "caravan chat -m model --format lama3 2>&1", "did you mean llama3");
     expect(1,
            "caravan chat -m model --format llama2 </dev/null 2>&1; echo a | caravan chat -m model "
@@ -240,6 +271,7 @@ int main(void)
         cmocka_unit_test(thoughts_that_a_template_drops_are_no_longer_in_the_cache),
         cmocka_unit_test(turns_of_several_lines),
         cmocka_unit_test(a_full_context_says_what_can_be_done),
+        cmocka_unit_test(a_full_context_is_shifted),
         cmocka_unit_test(conversations_are_saved_and_loaded),
         cmocka_unit_test(commands_are_found_or_suggested),
         cmocka_unit_test(mistakes_end_in_a_sentence),

@@ -7,12 +7,14 @@
 #include "cli/terminal.h"
 #include "serve/model.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { MODEL, SYSTEM, LOAD, FORMAT, THINKING, MAX_TOKENS, CONTEXT, HISTORY };
+enum { MODEL, SYSTEM, LOAD, FORMAT, THINKING, MAX_TOKENS, CONTEXT, HISTORY, NO_SHIFT };
 
 static const char *format_name(size_t i)
 {
@@ -40,6 +42,8 @@ static const Option *const options[] = {
                         .fallback = "0", .help = "most tokens of the conversation, 0: the model's"},
     [HISTORY] = &(const Option){"history", .kind = ARG_OUTPUT, .value = "FILE",
                                 .help = "file of what was typed, else ~/.caravan_history"},
+    [NO_SHIFT] = &(const Option){"no-shift", .kind = ARG_FLAG,
+                                 .help = "refuse turns that do not fit, else forget the oldest"},
     SAMPLING_OPTIONS,
     SHARED(JSON_SCHEMA),
     SHARED(REGEX),
@@ -109,7 +113,7 @@ static int talk(Chat *chat, ChatInput *input, cvn_err *err)
 {
     StrBuf typed = {0};
     int code = CVN_OK;
-    while (code == CVN_OK) {
+    while (code == CVN_OK && !chat->leaves) {
         ChatTyped what = CHAT_END;
         code = read_turn(input, &typed, &what, err);
         if (code)
@@ -138,11 +142,23 @@ static int talk(Chat *chat, ChatInput *input, cvn_err *err)
     return code;
 }
 
+/* What is typed would be kept nowhere, and nobody would know. */
+static int check_history(const char *path, cvn_err *err)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_set(err, CVN_EIO, "--history: cannot write '%s': %s", path, strerror(errno));
+    close(fd);
+    return CVN_OK;
+}
+
 static int converse(Chat *chat, const Value *history, cvn_err *err)
 {
     const char *home = getenv("HOME"); /* without one what was typed is not kept */
     const FilePath usual = file_path(home ? home : "", ".caravan_history");
     const char *path = history->given ? history->text : home && *home ? usual.text : NULL;
+    if (history->given)
+        TRY(check_history(path, err));
     chat->interrupt = run_interrupt_keep(chat->run.cluster != NULL);
     if (*chat->interrupt)
         return err_set(err, CVN_EINTERRUPTED, "interrupted");
@@ -169,7 +185,8 @@ static int run(const Args *args)
 {
     const Value *v = args->value;
     cvn_err err = {0};
-    Chat chat = {.shows_thoughts = v[THINKING].integer == THINKING_SHOW,
+    Chat chat = {.shifts = !v[NO_SHIFT].flag,
+                 .shows_thoughts = v[THINKING].integer == THINKING_SHOW,
                  .request = {.max_tokens = v[MAX_TOKENS].integer,
                              .ignore_eos = args_value(args, SHARED(IGNORE_EOS))->flag,
                              .sampling = run_model_sampling(args)}};

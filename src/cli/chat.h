@@ -18,6 +18,9 @@ typedef struct Chat {
     bool shows_thoughts;    /* else they are left out */
     cvn_session_result was; /* the last answer's */
     int refused;            /* turns that were refused */
+    bool shifts;            /* the oldest turns make room in a full context */
+    bool shifted;           /* they have, and that was said */
+    bool leaves;            /* no more turns are wanted */
 } Chat;
 
 /* Answers the dialog's last message, which is a user's, and adds the answer to the dialog. A turn that

@@ -148,21 +148,73 @@ static int keep(Answer *a, cvn_err *err)
     return CVN_OK;
 }
 
-static int generate(Answer *a, const TokenIds *prompt, cvn_err *err)
+/*
+ * The conversation as ids, with what has been answered so far behind it. Where that leaves too little room for an answer,
+ * the oldest turns go until a quarter of the context is free: the system message and its cache stay, the rest is computed
+ * again. The last turn never goes.
+ */
+static int fit_prompt(Chat *chat, const TokenIds *answered, TokenIds *prompt, cvn_err *err)
+{
+    Dialog *dialog = &chat->dialog;
+    int64_t context = cvn_session_get_stats(chat->session).context;
+    int64_t most = chat->request.max_tokens, room = 0, dropped = 0;
+    for (;;) {
+        prompt->n = 0;
+        TRY(dialog_prompt(dialog, prompt, err));
+        for (size_t i = 0; i < answered->n; i++)
+            token_ids_add(prompt, answered->id[i]);
+        if (prompt->failed)
+            return err_set(err, CVN_EMEM, "no memory for the conversation");
+        if (!chat->shifts || (int64_t)prompt->n + room < context || dialog_turns(dialog) < 2)
+            break;
+        room = most > 0 && most < context / 4 ? most : context / 4;
+        dialog_drop_oldest(dialog);
+        dropped++;
+    }
+    if (dropped && !chat->shifted)
+        fprintf(stderr,
+                "caravan: the context of %" PRId64 " tokens is full: from here on the oldest turns "
+                "are forgotten to make room (--no-shift)\n",
+                context);
+    chat->shifted = chat->shifted || dropped;
+    return CVN_OK;
+}
+
+/* An answer that fills the context goes on behind a shorter conversation; one under a constraint, which would begin anew,
+ * ends. */
+static int go_on(Answer *a, TokenIds *prompt, cvn_err *err)
 {
     Chat *chat = a->chat;
     cvn_request *request = &a->request;
-    request->prompt = prompt->id;
-    request->n_prompt = (int64_t)prompt->n;
+    int code;
+    for (;;) {
+        request->prompt = prompt->id;
+        request->n_prompt = (int64_t)prompt->n;
+        size_t before = a->ids.n;
+        code = cvn_session_generate(chat->session, request, on_token, a, chat->interrupt,
+                                    &chat->was, err);
+        if (code || !chat->shifts || request->constraint ||
+            chat->was.finish != CVN_FINISH_CONTEXT || dialog_turns(&chat->dialog) < 2)
+            return code;
+        request->max_tokens -= (int64_t)(a->ids.n - before);
+        TRY(fit_prompt(chat, &a->ids, prompt, err));
+        if ((int64_t)prompt->n >= cvn_session_get_stats(chat->session).context)
+            return CVN_OK;
+    }
+}
+
+static int generate(Answer *a, TokenIds *prompt, cvn_err *err)
+{
+    Chat *chat = a->chat;
+    cvn_request *request = &a->request;
     if (request->max_tokens == 0)
         request->max_tokens = INT64_MAX;
     cvn_err local = {0};
-    int code = cvn_session_generate(chat->session, request, on_token, a, chat->interrupt,
-                                    &chat->was, &local);
+    int code = go_on(a, prompt, &local);
     bool stopped = code == CVN_EINTERRUPTED;
     if (code && !stopped)
         return err_set(err, code, "%s", local.message);
-    if (chat->was.n_tokens == 0) {
+    if (chat->was.n_tokens == 0 && a->ids.n == 0) {
         dialog_pop(&chat->dialog);
         if (!stopped)
             say_full(chat, request->n_prompt);
@@ -189,7 +241,7 @@ int chat_answer(Chat *chat, cvn_err *err)
     Answer a = {.chat = chat, .request = chat->request};
     TokenIds prompt = {0};
     cvn_err refused = {0};
-    int code = dialog_prompt(dialog, &prompt, &refused);
+    int code = fit_prompt(chat, &a.ids, &prompt, &refused);
     uint64_t hash = hash_bytes(prompt.id, prompt.n * sizeof *prompt.id) + (uint64_t)refused.code;
     if (ranks_agree("the conversation", hash, err)) {
         token_ids_free(&prompt);

@@ -10,7 +10,7 @@
 
 typedef struct ChatCommand {
     const char *name, *value; /* value: what follows the name, or NULL */
-    const char *help;
+    const char *help;         /* NULL: another name of the one above; these come last */
     void (*run)(Chat *chat, const char *value);
 } ChatCommand;
 
@@ -80,6 +80,12 @@ static void run_stats(Chat *chat, const char *value)
            s.turns, s.turns == 1 ? "" : "s", s.reused, s.computed, s.generated);
 }
 
+static void run_exit(Chat *chat, const char *value)
+{
+    (void)value;
+    chat->leaves = true;
+}
+
 static const ChatCommand table[] = {
     {"system", "TEXT", "set the system message; without TEXT take it away", run_system},
     {"reset", NULL, "begin a new conversation", run_reset},
@@ -88,6 +94,9 @@ static const ChatCommand table[] = {
     {"load", "FILE", "go on with a conversation that was saved", run_load},
     {"stats", NULL, "show what is cached and how fast it goes", run_stats},
     {"help", NULL, "show this", run_help},
+    {"exit", NULL, "leave, as /quit and /bye do", run_exit},
+    {"quit", NULL, NULL, run_exit},
+    {"bye", NULL, NULL, run_exit},
 };
 enum { COMMANDS = sizeof table / sizeof *table };
 
@@ -95,7 +104,7 @@ static void run_help(Chat *chat, const char *value)
 {
     (void)chat;
     (void)value;
-    for (int i = 0; i < COMMANDS; i++) {
+    for (int i = 0; i < COMMANDS && table[i].help; i++) {
         char spelling[32];
         snprintf(spelling, sizeof spelling, "/%s %s", table[i].name,
                  table[i].value ? table[i].value : "");

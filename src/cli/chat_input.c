@@ -203,6 +203,15 @@ static void add_character(StrBuf *out, wchar_t wide)
                       (int)(0x80 | (c >> 6 & 63)), (int)(0x80 | (c & 63)));
 }
 
+static void save_history(ChatInput *input)
+{
+    HistEventW event;
+    mode_t mask = umask(077);
+    if (input->history_path)
+        history_w(input->history, &event, H_SAVE, input->history_path);
+    umask(mask);
+}
+
 static ChatTyped read_edited(ChatInput *input, StrBuf *out)
 {
     int n = 0;
@@ -226,6 +235,7 @@ static ChatTyped read_edited(ChatInput *input, StrBuf *out)
     if (entry && input->history && n > 1) {
         wmemcpy(entry, line, (size_t)n - (line[n - 1] == L'\n'));
         history_w(input->history, &event, H_ENTER, entry);
+        save_history(input); /* a terminal that is closed leaves no time for it at the end */
     }
     free(entry);
     return CHAT_TEXT;
@@ -235,11 +245,6 @@ static void stop_editing(ChatInput *input)
 {
     if (!input->edit)
         return;
-    HistEventW event;
-    mode_t mask = umask(077);
-    if (input->history && input->history_path)
-        history_w(input->history, &event, H_SAVE, input->history_path);
-    umask(mask);
     if (input->history)
         history_wend(input->history);
     el_end(input->edit);

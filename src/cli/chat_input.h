@@ -21,7 +21,7 @@ typedef enum ChatTyped {
 /* history: file to keep typed turns in, or NULL. `interrupt` is what Ctrl-C sets; it is cleared when
  * CHAT_INTERRUPTED is returned. NULL when memory ran out. */
 ChatInput *chat_input_new(const char *history, volatile int *interrupt);
-void chat_input_free(ChatInput *input); /* writes the history */
+void chat_input_free(ChatInput *input);
 
 /* Whether a person is typing. */
 bool chat_input_is_terminal(const ChatInput *input);

@@ -94,6 +94,14 @@ void dialog_reset(Dialog *dialog)
         dialog_pop(dialog);
 }
 
+size_t dialog_turns(const Dialog *dialog)
+{
+    size_t turns = 0;
+    for (size_t i = 0; i < dialog->n; i++)
+        turns += dialog->message[i].role == DIALOG_USER;
+    return turns;
+}
+
 bool dialog_drop_oldest(Dialog *dialog)
 {
     size_t first = has_system(dialog), end = first + 1;

@@ -55,6 +55,9 @@ int dialog_set_system(Dialog *dialog, const char *text, cvn_err *err);
 /* Drops everything but the system message. */
 void dialog_reset(Dialog *dialog);
 
+/* Messages of the user. */
+size_t dialog_turns(const Dialog *dialog);
+
 /* Drops the oldest user message and what follows it up to the next; false when there is none. */
 bool dialog_drop_oldest(Dialog *dialog);
 
