@@ -63,25 +63,25 @@ static void a_disk_that_is_full_at_the_end_does_not_lose_the_run(void **state)
     (void)state;
     if (system("unshare -rm sh -c 'mount -t tmpfs none /mnt' 2>/dev/null") != 0)
         skip();
-    const char *const small =
+    const char *const begin =
         "yes 'the fox ran over a hill' | head -c 9000 >a; unshare -rm sh -c 'mount -t tmpfs -o "
-        "size=8M none /mnt; "
-        "head -c %s /dev/zero >/mnt/ballast; " CVN_BINARY " train --data a --preset stories260k "
-        "--tokenizer model --seq 32 --batch 2 -t 1 --steps 2 --save-every 1 --out /mnt/run 2>&1 & "
-        "pid=$!; "
-        "%s wait $pid; echo code $?; ls /mnt/run/checkpoints 2>&1; true'";
-    char line[1024];
-    snprintf(line, sizeof line, small, "6M", "");
-    expect(0, line, "no step is done: a checkpoint would not fit: '/mnt/run/checkpoints' takes 2");
-    /* Room for one checkpoint and no second one beside it. */
-    snprintf(line, sizeof line, small, "3M",
-             "for i in $(seq 300); do sleep 0.1; [ -e /mnt/run/checkpoints/step-00000001 ] && "
-             "break; done; "
-             "sleep 0.5; rm /mnt/ballast;");
-    strncat(line, " >log", sizeof line - strlen(line) - 1);
-    expect(0, line, "");
-    expect(0, "cat log", "code 0\nlock\nstep-00000001\nstep-00000002\n");
+        "size=8M none /mnt; head -c $0 /dev/zero >/mnt/ballast; " CVN_BINARY
+        " train --data a --preset stories260k --tokenizer model --seq 32 --batch 2 -t 1 --steps 2 "
+        "--save-every 1 --out /mnt/run >log 2>&1 & ";
+    StrBuf line = {0};
+    strbuf_printf(&line, "%swait $!; echo code $?' 6M; cat log", begin);
+    expect(0, line.text,
+           "no step is done: a checkpoint would not fit: '/mnt/run/checkpoints' takes 2");
+    /* Room for one checkpoint and no second one beside it, until somebody makes some. */
+    strbuf_clear(&line);
+    strbuf_printf(
+        &line,
+        "%sfor i in $(seq 600); do grep -q \"warning: step 2 has no room: \" log && break; sleep "
+        "0.1; done; rm /mnt/ballast; wait $!; echo code $?; ls /mnt/run/checkpoints' 3M",
+        begin);
+    expect(0, line.text, "code 0\nlock\nstep-00000001\nstep-00000002\n");
     expect(0, "cat log", "caravan: warning: step 2 has no room: ");
+    strbuf_free(&line);
 }
 
 /* What a killed process left goes with the next one that writes there; what a living one fills, or is somebody's own, stays. */
@@ -105,6 +105,33 @@ static void what_was_left_half_written_is_taken_away(void **state)
     expect(1, "ls -A left | grep -F ids.tmp", "");
 }
 
+static void what_may_not_be_looked_at_is_said_to_be_that(void **state)
+{
+    (void)state;
+    /* As somebody whom permissions concern. */
+    const char *const other =
+        getuid() == 0 ? "setpriv --reuid=65534 --regid=65534 --clear-groups " : "";
+    if (getuid() == 0 &&
+        system("setpriv --reuid=65534 --regid=65534 --clear-groups test -x " CVN_BINARY) != 0)
+        skip();
+    expect(0,
+           "chmod 755 .; cp -r model closed; chmod 0 closed; cp -r model listed; chmod 444 listed",
+           "");
+    static const char *const folders[] = {"closed", "listed"};
+    static const char *const commands[][2] = {
+        {"inspect -m ", ""}, {"tokenize -m ", " --text x"}, {"export ", " new"}};
+    for (int f = 0; f < 2; f++)
+        for (int c = 0; c < 3; c++) {
+            char line[256], piece[96];
+            snprintf(line, sizeof line, "%s" CVN_BINARY " %s%s%s 2>&1", other, commands[c][0],
+                     folders[f], commands[c][1]);
+            snprintf(piece, sizeof piece, "cannot look into the folder '%s': Permission denied",
+                     folders[f]);
+            expect(1, line, piece);
+        }
+    expect(0, "chmod 700 closed listed", "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -112,6 +139,7 @@ int main(void)
         cmocka_unit_test(data_are_mixed_and_looked_at),
         cmocka_unit_test(a_disk_that_is_full_at_the_end_does_not_lose_the_run),
         cmocka_unit_test(what_was_left_half_written_is_taken_away),
+        cmocka_unit_test(what_may_not_be_looked_at_is_said_to_be_that),
         cmocka_unit_test(a_run_that_is_stopped_is_saved_and_says_so_at_once),
     };
     return cmocka_run_group_tests(tests, make_models, remove_scratch);

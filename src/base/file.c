@@ -323,6 +323,18 @@ int file_copy(const char *from, const char *to, cvn_err *err)
     return code;
 }
 
+int file_check_seen(const char *path, cvn_err *err)
+{
+    struct stat info;
+    if (stat(path, &info) != 0)
+        return errno == ENOENT || errno == ENOTDIR
+                   ? CVN_OK
+                   : err_set(err, CVN_EIO, "cannot look at '%s': %s", path, strerror(errno));
+    if (S_ISDIR(info.st_mode) && access(path, R_OK | X_OK) != 0)
+        return err_set(err, CVN_EIO, "cannot look into the folder '%s': %s", path, strerror(errno));
+    return CVN_OK;
+}
+
 bool file_exists(const char *path)
 {
     struct stat info;

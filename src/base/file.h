@@ -77,6 +77,9 @@ int file_copy(const char *from, const char *to, cvn_err *err);
    with an error. */
 size_t file_put(int fd, const char *path, const void *bytes, size_t n, cvn_err *err);
 
+/* Whether what is or is not at a path could be seen: a place that may not be looked into is an error. */
+int file_check_seen(const char *path, cvn_err *err);
+
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
 /* True when path is a folder with something of that name in it. */

@@ -62,7 +62,9 @@ int io_open_files(IoModel *model, const char *path, cvn_err *err)
     if (code != CVN_OK)
         return code;
     model->path = arena_string(&model->arena, path);
-    if (!file_exists(path)) {
+    if (file_check_seen(path, err)) {
+        code = err->code;
+    } else if (!file_exists(path)) {
         code = err_set(err, CVN_EIO, "there is no '%s'", path);
     } else if (file_has(path, "config.json")) {
         model->kind = IO_KIND_HF;

@@ -204,6 +204,7 @@ int tokenizer_open(const char *path, Tokenizer **out, cvn_err *err)
     const char *slash = strrchr(path, '/');
     FilePath folder;
     *out = NULL;
+    TRY(file_check_seen(path, err));
     if (is_llama2c(path)) { /* its tokenizer lies beside it */
         snprintf(folder.text, sizeof folder.text, "%.*s", slash ? (int)(slash - path + 1) : 1,
                  slash ? path : ".");

@@ -15,6 +15,7 @@ int checkpoint_find(Checkpoint *checkpoint, const char *path, int64_t step, Chec
                     void *context, cvn_err *err)
 {
     *checkpoint = (Checkpoint){0};
+    TRY(file_check_seen(path, err));
     if (file_exists(file_path(path, MANIFEST_NAME).text))
         return checkpoint_open(checkpoint, path, err);
     if (step < 0)
