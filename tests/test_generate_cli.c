@@ -76,7 +76,7 @@ static void samples_differ_and_the_first_is_the_seeds_own(void **state)
     json_decref(alone);
     strbuf_free(&three);
     strbuf_free(&one);
-    expect(0, "caravan generate -m model -p 'the sea' -n 4 --n 2 2>/dev/null", "--- 1, sample 2\n");
+    expect(0, "caravan generate -m model -p 'the sea' -n 4 --n 2 2>/dev/null", "--- 0, sample 1\n");
 }
 
 static void a_stop_text_ends_a_text_and_is_not_printed(void **state)
@@ -99,17 +99,49 @@ static void a_stop_text_ends_a_text_and_is_not_printed(void **state)
     strbuf_printf(&line, "%s --stop nothing --stop %s", args, stop);
     StrBuf cut = shell(line.text, &status);
     assert_int_equal(status, 0);
-    assert_int_equal(cut.length, first - whole.text);
-    assert_memory_equal(cut.text, whole.text, cut.length);
+    size_t kept = (size_t)(first - whole.text);
+    assert_int_equal(cut.length, kept + (kept > 0)); /* and a line end */
+    assert_memory_equal(cut.text, whole.text, kept);
     strbuf_printf(&line, " --json");
     StrBuf json = shell(line.text, &status);
-    if (!strstr(json.text, "\"finish\": \"stopped\"") &&
-        !strstr(json.text, "\"finish\":\"stopped\""))
-        fail_msg("%s", json.text);
+    json_t *object = line_json(json.text, 0);
+    assert_string_equal(json_string_value(json_object_get(object, "finish")), "stop");
+    assert_string_equal(json_string_value(json_object_get(object, "prompt")), "the sea");
+    assert_int_equal(json_integer_value(json_object_get(object, "index")), 0);
+    /* The tokens reach as far as the text does, and none begins behind it. */
+    size_t n = json_array_size(json_object_get(object, "tokens"));
+    assert_true(n <= strlen(json_string_value(json_object_get(object, "text"))));
+    json_decref(object);
     strbuf_free(&whole);
     strbuf_free(&line);
     strbuf_free(&cut);
     strbuf_free(&json);
+}
+
+/* Who has a model whose chat format is unknown writes it out. */
+static void special_tokens_can_be_typed(void **state)
+{
+    (void)state;
+    expect(0,
+           "caravan generate -m model -p '<|start_header_id|>x<|eot_id|>' --special -n 1 --json | "
+           "tr -d '\\n '",
+           "\"prompt_tokens\":[1,3,128,5]");
+    expect(0, "caravan generate -m bare --tokenizer model/tokenizer.json -p 'the sea' -n 1 --json",
+           "\"text\"");
+    expect(0,
+           "printf '\"<|eot_id|>\"\\n' | caravan generate -m model --prompts - --special -n 1 "
+           "--json | grep -c '<|eot_id|>'",
+           "1");
+}
+
+static void ctrl_c_is_told_from_a_stop_text(void **state)
+{
+    (void)state;
+    expect(0,
+           "(exec " CVN_BINARY
+           " generate -m long -p x -n 60000 --ignore-eos -t 1 --json >out 2>/dev/null) & pid=$!; "
+           "sleep 1; kill -INT $pid; wait $pid; echo code $?; cat out",
+           "\"finish\": \"interrupted\"");
 }
 
 static void mistakes_in_prompts_name_the_line(void **state)
@@ -255,6 +287,8 @@ int main(void)
         cmocka_unit_test(a_batch_gives_each_prompt_what_it_gets_alone),
         cmocka_unit_test(samples_differ_and_the_first_is_the_seeds_own),
         cmocka_unit_test(a_stop_text_ends_a_text_and_is_not_printed),
+        cmocka_unit_test(special_tokens_can_be_typed),
+        cmocka_unit_test(ctrl_c_is_told_from_a_stop_text),
         cmocka_unit_test(mistakes_in_prompts_name_the_line),
         cmocka_unit_test(ids_need_no_tokenizer_that_can_be_read),
         cmocka_unit_test(pieces_that_are_no_characters_are_scored_visibly),

@@ -40,7 +40,8 @@ typedef struct cvn_model_options {
     /* While loading: "int8", "int4", "int4:32", "int4:64", "int4:128"; NULL: as the file is; "none": the same, but what it
        has in blocks (GGUF) is widened to dtype. */
     const char *quantize;
-    bool no_tokenizer; /* do not look for one; text cannot go in or out */
+    bool no_tokenizer;     /* do not look for one; text cannot go in or out */
+    const char *tokenizer; /* a file or folder to take it from; NULL: the model's own */
 } cvn_model_options;
 
 /* Opens a Hugging Face folder, a Meta folder or a GGUF file. options: NULL for the file's dtype.

@@ -79,7 +79,9 @@ static int open_chat(Chat *chat, const Args *args, cvn_err *err)
         if (!code && !chat->template)
             code = chat_format_find(v[MODEL].text, tokenizer, &format, &unknown);
         if (code)
-            return err_set(err, code, "%s (--format NAME)", unknown.message);
+            return err_set(err, code,
+                           "%s (--format NAME; or write it out yourself for generate --special)",
+                           unknown.message);
     }
     dialog_init(&chat->dialog, format, tokenizer);
     chat->dialog.template = chat->template;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MODEL, PROMPT, FILE_, TOKENS, PROMPTS, SAMPLES, ROWS, STOP, MAX_TOKENS };
+enum { MODEL, PROMPT, FILE_, TOKENS, PROMPTS, SAMPLES, ROWS, STOP, MAX_TOKENS, SPECIAL, TOKENIZER };
 
 static const Option *const options[] = {
     [MODEL] = SHARED(MODEL),
@@ -32,6 +32,10 @@ static const Option *const options[] = {
     [MAX_TOKENS] =
         &(const Option){"max-tokens", .letter = 'n', .kind = ARG_INT, .low = 1, .high = 1 << 30,
                         .value = "N", .fallback = "256", .help = "most tokens to generate"},
+    [SPECIAL] = &(const Option){"special", .kind = ARG_FLAG,
+                                .help = "special tokens in the text, <|eot_id|>, are their ids"},
+    [TOKENIZER] = &(const Option){"tokenizer", .kind = ARG_INPUT, .value = "FILE",
+                                  .help = "tokenizer to use, else the model's"},
     SAMPLING_OPTIONS,
     CONSTRAINT_OPTIONS,
     SHARED(CONTEXT),
@@ -125,31 +129,71 @@ static json_t *timings_json(const RunModel *run, const cvn_result *result, size_
                      (json_int_t)(stats.weight_bytes + stats.arena_bytes));
 }
 
+/* Why a text ended. */
+static const char *finish_of(const Text *t, const cvn_result *result)
+{
+    static const char *const names[] = {[CVN_FINISH_EOS] = "eos",
+                                        [CVN_FINISH_LENGTH] = "length",
+                                        [CVN_FINISH_CONTEXT] = "length",
+                                        [CVN_FINISH_STOPPED] = "interrupted",
+                                        [CVN_FINISH_CANCELLED] = "interrupted",
+                                        [CVN_FINISH_CONSTRAINT] = "constraint"};
+    return t->stops.stopped ? "stop" : names[result->finish];
+}
+
+/* Tokens that begin behind the end of the text, which a stop text cut, are none of it. */
+static int cut_tokens(const Batch *b, Text *t, cvn_err *err)
+{
+    Decoder decoder;
+    StrBuf so_far = {0};
+    size_t n = 0;
+    int code = CVN_OK;
+    if (!b->decodes || !t->stops.stopped)
+        return CVN_OK;
+    decoder_init(&decoder, b->model.model->tokenizer, TOKENIZER_CONTINUE);
+    while (n < t->tokens.n && so_far.length < t->text.length && !code)
+        code = decoder_push(&decoder, t->tokens.id[n++], &so_far, err);
+    if (!code && so_far.failed)
+        code = err_set(err, CVN_EMEM, "no memory for the text");
+    strbuf_free(&so_far);
+    t->tokens.n = n;
+    return code;
+}
+
 /* A JSON object on a line of its own. */
 static int print_object(const Batch *b, int i)
 {
-    static const char *const finishes[] = {"eos",     "length",    "context",
-                                           "stopped", "cancelled", "constraint"};
     const Text *t = &b->text[i];
+    size_t samples = (size_t)b->args->value[SAMPLES].integer;
     const cvn_result *result = &b->result[i];
     json_t *text =
         b->decodes ? bytes_json(t->text.text ? t->text.text : "", t->text.length) : json_null();
+    StrBuf asked = {0};
+    cvn_err ignored = {0};
+    if (b->decodes)
+        tokenizer_decode(b->model.model->tokenizer, t->prompt->id, t->prompt->n,
+                         b->model.encoding & TOKENIZER_SPECIAL, &asked, &ignored);
+    json_t *prompt =
+        b->decodes ? bytes_json(asked.text ? asked.text : "", asked.length) : json_null();
+    strbuf_free(&asked);
     return print_json(json_pack(
-        "{s:o,s:o,s:o,s:s,s:o}", "prompt_tokens", json_ids(t->prompt->id, t->prompt->n), "tokens",
-        json_ids(t->tokens.id, t->tokens.n), "text", text, "finish", finishes[result->finish],
-        "timings", timings_json(&b->model, result, t->prompt->n)));
+        "{s:I,s:I,s:o,s:o,s:o,s:I,s:o,s:s,s:o}", "index", (json_int_t)((size_t)i / samples),
+        "sample", (json_int_t)((size_t)i % samples), "prompt", prompt, "prompt_tokens",
+        json_ids(t->prompt->id, t->prompt->n), "tokens", json_ids(t->tokens.id, t->tokens.n),
+        "seed", (json_int_t)b->request[i].sampling.seed, "text", text, "finish",
+        finish_of(t, result), "timings", timings_json(&b->model, result, t->prompt->n)));
 }
 
-/* Several texts for people: each under a line that says whose it is. */
+/* For people: each of several texts under a line that says whose it is, and a line end behind each. */
 static int print_texts(Batch *b, cvn_err *err)
 {
     int samples = (int)b->args->value[SAMPLES].integer;
-    for (int i = 0; i < b->n_texts && b->n_texts > 1; i++) {
+    for (int i = 0; i < b->n_texts; i++) {
         Text *t = &b->text[i];
-        if (samples == 1)
-            printf("%s--- %d\n", i ? "\n" : "", i + 1);
-        else
-            printf("%s--- %d, sample %d\n", i ? "\n" : "", i / samples + 1, i % samples + 1);
+        if (b->n_texts > 1 && samples == 1)
+            printf("%s--- %d\n", i ? "\n" : "", i);
+        else if (b->n_texts > 1)
+            printf("%s--- %d, sample %d\n", i ? "\n" : "", i / samples, i % samples);
         show(t);
         if (t->text.length && t->text.text[t->text.length - 1] != '\n')
             putchar('\n');
@@ -163,7 +207,7 @@ static int print_texts(Batch *b, cvn_err *err)
 static void print_speed(const cvn_result *result, size_t n_prompt)
 {
     double decode = result->total_seconds - result->first_seconds;
-    fprintf(stderr, "\nprompt: %zu token%s in %.2f s (%.0f tokens/s)", n_prompt,
+    fprintf(stderr, "prompt: %zu token%s in %.2f s (%.0f tokens/s)", n_prompt,
             n_prompt == 1 ? "" : "s", result->prefill_seconds,
             per_second((int64_t)n_prompt, result->prefill_seconds));
     if (result->n_tokens > 1)
@@ -187,7 +231,7 @@ static void print_speeds(const Batch *b, double seconds)
     for (int i = 0; i < b->n_texts; i++)
         generated += b->result[i].n_tokens;
     fprintf(stderr,
-            "\n%d texts in %.2f s: prompts of %lld tokens in %.2f s, %lld tokens generated (%.1f "
+            "%d texts in %.2f s: prompts of %lld tokens in %.2f s, %lld tokens generated (%.1f "
             "tokens/s in all)\n",
             b->n_texts, seconds, (long long)stats.prefill_tokens, stats.prefill_seconds,
             (long long)generated, per_second(generated, seconds));
@@ -232,6 +276,7 @@ static int generate(Batch *b, cvn_err *err)
         finish_text(b, t);
         if (t->err.code)
             return err_set(err, t->err.code, "%s", t->err.message);
+        TRY(cut_tokens(b, t, err));
         if (b->json && print_object(b, i))
             return err_set(err, CVN_EIO, "the result could not be printed");
     }
@@ -258,7 +303,7 @@ static int read_prompt_line(const Batch *b, const char *path, size_t number, con
                        path, number);
     else
         code = tokenizer_encode(b->model.model->tokenizer, json_string_value(json),
-                                json_string_length(json), TOKENIZER_BOS, out, err);
+                                json_string_length(json), b->model.encoding, out, err);
     if (code == CVN_OK && out->n == 0)
         code = err_set(err, CVN_EINVAL, "%s:%zu: the prompt is empty", path, number);
     json_decref(json);
@@ -361,6 +406,8 @@ static int run_batch(Batch *b, cvn_err *err)
     RunOptions run = run_model_options(b->args);
     run.needs_tokenizer = !v[TOKENS].given || v[STOP].given;
     run.takes_ids = !v[TOKENS].given;
+    run.special = v[SPECIAL].flag;
+    run.tokenizer = v[TOKENIZER].text;
     if (check_stops(b, err) || run_model_constraint(b->args, &b->constraint, err) ||
         run_model_open(&b->model, &run, err) || read_all(b, err) || make_requests(b, err))
         return err->code;

@@ -137,7 +137,9 @@ int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err)
     if (run->cluster) /* what mpirun hands on to its processes */
         catch_signal(SIGUSR1, true);
     double begin = clock_seconds();
-    cvn_model_options open = {.dtype = options->dtype, .quantize = options->quantize};
+    cvn_model_options open = {
+        .dtype = options->dtype, .quantize = options->quantize, .tokenizer = options->tokenizer};
+    run->encoding = TOKENIZER_BOS | (options->special ? TOKENIZER_SPECIAL : 0U);
     TRY(cvn_model_open(options->path, &open, &run->model, err));
     run->load_seconds = clock_seconds() - begin;
     if (options->needs_tokenizer && !cvn_model_has_tokenizer(run->model))
@@ -261,7 +263,7 @@ int run_model_input(const RunModel *run, const Value *ids, const char *text, con
     if (file)
         TRY(read_input(file, &all, &n, err));
     int code =
-        tokenizer_encode(run->model->tokenizer, file ? all : text, n, TOKENIZER_BOS, out, err);
+        tokenizer_encode(run->model->tokenizer, file ? all : text, n, run->encoding, out, err);
     free(all);
     TRY(code);
     if (out->n == 0)

@@ -29,6 +29,8 @@ typedef struct RunOptions {
     bool needs_tokenizer;      /* without one there is nothing to do */
     const char *mesh, *layout; /* of several devices; NULL: one */
     bool takes_ids;            /* the command could be given --tokens instead */
+    bool special;              /* special tokens in text that is typed are their ids */
+    const char *tokenizer;     /* in place of the model's, or NULL */
     cvn_engine_options engine; /* context 0: as much as the run needs */
 } RunOptions;
 
@@ -36,6 +38,7 @@ typedef struct RunModel {
     Cluster *cluster; /* other processes, or NULL; the program's */
     cvn_model *model;
     cvn_engine *engine;
+    unsigned encoding; /* how text that is typed is encoded: TOKENIZER_BOS, … */
     double load_seconds, compile_seconds;
 } RunModel;
 

@@ -73,6 +73,8 @@ static int open_model(void *of, cvn_err *err)
     int code = choose_types(m, options, err);
     if (code || options->no_tokenizer)
         return code;
+    if (options->tokenizer) /* that one, or none */
+        return tokenizer_open(options->tokenizer, &m->tokenizer, err);
     return open_tokenizer(m, path, err);
 }
 
