@@ -132,6 +132,26 @@ static void what_may_not_be_looked_at_is_said_to_be_that(void **state)
     expect(0, "chmod 700 closed listed", "");
 }
 
+/* What is typed is carried out or refused, in pairs, too. */
+static void no_option_is_without_effect(void **state)
+{
+    (void)state;
+    expect(0, "caravan inspect -m model --tensors --json", "\"tensors\":");
+    expect(2, "caravan inspect --preset tiny --tensors 2>&1", "--tensors and --preset do not go");
+    expect(1,
+           "caravan score -m model --text 'the sea' --summary --json | grep -e argmax -e logprobs",
+           "");
+    expect(0, "caravan score -m model --text 'the sea' --summary --json", "\"perplexity\"");
+    expect(2, "caravan score -m model --text 'the sea' --show --json 2>&1", "--show and --json");
+    expect(0, "caravan tokenize -m model --text 'the sea' --count --json", "{\"count\":");
+    expect(2, "caravan tokenize --train-bpe model --count 2>&1", "--train-bpe and --count");
+    expect(0,
+           "echo '{\"messages\": [{\"role\": \"system\", \"content\": \"old\"}]}' >s.json; echo "
+           "/save t.json | "
+           "caravan chat -m model --load s.json --system new; cat t.json",
+           "new");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,6 +160,7 @@ int main(void)
         cmocka_unit_test(a_disk_that_is_full_at_the_end_does_not_lose_the_run),
         cmocka_unit_test(what_was_left_half_written_is_taken_away),
         cmocka_unit_test(what_may_not_be_looked_at_is_said_to_be_that),
+        cmocka_unit_test(no_option_is_without_effect),
         cmocka_unit_test(a_run_that_is_stopped_is_saved_and_says_so_at_once),
     };
     return cmocka_run_group_tests(tests, make_models, remove_scratch);

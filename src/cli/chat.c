@@ -86,8 +86,8 @@ static int open_chat(Chat *chat, const Args *args, cvn_err *err)
     dialog_init(&chat->dialog, format, tokenizer);
     chat->dialog.template = chat->template;
     if (set_clock(&chat->dialog.now, err) ||
-        (v[SYSTEM].given && dialog_set_system(&chat->dialog, v[SYSTEM].text, err)) ||
         (v[LOAD].given && dialog_load(&chat->dialog, v[LOAD].text, err)) ||
+        (v[SYSTEM].given && dialog_set_system(&chat->dialog, v[SYSTEM].text, err)) ||
         run_model_start(&chat->run, &run, 0, cvn_model_context(chat->run.model), err))
         return err->code;
     return cvn_session_new(chat->run.engine, 0, &chat->session, err);

@@ -33,9 +33,9 @@ static const Option *const options[] = {
         &(const Option){"length", .letter = 'l', .kind = ARG_INT, .low = 1, .high = 1 << 30,
                         .value = "N",
                         .help = "positions of the KV cache to reckon with, else the context"},
-    [TENSORS] =
-        &(const Option){"tensors", .kind = ARG_FLAG, .help = "list every tensor of the files"},
-    [STATS] = &(const Option){"stats", .kind = ARG_FLAG,
+    [TENSORS] = &(const Option){"tensors", .refuses = "preset", .kind = ARG_FLAG,
+                                .help = "list every tensor of the files"},
+    [STATS] = &(const Option){"stats", .refuses = "preset", .kind = ARG_FLAG,
                               .help = "list them with least, largest and mean element, and how "
                                       "many are NaN or infinite"},
     [JSON] = SHARED(JSON),

@@ -372,6 +372,22 @@ static int check_groups(const Args *args, const Command *command, cvn_err *err)
 }
 
 /* An option that says more of another one is a mistake without it, where somebody typed it. */
+static int check_refused(const Args *args, const Command *command, cvn_err *err)
+{
+    for (int i = 0; command->options[i]; i++) {
+        const Option *option = command->options[i];
+        const char *at = option->refuses;
+        for (size_t n; at && args->value[i].on_command_line && (n = strcspn(at, " "));
+             at += n + (at[n] == ' ')) {
+            int other = option_find(command, at, n);
+            if (other >= 0 && args->value[other].on_command_line)
+                return err_set(err, CVN_EINVAL, "--%s and --%s do not go together; leave one out",
+                               option->name, command->options[other]->name);
+        }
+    }
+    return CVN_OK;
+}
+
 static int check_needs(const Args *args, const Command *command, cvn_err *err)
 {
     for (int i = 0; command->options[i]; i++) {
@@ -477,7 +493,7 @@ int args_parse(Args *args, const Command *command, int argc, char **argv, cvn_er
     }
     if (apply_environment(args, command, err) || check_operands(args, command, err) ||
         check_groups(args, command, err) || apply_fallbacks(args, command, err) ||
-        check_needs(args, command, err))
+        check_needs(args, command, err) || check_refused(args, command, err))
         return err->code;
     return check_paths(args, command, err);
 }

@@ -50,6 +50,8 @@ typedef struct Option {
     double low, high; /* range of numbers; both 0: any that is not negative */
     /* Says that range where it is known elsewhere, by the option's name; or NULL */
     void (*range)(const char *name, double *low, double *high);
+    /* Options, by a blank apart, beside which this one would say nothing; or NULL. */
+    const char *refuses;
     const char *needs; /* an option of the command without which this one says nothing, or NULL */
     const char *value; /* name of the value in help: "DIR", "N" */
     const char *fallback;       /* value when none is given, as it would be typed; NULL: none */

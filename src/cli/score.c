@@ -22,7 +22,7 @@ static const Option *const options[] = {
     [STRIDE] =
         &(const Option){"stride", .kind = ARG_INT, .high = 1 << 30, .value = "N", .fallback = "0",
                         .help = "new tokens per window of a long text, 0: half the context"},
-    [SHOW] = &(const Option){"show", .kind = ARG_FLAG,
+    [SHOW] = &(const Option){"show", .refuses = "json summary", .kind = ARG_FLAG,
                              .help = "show the text, coloured by how likely each token was"},
     [SUMMARY] = &(const Option){"summary", .kind = ARG_FLAG, .help = "print only the last line"},
     [CONTEXT] = SHARED(CONTEXT),
@@ -41,15 +41,22 @@ typedef struct Scores {
     double mean;     /* of logprob[1 … n-1], NaN when there is none */
 } Scores;
 
-static int print_scores_json(const TokenIds *ids, const Scores *scores)
+static int print_scores_json(const TokenIds *ids, const Scores *scores, bool summary)
 {
     json_t *logprobs = json_array();
-    for (size_t i = 0; i < ids->n; i++)
-        logprobs = json_append(logprobs, i ? json_real((double)scores->logprob[i]) : json_null());
     json_t *perplexity = isfinite(exp(-scores->mean)) ? json_real(exp(-scores->mean)) : json_null();
-    return print_json(json_pack("{s:o,s:o,s:o,s:o}", "tokens", json_ids(ids->id, ids->n),
-                                "logprobs", logprobs, "argmax", json_ids(scores->argmax, ids->n),
-                                "perplexity", perplexity));
+    json_t *all = json_pack("{s:I,s:f,s:o}", "n_tokens", (json_int_t)ids->n, "mean_logprob",
+                            scores->mean, "perplexity", perplexity);
+    for (size_t i = 0; i < ids->n && !summary; i++)
+        logprobs = json_append(logprobs, i ? json_real((double)scores->logprob[i]) : json_null());
+    if (summary) {
+        json_decref(logprobs);
+    } else {
+        all = json_with(all, "tokens", json_ids(ids->id, ids->n));
+        all = json_with(all, "logprobs", logprobs);
+        all = json_with(all, "argmax", json_ids(scores->argmax, ids->n));
+    }
+    return print_json(all);
 }
 
 /* A token as people read it: its piece, or its id where the model has no tokenizer. */
@@ -228,7 +235,7 @@ static int run(const Args *args)
     Scores scores = {0};
     int exit_code = EXIT_OK, code = score_input(args, &model, &ids, &scores, &err);
     if (!code && args->value[JSON].flag)
-        exit_code = print_scores_json(&ids, &scores);
+        exit_code = print_scores_json(&ids, &scores, args->value[SUMMARY].flag);
     else if (!code)
         code = print_scores(&model, args, &ids, &scores, &err);
     free(scores.logprob);

@@ -35,9 +35,11 @@ static const Option *const options[] = {
                         .value = "DIR", .help = "a model folder, whose tokenizer is used"},
     [TOKENIZER] = &(const Option){"tokenizer", .kind = ARG_INPUT, .group = 1, .value = "FILE",
                                   .help = "tokenizer.model, tokenizer.json or GGUF"},
-    [TRAIN_BPE] = &(const Option){"train-bpe", .kind = ARG_INPUT, .group = 1, .value = "FILE",
-                                  .help = "make a tokenizer from text: files and folders of text "
-                                          "or JSONL"},
+    [TRAIN_BPE] =
+        &(const Option){"train-bpe", .refuses = "text file jsonl decode no-bos special count json",
+                        .kind = ARG_INPUT, .group = 1, .value = "FILE",
+                        .help = "make a tokenizer from text: files and folders of text "
+                                "or JSONL"},
     [VOCAB] = &(const Option){"vocab", .kind = ARG_INT, .low = BPE_TRAIN_LEAST, .high = 1 << 22,
                               .value = "N", .fallback = "4096",
                               .help = "size of the vocabulary to make, special tokens included"},
@@ -58,7 +60,7 @@ static const Option *const options[] = {
     [JSONL] = &(const Option){"jsonl", .kind = ARG_FLAG,
                               .help = "a JSON object per line: {\"text\":…} in, {\"ids\":[…]} out; "
                                       "with --decode the other way round"},
-    [NO_BOS] = &(const Option){"no-bos", .kind = ARG_FLAG,
+    [NO_BOS] = &(const Option){"no-bos", .refuses = "decode", .kind = ARG_FLAG,
                                .help = "without the begin-of-text token in front"},
     [SPECIAL] = &(const Option){"special", .kind = ARG_FLAG,
                                 .help = "special tokens in the text become their ids; --decode "
@@ -107,7 +109,7 @@ static void add_pieces(Work *work)
 static void add_ids_line(Work *work)
 {
     if (work->count) {
-        strbuf_printf(&work->out, "%zu\n", work->ids.n);
+        strbuf_printf(&work->out, work->json ? "{\"count\":%zu}\n" : "%zu\n", work->ids.n);
         return;
     }
     strbuf_puts(&work->out, "{\"ids\":[");
