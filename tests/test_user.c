@@ -18,11 +18,11 @@ static void a_folder_that_is_written_anew_holds_nothing_of_the_old_model(void **
 }
 
 #define STOP                                                                                       \
-    "yes 'the fox ran over a hill and saw two birds' | head -c 60000 >text; rm -rf run; "          \
+    "yes 'the fox ran over a hill and saw two birds' | head -c 60000 >text; rm -rf run log; "      \
     "(exec " CVN_BINARY                                                                            \
     " train --data text --preset tiny --tokenizer model --seq 256 --batch 8 -t 1 "                 \
     "--steps 1000 --out run >log 2>&1) & pid=$!; "                                                 \
-    "for i in $(seq 6000); do grep -q 'step 1/' log && break; sleep 0.01; done; "
+    "for i in $(seq 6000); do grep -qs 'step 1/' log && break; sleep 0.01; done; "
 
 /* The second Ctrl-C of who has not seen the first one's answer yet, or a terminal that is closed, costs nothing. */
 static void a_run_that_is_stopped_is_saved_and_says_so_at_once(void **state)
@@ -152,6 +152,35 @@ static void no_option_is_without_effect(void **state)
            "new");
 }
 
+/* A shape of one's own, typed, as JSON, or as a config without weights. */
+static void a_shape_needs_no_preset_and_no_weights(void **state)
+{
+    (void)state;
+#define SHAPE "dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=300,context=64"
+    expect(0, "caravan init -p " SHAPE " -o own && caravan inspect -m own --json", "\"ffn\": 96");
+    expect(0,
+           "echo '{\"dim\": 64, \"layers\": 2, \"heads\": 4}' >own.json; caravan inspect -p "
+           "own.json --json",
+           "\"ffn\": 192");
+    expect(0,
+           "mkdir bare-config && cp own/config.json bare-config && caravan inspect -m bare-config",
+           "no weights");
+    expect(0, "caravan plan -m bare-config --mesh model=2 | head -1",
+           "bare-config, a step of decoding");
+    expect(0, "caravan bench -m bare-config --prefill 8 --decode 2 -t 1 --context 8 2>&1",
+           "decode");
+    expect(0, "caravan bench -p " SHAPE " --train --seq 16 -t 1 2>&1", "tokens/s");
+    expect(0,
+           "yes 'the fox' | head -c 3000 >t; caravan train --data t -p " SHAPE
+           " --seq 16 --batch 2 --steps 1 --tokenizer model -o owned 2>&1 && caravan train "
+           "--resume owned --steps 2 2>&1",
+           "finished after step 2");
+    expect(1, "caravan inspect -p dim=64,layers=2 2>&1", "at least dim, layers and heads");
+    expect(1, "caravan inspect -p dim=64,width=2 2>&1", "there is no \"width\" in a shape");
+    expect(1, "caravan inspect -p dim=64,layers=x 2>&1", "\"layers=x\" is not KEY=NUMBER");
+    expect(2, "caravan inspect -p tinny 2>&1", "did you mean tiny?");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -161,6 +190,7 @@ int main(void)
         cmocka_unit_test(what_was_left_half_written_is_taken_away),
         cmocka_unit_test(what_may_not_be_looked_at_is_said_to_be_that),
         cmocka_unit_test(no_option_is_without_effect),
+        cmocka_unit_test(a_shape_needs_no_preset_and_no_weights),
         cmocka_unit_test(a_run_that_is_stopped_is_saved_and_says_so_at_once),
     };
     return cmocka_run_group_tests(tests, make_models, remove_scratch);

@@ -46,9 +46,10 @@ enum {
 };
 
 static const Option *const options[] = {
-    [PRESET] = &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .required = true,
-                               .group = 1, .value = "NAME", .choice = choice_of_preset,
-                               .help = "shape with random weights made in memory, one of"},
+    [PRESET] =
+        &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .required = true, .group = 1,
+                        .value = "NAME", .choice = choice_of_preset, .or_shape = true,
+                        .help = "shape with random weights made in memory, one of"},
     [MODEL] = &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .required = true,
                               .group = 1, .value = "DIR", .help = "a model on disk instead"},
     [PREFILL] =
@@ -167,7 +168,7 @@ static int make_model(Bench *b, cvn_err *err)
     const Value *v = b->value;
     cvn_dtype dtype = dtype_of(&v[DTYPE]);
     LlamaConfig config;
-    TRY(preset_config(v[PRESET].text, &config, err));
+    TRY(preset_config(b->name, &config, err));
     TRY(quant_parse(v[QUANTIZE].text, &config.quant, err));
     return model_synthetic(&config, dtype == CVN_DTYPE_COUNT ? CVN_BF16 : dtype, &b->model, err);
 }
@@ -193,7 +194,7 @@ static int open_bench(Bench *b, cvn_err *err)
     TRY(code);
     TRY(share_ceilings(b, err));
     live_line("loading %s", b->name);
-    if (v[PRESET].given)
+    if (v[PRESET].given || is_shape(b->name))
         return make_model(b, err);
     cvn_model_options open = {
         .dtype = dtype_of(&v[DTYPE]), .no_tokenizer = true, .quantize = v[QUANTIZE].text};

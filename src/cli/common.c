@@ -8,6 +8,7 @@
 #include "model/presets.h"
 #include "train/config.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,6 +91,22 @@ const Option shared_options[SHARED_OPTIONS] = {
 const char *choice_of_preset(size_t i)
 {
     return i < presets_count() ? preset_at(i).name : NULL;
+}
+
+bool is_shape(const char *folder)
+{
+    if (!file_has(folder, "config.json"))
+        return false;
+    DIR *stream = opendir(folder);
+    bool weights = false;
+    for (struct dirent *entry; stream && (entry = readdir(stream));) {
+        size_t n = strlen(entry->d_name);
+        weights |= n > 12 && strcmp(entry->d_name + n - 12, ".safetensors") == 0;
+        weights |= n > 11 && strcmp(entry->d_name + n - 11, ".index.json") == 0;
+    }
+    if (stream)
+        closedir(stream);
+    return stream && !weights;
 }
 
 const char *choice_of_remat(size_t i)

@@ -52,6 +52,9 @@ extern const Option shared_options[SHARED_OPTIONS];
 
 /* Choices: the names of presets; of what is recomputed; the types that weights are stored in. */
 const char *choice_of_preset(size_t i);
+
+/* Whether a model's folder has a config.json and no weights: only its shape is there. */
+bool is_shape(const char *folder);
 const char *choice_of_remat(size_t i);
 extern const char *const storage_choices[];
 

@@ -13,7 +13,7 @@ enum { PRESET, SEED, DTYPE, CONTEXT, TOKENIZER, SHARD, FORCE, THREADS, OUTPUT };
 
 static const Option *const options[] = {
     [PRESET] = &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .required = true,
-                               .value = "NAME", .choice = choice_of_preset,
+                               .value = "NAME", .choice = choice_of_preset, .or_shape = true,
                                .help = "shape of the model, one of"},
     [SEED] = SHARED(SEED),
     [DTYPE] =

@@ -23,9 +23,9 @@ static const Option *const options[] = {
         &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .required = true, .group = 1,
                         .value = "DIR",
                         .help = "a Hugging Face or Meta folder, a GGUF file, or llama2.c's .bin"},
-    [PRESET] =
-        &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .group = 1, .value = "NAME",
-                        .choice = choice_of_preset, .help = "a shape without files"},
+    [PRESET] = &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .group = 1,
+                               .value = "NAME", .choice = choice_of_preset, .or_shape = true,
+                               .help = "a shape without files"},
     [BATCH] = &(const Option){"batch", .letter = 'b', .kind = ARG_INT, .low = 1, .high = 1 << 20,
                               .value = "N", .fallback = "1",
                               .help = "rows of the KV cache to reckon with"},
@@ -90,7 +90,8 @@ static void close_subject(void *subject)
 
 static int open_subject(Subject *s, const Args *args, cvn_err *err)
 {
-    *s = (Subject){.name = args->value[PRESET].text, .from_files = !args->value[PRESET].given};
+    *s = (Subject){.name = args->value[PRESET].text,
+                   .from_files = !args->value[PRESET].given && !is_shape(args->value[MODEL].text)};
     int code;
     if (s->from_files) {
         s->name = args->value[MODEL].text;
@@ -105,6 +106,7 @@ static int open_subject(Subject *s, const Args *args, cvn_err *err)
         for (size_t i = 0; i < s->model.tensors.n; i++)
             s->disk_bytes += (double)s->model.tensors.tensor[i].bytes;
     } else {
+        s->name = s->name ? s->name : args->value[MODEL].text;
         TRY(preset_config(s->name, &s->config, err));
     }
     TRY(arena_init(&s->arena, err));
@@ -340,7 +342,9 @@ static json_t *subject_json(const Subject *s, bool tensors, bool stats)
 static int show(const Subject *s, bool tensors, bool stats)
 {
     StrBuf text = {0};
-    const char *kind = s->from_files ? io_kind_name(s->model.kind) : "preset, no files";
+    const char *kind = s->from_files            ? io_kind_name(s->model.kind)
+                       : preset_is_own(s->name) ? "a shape, no weights"
+                                                : "preset, no files";
     if (s->from_files && s->model.adapter)
         strbuf_printf(&text, "%s: adapters for the %s %s, which is shown here\n", s->name, kind,
                       s->model.path);

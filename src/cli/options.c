@@ -5,6 +5,7 @@
 #include "base/heap.h"
 #include "cli/ranks.h"
 #include "cli/suggest.h"
+#include "model/presets.h"
 #include "train/data/source.h"
 
 #include <ctype.h>
@@ -131,6 +132,8 @@ static int read_choice(const Option *option, const Source *source, Value *value,
             value->integer = (int64_t)i;
             return CVN_OK;
         }
+    if (option->or_shape && preset_is_own(value->text))
+        return CVN_OK;
     const char *near = suggest(value->text, choice_at, option);
     char list[512] = "";
     size_t n = 0, few = 8;

@@ -50,6 +50,7 @@ typedef struct Option {
     double low, high; /* range of numbers; both 0: any that is not negative */
     /* Says that range where it is known elsewhere, by the option's name; or NULL */
     void (*range)(const char *name, double *low, double *high);
+    bool or_shape; /* ARG_CHOICE of presets: may be a shape of one's own (model/presets.h) */
     /* Options, by a blank apart, beside which this one would say nothing; or NULL. */
     const char *refuses;
     const char *needs; /* an option of the command without which this one says nothing, or NULL */

@@ -11,7 +11,8 @@
 
 const Option ask_option[ASK_OPTIONS] = {
     [PRESET] = {"preset", .letter = 'p', .kind = ARG_CHOICE, .required = true, .group = 1,
-                .value = "NAME", .choice = choice_of_preset, .help = "the shape to plan, one of"},
+                .value = "NAME", .choice = choice_of_preset, .or_shape = true,
+                .help = "the shape to plan, one of"},
     [MODEL] = {"model", .letter = 'm', .kind = ARG_INPUT, .required = true, .group = 1,
                .value = "DIR", .help = "the shape of a model on disk"},
     [MESH] = {"mesh", .kind = ARG_TEXT, .value = "MESH", .fallback = "",
@@ -39,8 +40,8 @@ const Option ask_option[ASK_OPTIONS] = {
 /* Weights in blocks are planned as they run, but for training, which widens them. */
 static int shape(const Value *v, IoModel *model, LlamaConfig *config, cvn_err *err)
 {
-    if (v[PRESET].given)
-        return preset_config(v[PRESET].text, config, err);
+    if (v[PRESET].given || is_shape(v[MODEL].text)) /* weights are not needed */
+        return preset_config(v[PRESET].given ? v[PRESET].text : v[MODEL].text, config, err);
     TRY(io_open_shown(model, v[MODEL].text, err));
     if (!v[TRAIN].flag && io_audit(model, NULL) == CVN_OK)
         io_keep_blocks(model);

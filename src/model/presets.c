@@ -1,7 +1,13 @@
 #include "model/presets.h"
 
+#include "base/file.h"
+#include "base/json_file.h"
+#include "base/num.h"
 #include "base/strbuf.h"
 
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What the presets of one family share. */
@@ -68,6 +74,115 @@ static void apply_family(LlamaConfig *c, Family family)
     c->eos = (SpecialIds){3, {128001, 128008, 128009}};
 }
 
+/* ---- shapes of one's own ---- */
+
+static const struct {
+    const char *key;
+    size_t offset;
+} sizes[] = {
+    {"dim", offsetof(LlamaConfig, dim)},           {"layers", offsetof(LlamaConfig, n_layers)},
+    {"heads", offsetof(LlamaConfig, n_heads)},     {"kv_heads", offsetof(LlamaConfig, n_kv_heads)},
+    {"head_dim", offsetof(LlamaConfig, head_dim)}, {"ffn", offsetof(LlamaConfig, ffn)},
+    {"vocab", offsetof(LlamaConfig, vocab)},       {"context", offsetof(LlamaConfig, max_context)},
+};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+static int set_size(LlamaConfig *c, const char *shape, const char *key, int64_t value, cvn_err *err)
+{
+    for (int i = 0; i < SIZES; i++) {
+        if (strcmp(sizes[i].key, key) != 0)
+            continue;
+        if (value < 1 || value > INT32_MAX)
+            return err_set(err, CVN_EINVAL, "%.60s: %s is no number from 1 to %d", shape, key,
+                           INT32_MAX);
+        memcpy((char *)c + sizes[i].offset, &value, sizeof value);
+        return CVN_OK;
+    }
+    return err_set(err, CVN_EINVAL,
+                   "%.60s: there is no \"%.40s\" in a shape; there are dim, layers, heads, "
+                   "kv_heads, head_dim, ffn, vocab and context",
+                   shape, key);
+}
+
+/* What a shape need not say follows from the rest, as in Llama 2. */
+static int finish_shape(LlamaConfig *c, const char *shape, cvn_err *err)
+{
+    if (c->dim == 0 || c->n_layers == 0 || c->n_heads == 0)
+        return err_set(err, CVN_EINVAL, "%.60s: a shape has at least dim, layers and heads", shape);
+    c->n_kv_heads = c->n_kv_heads ? c->n_kv_heads : c->n_heads;
+    c->head_dim = c->head_dim ? c->head_dim : c->dim / c->n_heads;
+    c->ffn = c->ffn ? c->ffn : num_round_up(num_pieces(8 * c->dim, 3), 32);
+    c->vocab = c->vocab ? c->vocab : 32000;
+    c->max_context = c->max_context ? c->max_context : 2048;
+    return llama_config_check(c, shape, err);
+}
+
+static LlamaConfig empty_shape(void)
+{
+    LlamaConfig c = llama_config_default();
+    apply_family(&c, LLAMA2);
+    c.dtype = CVN_BF16;
+    for (int i = 0; i < SIZES; i++)
+        memset((char *)&c + sizes[i].offset, 0, sizeof(int64_t));
+    return c;
+}
+
+/* "dim=512,layers=8,heads=8" */
+static int shape_of_pairs(const char *text, LlamaConfig *config, cvn_err *err)
+{
+    LlamaConfig c = empty_shape();
+    for (const char *at = text; *at;) {
+        char pair[64];
+        size_t n = strcspn(at, ","), digits;
+        snprintf(pair, sizeof pair, "%.*s", (int)(n < 63 ? n : 63), at);
+        at += n + (at[n] == ',');
+        char *equals = strchr(pair, '=');
+        digits = equals ? strspn(equals + 1, "0123456789") : 0;
+        if (!equals || digits == 0 || digits > 10 || equals[1 + digits])
+            return err_set(err, CVN_EINVAL,
+                           "%.60s: \"%s\" is not KEY=NUMBER; a shape is such as "
+                           "dim=512,layers=8,heads=8,vocab=4096",
+                           text, pair);
+        *equals = '\0';
+        TRY(set_size(&c, text, pair, strtoll(equals + 1, NULL, 10), err));
+    }
+    TRY(finish_shape(&c, text, err));
+    *config = c;
+    return CVN_OK;
+}
+
+/* The same as a JSON object, or a model's config.json. */
+static int shape_of_json(const char *path, const json_t *json, LlamaConfig *config, cvn_err *err)
+{
+    LlamaConfig c = empty_shape();
+    const char *key;
+    json_t *value;
+    if (json_object_get(json, "model_type"))
+        return llama_config_parse(config, path, json, NULL, err);
+    json_object_foreach((json_t *)(uintptr_t)json, key, value)
+    {
+        TRY(set_size(&c, path, key, json_integer_value(value), err));
+    }
+    TRY(finish_shape(&c, path, err));
+    *config = c;
+    return CVN_OK;
+}
+
+static int shape_of_file(const char *path, LlamaConfig *config, cvn_err *err)
+{
+    if (file_is_folder(path))
+        return llama_config_read(config, path, err);
+    json_t *json = json_object_read(path, err);
+    int code = json ? shape_of_json(path, json, config, err) : CVN_EFORMAT;
+    json_decref(json);
+    return code;
+}
+
+bool preset_is_own(const char *name)
+{
+    return strchr(name, '=') || strchr(name, '/') || file_exists(name);
+}
+
 int preset_config(const char *name, LlamaConfig *config, cvn_err *err)
 {
     for (size_t i = 0; i < N_PRESETS; i++) {
@@ -86,6 +201,9 @@ int preset_config(const char *name, LlamaConfig *config, cvn_err *err)
         *config = c;
         return llama_config_check(config, name, err);
     }
+    if (preset_is_own(name))
+        return strchr(name, '=') && !file_exists(name) ? shape_of_pairs(name, config, err)
+                                                       : shape_of_file(name, config, err);
     StrBuf names = {0};
     for (size_t i = 0; i < N_PRESETS; i++)
         strbuf_printf(&names, "%s%s", i ? ", " : "", table[i].name);
