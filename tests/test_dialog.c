@@ -153,13 +153,13 @@ static void files_that_are_no_conversation_change_nothing(void **state)
         {"", "JSON"},
         {"[]", "object"},
         {"{}", "no list \"messages\""},
-        {"{\"messages\":[{\"role\":\"user\"}]}", "message 1 is not"},
+        {"{\"messages\":[{\"role\":\"user\"}]}", "message 0 is not"},
         {"{\"messages\":[{\"role\":\"king\",\"content\":\"x\"}]}", "role \"king\""},
         {"{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", "nobody has answered"},
-        {"{\"messages\":[{\"role\":\"assistant\",\"content\":\"x\",\"thinking\":1}]}", "message 1"},
+        {"{\"messages\":[{\"role\":\"assistant\",\"content\":\"x\",\"thinking\":1}]}", "message 0"},
         {"{\"messages\":[{\"role\":\"user\",\"content\":\"x\"},"
          "{\"role\":\"system\",\"content\":\"x\"}]}",
-         "message 2 has role"},
+         "message 1 has role"},
     };
     Dialog d;
     dialog_init(&d, CHAT_LLAMA3_META, tokenizer);

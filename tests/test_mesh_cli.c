@@ -180,7 +180,7 @@ static void one_rank_says_what_is_wrong(void **state)
 static void meshes_that_cannot_be_are_refused(void **state)
 {
     (void)state;
-    expect(1, "caravan score -m model --text abc --mesh nonsense 2>&1", "nonsense");
+    expect(2, "caravan score -m model --text abc --mesh nonsense 2>&1", "nonsense");
     expect(1, "caravan score -m model --text abc --mesh data=2 --layout 4d 2>&1", "is no layout");
 }
 

@@ -320,7 +320,7 @@ static void ranks_that_disagree_end_with_one_sentence(void **state)
 static void what_cannot_be_is_refused(void **state)
 {
     (void)state;
-    expect(1, "caravan train " OPTIONS "--out no --mesh nonsense 2>&1", "nonsense");
+    expect(2, "caravan train " OPTIONS "--out no --mesh nonsense 2>&1", "nonsense");
     expect(1, "caravan train " OPTIONS "--out no --mesh data=2 --layout 4d 2>&1", "is no layout");
     run("test ! -e no/checkpoints");
     /* Slices are no model yet; it says how they become one, and that is true. */

@@ -187,7 +187,7 @@ static void mistakes_are_told_before_the_data_are_read(void **state)
                  "/chat/tokenizer.json --seq 32 %s --out wrong 2>&1",
                  cases[i][0]);
         expect(0, "echo '{\"messages\": []}' >none.jsonl", "");
-        expect(i < 2 ? 1 : 2, line, cases[i][1]);
+        expect(i == 1 ? 1 : 2, line, cases[i][1]);
     }
     expect(1, "caravan train --data none.jsonl --preset tiny --out wrong 2>&1",
            "none.jsonl:1: \"messages\" is empty");

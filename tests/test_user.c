@@ -181,6 +181,20 @@ static void a_shape_needs_no_preset_and_no_weights(void **state)
     expect(2, "caravan inspect -p tinny 2>&1", "did you mean tiny?");
 }
 
+static void what_is_said_is_well_said(void **state)
+{
+    (void)state;
+    expect(2, "caravan plan -p tiny --mesh data=0 2>&1", "--mesh");
+    expect(2, "caravan generate -m model -p x --mesh nonsense 2>&1", "--mesh");
+    expect(0,
+           "echo '{\"messages\": [{\"role\": \"system\", \"content\": \"x\"}]}' >s1.json; echo "
+           "/load s1.json | caravan chat -m model",
+           "s1.json: 1 message\n");
+    expect(1, "mkdir typeless; echo '{}' >typeless/config.json; caravan inspect -m typeless 2>&1",
+           "has no model_type");
+    expect(1, CVN_BINARY " _man | grep '^[^.].*[.]B'", "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +205,7 @@ int main(void)
         cmocka_unit_test(what_may_not_be_looked_at_is_said_to_be_that),
         cmocka_unit_test(no_option_is_without_effect),
         cmocka_unit_test(a_shape_needs_no_preset_and_no_weights),
+        cmocka_unit_test(what_is_said_is_well_said),
         cmocka_unit_test(a_run_that_is_stopped_is_saved_and_says_so_at_once),
     };
     return cmocka_run_group_tests(tests, make_models, remove_scratch);

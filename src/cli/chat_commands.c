@@ -50,7 +50,7 @@ static void run_save(Chat *chat, const char *value)
     else if (ranks_first() && dialog_save(&chat->dialog, value, &err))
         chat_refuse(chat, "%s", err.message);
     else
-        printf("%s: %zu messages\n", value, chat->dialog.n);
+        printf("%s: %zu message%s\n", value, chat->dialog.n, chat->dialog.n == 1 ? "" : "s");
 }
 
 static void run_load(Chat *chat, const char *value)
@@ -61,7 +61,7 @@ static void run_load(Chat *chat, const char *value)
     else if (dialog_load(&chat->dialog, value, &err))
         chat_refuse(chat, "%s", err.message);
     else
-        printf("%s: %zu messages\n", value, chat->dialog.n);
+        printf("%s: %zu message%s\n", value, chat->dialog.n, chat->dialog.n == 1 ? "" : "s");
 }
 
 static void run_stats(Chat *chat, const char *value)

@@ -6,6 +6,8 @@
 #include "cli/terminal.h"
 #include "grad/remat.h"
 #include "model/presets.h"
+#include "run/backend.h"
+#include "shard/mesh.h"
 #include "train/config.h"
 
 #include <dirent.h>
@@ -45,9 +47,9 @@ const Option shared_options[SHARED_OPTIONS] = {
                         .fallback = "0", .help = "most positions, 0: what the text needs"},
     [SHARED_MEMORY] = {"memory", .kind = ARG_SIZE, .high = 0x1p60, .value = "SIZE", .fallback = "0",
                        .help = "refuse to start when more would be needed, 0: no limit"},
-    [SHARED_DEVICE] = {"device", .kind = ARG_TEXT, .value = "DEVICE", .fallback = "cpu",
-                       .help = "cpu, tpu, cuda or pjrt:PLUGIN,option=value"},
-    [SHARED_MESH] = {"mesh", .kind = ARG_TEXT, .value = "MESH",
+    [SHARED_DEVICE] = {"device", .kind = ARG_TEXT, .check = check_device, .value = "DEVICE",
+                       .fallback = "cpu", .help = "cpu, tpu, cuda or pjrt:PLUGIN,option=value"},
+    [SHARED_MESH] = {"mesh", .kind = ARG_TEXT, .check = check_mesh, .value = "MESH",
                      .help = "devices to divide the model among, data=2,model=2"},
     [SHARED_LAYOUT] = {"layout", .kind = ARG_TEXT, .needs = "mesh", .value = "LAYOUT",
                        .fallback = "2d",
@@ -91,6 +93,26 @@ const Option shared_options[SHARED_OPTIONS] = {
 const char *choice_of_preset(size_t i)
 {
     return i < presets_count() ? preset_at(i).name : NULL;
+}
+
+int check_mesh(const char *text, cvn_err *err)
+{
+    Mesh mesh;
+    Arena arena;
+    TRY(arena_begin(&arena, err));
+    int code = mesh_parse(&mesh, text, &arena, err);
+    if (code)
+        err_prefix(err, "--mesh");
+    arena_free(&arena);
+    return code;
+}
+
+int check_device(const char *text, cvn_err *err)
+{
+    const Backend *found;
+    if (backend_find(text, &found, err))
+        err_prefix(err, "--device");
+    return err->code;
 }
 
 bool is_shape(const char *folder)

@@ -53,6 +53,10 @@ extern const Option shared_options[SHARED_OPTIONS];
 /* Choices: the names of presets; of what is recomputed; the types that weights are stored in. */
 const char *choice_of_preset(size_t i);
 
+/* Of --mesh: that it is one, whatever lies on it. */
+int check_mesh(const char *text, cvn_err *err);
+int check_device(const char *text, cvn_err *err);
+
 /* Whether a model's folder has a config.json and no weights: only its shape is there. */
 bool is_shape(const char *folder);
 const char *choice_of_remat(size_t i);

@@ -118,11 +118,10 @@ const Command command_compile = {
     "compile",
     .about = "compile a step for TPUs or GPUs that are not here",
     .usage = "--topology CHIPS --device DEVICE (--preset NAME | --model DIR) [options]",
-    .examples =
-        "compile --topology v5e:4x4 --device tpu --preset llama3.1-70b --mesh model=16 --layout "
-        "tp --batch 8 --context 2048\tdoes it fit, and how long does a step take?\n"
-        "compile --topology v5e:2x2 --device pjrt:libtpu.so --preset llama3.2-1b --mesh data=4 "
-        "--layout fsdp --train --seq 1024 --batch 8 --json\ta training step\n",
+    .examples = "compile --topology v5e:4x4 --device tpu -p llama3.1-70b --mesh model=16 -l "
+                "tp\tdoes it fit, and how long does a step take?\n"
+                "compile --topology v5e:2x2 --device tpu -p llama3.2-1b --mesh data=4 --train\ta "
+                "training step\n",
     .notes = "The step that --device would run is compiled by the plugin's own compiler, for "
              "--topology, and what that says of its memory is shown beside what `caravan plan` "
              "says. No chip is needed. The mesh has as many devices as the topology. Cycles are "

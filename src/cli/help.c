@@ -261,7 +261,7 @@ void man_program(StrBuf *out)
     }
     strbuf_puts(out, ".SH ENVIRONMENT\n");
     add_roff(out, about_environment);
-    strbuf_puts(out, "\n.PP\n.B CARAVAN_CPU\nlowers the instruction set in use; "
+    strbuf_puts(out, "\n.PP\n.B CARAVAN_CPU\nlowers the instruction set in use;\n"
                      ".B NO_COLOR\nturns colours off.\n.SH \"EXIT STATUS\"\n");
     add_roff(out, about_exit);
     strbuf_putc(out, '\n');

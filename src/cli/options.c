@@ -221,6 +221,8 @@ static int set_value(const Option *option, const Source *source, Value *value, c
     case ARG_TOKENS:
         return read_tokens(option, source, value, err);
     case ARG_TEXT:
+        if (option->check && *text)
+            TRY(option->check(text, err));
         break;
     case ARG_INPUT:
     case ARG_OUTPUT:

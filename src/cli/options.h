@@ -53,6 +53,7 @@ typedef struct Option {
     bool or_shape; /* ARG_CHOICE of presets: may be a shape of one's own (model/presets.h) */
     /* Options, by a blank apart, beside which this one would say nothing; or NULL. */
     const char *refuses;
+    int (*check)(const char *text, cvn_err *err); /* ARG_TEXT: refuses a value, or NULL */
     const char *needs; /* an option of the command without which this one says nothing, or NULL */
     const char *value; /* name of the value in help: "DIR", "N" */
     const char *fallback;       /* value when none is given, as it would be typed; NULL: none */

@@ -15,7 +15,7 @@ const Option ask_option[ASK_OPTIONS] = {
                 .help = "the shape to plan, one of"},
     [MODEL] = {"model", .letter = 'm', .kind = ARG_INPUT, .required = true, .group = 1,
                .value = "DIR", .help = "the shape of a model on disk"},
-    [MESH] = {"mesh", .kind = ARG_TEXT, .value = "MESH", .fallback = "",
+    [MESH] = {"mesh", .kind = ARG_TEXT, .check = check_mesh, .value = "MESH", .fallback = "",
               .help = "devices, such as data=32,model=4; none: one device"},
     [LAYOUT] = {"layout", .letter = 'l', .kind = ARG_TEXT, .value = "NAME", .fallback = "2d",
                 .help = "how tensors lie on it: dp, tp, tp-scatter, fsdp, 2d, a product "

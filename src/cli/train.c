@@ -55,10 +55,11 @@ static const Option *const options[] = {
     [OUT] = &(const Option){"out", .letter = 'o', .kind = ARG_OUTPUT, .value = "DIR",
                             .help = "folder of the run, and of the model in the end"},
     [PROFILE] = SHARED(PROFILE),
-    [FIRST_KEY] = &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .value = "NAME",
-                                  .choice = choice_of_preset, .or_shape = true, .brief = true,
-                                  .group = BEGINNING,
-                                  .help = "shape of a new model: tiny, llama3.2-1b, dim=512,…"},
+    [FIRST_KEY] =
+        &(const Option){"preset", .letter = 'p', .kind = ARG_CHOICE, .value = "NAME",
+                        .choice = choice_of_preset, .or_shape = true, .brief = true,
+                        .group = BEGINNING,
+                        .help = "shape of a new model, as tiny (init --help) or dim=512,…"},
     &(const Option){"init", .kind = ARG_INPUT, .group = BEGINNING, .value = "DIR",
                     .help = "model to fine-tune"},
     &(const Option){"lora", .kind = ARG_TEXT, .value = "SPEC",
@@ -270,7 +271,10 @@ static Figures list_figures(const TrainProgress *p)
     StrBuf left = {0};
     add_time(&left, p->left);
     add_figure(&f, 0, "step %" PRId64 "/%" PRId64, row->step, p->steps);
-    add_figure(&f, 0, "loss %.4f", row->loss);
+    if (isfinite(row->loss))
+        add_figure(&f, 0, "loss %.4f", row->loss);
+    else
+        add_figure(&f, 0, "loss not finite");
     if (!isnan(row->validation_loss))
         add_figure(&f, 1, "validation %.4f", row->validation_loss);
     add_figure(&f, 5, "lr %.2e", row->lr);
@@ -406,7 +410,7 @@ static void print_end(const TrainResult *result, const char *out)
     StrBuf text = {0};
     strbuf_printf(&text, "%s after step %" PRId64 " of %" PRId64,
                   result->finished ? "finished" : "stopped", result->step, result->steps);
-    if (!isnan(result->loss))
+    if (isfinite(result->loss))
         strbuf_printf(&text, ", loss %.4f", result->loss);
     if (result->seconds > 0) {
         strbuf_printf(&text, ", %.0f tokens/s in ", (double)result->tokens / result->seconds);

@@ -221,7 +221,7 @@ int gguf_config(LlamaConfig *config, const Gguf *gguf, cvn_err *err)
     if (!architecture || strcmp(architecture, "llama") != 0)
         return err_set(err, CVN_EUNSUPPORTED,
                        "'%s': general.architecture is '%.40s'; only 'llama' is supported",
-                       gguf->file, architecture ? architecture : "(absent)");
+                       gguf->file, architecture ? architecture : "not said");
     if ((code = check_keys(gguf, err)) != CVN_OK || (code = read_shape(gguf, &c, err)) != CVN_OK)
         return code;
     if (!gguf_real(gguf, "llama.attention.layer_norm_rms_epsilon", &c.rms_eps))

@@ -396,10 +396,12 @@ static void read_kind(JsonReader *r)
     const char *activation = json_get_string(r, "hidden_act");
     if (r->code != CVN_OK)
         return;
-    if (!type || strcmp(type, "llama") != 0)
+    if (!type)
         r->code = err_set(r->err, CVN_EUNSUPPORTED,
-                          "'%s': model_type is '%.60s'; only 'llama' is supported", r->file,
-                          type ? type : "(absent)");
+                          "'%s' has no model_type; only 'llama' is supported", r->file);
+    else if (strcmp(type, "llama") != 0)
+        r->code = err_set(r->err, CVN_EUNSUPPORTED,
+                          "'%s': model_type is '%.60s'; only 'llama' is supported", r->file, type);
     else if (activation && strcmp(activation, "silu") != 0 && strcmp(activation, "swish") != 0)
         r->code =
             err_set(r->err, CVN_EUNSUPPORTED,

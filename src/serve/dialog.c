@@ -237,7 +237,7 @@ static int load_message(Dialog *dialog, const char *path, size_t i, const json_t
     const json_t *thinking = json_object_get(json, "thinking");
     if (!role || !json_is_string(content) || (thinking && !json_is_string(thinking)))
         return err_set(err, CVN_EFORMAT,
-                       "%s: message %zu is not {\"role\": \"…\", \"content\": \"…\"}", path, i + 1);
+                       "%s: message %zu is not {\"role\": \"…\", \"content\": \"…\"}", path, i);
     int r = 0;
     while (r < ROLES && strcmp(role, ROLE[r]) != 0)
         r++;
@@ -246,7 +246,7 @@ static int load_message(Dialog *dialog, const char *path, size_t i, const json_t
             err, CVN_EFORMAT,
             "%s: message %zu has role \"%.40s\"; expected user or assistant, or, first of "
             "all, system",
-            path, i + 1, role);
+            path, i, role);
     int code = dialog_add(dialog, (DialogRole)r, json_string_value(content),
                           json_string_length(content), err);
     if (code == CVN_OK && thinking)
