@@ -195,6 +195,28 @@ static void what_is_said_is_well_said(void **state)
     expect(1, CVN_BINARY " _man | grep '^[^.].*[.]B'", "");
 }
 
+/* Rows of int8 and of bf16 can be told apart, and training has rows, too. */
+static void rows_for_tables_say_what_they_are_of(void **state)
+{
+    (void)state;
+    expect(0,
+           "caravan bench -p stories260k --prefill 8 --decode 4 --context 8 -t 1 -q int8 "
+           "--kv-cache int8 --csv",
+           "\n\"stories260k\",bf16,\"int8\",int8,bf16,");
+    expect(0,
+           "caravan bench -p stories260k --train --seq 16 -t 1 --csv | tail -n 1 | tr ',' '\\n' | "
+           "wc -l",
+           "16\n");
+    expect(0, "caravan bench -p stories260k --train --seq 16 -t 1 --csv",
+           "model,dtype,kernels,mesh,");
+    expect(2, "caravan bench -p stories260k --train --csv --json 2>&1", "give one of them");
+    /* Read from a cache: no share of what memory gives. */
+    expect(0,
+           "caravan bench -p stories260k --prefill 0 --decode 8 --context 8 -t 1 | grep -vE "
+           "'bandwidth [1-9][0-9][0-9][.]' | grep decode",
+           "bandwidth ");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -206,6 +228,7 @@ int main(void)
         cmocka_unit_test(no_option_is_without_effect),
         cmocka_unit_test(a_shape_needs_no_preset_and_no_weights),
         cmocka_unit_test(what_is_said_is_well_said),
+        cmocka_unit_test(rows_for_tables_say_what_they_are_of),
         cmocka_unit_test(a_run_that_is_stopped_is_saved_and_says_so_at_once),
     };
     return cmocka_run_group_tests(tests, make_models, remove_scratch);

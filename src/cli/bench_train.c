@@ -37,6 +37,18 @@ static int print_train_json(const char *preset, const TrainerOptions *o, const T
     return print_json(all);
 }
 
+static int print_train_csv(const char *preset, const TrainerOptions *o, const TrainFigure *f)
+{
+    printf("model,dtype,kernels,mesh,layout,devices,optimizer,remat,batch,seq,seconds_per_step,"
+           "tokens_per_second,mfu,matmul_peak,flops,peak_memory\n");
+    printf("\"%s\",%s,%s,\"%s\",%s,%d,%s,%s,%lld,%lld,%.9g,%.6g,%.4g,%.6g,%.6g,%lld\n", preset,
+           cvn_dtype_name(o->compute), cpu_kernels()->name, o->mesh ? o->mesh : "",
+           o->mesh ? o->layout : "", f->devices, optimizers[o->optimizer.kind].name,
+           remat_policy_names[o->remat], (long long)o->batch, (long long)o->seq, f->seconds,
+           f->tokens_per_second, f->mfu, f->peak, f->flops, (long long)f->peak_memory);
+    return EXIT_OK;
+}
+
 static int print_train(const char *preset, const TrainerOptions *o, const TrainFigure *f)
 {
     printf("%s, products in %s, %s kernels, %s, recomputation %s\n", preset,
@@ -60,7 +72,7 @@ static void say_step(int i, int n, double seconds)
     live_line("step %d of %d, %s%.3g s each", i, n, i == 1 ? "at least " : "", seconds);
 }
 
-int bench_train(const char *preset, TrainBench bench, OptimizerKind kind, bool as_json)
+int bench_train(const char *preset, TrainBench bench, OptimizerKind kind, BenchFormat format)
 {
     enum { SEQ = 1024 }; /* tokens of a row, where the model's context allows */
     cvn_err err = {0};
@@ -80,6 +92,7 @@ int bench_train(const char *preset, TrainBench bench, OptimizerKind kind, bool a
     live_line_end();
     if (code)
         return fail(&err);
-    return as_json ? print_train_json(preset, &bench.trainer, &figure)
-                   : print_train(preset, &bench.trainer, &figure);
+    return format == BENCH_JSON  ? print_train_json(preset, &bench.trainer, &figure)
+           : format == BENCH_CSV ? print_train_csv(preset, &bench.trainer, &figure)
+                                 : print_train(preset, &bench.trainer, &figure);
 }

@@ -6,6 +6,8 @@
 
 /* Measures and prints; returns the exit code. What depends on the preset is filled in: config, optimizer, and seq where
    it is 0. */
-int bench_train(const char *preset, TrainBench bench, OptimizerKind kind, bool as_json);
+typedef enum BenchFormat { BENCH_TEXT, BENCH_JSON, BENCH_CSV } BenchFormat;
+
+int bench_train(const char *preset, TrainBench bench, OptimizerKind kind, BenchFormat format);
 
 #endif
