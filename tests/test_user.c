@@ -217,6 +217,30 @@ static void rows_for_tables_say_what_they_are_of(void **state)
            "bandwidth ");
 }
 
+/* A model made and taught to talk here has what others need to talk with it. */
+static void what_learned_to_talk_says_how(void **state)
+{
+    (void)state;
+    expect(0,
+           "for i in $(seq 40); do echo '{\"messages\": [{\"role\": \"user\", \"content\": "
+           "\"Hello\"}, {\"role\": "
+           "\"assistant\", \"content\": \"Good day\"}]}'; done >talk.jsonl; caravan train --data "
+           "talk.jsonl "
+           "--preset tiny --seq 32 --batch 2 --steps 2 -t 1 --out talks 2>&1 && caravan export "
+           "talks exported",
+           "exported: ");
+    expect(0, "cat exported/tokenizer_config.json", "\"chat_template\": \"{{ bos_token }}");
+    /* What ends a turn ends a text. */
+    expect(0,
+           "caravan tokenize -m exported --special --no-bos --text '<|end_of_text|><|eot_id|>' "
+           "--json >ids; "
+           "grep -o '[0-9]*' ids | while read id; do tr -d ' \\n' <exported/generation_config.json "
+           "| grep -c "
+           "\"eos_token_id[^]]*[[,]$id[],]\"; done",
+           "1\n1\n");
+    expect(0, "echo Hello | caravan chat -m exported -n 4 2>&1", "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +253,7 @@ int main(void)
         cmocka_unit_test(a_shape_needs_no_preset_and_no_weights),
         cmocka_unit_test(what_is_said_is_well_said),
         cmocka_unit_test(rows_for_tables_say_what_they_are_of),
+        cmocka_unit_test(what_learned_to_talk_says_how),
         cmocka_unit_test(a_run_that_is_stopped_is_saved_and_says_so_at_once),
     };
     return cmocka_run_group_tests(tests, make_models, remove_scratch);

@@ -57,6 +57,10 @@ size_t chat_stops(ChatFormat format, const Tokenizer *tokenizer, int32_t stops[4
 
 const char *chat_format_name(ChatFormat format);
 
+/* CHAT_LLAMA3 as a chat template, for tokenizers made here: others then write conversations as they are learned. NULL for a
+ * tokenizer without its tokens. */
+const char *chat_own_template(const Tokenizer *tokenizer);
+
 /* The format of a model folder: by the chat template in chat_template.jinja or tokenizer_config.json,
  * or, where there is none, by the special tokens. CVN_EUNSUPPORTED for a template of another family. */
 int chat_format_find(const char *folder, const Tokenizer *tokenizer, ChatFormat *format,

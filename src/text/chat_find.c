@@ -61,6 +61,20 @@ static int by_tokens(const char *folder, const Tokenizer *tokenizer, ChatFormat 
         folder);
 }
 
+const char *chat_own_template(const Tokenizer *tokenizer)
+{
+    ChatFormat format;
+    cvn_err none = {0};
+    if (by_tokens("", tokenizer, &format, &none) || format != CHAT_LLAMA3_META ||
+        tokenizer_bos(tokenizer) < 0)
+        return NULL;
+    return "{{ bos_token }}{% for message in messages %}"
+           "{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' + "
+           "message['content'] | trim + '<|eot_id|>' }}{% endfor %}"
+           "{% if add_generation_prompt %}"
+           "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}";
+}
+
 int chat_format_find(const char *folder, const Tokenizer *tokenizer, ChatFormat *format,
                      cvn_err *err)
 {

@@ -231,6 +231,21 @@ static int check_stopped(Run *r, cvn_err *err)
     return err_set(err, CVN_EINTERRUPTED, "interrupted before the first step");
 }
 
+/* Who learns conversations ends a text where a turn ends, too: else others would go on past it. */
+static void end_turns(Run *r, ChatFormat chat)
+{
+    int32_t stop[4];
+    SpecialIds *eos = &r->model.eos;
+    size_t n = chat_stops(chat, r->tokenizer, stop);
+    for (size_t i = 0; i < n; i++) {
+        bool there = stop[i] >= r->model.vocab;
+        for (int k = 0; k < eos->n; k++)
+            there |= eos->id[k] == stop[i];
+        if (!there && eos->n < (int)(sizeof eos->id / sizeof *eos->id))
+            eos->id[eos->n++] = stop[i];
+    }
+}
+
 static int open_data(Run *r, cvn_err *err)
 {
     TrainConfig *c = &r->config;
@@ -255,6 +270,8 @@ static int open_data(Run *r, cvn_err *err)
     TRY(run_together(r, run_is_first(r) ? data_open(&r->data, &options, err) : CVN_OK, err));
     if (!run_is_first(r))
         TRY(data_open(&r->data, &options, err));
+    if (has_chat && data_is_partial(r->data))
+        end_turns(r, chat);
     /* A batch that was not asked for has no sequence twice. */
     while (r->sizes_batch && !c->micro_batch && c->batch > 1 &&
            c->batch > data_sequences(r->data, DATA_TRAIN))

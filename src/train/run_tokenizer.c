@@ -9,6 +9,9 @@
  */
 #include "train/run_impl.h"
 
+#include "base/json_file.h"
+#include "text/chat.h"
+
 #include "io/save.h"
 #include "model/presets.h"
 
@@ -126,6 +129,9 @@ static int describe_tokenizer(Run *r, const Tokenizer *tokenizer, cvn_err *err)
     name_token(config, "bos_token", tokenizer, tokenizer_bos(tokenizer));
     name_token(config, "eos_token", tokenizer, tokenizer_eos(tokenizer));
     name_token(config, "pad_token", tokenizer, tokenizer_pad(tokenizer));
+    const char *template = chat_own_template(tokenizer);
+    if (template)
+        config = json_with(config, "chat_template", json_string(template));
     char *text = config ? json_dumps(config, JSON_INDENT(2)) : NULL;
     int code = text ? file_write(path, text, strlen(text), err)
                     : err_set(err, CVN_EMEM, "no memory to write '%s'", path);
@@ -145,7 +151,7 @@ static int make_tokenizer(Run *r, cvn_err *err)
                            .vocab = (int32_t)preset.vocab,
                            .progress = run_goes_on,
                            .context = r};
-    TRY(data_train_tokenizer(&options, r->fresh, &reached, err));
+    TRY(data_train_tokenizer(&options, path_in(r, r->fresh, tokenizer_files[0]), &reached, err));
     run_note(r, "tokenizer: %d pieces, made from the data", (int)reached);
     return CVN_OK;
 }
@@ -166,13 +172,16 @@ static int prepare_tokenizer(Run *r, cvn_err *err)
     Tokenizer *look; /* what is wrong with it should name the file that was given */
     if (r->resuming)
         return CVN_OK;
-    if (!from)
-        return make_tokenizer(r, err);
+    if (!from) {
+        TRY(make_tokenizer(r, err));
+        from = path_in(r, r->fresh, tokenizer_files[0]);
+    }
     if (from == r->config.init && !has_tokenizer(from))
         return err_set(err, CVN_EINVAL,
                        "the model '%s' has no tokenizer; give one with --tokenizer", from);
     TRY(tokenizer_open(from, &look, err));
-    int code = copy_tokenizer(r, from, err);
+    int code = from == r->config.tokenizer || from == r->config.init ? copy_tokenizer(r, from, err)
+                                                                     : CVN_OK;
     if (code == CVN_OK)
         code = describe_tokenizer(r, look, err);
     tokenizer_free(look);

@@ -73,14 +73,22 @@ const char *const data_packing_names[DATA_PACK_COUNT] = {
     [DATA_PACK_ONE] = "one",
 };
 
+bool data_is_partial(const TrainData *data)
+{
+    for (size_t i = 0; i < data->n_files; i++)
+        if (data->file[i].tokens.learn)
+            return true;
+    for (size_t i = 0; i < data->n_parts; i++)
+        if (data_is_partial(data->part[i]))
+            return true;
+    return false;
+}
+
 static DataPacking packing_of(const TrainData *data, DataPacking wanted)
 {
     if (wanted != DATA_PACK_AUTO)
         return wanted;
-    for (size_t i = 0; i < data->n_files; i++)
-        if (data->file[i].tokens.learn)
-            return DATA_PACK_WHOLE;
-    return DATA_PACK_STREAM;
+    return data_is_partial(data) ? DATA_PACK_WHOLE : DATA_PACK_STREAM;
 }
 
 static uint64_t key_of(const TrainData *data, const DataOptions *options)

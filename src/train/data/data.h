@@ -86,6 +86,9 @@ int64_t data_sequences(const TrainData *data, DataSplit split);
 int64_t data_tokens(const TrainData *data);
 int64_t data_documents(const TrainData *data);
 
+/* Whether some of it is not to be learnt: conversations, or completions of prompts. */
+bool data_is_partial(const TrainData *data);
+
 /* A number that two openings share exactly when data_fill gives both the same: to be kept with a
  * checkpoint, so that going on with other data is noticed. */
 uint64_t data_key(const TrainData *data);
