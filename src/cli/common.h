@@ -53,7 +53,7 @@ extern const Option shared_options[SHARED_OPTIONS];
 /* Choices: the names of presets; of what is recomputed; the types that weights are stored in. */
 const char *choice_of_preset(size_t i);
 
-/* Of --mesh: that it is one, whatever lies on it. */
+/* Of --mesh: that it is one, whatever lies on it; of --device: that there is such a kind. */
 int check_mesh(const char *text, cvn_err *err);
 int check_device(const char *text, cvn_err *err);
 
