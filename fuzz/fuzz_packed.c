@@ -30,6 +30,10 @@ static int read_all(void *of, cvn_err *err)
         const IoTensor *t = &list.tensor[i];
         for (int64_t first = 0; io_is_numeric(t) && first < t->n; first += PIECE)
             io_decode(t, first, t->n - first < PIECE ? t->n - first : PIECE, piece);
+        BlockKind kind = t->coding == IO_PACKED ? packed_kind(t) : BLOCK_NONE;
+        uint8_t block[64];
+        for (int64_t at = 0; kind && at < t->n / 32; at++)
+            packed_blocks(t, kind, at, 1, block);
     }
     return CVN_OK;
 }

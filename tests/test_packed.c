@@ -57,29 +57,75 @@ static void matrices_are_the_numbers_that_they_stand_for(void **state)
     }
 }
 
+/* Log-probabilities of some tokens. */
+static void score(const char *name, const char *quantize, const char *mesh, float logprob[4])
+{
+    cvn_model *model;
+    cvn_engine *engine;
+    cvn_err err = {0};
+    cvn_model_options open = {.dtype = CVN_F32, .quantize = quantize, .no_tokenizer = true};
+    cvn_engine_options options = {
+        .threads = 1, .rows = 1, .scoring = true, .mesh = mesh, .layout = mesh ? "tp" : NULL};
+    const int32_t token[4] = {1, 5, 9, 3};
+    int32_t argmax[4];
+    if (cvn_model_open(case_path(name, NULL), &open, &model, &err) ||
+        cvn_engine_new(model, &options, &engine, &err) ||
+        cvn_engine_score(engine, token, 4, logprob, argmax, &err))
+        fail_msg("%s: %s", name, err.message);
+    assert_string_equal(cvn_engine_warnings(engine), "");
+    cvn_engine_free(engine, NULL);
+    cvn_model_free(model);
+}
+
 static void they_run_and_can_be_quantized(void **state)
 {
     (void)state;
-    static const char *const how[] = {NULL, "int8"};
-    for (int c = 0; c < CASES; c++)
-        for (int h = 0; h < 2; h++) {
-            cvn_model *model;
-            cvn_engine *engine;
-            cvn_err err = {0};
-            cvn_model_options open = {.dtype = CVN_F32, .quantize = how[h], .no_tokenizer = true};
-            cvn_engine_options options = {.threads = 1, .rows = 1, .scoring = true};
-            const int32_t token[4] = {1, 5, 9, 3};
-            float logprob[4];
-            int32_t argmax[4];
-            if (cvn_model_open(case_path(cases[c], NULL), &open, &model, &err) ||
-                cvn_engine_new(model, &options, &engine, &err) ||
-                cvn_engine_score(engine, token, 4, logprob, argmax, &err))
-                fail_msg("%s: %s", cases[c], err.message);
-            assert_true(isfinite(logprob[3]) && logprob[3] < 0);
-            assert_string_equal(cvn_engine_warnings(engine), "");
-            cvn_engine_free(engine, NULL);
-            cvn_model_free(model);
+    for (int c = 0; c < CASES; c++) {
+        float whole[4], rounded[4];
+        score(cases[c], NULL, NULL, whole);
+        score(cases[c], "int8", NULL, rounded);
+        assert_true(isfinite(whole[3]) && whole[3] < 0 && isfinite(rounded[3]));
+    }
+}
+
+/* Where blocks have room for the same numbers, products read these. */
+static void what_fits_into_blocks_runs_in_blocks(void **state)
+{
+    (void)state;
+    static const char *const wide[] = {"wide-gptq4", "wide-w4a16", "wide-int8"};
+    for (int w = 0; w < 3; w++) {
+        IoModel model;
+        assert_int_equal(io_open_model(&model, case_path(wide[w], NULL), NULL), CVN_OK);
+        for (size_t i = 0; i < model.tensors.n; i++) {
+            const IoTensor *t = &model.tensors.tensor[i];
+            float a[2048], b[2048];
+            uint8_t blocks[4096];
+            if (t->coding != IO_PACKED)
+                continue;
+            BlockKind kind = packed_kind(t);
+            assert_int_equal(kind, w == 2 ? BLOCK_Q8_0 : BLOCK_Q4_0);
+            io_decode(t, 0, t->n, a);
+            packed_blocks(t, kind, 0, t->n / 32, blocks);
+            for (int64_t k = 0; k < t->n / 32; k++)
+                block_info[kind].widen(blocks + k * block_info[kind].bytes, b + 32 * k);
+            assert_memory_equal(a, b, (size_t)t->n * sizeof *a);
         }
+        io_keep_blocks(&model);
+        assert_non_null(model.config.blocks);
+        io_close_model(&model);
+        float want[4], got[4], split[4];
+        score(wide[w], "none", NULL, want);
+        score(wide[w], NULL, NULL, got);
+        score(wide[w], NULL, "model=2", split);
+        for (int i = 1; i < 4; i++)
+            assert_true(fabsf(got[i] - want[i]) < 2e-5f && fabsf(split[i] - want[i]) < 2e-5f);
+    }
+    /* Others are widened: zeros, act-order. */
+    IoModel model;
+    assert_int_equal(io_open_model(&model, case_path("gptq4-act", NULL), NULL), CVN_OK);
+    io_keep_blocks(&model);
+    assert_null(model.config.blocks);
+    io_close_model(&model);
 }
 
 /* What is said of a case's tensors with other settings. */
@@ -136,6 +182,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matrices_are_the_numbers_that_they_stand_for),
         cmocka_unit_test(they_run_and_can_be_quantized),
+        cmocka_unit_test(what_fits_into_blocks_runs_in_blocks),
         cmocka_unit_test(what_does_not_fit_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -236,9 +236,11 @@ int io_quantize(IoModel *model, QuantScheme scheme, cvn_err *err)
 
 static BlockKind kept_blocks(const Param *param, const IoTensor *t)
 {
-    bool kept = t->coding == IO_BLOCKS && t->n_parts == 0 && !t->adapter && param->rank >= 2 &&
-                param->init == INIT_NORMAL;
-    return kept ? t->block->kind : BLOCK_NONE;
+    if (t->adapter || param->rank < 2 || param->init != INIT_NORMAL)
+        return BLOCK_NONE;
+    if (t->coding == IO_PACKED)
+        return packed_kind(t);
+    return t->coding == IO_BLOCKS && t->n_parts == 0 ? t->block->kind : BLOCK_NONE;
 }
 
 void io_keep_blocks(IoModel *model)

@@ -139,6 +139,67 @@ void packed_decode(const IoTensor *tensor, int64_t first, int64_t n, float *out)
     }
 }
 
+/* ---- as blocks ---- */
+
+/* Whether codes of so many bits mean what those of a kind of blocks mean: all zeros in the middle. */
+static bool is_centred(const struct IoPacked *p, float middle, int64_t rows, int64_t groups)
+{
+    if (!p->zero.data)
+        return p->offset == middle;
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t g = 0; g < groups; g++)
+            if (p->offset + grid_at(&p->zero, row, g) != middle)
+                return false;
+    return true;
+}
+
+static bool has_f16_scales(const struct IoPacked *p, int64_t rows, int64_t groups)
+{
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t g = 0; g < groups; g++) {
+            float scale = grid_at(&p->scale, row, g);
+            if (f16_to_f32(f16_from_f32(scale)) != scale)
+                return false;
+        }
+    return true;
+}
+
+BlockKind packed_kind(const IoTensor *tensor)
+{
+    const struct IoPacked *p = tensor->packed;
+    bool bytes = p->code.kind == GRID_I8;
+    int bits = bytes ? 8 : p->code.kind == GRID_BITS ? p->code.bits : 0;
+    BlockKind kind = bits == 4 ? BLOCK_Q4_0 : bits == 8 ? BLOCK_Q8_0 : BLOCK_NONE;
+    int64_t each = block_info[kind].elements, k = tensor->dims[1];
+    if (!kind || p->group_of || k % each != 0 || p->columns % each != 0)
+        return BLOCK_NONE;
+    int64_t rows = (tensor->dims[0] - 1) / p->rows + 1, groups = (k - 1) / p->columns + 1;
+    float middle = bytes ? 0 : (float)(1 << (bits - 1));
+    return is_centred(p, middle, rows, groups) && has_f16_scales(p, rows, groups) ? kind
+                                                                                  : BLOCK_NONE;
+}
+
+void packed_blocks(const IoTensor *tensor, BlockKind kind, int64_t first, int64_t n, uint8_t *out)
+{
+    enum { EACH = 32 };
+    const struct IoPacked *p = tensor->packed;
+    int64_t a_row = tensor->dims[1] / EACH;
+    for (int64_t i = first; i < first + n; i++, out += block_info[kind].bytes) {
+        int64_t row = i / a_row, column = i % a_row * EACH;
+        uint16_t scale = f16_from_f32(grid_at(&p->scale, row / p->rows, column / p->columns));
+        uint8_t code[EACH];
+        int middle = p->code.kind == GRID_I8 ? 0 : 1 << (p->code.bits - 1);
+        for (int c = 0; c < EACH; c++)
+            code[c] = (uint8_t)((int)grid_at(&p->code, row, column + c) - middle);
+        memcpy(out, &scale, sizeof scale);
+        if (kind == BLOCK_Q8_0)
+            memcpy(out + 2, code, EACH);
+        else
+            for (int c = 0; c < EACH / 2; c++)
+                out[2 + c] = (uint8_t)(((code[c] + 8) & 15) | ((code[EACH / 2 + c] + 8) & 15) << 4);
+    }
+}
+
 /* ---- how the tensors of a matrix lie ---- */
 
 static int misfit(const IoTensor *t, const char *want, cvn_err *err)
@@ -232,7 +293,9 @@ static int lay_order(struct IoPacked *p, const IoTensor *t, int64_t k, int64_t g
             return err_set(err, CVN_EFORMAT,
                            "'%s': '%s' puts column %" PRId64 " into group %" PRIu32 " of %" PRId64,
                            t->file, t->name, i, load32(t->data + 4 * i), groups);
-    p->group_of = t->data;
+    for (int64_t i = 0; i < k && !p->group_of; i++)
+        if (load32(t->data + 4 * i) != i / p->columns) /* files without act-order have it, too */
+            p->group_of = t->data;
     return CVN_OK;
 }
 

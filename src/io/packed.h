@@ -35,4 +35,12 @@ int packed_join_by(IoTensors *list, const char *file, const json_t *quantization
 /* Elements first .. first+n-1 of a tensor of IO_PACKED. */
 void packed_decode(const IoTensor *tensor, int64_t first, int64_t n, float *out);
 
+/* The kind of blocks (graph/blocks.h) in which the same numbers are, so that products read them as they are: Q4_0 of codes of 4
+   bits and Q8_0 of 8, where zeros are in the middle, scales are f16 without rounding, and groups are neighbours, whole blocks
+   of them. Else BLOCK_NONE. Looks at all scales and zeros. */
+BlockKind packed_kind(const IoTensor *tensor);
+
+/* Blocks first .. first+n-1 of that kind, row-major. */
+void packed_blocks(const IoTensor *tensor, BlockKind kind, int64_t first, int64_t n, uint8_t *out);
+
 #endif

@@ -3,6 +3,7 @@
 #include "base/num.h"
 #include "base/room.h"
 #include "io/convert.h"
+#include "io/packed.h"
 #include "io/weights_quantize.h"
 #include "serve/synthetic.h"
 
@@ -96,6 +97,19 @@ static void give_back(const IoTensor *t)
     }
 }
 
+/* Blocks that are made of what the file has. */
+static void read_packed(const Load *l, const IoTensor *t, const Region *region, uint8_t *out)
+{
+    const cvn_type type = param_type(l->param, l->model->dtype);
+    const Region all = region_whole(&type);
+    const RegionArray whole = region_packed(&all), part = region_packed(region);
+    int64_t each = block_info[l->param->blocks].bytes;
+    RegionWalk w;
+    region_walk(&w, region, &whole, &part);
+    while (region_next(&w)) /* whole blocks, which nothing cuts */
+        packed_blocks(t, l->param->blocks, w.a / each, w.n / each, out + w.b);
+}
+
 /* The bytes as they are in the file, of which those that are whole slices are given back at once: a table is large, and what is
    made of it is there besides. */
 static int read_blocks(Load *l, const Region *region, void *out)
@@ -103,12 +117,16 @@ static int read_blocks(Load *l, const Region *region, void *out)
     const cvn_type type = param_type(l->param, l->model->dtype);
     const Region all = region_whole(&type);
     const RegionArray whole = region_packed(&all), part = region_packed(region);
-    const uint8_t *data = l->model->io.source[l->index]->data;
+    const IoTensor *t = l->model->io.source[l->index];
+    const uint8_t *data = t->data;
     int64_t slice = cvn_type_elements(&type) / type.dim[0];
-    region_copy(&whole, data, &part, out, 1);
+    if (t->coding == IO_PACKED)
+        read_packed(l, t, region, out);
+    else
+        region_copy(&whole, data, &part, out, 1);
     atomic_fetch_add(&l->nonfinite,
                      (long)block_count_nonfinite(l->param->blocks, out, region_elements(region)));
-    if (region_elements(region) == slice * region->count[0])
+    if (data && region_elements(region) == slice * region->count[0])
         give_back_bytes(data + slice * region->first[0], (size_t)(slice * region->count[0]));
     atomic_fetch_add(&l->done, region_elements(region));
     return CVN_OK;

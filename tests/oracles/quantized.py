@@ -2,7 +2,8 @@
 """Tiny Llamas as other programs quantize them, by the specifications of their formats.
 
 Writes tests/data/quantized/NAME, a folder each, and in it numbers.safetensors: what every quantized matrix stands for,
-f32, as the formats say: scale * (code - zero), with codes, scales and zeros drawn here and then packed. Needs numpy.
+f32, as the formats say: scale * (code - zero), with codes, scales and zeros drawn here and then packed. Those of WIDE
+are wide enough for blocks of 32, and have no such file. Needs numpy.
 """
 import json
 import pathlib
@@ -10,14 +11,23 @@ import pathlib
 import numpy as np
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "data" / "quantized"
-DIM, FFN, VOCAB, KV = 16, 24, 16, 8
-MATRICES = {"self_attn.q_proj": (DIM, DIM), "self_attn.k_proj": (KV, DIM), "self_attn.v_proj": (KV, DIM),
-            "self_attn.o_proj": (DIM, DIM), "mlp.gate_proj": (FFN, DIM), "mlp.up_proj": (FFN, DIM),
-            "mlp.down_proj": (DIM, FFN)}
-CONFIG = {"model_type": "llama", "hidden_size": DIM, "intermediate_size": FFN, "num_hidden_layers": 1,
-          "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": VOCAB, "rms_norm_eps": 1e-5,
-          "max_position_embeddings": 64, "hidden_act": "silu", "torch_dtype": "float16", "bos_token_id": 1,
-          "eos_token_id": 2, "tie_word_embeddings": False}
+VOCAB = 16
+
+
+def matrices(dim, ffn):
+    kv = dim // 2
+    return {"self_attn.q_proj": (dim, dim), "self_attn.k_proj": (kv, dim), "self_attn.v_proj": (kv, dim),
+            "self_attn.o_proj": (dim, dim), "mlp.gate_proj": (ffn, dim), "mlp.up_proj": (ffn, dim),
+            "mlp.down_proj": (dim, ffn)}
+
+
+def llama(dim, ffn):
+    return {"model_type": "llama", "hidden_size": dim, "intermediate_size": ffn, "num_hidden_layers": 1,
+            "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": VOCAB, "rms_norm_eps": 1e-5,
+            "max_position_embeddings": 64, "hidden_act": "silu", "torch_dtype": "float16", "bos_token_id": 1,
+            "eos_token_id": 2, "tie_word_embeddings": False}
+
+
 NAMES = {"float16": "F16", "float32": "F32", "int32": "I32", "int64": "I64", "int8": "I8", "uint16": "BF16",
          "uint8": "F8_E4M3"}
 
@@ -70,13 +80,13 @@ def numbers(q, s, z, group):
     return s.astype(np.float32)[:, group] * (q.astype(np.float32) - z.astype(np.float32)[:, group])
 
 
-def gptq(rng, name, n, k, bits, group, act, v2):
+def gptq(rng, name, n, k, bits, group, act, v2, zero=None):
     groups = k // group if group > 0 else 1
     group_of = np.arange(k) // (k // groups)
     if act:
         group_of = rng.permutation(group_of)
     q, s = rng.integers(0, 2**bits, (n, k)), scales(rng, n, groups)
-    z = rng.integers(1, 2**bits, (n, groups))
+    z = rng.integers(1, 2**bits, (n, groups)) if zero is None else np.full((n, groups), zero)
     tensors = {"qweight": pack(q.T, bits, 0), "scales": s.T, "qzeros": pack(z.T - (0 if v2 else 1), bits, 1),
                "g_idx": group_of.astype(np.int32), "bias": np.zeros(n, np.float16)}
     return tensors, numbers(q, s, z, group_of)
@@ -148,10 +158,20 @@ CASES = {
                    compressed("float-quantized", num_bits=8, type="float", strategy="tensor")),
     "fp8-block": (lambda *a: fp8(*a, "weight_scale_inv", (16, 8)),
                   {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [16, 8]}),
-    "fp8-rows": (lambda *a: fp8(*a, "weight_scale", (1, FFN)), {"quant_method": "fbgemm_fp8"}),
+    "fp8-rows": (lambda *a: fp8(*a, "weight_scale", (1, 24)), {"quant_method": "fbgemm_fp8"}),
+}
+WIDE = {
+    "wide-gptq4": (lambda *a: gptq(*a, 4, 32, False, False, 8),
+                   {"quant_method": "gptq", "bits": 4, "group_size": 32, "sym": True}),
+    "wide-w4a16": (lambda *a: packed(*a, 4, 32, False, False),
+                   compressed("pack-quantized", num_bits=4, type="int", symmetric=True, strategy="group",
+                              group_size=32)),
+    "wide-int8": (lambda *a: int8(*a),
+                  compressed("int-quantized", num_bits=8, type="int", symmetric=True, strategy="channel")),
 }
 
-for case, (quantize, config) in CASES.items():
+for case, (quantize, config) in (CASES | WIDE).items():
+    DIM, FFN = (32, 64) if case in WIDE else (16, 24)
     rng = np.random.default_rng(len(case))
     folder = OUT / case
     folder.mkdir(parents=True, exist_ok=True)
@@ -161,10 +181,11 @@ for case, (quantize, config) in CASES.items():
     meant = {}
     for norm in ("input_layernorm", "post_attention_layernorm"):
         tensors[f"model.layers.0.{norm}.weight"] = np.ones(DIM, np.float16)
-    for name, (n, k) in MATRICES.items():
+    for name, (n, k) in matrices(DIM, FFN).items():
         pieces, w = quantize(rng, name, n, k)
         meant[f"model.layers.0.{name}.weight"] = w.astype(np.float32)
         tensors |= {f"model.layers.0.{name}.{piece}": x for piece, x in pieces.items()}
     save(folder / "model.safetensors", tensors)
-    save(folder / "numbers.safetensors", meant)
-    (folder / "config.json").write_text(json.dumps(CONFIG | {"quantization_config": config}, indent=2) + "\n")
+    if case in CASES:
+        save(folder / "numbers.safetensors", meant)
+    (folder / "config.json").write_text(json.dumps(llama(DIM, FFN) | {"quantization_config": config}, indent=2) + "\n")
