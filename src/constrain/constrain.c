@@ -49,7 +49,8 @@ int cvn_vocabulary_new(const char *const *piece, const size_t *length, cvn_token
         if (v->length[i])
             sorted[count++] = (TriePiece){v->piece[i], v->length[i], i};
     }
-    if (!trie_make(&v->trie, sorted, count) || !(v->free_text = string_mask_free_text(v))) {
+    if (!trie_make(&v->trie, sorted, count) || !trie_look_below(&v->trie) ||
+        !(v->free_text = string_mask_free_text(v))) {
         cvn_vocabulary_free(v);
         return err_set(err, CVN_EMEM, "there is no memory for the vocabulary");
     }

@@ -52,6 +52,15 @@ typedef struct Inside {
     uint16_t characters; /* that began */
 } Inside;
 
+/* The characters that leave a term as it is. */
+typedef struct Stay {
+    Term term;
+    uint64_t ascii[2]; /* a bit for each */
+    int8_t other;      /* whether all others do; -1: not known */
+} Stay;
+
+enum { STAYS = 256, STAY_TOKENS = 24 }; /* fewer tokens are walked one by one */
+
 /* What is being collected of one string mask. */
 typedef struct Strings {
     const cvn_vocabulary *v;
@@ -61,6 +70,7 @@ typedef struct Strings {
     StringMask *mask;
     TriePiece *tail; /* [n_tail] */
     size_t n_tail, room;
+    Stay stay[STAYS]; /* by the term's low bits */
 } Strings;
 
 static bool add_tail(Strings *s, uint32_t node)
@@ -92,6 +102,12 @@ static bool add_tail(Strings *s, uint32_t node)
 static int step_inside(const Strings *s, Inside *at, unsigned char byte)
 {
     Escaped escaped = {.state = 0, .n = 1, .byte = {byte}};
+    if (at->escape == 0 && byte >= 0x20 && byte < 0x80 &&
+        (s->raw || (byte != '"' && byte != '\\'))) {
+        at->characters++;
+        at->term = term_next(s->terms, at->term, byte);
+        return term_alive(s->terms, at->term, 0);
+    }
     if (s->raw) {
         int u = utf8_step((int)at->escape, byte);
         if (u < 0)
@@ -115,6 +131,41 @@ static uint32_t tokens_end(const Trie *trie, uint32_t node)
 {
     uint32_t after = trie->node[node].after;
     return after < trie->n_nodes ? trie->node[after].first : trie->n_tokens;
+}
+
+/* Whether what follows within a character leads to a term, whatever it is. */
+static bool leads_to(Terms *t, Term from, int u, Term to)
+{
+    Term last[8] = {0};
+    for (unsigned b = u ? 0x80 : 0xc2; b < (u ? 0xc0 : 0xf5); b++) {
+        int then = utf8_step(u, (unsigned char)b);
+        Term next = then < 0 ? to : term_next(t, from, (unsigned char)b);
+        if (then < 0 || (then && next == last[then]))
+            continue;
+        if (then ? !leads_to(t, next, then, to) : next != to)
+            return false;
+        last[then] = next;
+    }
+    return true;
+}
+
+/* Whether all that stands below a node leaves the term as it is. */
+static bool stays(Strings *s, uint32_t node, Term term)
+{
+    const TrieBelow *below = &s->v->trie.below[node];
+    Stay *stay = &s->stay[term % STAYS];
+    if (stay->term != term) {
+        *stay = (Stay){.term = term, .other = -1};
+        for (unsigned b = s->raw ? 0 : 0x20; b < 128; b++)
+            if ((s->raw || (b != '"' && b != '\\')) &&
+                term_next(s->terms, term, (unsigned char)b) == term)
+                stay->ascii[b >> 6] |= 1ull << (b & 63);
+    }
+    if (below->broken || (below->ascii[0] & ~stay->ascii[0]) || (below->ascii[1] & ~stay->ascii[1]))
+        return false;
+    if (below->other && stay->other < 0)
+        stay->other = leads_to(s->terms, term, 0, term);
+    return !below->other || stay->other;
 }
 
 /* Whether more bytes than not lead to where nothing is asked any more. */
@@ -232,7 +283,14 @@ static StringMask *make_string_mask(Strings *s, Inside begin)
             i = node->after;
             continue;
         }
-        uint32_t end = step == 1 ? node->first + node->n : tokens_end(trie, i);
+        uint32_t last = tokens_end(trie, i), end = step == 1 ? node->first + node->n : last;
+        if (!base && step == 1 && next->escape == 0 && last - node->first >= STAY_TOKENS &&
+            !(s->tails && term_ends(s->terms, next->term)) && stays(s, i, next->term)) {
+            for (uint32_t k = node->first; k < last; k++)
+                set_bit(s->mask->bits, trie->token[k]);
+            i = node->after;
+            continue;
+        }
         for (uint32_t k = node->first; wide && k < end; k++) {
             set_bit(seen, trie->token[k]);
             s->mask->bits[trie->token[k] / 32] &= ~(1u << (trie->token[k] % 32));

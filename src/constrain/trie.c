@@ -1,6 +1,7 @@
 #include "constrain/trie.h"
 
 #include "base/heap.h"
+#include "constrain/term.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,8 +57,35 @@ bool trie_make(Trie *trie, TriePiece *piece, size_t n)
     return true;
 }
 
+bool trie_look_below(Trie *trie)
+{
+    int u[TOKEN_BYTES + 1] = {0}; /* where in a character a node is; -1 where that is none */
+    trie->below = calloc((size_t)trie->n_nodes + 1, sizeof *trie->below);
+    if (!trie->below)
+        return false;
+    for (uint32_t i = 0; i < trie->n_nodes; i++) {
+        const TrieNode *node = &trie->node[i];
+        u[node->depth + 1] = u[node->depth] < 0 ? -1 : utf8_step(u[node->depth], node->byte);
+        trie->below[i].broken = u[node->depth + 1] < 0;
+    }
+    for (uint32_t i = trie->n_nodes; i-- > 0;) {
+        TrieBelow *below = &trie->below[i];
+        for (uint32_t k = i + 1; k < trie->node[i].after; k = trie->node[k].after) {
+            unsigned char byte = trie->node[k].byte;
+            if (byte < 128)
+                below->ascii[byte >> 6] |= 1ull << (byte & 63);
+            below->ascii[0] |= trie->below[k].ascii[0];
+            below->ascii[1] |= trie->below[k].ascii[1];
+            below->other = below->other || byte >= 128 || trie->below[k].other;
+            below->broken = below->broken || trie->below[k].broken;
+        }
+    }
+    return true;
+}
+
 void trie_free(Trie *trie)
 {
+    free(trie->below);
     free(trie->node);
     free(trie->token);
 }

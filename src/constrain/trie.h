@@ -19,10 +19,18 @@ typedef struct TrieNode {
     unsigned char byte;
 } TrieNode;
 
+/* The bytes that stand anywhere below a node. */
+typedef struct TrieBelow {
+    uint64_t ascii[2]; /* a bit for each */
+    bool other;  /* characters beyond ASCII, too, of which tokens may have the beginning only */
+    bool broken; /* or what is no UTF-8, where the node ends a character */
+} TrieBelow;
+
 typedef struct Trie {
     TrieNode *node;   /* [n_nodes] owned */
     cvn_token *token; /* ids, in the order of nodes; owned */
     uint32_t n_nodes, n_tokens;
+    TrieBelow *below; /* [n_nodes] owned; NULL before trie_look_below */
 } Trie;
 
 typedef struct TriePiece {
@@ -33,6 +41,7 @@ typedef struct TriePiece {
 
 /* Of n pieces, which are sorted. False where memory ran out. */
 bool trie_make(Trie *trie, TriePiece *piece, size_t n);
+bool trie_look_below(Trie *trie);
 void trie_free(Trie *trie);
 
 #endif
