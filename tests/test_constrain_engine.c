@@ -237,6 +237,14 @@ static void what_cannot_be_done_is_refused(void **state)
     err = (cvn_err){0};
     assert_int_equal(cvn_engine_submit(wordless, &request, NULL, NULL, &err), CVN_EINVAL);
     assert_non_null(strstr(err.message, "tokenizer"));
+    cvn_constraint *empty = constraint_of("{\"type\":\"string\",\"minLength\":2,\"maxLength\":1}");
+    cvn_engine *with = new_engine(model, 1, true);
+    request = ask(empty, 0, 0);
+    err = (cvn_err){0};
+    assert_int_equal(cvn_engine_submit(with, &request, NULL, NULL, &err), CVN_EINVAL);
+    assert_non_null(strstr(err.message, "nothing fulfils"));
+    cvn_constraint_free(empty);
+    cvn_engine_free(with, NULL);
     request = ask(NULL, 0, 0);
     request.end = &(const int32_t){1 << 20};
     request.n_end = 1;

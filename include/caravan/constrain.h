@@ -68,6 +68,9 @@ int cvn_constraint_choices(const char *const *choice, const size_t *length, size
                            cvn_constraint **out, cvn_err *err);
 void cvn_constraint_free(cvn_constraint *constraint);
 
+/* Nothing fulfils it: no text comes of it, not the empty one either. */
+bool cvn_constraint_is_empty(const cvn_constraint *constraint);
+
 /* A text of a constraint, empty at first. The vocabulary may be NULL where only bytes are asked about. */
 int cvn_constrained_new(cvn_constraint *constraint, const cvn_vocabulary *vocabulary,
                         cvn_constrained **out, cvn_err *err);

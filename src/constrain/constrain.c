@@ -91,6 +91,11 @@ void cvn_constraint_free(cvn_constraint *constraint)
     free(constraint);
 }
 
+bool cvn_constraint_is_empty(const cvn_constraint *constraint)
+{
+    return constraint->m.begin == STATE_DEAD;
+}
+
 /* Hands the constraint over, or frees it where it was refused. */
 static int finish(cvn_constraint *c, cvn_constraint **out, cvn_err *err)
 {

@@ -69,6 +69,8 @@ int adjust_check(const cvn_engine *e, const cvn_request *r, cvn_err *err)
                        "the request has a constraint, and the model no tokenizer that could be "
                        "read%s%s",
                        e->model->tokenizer_err.code ? ": " : "", e->model->tokenizer_err.message);
+    if (r->constraint && cvn_constraint_is_empty(r->constraint))
+        return err_set(err, CVN_EINVAL, "nothing fulfils the constraint of the request");
     for (int64_t i = 0; i < r->n_bias; i++) {
         if (r->bias[i].token < 0 || r->bias[i].token >= e->model->io.config.vocab)
             return err_set(err, CVN_EINVAL,
