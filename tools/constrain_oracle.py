@@ -14,7 +14,7 @@ import random
 import subprocess
 import sys
 import tempfile
-from decimal import Decimal
+from decimal import Decimal, getcontext
 
 from jsonschema import Draft202012Validator, FormatChecker
 
@@ -23,6 +23,7 @@ WORDS = ["", "a", "ab", "abc", "x1", "2024-02-29", "2023-02-29", "10.0.0.1", "é
 PATTERNS = ["^a", "b$", "^[a-z]{1,3}$", "a|1", "^(ab|x[0-9])*$", "[^a]"]
 FORMATS = ["date", "ipv4", "uuid"]
 CHECKER = FormatChecker(FORMATS)
+getcontext().prec = 4000
 
 
 def number(r):

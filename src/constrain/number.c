@@ -276,6 +276,9 @@ bool number_exists(Engine *e, Formula f, NumberPhase phase, const char *text, si
         return f;
     if (n > NUMBER_TEXT)
         return false;
+    Decimal value = decimal_read(&e->arena, text, n);
+    if (holds(e, f, &value)) /* by zeros, if it may not end here */
+        return true;
     const FormulaNode *node = &e->node[f];
     if (phase < NUMBER_E && node->kind == F_K_NUMBER && node->a == NUMBER_MULTIPLE)
         return true; /* by an exponent, if need be */
