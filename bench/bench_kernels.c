@@ -302,8 +302,11 @@ static cvn_value *choice_product(cvn_graph *g, const Kernel *kernel, int64_t m)
     cvn_value *q = cvn_parameter(g, "q", panel_type(dtype, COLUMNS, SUM)), *out[3];
     cvn_value *scale = cvn_parameter(g, "s", panel_scale_type(CVN_F32, COLUMNS, groups));
     if (kernel->kind == OP_LINEAR_INT8)
-        return cvn_linear_int8(g, cvn_parameter(g, "x", CVN_TYPE(CVN_I8, m, SUM)),
-                               cvn_parameter(g, "xs", CVN_TYPE(CVN_BF16, m, 1)), q, scale, y);
+        return panel_linear_int8(g,
+                                 (cvn_value *[]){cvn_parameter(g, "x", CVN_TYPE(CVN_I8, m, SUM)),
+                                                 cvn_parameter(g, "xs", CVN_TYPE(CVN_BF16, m, 1)),
+                                                 q, scale},
+                                 y);
     cvn_linear_spec spec = {.contract = 1,
                             .n_weights = 1,
                             .int8 = strstr(kernel->name, "rows8"),

@@ -38,10 +38,18 @@ static inline cvn_value *random_quantized(RandomGraph *r, OpKind kind, int64_t b
     cvn_linear_spec spec = {.contract = 1, .n_weights = 1};
     spec.q[0] = random_of_type(r, panel_type(dtype, n, k));
     spec.scale[0] = random_of_type(r, panel_scale_type(CVN_F32, n, 1));
-    if (kind == OP_DEQUANTIZE)
-        return random_chance(r, 50)
-                   ? cvn_dequantize(r->g, spec.q[0], spec.scale[0], CVN_TYPE(out, n, k), 1)
-                   : cvn_dequantize(r->g, spec.q[0], spec.scale[0], CVN_TYPE(out, n / 4, 4, k), 2);
+    if (kind == OP_DEQUANTIZE && random_chance(r, 30))
+        return panel_dequantize(r->g, spec.q[0], spec.scale[0], CVN_TYPE(out, n / 4, 4, k), 2);
+    if (kind == OP_DEQUANTIZE) {
+        bool rows =
+            random_chance(r, 50); /* two dimensions of rows, or of columns in up to four groups */
+        int64_t groups = 1 << random_below(r, 3);
+        spec.q[0] =
+            random_of_type(r, rows ? CVN_TYPE(dtype, n / 4, 4, k) : CVN_TYPE(dtype, n, 8, k));
+        spec.scale[0] = random_of_type(r, rows ? CVN_TYPE(CVN_F32, n / 4, 4, 1)
+                                               : CVN_TYPE(CVN_BF16, n, groups));
+        return cvn_dequantize(r->g, spec.q[0], spec.scale[0], out);
+    }
     cvn_value *results[OP_MOST_RESULTS] = {NULL};
     spec.type[0] = spec.type[1] = CVN_TYPE(out, batch, 1, n);
     if (random_chance(r, 50)) {
@@ -135,9 +143,14 @@ static inline cvn_value *random_composite(RandomGraph *r, OpKind kind)
     case OP_LINEAR_INT8:
         v[0] = random_of_type(r, CVN_TYPE(CVN_I8, batch, seq, dim));
         v[1] = random_of_type(r, CVN_TYPE(CVN_BF16, batch, seq, 1));
-        v[2] = random_of_type(r, panel_type(CVN_I8, 20, dim));
-        v[3] = random_of_type(r, panel_scale_type(CVN_F32, 20, 1));
-        return cvn_linear_int8(g, v[0], v[1], v[2], v[3], CVN_TYPE(dtype, batch, seq, 20));
+        if (random_chance(r, 50)) {
+            v[2] = random_of_type(r, panel_type(CVN_I8, 20, dim));
+            v[3] = random_of_type(r, panel_scale_type(CVN_F32, 20, 1));
+            return panel_linear_int8(g, v, CVN_TYPE(dtype, batch, seq, 20));
+        }
+        v[2] = random_of_type(r, CVN_TYPE(CVN_I8, 5, 4, dim));
+        v[3] = random_of_type(r, CVN_TYPE(CVN_F32, 5, 4, 1));
+        return cvn_linear_int8(g, v[0], v[1], v[2], v[3], CVN_TYPE(dtype, batch, seq, 5, 4));
     case OP_QUANTIZE_ROWS:
         cvn_quantize_rows(g, random_of_type(r, q), out);
         return out[random_below(r, 2)];

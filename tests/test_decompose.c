@@ -470,7 +470,10 @@ static void quantized_weights_agree(void **state)
         cvn_linear(g, x, &spec, y);
         for (int i = 0; i < (spec.swiglu ? 1 : spec.n_weights); i++)
             cvn_output(g, y[i]);
-        cvn_output(g, cvn_dequantize(g, spec.q[0], spec.scale[0], CVN_TYPE(out, n, k), 1));
+        cvn_output(g, panel_dequantize(g, spec.q[0], spec.scale[0], CVN_TYPE(out, n, k), 1));
+        cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(dtype, n, 2, k));
+        cvn_output(g,
+                   cvn_dequantize(g, q, cvn_parameter(g, "s", CVN_TYPE(CVN_BF16, n, groups)), out));
         check(g, (uint64_t)seed, -8, 8, "linear and dequantize");
     }
 }
@@ -512,9 +515,14 @@ static void quantized_rows_agree(void **state)
         int64_t n = 1 + seed * 5 % 37, k = 1 + seed * 3 % 41;
         x = cvn_parameter(g, "x", CVN_TYPE(CVN_I8, 3, 2, k));
         cvn_value *step = cvn_parameter(g, "step", CVN_TYPE(CVN_BF16, 3, 2, 1));
-        cvn_value *q = cvn_parameter(g, "q", panel_type(CVN_I8, n, k));
-        cvn_value *scale = cvn_parameter(g, "scale", panel_scale_type(CVN_F32, n, 1));
-        cvn_output(g, cvn_linear_int8(g, x, step, q, scale, CVN_TYPE(floats[seed % 3], 3, 2, n)));
+        bool panels = seed % 2;
+        cvn_value *q =
+            cvn_parameter(g, "q", panels ? panel_type(CVN_I8, n, k) : CVN_TYPE(CVN_I8, n, k));
+        cvn_value *scale = cvn_parameter(
+            g, "scale", panels ? panel_scale_type(CVN_F32, n, 1) : CVN_TYPE(CVN_F32, n, 1));
+        const cvn_type y = CVN_TYPE(floats[seed % 3], 3, 2, n);
+        cvn_output(g, panels ? panel_linear_int8(g, (cvn_value *[]){x, step, q, scale}, y)
+                             : cvn_linear_int8(g, x, step, q, scale, y));
         check(g, (uint64_t)seed, -8, 8, "linear_int8");
     }
 }

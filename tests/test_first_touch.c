@@ -99,7 +99,7 @@ static int check_product(const Plan *plan, const ParamList *params, const Step *
                     assert_int_equal(few.of[i][panel], t);
                 panel_share(p->type.dim[0], t, nt, &same, &same_end);
                 other += same != begin || same_end != end;
-                if (param->form != PARAM_PANELS)
+                if (param->form != PARAM_QUANTIZED)
                     continue;
                 pack_share(&plan->parameter[param->scale], t, nt, &same, &same_end);
                 assert_true(same == begin && same_end == end);

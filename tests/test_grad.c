@@ -706,8 +706,8 @@ static void what_is_quantized_is_refused(void **state)
         for (int alone = 0; alone < 2; alone++) {
             cvn_graph *g = cvn_graph_new("quantized", NULL);
             cvn_value *x = cvn_parameter(g, "x", F32(2, 4)), *dx, *rows[2];
-            cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(CVN_I8, 1, 1, 16, 4));
-            cvn_value *q_scale = cvn_parameter(g, "q_scale", F32(1, 1, 16));
+            cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(CVN_I8, 16, 4));
+            cvn_value *q_scale = cvn_parameter(g, "q_scale", F32(16, 1));
             cvn_value *x_scale = cvn_parameter(g, "x_scale", CVN_TYPE(CVN_BF16, 2, 1));
             cvn_quantize_rows(g, x, rows);
             cvn_value *y = cvn_convert(g, rows[0], CVN_F32); /* without its scale */
@@ -715,7 +715,7 @@ static void what_is_quantized_is_refused(void **state)
                 y = cvn_linear_int8(g, rows[0], way == X_SCALE ? x_scale : rows[1], q, q_scale,
                                     F32(2, 16));
             if (way == Q_SCALE)
-                y = cvn_dequantize(g, q, q_scale, F32(16, 4), 1);
+                y = cvn_dequantize(g, q, q_scale, CVN_F32);
             cvn_value *loss = cvn_reduce_dims(g, CVN_SUM, y, 2, (const int[]){0, 1});
             cvn_err err = {0};
             cvn_value *wrt[WAYS] = {x, x_scale, q_scale};

@@ -66,7 +66,7 @@ static const Op *product(cvn_graph *g, const struct Form *form, int64_t m)
     if (form->kind == OP_LINEAR_INT8) {
         cvn_value *x = cvn_parameter(g, "x", CVN_TYPE(CVN_I8, m, K));
         cvn_value *step = cvn_parameter(g, "step", CVN_TYPE(CVN_BF16, m, 1));
-        return cvn_linear_int8(g, x, step, q, scale, y)->def;
+        return panel_linear_int8(g, (cvn_value *[]){x, step, q, scale}, y)->def;
     }
     cvn_linear_spec spec = {
         .contract = 1, .n_weights = 1, .int8 = form->int8, .q = {q}, .scale = {scale}, .type = {y}};

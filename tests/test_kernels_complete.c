@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include "compile/pack.h"
 #include "cpu/registry.h"
 #include "graph/graph.h"
 #include "model/llama.h"
@@ -34,6 +35,13 @@ static void check_step(const LlamaConfig *config, const LlamaStep *step)
     cvn_graph *g = llama_step(config, step, &err);
     if (!g)
         fail_msg("%s", err.message);
+    if (config->quant.kind != QUANT_NONE) { /* as products take weights */
+        signed char layout[64];
+        bool changed;
+        assert_true(g->n_parameters <= (int)sizeof layout);
+        memset(layout, PACK_FREE, sizeof layout);
+        assert_int_equal(graph_pack(g, layout, &changed, &err), 0);
+    }
     for (const Op *op = g->first; op; op = op->next)
         for (int isa = 0; isa < CPU_ISA_COUNT; isa++) {
             const KernelSet *backend = cpu_kernels_of((CpuIsa)isa);

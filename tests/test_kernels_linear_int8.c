@@ -28,7 +28,8 @@ static void check_shape(int64_t m, int64_t k, int64_t n, cvn_dtype out, bool til
     cvn_value *step = check_parameter(&c, CVN_TYPE(CVN_BF16, m, 1));
     cvn_value *q = check_parameter(&c, panel_type(CVN_I8, n, k));
     cvn_value *scale = check_parameter(&c, panel_scale_type(CVN_F32, n, 1));
-    check_inputs(&c, cvn_linear_int8(c.g, x, step, q, scale, CVN_TYPE(out, m, n)));
+    check_inputs(&c,
+                 panel_linear_int8(c.g, (cvn_value *[]){x, step, q, scale}, CVN_TYPE(out, m, n)));
     check_fill(&x->type, c.in[0].data, -127, 128);
     check_fill(&q->type, c.in[2].data, -128, 128);
     c.relative = out == CVN_BF16 ? 0x1.01p-8 : out == CVN_F16 ? 0x1.01p-10 : 3e-7;
@@ -75,7 +76,8 @@ static void sums_fit(void **state)
     cvn_value *step = check_parameter(&c, CVN_TYPE(CVN_BF16, 2, 1));
     cvn_value *q = check_parameter(&c, panel_type(CVN_I8, 1, K));
     cvn_value *scale = check_parameter(&c, panel_scale_type(CVN_F32, 1, 1));
-    check_inputs(&c, cvn_linear_int8(c.g, x, step, q, scale, CVN_TYPE(CVN_F32, 2, 1)));
+    check_inputs(
+        &c, panel_linear_int8(c.g, (cvn_value *[]){x, step, q, scale}, CVN_TYPE(CVN_F32, 2, 1)));
     memset(c.in[0].data, 127, K);
     memset((char *)c.in[0].data + K, -127, K);
     memset(c.in[2].data, -128, c.in[2].bytes);

@@ -551,7 +551,7 @@ static void panels_hold_what_was_packed(void **state)
         memset(out, 0xff, packed);
         pack_all(dtype, n, k, rows, out);
         cvn_graph *g = cvn_graph_new("g", NULL);
-        cvn_output(g, cvn_dequantize(g, cvn_parameter(g, "w", panels), NULL, plain, 1));
+        cvn_output(g, panel_dequantize(g, cvn_parameter(g, "w", panels), NULL, plain, 1));
         assert_int_equal(cvn_graph_check(g, NULL), 0);
         assert_int_equal(interp_run_one(g, (const void *[]){out}, (void **)&back, NULL), 0);
         assert_memory_equal(rows, back, bytes);

@@ -3,12 +3,14 @@
 #include "io_support.h"
 
 #include "compile/fuse_linear.h"
+#include "compile/pack.h"
 #include "compile/pipeline.h"
 #include "cpu/device.h"
 #include "cpu/executor.h"
 #include "cpu/registry.h"
 #include "graph/interp/interp.h"
 #include "graph/linear.h"
+#include "io/safetensors.h"
 #include "io/save.h"
 #include "llama_fixture.h"
 #include "model/llama.h"
@@ -36,26 +38,22 @@ static QuantForm there_and_back(QuantScheme scheme, int64_t n, int64_t k, const 
 {
     QuantForm form = quant_form(scheme, n, k);
     cvn_graph *g = cvn_graph_new("dequantize", NULL);
-    cvn_value *q = cvn_parameter(g, "q", panel_type(form.dtype, n, k));
-    cvn_value *s = cvn_parameter(g, "s", panel_scale_type(form.scale_dtype, n, form.groups));
-    cvn_output(g, cvn_dequantize(g, q, s, CVN_TYPE(CVN_F32, n, k), 1));
-    uint8_t *panels = calloc((size_t)form.panels, quant_panel_bytes(&form));
-    uint8_t *scales = calloc((size_t)form.panels, quant_scale_bytes(&form));
-    assert_int_equal(quant_panel_bytes(&form) * (size_t)form.panels, cvn_type_bytes(&q->type));
-    assert_int_equal(quant_scale_bytes(&form) * (size_t)form.panels, cvn_type_bytes(&s->type));
-    for (int64_t p = 0; p < form.panels; p++) {
-        quant_panel(&form, x + p * QUANT_ROWS * k, quant_panel_rows(&form, p),
-                    panels + (size_t)p * quant_panel_bytes(&form),
-                    scales + (size_t)p * quant_scale_bytes(&form));
-    }
-    const void *in[] = {panels, scales};
+    cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(form.dtype, n, k));
+    cvn_value *s = cvn_parameter(g, "s", CVN_TYPE(form.scale_dtype, n, form.groups));
+    cvn_output(g, cvn_dequantize(g, q, s, CVN_F32));
+    uint8_t *numbers = calloc(1, cvn_type_bytes(&q->type));
+    uint8_t *scales = calloc(1, cvn_type_bytes(&s->type));
+    for (int64_t row = 0; row < n; row++)
+        quant_row(&form, x + row * k, k, numbers + cvn_dtype_bytes(form.dtype, row * k),
+                  scales + cvn_dtype_bytes(form.scale_dtype, row * form.groups));
+    const void *in[] = {numbers, scales};
     void *out[1];
     cvn_err err = {0};
     if (interp_run_one(g, in, out, &err))
         fail_msg("%s", err.message);
     memcpy(y, out[0], (size_t)(n * k) * sizeof *y);
     free(out[0]);
-    free(panels);
+    free(numbers);
     free(scales);
     cvn_graph_free(g);
     return form;
@@ -167,6 +165,19 @@ static cvn_graph *step_of(const char *variant, QuantScheme scheme, LlamaOutput o
     return g;
 }
 
+/* Weights brought into panels, as the compiler does it where it may. */
+static void pack(cvn_graph *g)
+{
+    signed char layout[512];
+    bool changed;
+    cvn_err err = {0};
+    assert_true(g->n_parameters < (int)sizeof layout);
+    memset(layout, PACK_FREE, sizeof layout);
+    if (graph_pack(g, layout, &changed, &err))
+        fail_msg("%s", err.message);
+    assert_true(changed);
+}
+
 static int count(const cvn_graph *g, OpKind kind)
 {
     int n = 0;
@@ -186,6 +197,7 @@ static void every_matrix_of_a_model_is_fused(void **state)
         int layers = (products - 1) / 7;
         bool changed = false;
         cvn_err err = {0};
+        pack(g);
         if (graph_fuse_linear(g, false, &changed, &err) || graph_verify(g, &err))
             fail_msg("%s", err.message);
         assert_true(changed);
@@ -236,6 +248,7 @@ static void fusion_changes_no_result(void **state)
     const QuantScheme schemes[] = {{.kind = QUANT_INT4, .group = 32}, int8};
     for (int i = 0; i < 4; i++) {
         cvn_graph *g = step_of(i < 2 ? "gqa" : "tied", schemes[i % 2], LLAMA_LOGITS, CVN_F32);
+        pack(g);
         void **in = inputs_of(g), *want[64], *got[64];
         cvn_err err = {0};
         assert_true(g->n_outputs < 64);
@@ -265,11 +278,12 @@ static cvn_value *product_of(cvn_graph *g, cvn_value *h, cvn_value *q, cvn_value
     const cvn_type *type = cvn_value_type(h);
     cvn_value *rows[2];
     if (!eight) {
-        cvn_value *w = cvn_dequantize(g, q, scale, CVN_TYPE(type->dtype, n, type->dim[1]), 1);
+        cvn_value *w = panel_dequantize(g, q, scale, CVN_TYPE(type->dtype, n, type->dim[1]), 1);
         return cvn_einsum_as(g, "mk,nk->mn", h, w, CVN_F32);
     }
     cvn_quantize_rows(g, h, rows);
-    return cvn_linear_int8(g, rows[0], rows[1], q, scale, CVN_TYPE(CVN_F32, type->dim[0], n));
+    return panel_linear_int8(g, (cvn_value *[]){rows[0], rows[1], q, scale},
+                             CVN_TYPE(CVN_F32, type->dim[0], n));
 }
 
 /* One product and what stands next to it, all of m rows. */
@@ -399,7 +413,7 @@ static void what_is_used_elsewhere_is_not_fused_away(void **state)
     cvn_value *r = cvn_parameter(g, "r", CVN_TYPE(CVN_F32, 2, 16));
     cvn_value *q = cvn_parameter(g, "q", panel_type(CVN_I8, 16, 8));
     cvn_value *s = cvn_parameter(g, "s", panel_scale_type(CVN_F32, 16, 1));
-    cvn_value *w = cvn_dequantize(g, q, s, CVN_TYPE(CVN_F32, 16, 8), 1);
+    cvn_value *w = panel_dequantize(g, q, s, CVN_TYPE(CVN_F32, 16, 8), 1);
     cvn_value *y = cvn_einsum(g, "mk,nk->mn", x, w);
     cvn_output(g, cvn_add(g, y, r));
     cvn_output(g, y);
@@ -423,7 +437,8 @@ static const char *variant_path(const char *variant)
 }
 
 /* Log-probabilities of some tokens. */
-static void score(const char *path, const char *quantize, float *logprob, int n)
+static void score_on(const char *path, const char *quantize, const char *mesh, float *logprob,
+                     int n)
 {
     cvn_err err = {0};
     cvn_model *model;
@@ -431,6 +446,7 @@ static void score(const char *path, const char *quantize, float *logprob, int n)
     cvn_model_options open = {.dtype = CVN_F32, .no_tokenizer = true, .quantize = quantize};
     cvn_engine_options options = cvn_engine_defaults();
     options.scoring = options.no_generation = true;
+    options.mesh = mesh;
     if (cvn_model_open(path, &open, &model, &err) || cvn_engine_new(model, &options, &engine, &err))
         fail_msg("%s", err.message);
     int32_t token[32], likeliest[32];
@@ -441,12 +457,17 @@ static void score(const char *path, const char *quantize, float *logprob, int n)
     cvn_model_free(model);
 }
 
-static void quantize_to(const char *from, const char *to, const char *how)
+static void score(const char *path, const char *quantize, float *logprob, int n)
+{
+    score_on(path, quantize, NULL, logprob, n);
+}
+
+static void quantize_to(const char *from, const char *to, const char *how, uint64_t shard_bytes)
 {
     cvn_err err = {0};
     IoModel model;
     QuantScheme scheme;
-    SaveOptions save = {.dtype = CVN_F32, .threads = 2, .shard_bytes = 20000};
+    SaveOptions save = {.dtype = CVN_F32, .threads = 2, .shard_bytes = shard_bytes};
     if (io_open_model(&model, from, &err) || quant_parse(how, &scheme, &err) ||
         save_model_quantized(to, &model, scheme, &save, &err))
         fail_msg("%s", err.message);
@@ -465,13 +486,102 @@ static void a_folder_holds_what_is_made_while_loading(void **state)
             snprintf(name, sizeof name, "%s-%d", variants[v], h);
             score(variant_path(variants[v]), hows[h], made, N);
             score(variant_path(variants[v]), NULL, plain, N);
-            quantize_to(variant_path(variants[v]), in_scratch(name), hows[h]);
+            quantize_to(variant_path(variants[v]), in_scratch(name), hows[h], 20000);
             score(in_scratch(name), NULL, stored, N);
             assert_memory_equal(made, stored, sizeof made);
             double difference = 0;
             for (int i = 1; i < N; i++)
                 difference = fmax(difference, (double)fabsf(made[i] - plain[i]));
             assert_true(difference > 0 && difference < (h ? 4 : 0.2));
+        }
+}
+
+/* One tensor of a quantized model as folders had it first: in panels. */
+static void write_panels(StWriter *w, size_t index, const Param *param, const IoTensor *t)
+{
+    const QuantForm *f = &param->quant;
+    bool scales = param->form == PARAM_SCALES;
+    cvn_type panels = scales ? panel_scale_type(f->scale_dtype, f->n, f->groups)
+                             : panel_type(f->dtype, f->n, f->k);
+    size_t bytes = cvn_type_bytes(&panels), each = bytes / (size_t)panels.dim[0];
+    size_t row =
+        scales ? cvn_dtype_bytes(f->scale_dtype, f->groups) : cvn_dtype_bytes(f->dtype, f->k);
+    uint8_t *out = calloc(1, bytes);
+    for (int64_t p = 0, n = f->n; p < panels.dim[0]; p++, n -= PANEL_ROWS) {
+        const uint8_t *from = t->data + (size_t)(p * PANEL_ROWS) * row;
+        int64_t rows = n < PANEL_ROWS ? n : PANEL_ROWS;
+        if (scales)
+            panel_pack_scales(f->scale_dtype, f->groups, from, row, rows, out + (size_t)p * each);
+        else
+            panel_pack(f->dtype, f->k, from, row, rows, out + (size_t)p * each);
+    }
+    assert_int_equal(st_writer_data(w, index, out, bytes, NULL), 0);
+    free(out);
+}
+
+/* A quantized folder, which is one file, as it was written first. */
+static void to_panels(const char *folder)
+{
+    char from[512], to[512];
+    cvn_err err = {0};
+    IoModel model;
+    StWriter w;
+    snprintf(from, sizeof from, "%s/model.safetensors", folder);
+    snprintf(to, sizeof to, "%s/panels", folder);
+    assert_int_equal(io_open_model(&model, folder, &err), 0);
+    assert_int_equal(st_writer_open(&w, to, &err), 0);
+    for (int i = 0; i < model.params.n; i++) {
+        const Param *p = &model.params.param[i];
+        const IoTensor *t = model.source[i];
+        const QuantForm *f = &p->quant;
+        const int64_t rows = (f->n + 15) / 16, unit = f->dtype == CVN_I4 ? 8 : 4;
+        const int64_t panels[] = {rows, (f->k + unit - 1) / unit, 16, 4},
+                      scales[] = {rows, f->groups, 16};
+        bool plain = p->form == PARAM_PLAIN, scaled = p->form == PARAM_SCALES;
+        assert_int_equal(st_writer_declare(&w, t->name,
+                                           plain    ? t->dtype
+                                           : scaled ? f->scale_dtype
+                                                    : CVN_I8,
+                                           plain    ? t->rank
+                                           : scaled ? 3
+                                                    : 4,
+                                           plain    ? t->dims
+                                           : scaled ? scales
+                                                    : panels,
+                                           &err),
+                         0);
+    }
+    assert_int_equal(st_writer_begin(&w, &err), 0);
+    for (int i = 0; i < model.params.n; i++)
+        if (model.params.param[i].form != PARAM_PLAIN)
+            write_panels(&w, (size_t)i, &model.params.param[i], model.source[i]);
+        else
+            assert_int_equal(
+                st_writer_data(&w, (size_t)i, model.source[i]->data, model.source[i]->bytes, &err),
+                0);
+    assert_int_equal(st_writer_commit(&w, &err), 0);
+    st_writer_release(&w);
+    io_close_model(&model);
+    assert_int_equal(rename(to, from), 0);
+}
+
+/* Whole, and of a mesh whose devices have parts of groups' columns and of panels. */
+static void folders_in_panels_are_still_read(void **state)
+{
+    (void)state;
+    static const char *const hows[] = {"int8", "int4:32"};
+    enum { N = 12 };
+    for (int h = 0; h < 2; h++)
+        for (int mesh = 0; mesh < 2; mesh++) {
+            float made[N], stored[N];
+            char name[32];
+            const char *how = mesh ? "model=2" : NULL;
+            snprintf(name, sizeof name, "panels-%d-%d", h, mesh);
+            score_on(variant_path("gqa"), hows[h], how, made, N);
+            quantize_to(variant_path("gqa"), in_scratch(name), hows[h], 1 << 30);
+            to_panels(in_scratch(name));
+            score_on(in_scratch(name), NULL, how, stored, N);
+            assert_memory_equal(made, stored, sizeof made);
         }
 }
 
@@ -486,7 +596,7 @@ static void blocks_of_a_gguf_file_are_quantized_again(void **state)
     score(file, NULL, plain, N);
     for (int h = 0; h < 2; h++) {
         score(file, hows[h], made, N);
-        quantize_to(file, in_scratch(hows[h]), hows[h]);
+        quantize_to(file, in_scratch(hows[h]), hows[h], 20000);
         score(in_scratch(hows[h]), NULL, stored, N);
         double again = 0, order = 0;
         for (int i = 1; i < N; i++) {
@@ -498,19 +608,23 @@ static void blocks_of_a_gguf_file_are_quantized_again(void **state)
     }
 }
 
-static void arrays_of_a_quantized_folder_are_the_files_own(void **state)
+/* What no product reads is not laid out anew. */
+static void what_lies_plainly_is_the_files_own(void **state)
 {
     (void)state;
     cvn_err err = {0};
     cvn_model *model;
     cvn_engine *e;
-    quantize_to(variant_path("gqa"), in_scratch("mapped"), "int8");
+    quantize_to(variant_path("gqa"), in_scratch("mapped"), "int8", 20000);
     cvn_model_options options = {.dtype = CVN_F32, .no_tokenizer = true};
     assert_int_equal(cvn_model_open(in_scratch("mapped"), &options, &model, &err), 0);
     assert_int_equal(cvn_engine_new(model, NULL, &e, &err), 0);
     for (int i = 0; i < model->io.params.n; i++) {
         const Buffer *b = runtime_buffer(&e->rt, ROLE_WEIGHT, i);
-        assert_ptr_equal(buffer_address(&e->rt, b, 0), model->io.source[i]->data);
+        const bool plain = b->layout == LAYOUT_PLAIN;
+        assert_true(plain == (model->io.params.param[i].form == PARAM_PLAIN));
+        if (plain)
+            assert_ptr_equal(buffer_address(&e->rt, b, 0), model->io.source[i]->data);
     }
     cvn_engine_free(e, NULL);
     cvn_model_free(model);
@@ -521,7 +635,7 @@ static void what_cannot_be_is_refused(void **state)
     (void)state;
     cvn_err err = {0};
     cvn_model *model;
-    quantize_to(variant_path("gqa"), in_scratch("twice"), "int8");
+    quantize_to(variant_path("gqa"), in_scratch("twice"), "int8", 20000);
     cvn_model_options open = {.dtype = CVN_F32, .no_tokenizer = true, .quantize = "int4"};
     assert_int_equal(cvn_model_open(in_scratch("twice"), &open, &model, &err), CVN_EINVAL);
     assert_non_null(strstr(err.message, "quantized already, as int8"));
@@ -565,8 +679,9 @@ int main(void)
         cmocka_unit_test(fusion_changes_no_result),
         cmocka_unit_test(what_is_used_elsewhere_is_not_fused_away),
         cmocka_unit_test(a_folder_holds_what_is_made_while_loading),
+        cmocka_unit_test(folders_in_panels_are_still_read),
         cmocka_unit_test(blocks_of_a_gguf_file_are_quantized_again),
-        cmocka_unit_test(arrays_of_a_quantized_folder_are_the_files_own),
+        cmocka_unit_test(what_lies_plainly_is_the_files_own),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

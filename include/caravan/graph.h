@@ -363,11 +363,9 @@ cvn_value *cvn_keep_likeliest(cvn_graph *g, cvn_value *logits, cvn_value *top_k,
 cvn_value *cvn_categorical(cvn_graph *g, cvn_value *logits, cvn_value *greedy, cvn_value *key,
                            cvn_value *position);
 
-/* A weight in panels of 16 rows as floats: q * scale, rounded to the type's dtype. q is i8 or i4,
-   scale f32 or bf16 [panels, groups, 16]; or q is bf16 or f32 and scale NULL: see
-   src/graph/panels.h. The first `rows` dimensions of the type are the weight's rows (output
-   channels), the others its columns. */
-cvn_value *cvn_dequantize(cvn_graph *g, cvn_value *q, cvn_value *scale, cvn_type type, int rows);
+/* A quantized weight as floats, q * scale, rounded to the dtype. q is i8 or i4 [rows …, columns …], scale f32 or bf16
+   [rows …, groups]: each group of neighbours among the columns of a row (output channel), taken together, has one. */
+cvn_value *cvn_dequantize(cvn_graph *g, cvn_value *q, cvn_value *scale, cvn_dtype dtype);
 
 /* A weight that is stored in blocks of a kind that GGUF files have ("q4_0", "q4_k", …, src/graph/blocks.h): w is i8 [rows …,
    blocks, bytes of one], the type [rows …, columns …], of whole blocks. The numbers are those that the file means,
@@ -381,9 +379,8 @@ cvn_value *cvn_dequantize_blocks(cvn_graph *g, cvn_value *w, const char *kind, c
 void cvn_quantize_rows(cvn_graph *g, cvn_value *x, cvn_value *out[2]);
 
 /* Rows of 8 bits, x i8 [..., k] with x_scale bf16 [..., 1] as cvn_quantize_rows makes them, times a
-   weight of 8 bits as cvn_dequantize takes it, with one f32 scale per row: y [..., the weight's
-   rows] = x_scale * scale * (sum over k of x q), of type `type` (f32, bf16 or f16); the sum is
-   exact. k is at most 131072. */
+   weight q i8 [rows …, columns …] of k columns with one scale per row, f32 [rows …, 1]: y [..., rows …] =
+   x_scale * scale * (sum over k of x q), of type `type` (f32, bf16 or f16); the sum is exact. k is at most 131072. */
 cvn_value *cvn_linear_int8(cvn_graph *g, cvn_value *x, cvn_value *x_scale, cvn_value *q,
                            cvn_value *scale, cvn_type type);
 

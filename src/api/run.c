@@ -269,7 +269,7 @@ static int read_filling(void *context, const Region *region, void *out, cvn_err 
         return f->fill(f->context, region->first, region->count, out, err);
     const Region whole = region_whole(&f->type);
     const RegionArray from = region_packed(&whole), to = region_packed(region);
-    region_copy(&from, f->data, &to, out, cvn_dtype_bytes(f->type.dtype, 1));
+    region_copy(&from, f->data, &to, out, f->type.dtype);
     return CVN_OK;
 }
 

@@ -81,7 +81,7 @@ static void fuse_product(Fuse *f, Op *op)
 /* linear_int8 of quantize_rows(x): rows are brought to 8 bits where the product lays them out. */
 static void fuse_rounded(Fuse *f, Op *op)
 {
-    if (op->kind != OP_LINEAR_INT8)
+    if (op->kind != OP_LINEAR_INT8 || !op->attr.axis)
         return;
     const Op *rounded = op->operand[0]->def;
     if (rounded->kind != OP_QUANTIZE_ROWS || op->operand[1]->def != rounded ||

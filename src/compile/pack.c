@@ -10,6 +10,14 @@
 
 enum { OTHER_USE = -1 };
 
+/* What a parameter holds, as what reads it says. */
+typedef enum FormKind { FORM_FLOATS, FORM_BLOCKS, FORM_QUANTIZED, FORM_SCALES } FormKind;
+
+typedef struct Form {
+    FormKind kind;
+    BlockKind blocks; /* of FORM_BLOCKS */
+} Form;
+
 /* A parameter, or what was moved of one. */
 typedef struct Weight {
     int parameter;
@@ -23,7 +31,7 @@ typedef struct Pack {
     uint32_t n;      /* values at the start */
     Weight **weight; /* [n] by the ids of values; NULL: it is none */
     signed char *layout;
-    BlockKind *blocks; /* [parameters] that its uses say */
+    Form *form; /* [parameters] */
     bool changed;
 } Pack;
 
@@ -45,19 +53,48 @@ static bool moves(const Op *op)
     return op->kind == OP_ALL_GATHER || op->kind == OP_ALL_TO_ALL;
 }
 
+/* The operand that a quantized weight is of an operation that reads it as it lies, the scale being behind it; or -1. */
+static int scaled_operand(const Op *op)
+{
+    if (op->attr.axis || op->n_operands < 2 || op->attr.blocks)
+        return -1;
+    return op->kind == OP_DEQUANTIZE ? 0 : op->kind == OP_LINEAR_INT8 ? 2 : -1;
+}
+
+/* What v holds, by the first that reads it from `op` on. */
+static Form form_of(const Op *op, const cvn_value *v)
+{
+    for (; op; op = op->next)
+        for (int k = 0; k < op->n_operands; k++) {
+            if (op->operand[k] != v)
+                continue;
+            int q = scaled_operand(op);
+            if (moves(op))
+                return form_of(op->next, op->result[0]);
+            if (op->kind == OP_DEQUANTIZE && op->attr.blocks)
+                return (Form){FORM_BLOCKS, op->attr.blocks};
+            bool scaled = q >= 0 && k >= q;
+            return (Form){!scaled  ? FORM_FLOATS
+                          : k == q ? FORM_QUANTIZED
+                                   : FORM_SCALES,
+                          BLOCK_NONE};
+        }
+    return (Form){FORM_FLOATS, BLOCK_NONE};
+}
+
 static void find_weights(Pack *p)
 {
     cvn_graph *g = p->g;
     p->n = g->n_values;
-    p->blocks = arena_array(&g->arena, (size_t)g->n_parameters + 1, sizeof *p->blocks);
+    p->form = arena_array(&g->arena, (size_t)g->n_parameters + 1, sizeof *p->form);
     p->weight = arena_array(&g->arena, (size_t)p->n + 1, sizeof *p->weight);
-    for (int i = 0; i < g->n_parameters; i++)
+    for (int i = 0; i < g->n_parameters; i++) {
         add_weight(p, g->parameter[i], i);
+        p->form[i] = form_of(g->first, g->parameter[i]);
+    }
     for (const Op *op = g->first; op; op = op->next)
         if (moves(op) && weight_of(p, op->operand[0]))
             add_weight(p, op->result[0], weight_of(p, op->operand[0])->parameter);
-        else if (op->kind == OP_DEQUANTIZE && weight_of(p, op->operand[0]))
-            p->blocks[weight_of(p, op->operand[0])->parameter] = op->attr.blocks;
 }
 
 /* Elements of the dimensions from `from` up to `to`. */
@@ -69,7 +106,7 @@ static int64_t span(const cvn_type *type, int from, int to)
     return n;
 }
 
-/* Whether a weight of this type can be in panels at all, its first dimensions being rows. */
+/* Whether a weight of floats of this type can be in panels at all, its first dimensions being rows. */
 static bool is_packable(const cvn_type *type, int rows)
 {
     return panel_dtype(type->dtype) && !panel_scaled(type->dtype) && rows >= 1 &&
@@ -94,41 +131,38 @@ static bool is_look_up(const Op *op, int k, const cvn_type *table)
 
 /* The dimension of panels that so many pieces of a weight lie along that lie along `axis` of its rows; -1 where they
    are not of whole panels or units. */
-static int64_t panel_axis(const cvn_type *type, BlockKind blocks, int rows, int64_t axis,
-                          int64_t pieces)
+static int64_t panel_axis(const cvn_type *type, Form form, int rows, int64_t axis, int64_t pieces)
 {
-    if (blocks) { /* chunks of the pieces are those of the whole */
-        int64_t whole = type->dim[rows] * block_info[blocks].elements;
-        if (axis == rows)
-            return whole % pieces == 0 && block_chunk(blocks, whole).columns ==
-                                              block_chunk(blocks, whole / pieces).columns
-                       ? 1
-                       : -1;
-        return axis == 0 && span(type, 0, rows) % (pieces * PANEL_ROWS) == 0 ? 0 : -1;
-    }
     int64_t n = span(type, 0, rows), k = span(type, rows, type->rank);
-    if (axis == 0 && n % (pieces * PANEL_ROWS) == 0)
-        return 0;
-    return axis == rows && k % (pieces * panel_unit(type->dtype)) == 0 ? 1 : -1;
+    bool even;
+    if (axis == 0)
+        return n % (pieces * PANEL_ROWS) == 0 ? 0 : -1;
+    if (form.kind == FORM_BLOCKS) { /* chunks of the pieces are those of the whole */
+        int64_t whole = type->dim[rows] * block_info[form.blocks].elements;
+        even = whole % pieces == 0 && block_chunk(form.blocks, whole).columns ==
+                                          block_chunk(form.blocks, whole / pieces).columns;
+    } else {
+        even = form.kind == FORM_SCALES || k % (pieces * panel_unit(type->dtype)) == 0;
+    }
+    return axis == rows && even ? 1 : -1;
 }
 
 /* An operation that moves a weight, as it moves the panels; false where it cannot. */
-static bool move_panels(const Op *op, BlockKind blocks, int rows, OpAttr *attr)
+static bool move_panels(const Op *op, Form form, int rows, OpAttr *attr)
 {
     bool gather = op->kind == OP_ALL_GATHER;
     int64_t size = op->attr.group_size, joined = gather ? op->attr.axis : op->attr.concat_axis;
-    int64_t to = panel_axis(op_out(op, 0), blocks, rows, joined, size);
-    int64_t from = gather ? to : panel_axis(op_in(op, 0), blocks, rows, op->attr.axis, size);
+    int64_t to = panel_axis(op_out(op, 0), form, rows, joined, size);
+    int64_t from = gather ? to : panel_axis(op_in(op, 0), form, rows, op->attr.axis, size);
     *attr = op->attr;
     attr->axis = from;
     attr->concat_axis = gather ? 0 : to;
     return from >= 0 && to >= 0;
 }
 
-/* Of what makes numbers of blocks: how many dimensions are rows, if nothing but products reads them; else OTHER_USE. */
-static int use_of_blocks(const Pack *p, const Op *op)
+/* Of what makes numbers with so many dimensions of rows: these, if nothing but products reads them; else OTHER_USE. */
+static int use_of_numbers(const Pack *p, const Op *op, int rows)
 {
-    int rows = op_in(op, 0)->rank - 2;
     bool read = false;
     for (const Op *use = op->next; use; use = use->next)
         for (int k = 0; k < use->n_operands; k++) {
@@ -144,15 +178,31 @@ static int use_of_blocks(const Pack *p, const Op *op)
     return read && rows >= 1 ? rows : OTHER_USE;
 }
 
+/* Of what reads a quantized weight, operand q, and its scale. */
+static int use_of_scaled(const Pack *p, const Op *op, int q)
+{
+    const cvn_type *type = op_in(op, q), *scale = op_in(op, q + 1);
+    int rows = scale->rank - 1;
+    int64_t groups = scale->dim[rows], k = span(type, rows, type->rank);
+    if (cvn_type_elements(type) == 0 ||
+        ((groups > 1 || type->dtype == CVN_I4) && k % (groups * panel_unit(type->dtype))))
+        return OTHER_USE;
+    return op->kind == OP_DEQUANTIZE ? use_of_numbers(p, op, rows) : rows;
+}
+
 /* What operand k, which is w, says of it: how many dimensions are rows; 0: nothing, it may lie anyhow. */
 static int use_of(const Pack *p, const Op *op, int k, const Weight *w)
 {
-    if (op->kind == OP_DEQUANTIZE && op->attr.blocks && op->attr.axis == 0)
-        return use_of_blocks(p, op);
-    int rows = k == 1 ? fuse_product_rows(op) : 0;
-    if (rows && is_packable(&w->type, rows))
+    Form form = p->form[w->parameter];
+    int q = scaled_operand(op), rows = k == 1 ? fuse_product_rows(op) : 0;
+    if (form.kind == FORM_BLOCKS && op->kind == OP_DEQUANTIZE && op->attr.axis == 0)
+        return use_of_numbers(p, op, op_in(op, 0)->rank - 2);
+    if (q >= 0 && k >= q && form.kind == (k == q ? FORM_QUANTIZED : FORM_SCALES))
+        return use_of_scaled(p, op, q);
+    if (form.kind == FORM_FLOATS && rows && is_packable(&w->type, rows))
         return rows;
-    return moves(op) || is_look_up(op, k, &w->type) ? 0 : OTHER_USE;
+    bool looked_up = form.kind == FORM_FLOATS && is_look_up(op, k, &w->type);
+    return moves(op) || looked_up ? 0 : OTHER_USE;
 }
 
 static void note_use(const Pack *p, const cvn_value *v, int use, signed char *seen)
@@ -162,6 +212,24 @@ static void note_use(const Pack *p, const cvn_value *v, int use, signed char *se
         return;
     signed char *at = &seen[w->parameter];
     *at = (signed char)(*at == 0 || *at == use ? use : OTHER_USE);
+}
+
+/* A quantized weight and its scale are in panels both or not at all. Whether any is not that was. */
+static bool part_with(const Pack *p, signed char *seen)
+{
+    bool changed = false;
+    for (const Op *op = p->g->first; op; op = op->next) {
+        int q = scaled_operand(op);
+        const Weight *w[2] = {q >= 0 ? weight_of(p, op->operand[q]) : NULL,
+                              q >= 0 ? weight_of(p, op->operand[q + 1]) : NULL};
+        for (int i = 0; i < 2 && q >= 0; i++)
+            if (w[i] && seen[w[i]->parameter] > 0 && p->layout[w[i]->parameter] == PACK_FREE &&
+                (!w[1 - i] || seen[w[1 - i]->parameter] != seen[w[i]->parameter])) {
+                seen[w[i]->parameter] = OTHER_USE;
+                changed = true;
+            }
+    }
+    return changed;
 }
 
 /* Looks at all uses. */
@@ -181,8 +249,12 @@ static void choose(Pack *p)
         const Weight *w = moves(op) ? weight_of(p, op->operand[0]) : NULL;
         OpAttr attr;
         if (w && seen[w->parameter] > 0 &&
-            !move_panels(op, p->blocks[w->parameter], seen[w->parameter], &attr))
+            !move_panels(op, p->form[w->parameter], seen[w->parameter], &attr))
             seen[w->parameter] = OTHER_USE;
+    }
+    for (int i = 0; i < g->n_parameters; i++)
+        seen[i] = p->layout[i] == PACK_FREE ? seen[i] : p->layout[i];
+    while (part_with(p, seen)) {
     }
     for (int i = 0; i < g->n_parameters; i++)
         if (p->layout[i] == PACK_FREE)
@@ -192,11 +264,13 @@ static void choose(Pack *p)
 /* ---- the graph that reads them ---- */
 
 /* Panels of a weight whose first dimensions are rows. */
-static cvn_type panels_of(BlockKind blocks, const cvn_type *type, int rows)
+static cvn_type panels_of(Form form, const cvn_type *type, int rows)
 {
     int64_t n = span(type, 0, rows);
-    if (blocks)
-        return block_panel_type(blocks, n, type->dim[rows] * block_info[blocks].elements);
+    if (form.kind == FORM_BLOCKS)
+        return block_panel_type(form.blocks, n, type->dim[rows] * block_info[form.blocks].elements);
+    if (form.kind == FORM_SCALES)
+        return panel_scale_type(type->dtype, n, type->dim[rows]);
     return panel_type(type->dtype, n, span(type, rows, type->rank));
 }
 
@@ -208,13 +282,13 @@ static void retype(Pack *p)
         cvn_value *v = g->parameter[i];
         Weight *w = p->weight[v->id];
         int rows = p->layout[i];
-        BlockKind blocks = p->blocks[i];
-        bool written = false;
+        const Form form = p->form[i];
+        bool floats = form.kind == FORM_FLOATS, written = false;
         for (int o = 0; o < g->n_outputs; o++)
             written = written || g->output[o].into == v;
-        if (rows <= 0 || (w->type.dtype == CVN_I8 && !blocks)) /* or nothing reads it here */
+        if (rows <= 0 || (panel_scaled(w->type.dtype) && floats)) /* or nothing reads it here */
             continue;
-        if (written || (!blocks && !is_packable(&w->type, rows))) {
+        if (written || (floats && !is_packable(&w->type, rows))) {
             char text[TYPE_TEXT];
             graph_fail(g, CVN_EINVAL,
                        "parameter '%s' of %s cannot lie in panels of its first %d dimensions",
@@ -222,18 +296,49 @@ static void retype(Pack *p)
             return;
         }
         w->panels = v;
-        v->type = panels_of(blocks, &w->type, rows);
+        v->type = panels_of(form, &w->type, rows);
         v->spec = NULL;
         p->changed = true;
     }
+}
+
+/* A quantized weight or its scales in rows, by plain operations. */
+static cvn_value *plain_rows(Pack *p, const Weight *w)
+{
+    static const int order[][5] = {{0, 2, 1}, {0, 2, 1, 3}, {0, 2, 1, 4, 3}};
+    int rows = p->layout[w->parameter];
+    const int64_t none[2] = {0, 0};
+    const int64_t size[2] = {span(&w->type, 0, rows), span(&w->type, rows, w->type.rank)};
+    const cvn_type *panels = &w->panels->type;
+    const int64_t whole[2] = {panels->dim[0] * PANEL_ROWS,
+                              cvn_type_elements(panels) / panels->dim[0] / PANEL_ROWS};
+    cvn_value *x = cvn_transpose(p->g, w->panels, order[panels->rank - 3]);
+    x = cvn_slice(p->g, cvn_reshape(p->g, x, 2, whole), none, size, NULL);
+    return cvn_reshape(p->g, x, w->type.rank, w->type.dim);
 }
 
 /* The weight in rows, made where it is wanted first. */
 static cvn_value *rows_of(Pack *p, Weight *w)
 {
     if (!w->rows)
-        w->rows = cvn_dequantize(p->g, w->panels, NULL, w->type, p->layout[w->parameter]);
+        w->rows = p->form[w->parameter].kind == FORM_FLOATS
+                      ? panel_dequantize(p->g, w->panels, NULL, w->type, p->layout[w->parameter])
+                      : plain_rows(p, w);
     return w->rows;
+}
+
+/* Whether what reads a quantized weight and its scale reads them in panels now. */
+static bool read_scaled(const Pack *p, Op *op)
+{
+    int q = scaled_operand(op);
+    const Weight *w = q >= 0 ? weight_of(p, op->operand[q]) : NULL;
+    const Weight *scale = q >= 0 ? weight_of(p, op->operand[q + 1]) : NULL;
+    if (!w || !scale || !w->panels || !scale->panels)
+        return false;
+    op->operand[q] = w->panels;
+    op->operand[q + 1] = scale->panels;
+    op->attr.axis = p->layout[w->parameter];
+    return true;
 }
 
 /* A look-up in panels [panels, units, 16, unit]. Row t is row t % 16 of panel t / 16: a box of it. */
@@ -284,8 +389,9 @@ static void move_numbers(Pack *p, const Op *op, const Weight *w, Weight *moved)
     cvn_type type = w->type;
     type.dtype = dtype_behind(op);
     type.rank = rows + 1;
-    type.dim[rows] *= block_info[p->blocks[w->parameter]].elements;
-    const OpAttr attr = {.axis = rows, .blocks = p->blocks[w->parameter]};
+    const BlockKind blocks = p->form[w->parameter].blocks;
+    type.dim[rows] *= block_info[blocks].elements;
+    const OpAttr attr = {.axis = rows, .blocks = blocks};
     cvn_value *panels = w->panels, *numbers = w->rows;
     if (!numbers)
         numbers = graph_add(p->g, OP_DEQUANTIZE, &attr, 1, &panels, &type);
@@ -316,26 +422,27 @@ static void read_blocks(Pack *p, Op *op, const Weight *w)
 static void read_panels(Pack *p, Op *op, int k, Weight *w)
 {
     cvn_graph *g = p->g;
+    const Form form = p->form[w->parameter];
     graph_insert_before(g, op);
     cvn_at(g, op->file, op->line);
     if (moves(op)) {
         Weight *moved = p->weight[op->result[0]->id];
         OpAttr attr;
-        if (w->panels && move_panels(op, p->blocks[w->parameter], p->layout[w->parameter], &attr)) {
+        if (w->panels && move_panels(op, form, p->layout[w->parameter], &attr)) {
             moved->panels = graph_add(g, op->kind, &attr, 1, &w->panels, NULL);
             return;
         }
-        if (p->blocks[w->parameter]) {
+        if (form.kind == FORM_BLOCKS) {
             move_numbers(p, op, w, moved);
             return;
         }
         p->weight[op->result[0]->id] = NULL;
     }
-    if (p->blocks[w->parameter]) {
+    if (form.kind == FORM_BLOCKS) {
         read_blocks(p, op, w);
         return;
     }
-    if (is_look_up(op, k, &w->type))
+    if (form.kind == FORM_FLOATS && is_look_up(op, k, &w->type))
         graph_replace(op->result[0], look_up(g, op, w));
     else
         op->operand[k] = rows_of(p, w);
@@ -345,9 +452,9 @@ static void rewrite(Pack *p)
 {
     cvn_graph *g = p->g;
     for (Op *op = g->first; op && !g->err.code; op = op->next)
-        for (int k = 0; k < op->n_operands; k++) {
+        for (int k = 0; k < op->n_operands && !read_scaled(p, op); k++) {
             Weight *w = weight_of(p, op->operand[k]);
-            if (w && (w->panels || (p->blocks[w->parameter] && w->rows)))
+            if (w && (w->panels || (p->form[w->parameter].kind == FORM_BLOCKS && w->rows)))
                 read_panels(p, op, k, w);
         }
     graph_insert_before(g, NULL);
@@ -399,20 +506,6 @@ static void describe_product(Plan *plan, const Step *step)
     }
 }
 
-/* The kind of blocks of a parameter, as what reads it says. */
-static BlockKind blocks_of(const cvn_graph *g, const cvn_value *v)
-{
-    if (v->type.dtype != CVN_I8)
-        return BLOCK_NONE;
-    for (const Op *op = g->first; op; op = op->next) {
-        if (moves(op) && op->operand[0] == v && blocks_of(g, op->result[0]))
-            return blocks_of(g, op->result[0]);
-        if (op->kind == OP_DEQUANTIZE && op->operand[0] == v)
-            return op->attr.blocks;
-    }
-    return BLOCK_NONE;
-}
-
 void pack_describe(Plan *plan, const cvn_graph *g, const signed char *layout)
 {
     for (int i = 0; i < plan->n_steps; i++)
@@ -426,7 +519,9 @@ void pack_describe(Plan *plan, const cvn_graph *g, const signed char *layout)
             continue;
         parameter->n = span(&parameter->plain, 0, parameter->rows);
         parameter->k = span(&parameter->plain, parameter->rows, parameter->plain.rank);
-        parameter->blocks = blocks_of(g, g->parameter[i]);
+        const Form form = form_of(g->first, g->parameter[i]);
+        parameter->blocks = form.blocks;
+        parameter->scales = form.kind == FORM_SCALES;
         if (parameter->blocks)
             parameter->k =
                 parameter->plain.dim[parameter->rows] * block_info[parameter->blocks].elements;

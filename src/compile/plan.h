@@ -59,6 +59,7 @@ typedef struct PlanParameter {
     /* Where the compiler wants it in panels (compile/pack.h): how many leading dimensions of `plain` are rows, else 0. */
     int rows;
     BlockKind blocks; /* and of blocks of which kind it is */
+    bool scales;      /* those of a quantized weight */
     cvn_type plain;   /* what the graph has; `type`, but for those */
     int64_t n, k;     /* of those: rows and columns */
     /* Of every weight in panels (and its scales) that a product reads: the panels that the threads of its step share, and

@@ -335,7 +335,6 @@ static int read_slices(const Upload *u, int64_t first, int64_t end, char *out, c
 {
     RegionArray to = *u->shard;
     Region *part = &to.region;
-    size_t size = cvn_dtype_bytes(u->memory->type.dtype, 1);
     bool dense = true;
     if (part->rank > 0) {
         int64_t there = part->count[0] < end ? part->count[0] : end;
@@ -349,13 +348,13 @@ static int read_slices(const Upload *u, int64_t first, int64_t end, char *out, c
         return CVN_OK;
     if (dense)
         return u->source->read(u->source->context, part, out, err);
-    char *packed = malloc((size_t)region_elements(part) * size);
+    char *packed = malloc(cvn_dtype_bytes(u->memory->type.dtype, region_elements(part)));
     if (!packed)
         return err_set(err, CVN_EMEM, "no memory for a part of a tensor");
     int code = u->source->read(u->source->context, part, packed, err);
     const RegionArray from = region_packed(part);
     if (code == CVN_OK)
-        region_copy(&from, packed, &to, out, size);
+        region_copy(&from, packed, &to, out, u->memory->type.dtype);
     free(packed);
     return code;
 }
@@ -385,6 +384,8 @@ static int upload_panels(const Upload *u, int64_t begin, int64_t end, cvn_err *e
             int64_t n = num_min(rows - i * PANEL_ROWS, PANEL_ROWS);
             if (p->blocks)
                 block_pack(p->blocks, p->k, from, row, n, to);
+            else if (p->scales)
+                panel_pack_scales(dtype, p->k, from, row, n, to);
             else
                 panel_pack(dtype, p->k, from, row, n, to);
         }

@@ -502,10 +502,11 @@ cvn_value *cvn_categorical(cvn_graph *g, cvn_value *logits, cvn_value *greedy, c
     return graph_add(g, OP_CATEGORICAL, NULL, 4, operand, NULL);
 }
 
-cvn_value *cvn_dequantize(cvn_graph *g, cvn_value *q, cvn_value *scale, cvn_type type, int rows)
+cvn_value *cvn_dequantize(cvn_graph *g, cvn_value *q, cvn_value *scale, cvn_dtype dtype)
 {
-    OpAttr attr = {.axis = rows};
-    return graph_add(g, OP_DEQUANTIZE, &attr, scale ? 2 : 1, (cvn_value *[]){q, scale}, &type);
+    cvn_type type = q->type;
+    type.dtype = dtype;
+    return graph_add(g, OP_DEQUANTIZE, NULL, 2, (cvn_value *[]){q, scale}, &type);
 }
 
 static BlockKind block_kind(cvn_graph *g, const char *name)

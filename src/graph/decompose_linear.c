@@ -1,6 +1,6 @@
 /*
- * Weights in panels in plain operations: converted, brought from panels into rows, multiplied by
- * their scales. An i8 weight of 20 rows and 6 columns:
+ * Quantized weights in plain operations: converted, brought from panels into rows if they are in such, multiplied by
+ * their scales. In panels, an i8 weight of 20 rows and 6 columns:
  *
  *     q i8[2,2,16,4] -> f32 -> transpose -> [2,16,2,4] -> reshape [32,1,8]
  *     scale f32[2,1,16] -> [2,16,1] -> [32,1] -> over [32,1,8];  q * scale -> [32,8] -> slice [20,6]
@@ -17,15 +17,20 @@ static cvn_value *rows_of(cvn_graph *g, cvn_value *q, cvn_value *scale, const Li
         const cvn_type type = CVN_TYPE(CVN_F32, w->n, w->k);
         return graph_add(g, OP_DEQUANTIZE, &attr, 1, &q, &type);
     }
-    int64_t rows = w->panels * PANEL_ROWS, columns = w->units * panel_unit(w->dtype);
+    bool panels = w->panels > 0;
+    int64_t rows = panels ? w->panels * PANEL_ROWS : w->n;
+    int64_t columns = panels ? w->units * panel_unit(w->dtype) : w->k;
     int64_t groups = scale ? w->groups : 1;
     const int64_t grouped[] = {rows, groups, columns / groups};
     cvn_value *value = as(g, q, CVN_F32);
-    value = w->dtype == CVN_I4 ? cvn_transpose(g, value, (const int[]){0, 2, 1, 4, 3})
-                               : cvn_transpose(g, value, (const int[]){0, 2, 1, 3});
+    if (panels)
+        value = w->dtype == CVN_I4 ? cvn_transpose(g, value, (const int[]){0, 2, 1, 4, 3})
+                                   : cvn_transpose(g, value, (const int[]){0, 2, 1, 3});
     value = cvn_reshape(g, value, 3, grouped);
     if (scale) {
-        cvn_value *step = cvn_transpose(g, as(g, scale, CVN_F32), (const int[]){0, 2, 1});
+        cvn_value *step = as(g, scale, CVN_F32);
+        if (panels)
+            step = cvn_transpose(g, step, (const int[]){0, 2, 1});
         step = cvn_reshape(g, step, 2, grouped);
         value = cvn_multiply(g, value, spread(g, step, &value->type, (const int[]){0, 1}));
     }

@@ -107,6 +107,33 @@ static int infer_blocks(const Op *op, const cvn_type *type, cvn_err *err)
     return CVN_OK;
 }
 
+/* A weight, operand q, and its scale behind it lie plainly: q [rows …, columns …], scale [rows …, groups]. */
+static int check_scaled(const Op *op, int q, cvn_err *err)
+{
+    const cvn_type *type = op_in(op, q), *scale = op_in(op, q + 1);
+    int rows = scale->rank - 1;
+    bool fits = rows >= 1 && panel_scaled(type->dtype) &&
+                (scale->dtype == CVN_F32 || scale->dtype == CVN_BF16) &&
+                begins_like(type, scale, rows) && scale->dim[rows] >= 1 &&
+                product(type, rows, type->rank) % scale->dim[rows] == 0;
+    return fits
+               ? CVN_OK
+               : infer_fail(op, err,
+                            "takes i8 or i4 [rows …, columns …] with a scale, f32 or bf16 [rows …, "
+                            "groups], whose groups divide the columns");
+}
+
+static int infer_scaled(const Op *op, const cvn_type *type, cvn_err *err)
+{
+    cvn_type want = *op_in(op, 0);
+    want.dtype = type->dtype;
+    if (op->n_operands != 2)
+        return infer_fail(op, err, "takes a scale");
+    if (!cvn_type_equal(type, &want))
+        return infer_fail(op, err, "the result has the shape of what is scaled");
+    return check_scaled(op, 0, err);
+}
+
 int infer_dequantize(const Op *op, cvn_type *type, cvn_err *err)
 {
     if (type[0].dtype == CVN_DTYPE_COUNT || !dtype_is_float(type[0].dtype))
@@ -115,6 +142,8 @@ int infer_dequantize(const Op *op, cvn_type *type, cvn_err *err)
         return infer_fail(op, err, "takes blocks without a scale");
     if (op->attr.blocks && op->attr.axis == 0)
         return infer_blocks(op, &type[0], err);
+    if (op->attr.axis == 0)
+        return infer_scaled(op, type, err);
     int rows = (int)op->attr.axis;
     if (op->attr.axis < 1 || op->attr.axis >= type[0].rank)
         return infer_fail(op, err, "rows is %lld, but the result has %d dimensions",
@@ -137,13 +166,31 @@ int infer_quantize_rows(const Op *op, cvn_type *type, cvn_err *err)
     return CVN_OK;
 }
 
-/* Whether operand q is a weight of i8 with a scale in f32 for each row. */
+/* Whether operand q is a weight of i8 in panels with a scale in f32 for each row. */
 static bool takes_rows_of_8_bits(const Op *op, int q)
 {
     if (op_in(op, q)->dtype != CVN_I8) /* then there is no scale, perhaps */
         return false;
     const cvn_type *scale = op_in(op, q + 1);
     return scale->dtype == CVN_F32 && scale->rank == 3 && scale->dim[1] == 1;
+}
+
+/* The weight of a linear_int8 that is not in panels, for results y whose rows are from `lead` on. */
+static int check_plain_int8(const Op *op, const cvn_type *y, int lead, int64_t k, cvn_err *err)
+{
+    const cvn_type *q = op_in(op, 2), *scale = op_in(op, 3);
+    int rows = y->rank - lead;
+    bool fits = q->dtype == CVN_I8 && q->rank > rows && scale->dtype == CVN_F32 &&
+                scale->rank == rows + 1 && scale->dim[rows] == 1;
+    for (int d = 0; d < rows && fits; d++)
+        fits = y->dim[lead + d] == q->dim[d] && y->dim[lead + d] == scale->dim[d];
+    if (!fits || product(q, rows, q->rank) != k)
+        return infer_fail(
+            op, err,
+            "takes a weight of i8 [rows …, columns …] of %lld columns and scales of f32 "
+            "[rows …, 1] for results [..., rows …]",
+            (long long)k);
+    return CVN_OK;
 }
 
 int infer_linear_int8(const Op *op, cvn_type *type, cvn_err *err)
@@ -161,6 +208,11 @@ int infer_linear_int8(const Op *op, cvn_type *type, cvn_err *err)
         return infer_fail(op, err, "needs a result type of f32, bf16 or f16");
     if (!begins_like(y, x, lead))
         return infer_fail(op, err, "the result begins with the dimensions of x but its last");
+    if (op->attr.axis == 0)
+        return check_plain_int8(op, y, lead, x->dim[lead], err);
+    if (op->attr.axis != y->rank - lead)
+        return infer_fail(op, err, "rows is %lld, but the result has %d dimensions behind x's",
+                          (long long)op->attr.axis, y->rank - lead);
     if (!takes_rows_of_8_bits(op, 2))
         return infer_fail(op, err, "takes a weight of i8 with a scale in f32 for each row");
     return check_panels(op, 2, product(y, lead, y->rank), x->dim[lead], err);
@@ -263,13 +315,17 @@ static LinearWeight weight_of(const Op *op, int q, int64_t n, int64_t k)
                       .scale_dtype = CVN_F32,
                       .n = n,
                       .k = k,
-                      .blocks = op->kind == OP_LINEAR_INT8 ? BLOCK_NONE : op->attr.blocks,
-                      .panels = type->dim[0],
-                      .units = type->dim[1]};
-    w.panel_bytes = cvn_type_bytes(type) / (size_t)w.panels;
+                      .blocks = op->kind == OP_LINEAR_INT8 ? BLOCK_NONE : op->attr.blocks};
+    bool plain = op->kind != OP_LINEAR && op->attr.axis == 0;
+    if (!plain) {
+        w.panels = type->dim[0];
+        w.units = type->dim[1];
+        w.panel_bytes = cvn_type_bytes(type) / (size_t)w.panels;
+    }
     if (panel_scaled(type->dtype) && !w.blocks) {
-        w.scale_dtype = op_in(op, q + 1)->dtype;
-        w.groups = op_in(op, q + 1)->dim[1];
+        const cvn_type *scale = op_in(op, q + 1);
+        w.scale_dtype = scale->dtype;
+        w.groups = scale->dim[plain ? scale->rank - 1 : 1];
     }
     return w;
 }
@@ -285,7 +341,7 @@ LinearWeight linear_weight(const Op *op, int i)
 LinearWeight dequantize_weight(const Op *op)
 {
     const cvn_type *y = &op->result[0]->type;
-    int rows = (int)op->attr.axis;
+    int rows = op->attr.axis ? (int)op->attr.axis : op_in(op, 1)->rank - 1;
     return weight_of(op, 0, product(y, 0, rows), product(y, rows, y->rank));
 }
 

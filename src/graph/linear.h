@@ -12,7 +12,8 @@
  * With `blocks` each weight is one operand, panels of blocks of that kind (graph/blocks.h).
  *
  * `linear_int8` reads as a linear of one weight whose rows are of 8 bits already: its operands are x, x's scales, the
- * weight.
+ * weight. Like that of `dequantize`, this is in panels where `rows` says so, and else plain: q [rows …, columns …], scale
+ * [rows …, groups].
  */
 #ifndef CVN_GRAPH_LINEAR_H
 #define CVN_GRAPH_LINEAR_H
@@ -36,7 +37,7 @@ typedef struct LinearWeight {
     BlockKind blocks;
     cvn_dtype scale_dtype; /* f32 or bf16 */
     int64_t n, k;          /* rows and columns */
-    int64_t panels, units; /* of q; of blocks chunks */
+    int64_t panels, units; /* of q; of blocks chunks; 0: not in panels */
     int64_t groups;        /* scales of a row; 0: not quantized, or in blocks */
     size_t panel_bytes;    /* of q, from panel to panel */
 } LinearWeight;

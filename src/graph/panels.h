@@ -1,6 +1,6 @@
 /*
- * Weights as they lie in memory: panels of 16 rows, in an order that both a matrix-vector product and a
- * matrix product read as one stream.
+ * Weights as they lie in the CPU's memory: panels of 16 rows, in an order that both a matrix-vector product and a
+ * matrix product read as one stream. Graphs are written with plain ones; compile/pack.h brings them here.
  *
  * A weight of n rows (output channels) and k columns (what is summed over) becomes
  *
@@ -72,7 +72,16 @@ static inline int64_t panel_index(cvn_dtype dtype, int64_t units, int64_t row, i
                            : at * unit + column % unit;
 }
 
-/* Makes one panel of up to 16 rows of k numbers, bf16 or f32, `stride` bytes from row to row; the missing ones are 0. */
+/* Makes one panel of up to 16 rows of k numbers (of i4 whole units), `stride` bytes from row to row; the missing ones are
+   0. And of their scales, a row of which has `groups`. */
 void panel_pack(cvn_dtype dtype, int64_t k, const void *rows, size_t stride, int64_t n, void *out);
+void panel_pack_scales(cvn_dtype dtype, int64_t groups, const void *rows, size_t stride, int64_t n,
+                       void *out);
+
+/* A weight in panels as floats of the type, whose first `rows` dimensions are its rows, the others columns. scale: NULL for
+   bf16 and f32. */
+cvn_value *panel_dequantize(cvn_graph *g, cvn_value *q, cvn_value *scale, cvn_type type, int rows);
+/* cvn_linear_int8 of x and its scales with a weight in panels and its, of a result of one dimension of rows. */
+cvn_value *panel_linear_int8(cvn_graph *g, cvn_value *const operand[4], cvn_type type);
 
 #endif

@@ -7,6 +7,7 @@
 #include "io/llama2c.h"
 #include "io/meta.h"
 #include "io/packed.h"
+#include "io/weights_quantize.h"
 
 #include <string.h>
 
@@ -105,13 +106,13 @@ ParamNaming io_naming(IoKind kind)
     return kind == IO_KIND_HF ? NAMING_HF : kind == IO_KIND_GGUF ? NAMING_GGUF : NAMING_META;
 }
 
-/* Panels are stored as bytes, since i4 has no name in safetensors. */
+/* Numbers are stored as bytes, since i4 has no name in safetensors. */
 static int check_quantized(const Param *param, const IoTensor *tensor, cvn_err *err)
 {
     const QuantForm *q = &param->quant;
-    const char *want = param->form == PARAM_PANELS ? "I8"
-                       : q->scale_dtype == CVN_F32 ? "F32"
-                                                   : "BF16";
+    const char *want = param->form == PARAM_QUANTIZED ? "I8"
+                       : q->scale_dtype == CVN_F32    ? "F32"
+                                                      : "BF16";
     if (strcmp(tensor->type, want) == 0 && tensor->n_parts == 0)
         return CVN_OK;
     return err_set(err, CVN_EFORMAT,
@@ -123,8 +124,9 @@ static int check_tensor(const IoModel *model, const Param *param, const IoTensor
                         cvn_err *err)
 {
     char want[64], got[128];
-    if (tensor->rank != param->file_rank ||
-        memcmp(tensor->dims, param->file_dims, (size_t)tensor->rank * sizeof *tensor->dims) != 0)
+    if (!weights_in_panels(param, tensor) &&
+        (tensor->rank != param->file_rank ||
+         memcmp(tensor->dims, param->file_dims, (size_t)tensor->rank * sizeof *tensor->dims) != 0))
         return err_set(
             err, CVN_ESHAPE, "'%s': tensor '%s' has shape %s where the config of '%s' makes it %s",
             tensor->file, tensor->name, io_shape_text(tensor->dims, tensor->rank, got, sizeof got),

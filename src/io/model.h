@@ -36,7 +36,7 @@ typedef struct IoModel {
     size_t n_maps;
     Gguf *gguf; /* of a GGUF file: its key-value pairs (the tokenizer is in there); else NULL */
     ParamList params; /* of the config */
-    bool quantizes;   /* the params are in panels and the files are not: see io_quantize */
+    bool quantizes;   /* the params are quantized and the files are not: see io_quantize */
     /* [params.n]: the tensor that holds each parameter; NULL before the audit. */
     const IoTensor **source;
 } IoModel;

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define PIECE ((int64_t)1 << 16)
-enum { TOGETHER = 8 }; /* panels of a thread between two writes */
+enum { TOGETHER = 128 }; /* quantized rows of a thread between two writes */
 
 const char *const tokenizer_files[] = {"tokenizer.json",
                                        "tokenizer.model",
@@ -43,22 +43,23 @@ typedef struct Save {
     ParamList params;
     SaveFiles files; /* by index in params */
     Pool *pool;      /* owned */
-    /* What is being written: elements, or of a matrix in panels these, first .. first+n-1 of a parameter. */
+    /* What is being written: elements, or of a quantized matrix rows, first .. first+n-1 of a parameter. */
     const Param *param;
     int64_t first, n;
     float *values;      /* [n] elements */
     uint8_t *encoded;   /* [n] elements of the file's type */
-    uint8_t *q, *scale; /* owned: [n] panels; the scales of the whole parameter */
+    uint8_t *q, *scale; /* owned: [n] rows; the scales of the whole parameter */
     cvn_err *err;       /* [threads], the first error of each */
 } Save;
 
-/* The scales of a matrix in panels are in the same file. */
+/* The scales of a quantized matrix are in the same file. */
 static void plan_shards(Save *save)
 {
     save->files = save_files("model", save->options->shard_bytes, save->params.n, &save->arena);
     for (int i = 0; i < save->params.n; i++) {
         const Param *param = &save->params.param[i];
-        const Param *scale = param->form == PARAM_PANELS ? &save->params.param[param->scale] : NULL;
+        const Param *scale =
+            param->form == PARAM_QUANTIZED ? &save->params.param[param->scale] : NULL;
         if (param->form == PARAM_SCALES)
             continue;
         uint64_t bytes = param_bytes(param, save->options->dtype);
@@ -112,7 +113,17 @@ static int write_param(Save *save, StWriter *writer, size_t index, cvn_err *err)
     return CVN_OK;
 }
 
-/* What the threads do together: panels first .. first+n-1, each thread a range of them. */
+static size_t row_bytes(const QuantForm *f)
+{
+    return cvn_dtype_bytes(f->dtype, f->k);
+}
+
+static size_t scale_bytes(const QuantForm *f)
+{
+    return cvn_dtype_bytes(f->scale_dtype, f->groups);
+}
+
+/* What the threads do together: rows first .. first+n-1, each thread a range of them. */
 static void quantize_range(void *context, int thread, int n_threads)
 {
     const Save *save = context;
@@ -121,48 +132,46 @@ static void quantize_range(void *context, int thread, int n_threads)
     int64_t begin = save->n * thread / n_threads, end = save->n * (thread + 1) / n_threads;
     if (begin == end || err->code)
         return;
-    float *rows = malloc((size_t)f->k * QUANT_ROWS * sizeof *rows);
-    if (!rows)
+    float *x = malloc((size_t)f->k * sizeof *x);
+    if (!x)
         err_set(err, CVN_EMEM, "no memory to quantize '%s'", save->param->name);
     for (int64_t i = begin; i < end && !err->code; i++) {
-        int64_t panel = save->first + i, n = quant_panel_rows(f, panel);
-        if (save->fill(save->context, save->param, panel * QUANT_ROWS * f->k, n * f->k, rows,
-                       err) == CVN_OK)
-            quant_panel(f, rows, n, save->q + (size_t)i * quant_panel_bytes(f),
-                        save->scale + (size_t)panel * quant_scale_bytes(f));
+        int64_t row = save->first + i;
+        if (save->fill(save->context, save->param, row * f->k, f->k, x, err) == CVN_OK)
+            quant_row(f, x, f->k, save->q + (size_t)i * row_bytes(f),
+                      save->scale + (size_t)row * scale_bytes(f));
     }
-    free(rows);
+    free(x);
 }
 
-static int write_panels(Save *save, StWriter *writer, size_t index, cvn_err *err)
+static int write_rows(Save *save, StWriter *writer, size_t index, cvn_err *err)
 {
     const QuantForm *f = &save->param->quant;
     int64_t together = (int64_t)TOGETHER * pool_threads(save->pool);
     if (!save->q || !save->scale)
         return err_set(err, CVN_EMEM, "no memory to quantize '%s'", save->param->name);
-    for (save->first = 0; save->first < f->panels; save->first += together) {
-        save->n = num_min(f->panels - save->first, together);
+    for (save->first = 0; save->first < f->n; save->first += together) {
+        save->n = num_min(f->n - save->first, together);
         TRY(run_threads(save, quantize_range, err));
-        TRY(st_writer_data(writer, index, save->q, (size_t)save->n * quant_panel_bytes(f), err));
+        TRY(st_writer_data(writer, index, save->q, (size_t)save->n * row_bytes(f), err));
     }
-    return st_writer_data(writer, index + 1, save->scale, (size_t)f->panels * quant_scale_bytes(f),
-                          err);
+    return st_writer_data(writer, index + 1, save->scale, (size_t)f->n * scale_bytes(f), err);
 }
 
-/* A quantized matrix is written as it is made: some panels per thread as they are filled, then its scales as the tensor
+/* A quantized matrix is written as it is made: some rows per thread as they are filled, then its scales as the tensor
    after it. */
 static int write_quantized(Save *save, StWriter *writer, size_t index, cvn_err *err)
 {
     const QuantForm *f = &save->param->quant;
-    save->q = malloc(TOGETHER * (size_t)pool_threads(save->pool) * quant_panel_bytes(f));
-    save->scale = malloc((size_t)f->panels * quant_scale_bytes(f));
-    int code = write_panels(save, writer, index, err);
+    save->q = malloc(TOGETHER * (size_t)pool_threads(save->pool) * row_bytes(f));
+    save->scale = malloc((size_t)f->n * scale_bytes(f));
+    int code = write_rows(save, writer, index, err);
     free(save->q);
     free(save->scale);
     return code;
 }
 
-/* A matrix in panels is followed by its scales. */
+/* A quantized matrix is followed by its scales. */
 static int declare_param(Save *save, StWriter *writer, const Param *param, cvn_err *err)
 {
     bool plain = param->form == PARAM_PLAIN;

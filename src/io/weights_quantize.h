@@ -1,23 +1,22 @@
-/* Quantized matrices in panels: taken from the model's files as they lie, or made of its floats. */
+/* Quantized matrices: taken from the model's files, or made of its floats. */
 #ifndef CVN_IO_WEIGHTS_QUANTIZE_H
 #define CVN_IO_WEIGHTS_QUANTIZE_H
 
-#include "io/model.h"
+#include "io/tensor.h"
+#include "model/params.h"
 
-/* Part of a quantized matrix: some of its panels, and of each a run of units, with the groups that these are of. */
-typedef struct PanelBox {
-    int64_t panel, panels; /* first, how many */
-    int64_t unit, units;
-    int64_t group, groups;
-} PanelBox;
+/* Whether the file has a quantized parameter, or its scales, in the order in which they were once written: */
+bool weights_in_panels(const Param *param, const IoTensor *tensor);
 
-/* The numbers and scales of a box (scale may be NULL where the files are quantized; it is another tensor of them then,
-   read with weights_copy_scales), q [panels, units, 64 bytes], scale [panels, groups, 16]. Of floats, rows whose scale
-   needs all of them are read whole, others as far as the box goes. *bad: elements that were NaN or infinite. */
-int weights_read_panels(const IoModel *model, int param, const PanelBox *box, void *q, void *scale,
-                        int64_t *bad, cvn_err *err);
-/* The scales of a box from all of the tensor's. */
-void weights_copy_scales(const QuantForm *form, const uint8_t *all, const PanelBox *box,
-                         void *scale);
+/* Elements first … first + n - 1 of a quantized matrix [rows, columns], of int4 whole groups of each row, from panels. */
+void weights_read_panels(const QuantForm *form, const IoTensor *tensor, int64_t first, int64_t n,
+                         void *q);
+/* All its scales [rows, groups]. */
+void weights_read_scales(const QuantForm *form, const IoTensor *tensor, void *out);
+
+/* The same elements made of floats. Each scale is put into its place in `scales` [rows, groups]; several threads may put the
+   same. *read: how many floats were looked at (a scale for a row is made of all of it), *bad: of which were NaN or infinite. */
+int weights_quantize(const QuantForm *form, const IoTensor *tensor, int64_t first, int64_t n,
+                     void *q, void *scales, int64_t *read, int64_t *bad, cvn_err *err);
 
 #endif

@@ -2,7 +2,6 @@
 
 #include "base/json_file.h"
 #include "base/num.h"
-#include "graph/panels.h"
 #include "graph/signature.h"
 #include "model/params.h"
 #include "shard/axes.h"
@@ -300,58 +299,35 @@ static Group group_of(const Param *p)
     return GROUP_ATTENTION;
 }
 
-/* Of a matrix in panels, or of its scales, in which a rule splits dimension d of the matrix: rows, the first dimension
-   of the tensor, are split by whole panels; columns, its second, by whole units of what is summed, or whole groups that
-   have a scale; and only evenly, so that each device has whole ones. Of several dimensions that are rows, or columns,
-   the outermost is split. */
-static void split_panels(const Marking *m, const Param *param, cvn_spec *spec, int d,
+/* A rule splits dimension d of a matrix. Where columns share scales, or are blocks, only their outermost dimension is split, and
+   evenly, by whole ones. */
+static void split_weight(const Marking *m, const Param *param, cvn_spec *spec, int d,
                          const char *axis)
 {
-    const QuantForm *q = &param->quant;
-    bool row = d < param->n_rows;
-    int first = row ? 0 : param->n_rows, end = row ? param->n_rows : param->rank;
-    if (d != first || (!row && q->groups <= 1 && param->form == PARAM_SCALES))
-        return;
-    bool whole_units = q->k == q->units * panel_unit(q->dtype);
-    bool whole_panels = param->dims[param->n_rows - 1] % QUANT_ROWS == 0;
-    int64_t n = row ? (whole_panels ? q->panels : 1)
-                    : (q->groups > 1 ? q->groups
-                       : whole_units ? q->units
-                                     : 1);
-    if (end - first > 1)
-        n = n % param->dims[d] ? 1 : param->dims[d];
-    split(m, spec, row ? 0 : 1, n, axis, true);
-}
-
-/* Of a matrix in blocks [rows …, blocks, bytes]: the outermost dimension of columns is split by whole blocks. */
-static void split_blocks(const Marking *m, const Param *param, cvn_spec *spec, int d,
-                         const char *axis)
-{
-    int from = param->n_rows;
-    if (d < from)
+    bool shared = param->form == PARAM_BLOCKS || param->quant.groups > 1;
+    if (d < param->n_rows || param->form == PARAM_PLAIN ||
+        (!shared && param->form == PARAM_QUANTIZED))
         split(m, spec, d, param->dims[d], axis, false);
-    else if (d == from)
-        split(m, spec, d, num_gcd(param->dims[d], param_type(param, CVN_F32).dim[d]), axis, true);
+    else if (shared && d == param->n_rows)
+        split(m, spec, d,
+              num_gcd(param->dims[d], param->form == PARAM_BLOCKS
+                                          ? param_type(param, CVN_F32).dim[d]
+                                          : param->quant.groups),
+              axis, true);
 }
 
 static void mark_weight(const Marking *m, const Param *param, cvn_value *v)
 {
     Group group = group_of(param);
     cvn_spec spec = {.rank = v->type.rank, .priority = 1};
-    bool plain = param->form == PARAM_PLAIN;
-    if (plain && group == GROUP_COUNT && param->init != INIT_ONES)
+    if (param->form == PARAM_PLAIN && group == GROUP_COUNT && param->init != INIT_ONES)
         return; /* biases follow what they are added to */
     for (int r = 0; r < m->rules->n && group != GROUP_COUNT; r++) {
         const LayoutRule *rule = &m->rules->rule[r];
         for (int d = 0; d < param->rank; d++) {
             if (rule->group != group || (int)param->axis[d] != rule->axis)
                 continue;
-            if (param->form == PARAM_BLOCKS)
-                split_blocks(m, param, &spec, d, rule->mesh_axis);
-            else if (plain)
-                split(m, &spec, d, param->dims[d], rule->mesh_axis, false);
-            else
-                split_panels(m, param, &spec, d, rule->mesh_axis);
+            split_weight(m, param, &spec, d, rule->mesh_axis);
         }
     }
     cvn_mark_sharding(m->g, v, &spec);

@@ -80,24 +80,25 @@ static cvn_value *adapt(Builder *b, const char *equation, cvn_value *x, cvn_valu
     return cvn_add(G, y, cvn_einsum_as(G, up, low, compute(b, b->adapters->b[i]), CVN_F32));
 }
 
-/* A matrix in the dtype that enters products; one in panels is brought into rows there. */
+/* A matrix in the dtype that enters products; of quantized ones their numbers. */
 static cvn_value *matrix(Builder *b, ParamKind kind, int64_t layer)
 {
     const Param *p = params_find(b->params, kind, (int)layer);
     cvn_value *w = weight(b, kind, layer);
     if (p->form == PARAM_PLAIN)
         return compute(b, w);
-    cvn_type type = cvn_type_make(b->compute, p->rank, p->dims);
-    if (p->form == PARAM_BLOCKS)
-        return cvn_dequantize_blocks(G, w, block_info[p->blocks].name, type);
-    return cvn_dequantize(G, w, b->weight[p->scale], type, p->n_rows);
+    if (p->form == PARAM_QUANTIZED)
+        return cvn_dequantize(G, w, b->weight[p->scale], b->compute);
+    const cvn_type type = cvn_type_make(b->compute, p->rank, p->dims);
+    return cvn_dequantize_blocks(G, w, block_info[p->blocks].name, type);
 }
 
 /* Whether products with a weight take rows of 8 bits. */
 static bool takes_int8(const Builder *b, ParamKind kind, int64_t layer)
 {
     const Param *p = params_find(b->params, kind, (int)layer);
-    return b->step && b->step->int8_inputs && p->form == PARAM_PANELS && p->quant.dtype == CVN_I8;
+    return b->step && b->step->int8_inputs && p->form == PARAM_QUANTIZED &&
+           p->quant.dtype == CVN_I8;
 }
 
 /* x [batch, seq, what is summed …] in 8 bits times a weight of 8 bits, f32 [batch, seq, rows …]. */

@@ -1,7 +1,6 @@
 #include "model/params.h"
 
 #include "base/num.h"
-#include "graph/panels.h"
 
 #include <assert.h>
 #include <math.h>
@@ -154,41 +153,40 @@ static void add(ParamList *list, const LlamaConfig *config, Arena *arena, ParamK
     list->n++;
 }
 
-static bool in_panels(const LlamaConfig *config, ParamKind kind)
+static bool is_quantized(const LlamaConfig *config, ParamKind kind)
 {
     Role role = table[kind].role;
     return config->quant.kind != QUANT_NONE && kind != PARAM_EMBED &&
            (role == ROLE_WEIGHT || role == ROLE_RESIDUAL);
 }
 
-/* Makes a parameter's array the one that holds this, and its shape in files accordingly. */
-static void set_form(Param *param, ParamForm form, int rank, const int64_t *file_dims)
+/* Makes a parameter's array the one that holds this: in files one of n rows. */
+static void set_form(Param *param, ParamForm form, int64_t columns)
 {
     param->form = form;
-    param->file_rank = rank;
-    memcpy(param->file_dims, file_dims, (size_t)rank * sizeof *file_dims);
+    param->file_rank = 2;
+    param->file_dims[0] = param->quant.n;
+    param->file_dims[1] = columns;
 }
 
-static void put_in_panels(Param *param, const LlamaConfig *config)
+static void quantize(Param *param, const LlamaConfig *config)
 {
     int64_t n = 1;
     for (int d = 0; d < param->n_rows; d++)
         n *= param->dims[d];
-    param->form = PARAM_PANELS;
     param->quant = quant_form(config->quant, n, param->n / n);
+    set_form(param, PARAM_QUANTIZED, (int64_t)cvn_dtype_bytes(param->quant.dtype, param->quant.k));
 }
 
-/* Appends the scales of a matrix in panels. */
+/* Appends the scales of a quantized matrix. */
 static void add_scales(ParamList *list, Arena *arena, int index)
 {
     Param *param = &list->param[index], *scale = &list->param[list->n];
-    const QuantForm *q = &param->quant;
     *scale = *param;
     scale->name = arena_printf(arena, "%s.scale", param->name);
     for (int naming = 0; naming < NAMING_COUNT; naming++)
         scale->file_name[naming] = arena_printf(arena, "%s_scale", param->file_name[naming]);
-    set_form(scale, PARAM_SCALES, 3, (const int64_t[]){q->panels, q->groups, QUANT_ROWS});
-    set_form(param, PARAM_PANELS, 4, (const int64_t[]){q->panels, q->units, QUANT_ROWS, 4});
+    set_form(scale, PARAM_SCALES, param->quant.groups);
     param->scale = list->n++;
 }
 
@@ -196,14 +194,17 @@ cvn_type param_type(const Param *param, cvn_dtype dtype)
 {
     const QuantForm *q = &param->quant;
     switch (param->form) {
-    case PARAM_PANELS:
-        return panel_type(q->dtype, q->n, q->k);
+    case PARAM_QUANTIZED:
+        return cvn_type_make(q->dtype, param->rank, param->dims);
     case PARAM_BLOCKS: {
         cvn_type plain = cvn_type_make(dtype, param->rank, param->dims);
         return block_type(param->blocks, &plain, param->n_rows);
     }
-    case PARAM_SCALES:
-        return panel_scale_type(q->scale_dtype, q->n, q->groups);
+    case PARAM_SCALES: {
+        cvn_type scales = cvn_type_make(q->scale_dtype, param->n_rows + 1, param->dims);
+        scales.dim[param->n_rows] = q->groups;
+        return scales;
+    }
     default:
         return cvn_type_make(dtype, param->rank, param->dims);
     }
@@ -236,15 +237,15 @@ void params_list(ParamList *list, const LlamaConfig *config, Arena *arena)
         add(list, config, arena, PARAM_LM_HEAD, -1);
     int plain = list->n;
     for (int i = 0; i < plain; i++)
-        if (in_panels(config, list->param[i].kind))
-            put_in_panels(&list->param[i], config);
+        if (is_quantized(config, list->param[i].kind))
+            quantize(&list->param[i], config);
     for (int i = 0; i < plain && config->blocks; i++)
         if (config->blocks[i]) {
             list->param[i].form = PARAM_BLOCKS;
             list->param[i].blocks = (BlockKind)config->blocks[i];
         }
     for (int i = 0; i < plain; i++)
-        if (list->param[i].form == PARAM_PANELS)
+        if (list->param[i].form == PARAM_QUANTIZED)
             add_scales(list, arena, i);
 }
 

@@ -58,10 +58,10 @@ typedef enum ParamInit {
 
 /* What an array of a parameter holds. */
 typedef enum ParamForm {
-    PARAM_PLAIN,  /* floats, row-major in the logical shape */
-    PARAM_PANELS, /* a quantized matrix in panels: Param.quant */
-    PARAM_SCALES, /* the scales of one */
-    PARAM_BLOCKS, /* a matrix in blocks, as it is in its file: Param.blocks */
+    PARAM_PLAIN,     /* floats, row-major in the logical shape */
+    PARAM_QUANTIZED, /* whole numbers of 8 or 4 bits likewise: Param.quant */
+    PARAM_SCALES,    /* the scales of one, [rows …, groups] */
+    PARAM_BLOCKS,    /* a matrix in blocks, as it is in its file: Param.blocks */
 } ParamForm;
 
 typedef struct Param {
@@ -76,9 +76,9 @@ typedef struct Param {
     int64_t file_dims[PARAM_FILE_RANK];  /* [file_rank], row-major as in Hugging Face */
     ParamForm form;
     int n_rows;       /* leading logical dimensions that are output channels, of matrices */
-    QuantForm quant;  /* of PARAM_PANELS and PARAM_SCALES */
+    QuantForm quant;  /* of PARAM_QUANTIZED and PARAM_SCALES */
     BlockKind blocks; /* of PARAM_BLOCKS */
-    int scale;        /* of PARAM_PANELS: index of its scales in the list */
+    int scale;        /* of PARAM_QUANTIZED: index of its scales in the list */
     int64_t n;        /* elements */
     ParamInit init;
     double std; /* of INIT_NORMAL */

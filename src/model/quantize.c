@@ -1,16 +1,12 @@
 #include "model/quantize.h"
 
 #include "base/float16.h"
-#include "base/num.h"
-#include "graph/panels.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-_Static_assert((int)QUANT_ROWS == (int)PANEL_ROWS, "panels are those of graph/panels.h");
 
 int quant_parse(const char *text, QuantScheme *out, cvn_err *err)
 {
@@ -54,20 +50,7 @@ QuantForm quant_form(QuantScheme scheme, int64_t n, int64_t k)
         form.scale_dtype = CVN_BF16;
         form.groups = k / group;
     }
-    cvn_type type = panel_type(form.dtype, n, k);
-    form.panels = type.dim[0];
-    form.units = type.dim[1];
     return form;
-}
-
-size_t quant_panel_bytes(const QuantForm *form)
-{
-    return (size_t)form->units * PANEL_BYTES;
-}
-
-size_t quant_scale_bytes(const QuantForm *form)
-{
-    return cvn_dtype_bytes(form->scale_dtype, form->groups * PANEL_ROWS);
 }
 
 /* The largest magnitude, with its sign. A NaN counts as 0: weights with NaN are reported elsewhere. */
@@ -92,8 +75,7 @@ static void quant_row_i8(const float *x, int64_t k, int8_t *q, float *scale)
     *scale = most / 127.0f;
     float inverse = *scale > 0 ? 1.0f / *scale : 0;
     for (int64_t i = 0; i < k; i++)
-        q[i / PANEL_QUAD * PANEL_BYTES + i % PANEL_QUAD] =
-            (int8_t)nearest(isfinite(inverse) ? x[i] * inverse : 0, -127, 127);
+        q[i] = (int8_t)nearest(isfinite(inverse) ? x[i] * inverse : 0, -127, 127);
 }
 
 /* Squared error of a group with this scale. */
@@ -132,37 +114,23 @@ static uint16_t group_scale(const float *x, int64_t n)
     return best;
 }
 
-static void quant_row_i4(const QuantForm *form, const float *x, uint8_t *q, uint16_t *scale)
+static void quant_row_i4(const float *x, int64_t k, int64_t group, uint8_t *q, uint16_t *scale)
 {
-    int64_t group = form->k / form->groups;
-    for (int64_t g = 0; g < form->groups; g++) {
-        const float *at = x + g * group;
-        uint16_t chosen = group_scale(at, group);
+    for (int64_t at = 0; at < k; at += group) {
+        uint16_t chosen = group_scale(x + at, group);
         float inverse = chosen ? 1.0f / bf16_to_f32(chosen) : 0;
-        scale[g * PANEL_ROWS] = chosen;
-        for (int64_t i = 0; i < group; i++) {
-            int64_t column = g * group + i;
-            uint8_t *byte = q + column / 8 * PANEL_BYTES + column % PANEL_QUAD;
-            int nibble = nearest(at[i] * inverse, -8, 7) & 15;
-            *byte = (uint8_t)(*byte | nibble << (column / PANEL_QUAD % 2 * 4));
+        scale[at / group] = chosen;
+        for (int64_t i = at; i < at + group; i += 2) {
+            int low = nearest(x[i] * inverse, -8, 7), high = nearest(x[i + 1] * inverse, -8, 7);
+            q[i / 2] = (uint8_t)((low & 15) | (high & 15) << 4);
         }
     }
 }
 
-int64_t quant_panel_rows(const QuantForm *form, int64_t panel)
+void quant_row(const QuantForm *form, const float *x, int64_t columns, void *q, void *scale)
 {
-    return num_min(form->n - panel * QUANT_ROWS, QUANT_ROWS);
-}
-
-void quant_panel(const QuantForm *form, const float *rows, int64_t n, void *q, void *scale)
-{
-    memset(q, 0, quant_panel_bytes(form));
-    memset(scale, 0, quant_scale_bytes(form));
-    for (int64_t r = 0; r < n; r++) {
-        const float *row = rows + r * form->k;
-        if (form->dtype == CVN_I8)
-            quant_row_i8(row, form->k, (int8_t *)q + r * PANEL_QUAD, (float *)scale + r);
-        else
-            quant_row_i4(form, row, (uint8_t *)q + r * PANEL_QUAD, (uint16_t *)scale + r);
-    }
+    if (form->dtype == CVN_I8)
+        quant_row_i8(x, columns, q, scale);
+    else
+        quant_row_i4(x, columns, form->k / form->groups, q, scale);
 }

@@ -1,5 +1,5 @@
 /*
- * Quantized weights, in panels (graph/panels.h): which parameters, in which form, and how numbers are chosen.
+ * Quantized weights: which parameters, in which form, and how numbers are chosen.
  *
  * All matrices that every token is multiplied with are quantized: q, k, v, o, gate, up, down and the
  * output head. Norms, biases and the embedding stay as they are; where the head is tied to the
@@ -13,9 +13,8 @@
  * A weight whose columns do not divide into groups of G takes the largest half, quarter … of G that
  * they do (down to 8), and one with none is int8.
  *
- * In a file, "NAME.weight" holds the panels of graph/panels.h as I8 [panels, units, 16, 4] (of int4
- * two columns in a byte) and "NAME.weight_scale" the scales, F32 or BF16 [panels, groups, 16];
- * config.json says "quantization_config": {"quant_method": "caravan", "bits": 4, "group_size": 64}.
+ * In a file, "NAME.weight" holds the numbers as I8 [n, k] (of int4 [n, k / 2]: two columns in a byte, the first in its
+ * low half) and "NAME.weight_scale" the scales, F32 or BF16 [n, groups]; config.json says "quantization_config": {"quant_method": "caravan", "bits": 4, "group_size": 64}.
  */
 #ifndef CVN_MODEL_QUANTIZE_H
 #define CVN_MODEL_QUANTIZE_H
@@ -25,7 +24,7 @@
 
 #include <stddef.h>
 
-enum { QUANT_ROWS = 16, QUANT_DEFAULT_GROUP = 64 };
+enum { QUANT_DEFAULT_GROUP = 64 };
 
 typedef enum QuantKind { QUANT_NONE, QUANT_INT8, QUANT_INT4 } QuantKind;
 
@@ -46,21 +45,14 @@ typedef struct QuantForm {
     cvn_dtype dtype;       /* CVN_I8 or CVN_I4 */
     cvn_dtype scale_dtype; /* CVN_F32 or CVN_BF16 */
     int64_t n, k;
-    int64_t panels, units; /* of 64 bytes */
-    int64_t groups;        /* of columns that share a scale, at least 1 */
+    int64_t groups; /* of columns that share a scale, at least 1 */
 } QuantForm;
 
 /* How the scheme, which is not QUANT_NONE, quantizes a weight. */
 QuantForm quant_form(QuantScheme scheme, int64_t n, int64_t k);
 
-/* Bytes of a panel's numbers and of its scales. */
-size_t quant_panel_bytes(const QuantForm *form);
-size_t quant_scale_bytes(const QuantForm *form);
-
-/* Rows of a panel: 16, or fewer of the last one. */
-int64_t quant_panel_rows(const QuantForm *form, int64_t panel);
-
-/* Quantizes one panel of n rows, f32 [n, k], with its scales; those up to 16 become 0. */
-void quant_panel(const QuantForm *form, const float *rows, int64_t n, void *q, void *scale);
+/* Quantizes columns of a row, of int8 all of them and of int4 whole groups, with their scales: q and scale lie as in a row of
+   the weight. */
+void quant_row(const QuantForm *form, const float *x, int64_t columns, void *q, void *scale);
 
 #endif

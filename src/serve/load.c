@@ -24,9 +24,10 @@ typedef struct Load {
     const Param *param;
     int index;
     atomic_long nonfinite;
-    _Atomic int64_t done; /* elements read, or units of panels */
+    _Atomic int64_t done; /* elements read */
     /* Quantizing gives numbers and scales at once: scales are kept until their own buffer is filled. */
-    uint8_t *scales; /* owned: all of the tensor's; NULL: the files have them, or there are none */
+    uint8_t *
+        scales; /* all of the tensor's; NULL: the files have them as they are here, or there are none */
 } Load;
 
 /* Elements of an array of `dtype` whose rows are whole: a region in runs. */
@@ -44,39 +45,6 @@ static int read_plain(Load *l, const Region *region, void *out)
         atomic_fetch_add(&l->done, w.n);
     }
     return CVN_OK;
-}
-
-static int read_panels(Load *l, const Region *region, void *out, cvn_err *err)
-{
-    const QuantForm *f = &l->param->quant;
-    int64_t groups = f->groups, bad;
-    PanelBox box = {.panel = region->first[0],
-                    .panels = region->count[0],
-                    .unit = region->first[1],
-                    .units = region->count[1],
-                    .groups = 1};
-    if (groups > 1) {
-        box.group = box.unit * groups / f->units;
-        box.groups = box.units * groups / f->units;
-    }
-    /* A scale for a whole row is made of all of it. */
-    bool rows = l->scales && groups == 1;
-    atomic_fetch_add(&l->done, box.panels * (rows ? f->units : box.units));
-    if (!l->scales)
-        return weights_read_panels(&l->model->io, l->index, &box, out, NULL, &bad, err);
-    /* Each panel's scales into their place among those of the whole. */
-    size_t each = cvn_dtype_bytes(f->scale_dtype, box.groups * QUANT_ROWS);
-    uint8_t *scales = malloc((size_t)box.panels * each + 1);
-    if (!scales)
-        return err_set(err, CVN_EMEM, "no memory for the scales of %s", l->param->name);
-    int code = weights_read_panels(&l->model->io, l->index, &box, out, scales, &bad, err);
-    atomic_fetch_add(&l->nonfinite, (long)bad);
-    size_t at = cvn_dtype_bytes(f->scale_dtype, box.group * QUANT_ROWS);
-    for (int64_t p = 0; p < box.panels && code == CVN_OK; p++)
-        memcpy(l->scales + (size_t)(box.panel + p) * quant_scale_bytes(f) + at,
-               scales + (size_t)p * each, each);
-    free(scales);
-    return code;
 }
 
 /* Tells the system that mapped bytes will not be read again. Parts of pages at the ends are left. */
@@ -110,26 +78,59 @@ static void read_packed(const Load *l, const IoTensor *t, const Region *region, 
         packed_blocks(t, l->param->blocks, w.a / each, w.n / each, out + w.b);
 }
 
-/* The bytes as they are in the file, of which those that are whole slices are given back at once: a table is large, and what is
-   made of it is there besides. */
-static int read_blocks(Load *l, const Region *region, void *out)
+/* What lies there as it does here, of which whole slices are given back at once: a table is large, and what is made of it is
+   there besides. */
+static int read_stored(Load *l, const Region *region, void *out)
 {
     const cvn_type type = param_type(l->param, l->model->dtype);
     const Region all = region_whole(&type);
     const RegionArray whole = region_packed(&all), part = region_packed(region);
     const IoTensor *t = l->model->io.source[l->index];
     const uint8_t *data = t->data;
-    int64_t slice = cvn_type_elements(&type) / type.dim[0];
+    size_t slice = cvn_dtype_bytes(type.dtype, cvn_type_elements(&type) / type.dim[0]);
     if (t->coding == IO_PACKED)
         read_packed(l, t, region, out);
     else
-        region_copy(&whole, data, &part, out, 1);
-    atomic_fetch_add(&l->nonfinite,
-                     (long)block_count_nonfinite(l->param->blocks, out, region_elements(region)));
-    if (data && region_elements(region) == slice * region->count[0])
-        give_back_bytes(data + slice * region->first[0], (size_t)(slice * region->count[0]));
+        region_copy(&whole, data, &part, out, type.dtype);
+    if (l->param->form == PARAM_BLOCKS)
+        atomic_fetch_add(&l->nonfinite, (long)block_count_nonfinite(l->param->blocks, out,
+                                                                    region_elements(region)));
+    if (data &&
+        cvn_dtype_bytes(type.dtype, region_elements(region)) == slice * (size_t)region->count[0])
+        give_back_bytes(data + slice * (size_t)region->first[0], slice * (size_t)region->count[0]);
     atomic_fetch_add(&l->done, region_elements(region));
     return CVN_OK;
+}
+
+/* A quantized matrix that is made, or comes from panels. */
+static int read_quantized(Load *l, const Region *region, void *out, cvn_err *err)
+{
+    const cvn_type type = param_type(l->param, l->model->dtype);
+    const Region all = region_whole(&type);
+    const RegionArray whole = region_packed(&all), part = region_packed(region);
+    RegionWalk w;
+    region_walk(&w, region, &whole, &part);
+    while (region_next(&w)) {
+        const IoTensor *t = l->model->io.source[l->index];
+        const QuantForm *f = &l->param->quant;
+        char *to = (char *)out + cvn_dtype_bytes(type.dtype, w.b);
+        int64_t read = w.n, bad = 0;
+        if (l->model->io.quantizes)
+            TRY(weights_quantize(f, t, w.a, w.n, to, l->scales, &read, &bad, err));
+        else
+            weights_read_panels(f, t, w.a, w.n, to);
+        atomic_fetch_add(&l->nonfinite, (long)bad);
+        atomic_fetch_add(&l->done, read);
+    }
+    return CVN_OK;
+}
+
+/* Whether the files have a quantized matrix, its scales, or blocks as they are here. */
+static bool is_stored(const Load *l)
+{
+    const IoModel *io = &l->model->io;
+    return l->param->form == PARAM_BLOCKS || (l->param->form != PARAM_PLAIN && !io->quantizes &&
+                                              !weights_in_panels(l->param, io->source[l->index]));
 }
 
 static int read_weight(void *context, const Region *region, void *out, cvn_err *err)
@@ -139,35 +140,32 @@ static int read_weight(void *context, const Region *region, void *out, cvn_err *
         synthetic_region(l->param, l->model->dtype, region, out);
         return CVN_OK;
     }
-    return l->param->form == PARAM_PANELS   ? read_panels(l, region, out, err)
-           : l->param->form == PARAM_BLOCKS ? read_blocks(l, region, out)
-                                            : read_plain(l, region, out);
+    return is_stored(l)                    ? read_stored(l, region, out)
+           : l->param->form == PARAM_PLAIN ? read_plain(l, region, out)
+                                           : read_quantized(l, region, out, err);
 }
 
-/* Scales that were made with their numbers, or that lie in the files: [panels, groups, 16]. */
+/* Of all that were made. */
 static int read_scales(void *context, const Region *region, void *out, cvn_err *err)
 {
     const Load *l = context;
-    const QuantForm *f = &l->param->quant;
-    const PanelBox box = {.panel = region->first[0],
-                          .panels = region->count[0],
-                          .group = region->first[1],
-                          .groups = region->count[1]};
+    const cvn_type type = param_type(l->param, l->model->dtype);
+    const Region all = region_whole(&type);
+    const RegionArray whole = region_packed(&all), part = region_packed(region);
     (void)err;
-    weights_copy_scales(f, l->scales, &box, out);
+    region_copy(&whole, l->scales, &part, out, type.dtype);
     return CVN_OK;
 }
 
 /* Where the file has the tensor as products take it. */
 static const void *mapped_at(const Load *l)
 {
-    const IoModel *io = &l->model->io;
-    const IoTensor *t = io->source[l->index];
+    const IoTensor *t = l->model->io.source[l->index];
     const cvn_dtype dtype = param_type(l->param, l->model->dtype).dtype;
-    if (t->n_parts > 0 || t->adapter || (l->param->form != PARAM_PLAIN && io->quantizes))
+    if (t->n_parts > 0 || t->adapter)
         return NULL;
-    bool same = l->param->form != PARAM_PLAIN || (t->coding == IO_PLAIN && t->dtype == dtype);
-    return same ? t->data : NULL;
+    bool plain = l->param->form == PARAM_PLAIN && t->coding == IO_PLAIN && t->dtype == dtype;
+    return plain || is_stored(l) ? t->data : NULL;
 }
 
 static double tensor_bytes(const IoTensor *t)
@@ -204,10 +202,9 @@ static void report_weight(const Load *l, bool in_place, LoadReport *report)
         strbuf_printf(&report->warnings,
                       "'%s': %" PRId64 " of %" PRId64 " elements of '%s' are NaN or infinite\n",
                       t->file, bad, t->n, t->name);
-    const QuantForm *f = &l->param->quant;
     const cvn_type type = param_type(l->param, l->model->dtype);
-    int64_t all = l->param->form == PARAM_PANELS ? f->panels * f->units : cvn_type_elements(&type);
-    double part = in_place ? 1 : (double)atomic_load(&l->done) / (double)all;
+    double all = (double)cvn_type_elements(&type);
+    double part = in_place ? 1 : (double)atomic_load(&l->done) / all;
     report->read_bytes += tensor_bytes(t) * part;
 }
 
@@ -224,43 +221,56 @@ size_t load_looked_up_bytes(const Runtime *rt, const cvn_model *model)
                : 0;
 }
 
+/* A weight, and where it is quantized its scales. */
+static int fill(Runtime *rt, Buffer *b, Load *l, cvn_err *err)
+{
+    const IoModel *io = &l->model->io;
+    Source source = {.read = read_weight, .context = l};
+    if (io->source)
+        source.mapped = mapped_at(l);
+    TRY(buffer_fill(rt, b, &source, err));
+    if (l->param->form != PARAM_QUANTIZED)
+        return CVN_OK;
+    Load scales = {.model = l->model, .index = l->param->scale, .scales = l->scales};
+    scales.param = &io->params.param[scales.index];
+    source = (Source){.read = l->scales ? read_scales : read_weight, .context = &scales};
+    if (io->source && !l->scales)
+        source.mapped = mapped_at(&scales);
+    return buffer_fill(rt, runtime_buffer(rt, ROLE_WEIGHT, scales.index), &source, err);
+}
+
+/* Scales that are made, or are in another order in the file. */
+static int make_scales(Load *l, cvn_err *err)
+{
+    const IoModel *io = &l->model->io;
+    const bool panels = !io->quantizes && weights_in_panels(&io->params.param[l->param->scale],
+                                                            io->source[l->param->scale]);
+    if (!io->quantizes && !panels)
+        return CVN_OK;
+    l->scales = calloc(1, param_bytes(&io->params.param[l->param->scale], l->model->dtype));
+    if (!l->scales)
+        return err_set(err, CVN_EMEM, "no memory for the scales of %s", l->param->name);
+    if (panels)
+        weights_read_scales(&l->param->quant, io->source[l->param->scale], l->scales);
+    return CVN_OK;
+}
+
 static int load_one(Runtime *rt, const cvn_model *model, int index, LoadReport *report,
                     cvn_err *err)
 {
-    const ParamList *params = &model->io.params;
     Buffer *b = runtime_buffer(rt, ROLE_WEIGHT, index);
-    Load l = {.model = model, .param = &params->param[index], .index = index};
-    const Source source = {.read = read_weight, .context = &l};
+    Load l = {.model = model, .param = &model->io.params.param[index], .index = index};
     if (!b || l.param->form == PARAM_SCALES)
         return CVN_OK; /* no program has it; or it comes with its numbers */
-    if (!model->io.source) {
-        bool scaled = l.param->form == PARAM_PANELS;
-        Buffer *scale = scaled ? runtime_buffer(rt, ROLE_WEIGHT, l.param->scale) : NULL;
-        int code = buffer_fill(rt, b, &source, err);
-        l.param = scale ? &params->param[l.param->scale] : NULL;
-        return code || !scale ? code : buffer_fill(rt, scale, &source, err);
-    }
-    Source from = source;
-    from.mapped = mapped_at(&l);
-    bool scaled = l.param->form == PARAM_PANELS;
-    size_t scale_bytes =
-        scaled ? (size_t)l.param->quant.panels * quant_scale_bytes(&l.param->quant) : 0;
-    if (scaled && model->io.quantizes && !(l.scales = calloc(1, scale_bytes + 1)))
-        return err_set(err, CVN_EMEM, "no memory for the scales of %s", l.param->name);
-    int code = buffer_fill(rt, b, &from, err);
-    if (code == CVN_OK && scaled) {
-        const uint8_t *in_file =
-            model->io.quantizes ? NULL : model->io.source[l.param->scale]->data;
-        Load of_scales = {.param = l.param,
-                          .scales = l.scales ? l.scales : (uint8_t *)(uintptr_t)in_file};
-        code = buffer_fill(rt, runtime_buffer(rt, ROLE_WEIGHT, l.param->scale),
-                           &(Source){.read = read_scales, .context = &of_scales, .mapped = in_file},
-                           err);
-    }
+    if (!model->io.source)
+        return fill(rt, b, &l, err);
+    if (l.param->form == PARAM_QUANTIZED)
+        TRY(make_scales(&l, err));
+    int code = fill(rt, b, &l, err);
     free(l.scales);
     if (code)
         return code;
-    bool in_place = from.mapped && buffer_address(rt, b, 0) == from.mapped;
+    bool in_place = mapped_at(&l) && buffer_address(rt, b, 0) == mapped_at(&l);
     if (!in_place)
         give_back(model->io.source[index]);
     report_weight(&l, in_place, report);

@@ -27,7 +27,7 @@ static uint32_t any_byte(int64_t i)
 /* Elements first … first + n - 1 of an array, to element `at` of another. */
 static void fill(const Param *p, cvn_dtype dtype, int64_t first, int64_t n, void *out, int64_t at)
 {
-    if (p->form == PARAM_PANELS) {
+    if (p->form == PARAM_QUANTIZED) {
         int64_t begin = (int64_t)cvn_dtype_bytes(dtype, first);
         uint8_t *to = (uint8_t *)out + cvn_dtype_bytes(dtype, at);
         for (int64_t i = 0; i < (int64_t)cvn_dtype_bytes(dtype, n); i++)

@@ -1,8 +1,7 @@
-/* Factor rules of the composites, of their gradients, and of weights in panels. */
+/* Factor rules of the composites, of their gradients, and of quantized weights. */
 #include "base/num.h"
 #include "graph/attention.h"
 #include "graph/linear.h"
-#include "graph/panels.h"
 #include "shard/factors_impl.h"
 
 /* The mean over the last dimension is a reduction inside; the rest passes. */
@@ -202,121 +201,39 @@ void factor_softmax_cross_entropy_backward(const Op *op, Rule *rule)
     }
 }
 
-/* ---- weights in panels ---- */
+/* ---- quantized weights ---- */
 
-/* Weights whose rows, of which there are two kinds with swiglu, give result i of a linear. */
-static int rows_together(const Op *op)
-{
-    return op->attr.flag ? 2 : 1;
-}
+/* Rows pass. Of columns as many parts as their outermost dimension and what is of several columns, a group that has a scale or
+   a block, have in common; where a row has one scale, all.
 
-/* f is dimension d of result i of a linear, which is one of its rows' from `lead` on; and of what is added to it. */
-static void put_row(const Op *op, Rule *rule, int i, int lead, int d, int f)
-{
-    put(rule, op->n_operands + i, d, f);
-    if (linear_residual(op) >= 0)
-        put(rule, linear_residual(op), d, f);
-    for (int w = 0; w < rows_together(op) && op->attr.bias; w++)
-        put(rule, linear_bias(op, i + w), d - lead, f);
-}
-
-/* The rows of result i of a linear, its dimensions from `lead` on, and its weights in panels: whole panels pass. */
-static void put_panels(const Op *op, Rule *rule, int i, int lead)
-{
-    const cvn_type *type = &op->result[i]->type;
-    int last = type->rank - 1, q = linear_operand(op, i);
-    int end =
-        q + rows_together(op) * linear_each(op); /* of operands in panels, scales among them */
-    bool panels = type->dim[last] % PANEL_ROWS == 0;
-    for (int d = lead; d <= last; d++) {
-        int64_t size = panels && d == last ? type->dim[d] / PANEL_ROWS : type->dim[d];
-        int f = add(rule, size, panels ? FACTOR_PASS : FACTOR_WHOLE);
-        put_row(op, rule, i, lead, d, f);
-        for (int t = q; t < end && panels; t++)
-            put(rule, t, 0, f);
-    }
-    int lane = panels ? add(rule, PANEL_ROWS, FACTOR_WHOLE) : NONE;
-    put_row(op, rule, i, lead, last, lane);
-    for (int t = q; t < end; t++)
-        for (int d = panels ? 1 : 0; d < op_in(op, t)->rank; d++)
-            put(rule, t, d,
-                panels && d == 2 ? lane : add(rule, op_in(op, t)->dim[d], FACTOR_WHOLE));
-}
-
-/* The columns of a weight in panels, from dimension `first` of the result on,
-   where its rows are passed on whole panels at a time. Along the outermost of
-   them, whole groups pass; where there is one group, whole units:
-
-       [rows, (u 4)]       q [panels, u, 16, 4]         scale [panels, 1, 16]
-       [rows, (g 64)]      q [panels, (g 8), 16, 4, 2]  scale [panels, g, 16]
-       [rows, h, 128]      q [panels, (h 32), 16, 4]    scale [panels, 1, 16] */
-static void put_columns(const Op *op, Rule *rule, int first)
-{
-    const cvn_type *type = op_out(op, 0), *q = op_in(op, 0);
-    int result = op->n_operands;
-    int64_t units = q->dim[1], groups = result > 1 ? op_in(op, 1)->dim[1] : 1, k = 1;
-    for (int d = first; d < type->rank; d++)
-        k *= type->dim[d];
-    int64_t grain = groups > 1 ? groups : units, size = type->dim[first];
-    int64_t parts = first == type->rank - 1 ? grain : size; /* of the outermost dimension */
-    bool even = k == units * panel_unit(q->dtype) && units % parts == 0 && size % parts == 0 &&
-                (groups == 1 || groups % parts == 0);
-    int f = add(rule, even ? parts : size, even ? FACTOR_PASS : FACTOR_WHOLE);
-    put(rule, result, first, f);
-    if (even) {
-        put(rule, result, first, add(rule, size / parts, FACTOR_WHOLE));
-        put(rule, 0, 1, f);
-    }
-    put(rule, 0, 1, add(rule, even ? units / parts : units, FACTOR_WHOLE));
-    bool in_groups = even && groups > 1;
-    if (in_groups)
-        put(rule, 1, 1, f);
-    if (result > 1)
-        put(rule, 1, 1, add(rule, in_groups ? groups / parts : groups, FACTOR_WHOLE));
-    put_whole(rule, result, type, first + 1);
-}
-
-/* An array of blocks [rows …, blocks, bytes]: rows pass, and of columns as many parts as whole blocks and the outermost
-   dimension of columns have in common. */
-static void factor_blocks(const Op *op, Rule *rule)
-{
-    const cvn_type *in = op_in(op, 0), *type = op_out(op, 0);
-    int rows = in->rank - 2;
-    for (int d = 0; d < rows; d++)
-        put_all(rule, d, add(rule, type->dim[d], FACTOR_PASS));
-    int64_t blocks = in->dim[rows], size = type->dim[rows], parts = num_gcd(blocks, size);
-    put_all(rule, rows, add(rule, parts, FACTOR_PASS));
-    put(rule, 0, rows, add(rule, blocks / parts, FACTOR_WHOLE));
-    put(rule, 1, rows, add(rule, size / parts, FACTOR_WHOLE));
-    put_whole(rule, 0, in, rows + 1);
-    put_whole(rule, 1, type, rows + 1);
-}
-
+       [rows …, (p a), b …]     q [rows …, (p a), b …]     scale [rows …, (p g)]     or blocks [rows …, (p g), bytes] */
 void factor_dequantize(const Op *op, Rule *rule)
 {
-    const cvn_type *type = op_out(op, 0);
-    int rows = (int)op->attr.axis, result = op->n_operands;
-    if (op->attr.blocks && rows == 0) {
-        factor_blocks(op, rule);
+    int result = op->n_operands, last = result - 1;
+    const cvn_type *type = op_out(op, 0), *groups = op_in(op, last);
+    int rows = op->attr.blocks ? groups->rank - 2 : groups->rank - 1;
+    if (op->attr.axis) /* in panels, which the graph of one device has: nothing is split */
         return;
+    for (int d = 0; d < rows; d++)
+        put_all(rule, d, add(rule, type->dim[d], FACTOR_PASS));
+    int64_t size = type->dim[rows], n = groups->dim[rows];
+    bool alone = !op->attr.blocks && n == 1; /* a scale of all columns */
+    int64_t parts = alone ? size : num_gcd(n, size);
+    int part = add(rule, parts, FACTOR_PASS), rest = add(rule, size / parts, FACTOR_WHOLE);
+    for (int t = op->attr.blocks ? result : 0; t <= result; t += result) {
+        put(rule, t, rows, part);
+        put(rule, t, rows, rest);
     }
-    if (type->dim[rows - 1] % PANEL_ROWS || op->attr.blocks) { /* rows of neighbours share panels */
-        for (int t = 0; t < result; t++)
-            put_whole(rule, t, op_in(op, t), 0);
-        put_whole(rule, result, type, 0);
-        return;
+    put(rule, last, rows, alone ? NONE : part);
+    put(rule, last, rows, add(rule, alone ? 1 : n / parts, FACTOR_WHOLE));
+    if (op->attr.blocks)
+        put(rule, 0, rows + 1, add(rule, groups->dim[rows + 1], FACTOR_WHOLE));
+    for (int d = rows + 1; d < type->rank; d++) {
+        int f = add(rule, type->dim[d], alone ? FACTOR_PASS : FACTOR_WHOLE);
+        put(rule, result, d, f);
+        if (!op->attr.blocks)
+            put(rule, 0, d, f);
     }
-    for (int d = 0; d < rows; d++) {
-        int64_t size = d == rows - 1 ? type->dim[d] / PANEL_ROWS : type->dim[d];
-        int f = add(rule, size, FACTOR_PASS);
-        for (int t = 0; t <= result; t++)
-            put(rule, t, t < result ? 0 : d, f);
-    }
-    int lane = add(rule, PANEL_ROWS, FACTOR_WHOLE);
-    for (int t = 0; t <= result; t++)
-        put(rule, t, t < result ? 2 : rows - 1, lane);
-    put_columns(op, rule, rows);
-    put_whole(rule, 0, op_in(op, 0), 3);
 }
 
 /* Rows pass; each needs the largest of all of it. */
@@ -332,17 +249,22 @@ void factor_quantize_rows(const Op *op, Rule *rule)
 
 void factor_linear_int8(const Op *op, Rule *rule)
 {
-    int lead = op_in(op, 0)->rank - 1;
-    for (int d = 0; d < lead; d++) {
-        int f = add(rule, op_in(op, 0)->dim[d], FACTOR_PASS);
-        put(rule, 0, d, f);
-        put(rule, 1, d, f);
+    int lead = op_in(op, 0)->rank - 1, rank = op_out(op, 0)->rank;
+    for (int d = 0; d < (op->attr.axis ? lead : rank); d++) { /* weights in panels are whole */
+        int f = add(rule, op_out(op, 0)->dim[d], FACTOR_PASS);
         put(rule, 4, d, f);
+        for (int t = 0; t < 2; t++)
+            put(rule, d < lead ? t : 2 + t, d < lead ? d : d - lead, f);
     }
-    put_whole(rule, 0, op_in(op, 0), lead);
-    put_panels(op, rule, 0, lead);
+    for (int d = rank - lead; d < op_in(op, 2)->rank && !op->attr.axis; d++) {
+        bool exact = op_out(op, 0)->dtype == CVN_F32; /* enough, of whole numbers and a scale */
+        int f = add(rule, op_in(op, 2)->dim[d], exact ? FACTOR_REDUCE : FACTOR_WHOLE);
+        put(rule, 0, lead, f);
+        put(rule, 2, d, f);
+    }
 }
 
+/* Of rows; weights are in panels, which the graph of one device has. */
 void factor_linear(const Op *op, Rule *rule)
 {
     int lead = op_in(op, 0)->rank - (int)op->attr.axis, residual = linear_residual(op);
@@ -353,8 +275,4 @@ void factor_linear(const Op *op, Rule *rule)
                 put(rule, t, d, f);
     }
     put_whole(rule, 0, op_in(op, 0), lead);
-    if (op->attr.norm)
-        put_whole(rule, linear_norm(op), op_in(op, linear_norm(op)), 0);
-    for (int i = 0; i < op->n_results; i++)
-        put_panels(op, rule, i, lead);
 }

@@ -1,6 +1,7 @@
 #include "shard/region.h"
 
 #include "base/num.h"
+#include "graph/graph.h"
 
 #include <string.h>
 
@@ -103,14 +104,20 @@ bool region_next(RegionWalk *w)
 }
 
 void region_copy(const RegionArray *from, const void *source, const RegionArray *to, void *target,
-                 size_t size)
+                 cvn_dtype dtype)
 {
     Region common;
     RegionWalk walk;
     if (!region_intersect(&from->region, &to->region, &common))
         return;
     region_walk(&walk, &common, from, to);
-    while (region_next(&walk))
-        memcpy((char *)target + (size_t)walk.b * size, (const char *)source + (size_t)walk.a * size,
-               (size_t)walk.n * size);
+    while (region_next(&walk)) {
+        bool halves = dtype == CVN_I4 && (walk.a | walk.b | walk.n) & 1; /* of bytes */
+        for (int64_t i = 0; i < walk.n && halves; i++)
+            element_set(dtype, target, walk.b + i, element_get(dtype, source, walk.a + i));
+        if (!halves)
+            memcpy((char *)target + cvn_dtype_bytes(dtype, walk.b),
+                   (const char *)source + cvn_dtype_bytes(dtype, walk.a),
+                   cvn_dtype_bytes(dtype, walk.n));
+    }
 }

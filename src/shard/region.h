@@ -53,8 +53,8 @@ void region_walk(RegionWalk *walk, const Region *region, const RegionArray *a,
                  const RegionArray *b);
 bool region_next(RegionWalk *walk);
 
-/* Copies what both have from one array to the other; `size` bytes per element. */
+/* Copies what both have from one array to the other. */
 void region_copy(const RegionArray *from, const void *source, const RegionArray *to, void *target,
-                 size_t size);
+                 cvn_dtype dtype);
 
 #endif

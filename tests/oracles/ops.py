@@ -628,7 +628,7 @@ def gradients():
 
 
 def quantized():
-    """Weights in panels of 16 rows, by numpy's own indexing of what src/graph/panels.h says."""
+    """Quantized weights, plain and in panels of 16 rows, by numpy's own indexing of what src/graph/panels.h says."""
     def rows(q, scale):
         panels = q.shape[0]
         if q.ndim == 5:  # nibbles: the halves of a byte are four columns apart
@@ -647,6 +647,11 @@ def quantized():
         q, scale = draw("i8", 2, 3, 16, 4), draw("f32", 2, 1, 16)
         check("quantized", "dequantize", lambda q, s: rows(q, s)[:21, :10].astype(NAMES[target]),
               [q, scale], {"rows": 1})
+        n, step = draw("i4", 3, 2, 4, 12), draw("bf16", 3, 2, 6)  # groups of 8 of 48 columns
+        check("quantized", "dequantize",
+              lambda q, s: (q.astype(np.float32) *
+                            jnp.repeat(s.astype(np.float32), 8, -1).reshape(q.shape)).astype(NAMES[target]),
+              [n, step])
         n, step = draw("i4", 1, 6, 16, 4, 2), draw("bf16", 1, 3, 16)
         check("quantized", "dequantize",
               lambda q, s: rows(q, s)[:12].reshape(3, 4, 6, 8).astype(NAMES[target]), [n, step],
@@ -671,6 +676,12 @@ def quantized():
         x, step, q, scale = draw("i8", 3, 10), draw("bf16", 3, 1), draw("i8", 2, 3, 16, 4), draw("f32", 2, 1, 16)
         check("quantized", "linear_int8",
               lambda x, step, q, s: (product(x, q, s, 21) * step.astype(np.float32)).astype(NAMES[target]),
+              [x, step, q, scale], {"rows": 1}, ulp=1 << 12 if target == "f32" else 4)
+        q, scale = draw("i8", 3, 7, 2, 5), draw("f32", 3, 7, 1)
+        check("quantized", "linear_int8",
+              lambda x, step, q, s: (jnp.einsum("mk,abk->mab", x.astype(np.float32),
+                                                q.reshape(3, 7, 10).astype(np.float32), precision="highest")
+                                     * s[..., 0] * step.astype(np.float32)[..., None]).astype(NAMES[target]),
               [x, step, q, scale], ulp=1 << 12 if target == "f32" else 4)
 
     def steps(x):

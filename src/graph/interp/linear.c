@@ -1,4 +1,4 @@
-/* What weights in panels and products with them mean, element by element. */
+/* What quantized weights, weights in panels, and products with them mean, element by element. */
 #include "graph/linear.h"
 #include "graph/interp/interp_impl.h"
 #include "graph/panels.h"
@@ -6,15 +6,22 @@
 
 #include <math.h>
 
-/* Element (row, column) of a weight. */
+/* Where element (row, column) of a weight is in q. */
+static int64_t weight_at(const LinearWeight *w, int64_t row, int64_t column)
+{
+    return w->panels ? panel_index(w->dtype, w->units, row, column) : row * w->k + column;
+}
+
 static double weight_get(const LinearWeight *w, const void *q, const void *scale, int64_t row,
                          int64_t column)
 {
-    double value = element_get(w->dtype, q, panel_index(w->dtype, w->units, row, column));
+    double value = element_get(w->dtype, q, weight_at(w, row, column));
     if (!w->groups)
         return value;
-    int64_t group = column / ((w->units * panel_unit(w->dtype)) / w->groups);
-    int64_t at = (row / PANEL_ROWS * w->groups + group) * PANEL_ROWS + row % PANEL_ROWS;
+    int64_t columns = w->panels ? w->units * panel_unit(w->dtype) : w->k;
+    int64_t group = column / (columns / w->groups), at = row * w->groups + group;
+    if (w->panels)
+        at = (row / PANEL_ROWS * w->groups + group) * PANEL_ROWS + row % PANEL_ROWS;
     return value * element_get(w->scale_dtype, scale, at);
 }
 
@@ -101,8 +108,7 @@ void interp_linear_int8(const Op *op, const void *const *in, void *const *out)
     for (int64_t at = 0; at < rows * w.n; at++) {
         int64_t m = at / w.n, n = at % w.n, sum = 0;
         for (int64_t k = 0; k < w.k; k++)
-            sum += x[m * w.k + k] *
-                   (int64_t)element_get(CVN_I8, in[2], panel_index(CVN_I8, w.units, n, k));
+            sum += x[m * w.k + k] * (int64_t)element_get(CVN_I8, in[2], weight_at(&w, n, k));
         double scale = element_get(CVN_F32, in[3], n) * element_get(CVN_BF16, in[1], m);
         element_set(op_out(op, 0)->dtype, out[0], at, (double)sum * scale);
     }

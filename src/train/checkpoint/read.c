@@ -218,7 +218,7 @@ void checkpoint_restore_part(const Checkpoint *checkpoint, const CheckpointTenso
     Region region = region_whole(&tensor->type);
     RegionArray from = region_packed(&region);
     region_copy(&from, io_tensors_find(&checkpoint->tensors, tensor->name)->data, to, target,
-                cvn_dtype_bytes(tensor->type.dtype, 1));
+                tensor->type.dtype);
 }
 
 int checkpoint_restore_counters(const Checkpoint *checkpoint, CheckpointState *state, cvn_err *err)

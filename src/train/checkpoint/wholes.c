@@ -156,7 +156,7 @@ void checkpoint_whole_copy(const CheckpointWhole *whole, const RegionArray *to, 
 {
     for (const CheckpointPart *part = whole->part; part; part = part->next) {
         RegionArray from = region_packed(&part->region);
-        region_copy(&from, part->data, to, target, cvn_dtype_bytes(whole->type.dtype, 1));
+        region_copy(&from, part->data, to, target, whole->type.dtype);
     }
 }
 

@@ -151,8 +151,7 @@ static void copy_pieces(CheckpointWriter *writer, const CheckpointState *state)
     for (int i = 0; i < checkpoint_pieces(state); i++) {
         const CheckpointSlice from = checkpoint_piece(state, i);
         const RegionArray packed = region_packed(&from.at.region);
-        region_copy(&from.at, from.data, &packed, at,
-                    cvn_dtype_bytes(state->tensor[from.tensor].type.dtype, 1));
+        region_copy(&from.at, from.data, &packed, at, state->tensor[from.tensor].type.dtype);
         if (state->shards)
             writer->shards.slice[i] = (CheckpointSlice){from.tensor, from.file, packed, at};
         else
