@@ -271,8 +271,8 @@ static void a_scale_that_is_no_number_is_warned_of(void **state)
     Bytes file = bytes_of_file(CVN_TEST_DATA "/gguf/mixed.gguf");
     IoModel io;
     cvn_err err = {0};
-    cvn_model *model;
-    cvn_engine *engine;
+    cvn_model *model = NULL;
+    cvn_engine *engine = NULL;
     assert_int_equal(io_open_model(&io, CVN_TEST_DATA "/gguf/mixed.gguf", NULL), CVN_OK);
     const IoTensor *t = io_tensors_find(&io.tensors, "blk.1.attn_k.weight");
     memcpy(file.data + (t->data - io.map->data) + t->block->bytes, "\x00\x7e", 2);

@@ -60,8 +60,8 @@ static void matrices_are_the_numbers_that_they_stand_for(void **state)
 /* Log-probabilities of some tokens. */
 static void score(const char *name, const char *quantize, const char *mesh, float logprob[4])
 {
-    cvn_model *model;
-    cvn_engine *engine;
+    cvn_model *model = NULL;
+    cvn_engine *engine = NULL;
     cvn_err err = {0};
     cvn_model_options open = {.dtype = CVN_F32, .quantize = quantize, .no_tokenizer = true};
     cvn_engine_options options = {
