@@ -89,6 +89,9 @@ typedef struct cvn_engine_options {
     /* Rows keep what they hold when a request has ended, and a prompt that begins alike computes only what is new in it.
        Texts stay what they are; memory that was filled is not given back. */
     bool reuse;
+    /* "lookup": the next tokens are guessed to be those that followed when the text last went on as it does now, and several
+       are drawn by one run, where that is faster. Texts stay what they are. NULL or "off": one by one. */
+    const char *speculate;
     int eos_interval; /* decode steps between two looks at the tokens: what a row makes behind
                              its end until then is thrown away; 0: 1 */
     int n_buckets;    /* prefill lengths, ascending; 0: 16, 32, 64, 128, 256, 384, 512 */
@@ -257,12 +260,14 @@ int cvn_engine_score_logits(cvn_engine *engine, const int32_t *token, int64_t n,
                             cvn_logits_fn *on_logits, void *context, cvn_err *err);
 
 typedef struct cvn_engine_stats {
-    int64_t compilations;   /* since the engine was made, its warm-up included */
-    int64_t prefills;       /* executions of prefill graphs */
-    int64_t decodes;        /* executions of the decode graph */
-    int64_t wasted_tokens;  /* decoded past an end token */
-    double prefill_seconds; /* in prefill graphs */
-    double decode_seconds;  /* in the decode graph */
+    int64_t compilations;                    /* since the engine was made, its warm-up included */
+    int64_t prefills;                        /* executions of prefill graphs */
+    int64_t decodes;                         /* executions of the decode graph */
+    int64_t verifies;                        /* of those that draw several tokens of a row */
+    int64_t guessed_tokens, accepted_tokens; /* by speculation; of those: that stood */
+    int64_t wasted_tokens;                   /* decoded past an end token */
+    double prefill_seconds;                  /* in prefill graphs */
+    double decode_seconds;  /* in the decode graph, or in those that draw several tokens */
     int64_t decoded_tokens; /* by decode steps, over all rows */
     int64_t prefill_tokens; /* real ones, without padding */
     uint64_t

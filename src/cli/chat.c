@@ -45,6 +45,7 @@ static const Option *const options[] = {
     [NO_SHIFT] = &(const Option){"no-shift", .kind = ARG_FLAG,
                                  .help = "refuse turns that do not fit, else forget the oldest"},
     SAMPLING_OPTIONS,
+    SHARED(SPECULATE),
     SHARED(JSON_SCHEMA),
     SHARED(REGEX),
     SHARED(GRAMMAR),

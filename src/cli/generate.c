@@ -37,6 +37,7 @@ static const Option *const options[] = {
     [TOKENIZER] = &(const Option){"tokenizer", .kind = ARG_INPUT, .value = "FILE",
                                   .help = "tokenizer to use, else the model's"},
     SAMPLING_OPTIONS,
+    SHARED(SPECULATE),
     CONSTRAINT_OPTIONS,
     SHARED(CONTEXT),
     RUN_MODEL_OPTIONS,

@@ -239,6 +239,7 @@ RunOptions run_model_options(const Args *args)
                    .kv_cache = args_value(args, SHARED(KV_CACHE))->text,
                    .activations = args_value(args, SHARED(ACTIVATIONS))->text,
                    .device = args_value(args, SHARED(DEVICE))->text,
+                   .speculate = args_value(args, SHARED(SPECULATE))->text,
                    .memory_limit = (uint64_t)args_value(args, SHARED(MEMORY))->integer,
                    .blocking = args_value(args, SHARED(OVERLAP))->integer == 1,
                    .dump_dir = args_value(args, SHARED(DUMP))->text,

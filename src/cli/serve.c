@@ -84,6 +84,7 @@ static const Option *const options[] = {
                                  .fallback = "0", .help = "most that a request may take, 0: any"},
     SHARED(CONTEXT),
     RUN_MODEL_OPTIONS,
+    SHARED(SPECULATE),
     SHARED(PROFILE),
     NULL,
 };

@@ -309,14 +309,19 @@ static void add_frequencies(Builder *b)
 static void output_sample(Builder *b, cvn_value *x)
 {
     const LlamaStep *s = b->step;
-    cvn_value *logits = logits_of(b, last_token(b, x));
-    logits = cvn_reshape(G, logits, 2, (int64_t[]){s->batch, b->config->vocab});
+    cvn_value *logits = logits_of(b, s->every ? x : last_token(b, x));
+    int64_t n = s->every ? s->batch * s->seq : s->batch;
+    logits = cvn_reshape(G, logits, 2, (int64_t[]){n, b->config->vocab});
     cvn_value *own = logits;
     if (s->penalty)
         logits = sample_penalty(b->g, logits);
     if (s->sample == SAMPLE_ADJUSTED)
         logits = sample_bias(b->g, logits);
     cvn_value *position = cvn_add(G, b->start, b->length);
+    if (s->every) {
+        position = cvn_reshape(G, b->positions, 1, &n);
+        position = cvn_add(G, position, cvn_splat(G, *cvn_value_type(position), 1));
+    }
     cvn_value *next = sample_tokens(b->g, s->sample, logits, position);
     cvn_output(G, next);
     graph_output_role(G, ROLE_NEXT, 0);
@@ -396,8 +401,10 @@ static void step_name(const LlamaStep *s, char *name, size_t size)
     static const char *const modes[] = {"greedy", "random", "filter", "adjusted"};
     bool sample = s->output == LLAMA_SAMPLE;
     snprintf(name, size, "%s_b%" PRId64 "_s%" PRId64 "%s%s",
-             sample && s->seq == 1 ? "decode" : outputs[s->output], s->batch, s->seq,
-             sample ? "_" : "", sample ? modes[s->sample] : "");
+             s->every                ? "verify"
+             : sample && s->seq == 1 ? "decode"
+                                     : outputs[s->output],
+             s->batch, s->seq, sample ? "_" : "", sample ? modes[s->sample] : "");
 }
 
 cvn_graph *llama_step(const LlamaConfig *config, const LlamaStep *step, cvn_err *err)

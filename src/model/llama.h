@@ -52,6 +52,9 @@ typedef struct LlamaStep {
     bool int8_inputs;  /* what enters matrices of 8 bits is rounded to 8 bits too, but the head's */
     bool penalty;      /* for LLAMA_SAMPLE: with the parameters of sample_penalty */
     bool keep_logits;  /* for LLAMA_SCORE: gives logits f32 [batch, seq, vocab] too */
+    /* For LLAMA_SAMPLE with seq > 1: a token is drawn after each, next i32 [batch * seq], and logits are [batch * seq,
+       vocab]; the parameters of sample.h have a value for each of those, too. */
+    bool every;
     /* SAMPLE_ADJUSTED has the parameters of sample_bias, and gives the model's own logits f32 [batch, vocab] too. */
 } LlamaStep;
 

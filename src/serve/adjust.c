@@ -18,15 +18,16 @@ static size_t vocab_of(const cvn_engine *e)
 void adjust_init(cvn_engine *e)
 {
     size_t rows = (size_t)e->options.rows, vocab = vocab_of(e);
-    e->adjust = arena_array(&e->arena, rows, sizeof *e->adjust);
-    uint8_t *seen = arena_array(&e->arena, rows * vocab, 1);
-    for (size_t i = 0; i < rows; i++)
-        e->adjust[i].seen = seen + i * vocab;
+    e->adjust = arena_array(&e->arena, rows + 1, sizeof *e->adjust);
+    uint8_t *seen = arena_array(&e->arena, (rows + 1) * vocab, 1);
+    for (size_t i = 0; i <= rows; i++)
+        e->adjust[i] = (RowAdjust){.seen = seen + i * vocab, .added = e->rows.bias + i * vocab};
+    e->adjust[rows].added = NULL;
 }
 
 void adjust_free(cvn_engine *e)
 {
-    for (int i = 0; e->adjust && i < e->options.rows; i++) {
+    for (int i = 0; e->adjust && i <= e->options.rows; i++) {
         cvn_constrained_free(e->adjust[i].text);
         free(e->adjust[i].base);
         free(e->adjust[i].mask);
@@ -92,21 +93,16 @@ int adjust_prepare(cvn_engine *e, const cvn_request *r, cvn_err *err)
                          &e->words, err);
 }
 
-static float *added_to(const cvn_engine *e, int row)
-{
-    return e->rows.bias + (size_t)row * vocab_of(e);
-}
-
 /* What is added to the logits of a row, where they are allowed. */
-static float *bias_of(const cvn_engine *e, int row)
+static float *bias_of(const RowAdjust *a)
 {
-    return e->adjust[row].text ? e->adjust[row].base : added_to(e, row);
+    return a->text ? a->base : a->added;
 }
 
 /* Ends of text have this bias, or, for 0, what the request itself gives them. */
-static void set_end(cvn_engine *e, int row, float bias)
+static void set_end(const cvn_engine *e, RowAdjust *a, float bias)
 {
-    const cvn_request *r = e->adjust[row].request;
+    const cvn_request *r = a->request;
     const SpecialIds *eos = &e->model->io.config.eos;
     for (int64_t i = 0; i < eos->n + r->n_end; i++) {
         int32_t id = i < eos->n ? eos->id[i] : r->end[i - eos->n];
@@ -114,7 +110,7 @@ static void set_end(cvn_engine *e, int row, float bias)
         for (int64_t k = 0; k < r->n_bias; k++)
             sum += r->bias[k].token == id ? r->bias[k].bias : 0;
         if (id >= 0 && (size_t)id < vocab_of(e))
-            bias_of(e, row)[id] = sum;
+            bias_of(a)[id] = sum;
     }
 }
 
@@ -123,26 +119,31 @@ static bool allows(const RowAdjust *a, int32_t token)
     return a->mask[token / 32] >> (token % 32) & 1;
 }
 
-static void begin_text(cvn_engine *e, RowAdjust *a)
+/* Whether there is memory for a text. */
+static bool has_room(const cvn_engine *e, RowAdjust *a)
 {
     size_t vocab = vocab_of(e);
     a->base = a->base ? a->base : malloc(vocab * sizeof *a->base);
     a->mask = a->mask ? a->mask : malloc(CVN_MASK_WORDS(vocab) * sizeof *a->mask);
-    if (!a->base || !a->mask) {
+    if (!a->base || !a->mask)
         err_set(&a->err, CVN_EMEM, "no memory for the constraint of a request");
+    return a->base && a->mask;
+}
+
+static void begin_text(const cvn_engine *e, RowAdjust *a)
+{
+    if (!has_room(e, a))
         return;
-    }
-    memset(a->base, 0, vocab * sizeof *a->base);
+    memset(a->base, 0, vocab_of(e) * sizeof *a->base);
     cvn_constrained_new(a->request->constraint, e->words, &a->text, &a->err);
 }
 
 /* Lets only those tokens through with which the text goes on. */
-static void put_mask(cvn_engine *e, int row)
+static void put_mask(const cvn_engine *e, RowAdjust *a)
 {
-    RowAdjust *a = &e->adjust[row];
     const cvn_request *r = a->request;
     size_t vocab = vocab_of(e);
-    float *added = added_to(e, row);
+    float *added = a->added;
     uint32_t any = 0;
     if (cvn_constrained_mask(a->text, a->mask, &a->err))
         return;
@@ -163,7 +164,7 @@ void adjust_begin(cvn_engine *e, int row, const cvn_request *r)
 {
     RowAdjust *a = &e->adjust[row];
     if (a->request) { /* what it left */
-        memset(added_to(e, row), 0, vocab_of(e) * sizeof(float));
+        memset(a->added, 0, vocab_of(e) * sizeof(float));
         memset(a->seen, 0, vocab_of(e));
         cvn_constrained_free(a->text);
         a->text = NULL;
@@ -178,29 +179,77 @@ void adjust_begin(cvn_engine *e, int row, const cvn_request *r)
     if (r->constraint)
         begin_text(e, a);
     for (int64_t i = 0; i < r->n_bias; i++)
-        bias_of(e, row)[r->bias[i].token] += r->bias[i].bias;
+        bias_of(a)[r->bias[i].token] += r->bias[i].bias;
     if (r->min_tokens > 0)
-        set_end(e, row, NEVER);
+        set_end(e, a, NEVER);
     if (a->text)
-        put_mask(e, row);
+        put_mask(e, a);
 }
 
-int32_t adjust_drawn(cvn_engine *e, int row, int32_t token, const float *logits)
+/* A token is in the text. */
+static void note(const cvn_engine *e, RowAdjust *a, int32_t token)
 {
-    RowAdjust *a = &e->adjust[row];
     const cvn_request *r = a->request;
-    for (int32_t i = 0; a->text && !a->err.code && !allows(a, token); i++)
-        if (allows(a, i))
-            token = i;
-    a->logits = r->on_logits ? logits : NULL;
     if (++a->drawn == r->min_tokens)
-        set_end(e, row, 0);
-    float *bias = bias_of(e, row);
+        set_end(e, a, 0);
+    float *bias = bias_of(a);
     bias[token] -= r->sampling.frequency_penalty;
     bias[token] -= a->seen[token] ? 0 : r->sampling.presence_penalty;
     a->seen[token] = 1;
     if (a->text && !a->err.code && !engine_ends(e, r, token) &&
         cvn_constrained_advance(a->text, token, &a->err) == CVN_OK)
-        put_mask(e, row);
+        put_mask(e, a);
+}
+
+int32_t adjust_drawn(cvn_engine *e, int row, int32_t token, const float *logits)
+{
+    RowAdjust *a = &e->adjust[row];
+    for (int32_t i = 0; a->text && !a->err.code && !allows(a, token); i++)
+        if (allows(a, i))
+            token = i;
+    a->logits = a->request->on_logits ? logits : NULL;
+    note(e, a, token);
     return token;
+}
+
+/* A row's state, to be moved on without it; false: there is no memory. */
+static bool copy_state(const cvn_engine *e, const RowAdjust *from, RowAdjust *to)
+{
+    size_t vocab = vocab_of(e);
+    to->request = from->request;
+    to->drawn = from->drawn;
+    to->err = (cvn_err){0};
+    memcpy(to->seen, from->seen, vocab);
+    if (!from->text)
+        return true;
+    if (!has_room(e, to) || !(to->text = cvn_constrained_clone(from->text)))
+        return false;
+    memcpy(to->base, from->base, vocab * sizeof *to->base);
+    memcpy(to->mask, from->mask, CVN_MASK_WORDS(vocab) * sizeof *to->mask);
+    return true;
+}
+
+int adjust_ahead(cvn_engine *e, int row, const int32_t *token, int n, float *bias)
+{
+    const RowAdjust *own = &e->adjust[row];
+    RowAdjust *a = &e->adjust[e->options.rows];
+    size_t vocab = vocab_of(e);
+    int i = 0;
+    memcpy(bias, own->added, vocab * sizeof *bias);
+    if (!own->request)
+        memset(bias + vocab, 0, (size_t)n * vocab * sizeof *bias);
+    if (!own->request || own->err.code || !copy_state(e, own, a))
+        return own->request ? 0 : n;
+    for (a->added = bias; i < n && !engine_ends(e, a->request, token[i]); i++) {
+        if (a->text && !allows(a, token[i]))
+            break;
+        memcpy(a->added + vocab, a->added, vocab * sizeof *bias);
+        a->added += vocab;
+        note(e, a, token[i]);
+        if (a->err.code)
+            break;
+    }
+    cvn_constrained_free(a->text);
+    a->text = NULL;
+    return i;
 }

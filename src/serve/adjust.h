@@ -15,6 +15,7 @@ typedef struct RowAdjust {
     const float *logits;        /* [vocab] of the last run, until the next; or NULL */
     struct cvn_constrained
         *text;      /* what was drawn, under the request's constraint; owned, or NULL */
+    float *added;   /* [vocab] to the row's logits; borrowed */
     float *base;    /* [vocab] with a text: biases of what is allowed; owned */
     uint32_t *mask; /* [CVN_MASK_WORDS(vocab)] what is allowed next; owned */
     cvn_err err;    /* why that is not known */
@@ -36,5 +37,9 @@ void adjust_begin(cvn_engine *e, int row, const cvn_request *request);
 /* It has drawn a token, of these logits. Returns it, or another, where logits without a likeliest (NaN, infinities) led to
    one that is not allowed. */
 int32_t adjust_drawn(cvn_engine *e, int row, int32_t token, const float *logits);
+
+/* What is added to the logits after each of n tokens, if these are drawn: bias [n + 1, vocab], from the next token on. Returns
+   how many of them may be drawn; what is behind those is not written. */
+int adjust_ahead(cvn_engine *e, int row, const int32_t *token, int n, float *bias);
 
 #endif

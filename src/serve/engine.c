@@ -19,8 +19,7 @@ cvn_engine_stats cvn_engine_get_stats(const cvn_engine *e)
     return stats;
 }
 
-/* vocab, biased: of the flags of tokens seen, and of biases; 0 where there are none. */
-static void make_inputs(Inputs *in, Arena *arena, int64_t n, size_t seq, size_t vocab,
+void engine_make_inputs(Inputs *in, Arena *arena, int64_t n, size_t seq, size_t vocab,
                         size_t biased)
 {
     size_t rows = (size_t)n;
@@ -56,19 +55,6 @@ static void bind_inputs(Program *p, const Inputs *in)
         program_bind(p, inputs[i].role, 0, inputs[i].host);
 }
 
-static int make_step(cvn_engine *e, EngineStep *out, const LlamaStep *step, cvn_err *err)
-{
-    const ProgramOptions options = steps_options(&e->steps);
-    cvn_graph *g = llama_step(e->steps.model.config, step, err);
-    if (!g)
-        return err->code;
-    int code = program_make(&out->program, &e->rt, g, &options, err);
-    out->rows = step->batch;
-    out->seq = step->seq;
-    cvn_graph_free(g);
-    return code;
-}
-
 cvn_dtype engine_kv_dtype(const cvn_engine *e)
 {
     const char *how = e->options.kv_cache;
@@ -85,10 +71,32 @@ cvn_dtype engine_product_dtype(const cvn_engine *e)
     return int8_activations(&e->options) ? CVN_I8 : e->model->dtype;
 }
 
+static bool speculates(const cvn_engine_options *o)
+{
+    return o->speculate && strcmp(o->speculate, "off") != 0 && !o->no_generation;
+}
+
 /* Of an engine that adjusts, only the programs that do look at tokens one by one. */
 static bool has_penalty(const cvn_engine_options *o, SampleMode mode)
 {
     return o->penalties && (!o->adjust || mode == SAMPLE_ADJUSTED);
+}
+
+int engine_make_step(cvn_engine *e, EngineStep *out, LlamaStep *step, const Inputs *in,
+                     cvn_err *err)
+{
+    const ProgramOptions options = steps_options(&e->steps);
+    step->penalty = step->output == LLAMA_SAMPLE && has_penalty(&e->options, step->sample);
+    cvn_graph *g = llama_step(e->steps.model.config, step, err);
+    if (!g)
+        return err->code;
+    int code = program_make(&out->program, &e->rt, g, &options, err);
+    out->rows = step->batch;
+    out->seq = step->seq;
+    cvn_graph_free(g);
+    if (code == CVN_OK)
+        bind_inputs(&out->program, in);
+    return code;
 }
 
 /* All programs that the options ask for. Decode comes first: it has all rows, and so says how caches lie. */
@@ -107,45 +115,39 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
     size_t vocab = (size_t)e->model->io.config.vocab, seen = o->penalties ? vocab : 0;
     for (int m = 0; m <= (int)e->most && !o->no_generation; m++) {
         step.sample = (SampleMode)m;
-        step.penalty = has_penalty(o, step.sample);
-        TRY(make_step(e, &e->decode[m], &step, err));
-        bind_inputs(&e->decode[m].program, &e->rows);
+        TRY(engine_make_step(e, &e->decode[m], &step, &e->rows, err));
     }
     e->parts = steps_parts(&e->rt);
     int side_by_side = e->parts == 1 && o->rows >= SECTION_ROWS ? SECTION_ROWS : e->parts;
     e->section_row = arena_array(&e->arena, (size_t)side_by_side, sizeof *e->section_row);
     e->load = arena_array(&e->arena, (size_t)e->parts, sizeof *e->load);
-    make_inputs(&e->section, &e->arena, side_by_side, (size_t)largest, seen, o->adjust ? vocab : 0);
+    engine_make_inputs(&e->section, &e->arena, side_by_side, (size_t)largest, seen,
+                       o->adjust ? vocab : 0);
     for (int i = 0; i < side_by_side; i++)
         e->section.top_p[i] = e->section.penalty[i] = 1;
     for (int i = 0; i < o->n_buckets && !o->no_generation; i++) {
         step = steps_section(&e->steps, e->parts, o->bucket[i]);
         step.output = LLAMA_FILL;
-        if (i == o->n_buckets - 1 && make_step(e, &e->fill, &step, err))
-            return err->code;
+        if (i == o->n_buckets - 1)
+            TRY(engine_make_step(e, &e->fill, &step, &e->section, err));
         step.output = LLAMA_SAMPLE;
         for (int m = 0; m <= (int)e->most; m++) {
             step.sample = (SampleMode)m;
-            step.penalty = has_penalty(o, step.sample);
-            TRY(make_step(e, &e->prefill[m][i], &step, err));
-            bind_inputs(&e->prefill[m][i].program, &e->section);
+            TRY(engine_make_step(e, &e->prefill[m][i], &step, &e->section, err));
             LlamaStep wide = step;
             wide.batch = side_by_side;
             if (wide.batch == e->parts || wide.seq > SECTION_MOST)
                 continue;
-            if (make_step(e, &e->batch[m][i], &wide, err))
-                return err->code;
-            bind_inputs(&e->batch[m][i].program, &e->section);
+            TRY(engine_make_step(e, &e->batch[m][i], &wide, &e->section, err));
         }
     }
-    if (!o->no_generation)
-        bind_inputs(&e->fill.program, &e->section);
+    if (speculates(o))
+        TRY(engine_make_guesses(e, err));
     for (int i = 0; i < e->n_score_buckets; i++) {
         step = steps_section(&e->steps, e->parts, e->score_bucket[i]);
         step.output = LLAMA_SCORE;
         step.keep_logits = o->adjust;
-        TRY(make_step(e, &e->score[i], &step, err));
-        bind_inputs(&e->score[i].program, &e->section);
+        TRY(engine_make_step(e, &e->score[i], &step, &e->section, err));
     }
     return CVN_OK;
 }
@@ -170,6 +172,14 @@ static int check_options(cvn_engine_options *o, const LlamaConfig *config, cvn_e
         strcmp(o->activations, "none") != 0)
         return err_set(err, CVN_EINVAL, "activations in '%s' were asked for; give int8 or none",
                        o->activations);
+    if (o->speculate && strcmp(o->speculate, "lookup") != 0 && strcmp(o->speculate, "off") != 0)
+        return err_set(err, CVN_EINVAL, "speculation by '%s' was asked for; give lookup or off",
+                       o->speculate);
+    if (speculates(o) && o->mesh && strcmp(o->layout, "dp") != 0 && strcmp(o->layout, "tp") != 0)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "with layout %s runs of several tokens add up in other orders than runs of "
+                       "one, so speculation could change texts; take layout dp or tp",
+                       o->layout);
     if (int8_activations(o) && config->quant.kind != QUANT_INT8)
         return err_set(err, CVN_EUNSUPPORTED,
                        "activations in int8 need weights in int8; quantize them too");
@@ -258,6 +268,7 @@ static void make_rows(cvn_engine *e, size_t rows)
     e->before = arena_array(&e->arena, rows, sizeof *e->before);
     e->job = arena_array(&e->arena, rows, sizeof(Job *));
     e->prompt = arena_array(&e->arena, rows, sizeof *e->prompt);
+    e->room = arena_array(&e->arena, rows, sizeof *e->room);
     e->drawn = arena_array(&e->arena, history, sizeof *e->drawn);
     engine_init_rows(e);
     for (size_t i = 0; i < rows; i++)
@@ -269,8 +280,8 @@ static int start_engine(void *engine, cvn_err *err)
     cvn_engine *e = engine;
     cvn_engine_options *o = &e->options;
     const LlamaConfig *config = &e->model->io.config;
-    TRY(check_options(o, config, err));
     o->layout = o->layout ? o->layout : "2d";
+    TRY(check_options(o, config, err));
     e->most = o->adjust      ? SAMPLE_ADJUSTED
               : !o->sampling ? SAMPLE_GREEDY
               : o->filters   ? SAMPLE_FILTER
@@ -278,8 +289,8 @@ static int start_engine(void *engine, cvn_err *err)
     e->n_caches =
         (int)((engine_kv_dtype(e) == CVN_I8 ? LLAMA_CACHES_INT8 : LLAMA_CACHES) * config->n_layers);
     choose_score_buckets(e);
-    make_inputs(&e->rows, &e->arena, o->rows, 1, o->penalties ? (size_t)config->vocab : 0,
-                o->adjust ? (size_t)config->vocab : 0);
+    engine_make_inputs(&e->rows, &e->arena, o->rows, 1, o->penalties ? (size_t)config->vocab : 0,
+                       o->adjust ? (size_t)config->vocab : 0);
     make_rows(e, (size_t)o->rows);
     LoadReport report;
     TRY(open_runtime(e, err));
@@ -335,10 +346,10 @@ int cvn_engine_free(cvn_engine *e, cvn_err *err)
     for (size_t k = 0; k < sizeof n / sizeof *n; k++)
         for (size_t i = 0; i < n[k]; i++)
             program_free(&steps[k][i].program);
+    engine_free_rows(e);
     if (e->opened)
         runtime_close(&e->rt);
     queue_free(&e->queue);
-    engine_free_rows(e);
     strbuf_free(&e->warnings);
     arena_free(&e->arena);
     free(e);

@@ -68,14 +68,17 @@ struct cvn_engine {
     int64_t *filled; /* [rows] positions in the row's cache; rows.start is always the same */
     int64_t *resets; /* [rows] how often the row's text was forgotten */
     int32_t *before; /* [rows] tokens as they were when a decode step began */
-    struct RowAdjust *adjust;     /* [rows] with options.adjust (serve/adjust.h); else NULL */
+    struct RowAdjust
+        *adjust; /* [rows + 1] with options.adjust (serve/adjust.h), one to look ahead; else NULL */
     struct cvn_vocabulary *words; /* owned: of the tokenizer, once a request has a constraint */
     struct PrefixRow
-        *prefix;      /* [rows] with options.reuse: what they hold (serve/prefix.h); else NULL */
-    int64_t requests; /* that were given a row */
-    Queue queue;      /* requests that have not ended (serve/scheduler.h) */
-    Job **job;        /* [rows] the request that works on the row, or NULL */
+        *prefix; /* [rows] with options.reuse: what they hold (serve/prefix.h); else NULL */
+    struct Guesser *guesser;  /* with options.speculate (serve/guess.h); else NULL */
+    int64_t requests;         /* that were given a row */
+    Queue queue;              /* requests that have not ended (serve/scheduler.h) */
+    Job **job;                /* [rows] the request that works on the row, or NULL */
     struct RowPrompt *prompt; /* [rows] of those that are being read */
+    int64_t *room;            /* [rows] tokens that each may still draw */
     int32_t *drawn;           /* [eos_interval, rows] tokens of the steps since the last look */
     int *load;                /* [parts] rows that are taken */
     EngineStep fill;          /* whole sections of the largest bucket that are not the last */
@@ -95,9 +98,20 @@ cvn_dtype engine_kv_dtype(const cvn_engine *e);
 /* Of what enters products: the model's, or i8 where rows are brought to 8 bits. */
 cvn_dtype engine_product_dtype(const cvn_engine *e);
 
+/* For n rows of up to `seq` tokens; vocab, biased: of the flags of tokens seen, and of biases; 0 where there are none. */
+void engine_make_inputs(Inputs *in, Arena *arena, int64_t n, size_t seq, size_t vocab,
+                        size_t biased);
+/* Makes a program that reads these inputs, with the parameters that its mode has in this engine. */
+int engine_make_step(cvn_engine *e, EngineStep *out, LlamaStep *step, const Inputs *in,
+                     cvn_err *err);
+int engine_run(cvn_engine *e, Program *program, cvn_err *err);
+
 /* What rows have only with options.reuse and options.adjust. */
 void engine_init_rows(cvn_engine *e);
 void engine_free_rows(cvn_engine *e);
+
+/* The programs of options.speculate. */
+int engine_make_guesses(cvn_engine *e, cvn_err *err);
 
 /* Begins a text on a row, whose cache holds the first `keep` tokens of the prompt already; the rest is to be prefilled. */
 void engine_begin_row(cvn_engine *e, int row, const cvn_request *request, int64_t keep);
@@ -119,6 +133,12 @@ int engine_prefill(cvn_engine *e, RowPrompt *prompt, int n, cvn_err *err);
 /* One decode step: every active row's token goes into its cache and the next is drawn into
  * rows.tokens. After an error, CVN_EINTERRUPTED among them, all rows are as they were. */
 int engine_decode(cvn_engine *e, cvn_err *err);
+
+/* The cheapest mode that draws as all active rows want. */
+SampleMode engine_mode(const cvn_engine *e);
+
+/* A row's token is in its cache, and another was drawn, of these logits [vocab] where the program adjusts; else NULL. */
+void engine_draw(cvn_engine *e, int row, int32_t token, const float *logits);
 
 /* A row takes part in decoding while it is active. */
 void engine_set_active(cvn_engine *e, int row, bool active);

@@ -4,13 +4,14 @@
  * left in caches lies beyond their fill and is written again.
  */
 #include "serve/adjust.h"
+#include "serve/guess.h"
 #include "serve/prefix.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-static int run_program(cvn_engine *e, Program *program, cvn_err *err)
+int engine_run(cvn_engine *e, Program *program, cvn_err *err)
 {
     cluster_set_step(e->options.cluster, e->rt.runs + 1);
     int code = program_run(program, err);
@@ -26,9 +27,15 @@ void engine_init_rows(cvn_engine *e)
         adjust_init(e);
 }
 
+int engine_make_guesses(cvn_engine *e, cvn_err *err)
+{
+    return guess_make(e, err);
+}
+
 void engine_free_rows(cvn_engine *e)
 {
     adjust_free(e);
+    guess_free(e);
 }
 
 void engine_release_row(cvn_engine *e, int row)
@@ -110,6 +117,16 @@ static SampleMode row_mode(const cvn_engine *e, int row)
     return sampling_mode(&sampling, e->model->io.config.vocab);
 }
 
+SampleMode engine_mode(const cvn_engine *e)
+{
+    SampleMode mode = SAMPLE_GREEDY;
+    for (int i = 0; i < e->options.rows; i++) {
+        SampleMode wanted = e->rows.length[i] ? row_mode(e, i) : SAMPLE_GREEDY;
+        mode = wanted > mode ? wanted : mode;
+    }
+    return mode;
+}
+
 /* The part of the caches' rows that a row is in: its place among the rows of a section. */
 static int row_part(const cvn_engine *e, int row)
 {
@@ -156,7 +173,7 @@ static int run_section(cvn_engine *e, EngineStep *step, cvn_err *err)
 {
     double begin = clock_seconds();
     program_set_rows(&step->program, e->section_row);
-    if (run_program(e, &step->program, err))
+    if (engine_run(e, &step->program, err))
         return err->code;
     e->stats.prefills++;
     e->stats.prefill_seconds += clock_seconds() - begin;
@@ -257,6 +274,8 @@ void engine_begin_row(cvn_engine *e, int row, const cvn_request *request, int64_
     engine_set_filled(e, row, keep);
     set_sampling(&e->rows, row, &request->sampling);
     set_seen(e, row, request->prompt, request->n_prompt);
+    if (e->guesser)
+        guess_begin(e, row, request);
     if (e->adjust)
         adjust_begin(e, row, request);
 }
@@ -269,6 +288,13 @@ static void note_drawn(cvn_engine *e, const EngineStep *step, int row, int64_t a
     const float *logits = program_output(&step->program, ROLE_LOGITS, 0);
     logits += at * e->model->io.config.vocab;
     e->rows.tokens[row] = adjust_drawn(e, row, e->rows.tokens[row], logits);
+}
+
+void engine_draw(cvn_engine *e, int row, int32_t token, const float *logits)
+{
+    add_seen(e, row, &e->rows.tokens[row], 1);
+    e->rows.tokens[row] =
+        e->adjust && e->adjust[row].request ? adjust_drawn(e, row, token, logits) : token;
 }
 
 int engine_free_row(cvn_engine *e)
@@ -364,21 +390,19 @@ int engine_prefill(cvn_engine *e, RowPrompt *prompt, int n, cvn_err *err)
 
 int engine_decode(cvn_engine *e, cvn_err *err)
 {
-    SampleMode mode = SAMPLE_GREEDY;
+    SampleMode mode = engine_mode(e);
     int rows = e->options.rows;
     for (int i = 0; i < rows; i++) {
         if (!e->rows.length[i])
             continue;
         add_seen(e, i, &e->rows.tokens[i], 1);
-        SampleMode wanted = row_mode(e, i);
-        mode = wanted > mode ? wanted : mode;
         if (e->filled[i] >= e->options.context)
             return err_set(err, CVN_EINVAL, "row %d has filled its context of %" PRId64, i,
                            e->options.context);
     }
     double begin = clock_seconds();
     memcpy(e->before, e->rows.tokens, (size_t)rows * sizeof *e->before);
-    int code = run_program(e, &e->decode[mode].program, err);
+    int code = engine_run(e, &e->decode[mode].program, err);
     if (code) /* some of it may have run: the program advances tokens and start where they are */
         memcpy(e->rows.tokens, e->before, (size_t)rows * sizeof *e->before);
     for (int i = 0; i < rows; i++) {

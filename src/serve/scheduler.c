@@ -1,6 +1,8 @@
 #include "serve/scheduler.h"
 
+#include "base/num.h"
 #include "serve/adjust.h"
+#include "serve/guess.h"
 #include "serve/prefix.h"
 
 #include <string.h>
@@ -165,6 +167,8 @@ static bool take_token(cvn_engine *e, Job *job, int32_t token)
         job->request.on_logits(l->context, job->id, e->adjust[job->row].logits, token);
     if (e->prefix && !job->kept)
         prefix_add(e, job->row, token);
+    if (e->guesser)
+        guess_add(e, job->row, token);
     bool go_on = !l->on_token || l->on_token(l->context, job->id, token);
     if (!has_ended(e, job, token, go_on, &why))
         return true;
@@ -217,8 +221,15 @@ static int read_prompts(cvn_engine *e, cvn_err *err)
     }
 }
 
-/* Steps until the next look: no row may outrun its
-   context or its limit. 0 when no row decodes. */
+/* Tokens that a row may still draw: it may outrun neither its context nor its limit. */
+static int64_t room(const cvn_engine *e, int row)
+{
+    const Job *job = e->job[row];
+    return num_min(e->options.context - e->filled[row],
+                   job->request.max_tokens - job->result.n_tokens);
+}
+
+/* Steps until the next look; 0 when no row decodes. */
 static int64_t steps_ahead(const cvn_engine *e)
 {
     int64_t steps = e->options.eos_interval;
@@ -228,15 +239,28 @@ static int64_t steps_ahead(const cvn_engine *e)
         if (!job || !e->rows.length[row])
             continue;
         any = true;
-        /* logits last until the next run, and the next mask depends on the token */
-        if (job->request.on_logits || job->request.constraint)
+        if (job->request.on_logits ||
+            job->request.constraint) /* what they need lasts until the next run */
             steps = 1;
-        int64_t room = e->options.context - e->filled[row];
-        int64_t left = job->request.max_tokens - job->result.n_tokens;
-        steps = room < steps ? room : steps;
-        steps = left < steps ? left : steps;
+        steps = num_min(steps, room(e, row));
     }
     return any ? steps : 0;
+}
+
+/* Draws several tokens of rows whose next ones can be guessed; *ran: it did. */
+static int decode_guessed(cvn_engine *e, bool *ran, cvn_err *err)
+{
+    for (int row = 0; row < e->options.rows; row++)
+        e->room[row] = e->rows.length[row] ? room(e, row) : 0;
+    TRY(guess_run(e, e->room, ran, err));
+    for (int row = 0; row < e->options.rows && *ran; row++) {
+        Job *job = e->job[row];
+        bool goes_on = job && e->rows.length[row];
+        for (int i = 0; goes_on; i++)
+            goes_on = !job->cancelled && take_token(e, job, guess_take(e, row, i)) &&
+                      guess_stands(e, row, i);
+    }
+    return CVN_OK;
 }
 
 /* What was decoded before an error is handed over, too. */
@@ -244,8 +268,16 @@ static int decode(cvn_engine *e, cvn_err *err)
 {
     int rows = e->options.rows, code = CVN_OK;
     int64_t most = steps_ahead(e), steps = 0;
+    bool ran = false;
+    if (e->guesser && most)
+        TRY(decode_guessed(e, &ran, err));
+    if (ran)
+        return CVN_OK;
+    double before = e->stats.decode_seconds;
     while (steps < most && (code = engine_decode(e, err)) == CVN_OK)
         memcpy(e->drawn + steps++ * rows, e->rows.tokens, (size_t)rows * sizeof *e->drawn);
+    if (e->guesser && steps && code == CVN_OK)
+        code = guess_timed(e, (e->stats.decode_seconds - before) / (double)steps, err);
     for (int row = 0; row < rows; row++) {
         Job *job = e->job[row];
         bool goes_on = job && e->rows.length[row];

@@ -28,7 +28,7 @@ enum {
     KEYS = 128,  /* keys at a time */
     CHUNK = 256, /* keys of a chunk, which one thread takes */
     ROWS = 128,  /* queries at a time, over heads and positions; a group of heads may be larger */
-    FEW = 4      /* positions that are taken one by one */
+    FEW = ATTENTION_FEW
 };
 
 static bool match(const Op *op)

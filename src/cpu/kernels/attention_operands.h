@@ -6,6 +6,10 @@
 #include "compile/kernel.h"
 #include "graph/attention.h"
 
+/* So many positions of a row are taken one by one, as one alone is: several tokens that are drawn by one run (serve/guess.h)
+   have the bits of tokens drawn one by one. */
+enum { ATTENTION_FEW = 8 };
+
 /* k and v are [batch, kv_heads, context, head_dim]. */
 typedef struct Attention {
     const Op *op;

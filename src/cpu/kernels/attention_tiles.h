@@ -34,14 +34,13 @@ static const float HIDDEN =
    lies (attention_few_impl.h). */
 static inline bool match_tiles(const Op *op)
 {
-    enum { FEW = 4 };
     Attention a = attention_of(op, NULL);
     bool scale = a.exponent > 1e-3f && a.exponent < 1e3f;
     cvn_dtype kv = op->operand[1]->type.dtype;
     if (op->operand[0]->type.dtype != CVN_BF16 || op->operand[2]->type.dtype != kv ||
         (kv != CVN_BF16 && (kv != CVN_I8 || op->kind != OP_ATTENTION)))
         return false;
-    return scale && a.seq > FEW && a.head_dim > 0 && a.context <= INT32_MAX / 2;
+    return scale && a.seq > ATTENTION_FEW && a.head_dim > 0 && a.context <= INT32_MAX / 2;
 }
 
 /* Query r of a pair of batch and KV head is position r / group of head r % group: its first element in q. */

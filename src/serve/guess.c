@@ -1,0 +1,266 @@
+#include "serve/guess.h"
+
+#include "base/num.h"
+#include "serve/adjust.h"
+
+#include <string.h>
+
+enum {
+    MATCH_MOST = 12,  /* tokens compared before a place of the text */
+    MATCH_FEWEST = 2, /* fewer say nothing */
+    WINDOW = 1 << 15  /* tokens behind which nobody looks */
+};
+
+static const float LATELY = 0.1f; /* how much a new observation counts */
+
+static size_t vocab_of(const cvn_engine *e)
+{
+    return (size_t)e->model->io.config.vocab;
+}
+
+/* ---- programs ---- */
+
+/* Rows and tokens of each, for all modes. */
+static int choose_steps(const cvn_engine *e, EngineStep step[GUESS_STEPS])
+{
+    const cvn_engine_options *o = &e->options;
+    int n = 0;
+    for (int alone = 0; alone < 2; alone++)
+        for (int64_t seq = 4; seq <= GUESS_MOST + 1; seq *= 2) {
+            int64_t rows = alone ? 1 : o->rows;
+            if (rows * seq > GUESS_TOKENS || seq > o->bucket[o->n_buckets - 1] ||
+                (alone && (e->parts != 1 || o->rows == 1)))
+                continue;
+            step[n++] = (EngineStep){.rows = rows, .seq = seq};
+        }
+    return n;
+}
+
+int guess_make(cvn_engine *e, cvn_err *err)
+{
+    const cvn_engine_options *o = &e->options;
+    size_t rows = (size_t)o->rows, vocab = vocab_of(e);
+    EngineStep shape[GUESS_STEPS];
+    Guesser *g = e->guesser = arena_array(&e->arena, 1, sizeof *g);
+    g->n_steps = choose_steps(e, shape);
+    g->place = arena_array(&e->arena, rows, sizeof *g->place);
+    g->row = arena_array(&e->arena, rows, sizeof *g->row);
+    for (size_t i = 0; i < rows; i++) {
+        g->row[i].text = arena_array(&e->arena, (size_t)o->context + 2, sizeof(int32_t));
+        for (int k = 0; k < GUESS_KINDS; k++)
+            g->row[i].rate[k] = 0.5f;
+    }
+    engine_make_inputs(&g->in, &e->arena, GUESS_TOKENS, 1, o->penalties ? vocab : 0,
+                       o->adjust ? vocab : 0);
+    for (int m = 0; m <= (int)e->most; m++)
+        for (int i = 0; i < g->n_steps; i++) {
+            LlamaStep step = steps_section(&e->steps, shape[i].rows, shape[i].seq);
+            step.sample = (SampleMode)m;
+            step.every = true;
+            TRY(engine_make_step(e, &g->step[m][i], &step, &g->in, err));
+        }
+    return CVN_OK;
+}
+
+void guess_free(cvn_engine *e)
+{
+    for (int m = 0; e->guesser && m < SAMPLE_MODE_COUNT; m++)
+        for (int i = 0; i < GUESS_STEPS; i++)
+            program_free(&e->guesser->step[m][i].program);
+}
+
+/* ---- guesses ---- */
+
+void guess_begin(cvn_engine *e, int row, const cvn_request *request)
+{
+    RowGuess *g = &e->guesser->row[row];
+    memcpy(g->text, request->prompt, (size_t)request->n_prompt * sizeof *g->text);
+    g->n = request->n_prompt;
+    g->n_guess = g->stood = 0;
+}
+
+void guess_add(cvn_engine *e, int row, int32_t token)
+{
+    RowGuess *g = &e->guesser->row[row];
+    if (g->stood < g->n_guess) {
+        bool stands = g->guess[g->stood] == token;
+        g->rate[g->kind] += LATELY * ((float)stands - g->rate[g->kind]);
+        g->n_guess = stands ? g->n_guess : 0;
+        g->stood += stands;
+    }
+    if (g->n <= e->options.context)
+        g->text[g->n++] = token;
+}
+
+/* How many tokens before a place are those at the end of the text. */
+static int64_t matching(const RowGuess *g, int64_t at)
+{
+    int64_t most = num_min(at, MATCH_MOST), n = 0;
+    while (n < most && g->text[at - 1 - n] == g->text[g->n - 1 - n])
+        n++;
+    return n;
+}
+
+void guess_look_up(RowGuess *g)
+{
+    int64_t best = 0, from = 0, last = num_max(1, g->n - WINDOW);
+    for (int64_t at = g->n - 1; at >= last && best < MATCH_MOST; at--) {
+        int64_t n = matching(g, at);
+        from = n > best ? at : from;
+        best = num_max(n, best);
+    }
+    g->n_guess = 0;
+    if (best < MATCH_FEWEST)
+        return;
+    g->kind = best < 3 ? 0 : best < 5 ? 1 : best < MATCH_MOST ? 2 : 3;
+    for (int i = 0; i < GUESS_MOST; i++) {
+        int64_t at = from + i;
+        g->guess[i] = at < g->n ? g->text[at] : g->guess[at - g->n];
+    }
+    g->n_guess = GUESS_MOST;
+}
+
+/* Tokens that a row may expect of a run of so many. */
+static double expected(const RowGuess *g, int64_t n)
+{
+    double sum = 1, all = 1;
+    for (int64_t i = 0; i < g->n_guess && i < n - 1; i++)
+        sum += all *= (double)g->rate[g->kind];
+    return sum;
+}
+
+/* The program that promises most tokens per second; -1: decoding does. */
+static int choose(const cvn_engine *e, int active)
+{
+    const Guesser *g = e->guesser;
+    int best = -1;
+    double most = g->from ? 0 : active / g->decode;
+    for (int i = 0; i < g->n_steps; i++) {
+        const EngineStep *step = &g->step[0][i];
+        double sum = 0, seconds = g->seconds[i] > 0 ? g->seconds[i] : g->decode;
+        if (step->rows < e->options.rows && active > 1)
+            continue;
+        for (int row = 0; row < e->options.rows; row++)
+            if (e->rows.length[row])
+                sum += expected(&g->row[row], step->seq);
+        if (sum > active && (g->from || sum / seconds > most)) {
+            most = sum / seconds;
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* ---- runs ---- */
+
+/* A row's tokens, and all that drawing after each of them needs. */
+static void stage(cvn_engine *e, int row, int64_t place, int64_t seq)
+{
+    RowGuess *g = &e->guesser->row[row];
+    Inputs *in = &e->guesser->in;
+    const Inputs *own = &e->rows;
+    size_t vocab = vocab_of(e), first = (size_t)(place * seq), n = (size_t)seq;
+    g->n_guess = (int)num_min(g->n_guess, seq - 1);
+    if (in->bias)
+        g->n_guess = adjust_ahead(e, row, g->guess, g->n_guess, in->bias + first * vocab);
+    in->start[place] = own->start[row];
+    in->length[place] = own->length[row] ? 1 + g->n_guess : 0;
+    memset(in->tokens + first, 0, n * sizeof *in->tokens);
+    in->tokens[first] = own->tokens[row];
+    memcpy(in->tokens + first + 1, g->guess, (size_t)g->n_guess * sizeof *in->tokens);
+    for (size_t i = first; i < first + n; i++) {
+        in->temperature[i] = own->temperature[row];
+        in->top_k[i] = own->top_k[row];
+        in->top_p[i] = own->top_p[row];
+        in->min_p[i] = own->min_p[row];
+        in->penalty[i] = own->penalty[row];
+        memcpy(in->key + 2 * i, own->key + 2 * row, 2 * sizeof *in->key);
+        if (!in->seen || i > first + (size_t)g->n_guess)
+            continue;
+        const uint8_t *seen =
+            i == first ? own->seen + (size_t)row * vocab : in->seen + (i - 1) * vocab;
+        memcpy(in->seen + i * vocab, seen, vocab);
+        in->seen[i * vocab + (size_t)in->tokens[i]] = 1;
+    }
+}
+
+static int run(cvn_engine *e, int which, cvn_err *err)
+{
+    Guesser *g = e->guesser;
+    SampleMode mode = engine_mode(e);
+    EngineStep *step = &g->step[mode][which];
+    int64_t alone = -1;
+    for (int row = 0; row < e->options.rows; row++) {
+        bool active = e->rows.length[row] != 0;
+        g->place[row] = step->rows == e->options.rows ? row : active ? 0 : -1;
+        if (active)
+            alone = row;
+        else
+            g->row[row].n_guess = 0;
+        if (g->place[row] >= 0)
+            stage(e, row, g->place[row], step->seq);
+    }
+    if (step->rows < e->options.rows)
+        program_set_rows(&step->program, &alone);
+    double begin = clock_seconds();
+    TRY(engine_run(e, &step->program, err));
+    double seconds = clock_seconds() - begin;
+    TRY(cluster_share(e->options.cluster, &seconds, sizeof seconds, err));
+    g->seconds[which] += g->seconds[which] > 0 ? (seconds - g->seconds[which]) * 0.2 : seconds;
+    g->next = program_output(&step->program, ROLE_NEXT, 0);
+    g->logits = mode == SAMPLE_ADJUSTED ? program_output(&step->program, ROLE_LOGITS, 0) : NULL;
+    g->seq = step->seq;
+    e->stats.verifies++;
+    e->stats.decode_seconds += seconds;
+    return CVN_OK;
+}
+
+int guess_run(cvn_engine *e, const int64_t *most, bool *ran, cvn_err *err)
+{
+    Guesser *g = e->guesser;
+    int active = 0;
+    *ran = false;
+    for (int row = 0; row < e->options.rows; row++) {
+        if (!e->rows.length[row])
+            continue;
+        active++;
+        g->row[row].stood = 0;
+        if (g->from)
+            g->row[row].n_guess = g->from(g->context, row, g->row[row].guess);
+        else
+            guess_look_up(&g->row[row]);
+        g->row[row].n_guess = (int)num_min(g->row[row].n_guess, most[row] - 1);
+    }
+    int which = active && (g->decode > 0 || g->from) ? choose(e, active) : -1;
+    if (which < 0)
+        return CVN_OK;
+    *ran = true;
+    TRY(run(e, which, err));
+    for (int row = 0; row < e->options.rows; row++)
+        e->stats.guessed_tokens += e->rows.length[row] ? g->row[row].n_guess : 0;
+    return CVN_OK;
+}
+
+int32_t guess_take(cvn_engine *e, int row, int i)
+{
+    const Guesser *g = e->guesser;
+    int64_t at = g->place[row] * g->seq + i;
+    engine_set_filled(e, row, e->filled[row] + 1);
+    e->stats.decoded_tokens++;
+    e->stats.accepted_tokens += i > 0;
+    engine_draw(e, row, g->next[at], g->logits ? g->logits + (size_t)at * vocab_of(e) : NULL);
+    return e->rows.tokens[row];
+}
+
+bool guess_stands(const cvn_engine *e, int row, int i)
+{
+    return e->guesser->row[row].stood > i;
+}
+
+int guess_timed(cvn_engine *e, double seconds, cvn_err *err)
+{
+    Guesser *g = e->guesser;
+    TRY(cluster_share(e->options.cluster, &seconds, sizeof seconds, err));
+    g->decode += g->decode > 0 ? (seconds - g->decode) * 0.2 : seconds;
+    return CVN_OK;
+}

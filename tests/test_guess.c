@@ -1,0 +1,305 @@
+/* Tokens that are guessed change no text: engines that guess and that do not agree, whatever requests ask for. */
+#include "serve/guess.h"
+#include "splitmix.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { CONTEXT = 160, N = 14, MOST = 40, VOCAB = 259 };
+
+typedef struct Text {
+    int32_t prompt[CONTEXT], token[CONTEXT];
+    float logits[CONTEXT][VOCAB]; /* of each token, where it looks */
+    int n, looked;
+    cvn_result result;
+} Text;
+
+static cvn_request request[N];
+static cvn_bias bias = {.token = 17, .bias = 1.5f};
+
+static bool hear(void *context, int id, int32_t token)
+{
+    Text *t = context;
+    (void)id;
+    t->token[t->n++] = token;
+    return true;
+}
+
+static void look(void *context, int id, const float *logits, int32_t token)
+{
+    Text *t = context;
+    (void)id;
+    (void)token;
+    assert_int_equal(t->looked, t->n);
+    memcpy(t->logits[t->looked++], logits, sizeof *t->logits);
+}
+
+static void end(void *context, int id, const cvn_result *result)
+{
+    Text *t = context;
+    (void)id;
+    t->result = *result;
+}
+
+/* Texts that repeat themselves, drawn in all ways; some nearly fill the context. */
+static void make_requests(void)
+{
+    static Text text[N];
+    uint64_t random = 3;
+    for (int i = 0; i < N; i++) {
+        int period = 1 + (int)(splitmix(&random) % 9);
+        for (int k = 0; k < CONTEXT; k++)
+            text[i].prompt[k] =
+                k < period ? (int32_t)(splitmix(&random) % VOCAB) : text[i].prompt[k - period];
+        request[i] = (cvn_request){.prompt = text[i].prompt,
+                                   .n_prompt = i % 7 == 6 ? CONTEXT - 10 : 20 + i,
+                                   .max_tokens = i % 5 ? MOST : 7,
+                                   .ignore_eos = true,
+                                   .sampling = {.top_p = 1, .seed = (uint64_t)i}};
+        cvn_sampling *s = &request[i].sampling;
+        s->temperature = i % 3 ? 0.3f : 0;
+        s->top_k = i % 3 == 2 ? 5 : 0;
+        s->repeat_penalty = i % 4 == 3 ? 1.1f : 1;
+    }
+}
+
+static void ask_for_tokens(bool adjust)
+{
+    for (int i = 0; i < N; i++) {
+        cvn_request *r = &request[i];
+        bool own = adjust && i % 2;
+        r->on_logits = own && i % 4 == 1 ? look : NULL;
+        r->bias = &bias;
+        r->n_bias = own;
+        r->sampling.presence_penalty = own && i % 3 == 0 ? 0.2f : 0;
+        r->sampling.frequency_penalty = own && i % 3 == 1 ? 0.1f : 0;
+        r->min_tokens = own ? 4 : 0;
+    }
+}
+
+typedef struct Kind {
+    const char *variant;
+    cvn_dtype dtype;
+    const char *quantize, *kv, *mesh, *layout;
+    int rows;
+    bool adjust;
+} Kind;
+
+static cvn_engine *new_engine(const cvn_model *model, const Kind *k, int rows, bool guesses)
+{
+    cvn_err err = {0};
+    cvn_engine *e = NULL;
+    const cvn_engine_options options = {.rows = rows,
+                                        .context = CONTEXT,
+                                        .threads = 1,
+                                        .sampling = true,
+                                        .filters = true,
+                                        .penalties = true,
+                                        .adjust = k->adjust,
+                                        .n_buckets = 2,
+                                        .bucket = {16, 64},
+                                        .kv_cache = k->kv,
+                                        .mesh = k->mesh,
+                                        .layout = k->layout,
+                                        .speculate = guesses ? "lookup" : NULL};
+    if (cvn_engine_new(model, &options, &e, &err))
+        fail_msg("%s", err.message);
+    return e;
+}
+
+static int submit(cvn_engine *e, int i, Text *text)
+{
+    cvn_err err = {0};
+    const cvn_listener listener = {hear, end, text};
+    int id;
+    if (cvn_engine_submit(e, &request[i], &listener, &id, &err))
+        fail_msg("%s", err.message);
+    return id;
+}
+
+static int step(cvn_engine *e)
+{
+    cvn_err err = {0};
+    int left;
+    if (cvn_engine_step(e, &left, &err))
+        fail_msg("%s", err.message);
+    return left;
+}
+
+static Text plain[N], guessed[N];
+static cvn_engine *guessing;
+
+/* What the text is, with mistakes now and then. */
+static int foretell(void *context, int row, int32_t *guess)
+{
+    uint64_t *random = context;
+    const cvn_listener *l = &guessing->job[row]->listener;
+    const Text *t = l->context, *is = &plain[t - guessed];
+    int n = (int)(splitmix(random) % (GUESS_MOST + 1));
+    for (int i = 0; i < n; i++) {
+        bool right = splitmix(random) % 5 && t->n + i < is->n;
+        guess[i] = right ? is->token[t->n + i] : (int32_t)(splitmix(random) % VOCAB);
+    }
+    return n;
+}
+
+static void guesses_change_no_text(const Kind *k)
+{
+    uint64_t random = 5;
+    cvn_err err = {0};
+    cvn_model *model;
+    char path[512];
+    const cvn_model_options options = {
+        .dtype = k->dtype, .quantize = k->quantize, .no_tokenizer = true};
+    snprintf(path, sizeof path, "%s/llama/%s", CVN_TEST_DATA, k->variant);
+    if (cvn_model_open(path, &options, &model, &err))
+        fail_msg("%s", err.message);
+    /* on a mesh rows are split, where there are several */
+    cvn_engine *without = new_engine(model, k, k->mesh ? k->rows : 1, false);
+    cvn_engine *with = new_engine(model, k, k->rows, true);
+    ask_for_tokens(k->adjust);
+    memset(plain, 0, sizeof plain);
+    memset(guessed, 0, sizeof guessed);
+    for (int i = 0; i < N; i++) {
+        submit(without, i, &plain[i]);
+        while (step(without))
+            ;
+    }
+    guessing = with;
+    with->guesser->from = foretell;
+    with->guesser->context = &random;
+    int cancelled = 0;
+    for (int i = 0; i < N; i++) {
+        int id = submit(with, i, &guessed[i]);
+        for (int s = 0; s < i % 4; s++)
+            step(with);
+        if (i % 6 == 5 && guessed[i].n < plain[i].n)
+            cancelled += cvn_engine_cancel(with, id, NULL) == CVN_OK;
+    }
+    while (step(with))
+        ;
+    assert_true(cancelled > 0);
+    for (int i = 0; i < N; i++) {
+        const Text *a = &plain[i], *b = &guessed[i];
+        bool whole = b->result.finish != CVN_FINISH_CANCELLED;
+        for (int t = 0; t < b->n; t++)
+            if (a->token[t] != b->token[t])
+                fail_msg("%s, %s, %d rows, request %d, token %d is %d, not %d", k->variant,
+                         cvn_dtype_name(k->dtype), k->rows, i, t, b->token[t], a->token[t]);
+        if (whole)
+            assert_int_equal(a->n, b->n);
+        assert_int_equal(b->looked, request[i].on_logits ? b->n : 0);
+        assert_memory_equal(a->logits, b->logits, (size_t)b->looked * sizeof *b->logits);
+    }
+    cvn_engine_stats s = cvn_engine_get_stats(with);
+    assert_true(s.verifies > 0 && s.accepted_tokens > 0);
+    assert_true(s.accepted_tokens < s.guessed_tokens);
+    cvn_engine_free(with, NULL);
+    cvn_engine_free(without, NULL);
+    cvn_model_free(model);
+}
+
+static void in_all_types(void **state)
+{
+    (void)state;
+    static const Kind kinds[] = {
+        {.variant = "gqa", .dtype = CVN_F32, .rows = 1},
+        {.variant = "gqa", .dtype = CVN_F32, .rows = 4},
+        {.variant = "mha", .dtype = CVN_F32, .rows = 3},
+        {.variant = "gqa", .dtype = CVN_BF16, .rows = 4},
+        {.variant = "llama3_rope", .dtype = CVN_BF16, .rows = 1},
+        {.variant = "gqa", .dtype = CVN_BF16, .kv = "int8", .rows = 4},
+        {.variant = "gqa", .dtype = CVN_BF16, .quantize = "int8", .rows = 2},
+        {.variant = "gqa", .dtype = CVN_F32, .quantize = "int4:32", .rows = 12},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        guesses_change_no_text(&kinds[i]);
+}
+
+static void with_biases_penalties_and_logits(void **state)
+{
+    (void)state;
+    static const Kind kinds[] = {
+        {.variant = "gqa", .dtype = CVN_F32, .rows = 1, .adjust = true},
+        {.variant = "gqa", .dtype = CVN_BF16, .rows = 4, .adjust = true},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        guesses_change_no_text(&kinds[i]);
+}
+
+static void on_meshes(void **state)
+{
+    (void)state;
+    static const Kind kinds[] = {
+        {.variant = "gqa",
+         .dtype = CVN_F32,
+         .rows = 4,
+         .mesh = "data=2",
+         .layout = "dp",
+         .adjust = true},
+        {.variant = "gqa",
+         .dtype = CVN_F32,
+         .rows = 3,
+         .mesh = "model=2",
+         .layout = "tp",
+         .adjust = true},
+        {.variant = "gqa",
+         .dtype = CVN_BF16,
+         .rows = 1,
+         .mesh = "model=2",
+         .layout = "tp",
+         .adjust = true},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        guesses_change_no_text(&kinds[i]);
+}
+
+/* What was guessed is what followed when a text was last so: a model that says one thing again and again. */
+static void texts_are_looked_up(void **state)
+{
+    (void)state;
+    const Kind k = {.variant = "gqa", .dtype = CVN_F32, .rows = 2};
+    cvn_err err = {0};
+    cvn_model *model;
+    const cvn_model_options options = {.dtype = k.dtype, .no_tokenizer = true};
+    if (cvn_model_open(CVN_TEST_DATA "/llama/gqa", &options, &model, &err))
+        fail_msg("%s", err.message);
+    cvn_engine *e = new_engine(model, &k, 2, true);
+    static const int32_t text[] = {5, 6, 7, 8, 9, 1, 6, 7, 8, 4, 2, 3, 6, 7};
+    RowGuess *g = &e->guesser->row[1];
+    const cvn_request r = {.prompt = text, .n_prompt = sizeof text / sizeof *text};
+    guess_begin(e, 1, &r);
+    guess_look_up(g);
+    static const int32_t next[] = {8, 4, 2, 3,
+                                   6, 7, 8}; /* the last such place, and on into itself */
+    assert_int_equal(g->n_guess, GUESS_MOST);
+    assert_memory_equal(g->guess, next, sizeof next);
+    /* a longer match further back is better */
+    guess_add(e, 1, 8);
+    guess_add(e, 1, 9);
+    guess_look_up(g);
+    assert_int_equal(g->guess[0], 1);
+    /* nothing is like this */
+    guess_add(e, 1, 100);
+    guess_look_up(g);
+    assert_int_equal(g->n_guess, 0);
+    cvn_engine_free(e, NULL);
+    cvn_model_free(model);
+}
+
+int main(void)
+{
+    make_requests();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_all_types),
+        cmocka_unit_test(with_biases_penalties_and_logits),
+        cmocka_unit_test(on_meshes),
+        cmocka_unit_test(texts_are_looked_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
