@@ -92,6 +92,8 @@ typedef struct cvn_engine_options {
     /* "lookup": the next tokens are guessed to be those that followed when the text last went on as it does now, and several
        are drawn by one run, where that is faster. Texts stay what they are. NULL or "off": one by one. */
     const char *speculate;
+    /* A small model of the same vocabulary that guesses where the text says nothing; borrowed. NULL: none. */
+    const cvn_model *draft;
     int eos_interval; /* decode steps between two looks at the tokens: what a row makes behind
                              its end until then is thrown away; 0: 1 */
     int n_buckets;    /* prefill lengths, ascending; 0: 16, 32, 64, 128, 256, 384, 512 */

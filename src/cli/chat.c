@@ -46,6 +46,7 @@ static const Option *const options[] = {
                                  .help = "refuse turns that do not fit, else forget the oldest"},
     SAMPLING_OPTIONS,
     SHARED(SPECULATE),
+    SHARED(DRAFT),
     SHARED(JSON_SCHEMA),
     SHARED(REGEX),
     SHARED(GRAMMAR),

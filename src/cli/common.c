@@ -88,6 +88,8 @@ const Option shared_options[SHARED_OPTIONS] = {
                           .help = "members in any order, not in the schema's"},
     [SHARED_PRETTY] = {"pretty", .kind = ARG_FLAG, .needs = "json-schema",
                        .help = "allow blanks between the parts of the JSON"},
+    [SHARED_DRAFT] = {"draft", .kind = ARG_INPUT, .value = "DIR",
+                      .help = "a small model of the same vocabulary that guesses tokens"},
     [SHARED_SPECULATE] = {"speculate", .kind = ARG_CHOICE, .value = "HOW",
                           .choices = CHOICES("off", "lookup"), .fallback = "off",
                           .help = "guess tokens that repeat the text, and draw several at once"},

@@ -38,6 +38,7 @@ static const Option *const options[] = {
                                   .help = "tokenizer to use, else the model's"},
     SAMPLING_OPTIONS,
     SHARED(SPECULATE),
+    SHARED(DRAFT),
     CONSTRAINT_OPTIONS,
     SHARED(CONTEXT),
     RUN_MODEL_OPTIONS,

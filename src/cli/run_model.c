@@ -141,6 +141,9 @@ int run_model_open(RunModel *run, const RunOptions *options, cvn_err *err)
         .dtype = options->dtype, .quantize = options->quantize, .tokenizer = options->tokenizer};
     run->encoding = TOKENIZER_BOS | (options->special ? TOKENIZER_SPECIAL : 0U);
     TRY(cvn_model_open(options->path, &open, &run->model, err));
+    open = (cvn_model_options){.dtype = options->dtype, .no_tokenizer = true};
+    if (options->draft)
+        TRY(cvn_model_open(options->draft, &open, &run->draft, err));
     run->load_seconds = clock_seconds() - begin;
     if (options->needs_tokenizer && !cvn_model_has_tokenizer(run->model))
         return err_set(err, CVN_EINVAL, "%s, so there is no tokenizer for text%s",
@@ -232,6 +235,7 @@ RunOptions run_model_options(const Args *args)
         .path = args_value(args, SHARED(MODEL))->text,
         .dtype = dtype_of(args_value(args, SHARED(DTYPE))),
         .quantize = args_value(args, SHARED(QUANTIZE))->text,
+        .draft = args_value(args, SHARED(DRAFT))->text,
         .mesh = args_value(args, SHARED(MESH))->text,
         .layout = args_value(args, SHARED(LAYOUT))->text,
         .engine = {.threads = (int)args_value(args, SHARED(THREADS))->integer,
@@ -294,6 +298,7 @@ int run_model_start(RunModel *run, const RunOptions *options, int64_t n_prompt, 
     engine.mesh = options->mesh;
     engine.layout = options->layout;
     engine.cluster = run->cluster;
+    engine.draft = run->draft;
     int64_t most = cvn_model_context(run->model), needed = n_prompt + n_new;
     if (engine.context == 0)
         engine.context = needed < most ? needed : most;
@@ -324,6 +329,7 @@ int run_model_close(RunModel *run, cvn_err *err)
     }
     int code = cvn_engine_free(run->engine, err);
     cvn_model_free(run->model);
+    cvn_model_free(run->draft);
     *run = (RunModel){0};
     return code;
 }

@@ -26,6 +26,7 @@ typedef struct RunOptions {
     const char *path;
     cvn_dtype dtype;           /* CVN_DTYPE_COUNT: the model's */
     const char *quantize;      /* while loading, or NULL */
+    const char *draft;         /* a model that guesses, or NULL */
     bool needs_tokenizer;      /* without one there is nothing to do */
     const char *mesh, *layout; /* of several devices; NULL: one */
     bool takes_ids;            /* the command could be given --tokens instead */
@@ -37,6 +38,7 @@ typedef struct RunOptions {
 typedef struct RunModel {
     Cluster *cluster; /* other processes, or NULL; the program's */
     cvn_model *model;
+    cvn_model *draft; /* or NULL */
     cvn_engine *engine;
     unsigned encoding; /* how text that is typed is encoded: TOKENIZER_BOS, … */
     double load_seconds, compile_seconds;

@@ -85,6 +85,7 @@ static const Option *const options[] = {
     SHARED(CONTEXT),
     RUN_MODEL_OPTIONS,
     SHARED(SPECULATE),
+    SHARED(DRAFT),
     SHARED(PROFILE),
     NULL,
 };

@@ -73,7 +73,7 @@ cvn_dtype engine_product_dtype(const cvn_engine *e)
 
 static bool speculates(const cvn_engine_options *o)
 {
-    return o->speculate && strcmp(o->speculate, "off") != 0 && !o->no_generation;
+    return ((o->speculate && strcmp(o->speculate, "off") != 0) || o->draft) && !o->no_generation;
 }
 
 /* Of an engine that adjusts, only the programs that do look at tokens one by one. */

@@ -11,7 +11,8 @@ enum {
     WINDOW = 1 << 15  /* tokens behind which nobody looks */
 };
 
-static const float LATELY = 0.1f; /* how much a new observation counts */
+static const float LATELY = 0.1f;  /* how much a new observation counts */
+static const float AGAIN = 0.003f; /* how much trust in a draft comes back with each token */
 
 static size_t vocab_of(const cvn_engine *e)
 {
@@ -59,7 +60,11 @@ int guess_make(cvn_engine *e, cvn_err *err)
             step.every = true;
             TRY(engine_make_step(e, &g->step[m][i], &step, &g->in, err));
         }
-    return CVN_OK;
+    g->text = arena_array(&e->arena, rows, sizeof *g->text);
+    g->guess = arena_array(&e->arena, rows, sizeof *g->guess);
+    g->n = arena_array(&e->arena, rows, sizeof *g->n);
+    g->n_guess = arena_array(&e->arena, rows, sizeof *g->n_guess);
+    return o->draft ? draft_open(&g->draft, e, err) : CVN_OK;
 }
 
 void guess_free(cvn_engine *e)
@@ -67,6 +72,8 @@ void guess_free(cvn_engine *e)
     for (int m = 0; e->guesser && m < SAMPLE_MODE_COUNT; m++)
         for (int i = 0; i < GUESS_STEPS; i++)
             program_free(&e->guesser->step[m][i].program);
+    if (e->guesser)
+        draft_close(&e->guesser->draft);
 }
 
 /* ---- guesses ---- */
@@ -130,7 +137,7 @@ static double expected(const RowGuess *g, int64_t n)
 }
 
 /* The program that promises most tokens per second; -1: decoding does. */
-static int choose(const cvn_engine *e, int active)
+static int choose(const cvn_engine *e, int active, bool drafts)
 {
     const Guesser *g = e->guesser;
     int best = -1;
@@ -138,6 +145,7 @@ static int choose(const cvn_engine *e, int active)
     for (int i = 0; i < g->n_steps; i++) {
         const EngineStep *step = &g->step[0][i];
         double sum = 0, seconds = g->seconds[i] > 0 ? g->seconds[i] : g->decode;
+        seconds += drafts ? g->drafted * (double)(step->seq - 1) : 0;
         if (step->rows < e->options.rows && active > 1)
             continue;
         for (int row = 0; row < e->options.rows; row++)
@@ -215,26 +223,70 @@ static int run(cvn_engine *e, int which, cvn_err *err)
     return CVN_OK;
 }
 
+/* What is to be guessed by a draft model is, no more than a program takes. */
+static int draft(cvn_engine *e, int which, cvn_err *err)
+{
+    Guesser *g = e->guesser;
+    int most = (int)g->step[0][which].seq - 1;
+    for (int row = 0; row < e->options.rows; row++) {
+        RowGuess *r = &g->row[row];
+        bool wanted = e->rows.length[row] && r->kind == GUESS_DRAFT && r->n_guess;
+        g->text[row] = wanted ? r->text : NULL;
+        g->guess[row] = r->guess;
+        g->n[row] = r->n;
+        g->n_guess[row] = 0;
+    }
+    double begin = clock_seconds();
+    TRY(draft_guess(&g->draft, e, g->text, g->n, most, g->guess, g->n_guess, err));
+    double seconds = (clock_seconds() - begin) / most;
+    g->drafted += g->drafted > 0 ? (seconds - g->drafted) * 0.2 : seconds;
+    for (int row = 0; row < e->options.rows; row++)
+        if (g->text[row])
+            g->row[row].n_guess = (int)num_min(g->n_guess[row], g->row[row].n_guess);
+    return CVN_OK;
+}
+
+/* Guesses, or, for the draft model, that there will be some; returns whether there will. */
+static bool guess(cvn_engine *e, int row)
+{
+    Guesser *g = e->guesser;
+    RowGuess *r = &g->row[row];
+    r->stood = 0;
+    if (g->from)
+        r->n_guess = g->from(g->context, row, r->guess);
+    else
+        guess_look_up(r);
+    if (r->n_guess || !g->draft.e || g->from)
+        return false;
+    r->kind = GUESS_DRAFT;
+    r->n_guess = GUESS_MOST;
+    return true;
+}
+
 int guess_run(cvn_engine *e, const int64_t *most, bool *ran, cvn_err *err)
 {
     Guesser *g = e->guesser;
     int active = 0;
+    bool drafts = false;
     *ran = false;
     for (int row = 0; row < e->options.rows; row++) {
         if (!e->rows.length[row])
             continue;
         active++;
-        g->row[row].stood = 0;
-        if (g->from)
-            g->row[row].n_guess = g->from(g->context, row, g->row[row].guess);
-        else
-            guess_look_up(&g->row[row]);
+        drafts = guess(e, row) || drafts;
         g->row[row].n_guess = (int)num_min(g->row[row].n_guess, most[row] - 1);
     }
-    int which = active && (g->decode > 0 || g->from) ? choose(e, active) : -1;
+    int which = active && (g->decode > 0 || g->from) ? choose(e, active, drafts) : -1;
+    for (int row = 0; row < e->options.rows && which < 0 && drafts; row++)
+        if (g->row[row].kind == GUESS_DRAFT) { /* was not asked, and may be again one day */
+            g->row[row].n_guess = 0;
+            g->row[row].rate[GUESS_DRAFT] += (1 - g->row[row].rate[GUESS_DRAFT]) * AGAIN;
+        }
     if (which < 0)
         return CVN_OK;
     *ran = true;
+    if (drafts)
+        TRY(draft(e, which, err));
     TRY(run(e, which, err));
     for (int row = 0; row < e->options.rows; row++)
         e->stats.guessed_tokens += e->rows.length[row] ? g->row[row].n_guess : 0;

@@ -16,13 +16,15 @@
 #ifndef CVN_SERVE_GUESS_H
 #define CVN_SERVE_GUESS_H
 
-#include "serve/engine.h"
+#include "serve/draft.h"
 
 enum {
     GUESS_MOST = 7, /* tokens guessed at once: attention takes so many and one more as one alone */
     GUESS_TOKENS = 32, /* of a run */
     GUESS_STEPS = 4,   /* programs of a mode, at most */
-    GUESS_KINDS = 4    /* of guesses, by how many tokens before them were the same */
+    GUESS_DRAFT =
+        4, /* kind of a draft model's guesses; those below have the same tokens before them, … */
+    GUESS_KINDS /* … the more the higher */
 };
 
 typedef struct RowGuess {
@@ -45,6 +47,11 @@ typedef struct Guesser {
     EngineStep step[SAMPLE_MODE_COUNT][GUESS_STEPS];
     double seconds[GUESS_STEPS]; /* of a run, lately; 0: not known */
     double decode;               /* of a decode step */
+    Draft draft;                 /* with options.draft */
+    double drafted;              /* seconds of a token that it guesses */
+    int32_t **text, **guess;     /* [rows] of those that it guesses for; else NULL */
+    int64_t *n;                  /* [rows] tokens of these texts */
+    int *n_guess;                /* [rows] */
     const int32_t *next;         /* [rows of the run, seq] what the last run drew … */
     const float *logits;         /* … of these [rows of the run, seq, vocab], where it adjusts */
     int64_t seq;                 /* of the last run */

@@ -319,6 +319,8 @@ int cvn_engine_step(cvn_engine *e, int *left, cvn_err *err)
 void cvn_engine_watch(cvn_engine *e, const volatile int *flag)
 {
     e->watched = flag;
+    if (e->guesser && e->guesser->draft.e)
+        cvn_engine_watch(e->guesser->draft.e, flag);
     e->rt.backend->watch(e->rt.devices, flag);
 }
 

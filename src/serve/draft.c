@@ -1,0 +1,102 @@
+#include "serve/draft.h"
+
+#include "base/num.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+int draft_open(Draft *d, const cvn_engine *of, cvn_err *err)
+{
+    const cvn_engine_options *o = &of->options;
+    const LlamaConfig *own = &o->draft->io.config, *config = &of->model->io.config;
+    if (o->mesh)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "a draft model guesses on one device, and there is a mesh; leave one out");
+    if (own->vocab != config->vocab || own->max_context < o->context)
+        return err_set(err, CVN_EINVAL,
+                       "the draft model has a vocabulary of %" PRId64 " and a context of %" PRId64
+                       ", the model %" PRId64 " and %" PRId64
+                       "; take a draft of the same vocabulary, or a shorter context",
+                       own->vocab, own->max_context, config->vocab, o->context);
+    const cvn_engine_options options = {.rows = o->rows,
+                                        .context = o->context,
+                                        .threads = o->threads,
+                                        .sampling = of->most >= SAMPLE_RANDOM,
+                                        .filters = of->most >= SAMPLE_FILTER,
+                                        .n_buckets = 3,
+                                        .bucket = {4, 32, 256}};
+    TRY(cvn_engine_new(o->draft, &options, &d->e, err));
+    size_t rows = (size_t)o->rows;
+    d->held = arena_array(&d->e->arena, rows, sizeof *d->held);
+    d->request = arena_array(&d->e->arena, rows, sizeof *d->request);
+    for (size_t i = 0; i < rows; i++)
+        d->held[i] = arena_array(&d->e->arena, (size_t)o->context + 1, sizeof(int32_t));
+    return CVN_OK;
+}
+
+void draft_close(Draft *d)
+{
+    cvn_engine_free(d->e, NULL);
+}
+
+/* A row goes on from what it holds of the text, and draws as the engine's does. */
+static void begin(Draft *d, const cvn_engine *of, int row, const int32_t *text, int64_t n)
+{
+    const Inputs *from = &of->rows;
+    Inputs *to = &d->e->rows;
+    int32_t *held = d->held[row];
+    int64_t same = 0, most = num_min(d->e->filled[row], n - 1);
+    while (same < most && held[same] == text[same])
+        same++;
+    engine_set_filled(d->e, row, same);
+    memcpy(held, text, (size_t)n * sizeof *held);
+    d->request[row] = (cvn_request){.prompt = held, .n_prompt = n};
+    to->temperature[row] = from->temperature[row];
+    to->top_k[row] = from->top_k[row];
+    to->top_p[row] = from->top_p[row];
+    to->min_p[row] = from->min_p[row];
+    memcpy(to->key + 2 * row, from->key + 2 * row, 2 * sizeof *to->key);
+}
+
+/* Reads what is new of the texts; each row has then drawn its first guess. */
+static int read_texts(Draft *d, int32_t *const *text, cvn_err *err)
+{
+    for (;;) {
+        int left = 0;
+        for (int row = 0; row < d->e->options.rows; row++)
+            if (text[row] && d->e->filled[row] < d->request[row].n_prompt)
+                d->e->prompt[left++] = (RowPrompt){.row = row, .request = &d->request[row]};
+        if (left == 0)
+            return CVN_OK;
+        TRY(engine_prefill(d->e, d->e->prompt, left, err));
+    }
+}
+
+int draft_guess(Draft *d, const cvn_engine *of, int32_t *const *text, const int64_t *n, int most,
+                int32_t *const *guess, int *n_guess, cvn_err *err)
+{
+    int rows = d->e->options.rows, active = 0;
+    for (int row = 0; row < rows; row++) {
+        engine_set_active(d->e, row, false);
+        if (text[row])
+            begin(d, of, row, text[row], n[row]);
+    }
+    TRY(read_texts(d, text, err));
+    for (int row = 0; row < rows; row++)
+        engine_set_active(d->e, row, text[row] != NULL);
+    for (int i = 0; i < most; i++) {
+        if (i && active)
+            TRY(engine_decode(d->e, err));
+        active = 0;
+        for (int row = 0; row < rows; row++) {
+            if (!d->e->rows.length[row])
+                continue;
+            guess[row][i] = d->held[row][n[row] + i] = d->e->rows.tokens[row];
+            n_guess[row] = i + 1;
+            active++;
+            if (d->e->filled[row] >= of->options.context)
+                engine_set_active(d->e, row, false);
+        }
+    }
+    return CVN_OK;
+}
