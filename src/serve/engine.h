@@ -71,10 +71,8 @@ struct cvn_engine {
     struct RowAdjust
         *adjust; /* [rows + 1] with options.adjust (serve/adjust.h), one to look ahead; else NULL */
     struct cvn_vocabulary *words; /* owned: of the tokenizer, once a request has a constraint */
-    struct PrefixRow
-        *prefix; /* [rows] with options.reuse: what they hold (serve/prefix.h); else NULL */
+    struct Prefix *prefix;    /* with options.reuse: what rows hold (serve/prefix.h); else NULL */
     struct Guesser *guesser;  /* with options.speculate (serve/guess.h); else NULL */
-    int64_t requests;         /* that were given a row */
     Queue queue;              /* requests that have not ended (serve/scheduler.h) */
     Job **job;                /* [rows] the request that works on the row, or NULL */
     struct RowPrompt *prompt; /* [rows] of those that are being read */

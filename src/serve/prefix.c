@@ -10,22 +10,13 @@ enum { WORTH_COPYING = 8 };
 void prefix_init(cvn_engine *e)
 {
     size_t rows = (size_t)e->options.rows;
-    e->prefix = arena_array(&e->arena, rows, sizeof *e->prefix);
+    Prefix *p = e->prefix = arena_array(&e->arena, 1, sizeof *p);
+    radix_init(&p->radix, e->options.rows, &e->arena);
+    p->token = arena_array(&e->arena, rows, sizeof *p->token);
+    p->n = arena_array(&e->arena, rows, sizeof *p->n);
+    p->salt = arena_array(&e->arena, rows, sizeof *p->salt);
     for (size_t i = 0; i < rows; i++)
-        e->prefix[i].token =
-            arena_array(&e->arena, (size_t)e->options.context + 1, sizeof(int32_t));
-}
-
-/* Tokens that a row's cache holds of the prompt. */
-static int64_t shared(const cvn_engine *e, int row, const cvn_request *request)
-{
-    const PrefixRow *p = &e->prefix[row];
-    int64_t most = num_min(request->n_prompt - 1, num_min(p->n, e->filled[row])), n = 0;
-    if (p->salt != request->cache_salt)
-        return 0;
-    while (n < most && p->token[n] == request->prompt[n])
-        n++;
-    return n;
+        p->token[i] = arena_array(&e->arena, (size_t)e->options.context, sizeof(int32_t));
 }
 
 /* Positions [0, n) of a row into another, on all devices. Rows must be of one part. */
@@ -52,33 +43,14 @@ static bool copy_row(cvn_engine *e, int from, int to, int64_t n)
     return true;
 }
 
-static int oldest_row(const cvn_engine *e)
-{
-    int oldest = -1;
-    for (int i = 0; i < e->options.rows; i++)
-        if (!e->job[i] && (oldest < 0 || e->prefix[i].used < e->prefix[oldest].used))
-            oldest = i;
-    return oldest;
-}
-
 int prefix_take_row(cvn_engine *e, const cvn_request *request, int64_t *keep)
 {
-    int best = -1;
-    *keep = 0;
-    for (int i = 0; i < e->options.rows; i++) {
-        int64_t n = shared(e, i, request);
-        /* of rows that share as much, one that is free */
-        if (n > *keep || (n && n == *keep && e->job[best] && !e->job[i])) {
-            *keep = n;
-            best = i;
-        }
-    }
-    int row = e->parts == 1 ? oldest_row(e) : engine_free_row(e);
-    if (best < 0)
-        return row;
-    if (!e->job[best] && (best == row || *keep * 2 > e->prefix[best].n))
+    const Radix *radix = &e->prefix->radix;
+    int best, row = e->parts == 1 ? radix_oldest(radix) : engine_free_row(e);
+    *keep = radix_find(radix, request->cache_salt, request->prompt, request->n_prompt - 1, &best);
+    if (best >= 0 && !e->job[best] && (best == row || *keep * 2 > radix->row[best].n))
         return best;
-    if (*keep >= WORTH_COPYING && row != best && copy_row(e, best, row, *keep))
+    if (best >= 0 && *keep >= WORTH_COPYING && copy_row(e, best, row, *keep))
         return row;
     *keep = 0;
     return row;
@@ -86,25 +58,35 @@ int prefix_take_row(cvn_engine *e, const cvn_request *request, int64_t *keep)
 
 void prefix_begin(cvn_engine *e, int row, const cvn_request *request)
 {
-    PrefixRow *p = &e->prefix[row];
-    memcpy(p->token, request->prompt, (size_t)request->n_prompt * sizeof *p->token);
-    p->n = request->n_prompt;
-    p->salt = request->cache_salt;
-    p->used = ++e->requests;
+    Prefix *p = e->prefix;
+    prefix_forget(e, row);
+    p->n[row] = request ? request->n_prompt : 0;
+    if (request) {
+        memcpy(p->token[row], request->prompt, (size_t)request->n_prompt * sizeof **p->token);
+        p->salt[row] = request->cache_salt;
+    }
+    radix_set_busy(&p->radix, row, true);
+    radix_use(&p->radix, row);
+    prefix_read(e, row);
 }
 
-void prefix_add(cvn_engine *e, int row, int32_t token)
+void prefix_read(cvn_engine *e, int row)
 {
-    PrefixRow *p = &e->prefix[row];
-    if (p->n && p->n <= e->options.context)
-        p->token[p->n++] = token;
+    Prefix *p = e->prefix;
+    int64_t n = num_min(e->filled[row], p->n[row]);
+    radix_set(&p->radix, row, p->salt[row], p->token[row], n);
 }
 
-/* What was decoded behind the last token that was handed over does not count. */
+/* What was decoded behind the prompt does not count. */
 void prefix_end(cvn_engine *e, int row)
 {
-    PrefixRow *p = &e->prefix[row];
-    int64_t n = num_min(p->n, e->filled[row]);
-    p->n = n;
-    engine_set_filled(e, row, n);
+    Prefix *p = e->prefix;
+    if (p->n[row])
+        engine_set_filled(e, row, p->radix.row[row].n);
+    radix_set_busy(&p->radix, row, false);
+}
+
+void prefix_forget(cvn_engine *e, int row)
+{
+    radix_set(&e->prefix->radix, row, 0, NULL, 0);
 }

@@ -76,7 +76,7 @@ void engine_reset_row(cvn_engine *e, int row)
     engine_set_filled(e, row, 0);
     e->resets[row]++;
     if (e->prefix)
-        e->prefix[row].n = 0;
+        prefix_forget(e, row);
     e->rows.tokens[row] = 0;
     e->rows.length[row] = 0;
     e->rows.temperature[row] = 0;

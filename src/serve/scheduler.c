@@ -48,12 +48,12 @@ static void finish(cvn_engine *e, Job *job, cvn_finish why)
         if (job->result.n_tokens)
             engine_set_filled(e, row, job->request.n_prompt + job->result.n_tokens - 1);
         job->kept->n = e->filled[row];
-    } else if (row >= 0 && e->prefix) {
-        prefix_end(e, row);
-    } else if (row >= 0) {
+    } else if (row >= 0 && !e->prefix) {
         engine_reset_row(e, row);
         engine_release_row(e, row);
     }
+    if (row >= 0 && e->prefix)
+        prefix_end(e, row);
     if (job->listener.on_end)
         job->listener.on_end(job->listener.context, job->id, &job->result);
 }
@@ -99,12 +99,12 @@ static void begin(cvn_engine *e, Job *job, int row, int64_t keep)
     e->queue.running++;
     engine_begin_row(e, row, &job->request, keep);
     job->result.reused = keep;
-    if (kept) {
+    if (kept)
         kept->resets = e->resets[row];
-    } else if (e->prefix) {
+    else if (e->prefix)
         e->resets[row]++; /* whoever kept it has lost it */
-        prefix_begin(e, row, &job->request);
-    }
+    if (e->prefix)
+        prefix_begin(e, row, kept ? NULL : &job->request);
 }
 
 /* Gives free rows to those that wait, in their order. */
@@ -165,8 +165,6 @@ static bool take_token(cvn_engine *e, Job *job, int32_t token)
         result->first_seconds = result->total_seconds;
     if (e->adjust && e->adjust[job->row].logits && job->request.on_logits)
         job->request.on_logits(l->context, job->id, e->adjust[job->row].logits, token);
-    if (e->prefix && !job->kept)
-        prefix_add(e, job->row, token);
     if (e->guesser)
         guess_add(e, job->row, token);
     bool go_on = !l->on_token || l->on_token(l->context, job->id, token);
@@ -212,6 +210,8 @@ static int read_prompts(cvn_engine *e, cvn_err *err)
             if (!p->computed)
                 continue;
             job->result.computed += p->computed;
+            if (e->prefix)
+                prefix_read(e, p->row);
             job->result.prefill_seconds += seconds;
             if (e->filled[p->row] < job->request.n_prompt)
                 continue;

@@ -1,0 +1,60 @@
+/*
+ * Which row holds a sequence of tokens, or the longest beginning of it: a radix tree. A node stands for the tokens from its
+ * parent's end to its own; rows lie at the nodes where their sequences end.
+ *
+ *     row 0   S y s t e m Q 1             "System Q" --- "1"           row 0
+ *     row 1   S y s t e m Q 2                        \-- "2"           row 1
+ *     row 2   H i                         "Hi"                         row 2
+ *
+ * Tokens are not copied: a node reads those of some row below it, which stay as they are while the row is in the tree. A row
+ * adds at most a leaf, a fork and the node of its salt, so that nodes are made once, and nothing here can fail. Rows are also
+ * in an order, the one used last in front.
+ */
+#ifndef CVN_SERVE_RADIX_H
+#define CVN_SERVE_RADIX_H
+
+#include "base/arena.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct RadixNode {
+    int parent, child, next; /* the first child, the next one of the parent; -1: none */
+    int row;                 /* the first that ends here, or -1 */
+    int any;                 /* some row at or below it: whose tokens it reads */
+    int rows, free;          /* at or below it */
+    int64_t end;             /* tokens of a sequence that ends here */
+    uint64_t salt;           /* of a child of the root, which has no tokens */
+} RadixNode;
+
+typedef struct RadixRow {
+    const int32_t *token; /* borrowed */
+    int64_t n;
+    int node;         /* where it ends, or -1 */
+    int next;         /* the next one that ends there, or -1 */
+    bool busy;        /* of two that hold as much the other is found */
+    int newer, older; /* in the order of use, or -1 */
+} RadixRow;
+
+typedef struct Radix {
+    RadixNode *node; /* [3 * rows + 1] the first is the root */
+    RadixRow *row;   /* [rows] */
+    int spare;       /* the first node that is in no use, linked by `next` */
+    int rows, newest, oldest;
+} Radix;
+
+void radix_init(Radix *radix, int rows, Arena *arena);
+
+/* From now on the row holds these tokens; n = 0: none. */
+void radix_set(Radix *radix, int row, uint64_t salt, const int32_t *token, int64_t n);
+void radix_set_busy(Radix *radix, int row, bool busy);
+
+/* How many of the first n tokens some row of that salt holds, and which one: one that is not busy, if there is. */
+int64_t radix_find(const Radix *radix, uint64_t salt, const int32_t *token, int64_t n, int *row);
+
+/* The row is the one used last. */
+void radix_use(Radix *radix, int row);
+/* Of those that are not busy, the one used longest ago; -1: all are. */
+int radix_oldest(const Radix *radix);
+
+#endif

@@ -1,0 +1,245 @@
+/*
+ * What a request answers depends on nothing but itself: alone, and in random company, the same tokens come out, drawn from the
+ * same logits to the bit; whatever other rows do, whatever caches hold, is guessed, or is cancelled beside it.
+ */
+#include "serve/guess.h"
+#include "splitmix.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { CONTEXT = 240, N = 60, MOST = 20, VOCAB = 259 };
+
+typedef struct Text {
+    int32_t prompt[CONTEXT], token[MOST + 1];
+    uint64_t logits[MOST + 1]; /* a digest of those of each token */
+    int n, looked;
+    cvn_request request;
+    cvn_result result;
+} Text;
+
+static Text alone[N], beside[N];
+static cvn_engine *company;
+
+static bool hear(void *context, int id, int32_t token)
+{
+    Text *t = context;
+    (void)id;
+    t->token[t->n++] = token;
+    return true;
+}
+
+static void look(void *context, int id, const float *logits, int32_t token)
+{
+    Text *t = context;
+    (void)id;
+    (void)token;
+    uint64_t hash = 0;
+    for (int v = 0; v < VOCAB; v++) {
+        uint32_t bits;
+        memcpy(&bits, &logits[v], sizeof bits);
+        hash = hash * UINT64_C(0x9e3779b97f4a7c15) + bits;
+    }
+    assert_int_equal(t->looked, t->n);
+    t->logits[t->looked++] = hash;
+}
+
+static void end(void *context, int id, const cvn_result *result)
+{
+    Text *t = context;
+    (void)id;
+    t->result = *result;
+}
+
+static int foretell(void *context, int row, int32_t *guess)
+{
+    uint64_t *random = context;
+    const Text *t = company->job[row]->listener.context, *is = &alone[t - beside];
+    for (int i = 0; i < GUESS_MOST; i++)
+        guess[i] = splitmix(random) % 6 && t->n + i < is->n ? is->token[t->n + i] : i;
+    return (int)(splitmix(random) % (GUESS_MOST + 1));
+}
+
+typedef struct Kind {
+    const char *variant, *quantize, *kv;
+    cvn_dtype dtype;
+    int rows, interval;
+    bool reuse, guesses;
+} Kind;
+
+static cvn_engine *new_engine(const cvn_model *model, const Kind *k)
+{
+    cvn_err err = {0};
+    cvn_engine *e = NULL;
+    const cvn_engine_options options = {.rows = k->rows,
+                                        .context = CONTEXT,
+                                        .threads = 1,
+                                        .adjust = true,
+                                        .penalties = true,
+                                        .kv_cache = k->kv,
+                                        .reuse = k->reuse,
+                                        .eos_interval = k->interval,
+                                        .speculate = k->guesses ? "lookup" : NULL,
+                                        .n_buckets = 3,
+                                        .bucket = {16, 32, 64}};
+    if (cvn_engine_new(model, &options, &e, &err))
+        fail_msg("%s", err.message);
+    return e;
+}
+
+/* Prompts that begin as others do, go on from what those answered, or are new. */
+static void make_request(int i, uint64_t *random)
+{
+    Text *t = &alone[i];
+    const Text *old = &alone[i ? splitmix(random) % (uint64_t)i : 0];
+    int64_t n = 0, most = CONTEXT - MOST;
+    if (i && splitmix(random) % 3) {
+        n = splitmix(random) % 2 ? old->request.n_prompt
+                                 : (int64_t)(splitmix(random) % (uint64_t)old->request.n_prompt);
+        memcpy(t->prompt, old->prompt, (size_t)n * sizeof *t->prompt);
+        for (int k = 0; n == old->request.n_prompt + k && k < old->n && n < most; k++)
+            t->prompt[n++] = old->token[k];
+    }
+    for (int64_t more = 1 + (int64_t)(splitmix(random) % 90); more && n < most; more--)
+        t->prompt[n++] = (int32_t)(splitmix(random) % VOCAB);
+    t->request = (cvn_request){.prompt = t->prompt,
+                               .n_prompt = n,
+                               .max_tokens = 1 + (int64_t)(splitmix(random) % MOST),
+                               .ignore_eos = true,
+                               .on_logits = i % 4 ? look : NULL,
+                               .sampling = {.temperature = i % 3 ? 1.f : 0,
+                                            .top_p = i % 5 ? 1 : 0.8f,
+                                            .top_k = i % 4 ? 0 : 40,
+                                            .repeat_penalty = i % 5 ? 1 : 1.2f,
+                                            .frequency_penalty = i % 6 ? 0 : 0.3f,
+                                            .seed = splitmix(random)},
+                               .cache_salt = i % 7 == 6};
+}
+
+static int submit(cvn_engine *e, const cvn_request *request, Text *text)
+{
+    cvn_err err = {0};
+    const cvn_listener listener = {hear, end, text};
+    int id;
+    if (cvn_engine_submit(e, request, &listener, &id, &err))
+        fail_msg("%s", err.message);
+    return id;
+}
+
+static int step(cvn_engine *e)
+{
+    cvn_err err = {0};
+    int left;
+    if (cvn_engine_step(e, &left, &err))
+        fail_msg("%s", err.message);
+    return left;
+}
+
+static void answers_alone(const cvn_model *model, const Kind *k)
+{
+    const Kind plain = {.kv = k->kv, .rows = 1, .interval = 1};
+    cvn_engine *e = new_engine(model, &plain);
+    uint64_t random = 17;
+    memset(alone, 0, sizeof alone);
+    for (int i = 0; i < N; i++) {
+        make_request(i, &random);
+        submit(e, &alone[i].request, &alone[i]);
+        while (step(e))
+            ;
+    }
+    cvn_engine_free(e, NULL);
+}
+
+static void company_changes_no_bit(const Kind *k)
+{
+    cvn_err err = {0};
+    cvn_model *model;
+    char path[512];
+    const cvn_model_options options = {
+        .dtype = k->dtype, .quantize = k->quantize, .no_tokenizer = true};
+    snprintf(path, sizeof path, "%s/llama/%s", CVN_TEST_DATA, k->variant);
+    if (cvn_model_open(path, &options, &model, &err))
+        fail_msg("%s", err.message);
+    answers_alone(model, k);
+    company = new_engine(model, k);
+    uint64_t random = 23;
+    if (k->guesses) {
+        company->guesser->from = foretell;
+        company->guesser->context = &random;
+    }
+    memset(beside, 0, sizeof beside);
+    for (int i = 0; i < N; i++) {
+        int id = submit(company, &alone[i].request, &beside[i]);
+        for (uint64_t steps = splitmix(&random) % 6; steps; steps--)
+            step(company);
+        if (i % 10 == 9)
+            cvn_engine_cancel(company, id, NULL);
+    }
+    while (step(company))
+        ;
+    int64_t reused = 0;
+    for (int i = 0; i < N; i++) {
+        const Text *a = &alone[i], *b = &beside[i];
+        reused += b->result.reused;
+        if (b->result.finish != CVN_FINISH_CANCELLED)
+            assert_int_equal(a->n, b->n);
+        for (int t = 0; t < b->n; t++)
+            if (a->token[t] != b->token[t] || a->logits[t] != b->logits[t])
+                fail_msg("%s, %s, request %d of %lld tokens, %lld reused: token %d is %d and was "
+                         "%d; logits are %s",
+                         k->variant, cvn_dtype_name(k->dtype), i, (long long)a->request.n_prompt,
+                         (long long)b->result.reused, t, b->token[t], a->token[t],
+                         a->logits[t] == b->logits[t] ? "the same" : "others");
+    }
+    assert_true(k->reuse ? reused > 0 : reused == 0);
+    assert_true(!k->guesses || cvn_engine_get_stats(company).accepted_tokens > 0);
+    cvn_engine_free(company, NULL);
+    cvn_model_free(model);
+}
+
+static void in_all_types(void **state)
+{
+    (void)state;
+    static const Kind kinds[] = {
+        {.variant = "gqa", .dtype = CVN_F32, .rows = 4, .interval = 1, .reuse = true},
+        {.variant = "gqa",
+         .dtype = CVN_F32,
+         .rows = 4,
+         .interval = 3,
+         .reuse = true,
+         .guesses = true},
+        {.variant = "mha", .dtype = CVN_BF16, .rows = 6, .interval = 2, .reuse = true},
+        {.variant = "llama3_rope",
+         .dtype = CVN_BF16,
+         .rows = 4,
+         .interval = 1,
+         .reuse = true,
+         .guesses = true},
+        {.variant = "gqa",
+         .dtype = CVN_BF16,
+         .kv = "int8",
+         .rows = 5,
+         .interval = 1,
+         .reuse = true,
+         .guesses = true},
+        {.variant = "gqa",
+         .quantize = "int8",
+         .dtype = CVN_F32,
+         .rows = 3,
+         .interval = 1,
+         .guesses = true},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        company_changes_no_bit(&kinds[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(in_all_types)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
