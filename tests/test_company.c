@@ -84,6 +84,7 @@ static cvn_engine *new_engine(const cvn_model *model, const Kind *k)
                                         .kv_cache = k->kv,
                                         .reuse = k->reuse,
                                         .eos_interval = k->interval,
+                                        .max_stall = k->rows > 1 ? 3e-4 : 0,
                                         .speculate = k->guesses ? "lookup" : NULL,
                                         .n_buckets = 3,
                                         .bucket = {16, 32, 64}};

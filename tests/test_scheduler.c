@@ -306,6 +306,82 @@ static void a_long_prompt_does_not_stop_others(void **state)
     cvn_engine_free(e, NULL);
 }
 
+static void sections_are_as_short_as_rows_may_wait(void **state)
+{
+    (void)state;
+    cvn_engine *e = new_engine(2, 1, NULL);
+    Heard h[2];
+    memset(h, 0, sizeof h);
+    e->options.max_stall = 1.5;
+    e->section_seconds[0] = 1e3; /* of 16 tokens: far too many, and so are 64 */
+    submit(e, 1, &h[1]);         /* nobody waits: 120 = 64 + 64 */
+    int64_t before = cvn_engine_get_stats(e).prefills;
+    while (!h[1].n)
+        step(e);
+    assert_int_equal(cvn_engine_get_stats(e).prefills, before + 2);
+    e->section_seconds[0] = e->section_seconds[1] = 1e9;
+    submit(e, 7, &h[0]); /* 190 = 11 * 16 + 14: but one section each time */
+    for (int i = 0; i < 12; i++) {
+        int was = h[1].n;
+        assert_int_equal(h[0].n, 0);
+        step(e);
+        assert_true(h[1].n == was + 1 || h[1].ends);
+    }
+    assert_true(h[0].n > 0);
+    while (step(e))
+        ;
+    assert_whole(&h[0], 7);
+    assert_whole(&h[1], 1);
+    cvn_engine_free(e, NULL);
+}
+
+/* The order in which requests end on one row. */
+static int order[2000], ended;
+
+static void note_end(void *context, int id, const cvn_result *result)
+{
+    (void)id;
+    (void)result;
+    order[ended++] = (int)((const cvn_request *)context - request);
+}
+
+static void submit_of(cvn_engine *e, int as, uint64_t key, int priority)
+{
+    static cvn_request r;
+    r = request[4]; /* of one token */
+    r.max_tokens = 1;
+    r.key = key;
+    r.priority = priority;
+    const cvn_listener listener = {.on_end = note_end, .context = &request[as]};
+    assert_int_equal(cvn_engine_submit(e, &r, &listener, NULL, NULL), CVN_OK);
+}
+
+static void those_who_ask_take_turns_by_priority(void **state)
+{
+    (void)state;
+    cvn_engine *e = new_engine(1, 1, NULL);
+    /* three of one, then two of others, and one that is in a hurry */
+    static const int expected[] = {5, 0, 3, 4, 1, 2};
+    for (int i = 0; i < 3; i++)
+        submit_of(e, i, 1, 0);
+    submit_of(e, 3, 2, 0);
+    submit_of(e, 4, 3, 0);
+    submit_of(e, 5, 1, -1);
+    for (ended = 0; step(e);)
+        ;
+    assert_memory_equal(order, expected, sizeof expected);
+    /* nobody waits for ever */
+    submit_of(e, 0, 1, 1);
+    for (ended = 0; ended < 280; step(e))
+        for (int i = 0; i < 6; i++) /* more than a step answers */
+            submit_of(e, 1, 2, 0);
+    int at = 0;
+    while (at < ended && order[at] != 0)
+        at++;
+    assert_int_equal(at, 256);
+    cvn_engine_free(e, NULL);
+}
+
 static void listeners_may_submit_and_cancel(void **state)
 {
     (void)state;
@@ -452,6 +528,8 @@ int main(void)
         cmocka_unit_test(prompts_of_different_parts_are_read_side_by_side),
         cmocka_unit_test(short_prompts_are_read_as_a_batch),
         cmocka_unit_test(a_long_prompt_does_not_stop_others),
+        cmocka_unit_test(sections_are_as_short_as_rows_may_wait),
+        cmocka_unit_test(those_who_ask_take_turns_by_priority),
         cmocka_unit_test(listeners_may_submit_and_cancel),
         cmocka_unit_test(interrupted_runs_are_taken_back),
         cmocka_unit_test(sessions_and_batches_run_beside_requests),

@@ -94,6 +94,9 @@ typedef struct cvn_engine_options {
     const char *speculate;
     /* A small model of the same vocabulary that guesses where the text says nothing; borrowed. NULL: none. */
     const cvn_model *draft;
+    /* Seconds for which rows that decode may wait, between two of their tokens, while prompts are read: these are read in
+       sections as long as that allows, by what sections took, but at least of the shortest bucket. 0: any. */
+    double max_stall;
     int eos_interval; /* decode steps between two looks at the tokens: what a row makes behind
                              its end until then is thrown away; 0: 1 */
     int n_buckets;    /* prefill lengths, ascending; 0: 16, 32, 64, 128, 256, 384, 512 */
@@ -178,6 +181,8 @@ typedef struct cvn_request {
     /* [n_end] borrowed during the call: tokens that end the text as the model's own end tokens do. */
     const int32_t *end;
     int64_t n_end;
+    uint64_t key; /* who asks, any number: they take turns */
+    int priority; /* lower goes first, but none is passed by more than 256 that came later */
     /* With options.reuse: only requests of the same salt share what rows hold. */
     uint64_t cache_salt;
 } cvn_request;
@@ -214,7 +219,7 @@ typedef struct cvn_listener {
  *     while (!cvn_engine_step(engine, &left, &err) && left)             calls listeners
  *         ;                                                             submit more, cancel some
  *
- * Rows are given first come first served, and each step goes on with all of them. A text depends on its request alone,
+ * Rows are given by priority, fairly to those who ask, and first come first served, and each step goes on with all of them. A text depends on its request alone,
  * not on what runs beside it. cvn_engine_generate and sessions submit and step, too; they may be called while requests are
  * under way, which then go on meanwhile.
  */

@@ -244,6 +244,7 @@ RunOptions run_model_options(const Args *args)
                    .activations = args_value(args, SHARED(ACTIVATIONS))->text,
                    .device = args_value(args, SHARED(DEVICE))->text,
                    .speculate = args_value(args, SHARED(SPECULATE))->text,
+                   .max_stall = args_value(args, SHARED(MAX_STALL))->real / 1e3,
                    .memory_limit = (uint64_t)args_value(args, SHARED(MEMORY))->integer,
                    .blocking = args_value(args, SHARED(OVERLAP))->integer == 1,
                    .dump_dir = args_value(args, SHARED(DUMP))->text,

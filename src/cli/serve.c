@@ -86,6 +86,7 @@ static const Option *const options[] = {
     RUN_MODEL_OPTIONS,
     SHARED(SPECULATE),
     SHARED(DRAFT),
+    SHARED(MAX_STALL),
     SHARED(PROFILE),
     NULL,
 };

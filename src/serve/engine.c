@@ -183,6 +183,8 @@ static int check_options(cvn_engine_options *o, const LlamaConfig *config, cvn_e
     if (int8_activations(o) && config->quant.kind != QUANT_INT8)
         return err_set(err, CVN_EUNSUPPORTED,
                        "activations in int8 need weights in int8; quantize them too");
+    if (!(o->max_stall >= 0))
+        return err_set(err, CVN_EINVAL, "rows may wait for %g s; give 0 or more", o->max_stall);
     if (o->eos_interval < 1)
         o->eos_interval = 1;
     if (o->eos_interval > o->context)
@@ -286,6 +288,7 @@ static int start_engine(void *engine, cvn_err *err)
               : !o->sampling ? SAMPLE_GREEDY
               : o->filters   ? SAMPLE_FILTER
                              : SAMPLE_RANDOM;
+    e->longest = o->n_buckets - 1;
     e->n_caches =
         (int)((engine_kv_dtype(e) == CVN_I8 ? LLAMA_CACHES_INT8 : LLAMA_CACHES) * config->n_layers);
     choose_score_buckets(e);

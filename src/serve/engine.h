@@ -83,6 +83,9 @@ struct cvn_engine {
     EngineStep prefill[SAMPLE_MODE_COUNT][CVN_MAX_BUCKETS];
     EngineStep batch[SAMPLE_MODE_COUNT]
                     [CVN_MAX_BUCKETS]; /* prefill of SECTION_ROWS; rows 0: none */
+    int longest;                       /* bucket of sections that may be read now */
+    double section_seconds
+        [CVN_MAX_BUCKETS]; /* that a section took lately, with options.max_stall; 0: not known */
     EngineStep score[CVN_MAX_BUCKETS];
     EngineStep decode[SAMPLE_MODE_COUNT];
     int n_score_buckets;
@@ -121,8 +124,8 @@ typedef struct RowPrompt {
     int64_t computed; /* tokens that engine_prefill computed of it */
 } RowPrompt;
 
-/* Tokens of the program that reads the next section of a prompt. */
-int64_t engine_section(const cvn_engine *e, const RowPrompt *prompt);
+/* The bucket of the program that reads the next section of a prompt: at most the longest one. */
+int engine_section(const cvn_engine *e, const RowPrompt *prompt);
 
 /* Reads a section of the first of n prompts, and beside it of those others that the same program takes: that lie in other
    parts, or near it. Where that completes a prompt the next token is drawn, which becomes the row's token for decoding. */

@@ -20,7 +20,10 @@ Job *queue_add(Queue *q, const cvn_request *request)
     }
     memcpy(prompt, request->prompt, bytes);
     q->last_id = q->last_id == INT_MAX ? 1 : q->last_id + 1;
-    *job = (Job){.before = q->last, .id = q->last_id, .request = *request, .row = -1};
+    int64_t turn = q->turn;
+    for (const Job *own = q->first; own; own = own->next)
+        turn = own->request.key == request->key && own->turn >= turn ? own->turn + 1 : turn;
+    *job = (Job){.before = q->last, .id = q->last_id, .request = *request, .row = -1, .turn = turn};
     job->request.prompt = prompt;
     if (request->n_bias)
         memcpy(bias, request->bias, (size_t)request->n_bias * sizeof *bias);

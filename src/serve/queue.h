@@ -16,8 +16,10 @@ typedef struct Job {
     int id;
     cvn_request request; /* the prompt, too, is the job's own */
     cvn_listener listener;
-    Kept *kept; /* borrowed: the row that it must have; NULL: any */
-    int row;    /* that it works on; -1: it waits for one */
+    Kept *kept;     /* borrowed: the row that it must have; NULL: any */
+    int row;        /* that it works on; -1: it waits for one */
+    int64_t turn;   /* when those who ask take turns: one of each, then a second of each */
+    int64_t passed; /* requests that came later and have got a row before it */
     bool cancelled;
     double begin; /* when it was submitted */
     cvn_result result;
@@ -29,7 +31,8 @@ typedef struct Queue {
     int n, running;    /* in the queue; that have a row */
     int cancelled;     /* in the queue, marked so */
     int last_id;
-    bool busy; /* a step, or a cancellation, is under way: callbacks may be, too */
+    int64_t turn; /* that is on */
+    bool busy;    /* a step, or a cancellation, is under way: callbacks may be, too */
 } Queue;
 
 /* At the end; the request, its prompt, biases and end tokens are copied. NULL: no memory. */

@@ -314,15 +314,15 @@ static int next_section(const cvn_engine *e, const RowPrompt *p, bool *last)
 {
     const cvn_engine_options *o = &e->options;
     int64_t rest = p->request->n_prompt - e->filled[p->row];
-    int b = choose_bucket(o->bucket, o->n_buckets, rest);
+    int b = choose_bucket(o->bucket, e->longest + 1, rest);
     *last = rest <= o->bucket[b];
     return b;
 }
 
-int64_t engine_section(const cvn_engine *e, const RowPrompt *prompt)
+int engine_section(const cvn_engine *e, const RowPrompt *prompt)
 {
     bool last;
-    return e->options.bucket[next_section(e, prompt, &last)];
+    return next_section(e, prompt, &last);
 }
 
 /* The first of SECTION_ROWS rows side by side that a batch with a row is of. */
@@ -376,7 +376,8 @@ int engine_prefill(cvn_engine *e, RowPrompt *prompt, int n, cvn_err *err)
         p->computed = rest < seq ? rest : seq;
         stage_section(e, like, at, p->row, r->prompt + filled, p->computed);
     }
-    EngineStep *step = batch ? &e->batch[mode][b] : last ? &e->prefill[mode][b] : &e->fill;
+    bool fills = !last && b == e->options.n_buckets - 1; /* what shorter ones draw is not used */
+    EngineStep *step = batch ? &e->batch[mode][b] : fills ? &e->fill : &e->prefill[mode][b];
     if (run_section(e, step, err))
         return err->code;
     const int32_t *next = last ? program_output(&step->program, ROLE_NEXT, 0) : NULL;

@@ -5,6 +5,7 @@
 #include "serve/guess.h"
 #include "serve/prefix.h"
 
+#include <math.h>
 #include <string.h>
 
 int scheduler_submit(cvn_engine *e, const cvn_request *request, const cvn_listener *listener,
@@ -29,6 +30,9 @@ int cvn_engine_submit(cvn_engine *e, const cvn_request *request, const cvn_liste
 {
     return scheduler_submit(e, request, listener, NULL, id, err);
 }
+
+/* So often a request may see others go before it. */
+enum { PASSED_MOST = 256 };
 
 /* Takes its row away, and says so. A row that is kept holds what was read and decoded until the last token that was
    handed over, and nothing that was decoded behind it. */
@@ -107,24 +111,45 @@ static void begin(cvn_engine *e, Job *job, int row, int64_t keep)
         prefix_begin(e, row, kept ? NULL : &job->request);
 }
 
-/* Gives free rows to those that wait, in their order. */
+/* Whether a request goes before one that came earlier. */
+static bool passes(const Job *late, const Job *early)
+{
+    bool long_passed = late->passed >= PASSED_MOST;
+    if (early->passed >= PASSED_MOST || long_passed)
+        return long_passed && early->passed < PASSED_MOST;
+    if (late->request.priority != early->request.priority)
+        return late->request.priority < early->request.priority;
+    return late->turn < early->turn;
+}
+
+/* Of those that wait, and whose row is free where they must have one. */
+static Job *next_job(const cvn_engine *e)
+{
+    Job *next = NULL;
+    for (Job *job = e->queue.first; job; job = job->next)
+        if (job->row < 0 && !job->cancelled && !(job->kept && e->job[job->kept->row]) &&
+            (!next || passes(job, next)))
+            next = job;
+    return next;
+}
+
+/* Gives free rows to those that wait. */
 static void give_rows(cvn_engine *e)
 {
     Queue *q = &e->queue;
-    for (Job *job = q->first, *next; job && q->running < e->options.rows; job = next) {
-        next = job->next;
-        if (job->row >= 0 || job->cancelled)
-            continue;
+    for (Job *job; q->running < e->options.rows && (job = next_job(e));) {
         int64_t keep = 0;
         if (job->request.max_tokens < 1) {
             finish(e, job, CVN_FINISH_LENGTH);
             continue;
         }
+        q->turn = num_max(q->turn, job->turn);
+        for (Job *early = q->first; early != job; early = early->next)
+            early->passed += early->row < 0;
         int row = job->kept   ? job->kept->row
                   : e->prefix ? prefix_take_row(e, &job->request, &keep)
                               : engine_free_row(e);
-        if (!e->job[row])
-            begin(e, job, row, keep);
+        begin(e, job, row, keep);
     }
 }
 
@@ -190,20 +215,66 @@ static int list_prompts(const cvn_engine *e)
     return n;
 }
 
+/* What a section of a bucket takes: as long as it took, or as others did, token by token; at first nobody knows. */
+static double seconds_of(const cvn_engine *e, int bucket)
+{
+    for (int d = 0; d < e->options.n_buckets; d++)
+        for (int b = bucket - d; b <= bucket + d; b += d ? 2 * d : 1)
+            if (b >= 0 && b < e->options.n_buckets && e->section_seconds[b] > 0)
+                return e->section_seconds[b] * (double)e->options.bucket[bucket] /
+                       (double)e->options.bucket[b];
+    return INFINITY;
+}
+
+static bool any_decodes(const cvn_engine *e)
+{
+    bool any = false;
+    for (int row = 0; row < e->options.rows; row++)
+        any = any || e->rows.length[row];
+    return any;
+}
+
+/* Chooses the longest section for the time that is left, at least the shortest if `least`; false: there is none. */
+static bool fits_stall(cvn_engine *e, double left, bool least)
+{
+    int b = e->options.n_buckets - 1;
+    if (e->options.max_stall > 0 && any_decodes(e))
+        while (b >= 0 && seconds_of(e, b) > left)
+            b--;
+    e->longest = b < 0 ? 0 : b;
+    return b >= 0 || least;
+}
+
+static int note_section(cvn_engine *e, int bucket, double seconds, cvn_err *err)
+{
+    if (!(e->options.max_stall > 0))
+        return CVN_OK;
+    TRY(cluster_share(e->options.cluster, &seconds, sizeof seconds, err));
+    double *lately = &e->section_seconds[bucket];
+    *lately += *lately > 0 ? (seconds - *lately) * 0.2 : seconds;
+    return CVN_OK;
+}
+
 static int read_prompts(cvn_engine *e, cvn_err *err)
 {
     int64_t most = e->options.bucket[e->options.n_buckets - 1], read = 0;
+    double left = e->options.max_stall;
     for (;;) {
         give_rows(e);
         int n = list_prompts(e);
-        int64_t section = n ? engine_section(e, &e->prompt[0]) : 0;
-        if (!n || read + section > most)
+        if (!n || !fits_stall(e, left, read == 0))
+            return CVN_OK;
+        int bucket = engine_section(e, &e->prompt[0]);
+        int64_t section = e->options.bucket[bucket];
+        if (read + section > most)
             return CVN_OK;
         read += section;
         double start = clock_seconds();
         if (engine_prefill(e, e->prompt, n, err))
             return err->code;
         double seconds = clock_seconds() - start;
+        TRY(note_section(e, bucket, seconds, err));
+        left -= seconds_of(e, bucket);
         for (int i = 0; i < n; i++) {
             const RowPrompt *p = &e->prompt[i];
             Job *job = e->job[p->row];
