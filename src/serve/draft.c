@@ -9,7 +9,7 @@ int draft_open(Draft *d, const cvn_engine *of, cvn_err *err)
 {
     const cvn_engine_options *o = &of->options;
     const LlamaConfig *own = &o->draft->io.config, *config = &of->model->io.config;
-    if (o->mesh)
+    if (of->rt.mesh.n_devices > 1)
         return err_set(err, CVN_EUNSUPPORTED,
                        "a draft model guesses on one device, and there is a mesh; leave one out");
     if (own->vocab != config->vocab || own->max_context < o->context)

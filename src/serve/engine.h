@@ -84,8 +84,8 @@ struct cvn_engine {
     EngineStep batch[SAMPLE_MODE_COUNT]
                     [CVN_MAX_BUCKETS]; /* prefill of SECTION_ROWS; rows 0: none */
     int longest;                       /* bucket of sections that may be read now */
-    double section_seconds
-        [CVN_MAX_BUCKETS]; /* that a section took lately, with options.max_stall; 0: not known */
+    /* What a section took lately, with options.max_stall; 0: not known. */
+    double section_seconds[CVN_MAX_BUCKETS];
     EngineStep score[CVN_MAX_BUCKETS];
     EngineStep decode[SAMPLE_MODE_COUNT];
     int n_score_buckets;
