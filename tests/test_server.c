@@ -617,6 +617,22 @@ static void the_page_and_its_files_want_no_key_and_name_nothing_elsewhere(void *
     }
 }
 
+static void the_openapi_file_has_every_field_that_is_read(void **state)
+{
+    const Running *r = *state;
+    Reply reply = http_ask(r->port, "GET", "/openapi.json", "", NULL);
+    json_t *json = json_of(&reply);
+    const json_t *chat = json_object_get(json_object_get(json, "paths"), "/v1/chat/completions");
+    const json_t *schema = json_at(chat, "post.requestBody.content");
+    schema = json_at(json_object_get(schema, "application/json"), "schema");
+    assert_true(json_is_false(json_object_get(schema, "additionalProperties")));
+    for (const Field *const *table = fields_chat.tables; *table; table++)
+        for (const Field *f = *table; f->name; f++)
+            assert_non_null(json_object_get(json_object_get(schema, "properties"), f->name));
+    json_decref(json);
+    reply_free(&reply);
+}
+
 static void only_the_origin_that_is_named_may_ask_from_elsewhere(void **state)
 {
     Running r;
@@ -940,6 +956,7 @@ int main(void)
         cmocka_unit_test(bad_bodies_are_refused),
         cmocka_unit_test(web_pages_of_others_are_refused),
         cmocka_unit_test(the_page_and_its_files_want_no_key_and_name_nothing_elsewhere),
+        cmocka_unit_test(the_openapi_file_has_every_field_that_is_read),
         cmocka_unit_test(only_the_origin_that_is_named_may_ask_from_elsewhere),
         cmocka_unit_test(fields_are_in_the_page),
         cmocka_unit_test(a_client_that_leaves_frees_its_rows),

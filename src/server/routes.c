@@ -67,28 +67,32 @@ static void metrics(Server *s, StrBuf *out)
 
 #define PAGE(kind) .is_public = true, .page = page_##kind, .page_end = page_##kind##_end
 
-static const Route routes[] = {
+const Route routes[] = {
     {"POST", "/v1/chat/completions", .dialect = &dialect_chat},
     {"POST", "/v1/completions", .dialect = &dialect_completions},
     {"POST", "/v1/responses", .dialect = &dialect_responses},
     {"POST", "/v1/messages", .dialect = &dialect_messages},
-    {"POST", "/v1/messages/count_tokens", .answer = answer_count_tokens},
-    {"POST", "/tokenize", .answer = answer_tokenize},
-    {"POST", "/detokenize", .answer = answer_detokenize},
-    {"POST", "/apply-template", .answer = answer_apply_template},
+    {"POST", "/v1/messages/count_tokens", .answer = answer_count_tokens,
+     .fields = &fields_count_tokens},
+    {"POST", "/tokenize", .answer = answer_tokenize, .fields = &fields_tokenize},
+    {"POST", "/detokenize", .answer = answer_detokenize, .fields = &fields_detokenize},
+    {"POST", "/apply-template", .answer = answer_apply_template, .fields = &fields_apply_template},
     {"GET", "/v1/models", .answer = models},
     {"GET", "/health", .answer = health, .is_public = true},
     {"GET", "/version", .answer = version},
+    {"GET", "/openapi.json", .answer = answer_openapi},
     {"GET", "/", PAGE(html), .type = "text/html; charset=utf-8"},
     {"GET", "/page.css", PAGE(css), .type = "text/css; charset=utf-8"},
     {"GET", "/page.js", PAGE(js), .type = "text/javascript; charset=utf-8"},
     {"GET", "/metrics", .text = metrics, .type = "text/plain; version=0.0.4; charset=utf-8"},
 };
 
+const size_t n_routes = sizeof routes / sizeof *routes;
+
 const Route *routes_find(const char *path, const char *method)
 {
     const Route *found = NULL;
-    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
+    for (size_t i = 0; i < n_routes; i++)
         if (strcmp(routes[i].path, path) == 0) {
             found = found ? found : &routes[i];
             if (strcmp(routes[i].method, method) == 0)

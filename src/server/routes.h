@@ -12,10 +12,17 @@ typedef struct Route {
     void (*text)(Server *s, StrBuf *out);                           /* of `type`; or */
     const char *page, *page_end;                                    /* bytes of `type` */
     const char *type;
+    const Fields *fields; /* of `answer`: what its body has; NULL: none */
 } Route;
+
+extern const Route routes[];
+extern const size_t n_routes;
 
 /* The route of a path and method, or else one of the path with another method; NULL: there is nothing. */
 const Route *routes_find(const char *path, const char *method);
+
+/* openapi.c */
+int answer_openapi(Server *s, Ask *ask, json_t **out, Refusal *why);
 
 /* utilities.c */
 int answer_count_tokens(Server *s, Ask *ask, json_t **out, Refusal *why);
