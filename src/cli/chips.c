@@ -1,0 +1,49 @@
+/* caravan chips: what is known of chips that simulate can be asked about. */
+#include "base/json_file.h"
+#include "cli/common.h"
+#include "cli/terminal.h"
+#include "sim/chip.h"
+
+enum { JSON };
+
+static const Option *const options[] = {[JSON] = SHARED(JSON), NULL};
+
+static void row(const Chip *c)
+{
+    const double peaks[] = {c->bf16, c->int8, c->fp8, c->fp4};
+    printf("%-12s", c->name);
+    for (int i = 0; i < 4; i++)
+        peaks[i] > 0 ? printf(" %6.0f", peaks[i] / 1e12) : printf("      -");
+    printf(" %6.0f %7.0f  ", c->memory / 1e9, c->bandwidth / 1e9);
+    c->torus ? printf("torus %dD", c->torus) : printf("switch  ");
+    printf(" %6.0f %6.0f %5.1f  ", c->link / 1e9, c->domain, c->net / 1e9);
+    c->price > 0 ? printf("%6.2f  ", c->price) : printf("     -  ");
+    printf("%s\n", c->about);
+}
+
+static int run(const Args *args)
+{
+    json_t *list = json_array();
+    if (args->value[JSON].flag) {
+        for (size_t i = 0; i < chips_count(); i++)
+            list = json_append(list, chip_json(chip_at(i)));
+        return print_json(list);
+    }
+    json_decref(list);
+    printf("%-12s %6s %6s %6s %6s %6s %7s  %-8s %6s %6s %5s  %6s\n", "chip", "bf16", "int8", "fp8",
+           "fp4", "GB", "GB/s", "links", "GB/s", "reach", "net", "$/h");
+    for (size_t i = 0; i < chips_count(); i++)
+        row(chip_at(i));
+    printf("\nTFLOP/s of dense numbers; links and net: bytes sent by a chip, each way. --json has "
+           "clocks, latencies and sources.\n");
+    return EXIT_OK;
+}
+
+const Command command_chips = {
+    "chips",
+    .about = "the chips that simulate knows",
+    .usage = "[options]",
+    .examples = "chips\tpeaks, memory and links\nchips --json\tall that is known, with sources\n",
+    .options = options,
+    .run = run,
+};

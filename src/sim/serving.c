@@ -1,0 +1,433 @@
+#include "sim/serving.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- shapes ---- */
+
+/* config.json of the models named, on the Hugging Face hub; GPT-3: arXiv 2005.14165, table 2.1; MPT: llm-foundry. */
+static const SimShape shapes[] = {
+    {"qwen3-32b", 5120, 64, 64, 8, 128, 25600, 151936, 3, false},
+    {"qwen3-8b", 4096, 36, 32, 8, 128, 12288, 151936, 3, false},
+    {"qwen3-14b", 5120, 40, 40, 8, 128, 17408, 151936, 3, false},
+    {"llama-3.1-8b", 4096, 32, 32, 8, 128, 14336, 128256, 3, false},
+    {"llama-3-8b", 4096, 32, 32, 8, 128, 14336, 128256, 3, false},
+    {"llama3_8b", 4096, 32, 32, 8, 128, 14336, 128256, 3, false},
+    {"llama-3.1-70b", 8192, 80, 64, 8, 128, 28672, 128256, 3, false},
+    {"llama-3.3-70b", 8192, 80, 64, 8, 128, 28672, 128256, 3, false},
+    {"llama-3-70b", 8192, 80, 64, 8, 128, 28672, 128256, 3, false},
+    {"llama3_70b", 8192, 80, 64, 8, 128, 28672, 128256, 3, false},
+    {"llama-3.1-405b", 16384, 126, 128, 8, 128, 53248, 128256, 3, false},
+    {"llama3.1_405b", 16384, 126, 128, 8, 128, 53248, 128256, 3, false},
+    {"llama-2-7b", 4096, 32, 32, 32, 128, 11008, 32000, 3, false},
+    {"llama-2-13b", 5120, 40, 40, 40, 128, 13824, 32000, 3, false},
+    {"llama-2-70b", 8192, 80, 64, 8, 128, 28672, 32000, 3, false},
+    {"llama-7b", 4096, 32, 32, 32, 128, 11008, 32000, 3, false},
+    {"llama-70b", 8192, 80, 64, 8, 128, 28672, 32000, 3, false},
+    {"llama-65b", 8192, 80, 64, 64, 128, 22016, 32000, 3, false},
+    {"gpt3-175b", 12288, 96, 96, 96, 128, 49152, 51200, 2, true},
+    {"megatron-22b", 6144, 48, 64, 64, 96, 24576, 51200, 2, true},
+    {"turing-530b", 20480, 105, 128, 128, 160, 81920, 51200, 2, true},
+    {"mpt-760m", 1536, 24, 12, 12, 128, 6144, 50368, 2, true},
+    {"mpt-1b", 2048, 24, 16, 16, 128, 8192, 50368, 2, true},
+    {"mpt-3b", 2560, 32, 20, 20, 128, 10240, 50368, 2, true},
+    {"mpt-7b", 4096, 32, 32, 32, 128, 16384, 50368, 2, true},
+    {"mpt-13b", 5120, 40, 40, 40, 128, 20480, 50368, 2, true},
+    {"mpt-30b", 7168, 48, 56, 56, 128, 28672, 50368, 2, true},
+    {"mpt-70b", 8192, 80, 64, 64, 128, 32768, 50368, 2, true},
+};
+
+SimShape sim_shape_of(const LlamaConfig *c)
+{
+    return (SimShape){"",
+                      (double)c->dim,
+                      (double)c->n_layers,
+                      (double)c->n_heads,
+                      (double)c->n_kv_heads,
+                      (double)c->head_dim,
+                      (double)c->ffn,
+                      (double)c->vocab,
+                      3,
+                      c->tied};
+}
+
+/* Case and blanks apart: "LLaMA v3.3 70B" is "llama-3.3-70b". */
+static bool name_has(const char *name, const char *part)
+{
+    for (; *name; name++) {
+        const char *a = name, *b = part;
+        for (; *b && *a; a++, b++) {
+            if (*a == 'v' && a > name && a[-1] == ' ' && isdigit((unsigned char)a[1]))
+                a++;
+            char c = *a == ' ' ? '-' : (char)tolower((unsigned char)*a);
+            if (c != *b)
+                break;
+        }
+        if (!*b)
+            return true;
+    }
+    return false;
+}
+
+const SimShape *sim_shape_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        if (name_has(name, shapes[i].name))
+            return &shapes[i];
+    return NULL;
+}
+
+/* ---- engines ---- */
+
+/* What an engine adds between steps is in no source that measured it apart from a whole model: 0 everywhere. */
+static const SimEngine engines[] = {
+    {.name = "trtllm",
+     .source = "TensorRT-LLM docs 1.0: max_num_tokens 8192, free_gpu_memory_fraction 0.9, "
+               "GUARANTEED_NO_EVICT, no chunked context; "
+               "norms and quantization fused with sums, rotation and cache with attention",
+     .budget = 8192,
+     .fraction = 0.9,
+     .launches = 4,
+     .fused = 2,
+     .whole = true,
+     .mixes = true},
+    {.name = "vllm",
+     .source = "vLLM docs 0.12: max_num_batched_tokens 8192 on GPUs of 70 GB or more, "
+               "gpu_memory_utilization 0.9, chunked prefill, "
+               "preemption by computing again",
+     .budget = 8192,
+     .fraction = 0.9,
+     .launches = 5,
+     .quantizes = 4,
+     .chunks = true,
+     .mixes = true},
+    {.name = "sglang",
+     .source = "SGLang docs 0.5: chunked_prefill_size 8192, mem_fraction_static 0.88, prompts "
+               "before tokens in steps of their own",
+     .budget = 8192,
+     .fraction = 0.88,
+     .launches = 5,
+     .whole = true,
+     .chunks = true},
+    {.name = "caravan",
+     .source = "docs/SERVING.md",
+     .budget = 512,
+     .fraction = 1,
+     .launches = 5,
+     .whole = true,
+     .chunks = true},
+};
+
+const SimEngine *sim_engine_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof engines / sizeof *engines; i++)
+        if (strcmp(engines[i].name, name) == 0)
+            return &engines[i];
+    return NULL;
+}
+
+/* ---- a step ---- */
+
+/* What depends on how many tokens there are, not on what they look at: of one chip. */
+static Cost of_tokens(const SimServing *a, double m, double sampled)
+{
+    const SimShape *s = &a->shape;
+    const CostModel *chip = a->chip;
+    double tp = a->tp, kv = fmax(s->kv_heads, tp), q = s->heads * s->head_dim / tp;
+    bool quantized = a->type == CHIP_INT8 || a->type == CHIP_FP8 || a->type == CHIP_FP4;
+    Cost layer = {0}, c;
+    c = cost_product(chip, a->type, m, q + 2 * kv * s->head_dim / tp, s->dim);
+    cost_add(&layer, &c, 1);
+    c = cost_product(chip, a->type, m, s->dim, q);
+    cost_add(&layer, &c, 1);
+    c = cost_product(chip, a->type, m, (s->gates - 1) * s->ffn / tp, s->dim);
+    cost_add(&layer, &c, 1);
+    c = cost_product(chip, a->type, m, s->dim, s->ffn / tp);
+    cost_add(&layer, &c, 1);
+    /* Norms read the sum and what is added, and write both; rotation and the activation read and write. */
+    double moved =
+        2 * m * (8 * s->dim + 3 * (q + 2 * kv * s->head_dim / tp) + s->gates * s->ffn / tp);
+    if (quantized)
+        moved += 3 * m * (2 * s->dim + q + s->ffn / tp);
+    c = cost_move(chip, moved,
+                  a->engine.launches - (tp > 1 ? a->engine.fused : 0) +
+                      (quantized ? a->engine.quantizes : 0));
+    cost_add(&layer, &c, 1);
+    c = cost_collective(chip, COST_ALL_REDUCE, tp, 1, 2 * m * s->dim);
+    cost_add(&layer, &c, 2);
+    Cost all = {0};
+    cost_add(&all, &layer, s->layers);
+    c = cost_collective(chip, COST_PERMUTE, a->pp > 1 ? 2 : 1, tp, 2 * m * s->dim / tp);
+    cost_add(&all, &c, a->pp - 1);
+    c = cost_product(chip, CHIP_BF16, sampled, s->vocab / tp, s->dim);
+    cost_add(&all, &c, 1);
+    c = cost_move(chip, 4 * sampled * s->vocab / tp, 4); /* looking up, the last norm, sampling */
+    cost_add(&all, &c, 1);
+    return all;
+}
+
+static double cache_bytes(const SimServing *a)
+{
+    return 2 * (a->narrow ? 1.0 : 2.0) * a->shape.head_dim;
+}
+
+Cost sim_step(const SimServing *a, double rows, double keys, double tokens, double count,
+              double mean)
+{
+    const SimShape *s = &a->shape;
+    /* Recorded graphs, and what products are rounded up to. */
+    double m = rows + tokens, unit = m < 64 ? 1 : m < 512 ? 8 : 64;
+    Cost c = of_tokens(a, ceil(m / unit) * unit, rows + count), more;
+    if (rows > 0) {
+        more =
+            cost_decode(a->chip, keys * fmax(s->kv_heads / a->tp, 1) * cache_bytes(a), a->narrow);
+        cost_add(&c, &more, s->layers);
+    }
+    if (tokens > 0) {
+        more = cost_prefill(a->chip, tokens, s->heads / a->tp, mean, s->head_dim, 1);
+        cost_add(&c, &more, s->layers);
+    }
+    c.seconds += a->engine.host;
+    c.spent[COST_HOST] += a->engine.host;
+    c.bound[COST_HOST] += a->engine.host;
+    return c;
+}
+
+/* ---- the scheduler ---- */
+
+enum { BLOCK = 16 }; /* tokens of a cache that are kept or dropped together */
+
+typedef struct Request {
+    int64_t input, output;
+    int64_t
+        goal; /* tokens to be read before it makes more: those of the prompt, and what was made before it was put off */
+    int64_t keys;  /* of it in the cache */
+    int64_t found; /* of its prompt in the cache when it comes */
+    int64_t made;
+    int64_t next; /* tokens of it that the step reads */
+    double arrived, first;
+} Request;
+
+typedef struct Serving {
+    const SimServing *ask;
+    SimServed *out;
+    Request *request; /* [in_flight] */
+    Request **row;    /* [rows] that are worked on, in the order in which they were let in */
+    Request **queue;  /* [waiting] */
+    int64_t rows, waiting;
+    int64_t begun, ended, all;
+    double now;        /* seconds */
+    double used, room; /* tokens of the cache */
+    uint64_t random;
+    int waited;
+    Cost *memo; /* [memo_size] of steps of tokens alone, by their rows */
+} Serving;
+
+static int64_t drawn(Serving *s, int64_t length)
+{
+    s->random = s->random * 6364136223846793005u + 1442695040888963407u; /* Knuth's MMIX */
+    double share = (double)(s->random >> 11) * 0x1p-53;
+    return (int64_t)fmax(2, (double)length * (1 - s->ask->spread * share));
+}
+
+static void arrive(Serving *s, Request *r)
+{
+    *r = (Request){.arrived = s->now, .first = -1};
+    r->input = r->goal = drawn(s, s->ask->input);
+    r->output = drawn(s, s->ask->output);
+    /* A prompt that came before is still in the cache, but for its last block. */
+    if (s->ask->prompts > 0 && s->begun >= s->ask->prompts)
+        r->found = (int64_t)fmax(0, (double)r->input - BLOCK);
+    s->queue[s->waiting++] = r;
+    s->begun++;
+}
+
+static double needs(const Serving *s, const Request *r)
+{
+    return (double)(s->ask->engine.whole ? r->input + r->output : r->goal);
+}
+
+/* Whether prompts that wait are left waiting for more of them. */
+static bool holds(Serving *s)
+{
+    double tokens = 0;
+    bool busy = false;
+    for (int64_t i = 0; i < s->waiting; i++)
+        tokens += (double)s->queue[i]->goal;
+    for (int64_t i = 0; i < s->rows; i++)
+        busy |= s->row[i]->keys >= s->row[i]->goal;
+    bool hold =
+        tokens > 0 && busy && tokens < 0.9 * s->ask->engine.budget && s->waited < s->ask->wait;
+    s->waited = hold ? s->waited + 1 : 0;
+    return hold;
+}
+
+/* Which rows make tokens in a step, and which prompts are read. */
+static void choose(Serving *s)
+{
+    const SimEngine *e = &s->ask->engine;
+    double budget = e->budget;
+    int64_t most = s->ask->most_rows ? s->ask->most_rows : s->ask->in_flight;
+    bool hold = holds(s), reads = false;
+    for (int64_t i = 0; i < s->rows; i++)
+        if (s->row[i]->keys >= s->row[i]->goal && e->mixes)
+            budget--;
+    for (int64_t i = 0; i < s->rows; i++) {
+        Request *r = s->row[i];
+        r->next = 0;
+        if (r->keys < r->goal && budget > 0) {
+            r->next = (int64_t)fmin((double)(r->goal - r->keys), budget);
+            budget -= (double)r->next;
+            reads = true;
+        }
+    }
+    int64_t let = 0;
+    while (!hold && let < s->waiting && budget > 0 && s->rows < most) {
+        Request *r = s->queue[let];
+        if (s->used + needs(s, r) > s->room ||
+            (!e->chunks && (double)(r->goal - r->found) > budget && reads))
+            break;
+        r->keys = r->found;
+        r->next = r->goal - r->keys;
+        if (e->chunks)
+            r->next = (int64_t)fmin((double)r->next, budget);
+        budget -= (double)r->next;
+        s->used += needs(s, r);
+        s->row[s->rows++] = r;
+        reads = true;
+        let++;
+    }
+    s->waiting -= let;
+    memmove(s->queue, s->queue + let, (size_t)s->waiting * sizeof *s->queue);
+    /* No room for the next tokens: the row that came last begins again, later. */
+    for (int64_t i = 0; !e->whole && i < s->rows; i++)
+        s->used += s->row[i]->keys >= s->row[i]->goal;
+    while (!e->whole && s->used > s->room && s->rows > 1) {
+        Request *r = s->row[--s->rows];
+        s->used -= r->keys >= r->goal ? (double)r->keys + 1 : (double)r->goal;
+        r->goal = r->input + r->made;
+        r->keys = r->next = r->found = 0;
+        memmove(s->queue + 1, s->queue, (size_t)s->waiting * sizeof *s->queue);
+        s->queue[0] = r;
+        s->waiting++;
+    }
+}
+
+static void step(Serving *s)
+{
+    const SimServing *a = s->ask;
+    double rows = 0, keys = 0, tokens = 0, count = 0, looked = 0;
+    choose(s);
+    for (int64_t i = 0; i < s->rows; i++)
+        if (s->row[i]->next > 0) {
+            double next = (double)s->row[i]->next;
+            tokens += next;
+            looked += next * ((double)s->row[i]->keys + next / 2);
+            count++;
+        }
+    bool makes = a->engine.mixes || tokens <= 0;
+    for (int64_t i = 0; i < s->rows && makes; i++)
+        if (s->row[i]->keys >= s->row[i]->goal) {
+            rows++;
+            keys += (double)s->row[i]->keys;
+        }
+    Cost c = {0};
+    if (tokens <= 0 && rows > 0 && rows <= (double)a->in_flight) {
+        Cost *known = &s->memo[(int64_t)rows];
+        if (known->seconds <= 0)
+            *known = sim_step(a, rows, 0, 0, 0, 0);
+        c = *known;
+        /* What looking at keys takes more is their bytes alone. */
+        Cost none = cost_decode(a->chip, 0, a->narrow);
+        Cost more = cost_decode(a->chip, keys * fmax(a->shape.kv_heads / a->tp, 1) * cache_bytes(a),
+                                a->narrow);
+        cost_add(&c, &none, -a->shape.layers);
+        cost_add(&c, &more, a->shape.layers);
+    } else {
+        c = sim_step(a, rows, keys, tokens, count, tokens > 0 ? looked / tokens : 0);
+    }
+    cost_add(&s->out->cost, &c, 1);
+    s->now += c.seconds;
+    s->out->steps++;
+    int64_t left = 0;
+    for (int64_t i = 0; i < s->rows; i++) {
+        Request *r = s->row[i];
+        bool decoded = r->next == 0 && r->keys >= r->goal && makes;
+        if (r->next > 0) {
+            r->keys += r->next;
+            if (r->keys >= r->goal && r->first < 0) {
+                r->first = s->now;
+                r->made = 1;
+            }
+        } else if (decoded) {
+            r->keys++;
+            r->made++;
+        }
+        if (!decoded || r->made < r->output) {
+            s->row[left++] = r;
+            continue;
+        }
+        s->used -= a->engine.whole ? (double)(r->input + r->output) : (double)r->keys;
+        s->out->ttft += r->first - r->arrived;
+        s->out->tpot += (s->now - r->first) / (double)(r->output - 1);
+        s->out->tokens += (double)r->output;
+        s->ended++;
+        if (s->begun < s->all)
+            arrive(s, r);
+    }
+    s->rows = left;
+}
+
+/* Bytes of the weights: of matrices in their type, of the embedding and the head in bf16. */
+static double weight_bytes(const SimServing *a)
+{
+    const SimShape *s = &a->shape;
+    double q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
+    double layer = s->dim * (2 * q + 2 * kv) + s->gates * s->dim * s->ffn;
+    return s->layers * layer * chip_type_bytes[a->type] + (s->tied ? 2 : 4) * s->vocab * s->dim;
+}
+
+int sim_serve(const SimServing *ask, SimServed *out, cvn_err *err)
+{
+    double chips = ask->tp * ask->pp;
+    *out = (SimServed){.weights = weight_bytes(ask)};
+    double token = cache_bytes(ask) * fmax(ask->shape.kv_heads, ask->tp) * ask->shape.layers;
+    /* Beside them: activations of the largest step, twice as wide as the feed-forward part, and what a process takes. */
+    double other =
+        2 * ask->engine.budget * (4 * ask->shape.dim + 2 * ask->shape.ffn / ask->tp) + 1.5e9;
+    out->room = chips * (ask->chip->chip.memory * ask->engine.fraction - other) - out->weights;
+    Serving s = {.ask = ask, .out = out, .room = floor(out->room / token), .random = 1};
+    if (ask->in_flight < 1 || ask->input < 1 || ask->output < 2 || ask->in_flight > 1 << 20)
+        return err_set(err, CVN_EINVAL,
+                       "serving takes at least one request of one token that answers with two");
+    if (s.room < (double)(ask->input + ask->output))
+        return err_set(
+            err, CVN_EINVAL,
+            "%.1f GB of weights leave no room for a request of %lld and %lld tokens on %g x %s",
+            out->weights / 1e9, (long long)ask->input, (long long)ask->output, chips,
+            ask->chip->chip.name);
+    size_t n = (size_t)ask->in_flight;
+    s.all = ask->requests ? ask->requests : 10 * ask->in_flight;
+    s.request = calloc(n, sizeof *s.request);
+    s.row = calloc(n, sizeof *s.row);
+    s.queue = calloc(n + 1, sizeof *s.queue);
+    s.memo = calloc(n + 1, sizeof *s.memo);
+    int code = s.request && s.row && s.queue && s.memo
+                   ? CVN_OK
+                   : err_set(err, CVN_EMEM, "no memory for %zu requests", n);
+    for (size_t i = 0; i < n && code == CVN_OK && s.begun < s.all; i++)
+        arrive(&s, &s.request[i]);
+    while (code == CVN_OK && s.ended < s.all)
+        step(&s);
+    free(s.request);
+    free(s.row);
+    free(s.queue);
+    free(s.memo);
+    out->seconds = s.now;
+    out->ttft /= (double)s.all;
+    out->tpot /= (double)s.all;
+    out->tokens /= fmax(s.now, 1e-12);
+    return code;
+}

@@ -1,0 +1,338 @@
+/* Foresight: what is simulated keeps to the bounds that physics sets, and near to what was measured. */
+#include "base/json_file.h"
+#include "sim/published.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static SimServing serving(CostModel *chip, const char *name, int tp)
+{
+    cost_model(chip, chip_find(name));
+    return (SimServing){.chip = chip,
+                        .shape = *sim_shape_find("meta-llama/Llama-3.1-8B-Instruct"),
+                        .engine = *sim_engine_find("vllm"),
+                        .tp = tp,
+                        .pp = 1,
+                        .in_flight = 8,
+                        .input = 512,
+                        .output = 64};
+}
+
+static SimServed serve(const SimServing *ask)
+{
+    cvn_err err = {0};
+    SimServed served;
+    if (sim_serve(ask, &served, &err))
+        fail_msg("%s", err.message);
+    return served;
+}
+
+/* ---- chips ---- */
+
+static void every_chip_says_where_its_numbers_are_from(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < chips_count(); i++) {
+        const Chip *c = chip_at(i);
+        assert_true(c->source && c->about && c->bf16 > 0 && c->memory > 0 && c->bandwidth > 0 &&
+                    c->domain >= 1);
+        assert_true(c->net > 0 && c->link > 0 && (c->price <= 0 || c->priced));
+        assert_ptr_equal(chip_find(c->name), c);
+    }
+}
+
+static void shares_of_peaks_are_shares(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < chips_count(); i++) {
+        ChipFit fit;
+        chip_fit(chip_at(i), &fit);
+        for (int t = 0; t < CHIP_TYPES; t++)
+            assert_true(fit.product[t].compute > 0 && fit.product[t].compute <= 1 &&
+                        fit.product[t].memory > 0 && fit.product[t].memory <= 1 &&
+                        fit.product[t].sharp >= 1);
+        for (int narrow = 0; narrow < 2; narrow++)
+            assert_true(fit.decode_memory[narrow] > 0 && fit.decode_memory[narrow] <= 1);
+        assert_true(fit.prefill_compute > 0 && fit.prefill_compute <= 1);
+    }
+}
+
+static int open_text(const char *text, Chip *chip, json_t **held, cvn_err *err)
+{
+    char path[] = "/tmp/caravan-chip-XXXXXX.json";
+    int fd = mkstemps(path, 5);
+    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+    int code = chip_open(path, chip, held, err);
+    unlink(path);
+    return code;
+}
+
+static void a_chip_of_a_file_is_that_chip(void **state)
+{
+    (void)state;
+    static const char *const refused[] = {"{}",
+                                          "{\"bf16\": 1e12}",
+                                          "{\"like\": \"abacus\"}",
+                                          "{\"like\": \"v5e\", \"torus\": 4}",
+                                          "{\"like\": \"v5e\", \"memory\": -1}",
+                                          "{\"like\": \"v5e\", \"colour\": 1}",
+                                          "{\"like\": \"v5e\", \"name\": 3}",
+                                          "{\"like\": \"v5e\", \"domain\": 0}"};
+    Chip chip;
+    json_t *held;
+    cvn_err err = {0};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        assert_int_not_equal(open_text(refused[i], &chip, &held, &err), CVN_OK);
+        json_decref(held);
+    }
+    assert_int_equal(
+        open_text("{\"name\": \"h100-pcie\", \"like\": \"h100_sxm\", \"bandwidth\": 2e12}", &chip,
+                  &held, &err),
+        CVN_OK);
+    assert_string_equal(chip.name, "h100-pcie");
+    assert_true(chip.bandwidth == 2e12 && chip.bf16 == chip_find("h100_sxm")->bf16);
+    ChipFit fit;
+    chip_fit(&chip, &fit);
+    assert_true(fit.measured);
+    json_decref(held);
+    /* What is printed can be read. */
+    json_t *o = chip_json(chip_find("gb200"));
+    char *text = json_dumps(o, 0);
+    assert_int_equal(open_text(text, &chip, &held, &err), CVN_OK);
+    assert_true(chip.fp4 == chip_find("gb200")->fp4 && chip.torus == 0);
+    free(text);
+    json_decref(o);
+    json_decref(held);
+}
+
+/* ---- costs ---- */
+
+static void no_operation_beats_its_bounds(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < chips_count(); i++) {
+        CostModel chip;
+        cost_model(&chip, chip_at(i));
+        for (double m = 1; m < 20000; m *= 3.7) {
+            Cost c[4] = {cost_product(&chip, (ChipType)((int)m % CHIP_TYPES), m, 4096, 8192),
+                         cost_decode(&chip, m * 1e6, (int)m % 2),
+                         cost_prefill(&chip, m, 8, m, 128, 1),
+                         cost_collective(&chip, COST_ALL_REDUCE, 8, 1, m * 8192)};
+            for (int k = 0; k < 4; k++) {
+                double spent = 0;
+                for (int b = 0; b < COST_BOUNDS; b++) {
+                    assert_true(c[k].seconds >= c[k].bound[b] * (1 - 1e-9) && c[k].spent[b] >= 0);
+                    spent += c[k].spent[b];
+                }
+                assert_true(fabs(spent - c[k].seconds) <= 1e-9 * c[k].seconds);
+            }
+        }
+    }
+}
+
+static void faster_parts_are_never_slower(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < chips_count(); i++) {
+        CostModel chip, faster;
+        cost_model(&chip, chip_at(i));
+        SimServing ask = serving(&chip, chip_at(i)->name, 2);
+        for (int part = 0; part < 3; part++) {
+            faster = chip;
+            *(part == 0   ? &faster.chip.bandwidth
+              : part == 1 ? &faster.chip.bf16
+                          : &faster.chip.link) *= 1.5;
+            SimServing with = ask;
+            with.chip = &faster;
+            for (double m = 1; m < 10000; m *= 7)
+                assert_true(sim_step(&with, m, 1000 * m, m, 1, m / 2).seconds <=
+                            sim_step(&ask, m, 1000 * m, m, 1, m / 2).seconds * (1 + 1e-9));
+        }
+    }
+}
+
+static void groups_beyond_a_domain_take_longer(void **state)
+{
+    (void)state;
+    CostModel chip;
+    cost_model(&chip, chip_find("h100_sxm"));
+    double inside = cost_collective(&chip, COST_ALL_REDUCE, 8, 1, 1e8).seconds;
+    assert_true(cost_collective(&chip, COST_ALL_REDUCE, 16, 1, 1e8).seconds > inside);
+    assert_true(cost_collective(&chip, COST_ALL_REDUCE, 8, 8, 1e8).seconds > inside);
+    assert_true(cost_collective(&chip, COST_ALL_REDUCE, 1, 1, 1e8).seconds == 0);
+}
+
+/* ---- serving ---- */
+
+static void every_request_is_answered(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"trtllm", "vllm", "sglang", "caravan"};
+    CostModel chip;
+    for (int i = 0; i < 4; i++) {
+        SimServing ask = serving(&chip, "h100_sxm", 1);
+        ask.engine = *sim_engine_find(names[i]);
+        ask.requests = 33;
+        SimServed served = serve(&ask);
+        assert_true(fabs(served.tokens * served.seconds - 33 * 64) < 1e-6);
+        assert_true(served.ttft > 0 && served.tpot > 0 &&
+                    fabs(served.cost.seconds - served.seconds) < 1e-9 * served.seconds);
+        assert_true(served.cost.flops / served.seconds < chip.chip.bf16);
+        assert_true(served.cost.bytes / served.seconds < chip.chip.bandwidth);
+    }
+}
+
+static void company_and_length_take_time(void **state)
+{
+    (void)state;
+    CostModel chip;
+    SimServing ask = serving(&chip, "h200_sxm", 1);
+    SimServed few = serve(&ask), more;
+    ask.in_flight = 32;
+    more = serve(&ask);
+    assert_true(more.tpot > few.tpot && more.tokens > few.tokens);
+    ask.in_flight = 8;
+    ask.input = 4096;
+    more = serve(&ask);
+    assert_true(more.ttft > few.ttft && more.tpot > few.tpot);
+    /* Prompts that came before are not read again. */
+    ask.prompts = 4;
+    assert_true(serve(&ask).ttft < more.ttft);
+}
+
+/* A cache with room for a few requests: they wait, are put off and begin again, and all end. */
+static void a_full_cache_makes_requests_wait(void **state)
+{
+    (void)state;
+    CostModel chip;
+    for (int whole = 0; whole < 2; whole++) {
+        SimServing ask = serving(&chip, "h100_sxm", 1);
+        ask.engine.whole = whole;
+        ask.input = 1000;
+        ask.output = 600;
+        ask.in_flight = 24;
+        ask.requests = 60;
+        SimServed roomy = serve(&ask);
+        double token = 2 * 2 * 128 * 8 * 32, room = 5 * 1600 * token;
+        chip.chip.memory -= (roomy.room - room) / ask.engine.fraction;
+        SimServed tight = serve(&ask);
+        assert_true(fabs(tight.room - room) < 1e-3 * room && tight.ttft > 2 * roomy.ttft);
+        assert_true(fabs(tight.tokens * tight.seconds - 60 * 600) < 1e-3);
+        chip.chip.memory = 17e9;
+        cvn_err err = {0};
+        assert_int_equal(sim_serve(&ask, &tight, &err), CVN_EINVAL);
+    }
+}
+
+/* ---- tables ---- */
+
+static void tables_are_read_as_the_rules_say(void **state)
+{
+    (void)state;
+    static const char text[] = "id,model,n\r\na,\"x, \"\"y\"\"\nz\",1.5\n\nb\nc,,q\n";
+    static const char *const refused[] = {"a,b\n1,2,3\n", "a\n\"x", "a\n\"x\"y\n"};
+    cvn_err err = {0};
+    Arena arena;
+    Csv csv;
+    assert_int_equal(arena_init(&arena, &err), CVN_OK);
+    assert_int_equal(csv_parse(&csv, "t", text, sizeof text - 1, &arena, &err), CVN_OK);
+    assert_int_equal(csv.columns, 3);
+    assert_int_equal(csv.rows, 3);
+    assert_string_equal(csv_at(&csv, 0, "model"), "x, \"y\"\nz");
+    assert_true(csv_number(&csv, 0, "n", 7) == 1.5 && csv_number(&csv, 1, "n", 7) == 7 &&
+                isnan(csv_number(&csv, 2, "n", 7)));
+    assert_string_equal(csv_at(&csv, 1, "id"), "b");
+    assert_string_equal(csv_at(&csv, 1, "nothing"), "");
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(csv_parse(&csv, "t", refused[i], strlen(refused[i]), &arena, &err),
+                         CVN_EFORMAT);
+    arena_free(&arena);
+}
+
+static void what_cannot_be_answered_is_refused(void **state)
+{
+    (void)state;
+    static const char text[] = "id,backend,model,system,precision,isl,osl,batch,tp\n"
+                               "1,vllm,Qwen/Qwen3-32B,h100_sxm,,1024,128,8,2\n"
+                               "2,vllm,Nobody/Knows,h100_sxm,,1024,128,8,2\n"
+                               "3,vllm,Qwen/Qwen3-32B,abacus,,1024,128,8,2\n"
+                               "4,vllm,Qwen/Qwen3-32B,h100_sxm,fp4,1024,128,8,2\n"
+                               "5,vllm,Qwen/Qwen3-32B,h100_sxm,,1024,128,-3,2\n"
+                               "6,other,Qwen/Qwen3-32B,h100_sxm,,1024,128,8,2\n"
+                               "7,vllm,Qwen/Qwen3-32B,h100_sxm,,1e99,128,8,2\n"
+                               "8,vllm,Qwen/Qwen3-32B,h100_sxm,,,128,8,2\n";
+    cvn_err err = {0};
+    Arena arena;
+    Csv csv;
+    CostModel chip;
+    SimServing ask;
+    assert_int_equal(arena_init(&arena, &err), CVN_OK);
+    assert_int_equal(csv_parse(&csv, "t", text, sizeof text - 1, &arena, &err), CVN_OK);
+    for (int64_t i = 0; i < csv.rows; i++)
+        assert_int_equal(published_ask(&csv, i, &ask, &chip, &err), i ? CVN_EUNSUPPORTED : CVN_OK);
+    arena_free(&arena);
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Every row of the public measurements that is here. */
+static void serving_that_was_measured_is_foretold(void **state)
+{
+    (void)state;
+    enum { MOST = 4096 };
+    static double tpot[MOST];
+    const char *path = CVN_SHARED_DATA "/published/silicon.csv";
+    cvn_err err = {0};
+    Arena arena;
+    Csv csv;
+    int64_t n = 0;
+    assert_int_equal(arena_init(&arena, &err), CVN_OK);
+    if (access(path, R_OK) || csv_read(&csv, path, &arena, &err)) {
+        arena_free(&arena);
+        print_message("skipped: %s is not here\n", path);
+        skip();
+    }
+    for (int64_t i = 0; i < csv.rows && n < MOST; i++) {
+        CostModel chip;
+        SimServing ask;
+        SimServed served;
+        if (published_ask(&csv, i, &ask, &chip, &err) || sim_serve(&ask, &served, &err))
+            continue;
+        tpot[n++] = fabs(1e3 * served.tpot / csv_number(&csv, i, "tpot_ms", NAN) - 1);
+    }
+    assert_true(n >= csv.rows * 99 / 100);
+    qsort(tpot, (size_t)n, sizeof *tpot, compare);
+    assert_true(tpot[n / 2] <= 0.10 && tpot[n * 9 / 10] <= 0.25);
+    arena_free(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_chip_says_where_its_numbers_are_from),
+        cmocka_unit_test(shares_of_peaks_are_shares),
+        cmocka_unit_test(a_chip_of_a_file_is_that_chip),
+        cmocka_unit_test(no_operation_beats_its_bounds),
+        cmocka_unit_test(faster_parts_are_never_slower),
+        cmocka_unit_test(groups_beyond_a_domain_take_longer),
+        cmocka_unit_test(every_request_is_answered),
+        cmocka_unit_test(company_and_length_take_time),
+        cmocka_unit_test(a_full_cache_makes_requests_wait),
+        cmocka_unit_test(tables_are_read_as_the_rules_say),
+        cmocka_unit_test(what_cannot_be_answered_is_refused),
+        cmocka_unit_test(serving_that_was_measured_is_foretold),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
