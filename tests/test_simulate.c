@@ -1,5 +1,7 @@
 /* Foresight: what is simulated keeps to the bounds that physics sets, and near to what was measured. */
 #include "base/json_file.h"
+#include "model/presets.h"
+#include "sim/plan.h"
 #include "sim/published.h"
 
 #include <math.h>
@@ -170,6 +172,87 @@ static void groups_beyond_a_domain_take_longer(void **state)
     assert_true(cost_collective(&chip, COST_ALL_REDUCE, 1, 1, 1e8).seconds == 0);
 }
 
+/* ---- steps of programs ---- */
+
+typedef struct Case {
+    SimTask task;
+    const char *mesh, *layout, *quantize;
+    const char *preset; /* NULL: a small one */
+} Case;
+
+static Timed timed(const Chip *chip, const Case *c, bool blocking, double *memory)
+{
+    cvn_err err = {0};
+    SimAnswer answer;
+    SimAsk ask = {.mesh = c->mesh,
+                  .layout = c->layout,
+                  .task = c->task,
+                  .batch = 8,
+                  .seq = 256,
+                  .context = 512,
+                  .compute = CVN_BF16,
+                  .chip = chip,
+                  .device = backends[0],
+                  .threads = 1,
+                  .blocking = blocking};
+    if (preset_config(c->preset ? c->preset : "stories15m", &ask.config, &err) ||
+        quant_parse(c->quantize, &ask.config.quant, &err))
+        fail_msg("%s", err.message);
+    ask.train.clip = 1;
+    ask.train.optimizer = optimizer_defaults(OPTIMIZER_ADAMW, model_size(&ask.config).params);
+    if (sim_plan(&ask, &answer, &err))
+        fail_msg("%s", err.message);
+    Timed t = answer.timed;
+    *memory = answer.memory.total;
+    double spent = 0;
+    for (int b = 0; b < COST_BOUNDS; b++) {
+        assert_true(t.seconds >= t.cost.bound[b] * (1 - 1e-9));
+        spent += t.cost.spent[b];
+    }
+    assert_true(t.seconds > 0 && fabs(spent - t.seconds) < 1e-6 * t.seconds &&
+                t.exposed <= t.in_flight * (1 + 1e-9));
+    assert_true(answer.model_flops / (double)answer.rt.mesh.n_devices <=
+                t.seconds * fmax(chip->bf16, chip->int8));
+    sim_answer_free(&answer);
+    t.span = NULL;
+    return t;
+}
+
+static void steps_keep_to_their_bounds_and_faster_parts_pay(void **state)
+{
+    (void)state;
+    static const Case cases[] = {{SIM_DECODE, "", "2d", "none", NULL},
+                                 {SIM_DECODE, "model=2", "tp", "none", NULL},
+                                 {SIM_DECODE, "model=2", "tp", "int8", NULL},
+                                 {SIM_PREFILL, "model=2", "tp", "none", NULL},
+                                 {SIM_TRAIN, "data=4,model=2", "fsdp+tp", "none", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double memory;
+        Chip chip = *chip_find("v5e");
+        Timed t = timed(&chip, &cases[i], false, &memory);
+        assert_true(t.seconds <= timed(&chip, &cases[i], true, &memory).seconds * (1 + 1e-9));
+        for (int part = 0; part < 3; part++) {
+            Chip faster = chip;
+            *(part == 0 ? &faster.bandwidth : part == 1 ? &faster.bf16 : &faster.link) *= 2;
+            assert_true(timed(&faster, &cases[i], false, &memory).seconds <=
+                        t.seconds * (1 + 1e-9));
+        }
+    }
+}
+
+static void more_chips_hold_less_each_and_int8_weights_are_read_sooner(void **state)
+{
+    (void)state;
+    const Chip *chip = chip_find("v5e");
+    double one, two, narrow;
+    Timed wide = timed(chip, &(Case){SIM_DECODE, "", "tp", "none", "llama2-7b"}, false, &one);
+    Timed int8 = timed(chip, &(Case){SIM_DECODE, "", "tp", "int8", "llama2-7b"}, false, &narrow);
+    assert_true(int8.cost.bytes < wide.cost.bytes && narrow < one);
+    Timed half =
+        timed(chip, &(Case){SIM_DECODE, "model=2", "tp", "none", "llama2-7b"}, false, &two);
+    assert_true(half.cost.bytes < wide.cost.bytes && two < one && half.cost.sent > 0);
+}
+
 /* ---- serving ---- */
 
 static void every_request_is_answered(void **state)
@@ -327,6 +410,8 @@ int main(void)
         cmocka_unit_test(no_operation_beats_its_bounds),
         cmocka_unit_test(faster_parts_are_never_slower),
         cmocka_unit_test(groups_beyond_a_domain_take_longer),
+        cmocka_unit_test(steps_keep_to_their_bounds_and_faster_parts_pay),
+        cmocka_unit_test(more_chips_hold_less_each_and_int8_weights_are_read_sooner),
         cmocka_unit_test(every_request_is_answered),
         cmocka_unit_test(company_and_length_take_time),
         cmocka_unit_test(a_full_cache_makes_requests_wait),

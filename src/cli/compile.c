@@ -1,7 +1,7 @@
 /* caravan compile: a step for chips that are not here, by their own compiler. */
 #include "base/bytes.h"
 #include "base/json_file.h"
-#include "cli/plan_ask.h"
+#include "cli/ask.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
 #include "run/backend.h"
@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOPOLOGY = ASK_OPTIONS, DECODE, OUT, JSON };
+enum { TOPOLOGY = ASKED, DECODE, OUT, JSON };
 
 static const Option *const options[] = {
-    PLAN_ASK_OPTIONS,
+    ASKED_OPTIONS,
     [TOPOLOGY] = &(const Option){"topology", .kind = ARG_TEXT, .required = true, .value = "CHIPS",
                                  .help = "chips to compile for: v5e:4x4, v4:2x2x4, h100:8"},
     [DECODE] = &(const Option){"decode", .kind = ARG_FLAG, .group = 2,
@@ -70,20 +70,21 @@ static int print_compiled_json(const Compiled *c, const SimAnswer *plan, double 
                                 "device_memory", "arguments", (json_int_t)c->arguments, "outputs",
                                 (json_int_t)c->outputs, "aliased", (json_int_t)c->aliased,
                                 "temporaries", (json_int_t)c->temporaries, "peak",
-                                (json_int_t)c->peak, "plan", "device_memory",
-                                plan_memory_json(plan), "cycles", number_or_null(c->cycles),
-                                "seconds", number_or_null(c->clock > 0 ? c->cycles / c->clock : 0),
+                                (json_int_t)c->peak, "plan", "device_memory", ask_memory_json(plan),
+                                "cycles", number_or_null(c->cycles), "seconds",
+                                number_or_null(c->clock > 0 ? c->cycles / c->clock : 0),
                                 "collectives", list, "compile_seconds", seconds));
 }
 
 /* The chip's compiler first: what it cannot do need not be planned. */
-static int compile(const Value *v, IoModel *model, SimAnswer *compiled, SimAnswer *plan,
+static int compile(const Args *args, IoModel *model, SimAnswer *compiled, SimAnswer *plan,
                    cvn_err *err)
 {
     SimAsk planned, ask;
-    TRY(plan_ask(&planned, model, v, err));
+    const Value *v = args->value;
+    TRY(ask_of(args, args_value(args, ASK(CONTEXT))->integer, model, &planned, err));
     ask = planned;
-    ask.name = v[DEVICE].text;
+    ask.name = args_value(args, SHARED(DEVICE))->text;
     TRY(backend_find(ask.name, &ask.device, err));
     if (ask.device == planned.device)
         return err_set(err, CVN_EINVAL,
@@ -101,7 +102,7 @@ static int run(const Args *args)
     cvn_err err = {0};
     IoModel model = {0};
     SimAnswer compiled = {0}, plan = {0};
-    int code = compile(v, &model, &compiled, &plan, &err);
+    int code = compile(args, &model, &compiled, &plan, &err);
     if (code)
         code = fail(&err);
     else if (v[JSON].flag)

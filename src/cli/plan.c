@@ -2,20 +2,19 @@
 #include "base/bytes.h"
 #include "base/file.h"
 #include "base/json_file.h"
+#include "cli/ask.h"
 #include "cli/figures.h"
-#include "cli/plan_ask.h"
 #include "cli/terminal.h"
-#include "io/model.h"
 #include "io/stats.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MEMORY = ASK_OPTIONS, SPECS, PEAK, SVG, JSON };
+enum { MEMORY = ASKED, SPECS, PEAK, SVG, JSON };
 
 static const Option *const options[] = {
-    PLAN_ASK_OPTIONS,
+    ASKED_OPTIONS,
     [MEMORY] = &(const Option){"memory", .kind = ARG_SIZE, .high = 0x1p60, .value = "SIZE",
                                .fallback = "0",
                                .help = "of each device: say whether it is enough, 0: do not"},
@@ -113,9 +112,8 @@ static int print_plan(const SimAsk *ask, const SimAnswer *a, const char *name, c
                       const Value *v)
 {
     double memory = (double)v[MEMORY].integer;
-    static const char *const tasks[] = {"a training step", "a prefill", "a step of decoding"};
     StrBuf text = {0};
-    printf("%s, %s of %" PRId64 " row%s", name, tasks[ask->task], ask->batch,
+    printf("%s, %s of %" PRId64 " row%s", name, ask_tasks[ask->task], ask->batch,
            ask->batch == 1 ? "" : "s");
     if (ask->task != SIM_DECODE)
         printf(" of %" PRId64 " tokens", ask->seq);
@@ -185,7 +183,7 @@ static int print_plan_json(const SimAsk *ask, const SimAnswer *a, const char *na
         "{s:s,s:s,s:s,s:s,s:i,s:I,s:I,s:o,s:f,s:f,s:I,s:f,s:o,s:o,s:o}", "model", name, "device",
         a->rt.info.kind, "mesh", ask->mesh, "layout", ask->layout, "devices",
         (int)a->rt.mesh.n_devices, "batch", (json_int_t)ask->batch, "seq", (json_int_t)ask->seq,
-        "device_memory", plan_memory_json(a), "device_flops", a->flops, "model_flops",
+        "device_memory", ask_memory_json(a), "device_flops", a->flops, "model_flops",
         a->model_flops, "involuntary_gathers", (json_int_t)a->n_involuntary, "seconds", a->seconds,
         "tensors", tensors_json(a), "collectives", collectives, "peak", peak_json(a));
     if (memory > 0)
@@ -206,12 +204,13 @@ static int draw(const char *path, const SimAsk *ask, const SimAnswer *a, cvn_err
 static int run(const Args *args)
 {
     const Value *v = args->value;
-    const char *name = v[PRESET].given ? v[PRESET].text : v[MODEL].text;
+    const char *name = ask_name(args);
     cvn_err err = {0};
     SimAsk ask;
     IoModel model = {0};
     SimAnswer answer = {0};
-    bool failed = plan_ask(&ask, &model, v, &err) || sim_plan(&ask, &answer, &err) ||
+    int64_t context = args_value(args, ASK(CONTEXT))->integer;
+    bool failed = ask_of(args, context, &model, &ask, &err) || sim_plan(&ask, &answer, &err) ||
                   (v[SVG].given && draw(v[SVG].text, &ask, &answer, &err));
     int exit_code = failed         ? fail(&err)
                     : v[JSON].flag ? print_plan_json(&ask, &answer, name, (double)v[MEMORY].integer)

@@ -1,20 +1,91 @@
 /* caravan simulate: how long a model takes on chips that are not here. */
+#include "base/bytes.h"
+#include "base/file.h"
 #include "base/json_file.h"
+#include "cli/ask.h"
 #include "cli/common.h"
+#include "cli/figures.h"
 #include "cli/terminal.h"
 #include "sim/published.h"
 
-enum { ROWS, JSON };
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    ROWS,
+    PRESET,
+    MODEL,
+    CHIP,
+    MESH,
+    LAYOUT,
+    OVERLAP,
+    TRAIN,
+    PREFILL,
+    SERVE,
+    SEQ,
+    BATCH,
+    CONTEXT,
+    OPTIMIZER,
+    REMAT,
+    DTYPE,
+    QUANTIZE,
+    KV_CACHE,
+    ACTIVATIONS,
+    ENGINE,
+    PRECISION,
+    INPUT,
+    OUTPUT,
+    TRACE,
+    JSON
+};
+
+static const char *const engine_choices[] = {"caravan", "vllm", "trtllm", "sglang", NULL};
 
 static const Option *const options[] = {
     [ROWS] = &(const Option){"rows", .kind = ARG_INPUT, .required = true, .group = 1,
-                             .value = "FILE.csv",
-                             .help = "serving as each row of a table says: id, model, system, "
-                                     "precision, isl, osl, batch, tp, pp, "
-                                     "backend"},
+                             .value = "FILE.csv", .help = "serving as each row of a table says"},
+    [PRESET] = ASK(PRESET),
+    [MODEL] = ASK(MODEL),
+    [CHIP] =
+        &(const Option){"chip", .kind = ARG_TEXT, .value = "NAME", .fallback = "h100_sxm",
+                        .help = "on which chips: a name that `caravan chips` prints, or FILE.json"},
+    [MESH] = ASK(MESH),
+    [LAYOUT] = ASK(LAYOUT),
+    [OVERLAP] = SHARED(OVERLAP),
+    [TRAIN] = ASK(TRAIN),
+    [PREFILL] = ASK(PREFILL),
+    [SERVE] =
+        &(const Option){"serve", .kind = ARG_FLAG, .group = 2,
+                        .help = "serve --batch requests at a time of --input and --output tokens"},
+    [SEQ] = ASK(SEQ),
+    [BATCH] = ASK(BATCH),
+    [CONTEXT] =
+        &(const Option){"context", .letter = 'c', .kind = ARG_INT, .low = 1, .high = 1 << 30,
+                        .value = "N", .fallback = "2048", .help = "tokens that a row has"},
+    [OPTIMIZER] = ASK(OPTIMIZER),
+    [REMAT] = ASK(REMAT),
+    [DTYPE] = SHARED(DTYPE),
+    [QUANTIZE] = SHARED(QUANTIZE),
+    [KV_CACHE] = SHARED(KV_CACHE),
+    [ACTIVATIONS] = SHARED(ACTIVATIONS),
+    [ENGINE] = &(const Option){"engine", .kind = ARG_CHOICE, .value = "NAME", .fallback = "caravan",
+                               .choices = engine_choices, .needs = "serve",
+                               .help = "whose scheduler serves, one of"},
+    [PRECISION] = &(const Option){"precision", .kind = ARG_CHOICE, .value = "TYPE",
+                                  .fallback = "bf16", .choices = chip_type_names, .needs = "serve",
+                                  .help = "numbers of products, one of"},
+    [INPUT] = &(const Option){"input", .kind = ARG_INT, .low = 1, .high = 1 << 24, .value = "N",
+                              .fallback = "1024", .needs = "serve",
+                              .help = "tokens of a request's prompt"},
+    [OUTPUT] = &(const Option){"output", .kind = ARG_INT, .low = 2, .high = 1 << 24, .value = "N",
+                               .fallback = "128", .needs = "serve", .help = "tokens of its answer"},
+    [TRACE] = &(const Option){"trace", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
+                              .help = "write what of the step is when, for Perfetto"},
     [JSON] = SHARED(JSON),
     NULL,
 };
+
+/* ---- tables of serving ---- */
 
 static json_t *row_json(const Csv *csv, int64_t row)
 {
@@ -29,45 +100,296 @@ static json_t *row_json(const Csv *csv, int64_t row)
                      1e3 * served.tpot);
 }
 
+static int print_row(const Csv *csv, int64_t row, bool json)
+{
+    json_t *o = row_json(csv, row);
+    if (json || !o)
+        return print_json(o);
+    const char *refused = json_string_value(json_object_get(o, "refused"));
+    if (refused)
+        printf("%-10s refused: %s\n", csv_at(csv, row, "id"), refused);
+    else
+        printf("%-10s %12.2f %12.3f\n", csv_at(csv, row, "id"),
+               json_real_value(json_object_get(o, "ttft_ms")),
+               json_real_value(json_object_get(o, "tpot_ms")));
+    json_decref(o);
+    return EXIT_OK;
+}
+
 static int answer_rows(const char *path, bool json)
 {
     cvn_err err = {0};
     Arena arena;
     Csv csv;
-    if (arena_init(&arena, &err))
+    if (arena_begin(&arena, &err))
         return fail(&err);
     int exit_code = csv_read(&csv, path, &arena, &err) ? fail(&err) : EXIT_OK;
     if (exit_code == EXIT_OK && !json)
         printf("%-10s %12s %12s\n", "row", "TTFT, ms", "TPOT, ms");
-    for (int64_t i = 0; exit_code == EXIT_OK && i < csv.rows; i++) {
-        json_t *o = row_json(&csv, i);
-        if (json || !o) {
-            exit_code = print_json(o);
-            continue;
-        }
-        const char *refused = json_string_value(json_object_get(o, "refused"));
-        if (refused)
-            printf("%-10s refused: %s\n", csv_at(&csv, i, "id"), refused);
-        else
-            printf("%-10s %12.2f %12.3f\n", csv_at(&csv, i, "id"),
-                   json_real_value(json_object_get(o, "ttft_ms")),
-                   json_real_value(json_object_get(o, "tpot_ms")));
-        json_decref(o);
-    }
+    for (int64_t i = 0; exit_code == EXIT_OK && i < csv.rows; i++)
+        exit_code = print_row(&csv, i, json);
     arena_free(&arena);
     return exit_code;
 }
 
+/* ---- figures ---- */
+
+/* What comes of a step or of serving, as it is printed. */
+typedef struct Figures {
+    const char *model, *task;
+    const Chip *chip;
+    double chips, price; /* a chip's, an hour */
+    double seconds;      /* a step; of serving, all of it */
+    double tokens;       /* in that time, of all chips */
+    double model_flops;  /* in that time: MFU is of them */
+    /* Bytes that are read at least, once, by all chips together; 0: no such figure. */
+    double weights;
+    double exposed;
+    Cost cost; /* of one chip */
+} Figures;
+
+static double per_million(const Figures *f)
+{
+    return f->price * f->chips / 3600 * f->seconds / f->tokens * 1e6;
+}
+
+static double mfu(const Figures *f)
+{
+    return f->model_flops / (f->seconds * f->chips * f->chip->bf16);
+}
+
+/* As if every chip read its share of the weights and nothing else; and what is read. */
+static double mbu_nominal(const Figures *f)
+{
+    return f->weights / (f->seconds * f->chips * f->chip->bandwidth);
+}
+
+static double mbu(const Figures *f)
+{
+    return f->cost.bytes / (f->seconds * f->chip->bandwidth);
+}
+
+static json_t *figures_json(const Figures *f)
+{
+    json_t *bounds = json_object();
+    for (int b = 0; b < COST_BOUNDS; b++)
+        bounds = json_with(bounds, cost_bound_names[b], json_real(f->cost.spent[b] / f->seconds));
+    json_t *o = json_pack("{s:s,s:s,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:o}", "model", f->model,
+                          "task", f->task, "chip", f->chip->name, "chips", f->chips, "seconds",
+                          f->seconds, "tokens_per_second", f->tokens / f->seconds,
+                          "tokens_per_second_and_chip", f->tokens / f->seconds / f->chips, "mfu",
+                          mfu(f), "mbu", mbu(f), "exposed_seconds", f->exposed, "shares", bounds);
+    if (f->weights > 0)
+        o = json_with(o, "mbu_nominal", json_real(mbu_nominal(f)));
+    if (f->price > 0)
+        o = json_with(o, "dollars_per_million_tokens", json_real(per_million(f)));
+    return o;
+}
+
+static void print_figures(const Figures *f)
+{
+    printf("  %-36s %12.3f ms\n", "time", 1e3 * f->seconds);
+    printf("  %-36s %12.1f\n", "tokens a second", f->tokens / f->seconds);
+    printf("  %-36s %12.1f\n", "tokens a second and chip", f->tokens / f->seconds / f->chips);
+    printf("  %-36s %12.1f %%\n", "of the peak in bf16 (MFU)", 100 * mfu(f));
+    printf("  %-36s %12.1f %%\n", "of the memory's bandwidth (MBU)", 100 * mbu(f));
+    if (f->weights > 0)
+        printf("  %-36s %12.1f %%\n", "  weights alone, once on all chips", 100 * mbu_nominal(f));
+    if (f->price > 0)
+        printf("  %-36s %12.4f $ (%.2f $ per chip and hour)\n", "a million tokens", per_million(f),
+               f->price);
+    printf("  %-36s", "time went to");
+    for (int b = 0; b < COST_BOUNDS; b++)
+        printf("%s %s %.1f %%", b ? "," : "", cost_bound_names[b],
+               100 * f->cost.spent[b] / f->seconds);
+    printf("\n  %-36s %12.3f ms\n", "waiting for links", 1e3 * f->exposed);
+}
+
+/* ---- a step ---- */
+
+static int write_trace(const char *path, const Timed *t, cvn_err *err)
+{
+    StrBuf out = {0};
+    strbuf_puts(&out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n"
+                      "{\"ph\":\"M\",\"pid\":1,\"tid\":0,\"name\":\"thread_name\",\"args\":{"
+                      "\"name\":\"chip\"}},\n"
+                      "{\"ph\":\"M\",\"pid\":1,\"tid\":1,\"name\":\"thread_name\",\"args\":{"
+                      "\"name\":\"links\"}}");
+    for (int64_t i = 0; i < t->n_spans; i++)
+        strbuf_printf(
+            &out, ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"name\":\"%s\",\"ts\":%.3f,\"dur\":%.3f}",
+            t->span[i].link, t->span[i].name, 1e6 * t->span[i].begin, 1e6 * t->span[i].seconds);
+    strbuf_puts(&out, "\n]}\n");
+    int code = out.failed ? err_set(err, CVN_EMEM, "no memory for the trace")
+                          : file_write(path, out.text, out.length, err);
+    strbuf_free(&out);
+    return code;
+}
+
+static int print_step(const Args *args, const SimAsk *ask, const SimAnswer *a, const Chip *chip)
+{
+    const Value *v = args->value;
+    double tokens = (double)(ask->batch * (ask->task == SIM_DECODE ? 1 : ask->seq));
+    double wide = ask->config.quant.kind == QUANT_INT8   ? 1
+                  : ask->config.quant.kind == QUANT_INT4 ? 0.53125
+                                                         : 2;
+    const Figures f = {.model = ask_name(args),
+                       .task = ask_tasks[ask->task],
+                       .chip = chip,
+                       .chips = (double)a->rt.mesh.n_devices,
+                       .price = chip->price,
+                       .seconds = a->timed.seconds,
+                       .tokens = tokens,
+                       .model_flops = a->model_flops,
+                       .weights = ask->task == SIM_DECODE
+                                      ? wide * (double)model_size(&ask->config).matmul_params
+                                      : 0,
+                       .exposed = a->timed.exposed,
+                       .cost = a->timed.cost};
+    bool fits = a->memory.total <= chip->memory;
+    if (v[JSON].flag) {
+        json_t *o = figures_json(&f);
+        o = json_with(o, "mesh", json_string(ask->mesh));
+        o = json_with(o, "layout", json_string(ask->layout));
+        o = json_with(o, "batch", json_integer(ask->batch));
+        o = json_with(o, "device_memory", device_memory_json(&a->memory));
+        o = json_with(o, "fits", json_boolean(fits));
+        return print_json(o);
+    }
+    printf("%s, %s of %" PRId64 " row%s", f.model, f.task, ask->batch, ask->batch == 1 ? "" : "s");
+    if (ask->task != SIM_DECODE)
+        printf(" of %" PRId64 " tokens", ask->seq);
+    printf(", on %.0f x %s, mesh %s, layout %s\n\n", f.chips, chip->name,
+           ask->mesh[0] ? ask->mesh : "of one device", ask->layout);
+    print_figures(&f);
+    printf("  %-36s %12s of %s%s\n", "memory of a chip", bytes_text(a->memory.total).text,
+           bytes_text(chip->memory).text, fits ? "" : ": does not fit");
+    return EXIT_OK;
+}
+
+static int simulate_step(const Args *args, const Chip *chip)
+{
+    const Value *v = args->value;
+    cvn_err err = {0};
+    SimAsk ask;
+    SimAnswer answer = {0};
+    IoModel model = {0};
+    bool failed = ask_of(args, v[CONTEXT].integer, &model, &ask, &err);
+    ask.chip = chip;
+    ask.spans = v[TRACE].given;
+    failed = failed || sim_plan(&ask, &answer, &err) ||
+             (v[TRACE].given && write_trace(v[TRACE].text, &answer.timed, &err));
+    int exit_code = failed ? fail(&err) : print_step(args, &ask, &answer, chip);
+    sim_answer_free(&answer);
+    io_close_model(&model);
+    return exit_code;
+}
+
+/* ---- serving ---- */
+
+static int serve_ask(const Args *args, SimServing *serving, double *replicas, cvn_err *err)
+{
+    const Value *v = args->value;
+    SimAsk ask;
+    Mesh mesh;
+    IoModel model = {0};
+    Arena arena;
+    if (arena_begin(&arena, err))
+        return err->code;
+    int code = ask_of(args, v[CONTEXT].integer, &model, &ask, err);
+    io_close_model(&model);
+    if (code || mesh_parse(&mesh, ask.mesh, &arena, err)) {
+        arena_free(&arena);
+        return err->code;
+    }
+    serving->shape = sim_shape_of(&ask.config);
+    serving->engine = *sim_engine_find(v[ENGINE].text);
+    serving->type = ask.int8_inputs                       ? CHIP_INT8
+                    : ask.config.quant.kind == QUANT_INT8 ? CHIP_WEIGHT8
+                    : ask.config.quant.kind == QUANT_INT4 ? CHIP_WEIGHT4
+                                                          : (ChipType)v[PRECISION].integer;
+    serving->narrow = ask.kv_int8;
+    serving->tp = 1;
+    serving->pp = 1;
+    for (int i = 0; i < mesh.n_axes; i++)
+        if (strcmp(mesh.axis[i].name, "model") == 0)
+            serving->tp = (int)mesh.axis[i].size;
+    *replicas = (double)mesh.n_devices / serving->tp;
+    arena_free(&arena);
+    serving->in_flight = (int64_t)((double)ask.batch / *replicas);
+    serving->input = v[INPUT].integer;
+    serving->output = v[OUTPUT].integer;
+    if (serving->in_flight < 1)
+        return err_set(err, CVN_EINVAL,
+                       "--batch %" PRId64 " is less than a request for each of %g replicas",
+                       ask.batch, *replicas);
+    return CVN_OK;
+}
+
+static int simulate_serving(const Args *args, const Chip *chip)
+{
+    const Value *v = args->value;
+    cvn_err err = {0};
+    CostModel model;
+    SimServing ask = {.chip = &model};
+    SimServed served;
+    double replicas = 1;
+    cost_model(&model, chip);
+    if (serve_ask(args, &ask, &replicas, &err) || sim_serve(&ask, &served, &err))
+        return fail(&err);
+    const Figures f = {.model = ask_name(args),
+                       .task = "serving",
+                       .chip = chip,
+                       .chips = replicas * ask.tp,
+                       .price = chip->price,
+                       .seconds = served.seconds,
+                       .tokens = served.tokens * served.seconds * replicas,
+                       .model_flops = served.cost.flops * replicas * ask.tp,
+                       .exposed = served.cost.spent[COST_LINK],
+                       .cost = served.cost};
+    if (v[JSON].flag) {
+        json_t *o = figures_json(&f);
+        o = json_with(o, "ttft_ms", json_real(1e3 * served.ttft));
+        o = json_with(o, "tpot_ms", json_real(1e3 * served.tpot));
+        return print_json(json_with(o, "requests_per_second",
+                                    json_real(served.tokens * replicas / (double)ask.output)));
+    }
+    printf("%s, %" PRId64 " requests at a time of %" PRId64 " + %" PRId64
+           " tokens, on %.0f x %s, as %s serves\n\n",
+           f.model, (int64_t)((double)ask.in_flight * replicas), ask.input, ask.output, f.chips,
+           chip->name, ask.engine.name);
+    printf("  %-36s %12.2f ms\n  %-36s %12.3f ms\n", "time to the first token", 1e3 * served.ttft,
+           "time of each one after it", 1e3 * served.tpot);
+    print_figures(&f);
+    return EXIT_OK;
+}
+
 static int run(const Args *args)
 {
-    return answer_rows(args->value[ROWS].text, args->value[JSON].flag);
+    const Value *v = args->value;
+    cvn_err err = {0};
+    json_t *held;
+    Chip chip;
+    if (v[ROWS].given)
+        return answer_rows(v[ROWS].text, v[JSON].flag);
+    int exit_code = chip_open(v[CHIP].text, &chip, &held, &err) ? fail(&err)
+                    : v[SERVE].flag                             ? simulate_serving(args, &chip)
+                                                                : simulate_step(args, &chip);
+    json_decref(held);
+    return exit_code;
 }
 
 const Command command_simulate = {
     "simulate",
     .about = "how long a model takes on chips that are not here",
-    .usage = "--rows FILE.csv [options]",
-    .examples = "simulate --rows published.csv --json\tserving as a table says, a line per row\n",
+    .usage = "(--preset NAME | --model DIR | --rows FILE.csv) [options]",
+    .examples = "simulate --preset llama3.1-8b --chip v5e --mesh model=4 --layout tp\tdecoding\n"
+                "simulate --preset llama2-70b --chip v5p --mesh data=64 --train\ta training step\n"
+                "simulate --preset llama3.1-8b --serve --engine vllm --batch 64\tlatencies\n"
+                "simulate --rows published.csv --json\tserving as a table says, a line per row\n",
+    .notes =
+        "Steps are those of the programs that plan makes, timed. Serving is a scheduler over steps "
+        "of the model's shapes; a replica is the mesh's axis model.",
     .options = options,
     .run = run,
 };

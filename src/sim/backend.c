@@ -16,7 +16,8 @@ struct Devices {
     int64_t compilations;
     Map axes; /* groups of devices -> the mesh's axes that they lie along, as text */
     Counts counts;
-    void *zeros; /* what results read as */
+    const TimedFor *chip; /* borrowed, or NULL */
+    void *zeros;          /* what results read as */
     size_t zero_bytes;
 };
 
@@ -185,6 +186,8 @@ static int counting_compile(Devices *c, const cvn_graph *local, const PartitionR
     count_work(&x->run, local);
     name_axes(c, report, mesh);
     count_collectives(c, &x->run, x->info.plan ? x->info.plan->graph : local);
+    if (c->chip && x->info.plan)
+        timing_of_plan(c->chip, x->info.plan, &c->arena, &x->run.timed);
     x->info.flops = x->run.flops;
     x->info.n_operations = x->run.operations;
     x->run.steps = x->info.n_steps;
@@ -275,6 +278,7 @@ static int counting_run(Devices *c, const Executable *x, const Argument *argumen
     sum->steps += x->run.steps;
     sum->flops += x->run.flops;
     sum->attention_flops += x->run.attention_flops;
+    sum->timed = x->run.timed;
     for (int i = 0; i < x->run.n_collectives; i++)
         add_collective(c, sum, &x->run.collective[i]);
     if (output && x->output_bytes > c->zero_bytes) {
@@ -348,6 +352,11 @@ static double counting_reads(Devices *c, double seconds)
 {
     (void)c, (void)seconds;
     return 0;
+}
+
+void counting_time_for(Devices *c, const TimedFor *chip)
+{
+    c->chip = chip;
 }
 
 const Counts *counting_counts(const Devices *c)

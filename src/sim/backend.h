@@ -13,6 +13,7 @@
 #define CVN_SIM_BACKEND_H
 
 #include "run/backend.h"
+#include "sim/timing.h"
 
 extern const Backend counting_backend;
 
@@ -35,7 +36,12 @@ typedef struct Counts {
     double attention_flops; /* of these, of attention over all positions that keys have room for */
     CountedCollective *collective; /* [n_collectives] in the order of first runs */
     int n_collectives;
+    Timed timed; /* of the last run, when a chip was said */
 } Counts;
+
+/* Graphs that are compiled from now on are timed for this chip, when they are compiled by a back end that says its plan; borrowed;
+   NULL: they are not. A run then takes as long as `timed` says, without taking it. */
+void counting_time_for(Devices *devices, const TimedFor *chip);
 
 /* Until now; the devices'. */
 const Counts *counting_counts(const Devices *devices);

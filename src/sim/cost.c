@@ -103,11 +103,13 @@ static Cost fast(const CostModel *model, CostCollective kind, double n, double b
     if (kind == COST_ALL_TO_ALL)
         c.sent /= n; /* each has its share of the whole */
     c.bound[COST_LINK] = chip->link > 0 ? c.sent / chip->link : 0;
-    /* On a torus a group lies along one dimension, of which a chip has both ends; on it steps are neighbours. */
-    double width = chip->torus ? chip->link / chip->torus : chip->link;
-    double steps = chip->torus ? n / 2 : log2(n);
-    double share =
-        0.8; /* of a link's width: headers and waiting; where sums were timed those say it */
+    /* On a torus a group lies as compactly as it can, and uses the links along all of its sides: its ring along each of them
+       passes half of them each way. */
+    double sides = fmax(1, fmin(chip->torus, floor(log2(n))));
+    double width = chip->torus ? chip->link * sides / chip->torus : chip->link;
+    double steps = chip->torus ? sides * pow(n, 1 / sides) / 2 : log2(n);
+    /* Of a link's width: headers and waiting. A guess, but for sums that were timed. */
+    double share = 0.8;
     c.seconds = chip->latency * (kind == COST_ALL_REDUCE ? 2 : 1) * fmax(steps, 1) +
                 c.sent / (width * share);
     int group = n <= 2 ? 0 : n <= 4 ? 1 : 2;

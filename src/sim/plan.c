@@ -23,7 +23,8 @@ typedef struct Sim {
     Steps steps; /* of an engine; of training the model holds */
     ParamList params;
     ShardResult shardings; /* of the graph that is looked at */
-    Map rows;              /* what tensors have in common, as text -> index in answer->tensor */
+    TimedFor chip;
+    Map rows; /* what tensors have in common, as text -> index in answer->tensor */
 } Sim;
 
 /* ---- tensors ---- */
@@ -169,6 +170,7 @@ static int add_up(Sim *s, const cvn_graph *g, const Program *p, cvn_err *err)
     a->operations = counts->operations;
     a->steps = counts->steps;
     a->flops = counts->flops - counts->attention_flops * (1 - keys_seen(s));
+    a->timed = counts->timed;
     a->model_flops = model_flops(s->ask);
     a->n_conflicts = s->shardings.n_conflicts;
     a->n_involuntary = p->report.n_involuntary;
@@ -193,6 +195,7 @@ static int make(Sim *s, cvn_graph *g, ProgramOptions options, bool counts, cvn_e
     Held held;
     hold(&held, free_program, &program);
     options.shardings = &s->shardings;
+    s->chip.keys_seen = keys_seen(s);
     int code = g ? program_make(&program, &s->answer->rt, g, &options, err) : err->code;
     if (code == CVN_OK && counts)
         code = add_up(s, g, &program, err);
@@ -252,9 +255,16 @@ int sim_plan(const SimAsk *ask, SimAnswer *a, cvn_err *err)
         return err->code;
     Sim s = {.ask = ask,
              .answer = a,
+             .chip = {.spans = ask->spans},
              .steps = {.model = {&ask->config, ask->layout},
                        .rows = ask->batch,
-                       .compute = ask->compute}};
+                       .compute = ask->compute,
+                       .kv_int8 = ask->kv_int8,
+                       .int8_inputs = ask->int8_inputs}};
+    if (ask->chip) {
+        cost_model(&s.chip.model, ask->chip);
+        counting_time_for(a->rt.devices, &s.chip);
+    }
     int code = protect(make_either, &s, "planning", err);
     a->seconds = clock_seconds() - begin;
     return code;

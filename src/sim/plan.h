@@ -30,6 +30,10 @@ typedef struct SimAsk {
     int64_t batch, seq;     /* rows; tokens of each that a step takes, 1 when decoding */
     int64_t context;        /* tokens that a row may have; when decoding, that it has */
     cvn_dtype compute;      /* bf16 or f32 */
+    bool kv_int8;           /* keys and values in 8 bits */
+    bool int8_inputs;       /* what enters weights in 8 bits is rounded to 8 bits, too */
+    const Chip *chip;       /* for which steps are timed; NULL: they are not */
+    bool spans;             /* what of a step was when is wanted */
     TrainStepOptions train; /* optimizer, remat, …; batch, seq and compute are taken from above */
     const Backend
         *device;      /* for which graphs are compiled; NULL: none are, and temporaries are 0 */
@@ -80,6 +84,7 @@ typedef struct SimAnswer {
     int64_t operations, steps; /* of the device's graph; of what is compiled of it */
     int64_t n_involuntary;     /* gathers that no tensor asked for */
     int n_conflicts;           /* of propagation */
+    Timed timed;               /* the step on the chip */
     double seconds;            /* that finding out took */
 } SimAnswer;
 

@@ -1,0 +1,127 @@
+#include "cli/ask.h"
+
+#include "base/json_file.h"
+#include "cli/figures.h"
+#include "cli/run_model.h"
+#include "io/stats.h"
+#include "model/presets.h"
+#include "train/config.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+const Option ask_options[ASK_OPTIONS] = {
+    [ASK_PRESET] = {"preset", .letter = 'p', .kind = ARG_CHOICE, .required = true, .group = 1,
+                    .value = "NAME", .choice = choice_of_preset, .or_shape = true,
+                    .help = "the shape to plan, one of"},
+    [ASK_MODEL] = {"model", .letter = 'm', .kind = ARG_INPUT, .required = true, .group = 1,
+                   .value = "DIR", .help = "the shape of a model on disk"},
+    [ASK_MESH] = {"mesh", .kind = ARG_TEXT, .check = check_mesh, .value = "MESH", .fallback = "",
+                  .help = "devices, such as data=32,model=4; none: one device"},
+    [ASK_LAYOUT] = {"layout", .letter = 'l', .kind = ARG_TEXT, .value = "NAME", .fallback = "2d",
+                    .help = "how tensors lie on it: dp, tp, tp-scatter, fsdp, 2d, a product "
+                            "such as fsdp+tp, or FILE.json"},
+    [ASK_THREADS] = {"threads", .letter = 't', .kind = ARG_INT, .low = 1, .high = 4096,
+                     .value = "N", .fallback = "1",
+                     .help = "of each device: each has scratch of its own"},
+    [ASK_TRAIN] = {"train", .kind = ARG_FLAG, .group = 2,
+                   .help = "plan a training step; else a step of decoding"},
+    [ASK_PREFILL] = {"prefill", .kind = ARG_FLAG, .group = 2,
+                     .help = "plan a prefill of --seq tokens"},
+    [ASK_SEQ] = {"seq", .letter = 's', .kind = ARG_INT, .low = 1, .high = 1 << 24, .value = "N",
+                 .fallback = "1024", .help = "tokens per row"},
+    [ASK_BATCH] = {"batch", .letter = 'b', .kind = ARG_INT, .low = 1, .high = 1 << 20, .value = "B",
+                   .fallback = "1", .help = "rows, over all devices"},
+    [ASK_CONTEXT] = {"context", .letter = 'c', .kind = ARG_INT, .low = 1, .high = 1 << 30,
+                     .value = "N", .help = "tokens that a row may have, else the model's"},
+    [ASK_OPTIMIZER] = {"optimizer", .kind = ARG_CHOICE, .value = "NAME", .fallback = "adamw",
+                       .choice = train_optimizer_name, .help = "of training, one of"},
+    [ASK_REMAT] = {"remat", .kind = ARG_CHOICE, .value = "POLICY", .fallback = "block",
+                   .choice = choice_of_remat,
+                   .help = "what the backward pass computes again, one of"},
+};
+
+const char *const ask_tasks[] = {"a training step", "a prefill", "a step of decoding"};
+
+const char *ask_name(const Args *args)
+{
+    const Value *preset = args_value(args, ASK(PRESET));
+    return preset->given ? preset->text : args_value(args, ASK(MODEL))->text;
+}
+
+/* Weights in blocks are planned as they run, but for training, which widens them, and where they are quantized anew. */
+static int shape(const Args *args, IoModel *model, LlamaConfig *config, cvn_err *err)
+{
+    const Value *quantize = args_value(args, SHARED(QUANTIZE));
+    if (args_value(args, ASK(PRESET))->given || is_shape(ask_name(args))) { /* without weights */
+        TRY(preset_config(ask_name(args), config, err));
+    } else {
+        TRY(io_open_shown(model, ask_name(args), err));
+        if (!args_value(args, ASK(TRAIN))->flag && !quantize->given &&
+            io_audit(model, NULL) == CVN_OK)
+            io_keep_blocks(model);
+        *config = model->config;
+    }
+    return quantize->given ? quant_parse(quantize->text, &config->quant, err) : CVN_OK;
+}
+
+static bool says_int8(const Value *value)
+{
+    return value->text && strcmp(value->text, "int8") == 0;
+}
+
+static int check(const SimAsk *ask, cvn_err *err)
+{
+    if (ask->task == SIM_TRAIN && (ask->config.quant.kind != QUANT_NONE || ask->kv_int8))
+        return err_set(err, CVN_EINVAL,
+                       "training is in f32 and bf16: leave out --quantize and --kv-cache");
+    if (ask->int8_inputs && ask->config.quant.kind != QUANT_INT8)
+        return err_set(err, CVN_EINVAL,
+                       "activations in int8 need weights in int8: --quantize int8");
+    if (ask->task == SIM_PREFILL && ask->seq > ask->context)
+        return err_set(err, CVN_EINVAL,
+                       "--seq %" PRId64 " does not fit in a context of %" PRId64
+                       "; shorten it or raise --context",
+                       ask->seq, ask->context);
+    return CVN_OK;
+}
+
+int ask_of(const Args *args, int64_t context, IoModel *model, SimAsk *ask, cvn_err *err)
+{
+    const Value *dtype = args_value(args, SHARED(DTYPE));
+    *ask = (SimAsk){.mesh = args_value(args, ASK(MESH))->text,
+                    .layout = args_value(args, ASK(LAYOUT))->text,
+                    .task = args_value(args, ASK(TRAIN))->flag     ? SIM_TRAIN
+                            : args_value(args, ASK(PREFILL))->flag ? SIM_PREFILL
+                                                                   : SIM_DECODE,
+                    .batch = args_value(args, ASK(BATCH))->integer,
+                    .seq = args_value(args, ASK(SEQ))->integer,
+                    .compute = dtype_of(dtype),
+                    .kv_int8 = says_int8(args_value(args, SHARED(KV_CACHE))),
+                    .int8_inputs = says_int8(args_value(args, SHARED(ACTIVATIONS))),
+                    .device = backends[0],
+                    .threads = args_value(args, ASK(THREADS))->given
+                                   ? (int)args_value(args, ASK(THREADS))->integer
+                                   : 1,
+                    .blocking = args_value(args, SHARED(OVERLAP))->integer == 1};
+    if (shape(args, model, &ask->config, err) || check_layout(ask->mesh, ask->layout, err))
+        return err->code;
+    if (ask->compute == CVN_DTYPE_COUNT)
+        ask->compute = CVN_BF16;
+    ask->context = context ? context : ask->config.max_context;
+    ask->train = (TrainStepOptions){
+        .clip = 1,
+        .remat = (RematPolicy)args_value(args, ASK(REMAT))->integer,
+        .optimizer = optimizer_defaults((OptimizerKind)args_value(args, ASK(OPTIMIZER))->integer,
+                                        model_size(&ask->config).params)};
+    if (ask->task == SIM_TRAIN && ask->seq > ask->config.max_context)
+        ask->config.max_context = ask->seq;
+    return check(ask, err);
+}
+
+json_t *ask_memory_json(const SimAnswer *a)
+{
+    json_t *bytes = device_memory_json(&a->memory);
+    bytes = json_with(bytes, "gradients", json_real(a->gradients));
+    return json_with(bytes, "gathered_weights", json_real(a->peak.gathered));
+}
