@@ -9,6 +9,8 @@
 #include "sim/published.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -36,6 +38,7 @@ enum {
     INPUT,
     OUTPUT,
     TRACE,
+    MARKDOWN,
     JSON
 };
 
@@ -81,6 +84,8 @@ static const Option *const options[] = {
                                .fallback = "128", .needs = "serve", .help = "tokens of its answer"},
     [TRACE] = &(const Option){"trace", .kind = ARG_OUTPUT, .tried = true, .value = "FILE",
                               .help = "write what of the step is when, for Perfetto"},
+    [MARKDOWN] = &(const Option){"markdown", .kind = ARG_FLAG, .needs = "rows",
+                                 .help = "rows beside what was measured of them, as a page"},
     [JSON] = SHARED(JSON),
     NULL,
 };
@@ -128,6 +133,100 @@ static int answer_rows(const char *path, bool json)
         printf("%-10s %12s %12s\n", "row", "TTFT, ms", "TPOT, ms");
     for (int64_t i = 0; exit_code == EXIT_OK && i < csv.rows; i++)
         exit_code = print_row(&csv, i, json);
+    arena_free(&arena);
+    return exit_code;
+}
+
+/* ---- rows beside what was measured ---- */
+
+typedef struct Errors {
+    double *of; /* [n] |simulated / measured - 1| */
+    int64_t n;
+} Errors;
+
+static void add_error(Errors *errors, double simulated, double measured)
+{
+    if (measured > 0)
+        errors->of[errors->n++] = fabs(simulated / measured - 1);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void print_errors(const char *what, Errors *e)
+{
+    if (e->n == 0)
+        return;
+    qsort(e->of, (size_t)e->n, sizeof *e->of, ascending);
+    printf("| %s | %" PRId64 " | %.1f %% | %.1f %% | %.0f %% |\n", what, e->n,
+           100 * e->of[e->n / 2], 100 * e->of[e->n * 9 / 10], 100 * e->of[e->n - 1]);
+}
+
+/* Of one backend, or of all of them: its rows, and then its errors. */
+static void markdown_of(const Csv *csv, const char *backend, Errors *ttft, Errors *tpot)
+{
+    cvn_err err = {0};
+    ttft->n = tpot->n = 0;
+    for (int64_t i = 0; i < csv->rows; i++) {
+        CostModel chip;
+        SimServing ask;
+        SimServed served;
+        if (strcmp(csv_at(csv, i, "backend"), backend) != 0)
+            continue;
+        printf("| %s | %s | %s | %s | %s | %s | %s | %s |", csv_at(csv, i, "id"),
+               csv_at(csv, i, "model"), csv_at(csv, i, "system"), csv_at(csv, i, "precision"),
+               csv_at(csv, i, "tp"), csv_at(csv, i, "batch"), csv_at(csv, i, "isl"),
+               csv_at(csv, i, "osl"));
+        if (published_ask(csv, i, &ask, &chip, &err) || sim_serve(&ask, &served, &err)) {
+            printf(" refused: %s | | | |\n", err.message);
+            continue;
+        }
+        double first = csv_number(csv, i, "ttft_ms", NAN),
+               each = csv_number(csv, i, "tpot_ms", NAN);
+        add_error(ttft, 1e3 * served.ttft, first);
+        add_error(tpot, 1e3 * served.tpot, each);
+        printf(" %.0f | %.0f | %.2f | %.2f |\n", first, 1e3 * served.ttft, each, 1e3 * served.tpot);
+    }
+}
+
+static int print_markdown(const char *path)
+{
+    static const char *const backends_known[] = {"trtllm", "vllm", "sglang"};
+    enum { BACKENDS = 3 };
+    cvn_err err = {0};
+    Arena arena;
+    Csv csv;
+    if (arena_begin(&arena, &err))
+        return fail(&err);
+    int exit_code = csv_read(&csv, path, &arena, &err) ? fail(&err) : EXIT_OK;
+    Errors ttft[BACKENDS] = {{0}}, tpot[BACKENDS] = {{0}};
+    if (exit_code == EXIT_OK)
+        printf(
+            "| row | model | chip | numbers | tp | at a time | in | out | TTFT, ms | simulated | "
+            "TPOT, ms | simulated |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+    for (int b = 0; exit_code == EXIT_OK && b < BACKENDS; b++) {
+        ttft[b].of = arena_array(&arena, (size_t)csv.rows + 1, sizeof(double));
+        tpot[b].of = arena_array(&arena, (size_t)csv.rows + 1, sizeof(double));
+        markdown_of(&csv, backends_known[b], &ttft[b], &tpot[b]);
+    }
+    if (exit_code == EXIT_OK)
+        printf("\n| error | rows | median | p90 | worst |\n|---|---|---|---|---|\n");
+    Errors all[2] = {{0}};
+    for (int k = 0; exit_code == EXIT_OK && k < 2; k++) {
+        all[k].of = arena_array(&arena, (size_t)csv.rows + 1, sizeof(double));
+        for (int b = 0; b < BACKENDS; b++) {
+            Errors *e = k ? &ttft[b] : &tpot[b];
+            char what[32];
+            snprintf(what, sizeof what, "%s, %s", k ? "TTFT" : "TPOT", backends_known[b]);
+            for (int64_t i = 0; i < e->n; i++)
+                all[k].of[all[k].n++] = e->of[i];
+            print_errors(what, e);
+        }
+        print_errors(k ? "TTFT, all" : "TPOT, all", &all[k]);
+    }
     arena_free(&arena);
     return exit_code;
 }
@@ -370,6 +469,8 @@ static int run(const Args *args)
     cvn_err err = {0};
     json_t *held;
     Chip chip;
+    if (v[ROWS].given && v[MARKDOWN].flag)
+        return print_markdown(v[ROWS].text);
     if (v[ROWS].given)
         return answer_rows(v[ROWS].text, v[JSON].flag);
     int exit_code = chip_open(v[CHIP].text, &chip, &held, &err) ? fail(&err)

@@ -93,7 +93,7 @@ int published_ask(const Csv *csv, int64_t row, SimServing *ask, CostModel *chip,
     if (chip_peak(known, ask->type) <= 0)
         return err_set(err, CVN_EUNSUPPORTED, "%s has no %s", known->name,
                        chip_type_names[ask->type]);
-    if (tp > 1024 || pp > 1024 || tp > shape->heads || pp > shape->layers)
+    if (tp > 1024 || pp > 1024 || (double)tp > shape->heads || (double)pp > shape->layers)
         return err_set(err, CVN_EUNSUPPORTED,
                        "%lld x %lld chips are more than the model has heads or layers",
                        (long long)tp, (long long)pp);
