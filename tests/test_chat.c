@@ -71,7 +71,8 @@ static void the_models_template_writes_the_conversation(void **state)
     expect(
         1,
         "printf '{{ a | nosuch }}' > tmpl/chat_template.jinja; echo a | caravan chat -m tmpl 2>&1",
-        "line 1 of the chat template: the filter 'nosuch' is not known (--format NAME; or write it out");
+        "line 1 of the chat template: the filter 'nosuch' is not known (--format NAME; or write it "
+        "out");
     expect(0, "echo a | caravan chat -m tmpl --format llama3-meta -n 4 2>&1", "");
     /* What it says of a conversation is said, and the turn taken back. */
     expect(1,

@@ -58,7 +58,8 @@ static void overlap_is_not_seen_in_what_is_printed(void **state)
     expect(0, "caravan plan --preset stories15m --mesh data=4 --layout fsdp --train --overlap off",
            "all_gather");
     expect(2, "caravan score -m model --text abc --mesh data=2 --overlap never 2>&1", "on, off");
-    expect(2, "caravan plan -p tiny --device abacus 2>&1", "--device: there are no devices of the kind");
+    expect(2, "caravan plan -p tiny --device abacus 2>&1",
+           "--device: there are no devices of the kind");
 }
 
 static void ranks_print_what_threads_print(void **state)
