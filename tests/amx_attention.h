@@ -13,7 +13,7 @@ typedef void AttentionCheck(const int64_t dim[6], const int32_t *starts, const i
 static inline void amx_attention_odd_shapes(AttentionCheck *check,
                                             bool (*leaves_out)(int s, int g, int d))
 {
-    static const int64_t seqs[] = {17, 31, 33, 127, 5}, groups[] = {1, 3, 4, 8};
+    static const int64_t seqs[] = {17, 31, 33, 127, 9}, groups[] = {1, 3, 4, 8};
     static const int64_t dims[] = {16, 32, 64, 80, 128, 1, 33};
     for (int s = 0; s < 5; s++)
         for (int g = 0; g < 4; g++)

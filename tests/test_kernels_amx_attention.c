@@ -34,7 +34,7 @@ static void blocks_larger_than_the_blocking(void **state)
     needs_amx();
     check((int64_t[]){1, 523, 1, 1, 601, 16}, (int32_t[]){77}, (int32_t[]){523}, FIRST_NONE);
     check((int64_t[]){1, 131, 3, 1, 131, 64}, (int32_t[]){0}, (int32_t[]){131}, FIRST_NONE);
-    check((int64_t[]){1, 5, 300, 1, 300, 8}, (int32_t[]){290}, (int32_t[]){5}, FIRST_NONE);
+    check((int64_t[]){1, 9, 300, 1, 300, 8}, (int32_t[]){290}, (int32_t[]){9}, FIRST_NONE);
 }
 
 static void queries_with_a_first_key(void **state)

@@ -421,7 +421,7 @@ static void pjrt_free(Devices *c, Memory *m)
 static int read_shard(const Memory *m, const RegionArray *shard, const Source *source,
                       const void **data, void **owned, cvn_err *err)
 {
-    size_t bytes = cvn_type_bytes(&m->type), size = cvn_dtype_bytes(m->type.dtype, 1);
+    size_t bytes = cvn_type_bytes(&m->type);
     const RegionArray packed = region_packed(&shard->region);
     int64_t there = region_elements(&shard->region);
     bool padded = there != cvn_type_elements(&m->type);
@@ -430,12 +430,12 @@ static int read_shard(const Memory *m, const RegionArray *shard, const Source *s
     if (source->mapped)
         return CVN_OK;
     char *all = calloc(1, bytes + 1);
-    char *part = all && padded ? malloc((size_t)there * size + 1) : all;
+    char *part = all && padded ? malloc(cvn_dtype_bytes(m->type.dtype, there) + 1) : all;
     int code = part ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a tensor of %zu bytes", bytes);
     if (code == CVN_OK && there)
         code = source->read(source->context, &shard->region, part, err);
     if (code == CVN_OK && padded)
-        region_copy(&packed, part, shard, all, size);
+        region_copy(&packed, part, shard, all, m->type.dtype);
     if (part != all)
         free(part);
     if (code)

@@ -117,6 +117,8 @@ cvn_request ask_request(const Ask *a, int index, uint64_t seed)
                          .n_bias = a->n_bias,
                          .min_tokens = a->min_tokens,
                          .constraint = a->constraint,
+                         .key = (uint64_t)a->key,
+                         .priority = (int)a->priority,
                          .cache_salt =
                              a->cache_salt ? hash_bytes(a->cache_salt, strlen(a->cache_salt)) : 0,
                          .sampling = {.temperature = (float)a->temperature,

@@ -223,7 +223,7 @@ static const Field openai[] = {
      .high = ASK_MAX_TOP_LOGPROBS,
      .at = AT(prompt_logprobs)},
     {.name = "truncate_prompt_tokens", .kind = FIELD_ONLY, .only = "[]"},
-    {.name = "priority", .kind = FIELD_ONLY, .only = "[0]"},
+    {.name = "priority", .kind = FIELD_INT, .low = -1000, .high = 1000, .at = AT(priority)},
     {.name = "cache_salt", .kind = FIELD_STRING, .at = AT(cache_salt)},
     {.name = "return_tokens_as_token_ids", .kind = FIELD_ONLY, .only = "[false]"},
     {.name = "best_of", .kind = FIELD_ONLY, .only = "[1]"},

@@ -320,6 +320,7 @@ static enum MHD_Result handle(Visit *v, struct MHD_Connection *c)
     Ask ask;
     json_t *answer = NULL;
     ask_init(&ask);
+    ask.key = v->key;
     const Route *route = v->route;
     if (v->too_big || v->body.failed)
         refuse(&why, 413, NULL, "the body has more than %lld bytes",
