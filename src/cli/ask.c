@@ -28,6 +28,8 @@ const Option ask_options[ASK_OPTIONS] = {
                    .help = "plan a training step; else a step of decoding"},
     [ASK_PREFILL] = {"prefill", .kind = ARG_FLAG, .group = 2,
                      .help = "plan a prefill of --seq tokens"},
+    [ASK_DECODE] = {"decode", .kind = ARG_FLAG, .group = 2,
+                    .help = "a step of decoding, as without any of these"},
     [ASK_SEQ] = {"seq", .letter = 's', .kind = ARG_INT, .low = 1, .high = 1 << 24, .value = "N",
                  .fallback = "1024", .help = "tokens per row"},
     [ASK_BATCH] = {"batch", .letter = 'b', .kind = ARG_INT, .low = 1, .high = 1 << 20, .value = "B",

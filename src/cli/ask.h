@@ -14,6 +14,7 @@ typedef enum AskOption {
     ASK_THREADS,
     ASK_TRAIN,
     ASK_PREFILL,
+    ASK_DECODE,
     ASK_SEQ,
     ASK_BATCH,
     ASK_CONTEXT,
@@ -27,12 +28,12 @@ extern const Option ask_options[ASK_OPTIONS];
 #define ASK(name) (&ask_options[ASK_##name])
 
 /* The first options of plan and compile, so many; simulate has some of them. */
-enum { ASKED = 18 };
+enum { ASKED = 19 };
 #define ASKED_OPTIONS                                                                              \
     ASK(PRESET), ASK(MODEL), ASK(MESH), ASK(LAYOUT), SHARED(DEVICE), ASK(THREADS),                 \
-        SHARED(OVERLAP), ASK(TRAIN), ASK(PREFILL), ASK(SEQ), ASK(BATCH), ASK(CONTEXT),             \
-        ASK(OPTIMIZER), ASK(REMAT), SHARED(DTYPE), SHARED(QUANTIZE), SHARED(KV_CACHE),             \
-        SHARED(ACTIVATIONS)
+        SHARED(OVERLAP), ASK(TRAIN), ASK(PREFILL), ASK(DECODE), ASK(SEQ), ASK(BATCH),              \
+        ASK(CONTEXT), ASK(OPTIMIZER), ASK(REMAT), SHARED(DTYPE), SHARED(QUANTIZE),                 \
+        SHARED(KV_CACHE), SHARED(ACTIVATIONS)
 
 /* The question that was typed; context 0: the model's. Refuses what an engine or a trainer would. The config may borrow from the
    model, a {0} that is closed (io_close_model) when there are no more questions. What a plugin would take for temporaries only

@@ -10,14 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOPOLOGY = ASKED, DECODE, OUT, JSON };
+enum { TOPOLOGY = ASKED, OUT, JSON };
 
 static const Option *const options[] = {
     ASKED_OPTIONS,
     [TOPOLOGY] = &(const Option){"topology", .kind = ARG_TEXT, .required = true, .value = "CHIPS",
                                  .help = "chips to compile for: v5e:4x4, v4:2x2x4, h100:8"},
-    [DECODE] = &(const Option){"decode", .kind = ARG_FLAG, .group = 2,
-                               .help = "a step of decoding, as without any of these"},
     [OUT] = &(const Option){"out", .letter = 'o', .kind = ARG_OUTPUT, .tried = true,
                             .value = "FILE", .help = "write the executable"},
     [JSON] = SHARED(JSON),

@@ -202,6 +202,7 @@ static int print_texts(Batch *b, cvn_err *err)
         if (t->err.code)
             return err_set(err, t->err.code, "%s", t->err.message);
     }
+    fflush(stdout); /* before speeds, which go elsewhere */
     return CVN_OK;
 }
 

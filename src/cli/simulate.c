@@ -23,6 +23,7 @@ enum {
     OVERLAP,
     TRAIN,
     PREFILL,
+    DECODE,
     SERVE,
     SEQ,
     BATCH,
@@ -57,6 +58,7 @@ static const Option *const options[] = {
     [OVERLAP] = SHARED(OVERLAP),
     [TRAIN] = ASK(TRAIN),
     [PREFILL] = ASK(PREFILL),
+    [DECODE] = ASK(DECODE),
     [SERVE] =
         &(const Option){"serve", .kind = ARG_FLAG, .group = 2,
                         .help = "serve --batch requests at a time of --input and --output tokens"},
