@@ -378,6 +378,13 @@ static void answers_are_what_their_schema_says(void **state)
     text = answer(r->port, &choice, false);
     assert_int_equal(strlen(text), 6);
     free(text);
+    choice.body = "\"prompt\": \"x\", \"structured_outputs\": {\"grammar\": "
+                  "\"root ::= \\\"<\\\" [ab]{3} \\\">\\\"\"}, \"max_tokens\": 200, "
+                  "\"seed\": 1";
+    text = answer(r->port, &choice, false);
+    assert_int_equal(text[0], '<');
+    assert_int_equal(text[strlen(text) - 1], '>');
+    free(text);
     expect_status(r->port, "/v1/completions",
                   "{\"prompt\": \"x\", \"structured_outputs\": {\"regex\": \"(\"}}", 400,
                   "structured_outputs");

@@ -286,9 +286,11 @@ int read_structured_outputs(Ask *a, const char *name, const json_t *value, Refus
             set_any_object(a, name, why);
         } else if (is(key, "choice")) {
             set_choices(a, name, member, why);
-        } else if (is(key, "regex") && json_is_string(member)) {
-            int code = cvn_constraint_regex(json_string_value(member), json_string_length(member),
-                                            &a->constraint, &err);
+        } else if ((is(key, "regex") || is(key, "grammar")) && json_is_string(member)) {
+            const char *text = json_string_value(member);
+            size_t n = json_string_length(member);
+            int code = is(key, "regex") ? cvn_constraint_regex(text, n, &a->constraint, &err)
+                                        : cvn_constraint_grammar(text, n, &a->constraint, &err);
             set_constraint(a, name, code, &err, why);
         } else {
             refuse(why, 400, name, "%s has %.60s, which this server does not carry out", name, key);
