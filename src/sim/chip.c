@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-const char *const chip_type_names[CHIP_TYPES] = {
+const char *const chip_type_names[CHIP_TYPES + 1] = {
     [CHIP_BF16] = "bf16",           [CHIP_INT8] = "int8", [CHIP_FP8] = "fp8",
     [CHIP_FP8_BLOCK] = "fp8_block", [CHIP_FP4] = "fp4",   [CHIP_WEIGHT8] = "weight8",
     [CHIP_WEIGHT4] = "weight4"};

@@ -29,7 +29,7 @@ typedef enum ChipType {
     CHIP_TYPES
 } ChipType;
 
-extern const char *const chip_type_names[CHIP_TYPES];
+extern const char *const chip_type_names[CHIP_TYPES + 1]; /* then NULL */
 /* Of a weight, its scales with it. */
 extern const double chip_type_bytes[CHIP_TYPES];
 
