@@ -1,45 +1,7 @@
-/* Regular expressions from arbitrary bytes, and texts under them: before a zero byte stands the expression, behind it the
- * text. A prefix that may come can be completed: some byte may follow, or it may end. */
-#include "caravan/constrain.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+/* Regular expressions from arbitrary bytes, and texts under them. */
+#include "fuzz_constraint.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const uint8_t *zero = size ? memchr(data, 0, size) : NULL;
-    size_t n = zero ? (size_t)(zero - data) : size;
-    cvn_constraint *constraint;
-    cvn_constrained *text;
-    cvn_err err = {0};
-    if (n > 1024)
-        return 0;
-    if (cvn_constraint_regex((const char *)data, n, &constraint, &err)) {
-        if (err.code == CVN_OK || !err.message[0])
-            abort();
-        return 0;
-    }
-    if (cvn_constrained_new(constraint, NULL, &text, NULL))
-        abort();
-    for (size_t i = n + 1; i < size && i < n + 65; i++) {
-        char forced[8];
-        if (cvn_constrained_advance_bytes(text, (const char *)data + i, 1, NULL))
-            break;
-        bool may = cvn_constrained_complete(text);
-        for (int b = 0; b < 256 && !may; b++) {
-            char byte = (char)b;
-            cvn_constrained *next = cvn_constrained_clone(text);
-            int code = cvn_constrained_advance_bytes(next, &byte, 1, NULL);
-            may = code == CVN_OK || code == CVN_EUNSUPPORTED;
-            cvn_constrained_free(next);
-        }
-        if (!may)
-            abort();
-        cvn_constrained_forced(text, forced, sizeof forced, NULL);
-    }
-    cvn_constrained_free(text);
-    cvn_constraint_free(constraint);
-    return 0;
+    return fuzz_constraint(cvn_constraint_regex, data, size);
 }
