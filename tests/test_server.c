@@ -859,10 +859,10 @@ static void the_command_serves_and_ends_with_a_signal(void **state)
 {
     (void)state;
     expect(0,
-           CVN_BINARY " serve -m model --port 0 --rows 2 --access-log log > out & "
-                      "for i in $(seq 300); do grep -q listening out && break; sleep 0.05; done; "
-                      "url=$(sed -n 's/^listening at //p' out); "
-                      "sleep 1; kill -TERM $!; wait $!; echo ended $? $url",
+           "rm -f out; " CVN_BINARY " serve -m model --port 0 --rows 2 --access-log log > out & "
+           "for i in $(seq 900); do grep -q listening out && break; sleep 0.05; done; "
+           "url=$(sed -n 's/^listening at //p' out); "
+           "sleep 1; kill -TERM $!; wait $!; echo ended $? $url",
            "ended 0 http://127.0.0.1:");
     expect(1, "caravan serve -m model --host 0.0.0.0 --port 0 2>&1", "--api-key-file");
 }
@@ -879,9 +879,9 @@ static void tls_has_the_certificate_that_was_read_last(void **state)
     expect(0,
            "for i in 1 2; do openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes "
            "-subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 -days 2 -keyout key$i -out "
-           "cert$i 2>/dev/null; done; cp cert1 cert; cp key1 key; " CVN_BINARY
+           "cert$i 2>/dev/null; done; cp cert1 cert; cp key1 key; rm -f out err; " CVN_BINARY
            " serve -m model --port 0 --rows 2 --tls-cert cert --tls-key key > out 2> err & pid=$!; "
-           "for i in $(seq 300); do grep -q ready err && break; sleep 0.05; done; "
+           "for i in $(seq 900); do grep -q ready err && break; sleep 0.05; done; "
            "url=$(sed -n 's/^listening at //p' out); "
            "ask() { curl -s -o answer -w '%{http_code} ' --max-time 20 --cacert $1 $url/health; }; "
            "ask cert1; ask cert2; cp cert2 cert; cp key2 key; kill -HUP $pid; sleep 0.5; "
