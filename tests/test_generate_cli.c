@@ -140,7 +140,8 @@ static void ctrl_c_is_told_from_a_stop_text(void **state)
     expect(0,
            "(exec " CVN_BINARY
            " generate -m long -p x -n 60000 --ignore-eos -t 1 --json >out 2>/dev/null) & pid=$!; "
-           "sleep 1; kill -INT $pid; wait $pid; echo code $?; cat out",
+           "for i in $(seq 6000); do grep -q 'SigCgt:.*[2367abef]$' /proc/$pid/status && break; "
+           "sleep 0.01; done; kill -INT $pid; wait $pid; echo code $?; cat out",
            "\"finish\": \"interrupted\"");
 }
 
