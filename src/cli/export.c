@@ -1,12 +1,28 @@
-/* caravan export: what a training run has learned, as a Hugging Face folder. */
+/* caravan export: what a training run has learned, as a Hugging Face folder; or a model with the modules that run it. */
 #include "cli/common.h"
+#include "cli/export_modules.h"
 #include "cli/run_model.h"
 #include "cli/terminal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { STEP, DTYPE, MERGE, INIT, SHARD, TOKENIZER, FORCE, THREADS };
+enum {
+    STEP,
+    DTYPE,
+    MERGE,
+    INIT,
+    SHARD,
+    TOKENIZER,
+    FORCE,
+    THREADS,
+    TO,
+    BATCH,
+    CONTEXT,
+    SCORE,
+    TRAIN,
+    INT8
+};
 
 static const Option *const options[] = {
     [STEP] = SHARED(STEP),
@@ -22,6 +38,22 @@ static const Option *const options[] = {
                                   .help = "tokenizer to copy, else the one the run has"},
     [FORCE] = SHARED(FORCE),
     [THREADS] = SHARED(THREADS),
+    [TO] = &(const Option){"to", .kind = ARG_CHOICE, .value = "WHAT",
+                           .choices = CHOICES("stablehlo"), .refuses = "step lora-merge init",
+                           .help = "of a model: its folder, with modules that run it"},
+    [BATCH] = &(const Option){"batch", .letter = 'b', .kind = ARG_INT, .low = 1, .high = 1 << 20,
+                              .needs = "to", .value = "B", .fallback = "1",
+                              .help = "rows of the modules"},
+    [CONTEXT] = &(const Option){"context", .letter = 'c', .kind = ARG_INT, .high = 1 << 30,
+                                .needs = "to", .value = "N", .fallback = "0",
+                                .help = "tokens that a row may have, 0: the model's"},
+    [SCORE] = &(const Option){"score", .kind = ARG_FLAG, .needs = "to",
+                              .help = "modules that score texts, too"},
+    [TRAIN] =
+        &(const Option){"train", .kind = ARG_INT, .high = 1 << 30, .needs = "to", .value = "SEQ",
+                        .fallback = "0", .help = "and a step of training on rows of SEQ tokens"},
+    [INT8] =
+        &(const Option){"int8", .kind = ARG_FLAG, .needs = "to", .help = "the weights in 8 bits"},
     NULL,
 };
 
@@ -30,8 +62,48 @@ static void close_checkpoint(void *checkpoint)
     checkpoint_close(checkpoint);
 }
 
+/* A model's folder, or a copy of it in 8 bits, and its modules in there. */
+static int write_modules(const Args *args, IoModel *model, cvn_err *err)
+{
+    const char *from = args->operand[0], *to = args->operand[1];
+    const Value *v = args->value;
+    SaveOptions save = save_options(args, dtype_of(&v[DTYPE]));
+    const ModulesAsk ask = {.compute = save.dtype == CVN_F32 ? CVN_F32 : CVN_BF16,
+                            .batch = v[BATCH].integer,
+                            .context =
+                                v[CONTEXT].integer ? v[CONTEXT].integer : model->config.max_context,
+                            .score = v[SCORE].flag,
+                            .train_seq = v[TRAIN].integer};
+    if (ask.train_seq && v[INT8].flag)
+        return err_set(err, CVN_EINVAL, "training is in f32 and bf16: leave out --int8 or --train");
+    save.tokenizer = v[TOKENIZER].text;
+    save.tokenizer_folder = save.tokenizer || model->kind == IO_KIND_GGUF ? NULL : from;
+    if (v[INT8].flag)
+        TRY(save_model_quantized(to, model, (QuantScheme){.kind = QUANT_INT8}, &save, err));
+    else
+        TRY(save_model(to, model, &save, err));
+    return export_modules(to, &ask, err);
+}
+
+static int run_modules(const Args *args)
+{
+    cvn_err err = {0};
+    IoModel model;
+    if (io_open_model(&model, args->operand[0], &err))
+        return fail(&err);
+    int code = write_modules(args, &model, &err);
+    io_close_model(&model);
+    if (code)
+        return fail(&err);
+    printf("%s: %s and its modules, in %s\n", args->operand[1], args->operand[0],
+           args->value[DTYPE].text);
+    return EXIT_OK;
+}
+
 static int run(const Args *args)
 {
+    if (args->value[TO].given)
+        return run_modules(args);
     cvn_err err = {0};
     Checkpoint checkpoint;
     Held held;
@@ -65,16 +137,20 @@ static int run(const Args *args)
 
 const Command command_export = {
     "export",
-    .about = "write what a training run has learned as a Hugging Face folder",
-    .usage = "RUN OUT [options]",
+    .about = "write what a run has learned, or a model with modules that run it",
+    .usage = "RUN OUT [options], caravan export MODEL OUT --to stablehlo [options]",
     .examples = "export RUN my-model\tthe newest checkpoint of a run, in bf16\n"
                 "export RUN my-model --step 2000 --dtype f32\tan older one, exactly as trained\n"
                 "export RUN merged --lora-merge\tadapters, merged into their model\n"
-                "export RUN/checkpoints/step-00002000 my-model\tthe same, by its folder\n",
+                "export RUN/checkpoints/step-00002000 my-model\tthe same, by its folder\n"
+                "export my-model out --to stablehlo\twhat JAX runs without Caravan\n",
     .notes = "The run may be in progress: checkpoints are whole or not there. The result is what "
              "transformers, vLLM, llama.cpp's converter and `caravan generate --model` take: "
              "config.json, generation_config.json, safetensors and the tokenizer. Of a run with "
-             "--lora it is what PEFT takes: adapter_config.json and adapter_model.safetensors.",
+             "--lora it is what PEFT takes: adapter_config.json and adapter_model.safetensors. "
+             "With --to stablehlo a model on disk becomes such a folder in which a module decodes, "
+             "others read prompts, and signature.json says what they take: "
+             "docs/ACCELERATORS.md runs one in JAX.",
     .operands = "RUN and OUT",
     .min_operands = 2,
     .max_operands = 2,

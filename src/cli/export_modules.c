@@ -1,0 +1,162 @@
+#include "cli/export_modules.h"
+
+#include "base/file.h"
+#include "base/json_file.h"
+#include "graph/signature.h"
+#include "graph/simplify.h"
+#include "graph/stablehlo/stablehlo.h"
+#include "io/model.h"
+#include "serve/steps.h"
+#include "train/step.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+typedef struct Modules {
+    const char *folder;
+    const ModulesAsk *ask;
+    IoModel model;   /* of the folder */
+    json_t *modules; /* of the signature; NULL: there was no memory */
+} Modules;
+
+/* As numpy calls them. */
+static const char *dtype_name(cvn_dtype dtype)
+{
+    static const char *const names[CVN_DTYPE_COUNT] = {
+        [CVN_F64] = "float64", [CVN_F32] = "float32", [CVN_BF16] = "bfloat16",
+        [CVN_F16] = "float16", [CVN_I32] = "int32",   [CVN_U32] = "uint32",
+        [CVN_I8] = "int8",     [CVN_I4] = "int4",     [CVN_BOOL] = "bool"};
+    return names[dtype];
+}
+
+static const char *role_name(Role role)
+{
+    static const char *const names[ROLE_COUNT] = {
+        [ROLE_WEIGHT] = "weight",   [ROLE_TRAINED] = "weight", [ROLE_SLOT] = "optimizer",
+        [ROLE_ROUNDED] = "rounded", [ROLE_CACHE] = "cache",    [ROLE_TOKENS] = "tokens",
+        [ROLE_TARGETS] = "targets", [ROLE_STARTS] = "starts",  [ROLE_START] = "start",
+        [ROLE_LENGTH] = "length",   [ROLE_SCALAR] = "scalar",  [ROLE_NEXT] = "next",
+        [ROLE_LOGPROB] = "logprob", [ROLE_ARGMAX] = "argmax",  [ROLE_REPORT] = "report"};
+    return names[role] ? names[role] : "other";
+}
+
+static json_t *tensor_json(const cvn_value *v, const Binding *is)
+{
+    return json_pack("{s:s,s:s,s:o}", "role", role_name(is->role), "dtype",
+                     dtype_name(v->type.dtype), "shape", json_integers(v->type.dim, v->type.rank));
+}
+
+static json_t *inputs_json(const Modules *m, const cvn_graph *g, const Signature *s)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < g->n_parameters; i++) {
+        const Binding *is = &s->parameter[i];
+        json_t *one = tensor_json(g->parameter[i], is);
+        one = json_with(one, "name", json_string(g->parameter[i]->def->attr.name));
+        if (is->role == ROLE_WEIGHT || is->role == ROLE_TRAINED || is->role == ROLE_ROUNDED)
+            one = json_with(one, "tensor",
+                            json_string(m->model.params.param[is->index].file_name[NAMING_HF]));
+        list = json_append(list, one);
+    }
+    return list;
+}
+
+static json_t *outputs_json(const cvn_graph *g, const Signature *s)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < g->n_outputs; i++) {
+        json_t *one = tensor_json(g->output[i].value, &s->output[i]);
+        if (s->into[i] >= 0)
+            one = json_with(one, "into", json_integer(s->into[i]));
+        list = json_append(list, one);
+    }
+    return list;
+}
+
+/* The module of a graph: its file, and its row of the signature. */
+static int write_module(Modules *m, const char *name, const cvn_graph *g, StrBuf *text,
+                        Arena *arena, cvn_err *err)
+{
+    char file[80];
+    Signature s;
+    snprintf(file, sizeof file, "%s.mlir", name);
+    signature_of(&s, g, arena);
+    TRY(graph_print_stablehlo(text, g, NULL, err));
+    TRY(file_write(file_path(m->folder, file).text, text->text, text->length, err));
+    m->modules = json_with(m->modules, name,
+                           json_pack("{s:s,s:o,s:o}", "file", file, "inputs", inputs_json(m, g, &s),
+                                     "outputs", outputs_json(g, &s)));
+    return CVN_OK;
+}
+
+/* The graph is freed; NULL: it could not be made, and err says why. */
+static int add_module(Modules *m, const char *name, cvn_graph *g, cvn_err *err)
+{
+    StrBuf text = {0};
+    Arena arena;
+    if (!g)
+        return err->code;
+    int code = arena_begin(&arena, err);
+    if (code == CVN_OK) {
+        code = graph_simplify(g, NULL, err);
+        code = code ? code : write_module(m, name, g, &text, &arena, err);
+        arena_free(&arena);
+    }
+    strbuf_free(&text);
+    cvn_graph_free(g);
+    return code;
+}
+
+static int add_steps(Modules *m, cvn_err *err)
+{
+    const ModulesAsk *ask = m->ask;
+    const LlamaConfig *config = &m->model.config;
+    int64_t bucket[CVN_MAX_BUCKETS];
+    int n = steps_buckets(ask->context, bucket);
+    const Steps steps = {
+        .rows = ask->batch, .positions = ask->context + bucket[n - 1], .compute = ask->compute};
+    LlamaStep step = steps_decode(&steps);
+    TRY(add_module(m, "decode", llama_step(config, &step, err), err));
+    for (int i = 0; i < n; i++) {
+        char name[64];
+        step = steps_section(&steps, ask->batch, bucket[i]);
+        snprintf(name, sizeof name, "prefill_%" PRId64, bucket[i]);
+        TRY(add_module(m, name, llama_step(config, &step, err), err));
+        step.output = LLAMA_SCORE;
+        snprintf(name, sizeof name, "score_%" PRId64, bucket[i]);
+        if (ask->score)
+            TRY(add_module(m, name, llama_step(config, &step, err), err));
+    }
+    return CVN_OK;
+}
+
+static int add_training(Modules *m, cvn_err *err)
+{
+    const LlamaConfig *config = &m->model.config;
+    const TrainStepOptions options = {
+        .batch = m->ask->batch,
+        .seq = m->ask->train_seq,
+        .compute = m->ask->compute,
+        .clip = 1,
+        .optimizer = optimizer_defaults(OPTIMIZER_ADAMW, model_size(config).params)};
+    return add_module(m, "train", train_graph(TRAIN_STEP, config, &options, err), err);
+}
+
+int export_modules(const char *folder, const ModulesAsk *ask, cvn_err *err)
+{
+    Modules m = {.folder = folder, .ask = ask, .modules = json_object()};
+    TRY(io_open_model(&m.model, folder, err));
+    int code = add_steps(&m, err);
+    if (code == CVN_OK && ask->train_seq)
+        code = add_training(&m, err);
+    json_t *all = json_pack("{s:s,s:i,s:I,s:I,s:o}", "format", "caravan-stablehlo", "version", 1,
+                            "batch", (json_int_t)ask->batch, "context", (json_int_t)ask->context,
+                            "modules", m.modules);
+    if (code == CVN_OK && !all)
+        code = err_set(err, CVN_EMEM, "no memory for the signature of '%s'", folder);
+    if (code == CVN_OK)
+        code = json_file_write(file_path(folder, "signature.json").text, all, err);
+    json_decref(all);
+    io_close_model(&m.model);
+    return code;
+}
