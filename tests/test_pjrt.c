@@ -2,6 +2,7 @@
  * What a plugin computes is what the CPU computes. CVN_PJRT_PLUGIN names a plugin of XLA's CPU devices; without it
  * there is nothing to test, and the tests are skipped.
  */
+#include "caravan/run.h"
 #include "learn.h"
 #include "mesh_answers.h"
 #include "shell.h"
@@ -136,6 +137,80 @@ static void a_run_goes_on_on_other_devices(void **state)
            "9 0");
 }
 
+/* Attention and its gradient: y, dq, dk, dv, one after another. */
+static float *attend(const char *on, int64_t batch, int64_t seq, int64_t heads)
+{
+    enum { KV = 2, DIM = 8, INPUTS = 7, OUTPUTS = 4 };
+    cvn_err err = {0};
+    cvn_graph *g = cvn_graph_new("attend", &err);
+    const cvn_type rows = CVN_TYPE(CVN_F32, batch, seq, heads, DIM);
+    const cvn_type keys = CVN_TYPE(CVN_F32, batch, KV, seq, DIM);
+    const cvn_type types[INPUTS] = {rows,
+                                    keys,
+                                    keys,
+                                    CVN_TYPE(CVN_I32, batch),
+                                    CVN_TYPE(CVN_I32, batch),
+                                    CVN_TYPE(CVN_I32, batch, seq),
+                                    rows};
+    cvn_value *in[INPUTS], *d[3];
+    void *data[INPUTS], *out[OUTPUTS];
+    for (int i = 0; i < INPUTS; i++) {
+        int64_t n = cvn_type_elements(&types[i]);
+        in[i] = cvn_parameter(
+            g, (const char *[]){"q", "k", "v", "start", "length", "first", "dy"}[i], types[i]);
+        data[i] = calloc((size_t)n, 4);
+        for (int64_t k = 0; k < n; k++)
+            if (types[i].dtype == CVN_F32)
+                ((float *)data[i])[k] = (float)((k * 37 + i) % 101) / 101 - 0.5F;
+            else if (i == 4) /* padding in the last row */
+                ((int32_t *)data[i])[k] = (int32_t)(k == batch - 1 ? seq - 5 : seq);
+            else if (i == 5) /* two documents a row */
+                ((int32_t *)data[i])[k] = (int32_t)(k % seq > 100 ? 101 : 0);
+    }
+    cvn_output(g, cvn_attention(g, in[0], in[1], in[2], in[3], in[4], in[5], 0.4));
+    cvn_attention_backward(g, in[0], in[1], in[2], in[3], in[4], in[5], in[6], 0.4, d);
+    for (int i = 0; i < 3; i++)
+        cvn_output(g, d[i]);
+    size_t n[OUTPUTS] = {0}, all = 0;
+    for (int i = 0; i < OUTPUTS; i++)
+        all += n[i] = (size_t)cvn_type_elements(i == 0 || i == 1 ? &rows : &keys);
+    float *result = calloc(all, sizeof *result);
+    all = 0;
+    for (int i = 0; i < OUTPUTS; i++) {
+        out[i] = result + all;
+        all += n[i];
+    }
+    cvn_mesh *mesh = cvn_mesh_new("", &(cvn_mesh_options){.backend = on}, &err);
+    cvn_program *program = cvn_compile(mesh, g, &err);
+    must(program ? cvn_run(program, data, out, &err) : err.code, &err);
+    cvn_program_free(program);
+    cvn_mesh_free(mesh);
+    cvn_graph_free(g);
+    for (int i = 0; i < INPUTS; i++)
+        free(data[i]);
+    return result;
+}
+
+/* Scores of so many rows, and of so many queries, that they are made block by block. */
+static void attention_in_a_loop_is_that_of_the_cpu(void **state)
+{
+    static const int64_t shapes[][3] = {{4, 512, 8}, {1, 1024, 8}};
+    (void)state;
+    if (!*device)
+        skip();
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const int64_t *s = shapes[i];
+        float *cpu = attend("cpu", s[0], s[1], s[2]), *here = attend(device, s[0], s[1], s[2]);
+        int64_t n = s[0] * s[1] * (2 * s[2] + 4) * 8;
+        for (int64_t k = 0; k < n; k++)
+            if (!(fabsf(cpu[k] - here[k]) <= 2e-5F))
+                fail_msg("shape %zu, element %lld: %g, on the CPU %g", i, (long long)k, here[k],
+                         cpu[k]);
+        free(cpu);
+        free(here);
+    }
+}
+
 static void what_cannot_be_opened_is_said(void **state)
 {
     static const struct {
@@ -158,7 +233,7 @@ static void what_cannot_be_opened_is_said(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_and_scores_are_those_of_the_cpu),
@@ -166,7 +241,10 @@ int main(void)
         cmocka_unit_test(quantized_weights_are_those_of_the_cpu),
         cmocka_unit_test(training_is_that_of_the_cpu),
         cmocka_unit_test(a_run_goes_on_on_other_devices),
+        cmocka_unit_test(attention_in_a_loop_is_that_of_the_cpu),
         cmocka_unit_test(what_cannot_be_opened_is_said),
     };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, find_plugin, remove_scratch);
 }

@@ -284,6 +284,30 @@ static void devices_that_are_not_there_are_refused(void **state)
     assert_int_equal(err.code, CVN_EINVAL);
 }
 
+/* Of 8 heads, 1024 queries and as many keys a tensor would hold 32 MB: there is a loop, and no such tensor. */
+static void attention_never_holds_all_scores(void **state)
+{
+    cvn_err err = {0};
+    StrBuf text = {0};
+    cvn_graph *g = cvn_graph_new("attend", &err);
+    cvn_value *q = cvn_parameter(g, "q", CVN_TYPE(CVN_BF16, 1, 1024, 8, 16)), *d[3];
+    cvn_value *k = cvn_parameter(g, "k", CVN_TYPE(CVN_BF16, 1, 2, 1024, 16));
+    cvn_value *at = cvn_parameter(g, "at", CVN_TYPE(CVN_I32, 1));
+    (void)state;
+    cvn_attention_backward(g, q, k, k, at, at, NULL, cvn_attention(g, q, k, k, at, at, NULL, 1), 1,
+                           d);
+    for (int i = 0; i < 3; i++)
+        cvn_output(g, d[i]);
+    assert_int_equal(graph_print_stablehlo(&text, g, NULL, &err), CVN_OK);
+    const char *first = strstr(text.text, "stablehlo.while");
+    assert_non_null(first);
+    assert_non_null(strstr(first + 1, "stablehlo.while"));
+    assert_non_null(strstr(text.text, "tensor<1x2x512x4x1024xf32>"));
+    assert_null(strstr(text.text, "x1024x4x1024x"));
+    strbuf_free(&text);
+    cvn_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +315,7 @@ int main(void)
         cmocka_unit_test(every_operation_is_compared),
         cmocka_unit_test(a_module_is_printed_so),
         cmocka_unit_test(devices_that_are_not_there_are_refused),
+        cmocka_unit_test(attention_never_holds_all_scores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

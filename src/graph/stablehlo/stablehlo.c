@@ -104,7 +104,7 @@ static void device_id(Hlo *h, const Op *op)
 }
 
 /* How operations are written that are more than their name, their operands and the plain attributes of attrs.def.
-   Composites are not written: they have been decomposed. */
+   Composites are not written: they have been decomposed, but for attention that is a loop. */
 static HloFn *const table[OP_COUNT] = {
     [OP_PARAMETER] = parameter,
     [OP_CONSTANT] = constant,
@@ -125,9 +125,11 @@ static HloFn *const table[OP_COUNT] = {
     [OP_ALL_TO_ALL] = hlo_collective,
     [OP_COLLECTIVE_PERMUTE] = hlo_collective_permute,
     [OP_PARTITION_ID] = device_id,
+    [OP_ATTENTION] = hlo_attention,
+    [OP_ATTENTION_BACKWARD] = hlo_attention,
 };
 
-static void put_op(Hlo *h, const Op *op)
+void hlo_put_op(Hlo *h, const Op *op)
 {
     if (table[op->kind])
         table[op->kind](h, op);
@@ -179,7 +181,7 @@ static void put_module(Hlo *h, const cvn_graph *g, int64_t n_devices)
                   lex_is_plain_name(g->name) ? g->name : "graph", n_devices);
     put_signature(h, g);
     for (const Op *op = g->first; op; op = op->next)
-        put_op(h, op);
+        hlo_put_op(h, op);
     strbuf_puts(h->out, "    \"func.return\"(");
     for (int i = 0; i < g->n_outputs; i++)
         strbuf_printf(h->out, "%s%s", i ? ", " : "", hlo_ref(h, g->output[i].value));
@@ -193,7 +195,7 @@ int graph_print_stablehlo(StrBuf *out, const cvn_graph *g, const StableHloOption
                           cvn_err *err)
 {
     cvn_err local = {0};
-    Hlo h = {.out = out};
+    Hlo h = {.out = out, .err = &local};
     cvn_graph *copy = graph_clone(g, &local);
     int64_t named = count_devices(g);
     int64_t n_devices = options && options->n_devices ? options->n_devices : named;
@@ -201,7 +203,7 @@ int graph_print_stablehlo(StrBuf *out, const cvn_graph *g, const StableHloOption
         err_set(&local, CVN_EINVAL,
                 "graph '%s' names devices up to %" PRId64 ", but the module is for %" PRId64,
                 g->name, named - 1, n_devices);
-    if (!local.code && graph_decompose(copy, NULL, NULL, NULL, &local) == CVN_OK &&
+    if (!local.code && graph_decompose(copy, hlo_loops, NULL, NULL, &local) == CVN_OK &&
         arena_begin(&h.arena, &local) == CVN_OK) {
         h.name = names_choose(copy, &h.arena);
         put_module(&h, copy, n_devices);

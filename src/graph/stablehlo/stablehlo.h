@@ -6,7 +6,7 @@
  *       func.func public @main(%x: tensor<2xf32>, %k: tensor<2xf32> {tf.aliasing_output = 0 : i32}) ... {
  *         %y = "stablehlo.add"(%x, %k) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
  *
- * Composites are decomposed first. Where StableHLO leaves to the implementation what this project
+ * Composites are decomposed first; attention whose scores would be large becomes a loop over blocks of them. Where StableHLO leaves to the implementation what this project
  * defines, the module says it: sums of 16-bit floats are made in f32, a matrix product of f32 asks
  * for the highest precision. Devices are replicas: partition_id becomes replica_id, the groups of
  * collectives are ids of replicas, and XLA runs the module as it stands, without its partitioner.

@@ -10,6 +10,7 @@ typedef struct Hlo {
     Arena arena;     /* of all pieces of text; freed at the end */
     char **name;     /* [n_values] */
     int64_t n_temps; /* intermediate values that the graph has no name for: %$0, %$1, ... */
+    cvn_err *err;    /* of graphs that are made on the way */
 } Hlo;
 
 /* One operation in the generic form. Pieces may be ""; types are lists without parentheses. */
@@ -57,5 +58,11 @@ const char *hlo_reducer(Hlo *h, cvn_reduce kind, cvn_dtype dtype);
 
 HloFn hlo_sort, hlo_reduce, hlo_cumsum, hlo_dot_general, hlo_gather, hlo_scatter;
 HloFn hlo_collective, hlo_reducing_collective, hlo_collective_permute;
+
+/* An operation of h->name's graph, whatever it is. */
+HloFn hlo_put_op;
+/* Attention and its gradient as loops over blocks of scores; and whether they should be. */
+HloFn hlo_attention;
+bool hlo_loops(const Op *op, void *unused);
 
 #endif

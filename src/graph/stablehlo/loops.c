@@ -1,0 +1,236 @@
+/*
+ * Attention whose scores would be large, as a loop: a turn takes a block of queries of some rows, and holds their scores
+ * only.
+ *
+ *     %$7:2 = "stablehlo.while"(%zeros, %0) ({…%i < turns…}, {
+ *       ^bb0(%out, %i):  q block = dynamic_slice(q, …)    attention of it, decomposed    dynamic_update_slice(out, …)
+ *     })
+ *
+ * What a turn does is a graph, built and decomposed as any other and printed into the loop. Its parameters are what is
+ * carried, the number of the turn, and the operands of the attention. Gradients of keys and values are sums over blocks, in
+ * f32, or f64 where the data are.
+ */
+#include "graph/attention.h"
+#include "graph/decompose.h"
+#include "graph/stablehlo/stablehlo_impl.h"
+#include "graph/steps.h"
+#include "graph/text/names.h"
+
+#include <inttypes.h>
+
+/* Bytes of scores that are worth a loop, and that a turn should hold; but so many queries it takes. */
+enum { SCORES_MOST = 16 << 20, QUERIES_LEAST = 128, ATTENTION_MOST_OPERANDS = 7 };
+
+/* q [batch, seq, heads, dim] goes by blocks of so many rows and queries. */
+typedef struct Blocks {
+    int64_t rows, queries;
+} Blocks;
+
+static int64_t largest_divisor(int64_t n, int64_t most)
+{
+    for (int64_t d = most < n ? most : n; d > 1; d--)
+        if (n % d == 0)
+            return d;
+    return 1;
+}
+
+/* 128 queries or more, of one row where several would hold too much. */
+static Blocks blocks_of(const Op *op)
+{
+    const int64_t *dim = op->operand[0]->type.dim;
+    int64_t context = op->operand[1]->type.dim[2];
+    double query = (double)dim[2] * (double)context * 4, row = query * (double)dim[1];
+    if (row * (double)dim[0] <= SCORES_MOST)
+        return (Blocks){dim[0], dim[1]};
+    if (row <= SCORES_MOST)
+        return (Blocks){largest_divisor(dim[0], (int64_t)(SCORES_MOST / row)), dim[1]};
+    int64_t most =
+        query * QUERIES_LEAST < SCORES_MOST ? (int64_t)(SCORES_MOST / query) : QUERIES_LEAST;
+    int64_t queries = largest_divisor(dim[1], most);
+    return (Blocks){1, queries * 8 < most ? dim[1] : queries}; /* a prime number is not worth it */
+}
+
+bool hlo_loops(const Op *op, void *unused)
+{
+    (void)unused;
+    if (op->kind != OP_ATTENTION && op->kind != OP_ATTENTION_BACKWARD)
+        return false;
+    const int64_t *dim = op->operand[0]->type.dim;
+    Blocks b = blocks_of(op);
+    return b.rows < dim[0] || b.queries < dim[1];
+}
+
+static cvn_value *whole_number(cvn_graph *g, int64_t n)
+{
+    return cvn_splat(g, cvn_scalar(CVN_I32), (double)n);
+}
+
+/* The block of x that begins at a row, and in its second dimension at a query: with `queries` 0 it has all of that. */
+static cvn_value *block_of(cvn_graph *g, cvn_value *x, cvn_value *const *at, Blocks b)
+{
+    int64_t size[CVN_MAX_RANK];
+    cvn_value *start[CVN_MAX_RANK];
+    for (int d = 0; d < x->type.rank; d++) {
+        size[d] = d == 0 ? b.rows : d == 1 && b.queries ? b.queries : x->type.dim[d];
+        start[d] = d == 0 ? at[0] : d == 1 && b.queries ? at[1] : whole_number(g, 0);
+    }
+    return cvn_dynamic_slice(g, x, start, size);
+}
+
+static cvn_value *put_block(cvn_graph *g, cvn_value *x, cvn_value *block, cvn_value *const *at,
+                            bool queries)
+{
+    cvn_value *start[CVN_MAX_RANK];
+    for (int d = 0; d < x->type.rank; d++)
+        start[d] = d == 0 ? at[0] : d == 1 && queries ? at[1] : whole_number(g, 0);
+    return cvn_dynamic_update_slice(g, x, block, start);
+}
+
+/* What op is of the block at row at[0] and query at[1]: its first result. */
+static cvn_value *op_of_block(cvn_graph *g, const Op *op, cvn_value *const *operand,
+                              cvn_value *const *at, Blocks b)
+{
+    const Blocks rows = {.rows = b.rows};
+    const cvn_value *first = attention_first(op);
+    cvn_value *part[ATTENTION_MOST_OPERANDS];
+    for (int i = 0; i < op->n_operands; i++) {
+        bool dy = op->kind == OP_ATTENTION_BACKWARD && i == 5;
+        part[i] = block_of(g, operand[i], at, i == 0 || dy || op->operand[i] == first ? b : rows);
+    }
+    cvn_value *skipped = spread(g, at[1], &part[3]->type, NULL);
+    part[3] = cvn_add(g, part[3], skipped);      /* where the first query of the block is */
+    part[4] = cvn_subtract(g, part[4], skipped); /* how many of them are real */
+    return graph_add(g, op->kind, &op->attr, op->n_operands, part, NULL);
+}
+
+/* The type in which result i is carried: sums over blocks are wide. */
+static cvn_type carried_type(const Op *op, int i)
+{
+    cvn_type type = op->result[i]->type;
+    if (i > 0)
+        type.dtype = type.dtype == CVN_F64 ? CVN_F64 : CVN_F32;
+    return type;
+}
+
+/* A turn. Its parameters: what is carried, the number of the turn, op's operands; its outputs: the first of these anew. */
+static cvn_graph *turn_of(const Op *op, Blocks b, cvn_err *err)
+{
+    cvn_graph *g = cvn_graph_new("turn", err);
+    if (!g)
+        return NULL;
+    cvn_value *carried[OP_MOST_RESULTS], *operand[ATTENTION_MOST_OPERANDS], *at[2];
+    for (int i = 0; i < op->n_results; i++)
+        carried[i] = cvn_parameter(g, "carried", carried_type(op, i));
+    cvn_value *turn = cvn_parameter(g, "turn", cvn_scalar(CVN_I32));
+    for (int i = 0; i < op->n_operands; i++)
+        operand[i] = cvn_parameter(g, "operand", op->operand[i]->type);
+    if (op->kind == OP_ATTENTION_BACKWARD) /* in the type of their sums */
+        for (int i = 1; i < 3; i++)
+            operand[i] = as(g, operand[i], carried_type(op, i).dtype);
+    cvn_value *blocks = whole_number(g, op->operand[0]->type.dim[1] / b.queries);
+    cvn_value *rows = whole_number(g, b.rows), *queries = whole_number(g, b.queries);
+    at[0] = cvn_multiply(g, cvn_divide(g, turn, blocks), rows);
+    at[1] = cvn_multiply(g, cvn_remainder(g, turn, blocks), queries);
+    Op *part = op_of_block(g, op, operand, at, b)->def;
+    for (int i = 0; i < op->n_results && !g->err.code; i++) {
+        cvn_value *block = part->result[i];
+        if (i > 0)
+            block = cvn_add(g, block_of(g, carried[i], at, (Blocks){.rows = b.rows}), block);
+        cvn_output(g, put_block(g, carried[i], block, at, i == 0));
+    }
+    cvn_output(g, cvn_add(g, turn, whole_number(g, 1)));
+    if (graph_decompose(g, NULL, NULL, NULL, err)) {
+        cvn_graph_free(g);
+        return NULL;
+    }
+    return g;
+}
+
+/* Prints a graph's operations where its parameters are called argument[]; returns what its outputs are called. */
+static const char *put_inside(Hlo *h, const cvn_graph *g, const char *const *argument)
+{
+    char **outside = h->name, **name = names_choose(g, &h->arena);
+    const char *prefix = hlo_temp(h) + 1, *outputs = "";
+    for (uint32_t i = 0; i < g->n_values; i++)
+        name[i] = arena_printf(&h->arena, "%s.%s", prefix, name[i] ? name[i] : "");
+    for (int i = 0; i < g->n_parameters; i++)
+        name[g->parameter[i]->id] = arena_string(&h->arena, argument[i] + 1);
+    h->name = name;
+    for (const Op *op = g->first; op; op = op->next)
+        hlo_put_op(h, op);
+    for (int i = 0; i < g->n_outputs; i++)
+        outputs = arena_printf(&h->arena, "%s%s%s", outputs, i ? ", " : "",
+                               hlo_ref(h, g->output[i].value));
+    h->name = outside;
+    return outputs;
+}
+
+/* "%a: tensor<2xf32>, %i: tensor<i32>" */
+static const char *with_types(Hlo *h, const cvn_graph *g, const char *const *argument, int n)
+{
+    const char *list = "";
+    for (int i = 0; i < n; i++)
+        list = arena_printf(&h->arena, "%s%s%s: %s", list, i ? ", " : "", argument[i],
+                            hlo_tensor(h, &g->parameter[i]->type));
+    return list;
+}
+
+static const char *list_of(Hlo *h, const char *const *text, int n)
+{
+    const char *list = "";
+    for (int i = 0; i < n; i++)
+        list = arena_printf(&h->arena, "%s%s%s", list, i ? ", " : "", text[i]);
+    return list;
+}
+
+static void put_loop(Hlo *h, const Op *op, const cvn_graph *turn, int64_t turns)
+{
+    enum { MOST = OP_MOST_RESULTS + 1 + ATTENTION_MOST_OPERANDS };
+    const char *begin[MOST] = {0}, *argument[MOST] = {0}, *result[OP_MOST_RESULTS] = {0};
+    const char *loop = hlo_temp(h);
+    int n = op->n_results + 1;
+    for (int i = 0; i < n; i++) {
+        begin[i] = hlo_splat(h, &turn->parameter[i]->type, 0);
+        argument[i] = hlo_temp(h);
+    }
+    for (int i = 0; i < op->n_operands; i++)
+        argument[n + i] = hlo_ref(h, op->operand[i]);
+    const char *types = hlo_types(h, turn->parameter, n), *at = argument[n - 1];
+    const char *head = with_types(h, turn, argument, n);
+    strbuf_printf(h->out, "    %s:%d = \"stablehlo.while\"(%s) ({\n    ^bb0(%s):\n", loop, n,
+                  list_of(h, begin, n), head);
+    const cvn_type scalar = cvn_scalar(CVN_I32);
+    const char *end = hlo_splat(h, &scalar, (double)turns), *more = hlo_temp(h);
+    strbuf_printf(h->out,
+                  "    %s = \"stablehlo.compare\"(%s, %s) {comparison_direction = "
+                  "#stablehlo<comparison_direction LT>, compare_type = "
+                  "#stablehlo<comparison_type SIGNED>} : (tensor<i32>, tensor<i32>) -> tensor<i1>\n"
+                  "    \"stablehlo.return\"(%s) : (tensor<i1>) -> ()\n    }, {\n",
+                  more, at, end, more);
+    for (int i = 0; i < n; i++) /* the same of the other region, under names of its own */
+        argument[i] = hlo_temp(h);
+    strbuf_printf(h->out, "    ^bb0(%s):\n", with_types(h, turn, argument, n));
+    const char *outputs = put_inside(h, turn, argument);
+    strbuf_printf(h->out, "    \"stablehlo.return\"(%s) : (%s) -> ()\n    }) : (%s) -> (%s)\n",
+                  outputs, types, types, types);
+    for (int i = 0; i < op->n_results; i++)
+        result[i] = hlo_convert(h, arena_printf(&h->arena, "%s#%d", loop, i),
+                                &turn->parameter[i]->type, op->result[i]->type.dtype);
+    types = hlo_types(h, op->result, op->n_results);
+    hlo_call(h, &(HloCall){.result = hlo_results(h, op), /* their names */
+                           .name = "optimization_barrier",
+                           .operands = list_of(h, result, op->n_results),
+                           .operand_types = types,
+                           .result_types = types,
+                           .n_results = op->n_results});
+}
+
+void hlo_attention(Hlo *h, const Op *op)
+{
+    const int64_t *dim = op->operand[0]->type.dim;
+    Blocks b = blocks_of(op);
+    cvn_graph *turn = h->err->code ? NULL : turn_of(op, b, h->err);
+    if (turn)
+        put_loop(h, op, turn, dim[0] / b.rows * (dim[1] / b.queries));
+    cvn_graph_free(turn);
+}
