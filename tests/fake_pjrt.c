@@ -4,6 +4,7 @@
  *
  *     void fake_fail(int function, int n);       0: never again; another call begins to count anew
  *     int fake_failed(void);                     whether it did
+ *     int fake_calls(int function);              calls of a function since this was asked last
  *     int fake_live(void);                       objects that are out
  *     void fake_table(int major, int minor, size_t bytes);     what the next GetPjrtApi says of itself
  */
@@ -30,13 +31,14 @@ static struct {
     PjrtCall *call[ALL];
 } table;
 
-static int live, fail_function = -1, fail_n, failed;
+static int live, fail_function = -1, fail_n, failed, calls[ALL];
 static char devices[DEVICES];
 static PjrtDevice *device_list[DEVICES];
 
 void fake_fail(int function, int n);
 int fake_failed(void);
 int fake_live(void);
+int fake_calls(int function);
 void fake_table(int major, int minor, size_t bytes);
 const void *GetPjrtApi(void);
 
@@ -55,6 +57,13 @@ int fake_failed(void)
 int fake_live(void)
 {
     return live;
+}
+
+int fake_calls(int function)
+{
+    int n = calls[function];
+    calls[function] = 0;
+    return n;
 }
 
 static void *new_object(int64_t n)
@@ -77,6 +86,7 @@ static PjrtError *destroy(void *of)
 
 static PjrtError *injected(int function)
 {
+    calls[function]++;
     if (function != fail_function || fail_n == 0 || --fail_n > 0)
         return NULL;
     failed = 1;
@@ -169,7 +179,8 @@ static PjrtError *client_compile(void *of)
 
 static PjrtError *loaded_executable(void *of)
 {
-    ((PjrtLoadedExecutableArgs *)of)->executable = new_object(0);
+    PjrtLoadedExecutableArgs *args = of;
+    args->executable = new_object(((const Object *)(const void *)args->loaded)->n);
     return NULL;
 }
 
@@ -257,9 +268,24 @@ static void release(void *owner)
 static PjrtError *serialize(void *of)
 {
     PjrtSerializeArgs *args = of;
-    args->bytes = text("an executable");
+    static char program[40];
+    snprintf(program, sizeof program, "a program with %lld outputs",
+             (long long)((const Object *)(const void *)args->executable)->n);
+    args->bytes = text(program);
     args->owner = new_object(0);
     args->release = release;
+    return NULL;
+}
+
+static PjrtError *deserialize(void *of)
+{
+    PjrtDeserializeArgs *args = of;
+    char program[40];
+    long long n;
+    snprintf(program, sizeof program, "%.*s", (int)args->n, (const char *)args->bytes);
+    if (sscanf(program, "a program with %lld outputs", &n) != 1)
+        return new_object(0);
+    args->loaded = new_object(n);
     return NULL;
 }
 
@@ -279,6 +305,7 @@ static PjrtError *serialize(void *of)
     X(PJRT_DEVICE_MEMORY_STATS, nothing)                                                           \
     X(PJRT_EXECUTABLE_OPTIMIZED_PROGRAM, optimized)                                                \
     X(PJRT_EXECUTABLE_SERIALIZE, serialize)                                                        \
+    X(PJRT_DESERIALIZE_AND_LOAD, deserialize)                                                      \
     X(PJRT_LOADED_EXECUTABLE, loaded_executable)                                                   \
     X(PJRT_LOADED_EXECUTE, execute)                                                                \
     X(PJRT_BUFFER_TO_HOST, to_host)                                                                \

@@ -20,7 +20,9 @@ static int find_plugin(void **state)
         snprintf(device, sizeof device, "pjrt:%s", path);
     else
         print_message("skipped: CVN_PJRT_PLUGIN names no plugin\n");
-    return make_scratch(state);
+    int failed = make_scratch(state);
+    setenv("XDG_CACHE_HOME", scratch, 1); /* where compiled programs are kept */
+    return failed;
 }
 
 static void compare(const char *variant, const char *quantize, const char *mesh, const char *layout,

@@ -46,6 +46,7 @@ typedef enum PjrtFunction {
     PJRT_LOADED_DESTROY = 50,
     PJRT_LOADED_EXECUTABLE = 51,
     PJRT_LOADED_EXECUTE = 55,
+    PJRT_DESERIALIZE_AND_LOAD = 56,
     PJRT_BUFFER_DESTROY = 58,
     PJRT_BUFFER_TO_HOST = 70,
     PJRT_TOPOLOGY_CREATE = 82,
@@ -176,6 +177,9 @@ PJRT_ARGS(LoadedExecutable, PjrtLoaded *loaded; PjrtExecutable * executable;);
 /* The bytes are there until they are let go of. */
 PJRT_ARGS(Serialize, const PjrtExecutable *executable; PjrtText bytes; void *owner;
           void (*release)(void *owner););
+/* The options may be NULL: those that it was compiled with. */
+PJRT_ARGS(Deserialize, PjrtClient *client; const void *bytes; size_t n; PjrtLoaded * loaded;
+          const char *options; size_t n_options;);
 PJRT_ARGS(Optimized, PjrtExecutable *executable; PjrtProgram * program;);
 PJRT_ARGS(CompiledMemory, PjrtExecutable *executable;
           int64_t code, arguments, outputs, aliased, temporaries, host_code, host_arguments,

@@ -10,10 +10,12 @@
  */
 #include "pjrt/backend.h"
 
+#include "base/cpu.h"
 #include "base/map.h"
 #include "base/strbuf.h"
 #include "compile/plan.h"
 #include "graph/stablehlo/stablehlo.h"
+#include "pjrt/executables.h"
 #include "pjrt/options.h"
 #include "pjrt/plugin.h"
 #include "pjrt/topology.h"
@@ -21,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct Executable {
     PjrtLoaded *loaded; /* owned; NULL: it was compiled for chips that are not here */
@@ -54,7 +57,7 @@ struct Devices {
     int n;               /* 0: graphs are only compiled */
     Topology topology;   /* that they are compiled for, where there is no client */
     const char *save;
-    const char *kind;
+    const char *kind, *version;
     Map modules; /* text -> Executable * */
     Executable *first;
     int64_t compilations;
@@ -104,6 +107,7 @@ static int take_devices(Devices *c, int n, cvn_err *err)
     if (n)
         TRY(plugin_device_kind(&c->plugin, c->device[0], &c->arena, &kind, err));
     c->kind = arena_printf(&c->arena, "%s %s", info.platform, kind);
+    c->version = info.version;
     return CVN_OK;
 }
 
@@ -122,6 +126,8 @@ static int open_devices(void *of, cvn_err *err)
     if (o->cluster)
         return err_set(err, CVN_EUNSUPPORTED,
                        "the devices of a plugin are those of one process; start no others");
+    if (o->topology) /* TPUs: nobody takes chips away from others */
+        setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1", 0);
     TRY(plugin_open(&c->plugin, o->device, &c->arena, err));
     c->save = o->save;
     c->kind = o->topology;
@@ -222,40 +228,90 @@ static cvn_graph *take_whole(const cvn_graph *local, const int64_t *rows, Execut
     return g;
 }
 
-/* For the devices that are here. */
-static int load_module(Devices *c, Executable *x, const PjrtProgram *program, PjrtText options,
-                       cvn_err *err)
+/* All that what is compiled depends on. Of XLA's own CPU devices that is the processor, too. */
+static void key_of(const Devices *c, StrBuf *key, const StrBuf *text, PjrtText options)
 {
+    struct stat file = {0};
+    stat(c->plugin.path, &file);
+    strbuf_printf(key, "%s %s 0.%d %lld.%lld %x %zu ", c->kind, c->version,
+                  c->plugin.api->version.minor, (long long)file.st_size, (long long)file.st_mtime,
+                  (unsigned)cpu_features(), options.n);
+    strbuf_add(key, options.text, options.n);
+    strbuf_add(key, text->text, text->length);
+}
+
+/* False where none is kept, and where the plugin does not take it. */
+static bool load_kept(Devices *c, Executable *x, const StrBuf *key)
+{
+    FileMap map;
+    size_t n;
+    const uint8_t *bytes =
+        executables_find(c->plugin.executables, key->text, key->length, &map, &n);
+    if (!bytes)
+        return false;
+    PjrtDeserializeArgs args =
+        PJRT_NEW(PjrtDeserializeArgs, n_options, .client = c->client, .bytes = bytes, .n = n);
+    bool taken =
+        plugin_call(&c->plugin, PJRT_DESERIALIZE_AND_LOAD, &args, NULL, "take a program") == 0;
+    file_unmap(&map);
+    x->loaded = taken ? args.loaded : NULL;
+    return taken;
+}
+
+static void keep_compiled(Devices *c, PjrtExecutable *executable, const StrBuf *key)
+{
+    PjrtSerializeArgs args = PJRT_NEW(PjrtSerializeArgs, release, .executable = executable);
+    if (plugin_call(&c->plugin, PJRT_EXECUTABLE_SERIALIZE, &args, NULL, "write its program"))
+        return;
+    executables_keep(c->plugin.executables, key->text, key->length, args.bytes.text, args.bytes.n);
+    if (args.release)
+        args.release(args.owner);
+}
+
+/* For the devices that are here: compiled, or, where that was done before, from the disk. */
+static int load_module(Devices *c, Executable *x, const PjrtProgram *program, PjrtText options,
+                       const StrBuf *key, cvn_err *err)
+{
+    bool keeps = c->plugin.executables && !key->failed, kept = keeps && load_kept(c, x, key);
     PjrtClientCompileArgs args = PJRT_NEW(PjrtClientCompileArgs, loaded, .client = c->client,
                                           .program = program, .options = options);
-    TRY(plugin_call(&c->plugin, PJRT_CLIENT_COMPILE, &args, err, "compile '%s'", x->name));
-    x->loaded = args.loaded;
+    if (!kept) {
+        TRY(plugin_call(&c->plugin, PJRT_CLIENT_COMPILE, &args, err, "compile '%s'", x->name));
+        x->loaded = args.loaded;
+        c->compilations++;
+    }
     PjrtLoadedExecutableArgs of =
         PJRT_NEW(PjrtLoadedExecutableArgs, executable, .loaded = x->loaded);
     TRY(plugin_call(&c->plugin, PJRT_LOADED_EXECUTABLE, &of, err, "describe '%s'", x->name));
     compiled_memory(&c->plugin, of.executable, &x->compiled);
+    if (keeps && !kept)
+        keep_compiled(c, of.executable, key);
     plugin_destroy(&c->plugin, PJRT_EXECUTABLE_DESTROY, of.executable);
     return CVN_OK;
 }
 
 static int compile_module(Devices *c, Executable *x, StrBuf *text, int n, cvn_err *err)
 {
-    StrBuf options = {0};
-    Held held;
-    hold(&held, strbuf_release, &options);
+    StrBuf options = {0}, key = {0};
+    Held held[2];
+    hold(&held[0], strbuf_release, &options);
+    hold(&held[1], strbuf_release, &key);
     compile_options_print(&options, n, c->id);
     const PjrtProgram program = PJRT_NEW(PjrtProgram, format, .code = text->text,
                                          .n_code = text->length, .format = {"mlir", 4});
     const PjrtText how = {options.text, options.length};
+    if (c->client && c->plugin.executables)
+        key_of(c, &key, text, how);
     int code = options.failed ? err_set(err, CVN_EMEM, "no memory to compile '%s'", x->name)
                : c->topology.topology
                    ? topology_compile(&c->topology, &c->plugin, x->name, &program, how, n, c->save,
                                       &x->compiled, err)
-                   : load_module(c, x, &program, how, err);
-    held_release(&held);
+                   : load_module(c, x, &program, how, &key, err);
+    held_release(&held[1]);
+    held_release(&held[0]);
     x->info.temporary_bytes = (size_t)x->compiled.temporaries;
     x->info.compiled = c->topology.topology ? &x->compiled : NULL;
-    c->compilations += !code;
+    c->compilations += c->topology.topology && !code;
     return code;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/strbuf.h"
+#include "pjrt/executables.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -120,6 +121,15 @@ static PjrtNamed read_option(const char *name, char *value)
     return o;
 }
 
+/* What is not for the client. */
+static bool take_own(Plugin *p, const char *name, const char *value)
+{
+    if (strcmp(name, "executables") != 0)
+        return false;
+    p->executables = strcmp(value, "none") == 0 ? NULL : value;
+    return true;
+}
+
 static int read_options(Plugin *p, char *text, Arena *arena, cvn_err *err)
 {
     PjrtNamed *list = NULL;
@@ -134,8 +144,10 @@ static int read_options(Plugin *p, char *text, Arena *arena, cvn_err *err)
                            "commas between options",
                            text);
         *equals = 0;
-        list = arena_more(arena, list, p->n_options, sizeof *list);
-        list[p->n_options++] = read_option(text, equals + 1);
+        if (!take_own(p, text, equals + 1)) {
+            list = arena_more(arena, list, p->n_options, sizeof *list);
+            list[p->n_options++] = read_option(text, equals + 1);
+        }
         text = comma ? comma + 1 : NULL;
     }
     p->option = list;
@@ -190,6 +202,7 @@ int plugin_open(Plugin *p, const char *device, Arena *arena, cvn_err *err)
                        kind->name, kind->wheel);
     if (!*p->path)
         return err_set(err, CVN_EINVAL, "device 'pjrt:' names no file; write pjrt:PATH");
+    p->executables = executables_folder(arena);
     TRY(read_options(p, options, arena, err));
     return load(p, err);
 }

@@ -3,6 +3,7 @@
  *
  *     pjrt:/opt/plugin.so                   that file
  *     pjrt:/opt/plugin.so,memory=4,fast=1   … with options for its client
+ *     tpu,executables=DIR                   … and our own: where compiled programs are kept; "none": nowhere
  *     tpu, cuda                             where JAX's wheels, and the vendors, put theirs
  *
  * A plugin stays loaded until the program ends: it has threads of its own.
@@ -18,6 +19,7 @@ typedef struct Plugin {
     const PjrtApi *api;
     const PjrtNamed *option; /* [n_options] of its client */
     size_t n_options;
+    const char *executables; /* folder of compiled programs; NULL: nothing is kept */
 } Plugin;
 
 /* Kinds of devices that have a place to look for their plugin: "tpu", "cuda"; NULL behind the last. */
