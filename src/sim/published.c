@@ -11,12 +11,13 @@ typedef struct Protocol {
     bool narrow;     /* keys and values in fp8 */
     int64_t prompts; /* different ones */
     double fused;    /* operations of a layer fused with sums; < 0: the engine's */
+    bool ahead;      /* besides the engine's own */
 } Protocol;
 
 /* Rows without a backend's version are InferenceMAX's (github.com/InferenceMAX/InferenceMAX, benchmarks/, October 2025): ten
    requests for each in flight, lengths drawn from [0.8, 1] of those named (random-range-ratio), with TensorRT-LLM max_num_tokens
-   16384, an fp8 cache and, for 1024 and 1024 tokens on fewer than 8 GPUs, a wait of 20 steps; with vLLM on Blackwell an fp8
-   cache and norms fused with sums. Others are taken to have lengths as named. A checkpoint that NVIDIA quantized to fp8 or fp4
+   16384, an fp8 cache and, for 1024 and 1024 tokens on fewer than 8 GPUs, a wait of 20 steps; with vLLM --async-scheduling, and on
+   Blackwell an fp8 cache and norms fused with sums. Others are taken to have lengths as named. A checkpoint that NVIDIA quantized to fp8 or fp4
    has an fp8 cache in TensorRT-LLM (hf_quant_config.json: kv_cache_quant_algo FP8). */
 static Protocol protocol_of(const SimServing *a, bool versioned)
 {
@@ -24,7 +25,7 @@ static Protocol protocol_of(const SimServing *a, bool versioned)
     bool trtllm = strcmp(a->engine.name, "trtllm") == 0,
          sglang = strcmp(a->engine.name, "sglang") == 0;
     if (versioned)
-        return (Protocol){.spread = sglang && a->input % 1000 ? 0 : 0.01,
+        return (Protocol){.spread = sglang && a->input % 1000 ? 0 : 0.05,
                           .narrow = trtllm && quantized,
                           .prompts = !sglang && a->input % 1000 == 0 ? 100 : 0,
                           .fused = -1};
@@ -34,7 +35,8 @@ static Protocol protocol_of(const SimServing *a, bool versioned)
                           .wait = a->input == 1024 && a->output == 1024 && a->tp < 8 ? 20 : 0,
                           .narrow = true,
                           .fused = -1};
-    return (Protocol){.spread = 0.2, .narrow = blackwell, .fused = blackwell ? 2 : -1};
+    return (Protocol){
+        .spread = 0.2, .narrow = blackwell, .fused = blackwell ? 2 : -1, .ahead = true};
 }
 
 static int whole(const Csv *csv, int64_t row, const char *column, int64_t none, int64_t *out,
@@ -104,6 +106,7 @@ int published_ask(const Csv *csv, int64_t row, SimServing *ask, CostModel *chip,
     ask->spread = p.spread;
     ask->wait = p.wait;
     ask->prompts = p.prompts;
+    ask->engine.ahead |= p.ahead;
     if (p.budget > 0)
         ask->engine.budget = p.budget;
     if (p.fused >= 0)

@@ -9,34 +9,34 @@
 
 /* config.json of the models named, on the Hugging Face hub; GPT-3: arXiv 2005.14165, table 2.1; MPT: llm-foundry. */
 static const SimShape shapes[] = {
-    {"qwen3-32b", 5120, 64, 64, 8, 128, 25600, 151936, 3, false},
-    {"qwen3-8b", 4096, 36, 32, 8, 128, 12288, 151936, 3, false},
-    {"qwen3-14b", 5120, 40, 40, 8, 128, 17408, 151936, 3, false},
-    {"llama-3.1-8b", 4096, 32, 32, 8, 128, 14336, 128256, 3, false},
-    {"llama-3-8b", 4096, 32, 32, 8, 128, 14336, 128256, 3, false},
-    {"llama3_8b", 4096, 32, 32, 8, 128, 14336, 128256, 3, false},
-    {"llama-3.1-70b", 8192, 80, 64, 8, 128, 28672, 128256, 3, false},
-    {"llama-3.3-70b", 8192, 80, 64, 8, 128, 28672, 128256, 3, false},
-    {"llama-3-70b", 8192, 80, 64, 8, 128, 28672, 128256, 3, false},
-    {"llama3_70b", 8192, 80, 64, 8, 128, 28672, 128256, 3, false},
-    {"llama-3.1-405b", 16384, 126, 128, 8, 128, 53248, 128256, 3, false},
-    {"llama3.1_405b", 16384, 126, 128, 8, 128, 53248, 128256, 3, false},
-    {"llama-2-7b", 4096, 32, 32, 32, 128, 11008, 32000, 3, false},
-    {"llama-2-13b", 5120, 40, 40, 40, 128, 13824, 32000, 3, false},
-    {"llama-2-70b", 8192, 80, 64, 8, 128, 28672, 32000, 3, false},
-    {"llama-7b", 4096, 32, 32, 32, 128, 11008, 32000, 3, false},
-    {"llama-70b", 8192, 80, 64, 8, 128, 28672, 32000, 3, false},
-    {"llama-65b", 8192, 80, 64, 64, 128, 22016, 32000, 3, false},
-    {"gpt3-175b", 12288, 96, 96, 96, 128, 49152, 51200, 2, true},
-    {"megatron-22b", 6144, 48, 64, 64, 96, 24576, 51200, 2, true},
-    {"turing-530b", 20480, 105, 128, 128, 160, 81920, 51200, 2, true},
-    {"mpt-760m", 1536, 24, 12, 12, 128, 6144, 50368, 2, true},
-    {"mpt-1b", 2048, 24, 16, 16, 128, 8192, 50368, 2, true},
-    {"mpt-3b", 2560, 32, 20, 20, 128, 10240, 50368, 2, true},
-    {"mpt-7b", 4096, 32, 32, 32, 128, 16384, 50368, 2, true},
-    {"mpt-13b", 5120, 40, 40, 40, 128, 20480, 50368, 2, true},
-    {"mpt-30b", 7168, 48, 56, 56, 128, 28672, 50368, 2, true},
-    {"mpt-70b", 8192, 80, 64, 64, 128, 32768, 50368, 2, true},
+    {"qwen3-32b", 5120, 64, 64, 8, 128, 25600, 151936, 3, false, 2},
+    {"qwen3-8b", 4096, 36, 32, 8, 128, 12288, 151936, 3, false, 2},
+    {"qwen3-14b", 5120, 40, 40, 8, 128, 17408, 151936, 3, false, 2},
+    {"llama-3.1-8b", 4096, 32, 32, 8, 128, 14336, 128256, 3, false, 0},
+    {"llama-3-8b", 4096, 32, 32, 8, 128, 14336, 128256, 3, false, 0},
+    {"llama3_8b", 4096, 32, 32, 8, 128, 14336, 128256, 3, false, 0},
+    {"llama-3.1-70b", 8192, 80, 64, 8, 128, 28672, 128256, 3, false, 0},
+    {"llama-3.3-70b", 8192, 80, 64, 8, 128, 28672, 128256, 3, false, 0},
+    {"llama-3-70b", 8192, 80, 64, 8, 128, 28672, 128256, 3, false, 0},
+    {"llama3_70b", 8192, 80, 64, 8, 128, 28672, 128256, 3, false, 0},
+    {"llama-3.1-405b", 16384, 126, 128, 8, 128, 53248, 128256, 3, false, 0},
+    {"llama3.1_405b", 16384, 126, 128, 8, 128, 53248, 128256, 3, false, 0},
+    {"llama-2-7b", 4096, 32, 32, 32, 128, 11008, 32000, 3, false, 0},
+    {"llama-2-13b", 5120, 40, 40, 40, 128, 13824, 32000, 3, false, 0},
+    {"llama-2-70b", 8192, 80, 64, 8, 128, 28672, 32000, 3, false, 0},
+    {"llama-7b", 4096, 32, 32, 32, 128, 11008, 32000, 3, false, 0},
+    {"llama-70b", 8192, 80, 64, 8, 128, 28672, 32000, 3, false, 0},
+    {"llama-65b", 8192, 80, 64, 64, 128, 22016, 32000, 3, false, 0},
+    {"gpt3-175b", 12288, 96, 96, 96, 128, 49152, 51200, 2, true, 0},
+    {"megatron-22b", 6144, 48, 64, 64, 96, 24576, 51200, 2, true, 0},
+    {"turing-530b", 20480, 105, 128, 128, 160, 81920, 51200, 2, true, 0},
+    {"mpt-760m", 1536, 24, 12, 12, 128, 6144, 50368, 2, true, 0},
+    {"mpt-1b", 2048, 24, 16, 16, 128, 8192, 50368, 2, true, 0},
+    {"mpt-3b", 2560, 32, 20, 20, 128, 10240, 50368, 2, true, 0},
+    {"mpt-7b", 4096, 32, 32, 32, 128, 16384, 50368, 2, true, 0},
+    {"mpt-13b", 5120, 40, 40, 40, 128, 20480, 50368, 2, true, 0},
+    {"mpt-30b", 7168, 48, 56, 56, 128, 28672, 50368, 2, true, 0},
+    {"mpt-70b", 8192, 80, 64, 64, 128, 32768, 50368, 2, true, 0},
 };
 
 SimShape sim_shape_of(const LlamaConfig *c)
@@ -50,7 +50,8 @@ SimShape sim_shape_of(const LlamaConfig *c)
                       (double)c->ffn,
                       (double)c->vocab,
                       3,
-                      c->tied};
+                      c->tied,
+                      0};
 }
 
 /* Case and blanks apart: "LLaMA v3.3 70B" is "llama-3.3-70b". */
@@ -86,11 +87,13 @@ static const SimEngine engines[] = {
     {.name = "trtllm",
      .source = "TensorRT-LLM docs 1.0: max_num_tokens 8192, free_gpu_memory_fraction 0.9, "
                "GUARANTEED_NO_EVICT, no chunked context; "
-               "norms and quantization fused with sums, rotation and cache with attention",
+               "overlap scheduler; norms and quantization fused with sums, rotation and cache with "
+               "attention",
      .budget = 8192,
      .fraction = 0.9,
      .launches = 4,
      .fused = 2,
+     .ahead = true,
      .whole = true,
      .mixes = true},
     {.name = "vllm",
@@ -104,11 +107,12 @@ static const SimEngine engines[] = {
      .chunks = true,
      .mixes = true},
     {.name = "sglang",
-     .source = "SGLang docs 0.5: chunked_prefill_size 8192, mem_fraction_static 0.88, prompts "
-               "before tokens in steps of their own",
+     .source = "SGLang docs 0.5: chunked_prefill_size 8192, mem_fraction_static 0.88, overlap "
+               "schedule, prompts before tokens in steps of their own",
      .budget = 8192,
      .fraction = 0.88,
      .launches = 5,
+     .ahead = true,
      .whole = true,
      .chunks = true},
     {.name = "caravan",
@@ -152,7 +156,7 @@ static Cost of_tokens(const SimServing *a, double m, double sampled)
     if (quantized)
         moved += 3 * m * (2 * s->dim + q + s->ffn / tp);
     c = cost_move(chip, moved,
-                  a->engine.launches - (tp > 1 ? a->engine.fused : 0) +
+                  a->engine.launches + s->norms - (tp > 1 ? a->engine.fused : 0) +
                       (quantized ? a->engine.quantizes : 0));
     cost_add(&layer, &c, 1);
     c = cost_collective(chip, COST_ALL_REDUCE, tp, 1, 2 * m * s->dim);
@@ -197,6 +201,10 @@ Cost sim_step(const SimServing *a, double rows, double keys, double tokens, doub
 
 /* ---- the scheduler ---- */
 
+/* Seconds that a request takes from its client into a scheduler's hands: HTTP, and its prompt's tokens. Assumed; that it is more
+   than nothing matters most: the step that begins when an answer ends goes by before the request that comes for it is seen. */
+#define REACHES 5e-3
+
 enum { BLOCK = 16 }; /* tokens of a cache that are kept or dropped together */
 
 typedef struct Request {
@@ -206,8 +214,8 @@ typedef struct Request {
     int64_t keys;  /* of it in the cache */
     int64_t found; /* of its prompt in the cache when it comes */
     int64_t made;
-    int64_t next; /* tokens of it that the step reads */
-    double arrived, first;
+    int64_t next;                 /* tokens of it that the step reads */
+    double arrived, ready, first; /* sent; in the scheduler's hands; answered with a token */
 } Request;
 
 typedef struct Serving {
@@ -219,6 +227,8 @@ typedef struct Serving {
     int64_t rows, waiting;
     int64_t begun, ended, all;
     double now;        /* seconds */
+    double seen;       /* until when requests have come that the scheduler knows of */
+    double began;      /* of the last step */
     double used, room; /* tokens of the cache */
     uint64_t random;
     int waited;
@@ -234,7 +244,7 @@ static int64_t drawn(Serving *s, int64_t length)
 
 static void arrive(Serving *s, Request *r)
 {
-    *r = (Request){.arrived = s->now, .first = -1};
+    *r = (Request){.arrived = s->now, .ready = s->now + REACHES, .first = -1};
     r->input = r->goal = drawn(s, s->ask->input);
     r->output = drawn(s, s->ask->output);
     /* A prompt that came before is still in the cache, but for its last block. */
@@ -254,7 +264,7 @@ static bool holds(Serving *s)
 {
     double tokens = 0;
     bool busy = false;
-    for (int64_t i = 0; i < s->waiting; i++)
+    for (int64_t i = 0; i < s->waiting && s->queue[i]->ready <= s->seen; i++)
         tokens += (double)s->queue[i]->goal;
     for (int64_t i = 0; i < s->rows; i++)
         busy |= s->row[i]->keys >= s->row[i]->goal;
@@ -286,7 +296,7 @@ static void choose(Serving *s)
     int64_t let = 0;
     while (!hold && let < s->waiting && budget > 0 && s->rows < most) {
         Request *r = s->queue[let];
-        if (s->used + needs(s, r) > s->room ||
+        if (r->ready > s->seen || s->used + needs(s, r) > s->room ||
             (!e->chunks && (double)(r->goal - r->found) > budget && reads))
             break;
         r->keys = r->found;
@@ -319,6 +329,14 @@ static void step(Serving *s)
 {
     const SimServing *a = s->ask;
     double rows = 0, keys = 0, tokens = 0, count = 0, looked = 0;
+    if (s->rows == 0 && s->queue[0]->ready > s->now) { /* nothing to do until then */
+        double idle = s->queue[0]->ready - s->now;
+        Cost c = {.seconds = idle, .spent[COST_HOST] = idle};
+        cost_add(&s->out->cost, &c, 1);
+        s->now += idle;
+    }
+    s->seen = s->rows > 0 && a->engine.ahead ? s->began : s->now;
+    s->began = s->now;
     choose(s);
     for (int64_t i = 0; i < s->rows; i++)
         if (s->row[i]->next > 0) {

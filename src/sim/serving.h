@@ -22,6 +22,7 @@ typedef struct SimShape {
     double dim, layers, heads, kv_heads, head_dim, ffn, vocab;
     double gates; /* matrices of the feed-forward part: 3 with a gate, 2 without */
     bool tied;    /* the head is the embedding */
+    double norms; /* operations more in a layer: norms of queries and of keys */
 } SimShape;
 
 SimShape sim_shape_of(const LlamaConfig *config);
@@ -39,6 +40,7 @@ typedef struct SimEngine {
     double fused;     /* of those, what goes into the sums of tensor parallelism */
     double quantizes; /* and more where activations are quantized */
     double host;      /* seconds between steps, that the chip waits; 0: nobody says */
+    bool ahead;       /* a step is decided on while the one before it runs */
     bool whole;       /* a request is let in only when there is room for all that it may become */
     bool chunks;      /* prompts may be read in sections */
     bool mixes;       /* prompts are read in the same steps as tokens are made */
