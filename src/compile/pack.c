@@ -6,6 +6,7 @@
 #include "graph/blocks.h"
 #include "graph/linear.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { OTHER_USE = -1 };
@@ -61,25 +62,27 @@ static int scaled_operand(const Op *op)
     return op->kind == OP_DEQUANTIZE ? 0 : op->kind == OP_LINEAR_INT8 ? 2 : -1;
 }
 
-/* What v holds, by the first that reads it from `op` on. */
-static Form form_of(const Op *op, const cvn_value *v)
+/* The first operation that reads each value goes into reader[n_values], of NULL. */
+static void find_readers(const cvn_graph *g, const Op **reader)
 {
-    for (; op; op = op->next)
-        for (int k = 0; k < op->n_operands; k++) {
-            if (op->operand[k] != v)
-                continue;
-            int q = scaled_operand(op);
-            if (moves(op))
-                return form_of(op->next, op->result[0]);
-            if (op->kind == OP_DEQUANTIZE && op->attr.blocks)
-                return (Form){FORM_BLOCKS, op->attr.blocks};
-            bool scaled = q >= 0 && k >= q;
-            return (Form){!scaled  ? FORM_FLOATS
-                          : k == q ? FORM_QUANTIZED
-                                   : FORM_SCALES,
-                          BLOCK_NONE};
-        }
-    return (Form){FORM_FLOATS, BLOCK_NONE};
+    for (const Op *op = g->first; op; op = op->next)
+        for (int k = 0; k < op->n_operands; k++)
+            if (!reader[op->operand[k]->id])
+                reader[op->operand[k]->id] = op;
+}
+
+/* What v holds, by the first that reads it. */
+static Form form_of(const Op **reader, const cvn_value *v)
+{
+    const Op *op = reader[v->id];
+    for (; op && moves(op); op = reader[v->id])
+        v = op->result[0];
+    int k = 0, q = op ? scaled_operand(op) : -1;
+    while (op && op->operand[k] != v)
+        k++;
+    if (op && op->kind == OP_DEQUANTIZE && op->attr.blocks)
+        return (Form){FORM_BLOCKS, op->attr.blocks};
+    return (Form){q < 0 || k < q ? FORM_FLOATS : k == q ? FORM_QUANTIZED : FORM_SCALES, BLOCK_NONE};
 }
 
 static void find_weights(Pack *p)
@@ -88,9 +91,11 @@ static void find_weights(Pack *p)
     p->n = g->n_values;
     p->form = arena_array(&g->arena, (size_t)g->n_parameters + 1, sizeof *p->form);
     p->weight = arena_array(&g->arena, (size_t)p->n + 1, sizeof *p->weight);
+    const Op **reader = arena_array(&g->arena, (size_t)g->n_values + 1, sizeof(const Op *));
+    find_readers(g, reader);
     for (int i = 0; i < g->n_parameters; i++) {
         add_weight(p, g->parameter[i], i);
-        p->form[i] = form_of(g->first, g->parameter[i]);
+        p->form[i] = form_of(reader, g->parameter[i]);
     }
     for (const Op *op = g->first; op; op = op->next)
         if (moves(op) && weight_of(p, op->operand[0]))
@@ -506,11 +511,15 @@ static void describe_product(Plan *plan, const Step *step)
     }
 }
 
-void pack_describe(Plan *plan, const cvn_graph *g, const signed char *layout)
+int pack_describe(Plan *plan, const cvn_graph *g, const signed char *layout, cvn_err *err)
 {
     for (int i = 0; i < plan->n_steps; i++)
         if (plan->step[i].op->kind == OP_LINEAR || plan->step[i].op->kind == OP_LINEAR_INT8)
             describe_product(plan, &plan->step[i]);
+    const Op **reader = calloc((size_t)g->n_values + 1, sizeof(const Op *));
+    if (!reader)
+        return err_set(err, CVN_EMEM, "no memory to describe a plan of %u values", g->n_values);
+    find_readers(g, reader);
     for (int i = 0; i < plan->n_parameters; i++) {
         PlanParameter *parameter = &plan->parameter[i];
         parameter->plain = g->parameter[i]->type;
@@ -519,7 +528,7 @@ void pack_describe(Plan *plan, const cvn_graph *g, const signed char *layout)
             continue;
         parameter->n = span(&parameter->plain, 0, parameter->rows);
         parameter->k = span(&parameter->plain, parameter->rows, parameter->plain.rank);
-        const Form form = form_of(g->first, g->parameter[i]);
+        const Form form = form_of(reader, g->parameter[i]);
         parameter->blocks = form.blocks;
         parameter->scales = form.kind == FORM_SCALES;
         if (parameter->blocks)
@@ -528,6 +537,8 @@ void pack_describe(Plan *plan, const cvn_graph *g, const signed char *layout)
         if (!parameter->panels_joined)
             parameter->panels_joined = parameter->type.dim[0];
     }
+    free(reader);
+    return CVN_OK;
 }
 
 void pack_share(const PlanParameter *parameter, int t, int nt, int64_t *begin, int64_t *end)

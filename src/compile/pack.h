@@ -37,7 +37,7 @@ enum { PACK_FREE = -1, PACK_PLAIN = 0 };
 int graph_pack(cvn_graph *g, signed char *layout, bool *changed, cvn_err *err);
 
 /* Writes into a plan how its parameters lie: g is the graph it was made of, layout what graph_pack left, or NULL. */
-void pack_describe(Plan *plan, const cvn_graph *g, const signed char *layout);
+int pack_describe(Plan *plan, const cvn_graph *g, const signed char *layout, cvn_err *err);
 
 /* The panels [*begin, *end) of a weight (its own are counted), or of its scales, that thread t of nt reads. Whoever fills
    its memory writes these on that thread: their pages then lie near it. */

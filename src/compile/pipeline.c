@@ -109,9 +109,8 @@ int compile_graph(const cvn_graph *g, const CompileOptions *options, Plan **out,
     if (rc)
         return rc;
     plan->op_by_op = options->op_by_op;
-    pack_describe(plan, g, compile.layout);
-    rc = dump_plan(&dump, plan, err);
-    if (rc)
+    rc = pack_describe(plan, g, compile.layout, err);
+    if (rc || (rc = dump_plan(&dump, plan, err)))
         plan_free(plan);
     else
         *out = plan;
