@@ -13,16 +13,15 @@ enum { RADIX_ROWS = 6, RADIX_MOST = 12 };
 typedef struct RadixPlain {
     int32_t token[RADIX_MOST];
     int64_t n;
-    uint64_t salt;
+    int whose; /* of the lists of salts and adapters */
     bool busy;
     int64_t used;
 } RadixPlain;
 
-static inline int64_t radix_shared(const RadixPlain *p, uint64_t salt, const int32_t *token,
-                                   int64_t n)
+static inline int64_t radix_shared(const RadixPlain *p, int whose, const int32_t *token, int64_t n)
 {
     int64_t i = 0;
-    while (p->salt == salt && i < n && i < p->n && p->token[i] == token[i])
+    while (p->whose == whose && i < n && i < p->n && p->token[i] == token[i])
         i++;
     return i;
 }
@@ -38,7 +37,8 @@ static inline void radix_must(bool holds, const char *what)
 /* Bytes: what to do and to which row, then tokens of an alphabet of three. */
 static inline void radix_check(const uint8_t *data, size_t size)
 {
-    static const uint64_t salts[] = {0, 7, UINT64_MAX};
+    static const uint64_t salts[] = {0, UINT64_MAX, UINT64_MAX};
+    static const int adapters[] = {0, 0, 1};
     RadixPlain plain[RADIX_ROWS] = {0};
     Arena arena;
     Radix tree;
@@ -50,18 +50,19 @@ static inline void radix_check(const uint8_t *data, size_t size)
     int64_t now = 0;
     for (size_t at = 0; at < size; now++) {
         int what = data[at] % 4, row = data[at] / 4 % RADIX_ROWS;
-        uint64_t salt = salts[data[at] / 4 / RADIX_ROWS % 3];
-        RadixPlain *p = &plain[row], asked = {.salt = salt};
+        int whose = data[at] / 4 / RADIX_ROWS % 3, adapter = adapters[whose];
+        uint64_t salt = salts[whose];
+        RadixPlain *p = &plain[row], asked = {.whose = whose};
         if (++at < size && (what == 0 || what == 3))
             asked.n = data[at++] % (RADIX_MOST + 1);
         for (int i = 0; i < asked.n; i++)
             asked.token[i] = at < size ? data[at++] % 3 : 0;
         if (what == 0) {
-            radix_set(&tree, row, salt, NULL, 0); /* its tokens move */
+            radix_set(&tree, row, salt, adapter, NULL, 0); /* its tokens move */
             memcpy(p->token, asked.token, sizeof p->token);
             p->n = asked.n;
-            p->salt = salt;
-            radix_set(&tree, row, salt, p->token, p->n);
+            p->whose = whose;
+            radix_set(&tree, row, salt, adapter, p->token, p->n);
         } else if (what == 1) {
             p->busy = !p->busy;
             radix_set_busy(&tree, row, p->busy);
@@ -72,14 +73,16 @@ static inline void radix_check(const uint8_t *data, size_t size)
             int64_t most = 0;
             bool idle = false;
             for (int i = 0; i < RADIX_ROWS; i++) {
-                int64_t n = radix_shared(&plain[i], salt, asked.token, asked.n);
+                int64_t n = radix_shared(&plain[i], whose, asked.token, asked.n);
                 idle = n > most ? !plain[i].busy : idle || (n == most && !plain[i].busy);
                 most = n > most ? n : most;
             }
             int found;
-            radix_must(radix_find(&tree, salt, asked.token, asked.n, &found) == most, "how many");
+            radix_must(radix_find(&tree, salt, adapter, asked.token, asked.n, &found) == most,
+                       "how many");
             radix_must((found >= 0) == (most > 0), "whether");
-            radix_must(found < 0 || radix_shared(&plain[found], salt, asked.token, asked.n) == most,
+            radix_must(found < 0 ||
+                           radix_shared(&plain[found], whose, asked.token, asked.n) == most,
                        "who");
             radix_must(found < 0 || plain[found].busy != idle, "who is free");
         }

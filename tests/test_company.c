@@ -1,7 +1,10 @@
 /*
  * What a request answers depends on nothing but itself: alone, and in random company, the same tokens come out, drawn from the
- * same logits to the bit; whatever other rows do, whatever caches hold, is guessed, or is cancelled beside it.
+ * same logits to the bit; whatever other rows do, whichever adapters they have, whatever caches hold, is guessed, or is
+ * cancelled beside it.
  */
+#include "adapter_make.h"
+#include "scratch.h"
 #include "serve/guess.h"
 #include "splitmix.h"
 
@@ -13,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { CONTEXT = 240, N = 60, MOST = 20, VOCAB = 259 };
+enum { CONTEXT = 240, N = 60, MOST = 20, VOCAB = 259, ADAPTERS = 3 };
 
 typedef struct Text {
     int32_t prompt[CONTEXT], token[MOST + 1];
@@ -69,13 +72,26 @@ typedef struct Kind {
     const char *variant, *quantize, *kv;
     cvn_dtype dtype;
     int rows, interval;
-    bool reuse, guesses;
+    bool reuse, guesses, adapters;
 } Kind;
+
+/* Some have more ranks than others, adapt other weights, and all begin and end within what kernels take at once. */
+static void make_adapters(const cvn_model *model, const char *folder[ADAPTERS])
+{
+    static const char *const kinds[ADAPTERS] = {"r=4,targets=q,v,o,down", "r=1,alpha=3",
+                                                "r=11,alpha=8,targets=k,gate,up"};
+    for (int i = 0; i < ADAPTERS; i++) {
+        folder[i] = in_scratch((const char *[]){"a", "b", "c"}[i]);
+        make_adapter(folder[i], &model->io.config, kinds[i], NULL, (uint64_t)i, false);
+    }
+}
 
 static cvn_engine *new_engine(const cvn_model *model, const Kind *k)
 {
     cvn_err err = {0};
     cvn_engine *e = NULL;
+    const char *folder[ADAPTERS];
+    make_adapters(model, folder);
     const cvn_engine_options options = {.rows = k->rows,
                                         .context = CONTEXT,
                                         .threads = 1,
@@ -84,6 +100,8 @@ static cvn_engine *new_engine(const cvn_model *model, const Kind *k)
                                         .kv_cache = k->kv,
                                         .reuse = k->reuse,
                                         .eos_interval = k->interval,
+                                        .adapter = folder,
+                                        .n_adapters = k->adapters ? ADAPTERS : 0,
                                         .max_stall = k->rows > 1 ? 3e-4 : 0,
                                         .speculate = k->guesses ? "lookup" : NULL,
                                         .n_buckets = 3,
@@ -94,7 +112,7 @@ static cvn_engine *new_engine(const cvn_model *model, const Kind *k)
 }
 
 /* Prompts that begin as others do, go on from what those answered, or are new. */
-static void make_request(int i, uint64_t *random)
+static void make_request(int i, bool adapters, uint64_t *random)
 {
     Text *t = &alone[i];
     const Text *old = &alone[i ? splitmix(random) % (uint64_t)i : 0];
@@ -108,18 +126,20 @@ static void make_request(int i, uint64_t *random)
     }
     for (int64_t more = 1 + (int64_t)(splitmix(random) % 90); more && n < most; more--)
         t->prompt[n++] = (int32_t)(splitmix(random) % VOCAB);
-    t->request = (cvn_request){.prompt = t->prompt,
-                               .n_prompt = n,
-                               .max_tokens = 1 + (int64_t)(splitmix(random) % MOST),
-                               .ignore_eos = true,
-                               .on_logits = i % 4 ? look : NULL,
-                               .sampling = {.temperature = i % 3 ? 1.f : 0,
-                                            .top_p = i % 5 ? 1 : 0.8f,
-                                            .top_k = i % 4 ? 0 : 40,
-                                            .repeat_penalty = i % 5 ? 1 : 1.2f,
-                                            .frequency_penalty = i % 6 ? 0 : 0.3f,
-                                            .seed = splitmix(random)},
-                               .cache_salt = i % 7 == 6};
+    t->request =
+        (cvn_request){.prompt = t->prompt,
+                      .n_prompt = n,
+                      .max_tokens = 1 + (int64_t)(splitmix(random) % MOST),
+                      .ignore_eos = true,
+                      .on_logits = i % 4 ? look : NULL,
+                      .sampling = {.temperature = i % 3 ? 1.f : 0,
+                                   .top_p = i % 5 ? 1 : 0.8f,
+                                   .top_k = i % 4 ? 0 : 40,
+                                   .repeat_penalty = i % 5 ? 1 : 1.2f,
+                                   .frequency_penalty = i % 6 ? 0 : 0.3f,
+                                   .seed = splitmix(random)},
+                      .adapter = adapters ? (int)(splitmix(random) % (ADAPTERS + 1)) - 1 : 0,
+                      .cache_salt = i % 7 == 6};
 }
 
 static int submit(cvn_engine *e, const cvn_request *request, Text *text)
@@ -143,12 +163,12 @@ static int step(cvn_engine *e)
 
 static void answers_alone(const cvn_model *model, const Kind *k)
 {
-    const Kind plain = {.kv = k->kv, .rows = 1, .interval = 1};
+    const Kind plain = {.kv = k->kv, .rows = 1, .interval = 1, .adapters = k->adapters};
     cvn_engine *e = new_engine(model, &plain);
     uint64_t random = 17;
     memset(alone, 0, sizeof alone);
     for (int i = 0; i < N; i++) {
-        make_request(i, &random);
+        make_request(i, k->adapters, &random);
         submit(e, &alone[i].request, &alone[i]);
         while (step(e))
             ;
@@ -214,7 +234,12 @@ static void in_all_types(void **state)
          .interval = 3,
          .reuse = true,
          .guesses = true},
-        {.variant = "mha", .dtype = CVN_BF16, .rows = 6, .interval = 2, .reuse = true},
+        {.variant = "mha",
+         .dtype = CVN_BF16,
+         .rows = 6,
+         .interval = 2,
+         .reuse = true,
+         .adapters = true},
         {.variant = "llama3_rope",
          .dtype = CVN_BF16,
          .rows = 4,
@@ -227,13 +252,15 @@ static void in_all_types(void **state)
          .rows = 5,
          .interval = 1,
          .reuse = true,
-         .guesses = true},
+         .guesses = true,
+         .adapters = true},
         {.variant = "gqa",
          .quantize = "int8",
          .dtype = CVN_F32,
          .rows = 3,
          .interval = 1,
-         .guesses = true},
+         .guesses = true,
+         .adapters = true},
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         company_changes_no_bit(&kinds[i]);
@@ -242,5 +269,5 @@ static void in_all_types(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(in_all_types)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

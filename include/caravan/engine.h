@@ -94,6 +94,12 @@ typedef struct cvn_engine_options {
     const char *speculate;
     /* A small model of the same vocabulary that guesses where the text says nothing; borrowed. NULL: none. */
     const cvn_model *draft;
+    /* [n_adapters] folders of adapters of low rank (LoRA), as PEFT writes them, that requests choose from; borrowed. */
+    const char *const *adapter;
+    int n_adapters;
+    /* "mean" or "last": compile for cvn_engine_embed, which gives the mean over the tokens, or that of the last one; NULL:
+       not. */
+    const char *pooling;
     /* Seconds for which rows that decode may wait, between two of their tokens, while prompts are read: these are read in
        sections as long as that allows, by what sections took, but at least of the shortest bucket. 0: any. */
     double max_stall;
@@ -181,6 +187,8 @@ typedef struct cvn_request {
     /* [n_end] borrowed during the call: tokens that end the text as the model's own end tokens do. */
     const int32_t *end;
     int64_t n_end;
+    /* Of options.adapter: 0 is the first, and the only choice where there are none; -1: the model as it is. */
+    int adapter;
     uint64_t key; /* who asks, any number: they take turns */
     int priority; /* lower goes first, but none is passed by more than 256 that came later */
     /* With options.reuse: only requests of the same salt share what rows hold. */
@@ -256,15 +264,22 @@ int cvn_engine_generate(cvn_engine *engine, const cvn_request *request, int n,
                         cvn_result *result, cvn_err *err);
 
 /* logprob[i] = ln p(token[i] | tokens before it), for i >= 1; logprob[0] is 0 and means nothing.
-   argmax[i] is the likeliest token after token[0 … i]. Each is [n], the caller's. Uses a row that no request has.
+   argmax[i] is the likeliest token after token[0 … i]. Each is [n], the caller's. Uses a row that no request has, and the
+   first adapter where there are some.
    CVN_EINVAL where there is none, where n exceeds the context or the engine was made without options.scoring. */
 int cvn_engine_score(cvn_engine *engine, const int32_t *token, int64_t n, float *logprob,
                      int32_t *argmax, cvn_err *err);
 
 /* The same for whoever wants more of each place: on_logits(context, i, the logits [vocab] after the tokens before it,
-   token[i]) for each i >= 1, in order. With options.scoring and options.adjust. */
-int cvn_engine_score_logits(cvn_engine *engine, const int32_t *token, int64_t n,
+   token[i]) for each i >= 1, in order. adapter: as that of a request. With options.scoring and options.adjust. */
+int cvn_engine_score_logits(cvn_engine *engine, int adapter, const int32_t *token, int64_t n,
                             cvn_logits_fn *on_logits, void *context, cvn_err *err);
+
+/* What the model's last layer, normed, makes of a text, pooled as options.pooling says, and of length 1: out [the model's
+   width], the caller's. Uses a row that no request has. CVN_EINVAL as above, and without options.pooling. */
+int cvn_engine_embed(cvn_engine *engine, int adapter, const int32_t *token, int64_t n, float *out,
+                     cvn_err *err);
+int64_t cvn_model_width(const cvn_model *model); /* numbers of an embedding */
 
 typedef struct cvn_engine_stats {
     int64_t compilations;                    /* since the engine was made, its warm-up included */

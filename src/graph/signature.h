@@ -17,8 +17,8 @@
 
 /* Tensors that stay on the devices from run to run come first: the last of them is ROLE_RESIDENT - 1. */
 typedef enum Role {
-    ROLE_NONE,    /* nobody said: an input or a result like any other */
-    ROLE_WEIGHT,  /* of the model, and never written: index in its table of parameters */
+    ROLE_NONE,   /* nobody said: an input or a result like any other */
+    ROLE_WEIGHT, /* of the model, and never written: index in its table of parameters; behind it adapters (model/llama.h) */
     ROLE_TRAINED, /* f32, what training updates: index in the table of what is trained */
     ROLE_ADAPTER, /* the same with LoRA, where adapters are trained: index in their table */
     ROLE_SLOT,    /* of the optimizer: index of the weight * OPTIMIZER_MAX_SLOTS + slot */
@@ -36,7 +36,8 @@ typedef enum Role {
     ROLE_START,  /* positions of the cache that are filled */
     ROLE_LENGTH, /* new tokens that are real */
     ROLE_TEMPERATURE,
-    ROLE_KEY, /* of random numbers, [rows, 2] */
+    ROLE_KEY,    /* of random numbers, [rows, 2] */
+    ROLE_SELECT, /* of adapters, f32 [rows, ranks] */
     ROLE_TOP_K,
     ROLE_TOP_P,
     ROLE_MIN_P,
@@ -49,6 +50,7 @@ typedef enum Role {
     ROLE_LOGITS,
     ROLE_LOGPROB, /* [rows, seq] */
     ROLE_ARGMAX,  /* [rows, seq] */
+    ROLE_HIDDEN,  /* f32 [rows, dim] */
     ROLE_REPORT,  /* of a step of training */
     ROLE_COUNT
 } Role;

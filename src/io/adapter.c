@@ -5,93 +5,123 @@
 
 #include <string.h>
 
-/* A tensor of the folder as f32 in the model's arena; NULL with an error when it is not as it should be. */
-static float *read_tensor(IoModel *model, const IoTensors *tensors, const char *folder,
-                          const Param *param, cvn_err *err)
+/* That a tensor of this shape is there. */
+static int check_tensor(const IoAdapter *adapter, const IoModel *model, const Param *param,
+                        cvn_err *err)
 {
     const char *name = param->file_name[NAMING_HF];
-    const IoTensor *tensor = io_tensors_find(tensors, name);
-    if (!tensor || !io_is_numeric(tensor) || tensor->rank != 2 ||
-        tensor->dims[0] != param->file_dims[0] || tensor->dims[1] != param->file_dims[1]) {
-        err_set(err, CVN_EFORMAT,
-                "the adapters of '%s' do not fit the model '%s': there is no '%s' of its shape",
-                folder, model->path, name);
-        return NULL;
-    }
-    float *data = arena_array(&model->arena, (size_t)param->n, sizeof *data);
-    io_decode(tensor, 0, param->n, data);
-    return data;
+    const IoTensor *tensor = io_tensors_find(&adapter->tensors, name);
+    if (tensor && io_is_numeric(tensor) && tensor->rank == 2 &&
+        tensor->dims[0] == param->file_dims[0] && tensor->dims[1] == param->file_dims[1])
+        return CVN_OK;
+    return err_set(err, CVN_EFORMAT,
+                   "the adapters of '%s' do not fit the model '%s': there is no '%s' of its shape",
+                   adapter->folder, model->path, name);
 }
 
-/* Rows of B [heads * head_dim, rank] from Hugging Face's order into that of interleaved rotary pairs. */
-static float *interleaved(IoModel *model, const Param *base, const float *b, int64_t rank)
+/* Of tensors that are there. */
+static int open_by(IoAdapter *adapter, const IoModel *model, Arena *arena, cvn_err *err)
 {
-    int64_t head_dim = base->dims[1], half = head_dim / 2, rows = base->file_dims[0];
-    float *out = arena_array(&model->arena, (size_t)(rows * rank), sizeof *out);
-    for (int64_t row = 0; row < rows; row++) {
-        int64_t d = row % head_dim, to = row - d + d % half * 2 + d / half;
-        memcpy(out + to * rank, b + row * rank, (size_t)rank * sizeof *out);
-    }
-    return out;
-}
-
-static int add_all(IoModel *model, const IoTensors *tensors, const char *folder,
-                   const LoraOptions *options, cvn_err *err)
-{
-    LoraParams lora;
-    lora_params(&lora, &model->params, options, &model->arena);
-    if (tensors->n != (size_t)lora.list.n)
+    lora_params(&adapter->params, &model->params, &adapter->options, arena);
+    const ParamList *list = &adapter->params.list;
+    if (adapter->tensors.n != (size_t)list->n)
         return err_set(err, CVN_EFORMAT,
                        "the adapters of '%s' do not fit the model '%s': it has %zu tensors where "
                        "%d are expected",
-                       folder, model->path, tensors->n, lora.list.n);
+                       adapter->folder, model->path, adapter->tensors.n, list->n);
+    for (int i = 0; i < list->n; i++)
+        TRY(check_tensor(adapter, model, &list->param[i], err));
+    return CVN_OK;
+}
+
+int io_adapter_open(IoAdapter *adapter, const IoModel *model, const char *folder, Arena *arena,
+                    cvn_err *err)
+{
+    const char *base, *path = arena_printf(arena, "%s/adapter_model.safetensors", folder);
+    *adapter = (IoAdapter){.folder = arena_string(arena, folder)};
+    TRY(lora_config_read(&adapter->options, &base, folder, arena, err));
+    TRY(file_map(&adapter->map, path, err));
+    adapter->mapped = true;
+    io_tensors_init(&adapter->tensors, arena);
+    TRY(st_read(&adapter->tensors, path, adapter->map.data, adapter->map.size, NULL, err));
+    return open_by(adapter, model, arena, err);
+}
+
+void io_adapter_close(IoAdapter *adapter)
+{
+    if (adapter->mapped)
+        file_unmap(&adapter->map);
+    *adapter = (IoAdapter){0};
+}
+
+void io_adapter_read(const IoAdapter *adapter, const IoModel *model, int number, float *out)
+{
+    const Param *p = &adapter->params.list.param[number];
+    const IoTensor *tensor = io_tensors_find(&adapter->tensors, p->file_name[NAMING_HF]);
+    bool pairs = p->rank == 3 && p->axis[1] == AXIS_HEAD_DIM && p->kind != PARAM_V;
+    if (!model->config.rope_interleaved || !pairs) {
+        io_decode(tensor, 0, p->n, out);
+        return;
+    }
+    /* Rows of B [heads * head_dim, rank] from Hugging Face's order into that of interleaved rotary pairs. */
+    int64_t rank = p->dims[2], half = p->dims[1] / 2;
+    for (int64_t row = 0; row < p->file_dims[0]; row++) {
+        int64_t d = row % (2 * half), to = row - d + d % half * 2 + d / half;
+        io_decode(tensor, row * rank, rank, out + to * rank);
+    }
+}
+
+static int merge(IoModel *model, const IoAdapter *adapter, cvn_err *err)
+{
+    const LoraOptions *options = &adapter->options;
+    if (model->config.quant.kind != QUANT_NONE)
+        return err_set(err, CVN_EUNSUPPORTED,
+                       "the adapters of '%s' cannot be merged into '%s', which is quantized; "
+                       "give them to --adapter",
+                       adapter->folder, model->path);
     for (int i = 0; i < model->params.n; i++) {
-        const Param *base = &model->params.param[i];
-        const Param *part = lora.a[i] < 0 ? NULL : &lora.list.param[lora.a[i]];
-        if (!part)
+        int number = adapter->params.a[i];
+        float *half[2]; /* A, B */
+        for (int k = 0; k < 2 && number >= 0; k++) {
+            int64_t n = adapter->params.list.param[number + k].n;
+            half[k] = arena_array(&model->arena, (size_t)n, sizeof **half);
+            io_adapter_read(adapter, model, number + k, half[k]);
+        }
+        if (number < 0)
             continue;
-        const float *a = read_tensor(model, tensors, folder, part, err);
-        const float *b = a ? read_tensor(model, tensors, folder, part + 1, err) : NULL;
-        if (!b)
-            return err->code;
-        if (model->config.rope_interleaved && (base->kind == PARAM_Q || base->kind == PARAM_K))
-            b = interleaved(model, base, b, options->rank);
-        LoraProduct product = {a, b, options->rank, base->file_dims[1],
+        LoraProduct product = {half[0], half[1], options->rank,
+                               adapter->params.list.param[number].file_dims[1],
                                options->alpha / (double)options->rank};
         IoTensor adapted = *model->source[i];
         adapted.adapter = arena_copy(&model->arena, &product, sizeof product);
         model->source[i] = arena_copy(&model->arena, &adapted, sizeof adapted);
     }
+    model->adapter = adapter->folder;
     return CVN_OK;
 }
 
 int io_adapt_by(IoModel *model, const IoTensors *tensors, const char *folder,
                 const LoraOptions *options, cvn_err *err)
 {
-    if (model->config.quant.kind != QUANT_NONE)
-        return err_set(err, CVN_EUNSUPPORTED,
-                       "the adapters of '%s' cannot be merged into '%s', which is quantized",
-                       folder, model->path);
-    int code = add_all(model, tensors, folder, options, err);
-    if (code == CVN_OK)
-        model->adapter = arena_string(&model->arena, folder);
-    return code;
+    IoAdapter adapter = {
+        .folder = arena_string(&model->arena, folder), .options = *options, .tensors = *tensors};
+    TRY(open_by(&adapter, model, &model->arena, err));
+    return merge(model, &adapter, err);
 }
 
-int io_adapt(IoModel *model, const char *folder, const LoraOptions *options, cvn_err *err)
+static void release(void *adapter)
 {
-    FileMap map;
+    io_adapter_close(adapter);
+}
+
+int io_adapt(IoModel *model, const char *folder, cvn_err *err)
+{
+    IoAdapter adapter = {0};
     Held held;
-    IoTensors tensors;
-    const char *path = arena_printf(&model->arena, "%s/adapter_model.safetensors", folder);
-    int code = file_map(&map, path, err);
-    if (code)
-        return code;
-    hold(&held, file_map_release, &map);
-    io_tensors_init(&tensors, &model->arena);
-    code = st_read(&tensors, path, map.data, map.size, NULL, err);
+    hold(&held, release, &adapter);
+    int code = io_adapter_open(&adapter, model, folder, &model->arena, err);
     if (code == CVN_OK)
-        code = io_adapt_by(model, &tensors, folder, options, err);
+        code = merge(model, &adapter, err);
     held_release(&held);
     return code;
 }

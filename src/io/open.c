@@ -14,15 +14,15 @@ static bool holds_adapters(const char *path)
     return file_has(path, LORA_CONFIG_NAME) && !file_has(path, "config.json");
 }
 
-/* What a PEFT folder says: of the adapters, and where their model is. */
-static int read_adapters(const char *folder, LoraOptions *options, const char **base, Arena *arena,
-                         cvn_err *err)
+/* Where the model of a PEFT folder is. */
+static int read_base(const char *folder, const char **base, Arena *arena, cvn_err *err)
 {
-    int code = lora_config_read(options, base, folder, arena, err);
+    LoraOptions options;
+    int code = lora_config_read(&options, base, folder, arena, err);
     if (code == CVN_OK && (!*base || !file_exists(*base)))
         code = err_set(err, CVN_EIO,
-                       "'%s' holds adapters of the model '%s', which is not there; put its path "
-                       "into \"base_model_name_or_path\" of " LORA_CONFIG_NAME,
+                       "'%s' holds adapters of the model '%s', which is not there; give its model "
+                       "by --model, and this folder by --adapter",
                        folder, *base ? *base : "");
     return code;
 }
@@ -31,17 +31,16 @@ static int read_adapters(const char *folder, LoraOptions *options, const char **
 static int open_adapted(IoModel *model, const char *folder, bool files, cvn_err *err)
 {
     Arena arena;
-    LoraOptions options;
     const char *base;
     int code = arena_begin(&arena, err);
     if (code != CVN_OK)
         return code;
-    code = read_adapters(folder, &options, &base, &arena, err);
+    code = read_base(folder, &base, &arena, err);
     if (code == CVN_OK)
         code = (files ? io_open_files : open_plain)(model, base, err);
     if (code == CVN_OK && files)
         model->adapter = arena_string(&model->arena, folder);
-    else if (code == CVN_OK && (code = io_adapt(model, folder, &options, err)) != CVN_OK)
+    else if (code == CVN_OK && (code = io_adapt(model, folder, err)) != CVN_OK)
         io_close_model(model);
     arena_free(&arena);
     return code;

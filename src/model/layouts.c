@@ -409,8 +409,9 @@ static void mark_all(const Marking *m, const LlamaConfig *config, Arena *arena)
         switch ((Role)v->role) {
         case ROLE_WEIGHT:
         case ROLE_TRAINED:
-        case ROLE_ROUNDED: /* lies as the weight that it is a copy of */
-            mark_weight(m, &list.param[v->index], v);
+        case ROLE_ROUNDED:         /* lies as the weight that it is a copy of */
+            if (v->index < list.n) /* adapters follow what they are multiplied with */
+                mark_weight(m, &list.param[v->index], v);
             break;
         case ROLE_CACHE:
             mark_cache(m, v);

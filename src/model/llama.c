@@ -2,6 +2,7 @@
 
 #include "graph/graph.h"
 #include "graph/signature.h"
+#include "model/lora.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -17,6 +18,7 @@ typedef struct Builder {
     cvn_dtype compute;             /* of what enters products */
     cvn_value **weight;            /* [params->n] */
     const LlamaAdapters *adapters; /* or NULL */
+    cvn_value *select;             /* f32 [batch, ranks]: what each counts; NULL: their scale */
     cvn_value **cache;             /* [caches * layers]; NULL in training */
     int caches;                    /* of a layer: k, v, and in 8 bits the scales of both */
     cvn_value *tokens, *start, *length, *positions, *inv_freq;
@@ -60,6 +62,18 @@ static void pick(const char *equation, bool in, char letters[CVN_MAX_RANK + 1])
     letters[n] = '\0';
 }
 
+/* What ranks count in each row. Those of other adapters are 0 whatever x makes of them, infinities too. */
+static cvn_value *select_ranks(Builder *b, cvn_value *low /* [batch, seq, rank] */)
+{
+    const cvn_type type = *cvn_value_type(low);
+    if (!b->select)
+        return cvn_multiply(G, low, cvn_splat(G, type, b->adapters->scale));
+    cvn_value *scale = cvn_broadcast_in_dim(G, b->select, type, (int[]){0, 2});
+    cvn_value *zero = cvn_splat(G, type, 0), *none = cvn_compare_values(G, CVN_EQ, scale, zero);
+    low = cvn_multiply(G, low, scale);
+    return cvn_select(G, none, zero, low);
+}
+
 /* y + scale (x A^T) B^T where the weight has adapters: for "bse,nhe->bsnh" the products are
    "bse,re->bsr" and "bsr,nhr->bsnh". */
 static cvn_value *adapt(Builder *b, const char *equation, cvn_value *x, cvn_value *y,
@@ -75,8 +89,7 @@ static cvn_value *adapt(Builder *b, const char *equation, cvn_value *x, cvn_valu
     snprintf(down, sizeof down, "%.*s,r%s->bsr", (int)strcspn(equation, ","), equation, in);
     snprintf(up, sizeof up, "bsr,%sr->bs%s", out, out);
     cvn_value *low = cvn_einsum_as(G, down, x, compute(b, b->adapters->a[i]), CVN_F32);
-    low = cvn_multiply(G, low, cvn_splat(G, *cvn_value_type(low), b->adapters->scale));
-    low = compute(b, low);
+    low = compute(b, select_ranks(b, low));
     return cvn_add(G, y, cvn_einsum_as(G, up, low, compute(b, b->adapters->b[i]), CVN_F32));
 }
 
@@ -265,15 +278,41 @@ static cvn_value *layer(Builder *b, cvn_value *x, int64_t i)
     return cvn_add(G, x, feed_forward(b, x, i));
 }
 
+static cvn_value *weight_parameter(Builder *b, const Param *p, int index)
+{
+    cvn_type type = param_type(p, b->step->compute);
+    return graph_role(cvn_parameter(G, p->name, type), ROLE_WEIGHT, index);
+}
+
+/* Those that rows choose from. */
+static void add_adapters(Builder *b)
+{
+    const LoraOptions options = {.rank = b->step->ranks, .targets = b->step->adapted};
+    Arena *arena = &b->g->arena;
+    size_t n = (size_t)b->params->n;
+    cvn_value **half[2] = {arena_array(arena, n, sizeof **half),
+                           arena_array(arena, n, sizeof **half)};
+    LlamaAdapters *adapters = arena_alloc(arena, sizeof *adapters);
+    LoraParams lora;
+    lora_params(&lora, b->params, &options, arena);
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < 2 && lora.a[i] >= 0; k++)
+            half[k][i] =
+                weight_parameter(b, &lora.list.param[lora.a[i] + k], (int)n + lora.a[i] + k);
+    const cvn_type type = CVN_TYPE(CVN_F32, b->step->batch, options.rank);
+    *adapters = (LlamaAdapters){.a = half[0], .b = half[1]};
+    b->select = graph_role(cvn_parameter(G, "select", type), ROLE_SELECT, 0);
+    b->adapters = adapters;
+}
+
 static void add_parameters(Builder *b)
 {
     const LlamaConfig *c = b->config;
     const LlamaStep *s = b->step;
-    for (int i = 0; i < b->params->n; i++) {
-        const Param *p = &b->params->param[i];
-        cvn_type type = param_type(p, s->compute);
-        b->weight[i] = graph_role(cvn_parameter(G, p->name, type), ROLE_WEIGHT, i);
-    }
+    for (int i = 0; i < b->params->n; i++)
+        b->weight[i] = weight_parameter(b, &b->params->param[i], i);
+    if (s->ranks)
+        add_adapters(b);
     cvn_type cache = CVN_TYPE(s->kv_int8 ? CVN_I8 : s->compute, s->batch, c->n_kv_heads, s->context,
                               c->head_dim);
     cvn_type scales = CVN_TYPE(CVN_BF16, s->batch, c->n_kv_heads, s->context, 1);
@@ -353,6 +392,31 @@ static void output_score(Builder *b, cvn_value *x)
     }
 }
 
+/* What logits are products of, in f32, of the last token or of all together. */
+static void output_hidden(Builder *b, cvn_value *x)
+{
+    const LlamaStep *s = b->step;
+    bool last = s->output == LLAMA_HIDDEN;
+    cvn_value *h = last ? last_token(b, x) : x, *gain = weight(b, PARAM_FINAL_NORM, -1);
+    h = cvn_rms_norm(G, h, gain, b->config->rms_eps, CVN_F32);
+    if (last) {
+        h = cvn_reshape(G, h, 2, (int64_t[]){s->batch, b->config->dim});
+    } else {
+        const cvn_type type = *cvn_value_type(h), grid = CVN_TYPE(CVN_I32, s->batch, s->seq);
+        cvn_value *length = cvn_broadcast_in_dim(G, b->length, grid, (int[]){0});
+        cvn_value *place = cvn_iota(G, grid, 1);
+        cvn_value *real = cvn_compare_values(G, CVN_LT, place, length);
+        cvn_type mask = type;
+        mask.dtype = CVN_BOOL;
+        cvn_value *zero = cvn_splat(G, type, 0);
+        real = cvn_broadcast_in_dim(G, real, mask, (int[]){0, 1});
+        h = cvn_select(G, real, h, zero);
+        h = cvn_reduce_dims(G, CVN_SUM, h, 1, (int[]){1});
+    }
+    cvn_output(G, h);
+    graph_output_role(G, ROLE_HIDDEN, 0);
+}
+
 static void add_outputs(Builder *b, cvn_value *x)
 {
     const LlamaStep *s = b->step;
@@ -374,6 +438,10 @@ static void add_outputs(Builder *b, cvn_value *x)
         break;
     case LLAMA_SCORE:
         output_score(b, x);
+        break;
+    case LLAMA_SUM:
+    case LLAMA_HIDDEN:
+        output_hidden(b, x);
         break;
     }
 }
@@ -397,7 +465,8 @@ static int build(Builder *b, cvn_err *err)
 /* "decode_b4_random", "fill_b1_s512": what a profile or a dump shows. */
 static void step_name(const LlamaStep *s, char *name, size_t size)
 {
-    static const char *const outputs[] = {"fill", "logits", "last", "sample", "score"};
+    static const char *const outputs[] = {"fill",  "logits", "last",  "sample",
+                                          "score", "sum",    "hidden"};
     static const char *const modes[] = {"greedy", "random", "filter", "adjusted"};
     bool sample = s->output == LLAMA_SAMPLE;
     snprintf(name, size, "%s_b%" PRId64 "_s%" PRId64 "%s%s",

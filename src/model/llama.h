@@ -34,8 +34,10 @@ typedef enum LlamaOutput {
     LLAMA_SAMPLE, /* next i32 [batch]: a token drawn after the last real one; parameters of
                      sample.h. When seq is 1, `tokens` and `start` are also advanced in place, so
                      that steps can be run one after the other without looking at the result. */
-    LLAMA_SCORE   /* logprob f32 [batch, seq] of targets i32 [batch, seq] (a parameter) after each
+    LLAMA_SCORE,  /* logprob f32 [batch, seq] of targets i32 [batch, seq] (a parameter) after each
                      token,   and argmax i32 [batch, seq] */
+    LLAMA_SUM, /* hidden f32 [batch, dim]: the states that logits are products of, summed over real tokens */
+    LLAMA_HIDDEN /* hidden f32 [batch, dim]: that of the last real token */
 } LlamaOutput;
 
 /* Tensors of a layer's cache. */
@@ -55,6 +57,12 @@ typedef struct LlamaStep {
     /* For LLAMA_SAMPLE with seq > 1: a token is drawn after each, next i32 [batch * seq], and logits are [batch * seq,
        vocab]; the parameters of sample.h have a value for each of those, too. */
     bool every;
+    /* Adapters that rows choose from lie beside each other, as if they were one of all their ranks: each adapted weight
+       has A [ranks, what it contracts] and B [what it gives, ranks], of ROLE_WEIGHT behind the table's parameters, in
+       the order of lora_params. A parameter `select` f32 [batch, ranks] has what each rank counts in a row: 0 where the
+       row has another adapter, else the scale. */
+    int64_t ranks;    /* 0: there are none */
+    uint32_t adapted; /* bit ParamKind: weights of that kind have adapters */
     /* SAMPLE_ADJUSTED has the parameters of sample_bias, and gives the model's own logits f32 [batch, vocab] too. */
 } LlamaStep;
 

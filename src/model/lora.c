@@ -134,10 +134,12 @@ static Param adapter(const Param *base, int64_t rank, int suffix, Arena *arena)
         p.axis[p.rank] = AXIS_COUNT;
         p.dims[p.rank++] = rank;
     }
+    p.n = 1;
+    for (int i = 0; i < p.rank; i++)
+        p.n *= p.dims[i];
     p.file_rank = 2;
-    p.file_dims[0] = suffix == SUFFIX_A ? rank : base->file_dims[0];
-    p.file_dims[1] = suffix == SUFFIX_A ? base->file_dims[1] : rank;
-    p.n = p.file_dims[0] * p.file_dims[1];
+    p.file_dims[suffix] = rank;
+    p.file_dims[1 - suffix] = p.n / rank;
     return p;
 }
 
@@ -149,7 +151,7 @@ void lora_params(LoraParams *lora, const ParamList *base, const LoraOptions *opt
     for (int i = 0; i < base->n; i++) {
         const Param *p = &base->param[i];
         lora->a[i] = -1;
-        if (!(options->targets >> p->kind & 1))
+        if (!(options->targets >> p->kind & 1) || p->form == PARAM_SCALES)
             continue;
         lora->a[i] = lora->list.n;
         lora->list.param[lora->list.n++] = adapter(p, options->rank, SUFFIX_A, arena);

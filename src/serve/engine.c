@@ -19,10 +19,11 @@ cvn_engine_stats cvn_engine_get_stats(const cvn_engine *e)
     return stats;
 }
 
-void engine_make_inputs(Inputs *in, Arena *arena, int64_t n, size_t seq, size_t vocab,
-                        size_t biased)
+void engine_make_inputs(cvn_engine *e, Inputs *in, int64_t n, size_t seq)
 {
-    size_t rows = (size_t)n;
+    const cvn_engine_options *o = &e->options;
+    size_t rows = (size_t)n, vocab = (size_t)e->model->io.config.vocab;
+    Arena *arena = &e->arena;
     in->rows = n;
     in->tokens = arena_array(arena, rows * seq, sizeof *in->tokens);
     in->targets = arena_array(arena, rows * seq, sizeof *in->targets);
@@ -34,8 +35,10 @@ void engine_make_inputs(Inputs *in, Arena *arena, int64_t n, size_t seq, size_t 
     in->min_p = arena_array(arena, rows, sizeof *in->min_p);
     in->key = arena_array(arena, rows * 2, sizeof *in->key);
     in->penalty = arena_array(arena, rows, sizeof *in->penalty);
-    in->seen = vocab ? arena_array(arena, rows * vocab, 1) : NULL;
-    in->bias = biased ? arena_array(arena, rows * biased, sizeof *in->bias) : NULL;
+    in->seen = o->penalties ? arena_array(arena, rows * vocab, 1) : NULL;
+    in->bias = o->adjust ? arena_array(arena, rows * vocab, sizeof *in->bias) : NULL;
+    if (e->adapters.n)
+        in->select = arena_array(arena, rows * (size_t)e->adapters.ranks, sizeof *in->select);
 }
 
 static void bind_inputs(Program *p, const Inputs *in)
@@ -50,6 +53,7 @@ static void bind_inputs(Program *p, const Inputs *in)
         {ROLE_MIN_P, in->min_p},     {ROLE_SEEN, in->seen},
         {ROLE_BIAS, in->bias},       {ROLE_TEMPERATURE, in->temperature},
         {ROLE_PENALTY, in->penalty}, {ROLE_TARGETS, in->targets},
+        {ROLE_SELECT, in->select},
     };
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
         program_bind(p, inputs[i].role, 0, inputs[i].host);
@@ -69,6 +73,11 @@ static bool int8_activations(const cvn_engine_options *o)
 cvn_dtype engine_product_dtype(const cvn_engine *e)
 {
     return int8_activations(&e->options) ? CVN_I8 : e->model->dtype;
+}
+
+static bool means(const cvn_engine_options *o)
+{
+    return o->pooling && strcmp(o->pooling, "mean") == 0;
 }
 
 static bool speculates(const cvn_engine_options *o)
@@ -110,9 +119,10 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
                        .compute = e->model->dtype,
                        .kv_int8 = engine_kv_dtype(e) == CVN_I8,
                        .int8_inputs = int8_activations(o),
-                       .penalty = o->penalties && !o->adjust};
+                       .penalty = o->penalties && !o->adjust,
+                       .ranks = e->adapters.ranks,
+                       .adapted = e->adapters.targets};
     LlamaStep step = steps_decode(&e->steps);
-    size_t vocab = (size_t)e->model->io.config.vocab, seen = o->penalties ? vocab : 0;
     for (int m = 0; m <= (int)e->most && !o->no_generation; m++) {
         step.sample = (SampleMode)m;
         TRY(engine_make_step(e, &e->decode[m], &step, &e->rows, err));
@@ -121,8 +131,7 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
     int side_by_side = e->parts == 1 && o->rows >= SECTION_ROWS ? SECTION_ROWS : e->parts;
     e->section_row = arena_array(&e->arena, (size_t)side_by_side, sizeof *e->section_row);
     e->load = arena_array(&e->arena, (size_t)e->parts, sizeof *e->load);
-    engine_make_inputs(&e->section, &e->arena, side_by_side, (size_t)largest, seen,
-                       o->adjust ? vocab : 0);
+    engine_make_inputs(e, &e->section, side_by_side, (size_t)largest);
     for (int i = 0; i < side_by_side; i++)
         e->section.top_p[i] = e->section.penalty[i] = 1;
     for (int i = 0; i < o->n_buckets && !o->no_generation; i++) {
@@ -147,7 +156,11 @@ static int compile_programs(cvn_engine *e, cvn_err *err)
         step = steps_section(&e->steps, e->parts, e->score_bucket[i]);
         step.output = LLAMA_SCORE;
         step.keep_logits = o->adjust;
-        TRY(engine_make_step(e, &e->score[i], &step, &e->section, err));
+        if (o->scoring)
+            TRY(engine_make_step(e, &e->score[i], &step, &e->section, err));
+        step.output = means(o) ? LLAMA_SUM : LLAMA_HIDDEN;
+        if (o->pooling)
+            TRY(engine_make_step(e, &e->embed[i], &step, &e->section, err));
     }
     return CVN_OK;
 }
@@ -172,6 +185,9 @@ static int check_options(cvn_engine_options *o, const LlamaConfig *config, cvn_e
         strcmp(o->activations, "none") != 0)
         return err_set(err, CVN_EINVAL, "activations in '%s' were asked for; give int8 or none",
                        o->activations);
+    if (o->pooling && !means(o) && strcmp(o->pooling, "last") != 0)
+        return err_set(err, CVN_EINVAL, "pooling by '%s' was asked for; give mean or last",
+                       o->pooling);
     if (o->speculate && strcmp(o->speculate, "lookup") != 0 && strcmp(o->speculate, "off") != 0)
         return err_set(err, CVN_EINVAL, "speculation by '%s' was asked for; give lookup or off",
                        o->speculate);
@@ -206,7 +222,7 @@ static void choose_score_buckets(cvn_engine *e)
     const cvn_engine_options *o = &e->options;
     static const int64_t sizes[] = {16, 128};
     int64_t largest = o->bucket[o->n_buckets - 1];
-    for (int i = 0; o->scoring && i < 2; i++)
+    for (int i = 0; (o->scoring || o->pooling) && i < 2; i++)
         if (sizes[i] <= largest || i == 0)
             e->score_bucket[e->n_score_buckets++] = sizes[i] < largest ? sizes[i] : largest;
 }
@@ -292,8 +308,8 @@ static int start_engine(void *engine, cvn_err *err)
     e->n_caches =
         (int)((engine_kv_dtype(e) == CVN_I8 ? LLAMA_CACHES_INT8 : LLAMA_CACHES) * config->n_layers);
     choose_score_buckets(e);
-    engine_make_inputs(&e->rows, &e->arena, o->rows, 1, o->penalties ? (size_t)config->vocab : 0,
-                       o->adjust ? (size_t)config->vocab : 0);
+    TRY(adapters_open(&e->adapters, e->model, o->adapter, o->n_adapters, &e->arena, err));
+    engine_make_inputs(e, &e->rows, o->rows, 1);
     make_rows(e, (size_t)o->rows);
     LoadReport report;
     TRY(open_runtime(e, err));
@@ -304,6 +320,8 @@ static int start_engine(void *engine, cvn_err *err)
     TRY(runtime_allocate(&e->rt, ROLE_CACHE, err));
     double begin = clock_seconds();
     int code = load_weights(&e->rt, e->model, &report, err);
+    if (code == CVN_OK)
+        code = adapters_load(&e->adapters, &e->rt, err);
     e->stats.load_seconds = clock_seconds() - begin;
     e->warnings = report.warnings;
     e->read_bytes = report.read_bytes;
@@ -343,13 +361,15 @@ int cvn_engine_free(cvn_engine *e, cvn_err *err)
     int code = CVN_OK;
     if (e->traces && e->options.profile_path && !(e->failed && e->options.cluster))
         code = e->rt.backend->trace_write(e->rt.devices, e->options.profile_path, err);
-    EngineStep *const steps[] = {&e->fill, &e->prefill[0][0], &e->batch[0][0], e->score, e->decode};
+    EngineStep *const steps[] = {&e->fill, &e->prefill[0][0], &e->batch[0][0],
+                                 e->score, e->embed,          e->decode};
     const size_t prefills = sizeof e->prefill / sizeof **e->prefill;
-    const size_t n[] = {1, prefills, prefills, CVN_MAX_BUCKETS, SAMPLE_MODE_COUNT};
+    const size_t n[] = {1, prefills, prefills, CVN_MAX_BUCKETS, CVN_MAX_BUCKETS, SAMPLE_MODE_COUNT};
     for (size_t k = 0; k < sizeof n / sizeof *n; k++)
         for (size_t i = 0; i < n[k]; i++)
             program_free(&steps[k][i].program);
     engine_free_rows(e);
+    adapters_close(&e->adapters);
     if (e->opened)
         runtime_close(&e->rt);
     queue_free(&e->queue);

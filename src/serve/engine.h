@@ -19,6 +19,7 @@
 #include "base/threads.h"
 #include "model/llama.h"
 #include "run/program.h"
+#include "serve/adapters.h"
 #include "serve/load.h"
 #include "serve/model.h"
 #include "serve/queue.h"
@@ -32,6 +33,7 @@ typedef struct Inputs {
     uint8_t *seen; /* [rows * vocab] 1: the token is in the row; NULL without penalties */
     float *bias;   /* [rows * vocab] of logits; NULL without options.adjust */
     uint32_t *key; /* [rows * 2] */
+    float *select; /* [rows * ranks] of adapters; NULL without any */
 } Inputs;
 
 /* A program, the rows that it works on and the tokens of each that it takes. */
@@ -57,6 +59,7 @@ struct cvn_engine {
     bool failed;                 /* a run has: of several processes there is no trace then */
     StrBuf warnings;             /* about weights */
     double read_bytes;           /* of files, that the weights here were made of */
+    Adapters adapters;           /* owned */
     Steps steps;                 /* what programs are made of */
     SampleMode most;             /* modes up to this one are compiled */
     int n_caches;                /* tensors of all layers */
@@ -86,9 +89,9 @@ struct cvn_engine {
     int longest;                       /* bucket of sections that may be read now */
     /* What a section took lately, with options.max_stall; 0: not known. */
     double section_seconds[CVN_MAX_BUCKETS];
-    EngineStep score[CVN_MAX_BUCKETS];
+    EngineStep score[CVN_MAX_BUCKETS], embed[CVN_MAX_BUCKETS];
     EngineStep decode[SAMPLE_MODE_COUNT];
-    int n_score_buckets;
+    int n_score_buckets; /* of both */
     int64_t score_bucket[CVN_MAX_BUCKETS];
     cvn_engine_stats stats;
 };
@@ -99,9 +102,10 @@ cvn_dtype engine_kv_dtype(const cvn_engine *e);
 /* Of what enters products: the model's, or i8 where rows are brought to 8 bits. */
 cvn_dtype engine_product_dtype(const cvn_engine *e);
 
-/* For n rows of up to `seq` tokens; vocab, biased: of the flags of tokens seen, and of biases; 0 where there are none. */
-void engine_make_inputs(Inputs *in, Arena *arena, int64_t n, size_t seq, size_t vocab,
-                        size_t biased);
+/* For n rows of up to `seq` tokens, with all that the engine's programs read. */
+void engine_make_inputs(cvn_engine *e, Inputs *in, int64_t n, size_t seq);
+/* Row `at` of other inputs has the adapter that a row has. */
+void engine_copy_select(const cvn_engine *e, Inputs *in, int64_t at, int row);
 /* Makes a program that reads these inputs, with the parameters that its mode has in this engine. */
 int engine_make_step(cvn_engine *e, EngineStep *out, LlamaStep *step, const Inputs *in,
                      cvn_err *err);

@@ -40,7 +40,7 @@ static int choose_steps(const cvn_engine *e, EngineStep step[GUESS_STEPS])
 int guess_make(cvn_engine *e, cvn_err *err)
 {
     const cvn_engine_options *o = &e->options;
-    size_t rows = (size_t)o->rows, vocab = vocab_of(e);
+    size_t rows = (size_t)o->rows;
     EngineStep shape[GUESS_STEPS];
     Guesser *g = e->guesser = arena_array(&e->arena, 1, sizeof *g);
     g->n_steps = choose_steps(e, shape);
@@ -51,8 +51,7 @@ int guess_make(cvn_engine *e, cvn_err *err)
         for (int k = 0; k < GUESS_KINDS; k++)
             g->row[i].rate[k] = 0.5f;
     }
-    engine_make_inputs(&g->in, &e->arena, GUESS_TOKENS, 1, o->penalties ? vocab : 0,
-                       o->adjust ? vocab : 0);
+    engine_make_inputs(e, &g->in, GUESS_TOKENS, 1);
     for (int m = 0; m <= (int)e->most; m++)
         for (int i = 0; i < g->n_steps; i++) {
             LlamaStep step = steps_section(&e->steps, shape[i].rows, shape[i].seq);
@@ -173,6 +172,7 @@ static void stage(cvn_engine *e, int row, int64_t place, int64_t seq)
         g->n_guess = adjust_ahead(e, row, g->guess, g->n_guess, in->bias + first * vocab);
     in->start[place] = own->start[row];
     in->length[place] = own->length[row] ? 1 + g->n_guess : 0;
+    engine_copy_select(e, in, place, row);
     memset(in->tokens + first, 0, n * sizeof *in->tokens);
     in->tokens[first] = own->tokens[row];
     memcpy(in->tokens + first + 1, g->guess, (size_t)g->n_guess * sizeof *in->tokens);

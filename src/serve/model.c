@@ -123,6 +123,11 @@ int64_t cvn_model_vocab(const cvn_model *m)
     return m->io.config.vocab;
 }
 
+int64_t cvn_model_width(const cvn_model *m)
+{
+    return m->io.config.dim;
+}
+
 cvn_dtype cvn_model_dtype(const cvn_model *m)
 {
     return m->dtype;

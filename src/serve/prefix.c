@@ -15,6 +15,7 @@ void prefix_init(cvn_engine *e)
     p->token = arena_array(&e->arena, rows, sizeof *p->token);
     p->n = arena_array(&e->arena, rows, sizeof *p->n);
     p->salt = arena_array(&e->arena, rows, sizeof *p->salt);
+    p->adapter = arena_array(&e->arena, rows, sizeof *p->adapter);
     for (size_t i = 0; i < rows; i++)
         p->token[i] = arena_array(&e->arena, (size_t)e->options.context, sizeof(int32_t));
 }
@@ -47,7 +48,8 @@ int prefix_take_row(cvn_engine *e, const cvn_request *request, int64_t *keep)
 {
     const Radix *radix = &e->prefix->radix;
     int best, row = e->parts == 1 ? radix_oldest(radix) : engine_free_row(e);
-    *keep = radix_find(radix, request->cache_salt, request->prompt, request->n_prompt - 1, &best);
+    *keep = radix_find(radix, request->cache_salt, request->adapter, request->prompt,
+                       request->n_prompt - 1, &best);
     if (best >= 0 && !e->job[best] && (best == row || *keep * 2 > radix->row[best].n))
         return best;
     if (best >= 0 && *keep >= WORTH_COPYING && copy_row(e, best, row, *keep))
@@ -64,6 +66,7 @@ void prefix_begin(cvn_engine *e, int row, const cvn_request *request)
     if (request) {
         memcpy(p->token[row], request->prompt, (size_t)request->n_prompt * sizeof **p->token);
         p->salt[row] = request->cache_salt;
+        p->adapter[row] = request->adapter;
     }
     radix_set_busy(&p->radix, row, true);
     radix_use(&p->radix, row);
@@ -74,7 +77,7 @@ void prefix_read(cvn_engine *e, int row)
 {
     Prefix *p = e->prefix;
     int64_t n = num_min(e->filled[row], p->n[row]);
-    radix_set(&p->radix, row, p->salt[row], p->token[row], n);
+    radix_set(&p->radix, row, p->salt[row], p->adapter[row], p->token[row], n);
 }
 
 /* What was decoded behind the prompt does not count. */
@@ -88,5 +91,5 @@ void prefix_end(cvn_engine *e, int row)
 
 void prefix_forget(cvn_engine *e, int row)
 {
-    radix_set(&e->prefix->radix, row, 0, NULL, 0);
+    radix_set(&e->prefix->radix, row, 0, 0, NULL, 0);
 }

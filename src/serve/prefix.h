@@ -23,6 +23,7 @@ typedef struct Prefix {
     int32_t **token; /* [rows] [context]: the prompt of each row */
     int64_t *n;      /* [rows] its tokens; 0: nobody may share it */
     uint64_t *salt;  /* [rows] */
+    int *adapter;    /* [rows] */
 } Prefix;
 
 /* For all rows, in the engine's arena. */

@@ -9,6 +9,7 @@ typedef struct Kept {
     int row;
     int64_t n;      /* tokens that the cache holds … */
     int64_t resets; /* … if the row's text was forgotten so often, and not once more */
+    int adapter;    /* with which they were computed */
 } Kept;
 
 typedef struct Job {

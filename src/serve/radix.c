@@ -18,7 +18,7 @@ void radix_init(Radix *t, int rows, Arena *arena)
 
 /* ---- nodes ---- */
 
-static int new_node(Radix *t, int parent, int64_t end, uint64_t salt)
+static int new_node(Radix *t, int parent, int64_t end)
 {
     int at = t->spare;
     t->spare = t->node[at].next;
@@ -27,8 +27,7 @@ static int new_node(Radix *t, int parent, int64_t end, uint64_t salt)
                               .next = t->node[parent].child,
                               .row = -1,
                               .any = -1,
-                              .end = end,
-                              .salt = salt};
+                              .end = end};
     t->node[parent].child = at;
     return at;
 }
@@ -42,10 +41,10 @@ static int *link_of(Radix *t, int at)
     return link;
 }
 
-static int salted(const Radix *t, uint64_t salt)
+static int salted(const Radix *t, uint64_t salt, int adapter)
 {
     int at = t->node[0].child;
-    while (at >= 0 && t->node[at].salt != salt)
+    while (at >= 0 && (t->node[at].salt != salt || t->node[at].adapter != adapter))
         at = t->node[at].next;
     return at;
 }
@@ -75,7 +74,7 @@ static int split(Radix *t, int at, int64_t end)
 {
     int parent = t->node[at].parent;
     *link_of(t, at) = t->node[at].next;
-    int upper = new_node(t, parent, end, 0);
+    int upper = new_node(t, parent, end);
     t->node[upper].any = t->node[at].any;
     t->node[upper].rows = t->node[at].rows;
     t->node[upper].free = t->node[at].free;
@@ -137,7 +136,7 @@ static void take_out(Radix *t, int row)
     tidy(t, at);
 }
 
-void radix_set(Radix *t, int row, uint64_t salt, const int32_t *token, int64_t n)
+void radix_set(Radix *t, int row, uint64_t salt, int adapter, const int32_t *token, int64_t n)
 {
     RadixRow *r = &t->row[row];
     take_out(t, row);
@@ -145,12 +144,16 @@ void radix_set(Radix *t, int row, uint64_t salt, const int32_t *token, int64_t n
     r->n = n;
     if (n < 1)
         return;
-    int at = salted(t, salt);
-    at = at >= 0 ? at : new_node(t, 0, 0, salt);
+    int at = salted(t, salt, adapter);
+    if (at < 0) {
+        at = new_node(t, 0, 0);
+        t->node[at].salt = salt;
+        t->node[at].adapter = adapter;
+    }
     for (int64_t done = 0; done < n;) {
         int child = child_with(t, at, token[done]);
         if (child < 0) {
-            at = new_node(t, at, n, 0);
+            at = new_node(t, at, n);
             break;
         }
         done = follow(t, child, token, done, n);
@@ -187,9 +190,10 @@ static int row_below(const Radix *t, int at)
     }
 }
 
-int64_t radix_find(const Radix *t, uint64_t salt, const int32_t *token, int64_t n, int *row)
+int64_t radix_find(const Radix *t, uint64_t salt, int adapter, const int32_t *token, int64_t n,
+                   int *row)
 {
-    int at = salted(t, salt), best = -1;
+    int at = salted(t, salt, adapter), best = -1;
     int64_t done = 0;
     while (at >= 0 && done < n) {
         int child = child_with(t, at, token[done]);

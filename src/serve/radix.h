@@ -7,7 +7,7 @@
  *     row 2   H i                         "Hi"                         row 2
  *
  * Tokens are not copied: a node reads those of some row below it, which stay as they are while the row is in the tree. A row
- * adds at most a leaf, a fork and the node of its salt, so that nodes are made once, and nothing here can fail. Rows are also
+ * adds at most a leaf, a fork and the node of its salt and adapter, so that nodes are made once, and nothing here can fail. Rows are also
  * in an order, the one used last in front.
  */
 #ifndef CVN_SERVE_RADIX_H
@@ -24,7 +24,8 @@ typedef struct RadixNode {
     int any;                 /* some row at or below it: whose tokens it reads */
     int rows, free;          /* at or below it */
     int64_t end;             /* tokens of a sequence that ends here */
-    uint64_t salt;           /* of a child of the root, which has no tokens */
+    uint64_t salt;           /* of a child of the root, which has no tokens, … */
+    int adapter;             /* … and this, too */
 } RadixNode;
 
 typedef struct RadixRow {
@@ -45,12 +46,14 @@ typedef struct Radix {
 
 void radix_init(Radix *radix, int rows, Arena *arena);
 
-/* From now on the row holds these tokens; n = 0: none. */
-void radix_set(Radix *radix, int row, uint64_t salt, const int32_t *token, int64_t n);
+/* From now on the row holds these tokens, as the adapter makes of them; n = 0: none. */
+void radix_set(Radix *radix, int row, uint64_t salt, int adapter, const int32_t *token, int64_t n);
 void radix_set_busy(Radix *radix, int row, bool busy);
 
-/* How many of the first n tokens some row of that salt holds, and which one: one that is not busy, if there is. */
-int64_t radix_find(const Radix *radix, uint64_t salt, const int32_t *token, int64_t n, int *row);
+/* How many of the first n tokens some row of that salt and adapter holds, and which one: one that is not busy, if there
+   is. */
+int64_t radix_find(const Radix *radix, uint64_t salt, int adapter, const int32_t *token, int64_t n,
+                   int *row);
 
 /* The row is the one used last. */
 void radix_use(Radix *radix, int row);

@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 int engine_run(cvn_engine *e, Program *program, cvn_err *err)
@@ -96,6 +97,20 @@ static void set_sampling(Inputs *in, int row, const cvn_sampling *s)
     in->key[2 * row + 1] = (uint32_t)(s->seed >> 32);
 }
 
+static void set_adapter(cvn_engine *e, int row, int which)
+{
+    if (e->adapters.n)
+        adapters_select(&e->adapters, which, e->rows.select + row * e->adapters.ranks);
+}
+
+void engine_copy_select(const cvn_engine *e, Inputs *in, int64_t at, int row)
+{
+    size_t ranks = (size_t)e->adapters.ranks;
+    if (ranks)
+        memcpy(in->select + (size_t)at * ranks, e->rows.select + (size_t)row * ranks,
+               ranks * sizeof *in->select);
+}
+
 /* The cheapest program that draws so. */
 static SampleMode sampling_mode(const cvn_sampling *s, int64_t vocab)
 {
@@ -160,6 +175,7 @@ static void stage_section(cvn_engine *e, const EngineStep *step, int64_t at, int
     in->penalty[at] = from->penalty[row];
     memcpy(in->key + 2 * at, from->key + 2 * row, 2 * sizeof *in->key);
     memcpy(in->tokens + at * step->seq, tokens, (size_t)n * sizeof *tokens);
+    engine_copy_select(e, in, at, row);
     size_t vocab = (size_t)e->model->io.config.vocab;
     if (in->seen)
         memcpy(in->seen + (size_t)at * vocab, from->seen + (size_t)row * vocab, vocab);
@@ -243,6 +259,15 @@ static int check_sampling(const cvn_engine *e, const cvn_sampling *s, cvn_err *e
     return CVN_OK;
 }
 
+static int check_adapter(const cvn_engine *e, int which, cvn_err *err)
+{
+    int n = e->adapters.n;
+    if (which >= -1 && (which < n || which == 0))
+        return CVN_OK;
+    return err_set(err, CVN_EINVAL, "there is no adapter %d; the engine has %d, counted from 0",
+                   which, n);
+}
+
 int engine_check_request(const cvn_engine *e, const cvn_request *r, int i, cvn_err *err)
 {
     if (e->options.no_generation)
@@ -250,10 +275,10 @@ int engine_check_request(const cvn_engine *e, const cvn_request *r, int i, cvn_e
                        "the engine cannot generate; make it without options.no_generation");
     if (!r->prompt || r->n_prompt < 1)
         return err_set(err, CVN_EINVAL, "prompt %d has no tokens", i);
-    int code = check_tokens(e, r->prompt, r->n_prompt, err);
-    if (code == CVN_OK)
-        code = check_sampling(e, &r->sampling, err);
-    return code ? code : adjust_check(e, r, err);
+    TRY(check_tokens(e, r->prompt, r->n_prompt, err));
+    TRY(check_sampling(e, &r->sampling, err));
+    TRY(check_adapter(e, r->adapter, err));
+    return adjust_check(e, r, err);
 }
 
 bool engine_ends(const cvn_engine *e, const cvn_request *r, int32_t token)
@@ -272,6 +297,7 @@ void engine_begin_row(cvn_engine *e, int row, const cvn_request *request, int64_
     if (keep == 0)
         engine_reset_row(e, row);
     engine_set_filled(e, row, keep);
+    set_adapter(e, row, request->adapter);
     set_sampling(&e->rows, row, &request->sampling);
     set_seen(e, row, request->prompt, request->n_prompt);
     if (e->guesser)
@@ -421,44 +447,66 @@ int engine_decode(cvn_engine *e, cvn_err *err)
     return CVN_OK;
 }
 
-/* What is wanted of a text that is scored: some of these. */
+/* What is wanted of a text that is read whole: some of these. */
 typedef struct Score {
     float *logprob;
     int32_t *argmax;
     cvn_logits_fn *on_logits;
     void *context;
+    double *hidden; /* [dim] sums; then nothing else */
+    int adapter;
 } Score;
+
+/* Of tokens [done, done + here). */
+static void take_scores(const cvn_engine *e, const EngineStep *step, int64_t at,
+                        const int32_t *token, int64_t n, int64_t done, int64_t here,
+                        const Score *want)
+{
+    size_t vocab = (size_t)e->model->io.config.vocab;
+    const float *got = program_output(&step->program, ROLE_LOGPROB, 0);
+    const int32_t *likeliest = program_output(&step->program, ROLE_ARGMAX, 0);
+    const float *logits = want->on_logits ? program_output(&step->program, ROLE_LOGITS, 0) : NULL;
+    for (int64_t i = 0; i < here && done + i + 1 < n; i++) {
+        if (want->logprob)
+            want->logprob[done + i + 1] = got[at + i];
+        if (logits)
+            want->on_logits(want->context, (int)(done + i + 1), logits + (size_t)(at + i) * vocab,
+                            token[done + i + 1]);
+    }
+    if (want->argmax)
+        memcpy(want->argmax + done, likeliest + at, (size_t)here * sizeof *likeliest);
+}
+
+/* Of a section; of the last token only that of the last section stays. */
+static void take_hidden(const cvn_engine *e, const EngineStep *step, int part, const Score *want)
+{
+    int64_t dim = e->model->io.config.dim;
+    const float *got = program_output(&step->program, ROLE_HIDDEN, 0);
+    bool last = strcmp(e->options.pooling, "last") == 0;
+    for (int64_t i = 0; i < dim; i++)
+        want->hidden[i] = (last ? 0 : want->hidden[i]) + (double)got[part * dim + i];
+}
 
 static int score_row(cvn_engine *e, int row, const int32_t *token, int64_t n, const Score *want,
                      cvn_err *err)
 {
-    size_t vocab = (size_t)e->model->io.config.vocab;
+    int part = row_part(e, row);
     for (int64_t done = 0; done < n;) {
         int b = choose_bucket(e->score_bucket, e->n_score_buckets, n - done);
-        EngineStep *step = &e->score[b];
-        int64_t here = n - done < step->seq ? n - done : step->seq;
-        int64_t at = row_part(e, row) * step->seq;
+        EngineStep *step = want->hidden ? &e->embed[b] : &e->score[b];
+        int64_t here = n - done < step->seq ? n - done : step->seq, at = part * step->seq;
         clear_section(e, step);
-        stage_section(e, step, row_part(e, row), row, token + done, here);
+        stage_section(e, step, part, row, token + done, here);
         for (int64_t i = 0; i < step->rows * step->seq; i++)
             e->section.targets[i] = -1;
         for (int64_t i = 0; i < step->seq && done + i + 1 < n; i++)
             e->section.targets[at + i] = token[done + i + 1];
         if (run_section(e, step, err))
             return err->code;
-        const float *got = program_output(&step->program, ROLE_LOGPROB, 0);
-        const int32_t *likeliest = program_output(&step->program, ROLE_ARGMAX, 0);
-        const float *logits =
-            want->on_logits ? program_output(&step->program, ROLE_LOGITS, 0) : NULL;
-        for (int64_t i = 0; i < here && done + i + 1 < n; i++) {
-            if (want->logprob)
-                want->logprob[done + i + 1] = got[at + i];
-            if (logits)
-                want->on_logits(want->context, (int)(done + i + 1),
-                                logits + (size_t)(at + i) * vocab, token[done + i + 1]);
-        }
-        if (want->argmax)
-            memcpy(want->argmax + done, likeliest + at, (size_t)here * sizeof *likeliest);
+        if (want->hidden)
+            take_hidden(e, step, part, want);
+        else
+            take_scores(e, step, at, token, n, done, here, want);
         done += here;
     }
     return CVN_OK;
@@ -468,18 +516,20 @@ static int score(cvn_engine *e, const int32_t *token, int64_t n, const Score *wa
 {
     cvn_err local = {0};
     err = err ? err : &local;
-    if (!e->n_score_buckets)
-        return err_set(err, CVN_EINVAL, "the engine cannot score; make it with options.scoring");
+    if (want->hidden ? !e->options.pooling : !e->options.scoring)
+        return err_set(err, CVN_EINVAL, "the engine cannot %s; make it with options.%s",
+                       want->hidden ? "embed" : "score", want->hidden ? "pooling" : "scoring");
     if (n < 1)
         return err_set(err, CVN_EINVAL, "the text has no tokens");
     int row = engine_free_row(e);
-    if (check_tokens(e, token, n, err))
-        return CVN_EINVAL;
+    TRY(check_tokens(e, token, n, err));
+    TRY(check_adapter(e, want->adapter, err));
     if (row < 0)
         return err_set(err, CVN_EINVAL,
                        "all %d rows generate; score when a request has ended or was cancelled",
                        e->options.rows);
     engine_reset_row(e, row);
+    set_adapter(e, row, want->adapter);
     int code = score_row(e, row, token, n, want, err);
     engine_reset_row(e, row);
     return code;
@@ -494,12 +544,29 @@ int cvn_engine_score(cvn_engine *e, const int32_t *token, int64_t n, float *logp
     return score(e, token, n, &want, err);
 }
 
-int cvn_engine_score_logits(cvn_engine *e, const int32_t *token, int64_t n,
+int cvn_engine_score_logits(cvn_engine *e, int adapter, const int32_t *token, int64_t n,
                             cvn_logits_fn *on_logits, void *context, cvn_err *err)
 {
-    const Score want = {.on_logits = on_logits, .context = context};
+    const Score want = {.on_logits = on_logits, .context = context, .adapter = adapter};
     if (!e->options.adjust)
         return err_set(err, CVN_EINVAL,
                        "the engine shows no logits; make it with options.scoring and adjust");
     return score(e, token, n, &want, err);
+}
+
+int cvn_engine_embed(cvn_engine *e, int adapter, const int32_t *token, int64_t n, float *out,
+                     cvn_err *err)
+{
+    size_t dim = (size_t)e->model->io.config.dim;
+    Score want = {.hidden = calloc(dim, sizeof *want.hidden), .adapter = adapter};
+    if (!want.hidden)
+        return err_set(err, CVN_EMEM, "no memory for an embedding of %zu numbers", dim);
+    int code = score(e, token, n, &want, err);
+    double square = 0;
+    for (size_t i = 0; i < dim; i++)
+        square += want.hidden[i] * want.hidden[i];
+    for (size_t i = 0; i < dim && code == CVN_OK; i++)
+        out[i] = (float)(want.hidden[i] / (square > 0 ? sqrt(square) : 1));
+    free(want.hidden);
+    return code;
 }

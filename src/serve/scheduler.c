@@ -97,16 +97,19 @@ static void begin(cvn_engine *e, Job *job, int row, int64_t keep)
 {
     Kept *kept = job->kept;
     if (kept)
-        keep = kept->resets == e->resets[row] ? kept->n : 0;
+        keep =
+            kept->resets == e->resets[row] && kept->adapter == job->request.adapter ? kept->n : 0;
     job->row = row;
     e->job[row] = job;
     e->queue.running++;
     engine_begin_row(e, row, &job->request, keep);
     job->result.reused = keep;
-    if (kept)
+    if (kept) {
         kept->resets = e->resets[row];
-    else if (e->prefix)
+        kept->adapter = job->request.adapter;
+    } else if (e->prefix) {
         e->resets[row]++; /* whoever kept it has lost it */
+    }
     if (e->prefix)
         prefix_begin(e, row, kept ? NULL : &job->request);
 }

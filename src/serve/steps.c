@@ -26,7 +26,9 @@ LlamaStep steps_section(const Steps *s, int64_t rows, int64_t seq)
                        .output = LLAMA_SAMPLE,
                        .kv_int8 = s->kv_int8,
                        .int8_inputs = s->int8_inputs,
-                       .penalty = s->penalty};
+                       .penalty = s->penalty,
+                       .ranks = s->ranks,
+                       .adapted = s->adapted};
 }
 
 int steps_parts(const Runtime *rt)

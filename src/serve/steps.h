@@ -21,7 +21,9 @@ typedef struct Steps {
     int64_t
         positions; /* of a row's cache: a padded section may write past the context, by less than its length */
     cvn_dtype compute;
-    bool kv_int8, int8_inputs, penalty; /* as in LlamaStep */
+    bool kv_int8, int8_inputs, penalty; /* as in LlamaStep, … */
+    int64_t ranks;                      /* … these, … */
+    uint32_t adapted;                   /* … and this, too */
 } Steps;
 
 /* Lengths of sections for a context, ascending, where nobody asks for others; returns how many. */

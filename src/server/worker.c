@@ -216,7 +216,7 @@ static bool see_prompts(Server *s, Exchange *x, cvn_err *err)
             return true;
         }
         x->seen[x->n_seen] = seeing.likely;
-        if (cvn_engine_score_logits(s->engine, p->id, (int64_t)p->n, see, &seeing, err))
+        if (cvn_engine_score_logits(s->engine, 0, p->id, (int64_t)p->n, see, &seeing, err))
             return true;
     }
     return true;

@@ -246,7 +246,7 @@ static int adapt(const Checkpoint *checkpoint, IoModel *model, const LoraOptions
 {
     IoTensors list;
     if (!checkpoint->wholes)
-        return io_adapt(model, checkpoint->folder, lora, err);
+        return io_adapt(model, checkpoint->folder, err);
     TRY(gather_adapters(checkpoint, &list, arena, err));
     return io_adapt_by(model, &list, checkpoint->folder, lora, err);
 }
