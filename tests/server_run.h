@@ -13,6 +13,7 @@ enum { ROWS = 3, WAITING = 40, CONTEXT = 256 };
 static int64_t server_context = CONTEXT;
 
 static cvn_model *model;
+static ServerModel served; /* what it is called, and where it lies */
 
 /* A server on a thread of its own. */
 typedef struct Running {
@@ -26,7 +27,7 @@ typedef struct Running {
 static inline void *run_server(void *context)
 {
     Running *r = context;
-    r->code = server_run(r->server, model, r->engine, &r->err);
+    r->code = server_run(r->server, &r->engine, &r->err);
     return NULL;
 }
 
@@ -34,9 +35,10 @@ static inline ServerOptions usual_options(void)
 {
     static char path[256];
     snprintf(path, sizeof path, "%s/model", scratch);
+    served = (ServerModel){.name = "tiny", .path = path};
     return (ServerOptions){.host = "127.0.0.1",
-                           .model_path = path,
-                           .model_name = "tiny",
+                           .model = &served,
+                           .n_models = 1,
                            .max_waiting = WAITING,
                            .max_body = 1 << 20,
                            .max_connections = 200,

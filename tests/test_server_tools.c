@@ -30,7 +30,7 @@ static void serve_template(Running *r, const char *call)
     fprintf(file, "%s%s%s", begin, call, end);
     fclose(file);
     *strrchr(path, '/') = '\0';
-    options.model_path = path;
+    served.path = path;
     if (cvn_model_open(path, NULL, &model, &err))
         fail_msg("%s", err.message);
     start_server(r, &options);

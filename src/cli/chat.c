@@ -51,6 +51,7 @@ static const Option *const options[] = {
     SHARED(REGEX),
     SHARED(GRAMMAR),
     RUN_MODEL_OPTIONS,
+    SHARED(ADAPTER),
     NULL,
 };
 

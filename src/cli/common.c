@@ -90,6 +90,8 @@ const Option shared_options[SHARED_OPTIONS] = {
                        .help = "allow blanks between the parts of the JSON"},
     [SHARED_DRAFT] = {"draft", .kind = ARG_INPUT, .value = "DIR",
                       .help = "a small model of the same vocabulary that guesses tokens"},
+    [SHARED_ADAPTER] = {"adapter", .kind = ARG_INPUT, .value = "DIR",
+                        .help = "run the model with these adapters (LoRA), as PEFT writes them"},
     [SHARED_MAX_STALL] = {"max-stall", .kind = ARG_REAL, .high = 1e6, .value = "MS",
                           .fallback = "0",
                           .help = "longest that texts wait while prompts are read, 0: any time"},

@@ -42,6 +42,7 @@ static const Option *const options[] = {
     CONSTRAINT_OPTIONS,
     SHARED(CONTEXT),
     RUN_MODEL_OPTIONS,
+    SHARED(ADAPTER),
     SHARED(JSON),
     SHARED(DUMP),
     SHARED(PROFILE),

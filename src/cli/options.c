@@ -423,10 +423,20 @@ static int check_operands(const Args *args, const Command *command, cvn_err *err
     return CVN_OK;
 }
 
+const char *option_named(const char *text, size_t *name)
+{
+    size_t n = strcspn(text, "=");
+    bool named = text[n] && n && !file_exists(text) && text[0] != '/' && text[0] != '.';
+    *name = named ? n : 0;
+    return named ? text + n + 1 : text;
+}
+
 static int check_input(const Option *option, const Value *value, const char *path, cvn_err *err)
 {
     char name[64];
     StrBuf near = {0};
+    size_t named;
+    path = option->named ? option_named(path, &named) : path;
     if (strcmp(path, "-") == 0 || file_exists(path) ||
         (option->weighed && file_exists(source_path(path, NULL).text)))
         return CVN_OK;

@@ -45,6 +45,7 @@ typedef struct Option {
     bool repeats;  /* ARG_TEXT, ARG_INPUT: may be given several times; Value.texts */
     bool tried;    /* ARG_OUTPUT: a file; that it can be written is seen before anything is done */
     bool weighed;  /* ARG_INPUT: may have a weight behind it, as FILE=0.7 */
+    bool named;    /* ARG_INPUT: may have a name in front, as NAME=DIR (option_named) */
     bool brief;    /* ARG_CHOICE: help names some choices itself, and all are not listed */
     int group;     /* options of one group exclude each other; 0: none */
     double low, high; /* range of numbers; both 0: any that is not negative */
@@ -64,6 +65,9 @@ typedef struct Option {
 } Option;
 
 #define CHOICES(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* The path in what was typed, and the bytes of the name in front of it; 0: there is none. */
+const char *option_named(const char *text, size_t *name);
 
 /* The i-th name of an ARG_CHOICE, NULL past the last. */
 const char *option_choice(const Option *option, size_t i);

@@ -227,6 +227,7 @@ int run_model_constraint(const Args *args, cvn_constraint **out, cvn_err *err)
 RunOptions run_model_options(const Args *args)
 {
     cvn_sampling s = run_model_sampling(args);
+    const Value *adapter = args_value(args, SHARED(ADAPTER));
     bool samples = s.temperature > 0;
     bool constrained =
         args_value(args, SHARED(JSON_SCHEMA))->given || args_value(args, SHARED(REGEX))->given ||
@@ -244,6 +245,8 @@ RunOptions run_model_options(const Args *args)
                    .activations = args_value(args, SHARED(ACTIVATIONS))->text,
                    .device = args_value(args, SHARED(DEVICE))->text,
                    .speculate = args_value(args, SHARED(SPECULATE))->text,
+                   .adapter = &adapter->text,
+                   .n_adapters = adapter->given,
                    .max_stall = args_value(args, SHARED(MAX_STALL))->real / 1e3,
                    .memory_limit = (uint64_t)args_value(args, SHARED(MEMORY))->integer,
                    .blocking = args_value(args, SHARED(OVERLAP))->integer == 1,

@@ -28,6 +28,7 @@ static const Option *const options[] = {
     [CONTEXT] = SHARED(CONTEXT),
     [JSON] = SHARED(JSON),
     RUN_MODEL_OPTIONS,
+    SHARED(ADAPTER),
     SHARED(SEED),
     SHARED(DUMP),
     SHARED(PROFILE),

@@ -1,4 +1,5 @@
 /* caravan serve: a model over HTTP. */
+#include "base/arena.h"
 #include "base/bytes.h"
 #include "base/threads.h"
 #include "cli/common.h"
@@ -19,6 +20,8 @@
 enum {
     MODEL,
     NAME,
+    ADAPTER,
+    POOLING,
     HOST,
     PORT,
     SOCKET,
@@ -44,9 +47,17 @@ static const char *format_name(size_t i)
 }
 
 static const Option *const options[] = {
-    [MODEL] = SHARED(MODEL),
+    [MODEL] = &(const Option){"model", .letter = 'm', .kind = ARG_INPUT, .required = true,
+                              .repeats = true, .named = true, .value = "[NAME=]DIR",
+                              .help = "a model; more of them, each with a name"},
     [NAME] = &(const Option){"name", .kind = ARG_TEXT, .value = "NAME",
                              .help = "what clients call the model, else its folder's name"},
+    [ADAPTER] = &(const Option){"adapter", .kind = ARG_INPUT, .repeats = true, .named = true,
+                                .value = "NAME=DIR",
+                                .help = "adapters (LoRA), for requests that name them"},
+    [POOLING] = &(const Option){"pooling", .kind = ARG_CHOICE, .value = "HOW",
+                                .choices = CHOICES("mean", "last"), .fallback = "mean",
+                                .help = "embeddings of all tokens or the last"},
     [HOST] = &(const Option){"host", .kind = ARG_TEXT, .value = "ADDRESS", .fallback = "127.0.0.1",
                              .help = "address to listen at; others than this machine's want a key"},
     [PORT] = &(const Option){"port", .kind = ARG_INT, .high = 65535, .value = "N",
@@ -96,12 +107,16 @@ static const Option *const options[] = {
 /* A run of the command. */
 typedef struct Serve {
     const Args *args;
-    RunModel model;
+    Arena arena; /* of what follows */
+    int n;
+    ServerModel *model;   /* [n] */
+    const char ***folder; /* [n][n_adapters] of their adapters */
+    RunModel *run;        /* [n] owned */
+    cvn_engine **engine;  /* [n] */
     Server *server;
     sigset_t signals;
     pthread_t waits;
-    int log;    /* the file's descriptor, or -1 */
-    char *name; /* owned */
+    int log; /* the file's descriptor, or -1 */
 } Serve;
 
 /* A line in one write, so that those of several threads stay apart. */
@@ -137,25 +152,103 @@ static void *wait_for_signals(void *context)
 }
 
 /* The last part of the path. */
-static char *model_name(const Value *given, const char *path)
+static char *last_part(const char *path, Arena *arena)
 {
-    if (given->given)
-        return strdup(given->text);
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/')
         n--;
     size_t from = n;
     while (from && path[from - 1] != '/')
         from--;
-    return strndup(path + from, n - from);
+    return arena_stringn(arena, path + from, n - from);
+}
+
+/* Whether a model, or an adapter of one, is called so. */
+static bool is_taken(const Serve *serve, const char *name)
+{
+    for (int i = 0; i < serve->n; i++) {
+        const ServerModel *m = &serve->model[i];
+        if (strcmp(m->name, name) == 0)
+            return true;
+        for (int k = 0; k < m->n_adapters; k++)
+            if (strcmp(m->adapter[k], name) == 0)
+                return true;
+    }
+    return false;
+}
+
+static int name_taken(const char *name, cvn_err *err)
+{
+    return err_set(err, CVN_EINVAL, "two are called %s; give each another name, as NAME=DIR", name);
+}
+
+static int take_models(Serve *serve, cvn_err *err)
+{
+    const Value *v = serve->args->value;
+    size_t n = v[MODEL].n_texts, length;
+    serve->model = arena_array(&serve->arena, n, sizeof *serve->model);
+    serve->folder = arena_array(&serve->arena, n, sizeof *serve->folder);
+    serve->run = arena_array(&serve->arena, n, sizeof *serve->run);
+    serve->engine = arena_array(&serve->arena, n, sizeof(cvn_engine *));
+    if (n > 1 && (v[NAME].given || args_value(serve->args, SHARED(DRAFT))->given ||
+                  args_value(serve->args, SHARED(PROFILE))->given))
+        return err_set(err, CVN_EINVAL,
+                       "with several models, --name, --draft and --profile do not say whose they "
+                       "are; names are given as --model NAME=DIR");
+    for (size_t i = 0; i < n; i++) {
+        const char *path = option_named(v[MODEL].texts[i], &length);
+        const char *name = length          ? arena_stringn(&serve->arena, v[MODEL].texts[i], length)
+                           : v[NAME].given ? v[NAME].text
+                                           : last_part(path, &serve->arena);
+        if (is_taken(serve, name))
+            return name_taken(name, err);
+        serve->model[serve->n++] = (ServerModel){.name = name, .path = path};
+    }
+    return CVN_OK;
+}
+
+/* "NAME=DIR", or where there are several models "MODEL/NAME=DIR". */
+static int take_adapter(Serve *serve, const char *text, cvn_err *err)
+{
+    size_t length, own = 0;
+    const char *folder = option_named(text, &length), *name = text;
+    int of = 0;
+    for (int i = 0; serve->n > 1 && own == 0; of = i++) {
+        own = i < serve->n ? strlen(serve->model[i].name) : 0;
+        if (i == serve->n)
+            return err_set(err, CVN_EINVAL,
+                           "there are several models: --adapter %s does not say whose it is; "
+                           "give MODEL/NAME=DIR",
+                           text);
+        own = own < length && memcmp(text, serve->model[i].name, own) == 0 && text[own] == '/'
+                  ? own + 1
+                  : 0;
+    }
+    if (length <= own)
+        return err_set(err, CVN_EINVAL, "--adapter %s has no name for clients; give NAME=DIR",
+                       text);
+    ServerModel *m = &serve->model[of];
+    size_t most = serve->args->value[ADAPTER].n_texts;
+    const char **names = (const char **)(uintptr_t)m->adapter;
+    if (!names) {
+        names = arena_array(&serve->arena, most, sizeof *names);
+        serve->folder[of] = arena_array(&serve->arena, most, sizeof *names);
+    }
+    name = arena_stringn(&serve->arena, text + own, length - own);
+    if (is_taken(serve, name))
+        return name_taken(name, err);
+    names[m->n_adapters] = name;
+    serve->folder[of][m->n_adapters++] = folder;
+    m->adapter = names;
+    return CVN_OK;
 }
 
 static int listen_for_requests(Serve *serve, cvn_err *err)
 {
     const Value *v = serve->args->value;
-    serve->name = model_name(&v[NAME], v[MODEL].text);
-    if (!serve->name)
-        return err_set(err, CVN_EMEM, "no memory for a name");
+    TRY(take_models(serve, err));
+    for (size_t i = 0; i < v[ADAPTER].n_texts; i++)
+        TRY(take_adapter(serve, v[ADAPTER].texts[i], err));
     if (v[LOG].given) {
         serve->log = open(v[LOG].text, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
         if (serve->log < 0)
@@ -164,8 +257,8 @@ static int listen_for_requests(Serve *serve, cvn_err *err)
     const ServerOptions o = {.host = v[HOST].text,
                              .port = (int)v[PORT].integer,
                              .socket_path = v[SOCKET].text,
-                             .model_path = v[MODEL].text,
-                             .model_name = serve->name,
+                             .model = serve->model,
+                             .n_models = serve->n,
                              .chat_format = v[FORMAT].given ? v[FORMAT].text : NULL,
                              .key_file = v[KEYS].text,
                              .tls_cert = v[TLS_CERT].text,
@@ -189,22 +282,37 @@ static int listen_for_requests(Serve *serve, cvn_err *err)
     return err_set(err, CVN_EMEM, "no thread for signals could be made");
 }
 
-static int load(Serve *serve, cvn_err *err)
+static int load(Serve *serve, int i, RunOptions *run, cvn_err *err)
+{
+    const ServerModel *m = &serve->model[i];
+    RunModel *of = &serve->run[i];
+    double begin = clock_seconds();
+    run->path = m->path;
+    run->engine.adapter = serve->folder[i];
+    run->engine.n_adapters = m->n_adapters;
+    TRY(run_model_open(of, run, err));
+    TRY(run_model_start(of, run, 0, cvn_model_context(of->model), err));
+    serve->engine[i] = of->engine;
+    cvn_engine_stats stats = cvn_engine_get_stats(of->engine);
+    uint64_t bytes = stats.weight_bytes + stats.cache_bytes + stats.arena_bytes;
+    if (run->engine.memory_limit) /* the next one has what is left */
+        run->engine.memory_limit =
+            run->engine.memory_limit > bytes ? run->engine.memory_limit - bytes : 1;
+    fprintf(stderr, "caravan: %s is ready after %.1f s: %d rows, %s of weights\n", m->name,
+            clock_seconds() - begin, run->engine.rows, bytes_text((double)stats.weight_bytes).text);
+    return CVN_OK;
+}
+
+static int load_all(Serve *serve, cvn_err *err)
 {
     const Value *v = serve->args->value;
     RunOptions run = run_model_options(serve->args);
-    double begin = clock_seconds();
     run.engine.rows = (int)v[ROWS].integer;
+    run.engine.pooling = v[POOLING].text;
     run.engine.sampling = run.engine.filters = run.engine.penalties = run.engine.reuse =
         run.engine.adjust = run.engine.scoring = true;
-    int code = run_model_open(&serve->model, &run, err);
-    if (code == CVN_OK)
-        code = run_model_start(&serve->model, &run, 0, cvn_model_context(serve->model.model), err);
-    if (code)
-        return code;
-    cvn_engine_stats stats = cvn_engine_get_stats(serve->model.engine);
-    fprintf(stderr, "caravan: %s is ready after %.1f s: %d rows, %s of weights\n", serve->name,
-            clock_seconds() - begin, run.engine.rows, bytes_text((double)stats.weight_bytes).text);
+    for (int i = 0; i < serve->n; i++)
+        TRY(load(serve, i, &run, err));
     return CVN_OK;
 }
 
@@ -236,20 +344,24 @@ static int run(const Args *args)
         sigaddset(&serve.signals, numbers[i]);
     pthread_sigmask(SIG_BLOCK, &serve.signals, NULL);
     signal(SIGPIPE, SIG_IGN); /* of clients that went away */
+    if (arena_begin(&serve.arena, &err))
+        return fail(&err);
     int code = listen_for_requests(&serve, &err);
     if (code == CVN_OK) {
         say_where(&serve);
-        code = load(&serve, &err);
+        code = load_all(&serve, &err);
         if (code == CVN_OK)
-            code = server_run(serve.server, serve.model.model, serve.model.engine, &err);
+            code = server_run(serve.server, serve.engine, &err);
         server_free(serve.server);
         pthread_kill(serve.waits, SIGUSR1);
         pthread_join(serve.waits, NULL);
     }
-    int closed = run_model_close(&serve.model, &closing);
+    int closed = CVN_OK;
+    for (int i = 0; serve.run && i < serve.n; i++)
+        closed = run_model_close(&serve.run[i], &closing) ? closing.code : closed;
     if (serve.log >= 0)
         close(serve.log);
-    free(serve.name);
+    arena_free(&serve.arena);
     if (code || closed)
         return fail(code ? &err : &closing);
     return EXIT_OK;
@@ -278,7 +390,10 @@ const Command command_serve = {
         "APIs\n"
         "serve -m my-llama --rows 32 --quantize int8\tfor many clients at once\n"
         "serve -m my-llama --host 0.0.0.0 --api-key-file keys.txt\tfor other machines, with keys\n"
-        "serve -m my-llama --socket /run/caravan.sock\tbehind another server\n",
+        "serve -m my-llama --socket /run/caravan.sock\tbehind another server\n"
+        "serve -m my-llama --adapter law=law-lora --adapter code=code-lora\twith adapters, by "
+        "name\n"
+        "serve -m small=my-llama -m large=my-llama-8b\tseveral models\n",
     .notes =
         "SIGTERM and Ctrl-C end the server when it has answered what it has accepted; a second "
         "signal ends it at once. SIGHUP reads the files of keys and certificates again. /health "

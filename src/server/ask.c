@@ -17,7 +17,7 @@ void ask_init(Ask *a)
                .parallel_tool_calls = true,
                .add_special_tokens = true,
                .skip_special_tokens = true,
-               .normalize = true};
+               .adapter = -1};
 }
 
 void ask_free(Ask *a)
@@ -117,6 +117,7 @@ cvn_request ask_request(const Ask *a, int index, uint64_t seed)
                          .n_bias = a->n_bias,
                          .min_tokens = a->min_tokens,
                          .constraint = a->constraint,
+                         .adapter = a->adapter,
                          .key = (uint64_t)a->key,
                          .priority = (int)a->priority,
                          .cache_salt =

@@ -35,8 +35,11 @@ typedef struct Tool {
 } Tool;
 
 typedef struct Ask {
-    json_t *body;      /* owned: strings below lie in it */
-    const char *model; /* NULL: the only one */
+    json_t *body;             /* owned: strings below lie in it */
+    const char *model;        /* NULL: the only one */
+    const char *adapter_name; /* NULL: none, or the model is one */
+    struct Served *served;    /* borrowed, once it is found (find_model); … */
+    int adapter;              /* … and of its adapters which, or -1 */
 
     /* What to go on from: messages, or prompts. */
     json_t *messages;  /* owned array, as templates want them (conversation.c); or NULL */
@@ -87,7 +90,6 @@ typedef struct Ask {
     int64_t prompt_logprobs; /* the same of each token of the prompts; -1: not */
     bool return_token_ids;
     bool add_special_tokens, return_token_strs; /* of /tokenize */
-    bool normalize;                             /* embeddings have length 1 */
 
     StrBuf ignored; /* owned: unknown fields that --lenient let pass, "a, b" */
 } Ask;

@@ -21,13 +21,13 @@ static bool must_call(const Choice *c)
 
 static const CallSyntax *syntax_of(const Choice *c)
 {
-    return &c->x->server->chat.calls;
+    return &c->x->ask.served->chat.calls;
 }
 
 /* Text that nobody draws. */
 static void give(Choice *c, const char *text, size_t n)
 {
-    tokenizer_encode(c->x->server->tokenizer, text, n, TOKENIZER_SPECIAL, &c->tokens, NULL);
+    tokenizer_encode(c->x->ask.served->tokenizer, text, n, TOKENIZER_SPECIAL, &c->tokens, NULL);
 }
 
 static void give_text(Choice *c, const char *text)
@@ -40,7 +40,7 @@ static void begin_phase(Choice *c, Phase phase)
     c->phase = phase;
     c->next = c->met_id = false;
     strbuf_clear(&c->picked);
-    decoder_init(&c->decoder, c->x->server->tokenizer, TOKENIZER_CONTINUE);
+    decoder_init(&c->decoder, c->x->ask.served->tokenizer, TOKENIZER_CONTINUE);
 }
 
 /* Behind its name, or what stands for it where there is one only. */
@@ -71,17 +71,17 @@ static void begin_call(Choice *c)
 
 static void choice_init(Exchange *x, int i)
 {
-    Server *s = x->server;
+    const Served *m = x->ask.served;
     Choice *c = &x->choice[i];
     const Ask *a = &x->ask;
     *c = (Choice){.x = x, .index = i, .prompt = (int)(i / a->n), .call = c->call};
     bool chat = a->n_messages > 0;
-    bool thinks = chat && s->chat.thinks && thinking_begun(s->tokenizer, &a->prompt[c->prompt]);
+    bool thinks = chat && m->chat.thinks && thinking_begun(m->tokenizer, &a->prompt[c->prompt]);
     unsigned flags = chat ? 0 : TOKENIZER_CONTINUE;
     if (!a->skip_special_tokens)
         flags |= TOKENIZER_SPECIAL;
-    if (s->tokenizer)
-        decoder_init(&c->decoder, s->tokenizer, flags);
+    if (m->tokenizer)
+        decoder_init(&c->decoder, m->tokenizer, flags);
     /* the mark of a call stands behind the stop texts */
     stops_init(&c->stops, a->stop, a->n_stops + (may_call(c) && syntax_of(c)->mark));
     thinking_init(&c->thinking, thinks);
@@ -124,7 +124,7 @@ Exchange *exchange_new(Server *s, const Dialect *dialect, Ask *ask)
         exchange_free(x);
         return NULL;
     }
-    stops[x->ask.n_stops] = s->chat.calls.mark;
+    stops[x->ask.n_stops] = x->ask.served->chat.calls.mark;
     x->ask.stop = stops;
     for (int i = 0; i < (int)n; i++)
         choice_init(x, i);
@@ -165,7 +165,7 @@ void exchange_free(Exchange *x)
 static bool ends_answer(const Choice *c, int32_t token)
 {
     const Exchange *x = c->x;
-    const ChatKind *chat = &x->server->chat;
+    const ChatKind *chat = &x->ask.served->chat;
     for (size_t i = 0; i < x->ask.stop_ids.n; i++)
         if (x->ask.stop_ids.id[i] == token)
             return true;
@@ -219,7 +219,7 @@ static bool add_piece(Choice *c)
 {
     StrBuf answer = {0};
     bool go_on = true;
-    if (c->x->ask.n_messages && c->x->server->chat.thinks) {
+    if (c->x->ask.n_messages && c->x->ask.served->chat.thinks) {
         thinking_push(&c->thinking, c->piece.length ? c->piece.text : "", c->piece.length,
                       &c->thought, &answer);
         if (c->ended)
@@ -247,7 +247,7 @@ bool choice_push(Choice *c, int32_t token)
         c->next = true;
         return false;
     }
-    if (c->x->server->tokenizer)
+    if (c->x->ask.served->tokenizer)
         decoder_push(&c->decoder, token, &c->piece, NULL);
     if (text)
         return add_piece(c);
@@ -262,7 +262,7 @@ bool choice_push(Choice *c, int32_t token)
 cvn_request choice_request(Choice *c, uint64_t seed)
 {
     const Ask *a = &c->x->ask;
-    const ChatKind *chat = &c->x->server->chat;
+    const ChatKind *chat = &c->x->ask.served->chat;
     cvn_request r = ask_request(a, c->index, seed);
     if (a->n_messages && !a->ignore_eos) {
         r.end = chat->stops;
@@ -291,7 +291,7 @@ cvn_request choice_request(Choice *c, uint64_t seed)
    begins with is given in their place. */
 static void replace_mark(Choice *c)
 {
-    const Tokenizer *tokenizer = c->x->server->tokenizer;
+    const Tokenizer *tokenizer = c->x->ask.served->tokenizer;
     const CallSyntax *y = syntax_of(c);
     StrBuf all = {0}, kept = {0}, text = {0};
     tokenizer_decode(tokenizer, c->tokens.id, c->tokens.n, TOKENIZER_CONTINUE, &all, NULL);
@@ -440,7 +440,7 @@ void choice_end(Choice *c, const cvn_result *result)
     c->result.n_tokens = (int64_t)c->tokens.n;
     c->ended = true;
     if (c->phase == PHASE_TEXT && !c->stops.stopped) {
-        if (c->x->server->tokenizer)
+        if (c->x->ask.served->tokenizer)
             decoder_flush(&c->decoder, &c->piece);
         if (add_piece(c))
             stops_flush(&c->stops, &c->text);

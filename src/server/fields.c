@@ -172,6 +172,7 @@ static int read_template_variables(Ask *a, const char *name, const json_t *value
 
 static const Field sampling[] = {
     {"model", .kind = FIELD_STRING, .at = AT(model)},
+    {"adapter", .kind = FIELD_STRING, .at = AT(adapter_name)},
     {"temperature", .kind = FIELD_REAL, .high = 100, .at = AT(temperature)},
     {"top_p", .kind = FIELD_REAL, .high = 1, .at = AT(top_p)},
     {"top_k", .kind = FIELD_INT, .low = -1, .high = INT32_MAX, .at = AT(top_k)},
@@ -215,7 +216,6 @@ static const Field openai[] = {
     {"best_of", .kind = FIELD_ONLY, .only = "[1]"},
     {"response_format", .kind = FIELD_READ, .read = read_response_format},
     {"structured_outputs", .kind = FIELD_READ, .read = read_structured_outputs},
-    {"adapter", .kind = FIELD_ONLY, .only = "[]"},
     {0},
 };
 
@@ -313,7 +313,9 @@ static const Field messages_answer[] = {
     {0},
 };
 
-static const Field count[] = {{"model", .kind = FIELD_STRING, .at = AT(model)}, {0}};
+static const Field count[] = {{"model", .kind = FIELD_STRING, .at = AT(model)},
+                              {"adapter", .kind = FIELD_STRING, .at = AT(adapter_name)},
+                              {0}};
 
 /* What turns into a prompt, without an answer. */
 static const Field tokenize[] = {

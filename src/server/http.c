@@ -163,7 +163,7 @@ static enum MHD_Result send_refusal(Visit *v, struct MHD_Connection *c, const Re
 {
     Server *s = v->server;
     pthread_mutex_lock(&s->lock);
-    s->metrics.refused++;
+    s->refused++;
     pthread_mutex_unlock(&s->lock);
     return send_json(v, c, why->status, dialect_error(v->path, why), why, NULL);
 }
@@ -518,6 +518,7 @@ static void write_log(const Visit *v, bool gone)
         strbuf_printf(&line, ",\"traceparent\":\"%s\"", v->trace);
     if (v->x) {
         Usage u = exchange_usage(v->x);
+        put_text_field(&line, "model", answers_as(v->x));
         strbuf_printf(&line,
                       ",\"stream\":%s,\"prompt_tokens\":%lld,\"cached_tokens\":%lld,"
                       "\"completion_tokens\":%lld,\"first_token_seconds\":%.4f,\"reason\":\"%s\"",
@@ -699,7 +700,12 @@ int server_new(const ServerOptions *options, Server **out, cvn_err *err)
     s->created = (json_int_t)time(NULL);
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->wake, NULL);
-    int code = options->key_file ? keys_read(&s->keys, options->key_file, err) : CVN_OK;
+    s->served = calloc((size_t)options->n_models, sizeof *s->served);
+    int code = s->served ? CVN_OK : err_set(err, CVN_EMEM, "no memory for a server");
+    for (int i = 0; s->served && i < options->n_models; i++)
+        s->served[i].is = &options->model[i];
+    if (code == CVN_OK && options->key_file)
+        code = keys_read(&s->keys, options->key_file, err);
     if (code == CVN_OK)
         code = start(s, err);
     if (code) {
@@ -777,8 +783,11 @@ void server_free(Server *s)
     }
     free(s->http);
     keys_free(&s->keys);
-    chat_template_free(s->chat.template);
-    call_syntax_free(&s->chat.calls);
+    for (int i = 0; s->served && i < s->options.n_models; i++) {
+        chat_template_free(s->served[i].chat.template);
+        call_syntax_free(&s->served[i].chat.calls);
+    }
+    free(s->served);
     pthread_cond_destroy(&s->wake);
     pthread_mutex_destroy(&s->lock);
     free(s);

@@ -33,31 +33,40 @@ typedef struct ChatKind {
     cvn_err why; /* there is none */
 } ChatKind;
 
-struct Server {
-    ServerOptions options;
-    pthread_mutex_t lock; /* of all below, and of exchanges */
-    pthread_cond_t wake;  /* of the engine's thread */
-    ServerState state;
-    volatile int aborting;  /* what the engine watches */
-    Exchange *first, *last; /* those that the engine has, or is to get */
-    int n_choices;          /* of theirs, that have not ended */
-    Keys keys;
+/* A model that is asked for. */
+typedef struct Served {
+    const ServerModel *is; /* borrowed */
+
+    /* Under the server's lock. */
+    int n_choices; /* texts that have not ended */
     Metrics metrics;
-    double started;
-    json_int_t created;     /* seconds since 1970 */
-    double looked;          /* when connections were last looked at */
     cvn_engine_stats stats; /* after the last step … */
     int running;            /* … and texts that have a row */
     int64_t filled;         /* positions of all rows */
 
-    /* Known once it is ready, and then not changed. */
+    /* Known once the server is ready, and then not changed. */
     const cvn_model *model;
     cvn_engine *engine;         /* its thread's: others only check requests by it */
     const Tokenizer *tokenizer; /* or NULL */
     int64_t context;
     int rows;
     ChatKind chat;
-    char fingerprint[24]; /* of weights, tokenizer and program */
+    char fingerprint[24]; /* of weights, adapters, tokenizer and program */
+} Served;
+
+struct Server {
+    ServerOptions options;
+    pthread_mutex_t lock; /* of all below, and of exchanges */
+    pthread_cond_t wake;  /* of the engines' thread */
+    ServerState state;
+    volatile int aborting;  /* what the engines watch */
+    Exchange *first, *last; /* those that engines have, or are to get */
+    Keys keys;
+    uint64_t refused; /* requests that were answered with an error */
+    double started;
+    json_int_t created; /* seconds since 1970 */
+    double looked;      /* when connections were last looked at */
+    Served *served;     /* [options.n_models] owned */
 
     struct Http *http; /* what listens */
     int port;
@@ -88,9 +97,11 @@ json_t *dialect_error(const char *path, const Refusal *why);
 
 int prompt_of_messages(Server *s, Ask *ask, Refusal *why);
 int prompts_of_completion(Server *s, Ask *ask, Refusal *why);
-/* That a model of this name is here. */
-int check_model(Server *s, const Ask *ask, Refusal *why);
-int find_chat_format(Server *s, cvn_err *err);
+/* Which model is asked for, and with which adapter. */
+int find_model(Server *s, Ask *ask, Refusal *why);
+int find_chat_format(const Server *s, Served *m, cvn_err *err);
+/* What clients call what answers. */
+const char *answers_as(const Exchange *x);
 
 /* ---- writing ---- */
 

@@ -71,9 +71,9 @@ static json_t *message(const Exchange *x, bool whole)
     for (int k = 0; k < c->n_calls && whole; k++)
         json_array_append_new(content, block(c, PART_CALL + k, true));
     return json_pack("{s:s,s:s,s:s,s:s,s:o,s:s?,s:s?,s:o}", "id", id, "type", "message", "role",
-                     "assistant", "model", x->server->options.model_name, "content", content,
-                     "stop_reason", whole ? stop_reason(c) : NULL, "stop_sequence",
-                     whole ? c->met : NULL, "usage", usage_json(x, whole));
+                     "assistant", "model", answers_as(x), "content", content, "stop_reason",
+                     whole ? stop_reason(c) : NULL, "stop_sequence", whole ? c->met : NULL, "usage",
+                     usage_json(x, whole));
 }
 
 static json_t *whole(const Exchange *x)

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <time.h>
 
 static const double SECONDS[] = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
                                  1,     2.5,   5,    7.5,  10,   20,   40,   80,  160,  640, 2560};
@@ -77,7 +78,6 @@ static void put_histogram(StrBuf *out, const Metrics *m, Histogram which, const 
     const char *name = histograms[which].name;
     char line[96], bound[32];
     uint64_t sum = 0;
-    put_head(out, name, "histogram", histograms[which].help);
     snprintf(line, sizeof line, "%s_bucket", name);
     for (size_t i = 0; i <= histograms[which].n; i++) {
         sum += m->histogram[which].bucket[i];
@@ -91,47 +91,87 @@ static void put_histogram(StrBuf *out, const Metrics *m, Histogram which, const 
     put_line(out, line, NULL, NULL, model, (double)m->histogram[which].count);
 }
 
-void metrics_text(const Metrics *m, const Gauges *g, StrBuf *out)
+/* What has one number for each model. */
+enum { PLAIN = 8 };
+static const struct {
+    const char *name, *type, *help;
+} plain[PLAIN] = {
+    {"num_requests_running", "gauge", "Texts that have a row"},
+    {"num_requests_waiting", "gauge", "Texts that wait for one"},
+    {"kv_cache_usage_perc", "gauge", "Share of the caches that is filled, 0 to 1"},
+    {"prompt_tokens_total", "counter", "Tokens of prompts"},
+    {"generation_tokens_total", "counter", "Tokens generated"},
+    {"prefix_cache_queries", "counter", "Tokens of prompts that caches were asked for"},
+    {"prefix_cache_hits", "counter", "Tokens of prompts that were in caches"},
+    {"num_preemptions_total", "counter", "Texts that lost their row: none ever does"},
+};
+
+static double plain_value(const Gauges *g, int which)
+{
+    const Metrics *m = g->metrics;
+    const double value[PLAIN] = {g->running,
+                                 g->waiting,
+                                 g->cache_share,
+                                 (double)m->prompt_tokens,
+                                 (double)m->generation_tokens,
+                                 (double)m->queried_tokens,
+                                 (double)m->cached_tokens,
+                                 0};
+    return value[which];
+}
+
+/* What vLLM says of adapters: which are used at this moment. */
+static void put_adapters(const Gauges *g, StrBuf *out)
+{
+    strbuf_printf(out, "vllm:lora_requests_info{model_name=\"");
+    put_label(out, g->model);
+    strbuf_printf(out, "\",max_lora=\"%d\",running_lora_adapters=\"", g->adapters);
+    put_label(out, g->running_adapters.text ? g->running_adapters.text : "");
+    strbuf_puts(out, "\",waiting_lora_adapters=\"");
+    put_label(out, g->waiting_adapters.text ? g->waiting_adapters.text : "");
+    strbuf_printf(out, "\"} %lld\n", (long long)time(NULL));
+}
+
+void metrics_text(const Gauges *g, int n, uint64_t refused, StrBuf *out)
 {
     static const char *const reasons[REASON_COUNT] = {"stop", "length", "abort"};
-    const struct {
-        const char *name, *type, *help;
-        double value;
-    } plain[] = {
-        {"num_requests_running", "gauge", "Texts that have a row", g->running},
-        {"num_requests_waiting", "gauge", "Texts that wait for one", g->waiting},
-        {"kv_cache_usage_perc", "gauge", "Share of the caches that is filled, 0 to 1",
-         g->cache_share},
-        {"prompt_tokens_total", "counter", "Tokens of prompts", (double)m->prompt_tokens},
-        {"generation_tokens_total", "counter", "Tokens generated", (double)m->generation_tokens},
-        {"prefix_cache_queries", "counter", "Tokens of prompts that caches were asked for",
-         (double)m->queried_tokens},
-        {"prefix_cache_hits", "counter", "Tokens of prompts that were in caches",
-         (double)m->cached_tokens},
-        {"num_preemptions_total", "counter", "Texts that lost their row: none ever does", 0},
-    };
-    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+    for (int i = 0; i < PLAIN; i++) {
         put_head(out, plain[i].name, plain[i].type, plain[i].help);
-        put_line(out, plain[i].name, NULL, NULL, g->model, plain[i].value);
+        for (int k = 0; k < n; k++)
+            put_line(out, plain[i].name, NULL, NULL, g[k].model, plain_value(&g[k], i));
     }
     put_head(out, "request_success_total", "counter", "Texts that have ended, by why");
-    for (int i = 0; i < REASON_COUNT; i++)
-        put_line(out, "request_success_total", "finished_reason", reasons[i], g->model,
-                 (double)m->finished[i]);
-    for (int i = 0; i < HIST_COUNT; i++)
-        put_histogram(out, m, (Histogram)i, g->model);
+    for (int i = 0; i < n * REASON_COUNT; i++)
+        put_line(out, "request_success_total", "finished_reason", reasons[i % REASON_COUNT],
+                 g[i / REASON_COUNT].model,
+                 (double)g[i / REASON_COUNT].metrics->finished[i % REASON_COUNT]);
+    for (int i = 0; i < HIST_COUNT; i++) {
+        put_head(out, histograms[i].name, "histogram", histograms[i].help);
+        for (int k = 0; k < n; k++)
+            put_histogram(out, g[k].metrics, (Histogram)i, g[k].model);
+    }
     put_head(out, "cache_config_info", "gauge", "Rows, and positions of each");
-    char value[64];
-    snprintf(value, sizeof value, "%" PRId64, g->context);
-    strbuf_printf(out, "vllm:cache_config_info{rows=\"%d\",context=\"%s\"} 1\n", g->rows, value);
+    for (int k = 0; k < n; k++) {
+        strbuf_puts(out, "vllm:cache_config_info{model_name=\"");
+        put_label(out, g[k].model);
+        strbuf_printf(out, "\",rows=\"%d\",context=\"%" PRId64 "\"} 1\n", g[k].rows, g[k].context);
+    }
+    put_head(out, "lora_requests_info", "gauge", "Adapters in use, and when that was");
+    for (int k = 0; k < n; k++)
+        put_adapters(&g[k], out);
+    strbuf_puts(out, "# HELP caravan:weight_bytes_per_second Weights that decoding reads\n"
+                     "# TYPE caravan:weight_bytes_per_second gauge\n");
+    for (int k = 0; k < n; k++) {
+        strbuf_puts(out, "caravan:weight_bytes_per_second{model_name=\"");
+        put_label(out, g[k].model);
+        strbuf_printf(out, "\"} %.6g\n",
+                      g[k].decode_seconds > 0
+                          ? g[k].weight_bytes * (double)g[k].decodes / g[k].decode_seconds
+                          : 0);
+    }
     strbuf_printf(out,
-                  "# HELP caravan:weight_bytes_per_second Weights that decoding reads\n"
-                  "# TYPE caravan:weight_bytes_per_second gauge\n"
-                  "caravan:weight_bytes_per_second %.6g\n"
                   "# HELP caravan:requests_refused_total Requests answered with an error\n"
                   "# TYPE caravan:requests_refused_total counter\n"
                   "caravan:requests_refused_total %" PRIu64 "\n",
-                  g->decode_seconds > 0 ? g->weight_bytes * (double)g->decodes / g->decode_seconds
-                                        : 0,
-                  m->refused);
+                  refused);
 }

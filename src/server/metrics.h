@@ -41,20 +41,24 @@ typedef struct Metrics {
     } histogram[HIST_COUNT];
     uint64_t finished[REASON_COUNT];
     uint64_t prompt_tokens, generation_tokens, cached_tokens, queried_tokens;
-    uint64_t refused; /* requests that were answered with an error */
 } Metrics;
 
-/* What is so at this moment. */
+/* A model: what has been counted, and what is so at this moment. */
 typedef struct Gauges {
     const char *model;
+    const Metrics *metrics;
     int running, waiting, rows;
     double cache_share; /* of the positions of all rows, 0 to 1 */
     int64_t context;
     double weight_bytes, decode_seconds; /* of weights; in decode steps */
     int64_t decodes;
+    int adapters;
+    StrBuf running_adapters,
+        waiting_adapters; /* the caller's: "a,b", of texts that are under way, and that wait */
 } Gauges;
 
 void metrics_observe(Metrics *metrics, Histogram which, double value);
-void metrics_text(const Metrics *metrics, const Gauges *gauges, StrBuf *out);
+/* Of n models. refused: requests that were answered with an error. */
+void metrics_text(const Gauges *gauges, int n, uint64_t refused, StrBuf *out);
 
 #endif

@@ -78,8 +78,8 @@ static json_t *head(const Exchange *x, const char *object)
     char id[48];
     snprintf(id, sizeof id, "%s-%s", is_chat(x) ? "chatcmpl" : "cmpl", x->id);
     return json_pack("{s:s,s:s,s:I,s:s,s:s}", "id", id, "object", object, "created",
-                     (json_int_t)x->created, "model", x->server->options.model_name,
-                     "system_fingerprint", x->server->fingerprint);
+                     (json_int_t)x->created, "model", answers_as(x), "system_fingerprint",
+                     x->ask.served->fingerprint);
 }
 
 static json_t *ids_json(const TokenIds *ids, size_t from)
@@ -94,9 +94,9 @@ static json_t *ids_json(const TokenIds *ids, size_t from)
 static json_t *token_text(const Choice *c, int32_t token, StrBuf *bytes)
 {
     strbuf_clear(bytes);
-    if (c->x->server->tokenizer)
-        tokenizer_decode(c->x->server->tokenizer, &token, 1, TOKENIZER_SPECIAL | TOKENIZER_CONTINUE,
-                         bytes, NULL);
+    if (c->x->ask.served->tokenizer)
+        tokenizer_decode(c->x->ask.served->tokenizer, &token, 1,
+                         TOKENIZER_SPECIAL | TOKENIZER_CONTINUE, bytes, NULL);
     return json_text_of(bytes->text, bytes->length);
 }
 
@@ -238,8 +238,8 @@ static void put_prompt(const Choice *c, StrBuf *out)
 {
     const Exchange *x = c->x;
     const TokenIds *prompt = &x->ask.prompt[c->prompt];
-    if (x->ask.echo && x->server->tokenizer)
-        tokenizer_decode(x->server->tokenizer, prompt->id, prompt->n, 0, out, NULL);
+    if (x->ask.echo && x->ask.served->tokenizer)
+        tokenizer_decode(x->ask.served->tokenizer, prompt->id, prompt->n, 0, out, NULL);
 }
 
 /* Call number k; its arguments from byte `from` on; where it is not the first that is told of it, no more than these. */

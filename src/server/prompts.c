@@ -4,12 +4,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-int find_chat_format(Server *s, cvn_err *err)
+int find_chat_format(const Server *s, Served *m, cvn_err *err)
 {
-    ChatKind *chat = &s->chat;
+    ChatKind *chat = &m->chat;
     const char *wanted = s->options.chat_format;
     chat->there = false;
-    if (!s->tokenizer) {
+    if (!m->tokenizer) {
         err_set(&chat->why, CVN_EUNSUPPORTED, "the model has no tokenizer");
         return CVN_OK;
     }
@@ -20,29 +20,86 @@ int find_chat_format(Server *s, cvn_err *err)
         }
         if (!chat->there)
             return err_set(err, CVN_EINVAL, "there is no chat format %s", wanted);
-    } else if (chat_template_open(s->tokenizer, &chat->template, &chat->why) == CVN_OK) {
-        chat->there = chat->template || chat_format_find(s->options.model_path, s->tokenizer,
-                                                         &chat->format, &chat->why) == CVN_OK;
+    } else if (chat_template_open(m->tokenizer, &chat->template, &chat->why) == CVN_OK) {
+        chat->there = chat->template || chat_format_find(m->is->path, m->tokenizer, &chat->format,
+                                                         &chat->why) == CVN_OK;
     }
     if (chat->template) {
-        chat->n_stops = chat_template_stops(chat->template, s->tokenizer, chat->stops);
+        chat->n_stops = chat_template_stops(chat->template, m->tokenizer, chat->stops);
         chat->thinks = chat_template_thinks(chat->template);
-        call_syntax_learn(&chat->calls, chat->template, s->tokenizer, chat->stops, chat->n_stops);
+        call_syntax_learn(&chat->calls, chat->template, m->tokenizer, chat->stops, chat->n_stops);
     } else if (chat->there) {
-        chat->n_stops = chat_stops(chat->format, s->tokenizer, chat->stops);
+        chat->n_stops = chat_stops(chat->format, m->tokenizer, chat->stops);
         chat->thinks = chat_thinks(chat->format);
     }
     return CVN_OK;
 }
 
-int check_model(Server *s, const Ask *a, Refusal *why)
+const char *answers_as(const Exchange *x)
 {
-    if (!a->model || strcmp(a->model, s->options.model_name) == 0)
-        return 0;
-    refuse(why, 404, "model", "there is no model %.200s; %s is here", a->model,
-           s->options.model_name);
-    why->code = "model_not_found";
+    const ServerModel *is = x->ask.served->is;
+    return x->ask.adapter < 0 ? is->name : is->adapter[x->ask.adapter];
+}
+
+/* The number of an adapter of a model, or -1. */
+static int find_adapter(const Served *m, const char *name)
+{
+    int i = m->is->n_adapters - 1;
+    while (i >= 0 && strcmp(m->is->adapter[i], name) != 0)
+        i--;
+    return i;
+}
+
+/* Models, and adapters of one of them where that is given. */
+static void list_names(const Server *s, const Served *adapters, StrBuf *out)
+{
+    for (int i = 0; i < s->options.n_models && !adapters; i++)
+        strbuf_printf(out, "%s%.100s", i ? ", " : "", s->options.model[i].name);
+    for (int i = 0; adapters && i < adapters->is->n_adapters; i++)
+        strbuf_printf(out, "%s%.100s", i ? ", " : "", adapters->is->adapter[i]);
+}
+
+static int refuse_name(const Server *s, const Served *adapters, const char *field, const char *name,
+                       Refusal *why)
+{
+    StrBuf names = {0};
+    list_names(s, adapters, &names);
+    if (name)
+        refuse(why, 404, field, "there is no %s %.200s; %.400s %s here", field, name,
+               names.length ? names.text : "none",
+               names.length && strchr(names.text, ',') ? "are" : "is");
+    else
+        refuse(why, 400, field, "the %s is missing: %.400s are here", field, names.text);
+    if (name)
+        why->code = "model_not_found";
+    strbuf_free(&names);
     return why->status;
+}
+
+int find_model(Server *s, Ask *a, Refusal *why)
+{
+    int n = s->options.n_models;
+    a->served = a->model ? NULL : &s->served[0];
+    if (!a->model && n > 1)
+        return refuse_name(s, NULL, "model", NULL, why);
+    for (int i = 0; i < n && !a->served; i++) {
+        Served *m = &s->served[i];
+        a->adapter = find_adapter(m, a->model);
+        if (a->adapter >= 0 || strcmp(m->is->name, a->model) == 0)
+            a->served = m;
+    }
+    if (!a->served)
+        return refuse_name(s, NULL, "model", a->model, why);
+    if (!a->adapter_name)
+        return 0;
+    int adapter = find_adapter(a->served, a->adapter_name);
+    if (adapter < 0)
+        return refuse_name(s, a->served, "adapter", a->adapter_name, why);
+    if (a->adapter >= 0 && a->adapter != adapter)
+        return refuse(why, 400, "adapter", "the model %.100s is another adapter than %.100s",
+                      a->model, a->adapter_name);
+    a->adapter = adapter;
+    return 0;
 }
 
 static int make_prompts(Ask *a, size_t n, const char *field, Refusal *why)
@@ -56,25 +113,25 @@ static int make_prompts(Ask *a, size_t n, const char *field, Refusal *why)
     return 0;
 }
 
-static int check_prompt(const Server *s, const TokenIds *prompt, const char *field, Refusal *why)
+static int check_prompt(const Served *m, const TokenIds *prompt, const char *field, Refusal *why)
 {
     if (prompt->failed)
         return refuse(why, 500, NULL, "no memory for the prompt");
     if (prompt->n == 0)
         return refuse(why, 400, field, "the prompt has no tokens");
-    if ((int64_t)prompt->n <= s->context)
+    if ((int64_t)prompt->n <= m->context)
         return 0;
     refuse(why, 400, field,
            "the prompt has %zu tokens, and the maximum context length is %" PRId64 " tokens",
-           prompt->n, s->context);
+           prompt->n, m->context);
     why->code = "context_length_exceeded";
     return why->status;
 }
 
 /* What is said of each token of a prompt is kept until the answer is written. */
-static int check_scoring(const Server *s, const Ask *a, Refusal *why)
+static int check_scoring(const Ask *a, Refusal *why)
 {
-    int64_t tokens = 0, most = s->context * s->rows;
+    int64_t tokens = 0, most = a->served->context * a->served->rows;
     if (ask_prompt_top(a) < 0)
         return 0;
     if (a->stream && a->prompt_logprobs >= 0)
@@ -90,7 +147,7 @@ static int check_scoring(const Server *s, const Ask *a, Refusal *why)
 }
 
 /* By the model's own template, and the time in this place. */
-static int encode_by_template(const Server *s, const Ask *a, TokenIds *prompt, cvn_err *err)
+static int encode_by_template(const Served *m, const Ask *a, TokenIds *prompt, cvn_err *err)
 {
     time_t clock = time(NULL);
     struct tm now;
@@ -101,85 +158,85 @@ static int encode_by_template(const Server *s, const Ask *a, TokenIds *prompt, c
                                  a->add_generation_prompt && !a->continue_final_message,
                              .continues = a->continue_final_message ? "content" : NULL,
                              .now = localtime_r(&clock, &now)};
-    return chat_template_encode(s->chat.template, s->tokenizer, &input, prompt, NULL, err);
+    return chat_template_encode(m->chat.template, m->tokenizer, &input, prompt, NULL, err);
 }
 
 /* By a format that is known by its name, of those who have no template. */
-static int encode_by_format(const Server *s, const Ask *a, TokenIds *prompt, cvn_err *err)
+static int encode_by_format(const Served *m, const Ask *a, TokenIds *prompt, cvn_err *err)
 {
     const ChatOptions options = {.generation_prompt = a->add_generation_prompt};
     size_t n = json_array_size(a->messages);
     ChatMessage *message = calloc(n + 1, sizeof *message);
     int code = message ? CVN_OK : err_set(err, CVN_EMEM, "no memory for the conversation");
     for (size_t i = 0; i < n && code == CVN_OK; i++) {
-        const json_t *m = json_array_get(a->messages, i), *text = json_object_get(m, "content");
-        message[i] = (ChatMessage){.role = json_string_value(json_object_get(m, "role")),
+        const json_t *is = json_array_get(a->messages, i), *text = json_object_get(is, "content");
+        message[i] = (ChatMessage){.role = json_string_value(json_object_get(is, "role")),
                                    .content = json_string_value(text),
                                    .length = json_string_length(text)};
-        if (json_object_get(m, "tool_calls") || json_object_get(m, "tool_call_id"))
+        if (json_object_get(is, "tool_calls") || json_object_get(is, "tool_call_id"))
             code = err_set(err, CVN_EUNSUPPORTED,
                            "the model has no chat template; the format %s knows no calls of tools",
-                           chat_format_name(s->chat.format));
+                           chat_format_name(m->chat.format));
     }
     if (code == CVN_OK)
-        code = chat_encode(s->chat.format, s->tokenizer, message, n, &options, prompt, NULL, err);
+        code = chat_encode(m->chat.format, m->tokenizer, message, n, &options, prompt, NULL, err);
     free(message);
     return code;
 }
 
 int prompt_of_messages(Server *s, Ask *a, Refusal *why)
 {
-    if (check_model(s, a, why))
+    if (find_model(s, a, why))
         return why->status;
+    const Served *m = a->served;
     if (a->top_logprobs && !a->logprobs)
         return refuse(why, 400, "top_logprobs", "top_logprobs says something with logprobs only");
     a->n_messages = json_array_size(a->messages);
     if (!a->n_messages)
         return refuse(why, 400, "messages", "messages are missing");
-    if (!s->chat.there)
-        return refuse(why, 400, "messages", "there is no chat format: %s", s->chat.why.message);
-    if (tools_finish(a, &s->chat.calls, why) || make_prompts(a, 1, "messages", why))
+    if (!m->chat.there)
+        return refuse(why, 400, "messages", "there is no chat format: %s", m->chat.why.message);
+    if (tools_finish(a, &m->chat.calls, why) || make_prompts(a, 1, "messages", why))
         return why->status;
     bool own = a->continue_final_message || json_object_size(a->template_variables);
-    if (own && !s->chat.template)
+    if (own && !m->chat.template)
         return refuse(why, 400,
                       a->continue_final_message ? "continue_final_message" : "chat_template_kwargs",
                       "the model has no chat template; the format %s neither goes on in a message "
                       "nor has variables",
-                      chat_format_name(s->chat.format));
+                      chat_format_name(m->chat.format));
     if (a->continue_final_message &&
         json_is_true(json_object_get(a->body, "add_generation_prompt")))
         return refuse(why, 400, "continue_final_message",
                       "continue_final_message and add_generation_prompt contradict each other");
     cvn_err err = {0};
-    int code = s->chat.template ? encode_by_template(s, a, a->prompt, &err)
-                                : encode_by_format(s, a, a->prompt, &err);
+    int code = m->chat.template ? encode_by_template(m, a, a->prompt, &err)
+                                : encode_by_format(m, a, a->prompt, &err);
     if (code)
         return refuse(why, err.code == CVN_EMEM ? 500 : 400, "messages", "%s", err.message);
-    return check_prompt(s, a->prompt, "messages", why) || check_scoring(s, a, why) ? why->status
-                                                                                   : 0;
+    return check_prompt(m, a->prompt, "messages", why) || check_scoring(a, why) ? why->status : 0;
 }
 
-static int encode_text(const Server *s, const json_t *text, bool add_special, TokenIds *out,
+static int encode_text(const Served *m, const json_t *text, bool add_special, TokenIds *out,
                        Refusal *why)
 {
     cvn_err err = {0};
-    if (!s->tokenizer)
+    if (!m->tokenizer)
         return refuse(why, 400, "prompt", "the model has no tokenizer; send token ids");
-    if (tokenizer_encode(s->tokenizer, json_string_value(text), json_string_length(text),
+    if (tokenizer_encode(m->tokenizer, json_string_value(text), json_string_length(text),
                          add_special ? TOKENIZER_BOS : 0, out, &err))
         return refuse(why, err.code == CVN_EMEM ? 500 : 400, "prompt", "%s", err.message);
-    return check_prompt(s, out, "prompt", why);
+    return check_prompt(m, out, "prompt", why);
 }
 
-static int take_ids(const Server *s, const json_t *ids, TokenIds *out, Refusal *why)
+static int take_ids(const Served *m, const json_t *ids, TokenIds *out, Refusal *why)
 {
-    int64_t vocab = cvn_model_vocab(s->model);
-    if ((int64_t)json_array_size(ids) > s->context)
+    int64_t vocab = cvn_model_vocab(m->model);
+    if ((int64_t)json_array_size(ids) > m->context)
         return refuse(why, 400, "prompt",
                       "the prompt has %zu tokens, and the maximum context length is %" PRId64
                       " tokens",
-                      json_array_size(ids), s->context);
+                      json_array_size(ids), m->context);
     for (size_t i = 0; i < json_array_size(ids); i++) {
         const json_t *id = json_array_get(ids, i);
         int64_t token = json_is_integer(id) ? json_integer_value(id) : -1;
@@ -189,15 +246,16 @@ static int take_ids(const Server *s, const json_t *ids, TokenIds *out, Refusal *
                           vocab);
         token_ids_add(out, (int32_t)token);
     }
-    return check_prompt(s, out, "prompt", why);
+    return check_prompt(m, out, "prompt", why);
 }
 
 /* "text", [1, 2], ["text", "text"] or [[1, 2], [3]]. */
 int prompts_of_completion(Server *s, Ask *a, Refusal *why)
 {
     const json_t *given = a->prompts;
-    if (check_model(s, a, why))
+    if (find_model(s, a, why))
         return why->status;
+    const Served *m = a->served;
     if (!given)
         return refuse(why, 400, "prompt", "the prompt is missing");
     bool one = json_is_string(given) || json_is_integer(json_array_get(given, 0));
@@ -206,9 +264,9 @@ int prompts_of_completion(Server *s, Ask *a, Refusal *why)
     for (int i = 0; i < a->n_prompts; i++) {
         const json_t *p = one ? given : json_array_get(given, (size_t)i);
         if (json_is_string(p))
-            encode_text(s, p, a->add_special_tokens, &a->prompt[i], why);
+            encode_text(m, p, a->add_special_tokens, &a->prompt[i], why);
         else if (json_is_array(p))
-            take_ids(s, p, &a->prompt[i], why);
+            take_ids(m, p, &a->prompt[i], why);
         else
             refuse(why, 400, "prompt", "prompt %d is neither a string nor an array of token ids",
                    i);
@@ -217,5 +275,5 @@ int prompts_of_completion(Server *s, Ask *a, Refusal *why)
     }
     if (a->max_tokens < 0)
         a->max_tokens = 16; /* OpenAI's default */
-    return check_scoring(s, a, why);
+    return check_scoring(a, why);
 }

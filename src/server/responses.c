@@ -88,10 +88,10 @@ static json_t *response(const Exchange *x, bool whole)
                   "id", id, "object", "response", "created_at", (json_int_t)x->created, "status",
                   whole ? status_of(c) : "in_progress", "error", "incomplete_details",
                   cut ? json_pack("{s:s}", "reason", "max_output_tokens") : json_null(), "model",
-                  x->server->options.model_name, "output", output, "parallel_tool_calls", 1,
-                  "previous_response_id", "store", 0, "temperature", a->temperature, "top_p",
-                  a->top_p, "tool_choice", "auto", "tools", "truncation", "disabled", "text",
-                  "format", "type", "text", "reasoning", "effort", "summary");
+                  answers_as(x), "output", output, "parallel_tool_calls", 1, "previous_response_id",
+                  "store", 0, "temperature", a->temperature, "top_p", a->top_p, "tool_choice",
+                  "auto", "tools", "truncation", "disabled", "text", "format", "type", "text",
+                  "reasoning", "effort", "summary");
     static const char *const as_given[] = {"tools", "tool_choice", "parallel_tool_calls", "text"};
     for (size_t i = 0; i < sizeof as_given / sizeof *as_given; i++) {
         json_t *given = json_object_get(a->body, as_given[i]);

@@ -2,6 +2,7 @@
 
 #include "base/threads.h"
 
+#include <stdlib.h>
 #include <sys/random.h>
 
 uint64_t routes_random(void)
@@ -41,28 +42,67 @@ static int models(Server *s, Ask *ask, json_t **out, Refusal *why)
     pthread_mutex_unlock(&s->lock);
     if (!ready)
         return refuse(why, 503, NULL, "the server is loading the model");
-    *out = json_pack("{s:s,s:[{s:s,s:s,s:I,s:s,s:I}]}", "object", "list", "data", "id",
-                     s->options.model_name, "object", "model", "created", s->created, "owned_by",
-                     "caravan", "max_model_len", (json_int_t)s->context);
+    json_t *data = json_array();
+    for (int i = 0; i < s->options.n_models; i++) {
+        const Served *m = &s->served[i];
+        for (int k = -1; k < m->is->n_adapters; k++) {
+            json_t *model =
+                json_pack("{s:s,s:s,s:I,s:s,s:I}", "id", k < 0 ? m->is->name : m->is->adapter[k],
+                          "object", "model", "created", s->created, "owned_by", "caravan",
+                          "max_model_len", (json_int_t)m->context);
+            if (k >= 0)
+                json_object_set_new(model, "parent", json_string(m->is->name));
+            json_array_append_new(data, model);
+        }
+    }
+    *out = json_pack("{s:s,s:o}", "object", "list", "data", data);
     return 200;
+}
+
+/* Names of adapters that texts have which are under way, or that have no token yet. */
+static void list_adapters(const Server *s, const Served *m, bool waiting, StrBuf *out)
+{
+    for (int i = 0; i < m->is->n_adapters; i++) {
+        const Exchange *x = s->first;
+        while (x && (x->ask.served != m || x->ask.adapter != i || waiting == (x->first > 0)))
+            x = x->next;
+        if (x)
+            strbuf_printf(out, "%s%s", out->length ? "," : "", m->is->adapter[i]);
+    }
 }
 
 static void metrics(Server *s, StrBuf *out)
 {
+    int n = s->options.n_models;
+    Gauges *all = calloc((size_t)n, sizeof *all);
+    out->failed = out->failed || !all;
     pthread_mutex_lock(&s->lock);
-    double positions = (double)s->rows * (double)s->context;
-    int waiting = s->n_choices - s->running;
-    const Gauges now = {.model = s->options.model_name,
-                        .running = s->first ? s->running : 0,
-                        .waiting = s->first && waiting > 0 ? waiting : 0,
-                        .rows = s->rows,
-                        .cache_share = positions > 0 ? (double)s->filled / positions : 0,
-                        .context = s->context,
-                        .weight_bytes = (double)s->stats.weight_bytes,
-                        .decode_seconds = s->stats.decode_seconds,
-                        .decodes = s->stats.decodes};
-    metrics_text(&s->metrics, &now, out);
+    for (int i = 0; i < n && all; i++) {
+        const Served *m = &s->served[i];
+        double positions = (double)m->rows * (double)m->context;
+        int waiting = m->n_choices - m->running;
+        all[i] = (Gauges){.model = m->is->name,
+                          .metrics = &m->metrics,
+                          .running = m->n_choices ? m->running : 0,
+                          .waiting = waiting > 0 ? waiting : 0,
+                          .rows = m->rows,
+                          .cache_share = positions > 0 ? (double)m->filled / positions : 0,
+                          .context = m->context,
+                          .weight_bytes = (double)m->stats.weight_bytes,
+                          .decode_seconds = m->stats.decode_seconds,
+                          .decodes = m->stats.decodes,
+                          .adapters = m->is->n_adapters};
+        list_adapters(s, m, false, &all[i].running_adapters);
+        list_adapters(s, m, true, &all[i].waiting_adapters);
+    }
+    if (all)
+        metrics_text(all, n, s->refused, out);
     pthread_mutex_unlock(&s->lock);
+    for (int i = 0; i < n && all; i++) {
+        strbuf_free(&all[i].running_adapters);
+        strbuf_free(&all[i].waiting_adapters);
+    }
+    free(all);
 }
 
 #define PAGE(kind) .is_public = true, .page = page_##kind, .page_end = page_##kind##_end

@@ -21,12 +21,21 @@ typedef struct Server Server;
 /* A line, without its end, that goes to a log. Called by several threads at once. */
 typedef void ServerLog(void *context, const char *line);
 
+/* A model that clients may ask for. */
+typedef struct ServerModel {
+    const char *name; /* what clients call it */
+    const char *path; /* where chat formats are looked for */
+    const char *const *
+        adapter; /* [n_adapters] what they call those of its engine's options; no two names are the same */
+    int n_adapters;
+} ServerModel;
+
 typedef struct ServerOptions {
     const char *host;               /* address to listen at, "127.0.0.1" */
     int port;                       /* 0: one that is free */
     const char *socket_path;        /* listen there instead; or NULL */
-    const char *model_path;         /* where chat formats are looked for */
-    const char *model_name;         /* what clients call it */
+    const ServerModel *model;       /* [n_models] */
+    int n_models;                   /* at least 1 */
     const char *chat_format;        /* name of the format, or NULL: the model's */
     const char *key_file;           /* a key per line, or NULL: none is wanted */
     const char *tls_cert, *tls_key; /* PEM files, the chain and its key; or NULL: no TLS */
@@ -48,9 +57,9 @@ int server_new(const ServerOptions *options, Server **out, cvn_err *err);
 /* The port it listens at; 0 at a path. */
 int server_port(const Server *server);
 
-/* Answers requests until server_drain and its end, or server_abort: 0, or the engine's error. The engine, made for all
-   kinds of sampling, is this thread's meanwhile. */
-int server_run(Server *server, const cvn_model *model, cvn_engine *engine, cvn_err *err);
+/* Answers requests until server_drain and its end, or server_abort: 0, or an engine's error. The engines, one for each
+   model and made for all kinds of sampling, are this thread's meanwhile. */
+int server_run(Server *server, cvn_engine *const *engine, cvn_err *err);
 
 /* From other threads. What runs is finished, what is new is refused; once more: nothing is finished. False: it has not begun
    to run. */

@@ -30,11 +30,11 @@ int answer_tokenize(Server *s, Ask *a, json_t **out, Refusal *why)
         return why->status;
     const TokenIds *ids = a->prompt;
     *out = json_pack("{s:I,s:I,s:o}", "count", (json_int_t)ids->n, "max_model_len",
-                     (json_int_t)s->context, "tokens", ids_json(ids));
+                     (json_int_t)a->served->context, "tokens", ids_json(ids));
     json_t *pieces = a->return_token_strs ? json_array() : json_null();
     for (size_t i = 0; i < ids->n && a->return_token_strs; i++) {
         size_t n = 0;
-        const char *piece = tokenizer_piece(s->tokenizer, ids->id[i], &n);
+        const char *piece = tokenizer_piece(a->served->tokenizer, ids->id[i], &n);
         json_array_append_new(pieces, json_text_of(piece, n));
     }
     json_object_set_new(*out, "token_strs", pieces);
@@ -43,9 +43,9 @@ int answer_tokenize(Server *s, Ask *a, json_t **out, Refusal *why)
 
 int answer_detokenize(Server *s, Ask *a, json_t **out, Refusal *why)
 {
-    if (fields_read(&fields_detokenize, a, s->options.lenient, why))
+    if (fields_read(&fields_detokenize, a, s->options.lenient, why) || find_model(s, a, why))
         return why->status;
-    if (!s->tokenizer)
+    if (!a->served->tokenizer)
         return refuse(why, 400, "tokens", "the model has no tokenizer");
     if (!a->prompts ||
         (json_array_size(a->prompts) && !json_is_integer(json_array_get(a->prompts, 0))))
@@ -55,8 +55,8 @@ int answer_detokenize(Server *s, Ask *a, json_t **out, Refusal *why)
         if (prompts_of_completion(s, a, why))
             return why->status;
         cvn_err err = {0};
-        if (tokenizer_decode(s->tokenizer, a->prompt->id, a->prompt->n, TOKENIZER_SPECIAL, &text,
-                             &err)) {
+        if (tokenizer_decode(a->served->tokenizer, a->prompt->id, a->prompt->n, TOKENIZER_SPECIAL,
+                             &text, &err)) {
             strbuf_free(&text);
             return refuse(why, 400, "tokens", "%s", err.message);
         }
@@ -72,7 +72,8 @@ int answer_apply_template(Server *s, Ask *a, json_t **out, Refusal *why)
         prompt_of_messages(s, a, why))
         return why->status;
     StrBuf text = {0};
-    tokenizer_decode(s->tokenizer, a->prompt->id, a->prompt->n, TOKENIZER_SPECIAL, &text, NULL);
+    tokenizer_decode(a->served->tokenizer, a->prompt->id, a->prompt->n, TOKENIZER_SPECIAL, &text,
+                     NULL);
     *out = json_pack("{s:o}", "prompt", json_text_of(text.text, text.length));
     strbuf_free(&text);
     return 200;

@@ -1,4 +1,4 @@
-/* The engine's thread: requests in, tokens out, and what nobody waits for any more is cancelled. */
+/* The engines' thread: requests in, tokens out, and what nobody waits for any more is cancelled. */
 #include "server/internal.h"
 
 #include "base/map.h"
@@ -44,10 +44,11 @@ int worker_add(Server *s, Exchange *x, Refusal *why)
 {
     pthread_mutex_lock(&s->lock);
     cvn_err err = {0};
+    Served *m = x->ask.served;
     bool ready = s->state == SERVER_READY;
     for (int i = 0; i < x->ask.n_prompts && ready; i++) {
         const cvn_request request = ask_request(&x->ask, i * (int)x->ask.n, 0);
-        if (engine_check_request(s->engine, &request, i, &err))
+        if (engine_check_request(m->engine, &request, i, &err))
             refuse(why, 400, NULL, "%s", err.message);
     }
     if (why->status) {
@@ -56,11 +57,11 @@ int worker_add(Server *s, Exchange *x, Refusal *why)
         refuse(why, 503, NULL, "the server is %s",
                s->state == SERVER_LOADING ? "loading the model" : "shutting down");
         why->retry = 5;
-    } else if (s->n_choices + x->n_choices > s->rows + s->options.max_waiting) {
+    } else if (m->n_choices + x->n_choices > m->rows + s->options.max_waiting) {
         refuse(why, 429, NULL,
                "%d texts are under way or wait, and %d more were asked for; at most "
                "%d may be",
-               s->n_choices, x->n_choices, s->rows + s->options.max_waiting);
+               m->n_choices, x->n_choices, m->rows + s->options.max_waiting);
         why->code = "rate_limit_exceeded";
         why->retry = 1;
     } else {
@@ -68,7 +69,7 @@ int worker_add(Server *s, Exchange *x, Refusal *why)
         x->before = s->last;
         *(s->last ? &s->last->next : &s->first) = x;
         s->last = x;
-        s->n_choices += x->n_choices;
+        m->n_choices += x->n_choices;
         pthread_cond_signal(&s->wake);
     }
     pthread_mutex_unlock(&s->lock);
@@ -82,17 +83,18 @@ static bool hear(void *context, int id, int32_t token)
     Choice *c = context;
     Exchange *x = c->x;
     Server *s = x->server;
+    Metrics *m = &x->ask.served->metrics;
     (void)id;
     double now = clock_seconds();
     pthread_mutex_lock(&s->lock);
     if (c->n_drawn)
-        metrics_observe(&s->metrics, HIST_INTER_TOKEN, now - x->last);
+        metrics_observe(m, HIST_INTER_TOKEN, now - x->last);
     else
-        metrics_observe(&s->metrics, HIST_FIRST_TOKEN, now - x->begin);
+        metrics_observe(m, HIST_FIRST_TOKEN, now - x->begin);
     x->first = x->first > 0 ? x->first : now;
     x->last = now;
     bool go_on = choice_push(c, token) && !x->cancelled;
-    s->metrics.generation_tokens++;
+    m->generation_tokens++;
     if (x->ask.stream && exchange_has_news(x))
         http_wake(x);
     pthread_mutex_unlock(&s->lock);
@@ -105,13 +107,13 @@ static void look(void *context, int id, const float *logits, int32_t token)
     Server *s = c->x->server;
     (void)id;
     pthread_mutex_lock(&s->lock);
-    choice_see(c, logits, cvn_model_vocab(s->model), token);
+    choice_see(c, logits, cvn_model_vocab(c->x->ask.served->model), token);
     pthread_mutex_unlock(&s->lock);
 }
 
-static void note_end(Server *s, const Choice *c)
+static void note_end(const Choice *c)
 {
-    Metrics *m = &s->metrics;
+    Metrics *m = &c->x->ask.served->metrics;
     const cvn_result *r = &c->result;
     bool gone = r->finish == CVN_FINISH_CANCELLED;
     m->finished[gone ? REASON_ABORT
@@ -154,8 +156,8 @@ static void end(void *context, int id, const cvn_result *result)
     if (result->finish == CVN_FINISH_CONSTRAINT)
         refuse(&x->failed, 500, NULL, "%s", result->why);
     choice_end(c, result);
-    s->n_choices--;
-    note_end(s, c);
+    x->ask.served->n_choices--;
+    note_end(c);
     if (x->n_ended == x->n_choices || x->ask.stream)
         http_wake(x);
     if (x->n_ended == x->n_choices) {
@@ -178,7 +180,7 @@ static void end_exchange(Server *s, Exchange *x, int status, const cvn_err *why)
     pthread_mutex_unlock(&s->lock);
     for (int i = 0; i < x->n_choices; i++) {
         Choice *c = &x->choice[i];
-        if (!c->ended && (!c->id || cvn_engine_cancel(s->engine, c->id, NULL)))
+        if (!c->ended && (!c->id || cvn_engine_cancel(x->ask.served->engine, c->id, NULL)))
             end(c, 0, &none);
     }
     pthread_mutex_lock(&s->lock);
@@ -187,7 +189,7 @@ static void end_exchange(Server *s, Exchange *x, int status, const cvn_err *why)
 }
 
 typedef struct Seeing {
-    const Server *server;
+    const cvn_model *model;
     Likely *likely;
     int n_top;
 } Seeing;
@@ -195,28 +197,28 @@ typedef struct Seeing {
 static void see(void *context, int at, const float *logits, int32_t token)
 {
     const Seeing *seeing = context;
-    seeing->likely[at] =
-        likely_of(logits, cvn_model_vocab(seeing->server->model), token, seeing->n_top);
+    seeing->likely[at] = likely_of(logits, cvn_model_vocab(seeing->model), token, seeing->n_top);
 }
 
 /* Computes what is said of the prompts' own tokens, on a row that is free; false: none is. */
-static bool see_prompts(Server *s, Exchange *x, cvn_err *err)
+static bool see_prompts(Exchange *x, cvn_err *err)
 {
     const Ask *a = &x->ask;
+    const Served *m = a->served;
     int n_top = ask_prompt_top(a);
     x->seen = n_top >= 0 && !x->seen ? calloc((size_t)a->n_prompts, sizeof *x->seen) : x->seen;
     for (; n_top >= 0 && x->n_seen < a->n_prompts && !x->cancelled; x->n_seen++) {
         const TokenIds *p = &a->prompt[x->n_seen];
-        if (s->engine->queue.running == s->rows)
+        if (m->engine->queue.running == m->rows)
             return false;
-        Seeing seeing = {s, calloc(p->n, sizeof(Likely)), n_top};
+        Seeing seeing = {m->model, calloc(p->n, sizeof(Likely)), n_top};
         if (!x->seen || !seeing.likely) {
             free(seeing.likely);
             err_set(err, CVN_EMEM, "no memory for log-probabilities of %zu tokens", p->n);
             return true;
         }
         x->seen[x->n_seen] = seeing.likely;
-        if (cvn_engine_score_logits(s->engine, 0, p->id, (int64_t)p->n, see, &seeing, err))
+        if (cvn_engine_score_logits(m->engine, a->adapter, p->id, (int64_t)p->n, see, &seeing, err))
             return true;
     }
     return true;
@@ -226,17 +228,17 @@ static bool see_prompts(Server *s, Exchange *x, cvn_err *err)
 static int submit_choice(Choice *c, cvn_err *err)
 {
     const Exchange *x = c->x;
-    const Server *s = x->server;
+    const Served *m = x->ask.served;
     const cvn_listener listener = {hear, end, c};
     cvn_request request = choice_request(c, (uint64_t)x->ask.seed);
     request.on_logits = x->ask.logprobs ? look : NULL;
     if (c->tokens.failed || c->joined.failed)
         return err_set(err, CVN_EMEM, "no memory for an answer");
-    if (request.n_prompt > s->context) {
-        request.n_prompt = s->context;
+    if (request.n_prompt > m->context) {
+        request.n_prompt = m->context;
         request.max_tokens = 0;
     }
-    return cvn_engine_submit(s->engine, &request, &listener, &c->id, err);
+    return cvn_engine_submit(m->engine, &request, &listener, &c->id, err);
 }
 
 static void submit(Server *s, Exchange *x)
@@ -250,20 +252,20 @@ static void submit(Server *s, Exchange *x)
         }
 }
 
-/* The first exchange that is new, or that nobody waits for any more; the lock is held. */
-static Exchange *find_work(const Server *s)
+/* The first exchange with a model that is new, or that nobody waits for any more; the lock is held. */
+static Exchange *find_work(const Server *s, const Served *m)
 {
     Exchange *x = s->first;
-    while (x && x->submitted && !x->cancelled && !x->late)
+    while (x && (x->ask.served != m || (x->submitted && !x->cancelled && !x->late)))
         x = x->next;
     return x;
 }
 
-static void take_work(Server *s)
+static void take_work(Server *s, const Served *m)
 {
     for (;;) {
         pthread_mutex_lock(&s->lock);
-        Exchange *x = find_work(s);
+        Exchange *x = find_work(s, m);
         pthread_mutex_unlock(&s->lock);
         if (!x)
             return;
@@ -275,7 +277,7 @@ static void take_work(Server *s)
             end_exchange(s, x, 0, NULL);
         else if (x->late)
             end_exchange(s, x, 504, &err);
-        else if (!see_prompts(s, x, &err))
+        else if (!see_prompts(x, &err))
             return; /* those behind it wait, too: a row will be free */
         else if (err.code)
             end_exchange(s, x, 500, &err);
@@ -326,11 +328,14 @@ static bool wait_for_work(Server *s)
     return more;
 }
 
-static void end_all(Server *s, const cvn_err *why)
+/* Of a model, or of all (NULL). */
+static void end_all(Server *s, const Served *m, const cvn_err *why)
 {
     for (;;) {
         pthread_mutex_lock(&s->lock);
         Exchange *x = s->first;
+        while (x && m && x->ask.served != m)
+            x = x->next;
         pthread_mutex_unlock(&s->lock);
         if (!x)
             return;
@@ -338,18 +343,18 @@ static void end_all(Server *s, const cvn_err *why)
     }
 }
 
-static void note_step(Server *s, const cvn_engine_stats *before)
+static void note_step(Server *s, Served *m)
 {
-    cvn_engine_stats now = cvn_engine_get_stats(s->engine);
+    cvn_engine_stats now = cvn_engine_get_stats(m->engine);
     int64_t tokens =
-        now.prefill_tokens - before->prefill_tokens + now.decoded_tokens - before->decoded_tokens;
+        now.prefill_tokens - m->stats.prefill_tokens + now.decoded_tokens - m->stats.decoded_tokens;
     pthread_mutex_lock(&s->lock);
-    metrics_observe(&s->metrics, HIST_STEP_TOKENS, (double)tokens);
-    s->stats = now;
-    s->running = s->engine->queue.running;
-    s->filled = 0;
-    for (int i = 0; i < s->rows; i++)
-        s->filled += s->engine->job[i] ? s->engine->filled[i] : 0;
+    metrics_observe(&m->metrics, HIST_STEP_TOKENS, (double)tokens);
+    m->stats = now;
+    m->running = m->engine->queue.running;
+    m->filled = 0;
+    for (int i = 0; i < m->rows; i++)
+        m->filled += m->engine->job[i] ? m->engine->filled[i] : 0;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -379,37 +384,49 @@ static void digest_tensor(uint64_t *sum, const IoTensor *t)
         digest_tensor(sum, &t->part[i]);
 }
 
-/* Tells apart what would answer otherwise: weights, tokenizer, and what programs are made of. */
-static void make_fingerprint(Server *s, const cvn_model *model)
+/* Tells apart what would answer otherwise: weights, adapters, tokenizer, and what programs are made of. */
+static void make_fingerprint(Served *m)
 {
-    const cvn_engine_options *o = &s->engine->options;
+    const cvn_model *model = m->model;
+    const cvn_engine_options *o = &m->engine->options;
     const int64_t of[] = {model->dtype, model->io.config.quant.kind,
-                          s->tokenizer ? (int64_t)tokenizer_hash(s->tokenizer) : 0};
+                          m->tokenizer ? (int64_t)tokenizer_hash(m->tokenizer) : 0};
     uint64_t sum = 0;
     digest(&sum, of, sizeof of);
     digest(&sum, o->bucket, (size_t)o->n_buckets * sizeof *o->bucket);
     const char *const texts[] = {
-        CVN_VERSION, s->engine->rt.info.kind, o->kv_cache, o->activations, o->mesh,
-        o->layout,   model->io.adapter};
+        CVN_VERSION, m->engine->rt.info.kind, o->kv_cache, o->activations, o->mesh, o->layout,
+        o->pooling,  model->io.adapter};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         digest_text(&sum, texts[i]);
     for (size_t i = 0; i < model->io.tensors.n; i++)
         digest_tensor(&sum, &model->io.tensors.tensor[i]);
-    snprintf(s->fingerprint, sizeof s->fingerprint, "fp_%016llx", (unsigned long long)sum);
+    for (int i = 0; i < m->engine->adapters.n; i++) {
+        const IoAdapter *a = &m->engine->adapters.adapter[i];
+        digest(&sum, &a->options.alpha, sizeof a->options.alpha);
+        for (size_t k = 0; k < a->tensors.n; k++)
+            digest_tensor(&sum, &a->tensors.tensor[k]);
+    }
+    snprintf(m->fingerprint, sizeof m->fingerprint, "fp_%016llx", (unsigned long long)sum);
 }
 
-static int begin(Server *s, const cvn_model *model, cvn_engine *e, cvn_err *err)
+static int begin_model(Server *s, Served *m, cvn_engine *e, cvn_err *err)
 {
-    s->model = model;
-    s->engine = e;
-    s->tokenizer = model->tokenizer;
-    s->context = e->options.context;
-    s->rows = e->options.rows;
-    make_fingerprint(s, model);
+    m->engine = e;
+    m->model = e->model;
+    m->tokenizer = e->model->tokenizer;
+    m->context = e->options.context;
+    m->rows = e->options.rows;
+    m->stats = cvn_engine_get_stats(e);
+    make_fingerprint(m);
     cvn_engine_watch(e, &s->aborting);
-    if (find_chat_format(s, err))
-        return err->code;
-    s->stats = cvn_engine_get_stats(e);
+    return find_chat_format(s, m, err);
+}
+
+static int begin(Server *s, cvn_engine *const *engine, cvn_err *err)
+{
+    for (int i = 0; i < s->options.n_models; i++)
+        TRY(begin_model(s, &s->served[i], engine[i], err));
     pthread_mutex_lock(&s->lock);
     if (s->state == SERVER_LOADING)
         s->state = SERVER_READY;
@@ -417,21 +434,29 @@ static int begin(Server *s, const cvn_model *model, cvn_engine *e, cvn_err *err)
     return CVN_OK;
 }
 
-int server_run(Server *s, const cvn_model *model, cvn_engine *e, cvn_err *err)
+/* What is new of one model, and a step. */
+static void work_on(Server *s, Served *m)
 {
-    int code = begin(s, model, e, err);
+    cvn_err err = {0};
+    take_work(s, m);
+    if (!m->engine->queue.n)
+        return;
+    int failed = cvn_engine_step(m->engine, NULL, &err);
+    if (failed && failed != CVN_EINTERRUPTED)
+        end_all(s, m, &err);
+    note_step(s, m);
+}
+
+int server_run(Server *s, cvn_engine *const *engine, cvn_err *err)
+{
+    int code = begin(s, engine, err);
     while (code == CVN_OK && !s->aborting && wait_for_work(s)) {
-        cvn_err local = {0};
-        take_work(s);
-        cvn_engine_stats before = s->stats;
-        int failed = cvn_engine_step(e, NULL, &local);
-        if (failed && failed != CVN_EINTERRUPTED)
-            end_all(s, &local);
-        note_step(s, &before);
+        for (int i = 0; i < s->options.n_models; i++)
+            work_on(s, &s->served[i]);
         look_at_connections(s);
     }
     const cvn_err ended = {.code = CVN_EINTERRUPTED, .message = "the server was stopped"};
-    end_all(s, &ended);
+    end_all(s, NULL, &ended);
     pthread_mutex_lock(&s->lock);
     s->state = SERVER_ENDED;
     pthread_mutex_unlock(&s->lock);
