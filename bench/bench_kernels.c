@@ -92,7 +92,15 @@ static double time_kernel(Pool *pool, const Kernel *kernel, const cvn_value *v,
     void *scratch = allocate(bytes + 1);
     run.args = (KernelArgs){
         .op = op, .in = in, .out = out, .scratch = scratch, .barrier = pool_barrier(pool)};
-    double seconds = median_seconds(pool, run_kernel, &run);
+    enum { REPEATS = 7 };
+    double sample[REPEATS];
+    pool_run(pool, run_kernel, &run);
+    for (int i = 0; i < REPEATS; i++) {
+        int64_t begin = clock_ns();
+        pool_run(pool, run_kernel, &run);
+        sample[i] = (double)(clock_ns() - begin) * 1e-9;
+    }
+    double seconds = median(sample, REPEATS);
     for (int i = 0; i < op->n_operands; i++)
         free(made[i]);
     for (int i = 0; i < op->n_results; i++)
@@ -391,11 +399,17 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench_kernels: %s\n", err.message);
         return 1;
     }
-    Ceilings c;
-    if (ceilings_measure(pool, &c, &err)) {
+    ReadProbe *probe;
+    if (read_probe_new(pool, &probe, &err)) {
         fprintf(stderr, "bench_kernels: %s\n", err.message);
         return 1;
     }
+    read_probe_run(probe, 0);
+    Ceilings c = {.bandwidth = read_probe_run(probe, 0.3),
+                  .flops_f32 = peak_run(pool, CVN_F32, 0.3),
+                  .flops_bf16 = peak_run(pool, CVN_BF16, 0.3),
+                  .flops_int8 = peak_run(pool, CVN_I8, 0.3)};
+    read_probe_free(probe);
     printf("%d threads, %s: reads %.1f GB/s, f32 %.1f GFLOP/s, bf16 %.1f GFLOP/s\n",
            pool_threads(pool), cpu_kernels()->name, c.bandwidth * 1e-9, c.flops_f32 * 1e-9,
            c.flops_bf16 * 1e-9);

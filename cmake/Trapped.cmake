@@ -10,7 +10,7 @@ target_include_directories(amx_trap_objects PRIVATE src include)
 add_library(amx_trap INTERFACE)
 target_sources(amx_trap INTERFACE $<TARGET_OBJECTS:amx_trap_objects>)
 target_link_options(amx_trap INTERFACE
-  "LINKER:--wrap=cpu_features,--wrap=cpu_request_amx,--wrap=ceilings_measure,--wrap=peak_run")
+  "LINKER:--wrap=cpu_features,--wrap=cpu_request_amx,--wrap=peak_run")
 
 if(TARGET caravan)
   add_executable(caravan_trapped EXCLUDE_FROM_ALL $<TARGET_OBJECTS:caravan>)

@@ -189,7 +189,7 @@ static int open_bench(Bench *b, cvn_err *err)
     int code = runtime_open(&rt, &alone, err);
     b->threads = rt.info.threads;
     if (!code)
-        code = rt.backend->ceilings(rt.devices, &b->ceilings, err);
+        code = runtime_ceilings(&rt, &b->ceilings, err);
     runtime_close(&rt);
     TRY(code);
     TRY(share_ceilings(b, err));

@@ -17,6 +17,7 @@
 #include "shard/axes.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -499,40 +500,12 @@ typedef struct Probe {
     Devices *devices;
     cvn_dtype dtype;
     double seconds;
-    Ceilings *ceilings; /* [local devices] */
-    double *sample;     /* [local devices] */
-    _Atomic int code;   /* of one that failed */
+    double *sample; /* [local devices] */
 } Probe;
 
 static Pool *pool_of(const Probe *p, int d)
 {
     return p->devices->group->device[d]->pool;
-}
-
-static void probe_ceilings(void *context, int d, int n)
-{
-    Probe *p = context;
-    (void)n;
-    if (ceilings_measure(pool_of(p, d), &p->ceilings[d], NULL))
-        p->code = CVN_EMEM;
-}
-
-static int cpu_ceilings(Devices *c, Ceilings *out, cvn_err *err)
-{
-    size_t n = (size_t)c->group->n;
-    Probe p = {.devices = c, .ceilings = calloc(n, sizeof *p.ceilings)};
-    *out = (Ceilings){0};
-    if (!p.ceilings)
-        return err_set(err, CVN_EMEM, "no memory to measure %zu devices", n);
-    group_each(c->group, probe_ceilings, &p);
-    for (size_t d = 0; d < n; d++) {
-        out->bandwidth += p.ceilings[d].bandwidth;
-        out->flops_f32 += p.ceilings[d].flops_f32;
-        out->flops_bf16 += p.ceilings[d].flops_bf16;
-        out->flops_int8 += p.ceilings[d].flops_int8;
-    }
-    free(p.ceilings);
-    return p.code ? err_set(err, p.code, "no memory to measure what the machine can do") : CVN_OK;
 }
 
 static void probe_peak(void *context, int d, int n)
@@ -547,8 +520,8 @@ static void probe_reads(void *context, int d, int n)
     Probe *p = context;
     ReadProbe **probe = &p->devices->probe[d];
     (void)n;
-    if (*probe || read_probe_new(pool_of(p, d), probe, NULL) == CVN_OK)
-        p->sample[d] = read_probe_run(*probe, p->seconds);
+    bool there = *probe || read_probe_new(pool_of(p, d), probe, NULL) == CVN_OK;
+    p->sample[d] = there ? read_probe_run(*probe, p->seconds) : -INFINITY;
 }
 
 static double sample_all(Devices *c, PoolFn *fn, cvn_dtype dtype, double seconds)
@@ -617,7 +590,6 @@ const Backend cpu_backend = {
     .communication = cpu_communication,
     .trace_begin = cpu_trace_begin,
     .trace_write = cpu_trace_write,
-    .ceilings = cpu_ceilings,
     .peak = cpu_peak,
     .reads = cpu_reads,
     .traffic = cpu_traffic,

@@ -12,24 +12,12 @@
 #include <immintrin.h>
 #endif
 
-enum { REPEATS = 7, VECTOR = 64, HUGE_PAGE = 2 << 20 };
+enum { VECTOR = 64, HUGE_PAGE = 2 << 20 };
 
 /* Larger than the caches of any machine this runs on. */
 static const size_t READ_BYTES = (size_t)256 << 20;
 
 typedef uint64_t Words __attribute__((vector_size(VECTOR)));
-
-double median_seconds(Pool *pool, PoolFn *fn, void *context)
-{
-    double seconds[REPEATS];
-    pool_run(pool, fn, context);
-    for (int i = 0; i < REPEATS; i++) {
-        int64_t begin = clock_ns();
-        pool_run(pool, fn, context);
-        seconds[i] = (double)(clock_ns() - begin) * 1e-9;
-    }
-    return median(seconds, REPEATS);
-}
 
 /* Pieces of a thread's share that have been read in this pass; alone in its cache line. */
 typedef struct Taken {
@@ -125,20 +113,6 @@ double read_probe_run(ReadProbe *p, double seconds)
     return bytes / passed;
 }
 
-static int read_bandwidth(Pool *pool, double *out, cvn_err *err)
-{
-    ReadProbe *probe;
-    if (read_probe_new(pool, &probe, err))
-        return CVN_EMEM;
-    double sample[REPEATS];
-    read_probe_run(probe, 0);
-    for (int i = 0; i < REPEATS; i++)
-        sample[i] = read_probe_run(probe, 0);
-    *out = median(sample, REPEATS);
-    read_probe_free(probe);
-    return CVN_OK;
-}
-
 /* A peak: the loop, and the operations of one turn of it. */
 typedef struct Peak {
     void (*run)(float *sink, int loops);
@@ -161,133 +135,81 @@ static void run_peak(void *context, int thread, int n_threads)
     }
 }
 
-#if defined(__x86_64__)
-__attribute__((target("avx512f"))) static void peak_avx512(float *sink, int loops)
-{
-    __m512 x = _mm512_set1_ps(0.5f), sum[CHAINS];
-    for (int i = 0; i < CHAINS; i++)
-        sum[i] = _mm512_set1_ps((float)i);
-    for (int n = 0; n < loops; n++)
-#pragma GCC unroll 12
-        for (int i = 0; i < CHAINS; i++)
-            sum[i] = _mm512_fmadd_ps(sum[i], x, x);
-    for (int i = 1; i < CHAINS; i++)
-        sum[0] = _mm512_add_ps(sum[0], sum[i]);
-    _mm512_storeu_ps(sink, sum[0]);
-}
-
-__attribute__((target("avx512f,avx512bf16"))) static void peak_avx512_bf16(float *sink, int loops)
-{
-    __m512bh x = (__m512bh)_mm512_set1_epi32(0x3f003f00);
-    __m512 sum[CHAINS];
-    for (int i = 0; i < CHAINS; i++)
-        sum[i] = _mm512_set1_ps((float)i);
-    for (int n = 0; n < loops; n++)
-#pragma GCC unroll 12
-        for (int i = 0; i < CHAINS; i++)
-            sum[i] = _mm512_dpbf16_ps(sum[i], x, x);
-    for (int i = 1; i < CHAINS; i++)
-        sum[0] = _mm512_add_ps(sum[0], sum[i]);
-    _mm512_storeu_ps(sink, sum[0]);
-}
-
-__attribute__((target("avx512f,avx512vnni"))) static void peak_avx512_vnni(float *sink, int loops)
-{
-    __m512i x = _mm512_set1_epi8(1), sum[CHAINS];
-    for (int i = 0; i < CHAINS; i++)
-        sum[i] = _mm512_set1_epi32(i);
-    for (int n = 0; n < loops; n++)
-#pragma GCC unroll 12
-        for (int i = 0; i < CHAINS; i++)
-            sum[i] = _mm512_dpbusd_epi32(sum[i], x, x);
-    for (int i = 1; i < CHAINS; i++)
-        sum[0] = _mm512_add_epi32(sum[0], sum[i]);
-    _mm512_storeu_si512(sink, sum[0]);
-}
-
-#if defined(CVN_HAVE_AMX)
+/* A loop over chains of sums: what chain i starts with, and what comes of sum[i] and x each time. */
+#define PEAK(name, features, vector, factor, start, more)                                          \
+    features static void peak_##name(float *sink, int loops)                                       \
+    {                                                                                              \
+        const vector x = factor;                                                                   \
+        vector sum[CHAINS];                                                                        \
+        for (int i = 0; i < CHAINS; i++)                                                           \
+            sum[i] = start;                                                                        \
+        for (int n = 0; n < loops; n++)                                                            \
+            _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) sum[i] = more;               \
+        for (int i = 1; i < CHAINS; i++)                                                           \
+            sum[0] += sum[i];                                                                      \
+        memcpy(sink, &sum[0], sizeof sum[0]);                                                      \
+    }
 /* Four independent sums, as products have them; tiles of zeros take as long as any. */
-__attribute__((target("amx-tile,amx-bf16"))) static void peak_amx_bf16(float *sink, int loops)
-{
-    _tile_loadconfig(&tile_config);
-    for (int n = 0; n < loops / 4; n++) {
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
+#define PEAK_TILES(name, features, multiply)                                                       \
+    features static void peak_amx_##name(float *sink, int loops)                                   \
+    {                                                                                              \
+        _tile_loadconfig(&tile_config);                                                            \
+        for (int n = 0; n < loops / 4; n++) {                                                      \
+            multiply(0, 4, 6);                                                                     \
+            multiply(1, 4, 7);                                                                     \
+            multiply(2, 5, 6);                                                                     \
+            multiply(3, 5, 7);                                                                     \
+        }                                                                                          \
+        _tile_release();                                                                           \
+        *sink = 0;                                                                                 \
     }
-    _tile_release();
-    *sink = 0;
-}
+#define WITH(features) __attribute__((target(features)))
 
-__attribute__((target("amx-tile,amx-int8"))) static void peak_amx_int8(float *sink, int loops)
-{
-    _tile_loadconfig(&tile_config);
-    for (int n = 0; n < loops / 4; n++) {
-        _tile_dpbssd(0, 4, 6);
-        _tile_dpbssd(1, 4, 7);
-        _tile_dpbssd(2, 5, 6);
-        _tile_dpbssd(3, 5, 7);
-    }
-    _tile_release();
-    *sink = 0;
-}
+typedef float Four __attribute__((vector_size(16)));
+
+PEAK(portable, , Four, (Four){0} + 0.5f, (Four){0} + (float)i, sum[i] * x + x)
+#if defined(__x86_64__)
+PEAK(avx2, WITH("avx2,fma"), __m256, _mm256_set1_ps(0.5f), _mm256_set1_ps((float)i),
+     _mm256_fmadd_ps(sum[i], x, x))
+PEAK(avx512, WITH("avx512f"), __m512, _mm512_set1_ps(0.5f), _mm512_set1_ps((float)i),
+     _mm512_fmadd_ps(sum[i], x, x))
+PEAK(avx512_bf16, WITH("avx512f,avx512bf16"), __m512, (__m512)_mm512_set1_epi32(0x3f003f00),
+     _mm512_set1_ps((float)i), _mm512_dpbf16_ps(sum[i], (__m512bh)x, (__m512bh)x))
+PEAK(avx512_vnni, WITH("avx512f,avx512vnni"), __m512i, _mm512_set1_epi8(1), _mm512_set1_epi32(i),
+     _mm512_dpbusd_epi32(sum[i], x, x))
+#if defined(CVN_HAVE_AMX)
+PEAK_TILES(bf16, WITH("amx-tile,amx-bf16"), _tile_dpbf16ps)
+PEAK_TILES(int8, WITH("amx-tile,amx-int8"), _tile_dpbssd)
+#endif
 #endif
 
-__attribute__((target("avx2,fma"))) static void peak_avx2(float *sink, int loops)
-{
-    __m256 x = _mm256_set1_ps(0.5f), sum[CHAINS];
-    for (int i = 0; i < CHAINS; i++)
-        sum[i] = _mm256_set1_ps((float)i);
-    for (int n = 0; n < loops; n++)
-#pragma GCC unroll 12
-        for (int i = 0; i < CHAINS; i++)
-            sum[i] = _mm256_fmadd_ps(sum[i], x, x);
-    for (int i = 1; i < CHAINS; i++)
-        sum[0] = _mm256_add_ps(sum[0], sum[i]);
-    _mm256_storeu_ps(sink, sum[0]);
-}
-#endif
-
-static void peak_portable(float *sink, int loops)
-{
-    typedef float Four __attribute__((vector_size(16)));
-    Four sum[CHAINS];
-    for (int i = 0; i < CHAINS; i++)
-        sum[i] = (Four){0} + (float)i;
-    for (int n = 0; n < loops; n++)
-#pragma GCC unroll 12
-        for (int i = 0; i < CHAINS; i++)
-            sum[i] = sum[i] * 0.5f + 0.5f;
-    for (int i = 1; i < CHAINS; i++)
-        sum[0] += sum[i];
-    memcpy(sink, &sum[0], sizeof sum[0]);
-}
-
-/* Multiply-adds count as two operations. */
+/* Multiply-adds count as two operations. The last row for a level of kernels and a dtype holds. */
 static Peak peak_of(cvn_dtype dtype)
 {
-    Peak peak = {.run = peak_portable, .operations = 2.0 * 4 * CHAINS};
+    static const struct {
+        const char *level; /* or NULL: all */
+        cvn_dtype dtype;   /* CVN_DTYPE_COUNT: any */
+        Peak peak;
+    } rows[] = {
+        {NULL, CVN_DTYPE_COUNT, {.run = peak_portable, .operations = 2.0 * 4 * CHAINS}},
 #if defined(__x86_64__)
-    const char *level = cpu_kernels()->name;
-    bool bf16 = dtype == CVN_BF16, int8 = dtype == CVN_I8;
-    if (strncmp(level, "avx512", 6) == 0 || strcmp(level, "amx") == 0)
-        peak = (Peak){.run = peak_avx512, .operations = 2.0 * 16 * CHAINS};
-    if (strcmp(level, "avx2") == 0)
-        peak = (Peak){.run = peak_avx2, .operations = 2.0 * 8 * CHAINS};
-    if (strcmp(level, "avx512_bf16") == 0 && bf16)
-        peak = (Peak){.run = peak_avx512_bf16, .operations = 2.0 * 32 * CHAINS};
-    if (strcmp(level, "avx512_bf16") == 0 && int8)
-        peak = (Peak){.run = peak_avx512_vnni, .operations = 2.0 * 64 * CHAINS};
+        {"avx2", CVN_DTYPE_COUNT, {.run = peak_avx2, .operations = 2.0 * 8 * CHAINS}},
+        {"avx512", CVN_DTYPE_COUNT, {.run = peak_avx512, .operations = 2.0 * 16 * CHAINS}},
+        {"avx512_bf16", CVN_DTYPE_COUNT, {.run = peak_avx512, .operations = 2.0 * 16 * CHAINS}},
+        {"avx512_bf16", CVN_BF16, {.run = peak_avx512_bf16, .operations = 2.0 * 32 * CHAINS}},
+        {"avx512_bf16", CVN_I8, {.run = peak_avx512_vnni, .operations = 2.0 * 64 * CHAINS}},
+        {"amx", CVN_DTYPE_COUNT, {.run = peak_avx512, .operations = 2.0 * 16 * CHAINS}},
 #if defined(CVN_HAVE_AMX)
-    if (strcmp(level, "amx") == 0 && bf16)
-        peak = (Peak){.run = peak_amx_bf16, .operations = 2.0 * 16 * 16 * 32};
-    if (strcmp(level, "amx") == 0 && int8)
-        peak = (Peak){.run = peak_amx_int8, .operations = 2.0 * 16 * 16 * 64};
+        {"amx", CVN_BF16, {.run = peak_amx_bf16, .operations = 2.0 * 16 * 16 * 32}},
+        {"amx", CVN_I8, {.run = peak_amx_int8, .operations = 2.0 * 16 * 16 * 64}},
 #endif
-#else
-    (void)dtype;
 #endif
+    };
+    Peak peak = rows[0].peak;
+    for (size_t i = 1; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].level, cpu_kernels()->name) == 0 &&
+            (rows[i].dtype == CVN_DTYPE_COUNT || rows[i].dtype == dtype))
+            peak = rows[i].peak;
     return peak;
 }
 
@@ -305,25 +227,4 @@ double peak_run(Pool *pool, cvn_dtype dtype, double seconds)
         passed = (double)(clock_ns() - begin) * 1e-9;
     }
     return operations / passed;
-}
-
-static double median_peak(Pool *pool, cvn_dtype dtype)
-{
-    double sample[REPEATS];
-    peak_run(pool, dtype, 0);
-    for (int i = 0; i < REPEATS; i++)
-        sample[i] = peak_run(pool, dtype, 0);
-    return median(sample, REPEATS);
-}
-
-int ceilings_measure(Pool *pool, Ceilings *out, cvn_err *err)
-{
-    *out = (Ceilings){0};
-    int code = read_bandwidth(pool, &out->bandwidth, err);
-    if (code)
-        return code;
-    out->flops_f32 = median_peak(pool, CVN_F32);
-    out->flops_bf16 = median_peak(pool, CVN_BF16);
-    out->flops_int8 = median_peak(pool, CVN_I8);
-    return CVN_OK;
 }

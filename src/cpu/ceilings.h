@@ -8,9 +8,6 @@
 #include "base/threads.h"
 #include "run/ceilings.h"
 
-/* Takes about a second. */
-int ceilings_measure(Pool *pool, Ceilings *out, cvn_err *err);
-
 /* Reads of memory, to be measured in turns with something that is held against them: what memory gives changes within
    seconds where others use it too. */
 typedef struct ReadProbe ReadProbe;
@@ -23,11 +20,7 @@ void read_probe_free(ReadProbe *probe); /* NULL is allowed */
    nothing of use. */
 double read_probe_run(ReadProbe *probe, double seconds);
 
-/* Operations per second that all threads together do for about so many seconds (10 ms at least): one sample of
-   ceilings_flops, for measuring in turns, like reads. */
+/* Operations per second that all threads together do for about so many seconds (10 ms at least). */
 double peak_run(Pool *pool, cvn_dtype dtype, double seconds);
-
-/* Median seconds of running fn on all threads. */
-double median_seconds(Pool *pool, PoolFn *fn, void *context);
 
 #endif

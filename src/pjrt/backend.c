@@ -724,13 +724,6 @@ static int pjrt_trace_write(Devices *c, const char *path, cvn_err *err)
     return no_trace(err);
 }
 
-static int pjrt_ceilings(Devices *c, Ceilings *out, cvn_err *err)
-{
-    (void)c, (void)err;
-    *out = (Ceilings){0};
-    return CVN_OK;
-}
-
 static double pjrt_peak(Devices *c, cvn_dtype dtype, double seconds)
 {
     (void)c, (void)dtype, (void)seconds;
@@ -764,7 +757,6 @@ const Backend pjrt_backend = {
     .communication = pjrt_communication,
     .trace_begin = pjrt_trace_begin,
     .trace_write = pjrt_trace_write,
-    .ceilings = pjrt_ceilings,
     .peak = pjrt_peak,
     .reads = pjrt_reads,
 };

@@ -165,9 +165,8 @@ typedef struct Backend {
     /* From now on runs are recorded; and what was is written, by all processes together. */
     int (*trace_begin)(Devices *devices, cvn_err *err);
     int (*trace_write)(Devices *devices, const char *path, cvn_err *err);
-    /* What the devices of this process can do together: medians, which takes about a second; and one sample, of about so
-       many seconds, for measuring in turns with something that is held against it. */
-    int (*ceilings)(Devices *devices, Ceilings *out, cvn_err *err);
+    /* What the devices of this process can do together (run/ceilings.h): one sample, of about so many seconds, for measuring
+       in turns with something that is held against it. 0: it is not known; reads are negative without memory for them. */
     double (*peak)(Devices *devices, cvn_dtype dtype, double seconds);
     double (*reads)(Devices *devices, double seconds);
     /* Seconds that the first device here spent in steps that read weights and caches, products and attention, in the last

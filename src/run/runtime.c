@@ -207,3 +207,25 @@ void buffer_discard_row(Runtime *rt, Buffer *b, int64_t row)
                                  bytes);
     }
 }
+
+/* The median of some samples of reads, or of the peak of a dtype, after one that does not count. */
+static double ceiling(const Runtime *rt, bool reads, cvn_dtype dtype)
+{
+    enum { SAMPLES = 7 };
+    double sample[SAMPLES];
+    for (int i = -1; i < SAMPLES; i++)
+        sample[i < 0 ? 0 : i] =
+            reads ? rt->backend->reads(rt->devices, 0) : rt->backend->peak(rt->devices, dtype, 0);
+    return median(sample, SAMPLES);
+}
+
+int runtime_ceilings(const Runtime *rt, Ceilings *out, cvn_err *err)
+{
+    *out = (Ceilings){.bandwidth = ceiling(rt, true, CVN_F32)};
+    if (out->bandwidth < 0)
+        return err_set(err, CVN_EMEM, "no memory to measure the read bandwidth");
+    out->flops_f32 = ceiling(rt, false, CVN_F32);
+    out->flops_bf16 = ceiling(rt, false, CVN_BF16);
+    out->flops_int8 = ceiling(rt, false, CVN_I8);
+    return CVN_OK;
+}

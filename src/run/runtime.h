@@ -97,6 +97,9 @@ typedef struct DeviceMemory {
 
 void runtime_memory(const Runtime *rt, DeviceMemory *out);
 
+/* What the devices of this process can do: medians, which takes about a second. */
+int runtime_ceilings(const Runtime *rt, Ceilings *out, cvn_err *err);
+
 /* Takes memory, all 0, for each buffer of a role that has none yet. */
 int runtime_allocate(Runtime *rt, Role role, cvn_err *err);
 /* … and for temporaries of all programs made until now. */

@@ -335,13 +335,6 @@ static int counting_trace_write(Devices *c, const char *path, cvn_err *err)
     return no_trace(err);
 }
 
-static int counting_ceilings(Devices *c, Ceilings *out, cvn_err *err)
-{
-    (void)c, (void)err;
-    *out = (Ceilings){0};
-    return CVN_OK;
-}
-
 static double counting_peak(Devices *c, cvn_dtype dtype, double seconds)
 {
     (void)c, (void)dtype, (void)seconds;
@@ -385,7 +378,6 @@ const Backend counting_backend = {
     .communication = counting_communication,
     .trace_begin = counting_trace_begin,
     .trace_write = counting_trace_write,
-    .ceilings = counting_ceilings,
     .peak = counting_peak,
     .reads = counting_reads,
 };

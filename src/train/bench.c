@@ -26,7 +26,7 @@ static double processes(const Trainer *t)
 
 int train_ceilings(const Trainer *t, Ceilings *out, cvn_err *err)
 {
-    int code = t->rt.backend->ceilings(t->rt.devices, out, err);
+    int code = runtime_ceilings(&t->rt, out, err);
     ceilings_scale(out, processes(t));
     return code;
 }
