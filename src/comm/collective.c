@@ -109,7 +109,7 @@ static int gather_sources(Comm *comm, Exchange *e, cvn_err *err)
         if (!milestone_wait(comm, &peer->started, e->number + 1))
             return comm_failed(comm, err);
         TRY(check_agreement(e, e->member[j], peer, err));
-        Box box;
+        cvn_type box;
         Source to;
         piece_of(e->op, e->size, j, e->self, &box, &e->source[j], &to);
         e->source[j].base = peer->in;
@@ -140,7 +140,7 @@ static int wait_for_peers(Comm *comm, Exchange *e, cvn_err *err)
 static void reduce_to_all(const KernelArgs *args, const Exchange *e)
 {
     enum { CHUNK = 4096 };
-    Box box;
+    cvn_type box;
     Source in, out;
     piece_of(e->op, e->size, e->self, e->self, &box, &in, &out);
     int64_t begin, end;
@@ -158,11 +158,11 @@ static void reduce_to_all(const KernelArgs *args, const Exchange *e)
 /* Lines of the box are spread over the threads; one long line is cut. */
 static void reduce_own_part(const KernelArgs *args, const Exchange *e)
 {
-    Box box;
+    cvn_type box;
     Source in, out;
     piece_of(e->op, e->size, e->self, e->self, &box, &in, &out);
     int64_t line = box.dim[1], begin, end;
-    kernel_share(box_elements(&box), 64, args->thread, args->n_threads, &begin, &end);
+    kernel_share(cvn_type_elements(&box), 64, args->thread, args->n_threads, &begin, &end);
     for (int64_t i = begin; i < end;) {
         int64_t n = num_min(line - i % line, end - i);
         fold_run(box.dtype, e->op->attr.reduce, e->source, e->size, i / line, i % line, n, e->out,
@@ -180,15 +180,15 @@ static void move_pieces(const KernelArgs *args, const Exchange *e)
         return;
     }
     for (int64_t j = 0; j < e->size; j++) {
-        Box box;
+        cvn_type box;
         Source in, out;
         int64_t begin, end;
         piece_of(e->op, e->size, j, e->self, &box, &in, &out);
         bool nibbles = box.dtype == CVN_I4;
         if (nibbles && args->thread > 0)
             continue;
-        kernel_share(box_elements(&box), 64, args->thread, nibbles ? 1 : args->n_threads, &begin,
-                     &end);
+        kernel_share(cvn_type_elements(&box), 64, args->thread, nibbles ? 1 : args->n_threads,
+                     &begin, &end);
         if (e->source[j].base)
             box_copy(&box, &e->source[j], e->out, out.at, out.stride, begin, end);
     }

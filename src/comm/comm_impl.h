@@ -6,6 +6,7 @@
 #include "comm/comm.h"
 #include "comm/table.h"
 #include "comm/transport.h"
+#include "graph/strides.h"
 
 #include <pthread.h>
 #include <stdalign.h>
@@ -18,14 +19,7 @@ typedef struct Milestone {
     atomic_uint sleepers;  /* threads that sleep, or are about to */
 } Milestone;
 
-/* A box of elements, moved between places in which it has different strides. */
-typedef struct Box {
-    cvn_dtype dtype;
-    int rank;
-    int64_t dim[CVN_MAX_RANK];
-} Box;
-
-/* Where a box lies: its element 0 is element `at` of `base`, and
+/* Where a box of elements, whose dtype and sizes are a type, lies: its element 0 is element `at` of `base`, and
    neighbours in dimension d are stride[d] elements apart. */
 typedef struct Source {
     const void *base;
@@ -149,17 +143,14 @@ static inline void *at_element(cvn_dtype dtype, const void *base, int64_t at)
 /* What member `from` of a group of `size` gives to member `to`: the
    box, where it lies in the operand of `from` (its base is left alone),
    and, where it is moved and not reduced, in the result of `to`. */
-void piece_of(const Op *op, int64_t size, int64_t from, int64_t to, Box *box, Source *in,
+void piece_of(const Op *op, int64_t size, int64_t from, int64_t to, cvn_type *box, Source *in,
               Source *out);
 
-int64_t box_elements(const Box *box);
-/* The strides of a box that lies dense. */
-void box_strides(const Box *box, int64_t *stride);
-/* True when these are they. */
-bool box_is_dense(const Box *box, const int64_t *stride);
+/* True when these are the strides of a box that lies dense. */
+bool box_is_dense(const cvn_type *box, const int64_t *stride);
 /* Copies elements [begin, end) of the box, in row-major order, from one place to another. */
-void box_copy(const Box *box, const Source *from, void *to, int64_t to_at, const int64_t *to_stride,
-              int64_t begin, int64_t end);
+void box_copy(const cvn_type *box, const Source *from, void *to, int64_t to_at,
+              const int64_t *to_stride, int64_t begin, int64_t end);
 
 /* ---- remote.c ---- */
 

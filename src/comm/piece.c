@@ -12,25 +12,8 @@
 
 #include <string.h>
 
-int64_t box_elements(const Box *box)
-{
-    int64_t n = 1;
-    for (int d = 0; d < box->rank; d++)
-        n *= box->dim[d];
-    return n;
-}
-
-void box_strides(const Box *box, int64_t *stride)
-{
-    int64_t step = 1;
-    for (int d = box->rank - 1; d >= 0; d--) {
-        stride[d] = step;
-        step *= box->dim[d];
-    }
-}
-
 /* Dimensions from *first on lie dense at both ends: the elements of one run. */
-static int64_t dense_run(const Box *box, const int64_t *a, const int64_t *b, int *first)
+static int64_t dense_run(const cvn_type *box, const int64_t *a, const int64_t *b, int *first)
 {
     int64_t run = 1;
     int d = box->rank;
@@ -53,8 +36,8 @@ static void move(cvn_dtype dtype, void *to, int64_t to_at, const void *from, int
            (size_t)n * size);
 }
 
-void box_copy(const Box *box, const Source *from, void *to, int64_t to_at, const int64_t *to_stride,
-              int64_t begin, int64_t end)
+void box_copy(const cvn_type *box, const Source *from, void *to, int64_t to_at,
+              const int64_t *to_stride, int64_t begin, int64_t end)
 {
     int first;
     int64_t run = dense_run(box, from->stride, to_stride, &first);
@@ -71,52 +54,35 @@ void box_copy(const Box *box, const Source *from, void *to, int64_t to_at, const
     }
 }
 
-bool box_is_dense(const Box *box, const int64_t *stride)
+bool box_is_dense(const cvn_type *box, const int64_t *stride)
 {
-    int64_t run = 1;
-    for (int d = box->rank - 1; d >= 0; d--) {
-        if (box->dim[d] != 1 && stride[d] != run)
-            return false;
-        run *= box->dim[d];
-    }
-    return true;
-}
-
-static void whole(const cvn_type *type, Box *box)
-{
-    *box = (Box){.dtype = type->dtype, .rank = type->rank};
-    memcpy(box->dim, type->dim, sizeof box->dim);
-}
-
-/* Strides of a whole tensor. */
-static void strides_of(const cvn_type *type, int64_t *stride)
-{
-    Box box;
-    whole(type, &box);
-    box_strides(&box, stride);
+    int first;
+    dense_run(box, stride, stride, &first);
+    return first == 0;
 }
 
 /* The to-th of `size` parts of all elements, in whole lines of cache. */
-static void piece_of_all_reduce(const Op *op, int64_t size, int64_t to, Box *box, Source *in)
+static void piece_of_all_reduce(const Op *op, int64_t size, int64_t to, cvn_type *box, Source *in)
 {
     int64_t begin, end, n = cvn_type_elements(&op->operand[0]->type);
     kernel_share(n, 64, (int)to, (int)size, &begin, &end);
-    *box = (Box){.dtype = op->operand[0]->type.dtype, .rank = 1, .dim = {end - begin}};
+    *box = (cvn_type){.dtype = op->operand[0]->type.dtype, .rank = 1, .dim = {end - begin}};
     *in = (Source){.at = begin, .stride = {1}};
 }
 
 /* The to-th part along the axis, as lines of what lies dense. */
-static void piece_of_reduce_scatter(const Op *op, int64_t size, int64_t to, Box *box, Source *in)
+static void piece_of_reduce_scatter(const Op *op, int64_t size, int64_t to, cvn_type *box,
+                                    Source *in)
 {
     const cvn_type *y = &op->result[0]->type;
     int64_t line = 1, n = cvn_type_elements(y);
     for (int d = (int)op->attr.axis; d < y->rank; d++)
         line *= y->dim[d];
-    *box = (Box){.dtype = y->dtype, .rank = 2, .dim = {line ? n / line : 0, line}};
+    *box = (cvn_type){.dtype = y->dtype, .rank = 2, .dim = {line ? n / line : 0, line}};
     *in = (Source){.at = to * line, .stride = {size * line, 1}};
 }
 
-void piece_of(const Op *op, int64_t size, int64_t from, int64_t to, Box *box, Source *in,
+void piece_of(const Op *op, int64_t size, int64_t from, int64_t to, cvn_type *box, Source *in,
               Source *out)
 {
     const cvn_type *y = &op->result[0]->type;
@@ -131,10 +97,10 @@ void piece_of(const Op *op, int64_t size, int64_t from, int64_t to, Box *box, So
         return;
     }
     const cvn_type *x = &op->operand[0]->type;
-    whole(x, box);
+    *box = *x;
     *in = (Source){0};
-    strides_of(x, in->stride);
-    strides_of(y, out->stride);
+    type_strides(x, in->stride);
+    type_strides(y, out->stride);
     if (op->kind == OP_ALL_GATHER) {
         out->at = from * x->dim[op->attr.axis] * out->stride[op->attr.axis];
     } else if (op->kind == OP_ALL_TO_ALL) {

@@ -32,9 +32,9 @@ static int tag_of(const Comm *comm, const Exchange *e, int64_t from, int64_t to,
     return TAG_EXCHANGE + (int)((e->number & 255) << 13 | from % n << 7 | to % n << 1 | half);
 }
 
-static size_t padded_bytes(const Box *box)
+static size_t padded_bytes(const cvn_type *box)
 {
-    return num_padded(cvn_dtype_bytes(box->dtype, box_elements(box)), CACHE_LINE);
+    return num_padded(cvn_dtype_bytes(box->dtype, cvn_type_elements(box)), CACHE_LINE);
 }
 
 static int room(char **memory, size_t *have, size_t need, cvn_err *err)
@@ -50,7 +50,7 @@ static int room(char **memory, size_t *have, size_t need, cvn_err *err)
 }
 
 /* A piece is read or written where it lies. I4 may begin in the middle of a byte. */
-static bool in_place(const Box *box, const Source *place)
+static bool in_place(const cvn_type *box, const Source *place)
 {
     return box_is_dense(box, place->stride) && box->dtype != CVN_I4;
 }
@@ -61,7 +61,7 @@ static bool reduces(const Op *op)
 }
 
 /* A piece received where it belongs; NULL: it goes through the stage. */
-static void *direct(const Exchange *e, const Box *box, const Source *out)
+static void *direct(const Exchange *e, const cvn_type *box, const Source *out)
 {
     return reduces(e->op) || !in_place(box, out) ? NULL : at_element(box->dtype, e->out, out->at);
 }
@@ -81,25 +81,25 @@ static int begin(Comm *comm, Exchange *e, bool sends, int64_t id, int tag, void 
 
 static int begin_send(Comm *comm, Exchange *e, int64_t j, int64_t id, size_t *at, cvn_err *err)
 {
-    Box box;
+    cvn_type box;
     Source in, out;
     piece_of(e->op, e->size, e->self, j, &box, &in, &out);
     void *data = at_element(box.dtype, e->in, in.at);
     if (!in_place(&box, &in)) {
         int64_t dense[CVN_MAX_RANK];
-        box_strides(&box, dense);
+        type_strides(&box, dense);
         in.base = e->in;
         data = e->packed + *at;
-        box_copy(&box, &in, e->packed + *at, 0, dense, 0, box_elements(&box));
+        box_copy(&box, &in, e->packed + *at, 0, dense, 0, cvn_type_elements(&box));
         *at += padded_bytes(&box);
     }
     return begin(comm, e, true, id, tag_of(comm, e, e->id, id, 0), data,
-                 cvn_dtype_bytes(box.dtype, box_elements(&box)), err);
+                 cvn_dtype_bytes(box.dtype, cvn_type_elements(&box)), err);
 }
 
 static int begin_receive(Comm *comm, Exchange *e, int64_t j, size_t *at, cvn_err *err)
 {
-    Box box;
+    cvn_type box;
     Source in, out, *source = &e->source[j];
     piece_of(e->op, e->size, j, e->self, &box, &in, &out);
     void *data = direct(e, &box, &out);
@@ -107,11 +107,11 @@ static int begin_receive(Comm *comm, Exchange *e, int64_t j, size_t *at, cvn_err
     if (!data) {
         data = e->stage + *at;
         source->base = data;
-        box_strides(&box, source->stride);
+        type_strides(&box, source->stride);
         *at += padded_bytes(&box);
     }
     return begin(comm, e, false, e->member[j], tag_of(comm, e, e->member[j], e->id, 0), data,
-                 cvn_dtype_bytes(box.dtype, box_elements(&box)), err);
+                 cvn_dtype_bytes(box.dtype, cvn_type_elements(&box)), err);
 }
 
 /* Whom this device sends to. */
@@ -127,7 +127,7 @@ static int64_t target_of(const Exchange *e, int64_t j)
 
 int remote_start(Comm *comm, Exchange *e, cvn_err *err)
 {
-    Box box;
+    cvn_type box;
     Source in, out;
     size_t stage = 0, packed = 0;
     for (int64_t j = 0; j < e->size; j++) {
@@ -185,17 +185,17 @@ int remote_share(Comm *comm, Exchange *e, cvn_err *err)
     for (int64_t j = 0; j < e->size; j++) {
         if (comm_is_local(comm, e->member[j]))
             continue;
-        Box own, other;
+        cvn_type own, other;
         Source in, from, to;
         piece_of(e->op, e->size, e->self, e->self, &own, &in, &from);
         piece_of(e->op, e->size, j, j, &other, &in, &to);
         int64_t id = e->member[j];
         TRY(begin(comm, e, false, id, tag_of(comm, e, id, e->id, 1),
                   at_element(other.dtype, e->out, to.at),
-                  cvn_dtype_bytes(other.dtype, box_elements(&other)), err));
+                  cvn_dtype_bytes(other.dtype, cvn_type_elements(&other)), err));
         TRY(begin(comm, e, true, id, tag_of(comm, e, e->id, id, 1),
                   at_element(own.dtype, e->out, from.at),
-                  cvn_dtype_bytes(own.dtype, box_elements(&own)), err));
+                  cvn_dtype_bytes(own.dtype, cvn_type_elements(&own)), err));
     }
     return remote_done(comm, e, err);
 }

@@ -3,6 +3,7 @@
 
 #include "compile/liveness.h"
 #include "compile/tile_program.h"
+#include "graph/strides.h"
 
 bool fuse_is_whole(const Op *op)
 {
@@ -52,9 +53,7 @@ bool fuse_is_spread(const cvn_value *v, int64_t *inner)
     for (int i = 0; i < from->rank; i++)
         if (op->attr.dims.v[i] != first + i || from->dim[i] != to->dim[first + i])
             return false;
-    *inner = 1;
-    for (int d = last + 1; d < to->rank; d++)
-        *inner *= to->dim[d];
+    *inner = type_span(to, last + 1, to->rank);
     return true;
 }
 

@@ -5,6 +5,7 @@
 #include "compile/fuse_linear.h"
 #include "graph/blocks.h"
 #include "graph/linear.h"
+#include "graph/strides.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -102,15 +103,6 @@ static void find_weights(Pack *p)
             add_weight(p, op->result[0], weight_of(p, op->operand[0])->parameter);
 }
 
-/* Elements of the dimensions from `from` up to `to`. */
-static int64_t span(const cvn_type *type, int from, int to)
-{
-    int64_t n = 1;
-    for (int d = from; d < to; d++)
-        n *= type->dim[d];
-    return n;
-}
-
 /* Whether a weight of floats of this type can be in panels at all, its first dimensions being rows. */
 static bool is_packable(const cvn_type *type, int rows)
 {
@@ -138,7 +130,7 @@ static bool is_look_up(const Op *op, int k, const cvn_type *table)
    are not of whole panels or units. */
 static int64_t panel_axis(const cvn_type *type, Form form, int rows, int64_t axis, int64_t pieces)
 {
-    int64_t n = span(type, 0, rows), k = span(type, rows, type->rank);
+    int64_t n = type_span(type, 0, rows), k = type_span(type, rows, type->rank);
     bool even;
     if (axis == 0)
         return n % (pieces * PANEL_ROWS) == 0 ? 0 : -1;
@@ -188,7 +180,7 @@ static int use_of_scaled(const Pack *p, const Op *op, int q)
 {
     const cvn_type *type = op_in(op, q), *scale = op_in(op, q + 1);
     int rows = scale->rank - 1;
-    int64_t groups = scale->dim[rows], k = span(type, rows, type->rank);
+    int64_t groups = scale->dim[rows], k = type_span(type, rows, type->rank);
     if (cvn_type_elements(type) == 0 ||
         ((groups > 1 || type->dtype == CVN_I4) && k % (groups * panel_unit(type->dtype))))
         return OTHER_USE;
@@ -271,12 +263,12 @@ static void choose(Pack *p)
 /* Panels of a weight whose first dimensions are rows. */
 static cvn_type panels_of(Form form, const cvn_type *type, int rows)
 {
-    int64_t n = span(type, 0, rows);
+    int64_t n = type_span(type, 0, rows);
     if (form.kind == FORM_BLOCKS)
         return block_panel_type(form.blocks, n, type->dim[rows] * block_info[form.blocks].elements);
     if (form.kind == FORM_SCALES)
         return panel_scale_type(type->dtype, n, type->dim[rows]);
-    return panel_type(type->dtype, n, span(type, rows, type->rank));
+    return panel_type(type->dtype, n, type_span(type, rows, type->rank));
 }
 
 /* Makes the parameters what they are now. */
@@ -313,7 +305,7 @@ static cvn_value *plain_rows(Pack *p, const Weight *w)
     static const int order[][5] = {{0, 2, 1}, {0, 2, 1, 3}, {0, 2, 1, 4, 3}};
     int rows = p->layout[w->parameter];
     const int64_t none[2] = {0, 0};
-    const int64_t size[2] = {span(&w->type, 0, rows), span(&w->type, rows, w->type.rank)};
+    const int64_t size[2] = {type_span(&w->type, 0, rows), type_span(&w->type, rows, w->type.rank)};
     const cvn_type *panels = &w->panels->type;
     const int64_t whole[2] = {panels->dim[0] * PANEL_ROWS,
                               cvn_type_elements(panels) / panels->dim[0] / PANEL_ROWS};
@@ -526,8 +518,8 @@ int pack_describe(Plan *plan, const cvn_graph *g, const signed char *layout, cvn
         parameter->rows = layout && layout[i] > 0 ? layout[i] : 0;
         if (!parameter->rows)
             continue;
-        parameter->n = span(&parameter->plain, 0, parameter->rows);
-        parameter->k = span(&parameter->plain, parameter->rows, parameter->plain.rank);
+        parameter->n = type_span(&parameter->plain, 0, parameter->rows);
+        parameter->k = type_span(&parameter->plain, parameter->rows, parameter->plain.rank);
         const Form form = form_of(reader, g->parameter[i]);
         parameter->blocks = form.blocks;
         parameter->scales = form.kind == FORM_SCALES;

@@ -13,10 +13,7 @@
 
 static double elements(const cvn_value *v)
 {
-    double n = 1;
-    for (int d = 0; d < v->type.rank; d++)
-        n *= (double)v->type.dim[d];
-    return n;
+    return (double)cvn_type_elements(&v->type);
 }
 
 static double dot_flops(const Op *op)

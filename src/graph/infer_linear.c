@@ -3,6 +3,7 @@
 #include "graph/infer.h"
 #include "graph/linear.h"
 #include "graph/panels.h"
+#include "graph/strides.h"
 
 #include <math.h>
 
@@ -71,15 +72,6 @@ static int check_panels(const Op *op, int q, int64_t n, int64_t k, cvn_err *err)
     return CVN_OK;
 }
 
-/* Product of dimensions [from, to) of a legal type. */
-static int64_t product(const cvn_type *type, int from, int to)
-{
-    int64_t n = 1;
-    for (int d = from; d < to; d++)
-        n *= type->dim[d];
-    return n;
-}
-
 /* The first `lead` dimensions of both are the same, and y has more. */
 static bool begins_like(const cvn_type *y, const cvn_type *x, int lead)
 {
@@ -94,7 +86,7 @@ static int infer_blocks(const Op *op, const cvn_type *type, cvn_err *err)
 {
     const BlockInfo *info = &block_info[op->attr.blocks];
     int rows = op_in(op, 0)->rank - 2;
-    if (rows < 0 || type->rank <= rows || product(type, rows, type->rank) % info->elements)
+    if (rows < 0 || type->rank <= rows || type_span(type, rows, type->rank) % info->elements)
         return infer_fail(op, err,
                           "takes i8 [rows …, blocks, bytes] and makes [rows …, columns …]"
                           " of whole blocks of %s, which have %d",
@@ -115,7 +107,7 @@ static int check_scaled(const Op *op, int q, cvn_err *err)
     bool fits = rows >= 1 && panel_scaled(type->dtype) &&
                 (scale->dtype == CVN_F32 || scale->dtype == CVN_BF16) &&
                 begins_like(type, scale, rows) && scale->dim[rows] >= 1 &&
-                product(type, rows, type->rank) % scale->dim[rows] == 0;
+                type_span(type, rows, type->rank) % scale->dim[rows] == 0;
     return fits
                ? CVN_OK
                : infer_fail(op, err,
@@ -150,8 +142,8 @@ int infer_dequantize(const Op *op, cvn_type *type, cvn_err *err)
                           (long long)op->attr.axis, type[0].rank);
     if (op->n_operands != 1 + (!op->attr.blocks && panel_scaled(op_in(op, 0)->dtype)))
         return infer_fail(op, err, "takes a scale for integers, and none for floats");
-    return check_panels(op, 0, product(&type[0], 0, rows), product(&type[0], rows, type[0].rank),
-                        err);
+    return check_panels(op, 0, type_span(&type[0], 0, rows),
+                        type_span(&type[0], rows, type[0].rank), err);
 }
 
 int infer_quantize_rows(const Op *op, cvn_type *type, cvn_err *err)
@@ -184,7 +176,7 @@ static int check_plain_int8(const Op *op, const cvn_type *y, int lead, int64_t k
                 scale->rank == rows + 1 && scale->dim[rows] == 1;
     for (int d = 0; d < rows && fits; d++)
         fits = y->dim[lead + d] == q->dim[d] && y->dim[lead + d] == scale->dim[d];
-    if (!fits || product(q, rows, q->rank) != k)
+    if (!fits || type_span(q, rows, q->rank) != k)
         return infer_fail(
             op, err,
             "takes a weight of i8 [rows …, columns …] of %lld columns and scales of f32 "
@@ -215,7 +207,7 @@ int infer_linear_int8(const Op *op, cvn_type *type, cvn_err *err)
                           (long long)op->attr.axis, y->rank - lead);
     if (!takes_rows_of_8_bits(op, 2))
         return infer_fail(op, err, "takes a weight of i8 with a scale in f32 for each row");
-    return check_panels(op, 2, product(y, lead, y->rank), x->dim[lead], err);
+    return check_panels(op, 2, type_span(y, lead, y->rank), x->dim[lead], err);
 }
 
 /* A weight of k floats; one dimension of x is summed. */
@@ -266,7 +258,7 @@ int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
         return infer_fail(op, err, "x must be f32, bf16 or f16 of at least %lld dimensions",
                           (long long)contract);
     int lead = x->rank - (int)contract;
-    int64_t k = product(x, lead, x->rank);
+    int64_t k = type_span(x, lead, x->rank);
     if (op->attr.norm && check_norm(op, k, err))
         return CVN_ESHAPE;
     if (!op->attr.norm && op->attr.eps != 0)
@@ -286,7 +278,7 @@ int infer_linear(const Op *op, cvn_type *type, cvn_err *err)
                               "with int8 takes weights of i8 of at most %d columns with a scale in "
                               "f32 for each row",
                               LINEAR_INT8_MOST_K);
-        if (check_panels(op, 1 + each * i, product(y, lead, y->rank), k, err) ||
+        if (check_panels(op, 1 + each * i, type_span(y, lead, y->rank), k, err) ||
             (op->attr.bias && check_bias(op, i, y, lead, err)))
             return CVN_ESHAPE;
     }
@@ -334,19 +326,19 @@ LinearWeight linear_weight(const Op *op, int i)
 {
     const cvn_type *x = op_in(op, 0), *y = &op->result[op->attr.flag ? 0 : i]->type;
     int lead = x->rank - summed(op);
-    return weight_of(op, linear_operand(op, i), product(y, lead, y->rank),
-                     product(x, lead, x->rank));
+    return weight_of(op, linear_operand(op, i), type_span(y, lead, y->rank),
+                     type_span(x, lead, x->rank));
 }
 
 LinearWeight dequantize_weight(const Op *op)
 {
     const cvn_type *y = &op->result[0]->type;
     int rows = op->attr.axis ? (int)op->attr.axis : op_in(op, 1)->rank - 1;
-    return weight_of(op, 0, product(y, 0, rows), product(y, rows, y->rank));
+    return weight_of(op, 0, type_span(y, 0, rows), type_span(y, rows, y->rank));
 }
 
 int64_t linear_rows(const Op *op)
 {
     const cvn_type *x = op_in(op, 0);
-    return product(x, 0, x->rank - summed(op));
+    return type_span(x, 0, x->rank - summed(op));
 }

@@ -3,6 +3,7 @@
  * sees to it), so that the products below do not overflow.
  */
 #include "graph/graph.h"
+#include "graph/strides.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -39,12 +40,32 @@ cvn_type cvn_scalar(cvn_dtype dtype)
     return (cvn_type){.dtype = dtype};
 }
 
-int64_t cvn_type_elements(const cvn_type *type)
+int64_t type_span(const cvn_type *type, int from, int to)
 {
     int64_t n = 1;
-    for (int i = 0; i < type->rank; i++)
-        n *= type->dim[i];
+    for (int d = from; d < to; d++)
+        n *= type->dim[d];
     return n;
+}
+
+int64_t cvn_type_elements(const cvn_type *type)
+{
+    return type_span(type, 0, type->rank);
+}
+
+void type_strides(const cvn_type *type, int64_t stride[CVN_MAX_RANK])
+{
+    int64_t step = 1;
+    for (int d = type->rank - 1; d >= 0; d--) {
+        stride[d] = step;
+        step *= type->dim[d];
+    }
+}
+
+Lines type_lines(const cvn_type *type, int64_t axis)
+{
+    int d = (int)axis;
+    return (Lines){type_span(type, 0, d), type->dim[d], type_span(type, d + 1, type->rank)};
 }
 
 size_t cvn_type_bytes(const cvn_type *type)

@@ -7,7 +7,7 @@
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/walk.h"
-#include "cpu/kernels/wide.h"
+#include "graph/wide.h"
 
 #include <string.h>
 
@@ -50,8 +50,8 @@ static void run_reduce(const KernelArgs *args)
     const cvn_type *x = op_in(args->op, 0);
     int64_t from[CVN_MAX_RANK], to[CVN_MAX_RANK], at[CVN_MAX_RANK] = {0};
     Walk kept = {0}, reduced = {0};
-    walk_strides(x, from);
-    walk_strides(op_out(args->op, 0), to);
+    type_strides(x, from);
+    type_strides(op_out(args->op, 0), to);
     for (int d = 0, y = 0; d < x->rank; d++)
         if (ints_contain(&args->op->attr.dims, d))
             walk_add(&reduced, x->dim[d], from[d], 0);

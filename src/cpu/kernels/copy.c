@@ -34,7 +34,7 @@ static void read_strided(const KernelArgs *args, int64_t first, const int64_t *s
     const cvn_type *y = op_out(args->op, 0);
     int64_t to[CVN_MAX_RANK];
     Walk w = {.from = first};
-    walk_strides(y, to);
+    type_strides(y, to);
     for (int i = 0; i < y->rank; i++)
         walk_add(&w, y->dim[i], stride[i], to[i]);
     share_and_run(&w, args, 0);
@@ -44,7 +44,7 @@ static void run_broadcast(const KernelArgs *args)
 {
     const cvn_type *x = op_in(args->op, 0);
     int64_t from[CVN_MAX_RANK], stride[CVN_MAX_RANK] = {0};
-    walk_strides(x, from);
+    type_strides(x, from);
     for (int i = 0; i < x->rank; i++)
         if (x->dim[i] != 1)
             stride[args->op->attr.dims.v[i]] = from[i];
@@ -55,7 +55,7 @@ static void run_transpose(const KernelArgs *args)
 {
     const cvn_type *x = op_in(args->op, 0);
     int64_t from[CVN_MAX_RANK], stride[CVN_MAX_RANK];
-    walk_strides(x, from);
+    type_strides(x, from);
     for (int i = 0; i < x->rank; i++)
         stride[i] = from[args->op->attr.dims.v[i]];
     read_strided(args, 0, stride);
@@ -66,7 +66,7 @@ static void run_slice(const KernelArgs *args)
     const OpAttr *a = &args->op->attr;
     const cvn_type *x = op_in(args->op, 0);
     int64_t stride[CVN_MAX_RANK], first = 0;
-    walk_strides(x, stride);
+    type_strides(x, stride);
     for (int i = 0; i < x->rank; i++) {
         first += a->start.v[i] * stride[i];
         stride[i] *= a->stride.v[i];
@@ -78,7 +78,7 @@ static void run_reverse(const KernelArgs *args)
 {
     const cvn_type *x = op_in(args->op, 0);
     int64_t stride[CVN_MAX_RANK], first = 0;
-    walk_strides(x, stride);
+    type_strides(x, stride);
     for (int i = 0; i < x->rank; i++) {
         if (!ints_contain(&args->op->attr.dims, i))
             continue;
@@ -94,10 +94,10 @@ static void run_concatenate(const KernelArgs *args)
     const cvn_type *y = op_out(op, 0);
     int64_t to[CVN_MAX_RANK], from[CVN_MAX_RANK], begin = 0;
     int axis = (int)op->attr.axis;
-    walk_strides(y, to);
+    type_strides(y, to);
     for (int k = 0; k < op->n_operands; k++) {
         const cvn_type *x = op_in(op, k);
-        walk_strides(x, from);
+        type_strides(x, from);
         Walk w = {.to = begin * to[axis]};
         for (int i = 0; i < x->rank; i++)
             walk_add(&w, x->dim[i], from[i], to[i]);
@@ -120,8 +120,8 @@ static void run_pad(const KernelArgs *args)
     const OpAttr *a = &args->op->attr;
     const cvn_type *x = op_in(args->op, 0), *y = op_out(args->op, 0);
     int64_t from[CVN_MAX_RANK], to[CVN_MAX_RANK];
-    walk_strides(x, from);
-    walk_strides(y, to);
+    type_strides(x, from);
+    type_strides(y, to);
     Walk value = {0}, w = {0};
     for (int i = 0; i < y->rank; i++)
         walk_add(&value, y->dim[i], 0, to[i]);
@@ -184,7 +184,7 @@ static void run_dynamic_slice(const KernelArgs *args)
 {
     const cvn_type *x = op_in(args->op, 0), *y = op_out(args->op, 0);
     int64_t stride[CVN_MAX_RANK], first = 0;
-    walk_strides(x, stride);
+    type_strides(x, stride);
     for (int i = 0; i < y->rank; i++)
         first += clamped_start(args, 1 + i, y->dim[i], x->dim[i]) * stride[i];
     read_strided(args, first, stride);
@@ -195,8 +195,8 @@ static void run_dynamic_update(const KernelArgs *args)
 {
     const cvn_type *x = op_in(args->op, 0), *update = op_in(args->op, 1);
     int64_t from[CVN_MAX_RANK], to[CVN_MAX_RANK];
-    walk_strides(update, from);
-    walk_strides(x, to);
+    type_strides(update, from);
+    type_strides(x, to);
     if (args->out[0] != args->in[0]) {
         Walk all = {0};
         walk_add(&all, cvn_type_elements(x), 1, 1);

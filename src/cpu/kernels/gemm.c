@@ -6,6 +6,7 @@
 
 #include "base/float16.h"
 #include "base/num.h"
+#include "graph/strides.h"
 
 #include <string.h>
 
@@ -35,12 +36,9 @@ static void dims_add(GemmDims *dims, int64_t size, int64_t stride)
 static int64_t operand_from_type(const cvn_type *type, const Ints *batch, const Ints *contract,
                                  GemmOperand *x)
 {
-    int64_t stride[CVN_MAX_RANK], step = 1, rows = 1;
+    int64_t stride[CVN_MAX_RANK], rows = 1;
     unsigned taken = 0;
-    for (int i = type->rank - 1; i >= 0; i--) {
-        stride[i] = step;
-        step *= type->dim[i];
-    }
+    type_strides(type, stride);
     *x = (GemmOperand){.dtype = type->dtype};
     for (int i = 0; i < batch->n; i++) {
         int d = (int)batch->v[i];

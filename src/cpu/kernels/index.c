@@ -6,7 +6,7 @@
 #include "base/num.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/walk.h"
-#include "cpu/kernels/wide.h"
+#include "graph/wide.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,10 +31,7 @@ static bool names_rows(const Op *op, const cvn_type *rows)
 /* Elements of one row of x [rows, row...]. */
 static int64_t row_length(const cvn_type *x)
 {
-    int64_t n = 1;
-    for (int i = 1; i < x->rank; i++)
-        n *= x->dim[i];
-    return n;
+    return type_span(x, 1, x->rank);
 }
 
 static bool match_gather(const Op *op)
@@ -83,9 +80,9 @@ static Boxes boxes_of(const Op *op, const cvn_type *slots)
     int64_t slot[CVN_MAX_RANK], vector[CVN_MAX_RANK + 1] = {0};
     int slot_of[CVN_MAX_RANK + 1] = {0}; /* dimensions of the indices */
     Boxes b = {.rank = x->rank};
-    walk_strides(x, b.stride);
-    walk_strides(slots, slot);
-    walk_strides(op_in(op, 1), vector);
+    type_strides(x, b.stride);
+    type_strides(slots, slot);
+    type_strides(op_in(op, 1), vector);
     for (int d = 0, e = 0; d < slots->rank; d++) {
         b.vectors.size[d] = slots->dim[d];
         b.vectors.from_stride[d] = slot[d];

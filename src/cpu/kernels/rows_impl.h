@@ -11,6 +11,7 @@
 #include "cpu/kernels/tile.h"
 #include "cpu/kernels/vec_math.h"
 #include "graph/reduce.h"
+#include "graph/strides.h"
 
 /* ---- rms_norm ---- */
 
@@ -119,10 +120,8 @@ static int32_t argmax_line(cvn_dtype dtype, const void *data, int64_t first, int
 static void run_argmax(const KernelArgs *args)
 {
     const cvn_type *x = op_in(args->op, 0);
-    int axis = (int)args->op->attr.axis;
-    int64_t inner = 1, n = x->dim[axis], begin, end;
-    for (int i = axis + 1; i < x->rank; i++)
-        inner *= x->dim[i];
+    const Lines lines = type_lines(x, args->op->attr.axis);
+    int64_t inner = lines.inner, n = lines.n, begin, end;
     int32_t *y = args->out[0];
     kernel_share(cvn_type_elements(op_out(args->op, 0)), 1, args->thread, args->n_threads, &begin,
                  &end);
@@ -134,19 +133,14 @@ static void run_argmax(const KernelArgs *args)
 
 /* ---- reduce ---- */
 
-/* A tensor as [outer, n, inner], reduced over n. */
-typedef struct Middle {
-    int64_t outer, n, inner;
-} Middle;
-
-/* True when the reduced dimensions are neighbours (or of size 1). */
-static bool as_middle(const Op *op, Middle *m)
+/* The operand as [outer, n, inner], reduced over n: true when the reduced dimensions are neighbours (or of size 1). */
+static bool as_lines(const Op *op, Lines *m)
 {
     const cvn_type *x = op_in(op, 0);
     unsigned reduced = 0;
     for (int i = 0; i < op->attr.dims.n; i++)
         reduced |= 1u << op->attr.dims.v[i];
-    *m = (Middle){1, 1, 1};
+    *m = (Lines){1, 1, 1};
     bool inside = false, after = false;
     for (int i = 0; i < x->rank; i++) {
         bool r = reduced & 1u << i;
@@ -169,8 +163,8 @@ static bool as_middle(const Op *op, Middle *m)
 
 static bool match_reduce_float(const Op *op)
 {
-    Middle m;
-    return tile_dtype(op_in(op, 0)->dtype) && as_middle(op, &m);
+    Lines m;
+    return tile_dtype(op_in(op, 0)->dtype) && as_lines(op, &m);
 }
 
 static float neutral(cvn_reduce kind)
@@ -289,7 +283,7 @@ static void reduce_columns(cvn_reduce kind, float *y, const float *x, int64_t n)
 
 /* Columns [c, c + width) of one outer index, width <= TILE: rows are gathered in groups of GROUP, whose sums
    are summed. */
-static void reduce_block(const KernelArgs *args, const Middle *m, int64_t outer, int64_t c,
+static void reduce_block(const KernelArgs *args, const Lines *m, int64_t outer, int64_t c,
                          int64_t width)
 {
     enum { GROUP = 128 };
@@ -314,8 +308,8 @@ static void run_reduce_float(const KernelArgs *args)
     const Op *op = args->op;
     cvn_dtype dtype = op_out(op, 0)->dtype;
     int64_t begin, end;
-    Middle m;
-    as_middle(op, &m);
+    Lines m;
+    as_lines(op, &m);
     if (m.outer == 0 || m.inner == 0)
         return;
     if (m.inner == 1) {

@@ -3,24 +3,8 @@
  */
 #include "base/num.h"
 #include "cpu/kernels/kernels.h"
-#include "cpu/kernels/wide.h"
-
-/* A tensor as [outer, n, inner] around one dimension. */
-typedef struct Lines {
-    int64_t outer, n, inner;
-} Lines;
-
-static Lines lines_of(const cvn_type *type, int64_t axis)
-{
-    Lines l = {1, type->dim[axis], 1};
-    for (int i = 0; i < type->rank; i++) {
-        if (i < axis)
-            l.outer *= type->dim[i];
-        else if (i > axis)
-            l.inner *= type->dim[i];
-    }
-    return l;
-}
+#include "graph/strides.h"
+#include "graph/wide.h"
 
 static bool is_number(const Op *op)
 {
@@ -31,7 +15,7 @@ static bool is_number(const Op *op)
 static void run_iota(const KernelArgs *args)
 {
     const cvn_type *type = op_out(args->op, 0);
-    Lines l = lines_of(type, args->op->attr.axis);
+    Lines l = type_lines(type, args->op->attr.axis);
     const bool is_float = dtype_is_float(type->dtype), across = l.inner == 1;
     int64_t begin, end;
     Wide values;
@@ -53,7 +37,7 @@ static void run_iota(const KernelArgs *args)
 static void run_cumsum(const KernelArgs *args)
 {
     const cvn_type *type = op_out(args->op, 0);
-    Lines l = lines_of(type, args->op->attr.axis);
+    Lines l = type_lines(type, args->op->attr.axis);
     const bool is_float = dtype_is_float(type->dtype);
     int64_t begin, end;
     Wide x;

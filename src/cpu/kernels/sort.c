@@ -12,6 +12,7 @@
  *     every thread takes its own out of all keys, and sorts them alone
  */
 #include "cpu/kernels/kernels.h"
+#include "graph/strides.h"
 
 #include <string.h>
 
@@ -237,11 +238,10 @@ static void run(const KernelArgs *args)
 {
     const Op *op = args->op;
     const cvn_type *x = op_in(op, 0);
-    int64_t n = x->dim[op->attr.axis], step = 1, begin, end;
+    const Lines lines = type_lines(x, op->attr.axis);
+    int64_t n = lines.n, step = lines.inner, begin, end;
     if (cvn_type_elements(x) == 0)
         return;
-    for (int i = (int)op->attr.axis + 1; i < x->rank; i++)
-        step *= x->dim[i];
     Item *item = (Item *)args->scratch + 2 * n * args->thread, *other = item + n;
     uint32_t flip = op->attr.flag ? UINT32_MAX : 0;
     int64_t rows = cvn_type_elements(x) / n;

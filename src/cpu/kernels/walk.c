@@ -5,15 +5,6 @@
 
 #include <string.h>
 
-void walk_strides(const cvn_type *type, int64_t *stride)
-{
-    int64_t step = 1;
-    for (int i = type->rank - 1; i >= 0; i--) {
-        stride[i] = step;
-        step *= type->dim[i];
-    }
-}
-
 void walk_add(Walk *w, int64_t size, int64_t from_stride, int64_t to_stride)
 {
     int last = w->n - 1;

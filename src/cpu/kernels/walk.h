@@ -7,7 +7,7 @@
 #ifndef CVN_CPU_KERNELS_WALK_H
 #define CVN_CPU_KERNELS_WALK_H
 
-#include "caravan/graph.h"
+#include "graph/strides.h"
 
 typedef struct Walk {
     int n; /* dimensions */
@@ -15,9 +15,6 @@ typedef struct Walk {
     int64_t from_stride[CVN_MAX_RANK], to_stride[CVN_MAX_RANK]; /* elements */
     int64_t from, to;                                           /* first elements */
 } Walk;
-
-/* Strides of a dense tensor, in elements. */
-void walk_strides(const cvn_type *type, int64_t *stride);
 
 /* One element, for dimensions to be added to. (Nothing past n is read; a Walk of zeros is one, too, but takes longer.) */
 static inline void walk_begin(Walk *w, int64_t from, int64_t to)

@@ -41,7 +41,7 @@ static void all_reduce(const Group *g)
 /* Every member gets all operands, in the order of the members, joined along the axis. */
 static void all_gather(const Group *g)
 {
-    Lines from = interp_lines(op_in(g->op, 0), g->op->attr.axis);
+    Lines from = type_lines(op_in(g->op, 0), g->op->attr.axis);
     cvn_dtype dtype = op_in(g->op, 0)->dtype;
     for (int64_t to = 0; to < g->size; to++)
         for (int64_t j = 0; j < g->size; j++)
@@ -55,7 +55,7 @@ static void all_gather(const Group *g)
 /* Member p gets part p, along the axis, of the reduction over all members. */
 static void reduce_scatter(const Group *g)
 {
-    Lines part = interp_lines(op_out(g->op, 0), g->op->attr.axis);
+    Lines part = type_lines(op_out(g->op, 0), g->op->attr.axis);
     cvn_dtype dtype = op_in(g->op, 0)->dtype;
     for (int64_t p = 0; p < g->size; p++) {
         for (int64_t o = 0; o < part.outer; o++) {
@@ -78,7 +78,7 @@ static void all_to_all(const Group *g)
     int64_t split = g->op->attr.axis, concat = g->op->attr.concat_axis;
     int64_t sent = x->dim[split] / g->size, got = y->dim[concat] / g->size;
     int64_t stride[CVN_MAX_RANK];
-    interp_strides(x, stride);
+    type_strides(x, stride);
     for (int64_t p = 0; p < g->size; p++) {
         int64_t at[CVN_MAX_RANK] = {0};
         for (int64_t i = 0, n = cvn_type_elements(y); i < n;

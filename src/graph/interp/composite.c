@@ -192,7 +192,7 @@ void interp_softmax_cross_entropy(const Op *op, const void *const *in, void *con
 void interp_argmax(const Op *op, const void *const *in, void *const *out)
 {
     const cvn_type *x = op_in(op, 0);
-    Lines lines = interp_lines(x, op->attr.axis);
+    Lines lines = type_lines(x, op->attr.axis);
     for (int64_t o = 0; o < lines.outer; o++) {
         for (int64_t r = 0; r < lines.inner; r++) {
             int64_t best = 0;

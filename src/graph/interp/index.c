@@ -36,7 +36,7 @@ void interp_dynamic_slice(const Op *op, const void *const *in, void *const *out)
 {
     const cvn_type *x = op_in(op, 0), *y = op_out(op, 0);
     int64_t stride[CVN_MAX_RANK], start[CVN_MAX_RANK], at[CVN_MAX_RANK] = {0};
-    interp_strides(x, stride);
+    type_strides(x, stride);
     read_starts(op, in, 1, op->attr.sizes.v, start);
     for (int64_t i = 0, n = cvn_type_elements(y); i < n; i++, interp_next(y->rank, y->dim, at))
         interp_move(y->dtype, out[0], i, in[0], place_of(y->rank, start, at, stride));
@@ -46,7 +46,7 @@ void interp_dynamic_update_slice(const Op *op, const void *const *in, void *cons
 {
     const cvn_type *x = op_in(op, 0), *update = op_in(op, 1);
     int64_t stride[CVN_MAX_RANK], start[CVN_MAX_RANK], at[CVN_MAX_RANK] = {0};
-    interp_strides(x, stride);
+    type_strides(x, stride);
     read_starts(op, in, 2, update->dim, start);
     interp_copy(op, in, out);
     for (int64_t i = 0, n = cvn_type_elements(update); i < n;
@@ -62,7 +62,7 @@ static void index_start(const Op *op, const void *indices, int rank, const int64
     const OpAttr *a = &op->attr;
     const cvn_type *type = op_in(op, 1);
     int64_t stride[CVN_MAX_RANK + 1] = {0}, where[CVN_MAX_RANK + 1] = {0};
-    interp_strides(type, stride);
+    type_strides(type, stride);
     for (int d = 0, e = 0; d < rank; d++) {
         if (ints_contain(&a->window, d))
             continue;
@@ -96,7 +96,7 @@ void interp_gather(const Op *op, const void *const *in, void *const *out)
     const cvn_type *x = op_in(op, 0), *y = op_out(op, 0);
     int64_t stride[CVN_MAX_RANK], start[CVN_MAX_RANK], offset[CVN_MAX_RANK];
     int64_t at[CVN_MAX_RANK] = {0};
-    interp_strides(x, stride);
+    type_strides(x, stride);
     for (int64_t i = 0, n = cvn_type_elements(y); i < n; i++, interp_next(y->rank, y->dim, at)) {
         index_start(op, in[1], y->rank, at, start);
         window_offset(op, at, offset);
@@ -113,7 +113,7 @@ void interp_scatter(const Op *op, const void *const *in, void *const *out)
     const cvn_type *x = op_in(op, 0), *u = op_in(op, 2);
     int64_t stride[CVN_MAX_RANK], start[CVN_MAX_RANK], offset[CVN_MAX_RANK];
     int64_t at[CVN_MAX_RANK] = {0};
-    interp_strides(x, stride);
+    type_strides(x, stride);
     interp_copy(op, in, out);
     for (int64_t i = 0, n = cvn_type_elements(u); i < n; i++, interp_next(u->rank, u->dim, at)) {
         index_start(op, in[1], u->rank, at, start);
@@ -251,7 +251,7 @@ static void sort_items(const SortLine *line, int64_t begin, int64_t end)
 /* Stable, without memory of its own: a merge sort with merging in place. */
 void interp_sort(const Op *op, const void *const *in, void *const *out)
 {
-    Lines lines = interp_lines(op_out(op, 0), op->attr.axis);
+    Lines lines = type_lines(op_out(op, 0), op->attr.axis);
     SortLine line = {.n_tensors = op->n_operands, .step = lines.inner, .descending = op->attr.flag};
     for (int t = 0; t < op->n_operands; t++) {
         size_t bytes = cvn_type_bytes(op_out(op, t));

@@ -34,7 +34,7 @@ void interp_iota(const Op *op, const void *const *in, void *const *out)
 {
     (void)in;
     const cvn_type *type = op_out(op, 0);
-    Lines lines = interp_lines(type, op->attr.axis);
+    Lines lines = type_lines(type, op->attr.axis);
     for (int64_t k = 0, n = cvn_type_elements(type); k < n; k++) {
         int64_t i = k / lines.inner % lines.n;
         if (dtype_is_float(type->dtype))

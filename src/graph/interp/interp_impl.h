@@ -45,16 +45,6 @@ static inline void interp_move(cvn_dtype dtype, void *to, int64_t i, const void 
     memcpy((char *)to + (size_t)i * size, (const char *)from + (size_t)j * size, size);
 }
 
-/* Elements between neighbours in each dimension of a row-major tensor. */
-static inline void interp_strides(const cvn_type *type, int64_t stride[CVN_MAX_RANK])
-{
-    int64_t step = 1;
-    for (int d = type->rank - 1; d >= 0; d--) {
-        stride[d] = step;
-        step *= type->dim[d];
-    }
-}
-
 /* The index after `at` in row-major order over `rank` dimensions of these sizes; back to all zeros
    after the last. */
 static inline void interp_next(int rank, const int64_t *dim, int64_t *at)
@@ -64,21 +54,6 @@ static inline void interp_next(int rank, const int64_t *dim, int64_t *at)
             return;
         at[d] = 0;
     }
-}
-
-/* A tensor seen as [outer, n, inner], n being one of its dimensions: element (o, i, r) is at
-   (o * n + i) * inner + r. */
-typedef struct Lines {
-    int64_t outer, n, inner;
-} Lines;
-
-static inline Lines interp_lines(const cvn_type *type, int64_t axis)
-{
-    Lines lines = {1, type->dim[axis], 1};
-    for (int d = 0; d < type->rank; d++)
-        if (d != axis)
-            *(d < axis ? &lines.outer : &lines.inner) *= type->dim[d];
-    return lines;
 }
 
 static inline int64_t interp_within(int64_t x, int64_t low, int64_t high)
@@ -106,6 +81,7 @@ void interp_fold_store(const Fold *fold, cvn_dtype dtype, void *data, int64_t i)
 /* interp_NAME of every row of ops.def; where a class shares one there is none. */
 #define OP(kind, name, least, most, results, class, dtypes) InterpFn interp_##name;
 #include "graph/ops.def"
+#include "graph/strides.h"
 #undef OP
 
 /* Of what only passes its first operand on, and of what graph/scalar.h says. */

@@ -55,7 +55,7 @@ void interp_reduce(const Op *op, const void *const *in, void *const *out)
 {
     const cvn_type *x = op_in(op, 0), *y = op_out(op, 0);
     int64_t stride[CVN_MAX_RANK];
-    interp_strides(x, stride);
+    type_strides(x, stride);
     Dims kept = {.count = 1}, reduced = {.count = 1};
     for (int d = 0; d < x->rank; d++)
         dims_add(ints_contain(&op->attr.dims, d) ? &reduced : &kept, x, stride, d);
@@ -73,7 +73,7 @@ void interp_reduce(const Op *op, const void *const *in, void *const *out)
 void interp_cumsum(const Op *op, const void *const *in, void *const *out)
 {
     const cvn_type *x = op_in(op, 0);
-    Lines lines = interp_lines(x, op->attr.axis);
+    Lines lines = type_lines(x, op->attr.axis);
     for (int64_t o = 0; o < lines.outer; o++) {
         for (int64_t r = 0; r < lines.inner; r++) {
             Fold fold = interp_fold(CVN_SUM, x->dtype);
@@ -96,7 +96,7 @@ static DotSide dot_side(const cvn_type *type, const Ints *batch, const Ints *con
 {
     DotSide side = {type, {.count = 1}, {.count = 1}, {.count = 1}};
     int64_t stride[CVN_MAX_RANK];
-    interp_strides(type, stride);
+    type_strides(type, stride);
     for (int i = 0; i < batch->n; i++)
         dims_add(&side.batch, type, stride, batch->v[i]);
     for (int d = 0; d < type->rank; d++)

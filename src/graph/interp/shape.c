@@ -38,7 +38,7 @@ void interp_broadcast_in_dim(const Op *op, const void *const *in, void *const *o
     const cvn_type *x = op_in(op, 0);
     int64_t stride[CVN_MAX_RANK];
     Pattern p = {0};
-    interp_strides(x, stride);
+    type_strides(x, stride);
     for (int d = 0; d < x->rank; d++)
         p.step[op->attr.dims.v[d]] = x->dim[d] == 1 ? 0 : stride[d];
     read_pattern(op, in, out, &p);
@@ -49,7 +49,7 @@ void interp_transpose(const Op *op, const void *const *in, void *const *out)
 {
     int64_t stride[CVN_MAX_RANK];
     Pattern p = {0};
-    interp_strides(op_in(op, 0), stride);
+    type_strides(op_in(op, 0), stride);
     for (int d = 0; d < op->attr.dims.n; d++)
         p.step[d] = stride[op->attr.dims.v[d]];
     read_pattern(op, in, out, &p);
@@ -61,7 +61,7 @@ void interp_slice(const Op *op, const void *const *in, void *const *out)
     const cvn_type *x = op_in(op, 0);
     int64_t stride[CVN_MAX_RANK];
     Pattern p = {0};
-    interp_strides(x, stride);
+    type_strides(x, stride);
     for (int d = 0; d < x->rank; d++) {
         bool steps = op_out(op, 0)->dim[d] > 1; /* a stride that is not used may be anything */
         p.first += op->attr.start.v[d] * stride[d];
@@ -75,7 +75,7 @@ void interp_reverse(const Op *op, const void *const *in, void *const *out)
 {
     const cvn_type *x = op_in(op, 0);
     Pattern p = {0};
-    interp_strides(x, p.step);
+    type_strides(x, p.step);
     for (int i = 0; i < op->attr.dims.n; i++) {
         int64_t d = op->attr.dims.v[i];
         p.first += (x->dim[d] - 1) * p.step[d];
@@ -87,10 +87,10 @@ void interp_reverse(const Op *op, const void *const *in, void *const *out)
 void interp_concatenate(const Op *op, const void *const *in, void *const *out)
 {
     const cvn_type *y = op_out(op, 0);
-    Lines to = interp_lines(y, op->attr.axis);
+    Lines to = type_lines(y, op->attr.axis);
     int64_t begin = 0; /* where operand k starts along the axis */
     for (int k = 0; k < op->n_operands; k++) {
-        Lines from = interp_lines(op_in(op, k), op->attr.axis);
+        Lines from = type_lines(op_in(op, k), op->attr.axis);
         for (int64_t o = 0; o < from.outer; o++)
             for (int64_t i = 0; i < from.n; i++)
                 for (int64_t r = 0; r < from.inner; r++)
@@ -105,7 +105,7 @@ void interp_pad(const Op *op, const void *const *in, void *const *out)
 {
     const cvn_type *x = op_in(op, 0), *y = op_out(op, 0);
     int64_t stride[CVN_MAX_RANK], at[CVN_MAX_RANK] = {0};
-    interp_strides(y, stride);
+    type_strides(y, stride);
     for (int64_t i = 0, n = cvn_type_elements(y); i < n; i++)
         interp_move(y->dtype, out[0], i, in[1], 0);
     for (int64_t i = 0, n = cvn_type_elements(x); i < n; i++, interp_next(x->rank, x->dim, at)) {

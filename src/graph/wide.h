@@ -1,9 +1,9 @@
 /*
  * Short runs of elements of any dtype of a byte or more, as wide as the interpreter computes: floats as f64, whole numbers and
- * bools in 64 bits. For kernels of what is too rare to have a loop for each dtype.
+ * bools in 64 bits. For reductions over devices, and for kernels of what is too rare to have a loop for each dtype.
  */
-#ifndef CVN_CPU_KERNELS_WIDE_H
-#define CVN_CPU_KERNELS_WIDE_H
+#ifndef CVN_GRAPH_WIDE_H
+#define CVN_GRAPH_WIDE_H
 
 #include "base/float16.h"
 #include "graph/reduce.h"
