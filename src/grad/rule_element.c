@@ -9,54 +9,26 @@ cvn_value *grad_sum_all(cvn_graph *g, cvn_value *x)
     return x->type.rank ? cvn_reduce_dims(g, CVN_SUM, x, x->type.rank, all) : x;
 }
 
-void grad_negate(Grad *d, const Op *op)
-{
-    grad_add(d, op, 0, cvn_negate(d->g, grad_of(d, op, 0)));
-}
+/* The rules of functions of one operand x: what dx is. */
+#define UNARY(name, dx)                                                                            \
+    void grad_##name(Grad *d, const Op *op)                                                        \
+    {                                                                                              \
+        cvn_graph *g = d->g;                                                                       \
+        cvn_value *x = op->operand[0], *y = op->result[0], *dy = grad_of(d, op, 0);                \
+        (void)x, (void)y;                                                                          \
+        grad_add(d, op, 0, dx);                                                                    \
+    }
 
-/* dx = dy slope */
-static void times(Grad *d, const Op *op, cvn_value *slope)
-{
-    grad_add(d, op, 0, cvn_multiply(d->g, grad_of(d, op, 0), slope));
-}
-
-void grad_abs(Grad *d, const Op *op)
-{
-    times(d, op, cvn_sign(d->g, op->operand[0]));
-}
-
-/* dx = dy y */
-void grad_exponential(Grad *d, const Op *op)
-{
-    times(d, op, op->result[0]);
-}
-
-/* dx = dy (y + 1) */
-void grad_exponential_minus_one(Grad *d, const Op *op)
-{
-    cvn_value *y = op->result[0];
-    times(d, op, cvn_add(d->g, y, like(d->g, y, 1)));
-}
-
-void grad_log(Grad *d, const Op *op)
-{
-    grad_add(d, op, 0, cvn_divide(d->g, grad_of(d, op, 0), op->operand[0]));
-}
-
-void grad_log_plus_one(Grad *d, const Op *op)
-{
-    cvn_value *x = op->operand[0];
-    cvn_value *shifted = cvn_add(d->g, x, like(d->g, x, 1));
-    grad_add(d, op, 0, cvn_divide(d->g, grad_of(d, op, 0), shifted));
-}
-
-/* dx = dy / 2y */
-void grad_sqrt(Grad *d, const Op *op)
-{
-    cvn_value *y = op->result[0];
-    cvn_value *dy = grad_of(d, op, 0), *half = cvn_multiply(d->g, dy, like(d->g, y, 0.5));
-    grad_add(d, op, 0, cvn_divide(d->g, half, y));
-}
+UNARY(negate, cvn_negate(g, dy))
+UNARY(abs, cvn_multiply(g, dy, cvn_sign(g, x)))
+UNARY(exponential, cvn_multiply(g, dy, y))
+UNARY(exponential_minus_one, cvn_multiply(g, dy, cvn_add(g, y, like(g, y, 1))))
+UNARY(log, cvn_divide(g, dy, x))
+UNARY(log_plus_one, cvn_divide(g, dy, cvn_add(g, x, like(g, x, 1))))
+UNARY(sqrt, cvn_divide(g, cvn_multiply(g, dy, like(g, y, 0.5)), y))
+UNARY(logistic, cvn_multiply(g, dy, cvn_multiply(g, y, cvn_subtract(g, like(g, y, 1), y))))
+UNARY(sine, cvn_multiply(g, dy, cvn_cosine(g, x)))
+UNARY(cosine, cvn_multiply(g, dy, cvn_negate(g, cvn_sine(g, x))))
 
 /* dx = -dy y / 2x */
 void grad_rsqrt(Grad *d, const Op *op)
@@ -69,26 +41,9 @@ void grad_rsqrt(Grad *d, const Op *op)
 /* dx = dy (1 - y^2) */
 void grad_tanh(Grad *d, const Op *op)
 {
-    cvn_value *y = op->result[0];
-    cvn_value *one = like(d->g, y, 1);
-    times(d, op, cvn_subtract(d->g, one, cvn_multiply(d->g, y, y)));
-}
-
-/* dx = dy y (1 - y) */
-void grad_logistic(Grad *d, const Op *op)
-{
-    cvn_value *y = op->result[0];
-    times(d, op, cvn_multiply(d->g, y, cvn_subtract(d->g, like(d->g, y, 1), y)));
-}
-
-void grad_sine(Grad *d, const Op *op)
-{
-    times(d, op, cvn_cosine(d->g, op->operand[0]));
-}
-
-void grad_cosine(Grad *d, const Op *op)
-{
-    times(d, op, cvn_negate(d->g, cvn_sine(d->g, op->operand[0])));
+    cvn_value *y = op->result[0], *one = like(d->g, y, 1);
+    cvn_value *slope = cvn_subtract(d->g, one, cvn_multiply(d->g, y, y));
+    grad_add(d, op, 0, cvn_multiply(d->g, grad_of(d, op, 0), slope));
 }
 
 /* A gradient as it was before it was rounded from dtype; NULL where it was not. Also what was rounded on its way from a

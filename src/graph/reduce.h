@@ -47,20 +47,24 @@ static inline double dtype_greatest(cvn_dtype dtype)
                                  : dtype_least(dtype) + ldexp(1, cvn_dtype_bits(dtype)) - 1;
 }
 
-/* What a reduction begins with: combined with x it gives x; but a sum, which begins with +0, gives +0 of -0. */
+/* A row per reduction: what it begins with, and what it makes of two floats, and of two words in two's complement. Combined
+   with x, what it begins with gives x; but a sum, which begins with +0, gives +0 of -0. */
+#define REDUCTIONS(ROW)                                                                            \
+    ROW(SUM, 0, a + b, a + b)                                                                      \
+    ROW(PRODUCT, 1, (a * b), (a * b))                                                              \
+    ROW(MAX, dtype_least(dtype), reduce_max(a, b), (int64_t)a > (int64_t)b ? a : b)                \
+    ROW(MIN, dtype_greatest(dtype), reduce_min(a, b), (int64_t)a < (int64_t)b ? a : b)             \
+    ROW(ALL, 1, a, (a & b))                                                                        \
+    ROW(ANY, 0, a, a | b)
+
 static inline double reduce_neutral(cvn_reduce kind, cvn_dtype dtype)
 {
     switch (kind) {
-    case CVN_SUM:
-    case CVN_ANY:
-        return 0;
-    case CVN_PRODUCT:
-    case CVN_ALL:
-        return 1;
-    case CVN_MAX:
-        return dtype_least(dtype);
-    case CVN_MIN:
-        return dtype_greatest(dtype);
+#define ROW(name, neutral, floats, words)                                                          \
+    case CVN_##name:                                                                               \
+        return neutral;
+        REDUCTIONS(ROW)
+#undef ROW
     }
     return 0;
 }
@@ -68,37 +72,23 @@ static inline double reduce_neutral(cvn_reduce kind, cvn_dtype dtype)
 static inline double reduce_floats(cvn_reduce kind, double a, double b)
 {
     switch (kind) {
-    case CVN_SUM:
-        return a + b;
-    case CVN_PRODUCT:
-        return a * b;
-    case CVN_MAX:
-        return reduce_max(a, b);
-    case CVN_MIN:
-        return reduce_min(a, b);
-    case CVN_ALL: /* of bools only */
-    case CVN_ANY:
-        break;
+#define ROW(name, neutral, floats, words)                                                          \
+    case CVN_##name:                                                                               \
+        return floats;
+        REDUCTIONS(ROW)
+#undef ROW
     }
     return a;
 }
 
-/* In two's complement. */
 static inline uint64_t reduce_integers(cvn_reduce kind, uint64_t a, uint64_t b)
 {
     switch (kind) {
-    case CVN_SUM:
-        return a + b;
-    case CVN_PRODUCT:
-        return a * b;
-    case CVN_MAX:
-        return (int64_t)a > (int64_t)b ? a : b;
-    case CVN_MIN:
-        return (int64_t)a < (int64_t)b ? a : b;
-    case CVN_ALL:
-        return a & b;
-    case CVN_ANY:
-        return a | b;
+#define ROW(name, neutral, floats, words)                                                          \
+    case CVN_##name:                                                                               \
+        return words;
+        REDUCTIONS(ROW)
+#undef ROW
     }
     return a;
 }

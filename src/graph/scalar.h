@@ -9,39 +9,28 @@
 
 #include <assert.h>
 
+#define CASE(kind, value)                                                                          \
+    case OP_##kind:                                                                                \
+        return value
+
 static inline double scalar_unary(OpKind kind, double x)
 {
     switch (kind) {
-    case OP_NEGATE:
-        return -x;
-    case OP_ABS:
-        return fabs(x);
-    case OP_SIGN: /* a zero keeps its sign, a NaN stays one */
-        return x > 0 ? 1 : x < 0 ? -1 : x;
-    case OP_EXPONENTIAL:
-        return exp(x);
-    case OP_EXPONENTIAL_MINUS_ONE:
-        return expm1(x);
-    case OP_LOG:
-        return log(x);
-    case OP_LOG_PLUS_ONE:
-        return log1p(x);
-    case OP_SQRT:
-        return sqrt(x);
-    case OP_RSQRT:
-        return 1 / sqrt(x);
-    case OP_TANH:
-        return tanh(x);
-    case OP_LOGISTIC:
-        return 1 / (1 + exp(-x));
-    case OP_SINE:
-        return sin(x);
-    case OP_COSINE:
-        return cos(x);
-    case OP_FLOOR:
-        return floor(x);
-    case OP_IS_FINITE:
-        return isfinite(x) != 0;
+        CASE(NEGATE, -x);
+        CASE(ABS, fabs(x));
+        CASE(SIGN, x > 0 ? 1 : x < 0 ? -1 : x); /* a zero keeps its sign, a NaN stays one */
+        CASE(EXPONENTIAL, exp(x));
+        CASE(EXPONENTIAL_MINUS_ONE, expm1(x));
+        CASE(LOG, log(x));
+        CASE(LOG_PLUS_ONE, log1p(x));
+        CASE(SQRT, sqrt(x));
+        CASE(RSQRT, 1 / sqrt(x));
+        CASE(TANH, tanh(x));
+        CASE(LOGISTIC, 1 / (1 + exp(-x)));
+        CASE(SINE, sin(x));
+        CASE(COSINE, cos(x));
+        CASE(FLOOR, floor(x));
+        CASE(IS_FINITE, isfinite(x) != 0);
     default:
         assert(!"an operation without a meaning");
         return x;
@@ -52,12 +41,9 @@ static inline double scalar_unary(OpKind kind, double x)
 static inline int64_t scalar_unary_int(OpKind kind, int64_t x)
 {
     switch (kind) {
-    case OP_NEGATE:
-        return -x;
-    case OP_ABS:
-        return x < 0 ? -x : x;
-    case OP_SIGN:
-        return (x > 0) - (x < 0);
+        CASE(NEGATE, -x);
+        CASE(ABS, x < 0 ? -x : x);
+        CASE(SIGN, (x > 0) - (x < 0));
     default:
         assert(!"an operation without a meaning");
         return x;
@@ -67,22 +53,14 @@ static inline int64_t scalar_unary_int(OpKind kind, int64_t x)
 static inline double scalar_binary(OpKind kind, double a, double b)
 {
     switch (kind) {
-    case OP_ADD:
-        return a + b;
-    case OP_SUBTRACT:
-        return a - b;
-    case OP_MULTIPLY:
-        return a * b;
-    case OP_DIVIDE:
-        return a / b;
-    case OP_MAXIMUM:
-        return reduce_max(a, b);
-    case OP_MINIMUM:
-        return reduce_min(a, b);
-    case OP_POWER:
-        return pow(a, b);
-    case OP_REMAINDER:
-        return fmod(a, b);
+        CASE(ADD, a + b);
+        CASE(SUBTRACT, a - b);
+        CASE(MULTIPLY, a * b);
+        CASE(DIVIDE, a / b);
+        CASE(MAXIMUM, reduce_max(a, b));
+        CASE(MINIMUM, reduce_min(a, b));
+        CASE(POWER, pow(a, b));
+        CASE(REMAINDER, fmod(a, b));
     default:
         assert(!"an operation without a meaning");
         return a;
@@ -93,25 +71,19 @@ static inline double scalar_binary(OpKind kind, double a, double b)
 static inline int64_t scalar_binary_int(OpKind kind, int64_t a, int64_t b)
 {
     switch (kind) {
-    case OP_ADD:
-        return a + b;
-    case OP_SUBTRACT:
-        return a - b;
-    case OP_MULTIPLY:
-        return (int64_t)((uint64_t)a * (uint64_t)b);
-    case OP_DIVIDE:
-        return b == 0 ? -1 : a / b;
-    case OP_MAXIMUM:
-        return a > b ? a : b;
-    case OP_MINIMUM:
-        return a < b ? a : b;
-    case OP_REMAINDER:
-        return b == 0 ? a : a % b;
+        CASE(ADD, a + b);
+        CASE(SUBTRACT, a - b);
+        CASE(MULTIPLY, (int64_t)((uint64_t)a * (uint64_t)b));
+        CASE(DIVIDE, b == 0 ? -1 : a / b);
+        CASE(MAXIMUM, a > b ? a : b);
+        CASE(MINIMUM, a < b ? a : b);
+        CASE(REMAINDER, b == 0 ? a : a % b);
     default:
         assert(!"an operation without a meaning");
         return a;
     }
 }
+#undef CASE
 
 static inline bool scalar_compare(cvn_compare direction, double a, double b)
 {
