@@ -141,43 +141,14 @@ static void dots_bf16(int64_t m, int64_t n, int64_t k, const void *a, const void
     dots_any(true, m, n, k, a, b, ldb, c, ldc);
 }
 
-const GemmIsa ISA_NAME(f32) = {
-    .name = ISA ".f32",
-    .packed = CVN_F32,
-    .kpack = 1,
-    .mr = MR,
-    .panels = PANELS,
-    .mc = MC,
-    .nc = 256,
-    .kc = KC,
-    .tile = tile_f32,
-    .interleave = interleave_units,
-    .round = tile_rows_to_bf16,
-    .add = tile_add,
-    .epilogue = ISA_EPILOGUE,
-    .squares = tile_add_squares,
-    .dots = dots_f32,
-    .lanes = VN,
-    .source = CVN_F32,
-};
+#define GEMM_MEMBERS                                                                               \
+    .packed = CVN_F32, .kpack = 1, .mr = MR, .panels = PANELS, .mc = MC, .nc = 256, .kc = KC,      \
+    .tile = tile_f32, .interleave = interleave_units, .round = tile_rows_to_bf16, .add = tile_add, \
+    .epilogue = ISA_EPILOGUE, .squares = tile_add_squares, .lanes = VN
+
+const GemmIsa ISA_NAME(f32) = {GEMM_MEMBERS, .name = ISA ".f32", .dots = dots_f32,
+                               .source = CVN_F32};
 
 /* bf16 is widened to f32 while packing. */
-const GemmIsa ISA_NAME(bf16) = {
-    .name = ISA ".bf16",
-    .packed = CVN_F32,
-    .kpack = 1,
-    .mr = MR,
-    .panels = PANELS,
-    .mc = MC,
-    .nc = 256,
-    .kc = KC,
-    .tile = tile_f32,
-    .interleave = interleave_units,
-    .round = tile_rows_to_bf16,
-    .add = tile_add,
-    .epilogue = ISA_EPILOGUE,
-    .squares = tile_add_squares,
-    .dots = dots_bf16,
-    .lanes = VN,
-    .source = CVN_BF16,
-};
+const GemmIsa ISA_NAME(bf16) = {GEMM_MEMBERS, .name = ISA ".bf16", .dots = dots_bf16,
+                                .source = CVN_BF16};

@@ -13,20 +13,12 @@ enum { ALONE = 16384 };
 /* Rows above which an instruction set may be wide. */
 enum { MANY = 64 };
 
-/* One product: what the operation says, and where its parts are in scratch. */
+/* One product: its loops, and where its parts are in scratch. */
 typedef struct Product {
-    const Op *op;
-    int weights, residual; /* the residual's operand, or -1 */
-    bool swiglu;
-    LinearWeight weight[LINEAR_WEIGHTS];
+    LinearLoops loops;
     BlockChunk chunk_of; /* of blocks */
-    int64_t m, k, spans;
-    int64_t group;    /* columns of a group; LINEAR_SPAN for i8 */
+    int64_t group;       /* columns of a group; LINEAR_SPAN for i8 */
     int64_t rest;     /* rows of x's spans from one to what it rounded off; 0: that is left away */
-    int64_t jobs;     /* panels of results */
-    int64_t chunk;    /* rows computed at a time */
-    int64_t block;    /* panels computed at a time, of each weight of swiglu */
-    bool alone;       /* each thread quantizes all of x for itself */
     size_t x_bytes;   /* of the arranged activations, all rows */
     size_t all_bytes; /* and their spans */
     size_t c_bytes;   /* of a thread's sums */
@@ -34,33 +26,27 @@ typedef struct Product {
 
 static Product read_product(const Op *op, int n_threads, bool wide)
 {
-    Product p = {.op = op,
-                 .weights = (int)op->attr.group_size,
-                 .residual = linear_residual(op),
-                 .swiglu = op->attr.flag,
-                 .m = linear_rows(op)};
-    for (int i = 0; i < p.weights; i++) {
-        p.weight[i] = linear_weight(op, i);
-        p.jobs += i && p.swiglu ? 0 : p.weight[i].panels;
+    Product p = {.loops = linear_loops_of(op), .group = LINEAR_SPAN};
+    LinearLoops *l = &p.loops;
+    const LinearWeight *first = &l->weight[0];
+    if (first->blocks) {
+        p.group = block_info[first->blocks].form.group;
+        p.chunk_of = block_chunk(first->blocks, l->k);
+    } else if (first->dtype == CVN_I4) {
+        p.group = l->k / first->groups;
     }
-    p.k = p.weight[0].k;
-    p.spans = num_pieces(p.k, LINEAR_SPAN);
-    p.group = p.weight[0].dtype == CVN_I4 ? p.k / p.weight[0].groups : LINEAR_SPAN;
-    if (p.weight[0].blocks) {
-        p.group = block_info[p.weight[0].blocks].form.group;
-        p.chunk_of = block_chunk(p.weight[0].blocks, p.k);
-    }
-    bool many = wide && p.m > MANY;
-    p.chunk = num_min(p.m, many ? LINEAR_WIDE_CHUNK : LINEAR_CHUNK);
-    p.block = many ? LINEAR_WIDE_BLOCK / (p.swiglu ? 2 : 1) : LINEAR_BLOCK;
-    p.alone = n_threads > 1 && p.m * p.k <= ALONE;
-    p.rest = p.weight[0].blocks && linear_rows_dtype(op) == CVN_F32 ? p.spans * p.m : 0;
-    int64_t rows = p.spans * p.m + p.rest;
+    bool many = wide && l->m > MANY;
+    l->span = LINEAR_SPAN;
+    l->spans = num_pieces(l->k, l->span);
+    l->chunk = num_min(l->m, many ? LINEAR_WIDE_CHUNK : LINEAR_CHUNK);
+    l->block = many ? LINEAR_WIDE_BLOCK / (l->swiglu ? 2 : 1) : LINEAR_BLOCK;
+    l->alone = n_threads > 1 && l->m * l->k <= ALONE;
+    p.rest = first->blocks && linear_rows_dtype(op) == CVN_F32 ? l->spans * l->m : 0;
+    int64_t rows = l->spans * l->m + p.rest;
     p.x_bytes = (size_t)(rows * LINEAR_ROW_BYTES);
     p.all_bytes = p.x_bytes + (size_t)rows * sizeof(LinearSpan);
     p.all_bytes = (size_t)num_round_up((int64_t)p.all_bytes, 64);
-    p.c_bytes = (size_t)(p.chunk * p.block * PANEL_ROWS) * sizeof(float);
-    p.c_bytes *= p.swiglu ? 2 : 1;
+    p.c_bytes = linear_sums_bytes(l);
     return p;
 }
 
@@ -88,8 +74,7 @@ bool linear_match(const Op *op)
 static size_t scratch_bytes(const Op *op, int n_threads, bool wide)
 {
     Product p = read_product(op, n_threads, wide);
-    size_t threads = (size_t)n_threads;
-    return p.all_bytes * (p.alone ? threads : 1) + p.c_bytes * threads;
+    return p.all_bytes * (p.loops.alone ? (size_t)n_threads : 1) + p.c_bytes * (size_t)n_threads;
 }
 
 size_t linear_scratch(const Op *op, int n_threads)
@@ -104,12 +89,11 @@ size_t linear_wide_scratch(const Op *op, int n_threads)
 
 /* One thread's view. */
 typedef struct Work {
-    const LinearIsa *isa;
+    const LinearIsa *isa, *rows; /* rows: whose functions of rows are taken */
     const Product *p;
     const KernelArgs *args;
     int8_t *x;        /* [spans][m][LINEAR_ROW_BYTES], and what those rounded off */
     LinearSpan *span; /* [spans][m], and of that */
-    float *c;         /* [weights of a job][LINEAR_BLOCK][chunk][16] */
 } Work;
 
 LinearNorm linear_norm_of(const KernelArgs *args)
@@ -129,38 +113,36 @@ LinearNorm linear_norm_of(const KernelArgs *args)
 static void quantize_normalised(const Work *w)
 {
     const Product *p = w->p;
+    const LinearLoops *l = &p->loops;
     LinearNorm norm = linear_norm_of(w->args);
-    int64_t begin = 0, end = p->m;
+    int64_t begin, end;
     uint16_t span[LINEAR_SPAN]; /* bf16 */
-    if (!p->alone)
-        kernel_share(end, 1, w->args->thread, w->args->n_threads, &begin, &end);
+    linear_share_rows(l, l->m, &begin, &end);
     for (int64_t row = begin; row < end; row++) {
-        float scale = w->isa->norm_scale(&norm, row);
-        for (int64_t s = 0; s < p->spans; s++) {
-            int64_t k0 = s * LINEAR_SPAN, n = num_min(LINEAR_SPAN, p->k - k0), i = s * p->m + row;
-            w->isa->norm_span(&norm, row, k0, n, scale, span);
-            w->isa->quantize(CVN_BF16, span, 0, n, p->group, w->x + i * LINEAR_ROW_BYTES,
-                             &w->span[i], 0);
+        float scale = w->rows->norm_scale(&norm, row);
+        for (int64_t s = 0; s < l->spans; s++) {
+            int64_t k0 = s * LINEAR_SPAN, n = num_min(LINEAR_SPAN, l->k - k0), i = s * l->m + row;
+            w->rows->norm_span(&norm, row, k0, n, scale, span);
+            w->rows->quantize(CVN_BF16, span, 0, n, p->group, w->x + i * LINEAR_ROW_BYTES,
+                              &w->span[i], 0);
         }
     }
-    if (!p->alone)
-        kernel_sync(w->args);
+    linear_meet(l);
 }
 
 static void quantize_rows(const Work *w)
 {
     const Product *p = w->p;
-    int64_t begin = 0, end = p->spans * p->m;
-    if (!p->alone)
-        kernel_share(end, 1, w->args->thread, w->args->n_threads, &begin, &end);
+    const LinearLoops *l = &p->loops;
+    int64_t begin, end;
+    linear_share_rows(l, l->spans * l->m, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
-        int64_t k0 = i / p->m * LINEAR_SPAN, row = i % p->m;
-        w->isa->quantize(p->op->operand[0]->type.dtype, w->args->in[0], row * p->k + k0,
-                         num_min(LINEAR_SPAN, p->k - k0), p->group, w->x + i * LINEAR_ROW_BYTES,
-                         &w->span[i], p->rest);
+        int64_t k0 = i / l->m * LINEAR_SPAN, row = i % l->m;
+        w->rows->quantize(w->args->op->operand[0]->type.dtype, w->args->in[0], row * l->k + k0,
+                          num_min(LINEAR_SPAN, l->k - k0), p->group, w->x + i * LINEAR_ROW_BYTES,
+                          &w->span[i], p->rest);
     }
-    if (!p->alone)
-        kernel_sync(w->args);
+    linear_meet(l);
 }
 
 /* Panels that a tile takes for so many rows. */
@@ -199,11 +181,12 @@ static Cut cut_piece(const LinearIsa *isa, const LinearWeight *w, int64_t rows)
 static void multiply_panels(const Work *w, const LinearPiece *piece, const Cut *cut,
                             const LinearAhead *ahead, LinearTile *t, float *c, int64_t g)
 {
-    const bool is_i4 = w->p->weight[piece->weight].dtype == CVN_I4;
+    const LinearLoops *l = &w->p->loops;
+    const bool is_i4 = l->weight[piece->weight].dtype == CVN_I4;
     void (*tile_of)(const LinearTile *) = t->blocks ? w->isa->tile_blocks
                                           : is_i4   ? w->isa->tile_i4
                                                     : w->isa->tile_i8;
-    int64_t first = piece->span * w->p->m + piece->m0, call = g / cut->panels * cut->tiles;
+    int64_t first = piece->span * l->m + piece->m0, call = g / cut->panels * cut->tiles;
     const int64_t steps = LINEAR_SPAN / 64;
     LinearBeside beside;
     t->beside = w->isa->wide ? &beside : NULL;
@@ -229,7 +212,7 @@ static void multiply_panels(const Work *w, const LinearPiece *piece, const Cut *
             tile_of(&rest);
         }
         if (piece->out)
-            linear_write_tile(w->isa->write, piece->out, g, t->panels, r, t->rows);
+            linear_write_tile(l->write, piece->out, g, t->panels, r, t->rows);
     }
 }
 
@@ -238,8 +221,9 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
 {
     const Work *w = work;
     const Product *p = w->p;
+    const LinearLoops *l = &p->loops;
     const LinearPanels *panels = piece->panels;
-    const LinearWeight *lw = &p->weight[piece->weight];
+    const LinearWeight *lw = &l->weight[piece->weight];
     const int64_t span = piece->span, unit = lw->blocks ? lw->k / lw->units : panel_unit(lw->dtype);
     const int64_t scale_bytes = lw->scale_dtype == CVN_F32 ? 4 : 2;
     const char *scale = lw->blocks ? NULL : w->args->in[2 + 2 * piece->weight];
@@ -251,12 +235,12 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
                     .group = p->group / unit,
                     .scale_stride = panels->stride * lw->groups * PANEL_ROWS,
                     .scale_dtype = lw->scale_dtype,
-                    .c_stride = p->chunk * PANEL_ROWS,
+                    .c_stride = l->chunk * PANEL_ROWS,
                     .add = span > 0};
     LinearAhead ahead = {.stride = t.q_stride,
                          .units = t.units,
                          .x = (const char *)w->x +
-                              ((span + 1) % p->spans * p->m + piece->m0) * LINEAR_ROW_BYTES,
+                              ((span + 1) % l->spans * l->m + piece->m0) * LINEAR_ROW_BYTES,
                          .x_lines = piece->rows * LINEAR_ROW_BYTES / 64,
                          .tiles = cut.tiles,
                          .calls = cut.tiles * num_pieces(panels->n, cut.panels)};
@@ -278,42 +262,32 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
 void linear_run(const LinearIsa *isa, const KernelArgs *args)
 {
     Product p = read_product(args->op, args->n_threads, isa->wide);
-    if (p.m == 0)
+    LinearLoops *l = &p.loops;
+    if (l->m == 0)
         return;
     char *scratch = args->scratch,
-         *x = scratch + (p.alone ? p.all_bytes * (size_t)args->thread : 0);
-    char *c = scratch + p.all_bytes * (p.alone ? (size_t)args->n_threads : 1);
+         *x = scratch + (l->alone ? p.all_bytes * (size_t)args->thread : 0);
+    char *c = scratch + p.all_bytes * (l->alone ? (size_t)args->n_threads : 1);
     Work w = {.isa = isa,
+              .rows = isa->rows_of ? isa->rows_of : isa,
               .p = &p,
               .args = args,
               .x = (int8_t *)x,
-              .span = (LinearSpan *)(void *)(x + p.x_bytes),
-              .c = (float *)(void *)(c + p.c_bytes * (size_t)args->thread)};
+              .span = (LinearSpan *)(void *)(x + p.x_bytes)};
+    l->args = args;
+    l->c = (float *)(void *)(c + p.c_bytes * (size_t)args->thread);
+    l->divided = l->chunk == l->m;
+    l->multiply = multiply;
+    l->work = &w;
+    l->write = w.rows->write;
+    l->many = isa->wide;
     if (args->op->attr.norm)
         quantize_normalised(&w);
     else
         quantize_rows(&w);
-    LinearLoops loops = {.args = args,
-                         .weight = p.weight,
-                         .weights = p.weights,
-                         .swiglu = p.swiglu,
-                         .divided = p.chunk == p.m,
-                         .m = p.m,
-                         .jobs = p.jobs,
-                         .span = LINEAR_SPAN,
-                         .spans = p.spans,
-                         .chunk = p.chunk,
-                         .block = p.m <= LINEAR_STREAMED ? panels_of_tile(isa, p.m) : p.block,
-                         .c = w.c,
-                         .multiply = multiply,
-                         .work = &w,
-                         .write = isa->write,
-                         .many = isa->wide};
-    if (isa->enter)
-        isa->enter();
-    linear_loops_run(&loops);
-    if (isa->leave)
-        isa->leave();
+    if (l->m <= LINEAR_STREAMED)
+        l->block = panels_of_tile(isa, l->m);
+    linear_loops_run(l, isa->enter, isa->leave);
 }
 
 /* What runs an instruction set: a kernel has no other way to carry it. And a table that takes all there is. */

@@ -106,6 +106,8 @@ typedef void LinearNormSpan(const LinearNorm *norm, int64_t row, int64_t k0, int
 LinearNorm linear_norm_of(const KernelArgs *args);
 
 typedef struct LinearIsa {
+    /* Whose functions of rows of x, and of sums, it takes; NULL: its own. */
+    const struct LinearIsa *rows_of;
     int rows_i8, rows_i4; /* of a tile at most */
     int rows_blocks;
     int panels; /* that a tile takes, and rows are shared out evenly over tiles; 0: one, and all tiles but the last

@@ -17,55 +17,38 @@ enum {
     AMX_BYTES = 64
 };
 
-/* One product: what the operation says, and where its parts are in scratch. */
+/* One product: its loops, and where its parts are in scratch. */
 typedef struct Product {
-    int weights;
-    bool swiglu;
-    LinearWeight weight[LINEAR_WEIGHTS];
-    int64_t m, k;
-    int64_t span, spans; /* elements of one, and how many */
-    int64_t rows;        /* of x as it is laid out: with those that fill up tiles */
-    int64_t jobs;        /* panels of results */
-    int64_t chunk;       /* rows computed at a time */
-    int64_t block;       /* panels at a time */
-    bool many;           /* rows: chunk and block are those of the instruction set */
-    bool alone;          /* each thread lays out all of x for itself */
-    size_t element;      /* bytes of x as it is laid out */
-    size_t x_bytes;      /* of x, all rows */
-    size_t all_bytes;    /* and of 8 bits their sums in each span, and their steps */
-    size_t c_bytes;      /* of a thread's sums */
-    size_t row_bytes;    /* of a normalised row that is brought to 8 bits, behind them */
+    LinearLoops loops;
+    int64_t rows;     /* of x as it is laid out: with those that fill up tiles */
+    size_t element;   /* bytes of x as it is laid out */
+    size_t x_bytes;   /* of x, all rows */
+    size_t all_bytes; /* and of 8 bits their sums in each span, and their steps */
+    size_t c_bytes;   /* of a thread's sums */
+    size_t row_bytes; /* of a normalised row that is brought to 8 bits, behind them */
 } Product;
 
 static Product read_product(const DirectIsa *isa, const Op *op, int n_threads)
 {
-    Product p = {.weights = linear_weights(op),
-                 .swiglu = op->attr.flag,
-                 .m = linear_rows(op),
-                 .element = cvn_dtype_bytes(isa->x, 1)};
-    for (int i = 0; i < p.weights; i++) {
-        p.weight[i] = linear_weight(op, i);
-        p.jobs += i && p.swiglu ? 0 : p.weight[i].panels;
-    }
-    p.k = p.weight[0].k;
-    p.many = isa->chunk && p.m > MANY;
-    p.block = p.many ? isa->block / (p.swiglu ? 2 : 1) : LINEAR_BLOCK;
-    p.span = p.many ? isa->span : LINEAR_SPAN;
-    p.spans = num_pieces(p.k, p.span);
-    int64_t chunk = p.many ? isa->chunk : CHUNK, chunks = num_pieces(p.m, chunk);
-    p.chunk = chunks > 1 ? num_round_up(num_pieces(p.m, chunks), isa->rows) : p.m;
-    p.alone = n_threads > 1 && p.m * p.k <= ALONE;
-    p.rows = isa->turned ? num_round_up(p.m, AMX_ROWS) : p.m;
-    p.x_bytes = (size_t)(p.spans * p.rows * p.span) * p.element;
+    Product p = {.loops = linear_loops_of(op), .element = cvn_dtype_bytes(isa->x, 1)};
+    LinearLoops *l = &p.loops;
+    l->many = isa->chunk && l->m > MANY;
+    l->block = l->many ? isa->block / (l->swiglu ? 2 : 1) : LINEAR_BLOCK;
+    l->span = l->many ? isa->span : LINEAR_SPAN;
+    l->spans = num_pieces(l->k, l->span);
+    int64_t chunk = l->many ? isa->chunk : CHUNK, chunks = num_pieces(l->m, chunk);
+    l->chunk = chunks > 1 ? num_round_up(num_pieces(l->m, chunks), isa->rows) : l->m;
+    l->alone = n_threads > 1 && l->m * l->k <= ALONE;
+    p.rows = isa->turned ? num_round_up(l->m, AMX_ROWS) : l->m;
+    p.x_bytes = (size_t)(l->spans * p.rows * l->span) * p.element;
     p.all_bytes = p.x_bytes;
     if (isa->x == CVN_I8)
-        p.all_bytes += (size_t)(num_round_up(p.spans * p.rows, 16) + num_round_up(p.m, 16)) * 4;
+        p.all_bytes += (size_t)(num_round_up(l->spans * p.rows, 16) + num_round_up(l->m, 16)) * 4;
     if (isa->turned)
-        p.chunk = num_round_up(p.chunk, AMX_ROWS);
-    p.c_bytes = (size_t)(p.chunk * p.block * PANEL_ROWS) * sizeof(float);
-    p.c_bytes *= p.swiglu ? 2 : 1;
+        l->chunk = num_round_up(l->chunk, AMX_ROWS);
+    p.c_bytes = linear_sums_bytes(l);
     if (isa->x == CVN_I8 && op->attr.norm)
-        p.row_bytes = (size_t)num_round_up(p.k, 32) * sizeof(uint16_t);
+        p.row_bytes = (size_t)num_round_up(l->k, 32) * sizeof(uint16_t);
     return p;
 }
 
@@ -83,19 +66,18 @@ size_t linear_direct_scratch(const DirectIsa *isa, const Op *op, int n_threads)
 {
     Product p = read_product(isa, op, n_threads);
     size_t threads = (size_t)n_threads;
-    return p.all_bytes * (p.alone ? threads : 1) + (p.c_bytes + p.row_bytes) * threads;
+    return p.all_bytes * (p.loops.alone ? threads : 1) + (p.c_bytes + p.row_bytes) * threads;
 }
 
 /* One thread's view. */
 typedef struct Work {
-    const DirectIsa *isa;
+    const DirectIsa *isa, *of_rows; /* of_rows: whose functions of rows are taken */
     const Product *p;
     const KernelArgs *args;
     char *x;       /* [spans][rows][span] */
     int32_t *sum;  /* of 8 bits: [spans][rows] */
     uint16_t *row; /* and bf16 [k] */
     float *step;   /* and [m] */
-    float *c;      /* [weights of a job][block][chunk][16] */
 } Work;
 
 /* Where a row of x goes in a span: at once, or into `line`, from which put() takes it. */
@@ -103,26 +85,27 @@ typedef struct Place {
     char *to, *line;
 } Place;
 
-static int64_t units_of(const Product *p, int64_t span)
+static int64_t units_of(const LinearLoops *l, int64_t span)
 {
-    int64_t unit = panel_unit(p->weight[0].dtype);
-    return num_min(p->span / unit, p->weight[0].units - span * p->span / unit);
+    int64_t unit = panel_unit(l->weight[0].dtype);
+    return num_min(l->span / unit, l->weight[0].units - span * l->span / unit);
 }
 
 /* Row `row` of span s; `line` has room for a span. */
 static Place place_of(const Work *w, int64_t s, int64_t row, char *line)
 {
     const Product *p = w->p;
-    size_t bytes = (size_t)p->span * p->element;
+    const LinearLoops *l = &p->loops;
+    size_t bytes = (size_t)l->span * p->element;
     char *rows = w->x + (size_t)(s * p->rows + row / AMX_ROWS * AMX_ROWS) * bytes;
-    if (w->isa->turned && row < linear_tiled_rows(p->m) && units_of(p, s) % AMX_ROWS == 0)
+    if (w->isa->turned && row < linear_tiled_rows(l->m) && units_of(l, s) % AMX_ROWS == 0)
         return (Place){rows + row % AMX_ROWS * AMX_BYTES, line};
     return (Place){NULL, rows + (size_t)(row % AMX_ROWS) * bytes};
 }
 
 static void put(const Work *w, const Place *place)
 {
-    size_t bytes = (size_t)w->p->span * w->p->element;
+    size_t bytes = (size_t)w->p->loops.span * w->p->element;
     for (size_t i = 0; place->to && i < bytes; i += AMX_BYTES)
         memcpy(place->to + i * AMX_ROWS, place->line + i, AMX_BYTES);
 }
@@ -139,63 +122,60 @@ static void lay_out(const Work *w, const void *x, int64_t at, int64_t n, char *o
         for (int64_t i = 0; i < n; i++)
             value[i] = bf16_to_f32(half[i]);
     }
-    memset(out + (size_t)n * size, 0, (size_t)(w->p->span - n) * size);
+    memset(out + (size_t)n * size, 0, (size_t)(w->p->loops.span - n) * size);
 }
 
 /* Whole rows, because each needs the sum of all its squares first. */
 static void lay_out_normalised(const Work *w)
 {
     const Product *p = w->p;
+    const LinearLoops *l = &p->loops;
     LinearNorm norm = linear_norm_of(w->args);
-    int64_t begin = 0, end = p->m;
+    int64_t begin, end;
     uint16_t span[LINEAR_SPAN]; /* bf16 that is widened on the way */
     char line[LINE];
-    if (!p->alone)
-        kernel_share(end, 1, w->args->thread, w->args->n_threads, &begin, &end);
+    linear_share_rows(l, l->m, &begin, &end);
     for (int64_t row = begin; row < end; row++) {
-        float scale = w->isa->norm_scale(&norm, row);
-        for (int64_t s = 0; s < p->spans; s++) {
-            int64_t k0 = s * p->span, n = num_min(p->span, p->k - k0);
+        float scale = w->of_rows->norm_scale(&norm, row);
+        for (int64_t s = 0; s < l->spans; s++) {
+            int64_t k0 = s * l->span, n = num_min(l->span, l->k - k0);
             Place place = place_of(w, s, row, line);
             char *rest = place.line + (size_t)n * p->element;
             if (w->isa->x == norm.out_dtype) {
-                w->isa->norm_span(&norm, row, k0, n, scale, place.line);
-                memset(rest, 0, (size_t)(p->span - n) * p->element);
+                w->of_rows->norm_span(&norm, row, k0, n, scale, place.line);
+                memset(rest, 0, (size_t)(l->span - n) * p->element);
             } else {
-                w->isa->norm_span(&norm, row, k0, n, scale, span);
+                w->of_rows->norm_span(&norm, row, k0, n, scale, span);
                 lay_out(w, span, 0, n, place.line);
             }
             put(w, &place);
         }
     }
-    if (!p->alone)
-        kernel_sync(w->args);
+    linear_meet(l);
 }
 
 static void lay_out_rows(const Work *w)
 {
-    const Product *p = w->p;
-    int64_t begin = 0, end = p->spans * p->m;
+    const LinearLoops *l = &w->p->loops;
+    int64_t begin, end;
     char line[LINE];
-    if (!p->alone)
-        kernel_share(end, 1, w->args->thread, w->args->n_threads, &begin, &end);
+    linear_share_rows(l, l->spans * l->m, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
-        int64_t k0 = i / p->m * p->span, row = i % p->m;
-        Place place = place_of(w, i / p->m, row, line);
-        lay_out(w, w->args->in[0], row * p->k + k0, num_min(p->span, p->k - k0), place.line);
+        int64_t k0 = i / l->m * l->span, row = i % l->m;
+        Place place = place_of(w, i / l->m, row, line);
+        lay_out(w, w->args->in[0], row * l->k + k0, num_min(l->span, l->k - k0), place.line);
         put(w, &place);
     }
-    if (!p->alone)
-        kernel_sync(w->args);
+    linear_meet(l);
 }
 
 /* Row `row` normalised, all of its spans. */
 static const void *normalised(const Work *w, const LinearNorm *norm, int64_t row)
 {
-    const Product *p = w->p;
-    float scale = w->isa->norm_scale(norm, row);
-    for (int64_t k0 = 0; k0 < p->k; k0 += LINEAR_SPAN)
-        w->isa->norm_span(norm, row, k0, num_min(LINEAR_SPAN, p->k - k0), scale, w->row + k0);
+    const LinearLoops *l = &w->p->loops;
+    float scale = w->of_rows->norm_scale(norm, row);
+    for (int64_t k0 = 0; k0 < l->k; k0 += LINEAR_SPAN)
+        w->of_rows->norm_span(norm, row, k0, num_min(LINEAR_SPAN, l->k - k0), scale, w->row + k0);
     return w->row;
 }
 
@@ -203,44 +183,43 @@ static const void *normalised(const Work *w, const LinearNorm *norm, int64_t row
 static void lay_out_row_of_8_bits(const Work *w, const LinearNorm *norm, int64_t row)
 {
     const Product *p = w->p;
+    const LinearLoops *l = &p->loops;
     const Op *op = w->args->op;
     const void *x = norm->weight ? normalised(w, norm, row) : w->args->in[0];
     cvn_dtype dtype = norm->weight ? norm->out_dtype : op->operand[0]->type.dtype;
-    int64_t at = norm->weight ? 0 : row * p->k;
+    int64_t at = norm->weight ? 0 : row * l->k;
     if (op->kind == OP_LINEAR_INT8) { /* it is there */
         w->step[row] = bf16_to_f32(((const uint16_t *)w->args->in[1])[row]);
     } else {
         int32_t most = 0;
-        for (int64_t k0 = 0; k0 < p->k; k0 += LINEAR_SPAN)
-            most = w->isa->largest(dtype, x, at + k0, num_min(LINEAR_SPAN, p->k - k0), most);
-        w->step[row] = w->isa->step(most);
+        for (int64_t k0 = 0; k0 < l->k; k0 += LINEAR_SPAN)
+            most = w->of_rows->largest(dtype, x, at + k0, num_min(LINEAR_SPAN, l->k - k0), most);
+        w->step[row] = w->of_rows->step(most);
     }
-    for (int64_t s = 0; s < p->spans; s++) {
-        int64_t k0 = s * p->span, n = num_min(p->span, p->k - k0), i = s * p->rows + row;
+    for (int64_t s = 0; s < l->spans; s++) {
+        int64_t k0 = s * l->span, n = num_min(l->span, l->k - k0), i = s * p->rows + row;
         char line[LINE];
         Place place = place_of(w, s, row, line);
         int8_t *to = (int8_t *)place.line;
         w->sum[i] = 0;
         for (int64_t j = 0; j < n; j += LINEAR_SPAN)
-            w->sum[i] += w->isa->to_8_bits(dtype, x, at + k0 + j, num_min(LINEAR_SPAN, n - j),
-                                           w->step[row], to + j);
-        memset(to + n, 0, (size_t)(p->span - n));
+            w->sum[i] += w->of_rows->to_8_bits(dtype, x, at + k0 + j, num_min(LINEAR_SPAN, n - j),
+                                               w->step[row], to + j);
+        memset(to + n, 0, (size_t)(l->span - n));
         put(w, &place);
     }
 }
 
 static void lay_out_8_bits(const Work *w)
 {
-    const Product *p = w->p;
+    const LinearLoops *l = &w->p->loops;
     LinearNorm norm =
         w->args->op->attr.norm ? linear_norm_of(w->args) : (LinearNorm){.weight = NULL};
-    int64_t begin = 0, end = p->m;
-    if (!p->alone)
-        kernel_share(end, 1, w->args->thread, w->args->n_threads, &begin, &end);
+    int64_t begin, end;
+    linear_share_rows(l, l->m, &begin, &end);
     for (int64_t row = begin; row < end; row++)
         lay_out_row_of_8_bits(w, &norm, row);
-    if (!p->alone)
-        kernel_sync(w->args);
+    linear_meet(l);
 }
 
 /* As in LinearLoops. */
@@ -248,16 +227,17 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
 {
     const Work *w = work;
     const Product *p = w->p;
-    const LinearWeight *lw = &p->weight[piece->weight];
+    const LinearLoops *l = &p->loops;
+    const LinearWeight *lw = &l->weight[piece->weight];
     int64_t panels = piece->panels->n, span = piece->span, rows = piece->rows;
     int64_t unit = panel_unit(lw->dtype), most = w->isa->rows, call = 0;
-    int64_t group = p->many ? w->isa->group : rows <= w->isa->few ? LINEAR_BLOCK : 2;
+    int64_t group = l->many ? w->isa->group : rows <= w->isa->few ? LINEAR_BLOCK : 2;
     int64_t tiles = num_pieces(rows, most), step = w->isa->even ? num_pieces(rows, tiles) : most;
-    int64_t row = p->span * (int64_t)p->element, next = (span + 1) % p->spans;
-    DirectTile t = {.x_stride = p->span,
+    int64_t row = l->span * (int64_t)p->element, next = (span + 1) % l->spans;
+    DirectTile t = {.x_stride = l->span,
                     .w_stride = piece->panels->stride * lw->units * PANEL_BYTES,
-                    .units = num_min(p->span / unit, lw->units - span * p->span / unit),
-                    .c_stride = p->chunk * PANEL_ROWS,
+                    .units = num_min(l->span / unit, lw->units - span * l->span / unit),
+                    .c_stride = l->chunk * PANEL_ROWS,
                     .add = span > 0};
     LinearAhead ahead = {.stride = t.w_stride,
                          .units = t.units,
@@ -266,11 +246,11 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
                          .tiles = tiles,
                          .calls = tiles * num_pieces(panels, group)};
     LinearBeside beside;
-    t.beside = p->many ? &beside : NULL;
+    t.beside = l->many ? &beside : NULL;
     for (int64_t g = 0; g < panels; g += group) {
         int64_t panel = piece->panels->first + g * piece->panels->stride, left = panels - g - group;
         t.panels = (int)num_min(group, panels - g);
-        t.w = linear_panel_at(w->args, lw, piece->weight, panel, span, p->span);
+        t.w = linear_panel_at(w->args, lw, piece->weight, panel, span, l->span);
         ahead.panel = left > 0 ? t.w + group * t.w_stride : piece->next;
         ahead.n = !ahead.panel ? 0 : left > 0 ? num_min(group, left) : group;
         for (int64_t r = 0, tile = 0; r < rows; r += step, tile++, call++) {
@@ -279,16 +259,16 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
             t.x = w->x + first * row;
             t.sum = w->sum ? w->sum + first : NULL;
             t.c = c + g * t.c_stride + r * PANEL_ROWS;
-            if (p->many)
+            if (l->many)
                 beside = linear_beside(&ahead, tile, call, num_pieces(t.units, PANEL_ROWS));
-            if (p->many && piece->out && r + step < rows)
+            if (l->many && piece->out && r + step < rows)
                 linear_leaves_next(&beside, piece->out, g, t.panels, r + step);
-            else if (p->many && piece->out)
+            else if (l->many && piece->out)
                 linear_leaves_next(&beside, piece->out, g + group, t.panels, 0);
             t.next = r + step < rows ? t.c + step * PANEL_ROWS : c + (g + group) * t.c_stride;
             w->isa->tile(&t);
             if (piece->out)
-                linear_write_tile(w->isa->write, piece->out, g, t.panels, r, t.rows);
+                linear_write_tile(l->write, piece->out, g, t.panels, r, t.rows);
         }
     }
 }
@@ -296,49 +276,36 @@ static void multiply(const void *work, const LinearPiece *piece, float *c)
 void linear_direct_run(const DirectIsa *isa, const KernelArgs *args)
 {
     Product p = read_product(isa, args->op, args->n_threads);
-    if (p.m == 0)
+    LinearLoops *l = &p.loops;
+    if (l->m == 0)
         return;
     char *scratch = args->scratch;
-    char *c = scratch + p.all_bytes * (p.alone ? (size_t)args->n_threads : 1);
+    char *c = scratch + p.all_bytes * (l->alone ? (size_t)args->n_threads : 1);
     c += (p.c_bytes + p.row_bytes) * (size_t)args->thread;
     Work w = {.isa = isa,
+              .of_rows = isa->rows_of ? isa->rows_of : isa,
               .p = &p,
               .args = args,
-              .x = scratch + (p.alone ? p.all_bytes * (size_t)args->thread : 0),
-              .c = (float *)(void *)c};
+              .x = scratch + (l->alone ? p.all_bytes * (size_t)args->thread : 0)};
+    l->args = args;
+    l->c = (float *)(void *)c;
+    l->divided = l->chunk >= l->m && !l->many;
+    l->multiply = multiply;
+    l->work = &w;
+    l->write = w.of_rows->write;
     if (isa->x == CVN_I8) {
         w.sum = (int32_t *)(void *)(w.x + p.x_bytes);
-        w.step = (float *)(void *)(w.sum + num_round_up(p.spans * p.rows, 16));
+        w.step = (float *)(void *)(w.sum + num_round_up(l->spans * p.rows, 16));
         w.row = (uint16_t *)(void *)(c + p.c_bytes);
+        l->step = w.step;
         lay_out_8_bits(&w);
     } else if (args->op->attr.norm)
         lay_out_normalised(&w);
     else
         lay_out_rows(&w);
-    LinearLoops loops = {.args = args,
-                         .weight = p.weight,
-                         .weights = p.weights,
-                         .swiglu = p.swiglu,
-                         .divided = p.chunk >= p.m && !p.many,
-                         .m = p.m,
-                         .jobs = p.jobs,
-                         .span = p.span,
-                         .spans = p.spans,
-                         .chunk = p.chunk,
-                         .block = p.block,
-                         .c = w.c,
-                         .step = w.step,
-                         .multiply = multiply,
-                         .work = &w,
-                         .write = isa->write,
-                         .many = p.many};
-    if (p.m <= LINEAR_STREAMED)
-        loops.block = p.m <= isa->few ? LINEAR_BLOCK : 2;
-    if (isa->enter)
-        isa->enter();
-    linear_loops_run(&loops);
-    if (isa->leave)
-        isa->leave();
+    if (l->m <= LINEAR_STREAMED)
+        l->block = l->m <= isa->few ? LINEAR_BLOCK : 2;
+    linear_loops_run(l, isa->enter, isa->leave);
 }
 
 /* The functions of an instruction set: a kernel has no other way to carry it. And its rows of tables. */

@@ -43,6 +43,8 @@ typedef struct DirectTile {
 } DirectTile;
 
 typedef struct DirectIsa {
+    /* Whose functions of rows of x, and of sums, it takes; NULL: its own. */
+    const struct DirectIsa *rows_of;
     cvn_dtype weight; /* bf16 or f32, also x's in the operation; i8 */
     cvn_dtype x;      /* what x is laid out as */
     int rows;         /* of a tile at most */

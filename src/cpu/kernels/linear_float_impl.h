@@ -109,22 +109,9 @@ static void tile_bf16(const DirectTile *t)
     float_tile(true, t);
 }
 
-const DirectIsa ISA_NAME(f32) = {.weight = CVN_F32,
-                                 .x = CVN_F32,
-                                 .rows = FLOAT_ROWS,
-                                 .few = FLOAT_FEW,
-                                 .even = true,
-                                 .tile = tile_f32,
-                                 .norm_scale = norm_row_scale,
-                                 .norm_span = norm_row_span,
-                                 .write = write};
+#define FLOAT_MEMBERS                                                                              \
+    .x = CVN_F32, .rows = FLOAT_ROWS, .few = FLOAT_FEW, .even = true,                              \
+    .norm_scale = norm_row_scale, .norm_span = norm_row_span, .write = write
 
-const DirectIsa ISA_NAME(bf16) = {.weight = CVN_BF16,
-                                  .x = CVN_F32,
-                                  .rows = FLOAT_ROWS,
-                                  .few = FLOAT_FEW,
-                                  .even = true,
-                                  .tile = tile_bf16,
-                                  .norm_scale = norm_row_scale,
-                                  .norm_span = norm_row_span,
-                                  .write = write};
+const DirectIsa ISA_NAME(f32) = {FLOAT_MEMBERS, .weight = CVN_F32, .tile = tile_f32};
+const DirectIsa ISA_NAME(bf16) = {FLOAT_MEMBERS, .weight = CVN_BF16, .tile = tile_bf16};

@@ -62,3 +62,8 @@ static void quantize(cvn_dtype dtype, const void *x, int64_t at, int64_t n, int6
     if (rest)
         to_fixed(value, group, out + rest * LINEAR_ROW_BYTES, span + rest);
 }
+
+/* What the file that includes this has with these: tile_i8 and tile_i4. */
+#define LINEAR_MEMBERS                                                                             \
+    .quantize = quantize, .tile_i8 = tile_i8, .tile_i4 = tile_i4, .norm_scale = norm_row_scale,    \
+    .norm_span = norm_row_span, .write = write

@@ -182,11 +182,45 @@ static void run_panels(const LinearLoops *l, int64_t begin, int64_t end, int64_t
     }
 }
 
-void linear_loops_run(const LinearLoops *l)
+LinearLoops linear_loops_of(const Op *op)
+{
+    LinearLoops l = {.weights = linear_weights(op), .swiglu = op->attr.flag, .m = linear_rows(op)};
+    for (int i = 0; i < l.weights; i++) {
+        l.weight[i] = linear_weight(op, i);
+        l.jobs += i && l.swiglu ? 0 : l.weight[i].panels;
+    }
+    l.k = l.weight[0].k;
+    return l;
+}
+
+size_t linear_sums_bytes(const LinearLoops *l)
+{
+    return (size_t)(l->chunk * l->block * PANEL_ROWS) * sizeof(float) * (l->swiglu ? 2 : 1);
+}
+
+void linear_share_rows(const LinearLoops *l, int64_t n, int64_t *begin, int64_t *end)
+{
+    *begin = 0;
+    *end = n;
+    if (!l->alone)
+        kernel_share(n, 1, l->args->thread, l->args->n_threads, begin, end);
+}
+
+void linear_meet(const LinearLoops *l)
+{
+    if (!l->alone)
+        kernel_sync(l->args);
+}
+
+void linear_loops_run(const LinearLoops *l, void (*enter)(void), void (*leave)(void))
 {
     LinearShare share = linear_share(l->args, l->jobs, l->divided);
     int64_t begin, end;
+    if (enter)
+        enter();
     while (linear_next(&share, &begin, &end))
         for (int64_t m0 = 0; m0 < l->m; m0 += l->chunk)
             run_panels(l, begin, end, m0, num_min(l->chunk, l->m - m0));
+    if (leave)
+        leave();
 }

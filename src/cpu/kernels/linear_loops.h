@@ -128,10 +128,11 @@ typedef struct LinearPiece {
 /* A product, as far as its loops are concerned. */
 typedef struct LinearLoops {
     const KernelArgs *args;
-    const LinearWeight *weight;
     int weights;
+    LinearWeight weight[LINEAR_WEIGHTS];
     bool swiglu, divided; /* divided: as in LinearShare */
-    int64_t m, jobs;      /* rows; panels of results */
+    bool alone;           /* each thread lays out all of x for itself */
+    int64_t m, k, jobs;   /* rows; columns of the weights; panels of results */
     int64_t span, spans;  /* elements of one, and how many */
     int64_t chunk, block; /* rows and panels that are computed at a time */
     float *c;             /* this thread's [weights of a job][block][chunk][16] */
@@ -143,8 +144,18 @@ typedef struct LinearLoops {
     bool many; /* rows: `multiply` writes sums, tile by tile, when they are whole */
 } LinearLoops;
 
-/* Computes this thread's share of a product. */
-void linear_loops_run(const LinearLoops *loops);
+/* Those of an operation, as far as it says. */
+LinearLoops linear_loops_of(const Op *op);
+
+/* Bytes of a thread's sums. */
+size_t linear_sums_bytes(const LinearLoops *loops);
+
+/* Which of n rows or spans of x a thread lays out, and the meeting of all afterwards. */
+void linear_share_rows(const LinearLoops *loops, int64_t n, int64_t *begin, int64_t *end);
+void linear_meet(const LinearLoops *loops);
+
+/* Computes this thread's share of a product; enter and leave are called around it, or NULL. */
+void linear_loops_run(const LinearLoops *loops, void (*enter)(void), void (*leave)(void));
 
 /* Writes the sums of a tile, while they are in L1: rows [r, r + rows) and `n` panels from the given one on of what `all`
    has; and asks for the places of the tile that comes next. */

@@ -33,17 +33,10 @@ static void tiles_four(const GemmTiles *p, const char *a, const char *b, size_t 
                        const char *from, size_t from_row, char *to, size_t to_row)
 {
     const int64_t steps = p->steps, rows = p->ask ? (2 * TILE_ROWS + steps - 1) / steps : 0;
-    if (from) {
-        tile_load(0, from, from_row);
-        tile_load(1, from + TILE_ROW_BYTES, from_row);
-        tile_load(2, from + TILE_ROWS * from_row, from_row);
-        tile_load(3, from + TILE_ROWS * from_row + TILE_ROW_BYTES, from_row);
-    } else {
-        tile_zero(0);
-        tile_zero(1);
-        tile_zero(2);
-        tile_zero(3);
-    }
+    if (from)
+        tiles_of_sums(tile_load, from, from_row, TILE_ROW_BYTES, TILE_ROWS * from_row, true, true);
+    else
+        tiles_zero();
     for (int64_t i = 0; i < steps; i++, a += TILE_BYTES, b += TILE_BYTES) {
         tile_stream(4, a, TILE_ROW_BYTES);
         tile_load(6, b, TILE_ROW_BYTES);
@@ -56,10 +49,7 @@ static void tiles_four(const GemmTiles *p, const char *a, const char *b, size_t 
         ask(p, i, rows);
         tile_awake(i, 4);
     }
-    tile_store(0, to, to_row);
-    tile_store(1, to + TILE_ROW_BYTES, to_row);
-    tile_store(2, to + TILE_ROWS * to_row, to_row);
-    tile_store(3, to + TILE_ROWS * to_row + TILE_ROW_BYTES, to_row);
+    tiles_of_sums(tile_store, to, to_row, TILE_ROW_BYTES, TILE_ROWS * to_row, true, true);
 }
 
 /* One tile of sums. */

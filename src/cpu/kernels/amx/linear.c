@@ -41,10 +41,7 @@ static void tiles_16(const LinearTile *t, int64_t step)
     const bool second = t->panels == 2;
     const int8_t *x = t->x;
     const char *q = (const char *)t->q;
-    tile_zero(0);
-    tile_zero(1);
-    tile_zero(2);
-    tile_zero(3);
+    tiles_zero();
     for (int64_t u = 0; u < t->units;
          u += STEP_UNITS, x += TILE_ROWS * PANEL_QUAD, q += TILE_BYTES, step++) {
         tile_load(6, q, PANEL_BYTES);
@@ -105,39 +102,14 @@ static void tile_i8(const LinearTile *t)
         }
 }
 
-static void quantize_row(cvn_dtype dtype, const void *x, int64_t at, int64_t n, int64_t group,
-                         int8_t *out, LinearSpan *span, int64_t rest)
-{
-    linear_avx512_vnni.quantize(dtype, x, at, n, group, out, span, rest);
-}
-
-static float norm_scale(const LinearNorm *norm, int64_t row)
-{
-    return linear_avx512_vnni.norm_scale(norm, row);
-}
-
-static void norm_span(const LinearNorm *norm, int64_t row, int64_t k0, int64_t n, float scale,
-                      void *out)
-{
-    linear_avx512_vnni.norm_span(norm, row, k0, n, scale, out);
-}
-
-static void write_rows(const LinearOut *out)
-{
-    linear_avx512_vnni.write(out);
-}
-
 const LinearIsa linear_amx_int8 = {
+    .rows_of = &linear_avx512_vnni,
     .rows_i8 = ROWS_I8,
     .rows_i4 = LINEAR_WIDE_CHUNK, /* for which a panel is widened once */
     .panels = 2,
     .wide = true,
     .enter = tile_enter,
     .leave = tile_leave,
-    .quantize = quantize_row,
     .tile_i8 = tile_i8,
     .tile_i4 = linear_amx_tile_i4,
-    .norm_scale = norm_scale,
-    .norm_span = norm_span,
-    .write = write_rows,
 };

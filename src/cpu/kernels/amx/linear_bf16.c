@@ -27,22 +27,6 @@ static void tile(const DirectTile *t)
 enum { FLUSH = 0x8040 /* denormal results and operands are zeros */ };
 static _Thread_local unsigned control; /* as it was */
 
-static float norm_scale(const LinearNorm *norm, int64_t row)
-{
-    return linear_avx512_bf16dot.norm_scale(norm, row);
-}
-
-static void norm_span(const LinearNorm *norm, int64_t row, int64_t k0, int64_t n, float scale,
-                      void *out)
-{
-    linear_avx512_bf16dot.norm_span(norm, row, k0, n, scale, out);
-}
-
-static void write_rows(const LinearOut *out)
-{
-    linear_avx512_bf16dot.write(out);
-}
-
 static void enter(void)
 {
     control = _mm_getcsr();
@@ -56,17 +40,7 @@ static void leave(void)
     _mm_setcsr(control);
 }
 
-const DirectIsa linear_amx_bf16 = {.weight = CVN_BF16,
-                                   .x = CVN_BF16,
-                                   .rows = BLOCK_ROWS,
-                                   .chunk = 512,
-                                   .block = 32,
-                                   .group = 2,
-                                   .turned = true,
-                                   .span = 512,
-                                   .enter = enter,
-                                   .leave = leave,
-                                   .tile = tile,
-                                   .norm_scale = norm_scale,
-                                   .norm_span = norm_span,
-                                   .write = write_rows};
+const DirectIsa linear_amx_bf16 = {BLOCK_MEMBERS,       .rows_of = &linear_avx512_bf16dot,
+                                   .weight = CVN_BF16,  .x = CVN_BF16,
+                                   .span = LINEAR_SPAN, .enter = enter,
+                                   .leave = leave,      .tile = tile};

@@ -17,6 +17,9 @@
 
 enum { BLOCK_ROWS = 2 * TILE_ROWS, BLOCK_UNITS = TILE_ROWS };
 
+/* Of a DirectIsa of these blocks: 512 rows and 32 panels are taken at a time. */
+#define BLOCK_MEMBERS .rows = BLOCK_ROWS, .chunk = 512, .block = 32, .group = 2, .turned = true
+
 /* tile_load or, of what comes past what is to stay in L1, tile_stream. */
 #define LOAD(t, p, stride)                                                                         \
     do {                                                                                           \
@@ -52,22 +55,10 @@ static inline __attribute__((always_inline)) void tile_block(const bool eight, c
                                                              bool second)
 {
     const size_t row = PANEL_ROWS * sizeof(float);
-    float *c0 = t->c, *c1 = t->c + t->c_stride;
-    float *c2 = c0 + TILE_ROWS * PANEL_ROWS, *c3 = c1 + TILE_ROWS * PANEL_ROWS;
     const char *x = t->x, *w = t->w;
-    tile_zero(0);
-    tile_zero(1);
-    tile_zero(2);
-    tile_zero(3);
-    if (t->add) {
-        tile_load(0, c0, row);
-        if (second)
-            tile_load(1, c1, row);
-        if (below)
-            tile_load(2, c2, row);
-        if (below && second)
-            tile_load(3, c3, row);
-    }
+    tiles_zero();
+    if (t->add)
+        tiles_of_sums(tile_load, t->c, row, t->c_stride, TILE_ROWS * PANEL_ROWS, second, below);
     for (int64_t i = 0, n = t->units / BLOCK_UNITS; i < n; i++, x += TILE_BYTES, w += TILE_BYTES) {
         tile_load(6, w, TILE_ROW_BYTES);
         LOAD(4, x, TILE_ROW_BYTES);
@@ -89,13 +80,7 @@ static inline __attribute__((always_inline)) void tile_block(const bool eight, c
             ask_for_sums(t, i);
         }
     }
-    tile_store(0, c0, row);
-    if (second)
-        tile_store(1, c1, row);
-    if (below)
-        tile_store(2, c2, row);
-    if (below && second)
-        tile_store(3, c3, row);
+    tiles_of_sums(tile_store, t->c, row, t->c_stride, TILE_ROWS * PANEL_ROWS, second, below);
 }
 
 /* All panels of a tile, two at a time; `rest` takes from row r on what tiles do not. */

@@ -83,10 +83,7 @@ static inline __attribute__((always_inline)) void group_of(const LinearTile *t, 
     const bool second = t->panels == 2;
     int64_t columns = t->group * PAIR_UNITS;
     int64_t steps = columns < TILE_COLUMNS ? 1 : columns / TILE_COLUMNS;
-    tile_zero(0);
-    tile_zero(1);
-    tile_zero(2);
-    tile_zero(3);
+    tiles_zero();
     for (int64_t s = g * steps; s < (g + 1) * steps; s++) {
         int64_t at = columns < TILE_COLUMNS ? s / 2 * TILE_COLUMNS : s * TILE_COLUMNS;
         const int8_t *x = t->x + first * LINEAR_ROW_BYTES + at;

@@ -44,52 +44,7 @@ static void tile(const DirectTile *t)
     tile_panels(true, t, rest_of);
 }
 
-static float norm_scale(const LinearNorm *norm, int64_t row)
-{
-    return linear_avx512_rows8.norm_scale(norm, row);
-}
-
-static void norm_span(const LinearNorm *norm, int64_t row, int64_t k0, int64_t n, float scale,
-                      void *out)
-{
-    linear_avx512_rows8.norm_span(norm, row, k0, n, scale, out);
-}
-
-static int32_t largest(cvn_dtype dtype, const void *x, int64_t at, int64_t n, int32_t most)
-{
-    return linear_avx512_rows8.largest(dtype, x, at, n, most);
-}
-
-static float step(int32_t most)
-{
-    return linear_avx512_rows8.step(most);
-}
-
-static int32_t to_8_bits(cvn_dtype dtype, const void *x, int64_t at, int64_t n, float scale,
-                         int8_t *out)
-{
-    return linear_avx512_rows8.to_8_bits(dtype, x, at, n, scale, out);
-}
-
-static void write_rows(const LinearOut *out)
-{
-    linear_avx512_rows8.write(out);
-}
-
-const DirectIsa linear_amx_rows8 = {.weight = CVN_I8,
-                                    .x = CVN_I8,
-                                    .rows = BLOCK_ROWS,
-                                    .chunk = 512,
-                                    .block = 32,
-                                    .group = 2,
-                                    .turned = true,
-                                    .span = 2 * LINEAR_SPAN,
-                                    .enter = tile_enter,
-                                    .leave = tile_leave,
-                                    .tile = tile,
-                                    .norm_scale = norm_scale,
-                                    .norm_span = norm_span,
-                                    .largest = largest,
-                                    .step = step,
-                                    .to_8_bits = to_8_bits,
-                                    .write = write_rows};
+const DirectIsa linear_amx_rows8 = {BLOCK_MEMBERS,           .rows_of = &linear_avx512_rows8,
+                                    .weight = CVN_I8,        .x = CVN_I8,
+                                    .span = 2 * LINEAR_SPAN, .enter = tile_enter,
+                                    .leave = tile_leave,     .tile = tile};

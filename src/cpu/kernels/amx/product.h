@@ -13,34 +13,6 @@
 #include "cpu/kernels/amx/tiles.h"
 #include "cpu/kernels/product.h"
 
-static inline void product_begin(const Product *p, char *c)
-{
-    tile_zero(0);
-    tile_zero(1);
-    tile_zero(2);
-    tile_zero(3);
-    if (!p->add)
-        return;
-    tile_load(0, c, p->c_row);
-    if (p->right)
-        tile_load(1, c + p->c_right, p->c_row);
-    if (p->below)
-        tile_load(2, c + p->c_below, p->c_row);
-    if (p->below && p->right)
-        tile_load(3, c + p->c_below + p->c_right, p->c_row);
-}
-
-static inline void product_end(const Product *p, char *c)
-{
-    tile_store(0, c, p->c_row);
-    if (p->right)
-        tile_store(1, c + p->c_right, p->c_row);
-    if (p->below)
-        tile_store(2, c + p->c_below, p->c_row);
-    if (p->below && p->right)
-        tile_store(3, c + p->c_below + p->c_right, p->c_row);
-}
-
 static inline void product_all(const Product *p)
 {
     const char *a = p->a, *b = p->b;
@@ -80,12 +52,14 @@ static inline void product_run(const Product *p)
 {
     char *c = (char *)p->c;
     tile_fence();
-    product_begin(p, c);
+    tiles_zero();
+    if (p->add)
+        tiles_of_sums(tile_load, c, p->c_row, p->c_right, p->c_below, p->right, p->below);
     if (p->below && p->right)
         product_all(p);
     else
         product_part(p);
-    product_end(p, c);
+    tiles_of_sums(tile_store, c, p->c_row, p->c_right, p->c_below, p->right, p->below);
 }
 
 #endif

@@ -34,6 +34,26 @@ enum { TILE_ROWS = 16, TILE_ROW_BYTES = 64, TILE_BYTES = TILE_ROWS * TILE_ROW_BY
 #define tile_bf16(c, a, b) _tile_dpbf16ps(c, a, b)
 #define tile_s8(c, a, b) _tile_dpbssd(c, a, b)
 
+/* Tiles 0 to 3, sums of two tiles side by side and of two below them: zeros; or tile_load or tile_store of those that there
+   are, so many bytes apart. */
+#define tiles_zero()                                                                               \
+    do {                                                                                           \
+        tile_zero(0);                                                                              \
+        tile_zero(1);                                                                              \
+        tile_zero(2);                                                                              \
+        tile_zero(3);                                                                              \
+    } while (0)
+#define tiles_of_sums(move, c, row, to_right, to_below, right, below)                              \
+    do {                                                                                           \
+        move(0, c, row);                                                                           \
+        if (right)                                                                                 \
+            move(1, (c) + (to_right), row);                                                        \
+        if (below)                                                                                 \
+            move(2, (c) + (to_below), row);                                                        \
+        if ((right) && (below))                                                                    \
+            move(3, (c) + (to_below) + (to_right), row);                                           \
+    } while (0)
+
 static inline void tile_fence(void)
 {
     __asm__ volatile("" ::: "memory");

@@ -266,17 +266,12 @@ static void tile_i4(const LinearTile *t)
 }
 
 const LinearIsa linear_avx512_vnni = {
+    LINEAR_MEMBERS,
     .rows_i8 = MANY_I8,
     .rows_i4 = ROWS_I4,
     .panels = 2,
     .few = 2,
     .alone_i8 = ROWS_I8,
-    .quantize = quantize,
-    .tile_i8 = tile_i8,
-    .tile_i4 = tile_i4,
     .rows_blocks = ROWS_BLOCKS,
     .tile_blocks = linear_avx512_tile_blocks,
-    .norm_scale = norm_row_scale,
-    .norm_span = norm_row_span,
-    .write = write,
 };

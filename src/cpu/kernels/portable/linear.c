@@ -86,15 +86,5 @@ static void group_sums(const int8_t *number, int64_t units, const int8_t *x,
 
 #include "cpu/kernels/linear_blocks_impl.h"
 
-const LinearIsa linear_portable = {
-    .rows_i8 = ROWS,
-    .rows_i4 = ROWS,
-    .quantize = quantize,
-    .tile_i8 = tile_i8,
-    .tile_i4 = tile_i4,
-    .rows_blocks = LINEAR_ROWS_BLOCKS,
-    .tile_blocks = tile_blocks,
-    .norm_scale = norm_row_scale,
-    .norm_span = norm_row_span,
-    .write = write,
-};
+const LinearIsa linear_portable = {LINEAR_MEMBERS, .rows_i8 = ROWS, .rows_i4 = ROWS,
+                                   .rows_blocks = LINEAR_ROWS_BLOCKS, .tile_blocks = tile_blocks};
