@@ -1,141 +1,130 @@
 /* Factor rules of the composites, of their gradients, and of quantized weights. */
 #include "base/num.h"
-#include "graph/attention.h"
 #include "graph/linear.h"
 #include "shard/factors_impl.h"
 
-/* The mean over the last dimension is a reduction inside; the rest passes. */
-void factor_rms_norm(const Op *op, Rule *rule)
+#include <ctype.h>
+#include <string.h>
+
+/*
+ * A rule in letters: for each tensor, operands and then results, its dimensions, of which those with the same letter are one
+ * factor. A capital is a dimension of several of what the small letter is: of two factors, that and how many there are. "*" at
+ * the beginning is all dimensions that have no letter, each a factor of its own, and "1" is one without.
+ *
+ *     bsKd,bkcd    q [batch, seq, heads, head_dim] and k [batch, kv_heads, context, head_dim]
+ */
+typedef struct Notation {
+    const char *tensors;
+    const char *whole, *reduce; /* letters of these kinds, or NULL; others pass */
+    const char *index,
+        *parts;     /* letters that are LOCAL_INDEX, LOCAL_PARTS, or NULL; others are plain */
+    cvn_reduce how; /* of those that are reduced */
+} Notation;
+
+static const Notation notations[OP_COUNT] = {
+    /* The mean over the last dimension is a reduction inside. */
+    [OP_RMS_NORM] = {"*e,e,*e", .parts = "e"},
+    /* Pairs of elements turn together. */
+    [OP_ROPE] = {"bshd,bs,p,bshd", .whole = "dp"},
+    [OP_CACHE_UPDATE] = {"bkcd,bskd,b,bkcd", .whole = "cs"},
+    /* Reductions that are not one sum: the decomposition has a maximum and a sum in a row, each a small all-reduce, and logits
+       are never gathered. */
+    [OP_SOFTMAX_CROSS_ENTROPY] = {"*v,*,*,*", .reduce = "v", .parts = "v"},
+    [OP_KEEP_LIKELIEST] = {"bv,b,b,b,bv", .whole = "v"},
+    /* As argmax, of entries that know their number in the whole vocabulary. */
+    [OP_CATEGORICAL] = {"bv,b,bw,b,b", .reduce = "v", .parts = "v", .whole = "w", .how = CVN_MAX},
+    /* Each row needs the largest of all of it. */
+    [OP_QUANTIZE_ROWS] = {"*e,*e,*1", .whole = "e"},
+    /* dx is row by row; dweight is a sum over rows. */
+    [OP_RMS_NORM_BACKWARD] = {"*e,e,*e,*e,e", .reduce = "*", .parts = "e"},
+    /* A target outside of a device's part of the vocabulary is not outside of the vocabulary, which the operation on a shard
+       could not tell: it is decomposed. */
+    [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = {"*v,*,*,*,*,*v", .parts = "v"},
+};
+
+/* The size of the first dimension with that letter. */
+static int64_t size_of(const Op *op, const char *text, char letter)
 {
-    int last = op_out(op, 0)->rank - 1;
-    for (int d = 0; d <= last; d++) {
-        int f = add_local(rule, op_out(op, 0)->dim[d], FACTOR_PASS,
-                          d == last ? LOCAL_PARTS : LOCAL_PLAIN);
-        put(rule, 0, d, f);
-        put(rule, 2, d, f);
-        if (d == last)
-            put(rule, 1, 0, f);
+    for (int t = 0; t < op->n_operands + op->n_results; t++, text += strcspn(text, ",") + 1) {
+        const cvn_type *type = &factor_tensor(op, t)->type;
+        const char *at = memchr(text, letter, strcspn(text, ","));
+        if (at)
+            return type->dim[type->rank - (int)strcspn(at, ",")];
     }
+    return 1;
 }
 
-/* Pairs of elements turn together, so head_dim stays whole. */
-void factor_rope(const Op *op, Rule *rule)
+static bool has(const char *letters, char letter)
 {
-    for (int d = 0; d < 4; d++) {
-        int f = add(rule, op_out(op, 0)->dim[d], d == 3 ? FACTOR_WHOLE : FACTOR_PASS);
-        put(rule, 0, d, f);
-        put(rule, 3, d, f);
-        if (d < 2)
-            put(rule, 1, d, f);
-    }
-    put(rule, 2, 0, add(rule, op_in(op, 2)->dim[0], FACTOR_WHOLE));
+    return letters && strchr(letters, letter);
 }
 
-/* The factors of attention and of its gradient. */
-typedef struct AttentionFactors {
-    int seq, kv, group, head_dim, context;
-} AttentionFactors;
-
-/* Queries of a later shard of seq begin later: start and length are made relative. Heads are the KV heads times the
-   group of each, so a split of heads beyond the KV heads splits the groups. `over` is the kind of seq and group, which
-   the gradients of k and v are sums over. */
-static AttentionFactors attention_factors(const Op *op, Rule *rule, FactorKind over)
+static int add_letter(Rule *rule, const Notation *n, char letter, int64_t size)
 {
-    const cvn_type *q = op_in(op, 0), *k = op_in(op, 1);
-    AttentionFactors f;
-    put_all(rule, 0, add(rule, q->dim[0], FACTOR_PASS)); /* the batch */
-    f.seq = add_local(rule, q->dim[1], over, LOCAL_INDEX);
-    f.kv = add(rule, k->dim[1], FACTOR_PASS);
-    f.group = add(rule, q->dim[2] / k->dim[1], over);
-    f.head_dim = add(rule, q->dim[3], FACTOR_WHOLE);
-    f.context = add(rule, k->dim[2], FACTOR_WHOLE);
+    bool reduced = has(n->reduce, letter);
+    FactorKind kind = reduced ? FACTOR_REDUCE : has(n->whole, letter) ? FACTOR_WHOLE : FACTOR_PASS;
+    int f = letter == '1' ? NONE : add(rule, size, kind);
+    if (f == NONE)
+        return f;
+    if (has(n->index, letter))
+        rule->factor[f].local = LOCAL_INDEX;
+    if (has(n->parts, letter))
+        rule->factor[f].local = LOCAL_PARTS;
+    if (reduced)
+        rule->factor[f].how = n->how;
     return f;
 }
 
-/* Tensor t is [batch, seq, heads, head_dim]. */
-static void put_like_q(Rule *rule, int t, const AttentionFactors *f)
+static void read_notation(const Op *op, Rule *rule, const Notation *n)
 {
-    put(rule, t, 1, f->seq);
-    put(rule, t, 2, f->kv);
-    put(rule, t, 2, f->group);
-    put(rule, t, 3, f->head_dim);
+    enum { LETTERS = 128, UNMET = -2 };
+    int factor[LETTERS + CVN_MAX_RANK]; /* of letters, and of the dimensions of "*" */
+    const char *text = n->tensors;
+    for (int i = 0; i < LETTERS + CVN_MAX_RANK; i++)
+        factor[i] = UNMET;
+    for (int t = 0; t < rule->n_tensors; t++, text += strcspn(text, ",") + 1) {
+        const cvn_type *type = &factor_tensor(op, t)->type;
+        int star = *text == '*', first = type->rank - (int)strcspn(text, ",") + star;
+        for (int d = 0; d < type->rank; d++) {
+            char letter = d < first ? '*' : text[star + d - first], small = (char)tolower(letter);
+            int64_t size = type->dim[d];
+            if (isupper(letter)) {
+                int64_t each = size_of(op, n->tensors, small);
+                if (factor[(int)small] == UNMET)
+                    factor[(int)small] = add_letter(rule, n, small, each);
+                put(rule, t, d, factor[(int)small]);
+                size /= each;
+            }
+            int *f = &factor[d < first ? LETTERS + d : letter];
+            if (*f == UNMET)
+                *f = add_letter(rule, n, letter, size);
+            put(rule, t, d, *f);
+        }
+    }
 }
 
-/* Tensor t is [batch, kv_heads, context, head_dim], or a scale of it [batch, kv_heads, context, 1]. */
-static void put_like_k(Rule *rule, int t, const AttentionFactors *f, bool scale)
+void factor_by_notation(const Op *op, Rule *rule)
 {
-    put(rule, t, 1, f->kv);
-    put(rule, t, 2, f->context);
-    put(rule, t, 3, scale ? NONE : f->head_dim);
+    read_notation(op, rule, &notations[op->kind]);
 }
 
+/* Queries of a later shard of seq begin later: start and length are made relative. Heads are the KV heads times the
+   group of each, so a split of heads beyond the KV heads splits the groups. */
 void factor_attention(const Op *op, Rule *rule)
 {
-    AttentionFactors f = attention_factors(op, rule, FACTOR_PASS);
-    int scales = attention_scales(op);
-    put_like_q(rule, 0, &f);
-    put_like_q(rule, op->n_operands, &f);
-    for (int i = 0; i < 2; i++) { /* k and v */
-        put_like_k(rule, 1 + i, &f, false);
-        if (scales >= 0)
-            put_like_k(rule, scales + i, &f, true);
-    }
-    if (attention_first(op))
-        put(rule, 5, 1, f.seq);
+    static const char *const tensors[] = {"bsKd,bkcd,bkcd,b,b,bsKd", "bsKd,bkcd,bkcd,b,b,bs,bsKd",
+                                          "bsKd,bkcd,bkcd,b,b,bkc1,bkc1,bsKd"};
+    const Notation n = {tensors[op->n_operands - 5], .whole = "dc", .index = "s"};
+    read_notation(op, rule, &n);
 }
 
-void factor_cache_update(const Op *op, Rule *rule)
+/* dk and dv are sums over the queries, and over the heads of a group. */
+void factor_attention_backward(const Op *op, Rule *rule)
 {
-    const cvn_type *cache = op_in(op, 0), *update = op_in(op, 1);
-    int batch = add(rule, cache->dim[0], FACTOR_PASS);
-    int kv = add(rule, cache->dim[1], FACTOR_PASS);
-    int context = add(rule, cache->dim[2], FACTOR_WHOLE);
-    int head_dim = add(rule, cache->dim[3], FACTOR_PASS);
-    for (int t = 0; t <= 3; t += 3) { /* the cache before and after */
-        put(rule, t, 0, batch);
-        put(rule, t, 1, kv);
-        put(rule, t, 2, context);
-        put(rule, t, 3, head_dim);
-    }
-    put(rule, 1, 0, batch);
-    put(rule, 1, 1, add(rule, update->dim[1], FACTOR_WHOLE));
-    put(rule, 1, 2, kv);
-    put(rule, 1, 3, head_dim);
-    put(rule, 2, 0, batch);
-}
-
-/* Reductions over one dimension that are not one sum: the decomposition has a maximum and a sum
-   (a minimum for argmax) in a row, each a small all-reduce, and logits are never gathered. */
-void factor_softmax_cross_entropy(const Op *op, Rule *rule)
-{
-    int last = op_in(op, 0)->rank - 1;
-    for (int d = 0; d < last; d++)
-        put_all(rule, d, add(rule, op_in(op, 0)->dim[d], FACTOR_PASS));
-    put(rule, 0, last, add_local(rule, op_in(op, 0)->dim[last], FACTOR_REDUCE, LOCAL_PARTS));
-}
-
-/* Rows for themselves. */
-void factor_keep_likeliest(const Op *op, Rule *rule)
-{
-    int batch = add(rule, op_in(op, 0)->dim[0], FACTOR_PASS);
-    int vocab = add(rule, op_in(op, 0)->dim[1], FACTOR_WHOLE);
-    for (int t = 0; t < rule->n_tensors; t++)
-        put(rule, t, 0, batch);
-    put(rule, 0, 1, vocab);
-    put(rule, 4, 1, vocab);
-}
-
-/* As argmax, of entries that know their number in the whole vocabulary. */
-void factor_categorical(const Op *op, Rule *rule)
-{
-    int batch = add(rule, op_in(op, 0)->dim[0], FACTOR_PASS);
-    int vocab = add_local(rule, op_in(op, 0)->dim[1], FACTOR_REDUCE, LOCAL_PARTS);
-    if (vocab != NONE)
-        rule->factor[vocab].how = CVN_MAX;
-    for (int t = 0; t < rule->n_tensors; t++)
-        put(rule, t, 0, batch);
-    put(rule, 0, 1, vocab);
-    put(rule, 2, 1, add(rule, 2, FACTOR_WHOLE));
+    static const char *const tensors[] = {"bsKd,bkcd,bkcd,b,b,bsKd,bsKd,bkcd,bkcd",
+                                          "bsKd,bkcd,bkcd,b,b,bsKd,bs,bsKd,bkcd,bkcd"};
+    const Notation n = {tensors[op->n_operands - 6], .whole = "dc", .index = "s", .reduce = "sK"};
+    read_notation(op, rule, &n);
 }
 
 void factor_argmax(const Op *op, Rule *rule)
@@ -150,54 +139,6 @@ void factor_argmax(const Op *op, Rule *rule)
         put(rule, 0, d, f);
         if (!gone)
             put(rule, 1, kept++, f);
-    }
-}
-
-/* ---- gradients of composites ---- */
-
-/* dx is row by row; dweight is a sum over rows. */
-void factor_rms_norm_backward(const Op *op, Rule *rule)
-{
-    int last = op_out(op, 0)->rank - 1;
-    for (int d = 0; d <= last; d++) {
-        int f = d == last ? add_local(rule, op_out(op, 0)->dim[d], FACTOR_PASS, LOCAL_PARTS)
-                          : add(rule, op_out(op, 0)->dim[d], FACTOR_REDUCE);
-        put(rule, 0, d, f);
-        put(rule, 2, d, f);
-        put(rule, 3, d, f);
-        if (d == last) {
-            put(rule, 1, 0, f);
-            put(rule, 4, 0, f);
-        }
-    }
-}
-
-/* dk and dv are sums over the queries, and over the heads of a group. */
-void factor_attention_backward(const Op *op, Rule *rule)
-{
-    const int dq = op->n_operands; /* then dk, dv */
-    const int like_q[] = {0, 5, dq}, like_k[] = {1, 2, dq + 1, dq + 2};
-    AttentionFactors f = attention_factors(op, rule, FACTOR_REDUCE);
-    for (int i = 0; i < 3; i++)
-        put_like_q(rule, like_q[i], &f);
-    for (int i = 0; i < 4; i++)
-        put_like_k(rule, like_k[i], &f, false);
-    if (attention_first(op))
-        put(rule, 6, 1, f.seq);
-}
-
-/* A target outside of a device's part of the vocabulary is not outside of the vocabulary, which the
-   operation on a shard could not tell: it is decomposed. */
-void factor_softmax_cross_entropy_backward(const Op *op, Rule *rule)
-{
-    int last = op_out(op, 0)->rank - 1;
-    for (int d = 0; d <= last; d++) {
-        int f = add_local(rule, op_out(op, 0)->dim[d], FACTOR_PASS,
-                          d == last ? LOCAL_PARTS : LOCAL_PLAIN);
-        put(rule, 0, d, f);
-        put(rule, 5, d, f);
-        for (int t = 1; t <= 4 && d < last; t++)
-            put(rule, t, d, f);
     }
 }
 
@@ -234,17 +175,6 @@ void factor_dequantize(const Op *op, Rule *rule)
         if (!op->attr.blocks)
             put(rule, 0, d, f);
     }
-}
-
-/* Rows pass; each needs the largest of all of it. */
-void factor_quantize_rows(const Op *op, Rule *rule)
-{
-    int last = op_out(op, 0)->rank - 1;
-    for (int d = 0; d < last; d++)
-        put_all(rule, d, add(rule, op_out(op, 0)->dim[d], FACTOR_PASS));
-    int f = add(rule, op_out(op, 0)->dim[last], FACTOR_WHOLE);
-    put(rule, 0, last, f);
-    put(rule, 1, last, f);
 }
 
 void factor_linear_int8(const Op *op, Rule *rule)

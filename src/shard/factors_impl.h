@@ -9,10 +9,8 @@
 typedef void RuleFn(const Op *op, Rule *rule);
 
 /* Of the composites (factors_composite.c). */
-RuleFn factor_dequantize, factor_quantize_rows, factor_linear_int8, factor_linear, factor_rms_norm,
-    factor_rope, factor_attention, factor_cache_update, factor_softmax_cross_entropy, factor_argmax,
-    factor_keep_likeliest, factor_categorical, factor_rms_norm_backward, factor_attention_backward,
-    factor_softmax_cross_entropy_backward;
+RuleFn factor_by_notation, factor_dequantize, factor_linear_int8, factor_linear, factor_attention,
+    factor_attention_backward, factor_argmax;
 
 enum { NONE = -1 };
 
