@@ -169,34 +169,29 @@ static_assert(WHOLE_PLACES == 28 && WHOLE_STEPS == 16, "what EACH counts");
 
 VEC_INLINE void place_once(const WholeProgram *w, int p, Whole *x, const View *view)
 {
-    if (p >= w->n_places)
-        return;
-    if (w->place[p].kind == PLACE_SCALAR || w->place[p].kind == PLACE_CONSTANT)
+    const char place = w->place[p];
+    if (place == 's' || place == 'c')
         x->value[p] = vf_load((const float *)(const void *)view[p].base);
-    else if (w->place[p].kind != PLACE_REGISTER)
+    else if (place && place != 'r')
         x->at[p] = view[p].base;
 }
 
 VEC_INLINE void place_read(const WholeProgram *w, int p, Whole *x)
 {
-    if (p >= w->n_places || w->place[p].kind != PLACE_OPERAND)
-        return;
-    if (w->place[p].half)
+    if (w->place[p] == 'O')
         x->value[p] = vf_load_bf16((const uint16_t *)(const void *)x->at[p] + x->i);
-    else
+    else if (w->place[p] == 'o')
         x->value[p] = vf_load((const float *)(const void *)x->at[p] + x->i);
 }
 
 /* around: results in bf16 go past the caches. */
 VEC_INLINE void place_write(const WholeProgram *w, int p, Whole *x, const bool around)
 {
-    if (p >= w->n_places || w->place[p].kind != PLACE_RESULT)
-        return;
-    if (w->place[p].half && around)
+    if (w->place[p] == 'W' && around)
         vf_stream_bf16((uint16_t *)(void *)x->at[p] + x->i, x->value[p]);
-    else if (w->place[p].half)
+    else if (w->place[p] == 'W')
         vf_store_bf16((uint16_t *)(void *)x->at[p] + x->i, x->value[p]);
-    else
+    else if (w->place[p] == 'w')
         vf_store((float *)(void *)x->at[p] + x->i, x->value[p]);
 }
 
@@ -231,8 +226,8 @@ VEC_INLINE void run_update(const WholeProgram *w, const View *view, int64_t begi
                            bool many)
 {
     bool around = many;
-    for (int p = 0; p < w->n_places; p++)
-        if (w->place[p].kind == PLACE_RESULT && w->place[p].half)
+    for (int p = 0; w->place[p]; p++)
+        if (w->place[p] == 'W')
             around = around && ((uintptr_t)view[p].base + (uintptr_t)begin * 2) % 64 == 0;
     if (!around) {
         run_whole(w, view, begin, end, false);

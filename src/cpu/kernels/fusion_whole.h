@@ -27,28 +27,16 @@ typedef enum WholeKind {
 } WholeKind;
 
 typedef struct WholeProgram {
-    int n_places, n_steps;
-    struct {
-        PlaceKind kind;
-        bool half;
-    } place[WHOLE_PLACES];
+    /* A letter each: r a register, o an operand, w a result, s a scalar, c a constant; capitals are of bf16. */
+    char place[WHOLE_PLACES + 1];
+    int n_steps;
     TileStep step[WHOLE_STEPS]; /* c of a TILE_SELECT does not count */
 } WholeProgram;
 
 /* train/optimizer_adamw.c, behind the scaling of the gradient and before the choice not to step: on s (the scale), m, v and
-   w; the gradient g stands before it. What follows the new weight differs: it may be rounded, too. */
-#define ADAMW_PLACES                                                                               \
-    {PLACE_SCALAR, 0}, {PLACE_REGISTER, 0}, /* s, gs */                                            \
-        {PLACE_OPERAND, 0}, {PLACE_CONSTANT, 0}, {PLACE_REGISTER, 0}, {PLACE_REGISTER, 0}, /* m */ \
-        {PLACE_CONSTANT, 0}, {PLACE_REGISTER, 0},                     /* g^2 */                    \
-        {PLACE_OPERAND, 0}, {PLACE_CONSTANT, 0}, {PLACE_REGISTER, 0}, /* v */                      \
-        {PLACE_REGISTER, 0}, {PLACE_SCALAR, 0}, {PLACE_CONSTANT, 0},                               \
-        {PLACE_REGISTER, 0},                                         /* root */                    \
-        {PLACE_REGISTER, 0}, {PLACE_SCALAR, 0}, {PLACE_REGISTER, 0}, /* step */                    \
-        {PLACE_OPERAND, 0}, {PLACE_SCALAR, 0}, {PLACE_REGISTER, 0},                                \
-    {                                                                                              \
-        PLACE_RESULT, 0                                                                            \
-    } /* w */
+   w; the gradient g stands before it. What follows the new weight differs: it may be rounded, too.
+   Their places, in turn: s, gs; 4 of m; 2 of g^2; 3 of v; 4 up to the root; 3 of the step; 4 of w. */
+#define ADAMW_PLACES "srocrrcrocrrscrrsrosrw"
 
 /* g: the number of the gradient as f32; the others follow it. */
 #define ADAMW_STEPS(g)                                                                             \
@@ -74,93 +62,40 @@ typedef struct WholeProgram {
         TILE_SELECT, OP_SELECT, g + 11, g + 9, -1, g + 25                                          \
     }
 
-static const WholeProgram whole_programs[WHOLE_COUNT] =
-    {
-        [WHOLE_ADAMW] =
-            {
-                .n_places = 25,
-                .n_steps = 13,
-                .place = {{PLACE_OPERAND, 0}, ADAMW_PLACES, {PLACE_RESULT, 0}, {PLACE_RESULT, 0}},
-                .step = {ADAMW_STEPS(0),
-                         {TILE_SELECT, OP_SELECT, 6, 3, -1, 23},
-                         {TILE_SELECT, OP_SELECT, 11, 9, -1, 24}},
-            },
-        [WHOLE_ADAMW_ROUNDED] =
-            {
-                .n_places = 26,
-                .n_steps = 14,
-                .place = {{PLACE_OPERAND, 0},
-                          ADAMW_PLACES,
-                          {PLACE_RESULT, 1},
-                          {PLACE_RESULT, 0},
-                          {PLACE_RESULT, 0}},
-                .step = {ADAMW_ROUNDED_STEPS(0)},
-            },
-        [WHOLE_ADAMW_HALF] =
-            {
-                .n_places = 27,
-                .n_steps = 15,
-                .place = {{PLACE_OPERAND, 1},
-                          {PLACE_REGISTER, 0},
-                          ADAMW_PLACES,
-                          {PLACE_RESULT, 1},
-                          {PLACE_RESULT, 0},
-                          {PLACE_RESULT, 0}},
-                .step = {{TILE_WIDEN, OP_CONVERT, 0, -1, -1, 1}, ADAMW_ROUNDED_STEPS(1)},
-            },
-        /* The epilogue of the product that makes up: up rounded, and silu(gate) up. */
-        [WHOLE_SWIGLU] =
-            {
-                .n_places = 8,
-                .n_steps = 6,
-                .place = {{PLACE_OPERAND, 0}, /* the sums */
-                          {PLACE_RESULT, 1},
-                          {PLACE_REGISTER, 0},
-                          {PLACE_OPERAND, 1}, /* gate */
-                          {PLACE_REGISTER, 0},
-                          {PLACE_REGISTER, 0},
-                          {PLACE_REGISTER, 0},
-                          {PLACE_RESULT, 1}},
-                .step = {{TILE_NARROW, OP_CONVERT, 0, -1, -1, 1},
-                         {TILE_ROUND, OP_CONVERT, 0, -1, -1, 2},
-                         {TILE_WIDEN, OP_CONVERT, 3, -1, -1, 4},
-                         {TILE_UNARY, OP_LOGISTIC, 4, -1, -1, 5},
-                         {TILE_MUL_MUL, OP_MULTIPLY, 4, 5, 2, 6},
-                         {TILE_NARROW, OP_CONVERT, 6, -1, -1, 7}},
-            },
-        /* The epilogue of the product that makes the gradient d of silu(gate) up: d silu(gate), and
+static const WholeProgram whole_programs[WHOLE_COUNT] = {
+    [WHOLE_ADAMW] = {"o" ADAMW_PLACES "ww",
+                     13,
+                     {ADAMW_STEPS(0),
+                      {TILE_SELECT, OP_SELECT, 6, 3, -1, 23},
+                      {TILE_SELECT, OP_SELECT, 11, 9, -1, 24}}},
+    [WHOLE_ADAMW_ROUNDED] = {"o" ADAMW_PLACES "Www", 14, {ADAMW_ROUNDED_STEPS(0)}},
+    [WHOLE_ADAMW_HALF] = {"Or" ADAMW_PLACES "Www",
+                          15,
+                          {{TILE_WIDEN, OP_CONVERT, 0, -1, -1, 1}, ADAMW_ROUNDED_STEPS(1)}},
+    /* The epilogue of the product that makes up: of the sums and gate, up rounded and silu(gate) up. */
+    [WHOLE_SWIGLU] = {"oWrOrrrW",
+                      6,
+                      {{TILE_NARROW, OP_CONVERT, 0, -1, -1, 1},
+                       {TILE_ROUND, OP_CONVERT, 0, -1, -1, 2},
+                       {TILE_WIDEN, OP_CONVERT, 3, -1, -1, 4},
+                       {TILE_UNARY, OP_LOGISTIC, 4, -1, -1, 5},
+                       {TILE_MUL_MUL, OP_MULTIPLY, 4, 5, 2, 6},
+                       {TILE_NARROW, OP_CONVERT, 6, -1, -1, 7}}},
+    /* The epilogue of the product that makes the gradient d of silu(gate) up: of the sums, up and gate, d silu(gate), and
        d up (s + gate (1 - s) s), s = logistic(gate). */
-        [WHOLE_SWIGLU_BACKWARD] =
-            {
-                .n_places = 15,
-                .n_steps = 11,
-                .place = {{PLACE_OPERAND, 0}, /* the sums */
-                          {PLACE_REGISTER, 0},
-                          {PLACE_OPERAND, 1}, /* up */
-                          {PLACE_REGISTER, 0},
-                          {PLACE_REGISTER, 0},
-                          {PLACE_OPERAND, 1}, /* gate */
-                          {PLACE_REGISTER, 0},
-                          {PLACE_REGISTER, 0},
-                          {PLACE_REGISTER, 0},
-                          {PLACE_RESULT, 1},
-                          {PLACE_CONSTANT, 0},
-                          {PLACE_REGISTER, 0},
-                          {PLACE_REGISTER, 0},
-                          {PLACE_REGISTER, 0},
-                          {PLACE_RESULT, 1}},
-                .step = {{TILE_ROUND, OP_CONVERT, 0, -1, -1, 1},
-                         {TILE_WIDEN, OP_CONVERT, 2, -1, -1, 3},
-                         {TILE_BINARY, OP_MULTIPLY, 1, 3, -1, 4},
-                         {TILE_WIDEN, OP_CONVERT, 5, -1, -1, 6},
-                         {TILE_UNARY, OP_LOGISTIC, 6, -1, -1, 7},
-                         {TILE_MUL_MUL, OP_MULTIPLY, 6, 7, 1, 8},
-                         {TILE_NARROW, OP_CONVERT, 8, -1, -1, 9},
-                         {TILE_MINUS_MUL, OP_MULTIPLY, 10, 7, 7, 11},
-                         {TILE_MUL_MUL, OP_MULTIPLY, 4, 6, 11, 12},
-                         {TILE_MUL_ADD, OP_ADD, 4, 7, 12, 13},
-                         {TILE_NARROW, OP_CONVERT, 13, -1, -1, 14}},
-            },
+    [WHOLE_SWIGLU_BACKWARD] = {"orOrrOrrrWcrrrW",
+                               11,
+                               {{TILE_ROUND, OP_CONVERT, 0, -1, -1, 1},
+                                {TILE_WIDEN, OP_CONVERT, 2, -1, -1, 3},
+                                {TILE_BINARY, OP_MULTIPLY, 1, 3, -1, 4},
+                                {TILE_WIDEN, OP_CONVERT, 5, -1, -1, 6},
+                                {TILE_UNARY, OP_LOGISTIC, 6, -1, -1, 7},
+                                {TILE_MUL_MUL, OP_MULTIPLY, 6, 7, 1, 8},
+                                {TILE_NARROW, OP_CONVERT, 8, -1, -1, 9},
+                                {TILE_MINUS_MUL, OP_MULTIPLY, 10, 7, 7, 11},
+                                {TILE_MUL_MUL, OP_MULTIPLY, 4, 6, 11, 12},
+                                {TILE_MUL_ADD, OP_ADD, 4, 7, 12, 13},
+                                {TILE_NARROW, OP_CONVERT, 13, -1, -1, 14}}},
 };
 
 /* The row that a program is, or WHOLE_COUNT. */
