@@ -19,7 +19,6 @@
 #ifndef CVN_MODEL_LORA_H
 #define CVN_MODEL_LORA_H
 
-#include "model/llama.h"
 #include "model/params.h"
 
 #define LORA_CONFIG_NAME "adapter_config.json"
