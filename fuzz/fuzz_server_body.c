@@ -9,8 +9,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const Fields *const all[] = {
-        &fields_chat,         &fields_completions, &fields_responses,  &fields_messages,
-        &fields_count_tokens, &fields_tokenize,    &fields_detokenize, &fields_apply_template};
+        &fields_chat,       &fields_completions,    &fields_responses,
+        &fields_messages,   &fields_count_tokens,   &fields_tokenize,
+        &fields_detokenize, &fields_apply_template, &fields_embeddings};
     if (!size)
         return 0;
     const Fields *fields = all[data[0] % (sizeof all / sizeof *all)];

@@ -658,8 +658,9 @@ static void only_the_origin_that_is_named_may_ask_from_elsewhere(void **state)
 static void fields_are_in_the_page(void **state)
 {
     static const Fields *const all[] = {
-        &fields_chat,         &fields_completions, &fields_responses,  &fields_messages,
-        &fields_count_tokens, &fields_tokenize,    &fields_detokenize, &fields_apply_template};
+        &fields_chat,       &fields_completions,    &fields_responses,
+        &fields_messages,   &fields_count_tokens,   &fields_tokenize,
+        &fields_detokenize, &fields_apply_template, &fields_embeddings};
     FileMap page;
     cvn_err err = {0};
     (void)state;

@@ -53,6 +53,7 @@ static int begin(void **state)
                                             .reuse = true,
                                             .adjust = true,
                                             .scoring = true,
+                                            .pooling = i ? "last" : "mean",
                                             .adapter = folder,
                                             .n_adapters = is[i].n_adapters,
                                             .n_buckets = 2,
@@ -181,6 +182,130 @@ static void company_changes_no_answer(void **state)
         free(alone[i]);
 }
 
+/* What an engine gives of the text, of which the server's should be no bit apart. */
+static void expect_embedding(int of, int adapter, const char *text, const float *got, size_t width)
+{
+    cvn_err err = {0};
+    cvn_engine *e;
+    int32_t *ids;
+    int64_t n;
+    float *want = calloc(width, sizeof *want);
+    cvn_engine_options options = engines[of]->options;
+    options.rows = 1;
+    options.reuse = false;
+    must(cvn_engine_new(models[of], &options, &e, &err), &err);
+    must(cvn_model_encode(models[of], text, strlen(text), true, &ids, &n, &err), &err);
+    must(cvn_engine_embed(e, adapter, ids, n, want, &err), &err);
+    for (size_t i = 0; i < width; i++)
+        if (want[i] != got[i])
+            fail_msg("\"%s\": number %zu is %g, not %g", text, i, (double)got[i], (double)want[i]);
+    cvn_engine_free(e, NULL);
+    free(want);
+    free(ids);
+}
+
+static json_t *embeddings(const char *body)
+{
+    Reply r = post(port, "/v1/embeddings", body);
+    if (r.status != 200)
+        fail_msg("%s: %d, %s", body, r.status, r.body.text);
+    json_t *json = json_of(&r);
+    reply_free(&r);
+    return json;
+}
+
+/* Number `index` of an answer. */
+static const json_t *embedding_at(const json_t *json, size_t index)
+{
+    const json_t *row = json_array_get(json_object_get(json, "data"), index);
+    assert_int_equal(json_integer_value(json_object_get(row, "index")), index);
+    return json_object_get(row, "embedding");
+}
+
+static void embeddings_are_those_of_the_engine(void **state)
+{
+    static const char *const texts[] = {"A text", "Another one"};
+    enum { WIDTH = 1024 };
+    float got[WIDTH];
+    (void)state;
+    static const struct {
+        const char *name;
+        int of, adapter;
+    } who[] = {{"tiny", 0, -1}, {"law", 0, 0}, {"second", 1, -1}, {"code", 0, 1}};
+    for (size_t w = 0; w < sizeof who / sizeof *who; w++) {
+        char body[160];
+        snprintf(body, sizeof body, "{\"model\": \"%s\", \"input\": [\"%s\", \"%s\"]}", who[w].name,
+                 texts[0], texts[1]);
+        json_t *json = embeddings(body);
+        assert_string_equal(json_string_value(json_object_get(json, "model")), who[w].name);
+        for (size_t i = 0; i < 2; i++) {
+            const json_t *e = embedding_at(json, i);
+            size_t width = json_array_size(e);
+            assert_int_equal(width, cvn_model_width(models[who[w].of]));
+            for (size_t k = 0; k < width; k++)
+                got[k] = (float)json_real_value(json_array_get(e, k));
+            expect_embedding(who[w].of, who[w].adapter, texts[i], got, width);
+        }
+        assert_true(json_integer_value(json_at(json, "usage.prompt_tokens")) > 4);
+        json_decref(json);
+    }
+    /* one text as such, as ids, and in base64: the same */
+    json_t *one = embeddings("{\"model\": \"tiny\", \"input\": \"ab\"}");
+    Reply r = post(port, "/tokenize", "{\"model\": \"tiny\", \"prompt\": \"ab\"}");
+    json_t *ids = json_of(&r);
+    char *list = json_dumps(json_object_get(ids, "tokens"), 0);
+    StrBuf body = {0};
+    strbuf_printf(&body, "{\"model\": \"tiny\", \"input\": %s, \"encoding_format\": \"float\"}",
+                  list);
+    json_t *same = embeddings(body.text);
+    assert_true(json_equal(json_object_get(one, "data"), json_object_get(same, "data")));
+    json_t *packed =
+        embeddings("{\"model\": \"tiny\", \"input\": \"ab\", \"encoding_format\": \"base64\"}");
+    const char *text = json_string_value(embedding_at(packed, 0));
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    size_t width = json_array_size(embedding_at(one, 0)), bytes = 0;
+    assert_int_equal(strlen(text), (width * sizeof *got + 2) / 3 * 4);
+    for (size_t i = 0; text[i] && text[i] != '='; i++) {
+        static unsigned bits;
+        bits = bits << 6 | (unsigned)(strchr(digits, text[i]) - digits);
+        if (i % 4)
+            ((unsigned char *)got)[bytes++] = (unsigned char)(bits >> (6 - i % 4 * 2));
+    }
+    assert_int_equal(bytes, width * sizeof *got);
+    for (size_t k = 0; k < width; k++)
+        assert_true(got[k] == (float)json_real_value(json_array_get(embedding_at(one, 0), k)));
+    json_decref(one);
+    json_decref(same);
+    json_decref(packed);
+    json_decref(ids);
+    free(list);
+    strbuf_free(&body);
+    reply_free(&r);
+}
+
+/* More texts than there is room to wait for, beside one that is generated. */
+static void many_embeddings_stop_nobody(void **state)
+{
+    (void)state;
+    StrBuf body = {0};
+    strbuf_puts(&body, "{\"model\": \"second\", \"input\": [\"a\"");
+    for (int i = 0; i < 299; i++)
+        strbuf_puts(&body, ", \"a\"");
+    strbuf_puts(&body, "]}");
+    int fd = http_connect(port);
+    http_send(fd, "POST", "/v1/embeddings", "", body.text);
+    char *beside = ask(6, false);
+    Reply r = http_receive(fd);
+    json_t *json = json_of(&r);
+    assert_int_equal(json_array_size(json_object_get(json, "data")), 300);
+    for (size_t i = 1; i < 300; i++)
+        assert_true(json_equal(embedding_at(json, 0), embedding_at(json, i)));
+    json_decref(json);
+    reply_free(&r);
+    strbuf_free(&body);
+    free(beside);
+}
+
 static void what_is_not_there_is_named(void **state)
 {
     (void)state;
@@ -197,6 +322,16 @@ static void what_is_not_there_is_named(void **state)
          "there is no adapter law"},
         {"/v1/completions", "{\"model\": \"law\", \"adapter\": \"code\", \"prompt\": \"x\"}", 400,
          "another adapter"},
+        {"/v1/embeddings", "{\"model\": \"tiny\"}", 400, "input is missing"},
+        {"/v1/embeddings", "{\"model\": \"tiny\", \"input\": []}", 400, "0 prompts"},
+        {"/v1/embeddings", "{\"model\": \"tiny\", \"input\": {\"a\": 1}}", 400, "token ids"},
+        {"/v1/embeddings", "{\"model\": \"tiny\", \"input\": [1, -1]}", 400, "token id"},
+        {"/v1/embeddings", "{\"model\": \"tiny\", \"input\": \"x\", \"dimensions\": 7}", 400,
+         "dimensions is 7"},
+        {"/v1/embeddings", "{\"model\": \"tiny\", \"input\": \"x\", \"encoding_format\": \"x\"}",
+         400, "base64"},
+        {"/v1/embeddings", "{\"model\": \"tiny\", \"input\": \"x\", \"stream\": true}", 400,
+         "stream is no field of embeddings"},
         {"/v1/chat/completions", "{\"model\": 3, \"messages\": []}", 400, "model"},
         {"/v1/messages",
          "{\"model\": \"x\", \"max_tokens\": 3, \"messages\": [{\"role\": \"user\", \"content\": "
@@ -304,6 +439,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_gets_what_it_names),
         cmocka_unit_test(company_changes_no_answer),
+        cmocka_unit_test(embeddings_are_those_of_the_engine),
+        cmocka_unit_test(many_embeddings_stop_nobody),
         cmocka_unit_test(what_is_not_there_is_named),
         cmocka_unit_test(caches_are_kept_apart),
         cmocka_unit_test(all_are_listed_and_counted),

@@ -35,6 +35,7 @@ enum {
     DTYPE,
     QUANTIZE,
     KV_CACHE,
+    ADAPTER,
     ACTIVATIONS,
     THREADS,
     MESH,
@@ -89,6 +90,7 @@ static const Option *const options[] = {
     [DTYPE] = SHARED(DTYPE),
     [QUANTIZE] = SHARED(QUANTIZE),
     [KV_CACHE] = SHARED(KV_CACHE),
+    [ADAPTER] = SHARED(ADAPTER),
     [ACTIVATIONS] = SHARED(ACTIVATIONS),
     [THREADS] = SHARED(THREADS),
     [MESH] = SHARED(MESH),
@@ -215,6 +217,8 @@ static int new_engine(Bench *b, const BenchMode *mode, int64_t rows, int64_t con
     wanted.cluster = b->cluster;
     wanted.context = context;
     wanted.kv_cache = b->value[KV_CACHE].text;
+    wanted.adapter = &b->value[ADAPTER].text;
+    wanted.n_adapters = b->value[ADAPTER].given;
     wanted.activations = b->value[ACTIVATIONS].text;
     wanted.op_by_op = mode->op_by_op;
     wanted.split_attention = mode->split_attention;
@@ -562,8 +566,8 @@ static int print_bench(const Bench *b)
 
 static int run_train(const Value *v)
 {
-    static const int of_engines[] = {PREFILL, DECODE,   CONTEXT,  TABLE,      BUCKETS,
-                                     LADDER,  QUANTIZE, KV_CACHE, ACTIVATIONS};
+    static const int of_engines[] = {PREFILL, DECODE,   CONTEXT,  TABLE,       BUCKETS,
+                                     LADDER,  QUANTIZE, KV_CACHE, ACTIVATIONS, ADAPTER};
     cvn_err err = {0};
     Cluster *cluster;
     for (size_t i = 0; i < sizeof of_engines / sizeof *of_engines; i++)

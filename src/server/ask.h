@@ -91,6 +91,9 @@ typedef struct Ask {
     bool return_token_ids;
     bool add_special_tokens, return_token_strs; /* of /tokenize */
 
+    int64_t dimensions; /* of embeddings; 0: not said */
+    bool base64;        /* embeddings are bytes of f32, in base64 */
+
     StrBuf ignored; /* owned: unknown fields that --lenient let pass, "a, b" */
 } Ask;
 

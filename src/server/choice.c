@@ -96,7 +96,7 @@ static void choice_init(Exchange *x, int i)
 Exchange *exchange_new(Server *s, const Dialect *dialect, Ask *ask)
 {
     Exchange *x = calloc(1, sizeof *x);
-    size_t n = (size_t)(ask->n * ask->n_prompts);
+    size_t n = dialect == &dialect_embeddings ? 1 : (size_t)(ask->n * ask->n_prompts);
     Choice *choice = calloc(n, sizeof *choice);
     if (!x || !choice) {
         free(x);
@@ -138,6 +138,9 @@ Exchange *exchange_new(Server *s, const Dialect *dialect, Ask *ask)
 
 void exchange_free(Exchange *x)
 {
+    for (int i = 0; x->embedding && i < x->ask.n_prompts; i++)
+        free(x->embedding[i]);
+    free(x->embedding);
     for (int i = 0; i < x->n_choices; i++) {
         Choice *c = &x->choice[i];
         stops_free(&c->stops);

@@ -84,7 +84,9 @@ typedef struct Exchange {
     Ask ask;
     Choice *choice; /* [n_choices] owned */
     Likely **seen;  /* [ask.n_prompts] owned: of each token of a prompt; NULL where nobody asked */
-    int n_seen;     /* prompts for which that is known */
+    float **
+        embedding; /* [ask.n_prompts] owned, of each the model's width; NULL where texts are asked for */
+    int n_seen; /* prompts for which one of these is known */
     int n_choices, n_ended;
     int refs;                  /* who holds it */
     atomic_bool cancelled;     /* nobody waits for it any more */

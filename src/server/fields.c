@@ -33,6 +33,15 @@ static int add_stop(Ask *a, const char *name, const json_t *value, Refusal *why)
     return 0;
 }
 
+static int read_encoding(Ask *a, const char *name, const json_t *value, Refusal *why)
+{
+    const char *text = json_string_value(value);
+    a->base64 = text && strcmp(text, "base64") == 0;
+    return a->base64 || (text && strcmp(text, "float") == 0)
+               ? 0
+               : wrong_type(name, value, "\"float\" or \"base64\"", why);
+}
+
 static int read_stop(Ask *a, const char *name, const json_t *value, Refusal *why)
 {
     size_t n = json_is_array(value) ? json_array_size(value) : 1;
@@ -327,6 +336,17 @@ static const Field tokenize[] = {
     {0},
 };
 
+static const Field embeddings[] = {
+    {"input", .kind = FIELD_READ, .read = read_prompts},
+    {"encoding_format", .kind = FIELD_READ, .read = read_encoding},
+    {"dimensions", .kind = FIELD_INT, .low = 1, .high = 1 << 30, .at = AT(dimensions)},
+    {"add_special_tokens", .kind = FIELD_BOOL, .at = AT(add_special_tokens)},
+    {"priority", .kind = FIELD_NEUTRAL},
+    {"truncate_prompt_tokens", .kind = FIELD_ONLY, .only = "[]"},
+    {"user", .kind = FIELD_NEUTRAL},
+    {0},
+};
+
 static const Field detokenize[] = {
     {"tokens", .kind = FIELD_READ, .read = read_prompts},
     {0},
@@ -345,6 +365,7 @@ const Fields fields_completions = {"completions",
 const Fields fields_responses = {"responses", (const Field *const[]){sampling, responses, NULL}};
 const Fields fields_messages = {"messages",
                                 (const Field *const[]){sampling, messages, messages_answer, NULL}};
+const Fields fields_embeddings = {"embeddings", (const Field *const[]){count, embeddings, NULL}};
 const Fields fields_count_tokens = {"messages/count_tokens",
                                     (const Field *const[]){count, messages, NULL}};
 const Fields fields_tokenize = {"tokenize",

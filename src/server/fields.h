@@ -40,7 +40,8 @@ typedef struct Fields {
 } Fields;
 
 extern const Fields fields_chat, fields_completions, fields_responses, fields_messages,
-    fields_count_tokens, fields_tokenize, fields_detokenize, fields_apply_template;
+    fields_embeddings, fields_count_tokens, fields_tokenize, fields_detokenize,
+    fields_apply_template;
 
 /* Reads ask->body by the tables. A field that is null counts as absent. lenient: unknown fields and those that are not
    carried out are noted in ask->ignored. Returns 0 or a status. */

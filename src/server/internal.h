@@ -88,7 +88,8 @@ typedef struct Dialect {
     void (*stream)(Exchange *x);
 } Dialect;
 
-extern const Dialect dialect_chat, dialect_completions, dialect_responses, dialect_messages;
+extern const Dialect dialect_chat, dialect_completions, dialect_responses, dialect_messages,
+    dialect_embeddings;
 
 /* An error in the shape that clients of this path expect. */
 json_t *dialect_error(const char *path, const Refusal *why);
@@ -96,6 +97,8 @@ json_t *dialect_error(const char *path, const Refusal *why);
 /* ---- prompts.c ---- */
 
 int prompt_of_messages(Server *s, Ask *ask, Refusal *why);
+/* Texts and ids; field: what they are called in the request. */
+int prompts_of_texts(Server *s, Ask *ask, const char *field, Refusal *why);
 int prompts_of_completion(Server *s, Ask *ask, Refusal *why);
 /* Which model is asked for, and with which adapter. */
 int find_model(Server *s, Ask *ask, Refusal *why);

@@ -43,7 +43,7 @@ static json_t *answers(const Route *r)
                   {"504", "the deadline has passed"}};
     const char *type = r->type ? r->type : "application/json";
     json_t *fine = json_pack("{s:s,s:{s:{}}}", "description", "the answer", "content", type);
-    if (r->dialect)
+    if (r->dialect && r->dialect->stream)
         json_object_set_new(json_object_get(fine, "content"), "text/event-stream", json_object());
     json_t *all = json_pack("{s:o}", "200", fine);
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)

@@ -217,23 +217,24 @@ int prompt_of_messages(Server *s, Ask *a, Refusal *why)
     return check_prompt(m, a->prompt, "messages", why) || check_scoring(a, why) ? why->status : 0;
 }
 
-static int encode_text(const Served *m, const json_t *text, bool add_special, TokenIds *out,
-                       Refusal *why)
+static int encode_text(const Served *m, const json_t *text, bool add_special, const char *field,
+                       TokenIds *out, Refusal *why)
 {
     cvn_err err = {0};
     if (!m->tokenizer)
-        return refuse(why, 400, "prompt", "the model has no tokenizer; send token ids");
+        return refuse(why, 400, field, "the model has no tokenizer; send token ids");
     if (tokenizer_encode(m->tokenizer, json_string_value(text), json_string_length(text),
                          add_special ? TOKENIZER_BOS : 0, out, &err))
-        return refuse(why, err.code == CVN_EMEM ? 500 : 400, "prompt", "%s", err.message);
-    return check_prompt(m, out, "prompt", why);
+        return refuse(why, err.code == CVN_EMEM ? 500 : 400, field, "%s", err.message);
+    return check_prompt(m, out, field, why);
 }
 
-static int take_ids(const Served *m, const json_t *ids, TokenIds *out, Refusal *why)
+static int take_ids(const Served *m, const json_t *ids, const char *field, TokenIds *out,
+                    Refusal *why)
 {
     int64_t vocab = cvn_model_vocab(m->model);
     if ((int64_t)json_array_size(ids) > m->context)
-        return refuse(why, 400, "prompt",
+        return refuse(why, 400, field,
                       "the prompt has %zu tokens, and the maximum context length is %" PRId64
                       " tokens",
                       json_array_size(ids), m->context);
@@ -241,38 +242,45 @@ static int take_ids(const Served *m, const json_t *ids, TokenIds *out, Refusal *
         const json_t *id = json_array_get(ids, i);
         int64_t token = json_is_integer(id) ? json_integer_value(id) : -1;
         if (token < 0 || token >= vocab)
-            return refuse(why, 400, "prompt",
+            return refuse(why, 400, field,
                           "place %zu of the prompt is no token id from 0 to below %" PRId64, i,
                           vocab);
         token_ids_add(out, (int32_t)token);
     }
-    return check_prompt(m, out, "prompt", why);
+    return check_prompt(m, out, field, why);
 }
 
 /* "text", [1, 2], ["text", "text"] or [[1, 2], [3]]. */
-int prompts_of_completion(Server *s, Ask *a, Refusal *why)
+int prompts_of_texts(Server *s, Ask *a, const char *field, Refusal *why)
 {
     const json_t *given = a->prompts;
     if (find_model(s, a, why))
         return why->status;
     const Served *m = a->served;
     if (!given)
-        return refuse(why, 400, "prompt", "the prompt is missing");
+        return refuse(why, 400, field, "the %s is missing", field);
     bool one = json_is_string(given) || json_is_integer(json_array_get(given, 0));
-    if (make_prompts(a, one ? 1 : json_array_size(given), "prompt", why))
+    if (make_prompts(a, one ? 1 : json_array_size(given), field, why))
         return why->status;
     for (int i = 0; i < a->n_prompts; i++) {
         const json_t *p = one ? given : json_array_get(given, (size_t)i);
         if (json_is_string(p))
-            encode_text(m, p, a->add_special_tokens, &a->prompt[i], why);
+            encode_text(m, p, a->add_special_tokens, field, &a->prompt[i], why);
         else if (json_is_array(p))
-            take_ids(m, p, &a->prompt[i], why);
+            take_ids(m, p, field, &a->prompt[i], why);
         else
-            refuse(why, 400, "prompt", "prompt %d is neither a string nor an array of token ids",
+            refuse(why, 400, field, "%s %d is neither a string nor an array of token ids", field,
                    i);
         if (why->status)
             return why->status;
     }
+    return 0;
+}
+
+int prompts_of_completion(Server *s, Ask *a, Refusal *why)
+{
+    if (prompts_of_texts(s, a, "prompt", why))
+        return why->status;
     if (a->max_tokens < 0)
         a->max_tokens = 16; /* OpenAI's default */
     return check_scoring(a, why);

@@ -112,6 +112,7 @@ const Route routes[] = {
     {"POST", "/v1/completions", .dialect = &dialect_completions},
     {"POST", "/v1/responses", .dialect = &dialect_responses},
     {"POST", "/v1/messages", .dialect = &dialect_messages},
+    {"POST", "/v1/embeddings", .dialect = &dialect_embeddings},
     {"POST", "/v1/messages/count_tokens", .answer = answer_count_tokens,
      .fields = &fields_count_tokens},
     {"POST", "/tokenize", .answer = answer_tokenize, .fields = &fields_tokenize},

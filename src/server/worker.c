@@ -121,6 +121,10 @@ static void note_end(const Choice *c)
                     ? REASON_LENGTH
                     : REASON_STOP]++;
     int64_t n_prompt = (int64_t)c->x->ask.prompt[c->prompt].n;
+    if (c->x->embedding) {
+        m->prompt_tokens += (uint64_t)exchange_usage(c->x).prompt;
+        return;
+    }
     m->prompt_tokens += (uint64_t)n_prompt;
     m->queried_tokens += (uint64_t)n_prompt;
     m->cached_tokens += (uint64_t)r->reused;
@@ -200,11 +204,37 @@ static void see(void *context, int at, const float *logits, int32_t token)
     seeing->likely[at] = likely_of(logits, cvn_model_vocab(seeing->model), token, seeing->n_top);
 }
 
+/* Computes embeddings, on a row that is free; false: none is, or others have waited for one. */
+static bool embed_prompts(Exchange *x, cvn_err *err)
+{
+    const Ask *a = &x->ask;
+    const Served *m = a->served;
+    if (!x->embedding)
+        x->embedding = calloc((size_t)a->n_prompts, sizeof *x->embedding);
+    for (int i = 0; x->n_seen < a->n_prompts && !x->cancelled; i++) {
+        const TokenIds *p = &a->prompt[x->n_seen];
+        if (m->engine->queue.running == m->rows || (i && m->engine->queue.n))
+            return false;
+        float *out = calloc((size_t)cvn_model_width(m->model), sizeof *out);
+        if (!x->embedding || !out) {
+            free(out);
+            err_set(err, CVN_EMEM, "no memory for embeddings");
+            return true;
+        }
+        x->embedding[x->n_seen++] = out;
+        if (cvn_engine_embed(m->engine, a->adapter, p->id, (int64_t)p->n, out, err))
+            return true;
+    }
+    return true;
+}
+
 /* Computes what is said of the prompts' own tokens, on a row that is free; false: none is. */
 static bool see_prompts(Exchange *x, cvn_err *err)
 {
     const Ask *a = &x->ask;
     const Served *m = a->served;
+    if (x->dialect == &dialect_embeddings)
+        return embed_prompts(x, err);
     int n_top = ask_prompt_top(a);
     x->seen = n_top >= 0 && !x->seen ? calloc((size_t)a->n_prompts, sizeof *x->seen) : x->seen;
     for (; n_top >= 0 && x->n_seen < a->n_prompts && !x->cancelled; x->n_seen++) {
