@@ -1,7 +1,7 @@
 /*
  * What a request answers depends on nothing but itself: alone, and in random company, the same tokens come out, drawn from the
  * same logits to the bit; whatever other rows do, whichever adapters they have, whatever caches hold, is guessed, or is
- * cancelled beside it.
+ * cancelled beside it. CARAVAN_COMPANY=1000 has so many requests of each kind.
  */
 #include "adapter_make.h"
 #include "scratch.h"
@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { CONTEXT = 240, N = 60, MOST = 20, VOCAB = 259, ADAPTERS = 3 };
+enum { CONTEXT = 240, MOST = 20, VOCAB = 259, ADAPTERS = 3 };
 
 typedef struct Text {
     int32_t prompt[CONTEXT], token[MOST + 1];
@@ -26,7 +26,8 @@ typedef struct Text {
     cvn_result result;
 } Text;
 
-static Text alone[N], beside[N];
+static int n_requests;
+static Text *alone, *beside; /* [n_requests] */
 static cvn_engine *company;
 
 static bool hear(void *context, int id, int32_t token)
@@ -166,8 +167,8 @@ static void answers_alone(const cvn_model *model, const Kind *k)
     const Kind plain = {.kv = k->kv, .rows = 1, .interval = 1, .adapters = k->adapters};
     cvn_engine *e = new_engine(model, &plain);
     uint64_t random = 17;
-    memset(alone, 0, sizeof alone);
-    for (int i = 0; i < N; i++) {
+    memset(alone, 0, (size_t)n_requests * sizeof *alone);
+    for (int i = 0; i < n_requests; i++) {
         make_request(i, k->adapters, &random);
         submit(e, &alone[i].request, &alone[i]);
         while (step(e))
@@ -193,8 +194,8 @@ static void company_changes_no_bit(const Kind *k)
         company->guesser->from = foretell;
         company->guesser->context = &random;
     }
-    memset(beside, 0, sizeof beside);
-    for (int i = 0; i < N; i++) {
+    memset(beside, 0, (size_t)n_requests * sizeof *beside);
+    for (int i = 0; i < n_requests; i++) {
         int id = submit(company, &alone[i].request, &beside[i]);
         for (uint64_t steps = splitmix(&random) % 6; steps; steps--)
             step(company);
@@ -204,7 +205,7 @@ static void company_changes_no_bit(const Kind *k)
     while (step(company))
         ;
     int64_t reused = 0;
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < n_requests; i++) {
         const Text *a = &alone[i], *b = &beside[i];
         reused += b->result.reused;
         if (b->result.finish != CVN_FINISH_CANCELLED)
@@ -225,6 +226,11 @@ static void company_changes_no_bit(const Kind *k)
 
 static void in_all_types(void **state)
 {
+    const char *many = getenv("CARAVAN_COMPANY");
+    n_requests = many ? (int)strtol(many, NULL, 10) : 60;
+    alone = calloc((size_t)n_requests, sizeof *alone);
+    beside = calloc((size_t)n_requests, sizeof *beside);
+    assert_true(n_requests > 0 && alone && beside);
     (void)state;
     static const Kind kinds[] = {
         {.variant = "gqa", .dtype = CVN_F32, .rows = 4, .interval = 1, .reuse = true},
@@ -264,6 +270,8 @@ static void in_all_types(void **state)
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         company_changes_no_bit(&kinds[i]);
+    free(alone);
+    free(beside);
 }
 
 int main(void)

@@ -1,4 +1,6 @@
 /* `caravan generate` of several texts, and `caravan score` of long ones. */
+#include "adapter_make.h"
+#include "io/model.h"
 #include "io_support.h"
 #include "shell.h"
 
@@ -281,6 +283,52 @@ static void a_long_text_is_scored_in_windows(void **state)
     expect(0, "caravan score -m model -f text --show", "the story of the sea and its 3 people");
 }
 
+/* The same as merged with the model, which the folder's own config names; where the model was moved, --model says so. */
+static void adapters_are_given_beside_the_model(void **state)
+{
+    (void)state;
+    cvn_err err = {0};
+    IoModel model;
+    must(io_open_model(&model, in_scratch("model"), &err), &err);
+    make_adapter(in_scratch("lora"), &model.config, "r=4,alpha=160", in_scratch("model"), 1, false);
+    make_adapter(in_scratch("lost"), &model.config, "r=4,alpha=160", "/nowhere", 1, false);
+    io_close_model(&model);
+    int status;
+    StrBuf said[4];
+    static const char *const ways[4] = {"-m lora", "-m model --adapter lora",
+                                        "-m model --adapter lost", "-m model"};
+    double score[4];
+    for (int i = 0; i < 4; i++) {
+        char line[200];
+        snprintf(line, sizeof line,
+                 "caravan score %s --text 'the story of the sea' --dtype f32 --json", ways[i]);
+        said[i] = shell(line, &status);
+        assert_int_equal(status, 0);
+        json_t *json = line_json(said[i].text, 0);
+        score[i] = json_number_value(json_object_get(json, "perplexity"));
+        json_decref(json);
+        strbuf_free(&said[i]);
+    }
+    assert_true(score[0] > 0 && fabs(score[0] - score[1]) < 1e-3 * score[0]);
+    assert_true(score[1] == score[2] && fabs(score[0] - score[3]) > 1e-2 * score[0]);
+    for (int i = 0; i < 4; i++) {
+        char line[200];
+        snprintf(line, sizeof line, "caravan generate %s -p 'the sea' -n 9 --dtype f32 2>/dev/null",
+                 ways[i]);
+        said[i] = shell(line, &status);
+        assert_int_equal(status, 0);
+        if ((strcmp(said[0].text, said[i].text) == 0) != (i < 3))
+            fail_msg("%s: %s%s: %s", ways[0], said[0].text, ways[i], said[i].text);
+    }
+    for (int i = 0; i < 4; i++)
+        strbuf_free(&said[i]);
+    expect(1, "caravan generate -m lost -p x 2>&1", "this folder by --adapter");
+    expect(1, "caravan generate -m model --adapter bare -p x 2>&1", "adapter_config.json");
+    expect(0, "printf 'Hi\n' | caravan chat -m model --adapter lora -n 3 2>&1", "");
+    expect(0, "caravan bench -m model --adapter lora --prefill 4 --decode 2 --repeats 1", "decode");
+    expect(2, "caravan bench --train -p tiny --adapter lora 2>&1", "--adapter says nothing");
+}
+
 int main(void)
 {
     setenv("CARAVAN_THREADS", "1", 1);
@@ -294,6 +342,7 @@ int main(void)
         cmocka_unit_test(ids_need_no_tokenizer_that_can_be_read),
         cmocka_unit_test(pieces_that_are_no_characters_are_scored_visibly),
         cmocka_unit_test(a_long_text_is_scored_in_windows),
+        cmocka_unit_test(adapters_are_given_beside_the_model),
     };
     return cmocka_run_group_tests(tests, make_models, remove_scratch);
 }

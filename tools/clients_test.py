@@ -51,6 +51,10 @@ def openai_client(url):
     events = list(c.responses.create(model="model", input="Hi", tools=flat, tool_choice="required", max_output_tokens=200,
                                      stream=True))
     assert any(e.type == "response.function_call_arguments.done" for e in events)
+    packed = c.embeddings.create(model="model", input=["a", "a longer one"])  # in base64, which the client undoes
+    plain = c.embeddings.create(model="model", input=["a", "a longer one"], encoding_format="float")
+    assert [e.embedding for e in packed.data] == [e.embedding for e in plain.data] and packed.usage.prompt_tokens > 2
+    assert abs(sum(x * x for x in plain.data[0].embedding) - 1) < 1e-5
     for wrong, error in (({"top_p": 7}, BadRequestError), ({"api_key": "x"}, AuthenticationError)):
         try:
             who = OpenAI(base_url=url + "/v1", api_key=wrong.pop("api_key", "secret"), max_retries=0)
