@@ -16,6 +16,7 @@ typedef struct Run {
     const char *mesh, *layout, *pooling;
     const char *const *folder;
     int n;
+    bool reuse;
 } Run;
 
 static cvn_model *open_model(const char *path, const char *quantize, cvn_dtype dtype)
@@ -40,6 +41,7 @@ static int try_engine(const cvn_model *model, const Run *run, cvn_engine **e, cv
                                         .mesh = run->mesh,
                                         .layout = run->layout,
                                         .pooling = run->pooling,
+                                        .reuse = run->reuse,
                                         .adapter = run->folder,
                                         .n_adapters = run->n};
     return cvn_engine_new(model, &options, e, err);
@@ -226,6 +228,29 @@ static void a_session_keeps_nothing_of_another_adapter(void **state)
     cvn_model_free(model);
 }
 
+/* What is embedded or scored takes the row that was used longest ago. */
+static void embeddings_leave_what_was_read_last(void **state)
+{
+    (void)state;
+    cvn_err err = {0};
+    cvn_model *model = open_model("gqa", NULL, CVN_F32);
+    cvn_engine *e = new_engine(model, &(Run){.pooling = "mean", .reuse = true});
+    int32_t token[TOKENS], text[NEW], *at;
+    float embedding[256];
+    some_tokens(token);
+    for (int i = 0; i < 3; i++) {
+        cvn_result result;
+        const cvn_request request = {
+            .prompt = token + (i ? 20 : 0), .n_prompt = 20, .max_tokens = 1, .ignore_eos = true};
+        at = text;
+        must(cvn_engine_generate(e, &request, 1, collect, &at, NULL, &result, &err), &err);
+        assert_int_equal(result.reused > 0, i == 2);
+        must(cvn_engine_embed(e, 0, token + 3, 9, embedding, &err), &err);
+    }
+    cvn_engine_free(e, NULL);
+    cvn_model_free(model);
+}
+
 /* By transformers: tests/oracles/embeddings.py. */
 static void embeddings_are_the_states_of_the_last_layer(void **state)
 {
@@ -277,6 +302,7 @@ int main(void)
         cmocka_unit_test(on_meshes_they_are_those_of_one_device),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(a_session_keeps_nothing_of_another_adapter),
+        cmocka_unit_test(embeddings_leave_what_was_read_last),
         cmocka_unit_test(embeddings_are_the_states_of_the_last_layer),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

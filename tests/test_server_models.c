@@ -314,8 +314,9 @@ static void what_is_not_there_is_named(void **state)
         int status;
         const char *piece;
     } cases[] = {
-        {"/v1/completions", "{\"prompt\": \"x\"}", 400, "tiny, second"},
-        {"/v1/completions", "{\"model\": \"third\", \"prompt\": \"x\"}", 404, "tiny, second"},
+        {"/v1/completions", "{\"prompt\": \"x\"}", 400, "tiny, law, code, second are here"},
+        {"/v1/completions", "{\"model\": \"third\", \"prompt\": \"x\"}", 404,
+         "tiny, law, code, second are here"},
         {"/v1/completions", "{\"model\": \"tiny\", \"adapter\": \"x\", \"prompt\": \"x\"}", 404,
          "law, code"},
         {"/v1/completions", "{\"model\": \"second\", \"adapter\": \"law\", \"prompt\": \"x\"}", 404,

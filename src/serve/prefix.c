@@ -44,10 +44,15 @@ static bool copy_row(cvn_engine *e, int from, int to, int64_t n)
     return true;
 }
 
+int prefix_free_row(cvn_engine *e)
+{
+    return e->prefix && e->parts == 1 ? radix_oldest(&e->prefix->radix) : engine_free_row(e);
+}
+
 int prefix_take_row(cvn_engine *e, const cvn_request *request, int64_t *keep)
 {
     const Radix *radix = &e->prefix->radix;
-    int best, row = e->parts == 1 ? radix_oldest(radix) : engine_free_row(e);
+    int best, row = prefix_free_row(e);
     *keep = radix_find(radix, request->cache_salt, request->adapter, request->prompt,
                        request->n_prompt - 1, &best);
     if (best >= 0 && !e->job[best] && (best == row || *keep * 2 > radix->row[best].n))

@@ -29,6 +29,9 @@ typedef struct Prefix {
 /* For all rows, in the engine's arena. */
 void prefix_init(cvn_engine *e);
 
+/* A row that no request has: the one used longest ago, where that is free to choose. */
+int prefix_free_row(cvn_engine *e);
+
 /* A free row for the request, and how many tokens of the prompt it holds, which has copied them there if need be. */
 int prefix_take_row(cvn_engine *e, const cvn_request *request, int64_t *keep);
 

@@ -521,7 +521,7 @@ static int score(cvn_engine *e, const int32_t *token, int64_t n, const Score *wa
                        want->hidden ? "embed" : "score", want->hidden ? "pooling" : "scoring");
     if (n < 1)
         return err_set(err, CVN_EINVAL, "the text has no tokens");
-    int row = engine_free_row(e);
+    int row = prefix_free_row(e);
     TRY(check_tokens(e, token, n, err));
     TRY(check_adapter(e, want->adapter, err));
     if (row < 0)

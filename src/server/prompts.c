@@ -50,20 +50,22 @@ static int find_adapter(const Served *m, const char *name)
     return i;
 }
 
-/* Models, and adapters of one of them where that is given. */
-static void list_names(const Server *s, const Served *adapters, StrBuf *out)
+/* Models and adapters, or the adapters of one model. */
+static void list_names(const Server *s, const Served *only, StrBuf *out)
 {
-    for (int i = 0; i < s->options.n_models && !adapters; i++)
-        strbuf_printf(out, "%s%.100s", i ? ", " : "", s->options.model[i].name);
-    for (int i = 0; adapters && i < adapters->is->n_adapters; i++)
-        strbuf_printf(out, "%s%.100s", i ? ", " : "", adapters->is->adapter[i]);
+    for (int i = 0; i < s->options.n_models; i++) {
+        const ServerModel *m = &s->options.model[i];
+        for (int k = only ? 0 : -1; k < m->n_adapters && (!only || only->is == m); k++)
+            strbuf_printf(out, "%s%.100s", out->length ? ", " : "",
+                          k < 0 ? m->name : m->adapter[k]);
+    }
 }
 
-static int refuse_name(const Server *s, const Served *adapters, const char *field, const char *name,
+static int refuse_name(const Server *s, const Served *only, const char *field, const char *name,
                        Refusal *why)
 {
     StrBuf names = {0};
-    list_names(s, adapters, &names);
+    list_names(s, only, &names);
     if (name)
         refuse(why, 404, field, "there is no %s %.200s; %.400s %s here", field, name,
                names.length ? names.text : "none",
