@@ -10,23 +10,24 @@
 
 #include <stdlib.h>
 
-static char device[1024];
+static char device[1024], by_xla[1100]; /* the same, its meshes cut by XLA */
 
 static int find_plugin(void **state)
 {
     const char *path = getenv("CVN_PJRT_PLUGIN");
     setenv("XLA_FLAGS", "--xla_backend_optimization_level=0", 0); /* compiles in half the time */
-    if (path && *path)
+    if (path && *path) {
         snprintf(device, sizeof device, "pjrt:%s", path);
-    else
+        snprintf(by_xla, sizeof by_xla, "%s,partitioner=xla", device);
+    } else
         print_message("skipped: CVN_PJRT_PLUGIN names no plugin\n");
     int failed = make_scratch(state);
     setenv("XDG_CACHE_HOME", scratch, 1); /* where compiled programs are kept */
     return failed;
 }
 
-static void compare(const char *variant, const char *quantize, const char *mesh, const char *layout,
-                    double most)
+static void compare_on(const char *on, const char *variant, const char *quantize, const char *mesh,
+                       const char *layout, double most)
 {
     Question q = {.variant = variant,
                   .quantize = quantize,
@@ -41,8 +42,14 @@ static void compare(const char *variant, const char *quantize, const char *mesh,
         skip();
     if (answers_ask(&q, NULL, NULL, &cpu, &err))
         fail_msg("%s on the CPU: %s", variant, err.message);
-    q.device = device;
+    q.device = on;
     answers_check(&q, &cpu, mesh, layout, most);
+}
+
+static void compare(const char *variant, const char *quantize, const char *mesh, const char *layout,
+                    double most)
+{
+    compare_on(device, variant, quantize, mesh, layout, most);
 }
 
 static void texts_and_scores_are_those_of_the_cpu(void **state)
@@ -60,6 +67,27 @@ static void meshes_give_what_one_device_gives(void **state)
         compare("gqa", NULL, ways[i][0], ways[i][1], 1e-5);
 }
 
+/* XLA's partitioner takes even shards only, so the vocabulary is even; and rows of caches are not split. */
+static void what_xla_cuts_gives_the_same(void **state)
+{
+    char even[600];
+    cvn_err err = {0};
+    const Question rows = {.variant = even, .rows = 2, .device = by_xla};
+    Answers a;
+    (void)state;
+    if (!*device)
+        skip();
+    snprintf(even, sizeof even, "%s/even", scratch);
+    expect(
+        0,
+        "caravan init -p dim=32,layers=2,heads=4,kv_heads=4,ffn=64,vocab=260,context=128 --dtype "
+        "f32 -s 3 -o even",
+        "");
+    compare_on(by_xla, even, NULL, "model=4", "tp", 1e-5);
+    assert_int_equal(answers_ask(&rows, "data=2,model=2", "2d", &a, &err), CVN_EUNSUPPORTED);
+    assert_non_null(strstr(err.message, "take a mesh without that axis, or partitioner=own"));
+}
+
 static void quantized_weights_are_those_of_the_cpu(void **state)
 {
     (void)state;
@@ -69,13 +97,14 @@ static void quantized_weights_are_those_of_the_cpu(void **state)
 
 enum { STEPS = 50 };
 
-static void train(const char *on, const char *mesh, int steps, double *loss, double *norm)
+static void train(const char *on, const char *mesh, int64_t vocab, int steps, double *loss,
+                  double *norm)
 {
     cvn_err err = {0};
     Trainer t;
     LlamaConfig config = tiny_llama_config(&tiny_llamas[TINY_GQA]);
     TrainerOptions o = learn_options(OPTIMIZER_ADAMW, CVN_F32, 4, 4, 8);
-    config.vocab = 97;
+    config.vocab = vocab;
     o.device = on;
     o.mesh = mesh;
     must(trainer_open(&t, &config, &o, &err), &err);
@@ -87,20 +116,23 @@ static void train(const char *on, const char *mesh, int steps, double *loss, dou
 static void training_is_that_of_the_cpu(void **state)
 {
     static const struct {
-        const char *mesh;
+        const char *on, *mesh;
+        int64_t vocab; /* the third is XLA's to divide, evenly */
         int steps;
-    } runs[] = {{NULL, STEPS}, {"data=2,model=2", 5}};
+    } runs[] = {{device, NULL, 97, STEPS},
+                {device, "data=2,model=2", 97, 5},
+                {by_xla, "data=2,model=2", 100, 5}};
     double loss[2][STEPS], norm[2][STEPS];
     (void)state;
     if (!*device)
         skip();
-    train(NULL, NULL, STEPS, loss[0], norm[0]);
     for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
-        train(device, runs[r].mesh, runs[r].steps, loss[1], norm[1]);
+        train(NULL, NULL, runs[r].vocab, runs[r].steps, loss[0], norm[0]);
+        train(runs[r].on, runs[r].mesh, runs[r].vocab, runs[r].steps, loss[1], norm[1]);
         for (int i = 0; i < runs[r].steps; i++)
             if (!(fabs(loss[0][i] - loss[1][i]) <= 1e-3) ||
                 !(fabs(norm[0][i] - norm[1][i]) <= 1e-2 * norm[0][i]))
-                fail_msg("%s: step %d has the loss %.6f, on the CPU %.6f",
+                fail_msg("%s on %s: step %d has the loss %.6f, on the CPU %.6f", runs[r].on,
                          runs[r].mesh ? runs[r].mesh : "one device", i + 1, loss[1][i], loss[0][i]);
     }
 }
@@ -240,6 +272,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_and_scores_are_those_of_the_cpu),
         cmocka_unit_test(meshes_give_what_one_device_gives),
+        cmocka_unit_test(what_xla_cuts_gives_the_same),
         cmocka_unit_test(quantized_weights_are_those_of_the_cpu),
         cmocka_unit_test(training_is_that_of_the_cpu),
         cmocka_unit_test(a_run_goes_on_on_other_devices),

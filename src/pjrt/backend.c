@@ -18,6 +18,7 @@
 #include "pjrt/executables.h"
 #include "pjrt/options.h"
 #include "pjrt/plugin.h"
+#include "pjrt/shardings.h"
 #include "pjrt/topology.h"
 
 #include <stdio.h>
@@ -198,6 +199,26 @@ static void slice_parameter(cvn_graph *g, int i, int64_t rows, cvn_value *first,
                 g, p, g->output[k].value == p ? slice : g->output[k].value, start);
 }
 
+/* All parameters before all else, in their order; the first operation behind them. */
+static Op *parameters_first(cvn_graph *g)
+{
+    Op *begin = g->first;
+    while (begin && begin->kind == OP_PARAMETER)
+        begin = begin->next;
+    for (Op *op = begin, *next; op; op = next) {
+        next = op->next;
+        if (op->kind != OP_PARAMETER)
+            continue;
+        graph_remove(g, op);
+        op->prev = begin->prev;
+        op->next = begin;
+        *(begin->prev ? &begin->prev->next : &g->first) = op;
+        begin->prev = op;
+        g->n_ops++;
+    }
+    return begin;
+}
+
 /* The graph of the module: one that takes tensors whole (rows [parameters]; 0: as the parameter is). */
 static cvn_graph *take_whole(const cvn_graph *local, const int64_t *rows, Executable *x,
                              Arena *arena, cvn_err *err)
@@ -213,9 +234,7 @@ static cvn_graph *take_whole(const cvn_graph *local, const int64_t *rows, Execut
     x->first_row = arena_array(arena, (size_t)x->n_sliced + 1, sizeof *x->first_row);
     if (!x->n_sliced)
         return g;
-    Op *begin = g->first;
-    while (begin && begin->kind == OP_PARAMETER)
-        begin = begin->next;
+    Op *begin = parameters_first(g);
     graph_insert_before(g, begin);
     cvn_value *first = cvn_parameter(g, "first_rows", CVN_TYPE(CVN_I32, x->n_sliced));
     for (int i = 0, which = 0; i < local->n_parameters; i++)
@@ -296,7 +315,7 @@ static int compile_module(Devices *c, Executable *x, StrBuf *text, int n, cvn_er
     Held held[2];
     hold(&held[0], strbuf_release, &options);
     hold(&held[1], strbuf_release, &key);
-    compile_options_print(&options, n, c->id);
+    compile_options_print(&options, n, c->id, c->plugin.partitions);
     const PjrtProgram program = PJRT_NEW(PjrtProgram, format, .code = text->text,
                                          .n_code = text->length, .format = {"mlir", 4});
     const PjrtText how = {options.text, options.length};
@@ -315,6 +334,7 @@ static int compile_module(Devices *c, Executable *x, StrBuf *text, int n, cvn_er
     return code;
 }
 
+/* local: what a device has of the module's parameters and outputs, but for rows of caches. */
 static void describe(Devices *c, Executable *x, const cvn_graph *local, const cvn_graph *module)
 {
     Arena *arena = &c->arena;
@@ -350,21 +370,37 @@ static void describe(Devices *c, Executable *x, const cvn_graph *local, const cv
     }
 }
 
+static int print_module(const Devices *c, StrBuf *text, const cvn_graph *module,
+                        const PartitionReport *report, const Mesh *mesh, cvn_err *err)
+{
+    Arena arena;
+    TRY(arena_begin(&arena, err));
+    StableHloOptions how = {.n_devices = mesh->n_devices};
+    int code = CVN_OK;
+    if (c->plugin.partitions)
+        code = shardings_of(&how, module, report, mesh, &arena, err);
+    if (code == CVN_OK)
+        code = graph_print_stablehlo(text, module, &how, err);
+    arena_free(&arena);
+    return code;
+}
+
 static int compile_text(Devices *c, Executable *x, const cvn_graph *local, const cvn_graph *module,
-                        int n, const Executable **out, cvn_err *err)
+                        const PartitionReport *report, const Mesh *mesh, const Executable **out,
+                        cvn_err *err)
 {
     StrBuf text = {0};
     Held held;
     hold(&held, strbuf_release, &text);
-    int code = graph_print_stablehlo(&text, module, &(StableHloOptions){.n_devices = n}, err);
+    int code = print_module(c, &text, module, report, mesh, err);
     const uint64_t *known = code ? NULL : map_get(&c->modules, text.text, text.length);
     if (known) {
         x = (Executable *)(uintptr_t)*known;
     } else if (code == CVN_OK) {
-        describe(c, x, local, module);
+        describe(c, x, local, c->plugin.partitions ? local : module);
         x->next = c->first;
         c->first = x;
-        code = compile_module(c, x, &text, n, err);
+        code = compile_module(c, x, &text, mesh->n_devices, err);
         if (code == CVN_OK)
             *map_put(&c->modules, text.text, text.length, NULL) = (uint64_t)(uintptr_t)x;
     }
@@ -377,13 +413,14 @@ static int pjrt_compile(Devices *c, const cvn_graph *local, const PartitionRepor
                         const Mesh *mesh, const MemoryLayout *layout, const int64_t *rows,
                         const Executable **out, cvn_err *err)
 {
-    (void)report, (void)layout;
+    (void)layout;
     Executable *x = arena_alloc(&c->arena, sizeof *x);
     x->name = arena_string(&c->arena, local->name);
-    cvn_graph *module = take_whole(local, rows, x, &c->arena, err);
+    const cvn_graph *whole = c->plugin.partitions ? report->whole : local;
+    cvn_graph *module = take_whole(whole, rows, x, &c->arena, err);
     if (!module)
         return err->code;
-    int code = compile_text(c, x, local, module, mesh->n_devices, out, err);
+    int code = compile_text(c, x, local, module, report, mesh, out, err);
     cvn_graph_free(module);
     return code;
 }

@@ -23,20 +23,33 @@ static void put_part(StrBuf *out, unsigned field, StrBuf *part)
     strbuf_free(part);
 }
 
-void compile_options_print(StrBuf *out, int64_t n, const int64_t *id)
+/* Of one computation: the devices of its replicas, first … first + n - 1. */
+static void put_devices(StrBuf *assignment, const int64_t *id, int64_t first, int64_t n)
 {
-    StrBuf build = {0}, assignment = {0}, devices = {0}, ids = {0};
-    put_int(&build, 1, -1);
-    put_int(&build, 4, n);
-    put_int(&build, 5, 1);
-    for (int64_t i = 0; id && i < n; i++)
+    StrBuf ids = {0}, devices = {0};
+    for (int64_t i = first; i < first + n; i++)
         put_varint(&ids, (uint64_t)id[i]);
+    put_part(&devices, 1, &ids);
+    put_part(assignment, 3, &devices);
+}
+
+void compile_options_print(StrBuf *out, int64_t n, const int64_t *id, bool partitions)
+{
+    int64_t n_replicas = partitions ? 1 : n, n_partitions = partitions ? n : 1;
+    StrBuf build = {0}, assignment = {0};
+    put_int(&build, 1, -1);
+    put_int(&build, 4, n_replicas);
+    put_int(&build, 5, n_partitions);
+    if (partitions)
+        put_int(&build, 6, 1);
     if (id) {
-        put_part(&devices, 1, &ids);
-        put_int(&assignment, 1, n);
-        put_int(&assignment, 2, 1);
-        put_part(&assignment, 3, &devices);
+        put_int(&assignment, 1, n_replicas);
+        put_int(&assignment, 2, n_partitions);
+        for (int64_t i = 0; i < n_partitions; i++)
+            put_devices(&assignment, id, i, n_replicas);
         put_part(&build, 9, &assignment);
     }
+    if (partitions)
+        put_int(&build, 19, 1);
     put_part(out, 3, &build);
 }

@@ -11,7 +11,9 @@
  *         field 3, computation_devices            1a <length>
  *           field 1, replica_device_ids, packed     0a <length> <id>…
  *
- * Devices are replicas, as in the module (graph/stablehlo/stablehlo.h).
+ * Devices are replicas, as in the module (graph/stablehlo/stablehlo.h). Where they are partitions, which XLA cuts, the numbers
+ * of both change places, every partition has computation_devices of its own, and fields 6 and 19 ask for the partitioner:
+ * use_spmd_partitioning, use_shardy_partitioner.
  */
 #ifndef CVN_PJRT_OPTIONS_H
 #define CVN_PJRT_OPTIONS_H
@@ -19,6 +21,6 @@
 #include "base/strbuf.h"
 
 /* Appends them; id [n]: the plugin's numbers of the devices; NULL: it chooses. */
-void compile_options_print(StrBuf *out, int64_t n, const int64_t *id);
+void compile_options_print(StrBuf *out, int64_t n, const int64_t *id, bool partitions);
 
 #endif

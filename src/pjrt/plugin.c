@@ -124,9 +124,13 @@ static PjrtNamed read_option(const char *name, char *value)
 /* What is not for the client. */
 static bool take_own(Plugin *p, const char *name, const char *value)
 {
-    if (strcmp(name, "executables") != 0)
+    bool executables = strcmp(name, "executables") == 0, xla = strcmp(value, "xla") == 0;
+    if (executables)
+        p->executables = strcmp(value, "none") == 0 ? NULL : value;
+    else if (strcmp(name, "partitioner") != 0 || (!xla && strcmp(value, "own") != 0))
         return false;
-    p->executables = strcmp(value, "none") == 0 ? NULL : value;
+    else
+        p->partitions = xla;
     return true;
 }
 

@@ -4,6 +4,7 @@
  *     pjrt:/opt/plugin.so                   that file
  *     pjrt:/opt/plugin.so,memory=4,fast=1   … with options for its client
  *     tpu,executables=DIR                   … and our own: where compiled programs are kept; "none": nowhere
+ *     tpu,partitioner=xla                   … and who divides a graph among devices: "own", or XLA
  *     tpu, cuda                             where JAX's wheels, and the vendors, put theirs
  *
  * A plugin stays loaded until the program ends: it has threads of its own.
@@ -20,6 +21,7 @@ typedef struct Plugin {
     const PjrtNamed *option; /* [n_options] of its client */
     size_t n_options;
     const char *executables; /* folder of compiled programs; NULL: nothing is kept */
+    bool partitions;         /* devices are partitions of graphs on whole shapes, which XLA cuts */
 } Plugin;
 
 /* Kinds of devices that have a place to look for their plugin: "tpu", "cuda"; NULL behind the last. */

@@ -210,8 +210,10 @@ int program_make(Program *p, Runtime *rt, cvn_graph *g, const ProgramOptions *o,
     int code = cut(p, g, o->shardings, &local, err);
     if (code == CVN_OK)
         code = take_buffers(p, local, o->layout, err);
+    p->report.whole = g;
     if (code == CVN_OK && rt->devices)
         code = compile(p, local, err);
+    p->report.whole = NULL;
     cvn_graph_free(local);
     if (code) {
         program_free(p);

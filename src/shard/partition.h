@@ -48,6 +48,8 @@ typedef struct PartitionReport {
     PartitionCollective *collective; /* [n_collectives] in the order of the local graph */
     int64_t count[OP_COUNT];         /* of each kind of collective */
     double bytes[OP_COUNT];          /* that each device sends in all of a kind */
+    /* The graph that was cut, while it is compiled, for back ends that cut it themselves: borrowed by who set it. */
+    const cvn_graph *whole;
     int64_t n_involuntary; /* reshards that hold more than either side has: none, see reshard.h */
 } PartitionReport;
 

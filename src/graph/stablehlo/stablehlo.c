@@ -157,29 +157,45 @@ static int alias_of(const cvn_graph *g, const cvn_value *parameter)
     return -1;
 }
 
-static void put_signature(Hlo *h, const cvn_graph *g)
+/* " {tf.aliasing_output = 0 : i32, sdy.sharding = …}", or nothing. */
+static void put_argument_attrs(Hlo *h, int alias, const char *sharding)
+{
+    if (alias < 0 && !sharding)
+        return;
+    strbuf_puts(h->out, " {");
+    if (alias >= 0)
+        strbuf_printf(h->out, "tf.aliasing_output = %d : i32%s", alias, sharding ? ", " : "");
+    if (sharding)
+        strbuf_printf(h->out, "sdy.sharding = #sdy.sharding<@mesh, %s>", sharding);
+    strbuf_putc(h->out, '}');
+}
+
+static void put_signature(Hlo *h, const cvn_graph *g, const StableHloOptions *o)
 {
     strbuf_puts(h->out, "  func.func public @main(");
     for (int i = 0; i < g->n_parameters; i++) {
         const cvn_value *v = g->parameter[i];
-        int alias = alias_of(g, v);
         strbuf_printf(h->out, "%s%s: %s", i ? ", " : "", hlo_ref(h, v), hlo_tensor(h, &v->type));
-        if (alias >= 0)
-            strbuf_printf(h->out, " {tf.aliasing_output = %d : i32}", alias);
+        put_argument_attrs(h, alias_of(g, v), o->mesh ? o->parameter[i] : NULL);
     }
     strbuf_puts(h->out, ") -> (");
-    for (int i = 0; i < g->n_outputs; i++)
+    for (int i = 0; i < g->n_outputs; i++) {
         strbuf_printf(h->out, "%s%s", i ? ", " : "", hlo_tensor(h, &g->output[i].value->type));
+        put_argument_attrs(h, -1, o->mesh ? o->output[i] : NULL);
+    }
     strbuf_puts(h->out, ") {\n");
 }
 
-static void put_module(Hlo *h, const cvn_graph *g, int64_t n_devices)
+static void put_module(Hlo *h, const cvn_graph *g, int64_t n_devices, const StableHloOptions *o)
 {
     strbuf_printf(h->out,
-                  "module @%s attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = "
-                  "%" PRId64 " : i32} {\n",
-                  lex_is_plain_name(g->name) ? g->name : "graph", n_devices);
-    put_signature(h, g);
+                  "module @%s attributes {mhlo.num_partitions = %" PRId64
+                  " : i32, mhlo.num_replicas = %" PRId64 " : i32} {\n",
+                  lex_is_plain_name(g->name) ? g->name : "graph", o->mesh ? n_devices : 1,
+                  o->mesh ? 1 : n_devices);
+    if (o->mesh)
+        strbuf_printf(h->out, "  sdy.mesh @mesh = %s\n", o->mesh);
+    put_signature(h, g, o);
     for (const Op *op = g->first; op; op = op->next)
         hlo_put_op(h, op);
     strbuf_puts(h->out, "    \"func.return\"(");
@@ -206,7 +222,7 @@ int graph_print_stablehlo(StrBuf *out, const cvn_graph *g, const StableHloOption
     if (!local.code && graph_decompose(copy, hlo_loops, NULL, NULL, &local) == CVN_OK &&
         arena_begin(&h.arena, &local) == CVN_OK) {
         h.name = names_choose(copy, &h.arena);
-        put_module(&h, copy, n_devices);
+        put_module(&h, copy, n_devices, options ? options : &(StableHloOptions){.n_devices = 0});
         arena_free(&h.arena);
         if (out->failed)
             err_set(&local, CVN_EMEM, "no memory for the module of graph '%s'", g->name);

@@ -12,6 +12,13 @@
  * collectives are ids of replicas, and XLA runs the module as it stands, without its partitioner.
  * Parameters are in order; an output computed into a parameter is an alias of it
  * (tf.aliasing_output). Marked specs are not written.
+ *
+ * A graph on whole shapes can be left to XLA's own partitioner (Shardy) instead: then devices are partitions of one replica,
+ * and the module says how its parameters and results lie on a mesh.
+ *
+ *     module @decode attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 1 : i32} {
+ *       sdy.mesh @mesh = <["data"=2, "model"=2]>
+ *       func.func public @main(%x: tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}]>}) ...
  */
 #ifndef CVN_GRAPH_STABLEHLO_STABLEHLO_H
 #define CVN_GRAPH_STABLEHLO_STABLEHLO_H
@@ -20,6 +27,10 @@
 
 typedef struct StableHloOptions {
     int64_t n_devices; /* that will run the module; 0: as many as its collectives name */
+    /* For XLA's partitioner: the mesh, <["data"=2]>; and how parameters and outputs lie on it, [{"data"}, {}]. NULL: the
+       graph is that of one device. */
+    const char *mesh;
+    const char *const *parameter, *const *output;
 } StableHloOptions;
 
 /* Appends the module; options may be NULL. The graph is not changed. */
