@@ -227,6 +227,17 @@ static void what_does_not_fit_is_said(void **state)
     is_said(compile("fake:4", &err), &err, "'fake:4' has 4 devices and the mesh 2");
 }
 
+/* What a TPU holds in the memory of its cores is not the device's. */
+static void a_plan_for_tpus_leaves_out_what_is_on_the_chip(void **state)
+{
+    (void)state;
+    expect(0,
+           "for d in cpu tpu; do caravan plan -p tiny --decode --json --device $d | grep -o "
+           "'\"temporaries\": [0-9.e+]*, \"constants\": [0-9.e+]*' | tr -dc '0-9. '; echo; done "
+           "| awk '{ print ($1 > $2) }' | tr '\\n' ' '",
+           "1 0");
+}
+
 static void other_versions_are_refused(void **state)
 {
     const size_t size = sizeof(PjrtApi);
@@ -256,7 +267,7 @@ static void a_damaged_program_is_refused(void **state)
         assert_false(optimized_read(program, n, &c));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_of_a_run_are_one_sentence),
@@ -264,8 +275,11 @@ int main(void)
         cmocka_unit_test(errors_of_kept_programs_are_borne),
         cmocka_unit_test(errors_of_compiling_for_others_are_one_sentence),
         cmocka_unit_test(what_does_not_fit_is_said),
+        cmocka_unit_test(a_plan_for_tpus_leaves_out_what_is_on_the_chip),
         cmocka_unit_test(other_versions_are_refused),
         cmocka_unit_test(a_damaged_program_is_refused),
     };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, load_fake, remove_scratch);
 }

@@ -67,6 +67,9 @@ static int shape(const Args *args, IoModel *model, LlamaConfig *config, cvn_err 
     return quantize->given ? quant_parse(quantize->text, &config->quant, err) : CVN_OK;
 }
 
+/* Vector memory of TPUs of v5e and later, and CMEM of v4. */
+#define TPU_ON_CHIP 0x1p27
+
 static bool says_int8(const Value *value)
 {
     return value->text && strcmp(value->text, "int8") == 0;
@@ -108,6 +111,9 @@ int ask_of(const Args *args, int64_t context, IoModel *model, SimAsk *ask, cvn_e
                     .blocking = args_value(args, SHARED(OVERLAP))->integer == 1};
     if (shape(args, model, &ask->config, err) || check_layout(ask->mesh, ask->layout, err))
         return err->code;
+    /* By its name, since no plugin is loaded for a plan: libtpu. */
+    const char *device = args_value(args, SHARED(DEVICE))->text;
+    ask->on_chip = device && strstr(device, "tpu") ? TPU_ON_CHIP : 0;
     if (ask->compute == CVN_DTYPE_COUNT)
         ask->compute = CVN_BF16;
     ask->context = context ? context : ask->config.max_context;

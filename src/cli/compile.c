@@ -35,6 +35,7 @@ static void print_compiled(const Compiled *c, const SimAnswer *plan, double seco
     size_row("outputs", c->outputs);
     size_row("  in their place", c->aliased);
     size_row("temporaries", c->temporaries);
+    size_row("program", c->program);
     size_row("peak", c->peak);
     printf("as planned\n");
     size_row("arguments", (int64_t)(m->total - m->temporaries));
@@ -64,14 +65,14 @@ static int print_compiled_json(const Compiled *c, const SimAnswer *plan, double 
         if (c->collective[i].count)
             json_array_append_new(list, json_pack("{s:s,s:I}", "kind", c->collective[i].kind,
                                                   "count", (json_int_t)c->collective[i].count));
-    return print_json(json_pack("{s:{s:I,s:I,s:I,s:I,s:I},s:{s:o},s:o,s:o,s:o,s:f}",
-                                "device_memory", "arguments", (json_int_t)c->arguments, "outputs",
-                                (json_int_t)c->outputs, "aliased", (json_int_t)c->aliased,
-                                "temporaries", (json_int_t)c->temporaries, "peak",
-                                (json_int_t)c->peak, "plan", "device_memory", ask_memory_json(plan),
-                                "cycles", number_or_null(c->cycles), "seconds",
-                                number_or_null(c->clock > 0 ? c->cycles / c->clock : 0),
-                                "collectives", list, "compile_seconds", seconds));
+    return print_json(
+        json_pack("{s:{s:I,s:I,s:I,s:I,s:I,s:I},s:{s:o},s:o,s:o,s:o,s:f}", "device_memory",
+                  "arguments", (json_int_t)c->arguments, "outputs", (json_int_t)c->outputs,
+                  "aliased", (json_int_t)c->aliased, "temporaries", (json_int_t)c->temporaries,
+                  "program", (json_int_t)c->program, "peak", (json_int_t)c->peak, "plan",
+                  "device_memory", ask_memory_json(plan), "cycles", number_or_null(c->cycles),
+                  "seconds", number_or_null(c->clock > 0 ? c->cycles / c->clock : 0), "collectives",
+                  list, "compile_seconds", seconds));
 }
 
 /* The chip's compiler first: what it cannot do need not be planned. */

@@ -72,9 +72,13 @@ static PjrtNamed text_option(const char *name, const char *value)
                                .string = value, .n = strlen(value));
 }
 
-/* The options of a topology of GPUs, 2 of them; 0: it is none. */
-static size_t gpu_options(const char *name, PjrtNamed *option, Arena *arena)
+/* The options of a topology, 2 at most. A chip of v4 is one device of two cores ("megacore"), as its users see it. */
+static size_t options_of(const char *name, PjrtNamed *option, Arena *arena)
 {
+    if (begins(name, "v4")) {
+        option[0] = text_option("chip_config_name", "megacore");
+        return 1;
+    }
     for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
         if (!begins(name, gpus[i].name))
             continue;
@@ -92,7 +96,7 @@ int topology_open(Topology *t, const Plugin *p, const char *name, Arena *arena, 
     PjrtNamed option[2];
     PjrtTopologyArgs args =
         PJRT_NEW(PjrtTopologyArgs, topology, .name = {name, strlen(name)}, .option = option,
-                 .n_options = gpu_options(name, option, arena));
+                 .n_options = options_of(name, option, arena));
     *t = (Topology){.name = arena_string(arena, name), .clock = clock_of(name)};
     TRY(plugin_call(p, PJRT_TOPOLOGY_CREATE, &args, err, "compile for '%s'", name));
     t->topology = args.topology;
@@ -110,14 +114,19 @@ void compiled_memory(const Plugin *p, PjrtExecutable *executable, Compiled *out)
         PJRT_NEW(PjrtCompiledMemoryArgs, peak, .executable = executable);
     if (plugin_call(p, PJRT_EXECUTABLE_MEMORY_STATS, &memory, NULL, "describe it"))
         return;
+    out->program = memory.code;
     out->arguments = memory.arguments;
     out->outputs = memory.outputs;
     out->aliased = memory.aliased;
     out->temporaries = memory.temporaries;
+    /* libtpu's peak is that of what is alive, in memory on the chip too, where weights are on their way to a product, but without
+       gaps; its temporaries are what is taken of the device's memory, and not said of large programs. */
     int64_t kept = memory.arguments + memory.outputs - memory.aliased;
-    out->peak = memory.peak > 0 ? memory.peak : kept + memory.temporaries;
-    if (out->temporaries == 0 && out->peak > kept) /* libtpu's, of large programs */
-        out->temporaries = out->peak - kept;
+    out->peak = memory.peak;
+    if (memory.temporaries == 0 && memory.peak > kept)
+        out->temporaries = memory.peak - kept;
+    if (out->peak <= 0 || out->peak > kept + out->temporaries)
+        out->peak = kept + out->temporaries;
 }
 
 /* It is worth something without this. */

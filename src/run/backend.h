@@ -67,6 +67,7 @@ enum { LAYOUT_FREE = -1, LAYOUT_PLAIN = 0 };
 typedef struct Compiled {
     int64_t arguments, outputs, aliased,
         temporaries; /* bytes; aliased: outputs in arguments' place */
+    int64_t program; /* bytes of its instructions, which lie there, too */
     int64_t peak;    /* of all of these together */
     double cycles;   /* estimated, summed over the schedule; 0: it does not say */
     double clock;    /* of the chip, in Hz; 0: nobody knows */

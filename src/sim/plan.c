@@ -175,6 +175,10 @@ static int add_up(Sim *s, const cvn_graph *g, const Program *p, cvn_err *err)
     a->n_conflicts = s->shardings.n_conflicts;
     a->n_involuntary = p->report.n_involuntary;
     runtime_memory(rt, &a->memory);
+    double spared = a->memory.temporaries - a->memory.constants;
+    spared = spared < s->ask->on_chip ? spared : s->ask->on_chip;
+    a->memory.temporaries -= spared;
+    a->memory.total -= spared;
     a->gradients = s->ask->task == SIM_TRAIN ? a->memory.weights : 0;
     if (p->info.plan)
         peak_find(p->info.plan, &rt->arena, &a->peak);

@@ -35,6 +35,8 @@ typedef struct SimAsk {
     const Chip *chip;       /* for which steps are timed; NULL: they are not */
     bool spans;             /* what of a step was when is wanted */
     TrainStepOptions train; /* optimizer, remat, …; batch, seq and compute are taken from above */
+    /* Bytes of memory on a chip that temporaries are in rather than in the device's: not counted. */
+    double on_chip;
     const Backend
         *device;      /* for which graphs are compiled; NULL: none are, and temporaries are 0 */
     const char *name; /* which of its devices (DeviceOptions); NULL: as it likes */
